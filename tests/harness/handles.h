@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: MIT
+ * Clients and locks of a test in one line each: what is not the test's subject must succeed. */
+#ifndef HANDLES_H
+#define HANDLES_H
+
+#include <check.h>
+#include <latchkey.h>
+
+/* err is expected; anything else fails the test with the names of both and the detail. */
+#define EXPECT(call, expected)                                                                     \
+	do {                                                                                       \
+		lk_err expect_err_ = (call);                                                       \
+		ck_assert_msg(expect_err_ == (expected), #call " is %s, not " #expected ": %s",    \
+		              lk_err_name(expect_err_), lk_errmsg());                              \
+	} while (0)
+#define OK(call) EXPECT(call, LK_OK)
+
+static inline lk_client *client_with(const char *url, const lk_client_options *options)
+{
+	lk_client *client = NULL;
+
+	OK(lk_client_open(url, options, &client));
+	return client;
+}
+
+static inline lk_client *client_at(const char *url)
+{
+	return client_with(url, NULL);
+}
+
+static inline lk_lock *lock_with(lk_client *client, const char *name,
+                                 const lk_lock_options *options)
+{
+	lk_lock *lock = NULL;
+
+	OK(lk_lock_open(client, name, options, &lock));
+	return lock;
+}
+
+static inline lk_lock *lock_named(lk_client *client, const char *name)
+{
+	return lock_with(client, name, NULL);
+}
+
+/* A lock whose lease is that many milliseconds. */
+static inline lk_lock *lock_leased(lk_client *client, const char *name, int64_t lease_ms)
+{
+	lk_lock_options options = {.lease_ms = lease_ms};
+
+	return lock_with(client, name, &options);
+}
+
+#endif

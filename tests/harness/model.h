@@ -1,0 +1,73 @@
+/* SPDX-License-Identifier: MIT
+ * What the scripts in src/redis/scripts do, in C and in virtual time: the store of the tests of the
+ * state machine.  Where script and model differ the script is right; live tests run the script. */
+#ifndef MODEL_H
+#define MODEL_H
+
+#include "core/core.h"
+
+#define MODEL_NAMES 2
+#define MODEL_QUEUE 32
+#define MODEL_GRANTS 4096
+
+struct model_ticket {
+	int client;
+	char nonce[LK__NONCE_SIZE];
+	int64_t lease_ms;
+	bool fixed;
+};
+
+struct model_waiter {
+	struct model_ticket ticket;
+	int64_t arrival;
+};
+
+struct model_lock {
+	bool held;
+	struct model_ticket owner;
+	uint64_t fence;
+	bool share;
+	int64_t ends_ms;
+	struct model_waiter queue[MODEL_QUEUE]; /* by arrival */
+	int queued;
+	int64_t queue_ends_ms;
+	/* For the tests, not of the store: every grant ever made. */
+	uint64_t grants[MODEL_GRANTS];
+	int grant_epochs[MODEL_GRANTS];
+	int grant_count;
+	int epoch; /* counts what ends holds by force: a flush, a break */
+};
+
+/* A request as its bytes say it: what its ticket was as it was sent. */
+struct model_request {
+	enum lk__request_kind kind;
+	int name;
+	struct model_ticket ticket; /* LK__HAND has none */
+	bool wait, share;
+	int64_t arrival;
+	int64_t lease_ms;
+	uint64_t fence, last_fence;
+};
+
+struct model {
+	int64_t now_us;
+	uint64_t fence;
+	struct model_lock locks[MODEL_NAMES];
+	/* How many heard it. */
+	int (*publish)(void *arg, int client, const struct lk__message *message);
+	/* A store's grant; may be NULL. */
+	void (*granted)(void *arg, int name, uint64_t fence);
+	void *arg;
+	int runs[LK__RENEW + 1]; /* requests by kind */
+};
+
+/* Run one script.  The answer has no text. */
+void model_run(struct model *model, const struct model_request *request, struct lk__answer *answer);
+/* lock_leave.lua for somebody else's hold. */
+void model_break(struct model *model, int name);
+void model_flush(struct model *model);
+/* What has run out is gone. */
+void model_expire(struct model *model);
+bool model_same(const struct model_ticket *a, const struct model_ticket *b);
+
+#endif

@@ -1,0 +1,201 @@
+/* SPDX-License-Identifier: MIT
+ * What a test says to a server by itself: one command, its answer as text or number. */
+#include "redis.h"
+
+#include "process.h"
+
+#include <check.h>
+#include <hiredis/hiredis.h>
+#include <poll.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct redis {
+	redisContext *context;
+	char *text; /* of the last answer */
+};
+
+struct redis *redis_open(const struct test_server *server)
+{
+	struct redis *redis = calloc(1, sizeof(*redis));
+
+	ck_assert_ptr_nonnull(redis);
+	redis->context = redisConnectUnix(server->socket_path);
+	ck_assert_msg(redis->context && !redis->context->err, "cannot connect to %s",
+	              server->socket_path);
+	return redis;
+}
+
+void redis_close(struct redis *redis)
+{
+	redisFree(redis->context);
+	free(redis->text);
+	free(redis);
+}
+
+static void answer_append(FILE *out, const redisReply *reply)
+{
+	switch (reply->type) {
+	case REDIS_REPLY_ERROR:
+		fputc('-', out);
+		fwrite(reply->str, 1, (size_t)reply->len, out);
+		break;
+	case REDIS_REPLY_STRING:
+	case REDIS_REPLY_STATUS:
+		fwrite(reply->str, 1, (size_t)reply->len, out);
+		break;
+	case REDIS_REPLY_INTEGER:
+		fprintf(out, "%lld", reply->integer);
+		break;
+	case REDIS_REPLY_ARRAY:
+		for (size_t i = 0; i < reply->elements; i++) {
+			if (i)
+				fputc('\n', out);
+			answer_append(out, reply->element[i]);
+		}
+		break;
+	default:
+		break;
+	}
+}
+
+/* The answer's text goes to redis->text. */
+static redisReply *ask(struct redis *redis, const char *fmt, va_list args)
+{
+	redisReply *reply = redisvCommand(redis->context, fmt, args);
+	size_t size;
+	FILE *out;
+
+	ck_assert_msg(reply != NULL, "%s: %s", fmt, redis->context->errstr);
+	free(redis->text);
+	redis->text = NULL;
+	out = open_memstream(&redis->text, &size);
+	ck_assert_ptr_nonnull(out);
+	answer_append(out, reply);
+	fclose(out);
+	return reply;
+}
+
+const char *redis_text(struct redis *redis, const char *fmt, ...)
+{
+	va_list args;
+
+	va_start(args, fmt);
+	freeReplyObject(ask(redis, fmt, args));
+	va_end(args);
+	return redis->text;
+}
+
+long long redis_int(struct redis *redis, const char *fmt, ...)
+{
+	va_list args;
+	redisReply *reply;
+	long long value = -1;
+	char *end = NULL;
+
+	va_start(args, fmt);
+	reply = ask(redis, fmt, args);
+	va_end(args);
+	if (reply->type != REDIS_REPLY_NIL) {
+		value = strtoll(redis->text, &end, 10);
+		ck_assert_msg(*redis->text && !*end, "%s answers %s", fmt, redis->text);
+	}
+	freeReplyObject(reply);
+	return value;
+}
+
+void redis_do(struct redis *redis, const char *fmt, ...)
+{
+	va_list args;
+	redisReply *reply;
+
+	va_start(args, fmt);
+	reply = ask(redis, fmt, args);
+	va_end(args);
+	ck_assert_msg(reply->type != REDIS_REPLY_ERROR, "%s answers %s", fmt, redis->text);
+	freeReplyObject(reply);
+}
+
+/* The number behind name and separator in an INFO section, 0 when it is not there. */
+static long long info_number(const char *text, const char *name, const char *rest)
+{
+	size_t len = strlen(name);
+
+	for (const char *at = text; (at = strstr(at, name)); at += len)
+		if ((at == text || at[-1] == '\n') && !strncmp(at + len, rest, strlen(rest)))
+			return strtoll(at + len + strlen(rest), NULL, 10);
+	return 0;
+}
+
+long long redis_calls(struct redis *redis, const char *command)
+{
+	char name[64];
+
+	snprintf(name, sizeof(name), "cmdstat_%s", command);
+	return info_number(redis_text(redis, "INFO commandstats"), name, ":calls=");
+}
+
+long long redis_script_calls(struct redis *redis)
+{
+	const char *text = redis_text(redis, "INFO commandstats");
+
+	return info_number(text, "cmdstat_evalsha", ":calls=") +
+	       info_number(text, "cmdstat_eval", ":calls=");
+}
+
+long long redis_info(struct redis *redis, const char *field)
+{
+	return info_number(redis_text(redis, "INFO everything"), field, ":");
+}
+
+struct monitor {
+	redisContext *context;
+	redisReply *reply;
+};
+
+struct monitor *monitor_open(const struct test_server *server)
+{
+	struct monitor *monitor = calloc(1, sizeof(*monitor));
+
+	ck_assert_ptr_nonnull(monitor);
+	monitor->context = redisConnectUnix(server->socket_path);
+	ck_assert(monitor->context && !monitor->context->err);
+	monitor->reply = redisCommand(monitor->context, "MONITOR");
+	ck_assert_ptr_nonnull(monitor->reply);
+	return monitor;
+}
+
+const char *monitor_next(struct monitor *monitor, int64_t ms)
+{
+	int64_t end = now_ms() + ms;
+
+	freeReplyObject(monitor->reply);
+	monitor->reply = NULL;
+	for (;;) {
+		struct pollfd ready = {monitor->context->fd, POLLIN, 0};
+		void *reply = NULL;
+		int64_t left;
+
+		ck_assert_int_eq(redisGetReplyFromReader(monitor->context, &reply), REDIS_OK);
+		if (reply) {
+			monitor->reply = reply;
+			return monitor->reply->str;
+		}
+		left = end - now_ms();
+		if (poll(&ready, 1, left > 0 ? (int)left : 0) < 1) {
+			if (left <= 0)
+				return NULL;
+			continue;
+		}
+		ck_assert_int_eq(redisBufferRead(monitor->context), REDIS_OK);
+	}
+}
+
+void monitor_close(struct monitor *monitor)
+{
+	freeReplyObject(monitor->reply);
+	redisFree(monitor->context);
+	free(monitor);
+}

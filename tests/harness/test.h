@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: MIT
+ * One macro to write a test with.  A test file is a program: it links harness/main.c, which runs
+ * every TEST() of the file through Check, each in a process and with a time limit of its own. */
+#ifndef TEST_H
+#define TEST_H
+
+#include <check.h>
+
+/* TEST(noun_does_x) { ... }: a test limited to 20 s; TEST_LIMIT() for another limit, in seconds.
+ * No registration elsewhere. */
+#define TEST(name) TEST_LIMIT(name, 20)
+#define TEST_LIMIT(name, seconds)                                                                  \
+	static void name##_run(int);                                                               \
+	static const TTest name##_test = {#name, name##_run, __FILE__, __LINE__};                  \
+	__attribute__((constructor)) static void name##_register(void)                             \
+	{                                                                                          \
+		test_register(&name##_test, seconds);                                              \
+	}                                                                                          \
+	static void name##_run(int test_index __attribute__((unused)))
+
+void test_register(const TTest *test, double seconds);
+
+/* The seed of this run: LK_SEED from the environment, else new.  Printed when a test fails. */
+unsigned long long test_seed(void);
+
+#endif

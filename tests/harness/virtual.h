@@ -1,0 +1,101 @@
+/* SPDX-License-Identifier: MIT
+ * Clients of a lock in virtual time: the state machine of each, the model of the store, and a
+ * network between them that the test is.  No thread, no socket, no clock. */
+#ifndef VIRTUAL_H
+#define VIRTUAL_H
+
+#include "model.h"
+
+#define VIRT_CLIENTS 5
+#define VIRT_INBOX 256
+#define VIRT_MS INT64_C(1000000)
+#define VIRT_EPOCH_US INT64_C(1700000000000000)
+
+struct virt;
+
+/* A request under way, with what its bytes say. */
+struct virt_call {
+	struct lk__request *request;
+	struct model_request bytes;
+	struct lk__answer answer;
+	bool executed;
+	int64_t at_ns; /* the explorer's: when it arrives next */
+};
+
+struct virt_client {
+	struct virt *virt;
+	int id;
+	struct lk__core core;
+	bool subscribed; /* the store counts it as one that hears */
+	bool deaf;       /* and yet it hears nothing */
+	struct lk__message inbox[VIRT_INBOX];
+	int64_t inbox_at_ns[VIRT_INBOX];
+	int inbox_count;
+	int64_t offset_ns; /* its clock: the true time, plus this, */
+	int64_t drift_ppm; /* plus so many millionths */
+	struct lk__waiter *waiters[256]; /* freed at the end */
+	int waiter_count;
+};
+
+struct virt {
+	struct model model;
+	int64_t now_ns; /* the true time */
+	int client_count;
+	struct virt_client clients[VIRT_CLIENTS];
+	/* How long a message takes, NULL = no time. */
+	int64_t (*delay_ns)(struct virt *virt, struct virt_client *client);
+};
+
+/* Clients that are linked and subscribed. */
+void virt_init(struct virt *virt, int clients, uint64_t seed);
+void virt_fini(struct virt *virt);
+int64_t virt_now(const struct virt_client *client);
+/* The first true time at which the client's clock shows local_ns. */
+int64_t virt_true(const struct virt_client *client, int64_t local_ns);
+void virt_set_time(struct virt *virt, int64_t now_ns);
+
+/* ---- Callers ------------------------------------------------------------------------------ */
+
+struct lk__place *virt_open(struct virt_client *client, const char *name, int64_t lease_ms,
+                            bool fixed);
+/* A waiter that has not called yet. */
+struct lk__waiter *virt_waiter(struct virt_client *client, struct lk__place *place, uint64_t owner);
+struct lk__waiter *virt_acquire(struct virt_client *client, struct lk__place *place,
+                                uint64_t owner);
+struct lk__waiter *virt_try(struct virt_client *client, struct lk__place *place, uint64_t owner);
+struct lk__waiter *virt_release(struct virt_client *client, struct lk__place *place,
+                                uint64_t owner);
+struct lk__waiter *virt_extend(struct virt_client *client, struct lk__place *place, uint64_t owner,
+                               int64_t lease_ms);
+void virt_give_up(struct virt_client *client, struct lk__waiter *waiter, lk_err why);
+void virt_abandon(struct virt_client *client, struct lk__waiter *waiter);
+lk_state virt_state(const struct virt_client *client, const struct lk__place *place,
+                    uint64_t owner);
+/* 0 = holds nothing. */
+uint64_t virt_fence(const struct lk__place *place, uint64_t owner);
+
+/* ---- The network, step by step ------------------------------------------------------------ */
+
+/* The next request, sent but not executed.  False if there is none. */
+bool virt_take(struct virt_client *client, struct virt_call *call);
+void virt_execute(struct virt_client *client, struct virt_call *call);
+void virt_answer(struct virt_client *client, const struct virt_call *call);
+/* Answer with a failure instead. */
+void virt_refuse(struct virt_client *client, const struct virt_call *call, lk_err err, bool passes);
+/* Deliver the oldest message.  False if there is none. */
+bool virt_hear(struct virt_client *client);
+void virt_forget(struct virt_client *client); /* the messages under way */
+void virt_link_down(struct virt_client *client, lk_err err);
+void virt_link_up(struct virt_client *client);
+
+/* ---- The network, whole ------------------------------------------------------------------- */
+
+/* Send, execute, answer and hear at this moment until nothing is under way. */
+void virt_settle(struct virt *virt);
+/* Let time pass, everything happening when it is due. */
+void virt_pass(struct virt *virt, int64_t ms);
+
+/* Nothing is left: neither in a state machine nor, but for the fence, in the store. */
+bool virt_at_rest(const struct virt *virt);
+
+#endif
