@@ -1,0 +1,115 @@
+/* SPDX-License-Identifier: MIT
+ * What failed and how it is told: the names of all numbers a caller may meet, and the sentence of
+ * this thread's last failure. */
+#include "error.h"
+
+#include "text.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+/* A plain array: a thread may fail while its destructors run, so nothing here may need one. */
+static _Thread_local char last_text[sizeof(((struct lk__why *)NULL)->text)];
+
+/* Cut here before escaping.  Longer than what is kept, so that a cut is seen as "...". */
+#define RAW_SIZE 512
+
+const char *lk_version(void)
+{
+	return LK_VERSION;
+}
+
+const char *lk_err_name(lk_err err)
+{
+	switch (err) {
+#define CASE(name, number, text)                                                                   \
+	case name:                                                                                 \
+		return #name;
+		LK_ERR_MAP(CASE)
+#undef CASE
+	}
+	return "LK_E?";
+}
+
+const char *lk_err_text(lk_err err)
+{
+	switch (err) {
+#define CASE(name, number, text)                                                                   \
+	case name:                                                                                 \
+		return text;
+		LK_ERR_MAP(CASE)
+#undef CASE
+	}
+	return "no error of Latchkey has this number";
+}
+
+const char *lk_lost_reason_name(lk_lost_reason reason)
+{
+	switch (reason) {
+	case LK_LOST_EXPIRED:
+		return "expired";
+	case LK_LOST_TAKEN:
+		return "taken";
+	case LK_LOST_BROKEN:
+		return "broken";
+	case LK_LOST_MAX_HOLD:
+		return "max-hold";
+	case LK_LOST_THREAD:
+		return "thread-ended";
+	}
+	return "unknown";
+}
+
+const char *lk_errmsg(void)
+{
+	return last_text;
+}
+
+__attribute__((format(printf, 3, 0))) static void format_escaped(char *out, size_t size,
+                                                                 const char *fmt, va_list args)
+{
+	char raw[RAW_SIZE];
+	int len = vsnprintf(raw, sizeof(raw), fmt, args);
+
+	if (len < 0)
+		len = 0;
+	if ((size_t)len >= sizeof(raw))
+		len = (int)sizeof(raw) - 1;
+	lk__escape(out, size, raw, (size_t)len);
+}
+
+lk_err lk__why_set(struct lk__why *why, lk_err err, const char *fmt, ...)
+{
+	int saved = errno; /* a caller may still want to look at it */
+	va_list args;
+
+	if (!why)
+		return err;
+	why->err = err;
+	va_start(args, fmt);
+	format_escaped(why->text, sizeof(why->text), fmt, args);
+	va_end(args);
+	errno = saved;
+	return err;
+}
+
+lk_err lk__fail(const struct lk__why *why)
+{
+	if (why->err != LK_OK)
+		memcpy(last_text, why->text, sizeof(last_text));
+	return why->err;
+}
+
+lk_err lk__failf(lk_err err, const char *fmt, ...)
+{
+	int saved = errno;
+	va_list args;
+
+	va_start(args, fmt);
+	format_escaped(last_text, sizeof(last_text), fmt, args);
+	va_end(args);
+	errno = saved;
+	return err;
+}

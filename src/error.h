@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: MIT
+ * Errors inside the library: a code with a sentence, carried by value; and this thread's last one. */
+#ifndef LK__ERROR_H
+#define LK__ERROR_H
+
+#include <latchkey.h>
+
+/* A failure and its sentence.  The text is already escaped: build it with lk__why_set(), which
+ * escapes the whole. */
+struct lk__why {
+	lk_err err;
+	char text[240];
+};
+
+/* Fill why (may be NULL) and return err, so that a failure is one line: return lk__why_set(...). */
+lk_err lk__why_set(struct lk__why *why, lk_err err, const char *fmt, ...)
+	__attribute__((format(printf, 3, 4)));
+
+/* Make it this thread's lk_errmsg() and return the code.  LK_OK leaves the last one. */
+lk_err lk__fail(const struct lk__why *why);
+
+/* Both in one step, for the public functions. */
+lk_err lk__failf(lk_err err, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+
+#endif

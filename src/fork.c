@@ -1,0 +1,125 @@
+/* SPDX-License-Identifier: MIT
+ * The table of the library's sockets.  Each is entered in the same critical section that makes it,
+ * and fork() waits for that section: so no child ever has a socket that is not in its table. */
+#include "fork.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#define FIRST_CAP 8
+
+static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER; /* a leaf: nothing is locked under it */
+static int *fds;
+static size_t fd_count;
+static size_t fd_cap;
+static bool registered;
+static atomic_uint generation;
+
+static void before_fork(void)
+{
+	pthread_mutex_lock(&mutex);
+}
+
+static void after_fork_parent(void)
+{
+	pthread_mutex_unlock(&mutex);
+}
+
+/* Closing sends nothing: the parent has each connection open still. */
+static void after_fork_child(void)
+{
+	for (size_t i = 0; i < fd_count; i++)
+		close(fds[i]);
+	fd_count = 0;
+	atomic_fetch_add(&generation, 1);
+	pthread_mutex_unlock(&mutex);
+}
+
+/* Room for one more, and the handlers.  Not pthread_once(): what failed for want of memory may
+ * succeed the next time. */
+static bool prepare_locked(void)
+{
+	size_t cap;
+	int *grown;
+
+	if (!registered) {
+		if (pthread_atfork(before_fork, after_fork_parent, after_fork_child) != 0)
+			return false;
+		registered = true;
+	}
+	if (fd_count < fd_cap)
+		return true;
+	cap = fd_cap > 0 ? 2 * fd_cap : FIRST_CAP;
+	grown = realloc(fds, cap * sizeof(*grown));
+	if (!grown)
+		return false;
+	fds = grown;
+	fd_cap = cap;
+	return true;
+}
+
+static int open_socket(int family, int type, int protocol)
+{
+#if defined(SOCK_CLOEXEC) && defined(SOCK_NONBLOCK)
+	return socket(family, type | SOCK_CLOEXEC | SOCK_NONBLOCK, protocol);
+#else
+	int on = 1;
+	int fd = socket(family, type, protocol);
+
+	if (fd < 0)
+		return -1;
+	if (fcntl(fd, F_SETFD, FD_CLOEXEC) < 0 || fcntl(fd, F_SETFL, O_NONBLOCK) < 0 ||
+	    setsockopt(fd, SOL_SOCKET, SO_NOSIGPIPE, &on, sizeof(on)) < 0) {
+		int saved = errno;
+
+		close(fd);
+		errno = saved;
+		return -1;
+	}
+	return fd;
+#endif
+}
+
+int lk__fork_socket(int family, int type, int protocol)
+{
+	int fd = -1;
+
+	pthread_mutex_lock(&mutex);
+	if (prepare_locked()) {
+		fd = open_socket(family, type, protocol);
+		if (fd >= 0)
+			fds[fd_count++] = fd;
+	} else {
+		errno = ENOMEM;
+	}
+	pthread_mutex_unlock(&mutex);
+	return fd;
+}
+
+void lk__fork_close(int fd)
+{
+	int saved = errno;
+
+	pthread_mutex_lock(&mutex);
+	for (size_t i = 0; i < fd_count; i++) {
+		if (fds[i] != fd)
+			continue;
+		fds[i] = fds[--fd_count];
+		close(fd);
+		break;
+	}
+	/* Not found: a handle of the parent is closed in a child, where the number may by now be a
+	 * file of somebody else. */
+	pthread_mutex_unlock(&mutex);
+	errno = saved;
+}
+
+unsigned lk__fork_generation(void)
+{
+	return atomic_load(&generation);
+}

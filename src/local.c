@@ -1,0 +1,275 @@
+/* SPDX-License-Identifier: MIT
+ * The private server behind local:.  One folder a user, /var/tmp/latchkey-<uid>: there under every
+ * kind of login, in cron and under env -i, and not gone at logout.  Whoever has the folder's flock
+ * may start a server in it; the server inherits that lock and keeps it for its life, so there is one
+ * at most, a stale socket is known to be stale, and cleaners of temporary folders pass it by. */
+#include "local.h"
+
+#include "fork.h"
+#include "local_exec.h"
+#include "os.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#define SOCKET_NAME "/redis.sock"
+#define DIR_MAX (108 - sizeof(SOCKET_NAME))
+#define PAUSE_NS (3 * LK__MS) /* between looks at a server that is starting or ending */
+#define ANSWER_NS (1000 * LK__MS)
+#define STOP_NS (5000 * LK__MS)
+#define START_NS (10000 * LK__MS)
+
+/* ---- The folder --------------------------------------------------------------------------- */
+
+static lk_err folder_path(char dir[108], struct lk__why *why)
+{
+	/* For tests, and for containers that share a volume. */
+	const char *given = getenv("LATCHKEY_LOCAL_DIR");
+	int len;
+
+	if (given && *given)
+		len = snprintf(dir, 108, "%s", given);
+	else
+		len = snprintf(dir, 108, "/var/tmp/latchkey-%lu", (unsigned long)geteuid());
+	if (len < 0 || (size_t)len > DIR_MAX || dir[0] != '/')
+		return lk__why_set(why, LK_ESYSTEM,
+		                   "LATCHKEY_LOCAL_DIR must be an absolute path of at most %zu bytes: %s",
+		                   DIR_MAX, given);
+	return LK_OK;
+}
+
+/* The folder, made if need be, and surely ours: its descriptor. */
+static lk_err folder_open(const char *dir, bool make, int *fd, struct lk__why *why)
+{
+	struct stat status;
+
+	if (make && mkdir(dir, 0700) != 0 && errno != EEXIST)
+		return lk__why_set(why, LK_ESYSTEM, "cannot make %s: %s", dir, strerror(errno));
+	*fd = open(dir, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	if (*fd < 0 && !make && errno == ENOENT)
+		return LK_ENOTHELD;
+	if (*fd < 0)
+		return lk__why_set(why, LK_ESYSTEM, "cannot use %s: %s", dir,
+		                   errno == ELOOP || errno == ENOTDIR ? "not a folder" : strerror(errno));
+	if (fstat(*fd, &status) == 0 && status.st_uid == geteuid() && !(status.st_mode & 077))
+		return LK_OK;
+	close(*fd);
+	*fd = -1;
+	return lk__why_set(why, LK_ESYSTEM,
+	                   "%s is not safe to use: it must belong to uid %lu with mode 0700", dir,
+	                   (unsigned long)geteuid());
+}
+
+/* ---- Talking to the server ---------------------------------------------------------------- */
+
+static int connect_to(const char *path)
+{
+	struct sockaddr_un address = {.sun_family = AF_UNIX};
+	int fd = lk__fork_socket(AF_UNIX, SOCK_STREAM, 0);
+
+	if (fd < 0)
+		return -1;
+	snprintf(address.sun_path, sizeof(address.sun_path), "%s", path);
+	if (connect(fd, (struct sockaddr *)&address, sizeof(address)) == 0)
+		return fd;
+	lk__fork_close(fd);
+	return -1;
+}
+
+/* Send a line, and see whether the answer begins as expected. */
+static bool says(int fd, const char *line, const char *expected, int64_t deadline_ns)
+{
+	char answer[16] = "";
+	size_t len = strlen(line);
+	ssize_t got;
+
+	if (send(fd, line, len, MSG_NOSIGNAL) != (ssize_t)len)
+		return false;
+	if (!(lk__poll2(fd, POLLIN, -1, deadline_ns) & 1))
+		return false;
+	got = recv(fd, answer, sizeof(answer) - 1, 0);
+	return got > 0 && !strncmp(answer, expected, strlen(expected));
+}
+
+static bool answers(const char *path, int64_t *pid)
+{
+	int fd = connect_to(path);
+	bool good;
+
+	if (fd < 0)
+		return false;
+	good = says(fd, "PING\r\n", "+PONG", lk__now_ns() + ANSWER_NS);
+#ifdef SO_PEERCRED
+	struct ucred peer;
+	socklen_t len = sizeof(peer);
+	if (pid && getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &len) == 0)
+		*pid = peer.pid;
+#else
+	(void)pid;
+#endif
+	lk__fork_close(fd);
+	return good;
+}
+
+static void pause_until(int64_t when_ns)
+{
+	lk__poll2(-1, 0, -1, when_ns);
+}
+
+/* ---- Start -------------------------------------------------------------------------------- */
+
+static lk_err no_server(struct lk__why *why)
+{
+	return lk__why_set(why, LK_ENOSERVER,
+	                   "no redis-server or valkey-server found: install one (Debian, Ubuntu: "
+	                   "apt-get install redis-server; Fedora: dnf install valkey; Alpine: apk add "
+	                   "redis; macOS: brew install redis)");
+}
+
+/* Have a server that answers by deadline_ns; whoever gets the folder's lock starts it. */
+static lk_err have_server(const char *dir, int folder, const char *path, int64_t deadline_ns,
+                          struct lk__why *why)
+{
+	struct lk__server server;
+	bool started = false;
+
+	for (;;) {
+		if (answers(path, NULL))
+			return LK_OK;
+		if (!started && flock(folder, LOCK_EX | LOCK_NB) == 0) {
+			/* It may have come up, and another starter have let go, since we looked. */
+			if (answers(path, NULL)) {
+				flock(folder, LOCK_UN);
+				return LK_OK;
+			}
+			if (!lk__server_find(&server))
+				return no_server(why);
+			if (lk__server_exec(&server, dir, path, folder, why))
+				return LK_ESYSTEM;
+			started = true;
+		}
+		if (lk__now_ns() >= deadline_ns)
+			return lk__why_set(why, LK_ECONN, "the server of local: does not answer, see %s/log", dir);
+		pause_until(lk__now_ns() + PAUSE_NS);
+	}
+}
+
+lk_err lk__local_ensure(char socket_path[108], int64_t deadline_ns, struct lk__why *why)
+{
+	char dir[108];
+	int folder;
+	lk_err err = folder_path(dir, why);
+
+	if (err)
+		return err;
+	snprintf(socket_path, 108, "%.90s%s", dir, SOCKET_NAME);
+	if ((err = folder_open(dir, true, &folder, why)))
+		return err;
+	err = have_server(dir, folder, socket_path, deadline_ns, why);
+	close(folder);
+	return err;
+}
+
+/* ---- Public ------------------------------------------------------------------------------- */
+
+static lk_err look(lk_local_info *info, struct lk__why *why)
+{
+	struct lk__server server;
+	char dir[108];
+	lk_err err = folder_path(dir, why);
+
+	if (err)
+		return err;
+	memset(info, 0, sizeof(*info));
+	snprintf(info->socket_path, sizeof(info->socket_path), "%.90s%s", dir, SOCKET_NAME);
+	info->running = answers(info->socket_path, &info->pid);
+	if (!info->running)
+		info->pid = 0;
+	if (lk__server_find(&server))
+		snprintf(info->server_path, sizeof(info->server_path), "%s", server.path);
+	return LK_OK;
+}
+
+lk_err lk_local_status(lk_local_info *result)
+{
+	lk_local_info info;
+	struct lk__why why = {0};
+
+	if (look(&info, &why))
+		return lk__fail(&why);
+	*result = info;
+	return LK_OK;
+}
+
+lk_err lk_local_start(lk_local_info *result)
+{
+	char path[108];
+	struct lk__why why = {0};
+
+	if (lk__local_ensure(path, lk__now_ns() + START_NS, &why))
+		return lk__fail(&why);
+	return lk_local_status(result);
+}
+
+/* Until its lock is free, so that the next start cannot meet the old one. */
+static bool ended(int folder, int64_t deadline_ns)
+{
+	while (flock(folder, LOCK_EX | LOCK_NB) != 0) {
+		if (lk__now_ns() >= deadline_ns)
+			return false;
+		pause_until(lk__now_ns() + PAUSE_NS);
+	}
+	return true;
+}
+
+static lk_err stop(int folder, const lk_local_info *info, struct lk__why *why)
+{
+	int fd;
+
+	if (!info->running && flock(folder, LOCK_EX | LOCK_NB) == 0)
+		return lk__why_set(why, LK_ENOTHELD, "the server of local: does not run");
+	fd = connect_to(info->socket_path);
+	if (fd >= 0) {
+		/* It answers by closing. */
+		says(fd, "SHUTDOWN NOSAVE\r\n", "", lk__now_ns() + ANSWER_NS);
+		lk__fork_close(fd);
+	}
+	if (ended(folder, lk__now_ns() + STOP_NS))
+		return LK_OK;
+	if (info->pid > 1 && kill((pid_t)info->pid, SIGKILL) == 0 &&
+	    ended(folder, lk__now_ns() + STOP_NS))
+		return LK_OK;
+	return lk__why_set(why, LK_ESYSTEM, "the server of local: (pid %lld) does not end",
+	                   (long long)info->pid);
+}
+
+lk_err lk_local_stop(void)
+{
+	lk_local_info info;
+	struct lk__why why = {0};
+	char dir[108];
+	int folder;
+	lk_err err = folder_path(dir, &why);
+
+	if (!err)
+		err = folder_open(dir, false, &folder, &why);
+	if (err == LK_ENOTHELD)
+		return lk__failf(LK_ENOTHELD, "the server of local: does not run");
+	if (err)
+		return lk__fail(&why);
+	err = look(&info, &why);
+	if (!err)
+		err = stop(folder, &info, &why);
+	close(folder);
+	return err ? lk__fail(&why) : LK_OK;
+}

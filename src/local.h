@@ -1,0 +1,13 @@
+/* SPDX-License-Identifier: MIT
+ * The private server behind local: one a user, found by uid alone. */
+#ifndef LK__LOCAL_H
+#define LK__LOCAL_H
+
+#include "error.h"
+
+#include <stdint.h>
+
+/* Make sure that it runs and answers by deadline_ns; socket_path gets its path. */
+lk_err lk__local_ensure(char socket_path[108], int64_t deadline_ns, struct lk__why *why);
+
+#endif

@@ -1,0 +1,159 @@
+/* SPDX-License-Identifier: MIT
+ * Text that crosses a border: escaping for people, encoding of names in keys, ids. */
+#include "text.h"
+
+#include <string.h>
+
+#define ID_CHARS "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
+
+static const char hex_lower[] = "0123456789abcdef";
+static const char hex_upper[] = "0123456789ABCDEF";
+
+size_t lk__escape(char *out, size_t size, const char *in, size_t len)
+{
+	size_t pos = 0;
+	size_t cut = 0; /* the last border between two units that leaves room for "..." */
+
+	for (size_t i = 0; i < len; i++) {
+		unsigned char byte = (unsigned char)in[i];
+		bool plain = byte >= 0x20 && byte <= 0x7e && byte != '\\';
+
+		if (pos + 4 <= size)
+			cut = pos;
+		if (pos + (plain ? 1 : 4) >= size) {
+			memcpy(out + cut, "...", 4);
+			return cut + 3;
+		}
+		if (plain) {
+			out[pos++] = (char)byte;
+			continue;
+		}
+		out[pos++] = '\\';
+		out[pos++] = 'x';
+		out[pos++] = hex_lower[byte >> 4];
+		out[pos++] = hex_lower[byte & 15];
+	}
+	out[pos] = '\0';
+	return pos;
+}
+
+/* The bytes that would end a hash tag, break a line of a log or be taken for an escape. */
+static bool is_special(unsigned char byte)
+{
+	return byte <= 0x20 || byte == 0x7f || byte == '%' || byte == '{' || byte == '}';
+}
+
+size_t lk__name_encode(char *out, const char *name, size_t len)
+{
+	size_t pos = 0;
+
+	for (size_t i = 0; i < len; i++) {
+		unsigned char byte = (unsigned char)name[i];
+
+		if (is_special(byte)) {
+			out[pos++] = '%';
+			out[pos++] = hex_upper[byte >> 4];
+			out[pos++] = hex_upper[byte & 15];
+		} else {
+			out[pos++] = (char)byte;
+		}
+	}
+	out[pos] = '\0';
+	return pos;
+}
+
+/* -1 for what is no upper-case hexadecimal digit: a second spelling would be a second name. */
+static int hex_value(char digit)
+{
+	if (digit >= '0' && digit <= '9')
+		return digit - '0';
+	if (digit >= 'A' && digit <= 'F')
+		return digit - 'A' + 10;
+	return -1;
+}
+
+bool lk__name_decode(char *out, size_t *out_len, const char *in, size_t len)
+{
+	size_t pos = 0;
+
+	for (size_t i = 0; i < len; i++) {
+		int high, low;
+
+		if (in[i] != '%') {
+			if (is_special((unsigned char)in[i]))
+				return false;
+			out[pos++] = in[i];
+			continue;
+		}
+		if (len - i < 3)
+			return false;
+		high = hex_value(in[i + 1]);
+		low = hex_value(in[i + 2]);
+		if (high < 0 || low < 0 || !is_special((unsigned char)(high * 16 + low)))
+			return false;
+		out[pos++] = (char)(high * 16 + low);
+		i += 2;
+	}
+	out[pos] = '\0';
+	*out_len = pos;
+	return true;
+}
+
+/* Six bits a character, first byte first; the last character is filled up with zero bits. */
+static void encode_id(char *out, const unsigned char *bytes, size_t size)
+{
+	unsigned bits = 0; /* only the low `have` ones count */
+	unsigned have = 0;
+	size_t pos = 0;
+
+	for (size_t i = 0; i < size; i++) {
+		bits = (bits << 8 | bytes[i]) & 0xffff;
+		have += 8;
+		while (have >= 6) {
+			have -= 6;
+			out[pos++] = ID_CHARS[bits >> have & 63];
+		}
+	}
+	if (have > 0)
+		out[pos++] = ID_CHARS[bits << (6 - have) & 63];
+	out[pos] = '\0';
+}
+
+void lk__id128(char out[23], const unsigned char bytes[16])
+{
+	encode_id(out, bytes, 16);
+}
+
+void lk__id64(char out[12], uint64_t value)
+{
+	unsigned char bytes[8];
+
+	for (int i = 0; i < 8; i++)
+		bytes[i] = (unsigned char)(value >> (56 - 8 * i));
+	encode_id(out, bytes, sizeof(bytes));
+}
+
+bool lk__parse_i64(const char *text, size_t len, int64_t min, int64_t max, int64_t *value)
+{
+	bool negative = len > 0 && text[0] == '-' && min < 0;
+	int64_t sum = 0; /* kept negative: that side has one number more */
+
+	if (len == (negative ? 1u : 0u))
+		return false;
+	for (size_t i = negative ? 1 : 0; i < len; i++) {
+		if (text[i] < '0' || text[i] > '9')
+			return false;
+		if (__builtin_mul_overflow(sum, 10, &sum) ||
+		    __builtin_sub_overflow(sum, text[i] - '0', &sum))
+			return false;
+	}
+	if (!negative) {
+		if (sum == INT64_MIN)
+			return false;
+		sum = -sum;
+	}
+	if (sum < min || sum > max)
+		return false;
+	*value = sum;
+	return true;
+}

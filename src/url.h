@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: MIT
+ * Where the store is and how to enter it: URL and options, checked once. */
+#ifndef LK__URL_H
+#define LK__URL_H
+
+#include "error.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct lk__target {
+	bool local;        /* local:; socket_path is filled by lk__local_ensure() */
+	char *socket_path; /* Unix socket, or NULL for TCP */
+	char *host;        /* TCP: name or address, no brackets */
+	int port;
+	int db;
+	char *user; /* NULL = default user */
+	char *password; /* NULL = no AUTH */
+	char *client_name;
+	char *prefix;
+	int64_t connect_timeout_ns;
+	int64_t command_timeout_ns;
+	int64_t keepalive_ms;
+	char text[200]; /* "127.0.0.1:6379", "/run/x.sock": escaped, without userinfo */
+};
+
+/* Parse url (NULL = local:) and apply options (NULL = none).  On failure why names the part, never
+ * the password, and nothing is left allocated. */
+lk_err lk__target_parse(const char *url, const lk_client_options *options,
+                        struct lk__target *target, struct lk__why *why);
+void lk__target_fini(struct lk__target *target); /* wipes the password; zeroed memory is fine */
+
+#endif
