@@ -1,0 +1,461 @@
+/* SPDX-License-Identifier: MIT
+ * lk_doctor(): is a server fit for locks?  Asks it what it is and how it is set up, changes
+ * nothing, and says of each finding what to do. */
+#include "doctor.h"
+
+#include "../local.h"
+#include "../os.h"
+#include "../text.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#define TEXT_SIZE 1024
+#define FIELD_SIZE 128
+
+#define PINGS 11
+#define MEDIAN 5 /* of them, in order */
+#define LATENCY_WARN_NS (50 * LK__MS)
+#define CLOCK_TRIES 3
+#define CLOCK_WARN_US INT64_C(1000000)
+#define US_PER_S INT64_C(1000000)
+
+static const char *const topics[] = {"reachable", "version", "latency", "eviction", "persistence",
+                                     "replicas",  "rights",  "clock",   "patterns"};
+#define TOPIC_COUNT (sizeof(topics) / sizeof(topics[0]))
+
+/* ---- Asking and telling ------------------------------------------------------------------- */
+
+void lk__doctor_tell(struct lk__doctor *doctor, lk_fitness fitness, const char *topic,
+                     const char *cure, const char *fmt, ...)
+{
+	char text[TEXT_SIZE];
+	lk_finding finding = {.fitness = fitness, .topic = topic, .text = text, .cure = cure};
+	va_list args;
+
+	va_start(args, fmt);
+	vsnprintf(text, sizeof(text), fmt, args);
+	va_end(args);
+	if (fitness > doctor->worst)
+		doctor->worst = fitness;
+	if (doctor->fn)
+		doctor->fn(doctor->arg, &finding);
+}
+
+struct lk__resp *lk__doctor_call(struct lk__doctor *doctor, int argc, const char *const *argv)
+{
+	int64_t deadline_ns = lk__now_ns() + doctor->target->command_timeout_ns;
+	struct lk__resp *resp = NULL;
+
+	if (!doctor->lost.err)
+		lk__conn_call(doctor->conn, deadline_ns, -1, argc, argv, NULL, &resp,
+		              &doctor->lost);
+	return resp;
+}
+
+static void tell_lost(struct lk__doctor *doctor, const char *topic)
+{
+	if (doctor->lost_told) {
+		lk__doctor_tell(doctor, LK_FIT_WARN, topic, "",
+		                "cannot tell: the connection was lost");
+		return;
+	}
+	doctor->lost_told = true;
+	lk__doctor_tell(doctor, LK_UNFIT, topic,
+	                "find out why it does not answer; a lock's holder must reach it at each "
+	                "third of its lease",
+	                "stopped answering: %s", doctor->lost.text);
+}
+
+bool lk__doctor_usable(struct lk__doctor *doctor, const char *topic, const char *rule,
+                       const struct lk__resp *resp)
+{
+	char words[FIELD_SIZE], cure[2 * FIELD_SIZE];
+
+	if (!resp) {
+		tell_lost(doctor, topic);
+		return false;
+	}
+	if (resp->type != LK__RESP_ERROR)
+		return true;
+	if (lk__resp_error(resp) == LK_EAUTH) {
+		snprintf(cure, sizeof(cure), "ACL SETUSER %s %s", doctor->user, rule);
+		lk__doctor_tell(doctor, LK_FIT_WARN, topic, cure, "cannot tell: grant %s", rule);
+		return false;
+	}
+	lk__escape(words, sizeof(words), resp->str, resp->len);
+	lk__doctor_tell(doctor, LK_FIT_WARN, topic,
+	                lk__resp_error_passes(resp) ? "ask again later" : "", "cannot tell: %s",
+	                words);
+	return false;
+}
+
+/* A field of INFO, escaped; "" when it is not there. */
+static void info_field(const struct lk__doctor *doctor, const char *name, char value[FIELD_SIZE])
+{
+	size_t len = strlen(name);
+
+	value[0] = '\0';
+	if (!doctor->info || !doctor->info->str)
+		return;
+	for (const char *at = doctor->info->str; at; at = strchr(at, '\n')) {
+		at += *at == '\n';
+		if (!strncmp(at, name, len) && at[len] == ':') {
+			at += len + 1;
+			lk__escape(value, FIELD_SIZE, at, strcspn(at, "\r\n"));
+			return;
+		}
+	}
+}
+
+static int64_t info_number(const struct lk__doctor *doctor, const char *name)
+{
+	char value[FIELD_SIZE];
+	int64_t number;
+
+	info_field(doctor, name, value);
+	return lk__parse_i64(value, strlen(value), 0, INT64_MAX, &number) ? number : 0;
+}
+
+static bool has_info(struct lk__doctor *doctor, const char *topic)
+{
+	return lk__doctor_usable(doctor, topic, "+info", doctor->info);
+}
+
+/* ---- One function a topic ----------------------------------------------------------------- */
+
+static void check_version(struct lk__doctor *doctor)
+{
+	char version[FIELD_SIZE], valkey[FIELD_SIZE];
+	int64_t number;
+	size_t major_len, minor_len;
+	int64_t major = 0, minor = 0;
+
+	if (!has_info(doctor, "version"))
+		return;
+	info_field(doctor, "redis_version", version);
+	info_field(doctor, "valkey_version", valkey);
+	major_len = strcspn(version, ".");
+	minor_len = version[major_len] ? strcspn(version + major_len + 1, ".") : 0;
+	if (lk__parse_i64(version, major_len, 0, 1000000, &number))
+		major = number;
+	if (minor_len && lk__parse_i64(version + major_len + 1, minor_len, 0, 1000000, &number))
+		minor = number;
+	if (!version[0])
+		lk__doctor_tell(doctor, LK_FIT_WARN, "version", "",
+		                "cannot tell: INFO does not say it");
+	else if (major < 5)
+		lk__doctor_tell(doctor, LK_UNFIT, "version", "install version 6.2 or newer",
+		                "Redis %s: its scripts may not ask for the time and then write",
+		                version);
+	else if (major < 6 || (major == 6 && minor < 2))
+		lk__doctor_tell(doctor, LK_FIT_WARN, "version", "install version 6.2 or newer",
+		                "Redis %s is out of support", version);
+	else if (valkey[0])
+		lk__doctor_tell(doctor, LK_FIT, "version", "", "Valkey %s", valkey);
+	else
+		lk__doctor_tell(doctor, LK_FIT, "version", "", "Redis %s", version);
+}
+
+static int compare_i64(const void *a, const void *b)
+{
+	int64_t left = *(const int64_t *)a, right = *(const int64_t *)b;
+
+	return (left > right) - (left < right);
+}
+
+static void check_latency(struct lk__doctor *doctor)
+{
+	const char *const argv[] = {"PING"};
+	int64_t taken_ns[PINGS];
+
+	for (int i = 0; i < PINGS; i++) {
+		int64_t start_ns = lk__now_ns();
+		struct lk__resp *resp = lk__doctor_call(doctor, 1, argv);
+		bool usable = lk__doctor_usable(doctor, "latency", "+ping", resp);
+		taken_ns[i] = lk__now_ns() - start_ns;
+		lk__resp_free(resp);
+		if (!usable)
+			return;
+	}
+	qsort(taken_ns, PINGS, sizeof(taken_ns[0]), compare_i64);
+	if (taken_ns[MEDIAN] > LATENCY_WARN_NS)
+		lk__doctor_tell(
+			doctor, LK_FIT_WARN, "latency",
+			"use a server that is nearer or less busy, or leases of many times that",
+			"%.0f ms a round trip: each lock and each unlock takes that long",
+			(double)taken_ns[MEDIAN] / 1e6);
+	else
+		lk__doctor_tell(doctor, LK_FIT, "latency", "", "%.2f ms a round trip",
+		                (double)taken_ns[MEDIAN] / 1e6);
+}
+
+static void check_eviction(struct lk__doctor *doctor)
+{
+	char policy[FIELD_SIZE];
+	int64_t limit;
+
+	if (!has_info(doctor, "eviction"))
+		return;
+	limit = info_number(doctor, "maxmemory");
+	info_field(doctor, "maxmemory_policy", policy);
+	if (!policy[0])
+		lk__doctor_tell(doctor, LK_FIT_WARN, "eviction", "",
+		                "cannot tell: INFO does not say maxmemory_policy");
+	else if (strcmp(policy, "noeviction") != 0)
+		lk__doctor_tell(
+			doctor, limit ? LK_UNFIT : LK_FIT_WARN, "eviction",
+			"CONFIG SET maxmemory-policy noeviction",
+			limit ? "%s at %lld bytes: a server that is full throws locks away"
+			      : "%s: it would throw locks away if maxmemory (%lld) were set",
+			policy, (long long)limit);
+	else if (limit)
+		lk__doctor_tell(
+			doctor, LK_FIT, "eviction", "",
+			"no key is thrown away; a server that is full (%lld bytes) refuses new "
+			"locks and keeps those that are held",
+			(long long)limit);
+	else
+		lk__doctor_tell(doctor, LK_FIT, "eviction", "", "no key is thrown away");
+}
+
+/* The value of one setting, escaped; false when that was told as "cannot tell". */
+static bool config_get(struct lk__doctor *doctor, const char *topic, const char *name,
+                       char value[FIELD_SIZE])
+{
+	const char *const argv[] = {"CONFIG", "GET", name};
+	struct lk__resp *resp = lk__doctor_call(doctor, 3, argv);
+	bool usable = lk__doctor_usable(doctor, topic, "+config|get", resp);
+
+	value[0] = '\0';
+	if (usable && resp->type == LK__RESP_ARRAY && resp->len == 2 && resp->elements[1]->str)
+		lk__escape(value, FIELD_SIZE, resp->elements[1]->str, resp->elements[1]->len);
+	lk__resp_free(resp);
+	return usable;
+}
+
+static void check_persistence(struct lk__doctor *doctor)
+{
+	static const char cure[] = "CONFIG SET appendonly yes, and the same in redis.conf";
+	char value[FIELD_SIZE];
+
+	if (!has_info(doctor, "persistence"))
+		return;
+	if (doctor->target->local) {
+		lk__doctor_tell(doctor, LK_FIT, "persistence", "",
+		                "none: locks end with the private server");
+		return;
+	}
+	if (info_number(doctor, "aof_enabled")) {
+		lk__doctor_tell(doctor, LK_FIT, "persistence", "",
+		                "append-only file: locks outlive a restart");
+		return;
+	}
+	if (!config_get(doctor, "persistence", "save", value))
+		return;
+	if (value[0])
+		lk__doctor_tell(doctor, LK_FIT_WARN, "persistence", cure,
+		                "snapshots only (save %s): a crash goes back to the last one, and "
+		                "forgets newer locks",
+		                value);
+	else
+		lk__doctor_tell(doctor, LK_FIT_WARN, "persistence", cure,
+		                "nothing is saved: a restart forgets who holds what");
+}
+
+static void check_replicas(struct lk__doctor *doctor)
+{
+	char role[FIELD_SIZE], host[FIELD_SIZE], cure[3 * FIELD_SIZE];
+	long long replicas;
+
+	if (!has_info(doctor, "replicas"))
+		return;
+	info_field(doctor, "role", role);
+	info_field(doctor, "master_host", host);
+	replicas = info_number(doctor, "connected_slaves");
+	if (info_number(doctor, "cluster_enabled")) {
+		lk__doctor_tell(
+			doctor, LK_UNFIT, "replicas", "use a server outside of the cluster",
+			"one node of a cluster, where a lock's keys are on different nodes");
+	} else if (!strcmp(role, "slave")) {
+		snprintf(cure, sizeof(cure), "use its master: %s:%lld", host,
+		         (long long)info_number(doctor, "master_port"));
+		lk__doctor_tell(doctor, LK_UNFIT, "replicas", cure,
+		                "a replica: it refuses to write");
+	} else if (strcmp(role, "master") != 0) {
+		lk__doctor_tell(doctor, LK_FIT_WARN, "replicas", "",
+		                "cannot tell: INFO says \"%s\" for its role", role);
+	} else if (replicas) {
+		lk__doctor_tell(doctor, LK_FIT_WARN, "replicas",
+		                "have what the locks protect refuse smaller fences",
+		                "%lld: a failover to one that lags forgets the newest locks",
+		                replicas);
+	} else {
+		lk__doctor_tell(doctor, LK_FIT, "replicas", "", "a master without replicas");
+	}
+}
+
+/* The server's clock less ours, and how far off that may be; false when it cannot be told. */
+static bool clock_difference(struct lk__doctor *doctor, int64_t *difference_us, int64_t *error_us)
+{
+	const char *const argv[] = {"TIME"};
+	struct timespec wall;
+	int64_t before_us, after_us, s = 0, us = 0;
+	struct lk__resp *resp;
+	bool usable;
+
+	/* Wall clocks are compared here, and nowhere else is one read. */
+	clock_gettime(CLOCK_REALTIME, &wall);
+	before_us = wall.tv_sec * US_PER_S + wall.tv_nsec / 1000;
+	resp = lk__doctor_call(doctor, 1, argv);
+	clock_gettime(CLOCK_REALTIME, &wall);
+	after_us = wall.tv_sec * US_PER_S + wall.tv_nsec / 1000;
+	usable = lk__doctor_usable(doctor, "clock", "+time", resp);
+	if (usable &&
+	    (resp->type != LK__RESP_ARRAY || resp->len != 2 || !resp->elements[0]->str ||
+	     !resp->elements[1]->str ||
+	     !lk__parse_i64(resp->elements[0]->str, resp->elements[0]->len, 0,
+	                    INT64_MAX / US_PER_S - 1, &s) ||
+	     !lk__parse_i64(resp->elements[1]->str, resp->elements[1]->len, 0, US_PER_S, &us))) {
+		lk__doctor_tell(doctor, LK_FIT_WARN, "clock", "",
+		                "cannot tell: TIME tells no time");
+		usable = false;
+	}
+	lk__resp_free(resp);
+	*error_us = (after_us - before_us) / 2;
+	*difference_us = s * US_PER_S + us - before_us - *error_us;
+	return usable;
+}
+
+static void check_clock(struct lk__doctor *doctor)
+{
+	int64_t best_us = 0, best_error_us = INT64_MAX;
+
+	for (int i = 0; i < CLOCK_TRIES; i++) {
+		int64_t difference_us, error_us;
+		if (!clock_difference(doctor, &difference_us, &error_us))
+			return;
+		if (error_us < best_error_us) {
+			best_error_us = error_us;
+			best_us = difference_us;
+		}
+	}
+	if (llabs(best_us) - llabs(best_error_us) > CLOCK_WARN_US)
+		lk__doctor_tell(
+			doctor, LK_FIT_WARN, "clock", "set both clocks right (NTP)",
+			"the server's is %.1f s %s this machine's: should another server take "
+			"over, fences may go back",
+			(double)llabs(best_us) / 1e6, best_us < 0 ? "behind" : "ahead of");
+	else
+		lk__doctor_tell(doctor, LK_FIT, "clock", "",
+		                "the server's is this machine's, within %.3f s",
+		                (double)(llabs(best_us) + llabs(best_error_us)) / 1e6);
+}
+
+static void check_patterns(struct lk__doctor *doctor)
+{
+	const char *const argv[] = {"PUBSUB", "NUMPAT"};
+	struct lk__resp *resp = lk__doctor_call(doctor, 2, argv);
+
+	if (lk__doctor_usable(doctor, "patterns", "+pubsub", resp)) {
+		if (resp->type == LK__RESP_INTEGER && resp->integer == 0)
+			lk__doctor_tell(doctor, LK_FIT, "patterns", "",
+			                "nobody subscribes by pattern");
+		else
+			lk__doctor_tell(
+				doctor, LK_FIT_WARN, "patterns",
+				"end them: CLIENT LIST TYPE pubsub shows them by psub=",
+				"%lld subscriptions by pattern: one that matches %s:c:* hears "
+				"messages for the dead, who are then waited for, not skipped",
+				(long long)resp->integer, doctor->target->prefix);
+	}
+	lk__resp_free(resp);
+}
+
+/* ---- The whole ---------------------------------------------------------------------------- */
+
+static void examine(struct lk__doctor *doctor)
+{
+	const char *const argv[] = {"INFO"};
+
+	lk__doctor_tell(doctor, LK_FIT, "reachable", "", "%s answers", doctor->conn->text);
+	doctor->info = lk__doctor_call(doctor, 1, argv);
+	check_version(doctor);
+	check_latency(doctor);
+	check_eviction(doctor);
+	check_persistence(doctor);
+	check_replicas(doctor);
+	check_clock(doctor);
+	check_patterns(doctor);
+	lk__doctor_rights(doctor);
+	lk__resp_free(doctor->info);
+	doctor->info = NULL;
+}
+
+static void tell_unreachable(struct lk__doctor *doctor, const struct lk__why *why)
+{
+	const char *cure = "start the server, or correct the URL";
+
+	if (why->err == LK_EAUTH)
+		cure = "give a user and a password that the server takes";
+	else if (why->err == LK_ESERVER)
+		cure = "see whether a Redis listens there, and has the database of the URL";
+	else if (why->err == LK_ENOSERVER)
+		cure = "install redis-server or valkey-server";
+	lk__doctor_tell(doctor, LK_UNFIT, "reachable", cure, "%s", why->text);
+	for (size_t i = 1; i < TOPIC_COUNT; i++)
+		lk__doctor_tell(doctor, LK_FIT_WARN, topics[i], "",
+		                "cannot tell: the server was not reached");
+}
+
+static lk_err reach(struct lk__target *target, struct lk__conn **conn, struct lk__why *why)
+{
+	int64_t deadline_ns = lk__now_ns() + target->connect_timeout_ns;
+
+	if (target->local) {
+		char path[108];
+		lk_err err = lk__local_ensure(path, deadline_ns, why);
+		if (err)
+			return err;
+		free(target->socket_path);
+		target->socket_path = strdup(path);
+		if (!target->socket_path)
+			return lk__why_set(why, LK_ENOMEM, "out of memory");
+	}
+	return lk__conn_dial(target, deadline_ns, -1, conn, NULL, why);
+}
+
+lk_err lk_doctor(const char *url, const lk_client_options *options, lk_finding_fn *fn, void *arg,
+                 lk_fitness *worst)
+{
+	struct lk__doctor doctor = {.fn = fn, .arg = arg, .worst = LK_FIT};
+	struct lk__target target = {0};
+	struct lk__why why;
+	lk_err err = lk__target_parse(url, options, &target, &why);
+
+	if (err)
+		return lk__fail(&why);
+	doctor.target = &target;
+	if (target.user)
+		lk__escape(doctor.user, sizeof(doctor.user), target.user, strlen(target.user));
+	else
+		snprintf(doctor.user, sizeof(doctor.user), "default");
+	err = reach(&target, &doctor.conn, &why);
+	if (!err) {
+		examine(&doctor);
+		why = doctor.lost;
+		err = doctor.lost.err;
+	} else if (err != LK_ENOMEM && err != LK_ESYSTEM) {
+		tell_unreachable(&doctor, &why);
+	}
+	lk__conn_close(doctor.conn);
+	lk__target_fini(&target);
+	if (err == LK_ENOMEM || err == LK_ESYSTEM)
+		return lk__fail(&why);
+	if (worst)
+		*worst = doctor.worst;
+	return LK_OK;
+}

@@ -1,0 +1,270 @@
+/* SPDX-License-Identifier: MIT
+ * Has this user every right that Latchkey needs?  Each is tried: that needs no right of its own and
+ * holds for every version.  A command is chosen so that it changes nothing: the server checks
+ * rights before it looks whether there is anything to do. */
+#include "doctor.h"
+
+#include "../os.h"
+#include "../text.h"
+#include "codec.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#define ARGS_MAX 5
+#define LIST_SIZE 512
+#define RULE_SIZE 64
+
+/* Stand-ins for the names that this examination uses; nothing else in the server has them. */
+static const char LOCK[] = "@lock", QUEUE[] = "@queue", FENCE[] = "@fence", CLIENT[] = "@client",
+		  CHANNEL[] = "@channel";
+
+struct right {
+	const char *rule; /* what ACL SETUSER would add */
+	bool needed;      /* else: told, but locks work without */
+	const char *argv[ARGS_MAX];
+};
+
+static const struct right rights[] = {
+	{"+ping", true, {"PING"}},
+	{"+time", true, {"TIME"}},
+	{"+get", true, {"GET", LOCK}},
+	{"+set", true, {"SET", LOCK, "", "XX"}}, /* XX: only what exists */
+	{"+pexpire", true, {"PEXPIRE", LOCK, "1000"}},
+	{"+pttl", true, {"PTTL", LOCK}},
+	{"+del", true, {"DEL", LOCK}},
+	{"+zadd", true, {"ZADD", QUEUE, "XX", "1", "x"}},
+	{"+zrem", true, {"ZREM", QUEUE, "x"}},
+	{"+zrange", true, {"ZRANGE", QUEUE, "0", "0"}},
+	{"+zrank", true, {"ZRANK", QUEUE, "x"}},
+	{"+zcard", true, {"ZCARD", QUEUE}},
+	{"+zscore", true, {"ZSCORE", QUEUE, "x"}},
+	/* The one key that is there in earnest, and a string: refused, or WRONGTYPE. */
+	{"+zrem", true, {"ZREM", FENCE, "x"}},
+	{"+publish", true, {"PUBLISH", CHANNEL, "doctor"}},
+	/* Neither is run: no such script, and no Lua. */
+	{"+evalsha", true, {"EVALSHA", "0000000000000000000000000000000000000000", "0"}},
+	{"+eval", true, {"EVAL", "(", "0"}},
+	{"+script|load", false, {"SCRIPT", "LOAD", "("}},
+	/* Who holds a lock and which there are: for people. */
+	{"+hmget", false, {"HMGET", CLIENT, "x"}},
+	{"+scan", false, {"SCAN", "0", "COUNT", "1"}},
+	{"+client|setname", false, {"CLIENT", "SETNAME", "latchkey-doctor"}},
+};
+#define RIGHT_COUNT (sizeof(rights) / sizeof(rights[0]))
+
+/* What leaves a trace, and what takes it away again. */
+static const struct right last_rights[] = {
+	{"+hset", false, {"HSET", CLIENT, "x", "x"}},
+	{"+hsetnx", false, {"HSETNX", CLIENT, "x", "x"}},
+	{"+del", true, {"DEL", CLIENT}},
+	{"+subscribe", true, {"SUBSCRIBE", CHANNEL}},
+	{"+unsubscribe", true, {"UNSUBSCRIBE", CHANNEL}},
+};
+#define LAST_COUNT (sizeof(last_rights) / sizeof(last_rights[0]))
+#define FIRST_SUBSCRIBE 3 /* in last_rights: where to start if DEL is refused */
+
+const char *lk__doctor_rule(size_t index, bool *needed)
+{
+	const struct right *right = NULL;
+
+	if (index < RIGHT_COUNT)
+		right = &rights[index];
+	else if (index < RIGHT_COUNT + LAST_COUNT)
+		right = &last_rights[index - RIGHT_COUNT];
+	if (!right)
+		return NULL;
+	*needed = right->needed;
+	return right->rule;
+}
+
+struct names {
+	char lock[LK__KEY_MAX];
+	char queue[LK__KEY_MAX];
+	char fence[LK__KEY_MAX];
+	char client[LK__CHANNEL_MAX];
+	struct lk__space space;
+};
+
+/* False when the kernel gives no random bytes. */
+static bool names_make(struct names *names, const struct lk__target *target)
+{
+	char name[48], id[23];
+	unsigned char bytes[16];
+
+	if (!lk__random(bytes, sizeof(bytes)))
+		return false;
+	lk__id128(id, bytes);
+	lk__space_init(&names->space, target->prefix, target->db, id);
+	snprintf(name, sizeof(name), "latchkey-doctor-%s", id);
+	lk__space_key(&names->space, name, strlen(name), "", names->lock);
+	lk__space_key(&names->space, name, strlen(name), ":q", names->queue);
+	lk__space_client_key(&names->space, id, names->client);
+	snprintf(names->fence, sizeof(names->fence), "%s:fence", target->prefix);
+	return true;
+}
+
+static const char *resolve(const struct names *names, const char *word)
+{
+	if (word == LOCK)
+		return names->lock;
+	if (word == QUEUE)
+		return names->queue;
+	if (word == FENCE)
+		return names->fence;
+	if (word == CLIENT)
+		return names->client;
+	return word == CHANNEL ? names->space.channel : word;
+}
+
+static bool append(struct lk__buf *buf, const struct names *names, const struct right *right)
+{
+	const char *argv[ARGS_MAX];
+	int argc = 0;
+
+	while (argc < ARGS_MAX && right->argv[argc]) {
+		argv[argc] = resolve(names, right->argv[argc]);
+		argc++;
+	}
+	return lk__resp_command(buf, argc, argv, NULL);
+}
+
+/* What was found missing: rules or commands, separated by spaces. */
+struct lists {
+	char needed[LIST_SIZE];
+	char wished[LIST_SIZE];
+	char unknown[LIST_SIZE];
+	char later[LIST_SIZE]; /* why some of it cannot be told now, escaped */
+};
+
+static bool list_has(const char *list, const char *word)
+{
+	size_t len = strlen(word);
+
+	for (const char *at = strstr(list, word); at; at = strstr(at + 1, word))
+		if ((at == list || at[-1] == ' ') && (at[len] == ' ' || !at[len]))
+			return true;
+	return false;
+}
+
+static void list_add(char list[LIST_SIZE], const char *word)
+{
+	size_t len = strlen(list);
+
+	if (!list_has(list, word))
+		snprintf(list + len, LIST_SIZE - len, "%s%s", len ? " " : "", word);
+}
+
+/* Which rule would let pass what this reply refuses; "" when nothing is refused. */
+static void missing_rule(const struct lk__doctor *doctor, const struct right *right,
+                         const struct lk__resp *resp, char rule[RULE_SIZE])
+{
+	rule[0] = '\0';
+	if (resp->type != LK__RESP_ERROR || lk__resp_error(resp) != LK_EAUTH)
+		return;
+	/* "... no permissions to run the 'get' command", "... to access one of the keys ...". */
+	if (!strstr(resp->str, "to run the") && strstr(resp->str, "channel"))
+		snprintf(rule, RULE_SIZE, "&%s:c:*", doctor->target->prefix);
+	else if (!strstr(resp->str, "to run the") && strstr(resp->str, "key"))
+		snprintf(rule, RULE_SIZE, "~%s:*", doctor->target->prefix);
+	else
+		snprintf(rule, RULE_SIZE, "%s", right->rule);
+}
+
+static bool is_unknown(const struct lk__resp *resp)
+{
+	return resp->type == LK__RESP_ERROR && (!strncmp(resp->str, "ERR unknown command", 19) ||
+	                                        !strncmp(resp->str, "ERR unknown subcommand", 22));
+}
+
+static void lists_add(const struct lk__doctor *doctor, struct lists *lists,
+                      const struct right *right, const struct lk__resp *resp)
+{
+	char rule[RULE_SIZE];
+
+	missing_rule(doctor, right, resp, rule);
+	if (rule[0])
+		list_add(right->needed ? lists->needed : lists->wished, rule);
+	else if (is_unknown(resp))
+		list_add(lists->unknown, right->rule + 1);
+	else if (lk__resp_error_passes(resp) && strncmp(resp->str, "READONLY", 8) != 0)
+		lk__escape(lists->later, sizeof(lists->later), resp->str, resp->len);
+}
+
+/* Try count of a table (RIGHT_COUNT at most) in one go; false when the connection was lost. */
+static bool try_all(struct lk__doctor *doctor, const struct names *names, const struct right *table,
+                    size_t count, struct lists *lists)
+{
+	int64_t deadline_ns = lk__now_ns() + doctor->target->command_timeout_ns;
+	struct lk__resp *resps[RIGHT_COUNT];
+	struct lk__buf buf = {0};
+	bool whole = true;
+
+	for (size_t i = 0; i < count; i++)
+		whole = whole && append(&buf, names, &table[i]);
+	if (!whole)
+		lk__why_set(&doctor->lost, LK_ENOMEM, "out of memory");
+	else if (!doctor->lost.err)
+		lk__conn_pipeline(doctor->conn, deadline_ns, -1, &buf, count, resps, &doctor->lost);
+	lk__buf_fini(&buf);
+	if (doctor->lost.err)
+		return false;
+	for (size_t i = 0; i < count; i++) {
+		lists_add(doctor, lists, &table[i], resps[i]);
+		lk__resp_free(resps[i]);
+	}
+	return true;
+}
+
+static void tell_list(struct lk__doctor *doctor, lk_fitness fitness, const char *text,
+                      const char *list)
+{
+	char cure[LIST_SIZE + 2 * sizeof(doctor->user)];
+
+	snprintf(cure, sizeof(cure), "ACL SETUSER %s %s", doctor->user, list);
+	lk__doctor_tell(doctor, fitness, "rights", cure, "%s: %s", text, list);
+}
+
+static void tell_lists(struct lk__doctor *doctor, const struct lists *lists)
+{
+	if (lists->needed[0])
+		tell_list(doctor, LK_UNFIT, "this user lacks rights that are needed",
+		          lists->needed);
+	if (lists->unknown[0])
+		lk__doctor_tell(doctor, LK_UNFIT, "rights",
+		                "see rename-command in the server's configuration",
+		                "the server does not have these commands: %s", lists->unknown);
+	if (lists->wished[0])
+		tell_list(doctor, LK_FIT_WARN, "this user lacks rights that locks can do without",
+		          lists->wished);
+	if (lists->later[0])
+		lk__doctor_tell(doctor, LK_FIT_WARN, "rights", "ask again later", "cannot tell: %s",
+		                lists->later);
+	else if (!lists->needed[0] && !lists->unknown[0] && !lists->wished[0])
+		lk__doctor_tell(doctor, LK_FIT, "rights", "",
+		                "this user may run every command and use every key and channel");
+}
+
+void lk__doctor_rights(struct lk__doctor *doctor)
+{
+	struct lists lists = {.needed = ""};
+	struct names names;
+	size_t start;
+
+	if (!names_make(&names, doctor->target)) {
+		lk__doctor_tell(doctor, LK_FIT_WARN, "rights", "",
+		                "cannot tell: the system gives no random bytes");
+		return;
+	}
+	if (!try_all(doctor, &names, rights, RIGHT_COUNT, &lists)) {
+		(void)lk__doctor_usable(doctor, "rights", "", NULL);
+		return;
+	}
+	/* HSET has no harmless form: it is tried only where its key can be deleted again. */
+	start = list_has(lists.needed, "+del") || lists.later[0] ? FIRST_SUBSCRIBE : 0;
+	if (!try_all(doctor, &names, last_rights + start, LAST_COUNT - start, &lists)) {
+		(void)lk__doctor_usable(doctor, "rights", "", NULL);
+		return;
+	}
+	tell_lists(doctor, &lists);
+}

@@ -1,0 +1,339 @@
+/* SPDX-License-Identifier: MIT
+ * The RESP2 codec over hiredis' reader; no other file includes hiredis.  A reply is bounded in
+ * elements, bytes and depth, since hiredis itself believes whatever length a peer claims. */
+#include "resp.h"
+
+#include <hiredis/hiredis.h>
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Our replies nest three levels.  hiredis before 1.0 stops at 7, later ones do not stop at all. */
+#define MAX_DEPTH 7
+/* A reader that once took a large reply gives the memory back when it is empty. */
+#define KEEP_BYTES (64u << 10)
+/* A header like "$1234\r\n" has a decimal number of 64 bits at most. */
+#define NUMBER_BYTES 20
+
+struct lk__resp_reader {
+	redisReader *parser;
+	size_t elements;     /* claimed so far by the reply under way */
+	size_t bytes;        /* of its strings so far */
+	size_t peak;         /* most that the parser's buffer ever had in it */
+	const char *refused; /* why we, not hiredis, gave up; NULL = we did not */
+};
+
+/* The callbacks of hiredis: NULL makes it stop with "out of memory", which lk__resp_next() tells
+ * apart by ->refused. */
+
+static struct lk__resp *refuse(struct lk__resp_reader *reader, const char *text)
+{
+	reader->refused = text;
+	return NULL;
+}
+
+/* A new reply with room for payload bytes behind it, hung into its parent. */
+static struct lk__resp *resp_new(const redisReadTask *task, enum lk__resp_type type, size_t payload)
+{
+	struct lk__resp *resp = calloc(1, sizeof(*resp) + payload);
+
+	if (!resp)
+		return NULL;
+	resp->type = type;
+	if (task->parent) {
+		struct lk__resp *parent = task->parent->obj;
+		parent->elements[task->idx] = resp;
+	}
+	return resp;
+}
+
+/* The counts are of one reply: a root starts them anew. */
+static struct lk__resp_reader *reader_of(const redisReadTask *task)
+{
+	struct lk__resp_reader *reader = task->privdata;
+
+	if (!task->parent) {
+		reader->elements = 1;
+		reader->bytes = 0;
+	}
+	return reader;
+}
+
+static void *create_string(const redisReadTask *task, char *bytes, size_t len)
+{
+	struct lk__resp_reader *reader = reader_of(task);
+	enum lk__resp_type type;
+	struct lk__resp *resp;
+
+	switch (task->type) {
+	case REDIS_REPLY_STRING:
+		type = LK__RESP_STRING;
+		/* hiredis skips the two bytes behind the string unseen. */
+		if (bytes[len] != '\r' || bytes[len + 1] != '\n')
+			return refuse(reader, "a string is longer than announced");
+		break;
+	case REDIS_REPLY_STATUS:
+	case REDIS_REPLY_ERROR:
+		type = task->type == REDIS_REPLY_STATUS ? LK__RESP_STATUS : LK__RESP_ERROR;
+		if (memchr(bytes, '\n', len) || memchr(bytes, '\r', len))
+			return refuse(reader, "a line with a line break in it");
+		break;
+	default:
+		return refuse(reader, "a RESP3 reply to a RESP2 client");
+	}
+	if (len > LK__RESP_MAX_BYTES - reader->bytes)
+		return refuse(reader, "the reply is too large");
+	reader->bytes += len;
+	resp = resp_new(task, type, len + 1);
+	if (!resp)
+		return NULL;
+	resp->str = (char *)(resp + 1);
+	resp->len = len;
+	memcpy(resp->str, bytes, len);
+	return resp;
+}
+
+static void *create_array_sized(const redisReadTask *task, size_t count)
+{
+	struct lk__resp_reader *reader = reader_of(task);
+	struct lk__resp *resp;
+	int depth = 1;
+
+	if (task->type != REDIS_REPLY_ARRAY)
+		return refuse(reader, "a RESP3 reply to a RESP2 client");
+	for (const redisReadTask *up = task->parent; up; up = up->parent)
+		if (++depth > MAX_DEPTH)
+			return refuse(reader, "the reply nests too deep");
+	if (count > LK__RESP_MAX_ELEMENTS - reader->elements)
+		return refuse(reader, "the reply has too many elements");
+	reader->elements += count;
+	resp = resp_new(task, LK__RESP_ARRAY, count * sizeof(struct lk__resp *));
+	if (!resp)
+		return NULL;
+	resp->elements = (struct lk__resp **)(void *)(resp + 1);
+	resp->len = count;
+	return resp;
+}
+
+static void *create_integer(const redisReadTask *task, long long value)
+{
+	struct lk__resp *resp;
+
+	(void)reader_of(task);
+	resp = resp_new(task, LK__RESP_INTEGER, 0);
+	if (resp)
+		resp->integer = value;
+	return resp;
+}
+
+static void *create_nil(const redisReadTask *task)
+{
+	struct lk__resp_reader *reader = reader_of(task);
+
+	if (task->type != REDIS_REPLY_STRING && task->type != REDIS_REPLY_ARRAY)
+		return refuse(reader, "a RESP3 reply to a RESP2 client");
+	return resp_new(task, LK__RESP_NIL, 0);
+}
+
+static void free_object(void *object)
+{
+	lk__resp_free(object);
+}
+
+#if HIREDIS_MAJOR >= 1
+static void *create_array(const redisReadTask *task, size_t count)
+{
+	return create_array_sized(task, count);
+}
+
+static void *create_double(const redisReadTask *task, double value, char *bytes, size_t len)
+{
+	(void)value;
+	(void)bytes;
+	(void)len;
+	return refuse(reader_of(task), "a RESP3 reply to a RESP2 client");
+}
+
+static void *create_bool(const redisReadTask *task, int value)
+{
+	(void)value;
+	return refuse(reader_of(task), "a RESP3 reply to a RESP2 client");
+}
+#else
+static void *create_array(const redisReadTask *task, int count)
+{
+	return create_array_sized(task, (size_t)count);
+}
+#endif
+
+/* hiredis wants it writable, and never writes it. */
+static redisReplyObjectFunctions functions = {
+	.createString = create_string,
+	.createArray = create_array,
+	.createInteger = create_integer,
+	.createNil = create_nil,
+#if HIREDIS_MAJOR >= 1
+	.createDouble = create_double,
+	.createBool = create_bool,
+#endif
+	.freeObject = free_object,
+};
+
+static redisReader *parser_new(struct lk__resp_reader *reader)
+{
+	redisReader *parser = redisReaderCreateWithFunctions(&functions);
+
+	if (!parser)
+		return NULL;
+	parser->privdata = reader;
+	/* Else hiredis 0.14 shrinks its buffer by itself and asserts that this needs no memory. */
+	parser->maxbuf = 0;
+	return parser;
+}
+
+struct lk__resp_reader *lk__resp_reader_new(void)
+{
+	struct lk__resp_reader *reader = calloc(1, sizeof(*reader));
+
+	if (!reader)
+		return NULL;
+	reader->parser = parser_new(reader);
+	if (!reader->parser) {
+		free(reader);
+		return NULL;
+	}
+	return reader;
+}
+
+void lk__resp_reader_free(struct lk__resp_reader *reader)
+{
+	if (!reader)
+		return;
+	redisReaderFree(reader->parser);
+	free(reader);
+}
+
+static lk_err reader_failed(const struct lk__resp_reader *reader, struct lk__why *why)
+{
+	if (reader->refused)
+		return lk__why_set(why, LK_ESERVER, "not the reply of a Redis: %s",
+		                   reader->refused);
+	if (reader->parser->err == REDIS_ERR_PROTOCOL)
+		return lk__why_set(why, LK_ESERVER, "not the reply of a Redis: broken protocol");
+	return lk__why_set(why, LK_ENOMEM, "out of memory");
+}
+
+lk_err lk__resp_feed(struct lk__resp_reader *reader, const char *bytes, size_t len,
+                     struct lk__why *why)
+{
+	redisReader *parser = reader->parser;
+
+	if (!reader->refused && !parser->err &&
+	    len > LK__RESP_MAX_BYTES - (parser->len - parser->pos))
+		reader->refused = "the reply is too large";
+	if (reader->refused || redisReaderFeed(parser, bytes, len) != REDIS_OK)
+		return reader_failed(reader, why);
+	if (parser->len > reader->peak)
+		reader->peak = parser->len;
+	return LK_OK;
+}
+
+/* Between two replies: a large buffer with nothing in it is exchanged for a small one. */
+static void reader_trim(struct lk__resp_reader *reader)
+{
+	redisReader *parser;
+
+	if (reader->peak <= KEEP_BYTES || reader->parser->pos != reader->parser->len)
+		return;
+	parser = parser_new(reader);
+	if (!parser)
+		return;
+	redisReaderFree(reader->parser);
+	reader->parser = parser;
+	reader->peak = 0;
+}
+
+lk_err lk__resp_next(struct lk__resp_reader *reader, struct lk__resp **resp, struct lk__why *why)
+{
+	void *reply = NULL;
+
+	*resp = NULL;
+	if (reader->refused || redisReaderGetReply(reader->parser, &reply) != REDIS_OK)
+		return reader_failed(reader, why);
+	*resp = reply;
+	if (reply)
+		reader_trim(reader);
+	return LK_OK;
+}
+
+void lk__resp_free(struct lk__resp *resp)
+{
+	if (!resp)
+		return;
+	if (resp->type == LK__RESP_ARRAY)
+		for (size_t i = 0; i < resp->len; i++)
+			lk__resp_free(resp->elements[i]);
+	free(resp);
+}
+
+/* Room for more bytes, or false and the buffer as it was. */
+static bool buf_reserve(struct lk__buf *buf, size_t more)
+{
+	size_t cap = buf->cap ? buf->cap : 256;
+	char *data;
+
+	if (more > SIZE_MAX / 4 - buf->len)
+		return false;
+	while (cap < buf->len + more)
+		cap *= 2;
+	if (cap == buf->cap)
+		return true;
+	data = realloc(buf->data, cap);
+	if (!data)
+		return false;
+	buf->data = data;
+	buf->cap = cap;
+	return true;
+}
+
+static void buf_header(struct lk__buf *buf, char type, size_t number)
+{
+	char text[NUMBER_BYTES + 4];
+	int len = snprintf(text, sizeof(text), "%c%zu\r\n", type, number);
+
+	memcpy(buf->data + buf->len, text, (size_t)len);
+	buf->len += (size_t)len;
+}
+
+bool lk__resp_command(struct lk__buf *buf, int argc, const char *const *argv,
+                      const size_t *argv_len)
+{
+	const size_t header = NUMBER_BYTES + 3;
+	size_t total = header;
+
+	for (int i = 0; i < argc; i++) {
+		size_t len = argv_len ? argv_len[i] : strlen(argv[i]);
+		if (len > SIZE_MAX / 8 - total)
+			return false;
+		total += header + len + 2;
+	}
+	if (!buf_reserve(buf, total))
+		return false;
+	buf_header(buf, '*', (size_t)argc);
+	for (int i = 0; i < argc; i++) {
+		size_t len = argv_len ? argv_len[i] : strlen(argv[i]);
+		buf_header(buf, '$', len);
+		if (len)
+			memcpy(buf->data + buf->len, argv[i], len);
+		memcpy(buf->data + buf->len + len, "\r\n", 2);
+		buf->len += len + 2;
+	}
+	return true;
+}
+
+void lk__buf_fini(struct lk__buf *buf)
+{
+	free(buf->data);
+	*buf = (struct lk__buf){0};
+}

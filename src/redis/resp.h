@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: MIT
+ * The RESP2 codec: the only file that knows hiredis implements this. */
+#ifndef LK__RESP_H
+#define LK__RESP_H
+
+#include "../error.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define LK__RESP_MAX_ELEMENTS 20000   /* in one reply, all levels together */
+#define LK__RESP_MAX_BYTES (4u << 20) /* of one reply */
+
+enum lk__resp_type {
+	LK__RESP_STRING,
+	LK__RESP_STATUS,
+	LK__RESP_ERROR,
+	LK__RESP_INTEGER,
+	LK__RESP_NIL,
+	LK__RESP_ARRAY
+};
+
+struct lk__resp {
+	enum lk__resp_type type;
+	int64_t integer;
+	size_t len; /* bytes of str, or number of elements */
+	char *str;  /* NUL-ended besides; raw bytes of the server: escape before showing */
+	struct lk__resp **elements;
+};
+
+struct lk__resp_reader;
+
+/* NULL when out of memory. */
+struct lk__resp_reader *lk__resp_reader_new(void);
+void lk__resp_reader_free(struct lk__resp_reader *reader);
+
+/* Add bytes that arrived.  LK_OK, LK_ENOMEM, LK_ESERVER (more than LK__RESP_MAX_BYTES unparsed). */
+lk_err lk__resp_feed(struct lk__resp_reader *reader, const char *bytes, size_t len,
+                     struct lk__why *why);
+
+/* The next whole reply, NULL in *resp if there is none yet; free it with lk__resp_free().
+ * LK_ESERVER on a broken protocol or a bound exceeded, LK_ENOMEM: the connection is of no use. */
+lk_err lk__resp_next(struct lk__resp_reader *reader, struct lk__resp **resp, struct lk__why *why);
+void lk__resp_free(struct lk__resp *resp);
+
+/* A growing buffer of commands to send. */
+struct lk__buf {
+	char *data;
+	size_t len;
+	size_t cap;
+};
+/* Append one command.  False when out of memory: the buffer is as before. */
+bool lk__resp_command(struct lk__buf *buf, int argc, const char *const *argv,
+                      const size_t *argv_len);
+void lk__buf_fini(struct lk__buf *buf);
+
+#endif
