@@ -1,0 +1,386 @@
+/* SPDX-License-Identifier: MIT
+ * Clients: open, close, who we are; and the registry of this process' clients, which the end of a
+ * thread and a fork concern. */
+#include "client.h"
+
+#include "fork.h"
+#include "redis/connect.h"
+#include "scripts.h"
+#include "text.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define INTRODUCE_LIFE_MS 60000
+#define INTRODUCE_EACH_NS (20000 * LK__MS)
+#define LABELS_MAX 64 /* of locks, told to people */
+#define PING_MAX_NS (5000 * LK__MS)
+
+static pthread_mutex_t registry_mutex = PTHREAD_MUTEX_INITIALIZER;
+static struct lk_client *registry;
+static pthread_once_t registry_once = PTHREAD_ONCE_INIT;
+
+/* ---- The registry ------------------------------------------------------------------------- */
+
+static void thread_ended(uint64_t serial)
+{
+	struct lk_client *client;
+
+	pthread_mutex_lock(&registry_mutex);
+	for (client = registry; client; client = client->next) {
+		pthread_mutex_lock(&client->mutex);
+		lk__core_thread_ended(&client->core, lk__now_ns(), serial * 2);
+		lk__wire_settle(client);
+		if (client->core.line)
+			lk__wake_notify(&client->loop_wake);
+		pthread_mutex_unlock(&client->mutex);
+	}
+	pthread_mutex_unlock(&registry_mutex);
+}
+
+static void before_fork(void)
+{
+	pthread_mutex_lock(&registry_mutex);
+}
+
+static void after_fork_in_parent(void)
+{
+	pthread_mutex_unlock(&registry_mutex);
+}
+
+/* The child has none of these clients. */
+static void after_fork_in_child(void)
+{
+	registry = NULL;
+	pthread_mutex_unlock(&registry_mutex);
+}
+
+static void registry_init(void)
+{
+	pthread_atfork(before_fork, after_fork_in_parent, after_fork_in_child);
+	lk__thread_on_exit(thread_ended);
+}
+
+static void registry_add(struct lk_client *client)
+{
+	pthread_once(&registry_once, registry_init);
+	pthread_mutex_lock(&registry_mutex);
+	client->next = registry;
+	if (registry)
+		registry->prev = client;
+	registry = client;
+	pthread_mutex_unlock(&registry_mutex);
+}
+
+static void registry_remove(struct lk_client *client)
+{
+	pthread_mutex_lock(&registry_mutex);
+	if (client->prev)
+		client->prev->next = client->next;
+	else
+		registry = client->next;
+	if (client->next)
+		client->next->prev = client->prev;
+	pthread_mutex_unlock(&registry_mutex);
+}
+
+/* ---- Calls -------------------------------------------------------------------------------- */
+
+lk_err lk__client_enter(struct lk_client *client)
+{
+	if (client->fork_generation != lk__fork_generation())
+		return lk__failf(LK_EFORKED, "this client belongs to the parent process: open another");
+	pthread_mutex_lock(&client->mutex);
+	if (client->core.closing) {
+		pthread_mutex_unlock(&client->mutex);
+		return lk__failf(LK_ECLOSED, "the client is closed");
+	}
+	client->calls_inside++;
+	return LK_OK;
+}
+
+void lk__client_leave(struct lk_client *client)
+{
+	client->calls_inside--;
+	if (client->core.closing)
+		pthread_cond_broadcast(&client->quiet_cond);
+	pthread_mutex_unlock(&client->mutex);
+}
+
+void lk__log(struct lk_client *client, lk_log_level level, const char *fmt, ...)
+{
+	char line[400];
+	va_list args;
+
+	if (!client->log || level > client->log_level)
+		return;
+	va_start(args, fmt);
+	vsnprintf(line, sizeof(line), fmt, args);
+	va_end(args);
+	client->log(client->log_arg, level, line);
+}
+
+/* ---- Who we are --------------------------------------------------------------------------- */
+
+static bool append_introduction(struct lk_client *client, struct lk__buf *buf)
+{
+	char host[256], user[128], program[128], pid[24], life[24], key[LK__CHANNEL_MAX];
+	const char *args[10] = {key, life, "host", host, "user", user, "program", program, "pid", pid};
+
+	lk__host_name(host, sizeof(host));
+	lk__user_name(user, sizeof(user));
+	lk__program_name(program, sizeof(program));
+	snprintf(pid, sizeof(pid), "%lld", (long long)getpid());
+	snprintf(life, sizeof(life), "%d", INTRODUCE_LIFE_MS);
+	lk__space_client_key(&client->space, client->space.client_id, key);
+	return lk__codec_eval(buf, &lk__script_client_set, 10, args, NULL);
+}
+
+static bool append_label(struct lk_client *client, struct lk__buf *buf, const char *name, size_t len,
+                         const char *label)
+{
+	char key[LK__CHANNEL_MAX], life[24], field[LK__KEY_MAX] = "label";
+	const char *args[4] = {key, life, field, label};
+
+	if (name) {
+		snprintf(field, sizeof(field), "label:");
+		lk__name_encode(field + 6, name, len);
+	}
+	snprintf(life, sizeof(life), "%d", INTRODUCE_LIFE_MS);
+	lk__space_client_key(&client->space, client->space.client_id, key);
+	return lk__codec_eval(buf, &lk__script_client_set, 4, args, NULL);
+}
+
+static void introduce_by(struct lk_client *client, bool whole, struct lk__buf *buf)
+{
+	if (whole)
+		lk__wire_background(client, buf);
+	else
+		lk__buf_fini(buf);
+}
+
+void lk__client_introduce(struct lk_client *client, int64_t now_ns)
+{
+	struct lk__buf buf = {0};
+	struct lk_lock *lock;
+	int labels = 0;
+
+	if (now_ns < client->introduce_ns || !client->pair)
+		return;
+	client->introduce_ns = now_ns + INTRODUCE_EACH_NS;
+	introduce_by(client, append_introduction(client, &buf), &buf);
+	if (client->label) {
+		buf = (struct lk__buf){0};
+		introduce_by(client, append_label(client, &buf, NULL, 0, client->label), &buf);
+	}
+	for (lock = client->locks; lock && labels < LABELS_MAX; lock = lock->next) {
+		const struct lk__name *name = lock->place->name;
+		if (!lock->label)
+			continue;
+		labels++;
+		buf = (struct lk__buf){0};
+		introduce_by(client, append_label(client, &buf, name->bytes, name->len, lock->label), &buf);
+	}
+}
+
+/* ---- Open --------------------------------------------------------------------------------- */
+
+static bool init_parts(struct lk_client *client)
+{
+	unsigned char id[16];
+	uint64_t seed;
+	char text[LK__CLIENT_ID_SIZE];
+
+	if (!lk__random(id, sizeof(id)) || !lk__random(&seed, sizeof(seed)))
+		return false;
+	lk__id128(text, id);
+	lk__space_init(&client->space, client->target.prefix, client->target.db, text);
+	client->timer_fd = -1;
+	if (!lk__core_init(&client->core, seed))
+		return false;
+	client->timer_fd = lk__timer_open();
+	return lk__wake_init(&client->loop_wake) && lk__wake_init(&client->reader_wake) &&
+	       lk__wake_init(&client->connect_cancel);
+}
+
+static void free_client(struct lk_client *client)
+{
+	if (client->pair) {
+		client->pair->broken = true;
+		lk__pair_leave(client->pair);
+	}
+	if (client->core.names.buckets)
+		lk__core_fini(&client->core);
+	while (client->calls) {
+		struct lk__call *call = (struct lk__call *)client->calls;
+		client->calls = call->request.next;
+		lk__buf_fini(&call->bytes);
+		free(call);
+	}
+	lk__wake_fini(&client->loop_wake);
+	lk__wake_fini(&client->reader_wake);
+	lk__wake_fini(&client->connect_cancel);
+	if (client->timer_fd >= 0)
+		close(client->timer_fd);
+	pthread_mutex_destroy(&client->mutex);
+	pthread_cond_destroy(&client->notify_cond);
+	pthread_cond_destroy(&client->quiet_cond);
+	lk__target_fini(&client->target);
+	free(client->label);
+	free(client);
+}
+
+static bool init_locks(struct lk_client *client)
+{
+	if (pthread_mutex_init(&client->mutex, NULL) != 0)
+		return false;
+	if (lk__cond_init(&client->notify_cond)) {
+		if (lk__cond_init(&client->quiet_cond))
+			return true;
+		pthread_cond_destroy(&client->notify_cond);
+	}
+	pthread_mutex_destroy(&client->mutex);
+	return false;
+}
+
+static struct lk_client *new_client(const lk_client_options *options)
+{
+	struct lk_client *client = calloc(1, sizeof(*client));
+
+	if (!client)
+		return NULL;
+	if (!init_locks(client)) {
+		free(client);
+		return NULL;
+	}
+	client->timer_fd = -1;
+	client->loop_wake = client->reader_wake = client->connect_cancel = (struct lk__wake){-1, -1};
+	client->calls_end = &client->calls;
+	client->ping_ns = PING_MAX_NS;
+	client->start_local = true;
+	client->log_level = LK_LOG_WARN;
+	client->fork_generation = lk__fork_generation();
+	if (options) {
+		client->log = options->log;
+		client->log_arg = options->log_arg;
+		if (options->log_level)
+			client->log_level = options->log_level;
+	}
+	return client;
+}
+
+lk_err lk_client_open(const char *url, const lk_client_options *options, lk_client **result)
+{
+	struct lk_client *client = new_client(options);
+	struct lk__pair *pair;
+	struct lk__why why = {0};
+
+	if (!client)
+		return lk__failf(LK_ENOMEM, "out of memory");
+	if (lk__target_parse(url, options, &client->target, &why)) {
+		free_client(client);
+		return lk__fail(&why);
+	}
+	if (options && options->label && !(client->label = strdup(options->label))) {
+		lk__why_set(&why, LK_ENOMEM, "out of memory");
+	} else if (!init_parts(client)) {
+		lk__why_set(&why, LK_ESYSTEM, "cannot set up a client: descriptors or memory are short");
+	} else if (!lk__loop_dial(client, &pair, &why)) {
+		lk__wire_up(client, pair);
+		if (lk__loop_start(client)) {
+			registry_add(client);
+			*result = client;
+			return LK_OK;
+		}
+		lk__why_set(&why, LK_ESYSTEM, "cannot start a thread");
+	}
+	free_client(client);
+	return lk__fail(&why);
+}
+
+const char *lk_client_id(const lk_client *client)
+{
+	return client->space.client_id;
+}
+
+/* ---- Close -------------------------------------------------------------------------------- */
+
+static void forget_introduction(struct lk_client *client)
+{
+	char key[LK__CHANNEL_MAX];
+	const char *argv[] = {"DEL", key};
+	struct lk__buf buf = {0};
+
+	lk__space_client_key(&client->space, client->space.client_id, key);
+	if (client->introduce_ns && lk__resp_command(&buf, 2, argv, NULL))
+		lk__wire_background(client, &buf);
+}
+
+static bool is_quiet(const struct lk_client *client)
+{
+	return !client->calls_inside && !client->core.all_tickets &&
+	       (!client->pair || (!client->pair->sent && !client->calls));
+}
+
+/* Let the callers out, and everything be said and confirmed, until deadline_ns. */
+static void drain(struct lk_client *client, int64_t deadline_ns)
+{
+	while (!is_quiet(client)) {
+		struct lk__pair *pair;
+		int64_t now_ns = lk__now_ns();
+
+		if (now_ns >= deadline_ns && !client->calls_inside)
+			break;
+		lk__wire_flush(client);
+		pair = client->pair;
+		if (is_quiet(client))
+			break;
+		if (pair && pair->sent && !pair->reading && now_ns < deadline_ns)
+			lk__wire_read(client, pair, deadline_ns);
+		else
+			lk__cond_wait(&client->quiet_cond, &client->mutex,
+			              deadline_ns > now_ns ? deadline_ns - now_ns : 100 * LK__MS);
+	}
+}
+
+lk_err lk_client_close(lk_client *client)
+{
+	struct lk__hold *hold;
+	bool left;
+
+	if (!client)
+		return LK_OK;
+	if (client->fork_generation != lk__fork_generation())
+		return lk__failf(LK_EFORKED, "this client belongs to the parent process");
+	pthread_mutex_lock(&client->mutex);
+	if (lk__notify_is_me(client)) {
+		pthread_mutex_unlock(&client->mutex);
+		return lk__failf(LK_EDEADLOCK, "a callback of the client cannot close it");
+	}
+	client->core.closing = true;
+	pthread_mutex_unlock(&client->mutex);
+	lk__notify_stop(client);
+	registry_remove(client);
+
+	pthread_mutex_lock(&client->mutex);
+	while ((hold = lk__core_next_lost(&client->core)))
+		lk__core_told(hold);
+	lk__core_close(&client->core, lk__now_ns());
+	lk__wire_settle(client);
+	lk__wire_poke(client, NULL);
+	forget_introduction(client);
+	drain(client, lk__now_ns() + client->target.command_timeout_ns);
+	left = client->core.all_tickets != NULL;
+	pthread_mutex_unlock(&client->mutex);
+
+	lk__loop_stop(client);
+	while (client->locks)
+		lk__lock_free(client->locks);
+	free_client(client);
+	if (left)
+		return lk__failf(LK_EUNKNOWN, "closed; a release was not confirmed and ends with its lease");
+	return LK_OK;
+}

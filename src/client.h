@@ -1,0 +1,172 @@
+/* SPDX-License-Identifier: MIT
+ * A client from inside: the mutex, the state machine it guards, the wire and the threads around it.
+ *
+ * Lock order: the registry of clients (client.c), then one client's mutex; nothing else is held at
+ * once.  "_locked" in a comment means: the client's mutex is held on entry and on return, and may be
+ * given up for a while in between where it says so. */
+#ifndef LK__CLIENT_H
+#define LK__CLIENT_H
+
+#include "core/core.h"
+#include "os.h"
+#include "redis/codec.h"
+#include "redis/conn.h"
+#include "url.h"
+
+#include <pthread.h>
+
+#define LK__CALL_KIND 0xff /* of a request that is a struct lk__call */
+
+/* A command that is none of the core's: PING, metadata, a query. */
+struct lk__call {
+	struct lk__request request; /* first; kind LK__CALL_KIND, no ticket */
+	struct lk__buf bytes;
+	bool background; /* nobody waits for it: freed when answered or dropped */
+	bool done;
+	struct lk__resp *resp; /* the reply, the caller's to free; NULL when it failed */
+	struct lk__why why;
+};
+
+/* A thread inside a call that may block. */
+struct lk__sleeper {
+	struct lk__waiter waiter; /* first; used when call is NULL */
+	struct lk__call *call;
+	struct lk__sleeper *next, *prev;
+	pthread_cond_t cond;
+	bool reading; /* it reads replies for all */
+};
+
+/* Two connections to one server.  Kept until nobody uses it, also when it is broken. */
+struct lk__pair {
+	struct lk__conn *commands, *messages;
+	struct lk__request *sent, **sent_end; /* commands under way, in order */
+	struct lk__buf out;                   /* what the socket has not taken yet */
+	bool writing, reading, broken, stuck; /* stuck: the socket was full */
+	int users;
+	int64_t made_ns;
+	int64_t heard_ns, pinged_ns; /* the messages connection */
+};
+
+struct lk_client {
+	pthread_mutex_t mutex;
+	struct lk__core core;
+	struct lk__target target;
+	struct lk__space space;
+	unsigned fork_generation;
+	char *label;
+	lk_log_fn *log;
+	void *log_arg;
+	lk_log_level log_level;
+
+	struct lk_client *next, *prev; /* the registry */
+	struct lk_lock *locks;
+	uint64_t handle_serial;
+	int64_t ping_ns; /* a third of the shortest lease opened */
+
+	struct lk__pair *pair;             /* NULL while there is none */
+	struct lk__request *calls, **calls_end; /* calls to send */
+	struct lk__sleeper *sleepers;
+	struct lk__wake reader_wake; /* whoever reads replies may have to stop */
+
+	pthread_t loop;
+	struct lk__wake loop_wake;
+	int timer_fd;
+	int64_t armed_ns;
+	bool stop;
+	bool need_reader; /* replies are under way and no caller reads them */
+
+	pthread_t connector; /* a thread that dials, while connecting */
+	bool connecting, connected; /* connected: it is done and can be joined */
+	bool told_down;             /* the log knows that the connection is lost */
+	bool start_local;           /* a local: server may be started for it */
+	char local_path[108];
+	struct lk__wake connect_cancel;
+	struct lk__pair *new_pair;
+	struct lk__why connect_why;
+	int64_t retry_ns, backoff_ns;
+
+	int64_t introduce_ns; /* when to tell people again who we are */
+
+	pthread_t notifier; /* runs loss callbacks, from the first lock that has one */
+	bool notifying, notifier_stop;
+	pthread_cond_t notify_cond; /* for it: there is a loss to tell */
+	struct lk_lock *telling;    /* whose callback runs now */
+	pthread_cond_t quiet_cond;  /* calls or telling changed */
+	unsigned calls_inside;
+};
+
+struct lk_lock {
+	struct lk_client *client;
+	struct lk__place *place;
+	struct lk_lock *next, *prev;
+	uint64_t serial;
+	int64_t max_hold_ms;
+	lk_lost_fn *on_lost;
+	void *on_lost_arg;
+	char *label;
+	unsigned calls_inside;
+	bool handle_owns;
+};
+
+/* ---- wire.c: commands out, replies in ----------------------------------------------------- */
+
+/* Send what is in line; gives the mutex up meanwhile.  _locked */
+void lk__wire_flush(struct lk_client *client);
+/* Read what is there, or wait for it until deadline_ns or a wake; deliver it.  Gives the mutex up
+ * meanwhile.  _locked, and only if !pair->reading. */
+void lk__wire_read(struct lk_client *client, struct lk__pair *pair, int64_t deadline_ns);
+/* Sleep until the call or wait is done or deadline_ns has come, sending and reading for others on
+ * the way.  Gives the mutex up meanwhile.  _locked */
+void lk__wire_wait(struct lk_client *client, struct lk__sleeper *sleeper, int64_t deadline_ns);
+/* Put a call in line.  _locked */
+void lk__wire_call(struct lk_client *client, struct lk__call *call);
+/* A call of nobody: true if it was put in line.  buf is taken in any case.  _locked */
+bool lk__wire_background(struct lk_client *client, struct lk__buf *buf);
+/* Wait for a call until its command timeout.  Its result is in call.  _locked */
+void lk__wire_await(struct lk_client *client, struct lk__call *call);
+/* The pair is of no use any more.  _locked */
+void lk__wire_broken(struct lk_client *client, struct lk__pair *pair, const struct lk__why *why);
+/* Break it if a reply is overdue; else the time when it will be, LK__NEVER.  _locked */
+int64_t lk__wire_overdue(struct lk_client *client, struct lk__pair *pair, int64_t now_ns);
+void lk__pair_use(struct lk__pair *pair);
+void lk__pair_leave(struct lk__pair *pair);
+/* Take up a new pair.  _locked */
+void lk__wire_up(struct lk_client *client, struct lk__pair *pair);
+/* Wake all whom the last events of the core concern.  _locked */
+void lk__wire_settle(struct lk_client *client);
+
+/* Have the waits on that handle (NULL = all) look at their state again.  _locked */
+void lk__wire_poke(struct lk_client *client, const void *handle);
+
+/* ---- loop.c: the background thread -------------------------------------------------------- */
+
+bool lk__loop_start(struct lk_client *client);
+void lk__loop_stop(struct lk_client *client);
+/* The pair, dialled by the calling thread. */
+lk_err lk__loop_dial(struct lk_client *client, struct lk__pair **pair, struct lk__why *why);
+/* The pair broke after that many nanoseconds: have another one made.  _locked */
+void lk__loop_reconnect(struct lk_client *client, int64_t lived_ns);
+/* When the loop has something to do by itself, LK__NEVER.  _locked */
+int64_t lk__loop_due(const struct lk_client *client);
+
+/* ---- notify.c: the thread that runs loss callbacks ---------------------------------------- */
+
+bool lk__notify_start(struct lk_client *client); /* _locked */
+void lk__notify_stop(struct lk_client *client);
+bool lk__notify_is_me(const struct lk_client *client); /* _locked */
+
+/* ---- client.c ----------------------------------------------------------------------------- */
+
+/* Enter and leave a public call.  Enter fails with LK_EFORKED or LK_ECLOSED and takes the mutex
+ * only when it succeeds. */
+lk_err lk__client_enter(struct lk_client *client);
+void lk__client_leave(struct lk_client *client);
+/* Tell people who we are when it is due.  _locked */
+void lk__client_introduce(struct lk_client *client, int64_t now_ns);
+/* A line for the log hook.  Not with the mutex held. */
+void lk__log(struct lk_client *client, lk_log_level level, const char *fmt, ...)
+	__attribute__((format(printf, 3, 4)));
+/* Free a lock's memory and its place.  _locked */
+void lk__lock_free(struct lk_lock *lock);
+
+#endif

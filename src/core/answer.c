@@ -1,0 +1,398 @@
+/* SPDX-License-Identifier: MIT
+ * What each answer and each message makes of a ticket.
+ *
+ * Why a hold is valid: the store keeps a grant for its lease from a moment that is not before the
+ * request was sent, so until "sent + lease - margin" on our clock nobody else can have it.  For a
+ * grant that came by message that request is the ticket's first one.  An answer that comes after
+ * that moment neither makes nor revives a hold; the check is on the time, not on a timer having
+ * run.  docs/protocol.md has the whole argument. */
+#include "core.h"
+
+#define MS INT64_C(1000000)
+#define RETRY_MS 100 /* after an error that passes */
+#define RANK_MS 20   /* later asks of later ranks */
+#define RANK_MAX 50
+#define GRIDS 24 /* renewals of a lease fall on this many moments: batches, not drops */
+#define TRY_HANDS_MAX 2
+#define HANDS_DELAY_MAX 10
+
+int64_t lk__margin_ns(int64_t lease_ms)
+{
+	return lease_ms * (MS / 100) + 2 * MS;
+}
+
+/* ---- What an answer makes of it ----------------------------------------------------------- */
+
+/* Renewals of one client meet on a grid, so that a thousand holds need a few batches. */
+static int64_t renewal_ns(const struct lk__ticket *ticket)
+{
+	int64_t when = ticket->valid_until_ns - ticket->lease_ms * MS / 3 * 2;
+	int64_t grid = ticket->lease_ms * MS / GRIDS;
+
+	return ticket->fixed ? LK__NEVER : when - when % grid;
+}
+
+/* Granted, but too late to be used: end it, and begin anew for those who still wait. */
+static void lapse(struct lk__core *core, int64_t now_ns, struct lk__ticket *ticket)
+{
+	if (!ticket->place->first) {
+		lk__ticket_leave(core, now_ns, ticket);
+		return;
+	}
+	lk__ticket_unhand(core, &ticket->main);
+	ticket->state = LK__LEAVING;
+	ticket->handing = false;
+	ticket->again = true;
+	ticket->next_ns = now_ns;
+	lk__ticket_pursue(core, now_ns, ticket);
+}
+
+/* It is a hold now, for the first waiter. */
+static void take(struct lk__core *core, int64_t now_ns, struct lk__ticket *ticket, uint64_t fence,
+                 int64_t store_us, int64_t waiting)
+{
+	ticket->fence = ticket->last_fence = fence;
+	ticket->store_us = store_us;
+	ticket->store_us_ns = now_ns;
+	ticket->hand_overs = 0;
+	ticket->hands = 0;
+	ticket->trouble = false;
+	if (waiting > 0)
+		ticket->wanted = true;
+	if (!ticket->place->first) {
+		lk__ticket_leave(core, now_ns, ticket);
+		return;
+	}
+	ticket->state = LK__HOLDING;
+	ticket->next_ns = renewal_ns(ticket);
+	lk__hold_make(core, now_ns, ticket->place);
+	lk__ticket_pursue(core, now_ns, ticket);
+}
+
+static void granted(struct lk__core *core, int64_t now_ns, struct lk__ticket *ticket,
+                    const struct lk__request *request, const struct lk__answer *answer)
+{
+	int64_t valid_until_ns =
+		request->sent_ns + ticket->lease_ms * MS - lk__margin_ns(ticket->lease_ms);
+
+	if (ticket->state == LK__LEAVING)
+		return;
+	if (ticket->state == LK__HOLDING) {
+		/* A message was faster; the first one counts. */
+		if (answer->fence != ticket->fence) {
+			lk__hold_lose(core, now_ns, ticket->place->hold, LK_LOST_TAKEN);
+			return;
+		}
+		if (now_ns < ticket->valid_until_ns && ticket->valid_until_ns < valid_until_ns) {
+			ticket->valid_until_ns = valid_until_ns;
+			ticket->next_ns = renewal_ns(ticket);
+		}
+		lk__ticket_pursue(core, now_ns, ticket);
+	} else if (valid_until_ns <= now_ns) {
+		lapse(core, now_ns, ticket);
+	} else {
+		ticket->valid_until_ns = valid_until_ns;
+		/* Only a first ask surely wrote what it said of threads that wait. */
+		ticket->share = ticket->share_asked && request->sent_ns == ticket->first_sent_ns;
+		take(core, now_ns, ticket, answer->fence, answer->store_us, answer->waiting);
+	}
+}
+
+static int64_t reask_ns(struct lk__core *core, const struct lk__answer *answer)
+{
+	int64_t wait_ms = answer->left_ms < LK__REASK_MAX_MS ? answer->left_ms : LK__REASK_MAX_MS;
+	int64_t rank = answer->rank < RANK_MAX ? answer->rank : RANK_MAX;
+	int64_t jitter_ns = (wait_ms / 50 + 2) * MS;
+
+	return (wait_ms + 1 + rank * RANK_MS) * MS +
+	       (int64_t)(lk__core_random(core) % (uint64_t)jitter_ns);
+}
+
+static void plan_reask(struct lk__core *core, int64_t now_ns, struct lk__ticket *ticket,
+                       const struct lk__answer *answer)
+{
+	ticket->state = LK__WAITING;
+	ticket->arrival = answer->arrival;
+	if (ticket->next_ns != LK__NEVER)
+		return; /* a message asked for an earlier moment meanwhile */
+	if (!answer->free) {
+		ticket->hands = 0;
+		ticket->next_ns = now_ns + reask_ns(core, answer);
+		return;
+	}
+	/* Free, and others are before us: their holder died.  Serve them, at once the first time. */
+	ticket->handing = true;
+	ticket->next_ns = now_ns + ticket->hands * RETRY_MS * MS;
+	if (ticket->hands < HANDS_DELAY_MAX)
+		ticket->hands++;
+}
+
+static void queued(struct lk__core *core, int64_t now_ns, struct lk__ticket *ticket,
+                   const struct lk__answer *answer)
+{
+	if (ticket->state == LK__CLAIMING)
+		ticket->next_ns = now_ns; /* asked before the grant: now claim it */
+	else if (ticket->state == LK__ASKING || ticket->state == LK__WAITING)
+		plan_reask(core, now_ns, ticket, answer);
+	lk__ticket_pursue(core, now_ns, ticket);
+}
+
+/* A try that found it held.  Who came after it with time to wait begins anew. */
+static void busy(struct lk__core *core, int64_t now_ns, struct lk__ticket *ticket,
+                 const struct lk__answer *answer)
+{
+	struct lk__place *place = ticket->place;
+
+	if (ticket->state != LK__ASKING)
+		return;
+	if (answer->free && ticket->hands++ < TRY_HANDS_MAX) {
+		ticket->handing = true;
+		ticket->next_ns = now_ns;
+		lk__ticket_pursue(core, now_ns, ticket);
+		return;
+	}
+	while (place->first && place->first->only_try) {
+		struct lk__waiter *waiter = place->first;
+		place->first = waiter->next;
+		if (!place->first)
+			place->last = NULL;
+		lk__complete(core, waiter, LK_EBUSY, "held by another process");
+	}
+	lk__ticket_end(core, ticket);
+	if (place->first)
+		lk__ticket_start(core, now_ns, place);
+}
+
+static void kept(struct lk__core *core, int64_t now_ns, struct lk__ticket *ticket,
+                 const struct lk__request *request, const struct lk__answer *answer)
+{
+	int64_t valid_until_ns =
+		request->sent_ns + request->lease_ms * MS - lk__margin_ns(request->lease_ms);
+	struct lk__waiter *waiter = ticket->extenders;
+
+	if (ticket->state == LK__CLAIMING && valid_until_ns <= now_ns) {
+		lapse(core, now_ns, ticket);
+	} else if (ticket->state == LK__CLAIMING) {
+		ticket->valid_until_ns = valid_until_ns;
+		ticket->share = ticket->share_asked;
+		take(core, now_ns, ticket, answer->fence, answer->store_us, answer->waiting);
+	} else if (ticket->state == LK__HOLDING && now_ns < ticket->valid_until_ns) {
+		ticket->valid_until_ns = valid_until_ns;
+		ticket->next_ns = renewal_ns(ticket);
+		ticket->trouble = false;
+		ticket->share = ticket->share_asked;
+		ticket->wanted = answer->waiting > 0;
+		ticket->store_us = answer->store_us;
+		ticket->store_us_ns = now_ns;
+		if (!ticket->wanted)
+			ticket->hand_overs = 0;
+		if (request->extends && waiter && waiter->sent) {
+			ticket->extenders = waiter->next;
+			lk__complete(core, waiter, LK_OK, NULL);
+		}
+		lk__ticket_pursue(core, now_ns, ticket);
+	} else if (ticket->state == LK__HOLDING) {
+		lk__ticket_pursue(core, now_ns, ticket); /* too late: it ends there */
+	}
+}
+
+static void gone(struct lk__core *core, int64_t now_ns, struct lk__ticket *ticket)
+{
+	if (ticket->state == LK__HOLDING) {
+		lk__hold_lose(core, now_ns, ticket->place->hold, LK_LOST_TAKEN);
+	} else if (ticket->state == LK__CLAIMING) {
+		ticket->state = LK__ASKING;
+		ticket->next_ns = now_ns;
+		lk__ticket_pursue(core, now_ns, ticket);
+	}
+}
+
+static void refuse_all(struct lk__core *core, int64_t now_ns, struct lk__ticket *ticket,
+                       const struct lk__answer *answer)
+{
+	struct lk__place *place = ticket->place;
+
+	while (place->first) {
+		struct lk__waiter *waiter = place->first;
+		place->first = waiter->next;
+		lk__complete(core, waiter, answer->err, answer->text);
+	}
+	place->last = NULL;
+	lk__ticket_leave(core, now_ns, ticket);
+}
+
+static void failed(struct lk__core *core, int64_t now_ns, struct lk__ticket *ticket,
+                   const struct lk__request *request, const struct lk__answer *answer)
+{
+	struct lk__waiter *waiter = ticket->extenders;
+
+	if (ticket->state == LK__HOLDING) {
+		ticket->trouble = true;
+		ticket->next_ns = now_ns + (ticket->lease_ms / 20 + 10) * MS;
+		if (ticket->fixed)
+			ticket->next_ns = LK__NEVER;
+		if (request->extends && waiter && waiter->sent) {
+			ticket->extenders = waiter->next;
+			lk__complete(core, waiter, answer->err, answer->text);
+		}
+		if (answer->err == LK_EFOREIGN)
+			lk__hold_lose(core, now_ns, ticket->place->hold, LK_LOST_TAKEN);
+		else
+			lk__ticket_pursue(core, now_ns, ticket);
+	} else if (ticket->state == LK__LEAVING) {
+		return;
+	} else if (answer->passes || request->kind == LK__HAND) {
+		ticket->handing = false;
+		ticket->next_ns = now_ns + RETRY_MS * MS;
+		lk__ticket_pursue(core, now_ns, ticket);
+	} else {
+		refuse_all(core, now_ns, ticket, answer);
+	}
+}
+
+/* The end of a leave: its callers, and those who waited through a lapse. */
+static void left(struct lk__core *core, int64_t now_ns, struct lk__ticket *ticket,
+                 const struct lk__answer *answer)
+{
+	bool confirmed = answer->kind == LK__LEFT;
+
+	if (!confirmed && answer->passes) {
+		ticket->next_ns = now_ns + RETRY_MS * MS;
+		lk__ticket_pursue(core, now_ns, ticket);
+		return;
+	}
+	while (ticket->leavers) {
+		struct lk__waiter *waiter = ticket->leavers;
+		lk_err err = waiter->why.err;
+		ticket->leavers = waiter->next;
+		/* A second leave finds nothing because the first one may have done it. */
+		if (confirmed && err == LK_OK && !answer->mine && ticket->leaves_sent == 1)
+			lk__complete(core, waiter, LK_ELOST, "the store no longer knew the hold");
+		else if (confirmed)
+			lk__complete(core, waiter, err, err == LK_ETIMEDOUT ? "not acquired in time" :
+			                                err ? "the wait was ended" : NULL);
+		else
+			lk__complete(core, waiter, LK_EUNKNOWN, answer->text);
+	}
+	if (confirmed && answer->more) {
+		ticket->handing = true;
+		ticket->next_ns = now_ns;
+		lk__ticket_pursue(core, now_ns, ticket);
+	} else if (ticket->again && ticket->place->first) {
+		lk__ticket_begin_again(core, now_ns, ticket);
+	} else {
+		lk__ticket_end(core, ticket);
+	}
+}
+
+/* The head of a free lock was served while a ticket was waiting for its own turn. */
+static void handed(struct lk__core *core, int64_t now_ns, struct lk__ticket *ticket,
+                   const struct lk__answer *answer)
+{
+	if (ticket->state != LK__ASKING && ticket->state != LK__WAITING)
+		return;
+	ticket->handing = answer->more;
+	ticket->next_ns = now_ns;
+	lk__ticket_pursue(core, now_ns, ticket);
+}
+
+void lk__core_answer(struct lk__core *core, int64_t now_ns, struct lk__request *request,
+                     const struct lk__answer *answer)
+{
+	struct lk__ticket *ticket = request->ticket;
+	struct lk__request copy = *request;
+
+	request->where = LK__AT_REST;
+	if (ticket->state == LK__OVER) {
+		lk__ticket_end(core, ticket);
+		return;
+	}
+	if (request == &ticket->leave) {
+		left(core, now_ns, ticket, answer);
+		return;
+	}
+	switch (answer->kind) {
+	case LK__GRANTED:
+		granted(core, now_ns, ticket, &copy, answer);
+		break;
+	case LK__QUEUED:
+		queued(core, now_ns, ticket, answer);
+		break;
+	case LK__BUSY:
+		busy(core, now_ns, ticket, answer);
+		break;
+	case LK__KEPT:
+		kept(core, now_ns, ticket, &copy, answer);
+		break;
+	case LK__GONE:
+		gone(core, now_ns, ticket);
+		break;
+	case LK__LEFT:
+		handed(core, now_ns, ticket, answer);
+		break;
+	case LK__FAILED:
+		failed(core, now_ns, ticket, &copy, answer);
+		break;
+	}
+}
+
+/* ---- What a message makes of it ----------------------------------------------------------- */
+
+static void grant(struct lk__core *core, int64_t now_ns, struct lk__ticket *ticket,
+                  const struct lk__message *message)
+{
+	int64_t life_ns = message->life_ms * MS;
+
+	if (ticket->state != LK__ASKING && ticket->state != LK__WAITING)
+		return;
+	if (!ticket->first_sent_ns || message->lease_ms != ticket->lease_ms ||
+	    message->fixed != ticket->fixed)
+		return; /* no store said this */
+	ticket->handing = false;
+	ticket->valid_until_ns = ticket->first_sent_ns + life_ns - lk__margin_ns(message->life_ms);
+	ticket->share = false;
+	if (message->claim || ticket->fixed ||
+	    ticket->valid_until_ns - now_ns < ticket->lease_ms * MS / 3) {
+		ticket->state = LK__CLAIMING;
+		ticket->next_ns = now_ns;
+		lk__ticket_pursue(core, now_ns, ticket);
+	} else {
+		take(core, now_ns, ticket, message->fence, message->store_us, message->waiting);
+	}
+}
+
+static void broken(struct lk__core *core, int64_t now_ns, struct lk__ticket *ticket)
+{
+	if (ticket->state == LK__HOLDING) {
+		lk__hold_lose(core, now_ns, ticket->place->hold, LK_LOST_BROKEN);
+	} else if (ticket->state != LK__LEAVING) {
+		ticket->state = LK__ASKING;
+		ticket->next_ns = now_ns;
+		lk__ticket_pursue(core, now_ns, ticket);
+	}
+}
+
+void lk__core_message(struct lk__core *core, int64_t now_ns, const struct lk__message *message)
+{
+	struct lk__ticket *ticket = lk__ticket_find(core, message->nonce);
+
+	if (!ticket)
+		return; /* stale or forged; a grant that nobody takes ends with its lease */
+	switch (message->kind) {
+	case LK__GRANT:
+		grant(core, now_ns, ticket, message);
+		break;
+	case LK__WANTED:
+		ticket->wanted = true; /* may come before the grant: kept by ticket */
+		break;
+	case LK__AGAIN:
+		if (ticket->state == LK__WAITING && now_ns + message->in_ms * MS < ticket->next_ns) {
+			ticket->next_ns = now_ns + message->in_ms * MS;
+			lk__ticket_pursue(core, now_ns, ticket);
+		}
+		break;
+	case LK__BROKEN:
+		broken(core, now_ns, ticket);
+		break;
+	}
+}

@@ -1,0 +1,438 @@
+/* SPDX-License-Identifier: MIT
+ * What callers do: acquire, release, extend, give up, close; and who gets a lock inside the
+ * process without a request. */
+#include "core.h"
+
+#include <stdlib.h>
+
+/* ---- Holds -------------------------------------------------------------------------------- */
+
+struct lk__hold *lk__core_hold(const struct lk__name *name, uint64_t owner)
+{
+	struct lk__hold *hold = name->holds;
+
+	while (hold && (hold->owner != owner || hold->released))
+		hold = hold->next_of_name;
+	return hold;
+}
+
+int64_t lk__hold_left_ns(const struct lk__hold *hold, int64_t now_ns)
+{
+	int64_t until;
+
+	if (hold->lost || !hold->ticket)
+		return 0;
+	until = hold->ticket->valid_until_ns;
+	if (hold->max_until_ns < until)
+		until = hold->max_until_ns;
+	return until > now_ns ? until - now_ns : 0;
+}
+
+lk_state lk__hold_state(const struct lk__core *core, const struct lk__hold *hold, int64_t now_ns)
+{
+	const struct lk__ticket *ticket = hold->ticket;
+
+	if (!lk__hold_left_ns(hold, now_ns))
+		return LK_STATE_LOST;
+	/* A renewal is due with two thirds left; with half left something is wrong. */
+	if (!ticket->fixed && (!core->linked || ticket->trouble ||
+	                       ticket->valid_until_ns - now_ns < ticket->lease_ms * 500000))
+		return LK_STATE_UNSURE;
+	return LK_STATE_HELD;
+}
+
+/* The first waiter of the place becomes the owner of the place's ticket. */
+void lk__hold_make(struct lk__core *core, int64_t now_ns, struct lk__place *place)
+{
+	struct lk__waiter *waiter = place->first;
+	struct lk__hold *hold = waiter->spare_hold;
+
+	waiter->spare_hold = NULL;
+	place->first = waiter->next;
+	if (!place->first)
+		place->last = NULL;
+	*hold = (struct lk__hold){
+		.next_of_name = place->name->holds,
+		.next = core->all_holds,
+		.handle = waiter->handle,
+		.owner = waiter->owner,
+		.name = place->name,
+		.ticket = place->ticket,
+		.fence = place->ticket->last_fence,
+		.max_until_ns = waiter->max_hold_ms ? now_ns + waiter->max_hold_ms * 1000000 : LK__NEVER,
+		.count = 1,
+		.told = !waiter->tell_loss,
+	};
+	place->name->holds = hold;
+	if (core->all_holds)
+		core->all_holds->prev = hold;
+	core->all_holds = hold;
+	place->hold = hold;
+	lk__complete(core, waiter, LK_OK, NULL);
+}
+
+/* Out of every list; the memory stays. */
+static void unlink_hold(struct lk__core *core, struct lk__hold *hold)
+{
+	struct lk__hold **at = &hold->name->holds;
+
+	while (*at != hold)
+		at = &(*at)->next_of_name;
+	*at = hold->next_of_name;
+	if (hold->prev)
+		hold->prev->next = hold->next;
+	else
+		core->all_holds = hold->next;
+	if (hold->next)
+		hold->next->prev = hold->prev;
+}
+
+void lk__hold_free(struct lk__core *core, struct lk__hold *hold)
+{
+	if (!hold->released)
+		unlink_hold(core, hold);
+	free(hold);
+}
+
+/* The owner is done with it.  A loss that is still to be told keeps the memory until then. */
+static void retire_hold(struct lk__core *core, struct lk__hold *hold)
+{
+	unlink_hold(core, hold);
+	hold->released = true;
+	if (!hold->lost || hold->told)
+		free(hold);
+}
+
+void lk__core_told(struct lk__hold *hold)
+{
+	hold->told = true;
+	if (hold->released)
+		free(hold);
+}
+
+void lk__hold_lose(struct lk__core *core, int64_t now_ns, struct lk__hold *hold,
+                   lk_lost_reason reason)
+{
+	struct lk__ticket *ticket = hold->ticket;
+	struct lk__place *place = ticket->place;
+
+	hold->lost = (uint8_t)reason;
+	hold->lost_ns = now_ns;
+	hold->ticket = NULL;
+	if (!hold->told) {
+		*core->lost_end = hold;
+		core->lost_end = &hold->next_lost;
+	}
+	place->hold = NULL;
+	lk__ticket_leave(core, now_ns, ticket);
+	if (place->first)
+		lk__ticket_start(core, now_ns, place);
+}
+
+/* ---- Acquire ------------------------------------------------------------------------------ */
+
+static bool expired(const struct lk__hold *hold, int64_t now_ns)
+{
+	return hold && !hold->lost && !lk__hold_left_ns(hold, now_ns);
+}
+
+/* The clock decides, whether or not the timer has run. */
+static void expire(struct lk__core *core, int64_t now_ns, struct lk__hold *hold)
+{
+	if (expired(hold, now_ns))
+		lk__hold_lose(core, now_ns, hold,
+		              hold->ticket->valid_until_ns <= now_ns ? LK_LOST_EXPIRED : LK_LOST_MAX_HOLD);
+}
+
+void lk__core_acquire(struct lk__core *core, int64_t now_ns, struct lk__waiter *waiter)
+{
+	struct lk__place *place = waiter->place;
+	struct lk__hold *hold = lk__core_hold(place->name, waiter->owner);
+
+	expire(core, now_ns, hold);
+	expire(core, now_ns, place->hold);
+	if (core->closing) {
+		lk__complete(core, waiter, LK_ECLOSED, "the client is closed");
+	} else if (hold && hold->lost) {
+		lk__complete(core, waiter, LK_ELOST, "the hold was lost: release it first");
+	} else if (hold && hold->count == LK__COUNT_MAX) {
+		lk__complete(core, waiter, LK_ELIMIT, "re-entered 2147483647 times");
+	} else if (hold) {
+		hold->count++;
+		lk__complete(core, waiter, LK_OK, NULL);
+	} else if (waiter->only_try && (place->hold || place->first)) {
+		lk__complete(core, waiter, LK_EBUSY, "held by another thread of this process");
+	} else {
+		waiter->where = LK__IN_PLACE;
+		waiter->next = NULL;
+		if (place->last)
+			place->last->next = waiter;
+		else
+			place->first = waiter;
+		place->last = waiter;
+		if (place->ticket)
+			lk__ticket_pursue(core, now_ns, place->ticket);
+		else
+			lk__ticket_start(core, now_ns, place);
+	}
+}
+
+/* ---- Release ------------------------------------------------------------------------------ */
+
+/* The next thread may have the lock with the next fence: the store granted for long enough, owes
+ * nobody a turn, and could not have given that fence to anyone: its clock has passed it. */
+static bool may_hand_over(const struct lk__place *place, int64_t now_ns)
+{
+	const struct lk__ticket *ticket = place->ticket;
+	int64_t passed_us = (now_ns - ticket->store_us_ns) / 1000;
+
+	if (!place->first || ticket->fixed ||
+	    ticket->valid_until_ns - now_ns < ticket->lease_ms * 250000)
+		return false;
+	if ((ticket->wanted || !ticket->share) && ticket->hand_overs >= LK__HANDOVERS_MAX)
+		return false;
+	return (int64_t)ticket->last_fence + 1 < ticket->store_us + passed_us - passed_us / 1000;
+}
+
+/* Give the hold's lock on: to a thread here, or back to the store, waiter (may be NULL) waiting for
+ * that. */
+static void give_back(struct lk__core *core, int64_t now_ns, struct lk__hold *hold,
+                      struct lk__waiter *waiter)
+{
+	struct lk__ticket *ticket = hold->ticket;
+	struct lk__place *place = ticket->place;
+
+	if (may_hand_over(place, now_ns)) {
+		if (ticket->wanted || !ticket->share)
+			ticket->hand_overs++;
+		ticket->last_fence++;
+		retire_hold(core, hold);
+		lk__hold_make(core, now_ns, place);
+		lk__ticket_pursue(core, now_ns, ticket);
+		if (waiter)
+			lk__complete(core, waiter, LK_OK, NULL);
+		return;
+	}
+	retire_hold(core, hold);
+	place->hold = NULL;
+	if (waiter) {
+		waiter->where = LK__FOR_LEAVE;
+		waiter->ticket = ticket;
+		waiter->why.err = LK_OK;
+		waiter->next = ticket->leavers;
+		ticket->leavers = waiter;
+	}
+	lk__ticket_leave(core, now_ns, ticket);
+	if (place->first)
+		lk__ticket_start(core, now_ns, place);
+}
+
+void lk__core_release(struct lk__core *core, int64_t now_ns, struct lk__waiter *waiter)
+{
+	struct lk__hold *hold = lk__core_hold(waiter->place->name, waiter->owner);
+
+	expire(core, now_ns, hold);
+	if (!hold) {
+		lk__complete(core, waiter, LK_ENOTOWNER, "not held by the caller");
+	} else if (hold->count > 1) {
+		hold->count--;
+		if (hold->lost)
+			lk__complete(core, waiter, LK_ELOST, lk_lost_reason_name(hold->lost));
+		else
+			lk__complete(core, waiter, LK_OK, NULL);
+	} else if (hold->lost) {
+		lk__complete(core, waiter, LK_ELOST, lk_lost_reason_name(hold->lost));
+		retire_hold(core, hold);
+	} else {
+		give_back(core, now_ns, hold, waiter);
+	}
+}
+
+void lk__core_extend(struct lk__core *core, int64_t now_ns, struct lk__waiter *waiter)
+{
+	struct lk__hold *hold = lk__core_hold(waiter->place->name, waiter->owner);
+	struct lk__waiter **at;
+
+	expire(core, now_ns, hold);
+	if (!hold) {
+		lk__complete(core, waiter, LK_ENOTOWNER, "not held by the caller");
+	} else if (hold->lost) {
+		lk__complete(core, waiter, LK_ELOST, lk_lost_reason_name(hold->lost));
+	} else {
+		for (at = &hold->ticket->extenders; *at;)
+			at = &(*at)->next;
+		*at = waiter;
+		waiter->next = NULL;
+		waiter->where = LK__FOR_EXTEND;
+		waiter->ticket = hold->ticket;
+		waiter->sent = false;
+		lk__ticket_pursue(core, now_ns, hold->ticket);
+	}
+}
+
+/* ---- Giving up ---------------------------------------------------------------------------- */
+
+static void remove_from(struct lk__waiter **at, struct lk__waiter *waiter)
+{
+	while (*at != waiter)
+		at = &(*at)->next;
+	*at = waiter->next;
+	waiter->next = NULL;
+}
+
+static void leave_line(struct lk__place *place, struct lk__waiter *waiter)
+{
+	struct lk__waiter *last = NULL;
+
+	remove_from(&place->first, waiter);
+	for (struct lk__waiter *other = place->first; other; other = other->next)
+		last = other;
+	place->last = last;
+}
+
+static const char *text_of(const struct lk__core *core, lk_err why)
+{
+	switch (why) {
+	case LK_ETIMEDOUT:
+		return "not acquired in time";
+	case LK_ECANCELED:
+		return "the wait was cancelled";
+	case LK_ECLOSED:
+		return "the client was closed";
+	case LK_EUNKNOWN:
+		return "no answer to a request in time";
+	default:
+		return core->link_why.text[0] ? core->link_why.text : "not connected";
+	}
+}
+
+/* Nothing was asked for want of a connection: not even one that may have happened. */
+static lk_err why_unlinked(const struct lk__core *core)
+{
+	return core->link_why.err == LK_EUNKNOWN || !core->link_why.err ? LK_ECONN :
+	                                                                  core->link_why.err;
+}
+
+void lk__core_give_up(struct lk__core *core, int64_t now_ns, struct lk__waiter *waiter, lk_err why)
+{
+	struct lk__place *place = waiter->place;
+	struct lk__ticket *ticket = place->ticket;
+
+	if (waiter->done || waiter->where != LK__IN_PLACE)
+		return;
+	leave_line(place, waiter);
+	if (place->first || place->hold || !ticket) {
+		lk__complete(core, waiter, why, text_of(core, why));
+		return;
+	}
+	/* It was the last one: the ticket goes with it. */
+	if (!ticket->first_sent_ns && !ticket->again) {
+		if (why == LK_ETIMEDOUT && !core->linked)
+			why = why_unlinked(core);
+		lk__complete(core, waiter, why, text_of(core, why));
+		lk__ticket_leave(core, now_ns, ticket);
+		return;
+	}
+	waiter->where = LK__FOR_LEAVE;
+	waiter->ticket = ticket;
+	waiter->why.err = why;
+	waiter->next = ticket->leavers;
+	ticket->leavers = waiter;
+	lk__ticket_leave(core, now_ns, ticket);
+}
+
+void lk__core_abandon(struct lk__core *core, int64_t now_ns, struct lk__waiter *waiter)
+{
+	lk_err err = LK_EUNKNOWN;
+
+	if (waiter->where == LK__IN_PLACE)
+		lk__core_give_up(core, now_ns, waiter, LK_ETIMEDOUT);
+	if (waiter->done)
+		return;
+	if (waiter->where == LK__FOR_EXTEND) {
+		remove_from(&waiter->ticket->extenders, waiter);
+		if (!waiter->sent)
+			err = LK_ECONN;
+	} else {
+		remove_from(&waiter->ticket->leavers, waiter);
+	}
+	lk__complete(core, waiter, err, text_of(core, err));
+}
+
+void lk__core_cancel(struct lk__core *core, int64_t now_ns, struct lk__place *place, void *handle,
+                     lk_err why)
+{
+	struct lk__waiter *waiter = place->first, *next;
+
+	for (; waiter; waiter = next) {
+		next = waiter->next;
+		if (waiter->handle == handle)
+			lk__core_give_up(core, now_ns, waiter, why);
+	}
+}
+
+/* ---- Ends that no owner asked for --------------------------------------------------------- */
+
+static void drop_hold(struct lk__core *core, int64_t now_ns, struct lk__hold *hold)
+{
+	hold->told = true;
+	if (hold->lost)
+		retire_hold(core, hold);
+	else
+		give_back(core, now_ns, hold, NULL);
+}
+
+void lk__core_drop(struct lk__core *core, int64_t now_ns, struct lk__name *name, void *handle)
+{
+	struct lk__hold **lost = &core->lost, *hold, *next;
+
+	while (*lost) {
+		hold = *lost;
+		if (hold->handle == handle) {
+			*lost = hold->next_lost;
+			lk__core_told(hold);
+		} else {
+			lost = &hold->next_lost;
+		}
+	}
+	core->lost_end = lost;
+	for (hold = name->holds; hold; hold = next) {
+		next = hold->next_of_name;
+		if (hold->handle == handle) {
+			drop_hold(core, now_ns, hold);
+			next = name->holds;
+		}
+	}
+}
+
+void lk__core_thread_ended(struct lk__core *core, int64_t now_ns, uint64_t owner)
+{
+	struct lk__hold *hold, *next;
+
+	for (hold = core->all_holds; hold; hold = next) {
+		next = hold->next;
+		if (hold->owner != owner)
+			continue;
+		expire(core, now_ns, hold);
+		if (!hold->lost)
+			lk__hold_lose(core, now_ns, hold, LK_LOST_THREAD);
+		retire_hold(core, hold);
+		next = core->all_holds; /* losing one may have made others */
+	}
+}
+
+void lk__core_close(struct lk__core *core, int64_t now_ns)
+{
+	core->closing = true;
+	for (size_t i = 0; i < core->names.size; i++) {
+		struct lk__link *link = core->names.buckets[i];
+		for (; link; link = link->next) {
+			struct lk__place *place = ((struct lk__name *)link)->places;
+			for (; place; place = place->next)
+				while (place->first)
+					lk__core_give_up(core, now_ns, place->first, LK_ECLOSED);
+		}
+	}
+	while (core->all_holds)
+		drop_hold(core, now_ns, core->all_holds);
+}

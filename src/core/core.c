@@ -1,0 +1,253 @@
+/* SPDX-License-Identifier: MIT
+ * The state machine's memory: names, places, the lines of what comes out. */
+#include "core.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+bool lk__core_init(struct lk__core *core, uint64_t seed)
+{
+	memset(core, 0, sizeof(*core));
+	core->random = seed;
+	core->line_end = &core->line;
+	core->done_end = &core->done;
+	core->lost_end = &core->lost;
+	core->link_why.err = LK_ECONN;
+	if (!lk__table_init(&core->names))
+		return false;
+	if (!lk__table_init(&core->tickets)) {
+		lk__table_fini(&core->names);
+		return false;
+	}
+	return true;
+}
+
+static void free_name(struct lk__core *core, struct lk__name *name)
+{
+	lk__table_remove(&core->names, &name->link);
+	free(name);
+}
+
+void lk__core_fini(struct lk__core *core)
+{
+	struct lk__hold *hold;
+
+	while ((hold = lk__core_next_lost(core)))
+		lk__core_told(hold);
+	while (core->all_tickets) {
+		core->all_tickets->main.where = core->all_tickets->leave.where = LK__AT_REST;
+		lk__ticket_end(core, core->all_tickets);
+	}
+	while (core->all_holds)
+		lk__hold_free(core, core->all_holds);
+	for (size_t i = 0; core->names.buckets && i < core->names.size; i++) {
+		while (core->names.buckets[i]) {
+			struct lk__name *name = (struct lk__name *)core->names.buckets[i];
+			while (name->places) {
+				struct lk__place *place = name->places;
+				name->places = place->next;
+				free(place);
+			}
+			free_name(core, name);
+		}
+	}
+	lk__table_fini(&core->names);
+	lk__table_fini(&core->tickets);
+}
+
+/* ---- Names and places --------------------------------------------------------------------- */
+
+struct lk__name *lk__name_new(const char *bytes, size_t len)
+{
+	struct lk__name *name = calloc(1, sizeof(*name) + len + 1);
+
+	if (name) {
+		name->len = (uint16_t)len;
+		memcpy(name->bytes, bytes, len);
+	}
+	return name;
+}
+
+struct lk__place *lk__place_new(int64_t lease_ms, bool fixed)
+{
+	struct lk__place *place = calloc(1, sizeof(*place));
+
+	if (place) {
+		place->lease_ms = lease_ms;
+		place->fixed = fixed;
+	}
+	return place;
+}
+
+static struct lk__name *find_name(struct lk__core *core, const char *bytes, size_t len,
+                                  uint64_t hash)
+{
+	struct lk__link *link = lk__table_first(&core->names, hash);
+
+	for (; link; link = lk__table_next(link)) {
+		struct lk__name *name = (struct lk__name *)link;
+		if (name->len == len && !memcmp(name->bytes, bytes, len))
+			return name;
+	}
+	return NULL;
+}
+
+struct lk__place *lk__place_open(struct lk__core *core, struct lk__name *name,
+                                 struct lk__place *place)
+{
+	uint64_t hash = lk__hash(name->bytes, name->len, 0);
+	struct lk__name *known = find_name(core, name->bytes, name->len, hash);
+	struct lk__place *other;
+
+	if (known)
+		free(name);
+	else
+		lk__table_add(&core->names, &name->link, hash);
+	name = known ? known : name;
+	for (other = name->places; other; other = other->next) {
+		if (other->lease_ms == place->lease_ms && other->fixed == place->fixed) {
+			free(place);
+			other->refs++;
+			return other;
+		}
+	}
+	place->name = name;
+	place->next = name->places;
+	place->refs = 1;
+	name->places = place;
+	name->refs++;
+	return place;
+}
+
+void lk__place_close(struct lk__core *core, struct lk__place *place)
+{
+	struct lk__name *name = place->name;
+	struct lk__place **at = &name->places;
+
+	if (--place->refs)
+		return;
+	while (*at != place)
+		at = &(*at)->next;
+	*at = place->next;
+	free(place);
+	if (!--name->refs)
+		free_name(core, name);
+}
+
+/* ---- What comes out ----------------------------------------------------------------------- */
+
+struct lk__request *lk__core_next_request(struct lk__core *core, int64_t now_ns)
+{
+	struct lk__request *request = core->line;
+	struct lk__waiter *waiter;
+	struct lk__ticket *ticket;
+
+	if (!request)
+		return NULL;
+	ticket = request->ticket;
+	core->line = request->next;
+	if (!core->line)
+		core->line_end = &core->line;
+	request->next = NULL;
+	request->where = LK__UNDER_WAY;
+	request->sent_ns = now_ns;
+	if (request == &ticket->leave)
+		return request;
+	if (request->kind == LK__ASK && !ticket->first_sent_ns)
+		ticket->first_sent_ns = now_ns;
+	if (request->extends && ticket->extenders)
+		ticket->extenders->sent = true;
+	/* What the store will know: threads wait here behind the one who gets it, or has it. */
+	waiter = ticket->place->first;
+	if (ticket->state != LK__HOLDING && waiter)
+		waiter = waiter->next;
+	ticket->share_asked = waiter && !ticket->fixed;
+	return request;
+}
+
+struct lk__waiter *lk__core_next_done(struct lk__core *core)
+{
+	struct lk__waiter *waiter = core->done;
+
+	if (!waiter)
+		return NULL;
+	core->done = waiter->next;
+	if (!core->done)
+		core->done_end = &core->done;
+	waiter->next = NULL;
+	return waiter;
+}
+
+void lk__complete(struct lk__core *core, struct lk__waiter *waiter, lk_err err, const char *text)
+{
+	waiter->where = LK__NOWHERE;
+	waiter->ticket = NULL;
+	waiter->done = true;
+	waiter->why.err = err;
+	snprintf(waiter->why.text, sizeof(waiter->why.text), "%s", text ? text : "");
+	waiter->next = NULL;
+	*core->done_end = waiter;
+	core->done_end = &waiter->next;
+}
+
+struct lk__hold *lk__core_next_lost(struct lk__core *core)
+{
+	struct lk__hold *hold = core->lost;
+
+	if (!hold)
+		return NULL;
+	core->lost = hold->next_lost;
+	if (!core->lost)
+		core->lost_end = &core->lost;
+	hold->next_lost = NULL;
+	return hold;
+}
+
+int64_t lk__core_due(const struct lk__core *core)
+{
+	const struct lk__timer *first = lk__heap_first(&core->timers);
+
+	return first ? first->due_ns : LK__NEVER;
+}
+
+/* ---- The link, and the clock -------------------------------------------------------------- */
+
+void lk__core_link_up(struct lk__core *core, int64_t now_ns)
+{
+	struct lk__ticket *ticket = core->all_tickets, *next;
+
+	core->linked = true;
+	for (; ticket; ticket = next) {
+		next = ticket->next;
+		if (!ticket->fixed || ticket->state != LK__HOLDING)
+			ticket->next_ns = now_ns;
+		lk__ticket_pursue(core, now_ns, ticket);
+	}
+}
+
+void lk__core_link_down(struct lk__core *core, int64_t now_ns, const struct lk__why *why)
+{
+	struct lk__ticket *ticket = core->all_tickets, *next;
+
+	core->linked = false;
+	core->link_why = *why;
+	for (; ticket; ticket = next) {
+		next = ticket->next;
+		lk__ticket_unhand(core, &ticket->main);
+		lk__ticket_unhand(core, &ticket->leave);
+		ticket->main.where = ticket->leave.where = LK__AT_REST;
+		if (ticket->state == LK__OVER)
+			lk__ticket_end(core, ticket);
+		else
+			lk__ticket_pursue(core, now_ns, ticket);
+	}
+}
+
+void lk__core_tick(struct lk__core *core, int64_t now_ns)
+{
+	struct lk__timer *timer;
+
+	while ((timer = lk__heap_first(&core->timers)) && timer->due_ns <= now_ns)
+		lk__ticket_pursue(core, now_ns, (struct lk__ticket *)timer);
+}

@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: MIT
+ * A hash table of things that carry their own link; it never fails after its creation: when it
+ * cannot grow it gets slower. */
+#ifndef LK__TABLE_H
+#define LK__TABLE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct lk__link {
+	struct lk__link *next;
+	uint64_t hash;
+};
+
+struct lk__table {
+	struct lk__link **buckets;
+	size_t size; /* a power of two */
+	size_t count;
+};
+
+bool lk__table_init(struct lk__table *table);
+void lk__table_fini(struct lk__table *table);
+void lk__table_add(struct lk__table *table, struct lk__link *link, uint64_t hash);
+void lk__table_remove(struct lk__table *table, struct lk__link *link);
+/* The first one with this hash, then the next: compare the key yourself. */
+struct lk__link *lk__table_first(const struct lk__table *table, uint64_t hash);
+struct lk__link *lk__table_next(const struct lk__link *link);
+
+uint64_t lk__hash(const void *bytes, size_t len, uint64_t seed);
+
+#endif

@@ -1,0 +1,282 @@
+/* SPDX-License-Identifier: MIT
+ * Tickets: their life, and what is sent for each when. */
+#include "core.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define MS INT64_C(1000000)
+
+/* splitmix64 (Steele, Lea, Flood 2014). */
+uint64_t lk__core_random(struct lk__core *core)
+{
+	uint64_t z = core->random += UINT64_C(0x9e3779b97f4a7c15);
+
+	z = (z ^ (z >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
+	z = (z ^ (z >> 27)) * UINT64_C(0x94d049bb133111eb);
+	return z ^ (z >> 31);
+}
+
+/* ---- Life of a ticket --------------------------------------------------------------------- */
+
+static void name_ticket(struct lk__core *core, struct lk__ticket *ticket)
+{
+	static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
+	uint64_t random = lk__core_random(core);
+
+	for (int i = 0; i < LK__NONCE_SIZE - 1; i++, random >>= 6)
+		ticket->nonce[i] = digits[random & 63];
+	ticket->nonce[LK__NONCE_SIZE - 1] = '\0';
+	lk__table_add(&core->tickets, &ticket->link, lk__hash(ticket->nonce, LK__NONCE_SIZE - 1, 1));
+}
+
+struct lk__ticket *lk__ticket_find(const struct lk__core *core, const char *nonce)
+{
+	struct lk__link *link =
+		lk__table_first(&core->tickets, lk__hash(nonce, LK__NONCE_SIZE - 1, 1));
+
+	for (; link; link = lk__table_next(link)) {
+		struct lk__ticket *ticket =
+			(struct lk__ticket *)((char *)link - offsetof(struct lk__ticket, link));
+		if (!memcmp(ticket->nonce, nonce, LK__NONCE_SIZE))
+			return ticket;
+	}
+	return NULL;
+}
+
+/* A ticket for the first waiter of a place, made of what it brought along. */
+void lk__ticket_start(struct lk__core *core, int64_t now_ns, struct lk__place *place)
+{
+	struct lk__ticket *ticket = place->first->spare_ticket;
+
+	place->first->spare_ticket = NULL;
+	*ticket = (struct lk__ticket){
+		.place = place,
+		.lease_ms = place->lease_ms,
+		.fixed = place->fixed,
+		.only_try = place->first->only_try,
+		.state = LK__ASKING,
+		.next_ns = now_ns,
+		.next = core->all_tickets,
+	};
+	lk__timer_init(&ticket->timer);
+	ticket->main.ticket = ticket->leave.ticket = ticket;
+	if (core->all_tickets)
+		core->all_tickets->prev = ticket;
+	core->all_tickets = ticket;
+	name_ticket(core, ticket);
+	place->ticket = ticket;
+	place->refs++;
+	lk__ticket_pursue(core, now_ns, ticket);
+}
+
+/* Take a request out of the line of those to send. */
+void lk__ticket_unhand(struct lk__core *core, struct lk__request *request)
+{
+	struct lk__request **at = &core->line;
+
+	if (request->where != LK__IN_LINE)
+		return;
+	while (*at != request)
+		at = &(*at)->next;
+	*at = request->next;
+	if (!*at)
+		core->line_end = at;
+	request->next = NULL;
+	request->where = LK__AT_REST;
+}
+
+void lk__ticket_end(struct lk__core *core, struct lk__ticket *ticket)
+{
+	lk__ticket_unhand(core, &ticket->main);
+	lk__ticket_unhand(core, &ticket->leave);
+	lk__heap_set(&core->timers, &ticket->timer, LK__NEVER);
+	if (ticket->state != LK__OVER)
+		lk__table_remove(&core->tickets, &ticket->link);
+	ticket->state = LK__OVER;
+	if (ticket->place) {
+		if (ticket->place->ticket == ticket)
+			ticket->place->ticket = NULL;
+		lk__place_close(core, ticket->place);
+		ticket->place = NULL;
+	}
+	if (ticket->main.where == LK__UNDER_WAY || ticket->leave.where == LK__UNDER_WAY)
+		return;
+	if (ticket->prev)
+		ticket->prev->next = ticket->next;
+	else
+		core->all_tickets = ticket->next;
+	if (ticket->next)
+		ticket->next->prev = ticket->prev;
+	free(ticket);
+}
+
+void lk__ticket_leave(struct lk__core *core, int64_t now_ns, struct lk__ticket *ticket)
+{
+	if (ticket->place->ticket == ticket)
+		ticket->place->ticket = NULL;
+	ticket->again = false;
+	while (ticket->extenders) {
+		struct lk__waiter *waiter = ticket->extenders;
+		ticket->extenders = waiter->next;
+		lk__complete(core, waiter, LK_ELOST, "the hold was lost");
+	}
+	lk__ticket_unhand(core, &ticket->main);
+	if (ticket->state == LK__LEAVING)
+		return;
+	if (!ticket->first_sent_ns) {
+		lk__ticket_end(core, ticket);
+		return;
+	}
+	ticket->state = LK__LEAVING;
+	ticket->handing = false;
+	ticket->next_ns = now_ns;
+	lk__ticket_pursue(core, now_ns, ticket);
+}
+
+void lk__ticket_begin_again(struct lk__core *core, int64_t now_ns, struct lk__ticket *ticket)
+{
+	lk__table_remove(&core->tickets, &ticket->link);
+	name_ticket(core, ticket);
+	ticket->state = LK__ASKING;
+	ticket->again = ticket->handing = ticket->wanted = ticket->share = ticket->trouble = false;
+	ticket->only_try = ticket->place->first->only_try;
+	ticket->first_sent_ns = 0;
+	ticket->arrival = 0;
+	ticket->leaves_sent = 0;
+	ticket->hands = 0;
+	ticket->next_ns = now_ns;
+	lk__ticket_pursue(core, now_ns, ticket);
+}
+
+/* ---- What to send, and when --------------------------------------------------------------- */
+
+static void put_in_line(struct lk__core *core, struct lk__ticket *ticket,
+                        struct lk__request *request, enum lk__request_kind kind)
+{
+	request->kind = (uint8_t)kind;
+	request->where = LK__IN_LINE;
+	request->by_text = false;
+	request->extends = false;
+	request->claim = false;
+	request->lease_ms = ticket->lease_ms;
+	request->next = NULL;
+	*core->line_end = request;
+	core->line_end = &request->next;
+	ticket->next_ns = LK__NEVER;
+}
+
+static bool due(const struct lk__core *core, const struct lk__ticket *ticket, int64_t now_ns,
+                const struct lk__request *request)
+{
+	return core->linked && request->where == LK__AT_REST && ticket->next_ns <= now_ns;
+}
+
+/* The store does not know yet that threads here wait for this hold, and nobody else is known to
+ * wait: it should say when somebody does. */
+static bool share_is_news(const struct lk__ticket *ticket)
+{
+	return !ticket->fixed && ticket->place->first && !ticket->wanted && !ticket->share;
+}
+
+static void renew(struct lk__core *core, int64_t now_ns, struct lk__ticket *ticket)
+{
+	int64_t until;
+
+	put_in_line(core, ticket, &ticket->main, LK__RENEW);
+	if (!ticket->extenders)
+		return;
+	ticket->main.extends = true;
+	ticket->main.lease_ms = ticket->extenders->lease_ms;
+	/* A shorter lease may come true without an answer. */
+	until = now_ns + ticket->main.lease_ms * MS - lk__margin_ns(ticket->main.lease_ms);
+	if (until < ticket->valid_until_ns)
+		ticket->valid_until_ns = until;
+}
+
+/* False when the hold ended. */
+static bool pursue_hold(struct lk__core *core, int64_t now_ns, struct lk__ticket *ticket)
+{
+	struct lk__hold *hold = ticket->place->hold;
+
+	if (ticket->valid_until_ns <= now_ns) {
+		lk__hold_lose(core, now_ns, hold, LK_LOST_EXPIRED);
+		return false;
+	}
+	if (hold->max_until_ns <= now_ns) {
+		lk__hold_lose(core, now_ns, hold, LK_LOST_MAX_HOLD);
+		return false;
+	}
+	if (core->linked && ticket->main.where == LK__AT_REST &&
+	    (ticket->extenders || ticket->next_ns <= now_ns || share_is_news(ticket)))
+		renew(core, now_ns, ticket);
+	return true;
+}
+
+static void arm(struct lk__core *core, struct lk__ticket *ticket)
+{
+	const struct lk__request *request =
+		ticket->state == LK__LEAVING ? &ticket->leave : &ticket->main;
+	int64_t when = LK__NEVER;
+
+	if (core->linked && request->where == LK__AT_REST)
+		when = ticket->next_ns;
+	if (ticket->state == LK__HOLDING) {
+		if (ticket->valid_until_ns < when)
+			when = ticket->valid_until_ns;
+		if (ticket->place->hold->max_until_ns < when)
+			when = ticket->place->hold->max_until_ns;
+	}
+	lk__heap_set(&core->timers, &ticket->timer, when);
+}
+
+void lk__ticket_pursue(struct lk__core *core, int64_t now_ns, struct lk__ticket *ticket)
+{
+	switch (ticket->state) {
+	case LK__ASKING:
+	case LK__WAITING:
+		if (due(core, ticket, now_ns, &ticket->main))
+			put_in_line(core, ticket, &ticket->main, ticket->handing ? LK__HAND : LK__ASK);
+		break;
+	case LK__CLAIMING:
+		if (due(core, ticket, now_ns, &ticket->main)) {
+			put_in_line(core, ticket, &ticket->main, LK__RENEW);
+			ticket->main.claim = true;
+		}
+		break;
+	case LK__HOLDING:
+		if (!pursue_hold(core, now_ns, ticket))
+			return;
+		break;
+	case LK__LEAVING:
+		if (due(core, ticket, now_ns, &ticket->leave)) {
+			put_in_line(core, ticket, &ticket->leave, ticket->handing ? LK__HAND : LK__LEAVE);
+			if (!ticket->handing)
+				ticket->leaves_sent++;
+		}
+		break;
+	default:
+		return;
+	}
+	arm(core, ticket);
+}
+
+bool lk__core_resend(struct lk__core *core, struct lk__request *request)
+{
+	struct lk__ticket *ticket = request->ticket;
+
+	/* An ask whose wait is over would make a grant that nobody waits for. */
+	if (ticket->state == LK__OVER || (ticket->state == LK__LEAVING && request == &ticket->main)) {
+		request->where = LK__AT_REST;
+		if (ticket->state == LK__OVER)
+			lk__ticket_end(core, ticket);
+		return false;
+	}
+	request->where = LK__IN_LINE;
+	request->by_text = true;
+	request->next = core->line;
+	if (!core->line)
+		core->line_end = &request->next;
+	core->line = request;
+	return true;
+}

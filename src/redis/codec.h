@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: MIT
+ * The store in Redis: requests to commands, replies to answers, payloads to messages. */
+#ifndef LK__CODEC_H
+#define LK__CODEC_H
+
+#include "../store.h"
+#include "resp.h"
+#include "script.h"
+
+#define LK__KEY_MAX (32 + 3 * LK_NAME_MAX + 8)  /* prefix:{name}:q and a NUL */
+#define LK__TICKET_MAX 64                       /* 1:client:nonce:lease:mode and a NUL */
+#define LK__CHANNEL_MAX 80
+#define LK__CLIENT_ID_SIZE 23
+
+/* Whose keys and channels: fixed for the life of a client. */
+struct lk__space {
+	char prefix[33];
+	char client_id[LK__CLIENT_ID_SIZE];
+	char channels[56];          /* prefix:c:db: */
+	char channel[LK__CHANNEL_MAX]; /* channels and our id */
+};
+
+void lk__space_init(struct lk__space *space, const char *prefix, int db, const char *client_id);
+/* prefix:{name} and suffix. */
+void lk__space_key(const struct lk__space *space, const char *name, size_t len, const char *suffix,
+                   char key[LK__KEY_MAX]);
+void lk__space_client_key(const struct lk__space *space, const char *client_id,
+                          char key[LK__CHANNEL_MAX]);
+void lk__ticket_text(const struct lk__space *space, const struct lk__ticket *ticket,
+                     char text[LK__TICKET_MAX]);
+
+/* Append the command of a request.  False when out of memory. */
+bool lk__codec_request(struct lk__buf *buf, const struct lk__space *space,
+                       const struct lk__request *request);
+/* Append EVAL of a script with that many keys and other arguments. */
+bool lk__codec_eval(struct lk__buf *buf, const struct lk__script *script, int count,
+                    const char *const *args, const size_t *lens);
+
+/* The server does not have the script: nothing was run. */
+bool lk__codec_unknown_script(const struct lk__resp *resp);
+/* what names the server in why.  answer->text borrows why->text. */
+void lk__codec_answer(const struct lk__resp *resp, const char *what, struct lk__answer *answer,
+                      struct lk__why *why);
+/* False when it is no message of this protocol to this client. */
+bool lk__codec_message(const struct lk__space *space, const char *text, size_t len,
+                       struct lk__message *message);
+/* {"foreign", key, what}: fills why and returns LK_EFOREIGN, else LK_OK. */
+lk_err lk__codec_foreign(const struct lk__resp *resp, struct lk__why *why);
+
+#endif

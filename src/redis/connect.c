@@ -1,0 +1,102 @@
+/* SPDX-License-Identifier: MIT
+ * Making a client's pair of connections. */
+#include "connect.h"
+
+#include "scripts.h"
+
+#include <string.h>
+
+static const struct lk__script *const scripts[] = {
+	&lk__script_lock_ask,
+	&lk__script_lock_leave,
+	&lk__script_lock_renew,
+};
+#define SCRIPT_COUNT (sizeof(scripts) / sizeof(*scripts))
+
+static lk_err subscribe(struct lk__conn *conn, const struct lk__space *space, int64_t deadline_ns,
+                        int cancel_fd, struct lk__why *why)
+{
+	const char *argv[] = {"SUBSCRIBE", space->channel};
+	struct lk__resp *resp;
+	lk_err err = lk__conn_call(conn, deadline_ns, cancel_fd, 2, argv, NULL, &resp, why);
+
+	if (err)
+		return err == LK_EUNKNOWN ? lk__why_set(why, LK_ECONN, "%s", why->text) : err;
+	if (resp->type == LK__RESP_ERROR)
+		err = lk__why_set(why, lk__resp_error(resp), "%s: SUBSCRIBE: %s", conn->text, resp->str);
+	else if (resp->type != LK__RESP_ARRAY || resp->len != 3)
+		err = lk__why_set(why, LK_ESERVER, "%s: answered SUBSCRIBE with something else",
+		                  conn->text);
+	lk__resp_free(resp);
+	return err;
+}
+
+static lk_err judge_probe(const struct lk__resp *resp, const struct lk__conn *conn,
+                          struct lk__why *why)
+{
+	if (resp->type == LK__RESP_ERROR)
+		return lk__why_set(why, lk__resp_error(resp), "%s: %s", conn->text, resp->str);
+	if (resp->type != LK__RESP_INTEGER)
+		return lk__why_set(why, LK_ESERVER, "%s: answered a script with something else",
+		                   conn->text);
+	if (resp->integer < 1)
+		return lk__why_set(why, LK_ECONN, "%s: its two connections lead to different servers",
+		                   conn->text);
+	return LK_OK;
+}
+
+/* The scripts, ahead of their first use; who may not load them sends their text then. */
+static lk_err load_and_probe(struct lk__conn *conn, const struct lk__space *space,
+                             int64_t deadline_ns, int cancel_fd, struct lk__why *why)
+{
+	struct lk__resp *resps[SCRIPT_COUNT + 1] = {0};
+	char key[LK__CHANNEL_MAX];
+	const char *args[] = {key, space->channel};
+	struct lk__buf buf = {0};
+	bool whole = true;
+	lk_err err;
+
+	for (size_t i = 0; i < SCRIPT_COUNT; i++) {
+		const char *argv[] = {"SCRIPT", "LOAD", scripts[i]->text};
+		const size_t lens[] = {6, 4, scripts[i]->len};
+		whole = whole && lk__resp_command(&buf, 3, argv, lens);
+	}
+	lk__space_client_key(space, space->client_id, key);
+	if (!whole || !lk__codec_eval(&buf, &lk__script_link_probe, 2, args, NULL)) {
+		lk__buf_fini(&buf);
+		return lk__why_set(why, LK_ENOMEM, "out of memory");
+	}
+	err = lk__conn_pipeline(conn, deadline_ns, cancel_fd, &buf, SCRIPT_COUNT + 1, resps, why);
+	lk__buf_fini(&buf);
+	if (err)
+		return err == LK_EUNKNOWN ? lk__why_set(why, LK_ECONN, "%s", why->text) : err;
+	err = judge_probe(resps[SCRIPT_COUNT], conn, why);
+	for (size_t i = 0; i <= SCRIPT_COUNT; i++)
+		lk__resp_free(resps[i]);
+	return err;
+}
+
+lk_err lk__connect(const struct lk__target *target, const struct lk__space *space,
+                   int64_t deadline_ns, int cancel_fd, struct lk__conn **commands,
+                   struct lk__conn **messages, struct lk__why *why)
+{
+	struct lk__conn *first, *second = NULL;
+	struct lk__address address;
+	lk_err err = lk__conn_dial(target, deadline_ns, cancel_fd, &first, &address, why);
+
+	if (err)
+		return err;
+	err = lk__conn_dial_address(target, &address, deadline_ns, cancel_fd, &second, why);
+	if (!err)
+		err = subscribe(second, space, deadline_ns, cancel_fd, why);
+	if (!err)
+		err = load_and_probe(first, space, deadline_ns, cancel_fd, why);
+	if (err) {
+		lk__conn_close(first);
+		lk__conn_close(second);
+		return err;
+	}
+	*commands = first;
+	*messages = second;
+	return LK_OK;
+}

@@ -1,0 +1,13 @@
+-- Tell people who a client is.  Grants nothing; gone by itself after the client.
+--
+-- KEYS[1]  the client's hash
+-- ARGV[1]  its life, ms
+-- ARGV[2]  field, then its value, and so on in pairs; since (seconds) is added
+--
+-- Returns  1
+local pairs_of = {}
+for i = 2, #ARGV do pairs_of[i - 1] = ARGV[i] end
+redis.call('HSET', KEYS[1], unpack(pairs_of))
+redis.call('HSETNX', KEYS[1], 'since', redis.call('TIME')[1])
+redis.call('PEXPIRE', KEYS[1], ARGV[1])
+return 1

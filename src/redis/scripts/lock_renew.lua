@@ -1,0 +1,37 @@
+-- Keep a hold: renewal, extension, and the claim of a grant that came by message.
+--
+-- KEYS[1]  the lock
+-- KEYS[2]  its queue
+-- KEYS[3]  the fence counter
+-- ARGV[1]  ticket
+-- ARGV[2]  fence of its grant, 0 = whichever it has (a claim)
+-- ARGV[3]  lease from now, ms
+-- ARGV[4]  last fence that the holder gave out, 0 = none
+-- ARGV[5]  s = tell me of the first waiter, - = do not
+--
+-- Returns  held, fence, server time us, tickets in the queue
+--          gone
+--          foreign, key, what it is
+local VALUE = '^(1:[%w_%-]+:[%w_%-]+:%d+:[rf]) (%d+) ([s%-])$'
+
+local time = redis.call('TIME')
+local now = tonumber(time[1]) * 1000000 + tonumber(time[2])
+local value = redis.pcall('GET', KEYS[1])
+if type(value) == 'table' then
+	if string.sub(value.err, 1, 9) == 'WRONGTYPE' then return {'foreign', KEYS[1], 'not a string'} end
+	return value
+end
+if not value then return {'gone'} end
+local owner, fence, share = string.match(value, VALUE)
+if owner ~= ARGV[1] or (ARGV[2] ~= '0' and ARGV[2] ~= fence) then return {'gone'} end
+-- The first write is one that a full server does not refuse; then the others pass, too.
+redis.call('PEXPIRE', KEYS[1], ARGV[3])
+if share ~= ARGV[5] then
+	redis.call('SET', KEYS[1], owner .. ' ' .. fence .. ' ' .. ARGV[5], 'PX', ARGV[3])
+end
+local last = redis.pcall('GET', KEYS[3])
+if type(last) ~= 'table' and tonumber(ARGV[4]) > (tonumber(last or '0') or math.huge) then
+	redis.call('SET', KEYS[3], ARGV[4])
+end
+local waiting = redis.pcall('ZCARD', KEYS[2])
+return {'held', fence, string.format('%.0f', now), type(waiting) == 'number' and waiting or 0}

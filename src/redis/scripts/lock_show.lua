@@ -1,0 +1,37 @@
+-- Look at a lock.  Writes nothing.
+--
+-- KEYS[1]  the lock
+-- KEYS[2]  its queue
+-- ARGV[1]  a ticket whose rank is wanted, "" = none
+-- ARGV[2]  how many waiters to list
+--
+-- Returns  holder's ticket ("" = free), fence, ms left of its lease, server time us,
+--          tickets in the queue, rank (-1 = does not wait), then the first tickets
+--          foreign, key, what it is
+local VALUE = '^(1:[%w_%-]+:[%w_%-]+:%d+:[rf]) (%d+) [s%-]$'
+
+local time = redis.call('TIME')
+local value = redis.pcall('GET', KEYS[1])
+if type(value) == 'table' then
+	if string.sub(value.err, 1, 9) == 'WRONGTYPE' then return {'foreign', KEYS[1], 'not a string'} end
+	return value
+end
+local owner, fence = '', '0'
+if value then
+	owner, fence = string.match(value, VALUE)
+	if not owner then
+		local version = string.match(value, '^(%d+):')
+		return {'foreign', KEYS[1], version and 'protocol version ' .. version or 'not a lock'}
+	end
+end
+local tickets = redis.pcall('ZRANGE', KEYS[2], 0, tonumber(ARGV[2]) - 1)
+if tickets.err then
+	if string.sub(tickets.err, 1, 9) == 'WRONGTYPE' then return {'foreign', KEYS[2], 'not a sorted set'} end
+	return tickets
+end
+if ARGV[2] == '0' then tickets = {} end
+local rank = ARGV[1] ~= '' and redis.call('ZRANK', KEYS[2], ARGV[1]) or -1
+local now = string.format('%.0f', tonumber(time[1]) * 1000000 + tonumber(time[2]))
+local answer = {owner, fence, redis.call('PTTL', KEYS[1]), now, redis.call('ZCARD', KEYS[2]), rank}
+for i = 1, #tickets do answer[6 + i] = tickets[i] end
+return answer

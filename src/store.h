@@ -1,0 +1,83 @@
+/* SPDX-License-Identifier: MIT
+ * What a primitive asks of shared state, and what it hears: requests, answers, messages.  A store
+ * (redis/) turns them into bytes and back; the core knows nothing of it. */
+#ifndef LK__STORE_H
+#define LK__STORE_H
+
+#include <latchkey.h>
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#define LK__NONCE_SIZE 12 /* 11 characters and a NUL */
+
+struct lk__ticket;
+
+enum lk__request_kind {
+	LK__ASK,   /* acquire, or stand in the queue */
+	LK__LEAVE, /* end a wait or a hold, serve the next */
+	LK__HAND,  /* serve the next of a lock that is free */
+	LK__RENEW, /* keep a hold, extend it, or claim a grant */
+};
+
+struct lk__request {
+	struct lk__request *next; /* in the core's line, then in the link's */
+	struct lk__ticket *ticket;
+	int64_t sent_ns;  /* taken from the line, thus before any byte was sent */
+	int64_t lease_ms; /* LK__RENEW: from then on */
+	uint8_t kind;     /* enum lk__request_kind */
+	uint8_t where;    /* enum lk__request_where */
+	bool by_text;     /* the store did not know the script: send its text */
+	bool claim;       /* LK__RENEW: whichever fence the grant has */
+	bool extends;     /* LK__RENEW: for the first of those who extend */
+};
+
+enum lk__request_where { LK__AT_REST, LK__IN_LINE, LK__UNDER_WAY };
+
+enum lk__answer_kind {
+	LK__GRANTED, /* to ask: fence, store_us, waiting */
+	LK__QUEUED,  /* to ask: arrival, rank, left_ms, free */
+	LK__BUSY,    /* to ask that only tries: free */
+	LK__KEPT,    /* to renew: fence, store_us, waiting */
+	LK__GONE,    /* to renew: the store knows no such hold */
+	LK__LEFT,    /* to leave and hand: mine, more, free */
+	LK__FAILED,  /* err, passes, text */
+};
+
+struct lk__answer {
+	enum lk__answer_kind kind;
+	uint64_t fence;
+	uint64_t arrival;
+	int64_t store_us; /* the store's clock as it answered */
+	int64_t waiting;  /* tickets in the queue */
+	int64_t rank;
+	int64_t left_ms; /* of the holder's lease */
+	bool free;       /* nobody holds it: have the head served (ask), nobody waits (leave) */
+	bool mine;       /* the ticket that left was the holder's */
+	bool more;       /* many dead ones were skipped and more are there */
+	lk_err err;
+	bool passes;      /* the same request may succeed later */
+	const char *text; /* escaped; borrowed for the call */
+};
+
+enum lk__message_kind {
+	LK__GRANT,  /* the lock is yours */
+	LK__WANTED, /* somebody else waits for what you hold */
+	LK__AGAIN,  /* ask again in in_ms */
+	LK__BROKEN, /* your hold was broken */
+};
+
+struct lk__message {
+	enum lk__message_kind kind;
+	char nonce[LK__NONCE_SIZE];
+	int64_t lease_ms; /* the ticket's */
+	bool fixed;
+	uint64_t fence;
+	int64_t life_ms; /* LK__GRANT: how long the store keeps it */
+	bool claim;      /* LK__GRANT: worth nothing until claimed */
+	int64_t waiting;
+	int64_t store_us;
+	int64_t in_ms; /* LK__AGAIN */
+};
+
+#endif

@@ -1,0 +1,489 @@
+/* SPDX-License-Identifier: MIT
+ * The wire between threads and the server.  Any thread that has something to send writes what is in
+ * line; one thread that waits for a reply reads for all and hands that duty on when its own reply has
+ * come, to another waiting thread or to the background thread.  Alone, a caller does its own I/O. */
+#include "client.h"
+
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define REPLIES_MAX 64 /* taken at once */
+
+/* ---- The pair ----------------------------------------------------------------------------- */
+
+void lk__pair_use(struct lk__pair *pair)
+{
+	pair->users++;
+}
+
+void lk__pair_leave(struct lk__pair *pair)
+{
+	if (--pair->users || !pair->broken)
+		return;
+	lk__conn_close(pair->commands);
+	lk__conn_close(pair->messages);
+	lk__buf_fini(&pair->out);
+	free(pair);
+}
+
+static void finish_call(struct lk_client *client, struct lk__call *call)
+{
+	struct lk__sleeper *sleeper;
+
+	call->done = true;
+	lk__buf_fini(&call->bytes);
+	if (call->background) {
+		lk__resp_free(call->resp);
+		free(call);
+		return;
+	}
+	for (sleeper = client->sleepers; sleeper; sleeper = sleeper->next) {
+		if (sleeper->call != call)
+			continue;
+		pthread_cond_signal(&sleeper->cond);
+		if (sleeper->reading)
+			lk__wake_notify(&client->reader_wake);
+	}
+}
+
+void lk__wire_broken(struct lk_client *client, struct lk__pair *pair, const struct lk__why *why)
+{
+	struct lk__request *request;
+
+	if (pair->broken)
+		return;
+	pair->broken = true;
+	client->pair = NULL;
+	client->need_reader = false;
+	lk__conn_shutdown(pair->commands);
+	lk__conn_shutdown(pair->messages);
+	lk__core_link_down(&client->core, lk__now_ns(), why);
+	while ((request = pair->sent)) {
+		pair->sent = request->next;
+		if (request->kind == LK__CALL_KIND) {
+			struct lk__call *call = (struct lk__call *)request;
+			lk__why_set(&call->why, LK_EUNKNOWN, "%s", why->text);
+			finish_call(client, call);
+		}
+	}
+	pair->sent_end = &pair->sent;
+	lk__wake_notify(&client->reader_wake);
+	lk__loop_reconnect(client, lk__now_ns() - pair->made_ns);
+	lk__pair_leave(pair);
+}
+
+void lk__wire_up(struct lk_client *client, struct lk__pair *pair)
+{
+	int64_t now_ns = lk__now_ns();
+
+	client->pair = pair;
+	pair->made_ns = pair->heard_ns = pair->pinged_ns = now_ns;
+	client->introduce_ns = 0;
+	lk__core_link_up(&client->core, now_ns);
+}
+
+int64_t lk__wire_overdue(struct lk_client *client, struct lk__pair *pair, int64_t now_ns)
+{
+	struct lk__why why;
+	int64_t due_ns;
+
+	if (!pair->sent)
+		return LK__NEVER;
+	due_ns = pair->sent->sent_ns + client->target.command_timeout_ns;
+	if (now_ns < due_ns)
+		return due_ns;
+	lk__why_set(&why, LK_EUNKNOWN, "%s: no answer within %lld ms", client->target.text,
+	            (long long)(client->target.command_timeout_ns / LK__MS));
+	lk__wire_broken(client, pair, &why);
+	return LK__NEVER;
+}
+
+/* ---- Waking ------------------------------------------------------------------------------- */
+
+void lk__wire_settle(struct lk_client *client)
+{
+	struct lk__waiter *waiter;
+	int64_t due_ns = lk__loop_due(client);
+
+	while ((waiter = lk__core_next_done(&client->core))) {
+		struct lk__sleeper *sleeper = (struct lk__sleeper *)waiter;
+		pthread_cond_signal(&sleeper->cond);
+		if (sleeper->reading)
+			lk__wake_notify(&client->reader_wake);
+	}
+	if (client->core.lost)
+		pthread_cond_signal(&client->notify_cond);
+	if (client->core.closing)
+		pthread_cond_broadcast(&client->quiet_cond);
+	/* The timer is only ever moved forward here: the loop moves it back when it fires. */
+	if (due_ns < client->armed_ns) {
+		client->armed_ns = due_ns;
+		if (client->timer_fd >= 0)
+			lk__timer_set(client->timer_fd, due_ns > 0 ? due_ns : 1);
+		else
+			lk__wake_notify(&client->loop_wake);
+	}
+}
+
+void lk__wire_poke(struct lk_client *client, const void *handle)
+{
+	struct lk__sleeper *sleeper;
+
+	for (sleeper = client->sleepers; sleeper; sleeper = sleeper->next) {
+		if (handle && sleeper->waiter.handle != handle)
+			continue;
+		pthread_cond_signal(&sleeper->cond);
+		if (sleeper->reading)
+			lk__wake_notify(&client->reader_wake);
+	}
+}
+
+/* A reply will end or move this wait. */
+static bool expects_reply(const struct lk__sleeper *sleeper)
+{
+	const struct lk__waiter *waiter = &sleeper->waiter;
+
+	if (sleeper->call || waiter->where == LK__FOR_EXTEND || waiter->where == LK__FOR_LEAVE)
+		return true;
+	return waiter->where == LK__IN_PLACE && waiter->place->first == waiter &&
+	       waiter->place->ticket && waiter->place->ticket->main.where == LK__UNDER_WAY;
+}
+
+static bool is_done(const struct lk__sleeper *sleeper)
+{
+	return sleeper->call ? sleeper->call->done : sleeper->waiter.done;
+}
+
+/* Somebody must read what is under way. */
+static void pass_reading(struct lk_client *client)
+{
+	struct lk__pair *pair = client->pair;
+	struct lk__sleeper *sleeper;
+
+	if (!pair || !pair->sent || pair->reading || client->need_reader)
+		return;
+	for (sleeper = client->sleepers; sleeper; sleeper = sleeper->next) {
+		if (!is_done(sleeper) && expects_reply(sleeper)) {
+			pthread_cond_signal(&sleeper->cond);
+			return;
+		}
+	}
+	client->need_reader = true;
+	lk__wake_notify(&client->loop_wake);
+}
+
+/* ---- Out ---------------------------------------------------------------------------------- */
+
+static void append_sent(struct lk__pair *pair, struct lk__request *request)
+{
+	request->next = NULL;
+	*pair->sent_end = request;
+	pair->sent_end = &request->next;
+}
+
+static void refuse_request(struct lk_client *client, struct lk__request *request)
+{
+	const struct lk__answer answer = {
+		.kind = LK__FAILED, .err = LK_ENOMEM, .passes = true, .text = "out of memory"};
+
+	lk__core_answer(&client->core, lk__now_ns(), request, &answer);
+}
+
+/* Write the commands in line into the pair's buffer.  False when there is nothing to send. */
+static bool fill(struct lk_client *client, struct lk__pair *pair)
+{
+	int64_t now_ns = lk__now_ns();
+	struct lk__request *request;
+
+	while ((request = lk__core_next_request(&client->core, now_ns))) {
+		if (lk__codec_request(&pair->out, &client->space, request))
+			append_sent(pair, request);
+		else
+			refuse_request(client, request);
+	}
+	while ((request = client->calls)) {
+		struct lk__call *call = (struct lk__call *)request;
+		struct lk__buf *out = &pair->out;
+		if (out->cap - out->len < call->bytes.len) {
+			size_t cap = (out->len + call->bytes.len) * 2;
+			char *data = realloc(out->data, cap);
+			if (!data)
+				break;
+			out->data = data;
+			out->cap = cap;
+		}
+		memcpy(out->data + out->len, call->bytes.data, call->bytes.len);
+		out->len += call->bytes.len;
+		client->calls = request->next;
+		if (!client->calls)
+			client->calls_end = &client->calls;
+		request->sent_ns = now_ns;
+		request->where = LK__UNDER_WAY;
+		append_sent(pair, request);
+	}
+	return pair->out.len > 0;
+}
+
+/* The socket was full: what it did not take goes first when the loop finds room. */
+static bool put_back(struct lk__pair *pair, const char *bytes, size_t len)
+{
+	char *data = malloc(len + pair->out.len);
+
+	if (!data)
+		return false;
+	memcpy(data, bytes, len);
+	if (pair->out.len)
+		memcpy(data + len, pair->out.data, pair->out.len);
+	free(pair->out.data);
+	pair->out = (struct lk__buf){data, len + pair->out.len, len + pair->out.len};
+	pair->stuck = true;
+	return true;
+}
+
+/* Write the pair's buffer with the mutex given up. */
+static void write_out(struct lk_client *client, struct lk__pair *pair)
+{
+	struct lk__buf buf = pair->out;
+	struct lk__why why;
+	int64_t taken;
+	size_t done = 0;
+
+	pair->out = (struct lk__buf){0}; /* others fill another one meanwhile */
+	pair->writing = true;
+	pair->stuck = false;
+	pthread_mutex_unlock(&client->mutex);
+	do {
+		taken = lk__conn_write(pair->commands, buf.data + done, buf.len - done, &why);
+		if (taken > 0)
+			done += (size_t)taken;
+	} while (taken > 0 && done < buf.len);
+	pthread_mutex_lock(&client->mutex);
+	pair->writing = false;
+	if (taken == 0 && !put_back(pair, buf.data + done, buf.len - done)) {
+		lk__why_set(&why, LK_ENOMEM, "%s: out of memory", client->target.text);
+		taken = -1;
+	}
+	if (pair->stuck)
+		lk__wake_notify(&client->loop_wake);
+	if (pair->out.data) {
+		lk__buf_fini(&buf);
+	} else {
+		buf.len = 0;
+		pair->out = buf;
+	}
+	if (taken < 0)
+		lk__wire_broken(client, pair, &why);
+}
+
+void lk__wire_flush(struct lk_client *client)
+{
+	struct lk__pair *pair = client->pair;
+
+	while (pair && !pair->broken && !pair->writing && fill(client, pair)) {
+		bool stuck;
+		lk__pair_use(pair);
+		write_out(client, pair);
+		stuck = pair->stuck;
+		lk__pair_leave(pair);
+		if (stuck)
+			break;
+		pair = client->pair;
+	}
+	lk__wire_settle(client);
+}
+
+/* ---- In ----------------------------------------------------------------------------------- */
+
+static void deliver(struct lk_client *client, struct lk__pair *pair, struct lk__resp *resp)
+{
+	struct lk__request *request = pair->sent;
+	struct lk__answer answer;
+	struct lk__why why;
+
+	if (!request) {
+		lk__why_set(&why, LK_ESERVER, "%s: answered what was not asked", client->target.text);
+		lk__resp_free(resp);
+		lk__wire_broken(client, pair, &why);
+		return;
+	}
+	pair->sent = request->next;
+	if (!pair->sent)
+		pair->sent_end = &pair->sent;
+	request->next = NULL;
+	if (request->kind == LK__CALL_KIND) {
+		((struct lk__call *)request)->resp = resp;
+		finish_call(client, (struct lk__call *)request);
+		return;
+	}
+	if (lk__codec_unknown_script(resp) && !request->by_text) {
+		lk__core_resend(&client->core, request);
+	} else {
+		lk__codec_answer(resp, client->target.text, &answer, &why);
+		lk__core_answer(&client->core, lk__now_ns(), request, &answer);
+	}
+	lk__resp_free(resp);
+}
+
+/* Parse up to REPLIES_MAX replies.  Runs without the mutex: only the one who reads parses. */
+static size_t parse(struct lk__pair *pair, struct lk__resp **resps, lk_err *err, struct lk__why *why)
+{
+	size_t count = 0;
+
+	while (count < REPLIES_MAX && !(*err = lk__resp_next(pair->commands->reader, &resps[count], why)) &&
+	       resps[count])
+		count++;
+	return count;
+}
+
+void lk__wire_read(struct lk_client *client, struct lk__pair *pair, int64_t deadline_ns)
+{
+	int64_t due_ns = lk__wire_overdue(client, pair, lk__now_ns());
+	struct lk__resp *resps[REPLIES_MAX];
+	struct lk__why why;
+	lk_err err = LK_OK;
+	int64_t got = 0;
+	size_t count;
+	int ready;
+
+	if (pair->broken)
+		return;
+	if (due_ns < deadline_ns)
+		deadline_ns = due_ns;
+	pair->reading = true;
+	client->need_reader = false;
+	lk__pair_use(pair);
+	pthread_mutex_unlock(&client->mutex);
+	ready = lk__poll2(pair->commands->fd, POLLIN, client->reader_wake.read_fd,
+	                  deadline_ns == LK__NEVER ? -1 : deadline_ns);
+	if (ready & 2)
+		lk__wake_drain(&client->reader_wake);
+	if (ready & 1)
+		got = lk__conn_read(pair->commands, &why);
+	do {
+		count = (ready & 1) && !err ? parse(pair, resps, &err, &why) : 0;
+		pthread_mutex_lock(&client->mutex);
+		for (size_t i = 0; i < count; i++) {
+			if (pair->broken)
+				lk__resp_free(resps[i]);
+			else
+				deliver(client, pair, resps[i]);
+		}
+		if (count < REPLIES_MAX)
+			break;
+		pthread_mutex_unlock(&client->mutex);
+	} while (true);
+	pair->reading = false;
+	if (got < 0 || err)
+		lk__wire_broken(client, pair, &why);
+	if (!pair->broken)
+		lk__wire_overdue(client, pair, lk__now_ns());
+	lk__pair_leave(pair);
+	lk__wire_settle(client);
+}
+
+/* ---- Waiting ------------------------------------------------------------------------------ */
+
+void lk__wire_wait(struct lk_client *client, struct lk__sleeper *sleeper, int64_t deadline_ns)
+{
+	struct lk__pair *pair;
+	int64_t now_ns;
+
+	sleeper->next = client->sleepers;
+	sleeper->prev = NULL;
+	if (sleeper->next)
+		sleeper->next->prev = sleeper;
+	client->sleepers = sleeper;
+	lk__wire_settle(client);
+	while (!is_done(sleeper)) {
+		lk__wire_flush(client);
+		now_ns = lk__now_ns();
+		if (is_done(sleeper) || deadline_ns <= now_ns)
+			break;
+		pair = client->pair;
+		if (pair && !pair->reading && pair->sent && expects_reply(sleeper)) {
+			sleeper->reading = true;
+			lk__wire_read(client, pair, deadline_ns);
+			sleeper->reading = false;
+		} else {
+			pass_reading(client);
+			lk__cond_wait(&sleeper->cond, &client->mutex,
+			              deadline_ns == LK__NEVER ? -1 : deadline_ns - now_ns);
+		}
+		if (sleeper->waiter.where == LK__FOR_LEAVE && deadline_ns == LK__NEVER)
+			break; /* cancelled: its caller sets a limit */
+	}
+	if (sleeper->prev)
+		sleeper->prev->next = sleeper->next;
+	else
+		client->sleepers = sleeper->next;
+	if (sleeper->next)
+		sleeper->next->prev = sleeper->prev;
+	lk__wire_flush(client);
+	pass_reading(client);
+}
+
+void lk__wire_call(struct lk_client *client, struct lk__call *call)
+{
+	call->request.kind = LK__CALL_KIND;
+	call->request.where = LK__IN_LINE;
+	call->request.next = NULL;
+	*client->calls_end = &call->request;
+	client->calls_end = &call->request.next;
+}
+
+bool lk__wire_background(struct lk_client *client, struct lk__buf *buf)
+{
+	struct lk__call *call = calloc(1, sizeof(*call));
+
+	if (!call) {
+		lk__buf_fini(buf);
+		return false;
+	}
+	call->background = true;
+	call->bytes = *buf;
+	lk__wire_call(client, call);
+	return true;
+}
+
+/* Take a call that was not sent out of the line. */
+static void withdraw(struct lk_client *client, struct lk__call *call)
+{
+	struct lk__request **at = &client->calls;
+
+	while (*at && *at != &call->request)
+		at = &(*at)->next;
+	if (*at) {
+		*at = call->request.next;
+		if (!*at)
+			client->calls_end = at;
+	}
+	lk__buf_fini(&call->bytes);
+}
+
+void lk__wire_await(struct lk_client *client, struct lk__call *call)
+{
+	int64_t deadline_ns = lk__now_ns() + client->target.command_timeout_ns;
+	struct lk__sleeper sleeper = {.call = call};
+	struct lk__why why;
+
+	if (!lk__cond_init(&sleeper.cond)) {
+		withdraw(client, call);
+		lk__why_set(&call->why, LK_ESYSTEM, "no condition variable");
+		return;
+	}
+	lk__wire_wait(client, &sleeper, deadline_ns);
+	if (!call->done && call->request.where == LK__UNDER_WAY) {
+		/* Its answer must not meet another question: the connection goes. */
+		lk__why_set(&why, LK_EUNKNOWN, "%s: no answer within %lld ms", client->target.text,
+		            (long long)(client->target.command_timeout_ns / LK__MS));
+		lk__wire_broken(client, client->pair, &why);
+		lk__wire_settle(client);
+	} else if (!call->done) {
+		withdraw(client, call);
+		call->why = client->core.link_why;
+		if (call->why.err == LK_EUNKNOWN || !call->why.err)
+			call->why.err = LK_ECONN;
+	}
+	pthread_cond_destroy(&sleeper.cond);
+}
