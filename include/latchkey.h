@@ -113,7 +113,7 @@ typedef struct lk_client_options {
 	int64_t connect_timeout_ms; /* name look-up to ready, 0 = 5,000 */
 	int64_t command_timeout_ms; /* for one request, 0 = 2,000 */
 	int64_t keepalive_ms;       /* silence before TCP probes, 0 = 15,000 */
-	const char *prefix;         /* of every key and channel, NULL = "lk"; [A-Za-z0-9._-]{1,32} */
+	const char *prefix;         /* of keys and channels, NULL = "lk"; [A-Za-z0-9._-]{1,32} */
 	const char *user;           /* NULL = the URL's, or the server's default user */
 	const char *password;       /* NULL = the URL's, or none */
 	const char *client_name;    /* shown by CLIENT LIST, NULL = "latchkey" */
@@ -166,7 +166,7 @@ LK_API const char *lk_client_id(const lk_client *client);
 typedef struct lk_lock lk_lock;
 
 typedef enum lk_owner {
-	LK_OWNER_THREAD = 0, /* the acquiring thread owns the hold; it alone re-enters and releases */
+	LK_OWNER_THREAD = 0, /* the acquiring thread owns it; it alone re-enters and releases */
 	LK_OWNER_HANDLE = 1, /* the handle owns it; any thread that has the handle may release */
 } lk_owner;
 
@@ -179,7 +179,7 @@ typedef enum lk_state {
 
 typedef enum lk_lost_reason {
 	LK_LOST_EXPIRED = 1,  /* the lease ran out before it could be renewed */
-	LK_LOST_TAKEN = 2,    /* the store no longer knows the hold: emptied, failed over, deleted */
+	LK_LOST_TAKEN = 2,    /* the store no longer knows it: emptied, failed over, deleted */
 	LK_LOST_BROKEN = 3,   /* somebody broke the lock */
 	LK_LOST_MAX_HOLD = 4, /* max_hold_ms passed; the lock was released */
 	LK_LOST_THREAD = 5,   /* the owning thread ended while holding; the lock was released */
@@ -265,7 +265,8 @@ LK_API lk_err lk_lock_cancel(lk_lock *lock);
  * LK_OK        the hold lasts lease_ms from the start of this call
  * LK_ENOTOWNER the caller does not hold it
  * LK_ELOST     it was lost
- * LK_ECONN     did not happen;  LK_EUNKNOWN may have: in both the old end stands
+ * LK_ECONN     did not happen: the old end stands
+ * LK_EUNKNOWN  may have happened: the earlier of both ends stands
  * LK_EINVALID, LK_ESERVER, LK_EAUTH, LK_EFORKED, LK_ECLOSED  the old end stands
  *
  * The owner. */
@@ -302,7 +303,7 @@ typedef struct lk_lock_status {
 	uint64_t fence;        /* of the holder's grant, 0 if not held */
 	int64_t held_ms;       /* since the grant, by the store's clock */
 	int64_t lease_left_ms; /* until the lease ends unless renewed */
-	int64_t queue_len;     /* tickets waiting in the store: one a process, lease and handle kind */
+	int64_t queue_len;     /* tickets in the store: one a process and kind of lease */
 	int64_t my_rank;       /* tickets before this client's first one, -1 = none waiting */
 } lk_lock_status;
 

@@ -92,7 +92,8 @@ static void registry_remove(struct lk_client *client)
 lk_err lk__client_enter(struct lk_client *client)
 {
 	if (client->fork_generation != lk__fork_generation())
-		return lk__failf(LK_EFORKED, "this client belongs to the parent process: open another");
+		return lk__failf(LK_EFORKED,
+		                 "this client belongs to the parent process: open another");
 	pthread_mutex_lock(&client->mutex);
 	if (client->core.closing) {
 		pthread_mutex_unlock(&client->mutex);
@@ -128,7 +129,8 @@ void lk__log(struct lk_client *client, lk_log_level level, const char *fmt, ...)
 static bool append_introduction(struct lk_client *client, struct lk__buf *buf)
 {
 	char host[256], user[128], program[128], pid[24], life[24], key[LK__CHANNEL_MAX];
-	const char *args[10] = {key, life, "host", host, "user", user, "program", program, "pid", pid};
+	const char *args[10] = {key,  life,      "host",  host,  "user",
+	                        user, "program", program, "pid", pid};
 
 	lk__host_name(host, sizeof(host));
 	lk__user_name(user, sizeof(user));
@@ -139,8 +141,8 @@ static bool append_introduction(struct lk_client *client, struct lk__buf *buf)
 	return lk__codec_eval(buf, &lk__script_client_set, 10, args, NULL);
 }
 
-static bool append_label(struct lk_client *client, struct lk__buf *buf, const char *name, size_t len,
-                         const char *label)
+static bool append_label(struct lk_client *client, struct lk__buf *buf, const char *name,
+                         size_t len, const char *label)
 {
 	char key[LK__CHANNEL_MAX], life[24], field[LK__KEY_MAX] = "label";
 	const char *args[4] = {key, life, field, label};
@@ -182,7 +184,8 @@ void lk__client_introduce(struct lk_client *client, int64_t now_ns)
 			continue;
 		labels++;
 		buf = (struct lk__buf){0};
-		introduce_by(client, append_label(client, &buf, name->bytes, name->len, lock->label), &buf);
+		introduce_by(client,
+		             append_label(client, &buf, name->bytes, name->len, lock->label), &buf);
 	}
 }
 
@@ -257,7 +260,8 @@ static struct lk_client *new_client(const lk_client_options *options)
 		return NULL;
 	}
 	client->timer_fd = -1;
-	client->loop_wake = client->reader_wake = client->connect_cancel = (struct lk__wake){-1, -1};
+	client->loop_wake = client->reader_wake = client->connect_cancel =
+		(struct lk__wake){-1, -1};
 	client->calls_end = &client->calls;
 	client->ping_ns = PING_MAX_NS;
 	client->start_local = true;
@@ -287,7 +291,8 @@ lk_err lk_client_open(const char *url, const lk_client_options *options, lk_clie
 	if (options && options->label && !(client->label = strdup(options->label))) {
 		lk__why_set(&why, LK_ENOMEM, "out of memory");
 	} else if (!init_parts(client)) {
-		lk__why_set(&why, LK_ESYSTEM, "cannot set up a client: descriptors or memory are short");
+		lk__why_set(&why, LK_ESYSTEM,
+		            "cannot set up a client: descriptors or memory are short");
 	} else if (!lk__loop_dial(client, &pair, &why)) {
 		lk__wire_up(client, pair);
 		if (lk__loop_start(client)) {
@@ -381,6 +386,7 @@ lk_err lk_client_close(lk_client *client)
 		lk__lock_free(client->locks);
 	free_client(client);
 	if (left)
-		return lk__failf(LK_EUNKNOWN, "closed; a release was not confirmed and ends with its lease");
+		return lk__failf(LK_EUNKNOWN,
+		                 "closed; a release was not confirmed and ends with its lease");
 	return LK_OK;
 }

@@ -2,8 +2,8 @@
  * A client from inside: the mutex, the state machine it guards, the wire and the threads around it.
  *
  * Lock order: the registry of clients (client.c), then one client's mutex; nothing else is held at
- * once.  "_locked" in a comment means: the client's mutex is held on entry and on return, and may be
- * given up for a while in between where it says so. */
+ * once.  "_locked" in a comment means: the client's mutex is held on entry and on return, and may
+ * be given up for a while in between where it says so. */
 #ifndef LK__CLIENT_H
 #define LK__CLIENT_H
 
@@ -63,7 +63,7 @@ struct lk_client {
 	uint64_t handle_serial;
 	int64_t ping_ns; /* a third of the shortest lease opened */
 
-	struct lk__pair *pair;             /* NULL while there is none */
+	struct lk__pair *pair;                  /* NULL while there is none */
 	struct lk__request *calls, **calls_end; /* calls to send */
 	struct lk__sleeper *sleepers;
 	struct lk__wake reader_wake; /* whoever reads replies may have to stop */
@@ -75,7 +75,7 @@ struct lk_client {
 	bool stop;
 	bool need_reader; /* replies are under way and no caller reads them */
 
-	pthread_t connector; /* a thread that dials, while connecting */
+	pthread_t connector;        /* a thread that dials, while connecting */
 	bool connecting, connected; /* connected: it is done and can be joined */
 	bool told_down;             /* the log knows that the connection is lost */
 	bool start_local;           /* a local: server may be started for it */

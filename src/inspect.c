@@ -2,6 +2,7 @@
  * Looking at locks and breaking them: who holds, who waits, which names there are. */
 #include "client.h"
 
+#include "redis/dial.h"
 #include "scripts.h"
 #include "text.h"
 
@@ -48,7 +49,9 @@ static lk_err run_one(struct lk_client *client, struct lk__buf *buf, bool whole,
 	*resp = call.resp;
 	if (call.resp->type != LK__RESP_ERROR)
 		return LK_OK;
-	err = lk__failf(lk__resp_error(call.resp), "%s: %s", client->target.text, call.resp->str);
+	lk__conn_why(&call.why, lk__resp_error(call.resp), client->target.text, "%s",
+	             call.resp->str);
+	err = lk__fail(&call.why);
 	lk__resp_free(call.resp);
 	return err;
 }
@@ -81,8 +84,8 @@ static bool party_id(const struct lk__resp *ticket, lk_party *party)
 static bool describe_command(struct lk__buf *buf, const struct lk_lock *lock, const lk_party *party)
 {
 	char id[LK__CLIENT_ID_SIZE], key[LK__CHANNEL_MAX], label[LK__KEY_MAX] = "label:";
-	const char *argv[2 + PARTY_FIELDS] = {"HMGET", key, "host", "user", "program", "pid", label,
-		"label"};
+	const char *argv[2 + PARTY_FIELDS] = {"HMGET",   key,   "host", "user",
+	                                      "program", "pid", label,  "label"};
 
 	snprintf(id, sizeof(id), "%.22s", party->id);
 	lk__space_client_key(&lock->client->space, id, key);
@@ -98,7 +101,8 @@ static void describe(lk_party *party, const struct lk__resp *resp)
 	escape_field(party->user, sizeof(party->user), resp->elements[1]);
 	escape_field(party->program, sizeof(party->program), resp->elements[2]);
 	if (is_string(resp->elements[3]))
-		lk__parse_i64(resp->elements[3]->str, resp->elements[3]->len, 0, INT64_MAX, &party->pid);
+		lk__parse_i64(resp->elements[3]->str, resp->elements[3]->len, 0, INT64_MAX,
+		              &party->pid);
 	escape_field(party->label, sizeof(party->label), resp->elements[5]);
 	escape_field(party->label, sizeof(party->label), resp->elements[4]);
 }
@@ -159,16 +163,17 @@ static lk_err show(struct lk_lock *lock, size_t waiters, struct lk__resp **resp)
 	lk__space_key(&lock->client->space, name->bytes, name->len, ":q", queue);
 	my_ticket(lock, ticket);
 	snprintf(count, sizeof(count), "%zu", waiters);
-	if ((err = run_one(lock->client, &buf, lk__codec_eval(&buf, &lk__script_lock_show, 4, args, NULL),
-	                   resp)))
+	if ((err = run_one(lock->client, &buf,
+	                   lk__codec_eval(&buf, &lk__script_lock_show, 4, args, NULL), resp)))
 		return err;
 	if (lk__codec_foreign(*resp, &why)) {
 		lk__resp_free(*resp);
 		return lk__fail(&why);
 	}
-	right = (*resp)->type == LK__RESP_ARRAY && (*resp)->len >= 6 && is_string((*resp)->elements[0]) &&
-	        is_string((*resp)->elements[1]) && (*resp)->elements[2]->type == LK__RESP_INTEGER &&
-	        is_string((*resp)->elements[3]) && (*resp)->elements[4]->type == LK__RESP_INTEGER &&
+	right = (*resp)->type == LK__RESP_ARRAY && (*resp)->len >= 6 &&
+	        is_string((*resp)->elements[0]) && is_string((*resp)->elements[1]) &&
+	        (*resp)->elements[2]->type == LK__RESP_INTEGER && is_string((*resp)->elements[3]) &&
+	        (*resp)->elements[4]->type == LK__RESP_INTEGER &&
 	        (*resp)->elements[5]->type == LK__RESP_INTEGER;
 	if (right)
 		return LK_OK;
@@ -191,11 +196,13 @@ static lk_err query(struct lk_lock *lock, lk_lock_status *status)
 	status->my_rank = resp->elements[5]->integer;
 	if (status->held) {
 		lk__parse_i64(resp->elements[1]->str, resp->elements[1]->len, 0, INT64_MAX, &fence);
-		lk__parse_i64(resp->elements[3]->str, resp->elements[3]->len, 0, INT64_MAX, &now_us);
+		lk__parse_i64(resp->elements[3]->str, resp->elements[3]->len, 0, INT64_MAX,
+		              &now_us);
 		status->fence = (uint64_t)fence;
 		/* A fence is the microsecond of its grant, or a little more. */
 		status->held_ms = now_us > fence ? (now_us - fence) / 1000 : 0;
-		status->lease_left_ms = resp->elements[2]->integer > 0 ? resp->elements[2]->integer : 0;
+		status->lease_left_ms =
+			resp->elements[2]->integer > 0 ? resp->elements[2]->integer : 0;
 	}
 	lk__resp_free(resp);
 	return status->held ? describe_all(lock, &status->holder, 1) : LK_OK;
@@ -273,8 +280,9 @@ static lk_err end_hold(struct lk_lock *lock, const char *ticket, bool *broke)
 	do {
 		struct lk__buf buf = {0};
 		struct lk__resp *resp;
-		lk_err err = run_one(lock->client, &buf,
-		                     lk__codec_eval(&buf, &lk__script_lock_leave, 7, args, NULL), &resp);
+		lk_err err =
+			run_one(lock->client, &buf,
+		                lk__codec_eval(&buf, &lk__script_lock_leave, 7, args, NULL), &resp);
 		if (err)
 			return *broke ? LK_OK : err;
 		lk__codec_answer(resp, lock->client->target.text, &answer, &why);
@@ -387,8 +395,8 @@ static lk_err scan(struct lk_client *client, struct names *names)
 
 		if (err)
 			return err;
-		if (resp->type != LK__RESP_ARRAY || resp->len != 2 || !is_string(resp->elements[0]) ||
-		    resp->elements[1]->type != LK__RESP_ARRAY) {
+		if (resp->type != LK__RESP_ARRAY || resp->len != 2 ||
+		    !is_string(resp->elements[0]) || resp->elements[1]->type != LK__RESP_ARRAY) {
 			lk__resp_free(resp);
 			return lk__failf(LK_ESERVER, "%s: answered SCAN with something else",
 			                 client->target.text);

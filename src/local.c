@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT
  * The private server behind local:.  One folder a user, /var/tmp/latchkey-<uid>: there under every
  * kind of login, in cron and under env -i, and not gone at logout.  Whoever has the folder's flock
- * may start a server in it; the server inherits that lock and keeps it for its life, so there is one
- * at most, a stale socket is known to be stale, and cleaners of temporary folders pass it by. */
+ * may start a server in it; the server inherits that lock and keeps it for its life, so there is
+ * one at most, a stale socket is known to be stale, and cleaners of temporary folders pass it by.
+ */
 #include "local.h"
 
 #include "fork.h"
@@ -42,9 +43,10 @@ static lk_err folder_path(char dir[108], struct lk__why *why)
 	else
 		len = snprintf(dir, 108, "/var/tmp/latchkey-%lu", (unsigned long)geteuid());
 	if (len < 0 || (size_t)len > DIR_MAX || dir[0] != '/')
-		return lk__why_set(why, LK_ESYSTEM,
-		                   "LATCHKEY_LOCAL_DIR must be an absolute path of at most %zu bytes: %s",
-		                   DIR_MAX, given);
+		return lk__why_set(
+			why, LK_ESYSTEM,
+			"LATCHKEY_LOCAL_DIR must be an absolute path of at most %zu bytes: %s",
+			DIR_MAX, given);
 	return LK_OK;
 }
 
@@ -60,7 +62,8 @@ static lk_err folder_open(const char *dir, bool make, int *fd, struct lk__why *w
 		return LK_ENOTHELD;
 	if (*fd < 0)
 		return lk__why_set(why, LK_ESYSTEM, "cannot use %s: %s", dir,
-		                   errno == ELOOP || errno == ENOTDIR ? "not a folder" : strerror(errno));
+		                   errno == ELOOP || errno == ENOTDIR ? "not a folder"
+		                                                      : strerror(errno));
 	if (fstat(*fd, &status) == 0 && status.st_uid == geteuid() && !(status.st_mode & 077))
 		return LK_OK;
 	close(*fd);
@@ -130,10 +133,11 @@ static void pause_until(int64_t when_ns)
 
 static lk_err no_server(struct lk__why *why)
 {
-	return lk__why_set(why, LK_ENOSERVER,
-	                   "no redis-server or valkey-server found: install one (Debian, Ubuntu: "
-	                   "apt-get install redis-server; Fedora: dnf install valkey; Alpine: apk add "
-	                   "redis; macOS: brew install redis)");
+	return lk__why_set(
+		why, LK_ENOSERVER,
+		"no redis-server or valkey-server found: install one (Debian, Ubuntu: "
+		"apt-get install redis-server; Fedora: dnf install valkey; Alpine: apk add "
+		"redis; macOS: brew install redis)");
 }
 
 /* Have a server that answers by deadline_ns; whoever gets the folder's lock starts it. */
@@ -159,7 +163,8 @@ static lk_err have_server(const char *dir, int folder, const char *path, int64_t
 			started = true;
 		}
 		if (lk__now_ns() >= deadline_ns)
-			return lk__why_set(why, LK_ECONN, "the server of local: does not answer, see %s/log", dir);
+			return lk__why_set(why, LK_ECONN,
+			                   "the server of local: does not answer, see %s/log", dir);
 		pause_until(lk__now_ns() + PAUSE_NS);
 	}
 }

@@ -41,8 +41,10 @@ static bool find_in(struct lk__server *server, const char *folders, const char *
 {
 	while (*folders) {
 		size_t len = strcspn(folders, ":");
-		int size = snprintf(server->path, sizeof(server->path), "%.*s/%s", (int)len, folders, file);
-		if (len && size > 0 && (size_t)size < sizeof(server->path) && executable(server->path))
+		int size = snprintf(server->path, sizeof(server->path), "%.*s/%s", (int)len,
+		                    folders, file);
+		if (len && size > 0 && (size_t)size < sizeof(server->path) &&
+		    executable(server->path))
 			return true;
 		folders += len + (folders[len] == ':');
 	}
@@ -86,8 +88,8 @@ static void arrange_fds(int lock_fd, int report_fd, int null_fd, int most)
 
 	if (lock < 0 || report < 0 || null < 0)
 		give_up(report_fd);
-	if (dup2(null, 0) < 0 || dup2(null, 1) < 0 || dup2(null, 2) < 0 || dup2(lock, LOCK_FD) < 0 ||
-	    dup2(report, REPORT_FD) < 0)
+	if (dup2(null, 0) < 0 || dup2(null, 1) < 0 || dup2(null, 2) < 0 ||
+	    dup2(lock, LOCK_FD) < 0 || dup2(report, REPORT_FD) < 0)
 		give_up(report_fd);
 	for (int fd = REPORT_FD + 1; fd < most; fd++)
 		close(fd);
@@ -153,7 +155,8 @@ static int fd_bound(void)
 			if (atoi(entry->d_name) > most)
 				most = atoi(entry->d_name);
 		closedir(dir);
-		return most + 64; /* other threads may open some meanwhile; theirs are CLOEXEC or few */
+		return most +
+		       64; /* other threads may open some meanwhile; theirs are CLOEXEC or few */
 	}
 	if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur > FDS_MAX)
 		return FDS_MAX;
@@ -164,11 +167,26 @@ lk_err lk__server_exec(const struct lk__server *server, const char *dir, const c
                        int lock_fd, struct lk__why *why)
 {
 	char name[64], file[256], path[128], folder[128];
-	char *const argv[] = {name, (char[]){"--port"}, (char[]){"0"}, (char[]){"--unixsocket"}, path,
-		(char[]){"--unixsocketperm"}, (char[]){"700"}, (char[]){"--dir"}, folder,
-		(char[]){"--logfile"}, (char[]){"log"}, (char[]){"--save"}, (char[]){""},
-		(char[]){"--appendonly"}, (char[]){"no"}, (char[]){"--daemonize"}, (char[]){"no"},
-		(char[]){"--maxmemory-policy"}, (char[]){"noeviction"}, NULL};
+	char *const argv[] = {name,
+	                      (char[]){"--port"},
+	                      (char[]){"0"},
+	                      (char[]){"--unixsocket"},
+	                      path,
+	                      (char[]){"--unixsocketperm"},
+	                      (char[]){"700"},
+	                      (char[]){"--dir"},
+	                      folder,
+	                      (char[]){"--logfile"},
+	                      (char[]){"log"},
+	                      (char[]){"--save"},
+	                      (char[]){""},
+	                      (char[]){"--appendonly"},
+	                      (char[]){"no"},
+	                      (char[]){"--daemonize"},
+	                      (char[]){"no"},
+	                      (char[]){"--maxmemory-policy"},
+	                      (char[]){"noeviction"},
+	                      NULL};
 	int report[2], null_fd, number = 0;
 	ssize_t got;
 

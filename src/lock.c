@@ -77,7 +77,8 @@ lk_err lk_lock_open(lk_client *client, const char *text, const lk_lock_options *
 	name = lk__name_new(text, len);
 	place = lk__place_new(options->lease_ms ? options->lease_ms : LK_LEASE_DEFAULT_MS,
 	                      options->fixed);
-	if (!lock || !name || !place || (options->label && !(lock->label = strdup(options->label)))) {
+	if (!lock || !name || !place ||
+	    (options->label && !(lock->label = strdup(options->label)))) {
 		err = lk__failf(LK_ENOMEM, "out of memory");
 		goto undo;
 	}
@@ -171,13 +172,14 @@ static void leave(struct lk_lock *lock)
 static bool init_sleeper(struct lk__sleeper *sleeper, struct lk_lock *lock)
 {
 	*sleeper = (struct lk__sleeper){
-		.waiter = {
-			.place = lock->place,
-			.handle = lock,
-			.owner = owner_of(lock),
-			.max_hold_ms = lock->max_hold_ms,
-			.tell_loss = lock->on_lost != NULL,
-		},
+		.waiter =
+			{
+				.place = lock->place,
+				.handle = lock,
+				.owner = owner_of(lock),
+				.max_hold_ms = lock->max_hold_ms,
+				.tell_loss = lock->on_lost != NULL,
+			},
 	};
 	return lk__cond_init(&sleeper->cond);
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * The background thread: messages, timers, renewals, pings, reconnecting; and replies that no caller
- * waits for.  It waits in poll() alone, so an idle client costs nothing. */
+ * The background thread: messages, timers, renewals, pings, reconnecting; and replies that no
+ * caller waits for.  It waits in poll() alone, so an idle client costs nothing. */
 #include "client.h"
 
 #include "local.h"
@@ -39,8 +39,9 @@ lk_err lk__loop_dial(struct lk_client *client, struct lk__pair **result, struct 
 		snprintf(target.text, sizeof(target.text), "local:");
 	}
 	if (!err)
-		err = lk__connect(&target, &client->space, deadline_ns, client->connect_cancel.read_fd,
-		                  &pair->commands, &pair->messages, why);
+		err = lk__connect(&target, &client->space, deadline_ns,
+		                  client->connect_cancel.read_fd, &pair->commands, &pair->messages,
+		                  why);
 	if (err) {
 		free(pair);
 		return err;
@@ -140,7 +141,8 @@ static void mind_connection(struct lk_client *client, int64_t now_ns)
 
 /* ---- Pings -------------------------------------------------------------------------------- */
 
-/* When to look whether both connections still lead somewhere: only while somebody waits or holds. */
+/* When to look whether both connections still lead somewhere: only while somebody waits or holds.
+ */
 static int64_t ping_due(const struct lk_client *client)
 {
 	const struct lk__pair *pair = client->pair;
@@ -160,7 +162,8 @@ static void ping(struct lk_client *client, struct lk__pair *pair, int64_t now_ns
 	struct lk__why why;
 
 	if (pair->pinged_ns > pair->heard_ns) {
-		lk__why_set(&why, LK_EUNKNOWN, "%s: messages: no answer to PING", client->target.text);
+		lk__why_set(&why, LK_EUNKNOWN, "%s: messages: no answer to PING",
+		            client->target.text);
 		lk__wire_broken(client, pair, &why);
 		return;
 	}
@@ -185,8 +188,8 @@ static void take_message(struct lk_client *client, const struct lk__resp *resp)
 	if (resp->type != LK__RESP_ARRAY || resp->len != 3)
 		return; /* pong */
 	payload = resp->elements[2];
-	if (resp->elements[0]->type == LK__RESP_STRING && !strcmp(resp->elements[0]->str, "message") &&
-	    payload->type == LK__RESP_STRING &&
+	if (resp->elements[0]->type == LK__RESP_STRING &&
+	    !strcmp(resp->elements[0]->str, "message") && payload->type == LK__RESP_STRING &&
 	    lk__codec_message(&client->space, payload->str, payload->len, &message))
 		lk__core_message(&client->core, lk__now_ns(), &message);
 }
@@ -280,7 +283,9 @@ static void wait_for_events(struct lk_client *client)
 		fds[3].events |= POLLOUT;
 	if (client->timer_fd >= 0) {
 		if (due_ns != client->armed_ns)
-			lk__timer_set(client->timer_fd, due_ns == LK__NEVER ? 0 : due_ns > 0 ? due_ns : 1);
+			lk__timer_set(client->timer_fd, due_ns == LK__NEVER ? 0
+			                                : due_ns > 0        ? due_ns
+			                                                    : 1);
 	} else if (due_ns != LK__NEVER) {
 		left_ms = (due_ns - lk__now_ns()) / LK__MS + 1;
 		left_ms = left_ms < 0 ? 0 : left_ms > 1000000 ? 1000000 : left_ms;

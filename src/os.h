@@ -44,7 +44,7 @@ void lk__cond_wait(pthread_cond_t *cond, pthread_mutex_t *mutex, int64_t ns);
 
 /* This thread's serial: never 0, never used again after the thread has ended. */
 uint64_t lk__thread_serial(void);
-/* Have fn called in each ending thread that ever asked for its serial.  Set once, by the library. */
+/* Have fn called in each ending thread that asked for its serial.  Set once, by the library. */
 void lk__thread_on_exit(void (*fn)(uint64_t serial));
 
 /* Facts about this process, for people.  NUL-ended, not escaped, "" when unknown. */

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  * The wire between threads and the server.  Any thread that has something to send writes what is in
- * line; one thread that waits for a reply reads for all and hands that duty on when its own reply has
- * come, to another waiting thread or to the background thread.  Alone, a caller does its own I/O. */
+ * line; one thread that waits for a reply reads for all and hands that duty on when its own reply
+ * has come, to another waiting thread or to the background thread.  Alone, a caller does its own
+ * I/O. */
 #include "client.h"
 
 #include <poll.h>
@@ -302,7 +303,8 @@ static void deliver(struct lk_client *client, struct lk__pair *pair, struct lk__
 	struct lk__why why;
 
 	if (!request) {
-		lk__why_set(&why, LK_ESERVER, "%s: answered what was not asked", client->target.text);
+		lk__why_set(&why, LK_ESERVER, "%s: answered what was not asked",
+		            client->target.text);
 		lk__resp_free(resp);
 		lk__wire_broken(client, pair, &why);
 		return;
@@ -326,12 +328,13 @@ static void deliver(struct lk_client *client, struct lk__pair *pair, struct lk__
 }
 
 /* Parse up to REPLIES_MAX replies.  Runs without the mutex: only the one who reads parses. */
-static size_t parse(struct lk__pair *pair, struct lk__resp **resps, lk_err *err, struct lk__why *why)
+static size_t parse(struct lk__pair *pair, struct lk__resp **resps, lk_err *err,
+                    struct lk__why *why)
 {
 	size_t count = 0;
 
-	while (count < REPLIES_MAX && !(*err = lk__resp_next(pair->commands->reader, &resps[count], why)) &&
-	       resps[count])
+	while (count < REPLIES_MAX &&
+	       !(*err = lk__resp_next(pair->commands->reader, &resps[count], why)) && resps[count])
 		count++;
 	return count;
 }

@@ -5,6 +5,7 @@
 #include "../core/core.h"
 #include "../text.h"
 #include "conn.h"
+#include "dial.h"
 #include "scripts.h"
 
 #include <stdio.h>
@@ -182,8 +183,9 @@ lk_err lk__codec_foreign(const struct lk__resp *resp, struct lk__why *why)
 	if (!is(resp, "foreign") || !key || key->type != LK__RESP_STRING || !what ||
 	    what->type != LK__RESP_STRING)
 		return LK_OK;
-	return lk__why_set(why, LK_EFOREIGN, "key %s is not ours: %s (this library writes protocol 1)",
-	                   key->str, what->str);
+	return lk__why_set(why, LK_EFOREIGN,
+	                   "key %s is not ours: %s (this library writes protocol 1)", key->str,
+	                   what->str);
 }
 
 static void fail(struct lk__answer *answer, struct lk__why *why)
@@ -200,7 +202,7 @@ void lk__codec_answer(const struct lk__resp *resp, const char *what, struct lk__
 
 	memset(answer, 0, sizeof(*answer));
 	if (resp->type == LK__RESP_ERROR) {
-		lk__why_set(why, lk__resp_error(resp), "%s: %s", what, resp->str);
+		lk__conn_why(why, lk__resp_error(resp), what, "%s", resp->str);
 		answer->passes = lk__resp_error_passes(resp);
 		fail(answer, why);
 	} else if ((is(resp, "granted") || is(resp, "held")) && number(resp, 1, &fence) &&
@@ -226,13 +228,14 @@ void lk__codec_answer(const struct lk__resp *resp, const char *what, struct lk__
 		answer->more = b != 0;
 		answer->free = c != 0;
 	} else if (is(resp, "fence")) {
-		lk__why_set(why, LK_EFENCE, "%s: the fence counter is %s", what,
-		            element(resp, 1) && element(resp, 1)->str ? element(resp, 1)->str : "bad");
+		lk__conn_why(why, LK_EFENCE, what, "the fence counter is %s",
+		             element(resp, 1) && element(resp, 1)->str ? element(resp, 1)->str
+		                                                       : "bad");
 		fail(answer, why);
 	} else if (lk__codec_foreign(resp, why)) {
 		fail(answer, why);
 	} else {
-		lk__why_set(why, LK_ESERVER, "%s: answered a script with something else", what);
+		lk__conn_why(why, LK_ESERVER, what, "answered a script with something else");
 		fail(answer, why);
 	}
 }

@@ -7,8 +7,8 @@
 #include "resp.h"
 #include "script.h"
 
-#define LK__KEY_MAX (32 + 3 * LK_NAME_MAX + 8)  /* prefix:{name}:q and a NUL */
-#define LK__TICKET_MAX 64                       /* 1:client:nonce:lease:mode and a NUL */
+#define LK__KEY_MAX (32 + 3 * LK_NAME_MAX + 8) /* prefix:{name}:q and a NUL */
+#define LK__TICKET_MAX 64                      /* 1:client:nonce:lease:mode and a NUL */
 #define LK__CHANNEL_MAX 80
 #define LK__CLIENT_ID_SIZE 23
 
@@ -16,7 +16,7 @@
 struct lk__space {
 	char prefix[33];
 	char client_id[LK__CLIENT_ID_SIZE];
-	char channels[56];          /* prefix:c:db: */
+	char channels[56];             /* prefix:c:db: */
 	char channel[LK__CHANNEL_MAX]; /* channels and our id */
 };
 

@@ -2,6 +2,7 @@
  * Making a client's pair of connections. */
 #include "connect.h"
 
+#include "dial.h"
 #include "scripts.h"
 
 #include <string.h>
@@ -13,6 +14,12 @@ static const struct lk__script *const scripts[] = {
 };
 #define SCRIPT_COUNT (sizeof(scripts) / sizeof(*scripts))
 
+/* While connecting nothing can have happened that anybody asked for. */
+static lk_err not_yet(lk_err err, struct lk__why *why)
+{
+	return why->err = err == LK_EUNKNOWN ? LK_ECONN : err;
+}
+
 static lk_err subscribe(struct lk__conn *conn, const struct lk__space *space, int64_t deadline_ns,
                         int cancel_fd, struct lk__why *why)
 {
@@ -21,12 +28,13 @@ static lk_err subscribe(struct lk__conn *conn, const struct lk__space *space, in
 	lk_err err = lk__conn_call(conn, deadline_ns, cancel_fd, 2, argv, NULL, &resp, why);
 
 	if (err)
-		return err == LK_EUNKNOWN ? lk__why_set(why, LK_ECONN, "%s", why->text) : err;
+		return not_yet(err, why);
 	if (resp->type == LK__RESP_ERROR)
-		err = lk__why_set(why, lk__resp_error(resp), "%s: SUBSCRIBE: %s", conn->text, resp->str);
+		err = lk__conn_why(why, lk__resp_error(resp), conn->text, "SUBSCRIBE: %s",
+		                   resp->str);
 	else if (resp->type != LK__RESP_ARRAY || resp->len != 3)
-		err = lk__why_set(why, LK_ESERVER, "%s: answered SUBSCRIBE with something else",
-		                  conn->text);
+		err = lk__conn_why(why, LK_ESERVER, conn->text,
+		                   "answered SUBSCRIBE with something else");
 	lk__resp_free(resp);
 	return err;
 }
@@ -35,13 +43,13 @@ static lk_err judge_probe(const struct lk__resp *resp, const struct lk__conn *co
                           struct lk__why *why)
 {
 	if (resp->type == LK__RESP_ERROR)
-		return lk__why_set(why, lk__resp_error(resp), "%s: %s", conn->text, resp->str);
+		return lk__conn_why(why, lk__resp_error(resp), conn->text, "%s", resp->str);
 	if (resp->type != LK__RESP_INTEGER)
-		return lk__why_set(why, LK_ESERVER, "%s: answered a script with something else",
-		                   conn->text);
+		return lk__conn_why(why, LK_ESERVER, conn->text,
+		                    "answered a script with something else");
 	if (resp->integer < 1)
-		return lk__why_set(why, LK_ECONN, "%s: its two connections lead to different servers",
-		                   conn->text);
+		return lk__conn_why(why, LK_ECONN, conn->text,
+		                    "its two connections lead to different servers");
 	return LK_OK;
 }
 
@@ -69,7 +77,7 @@ static lk_err load_and_probe(struct lk__conn *conn, const struct lk__space *spac
 	err = lk__conn_pipeline(conn, deadline_ns, cancel_fd, &buf, SCRIPT_COUNT + 1, resps, why);
 	lk__buf_fini(&buf);
 	if (err)
-		return err == LK_EUNKNOWN ? lk__why_set(why, LK_ECONN, "%s", why->text) : err;
+		return not_yet(err, why);
 	err = judge_probe(resps[SCRIPT_COUNT], conn, why);
 	for (size_t i = 0; i <= SCRIPT_COUNT; i++)
 		lk__resp_free(resps[i]);
