@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * Errors inside the library: a code with a sentence, carried by value; and this thread's last one. */
+ * Errors inside the library: a code with a sentence, carried by value; this thread's last one. */
 #ifndef LK__ERROR_H
 #define LK__ERROR_H
 

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT
- * The private server behind local:.  One folder a user, /var/tmp/latchkey-<uid>: there under every
- * kind of login, in cron and under env -i, and not gone at logout.  Whoever has the folder's flock
- * may start a server in it; the server inherits that lock and keeps it for its life, so there is
- * one at most, a stale socket is known to be stale, and cleaners of temporary folders pass it by.
- */
+ * The private server behind local:.  One folder a user, /var/tmp/latchkey-<uid> (root's is in /run):
+ * the same under every kind of login, in cron and under env -i, and not gone at logout.  A server takes the folder's
+ * flock before it becomes one and keeps it for its life, so there is one at most, a stale socket is
+ * known to be stale, and cleaners of temporary folders pass it by.  We look at that lock only for a
+ * moment, and undo it by LOCK_UN: that holds for a copy, too, which a worker got that the program
+ * around us forked meanwhile. */
 #include "local.h"
 
 #include "fork.h"
@@ -32,21 +33,42 @@
 
 /* ---- The folder --------------------------------------------------------------------------- */
 
+/* A systemd unit with PrivateTmp has a /var/tmp of its own: a server there would be a second one,
+ * that grants every lock again. */
+static bool var_tmp_is_private(void)
+{
+	FILE *file = fopen("/proc/self/mountinfo", "re");
+	char line[1024];
+	bool private = false;
+
+	while (file && !private && fgets(line, sizeof(line), file))
+		private = strstr(line, " /var/tmp ") && strstr(line, "systemd-private-");
+	if (file)
+		fclose(file);
+	return private;
+}
+
 static lk_err folder_path(char dir[108], struct lk__why *why)
 {
 	/* For tests, and for containers that share a volume. */
-	const char *given = getenv("LATCHKEY_LOCAL_DIR");
+	const char *given = lk__local_env("LATCHKEY_LOCAL_DIR");
+	const char *base = geteuid() == 0 && access("/run", F_OK) == 0 ? "/run" : "/var/tmp";
 	int len;
 
-	if (given && *given)
+	if (given && *given) {
 		len = snprintf(dir, 108, "%s", given);
-	else
-		len = snprintf(dir, 108, "/var/tmp/latchkey-%lu", (unsigned long)geteuid());
-	if (len < 0 || (size_t)len > DIR_MAX || dir[0] != '/')
-		return lk__why_set(
-			why, LK_ESYSTEM,
-			"LATCHKEY_LOCAL_DIR must be an absolute path of at most %zu bytes: %s",
-			DIR_MAX, given);
+		if (len < 0 || (size_t)len > DIR_MAX || dir[0] != '/')
+			return lk__why_set(why, LK_ESYSTEM,
+			                   "LATCHKEY_LOCAL_DIR must be an absolute path of at most %zu "
+			                   "bytes: %s",
+			                   DIR_MAX, given);
+		return LK_OK;
+	}
+	if (!strcmp(base, "/var/tmp") && var_tmp_is_private())
+		return lk__why_set(why, LK_ESYSTEM,
+		                   "local: would not be shared from here, since this service has a "
+		                   "/var/tmp of its own (PrivateTmp): use a redis:// URL");
+	snprintf(dir, 108, "%s/latchkey-%lu", base, (unsigned long)geteuid());
 	return LK_OK;
 }
 
@@ -64,13 +86,20 @@ static lk_err folder_open(const char *dir, bool make, int *fd, struct lk__why *w
 		return lk__why_set(why, LK_ESYSTEM, "cannot use %s: %s", dir,
 		                   errno == ELOOP || errno == ENOTDIR ? "not a folder"
 		                                                      : strerror(errno));
-	if (fstat(*fd, &status) == 0 && status.st_uid == geteuid() && !(status.st_mode & 077))
+	if (fstat(*fd, &status) == 0 && status.st_uid == geteuid() &&
+	    (status.st_mode & 0777) == 0700)
 		return LK_OK;
 	close(*fd);
 	*fd = -1;
 	return lk__why_set(why, LK_ESYSTEM,
 	                   "%s is not safe to use: it must belong to uid %lu with mode 0700", dir,
 	                   (unsigned long)geteuid());
+}
+
+/* No server has the folder, nor starts in it. */
+static bool folder_is_free(int folder)
+{
+	return flock(folder, LOCK_SH | LOCK_NB) == 0 && flock(folder, LOCK_UN) == 0;
 }
 
 /* ---- Talking to the server ---------------------------------------------------------------- */
@@ -140,7 +169,7 @@ static lk_err no_server(struct lk__why *why)
 		"redis; macOS: brew install redis)");
 }
 
-/* Have a server that answers by deadline_ns; whoever gets the folder's lock starts it. */
+/* Have a server that answers by deadline_ns. */
 static lk_err have_server(const char *dir, int folder, const char *path, int64_t deadline_ns,
                           struct lk__why *why)
 {
@@ -150,17 +179,15 @@ static lk_err have_server(const char *dir, int folder, const char *path, int64_t
 	for (;;) {
 		if (answers(path, NULL))
 			return LK_OK;
-		if (!started && flock(folder, LOCK_EX | LOCK_NB) == 0) {
-			/* It may have come up, and another starter have let go, since we looked. */
-			if (answers(path, NULL)) {
-				flock(folder, LOCK_UN);
-				return LK_OK;
-			}
+		if (!started && folder_is_free(folder)) {
+			lk_err err;
+
 			if (!lk__server_find(&server))
 				return no_server(why);
-			if (lk__server_exec(&server, dir, path, folder, why))
-				return LK_ESYSTEM;
-			started = true;
+			err = lk__server_exec(&server, dir, path, deadline_ns, why);
+			if (err != LK_OK && err != LK_EBUSY)
+				return err;
+			started = err == LK_OK;
 		}
 		if (lk__now_ns() >= deadline_ns)
 			return lk__why_set(why, LK_ECONN,
@@ -191,13 +218,21 @@ static lk_err look(lk_local_info *info, struct lk__why *why)
 {
 	struct lk__server server;
 	char dir[108];
+	int folder;
 	lk_err err = folder_path(dir, why);
 
 	if (err)
 		return err;
 	memset(info, 0, sizeof(*info));
 	snprintf(info->socket_path, sizeof(info->socket_path), "%.90s%s", dir, SOCKET_NAME);
-	info->running = answers(info->socket_path, &info->pid);
+	/* What listens in a folder that is not ours is not our server. */
+	err = folder_open(dir, false, &folder, why);
+	if (err != LK_OK && err != LK_ENOTHELD)
+		return err;
+	if (err == LK_OK) {
+		close(folder);
+		info->running = answers(info->socket_path, &info->pid);
+	}
 	if (!info->running)
 		info->pid = 0;
 	if (lk__server_find(&server))
@@ -229,7 +264,7 @@ lk_err lk_local_start(lk_local_info *result)
 /* Until its lock is free, so that the next start cannot meet the old one. */
 static bool ended(int folder, int64_t deadline_ns)
 {
-	while (flock(folder, LOCK_EX | LOCK_NB) != 0) {
+	while (!folder_is_free(folder)) {
 		if (lk__now_ns() >= deadline_ns)
 			return false;
 		pause_until(lk__now_ns() + PAUSE_NS);
@@ -237,13 +272,14 @@ static bool ended(int folder, int64_t deadline_ns)
 	return true;
 }
 
-static lk_err stop(int folder, const lk_local_info *info, struct lk__why *why)
+static lk_err stop(int folder, const char *path, struct lk__why *why)
 {
+	int64_t pid = 0; /* also known of a server that is stopped and cannot answer */
 	int fd;
 
-	if (!info->running && flock(folder, LOCK_EX | LOCK_NB) == 0)
+	if (!answers(path, &pid) && folder_is_free(folder))
 		return lk__why_set(why, LK_ENOTHELD, "the server of local: does not run");
-	fd = connect_to(info->socket_path);
+	fd = connect_to(path);
 	if (fd >= 0) {
 		/* It answers by closing. */
 		says(fd, "SHUTDOWN NOSAVE\r\n", "", lk__now_ns() + ANSWER_NS);
@@ -251,18 +287,16 @@ static lk_err stop(int folder, const lk_local_info *info, struct lk__why *why)
 	}
 	if (ended(folder, lk__now_ns() + STOP_NS))
 		return LK_OK;
-	if (info->pid > 1 && kill((pid_t)info->pid, SIGKILL) == 0 &&
-	    ended(folder, lk__now_ns() + STOP_NS))
+	if (pid > 1 && kill((pid_t)pid, SIGKILL) == 0 && ended(folder, lk__now_ns() + STOP_NS))
 		return LK_OK;
 	return lk__why_set(why, LK_ESYSTEM, "the server of local: (pid %lld) does not end",
-	                   (long long)info->pid);
+	                   (long long)pid);
 }
 
 lk_err lk_local_stop(void)
 {
-	lk_local_info info;
 	struct lk__why why = {0};
-	char dir[108];
+	char dir[108], path[108];
 	int folder;
 	lk_err err = folder_path(dir, &why);
 
@@ -272,9 +306,8 @@ lk_err lk_local_stop(void)
 		return lk__failf(LK_ENOTHELD, "the server of local: does not run");
 	if (err)
 		return lk__fail(&why);
-	err = look(&info, &why);
-	if (!err)
-		err = stop(folder, &info, &why);
+	snprintf(path, sizeof(path), "%.90s%s", dir, SOCKET_NAME);
+	err = stop(folder, path, &why);
 	close(folder);
 	return err ? lk__fail(&why) : LK_OK;
 }

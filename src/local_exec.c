@@ -3,21 +3,29 @@
  * number of threads: between fork and exec only what is safe in a signal handler is called. */
 #include "local_exec.h"
 
+#include "os.h"
+
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/resource.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #define LOCK_FD 3
 #define REPORT_FD 4
 #define FDS_MAX 65536
+#define EXEC_NS (100 * LK__MS) /* for an exec to fail in */
 
 /* On Debian the server and the checker of its files are one binary that goes by its name, and
  * redis-tools has it without a service. */
@@ -51,9 +59,19 @@ static bool find_in(struct lk__server *server, const char *folders, const char *
 	return false;
 }
 
+const char *lk__local_env(const char *name)
+{
+#ifdef __linux__
+	return secure_getenv(name);
+#else
+	return issetugid() ? NULL : getenv(name);
+#endif
+}
+
 bool lk__server_find(struct lk__server *server)
 {
-	const char *given = getenv("LATCHKEY_SERVER"), *path = getenv("PATH");
+	const char *given = lk__local_env("LATCHKEY_SERVER");
+	const char *path = lk__local_env("PATH");
 
 	if (given && *given) {
 		snprintf(server->path, sizeof(server->path), "%s", given);
@@ -70,76 +88,134 @@ bool lk__server_find(struct lk__server *server)
 	return false;
 }
 
+/* All that the child needs, made before the fork. */
+struct plan {
+	const char *binary;
+	char *const *argv;
+	const char *dir;
+	struct sockaddr_un address;
+	int report_fd;
+	int null_fd;
+	int fd_bound;
+};
+
 /* In the child: an errno to whoever started us, and out. */
-static void give_up(int fd)
+static void give_up(int fd, int number)
 {
-	int number = errno;
 	ssize_t done = write(fd, &number, sizeof(number));
 
 	_exit(done < 0 ? 126 : 127);
 }
 
-/* In the child: only descriptors 0 to 4 stay. */
-static void arrange_fds(int lock_fd, int report_fd, int null_fd, int most)
+/* In the child: the folder's lock, or out.  It is taken here and not by our starter, whose other
+ * threads may fork at any moment: a worker of theirs would keep the lock when the server is dead.
+ */
+static int take_lock(const struct plan *plan)
 {
-	/* Out of the way first, since either may be the other's place. */
-	int lock = fcntl(lock_fd, F_DUPFD, 10), report = fcntl(report_fd, F_DUPFD, 10);
-	int null = fcntl(null_fd, F_DUPFD, 10);
+	struct stat opened, named;
+	int fd = open(plan->dir, O_RDONLY | O_DIRECTORY | O_NOFOLLOW);
+	int sock;
 
-	if (lock < 0 || report < 0 || null < 0)
-		give_up(report_fd);
-	if (dup2(null, 0) < 0 || dup2(null, 1) < 0 || dup2(null, 2) < 0 ||
-	    dup2(lock, LOCK_FD) < 0 || dup2(report, REPORT_FD) < 0)
-		give_up(report_fd);
-	for (int fd = REPORT_FD + 1; fd < most; fd++)
-		close(fd);
-	if (fcntl(REPORT_FD, F_SETFD, FD_CLOEXEC) < 0)
-		give_up(REPORT_FD);
+	if (fd < 0 || flock(fd, LOCK_EX | LOCK_NB) != 0)
+		give_up(plan->report_fd, errno);
+	/* Somebody may have removed the folder and made it anew since. */
+	if (fstat(fd, &opened) != 0 || stat(plan->dir, &named) != 0)
+		give_up(plan->report_fd, errno);
+	if (opened.st_ino != named.st_ino || opened.st_dev != named.st_dev)
+		give_up(plan->report_fd, EWOULDBLOCK);
+	/* A server that listens is not replaced, whatever became of its lock. */
+	sock = socket(AF_UNIX, SOCK_STREAM, 0);
+	if (sock < 0)
+		give_up(plan->report_fd, errno);
+	if (connect(sock, (const struct sockaddr *)&plan->address, sizeof(plan->address)) == 0)
+		give_up(plan->report_fd, EWOULDBLOCK);
+	close(sock);
+	return fd;
 }
 
-static void become_server(const struct lk__server *server, char *const argv[], const char *dir,
-                          int lock_fd, int report_fd, int null_fd, int most)
+/* In the child: only descriptors 0 to 4 stay. */
+static void arrange_fds(const struct plan *plan, int lock_fd)
+{
+	/* Out of the way first, since each may be another's place. */
+	int lock = fcntl(lock_fd, F_DUPFD, 10), report = fcntl(plan->report_fd, F_DUPFD, 10);
+	int null = fcntl(plan->null_fd, F_DUPFD, 10);
+
+	if (lock < 0 || report < 0 || null < 0)
+		give_up(plan->report_fd, errno);
+	if (dup2(null, 0) < 0 || dup2(null, 1) < 0 || dup2(null, 2) < 0 ||
+	    dup2(lock, LOCK_FD) < 0 || dup2(report, REPORT_FD) < 0)
+		give_up(report, errno);
+	for (int fd = REPORT_FD + 1; fd < plan->fd_bound; fd++)
+		close(fd);
+	if (fcntl(REPORT_FD, F_SETFD, FD_CLOEXEC) < 0)
+		give_up(REPORT_FD, errno);
+}
+
+static void become_server(const struct plan *plan)
 {
 	struct sigaction usual = {.sa_handler = SIG_DFL};
 	sigset_t none;
+	int good = 0;
 
-	sigemptyset(&none);
 	for (int number = 1; number < NSIG; number++)
 		sigaction(number, &usual, NULL);
+	sigemptyset(&none);
 	sigprocmask(SIG_SETMASK, &none, NULL);
-	arrange_fds(lock_fd, report_fd, null_fd, most);
+	arrange_fds(plan, take_lock(plan));
 	umask(077);
-	if (chdir(dir) != 0)
-		give_up(REPORT_FD);
-	execv(server->path, argv);
-	give_up(REPORT_FD);
+	if (chdir(plan->dir) != 0)
+		give_up(REPORT_FD, errno);
+	if (write(REPORT_FD, &good, sizeof(good)) != sizeof(good))
+		_exit(126);
+	execv(plan->binary, plan->argv);
+	give_up(REPORT_FD, errno);
 }
 
 /* Start it through a child that ends at once: the server belongs to init then, and no wait() of the
  * program around us ever sees it. */
-static void start(const struct lk__server *server, char *const argv[], const char *dir, int lock_fd,
-                  int report_fd, int null_fd, int most)
+static void start(const struct plan *plan)
 {
-	pid_t pid = fork();
+	sigset_t all, before;
+	pid_t pid;
 
+	/* No handler of the program may run in the child. */
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &before);
+	pid = fork();
 	if (pid == 0) {
 		if (setsid() < 0)
-			give_up(report_fd);
+			give_up(plan->report_fd, errno);
 		pid = fork();
 		if (pid == 0)
-			become_server(server, argv, dir, lock_fd, report_fd, null_fd, most);
+			become_server(plan);
 		if (pid < 0)
-			give_up(report_fd);
+			give_up(plan->report_fd, errno);
 		_exit(0);
 	}
 	if (pid < 0) {
 		int number = errno;
-		ssize_t done = write(report_fd, &number, sizeof(number));
+		ssize_t done = write(plan->report_fd, &number, sizeof(number));
 		(void)done;
 	}
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
 	/* Who ignores SIGCHLD has no child to wait for: ECHILD is as good. */
 	while (pid > 0 && waitpid(pid, NULL, 0) < 0 && errno == EINTR)
 		;
+}
+
+/* What the child says, 0 if it says nothing.  Its end of the pipe closes with the exec that
+ * succeeds, but a worker forked meanwhile may have a copy: nothing waits for that alone. */
+static int hear(int fd, int64_t deadline_ns)
+{
+	int number = 0;
+	ssize_t got;
+
+	if (!(lk__poll2(fd, POLLIN, -1, deadline_ns) & 1))
+		return 0;
+	do
+		got = read(fd, &number, sizeof(number));
+	while (got < 0 && errno == EINTR);
+	return got == sizeof(number) ? number : 0;
 }
 
 /* One more than the highest descriptor, asked for before the fork. */
@@ -164,7 +240,7 @@ static int fd_bound(void)
 }
 
 lk_err lk__server_exec(const struct lk__server *server, const char *dir, const char *socket_path,
-                       int lock_fd, struct lk__why *why)
+                       int64_t deadline_ns, struct lk__why *why)
 {
 	char name[64], file[256], path[128], folder[128];
 	char *const argv[] = {name,
@@ -187,30 +263,35 @@ lk_err lk__server_exec(const struct lk__server *server, const char *dir, const c
 	                      (char[]){"--maxmemory-policy"},
 	                      (char[]){"noeviction"},
 	                      NULL};
-	int report[2], null_fd, number = 0;
-	ssize_t got;
+	struct plan plan = {.binary = file, .argv = argv, .dir = folder};
+	int report[2], number;
 
 	snprintf(name, sizeof(name), "%s", server->name);
 	snprintf(file, sizeof(file), "%s", server->path);
 	snprintf(path, sizeof(path), "%s", socket_path);
 	snprintf(folder, sizeof(folder), "%s", dir);
-	if (pipe(report) != 0 || fcntl(report[0], F_SETFD, FD_CLOEXEC) < 0 ||
-	    fcntl(report[1], F_SETFD, FD_CLOEXEC) < 0)
-		return lk__why_set(why, LK_ESYSTEM, "cannot start %s: %s", file, strerror(errno));
-	null_fd = open("/dev/null", O_RDWR | O_CLOEXEC);
-	if (null_fd >= 0)
-		start(server, argv, dir, lock_fd, report[1], null_fd, fd_bound());
-	else
+	plan.address.sun_family = AF_UNIX;
+	snprintf(plan.address.sun_path, sizeof(plan.address.sun_path), "%s", socket_path);
+	plan.null_fd = open("/dev/null", O_RDWR | O_CLOEXEC);
+	if (plan.null_fd < 0 || pipe(report) != 0) {
 		number = errno;
-	close(report[1]);
-	if (null_fd >= 0) {
-		close(null_fd);
-		/* Closed by the exec that succeeds. */
-		do
-			got = read(report[0], &number, sizeof(number));
-		while (got < 0 && errno == EINTR);
+		if (plan.null_fd >= 0)
+			close(plan.null_fd);
+		return lk__why_set(why, LK_ESYSTEM, "cannot start %s: %s", file, strerror(number));
 	}
+	fcntl(report[0], F_SETFD, FD_CLOEXEC);
+	fcntl(report[1], F_SETFD, FD_CLOEXEC);
+	plan.report_fd = report[1];
+	plan.fd_bound = fd_bound();
+	start(&plan);
+	close(report[1]);
+	close(plan.null_fd);
+	number = hear(report[0], deadline_ns);
+	if (number == 0)
+		number = hear(report[0], lk__now_ns() + EXEC_NS);
 	close(report[0]);
+	if (number == EWOULDBLOCK)
+		return LK_EBUSY;
 	if (number)
 		return lk__why_set(why, LK_ESYSTEM, "cannot start %s: %s", file, strerror(number));
 	return LK_OK;

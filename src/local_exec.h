@@ -6,6 +6,7 @@
 #include "error.h"
 
 #include <stdbool.h>
+#include <stdint.h>
 
 struct lk__server {
 	char path[256];
@@ -15,8 +16,13 @@ struct lk__server {
 /* LATCHKEY_SERVER if set, else redis-server or valkey-server in PATH and the usual folders. */
 bool lk__server_find(struct lk__server *server);
 
-/* Start it in dir, listening on the socket only, with no descriptor of ours but lock_fd. */
+/* Start it in dir, listening on the socket only, with the lock of dir and no descriptor of ours.
+ * LK_OK (it runs, or ended at once: see whether it answers), LK_EBUSY (another has the lock),
+ * LK_ESYSTEM. */
 lk_err lk__server_exec(const struct lk__server *server, const char *dir, const char *socket_path,
-                       int lock_fd, struct lk__why *why);
+                       int64_t deadline_ns, struct lk__why *why);
+
+/* getenv(), but NULL in a program that has more rights than its user, who set the variable. */
+const char *lk__local_env(const char *name);
 
 #endif

@@ -46,8 +46,14 @@ enum option {
 };
 
 static const char *const option_names[OPTION_COUNT] = {
-	"db",     "user",            "password",        "client_name",
-	"prefix", "connect_timeout", "command_timeout", "keepalive",
+	"db",
+	"user",
+	"password",
+	"client_name",
+	"prefix",
+	"connect_timeout",
+	"command_timeout",
+	"keepalive",
 };
 
 struct parse {
@@ -60,9 +66,7 @@ struct parse {
 
 static struct span span_of(const char *text)
 {
-	struct span span = {text, strlen(text)};
-
-	return span;
+	return (struct span){text, strlen(text)};
 }
 
 /* The bytes before the first of any of stops. */
@@ -77,9 +81,7 @@ static struct span span_until(struct span in, const char *stops)
 
 static struct span span_skip(struct span in, size_t count)
 {
-	struct span rest = {in.at + count, in.len - count};
-
-	return rest;
+	return (struct span){in.at + count, in.len - count};
 }
 
 static bool span_has(struct span in, char byte)
@@ -104,6 +106,9 @@ static bool span_take(struct span *in, const char *start)
 	*in = span_skip(*in, len);
 	return true;
 }
+
+/* Give up: fmt begins with the name of the part. */
+#define WRONG(parse, ...) lk__why_set((parse)->why, LK_EINVALID, __VA_ARGS__)
 
 /* ---- Values ------------------------------------------------------------------------------- */
 
@@ -144,8 +149,7 @@ static int hex_value(char digit)
 }
 
 /* Percent-decode value in place of what was in slot. */
-static lk_err replace_decoded(struct parse *parse, char **slot, struct span value,
-                              const char *part)
+static lk_err replace_decoded(struct parse *parse, char **slot, struct span value, const char *part)
 {
 	lk_err err = replace(parse, slot, value);
 	size_t len = 0;
@@ -162,11 +166,10 @@ static lk_err replace_decoded(struct parse *parse, char **slot, struct span valu
 		high = i + 2 < value.len ? hex_value(value.at[i + 1]) : -1;
 		low = i + 2 < value.len ? hex_value(value.at[i + 2]) : -1;
 		if (high < 0 || low < 0)
-			return lk__why_set(parse->why, LK_EINVALID,
-			                   "%s: a '%%' must be followed by two hexadecimal digits",
-			                   part);
+			return WRONG(parse, "%s: a '%%' must be followed by two hexadecimal digits",
+			             part);
 		if (high == 0 && low == 0)
-			return lk__why_set(parse->why, LK_EINVALID, "%s: has a zero byte", part);
+			return WRONG(parse, "%s: has a zero byte", part);
 		(*slot)[len++] = (char)(high * 16 + low);
 		i += 2;
 	}
@@ -178,9 +181,8 @@ static lk_err replace_decoded(struct parse *parse, char **slot, struct span valu
 static lk_err check_prefix(struct parse *parse, struct span value)
 {
 	if (value.len < 1 || value.len > PREFIX_MAX || !span_only(value, ALNUM "._-"))
-		return lk__why_set(parse->why, LK_EINVALID,
-		                   "prefix: not 1 to %d letters, digits, '.', '_' or '-'",
-		                   PREFIX_MAX);
+		return WRONG(parse, "prefix: not 1 to %d letters, digits, '.', '_' or '-'",
+		             PREFIX_MAX);
 	return LK_OK;
 }
 
@@ -192,25 +194,21 @@ static lk_err check_client_name(struct parse *parse, struct span value)
 	for (size_t i = 0; i < value.len; i++)
 		good = good && value.at[i] > 0x20 && value.at[i] < 0x7f;
 	if (!good)
-		return lk__why_set(parse->why, LK_EINVALID,
-		                   "client_name: not 1 to %d printable characters without a space",
-		                   CLIENT_NAME_MAX);
+		return WRONG(parse, "client_name: not 1 to %d printable characters without a space",
+		             CLIENT_NAME_MAX);
 	return LK_OK;
 }
 
 static lk_err check_user(struct parse *parse, struct span value)
 {
-	if (value.len < 1)
-		return lk__why_set(parse->why, LK_EINVALID, "user: empty");
-	return LK_OK;
+	return value.len > 0 ? LK_OK : WRONG(parse, "user: empty");
 }
 
 static lk_err set_time(struct parse *parse, const char *part, int64_t time_ms, int64_t *slot)
 {
 	if (time_ms < 1 || time_ms > TIME_MAX_MS)
-		return lk__why_set(parse->why, LK_EINVALID,
-		                   "%s: not a number of milliseconds from 1 to %d", part,
-		                   TIME_MAX_MS);
+		return WRONG(parse, "%s: not a number of milliseconds from 1 to %d", part,
+		             TIME_MAX_MS);
 	/* Of the three only this one is passed on to the system as milliseconds. */
 	*slot = slot == &parse->target->keepalive_ms ? time_ms : time_ms * LK__MS;
 	return LK_OK;
@@ -221,8 +219,7 @@ static lk_err set_db(struct parse *parse, struct span value)
 	int64_t number;
 
 	if (!lk__parse_i64(value.at, value.len, 0, INT32_MAX, &number))
-		return lk__why_set(parse->why, LK_EINVALID, "db: not a number from 0 to %d",
-		                   INT32_MAX);
+		return WRONG(parse, "db: not a number from 0 to %d", INT32_MAX);
 	parse->target->db = (int)number;
 	return LK_OK;
 }
@@ -232,7 +229,7 @@ static lk_err set_db(struct parse *parse, struct span value)
 static lk_err set_seen(struct parse *parse, enum option option)
 {
 	if (parse->seen[option])
-		return lk__why_set(parse->why, LK_EINVALID, "%s: given twice", option_names[option]);
+		return WRONG(parse, "%s: given twice", option_names[option]);
 	parse->seen[option] = true;
 	return LK_OK;
 }
@@ -286,9 +283,8 @@ static lk_err parse_query(struct parse *parse, struct span query)
 {
 	/* Most likely the end of a password that was not encoded. */
 	if (span_has(query, '@'))
-		return lk__why_set(parse->why, LK_EINVALID,
-		                   "url: an '@' after the '?' (write %%40; in a password %%3F for "
-		                   "'?' and %%2F for '/')");
+		return WRONG(parse, "url: an '@' after the '?' (write %%40; in a password %%3F for "
+		                    "'?' and %%2F for '/')");
 	for (;;) {
 		struct span item = span_until(query, "&");
 		struct span name = span_until(item, "=");
@@ -296,16 +292,14 @@ static lk_err parse_query(struct parse *parse, struct span query)
 		lk_err err;
 
 		if (name.len == item.len)
-			return lk__why_set(parse->why, LK_EINVALID,
-			                   "url: an option without '=' after the '?'");
+			return WRONG(parse, "url: an option without '=' after the '?'");
 		while (option < OPTION_COUNT && (strlen(option_names[option]) != name.len ||
 		                                 memcmp(option_names[option], name.at, name.len)))
 			option++;
 		if (option == OPTION_COUNT && (name.len > 32 || !span_only(name, LOWER "_")))
-			return lk__why_set(parse->why, LK_EINVALID, "url: an unknown option");
+			return WRONG(parse, "url: an unknown option");
 		if (option == OPTION_COUNT)
-			return lk__why_set(parse->why, LK_EINVALID, "url: unknown option '%.*s'",
-			                   (int)name.len, name.at);
+			return WRONG(parse, "url: unknown option '%.*s'", (int)name.len, name.at);
 		err = set_option(parse, option, span_skip(item, name.len + 1));
 		if (err != LK_OK || item.len == query.len)
 			return err;
@@ -342,10 +336,9 @@ static lk_err take_userinfo(struct parse *parse, struct span *authority)
 		return LK_OK;
 	*authority = span_skip(*authority, userinfo.len + 1);
 	if (span_has(*authority, '@'))
-		return lk__why_set(parse->why, LK_EINVALID,
-		                   "url: more than one '@' (in a user or password write %%40)");
+		return WRONG(parse, "url: more than one '@' (in a user or password write %%40)");
 	if (userinfo.len == 0)
-		return lk__why_set(parse->why, LK_EINVALID, "user: empty");
+		return WRONG(parse, "user: empty");
 	return parse_userinfo(parse, userinfo);
 }
 
@@ -366,11 +359,11 @@ static lk_err set_ipv6(struct parse *parse, struct span inside)
 		struct span name = span_skip(inside, zone.len);
 
 		good = span_take(&name, "%25") && name.len > 0 && span_only(name, ALNUM "._-");
-		snprintf(host + zone.len, sizeof(host) - zone.len, "%%%.*s", (int)name.len, name.at);
+		snprintf(host + zone.len, sizeof(host) - zone.len, "%%%.*s", (int)name.len,
+		         name.at);
 	}
 	if (!good)
-		return lk__why_set(parse->why, LK_EINVALID,
-		                   "host: no IPv6 address between '[' and ']'");
+		return WRONG(parse, "host: no IPv6 address between '[' and ']'");
 	return replace(parse, &parse->target->host, span_of(host));
 }
 
@@ -382,23 +375,21 @@ static lk_err set_host(struct parse *parse, struct span *rest)
 	if (span_take(rest, "[")) {
 		host = span_until(*rest, "]");
 		if (host.len == rest->len)
-			return lk__why_set(parse->why, LK_EINVALID, "host: '[' without ']'");
+			return WRONG(parse, "host: '[' without ']'");
 		err = set_ipv6(parse, host);
 		*rest = span_skip(*rest, host.len + 1);
 		if (err == LK_OK && rest->len > 0 && rest->at[0] != ':')
-			err = lk__why_set(parse->why, LK_EINVALID, "host: something follows the ']'");
+			err = WRONG(parse, "host: something follows the ']'");
 		return err;
 	}
 	host = span_until(*rest, ":");
 	*rest = span_skip(*rest, host.len);
 	if (rest->len > 0 && span_has(span_skip(*rest, 1), ':'))
-		return lk__why_set(parse->why, LK_EINVALID,
-		                   "host: more than one ':' (an IPv6 address stands in [ ])");
+		return WRONG(parse, "host: more than one ':' (an IPv6 address stands in [ ])");
 	if (host.len == 0)
-		return lk__why_set(parse->why, LK_EINVALID, "host: missing");
+		return WRONG(parse, "host: missing");
 	if (host.len > HOST_MAX || !span_only(host, ALNUM "._-"))
-		return lk__why_set(parse->why, LK_EINVALID,
-		                   "host: not a name or an address of at most %d bytes", HOST_MAX);
+		return WRONG(parse, "host: not a name or an address of at most %d bytes", HOST_MAX);
 	return replace(parse, &parse->target->host, host);
 }
 
@@ -410,9 +401,9 @@ static lk_err parse_tcp(struct parse *parse, struct span authority, struct span 
 	lk_err err;
 
 	if (span_has(path, '@'))
-		return lk__why_set(parse->why, LK_EINVALID,
-		                   "url: an '@' after the host (in a password write %%2F for '/' and "
-		                   "%%40 for '@')");
+		return WRONG(parse,
+		             "url: an '@' after the host (in a password write %%2F for '/' and "
+		             "%%40 for '@')");
 	err = take_userinfo(parse, &authority);
 	if (err == LK_OK)
 		err = set_host(parse, &authority);
@@ -420,7 +411,7 @@ static lk_err parse_tcp(struct parse *parse, struct span authority, struct span 
 		return err;
 	if (span_take(&authority, ":") &&
 	    !lk__parse_i64(authority.at, authority.len, 1, 65535, &port))
-		return lk__why_set(parse->why, LK_EINVALID, "port: not a number from 1 to 65535");
+		return WRONG(parse, "port: not a number from 1 to 65535");
 	target->port = (int)port;
 	snprintf(text, sizeof(text), strchr(target->host, ':') ? "[%s]:%d" : "%s:%d", target->host,
 	         target->port);
@@ -440,19 +431,17 @@ static lk_err parse_unix(struct parse *parse, struct span authority, struct span
 	if (err != LK_OK)
 		return err;
 	if (authority.len > 0)
-		return lk__why_set(parse->why, LK_EINVALID,
-		                   "host: redis+unix has none (redis+unix:///path; in a password "
-		                   "write %%2F for '/')");
+		return WRONG(parse, "host: redis+unix has none (redis+unix:///path; in a password "
+		                    "write %%2F for '/')");
 	err = replace_decoded(parse, &target->socket_path, path, "path");
 	if (err != LK_OK)
 		return err;
 	len = strlen(target->socket_path);
 	if (len < 2 || target->socket_path[len - 1] == '/')
-		return lk__why_set(parse->why, LK_EINVALID, "path: names no socket");
+		return WRONG(parse, "path: names no socket");
 	if (len >= SOCKET_PATH_SIZE)
-		return lk__why_set(parse->why, LK_EINVALID,
-		                   "path: a socket's may have at most %zu bytes",
-		                   SOCKET_PATH_SIZE - 1);
+		return WRONG(parse, "path: a socket's may have at most %zu bytes",
+		             SOCKET_PATH_SIZE - 1);
 	lk__escape(target->text, sizeof(target->text), target->socket_path, len);
 	return LK_OK;
 }
@@ -462,17 +451,16 @@ static lk_err parse_unix(struct parse *parse, struct span authority, struct span
 static lk_err unknown_scheme(struct parse *parse, struct span url)
 {
 	static const char *const planned[] = {"rediss", "redis+sentinel", "redis+cluster",
-		"redis+quorum", "etcd"};
+	                                      "redis+quorum", "etcd"};
 	struct span scheme = span_until(url, ":");
 
 	/* Only these are shown: what else stands there may be a password. */
 	for (size_t i = 0; i < sizeof(planned) / sizeof(planned[0]); i++)
 		if (scheme.len == strlen(planned[i]) && scheme.len < url.len &&
 		    !memcmp(scheme.at, planned[i], scheme.len))
-			return lk__why_set(parse->why, LK_EINVALID,
-			                   "scheme: %s is not supported by this version", planned[i]);
-	return lk__why_set(parse->why, LK_EINVALID,
-	                   "scheme: not redis://, redis+unix:// or local:");
+			return WRONG(parse, "scheme: %s is not supported by this version",
+			             planned[i]);
+	return WRONG(parse, "scheme: not redis://, redis+unix:// or local:");
 }
 
 static lk_err parse_url(struct parse *parse, struct span rest)
@@ -483,19 +471,18 @@ static lk_err parse_url(struct parse *parse, struct span rest)
 	lk_err err;
 
 	if (rest.len > URL_MAX)
-		return lk__why_set(parse->why, LK_EINVALID, "url: longer than %d bytes", URL_MAX);
+		return WRONG(parse, "url: longer than %d bytes", URL_MAX);
 	for (size_t i = 0; i < rest.len; i++)
 		if ((unsigned char)rest.at[i] <= 0x20 || rest.at[i] == 0x7f || rest.at[i] == '#')
-			return lk__why_set(parse->why, LK_EINVALID,
-			                   "url: a space, control byte or '#' must be written as "
-			                   "%%20, %%23 or alike");
+			return WRONG(parse, "url: a space, control byte or '#' must be written as "
+			                    "%%20, %%23 or alike");
 	if (span_take(&rest, "local:")) {
 		parse->target->local = true;
 		lk__escape(parse->target->text, sizeof(parse->target->text), "local:", 6);
 		if (rest.len == 0)
 			return LK_OK;
 		if (!span_take(&rest, "?"))
-			return lk__why_set(parse->why, LK_EINVALID, "url: something follows 'local:'");
+			return WRONG(parse, "url: something follows 'local:'");
 		return parse_query(parse, rest);
 	}
 	over_unix = span_take(&rest, "redis+unix://");
@@ -523,8 +510,7 @@ static lk_err apply_times(struct parse *parse, const lk_client_options *options)
 		err = set_time(parse, "command_timeout_ms", options->command_timeout_ms,
 		               &target->command_timeout_ns);
 	if (err == LK_OK && options->keepalive_ms)
-		err = set_time(parse, "keepalive_ms", options->keepalive_ms,
-		               &target->keepalive_ms);
+		err = set_time(parse, "keepalive_ms", options->keepalive_ms, &target->keepalive_ms);
 	return err;
 }
 
@@ -553,13 +539,12 @@ static lk_err apply_options(struct parse *parse, const lk_client_options *option
 	if (err != LK_OK)
 		return err;
 	if (options->label && strlen(options->label) > LK_LABEL_MAX)
-		return lk__why_set(parse->why, LK_EINVALID, "label: longer than %d bytes",
-		                   LK_LABEL_MAX);
+		return WRONG(parse, "label: longer than %d bytes", LK_LABEL_MAX);
 	if ((int)options->log_level < 0 || (int)options->log_level > LK_LOG_DEBUG)
-		return lk__why_set(parse->why, LK_EINVALID, "log_level: not one of lk_log_level");
+		return WRONG(parse, "log_level: not one of lk_log_level");
 	for (size_t i = 0; i < sizeof(options->reserved) / sizeof(options->reserved[0]); i++)
 		if (options->reserved[i])
-			return lk__why_set(parse->why, LK_EINVALID, "reserved: not zero");
+			return WRONG(parse, "reserved: not zero");
 	return LK_OK;
 }
 

@@ -1,0 +1,489 @@
+/* SPDX-License-Identifier: MIT
+ * URLs and options: what each means, and that a wrong one is refused by the name of its part. */
+#include "test.h"
+#include "url.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define MS INT64_C(1000000)
+#define COUNT(array) (sizeof(array) / sizeof(*(array)))
+
+static struct lk__target parsed(const char *url)
+{
+	struct lk__target target;
+	struct lk__why why = {0};
+	lk_err err = lk__target_parse(url, NULL, &target, &why);
+
+	ck_assert_msg(err == LK_OK, "%s: %s", url ? url : "NULL", why.text);
+	return target;
+}
+
+static void refused_with(const char *url, const lk_client_options *options, const char *part)
+{
+	struct lk__target target;
+	struct lk__why why = {0};
+	lk_err err = lk__target_parse(url, options, &target, &why);
+
+	ck_assert_msg(err == LK_EINVALID, "%s: %s", url, lk_err_name(err));
+	ck_assert_msg(!strncmp(why.text, part, strlen(part)) && why.text[strlen(part)] == ':',
+	              "%s: '%s' does not begin with '%s:'", url, why.text, part);
+	ck_assert_msg(!strstr(why.text, "sesame"), "%s: %s", url, why.text);
+	ck_assert_int_eq(why.err, LK_EINVALID);
+	ck_assert_ptr_null(target.host);
+	ck_assert_ptr_null(target.password);
+}
+
+static void refused(const char *url, const char *part)
+{
+	refused_with(url, NULL, part);
+}
+
+TEST(url_local_is_the_default)
+{
+	static const char *const urls[] = {NULL, "local:"};
+
+	for (size_t i = 0; i < COUNT(urls); i++) {
+		struct lk__target target = parsed(urls[i]);
+
+		ck_assert(target.local);
+		ck_assert_ptr_null(target.host);
+		ck_assert_ptr_null(target.user);
+		ck_assert_ptr_null(target.password);
+		ck_assert_int_eq(target.db, 0);
+		ck_assert_str_eq(target.prefix, "lk");
+		ck_assert_str_eq(target.client_name, "latchkey");
+		ck_assert_str_eq(target.text, "local:");
+		ck_assert_int_eq(target.connect_timeout_ns, 5000 * MS);
+		ck_assert_int_eq(target.command_timeout_ns, 2000 * MS);
+		ck_assert_int_eq(target.keepalive_ms, 15000);
+		lk__target_fini(&target);
+	}
+}
+
+TEST(url_local_takes_options)
+{
+	struct lk__target target = parsed("local:?prefix=app&db=3");
+
+	ck_assert(target.local);
+	ck_assert_str_eq(target.prefix, "app");
+	ck_assert_int_eq(target.db, 3);
+	lk__target_fini(&target);
+}
+
+TEST(url_names_host_port_db)
+{
+	static const struct {
+		const char *url, *host, *text;
+		int port, db;
+	} cases[] = {
+		{"redis://h", "h", "h:6379", 6379, 0},
+		{"redis://h/", "h", "h:6379", 6379, 0},
+		{"redis://127.0.0.1:1", "127.0.0.1", "127.0.0.1:1", 1, 0},
+		{"redis://a.b-c_d:65535/15", "a.b-c_d", "a.b-c_d:65535", 65535, 15},
+		{"redis://h/2147483647", "h", "h:6379", 6379, 2147483647},
+		{"redis://h?db=2", "h", "h:6379", 6379, 2},
+		{"redis://h/?db=%32", "h", "h:6379", 6379, 2},
+		{"redis://[::1]", "::1", "[::1]:6379", 6379, 0},
+		{"redis://u:p@[::1]:70/4", "::1", "[::1]:70", 70, 4},
+		{"redis://[fe80::1%25eth0]:7", "fe80::1%eth0", "[fe80::1%eth0]:7", 7, 0},
+		{"redis://[::ffff:1.2.3.4]", "::ffff:1.2.3.4", "[::ffff:1.2.3.4]:6379", 6379, 0},
+	};
+
+	for (size_t i = 0; i < COUNT(cases); i++) {
+		struct lk__target target = parsed(cases[i].url);
+
+		ck_assert(!target.local);
+		ck_assert_ptr_null(target.socket_path);
+		ck_assert_str_eq(target.host, cases[i].host);
+		ck_assert_int_eq(target.port, cases[i].port);
+		ck_assert_int_eq(target.db, cases[i].db);
+		ck_assert_str_eq(target.text, cases[i].text);
+		lk__target_fini(&target);
+	}
+}
+
+TEST(url_names_user_and_password)
+{
+	static const struct {
+		const char *url, *user, *password;
+	} cases[] = {
+		{"redis://h", NULL, NULL},
+		{"redis://u:p@h", "u", "p"},
+		{"redis://:p@h", NULL, "p"},
+		{"redis://u:@h", "u", ""},
+		{"redis://u:a:b@h", "u", "a:b"},
+		{"redis://u%3a:%40%2F%3f%25%23@h", "u:", "@/?%#"},
+		{"redis://h?user=u%20&password=%ff=", "u ", "\xff="},
+		{"redis://u@h?password=p", "u", "p"},
+		{"redis+unix://u:p@/s", "u", "p"},
+		{"redis+unix:///s?password=", NULL, ""},
+	};
+
+	for (size_t i = 0; i < COUNT(cases); i++) {
+		struct lk__target target = parsed(cases[i].url);
+
+		ck_assert_pstr_eq(target.user, cases[i].user);
+		ck_assert_pstr_eq(target.password, cases[i].password);
+		ck_assert(!strchr(target.text, '@'));
+		lk__target_fini(&target);
+	}
+}
+
+TEST(url_names_a_socket)
+{
+	struct lk__target target = parsed("redis+unix:///run/a%20b%0a@c.sock?db=4");
+
+	ck_assert_str_eq(target.socket_path, "/run/a b\n@c.sock");
+	ck_assert_str_eq(target.text, "/run/a b\\x0a@c.sock");
+	ck_assert_ptr_null(target.host);
+	ck_assert_int_eq(target.db, 4);
+	lk__target_fini(&target);
+}
+
+TEST(url_socket_path_fits_the_system)
+{
+	char url[200] = "redis+unix:///";
+
+	for (size_t len = strlen(url); len < strlen("redis+unix://") + 107; len++)
+		url[len] = 'x';
+	struct lk__target target = parsed(url);
+	ck_assert_uint_eq(strlen(target.socket_path), 107);
+	lk__target_fini(&target);
+	url[strlen(url)] = 'x';
+	refused(url, "path");
+}
+
+TEST(url_takes_every_option)
+{
+	struct lk__target target = parsed(
+		"redis://h?db=1&user=u&password=p&client_name=c%2Fd&prefix=P.-_9&connect_timeout=1"
+		"&command_timeout=3600000&keepalive=7");
+
+	ck_assert_int_eq(target.db, 1);
+	ck_assert_str_eq(target.user, "u");
+	ck_assert_str_eq(target.password, "p");
+	ck_assert_str_eq(target.client_name, "c/d");
+	ck_assert_str_eq(target.prefix, "P.-_9");
+	ck_assert_int_eq(target.connect_timeout_ns, 1 * MS);
+	ck_assert_int_eq(target.command_timeout_ns, 3600000 * MS);
+	ck_assert_int_eq(target.keepalive_ms, 7);
+	lk__target_fini(&target);
+}
+
+static const struct {
+	const char *url, *part;
+} wrong_parts[] = {
+	{"", "scheme"},
+	{"redis", "scheme"},
+	{"redis:", "scheme"},
+	{"redis:/h", "scheme"},
+	{"sesame", "scheme"},
+	{"sesame://h", "scheme"},
+	{"REDIS://h", "scheme"},
+	{"http://h", "scheme"},
+	{"localhost:6379", "scheme"},
+	{"local:x", "url"},
+	{"local://h", "url"},
+	{"local:?", "url"},
+	{"redis://", "host"},
+	{"redis://:1", "host"},
+	{"redis:///1", "host"},
+	{"redis://u:sesame@", "host"},
+	{"redis://h%41", "host"},
+	{"redis://h,i", "host"},
+	{"redis://::1", "host"},
+	{"redis://[::1", "host"},
+	{"redis://[]", "host"},
+	{"redis://[::1]x", "host"},
+	{"redis://[::g]", "host"},
+	{"redis://[1.2.3.4]", "host"},
+	{"redis://[::1%eth0]", "host"},
+	{"redis://[::1%25]", "host"},
+	{"redis://h\xc3\xa4", "host"},
+	{"redis://h:", "port"},
+	{"redis://h:0", "port"},
+	{"redis://h:65536", "port"},
+	{"redis://h:+1", "port"},
+	{"redis://h:1x", "port"},
+	{"redis://[::1]:", "port"},
+	{"redis://h/x", "db"},
+	{"redis://h/-1", "db"},
+	{"redis://h/2147483648", "db"},
+	{"redis://h/1/", "db"},
+	{"redis://h//", "db"},
+	{"redis://h?db=", "db"},
+	{"redis://h/1?db=1", "db"},
+	{"redis://h?db=1&db=1", "db"},
+	{"redis://h?db=%31x", "db"},
+	{"redis://@h", "user"},
+	{"redis://%zz:sesame@h", "user"},
+	{"redis://u%00:p@h", "user"},
+	{"redis://u:p@h?user=u", "user"},
+	{"redis://h?user=&password=p", "user"},
+	{"redis://u@h", "password"},
+	{"redis://h?user=u", "password"},
+	{"redis://u:sesame%0@h", "password"},
+	{"redis://u:sesame%00@h", "password"},
+	{"redis://u:sesame%@h", "password"},
+	{"redis://:sesame@h?password=sesame", "password"},
+	{"redis://h?client_name=", "client_name"},
+	{"redis://h?client_name=a%20b", "client_name"},
+	{"redis://h?client_name=%ff", "client_name"},
+	{"redis://h?prefix=", "prefix"},
+	{"redis://h?prefix=a:b", "prefix"},
+	{"redis://h?prefix=a%7B", "prefix"},
+	{"redis://h?prefix=123456789012345678901234567890123", "prefix"},
+	{"redis://h?connect_timeout=0", "connect_timeout"},
+	{"redis://h?connect_timeout=3600001", "connect_timeout"},
+	{"redis://h?command_timeout=1.5", "command_timeout"},
+	{"redis://h?command_timeout=-1", "command_timeout"},
+	{"redis://h?keepalive=1s", "keepalive"},
+	{"redis://h?keepalive=%31%00", "keepalive"},
+	{"redis+unix://", "path"},
+	{"redis+unix:///", "path"},
+	{"redis+unix:///a/", "path"},
+	{"redis+unix://?db=1", "path"},
+	{"redis+unix:///a%00b", "path"},
+	{"redis+unix:///a%", "path"},
+	{"redis+unix://h/s", "host"},
+	{"redis+unix://relative", "host"},
+	{"redis://h?", "url"},
+	{"redis://h?db", "url"},
+	{"redis://h?&db=1", "url"},
+	{"redis://h?db=1&", "url"},
+	{"redis://h?sesame%20=1", "url"},
+	{"redis://h?DB=1", "url"},
+	{"redis://h?=1", "url"},
+	{"redis://h?dbx=1", "url"},
+	{"redis://h?d=1", "url"},
+	{"redis://h#x", "url"},
+	{"redis://h ", "url"},
+	{" redis://h", "url"},
+	{"redis://h\n", "url"},
+	{"redis://h/1?prefix=a\x7f", "url"},
+};
+
+TEST(url_wrong_part_is_named)
+{
+	for (size_t i = 0; i < COUNT(wrong_parts); i++)
+		refused(wrong_parts[i].url, wrong_parts[i].part);
+}
+
+TEST(url_too_long_is_refused)
+{
+	char *url = malloc(10001);
+
+	ck_assert_ptr_nonnull(url);
+	memset(url, 'h', 10000);
+	url[10000] = '\0';
+	memcpy(url, "redis://", 8);
+	refused(url, "url");
+	url[300] = '\0';
+	refused(url, "host");
+	free(url);
+}
+
+TEST(url_planned_scheme_is_not_supported_yet)
+{
+	static const char *const schemes[] = {"rediss", "redis+sentinel", "redis+cluster",
+	                                      "redis+quorum", "etcd"};
+
+	for (size_t i = 0; i < COUNT(schemes); i++) {
+		char url[64], wanted[100];
+		struct lk__target target;
+		struct lk__why why = {0};
+
+		snprintf(url, sizeof(url), "%s://a", schemes[i]);
+		snprintf(wanted, sizeof(wanted), "scheme: %s is not supported by this version",
+		         schemes[i]);
+		ck_assert_int_eq(lk__target_parse(url, NULL, &target, &why), LK_EINVALID);
+		ck_assert_str_eq(why.text, wanted);
+	}
+}
+
+/* Passwords whose special bytes were not encoded end up in any part. */
+TEST(url_password_is_in_no_message)
+{
+	static const char *const urls[] = {
+		"redis://u:sesame/sesame@h",
+		"redis://u:sesame?sesame=sesame@h",
+		"redis://u:sesame#sesame@h",
+		"redis://u:sesame@sesame@h",
+		"redis://u:sesame:sesame",
+		"redis://u:sesame@h:sesame",
+		"redis://u:sesame@h/sesame",
+		"redis://u:sesame",
+		"redis://sesame",
+		"redis://h?password=sesame&password=sesame",
+		"redis://h?password=sesame%",
+		"redis+unix://u:sesame/x@/s",
+		"sesame@h",
+		"u:sesame@h",
+		"redis://u:sesame@h?sesame=1@",
+		"redis://h?password=sesame&prefix=sesame@",
+		"redis+unix://u:sesame?x@/s",
+		"redis://u:sesame@[sesame]",
+		"redis://u:sesame%zz@h",
+		"redis://:se same@h",
+		"local:sesame",
+		"redis://:sesame@/",
+		"redis://:p?sesame@h",
+	};
+
+	for (size_t i = 0; i < COUNT(urls); i++) {
+		struct lk__target target;
+		struct lk__why why = {0};
+
+		if (lk__target_parse(urls[i], NULL, &target, &why) == LK_OK) {
+			/* A password no, but "sesame" is a good name for a host. */
+			ck_assert_str_eq(urls[i], "redis://sesame");
+			lk__target_fini(&target);
+			continue;
+		}
+		ck_assert_msg(why.text[0] && !strstr(why.text, "sesame"), "%s: %s", urls[i],
+		              why.text);
+	}
+}
+
+TEST(url_unknown_option_is_named)
+{
+	struct lk__target target;
+	struct lk__why why = {0};
+
+	ck_assert_int_eq(lk__target_parse("redis://h?timeout=1", NULL, &target, &why), LK_EINVALID);
+	ck_assert_str_eq(why.text, "url: unknown option 'timeout'");
+}
+
+/* ---- Options ------------------------------------------------------------------------------ */
+
+TEST(options_win_over_the_url)
+{
+	lk_client_options options = {.connect_timeout_ms = 11,
+	                             .command_timeout_ms = 12,
+	                             .keepalive_ms = 13,
+	                             .prefix = "op",
+	                             .user = "ou",
+	                             .password = "opw",
+	                             .client_name = "oc"};
+	struct lk__target target;
+
+	ck_assert_int_eq(lk__target_parse("redis://u:p@h?prefix=p&client_name=c&connect_timeout=1"
+	                                  "&command_timeout=1&keepalive=1",
+	                                  &options, &target, NULL),
+	                 LK_OK);
+	ck_assert_int_eq(target.connect_timeout_ns, 11 * MS);
+	ck_assert_int_eq(target.command_timeout_ns, 12 * MS);
+	ck_assert_int_eq(target.keepalive_ms, 13);
+	ck_assert_str_eq(target.prefix, "op");
+	ck_assert_str_eq(target.user, "ou");
+	ck_assert_str_eq(target.password, "opw");
+	ck_assert_str_eq(target.client_name, "oc");
+	lk__target_fini(&target);
+}
+
+TEST(options_all_zero_change_nothing)
+{
+	lk_client_options options = {0};
+	struct lk__target target;
+
+	ck_assert_int_eq(lk__target_parse("redis://u:p@h?keepalive=1", &options, &target, NULL),
+	                 LK_OK);
+	ck_assert_str_eq(target.user, "u");
+	ck_assert_int_eq(target.keepalive_ms, 1);
+	ck_assert_int_eq(target.connect_timeout_ns, 5000 * MS);
+	lk__target_fini(&target);
+}
+
+TEST(options_complete_the_urls_user)
+{
+	lk_client_options options = {.password = "p"};
+	struct lk__target target;
+
+	ck_assert_int_eq(lk__target_parse("redis://u@h", &options, &target, NULL), LK_OK);
+	ck_assert_str_eq(target.user, "u");
+	ck_assert_str_eq(target.password, "p");
+	lk__target_fini(&target);
+}
+
+TEST(options_wrong_one_is_named)
+{
+	char label[LK_LABEL_MAX + 2];
+	lk_client_options cases[] = {{.connect_timeout_ms = -1},
+	                             {.command_timeout_ms = 3600001},
+	                             {.keepalive_ms = INT64_MAX},
+	                             {.prefix = "a b"},
+	                             {.prefix = ""},
+	                             {.client_name = "a b"},
+	                             {.user = "", .password = "sesame"},
+	                             {.user = "u"},
+	                             {.label = label},
+	                             {.log_level = (lk_log_level)5},
+	                             {.reserved = {0, 0, 0, 1}}};
+	static const char *const parts[] = {"connect_timeout_ms",
+	                                    "command_timeout_ms",
+	                                    "keepalive_ms",
+	                                    "prefix",
+	                                    "prefix",
+	                                    "client_name",
+	                                    "user",
+	                                    "password",
+	                                    "label",
+	                                    "log_level",
+	                                    "reserved"};
+	struct lk__target target;
+
+	memset(label, 'x', sizeof(label));
+	label[LK_LABEL_MAX + 1] = '\0';
+	ck_assert_uint_eq(COUNT(cases), COUNT(parts));
+	for (size_t i = 0; i < COUNT(cases); i++)
+		refused_with("redis://h", &cases[i], parts[i]);
+	label[LK_LABEL_MAX] = '\0';
+	ck_assert_int_eq(lk__target_parse("redis://h", &cases[8], &target, NULL), LK_OK);
+	lk__target_fini(&target);
+}
+
+/* Whatever the bytes: an answer, no crash, nothing left (the sanitizers look). */
+TEST(url_of_any_bytes_is_answered)
+{
+	static const char *const pieces[] = {"redis://", "redis+unix://",
+	                                     "local:",   "u",
+	                                     ":",        "@",
+	                                     "/",        "?",
+	                                     "&",        "=",
+	                                     "db",       "password",
+	                                     "%",        "%41",
+	                                     "%00",      "[",
+	                                     "]",        "::1",
+	                                     "h",        "6",
+	                                     "#",        "\x80",
+	                                     "prefix=x", "keepalive=1"};
+	unsigned long long state = test_seed();
+	int good = 0;
+
+	for (int round = 0; round < 100000; round++) {
+		char url[256] = "";
+		size_t len = 0;
+		struct lk__target target;
+		struct lk__why why = {0};
+
+		for (int i = 0; i < 12; i++) {
+			state = state * 6364136223846793005u + 1442695040888963407u;
+			if (i && state >> 60 == 0)
+				break;
+			len += (size_t)snprintf(
+				url + len, sizeof(url) - len, "%s",
+				pieces[(i ? state >> 33 : (state >> 33) % 3) % COUNT(pieces)]);
+		}
+		if (lk__target_parse(url, NULL, &target, &why) == LK_OK) {
+			ck_assert(target.local || (target.host && target.host[0]) ||
+			          target.socket_path);
+			good++;
+			lk__target_fini(&target);
+		} else {
+			ck_assert_int_eq(why.err, LK_EINVALID);
+		}
+	}
+	ck_assert_int_gt(good, 10);
+}
