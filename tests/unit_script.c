@@ -50,7 +50,7 @@ TEST(script_text_is_the_file_with_comments_blanked)
 			if (!strncmp(words(line), "--", 2))
 				*line = '\0';
 			ck_assert_msg(len == strlen(line) && !memcmp(sent, line, len), "%s: %.*s",
-				lk__scripts[i]->name, (int)len, sent);
+			              lk__scripts[i]->name, (int)len, sent);
 			sent += len + 1;
 		}
 		ck_assert_str_eq(sent, "");
@@ -66,7 +66,7 @@ TEST(script_digest_is_that_of_the_text)
 
 		ck_assert_int_ge(fd, 0);
 		ck_assert(write(fd, lk__scripts[i]->text, lk__scripts[i]->len) ==
-			(ssize_t)lk__scripts[i]->len);
+		          (ssize_t)lk__scripts[i]->len);
 		close(fd);
 		snprintf(command, sizeof(command), "sha1sum %s || shasum %s", path, path);
 		output = popen(command, "r");
@@ -89,7 +89,7 @@ TEST(script_counts_the_keys_it_declares)
 		for (int key = 1; key <= lk__scripts[i]->keys; key++) {
 			snprintf(next, sizeof(next), "KEYS[%d]", key);
 			ck_assert_msg(strstr(lk__scripts[i]->text, next), "%s: %s unused",
-				lk__scripts[i]->name, next);
+			              lk__scripts[i]->name, next);
 		}
 		snprintf(next, sizeof(next), "KEYS[%d]", lk__scripts[i]->keys + 1);
 		ck_assert_msg(!strstr(file, next), "%s: %s undeclared", lk__scripts[i]->name, next);

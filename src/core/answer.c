@@ -143,8 +143,10 @@ static void busy(struct lk__core *core, int64_t now_ns, struct lk__ticket *ticke
 {
 	struct lk__place *place = ticket->place;
 
-	if (ticket->state != LK__ASKING)
+	if (ticket->state != LK__ASKING) {
+		lk__ticket_pursue(core, now_ns, ticket);
 		return;
+	}
 	if (answer->free && ticket->hands++ < TRY_HANDS_MAX) {
 		ticket->handing = true;
 		ticket->next_ns = now_ns;
@@ -191,8 +193,8 @@ static void kept(struct lk__core *core, int64_t now_ns, struct lk__ticket *ticke
 			lk__complete(core, waiter, LK_OK, NULL);
 		}
 		lk__ticket_pursue(core, now_ns, ticket);
-	} else if (ticket->state == LK__HOLDING) {
-		lk__ticket_pursue(core, now_ns, ticket); /* too late: it ends there */
+	} else {
+		lk__ticket_pursue(core, now_ns, ticket); /* a hold for which it is too late ends there */
 	}
 }
 
@@ -200,11 +202,13 @@ static void gone(struct lk__core *core, int64_t now_ns, struct lk__ticket *ticke
 {
 	if (ticket->state == LK__HOLDING) {
 		lk__hold_lose(core, now_ns, ticket->place->hold, LK_LOST_TAKEN);
-	} else if (ticket->state == LK__CLAIMING) {
+		return;
+	}
+	if (ticket->state == LK__CLAIMING) {
 		ticket->state = LK__ASKING;
 		ticket->next_ns = now_ns;
-		lk__ticket_pursue(core, now_ns, ticket);
 	}
+	lk__ticket_pursue(core, now_ns, ticket);
 }
 
 static void refuse_all(struct lk__core *core, int64_t now_ns, struct lk__ticket *ticket,
@@ -285,14 +289,15 @@ static void left(struct lk__core *core, int64_t now_ns, struct lk__ticket *ticke
 	}
 }
 
-/* The head of a free lock was served while a ticket was waiting for its own turn. */
+/* The head of a free lock was served while a ticket was waiting for its own turn.  That turn may
+ * have come by this: then what became due meanwhile is sent now. */
 static void handed(struct lk__core *core, int64_t now_ns, struct lk__ticket *ticket,
                    const struct lk__answer *answer)
 {
-	if (ticket->state != LK__ASKING && ticket->state != LK__WAITING)
-		return;
-	ticket->handing = answer->more;
-	ticket->next_ns = now_ns;
+	if (ticket->state == LK__ASKING || ticket->state == LK__WAITING) {
+		ticket->handing = answer->more;
+		ticket->next_ns = now_ns;
+	}
 	lk__ticket_pursue(core, now_ns, ticket);
 }
 
@@ -309,6 +314,10 @@ void lk__core_answer(struct lk__core *core, int64_t now_ns, struct lk__request *
 	}
 	if (request == &ticket->leave) {
 		left(core, now_ns, ticket, answer);
+		return;
+	}
+	if (ticket->doubted && (answer->kind == LK__GRANTED || answer->kind == LK__KEPT)) {
+		lk__ticket_pursue(core, now_ns, ticket); /* it asks again */
 		return;
 	}
 	switch (answer->kind) {
@@ -366,6 +375,8 @@ static void broken(struct lk__core *core, int64_t now_ns, struct lk__ticket *tic
 	if (ticket->state == LK__HOLDING) {
 		lk__hold_lose(core, now_ns, ticket->place->hold, LK_LOST_BROKEN);
 	} else if (ticket->state != LK__LEAVING) {
+		/* An answer under way may be of before: then it grants what is no more. */
+		ticket->doubted = ticket->main.where == LK__UNDER_WAY;
 		ticket->state = LK__ASKING;
 		ticket->next_ns = now_ns;
 		lk__ticket_pursue(core, now_ns, ticket);
@@ -386,7 +397,9 @@ void lk__core_message(struct lk__core *core, int64_t now_ns, const struct lk__me
 		ticket->wanted = true; /* may come before the grant: kept by ticket */
 		break;
 	case LK__AGAIN:
-		if (ticket->state == LK__WAITING && now_ns + message->in_ms * MS < ticket->next_ns) {
+		/* May come before the answer to its ask. */
+		if ((ticket->state == LK__WAITING || ticket->state == LK__ASKING) &&
+		    now_ns + message->in_ms * MS < ticket->next_ns) {
 			ticket->next_ns = now_ns + message->in_ms * MS;
 			lk__ticket_pursue(core, now_ns, ticket);
 		}

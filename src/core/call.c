@@ -375,11 +375,12 @@ void lk__core_cancel(struct lk__core *core, int64_t now_ns, struct lk__place *pl
 
 static void drop_hold(struct lk__core *core, int64_t now_ns, struct lk__hold *hold)
 {
-	hold->told = true;
-	if (hold->lost)
+	if (hold->lost) {
 		retire_hold(core, hold);
-	else
-		give_back(core, now_ns, hold, NULL);
+		return;
+	}
+	hold->told = true; /* there is nothing to tell */
+	give_back(core, now_ns, hold, NULL);
 }
 
 void lk__core_drop(struct lk__core *core, int64_t now_ns, struct lk__name *name, void *handle)

@@ -76,6 +76,7 @@ struct lk__ticket {
 	uint8_t state; /* enum lk__ticket_state */
 	uint8_t hands; /* heads served on the way */
 	bool fixed, only_try, wanted, share, share_asked, again, trouble, handing;
+	bool doubted; /* it was broken while its request was under way */
 };
 
 struct lk__hold {

@@ -164,6 +164,7 @@ static void put_in_line(struct lk__core *core, struct lk__ticket *ticket,
 	*core->line_end = request;
 	core->line_end = &request->next;
 	ticket->next_ns = LK__NEVER;
+	ticket->doubted = false;
 }
 
 static bool due(const struct lk__core *core, const struct lk__ticket *ticket, int64_t now_ns,
@@ -173,10 +174,11 @@ static bool due(const struct lk__core *core, const struct lk__ticket *ticket, in
 }
 
 /* The store does not know yet that threads here wait for this hold, and nobody else is known to
- * wait: it should say when somebody does. */
+ * wait: it should say when somebody does.  Not while renewals fail: that would be without end. */
 static bool share_is_news(const struct lk__ticket *ticket)
 {
-	return !ticket->fixed && ticket->place->first && !ticket->wanted && !ticket->share;
+	return !ticket->fixed && ticket->place->first && !ticket->wanted && !ticket->share &&
+	       !ticket->trouble;
 }
 
 static void renew(struct lk__core *core, int64_t now_ns, struct lk__ticket *ticket)
@@ -184,11 +186,11 @@ static void renew(struct lk__core *core, int64_t now_ns, struct lk__ticket *tick
 	int64_t until;
 
 	put_in_line(core, ticket, &ticket->main, LK__RENEW);
-	if (!ticket->extenders)
-		return;
-	ticket->main.extends = true;
-	ticket->main.lease_ms = ticket->extenders->lease_ms;
-	/* A shorter lease may come true without an answer. */
+	if (ticket->extenders) {
+		ticket->main.extends = true;
+		ticket->main.lease_ms = ticket->extenders->lease_ms;
+	}
+	/* A shorter lease may come true without an answer, be it an extension or the renewal after one. */
 	until = now_ns + ticket->main.lease_ms * MS - lk__margin_ns(ticket->main.lease_ms);
 	if (until < ticket->valid_until_ns)
 		ticket->valid_until_ns = until;

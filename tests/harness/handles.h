@@ -10,8 +10,8 @@
 #define EXPECT(call, expected)                                                                     \
 	do {                                                                                       \
 		lk_err expect_err_ = (call);                                                       \
-		ck_assert_msg(expect_err_ == (expected), #call " is %s, not " #expected ": %s",    \
-		              lk_err_name(expect_err_), lk_errmsg());                              \
+		ck_assert_msg(expect_err_ == (expected), "%s is %s, not %s: %s", #call,            \
+		              lk_err_name(expect_err_), #expected, lk_errmsg());                   \
 	} while (0)
 #define OK(call) EXPECT(call, LK_OK)
 

@@ -106,6 +106,7 @@ static void set_holder(struct model *model, int name, const struct model_ticket 
 	lock->owner = *ticket;
 	lock->fence = fence;
 	lock->share = share;
+	lock->lease_ms = ticket->lease_ms;
 	lock->ends_ms = now_ms(model) + life_ms;
 	model->fence = fence;
 	log_grant(model, name, fence);
@@ -177,8 +178,8 @@ static void ask(struct model *model, const struct model_request *request, struct
 	answer->free = !lock->held;
 	if (lock->held) {
 		answer->left_ms = lock->ends_ms - now_ms(model);
-		if (answer->left_ms > lock->owner.lease_ms) {
-			answer->left_ms = lock->owner.lease_ms;
+		if (answer->left_ms > lock->lease_ms) {
+			answer->left_ms = lock->lease_ms;
 			lock->ends_ms = now_ms(model) + answer->left_ms;
 		}
 	}
@@ -263,6 +264,8 @@ static void renew(struct model *model, const struct model_request *request,
 	}
 	lock->ends_ms = now_ms(model) + request->lease_ms;
 	lock->share = request->share;
+	lock->lease_ms = request->lease_ms > lock->owner.lease_ms ? request->lease_ms :
+	                                                            lock->owner.lease_ms;
 	if (request->last_fence > model->fence)
 		model->fence = request->last_fence;
 	answer->kind = LK__KEPT;

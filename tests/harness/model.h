@@ -8,7 +8,7 @@
 
 #define MODEL_NAMES 2
 #define MODEL_QUEUE 32
-#define MODEL_GRANTS 4096
+#define MODEL_GRANTS 65536
 
 struct model_ticket {
 	int client;
@@ -28,6 +28,7 @@ struct model_lock {
 	uint64_t fence;
 	bool share;
 	int64_t ends_ms;
+	int64_t lease_ms; /* no lease ends later than this from now */
 	struct model_waiter queue[MODEL_QUEUE]; /* by arrival */
 	int queued;
 	int64_t queue_ends_ms;

@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: MIT
+ * Running the latchkey command of this build, and finding what it left behind. */
+#ifndef COMMAND_H
+#define COMMAND_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+/* Path of the command under test. */
+const char *command_path(void);
+
+/* Make this test's processes recognisable, and point them at a store: LATCHKEY_URL is url, or unset
+ * when it is NULL; LATCHKEY_LOCAL_DIR is a folder of the test.  Also puts the command's folder
+ * first into PATH.  Call it first. */
+void command_setup(const char *url);
+/* A folder of this test, after command_setup(). */
+const char *command_folder(void);
+/* The path of a file in it; static memory, the last four stay valid. */
+const char *command_file(const char *name);
+/* A whole file of it as text, "" if there is none; static memory. */
+const char *command_read(const char *name);
+
+struct command {
+	pid_t pid;
+	int status; /* as waitpid() gives it, once ended */
+	char out[16384];
+	char err[16384];
+};
+
+/* Start a program with its arguments, NULL-ended: {"latchkey", "lock", ...}.  It is killed when the
+ * test ends.  Standard output and error go to files. */
+void command_start(struct command *command, const char *const *args);
+#define START(command, ...) command_start(command, (const char *const[]){__VA_ARGS__, NULL})
+/* True when it ended within ms; then status, out and err are set. */
+bool command_wait(struct command *command, int64_t ms);
+/* What it has written so far. */
+const char *command_err(const struct command *command);
+
+/* Run to the end: the exit status, 128 + n for signal n. */
+int command_run(struct command *command, const char *const *args);
+#define RUN(command, ...) command_run(command, (const char *const[]){__VA_ARGS__, NULL})
+
+/* Living processes of this test (by its mark in their environment), this one not counted. */
+int command_count(void);
+/* The same, of one program: "sleep". */
+int command_count_of(const char *program);
+/* The first child of a process, 0 = none. */
+pid_t command_child(pid_t parent);
+
+#endif

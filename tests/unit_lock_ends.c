@@ -1,0 +1,279 @@
+/* SPDX-License-Identifier: MIT
+ * Holds in virtual time: what moves their end, what ends them that the owner did not ask for, and who
+ * is told; re-entry.  No thread, no socket, no clock. */
+#include "fixture.h"
+
+/* ---- Extension ---------------------------------------------------------------------------- */
+
+TEST(fixed_hold_ends_with_its_lease)
+{
+	start_fixed(1000);
+	hold(a, pa);
+	virt_pass(&v, 900);
+	ck_assert_int_eq(virt_state(a, pa, 2), LK_STATE_HELD);
+	ck_assert_int_eq(v.model.runs[LK__RENEW], 0);
+	virt_pass(&v, 100);
+	ck_assert_int_eq(virt_state(a, pa, 2), LK_STATE_LOST);
+	release_lost(a, pa);
+	end();
+}
+
+TEST(extension_moves_the_end_of_a_fixed_hold)
+{
+	struct lk__waiter *waiter;
+
+	start_fixed(1000);
+	hold(a, pa);
+	virt_pass(&v, 500);
+	waiter = virt_extend(a, pa, 2, 5000);
+	virt_settle(&v);
+	assert_done(waiter, LK_OK);
+	/* Who asks meanwhile does not cut it down to the first lease. */
+	waiter = virt_acquire(b, pb, 2);
+	virt_pass(&v, 4800);
+	ck_assert_int_eq(virt_state(a, pa, 2), LK_STATE_HELD);
+	ck_assert(!waiter->done);
+	virt_pass(&v, 200);
+	ck_assert_int_eq(virt_state(a, pa, 2), LK_STATE_LOST);
+	virt_pass(&v, 300);
+	assert_done(waiter, LK_OK);
+	release_lost(a, pa);
+	release(b, pb);
+	end();
+}
+
+TEST(extension_without_an_answer_leaves_the_sooner_end)
+{
+	struct virt_call call;
+	struct lk__waiter *waiter;
+
+	start_fixed(3000);
+	hold(a, pa);
+	waiter = virt_extend(a, pa, 2, 500);
+	ck_assert(virt_take(a, &call));
+	virt_execute(a, &call);
+	virt_abandon(a, waiter);
+	assert_done(waiter, LK_EUNKNOWN);
+	later(495);
+	ck_assert_int_eq(virt_state(a, pa, 2), LK_STATE_LOST);
+	virt_answer(a, &call);
+	release_lost(a, pa);
+	end();
+}
+
+TEST(extension_that_was_not_sent_did_not_happen)
+{
+	struct lk__waiter *waiter;
+
+	start_fixed(3000);
+	hold(a, pa);
+	virt_link_down(a, LK_ECONN);
+	waiter = virt_extend(a, pa, 2, 5000);
+	ck_assert(!waiter->done);
+	virt_abandon(a, waiter);
+	assert_done(waiter, LK_ECONN);
+	virt_link_up(a);
+	virt_settle(&v);
+	ck_assert_int_eq(v.model.runs[LK__RENEW], 0);
+	release(a, pa);
+	end();
+}
+
+TEST(extensions_of_one_hold_are_answered_each_by_its_own)
+{
+	struct lk__waiter *first, *second;
+	struct virt_call call;
+
+	start_fixed(3000);
+	hold(a, pa);
+	first = virt_extend(a, pa, 2, 4000);
+	ck_assert(virt_take(a, &call));
+	second = virt_extend(a, pa, 2, 6000);
+	virt_execute(a, &call);
+	virt_answer(a, &call);
+	assert_done(first, LK_OK);
+	ck_assert(!second->done);
+	virt_settle(&v);
+	assert_done(second, LK_OK);
+	ck_assert_int_eq(v.model.runs[LK__RENEW], 2);
+	release(a, pa);
+	end();
+}
+
+TEST(renewal_after_a_longer_extension_may_come_true_without_an_answer)
+{
+	struct lk__waiter *waiter;
+	struct virt_call call;
+
+	start(1000);
+	hold(a, pa);
+	waiter = virt_extend(a, pa, 2, 5000);
+	virt_settle(&v);
+	assert_done(waiter, LK_OK);
+	virt_link_down(a, LK_ECONN);
+	virt_link_up(a); /* it renews at once, with its own lease */
+	ck_assert(virt_take(a, &call));
+	ck_assert_int_eq(call.bytes.lease_ms, 1000);
+	virt_execute(a, &call);
+	virt_link_down(a, LK_EUNKNOWN);
+	waiter = virt_acquire(b, pb, 2);
+	virt_pass(&v, 995);
+	ck_assert_int_eq(virt_state(a, pa, 2), LK_STATE_LOST);
+	virt_pass(&v, 500);
+	assert_done(waiter, LK_OK);
+	virt_link_up(a);
+	release_lost(a, pa);
+	release(b, pb);
+	end();
+}
+
+/* ---- Ends that the owner did not ask for -------------------------------------------------- */
+
+TEST(max_hold_ends_a_hold_that_is_renewed)
+{
+	struct lk__waiter *waiter;
+
+	start(1000);
+	waiter = virt_waiter(a, pa, 2);
+	waiter->max_hold_ms = 2500;
+	lk__core_acquire(&a->core, v.now_ns, waiter);
+	virt_pass(&v, 2490);
+	assert_done(waiter, LK_OK);
+	ck_assert_int_eq(virt_state(a, pa, 2), LK_STATE_HELD);
+	later(10);
+	ck_assert_int_eq(virt_state(a, pa, 2), LK_STATE_LOST);
+	tick(a);
+	lk__core_told(next_loss(a, LK_LOST_MAX_HOLD));
+	virt_settle(&v);
+	ck_assert(!v.model.locks[0].held);
+	release_lost(a, pa);
+	end();
+}
+
+TEST(break_tells_the_holder_and_serves_the_next)
+{
+	struct lk__waiter *waiter;
+
+	start(10000);
+	hold(a, pa);
+	waiter = virt_acquire(b, pb, 2);
+	virt_settle(&v);
+	model_break(&v.model, 0);
+	ck_assert(virt_hear(a));
+	lk__core_told(next_loss(a, LK_LOST_BROKEN));
+	ck_assert_int_eq(virt_state(a, pa, 2), LK_STATE_LOST);
+	virt_settle(&v);
+	assert_done(waiter, LK_OK);
+	release_lost(a, pa);
+	release(b, pb);
+	end();
+}
+
+TEST(thread_that_ends_gives_back_and_is_told)
+{
+	struct lk__waiter *waiter;
+
+	start(10000);
+	hold(a, pa);
+	waiter = virt_acquire(b, pb, 2);
+	virt_settle(&v);
+	lk__core_thread_ended(&a->core, v.now_ns, 4); /* another one */
+	ck_assert_int_eq(virt_state(a, pa, 2), LK_STATE_HELD);
+	lk__core_thread_ended(&a->core, v.now_ns, 2);
+	lk__core_told(next_loss(a, LK_LOST_THREAD));
+	ck_assert_int_eq(virt_state(a, pa, 2), LK_STATE_NONE);
+	virt_settle(&v);
+	assert_done(waiter, LK_OK);
+	release(b, pb);
+	end();
+}
+
+TEST(drop_gives_back_what_its_handle_acquired_and_tells_nothing)
+{
+	int other;
+
+	start(10000);
+	hold(a, pa);
+	lk__core_drop(&a->core, v.now_ns, pa->name, &other);
+	ck_assert_int_eq(virt_state(a, pa, 2), LK_STATE_HELD);
+	lk__core_drop(&a->core, v.now_ns, pa->name, a);
+	ck_assert_int_eq(virt_state(a, pa, 2), LK_STATE_NONE);
+	ck_assert_ptr_null(lk__core_next_lost(&a->core));
+	end();
+}
+
+TEST(drop_forgets_a_loss_that_was_not_told)
+{
+	start(1000);
+	hold(a, pa);
+	later(2000);
+	tick(a);
+	lk__core_drop(&a->core, v.now_ns, pa->name, a);
+	ck_assert_ptr_null(lk__core_next_lost(&a->core));
+	end();
+}
+
+TEST(close_gives_back_and_keeps_what_is_still_to_tell)
+{
+	struct lk__hold *lost;
+
+	start(1000);
+	hold(a, pa);
+	later(2000);
+	tick(a);
+	lk__core_close(&a->core, v.now_ns);
+	lost = next_loss(a, LK_LOST_EXPIRED);
+	ck_assert_int_eq(virt_state(a, pa, 2), LK_STATE_NONE);
+	lk__core_told(lost);
+	assert_done(virt_acquire(a, pa, 2), LK_ECLOSED);
+	hold(b, pb);
+	lk__core_close(&b->core, v.now_ns);
+	ck_assert_ptr_null(lk__core_next_lost(&b->core));
+	end();
+}
+
+/* ---- Re-entry ----------------------------------------------------------------------------- */
+
+TEST(re_entry_costs_no_request_and_each_is_released)
+{
+	start(10000);
+	hold(a, pa);
+	for (int i = 0; i < 3; i++)
+		assert_done(virt_acquire(a, pa, 2), LK_OK);
+	ck_assert_uint_eq(lk__core_hold(pa->name, 2)->count, 4);
+	ck_assert_ptr_null(a->core.line);
+	for (int i = 0; i < 3; i++)
+		assert_done(virt_release(a, pa, 2), LK_OK);
+	ck_assert_int_eq(virt_state(a, pa, 2), LK_STATE_HELD);
+	ck_assert_ptr_null(a->core.line);
+	assert_done(virt_release(a, pa, 4), LK_ENOTOWNER);
+	release(a, pa);
+	ck_assert_int_eq(v.model.runs[LK__ASK] + v.model.runs[LK__LEAVE], 2);
+	end();
+}
+
+TEST(re_entry_through_a_handle_of_another_lease_is_the_same_hold)
+{
+	struct lk__place *other;
+
+	start(10000);
+	other = virt_open(a, "a", 5000, false);
+	hold(a, pa);
+	assert_done(virt_acquire(a, other, 2), LK_OK);
+	ck_assert_uint_eq(virt_fence(other, 2), virt_fence(pa, 2));
+	assert_done(virt_release(a, other, 2), LK_OK);
+	release(a, other);
+	end();
+}
+
+TEST(re_entry_has_a_limit)
+{
+	start(10000);
+	hold(a, pa);
+	lk__core_hold(pa->name, 2)->count = LK__COUNT_MAX;
+	assert_done(virt_acquire(a, pa, 2), LK_ELIMIT);
+	ck_assert_uint_eq(lk__core_hold(pa->name, 2)->count, LK__COUNT_MAX);
+	lk__core_hold(pa->name, 2)->count = 1;
+	release(a, pa);
+	end();
+}

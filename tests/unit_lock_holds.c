@@ -1,0 +1,320 @@
+/* SPDX-License-Identifier: MIT
+ * Holds in virtual time: how long they are valid, and what keeps them.  No thread, no socket, no clock. */
+#include "fixture.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* ---- How long it is valid ----------------------------------------------------------------- */
+
+TEST(validity_counts_from_before_the_request_was_sent)
+{
+	struct virt_call call;
+	struct lk__waiter *waiter;
+	int64_t sent_ns, valid_ns = 1000 * VIRT_MS - lk__margin_ns(1000);
+
+	start(1000);
+	waiter = virt_acquire(a, pa, 2);
+	sent_ns = v.now_ns;
+	ck_assert(virt_take(a, &call));
+	later(200);
+	virt_execute(a, &call);
+	later(200);
+	virt_answer(a, &call);
+	assert_done(waiter, LK_OK);
+	ck_assert_int_eq(lk__hold_left_ns(lk__core_hold(pa->name, 2), v.now_ns),
+	                 sent_ns + valid_ns - v.now_ns);
+	release(a, pa);
+	end();
+}
+
+TEST(margin_covers_a_hundredth_of_drift)
+{
+	ck_assert_int_eq(lk__margin_ns(10000), 102 * VIRT_MS);
+	ck_assert_int_eq(lk__margin_ns(100), 3 * VIRT_MS);
+}
+
+TEST(grant_that_arrives_too_late_is_none)
+{
+	struct virt_call call;
+	struct lk__waiter *waiter;
+	char nonce[LK__NONCE_SIZE];
+
+	start(1000);
+	waiter = virt_acquire(a, pa, 2);
+	ck_assert(virt_take(a, &call));
+	virt_execute(a, &call);
+	memcpy(nonce, call.bytes.ticket.nonce, sizeof(nonce));
+	later(990);
+	virt_answer(a, &call);
+	ck_assert(!waiter->done);
+	/* It ends what it has, and begins anew under another name. */
+	ck_assert(virt_take(a, &call));
+	ck_assert_int_eq(call.bytes.kind, LK__LEAVE);
+	ck_assert_str_eq(call.bytes.ticket.nonce, nonce);
+	virt_execute(a, &call);
+	virt_answer(a, &call);
+	ck_assert(virt_take(a, &call));
+	ck_assert_int_eq(call.bytes.kind, LK__ASK);
+	ck_assert_str_ne(call.bytes.ticket.nonce, nonce);
+	virt_execute(a, &call);
+	virt_answer(a, &call);
+	assert_done(waiter, LK_OK);
+	release(a, pa);
+	end();
+}
+
+TEST(wait_that_ends_during_a_lapse_leaves_nothing)
+{
+	struct virt_call call;
+	struct lk__waiter *waiter;
+
+	start(1000);
+	waiter = virt_acquire(a, pa, 2);
+	ck_assert(virt_take(a, &call));
+	virt_execute(a, &call);
+	later(990);
+	virt_answer(a, &call);
+	virt_give_up(a, waiter, LK_ETIMEDOUT);
+	virt_settle(&v);
+	assert_done(waiter, LK_ETIMEDOUT);
+	end();
+}
+
+TEST(renewal_answered_too_late_revives_nothing)
+{
+	struct virt_call call;
+	struct lk__waiter *waiter;
+
+	start(1000);
+	hold(a, pa);
+	later(400);
+	tick(a);
+	ck_assert(virt_take(a, &call));
+	ck_assert_int_eq(call.bytes.kind, LK__RENEW);
+	virt_execute(a, &call);
+	waiter = virt_acquire(b, pb, 2);
+	later(600);
+	/* No timer has run: the clock alone decides. */
+	ck_assert_int_eq(virt_state(a, pa, 2), LK_STATE_LOST);
+	virt_answer(a, &call);
+	ck_assert_int_eq(virt_state(a, pa, 2), LK_STATE_LOST);
+	lk__core_told(next_loss(a, LK_LOST_EXPIRED));
+	virt_settle(&v);
+	assert_done(waiter, LK_OK); /* the loss gave it back */
+	release_lost(a, pa);
+	release(b, pb);
+	end();
+}
+
+TEST(lapsed_hold_is_lost_to_every_call_before_any_timer)
+{
+	start(1000);
+	hold(a, pa);
+	later(2000);
+	ck_assert_int_eq(virt_state(a, pa, 2), LK_STATE_LOST);
+	assert_done(virt_acquire(a, pa, 2), LK_ELOST);
+	assert_done(virt_extend(a, pa, 2, 1000), LK_ELOST);
+	assert_done(virt_release(a, pa, 2), LK_ELOST);
+	assert_done(virt_release(a, pa, 2), LK_ENOTOWNER);
+	end();
+}
+
+TEST(loss_is_told_at_its_moment_without_a_link)
+{
+	int64_t valid_ns;
+
+	start(1000);
+	hold(a, pa);
+	valid_ns = v.now_ns + 1000 * VIRT_MS - lk__margin_ns(1000);
+	virt_link_down(a, LK_ECONN);
+	ck_assert_int_eq(virt_state(a, pa, 2), LK_STATE_UNSURE);
+	ck_assert_int_eq(lk__core_due(&a->core), valid_ns);
+	virt_set_time(&v, valid_ns - 1);
+	tick(a);
+	ck_assert_ptr_null(lk__core_next_lost(&a->core));
+	ck_assert_int_eq(virt_state(a, pa, 2), LK_STATE_UNSURE);
+	virt_set_time(&v, valid_ns);
+	tick(a);
+	lk__core_told(next_loss(a, LK_LOST_EXPIRED));
+	release_lost(a, pa);
+	virt_link_up(a);
+	end();
+}
+
+/* ---- Renewal ------------------------------------------------------------------------------ */
+
+TEST(hold_is_renewed_with_two_thirds_left)
+{
+	start(3000);
+	hold(a, pa);
+	virt_pass(&v, 850);
+	ck_assert_int_eq(v.model.runs[LK__RENEW], 0);
+	virt_pass(&v, 200);
+	ck_assert_int_eq(v.model.runs[LK__RENEW], 1);
+	virt_pass(&v, 30000);
+	ck_assert_int_ge(v.model.runs[LK__RENEW], 30);
+	ck_assert_int_le(v.model.runs[LK__RENEW], 36);
+	ck_assert_int_eq(virt_state(a, pa, 2), LK_STATE_HELD);
+	release(a, pa);
+	end();
+}
+
+/* The store is not needed for this: every answer says yes. */
+static int say_yes(void)
+{
+	struct lk__answer yes = {.waiting = 0};
+	struct virt_call call;
+	int count = 0;
+
+	while (virt_take(a, &call)) {
+		yes.kind = call.bytes.kind == LK__ASK ? LK__GRANTED : LK__KEPT;
+		yes.fence = (uint64_t)v.model.now_us;
+		yes.store_us = v.model.now_us;
+		if (call.bytes.kind == LK__LEAVE)
+			yes.kind = LK__LEFT;
+		lk__core_answer(&a->core, v.now_ns, call.request, &yes);
+		count++;
+	}
+	return count;
+}
+
+TEST(hundred_holds_are_renewed_in_a_few_batches)
+{
+	struct lk__place *places[100];
+	int64_t first_ns, end_ns;
+	int batches = 0, renewals = 0;
+
+	start(3000);
+	for (int i = 0; i < 100; i++) {
+		char name[16];
+		snprintf(name, sizeof(name), "n%d", i);
+		places[i] = virt_open(a, name, 3000, false);
+		virt_acquire(a, places[i], 2);
+		virt_set_time(&v, v.now_ns + 13 * VIRT_MS);
+		tick(a);
+		say_yes();
+	}
+	/* Ten periods of a third of the lease each. */
+	first_ns = v.now_ns;
+	end_ns = first_ns + 10000 * VIRT_MS;
+	while (lk__core_due(&a->core) < end_ns) {
+		int count;
+		virt_set_time(&v, lk__core_due(&a->core));
+		tick(a);
+		count = say_yes();
+		renewals += count;
+		batches += count > 0;
+	}
+	ck_assert_int_ge(renewals, 1000);
+	ck_assert_int_le(batches, 10 * 10);
+	for (int i = 0; i < 100; i++) {
+		ck_assert_int_eq(virt_state(a, places[i], 2), LK_STATE_HELD);
+		virt_release(a, places[i], 2);
+	}
+	say_yes();
+	end();
+}
+
+TEST(release_kills_a_renewal_in_line)
+{
+	struct virt_call call;
+
+	start(3000);
+	hold(a, pa);
+	later(1500);
+	tick(a); /* in line, not sent */
+	virt_release(a, pa, 2);
+	ck_assert(virt_take(a, &call));
+	ck_assert_int_eq(call.bytes.kind, LK__LEAVE);
+	virt_execute(a, &call);
+	virt_answer(a, &call);
+	virt_pass(&v, 10000);
+	ck_assert_int_eq(v.model.runs[LK__RENEW], 0);
+	end();
+}
+
+TEST(renewal_under_way_does_not_outlive_a_release)
+{
+	struct virt_call renew, leave;
+	struct lk__waiter *waiter, *next;
+
+	start(3000);
+	hold(a, pa);
+	later(1500);
+	tick(a);
+	ck_assert(virt_take(a, &renew));
+	waiter = virt_release(a, pa, 2);
+	ck_assert(virt_take(a, &leave));
+	/* Also when another thread has begun a wait meanwhile. */
+	next = virt_acquire(a, pa, 4);
+	virt_execute(a, &renew);
+	virt_execute(a, &leave);
+	virt_answer(a, &renew);
+	ck_assert(!waiter->done);
+	virt_answer(a, &leave);
+	assert_done(waiter, LK_OK);
+	virt_settle(&v);
+	assert_done(next, LK_OK);
+	ck_assert_uint_ne(virt_fence(pa, 4), renew.bytes.fence);
+	virt_release(a, pa, 4);
+	end();
+}
+
+TEST(renewal_that_finds_nothing_is_a_loss)
+{
+	start(3000);
+	hold(a, pa);
+	model_flush(&v.model);
+	virt_pass(&v, 1200);
+	ck_assert_int_eq(virt_state(a, pa, 2), LK_STATE_LOST);
+	ck_assert_int_eq(lk__core_hold(pa->name, 2)->lost, LK_LOST_TAKEN);
+	ck_assert_uint_ne(virt_fence(pa, 2), 0); /* readable until released */
+	release_lost(a, pa);
+	end();
+}
+
+TEST(renewal_that_fails_is_tried_again_until_the_end)
+{
+	struct virt_call call;
+	int tries = 0;
+
+	start(1000);
+	hold(a, pa);
+	while (virt_state(a, pa, 2) != LK_STATE_LOST) {
+		virt_set_time(&v, lk__core_due(&a->core));
+		tick(a);
+		while (virt_take(a, &call) && call.bytes.kind == LK__RENEW) {
+			virt_refuse(a, &call, LK_ESERVER, false);
+			tries++;
+			ck_assert_int_eq(virt_state(a, pa, 2), LK_STATE_UNSURE);
+		}
+	}
+	ck_assert_int_ge(tries, 5);
+	ck_assert_int_le(tries, 40);
+	virt_answer(a, &(struct virt_call){.request = call.request, .answer = {.kind = LK__LEFT}});
+	release_lost(a, pa);
+	virt_pass(&v, 2000);
+	end();
+}
+
+TEST(renewal_that_fails_is_not_hurried_by_a_waiting_thread)
+{
+	struct virt_call call;
+	struct lk__waiter *waiter;
+
+	start(3000);
+	hold(a, pa);
+	waiter = virt_acquire(a, pa, 4); /* which the store should know */
+	ck_assert(virt_take(a, &call));
+	ck_assert_int_eq(call.bytes.kind, LK__RENEW);
+	virt_refuse(a, &call, LK_ESERVER, true);
+	ck_assert(!virt_take(a, &call));
+	ck_assert_int_gt(lk__core_due(&a->core), v.now_ns + 50 * VIRT_MS);
+	virt_pass(&v, 1000);
+	ck_assert_int_eq(virt_state(a, pa, 2), LK_STATE_HELD);
+	release(a, pa);
+	assert_done(waiter, LK_OK);
+	virt_release(a, pa, 4);
+	end();
+}

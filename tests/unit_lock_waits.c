@@ -1,0 +1,541 @@
+/* SPDX-License-Identifier: MIT
+ * Waits in virtual time: grant, queue, hand-off; what ends a wait at each of its steps; what is lost
+ * on the way and found again.  No thread, no socket, no clock. */
+#include "fixture.h"
+
+#include <string.h>
+
+/* ---- Grant, queue, hand-off --------------------------------------------------------------- */
+
+TEST(free_lock_is_granted_by_one_request_and_given_back_by_another)
+{
+	start(10000);
+	hold(a, pa);
+	ck_assert_int_eq(virt_state(a, pa, 2), LK_STATE_HELD);
+	ck_assert_uint_ne(virt_fence(pa, 2), 0);
+	release(a, pa);
+	ck_assert_int_eq(virt_state(a, pa, 2), LK_STATE_NONE);
+	ck_assert_int_eq(v.model.runs[LK__ASK], 1);
+	ck_assert_int_eq(v.model.runs[LK__LEAVE], 1);
+	ck_assert_int_eq(v.model.runs[LK__RENEW], 0);
+	end();
+}
+
+TEST(hand_off_takes_two_requests_an_acquisition)
+{
+	struct lk__waiter *waiter;
+
+	start(10000);
+	hold(a, pa);
+	for (int i = 0; i < 10; i++) {
+		struct virt_client *next = i & 1 ? a : b, *last = i & 1 ? b : a;
+		struct lk__place *next_place = i & 1 ? pa : pb, *last_place = i & 1 ? pb : pa;
+		waiter = virt_acquire(next, next_place, 2);
+		virt_settle(&v);
+		ck_assert(!waiter->done);
+		release(last, last_place);
+		assert_done(waiter, LK_OK);
+	}
+	ck_assert_int_eq(v.model.runs[LK__ASK], 11);
+	ck_assert_int_eq(v.model.runs[LK__LEAVE], 10);
+	ck_assert_int_eq(v.model.runs[LK__RENEW] + v.model.runs[LK__HAND], 0);
+	release(a, pa);
+	end();
+}
+
+TEST(waiters_are_served_in_order_of_arrival)
+{
+	struct lk__waiter *second, *third;
+
+	start(10000);
+	hold(a, pa);
+	third = virt_acquire(c, pc, 2);
+	virt_settle(&v);
+	second = virt_acquire(b, pb, 2);
+	virt_settle(&v);
+	release(a, pa);
+	assert_done(third, LK_OK);
+	ck_assert(!second->done);
+	release(c, pc);
+	assert_done(second, LK_OK);
+	release(b, pb);
+	end();
+}
+
+TEST(five_seconds_of_waiting_take_at_most_three_requests)
+{
+	struct lk__waiter *waiter;
+
+	start(10000);
+	hold(a, pa);
+	memset(v.model.runs, 0, sizeof(v.model.runs));
+	waiter = virt_acquire(b, pb, 2);
+	virt_pass(&v, 5000);
+	ck_assert_int_le(v.model.runs[LK__ASK], 2);
+	virt_give_up(b, waiter, LK_ETIMEDOUT);
+	virt_settle(&v);
+	assert_done(waiter, LK_ETIMEDOUT);
+	ck_assert_int_le(v.model.runs[LK__ASK] + v.model.runs[LK__LEAVE], 3);
+	release(a, pa);
+	end();
+}
+
+TEST(dead_waiter_is_skipped_within_the_release)
+{
+	struct lk__waiter *waiter;
+
+	start(10000);
+	hold(a, pa);
+	virt_acquire(c, pc, 2);
+	virt_settle(&v);
+	waiter = virt_acquire(b, pb, 2);
+	virt_settle(&v);
+	/* c dies: nobody hears its channel any more. */
+	virt_link_down(c, LK_ECONN);
+	release(a, pa);
+	assert_done(waiter, LK_OK);
+	release(b, pb);
+	virt_link_up(c);
+	virt_settle(&v);
+	ck_assert_int_eq(virt_state(c, pc, 2), LK_STATE_HELD); /* it has asked again */
+	release(c, pc);
+	end();
+}
+
+TEST(holder_that_dies_is_followed_when_its_lease_ends)
+{
+	struct lk__waiter *waiter;
+
+	start(1000);
+	hold(c, pc);
+	c->subscribed = false;
+	lk__core_link_down(&c->core, v.now_ns, &(struct lk__why){.err = LK_ECONN});
+	waiter = virt_acquire(b, pb, 2);
+	virt_pass(&v, 1100);
+	assert_done(waiter, LK_OK);
+	release(b, pb);
+	virt_link_up(c);
+	virt_settle(&v);
+	ck_assert_int_eq(virt_state(c, pc, 2), LK_STATE_LOST);
+	assert_done(virt_release(c, pc, 2), LK_ELOST);
+	end();
+}
+
+/* ---- The end of a wait, at each of its steps ---------------------------------------------- */
+
+enum step { IN_LINE, UNDER_WAY, EXECUTED, QUEUED, GRANT_UNDER_WAY, STEPS };
+
+/* Bring b's wait to a step, and end it there. */
+static void end_wait_at(enum step step, lk_err why, void (*finish)(struct lk__waiter *, lk_err))
+{
+	struct virt_call ask = {0}, leave;
+	struct lk__waiter *waiter;
+
+	start(10000);
+	hold(a, pa);
+	waiter = virt_acquire(b, pb, 2);
+	if (step >= UNDER_WAY)
+		ck_assert(virt_take(b, &ask));
+	if (step >= EXECUTED)
+		virt_execute(b, &ask);
+	if (step >= QUEUED)
+		virt_answer(b, &ask);
+	if (step >= GRANT_UNDER_WAY) {
+		struct lk__waiter *done = virt_release(a, pa, 2);
+		ck_assert(virt_take(a, &leave));
+		virt_execute(a, &leave);
+		virt_answer(a, &leave);
+		assert_done(done, LK_OK);
+		ck_assert_int_eq(b->inbox_count, 1);
+	}
+	finish(waiter, why);
+	ck_assert_int_eq(waiter->done, step == IN_LINE);
+	/* The rest comes in the order in which it was sent. */
+	if (step == UNDER_WAY)
+		virt_execute(b, &ask);
+	if (step == UNDER_WAY || step == EXECUTED)
+		virt_answer(b, &ask);
+	ck_assert_int_eq(waiter->done, step == IN_LINE);
+	virt_settle(&v);
+	assert_done(waiter, why);
+	ck_assert_int_eq(virt_state(b, pb, 2), LK_STATE_NONE);
+	ck_assert_int_eq(v.model.locks[0].queued, 0);
+	if (step < GRANT_UNDER_WAY)
+		release(a, pa);
+	end();
+}
+
+static void give_up(struct lk__waiter *waiter, lk_err why)
+{
+	virt_give_up(b, waiter, why);
+}
+
+static void cancel(struct lk__waiter *waiter, lk_err why)
+{
+	(void)waiter;
+	lk__core_cancel(&b->core, v.now_ns, pb, b, why);
+}
+
+static void close_client(struct lk__waiter *waiter, lk_err why)
+{
+	(void)waiter;
+	(void)why;
+	lk__core_close(&b->core, v.now_ns);
+}
+
+TEST(timeout_at_every_step_leaves_nothing)
+{
+	for (int step = 0; step < STEPS; step++)
+		end_wait_at(step, LK_ETIMEDOUT, give_up);
+}
+
+TEST(cancel_at_every_step_leaves_nothing)
+{
+	for (int step = 0; step < STEPS; step++)
+		end_wait_at(step, LK_ECANCELED, cancel);
+}
+
+TEST(close_at_every_step_leaves_nothing)
+{
+	for (int step = 0; step < STEPS; step++)
+		end_wait_at(step, LK_ECLOSED, close_client);
+}
+
+TEST(cancel_concerns_one_handle)
+{
+	struct lk__waiter *mine, *other;
+
+	start(10000);
+	hold(a, pa);
+	mine = virt_acquire(b, pb, 2);
+	other = virt_waiter(b, pb, 4);
+	other->handle = &other;
+	lk__core_acquire(&b->core, v.now_ns, other);
+	virt_settle(&v);
+	lk__core_cancel(&b->core, v.now_ns, pb, b, LK_ECANCELED);
+	virt_settle(&v);
+	assert_done(mine, LK_ECANCELED);
+	ck_assert(!other->done);
+	/* The ticket that the first one began serves the other. */
+	ck_assert_int_eq(v.model.locks[0].queued, 1);
+	release(a, pa);
+	assert_done(other, LK_OK);
+	assert_done(virt_release(b, pb, 2), LK_ENOTOWNER);
+	virt_release(b, pb, 4);
+	end();
+}
+
+TEST(wait_that_was_not_confirmed_is_unknown_and_ends_later)
+{
+	struct lk__waiter *waiter;
+
+	start(10000);
+	hold(a, pa);
+	waiter = virt_acquire(b, pb, 2);
+	virt_settle(&v);
+	virt_link_down(b, LK_EUNKNOWN);
+	virt_give_up(b, waiter, LK_ETIMEDOUT);
+	ck_assert(!waiter->done);
+	virt_abandon(b, waiter);
+	assert_done(waiter, LK_EUNKNOWN);
+	ck_assert_int_eq(v.model.locks[0].queued, 1);
+	virt_link_up(b);
+	virt_settle(&v);
+	ck_assert_int_eq(v.model.locks[0].queued, 0);
+	release(a, pa);
+	end();
+}
+
+TEST(wait_that_asked_nothing_for_want_of_a_link_did_not_happen)
+{
+	struct lk__waiter *waiter;
+
+	start(10000);
+	virt_link_down(b, LK_EAUTH);
+	waiter = virt_acquire(b, pb, 2);
+	ck_assert(!waiter->done);
+	virt_give_up(b, waiter, LK_ETIMEDOUT);
+	assert_done(waiter, LK_EAUTH);
+	virt_link_up(b);
+	virt_link_down(b, LK_EUNKNOWN);
+	waiter = virt_acquire(b, pb, 2);
+	virt_give_up(b, waiter, LK_ETIMEDOUT);
+	assert_done(waiter, LK_ECONN);
+	end();
+}
+
+/* ---- What is lost on the way -------------------------------------------------------------- */
+
+TEST(grant_whose_answer_is_lost_is_found_by_asking_again)
+{
+	struct virt_call call;
+	struct lk__waiter *waiter;
+	uint64_t fence;
+
+	start(10000);
+	waiter = virt_acquire(a, pa, 2);
+	ck_assert(virt_take(a, &call));
+	virt_execute(a, &call);
+	fence = call.answer.fence;
+	virt_link_down(a, LK_EUNKNOWN);
+	ck_assert(!waiter->done);
+	virt_set_time(&v, v.now_ns + 300 * VIRT_MS);
+	virt_link_up(a);
+	virt_settle(&v);
+	assert_done(waiter, LK_OK);
+	ck_assert_uint_eq(virt_fence(pa, 2), fence);
+	release(a, pa);
+	end();
+}
+
+TEST(grant_whose_message_is_lost_is_found_by_asking_again)
+{
+	struct virt_call leave;
+	struct lk__waiter *waiter;
+
+	start(2000);
+	hold(a, pa);
+	waiter = virt_acquire(b, pb, 2);
+	virt_settle(&v);
+	virt_release(a, pa, 2);
+	ck_assert(virt_take(a, &leave));
+	virt_execute(a, &leave);
+	virt_answer(a, &leave);
+	virt_forget(b);
+	virt_pass(&v, 1000);
+	ck_assert(!waiter->done);
+	virt_pass(&v, 1300);
+	assert_done(waiter, LK_OK);
+	release(b, pb);
+	end();
+}
+
+TEST(hold_outlives_a_link_that_comes_back)
+{
+	uint64_t fence;
+
+	start(3000);
+	hold(a, pa);
+	fence = virt_fence(pa, 2);
+	for (int i = 0; i < 5; i++) {
+		virt_link_down(a, LK_ECONN);
+		ck_assert_int_eq(virt_state(a, pa, 2), LK_STATE_UNSURE);
+		virt_pass(&v, 2000);
+		ck_assert_int_eq(virt_state(a, pa, 2), LK_STATE_UNSURE);
+		virt_link_up(a);
+		virt_settle(&v);
+		ck_assert_int_eq(virt_state(a, pa, 2), LK_STATE_HELD);
+	}
+	ck_assert_uint_eq(virt_fence(pa, 2), fence);
+	release(a, pa);
+	end();
+}
+
+TEST(waiter_that_an_emptied_store_forgot_returns_to_its_place)
+{
+	struct lk__waiter *first, *second;
+
+	start(10000);
+	hold(a, pa);
+	first = virt_acquire(b, pb, 2);
+	virt_settle(&v);
+	second = virt_acquire(c, pc, 2);
+	virt_settle(&v);
+	v.model.locks[0].queued = 0;
+	virt_link_down(c, LK_ECONN);
+	virt_link_up(c);
+	virt_settle(&v);
+	virt_link_down(b, LK_ECONN);
+	virt_link_up(b);
+	virt_settle(&v);
+	release(a, pa);
+	assert_done(first, LK_OK);
+	ck_assert(!second->done);
+	release(b, pb);
+	assert_done(second, LK_OK);
+	release(c, pc);
+	end();
+}
+
+TEST(release_whose_answer_is_lost_goes_on_in_the_background)
+{
+	struct virt_call call;
+	struct lk__waiter *waiter;
+
+	start(10000);
+	hold(a, pa);
+	waiter = virt_release(a, pa, 2);
+	ck_assert(virt_take(a, &call));
+	virt_link_down(a, LK_EUNKNOWN); /* before it was executed */
+	virt_abandon(a, waiter);
+	assert_done(waiter, LK_EUNKNOWN);
+	ck_assert_int_eq(virt_state(a, pa, 2), LK_STATE_NONE);
+	ck_assert(v.model.locks[0].held);
+	virt_link_up(a);
+	end();
+}
+
+TEST(release_that_was_done_and_not_answered_succeeds_the_second_time)
+{
+	struct virt_call call;
+	struct lk__waiter *waiter;
+
+	start(10000);
+	hold(a, pa);
+	waiter = virt_release(a, pa, 2);
+	ck_assert(virt_take(a, &call));
+	virt_execute(a, &call);
+	virt_link_down(a, LK_EUNKNOWN);
+	virt_link_up(a);
+	virt_settle(&v);
+	assert_done(waiter, LK_OK); /* it finds nothing, but may have done it itself */
+	end();
+}
+
+TEST(release_of_a_hold_that_the_store_forgot_is_lost)
+{
+	struct lk__waiter *waiter;
+
+	start(10000);
+	hold(a, pa);
+	model_flush(&v.model);
+	waiter = virt_release(a, pa, 2);
+	virt_settle(&v);
+	assert_done(waiter, LK_ELOST);
+	end();
+}
+
+/* ---- Scripts that the store forgot -------------------------------------------------------- */
+
+TEST(ask_with_an_unknown_script_is_sent_again_by_text)
+{
+	struct virt_call call, again;
+	struct lk__waiter *waiter;
+
+	start(10000);
+	waiter = virt_acquire(a, pa, 2);
+	ck_assert(virt_take(a, &call));
+	ck_assert(lk__core_resend(&a->core, call.request));
+	ck_assert(virt_take(a, &again));
+	ck_assert(again.request->by_text);
+	ck_assert_str_eq(again.bytes.ticket.nonce, call.bytes.ticket.nonce);
+	virt_execute(a, &again);
+	virt_answer(a, &again);
+	assert_done(waiter, LK_OK);
+	release(a, pa);
+	end();
+}
+
+TEST(ask_whose_wait_is_over_is_not_sent_again)
+{
+	struct virt_call ask, leave;
+	struct lk__waiter *waiter;
+
+	start(10000);
+	waiter = virt_acquire(a, pa, 2);
+	ck_assert(virt_take(a, &ask));
+	virt_give_up(a, waiter, LK_ECANCELED);
+	ck_assert(virt_take(a, &leave));
+	ck_assert_int_eq(leave.bytes.kind, LK__LEAVE);
+	ck_assert(!lk__core_resend(&a->core, ask.request));
+	virt_execute(a, &leave);
+	virt_answer(a, &leave);
+	assert_done(waiter, LK_ECANCELED);
+	ck_assert_int_eq(v.model.runs[LK__ASK], 0);
+	end();
+}
+
+/* ---- Refusals ----------------------------------------------------------------------------- */
+
+TEST(refusal_that_passes_is_waited_out)
+{
+	struct virt_call call;
+	struct lk__waiter *waiter;
+
+	start(10000);
+	waiter = virt_acquire(a, pa, 2);
+	ck_assert(virt_take(a, &call));
+	virt_refuse(a, &call, LK_ESERVER, true);
+	ck_assert(!virt_take(a, &call));
+	virt_pass(&v, 150);
+	assert_done(waiter, LK_OK);
+	release(a, pa);
+	end();
+}
+
+TEST(refusal_that_stays_ends_every_wait_of_the_place)
+{
+	struct virt_call call;
+	struct lk__waiter *first, *second;
+
+	start(10000);
+	first = virt_acquire(a, pa, 2);
+	second = virt_acquire(a, pa, 4);
+	ck_assert(virt_take(a, &call));
+	virt_refuse(a, &call, LK_EFOREIGN, false);
+	assert_done(first, LK_EFOREIGN);
+	assert_done(second, LK_EFOREIGN);
+	end();
+}
+
+/* ---- Tries -------------------------------------------------------------------------------- */
+
+TEST(try_of_a_held_lock_is_busy_and_never_queues)
+{
+	struct lk__waiter *waiter;
+
+	start(10000);
+	hold(a, pa);
+	waiter = virt_try(b, pb, 2);
+	virt_settle(&v);
+	assert_done(waiter, LK_EBUSY);
+	ck_assert_int_eq(v.model.locks[0].queued, 0);
+	/* Among threads it is known without a request. */
+	v.model.runs[LK__ASK] = 0;
+	waiter = virt_try(a, pa, 4);
+	assert_done(waiter, LK_EBUSY);
+	virt_settle(&v);
+	ck_assert_int_eq(v.model.runs[LK__ASK], 0);
+	release(a, pa);
+	waiter = virt_try(b, pb, 2);
+	virt_settle(&v);
+	assert_done(waiter, LK_OK);
+	release(b, pb);
+	end();
+}
+
+TEST(who_comes_after_a_busy_try_waits_on)
+{
+	struct lk__waiter *only_try, *waiter;
+
+	start(10000);
+	hold(a, pa);
+	only_try = virt_try(b, pb, 2);
+	waiter = virt_acquire(b, pb, 4);
+	virt_settle(&v);
+	assert_done(only_try, LK_EBUSY);
+	ck_assert(!waiter->done);
+	release(a, pa);
+	assert_done(waiter, LK_OK);
+	virt_release(b, pb, 4);
+	end();
+}
+
+TEST(try_of_a_free_lock_that_others_wait_for_has_them_served)
+{
+	struct lk__waiter *waiter, *only_try;
+
+	start(1000);
+	hold(c, pc);
+	waiter = virt_acquire(b, pb, 2);
+	virt_settle(&v);
+	v.model.locks[0].held = false; /* its holder died, and the lease ended */
+	only_try = virt_try(a, pa, 2);
+	virt_settle(&v);
+	assert_done(only_try, LK_EBUSY);
+	assert_done(waiter, LK_OK);
+	release(b, pb);
+	virt_pass(&v, 500);
+	assert_done(virt_release(c, pc, 2), LK_ELOST);
+	end();
+}
