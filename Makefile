@@ -179,13 +179,15 @@ $(DEMO): $(DEMO_OBJECTS) $(STATIC)
 demo: $(DEMO)
 	@$(DEMO) LOCK=$(LOCK)
 
-# T="unit_text live_conn" runs these alone.
-test: tests
+# T="unit_text live_conn" builds and runs these alone.
+T ?=
+test: $(if $(T),$(addprefix $(BUILD)/tests/,$(filter-out tests/%,$(T))) $(PRELOADS) \
+		$(if $(filter-out unit_% live_%,$(T)),tests),tests)
 	@LK_BUILD=$(abspath $(BUILD)) CC="$(CC)" SANITIZE="$(SANITIZE)" tests/run $(T)
 
 # Debian 12 has hiredis 0.14, newer systems 1.2: what depends on it, again with that one.
 HIREDIS12 := build/deps/hiredis-1.2
-HIREDIS12_TESTS ?= unit_resp live_conn live_lock
+HIREDIS12_TESTS ?= unit_resp live_conn live_dial live_contract live_fence live_requests
 test-hiredis12: deps-test
 	$(Q)tools/hiredis trixie $(HIREDIS12)
 	$(Q)$(MAKE) --no-print-directory HIREDIS=$(HIREDIS12) test T="$(HIREDIS12_TESTS)"
@@ -203,7 +205,7 @@ lint: $(BUILD)/gen/scripts.h | deps-ci
 		'clang-tidy --quiet "$$@" -- -std=c11 -D_GNU_SOURCE $(LIB_CFLAGS) $(HIREDIS_CFLAGS) 2>/dev/null' lint
 
 format:
-	$(Q)clang-format -i $(LIB_SOURCES) $(CLI_SOURCES) $(DEMO_SOURCES) $(EXAMPLE_SOURCES)
+	$(Q)find src tests examples bench -name '*.[ch]' | xargs clang-format -i
 
 DESTDIR ?=
 $(BUILD)/latchkey.pc: latchkey.pc.in Makefile
