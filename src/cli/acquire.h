@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: MIT
+ * Getting the lock: in a thread, so that signals and the waiting line are served meanwhile. */
+#ifndef ACQUIRE_H
+#define ACQUIRE_H
+
+#include "options.h"
+#include "store.h"
+
+#include <latchkey.h>
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+struct acquire {
+	/* set by the caller */
+	const struct options *options;
+	const struct store *store;
+	lk_lost_fn *on_lost;
+	void *on_lost_arg;
+	/* set by acquire_run(); client and lock are the caller's to close, also after a failure */
+	lk_client *client;
+	lk_lock *lock;
+	lk_err err;
+	bool nested;        /* this very chain of commands holds it: it would wait for itself */
+	int signal;         /* it was given up because of this signal */
+	int64_t waited_ms;
+	char message[512];
+	/* its own */
+	pthread_t thread;
+	int64_t began_ns;
+	atomic_int stage;
+};
+
+/* Acquire; LK_OK, or err and message say why not.  A signal that ends programs while the store is
+ * still being connected to ends this one at once, after before_death(signal). */
+void acquire_run(struct acquire *acquire, void (*before_death)(void *arg, int number), void *arg);
+
+#endif

@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: MIT
+ * The verb doctor: is this server fit for locks? */
+#include "say.h"
+#include "status.h"
+#include "store.h"
+#include "verbs.h"
+
+#include <latchkey.h>
+
+#include <stdio.h>
+
+static void print_finding(void *arg, const lk_finding *finding)
+{
+	static const char *const words[] = {"ok", "warning", "unfit"};
+	const struct options *options = arg;
+
+	if (options->quiet && finding->fitness == LK_FIT)
+		return;
+	printf("%-8s %-12s %s\n", words[finding->fitness], finding->topic, finding->text);
+	if (finding->cure[0])
+		printf("%-21s cure: %s\n", "", finding->cure);
+	fflush(stdout);
+}
+
+int verb_doctor(const struct options *options)
+{
+	static const char *const verdicts[] = {"fit for locks", "fit for locks, with warnings",
+	                                       "not fit for locks"};
+	struct options copy = *options;
+	lk_fitness worst;
+	struct store store;
+	lk_err err;
+	int status;
+
+	if (!store_find(&store, options, &status))
+		return status;
+	err = lk_doctor(store.url, &store.client, print_finding, &copy, &worst);
+	if (err != LK_OK) {
+		say("cannot examine the store: %s", lk_errmsg());
+		return status_of(err);
+	}
+	if (!options->quiet)
+		printf("%s\n", verdicts[worst]);
+	return (int)worst;
+}

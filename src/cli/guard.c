@@ -1,0 +1,336 @@
+/* SPDX-License-Identifier: MIT
+ * The guard: a small process between latchkey and the command, which sees to it that the command
+ * does not outlive its lock, whatever becomes of latchkey.
+ *
+ *     shell -- latchkey -- guard -- command -- its children
+ *
+ * latchkey talks to the store and to the terminal; the guard is the command's parent.  What could
+ * go wrong, and why the command ends all the same:
+ *
+ *  - latchkey is killed: the kernel closes its socket, the guard reads end of file and kills.
+ *  - latchkey is stopped: no later deadline arrives, and the guard kills at the last one it has.
+ *  - a child leaves the group (setsid) or is orphaned (double fork): the guard is a subreaper, so
+ *    that all of them stay below it, and it walks down from itself.
+ *  - the guard is killed: the command dies with its parent (PDEATHSIG), the rest becomes latchkey's
+ *    (a subreaper, too), which reads end of file and kills.
+ *  - somebody signals latchkey's group: the guard is in a group of its own, and blocks all signals.
+ *    It stays in the session, or the command's group would be an orphaned one and ^Z would do
+ *    nothing.
+ *
+ * The guard is forked from a process with one thread, and never starts another. */
+#include "guard.h"
+
+#include "clock.h"
+#include "job.h"
+#include "tree.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+#ifdef __linux__
+#include <sys/prctl.h>
+#endif
+
+#define LEFT_BEHIND_NS (5000 * MS) /* from TERM to KILL for what the command left in its group */
+#define LEFT_BEHIND_LOOK_NS (20 * MS)
+
+enum request_kind { REQUEST_RUN = 1, REQUEST_DEADLINE, REQUEST_SIGNAL, REQUEST_ALL, REQUEST_KILL };
+
+struct request {
+	int32_t kind;
+	int32_t value;
+	int64_t deadline_ns;
+	uint64_t fence;
+	char holder[LK_HOLDER_ID_SIZE];
+};
+
+struct state {
+	const struct guard_setup *setup;
+	int fd;
+	struct job job;
+	struct job_start start;
+	sigset_t waiting;      /* the mask while waiting: SIGCHLD alone comes through */
+	int64_t deadline_ns;   /* when the command has to be dead */
+	int64_t left_until_ns; /* when what it left behind has to be dead */
+	bool killed;           /* everything was killed */
+	bool late;             /* because the deadline passed */
+	bool told;             /* latchkey knows that the command has ended */
+};
+
+static void tell(struct state *state, int kind, int value)
+{
+	struct guard_event event = {.kind = kind, .value = value};
+
+	if (kind == GUARD_ENDED) {
+		event.error = job_error(&state->job);
+		event.denied = state->job.denied;
+		event.late = state->late;
+		state->told = true;
+	}
+	/* If nobody reads it any more, the next read says so. */
+	if (send(state->fd, &event, sizeof(event), MSG_NOSIGNAL) < 0)
+		return;
+}
+
+static void kill_all(struct state *state)
+{
+	state->killed = true;
+	job_kill(&state->job, 0);
+}
+
+/* latchkey has ended.  Daemons that a command left behind in peace are not touched. */
+static void end(struct state *state)
+{
+	const struct guard_setup *setup = state->setup;
+	struct job *job = &state->job;
+
+	if (!job->pid || (setup->leave && !job->reaped))
+		_exit(0);
+	/* First the terminal: a script that ran latchkey may be about to read from it. */
+	if (setup->terminal_fd >= 0 && tcgetpgrp(setup->terminal_fd) == job->pid)
+		tcsetpgrp(setup->terminal_fd, setup->terminal_group);
+	if (!state->told)
+		kill_all(state);
+	_exit(0);
+}
+
+static void run(struct state *state, const struct request *request)
+{
+	state->start.fence = request->fence;
+	state->start.holder = request->holder;
+	state->start.terminal_fd = request->value ? state->setup->terminal_fd : -1;
+	if (job_run(&state->job, &state->start))
+		tell(state, GUARD_STARTED, state->job.pid);
+	else
+		tell(state, GUARD_REFUSED, errno);
+}
+
+/* False at end of file. */
+static bool obey(struct state *state)
+{
+	struct request request;
+	ssize_t len = recv(state->fd, &request, sizeof(request), MSG_WAITALL);
+
+	if (len < 0 && errno == EINTR)
+		return true;
+	if (len != sizeof(request))
+		return false;
+	state->deadline_ns = request.deadline_ns;
+	switch (request.kind) {
+	case REQUEST_RUN:
+		run(state, &request);
+		break;
+	case REQUEST_SIGNAL:
+		/* What was stopped past its lease is ended, never continued. */
+		if (request.value != SIGCONT || clock_ns() < state->deadline_ns)
+			job_signal(&state->job, request.value, false);
+		break;
+	case REQUEST_ALL:
+		job_signal(&state->job, request.value, true);
+		break;
+	case REQUEST_KILL:
+		kill_all(state);
+		break;
+	default:
+		break;
+	}
+	return true;
+}
+
+/* Collect what ended; end what the command left in its group; tell when nobody is left. */
+static void look(struct state *state)
+{
+	struct job *job = &state->job;
+	int status;
+
+	while (job_collect(job, &status)) {
+		if (WIFSTOPPED(status))
+			tell(state, GUARD_STOPPED, WSTOPSIG(status));
+		else if (WIFCONTINUED(status))
+			tell(state, GUARD_CONTINUED, 0);
+		if (job->reaped && !state->killed && job_group_lives(job)) {
+			/* Stopped ones must run to obey; the lease still does. */
+			job_signal(job, SIGTERM, false);
+			job_signal(job, SIGCONT, false);
+			state->left_until_ns = clock_ns() + LEFT_BEHIND_NS;
+		}
+	}
+	if (!job->reaped || state->told)
+		return;
+	if (!state->killed && job_group_lives(job)) {
+		if (clock_ns() < state->left_until_ns)
+			return;
+		/* What is left now may be collected by its own parent alone. */
+		job_signal(job, SIGKILL, false);
+	}
+	tell(state, GUARD_ENDED, job->status);
+}
+
+static void guard_loop(struct state *state)
+{
+	for (;;) {
+		struct job *job = &state->job;
+		bool left_behind = job->reaped && !state->told;
+		int64_t until_ns = job->pid && !state->told ? state->deadline_ns : NEVER;
+		struct pollfd fds[2];
+
+		/* Orphans may be anybody's to collect: looking is the only way to see them go. */
+		if (left_behind && clock_ns() + LEFT_BEHIND_LOOK_NS < until_ns)
+			until_ns = clock_ns() + LEFT_BEHIND_LOOK_NS;
+		fds[1].fd = state->fd;
+		fds[1].events = POLLIN;
+		clock_wait(fds, 2, until_ns, &state->waiting);
+		if (fds[1].revents && !obey(state))
+			end(state);
+		if (job->pid && !state->told && clock_ns() >= state->deadline_ns) {
+			state->late = true;
+			kill_all(state);
+		}
+		if (job->pid)
+			look(state);
+	}
+}
+
+static void on_child(int number)
+{
+	(void)number;
+}
+
+static void guard_main(const struct guard_setup *setup, int fd, const sigset_t *mask)
+{
+	struct state state;
+	struct sigaction action;
+
+	memset(&state, 0, sizeof(state));
+	state.setup = setup;
+	state.fd = fd;
+	state.deadline_ns = NEVER;
+	state.job.error_fd = -1;
+	state.start.command = setup->command;
+	state.start.name = setup->name;
+	state.start.mask = *mask;
+	state.start.die_with_us = !setup->leave;
+	setpgid(0, 0);
+	tree_adopt();
+#ifdef __linux__
+	prctl(PR_SET_NAME, "latchkey-guard");
+#endif
+	memset(&action, 0, sizeof(action));
+	action.sa_handler = on_child;
+	sigemptyset(&action.sa_mask);
+	sigaction(SIGCHLD, &action, &state.start.on_child);
+	sigfillset(&state.waiting);
+	sigdelset(&state.waiting, SIGCHLD);
+	guard_loop(&state);
+}
+
+bool guard_start(struct guard *guard, const struct guard_setup *setup)
+{
+	sigset_t all, mask;
+	int fds[2];
+
+	if (socketpair(AF_UNIX, SOCK_STREAM, 0, fds))
+		return false;
+	for (int i = 0; i < 2; i++)
+		fcntl(fds[i], F_SETFD, FD_CLOEXEC);
+	sigfillset(&all);
+	sigprocmask(SIG_SETMASK, &all, &mask);
+	guard->pid = fork();
+	if (!guard->pid) {
+		close(fds[0]);
+		guard_main(setup, fds[1], &mask);
+	}
+	sigprocmask(SIG_SETMASK, &mask, NULL);
+	close(fds[1]);
+	guard->fd = fds[0];
+	guard->deadline_ns = NEVER;
+	if (guard->pid > 0)
+		return true;
+	close(fds[0]);
+	return false;
+}
+
+static void ask(struct guard *guard, struct request *request)
+{
+	request->deadline_ns = guard->deadline_ns;
+	/* A full buffer means a guard that was stopped; what it misses here the next one says. */
+	if (send(guard->fd, request, sizeof(*request), MSG_NOSIGNAL | MSG_DONTWAIT) < 0)
+		return;
+}
+
+void guard_run(struct guard *guard, uint64_t fence, const char *holder, bool terminal,
+               int64_t deadline_ns)
+{
+	struct request request = {.kind = REQUEST_RUN, .value = terminal, .fence = fence};
+
+	memcpy(request.holder, holder, strlen(holder) + 1);
+	guard->deadline_ns = deadline_ns;
+	ask(guard, &request);
+}
+
+void guard_deadline(struct guard *guard, int64_t deadline_ns)
+{
+	struct request request = {.kind = REQUEST_DEADLINE};
+
+	guard->deadline_ns = deadline_ns;
+	ask(guard, &request);
+}
+
+void guard_signal(struct guard *guard, int number)
+{
+	struct request request = {.kind = REQUEST_SIGNAL, .value = number};
+
+	ask(guard, &request);
+}
+
+void guard_signal_all(struct guard *guard, int number)
+{
+	struct request request = {.kind = REQUEST_ALL, .value = number};
+
+	ask(guard, &request);
+}
+
+void guard_kill(struct guard *guard)
+{
+	struct request request = {.kind = REQUEST_KILL};
+
+	ask(guard, &request);
+}
+
+void guard_event(struct guard *guard, struct guard_event *event)
+{
+	if (recv(guard->fd, event, sizeof(*event), MSG_WAITALL) != sizeof(*event)) {
+		memset(event, 0, sizeof(*event));
+		event->kind = GUARD_GONE;
+	}
+}
+
+void guard_tend(struct guard *guard)
+{
+	siginfo_t info = {.si_pid = 0};
+
+	if (!waitid(P_PID, (id_t)guard->pid, &info, WSTOPPED | WNOHANG) && info.si_pid)
+		kill(guard->pid, SIGCONT);
+	/* An ended guard stays uncollected: its entry in /proc still tells when it began. */
+	for (;;) {
+		info.si_pid = 0;
+		if (waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) || !info.si_pid ||
+		    info.si_pid == guard->pid)
+			return;
+		waitpid(info.si_pid, NULL, WNOHANG);
+	}
+}
+
+void guard_close(struct guard *guard)
+{
+	if (guard->pid <= 0)
+		return;
+	close(guard->fd);
+	kill(guard->pid, SIGCONT);
+	while (waitpid(guard->pid, NULL, 0) < 0 && errno == EINTR)
+		continue;
+	guard->pid = 0;
+}

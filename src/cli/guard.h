@@ -1,0 +1,69 @@
+/* SPDX-License-Identifier: MIT
+ * The guard: a small process between latchkey and the command, which sees to it that the command
+ * does not outlive its lock, whatever becomes of latchkey. */
+#ifndef GUARD_H
+#define GUARD_H
+
+#include <latchkey.h>
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+struct guard {
+	pid_t pid;
+	int fd;
+	int64_t deadline_ns; /* the last one told */
+};
+
+/* What the guard has to know before it is born. */
+struct guard_setup {
+	char *const *command;
+	const char *name;
+	int terminal_fd;       /* -1 = none */
+	pid_t terminal_group;  /* who gets the terminal back */
+	bool leave;            /* let the command live when its lock is lost or latchkey dies */
+};
+
+enum guard_event_kind {
+	GUARD_STARTED = 1, /* value: the command's pid */
+	GUARD_REFUSED,     /* value: errno; the system cannot start any process */
+	GUARD_STOPPED,     /* value: signal */
+	GUARD_CONTINUED,
+	GUARD_ENDED,       /* value: status as of waitpid() */
+	GUARD_GONE,        /* the guard itself has ended */
+};
+
+struct guard_event {
+	int32_t kind;
+	int32_t value;
+	int32_t error;  /* of GUARD_ENDED: errno if the command could not be run */
+	int32_t denied; /* of GUARD_ENDED: descendants that may not be killed */
+	int32_t late;   /* of GUARD_ENDED: the guard killed it at the deadline */
+};
+
+/* Fork the guard.  Before any client is open and any signal is handled: it must not hold a socket
+ * of the client, and the command gets its dispositions.  False with errno. */
+bool guard_start(struct guard *guard, const struct guard_setup *setup);
+
+/* Start the command; kill it at deadline_ns (NEVER = no deadline). */
+void guard_run(struct guard *guard, uint64_t fence, const char *holder, bool terminal,
+               int64_t deadline_ns);
+void guard_deadline(struct guard *guard, int64_t deadline_ns);
+/* Signal the command's group. */
+void guard_signal(struct guard *guard, int number);
+/* Signal everything that the command started. */
+void guard_signal_all(struct guard *guard, int number);
+/* Kill everything that the command started. */
+void guard_kill(struct guard *guard);
+
+/* The next event, when guard->fd is readable. */
+void guard_event(struct guard *guard, struct guard_event *event);
+
+/* On SIGCHLD: continue a guard that somebody stopped, collect orphans that fell to us. */
+void guard_tend(struct guard *guard);
+
+/* Let it end and wait for that. */
+void guard_close(struct guard *guard);
+
+#endif

@@ -1,0 +1,174 @@
+/* SPDX-License-Identifier: MIT
+ * The user's command and what it started: a process group, and whoever left it. */
+#include "job.h"
+
+#include "clock.h"
+#include "status.h"
+#include "tree.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+#ifdef __linux__
+#include <sys/prctl.h>
+#endif
+
+#define KILL_NS (5000 * MS)      /* a process that the kernel does not end by then is left */
+#define KILL_ROUND_NS (2 * MS)
+
+/* The holders above this command: a latchkey below it finds its own in it. */
+static void chain_extend(const char *holder)
+{
+	const char *before = getenv("LATCHKEY_CHAIN");
+	size_t size = strlen(holder) + (before ? strlen(before) : 0) + 2;
+	char *chain = malloc(size);
+
+	if (!chain)
+		return;
+	if (before && *before)
+		snprintf(chain, size, "%s %s", before, holder);
+	else
+		snprintf(chain, size, "%s", holder);
+	setenv("LATCHKEY_CHAIN", chain, 1);
+	free(chain);
+}
+
+/* In the child.  Signals are blocked until everything is as the caller had it. */
+static void job_become(const struct job_start *start, pid_t parent, int error_fd)
+{
+	char fence[32];
+	int error;
+
+	setpgid(0, 0);
+	if (start->terminal_fd >= 0)
+		tcsetpgrp(start->terminal_fd, getpid());
+#ifdef __linux__
+	if (start->die_with_us) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		if (getppid() != parent)
+			_exit(STATUS_CANNOT_RUN);
+	}
+#else
+	(void)parent;
+#endif
+	snprintf(fence, sizeof(fence), "%" PRIu64, start->fence);
+	setenv("LATCHKEY_NAME", start->name, 1);
+	setenv("LATCHKEY_FENCE", fence, 1);
+	setenv("LATCHKEY_HOLDER", start->holder, 1);
+	chain_extend(start->holder);
+	sigaction(SIGCHLD, &start->on_child, NULL);
+	sigprocmask(SIG_SETMASK, &start->mask, NULL);
+	execvp(start->command[0], start->command);
+	error = errno;
+	if (write(error_fd, &error, sizeof(error)) < 0)
+		error = EIO;
+	_exit(error == ENOENT ? STATUS_NOT_FOUND : STATUS_CANNOT_RUN);
+}
+
+bool job_run(struct job *job, const struct job_start *start)
+{
+	pid_t parent = getpid();
+	int error[2];
+
+	if (pipe(error))
+		return false;
+	for (int i = 0; i < 2; i++) {
+		fcntl(error[i], F_SETFD, FD_CLOEXEC);
+		fcntl(error[i], F_SETFL, O_NONBLOCK);
+	}
+	job->pid = fork();
+	if (job->pid < 0) {
+		job->pid = 0;
+		close(error[0]);
+		close(error[1]);
+		return false;
+	}
+	if (!job->pid)
+		job_become(start, parent, error[1]);
+	close(error[1]);
+	/* Both sides do it, so that neither depends on who runs first. */
+	setpgid(job->pid, job->pid);
+	job->error_fd = error[0];
+	return true;
+}
+
+int job_error(struct job *job)
+{
+	int error = 0;
+
+	if (job->error_fd < 0)
+		return 0;
+	if (read(job->error_fd, &error, sizeof(error)) != sizeof(error))
+		error = 0;
+	close(job->error_fd);
+	job->error_fd = -1;
+	return error;
+}
+
+bool job_group_lives(struct job *job)
+{
+	if (!job->pid || job->group_gone)
+		return false;
+	/* Until the command is collected the number is its own. */
+	if (job->reaped && kill(-job->pid, 0) && errno == ESRCH)
+		job->group_gone = true;
+	return !job->group_gone;
+}
+
+void job_signal(struct job *job, int number, bool all)
+{
+	struct tree_count count;
+
+	if (job_group_lives(job))
+		kill(-job->pid, number);
+	if (all)
+		tree_signal(number, 0, job->pid, &count);
+}
+
+pid_t job_collect(struct job *job, int *status)
+{
+	pid_t pid;
+
+	while ((pid = waitpid(-1, status, WNOHANG | WUNTRACED | WCONTINUED)) > 0) {
+		if (pid != job->pid)
+			continue;
+		if (WIFEXITED(*status) || WIFSIGNALED(*status)) {
+			job->reaped = true;
+			job->status = *status;
+		}
+		return pid;
+	}
+	return 0;
+}
+
+void job_kill(struct job *job, unsigned long long since)
+{
+	int64_t end = clock_ns() + KILL_NS;
+	struct pollfd timer;
+	struct tree_count count;
+	int status;
+
+	while (job->pid && clock_ns() < end) {
+		bool seen;
+		if (job_group_lives(job))
+			kill(-job->pid, SIGKILL);
+		if (!job->reaped)
+			kill(job->pid, SIGKILL);
+		/* Each round kills what was started during the one before. */
+		seen = tree_signal(SIGKILL, since, 0, &count);
+		job->denied = seen ? count.denied : 0;
+		while (job_collect(job, &status))
+			continue;
+		if (seen ? count.found == count.denied : !job_group_lives(job))
+			break;
+		clock_wait(&timer, 1, clock_ns() + KILL_ROUND_NS, NULL);
+	}
+	while (job_collect(job, &status))
+		continue;
+}
+

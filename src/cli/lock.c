@@ -1,0 +1,221 @@
+/* SPDX-License-Identifier: MIT
+ * The verb lock: acquire, run the command, release, say how it went. */
+#include "acquire.h"
+#include "clock.h"
+#include "guard.h"
+#include "report.h"
+#include "run.h"
+#include "say.h"
+#include "signals.h"
+#include "status.h"
+#include "terminal.h"
+#include "tree.h"
+#include "verbs.h"
+
+#include <latchkey.h>
+
+#include <errno.h>
+#include <inttypes.h>
+#include <string.h>
+
+struct session {
+	const struct options *options;
+	char name[NAME_TEXT_SIZE]; /* for people */
+	struct report report;
+	struct terminal terminal;
+	struct guard guard;
+	struct acquire acquire;
+	struct run run;
+	int64_t held_since_ns;
+};
+
+/* What is left to do before this process ends by a signal. */
+static void conclude(struct session *session, int status)
+{
+	session->report.status = status;
+	report_write(&session->report);
+	guard_close(&session->guard);
+}
+
+static void before_death(void *arg, int number)
+{
+	struct session *session = arg;
+
+	session->report.outcome = "cancelled";
+	conclude(session, STATUS_SIGNAL + number);
+}
+
+static void on_lost(void *arg, lk_lock *lock, uint64_t fence, lk_lost_reason reason)
+{
+	struct session *session = arg;
+
+	(void)lock;
+	(void)fence;
+	run_note_lost(&session->run, reason);
+	signals_wake();
+}
+
+/* Fork the guard while there is nothing yet that it should not have. */
+static bool prepare(struct session *session)
+{
+	const struct options *options = session->options;
+	struct guard_setup setup = {.command = options->command,
+	                            .name = options->name,
+	                            .leave = options->on_lost == ON_LOST_WARN};
+
+	terminal_open(&session->terminal);
+	setup.terminal_fd = session->terminal.fd;
+	setup.terminal_group = session->terminal.own;
+	tree_adopt();
+	if (guard_start(&session->guard, &setup) && signals_take())
+		return true;
+	say("cannot start: %s", strerror(errno));
+	session->report.outcome = "error";
+	return false;
+}
+
+static int tell_not_acquired(struct session *session)
+{
+	const struct options *options = session->options;
+	const struct acquire *acquire = &session->acquire;
+	int status = status_of(acquire->err);
+
+	session->report.outcome = status == STATUS_STORE ? "unreachable" : "error";
+	if (acquire->nested) {
+		session->report.outcome = "nested";
+		status = options->busy_status;
+	} else if (status == STATUS_BUSY) {
+		session->report.outcome = "busy";
+		status = options->busy_status;
+		if (options->quiet)
+			return status;
+	}
+	say("cannot acquire \"%s\": %s", session->name, acquire->message);
+	return status;
+}
+
+/* Until --min-hold is over, or a signal that ends programs came: its number, else 0. */
+static int hold_on(const struct session *session)
+{
+	int64_t until_ns = session->held_since_ns + session->options->min_hold_ms * MS;
+	int number;
+
+	if (!session->options->min_hold_ms || session->run.lost)
+		return 0;
+	while (clock_ns() < until_ns && lk_lock_state(session->acquire.lock) != LK_STATE_LOST) {
+		struct pollfd fds[2];
+		fds[1].fd = signals_fd();
+		fds[1].events = POLLIN;
+		clock_wait(fds, 2, until_ns, NULL);
+		while ((number = signals_next())) {
+			if (signal_ends(number))
+				return number;
+			if (number == SIGTSTP)
+				signals_suspend(false);
+		}
+	}
+	return 0;
+}
+
+static void release(struct session *session)
+{
+	lk_err err = lk_lock_release(session->acquire.lock);
+
+	if (err == LK_ELOST && !session->options->min_hold_ms)
+		session->run.lost = true;
+	if (err != LK_OK && err != LK_ELOST)
+		say("the release of \"%s\" is not confirmed, it ends with its lease: %s",
+		    session->name, lk_errmsg());
+	session->report.held_ms = (clock_ns() - session->held_since_ns) / MS;
+}
+
+/* Status of the whole, and the signal to end by, if any. */
+static int tell_ended(struct session *session, int *number)
+{
+	const struct run *run = &session->run;
+	int status = run_status(run);
+
+	session->report.outcome = "ended";
+	session->report.command_status = run->error ? -1 : status;
+	if (run->error) {
+		char command[NAME_TEXT_SIZE];
+		const char *file = session->options->command[0];
+		say("cannot run \"%s\": %s", text_escape(command, sizeof(command), file, strlen(file)),
+		    strerror(run->error));
+		session->report.outcome = "cannot-run";
+	}
+	if (run->lost) {
+		*number = 0;
+		session->report.outcome = "lost";
+		session->report.reason = run_reason(run);
+		say("\"%s\" was lost while the command ran (%s)", session->name, run_reason(run));
+		return STATUS_LOST;
+	}
+	if (run->signal && !*number)
+		*number = run->signal;
+	return *number ? STATUS_SIGNAL + *number : status;
+}
+
+static int run_command(struct session *session, int *number)
+{
+	lk_lock *lock = session->acquire.lock;
+
+	session->held_since_ns = clock_ns();
+	session->report.fence = lk_lock_fence(lock);
+	if (session->options->verbose) {
+		char time[32];
+		say("acquired \"%s\" after %s, fence %" PRIu64, session->name,
+		    text_duration(time, session->acquire.waited_ms), session->report.fence);
+	}
+	run_command_under(&session->run, session->options, lock, &session->guard,
+	                  &session->terminal, session->name);
+	*number = hold_on(session);
+	release(session);
+	return tell_ended(session, number);
+}
+
+int verb_lock(const struct options *options)
+{
+	static struct store store;
+	static struct session session;
+	struct acquire *acquire = &session.acquire;
+	int status, number = 0;
+
+	session.options = options;
+	text_escape(session.name, sizeof(session.name), options->name, strlen(options->name));
+	if (!report_open(&session.report, options->report)) {
+		say("cannot write the report: %s", strerror(errno));
+		return STATUS_USAGE;
+	}
+	if (!prepare(&session)) {
+		conclude(&session, STATUS_SYSTEM);
+		return STATUS_SYSTEM;
+	}
+	if (!store_find(&store, options, &status)) {
+		session.report.outcome = "error";
+		conclude(&session, status);
+		return status;
+	}
+	acquire->options = options;
+	acquire->store = &store;
+	acquire->on_lost = on_lost;
+	acquire->on_lost_arg = &session;
+	acquire_run(acquire, before_death, &session);
+	session.report.waited_ms = acquire->waited_ms;
+	if (acquire->signal) {
+		number = acquire->signal;
+		if (acquire->err == LK_OK)
+			lk_lock_release(acquire->lock);
+		session.report.outcome = "cancelled";
+		status = STATUS_SIGNAL + number;
+	} else if (acquire->err != LK_OK) {
+		status = tell_not_acquired(&session);
+	} else {
+		status = run_command(&session, &number);
+	}
+	lk_client_close(acquire->client);
+	conclude(&session, status);
+	if (number)
+		signals_die(number, session.run.typed);
+	return status;
+}

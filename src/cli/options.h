@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: MIT
+ * The command line. */
+#ifndef OPTIONS_H
+#define OPTIONS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+enum verb { VERB_LOCK, VERB_SHOW, VERB_BREAK, VERB_LOCAL, VERB_DOCTOR };
+
+enum on_lost { ON_LOST_TERM, ON_LOST_KILL, ON_LOST_WARN };
+
+enum local_action { LOCAL_START, LOCAL_STOP, LOCAL_STATUS };
+
+struct options {
+	enum verb verb;
+	const char *url; /* --url, NULL = not given */
+	bool quiet;
+	bool verbose;
+	bool json;
+	bool fixed;
+	int64_t wait_ms;     /* -1 = no limit */
+	int busy_status;     /* -E */
+	int64_t lease_ms;    /* this and the next two: 0 = not given */
+	int64_t min_hold_ms;
+	int64_t max_hold_ms;
+	enum on_lost on_lost;
+	enum local_action local;
+	const char *label;
+	const char *report;
+	const char *if_holder;
+	const char *name;     /* NULL = none */
+	char **command;       /* NULL-ended */
+	char *shell[4];       /* what -c becomes */
+};
+
+/* False when the program is to end with *status at once: a usage error that was told, or help. */
+bool options_parse(struct options *options, int argc, char **argv, int *status);
+
+#endif

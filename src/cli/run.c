@@ -1,0 +1,301 @@
+/* SPDX-License-Identifier: MIT
+ * The command while it runs under its lock.
+ *
+ * The lock is sure until `end`: what lk_lock_remaining_ms() says, or --max-hold, which is watched
+ * here alone: the library would give the lock away before the command has ended.  A lock that is
+ * renewed has never less than a third of its lease left, so one with less than `grace` (a quarter)
+ * is about to be lost, and its command gets TERM while there is time to clean up; KILL comes
+ * `lead` before the end.  The guard is told an end of its own, still a bit later, with each tick:
+ * it acts when this process cannot. */
+#include "run.h"
+
+#include "clock.h"
+#include "job.h"
+#include "say.h"
+#include "signals.h"
+#include "status.h"
+#include "tree.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/wait.h>
+
+#define GRACE_MAX_NS (5000 * MS)
+#define LEAD_MAX_NS (100 * MS)
+#define TICK_MAX_NS (60000 * MS)
+/* After a loss that nobody could foresee (broken, emptied store): another may hold it by now. */
+#define LATE_GRACE_NS (500 * MS)
+
+static int64_t at_most(int64_t value, int64_t limit)
+{
+	return value < limit ? value : limit;
+}
+
+void run_note_lost(struct run *run, lk_lost_reason reason)
+{
+	atomic_store(&run->reason, (int)reason);
+}
+
+const char *run_reason(const struct run *run)
+{
+	int reason = atomic_load(&run->reason);
+
+	if (run->max_hold_passed)
+		reason = LK_LOST_MAX_HOLD;
+	return lk_lost_reason_name(reason ? (lk_lost_reason)reason : LK_LOST_EXPIRED);
+}
+
+int run_status(const struct run *run)
+{
+	if (run->error)
+		return run->error == ENOENT ? STATUS_NOT_FOUND : STATUS_CANNOT_RUN;
+	if (WIFSIGNALED(run->wait_status))
+		return STATUS_SIGNAL + WTERMSIG(run->wait_status);
+	return WEXITSTATUS(run->wait_status);
+}
+
+static bool leaves(const struct run *run)
+{
+	return run->options->on_lost == ON_LOST_WARN;
+}
+
+/* The end as of now, and whether it is the lock's or --max-hold's. */
+static int64_t find_end(struct run *run, int64_t now_ns)
+{
+	int64_t end_ns = now_ns + lk_lock_remaining_ms(run->lock) * MS;
+	int64_t max_ns = run->options->max_hold_ms ?
+	                         run->began_ns + run->options->max_hold_ms * MS :
+	                         NEVER;
+
+	run->max_hold_passed = max_ns <= end_ns && now_ns >= max_ns - run->grace_ns;
+	return at_most(end_ns, max_ns);
+}
+
+static void kill_now(struct run *run)
+{
+	if (run->killed)
+		return;
+	run->killed = true;
+	guard_kill(run->guard);
+}
+
+/* The lock is lost, or cannot be kept. */
+static void lose(struct run *run, int64_t now_ns, bool over)
+{
+	const char *does = leaves(run)                          ? "the command goes on" :
+	                   run->options->on_lost == ON_LOST_KILL ? "killing the command" :
+	                                                           "ending the command";
+
+	if (over)
+		say("\"%s\" is lost: %s", run->name, does);
+	else if (run->max_hold_passed)
+		say("\"%s\" has been held for its --max-hold: %s", run->name, does);
+	else if (run->options->fixed)
+		say("the fixed lease of \"%s\" ends: %s", run->name, does);
+	else
+		say("\"%s\" cannot be renewed and will be lost: %s", run->name, does);
+	run->lost = true;
+	if (leaves(run))
+		return;
+	/* A lease that would still run was taken away: that is late already. */
+	run->kill_at_ns = run->end_ns - run->lead_ns;
+	if (over)
+		run->kill_at_ns = at_most(run->kill_at_ns, now_ns + LATE_GRACE_NS);
+	/* A stopped one could not obey TERM, and must not be continued. */
+	if (run->options->on_lost == ON_LOST_KILL || run->stopped)
+		kill_now(run);
+	else if (run->kill_at_ns > now_ns)
+		guard_signal_all(run->guard, SIGTERM);
+	guard_deadline(run->guard, run->kill_at_ns + run->lead_ns / 2);
+}
+
+/* Look after the lock; returns when to look again. */
+static int64_t watch(struct run *run)
+{
+	int64_t now_ns = clock_ns();
+
+	if (!run->lost) {
+		bool over = lk_lock_state(run->lock) == LK_STATE_LOST;
+		int64_t end_ns = find_end(run, now_ns);
+		if (!over)
+			run->end_ns = end_ns;
+		if (over || now_ns >= end_ns - (leaves(run) ? 0 : run->grace_ns)) {
+			lose(run, now_ns, over);
+		} else {
+			if (!leaves(run))
+				guard_deadline(run->guard, end_ns - run->lead_ns / 2);
+			return at_most(now_ns + run->tick_ns,
+			               end_ns - (leaves(run) ? 0 : run->grace_ns));
+		}
+	}
+	if (leaves(run) || run->killed)
+		return NEVER;
+	if (now_ns >= run->kill_at_ns) {
+		kill_now(run);
+		return NEVER;
+	}
+	return run->kill_at_ns;
+}
+
+/* Continue the command, if its lock is still sure. */
+static void resume(struct run *run)
+{
+	if (!run->group || run->ended)
+		return;
+	watch(run);
+	if (run->lost && !leaves(run)) {
+		if (run->stopped)
+			kill_now(run);
+		return;
+	}
+	if (run->had_terminal)
+		terminal_give(run->terminal, run->group);
+	run->stopped = false;
+	guard_signal(run->guard, SIGCONT);
+}
+
+/* The command was stopped.  At a terminal its stop is ours, so that the shell sees it. */
+static void follow_stop(struct run *run, int number)
+{
+	bool reads = number == SIGTTIN || number == SIGTTOU;
+
+	run->stopped = true;
+	if (run->lost && !leaves(run)) {
+		kill_now(run);
+		return;
+	}
+	if (run->terminal->fd < 0)
+		return;
+	if (reads && terminal_is_ours(run->terminal)) {
+		/* Part of a pipeline, it did without until now. */
+		run->had_terminal = true;
+		resume(run);
+		return;
+	}
+	terminal_take(run->terminal, run->group);
+	if (signals_suspend(true) || number == SIGTSTP)
+		resume(run);
+}
+
+static void on_signal(struct run *run, int number)
+{
+	if (number == SIGCHLD) {
+		guard_tend(run->guard);
+		return;
+	}
+	if (number == SIGCONT && run->stopped) {
+		resume(run);
+		return;
+	}
+	if (number == SIGINT || number == SIGQUIT)
+		run->signal = number;
+	guard_signal(run->guard, number);
+	/* As shells do: what is to end must run to obey. */
+	if (run->stopped && signal_ends(number))
+		resume(run);
+}
+
+/* Somebody killed the guard.  Its orphans are ours now. */
+static void do_guards_work(struct run *run)
+{
+	struct job job = {.pid = run->group, .error_fd = -1};
+
+	say("the guard of the command was killed: ending the command");
+	job_kill(&job, tree_began(run->guard->pid));
+	run->wait_status = job.reaped ? job.status : SIGKILL;
+	run->ended = true;
+}
+
+static void on_ended(struct run *run, const struct guard_event *event)
+{
+	run->ended = true;
+	run->wait_status = event->value;
+	run->error = event->error;
+	/* Also when no thread of this process could see it. */
+	if (event->late || (!run->lost && lk_lock_state(run->lock) == LK_STATE_LOST))
+		run->lost = true;
+	if (WIFSIGNALED(event->value) && !run->signal &&
+	    (WTERMSIG(event->value) == SIGINT || WTERMSIG(event->value) == SIGQUIT)) {
+		run->signal = WTERMSIG(event->value);
+		run->typed = run->had_terminal;
+	}
+	if (event->denied)
+		say("%d processes that \"%s\" was held for changed their user and could not be "
+		    "ended", event->denied, run->name);
+}
+
+static void on_event(struct run *run)
+{
+	struct guard_event event;
+
+	guard_event(run->guard, &event);
+	switch (event.kind) {
+	case GUARD_STARTED:
+		run->group = event.value;
+		break;
+	case GUARD_REFUSED:
+		run->error = event.value;
+		run->ended = true;
+		break;
+	case GUARD_STOPPED:
+		follow_stop(run, event.value);
+		break;
+	case GUARD_CONTINUED:
+		run->stopped = false;
+		break;
+	case GUARD_ENDED:
+		on_ended(run, &event);
+		break;
+	default:
+		do_guards_work(run);
+		break;
+	}
+}
+
+static void run_init(struct run *run, const struct options *options)
+{
+	int64_t lease_ms = options->lease_ms ? options->lease_ms : LK_LEASE_DEFAULT_MS;
+
+	run->options = options;
+	run->began_ns = clock_ns();
+	run->lead_ns = at_most(lease_ms * MS / 10, LEAD_MAX_NS);
+	run->grace_ns = at_most(lease_ms * MS / 4, GRACE_MAX_NS);
+	if (options->max_hold_ms)
+		run->grace_ns = at_most(run->grace_ns, options->max_hold_ms * MS / 4);
+	run->lead_ns = at_most(run->lead_ns, run->grace_ns / 2);
+	run->tick_ns = at_most(lease_ms * MS / 6, TICK_MAX_NS);
+}
+
+void run_command_under(struct run *run, const struct options *options, lk_lock *lock,
+                       struct guard *guard, struct terminal *terminal, const char *name)
+{
+	char holder[LK_HOLDER_ID_SIZE];
+	int64_t deadline_ns = NEVER;
+
+	run->lock = lock;
+	run->guard = guard;
+	run->terminal = terminal;
+	run->name = name;
+	run_init(run, options);
+	run->end_ns = find_end(run, run->began_ns);
+	if (!leaves(run))
+		deadline_ns = run->end_ns - run->lead_ns / 2;
+	run->had_terminal = !terminal->piped && terminal_is_ours(terminal);
+	lk_lock_holder_id(lock, holder);
+	guard_run(guard, lk_lock_fence(lock), holder, run->had_terminal, deadline_ns);
+	while (!run->ended) {
+		int64_t until_ns = watch(run);
+		struct pollfd fds[3];
+		int number;
+
+		fds[1].fd = signals_fd();
+		fds[2].fd = guard->fd;
+		fds[1].events = fds[2].events = POLLIN;
+		clock_wait(fds, 3, until_ns, NULL);
+		while (!run->ended && (number = signals_next()))
+			on_signal(run, number);
+		if (fds[2].revents)
+			on_event(run);
+	}
+	terminal_take(terminal, run->group);
+}

@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: MIT
+ * What people read: messages, foreign text made harmless, durations, JSON. */
+#ifndef SAY_H
+#define SAY_H
+
+#include <latchkey.h>
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+/* Room for any escaped lock name. */
+#define NAME_TEXT_SIZE (4 * LK_NAME_MAX + 1)
+
+/* One line "latchkey: ..." on standard error, in one write. */
+void say(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
+
+/* Only printable ASCII remains, other bytes and the backslash become \xHH; cut with "..." when it
+ * does not fit.  Always NUL-ended (size >= 4).  Returns out. */
+const char *text_escape(char *out, size_t size, const char *in, size_t len);
+
+/* "850ms", "12s", "1m12s", "3h05m", "2d04h". */
+const char *text_duration(char out[32], int64_t ms);
+
+/* "build-7 (pid 4242, make)", as much of it as is known. */
+const char *text_party(char *out, size_t size, const lk_party *party);
+
+/* A JSON string of text that has been escaped. */
+void json_string(FILE *out, const char *text);
+
+#endif

@@ -1,0 +1,126 @@
+/* SPDX-License-Identifier: MIT
+ * Which store is meant, and a client on it. */
+#include "store.h"
+
+#include "say.h"
+#include "status.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define URL_FILE "/etc/latchkey/url"
+
+/* A whole small file.  -1 with errno; one that does not fit is EFBIG. */
+static ssize_t file_read(const char *path, char *text, size_t size)
+{
+	int fd = open(path, O_RDONLY | O_CLOEXEC);
+	size_t len = 0;
+	ssize_t got;
+
+	if (fd < 0)
+		return -1;
+	while ((got = read(fd, text + len, size - len)) > 0)
+		len += (size_t)got;
+	close(fd);
+	if (got < 0)
+		return -1;
+	if (len == size) {
+		errno = EFBIG;
+		return -1;
+	}
+	text[len] = 0;
+	return (ssize_t)len;
+}
+
+/* The first line of URL_FILE without spaces around it.  A file that is there and cannot be read
+ * must not mean local: a lock of this machine alone. */
+static bool url_file(struct store *store)
+{
+	char text[STORE_URL_SIZE], *begin = text, *end;
+
+	if (file_read(URL_FILE, text, sizeof(text)) < 0) {
+		store->url[0] = 0;
+		if (errno == ENOENT || errno == ENOTDIR)
+			return true;
+		say("cannot read %s: %s", URL_FILE, strerror(errno));
+		return false;
+	}
+	while (*begin == ' ' || *begin == '\t')
+		begin++;
+	end = begin + strcspn(begin, "\r\n");
+	while (end > begin && isspace((unsigned char)end[-1]))
+		end--;
+	*end = 0;
+	memcpy(store->url, begin, (size_t)(end - begin) + 1);
+	return true;
+}
+
+static bool password_file(struct store *store)
+{
+	const char *path = getenv("LATCHKEY_PASSWORD_FILE");
+	ssize_t len;
+
+	if (!path || !*path)
+		return true;
+	len = file_read(path, store->password, sizeof(store->password));
+	if (len < 0) {
+		char name[256];
+		say("cannot read LATCHKEY_PASSWORD_FILE %s: %s",
+		    text_escape(name, sizeof(name), path, strlen(path)), strerror(errno));
+		return false;
+	}
+	if (len && store->password[len - 1] == '\n')
+		store->password[--len] = 0;
+	if (len && store->password[len - 1] == '\r')
+		store->password[--len] = 0;
+	store->client.password = store->password;
+	return true;
+}
+
+static void log_line(void *arg, lk_log_level level, const char *line)
+{
+	(void)arg;
+	(void)level;
+	say("%s", line);
+}
+
+bool store_find(struct store *store, const struct options *options, int *status)
+{
+	const char *url = options->url;
+
+	memset(store, 0, sizeof(*store));
+	*status = STATUS_STORE;
+	if (!url) {
+		url = getenv("LATCHKEY_URL");
+		if (url && !*url)
+			url = NULL;
+	}
+	if (url) {
+		size_t len = strlen(url);
+		if (len >= sizeof(store->url)) {
+			say("the store's URL is too long");
+			*status = STATUS_USAGE;
+			return false;
+		}
+		memcpy(store->url, url, len + 1);
+	} else if (!url_file(store)) {
+		return false;
+	}
+	if (!store->url[0]) {
+		store->by_default = true;
+		memcpy(store->url, "local:", sizeof("local:"));
+		if (isatty(STDERR_FILENO) && !options->quiet)
+			say("no store is named (LATCHKEY_URL), using local: on this machine");
+	}
+	if (options->verbose) {
+		store->client.log = log_line;
+		store->client.log_level = LK_LOG_INFO;
+	}
+	*status = STATUS_USAGE;
+	return password_file(store);
+}

@@ -1,0 +1,94 @@
+/* SPDX-License-Identifier: MIT
+ * The line that a person at a terminal sees while the lock is another's. */
+#include "waitline.h"
+
+#include "clock.h"
+#include "say.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#define FIRST_NS (200 * MS) /* a short wait shows nothing */
+#define AGAIN_NS (1000 * MS)
+#define LINE_SIZE 4096
+
+static const char wipe[] = "\r\033[K";
+
+void waitline_init(struct waitline *line, const char *name, bool quiet)
+{
+	line->name = name;
+	line->wanted = !quiet && isatty(STDERR_FILENO);
+	line->drawn = false;
+	line->due_ns = clock_ns() + FIRST_NS;
+}
+
+int64_t waitline_due(const struct waitline *line)
+{
+	return line->wanted ? line->due_ns : NEVER;
+}
+
+/* Columns to write on; the last one stays free, or some terminals would wrap. */
+static size_t columns(void)
+{
+	struct winsize size;
+
+	if (ioctl(STDERR_FILENO, TIOCGWINSZ, &size) || size.ws_col < 2)
+		return 79;
+	return (size_t)size.ws_col - 1;
+}
+
+static void compose(char *text, size_t size, const char *name, const lk_lock_status *status)
+{
+	char escaped[NAME_TEXT_SIZE], party[1024], since[32], ahead[48] = "", holder[1100] = "";
+	const char *comma;
+
+	text_escape(escaped, sizeof(escaped), name, strlen(name));
+	if (status->my_rank > 0)
+		snprintf(ahead, sizeof(ahead), "%" PRId64 " ahead", status->my_rank);
+	if (status->held)
+		snprintf(holder, sizeof(holder), "held by %s for %s",
+		         text_party(party, sizeof(party), &status->holder),
+		         text_duration(since, status->held_ms));
+	comma = *ahead && *holder ? ", " : "";
+	snprintf(text, size, "waiting for %s%s%s%s%s", escaped, *ahead || *holder ? ": " : "",
+	         ahead, comma, holder);
+}
+
+static void put(const char *text, size_t len)
+{
+	if (write(STDERR_FILENO, text, len) < 0)
+		return;
+}
+
+void waitline_draw(struct waitline *line, lk_lock *lock)
+{
+	char text[LINE_SIZE];
+	lk_lock_status status;
+	size_t head = sizeof(wipe) - 1, len, room = columns();
+
+	if (!line->wanted || clock_ns() < line->due_ns)
+		return;
+	line->due_ns = clock_ns() + AGAIN_NS;
+	if (tcgetpgrp(STDERR_FILENO) != getpgrp()) {
+		line->drawn = false; /* another's terminal now: nothing of ours to wipe */
+		return;
+	}
+	if (lk_lock_query(lock, &status) != LK_OK)
+		return;
+	memcpy(text, wipe, head);
+	compose(text + head, sizeof(text) - head, line->name, &status);
+	len = strlen(text + head);
+	put(text, head + (len < room ? len : room));
+	line->drawn = true;
+}
+
+void waitline_wipe(struct waitline *line)
+{
+	if (line->drawn && tcgetpgrp(STDERR_FILENO) == getpgrp())
+		put(wipe, sizeof(wipe) - 1);
+	line->drawn = false;
+	line->due_ns = clock_ns();
+}

@@ -1,0 +1,244 @@
+/* SPDX-License-Identifier: MIT
+ * The command never outlives its lock: loss, latchkey killed or stopped, its guard killed. */
+#include "command.h"
+#include "process.h"
+#include "server.h"
+#include "test.h"
+
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+/* The command of the issue, and one whose children hide: a session of its own, a double fork. */
+#define PLAIN "sleep 99 & sleep 98; true"
+#define HIDING                                                                                     \
+	"setsid sleep 99 & (sleep 97 & setsid sh -c 'sleep 96 & sleep 95 & exit' &) ; sleep 98; true"
+
+static struct test_server server;
+static struct command cmd, other;
+
+static void begin(void)
+{
+	server_start(&server, NULL);
+	command_setup(server.url);
+}
+
+static void begin_command(const char *lease, const char *line, int sleeps)
+{
+	START(&cmd, "latchkey", "lock", "--lease", lease, "a", "-c", line);
+	ck_assert(WITHIN(5000, command_count_of("sleep") == sleeps));
+}
+
+static void assert_status(int status)
+{
+	ck_assert(command_wait(&cmd, 5000));
+	ck_assert_msg(WIFEXITED(cmd.status) && WEXITSTATUS(cmd.status) == status, "%x: %s",
+	              cmd.status, cmd.err);
+}
+
+/* A later holder is served when the lease of the killed one has ended. */
+static void assert_free_within(int64_t ms)
+{
+	int64_t began = now_ms();
+
+	ck_assert_int_eq(RUN(&other, "latchkey", "lock", "a", "true"), 0);
+	ck_assert_int_le(now_ms() - began, ms);
+}
+
+TEST(c4_killed_latchkey_leaves_no_descendant)
+{
+	begin();
+	begin_command("2", PLAIN, 2);
+	kill(cmd.pid, SIGKILL);
+	ck_assert(WITHIN(500, command_count() == 0));
+	assert_free_within(3000);
+	server_stop(&server);
+}
+
+TEST(c4_killed_latchkey_leaves_no_child_that_left_the_group)
+{
+	begin();
+	begin_command("2", HIDING, 5);
+	kill(cmd.pid, SIGKILL);
+	ck_assert(WITHIN(500, command_count() == 0));
+	server_stop(&server);
+}
+
+TEST(killed_group_of_latchkey_leaves_no_descendant)
+{
+	begin();
+	START(&cmd, "setsid", "latchkey", "lock", "a", "-c", PLAIN);
+	ck_assert(WITHIN(5000, command_count_of("sleep") == 2));
+	/* As a shell's kill -9 %1. */
+	ck_assert_int_eq(getpgid(cmd.pid), cmd.pid);
+	ck_assert(!kill(-cmd.pid, SIGKILL));
+	ck_assert(WITHIN(500, command_count() == 0));
+	server_stop(&server);
+}
+
+static void stopped_latchkey(const char *line, int sleeps)
+{
+	begin();
+	begin_command("2", line, sleeps);
+	kill(cmd.pid, SIGSTOP);
+	ck_assert(WITHIN(1000, proc_state(cmd.pid) == 'T'));
+	/* The lease cannot be renewed any more: the next holder comes when it ends, and finds nobody. */
+	ck_assert_int_eq(RUN(&other, "latchkey", "lock", "a", "true"), 0);
+	ck_assert_int_eq(command_count_of("sleep"), 0);
+	kill(cmd.pid, SIGCONT);
+	assert_status(79);
+	ck_assert_int_eq(command_count(), 0);
+	server_stop(&server);
+}
+
+TEST(stopped_latchkey_leaves_no_descendant_past_its_lease)
+{
+	stopped_latchkey(PLAIN, 2);
+}
+
+TEST(stopped_latchkey_leaves_no_child_that_left_the_group)
+{
+	stopped_latchkey(HIDING, 5);
+}
+
+/* The first touches a file all the time; the second removes it and must not see it again. */
+TEST(next_holder_of_a_stopped_latchkey_is_alone)
+{
+	char busy[512];
+
+	begin();
+	snprintf(busy, sizeof(busy), "while :; do touch %s; sleep 0.01; done", command_file("at"));
+	START(&cmd, "latchkey", "lock", "--lease", "1", "a", "-c", busy);
+	ck_assert(WITHIN(5000, !access(command_file("at"), F_OK)));
+	kill(cmd.pid, SIGSTOP);
+	ck_assert_int_eq(RUN(&other, "latchkey", "lock", "a", "-c",
+	                     "cd $(dirname $LATCHKEY_LOCAL_DIR); rm -f at; sleep 0.3; test ! -e at"),
+	                 0);
+	kill(cmd.pid, SIGCONT);
+	assert_status(79);
+	server_stop(&server);
+}
+
+TEST(killed_guard_ends_the_command)
+{
+	pid_t guard;
+
+	begin();
+	begin_command("10", HIDING, 5);
+	guard = command_child(cmd.pid);
+	ck_assert_int_gt(guard, 0);
+	kill(guard, SIGKILL);
+	assert_status(137);
+	ck_assert_ptr_nonnull(strstr(cmd.err, "guard"));
+	ck_assert_int_eq(command_count(), 0);
+	assert_free_within(1000);
+	server_stop(&server);
+}
+
+TEST(stopped_guard_is_continued)
+{
+	begin();
+	begin_command("10", "sleep 0.5; exit 4", 1);
+	kill(command_child(cmd.pid), SIGSTOP);
+	assert_status(4);
+	server_stop(&server);
+}
+
+TEST(broken_lock_ends_the_command_by_term)
+{
+	begin();
+	START(&cmd, "latchkey", "lock", "a", "-c", "trap 'echo bye; exit 0' TERM; "
+	      "while :; do sleep 0.02; done");
+	ck_assert(WITHIN(5000, RUN(&other, "latchkey", "break", "a") == 0));
+	assert_status(79); /* though the command exited 0 */
+	ck_assert_int_eq(command_count(), 0);
+	ck_assert_ptr_nonnull(strstr(cmd.err, "broken"));
+	server_stop(&server);
+}
+
+TEST(broken_lock_kills_a_command_that_ignores_term)
+{
+	int64_t began;
+
+	begin();
+	begin_command("10", "trap '' TERM; sleep 99 & wait; wait", 1);
+	ck_assert_int_eq(RUN(&other, "latchkey", "break", "a"), 0);
+	began = now_ms();
+	assert_status(79);
+	ck_assert_int_le(now_ms() - began, 1500);
+	ck_assert_int_eq(command_count(), 0);
+	server_stop(&server);
+}
+
+TEST(lost_store_ends_the_command_within_the_lease)
+{
+	char line[512];
+	int64_t began;
+
+	begin();
+	snprintf(line, sizeof(line), "trap 'date >%s' TERM; while :; do sleep 0.02; done",
+	         command_file("termed"));
+	START(&cmd, "latchkey", "lock", "--lease", "3", "a", "-c", line);
+	ck_assert(WITHIN(5000, command_count_of("sleep") == 1));
+	server_kill(&server);
+	began = now_ms();
+	/* TERM first, with time to clean up, then KILL: this one does not obey. */
+	ck_assert(WITHIN(3000, !access(command_file("termed"), F_OK)));
+	ck_assert(WITHIN(3000 - (now_ms() - began), command_count_of("sh") == 0));
+	assert_status(79);
+	ck_assert_ptr_nonnull(strstr(cmd.err, "cannot be renewed"));
+	server_stop(&server);
+}
+
+TEST(store_that_comes_back_in_time_ends_nothing)
+{
+	begin();
+	begin_command("4", "sleep 3; exit 6", 1);
+	server_pause(&server);
+	nap_ms(1500);
+	server_resume(&server);
+	assert_status(6);
+	server_stop(&server);
+}
+
+TEST(on_lost_kill_sends_no_term)
+{
+	char line[512];
+
+	begin();
+	snprintf(line, sizeof(line), "trap 'date >%s' TERM; while :; do sleep 0.02; done",
+	         command_file("termed"));
+	START(&cmd, "latchkey", "lock", "--on-lost=kill", "a", "-c", line);
+	ck_assert(WITHIN(5000, command_count_of("sleep") == 1));
+	ck_assert_int_eq(RUN(&other, "latchkey", "break", "a"), 0);
+	assert_status(79);
+	ck_assert(access(command_file("termed"), F_OK));
+	ck_assert_int_eq(command_count(), 0);
+	server_stop(&server);
+}
+
+TEST(on_lost_warn_lets_the_command_end)
+{
+	begin();
+	START(&cmd, "latchkey", "lock", "--on-lost=warn", "a", "-c", "sleep 1.5; echo done");
+	ck_assert(WITHIN(5000, command_count_of("sleep") == 1));
+	ck_assert_int_eq(RUN(&other, "latchkey", "break", "a"), 0);
+	assert_status(79);
+	ck_assert_str_eq(cmd.out, "done\n");
+	ck_assert_ptr_nonnull(strstr(cmd.err, "goes on"));
+	server_stop(&server);
+}
+
+TEST(command_that_stopped_itself_is_killed_when_lost)
+{
+	begin();
+	START(&cmd, "latchkey", "lock", "a", "-c", "sleep 99 & kill -STOP $$; sleep 98");
+	ck_assert(WITHIN(5000, command_count_of("sleep") == 1));
+	ck_assert_int_eq(RUN(&other, "latchkey", "break", "a"), 0);
+	assert_status(79);
+	ck_assert_int_eq(command_count(), 0);
+	server_stop(&server);
+}

@@ -1,0 +1,444 @@
+/* SPDX-License-Identifier: MIT
+ * latchkey lock: options, exit statuses, what the command gets, the report. */
+#include "command.h"
+#include "process.h"
+#include "redis.h"
+#include "server.h"
+#include "test.h"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+static struct test_server server;
+static struct command cmd, other;
+
+static void begin(void)
+{
+	server_start(&server, NULL);
+	command_setup(server.url);
+}
+
+/* Another latchkey that holds a lock until the test ends. */
+static void hold(const char *name)
+{
+	char ready[64];
+
+	snprintf(ready, sizeof(ready), "touch %s; sleep 97", command_file("held"));
+	START(&other, "latchkey", "lock", name, "-c", ready);
+	ck_assert(WITHIN(5000, !access(command_file("held"), F_OK)));
+}
+
+TEST(command_gives_output_and_status)
+{
+	begin();
+	ck_assert_int_eq(RUN(&cmd, "latchkey", "lock", "a", "-c", "echo out; echo err >&2; exit 7"), 7);
+	ck_assert_str_eq(cmd.out, "out\n");
+	ck_assert_str_eq(cmd.err, "err\n");
+	ck_assert_int_eq(RUN(&cmd, "latchkey", "lock", "a", "true"), 0);
+	ck_assert_int_eq(RUN(&cmd, "latchkey", "lock", "a", "--", "sh", "-c", "exit 75"), 75);
+	ck_assert_int_eq(RUN(&cmd, "latchkey", "lock", "a", "-c", "kill -TERM $$"), 143);
+	ck_assert(WIFEXITED(cmd.status));
+	ck_assert_int_eq(RUN(&cmd, "latchkey", "lock", "a", "-c", "kill -KILL $$"), 137);
+	ck_assert_str_eq(cmd.err, "");
+	ck_assert_int_eq(command_count(), 0);
+	server_stop(&server);
+}
+
+TEST(command_that_cannot_run_is_126_or_127)
+{
+	begin();
+	ck_assert_int_eq(RUN(&cmd, "latchkey", "lock", "a", "/nowhere/at-all"), 127);
+	ck_assert_str_eq(cmd.err,
+	                 "latchkey: cannot run \"/nowhere/at-all\": No such file or directory\n");
+	ck_assert_int_eq(RUN(&cmd, "latchkey", "lock", "a", "/etc"), 126);
+	ck_assert_str_eq(cmd.err, "latchkey: cannot run \"/etc\": Permission denied\n");
+	ck_assert_int_eq(RUN(&cmd, "latchkey", "lock", "-n", "a", "true"), 0);
+	server_stop(&server);
+}
+
+TEST(busy_lock_is_75_or_the_chosen_status)
+{
+	int64_t began;
+
+	begin();
+	hold("a");
+	ck_assert_int_eq(RUN(&cmd, "latchkey", "lock", "-n", "a", "echo", "no"), 75);
+	ck_assert_str_eq(cmd.out, "");
+	ck_assert_ptr_nonnull(strstr(cmd.err, "latchkey: cannot acquire \"a\": "));
+	ck_assert_int_eq(RUN(&cmd, "latchkey", "lock", "-nq", "-E", "3", "a", "true"), 3);
+	ck_assert_str_eq(cmd.err, "");
+	began = now_ms();
+	ck_assert_int_eq(RUN(&cmd, "latchkey", "lock", "-w", "0.25", "a", "true"), 75);
+	ck_assert_int_ge(now_ms() - began, 250);
+	ck_assert_int_lt(now_ms() - began, 2000);
+	ck_assert_int_eq(RUN(&cmd, "latchkey", "lock", "-w.1", "-E0", "a", "true"), 0);
+	/* Nothing is left behind. */
+	ck_assert_int_eq(RUN(&cmd, "latchkey", "show", "a"), 0);
+	ck_assert_ptr_nonnull(strstr(cmd.out, "waiting  0\n"));
+	server_stop(&server);
+}
+
+TEST(unreachable_store_is_69_and_says_where)
+{
+	char url[64], message[128];
+	int port = port_pick();
+
+	command_setup(NULL);
+	snprintf(url, sizeof(url), "redis://user:secret@127.0.0.1:%d", port);
+	setenv("LATCHKEY_URL", url, 1);
+	snprintf(message, sizeof(message),
+	         "latchkey: cannot acquire \"nightly\": 127.0.0.1:%d: connection refused\n", port);
+	ck_assert_int_eq(RUN(&cmd, "latchkey", "lock", "nightly", "true"), 69);
+	ck_assert_str_eq(cmd.err, message);
+	ck_assert_int_eq(RUN(&cmd, "latchkey", "show", "nightly"), 69);
+	ck_assert_ptr_null(strstr(cmd.err, "secret"));
+	ck_assert_int_eq(RUN(&cmd, "latchkey", "break", "nightly"), 69);
+	ck_assert_ptr_null(strstr(cmd.err, "secret"));
+}
+
+TEST(wrong_usage_is_64)
+{
+	static const char *const wrong[][8] = {
+		{"latchkey", NULL},
+		{"latchkey", "lock", NULL},
+		{"latchkey", "lock", "a", NULL},
+		{"latchkey", "lock", "a", "-c", NULL},
+		{"latchkey", "lock", "a", "-c", "true", "more", NULL},
+		{"latchkey", "lock", "", "true", NULL},
+		{"latchkey", "lock", "a", "-x", NULL},
+		{"latchkey", "lock", "-x", "a", "true", NULL},
+		{"latchkey", "lock", "--leas", "5", "a", "true", NULL},
+		{"latchkey", "lock", "--lease", "0.01", "a", "true", NULL},
+		{"latchkey", "lock", "--lease", "5s", "a", "true", NULL},
+		{"latchkey", "lock", "--fixed=1", "a", "true", NULL},
+		{"latchkey", "lock", "-w", "-1", "a", "true", NULL},
+		{"latchkey", "lock", "-w", "1e3", "a", "true", NULL},
+		{"latchkey", "lock", "-w", ".", "a", "true", NULL},
+		{"latchkey", "lock", "-n", "-w", "1", "a", "true", NULL},
+		{"latchkey", "lock", "-E", "256", "a", "true", NULL},
+		{"latchkey", "lock", "--on-lost=maybe", "a", "true", NULL},
+		{"latchkey", "lock", "-q", "-v", "a", "true", NULL},
+		{"latchkey", "lock", "--json", "a", "true", NULL},
+		{"latchkey", "--json", "lock", "a", "true", NULL},
+		{"latchkey", "show", "-n", NULL},
+		{"latchkey", "show", "a", "b", NULL},
+		{"latchkey", "break", NULL},
+		{"latchkey", "local", NULL},
+		{"latchkey", "local", "restart", NULL},
+		{"latchkey", "doctor", "a", NULL},
+		{"latchkey", "lock", "--url", "ftp://x", "a", "true", NULL},
+	};
+
+	command_setup(NULL);
+	for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
+		int status = command_run(&cmd, wrong[i]);
+		ck_assert_msg(status == 64, "line %zu: status %d: %s", i, status, cmd.err);
+		ck_assert_msg(!strncmp(cmd.err, "latchkey: ", 10), "line %zu: %s", i, cmd.err);
+	}
+	ck_assert_int_eq(RUN(&cmd, "latchkey", "sem", "--permits", "3", "a", "true"), 64);
+	ck_assert_ptr_nonnull(strstr(cmd.err, "not in this version"));
+	ck_assert_int_eq(RUN(&cmd, "latchkey", "rate", "a"), 64);
+	ck_assert_ptr_nonnull(strstr(cmd.err, "not in this version"));
+	ck_assert_int_eq(RUN(&cmd, "latchkey", "latch", "wait", "a"), 64);
+	ck_assert_ptr_nonnull(strstr(cmd.err, "not in this version"));
+}
+
+TEST(help_and_version_are_told)
+{
+	command_setup(NULL);
+	ck_assert_int_eq(RUN(&cmd, "latchkey", "--help"), 0);
+	ck_assert_ptr_nonnull(strstr(cmd.out, "latchkey lock"));
+	ck_assert_int_eq(RUN(&cmd, "latchkey", "lock", "--help"), 0);
+	ck_assert_ptr_nonnull(strstr(cmd.out, "--min-hold"));
+	ck_assert_int_eq(RUN(&cmd, "latchkey", "-V"), 0);
+	ck_assert_ptr_nonnull(strstr(cmd.out, "latchkey 0.1.0\n"));
+}
+
+TEST(options_stand_before_or_after_the_verb)
+{
+	begin();
+	hold("a");
+	ck_assert_int_eq(RUN(&cmd, "latchkey", "-n", "-E9", "lock", "a", "true"), 9);
+	ck_assert_int_eq(RUN(&cmd, "latchkey", "-E", "9", "lock", "--nonblock", "a", "true"), 9);
+	ck_assert_int_eq(RUN(&cmd, "latchkey", "lock", "-n", "--conflict-exit-code=9", "a", "true"), 9);
+	ck_assert_int_eq(RUN(&cmd, "latchkey", "lock", "b", "echo", "-n"), 0);
+	ck_assert_str_eq(cmd.out, ""); /* echo's own option */
+	server_stop(&server);
+}
+
+TEST(url_with_a_password_is_refused)
+{
+	static const char *const urls[] = {
+		"redis://user:secret@127.0.0.1:1", "redis://:secret@127.0.0.1:1",
+		"redis://127.0.0.1:1?password=secret", "redis://127.0.0.1:1?db=1&password=secret",
+		"redis+unix:///tmp/x?password=secret",
+	};
+
+	command_setup(NULL);
+	for (size_t i = 0; i < sizeof(urls) / sizeof(urls[0]); i++) {
+		ck_assert_int_eq(RUN(&cmd, "latchkey", "lock", "--url", urls[i], "a", "true"), 64);
+		ck_assert_ptr_nonnull(strstr(cmd.err, "LATCHKEY_URL"));
+		ck_assert_ptr_nonnull(strstr(cmd.err, "LATCHKEY_PASSWORD_FILE"));
+		ck_assert_ptr_null(strstr(cmd.err, "secret"));
+	}
+	/* Nor does a misspelt option print it. */
+	ck_assert_int_eq(RUN(&cmd, "latchkey", "lock", "--ulr=redis://:secret@h", "a", "true"), 64);
+	ck_assert_ptr_null(strstr(cmd.err, "secret"));
+}
+
+TEST(password_file_is_used_without_its_newline)
+{
+	struct redis *redis;
+	char url[128];
+
+	begin();
+	ck_assert_int_eq(shell("echo s3cret >%s", command_file("password")), 0);
+	redis = redis_open(&server);
+	redis_do(redis, "ACL SETUSER job on >s3cret ~* &* +@all");
+	redis_close(redis);
+	snprintf(url, sizeof(url), "redis://job@127.0.0.1:%d", server.port);
+	setenv("LATCHKEY_PASSWORD_FILE", command_file("password"), 1);
+	ck_assert_int_eq(RUN(&cmd, "latchkey", "lock", "--url", url, "a", "echo", "in"), 0);
+	ck_assert_str_eq(cmd.out, "in\n");
+	ck_assert_int_eq(shell("echo wrong >%s", command_file("password")), 0);
+	ck_assert_int_eq(RUN(&cmd, "latchkey", "lock", "--url", url, "a", "true"), 69);
+	ck_assert_ptr_null(strstr(cmd.err, "wrong\n"));
+	setenv("LATCHKEY_PASSWORD_FILE", "/nowhere/password", 1);
+	ck_assert_int_eq(RUN(&cmd, "latchkey", "lock", "--url", url, "a", "true"), 64);
+	server_stop(&server);
+}
+
+TEST(command_sees_name_fence_and_holder)
+{
+	char id[64];
+
+	begin();
+	ck_assert_int_eq(RUN(&cmd, "latchkey", "lock", "a b", "-c",
+	                     "echo \"$LATCHKEY_NAME|$LATCHKEY_FENCE\"; "
+	                     "latchkey show --json 'a b'; echo \"$LATCHKEY_HOLDER\" >&2"), 0);
+	ck_assert(!strncmp(cmd.out, "a b|1", 5));
+	ck_assert_uint_eq(strtoull(cmd.out + 4, NULL, 10),
+	                  strtoull(strstr(cmd.out, "\"fence\":") + 8, NULL, 10));
+	cmd.err[strcspn(cmd.err, "\n")] = 0;
+	ck_assert_int_gt(strlen(cmd.err), 20);
+	snprintf(id, sizeof(id), "{\"id\":\"%s\"", cmd.err);
+	ck_assert_ptr_nonnull(strstr(cmd.out, id));
+	server_stop(&server);
+}
+
+TEST(nested_lock_of_the_same_name_fails_at_once)
+{
+	int64_t began;
+
+	begin();
+	began = now_ms();
+	ck_assert_int_eq(RUN(&cmd, "latchkey", "lock", "a", "latchkey", "lock", "a", "true"), 75);
+	ck_assert_int_lt(now_ms() - began, 5000);
+	ck_assert_str_eq(cmd.err, "latchkey: cannot acquire \"a\": the command that runs this one "
+	                          "holds it\n");
+	ck_assert_int_eq(RUN(&cmd, "latchkey", "lock", "a", "-c",
+	                     "latchkey lock b latchkey lock -E9 a true"), 9);
+	ck_assert_int_eq(RUN(&cmd, "latchkey", "lock", "a", "latchkey", "lock", "b", "echo", "in"), 0);
+	ck_assert_str_eq(cmd.out, "in\n");
+	server_stop(&server);
+}
+
+/* What a program sees of itself, once alone and once below latchkey, must be the same. */
+static void assert_same_below(const char *line)
+{
+	char alone[sizeof(cmd.out)];
+
+	ck_assert_int_eq(RUN(&cmd, "sh", "-c", line), 0);
+	memcpy(alone, cmd.out, sizeof(alone));
+	ck_assert_int_gt(strlen(alone), 0);
+	ck_assert_int_eq(RUN(&cmd, "latchkey", "lock", "a", "-c", line), 0);
+	ck_assert_str_eq(cmd.out, alone);
+}
+
+TEST(command_inherits_no_descriptor_of_latchkey)
+{
+	begin();
+	assert_same_below("ls /proc/$$/fd");
+	close(0);
+	ck_assert_int_eq(RUN(&cmd, "latchkey", "lock", "a", "-c", "readlink /proc/$$/fd/0"), 0);
+	ck_assert_str_eq(cmd.out, "/dev/null\n");
+	server_stop(&server);
+}
+
+TEST(command_gets_the_callers_signal_mask_and_dispositions)
+{
+	sigset_t set;
+
+	begin();
+	sigemptyset(&set);
+	sigaddset(&set, SIGUSR2);
+	sigaddset(&set, SIGWINCH);
+	sigprocmask(SIG_BLOCK, &set, NULL);
+	signal(SIGPIPE, SIG_IGN);
+	signal(SIGTTOU, SIG_IGN);
+	signal(SIGHUP, SIG_IGN);
+	assert_same_below("exec grep '^Sig[BIC]' /proc/self/status");
+	server_stop(&server);
+}
+
+TEST(stdin_passes_through)
+{
+	begin();
+	ck_assert_int_eq(shell("test \"$(echo word | latchkey lock a cat)\" = word"), 0);
+	server_stop(&server);
+}
+
+TEST_LIMIT(sixteen_shells_count_without_loss, 60)
+{
+	begin();
+	ck_assert_int_eq(shell("echo 0 >%s", command_file("count")), 0);
+	ck_assert_int_eq(shell("cd %s; for i in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16; do "
+	                       "(for j in 1 2 3 4 5; do latchkey lock n -c "
+	                       "'read n <count; echo $((n + 1)) >count' || echo bad >>bad; done) & "
+	                       "done; wait", command_folder()), 0);
+	ck_assert_str_eq(command_read("bad"), "");
+	ck_assert_str_eq(command_read("count"), "80\n");
+	server_stop(&server);
+}
+
+static void assert_report(const char *begins, const char *contains)
+{
+	const char *text = command_read("report");
+
+	ck_assert_msg(!strncmp(text, begins, strlen(begins)), "%s", text);
+	ck_assert_msg(strstr(text, contains) != NULL, "%s", text);
+	ck_assert(shell("command -v python3 >/dev/null") ||
+	          !shell("python3 -m json.tool <%s >/dev/null", command_file("report")));
+}
+
+TEST(report_tells_each_outcome)
+{
+	char report[256];
+
+	begin();
+	snprintf(report, sizeof(report), "--report=%s", command_file("report"));
+	ck_assert_int_eq(RUN(&cmd, "latchkey", "lock", report, "a", "-c", "sleep 0.2; exit 79"), 79);
+	assert_report("{\"outcome\":\"ended\",\"status\":79,\"command_status\":79,\"reason\":null,"
+	              "\"fence\":1", "\"held_seconds\":0.");
+	ck_assert_int_eq(RUN(&cmd, "latchkey", "lock", report, "a", "/nowhere"), 127);
+	assert_report("{\"outcome\":\"cannot-run\",\"status\":127,\"command_status\":null,", "");
+	ck_assert_int_eq(RUN(&cmd, "latchkey", "lock", report, "a", "-c", "latchkey break -q a; sleep 9"),
+	                 79);
+	assert_report("{\"outcome\":\"lost\",\"status\":79,\"command_status\":143,"
+	              "\"reason\":\"broken\"", "");
+	ck_assert_int_eq(RUN(&cmd, "latchkey", "lock", report, "a", "-c", "kill -INT $$"), 130);
+	ck_assert(WIFSIGNALED(cmd.status));
+	assert_report("{\"outcome\":\"ended\",\"status\":130,\"command_status\":130,", "");
+	hold("a");
+	ck_assert_int_eq(RUN(&cmd, "latchkey", "lock", report, "-w", "0.2", "a", "true"), 75);
+	assert_report("{\"outcome\":\"busy\",\"status\":75,\"command_status\":null,\"reason\":null,"
+	              "\"fence\":null,\"waited_seconds\":0.2", "\"held_seconds\":0.000");
+	ck_assert_int_eq(RUN(&cmd, "latchkey", "lock", report, "b", "latchkey", "lock", report, "b",
+	                     "true"), 75);
+	ck_assert_int_eq(RUN(&cmd, "latchkey", "lock", "b", "latchkey", "lock", report, "b", "true"),
+	                 75);
+	assert_report("{\"outcome\":\"nested\",\"status\":75,", "");
+	START(&cmd, "latchkey", "lock", report, "a", "true");
+	ck_assert(WITHIN(5000, RUN(&other, "sh", "-c", "latchkey show a | grep -q 'waiting  1'") == 0));
+	kill(cmd.pid, SIGTERM);
+	ck_assert(command_wait(&cmd, 5000));
+	ck_assert(WIFSIGNALED(cmd.status) && WTERMSIG(cmd.status) == SIGTERM);
+	assert_report("{\"outcome\":\"cancelled\",\"status\":143,\"command_status\":null", "");
+	server_stop(&server);
+	ck_assert_int_eq(RUN(&cmd, "latchkey", "lock", report, "a", "true"), 69);
+	assert_report("{\"outcome\":\"unreachable\",\"status\":69,", "");
+	ck_assert_int_eq(RUN(&cmd, "latchkey", "lock", "--report", "/nowhere/r", "a", "true"), 64);
+}
+
+TEST(min_hold_keeps_the_lock_after_the_command)
+{
+	int64_t began;
+
+	begin();
+	began = now_ms();
+	ck_assert_int_eq(RUN(&cmd, "latchkey", "lock", "--min-hold", "0.7", "a", "sh", "-c", "exit 5"),
+	                 5);
+	ck_assert_int_ge(now_ms() - began, 700);
+	START(&cmd, "latchkey", "lock", "--min-hold", "60", "a", "touch", command_file("ran"));
+	ck_assert(WITHIN(5000, !access(command_file("ran"), F_OK)));
+	ck_assert_int_eq(RUN(&other, "latchkey", "lock", "-nq", "a", "true"), 75);
+	kill(cmd.pid, SIGTERM);
+	ck_assert(command_wait(&cmd, 5000));
+	ck_assert_int_eq(RUN(&other, "latchkey", "lock", "-n", "a", "true"), 0);
+	server_stop(&server);
+}
+
+TEST(max_hold_ends_the_command_in_time)
+{
+	int64_t began;
+
+	begin();
+	began = now_ms();
+	ck_assert_int_eq(RUN(&cmd, "latchkey", "lock", "--max-hold", "1", "a", "sleep", "96"), 79);
+	ck_assert_int_le(now_ms() - began, 1500);
+	ck_assert_int_ge(now_ms() - began, 700);
+	ck_assert_ptr_nonnull(strstr(cmd.err, "max-hold"));
+	/* One that ignores TERM is dead by then, too. */
+	began = now_ms();
+	ck_assert_int_eq(RUN(&cmd, "latchkey", "lock", "--max-hold", "1", "a", "-c",
+	                     "trap '' TERM; while :; do sleep 0.05; done"), 79);
+	ck_assert_int_le(now_ms() - began, 1500);
+	ck_assert_int_eq(command_count(), 0);
+	server_stop(&server);
+}
+
+TEST(fixed_lease_ends_the_command_in_time)
+{
+	int64_t began;
+
+	begin();
+	ck_assert_int_eq(RUN(&cmd, "latchkey", "lock", "--fixed", "--lease", "2", "a", "true"), 0);
+	began = now_ms();
+	ck_assert_int_eq(RUN(&cmd, "latchkey", "lock", "--fixed", "--lease", "1", "a", "sleep", "95"), 79);
+	ck_assert_int_le(now_ms() - began, 1300);
+	server_stop(&server);
+}
+
+TEST(what_the_command_leaves_in_its_group_is_ended)
+{
+	begin();
+	ck_assert_int_eq(RUN(&cmd, "latchkey", "lock", "a", "-c", "sleep 94 & exit 3"), 3);
+	ck_assert_int_eq(command_count(), 0);
+	/* A daemon has left the group: it was meant to stay. */
+	ck_assert_int_eq(RUN(&cmd, "latchkey", "lock", "a", "-c", "setsid sleep 4 & sleep 0.2"), 0);
+	ck_assert_int_eq(command_count_of("sleep"), 1);
+	ck_assert(WITHIN(6000, command_count() == 0));
+	server_stop(&server);
+}
+
+TEST(start_costs_little_more_than_flock)
+{
+	int64_t ours = 1000000, flock = 1000000;
+
+	begin();
+	for (int i = 0; i < 30; i++) {
+		int64_t began = now_us(), took;
+		ck_assert_int_eq(RUN(&cmd, "latchkey", "lock", "a", "true"), 0);
+		took = now_us() - began;
+		ours = took < ours ? took : ours;
+		began = now_us();
+		ck_assert_int_eq(RUN(&cmd, "flock", command_folder(), "true"), 0);
+		took = now_us() - began;
+		flock = took < flock ? took : flock;
+	}
+	printf("start: latchkey %d us, flock %d us\n", (int)ours, (int)flock);
+#ifdef __has_feature
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+#define SANITIZED
+#endif
+#endif
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__) && !defined(SANITIZED)
+	ck_assert_int_le(ours - flock, 5000);
+#endif
+	server_stop(&server);
+}

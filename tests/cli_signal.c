@@ -1,0 +1,199 @@
+/* SPDX-License-Identifier: MIT
+ * latchkey lock and signals: forwarded to the command's group, and what becomes of latchkey. */
+#include "command.h"
+#include "process.h"
+#include "server.h"
+#include "test.h"
+
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+static struct test_server server;
+static struct command cmd, other;
+
+static void begin(void)
+{
+	server_start(&server, NULL);
+	command_setup(server.url);
+}
+
+/* Start a command that traps; return when its trap is set. */
+static void begin_trap(const char *trap)
+{
+	char line[1024];
+
+	unlink(command_file("up"));
+	snprintf(line, sizeof(line), "%s; touch %s; while :; do sleep 0.02; done", trap,
+	         command_file("up"));
+	START(&cmd, "latchkey", "lock", "a", "-c", line);
+	ck_assert(WITHIN(5000, !access(command_file("up"), F_OK)));
+}
+
+static void assert_ended_by(int number)
+{
+	ck_assert(command_wait(&cmd, 5000));
+	ck_assert_msg(WIFSIGNALED(cmd.status) && WTERMSIG(cmd.status) == number, "%x %s",
+	              cmd.status, cmd.err);
+	ck_assert_int_eq(command_count(), 0);
+}
+
+static void assert_status(int status)
+{
+	ck_assert(command_wait(&cmd, 5000));
+	ck_assert_msg(WIFEXITED(cmd.status) && WEXITSTATUS(cmd.status) == status, "%x %s",
+	              cmd.status, cmd.err);
+	ck_assert_int_eq(command_count(), 0);
+}
+
+TEST(signals_reach_the_command)
+{
+	static const struct {
+		int number;
+		const char *trap;
+	} cases[] = {
+		{SIGTERM, "trap 'exit 31' TERM"}, {SIGHUP, "trap 'exit 31' HUP"},
+		{SIGUSR1, "trap 'exit 31' USR1"}, {SIGUSR2, "trap 'exit 31' USR2"},
+	};
+
+	begin();
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		begin_trap(cases[i].trap);
+		kill(cmd.pid, cases[i].number);
+		assert_status(31);
+	}
+	server_stop(&server);
+}
+
+TEST(command_that_a_signal_ended_is_128_plus_n)
+{
+	begin();
+	begin_trap(":");
+	kill(cmd.pid, SIGTERM);
+	assert_status(143);
+	begin_trap(":");
+	kill(cmd.pid, SIGHUP);
+	assert_status(129);
+	server_stop(&server);
+}
+
+TEST(signals_reach_the_whole_group)
+{
+	begin();
+	START(&cmd, "latchkey", "lock", "a", "-c", "sleep 93 & sleep 92; true");
+	ck_assert(WITHIN(5000, command_count_of("sleep") == 2));
+	kill(cmd.pid, SIGTERM);
+	assert_status(143);
+	server_stop(&server);
+}
+
+TEST(int_and_quit_end_latchkey_by_themselves)
+{
+	begin();
+	begin_trap("trap 'exit 3' INT");
+	kill(cmd.pid, SIGINT);
+	assert_ended_by(SIGINT);
+	begin_trap(":");
+	kill(cmd.pid, SIGQUIT);
+	assert_ended_by(SIGQUIT);
+	begin_trap(":");
+	kill(cmd.pid, SIGINT);
+	assert_ended_by(SIGINT);
+	/* The lock is free. */
+	ck_assert_int_eq(RUN(&other, "latchkey", "lock", "-n", "a", "true"), 0);
+	server_stop(&server);
+}
+
+TEST(signal_ends_a_wait_and_leaves_nothing)
+{
+	static const int numbers[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT};
+	static struct command waiter;
+
+	begin();
+	START(&other, "latchkey", "lock", "a", "sleep", "91");
+	ck_assert(WITHIN(5000, command_count_of("sleep") == 1));
+	for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++) {
+		START(&waiter, "latchkey", "lock", "a", "true");
+		ck_assert(WITHIN(5000, RUN(&cmd, "sh", "-c",
+		                           "latchkey show a | grep -q 'waiting  1'") == 0));
+		kill(waiter.pid, numbers[i]);
+		ck_assert(command_wait(&waiter, 5000));
+		ck_assert(WIFSIGNALED(waiter.status) && WTERMSIG(waiter.status) == numbers[i]);
+		ck_assert_int_eq(RUN(&cmd, "sh", "-c", "latchkey show a | grep -q 'waiting  0'"), 0);
+	}
+	server_stop(&server);
+}
+
+TEST(ignored_signals_stay_ignored)
+{
+	begin();
+	signal(SIGINT, SIG_IGN);
+	signal(SIGHUP, SIG_IGN);
+	START(&cmd, "latchkey", "lock", "a", "-c", "sleep 0.5; exit 8");
+	signal(SIGINT, SIG_DFL);
+	ck_assert(WITHIN(5000, command_count_of("sleep") == 1));
+	kill(cmd.pid, SIGINT);
+	kill(cmd.pid, SIGHUP);
+	assert_status(8);
+	server_stop(&server);
+}
+
+TEST(closed_standard_error_ends_nothing)
+{
+	begin();
+	ck_assert_int_eq(shell("latchkey -v lock a -c 'sleep 0.1; exit 5' 2>&1 >/dev/null | true; "
+	                       "latchkey -v lock a -c 'exit 5' 2>&-"), 5);
+	server_stop(&server);
+}
+
+/* Without a terminal a stopped command stays under its lock, which is renewed. */
+TEST(stopped_command_without_a_terminal_keeps_its_lock)
+{
+	begin();
+	START(&cmd, "setsid", "latchkey", "lock", "--lease", "0.6", "a", "-c",
+	      "kill -STOP $$; exit 12");
+	ck_assert(WITHIN(5000, command_child(command_child(cmd.pid)) > 0 &&
+	                       proc_state(command_child(command_child(cmd.pid))) == 'T'));
+	ck_assert_int_eq(RUN(&other, "latchkey", "lock", "-q", "-w", "1.5", "a", "true"), 75);
+	kill(cmd.pid, SIGCONT);
+	assert_status(12);
+	server_stop(&server);
+}
+
+/* As in a container: no default dispositions, orphans to collect. */
+TEST(pid_1_passes_signals_and_collects_orphans)
+{
+	begin();
+	ck_assert_msg(geteuid() == 0, "a PID name space needs root");
+	START(&cmd, "unshare", "--pid", "--fork", "--mount-proc", "--kill-child", "latchkey", "lock",
+	      "a", "-c", "(sleep 0.1 &); sleep 0.5; ps -e -o stat= | grep -c Z; exit 9");
+	ck_assert(command_wait(&cmd, 10000));
+	ck_assert_int_eq(WEXITSTATUS(cmd.status), 9);
+	ck_assert_str_eq(cmd.out, "0\n");
+	for (int i = 0; i < 2; i++) {
+		int number = i ? SIGINT : SIGTERM;
+		unlink(command_file("up"));
+		START(&cmd, "unshare", "--pid", "--fork", "--mount-proc", "--kill-child", "latchkey",
+		      "lock", "a", "-c", "touch $(dirname $LATCHKEY_LOCAL_DIR)/up; sleep 90");
+		ck_assert(WITHIN(5000, !access(command_file("up"), F_OK)));
+		kill(command_child(cmd.pid), number);
+		ck_assert(command_wait(&cmd, 5000));
+		ck_assert_int_eq(WEXITSTATUS(cmd.status), 128 + number);
+	}
+	ck_assert_int_eq(command_count(), 0);
+	server_stop(&server);
+}
+
+/* Numbers of another name space's /proc would mean other processes. */
+TEST(foreign_proc_is_not_believed)
+{
+	begin();
+	START(&cmd, "unshare", "--pid", "--fork", "--kill-child", "latchkey", "lock", "--max-hold",
+	      "0.5", "a", "-c", "sleep 90");
+	ck_assert(command_wait(&cmd, 10000));
+	ck_assert_int_eq(WEXITSTATUS(cmd.status), 79);
+	server_stop(&server);
+}

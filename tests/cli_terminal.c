@@ -1,0 +1,339 @@
+/* SPDX-License-Identifier: MIT
+ * latchkey lock at a terminal: the waiting line, who has the terminal, ^C, ^Z and fg.  A shell with
+ * job control (bash -i) runs under a pseudo-terminal, and the test types. */
+#include "command.h"
+#include "process.h"
+#include "server.h"
+#include "test.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <pty.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+static struct test_server server;
+static struct command other;
+
+/* The terminal: all that was shown so far. */
+static int terminal;
+static pid_t shell_pid;
+static char screen[65536];
+static size_t screen_len;
+
+static void begin(void)
+{
+	server_start(&server, NULL);
+	command_setup(server.url);
+}
+
+static void terminal_start(int width, const char *const *args)
+{
+	struct winsize size = {.ws_row = 24, .ws_col = (unsigned short)width};
+
+	screen_len = 0;
+	shell_pid = forkpty(&terminal, NULL, NULL, &size);
+	ck_assert_int_ge(shell_pid, 0);
+	if (!shell_pid) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		execvp(args[0], (char *const *)(uintptr_t)args);
+		_exit(125);
+	}
+	fcntl(terminal, F_SETFD, FD_CLOEXEC);
+}
+#define TERMINAL(width, ...) terminal_start(width, (const char *const[]){__VA_ARGS__, NULL})
+
+/* Read what there is; true while the other side is open. */
+static bool terminal_read(int ms)
+{
+	struct pollfd ready = {terminal, POLLIN, 0};
+	ssize_t got;
+
+	if (poll(&ready, 1, ms) <= 0)
+		return true;
+	ck_assert_uint_lt(screen_len, sizeof(screen) - 1);
+	got = read(terminal, screen + screen_len, sizeof(screen) - 1 - screen_len);
+	if (got <= 0)
+		return false;
+	screen_len += (size_t)got;
+	screen[screen_len] = 0;
+	return true;
+}
+
+static bool shows(const char *text)
+{
+	return memmem(screen, screen_len, text, strlen(text)) != NULL;
+}
+
+/* Read until the text was shown; then forget all up to it. */
+static void expect(const char *text)
+{
+	char *at;
+
+	ck_assert_msg(WITHIN(8000, (terminal_read(5), shows(text))), "no \"%s\" in: %.*s", text,
+	              (int)screen_len, screen);
+	at = memmem(screen, screen_len, text, strlen(text));
+	at += strlen(text);
+	screen_len -= (size_t)(at - screen);
+	memmove(screen, at, screen_len + 1);
+}
+
+static void type(const char *text)
+{
+	ck_assert_int_eq(write(terminal, text, strlen(text)), (ssize_t)strlen(text));
+}
+
+/* Read to the end; the status of what ran. */
+static int terminal_end(void)
+{
+	int status = -1;
+	bool open = true;
+
+	ck_assert(WITHIN(8000, (open = open && terminal_read(5),
+	                        waitpid(shell_pid, &status, WNOHANG) == shell_pid)));
+	while (open && (open = terminal_read(50)) && screen_len < sizeof(screen) / 2 &&
+	       poll(&(struct pollfd){terminal, POLLIN, 0}, 1, 50) > 0)
+		continue;
+	close(terminal);
+	return status;
+}
+
+/* A shell that says P> when it is ready, as people have it. */
+static void shell_start(void)
+{
+	setenv("PS1", "P> ", 1);
+	unsetenv("PROMPT_COMMAND");
+	TERMINAL(200, "bash", "--norc", "--noprofile", "--noediting", "-i");
+	expect("P> ");
+	type("stty -echo\n");
+	expect("P> ");
+}
+
+static void shell_end(void)
+{
+	type("exit 0\n");
+	terminal_end();
+	ck_assert(WITHIN(2000, command_count() == 0));
+	server_stop(&server);
+}
+
+static void hold(void)
+{
+	START(&other, "latchkey", "lock", "--label", "nightly job", "deploy", "sleep", "89");
+	ck_assert(WITHIN(5000, command_count_of("sleep") == 1));
+}
+
+TEST(wait_line_names_the_holder_and_is_wiped)
+{
+	char line[128];
+
+	begin();
+	hold();
+	TERMINAL(200, "latchkey", "lock", "deploy", "echo", "ran");
+	snprintf(line, sizeof(line), "(pid %d, nightly job) for ", (int)other.pid);
+	expect(line);
+	kill(other.pid, SIGTERM);
+	ck_assert(command_wait(&other, 5000));
+	ck_assert_int_eq(terminal_end(), 0);
+	ck_assert(shows("\r\033[Kran\r\n"));
+	server_stop(&server);
+}
+
+TEST(wait_line_begins_and_counts_as_documented)
+{
+	static struct command second;
+
+	begin();
+	hold();
+	START(&second, "latchkey", "lock", "deploy", "true");
+	ck_assert(WITHIN(5000, shell("latchkey show deploy | grep -q 'waiting  1'") == 0));
+	TERMINAL(200, "latchkey", "lock", "deploy", "true");
+	expect("\r\033[Kwaiting for deploy: 1 ahead, held by ");
+	/* Nothing of it goes elsewhere. */
+	ck_assert_str_eq(command_err(&second), "");
+	kill(shell_pid, SIGTERM);
+	terminal_end();
+	server_stop(&server);
+}
+
+TEST(wait_line_is_cut_to_the_width)
+{
+	begin();
+	hold();
+	TERMINAL(30, "latchkey", "lock", "deploy", "true");
+	expect("\r\033[Kwaiting for deploy: held by ");
+	while (screen_len < 3 || !memmem(screen, screen_len, "\033[K", 3))
+		ck_assert(terminal_read(3000));
+	nap_ms(50);
+	terminal_read(10);
+	kill(shell_pid, SIGINT);
+	terminal_end();
+	screen[screen_len] = 0;
+	for (char *at = screen; (at = strstr(at, "waiting")); at++)
+		ck_assert_int_le(strcspn(at, "\r\n\033"), 29);
+	server_stop(&server);
+}
+
+TEST(quiet_wait_shows_nothing)
+{
+	begin();
+	hold();
+	TERMINAL(80, "latchkey", "lock", "-q", "-w", "0.7", "deploy", "true");
+	ck_assert_int_eq(WEXITSTATUS(terminal_end()), 75);
+	ck_assert_msg(screen_len == 0, "%.*s", (int)screen_len, screen);
+	server_stop(&server);
+}
+
+TEST(background_wait_shows_nothing)
+{
+	begin();
+	hold();
+	shell_start();
+	type("latchkey lock -w 0.7 deploy true & sleep 1; echo over\n");
+	expect("over");
+	type("\n");
+	expect("P> ");
+	kill(other.pid, SIGTERM);
+	ck_assert(command_wait(&other, 5000));
+	shell_end();
+}
+
+TEST(default_store_is_said_once)
+{
+	char *first;
+
+	begin();
+	unsetenv("LATCHKEY_URL");
+	TERMINAL(80, "latchkey", "lock", "a", "echo", "ran");
+	ck_assert_int_eq(terminal_end(), 0);
+	first = strstr(screen, "local:");
+	ck_assert_ptr_nonnull(first);
+	ck_assert_ptr_null(strstr(first + 1, "local:"));
+	ck_assert_int_eq(RUN(&other, "latchkey", "lock", "a", "true"), 0);
+	ck_assert_str_eq(other.err, "");
+	ck_assert_int_eq(RUN(&other, "latchkey", "local", "stop"), 0);
+	server_stop(&server);
+}
+
+TEST(command_has_the_terminal)
+{
+	begin();
+	shell_start();
+	/* It reads from it, and its group is the foreground one; afterwards the shell's again. */
+	type("latchkey lock a -c 'read x; ps -o stat= -p $$; echo got $x'; echo status $?\n");
+	ck_assert(WITHIN(5000, command_count_of("latchkey") == 1));
+	type("word\n");
+	expect("+");
+	expect("got word");
+	expect("P> ");
+	type("read y; echo and $y\n");
+	type("more\n");
+	expect("and more");
+	expect("P> ");
+	/* As part of a pipeline, too. */
+	type("echo | latchkey lock a -c 'read x </dev/tty; echo piped $x' | cat\n");
+	ck_assert(WITHIN(5000, command_count_of("latchkey") == 1));
+	type("word\n");
+	expect("piped word");
+	expect("P> ");
+	shell_end();
+}
+
+TEST(interrupt_ends_the_command_and_the_loop_around_it)
+{
+	begin();
+	shell_start();
+	type("for i in 1 2 3; do latchkey lock a -c 'echo in $LATCHKEY_NAME; sleep 88'; done; echo $?\n");
+	expect("in a");
+	type("\003");
+	expect("P> ");
+	ck_assert_int_eq(command_count_of("sleep"), 0);
+	type("echo status $?\n");
+	expect("status 130");
+	expect("P> ");
+	/* Also in a script, whose shell got no signal itself. */
+	type("bash -c 'for i in 1 2 3; do latchkey lock a -c \"echo in; sleep 87\"; done; echo not'\n");
+	expect("in\r\n");
+	type("\003");
+	expect("P> ");
+	ck_assert_int_eq(command_count_of("sleep"), 0);
+	type("latchkey lock -n a echo free\n");
+	expect("free");
+	shell_end();
+}
+
+TEST(stopped_command_continues_within_its_lease)
+{
+	begin();
+	shell_start();
+	type("latchkey lock --lease 20 a -c 'echo in; read x; echo got $x; exit 6'; echo status $?\n");
+	expect("in\r\n");
+	type("\032");
+	expect("Stopped");
+	expect("P> ");
+	ck_assert_int_eq(RUN(&other, "latchkey", "lock", "-nq", "a", "true"), 75);
+	type("fg\n");
+	type("word\n");
+	expect("got word");
+	type("echo status $?\n");
+	expect("status 6");
+	shell_end();
+}
+
+TEST(stopped_command_is_ended_past_its_lease)
+{
+	begin();
+	shell_start();
+	type("latchkey lock --lease 1 a -c 'echo in; while :; do sleep 0.05; echo again; done'\n");
+	expect("in\r\n");
+	type("\032");
+	expect("Stopped");
+	expect("P> ");
+	/* The next holder has it alone. */
+	ck_assert_int_eq(RUN(&other, "latchkey", "lock", "-w", "5", "a", "true"), 0);
+	ck_assert_int_eq(command_count_of("sleep") + command_count_of("sh"), 0);
+	type("fg; echo status $?\n");
+	expect("status 79");
+	ck_assert(!shows("again"));
+	shell_end();
+}
+
+TEST(stopped_wait_continues)
+{
+	begin();
+	hold();
+	shell_start();
+	type("latchkey lock deploy echo ran\n");
+	expect("waiting for deploy");
+	type("\032");
+	expect("Stopped");
+	expect("P> ");
+	kill(other.pid, SIGTERM);
+	ck_assert(command_wait(&other, 5000));
+	type("fg\n");
+	expect("ran\r\n");
+	shell_end();
+}
+
+TEST(killed_latchkey_leaves_the_shell_usable)
+{
+	begin();
+	shell_start();
+	type("latchkey lock a -c 'echo in; sleep 86'\n");
+	expect("in\r\n");
+	ck_assert(!kill(command_child(shell_pid), SIGKILL));
+	expect("Killed");
+	expect("P> ");
+	ck_assert_int_eq(command_count_of("sleep"), 0);
+	type("read x; echo got $x\n");
+	type("word\n");
+	expect("got word");
+	shell_end();
+}
