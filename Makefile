@@ -33,7 +33,7 @@ VARIANT := $(subst $(space),-,$(strip $(filter-out gcc,$(notdir $(firstword $(CC
 	$(subst $(comma),-,$(SANITIZE)) $(notdir $(HIREDIS))))
 BUILD := build$(if $(VARIANT),/$(VARIANT))
 
-CFLAGS ?= -O2 -g
+CFLAGS ?= $(if $(SANITIZE),-O1,-O2) -g
 WARNINGS := -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wpointer-arith \
 	-Wcast-qual -Wwrite-strings -Wformat=2 -Wvla $(WERROR)
 SANITIZE_FLAGS := $(if $(SANITIZE),-fsanitize=$(SANITIZE) -fno-omit-frame-pointer \

@@ -259,14 +259,14 @@ LK_API lk_err lk_lock_release(lk_lock *lock);
  * concerned.  LK_OK (also when there was none), LK_EFORKED, LK_ECLOSED.  Any thread. */
 LK_API lk_err lk_lock_cancel(lk_lock *lock);
 
-/* Give the caller's hold a lease of lease_ms from now; meant for a fixed one, a renewed one keeps
- * its own length at its next renewal.
+/* Give the caller's hold a lease of lease_ms from now; meant for a fixed one, a renewed one goes on
+ * being renewed.  The store never shortens a lease: with less than is left, the hold ends earlier for
+ * its owner, who then gives it up, and not for others before that.
  *
  * LK_OK        the hold lasts lease_ms from the start of this call
  * LK_ENOTOWNER the caller does not hold it
  * LK_ELOST     it was lost
- * LK_ECONN     did not happen: the old end stands
- * LK_EUNKNOWN  may have happened: the earlier of both ends stands
+ * LK_ECONN     did not happen;  LK_EUNKNOWN may have: for the caller the old end stands
  * LK_EINVALID, LK_ESERVER, LK_EAUTH, LK_EFORKED, LK_ECLOSED  the old end stands
  *
  * The owner. */

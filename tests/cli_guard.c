@@ -15,7 +15,8 @@
 /* The command of the issue, and one whose children hide: a session of its own, a double fork. */
 #define PLAIN "sleep 99 & sleep 98; true"
 #define HIDING                                                                                     \
-	"setsid sleep 99 & (sleep 97 & setsid sh -c 'sleep 96 & sleep 95 & exit' &) ; sleep 98; true"
+	"setsid sleep 99 & (sleep 97 & setsid sh -c 'sleep 96 & sleep 95 & exit' &) ; sleep 98; "  \
+	"true"
 
 static struct test_server server;
 static struct command cmd, other;
@@ -44,7 +45,7 @@ static void assert_free_within(int64_t ms)
 {
 	int64_t began = now_ms();
 
-	ck_assert_int_eq(RUN(&other, "latchkey", "lock", "a", "true"), 0);
+	RUNS(0, &other, "latchkey", "lock", "a", "true");
 	ck_assert_int_le(now_ms() - began, ms);
 }
 
@@ -85,8 +86,9 @@ static void stopped_latchkey(const char *line, int sleeps)
 	begin_command("2", line, sleeps);
 	kill(cmd.pid, SIGSTOP);
 	ck_assert(WITHIN(1000, proc_state(cmd.pid) == 'T'));
-	/* The lease cannot be renewed any more: the next holder comes when it ends, and finds nobody. */
-	ck_assert_int_eq(RUN(&other, "latchkey", "lock", "a", "true"), 0);
+	/* The lease cannot be renewed any more: the next holder comes when it ends, and finds
+	 * nobody. */
+	RUNS(0, &other, "latchkey", "lock", "a", "true");
 	ck_assert_int_eq(command_count_of("sleep"), 0);
 	kill(cmd.pid, SIGCONT);
 	assert_status(79);
@@ -114,9 +116,8 @@ TEST(next_holder_of_a_stopped_latchkey_is_alone)
 	START(&cmd, "latchkey", "lock", "--lease", "1", "a", "-c", busy);
 	ck_assert(WITHIN(5000, !access(command_file("at"), F_OK)));
 	kill(cmd.pid, SIGSTOP);
-	ck_assert_int_eq(RUN(&other, "latchkey", "lock", "a", "-c",
-	                     "cd $(dirname $LATCHKEY_LOCAL_DIR); rm -f at; sleep 0.3; test ! -e at"),
-	                 0);
+	RUNS(0, &other, "latchkey", "lock", "a", "-c",
+	     "cd $(dirname $LATCHKEY_LOCAL_DIR); rm -f at; sleep 0.3; test ! -e at");
 	kill(cmd.pid, SIGCONT);
 	assert_status(79);
 	server_stop(&server);
@@ -150,7 +151,8 @@ TEST(stopped_guard_is_continued)
 TEST(broken_lock_ends_the_command_by_term)
 {
 	begin();
-	START(&cmd, "latchkey", "lock", "a", "-c", "trap 'echo bye; exit 0' TERM; "
+	START(&cmd, "latchkey", "lock", "a", "-c",
+	      "trap 'echo bye; exit 0' TERM; "
 	      "while :; do sleep 0.02; done");
 	ck_assert(WITHIN(5000, RUN(&other, "latchkey", "break", "a") == 0));
 	assert_status(79); /* though the command exited 0 */
@@ -165,7 +167,7 @@ TEST(broken_lock_kills_a_command_that_ignores_term)
 
 	begin();
 	begin_command("10", "trap '' TERM; sleep 99 & wait; wait", 1);
-	ck_assert_int_eq(RUN(&other, "latchkey", "break", "a"), 0);
+	RUNS(0, &other, "latchkey", "break", "a");
 	began = now_ms();
 	assert_status(79);
 	ck_assert_int_le(now_ms() - began, 1500);
@@ -213,7 +215,7 @@ TEST(on_lost_kill_sends_no_term)
 	         command_file("termed"));
 	START(&cmd, "latchkey", "lock", "--on-lost=kill", "a", "-c", line);
 	ck_assert(WITHIN(5000, command_count_of("sleep") == 1));
-	ck_assert_int_eq(RUN(&other, "latchkey", "break", "a"), 0);
+	RUNS(0, &other, "latchkey", "break", "a");
 	assert_status(79);
 	ck_assert(access(command_file("termed"), F_OK));
 	ck_assert_int_eq(command_count(), 0);
@@ -225,7 +227,7 @@ TEST(on_lost_warn_lets_the_command_end)
 	begin();
 	START(&cmd, "latchkey", "lock", "--on-lost=warn", "a", "-c", "sleep 1.5; echo done");
 	ck_assert(WITHIN(5000, command_count_of("sleep") == 1));
-	ck_assert_int_eq(RUN(&other, "latchkey", "break", "a"), 0);
+	RUNS(0, &other, "latchkey", "break", "a");
 	assert_status(79);
 	ck_assert_str_eq(cmd.out, "done\n");
 	ck_assert_ptr_nonnull(strstr(cmd.err, "goes on"));
@@ -237,7 +239,7 @@ TEST(command_that_stopped_itself_is_killed_when_lost)
 	begin();
 	START(&cmd, "latchkey", "lock", "a", "-c", "sleep 99 & kill -STOP $$; sleep 98");
 	ck_assert(WITHIN(5000, command_count_of("sleep") == 1));
-	ck_assert_int_eq(RUN(&other, "latchkey", "break", "a"), 0);
+	RUNS(0, &other, "latchkey", "break", "a");
 	assert_status(79);
 	ck_assert_int_eq(command_count(), 0);
 	server_stop(&server);

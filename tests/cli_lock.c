@@ -36,14 +36,14 @@ static void hold(const char *name)
 TEST(command_gives_output_and_status)
 {
 	begin();
-	ck_assert_int_eq(RUN(&cmd, "latchkey", "lock", "a", "-c", "echo out; echo err >&2; exit 7"), 7);
+	RUNS(7, &cmd, "latchkey", "lock", "a", "-c", "echo out; echo err >&2; exit 7");
 	ck_assert_str_eq(cmd.out, "out\n");
 	ck_assert_str_eq(cmd.err, "err\n");
-	ck_assert_int_eq(RUN(&cmd, "latchkey", "lock", "a", "true"), 0);
-	ck_assert_int_eq(RUN(&cmd, "latchkey", "lock", "a", "--", "sh", "-c", "exit 75"), 75);
-	ck_assert_int_eq(RUN(&cmd, "latchkey", "lock", "a", "-c", "kill -TERM $$"), 143);
+	RUNS(0, &cmd, "latchkey", "lock", "a", "true");
+	RUNS(75, &cmd, "latchkey", "lock", "a", "--", "sh", "-c", "exit 75");
+	RUNS(143, &cmd, "latchkey", "lock", "a", "-c", "kill -TERM $$");
 	ck_assert(WIFEXITED(cmd.status));
-	ck_assert_int_eq(RUN(&cmd, "latchkey", "lock", "a", "-c", "kill -KILL $$"), 137);
+	RUNS(137, &cmd, "latchkey", "lock", "a", "-c", "kill -KILL $$");
 	ck_assert_str_eq(cmd.err, "");
 	ck_assert_int_eq(command_count(), 0);
 	server_stop(&server);
@@ -52,12 +52,12 @@ TEST(command_gives_output_and_status)
 TEST(command_that_cannot_run_is_126_or_127)
 {
 	begin();
-	ck_assert_int_eq(RUN(&cmd, "latchkey", "lock", "a", "/nowhere/at-all"), 127);
+	RUNS(127, &cmd, "latchkey", "lock", "a", "/nowhere/at-all");
 	ck_assert_str_eq(cmd.err,
 	                 "latchkey: cannot run \"/nowhere/at-all\": No such file or directory\n");
-	ck_assert_int_eq(RUN(&cmd, "latchkey", "lock", "a", "/etc"), 126);
+	RUNS(126, &cmd, "latchkey", "lock", "a", "/etc");
 	ck_assert_str_eq(cmd.err, "latchkey: cannot run \"/etc\": Permission denied\n");
-	ck_assert_int_eq(RUN(&cmd, "latchkey", "lock", "-n", "a", "true"), 0);
+	RUNS(0, &cmd, "latchkey", "lock", "-n", "a", "true");
 	server_stop(&server);
 }
 
@@ -67,18 +67,18 @@ TEST(busy_lock_is_75_or_the_chosen_status)
 
 	begin();
 	hold("a");
-	ck_assert_int_eq(RUN(&cmd, "latchkey", "lock", "-n", "a", "echo", "no"), 75);
+	RUNS(75, &cmd, "latchkey", "lock", "-n", "a", "echo", "no");
 	ck_assert_str_eq(cmd.out, "");
 	ck_assert_ptr_nonnull(strstr(cmd.err, "latchkey: cannot acquire \"a\": "));
-	ck_assert_int_eq(RUN(&cmd, "latchkey", "lock", "-nq", "-E", "3", "a", "true"), 3);
+	RUNS(3, &cmd, "latchkey", "lock", "-nq", "-E", "3", "a", "true");
 	ck_assert_str_eq(cmd.err, "");
 	began = now_ms();
-	ck_assert_int_eq(RUN(&cmd, "latchkey", "lock", "-w", "0.25", "a", "true"), 75);
+	RUNS(75, &cmd, "latchkey", "lock", "-w", "0.25", "a", "true");
 	ck_assert_int_ge(now_ms() - began, 250);
 	ck_assert_int_lt(now_ms() - began, 2000);
-	ck_assert_int_eq(RUN(&cmd, "latchkey", "lock", "-w.1", "-E0", "a", "true"), 0);
+	RUNS(0, &cmd, "latchkey", "lock", "-w.1", "-E0", "a", "true");
 	/* Nothing is left behind. */
-	ck_assert_int_eq(RUN(&cmd, "latchkey", "show", "a"), 0);
+	RUNS(0, &cmd, "latchkey", "show", "a");
 	ck_assert_ptr_nonnull(strstr(cmd.out, "waiting  0\n"));
 	server_stop(&server);
 }
@@ -93,11 +93,11 @@ TEST(unreachable_store_is_69_and_says_where)
 	setenv("LATCHKEY_URL", url, 1);
 	snprintf(message, sizeof(message),
 	         "latchkey: cannot acquire \"nightly\": 127.0.0.1:%d: connection refused\n", port);
-	ck_assert_int_eq(RUN(&cmd, "latchkey", "lock", "nightly", "true"), 69);
+	RUNS(69, &cmd, "latchkey", "lock", "nightly", "true");
 	ck_assert_str_eq(cmd.err, message);
-	ck_assert_int_eq(RUN(&cmd, "latchkey", "show", "nightly"), 69);
+	RUNS(69, &cmd, "latchkey", "show", "nightly");
 	ck_assert_ptr_null(strstr(cmd.err, "secret"));
-	ck_assert_int_eq(RUN(&cmd, "latchkey", "break", "nightly"), 69);
+	RUNS(69, &cmd, "latchkey", "break", "nightly");
 	ck_assert_ptr_null(strstr(cmd.err, "secret"));
 }
 
@@ -140,22 +140,22 @@ TEST(wrong_usage_is_64)
 		ck_assert_msg(status == 64, "line %zu: status %d: %s", i, status, cmd.err);
 		ck_assert_msg(!strncmp(cmd.err, "latchkey: ", 10), "line %zu: %s", i, cmd.err);
 	}
-	ck_assert_int_eq(RUN(&cmd, "latchkey", "sem", "--permits", "3", "a", "true"), 64);
+	RUNS(64, &cmd, "latchkey", "sem", "--permits", "3", "a", "true");
 	ck_assert_ptr_nonnull(strstr(cmd.err, "not in this version"));
-	ck_assert_int_eq(RUN(&cmd, "latchkey", "rate", "a"), 64);
+	RUNS(64, &cmd, "latchkey", "rate", "a");
 	ck_assert_ptr_nonnull(strstr(cmd.err, "not in this version"));
-	ck_assert_int_eq(RUN(&cmd, "latchkey", "latch", "wait", "a"), 64);
+	RUNS(64, &cmd, "latchkey", "latch", "wait", "a");
 	ck_assert_ptr_nonnull(strstr(cmd.err, "not in this version"));
 }
 
 TEST(help_and_version_are_told)
 {
 	command_setup(NULL);
-	ck_assert_int_eq(RUN(&cmd, "latchkey", "--help"), 0);
+	RUNS(0, &cmd, "latchkey", "--help");
 	ck_assert_ptr_nonnull(strstr(cmd.out, "latchkey lock"));
-	ck_assert_int_eq(RUN(&cmd, "latchkey", "lock", "--help"), 0);
+	RUNS(0, &cmd, "latchkey", "lock", "--help");
 	ck_assert_ptr_nonnull(strstr(cmd.out, "--min-hold"));
-	ck_assert_int_eq(RUN(&cmd, "latchkey", "-V"), 0);
+	RUNS(0, &cmd, "latchkey", "-V");
 	ck_assert_ptr_nonnull(strstr(cmd.out, "latchkey 0.1.0\n"));
 }
 
@@ -163,10 +163,10 @@ TEST(options_stand_before_or_after_the_verb)
 {
 	begin();
 	hold("a");
-	ck_assert_int_eq(RUN(&cmd, "latchkey", "-n", "-E9", "lock", "a", "true"), 9);
-	ck_assert_int_eq(RUN(&cmd, "latchkey", "-E", "9", "lock", "--nonblock", "a", "true"), 9);
-	ck_assert_int_eq(RUN(&cmd, "latchkey", "lock", "-n", "--conflict-exit-code=9", "a", "true"), 9);
-	ck_assert_int_eq(RUN(&cmd, "latchkey", "lock", "b", "echo", "-n"), 0);
+	RUNS(9, &cmd, "latchkey", "-n", "-E9", "lock", "a", "true");
+	RUNS(9, &cmd, "latchkey", "-E", "9", "lock", "--nonblock", "a", "true");
+	RUNS(9, &cmd, "latchkey", "lock", "-n", "--conflict-exit-code=9", "a", "true");
+	RUNS(0, &cmd, "latchkey", "lock", "b", "echo", "-n");
 	ck_assert_str_eq(cmd.out, ""); /* echo's own option */
 	server_stop(&server);
 }
@@ -174,20 +174,20 @@ TEST(options_stand_before_or_after_the_verb)
 TEST(url_with_a_password_is_refused)
 {
 	static const char *const urls[] = {
-		"redis://user:secret@127.0.0.1:1", "redis://:secret@127.0.0.1:1",
+		"redis://user:secret@127.0.0.1:1",     "redis://:secret@127.0.0.1:1",
 		"redis://127.0.0.1:1?password=secret", "redis://127.0.0.1:1?db=1&password=secret",
 		"redis+unix:///tmp/x?password=secret",
 	};
 
 	command_setup(NULL);
 	for (size_t i = 0; i < sizeof(urls) / sizeof(urls[0]); i++) {
-		ck_assert_int_eq(RUN(&cmd, "latchkey", "lock", "--url", urls[i], "a", "true"), 64);
+		RUNS(64, &cmd, "latchkey", "lock", "--url", urls[i], "a", "true");
 		ck_assert_ptr_nonnull(strstr(cmd.err, "LATCHKEY_URL"));
 		ck_assert_ptr_nonnull(strstr(cmd.err, "LATCHKEY_PASSWORD_FILE"));
 		ck_assert_ptr_null(strstr(cmd.err, "secret"));
 	}
 	/* Nor does a misspelt option print it. */
-	ck_assert_int_eq(RUN(&cmd, "latchkey", "lock", "--ulr=redis://:secret@h", "a", "true"), 64);
+	RUNS(64, &cmd, "latchkey", "lock", "--ulr=redis://:secret@h", "a", "true");
 	ck_assert_ptr_null(strstr(cmd.err, "secret"));
 }
 
@@ -203,30 +203,30 @@ TEST(password_file_is_used_without_its_newline)
 	redis_close(redis);
 	snprintf(url, sizeof(url), "redis://job@127.0.0.1:%d", server.port);
 	setenv("LATCHKEY_PASSWORD_FILE", command_file("password"), 1);
-	ck_assert_int_eq(RUN(&cmd, "latchkey", "lock", "--url", url, "a", "echo", "in"), 0);
+	RUNS(0, &cmd, "latchkey", "lock", "--url", url, "a", "echo", "in");
 	ck_assert_str_eq(cmd.out, "in\n");
 	ck_assert_int_eq(shell("echo wrong >%s", command_file("password")), 0);
-	ck_assert_int_eq(RUN(&cmd, "latchkey", "lock", "--url", url, "a", "true"), 69);
+	RUNS(69, &cmd, "latchkey", "lock", "--url", url, "a", "true");
 	ck_assert_ptr_null(strstr(cmd.err, "wrong\n"));
 	setenv("LATCHKEY_PASSWORD_FILE", "/nowhere/password", 1);
-	ck_assert_int_eq(RUN(&cmd, "latchkey", "lock", "--url", url, "a", "true"), 64);
+	RUNS(64, &cmd, "latchkey", "lock", "--url", url, "a", "true");
 	server_stop(&server);
 }
 
 TEST(command_sees_name_fence_and_holder)
 {
-	char id[64];
+	char id[128];
 
 	begin();
-	ck_assert_int_eq(RUN(&cmd, "latchkey", "lock", "a b", "-c",
-	                     "echo \"$LATCHKEY_NAME|$LATCHKEY_FENCE\"; "
-	                     "latchkey show --json 'a b'; echo \"$LATCHKEY_HOLDER\" >&2"), 0);
+	RUNS(0, &cmd, "latchkey", "lock", "a b", "-c",
+	     "echo \"$LATCHKEY_NAME|$LATCHKEY_FENCE\"; "
+	     "latchkey show --json 'a b'; echo \"$LATCHKEY_HOLDER\" >&2");
 	ck_assert(!strncmp(cmd.out, "a b|1", 5));
 	ck_assert_uint_eq(strtoull(cmd.out + 4, NULL, 10),
 	                  strtoull(strstr(cmd.out, "\"fence\":") + 8, NULL, 10));
 	cmd.err[strcspn(cmd.err, "\n")] = 0;
 	ck_assert_int_gt(strlen(cmd.err), 20);
-	snprintf(id, sizeof(id), "{\"id\":\"%s\"", cmd.err);
+	snprintf(id, sizeof(id), "{\"id\":\"%.99s\"", cmd.err);
 	ck_assert_ptr_nonnull(strstr(cmd.out, id));
 	server_stop(&server);
 }
@@ -237,13 +237,12 @@ TEST(nested_lock_of_the_same_name_fails_at_once)
 
 	begin();
 	began = now_ms();
-	ck_assert_int_eq(RUN(&cmd, "latchkey", "lock", "a", "latchkey", "lock", "a", "true"), 75);
+	RUNS(75, &cmd, "latchkey", "lock", "a", "latchkey", "lock", "a", "true");
 	ck_assert_int_lt(now_ms() - began, 5000);
 	ck_assert_str_eq(cmd.err, "latchkey: cannot acquire \"a\": the command that runs this one "
 	                          "holds it\n");
-	ck_assert_int_eq(RUN(&cmd, "latchkey", "lock", "a", "-c",
-	                     "latchkey lock b latchkey lock -E9 a true"), 9);
-	ck_assert_int_eq(RUN(&cmd, "latchkey", "lock", "a", "latchkey", "lock", "b", "echo", "in"), 0);
+	RUNS(9, &cmd, "latchkey", "lock", "a", "-c", "latchkey lock b latchkey lock -E9 a true");
+	RUNS(0, &cmd, "latchkey", "lock", "a", "latchkey", "lock", "b", "echo", "in");
 	ck_assert_str_eq(cmd.out, "in\n");
 	server_stop(&server);
 }
@@ -253,10 +252,10 @@ static void assert_same_below(const char *line)
 {
 	char alone[sizeof(cmd.out)];
 
-	ck_assert_int_eq(RUN(&cmd, "sh", "-c", line), 0);
+	RUNS(0, &cmd, "sh", "-c", line);
 	memcpy(alone, cmd.out, sizeof(alone));
 	ck_assert_int_gt(strlen(alone), 0);
-	ck_assert_int_eq(RUN(&cmd, "latchkey", "lock", "a", "-c", line), 0);
+	RUNS(0, &cmd, "latchkey", "lock", "a", "-c", line);
 	ck_assert_str_eq(cmd.out, alone);
 }
 
@@ -265,7 +264,7 @@ TEST(command_inherits_no_descriptor_of_latchkey)
 	begin();
 	assert_same_below("ls /proc/$$/fd");
 	close(0);
-	ck_assert_int_eq(RUN(&cmd, "latchkey", "lock", "a", "-c", "readlink /proc/$$/fd/0"), 0);
+	RUNS(0, &cmd, "latchkey", "lock", "a", "-c", "readlink /proc/$$/fd/0");
 	ck_assert_str_eq(cmd.out, "/dev/null\n");
 	server_stop(&server);
 }
@@ -300,7 +299,9 @@ TEST_LIMIT(sixteen_shells_count_without_loss, 60)
 	ck_assert_int_eq(shell("cd %s; for i in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16; do "
 	                       "(for j in 1 2 3 4 5; do latchkey lock n -c "
 	                       "'read n <count; echo $((n + 1)) >count' || echo bad >>bad; done) & "
-	                       "done; wait", command_folder()), 0);
+	                       "done; wait",
+	                       command_folder()),
+	                 0);
 	ck_assert_str_eq(command_read("bad"), "");
 	ck_assert_str_eq(command_read("count"), "80\n");
 	server_stop(&server);
@@ -322,37 +323,38 @@ TEST(report_tells_each_outcome)
 
 	begin();
 	snprintf(report, sizeof(report), "--report=%s", command_file("report"));
-	ck_assert_int_eq(RUN(&cmd, "latchkey", "lock", report, "a", "-c", "sleep 0.2; exit 79"), 79);
+	RUNS(79, &cmd, "latchkey", "lock", report, "a", "-c", "sleep 0.2; exit 79");
 	assert_report("{\"outcome\":\"ended\",\"status\":79,\"command_status\":79,\"reason\":null,"
-	              "\"fence\":1", "\"held_seconds\":0.");
-	ck_assert_int_eq(RUN(&cmd, "latchkey", "lock", report, "a", "/nowhere"), 127);
+	              "\"fence\":1",
+	              "\"held_seconds\":0.");
+	RUNS(127, &cmd, "latchkey", "lock", report, "a", "/nowhere");
 	assert_report("{\"outcome\":\"cannot-run\",\"status\":127,\"command_status\":null,", "");
-	ck_assert_int_eq(RUN(&cmd, "latchkey", "lock", report, "a", "-c", "latchkey break -q a; sleep 9"),
-	                 79);
+	RUNS(79, &cmd, "latchkey", "lock", report, "a", "-c", "latchkey break -q a; sleep 9");
 	assert_report("{\"outcome\":\"lost\",\"status\":79,\"command_status\":143,"
-	              "\"reason\":\"broken\"", "");
-	ck_assert_int_eq(RUN(&cmd, "latchkey", "lock", report, "a", "-c", "kill -INT $$"), 130);
+	              "\"reason\":\"broken\"",
+	              "");
+	RUNS(130, &cmd, "latchkey", "lock", report, "a", "-c", "kill -INT $$");
 	ck_assert(WIFSIGNALED(cmd.status));
 	assert_report("{\"outcome\":\"ended\",\"status\":130,\"command_status\":130,", "");
 	hold("a");
-	ck_assert_int_eq(RUN(&cmd, "latchkey", "lock", report, "-w", "0.2", "a", "true"), 75);
+	RUNS(75, &cmd, "latchkey", "lock", report, "-w", "0.2", "a", "true");
 	assert_report("{\"outcome\":\"busy\",\"status\":75,\"command_status\":null,\"reason\":null,"
-	              "\"fence\":null,\"waited_seconds\":0.2", "\"held_seconds\":0.000");
-	ck_assert_int_eq(RUN(&cmd, "latchkey", "lock", report, "b", "latchkey", "lock", report, "b",
-	                     "true"), 75);
-	ck_assert_int_eq(RUN(&cmd, "latchkey", "lock", "b", "latchkey", "lock", report, "b", "true"),
-	                 75);
+	              "\"fence\":null,\"waited_seconds\":0.2",
+	              "\"held_seconds\":0.000");
+	RUNS(75, &cmd, "latchkey", "lock", report, "b", "latchkey", "lock", report, "b", "true");
+	RUNS(75, &cmd, "latchkey", "lock", "b", "latchkey", "lock", report, "b", "true");
 	assert_report("{\"outcome\":\"nested\",\"status\":75,", "");
 	START(&cmd, "latchkey", "lock", report, "a", "true");
-	ck_assert(WITHIN(5000, RUN(&other, "sh", "-c", "latchkey show a | grep -q 'waiting  1'") == 0));
+	ck_assert(WITHIN(5000,
+	                 RUN(&other, "sh", "-c", "latchkey show a | grep -q 'waiting  1'") == 0));
 	kill(cmd.pid, SIGTERM);
 	ck_assert(command_wait(&cmd, 5000));
 	ck_assert(WIFSIGNALED(cmd.status) && WTERMSIG(cmd.status) == SIGTERM);
 	assert_report("{\"outcome\":\"cancelled\",\"status\":143,\"command_status\":null", "");
 	server_stop(&server);
-	ck_assert_int_eq(RUN(&cmd, "latchkey", "lock", report, "a", "true"), 69);
+	RUNS(69, &cmd, "latchkey", "lock", report, "a", "true");
 	assert_report("{\"outcome\":\"unreachable\",\"status\":69,", "");
-	ck_assert_int_eq(RUN(&cmd, "latchkey", "lock", "--report", "/nowhere/r", "a", "true"), 64);
+	RUNS(64, &cmd, "latchkey", "lock", "--report", "/nowhere/r", "a", "true");
 }
 
 TEST(min_hold_keeps_the_lock_after_the_command)
@@ -361,15 +363,14 @@ TEST(min_hold_keeps_the_lock_after_the_command)
 
 	begin();
 	began = now_ms();
-	ck_assert_int_eq(RUN(&cmd, "latchkey", "lock", "--min-hold", "0.7", "a", "sh", "-c", "exit 5"),
-	                 5);
+	RUNS(5, &cmd, "latchkey", "lock", "--min-hold", "0.7", "a", "sh", "-c", "exit 5");
 	ck_assert_int_ge(now_ms() - began, 700);
 	START(&cmd, "latchkey", "lock", "--min-hold", "60", "a", "touch", command_file("ran"));
 	ck_assert(WITHIN(5000, !access(command_file("ran"), F_OK)));
-	ck_assert_int_eq(RUN(&other, "latchkey", "lock", "-nq", "a", "true"), 75);
+	RUNS(75, &other, "latchkey", "lock", "-nq", "a", "true");
 	kill(cmd.pid, SIGTERM);
 	ck_assert(command_wait(&cmd, 5000));
-	ck_assert_int_eq(RUN(&other, "latchkey", "lock", "-n", "a", "true"), 0);
+	RUNS(0, &other, "latchkey", "lock", "-n", "a", "true");
 	server_stop(&server);
 }
 
@@ -379,14 +380,14 @@ TEST(max_hold_ends_the_command_in_time)
 
 	begin();
 	began = now_ms();
-	ck_assert_int_eq(RUN(&cmd, "latchkey", "lock", "--max-hold", "1", "a", "sleep", "96"), 79);
+	RUNS(79, &cmd, "latchkey", "lock", "--max-hold", "1", "a", "sleep", "96");
 	ck_assert_int_le(now_ms() - began, 1500);
 	ck_assert_int_ge(now_ms() - began, 700);
 	ck_assert_ptr_nonnull(strstr(cmd.err, "max-hold"));
 	/* One that ignores TERM is dead by then, too. */
 	began = now_ms();
-	ck_assert_int_eq(RUN(&cmd, "latchkey", "lock", "--max-hold", "1", "a", "-c",
-	                     "trap '' TERM; while :; do sleep 0.05; done"), 79);
+	RUNS(79, &cmd, "latchkey", "lock", "--max-hold", "1", "a", "-c",
+	     "trap '' TERM; while :; do sleep 0.05; done");
 	ck_assert_int_le(now_ms() - began, 1500);
 	ck_assert_int_eq(command_count(), 0);
 	server_stop(&server);
@@ -397,9 +398,9 @@ TEST(fixed_lease_ends_the_command_in_time)
 	int64_t began;
 
 	begin();
-	ck_assert_int_eq(RUN(&cmd, "latchkey", "lock", "--fixed", "--lease", "2", "a", "true"), 0);
+	RUNS(0, &cmd, "latchkey", "lock", "--fixed", "--lease", "2", "a", "true");
 	began = now_ms();
-	ck_assert_int_eq(RUN(&cmd, "latchkey", "lock", "--fixed", "--lease", "1", "a", "sleep", "95"), 79);
+	RUNS(79, &cmd, "latchkey", "lock", "--fixed", "--lease", "1", "a", "sleep", "95");
 	ck_assert_int_le(now_ms() - began, 1300);
 	server_stop(&server);
 }
@@ -407,10 +408,10 @@ TEST(fixed_lease_ends_the_command_in_time)
 TEST(what_the_command_leaves_in_its_group_is_ended)
 {
 	begin();
-	ck_assert_int_eq(RUN(&cmd, "latchkey", "lock", "a", "-c", "sleep 94 & exit 3"), 3);
+	RUNS(3, &cmd, "latchkey", "lock", "a", "-c", "sleep 94 & exit 3");
 	ck_assert_int_eq(command_count(), 0);
 	/* A daemon has left the group: it was meant to stay. */
-	ck_assert_int_eq(RUN(&cmd, "latchkey", "lock", "a", "-c", "setsid sleep 4 & sleep 0.2"), 0);
+	RUNS(0, &cmd, "latchkey", "lock", "a", "-c", "setsid sleep 4 & sleep 0.2");
 	ck_assert_int_eq(command_count_of("sleep"), 1);
 	ck_assert(WITHIN(6000, command_count() == 0));
 	server_stop(&server);
@@ -423,11 +424,11 @@ TEST(start_costs_little_more_than_flock)
 	begin();
 	for (int i = 0; i < 30; i++) {
 		int64_t began = now_us(), took;
-		ck_assert_int_eq(RUN(&cmd, "latchkey", "lock", "a", "true"), 0);
+		RUNS(0, &cmd, "latchkey", "lock", "a", "true");
 		took = now_us() - began;
 		ours = took < ours ? took : ours;
 		began = now_us();
-		ck_assert_int_eq(RUN(&cmd, "flock", command_folder(), "true"), 0);
+		RUNS(0, &cmd, "flock", command_folder(), "true");
 		took = now_us() - began;
 		flock = took < flock ? took : flock;
 	}

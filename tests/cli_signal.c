@@ -55,8 +55,10 @@ TEST(signals_reach_the_command)
 		int number;
 		const char *trap;
 	} cases[] = {
-		{SIGTERM, "trap 'exit 31' TERM"}, {SIGHUP, "trap 'exit 31' HUP"},
-		{SIGUSR1, "trap 'exit 31' USR1"}, {SIGUSR2, "trap 'exit 31' USR2"},
+		{SIGTERM, "trap 'exit 31' TERM"},
+		{SIGHUP, "trap 'exit 31' HUP"},
+		{SIGUSR1, "trap 'exit 31' USR1"},
+		{SIGUSR2, "trap 'exit 31' USR2"},
 	};
 
 	begin();
@@ -103,7 +105,7 @@ TEST(int_and_quit_end_latchkey_by_themselves)
 	kill(cmd.pid, SIGINT);
 	assert_ended_by(SIGINT);
 	/* The lock is free. */
-	ck_assert_int_eq(RUN(&other, "latchkey", "lock", "-n", "a", "true"), 0);
+	RUNS(0, &other, "latchkey", "lock", "-n", "a", "true");
 	server_stop(&server);
 }
 
@@ -122,7 +124,7 @@ TEST(signal_ends_a_wait_and_leaves_nothing)
 		kill(waiter.pid, numbers[i]);
 		ck_assert(command_wait(&waiter, 5000));
 		ck_assert(WIFSIGNALED(waiter.status) && WTERMSIG(waiter.status) == numbers[i]);
-		ck_assert_int_eq(RUN(&cmd, "sh", "-c", "latchkey show a | grep -q 'waiting  0'"), 0);
+		RUNS(0, &cmd, "sh", "-c", "latchkey show a | grep -q 'waiting  0'");
 	}
 	server_stop(&server);
 }
@@ -145,7 +147,8 @@ TEST(closed_standard_error_ends_nothing)
 {
 	begin();
 	ck_assert_int_eq(shell("latchkey -v lock a -c 'sleep 0.1; exit 5' 2>&1 >/dev/null | true; "
-	                       "latchkey -v lock a -c 'exit 5' 2>&-"), 5);
+	                       "latchkey -v lock a -c 'exit 5' 2>&-"),
+	                 5);
 	server_stop(&server);
 }
 
@@ -156,8 +159,8 @@ TEST(stopped_command_without_a_terminal_keeps_its_lock)
 	START(&cmd, "setsid", "latchkey", "lock", "--lease", "0.6", "a", "-c",
 	      "kill -STOP $$; exit 12");
 	ck_assert(WITHIN(5000, command_child(command_child(cmd.pid)) > 0 &&
-	                       proc_state(command_child(command_child(cmd.pid))) == 'T'));
-	ck_assert_int_eq(RUN(&other, "latchkey", "lock", "-q", "-w", "1.5", "a", "true"), 75);
+	                               proc_state(command_child(command_child(cmd.pid))) == 'T'));
+	RUNS(75, &other, "latchkey", "lock", "-q", "-w", "1.5", "a", "true");
 	kill(cmd.pid, SIGCONT);
 	assert_status(12);
 	server_stop(&server);
@@ -168,16 +171,17 @@ TEST(pid_1_passes_signals_and_collects_orphans)
 {
 	begin();
 	ck_assert_msg(geteuid() == 0, "a PID name space needs root");
-	START(&cmd, "unshare", "--pid", "--fork", "--mount-proc", "--kill-child", "latchkey", "lock",
-	      "a", "-c", "(sleep 0.1 &); sleep 0.5; ps -e -o stat= | grep -c Z; exit 9");
+	START(&cmd, "unshare", "--pid", "--fork", "--mount-proc", "--kill-child", "latchkey",
+	      "lock", "a", "-c", "(sleep 0.1 &); sleep 0.5; ps -e -o stat= | grep -c Z; exit 9");
 	ck_assert(command_wait(&cmd, 10000));
 	ck_assert_int_eq(WEXITSTATUS(cmd.status), 9);
 	ck_assert_str_eq(cmd.out, "0\n");
 	for (int i = 0; i < 2; i++) {
 		int number = i ? SIGINT : SIGTERM;
 		unlink(command_file("up"));
-		START(&cmd, "unshare", "--pid", "--fork", "--mount-proc", "--kill-child", "latchkey",
-		      "lock", "a", "-c", "touch $(dirname $LATCHKEY_LOCAL_DIR)/up; sleep 90");
+		START(&cmd, "unshare", "--pid", "--fork", "--mount-proc", "--kill-child",
+		      "latchkey", "lock", "a", "-c",
+		      "touch $(dirname $LATCHKEY_LOCAL_DIR)/up; sleep 90");
 		ck_assert(WITHIN(5000, !access(command_file("up"), F_OK)));
 		kill(command_child(cmd.pid), number);
 		ck_assert(command_wait(&cmd, 5000));

@@ -10,7 +10,7 @@
 #include <string.h>
 
 #define PATH_MAX_STEPS 200
-#define LIMIT_BIG 40000000
+#define LIMIT_BIG 16000000 /* 2 GB */
 #define SECONDS 900 /* of LK_MODEL=big; else a few */
 /* States, where all are too many for every run of the tests. */
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * Holds in virtual time: what moves their end, what ends them that the owner did not ask for, and who
- * is told; re-entry.  No thread, no socket, no clock. */
+ * Holds in virtual time: what moves their end, what ends them that the owner did not ask for, and
+ * who is told; re-entry.  No thread, no socket, no clock. */
 #include "fixture.h"
 
 /* ---- Extension ---------------------------------------------------------------------------- */
@@ -42,7 +42,7 @@ TEST(extension_moves_the_end_of_a_fixed_hold)
 	end();
 }
 
-TEST(extension_without_an_answer_leaves_the_sooner_end)
+TEST(extension_without_an_answer_leaves_the_old_end)
 {
 	struct virt_call call;
 	struct lk__waiter *waiter;
@@ -55,8 +55,11 @@ TEST(extension_without_an_answer_leaves_the_sooner_end)
 	virt_abandon(a, waiter);
 	assert_done(waiter, LK_EUNKNOWN);
 	later(495);
+	ck_assert_int_eq(virt_state(a, pa, 2), LK_STATE_HELD);
+	virt_answer(a, &call); /* nobody waits for it any more */
+	ck_assert_int_eq(virt_state(a, pa, 2), LK_STATE_HELD);
+	later(2500);
 	ck_assert_int_eq(virt_state(a, pa, 2), LK_STATE_LOST);
-	virt_answer(a, &call);
 	release_lost(a, pa);
 	end();
 }
@@ -100,7 +103,7 @@ TEST(extensions_of_one_hold_are_answered_each_by_its_own)
 	end();
 }
 
-TEST(renewal_after_a_longer_extension_may_come_true_without_an_answer)
+TEST(renewal_after_a_longer_extension_takes_nothing_back)
 {
 	struct lk__waiter *waiter;
 	struct virt_call call;
@@ -117,12 +120,14 @@ TEST(renewal_after_a_longer_extension_may_come_true_without_an_answer)
 	virt_execute(a, &call);
 	virt_link_down(a, LK_EUNKNOWN);
 	waiter = virt_acquire(b, pb, 2);
-	virt_pass(&v, 995);
-	ck_assert_int_eq(virt_state(a, pa, 2), LK_STATE_LOST);
-	virt_pass(&v, 500);
-	assert_done(waiter, LK_OK);
+	virt_pass(&v, 3000);
+	ck_assert_int_eq(virt_state(a, pa, 2), LK_STATE_UNSURE);
+	ck_assert(!waiter->done);
 	virt_link_up(a);
-	release_lost(a, pa);
+	virt_settle(&v);
+	ck_assert_int_eq(virt_state(a, pa, 2), LK_STATE_HELD);
+	release(a, pa);
+	assert_done(waiter, LK_OK);
 	release(b, pb);
 	end();
 }

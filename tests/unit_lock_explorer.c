@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
- * The state machine of locks under everything at once: see harness/explorer.h.  Each test runs seeds
- * one after the other with the faults that it names.  A failure prints the seed of its run; LK_SEED
- * set to it starts with that run, LK_TRACE=1 prints its steps, LK_RUNS says how many runs. */
+ * The state machine of locks under everything at once: see harness/explorer.h.  Each test runs
+ * seeds one after the other with the faults that it names.  A failure prints the seed of its run;
+ * LK_SEED set to it starts with that run, LK_TRACE=1 prints its steps, LK_RUNS says how many runs.
+ */
 #include "explorer.h"
 #include "test.h"
 
@@ -32,8 +33,8 @@ static void explore(unsigned faults)
 		tally.lost += explorer.lost;
 	}
 	if (text)
-		printf("faults %u: %d runs, %lld steps, %lld holds, %lld handed over, %lld lost\n", faults,
-		       runs, tally.steps, tally.acquired, tally.handed_over, tally.lost);
+		printf("faults %u: %d runs, %lld steps, %lld holds, %lld handed over, %lld lost\n",
+		       faults, runs, tally.steps, tally.acquired, tally.handed_over, tally.lost);
 	if (runs < 20)
 		return;
 	/* Else they have explored nothing. */
@@ -74,5 +75,6 @@ TEST_LIMIT(all_faults_but_force, LIMIT)
 
 TEST_LIMIT(flushes_restarts_and_breaks_leave_fences, LIMIT)
 {
-	explore(FAULT_LINKS | FAULT_PAUSES | FAULT_CRASHES | FAULT_MESSAGES | FAULT_STORE | FAULT_FORCE);
+	explore(FAULT_LINKS | FAULT_PAUSES | FAULT_CRASHES | FAULT_MESSAGES | FAULT_STORE |
+	        FAULT_FORCE);
 }

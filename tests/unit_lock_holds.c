@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * Holds in virtual time: how long they are valid, and what keeps them.  No thread, no socket, no clock. */
+ * Holds in virtual time: how long they are valid, and what keeps them.  No thread, no socket, no
+ * clock. */
 #include "fixture.h"
 
 #include <stdio.h>

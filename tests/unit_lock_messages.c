@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * Messages in virtual time: grants that come early, late, twice or from nowhere, claims, "wanted" and
- * the hand-over between threads that it limits, "again", "broken".  No thread, no socket, no clock. */
+ * Messages in virtual time: grants that come early, late, twice or from nowhere, claims, "wanted"
+ * and the hand-over between threads that it limits, "again", "broken".  No thread, no socket, no
+ * clock. */
 #include "fixture.h"
 
 #include <string.h>
@@ -114,7 +115,8 @@ TEST(stale_grant_makes_no_hold)
 
 TEST(forged_grant_makes_no_hold)
 {
-	struct lk__message grant = {.kind = LK__GRANT, .lease_ms = 10000, .life_ms = 10000, .fence = 7};
+	struct lk__message grant = {
+		.kind = LK__GRANT, .lease_ms = 10000, .life_ms = 10000, .fence = 7};
 	struct lk__waiter *waiter;
 
 	start(10000);
@@ -164,6 +166,25 @@ TEST(grant_and_granted_answer_are_one_hold)
 	end();
 }
 
+TEST(granted_answer_revives_no_hold_that_lapsed)
+{
+	struct virt_call ask;
+
+	start(1000);
+	grant_under_way();
+	later(500);
+	pb->ticket->next_ns = v.now_ns;
+	lk__ticket_pursue(&b->core, v.now_ns, pb->ticket);
+	ck_assert(virt_take(b, &ask));
+	ck_assert(virt_hear(b));
+	virt_execute(b, &ask); /* "mine already": the store counts anew */
+	later(500);
+	virt_answer(b, &ask);
+	ck_assert_int_eq(virt_state(b, pb, 2), LK_STATE_LOST);
+	release_lost(b, pb);
+	end();
+}
+
 TEST(grant_that_nobody_waits_for_goes_on_to_the_next)
 {
 	struct lk__waiter *waiter, *next;
@@ -189,7 +210,8 @@ TEST(hand_that_serves_oneself_leaves_a_hold_that_is_renewed)
 	hold(c, pc);
 	waiter = virt_acquire(b, pb, 2);
 	ck_assert(virt_take(b, &call));
-	call.answer = (struct lk__answer){.kind = LK__QUEUED, .arrival = 1, .rank = 1, .free = true};
+	call.answer =
+		(struct lk__answer){.kind = LK__QUEUED, .arrival = 1, .rank = 1, .free = true};
 	virt_answer(b, &call);
 	ck_assert(virt_take(b, &call));
 	ck_assert_int_eq(call.bytes.kind, LK__HAND);

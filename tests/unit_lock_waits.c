@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * Waits in virtual time: grant, queue, hand-off; what ends a wait at each of its steps; what is lost
- * on the way and found again.  No thread, no socket, no clock. */
+ * Waits in virtual time: grant, queue, hand-off; what ends a wait at each of its steps; what is
+ * lost on the way and found again.  No thread, no socket, no clock. */
 #include "fixture.h"
 
 #include <string.h>

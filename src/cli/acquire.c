@@ -93,9 +93,9 @@ static void *acquire_thread(void *arg)
 	if (acquire->err != LK_OK) {
 		const char *detail = lk_errmsg();
 		snprintf(acquire->message, sizeof(acquire->message), "%s",
-		         acquire->nested ? "the command that runs this one holds it" :
-		         *detail         ? detail :
-		                           lk_err_text(acquire->err));
+		         acquire->nested ? "the command that runs this one holds it"
+		         : *detail       ? detail
+		                         : lk_err_text(acquire->err));
 	}
 	atomic_store(&acquire->stage, STAGE_DONE);
 	signals_wake();

@@ -23,8 +23,8 @@ struct acquire {
 	lk_client *client;
 	lk_lock *lock;
 	lk_err err;
-	bool nested;        /* this very chain of commands holds it: it would wait for itself */
-	int signal;         /* it was given up because of this signal */
+	bool nested; /* this very chain of commands holds it: it would wait for itself */
+	int signal;  /* it was given up because of this signal */
 	int64_t waited_ms;
 	char message[512];
 	/* its own */

@@ -20,9 +20,9 @@ struct guard {
 struct guard_setup {
 	char *const *command;
 	const char *name;
-	int terminal_fd;       /* -1 = none */
-	pid_t terminal_group;  /* who gets the terminal back */
-	bool leave;            /* let the command live when its lock is lost or latchkey dies */
+	int terminal_fd;      /* -1 = none */
+	pid_t terminal_group; /* who gets the terminal back */
+	bool leave;           /* let the command live when its lock is lost or latchkey dies */
 };
 
 enum guard_event_kind {
@@ -30,8 +30,8 @@ enum guard_event_kind {
 	GUARD_REFUSED,     /* value: errno; the system cannot start any process */
 	GUARD_STOPPED,     /* value: signal */
 	GUARD_CONTINUED,
-	GUARD_ENDED,       /* value: status as of waitpid() */
-	GUARD_GONE,        /* the guard itself has ended */
+	GUARD_ENDED, /* value: status as of waitpid() */
+	GUARD_GONE,  /* the guard itself has ended */
 };
 
 struct guard_event {

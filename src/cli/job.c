@@ -18,7 +18,7 @@
 #include <sys/prctl.h>
 #endif
 
-#define KILL_NS (5000 * MS)      /* a process that the kernel does not end by then is left */
+#define KILL_NS (5000 * MS) /* a process that the kernel does not end by then is left */
 #define KILL_ROUND_NS (2 * MS)
 
 /* The holders above this command: a latchkey below it finds its own in it. */
@@ -171,4 +171,3 @@ void job_kill(struct job *job, unsigned long long since)
 	while (job_collect(job, &status))
 		continue;
 }
-

@@ -140,7 +140,8 @@ static int tell_ended(struct session *session, int *number)
 	if (run->error) {
 		char command[NAME_TEXT_SIZE];
 		const char *file = session->options->command[0];
-		say("cannot run \"%s\": %s", text_escape(command, sizeof(command), file, strlen(file)),
+		say("cannot run \"%s\": %s",
+		    text_escape(command, sizeof(command), file, strlen(file)),
 		    strerror(run->error));
 		session->report.outcome = "cannot-run";
 	}

@@ -303,7 +303,8 @@ static bool parse_options(struct parser *parser)
 		parser->at++;
 		if (!strcmp(word, "--"))
 			break;
-		if (!(word[1] == '-' ? parse_long(parser, word + 2) : parse_short(parser, word + 1)))
+		if (!(word[1] == '-' ? parse_long(parser, word + 2)
+		                     : parse_short(parser, word + 1)))
 			return false;
 	}
 	return true;
@@ -433,8 +434,8 @@ static bool fits_verb(const struct parser *parser)
 		say("--min-hold is longer than --max-hold");
 		return false;
 	}
-	if (options->fixed && options->min_hold_ms >
-	    (options->lease_ms ? options->lease_ms : LK_LEASE_DEFAULT_MS)) {
+	if (options->fixed &&
+	    options->min_hold_ms > (options->lease_ms ? options->lease_ms : LK_LEASE_DEFAULT_MS)) {
 		say("--min-hold is longer than the --fixed lease");
 		return false;
 	}

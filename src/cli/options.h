@@ -19,9 +19,9 @@ struct options {
 	bool verbose;
 	bool json;
 	bool fixed;
-	int64_t wait_ms;     /* -1 = no limit */
-	int busy_status;     /* -E */
-	int64_t lease_ms;    /* this and the next two: 0 = not given */
+	int64_t wait_ms;  /* -1 = no limit */
+	int busy_status;  /* -E */
+	int64_t lease_ms; /* this and the next two: 0 = not given */
 	int64_t min_hold_ms;
 	int64_t max_hold_ms;
 	enum on_lost on_lost;
@@ -29,9 +29,9 @@ struct options {
 	const char *label;
 	const char *report;
 	const char *if_holder;
-	const char *name;     /* NULL = none */
-	char **command;       /* NULL-ended */
-	char *shell[4];       /* what -c becomes */
+	const char *name; /* NULL = none */
+	char **command;   /* NULL-ended */
+	char *shell[4];   /* what -c becomes */
 };
 
 /* False when the program is to end with *status at once: a usage error that was told, or help. */

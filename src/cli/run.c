@@ -5,8 +5,8 @@
  * here alone: the library would give the lock away before the command has ended.  A lock that is
  * renewed has never less than a third of its lease left, so one with less than `grace` (a quarter)
  * is about to be lost, and its command gets TERM while there is time to clean up; KILL comes
- * `lead` before the end.  The guard is told an end of its own, still a bit later, with each tick:
- * it acts when this process cannot. */
+ * `lead` before the end: what is killed needs a processor once more to be gone.  The guard is told
+ * that time with each tick, and acts when this process cannot. */
 #include "run.h"
 
 #include "clock.h"
@@ -21,7 +21,7 @@
 #include <sys/wait.h>
 
 #define GRACE_MAX_NS (5000 * MS)
-#define LEAD_MAX_NS (100 * MS)
+#define LEAD_MAX_NS (200 * MS)
 #define TICK_MAX_NS (60000 * MS)
 /* After a loss that nobody could foresee (broken, emptied store): another may hold it by now. */
 #define LATE_GRACE_NS (500 * MS)
@@ -63,9 +63,8 @@ static bool leaves(const struct run *run)
 static int64_t find_end(struct run *run, int64_t now_ns)
 {
 	int64_t end_ns = now_ns + lk_lock_remaining_ms(run->lock) * MS;
-	int64_t max_ns = run->options->max_hold_ms ?
-	                         run->began_ns + run->options->max_hold_ms * MS :
-	                         NEVER;
+	int64_t max_ns =
+		run->options->max_hold_ms ? run->began_ns + run->options->max_hold_ms * MS : NEVER;
 
 	run->max_hold_passed = max_ns <= end_ns && now_ns >= max_ns - run->grace_ns;
 	return at_most(end_ns, max_ns);
@@ -82,9 +81,9 @@ static void kill_now(struct run *run)
 /* The lock is lost, or cannot be kept. */
 static void lose(struct run *run, int64_t now_ns, bool over)
 {
-	const char *does = leaves(run)                          ? "the command goes on" :
-	                   run->options->on_lost == ON_LOST_KILL ? "killing the command" :
-	                                                           "ending the command";
+	const char *does = leaves(run)                             ? "the command goes on"
+	                   : run->options->on_lost == ON_LOST_KILL ? "killing the command"
+	                                                           : "ending the command";
 
 	if (over)
 		say("\"%s\" is lost: %s", run->name, does);
@@ -106,7 +105,7 @@ static void lose(struct run *run, int64_t now_ns, bool over)
 		kill_now(run);
 	else if (run->kill_at_ns > now_ns)
 		guard_signal_all(run->guard, SIGTERM);
-	guard_deadline(run->guard, run->kill_at_ns + run->lead_ns / 2);
+	guard_deadline(run->guard, run->kill_at_ns);
 }
 
 /* Look after the lock; returns when to look again. */
@@ -123,7 +122,7 @@ static int64_t watch(struct run *run)
 			lose(run, now_ns, over);
 		} else {
 			if (!leaves(run))
-				guard_deadline(run->guard, end_ns - run->lead_ns / 2);
+				guard_deadline(run->guard, end_ns - run->lead_ns);
 			return at_most(now_ns + run->tick_ns,
 			               end_ns - (leaves(run) ? 0 : run->grace_ns));
 		}
@@ -221,7 +220,8 @@ static void on_ended(struct run *run, const struct guard_event *event)
 	}
 	if (event->denied)
 		say("%d processes that \"%s\" was held for changed their user and could not be "
-		    "ended", event->denied, run->name);
+		    "ended",
+		    event->denied, run->name);
 }
 
 static void on_event(struct run *run)
@@ -258,7 +258,7 @@ static void run_init(struct run *run, const struct options *options)
 
 	run->options = options;
 	run->began_ns = clock_ns();
-	run->lead_ns = at_most(lease_ms * MS / 10, LEAD_MAX_NS);
+	run->lead_ns = at_most(lease_ms * MS / 8, LEAD_MAX_NS);
 	run->grace_ns = at_most(lease_ms * MS / 4, GRACE_MAX_NS);
 	if (options->max_hold_ms)
 		run->grace_ns = at_most(run->grace_ns, options->max_hold_ms * MS / 4);
@@ -279,7 +279,7 @@ void run_command_under(struct run *run, const struct options *options, lk_lock *
 	run_init(run, options);
 	run->end_ns = find_end(run, run->began_ns);
 	if (!leaves(run))
-		deadline_ns = run->end_ns - run->lead_ns / 2;
+		deadline_ns = run->end_ns - run->lead_ns;
 	run->had_terminal = !terminal->piped && terminal_is_ours(terminal);
 	lk_lock_holder_id(lock, holder);
 	guard_run(guard, lk_lock_fence(lock), holder, run->had_terminal, deadline_ns);

@@ -19,9 +19,9 @@ struct run {
 	int wait_status; /* as waitpid() gives it */
 	int error;       /* errno, if the command could not be run */
 	int signal;      /* INT or QUIT ended it: end by the same */
-	bool typed;      /* at the terminal, thus sent to the command's group alone: without latchkey
-	                    the rest of our group, a script's shell, would have got it */
-	bool lost;       /* the lock was lost, or the command ended because it was about to be */
+	bool typed; /* at the terminal, thus sent to the command's group alone: without latchkey
+	               the rest of our group, a script's shell, would have got it */
+	bool lost;  /* the lock was lost, or the command ended because it was about to be */
 	atomic_int reason; /* lk_lost_reason, 0 = not told */
 	/* its own */
 	const struct options *options;
@@ -29,16 +29,16 @@ struct run {
 	struct guard *guard;
 	struct terminal *terminal;
 	const char *name;
-	pid_t group;          /* of the command, 0 = not started */
+	pid_t group; /* of the command, 0 = not started */
 	bool ended;
 	bool stopped;
 	bool killed;
-	bool had_terminal;    /* it goes back to the command after a stop */
+	bool had_terminal; /* it goes back to the command after a stop */
 	bool max_hold_passed;
 	int64_t began_ns;
-	int64_t end_ns;       /* the lock is sure until then */
-	int64_t grace_ns;     /* TERM comes so long before the end, */
-	int64_t lead_ns;      /* and KILL so long */
+	int64_t end_ns;   /* the lock is sure until then */
+	int64_t grace_ns; /* TERM comes so long before the end, */
+	int64_t lead_ns;  /* and KILL so long */
 	int64_t tick_ns;
 	int64_t kill_at_ns;
 };

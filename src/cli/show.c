@@ -103,8 +103,8 @@ static void json_party(const lk_party *party)
 	const struct {
 		const char *key, *text;
 	} fields[] = {
-		{"{\"id\":", party->id},        {",\"host\":", party->host},
-		{",\"user\":", party->user},    {",\"program\":", party->program},
+		{"{\"id\":", party->id},       {",\"host\":", party->host},
+		{",\"user\":", party->user},   {",\"program\":", party->program},
 		{",\"label\":", party->label},
 	};
 
@@ -254,8 +254,8 @@ int verb_show(const struct options *options)
 	}
 	err = waiters ? lk_client_open(store.url, &store.client, &client) : LK_ENOMEM;
 	if (err == LK_OK)
-		err = options->name ? show_one(client, options, waiters) :
-		                      show_all(client, options, waiters);
+		err = options->name ? show_one(client, options, waiters)
+		                    : show_all(client, options, waiters);
 	if (err != LK_OK && !(err == LK_EAUTH && client && !options->name))
 		say("cannot show: %s", err == LK_ENOMEM ? lk_err_text(err) : lk_errmsg());
 	lk_client_close(client);

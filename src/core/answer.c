@@ -171,6 +171,7 @@ static void kept(struct lk__core *core, int64_t now_ns, struct lk__ticket *ticke
 	int64_t valid_until_ns =
 		request->sent_ns + request->lease_ms * MS - lk__margin_ns(request->lease_ms);
 	struct lk__waiter *waiter = ticket->extenders;
+	bool awaited = request->extends && waiter && waiter->sent;
 
 	if (ticket->state == LK__CLAIMING && valid_until_ns <= now_ns) {
 		lapse(core, now_ns, ticket);
@@ -179,7 +180,9 @@ static void kept(struct lk__core *core, int64_t now_ns, struct lk__ticket *ticke
 		ticket->share = ticket->share_asked;
 		take(core, now_ns, ticket, answer->fence, answer->store_us, answer->waiting);
 	} else if (ticket->state == LK__HOLDING && now_ns < ticket->valid_until_ns) {
-		ticket->valid_until_ns = valid_until_ns;
+		/* The store never shortens a lease, so only who asked for less has less. */
+		if (awaited || ticket->valid_until_ns < valid_until_ns)
+			ticket->valid_until_ns = valid_until_ns;
 		ticket->next_ns = renewal_ns(ticket);
 		ticket->trouble = false;
 		ticket->share = ticket->share_asked;
@@ -188,13 +191,14 @@ static void kept(struct lk__core *core, int64_t now_ns, struct lk__ticket *ticke
 		ticket->store_us_ns = now_ns;
 		if (!ticket->wanted)
 			ticket->hand_overs = 0;
-		if (request->extends && waiter && waiter->sent) {
+		if (awaited) {
 			ticket->extenders = waiter->next;
 			lk__complete(core, waiter, LK_OK, NULL);
 		}
 		lk__ticket_pursue(core, now_ns, ticket);
 	} else {
-		lk__ticket_pursue(core, now_ns, ticket); /* a hold for which it is too late ends there */
+		/* A hold for which it is too late ends there. */
+		lk__ticket_pursue(core, now_ns, ticket);
 	}
 }
 

@@ -92,7 +92,7 @@ struct lk__hold {
 	int64_t lost_ns;
 	uint32_t count;
 	uint8_t lost;         /* lk_lost_reason, 0 = not lost */
-	bool told;            /* stands in, or came from, the line of losses to tell */
+	bool told;            /* its loss was told, or is nobody's to know */
 	bool released;        /* the owner is done with it; freed when told */
 };
 

@@ -181,19 +181,13 @@ static bool share_is_news(const struct lk__ticket *ticket)
 	       !ticket->trouble;
 }
 
-static void renew(struct lk__core *core, int64_t now_ns, struct lk__ticket *ticket)
+static void renew(struct lk__core *core, struct lk__ticket *ticket)
 {
-	int64_t until;
-
 	put_in_line(core, ticket, &ticket->main, LK__RENEW);
 	if (ticket->extenders) {
 		ticket->main.extends = true;
 		ticket->main.lease_ms = ticket->extenders->lease_ms;
 	}
-	/* A shorter lease may come true without an answer, be it an extension or the renewal after one. */
-	until = now_ns + ticket->main.lease_ms * MS - lk__margin_ns(ticket->main.lease_ms);
-	if (until < ticket->valid_until_ns)
-		ticket->valid_until_ns = until;
 }
 
 /* False when the hold ended. */
@@ -211,7 +205,7 @@ static bool pursue_hold(struct lk__core *core, int64_t now_ns, struct lk__ticket
 	}
 	if (core->linked && ticket->main.where == LK__AT_REST &&
 	    (ticket->extenders || ticket->next_ns <= now_ns || share_is_news(ticket)))
-		renew(core, now_ns, ticket);
+		renew(core, ticket);
 	return true;
 }
 

@@ -40,6 +40,8 @@ const char *command_err(const struct command *command);
 /* Run to the end: the exit status, 128 + n for signal n. */
 int command_run(struct command *command, const char *const *args);
 #define RUN(command, ...) command_run(command, (const char *const[]){__VA_ARGS__, NULL})
+/* The same, and fail the test unless it is this one. */
+#define RUNS(status, command, ...) ck_assert_int_eq(RUN(command, __VA_ARGS__), status)
 
 /* Living processes of this test (by its mark in their environment), this one not counted. */
 int command_count(void);

@@ -13,7 +13,20 @@
 #define STEPS_MAX 100000 /* more of them have no end */
 
 /* What can happen next. */
-enum event { NOTHING, EXECUTE, ANSWER, HEAR, TICK, FLUSH, LINK, HALF_OPEN, CALLER, CANCEL, CLOSE, CHAOS };
+enum event {
+	NOTHING,
+	EXECUTE,
+	ANSWER,
+	HEAR,
+	TICK,
+	FLUSH,
+	LINK,
+	HALF_OPEN,
+	CALLER,
+	CANCEL,
+	CLOSE,
+	CHAOS
+};
 
 struct next {
 	enum event event;
@@ -59,8 +72,8 @@ static void consider_callers(struct next *next, struct actor *actor)
 		if (caller->state == IDLE || caller->state == HOLDING)
 			consider(next, explorer, CALLER, caller->next_ns, actor, caller);
 		else
-			consider(next, explorer, CALLER, until_ns < limit_ns ? until_ns : limit_ns, actor,
-			         caller);
+			consider(next, explorer, CALLER, until_ns < limit_ns ? until_ns : limit_ns,
+			         actor, caller);
 	}
 }
 
@@ -75,7 +88,8 @@ static void consider_actor(struct next *next, struct actor *actor)
 	if (!actor->black) {
 		for (int i = 0; i < actor->call_count; i++) {
 			if (!actor->calls[i].call.executed) {
-				consider(next, explorer, EXECUTE, actor->calls[i].call.at_ns, actor, NULL);
+				consider(next, explorer, EXECUTE, actor->calls[i].call.at_ns, actor,
+				         NULL);
 				break;
 			}
 		}
@@ -138,8 +152,9 @@ static void happen(struct explorer *explorer, const struct next *next)
 /* LK_TRACE=1: what happened, for the reader of one seed. */
 static void trace(const struct explorer *explorer, const struct next *next)
 {
-	static const char *const events[] = {"nothing", "execute", "answer",    "hear",   "tick",  "flush",
-	                                     "link",    "half",    "caller", "cancel", "close", "chaos"};
+	static const char *const events[] = {"nothing", "execute", "answer", "hear",
+	                                     "tick",    "flush",   "link",   "half",
+	                                     "caller",  "cancel",  "close",  "chaos"};
 	const struct actor *actor = next->actor;
 	const struct lk__ticket *ticket = actor ? actor->client->core.all_tickets : NULL;
 
@@ -147,11 +162,13 @@ static void trace(const struct explorer *explorer, const struct next *next)
 	if (actor)
 		printf(" client %d", actor->client->id);
 	if (next->caller)
-		printf(" caller %d state %d", (int)(next->caller - actor->callers), next->caller->state);
+		printf(" caller %d state %d", (int)(next->caller - actor->callers),
+		       next->caller->state);
 	for (; ticket; ticket = ticket->next)
-		printf("\n    %s %s state %u main %u/%u leave %u valid %.6f due %.6f next %.6f fence %llu",
-		       ticket->nonce, ticket->place ? ticket->place->name->bytes : "-", ticket->state,
-		       ticket->main.where, ticket->main.kind, ticket->leave.where,
+		printf("\n    %s %s state %u main %u/%u leave %u valid %.6f due %.6f next %.6f "
+		       "fence %llu",
+		       ticket->nonce, ticket->place ? ticket->place->name->bytes : "-",
+		       ticket->state, ticket->main.where, ticket->main.kind, ticket->leave.where,
 		       (double)ticket->valid_until_ns / 1e9, (double)ticket->timer.due_ns / 1e9,
 		       (double)ticket->next_ns / 1e9, (unsigned long long)ticket->last_fence);
 	printf("\n");
@@ -204,8 +221,9 @@ static void init_actor(struct explorer *explorer, int index)
 	client->offset_ns = explorer_within_ms(explorer, 100000);
 	client->drift_ppm = (int64_t)explorer_draw(explorer, 8001) - 4000;
 	for (int i = 0; i < EXPLORER_PLACES; i++)
-		actor->places[i] = virt_open(client, i & 1 ? "b" : "a", i & 2 ? lease_ms * 2 : lease_ms,
-		                             i & 2 ? fixed : false);
+		actor->places[i] =
+			virt_open(client, i & 1 ? "b" : "a", i & 2 ? lease_ms * 2 : lease_ms,
+		                  i & 2 ? fixed : false);
 	for (int i = 0; i < EXPLORER_THREADS; i++) {
 		struct caller *caller = &actor->callers[i];
 		caller->actor = actor;
@@ -219,7 +237,8 @@ static bool waits_left(const struct explorer *explorer)
 {
 	for (int i = 0; i < explorer->virt.client_count; i++)
 		for (int j = 0; j < EXPLORER_THREADS; j++)
-			if (!explorer->actors[i].dead && explorer->actors[i].callers[j].state != IDLE)
+			if (!explorer->actors[i].dead &&
+			    explorer->actors[i].callers[j].state != IDLE)
 				return true;
 	return false;
 }

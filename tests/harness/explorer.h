@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: MIT
- * The explorer: clients with threads that acquire, hold, extend, cancel and release at random, over a
- * network with delays and faults, in virtual time and from one seed.  After every step it checks what
- * must hold at every step; at the end, that nothing is left. */
+ * The explorer: clients with threads that acquire, hold, extend, cancel and release at random, over
+ * a network with delays and faults, in virtual time and from one seed.  After every step it checks
+ * what must hold at every step; at the end, that nothing is left. */
 #ifndef EXPLORER_H
 #define EXPLORER_H
 
 #include "virtual.h"
 
-#define EXPLORER_THREADS 3  /* a client */
-#define EXPLORER_PLACES 4   /* a client: two kinds of two names */
-#define EXPLORER_CALLS 64   /* under way, a client */
+#define EXPLORER_THREADS 3 /* a client */
+#define EXPLORER_PLACES 4  /* a client: two kinds of two names */
+#define EXPLORER_CALLS 64  /* under way, a client */
 #define COMMAND_TIMEOUT_NS (2000 * VIRT_MS)
 
 /* What may go wrong in a run. */
@@ -30,14 +30,14 @@ struct caller {
 	struct actor *actor;
 	uint64_t owner;
 	enum caller_state state;
-	int64_t next_ns;   /* true time of its next step when it waits for nothing */
-	int64_t until_ns;  /* local: when to give up */
-	int64_t limit_ns;  /* local: when to abandon */
-	int64_t cancel_ns; /* true: when to cancel */
-	struct lk__place *held; /* through which it acquired */
-	bool forever, fresh; /* fresh: no re-entry */
-	bool was_valid;      /* its hold, as it began to release */
-	uint64_t lapsed;     /* the fence of a hold whose time was over */
+	int64_t next_ns;            /* true time of its next step when it waits for nothing */
+	int64_t until_ns;           /* local: when to give up */
+	int64_t limit_ns;           /* local: when to abandon */
+	int64_t cancel_ns;          /* true: when to cancel */
+	struct lk__place *held;     /* through which it acquired */
+	bool forever, fresh;        /* fresh: no re-entry */
+	bool was_valid;             /* its hold, as it began to release */
+	uint64_t lapsed;            /* the fence of a hold whose time was over */
 	char nonce[LK__NONCE_SIZE]; /* of the ticket that its end takes along */
 };
 
@@ -54,11 +54,11 @@ struct actor {
 	struct explorer_call calls[EXPLORER_CALLS]; /* under way, in order */
 	int call_count;
 	bool dead, black, closed; /* black: nothing comes through */
-	int64_t close_ns;       /* true: when it closes, LK__NEVER */
-	int64_t resume_ns;      /* stopped until then */
-	int64_t flush_ns;       /* when to send what is in line */
-	int64_t link_ns;        /* when the link goes up or down, LK__NEVER */
-	int64_t half_open_ns;   /* until when a lost subscription still counts, 0 = does not */
+	int64_t close_ns;         /* true: when it closes, LK__NEVER */
+	int64_t resume_ns;        /* stopped until then */
+	int64_t flush_ns;         /* when to send what is in line */
+	int64_t link_ns;          /* when the link goes up or down, LK__NEVER */
+	int64_t half_open_ns;     /* until when a lost subscription still counts, 0 = does not */
 	int losses, losses_told;
 };
 
@@ -70,15 +70,15 @@ struct explorer {
 	unsigned faults; /* of enum explorer_fault */
 	int64_t delay_max_ns;
 	uint64_t idle_ms, hold_ms; /* of callers, at most */
-	unsigned release_percent; /* of what a caller does with a hold */
+	unsigned release_percent;  /* of what a caller does with a hold */
 	bool one_name;
 	int64_t chaos_ns, chaos_each_ns;
 	int64_t end_ns; /* of activity */
 	int64_t sick_until_ns;
 	bool ending, trace;
 	/* Of the checks. */
-	uint64_t made_max[MODEL_NAMES];               /* greatest fence of any hold so far */
-	uint64_t made_in_epoch[MODEL_NAMES][64];      /* the same, by epoch */
+	uint64_t made_max[MODEL_NAMES];          /* greatest fence of any hold so far */
+	uint64_t made_in_epoch[MODEL_NAMES][64]; /* the same, by epoch */
 	int64_t free_since_ns[MODEL_NAMES];
 	int acquired, handed_over, lost, steps; /* what the run came by */
 	char failure[300];

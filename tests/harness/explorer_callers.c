@@ -42,7 +42,8 @@ static void acquire(struct caller *caller)
 	/* Mostly the first kind, so that threads meet in one place. */
 	waiter->place = actor->places[(explorer->one_name ? 0 : explorer_draw(explorer, 2)) +
 	                              (explorer_percent(explorer, 20) ? 2 : 0)];
-	waiter->max_hold_ms = explorer_percent(explorer, 10) ? 1 + (int64_t)explorer_draw(explorer, 2000) : 0;
+	waiter->max_hold_ms =
+		explorer_percent(explorer, 10) ? 1 + (int64_t)explorer_draw(explorer, 2000) : 0;
 	begin(caller, ACQUIRING);
 	caller->fresh = true;
 	caller->held = waiter->place;
@@ -53,7 +54,8 @@ static void acquire(struct caller *caller)
 		if (!caller->forever)
 			caller->until_ns = now_ns + explorer_within_ms(explorer, 3000);
 		if (explorer_percent(explorer, 10))
-			caller->cancel_ns = explorer->virt.now_ns + explorer_within_ms(explorer, 1000);
+			caller->cancel_ns =
+				explorer->virt.now_ns + explorer_within_ms(explorer, 1000);
 	}
 	waiter->spare_ticket = malloc(sizeof(*waiter->spare_ticket));
 	waiter->spare_hold = malloc(sizeof(*waiter->spare_hold));
@@ -167,27 +169,30 @@ static void check_result(struct caller *caller, enum caller_state was)
 		explorer_fail(explorer, "the release of a lapsed hold succeeded");
 	if (was == ACQUIRING && (err == LK_ETIMEDOUT || err == LK_ECANCELED || err == LK_ECLOSED) &&
 	    caller->nonce[0] && store_knows(explorer, caller->nonce))
-		explorer_fail(explorer, "a wait ended with %s and left its ticket", lk_err_name(err));
+		explorer_fail(explorer, "a wait ended with %s and left its ticket",
+		              lk_err_name(err));
 	if (explorer->ending && caller->forever && was == ACQUIRING && err == LK_EBUSY)
 		explorer_fail(explorer, "a wait ended with LK_EBUSY");
 }
 
 static void finish(struct caller *caller)
 {
+	struct explorer *explorer = caller->actor->explorer;
 	enum caller_state was = caller->state;
 	struct lk__hold *hold;
 
 	check_result(caller, was);
 	caller->nonce[0] = '\0';
 	if (was == ACQUIRING && !caller->waiter.why.err && caller->fresh)
-		explorer_check_made(caller->actor->explorer, caller);
+		explorer_check_made(explorer, caller);
 	free(caller->waiter.spare_ticket);
 	free(caller->waiter.spare_hold);
 	caller->waiter.spare_ticket = NULL;
 	caller->waiter.spare_hold = NULL;
 	hold = lk__core_hold(caller->waiter.place->name, caller->owner);
 	caller->state = hold ? HOLDING : IDLE;
-	caller_plan(caller, hold ? caller->actor->explorer->hold_ms : caller->actor->explorer->idle_ms);
+	/* Soon, when only the end is waited for. */
+	caller_plan(caller, !hold ? explorer->idle_ms : explorer->ending ? 50 : explorer->hold_ms);
 }
 
 /* Take out what the state machine has for its shell. */
@@ -201,7 +206,8 @@ void actor_settle(struct actor *actor)
 	while ((waiter = lk__core_next_done(core)))
 		finish((struct caller *)waiter);
 	/* Sometimes a loss stands in line for a while, as when a callback blocks. */
-	while ((explorer->ending || explorer_percent(explorer, 80)) && (hold = lk__core_next_lost(core))) {
+	while ((explorer->ending || explorer_percent(explorer, 80)) &&
+	       (hold = lk__core_next_lost(core))) {
 		explorer->lost++;
 		lk__core_told(hold);
 	}

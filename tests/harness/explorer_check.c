@@ -16,9 +16,9 @@ void explorer_fail(struct explorer *explorer, const char *fmt, ...)
 
 	if (explorer->failure[0])
 		return;
-	len = snprintf(explorer->failure, sizeof(explorer->failure), "seed %llu faults %u at %.6f s: ",
-	               (unsigned long long)explorer->seed, explorer->faults,
-	               (double)explorer->virt.now_ns / 1e9);
+	len = snprintf(explorer->failure, sizeof(explorer->failure),
+	               "seed %llu faults %u at %.6f s: ", (unsigned long long)explorer->seed,
+	               explorer->faults, (double)explorer->virt.now_ns / 1e9);
 	va_start(args, fmt);
 	vsnprintf(explorer->failure + len, sizeof(explorer->failure) - (size_t)len, fmt, args);
 	va_end(args);
@@ -74,12 +74,14 @@ void explorer_check_made(struct explorer *explorer, struct caller *caller)
 	if (hold->fence != hold->ticket->fence)
 		explorer->handed_over++;
 	if (hold->fence <= explorer->made_in_epoch[name][epoch])
-		explorer_fail(explorer, "fence %llu is not above %llu", (unsigned long long)hold->fence,
+		explorer_fail(explorer, "fence %llu is not above %llu",
+		              (unsigned long long)hold->fence,
 		              (unsigned long long)explorer->made_in_epoch[name][epoch]);
 	explorer->made_in_epoch[name][epoch] = hold->fence;
 	if (hold->fence > explorer->made_max[name])
 		explorer->made_max[name] = hold->fence;
-	if (hold->fence != hold->ticket->fence && (int64_t)hold->fence > explorer->virt.model.now_us)
+	if (hold->fence != hold->ticket->fence &&
+	    (int64_t)hold->fence > explorer->virt.model.now_us)
 		explorer_fail(explorer, "a local fence is ahead of the store's clock");
 }
 
@@ -107,9 +109,11 @@ static void check_exclusion(struct explorer *explorer)
 				if (valid[name][i]->fence == valid[name][j]->fence ||
 				    epoch_of(lock, valid[name][i]->ticket->fence) ==
 				            epoch_of(lock, valid[name][j]->ticket->fence))
-					explorer_fail(explorer, "two holds are valid at once: fences %llu and %llu",
-					              (unsigned long long)valid[name][i]->fence,
-					              (unsigned long long)valid[name][j]->fence);
+					explorer_fail(
+						explorer,
+						"two holds are valid at once: fences %llu and %llu",
+						(unsigned long long)valid[name][i]->fence,
+						(unsigned long long)valid[name][j]->fence);
 	}
 }
 
@@ -122,8 +126,9 @@ static void check_hold(struct explorer *explorer, const struct actor *actor,
 	struct caller *caller = hold->handle;
 
 	if (hold->lost) {
-		if (!explorer->faults && (hold->lost == LK_LOST_TAKEN || hold->lost == LK_LOST_BROKEN ||
-		                          (hold->lost == LK_LOST_EXPIRED && !caller->held->fixed)))
+		if (!explorer->faults &&
+		    (hold->lost == LK_LOST_TAKEN || hold->lost == LK_LOST_BROKEN ||
+		     (hold->lost == LK_LOST_EXPIRED && !caller->held->fixed)))
 			explorer_fail(explorer, "a hold was lost without a fault: %s",
 			              lk_lost_reason_name(hold->lost));
 		return;
@@ -220,12 +225,15 @@ void explorer_check_end(struct explorer *explorer)
 		if (core->line || core->done || core->lost || lk__core_due(core) != LK__NEVER)
 			explorer_fail(explorer, "client %d has something left in line", i);
 		for (int j = 0; j < EXPLORER_PLACES; j++)
-			if (actor->places[j]->first || actor->places[j]->hold || actor->places[j]->ticket)
-				explorer_fail(explorer, "client %d has something left in a place", i);
+			if (actor->places[j]->first || actor->places[j]->hold ||
+			    actor->places[j]->ticket)
+				explorer_fail(explorer, "client %d has something left in a place",
+				              i);
 	}
 	for (int name = 0; name < MODEL_NAMES; name++) {
 		const struct model_lock *lock = &explorer->virt.model.locks[name];
 		if (lock->held || lock->queued)
-			explorer_fail(explorer, "the store has %s left", lock->held ? "a hold" : "a queue");
+			explorer_fail(explorer, "the store has %s left",
+			              lock->held ? "a hold" : "a queue");
 	}
 }

@@ -31,9 +31,9 @@ int64_t explorer_within_ms(struct explorer *explorer, uint64_t ms)
 static int64_t delay(struct explorer *explorer)
 {
 	/* Mostly short, sometimes as long as it gets. */
-	return (int64_t)explorer_draw(explorer, (uint64_t)explorer->delay_max_ns /
-	                                       (explorer_percent(explorer, 80) ? 10 : 1) +
-	                                   1);
+	return (int64_t)explorer_draw(
+		explorer,
+		(uint64_t)explorer->delay_max_ns / (explorer_percent(explorer, 80) ? 10 : 1) + 1);
 }
 
 int64_t explorer_message_delay(struct virt *virt, struct virt_client *client)
@@ -47,7 +47,8 @@ int64_t explorer_message_delay(struct virt *virt, struct virt_client *client)
 static void drop_call(struct actor *actor)
 {
 	actor->call_count--;
-	memmove(&actor->calls[0], &actor->calls[1], sizeof(actor->calls[0]) * (size_t)actor->call_count);
+	memmove(&actor->calls[0], &actor->calls[1],
+	        sizeof(actor->calls[0]) * (size_t)actor->call_count);
 }
 
 void actor_send(struct actor *actor)
@@ -135,11 +136,14 @@ static uint64_t outage_ms(const struct actor *actor)
 static void link_down(struct actor *actor)
 {
 	cut(actor);
-	virt_link_down(actor->client, explorer_percent(actor->explorer, 50) ? LK_ECONN : LK_EUNKNOWN);
+	virt_link_down(actor->client,
+	               explorer_percent(actor->explorer, 50) ? LK_ECONN : LK_EUNKNOWN);
 	lose_subscription(actor);
 	actor->black = false;
-	actor->link_ns = actor->explorer->virt.now_ns +
-	                 explorer_within_ms(actor->explorer, explorer_percent(actor->explorer, 70) ? 50 : outage_ms(actor));
+	actor->link_ns =
+		actor->explorer->virt.now_ns +
+		explorer_within_ms(actor->explorer,
+	                           explorer_percent(actor->explorer, 70) ? 50 : outage_ms(actor));
 }
 
 void actor_change_link(struct actor *actor)
@@ -200,7 +204,8 @@ static void force(struct explorer *explorer)
 			if (!actor->dead && actor->client->core.linked) {
 				actor->call_count = 0; /* none is executed */
 				actor->black = true;
-				actor->link_ns = explorer->virt.now_ns + explorer_within_ms(explorer, 100);
+				actor->link_ns =
+					explorer->virt.now_ns + explorer_within_ms(explorer, 100);
 			}
 		}
 		break;
@@ -215,14 +220,18 @@ void explorer_chaos(struct explorer *explorer)
 		&explorer->actors[explorer_draw(explorer, (uint64_t)explorer->virt.client_count)];
 	unsigned fault = 1u << explorer_draw(explorer, 6);
 
-	explorer->chaos_ns += explorer_within_ms(explorer, (uint64_t)(explorer->chaos_each_ns / VIRT_MS) * 2);
+	explorer->chaos_ns +=
+		explorer_within_ms(explorer, (uint64_t)(explorer->chaos_each_ns / VIRT_MS) * 2);
 	fault &= explorer->faults;
 	if (actor->dead)
 		return;
 	if (fault == FAULT_LINKS)
 		hurt_links(actor);
 	else if (fault == FAULT_PAUSES)
-		actor->resume_ns = explorer->virt.now_ns + explorer_within_ms(explorer, explorer_percent(explorer, 50) ? 100 : outage_ms(actor));
+		actor->resume_ns =
+			explorer->virt.now_ns +
+			explorer_within_ms(explorer,
+		                           explorer_percent(explorer, 50) ? 100 : outage_ms(actor));
 	else if (fault == FAULT_CRASHES && explorer_percent(explorer, 30))
 		crash(actor);
 	else if (fault == FAULT_MESSAGES && actor->client->inbox_count)

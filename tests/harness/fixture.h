@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * What the tests of locks in virtual time share: three clients a, b and c with one place each for the
- * lock "a", and steps that a test would else repeat.  All of it is static: the names are short. */
+ * What the tests of locks in virtual time share: three clients a, b and c with one place each for
+ * the lock "a", and steps that a test would else repeat.  All of it is static: the names are short.
+ */
 #ifndef FIXTURE_H
 #define FIXTURE_H
 

@@ -10,8 +10,8 @@
 
 bool model_same(const struct model_ticket *a, const struct model_ticket *b)
 {
-	return a->client == b->client && !strcmp(a->nonce, b->nonce) && a->lease_ms == b->lease_ms &&
-	       a->fixed == b->fixed;
+	return a->client == b->client && !strcmp(a->nonce, b->nonce) &&
+	       a->lease_ms == b->lease_ms && a->fixed == b->fixed;
 }
 
 static int64_t now_ms(const struct model *model)
@@ -160,13 +160,15 @@ static void ask(struct model *model, const struct model_request *request, struct
 
 	answer->store_us = model->now_us;
 	if (lock->held && model_same(&lock->owner, &request->ticket)) {
-		lock->ends_ms = now_ms(model) + request->ticket.lease_ms;
+		if (lock->ends_ms < now_ms(model) + request->ticket.lease_ms)
+			lock->ends_ms = now_ms(model) + request->ticket.lease_ms;
 		answer->kind = LK__GRANTED;
 		answer->fence = lock->fence;
 		answer->waiting = lock->queued;
 		return;
 	}
-	if (!lock->held && (!lock->queued || model_same(&lock->queue[0].ticket, &request->ticket))) {
+	if (!lock->held &&
+	    (!lock->queued || model_same(&lock->queue[0].ticket, &request->ticket))) {
 		set_holder(model, request->name, &request->ticket, next_fence(model, model->fence),
 		           request->share, request->ticket.lease_ms);
 		dequeue(lock, find(lock, &request->ticket));
@@ -262,10 +264,12 @@ static void renew(struct model *model, const struct model_request *request,
 		answer->kind = LK__GONE;
 		return;
 	}
-	lock->ends_ms = now_ms(model) + request->lease_ms;
+	/* Never shortened; lease_ms is the length in force. */
+	if (lock->ends_ms < now_ms(model) + request->lease_ms) {
+		lock->ends_ms = now_ms(model) + request->lease_ms;
+		lock->lease_ms = request->lease_ms;
+	}
 	lock->share = request->share;
-	lock->lease_ms = request->lease_ms > lock->owner.lease_ms ? request->lease_ms :
-	                                                            lock->owner.lease_ms;
 	if (request->last_fence > model->fence)
 		model->fence = request->last_fence;
 	answer->kind = LK__KEPT;

@@ -28,7 +28,7 @@ struct model_lock {
 	uint64_t fence;
 	bool share;
 	int64_t ends_ms;
-	int64_t lease_ms; /* no lease ends later than this from now */
+	int64_t lease_ms;                       /* no lease ends later than this from now */
 	struct model_waiter queue[MODEL_QUEUE]; /* by arrival */
 	int queued;
 	int64_t queue_ends_ms;

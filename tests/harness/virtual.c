@@ -109,8 +109,7 @@ struct lk__waiter *virt_waiter(struct virt_client *client, struct lk__place *pla
 	return waiter;
 }
 
-struct lk__waiter *virt_acquire(struct virt_client *client, struct lk__place *place,
-                                uint64_t owner)
+struct lk__waiter *virt_acquire(struct virt_client *client, struct lk__place *place, uint64_t owner)
 {
 	struct lk__waiter *waiter = virt_waiter(client, place, owner);
 
@@ -185,7 +184,9 @@ bool virt_take(struct virt_client *client, struct virt_call *call)
 	call->bytes = (struct model_request){
 		.kind = request->kind,
 		.name = (ticket->place->name->bytes[0] - 'a') % MODEL_NAMES,
-		.ticket = {.client = client->id, .lease_ms = ticket->lease_ms, .fixed = ticket->fixed},
+		.ticket = {.client = client->id,
+	                   .lease_ms = ticket->lease_ms,
+	                   .fixed = ticket->fixed},
 		.wait = !ticket->only_try,
 		.share = ticket->share_asked,
 		.arrival = (int64_t)ticket->arrival,

@@ -31,8 +31,8 @@ struct virt_client {
 	struct lk__message inbox[VIRT_INBOX];
 	int64_t inbox_at_ns[VIRT_INBOX];
 	int inbox_count;
-	int64_t offset_ns; /* its clock: the true time, plus this, */
-	int64_t drift_ppm; /* plus so many millionths */
+	int64_t offset_ns;               /* its clock: the true time, plus this, */
+	int64_t drift_ppm;               /* plus so many millionths */
 	struct lk__waiter *waiters[256]; /* freed at the end */
 	int waiter_count;
 };

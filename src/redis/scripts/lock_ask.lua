@@ -1,6 +1,7 @@
 -- Acquire a lock, or stand in its queue.  Safe to run any number of times for one ticket.
 --
--- KEYS[1]  the lock     "<ticket> <fence> <s|->", s: its holder wants to hear of waiters
+-- KEYS[1]  the lock     "<ticket> <fence> <lease in force, ms> <s|->", s: its holder wants to hear of
+--          waiters
 -- KEYS[2]  its queue    sorted set of tickets by arrival
 -- KEYS[3]  the fence counter
 -- ARGV[1]  ticket       1:<client>:<nonce>:<lease ms>:<r|f>
@@ -16,7 +17,7 @@
 --          busy, 1 = the lock is free: have the head served
 --          foreign, key, what it is
 --          fence, what is wrong with the counter
-local VALUE = '^(1:[%w_%-]+:[%w_%-]+:(%d+):[rf]) (%d+) ([s%-])$'
+local VALUE = '^(1:[%w_%-]+:[%w_%-]+:%d+:[rf]) (%d+) (%d+) ([s%-])$'
 local ticket = ARGV[1]
 
 -- Read everything first: nothing is written before everything was found to be ours.
@@ -27,9 +28,9 @@ if type(value) == 'table' then
 	if string.sub(value.err, 1, 9) == 'WRONGTYPE' then return {'foreign', KEYS[1], 'not a string'} end
 	return value
 end
-local owner, lease, fence, share
+local owner, fence, lease, share
 if value then
-	owner, lease, fence, share = string.match(value, VALUE)
+	owner, fence, lease, share = string.match(value, VALUE)
 	if not owner then
 		local version = string.match(value, '^(%d+):')
 		return {'foreign', KEYS[1], version and 'protocol version ' .. version or 'not a lock'}
@@ -48,8 +49,8 @@ end
 local my_lease = string.match(ticket, ':(%d+):[rf]$')
 
 if owner == ticket then
-	-- An earlier answer was lost.
-	redis.call('PEXPIRE', KEYS[1], my_lease)
+	-- An earlier answer was lost.  A lease is never shortened: it may have been extended since.
+	redis.call('PEXPIRE', KEYS[1], math.max(redis.call('PTTL', KEYS[1]), tonumber(my_lease)))
 	return {'granted', fence, string.format('%.0f', now), redis.call('ZCARD', KEYS[2])}
 end
 
@@ -64,7 +65,7 @@ if not owner and (not head or head == ticket) then
 	local next = math.max(tonumber(last) + 1, now)
 	if next >= 9007199254740991 then return {'fence', 'used up'} end
 	fence = string.format('%.0f', next)
-	redis.call('SET', KEYS[1], ticket .. ' ' .. fence .. ' ' .. ARGV[5], 'PX', my_lease)
+	redis.call('SET', KEYS[1], table.concat({ticket, fence, my_lease, ARGV[5]}, ' '), 'PX', my_lease)
 	redis.call('SET', KEYS[3], fence)
 	redis.call('ZREM', KEYS[2], ticket)
 	return {'granted', fence, string.format('%.0f', now), redis.call('ZCARD', KEYS[2])}
@@ -75,6 +76,7 @@ if owner then
 	left = redis.call('PTTL', KEYS[1])
 	if left < 0 or left > tonumber(lease) then
 		-- No lease ends later than its length from now: the clock stepped back, or a hand meddled.
+		-- (The length in force, not the ticket's own: it may have been extended.)
 		left = tonumber(lease)
 		redis.call('PEXPIRE', KEYS[1], left)
 	end

@@ -14,7 +14,7 @@
 --                1 = the lock is free and nobody waits
 --          foreign, key, what it is
 local TICKET = '^1:([%w_%-]+):[%w_%-]+:(%d+):[rf]$'
-local VALUE = '^(1:([%w_%-]+):[%w_%-]+:%d+:[rf]) (%d+) [s%-]$'
+local VALUE = '^(1:([%w_%-]+):[%w_%-]+:%d+:[rf]) %d+ %d+ [s%-]$'
 local DEAD_MAX = 32
 local CLAIM_MS = 3000
 local ticket = ARGV[1]
@@ -79,7 +79,8 @@ for _ = 1, DEAD_MAX do
 	if type(told) == 'table' then return told end
 	redis.call('ZREM', KEYS[2], head[1])
 	if told > 0 then
-		redis.call('SET', KEYS[1], head[1] .. ' ' .. fence .. ' -', 'PX', string.format('%.0f', life))
+		redis.call('SET', KEYS[1], table.concat({head[1], fence, lease, '-'}, ' '), 'PX',
+			string.format('%.0f', life))
 		redis.call('SET', KEYS[3], fence)
 		if old and waiting > 0 then
 			local next = redis.call('ZRANGE', KEYS[2], 0, 0)[1]

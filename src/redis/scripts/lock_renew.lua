@@ -5,14 +5,14 @@
 -- KEYS[3]  the fence counter
 -- ARGV[1]  ticket
 -- ARGV[2]  fence of its grant, 0 = whichever it has (a claim)
--- ARGV[3]  lease from now, ms
+-- ARGV[3]  lease from now, ms; it moves the end on, never back
 -- ARGV[4]  last fence that the holder gave out, 0 = none
 -- ARGV[5]  s = tell me of the first waiter, - = do not
 --
 -- Returns  held, fence, server time us, tickets in the queue
 --          gone
 --          foreign, key, what it is
-local VALUE = '^(1:[%w_%-]+:[%w_%-]+:%d+:[rf]) (%d+) ([s%-])$'
+local VALUE = '^(1:[%w_%-]+:[%w_%-]+:%d+:[rf]) (%d+) (%d+) ([s%-])$'
 
 local time = redis.call('TIME')
 local now = tonumber(time[1]) * 1000000 + tonumber(time[2])
@@ -22,12 +22,16 @@ if type(value) == 'table' then
 	return value
 end
 if not value then return {'gone'} end
-local owner, fence, share = string.match(value, VALUE)
+local owner, fence, lease, share = string.match(value, VALUE)
 if owner ~= ARGV[1] or (ARGV[2] ~= '0' and ARGV[2] ~= fence) then return {'gone'} end
+-- A lease is never shortened: a request that comes late may be older than an extension.
+local left = redis.call('PTTL', KEYS[1])
+local force = lease
+if left < tonumber(ARGV[3]) then left, force = tonumber(ARGV[3]), ARGV[3] end
 -- The first write is one that a full server does not refuse; then the others pass, too.
-redis.call('PEXPIRE', KEYS[1], ARGV[3])
-if share ~= ARGV[5] then
-	redis.call('SET', KEYS[1], owner .. ' ' .. fence .. ' ' .. ARGV[5], 'PX', ARGV[3])
+redis.call('PEXPIRE', KEYS[1], left)
+if share ~= ARGV[5] or lease ~= force then
+	redis.call('SET', KEYS[1], table.concat({owner, fence, force, ARGV[5]}, ' '), 'PX', left)
 end
 local last = redis.pcall('GET', KEYS[3])
 if type(last) ~= 'table' and tonumber(ARGV[4]) > (tonumber(last or '0') or math.huge) then

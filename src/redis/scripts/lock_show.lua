@@ -8,7 +8,7 @@
 -- Returns  holder's ticket ("" = free), fence, ms left of its lease, server time us,
 --          tickets in the queue, rank (-1 = does not wait), then the first tickets
 --          foreign, key, what it is
-local VALUE = '^(1:[%w_%-]+:[%w_%-]+:%d+:[rf]) (%d+) [s%-]$'
+local VALUE = '^(1:[%w_%-]+:[%w_%-]+:%d+:[rf]) (%d+) %d+ [s%-]$'
 
 local time = redis.call('TIME')
 local value = redis.pcall('GET', KEYS[1])

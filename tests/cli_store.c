@@ -1,0 +1,246 @@
+/* SPDX-License-Identifier: MIT
+ * latchkey show, break, local and doctor, and which store is meant. */
+#include "command.h"
+#include "process.h"
+#include "redis.h"
+#include "server.h"
+#include "test.h"
+
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+static struct test_server server;
+static struct command cmd, holder, waiter;
+
+static void begin(void)
+{
+	server_start(&server, NULL);
+	command_setup(server.url);
+}
+
+static void hold(const char *name, const char *label)
+{
+	int before = command_count_of("sleep");
+
+	START(&holder, "latchkey", "lock", "--label", label, name, "sleep", "85");
+	ck_assert(WITHIN(5000, command_count_of("sleep") == before + 1));
+}
+
+static void wait_behind(const char *name, const char *label, int place)
+{
+	char line[128];
+
+	START(&waiter, "latchkey", "lock", "--label", label, name, "true");
+	snprintf(line, sizeof(line), "latchkey show '%s' | grep -q 'waiting  %d'", name, place);
+	ck_assert(WITHIN(5000, shell("%s", line) == 0));
+}
+
+TEST(show_names_holder_and_waiters_in_order)
+{
+	char text[128];
+	const char *first, *second;
+
+	begin();
+	hold("deploy", "first");
+	wait_behind("deploy", "second", 1);
+	wait_behind("deploy", "third", 2);
+	/* Who waits says who it is in the background. */
+	ck_assert(WITHIN(3000, RUN(&cmd, "latchkey", "show", "deploy") == 0 &&
+	                               strstr(cmd.out, "second") && strstr(cmd.out, "third")));
+	snprintf(text, sizeof(text), "(pid %d, first)\n", (int)holder.pid);
+	ck_assert_ptr_nonnull(strstr(cmd.out, text));
+	first = strstr(cmd.out, "      1  ");
+	second = strstr(cmd.out, "      2  ");
+	ck_assert(first && second && first < second);
+	ck_assert(strstr(first, "second") < strstr(first, "third"));
+	RUNS(0, &cmd, "latchkey", "show", "--json", "deploy");
+	ck_assert(!strncmp(cmd.out, "{\"name\":\"deploy\",\"held\":true,\"holder\":{\"id\":", 43));
+	ck_assert_ptr_nonnull(strstr(cmd.out, "\"waiting\":2,\"waiters\":[{"));
+	RUNS(0, &cmd, "latchkey", "show", "nothing");
+	ck_assert_ptr_nonnull(strstr(cmd.out, "held by  nobody\nwaiting  0\n"));
+	RUNS(0, &cmd, "latchkey", "show", "--json", "nothing");
+	ck_assert_str_eq(cmd.out,
+	                 "{\"name\":\"nothing\",\"held\":false,\"holder\":null,\"fence\":null,"
+	                 "\"held_seconds\":null,\"lease_left_seconds\":null,"
+	                 "\"waiting\":0,\"waiters\":[]}\n");
+	server_stop(&server);
+}
+
+TEST(show_lists_all_names_escaped)
+{
+	begin();
+	RUNS(0, &cmd, "latchkey", "show");
+	ck_assert_str_eq(cmd.out, "");
+	RUNS(0, &cmd, "latchkey", "show", "--json");
+	ck_assert_str_eq(cmd.out, "[]\n");
+	hold("b\033[31m\"\n", "x\033y");
+	hold("a b", "plain");
+	RUNS(0, &cmd, "latchkey", "show");
+	ck_assert_ptr_nonnull(strstr(cmd.out, "b\\x1b[31m\"\\x0a"));
+	ck_assert(strstr(cmd.out, "a b") < strstr(cmd.out, "b\\x1b"));
+	ck_assert_ptr_null(strchr(cmd.out, '\033'));
+	RUNS(0, &cmd, "latchkey", "show", "--json");
+	ck_assert_ptr_nonnull(strstr(cmd.out, "{\"name\":\"b\\\\x1b[31m\\\"\\\\x0a\","));
+	server_stop(&server);
+}
+
+TEST(show_tells_the_right_it_lacks)
+{
+	struct redis *redis;
+	char url[100];
+
+	begin();
+	redis = redis_open(&server);
+	redis_do(redis, "ACL SETUSER job on >word ~* &* +@all -scan");
+	snprintf(url, sizeof(url), "redis://job:word@127.0.0.1:%d", server.port);
+	setenv("LATCHKEY_URL", url, 1);
+	RUNS(69, &cmd, "latchkey", "show");
+	ck_assert_ptr_nonnull(strstr(cmd.err, "cannot tell: grant +scan"));
+	RUNS(0, &cmd, "latchkey", "show", "a");
+	redis_do(redis, "ACL SETUSER job +scan -info");
+	RUN(&cmd, "latchkey", "doctor");
+	ck_assert_int_le(WEXITSTATUS(cmd.status), 2);
+	ck_assert_ptr_nonnull(strstr(cmd.out, "cannot tell"));
+	ck_assert_ptr_nonnull(strstr(cmd.out, "+info"));
+	redis_close(redis);
+	server_stop(&server);
+}
+
+TEST(what_others_see_holds_no_argument)
+{
+	begin();
+	START(&holder, "latchkey", "lock", "a", "sh", "-c", "sleep 84; : secret");
+	ck_assert(WITHIN(5000, command_count_of("sleep") == 1));
+	ck_assert(WITHIN(3000, RUN(&cmd, "latchkey", "show", "--json", "a") == 0 &&
+	                               strstr(cmd.out, "\"label\":\"sh\"")));
+	ck_assert_ptr_null(strstr(cmd.out, "secret"));
+	server_stop(&server);
+}
+
+TEST(break_takes_the_lock)
+{
+	char id[64];
+	const char *at;
+
+	begin();
+	RUNS(1, &cmd, "latchkey", "break", "a");
+	ck_assert_str_eq(cmd.err, "latchkey: cannot break \"a\": nobody holds it\n");
+	hold("a", "holder");
+	RUNS(1, &cmd, "latchkey", "break", "--if-holder", "AAAAAAAAAAAAAAAAAAAAAA:AAAAAAAAAAA",
+	     "a");
+	ck_assert_ptr_nonnull(strstr(cmd.err, "another holds it"));
+	RUNS(0, &cmd, "latchkey", "show", "a");
+	at = strstr(cmd.out, "holder   ");
+	ck_assert_ptr_nonnull(at);
+	snprintf(id, sizeof(id), "%.*s", (int)strcspn(at + 9, "\n"), at + 9);
+	RUNS(0, &cmd, "latchkey", "break", "--if-holder", id, "a");
+	ck_assert(command_wait(&holder, 5000));
+	ck_assert_int_eq(WEXITSTATUS(holder.status), 79);
+	RUNS(0, &cmd, "latchkey", "lock", "-n", "a", "true");
+	server_stop(&server);
+}
+
+TEST(local_starts_once_and_stops)
+{
+	struct command two[2];
+	char first[64];
+
+	command_setup(NULL);
+	RUNS(1, &cmd, "latchkey", "local", "status");
+	ck_assert_ptr_nonnull(strstr(cmd.out, "not running\nsocket  "));
+	/* Two starters at once: one server, both use it. */
+	for (int i = 0; i < 2; i++)
+		START(&two[i], "latchkey", "lock", "a", "-c", "latchkey local status | head -1");
+	for (int i = 0; i < 2; i++) {
+		ck_assert(command_wait(&two[i], 10000));
+		ck_assert_int_eq(WEXITSTATUS(two[i].status), 0);
+	}
+	ck_assert_str_eq(two[0].out, two[1].out);
+	snprintf(first, sizeof(first), "%.60s", two[0].out);
+	ck_assert(!strncmp(first, "running, pid ", 13));
+	/* The same one under an empty environment. */
+	ck_assert_int_eq(shell("env -i LATCHKEY_LOCAL_DIR=$LATCHKEY_LOCAL_DIR %s lock a "
+	                       "%s local status | head -1 >%s",
+	                       command_path(), command_path(), command_file("env")),
+	                 0);
+	ck_assert_str_eq(command_read("env"), first);
+	RUNS(0, &cmd, "latchkey", "local", "start");
+	ck_assert(!strncmp(cmd.out, first, strlen(first)));
+	RUNS(0, &cmd, "latchkey", "local", "stop");
+	RUNS(1, &cmd, "latchkey", "local", "status");
+	RUNS(0, &cmd, "latchkey", "local", "stop");
+	ck_assert_ptr_nonnull(strstr(cmd.err, "not running"));
+}
+
+TEST(local_server_keeps_no_descriptor_of_its_starter)
+{
+	command_setup(NULL);
+	/* A reader of our output would wait for the server's end otherwise. */
+	ck_assert_int_eq(shell("test \"$(latchkey local start | head -1 | cut -c1-7)\" = running"),
+	                 0);
+	ck_assert_int_eq(
+		shell("exec 9>%s; latchkey lock a true; latchkey local status >/dev/null && "
+	              "pid=$(latchkey local status | sed -n 's/.*pid //p') && "
+	              "! ls -l /proc/$pid/fd | grep -q %s",
+	              command_file("nine"), command_file("nine")),
+		0);
+	RUNS(0, &cmd, "latchkey", "local", "stop");
+}
+
+TEST(doctor_statuses)
+{
+	begin();
+	ck_assert_int_le(RUN(&cmd, "latchkey", "doctor"), 1);
+	ck_assert_ptr_nonnull(strstr(cmd.out, "ok       reachable"));
+	ck_assert_ptr_nonnull(strstr(cmd.out, "fit for locks"));
+	ck_assert_int_eq(
+		shell("redis-cli -s %s config set maxmemory-policy allkeys-lru >/dev/null && "
+	              "redis-cli -s %s config set maxmemory 100mb >/dev/null",
+	              server.socket_path, server.socket_path),
+		0);
+	RUNS(2, &cmd, "latchkey", "doctor");
+	ck_assert_ptr_nonnull(strstr(cmd.out, "unfit    eviction"));
+	ck_assert_ptr_nonnull(strstr(cmd.out, "cure: "));
+	RUNS(2, &cmd, "latchkey", "doctor", "-q");
+	ck_assert_ptr_null(strstr(cmd.out, "ok  "));
+	server_stop(&server);
+	RUNS(2, &cmd, "latchkey", "doctor");
+	ck_assert_ptr_nonnull(strstr(cmd.out, "unfit    reachable"));
+}
+
+/* Its folder is the system's: a mount name space of the test's own has another /etc. */
+TEST(store_is_chosen_by_option_environment_file)
+{
+	static struct test_server second;
+
+	ck_assert_msg(geteuid() == 0, "a mount name space needs root");
+	begin();
+	server_start(&second, NULL);
+	ck_assert(!mkdir(command_file("etc"), 0755));
+	ck_assert(!mkdir(command_file("etc/latchkey"), 0755));
+	ck_assert_int_eq(shell("cp -L /etc/passwd /etc/group /etc/hosts /etc/nsswitch.conf "
+	                       "/etc/ld.so.cache %s 2>/dev/null; echo '  %s  ' >%s",
+	                       command_file("etc"), second.url, command_file("etc/latchkey/url")),
+	                 0);
+	/* Held in the second one: whoever finds it busy asked there. */
+	START(&holder, "latchkey", "lock", "--url", second.url, "a", "sleep", "83");
+	ck_assert(WITHIN(5000, command_count_of("sleep") == 1));
+	ck_assert_int_eq(shell("unshare -m sh -c 'mount --bind %s /etc && "
+	                       "latchkey lock -n a true && "
+	                       "unset LATCHKEY_URL && ! latchkey lock -nq a true && "
+	                       "! LATCHKEY_URL= latchkey lock -nq a true && "
+	                       "latchkey lock -n --url %s a true && "
+	                       "{ : >/etc/latchkey/url; latchkey lock -n a true; } && "
+	                       "latchkey local stop && rm /etc/latchkey/url && mkdir "
+	                       "/etc/latchkey/url && ! latchkey lock a true 2>%s'",
+	                       command_file("etc"), server.url, command_file("err")),
+	                 0);
+	ck_assert_ptr_nonnull(strstr(command_read("err"), "cannot read /etc/latchkey/url"));
+	server_stop(&second);
+	server_stop(&server);
+}
