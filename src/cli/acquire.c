@@ -154,9 +154,11 @@ void acquire_run(struct acquire *acquire, void (*before_death)(void *arg, int nu
 				acquire->signal = number;
 			}
 		}
+		if (atomic_load(&acquire->stage) != STAGE_WAITING)
+			continue;
 		if (acquire->signal)
 			lk_lock_cancel(acquire->lock);
-		else if (atomic_load(&acquire->stage) == STAGE_WAITING)
+		else
 			waitline_draw(&line, acquire->lock);
 	}
 	waitline_wipe(&line);

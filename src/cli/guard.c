@@ -66,7 +66,7 @@ static void tell(struct state *state, int kind, int value)
 
 	if (kind == GUARD_ENDED) {
 		event.error = job_error(&state->job);
-		event.denied = state->job.denied;
+		event.left = state->job.left;
 		event.late = state->late;
 		state->told = true;
 	}
@@ -99,10 +99,12 @@ static void end(struct state *state)
 
 static void run(struct state *state, const struct request *request)
 {
-	state->start.fence = request->fence;
-	state->start.holder = request->holder;
-	state->start.terminal_fd = request->value ? state->setup->terminal_fd : -1;
-	if (job_run(&state->job, &state->start))
+	struct job_start start = state->start;
+
+	start.fence = request->fence;
+	start.holder = request->holder;
+	start.terminal_fd = request->value ? state->setup->terminal_fd : -1;
+	if (job_run(&state->job, &start))
 		tell(state, GUARD_STARTED, state->job.pid);
 	else
 		tell(state, GUARD_REFUSED, errno);
@@ -158,7 +160,14 @@ static void look(struct state *state)
 			state->left_until_ns = clock_ns() + LEFT_BEHIND_NS;
 		}
 	}
-	if (!job->reaped || state->told)
+	if (state->told)
+		return;
+	if (state->killed && !job->reaped) {
+		/* It cannot be killed, and nobody knows when it will end. */
+		tell(state, GUARD_ENDED, SIGKILL);
+		return;
+	}
+	if (!job->reaped)
 		return;
 	if (!state->killed && job_group_lives(job)) {
 		if (clock_ns() < state->left_until_ns)

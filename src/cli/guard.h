@@ -37,9 +37,9 @@ enum guard_event_kind {
 struct guard_event {
 	int32_t kind;
 	int32_t value;
-	int32_t error;  /* of GUARD_ENDED: errno if the command could not be run */
-	int32_t denied; /* of GUARD_ENDED: descendants that may not be killed */
-	int32_t late;   /* of GUARD_ENDED: the guard killed it at the deadline */
+	int32_t error; /* of GUARD_ENDED: errno if the command could not be run */
+	int32_t left;  /* of GUARD_ENDED: processes that could not be killed */
+	int32_t late;  /* of GUARD_ENDED: the guard killed it at the deadline */
 };
 
 /* Fork the guard.  Before any client is open and any signal is handled: it must not hold a socket

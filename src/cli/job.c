@@ -161,10 +161,10 @@ void job_kill(struct job *job, unsigned long long since)
 			kill(job->pid, SIGKILL);
 		/* Each round kills what was started during the one before. */
 		seen = tree_signal(SIGKILL, since, 0, &count);
-		job->denied = seen ? count.denied : 0;
+		job->left = seen ? count.found : job_group_lives(job);
 		while (job_collect(job, &status))
 			continue;
-		if (seen ? count.found == count.denied : !job_group_lives(job))
+		if (seen ? count.found == count.denied : !job->left)
 			break;
 		clock_wait(&timer, 1, clock_ns() + KILL_ROUND_NS, NULL);
 	}

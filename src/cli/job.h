@@ -16,7 +16,7 @@ struct job {
 	bool group_gone; /* nobody is left in its group, the number may be another's by now */
 	int status;      /* as waitpid() gives it */
 	int error_fd;    /* the command writes errno here when it cannot be run */
-	int denied;      /* descendants that may not be signalled, as of the last attempt */
+	int left;        /* processes that job_kill() could not end */
 };
 
 /* What the command is started with. */

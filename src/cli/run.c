@@ -23,6 +23,7 @@
 #define GRACE_MAX_NS (5000 * MS)
 #define LEAD_MAX_NS (200 * MS)
 #define TICK_MAX_NS (60000 * MS)
+#define PATIENCE_NS (250 * MS)
 /* After a loss that nobody could foresee (broken, emptied store): another may hold it by now. */
 #define LATE_GRACE_NS (500 * MS)
 
@@ -108,24 +109,40 @@ static void lose(struct run *run, int64_t now_ns, bool over)
 	guard_deadline(run->guard, run->kill_at_ns);
 }
 
+/* Whether the lock cannot be kept any more, though it is still held. */
+static bool is_doomed(struct run *run, int64_t now_ns)
+{
+	if (now_ns < run->end_ns - (leaves(run) ? 0 : run->grace_ns))
+		return false;
+	/* This process was stopped, and with it the thread that renews: let it try. */
+	if (now_ns - run->looked_ns > 2 * run->tick_ns)
+		run->patient_ns =
+			now_ns + at_most(PATIENCE_NS, (run->end_ns - run->lead_ns - now_ns) / 2);
+	return run->options->fixed || run->max_hold_passed || now_ns >= run->patient_ns;
+}
+
 /* Look after the lock; returns when to look again. */
 static int64_t watch(struct run *run)
 {
 	int64_t now_ns = clock_ns();
 
 	if (!run->lost) {
-		bool over = lk_lock_state(run->lock) == LK_STATE_LOST;
-		int64_t end_ns = find_end(run, now_ns);
+		bool over = lk_lock_state(run->lock) == LK_STATE_LOST, doomed;
+		int64_t end_ns = find_end(run, now_ns), next_ns;
+
 		if (!over)
 			run->end_ns = end_ns;
-		if (over || now_ns >= end_ns - (leaves(run) ? 0 : run->grace_ns)) {
-			lose(run, now_ns, over);
-		} else {
+		doomed = over || is_doomed(run, now_ns);
+		run->looked_ns = now_ns;
+		if (!doomed) {
 			if (!leaves(run))
 				guard_deadline(run->guard, end_ns - run->lead_ns);
-			return at_most(now_ns + run->tick_ns,
-			               end_ns - (leaves(run) ? 0 : run->grace_ns));
+			next_ns = end_ns - (leaves(run) ? 0 : run->grace_ns);
+			if (next_ns <= now_ns)
+				next_ns = run->patient_ns;
+			return at_most(now_ns + run->tick_ns, next_ns);
 		}
+		lose(run, now_ns, over);
 	}
 	if (leaves(run) || run->killed)
 		return NEVER;
@@ -218,10 +235,11 @@ static void on_ended(struct run *run, const struct guard_event *event)
 		run->signal = WTERMSIG(event->value);
 		run->typed = run->had_terminal;
 	}
-	if (event->denied)
-		say("%d processes that \"%s\" was held for changed their user and could not be "
-		    "ended",
-		    event->denied, run->name);
+	if (event->left)
+		say("%d processes of the command could not be ended: another user's, or stuck in "
+		    "the "
+		    "kernel",
+		    event->left);
 }
 
 static void on_event(struct run *run)
@@ -257,7 +275,7 @@ static void run_init(struct run *run, const struct options *options)
 	int64_t lease_ms = options->lease_ms ? options->lease_ms : LK_LEASE_DEFAULT_MS;
 
 	run->options = options;
-	run->began_ns = clock_ns();
+	run->began_ns = run->looked_ns = clock_ns();
 	run->lead_ns = at_most(lease_ms * MS / 8, LEAD_MAX_NS);
 	run->grace_ns = at_most(lease_ms * MS / 4, GRACE_MAX_NS);
 	if (options->max_hold_ms)

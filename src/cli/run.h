@@ -41,6 +41,8 @@ struct run {
 	int64_t lead_ns;  /* and KILL so long */
 	int64_t tick_ns;
 	int64_t kill_at_ns;
+	int64_t looked_ns;  /* the last look at the lock */
+	int64_t patient_ns; /* the lock may have little lease left until then */
 };
 
 /* Run it until it has ended, or was ended since the lock was lost. */

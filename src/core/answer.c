@@ -120,7 +120,8 @@ static void plan_reask(struct lk__core *core, int64_t now_ns, struct lk__ticket 
 		ticket->next_ns = now_ns + reask_ns(core, answer);
 		return;
 	}
-	/* Free, and others are before us: their holder died.  Serve them, at once the first time. */
+	/* Free, and others are before us: their holder died.  Serve them, at once the first time.
+	 */
 	ticket->handing = true;
 	ticket->next_ns = now_ns + ticket->hands * RETRY_MS * MS;
 	if (ticket->hands < HANDS_DELAY_MAX)
@@ -277,8 +278,10 @@ static void left(struct lk__core *core, int64_t now_ns, struct lk__ticket *ticke
 		if (confirmed && err == LK_OK && !answer->mine && ticket->leaves_sent == 1)
 			lk__complete(core, waiter, LK_ELOST, "the store no longer knew the hold");
 		else if (confirmed)
-			lk__complete(core, waiter, err, err == LK_ETIMEDOUT ? "not acquired in time" :
-			                                err ? "the wait was ended" : NULL);
+			lk__complete(core, waiter, err,
+			             err == LK_ETIMEDOUT ? "not acquired in time"
+			             : err               ? "the wait was ended"
+			                                 : NULL);
 		else
 			lk__complete(core, waiter, LK_EUNKNOWN, answer->text);
 	}

@@ -59,7 +59,8 @@ void lk__hold_make(struct lk__core *core, int64_t now_ns, struct lk__place *plac
 		.name = place->name,
 		.ticket = place->ticket,
 		.fence = place->ticket->last_fence,
-		.max_until_ns = waiter->max_hold_ms ? now_ns + waiter->max_hold_ms * 1000000 : LK__NEVER,
+		.max_until_ns =
+			waiter->max_hold_ms ? now_ns + waiter->max_hold_ms * 1000000 : LK__NEVER,
 		.count = 1,
 		.told = !waiter->tell_loss,
 	};
@@ -141,7 +142,8 @@ static void expire(struct lk__core *core, int64_t now_ns, struct lk__hold *hold)
 {
 	if (expired(hold, now_ns))
 		lk__hold_lose(core, now_ns, hold,
-		              hold->ticket->valid_until_ns <= now_ns ? LK_LOST_EXPIRED : LK_LOST_MAX_HOLD);
+		              hold->ticket->valid_until_ns <= now_ns ? LK_LOST_EXPIRED
+		                                                     : LK_LOST_MAX_HOLD);
 }
 
 void lk__core_acquire(struct lk__core *core, int64_t now_ns, struct lk__waiter *waiter)
@@ -191,7 +193,7 @@ static bool may_hand_over(const struct lk__place *place, int64_t now_ns)
 		return false;
 	if ((ticket->wanted || !ticket->share) && ticket->hand_overs >= LK__HANDOVERS_MAX)
 		return false;
-	return (int64_t)ticket->last_fence + 1 < ticket->store_us + passed_us - passed_us / 1000;
+	return (int64_t)ticket->last_fence + 1 < ticket->store_us + passed_us - passed_us / 100;
 }
 
 /* Give the hold's lock on: to a thread here, or back to the store, waiter (may be NULL) waiting for
@@ -309,8 +311,8 @@ static const char *text_of(const struct lk__core *core, lk_err why)
 /* Nothing was asked for want of a connection: not even one that may have happened. */
 static lk_err why_unlinked(const struct lk__core *core)
 {
-	return core->link_why.err == LK_EUNKNOWN || !core->link_why.err ? LK_ECONN :
-	                                                                  core->link_why.err;
+	return core->link_why.err == LK_EUNKNOWN || !core->link_why.err ? LK_ECONN
+	                                                                : core->link_why.err;
 }
 
 void lk__core_give_up(struct lk__core *core, int64_t now_ns, struct lk__waiter *waiter, lk_err why)

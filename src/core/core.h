@@ -18,10 +18,10 @@
 #include "heap.h"
 #include "table.h"
 
-#define LK__HANDOVERS_MAX 16          /* between threads, once another process waits */
-#define LK__REASK_MAX_MS 10000        /* a waiter asks again at least this often */
-#define LK__QUEUE_LIFE_MS 30000       /* of a queue that nobody asks about */
-#define LK__COUNT_MAX 0x7fffffff      /* re-entries */
+#define LK__HANDOVERS_MAX 16     /* between threads, once another process waits */
+#define LK__REASK_MAX_MS 10000   /* a waiter asks again at least this often */
+#define LK__QUEUE_LIFE_MS 30000  /* of a queue that nobody asks about */
+#define LK__COUNT_MAX 0x7fffffff /* re-entries */
 
 struct lk__core;
 struct lk__hold;
@@ -83,7 +83,7 @@ struct lk__hold {
 	struct lk__hold *next_of_name;
 	struct lk__hold *next, *prev; /* all of the client */
 	struct lk__hold *next_lost;
-	void *handle;              /* through which it was acquired */
+	void *handle; /* through which it was acquired */
 	uint64_t owner;
 	struct lk__name *name;
 	struct lk__ticket *ticket; /* NULL once lost */
@@ -91,9 +91,9 @@ struct lk__hold {
 	int64_t max_until_ns; /* LK__NEVER */
 	int64_t lost_ns;
 	uint32_t count;
-	uint8_t lost;         /* lk_lost_reason, 0 = not lost */
-	bool told;            /* its loss was told, or is nobody's to know */
-	bool released;        /* the owner is done with it; freed when told */
+	uint8_t lost;  /* lk_lost_reason, 0 = not lost */
+	bool told;     /* its loss was told, or is nobody's to know */
+	bool released; /* the owner is done with it; freed when told */
 };
 
 enum lk__waiter_where { LK__NOWHERE, LK__IN_PLACE, LK__FOR_LEAVE, LK__FOR_EXTEND };
@@ -127,8 +127,8 @@ struct lk__core {
 	struct lk__waiter *done, **done_end;
 	struct lk__hold *lost, **lost_end;
 	uint64_t random;
-	bool linked;  /* the store can be asked, and messages come */
-	bool closing; /* every wait ends, nothing new begins */
+	bool linked;             /* the store can be asked, and messages come */
+	bool closing;            /* every wait ends, nothing new begins */
 	struct lk__why link_why; /* why it is not linked */
 };
 
@@ -169,7 +169,8 @@ struct lk__hold *lk__core_hold(const struct lk__name *name, uint64_t owner);
 lk_state lk__hold_state(const struct lk__core *core, const struct lk__hold *hold, int64_t now_ns);
 int64_t lk__hold_left_ns(const struct lk__hold *hold, int64_t now_ns);
 
-/* ---- Events (core.c, answer.c) -------------------------------------------------------------------- */
+/* ---- Events (core.c, answer.c)
+ * -------------------------------------------------------------------- */
 
 void lk__core_link_up(struct lk__core *core, int64_t now_ns);
 /* What was under way has no answer any more. */

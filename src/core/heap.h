@@ -10,7 +10,7 @@
 #define LK__NEVER INT64_MAX
 
 struct lk__timer {
-	int64_t due_ns; /* LK__NEVER: not in the heap */
+	int64_t due_ns;                        /* LK__NEVER: not in the heap */
 	struct lk__timer *child, *next, *prev; /* prev: left sibling, or parent of a first child */
 };
 

@@ -21,13 +21,15 @@ uint64_t lk__core_random(struct lk__core *core)
 
 static void name_ticket(struct lk__core *core, struct lk__ticket *ticket)
 {
-	static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
+	static const char digits[] =
+		"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
 	uint64_t random = lk__core_random(core);
 
 	for (int i = 0; i < LK__NONCE_SIZE - 1; i++, random >>= 6)
 		ticket->nonce[i] = digits[random & 63];
 	ticket->nonce[LK__NONCE_SIZE - 1] = '\0';
-	lk__table_add(&core->tickets, &ticket->link, lk__hash(ticket->nonce, LK__NONCE_SIZE - 1, 1));
+	lk__table_add(&core->tickets, &ticket->link,
+	              lk__hash(ticket->nonce, LK__NONCE_SIZE - 1, 1));
 }
 
 struct lk__ticket *lk__ticket_find(const struct lk__core *core, const char *nonce)
@@ -232,7 +234,8 @@ void lk__ticket_pursue(struct lk__core *core, int64_t now_ns, struct lk__ticket 
 	case LK__ASKING:
 	case LK__WAITING:
 		if (due(core, ticket, now_ns, &ticket->main))
-			put_in_line(core, ticket, &ticket->main, ticket->handing ? LK__HAND : LK__ASK);
+			put_in_line(core, ticket, &ticket->main,
+			            ticket->handing ? LK__HAND : LK__ASK);
 		break;
 	case LK__CLAIMING:
 		if (due(core, ticket, now_ns, &ticket->main)) {
@@ -246,7 +249,8 @@ void lk__ticket_pursue(struct lk__core *core, int64_t now_ns, struct lk__ticket 
 		break;
 	case LK__LEAVING:
 		if (due(core, ticket, now_ns, &ticket->leave)) {
-			put_in_line(core, ticket, &ticket->leave, ticket->handing ? LK__HAND : LK__LEAVE);
+			put_in_line(core, ticket, &ticket->leave,
+			            ticket->handing ? LK__HAND : LK__LEAVE);
 			if (!ticket->handing)
 				ticket->leaves_sent++;
 		}
@@ -262,7 +266,8 @@ bool lk__core_resend(struct lk__core *core, struct lk__request *request)
 	struct lk__ticket *ticket = request->ticket;
 
 	/* An ask whose wait is over would make a grant that nobody waits for. */
-	if (ticket->state == LK__OVER || (ticket->state == LK__LEAVING && request == &ticket->main)) {
+	if (ticket->state == LK__OVER ||
+	    (ticket->state == LK__LEAVING && request == &ticket->main)) {
 		request->where = LK__AT_REST;
 		if (ticket->state == LK__OVER)
 			lk__ticket_end(core, ticket);

@@ -27,7 +27,7 @@ struct lk__resp *lk__doctor_call(struct lk__doctor *doctor, int argc, const char
 bool lk__doctor_usable(struct lk__doctor *doctor, const char *topic, const char *rule,
                        const struct lk__resp *resp);
 
-/* Topic "rights".  Ends in subscriber mode if UNSUBSCRIBE is refused: so it is the last one. */
+/* Topic "rights".  Ends in subscriber mode: so it is the last one. */
 void lk__doctor_rights(struct lk__doctor *doctor);
 /* The rules that are tried, one a command, NULL behind the last. */
 const char *lk__doctor_rule(size_t index, bool *needed);

@@ -59,7 +59,6 @@ static const struct right last_rights[] = {
 	{"+hsetnx", false, {"HSETNX", CLIENT, "x", "x"}},
 	{"+del", true, {"DEL", CLIENT}},
 	{"+subscribe", true, {"SUBSCRIBE", CHANNEL}},
-	{"+unsubscribe", true, {"UNSUBSCRIBE", CHANNEL}},
 };
 #define LAST_COUNT (sizeof(last_rights) / sizeof(last_rights[0]))
 #define FIRST_SUBSCRIBE 3 /* in last_rights: where to start if DEL is refused */

@@ -155,6 +155,11 @@ int command_run(struct command *command, const char *const *args)
 	return WEXITSTATUS(command->status);
 }
 
+const char *unshare_right(void)
+{
+	return geteuid() == 0 ? "--propagation=private" : "--map-root-user";
+}
+
 /* Is it alive, of this test, and, if asked, that program? */
 static bool is_marked(pid_t pid, const char *program)
 {
@@ -182,7 +187,7 @@ static bool is_marked(pid_t pid, const char *program)
 	return got > 0 && memmem(text, (size_t)got, mark, len);
 }
 
-static int count(const char *program)
+static int each(const char *program, int number)
 {
 	DIR *dir = opendir("/proc");
 	struct dirent *entry;
@@ -190,20 +195,28 @@ static int count(const char *program)
 
 	ck_assert_ptr_nonnull(dir);
 	while ((entry = readdir(dir)))
-		if (isdigit((unsigned char)entry->d_name[0]))
-			found += is_marked((pid_t)atoi(entry->d_name), program);
+		if (isdigit((unsigned char)entry->d_name[0]) &&
+		    is_marked((pid_t)atoi(entry->d_name), program)) {
+			kill((pid_t)atoi(entry->d_name), number);
+			found++;
+		}
 	closedir(dir);
 	return found;
 }
 
 int command_count(void)
 {
-	return count(NULL);
+	return each(NULL, 0);
 }
 
 int command_count_of(const char *program)
 {
-	return count(program);
+	return each(program, 0);
+}
+
+int command_signal_of(const char *program, int number)
+{
+	return each(program, number);
 }
 
 pid_t command_child(pid_t parent)

@@ -43,10 +43,16 @@ int command_run(struct command *command, const char *const *args);
 /* The same, and fail the test unless it is this one. */
 #define RUNS(status, command, ...) ck_assert_int_eq(RUN(command, __VA_ARGS__), status)
 
+/* The option that gives unshare(1) what it needs: root has it, others get it in a user name space.
+ */
+const char *unshare_right(void);
+
 /* Living processes of this test (by its mark in their environment), this one not counted. */
 int command_count(void);
 /* The same, of one program: "sleep". */
 int command_count_of(const char *program);
+/* Signal all of one program; how many. */
+int command_signal_of(const char *program, int number);
 /* The first child of a process, 0 = none. */
 pid_t command_child(pid_t parent);
 

@@ -7,9 +7,10 @@
 
 #include "virtual.h"
 
-#define EXPLORER_THREADS 3 /* a client */
-#define EXPLORER_PLACES 4  /* a client: two kinds of two names */
-#define EXPLORER_CALLS 64  /* under way, a client */
+#define EXPLORER_THREADS 3   /* a client */
+#define EXPLORER_PLACES 4    /* a client: two kinds of two names */
+#define EXPLORER_CALLS 64    /* under way, a client */
+#define EXPLORER_EPOCHS 8192 /* more than faults in a run */
 #define COMMAND_TIMEOUT_NS (2000 * VIRT_MS)
 
 /* What may go wrong in a run. */
@@ -77,8 +78,8 @@ struct explorer {
 	int64_t sick_until_ns;
 	bool ending, trace;
 	/* Of the checks. */
-	uint64_t made_max[MODEL_NAMES];          /* greatest fence of any hold so far */
-	uint64_t made_in_epoch[MODEL_NAMES][64]; /* the same, by epoch */
+	uint64_t made_max[MODEL_NAMES]; /* greatest fence of any hold so far */
+	uint64_t made_in_epoch[MODEL_NAMES][EXPLORER_EPOCHS]; /* the same, by epoch */
 	int64_t free_since_ns[MODEL_NAMES];
 	int acquired, handed_over, lost, steps; /* what the run came by */
 	char failure[300];

@@ -67,7 +67,7 @@ void explorer_check_made(struct explorer *explorer, struct caller *caller)
 	}
 	explorer->acquired++;
 	epoch = epoch_of(&explorer->virt.model.locks[name], hold->ticket->fence);
-	if (epoch < 0) {
+	if (epoch < 0 || epoch >= EXPLORER_EPOCHS) {
 		explorer_fail(explorer, "a hold without a grant of the store");
 		return;
 	}

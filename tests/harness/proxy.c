@@ -38,7 +38,10 @@ struct proxy_shared {
 	bool cut_gently;
 	bool refuse;
 	bool black_hole;
-	_Atomic int64_t connections, open, cuts, refused, silent;
+	bool lie[PROXY_LINKS];
+	size_t lie_len;
+	char lie_bytes[PROXY_LIE_MAX];
+	_Atomic int64_t connections, open, cuts, refused, silent, lies;
 	_Atomic int64_t bytes[PROXY_LINKS][PROXY_WAYS], held[PROXY_LINKS][PROXY_WAYS];
 	_Atomic int64_t dropped[PROXY_LINKS][PROXY_WAYS], late[PROXY_LINKS][PROXY_WAYS];
 	_Atomic int64_t sliced[PROXY_LINKS][PROXY_WAYS], turns[PROXY_LINKS];
@@ -189,7 +192,11 @@ static bool flow_read(struct pair *pair, enum proxy_way way)
 	if (way == PROXY_TO_SERVER && pair->server_spoke)
 		shared->turns[pair->link]++;
 	pair->server_spoke = way == PROXY_TO_CLIENT;
-	if (shared->fault[pair->link][way].drop)
+	if (way == PROXY_TO_CLIENT && shared->lie[pair->link]) {
+		shared->lie[pair->link] = false;
+		shared->lies++;
+		flow_append(pair, way, shared->lie_bytes, shared->lie_len);
+	} else if (shared->fault[pair->link][way].drop)
 		shared->dropped[pair->link][way] += got;
 	else
 		flow_append(pair, way, bytes, (size_t)got);
@@ -427,6 +434,15 @@ void proxy_cut(struct proxy *proxy, enum proxy_link link, bool gently)
 	order(proxy);
 }
 
+void proxy_lie(struct proxy *proxy, enum proxy_link link, const char *bytes, size_t len)
+{
+	ck_assert_uint_le(len, PROXY_LIE_MAX);
+	memcpy(proxy->shared->lie_bytes, bytes, len);
+	proxy->shared->lie_len = len;
+	proxy->shared->lie[link] = true;
+	order(proxy);
+}
+
 void proxy_refuse(struct proxy *proxy, bool refuse)
 {
 	proxy->shared->refuse = refuse;
@@ -444,7 +460,7 @@ struct proxy_count proxy_count(const struct proxy *proxy)
 	const struct proxy_shared *from = proxy->shared;
 	struct proxy_count count = {
 	        .connections = from->connections, .open = from->open,     .cuts = from->cuts,
-	        .refused = from->refused,         .silent = from->silent,
+	        .refused = from->refused,         .silent = from->silent, .lies = from->lies,
 	};
 
 	for (int link = 0; link < PROXY_LINKS; link++) {

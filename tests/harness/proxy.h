@@ -34,6 +34,7 @@ struct proxy_count {
 	int64_t cuts;        /* by cut_after or proxy_cut() */
 	int64_t refused;     /* reset at once, as proxy_refuse() wants it */
 	int64_t silent;      /* taken into the black hole */
+	int64_t lies;        /* told, see proxy_lie() */
 	int64_t bytes[PROXY_LINKS][PROXY_WAYS];   /* forwarded */
 	int64_t held[PROXY_LINKS][PROXY_WAYS];    /* bytes that a stall held */
 	int64_t dropped[PROXY_LINKS][PROXY_WAYS]; /* bytes thrown away */
@@ -64,6 +65,9 @@ void proxy_set_all(struct proxy *proxy, const struct proxy_fault *fault);
 void proxy_heal(struct proxy *proxy);
 /* Reset (or end by FIN) all connections of that kind now. */
 void proxy_cut(struct proxy *proxy, enum proxy_link link, bool gently);
+/* Once: instead of the next bytes that come from the server on that link, send these. */
+#define PROXY_LIE_MAX 65536
+void proxy_lie(struct proxy *proxy, enum proxy_link link, const char *bytes, size_t len);
 /* Reset every new connection. */
 void proxy_refuse(struct proxy *proxy, bool refuse);
 /* Accept new connections and never say anything. */

@@ -33,7 +33,7 @@ if value then
 	owner, fence, lease, share = string.match(value, VALUE)
 	if not owner then
 		local version = string.match(value, '^(%d+):')
-		return {'foreign', KEYS[1], version and 'protocol version ' .. version or 'not a lock'}
+		return {'foreign', KEYS[1], version and version ~= '1' and 'protocol version ' .. version or 'not a lock'}
 	end
 end
 local head = redis.pcall('ZRANGE', KEYS[2], 0, 0)
@@ -44,7 +44,7 @@ end
 head = head[1]
 if head and not string.match(head, '^1:') then
 	local version = string.match(head, '^(%d+):')
-	return {'foreign', KEYS[2], version and 'protocol version ' .. version or 'not a queue'}
+	return {'foreign', KEYS[2], version and version ~= '1' and 'protocol version ' .. version or 'not a queue'}
 end
 local my_lease = string.match(ticket, ':(%d+):[rf]$')
 

@@ -31,7 +31,7 @@ if value then
 	owner, client = string.match(value, VALUE)
 	if not owner then
 		local version = string.match(value, '^(%d+):')
-		return {'foreign', KEYS[1], version and 'protocol version ' .. version or 'not a lock'}
+		return {'foreign', KEYS[1], version and version ~= '1' and 'protocol version ' .. version or 'not a lock'}
 	end
 end
 -- The first write is one that a full server does not refuse; then the others pass, too.

@@ -21,7 +21,7 @@ if value then
 	owner, fence = string.match(value, VALUE)
 	if not owner then
 		local version = string.match(value, '^(%d+):')
-		return {'foreign', KEYS[1], version and 'protocol version ' .. version or 'not a lock'}
+		return {'foreign', KEYS[1], version and version ~= '1' and 'protocol version ' .. version or 'not a lock'}
 	end
 end
 local tickets = redis.pcall('ZRANGE', KEYS[2], 0, tonumber(ARGV[2]) - 1)

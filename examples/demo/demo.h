@@ -1,0 +1,129 @@
+/* SPDX-License-Identifier: MIT
+ * The demo: eight processes count the identifiers of all C headers of this machine and merge what
+ * they find, batch by batch, into one file, under a lock.
+ *
+ *   main        a folder and a store of its own, start to end
+ *   files       which files there are, cut into batches
+ *   words       counting the identifiers of one batch
+ *   shared      the one file: read, merge, replace unless the fence is old
+ *   worker      a process: batch, lock, merge
+ *   supervisor  gives batches out; kills one worker, stops another
+ *   report      what find, grep, sort and uniq say; the table; the verdict */
+#ifndef DEMO_H
+#define DEMO_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#define WORKERS 8
+#define BATCHES_MAX 240
+#define LEASE_MS 2000
+#define ROOT "/usr/include"
+#define PATH_SIZE 300
+
+struct demo {
+	bool locked;            /* LOCK=on */
+	char folder[200];       /* everything of this run */
+	char shared[PATH_SIZE]; /* the file that all workers change */
+	char expected[PATH_SIZE];
+	char **paths;
+	size_t path_count;
+	int batch_count;
+	int64_t start_us;
+	pid_t checker; /* find | grep | sort | uniq, 0 once it was waited for */
+};
+
+/* ---- main.c */
+int64_t now_us(void);
+/* Since the start of the run. */
+double seconds_of(const struct demo *demo);
+/* To standard error, as a sentence with errno's or the library's reason; returns false. */
+bool complain(const char *what, const char *reason);
+
+/* ---- files.c: file i belongs to batch i % batch_count. */
+bool files_find(struct demo *demo);
+void files_free(struct demo *demo);
+
+/* ---- words.c */
+struct word {
+	const char *text;
+	size_t len;
+	uint64_t count;
+};
+struct words; /* a table; reused from batch to batch */
+struct words *words_new(void);
+void words_free(struct words *words);
+void words_clear(struct words *words);
+/* Adds all identifiers of a file; false when it cannot be read. */
+bool words_count_file(struct words *words, const char *path);
+/* All words in the order of their bytes; valid until the table is used again. */
+const struct word *words_sorted(struct words *words, size_t *count);
+int words_compare(const char *a, size_t a_len, const char *b, size_t b_len);
+
+/* ---- shared.c */
+enum outcome { MERGED, REFUSED, ALREADY_IN, FAILED };
+
+struct shared_head {
+	uint64_t fence; /* of the hold under which it was written */
+	bool merged[BATCHES_MAX];
+};
+/* An empty file, before anybody looks for it. */
+bool shared_create(const char *path);
+bool shared_read_head(const char *path, struct shared_head *head);
+/* The whole file, to be freed; *body is where the counts begin. */
+char *shared_read(const char *path, size_t *len, struct shared_head *head, char **body);
+/* The new contents, beside the old ones: read, add, write to new_path. */
+enum outcome shared_prepare(const char *path, const char *new_path, uint64_t fence, int batch,
+                            const struct word *words, size_t word_count);
+/* Puts new_path in the place of path, unless what is there has a greater fence. */
+enum outcome shared_commit(const char *path, const char *new_path, uint64_t fence);
+
+/* One line of counts, as uniq -c writes it.  Returns the next line, NULL on a broken one. */
+const char *line_parse(const char *line, const char *end, struct word *word);
+
+/* ---- worker.c */
+enum order_kind { DO_BATCH, GO_ON, QUIT };
+struct order {
+	enum order_kind kind;
+	int batch;
+	bool pause; /* once the lock is held, say so and wait for GO_ON */
+};
+enum note_kind { READY, HOLDING, DONE };
+struct note {
+	enum note_kind kind;
+	int batch;
+	uint64_t fence;
+	int64_t wait_us; /* for this acquisition */
+	bool lost;       /* the lock was gone when it was to be released */
+	enum outcome outcome;
+};
+bool channel_send(int fd, const void *message, size_t size);
+bool channel_receive(int fd, void *message, size_t size);
+/* The life of one worker, in its own process; returns its exit status. */
+int worker_run(const struct demo *demo, int channel);
+
+/* ---- supervisor.c */
+struct worker {
+	pid_t pid;
+	int channel; /* -1 once it has ended */
+	int batch;   /* at work on, -1 = none */
+	bool pause;  /* its order said so */
+	bool killed, stopped;
+	bool failed; /* ended by itself, in trouble */
+	int merges, losses, refused;
+	int wait_count;
+	int64_t waits_us[2 * BATCHES_MAX];
+};
+bool supervisor_run(struct demo *demo, struct worker workers[WORKERS], volatile const int *stop);
+
+/* ---- report.c */
+bool report_start_check(struct demo *demo);
+/* False also when *stop becomes true meanwhile. */
+bool report_wait_for_check(struct demo *demo, volatile const int *stop);
+void report_table(struct demo *demo, struct worker workers[WORKERS]);
+/* The verdict is the last line.  Returns the exit status. */
+int report_verdict(struct demo *demo);
+
+#endif

@@ -1,0 +1,138 @@
+/* SPDX-License-Identifier: MIT
+ * `make demo`: a folder and a store of its own, the run, the verdict; leaves nothing behind.
+ * `make demo LOCK=off` does the same without the lock. */
+#include "demo.h"
+
+#include <errno.h>
+#include <ftw.h>
+#include <latchkey.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#define OPEN_FOLDERS 16
+
+static volatile sig_atomic_t interrupted;
+
+static void interrupt(int signal_number)
+{
+	(void)signal_number;
+	interrupted = 1;
+}
+
+int64_t now_us(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return (int64_t)now.tv_sec * 1000000 + now.tv_nsec / 1000;
+}
+
+double seconds_of(const struct demo *demo)
+{
+	return (double)(now_us() - demo->start_us) / 1e6;
+}
+
+bool complain(const char *what, const char *reason)
+{
+	fprintf(stderr, "demo: %s: %s\n", what, reason);
+	return false;
+}
+
+static int remove_one(const char *path, const struct stat *status, int type, struct FTW *place)
+{
+	(void)status;
+	(void)type;
+	(void)place;
+	(void)remove(path);
+	return 0;
+}
+
+/* A store of this run alone: local: looks for its folder where we say. */
+static bool start_store(const struct demo *demo)
+{
+	char folder[PATH_SIZE];
+	lk_local_info info;
+
+	snprintf(folder, sizeof(folder), "%s/store", demo->folder);
+	if (mkdir(folder, 0700) != 0 || setenv("LATCHKEY_LOCAL_DIR", folder, 1) != 0)
+		return complain(folder, strerror(errno));
+	if (lk_local_start(&info) != LK_OK) {
+		unsetenv("LATCHKEY_LOCAL_DIR");
+		return complain("cannot start a store", lk_errmsg());
+	}
+	printf("store: %s, pid %ld, on %s\n", info.server_path, (long)info.pid, info.socket_path);
+	return true;
+}
+
+static bool set_up(struct demo *demo)
+{
+	const char *tmp = getenv("TMPDIR");
+	struct sigaction action;
+
+	memset(&action, 0, sizeof(action));
+	action.sa_handler = interrupt;
+	sigaction(SIGINT, &action, NULL);
+	sigaction(SIGTERM, &action, NULL);
+	sigaction(SIGHUP, &action, NULL);
+	/* A socket's path is short: a long TMPDIR would not do. */
+	snprintf(demo->folder, sizeof(demo->folder), "%s/latchkey-demo-XXXXXX",
+	         tmp && *tmp == '/' && strlen(tmp) < 40 ? tmp : "/tmp");
+	if (!mkdtemp(demo->folder)) {
+		complain(demo->folder, strerror(errno));
+		demo->folder[0] = '\0';
+		return false;
+	}
+	snprintf(demo->shared, sizeof(demo->shared), "%s/counts", demo->folder);
+	snprintf(demo->expected, sizeof(demo->expected), "%s/expected", demo->folder);
+	return files_find(demo) && shared_create(demo->shared) &&
+	       (!demo->locked || start_store(demo));
+}
+
+static void clean_up(struct demo *demo)
+{
+	if (demo->checker) {
+		kill(-demo->checker, SIGKILL);
+		waitpid(demo->checker, NULL, 0);
+	}
+	if (getenv("LATCHKEY_LOCAL_DIR"))
+		if (lk_local_stop() != LK_OK)
+			complain("cannot end the store", lk_errmsg());
+	if (demo->folder[0])
+		nftw(demo->folder, remove_one, OPEN_FOLDERS, FTW_PHYS | FTW_DEPTH);
+	files_free(demo);
+}
+
+int main(int argc, char **argv)
+{
+	static struct worker workers[WORKERS];
+	static struct demo demo;
+	int status = 1;
+
+	if (argc > 2 || (argc == 2 && strcmp(argv[1], "LOCK=on") && strcmp(argv[1], "LOCK=off"))) {
+		fprintf(stderr, "usage: demo [LOCK=on|LOCK=off]\n");
+		return 64;
+	}
+	demo.locked = argc < 2 || !strcmp(argv[1], "LOCK=on");
+	demo.start_us = now_us();
+	/* Another's store is none of ours to end. */
+	unsetenv("LATCHKEY_LOCAL_DIR");
+	if (set_up(&demo)) {
+		printf("%d workers count the identifiers of %zu files under " ROOT ", %s\n",
+		       WORKERS, demo.path_count,
+		       demo.locked ? "one lock, lease 2 s" : "and merge without a lock");
+		fflush(stdout);
+		if (report_start_check(&demo) && supervisor_run(&demo, workers, &interrupted) &&
+		    report_wait_for_check(&demo, &interrupted)) {
+			report_table(&demo, workers);
+			status = report_verdict(&demo);
+		}
+	}
+	clean_up(&demo);
+	return status;
+}

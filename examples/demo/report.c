@@ -1,0 +1,176 @@
+/* SPDX-License-Identifier: MIT
+ * What find, grep, sort and uniq count, beside the workers; the table; the verdict. */
+#include "demo.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+/* $1 is where to write. */
+#define CHECK                                                                                      \
+	"find " ROOT " -type f -name '*.h' -exec grep -ahoE '[A-Za-z_][A-Za-z0-9_]*' {} + |"       \
+	" sort | uniq -c >\"$1\""
+
+bool report_start_check(struct demo *demo)
+{
+	demo->checker = fork();
+	if (demo->checker < 0) {
+		demo->checker = 0;
+		return complain("cannot fork", strerror(errno));
+	}
+	if (demo->checker == 0) {
+		/* One group, so that all four can be ended together; the workers go first. */
+		setpgid(0, 0);
+		if (nice(10) < 0) {
+			/* Then as an equal. */
+		}
+		signal(SIGPIPE, SIG_DFL);
+		setenv("LC_ALL", "C", 1);
+		setenv("TMPDIR", demo->folder, 1);
+		execl("/bin/sh", "sh", "-c", CHECK, "check", demo->expected, (char *)NULL);
+		_exit(127);
+	}
+	setpgid(demo->checker, demo->checker);
+	return true;
+}
+
+bool report_wait_for_check(struct demo *demo, volatile const int *stop)
+{
+	int status = 0;
+	pid_t checker = demo->checker;
+
+	while (waitpid(checker, &status, 0) < 0)
+		if (errno != EINTR || *stop)
+			return complain("no check", strerror(errno));
+	demo->checker = 0;
+	if (status != 0)
+		return complain("the check failed", "find | grep | sort | uniq");
+	return true;
+}
+
+static int compare(const void *a, const void *b)
+{
+	int64_t first = *(const int64_t *)a, second = *(const int64_t *)b;
+
+	return (first > second) - (first < second);
+}
+
+static const char *fate(const struct worker *worker)
+{
+	if (worker->killed)
+		return "killed";
+	if (worker->failed)
+		return "failed";
+	return worker->stopped ? "stopped, continued" : "";
+}
+
+void report_table(struct demo *demo, struct worker workers[WORKERS])
+{
+	int merges = 0, losses = 0, refused = 0;
+
+	printf("\nworker     pid  merges  median wait  longest wait  losses  refused\n");
+	for (int i = 0; i < WORKERS; i++) {
+		struct worker *worker = &workers[i];
+		int count = worker->wait_count, middle = count / 2;
+		int64_t *waits = worker->waits_us;
+
+		qsort(waits, (size_t)count, sizeof(waits[0]), compare);
+		printf("%6d %7ld %7d %9.1f ms %10.1f ms %7d %8d  %s\n", i + 1, (long)worker->pid,
+		       worker->merges, count ? (double)waits[middle] / 1000 : 0,
+		       count ? (double)waits[count - 1] / 1000 : 0, worker->losses, worker->refused,
+		       fate(worker));
+		merges += worker->merges;
+		losses += worker->losses;
+		refused += worker->refused;
+	}
+	printf("   all         %7d %27s %7d %8d\n", merges, "", losses, refused);
+	printf("\n%zu files in %d batches, %.1f s\n", demo->path_count, demo->batch_count,
+	       seconds_of(demo));
+}
+
+struct tally {
+	uint64_t words, occurrences;
+};
+
+static bool tally(const char *text, const char *end, struct tally *sum)
+{
+	struct word word;
+
+	memset(sum, 0, sizeof(*sum));
+	for (; text < end; sum->words++, sum->occurrences += word.count) {
+		text = line_parse(text, end, &word);
+		if (!text)
+			return false;
+	}
+	return true;
+}
+
+static char *read_expected(const char *path, size_t *len)
+{
+	FILE *file = fopen(path, "r");
+	char *text = NULL;
+	long size = -1;
+
+	if (file && fseek(file, 0, SEEK_END) == 0 && (size = ftell(file)) > 0) {
+		rewind(file);
+		text = malloc((size_t)size);
+		if (text)
+			*len = fread(text, 1, (size_t)size, file);
+	}
+	if (file)
+		fclose(file);
+	if (text && *len != (size_t)size) {
+		free(text);
+		text = NULL;
+	}
+	return text;
+}
+
+static int verdict(const struct demo *demo, const struct shared_head *head, bool same,
+                   const struct tally *ours, const struct tally *true_ones)
+{
+	int missing = 0;
+
+	for (int batch = 0; batch < demo->batch_count; batch++)
+		missing += !head->merged[batch];
+	printf("find, grep, sort, uniq: %" PRIu64 " identifiers, %" PRIu64 " different\n",
+	       true_ones->occurrences, true_ones->words);
+	printf("the workers' file:      %" PRIu64 " identifiers, %" PRIu64 " different\n",
+	       ours->occurrences, ours->words);
+	if (missing)
+		printf("lost: %" PRId64 " identifiers, %d of %d batches are not in the file\n",
+		       (int64_t)(true_ones->occurrences - ours->occurrences), missing,
+		       demo->batch_count);
+	printf("%s\n", same ? "identical" : "DIFFERENT");
+	/* Without the lock, counts must be lost: that is what there is to see. */
+	return demo->locked ? !same || missing > 0 : same;
+}
+
+int report_verdict(struct demo *demo)
+{
+	struct shared_head head;
+	struct tally ours, true_ones;
+	size_t len = 0, expected_len = 0;
+	char *body = NULL, *text = shared_read(demo->shared, &len, &head, &body);
+	char *expected = read_expected(demo->expected, &expected_len);
+	int status = 1;
+
+	if (!expected || !text)
+		complain("no verdict", "a file cannot be read");
+	else if (!tally(body, text + len, &ours) ||
+	         !tally(expected, expected + expected_len, &true_ones))
+		complain("no verdict", "a file has a broken line");
+	else
+		status = verdict(demo, &head,
+		                 (size_t)(text + len - body) == expected_len &&
+		                         !memcmp(body, expected, expected_len),
+		                 &ours, &true_ones);
+	free(expected);
+	free(text);
+	return status;
+}

@@ -1,0 +1,290 @@
+/* SPDX-License-Identifier: MIT
+ * Starts the workers and gives batches out.  It sees to two accidents: one worker is killed while
+ * it holds the lock, one is stopped while it holds it until another has merged under a greater
+ * fence. A batch whose worker died is given out again unless the file says that it is in. */
+#include "demo.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define TICK_MS 20
+#define LIMIT_SECONDS 180
+
+/* After this many orders, of 60: the accidents happen in the middle of the work. */
+#define KILL_AFTER(batches) (10 * (batches) / 60)
+#define STOP_AFTER(batches) (25 * (batches) / 60)
+
+struct run {
+	struct demo *demo;
+	struct worker *workers;
+	int next;           /* the first batch never given out */
+	int again[WORKERS]; /* batches of the dead */
+	int again_count;
+	int orders; /* given so far */
+	int done;   /* batches merged, as the workers say */
+	struct worker *stopped;
+	uint64_t stopped_fence;
+	bool kill_planned, stop_planned; /* still to come */
+	bool refusal_seen;
+	bool terminal;
+	bool ok;
+};
+
+/* A line about what happened; the progress line is drawn again below it. */
+static void tell(const struct run *run, const char *text, const struct worker *worker,
+                 uint64_t fence)
+{
+	printf("%s%6.1f s  worker %d %s", run->terminal ? "\r\033[K" : "", seconds_of(run->demo),
+	       (int)(worker - run->workers) + 1, text);
+	if (fence)
+		printf(", fence %" PRIu64, fence);
+	printf("\n");
+	fflush(stdout);
+}
+
+static void progress(const struct run *run)
+{
+	if (!run->terminal)
+		return;
+	printf("\r\033[K%6.1f s  %d of %d batches merged", seconds_of(run->demo), run->done,
+	       run->demo->batch_count);
+	fflush(stdout);
+}
+
+static bool start_worker(struct run *run, struct worker *worker)
+{
+	int pair[2];
+
+	memset(worker, 0, sizeof(*worker));
+	worker->channel = -1;
+	worker->batch = -1;
+	if (socketpair(AF_UNIX, SOCK_STREAM, 0, pair) != 0)
+		return complain("no socket pair", strerror(errno));
+	worker->pid = fork();
+	if (worker->pid == 0) {
+		/* The end of a channel that a brother keeps open would never be seen as closed. */
+		for (int i = 0; i < WORKERS; i++)
+			if (run->workers[i].channel >= 0)
+				close(run->workers[i].channel);
+		close(pair[0]);
+		signal(SIGINT, SIG_DFL);
+		signal(SIGTERM, SIG_DFL);
+		_exit(worker_run(run->demo, pair[1]));
+	}
+	close(pair[1]);
+	worker->channel = pair[0];
+	if (worker->pid < 0) {
+		close(pair[0]);
+		worker->channel = -1;
+		return complain("cannot fork", strerror(errno));
+	}
+	return true;
+}
+
+/* The next order for a worker that has nothing to do; none yet if the last batches are under way,
+ * since one of them may come back. */
+static void give_order(struct run *run, struct worker *worker)
+{
+	struct order order = {.kind = DO_BATCH};
+
+	worker->batch = -1;
+	if (run->again_count > 0)
+		order.batch = run->again[--run->again_count];
+	else if (run->next < run->demo->batch_count)
+		order.batch = run->next++;
+	else
+		return;
+	run->orders++;
+	if (run->kill_planned && run->orders > KILL_AFTER(run->demo->batch_count)) {
+		run->kill_planned = false;
+		worker->killed = order.pause = true;
+	} else if (run->stop_planned && run->orders > STOP_AFTER(run->demo->batch_count)) {
+		run->stop_planned = false;
+		worker->stopped = order.pause = true;
+	}
+	worker->batch = order.batch;
+	/* Should it be dead, its channel ends, and that is where its batch is taken back. */
+	(void)channel_send(worker->channel, &order, sizeof(order));
+}
+
+static void kill_holder(struct run *run, struct worker *worker, const struct note *note)
+{
+	kill(worker->pid, SIGKILL);
+	tell(run, "holds the lock and is killed (SIGKILL)", worker, note->fence);
+}
+
+static void stop_holder(struct run *run, struct worker *worker, const struct note *note)
+{
+	int status = 0;
+
+	kill(worker->pid, SIGSTOP);
+	if (waitpid(worker->pid, &status, WUNTRACED) != worker->pid || !WIFSTOPPED(status)) {
+		run->ok = complain("the worker did not stop", "waitpid");
+		return;
+	}
+	run->stopped = worker;
+	run->stopped_fence = note->fence;
+	tell(run, "holds the lock and is stopped (SIGSTOP)", worker, note->fence);
+}
+
+/* Continue the stopped one as soon as its lease has run out and somebody else has merged. */
+static void look_after_stopped(struct run *run)
+{
+	struct order go_on = {.kind = GO_ON};
+	struct shared_head head;
+
+	if (!run->stopped || !shared_read_head(run->demo->shared, &head) ||
+	    head.fence <= run->stopped_fence)
+		return;
+	tell(run, "is continued (SIGCONT) after others merged", run->stopped, head.fence);
+	(void)channel_send(run->stopped->channel, &go_on, sizeof(go_on));
+	kill(run->stopped->pid, SIGCONT);
+	run->stopped = NULL;
+}
+
+static void hear_done(struct run *run, struct worker *worker, const struct note *note)
+{
+	if (worker->wait_count < 2 * BATCHES_MAX)
+		worker->waits_us[worker->wait_count++] = note->wait_us;
+	worker->losses += note->lost;
+	if (note->outcome == REFUSED) {
+		worker->refused++;
+		run->refusal_seen = true;
+		tell(run, "comes too late: its update is refused", worker, note->fence);
+		return;
+	}
+	worker->merges += note->outcome == MERGED;
+	run->done++;
+	give_order(run, worker);
+}
+
+/* The channel has ended, so the process has or will: nothing of it can change the file after
+ * waitpid() returned. */
+static void bury(struct run *run, struct worker *worker)
+{
+	struct shared_head head;
+	int status = 0;
+
+	close(worker->channel);
+	worker->channel = -1;
+	while (waitpid(worker->pid, &status, 0) < 0 && errno == EINTR)
+		;
+	if (!worker->killed) {
+		worker->failed = true;
+		run->ok = false;
+		tell(run, "ended by itself", worker, 0);
+	}
+	if (worker == run->stopped)
+		run->stopped = NULL;
+	if (worker->batch < 0 || !run->demo->locked || !shared_read_head(run->demo->shared, &head))
+		return;
+	if (head.merged[worker->batch]) {
+		run->done++;
+	} else {
+		run->again[run->again_count++] = worker->batch;
+		tell(run, "is dead and its batch wholly out: given to another", worker, 0);
+	}
+	worker->batch = -1;
+}
+
+static void hear(struct run *run, struct worker *worker)
+{
+	struct note note;
+
+	if (!channel_receive(worker->channel, &note, sizeof(note)))
+		bury(run, worker);
+	else if (note.kind == HOLDING && worker->killed)
+		kill_holder(run, worker, &note);
+	else if (note.kind == HOLDING)
+		stop_holder(run, worker, &note);
+	else if (note.kind == READY)
+		give_order(run, worker);
+	else
+		hear_done(run, worker, &note);
+}
+
+static int living(const struct run *run)
+{
+	int count = 0;
+
+	for (int i = 0; i < WORKERS; i++)
+		count += run->workers[i].channel >= 0;
+	return count;
+}
+
+static void listen_to_all(struct run *run)
+{
+	struct pollfd fds[WORKERS];
+
+	for (int i = 0; i < WORKERS; i++)
+		fds[i] = (struct pollfd){.fd = run->workers[i].channel, .events = POLLIN};
+	if (poll(fds, WORKERS, TICK_MS) > 0)
+		for (int i = 0; i < WORKERS; i++)
+			if (fds[i].revents)
+				hear(run, &run->workers[i]);
+	/* A batch that came back goes to whoever has nothing to do. */
+	for (int i = 0; i < WORKERS && run->again_count > 0; i++)
+		if (run->workers[i].channel >= 0 && run->workers[i].batch < 0)
+			give_order(run, &run->workers[i]);
+}
+
+/* All is merged, or all is over: every worker ends. */
+static void dismiss(struct run *run)
+{
+	struct order quit = {.kind = QUIT};
+
+	for (int i = 0; i < WORKERS; i++) {
+		struct worker *worker = &run->workers[i];
+
+		if (worker->channel < 0)
+			continue;
+		if (!run->ok)
+			kill(worker->pid, SIGKILL);
+		(void)channel_send(worker->channel, &quit, sizeof(quit));
+		while (waitpid(worker->pid, NULL, 0) < 0 && errno == EINTR)
+			;
+		close(worker->channel);
+		worker->channel = -1;
+	}
+}
+
+bool supervisor_run(struct demo *demo, struct worker workers[WORKERS], volatile const int *stop)
+{
+	struct run run = {.demo = demo,
+	                  .workers = workers,
+	                  .kill_planned = demo->locked,
+	                  .stop_planned = demo->locked,
+	                  .terminal = isatty(STDOUT_FILENO),
+	                  .ok = true};
+
+	for (int i = 0; i < WORKERS; i++)
+		workers[i].channel = -1;
+	for (int i = 0; i < WORKERS && run.ok; i++)
+		run.ok = start_worker(&run, &workers[i]);
+	while (run.ok && run.done < demo->batch_count) {
+		listen_to_all(&run);
+		look_after_stopped(&run);
+		progress(&run);
+		if (*stop)
+			run.ok = complain("interrupted", "ending");
+		else if (seconds_of(demo) > LIMIT_SECONDS)
+			run.ok = complain("too slow", "giving up");
+		else if (!living(&run))
+			run.ok = complain("no worker is left", "giving up");
+	}
+	if (run.terminal)
+		printf("\r\033[K");
+	dismiss(&run);
+	/* A run in which nothing went wrong would prove nothing. */
+	if (run.ok && demo->locked && (run.kill_planned || run.stop_planned || !run.refusal_seen))
+		run.ok = complain("an accident did not happen", "no verdict");
+	return run.ok;
+}

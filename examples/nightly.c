@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: MIT
+ * Started by cron on every machine at the same minute, writes the free disk space to a journal that
+ * all share; one of them writes, the others leave.  nightly JOURNAL */
+#include <latchkey.h>
+#include <stdio.h>
+#include <sys/statvfs.h>
+
+int main(int argc, char **argv)
+{
+	lk_client *client = NULL;
+	lk_lock *lock;
+	struct statvfs disk;
+	FILE *journal = NULL;
+	lk_err err = lk_client_open(NULL, NULL, &client);
+
+	if (err == LK_OK)
+		err = lk_lock_open(client, "nightly", NULL, &lock);
+	if (err == LK_OK)
+		err = lk_lock_acquire(lock, 0);
+	if (err == LK_OK && argc == 2 && !statvfs("/", &disk))
+		journal = fopen(argv[1], "a");
+	if (journal) {
+		fprintf(journal, "%llu: %llu MB free\n", (unsigned long long)lk_lock_fence(lock),
+		        (unsigned long long)disk.f_bavail * disk.f_frsize >> 20);
+		fclose(journal);
+		err = lk_lock_release(lock);
+	}
+	if (err != LK_OK)
+		fprintf(stderr, "nightly: %s\n", lk_errmsg());
+	lk_client_close(client);
+	return err != LK_OK || !journal;
+}

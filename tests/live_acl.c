@@ -1,0 +1,163 @@
+/* SPDX-License-Identifier: MIT
+ * The user that docs/protocol.md tells administrators to make: its rights are enough for everything
+ * that locks do, and not one of those said to be needed can be left out. */
+#include "handles.h"
+#include "process.h"
+#include "redis.h"
+#include "server.h"
+#include "test.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+
+#define RULE_MAX 1000
+
+/* How the command in the page begins, and how it ends: with rights that only serve people. */
+#define COMMAND "ACL SETUSER latchkey "
+#define FOR_PEOPLE " +ping +hset +hsetnx +hmget"
+
+static void read_rule(char rule[RULE_MAX])
+{
+	FILE *page = fopen("docs/protocol.md", "re");
+
+	ck_assert(page != NULL);
+	while (fgets(rule, RULE_MAX, page) && strncmp(rule, COMMAND, strlen(COMMAND)) != 0)
+		rule[0] = '\0';
+	fclose(page);
+	rule[strcspn(rule, "\n")] = '\0';
+	ck_assert_msg(strstr(rule, FOR_PEOPLE) != NULL, "no line " COMMAND "..." FOR_PEOPLE);
+}
+
+/* ---- Everything that locks do ------------------------------------------------------------- */
+
+struct wait {
+	lk_lock *lock;
+	lk_err err;
+};
+
+static void *acquire(void *arg)
+{
+	struct wait *wait = arg;
+
+	wait->err = lk_lock_acquire(wait->lock, 5000);
+	if (!wait->err)
+		wait->err = lk_lock_release(wait->lock);
+	return NULL;
+}
+
+static bool queued(lk_lock *lock)
+{
+	lk_lock_status status;
+
+	return lk_lock_query(lock, &status) || status.queue_len == 1;
+}
+
+/* The first failure, and in *step where. */
+static lk_err use_locks(lk_lock *mine, lk_lock *other, const char **step)
+{
+	struct wait wait = {.lock = other};
+	lk_lock_status status;
+	lk_party party;
+	pthread_t thread;
+	size_t count;
+	lk_err err;
+
+	*step = "acquire";
+	if ((err = lk_lock_acquire(mine, 1000)))
+		return err;
+	*step = "extend";
+	if ((err = lk_lock_extend(mine, 20000)))
+		return err;
+	*step = "try";
+	if ((err = lk_lock_acquire(other, 0)) != LK_EBUSY)
+		return err;
+	ck_assert_int_eq(pthread_create(&thread, NULL, acquire, &wait), 0);
+	*step = "query";
+	if (!(err = lk_lock_query(mine, &status)) && !WITHIN(1000, queued(mine)))
+		err = LK_EUNKNOWN;
+	*step = err ? *step : "waiters";
+	if (!err)
+		err = lk_lock_waiters(mine, 1, &party, &count);
+	*step = err ? *step : "release";
+	if (!err)
+		err = lk_lock_release(mine);
+	if (err)
+		lk_lock_cancel(other);
+	pthread_join(thread, NULL);
+	*step = err ? *step : "hand-off";
+	if (err || (err = wait.err))
+		return err;
+	*step = "break";
+	if ((err = lk_lock_acquire(other, 1000)) || (err = lk_lock_break(mine, NULL)))
+		return err;
+	ck_assert(WITHIN(1000, lk_lock_state(other) == LK_STATE_LOST));
+	EXPECT(lk_lock_release(other), LK_ELOST);
+	return LK_OK;
+}
+
+static lk_err use_all(const struct test_server *server, const char **step)
+{
+	const lk_client_options options = {.user = "latchkey", .password = "SECRET"};
+	lk_client *clients[2];
+	lk_err err;
+
+	*step = "open";
+	if ((err = lk_client_open(server->url, &options, &clients[0])))
+		return err;
+	clients[1] = client_with(server->url, &options);
+	err = use_locks(lock_named(clients[0], "a b"), lock_named(clients[1], "a b"), step);
+	lk_client_close(clients[1]);
+	lk_client_close(clients[0]);
+	return err;
+}
+
+/* ---- Facts -------------------------------------------------------------------------------- */
+
+TEST(rights_in_the_protocol_page_are_enough)
+{
+	struct test_server server;
+	struct redis *redis;
+	char rule[RULE_MAX];
+	const char *step;
+
+	read_rule(rule);
+	server_start(&server, NULL);
+	redis = redis_open(&server);
+	redis_do(redis, rule);
+	ck_assert_msg(use_all(&server, &step) == LK_OK, "%s: %s", step, lk_errmsg());
+	/* And nobody was refused anything in the background, but what the page says may be. */
+	redis_do(redis, "ACL LOG RESET");
+	redis_do(redis, "ACL SETUSER latchkey +client|setname +script|load");
+	ck_assert_msg(use_all(&server, &step) == LK_OK, "%s: %s", step, lk_errmsg());
+	ck_assert_str_eq(redis_text(redis, "ACL LOG"), "");
+	redis_close(redis);
+	server_stop(&server);
+}
+
+TEST(rights_in_the_protocol_page_are_all_needed)
+{
+	struct test_server server;
+	struct redis *redis;
+	char rule[RULE_MAX], right[40];
+	const char *step, *at;
+	size_t len;
+
+	read_rule(rule);
+	*strstr(rule, FOR_PEOPLE) = '\0';
+	server_start(&server, NULL);
+	redis = redis_open(&server);
+	redis_do(redis, rule);
+	ck_assert_msg(use_all(&server, &step) == LK_OK, "%s: %s", step, lk_errmsg());
+	for (at = strchr(rule, '+'); at; at = strchr(at + len, '+')) {
+		len = strcspn(at, " ");
+		snprintf(right, sizeof(right), "%.*s", (int)len - 1, at + 1);
+		redis_do(redis, "ACL SETUSER latchkey -%s", right);
+		redis_do(redis, "SCRIPT FLUSH");
+		ck_assert_msg(use_all(&server, &step) != LK_OK, "+%s is not needed", right);
+		redis_do(redis, "FLUSHALL");
+		redis_do(redis, "ACL SETUSER latchkey +%s", right);
+	}
+	redis_close(redis);
+	server_stop(&server);
+}
