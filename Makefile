@@ -181,7 +181,7 @@ demo: $(DEMO)
 
 # T="unit_text live_conn" builds and runs these alone.
 T ?=
-test: $(if $(T),$(addprefix $(BUILD)/tests/,$(filter-out tests/%,$(T))) $(PRELOADS) \
+test: $(if $(T),examples $(addprefix $(BUILD)/tests/,$(filter-out tests/%,$(T))) $(PRELOADS) \
 		$(if $(filter-out unit_% live_%,$(T)),tests),tests)
 	@LK_BUILD=$(abspath $(BUILD)) CC="$(CC)" SANITIZE="$(SANITIZE)" tests/run $(T)
 

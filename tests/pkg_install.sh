@@ -1,0 +1,146 @@
+#!/bin/sh
+# SPDX-License-Identifier: MIT
+# The installed library: a C and a C++ program find it by pkg-config, shared and static, and run;
+# the manual and the command are there; uninstall leaves nothing.
+set -eu
+cd "$(dirname "$0")/.."
+. tests/install.sh
+install_latchkey
+flags="-Wall -Wextra -pedantic -Werror"
+
+cat >"$work/program.c" <<'END'
+#include <latchkey.h>
+#include <stdio.h>
+#include <string.h>
+
+int main(void)
+{
+	lk_client *client;
+	lk_lock *lock;
+
+	if (lk_client_open("local:", NULL, &client) != LK_OK ||
+	    lk_lock_open(client, "installed", NULL, &lock) != LK_OK ||
+	    lk_lock_acquire(lock, 5000) != LK_OK || lk_lock_fence(lock) == 0 ||
+	    lk_lock_release(lock) != LK_OK || lk_client_close(client) != LK_OK) {
+		fprintf(stderr, "%s\n", lk_errmsg());
+		return 1;
+	}
+	return strcmp(lk_version(), LK_VERSION) != 0;
+}
+END
+cat >"$work/program.cpp" <<'END'
+#include <latchkey.hpp>
+
+#include <iostream>
+#include <mutex>
+#include <thread>
+
+static void check(bool holds, const char *what)
+{
+	if (!holds)
+		throw std::logic_error(what);
+}
+
+static void guards(latchkey::client &client)
+{
+	latchkey::lock one(client, "one"), two(client, "two");
+	bool other_got_it = true;
+
+	{
+		std::scoped_lock both(one, two);
+		check(one.is_mine() && two.is_mine() && one.fence() > 0, "scoped_lock holds both");
+		std::thread([&] { other_got_it = two.try_lock(); }).join();
+		check(!other_got_it, "another thread is kept out");
+		std::thread([&] {
+			other_got_it = one.try_lock_for(std::chrono::microseconds(1500));
+		}).join();
+		check(!other_got_it, "another thread is kept out for a while");
+	}
+	check(!one.is_mine() && !two.is_mine(), "scoped_lock gave both back");
+	{
+		std::unique_lock<latchkey::lock> hold(one, std::chrono::seconds(5));
+		check(hold.owns_lock() && one.state() == LK_STATE_HELD, "unique_lock holds");
+		std::unique_lock<latchkey::lock> again(one, std::try_to_lock);
+		check(again.owns_lock() && lk_lock_hold_count(one.native_handle()) == 2, "re-entered");
+	}
+	std::thread([&] {
+		other_got_it = one.try_lock();
+		one.release();
+	}).join();
+	check(other_got_it, "free again");
+}
+
+/* A guard around a hold that is lost ends without a word; release() speaks. */
+static void loss(latchkey::client &client)
+{
+	latchkey::lock lost(client, "lost");
+	lk_err told = LK_OK;
+
+	{
+		std::lock_guard<latchkey::lock> hold(lost);
+		check(lk_lock_break(lost.native_handle(), nullptr) == LK_OK, "broken");
+	}
+	lost.lock();
+	check(lk_lock_break(lost.native_handle(), nullptr) == LK_OK, "broken");
+	while (lost.is_mine())
+		std::this_thread::sleep_for(std::chrono::milliseconds(1));
+	try {
+		lost.release();
+	} catch (const latchkey::error &error) {
+		told = error.code();
+	}
+	check(told == LK_ELOST, "release tells of the loss");
+}
+
+int main()
+{
+	try {
+		latchkey::client client("local:");
+		guards(client);
+		loss(client);
+		try {
+			latchkey::client nowhere("redis+unix:///nowhere/at/all");
+			check(false, "no client without a server");
+		} catch (const latchkey::error &error) {
+			check(error.code() == LK_ECONN, "LK_ECONN");
+		}
+	} catch (const std::exception &error) {
+		std::cerr << error.what() << "\n";
+		return 1;
+	}
+}
+END
+
+run() {
+	echo "$*"
+	"$@"
+}
+# shellcheck disable=SC2046
+for link in shared static; do
+	libs="$(pkg-config --libs latchkey)"
+	if [ $link = static ]; then
+		# Ours from the archive, what it needs as the system has it.
+		libs="$(pkg-config --static --libs latchkey | sed "s|-llatchkey|$root/usr/lib/liblatchkey.a|")"
+	fi
+	run gcc -std=c11 $flags $(pkg-config --cflags latchkey) -o "$work/c-$link" "$work/program.c" $libs
+	run g++ -std=c++17 -pthread $flags $(pkg-config --cflags latchkey) -o "$work/cpp-$link" \
+		"$work/program.cpp" $libs
+	timeout 60 "$work/c-$link" || fail "the $link C program failed"
+	timeout 60 "$work/cpp-$link" || fail "the $link C++ program failed"
+	ldd "$work/c-$link" >"$work/ldd"
+	case $link in
+	shared) grep -q 'liblatchkey\.so\.0 => .*/root/usr/lib/' "$work/ldd" || fail "not the installed one" ;;
+	static) ! grep -q liblatchkey "$work/ldd" || fail "not static" ;;
+	esac
+done
+
+[ "$(pkg-config --modversion latchkey)" = "$(sed -n 's/^#define LK_VERSION "\(.*\)"/\1/p' include/latchkey.h)" ] ||
+	fail "pkg-config and the header differ on the version"
+objdump -p "$root/usr/lib/liblatchkey.so" | grep -q 'SONAME *liblatchkey\.so\.0$' || fail "wrong soname"
+grep -q "$root" "$root/usr/lib/pkgconfig/latchkey.pc" && fail "DESTDIR is in latchkey.pc"
+[ -s "$root/usr/share/man/man1/latchkey.1" ] || fail "no manual page"
+latchkey local status >/dev/null || fail "the installed command does not run"
+latchkey local stop >/dev/null
+
+make --no-print-directory -s uninstall DESTDIR="$root" PREFIX=/usr
+[ -z "$(find "$root" ! -type d)" ] || fail "uninstall leaves $(find "$root" ! -type d)"
