@@ -23,6 +23,8 @@ static pthread_mutex_t registry_mutex = PTHREAD_MUTEX_INITIALIZER;
 static struct lk_client *registry;
 static pthread_once_t registry_once = PTHREAD_ONCE_INIT;
 
+static _Thread_local int cancel_state; /* of the thread before it entered */
+
 /* ---- The registry ------------------------------------------------------------------------- */
 
 static void thread_ended(uint64_t serial)
@@ -94,9 +96,11 @@ lk_err lk__client_enter(struct lk_client *client)
 	if (client->fork_generation != lk__fork_generation())
 		return lk__failf(LK_EFORKED,
 		                 "this client belongs to the parent process: open another");
+	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel_state);
 	pthread_mutex_lock(&client->mutex);
 	if (client->core.closing) {
 		pthread_mutex_unlock(&client->mutex);
+		pthread_setcancelstate(cancel_state, NULL);
 		return lk__failf(LK_ECLOSED, "the client is closed");
 	}
 	client->calls_inside++;
@@ -109,6 +113,29 @@ void lk__client_leave(struct lk_client *client)
 	if (client->core.closing)
 		pthread_cond_broadcast(&client->quiet_cond);
 	pthread_mutex_unlock(&client->mutex);
+	pthread_setcancelstate(cancel_state, NULL);
+}
+
+lk_err lk__lock_enter(struct lk_lock *lock)
+{
+	lk_err err = lk__client_enter(lock->client);
+
+	if (err)
+		return err;
+	if (lock->closing) {
+		lk__client_leave(lock->client);
+		return lk__failf(LK_ECLOSED, "the lock's handle is closed");
+	}
+	lock->calls_inside++;
+	return LK_OK;
+}
+
+void lk__lock_leave(struct lk_lock *lock)
+{
+	lk__wire_finish(lock->client);
+	if (!--lock->calls_inside)
+		pthread_cond_broadcast(&lock->client->quiet_cond);
+	lk__client_leave(lock->client);
 }
 
 void lk__log(struct lk_client *client, lk_log_level level, const char *fmt, ...)
@@ -128,13 +155,10 @@ void lk__log(struct lk_client *client, lk_log_level level, const char *fmt, ...)
 
 static bool append_introduction(struct lk_client *client, struct lk__buf *buf)
 {
-	char host[256], user[128], program[128], pid[24], life[24], key[LK__CHANNEL_MAX];
-	const char *args[10] = {key,  life,      "host",  host,  "user",
-	                        user, "program", program, "pid", pid};
+	char pid[24], life[24], key[LK__CHANNEL_MAX];
+	const char *args[10] = {key,          life,      "host",          client->host, "user",
+	                        client->user, "program", client->program, "pid",        pid};
 
-	lk__host_name(host, sizeof(host));
-	lk__user_name(user, sizeof(user));
-	lk__program_name(program, sizeof(program));
 	snprintf(pid, sizeof(pid), "%lld", (long long)getpid());
 	snprintf(life, sizeof(life), "%d", INTRODUCE_LIFE_MS);
 	lk__space_client_key(&client->space, client->space.client_id, key);
@@ -201,6 +225,10 @@ static bool init_parts(struct lk_client *client)
 		return false;
 	lk__id128(text, id);
 	lk__space_init(&client->space, client->target.prefix, client->target.db, text);
+	/* Asked once, and here: a directory of users may take its time. */
+	lk__host_name(client->host, sizeof(client->host));
+	lk__user_name(client->user, sizeof(client->user));
+	lk__program_name(client->program, sizeof(client->program));
 	client->timer_fd = -1;
 	if (!lk__core_init(&client->core, seed))
 		return false;
@@ -209,20 +237,28 @@ static bool init_parts(struct lk_client *client)
 	       lk__wake_init(&client->connect_cancel);
 }
 
+static void free_calls(struct lk__request *request)
+{
+	while (request) {
+		struct lk__call *call = (struct lk__call *)request;
+		request = request->next;
+		if (call->request.kind != LK__CALL_KIND)
+			continue; /* a ticket's */
+		lk__buf_fini(&call->bytes);
+		free(call);
+	}
+}
+
 static void free_client(struct lk_client *client)
 {
 	if (client->pair) {
+		free_calls(client->pair->sent);
 		client->pair->broken = true;
 		lk__pair_leave(client->pair);
 	}
 	if (client->core.names.buckets)
 		lk__core_fini(&client->core);
-	while (client->calls) {
-		struct lk__call *call = (struct lk__call *)client->calls;
-		client->calls = call->request.next;
-		lk__buf_fini(&call->bytes);
-		free(call);
-	}
+	free_calls(client->calls);
 	lk__wake_fini(&client->loop_wake);
 	lk__wake_fini(&client->reader_wake);
 	lk__wake_fini(&client->connect_cancel);
@@ -276,7 +312,7 @@ static struct lk_client *new_client(const lk_client_options *options)
 	return client;
 }
 
-lk_err lk_client_open(const char *url, const lk_client_options *options, lk_client **result)
+static lk_err open_client(const char *url, const lk_client_options *options, lk_client **result)
 {
 	struct lk_client *client = new_client(options);
 	struct lk__pair *pair;
@@ -304,6 +340,17 @@ lk_err lk_client_open(const char *url, const lk_client_options *options, lk_clie
 	}
 	free_client(client);
 	return lk__fail(&why);
+}
+
+lk_err lk_client_open(const char *url, const lk_client_options *options, lk_client **result)
+{
+	int before;
+	lk_err err;
+
+	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &before);
+	err = open_client(url, options, result);
+	pthread_setcancelstate(before, NULL);
+	return err;
 }
 
 const char *lk_client_id(const lk_client *client)
@@ -344,40 +391,46 @@ static void drain(struct lk_client *client, int64_t deadline_ns)
 		if (is_quiet(client))
 			break;
 		if (pair && pair->sent && !pair->reading && now_ns < deadline_ns)
-			lk__wire_read(client, pair, deadline_ns);
+			lk__wire_read(client, pair, NULL, deadline_ns);
 		else
 			lk__cond_wait(&client->quiet_cond, &client->mutex,
 			              deadline_ns > now_ns ? deadline_ns - now_ns : 100 * LK__MS);
 	}
 }
 
-lk_err lk_client_close(lk_client *client)
+/* End all: waits with LK_ECLOSED, also one in a callback, which has to return before it is joined;
+ * losses that were not told are nobody's to know any more. */
+static void end_calls(struct lk_client *client)
 {
 	struct lk__hold *hold;
-	bool left;
 
-	if (!client)
-		return LK_OK;
-	if (client->fork_generation != lk__fork_generation())
-		return lk__failf(LK_EFORKED, "this client belongs to the parent process");
-	pthread_mutex_lock(&client->mutex);
-	if (lk__notify_is_me(client)) {
-		pthread_mutex_unlock(&client->mutex);
-		return lk__failf(LK_EDEADLOCK, "a callback of the client cannot close it");
-	}
-	client->core.closing = true;
-	pthread_mutex_unlock(&client->mutex);
-	lk__notify_stop(client);
-	registry_remove(client);
-
-	pthread_mutex_lock(&client->mutex);
 	while ((hold = lk__core_next_lost(&client->core)))
 		lk__core_told(hold);
 	lk__core_close(&client->core, lk__now_ns());
 	lk__wire_settle(client);
 	lk__wire_poke(client, NULL);
+	lk__wire_flush(client);
+	lk__wake_notify(&client->loop_wake);
+}
+
+static lk_err close_client(struct lk_client *client)
+{
+	int64_t deadline_ns = lk__now_ns() + client->target.command_timeout_ns;
+	bool left;
+
+	pthread_mutex_lock(&client->mutex);
+	if (lk__notify_is_me(client)) {
+		pthread_mutex_unlock(&client->mutex);
+		return lk__failf(LK_EDEADLOCK, "a callback of the client cannot close it");
+	}
+	end_calls(client);
+	pthread_mutex_unlock(&client->mutex);
+	lk__notify_stop(client);
+	registry_remove(client);
+
+	pthread_mutex_lock(&client->mutex);
 	forget_introduction(client);
-	drain(client, lk__now_ns() + client->target.command_timeout_ns);
+	drain(client, deadline_ns);
 	left = client->core.all_tickets != NULL;
 	pthread_mutex_unlock(&client->mutex);
 
@@ -389,4 +442,19 @@ lk_err lk_client_close(lk_client *client)
 		return lk__failf(LK_EUNKNOWN,
 		                 "closed; a release was not confirmed and ends with its lease");
 	return LK_OK;
+}
+
+lk_err lk_client_close(lk_client *client)
+{
+	int before;
+	lk_err err;
+
+	if (!client)
+		return LK_OK;
+	if (client->fork_generation != lk__fork_generation())
+		return lk__failf(LK_EFORKED, "this client belongs to the parent process");
+	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &before);
+	err = close_client(client);
+	pthread_setcancelstate(before, NULL);
+	return err;
 }

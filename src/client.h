@@ -33,7 +33,7 @@ struct lk__sleeper {
 	struct lk__call *call;
 	struct lk__sleeper *next, *prev;
 	pthread_cond_t cond;
-	bool reading; /* it reads replies for all */
+	bool reading; /* it waits for replies, for all: a condition variable does not wake it */
 };
 
 /* Two connections to one server.  Kept until nobody uses it, also when it is broken. */
@@ -54,6 +54,7 @@ struct lk_client {
 	struct lk__space space;
 	unsigned fork_generation;
 	char *label;
+	char host[256], user[128], program[128]; /* for people */
 	lk_log_fn *log;
 	void *log_arg;
 	lk_log_level log_level;
@@ -72,6 +73,7 @@ struct lk_client {
 	struct lk__wake loop_wake;
 	int timer_fd;
 	int64_t armed_ns;
+	int64_t asleep_ns; /* how long the machine has slept */
 	bool stop;
 	bool need_reader; /* replies are under way and no caller reads them */
 
@@ -106,15 +108,17 @@ struct lk_lock {
 	char *label;
 	unsigned calls_inside;
 	bool handle_owns;
+	bool closing; /* no call may begin: a callback could still try */
 };
 
 /* ---- wire.c: commands out, replies in ----------------------------------------------------- */
 
 /* Send what is in line; gives the mutex up meanwhile.  _locked */
 void lk__wire_flush(struct lk_client *client);
-/* Read what is there, or wait for it until deadline_ns or a wake; deliver it.  Gives the mutex up
- * meanwhile.  _locked, and only if !pair->reading. */
-void lk__wire_read(struct lk_client *client, struct lk__pair *pair, int64_t deadline_ns);
+/* Read what is there, or wait for it until deadline_ns or a wake; deliver it.  sleeper is whoever
+ * does so, or NULL.  Gives the mutex up meanwhile.  _locked, and only if !pair->reading. */
+void lk__wire_read(struct lk_client *client, struct lk__pair *pair, struct lk__sleeper *sleeper,
+                   int64_t deadline_ns);
 /* Sleep until the call or wait is done or deadline_ns has come, sending and reading for others on
  * the way.  Gives the mutex up meanwhile.  _locked */
 void lk__wire_wait(struct lk_client *client, struct lk__sleeper *sleeper, int64_t deadline_ns);
@@ -122,8 +126,11 @@ void lk__wire_wait(struct lk_client *client, struct lk__sleeper *sleeper, int64_
 void lk__wire_call(struct lk_client *client, struct lk__call *call);
 /* A call of nobody: true if it was put in line.  buf is taken in any case.  _locked */
 bool lk__wire_background(struct lk_client *client, struct lk__buf *buf);
-/* Wait for a call until its command timeout.  Its result is in call.  _locked */
-void lk__wire_await(struct lk_client *client, struct lk__call *call);
+/* Wait for a call until deadline_ns.  Its result is in call, which nobody uses any more.  _locked
+ */
+void lk__wire_await(struct lk_client *client, struct lk__call *call, int64_t deadline_ns);
+/* Before a thread goes: send what is in line, and have somebody read what is under way.  _locked */
+void lk__wire_finish(struct lk_client *client);
 /* The pair is of no use any more.  _locked */
 void lk__wire_broken(struct lk_client *client, struct lk__pair *pair, const struct lk__why *why);
 /* Break it if a reply is overdue; else the time when it will be, LK__NEVER.  _locked */
@@ -153,14 +160,19 @@ int64_t lk__loop_due(const struct lk_client *client);
 
 bool lk__notify_start(struct lk_client *client); /* _locked */
 void lk__notify_stop(struct lk_client *client);
-bool lk__notify_is_me(const struct lk_client *client); /* _locked */
+/* This thread runs callbacks of the client: it cannot wait for their end.  _locked */
+bool lk__notify_is_me(const struct lk_client *client);
 
 /* ---- client.c ----------------------------------------------------------------------------- */
 
 /* Enter and leave a public call.  Enter fails with LK_EFORKED or LK_ECLOSED and takes the mutex
- * only when it succeeds. */
+ * only when it succeeds.  The thread cannot be cancelled in between: it may write or read for
+ * others, and has the mutex. */
 lk_err lk__client_enter(struct lk_client *client);
 void lk__client_leave(struct lk_client *client);
+/* The same for a call on a lock. */
+lk_err lk__lock_enter(struct lk_lock *lock);
+void lk__lock_leave(struct lk_lock *lock);
 /* Tell people who we are when it is due.  _locked */
 void lk__client_introduce(struct lk_client *client, int64_t now_ns);
 /* A line for the log hook.  Not with the mutex held. */

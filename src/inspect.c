@@ -17,16 +17,25 @@
 
 /* ---- Calls -------------------------------------------------------------------------------- */
 
-/* Run calls whose bytes are ready.  LK_OK when each has a reply. */
+/* Run calls whose bytes are ready, within one command timeout.  LK_OK when each has a reply. */
 static lk_err run(struct lk_client *client, struct lk__call *calls, size_t count)
 {
+	int64_t deadline_ns = lk__now_ns() + client->target.command_timeout_ns;
 	struct lk__why why = {0};
 
-	for (size_t i = 0; i < count; i++)
-		lk__wire_call(client, &calls[i]);
+	if (client->core.closing)
+		lk__why_set(&why, LK_ECLOSED, "the client was closed");
+	for (size_t i = 0; i < count; i++) {
+		if (why.err)
+			lk__buf_fini(&calls[i].bytes);
+		else
+			lk__wire_call(client, &calls[i]);
+	}
+	if (why.err)
+		return lk__fail(&why);
 	for (size_t i = 0; i < count; i++) {
 		if (!calls[i].done)
-			lk__wire_await(client, &calls[i]);
+			lk__wire_await(client, &calls[i], why.err ? 0 : deadline_ns);
 		if (!calls[i].resp && !why.err)
 			why = calls[i].why;
 	}
@@ -208,31 +217,15 @@ static lk_err query(struct lk_lock *lock, lk_lock_status *status)
 	return status->held ? describe_all(lock, &status->holder, 1) : LK_OK;
 }
 
-static lk_err enter(struct lk_lock *lock)
-{
-	lk_err err = lk__client_enter(lock->client);
-
-	if (!err)
-		lock->calls_inside++;
-	return err;
-}
-
-static void leave(struct lk_lock *lock)
-{
-	if (!--lock->calls_inside)
-		pthread_cond_broadcast(&lock->client->quiet_cond);
-	lk__client_leave(lock->client);
-}
-
 lk_err lk_lock_query(lk_lock *lock, lk_lock_status *result)
 {
 	lk_lock_status status;
-	lk_err err = enter(lock);
+	lk_err err = lk__lock_enter(lock);
 
 	if (err)
 		return err;
 	err = query(lock, &status);
-	leave(lock);
+	lk__lock_leave(lock);
 	if (!err)
 		*result = status;
 	return err;
@@ -246,7 +239,7 @@ lk_err lk_lock_waiters(lk_lock *lock, size_t max, lk_party *waiters, size_t *cou
 
 	if (max > WAITERS_MAX)
 		max = WAITERS_MAX;
-	if ((err = enter(lock)))
+	if ((err = lk__lock_enter(lock)))
 		return err;
 	err = show(lock, max, &resp);
 	if (!err) {
@@ -255,7 +248,7 @@ lk_err lk_lock_waiters(lk_lock *lock, size_t max, lk_party *waiters, size_t *cou
 		lk__resp_free(resp);
 		err = describe_all(lock, waiters, found);
 	}
-	leave(lock);
+	lk__lock_leave(lock);
 	if (!err)
 		*count = found;
 	return err;
@@ -320,12 +313,12 @@ static lk_err break_hold(struct lk_lock *lock, const char *if_holder)
 
 lk_err lk_lock_break(lk_lock *lock, const char *if_holder)
 {
-	lk_err err = enter(lock);
+	lk_err err = lk__lock_enter(lock);
 
 	if (err)
 		return err;
 	err = break_hold(lock, if_holder);
-	leave(lock);
+	lk__lock_leave(lock);
 	return err;
 }
 

@@ -136,6 +136,7 @@ lk_err lk_lock_close(lk_lock *lock)
 		lk__client_leave(client);
 		return lk__failf(LK_EDEADLOCK, "a callback cannot close a lock of its client");
 	}
+	lock->closing = true;
 	while (lock->calls_inside || client->telling == lock) {
 		lk__core_cancel(&client->core, lk__now_ns(), lock->place, lock, LK_ECANCELED);
 		lk__wire_settle(client);
@@ -151,22 +152,6 @@ lk_err lk_lock_close(lk_lock *lock)
 }
 
 /* ---- Calls that wait ---------------------------------------------------------------------- */
-
-static lk_err enter(struct lk_lock *lock)
-{
-	lk_err err = lk__client_enter(lock->client);
-
-	if (!err)
-		lock->calls_inside++;
-	return err;
-}
-
-static void leave(struct lk_lock *lock)
-{
-	if (!--lock->calls_inside)
-		pthread_cond_broadcast(&lock->client->quiet_cond);
-	lk__client_leave(lock->client);
-}
 
 /* What an acquire may need is allocated before the mutex is taken, what is left freed after. */
 static bool init_sleeper(struct lk__sleeper *sleeper, struct lk_lock *lock)
@@ -197,20 +182,17 @@ static void await(struct lk_client *client, struct lk__sleeper *sleeper, int64_t
 {
 	struct lk__waiter *waiter = &sleeper->waiter;
 
-	lk__wire_wait(client, sleeper, until_ns);
-	if (!waiter->done && !waiter->only_try && waiter->where == LK__IN_PLACE) {
+	if (waiter->where == LK__IN_PLACE)
+		lk__wire_wait(client, sleeper, until_ns);
+	if (!waiter->done && !waiter->only_try) {
 		lk__core_give_up(&client->core, lk__now_ns(), waiter, LK_ETIMEDOUT);
-		until_ns = lk__now_ns();
-	} else if (until_ns == LK__NEVER) {
-		until_ns = lk__now_ns();
+		until_ns = lk__now_ns() + client->target.command_timeout_ns;
 	}
-	if (!waiter->done && !waiter->only_try)
-		lk__wire_wait(client, sleeper, until_ns + client->target.command_timeout_ns);
-	if (!waiter->done) {
+	if (!waiter->done)
+		lk__wire_wait(client, sleeper, until_ns);
+	if (!waiter->done)
 		lk__core_abandon(&client->core, lk__now_ns(), waiter);
-		lk__wire_flush(client);
-	}
-	lk__wire_settle(client);
+	lk__wire_settle(client); /* nothing refers to the waiter any more */
 }
 
 lk_err lk_lock_acquire(lk_lock *lock, int64_t wait_ms)
@@ -219,22 +201,20 @@ lk_err lk_lock_acquire(lk_lock *lock, int64_t wait_ms)
 	struct lk__sleeper sleeper;
 	struct lk__hold *hold;
 	int64_t now_ns = lk__now_ns(), until_ns;
-	int cancel_state;
 	lk_err err;
 
 	if (wait_ms < LK_FOREVER)
 		return lk__failf(LK_EINVALID, "wait_ms: -1 or more, not %lld", (long long)wait_ms);
-	if ((err = enter(lock)))
+	if ((err = lk__lock_enter(lock)))
 		return err;
 	/* Re-entry needs nothing. */
 	hold = lk__core_hold(lock->place->name, owner_of(lock));
 	if (hold && lk__hold_left_ns(hold, now_ns) && hold->count < LK__COUNT_MAX) {
 		hold->count++;
-		leave(lock);
+		lk__lock_leave(lock);
 		return LK_OK;
 	}
 	pthread_mutex_unlock(&client->mutex);
-	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel_state);
 	init_sleeper(&sleeper, lock);
 	sleeper.waiter.only_try = wait_ms == 0;
 	sleeper.waiter.spare_ticket = malloc(sizeof(struct lk__ticket));
@@ -257,9 +237,8 @@ lk_err lk_lock_acquire(lk_lock *lock, int64_t wait_ms)
 			lk__client_introduce(client, now_ns);
 		await(client, &sleeper, until_ns);
 	}
-	leave(lock);
+	lk__lock_leave(lock);
 	err = finish(&sleeper);
-	pthread_setcancelstate(cancel_state, NULL);
 	return err;
 }
 
@@ -267,20 +246,15 @@ lk_err lk_lock_release(lk_lock *lock)
 {
 	struct lk_client *client = lock->client;
 	struct lk__sleeper sleeper;
-	int cancel_state;
 	lk_err err;
 
-	if ((err = enter(lock)))
+	if ((err = lk__lock_enter(lock)))
 		return err;
-	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel_state);
 	init_sleeper(&sleeper, lock);
 	lk__core_release(&client->core, lk__now_ns(), &sleeper.waiter);
-	lk__wire_settle(client);
-	if (!sleeper.waiter.done)
-		await(client, &sleeper, lk__now_ns());
-	leave(lock);
+	await(client, &sleeper, 0);
+	lk__lock_leave(lock);
 	err = finish(&sleeper);
-	pthread_setcancelstate(cancel_state, NULL);
 	return err;
 }
 
@@ -288,39 +262,33 @@ lk_err lk_lock_extend(lk_lock *lock, int64_t lease_ms)
 {
 	struct lk_client *client = lock->client;
 	struct lk__sleeper sleeper;
-	int cancel_state;
 	lk_err err;
 
 	if (lease_ms < LK_LEASE_MIN_MS || lease_ms > LK_LEASE_MAX_MS)
 		return lk__failf(LK_EINVALID, "lease_ms: %d to %d, not %lld", LK_LEASE_MIN_MS,
 		                 LK_LEASE_MAX_MS, (long long)lease_ms);
-	if ((err = enter(lock)))
+	if ((err = lk__lock_enter(lock)))
 		return err;
-	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel_state);
 	init_sleeper(&sleeper, lock);
 	sleeper.waiter.lease_ms = lease_ms;
 	lk__core_extend(&client->core, lk__now_ns(), &sleeper.waiter);
-	lk__wire_settle(client);
-	if (!sleeper.waiter.done)
-		await(client, &sleeper, lk__now_ns());
-	leave(lock);
+	await(client, &sleeper, 0);
+	lk__lock_leave(lock);
 	err = finish(&sleeper);
-	pthread_setcancelstate(cancel_state, NULL);
 	return err;
 }
 
 lk_err lk_lock_cancel(lk_lock *lock)
 {
 	struct lk_client *client = lock->client;
-	lk_err err = enter(lock);
+	lk_err err = lk__lock_enter(lock);
 
 	if (err)
 		return err;
 	lk__core_cancel(&client->core, lk__now_ns(), lock->place, lock, LK_ECANCELED);
 	lk__wire_settle(client);
 	lk__wire_poke(client, lock);
-	lk__wire_flush(client);
-	leave(lock);
+	lk__lock_leave(lock);
 	return LK_OK;
 }
 

@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #ifndef POLLRDHUP
 #define POLLRDHUP POLLIN
@@ -20,6 +21,7 @@
 #define BACKOFF_AUTH_MS 5000 /* wrong credentials do not get better by asking often */
 #define SETTLED_NS (1000 * LK__MS)
 #define MESSAGES_MAX 64 /* taken at once */
+#define SLEEP_MIN_NS (50 * LK__MS)
 
 /* ---- Connecting --------------------------------------------------------------------------- */
 
@@ -248,10 +250,27 @@ int64_t lk__loop_due(const struct lk_client *client)
 	return due_ns;
 }
 
+/* Condition variables and poll() do not count the time that the machine sleeps; deadlines do. After
+ * it whoever waits looks at the clock. */
+static void mind_sleep(struct lk_client *client, int64_t now_ns)
+{
+	struct timespec awake;
+	int64_t asleep_ns;
+
+	clock_gettime(CLOCK_MONOTONIC, &awake);
+	asleep_ns = now_ns - (awake.tv_sec * 1000 * LK__MS + awake.tv_nsec);
+	if (asleep_ns - client->asleep_ns < SLEEP_MIN_NS)
+		return;
+	client->asleep_ns = asleep_ns;
+	lk__wire_poke(client, NULL);
+	pthread_cond_broadcast(&client->quiet_cond);
+}
+
 static void do_what_is_due(struct lk_client *client)
 {
 	int64_t now_ns = lk__now_ns();
 
+	mind_sleep(client, now_ns);
 	mind_connection(client, now_ns);
 	lk__core_tick(&client->core, now_ns);
 	if (client->core.all_tickets)
@@ -305,7 +324,7 @@ static void wait_for_events(struct lk_client *client)
 	if (fds[2].revents && !pair->broken)
 		read_messages(client, pair);
 	if (fds[3].revents && !pair->broken && !pair->reading)
-		lk__wire_read(client, pair, lk__now_ns());
+		lk__wire_read(client, pair, NULL, lk__now_ns());
 	lk__pair_leave(pair);
 }
 

@@ -56,5 +56,7 @@ void lk__notify_stop(struct lk_client *client)
 
 bool lk__notify_is_me(const struct lk_client *client)
 {
-	return client->notifying && pthread_equal(client->notifier, pthread_self());
+	/* The loop runs the program's code, too: its log hook. */
+	return pthread_equal(client->loop, pthread_self()) ||
+	       (client->notifying && pthread_equal(client->notifier, pthread_self()));
 }

@@ -84,14 +84,16 @@ void lk__wire_up(struct lk_client *client, struct lk__pair *pair)
 	lk__core_link_up(&client->core, now_ns);
 }
 
+static int64_t overdue_at(const struct lk_client *client, const struct lk__pair *pair)
+{
+	return pair->sent ? pair->sent->sent_ns + client->target.command_timeout_ns : LK__NEVER;
+}
+
 int64_t lk__wire_overdue(struct lk_client *client, struct lk__pair *pair, int64_t now_ns)
 {
+	int64_t due_ns = overdue_at(client, pair);
 	struct lk__why why;
-	int64_t due_ns;
 
-	if (!pair->sent)
-		return LK__NEVER;
-	due_ns = pair->sent->sent_ns + client->target.command_timeout_ns;
 	if (now_ns < due_ns)
 		return due_ns;
 	lk__why_set(&why, LK_EUNKNOWN, "%s: no answer within %lld ms", client->target.text,
@@ -339,9 +341,10 @@ static size_t parse(struct lk__pair *pair, struct lk__resp **resps, lk_err *err,
 	return count;
 }
 
-void lk__wire_read(struct lk_client *client, struct lk__pair *pair, int64_t deadline_ns)
+void lk__wire_read(struct lk_client *client, struct lk__pair *pair, struct lk__sleeper *sleeper,
+                   int64_t deadline_ns)
 {
-	int64_t due_ns = lk__wire_overdue(client, pair, lk__now_ns());
+	int64_t due_ns = overdue_at(client, pair);
 	struct lk__resp *resps[REPLIES_MAX];
 	struct lk__why why;
 	lk_err err = LK_OK;
@@ -349,11 +352,11 @@ void lk__wire_read(struct lk_client *client, struct lk__pair *pair, int64_t dead
 	size_t count;
 	int ready;
 
-	if (pair->broken)
-		return;
 	if (due_ns < deadline_ns)
 		deadline_ns = due_ns;
 	pair->reading = true;
+	if (sleeper)
+		sleeper->reading = true;
 	client->need_reader = false;
 	lk__pair_use(pair);
 	pthread_mutex_unlock(&client->mutex);
@@ -366,6 +369,8 @@ void lk__wire_read(struct lk_client *client, struct lk__pair *pair, int64_t dead
 	do {
 		count = (ready & 1) && !err ? parse(pair, resps, &err, &why) : 0;
 		pthread_mutex_lock(&client->mutex);
+		if (sleeper)
+			sleeper->reading = false; /* it is awake */
 		for (size_t i = 0; i < count; i++) {
 			if (pair->broken)
 				lk__resp_free(resps[i]);
@@ -387,8 +392,15 @@ void lk__wire_read(struct lk_client *client, struct lk__pair *pair, int64_t dead
 
 /* ---- Waiting ------------------------------------------------------------------------------ */
 
+void lk__wire_finish(struct lk_client *client)
+{
+	lk__wire_flush(client);
+	pass_reading(client);
+}
+
 void lk__wire_wait(struct lk_client *client, struct lk__sleeper *sleeper, int64_t deadline_ns)
 {
+	const bool in_place = !sleeper->call && sleeper->waiter.where == LK__IN_PLACE;
 	struct lk__pair *pair;
 	int64_t now_ns;
 
@@ -403,18 +415,16 @@ void lk__wire_wait(struct lk_client *client, struct lk__sleeper *sleeper, int64_
 		now_ns = lk__now_ns();
 		if (is_done(sleeper) || deadline_ns <= now_ns)
 			break;
+		if (in_place && sleeper->waiter.where == LK__FOR_LEAVE)
+			break; /* cancelled: its caller sets another limit */
 		pair = client->pair;
 		if (pair && !pair->reading && pair->sent && expects_reply(sleeper)) {
-			sleeper->reading = true;
-			lk__wire_read(client, pair, deadline_ns);
-			sleeper->reading = false;
+			lk__wire_read(client, pair, sleeper, deadline_ns);
 		} else {
 			pass_reading(client);
 			lk__cond_wait(&sleeper->cond, &client->mutex,
 			              deadline_ns == LK__NEVER ? -1 : deadline_ns - now_ns);
 		}
-		if (sleeper->waiter.where == LK__FOR_LEAVE && deadline_ns == LK__NEVER)
-			break; /* cancelled: its caller sets a limit */
 	}
 	if (sleeper->prev)
 		sleeper->prev->next = sleeper->next;
@@ -422,8 +432,7 @@ void lk__wire_wait(struct lk_client *client, struct lk__sleeper *sleeper, int64_
 		client->sleepers = sleeper->next;
 	if (sleeper->next)
 		sleeper->next->prev = sleeper->prev;
-	lk__wire_flush(client);
-	pass_reading(client);
+	lk__wire_finish(client);
 }
 
 void lk__wire_call(struct lk_client *client, struct lk__call *call)
@@ -464,29 +473,47 @@ static void withdraw(struct lk_client *client, struct lk__call *call)
 	lk__buf_fini(&call->bytes);
 }
 
-void lk__wire_await(struct lk_client *client, struct lk__call *call)
+/* Have the answer to a call that is under way thrown away when it comes.  False when out of
+ * memory. */
+static bool orphan(struct lk__pair *pair, struct lk__call *call)
 {
-	int64_t deadline_ns = lk__now_ns() + client->target.command_timeout_ns;
-	struct lk__sleeper sleeper = {.call = call};
-	struct lk__why why;
+	struct lk__call *heir = calloc(1, sizeof(*heir));
+	struct lk__request **at = &pair->sent;
 
-	if (!lk__cond_init(&sleeper.cond)) {
-		withdraw(client, call);
-		lk__why_set(&call->why, LK_ESYSTEM, "no condition variable");
-		return;
+	if (!heir)
+		return false;
+	heir->request = call->request;
+	heir->background = true;
+	while (*at != &call->request)
+		at = &(*at)->next;
+	*at = &heir->request;
+	if (!heir->request.next)
+		pair->sent_end = &heir->request.next;
+	lk__buf_fini(&call->bytes);
+	return true;
+}
+
+void lk__wire_await(struct lk_client *client, struct lk__call *call, int64_t deadline_ns)
+{
+	struct lk__sleeper sleeper = {.call = call};
+	bool can_wait = lk__cond_init(&sleeper.cond);
+
+	if (can_wait) {
+		lk__wire_wait(client, &sleeper, deadline_ns);
+		pthread_cond_destroy(&sleeper.cond);
 	}
-	lk__wire_wait(client, &sleeper, deadline_ns);
 	if (!call->done && call->request.where == LK__UNDER_WAY) {
-		/* Its answer must not meet another question: the connection goes. */
-		lk__why_set(&why, LK_EUNKNOWN, "%s: no answer within %lld ms", client->target.text,
+		/* What is overdue breaks the connection; this may have been sent just now. */
+		lk__why_set(&call->why, LK_EUNKNOWN, "%s: no answer within %lld ms",
+		            client->target.text,
 		            (long long)(client->target.command_timeout_ns / LK__MS));
-		lk__wire_broken(client, client->pair, &why);
-		lk__wire_settle(client);
+		if (!orphan(client->pair, call))
+			lk__wire_broken(client, client->pair, &call->why);
 	} else if (!call->done) {
 		withdraw(client, call);
 		call->why = client->core.link_why;
 		if (call->why.err == LK_EUNKNOWN || !call->why.err)
 			call->why.err = LK_ECONN;
 	}
-	pthread_cond_destroy(&sleeper.cond);
+	lk__wire_settle(client);
 }
