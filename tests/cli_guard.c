@@ -206,6 +206,19 @@ TEST(store_that_comes_back_in_time_ends_nothing)
 	server_stop(&server);
 }
 
+/* What is left of its lease would mean the end for one that was not stopped. */
+TEST(latchkey_that_was_stopped_for_a_while_goes_on)
+{
+	begin();
+	begin_command("4", "sleep 4; exit 6", 1);
+	kill(cmd.pid, SIGSTOP);
+	nap_ms(3200);
+	kill(cmd.pid, SIGCONT);
+	assert_status(6);
+	ck_assert_str_eq(cmd.err, "");
+	server_stop(&server);
+}
+
 TEST(on_lost_kill_sends_no_term)
 {
 	char line[512];
@@ -242,5 +255,26 @@ TEST(command_that_stopped_itself_is_killed_when_lost)
 	RUNS(0, &other, "latchkey", "break", "a");
 	assert_status(79);
 	ck_assert_int_eq(command_count(), 0);
+	server_stop(&server);
+}
+
+/* Root's processes do not obey this user; and what cannot be ended does not keep latchkey. */
+TEST(process_that_changed_its_user_is_warned_of)
+{
+	if (geteuid() != 0) {
+		printf("process_that_changed_its_user_is_warned_of: needs root, not run\n");
+		return;
+	}
+	begin();
+	ck_assert_int_eq(shell("chmod 755 %s; cp %s %s; cp $(command -v setpriv) %s; chmod 4755 %s",
+	                       command_folder(), command_path(), command_file("latchkey"),
+	                       command_file("root"), command_file("root")),
+	                 0);
+	START(&cmd, "setpriv", "--reuid=65534", "--clear-groups", command_file("latchkey"), "lock",
+	      "--max-hold", "1", "a", command_file("root"), "--reuid=0", "sleep", "60");
+	assert_status(79);
+	ck_assert_ptr_nonnull(strstr(cmd.err, "1 processes of the command could not be ended"));
+	ck_assert_int_eq(command_signal_of("sleep", SIGKILL), 1);
+	ck_assert(WITHIN(2000, command_count() == 0));
 	server_stop(&server);
 }

@@ -170,17 +170,18 @@ TEST(stopped_command_without_a_terminal_keeps_its_lock)
 TEST(pid_1_passes_signals_and_collects_orphans)
 {
 	begin();
-	ck_assert_msg(geteuid() == 0, "a PID name space needs root");
-	START(&cmd, "unshare", "--pid", "--fork", "--mount-proc", "--kill-child", "latchkey",
-	      "lock", "a", "-c", "(sleep 0.1 &); sleep 0.5; ps -e -o stat= | grep -c Z; exit 9");
+	START(&cmd, "unshare", unshare_right(), "--mount", "--pid", "--fork", "--mount-proc",
+	      "--kill-child", "latchkey", "lock", "a", "-c",
+	      "(sleep 0.1 &); sleep 0.5; "
+	      "grep -l \"^State:.Z\" /proc/[0-9]*/status | wc -l; exit 9");
 	ck_assert(command_wait(&cmd, 10000));
 	ck_assert_int_eq(WEXITSTATUS(cmd.status), 9);
 	ck_assert_str_eq(cmd.out, "0\n");
 	for (int i = 0; i < 2; i++) {
 		int number = i ? SIGINT : SIGTERM;
 		unlink(command_file("up"));
-		START(&cmd, "unshare", "--pid", "--fork", "--mount-proc", "--kill-child",
-		      "latchkey", "lock", "a", "-c",
+		START(&cmd, "unshare", unshare_right(), "--mount", "--pid", "--fork",
+		      "--mount-proc", "--kill-child", "latchkey", "lock", "a", "-c",
 		      "touch $(dirname $LATCHKEY_LOCAL_DIR)/up; sleep 90");
 		ck_assert(WITHIN(5000, !access(command_file("up"), F_OK)));
 		kill(command_child(cmd.pid), number);
@@ -195,8 +196,8 @@ TEST(pid_1_passes_signals_and_collects_orphans)
 TEST(foreign_proc_is_not_believed)
 {
 	begin();
-	START(&cmd, "unshare", "--pid", "--fork", "--kill-child", "latchkey", "lock", "--max-hold",
-	      "0.5", "a", "-c", "sleep 90");
+	START(&cmd, "unshare", unshare_right(), "--mount", "--pid", "--fork", "--kill-child",
+	      "latchkey", "lock", "--max-hold", "0.5", "a", "-c", "sleep 90");
 	ck_assert(command_wait(&cmd, 10000));
 	ck_assert_int_eq(WEXITSTATUS(cmd.status), 79);
 	server_stop(&server);

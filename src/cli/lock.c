@@ -55,6 +55,16 @@ static void on_lost(void *arg, lk_lock *lock, uint64_t fence, lk_lost_reason rea
 	signals_wake();
 }
 
+/* A private server that has to be started is started before orphans come to us: it must be nobody's
+ * child, and not die with a command.  Should this fail, opening the client says why. */
+static void start_local(const struct store *store)
+{
+	lk_local_info info;
+
+	if (!strncmp(store->url, "local:", 6) && lk_local_start(&info) != LK_OK)
+		return;
+}
+
 /* Fork the guard while there is nothing yet that it should not have. */
 static bool prepare(struct session *session)
 {
@@ -188,14 +198,15 @@ int verb_lock(const struct options *options)
 		say("cannot write the report: %s", strerror(errno));
 		return STATUS_USAGE;
 	}
-	if (!prepare(&session)) {
-		conclude(&session, STATUS_SYSTEM);
-		return STATUS_SYSTEM;
-	}
 	if (!store_find(&store, options, &status)) {
 		session.report.outcome = "error";
 		conclude(&session, status);
 		return status;
+	}
+	start_local(&store);
+	if (!prepare(&session)) {
+		conclude(&session, STATUS_SYSTEM);
+		return STATUS_SYSTEM;
 	}
 	acquire->options = options;
 	acquire->store = &store;
