@@ -36,7 +36,9 @@ BUILD := build$(if $(VARIANT),/$(VARIANT))
 CFLAGS ?= $(if $(SANITIZE),-O1,-O2) -g
 WARNINGS := -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wpointer-arith \
 	-Wcast-qual -Wwrite-strings -Wformat=2 -Wvla $(WERROR)
+# What gcc believes of a number's range, and so this warning, changes with the instrumentation.
 SANITIZE_FLAGS := $(if $(SANITIZE),-fsanitize=$(SANITIZE) -fno-omit-frame-pointer \
+	$(if $(findstring clang,$(CC)),,-Wno-format-truncation) \
 	$(if $(findstring undefined,$(SANITIZE)),-fno-sanitize-recover=undefined))
 ALL_CFLAGS = -std=c11 -D_GNU_SOURCE $(WARNINGS) -pthread $(SANITIZE_FLAGS) $(CFLAGS)
 # A library does not abort its program: asserts are for the sanitized builds, that is for tests.
@@ -148,10 +150,11 @@ $(BUILD)/tests/%.o: tests/%.c | deps-test $(BUILD)/gen/scripts.h
 	$(Q)$(CC) $(ALL_CFLAGS) $(CHECK_CFLAGS) $(HIREDIS_CFLAGS) -Iinclude -Isrc -Itests -Itests/harness \
 		-I$(BUILD)/gen -MMD -MP -c -o $@ $<
 
+# A line " * LDFLAGS: ..." in a test's head is for its link, as for --wrap.
 $(TESTS): $(BUILD)/tests/%: $(BUILD)/tests/%.o $(HARNESS_OBJECTS) $(STATIC)
 	$(call say,LINK,$@)
-	$(Q)$(CC) $(ALL_CFLAGS) $(LDFLAGS) -o $@ $< $(HARNESS_OBJECTS) $(STATIC) $(HIREDIS_LIBS) \
-		$(CHECK_LIBS) -ldl
+	$(Q)$(CC) $(ALL_CFLAGS) $(LDFLAGS) $$(sed -n 's/^ \* LDFLAGS: //p' tests/$*.c) -o $@ $< \
+		$(HARNESS_OBJECTS) $(STATIC) $(HIREDIS_LIBS) $(CHECK_LIBS) -ldl
 
 # Loaded into servers, which know no sanitizer.
 $(PRELOADS): $(BUILD)/tests/%.so: tests/preload/%.c | deps-test
