@@ -466,7 +466,8 @@ TEST(s19_client_limit_refuses_newcomers_and_keeps_who_is_there)
 	lock = hold_watched(client, "a", 600);
 	redis_do(redis, "CONFIG SET maxclients 3");
 	err = lk_client_open(server.url, &options, &none);
-	ck_assert_msg(err == LK_ECONN || err == LK_ESERVER, "%s: %s", lk_err_name(err), lk_errmsg());
+	ck_assert_msg(err == LK_ECONN || err == LK_ESERVER, "%s: %s", lk_err_name(err),
+	              lk_errmsg());
 	ck_assert_ptr_nonnull(strstr(lk_errmsg(), "max number of clients"));
 	ck_assert_ptr_null(none);
 	rejected = redis_info(redis, "rejected_connections");

@@ -185,7 +185,8 @@ TEST(fences_grow_across_restart_of_an_empty_server)
 	lock = lock_named(client, "fences");
 	last = fence_of_one_hold(lock);
 	server_restart(&server);
-	/* What was sent into the dead connection may be unknown; then the next try finds a new one. */
+	/* What was sent into the dead connection may be unknown; then the next try finds a new one.
+	 */
 	ck_assert(WITHIN(5000, lk_lock_acquire(lock, 1000) == LK_OK));
 	ck_assert_uint_gt(lk_lock_fence(lock), last);
 	OK(lk_lock_release(lock));

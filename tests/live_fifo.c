@@ -103,7 +103,8 @@ TEST_LIMIT(thirty_dead_of_a_hundred_waiters_are_skipped_at_once, 120)
 	bool dead[WAITERS_MAX] = {false};
 	struct redis *redis;
 	lk_lock *lock = fill_line(workers, WAITERS_MAX, &redis);
-	unsigned short seed[3] = {(unsigned short)test_seed(), (unsigned short)(test_seed() >> 16), 7};
+	unsigned short seed[3] = {(unsigned short)test_seed(), (unsigned short)(test_seed() >> 16),
+	                          7};
 	int64_t released_ms, gap_ms;
 
 	for (int killed = 0; killed < 30;) {

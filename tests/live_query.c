@@ -180,7 +180,8 @@ TEST(break_gives_the_lock_to_who_waits_first)
 	ck_assert(!strncmp(status.holder.id, lk_client_id(clients[0]), 22));
 	ck_assert(WITHIN(1000, lk_lock_state(lock) == LK_STATE_LOST));
 	EXPECT(lk_lock_release(lock), LK_ELOST);
-	ck_assert_int_eq(lk_lock_state(locks[0]), LK_STATE_HELD); /* untouched by the late release */
+	ck_assert_int_eq(lk_lock_state(locks[0]),
+	                 LK_STATE_HELD); /* untouched by the late release */
 	OK(lk_lock_release(locks[0]));
 	queue_serve(1);
 	OK(lk_client_close(client));
@@ -250,7 +251,7 @@ TEST(list_walks_each_name_once)
 	redis_do(redis, "SET other:{thing} 1");
 	redis_do(redis, "SET lk:thing 1");
 	for (int i = 0; i < 40; i++) {
-		char name[16];
+		char name[24];
 		snprintf(name, sizeof(name), "name-%d", i);
 		OK(lk_lock_acquire(lock_named(client, name), 0));
 	}
@@ -258,7 +259,7 @@ TEST(list_walks_each_name_once)
 	OK(lk_client_list(client, walk_name, &walk));
 	ck_assert_int_eq(walk.count, 41);
 	for (int i = 0; i < 40; i++) {
-		char name[16];
+		char name[24];
 		snprintf(name, sizeof(name), "name-%d", i);
 		ck_assert(walk_has(&walk, name, strlen(name)));
 	}

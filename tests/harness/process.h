@@ -9,6 +9,28 @@
 #include <stdint.h>
 #include <sys/types.h>
 
+/* Built with the thread sanitizer, the address sanitizer: each has its own heap and threads. */
+#if defined(__SANITIZE_THREAD__)
+#define TSAN 1
+#elif defined(__has_feature)
+#if __has_feature(thread_sanitizer)
+#define TSAN 1
+#endif
+#endif
+#ifndef TSAN
+#define TSAN 0
+#endif
+#if defined(__SANITIZE_ADDRESS__)
+#define ASAN 1
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#define ASAN 1
+#endif
+#endif
+#ifndef ASAN
+#define ASAN 0
+#endif
+
 /* CLOCK_BOOTTIME in milliseconds; in microseconds. */
 int64_t now_ms(void);
 int64_t now_us(void);
@@ -54,8 +76,8 @@ bool line_write(int fd, const char *fmt, ...) __attribute__((format(printf, 2, 3
 int proc_thread_count(pid_t pid);
 int proc_fd_count(pid_t pid);
 int proc_socket_count(pid_t pid);
-int64_t proc_cpu_ms(pid_t pid); /* user and system time used so far, of all threads */
-char proc_state(pid_t pid);     /* 'R', 'S', 'T', 'Z'...; 0 when there is none */
+int64_t proc_cpu_ms(pid_t pid);  /* user and system time used so far, of all threads */
+char proc_state(pid_t pid);      /* 'R', 'S', 'T', 'Z'...; 0 when there is none */
 int64_t proc_size_kb(pid_t pid); /* address space */
 
 /* A fresh 0700 folder, removed when the test program ends; fails the test when it cannot. */

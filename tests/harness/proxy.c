@@ -47,7 +47,7 @@ struct proxy_shared {
 	_Atomic int64_t sliced[PROXY_LINKS][PROXY_WAYS], turns[PROXY_LINKS];
 };
 
-/* ---- in the proxy's process -------------------------------------------------------------------- */
+/* ---- In the proxy's process --------------------------------------------------------------- */
 
 /* Bytes on their way. */
 struct chunk {
@@ -196,10 +196,11 @@ static bool flow_read(struct pair *pair, enum proxy_way way)
 		shared->lie[pair->link] = false;
 		shared->lies++;
 		flow_append(pair, way, shared->lie_bytes, shared->lie_len);
-	} else if (shared->fault[pair->link][way].drop)
+	} else if (shared->fault[pair->link][way].drop) {
 		shared->dropped[pair->link][way] += got;
-	else
+	} else {
 		flow_append(pair, way, bytes, (size_t)got);
+	}
 	return true;
 }
 
@@ -253,9 +254,11 @@ static int64_t pair_pump(struct pair *pair)
 		while (flow->first) {
 			int more;
 			if (shared->fault[pair->link][way].stall) {
-				for (struct chunk *chunk = flow->first; chunk; chunk = chunk->next) {
+				for (struct chunk *chunk = flow->first; chunk;
+				     chunk = chunk->next) {
 					if (!chunk->held)
-						shared->held[pair->link][way] += (int64_t)chunk->len;
+						shared->held[pair->link][way] +=
+							(int64_t)chunk->len;
 					chunk->held = true;
 				}
 				break;
@@ -345,7 +348,7 @@ static void proxy_run(int listener, int pipe_fd)
 	}
 }
 
-/* ---- in the test's process --------------------------------------------------------------------- */
+/* ---- In the test's process ---------------------------------------------------------------- */
 
 void proxy_start(struct proxy *proxy, const struct test_server *server)
 {
@@ -459,8 +462,12 @@ struct proxy_count proxy_count(const struct proxy *proxy)
 {
 	const struct proxy_shared *from = proxy->shared;
 	struct proxy_count count = {
-	        .connections = from->connections, .open = from->open,     .cuts = from->cuts,
-	        .refused = from->refused,         .silent = from->silent, .lies = from->lies,
+		.connections = from->connections,
+		.open = from->open,
+		.cuts = from->cuts,
+		.refused = from->refused,
+		.silent = from->silent,
+		.lies = from->lies,
 	};
 
 	for (int link = 0; link < PROXY_LINKS; link++) {

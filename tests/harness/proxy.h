@@ -29,12 +29,12 @@ struct proxy_fault {
 };
 
 struct proxy_count {
-	int64_t connections; /* accepted */
-	int64_t open;        /* now, both ends */
-	int64_t cuts;        /* by cut_after or proxy_cut() */
-	int64_t refused;     /* reset at once, as proxy_refuse() wants it */
-	int64_t silent;      /* taken into the black hole */
-	int64_t lies;        /* told, see proxy_lie() */
+	int64_t connections;                      /* accepted */
+	int64_t open;                             /* now, both ends */
+	int64_t cuts;                             /* by cut_after or proxy_cut() */
+	int64_t refused;                          /* reset at once, as proxy_refuse() wants it */
+	int64_t silent;                           /* taken into the black hole */
+	int64_t lies;                             /* told, see proxy_lie() */
 	int64_t bytes[PROXY_LINKS][PROXY_WAYS];   /* forwarded */
 	int64_t held[PROXY_LINKS][PROXY_WAYS];    /* bytes that a stall held */
 	int64_t dropped[PROXY_LINKS][PROXY_WAYS]; /* bytes thrown away */

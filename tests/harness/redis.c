@@ -7,15 +7,21 @@
 #include <check.h>
 #include <hiredis/hiredis.h>
 #include <poll.h>
+#include <pthread.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 struct redis {
+	struct redis *next;
 	redisContext *context;
 	char *text; /* of the last answer */
 };
+
+/* Those still open: a test may leave its own to the end of its process.  Threads open them, too. */
+static struct redis *all_open;
+static pthread_mutex_t open_mutex = PTHREAD_MUTEX_INITIALIZER;
 
 struct redis *redis_open(const struct test_server *server)
 {
@@ -25,11 +31,22 @@ struct redis *redis_open(const struct test_server *server)
 	redis->context = redisConnectUnix(server->socket_path);
 	ck_assert_msg(redis->context && !redis->context->err, "cannot connect to %s",
 	              server->socket_path);
+	pthread_mutex_lock(&open_mutex);
+	redis->next = all_open;
+	all_open = redis;
+	pthread_mutex_unlock(&open_mutex);
 	return redis;
 }
 
 void redis_close(struct redis *redis)
 {
+	struct redis **at = &all_open;
+
+	pthread_mutex_lock(&open_mutex);
+	while (*at != redis)
+		at = &(*at)->next;
+	*at = redis->next;
+	pthread_mutex_unlock(&open_mutex);
 	redisFree(redis->context);
 	free(redis->text);
 	free(redis);
@@ -151,9 +168,12 @@ long long redis_info(struct redis *redis, const char *field)
 }
 
 struct monitor {
+	struct monitor *next;
 	redisContext *context;
 	redisReply *reply;
 };
+
+static struct monitor *all_monitors; /* as all_open */
 
 struct monitor *monitor_open(const struct test_server *server)
 {
@@ -164,6 +184,10 @@ struct monitor *monitor_open(const struct test_server *server)
 	ck_assert(monitor->context && !monitor->context->err);
 	monitor->reply = redisCommand(monitor->context, "MONITOR");
 	ck_assert_ptr_nonnull(monitor->reply);
+	pthread_mutex_lock(&open_mutex);
+	monitor->next = all_monitors;
+	all_monitors = monitor;
+	pthread_mutex_unlock(&open_mutex);
 	return monitor;
 }
 
@@ -195,6 +219,13 @@ const char *monitor_next(struct monitor *monitor, int64_t ms)
 
 void monitor_close(struct monitor *monitor)
 {
+	struct monitor **at = &all_monitors;
+
+	pthread_mutex_lock(&open_mutex);
+	while (*at != monitor)
+		at = &(*at)->next;
+	*at = monitor->next;
+	pthread_mutex_unlock(&open_mutex);
 	freeReplyObject(monitor->reply);
 	redisFree(monitor->context);
 	free(monitor);

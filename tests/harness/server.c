@@ -107,12 +107,26 @@ static bool answers(const struct test_server *server)
 static void run(const struct test_server *server, const char *path, const char *argv0)
 {
 	char port[16];
-	const char *argv[SERVER_ARGS_MAX + 32] = {
-	        argv0,          "--port",        port,           "--bind",
-	        "127.0.0.1",    "--dir",         server->dir,    "--unixsocket",
-	        server->socket_path, "--save",   "",             "--loglevel",
-	        "warning",      "--logfile",     "redis.log",    "--daemonize",
-	        "no",           "--enable-debug-command",        "yes", "--appendonly"};
+	const char *argv[SERVER_ARGS_MAX + 32] = {argv0,
+	                                          "--port",
+	                                          port,
+	                                          "--bind",
+	                                          "127.0.0.1",
+	                                          "--dir",
+	                                          server->dir,
+	                                          "--unixsocket",
+	                                          server->socket_path,
+	                                          "--save",
+	                                          "",
+	                                          "--loglevel",
+	                                          "warning",
+	                                          "--logfile",
+	                                          "redis.log",
+	                                          "--daemonize",
+	                                          "no",
+	                                          "--enable-debug-command",
+	                                          "yes",
+	                                          "--appendonly"};
 	int count = 20;
 	char *const *exec_argv;
 

@@ -10,12 +10,12 @@
 #define SERVER_ARGS_MAX 32
 
 struct test_server {
-	pid_t pid;             /* 0 when it does not run */
-	int port;              /* on 127.0.0.1, 0 = Unix socket only */
-	char dir[80];          /* its folder: redis.log, dump.rdb, ... */
-	char socket_path[100]; /* in dir */
-	char url[80];          /* redis://127.0.0.1:port; without TCP the Unix one */
-	char unix_url[120];    /* redis+unix:///... */
+	pid_t pid;                         /* 0 when it does not run */
+	int port;                          /* on 127.0.0.1, 0 = Unix socket only */
+	char dir[80];                      /* its folder: redis.log, dump.rdb, ... */
+	char socket_path[100];             /* in dir */
+	char url[80];                      /* redis://127.0.0.1:port; without TCP the Unix one */
+	char unix_url[120];                /* redis+unix:///... */
 	const char *args[SERVER_ARGS_MAX]; /* borrowed from the options */
 };
 

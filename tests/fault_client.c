@@ -1,0 +1,442 @@
+/* SPDX-License-Identifier: MIT
+ * What can happen inside a process of a client (C7, C8, C17 to C19, C26, C27 of the fault list):
+ * ends that race, signals, no descriptors left, closing in the middle of everything. */
+#include "harness/handles.h"
+#include "harness/process.h"
+#include "harness/proxy.h"
+#include "harness/redis.h"
+#include "harness/server.h"
+#include "harness/test.h"
+#include "harness/watch.h"
+
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/time.h>
+#include <unistd.h>
+
+static struct test_server server;
+static struct proxy proxy;
+static struct redis *redis;
+
+static void set_up(void)
+{
+	server_start(&server, NULL);
+	proxy_start(&proxy, &server);
+	redis = redis_open(&server);
+}
+
+static bool is_free(void)
+{
+	return redis_int(redis, "EXISTS lk:{a} lk:{a}:q") == 0;
+}
+
+static bool queue_is(long long len)
+{
+	return redis_int(redis, "ZCARD lk:{a}:q") == len;
+}
+
+/* A wait that ended as err: it holds, or it holds nothing; the store agrees in any case. */
+static void settle(struct waiter *waiter, lk_err other_end)
+{
+	lk_err err = waiter_join(waiter);
+
+	ck_assert_msg(err == LK_OK || err == other_end, "%s", lk_err_name(err));
+	ck_assert_int_eq(lk_lock_is_mine(waiter->lock), err == LK_OK);
+	if (err == LK_OK)
+		OK(lk_lock_release(waiter->lock));
+	else
+		EXPECT(lk_lock_release(waiter->lock), LK_ENOTOWNER);
+	/* What was granted to nobody is given back at once, not left to its lease. */
+	ck_assert(WITHIN(500, is_free()));
+}
+
+TEST_LIMIT(c7_time_out_that_races_a_grant_ends_one_way, 60)
+{
+	struct waiter waiter;
+	lk_lock *held, *lock;
+	int got = 0, missed = 0;
+
+	set_up();
+	held = lock_named(client_at(server.url), "a");
+	lock = lock_of_handle(client_at(server.url), "a", 0);
+	for (int i = 0; i < 200; i++) {
+		struct timespec until;
+		int64_t ns;
+		OK(lk_lock_acquire(held, 1000));
+		clock_gettime(CLOCK_MONOTONIC, &until);
+		waiter_start(&waiter, lock, 20, true);
+		/* Around the end of the wait, a little earlier or later each time. */
+		ns = until.tv_nsec + 19500000 + i % 20 * 60000;
+		until.tv_sec += ns / 1000000000;
+		until.tv_nsec = ns % 1000000000;
+		clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &until, NULL);
+		OK(lk_lock_release(held));
+		settle(&waiter, LK_ETIMEDOUT);
+		got += waiter.err == LK_OK;
+		missed += waiter.err != LK_OK;
+	}
+	printf("%d granted, %d timed out\n", got, missed);
+	ck_assert_int_gt(got, 0);
+	ck_assert_int_gt(missed, 0);
+}
+
+/* ---- C8: cancel in each state ------------------------------------------------------------- */
+
+TEST(c8_cancel_before_the_ask_is_answered)
+{
+	const struct proxy_fault late = {.delay_ms = 300};
+	struct waiter waiter;
+	lk_lock *lock;
+
+	set_up();
+	lock = lock_of_handle(client_at(proxy.url), "a", 0);
+	OK(lk_lock_acquire(lock, 1000));
+	OK(lk_lock_release(lock));
+	proxy_set(&proxy, PROXY_COMMANDS, PROXY_TO_CLIENT, &late);
+	waiter_start(&waiter, lock, LK_FOREVER, true);
+	ck_assert(WITHIN(1000, redis_int(redis, "EXISTS lk:{a}") == 1)); /* granted, but not told */
+	OK(lk_lock_cancel(lock));
+	settle(&waiter, LK_ECANCELED);
+	ck_assert_int_gt(proxy_count(&proxy).late[PROXY_COMMANDS][PROXY_TO_CLIENT], 0);
+}
+
+TEST(c8_cancel_while_queued)
+{
+	struct waiter waiter;
+	lk_lock *held, *lock;
+
+	set_up();
+	held = lock_named(client_at(server.url), "a");
+	lock = lock_of_handle(client_at(proxy.url), "a", 0);
+	OK(lk_lock_acquire(held, 0));
+	waiter_start(&waiter, lock, LK_FOREVER, true);
+	ck_assert(WITHIN(1000, queue_is(1)));
+	OK(lk_lock_cancel(lock));
+	EXPECT(waiter_join(&waiter), LK_ECANCELED);
+	ck_assert(queue_is(0)); /* the store has confirmed it */
+	OK(lk_lock_release(held));
+	ck_assert(is_free());
+}
+
+TEST(c8_cancel_while_the_grant_is_on_its_way)
+{
+	const struct proxy_fault late = {.delay_ms = 300};
+	struct waiter waiter;
+	lk_lock *held, *lock;
+
+	set_up();
+	held = lock_named(client_at(server.url), "a");
+	lock = lock_of_handle(client_at(proxy.url), "a", 0);
+	OK(lk_lock_acquire(held, 0));
+	waiter_start(&waiter, lock, LK_FOREVER, true);
+	ck_assert(WITHIN(1000, queue_is(1)));
+	proxy_set(&proxy, PROXY_MESSAGES, PROXY_TO_CLIENT, &late);
+	OK(lk_lock_release(held));
+	OK(lk_lock_cancel(lock));
+	settle(&waiter, LK_ECANCELED);
+	nap_ms(400); /* the message comes, too late for anything */
+	ck_assert_int_gt(proxy_count(&proxy).late[PROXY_MESSAGES][PROXY_TO_CLIENT], 0);
+	ck_assert(is_free());
+	ck_assert(!lk_lock_is_mine(lock));
+}
+
+TEST(c8_cancel_while_the_grant_is_being_claimed)
+{
+	const struct proxy_fault late = {.delay_ms = 200};
+	struct waiter waiter;
+	lk_lock *held, *lock;
+
+	set_up();
+	held = lock_named(client_at(server.url), "a");
+	lock = lock_of_handle(client_at(proxy.url), "a", 600);
+	OK(lk_lock_acquire(held, 0));
+	waiter_start(&waiter, lock, LK_FOREVER, true);
+	ck_assert(WITHIN(1000, queue_is(1)));
+	nap_ms(400); /* older than its claim window: the grant has to be claimed */
+	proxy_set(&proxy, PROXY_COMMANDS, PROXY_TO_CLIENT, &late);
+	OK(lk_lock_release(held));
+	nap_ms(50);
+	OK(lk_lock_cancel(lock));
+	settle(&waiter, LK_ECANCELED);
+	ck_assert_int_gt(proxy_count(&proxy).late[PROXY_COMMANDS][PROXY_TO_CLIENT], 0);
+}
+
+TEST(c8_cancel_while_the_link_is_down)
+{
+	struct waiter waiter;
+	lk_lock *held, *lock;
+	int64_t start_ms;
+	lk_err err;
+
+	set_up();
+	held = lock_named(client_at(server.url), "a");
+	lock = lock_of_handle(client_at(proxy.url), "a", 1000);
+	OK(lk_lock_acquire(held, 0));
+	waiter_start(&waiter, lock, LK_FOREVER, true);
+	ck_assert(WITHIN(1000, queue_is(1)));
+	proxy_refuse(&proxy, true);
+	proxy_cut(&proxy, PROXY_COMMANDS, false);
+	proxy_cut(&proxy, PROXY_MESSAGES, false);
+	ck_assert(WITHIN(2000, proxy_count(&proxy).refused > 0));
+	start_ms = now_ms();
+	OK(lk_lock_cancel(lock));
+	err = waiter_join(&waiter);
+	/* Unconfirmed, it is not said to have left nothing behind. */
+	ck_assert_msg(err == LK_EUNKNOWN || err == LK_ECANCELED, "%s", lk_err_name(err));
+	ck_assert_int_le(now_ms() - start_ms, 2000 + 300);
+	proxy_heal(&proxy);
+	ck_assert(WITHIN(8000, queue_is(0)));
+	OK(lk_lock_release(held));
+	ck_assert(WITHIN(1500, is_free()));
+}
+
+TEST(c8_cancel_in_the_line_inside_the_process)
+{
+	struct waiter first, second;
+	lk_client *client;
+	lk_lock *held, *lock;
+
+	set_up();
+	client = client_at(server.url);
+	held = lock_of_handle(client, "a", 0);
+	lock = lock_of_handle(client, "a", 0);
+	OK(lk_lock_acquire(held, 0));
+	waiter_start(&first, lock, LK_FOREVER, true);
+	waiter_start(&second, lock_of_handle(client, "a", 0), LK_FOREVER, true);
+	nap_ms(100);
+	OK(lk_lock_cancel(lock));
+	EXPECT(waiter_join(&first), LK_ECANCELED);
+	OK(lk_lock_release(held));
+	OK(waiter_join(&second));
+	OK(lk_lock_release(second.lock));
+	ck_assert(is_free());
+}
+
+/* ---- Signals ------------------------------------------------------------------------------ */
+
+static volatile sig_atomic_t alarms;
+
+static void count_alarm(int number)
+{
+	(void)number;
+	alarms++;
+}
+
+TEST(c17_storm_of_signals_changes_nothing)
+{
+	const struct itimerval every_ms = {{0, 1000}, {0, 1000}}, never = {{0, 0}, {0, 0}};
+	struct sigaction action = {.sa_handler = count_alarm}; /* no SA_RESTART */
+	lk_client *client, *other;
+	lk_lock *held, *lock;
+	lk_lock_status status;
+
+	set_up();
+	sigaction(SIGALRM, &action, NULL);
+	setitimer(ITIMER_REAL, &every_ms, NULL);
+	client = client_at(server.url);
+	other = client_at(server.url);
+	held = lock_named(other, "a");
+	lock = lock_named(client, "a");
+	for (int i = 0; i < 300; i++) {
+		OK(lk_lock_acquire(lock, 1000));
+		OK(lk_lock_query(lock, &status));
+		ck_assert(status.held);
+		OK(lk_lock_release(lock));
+	}
+	OK(lk_lock_acquire(held, 0));
+	for (int i = 0; i < 5; i++) {
+		int64_t start_us = now_us();
+		EXPECT(lk_lock_acquire(lock, 150), LK_ETIMEDOUT);
+		ck_assert_int_ge(now_us() - start_us, 149000);
+		ck_assert_int_le(now_us() - start_us, 400000);
+	}
+	OK(lk_client_close(client));
+	OK(lk_client_close(other));
+	setitimer(ITIMER_REAL, &never, NULL);
+	ck_assert_int_gt(alarms, 300);
+	ck_assert(is_free());
+}
+
+TEST(c18_broken_pipe_does_not_kill_the_process)
+{
+	const lk_client_options options = {.command_timeout_ms = 300};
+	lk_client *client;
+	lk_lock *lock;
+
+	set_up();
+	signal(SIGPIPE, SIG_DFL);
+	client = client_with(server.unix_url, &options); /* a Unix socket breaks at once */
+	lock = lock_leased(client, "a", 300);
+	for (int i = 0; i < 3; i++) {
+		ck_assert(WITHIN(5000, lk_lock_acquire(lock, 500) == LK_OK));
+		server_kill(&server);
+		lk_lock_release(lock);
+		ck_assert_int_ne(lk_lock_acquire(lock, 0), LK_OK);
+		lk_lock_release(lock);
+		server_restart(&server);
+	}
+	ck_assert(WITHIN(5000, lk_lock_acquire(lock, 500) == LK_OK));
+	OK(lk_client_close(client));
+}
+
+/* ---- Descriptors -------------------------------------------------------------------------- */
+
+TEST(c19_no_descriptor_left_is_an_error_and_holds_go_on)
+{
+	struct rlimit all, few;
+	lk_client *client, *none = NULL;
+	lk_lock *lock;
+	int fds;
+
+	set_up();
+	client = client_at(proxy.url);
+	lock = hold_watched(client, "a", 900);
+	fds = proc_fd_count(0);
+	ck_assert(!getrlimit(RLIMIT_NOFILE, &all));
+	for (rlim_t spare = 0; spare < 4; spare++) {
+		/* Descriptors are given out from the lowest, so some may be free below the limit.
+		 */
+		few = all;
+		few.rlim_cur = (rlim_t)fds + spare;
+		ck_assert(!setrlimit(RLIMIT_NOFILE, &few));
+		if (lk_client_open(server.url, NULL, &none) == LK_OK) {
+			ck_assert(!setrlimit(RLIMIT_NOFILE, &all));
+			ck_abort_msg("%d descriptors were enough", (int)spare);
+		}
+		EXPECT(lk_client_open(server.url, NULL, &none), LK_ESYSTEM);
+		ck_assert_ptr_null(none);
+		few.rlim_cur = all.rlim_cur;
+		ck_assert(!setrlimit(RLIMIT_NOFILE, &few));
+		ck_assert_int_eq(proc_fd_count(0), fds);
+	}
+	few.rlim_cur = (rlim_t)fds;
+	ck_assert(!setrlimit(RLIMIT_NOFILE, &few));
+	stays_held(lock, 1500);
+	/* Its links are cut and cannot be replaced: lost in time, and well again afterwards. */
+	proxy_cut(&proxy, PROXY_MESSAGES, false);
+	nap_ms(100);
+	few.rlim_cur = all.rlim_cur;
+	ck_assert(!setrlimit(RLIMIT_NOFILE, &few));
+	ck_assert(WITHIN(5000, lk_lock_acquire(lock_named(client, "b"), 500) == LK_OK));
+	OK(lk_client_close(client));
+	ck_assert(is_free());
+}
+
+/* ---- Closing and callbacks ---------------------------------------------------------------- */
+
+static atomic_int inside; /* a callback is under way */
+static atomic_int told;
+
+static void slow_callback(void *arg, lk_lock *lock, uint64_t fence, lk_lost_reason reason)
+{
+	(void)arg;
+	(void)reason;
+	inside = 1;
+	nap_ms(300);
+	ck_assert_uint_eq(lk_lock_fence(lock) ? lk_lock_fence(lock) : fence, fence);
+	told++;
+	inside = 0;
+}
+
+TEST(c26_close_in_the_middle_of_everything_joins_all)
+{
+	const lk_lock_options options = {.on_lost = slow_callback, .owner = LK_OWNER_HANDLE};
+	int threads, fds;
+
+	set_up();
+	threads = proc_thread_count(0);
+	fds = proc_fd_count(0);
+	for (int i = 0; i < 4; i++) {
+		struct waiter waiters[4];
+		lk_client *client = client_at(server.url), *holder = client_at(server.url);
+		lk_lock *held = lock_named(holder, "a");
+		lk_lock *lost = lock_with(client, "lost", &options);
+		OK(lk_lock_acquire(held, 1000));
+		OK(lk_lock_acquire(lost, 1000));
+		OK(lk_lock_acquire(lock_named(client, "mine"), 1000));
+		for (int j = 0; j < 4; j++)
+			waiter_start(&waiters[j], lock_of_handle(client, "a", 1000 + j % 2),
+			             LK_FOREVER, true);
+		ck_assert(WITHIN(2000, queue_is(2)));
+		nap_ms(50); /* all four are inside: nobody outside could tell */
+		if (i % 2) {
+			OK(lk_lock_break(lock_named(holder, "lost"), NULL));
+			ck_assert(WITHIN(2000, inside));
+		}
+		OK(lk_client_close(client));
+		ck_assert(!inside); /* it has waited for the callback */
+		for (int j = 0; j < 4; j++)
+			EXPECT(waiter_join(&waiters[j]), LK_ECLOSED);
+		ck_assert_int_eq(redis_int(redis, "EXISTS lk:{mine} lk:{lost}"), 0);
+		ck_assert(queue_is(0));
+		OK(lk_client_close(holder));
+	}
+	ck_assert_int_eq(told, 2);
+	/* A thread that was joined may be seen a moment longer; the thread sanitizer has its own.
+	 */
+	ck_assert(WITHIN(1000, proc_thread_count(0) <= threads + TSAN));
+	ck_assert_int_eq(proc_fd_count(0), fds);
+	ck_assert_int_eq(redis_int(redis, "DBSIZE"), 1);
+}
+
+TEST(c26_close_of_a_lock_waits_for_its_callback)
+{
+	const lk_lock_options options = {.on_lost = slow_callback};
+	lk_client *client;
+	lk_lock *lock, *tool;
+
+	set_up();
+	client = client_at(server.url);
+	tool = lock_named(client, "a");
+	lock = lock_with(client, "a", &options);
+	OK(lk_lock_acquire(lock, 0));
+	OK(lk_lock_break(tool, NULL));
+	ck_assert(WITHIN(2000, inside));
+	OK(lk_lock_close(lock));
+	ck_assert(!inside);
+	ck_assert_int_eq(told, 1);
+	OK(lk_client_close(client));
+}
+
+static lk_client *callback_client;
+static lk_lock *callback_lock;
+static lk_err close_client_err, close_lock_err, acquire_err;
+
+static void busy_callback(void *arg, lk_lock *lock, uint64_t fence, lk_lost_reason reason)
+{
+	(void)arg;
+	(void)fence;
+	(void)reason;
+	acquire_err = lk_lock_acquire(callback_lock, 1000);
+	if (!acquire_err)
+		acquire_err = lk_lock_release(callback_lock);
+	close_client_err = lk_client_close(callback_client);
+	close_lock_err = lk_lock_close(lock);
+	nap_ms(1500); /* five leases of another lock */
+	told++;
+}
+
+TEST(c27_callback_that_calls_back_and_blocks_delays_no_renewal)
+{
+	const lk_lock_options options = {.on_lost = busy_callback};
+	lk_lock *lock, *held;
+
+	set_up();
+	callback_client = client_at(server.url);
+	callback_lock = lock_named(callback_client, "from-callback");
+	held = hold_watched(callback_client, "held", 300);
+	lock = lock_with(callback_client, "a", &options);
+	OK(lk_lock_acquire(lock, 0));
+	OK(lk_lock_break(lock_named(callback_client, "a"), NULL));
+	stays_held(held, 1700);
+	ck_assert(WITHIN(2000, told == 1));
+	OK(acquire_err);
+	ck_assert_int_eq(close_client_err, LK_EDEADLOCK);
+	ck_assert_int_eq(close_lock_err, LK_EDEADLOCK);
+	EXPECT(lk_lock_release(lock), LK_ELOST);
+	OK(lk_client_close(callback_client));
+}

@@ -1,0 +1,494 @@
+/* SPDX-License-Identifier: MIT
+ * Input that is odd, wrong or hostile (V1 to V4, V8, V9 of the fault list): names, numbers, fences,
+ * and what a server answers. */
+#include "harness/handles.h"
+#include "harness/process.h"
+#include "harness/proxy.h"
+#include "harness/redis.h"
+#include "harness/server.h"
+#include "harness/test.h"
+#include "harness/watch.h"
+
+#include <limits.h>
+#include <stdio.h>
+#include <string.h>
+
+static struct test_server server;
+static struct proxy proxy;
+static struct redis *redis;
+
+static void set_up(void)
+{
+	server_start(&server, NULL);
+	proxy_start(&proxy, &server);
+	redis = redis_open(&server);
+}
+
+/* ---- Names -------------------------------------------------------------------------------- */
+
+struct text {
+	const char *bytes;
+	size_t len;
+};
+#define TEXT(literal)                                                                              \
+	{                                                                                          \
+		literal, sizeof(literal) - 1                                                       \
+	}
+
+static char long_name[LK_NAME_MAX + 1];
+
+struct found {
+	const struct text *names;
+	int count, hits[64], strangers;
+};
+
+static bool tick_off(void *arg, const char *name, size_t len)
+{
+	struct found *found = arg;
+
+	for (int i = 0; i < found->count; i++) {
+		if (found->names[i].len == len && !memcmp(found->names[i].bytes, name, len)) {
+			found->hits[i]++;
+			return true;
+		}
+	}
+	found->strangers++;
+	return true;
+}
+
+/* All can be held at once, by handles of one client, each with a key of one hash tag, and a walk
+ * gives back exactly these bytes. */
+static void hold_all(const struct text *names, int count)
+{
+	struct found found = {.names = names, .count = count};
+	lk_client *client = client_at(server.url);
+	const char *key, *end;
+	int listed = 0;
+
+	for (int i = 0; i < count; i++) {
+		const lk_lock_options options = {.name_len = names[i].len,
+		                                 .owner = LK_OWNER_HANDLE};
+		lk_lock *lock = lock_with(client, names[i].bytes, &options);
+		lk_err err = lk_lock_acquire(lock, 0);
+		ck_assert_msg(err == LK_OK, "name %d: %s: %s", i, lk_err_name(err), lk_errmsg());
+	}
+	/* Each has one opening and one closing brace: one tag, not empty. */
+	for (key = redis_text(redis, "KEYS lk:{*}*"); key; key = *end ? end + 1 : NULL) {
+		size_t len;
+		end = strchrnul(key, '\n');
+		len = (size_t)(end - key);
+		ck_assert(len > 5 && !memcmp(key, "lk:{", 4) && end[-1] == '}');
+		ck_assert_ptr_null(memchr(key + 4, '{', len - 4));
+		ck_assert_ptr_null(memchr(key + 4, '}', len - 5));
+		listed++;
+	}
+	ck_assert_int_eq(listed, count);
+	OK(lk_client_list(client, tick_off, &found));
+	ck_assert_int_eq(found.strangers, 0);
+	for (int i = 0; i < count; i++)
+		ck_assert_msg(found.hits[i] == 1, "name %d is listed %d times", i, found.hits[i]);
+	OK(lk_client_close(client));
+	ck_assert_int_eq(redis_int(redis, "DBSIZE"), 1);
+}
+
+TEST(v1_any_bytes_are_a_name_of_1_to_512)
+{
+	const struct text names[] = {
+		TEXT("x"),
+		TEXT("\0"),
+		TEXT("a\0b"),
+		TEXT("a\0c"),
+		TEXT("\r\n"),
+		TEXT("a\r\nDEL b"),
+		TEXT("\xff\xfe"),
+		TEXT("\xc3\xa4\xe2\x82\xac"),
+		TEXT(" "),
+		TEXT("two words"),
+		TEXT("*"),
+		TEXT("[a-z]?"),
+		TEXT("\""),
+		TEXT("\\"),
+		TEXT("'; return 1"),
+		TEXT("\x7f\x1b[2J"),
+		{long_name, LK_NAME_MAX},
+	};
+	lk_client *client;
+	lk_lock *lock = NULL;
+
+	set_up();
+	memset(long_name, '\xfd', LK_NAME_MAX + 1);
+	client = client_at(server.url);
+	EXPECT(lk_lock_open(client, "", NULL, &lock), LK_EINVALID);
+	EXPECT(lk_lock_open(client, NULL, NULL, &lock), LK_EINVALID);
+	EXPECT(lk_lock_open(client, long_name, &(lk_lock_options){.name_len = LK_NAME_MAX + 1},
+	                    &lock),
+	       LK_EINVALID);
+	EXPECT(lk_lock_open(client, long_name, &(lk_lock_options){.name_len = SIZE_MAX}, &lock),
+	       LK_EINVALID);
+	ck_assert_ptr_null(lock);
+	OK(lk_client_close(client));
+	hold_all(names, sizeof(names) / sizeof(names[0]));
+}
+
+TEST(v2_names_with_braces_have_one_tag_and_never_collide)
+{
+	static const struct text names[] = {
+		TEXT("a"),        TEXT("a}"),       TEXT("a}b{c}"), TEXT("}x"),       TEXT("{"),
+		TEXT("}"),        TEXT("{}"),       TEXT("{}x"),    TEXT("{a}"),      TEXT("a:q"),
+		TEXT("a}:q"),     TEXT("{a}:q"),    TEXT(":q"),     TEXT("%"),        TEXT("%7B"),
+		TEXT("%7b"),      TEXT("%7Ba%7D"),  TEXT("%257B"),  TEXT("a%7D%3Aq"), TEXT("fence"),
+		TEXT("a} lk:{b"), TEXT("client:x"), TEXT("%7D:q"),  TEXT("a%00"),     TEXT("a\0"),
+	};
+
+	set_up();
+	hold_all(names, sizeof(names) / sizeof(names[0]));
+}
+
+/* ---- Numbers ------------------------------------------------------------------------------ */
+
+TEST(v3_times_out_of_range_are_refused_before_anything_is_sent)
+{
+	static const int64_t wrong_leases[] = {-1,        1,        99, LK_LEASE_MAX_MS + 1,
+	                                       INT64_MAX, INT64_MIN};
+	static const int64_t wrong_waits[] = {-2, INT64_MIN};
+	lk_client *client;
+	lk_lock *lock = NULL, *held;
+	int64_t sent;
+
+	set_up();
+	client = client_at(proxy.url);
+	held = hold_watched(client, "a", 0);
+	nap_ms(50);
+	sent = proxy_count(&proxy).bytes[PROXY_COMMANDS][PROXY_TO_SERVER];
+	for (size_t i = 0; i < sizeof(wrong_leases) / sizeof(wrong_leases[0]); i++) {
+		const lk_lock_options options = {.lease_ms = wrong_leases[i]};
+		EXPECT(lk_lock_open(client, "b", &options, &lock), LK_EINVALID);
+		ck_assert_ptr_null(lock);
+		EXPECT(lk_lock_extend(held, wrong_leases[i]), LK_EINVALID);
+	}
+	EXPECT(lk_lock_extend(held, 0), LK_EINVALID);
+	EXPECT(lk_lock_open(client, "b", &(lk_lock_options){.max_hold_ms = -1}, &lock),
+	       LK_EINVALID);
+	EXPECT(lk_lock_open(client, "b", &(lk_lock_options){.max_hold_ms = INT64_MAX}, &lock),
+	       LK_EINVALID);
+	EXPECT(lk_lock_open(client, "b", &(lk_lock_options){.reserved = {1}}, &lock), LK_EINVALID);
+	for (size_t i = 0; i < sizeof(wrong_waits) / sizeof(wrong_waits[0]); i++)
+		EXPECT(lk_lock_acquire(held, wrong_waits[i]), LK_EINVALID);
+	ck_assert_int_eq(proxy_count(&proxy).bytes[PROXY_COMMANDS][PROXY_TO_SERVER], sent);
+	ck_assert_uint_eq(lk_lock_hold_count(held), 1);
+	/* The ends of the ranges are right, and so is the longest wait. */
+	OK(lk_lock_open(client, "b", &(lk_lock_options){.lease_ms = LK_LEASE_MAX_MS}, &lock));
+	OK(lk_lock_acquire(lock, INT64_MAX));
+	ck_assert_int_gt(lk_lock_remaining_ms(lock), LK_LEASE_MAX_MS / 2);
+	OK(lk_lock_open(client, "c", &(lk_lock_options){.lease_ms = LK_LEASE_MIN_MS}, &lock));
+	OK(lk_lock_acquire(lock, 0));
+	nap_ms(300);
+	ck_assert_int_eq(lk_lock_state(lock), LK_STATE_HELD);
+	OK(lk_client_close(client));
+}
+
+static const char *const bad_fences[] = {
+	"9007199254740991",
+	"9007199254740992",
+	"9223372036854775807",
+	"9223372036854775808",
+	"18446744073709551615",
+	"99999999999999999999999",
+	"-1",
+	"-9007199254740991",
+	"abc",
+	"1e3",
+	" 12",
+	"12 ",
+	"0x10",
+	"1.5",
+	"nan",
+	"+7",
+};
+
+TEST(v4_damaged_or_used_up_fence_counter_grants_nothing)
+{
+	lk_client *client;
+	lk_lock *lock;
+
+	set_up();
+	client = client_at(server.url);
+	lock = lock_named(client, "a");
+	OK(lk_lock_acquire(lock, 0));
+	OK(lk_lock_release(lock));
+	for (size_t i = 0; i < sizeof(bad_fences) / sizeof(bad_fences[0]); i++) {
+		lk_err err;
+		redis_do(redis, "SET lk:fence %s", bad_fences[i]);
+		err = lk_lock_acquire(lock, i % 2 ? 300 : 0);
+		ck_assert_msg(err == LK_EFENCE, "%s: %s", bad_fences[i], lk_err_name(err));
+		ck_assert_str_eq(redis_text(redis, "GET lk:fence"), bad_fences[i]);
+		ck_assert_int_eq(redis_int(redis, "EXISTS lk:{a} lk:{a}:q"), 0);
+	}
+	/* The last one that there is. */
+	redis_do(redis, "SET lk:fence 9007199254740989");
+	OK(lk_lock_acquire(lock, 0));
+	ck_assert_uint_eq(lk_lock_fence(lock), UINT64_C(9007199254740990));
+	OK(lk_lock_release(lock));
+	EXPECT(lk_lock_acquire(lock, 0), LK_EFENCE);
+	OK(lk_client_close(client));
+}
+
+TEST(v4_fence_counter_damaged_while_held_ends_the_wait_with_an_error)
+{
+	struct waiter waiter;
+	lk_client *client, *other;
+	lk_lock *held;
+
+	set_up();
+	client = client_at(server.url);
+	other = client_at(server.url);
+	held = hold_watched(client, "a", 600);
+	waiter_start(&waiter, lock_of_handle(other, "a", 600), LK_FOREVER, false);
+	ck_assert(WITHIN(2000, redis_int(redis, "ZCARD lk:{a}:q") == 1));
+	redis_do(redis, "SET lk:fence abc");
+	stays_held(held, 500); /* renewals need no counter */
+	OK(lk_lock_release(held));
+	EXPECT(waiter_join(&waiter), LK_EFENCE);
+	ck_assert_str_eq(redis_text(redis, "GET lk:fence"), "abc");
+	ck_assert(WITHIN(2000, redis_int(redis, "EXISTS lk:{a} lk:{a}:q") == 0));
+	OK(lk_client_close(client));
+	OK(lk_client_close(other));
+}
+
+/* ---- Hostile servers ---------------------------------------------------------------------- */
+
+static char deep[4 * 10000 + 1];
+static char endless[60001];
+
+/* Answers that no script of ours gives, and bytes that are no answer. */
+static const char *const lies[] = {
+	"+OK\r\n",
+	":1\r\n",
+	"$-1\r\n",
+	"*-1\r\n",
+	"*0\r\n",
+	"$3\r\nabc\r\n",
+	"*1\r\n$7\r\ngranted\r\n",
+	"*4\r\n$7\r\ngranted\r\n$3\r\nabc\r\n$1\r\n1\r\n:0\r\n",
+	"*4\r\n$7\r\ngranted\r\n$20\r\n99999999999999999999\r\n$1\r\n1\r\n:0\r\n",
+	"*4\r\n$7\r\ngranted\r\n*1\r\n:1\r\n$1\r\n1\r\n:0\r\n",
+	"*5\r\n$6\r\nqueued\r\n$2\r\n-1\r\n:-5\r\n:-1\r\n$1\r\n9\r\n",
+	"*2\r\n$7\r\nnothing\r\n$1\r\n1\r\n",
+	"*3\r\n$7\r\nforeign\r\n:1\r\n:2\r\n",
+	"*2147483647\r\n",
+	"*2147483648\r\n",
+	"*-2\r\n",
+	"*1000000\r\n:1\r\n",
+	"$2147483647\r\nx",
+	"$9223372036854775807\r\n",
+	"$-2\r\n",
+	":99999999999999999999999\r\n",
+	"HTTP/1.1 400 Bad Request\r\n\r\n",
+	"\x16\x03\x01\x02",
+	"\r\n\r\n",
+	"%1\r\n+a\r\n+b\r\n",
+	deep,
+	endless,
+};
+
+static void fill_lies(void)
+{
+	for (size_t i = 0; i + 4 < sizeof(deep); i += 4)
+		memcpy(deep + i, "*1\r\n", 4);
+	memset(endless, '+', sizeof(endless) - 1);
+}
+
+/* The store says so, too. */
+static bool really_mine(lk_lock *lock)
+{
+	char id[LK_HOLDER_ID_SIZE];
+
+	lk_lock_holder_id(lock, id);
+	return lk_lock_is_mine(lock) && strstr(redis_text(redis, "GET lk:{a}"), id);
+}
+
+TEST_LIMIT(v8_garbage_for_an_answer_is_an_error_and_costs_a_connection, 60)
+{
+	const lk_client_options options = {.command_timeout_ms = 300};
+	const int count = sizeof(lies) / sizeof(lies[0]);
+	lk_lock *lock;
+	lk_client *client;
+	int64_t size_kb;
+
+	fill_lies();
+	set_up();
+	client = client_with(proxy.url, &options);
+	lock = lock_leased(client, "a", 500);
+	OK(lk_lock_acquire(lock, 1000));
+	OK(lk_lock_release(lock));
+	size_kb = proc_size_kb(0);
+	for (int i = 0; i < count; i++) {
+		lk_err err;
+		nap_ms(20); /* an introduction on a new link has gone by */
+		proxy_lie(&proxy, PROXY_COMMANDS, lies[i], strlen(lies[i]));
+		err = lk_lock_acquire(lock, 0);
+		ck_assert_int_eq(proxy_count(&proxy).lies, i + 1);
+		ck_assert_msg(err == LK_EUNKNOWN || err == LK_ESERVER || err == LK_ECONN ||
+		                      err == LK_EFOREIGN || (!err && really_mine(lock)),
+		              "lie %d: %s: %s", i, lk_err_name(err), lk_errmsg());
+		/* It may have asked again on a new link, and have got a true answer. */
+		if (!err)
+			OK(lk_lock_release(lock));
+		ck_assert(!lk_lock_is_mine(lock));
+		ck_assert_int_lt(proc_size_kb(0) - size_kb, 512 * 1024);
+		/* And it goes on, with links of which nothing is left over. */
+		ck_assert_msg(WITHIN(5000, lk_lock_acquire(lock, 2000) == LK_OK), "after lie %d",
+		              i);
+		ck_assert(lk_lock_is_mine(lock));
+		OK(lk_lock_release(lock));
+		ck_assert_msg(redis_int(redis, "EXISTS lk:{a} lk:{a}:q") == 0, "after lie %d", i);
+	}
+	ck_assert_int_gt(proxy_count(&proxy).connections, 2 * count / 2);
+	OK(lk_client_close(client));
+}
+
+static const char *const message_lies[] = {
+	"*3\r\n$7\r\nmessage\r\n$1\r\nx\r\n$5\r\ngrant\r\n",
+	"*3\r\n$7\r\nmessage\r\n$-1\r\n$-1\r\n",
+	"*3\r\n$7\r\nmessage\r\n$1\r\nx\r\n"
+	"$48\r\ngrant 1:x:AAAAAAAAAAA:500:r 18446744073709551616\r\n",
+	"*3\r\n:1\r\n:2\r\n:3\r\n",
+	"+PONG\r\n",
+	"-ERR go away\r\n",
+	"*2147483647\r\n",
+	"garbage\r\n",
+	"*3\r\n$12\r\npunsubscribe\r\n$-1\r\n:0\r\n",
+};
+
+TEST_LIMIT(v8_garbage_for_a_message_grants_nothing_and_loses_no_wait, 60)
+{
+	const int count = sizeof(message_lies) / sizeof(message_lies[0]);
+	const lk_client_options options = {.command_timeout_ms = 500};
+	lk_client *client, *near;
+	lk_lock *held;
+
+	set_up();
+	client = client_with(proxy.url, &options);
+	near = client_at(server.url);
+	held = lock_leased(near, "a", 700);
+	for (int i = 0; i < count; i++) {
+		struct waiter waiter;
+		lk_lock *lock = lock_of_handle(client, "a", 700);
+		OK(lk_lock_acquire(held, 5000));
+		waiter_start(&waiter, lock, 10000, true);
+		ck_assert(WITHIN(5000, redis_int(redis, "ZCARD lk:{a}:q") == 1));
+		proxy_lie(&proxy, PROXY_MESSAGES, message_lies[i], strlen(message_lies[i]));
+		/* A message that the proxy can put its own in the place of. */
+		redis_do(redis, "PUBLISH lk:c:0:%s hello", lk_client_id(client));
+		ck_assert(WITHIN(2000, proxy_count(&proxy).lies == i + 1));
+		nap_ms(50);
+		ck_assert_msg(!waiter.ended, "message lie %d", i);
+		OK(lk_lock_release(held));
+		OK(waiter_join(&waiter));
+		OK(lk_lock_release(lock));
+		ck_assert_int_eq(redis_int(redis, "EXISTS lk:{a} lk:{a}:q"), 0);
+		OK(lk_lock_close(lock));
+	}
+	OK(lk_client_close(client));
+	OK(lk_client_close(near));
+}
+
+TEST(v8_forged_grants_do_not_match)
+{
+	struct waiter waiter;
+	lk_client *client, *near;
+	lk_lock *held, *lock;
+	lk_party party;
+	size_t count;
+	char forged[300];
+
+	set_up();
+	client = client_at(server.url);
+	near = client_at(server.url);
+	held = hold_watched(near, "a", 5000);
+	lock = lock_of_handle(client, "a", 5000);
+	waiter_start(&waiter, lock, 10000, true);
+	ck_assert(WITHIN(5000, redis_int(redis, "ZCARD lk:{a}:q") == 1));
+	OK(lk_lock_waiters(held, 1, &party, &count));
+	ck_assert_uint_eq(count, 1);
+	snprintf(forged, sizeof(forged), "grant 1:%s:AAAAAAAAAAA:5000:r 12345 5000 0 0 1",
+	         lk_client_id(client));
+	redis_do(redis, "PUBLISH lk:c:0:%s %s", lk_client_id(client), forged);
+	snprintf(forged, sizeof(forged), "grant 1:%s:5000:r 0 5000 0 0 1", party.id);
+	redis_do(redis, "PUBLISH lk:c:0:%s %s", lk_client_id(client), forged);
+	nap_ms(100);
+	ck_assert(!waiter.ended);
+	stays_held(held, 100);
+	OK(lk_lock_release(held));
+	OK(waiter_join(&waiter));
+	ck_assert_uint_gt(waiter.fence, 12345);
+	OK(lk_lock_release(lock));
+	OK(lk_client_close(client));
+	OK(lk_client_close(near));
+}
+
+/* ---- Hostile text ------------------------------------------------------------------------- */
+
+static bool is_printable(const char *text)
+{
+	for (; *text; text++)
+		if (*text < 0x20 || *text > 0x7e)
+			return false;
+	return true;
+}
+
+static atomic_int log_lines;
+
+static void check_line(void *arg, lk_log_level level, const char *line)
+{
+	(void)arg;
+	(void)level;
+	ck_assert_msg(is_printable(line), "a line of the log is not escaped");
+	log_lines++;
+}
+
+TEST(v9_text_of_others_is_escaped_everywhere)
+{
+	static const char hostile[] = "-ERR \x1b]0;owned\x07 \x1b[2J\xff evil\r\n";
+	const lk_client_options options = {.log = check_line, .log_level = LK_LOG_DEBUG};
+	lk_client *client;
+	lk_lock *lock;
+	lk_lock_status status;
+	lk_party party;
+
+	set_up();
+	client = client_with(proxy.url, &options);
+	lock = lock_named(client, "a\x1b[31m\n");
+	OK(lk_lock_acquire(lock, 1000));
+	OK(lk_lock_release(lock));
+	nap_ms(50);
+	proxy_lie(&proxy, PROXY_COMMANDS, hostile, sizeof(hostile) - 1);
+	EXPECT(lk_lock_acquire(lock, 0), LK_ESERVER);
+	ck_assert_ptr_nonnull(strstr(lk_errmsg(), "evil"));
+	ck_assert_ptr_nonnull(strstr(lk_errmsg(), "\\x1b"));
+	ck_assert_msg(is_printable(lk_errmsg()), "not escaped");
+	ck_assert(WITHIN(5000, lk_lock_acquire(lock, 500) == LK_OK));
+	/* What others say of themselves. */
+	redis_do(redis, "HSET lk:client:%s host %b user %b program %b label %b pid %s",
+	         lk_client_id(client), "\x1b[31mhost", (size_t)9, "u\0ser", (size_t)5,
+	         "\r\nprogram", (size_t)9,
+	         "\x9b"
+	         "1mlabel",
+	         (size_t)8, "-5x");
+	OK(lk_lock_query(lock, &status));
+	party = status.holder;
+	ck_assert(is_printable(party.host) && is_printable(party.user));
+	ck_assert(is_printable(party.program) && is_printable(party.label));
+	ck_assert_str_eq(party.host, "\\x1b[31mhost");
+	ck_assert_str_eq(party.user, "u\\x00ser");
+	ck_assert_int_eq(party.pid, 0);
+	/* The name of a key that is not ours, in an error and in the log. */
+	OK(lk_lock_release(lock));
+	redis_do(redis, "SET %b planted", "lk:{a%1B[31m%0A}", (size_t)16);
+	EXPECT(lk_lock_acquire(lock, 0), LK_EFOREIGN);
+	ck_assert(is_printable(lk_errmsg()));
+	proxy_cut(&proxy, PROXY_COMMANDS, false);
+	ck_assert(WITHIN(5000, lk_lock_query(lock, &status) != LK_ECONN));
+	OK(lk_client_close(client));
+	ck_assert_int_gt(log_lines, 0);
+}
