@@ -20,7 +20,8 @@
  *  - Strings passed in are copied.  Strings passed out are borrowed until their handle is closed.
  *  - Options structs: all zero means all defaults.  Initialise them with {0} and set what you need.
  *  - Each function says which threads may call it.  Callbacks run on a thread of the library with
- *    no lock held; they may call everything but lk_client_close() and lk_lock_close().
+ *    no lock held; they may call everything but lk_client_close() and lk_lock_close().  The log
+ *    hook must not call the library.
  *  - No call prints, exits, aborts, changes a signal disposition or lets SIGPIPE reach you. */
 #ifndef LATCHKEY_H
 #define LATCHKEY_H
@@ -104,8 +105,8 @@ typedef struct lk_client lk_client;
 
 typedef enum lk_log_level { LK_LOG_ERROR = 1, LK_LOG_WARN, LK_LOG_INFO, LK_LOG_DEBUG } lk_log_level;
 
-/* One line, escaped, without a newline.  May be called from any thread that is inside a call of the
- * library, or from the library's own; no lock is held. */
+/* One line, escaped, without a newline.  Called from any thread that is inside a call of the
+ * library, or from the library's own; no lock is held.  Be brief: renewals may wait for it. */
 typedef void lk_log_fn(void *arg, lk_log_level level, const char *line);
 
 /* Options of lk_client_open(); what is set here wins over the URL. */
@@ -146,8 +147,9 @@ LK_API LK_MUST_USE lk_err lk_client_open(const char *url, const lk_client_option
                                          lk_client **client);
 
 /* Close a client and every lock handle opened from it (do not use them afterwards).
- * Waits in progress in other threads end with LK_ECLOSED; what is held is released, without an
- * on_lost call; the call returns when all that is done, at most one command timeout later.
+ * Waits in progress in other threads end with LK_ECLOSED (LK_EUNKNOWN if the store does not confirm
+ * it); what is held is released, without an on_lost call.  Returns when that is done, at the latest
+ * one command timeout later, and when no callback runs any more.
  *
  * LK_OK         nothing is left behind
  * LK_EUNKNOWN   closed, but a release was not confirmed: it runs out with its lease
@@ -214,8 +216,8 @@ typedef struct lk_lock_options {
 LK_API LK_MUST_USE lk_err lk_lock_open(lk_client *client, const char *name,
                                        const lk_lock_options *options, lk_lock **lock);
 
-/* Close a handle.  Waits on it end with LK_ECANCELED; what was acquired through it is released in
- * the background.  NULL is a no-op.  Returns when no call and no callback uses the handle any more.
+/* Close a handle.  Waits on it end as by lk_lock_cancel(); what was acquired through it is released
+ * in the background.  NULL is a no-op.  Returns when no call and no callback uses it any more.
  *
  * LK_OK, LK_EDEADLOCK (from a callback of this client; nothing was done), LK_EFORKED.
  * One thread; no other may start a call on it meanwhile. */
@@ -230,7 +232,7 @@ LK_API lk_err lk_lock_close(lk_lock *lock);
  * LK_EBUSY      not held: another has it (wait_ms 0); nothing left behind
  * LK_ETIMEDOUT  not held; nothing left behind
  * LK_ECANCELED  not held; lk_lock_cancel() or lk_lock_close(); nothing left behind
- * LK_ECLOSED    not held; lk_client_close()
+ * LK_ECLOSED    not held; lk_client_close(), or the handle is being closed
  * LK_ELOST      the caller's hold on this lock was lost and not yet released; nothing changed
  * LK_ECONN      not held; the store was not reached, nothing was asked
  * LK_EUNKNOWN   not held; a request was not answered: should it have been granted, nobody uses
@@ -255,19 +257,21 @@ LK_API LK_MUST_USE lk_err lk_lock_acquire(lk_lock *lock, int64_t wait_ms);
  * Any thread (the owner, if that is a thread). */
 LK_API lk_err lk_lock_release(lk_lock *lock);
 
-/* End every wait that is now in progress on this handle with LK_ECANCELED; later ones are not
- * concerned.  LK_OK (also when there was none), LK_EFORKED, LK_ECLOSED.  Any thread. */
+/* End every wait that is now in progress on this handle with LK_ECANCELED (LK_EUNKNOWN if the
+ * store does not confirm that nothing is left); later ones are not concerned.
+ *
+ * LK_OK (also when there was none), LK_EFORKED, LK_ECLOSED.  Any thread. */
 LK_API lk_err lk_lock_cancel(lk_lock *lock);
 
 /* Give the caller's hold a lease of lease_ms from now; meant for a fixed one, a renewed one goes on
- * being renewed.  The store never shortens a lease: with less than is left, the hold ends earlier for
- * its owner, who then gives it up, and not for others before that.
+ * being renewed.  The store never shortens a lease: with less than is left the hold ends earlier
+ * for its owner, who then gives it up.
  *
  * LK_OK        the hold lasts lease_ms from the start of this call
  * LK_ENOTOWNER the caller does not hold it
  * LK_ELOST     it was lost
  * LK_ECONN     did not happen;  LK_EUNKNOWN may have: for the caller the old end stands
- * LK_EINVALID, LK_ESERVER, LK_EAUTH, LK_EFORKED, LK_ECLOSED  the old end stands
+ * LK_EINVALID, LK_ESERVER, LK_EAUTH, LK_ENOMEM, LK_EFORKED, LK_ECLOSED  the old end stands
  *
  * The owner. */
 LK_API LK_MUST_USE lk_err lk_lock_extend(lk_lock *lock, int64_t lease_ms);
@@ -311,7 +315,8 @@ typedef struct lk_lock_status {
  * LK_ESERVER, LK_EFOREIGN, LK_EFORKED, LK_ECLOSED, LK_ENOMEM.  Changes nothing.  Any thread. */
 LK_API LK_MUST_USE lk_err lk_lock_query(lk_lock *lock, lk_lock_status *status);
 
-/* The first max waiters in their order.  *count is how many were written.  Else as above. */
+/* The first max waiters in their order, 1,000 at most.  *count is how many; waiters may be written
+ * to on failure, too.  Else as above. */
 LK_API LK_MUST_USE lk_err lk_lock_waiters(lk_lock *lock, size_t max, lk_party *waiters,
                                           size_t *count);
 

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT
- * The private server behind local:.  One folder a user, /var/tmp/latchkey-<uid> (root's is in /run):
- * the same under every kind of login, in cron and under env -i, and not gone at logout.  A server takes the folder's
- * flock before it becomes one and keeps it for its life, so there is one at most, a stale socket is
- * known to be stale, and cleaners of temporary folders pass it by.  We look at that lock only for a
- * moment, and undo it by LOCK_UN: that holds for a copy, too, which a worker got that the program
- * around us forked meanwhile. */
+ * The private server behind local:.  One folder a user, /var/tmp/latchkey-<uid> (root's is in
+ * /run): the same under every kind of login, in cron and under env -i, and not gone at logout.  A
+ * server takes the folder's flock before it becomes one and keeps it for its life, so there is one
+ * at most, a stale socket is known to be stale, and cleaners of temporary folders pass it by.  We
+ * look at that lock only for a moment, and undo it by LOCK_UN: that holds for a copy, too, which a
+ * worker got that the program around us forked meanwhile. */
 #include "local.h"
 
 #include "fork.h"
@@ -42,7 +42,7 @@ static bool var_tmp_is_private(void)
 	bool private = false;
 
 	while (file && !private && fgets(line, sizeof(line), file))
-		private = strstr(line, " /var/tmp ") && strstr(line, "systemd-private-");
+	private = strstr(line, " /var/tmp ") && strstr(line, "systemd-private-");
 	if (file)
 		fclose(file);
 	return private;
@@ -58,10 +58,11 @@ static lk_err folder_path(char dir[108], struct lk__why *why)
 	if (given && *given) {
 		len = snprintf(dir, 108, "%s", given);
 		if (len < 0 || (size_t)len > DIR_MAX || dir[0] != '/')
-			return lk__why_set(why, LK_ESYSTEM,
-			                   "LATCHKEY_LOCAL_DIR must be an absolute path of at most %zu "
-			                   "bytes: %s",
-			                   DIR_MAX, given);
+			return lk__why_set(
+				why, LK_ESYSTEM,
+				"LATCHKEY_LOCAL_DIR must be an absolute path of at most %zu "
+				"bytes: %s",
+				DIR_MAX, given);
 		return LK_OK;
 	}
 	if (!strcmp(base, "/var/tmp") && var_tmp_is_private())

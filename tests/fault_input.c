@@ -350,8 +350,8 @@ TEST_LIMIT(v8_garbage_for_an_answer_is_an_error_and_costs_a_connection, 60)
 static const char *const message_lies[] = {
 	"*3\r\n$7\r\nmessage\r\n$1\r\nx\r\n$5\r\ngrant\r\n",
 	"*3\r\n$7\r\nmessage\r\n$-1\r\n$-1\r\n",
-	"*3\r\n$7\r\nmessage\r\n$1\r\nx\r\n"
-	"$48\r\ngrant 1:x:AAAAAAAAAAA:500:r 18446744073709551616\r\n",
+	("*3\r\n$7\r\nmessage\r\n$1\r\nx\r\n"
+         "$48\r\ngrant 1:x:AAAAAAAAAAA:500:r 18446744073709551616\r\n"),
 	"*3\r\n:1\r\n:2\r\n:3\r\n",
 	"+PONG\r\n",
 	"-ERR go away\r\n",

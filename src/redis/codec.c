@@ -14,6 +14,7 @@
 
 #define ARGS_MAX 16
 #define NUMBER_MAX 24
+#define EXACT_MAX (INT64_C(1) << 53) /* beyond it the store's numbers are not exact, nor ours */
 
 void lk__space_init(struct lk__space *space, const char *prefix, int db, const char *client_id)
 {
@@ -163,10 +164,10 @@ static bool number(const struct lk__resp *resp, size_t index, int64_t *value)
 
 	if (part && part->type == LK__RESP_INTEGER) {
 		*value = part->integer;
-		return part->integer >= 0;
+		return part->integer >= 0 && part->integer <= EXACT_MAX;
 	}
 	return part && part->type == LK__RESP_STRING &&
-	       lk__parse_i64(part->str, part->len, 0, INT64_MAX, value);
+	       lk__parse_i64(part->str, part->len, 0, EXACT_MAX, value);
 }
 
 static bool is(const struct lk__resp *resp, const char *word)
@@ -263,7 +264,7 @@ static bool word_number(const char **at, const char *end, int64_t *value)
 	const char *start;
 	size_t len;
 
-	return word(at, end, &start, &len) && lk__parse_i64(start, len, 0, INT64_MAX, value);
+	return word(at, end, &start, &len) && lk__parse_i64(start, len, 0, EXACT_MAX, value);
 }
 
 /* 1:client:nonce:lease:mode, client being us. */
