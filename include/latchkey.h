@@ -18,6 +18,7 @@
  *    argument, written only on success.  lk_errmsg() has the detail of this thread's last failure.
  *  - Times are milliseconds in int64_t.  A wait of 0 tries once, LK_FOREVER (-1) has no limit.
  *  - Strings passed in are copied.  Strings passed out are borrowed until their handle is closed.
+ *  - Handles and pointers for results must not be NULL where nothing else is said.
  *  - Options structs: all zero means all defaults.  Initialise them with {0} and set what you need.
  *  - Each function says which threads may call it.  Callbacks run on a thread of the library with
  *    no lock held; they may call everything but lk_client_close() and lk_lock_close().  The log
@@ -169,7 +170,9 @@ typedef struct lk_lock lk_lock;
 
 typedef enum lk_owner {
 	LK_OWNER_THREAD = 0, /* the acquiring thread owns it; it alone re-enters and releases */
-	LK_OWNER_HANDLE = 1, /* the handle owns it; any thread that has the handle may release */
+	/* The handle owns it, and any thread that has the handle may release.  It is another owner
+	 * than any thread: a thread that holds the lock would wait for itself. */
+	LK_OWNER_HANDLE = 1,
 } lk_owner;
 
 typedef enum lk_state {
@@ -197,7 +200,7 @@ typedef void lk_lost_fn(void *arg, lk_lock *lock, uint64_t fence, lk_lost_reason
 
 typedef struct lk_lock_options {
 	int64_t lease_ms;    /* LK_LEASE_MIN_MS..LK_LEASE_MAX_MS, 0 = 10,000 */
-	int64_t max_hold_ms; /* a hold ends after this long at the latest, 0 = no limit */
+	int64_t max_hold_ms; /* a hold ends after this long, 1,000 days at most; 0 = no limit */
 	bool fixed;          /* do not renew: the hold ends with its lease unless extended */
 	lk_owner owner;      /* who owns a hold, 0 = the calling thread */
 	const char *label;   /* for people, instead of the client's label */
@@ -248,7 +251,7 @@ LK_API LK_MUST_USE lk_err lk_lock_acquire(lk_lock *lock, int64_t wait_ms);
 /* Release one acquisition; the last one gives the lock to who waits first.
  *
  * LK_OK        released (or re-entered one time less)
- * LK_ELOST     the hold had been lost; it is acknowledged and gone
+ * LK_ELOST     the hold had been lost; a release for each acquisition acknowledges it
  * LK_ENOTOWNER the caller does not hold it; nothing changed
  * LK_EUNKNOWN  not confirmed by the store: done in the background, at the latest by the lease's
  *              end; the caller holds it no more

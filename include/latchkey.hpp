@@ -161,7 +161,10 @@ public:
 	template <class Clock, class Duration>
 	bool try_lock_until(const std::chrono::time_point<Clock, Duration> &deadline)
 	{
-		return try_lock_for(deadline - Clock::now());
+		const auto now = Clock::now();
+
+		/* A deadline of long ago would overflow the difference. */
+		return deadline <= now ? try_lock() : try_lock_for(deadline - now);
 	}
 
 	/* For guards: never throws, and does not say whether the hold had been lost. */

@@ -121,6 +121,8 @@ TEST(wrong_usage_is_64)
 		{"latchkey", "lock", "-w", ".", "a", "true", NULL},
 		{"latchkey", "lock", "-n", "-w", "1", "a", "true", NULL},
 		{"latchkey", "lock", "-E", "256", "a", "true", NULL},
+		{"latchkey", "lock", "-E", "", "a", "true", NULL},
+		{"latchkey", "lock", "--url", "", "a", "true", NULL},
 		{"latchkey", "lock", "--on-lost=maybe", "a", "true", NULL},
 		{"latchkey", "lock", "-q", "-v", "a", "true", NULL},
 		{"latchkey", "lock", "--json", "a", "true", NULL},

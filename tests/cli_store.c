@@ -245,3 +245,34 @@ TEST(store_is_chosen_by_option_environment_file)
 	server_stop(&second);
 	server_stop(&server);
 }
+
+TEST(password_file_that_has_none_is_refused_at_once)
+{
+	int64_t start_ms;
+
+	begin();
+	start_ms = now_ms();
+	ck_assert_int_eq(shell("mkfifo %s && LATCHKEY_PASSWORD_FILE=%s latchkey lock -n a true",
+	                       command_file("fifo"), command_file("fifo")),
+	                 64);
+	ck_assert_int_eq(shell(": >%s && LATCHKEY_PASSWORD_FILE=%s latchkey lock -n a true",
+	                       command_file("empty"), command_file("empty")),
+	                 64);
+	ck_assert_int_le(now_ms() - start_ms, 5000);
+}
+
+/* A wait that the store does not answer costs its time and one command timeout, not more. */
+TEST(wait_ends_in_time_when_the_server_is_gone)
+{
+	int64_t start_ms;
+
+	begin();
+	hold("a", "x");
+	START(&waiter, "latchkey", "lock", "-w", "1", "a", "true");
+	ck_assert(WITHIN(900, shell("latchkey show a | grep -q 'waiting  1'") == 0));
+	start_ms = now_ms();
+	server_kill(&server);
+	ck_assert(command_wait(&waiter, 10000));
+	ck_assert_int_eq(WEXITSTATUS(waiter.status), 69);
+	ck_assert_int_le(now_ms() - start_ms, 1000 + 2000 + 1000);
+}

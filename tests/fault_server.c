@@ -8,6 +8,8 @@
 #include "harness/test.h"
 #include "harness/watch.h"
 
+#include "scripts.h"
+
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -145,6 +147,47 @@ TEST(s6_stopped_server_past_the_lease_revives_nothing)
 	ck_assert_int_eq(lk_lock_state(next), LK_STATE_HELD);
 	ck_assert_ptr_nonnull(strstr(redis_text(redis, "GET lk:{a}"), lk_client_id(other)));
 	EXPECT(lk_lock_release(lock), LK_ELOST);
+	ck_assert_int_eq(lk_lock_state(next), LK_STATE_HELD);
+	OK(lk_lock_release(next));
+	ck_assert_int_eq(redis_int(redis, "EXISTS lk:{a} lk:{a}:q"), 0);
+	OK(lk_client_close(client));
+	OK(lk_client_close(other));
+}
+
+/* What a hold before sent and a network kept for long, brought by hand. */
+TEST(s6_late_renewal_and_leave_touch_no_newer_hold)
+{
+	char ticket[200], fence[32], now_held[256];
+	lk_client *client, *other;
+	lk_lock *lock, *next;
+	long long left;
+
+	server_start(&server, NULL);
+	redis = redis_open(&server);
+	client = client_at(server.url);
+	other = client_at(server.url);
+	lock = hold_watched(client, "a", 60000);
+	ck_assert_int_eq(sscanf(redis_text(redis, "GET lk:{a}"), "%199s %31s", ticket, fence), 2);
+	OK(lk_lock_release(lock));
+	next = lock_leased(other, "a", 30000);
+	OK(lk_lock_acquire(next, 0));
+	snprintf(now_held, sizeof(now_held), "%s", redis_text(redis, "GET lk:{a}"));
+	ck_assert_ptr_null(strstr(now_held, ticket));
+	for (int claim = 0; claim < 2; claim++) {
+		redis_do(redis, "EVAL %s 3 lk:{a} lk:{a}:q lk:fence %s %s 60000 0 -",
+		         lk__script_lock_renew.text, ticket, claim ? "0" : fence);
+		ck_assert_str_eq(redis_text(redis, "GET lk:{a}"), now_held);
+		left = redis_int(redis, "PTTL lk:{a}");
+		ck_assert(left > 25000 && left <= 30000);
+	}
+	redis_do(redis, "EVAL %s 3 lk:{a} lk:{a}:q lk:fence %s %s lk:c:0: 0",
+	         lk__script_lock_leave.text, ticket, fence);
+	ck_assert_str_eq(redis_text(redis, "GET lk:{a}"), now_held);
+	/* Of its own ticket only with its own fence. */
+	ck_assert_int_eq(sscanf(now_held, "%199s", ticket), 1);
+	redis_do(redis, "EVAL %s 3 lk:{a} lk:{a}:q lk:fence %s 7 60000 0 -",
+	         lk__script_lock_renew.text, ticket);
+	ck_assert_int_le(redis_int(redis, "PTTL lk:{a}"), 30000);
 	ck_assert_int_eq(lk_lock_state(next), LK_STATE_HELD);
 	OK(lk_lock_release(next));
 	ck_assert_int_eq(redis_int(redis, "EXISTS lk:{a} lk:{a}:q"), 0);

@@ -55,6 +55,11 @@ static void guards(latchkey::client &client)
 			other_got_it = one.try_lock_for(std::chrono::microseconds(1500));
 		}).join();
 		check(!other_got_it, "another thread is kept out for a while");
+		std::thread([&] {
+			other_got_it = one.try_lock_until(std::chrono::system_clock::time_point::min() +
+			                                  std::chrono::hours(1));
+		}).join();
+		check(!other_got_it, "a deadline of long ago is no wait");
 	}
 	check(!one.is_mine() && !two.is_mine(), "scoped_lock gave both back");
 	{

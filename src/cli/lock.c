@@ -195,7 +195,10 @@ int verb_lock(const struct options *options)
 	session.options = options;
 	text_escape(session.name, sizeof(session.name), options->name, strlen(options->name));
 	if (!report_open(&session.report, options->report)) {
-		say("cannot write the report: %s", strerror(errno));
+		char path[256];
+		const char *report = options->report;
+		say("cannot write the report %s: %s",
+		    text_escape(path, sizeof(path), report, strlen(report)), strerror(errno));
 		return STATUS_USAGE;
 	}
 	if (!store_find(&store, options, &status)) {
@@ -225,7 +228,10 @@ int verb_lock(const struct options *options)
 	} else {
 		status = run_command(&session, &number);
 	}
-	lk_client_close(acquire->client);
+	/* What the store did not answer once it need not be asked again: the wait was long enough,
+	 * and with the connection the ticket is gone. */
+	if (acquire->err != LK_EUNKNOWN && acquire->err != LK_ECONN)
+		lk_client_close(acquire->client);
 	conclude(&session, status);
 	if (number)
 		signals_die(number, session.run.typed);

@@ -118,11 +118,12 @@ static bool seconds_option(const struct option_spec *spec, const char *value, in
 
 static bool parse_status(const char *value, int *status)
 {
+	bool given = *value;
 	int number = 0;
 
 	for (int i = 0; i < 3 && isdigit((unsigned char)*value); i++)
 		number = number * 10 + (*value++ - '0');
-	if (*value || number > 255) {
+	if (!given || *value || number > 255) {
 		say("-E takes an exit status, 0 to 255");
 		return false;
 	}
@@ -164,6 +165,11 @@ static bool has_password(const char *url)
 
 static bool parse_url(const char *value, const char **url)
 {
+	if (!*value) {
+		/* As from a variable that was not set: local: would lock this machine alone. */
+		say("--url is empty");
+		return false;
+	}
 	if (has_password(value)) {
 		say("--url with a password could be read by every user of this machine: put the "
 		    "URL into LATCHKEY_URL, or the password into a file named by "

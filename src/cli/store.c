@@ -15,10 +15,11 @@
 
 #define URL_FILE "/etc/latchkey/url"
 
-/* A whole small file.  -1 with errno; one that does not fit is EFBIG. */
+/* A whole small file.  -1 with errno; one that does not fit is EFBIG.  A FIFO without a writer is
+ * an empty file: nothing here waits for anybody. */
 static ssize_t file_read(const char *path, char *text, size_t size)
 {
-	int fd = open(path, O_RDONLY | O_CLOEXEC);
+	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
 	size_t len = 0;
 	ssize_t got;
 
@@ -78,6 +79,10 @@ static bool password_file(struct store *store)
 		store->password[--len] = 0;
 	if (len && store->password[len - 1] == '\r')
 		store->password[--len] = 0;
+	if (!len) {
+		say("LATCHKEY_PASSWORD_FILE is empty");
+		return false;
+	}
 	store->client.password = store->password;
 	return true;
 }

@@ -203,7 +203,10 @@ void lk__codec_answer(const struct lk__resp *resp, const char *what, struct lk__
 
 	memset(answer, 0, sizeof(*answer));
 	if (resp->type == LK__RESP_ERROR) {
-		lk__conn_why(why, lk__resp_error(resp), what, "%s", resp->str);
+		lk__conn_why(why, lk__resp_error(resp), what, "%s%s",
+		             lk__resp_error(resp) == LK_EAUTH ? "(latchkey doctor names the right) "
+		                                              : "",
+		             resp->str);
 		answer->passes = lk__resp_error_passes(resp);
 		fail(answer, why);
 	} else if ((is(resp, "granted") || is(resp, "held")) && number(resp, 1, &fence) &&

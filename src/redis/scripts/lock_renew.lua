@@ -34,7 +34,8 @@ if share ~= ARGV[5] or lease ~= force then
 	redis.call('SET', KEYS[1], table.concat({owner, fence, force, ARGV[5]}, ' '), 'PX', left)
 end
 local last = redis.pcall('GET', KEYS[3])
-if type(last) ~= 'table' and tonumber(ARGV[4]) > (tonumber(last or '0') or math.huge) then
+last = last or '0'
+if type(last) == 'string' and string.match(last, '^%d+$') and tonumber(ARGV[4]) > tonumber(last) then
 	redis.call('SET', KEYS[3], ARGV[4])
 end
 local waiting = redis.pcall('ZCARD', KEYS[2])

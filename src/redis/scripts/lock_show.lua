@@ -29,6 +29,11 @@ if tickets.err then
 	if string.sub(tickets.err, 1, 9) == 'WRONGTYPE' then return {'foreign', KEYS[2], 'not a sorted set'} end
 	return tickets
 end
+local head = redis.call('ZRANGE', KEYS[2], 0, 0)[1]
+if head and not string.match(head, '^1:') then
+	local version = string.match(head, '^(%d+):')
+	return {'foreign', KEYS[2], version and 'protocol version ' .. version or 'not a queue'}
+end
 if ARGV[2] == '0' then tickets = {} end
 local rank = ARGV[1] ~= '' and redis.call('ZRANK', KEYS[2], ARGV[1]) or -1
 local now = string.format('%.0f', tonumber(time[1]) * 1000000 + tonumber(time[2]))
