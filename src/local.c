@@ -39,13 +39,14 @@ static bool var_tmp_is_private(void)
 {
 	FILE *file = fopen("/proc/self/mountinfo", "re");
 	char line[1024];
-	bool private = false;
+	bool found = false;
 
-	while (file && !private && fgets(line, sizeof(line), file))
-	private = strstr(line, " /var/tmp ") && strstr(line, "systemd-private-");
-	if (file)
-		fclose(file);
-	return private;
+	if (!file)
+		return false;
+	while (!found && fgets(line, sizeof(line), file))
+		found = strstr(line, " /var/tmp ") && strstr(line, "systemd-private-");
+	fclose(file);
+	return found;
 }
 
 static lk_err folder_path(char dir[108], struct lk__why *why)
