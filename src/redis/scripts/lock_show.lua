@@ -24,19 +24,20 @@ if value then
 		return {'foreign', KEYS[1], version and version ~= '1' and 'protocol version ' .. version or 'not a lock'}
 	end
 end
-local tickets = redis.pcall('ZRANGE', KEYS[2], 0, tonumber(ARGV[2]) - 1)
+-- The first one also when none is wanted: it tells whether the queue is ours.
+local count = tonumber(ARGV[2])
+local tickets = redis.pcall('ZRANGE', KEYS[2], 0, math.max(count, 1) - 1)
 if tickets.err then
 	if string.sub(tickets.err, 1, 9) == 'WRONGTYPE' then return {'foreign', KEYS[2], 'not a sorted set'} end
 	return tickets
 end
-local head = redis.call('ZRANGE', KEYS[2], 0, 0)[1]
+local head = tickets[1]
 if head and not string.match(head, '^1:') then
 	local version = string.match(head, '^(%d+):')
 	return {'foreign', KEYS[2], version and 'protocol version ' .. version or 'not a queue'}
 end
-if ARGV[2] == '0' then tickets = {} end
 local rank = ARGV[1] ~= '' and redis.call('ZRANK', KEYS[2], ARGV[1]) or -1
 local now = string.format('%.0f', tonumber(time[1]) * 1000000 + tonumber(time[2]))
 local answer = {owner, fence, redis.call('PTTL', KEYS[1]), now, redis.call('ZCARD', KEYS[2]), rank}
-for i = 1, #tickets do answer[6 + i] = tickets[i] end
+for i = 1, math.min(count, #tickets) do answer[6 + i] = tickets[i] end
 return answer
