@@ -238,8 +238,7 @@ lk_err lk_lock_acquire(lk_lock *lock, int64_t wait_ms)
 		await(client, &sleeper, until_ns);
 	}
 	lk__lock_leave(lock);
-	err = finish(&sleeper);
-	return err;
+	return finish(&sleeper);
 }
 
 lk_err lk_lock_release(lk_lock *lock)
@@ -254,8 +253,7 @@ lk_err lk_lock_release(lk_lock *lock)
 	lk__core_release(&client->core, lk__now_ns(), &sleeper.waiter);
 	await(client, &sleeper, 0);
 	lk__lock_leave(lock);
-	err = finish(&sleeper);
-	return err;
+	return finish(&sleeper);
 }
 
 lk_err lk_lock_extend(lk_lock *lock, int64_t lease_ms)
@@ -274,8 +272,7 @@ lk_err lk_lock_extend(lk_lock *lock, int64_t lease_ms)
 	lk__core_extend(&client->core, lk__now_ns(), &sleeper.waiter);
 	await(client, &sleeper, 0);
 	lk__lock_leave(lock);
-	err = finish(&sleeper);
-	return err;
+	return finish(&sleeper);
 }
 
 lk_err lk_lock_cancel(lk_lock *lock)

@@ -28,6 +28,14 @@ void lk__pair_leave(struct lk__pair *pair)
 	free(pair);
 }
 
+/* Have a thread look at its state again. */
+static void wake(struct lk_client *client, struct lk__sleeper *sleeper)
+{
+	pthread_cond_signal(&sleeper->cond);
+	if (sleeper->reading)
+		lk__wake_notify(&client->reader_wake);
+}
+
 static void finish_call(struct lk_client *client, struct lk__call *call)
 {
 	struct lk__sleeper *sleeper;
@@ -39,13 +47,9 @@ static void finish_call(struct lk_client *client, struct lk__call *call)
 		free(call);
 		return;
 	}
-	for (sleeper = client->sleepers; sleeper; sleeper = sleeper->next) {
-		if (sleeper->call != call)
-			continue;
-		pthread_cond_signal(&sleeper->cond);
-		if (sleeper->reading)
-			lk__wake_notify(&client->reader_wake);
-	}
+	for (sleeper = client->sleepers; sleeper; sleeper = sleeper->next)
+		if (sleeper->call == call)
+			wake(client, sleeper);
 }
 
 void lk__wire_broken(struct lk_client *client, struct lk__pair *pair, const struct lk__why *why)
@@ -109,12 +113,8 @@ void lk__wire_settle(struct lk_client *client)
 	struct lk__waiter *waiter;
 	int64_t due_ns = lk__loop_due(client);
 
-	while ((waiter = lk__core_next_done(&client->core))) {
-		struct lk__sleeper *sleeper = (struct lk__sleeper *)waiter;
-		pthread_cond_signal(&sleeper->cond);
-		if (sleeper->reading)
-			lk__wake_notify(&client->reader_wake);
-	}
+	while ((waiter = lk__core_next_done(&client->core)))
+		wake(client, (struct lk__sleeper *)waiter);
 	if (client->core.lost)
 		pthread_cond_signal(&client->notify_cond);
 	if (client->core.closing)
@@ -133,13 +133,9 @@ void lk__wire_poke(struct lk_client *client, const void *handle)
 {
 	struct lk__sleeper *sleeper;
 
-	for (sleeper = client->sleepers; sleeper; sleeper = sleeper->next) {
-		if (handle && sleeper->waiter.handle != handle)
-			continue;
-		pthread_cond_signal(&sleeper->cond);
-		if (sleeper->reading)
-			lk__wake_notify(&client->reader_wake);
-	}
+	for (sleeper = client->sleepers; sleeper; sleeper = sleeper->next)
+		if (!handle || sleeper->waiter.handle == handle)
+			wake(client, sleeper);
 }
 
 /* A reply will end or move this wait. */

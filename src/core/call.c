@@ -118,7 +118,6 @@ void lk__hold_lose(struct lk__core *core, int64_t now_ns, struct lk__hold *hold,
 	struct lk__place *place = ticket->place;
 
 	hold->lost = (uint8_t)reason;
-	hold->lost_ns = now_ns;
 	hold->ticket = NULL;
 	if (!hold->told) {
 		*core->lost_end = hold;

@@ -89,7 +89,6 @@ struct lk__hold {
 	struct lk__ticket *ticket; /* NULL once lost */
 	uint64_t fence;
 	int64_t max_until_ns; /* LK__NEVER */
-	int64_t lost_ns;
 	uint32_t count;
 	uint8_t lost;  /* lk_lost_reason, 0 = not lost */
 	bool told;     /* its loss was told, or is nobody's to know */
