@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Latchkey: distributed locks for C programs.  State lives in Redis, every step is one atomic
- * script, waiting is a message and a condition variable.
+ * Latchkey: distributed locks, latches and semaphores for C programs.  State lives in Redis, every
+ * step is one atomic script, waiting is a message and a condition variable.
  *
  * Caveats, before anything else
  *
@@ -21,8 +21,8 @@
  *  - Handles and pointers for results must not be NULL where nothing else is said.
  *  - Options structs: all zero means all defaults.  Initialise them with {0} and set what you need.
  *  - Each function says which threads may call it.  Callbacks run on a thread of the library with
- *    no lock held; they may call everything but lk_client_close() and lk_lock_close().  The log
- *    hook must not call the library.
+ *    no lock held; they may call everything but lk_client_close() and lk_lock_close(),
+ *    lk_semaphore_close(), lk_latch_close().  The log hook must not call the library.
  *  - No call prints, exits, aborts, changes a signal disposition or lets SIGPIPE reach you. */
 #ifndef LATCHKEY_H
 #define LATCHKEY_H
@@ -49,8 +49,14 @@ extern "C" {
 #define LK_LEASE_MIN_MS 100
 #define LK_LEASE_MAX_MS 86400000
 #define LK_LEASE_DEFAULT_MS 10000
-#define LK_LABEL_MAX 128    /* bytes in a label, without the NUL */
-#define LK_HOLDER_ID_SIZE 40 /* bytes of a holder id with its NUL */
+#define LK_LABEL_MAX 128           /* bytes in a label, without the NUL */
+#define LK_HOLDER_ID_SIZE 40       /* bytes of a holder id with its NUL */
+#define LK_PERMITS_MAX 2147483647  /* of a semaphore */
+#define LK_COUNT_MAX 2147483647    /* of a latch */
+#define LK_STEP_MAX 256            /* bytes in the name of a latch's step, without the NUL */
+#define LK_TTL_MIN_MS 1000         /* of what outlives its use */
+#define LK_TTL_MAX_MS 86400000000  /* 1,000 days */
+#define LK_TTL_DEFAULT_MS 86400000 /* a day */
 
 /* The library's version, "0.1.0"; compare with LK_VERSION to see what was linked.  Any thread. */
 LK_API const char *lk_version(void);
@@ -80,7 +86,8 @@ LK_API const char *lk_version(void);
 	X(LK_ELIMIT, 18, "a count would pass its limit")                                           \
 	X(LK_ENOSERVER, 19, "no redis-server or valkey-server is installed")                       \
 	X(LK_ENOTHELD, 20, "nobody holds it")                                                      \
-	X(LK_EMISMATCH, 21, "it is not as the caller expects")
+	X(LK_EMISMATCH, 21, "it is not as the caller expects")                                     \
+	X(LK_EABSENT, 22, "there is no such thing in the store")
 
 typedef enum lk_err {
 #define LK_ERR_ENUM(name, number, text) name = number,
@@ -101,7 +108,7 @@ LK_API const char *lk_errmsg(void);
 
 /* ---- Client ------------------------------------------------------------------------------- */
 
-/* One identity at one store: two connections and one thread, shared by all its locks. */
+/* One identity at one store: two connections and one thread, shared by all its handles. */
 typedef struct lk_client lk_client;
 
 typedef enum lk_log_level { LK_LOG_ERROR = 1, LK_LOG_WARN, LK_LOG_INFO, LK_LOG_DEBUG } lk_log_level;
@@ -147,7 +154,7 @@ typedef struct lk_client_options {
 LK_API LK_MUST_USE lk_err lk_client_open(const char *url, const lk_client_options *options,
                                          lk_client **client);
 
-/* Close a client and every lock handle opened from it (do not use them afterwards).
+/* Close a client and every handle opened from it (do not use them afterwards).
  * Waits in progress in other threads end with LK_ECLOSED (LK_EUNKNOWN if the store does not confirm
  * it); what is held is released, without an on_lost call.  Returns when that is done, at the latest
  * one command timeout later, and when no callback runs any more.
@@ -157,7 +164,8 @@ LK_API LK_MUST_USE lk_err lk_client_open(const char *url, const lk_client_option
  * LK_EDEADLOCK  called from a callback of this client; nothing was done
  * LK_EFORKED    called in a child: its copies of the sockets are closed, nothing was sent
  *
- * NULL is a no-op.  One thread; no other may start a call on this client or its locks meanwhile. */
+ * NULL is a no-op.  One thread; no other may start a call on this client or its handles
+ * meanwhile. */
 LK_API lk_err lk_client_close(lk_client *client);
 
 /* The client's identity, 22 characters, never the same twice.  Borrowed.  Any thread. */
@@ -333,21 +341,297 @@ LK_API LK_MUST_USE lk_err lk_lock_waiters(lk_lock *lock, size_t max, lk_party *w
  * LK_ECONN did not happen, LK_EUNKNOWN may have; else as lk_lock_query().  Any thread. */
 LK_API LK_MUST_USE lk_err lk_lock_break(lk_lock *lock, const char *if_holder);
 
-/* Called for each name, raw bytes as they were given to lk_lock_open(); false ends the walk. */
+/* ---- Semaphore ---------------------------------------------------------------------------- */
+
+/* A handle on one named counting semaphore.  It has a capacity of permits; each hold has some of
+ * them, a fence, a lease that is renewed, and ends by release or loss.  The permits of a process
+ * that dies come back when its lease ends.  Who waits is served in order of arrival: a request for
+ * many permits is not starved by small ones that come after it.
+ *
+ * Permits with a fixed lease that are never released make a rate: open with fixed and a lease of
+ * the window's length, and acquire with hold NULL.  Then no window of that length, wherever it
+ * begins, sees more grants than the capacity, by the store's clock. */
+typedef struct lk_semaphore lk_semaphore;
+
+/* Told once for each hold that is lost, as lk_lost_fn. */
+typedef void lk_permits_lost_fn(void *arg, lk_semaphore *semaphore, uint64_t hold,
+                                lk_lost_reason reason);
+
+typedef struct lk_semaphore_options {
+	int64_t capacity;    /* permits, 1..LK_PERMITS_MAX; 0 = what it has, it must exist */
+	int64_t ttl_ms;      /* capacity is kept this long after the last use, 0 = a day */
+	int64_t lease_ms;    /* LK_LEASE_MIN_MS..LK_LEASE_MAX_MS, 0 = 10,000 */
+	int64_t max_hold_ms; /* a hold ends after this long, 1,000 days at most; 0 = no limit */
+	bool fixed;          /* do not renew: a hold ends with its lease unless extended */
+	const char *label;   /* for people, instead of the client's label */
+	lk_permits_lost_fn *on_lost; /* NULL = none */
+	void *on_lost_arg;           /* passed to on_lost; stays yours */
+	size_t name_len;             /* bytes in name, 0 = up to its NUL */
+	int64_t reserved[8];         /* zero */
+} lk_semaphore_options;
+
+/* Open a handle on the semaphore of that name; the first opening gives it its capacity.  One
+ * request.  The handle keeps the capacity: should the semaphore's memory end while the handle is
+ * idle (its TTL, a flush), the next acquire makes it again.
+ *
+ * LK_OK
+ * LK_EMISMATCH  it has another capacity (which: lk_errmsg()); lk_semaphore_resize() changes it
+ * LK_EABSENT    capacity 0, and it does not exist
+ * LK_EINVALID (which option: lk_errmsg()), LK_ENOMEM, LK_ESYSTEM, LK_ECONN, LK_EUNKNOWN, LK_EAUTH,
+ * LK_ESERVER, LK_EFOREIGN (the name is a lock's or a latch's), LK_EFENCE, LK_ECLOSED, LK_EFORKED:
+ * no handle; after LK_EUNKNOWN the store may have the capacity.  Any thread. */
+LK_API LK_MUST_USE lk_err lk_semaphore_open(lk_client *client, const char *name,
+                                            const lk_semaphore_options *options,
+                                            lk_semaphore **semaphore);
+
+/* As lk_lock_close(). */
+LK_API lk_err lk_semaphore_close(lk_semaphore *semaphore);
+
+/* Acquire permits, waiting at most wait_ms for them, in order of arrival.  Never re-entrant: each
+ * call makes a hold of its own, which belongs to the handle; any thread may release it.
+ *
+ *   permits  1..LK_PERMITS_MAX, all or none
+ *   wait_ms  milliseconds; 0 = try once, LK_FOREVER = no limit
+ *   hold     gets the hold's fence, by which the calls below name it.  NULL, for a fixed handle
+ *            only: the permits are nobody's to release and come back when the lease ends,
+ *            lk_semaphore_close(), lk_client_close() and a crash notwithstanding
+ *
+ * LK_OK         held; renewed in the background until released, or until its end if fixed
+ * LK_EBUSY      not held: too few are free, or others wait (wait_ms 0); nothing left behind
+ * LK_ELIMIT     more than the semaphore's capacity; also a wait that a resize made impossible
+ * LK_EINVALID   permits or wait_ms out of range, or hold NULL on a handle that is not fixed
+ * LK_ETIMEDOUT, LK_ECANCELED, LK_ECLOSED, LK_ECONN, LK_EUNKNOWN, LK_EAUTH, LK_ESERVER,
+ * LK_EFOREIGN, LK_EFENCE, LK_ENOMEM, LK_EFORKED   not held; as lk_lock_acquire()
+ *
+ * Returns by wait_ms plus one command timeout.  Any thread. */
+LK_API LK_MUST_USE lk_err lk_semaphore_acquire(lk_semaphore *semaphore, int64_t permits,
+                                               int64_t wait_ms, uint64_t *hold);
+
+/* Give back a whole hold; who waits and fits gets the permits.
+ *
+ * LK_OK        released
+ * LK_ELOST     the hold had been lost; this acknowledges it
+ * LK_ENOTOWNER this handle has no such hold; nothing changed
+ * LK_EUNKNOWN  not confirmed by the store: done in the background, at the latest by the lease's
+ *              end; the caller holds it no more
+ * LK_EFORKED, LK_ECLOSED.  Any thread. */
+LK_API lk_err lk_semaphore_release(lk_semaphore *semaphore, uint64_t hold);
+
+/* Give back some permits of a hold; all of them is as lk_semaphore_release().
+ *
+ * LK_OK        the hold has that many less
+ * LK_ELIMIT    more than the hold has; nothing changed
+ * LK_EINVALID  permits below 1; nothing changed
+ * LK_EUNKNOWN  not confirmed by the store: done in the background; the caller has them no more
+ * LK_ELOST, LK_ENOTOWNER, LK_ENOMEM, LK_EFORKED, LK_ECLOSED.  Any thread. */
+LK_API lk_err lk_semaphore_release_some(lk_semaphore *semaphore, uint64_t hold, int64_t permits);
+
+/* As lk_lock_cancel(). */
+LK_API lk_err lk_semaphore_cancel(lk_semaphore *semaphore);
+
+/* As lk_lock_extend(), for that hold.  Any thread. */
+LK_API LK_MUST_USE lk_err lk_semaphore_extend(lk_semaphore *semaphore, uint64_t hold,
+                                              int64_t lease_ms);
+
+/* The next four ask about a hold of this handle.  No I/O, never block.  Any thread. */
+
+/* LK_STATE_NONE if this handle has no such hold.  Computed from the clock. */
+LK_API lk_state lk_semaphore_state(lk_semaphore *semaphore, uint64_t hold);
+/* Milliseconds the hold is still sure, 0 if lost or none. */
+LK_API int64_t lk_semaphore_remaining_ms(lk_semaphore *semaphore, uint64_t hold);
+/* Permits in the hold, 0 if none.  Stays readable after a loss, until released. */
+LK_API int64_t lk_semaphore_permits(lk_semaphore *semaphore, uint64_t hold);
+/* The hold's id as others see it (lk_party.id), "" if none.  Always NUL-ended. */
+LK_API void lk_semaphore_holder_id(lk_semaphore *semaphore, uint64_t hold,
+                                   char id[LK_HOLDER_ID_SIZE]);
+
+typedef struct lk_semaphore_status {
+	int64_t capacity;
+	int64_t available; /* capacity less what is held; below 0 after a resize down */
+	int64_t holders;   /* holds, of all clients */
+	int64_t queue_len; /* waits, of all clients */
+	int64_t my_rank;   /* waits before this client's first one, -1 = none waiting */
+	int64_t ttl_ms;    /* until it is forgotten unless used */
+} lk_semaphore_status;
+
+/* Ask the store.  LK_EABSENT when it does not exist (any more); else as lk_lock_query(). */
+LK_API LK_MUST_USE lk_err lk_semaphore_query(lk_semaphore *semaphore, lk_semaphore_status *status);
+
+/* A hold, or (fence, held_ms and lease_left_ms 0) a wait. */
+typedef struct lk_permits {
+	lk_party party;
+	int64_t permits;
+	uint64_t fence;
+	int64_t held_ms;       /* since the grant, by the store's clock */
+	int64_t lease_left_ms; /* until the lease ends unless renewed */
+} lk_permits;
+
+/* The first max holds by the end of their leases, or waits in their order, 1,000 at most.  *count
+ * is how many; the array may be written to on failure, too.  Else as lk_semaphore_query(). */
+LK_API LK_MUST_USE lk_err lk_semaphore_holders(lk_semaphore *semaphore, size_t max,
+                                               lk_permits *holders, size_t *count);
+LK_API LK_MUST_USE lk_err lk_semaphore_waiters(lk_semaphore *semaphore, size_t max,
+                                               lk_permits *waiters, size_t *count);
+
+/* Give the semaphore another capacity.  Up: who waits and now fits is granted at once.  Down: holds
+ * stay, and nothing is granted until it fits; a wait for more than the capacity ends with
+ * LK_ELIMIT.  This handle keeps the new capacity; other handles go on with what the store has, and
+ * with the capacity of their own opening should the store lose its memory.
+ *
+ * LK_OK, LK_EABSENT (it does not exist any more), LK_EINVALID (not 1..LK_PERMITS_MAX), LK_EFENCE,
+ * LK_ECONN did not happen, LK_EUNKNOWN may have; else as lk_lock_query().  Any thread. */
+LK_API LK_MUST_USE lk_err lk_semaphore_resize(lk_semaphore *semaphore, int64_t capacity);
+
+/* Take a hold from whoever has it and give its permits to who waits; the holder is told.
+ *
+ *   if_holder  the hold's id (lk_party.id); NULL = the one hold there is
+ *
+ * LK_OK         broken
+ * LK_ENOTHELD   nobody holds any
+ * LK_EMISMATCH  no such hold, or NULL and there are several; nothing changed
+ * Else as lk_lock_break().  Any thread. */
+LK_API LK_MUST_USE lk_err lk_semaphore_break(lk_semaphore *semaphore, const char *if_holder);
+
+/* ---- Latch -------------------------------------------------------------------------------- */
+
+/* A handle on one named count-down latch.  A latch is absent until its count is set, then counts
+ * down, and is open at zero.  An open latch stays open for a while, for those who come late; then
+ * it is absent again.  Setting it again once it is open, or resetting it, begins a new
+ * generation: a step meant for the old one never counts on it. */
+typedef struct lk_latch lk_latch;
+
+typedef enum lk_latch_state {
+	LK_LATCH_ABSENT = 0,   /* never set, removed, or its TTL is over */
+	LK_LATCH_COUNTING = 1, /* steps are missing */
+	LK_LATCH_OPEN = 2,
+} lk_latch_state;
+
+/* "absent", "counting", "open".  Never NULL.  Any thread. */
+LK_API const char *lk_latch_state_name(lk_latch_state state);
+
+typedef struct lk_latch_options {
+	int64_t open_ttl_ms;     /* an open latch stays open this long, 0 = a day */
+	int64_t counting_ttl_ms; /* a latch that counts is forgotten after this long; 0 = never */
+	bool absent_is_open;     /* lk_latch_await() does not wait for an absent latch to be made */
+	const char *label;       /* for people, instead of the client's label */
+	size_t name_len;         /* bytes in name, 0 = up to its NUL */
+	int64_t reserved[8];     /* zero */
+} lk_latch_options;
+
+/* Open a handle on the latch of that name; asks the store nothing.  The TTLs are those of the
+ * latches that this handle sets.  LK_OK, LK_EINVALID (which option: lk_errmsg()), LK_ENOMEM,
+ * LK_ECLOSED, LK_EFORKED.  Any thread. */
+LK_API LK_MUST_USE lk_err lk_latch_open(lk_client *client, const char *name,
+                                        const lk_latch_options *options, lk_latch **latch);
+
+/* As lk_lock_close().  Steps that are not settled yet go on in the background. */
+LK_API lk_err lk_latch_close(lk_latch *latch);
+
+/* Make the latch: it counts from count, 0..LK_COUNT_MAX (0: it is open at once).
+ *
+ *   was  what it was before: LK_LATCH_ABSENT or LK_LATCH_OPEN; may be NULL
+ *
+ * LK_OK         a new generation counts
+ * LK_EMISMATCH  it counts already (lk_errmsg() says how far); nothing changed
+ * LK_EINVALID   count out of range;  LK_EFOREIGN  the name is a lock's or a semaphore's
+ * LK_ECONN did not happen, LK_EUNKNOWN may have; else as lk_lock_query().  Any thread. */
+LK_API LK_MUST_USE lk_err lk_latch_set(lk_latch *latch, int64_t count, lk_latch_state *was);
+
+/* The same in whatever state it is: a new generation.  Who waits goes on waiting, for this one. */
+LK_API LK_MUST_USE lk_err lk_latch_reset(lk_latch *latch, int64_t count, lk_latch_state *was);
+
+/* Make it absent.  Who waits goes on waiting, for it to be made and opened; with absent_is_open the
+ * wait ends.  LK_EABSENT when it was already.  Else as lk_latch_set(). */
+LK_API LK_MUST_USE lk_err lk_latch_remove(lk_latch *latch);
+
+typedef struct lk_latch_step {
+	int64_t remaining; /* after it; 0 = open */
+	bool counted; /* false: it had been counted before, by its name, or the latch was open */
+} lk_latch_step;
+
+/* Count down.  Counted exactly once, though a reply is lost and the request repeated.
+ *
+ *   n     1..LK_COUNT_MAX; more than remains opens the latch
+ *   name  of this step, 1..LK_STEP_MAX bytes, NULL = none.  A latch counts each name once, whoever
+ *         says it, until it opens: a job that crashed after it counted and was restarted counts
+ *         once
+ *   step  what came of it; may be NULL
+ *
+ * LK_OK        counted, or had been before
+ * LK_EABSENT   there is no such latch; nothing was counted
+ * LK_ECONN     not counted: the store was not reached
+ * LK_EUNKNOWN  no answer in time: it may have been counted, and if not it will be, in the
+ *              background, unless the latch is gone or the client is closed first.  Also when
+ *              the latch was made anew before an answer came: then it is not repeated
+ * LK_EINVALID, LK_EAUTH, LK_ESERVER, LK_EFOREIGN, LK_ENOMEM, LK_EFORKED, LK_ECLOSED   not counted
+ *
+ * Steps of one client on one latch are settled one after the other.  Any thread. */
+LK_API LK_MUST_USE lk_err lk_latch_down(lk_latch *latch, int64_t n, const char *name,
+                                        lk_latch_step *step);
+
+/* Wait until the latch is open.  An absent one is waited for, to be made and opened (see
+ * absent_is_open).  A wait that began on one generation ends with it, also if the latch was set
+ * again since.
+ *
+ * LK_OK         it is open, or was since the call began
+ * LK_EBUSY      not open (wait_ms 0)
+ * LK_ETIMEDOUT  not open within wait_ms
+ * LK_ECANCELED  lk_latch_cancel() or lk_latch_close();  LK_ECLOSED  lk_client_close()
+ * LK_ECONN      the store was not reached, or did not answer: nothing is known
+ * LK_EAUTH, LK_ESERVER, LK_EFOREIGN, LK_EINVALID, LK_ENOMEM, LK_EFORKED
+ *
+ * Leaves nothing in the store.  Returns by wait_ms plus one command timeout.  Any thread. */
+LK_API LK_MUST_USE lk_err lk_latch_await(lk_latch *latch, int64_t wait_ms);
+
+/* End every wait that is now in progress on this handle with LK_ECANCELED.
+ * LK_OK (also when there was none), LK_EFORKED, LK_ECLOSED.  Any thread. */
+LK_API lk_err lk_latch_cancel(lk_latch *latch);
+
+typedef struct lk_latch_status {
+	lk_latch_state state;
+	int64_t count;       /* remaining */
+	int64_t initial;     /* what it was set to */
+	uint64_t generation; /* grows with every set and reset; 0 = absent */
+	int64_t ttl_ms;      /* until it is forgotten, -1 = never */
+} lk_latch_status;
+
+/* Ask the store.  An absent latch is a state, not an error.  Else as lk_lock_query(). */
+LK_API LK_MUST_USE lk_err lk_latch_query(lk_latch *latch, lk_latch_status *status);
+
+/* ---- Names ------------------------------------------------------------------------------- */
+
+/* What a name stands for in the store.  One name is one thing at a time: a lock's name cannot be a
+ * semaphore's, too; calls for another kind return LK_EFOREIGN. */
+typedef enum lk_kind {
+	LK_KIND_NONE = 0, /* nothing: a lock that is free, or never used */
+	LK_KIND_LOCK = 1,
+	LK_KIND_SEMAPHORE = 2,
+	LK_KIND_LATCH = 3,
+} lk_kind;
+
+/* "nothing", "lock", "semaphore", "latch".  Never NULL.  Any thread. */
+LK_API const char *lk_kind_name(lk_kind kind);
+
+/* Ask the store what a name stands for.  name_len 0 = up to its NUL.  LK_EFOREIGN when its key is
+ * not Latchkey's; else as lk_lock_query().  Any thread. */
+LK_API LK_MUST_USE lk_err lk_client_kind(lk_client *client, const char *name, size_t name_len,
+                                         lk_kind *kind);
+
+/* Called for each name, raw bytes as they were given when it was opened; false ends the walk. */
 typedef bool lk_name_fn(void *arg, const char *name, size_t name_len);
 
-/* Walk the names of all locks that are held or waited for; needs the right to SCAN.  Names may
- * come and go meanwhile; none comes twice.  LK_EAUTH says which right is missing.  Else as
- * lk_lock_query().  The callback runs in the caller's thread.  Any thread. */
+/* Walk the names of all locks that are held or waited for, all semaphores and all latches; needs
+ * the right to SCAN.  Names may come and go meanwhile; none comes twice.  LK_EAUTH says which right
+ * is missing.  Else as lk_lock_query().  The callback runs in the caller's thread.  Any thread. */
 LK_API LK_MUST_USE lk_err lk_client_list(lk_client *client, lk_name_fn *fn, void *arg);
 
 /* ---- The private server of local: --------------------------------------------------------- */
 
 typedef struct lk_local_info {
 	bool running;
-	int64_t pid;            /* of the server, 0 if not running */
-	char socket_path[108];  /* where it listens, also when not running */
-	char server_path[256];  /* the binary it was, or would be, started from; "" if none */
+	int64_t pid;           /* of the server, 0 if not running */
+	char socket_path[108]; /* where it listens, also when not running */
+	char server_path[256]; /* the binary it was, or would be, started from; "" if none */
 } lk_local_info;
 
 /* Start it if it does not run; two at once start one.  LK_OK, LK_ENOSERVER, LK_ESYSTEM (folder not

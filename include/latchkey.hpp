@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Latchkey for C++17: the C interface with destructors, and a lock that std::unique_lock,
- * std::scoped_lock and std::lock accept.
+ * Latchkey for C++17: the C interface with destructors; a lock that std::unique_lock,
+ * std::scoped_lock and std::lock accept, a semaphore and a latch.
  *
  *   latchkey::client client;
  *   latchkey::lock nightly(client, "nightly");
@@ -30,7 +30,7 @@ namespace latchkey
 
 class error : public std::runtime_error
 {
-public:
+      public:
 	/* Takes the detail of this thread's last failure along. */
 	explicit error(lk_err code)
 	    : std::runtime_error(std::string(lk_err_name(code)) + ": " +
@@ -44,14 +44,48 @@ public:
 		return code_;
 	}
 
-private:
+      private:
 	lk_err code_;
 };
 
-/* An owner of one lk_client.  Outlives the locks opened from it. */
+namespace detail
+{
+
+constexpr int64_t LONGEST_WAIT_MS = INT64_C(1) << 50;
+
+inline void check(lk_err err)
+{
+	if (err != LK_OK)
+		throw error(err);
+}
+
+/* For calls that wait: false when it was not to be had (in time). */
+inline bool got(lk_err err)
+{
+	if (err == LK_EBUSY || err == LK_ETIMEDOUT)
+		return false;
+	check(err);
+	return true;
+}
+
+/* Parts of a millisecond are rounded up; what does not fit the C interface is longer than anybody
+ * waits. */
+template <class Rep, class Period> int64_t wait_ms(const std::chrono::duration<Rep, Period> &wait)
+{
+	using milliseconds = std::chrono::duration<int64_t, std::milli>;
+	const std::chrono::duration<double, std::milli> limit(LONGEST_WAIT_MS);
+
+	if (wait <= wait.zero())
+		return 0;
+	return wait > limit ? LONGEST_WAIT_MS : std::chrono::ceil<milliseconds>(wait).count();
+}
+
+} // namespace detail
+
+/* An owner of one lk_client.  Outlives the handles opened from it. */
 class client
 {
-public:
+      public:
 	explicit client(const char *url = nullptr, const lk_client_options *options = nullptr)
 	{
 		lk_err err = lk_client_open(url, options, &handle_);
@@ -92,7 +126,7 @@ public:
 		return handle_;
 	}
 
-private:
+      private:
 	lk_client *handle_ = nullptr;
 };
 
@@ -100,11 +134,11 @@ private:
  * latchkey::lock; the class needs another name, since one called lock cannot have a lock(). */
 class named_lock
 {
-public:
+      public:
 	named_lock(const client &from, const std::string &name, lk_lock_options options = {})
 	{
 		options.name_len = name.size();
-		check(lk_lock_open(from.native_handle(), name.c_str(), &options, &handle_));
+		detail::check(lk_lock_open(from.native_handle(), name.c_str(), &options, &handle_));
 	}
 
 	named_lock(named_lock &&other) noexcept : handle_(other.handle_)
@@ -134,7 +168,7 @@ public:
 	/* Wait as long as it takes. */
 	void lock()
 	{
-		check(lk_lock_acquire(handle_, LK_FOREVER));
+		detail::check(lk_lock_acquire(handle_, LK_FOREVER));
 	}
 
 	/* False when another holds it. */
@@ -143,19 +177,11 @@ public:
 		return acquire(0);
 	}
 
-	/* False when it was not to be had in time.  Parts of a millisecond are rounded up. */
+	/* False when it was not to be had in time. */
 	template <class Rep, class Period>
 	bool try_lock_for(const std::chrono::duration<Rep, Period> &wait)
 	{
-		using milliseconds = std::chrono::duration<int64_t, std::milli>;
-		const std::chrono::duration<double, std::milli> limit(LONGEST_WAIT_MS);
-
-		if (wait <= wait.zero())
-			return acquire(0);
-		/* What does not fit the C interface is longer than anybody waits. */
-		if (wait > limit)
-			return acquire(LONGEST_WAIT_MS);
-		return acquire(std::chrono::ceil<milliseconds>(wait).count());
+		return acquire(detail::wait_ms(wait));
 	}
 
 	template <class Clock, class Duration>
@@ -176,13 +202,13 @@ public:
 	/* As unlock(), but tells: LK_ELOST when somebody else may have been in meanwhile. */
 	void release()
 	{
-		check(lk_lock_release(handle_));
+		detail::check(lk_lock_release(handle_));
 	}
 
 	/* End every wait in progress on this handle; they throw LK_ECANCELED.  Any thread. */
 	void cancel()
 	{
-		check(lk_lock_cancel(handle_));
+		detail::check(lk_lock_cancel(handle_));
 	}
 
 	uint64_t fence() const noexcept
@@ -205,29 +231,241 @@ public:
 		return handle_;
 	}
 
-private:
-	static constexpr int64_t LONGEST_WAIT_MS = INT64_C(1) << 50;
-
-	static void check(lk_err err)
-	{
-		if (err != LK_OK)
-			throw error(err);
-	}
-
+      private:
 	bool acquire(int64_t wait_ms)
 	{
-		lk_err err = lk_lock_acquire(handle_, wait_ms);
-
-		if (err == LK_EBUSY || err == LK_ETIMEDOUT)
-			return false;
-		check(err);
-		return true;
+		return detail::got(lk_lock_acquire(handle_, wait_ms));
 	}
 
 	lk_lock *handle_ = nullptr;
 };
 
 using lock = named_lock;
+
+/* An owner of one lk_semaphore. */
+class semaphore
+{
+      public:
+	/* Some of its permits; given back by the destructor.  Empty when they were not to be had.
+	 * Does not outlive its semaphore. */
+	class permits
+	{
+	      public:
+		permits() noexcept = default;
+
+		permits(permits &&other) noexcept : from_(other.from_), hold_(other.hold_)
+		{
+			other.hold_ = 0;
+		}
+
+		permits &operator=(permits &&other) noexcept
+		{
+			if (this != &other) {
+				drop();
+				from_ = other.from_;
+				hold_ = other.hold_;
+				other.hold_ = 0;
+			}
+			return *this;
+		}
+
+		permits(const permits &) = delete;
+		permits &operator=(const permits &) = delete;
+
+		~permits()
+		{
+			drop();
+		}
+
+		explicit operator bool() const noexcept
+		{
+			return hold_ != 0;
+		}
+
+		/* As the destructor, but tells: LK_ELOST when the hold had been lost. */
+		void release()
+		{
+			const uint64_t hold = hold_;
+
+			hold_ = 0;
+			detail::check(lk_semaphore_release(from_, hold));
+		}
+
+		/* Give back so many of them. */
+		void release(int64_t count)
+		{
+			const bool all = count == lk_semaphore_permits(from_, hold_);
+
+			detail::check(lk_semaphore_release_some(from_, hold_, count));
+			if (all)
+				hold_ = 0;
+		}
+
+		uint64_t fence() const noexcept
+		{
+			return hold_;
+		}
+
+		lk_state state() const noexcept
+		{
+			return hold_ ? lk_semaphore_state(from_, hold_) : LK_STATE_NONE;
+		}
+
+	      private:
+		friend class semaphore;
+
+		permits(lk_semaphore *from, uint64_t hold) noexcept : from_(from), hold_(hold)
+		{
+		}
+
+		void drop() noexcept
+		{
+			if (hold_)
+				lk_semaphore_release(from_, hold_);
+			hold_ = 0;
+		}
+
+		lk_semaphore *from_ = nullptr;
+		uint64_t hold_ = 0; /* its fence */
+	};
+
+	semaphore(const client &from, const std::string &name, int64_t capacity,
+	          lk_semaphore_options options = {})
+	{
+		options.capacity = capacity;
+		options.name_len = name.size();
+		detail::check(
+			lk_semaphore_open(from.native_handle(), name.c_str(), &options, &handle_));
+	}
+
+	semaphore(semaphore &&other) noexcept : handle_(other.handle_)
+	{
+		other.handle_ = nullptr;
+	}
+
+	semaphore &operator=(semaphore &&) = delete;
+	semaphore(const semaphore &) = delete;
+	semaphore &operator=(const semaphore &) = delete;
+
+	~semaphore()
+	{
+		lk_semaphore_close(handle_);
+	}
+
+	/* Wait as long as it takes. */
+	permits acquire(int64_t count = 1)
+	{
+		return take(count, LK_FOREVER);
+	}
+
+	/* Empty when they are not to be had. */
+	permits try_acquire(int64_t count = 1)
+	{
+		return take(count, 0);
+	}
+
+	template <class Rep, class Period>
+	permits try_acquire_for(const std::chrono::duration<Rep, Period> &wait, int64_t count = 1)
+	{
+		return take(count, detail::wait_ms(wait));
+	}
+
+	lk_semaphore *native_handle() const noexcept
+	{
+		return handle_;
+	}
+
+      private:
+	permits take(int64_t count, int64_t wait_ms)
+	{
+		uint64_t hold = 0;
+
+		if (!detail::got(lk_semaphore_acquire(handle_, count, wait_ms, &hold)))
+			return {};
+		return {handle_, hold};
+	}
+
+	lk_semaphore *handle_ = nullptr;
+};
+
+/* An owner of one lk_latch. */
+class latch
+{
+      public:
+	latch(const client &from, const std::string &name, lk_latch_options options = {})
+	{
+		options.name_len = name.size();
+		detail::check(
+			lk_latch_open(from.native_handle(), name.c_str(), &options, &handle_));
+	}
+
+	latch(latch &&other) noexcept : handle_(other.handle_)
+	{
+		other.handle_ = nullptr;
+	}
+
+	latch &operator=(latch &&) = delete;
+	latch(const latch &) = delete;
+	latch &operator=(const latch &) = delete;
+
+	~latch()
+	{
+		lk_latch_close(handle_);
+	}
+
+	/* False when it counts already: then nothing changed. */
+	bool set(int64_t count)
+	{
+		lk_err err = lk_latch_set(handle_, count, nullptr);
+
+		if (err == LK_EMISMATCH)
+			return false;
+		detail::check(err);
+		return true;
+	}
+
+	/* Returns what remains. */
+	int64_t count_down(int64_t n = 1)
+	{
+		lk_latch_step step{};
+
+		detail::check(lk_latch_down(handle_, n, nullptr, &step));
+		return step.remaining;
+	}
+
+	/* A step of that name counts once, whoever says it. */
+	int64_t count_down(const std::string &name, int64_t n = 1)
+	{
+		lk_latch_step step{};
+
+		detail::check(lk_latch_down(handle_, n, name.c_str(), &step));
+		return step.remaining;
+	}
+
+	void wait()
+	{
+		detail::check(lk_latch_await(handle_, LK_FOREVER));
+	}
+
+	bool try_wait()
+	{
+		return detail::got(lk_latch_await(handle_, 0));
+	}
+
+	template <class Rep, class Period>
+	bool try_wait_for(const std::chrono::duration<Rep, Period> &wait)
+	{
+		return detail::got(lk_latch_await(handle_, detail::wait_ms(wait)));
+	}
+
+	lk_latch *native_handle() const noexcept
+	{
+		return handle_;
+	}
+
+      private:
+	lk_latch *handle_ = nullptr;
+};
 
 } // namespace latchkey
 

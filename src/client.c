@@ -16,7 +16,7 @@
 
 #define INTRODUCE_LIFE_MS 60000
 #define INTRODUCE_EACH_NS (20000 * LK__MS)
-#define LABELS_MAX 64 /* of locks, told to people */
+#define LABELS_MAX 64 /* of handles, told to people */
 #define PING_MAX_NS (5000 * LK__MS)
 
 static pthread_mutex_t registry_mutex = PTHREAD_MUTEX_INITIALIZER;
@@ -116,28 +116,6 @@ void lk__client_leave(struct lk_client *client)
 	pthread_setcancelstate(cancel_state, NULL);
 }
 
-lk_err lk__lock_enter(struct lk_lock *lock)
-{
-	lk_err err = lk__client_enter(lock->client);
-
-	if (err)
-		return err;
-	if (lock->closing) {
-		lk__client_leave(lock->client);
-		return lk__failf(LK_ECLOSED, "the lock's handle is closed");
-	}
-	lock->calls_inside++;
-	return LK_OK;
-}
-
-void lk__lock_leave(struct lk_lock *lock)
-{
-	lk__wire_finish(lock->client);
-	if (!--lock->calls_inside)
-		pthread_cond_broadcast(&lock->client->quiet_cond);
-	lk__client_leave(lock->client);
-}
-
 void lk__log(struct lk_client *client, lk_log_level level, const char *fmt, ...)
 {
 	char line[400];
@@ -191,7 +169,7 @@ static void introduce_by(struct lk_client *client, bool whole, struct lk__buf *b
 void lk__client_introduce(struct lk_client *client, int64_t now_ns)
 {
 	struct lk__buf buf = {0};
-	struct lk_lock *lock;
+	struct lk__handle *handle;
 	int labels = 0;
 
 	if (now_ns < client->introduce_ns || !client->pair)
@@ -202,14 +180,15 @@ void lk__client_introduce(struct lk_client *client, int64_t now_ns)
 		buf = (struct lk__buf){0};
 		introduce_by(client, append_label(client, &buf, NULL, 0, client->label), &buf);
 	}
-	for (lock = client->locks; lock && labels < LABELS_MAX; lock = lock->next) {
-		const struct lk__name *name = lock->place->name;
-		if (!lock->label)
+	for (handle = client->handles; handle && labels < LABELS_MAX; handle = handle->next) {
+		const struct lk__name *name = handle->name;
+		if (!handle->label)
 			continue;
 		labels++;
 		buf = (struct lk__buf){0};
 		introduce_by(client,
-		             append_label(client, &buf, name->bytes, name->len, lock->label), &buf);
+		             append_label(client, &buf, name->bytes, name->len, handle->label),
+		             &buf);
 	}
 }
 
@@ -373,7 +352,7 @@ static void forget_introduction(struct lk_client *client)
 
 static bool is_quiet(const struct lk_client *client)
 {
-	return !client->calls_inside && !client->core.all_tickets &&
+	return !client->calls_inside && !lk__core_busy(&client->core) &&
 	       (!client->pair || (!client->pair->sent && !client->calls));
 }
 
@@ -416,7 +395,7 @@ static void end_calls(struct lk_client *client)
 static lk_err close_client(struct lk_client *client)
 {
 	int64_t deadline_ns = lk__now_ns() + client->target.command_timeout_ns;
-	bool left;
+	bool left, steps_left;
 
 	pthread_mutex_lock(&client->mutex);
 	if (lk__notify_is_me(client)) {
@@ -432,15 +411,20 @@ static lk_err close_client(struct lk_client *client)
 	forget_introduction(client);
 	drain(client, deadline_ns);
 	left = client->core.all_tickets != NULL;
+	steps_left = lk__core_stepping(&client->core);
 	pthread_mutex_unlock(&client->mutex);
 
 	lk__loop_stop(client);
-	while (client->locks)
-		lk__lock_free(client->locks);
+	while (client->handles)
+		lk__handle_free(client->handles);
 	free_client(client);
 	if (left)
 		return lk__failf(LK_EUNKNOWN,
 		                 "closed; a release was not confirmed and ends with its lease");
+	if (steps_left)
+		return lk__failf(LK_EUNKNOWN,
+		                 "closed; a latch's step was not confirmed: it may have been "
+		                 "counted");
 	return LK_OK;
 }
 

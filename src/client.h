@@ -41,7 +41,9 @@ struct lk__pair {
 	struct lk__conn *commands, *messages;
 	struct lk__request *sent, **sent_end; /* commands under way, in order */
 	struct lk__buf out;                   /* what the socket has not taken yet */
+	struct lk__buf messages_out;          /* the same of messages; the loop alone writes it */
 	bool writing, reading, broken, stuck; /* stuck: the socket was full */
+	bool pong_due;                        /* of messages: the next reply is that of a PING */
 	int users;
 	int64_t made_ns;
 	int64_t heard_ns, pinged_ns; /* the messages connection */
@@ -60,7 +62,7 @@ struct lk_client {
 	lk_log_level log_level;
 
 	struct lk_client *next, *prev; /* the registry */
-	struct lk_lock *locks;
+	struct lk__handle *handles;
 	uint64_t handle_serial;
 	int64_t ping_ns; /* a third of the shortest lease opened */
 
@@ -92,23 +94,43 @@ struct lk_client {
 	pthread_t notifier; /* runs loss callbacks, from the first lock that has one */
 	bool notifying, notifier_stop;
 	pthread_cond_t notify_cond; /* for it: there is a loss to tell */
-	struct lk_lock *telling;    /* whose callback runs now */
+	struct lk__handle *telling; /* whose callback runs now */
 	pthread_cond_t quiet_cond;  /* calls or telling changed */
 	unsigned calls_inside;
 };
 
-struct lk_lock {
+/* What every handle is: a user's way to one name through one client. */
+struct lk__handle {
 	struct lk_client *client;
-	struct lk__place *place;
-	struct lk_lock *next, *prev;
+	struct lk__handle *next, *prev; /* of the client */
+	struct lk__name *name;
+	struct lk__place *place; /* of a lock; of a semaphore: what its waits' places are like */
+	char *label;
 	uint64_t serial;
 	int64_t max_hold_ms;
+	unsigned calls_inside;
+	uint8_t kind;   /* lk_kind */
+	bool tell_loss; /* it has a loss callback */
+	bool closing;   /* no call may begin: a callback could still try */
+};
+
+struct lk_lock {
+	struct lk__handle handle; /* first */
 	lk_lost_fn *on_lost;
 	void *on_lost_arg;
-	char *label;
-	unsigned calls_inside;
 	bool handle_owns;
-	bool closing; /* no call may begin: a callback could still try */
+};
+
+struct lk_latch {
+	struct lk__handle handle; /* first */
+	int64_t open_ttl_ms, counting_ttl_ms;
+	bool absent_is_open;
+};
+
+struct lk_semaphore {
+	struct lk__handle handle; /* first */
+	lk_permits_lost_fn *on_lost;
+	void *on_lost_arg;
 };
 
 /* ---- wire.c: commands out, replies in ----------------------------------------------------- */
@@ -170,15 +192,66 @@ bool lk__notify_is_me(const struct lk_client *client);
  * others, and has the mutex. */
 lk_err lk__client_enter(struct lk_client *client);
 void lk__client_leave(struct lk_client *client);
-/* The same for a call on a lock. */
-lk_err lk__lock_enter(struct lk_lock *lock);
-void lk__lock_leave(struct lk_lock *lock);
 /* Tell people who we are when it is due.  _locked */
 void lk__client_introduce(struct lk_client *client, int64_t now_ns);
 /* A line for the log hook.  Not with the mutex held. */
 void lk__log(struct lk_client *client, lk_log_level level, const char *fmt, ...)
 	__attribute__((format(printf, 3, 4)));
-/* Free a lock's memory and its place.  _locked */
-void lk__lock_free(struct lk_lock *lock);
+
+/* ---- handle.c: what handles of all kinds have in common ----------------------------------- */
+
+/* What a handle is opened with, checked by lk__handle_open(). */
+struct lk__handle_plan {
+	const char *name, *label;
+	size_t name_len;
+	int64_t lease_ms, max_hold_ms; /* 0 = the default */
+	int64_t ttl_ms;                /* of a semaphore */
+	uint32_t capacity;             /* of a semaphore */
+	const int64_t *reserved;       /* 8, of the options */
+	struct lk__latch *latch;       /* taken; NULL if it is for none */
+	uint8_t kind;                  /* lk_kind */
+	bool fixed, tell_loss;
+};
+
+/* Make the handle one of the client's.  The memory stays the caller's on failure.  On success the
+ * caller is inside a call of the client, with the mutex: lk__client_leave() ends it, after
+ * lk__handle_free() if something else failed. */
+lk_err lk__handle_open(struct lk_client *client, struct lk__handle *handle,
+                       const struct lk__handle_plan *plan);
+lk_err lk__handle_close(struct lk__handle *handle);
+/* Take it out of the client and free it.  _locked */
+void lk__handle_free(struct lk__handle *handle);
+lk_err lk__handle_cancel(struct lk__handle *handle);
+/* Enter and leave a call on a handle; as lk__client_enter(). */
+lk_err lk__handle_enter(struct lk__handle *handle);
+void lk__handle_leave(struct lk__handle *handle);
+/* Take the mutex for a question that is not a call, that is also while the handle is being closed
+ * or by a thread that may be cancelled.  False, and nothing taken, in a child process. */
+bool lk__handle_look(const struct lk__handle *handle);
+void lk__handle_unlook(const struct lk__handle *handle);
+/* The id by which others see a hold of the client, "" once it is lost.  _locked */
+void lk__handle_hold_id(const struct lk__handle *handle, const struct lk__hold *hold,
+                        char id[LK_HOLDER_ID_SIZE]);
+/* The result of a *_open(): "lease_ms: 100 to 86400000, not 5". */
+lk_err lk__check_range(const char *what, int64_t value, int64_t least, int64_t most);
+
+/* ---- wait.c: a call that waits ------------------------------------------------------------ */
+
+/* Something is about to be asked: until now an idle client's silence was no sign of a dead
+ * connection.  _locked */
+void lk__wait_begin(struct lk_client *client, int64_t now_ns);
+/* A sleeper with the waiter's handle and place filled in. */
+void lk__sleeper_init(struct lk__sleeper *sleeper, struct lk__handle *handle);
+/* What an acquire may need; the mutex is given up meanwhile.  False when it cannot be, with the
+ * reason as the waiter's result.  _locked */
+bool lk__sleeper_provide(struct lk__handle *handle, struct lk__sleeper *sleeper);
+/* Until when a wait of wait_ms that begins now lasts. */
+int64_t lk__wait_until_ns(const struct lk_client *client, int64_t now_ns, int64_t wait_ms);
+/* An event was given to the core: wait for what comes of it, then one command timeout for its end
+ * to be confirmed.  Nothing refers to the waiter afterwards.  _locked */
+void lk__sleeper_await(struct lk_client *client, struct lk__sleeper *sleeper, int64_t until_ns);
+/* The result, as this thread's error; what was provided and not used is freed.  Without the mutex.
+ */
+lk_err lk__sleeper_finish(struct lk__sleeper *sleeper);
 
 #endif

@@ -5,6 +5,7 @@
 
 #include "local.h"
 #include "redis/connect.h"
+#include "redis/dial.h"
 
 #include <poll.h>
 #include <stdio.h>
@@ -133,7 +134,7 @@ static void mind_connection(struct lk_client *client, int64_t now_ns)
 		pthread_mutex_lock(&client->mutex);
 	}
 	/* Nobody who is idle starts a server that somebody stopped. */
-	client->start_local = client->core.all_tickets || client->calls;
+	client->start_local = lk__core_busy(&client->core) || client->calls;
 	client->connecting = true;
 	if (!lk__thread_start(&client->connector, "lk-connect", connector, client)) {
 		client->connecting = false;
@@ -149,7 +150,7 @@ static int64_t ping_due(const struct lk_client *client)
 {
 	const struct lk__pair *pair = client->pair;
 
-	if (!pair || !client->core.all_tickets)
+	if (!pair || !lk__core_busy(&client->core))
 		return LK__NEVER;
 	if (pair->pinged_ns > pair->heard_ns)
 		return pair->pinged_ns + client->target.command_timeout_ns;
@@ -158,7 +159,6 @@ static int64_t ping_due(const struct lk_client *client)
 
 static void ping(struct lk_client *client, struct lk__pair *pair, int64_t now_ns)
 {
-	static const char command[] = "*1\r\n$4\r\nPING\r\n";
 	struct lk__buf buf = {0};
 	const char *argv[] = {"PING"};
 	struct lk__why why;
@@ -172,28 +172,103 @@ static void ping(struct lk_client *client, struct lk__pair *pair, int64_t now_ns
 	pair->pinged_ns = now_ns;
 	if (!pair->sent && lk__resp_command(&buf, 1, argv, NULL))
 		lk__wire_background(client, &buf);
-	lk__pair_use(pair);
-	pthread_mutex_unlock(&client->mutex);
-	/* A socket that is too full for 14 bytes is heard nothing of, and breaks by that. */
-	lk__conn_write(pair->messages, command, sizeof(command) - 1, &why);
-	pthread_mutex_lock(&client->mutex);
-	lk__pair_leave(pair);
+	/* The reply to a subscription is as good.  Without any the connection breaks. */
+	if (!client->core.channels.sent && !pair->pong_due)
+		pair->pong_due = lk__resp_command(&pair->messages_out, 1, argv, NULL);
 }
 
 /* ---- Messages ----------------------------------------------------------------------------- */
 
-static void take_message(struct lk_client *client, const struct lk__resp *resp)
+/* Which channels are wanted, and which no more: into the buffer.  False when out of memory.  Not
+ * while a PING has no reply: an error could be that of the one or of the other. */
+static bool fill_messages(struct lk_client *client, struct lk__pair *pair)
+{
+	struct lk__channel *channel;
+	bool subscribe;
+
+	while (!pair->pong_due &&
+	       (channel = lk__channels_next(&client->core.channels, &subscribe))) {
+		const char *argv[] = {subscribe ? "SUBSCRIBE" : "UNSUBSCRIBE", channel->topic};
+		if (!lk__resp_command(&pair->messages_out, 2, argv, NULL))
+			return false;
+	}
+	return true;
+}
+
+/* Only the loop writes there, so a command that the socket took in part is never cut into. */
+static void flush_messages(struct lk_client *client)
+{
+	struct lk__pair *pair = client->pair;
+	struct lk__buf *out;
+	struct lk__why why;
+	int64_t taken = 0;
+
+	if (!pair)
+		return;
+	out = &pair->messages_out;
+	if (!fill_messages(client, pair)) {
+		lk__why_set(&why, LK_ENOMEM, "%s: out of memory", client->target.text);
+		lk__wire_broken(client, pair, &why);
+		return;
+	}
+	if (!out->len)
+		return;
+	lk__pair_use(pair);
+	pthread_mutex_unlock(&client->mutex);
+	taken = lk__conn_write(pair->messages, out->data, out->len, &why);
+	pthread_mutex_lock(&client->mutex);
+	if (taken > 0) {
+		out->len -= (size_t)taken;
+		memmove(out->data, out->data + taken, out->len);
+	}
+	if (taken < 0)
+		lk__wire_broken(client, pair, &why);
+	lk__pair_leave(pair);
+}
+
+static void take_payload(struct lk_client *client, const struct lk__resp *channel,
+                         const struct lk__resp *payload)
 {
 	struct lk__message message;
-	const struct lk__resp *payload;
 
+	if (!strcmp(channel->str, client->space.channel)) {
+		if (lk__codec_message(&client->space, payload->str, payload->len, &message))
+			lk__core_message(&client->core, lk__now_ns(), &message);
+	} else if (lk__codec_broadcast(payload->str, payload->len, &message)) {
+		lk__channels_published(&client->core.channels, lk__now_ns(), channel->str,
+		                       channel->len, &message);
+	}
+}
+
+static void take_message(struct lk_client *client, struct lk__pair *pair,
+                         const struct lk__resp *resp)
+{
+	const struct lk__resp *kind, *channel, *last;
+	struct lk__why why;
+
+	/* A refused PING is an answer, too. */
+	if (pair->pong_due && (resp->type != LK__RESP_ARRAY || resp->len == 2)) {
+		pair->pong_due = false;
+		return;
+	}
+	if (resp->type == LK__RESP_ERROR) {
+		lk__conn_why(&why, lk__resp_error(resp), client->target.text, "SUBSCRIBE: %s",
+		             resp->str);
+		lk__channels_refused(&client->core.channels, lk__now_ns(), &why);
+		return;
+	}
 	if (resp->type != LK__RESP_ARRAY || resp->len != 3)
-		return; /* pong */
-	payload = resp->elements[2];
-	if (resp->elements[0]->type == LK__RESP_STRING &&
-	    !strcmp(resp->elements[0]->str, "message") && payload->type == LK__RESP_STRING &&
-	    lk__codec_message(&client->space, payload->str, payload->len, &message))
-		lk__core_message(&client->core, lk__now_ns(), &message);
+		return;
+	kind = resp->elements[0];
+	channel = resp->elements[1];
+	last = resp->elements[2];
+	if (kind->type != LK__RESP_STRING || channel->type != LK__RESP_STRING)
+		return;
+	if (!strcmp(kind->str, "message") && last->type == LK__RESP_STRING)
+		take_payload(client, channel, last);
+	else if (!strcmp(kind->str, "subscribe") || !strcmp(kind->str, "unsubscribe"))
+		lk__channels_confirmed(&client->core.channels, lk__now_ns(), kind->str[0] == 's',
+		                       channel->str, channel->len);
 }
 
 static void read_messages(struct lk_client *client, struct lk__pair *pair)
@@ -218,7 +293,7 @@ static void read_messages(struct lk_client *client, struct lk__pair *pair)
 		pthread_mutex_lock(&client->mutex);
 		for (size_t i = 0; i < count; i++) {
 			if (!pair->broken)
-				take_message(client, resps[i]);
+				take_message(client, pair, resps[i]);
 			lk__resp_free(resps[i]);
 		}
 		if (count < MESSAGES_MAX)
@@ -279,6 +354,7 @@ static void do_what_is_due(struct lk_client *client)
 		ping(client, client->pair, now_ns);
 	if (client->pair)
 		lk__wire_overdue(client, client->pair, now_ns);
+	flush_messages(client);
 	lk__wire_flush(client);
 	if (client->pair && client->pair->sent && !client->pair->reading)
 		client->need_reader = true;
@@ -296,6 +372,8 @@ static void wait_for_events(struct lk_client *client)
 		{.fd = pair ? pair->commands->fd : -1, .events = POLLRDHUP},
 	};
 
+	if (pair && pair->messages_out.len)
+		fds[2].events |= POLLOUT;
 	if (pair && client->need_reader)
 		fds[3].events |= POLLIN;
 	if (pair && pair->stuck)

@@ -3,6 +3,17 @@
  * with the first lock that has a callback. */
 #include "client.h"
 
+static void tell(struct lk__handle *handle, uint64_t fence, lk_lost_reason reason)
+{
+	struct lk_lock *lock = (struct lk_lock *)handle;
+	struct lk_semaphore *semaphore = (struct lk_semaphore *)handle;
+
+	if (handle->kind == LK_KIND_LOCK)
+		lock->on_lost(lock->on_lost_arg, lock, fence, reason);
+	else
+		semaphore->on_lost(semaphore->on_lost_arg, semaphore, fence, reason);
+}
+
 static void *run(void *arg)
 {
 	struct lk_client *client = arg;
@@ -10,7 +21,7 @@ static void *run(void *arg)
 
 	pthread_mutex_lock(&client->mutex);
 	while (!client->notifier_stop) {
-		struct lk_lock *lock;
+		struct lk__handle *handle;
 		uint64_t fence;
 		lk_lost_reason reason;
 
@@ -19,12 +30,12 @@ static void *run(void *arg)
 			lk__cond_wait(&client->notify_cond, &client->mutex, -1);
 			continue;
 		}
-		lock = hold->handle;
+		handle = hold->handle;
 		fence = hold->fence;
 		reason = (lk_lost_reason)hold->lost;
-		client->telling = lock;
+		client->telling = handle;
 		pthread_mutex_unlock(&client->mutex);
-		lock->on_lost(lock->on_lost_arg, lock, fence, reason);
+		tell(handle, fence, reason);
 		pthread_mutex_lock(&client->mutex);
 		client->telling = NULL;
 		lk__core_told(hold);

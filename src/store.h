@@ -12,17 +12,24 @@
 #define LK__NONCE_SIZE 12 /* 11 characters and a NUL */
 
 struct lk__ticket;
+struct lk__latch;
 
 enum lk__request_kind {
-	LK__ASK,   /* acquire, or stand in the queue */
-	LK__LEAVE, /* end a wait or a hold, serve the next */
-	LK__HAND,  /* serve the next of a lock that is free */
-	LK__RENEW, /* keep a hold, extend it, or claim a grant */
+	LK__ASK,    /* acquire, or stand in the queue */
+	LK__LEAVE,  /* end a wait or a hold, serve the next */
+	LK__HAND,   /* serve the next of a lock that is free */
+	LK__RENEW,  /* keep a hold, extend it, or claim a grant */
+	LK__SHRINK, /* give back some permits of a hold, serve the next */
+	LK__LOOK,   /* how is the latch? */
+	LK__STEP,   /* count it down */
 };
 
 struct lk__request {
 	struct lk__request *next; /* in the core's line, then in the link's */
-	struct lk__ticket *ticket;
+	union {
+		struct lk__ticket *ticket;
+		struct lk__latch *latch; /* LK__LOOK, LK__STEP */
+	};
 	int64_t sent_ns;  /* taken from the line, thus before any byte was sent */
 	int64_t lease_ms; /* LK__RENEW: from then on */
 	uint8_t kind;     /* enum lk__request_kind */
@@ -30,17 +37,21 @@ struct lk__request {
 	bool by_text;     /* the store did not know the script: send its text */
 	bool claim;       /* LK__RENEW: whichever fence the grant has */
 	bool extends;     /* LK__RENEW: for the first of those who extend */
+	uint32_t permits; /* LK__SHRINK: that the hold keeps */
 };
 
 enum lk__request_where { LK__AT_REST, LK__IN_LINE, LK__UNDER_WAY };
 
 enum lk__answer_kind {
-	LK__GRANTED, /* to ask: fence, store_us, waiting */
+	LK__GRANTED, /* to ask: fence, store_us, waiting, more */
 	LK__QUEUED,  /* to ask: arrival, rank, left_ms, free */
 	LK__BUSY,    /* to ask that only tries: free */
 	LK__KEPT,    /* to renew: fence, store_us, waiting */
 	LK__GONE,    /* to renew: the store knows no such hold */
-	LK__LEFT,    /* to leave and hand: mine, more, free */
+	LK__LEFT,    /* to leave, hand and shrink: mine, more, free */
+	LK__SHOWN,   /* to look: latch_state, fence, opened, removed, next, left_ms */
+	LK__STEPPED, /* to step: remaining, counted */
+	LK__OTHER,   /* to step: fence is the latch's generation, 0 = there is none */
 	LK__FAILED,  /* err, passes, text */
 };
 
@@ -51,10 +62,15 @@ struct lk__answer {
 	int64_t store_us; /* the store's clock as it answered */
 	int64_t waiting;  /* tickets in the queue */
 	int64_t rank;
-	int64_t left_ms; /* of the holder's lease */
+	int64_t left_ms; /* until leases have ended that are in the way */
 	bool free;       /* nobody holds it: have the head served (ask), nobody waits (leave) */
-	bool mine;       /* the ticket that left was the holder's */
-	bool more;       /* many dead ones were skipped and more are there */
+	bool mine;       /* the ticket that left was a holder's */
+	bool more;       /* the run had its limit: have the head served */
+	lk_latch_state latch_state;
+	uint64_t opened, removed; /* the last generation that was */
+	uint64_t next;            /* no later generation is less */
+	int64_t remaining;
+	bool counted;
 	lk_err err;
 	bool passes;      /* the same request may succeed later */
 	const char *text; /* escaped; borrowed for the call */
@@ -65,6 +81,9 @@ enum lk__message_kind {
 	LK__WANTED, /* somebody else waits for what you hold */
 	LK__AGAIN,  /* ask again in in_ms */
 	LK__BROKEN, /* your hold was broken */
+	/* On the channel of a latch; fence is its generation. */
+	LK__OPENED,
+	LK__REMOVED,
 };
 
 struct lk__message {
@@ -72,6 +91,7 @@ struct lk__message {
 	char nonce[LK__NONCE_SIZE];
 	int64_t lease_ms; /* the ticket's */
 	bool fixed;
+	uint32_t permits; /* 0 = a lock's */
 	uint64_t fence;
 	int64_t life_ms; /* LK__GRANT: how long the store keeps it */
 	bool claim;      /* LK__GRANT: worth nothing until claimed */

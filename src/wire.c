@@ -5,6 +5,8 @@
  * I/O. */
 #include "client.h"
 
+#include "core/latch.h"
+
 #include <poll.h>
 #include <stdlib.h>
 #include <string.h>
@@ -25,6 +27,7 @@ void lk__pair_leave(struct lk__pair *pair)
 	lk__conn_close(pair->commands);
 	lk__conn_close(pair->messages);
 	lk__buf_fini(&pair->out);
+	lk__buf_fini(&pair->messages_out);
 	free(pair);
 }
 
@@ -63,7 +66,7 @@ void lk__wire_broken(struct lk_client *client, struct lk__pair *pair, const stru
 	client->need_reader = false;
 	lk__conn_shutdown(pair->commands);
 	lk__conn_shutdown(pair->messages);
-	lk__core_link_down(&client->core, lk__now_ns(), why);
+	/* Before the core hears of it: it may free what its requests stand in. */
 	while ((request = pair->sent)) {
 		pair->sent = request->next;
 		if (request->kind == LK__CALL_KIND) {
@@ -73,6 +76,7 @@ void lk__wire_broken(struct lk_client *client, struct lk__pair *pair, const stru
 		}
 	}
 	pair->sent_end = &pair->sent;
+	lk__core_link_down(&client->core, lk__now_ns(), why);
 	lk__wake_notify(&client->reader_wake);
 	lk__loop_reconnect(client, lk__now_ns() - pair->made_ns);
 	lk__pair_leave(pair);
@@ -119,6 +123,8 @@ void lk__wire_settle(struct lk_client *client)
 		pthread_cond_signal(&client->notify_cond);
 	if (client->core.closing)
 		pthread_cond_broadcast(&client->quiet_cond);
+	if (client->core.channels.line && client->pair && !client->pair->pong_due)
+		lk__wake_notify(&client->loop_wake); /* it alone writes there */
 	/* The timer is only ever moved forward here: the loop moves it back when it fires. */
 	if (due_ns < client->armed_ns) {
 		client->armed_ns = due_ns;
@@ -143,8 +149,11 @@ static bool expects_reply(const struct lk__sleeper *sleeper)
 {
 	const struct lk__waiter *waiter = &sleeper->waiter;
 
-	if (sleeper->call || waiter->where == LK__FOR_EXTEND || waiter->where == LK__FOR_LEAVE)
+	if (sleeper->call || waiter->where == LK__FOR_EXTEND || waiter->where == LK__FOR_LEAVE ||
+	    waiter->where == LK__FOR_STEP)
 		return true;
+	if (waiter->where == LK__IN_LATCH)
+		return waiter->place->name->latch->ask.where == LK__UNDER_WAY;
 	return waiter->where == LK__IN_PLACE && waiter->place->first == waiter &&
 	       waiter->place->ticket && waiter->place->ticket->main.where == LK__UNDER_WAY;
 }

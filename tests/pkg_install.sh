@@ -97,12 +97,49 @@ static void loss(latchkey::client &client)
 	check(told == LK_ELOST, "release tells of the loss");
 }
 
+/* Permits go back with their owner, some of them before; a latch opens. */
+static void counting(latchkey::client &client)
+{
+	latchkey::semaphore pool(client, "pool", 3);
+	latchkey::latch gate(client, "gate");
+	int64_t remaining = -1;
+	bool opened = false;
+
+	{
+		latchkey::semaphore::permits two = pool.acquire(2);
+		latchkey::semaphore::permits moved = std::move(two);
+		check(moved && !two && moved.fence() && moved.state() == LK_STATE_HELD, "moved");
+		check(!pool.try_acquire(2), "one is free");
+		moved.release(1);
+		check(bool(pool.try_acquire_for(std::chrono::seconds(1), 2)), "two are free");
+		moved.release(1);
+		check(!moved, "empty");
+	}
+	check(bool(pool.try_acquire(3)), "all are back");
+	try {
+		pool.acquire(4);
+	} catch (const latchkey::error &error) {
+		check(error.code() == LK_ELIMIT, "LK_ELIMIT");
+	}
+
+	check(gate.set(2) && !gate.set(2), "set once");
+	std::thread waiter([&] { opened = gate.try_wait_for(std::chrono::seconds(10)); });
+	remaining = gate.count_down("a job");
+	remaining = gate.count_down("a job");
+	check(remaining == 1 && !gate.try_wait(), "a name counts once");
+	check(gate.count_down() == 0, "open");
+	waiter.join();
+	gate.wait();
+	check(opened, "waited");
+}
+
 int main()
 {
 	try {
 		latchkey::client client("local:");
 		guards(client);
 		loss(client);
+		counting(client);
 		try {
 			latchkey::client nowhere("redis+unix:///nowhere/at/all");
 			check(false, "no client without a server");

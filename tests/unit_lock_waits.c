@@ -173,7 +173,7 @@ static void give_up(struct lk__waiter *waiter, lk_err why)
 static void cancel(struct lk__waiter *waiter, lk_err why)
 {
 	(void)waiter;
-	lk__core_cancel(&b->core, v.now_ns, pb, b, why);
+	lk__core_cancel(&b->core, v.now_ns, pb->name, b, why);
 }
 
 static void close_client(struct lk__waiter *waiter, lk_err why)
@@ -212,7 +212,7 @@ TEST(cancel_concerns_one_handle)
 	other->handle = &other;
 	lk__core_acquire(&b->core, v.now_ns, other);
 	virt_settle(&v);
-	lk__core_cancel(&b->core, v.now_ns, pb, b, LK_ECANCELED);
+	lk__core_cancel(&b->core, v.now_ns, pb->name, b, LK_ECANCELED);
 	virt_settle(&v);
 	assert_done(mine, LK_ECANCELED);
 	ck_assert(!other->done);

@@ -8,9 +8,12 @@
  * run.  docs/protocol.md has the whole argument. */
 #include "core.h"
 
+#include "latch.h"
+
 #define MS INT64_C(1000000)
 #define RETRY_MS 100 /* after an error that passes */
 #define RANK_MS 20   /* later asks of later ranks */
+#define RANK_TIMED_MS 1
 #define RANK_MAX 50
 #define GRIDS 24 /* renewals of a lease fall on this many moments: batches, not drops */
 #define TRY_HANDS_MAX 2
@@ -24,12 +27,18 @@ int64_t lk__margin_ns(int64_t lease_ms)
 /* ---- What an answer makes of it ----------------------------------------------------------- */
 
 /* Renewals of one client meet on a grid, so that a thousand holds need a few batches. */
-static int64_t renewal_ns(const struct lk__ticket *ticket)
+int64_t lk__ticket_renewal_ns(const struct lk__ticket *ticket)
 {
 	int64_t when = ticket->valid_until_ns - ticket->lease_ms * MS / 3 * 2;
 	int64_t grid = ticket->lease_ms * MS / GRIDS;
 
 	return ticket->fixed ? LK__NEVER : when - when % grid;
+}
+
+/* When a hold has something to send. */
+static int64_t next_ns(const struct lk__ticket *ticket, int64_t now_ns)
+{
+	return ticket->handing || ticket->shrinking ? now_ns : lk__ticket_renewal_ns(ticket);
 }
 
 /* Granted, but too late to be used: end it, and begin anew for those who still wait. */
@@ -43,6 +52,24 @@ static void lapse(struct lk__core *core, int64_t now_ns, struct lk__ticket *tick
 	ticket->state = LK__LEAVING;
 	ticket->handing = false;
 	ticket->again = true;
+	ticket->next_ns = now_ns;
+	lk__ticket_pursue(core, now_ns, ticket);
+}
+
+/* Granted for good: the store alone ends it, when its lease is over. */
+static void forget(struct lk__core *core, int64_t now_ns, struct lk__ticket *ticket)
+{
+	struct lk__place *place = ticket->place;
+	struct lk__waiter *waiter = lk__line_first(place);
+
+	waiter->fence = ticket->fence;
+	lk__complete(core, waiter, LK_OK, NULL);
+	if (!ticket->handing) {
+		lk__ticket_end(core, ticket);
+		return;
+	}
+	place->ticket = NULL;
+	ticket->state = LK__LEAVING; /* without a leave: only serve the head */
 	ticket->next_ns = now_ns;
 	lk__ticket_pursue(core, now_ns, ticket);
 }
@@ -63,8 +90,12 @@ static void take(struct lk__core *core, int64_t now_ns, struct lk__ticket *ticke
 		lk__ticket_leave(core, now_ns, ticket);
 		return;
 	}
+	if (ticket->place->first->forget) {
+		forget(core, now_ns, ticket);
+		return;
+	}
 	ticket->state = LK__HOLDING;
-	ticket->next_ns = renewal_ns(ticket);
+	ticket->next_ns = next_ns(ticket, now_ns);
 	lk__hold_make(core, now_ns, ticket->place);
 	lk__ticket_pursue(core, now_ns, ticket);
 }
@@ -85,26 +116,30 @@ static void granted(struct lk__core *core, int64_t now_ns, struct lk__ticket *ti
 		}
 		if (now_ns < ticket->valid_until_ns && ticket->valid_until_ns < valid_until_ns) {
 			ticket->valid_until_ns = valid_until_ns;
-			ticket->next_ns = renewal_ns(ticket);
+			ticket->next_ns = next_ns(ticket, now_ns);
 		}
 		lk__ticket_pursue(core, now_ns, ticket);
 	} else if (valid_until_ns <= now_ns) {
 		lapse(core, now_ns, ticket);
 	} else {
 		ticket->valid_until_ns = valid_until_ns;
+		ticket->handing = answer->more;
 		/* Only a first ask surely wrote what it said of threads that wait. */
 		ticket->share = ticket->share_asked && request->sent_ns == ticket->first_sent_ns;
 		take(core, now_ns, ticket, answer->fence, answer->store_us, answer->waiting);
 	}
 }
 
-static int64_t reask_ns(struct lk__core *core, const struct lk__answer *answer)
+static int64_t reask_ns(struct lk__core *core, const struct lk__ticket *ticket,
+                        const struct lk__answer *answer)
 {
+	/* Where permits run out by themselves each is told its own time: be there, in order. */
+	bool timed = ticket->place->permits && ticket->fixed;
 	int64_t wait_ms = answer->left_ms < LK__REASK_MAX_MS ? answer->left_ms : LK__REASK_MAX_MS;
 	int64_t rank = answer->rank < RANK_MAX ? answer->rank : RANK_MAX;
-	int64_t jitter_ns = (wait_ms / 50 + 2) * MS;
+	int64_t jitter_ns = timed ? MS : (wait_ms / 50 + 2) * MS;
 
-	return (wait_ms + 1 + rank * RANK_MS) * MS +
+	return (wait_ms + 1 + rank * (timed ? RANK_TIMED_MS : RANK_MS)) * MS +
 	       (int64_t)(lk__core_random(core) % (uint64_t)jitter_ns);
 }
 
@@ -117,7 +152,7 @@ static void plan_reask(struct lk__core *core, int64_t now_ns, struct lk__ticket 
 		return; /* a message asked for an earlier moment meanwhile */
 	if (!answer->free) {
 		ticket->hands = 0;
-		ticket->next_ns = now_ns + reask_ns(core, answer);
+		ticket->next_ns = now_ns + reask_ns(core, ticket, answer);
 		return;
 	}
 	/* Free, and others are before us: their holder died.  Serve them, at once the first time.
@@ -154,16 +189,15 @@ static void busy(struct lk__core *core, int64_t now_ns, struct lk__ticket *ticke
 		lk__ticket_pursue(core, now_ns, ticket);
 		return;
 	}
-	while (place->first && place->first->only_try) {
-		struct lk__waiter *waiter = place->first;
-		place->first = waiter->next;
-		if (!place->first)
-			place->last = NULL;
-		lk__complete(core, waiter, LK_EBUSY, "held by another process");
-	}
+	while (place->first && place->first->only_try)
+		lk__complete(core, lk__line_first(place), LK_EBUSY,
+		             place->permits ? "too few permits are free"
+		                            : "held by another process");
+	place->refs++; /* the end of its ticket may be its end */
 	lk__ticket_end(core, ticket);
 	if (place->first)
 		lk__ticket_start(core, now_ns, place);
+	lk__place_close(core, place);
 }
 
 static void kept(struct lk__core *core, int64_t now_ns, struct lk__ticket *ticket,
@@ -184,7 +218,7 @@ static void kept(struct lk__core *core, int64_t now_ns, struct lk__ticket *ticke
 		/* The store never shortens a lease, so only who asked for less has less. */
 		if (awaited || ticket->valid_until_ns < valid_until_ns)
 			ticket->valid_until_ns = valid_until_ns;
-		ticket->next_ns = renewal_ns(ticket);
+		ticket->next_ns = next_ns(ticket, now_ns);
 		ticket->trouble = false;
 		ticket->share = ticket->share_asked;
 		ticket->wanted = answer->waiting > 0;
@@ -221,12 +255,8 @@ static void refuse_all(struct lk__core *core, int64_t now_ns, struct lk__ticket 
 {
 	struct lk__place *place = ticket->place;
 
-	while (place->first) {
-		struct lk__waiter *waiter = place->first;
-		place->first = waiter->next;
-		lk__complete(core, waiter, answer->err, answer->text);
-	}
-	place->last = NULL;
+	while (place->first)
+		lk__complete(core, lk__line_first(place), answer->err, answer->text);
 	lk__ticket_leave(core, now_ns, ticket);
 }
 
@@ -236,9 +266,12 @@ static void failed(struct lk__core *core, int64_t now_ns, struct lk__ticket *tic
 	struct lk__waiter *waiter = ticket->extenders;
 
 	if (ticket->state == LK__HOLDING) {
-		ticket->trouble = true;
+		ticket->trouble = ticket->trouble || request->kind == LK__RENEW;
+		ticket->handing = false;
 		ticket->next_ns = now_ns + (ticket->lease_ms / 20 + 10) * MS;
-		if (ticket->fixed)
+		if (ticket->shrinking)
+			ticket->next_ns = now_ns + RETRY_MS * MS;
+		else if (ticket->fixed)
 			ticket->next_ns = LK__NEVER;
 		if (request->extends && waiter && waiter->sent) {
 			ticket->extenders = waiter->next;
@@ -301,11 +334,41 @@ static void left(struct lk__core *core, int64_t now_ns, struct lk__ticket *ticke
 static void handed(struct lk__core *core, int64_t now_ns, struct lk__ticket *ticket,
                    const struct lk__answer *answer)
 {
-	if (ticket->state == LK__ASKING || ticket->state == LK__WAITING) {
+	if (ticket->state == LK__HOLDING) {
+		ticket->handing = answer->more;
+		ticket->next_ns = next_ns(ticket, now_ns);
+	} else if (ticket->state == LK__ASKING || ticket->state == LK__WAITING) {
 		ticket->handing = answer->more;
 		ticket->next_ns = now_ns;
 	}
 	lk__ticket_pursue(core, now_ns, ticket);
+}
+
+/* The store has, or has not, taken some permits of a hold back. */
+static void shrunk(struct lk__core *core, int64_t now_ns, struct lk__ticket *ticket,
+                   const struct lk__request *request, const struct lk__answer *answer)
+{
+	struct lk__waiter **at = &ticket->leavers;
+
+	if (ticket->state != LK__HOLDING) {
+		lk__ticket_pursue(core, now_ns, ticket);
+		return;
+	}
+	if (!answer->mine) {
+		lk__hold_lose(core, now_ns, ticket->place->hold, LK_LOST_TAKEN);
+		return;
+	}
+	while (*at) {
+		struct lk__waiter *waiter = *at;
+		if (waiter->permits < request->permits) {
+			at = &waiter->next; /* gave back more meanwhile */
+			continue;
+		}
+		*at = waiter->next;
+		lk__complete(core, waiter, LK_OK, NULL);
+	}
+	ticket->shrinking = ticket->keep < request->permits;
+	handed(core, now_ns, ticket, answer);
 }
 
 void lk__core_answer(struct lk__core *core, int64_t now_ns, struct lk__request *request,
@@ -314,6 +377,10 @@ void lk__core_answer(struct lk__core *core, int64_t now_ns, struct lk__request *
 	struct lk__ticket *ticket = request->ticket;
 	struct lk__request copy = *request;
 
+	if (lk__request_is_latch(request)) {
+		lk__latch_answer(core, now_ns, request, answer);
+		return;
+	}
 	request->where = LK__AT_REST;
 	if (ticket->state == LK__OVER) {
 		lk__ticket_end(core, ticket);
@@ -344,11 +411,18 @@ void lk__core_answer(struct lk__core *core, int64_t now_ns, struct lk__request *
 		gone(core, now_ns, ticket);
 		break;
 	case LK__LEFT:
-		handed(core, now_ns, ticket, answer);
+		if (copy.kind == LK__SHRINK)
+			shrunk(core, now_ns, ticket, &copy, answer);
+		else
+			handed(core, now_ns, ticket, answer);
 		break;
 	case LK__FAILED:
 		failed(core, now_ns, ticket, &copy, answer);
 		break;
+	case LK__SHOWN:
+	case LK__STEPPED:
+	case LK__OTHER:
+		break; /* a latch's */
 	}
 }
 
@@ -362,7 +436,7 @@ static void grant(struct lk__core *core, int64_t now_ns, struct lk__ticket *tick
 	if (ticket->state != LK__ASKING && ticket->state != LK__WAITING)
 		return;
 	if (!ticket->first_sent_ns || message->lease_ms != ticket->lease_ms ||
-	    message->fixed != ticket->fixed)
+	    message->fixed != ticket->fixed || message->permits != ticket->place->permits)
 		return; /* no store said this */
 	ticket->handing = false;
 	ticket->valid_until_ns = ticket->first_sent_ns + life_ns - lk__margin_ns(message->life_ms);
@@ -390,6 +464,26 @@ static void broken(struct lk__core *core, int64_t now_ns, struct lk__ticket *tic
 	}
 }
 
+/* May come before the answer to its ask. */
+static void again(struct lk__core *core, int64_t now_ns, struct lk__ticket *ticket,
+                  const struct lk__message *message)
+{
+	int64_t in_ms = message->in_ms < LK__REASK_MAX_MS ? message->in_ms : LK__REASK_MAX_MS;
+	int64_t when_ns = now_ns + (in_ms + (ticket->place->permits > 0)) * MS;
+
+	if (ticket->state != LK__WAITING && ticket->state != LK__ASKING)
+		return;
+	/* Who waits for permits is told when some run out: then asking earlier is of no use.  But
+	 * however often it is told, it asks as often as any: that is how it is known to be alive.
+	 */
+	if (ticket->main.sent_ns && when_ns > ticket->main.sent_ns + LK__REASK_MAX_MS * MS)
+		when_ns = ticket->main.sent_ns + LK__REASK_MAX_MS * MS;
+	if (when_ns < ticket->next_ns || (ticket->place->permits && !ticket->handing)) {
+		ticket->next_ns = when_ns;
+		lk__ticket_pursue(core, now_ns, ticket);
+	}
+}
+
 void lk__core_message(struct lk__core *core, int64_t now_ns, const struct lk__message *message)
 {
 	struct lk__ticket *ticket = lk__ticket_find(core, message->nonce);
@@ -404,15 +498,13 @@ void lk__core_message(struct lk__core *core, int64_t now_ns, const struct lk__me
 		ticket->wanted = true; /* may come before the grant: kept by ticket */
 		break;
 	case LK__AGAIN:
-		/* May come before the answer to its ask. */
-		if ((ticket->state == LK__WAITING || ticket->state == LK__ASKING) &&
-		    now_ns + message->in_ms * MS < ticket->next_ns) {
-			ticket->next_ns = now_ns + message->in_ms * MS;
-			lk__ticket_pursue(core, now_ns, ticket);
-		}
+		again(core, now_ns, ticket, message);
 		break;
 	case LK__BROKEN:
 		broken(core, now_ns, ticket);
 		break;
+	case LK__OPENED:
+	case LK__REMOVED:
+		break; /* a latch's */
 	}
 }

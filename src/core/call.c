@@ -3,6 +3,8 @@
  * process without a request. */
 #include "core.h"
 
+#include "latch.h"
+
 #include <stdlib.h>
 
 /* ---- Holds -------------------------------------------------------------------------------- */
@@ -41,27 +43,36 @@ lk_state lk__hold_state(const struct lk__core *core, const struct lk__hold *hold
 	return LK_STATE_HELD;
 }
 
-/* The first waiter of the place becomes the owner of the place's ticket. */
-void lk__hold_make(struct lk__core *core, int64_t now_ns, struct lk__place *place)
+/* Take the first waiter out of the line. */
+struct lk__waiter *lk__line_first(struct lk__place *place)
 {
 	struct lk__waiter *waiter = place->first;
-	struct lk__hold *hold = waiter->spare_hold;
 
-	waiter->spare_hold = NULL;
 	place->first = waiter->next;
 	if (!place->first)
 		place->last = NULL;
+	return waiter;
+}
+
+/* The first waiter of the place becomes the owner of the place's ticket. */
+void lk__hold_make(struct lk__core *core, int64_t now_ns, struct lk__place *place)
+{
+	struct lk__waiter *waiter = lk__line_first(place);
+	struct lk__hold *hold = waiter->spare_hold;
+
+	waiter->spare_hold = NULL;
+	waiter->fence = place->ticket->last_fence;
 	*hold = (struct lk__hold){
 		.next_of_name = place->name->holds,
 		.next = core->all_holds,
 		.handle = waiter->handle,
-		.owner = waiter->owner,
+		.owner = place->permits ? waiter->fence : waiter->owner,
 		.name = place->name,
 		.ticket = place->ticket,
 		.fence = place->ticket->last_fence,
 		.max_until_ns =
 			waiter->max_hold_ms ? now_ns + waiter->max_hold_ms * 1000000 : LK__NEVER,
-		.count = 1,
+		.count = place->permits ? place->permits : 1,
 		.told = !waiter->tell_loss,
 	};
 	place->name->holds = hold;
@@ -178,7 +189,46 @@ void lk__core_acquire(struct lk__core *core, int64_t now_ns, struct lk__waiter *
 	}
 }
 
+/* No two waits for permits share a ticket: none is handed on inside the process, and the store
+ * serves them in their order among all. */
+void lk__core_acquire_permits(struct lk__core *core, int64_t now_ns, struct lk__waiter *waiter)
+{
+	struct lk__place *place = waiter->spare_place, *like = waiter->place;
+
+	if (core->closing) {
+		lk__complete(core, waiter, LK_ECLOSED, "the client is closed");
+		return;
+	}
+	waiter->spare_place = NULL;
+	*place = (struct lk__place){
+		.name = like->name,
+		.next = like->name->places,
+		.first = waiter,
+		.last = waiter,
+		.lease_ms = like->lease_ms,
+		.ttl_ms = like->ttl_ms,
+		.capacity = like->capacity,
+		.permits = waiter->permits,
+		.fixed = like->fixed,
+	};
+	place->name->places = place;
+	place->name->refs++;
+	waiter->place = place;
+	waiter->where = LK__IN_PLACE;
+	waiter->next = NULL;
+	lk__ticket_start(core, now_ns, place);
+}
+
 /* ---- Release ------------------------------------------------------------------------------ */
+
+static void wait_for_leave(struct lk__ticket *ticket, struct lk__waiter *waiter, lk_err err)
+{
+	waiter->where = LK__FOR_LEAVE;
+	waiter->ticket = ticket;
+	waiter->why.err = err;
+	waiter->next = ticket->leavers;
+	ticket->leavers = waiter;
+}
 
 /* The next thread may have the lock with the next fence: the store granted for long enough, owes
  * nobody a turn, and could not have given that fence to anyone: its clock has passed it. */
@@ -216,13 +266,8 @@ static void give_back(struct lk__core *core, int64_t now_ns, struct lk__hold *ho
 	}
 	retire_hold(core, hold);
 	place->hold = NULL;
-	if (waiter) {
-		waiter->where = LK__FOR_LEAVE;
-		waiter->ticket = ticket;
-		waiter->why.err = LK_OK;
-		waiter->next = ticket->leavers;
-		ticket->leavers = waiter;
-	}
+	if (waiter)
+		wait_for_leave(ticket, waiter, LK_OK);
 	lk__ticket_leave(core, now_ns, ticket);
 	if (place->first)
 		lk__ticket_start(core, now_ns, place);
@@ -246,6 +291,42 @@ void lk__core_release(struct lk__core *core, int64_t now_ns, struct lk__waiter *
 		retire_hold(core, hold);
 	} else {
 		give_back(core, now_ns, hold, waiter);
+	}
+}
+
+/* Whoever gives back some permits has them no more from now on; the store hears of it until it
+ * has confirmed it. */
+static void shrink(struct lk__core *core, int64_t now_ns, struct lk__hold *hold,
+                   struct lk__waiter *waiter)
+{
+	struct lk__ticket *ticket = hold->ticket;
+
+	hold->count -= waiter->permits;
+	ticket->keep = hold->count;
+	ticket->shrinking = true;
+	ticket->next_ns = now_ns;
+	waiter->permits = hold->count;
+	wait_for_leave(ticket, waiter, LK_OK);
+	lk__ticket_pursue(core, now_ns, ticket);
+}
+
+void lk__core_release_permits(struct lk__core *core, int64_t now_ns, struct lk__waiter *waiter)
+{
+	struct lk__hold *hold = lk__core_hold(waiter->place->name, waiter->owner);
+
+	if (waiter->permits && hold)
+		expire(core, now_ns, hold);
+	if (!hold) {
+		lk__complete(core, waiter, LK_ENOTOWNER, "no such hold");
+	} else if (waiter->permits > hold->count) {
+		lk__complete(core, waiter, LK_ELIMIT, "more permits than the hold has");
+	} else if (!waiter->permits || waiter->permits == hold->count) {
+		hold->count = 1; /* all of it */
+		lk__core_release(core, now_ns, waiter);
+	} else if (hold->lost) {
+		lk__complete(core, waiter, LK_ELOST, lk_lost_reason_name(hold->lost));
+	} else {
+		shrink(core, now_ns, hold, waiter);
 	}
 }
 
@@ -317,10 +398,13 @@ static lk_err why_unlinked(const struct lk__core *core)
 void lk__core_give_up(struct lk__core *core, int64_t now_ns, struct lk__waiter *waiter, lk_err why)
 {
 	struct lk__place *place = waiter->place;
-	struct lk__ticket *ticket = place->ticket;
+	struct lk__ticket *ticket;
 
+	if (!waiter->done && waiter->where == LK__IN_LATCH)
+		lk__latch_give_up(core, now_ns, waiter, why);
 	if (waiter->done || waiter->where != LK__IN_PLACE)
-		return;
+		return; /* its place may be no more */
+	ticket = place->ticket;
 	leave_line(place, waiter);
 	if (place->first || place->hold || !ticket) {
 		lk__complete(core, waiter, why, text_of(core, why));
@@ -334,11 +418,7 @@ void lk__core_give_up(struct lk__core *core, int64_t now_ns, struct lk__waiter *
 		lk__ticket_leave(core, now_ns, ticket);
 		return;
 	}
-	waiter->where = LK__FOR_LEAVE;
-	waiter->ticket = ticket;
-	waiter->why.err = why;
-	waiter->next = ticket->leavers;
-	ticket->leavers = waiter;
+	wait_for_leave(ticket, waiter, why);
 	lk__ticket_leave(core, now_ns, ticket);
 }
 
@@ -350,6 +430,10 @@ void lk__core_abandon(struct lk__core *core, int64_t now_ns, struct lk__waiter *
 		lk__core_give_up(core, now_ns, waiter, LK_ETIMEDOUT);
 	if (waiter->done)
 		return;
+	if (waiter->where == LK__IN_LATCH || waiter->where == LK__FOR_STEP) {
+		lk__latch_abandon(core, now_ns, waiter);
+		return;
+	}
 	if (waiter->where == LK__FOR_EXTEND) {
 		remove_from(&waiter->ticket->extenders, waiter);
 		if (!waiter->sent)
@@ -360,15 +444,22 @@ void lk__core_abandon(struct lk__core *core, int64_t now_ns, struct lk__waiter *
 	lk__complete(core, waiter, err, text_of(core, err));
 }
 
-void lk__core_cancel(struct lk__core *core, int64_t now_ns, struct lk__place *place, void *handle,
+void lk__core_cancel(struct lk__core *core, int64_t now_ns, struct lk__name *name, void *handle,
                      lk_err why)
 {
-	struct lk__waiter *waiter = place->first, *next;
+	struct lk__place *place = name->places, *next_place;
 
-	for (; waiter; waiter = next) {
-		next = waiter->next;
-		if (waiter->handle == handle)
-			lk__core_give_up(core, now_ns, waiter, why);
+	if (name->latch)
+		lk__latch_cancel(core, now_ns, name->latch, handle, why);
+	for (; place; place = next_place) {
+		struct lk__waiter *waiter = place->first, *next;
+
+		next_place = place->next; /* the end of its only wait may be the end of the place */
+		for (; waiter; waiter = next) {
+			next = waiter->next;
+			if (waiter->handle == handle)
+				lk__core_give_up(core, now_ns, waiter, why);
+		}
 	}
 }
 
@@ -413,7 +504,7 @@ void lk__core_thread_ended(struct lk__core *core, int64_t now_ns, uint64_t owner
 
 	for (hold = core->all_holds; hold; hold = next) {
 		next = hold->next;
-		if (hold->owner != owner)
+		if (hold->owner != owner || hold->name->kind != LK_KIND_LOCK)
 			continue;
 		expire(core, now_ns, hold);
 		if (!hold->lost)
@@ -429,12 +520,17 @@ void lk__core_close(struct lk__core *core, int64_t now_ns)
 	for (size_t i = 0; i < core->names.size; i++) {
 		struct lk__link *link = core->names.buckets[i];
 		for (; link; link = link->next) {
-			struct lk__place *place = ((struct lk__name *)link)->places;
-			for (; place; place = place->next)
+			struct lk__place *place = ((struct lk__name *)link)->places, *next;
+			for (; place; place = next) {
+				place->refs++; /* its last wait may be its end */
 				while (place->first)
 					lk__core_give_up(core, now_ns, place->first, LK_ECLOSED);
+				next = place->next;
+				lk__place_close(core, place);
+			}
 		}
 	}
+	lk__latches_close(core, now_ns);
 	while (core->all_holds)
 		drop_hold(core, now_ns, core->all_holds);
 }

@@ -2,6 +2,8 @@
  * The state machine's memory: names, places, the lines of what comes out. */
 #include "core.h"
 
+#include "latch.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,16 +18,20 @@ bool lk__core_init(struct lk__core *core, uint64_t seed)
 	core->link_why.err = LK_ECONN;
 	if (!lk__table_init(&core->names))
 		return false;
-	if (!lk__table_init(&core->tickets)) {
-		lk__table_fini(&core->names);
-		return false;
+	if (lk__table_init(&core->tickets)) {
+		if (lk__channels_init(&core->channels, core))
+			return true;
+		lk__table_fini(&core->tickets);
 	}
-	return true;
+	lk__table_fini(&core->names);
+	return false;
 }
 
 static void free_name(struct lk__core *core, struct lk__name *name)
 {
 	lk__table_remove(&core->names, &name->link);
+	if (name->latch)
+		lk__latch_free(core, name->latch);
 	free(name);
 }
 
@@ -41,6 +47,7 @@ void lk__core_fini(struct lk__core *core)
 	}
 	while (core->all_holds)
 		lk__hold_free(core, core->all_holds);
+	lk__latches_fini(core);
 	for (size_t i = 0; core->names.buckets && i < core->names.size; i++) {
 		while (core->names.buckets[i]) {
 			struct lk__name *name = (struct lk__name *)core->names.buckets[i];
@@ -54,15 +61,17 @@ void lk__core_fini(struct lk__core *core)
 	}
 	lk__table_fini(&core->names);
 	lk__table_fini(&core->tickets);
+	lk__channels_fini(&core->channels);
 }
 
 /* ---- Names and places --------------------------------------------------------------------- */
 
-struct lk__name *lk__name_new(const char *bytes, size_t len)
+struct lk__name *lk__name_new(lk_kind kind, const char *bytes, size_t len)
 {
 	struct lk__name *name = calloc(1, sizeof(*name) + len + 1);
 
 	if (name) {
+		name->kind = (uint8_t)kind;
 		name->len = (uint16_t)len;
 		memcpy(name->bytes, bytes, len);
 	}
@@ -80,14 +89,14 @@ struct lk__place *lk__place_new(int64_t lease_ms, bool fixed)
 	return place;
 }
 
-static struct lk__name *find_name(struct lk__core *core, const char *bytes, size_t len,
-                                  uint64_t hash)
+static struct lk__name *find_name(struct lk__core *core, const struct lk__name *like, uint64_t hash)
 {
 	struct lk__link *link = lk__table_first(&core->names, hash);
 
 	for (; link; link = lk__table_next(link)) {
 		struct lk__name *name = (struct lk__name *)link;
-		if (name->len == len && !memcmp(name->bytes, bytes, len))
+		if (name->kind == like->kind && name->len == like->len &&
+		    !memcmp(name->bytes, like->bytes, like->len))
 			return name;
 	}
 	return NULL;
@@ -97,7 +106,7 @@ struct lk__place *lk__place_open(struct lk__core *core, struct lk__name *name,
                                  struct lk__place *place)
 {
 	uint64_t hash = lk__hash(name->bytes, name->len, 0);
-	struct lk__name *known = find_name(core, name->bytes, name->len, hash);
+	struct lk__name *known = find_name(core, name, hash);
 	struct lk__place *other;
 
 	if (known)
@@ -106,7 +115,8 @@ struct lk__place *lk__place_open(struct lk__core *core, struct lk__name *name,
 		lk__table_add(&core->names, &name->link, hash);
 	name = known ? known : name;
 	for (other = name->places; other; other = other->next) {
-		if (other->lease_ms == place->lease_ms && other->fixed == place->fixed) {
+		if (name->kind == LK_KIND_LOCK && other->lease_ms == place->lease_ms &&
+		    other->fixed == place->fixed) {
 			free(place);
 			other->refs++;
 			return other;
@@ -131,8 +141,27 @@ void lk__place_close(struct lk__core *core, struct lk__place *place)
 		at = &(*at)->next;
 	*at = place->next;
 	free(place);
+	lk__name_close(core, name);
+}
+
+void lk__name_close(struct lk__core *core, struct lk__name *name)
+{
 	if (!--name->refs)
 		free_name(core, name);
+}
+
+bool lk__core_busy(const struct lk__core *core)
+{
+	return core->all_tickets || core->latches;
+}
+
+bool lk__core_stepping(const struct lk__core *core)
+{
+	const struct lk__latch *latch = core->latches;
+
+	while (latch && !latch->steps)
+		latch = latch->next;
+	return latch != NULL;
 }
 
 /* ---- What comes out ----------------------------------------------------------------------- */
@@ -145,13 +174,17 @@ struct lk__request *lk__core_next_request(struct lk__core *core, int64_t now_ns)
 
 	if (!request)
 		return NULL;
-	ticket = request->ticket;
 	core->line = request->next;
 	if (!core->line)
 		core->line_end = &core->line;
 	request->next = NULL;
 	request->where = LK__UNDER_WAY;
 	request->sent_ns = now_ns;
+	if (lk__request_is_latch(request)) {
+		lk__latch_sent(core, request);
+		return request;
+	}
+	ticket = request->ticket;
 	if (request == &ticket->leave)
 		return request;
 	if (request->kind == LK__ASK && !ticket->first_sent_ns)
@@ -206,9 +239,15 @@ struct lk__hold *lk__core_next_lost(struct lk__core *core)
 
 int64_t lk__core_due(const struct lk__core *core)
 {
-	const struct lk__timer *first = lk__heap_first(&core->timers);
+	const struct lk__timer *ticket = lk__heap_first(&core->timers);
+	const struct lk__timer *latch = lk__heap_first(&core->latch_timers);
+	int64_t due_ns = lk__channels_due(&core->channels);
 
-	return first ? first->due_ns : LK__NEVER;
+	if (ticket && ticket->due_ns < due_ns)
+		due_ns = ticket->due_ns;
+	if (latch && latch->due_ns < due_ns)
+		due_ns = latch->due_ns;
+	return due_ns;
 }
 
 /* ---- The link, and the clock -------------------------------------------------------------- */
@@ -220,10 +259,11 @@ void lk__core_link_up(struct lk__core *core, int64_t now_ns)
 	core->linked = true;
 	for (; ticket; ticket = next) {
 		next = ticket->next;
-		if (!ticket->fixed || ticket->state != LK__HOLDING)
+		if (!ticket->fixed || ticket->state != LK__HOLDING || ticket->shrinking)
 			ticket->next_ns = now_ns;
 		lk__ticket_pursue(core, now_ns, ticket);
 	}
+	lk__latches_link_up(core, now_ns);
 }
 
 void lk__core_link_down(struct lk__core *core, int64_t now_ns, const struct lk__why *why)
@@ -242,6 +282,7 @@ void lk__core_link_down(struct lk__core *core, int64_t now_ns, const struct lk__
 		else
 			lk__ticket_pursue(core, now_ns, ticket);
 	}
+	lk__latches_link_down(core, now_ns);
 }
 
 void lk__core_tick(struct lk__core *core, int64_t now_ns)
@@ -250,4 +291,6 @@ void lk__core_tick(struct lk__core *core, int64_t now_ns)
 
 	while ((timer = lk__heap_first(&core->timers)) && timer->due_ns <= now_ns)
 		lk__ticket_pursue(core, now_ns, (struct lk__ticket *)timer);
+	lk__latches_tick(core, now_ns);
+	lk__channels_tick(&core->channels, now_ns);
 }

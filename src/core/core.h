@@ -5,8 +5,9 @@
  * so that no event can fail for want of it.
  *
  *   name    what users agree on; its places and holds
- *   place   one kind of ticket of this client for a name (lease, fixed or renewed); its waiters
- *           stand in line here and one ticket stands in the store for all of them
+ *   place   one kind of ticket of this client for a lock (lease, fixed or renewed); its waiters
+ *           stand in line here and one ticket stands in the store for all of them.  For permits
+ *           each wait has a place of its own
  *   ticket  one wait and the hold that it becomes, in the store
  *   hold    what one owner in this process has, from grant to release
  *   waiter  one call that blocks */
@@ -15,13 +16,15 @@
 
 #include "../error.h"
 #include "../store.h"
+#include "channel.h"
 #include "heap.h"
 #include "table.h"
 
-#define LK__HANDOVERS_MAX 16     /* between threads, once another process waits */
-#define LK__REASK_MAX_MS 10000   /* a waiter asks again at least this often */
-#define LK__QUEUE_LIFE_MS 30000  /* of a queue that nobody asks about */
-#define LK__COUNT_MAX 0x7fffffff /* re-entries */
+#define LK__HANDOVERS_MAX 16       /* between threads, once another process waits */
+#define LK__REASK_MAX_MS 10000     /* a waiter asks again at least this often */
+#define LK__QUEUE_LIFE_MS 30000    /* of a queue that nobody asks about */
+#define LK__HEAD_PATIENCE_MS 21000 /* with the head of a queue: two re-asks */
+#define LK__COUNT_MAX 0x7fffffff   /* re-entries, permits */
 
 struct lk__core;
 struct lk__hold;
@@ -30,8 +33,10 @@ struct lk__name {
 	struct lk__link link;
 	struct lk__place *places;
 	struct lk__hold *holds;
-	uint32_t refs; /* its places */
+	struct lk__latch *latch; /* NULL if it is none */
+	uint32_t refs;           /* its places, and a latch that is busy */
 	uint16_t len;
+	uint8_t kind; /* lk_kind */
 	char bytes[];
 };
 
@@ -42,7 +47,10 @@ struct lk__place {
 	struct lk__ticket *ticket;       /* for them, or for the hold; NULL if neither */
 	struct lk__hold *hold;           /* the valid one, NULL if none */
 	int64_t lease_ms;
-	uint32_t refs; /* handles and tickets */
+	int64_t ttl_ms;    /* of a semaphore's memory */
+	uint32_t capacity; /* of the semaphore, should the store not have it */
+	uint32_t permits;  /* wanted; 0 = a lock's, or a handle's */
+	uint32_t refs;     /* handles and tickets */
 	bool fixed;
 };
 
@@ -60,7 +68,7 @@ struct lk__ticket {
 	struct lk__link link;   /* by nonce */
 	struct lk__ticket *next, *prev;
 	struct lk__place *place;
-	struct lk__waiter *leavers;   /* calls that wait for the end of it */
+	struct lk__waiter *leavers;   /* calls that wait for the end of it, or of some permits */
 	struct lk__waiter *extenders; /* calls that wait for a renewal each, in order */
 	int64_t next_ns;              /* when to send what its state asks for, LK__NEVER */
 	int64_t first_sent_ns;        /* its first ask, 0 = none yet */
@@ -71,31 +79,40 @@ struct lk__ticket {
 	struct lk__request main, leave;
 	int64_t lease_ms;
 	uint32_t hand_overs; /* that count */
+	uint32_t keep;       /* permits that were not given back */
 	uint16_t leaves_sent;
 	char nonce[LK__NONCE_SIZE];
 	uint8_t state; /* enum lk__ticket_state */
 	uint8_t hands; /* heads served on the way */
 	bool fixed, only_try, wanted, share, share_asked, again, trouble, handing;
-	bool doubted; /* it was broken while its request was under way */
+	bool doubted;   /* it was broken while its request was under way */
+	bool shrinking; /* the store is still to be told of permits that were given back */
 };
 
 struct lk__hold {
 	struct lk__hold *next_of_name;
 	struct lk__hold *next, *prev; /* all of the client */
 	struct lk__hold *next_lost;
-	void *handle; /* through which it was acquired */
-	uint64_t owner;
+	void *handle;   /* through which it was acquired */
+	uint64_t owner; /* of permits: their fence */
 	struct lk__name *name;
 	struct lk__ticket *ticket; /* NULL once lost */
 	uint64_t fence;
 	int64_t max_until_ns; /* LK__NEVER */
-	uint32_t count;
-	uint8_t lost;  /* lk_lost_reason, 0 = not lost */
-	bool told;     /* its loss was told, or is nobody's to know */
-	bool released; /* the owner is done with it; freed when told */
+	uint32_t count;       /* acquisitions, or permits */
+	uint8_t lost;         /* lk_lost_reason, 0 = not lost */
+	bool told;            /* its loss was told, or is nobody's to know */
+	bool released;        /* the owner is done with it; freed when told */
 };
 
-enum lk__waiter_where { LK__NOWHERE, LK__IN_PLACE, LK__FOR_LEAVE, LK__FOR_EXTEND };
+enum lk__waiter_where {
+	LK__NOWHERE,
+	LK__IN_PLACE,
+	LK__FOR_LEAVE,
+	LK__FOR_EXTEND,
+	LK__IN_LATCH, /* until it is open */
+	LK__FOR_STEP,
+};
 
 struct lk__waiter {
 	struct lk__waiter *next;
@@ -104,17 +121,59 @@ struct lk__waiter {
 	uint64_t owner;
 	int64_t max_hold_ms; /* 0 = no limit */
 	int64_t lease_ms;    /* extend */
+	uint32_t permits;    /* to acquire, to give back */
 	bool only_try;
+	bool forget;    /* the permits are nobody's once they are granted */
 	bool tell_loss; /* the handle has a loss callback */
 	/* Brought along; taken when used, else the caller frees them. */
 	struct lk__ticket *spare_ticket;
 	struct lk__hold *spare_hold;
+	struct lk__place *spare_place; /* permits */
+	struct lk__step *spare_step;   /* of a latch */
+	/* Of a latch. */
+	uint64_t joined, stamp; /* see latch.c */
+	bool absent_is_open, late;
 	/* Out. */
+	uint64_t fence;            /* of the permits */
 	struct lk__ticket *ticket; /* FOR_LEAVE, FOR_EXTEND */
 	bool sent;                 /* FOR_EXTEND: its request went out */
+	int64_t remaining;         /* FOR_STEP, and counted */
+	bool counted;
 	uint8_t where;
 	bool done;
 	struct lk__why why; /* the result, with its sentence */
+};
+
+/* One count-down of a latch. */
+struct lk__step {
+	struct lk__step *next;
+	struct lk__waiter *waiter; /* NULL: its caller has gone, and it goes on */
+	uint64_t number;           /* new for each, 0 = none yet */
+	uint64_t generation;       /* for which it was sent last */
+	uint64_t joined;           /* asks sent before it came */
+	uint32_t n;
+	bool doubt; /* it was sent and has no answer: it may have been counted */
+	uint16_t len;
+	char name[LK_STEP_MAX]; /* len bytes, 0 = none */
+};
+
+/* What this client knows of one latch: its waiters, its steps, one request of each kind. */
+struct lk__latch {
+	struct lk__timer timer; /* first: a due timer is its latch */
+	struct lk__name *name;
+	struct lk__latch *next, *prev; /* those that are busy */
+	struct lk__channel *channel;
+	struct lk__waiter *first, *last; /* waiters in line */
+	struct lk__step *steps, **steps_end;
+	struct lk__request ask, down;
+	int64_t ask_ns, step_ns;  /* when to send them, LK__NEVER */
+	uint64_t generation;      /* as of the last answer, 0 = absent or not known */
+	uint64_t opened, removed; /* the last ones that it heard of */
+	uint64_t asks;            /* sent so far */
+	uint64_t answered;        /* the last of them that has its answer */
+	uint64_t confirmed;       /* asks sent before the channel was */
+	bool busy, using_channel; /* busy: it has a part in the name, and is in the core's list */
+	struct lk__why trouble;   /* why the last request failed that will be sent again */
 };
 
 struct lk__core {
@@ -125,6 +184,10 @@ struct lk__core {
 	struct lk__request *line, **line_end; /* requests to send */
 	struct lk__waiter *done, **done_end;
 	struct lk__hold *lost, **lost_end;
+	struct lk__channels channels;
+	struct lk__heap latch_timers;
+	struct lk__latch *latches; /* those that are busy */
+	uint64_t step_number;      /* given last */
 	uint64_t random;
 	bool linked;             /* the store can be asked, and messages come */
 	bool closing;            /* every wait ends, nothing new begins */
@@ -137,25 +200,35 @@ bool lk__core_init(struct lk__core *core, uint64_t seed);
 /* Frees what is left, whatever it was. */
 void lk__core_fini(struct lk__core *core);
 
-struct lk__name *lk__name_new(const char *bytes, size_t len);
+struct lk__name *lk__name_new(lk_kind kind, const char *bytes, size_t len);
 struct lk__place *lk__place_new(int64_t lease_ms, bool fixed);
 /* The place for that name and kind: the given ones are taken or freed. */
 struct lk__place *lk__place_open(struct lk__core *core, struct lk__name *name,
                                  struct lk__place *place);
+/* A part in a name is given up. */
+void lk__name_close(struct lk__core *core, struct lk__name *name);
+/* Somebody waits, holds, or has a step that is not settled. */
+bool lk__core_busy(const struct lk__core *core);
+/* A step of a latch is not settled. */
+bool lk__core_stepping(const struct lk__core *core);
 /* No waiter or hold of the closing handle may be left. */
 void lk__place_close(struct lk__core *core, struct lk__place *place);
 
 /* ---- Calls (call.c).  waiter->done is set at once or later; see lk__core_next_done(). ----- */
 
 void lk__core_acquire(struct lk__core *core, int64_t now_ns, struct lk__waiter *waiter);
+/* The same for permits; the waiter's place is the handle's, and becomes one of its own. */
+void lk__core_acquire_permits(struct lk__core *core, int64_t now_ns, struct lk__waiter *waiter);
 void lk__core_release(struct lk__core *core, int64_t now_ns, struct lk__waiter *waiter);
+/* Give back waiter->permits of the hold with that owner, 0 = all. */
+void lk__core_release_permits(struct lk__core *core, int64_t now_ns, struct lk__waiter *waiter);
 void lk__core_extend(struct lk__core *core, int64_t now_ns, struct lk__waiter *waiter);
 /* A wait ends with LK_ETIMEDOUT, LK_ECANCELED or LK_ECLOSED, at once or when the store confirms. */
 void lk__core_give_up(struct lk__core *core, int64_t now_ns, struct lk__waiter *waiter, lk_err why);
 /* The caller can wait no longer: done is set on return. */
 void lk__core_abandon(struct lk__core *core, int64_t now_ns, struct lk__waiter *waiter);
 /* Every wait on the handle. */
-void lk__core_cancel(struct lk__core *core, int64_t now_ns, struct lk__place *place, void *handle,
+void lk__core_cancel(struct lk__core *core, int64_t now_ns, struct lk__name *name, void *handle,
                      lk_err why);
 /* Give back what was acquired through the handle, and forget losses not yet told. */
 void lk__core_drop(struct lk__core *core, int64_t now_ns, struct lk__name *name, void *handle);
@@ -174,6 +247,8 @@ int64_t lk__hold_left_ns(const struct lk__hold *hold, int64_t now_ns);
 void lk__core_link_up(struct lk__core *core, int64_t now_ns);
 /* What was under way has no answer any more. */
 void lk__core_link_down(struct lk__core *core, int64_t now_ns, const struct lk__why *why);
+/* A latch's; else it is a ticket's. */
+bool lk__request_is_latch(const struct lk__request *request);
 void lk__core_answer(struct lk__core *core, int64_t now_ns, struct lk__request *request,
                      const struct lk__answer *answer);
 void lk__core_message(struct lk__core *core, int64_t now_ns, const struct lk__message *message);
@@ -201,11 +276,14 @@ void lk__ticket_pursue(struct lk__core *core, int64_t now_ns, struct lk__ticket 
 void lk__ticket_leave(struct lk__core *core, int64_t now_ns, struct lk__ticket *ticket);
 void lk__ticket_unhand(struct lk__core *core, struct lk__request *request);
 void lk__ticket_end(struct lk__core *core, struct lk__ticket *ticket);
+/* When its hold is to be renewed next, LK__NEVER. */
+int64_t lk__ticket_renewal_ns(const struct lk__ticket *ticket);
 void lk__ticket_begin_again(struct lk__core *core, int64_t now_ns, struct lk__ticket *ticket);
 struct lk__ticket *lk__ticket_find(const struct lk__core *core, const char *nonce);
 uint64_t lk__core_random(struct lk__core *core);
 void lk__complete(struct lk__core *core, struct lk__waiter *waiter, lk_err err, const char *text);
 void lk__hold_make(struct lk__core *core, int64_t now_ns, struct lk__place *place);
+struct lk__waiter *lk__line_first(struct lk__place *place);
 void lk__hold_lose(struct lk__core *core, int64_t now_ns, struct lk__hold *hold,
                    lk_lost_reason reason);
 void lk__hold_free(struct lk__core *core, struct lk__hold *hold);

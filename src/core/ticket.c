@@ -55,6 +55,7 @@ void lk__ticket_start(struct lk__core *core, int64_t now_ns, struct lk__place *p
 	*ticket = (struct lk__ticket){
 		.place = place,
 		.lease_ms = place->lease_ms,
+		.keep = place->permits,
 		.fixed = place->fixed,
 		.only_try = place->first->only_try,
 		.state = LK__ASKING,
@@ -183,8 +184,14 @@ static bool share_is_news(const struct lk__ticket *ticket)
 	       !ticket->trouble;
 }
 
-static void renew(struct lk__core *core, struct lk__ticket *ticket)
+/* What a hold sends: first a renewal that is due, then what others wait for. */
+static void keep(struct lk__core *core, int64_t now_ns, struct lk__ticket *ticket)
 {
+	if ((ticket->handing || ticket->shrinking) && now_ns < lk__ticket_renewal_ns(ticket)) {
+		put_in_line(core, ticket, &ticket->main, ticket->handing ? LK__HAND : LK__SHRINK);
+		ticket->main.permits = ticket->keep;
+		return;
+	}
 	put_in_line(core, ticket, &ticket->main, LK__RENEW);
 	if (ticket->extenders) {
 		ticket->main.extends = true;
@@ -207,7 +214,7 @@ static bool pursue_hold(struct lk__core *core, int64_t now_ns, struct lk__ticket
 	}
 	if (core->linked && ticket->main.where == LK__AT_REST &&
 	    (ticket->extenders || ticket->next_ns <= now_ns || share_is_news(ticket)))
-		renew(core, ticket);
+		keep(core, now_ns, ticket);
 	return true;
 }
 
@@ -266,8 +273,9 @@ bool lk__core_resend(struct lk__core *core, struct lk__request *request)
 	struct lk__ticket *ticket = request->ticket;
 
 	/* An ask whose wait is over would make a grant that nobody waits for. */
-	if (ticket->state == LK__OVER ||
-	    (ticket->state == LK__LEAVING && request == &ticket->main)) {
+	if (!lk__request_is_latch(request) &&
+	    (ticket->state == LK__OVER ||
+	     (ticket->state == LK__LEAVING && request == &ticket->main))) {
 		request->where = LK__AT_REST;
 		if (ticket->state == LK__OVER)
 			lk__ticket_end(core, ticket);

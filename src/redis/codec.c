@@ -22,6 +22,16 @@ void lk__space_init(struct lk__space *space, const char *prefix, int db, const c
 	snprintf(space->client_id, sizeof(space->client_id), "%s", client_id);
 	snprintf(space->channels, sizeof(space->channels), "%s:c:%d:", space->prefix, db);
 	snprintf(space->channel, sizeof(space->channel), "%s%s", space->channels, client_id);
+	snprintf(space->broadcasts, sizeof(space->broadcasts), "%s:l:%d:", space->prefix, db);
+}
+
+void lk__space_topic(const struct lk__space *space, const char *name, size_t len,
+                     char topic[LK__TOPIC_MAX])
+{
+	char encoded[3 * LK_NAME_MAX + 1];
+
+	lk__name_encode(encoded, name, len);
+	snprintf(topic, LK__TOPIC_MAX, "%s{%s}", space->broadcasts, encoded);
 }
 
 void lk__space_key(const struct lk__space *space, const char *name, size_t len, const char *suffix,
@@ -42,8 +52,12 @@ void lk__space_client_key(const struct lk__space *space, const char *client_id,
 void lk__ticket_text(const struct lk__space *space, const struct lk__ticket *ticket,
                      char text[LK__TICKET_MAX])
 {
-	snprintf(text, LK__TICKET_MAX, "1:%s:%s:%lld:%c", space->client_id, ticket->nonce,
-	         (long long)ticket->lease_ms, ticket->fixed ? 'f' : 'r');
+	int len = snprintf(text, LK__TICKET_MAX, "1:%s:%s:%lld:%c", space->client_id, ticket->nonce,
+	                   (long long)ticket->lease_ms, ticket->fixed ? 'f' : 'r');
+
+	if (ticket->place->permits && len < LK__TICKET_MAX)
+		snprintf(text + len, (size_t)(LK__TICKET_MAX - len), ":%lu",
+		         (unsigned long)ticket->place->permits);
 }
 
 /* ---- Requests ----------------------------------------------------------------------------- */
@@ -52,7 +66,7 @@ struct args {
 	int count;
 	const char *text[ARGS_MAX];
 	size_t len[ARGS_MAX];
-	char number[4][NUMBER_MAX];
+	char number[6][NUMBER_MAX];
 	int numbers;
 };
 
@@ -102,47 +116,126 @@ bool lk__codec_eval(struct lk__buf *buf, const struct lk__script *script, int co
 	return eval(buf, script, true, &args);
 }
 
+static const struct lk__script *lock_request(const struct lk__space *space,
+                                             const struct lk__request *request, struct args *args)
+{
+	const struct lk__ticket *ticket = request->ticket;
+	const char *share = ticket->share_asked ? "s" : "-";
+
+	switch (request->kind) {
+	case LK__ASK:
+		add(args, ticket->only_try ? "0" : "1");
+		add_number(args, (int64_t)ticket->arrival);
+		add(args, space->channels);
+		add(args, share);
+		add_number(args, LK__QUEUE_LIFE_MS);
+		return &lk__script_lock_ask;
+	case LK__RENEW:
+		add_number(args, request->claim ? 0 : (int64_t)ticket->fence);
+		add_number(args, request->lease_ms);
+		add_number(args, request->claim ? 0 : (int64_t)ticket->last_fence);
+		add(args, share);
+		return &lk__script_lock_renew;
+	default:
+		add_number(args, request->kind == LK__HAND ? 0 : (int64_t)ticket->last_fence);
+		add(args, space->channels);
+		add(args, "0");
+		return &lk__script_lock_leave;
+	}
+}
+
+static const struct lk__script *semaphore_request(const struct lk__space *space,
+                                                  const struct lk__request *request,
+                                                  struct args *args)
+{
+	const struct lk__ticket *ticket = request->ticket;
+
+	switch (request->kind) {
+	case LK__ASK:
+		add(args, ticket->only_try ? "0" : "1");
+		add_number(args, (int64_t)ticket->arrival);
+		add(args, space->channels);
+		add_number(args, ticket->place->capacity);
+		add_number(args, ticket->place->ttl_ms);
+		add_number(args, LK__QUEUE_LIFE_MS);
+		add_number(args, LK__HEAD_PATIENCE_MS);
+		return &lk__script_semaphore_ask;
+	case LK__RENEW:
+		add_number(args, request->claim ? 0 : (int64_t)ticket->fence);
+		add_number(args, request->lease_ms);
+		return &lk__script_semaphore_renew;
+	default:
+		add_number(args, request->kind == LK__SHRINK ? request->permits : 0);
+		add(args, space->channels);
+		add(args, "0");
+		add_number(args, LK__HEAD_PATIENCE_MS);
+		return &lk__script_semaphore_leave;
+	}
+}
+
+void lk__space_keys(const struct lk__space *space, const struct lk__name *name,
+                    struct lk__keys *keys)
+{
+	lk__space_key(space, name->bytes, name->len, "", keys->main);
+	lk__space_key(space, name->bytes, name->len, ":q", keys->queue);
+	snprintf(keys->fence, sizeof(keys->fence), "%s:fence", space->prefix);
+	lk__space_key(space, name->bytes, name->len, ":h", keys->holds);
+}
+
+static bool latch_request(struct lk__buf *buf, const struct lk__space *space,
+                          const struct lk__request *request)
+{
+	const struct lk__latch *latch = request->latch;
+	const struct lk__step *step = latch->steps;
+	char key[LK__KEY_MAX], memory[LK__KEY_MAX], fence[48];
+	struct args args = {0};
+
+	lk__space_key(space, latch->name->bytes, latch->name->len, "", key);
+	lk__space_key(space, latch->name->bytes, latch->name->len, ":s", memory);
+	add(&args, key);
+	add(&args, memory);
+	if (request->kind == LK__LOOK) {
+		snprintf(fence, sizeof(fence), "%s:fence", space->prefix);
+		add(&args, fence);
+		return eval(buf, &lk__script_latch_show, request->by_text, &args);
+	}
+	add_number(&args, (int64_t)step->generation);
+	add(&args, space->client_id);
+	add_number(&args, (int64_t)step->number);
+	add_number(&args, step->n);
+	args.text[args.count] = step->name;
+	args.len[args.count++] = step->len;
+	add(&args, latch->channel->topic);
+	return eval(buf, &lk__script_latch_down, request->by_text, &args);
+}
+
+static bool ticket_request(struct lk__buf *buf, const struct lk__space *space,
+                           const struct lk__request *request)
+{
+	const struct lk__name *name = request->ticket->place->name;
+	const struct lk__script *script;
+	char text[LK__TICKET_MAX];
+	struct args args = {0};
+	struct lk__keys keys;
+
+	lk__space_keys(space, name, &keys);
+	lk__ticket_text(space, request->ticket, text);
+	add(&args, keys.main);
+	add(&args, keys.queue);
+	add(&args, keys.fence);
+	if (name->kind == LK_KIND_SEMAPHORE)
+		add(&args, keys.holds);
+	add(&args, request->kind == LK__HAND ? "" : text);
+	script = name->kind == LK_KIND_SEMAPHORE ? semaphore_request(space, request, &args)
+	                                         : lock_request(space, request, &args);
+	return eval(buf, script, request->by_text, &args);
+}
+
 bool lk__codec_request(struct lk__buf *buf, const struct lk__space *space,
                        const struct lk__request *request)
 {
-	const struct lk__ticket *ticket = request->ticket;
-	const struct lk__name *name = ticket->place->name;
-	const char *share = ticket->share_asked ? "s" : "-";
-	char key[LK__KEY_MAX], queue[LK__KEY_MAX], fence[48], text[LK__TICKET_MAX];
-	const struct lk__script *script = &lk__script_lock_leave;
-	struct args args = {0};
-
-	lk__space_key(space, name->bytes, name->len, "", key);
-	lk__space_key(space, name->bytes, name->len, ":q", queue);
-	snprintf(fence, sizeof(fence), "%s:fence", space->prefix);
-	lk__ticket_text(space, ticket, text);
-	add(&args, key);
-	add(&args, queue);
-	add(&args, fence);
-	add(&args, request->kind == LK__HAND ? "" : text);
-	switch (request->kind) {
-	case LK__ASK:
-		script = &lk__script_lock_ask;
-		add(&args, ticket->only_try ? "0" : "1");
-		add_number(&args, (int64_t)ticket->arrival);
-		add(&args, space->channels);
-		add(&args, share);
-		add_number(&args, LK__QUEUE_LIFE_MS);
-		break;
-	case LK__RENEW:
-		script = &lk__script_lock_renew;
-		add_number(&args, request->claim ? 0 : (int64_t)ticket->fence);
-		add_number(&args, request->lease_ms);
-		add_number(&args, request->claim ? 0 : (int64_t)ticket->last_fence);
-		add(&args, share);
-		break;
-	default:
-		add_number(&args, request->kind == LK__HAND ? 0 : (int64_t)ticket->last_fence);
-		add(&args, space->channels);
-		add(&args, "0");
-		break;
-	}
-	return eval(buf, script, request->by_text, &args);
+	return lk__request_is_latch(request) ? latch_request(buf, space, request)
+	                                     : ticket_request(buf, space, request);
 }
 
 /* ---- Answers ------------------------------------------------------------------------------ */
@@ -184,9 +277,8 @@ lk_err lk__codec_foreign(const struct lk__resp *resp, struct lk__why *why)
 	if (!is(resp, "foreign") || !key || key->type != LK__RESP_STRING || !what ||
 	    what->type != LK__RESP_STRING)
 		return LK_OK;
-	return lk__why_set(why, LK_EFOREIGN,
-	                   "key %s is not ours: %s (this library writes protocol 1)", key->str,
-	                   what->str);
+	return lk__why_set(why, LK_EFOREIGN, "key %s is in other use: %s%s", key->str, what->str,
+	                   strstr(what->str, "version") ? " (this library writes protocol 1)" : "");
 }
 
 static void fail(struct lk__answer *answer, struct lk__why *why)
@@ -194,6 +286,41 @@ static void fail(struct lk__answer *answer, struct lk__why *why)
 	answer->kind = LK__FAILED;
 	answer->err = why->err;
 	answer->text = why->text;
+}
+
+/* What latch_show and latch_down say.  False when it is none of that. */
+static bool latch_answer(const struct lk__resp *resp, struct lk__answer *answer)
+{
+	static const char *const states[] = {"absent", "counting", "open"};
+	int64_t generation, opened, removed, next, counted;
+
+	if (is(resp, "stepped") && number(resp, 1, &answer->remaining) &&
+	    number(resp, 2, &counted)) {
+		answer->kind = LK__STEPPED;
+		answer->counted = counted != 0;
+		return true;
+	}
+	if (!number(resp, 1, &generation))
+		return false;
+	answer->fence = (uint64_t)generation;
+	if (is(resp, "other")) {
+		answer->kind = LK__OTHER;
+		return true;
+	}
+	for (int state = LK_LATCH_ABSENT; state <= LK_LATCH_OPEN; state++) {
+		if (!is(resp, states[state]) || !number(resp, 5, &opened) ||
+		    !number(resp, 6, &removed) || !number(resp, 7, &next))
+			continue;
+		answer->kind = LK__SHOWN;
+		answer->latch_state = (lk_latch_state)state;
+		answer->opened = (uint64_t)opened;
+		answer->removed = (uint64_t)removed;
+		answer->next = (uint64_t)next;
+		if (!number(resp, 4, &answer->left_ms))
+			answer->left_ms = -1; /* without end */
+		return true;
+	}
+	return false;
 }
 
 void lk__codec_answer(const struct lk__resp *resp, const char *what, struct lk__answer *answer,
@@ -213,6 +340,7 @@ void lk__codec_answer(const struct lk__resp *resp, const char *what, struct lk__
 	           number(resp, 2, &answer->store_us) && number(resp, 3, &answer->waiting)) {
 		answer->kind = is(resp, "held") ? LK__KEPT : LK__GRANTED;
 		answer->fence = (uint64_t)fence;
+		answer->more = number(resp, 4, &d) && d != 0;
 	} else if (is(resp, "queued") && number(resp, 1, &a) && number(resp, 2, &b) &&
 	           number(resp, 3, &c) && number(resp, 4, &d)) {
 		answer->kind = LK__QUEUED;
@@ -231,6 +359,9 @@ void lk__codec_answer(const struct lk__resp *resp, const char *what, struct lk__
 		answer->mine = a != 0;
 		answer->more = b != 0;
 		answer->free = c != 0;
+	} else if (is(resp, "limit") && number(resp, 1, &a)) {
+		lk__why_set(why, LK_ELIMIT, "more permits than the capacity of %lld", (long long)a);
+		fail(answer, why);
 	} else if (is(resp, "fence")) {
 		lk__conn_why(why, LK_EFENCE, what, "the fence counter is %s",
 		             element(resp, 1) && element(resp, 1)->str ? element(resp, 1)->str
@@ -238,7 +369,7 @@ void lk__codec_answer(const struct lk__resp *resp, const char *what, struct lk__
 		fail(answer, why);
 	} else if (lk__codec_foreign(resp, why)) {
 		fail(answer, why);
-	} else {
+	} else if (!latch_answer(resp, answer)) {
 		lk__conn_why(why, LK_ESERVER, what, "answered a script with something else");
 		fail(answer, why);
 	}
@@ -270,12 +401,20 @@ static bool word_number(const char **at, const char *end, int64_t *value)
 	return word(at, end, &start, &len) && lk__parse_i64(start, len, 0, EXACT_MAX, value);
 }
 
-/* 1:client:nonce:lease:mode, client being us. */
+/* 1:client:nonce:lease:mode or 1:client:nonce:lease:mode:permits, client being us. */
 static bool parse_ticket(const struct lk__space *space, const char *text, size_t len,
                          struct lk__message *message)
 {
 	const size_t head = 2 + LK__CLIENT_ID_SIZE - 1 + 1, nonce = LK__NONCE_SIZE - 1;
+	const char *last = len ? memrchr(text, ':', len) : NULL;
+	int64_t permits = 0;
 
+	if (last && last + 1 < text + len && last[1] != 'r' && last[1] != 'f') {
+		if (!lk__parse_i64(last + 1, (size_t)(text + len - last) - 1, 1, LK_PERMITS_MAX,
+		                   &permits))
+			return false;
+		len = (size_t)(last - text);
+	}
 	if (len < head + nonce + 4 || memcmp(text, "1:", 2) ||
 	    memcmp(text + 2, space->client_id, LK__CLIENT_ID_SIZE - 1) || text[head - 1] != ':' ||
 	    text[head + nonce] != ':' || text[len - 2] != ':' ||
@@ -284,8 +423,24 @@ static bool parse_ticket(const struct lk__space *space, const char *text, size_t
 	memcpy(message->nonce, text + head, nonce);
 	message->nonce[nonce] = '\0';
 	message->fixed = text[len - 1] == 'f';
+	message->permits = (uint32_t)permits;
 	return lk__parse_i64(text + head + nonce + 1, len - head - nonce - 3, 1, LK_LEASE_MAX_MS,
 	                     &message->lease_ms);
+}
+
+bool lk__codec_broadcast(const char *text, size_t len, struct lk__message *message)
+{
+	const char *at = text, *end = text + len, *verb;
+	size_t verb_len;
+	int64_t generation;
+
+	memset(message, 0, sizeof(*message));
+	if (!word(&at, end, &verb, &verb_len) || verb_len != 4 ||
+	    !word_number(&at, end, &generation) || at != end)
+		return false;
+	message->fence = (uint64_t)generation;
+	message->kind = memcmp(verb, "open", 4) ? LK__REMOVED : LK__OPENED;
+	return !memcmp(verb, "open", 4) || !memcmp(verb, "gone", 4);
 }
 
 bool lk__codec_message(const struct lk__space *space, const char *text, size_t len,

@@ -8,9 +8,12 @@
 #include "script.h"
 
 #define LK__KEY_MAX (32 + 3 * LK_NAME_MAX + 8) /* prefix:{name}:q and a NUL */
-#define LK__TICKET_MAX 64                      /* 1:client:nonce:lease:mode and a NUL */
+#define LK__TICKET_MAX 64                      /* 1:client:nonce:lease:mode:permits and a NUL */
 #define LK__CHANNEL_MAX 80
 #define LK__CLIENT_ID_SIZE 23
+#define LK__TOPIC_MAX (LK__KEY_MAX + 24) /* prefix:l:db:{name} and a NUL */
+
+struct lk__name;
 
 /* Whose keys and channels: fixed for the life of a client. */
 struct lk__space {
@@ -18,12 +21,23 @@ struct lk__space {
 	char client_id[LK__CLIENT_ID_SIZE];
 	char channels[56];             /* prefix:c:db: */
 	char channel[LK__CHANNEL_MAX]; /* channels and our id */
+	char broadcasts[56];           /* prefix:l:db: */
 };
 
 void lk__space_init(struct lk__space *space, const char *prefix, int db, const char *client_id);
 /* prefix:{name} and suffix. */
 void lk__space_key(const struct lk__space *space, const char *name, size_t len, const char *suffix,
                    char key[LK__KEY_MAX]);
+/* Those of a lock or, with holds, of a semaphore. */
+struct lk__keys {
+	char main[LK__KEY_MAX], queue[LK__KEY_MAX], holds[LK__KEY_MAX];
+	char fence[48];
+};
+void lk__space_keys(const struct lk__space *space, const struct lk__name *name,
+                    struct lk__keys *keys);
+/* prefix:l:db:{name}: the channel of a latch. */
+void lk__space_topic(const struct lk__space *space, const char *name, size_t len,
+                     char topic[LK__TOPIC_MAX]);
 void lk__space_client_key(const struct lk__space *space, const char *client_id,
                           char key[LK__CHANNEL_MAX]);
 void lk__ticket_text(const struct lk__space *space, const struct lk__ticket *ticket,
@@ -44,6 +58,8 @@ void lk__codec_answer(const struct lk__resp *resp, const char *what, struct lk__
 /* False when it is no message of this protocol to this client. */
 bool lk__codec_message(const struct lk__space *space, const char *text, size_t len,
                        struct lk__message *message);
+/* The same of a message on a latch's channel. */
+bool lk__codec_broadcast(const char *text, size_t len, struct lk__message *message);
 /* {"foreign", key, what}: fills why and returns LK_EFOREIGN, else LK_OK. */
 lk_err lk__codec_foreign(const struct lk__resp *resp, struct lk__why *why);
 

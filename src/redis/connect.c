@@ -8,9 +8,9 @@
 #include <string.h>
 
 static const struct lk__script *const scripts[] = {
-	&lk__script_lock_ask,
-	&lk__script_lock_leave,
-	&lk__script_lock_renew,
+	&lk__script_lock_ask,      &lk__script_lock_leave,      &lk__script_lock_renew,
+	&lk__script_semaphore_ask, &lk__script_semaphore_leave, &lk__script_semaphore_renew,
+	&lk__script_latch_down,    &lk__script_latch_show,
 };
 #define SCRIPT_COUNT (sizeof(scripts) / sizeof(*scripts))
 

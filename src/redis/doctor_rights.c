@@ -17,7 +17,7 @@
 
 /* Stand-ins for the names that this examination uses; nothing else in the server has them. */
 static const char LOCK[] = "@lock", QUEUE[] = "@queue", FENCE[] = "@fence", CLIENT[] = "@client",
-		  CHANNEL[] = "@channel";
+		  CHANNEL[] = "@channel", BROADCAST[] = "@broadcast";
 
 struct right {
 	const char *rule; /* what ACL SETUSER would add */
@@ -41,13 +41,20 @@ static const struct right rights[] = {
 	{"+zscore", true, {"ZSCORE", QUEUE, "x"}},
 	/* The one key that is there in earnest, and a string: refused, or WRONGTYPE. */
 	{"+zrem", true, {"ZREM", FENCE, "x"}},
+	{"+zrevrange", true, {"ZREVRANGE", QUEUE, "0", "0"}},
+	{"+zrangebyscore", true, {"ZRANGEBYSCORE", QUEUE, "0", "0"}},
+	{"+exists", true, {"EXISTS", LOCK}},
+	{"+type", true, {"TYPE", LOCK}},
+	{"+hget", true, {"HGET", LOCK, "x"}},
+	{"+hmget", true, {"HMGET", LOCK, "x"}},
+	{"+hdel", true, {"HDEL", LOCK, "x"}},
 	{"+publish", true, {"PUBLISH", CHANNEL, "doctor"}},
+	{"+publish", true, {"PUBLISH", BROADCAST, "doctor"}},
 	/* Neither is run: no such script, and no Lua. */
 	{"+evalsha", true, {"EVALSHA", "0000000000000000000000000000000000000000", "0"}},
 	{"+eval", true, {"EVAL", "(", "0"}},
 	{"+script|load", false, {"SCRIPT", "LOAD", "("}},
-	/* Who holds a lock and which there are: for people. */
-	{"+hmget", false, {"HMGET", CLIENT, "x"}},
+	/* Which names there are: for people. */
 	{"+scan", false, {"SCAN", "0", "COUNT", "1"}},
 	{"+client|setname", false, {"CLIENT", "SETNAME", "latchkey-doctor"}},
 };
@@ -55,9 +62,11 @@ static const struct right rights[] = {
 
 /* What leaves a trace, and what takes it away again. */
 static const struct right last_rights[] = {
-	{"+hset", false, {"HSET", CLIENT, "x", "x"}},
+	{"+hset", true, {"HSET", CLIENT, "x", "x"}},
 	{"+hsetnx", false, {"HSETNX", CLIENT, "x", "x"}},
 	{"+del", true, {"DEL", CLIENT}},
+	{"+unsubscribe", false, {"UNSUBSCRIBE", BROADCAST}},
+	{"+subscribe", true, {"SUBSCRIBE", BROADCAST}},
 	{"+subscribe", true, {"SUBSCRIBE", CHANNEL}},
 };
 #define LAST_COUNT (sizeof(last_rights) / sizeof(last_rights[0]))
@@ -82,6 +91,7 @@ struct names {
 	char queue[LK__KEY_MAX];
 	char fence[LK__KEY_MAX];
 	char client[LK__CHANNEL_MAX];
+	char topic[LK__TOPIC_MAX];
 	struct lk__space space;
 };
 
@@ -98,6 +108,7 @@ static bool names_make(struct names *names, const struct lk__target *target)
 	snprintf(name, sizeof(name), "latchkey-doctor-%s", id);
 	lk__space_key(&names->space, name, strlen(name), "", names->lock);
 	lk__space_key(&names->space, name, strlen(name), ":q", names->queue);
+	lk__space_topic(&names->space, name, strlen(name), names->topic);
 	lk__space_client_key(&names->space, id, names->client);
 	snprintf(names->fence, sizeof(names->fence), "%s:fence", target->prefix);
 	return true;
@@ -113,6 +124,8 @@ static const char *resolve(const struct names *names, const char *word)
 		return names->fence;
 	if (word == CLIENT)
 		return names->client;
+	if (word == BROADCAST)
+		return names->topic;
 	return word == CHANNEL ? names->space.channel : word;
 }
 
@@ -163,7 +176,8 @@ static void missing_rule(const struct lk__doctor *doctor, const struct right *ri
 		return;
 	/* "... no permissions to run the 'get' command", "... to access one of the keys ...". */
 	if (!strstr(resp->str, "to run the") && strstr(resp->str, "channel"))
-		snprintf(rule, RULE_SIZE, "&%s:c:*", doctor->target->prefix);
+		snprintf(rule, RULE_SIZE, "&%s:%c:*", doctor->target->prefix,
+		         right->argv[1] == BROADCAST ? 'l' : 'c');
 	else if (!strstr(resp->str, "to run the") && strstr(resp->str, "key"))
 		snprintf(rule, RULE_SIZE, "~%s:*", doctor->target->prefix);
 	else

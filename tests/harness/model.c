@@ -296,6 +296,8 @@ void model_run(struct model *model, const struct model_request *request, struct 
 	case LK__RENEW:
 		renew(model, request, answer);
 		break;
+	default: /* not of a lock */
+		break;
 	}
 }
 

@@ -89,7 +89,7 @@ int64_t virt_true(const struct virt_client *client, int64_t local_ns)
 struct lk__place *virt_open(struct virt_client *client, const char *name, int64_t lease_ms,
                             bool fixed)
 {
-	return lk__place_open(&client->core, lk__name_new(name, strlen(name)),
+	return lk__place_open(&client->core, lk__name_new(LK_KIND_LOCK, name, strlen(name)),
 	                      lk__place_new(lease_ms, fixed));
 }
 

@@ -18,7 +18,7 @@ local time = redis.call('TIME')
 local now = tonumber(time[1]) * 1000000 + tonumber(time[2])
 local value = redis.pcall('GET', KEYS[1])
 if type(value) == 'table' then
-	if string.sub(value.err, 1, 9) == 'WRONGTYPE' then return {'foreign', KEYS[1], 'not a string'} end
+	if string.sub(value.err, 1, 9) == 'WRONGTYPE' then return {'foreign', KEYS[1], 'not a lock'} end
 	return value
 end
 if not value then return {'gone'} end

@@ -13,7 +13,7 @@ local VALUE = '^(1:[%w_%-]+:[%w_%-]+:%d+:[rf]) (%d+) %d+ [s%-]$'
 local time = redis.call('TIME')
 local value = redis.pcall('GET', KEYS[1])
 if type(value) == 'table' then
-	if string.sub(value.err, 1, 9) == 'WRONGTYPE' then return {'foreign', KEYS[1], 'not a string'} end
+	if string.sub(value.err, 1, 9) == 'WRONGTYPE' then return {'foreign', KEYS[1], 'not a lock'} end
 	return value
 end
 local owner, fence = '', '0'

@@ -1,0 +1,299 @@
+/* SPDX-License-Identifier: MIT
+ * Broadcast channels: subscribed with their first user, left some time after the last one. */
+#include "channel.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define MS INT64_C(1000000)
+
+bool lk__channels_init(struct lk__channels *channels, void *arg)
+{
+	*channels = (struct lk__channels){.arg = arg};
+	channels->line_end = &channels->line;
+	channels->sent_end = &channels->sent;
+	return lk__table_init(&channels->topics);
+}
+
+static struct lk__channel *find(const struct lk__channels *channels, const char *topic, size_t len)
+{
+	struct lk__link *link = lk__table_first(&channels->topics, lk__hash(topic, len, 2));
+
+	for (; link; link = lk__table_next(link)) {
+		struct lk__channel *channel =
+			(struct lk__channel *)((char *)link - offsetof(struct lk__channel, link));
+		if (channel->len == len && !memcmp(channel->topic, topic, len))
+			return channel;
+	}
+	return NULL;
+}
+
+/* ---- Life --------------------------------------------------------------------------------- */
+
+struct lk__channel *lk__channel_new(const char *topic)
+{
+	size_t len = strlen(topic);
+	struct lk__channel *channel = calloc(1, sizeof(*channel) + len + 1);
+
+	if (channel) {
+		lk__timer_init(&channel->timer);
+		channel->len = (uint16_t)len;
+		memcpy(channel->topic, topic, len);
+	}
+	return channel;
+}
+
+struct lk__channel *lk__channel_open(struct lk__channels *channels, struct lk__channel *channel,
+                                     const struct lk__channel_events *events, void *owner)
+{
+	struct lk__channel *known = find(channels, channel->topic, channel->len);
+
+	if (known) {
+		free(channel);
+		channel = known;
+	} else {
+		channel->other_next = channels->all;
+		if (channels->all)
+			channels->all->other_prev = channel;
+		channels->all = channel;
+		lk__table_add(&channels->topics, &channel->link,
+		              lk__hash(channel->topic, channel->len, 2));
+	}
+	channel->events = events;
+	channel->owner = owner;
+	return channel;
+}
+
+static void free_channel(struct lk__channels *channels, struct lk__channel *channel)
+{
+	lk__heap_set(&channels->timers, &channel->timer, LK__NEVER);
+	lk__table_remove(&channels->topics, &channel->link);
+	if (channel->other_prev)
+		channel->other_prev->other_next = channel->other_next;
+	else
+		channels->all = channel->other_next;
+	if (channel->other_next)
+		channel->other_next->other_prev = channel->other_prev;
+	free(channel);
+}
+
+void lk__channels_fini(struct lk__channels *channels)
+{
+	if (!channels->topics.buckets)
+		return;
+	while (channels->all)
+		free_channel(channels, channels->all);
+	lk__table_fini(&channels->topics);
+}
+
+/* Of no use to anybody, and nothing of it is under way. */
+static void free_if_done(struct lk__channels *channels, struct lk__channel *channel)
+{
+	if (!channel->owner && channel->state == LK__CHANNEL_OFF)
+		free_channel(channels, channel);
+}
+
+void lk__channel_close(struct lk__channels *channels, struct lk__channel *channel)
+{
+	channel->owner = NULL;
+	channel->events = NULL;
+	free_if_done(channels, channel);
+}
+
+/* ---- What to send ------------------------------------------------------------------------- */
+
+static void put_in_line(struct lk__channels *channels, struct lk__channel *channel,
+                        enum lk__channel_state state)
+{
+	channel->state = (uint8_t)state;
+	channel->next = NULL;
+	*channels->line_end = channel;
+	channels->line_end = &channel->next;
+}
+
+/* The command that nobody has seen yet is not needed any more. */
+static void take_back(struct lk__channels *channels, struct lk__channel *channel,
+                      enum lk__channel_state state)
+{
+	struct lk__channel **at = &channels->line;
+
+	while (*at != channel)
+		at = &(*at)->next;
+	*at = channel->next;
+	if (!*at)
+		channels->line_end = at;
+	channel->next = NULL;
+	channel->state = (uint8_t)state;
+}
+
+static void linger(struct lk__channels *channels, int64_t now_ns, struct lk__channel *channel)
+{
+	channel->state = LK__CHANNEL_LINGERING;
+	lk__heap_set(&channels->timers, &channel->timer, now_ns + LK__LINGER_MS * MS);
+}
+
+void lk__channel_use(struct lk__channels *channels, int64_t now_ns, struct lk__channel *channel)
+{
+	(void)now_ns;
+	if (channel->users++)
+		return;
+	if (channel->state == LK__CHANNEL_OFF && channels->linked) {
+		put_in_line(channels, channel, LK__CHANNEL_ASKED);
+	} else if (channel->state == LK__CHANNEL_LINGERING) {
+		channel->state = LK__CHANNEL_ON;
+		lk__heap_set(&channels->timers, &channel->timer, LK__NEVER);
+	} else if (channel->state == LK__CHANNEL_LEAVING && !channel->sent) {
+		take_back(channels, channel, LK__CHANNEL_ON);
+	}
+}
+
+void lk__channel_unuse(struct lk__channels *channels, int64_t now_ns, struct lk__channel *channel)
+{
+	if (--channel->users)
+		return;
+	if (channel->state == LK__CHANNEL_ASKED && !channel->sent)
+		take_back(channels, channel, LK__CHANNEL_OFF);
+	else if (channel->state == LK__CHANNEL_ON)
+		linger(channels, now_ns, channel);
+}
+
+bool lk__channel_is_on(const struct lk__channel *channel)
+{
+	return channel->state == LK__CHANNEL_ON || channel->state == LK__CHANNEL_LINGERING;
+}
+
+struct lk__channel *lk__channels_next(struct lk__channels *channels, bool *subscribe)
+{
+	struct lk__channel *channel = channels->line;
+
+	if (!channel)
+		return NULL;
+	channels->line = channel->next;
+	if (!channels->line)
+		channels->line_end = &channels->line;
+	channel->next = NULL;
+	channel->sent = true;
+	*channels->sent_end = channel;
+	channels->sent_end = &channel->next;
+	*subscribe = channel->state == LK__CHANNEL_ASKED;
+	return channel;
+}
+
+/* ---- What comes back ---------------------------------------------------------------------- */
+
+/* The command under way the longest has its reply. */
+static struct lk__channel *answered(struct lk__channels *channels)
+{
+	struct lk__channel *channel = channels->sent;
+
+	channels->sent = channel->next;
+	if (!channels->sent)
+		channels->sent_end = &channels->sent;
+	channel->next = NULL;
+	channel->sent = false;
+	return channel;
+}
+
+void lk__channels_confirmed(struct lk__channels *channels, int64_t now_ns, bool subscribed,
+                            const char *topic, size_t len)
+{
+	struct lk__channel *channel = channels->sent;
+
+	if (!channel || channel->len != len || memcmp(channel->topic, topic, len) != 0 ||
+	    subscribed != (channel->state == LK__CHANNEL_ASKED))
+		return; /* nobody asked for this */
+	answered(channels);
+	if (!subscribed) {
+		channel->state = LK__CHANNEL_OFF;
+		if (channel->users)
+			put_in_line(channels, channel, LK__CHANNEL_ASKED);
+		else
+			free_if_done(channels, channel);
+		return;
+	}
+	if (!channel->users) {
+		linger(channels, now_ns, channel);
+		return;
+	}
+	channel->state = LK__CHANNEL_ON;
+	if (channel->events)
+		channel->events->on(channel, channels->arg, now_ns);
+}
+
+void lk__channels_refused(struct lk__channels *channels, int64_t now_ns, const struct lk__why *why)
+{
+	struct lk__channel *channel;
+
+	if (!channels->sent)
+		return;
+	channel = answered(channels);
+	if (channel->state == LK__CHANNEL_LEAVING) {
+		/* Still subscribed then, which harms nobody: it lasts as long as the connection. */
+		channel->state = channel->users ? LK__CHANNEL_ON : LK__CHANNEL_LINGERING;
+		if (channel->users && channel->events)
+			channel->events->on(channel, channels->arg, now_ns);
+		return;
+	}
+	channel->state = LK__CHANNEL_OFF;
+	if (channel->users && channel->events)
+		channel->events->refused(channel, channels->arg, now_ns, why);
+	else
+		free_if_done(channels, channel);
+}
+
+void lk__channels_published(struct lk__channels *channels, int64_t now_ns, const char *topic,
+                            size_t len, const struct lk__message *message)
+{
+	struct lk__channel *channel = find(channels, topic, len);
+
+	if (channel && channel->events)
+		channel->events->message(channel, channels->arg, now_ns, message);
+}
+
+/* ---- The link, and the clock -------------------------------------------------------------- */
+
+void lk__channels_link_up(struct lk__channels *channels, int64_t now_ns)
+{
+	struct lk__channel *channel;
+
+	(void)now_ns;
+	channels->linked = true;
+	for (channel = channels->all; channel; channel = channel->other_next)
+		if (channel->users && channel->state == LK__CHANNEL_OFF)
+			put_in_line(channels, channel, LK__CHANNEL_ASKED);
+}
+
+void lk__channels_link_down(struct lk__channels *channels)
+{
+	struct lk__channel *channel = channels->all, *next;
+
+	channels->linked = false;
+	channels->line = channels->sent = NULL;
+	channels->line_end = &channels->line;
+	channels->sent_end = &channels->sent;
+	for (; channel; channel = next) {
+		next = channel->other_next;
+		channel->state = LK__CHANNEL_OFF;
+		channel->sent = false;
+		channel->next = NULL;
+		lk__heap_set(&channels->timers, &channel->timer, LK__NEVER);
+		free_if_done(channels, channel);
+	}
+}
+
+void lk__channels_tick(struct lk__channels *channels, int64_t now_ns)
+{
+	struct lk__timer *timer;
+
+	while ((timer = lk__heap_first(&channels->timers)) && timer->due_ns <= now_ns) {
+		lk__heap_set(&channels->timers, timer, LK__NEVER);
+		put_in_line(channels, (struct lk__channel *)timer, LK__CHANNEL_LEAVING);
+	}
+}
+
+int64_t lk__channels_due(const struct lk__channels *channels)
+{
+	const struct lk__timer *first = lk__heap_first(&channels->timers);
+
+	return first ? first->due_ns : LK__NEVER;
+}

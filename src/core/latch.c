@@ -1,0 +1,526 @@
+/* SPDX-License-Identifier: MIT
+ * Latches: what is asked when, and what each answer and message makes of waiters and steps.
+ *
+ * Why nobody is released early: a waiter has a stamp, from an answer to a request that was sent
+ * after it came.  It is the generation that counted then, or, of an absent latch, the least one
+ * that could be made next.  What opens with at least that generation opened during the wait; an
+ * older message cannot reach the stamp, however late it comes.
+ *
+ * Why nobody is left behind: what messages say stands in the store, too.  Each waiter is looked
+ * after by a request that was sent after the channel was confirmed, after each new connection and
+ * every ten seconds; the store remembers what opened last, also when it is no more. */
+#include "latch.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define MS INT64_C(1000000)
+#define RETRY_MS 100 /* after an error that passes */
+#define JITTER 20    /* asks come up to one in so many earlier, not all at once */
+
+/* ---- Life --------------------------------------------------------------------------------- */
+
+struct lk__latch *lk__latch_new(const char *topic)
+{
+	struct lk__latch *latch = calloc(1, sizeof(*latch));
+
+	if (latch && !(latch->channel = lk__channel_new(topic))) {
+		free(latch);
+		latch = NULL;
+	}
+	if (!latch)
+		return NULL;
+	lk__timer_init(&latch->timer);
+	latch->steps_end = &latch->steps;
+	latch->ask_ns = LK__NEVER;
+	latch->ask.latch = latch->down.latch = latch;
+	latch->ask.kind = LK__LOOK;
+	latch->down.kind = LK__STEP;
+	return latch;
+}
+
+void lk__latch_discard(struct lk__latch *latch)
+{
+	if (!latch)
+		return;
+	free(latch->channel);
+	free(latch);
+}
+
+static void channel_on(struct lk__channel *channel, void *arg, int64_t now_ns);
+static void channel_refused(struct lk__channel *channel, void *arg, int64_t now_ns,
+                            const struct lk__why *why);
+static void channel_message(struct lk__channel *channel, void *arg, int64_t now_ns,
+                            const struct lk__message *message);
+
+void lk__latch_open(struct lk__core *core, struct lk__name *name, struct lk__latch *latch)
+{
+	static const struct lk__channel_events events = {channel_on, channel_refused,
+	                                                 channel_message};
+
+	if (name->latch) {
+		lk__latch_discard(latch);
+		return;
+	}
+	latch->name = name;
+	latch->channel = lk__channel_open(&core->channels, latch->channel, &events, latch);
+	name->latch = latch;
+}
+
+void lk__latch_free(struct lk__core *core, struct lk__latch *latch)
+{
+	lk__heap_set(&core->latch_timers, &latch->timer, LK__NEVER);
+	lk__channel_close(&core->channels, latch->channel);
+	lk__steps_free(latch);
+	free(latch);
+}
+
+/* It has waiters, steps or requests, and with them a part in its name. */
+static void mind_busy(struct lk__core *core, struct lk__latch *latch)
+{
+	bool busy = latch->first || latch->steps || latch->ask.where != LK__AT_REST ||
+	            latch->down.where != LK__AT_REST;
+
+	if (busy == latch->busy)
+		return;
+	latch->busy = busy;
+	if (busy) {
+		latch->name->refs++;
+		latch->prev = NULL;
+		latch->next = core->latches;
+		if (latch->next)
+			latch->next->prev = latch;
+		core->latches = latch;
+		return;
+	}
+	if (latch->prev)
+		latch->prev->next = latch->next;
+	else
+		core->latches = latch->next;
+	if (latch->next)
+		latch->next->prev = latch->prev;
+	lk__name_close(core, latch->name); /* perhaps the end of the latch */
+}
+
+void lk__latches_fini(struct lk__core *core)
+{
+	while (core->latches) {
+		struct lk__latch *latch = core->latches;
+		latch->first = latch->last = NULL;
+		lk__steps_free(latch);
+		latch->ask.where = latch->down.where = LK__AT_REST;
+		mind_busy(core, latch);
+	}
+}
+
+/* ---- What to send, and when --------------------------------------------------------------- */
+
+/* Something is not covered by the last answer: a waiter that came after its request was sent, or a
+ * subscription that was confirmed after it. */
+static bool must_ask(const struct lk__latch *latch)
+{
+	if (lk__step_asks(latch))
+		return true;
+	return latch->first &&
+	       (latch->last->joined >= latch->answered ||
+	        (lk__channel_is_on(latch->channel) && latch->confirmed >= latch->answered));
+}
+
+static void put_in_line(struct lk__core *core, struct lk__request *request)
+{
+	request->where = LK__IN_LINE;
+	request->by_text = false;
+	request->next = NULL;
+	*core->line_end = request;
+	core->line_end = &request->next;
+}
+
+static void arm(struct lk__core *core, struct lk__latch *latch)
+{
+	int64_t when = LK__NEVER;
+
+	if (core->linked && latch->ask.where == LK__AT_REST)
+		when = latch->ask_ns;
+	if (core->linked && latch->down.where == LK__AT_REST && lk__step_can_go(latch) &&
+	    latch->step_ns < when)
+		when = latch->step_ns;
+	lk__heap_set(&core->latch_timers, &latch->timer, when);
+}
+
+/* After every event, as its last: the latch may be gone when it returns. */
+void lk__latch_pursue(struct lk__core *core, int64_t now_ns, struct lk__latch *latch)
+{
+	bool asks = latch->first || lk__step_asks(latch);
+
+	if (latch->ask_ns == LK__NEVER && latch->ask.where == LK__AT_REST && must_ask(latch))
+		latch->ask_ns = now_ns;
+	if (!asks) {
+		latch->ask_ns = LK__NEVER;
+		lk__ticket_unhand(core, &latch->ask);
+	} else if (core->linked && latch->ask.where == LK__AT_REST && latch->ask_ns <= now_ns) {
+		put_in_line(core, &latch->ask);
+		latch->ask_ns = LK__NEVER;
+	}
+	if (!lk__step_can_go(latch))
+		lk__ticket_unhand(core, &latch->down);
+	else if (core->linked && latch->down.where == LK__AT_REST && latch->step_ns <= now_ns)
+		put_in_line(core, &latch->down);
+	if (latch->using_channel && !latch->first) {
+		latch->using_channel = false;
+		lk__channel_unuse(&core->channels, now_ns, latch->channel);
+	}
+	arm(core, latch);
+	mind_busy(core, latch);
+}
+
+static void use_channel(struct lk__core *core, int64_t now_ns, struct lk__latch *latch)
+{
+	if (!latch->using_channel) {
+		latch->using_channel = true;
+		lk__channel_use(&core->channels, now_ns, latch->channel);
+	}
+}
+
+void lk__latch_sent(struct lk__core *core, struct lk__request *request)
+{
+	struct lk__latch *latch = request->latch;
+
+	if (request == &latch->ask)
+		latch->asks++;
+	else
+		lk__step_sent(core, latch);
+}
+
+bool lk__request_is_latch(const struct lk__request *request)
+{
+	return request->kind == LK__LOOK || request->kind == LK__STEP;
+}
+
+/* ---- Waiters ------------------------------------------------------------------------------ */
+
+void lk__core_await(struct lk__core *core, int64_t now_ns, struct lk__waiter *waiter)
+{
+	struct lk__latch *latch = waiter->place->name->latch;
+
+	if (core->closing) {
+		lk__complete(core, waiter, LK_ECLOSED, "the client is closed");
+		return;
+	}
+	waiter->where = LK__IN_LATCH;
+	waiter->joined = latch->asks;
+	waiter->next = NULL;
+	if (latch->last)
+		latch->last->next = waiter;
+	else
+		latch->first = waiter;
+	latch->last = waiter;
+	latch->ask_ns = now_ns;
+	/* While it lingers it costs nothing, and saves the second request. */
+	if (!waiter->only_try && lk__channel_is_on(latch->channel))
+		use_channel(core, now_ns, latch);
+	lk__latch_pursue(core, now_ns, latch);
+}
+
+/* Walk the waiters: fn says whether one is done, and has completed it then. */
+typedef bool waiter_fn(struct lk__core *core, struct lk__latch *latch, struct lk__waiter *waiter,
+                       const void *arg);
+
+static void for_each(struct lk__core *core, struct lk__latch *latch, waiter_fn *fn, const void *arg)
+{
+	struct lk__waiter *waiter = latch->first, *last = NULL, **at = &latch->first;
+
+	while (waiter) {
+		struct lk__waiter *next = waiter->next;
+		if (fn(core, latch, waiter, arg)) {
+			*at = next;
+		} else {
+			last = waiter;
+			at = &waiter->next;
+		}
+		waiter = next;
+	}
+	latch->last = last;
+}
+
+/* It opened during the wait, or ended in a way that is as good for this one. */
+static bool is_over(const struct lk__latch *latch, const struct lk__waiter *waiter)
+{
+	return waiter->stamp && (latch->opened >= waiter->stamp ||
+	                         (waiter->absent_is_open && latch->removed >= waiter->stamp));
+}
+
+static bool release_if_over(struct lk__core *core, struct lk__latch *latch,
+                            struct lk__waiter *waiter, const void *arg)
+{
+	(void)arg;
+	if (!is_over(latch, waiter))
+		return false;
+	lk__complete(core, waiter, LK_OK, NULL);
+	return true;
+}
+
+/* What the store said of the latch, for one waiter. */
+static bool judge(struct lk__core *core, struct lk__latch *latch, struct lk__waiter *waiter,
+                  const void *arg)
+{
+	const struct lk__answer *answer = arg;
+	bool absent = answer->latch_state == LK_LATCH_ABSENT;
+
+	if (waiter->joined >= latch->answered)
+		return false; /* it came after that was asked */
+	if (!waiter->stamp)
+		waiter->stamp = absent ? answer->next : answer->fence;
+	if (answer->latch_state == LK_LATCH_OPEN || is_over(latch, waiter) ||
+	    (absent && waiter->absent_is_open))
+		lk__complete(core, waiter, LK_OK, NULL);
+	else if (waiter->late)
+		lk__complete(core, waiter, LK_ETIMEDOUT, "not open in time");
+	else if (waiter->only_try)
+		lk__complete(core, waiter, LK_EBUSY,
+		             absent ? "there is no such latch" : "it is not open");
+	else
+		return false;
+	return true;
+}
+
+struct ending {
+	void *handle; /* NULL: any */
+	lk_err err;
+	const char *text;
+	bool covered; /* only those whom the last request was for */
+	bool patient; /* only those who do more than try */
+};
+
+static bool end_one(struct lk__core *core, struct lk__latch *latch, struct lk__waiter *waiter,
+                    const void *arg)
+{
+	const struct ending *ending = arg;
+
+	if ((ending->handle && waiter->handle != ending->handle) ||
+	    (ending->covered && waiter->joined >= latch->answered) ||
+	    (ending->patient && waiter->only_try))
+		return false;
+	lk__complete(core, waiter, ending->err, ending->text);
+	return true;
+}
+
+void lk__latch_cancel(struct lk__core *core, int64_t now_ns, struct lk__latch *latch, void *handle,
+                      lk_err why)
+{
+	const struct ending ending = {
+		.handle = handle,
+		.err = why,
+		.text = why == LK_ECLOSED ? "the client was closed" : "the wait was cancelled",
+	};
+
+	for_each(core, latch, end_one, &ending);
+	lk__latch_pursue(core, now_ns, latch);
+}
+
+/* ---- Giving up ---------------------------------------------------------------------------- */
+
+/* Nothing was heard of the store: why not? */
+void lk__latch_unheard(struct lk__core *core, struct lk__latch *latch, struct lk__waiter *waiter)
+{
+	const struct lk__why *why = core->linked ? &latch->trouble : &core->link_why;
+	lk_err err = why->err;
+
+	if (err == LK_EUNKNOWN || !err)
+		err = LK_ECONN; /* this was not even asked */
+	lk__complete(core, waiter, err,
+	             why->err && why->text[0] ? why->text
+	             : core->linked           ? "no answer to a request in time"
+	                                      : "not connected");
+}
+
+static void leave_line(struct lk__latch *latch, struct lk__waiter *waiter)
+{
+	struct lk__waiter **at = &latch->first, *last = NULL;
+
+	for (; *at != waiter; at = &(*at)->next)
+		last = *at;
+	*at = waiter->next;
+	if (latch->last == waiter)
+		latch->last = last;
+}
+
+void lk__latch_give_up(struct lk__core *core, int64_t now_ns, struct lk__waiter *waiter, lk_err why)
+{
+	struct lk__latch *latch = waiter->place->name->latch;
+
+	if (why == LK_ETIMEDOUT && !waiter->stamp && core->linked) {
+		/* Its first answer is still to come, and may be that it is open. */
+		waiter->only_try = waiter->late = true;
+		return;
+	}
+	leave_line(latch, waiter);
+	if (why == LK_ETIMEDOUT && !waiter->stamp)
+		lk__latch_unheard(core, latch, waiter);
+	else
+		lk__complete(core, waiter, why,
+		             why == LK_ETIMEDOUT ? "not open in time" : "the wait was cancelled");
+	lk__latch_pursue(core, now_ns, latch);
+}
+
+void lk__latch_abandon(struct lk__core *core, int64_t now_ns, struct lk__waiter *waiter)
+{
+	struct lk__latch *latch = waiter->place->name->latch;
+
+	if (waiter->where == LK__FOR_STEP) {
+		lk__step_abandon(core, latch, waiter);
+	} else {
+		leave_line(latch, waiter);
+		lk__latch_unheard(core, latch, waiter);
+	}
+	lk__latch_pursue(core, now_ns, latch);
+}
+
+void lk__latches_close(struct lk__core *core, int64_t now_ns)
+{
+	struct lk__latch *latch = core->latches, *next;
+
+	for (; latch; latch = next) {
+		next = latch->next;
+		lk__steps_close(core, latch);
+		lk__latch_cancel(core, now_ns, latch, NULL, LK_ECLOSED);
+	}
+}
+
+/* ---- Answers ------------------------------------------------------------------------------ */
+
+static void note(struct lk__latch *latch, uint64_t opened, uint64_t removed)
+{
+	if (opened > latch->opened)
+		latch->opened = opened;
+	if (removed > latch->removed)
+		latch->removed = removed;
+}
+
+/* When to look again though nobody said anything. */
+static int64_t reask_ns(struct lk__core *core, const struct lk__answer *answer)
+{
+	int64_t wait_ms = LK__REASK_MAX_MS;
+
+	if (answer->left_ms > 0 && answer->left_ms < wait_ms)
+		return (answer->left_ms + 1) * MS; /* it goes by itself then */
+	return wait_ms * MS - (int64_t)(lk__core_random(core) % (uint64_t)(wait_ms * MS / JITTER));
+}
+
+static void shown(struct lk__core *core, int64_t now_ns, struct lk__latch *latch,
+                  const struct lk__answer *answer)
+{
+	latch->answered = latch->asks;
+	latch->trouble.err = LK_OK;
+	latch->generation = answer->latch_state == LK_LATCH_ABSENT ? 0 : answer->fence;
+	note(latch, answer->opened, answer->removed);
+	for_each(core, latch, judge, answer);
+	lk__steps_end_asking(core, latch, LK_EABSENT, "there is no such latch");
+	if (latch->first && latch->first->stamp)
+		use_channel(core, now_ns, latch);
+	latch->ask_ns = must_ask(latch) ? now_ns : now_ns + reask_ns(core, answer);
+}
+
+static void look_failed(struct lk__core *core, int64_t now_ns, struct lk__latch *latch,
+                        const struct lk__answer *answer)
+{
+	const struct ending ending = {.err = answer->err, .text = answer->text, .covered = true};
+
+	if (answer->passes) {
+		lk__why_set(&latch->trouble, answer->err, "%s", answer->text);
+		latch->ask_ns = now_ns + RETRY_MS * MS;
+		return;
+	}
+	latch->answered = latch->asks;
+	for_each(core, latch, end_one, &ending);
+	lk__steps_end_asking(core, latch, answer->err, answer->text);
+	latch->ask_ns = now_ns; /* for those who came meanwhile */
+}
+
+void lk__latch_answer(struct lk__core *core, int64_t now_ns, struct lk__request *request,
+                      const struct lk__answer *answer)
+{
+	struct lk__latch *latch = request->latch;
+
+	request->where = LK__AT_REST;
+	if (request == &latch->down)
+		lk__step_answer(core, now_ns, latch, answer);
+	else if (answer->kind == LK__SHOWN)
+		shown(core, now_ns, latch, answer);
+	else
+		look_failed(core, now_ns, latch, answer);
+	lk__latch_pursue(core, now_ns, latch);
+}
+
+/* ---- The channel, the link, the clock ----------------------------------------------------- */
+
+static void channel_on(struct lk__channel *channel, void *arg, int64_t now_ns)
+{
+	struct lk__latch *latch = channel->owner;
+
+	/* It may have opened between the last answer and this. */
+	latch->confirmed = latch->asks;
+	latch->ask_ns = now_ns;
+	lk__latch_pursue(arg, now_ns, latch);
+}
+
+static void channel_refused(struct lk__channel *channel, void *arg, int64_t now_ns,
+                            const struct lk__why *why)
+{
+	const struct ending ending = {.err = why->err, .text = why->text, .patient = true};
+	struct lk__latch *latch = channel->owner;
+
+	for_each(arg, latch, end_one, &ending);
+	lk__latch_pursue(arg, now_ns, latch);
+}
+
+static void channel_message(struct lk__channel *channel, void *arg, int64_t now_ns,
+                            const struct lk__message *message)
+{
+	struct lk__latch *latch = channel->owner;
+
+	/* Also for those whose first answer is still to come: it may be of before. */
+	if (message->kind == LK__OPENED)
+		note(latch, message->fence, 0);
+	else if (message->kind == LK__REMOVED)
+		note(latch, 0, message->fence);
+	for_each(arg, latch, release_if_over, NULL);
+	lk__latch_pursue(arg, now_ns, latch);
+}
+
+void lk__latches_link_up(struct lk__core *core, int64_t now_ns)
+{
+	struct lk__latch *latch = core->latches, *next;
+
+	lk__channels_link_up(&core->channels, now_ns);
+	for (; latch; latch = next) {
+		next = latch->next;
+		latch->ask_ns = now_ns;
+		latch->step_ns = 0;
+		lk__latch_pursue(core, now_ns, latch);
+	}
+}
+
+void lk__latches_link_down(struct lk__core *core, int64_t now_ns)
+{
+	struct lk__latch *latch = core->latches, *next;
+
+	lk__channels_link_down(&core->channels);
+	for (; latch; latch = next) {
+		next = latch->next;
+		lk__ticket_unhand(core, &latch->ask);
+		lk__ticket_unhand(core, &latch->down);
+		if (latch->down.where == LK__UNDER_WAY)
+			latch->steps->doubt = true;
+		latch->ask.where = latch->down.where = LK__AT_REST;
+		latch->trouble.err = LK_OK;
+		lk__latch_pursue(core, now_ns, latch);
+	}
+}
+
+void lk__latches_tick(struct lk__core *core, int64_t now_ns)
+{
+	struct lk__timer *timer;
+
+	while ((timer = lk__heap_first(&core->latch_timers)) && timer->due_ns <= now_ns)
+		lk__latch_pursue(core, now_ns, (struct lk__latch *)timer);
+}

@@ -1,0 +1,195 @@
+/* SPDX-License-Identifier: MIT
+ * Counting a latch down, exactly once.
+ *
+ * Why a step counts once: it goes out under one number and for one generation until its answer
+ * comes, and the store keeps each client's last number of the generation.  No other step of the
+ * client overtakes it. */
+#include "latch.h"
+
+#include <stdlib.h>
+
+#define MS INT64_C(1000000)
+#define RETRY_MS 100 /* after an error that passes */
+
+void lk__steps_free(struct lk__latch *latch)
+{
+	struct lk__step *step;
+
+	while ((step = latch->steps)) {
+		latch->steps = step->next;
+		free(step);
+	}
+}
+
+/* It is for the generation for which it was sent, and no other: it may have been counted on that,
+ * or nobody is there to mean another. */
+static bool is_bound(const struct lk__step *step)
+{
+	return step->doubt || !step->waiter;
+}
+
+bool lk__step_asks(const struct lk__latch *latch)
+{
+	return latch->steps && !is_bound(latch->steps) && !latch->generation &&
+	       latch->down.where != LK__UNDER_WAY;
+}
+
+bool lk__step_can_go(const struct lk__latch *latch)
+{
+	return latch->steps && (is_bound(latch->steps) || latch->generation);
+}
+
+void lk__step_sent(struct lk__core *core, struct lk__latch *latch)
+{
+	struct lk__step *step = latch->steps;
+
+	if (!step->number)
+		step->number = ++core->step_number;
+	if (!is_bound(step))
+		step->generation = latch->generation;
+}
+
+void lk__core_step(struct lk__core *core, int64_t now_ns, struct lk__waiter *waiter)
+{
+	struct lk__latch *latch = waiter->place->name->latch;
+	struct lk__step *step = waiter->spare_step;
+
+	if (core->closing) {
+		lk__complete(core, waiter, LK_ECLOSED, "the client is closed");
+		return;
+	}
+	waiter->spare_step = NULL;
+	waiter->where = LK__FOR_STEP;
+	step->waiter = waiter;
+	step->joined = latch->asks;
+	step->next = NULL;
+	*latch->steps_end = step;
+	latch->steps_end = &step->next;
+	if (lk__step_asks(latch))
+		latch->ask_ns = now_ns;
+	lk__latch_pursue(core, now_ns, latch);
+}
+
+static void remove_step(struct lk__latch *latch, struct lk__step *step)
+{
+	struct lk__step **at = &latch->steps;
+
+	while (*at != step)
+		at = &(*at)->next;
+	*at = step->next;
+	if (!*at)
+		latch->steps_end = at;
+	free(step);
+}
+
+/* It may have reached the store. */
+static bool was_sent(const struct lk__latch *latch, const struct lk__step *step)
+{
+	return step->doubt || (step == latch->steps && latch->down.where == LK__UNDER_WAY);
+}
+
+/* The first step is settled. */
+static void settle_step(struct lk__core *core, struct lk__latch *latch, lk_err err,
+                        const char *text)
+{
+	struct lk__step *step = latch->steps;
+
+	if (step->waiter)
+		lk__complete(core, step->waiter, err, text);
+	remove_step(latch, step);
+	latch->step_ns = 0;
+}
+
+void lk__step_abandon(struct lk__core *core, struct lk__latch *latch, struct lk__waiter *waiter)
+{
+	struct lk__step *step = latch->steps;
+
+	while (step->waiter != waiter)
+		step = step->next;
+	if (was_sent(latch, step)) {
+		step->waiter = NULL;
+		lk__complete(core, waiter, LK_EUNKNOWN,
+		             "no answer to a step in time: it goes on in the background");
+		return;
+	}
+	lk__latch_unheard(core, latch, waiter);
+	remove_step(latch, step);
+}
+
+void lk__steps_close(struct lk__core *core, struct lk__latch *latch)
+{
+	struct lk__step *step = latch->steps, *next;
+
+	for (; step; step = next) {
+		next = step->next;
+		if (was_sent(latch, step))
+			continue;
+		if (step->waiter)
+			lk__complete(core, step->waiter, LK_ECLOSED, "the client was closed");
+		remove_step(latch, step);
+	}
+}
+
+void lk__steps_end_asking(struct lk__core *core, struct lk__latch *latch, lk_err err,
+                          const char *text)
+{
+	while (lk__step_asks(latch) && latch->steps->joined < latch->answered)
+		settle_step(core, latch, err, text);
+}
+
+/* ---- Answers ------------------------------------------------------------------------------ */
+
+/* The step was for another generation than there is, and was not counted now.  Whoever waits for
+ * it meant the latch as it is; unless it was counted before. */
+static void other(struct lk__core *core, int64_t now_ns, struct lk__latch *latch,
+                  const struct lk__answer *answer)
+{
+	struct lk__step *step = latch->steps;
+
+	latch->generation = answer->fence;
+	if (step->doubt)
+		settle_step(core, latch, LK_EUNKNOWN,
+		            "no answer, and the latch is another one since: it may have been "
+		            "counted");
+	else if (!step->waiter)
+		settle_step(core, latch, LK_OK, NULL);
+	else if (!answer->fence)
+		settle_step(core, latch, LK_EABSENT, "there is no such latch");
+	if (lk__step_asks(latch))
+		latch->ask_ns = now_ns;
+}
+
+static void step_failed(struct lk__core *core, int64_t now_ns, struct lk__latch *latch,
+                        const struct lk__answer *answer)
+{
+	if (answer->passes) {
+		lk__why_set(&latch->trouble, answer->err, "%s", answer->text);
+		latch->step_ns = now_ns + RETRY_MS * MS;
+	} else {
+		settle_step(core, latch, latch->steps->doubt ? LK_EUNKNOWN : answer->err,
+		            answer->text);
+	}
+}
+
+static void stepped(struct lk__core *core, struct lk__latch *latch, const struct lk__answer *answer)
+{
+	struct lk__waiter *waiter = latch->steps->waiter;
+
+	if (waiter) {
+		waiter->remaining = answer->remaining;
+		waiter->counted = answer->counted;
+	}
+	latch->trouble.err = LK_OK;
+	settle_step(core, latch, LK_OK, NULL);
+}
+
+void lk__step_answer(struct lk__core *core, int64_t now_ns, struct lk__latch *latch,
+                     const struct lk__answer *answer)
+{
+	if (answer->kind == LK__STEPPED)
+		stepped(core, latch, answer);
+	else if (answer->kind == LK__OTHER)
+		other(core, now_ns, latch, answer);
+	else
+		step_failed(core, now_ns, latch, answer);
+}

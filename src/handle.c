@@ -1,0 +1,220 @@
+/* SPDX-License-Identifier: MIT
+ * What handles of all kinds have in common: opening, closing, cancelling, being inside a call. */
+#include "client.h"
+
+#include "core/latch.h"
+#include "fork.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define PING_MIN_NS (100 * LK__MS)
+#define RESERVED 8
+
+lk_err lk__check_range(const char *what, int64_t value, int64_t least, int64_t most)
+{
+	if (value >= least && value <= most)
+		return LK_OK;
+	return lk__failf(LK_EINVALID, "%s: %lld to %lld, not %lld", what, (long long)least,
+	                 (long long)most, (long long)value);
+}
+
+/* ---- Open --------------------------------------------------------------------------------- */
+
+static lk_err check(const struct lk__handle_plan *plan, size_t len)
+{
+	lk_err err;
+
+	if (!plan->name || len < 1 || len > LK_NAME_MAX)
+		return lk__failf(LK_EINVALID, "name: 1 to %d bytes, not %zu", LK_NAME_MAX, len);
+	if (plan->lease_ms &&
+	    (err = lk__check_range("lease_ms", plan->lease_ms, LK_LEASE_MIN_MS, LK_LEASE_MAX_MS)))
+		return err;
+	if ((err = lk__check_range("max_hold_ms", plan->max_hold_ms, 0,
+	                           INT64_C(1000) * LK_LEASE_MAX_MS)))
+		return err;
+	if (plan->label && strlen(plan->label) > LK_LABEL_MAX)
+		return lk__failf(LK_EINVALID, "label: longer than %d bytes", LK_LABEL_MAX);
+	for (int i = 0; i < RESERVED; i++)
+		if (plan->reserved[i])
+			return lk__failf(LK_EINVALID, "reserved[%d] is not 0: start from {0}", i);
+	return LK_OK;
+}
+
+/* Silence on a connection is looked into within a third of the shortest lease.  _locked */
+static void mind_lease(struct lk_client *client, int64_t lease_ms)
+{
+	if (lease_ms * LK__MS / 3 < client->ping_ns)
+		client->ping_ns = lease_ms * LK__MS / 3;
+	if (client->ping_ns < PING_MIN_NS)
+		client->ping_ns = PING_MIN_NS;
+}
+
+/* _locked */
+static void adopt(struct lk_client *client, struct lk__handle *handle, struct lk__name *name,
+                  struct lk__place *place)
+{
+	handle->place = lk__place_open(&client->core, name, place);
+	handle->name = handle->place->name;
+	handle->serial = ++client->handle_serial;
+	handle->next = client->handles;
+	if (handle->next)
+		handle->next->prev = handle;
+	client->handles = handle;
+	mind_lease(client, handle->place->lease_ms);
+	if (handle->label)
+		client->introduce_ns = 0;
+}
+
+lk_err lk__handle_open(struct lk_client *client, struct lk__handle *handle,
+                       const struct lk__handle_plan *plan)
+{
+	size_t len = plan->name_len || !plan->name ? plan->name_len : strlen(plan->name);
+	struct lk__place *place;
+	struct lk__name *name;
+	lk_err err = check(plan, len);
+
+	if (err)
+		return err;
+	name = lk__name_new((lk_kind)plan->kind, plan->name, len);
+	place = lk__place_new(plan->lease_ms ? plan->lease_ms : LK_LEASE_DEFAULT_MS, plan->fixed);
+	if (!name || !place || (plan->label && !(handle->label = strdup(plan->label)))) {
+		err = lk__failf(LK_ENOMEM, "out of memory");
+		goto undo;
+	}
+	place->capacity = plan->capacity;
+	place->ttl_ms = plan->ttl_ms;
+	handle->client = client;
+	handle->kind = plan->kind;
+	handle->max_hold_ms = plan->max_hold_ms;
+	handle->tell_loss = plan->tell_loss;
+	if ((err = lk__client_enter(client)))
+		goto undo;
+	if (handle->tell_loss && !lk__notify_start(client)) {
+		lk__client_leave(client);
+		err = lk__failf(LK_ESYSTEM, "cannot start a thread for callbacks");
+		goto undo;
+	}
+	adopt(client, handle, name, place);
+	if (plan->latch)
+		lk__latch_open(&client->core, handle->name, plan->latch);
+	return LK_OK;
+undo:
+	free(place);
+	free(name);
+	free(handle->label);
+	return err;
+}
+
+/* ---- Close -------------------------------------------------------------------------------- */
+
+void lk__handle_free(struct lk__handle *handle)
+{
+	struct lk_client *client = handle->client;
+
+	if (handle->prev)
+		handle->prev->next = handle->next;
+	else
+		client->handles = handle->next;
+	if (handle->next)
+		handle->next->prev = handle->prev;
+	lk__place_close(&client->core, handle->place);
+	free(handle->label);
+	free(handle); /* the first member of its kind */
+}
+
+/* _locked */
+static void cancel(struct lk__handle *handle)
+{
+	struct lk_client *client = handle->client;
+
+	lk__core_cancel(&client->core, lk__now_ns(), handle->name, handle, LK_ECANCELED);
+	lk__wire_settle(client);
+	lk__wire_poke(client, handle);
+}
+
+lk_err lk__handle_close(struct lk__handle *handle)
+{
+	struct lk_client *client;
+	lk_err err;
+
+	if (!handle)
+		return LK_OK;
+	client = handle->client;
+	if ((err = lk__client_enter(client)))
+		return err;
+	if (lk__notify_is_me(client)) {
+		lk__client_leave(client);
+		return lk__failf(LK_EDEADLOCK, "a callback cannot close a handle of its client");
+	}
+	handle->closing = true;
+	while (handle->calls_inside || client->telling == handle) {
+		cancel(handle);
+		lk__cond_wait(&client->quiet_cond, &client->mutex, -1);
+	}
+	lk__core_drop(&client->core, lk__now_ns(), handle->name, handle);
+	lk__handle_free(handle);
+	lk__wire_flush(client);
+	lk__wake_notify(&client->loop_wake);
+	lk__client_leave(client);
+	return LK_OK;
+}
+
+lk_err lk__handle_cancel(struct lk__handle *handle)
+{
+	lk_err err = lk__handle_enter(handle);
+
+	if (err)
+		return err;
+	cancel(handle);
+	lk__handle_leave(handle);
+	return LK_OK;
+}
+
+/* ---- Inside a call ------------------------------------------------------------------------ */
+
+lk_err lk__handle_enter(struct lk__handle *handle)
+{
+	lk_err err = lk__client_enter(handle->client);
+
+	if (err)
+		return err;
+	if (handle->closing) {
+		lk__client_leave(handle->client);
+		return lk__failf(LK_ECLOSED, "the handle is closed");
+	}
+	handle->calls_inside++;
+	return LK_OK;
+}
+
+void lk__handle_leave(struct lk__handle *handle)
+{
+	lk__wire_finish(handle->client);
+	if (!--handle->calls_inside)
+		pthread_cond_broadcast(&handle->client->quiet_cond);
+	lk__client_leave(handle->client);
+}
+
+bool lk__handle_look(const struct lk__handle *handle)
+{
+	if (handle->client->fork_generation != lk__fork_generation())
+		return false;
+	pthread_mutex_lock(&handle->client->mutex);
+	return true;
+}
+
+void lk__handle_unlook(const struct lk__handle *handle)
+{
+	pthread_mutex_unlock(&handle->client->mutex);
+}
+
+void lk__handle_hold_id(const struct lk__handle *handle, const struct lk__hold *hold,
+                        char id[LK_HOLDER_ID_SIZE])
+{
+	id[0] = '\0';
+	if (!hold->ticket)
+		return;
+	memcpy(id, handle->client->space.client_id, LK__CLIENT_ID_SIZE - 1);
+	id[LK__CLIENT_ID_SIZE - 1] = ':';
+	memcpy(id + LK__CLIENT_ID_SIZE, hold->ticket->nonce, LK__NONCE_SIZE);
+}

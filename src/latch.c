@@ -1,0 +1,304 @@
+/* SPDX-License-Identifier: MIT
+ * The latch's public calls.  Waiting and counting down go through the state machine, since they are
+ * asked more than once; what is asked once is a question. */
+#include "core/latch.h"
+#include "question.h"
+#include "scripts.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const char *const states[] = {"absent", "counting", "open"};
+#define STATES (sizeof(states) / sizeof(*states))
+
+const char *lk_latch_state_name(lk_latch_state state)
+{
+	return (size_t)state < STATES ? states[state] : "unknown";
+}
+
+/* ---- Open and close ----------------------------------------------------------------------- */
+
+static lk_err check_ttls(const lk_latch_options *options)
+{
+	lk_err err = LK_OK;
+
+	if (options->open_ttl_ms)
+		err = lk__check_range("open_ttl_ms", options->open_ttl_ms, LK_TTL_MIN_MS,
+		                      LK_TTL_MAX_MS);
+	if (!err && options->counting_ttl_ms)
+		err = lk__check_range("counting_ttl_ms", options->counting_ttl_ms, LK_TTL_MIN_MS,
+		                      LK_TTL_MAX_MS);
+	return err;
+}
+
+/* What the state machine keeps of the latch of that name. */
+static struct lk__latch *new_part(const lk_client *client, const char *name, size_t name_len)
+{
+	size_t len = name_len || !name ? name_len : strlen(name);
+	char topic[LK__TOPIC_MAX];
+
+	if (len > LK_NAME_MAX)
+		len = 0; /* lk__handle_open() refuses it */
+	lk__space_topic(&client->space, name ? name : "", name ? len : 0, topic);
+	return lk__latch_new(topic);
+}
+
+lk_err lk_latch_open(lk_client *client, const char *name, const lk_latch_options *options,
+                     lk_latch **result)
+{
+	static const lk_latch_options defaults;
+	struct lk__handle_plan plan;
+	struct lk_latch *latch;
+	lk_err err;
+
+	if (!options)
+		options = &defaults;
+	if ((err = check_ttls(options)))
+		return err;
+	plan = (struct lk__handle_plan){
+		.name = name,
+		.label = options->label,
+		.name_len = options->name_len,
+		.reserved = options->reserved,
+		.latch = new_part(client, name, options->name_len),
+		.kind = LK_KIND_LATCH,
+	};
+	latch = calloc(1, sizeof(*latch));
+	if (!latch || !plan.latch)
+		err = lk__failf(LK_ENOMEM, "out of memory");
+	else
+		err = lk__handle_open(client, &latch->handle, &plan);
+	if (err) {
+		lk__latch_discard(plan.latch);
+		free(latch);
+		return err;
+	}
+	latch->open_ttl_ms = options->open_ttl_ms ? options->open_ttl_ms : LK_TTL_DEFAULT_MS;
+	latch->counting_ttl_ms = options->counting_ttl_ms;
+	latch->absent_is_open = options->absent_is_open;
+	lk__client_leave(client);
+	*result = latch;
+	return LK_OK;
+}
+
+lk_err lk_latch_close(lk_latch *latch)
+{
+	return lk__handle_close(latch ? &latch->handle : NULL);
+}
+
+lk_err lk_latch_cancel(lk_latch *latch)
+{
+	return lk__handle_cancel(&latch->handle);
+}
+
+/* ---- Calls that wait ---------------------------------------------------------------------- */
+
+lk_err lk_latch_await(lk_latch *latch, int64_t wait_ms)
+{
+	struct lk_client *client = latch->handle.client;
+	int64_t now_ns = lk__now_ns();
+	struct lk__sleeper sleeper;
+	lk_err err;
+
+	if (wait_ms < LK_FOREVER)
+		return lk__failf(LK_EINVALID, "wait_ms: -1 or more, not %lld", (long long)wait_ms);
+	if ((err = lk__handle_enter(&latch->handle)))
+		return err;
+	lk__sleeper_init(&sleeper, &latch->handle);
+	sleeper.waiter.only_try = wait_ms == 0;
+	sleeper.waiter.absent_is_open = latch->absent_is_open;
+	lk__wait_begin(client, now_ns);
+	lk__core_await(&client->core, now_ns, &sleeper.waiter);
+	lk__sleeper_await(client, &sleeper, lk__wait_until_ns(client, now_ns, wait_ms));
+	lk__handle_leave(&latch->handle);
+	return lk__sleeper_finish(&sleeper);
+}
+
+lk_err lk_latch_down(lk_latch *latch, int64_t n, const char *name, lk_latch_step *result)
+{
+	struct lk_client *client = latch->handle.client;
+	size_t len = name ? strnlen(name, LK_STEP_MAX + 1) : 0;
+	struct lk__sleeper sleeper;
+	struct lk__step *step;
+	int64_t now_ns = lk__now_ns();
+	lk_err err;
+
+	if ((err = lk__check_range("n", n, 1, LK_COUNT_MAX)))
+		return err;
+	if (name && (len < 1 || len > LK_STEP_MAX))
+		return lk__failf(LK_EINVALID, "step: 1 to %d bytes, not %s", LK_STEP_MAX,
+		                 len ? "more" : "0");
+	step = calloc(1, sizeof(*step));
+	if (!step)
+		return lk__failf(LK_ENOMEM, "out of memory");
+	step->n = (uint32_t)n;
+	step->len = (uint16_t)len;
+	if (name)
+		memcpy(step->name, name, len);
+	if ((err = lk__handle_enter(&latch->handle))) {
+		free(step);
+		return err;
+	}
+	lk__sleeper_init(&sleeper, &latch->handle);
+	sleeper.waiter.spare_step = step;
+	lk__wait_begin(client, now_ns);
+	lk__core_step(&client->core, now_ns, &sleeper.waiter);
+	lk__sleeper_await(client, &sleeper, 0);
+	lk__handle_leave(&latch->handle);
+	err = lk__sleeper_finish(&sleeper);
+	if (!err && result)
+		*result = (lk_latch_step){sleeper.waiter.remaining, sleeper.waiter.counted};
+	return err;
+}
+
+/* ---- Questions ---------------------------------------------------------------------------- */
+
+struct keys {
+	char latch[LK__KEY_MAX], memory[LK__KEY_MAX], fence[48];
+};
+
+static void make_keys(const struct lk_latch *latch, struct keys *keys)
+{
+	const struct lk__space *space = &latch->handle.client->space;
+	const struct lk__name *name = latch->handle.name;
+
+	lk__space_key(space, name->bytes, name->len, "", keys->latch);
+	lk__space_key(space, name->bytes, name->len, ":s", keys->memory);
+	snprintf(keys->fence, sizeof(keys->fence), "%s:fence", space->prefix);
+}
+
+static bool state_of(const struct lk__resp *resp, lk_latch_state *state)
+{
+	for (size_t i = 0; i < STATES; i++) {
+		if (resp->type == LK__RESP_STRING && !strcmp(resp->str, states[i])) {
+			*state = (lk_latch_state)i;
+			return true;
+		}
+	}
+	return false;
+}
+
+static lk_err query(struct lk_latch *latch, lk_latch_status *status)
+{
+	struct lk_client *client = latch->handle.client;
+	struct keys keys;
+	const char *args[3] = {keys.latch, keys.memory, keys.fence};
+	struct lk__resp *resp;
+	lk_err err;
+
+	make_keys(latch, &keys);
+	if ((err = lk__question_script(client, &lk__script_latch_show, 3, args, &resp)))
+		return err;
+	if (!lk__resp_is(resp, "ssiiisss") || !state_of(resp->elements[0], &status->state))
+		return lk__question_odd(client, resp);
+	status->generation = (uint64_t)lk__resp_number(resp->elements[1]);
+	status->count = resp->elements[2]->integer;
+	status->initial = resp->elements[3]->integer;
+	status->ttl_ms = resp->elements[4]->integer;
+	lk__resp_free(resp);
+	return LK_OK;
+}
+
+lk_err lk_latch_query(lk_latch *latch, lk_latch_status *result)
+{
+	lk_latch_status status;
+	lk_err err = lk__handle_enter(&latch->handle);
+
+	if (err)
+		return err;
+	err = query(latch, &status);
+	lk__handle_leave(&latch->handle);
+	if (!err)
+		*result = status;
+	return err;
+}
+
+/* anew: also while it counts. */
+static lk_err make(struct lk_latch *latch, int64_t count, bool anew, lk_latch_state *was)
+{
+	struct lk_client *client = latch->handle.client;
+	char number[24], open_ttl[24], counting_ttl[24], topic[LK__TOPIC_MAX];
+	const struct lk__name *name = latch->handle.name;
+	struct keys keys;
+	const char *args[8] = {keys.latch,       keys.memory, keys.fence,   number,
+	                       anew ? "1" : "0", open_ttl,    counting_ttl, topic};
+	struct lk__resp *resp;
+	lk_err err;
+
+	make_keys(latch, &keys);
+	lk__space_topic(&client->space, name->bytes, name->len, topic);
+	snprintf(number, sizeof(number), "%lld", (long long)count);
+	snprintf(open_ttl, sizeof(open_ttl), "%lld", (long long)latch->open_ttl_ms);
+	snprintf(counting_ttl, sizeof(counting_ttl), "%lld", (long long)latch->counting_ttl_ms);
+	if ((err = lk__question_script(client, &lk__script_latch_set, 8, args, &resp)))
+		return err;
+	if (lk__resp_is(resp, "sii") && !strcmp(resp->elements[0]->str, "counting"))
+		err = lk__failf(LK_EMISMATCH, "it counts already: %lld of %lld are left",
+		                (long long)resp->elements[1]->integer,
+		                (long long)resp->elements[2]->integer);
+	else if (lk__resp_is(resp, "ss") && !strcmp(resp->elements[0]->str, "fence"))
+		err = lk__failf(LK_EFENCE, "the fence counter is %s", resp->elements[1]->str);
+	else if (!lk__resp_is(resp, "ss") || strcmp(resp->elements[0]->str, "set") != 0 ||
+	         !state_of(resp->elements[1], was))
+		return lk__question_odd(client, resp);
+	lk__resp_free(resp);
+	return err;
+}
+
+static lk_err set(struct lk_latch *latch, int64_t count, bool anew, lk_latch_state *result)
+{
+	lk_latch_state was;
+	lk_err err = lk__check_range("count", count, 0, LK_COUNT_MAX);
+
+	if (err || (err = lk__handle_enter(&latch->handle)))
+		return err;
+	err = make(latch, count, anew, &was);
+	lk__handle_leave(&latch->handle);
+	if (!err && result)
+		*result = was;
+	return err;
+}
+
+lk_err lk_latch_set(lk_latch *latch, int64_t count, lk_latch_state *was)
+{
+	return set(latch, count, false, was);
+}
+
+lk_err lk_latch_reset(lk_latch *latch, int64_t count, lk_latch_state *was)
+{
+	return set(latch, count, true, was);
+}
+
+static lk_err remove_it(struct lk_latch *latch)
+{
+	struct lk_client *client = latch->handle.client;
+	const struct lk__name *name = latch->handle.name;
+	char topic[LK__TOPIC_MAX];
+	struct keys keys;
+	const char *args[3] = {keys.latch, keys.memory, topic};
+	struct lk__resp *resp;
+	lk_err err;
+
+	make_keys(latch, &keys);
+	lk__space_topic(&client->space, name->bytes, name->len, topic);
+	if ((err = lk__question_script(client, &lk__script_latch_remove, 3, args, &resp)))
+		return err;
+	if (lk__resp_is(resp, "s") && !strcmp(resp->elements[0]->str, "absent"))
+		err = lk__failf(LK_EABSENT, "there is no such latch");
+	else if (!lk__resp_is(resp, "s") || strcmp(resp->elements[0]->str, "removed") != 0)
+		return lk__question_odd(client, resp);
+	lk__resp_free(resp);
+	return err;
+}
+
+lk_err lk_latch_remove(lk_latch *latch)
+{
+	lk_err err = lk__handle_enter(&latch->handle);
+
+	if (err)
+		return err;
+	err = remove_it(latch);
+	lk__handle_leave(&latch->handle);
+	return err;
+}

@@ -1,0 +1,40 @@
+-- Count a latch down.  A step is counted once, however often it is sent.
+--
+-- KEYS[1]  the latch
+-- KEYS[2]  its memory
+-- ARGV[1]  the generation that the step is for
+-- ARGV[2]  the client
+-- ARGV[3]  the step's number; a client's numbers grow
+-- ARGV[4]  by how much
+-- ARGV[5]  the step's name, "" = none
+-- ARGV[6]  the latch's channel
+--
+-- Returns  stepped, what remains, 1 = this step was counted, now or when it was sent before
+--          other, the generation that there is, 0 = none: not counted now
+--          foreign, key, what it is
+-- include shared/latch.lua
+local wrong = read()
+if wrong then return wrong end
+if gen ~= ARGV[1] then return {'other', gen or '0'} end
+local client, name = 'c:' .. ARGV[2], 'n:' .. ARGV[5]
+local known = redis.call('HMGET', MEMORY, client, name)
+-- The very step, sent again because its answer was lost.
+if known[1] and tonumber(known[1]) >= tonumber(ARGV[3]) then return {'stepped', count, 1} end
+if count == 0 or (ARGV[5] ~= '' and known[2]) then return {'stepped', count, 0} end
+
+count = math.max(count - tonumber(ARGV[4]), 0)
+-- The first write is one that a full server does not refuse; then the others pass, too.
+redis.call('HDEL', LATCH, '')
+redis.call('HSET', LATCH, 'count', string.format('%.0f', count))
+redis.call('HSET', MEMORY, client, ARGV[3])
+if ARGV[5] ~= '' then redis.call('HSET', MEMORY, name, '1') end
+if count > 0 then
+	if left >= 0 then redis.call('PEXPIRE', MEMORY, math.max(left, MEMORY_MS)) end
+	return {'stepped', count, 1}
+end
+redis.call('HSET', MEMORY, 'opened', gen)
+redis.call('PEXPIRE', LATCH, open_ttl)
+redis.call('PEXPIRE', MEMORY, MEMORY_MS)
+-- Whoever may not publish has opened it all the same; those who wait ask, a little later.
+redis.pcall('PUBLISH', ARGV[6], 'open ' .. gen)
+return {'stepped', 0, 1}

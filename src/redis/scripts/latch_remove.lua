@@ -1,0 +1,20 @@
+-- Make a latch absent.
+--
+-- KEYS[1]  the latch
+-- KEYS[2]  its memory
+-- ARGV[1]  its channel
+--
+-- Returns  removed
+--          absent: nothing was changed
+--          foreign, key, what it is
+-- include shared/latch.lua
+local wrong = read()
+if wrong then return wrong end
+if not gen then return {'absent'} end
+-- The first write is one that a full server does not refuse; then the others pass, too.
+redis.call('DEL', LATCH, MEMORY)
+-- For those who wait and did not hear of it.
+redis.call('HSET', MEMORY, 'opened', opened, 'removed', gen)
+redis.call('PEXPIRE', MEMORY, MEMORY_MS)
+redis.pcall('PUBLISH', ARGV[1], 'gone ' .. gen)
+return {'removed'}

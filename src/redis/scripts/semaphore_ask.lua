@@ -1,0 +1,94 @@
+-- Acquire permits, or stand in the queue for them.  Safe to run any number of times for one ticket.
+--
+-- KEYS[1]  the semaphore
+-- KEYS[2]  its queue
+-- KEYS[3]  the fence counter
+-- KEYS[4]  its ends
+-- ARGV[1]  ticket
+-- ARGV[2]  1 = stand in the queue if too few are free, 0 = only try
+-- ARGV[3]  arrival of an earlier answer, microseconds, 0 = none
+-- ARGV[4]  prefix of client channels
+-- ARGV[5]  capacity, should there be no such semaphore
+-- ARGV[6]  how long it is remembered after its last use then, ms
+-- ARGV[7]  life of the queue, ms
+-- ARGV[8]  how long a head that does not ask is waited for, ms
+--
+-- Returns  granted, fence, server time us, tickets in the queue, 1 = the run had its limit: have the
+--                  head served
+--          queued, arrival us, rank, ms until it may fit, 1 = have the head served
+--          busy, 1 = have the head served
+--          limit, capacity
+--          foreign, key, what it is
+--          fence, what is wrong with the counter
+-- include shared/semaphore.lua
+local ticket = ARGV[1]
+local _, lease, _, permits = string.match(ticket, TICKET)
+lease, permits = tonumber(lease), tonumber(permits)
+
+local wrong = read()
+if wrong then return wrong end
+mend()
+if not capacity then make(ARGV[5], ARGV[6]) end
+clamp()
+
+local function granted(fence)
+	write()
+	return {'granted', fence, text(now), redis.call('ZCARD', QUEUE), more and 1 or 0}
+end
+
+local held, fence, _, ends_us = hold_of(ticket)
+if held and ends_us > now then
+	-- An earlier answer was lost.  A lease is never shortened: it may have been extended since.
+	redis.call('ZADD', ENDS, text(math.max(ends_us, now + lease * 1000)), ticket)
+	return granted(fence)
+end
+if held then drop(ticket) end -- over, and perhaps not among those that reclaim() takes
+reclaim()
+if permits > capacity then
+	redis.call('ZREM', QUEUE, ticket)
+	serve('', ARGV[4], tonumber(ARGV[8]))
+	write()
+	return {'limit', text(capacity)}
+end
+
+-- Who returns (it could not be told, or did not claim in time) stands at its old place first.
+if ARGV[3] ~= '0' and not redis.call('ZSCORE', QUEUE, ticket) then redis.call('ZADD', QUEUE, ARGV[3], ticket) end
+serve(ticket, ARGV[4], tonumber(ARGV[8]))
+local head = redis.call('ZRANGE', QUEUE, 0, 0)[1]
+if (not head or head == ticket) and used + permits <= capacity then
+	fence = grant(ticket, permits, lease, lease)
+	serve('', ARGV[4], tonumber(ARGV[8]))
+	return granted(fence)
+end
+if ARGV[2] ~= '1' then
+	write()
+	return {'busy', more and 1 or 0}
+end
+
+local arrival = redis.call('ZSCORE', QUEUE, ticket)
+if not arrival then
+	local tail = redis.call('ZRANGE', QUEUE, -1, -1, 'WITHSCORES')
+	arrival = math.max(now, tonumber(tail[2] or '0') + 1)
+	redis.call('ZADD', QUEUE, text(arrival), ticket)
+end
+redis.call('PEXPIRE', QUEUE, ARGV[7])
+local rank = redis.call('ZRANK', QUEUE, ticket)
+if rank == 0 or head_known == ticket then
+	redis.call('HSET', STATE, 'head', ticket, 'head_us', text(now), 'told_us', text(now))
+end
+
+-- Its own time, if permits run out by themselves; else when the first lease ends that may not be
+-- renewed.
+local at, unrenewed = first_end()
+if unrenewed then
+	local wanted = used + permits - capacity
+	if rank > 0 then
+		for _, other in ipairs(redis.call('ZRANGE', QUEUE, 0, math.min(rank, LOOK_MAX) - 1)) do
+			local _, _, _, before = string.match(other, TICKET)
+			wanted = wanted + tonumber(before or 0)
+		end
+	end
+	at = back_at(wanted, lease)
+end
+write()
+return {'queued', text(tonumber(arrival)), rank, math.max(math.ceil((at - now) / 1000), 0), more and 1 or 0}

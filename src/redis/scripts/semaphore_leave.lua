@@ -1,0 +1,48 @@
+-- The one end of everything: release of all or some permits, cancel, loss, break, a grant nobody
+-- waits for.  Removes the ticket wherever it stands, and serves the queue.  Safe to run any number
+-- of times.
+--
+-- KEYS[1]  the semaphore
+-- KEYS[2]  its queue
+-- KEYS[3]  the fence counter
+-- KEYS[4]  its ends
+-- ARGV[1]  ticket, "" = none: only serve the head
+-- ARGV[2]  permits that the hold keeps, 0 = none: it ends.  It never has more than it had
+-- ARGV[3]  prefix of client channels
+-- ARGV[4]  1 = somebody else ends this hold: tell its holder
+-- ARGV[5]  how long a head that does not ask is waited for, ms
+--
+-- Returns  left, 1 = the ticket was a holder's, 1 = there is more to do: run me again with "",
+--                1 = permits are free and nobody waits
+--          foreign, key, what it is
+-- include shared/semaphore.lua
+local ticket, keep = ARGV[1], tonumber(ARGV[2])
+
+-- Counters that give no fence end no hold less: who asks next is told of them.
+local wrong = read()
+if wrong and wrong[1] ~= 'fence' then return wrong end
+if not capacity then
+	redis.call('ZREM', QUEUE, ticket)
+	return {'left', 0, 0, 1}
+end
+-- The first write is one that a full server does not refuse; then the others pass, too.
+if keep == 0 then redis.call('ZREM', QUEUE, ticket) else redis.call('HDEL', STATE, '') end
+mend()
+local held, fence, lease, ends_us = hold_of(ticket)
+local mine = held and ends_us > now
+if mine and keep > 0 then
+	if keep < held then
+		redis.call('HSET', STATE, ticket, text(keep) .. ' ' .. fence .. ' ' .. text(lease))
+		used = used - (held - keep)
+	end
+else
+	if held then drop(ticket) end
+	if mine and ARGV[4] == '1' then
+		redis.pcall('PUBLISH', ARGV[3] .. string.match(ticket, TICKET), 'broken ' .. ticket)
+	end
+end
+reclaim()
+if not wrong then serve('', ARGV[3], tonumber(ARGV[5])) end
+write()
+return {'left', mine and 1 or 0, more and 1 or 0,
+	used < capacity and redis.call('ZCARD', QUEUE) == 0 and 1 or 0}

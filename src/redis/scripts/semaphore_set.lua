@@ -1,0 +1,37 @@
+-- Give a semaphore its capacity: at its first opening, or by a resize.
+--
+-- KEYS[1]  the semaphore
+-- KEYS[2]  its queue
+-- KEYS[3]  the fence counter
+-- KEYS[4]  its ends
+-- ARGV[1]  open = it may be new, and must have this capacity (0 = any); resize = it must be there
+-- ARGV[2]  capacity
+-- ARGV[3]  how long it is remembered after its last use, ms
+-- ARGV[4]  prefix of client channels
+-- ARGV[5]  how long a head that does not ask is waited for, ms
+--
+-- Returns  set, capacity, 1 = there is more to do: run semaphore_leave with ""
+--          mismatch, the capacity that it has
+--          absent
+--          foreign, key, what it is
+--          fence, what is wrong with the counter
+-- include shared/semaphore.lua
+local wanted = tonumber(ARGV[2])
+
+local wrong = read()
+if wrong then return wrong end
+mend()
+if ARGV[1] == 'open' then
+	if capacity and wanted ~= 0 and wanted ~= capacity then return {'mismatch', text(capacity)} end
+	if not capacity and wanted == 0 then return {'absent'} end
+	if not capacity then make(ARGV[2], ARGV[3]) end
+	if wanted ~= 0 then ttl = tonumber(ARGV[3]) end
+	reclaim()
+else
+	if not capacity then return {'absent'} end
+	capacity = wanted
+	reclaim()
+	serve('', ARGV[4], tonumber(ARGV[5]))
+end
+write()
+return {'set', text(capacity), more and 1 or 0}

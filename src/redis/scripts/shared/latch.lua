@@ -1,0 +1,47 @@
+-- What the scripts of a latch share: reading it.  Each of them begins with the same two keys.
+--
+-- the latch   a hash: kind "1:latch"; gen, its generation; count, what remains; initial; open_ttl,
+--             how long it stays open, ms
+-- its memory  a hash that outlives it for a while: opened and removed, the last generation that
+--             was; and of the present one c:<client>, the number of that client's last step that
+--             counted, and n:<name>, each name that did
+local LATCH, MEMORY = KEYS[1], KEYS[2]
+local MEMORY_MS = 60000
+local gen, count, initial, open_ttl -- gen is nil when there is no latch
+local opened, removed, left
+
+local function number(text)
+	return string.match(text or '', '^%d+$') and #text <= 16
+end
+
+local function other_kind(kind)
+	local version = string.match(kind, '^(%d+):')
+	if version and version ~= '1' then return {'foreign', LATCH, 'protocol version ' .. version} end
+	return {'foreign', LATCH, kind == '1:semaphore' and 'a semaphore, not a latch' or 'not a latch'}
+end
+
+-- Reads everything and writes nothing; what is found wrong is the script's answer.
+local function read()
+	local fields = redis.pcall('HMGET', LATCH, 'kind', 'gen', 'count', 'initial', 'open_ttl')
+	if fields.err then
+		if string.sub(fields.err, 1, 9) ~= 'WRONGTYPE' then return fields end
+		local value = redis.pcall('GET', LATCH)
+		local lock = type(value) == 'string' and string.match(value, '^1:')
+		return {'foreign', LATCH, lock and 'a lock, not a latch' or 'not a latch'}
+	end
+	left = redis.call('PTTL', LATCH)
+	if left ~= -2 then
+		if fields[1] ~= '1:latch' then return other_kind(fields[1] or '') end
+		for i = 2, 5 do
+			if not number(fields[i]) then return {'foreign', LATCH, 'not a latch'} end
+		end
+		gen, count, initial, open_ttl = fields[2], tonumber(fields[3]), tonumber(fields[4]), fields[5]
+	end
+	local memory = redis.pcall('HMGET', MEMORY, 'opened', 'removed')
+	if memory.err then
+		if string.sub(memory.err, 1, 9) == 'WRONGTYPE' then return {'foreign', MEMORY, 'not a hash'} end
+		return memory
+	end
+	opened = number(memory[1]) and memory[1] or '0'
+	removed = number(memory[2]) and memory[2] or '0'
+end

@@ -1,0 +1,318 @@
+/* SPDX-License-Identifier: MIT
+ * The semaphore's public calls: a thin shell that starts an event in the state machine, sleeps and
+ * tells the result. */
+#include "client.h"
+#include "permits.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- Open and close ----------------------------------------------------------------------- */
+
+static lk_err check_options(const lk_semaphore_options *options)
+{
+	lk_err err = lk__check_range("capacity", options->capacity, 0, LK_PERMITS_MAX);
+
+	if (!err && options->ttl_ms)
+		err = lk__check_range("ttl_ms", options->ttl_ms, LK_TTL_MIN_MS, LK_TTL_MAX_MS);
+	return err;
+}
+
+lk_err lk_semaphore_open(lk_client *client, const char *name, const lk_semaphore_options *options,
+                         lk_semaphore **result)
+{
+	static const lk_semaphore_options defaults;
+	struct lk__handle_plan plan;
+	struct lk_semaphore *semaphore;
+	int64_t capacity;
+	lk_err err;
+
+	if (!options)
+		options = &defaults;
+	if ((err = check_options(options)))
+		return err;
+	plan = (struct lk__handle_plan){
+		.name = name,
+		.label = options->label,
+		.name_len = options->name_len,
+		.lease_ms = options->lease_ms,
+		.max_hold_ms = options->max_hold_ms,
+		.capacity = (uint32_t)options->capacity,
+		.ttl_ms = options->ttl_ms ? options->ttl_ms : LK_TTL_DEFAULT_MS,
+		.reserved = options->reserved,
+		.kind = LK_KIND_SEMAPHORE,
+		.fixed = options->fixed,
+		.tell_loss = options->on_lost != NULL,
+	};
+	semaphore = calloc(1, sizeof(*semaphore));
+	if (!semaphore)
+		return lk__failf(LK_ENOMEM, "out of memory");
+	semaphore->on_lost = options->on_lost;
+	semaphore->on_lost_arg = options->on_lost_arg;
+	if ((err = lk__handle_open(client, &semaphore->handle, &plan))) {
+		free(semaphore);
+		return err;
+	}
+	/* The store is asked: it may know another capacity. */
+	err = lk__permits_set(&semaphore->handle, "open", options->capacity, &capacity);
+	if (err)
+		lk__handle_free(&semaphore->handle); /* nobody else knows of it */
+	else
+		semaphore->handle.place->capacity = (uint32_t)capacity;
+	lk__wire_finish(client);
+	lk__client_leave(client);
+	if (err)
+		return err;
+	*result = semaphore;
+	return LK_OK;
+}
+
+lk_err lk_semaphore_close(lk_semaphore *semaphore)
+{
+	return lk__handle_close(semaphore ? &semaphore->handle : NULL);
+}
+
+lk_err lk_semaphore_cancel(lk_semaphore *semaphore)
+{
+	return lk__handle_cancel(&semaphore->handle);
+}
+
+/* ---- Calls that wait ---------------------------------------------------------------------- */
+
+lk_err lk_semaphore_acquire(lk_semaphore *semaphore, int64_t permits, int64_t wait_ms,
+                            uint64_t *hold)
+{
+	struct lk_client *client = semaphore->handle.client;
+	struct lk__sleeper sleeper;
+	int64_t now_ns = lk__now_ns();
+	lk_err err;
+
+	if (wait_ms < LK_FOREVER)
+		return lk__failf(LK_EINVALID, "wait_ms: -1 or more, not %lld", (long long)wait_ms);
+	if ((err = lk__check_range("permits", permits, 1, LK_PERMITS_MAX)))
+		return err;
+	if ((err = lk__handle_enter(&semaphore->handle)))
+		return err;
+	if (!hold && !semaphore->handle.place->fixed) {
+		lk__handle_leave(&semaphore->handle);
+		return lk__failf(LK_EINVALID, "hold: NULL needs a handle with fixed leases, or "
+		                              "nobody could release the permits");
+	}
+	lk__sleeper_init(&sleeper, &semaphore->handle);
+	sleeper.waiter.permits = (uint32_t)permits;
+	sleeper.waiter.only_try = wait_ms == 0;
+	sleeper.waiter.forget = !hold;
+	if (lk__sleeper_provide(&semaphore->handle, &sleeper)) {
+		lk__wait_begin(client, now_ns);
+		lk__core_acquire_permits(&client->core, now_ns, &sleeper.waiter);
+		if (client->core.all_tickets)
+			lk__client_introduce(client, now_ns);
+		lk__sleeper_await(client, &sleeper, lk__wait_until_ns(client, now_ns, wait_ms));
+	}
+	lk__handle_leave(&semaphore->handle);
+	err = lk__sleeper_finish(&sleeper);
+	if (!err && hold)
+		*hold = sleeper.waiter.fence;
+	return err;
+}
+
+/* Enter a call on one of the handle's holds, with a sleeper for it. */
+static lk_err enter_for(struct lk_semaphore *semaphore, uint64_t fence, struct lk__sleeper *sleeper)
+{
+	const struct lk__hold *hold;
+	lk_err err = lk__handle_enter(&semaphore->handle);
+
+	if (err)
+		return err;
+	hold = lk__core_hold(semaphore->handle.name, fence);
+	if (!hold || hold->handle != semaphore) {
+		lk__handle_leave(&semaphore->handle);
+		return lk__failf(LK_ENOTOWNER, "no such hold");
+	}
+	lk__sleeper_init(sleeper, &semaphore->handle);
+	sleeper->waiter.owner = fence;
+	return LK_OK;
+}
+
+/* permits 0 = all. */
+static lk_err release(struct lk_semaphore *semaphore, uint64_t hold, uint32_t permits)
+{
+	struct lk_client *client = semaphore->handle.client;
+	struct lk__sleeper sleeper;
+	lk_err err = enter_for(semaphore, hold, &sleeper);
+
+	if (err)
+		return err;
+	sleeper.waiter.permits = permits;
+	lk__core_release_permits(&client->core, lk__now_ns(), &sleeper.waiter);
+	lk__sleeper_await(client, &sleeper, 0);
+	lk__handle_leave(&semaphore->handle);
+	return lk__sleeper_finish(&sleeper);
+}
+
+lk_err lk_semaphore_release(lk_semaphore *semaphore, uint64_t hold)
+{
+	return release(semaphore, hold, 0);
+}
+
+lk_err lk_semaphore_release_some(lk_semaphore *semaphore, uint64_t hold, int64_t permits)
+{
+	if (permits < 1)
+		return lk__failf(LK_EINVALID, "permits: 1 or more, not %lld", (long long)permits);
+	/* More than any hold can have is more than this one has. */
+	return release(semaphore, hold, permits > LK_PERMITS_MAX ? UINT32_MAX : (uint32_t)permits);
+}
+
+lk_err lk_semaphore_extend(lk_semaphore *semaphore, uint64_t hold, int64_t lease_ms)
+{
+	struct lk_client *client = semaphore->handle.client;
+	struct lk__sleeper sleeper;
+	lk_err err;
+
+	if ((err = lk__check_range("lease_ms", lease_ms, LK_LEASE_MIN_MS, LK_LEASE_MAX_MS)))
+		return err;
+	if ((err = enter_for(semaphore, hold, &sleeper)))
+		return err;
+	sleeper.waiter.lease_ms = lease_ms;
+	lk__core_extend(&client->core, lk__now_ns(), &sleeper.waiter);
+	lk__sleeper_await(client, &sleeper, 0);
+	lk__handle_leave(&semaphore->handle);
+	return lk__sleeper_finish(&sleeper);
+}
+
+/* ---- A hold of the handle ----------------------------------------------------------------- */
+
+/* The hold with the mutex taken, or NULL with nothing taken. */
+static struct lk__hold *look(const struct lk_semaphore *semaphore, uint64_t fence)
+{
+	struct lk__hold *hold;
+
+	if (!lk__handle_look(&semaphore->handle))
+		return NULL;
+	hold = lk__core_hold(semaphore->handle.name, fence);
+	if (hold && hold->handle == semaphore)
+		return hold;
+	lk__handle_unlook(&semaphore->handle);
+	return NULL;
+}
+
+lk_state lk_semaphore_state(lk_semaphore *semaphore, uint64_t fence)
+{
+	const struct lk__hold *hold = look(semaphore, fence);
+	lk_state state;
+
+	if (!hold)
+		return LK_STATE_NONE;
+	state = lk__hold_state(&semaphore->handle.client->core, hold, lk__now_ns());
+	lk__handle_unlook(&semaphore->handle);
+	return state;
+}
+
+int64_t lk_semaphore_remaining_ms(lk_semaphore *semaphore, uint64_t fence)
+{
+	const struct lk__hold *hold = look(semaphore, fence);
+	int64_t left_ns;
+
+	if (!hold)
+		return 0;
+	left_ns = lk__hold_left_ns(hold, lk__now_ns());
+	lk__handle_unlook(&semaphore->handle);
+	return left_ns / LK__MS;
+}
+
+int64_t lk_semaphore_permits(lk_semaphore *semaphore, uint64_t fence)
+{
+	const struct lk__hold *hold = look(semaphore, fence);
+	int64_t permits;
+
+	if (!hold)
+		return 0;
+	permits = hold->count;
+	lk__handle_unlook(&semaphore->handle);
+	return permits;
+}
+
+void lk_semaphore_holder_id(lk_semaphore *semaphore, uint64_t fence, char id[LK_HOLDER_ID_SIZE])
+{
+	const struct lk__hold *hold = look(semaphore, fence);
+
+	id[0] = '\0';
+	if (!hold)
+		return;
+	lk__handle_hold_id(&semaphore->handle, hold, id);
+	lk__handle_unlook(&semaphore->handle);
+}
+
+/* ---- What the store knows ----------------------------------------------------------------- */
+
+lk_err lk_semaphore_query(lk_semaphore *semaphore, lk_semaphore_status *result)
+{
+	lk_semaphore_status status;
+	lk_err err = lk__handle_enter(&semaphore->handle);
+
+	if (err)
+		return err;
+	err = lk__permits_query(&semaphore->handle, &status);
+	lk__handle_leave(&semaphore->handle);
+	if (!err)
+		*result = status;
+	return err;
+}
+
+lk_err lk_semaphore_holders(lk_semaphore *semaphore, size_t max, lk_permits *holders, size_t *count)
+{
+	lk_err err = lk__handle_enter(&semaphore->handle);
+
+	if (err)
+		return err;
+	err = lk__permits_list(&semaphore->handle, true, max, holders, count);
+	lk__handle_leave(&semaphore->handle);
+	return err;
+}
+
+lk_err lk_semaphore_waiters(lk_semaphore *semaphore, size_t max, lk_permits *waiters, size_t *count)
+{
+	lk_err err = lk__handle_enter(&semaphore->handle);
+
+	if (err)
+		return err;
+	err = lk__permits_list(&semaphore->handle, false, max, waiters, count);
+	lk__handle_leave(&semaphore->handle);
+	return err;
+}
+
+/* For the day when the store has forgotten it; waits in progress may be the ones to find out. */
+static void keep_capacity(struct lk_semaphore *semaphore, uint32_t capacity)
+{
+	struct lk__place *place = semaphore->handle.name->places;
+
+	semaphore->handle.place->capacity = capacity;
+	for (; place; place = place->next)
+		if (place->first && place->first->handle == semaphore)
+			place->capacity = capacity;
+}
+
+lk_err lk_semaphore_resize(lk_semaphore *semaphore, int64_t capacity)
+{
+	int64_t now_has;
+	lk_err err = lk__check_range("capacity", capacity, 1, LK_PERMITS_MAX);
+
+	if (err || (err = lk__handle_enter(&semaphore->handle)))
+		return err;
+	err = lk__permits_set(&semaphore->handle, "resize", capacity, &now_has);
+	if (!err)
+		keep_capacity(semaphore, (uint32_t)now_has);
+	lk__handle_leave(&semaphore->handle);
+	return err;
+}
+
+lk_err lk_semaphore_break(lk_semaphore *semaphore, const char *if_holder)
+{
+	lk_err err = lk__handle_enter(&semaphore->handle);
+
+	if (err)
+		return err;
+	err = lk__permits_break(&semaphore->handle, if_holder);
+	lk__handle_leave(&semaphore->handle);
+	return err;
+}
