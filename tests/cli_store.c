@@ -59,15 +59,17 @@ TEST(show_names_holder_and_waiters_in_order)
 	ck_assert(first && second && first < second);
 	ck_assert(strstr(first, "second") < strstr(first, "third"));
 	RUNS(0, &cmd, "latchkey", "show", "--json", "deploy");
-	ck_assert(!strncmp(cmd.out, "{\"name\":\"deploy\",\"held\":true,\"holder\":{\"id\":", 43));
+	ck_assert(!strncmp(
+		cmd.out,
+		"{\"name\":\"deploy\",\"kind\":\"lock\",\"held\":true,\"holder\":{\"id\":", 57));
 	ck_assert_ptr_nonnull(strstr(cmd.out, "\"waiting\":2,\"waiters\":[{"));
 	RUNS(0, &cmd, "latchkey", "show", "nothing");
 	ck_assert_ptr_nonnull(strstr(cmd.out, "held by  nobody\nwaiting  0\n"));
 	RUNS(0, &cmd, "latchkey", "show", "--json", "nothing");
-	ck_assert_str_eq(cmd.out,
-	                 "{\"name\":\"nothing\",\"held\":false,\"holder\":null,\"fence\":null,"
-	                 "\"held_seconds\":null,\"lease_left_seconds\":null,"
-	                 "\"waiting\":0,\"waiters\":[]}\n");
+	ck_assert_str_eq(cmd.out, "{\"name\":\"nothing\",\"kind\":\"nothing\",\"held\":false,"
+	                          "\"holder\":null,\"fence\":null,"
+	                          "\"held_seconds\":null,\"lease_left_seconds\":null,"
+	                          "\"waiting\":0,\"waiters\":[]}\n");
 	server_stop(&server);
 }
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * latchkey lock at a terminal: the waiting line, who has the terminal, ^C, ^Z and fg.  A shell with
+ * latchkey at a terminal: the waiting line, who has the terminal, ^C, ^Z and fg.  A shell with
  * job control (bash -i) runs under a pseudo-terminal, and the test types. */
 #include "command.h"
 #include "process.h"
@@ -160,6 +160,34 @@ TEST(wait_line_begins_and_counts_as_documented)
 	ck_assert_str_eq(command_err(&second), "");
 	kill(shell_pid, SIGTERM);
 	terminal_end();
+	server_stop(&server);
+}
+
+TEST(wait_line_of_permits_tells_what_is_free)
+{
+	begin();
+	START(&other, "latchkey", "sem", "--permits", "3", "-k", "2", "builds", "sleep", "89");
+	ck_assert(WITHIN(5000, command_count_of("sleep") == 1));
+	TERMINAL(200, "latchkey", "sem", "--permits", "3", "-k", "2", "builds", "echo", "ran");
+	expect("\r\033[Kwaiting for builds: 1 of 3 free");
+	kill(other.pid, SIGTERM);
+	ck_assert(command_wait(&other, 5000));
+	ck_assert_int_eq(terminal_end(), 0);
+	ck_assert(shows("\r\033[Kran\r\n"));
+	server_stop(&server);
+}
+
+TEST(wait_line_of_a_latch_tells_what_remains)
+{
+	begin();
+	TERMINAL(200, "latchkey", "latch", "wait", "loaders");
+	expect("\r\033[Kwaiting for latch loaders: not set yet");
+	RUNS(0, &other, "latchkey", "latch", "set", "loaders", "5");
+	RUNS(0, &other, "latchkey", "latch", "down", "loaders", "2");
+	expect("\r\033[Kwaiting for latch loaders: 3 of 5 remain");
+	RUNS(0, &other, "latchkey", "latch", "down", "loaders", "3");
+	ck_assert_int_eq(terminal_end(), 0);
+	ck_assert(shows("\r\033[K"));
 	server_stop(&server);
 }
 
@@ -328,6 +356,41 @@ TEST(stopped_wait_continues)
 	ck_assert(command_wait(&other, 5000));
 	type("fg\n");
 	expect("ran\r\n");
+	shell_end();
+}
+
+/* A turn is not held, and yet the command is treated like one that holds. */
+TEST(command_of_a_rate_has_the_terminal)
+{
+	begin();
+	shell_start();
+	type("latchkey rate --limit 9 --per 1 a -c 'echo in; read x; echo got $x; exit 6'\n");
+	expect("in\r\n");
+	type("\032");
+	expect("Stopped");
+	expect("P> ");
+	/* Longer than its time: it has no lease that could end. */
+	nap_ms(1200);
+	type("fg\n");
+	type("word\n");
+	expect("got word");
+	type("echo status $?\n");
+	expect("status 6");
+	expect("P> ");
+	type("for i in 1 2 3; do latchkey rate --limit 9 --per 1 a -c 'echo in; sleep 88'; done\n");
+	expect("in\r\n");
+	ck_assert(WITHIN(5000, command_count_of("sleep") == 1));
+	type("\003");
+	expect("P> ");
+	ck_assert_int_eq(command_count_of("sleep"), 0);
+	/* Also while it waits, without a command. */
+	type("for i in 1 2 3; do latchkey rate --limit 1 --per 60 b; echo turn; done\n");
+	expect("turn");
+	expect("waiting for b: 0 of 1 free");
+	type("\003");
+	expect("P> ");
+	type("echo status $?\n");
+	expect("status 130");
 	shell_end();
 }
 

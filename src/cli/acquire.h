@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT
- * Getting the lock: in a thread, so that signals and the waiting line are served meanwhile. */
+ * Getting what is named: in a thread, so that signals and the waiting line are served meanwhile. */
 #ifndef ACQUIRE_H
 #define ACQUIRE_H
 
+#include "hold.h"
 #include "options.h"
 #include "store.h"
 
@@ -15,13 +16,10 @@
 
 struct acquire {
 	/* set by the caller */
-	const struct options *options;
 	const struct store *store;
-	lk_lost_fn *on_lost;
-	void *on_lost_arg;
-	/* set by acquire_run(); client and lock are the caller's to close, also after a failure */
+	struct hold hold; /* its options and its on_lost */
+	/* set by acquire_run() */
 	lk_client *client;
-	lk_lock *lock;
 	lk_err err;
 	bool nested; /* this very chain of commands holds it: it would wait for itself */
 	int signal;  /* it was given up because of this signal */
@@ -34,7 +32,9 @@ struct acquire {
 };
 
 /* Acquire; LK_OK, or err and message say why not.  A signal that ends programs while the store is
- * still being connected to ends this one at once, after before_death(signal). */
+ * still being connected to ends this one at once, after before_death(signal), if not NULL. */
 void acquire_run(struct acquire *acquire, void (*before_death)(void *arg, int number), void *arg);
+/* Close the client, if it is open: no more of the hold. */
+void acquire_close(struct acquire *acquire);
 
 #endif

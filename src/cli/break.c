@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * The verb break: take a lock from its holder. */
+ * The verb break: take a lock, or permits, from their holder. */
+#include "look.h"
 #include "say.h"
 #include "status.h"
 #include "store.h"
@@ -7,43 +8,103 @@
 
 #include <latchkey.h>
 
+#include <inttypes.h>
 #include <string.h>
 
-static int tell(const struct options *options, lk_err err)
-{
-	char name[NAME_TEXT_SIZE];
+#define HOLDERS_TOLD 20
 
-	text_escape(name, sizeof(name), options->name, strlen(options->name));
+/* A semaphore with several holders, and none was named. */
+static void tell_holders(const struct look *look, const char *name)
+{
+	char party[1024];
+
+	say("cannot break \"%s\": %" PRId64 " hold it, name one of them by --if-holder", name,
+	    look->semaphore.holders);
+	for (size_t i = 0; i < look->holder_count && i < HOLDERS_TOLD; i++)
+		say("  %s  %s, permits: %" PRId64, look->holders[i].party.id,
+		    text_party(party, sizeof(party), &look->holders[i].party),
+		    look->holders[i].permits);
+	if (look->holder_count > HOLDERS_TOLD)
+		say("  the others: latchkey show");
+}
+
+static int tell(const struct options *options, const char *name, lk_kind kind, lk_err err)
+{
 	if (err == LK_OK) {
 		if (!options->quiet)
-			say("\"%s\" was taken from its holder, who may still be at work", name);
+			say("%s\"%s\" was taken from its holder, who may still be at work",
+			    kind == LK_KIND_SEMAPHORE ? "a hold on " : "", name);
 		return 0;
 	}
-	if (err == LK_ENOTHELD || err == LK_EMISMATCH) {
+	if (err == LK_ENOTHELD || err == LK_EMISMATCH || err == LK_EABSENT) {
 		say("cannot break \"%s\": %s", name,
-		    err == LK_ENOTHELD ? "nobody holds it" : "another holds it");
+		    err != LK_EMISMATCH         ? "nobody holds it"
+		    : kind == LK_KIND_SEMAPHORE ? "no hold on it has this id"
+		                                : "another holds it");
 		return STATUS_OTHERWISE;
 	}
 	say("cannot break \"%s\": %s", name, lk_errmsg());
 	return status_of(err);
 }
 
+static int break_lock(const struct options *options, const char *name, lk_client *client)
+{
+	lk_lock *lock;
+	lk_err err = lk_lock_open(client, options->name, NULL, &lock);
+
+	if (err == LK_OK)
+		err = lk_lock_break(lock, options->if_holder);
+	return tell(options, name, LK_KIND_LOCK, err);
+}
+
+static int break_semaphore(const struct options *options, const char *name, lk_client *client)
+{
+	static struct look look;
+	lk_semaphore *semaphore;
+	lk_semaphore_options any = {0};
+	lk_err err = lk_semaphore_open(client, options->name, &any, &semaphore);
+	int status;
+
+	if (err == LK_OK)
+		err = lk_semaphore_break(semaphore, options->if_holder);
+	if (err == LK_EMISMATCH && !options->if_holder &&
+	    look_at(&look, client, options->name, 0, true) == LK_OK) {
+		tell_holders(&look, name);
+		status = STATUS_OTHERWISE;
+	} else {
+		status = tell(options, name, LK_KIND_SEMAPHORE, err);
+	}
+	look_fini(&look);
+	return status;
+}
+
 int verb_break(const struct options *options)
 {
+	char name[NAME_TEXT_SIZE];
 	struct store store;
 	lk_client *client = NULL;
-	lk_lock *lock;
+	lk_kind kind;
 	int status;
 	lk_err err;
 
 	if (!store_find(&store, options, &status))
 		return status;
+	text_escape(name, sizeof(name), options->name, strlen(options->name));
 	err = lk_client_open(store.url, &store.client, &client);
 	if (err == LK_OK)
-		err = lk_lock_open(client, options->name, NULL, &lock);
-	if (err == LK_OK)
-		err = lk_lock_break(lock, options->if_holder);
-	status = tell(options, err);
+		err = lk_client_kind(client, options->name, 0, &kind);
+	if (err != LK_OK) {
+		status = tell(options, name, LK_KIND_NONE, err);
+	} else if (kind == LK_KIND_SEMAPHORE) {
+		status = break_semaphore(options, name, client);
+	} else if (kind == LK_KIND_LATCH) {
+		say("cannot break \"%s\": it is a latch, which nobody holds; \"latchkey latch "
+		    "down\" counts it down, \"latchkey latch rm\" removes it",
+		    name);
+		status = STATUS_OTHERWISE;
+	} else {
+		status = break_lock(options, name, client);
+	}
 	lk_client_close(client);
 	return status;
 }

@@ -153,7 +153,7 @@ static void look(struct state *state)
 			tell(state, GUARD_STOPPED, WSTOPSIG(status));
 		else if (WIFCONTINUED(status))
 			tell(state, GUARD_CONTINUED, 0);
-		if (job->reaped && !state->killed && job_group_lives(job)) {
+		if (job->reaped && !state->killed && !state->setup->spare && job_group_lives(job)) {
 			/* Stopped ones must run to obey; the lease still does. */
 			job_signal(job, SIGTERM, false);
 			job_signal(job, SIGCONT, false);
@@ -169,7 +169,7 @@ static void look(struct state *state)
 	}
 	if (!job->reaped)
 		return;
-	if (!state->killed && job_group_lives(job)) {
+	if (!state->killed && !state->setup->spare && job_group_lives(job)) {
 		if (clock_ns() < state->left_until_ns)
 			return;
 		/* What is left now may be collected by its own parent alone. */

@@ -23,6 +23,7 @@ struct guard_setup {
 	int terminal_fd;      /* -1 = none */
 	pid_t terminal_group; /* who gets the terminal back */
 	bool leave;           /* let the command live when its lock is lost or latchkey dies */
+	bool spare;           /* also what the command leaves in its group: nothing is held */
 };
 
 enum guard_event_kind {

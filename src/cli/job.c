@@ -56,11 +56,13 @@ static void job_become(const struct job_start *start, pid_t parent, int error_fd
 #else
 	(void)parent;
 #endif
-	snprintf(fence, sizeof(fence), "%" PRIu64, start->fence);
-	setenv("LATCHKEY_NAME", start->name, 1);
-	setenv("LATCHKEY_FENCE", fence, 1);
-	setenv("LATCHKEY_HOLDER", start->holder, 1);
-	chain_extend(start->holder);
+	if (start->fence) {
+		snprintf(fence, sizeof(fence), "%" PRIu64, start->fence);
+		setenv("LATCHKEY_NAME", start->name, 1);
+		setenv("LATCHKEY_FENCE", fence, 1);
+		setenv("LATCHKEY_HOLDER", start->holder, 1);
+		chain_extend(start->holder);
+	}
 	sigaction(SIGCHLD, &start->on_child, NULL);
 	sigprocmask(SIG_SETMASK, &start->mask, NULL);
 	execvp(start->command[0], start->command);

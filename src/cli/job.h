@@ -23,7 +23,7 @@ struct job {
 struct job_start {
 	char *const *command;
 	const char *name;
-	uint64_t fence;
+	uint64_t fence; /* 0 = nothing is held: the environment stays as it is */
 	const char *holder;
 	int terminal_fd;  /* give its group this terminal, -1 = do not */
 	bool die_with_us; /* where the system can: KILL it when this process ends */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * The verb lock: acquire, run the command, release, say how it went. */
+ * The verbs lock, sem and rate: acquire, run the command, release, say how it went. */
 #include "acquire.h"
 #include "clock.h"
 #include "guard.h"
@@ -45,12 +45,10 @@ static void before_death(void *arg, int number)
 	conclude(session, STATUS_SIGNAL + number);
 }
 
-static void on_lost(void *arg, lk_lock *lock, uint64_t fence, lk_lost_reason reason)
+static void on_lost(void *arg, lk_lost_reason reason)
 {
 	struct session *session = arg;
 
-	(void)lock;
-	(void)fence;
 	run_note_lost(&session->run, reason);
 	signals_wake();
 }
@@ -69,15 +67,18 @@ static void start_local(const struct store *store)
 static bool prepare(struct session *session)
 {
 	const struct options *options = session->options;
+	bool rate = options->verb == VERB_RATE;
 	struct guard_setup setup = {.command = options->command,
 	                            .name = options->name,
-	                            .leave = options->on_lost == ON_LOST_WARN};
+	                            .leave = rate || options->on_lost == ON_LOST_WARN,
+	                            .spare = rate};
 
 	terminal_open(&session->terminal);
 	setup.terminal_fd = session->terminal.fd;
 	setup.terminal_group = session->terminal.own;
-	tree_adopt();
-	if (guard_start(&session->guard, &setup) && signals_take())
+	if (!rate)
+		tree_adopt();
+	if ((!options->command || guard_start(&session->guard, &setup)) && signals_take())
 		return true;
 	say("cannot start: %s", strerror(errno));
 	session->report.outcome = "error";
@@ -105,14 +106,14 @@ static int tell_not_acquired(struct session *session)
 }
 
 /* Until --min-hold is over, or a signal that ends programs came: its number, else 0. */
-static int hold_on(const struct session *session)
+static int hold_on(struct session *session)
 {
 	int64_t until_ns = session->held_since_ns + session->options->min_hold_ms * MS;
 	int number;
 
 	if (!session->options->min_hold_ms || session->run.lost)
 		return 0;
-	while (clock_ns() < until_ns && lk_lock_state(session->acquire.lock) != LK_STATE_LOST) {
+	while (clock_ns() < until_ns && hold_state(&session->acquire.hold) != LK_STATE_LOST) {
 		struct pollfd fds[2];
 		fds[1].fd = signals_fd();
 		fds[1].events = POLLIN;
@@ -129,7 +130,7 @@ static int hold_on(const struct session *session)
 
 static void release(struct session *session)
 {
-	lk_err err = lk_lock_release(session->acquire.lock);
+	lk_err err = hold_release(&session->acquire.hold);
 
 	if (err == LK_ELOST && !session->options->min_hold_ms)
 		session->run.lost = true;
@@ -167,22 +168,43 @@ static int tell_ended(struct session *session, int *number)
 	return *number ? STATUS_SIGNAL + *number : status;
 }
 
+static void tell_acquired(const struct session *session)
+{
+	char time[32];
+
+	text_duration(time, session->acquire.waited_ms);
+	if (session->report.fence)
+		say("acquired \"%s\" after %s, fence %" PRIu64, session->name, time,
+		    session->report.fence);
+	else
+		say("a turn at \"%s\" after %s", session->name, time);
+}
+
 static int run_command(struct session *session, int *number)
 {
-	lk_lock *lock = session->acquire.lock;
+	const struct options *options = session->options;
+	struct hold *hold = &session->acquire.hold;
 
 	session->held_since_ns = clock_ns();
-	session->report.fence = lk_lock_fence(lock);
-	if (session->options->verbose) {
-		char time[32];
-		say("acquired \"%s\" after %s, fence %" PRIu64, session->name,
-		    text_duration(time, session->acquire.waited_ms), session->report.fence);
+	session->report.fence = hold_fence(hold);
+	if (options->verbose)
+		tell_acquired(session);
+	if (!hold_lasts(hold)) {
+		/* It was its turn, and nothing more is to be asked of the store. */
+		acquire_close(&session->acquire);
+		hold = NULL;
 	}
-	run_command_under(&session->run, session->options, lock, &session->guard,
-	                  &session->terminal, session->name);
-	*number = hold_on(session);
-	release(session);
-	return tell_ended(session, number);
+	if (options->command) {
+		run_command_under(&session->run, options, hold, &session->guard, &session->terminal,
+		                  session->name);
+		if (hold) {
+			*number = hold_on(session);
+			release(session);
+		}
+		return tell_ended(session, number);
+	}
+	session->report.outcome = "ended";
+	return 0;
 }
 
 int verb_lock(const struct options *options)
@@ -211,16 +233,16 @@ int verb_lock(const struct options *options)
 		conclude(&session, STATUS_SYSTEM);
 		return STATUS_SYSTEM;
 	}
-	acquire->options = options;
 	acquire->store = &store;
-	acquire->on_lost = on_lost;
-	acquire->on_lost_arg = &session;
+	acquire->hold.options = options;
+	acquire->hold.on_lost = on_lost;
+	acquire->hold.on_lost_arg = &session;
 	acquire_run(acquire, before_death, &session);
 	session.report.waited_ms = acquire->waited_ms;
 	if (acquire->signal) {
 		number = acquire->signal;
-		if (acquire->err == LK_OK)
-			lk_lock_release(acquire->lock);
+		if (acquire->err == LK_OK && hold_lasts(&acquire->hold))
+			hold_release(&acquire->hold);
 		session.report.outcome = "cancelled";
 		status = STATUS_SIGNAL + number;
 	} else if (acquire->err != LK_OK) {
@@ -228,10 +250,7 @@ int verb_lock(const struct options *options)
 	} else {
 		status = run_command(&session, &number);
 	}
-	/* What the store did not answer once it need not be asked again: the wait was long enough,
-	 * and with the connection the ticket is gone. */
-	if (acquire->err != LK_EUNKNOWN && acquire->err != LK_ECONN)
-		lk_client_close(acquire->client);
+	acquire_close(acquire);
 	conclude(&session, status);
 	if (number)
 		signals_die(number, session.run.typed);

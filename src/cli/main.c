@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * The latchkey command: locks for shells, cron and deploy scripts. */
+ * The latchkey command: locks, semaphores and latches for shells, cron and deploy scripts. */
 #include "options.h"
 #include "status.h"
 #include "verbs.h"
@@ -21,8 +21,19 @@ static void fill_standard_descriptors(void)
 int main(int argc, char **argv)
 {
 	static int (*const verbs[])(const struct options *) = {
-		[VERB_LOCK] = verb_lock,   [VERB_SHOW] = verb_show,     [VERB_BREAK] = verb_break,
-		[VERB_LOCAL] = verb_local, [VERB_DOCTOR] = verb_doctor,
+		[VERB_LOCK] = verb_lock,
+		[VERB_SEM] = verb_lock,
+		[VERB_RATE] = verb_lock,
+		[VERB_LATCH_SET] = verb_latch_set,
+		[VERB_LATCH_RESET] = verb_latch_set,
+		[VERB_LATCH_DOWN] = verb_latch_down,
+		[VERB_LATCH_WAIT] = verb_latch_wait,
+		[VERB_LATCH_SHOW] = verb_latch_show,
+		[VERB_LATCH_RM] = verb_latch_rm,
+		[VERB_SHOW] = verb_show,
+		[VERB_BREAK] = verb_break,
+		[VERB_LOCAL] = verb_local,
+		[VERB_DOCTOR] = verb_doctor,
 	};
 	struct options options;
 	int status;

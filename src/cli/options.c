@@ -8,13 +8,14 @@
 #include "help.h"
 #include "say.h"
 #include "status.h"
+#include "value.h"
 
-#include <ctype.h>
+#include <latchkey.h>
+
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
-#define SECONDS_DIGITS_MAX 9 /* before the point */
+#define HOLD_MAX_MS 999999999000 /* of times that no lease limits */
 
 enum option_id {
 	OPTION_URL,
@@ -34,11 +35,25 @@ enum option_id {
 	OPTION_REPORT,
 	OPTION_JSON,
 	OPTION_IF_HOLDER,
+	OPTION_PERMITS,
+	OPTION_UNITS,
+	OPTION_PER,
+	OPTION_RESIZE,
+	OPTION_TTL,
+	OPTION_OPEN_TTL,
+	OPTION_STEP,
+	OPTION_ABSENT_IS_OPEN,
 };
 
 #define FOR(verb) (1u << (verb))
 #define FOR_ALL (~0u)
 #define FOR_STORE (FOR_ALL & ~FOR(VERB_LOCAL))
+#define FOR_HOLD (FOR(VERB_LOCK) | FOR(VERB_SEM))
+#define FOR_COMMAND (FOR_HOLD | FOR(VERB_RATE))
+#define FOR_WAIT (FOR_COMMAND | FOR(VERB_LATCH_WAIT))
+#define FOR_PERMITS (FOR(VERB_SEM) | FOR(VERB_RATE))
+#define FOR_MAKE (FOR(VERB_LATCH_SET) | FOR(VERB_LATCH_RESET))
+#define FOR_SHOW (FOR(VERB_SHOW) | FOR(VERB_LATCH_SHOW))
 
 static const struct option_spec {
 	char letter; /* 0 = none */
@@ -52,25 +67,47 @@ static const struct option_spec {
 	{'v', "verbose", OPTION_VERBOSE, false, FOR_ALL},
 	{'h', "help", OPTION_HELP, false, FOR_ALL},
 	{'V', "version", OPTION_VERSION, false, FOR_ALL},
-	{'n', "nonblock", OPTION_NONBLOCK, false, FOR(VERB_LOCK)},
-	{0, "nb", OPTION_NONBLOCK, false, FOR(VERB_LOCK)},
-	{'w', "wait", OPTION_WAIT, true, FOR(VERB_LOCK)},
-	{0, "timeout", OPTION_WAIT, true, FOR(VERB_LOCK)},
-	{'E', "conflict-exit-code", OPTION_STATUS, true, FOR(VERB_LOCK)},
-	{0, "lease", OPTION_LEASE, true, FOR(VERB_LOCK)},
-	{0, "fixed", OPTION_FIXED, false, FOR(VERB_LOCK)},
-	{0, "min-hold", OPTION_MIN_HOLD, true, FOR(VERB_LOCK)},
-	{0, "max-hold", OPTION_MAX_HOLD, true, FOR(VERB_LOCK)},
-	{0, "on-lost", OPTION_ON_LOST, true, FOR(VERB_LOCK)},
-	{0, "label", OPTION_LABEL, true, FOR(VERB_LOCK)},
-	{0, "report", OPTION_REPORT, true, FOR(VERB_LOCK)},
-	{0, "json", OPTION_JSON, false, FOR(VERB_SHOW)},
+	{'n', "nonblock", OPTION_NONBLOCK, false, FOR_WAIT},
+	{0, "nb", OPTION_NONBLOCK, false, FOR_WAIT},
+	{'w', "wait", OPTION_WAIT, true, FOR_WAIT},
+	{0, "timeout", OPTION_WAIT, true, FOR_WAIT},
+	{'E', "conflict-exit-code", OPTION_STATUS, true, FOR_WAIT},
+	{0, "lease", OPTION_LEASE, true, FOR_HOLD},
+	{0, "fixed", OPTION_FIXED, false, FOR_HOLD},
+	{0, "min-hold", OPTION_MIN_HOLD, true, FOR_HOLD},
+	{0, "max-hold", OPTION_MAX_HOLD, true, FOR_HOLD},
+	{0, "on-lost", OPTION_ON_LOST, true, FOR_HOLD},
+	{0, "label", OPTION_LABEL, true, FOR_COMMAND},
+	{0, "report", OPTION_REPORT, true, FOR_COMMAND},
+	{0, "permits", OPTION_PERMITS, true, FOR(VERB_SEM)},
+	{0, "limit", OPTION_PERMITS, true, FOR(VERB_RATE)},
+	{'k', "units", OPTION_UNITS, true, FOR_PERMITS},
+	{0, "per", OPTION_PER, true, FOR(VERB_RATE)},
+	{0, "resize", OPTION_RESIZE, false, FOR_PERMITS},
+	{0, "ttl", OPTION_TTL, true, FOR_MAKE},
+	{0, "open-ttl", OPTION_OPEN_TTL, true, FOR_MAKE},
+	{0, "id", OPTION_STEP, true, FOR(VERB_LATCH_DOWN)},
+	{0, "absent-is-open", OPTION_ABSENT_IS_OPEN, false, FOR(VERB_LATCH_WAIT)},
+	{0, "json", OPTION_JSON, false, FOR_SHOW},
 	{0, "if-holder", OPTION_IF_HOLDER, true, FOR(VERB_BREAK)},
 };
 #define SPECS (sizeof(specs) / sizeof(specs[0]))
 
-static const char *const verb_names[] = {"lock", "show", "break", "local", "doctor"};
-#define VERBS (sizeof(verb_names) / sizeof(verb_names[0]))
+/* In the order of enum verb; how many words there are after it, if no command follows. */
+static const struct verb_spec {
+	const char *word;
+	const char *second; /* NULL = it is one word */
+	int least;
+	int most;
+} verbs[] = {
+	{"lock", NULL, 0, 0},    {"sem", NULL, 0, 0},      {"rate", NULL, 0, 0},
+	{"latch", "set", 2, 2},  {"latch", "reset", 2, 2}, {"latch", "down", 1, 2},
+	{"latch", "wait", 1, 1}, {"latch", "show", 1, 1},  {"latch", "rm", 1, 1},
+	{"show", NULL, 0, 1},    {"break", NULL, 1, 1},    {"local", NULL, 1, 1},
+	{"doctor", NULL, 0, 0},
+};
+#define VERBS (sizeof(verbs) / sizeof(verbs[0]))
+#define WORDS_MAX 2
 
 struct parser {
 	struct options *options;
@@ -80,104 +117,22 @@ struct parser {
 	bool help;
 	bool version;
 	bool waits; /* -n or -w was given */
+	bool over;  /* "--" ended the options */
 };
 
-/* A decimal number of seconds as milliseconds, rounded up: "0.0001" is not "try once". */
-static bool parse_seconds(const char *text, int64_t min_ms, int64_t max_ms, int64_t *ms)
+static bool is_for(const struct parser *parser, unsigned wanted)
 {
-	int64_t value = 0, unit = 100;
-	int digits = 0;
-	bool rest = false;
-
-	for (; isdigit((unsigned char)*text); text++, digits++) {
-		if (digits == SECONDS_DIGITS_MAX)
-			return false;
-		value = value * 10 + (*text - '0') * 1000;
-	}
-	if (*text == '.')
-		for (text++; isdigit((unsigned char)*text); text++, digits++, unit /= 10) {
-			value += (*text - '0') * unit;
-			rest = rest || (!unit && *text != '0');
-		}
-	value += rest;
-	if (!digits || *text || value < min_ms || value > max_ms)
-		return false;
-	*ms = value;
-	return true;
+	return wanted & FOR(parser->options->verb);
 }
 
-static bool seconds_option(const struct option_spec *spec, const char *value, int64_t min_ms,
-                           int64_t max_ms, int64_t *ms)
+/* "latch set" */
+static const char *verb_name(const struct options *options, char text[32])
 {
-	if (parse_seconds(value, min_ms, max_ms, ms))
-		return true;
-	say("--%s takes seconds, %lld.%03lld to %lld", spec->name, (long long)min_ms / 1000,
-	    (long long)min_ms % 1000, (long long)max_ms / 1000);
-	return false;
-}
+	const struct verb_spec *verb = &verbs[options->verb];
 
-static bool parse_status(const char *value, int *status)
-{
-	bool given = *value;
-	int number = 0;
-
-	for (int i = 0; i < 3 && isdigit((unsigned char)*value); i++)
-		number = number * 10 + (*value++ - '0');
-	if (!given || *value || number > 255) {
-		say("-E takes an exit status, 0 to 255");
-		return false;
-	}
-	*status = number;
-	return true;
-}
-
-static bool parse_on_lost(const char *value, enum on_lost *on_lost)
-{
-	static const char *const names[] = {"term", "kill", "warn"};
-
-	for (unsigned i = 0; i < 3; i++)
-		if (!strcmp(value, names[i])) {
-			*on_lost = (enum on_lost)i;
-			return true;
-		}
-	say("--on-lost takes term, kill or warn");
-	return false;
-}
-
-/* A command line is everybody's to read. */
-static bool has_password(const char *url)
-{
-	const char *query = strchr(url, '?');
-	const char *begin = strstr(url, "://");
-	size_t len = query ? (size_t)(query - url) : strlen(url);
-	const char *at, *colon;
-
-	for (; query; query = strchr(query + 1, '&'))
-		if (!strncmp(query + 1, "password=", 9))
-			return true;
-	begin = begin ? begin + 3 : url;
-	if (begin > url + len || *begin == '/')
-		return false;
-	at = memchr(begin, '@', len - (size_t)(begin - url));
-	colon = memchr(begin, ':', len - (size_t)(begin - url));
-	return at && colon && colon < at;
-}
-
-static bool parse_url(const char *value, const char **url)
-{
-	if (!*value) {
-		/* As from a variable that was not set: local: would lock this machine alone. */
-		say("--url is empty");
-		return false;
-	}
-	if (has_password(value)) {
-		say("--url with a password could be read by every user of this machine: put the "
-		    "URL into LATCHKEY_URL, or the password into a file named by "
-		    "LATCHKEY_PASSWORD_FILE");
-		return false;
-	}
-	*url = value;
-	return true;
+	snprintf(text, 32, "%s%s%s", verb->word, verb->second ? " " : "",
+	         verb->second ? verb->second : "");
+	return text;
 }
 
 static bool apply_wait(struct parser *parser, const struct option_spec *spec, const char *value)
@@ -188,9 +143,43 @@ static bool apply_wait(struct parser *parser, const struct option_spec *spec, co
 	}
 	parser->waits = true;
 	if (value)
-		return seconds_option(spec, value, 0, 999999999000, &parser->options->wait_ms);
+		return value_seconds(spec->name, value, 0, HOLD_MAX_MS, &parser->options->wait_ms);
 	parser->options->wait_ms = 0;
 	return true;
+}
+
+static bool apply_step(struct options *options, const char *value)
+{
+	size_t len = strlen(value);
+
+	if (!len || len > LK_STEP_MAX) {
+		say("--id takes 1 to %d bytes", LK_STEP_MAX);
+		return false;
+	}
+	options->step = value;
+	return true;
+}
+
+/* Options whose value is a time. */
+static bool apply_time(struct options *options, const struct option_spec *spec, const char *value)
+{
+	const char *name = spec->name;
+
+	switch (spec->id) {
+	case OPTION_MIN_HOLD:
+		return value_seconds(name, value, 1, HOLD_MAX_MS, &options->min_hold_ms);
+	case OPTION_MAX_HOLD:
+		return value_seconds(name, value, 1, HOLD_MAX_MS, &options->max_hold_ms);
+	case OPTION_TTL:
+		return value_seconds(name, value, LK_TTL_MIN_MS, LK_TTL_MAX_MS,
+		                     &options->counting_ttl_ms);
+	case OPTION_OPEN_TTL:
+		return value_seconds(name, value, LK_TTL_MIN_MS, LK_TTL_MAX_MS,
+		                     &options->open_ttl_ms);
+	default:
+		return value_seconds(name, value, LK_LEASE_MIN_MS, LK_LEASE_MAX_MS,
+		                     &options->lease_ms);
+	}
 }
 
 static bool apply(struct parser *parser, const struct option_spec *spec, char *value)
@@ -200,7 +189,7 @@ static bool apply(struct parser *parser, const struct option_spec *spec, char *v
 	parser->seen[spec - specs] = true;
 	switch (spec->id) {
 	case OPTION_URL:
-		return parse_url(value, &options->url);
+		return value_url(value, &options->url);
 	case OPTION_QUIET:
 		return options->quiet = true;
 	case OPTION_VERBOSE:
@@ -213,18 +202,18 @@ static bool apply(struct parser *parser, const struct option_spec *spec, char *v
 	case OPTION_WAIT:
 		return apply_wait(parser, spec, value);
 	case OPTION_STATUS:
-		return parse_status(value, &options->busy_status);
+		return value_status(value, &options->busy_status);
 	case OPTION_LEASE:
-		return seconds_option(spec, value, LK_LEASE_MIN_MS, LK_LEASE_MAX_MS,
-		                      &options->lease_ms);
+	case OPTION_PER:
+	case OPTION_MIN_HOLD:
+	case OPTION_MAX_HOLD:
+	case OPTION_TTL:
+	case OPTION_OPEN_TTL:
+		return apply_time(options, spec, value);
 	case OPTION_FIXED:
 		return options->fixed = true;
-	case OPTION_MIN_HOLD:
-		return seconds_option(spec, value, 1, 999999999000, &options->min_hold_ms);
-	case OPTION_MAX_HOLD:
-		return seconds_option(spec, value, 1, 999999999000, &options->max_hold_ms);
 	case OPTION_ON_LOST:
-		return parse_on_lost(value, &options->on_lost);
+		return value_on_lost(value, &options->on_lost);
 	case OPTION_LABEL:
 		options->label = value;
 		return true;
@@ -236,6 +225,17 @@ static bool apply(struct parser *parser, const struct option_spec *spec, char *v
 	case OPTION_IF_HOLDER:
 		options->if_holder = value;
 		return true;
+	case OPTION_PERMITS:
+		return value_count(*spec->name == 'l' ? "--limit" : "--permits", value, 1,
+		                   LK_PERMITS_MAX, &options->permits);
+	case OPTION_UNITS:
+		return value_count("-k", value, 1, LK_PERMITS_MAX, &options->units);
+	case OPTION_RESIZE:
+		return options->resize = true;
+	case OPTION_STEP:
+		return apply_step(options, value);
+	case OPTION_ABSENT_IS_OPEN:
+		return options->absent_is_open = true;
 	}
 	return false;
 }
@@ -307,13 +307,35 @@ static bool parse_options(struct parser *parser)
 
 	while ((word = parser->argv[parser->at]) && word[0] == '-' && word[1]) {
 		parser->at++;
-		if (!strcmp(word, "--"))
+		if (!strcmp(word, "--")) {
+			parser->over = true;
 			break;
+		}
 		if (!(word[1] == '-' ? parse_long(parser, word + 2)
 		                     : parse_short(parser, word + 1)))
 			return false;
 	}
 	return true;
+}
+
+/* The second word of "latch set"; first is the first verb that begins with "latch". */
+static bool parse_second(struct parser *parser, size_t first)
+{
+	const char *word;
+
+	if (!parse_options(parser))
+		return false;
+	if (parser->help || parser->version)
+		return true;
+	word = parser->argv[parser->at];
+	for (size_t i = first; word && i < VERBS && verbs[i].second; i++)
+		if (!strcmp(word, verbs[i].second)) {
+			parser->at++;
+			parser->options->verb = (enum verb)i;
+			return true;
+		}
+	say("latchkey %s takes set, reset, down, wait, show or rm", verbs[first].word);
+	return false;
 }
 
 static bool parse_verb(struct parser *parser)
@@ -322,20 +344,16 @@ static bool parse_verb(struct parser *parser)
 	char text[64];
 
 	if (!word) {
-		say("a verb is missing: lock, show, break, local or doctor");
+		say("a verb is missing: lock, sem, rate, latch, show, break, local or doctor");
 		return false;
 	}
 	parser->at++;
 	for (size_t i = 0; i < VERBS; i++)
-		if (!strcmp(word, verb_names[i])) {
+		if (!strcmp(word, verbs[i].word)) {
 			parser->options->verb = (enum verb)i;
-			return true;
+			return !verbs[i].second || parse_second(parser, i);
 		}
-	if (!strcmp(word, "sem") || !strcmp(word, "rate") || !strcmp(word, "latch"))
-		say("%s: not in this version", word);
-	else
-		say("no verb is called \"%s\"",
-		    text_escape(text, sizeof(text), word, strlen(word)));
+	say("no verb is called \"%s\"", text_escape(text, sizeof(text), word, strlen(word)));
 	return false;
 }
 
@@ -346,6 +364,8 @@ static bool parse_command(struct parser *parser)
 	char **rest = parser->argv + parser->at;
 	static char sh[] = "/bin/sh", flag[] = "-c";
 
+	if (!*rest && options->verb == VERB_RATE)
+		return true;
 	if (*rest && (!strcmp(*rest, "-c") || !strcmp(*rest, "--command"))) {
 		if (!rest[1] || rest[2]) {
 			say("-c takes one argument, a command line for /bin/sh");
@@ -364,20 +384,19 @@ static bool parse_command(struct parser *parser)
 		return false;
 	}
 	if (!*rest || !**rest) {
-		say("a command is missing: latchkey lock NAME COMMAND");
+		say("a command is missing: latchkey %s NAME COMMAND", verbs[options->verb].word);
 		return false;
 	}
 	options->command = rest;
 	return true;
 }
 
-static bool parse_local(struct parser *parser)
+static bool parse_local(struct parser *parser, const char *word)
 {
 	static const char *const names[] = {"start", "stop", "status"};
-	const char *word = parser->argv[parser->at];
 
 	for (unsigned i = 0; word && i < 3; i++)
-		if (!strcmp(word, names[i]) && !parser->argv[parser->at + 1]) {
+		if (!strcmp(word, names[i])) {
 			parser->options->local = (enum local_action)i;
 			return true;
 		}
@@ -385,37 +404,89 @@ static bool parse_local(struct parser *parser)
 	return false;
 }
 
-static bool parse_name(struct parser *parser, bool needed)
+static bool parse_name(struct parser *parser, const char *name)
 {
-	const char *name = parser->argv[parser->at];
+	size_t len = name ? strlen(name) : 0;
 
-	if (name) {
-		size_t len = strlen(name);
-		parser->at++;
-		if (!len || len > LK_NAME_MAX) {
-			say("a name has 1 to %d bytes", LK_NAME_MAX);
-			return false;
-		}
-	} else if (needed) {
+	if (!name) {
 		say("a name is missing");
+		return false;
+	}
+	if (!len || len > LK_NAME_MAX) {
+		say("a name has 1 to %d bytes", LK_NAME_MAX);
 		return false;
 	}
 	parser->options->name = name;
 	return true;
 }
 
+/* Where no command follows, options may stand between and after the words, too. */
+static bool parse_words(struct parser *parser, const char *words[WORDS_MAX])
+{
+	const struct verb_spec *verb = &verbs[parser->options->verb];
+	char name[32];
+	int count = 0;
+
+	for (;;) {
+		const char *word;
+		if (!parser->over && !parse_options(parser))
+			return false;
+		word = parser->argv[parser->at];
+		if (!word)
+			break;
+		if (count == verb->most) {
+			say("%s: too many arguments", verb_name(parser->options, name));
+			return false;
+		}
+		words[count++] = word;
+		parser->at++;
+	}
+	return true;
+}
+
 static bool parse_rest(struct parser *parser)
 {
-	enum verb verb = parser->options->verb;
+	struct options *options = parser->options;
+	const struct verb_spec *verb = &verbs[options->verb];
+	const char *words[WORDS_MAX] = {NULL};
+	char name[32];
 
-	if (verb == VERB_LOCAL)
-		return parse_local(parser);
-	if (verb != VERB_DOCTOR && !parse_name(parser, verb != VERB_SHOW))
+	if (is_for(parser, FOR_COMMAND)) {
+		const char *word = parser->argv[parser->at];
+		parser->at += word != NULL;
+		return parse_name(parser, word) && parse_command(parser);
+	}
+	if (!parse_words(parser, words))
 		return false;
-	if (verb == VERB_LOCK)
-		return parse_command(parser);
-	if (parser->argv[parser->at]) {
-		say("%s: too many arguments", verb_names[verb]);
+	if (parser->help || parser->version)
+		return true;
+	if (options->verb == VERB_LOCAL)
+		return parse_local(parser, words[0]);
+	if ((words[0] || verb->least) && !parse_name(parser, words[0]))
+		return false;
+	if (verb->least == 2 && !words[1]) {
+		say("a count is missing: latchkey %s NAME N", verb_name(options, name));
+		return false;
+	}
+	return !words[1] || value_count("a latch's count", words[1], !is_for(parser, FOR_MAKE),
+	                                LK_COUNT_MAX, &options->count);
+}
+
+/* What belongs to permits. */
+static bool fits_permits(const struct options *options)
+{
+	const char *permits = options->verb == VERB_RATE ? "--limit" : "--permits";
+
+	if (!options->permits) {
+		say("%s is missing", permits);
+		return false;
+	}
+	if (options->verb == VERB_RATE && !options->lease_ms) {
+		say("--per is missing");
+		return false;
+	}
+	if (options->units > options->permits) {
+		say("-k is more than %s", permits);
 		return false;
 	}
 	return true;
@@ -425,10 +496,11 @@ static bool parse_rest(struct parser *parser)
 static bool fits_verb(const struct parser *parser)
 {
 	const struct options *options = parser->options;
+	char name[32];
 
 	for (size_t i = 0; i < SPECS; i++)
-		if (parser->seen[i] && !(specs[i].verbs & FOR(options->verb))) {
-			say("--%s is no option of %s", specs[i].name, verb_names[options->verb]);
+		if (parser->seen[i] && !is_for(parser, specs[i].verbs)) {
+			say("--%s is no option of %s", specs[i].name, verb_name(options, name));
 			return false;
 		}
 	if (options->quiet && options->verbose) {
@@ -445,7 +517,12 @@ static bool fits_verb(const struct parser *parser)
 		say("--min-hold is longer than the --fixed lease");
 		return false;
 	}
-	return true;
+	return !is_for(parser, FOR_PERMITS) || fits_permits(options);
+}
+
+static bool asks(const struct parser *parser)
+{
+	return parser->help || parser->version;
 }
 
 bool options_parse(struct options *options, int argc, char **argv, int *status)
@@ -455,25 +532,26 @@ bool options_parse(struct options *options, int argc, char **argv, int *status)
 	memset(options, 0, sizeof(*options));
 	options->wait_ms = LK_FOREVER;
 	options->busy_status = STATUS_BUSY;
+	options->units = 1;
+	options->count = 1;
 	memset(&parser, 0, sizeof(parser));
 	parser.options = options;
 	parser.argv = argv;
 	parser.at = argc > 0;
 	*status = STATUS_USAGE;
-	if (parse_options(&parser)) {
-		bool asked = parser.help || parser.version;
-		if (asked || (parse_verb(&parser) && parse_options(&parser))) {
+	if (parse_options(&parser) &&
+	    (asks(&parser) || (parse_verb(&parser) && (asks(&parser) || parse_options(&parser)) &&
+	                       (asks(&parser) || parse_rest(&parser))))) {
+		if (asks(&parser)) {
 			if (parser.version)
 				printf("latchkey %s\n", lk_version());
-			else if (parser.help)
+			else
 				fputs(help_text, stdout);
-			else if (fits_verb(&parser) && parse_rest(&parser))
-				return true;
-			if (parser.version || parser.help) {
-				*status = 0;
-				return false;
-			}
+			*status = 0;
+			return false;
 		}
+		if (fits_verb(&parser))
+			return true;
 	}
 	say("latchkey --help says more");
 	return false;

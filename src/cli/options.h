@@ -6,7 +6,21 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-enum verb { VERB_LOCK, VERB_SHOW, VERB_BREAK, VERB_LOCAL, VERB_DOCTOR };
+enum verb {
+	VERB_LOCK,
+	VERB_SEM,
+	VERB_RATE,
+	VERB_LATCH_SET,
+	VERB_LATCH_RESET,
+	VERB_LATCH_DOWN,
+	VERB_LATCH_WAIT,
+	VERB_LATCH_SHOW,
+	VERB_LATCH_RM,
+	VERB_SHOW,
+	VERB_BREAK,
+	VERB_LOCAL,
+	VERB_DOCTOR,
+};
 
 enum on_lost { ON_LOST_TERM, ON_LOST_KILL, ON_LOST_WARN };
 
@@ -19,18 +33,26 @@ struct options {
 	bool verbose;
 	bool json;
 	bool fixed;
+	bool resize;
+	bool absent_is_open;
 	int64_t wait_ms;  /* -1 = no limit */
 	int busy_status;  /* -E */
-	int64_t lease_ms; /* this and the next two: 0 = not given */
+	int64_t lease_ms; /* --lease, --per; this and the next four: 0 = not given */
 	int64_t min_hold_ms;
 	int64_t max_hold_ms;
+	int64_t counting_ttl_ms;
+	int64_t open_ttl_ms;
+	int64_t permits; /* --permits, --limit */
+	int64_t units;   /* of these for this command */
+	int64_t count;   /* of a latch */
+	const char *step;
 	enum on_lost on_lost;
 	enum local_action local;
 	const char *label;
 	const char *report;
 	const char *if_holder;
 	const char *name; /* NULL = none */
-	char **command;   /* NULL-ended */
+	char **command;   /* NULL-ended; NULL = none */
 	char *shell[4];   /* what -c becomes */
 };
 

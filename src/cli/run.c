@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * The command while it runs under its lock.
+ * The command while it runs under its lock or permits ("the lock" below).
  *
- * The lock is sure until `end`: what lk_lock_remaining_ms() says, or --max-hold, which is watched
+ * The lock is sure until `end`: what hold_remaining_ms() says, or --max-hold, which is watched
  * here alone: the library would give the lock away before the command has ended.  A lock that is
  * renewed has never less than a third of its lease left, so one with less than `grace` (a quarter)
  * is about to be lost, and its command gets TERM while there is time to clean up; KILL comes
@@ -63,7 +63,7 @@ static bool leaves(const struct run *run)
 /* The end as of now, and whether it is the lock's or --max-hold's. */
 static int64_t find_end(struct run *run, int64_t now_ns)
 {
-	int64_t end_ns = now_ns + lk_lock_remaining_ms(run->lock) * MS;
+	int64_t end_ns = now_ns + hold_remaining_ms(run->hold) * MS;
 	int64_t max_ns =
 		run->options->max_hold_ms ? run->began_ns + run->options->max_hold_ms * MS : NEVER;
 
@@ -126,8 +126,10 @@ static int64_t watch(struct run *run)
 {
 	int64_t now_ns = clock_ns();
 
+	if (!run->hold)
+		return NEVER;
 	if (!run->lost) {
-		bool over = lk_lock_state(run->lock) == LK_STATE_LOST, doomed;
+		bool over = hold_state(run->hold) == LK_STATE_LOST, doomed;
 		int64_t end_ns = find_end(run, now_ns), next_ns;
 
 		if (!over)
@@ -228,7 +230,7 @@ static void on_ended(struct run *run, const struct guard_event *event)
 	run->wait_status = event->value;
 	run->error = event->error;
 	/* Also when no thread of this process could see it. */
-	if (event->late || (!run->lost && lk_lock_state(run->lock) == LK_STATE_LOST))
+	if (event->late || (run->hold && !run->lost && hold_state(run->hold) == LK_STATE_LOST))
 		run->lost = true;
 	if (WIFSIGNALED(event->value) && !run->signal &&
 	    (WTERMSIG(event->value) == SIGINT || WTERMSIG(event->value) == SIGQUIT)) {
@@ -284,23 +286,25 @@ static void run_init(struct run *run, const struct options *options)
 	run->tick_ns = at_most(lease_ms * MS / 6, TICK_MAX_NS);
 }
 
-void run_command_under(struct run *run, const struct options *options, lk_lock *lock,
+void run_command_under(struct run *run, const struct options *options, struct hold *hold,
                        struct guard *guard, struct terminal *terminal, const char *name)
 {
-	char holder[LK_HOLDER_ID_SIZE];
+	char holder[LK_HOLDER_ID_SIZE] = "";
 	int64_t deadline_ns = NEVER;
 
-	run->lock = lock;
+	run->hold = hold;
 	run->guard = guard;
 	run->terminal = terminal;
 	run->name = name;
 	run_init(run, options);
-	run->end_ns = find_end(run, run->began_ns);
-	if (!leaves(run))
-		deadline_ns = run->end_ns - run->lead_ns;
+	if (hold) {
+		run->end_ns = find_end(run, run->began_ns);
+		hold_id(hold, holder);
+		if (!leaves(run))
+			deadline_ns = run->end_ns - run->lead_ns;
+	}
 	run->had_terminal = !terminal->piped && terminal_is_ours(terminal);
-	lk_lock_holder_id(lock, holder);
-	guard_run(guard, lk_lock_fence(lock), holder, run->had_terminal, deadline_ns);
+	guard_run(guard, hold ? hold_fence(hold) : 0, holder, run->had_terminal, deadline_ns);
 	while (!run->ended) {
 		int64_t until_ns = watch(run);
 		struct pollfd fds[3];

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT
- * The command while it runs under its lock. */
+ * The command while it runs under its lock or permits. */
 #ifndef RUN_H
 #define RUN_H
 
 #include "guard.h"
+#include "hold.h"
 #include "options.h"
 #include "terminal.h"
 
@@ -25,7 +26,7 @@ struct run {
 	atomic_int reason; /* lk_lost_reason, 0 = not told */
 	/* its own */
 	const struct options *options;
-	lk_lock *lock;
+	struct hold *hold; /* NULL = nothing that could be lost */
 	struct guard *guard;
 	struct terminal *terminal;
 	const char *name;
@@ -45,11 +46,11 @@ struct run {
 	int64_t patient_ns; /* the lock may have little lease left until then */
 };
 
-/* Run it until it has ended, or was ended since the lock was lost. */
-void run_command_under(struct run *run, const struct options *options, lk_lock *lock,
+/* Run it until it has ended, or was ended since the hold was lost. */
+void run_command_under(struct run *run, const struct options *options, struct hold *hold,
                        struct guard *guard, struct terminal *terminal, const char *name);
 
-/* From the library's on_lost callback. */
+/* From the library's callback of a loss. */
 void run_note_lost(struct run *run, lk_lost_reason reason);
 
 /* The command's exit status as a shell gives it. */

@@ -17,7 +17,11 @@ int status_of(lk_err err)
 	case LK_OK:
 		return 0;
 	case LK_EINVALID:
+	case LK_EMISMATCH: /* of the capacity that a command line names */
+	case LK_ELIMIT:
 		return STATUS_USAGE;
+	case LK_EABSENT:
+		return STATUS_OTHERWISE;
 	case LK_EBUSY:
 	case LK_ETIMEDOUT:
 		return STATUS_BUSY;

@@ -6,7 +6,8 @@
 #include <latchkey.h>
 
 enum {
-	STATUS_OTHERWISE = 1, /* the answer is no: nobody holds it, another holder, not running */
+	STATUS_OTHERWISE = 1, /* the answer is no: nobody holds it, another holder, no such latch,
+	                        not running */
 	STATUS_USAGE = 64,
 	STATUS_STORE = 69, /* the store cannot be reached or used */
 	STATUS_SYSTEM = 71,

@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: MIT
- * The line that a person at a terminal sees while the lock is another's. */
+ * The line that a person at a terminal sees while what it wants is another's. */
 #include "waitline.h"
 
 #include "clock.h"
 #include "say.h"
 
-#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/ioctl.h>
@@ -17,10 +16,10 @@
 
 static const char wipe[] = "\r\033[K";
 
-void waitline_init(struct waitline *line, const char *name, bool quiet)
+void waitline_init(struct waitline *line, const struct options *options)
 {
-	line->name = name;
-	line->wanted = !quiet && isatty(STDERR_FILENO);
+	line->options = options;
+	line->wanted = !options->quiet && isatty(STDERR_FILENO);
 	line->drawn = false;
 	line->due_ns = clock_ns() + FIRST_NS;
 }
@@ -40,21 +39,14 @@ static size_t columns(void)
 	return (size_t)size.ws_col - 1;
 }
 
-static void compose(char *text, size_t size, const char *name, const lk_lock_status *status)
+static void compose(char *text, size_t size, const struct options *options, const char *detail)
 {
-	char escaped[NAME_TEXT_SIZE], party[1024], since[32], ahead[48] = "", holder[1100] = "";
-	const char *comma;
+	char name[NAME_TEXT_SIZE];
 
-	text_escape(escaped, sizeof(escaped), name, strlen(name));
-	if (status->my_rank > 0)
-		snprintf(ahead, sizeof(ahead), "%" PRId64 " ahead", status->my_rank);
-	if (status->held)
-		snprintf(holder, sizeof(holder), "held by %s for %s",
-		         text_party(party, sizeof(party), &status->holder),
-		         text_duration(since, status->held_ms));
-	comma = *ahead && *holder ? ", " : "";
-	snprintf(text, size, "waiting for %s%s%s%s%s", escaped, *ahead || *holder ? ": " : "",
-	         ahead, comma, holder);
+	text_escape(name, sizeof(name), options->name, strlen(options->name));
+	snprintf(text, size, "waiting for %s%s%s%s",
+	         options->verb == VERB_LATCH_WAIT ? "latch " : "", name, *detail ? ": " : "",
+	         detail);
 }
 
 static void put(const char *text, size_t len)
@@ -63,10 +55,9 @@ static void put(const char *text, size_t len)
 		return;
 }
 
-void waitline_draw(struct waitline *line, lk_lock *lock)
+void waitline_draw(struct waitline *line, struct hold *hold)
 {
-	char text[LINE_SIZE];
-	lk_lock_status status;
+	char text[LINE_SIZE], detail[1200];
 	size_t head = sizeof(wipe) - 1, len, room = columns();
 
 	if (!line->wanted || clock_ns() < line->due_ns)
@@ -76,10 +67,10 @@ void waitline_draw(struct waitline *line, lk_lock *lock)
 		line->drawn = false; /* another's terminal now: nothing of ours to wipe */
 		return;
 	}
-	if (lk_lock_query(lock, &status) != LK_OK)
+	if (!hold_describe(hold, detail, sizeof(detail)))
 		return;
 	memcpy(text, wipe, head);
-	compose(text + head, sizeof(text) - head, line->name, &status);
+	compose(text + head, sizeof(text) - head, line->options, detail);
 	len = strlen(text + head);
 	put(text, head + (len < room ? len : room));
 	line->drawn = true;

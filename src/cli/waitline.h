@@ -1,25 +1,27 @@
 /* SPDX-License-Identifier: MIT
- * The line that a person at a terminal sees while the lock is another's. */
+ * The line that a person at a terminal sees while what it wants is another's. */
 #ifndef WAITLINE_H
 #define WAITLINE_H
 
-#include <latchkey.h>
+#include "hold.h"
+#include "options.h"
 
 #include <stdbool.h>
 #include <stdint.h>
 
 struct waitline {
-	const char *name;
+	const struct options *options;
 	bool wanted;
 	bool drawn;
 	int64_t due_ns;
 };
 
-void waitline_init(struct waitline *line, const char *name, bool quiet);
+void waitline_init(struct waitline *line, const struct options *options);
 /* When to draw next, NEVER = not at all. */
 int64_t waitline_due(const struct waitline *line);
-/* Draw if it is due, standard error is a terminal and this its foreground group. */
-void waitline_draw(struct waitline *line, lk_lock *lock);
+/* Draw if it is due, standard error is a terminal and this its foreground group: then it asks the
+ * store, once a second. */
+void waitline_draw(struct waitline *line, struct hold *hold);
 /* Leave nothing of it on the terminal. */
 void waitline_wipe(struct waitline *line);
 

@@ -1,0 +1,390 @@
+/* SPDX-License-Identifier: MIT
+ * What the command line names: a lock, permits of a semaphore, a turn at a rate, or a latch. */
+#include "hold.h"
+
+#include "say.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define HOLDERS_MAX 1000 /* that are looked at for one of ours */
+
+struct hold_kind {
+	lk_err (*open)(struct hold *hold, lk_client *client);
+	bool (*nested)(struct hold *hold, const char *chain, char *message, size_t size);
+	lk_err (*acquire)(struct hold *hold, int64_t wait_ms);
+	lk_err (*cancel)(struct hold *hold);
+	bool (*describe)(struct hold *hold, char *text, size_t size);
+	/* NULL where nothing is held */
+	lk_err (*release)(struct hold *hold);
+	lk_state (*state)(struct hold *hold);
+	int64_t (*remaining_ms)(struct hold *hold);
+	void (*id)(struct hold *hold, char id[LK_HOLDER_ID_SIZE]);
+};
+
+/* What others see beside host and pid: never the command's arguments, they carry secrets. */
+static const char *label_of(const struct options *options)
+{
+	const char *program = options->command ? options->command[0] : NULL;
+	const char *slash = program ? strrchr(program, '/') : NULL;
+
+	if (options->label || !program)
+		return options->label;
+	if (slash && slash[1])
+		program = slash + 1;
+	return strlen(program) <= LK_LABEL_MAX ? program : NULL;
+}
+
+/* Does the holder's id stand among those of the commands above us?  Ids are never the same twice,
+ * so that one that was handed down to a daemon and is long over means nothing. */
+static bool chain_has(const char *chain, const char *id)
+{
+	size_t len = strlen(id);
+	const char *at = chain;
+
+	while (len && (at = strstr(at, id))) {
+		if ((at == chain || at[-1] == ' ') && (!at[len] || at[len] == ' '))
+			return true;
+		at += len;
+	}
+	return false;
+}
+
+/* ---- A lock --------------------------------------------------------------------------------- */
+
+static void lock_on_lost(void *arg, lk_lock *lock, uint64_t fence, lk_lost_reason reason)
+{
+	struct hold *hold = arg;
+
+	(void)lock;
+	(void)fence;
+	hold->on_lost(hold->on_lost_arg, reason);
+}
+
+static lk_err lock_open(struct hold *hold, lk_client *client)
+{
+	const struct options *options = hold->options;
+	lk_lock_options lock = {0};
+
+	lock.lease_ms = options->lease_ms;
+	lock.fixed = options->fixed;
+	lock.owner = LK_OWNER_HANDLE;
+	lock.label = label_of(options);
+	lock.on_lost = lock_on_lost;
+	lock.on_lost_arg = hold;
+	return lk_lock_open(client, options->name, &lock, &hold->lock);
+}
+
+static bool lock_nested(struct hold *hold, const char *chain, char *message, size_t size)
+{
+	lk_lock_status status;
+
+	if (lk_lock_query(hold->lock, &status) != LK_OK || !status.held ||
+	    !chain_has(chain, status.holder.id))
+		return false;
+	snprintf(message, size, "the command that runs this one holds it");
+	return true;
+}
+
+static lk_err lock_acquire(struct hold *hold, int64_t wait_ms)
+{
+	lk_err err = lk_lock_acquire(hold->lock, wait_ms);
+
+	if (err == LK_OK)
+		hold->fence = lk_lock_fence(hold->lock);
+	return err;
+}
+
+static lk_err lock_cancel(struct hold *hold)
+{
+	return lk_lock_cancel(hold->lock);
+}
+
+static bool lock_describe(struct hold *hold, char *text, size_t size)
+{
+	char party[1024], since[32], ahead[48] = "", holder[1100] = "";
+	lk_lock_status status;
+
+	if (lk_lock_query(hold->lock, &status) != LK_OK)
+		return false;
+	if (status.my_rank > 0)
+		snprintf(ahead, sizeof(ahead), "%" PRId64 " ahead", status.my_rank);
+	if (status.held)
+		snprintf(holder, sizeof(holder), "held by %s for %s",
+		         text_party(party, sizeof(party), &status.holder),
+		         text_duration(since, status.held_ms));
+	snprintf(text, size, "%s%s%s", ahead, *ahead && *holder ? ", " : "", holder);
+	return true;
+}
+
+static lk_err lock_release(struct hold *hold)
+{
+	return lk_lock_release(hold->lock);
+}
+
+static lk_state lock_state(struct hold *hold)
+{
+	return lk_lock_state(hold->lock);
+}
+
+static int64_t lock_remaining_ms(struct hold *hold)
+{
+	return lk_lock_remaining_ms(hold->lock);
+}
+
+static void lock_id(struct hold *hold, char id[LK_HOLDER_ID_SIZE])
+{
+	lk_lock_holder_id(hold->lock, id);
+}
+
+static const struct hold_kind kind_lock = {
+	.open = lock_open,
+	.nested = lock_nested,
+	.acquire = lock_acquire,
+	.cancel = lock_cancel,
+	.describe = lock_describe,
+	.release = lock_release,
+	.state = lock_state,
+	.remaining_ms = lock_remaining_ms,
+	.id = lock_id,
+};
+
+/* ---- Permits -------------------------------------------------------------------------------- */
+
+static void permits_on_lost(void *arg, lk_semaphore *semaphore, uint64_t fence,
+                            lk_lost_reason reason)
+{
+	struct hold *hold = arg;
+
+	(void)semaphore;
+	(void)fence;
+	hold->on_lost(hold->on_lost_arg, reason);
+}
+
+static lk_err permits_open(struct hold *hold, lk_client *client)
+{
+	const struct options *options = hold->options;
+	lk_semaphore_options semaphore = {0};
+	lk_err err;
+
+	semaphore.capacity = options->permits;
+	semaphore.lease_ms = options->lease_ms;
+	semaphore.fixed = options->fixed || options->verb == VERB_RATE;
+	semaphore.label = label_of(options);
+	semaphore.on_lost = options->verb == VERB_RATE ? NULL : permits_on_lost;
+	semaphore.on_lost_arg = hold;
+	err = lk_semaphore_open(client, options->name, &semaphore, &hold->semaphore);
+	if (err != LK_EMISMATCH || !options->resize)
+		return err;
+	semaphore.capacity = 0;
+	err = lk_semaphore_open(client, options->name, &semaphore, &hold->semaphore);
+	return err != LK_OK ? err : lk_semaphore_resize(hold->semaphore, options->permits);
+}
+
+static bool permits_nested(struct hold *hold, const char *chain, char *message, size_t size)
+{
+	const struct options *options = hold->options;
+	lk_permits *holders = calloc(HOLDERS_MAX, sizeof(*holders));
+	size_t count = 0;
+	int64_t ours = 0;
+
+	if (holders && lk_semaphore_holders(hold->semaphore, HOLDERS_MAX, holders, &count) != LK_OK)
+		count = 0;
+	for (size_t i = 0; i < count; i++)
+		if (chain_has(chain, holders[i].party.id))
+			ours += holders[i].permits;
+	free(holders);
+	if (!ours || ours + options->units <= options->permits)
+		return false;
+	snprintf(message, size,
+	         "the commands that run this one hold %" PRId64 " of its %" PRId64 " permits", ours,
+	         options->permits);
+	return true;
+}
+
+static lk_err permits_acquire(struct hold *hold, int64_t wait_ms)
+{
+	return lk_semaphore_acquire(hold->semaphore, hold->options->units, wait_ms, &hold->fence);
+}
+
+static lk_err permits_cancel(struct hold *hold)
+{
+	return lk_semaphore_cancel(hold->semaphore);
+}
+
+static bool permits_describe(struct hold *hold, char *text, size_t size)
+{
+	lk_semaphore_status status;
+	char ahead[48] = "";
+
+	if (lk_semaphore_query(hold->semaphore, &status) != LK_OK)
+		return false;
+	if (status.my_rank > 0)
+		snprintf(ahead, sizeof(ahead), "%" PRId64 " ahead, ", status.my_rank);
+	snprintf(text, size, "%s%" PRId64 " of %" PRId64 " free", ahead,
+	         status.available > 0 ? status.available : 0, status.capacity);
+	return true;
+}
+
+static lk_err permits_release(struct hold *hold)
+{
+	return lk_semaphore_release(hold->semaphore, hold->fence);
+}
+
+static lk_state permits_state(struct hold *hold)
+{
+	return lk_semaphore_state(hold->semaphore, hold->fence);
+}
+
+static int64_t permits_remaining_ms(struct hold *hold)
+{
+	return lk_semaphore_remaining_ms(hold->semaphore, hold->fence);
+}
+
+static void permits_id(struct hold *hold, char id[LK_HOLDER_ID_SIZE])
+{
+	lk_semaphore_holder_id(hold->semaphore, hold->fence, id);
+}
+
+static const struct hold_kind kind_permits = {
+	.open = permits_open,
+	.nested = permits_nested,
+	.acquire = permits_acquire,
+	.cancel = permits_cancel,
+	.describe = permits_describe,
+	.release = permits_release,
+	.state = permits_state,
+	.remaining_ms = permits_remaining_ms,
+	.id = permits_id,
+};
+
+/* ---- A turn: permits that nobody gives back ------------------------------------------------- */
+
+static lk_err turn_acquire(struct hold *hold, int64_t wait_ms)
+{
+	return lk_semaphore_acquire(hold->semaphore, hold->options->units, wait_ms, NULL);
+}
+
+static const struct hold_kind kind_turn = {
+	.open = permits_open,
+	.acquire = turn_acquire,
+	.cancel = permits_cancel,
+	.describe = permits_describe,
+};
+
+/* ---- A latch -------------------------------------------------------------------------------- */
+
+static lk_err latch_open(struct hold *hold, lk_client *client)
+{
+	lk_latch_options latch = {0};
+
+	latch.absent_is_open = hold->options->absent_is_open;
+	return lk_latch_open(client, hold->options->name, &latch, &hold->latch);
+}
+
+static lk_err latch_acquire(struct hold *hold, int64_t wait_ms)
+{
+	return lk_latch_await(hold->latch, wait_ms);
+}
+
+static lk_err latch_cancel(struct hold *hold)
+{
+	return lk_latch_cancel(hold->latch);
+}
+
+static bool latch_describe(struct hold *hold, char *text, size_t size)
+{
+	lk_latch_status status;
+
+	if (lk_latch_query(hold->latch, &status) != LK_OK)
+		return false;
+	if (status.state == LK_LATCH_ABSENT)
+		snprintf(text, size, "not set yet");
+	else
+		snprintf(text, size, "%" PRId64 " of %" PRId64 " remain", status.count,
+		         status.initial);
+	return true;
+}
+
+static const struct hold_kind kind_latch = {
+	.open = latch_open,
+	.acquire = latch_acquire,
+	.cancel = latch_cancel,
+	.describe = latch_describe,
+};
+
+/* ---- All of them ---------------------------------------------------------------------------- */
+
+lk_err hold_open(struct hold *hold, lk_client *client)
+{
+	switch (hold->options->verb) {
+	case VERB_SEM:
+		hold->kind = &kind_permits;
+		break;
+	case VERB_RATE:
+		hold->kind = &kind_turn;
+		break;
+	case VERB_LATCH_WAIT:
+		hold->kind = &kind_latch;
+		break;
+	default:
+		hold->kind = &kind_lock;
+		break;
+	}
+	return hold->kind->open(hold, client);
+}
+
+bool hold_is_nested(struct hold *hold, char *message, size_t size)
+{
+	const char *chain = getenv("LATCHKEY_CHAIN");
+
+	return hold->kind->nested && chain && *chain &&
+	       hold->kind->nested(hold, chain, message, size);
+}
+
+lk_err hold_acquire(struct hold *hold, int64_t wait_ms)
+{
+	return hold->kind->acquire(hold, wait_ms);
+}
+
+void hold_cancel(struct hold *hold)
+{
+	hold->kind->cancel(hold);
+}
+
+bool hold_describe(struct hold *hold, char *text, size_t size)
+{
+	return hold->kind->describe(hold, text, size);
+}
+
+bool hold_lasts(const struct hold *hold)
+{
+	return hold->kind->release != NULL;
+}
+
+lk_err hold_release(struct hold *hold)
+{
+	return hold->kind->release(hold);
+}
+
+lk_state hold_state(struct hold *hold)
+{
+	return hold->kind->state(hold);
+}
+
+int64_t hold_remaining_ms(struct hold *hold)
+{
+	return hold->kind->remaining_ms(hold);
+}
+
+uint64_t hold_fence(struct hold *hold)
+{
+	return hold->fence;
+}
+
+void hold_id(struct hold *hold, char id[LK_HOLDER_ID_SIZE])
+{
+	hold->kind->id(hold, id);
+}

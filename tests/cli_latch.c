@@ -1,0 +1,383 @@
+/* SPDX-License-Identifier: MIT
+ * latchkey latch: set, reset, down, wait, show, rm, and a batch job behind a gate. */
+#include "command.h"
+#include "process.h"
+#include "redis.h"
+#include "server.h"
+#include "test.h"
+
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+static struct test_server server;
+static struct command cmd, waiter;
+
+static void begin(void)
+{
+	server_start(&server, NULL);
+	command_setup(server.url);
+}
+
+/* It is still waiting after a while. */
+static void assert_waits(struct command *command)
+{
+	ck_assert_msg(!command_wait(command, 400), "it ended: %x %s", command->status,
+	              command->err);
+}
+
+static void assert_ends(struct command *command, int status)
+{
+	ck_assert(command_wait(command, 5000));
+	ck_assert_msg(WIFEXITED(command->status) && WEXITSTATUS(command->status) == status, "%x %s",
+	              command->status, command->err);
+}
+
+TEST(set_tells_what_it_was_and_leaves_a_counting_one)
+{
+	begin();
+	RUNS(0, &cmd, "latchkey", "latch", "set", "a", "2");
+	ck_assert_str_eq(cmd.out, "absent\n");
+	ck_assert_str_eq(cmd.err, "");
+	RUNS(75, &cmd, "latchkey", "latch", "set", "a", "5");
+	ck_assert_str_eq(cmd.out, "");
+	ck_assert_ptr_nonnull(strstr(cmd.err, "latchkey: cannot set \"a\": "));
+	RUNS(75, &cmd, "latchkey", "latch", "set", "-q", "a", "5");
+	ck_assert_str_eq(cmd.err, "");
+	RUNS(0, &cmd, "latchkey", "latch", "show", "a");
+	ck_assert_ptr_nonnull(strstr(cmd.out, "state    counting\nremain   2 of 2\n"));
+	RUNS(0, &cmd, "latchkey", "latch", "down", "a", "2");
+	RUNS(0, &cmd, "latchkey", "latch", "set", "a", "1");
+	ck_assert_str_eq(cmd.out, "open\n");
+	RUNS(0, &cmd, "latchkey", "latch", "reset", "a", "4");
+	ck_assert_str_eq(cmd.out, "counting\n");
+	RUNS(0, &cmd, "latchkey", "latch", "reset", "-q", "a", "3");
+	ck_assert_str_eq(cmd.out, "");
+	RUNS(0, &cmd, "latchkey", "latch", "show", "a");
+	ck_assert_ptr_nonnull(strstr(cmd.out, "remain   3 of 3\n"));
+	/* Of nothing it is open at once. */
+	RUNS(0, &cmd, "latchkey", "latch", "set", "b", "0");
+	RUNS(0, &cmd, "latchkey", "latch", "wait", "-n", "b");
+	RUNS(0, &cmd, "latchkey", "latch", "set", "c", "2147483647");
+	server_stop(&server);
+}
+
+TEST(down_tells_what_remains)
+{
+	begin();
+	RUNS(1, &cmd, "latchkey", "latch", "down", "a");
+	ck_assert_str_eq(cmd.out, "");
+	ck_assert_str_eq(cmd.err, "latchkey: cannot count down \"a\": there is no such latch\n");
+	RUNS(0, &cmd, "latchkey", "latch", "set", "-q", "a", "5");
+	RUNS(0, &cmd, "latchkey", "latch", "down", "a");
+	ck_assert_str_eq(cmd.out, "4\n");
+	RUNS(0, &cmd, "latchkey", "latch", "down", "a", "2");
+	ck_assert_str_eq(cmd.out, "2\n");
+	RUNS(0, &cmd, "latchkey", "latch", "down", "-q", "a");
+	ck_assert_str_eq(cmd.out, "");
+	RUNS(0, &cmd, "latchkey", "latch", "down", "a", "2147483647");
+	ck_assert_str_eq(cmd.out, "0\n");
+	RUNS(0, &cmd, "latchkey", "latch", "down", "a");
+	ck_assert_str_eq(cmd.out, "0\n");
+	server_stop(&server);
+}
+
+TEST(down_of_one_id_counts_once)
+{
+	begin();
+	RUNS(0, &cmd, "latchkey", "latch", "set", "-q", "a", "3");
+	RUNS(0, &cmd, "latchkey", "latch", "down", "--id", "one", "a");
+	ck_assert_str_eq(cmd.out, "2\n");
+	RUNS(0, &cmd, "latchkey", "latch", "down", "--id=one", "a");
+	ck_assert_str_eq(cmd.out, "2\n");
+	ck_assert_str_eq(cmd.err, "");
+	RUNS(0, &cmd, "latchkey", "latch", "down", "-v", "--id=one", "a");
+	ck_assert_ptr_nonnull(strstr(cmd.err, "this step had been counted before"));
+	RUNS(0, &cmd, "latchkey", "latch", "down", "--id", "two", "a");
+	ck_assert_str_eq(cmd.out, "1\n");
+	/* A latch made anew counts it anew. */
+	RUNS(0, &cmd, "latchkey", "latch", "reset", "-q", "a", "3");
+	RUNS(0, &cmd, "latchkey", "latch", "down", "--id", "one", "a");
+	ck_assert_str_eq(cmd.out, "2\n");
+	server_stop(&server);
+}
+
+TEST(wait_ends_with_the_last_step)
+{
+	begin();
+	RUNS(0, &cmd, "latchkey", "latch", "set", "-q", "a", "2");
+	START(&waiter, "latchkey", "latch", "wait", "a");
+	assert_waits(&waiter);
+	RUNS(0, &cmd, "latchkey", "latch", "down", "a");
+	assert_waits(&waiter);
+	RUNS(0, &cmd, "latchkey", "latch", "down", "a");
+	assert_ends(&waiter, 0);
+	ck_assert_str_eq(waiter.out, "");
+	ck_assert_str_eq(waiter.err, "");
+	/* Who comes late finds it open. */
+	RUNS(0, &cmd, "latchkey", "latch", "wait", "-n", "a");
+	server_stop(&server);
+}
+
+TEST(latch_that_does_not_open_is_75_or_the_chosen_status)
+{
+	int64_t began;
+
+	begin();
+	RUNS(0, &cmd, "latchkey", "latch", "set", "-q", "a", "1");
+	RUNS(75, &cmd, "latchkey", "latch", "wait", "-n", "a");
+	ck_assert_str_eq(cmd.err, "latchkey: latch \"a\" is not open\n");
+	RUNS(3, &cmd, "latchkey", "latch", "wait", "-nq", "-E3", "a");
+	ck_assert_str_eq(cmd.err, "");
+	began = now_ms();
+	RUNS(75, &cmd, "latchkey", "latch", "wait", "-w", "0.25", "a");
+	ck_assert_int_ge(now_ms() - began, 250);
+	ck_assert_int_lt(now_ms() - began, 2000);
+	RUNS(75, &cmd, "latchkey", "latch", "wait", "-w", "0.1", "absent");
+	server_stop(&server);
+}
+
+TEST(absent_latch_is_awaited_or_open)
+{
+	begin();
+	START(&waiter, "latchkey", "latch", "wait", "a");
+	assert_waits(&waiter);
+	RUNS(0, &cmd, "latchkey", "latch", "set", "-q", "a", "1");
+	assert_waits(&waiter);
+	RUNS(0, &cmd, "latchkey", "latch", "down", "a");
+	assert_ends(&waiter, 0);
+	RUNS(75, &cmd, "latchkey", "latch", "wait", "-n", "b");
+	RUNS(0, &cmd, "latchkey", "latch", "wait", "--absent-is-open", "b");
+	RUNS(0, &cmd, "latchkey", "latch", "set", "-q", "b", "1");
+	RUNS(75, &cmd, "latchkey", "latch", "wait", "-n", "--absent-is-open", "b");
+	server_stop(&server);
+}
+
+TEST(removed_latch_is_waited_for)
+{
+	begin();
+	RUNS(1, &cmd, "latchkey", "latch", "rm", "a");
+	ck_assert_str_eq(cmd.err, "latchkey: cannot remove \"a\": there is no such latch\n");
+	RUNS(0, &cmd, "latchkey", "latch", "set", "-q", "a", "1");
+	START(&waiter, "latchkey", "latch", "wait", "a");
+	assert_waits(&waiter);
+	RUNS(0, &cmd, "latchkey", "latch", "rm", "a");
+	ck_assert_str_eq(cmd.out, "");
+	assert_waits(&waiter);
+	RUNS(0, &cmd, "latchkey", "latch", "show", "a");
+	ck_assert_str_eq(cmd.out, "name     a\nkind     latch\nstate    absent\n");
+	RUNS(0, &cmd, "latchkey", "latch", "set", "-q", "a", "0");
+	assert_ends(&waiter, 0);
+	server_stop(&server);
+}
+
+TEST(signal_ends_a_wait)
+{
+	static const int numbers[] = {SIGTERM, SIGINT, SIGHUP, SIGQUIT};
+
+	begin();
+	RUNS(0, &cmd, "latchkey", "latch", "set", "-q", "a", "1");
+	for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++) {
+		START(&waiter, "latchkey", "latch", "wait", "a");
+		assert_waits(&waiter);
+		kill(waiter.pid, numbers[i]);
+		ck_assert(command_wait(&waiter, 5000));
+		ck_assert_msg(WIFSIGNALED(waiter.status) && WTERMSIG(waiter.status) == numbers[i],
+		              "%x %s", waiter.status, waiter.err);
+	}
+	/* And while it is connected to a store that does not answer. */
+	server_pause(&server);
+	START(&waiter, "latchkey", "latch", "wait", "a");
+	nap_ms(300);
+	kill(waiter.pid, SIGTERM);
+	ck_assert(command_wait(&waiter, 1500));
+	ck_assert(WIFSIGNALED(waiter.status) && WTERMSIG(waiter.status) == SIGTERM);
+	server_resume(&server);
+	server_stop(&server);
+}
+
+TEST(latch_is_forgotten_when_its_time_is_over)
+{
+	begin();
+	RUNS(0, &cmd, "latchkey", "latch", "set", "-q", "--ttl", "1", "a", "2");
+	RUNS(0, &cmd, "latchkey", "latch", "set", "-q", "--open-ttl", "1", "b", "1");
+	RUNS(0, &cmd, "latchkey", "latch", "show", "b");
+	ck_assert_ptr_nonnull(strstr(cmd.out, "memory   no end\n"));
+	RUNS(0, &cmd, "latchkey", "latch", "down", "b");
+	RUNS(0, &cmd, "latchkey", "latch", "wait", "-n", "b");
+	ck_assert(WITHIN(3000, shell("latchkey latch show a | grep -q absent") == 0));
+	ck_assert(WITHIN(3000, shell("latchkey latch show b | grep -q absent") == 0));
+	RUNS(75, &cmd, "latchkey", "latch", "wait", "-n", "b");
+	server_stop(&server);
+}
+
+TEST(wrong_usage_is_64)
+{
+	static const char *const wrong[][8] = {
+		{"latchkey", "latch", NULL},
+		{"latchkey", "latch", "open", "a", NULL},
+		{"latchkey", "latch", "set", NULL},
+		{"latchkey", "latch", "set", "a", NULL},
+		{"latchkey", "latch", "set", "a", "1", "2", NULL},
+		{"latchkey", "latch", "set", "", "1", NULL},
+		{"latchkey", "latch", "set", "a", "-1", NULL},
+		{"latchkey", "latch", "set", "a", "--", "-1", NULL},
+		{"latchkey", "latch", "set", "a", "1e9999", NULL},
+		{"latchkey", "latch", "set", "a", "", NULL},
+		{"latchkey", "latch", "set", "a", "2147483648", NULL},
+		{"latchkey", "latch", "reset", "a", "2147483648", NULL},
+		{"latchkey", "latch", "reset", "a", NULL},
+		{"latchkey", "latch", "set", "--ttl", "0", "a", "1", NULL},
+		{"latchkey", "latch", "set", "--ttl", "0.999", "a", "1", NULL},
+		{"latchkey", "latch", "set", "--ttl", "-1", "a", "1", NULL},
+		{"latchkey", "latch", "set", "--ttl", "1e9999", "a", "1", NULL},
+		{"latchkey", "latch", "set", "--ttl", "", "a", "1", NULL},
+		{"latchkey", "latch", "set", "--ttl", "2147483648", "a", "1", NULL},
+		{"latchkey", "latch", "set", "--open-ttl", "0", "a", "1", NULL},
+		{"latchkey", "latch", "set", "--open-ttl", "86400001", "a", "1", NULL},
+		{"latchkey", "latch", "down", NULL},
+		{"latchkey", "latch", "down", "a", "0", NULL},
+		{"latchkey", "latch", "down", "a", "-1", NULL},
+		{"latchkey", "latch", "down", "a", "1e9999", NULL},
+		{"latchkey", "latch", "down", "a", "", NULL},
+		{"latchkey", "latch", "down", "a", "2147483648", NULL},
+		{"latchkey", "latch", "down", "--id", "", "a", NULL},
+		{"latchkey", "latch", "down", "--id", NULL},
+		{"latchkey", "latch", "wait", NULL},
+		{"latchkey", "latch", "wait", "a", "b", NULL},
+		{"latchkey", "latch", "wait", "-n", "-w", "1", "a", NULL},
+		{"latchkey", "latch", "wait", "-w", "-1", "a", NULL},
+		{"latchkey", "latch", "wait", "-w", "1e9999", "a", NULL},
+		{"latchkey", "latch", "wait", "-w", "", "a", NULL},
+		{"latchkey", "latch", "wait", "-E", "256", "a", NULL},
+		{"latchkey", "latch", "wait", "--ttl", "5", "a", NULL},
+		{"latchkey", "latch", "wait", "--id", "x", "a", NULL},
+		{"latchkey", "latch", "wait", "--label", "x", "a", NULL},
+		{"latchkey", "latch", "set", "-n", "a", "1", NULL},
+		{"latchkey", "latch", "show", NULL},
+		{"latchkey", "latch", "rm", NULL},
+		{"latchkey", "latch", "rm", "--json", "a", NULL},
+		{"latchkey", "lock", "--id", "x", "a", "true", NULL},
+		{"latchkey", "show", "--absent-is-open", "a", NULL},
+	};
+	char id[300];
+
+	command_setup(NULL);
+	for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
+		int status = command_run(&cmd, wrong[i]);
+		ck_assert_msg(status == 64, "line %zu: status %d: %s", i, status, cmd.err);
+		ck_assert_msg(!strncmp(cmd.err, "latchkey: ", 10), "line %zu: %s", i, cmd.err);
+	}
+	memset(id, 'x', 257);
+	id[257] = 0;
+	RUNS(64, &cmd, "latchkey", "latch", "down", "--id", id, "a");
+}
+
+TEST(options_stand_anywhere)
+{
+	begin();
+	RUNS(0, &cmd, "latchkey", "-q", "latch", "--ttl=100", "set", "--open-ttl", "100", "a", "3");
+	ck_assert_str_eq(cmd.out, "");
+	RUNS(0, &cmd, "latchkey", "latch", "down", "a", "-q", "1", "--id", "x");
+	ck_assert_str_eq(cmd.out, "");
+	RUNS(9, &cmd, "latchkey", "latch", "-n", "wait", "a", "-E9");
+	RUNS(0, &cmd, "latchkey", "latch", "show", "a", "--json");
+	ck_assert_ptr_nonnull(strstr(cmd.out, "\"count\":2"));
+	RUNS(0, &cmd, "latchkey", "latch", "set", "--", "-n", "3");
+	RUNS(0, &cmd, "latchkey", "latch", "down", "-q", "--", "-n");
+	RUNS(0, &cmd, "latchkey", "latch", "show", "--json", "--", "-n");
+	ck_assert_ptr_nonnull(strstr(cmd.out, "{\"name\":\"-n\","));
+	RUNS(0, &cmd, "latchkey", "latch", "--help");
+	RUNS(0, &cmd, "latchkey", "latch", "wait", "a", "--help");
+	ck_assert_ptr_nonnull(strstr(cmd.out, "--absent-is-open"));
+	server_stop(&server);
+}
+
+TEST(unreachable_store_is_69)
+{
+	begin();
+	server_stop(&server);
+	RUNS(69, &cmd, "latchkey", "latch", "set", "a", "1");
+	ck_assert_ptr_nonnull(strstr(cmd.err, "latchkey: cannot set \"a\": 127.0.0.1:"));
+	RUNS(69, &cmd, "latchkey", "latch", "reset", "a", "1");
+	RUNS(69, &cmd, "latchkey", "latch", "down", "a");
+	RUNS(69, &cmd, "latchkey", "latch", "wait", "a");
+	ck_assert_ptr_nonnull(strstr(cmd.err, "latchkey: cannot wait for \"a\": 127.0.0.1:"));
+	RUNS(69, &cmd, "latchkey", "latch", "show", "a");
+	RUNS(69, &cmd, "latchkey", "latch", "rm", "a");
+}
+
+TEST(wait_ends_in_time_when_the_server_is_gone)
+{
+	int64_t began;
+
+	begin();
+	RUNS(0, &cmd, "latchkey", "latch", "set", "-q", "a", "1");
+	began = now_ms();
+	START(&waiter, "latchkey", "latch", "wait", "-w", "1", "a");
+	nap_ms(300);
+	server_kill(&server);
+	ck_assert(command_wait(&waiter, 10000));
+	/* Nobody knows, or it did not open in time. */
+	ck_assert(WEXITSTATUS(waiter.status) == 69 || WEXITSTATUS(waiter.status) == 75);
+	ck_assert_int_le(now_ms() - began, 1000 + 2000 + 1000);
+	server_stop(&server);
+}
+
+TEST(name_of_a_lock_is_no_latch)
+{
+	begin();
+	START(&waiter, "latchkey", "lock", "a", "sleep", "97");
+	ck_assert(WITHIN(5000, command_count_of("sleep") == 1));
+	RUNS(69, &cmd, "latchkey", "latch", "set", "a", "1");
+	RUNS(69, &cmd, "latchkey", "latch", "wait", "-n", "a");
+	RUNS(69, &cmd, "latchkey", "latch", "down", "a");
+	RUNS(0, &cmd, "latchkey", "latch", "set", "-q", "b", "1");
+	RUNS(69, &cmd, "latchkey", "lock", "b", "echo", "no");
+	ck_assert_str_eq(cmd.out, "");
+	server_stop(&server);
+}
+
+/* Without a terminal nobody looks: it is told. */
+TEST(wait_asks_the_store_only_at_its_begin)
+{
+	struct redis *redis;
+	long long before, first;
+
+	begin();
+	redis = redis_open(&server);
+	RUNS(0, &cmd, "latchkey", "latch", "set", "-q", "a", "1");
+	before = redis_script_calls(redis);
+	RUNS(75, &cmd, "latchkey", "latch", "wait", "-q", "-w", "0.1", "a");
+	first = redis_script_calls(redis) - before;
+	before = redis_script_calls(redis);
+	RUNS(75, &cmd, "latchkey", "latch", "wait", "-q", "-w", "4", "a");
+	ck_assert_int_le(redis_script_calls(redis) - before, first + 1);
+	redis_close(redis);
+	server_stop(&server);
+}
+
+/* Five loaders, one of which crashes after it counted and is started again. */
+TEST_LIMIT(batch_waits_for_its_loaders, 30)
+{
+	begin();
+	RUNS(0, &cmd, "latchkey", "latch", "set", "-q", "--ttl", "3600", "loaders", "5");
+	START(&waiter, "sh", "-c",
+	      "latchkey latch wait loaders && ls $(dirname $LATCHKEY_LOCAL_DIR)");
+	ck_assert_int_eq(shell("cd %s && for i in 1 2 3 4; do (touch part$i; "
+	                       "latchkey latch down -q --id $i loaders) & done; wait; "
+	                       "latchkey latch down --id 3 loaders >again",
+	                       command_folder()),
+	                 0);
+	ck_assert_str_eq(command_read("again"), "1\n");
+	assert_waits(&waiter);
+	ck_assert_int_eq(shell("cd %s && touch part5 && latchkey latch down -q --id 5 loaders",
+	                       command_folder()),
+	                 0);
+	assert_ends(&waiter, 0);
+	ck_assert_ptr_nonnull(strstr(waiter.out, "part1\npart2\npart3\npart4\npart5\n"));
+	server_stop(&server);
+}

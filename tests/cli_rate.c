@@ -1,0 +1,270 @@
+/* SPDX-License-Identifier: MIT
+ * latchkey rate: so many turns in any window, by whoever, and no guard for the command. */
+#include "command.h"
+#include "process.h"
+#include "redis.h"
+#include "server.h"
+#include "test.h"
+
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+static struct test_server server;
+static struct command cmd, other;
+
+static void begin(void)
+{
+	server_start(&server, NULL);
+	command_setup(server.url);
+}
+
+/* The store's clock decides, and what is measured here are ends of commands: so many turns take so
+ * many windows, whatever the delays between. */
+TEST_LIMIT(no_window_sees_more_than_the_limit, 40)
+{
+	int64_t began, took;
+
+	begin();
+	began = now_ms();
+	ck_assert_int_eq(shell("cd %s && for i in 1 2 3 4; do (for j in 1 2 3; do latchkey rate "
+	                       "--limit 4 --per 1.5 a -c 'echo >>turns' || echo bad >>bad; done) & "
+	                       "done; wait",
+	                       command_folder()),
+	                 0);
+	took = now_ms() - began;
+	ck_assert_str_eq(command_read("bad"), "");
+	ck_assert_int_eq(strlen(command_read("turns")), 12);
+	ck_assert_int_ge(took, 2 * 1500);
+	/* Nor is it slower than it needs to be. */
+	ck_assert_int_lt(took, 4 * 1500);
+	server_stop(&server);
+}
+
+TEST(turns_without_a_command_pace_a_loop)
+{
+	int64_t began;
+
+	begin();
+	began = now_ms();
+	ck_assert_int_eq(
+		shell("cd %s && printf 'a\\nb\\nc\\n' | while read -r word; do "
+	              "latchkey rate --limit 2 --per 0.7 turns && echo $word >>words; done",
+	              command_folder()),
+		0);
+	ck_assert_int_ge(now_ms() - began, 700);
+	ck_assert_str_eq(command_read("words"), "a\nb\nc\n");
+	RUNS(75, &cmd, "latchkey", "rate", "-nq", "--limit", "2", "-k", "2", "--per", "0.7",
+	     "turns");
+	ck_assert_str_eq(cmd.err, "");
+	ck_assert_str_eq(cmd.out, "");
+	server_stop(&server);
+}
+
+TEST(turn_is_not_given_back_when_the_command_ends)
+{
+	int64_t began;
+
+	begin();
+	began = now_ms();
+	RUNS(3, &cmd, "latchkey", "rate", "--limit", "1", "--per", "2", "a", "sh", "-c", "exit 3");
+	RUNS(75, &cmd, "latchkey", "rate", "-n", "--limit", "1", "--per", "2", "a", "echo", "no");
+	ck_assert_str_eq(cmd.out, "");
+	RUNS(9, &cmd, "latchkey", "rate", "-w", "0.2", "-E", "9", "--limit", "1", "--per", "2", "a",
+	     "true");
+	RUNS(0, &cmd, "latchkey", "rate", "-w", "10", "--limit", "1", "--per", "2", "a", "echo",
+	     "yes");
+	ck_assert_str_eq(cmd.out, "yes\n");
+	ck_assert_int_ge(now_ms() - began, 2000);
+	server_stop(&server);
+}
+
+TEST(units_are_turns)
+{
+	begin();
+	RUNS(0, &cmd, "latchkey", "rate", "--limit", "3", "-k", "2", "--per", "60", "a");
+	RUNS(75, &cmd, "latchkey", "rate", "-n", "--limit", "3", "-k", "2", "--per", "60", "a");
+	RUNS(0, &cmd, "latchkey", "rate", "-n", "--limit", "3", "--per", "60", "a");
+	RUNS(75, &cmd, "latchkey", "rate", "-n", "--limit", "3", "--per", "60", "a");
+	RUNS(64, &cmd, "latchkey", "rate", "-n", "--limit", "4", "--per", "60", "a");
+	ck_assert_ptr_nonnull(strstr(cmd.err, "--resize"));
+	RUNS(0, &cmd, "latchkey", "rate", "-n", "--resize", "--limit", "4", "--per", "60", "a");
+	RUNS(75, &cmd, "latchkey", "rate", "-n", "--limit", "4", "--per", "60", "a");
+	server_stop(&server);
+}
+
+TEST(wrong_usage_is_64)
+{
+	static const char *const wrong[][10] = {
+		{"latchkey", "rate", "a", NULL},
+		{"latchkey", "rate", "--limit", "5", "--per", "1", NULL},
+		{"latchkey", "rate", "--limit", "5", "a", "true", NULL},
+		{"latchkey", "rate", "--per", "5", "a", "true", NULL},
+		{"latchkey", "rate", "--limit", "5", "--per", "1", "a", "--", NULL},
+		{"latchkey", "rate", "--limit", "5", "--per", "1", "a", "-c", NULL},
+		{"latchkey", "rate", "--limit", "0", "--per", "1", "a", NULL},
+		{"latchkey", "rate", "--limit", "-1", "--per", "1", "a", NULL},
+		{"latchkey", "rate", "--limit", "1e9999", "--per", "1", "a", NULL},
+		{"latchkey", "rate", "--limit", "", "--per", "1", "a", NULL},
+		{"latchkey", "rate", "--limit", "2147483648", "--per", "1", "a", NULL},
+		{"latchkey", "rate", "--limit", "5", "--per", "0", "a", NULL},
+		{"latchkey", "rate", "--limit", "5", "--per", "0.09", "a", NULL},
+		{"latchkey", "rate", "--limit", "5", "--per", "-1", "a", NULL},
+		{"latchkey", "rate", "--limit", "5", "--per", "1e9999", "a", NULL},
+		{"latchkey", "rate", "--limit", "5", "--per", "", "a", NULL},
+		{"latchkey", "rate", "--limit", "5", "--per", "2147483648", "a", NULL},
+		{"latchkey", "rate", "--limit", "5", "--per", "86400.001", "a", NULL},
+		{"latchkey", "rate", "--limit", "5", "--per", "1", "-k", "6", "a", NULL},
+		{"latchkey", "rate", "--limit", "5", "--per", "1", "-k", "0", "a", NULL},
+		{"latchkey", "rate", "--limit", "5", "--per", "1", "--lease", "5", "a", NULL},
+		{"latchkey", "rate", "--limit", "5", "--per", "1", "--fixed", "a", NULL},
+		{"latchkey", "rate", "--limit", "5", "--per", "1", "--max-hold=5", "a", NULL},
+		{"latchkey", "rate", "--limit", "5", "--per", "1", "--on-lost=kill", "a", NULL},
+		{"latchkey", "rate", "--permits", "5", "--per", "1", "a", NULL},
+		{"latchkey", "lock", "--per", "1", "a", "true", NULL},
+	};
+
+	command_setup(NULL);
+	for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
+		int status = command_run(&cmd, wrong[i]);
+		ck_assert_msg(status == 64, "line %zu: status %d: %s", i, status, cmd.err);
+		ck_assert_msg(!strncmp(cmd.err, "latchkey: ", 10), "line %zu: %s", i, cmd.err);
+	}
+}
+
+TEST(command_gives_output_and_status)
+{
+	begin();
+	RUNS(7, &cmd, "latchkey", "rate", "--limit", "100", "--per", "0.1", "a", "-c",
+	     "echo out; echo err >&2; exit 7");
+	ck_assert_str_eq(cmd.out, "out\n");
+	ck_assert_str_eq(cmd.err, "err\n");
+	RUNS(127, &cmd, "latchkey", "rate", "--limit", "100", "--per", "0.1", "a", "/nowhere/at");
+	RUNS(126, &cmd, "latchkey", "rate", "--limit", "100", "--per", "0.1", "a", "/etc");
+	RUNS(137, &cmd, "latchkey", "rate", "--limit", "100", "--per", "0.1", "a", "-c",
+	     "kill -KILL $$");
+	RUNS(130, &cmd, "latchkey", "rate", "--limit", "100", "--per", "0.1", "a", "-c",
+	     "kill -INT $$");
+	ck_assert(WIFSIGNALED(cmd.status));
+	ck_assert_int_eq(
+		shell("test \"$(echo word | latchkey rate --limit 100 --per 0.1 a cat)\" = "
+	              "word"),
+		0);
+	server_stop(&server);
+}
+
+TEST(command_runs_without_a_guard_and_without_the_store)
+{
+	struct redis *redis;
+
+	begin();
+	redis = redis_open(&server);
+	START(&cmd, "latchkey", "rate", "--limit", "9", "--per", "0.1", "a", "sleep", "3");
+	ck_assert(WITHIN(5000, command_count_of("sleep") == 1));
+	ck_assert(WITHIN(1000, redis_info(redis, "connected_clients") == 1));
+	/* Its time is over and the store is gone: nothing happens to it. */
+	redis_close(redis);
+	server_kill(&server);
+	nap_ms(500);
+	ck_assert_int_eq(command_count_of("sleep"), 1);
+	kill(cmd.pid, SIGKILL);
+	nap_ms(300);
+	ck_assert_int_eq(command_count_of("sleep"), 1);
+	ck_assert(WITHIN(5000, command_count() == 0));
+	server_stop(&server);
+}
+
+TEST(what_the_command_leaves_in_its_group_stays)
+{
+	int64_t began;
+
+	begin();
+	began = now_ms();
+	RUNS(3, &cmd, "latchkey", "rate", "--limit", "9", "--per", "1", "a", "-c",
+	     "sleep 3 & exit 3");
+	ck_assert_int_lt(now_ms() - began, 2500);
+	ck_assert_int_eq(command_count_of("sleep"), 1);
+	ck_assert(WITHIN(5000, command_count() == 0));
+	server_stop(&server);
+}
+
+TEST(environment_is_that_of_the_caller)
+{
+	begin();
+	RUNS(0, &cmd, "latchkey", "rate", "--limit", "9", "--per", "1", "a", "-c",
+	     "echo ${LATCHKEY_NAME-none} ${LATCHKEY_FENCE-none} ${LATCHKEY_CHAIN-none}");
+	ck_assert_str_eq(cmd.out, "none none none\n");
+	/* A hold above it stays the command's. */
+	RUNS(75, &cmd, "latchkey", "lock", "b", "latchkey", "rate", "--limit", "9", "--per", "1",
+	     "a", "latchkey", "lock", "b", "true");
+	ck_assert_ptr_nonnull(strstr(cmd.err, "the command that runs this one holds it"));
+	server_stop(&server);
+}
+
+TEST(signals_end_the_wait_and_reach_the_command)
+{
+	begin();
+	RUNS(0, &cmd, "latchkey", "rate", "--limit", "1", "--per", "60", "a");
+	for (int i = 0; i < 2; i++) {
+		int number = i ? SIGINT : SIGTERM;
+		if (i)
+			START(&cmd, "latchkey", "rate", "--limit", "1", "--per", "60", "a");
+		else
+			START(&cmd, "latchkey", "rate", "--limit", "1", "--per", "60", "a", "true");
+		ck_assert(WITHIN(5000, shell("latchkey show a | grep -q 'waiting  1'") == 0));
+		kill(cmd.pid, number);
+		ck_assert(command_wait(&cmd, 5000));
+		ck_assert(WIFSIGNALED(cmd.status) && WTERMSIG(cmd.status) == number);
+		ck_assert(WITHIN(2000, shell("latchkey show a | grep -q 'waiting  0'") == 0));
+	}
+	START(&cmd, "latchkey", "rate", "--limit", "1", "--per", "60", "b", "-c",
+	      "trap 'exit 31' TERM; sleep 2 & wait; wait");
+	ck_assert(WITHIN(5000, command_count_of("sleep") == 1));
+	kill(cmd.pid, SIGTERM);
+	ck_assert(command_wait(&cmd, 5000));
+	ck_assert_int_eq(WEXITSTATUS(cmd.status), 31);
+	server_stop(&server);
+}
+
+static void assert_report(const char *begins)
+{
+	const char *text = command_read("report");
+
+	ck_assert_msg(!strncmp(text, begins, strlen(begins)), "%s", text);
+	ck_assert_int_eq(shell("test 1 = $(sqlite3 :memory: \"SELECT json_valid(readfile('%s'))\")",
+	                       command_file("report")),
+	                 0);
+}
+
+TEST(report_tells_each_outcome)
+{
+	char report[256];
+
+	begin();
+	snprintf(report, sizeof(report), "--report=%s", command_file("report"));
+	RUNS(3, &cmd, "latchkey", "rate", report, "--limit", "2", "--per", "60", "a", "sh", "-c",
+	     "exit 3");
+	assert_report("{\"outcome\":\"ended\",\"status\":3,\"command_status\":3,\"reason\":null,"
+	              "\"fence\":null,");
+	RUNS(0, &cmd, "latchkey", "rate", report, "--limit", "2", "--per", "60", "a");
+	assert_report("{\"outcome\":\"ended\",\"status\":0,\"command_status\":null,");
+	RUNS(75, &cmd, "latchkey", "rate", report, "-n", "--limit", "2", "--per", "60", "a");
+	assert_report("{\"outcome\":\"busy\",\"status\":75,");
+	server_stop(&server);
+	RUNS(69, &cmd, "latchkey", "rate", report, "--limit", "2", "--per", "60", "a");
+	assert_report("{\"outcome\":\"unreachable\",\"status\":69,");
+}
+
+TEST(killed_wait_takes_no_turn)
+{
+	begin();
+	RUNS(0, &cmd, "latchkey", "rate", "--limit", "1", "--per", "3", "a");
+	START(&other, "latchkey", "rate", "--limit", "1", "--per", "60", "a");
+	ck_assert(WITHIN(2500, shell("latchkey show a | grep -q 'waiting  1'") == 0));
+	kill(other.pid, SIGKILL);
+	RUNS(0, &cmd, "latchkey", "rate", "-w", "12", "--limit", "1", "--per", "3", "a");
+	server_stop(&server);
+}
