@@ -534,6 +534,7 @@ LK_API lk_err lk_latch_close(lk_latch *latch);
  * LK_OK         a new generation counts
  * LK_EMISMATCH  it counts already (lk_errmsg() says how far); nothing changed
  * LK_EINVALID   count out of range;  LK_EFOREIGN  the name is a lock's or a semaphore's
+ * LK_EFENCE     the counter that numbers generations is damaged or used up; nothing changed
  * LK_ECONN did not happen, LK_EUNKNOWN may have; else as lk_lock_query().  Any thread. */
 LK_API LK_MUST_USE lk_err lk_latch_set(lk_latch *latch, int64_t count, lk_latch_state *was);
 

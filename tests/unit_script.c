@@ -12,19 +12,37 @@
 
 #define TEXT_MAX 65536
 
-static size_t read_script(const char *name, char *text)
-{
-	char path[200];
-	FILE *file;
-	size_t len;
+#define INCLUDE "-- include "
 
-	snprintf(path, sizeof(path), "src/redis/scripts/%s.lua", name);
+/* Append a file of the scripts' folder; where it includes another, that one. */
+static size_t read_script(const char *name, char *text, size_t len)
+{
+	char path[200], line[1000];
+	FILE *file;
+
+	snprintf(path, sizeof(path), "src/redis/scripts/%s", name);
 	file = fopen(path, "r");
 	ck_assert_msg(file != NULL, "cannot open %s", path);
-	len = fread(text, 1, TEXT_MAX - 1, file);
+	while (fgets(line, sizeof(line), file)) {
+		if (!strncmp(line, INCLUDE, strlen(INCLUDE))) {
+			line[strcspn(line, "\n")] = '\0';
+			len = read_script(line + strlen(INCLUDE), text, len);
+			continue;
+		}
+		ck_assert_uint_lt(len + strlen(line), TEXT_MAX);
+		memcpy(text + len, line, strlen(line) + 1);
+		len += strlen(line);
+	}
 	fclose(file);
-	text[len] = '\0';
 	return len;
+}
+
+static void read_file(const struct lk__script *script, char text[TEXT_MAX])
+{
+	char name[100];
+
+	snprintf(name, sizeof(name), "%s.lua", script->name);
+	read_script(name, text, 0);
 }
 
 /* What a line says besides indentation. */
@@ -42,7 +60,7 @@ TEST(script_text_is_the_file_with_comments_blanked)
 		const char *sent = lk__scripts[i]->text;
 		char *line, *rest = file;
 
-		read_script(lk__scripts[i]->name, file);
+		read_file(lk__scripts[i], file);
 		ck_assert_uint_eq(strlen(sent), lk__scripts[i]->len);
 		while ((line = strsep(&rest, "\n")) && rest) {
 			size_t len = strcspn(sent, "\n");
@@ -85,7 +103,7 @@ TEST(script_counts_the_keys_it_declares)
 	for (int i = 0; lk__scripts[i]; i++) {
 		char next[24];
 
-		read_script(lk__scripts[i]->name, file);
+		read_file(lk__scripts[i], file);
 		for (int key = 1; key <= lk__scripts[i]->keys; key++) {
 			snprintf(next, sizeof(next), "KEYS[%d]", key);
 			ck_assert_msg(strstr(lk__scripts[i]->text, next), "%s: %s unused",

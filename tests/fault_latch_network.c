@@ -1,0 +1,297 @@
+/* SPDX-License-Identifier: MIT
+ * What networks do to latches (N2, N4, N5, N6 of the fault list): replies that are lost,
+ * connections cut after each byte, messages that do not come. */
+#include "harness/latch_watch.h"
+#include "harness/process.h"
+#include "harness/proxy.h"
+#include "harness/redis.h"
+#include "harness/server.h"
+#include "harness/test.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define TIMEOUT_MS 300
+#define BACK_MS 5000
+#define BYTES_MAX 1000
+
+static struct test_server server;
+static struct proxy proxy;
+static struct redis *redis;
+static lk_client *far, *near; /* behind the proxy, and not */
+static const struct proxy_fault none;
+
+static void set_up(void)
+{
+	const lk_client_options quick = {.command_timeout_ms = TIMEOUT_MS};
+
+	server_start(&server, NULL);
+	proxy_start(&proxy, &server);
+	redis = redis_open(&server);
+	far = client_with(proxy.url, &quick);
+	near = client_at(server.url);
+}
+
+static void tear_down(void)
+{
+	proxy_heal(&proxy);
+	OK(lk_client_close(far));
+	OK(lk_client_close(near));
+}
+
+static int subscribers(void)
+{
+	const char *text = redis_text(redis, "PUBSUB NUMSUB lk:l:0:{a}");
+
+	return atoi(text + strcspn(text, "\n"));
+}
+
+static long long count_now(void)
+{
+	return redis_int(redis, "HGET lk:{a} count");
+}
+
+/* The client is connected again. */
+static bool answers(lk_latch *latch)
+{
+	lk_latch_status status;
+
+	return lk_latch_query(latch, &status) == LK_OK;
+}
+
+TEST_LIMIT(n2_lost_replies_count_once, 60)
+{
+	const struct proxy_fault drop = {.drop = true};
+	long long count = 100;
+	lk_latch *latch;
+
+	set_up();
+	latch = latch_named(far, "a");
+	OK(lk_latch_set(latch, count, NULL));
+	latch_down(latch, 1, NULL);
+	count--;
+	for (int i = 0; i < 3; i++) {
+		int64_t dropped = proxy_count(&proxy).dropped[PROXY_COMMANDS][PROXY_TO_CLIENT];
+		proxy_set(&proxy, PROXY_COMMANDS, PROXY_TO_CLIENT, &drop);
+		EXPECT(lk_latch_down(latch, 1, i ? "named" : NULL, NULL), LK_EUNKNOWN);
+		ck_assert_int_gt(proxy_count(&proxy).dropped[PROXY_COMMANDS][PROXY_TO_CLIENT],
+		                 dropped);
+		count -= i < 2; /* the last one's name had been counted */
+		ck_assert_int_eq(count_now(), count);
+		proxy_heal(&proxy);
+		ck_assert(WITHIN(BACK_MS, answers(latch)));
+		/* Behind it stands what is settled in the background. */
+		ck_assert(WITHIN(BACK_MS, lk_latch_down(latch, 1, NULL, NULL) == LK_OK));
+		count--;
+		ck_assert_int_eq(count_now(), count);
+	}
+	tear_down();
+}
+
+/* What becomes of one step when the link is cut after k bytes; whether it was cut. */
+static bool cut_step(lk_latch *latch, enum proxy_way way, int k, long long *count)
+{
+	struct proxy_fault cut = {.cut_after = k ? k : -1, .cut_gently = k % 2};
+	int64_t cuts = proxy_count(&proxy).cuts;
+	lk_latch_step step = {.remaining = -1};
+	bool was_cut;
+	lk_err err;
+
+	proxy_set(&proxy, PROXY_COMMANDS, way, &cut);
+	err = lk_latch_down(latch, 1, NULL, &step);
+	proxy_set(&proxy, PROXY_COMMANDS, way, &none);
+	was_cut = proxy_count(&proxy).cuts > cuts;
+	if (err == LK_OK) {
+		ck_assert(step.counted);
+		ck_assert_int_eq(step.remaining, *count - 1);
+		(*count)--;
+	} else {
+		ck_assert_msg(err == LK_EUNKNOWN || err == LK_ECONN, "%s: %s", lk_err_name(err),
+		              lk_errmsg());
+		*count -= err == LK_EUNKNOWN; /* in the background */
+	}
+	ck_assert_msg(WITHIN(BACK_MS, count_now() == *count), "%lld, not %lld", count_now(),
+	              *count);
+	ck_assert(WITHIN(BACK_MS, answers(latch)));
+	return was_cut;
+}
+
+static void cut_all(enum proxy_way way)
+{
+	long long count = 10000;
+	int k = 0;
+	lk_latch *latch;
+
+	set_up();
+	latch = latch_named(far, "a");
+	OK(lk_latch_set(latch, count, NULL));
+	latch_down(latch, 1, NULL);
+	count--;
+	while (k < BYTES_MAX && cut_step(latch, way, k, &count))
+		k += way == PROXY_TO_SERVER ? 7 : 1;
+	ck_assert_int_gt(k, 10);
+	ck_assert_int_lt(k, BYTES_MAX);
+	nap_ms(200);
+	ck_assert_int_eq(count_now(), count);
+	tear_down();
+}
+
+TEST_LIMIT(n4_cut_after_each_byte_of_the_answer_counts_once, 90)
+{
+	cut_all(PROXY_TO_CLIENT);
+}
+
+TEST_LIMIT(n4_cut_within_the_request_counts_once, 90)
+{
+	cut_all(PROXY_TO_SERVER);
+}
+
+/* The messages' link is cut after each byte of the confirmation and of the message. */
+TEST_LIMIT(n4_cut_within_a_message_leaves_nobody_behind, 90)
+{
+	struct awaiter awaiter;
+	lk_latch *latch, *theirs;
+
+	set_up();
+	latch = latch_named(far, "a");
+	theirs = latch_named(near, "a");
+	for (int k = 1; k < 140; k += 6) {
+		struct proxy_fault cut = {.cut_after = k, .cut_gently = k % 2};
+		OK(lk_latch_reset(theirs, 1, NULL));
+		proxy_set(&proxy, PROXY_MESSAGES, PROXY_TO_CLIENT, &cut);
+		awaiter_start(&awaiter, latch, 15000);
+		nap_ms(20);
+		ck_assert(!awaiter.ended);
+		latch_down(theirs, 1, NULL);
+		ck_assert_msg(WITHIN(BACK_MS, awaiter.ended), "cut after %d bytes", k);
+		OK(awaiter_join(&awaiter));
+		proxy_set(&proxy, PROXY_MESSAGES, PROXY_TO_CLIENT, &none);
+		ck_assert(WITHIN(BACK_MS, answers(latch)));
+	}
+	ck_assert_int_gt(proxy_count(&proxy).cuts, 8);
+	tear_down();
+}
+
+TEST_LIMIT(n5_opening_while_the_subscription_is_lost_is_found, 40)
+{
+	struct awaiter awaiters[2];
+	lk_latch *theirs;
+
+	set_up();
+	theirs = latch_named(near, "a");
+	for (int i = 0; i < 2; i++) {
+		OK(lk_latch_reset(theirs, 1, NULL));
+		awaiter_start(&awaiters[i], latch_named(far, "a"), 15000);
+		ck_assert(WITHIN(3000, subscribers() == 1));
+		nap_ms(50);
+		proxy_refuse(&proxy, true);
+		if (i)
+			redis_do(redis, "CLIENT KILL TYPE pubsub");
+		else
+			proxy_cut(&proxy, PROXY_MESSAGES, false);
+		ck_assert(WITHIN(2000, subscribers() == 0));
+		latch_down(theirs, 1, NULL);
+		OK(lk_latch_set(theirs, 7, NULL)); /* and it counts again */
+		nap_ms(100);
+		ck_assert(!awaiters[i].ended);
+		proxy_heal(&proxy);
+		ck_assert(WITHIN(BACK_MS, awaiters[i].ended));
+		OK(awaiter_join(&awaiters[i]));
+		ck_assert(WITHIN(BACK_MS, answers(theirs)));
+	}
+	tear_down();
+}
+
+TEST_LIMIT(n6_stalled_messages_are_found_out, 40)
+{
+	const struct proxy_fault stall = {.stall = true};
+	struct awaiter awaiter;
+	lk_latch *theirs;
+	int64_t connections;
+
+	set_up();
+	theirs = latch_named(near, "a");
+	OK(lk_latch_set(theirs, 1, NULL));
+	awaiter_start(&awaiter, latch_named(far, "a"), 20000);
+	ck_assert(WITHIN(3000, subscribers() == 1));
+	nap_ms(50);
+	proxy_set(&proxy, PROXY_MESSAGES, PROXY_TO_CLIENT, &stall);
+	connections = proxy_count(&proxy).connections;
+	latch_down(theirs, 1, NULL);
+	/* By PING, before the next look. */
+	ck_assert(WITHIN(6000, proxy_count(&proxy).connections > connections));
+	ck_assert_int_gt(proxy_count(&proxy).held[PROXY_MESSAGES][PROXY_TO_CLIENT], 0);
+	ck_assert(!awaiter.ended);
+	proxy_heal(&proxy);
+	ck_assert(WITHIN(BACK_MS, awaiter.ended));
+	OK(awaiter_join(&awaiter));
+	tear_down();
+}
+
+/* A subscription that the server did not hear of is not taken to stand. */
+TEST_LIMIT(n6_stalled_subscription_is_found_out, 40)
+{
+	const struct proxy_fault stall = {.stall = true};
+	struct awaiter awaiter;
+	lk_latch *theirs;
+	int64_t connections;
+
+	set_up();
+	theirs = latch_named(near, "a");
+	OK(lk_latch_set(theirs, 1, NULL));
+	proxy_set(&proxy, PROXY_MESSAGES, PROXY_TO_SERVER, &stall);
+	awaiter_start(&awaiter, latch_named(far, "a"), 20000);
+	ck_assert(WITHIN(2000, proxy_count(&proxy).held[PROXY_MESSAGES][PROXY_TO_SERVER] > 0));
+	ck_assert_int_eq(subscribers(), 0);
+	connections = proxy_count(&proxy).connections;
+	latch_down(theirs, 1, NULL);
+	ck_assert(WITHIN(6000, proxy_count(&proxy).connections > connections));
+	ck_assert(!awaiter.ended);
+	proxy_heal(&proxy);
+	ck_assert(WITHIN(BACK_MS, awaiter.ended));
+	OK(awaiter_join(&awaiter));
+	tear_down();
+}
+
+TEST_LIMIT(sliced_and_late_bytes_are_understood, 40)
+{
+	const struct proxy_fault slow = {.delay_ms = 5, .jitter_ms = 20, .slice = true};
+	struct awaiter awaiter;
+	lk_latch *latch;
+
+	set_up();
+	proxy_set_all(&proxy, &slow);
+	latch = latch_named(far, "a");
+	OK(lk_latch_set(latch, 10, NULL));
+	awaiter_start(&awaiter, latch, 15000);
+	for (int i = 0; i < 10; i++)
+		ck_assert_int_eq(latch_down(latch, 1, NULL), 9 - i);
+	OK(awaiter_join(&awaiter));
+	tear_down();
+}
+
+/* A user without +ping: its PING is answered with an error, which no subscription may get. */
+TEST_LIMIT(refused_pings_are_not_taken_for_refused_subscriptions, 40)
+{
+	const lk_client_options options = {.user = "ann", .password = "x"};
+	const struct proxy_fault slow = {.delay_ms = 40};
+	struct awaiter awaiter;
+	char name[16];
+
+	set_up();
+	redis_do(redis, "ACL SETUSER ann on >x ~* &* +@all -ping");
+	OK(lk_client_close(far));
+	far = client_with(proxy.url, &options);
+	proxy_set(&proxy, PROXY_MESSAGES, PROXY_TO_CLIENT, &slow);
+	lock_leased(far, "a", 300); /* so that silence is looked into after 100 ms */
+	awaiter_start(&awaiter, latch_named(far, "a"), 6000);
+	for (int i = 0; i < 20; i++) {
+		snprintf(name, sizeof(name), "l%d", i);
+		EXPECT(lk_latch_await(latch_named(far, name), 140 + 2 * i), LK_ETIMEDOUT);
+	}
+	ck_assert_ptr_nonnull(strstr(redis_text(redis, "ACL LOG"), "\nping\n"));
+	OK(lk_latch_set(latch_named(near, "a"), 0, NULL));
+	OK(awaiter_join(&awaiter));
+	tear_down();
+}

@@ -1,0 +1,106 @@
+/* SPDX-License-Identifier: MIT
+ * One latch, its store and its clients in virtual time.  The store does what the scripts
+ * src/redis/scripts/latch_*.lua do, and keeps account of what happened, for the checks: which step
+ * was counted how often, and when the latch was open.  Where scripts and store differ the scripts
+ * are right; live tests run them. */
+#ifndef LATCH_WORLD_H
+#define LATCH_WORLD_H
+
+#include "core/latch.h"
+
+#define WORLD_MS INT64_C(1000000)
+#define WORLD_CLIENTS 4
+#define WORLD_STEPS 4096 /* a client, in a run */
+#define WORLD_NAMES 8
+#define WORLD_INBOX 256
+#define WORLD_WAITERS 2048 /* calls in a run without one_by_one */
+
+/* What comes to a client on its messages connection. */
+struct world_item {
+	enum { WORLD_SUBSCRIBED, WORLD_UNSUBSCRIBED, WORLD_OPENED, WORLD_REMOVED } kind;
+	uint64_t generation;
+	int64_t at_ns; /* not before */
+};
+
+/* A request as its bytes say it. */
+struct world_call {
+	struct lk__request *request;
+	enum lk__request_kind kind;
+	uint64_t generation, number;
+	int64_t n;
+	int name; /* of the step, 0 = none */
+	bool executed;
+	struct lk__answer answer;
+	int64_t at_ns;
+};
+
+struct world_client {
+	struct world *world;
+	int id;
+	struct lk__core core;
+	struct lk__place *place; /* of the handle */
+	bool subscribed;
+	struct world_item inbox[WORLD_INBOX];
+	int inbox_count;
+	uint64_t last; /* the store's: the number of its last step that counted */
+	int subscribes, unsubscribes, looks, steps; /* that the store has seen */
+	uint8_t counted[WORLD_STEPS];               /* how often, by number */
+};
+
+struct world {
+	int64_t now_ns;
+	struct world_client clients[WORLD_CLIENTS];
+	int client_count;
+	/* The store. */
+	uint64_t fence, generation, opened, removed;
+	int64_t count, initial; /* of the latch, if generation */
+	int64_t ends_ns;        /* it goes by itself, LK__NEVER */
+	int64_t open_ttl_ms;
+	bool named[WORLD_NAMES];
+	/* The account. */
+	int64_t open_ns, absent_ns; /* when it was so last; now, if it is */
+	int published;              /* how often it opened */
+	int64_t sum;                /* counted since it was made */
+	int (*delay_ms)(struct world *world);
+	struct lk__waiter *waiters[WORLD_WAITERS]; /* freed by world_fini() */
+	int waiter_count;
+	bool full; /* a bound was met: the run says nothing */
+};
+
+void world_init(struct world *world, int clients);
+void world_fini(struct world *world);
+/* A handle on the latch; each client has one from the start.  lk__place_close() closes it. */
+void world_open(struct world_client *client);
+/* Time goes by; what runs out in the store is gone. */
+void world_later(struct world *world, int64_t ms);
+void world_until(struct world *world, int64_t now_ns);
+
+/* The store's part of calls that are asked once.  False when it counts already. */
+bool world_set(struct world *world, int64_t count, bool anew);
+bool world_remove(struct world *world);
+/* It forgets everything. */
+void world_flush(struct world *world);
+
+struct lk__waiter *world_await(struct world_client *client, bool only_try, bool absent_is_open);
+struct lk__waiter *world_step(struct world_client *client, int64_t n, int name);
+
+/* The network, by hand.  take: false when there is no request. */
+bool world_take(struct world_client *client, struct world_call *call);
+void world_execute(struct world_client *client, struct world_call *call);
+void world_answer(struct world_client *client, const struct world_call *call);
+void world_refuse(struct world_client *client, const struct world_call *call, lk_err err,
+                  bool passes);
+/* The next command on the messages connection reaches the store; false when there is none. */
+bool world_command(struct world_client *client);
+/* The next item reaches the client; false when there is none. */
+bool world_hear(struct world_client *client);
+void world_link_down(struct world_client *client);
+void world_link_up(struct world_client *client);
+void world_tick(struct world_client *client);
+/* Everything comes through until there is nothing to do now. */
+void world_settle(struct world *world);
+/* The same while time goes by. */
+void world_pass(struct world *world, int64_t ms);
+bool world_idle(const struct world *world);
+
+#endif
