@@ -57,6 +57,10 @@ HIREDIS_LIBS := $(HIREDIS)/lib/libhiredis.a
 endif
 CHECK_CFLAGS = $(eval CHECK_CFLAGS := $$(shell pkg-config --cflags check))$(CHECK_CFLAGS)
 CHECK_LIBS = $(eval CHECK_LIBS := $$(shell pkg-config --libs check))$(CHECK_LIBS)
+# Lua 5.1, as in the server; its name is not the same everywhere.
+LUA = $(eval LUA := $$(shell pkg-config --exists lua5.1 && echo lua5.1 || echo lua-5.1))$(LUA)
+LUA_CFLAGS = $(eval LUA_CFLAGS := $$(shell pkg-config --cflags $(LUA)))$(LUA_CFLAGS)
+LUA_LIBS = $(eval LUA_LIBS := $$(shell pkg-config --libs $(LUA)))$(LUA_LIBS)
 
 # What there is, is built: nothing is listed by hand.
 SCRIPTS := $(sort $(wildcard src/redis/scripts/*.lua))
@@ -67,6 +71,7 @@ TEST_SOURCES := $(sort $(wildcard tests/*.c))
 PRELOAD_SOURCES := $(sort $(wildcard tests/preload/*.c))
 DEMO_SOURCES := $(sort $(wildcard examples/demo/*.c))
 EXAMPLE_SOURCES := $(sort $(wildcard examples/*.c))
+RATE_LIMIT_SOURCES := $(sort $(wildcard examples/rate_limit/*.c))
 BENCH_SOURCES := $(sort $(wildcard bench/*.c))
 
 LIB_OBJECTS := $(LIB_SOURCES:%.c=$(BUILD)/%.o) $(BUILD)/gen/scripts.o
@@ -81,6 +86,7 @@ STATIC := $(BUILD)/liblatchkey.a
 SHARED := $(BUILD)/liblatchkey.so.$(VERSION)
 COMMAND := $(if $(CLI_SOURCES),$(BUILD)/latchkey)
 DEMO := $(if $(DEMO_SOURCES),$(BUILD)/demo)
+RATE_LIMIT := $(BUILD)/rate_limit
 
 ifeq ($(V),1)
 Q :=
@@ -91,27 +97,33 @@ say = @printf '  %-7s %s\n' $(1) $(2);
 endif
 
 .PHONY: all lib command tests examples benches demo test test-hiredis12 tidy lint format install \
-	uninstall clean deps deps-test deps-ci help
+	uninstall clean deps deps-examples deps-test deps-ci skip-rate-limit help
 .DELETE_ON_ERROR:
 .SECONDARY:
 
 all: lib command examples
 lib: $(STATIC) $(SHARED)
 command: $(COMMAND)
-examples: $(EXAMPLES)
+# One example needs libraries of its own.  Who wants Latchkey only does not have to install them; the
+# tests do, and build it in any case.
+examples: $(EXAMPLES) $(shell pkg-config --exists libmicrohttpd libcurl 2>/dev/null && \
+	echo $(RATE_LIMIT) || echo skip-rate-limit)
 benches: $(BENCHES)
-tests: $(TESTS) $(PRELOADS) lib command examples $(DEMO)
+tests: $(TESTS) $(PRELOADS) lib command $(EXAMPLES) $(RATE_LIMIT) $(DEMO)
 
 deps:
 	$(if $(DEPS),@CC="$(CC)" tools/deps build)
 
-deps-test: deps
+deps-examples: deps
+	$(if $(DEPS),@tools/deps examples)
+
+deps-test: deps-examples
 	$(if $(DEPS),@tools/deps test)
 
 # ---- the library -------------------------------------------------------------------------------
 
 # Both files come from one run; the header stands for both.
-$(BUILD)/gen/scripts.h: $(SCRIPTS) tools/embed
+$(BUILD)/gen/scripts.h: $(SCRIPTS) $(wildcard src/redis/scripts/*/*.lua) tools/embed
 	$(call say,EMBED,$@)
 	$(Q)tools/embed $(BUILD)/gen $(SCRIPTS)
 $(BUILD)/gen/scripts.c: $(BUILD)/gen/scripts.h ;
@@ -147,14 +159,14 @@ $(COMMAND): $(CLI_OBJECTS) $(STATIC)
 $(BUILD)/tests/%.o: tests/%.c | deps-test $(BUILD)/gen/scripts.h
 	$(call say,CC,$<)
 	$(Q)mkdir -p $(@D)
-	$(Q)$(CC) $(ALL_CFLAGS) $(CHECK_CFLAGS) $(HIREDIS_CFLAGS) -Iinclude -Isrc -Itests -Itests/harness \
-		-I$(BUILD)/gen -MMD -MP -c -o $@ $<
+	$(Q)$(CC) $(ALL_CFLAGS) $(CHECK_CFLAGS) $(HIREDIS_CFLAGS) $(LUA_CFLAGS) -Iinclude -Isrc -Itests \
+		-Itests/harness -I$(BUILD)/gen -MMD -MP -c -o $@ $<
 
 # A line " * LDFLAGS: ..." in a test's head is for its link, as for --wrap.
 $(TESTS): $(BUILD)/tests/%: $(BUILD)/tests/%.o $(HARNESS_OBJECTS) $(STATIC)
 	$(call say,LINK,$@)
 	$(Q)$(CC) $(ALL_CFLAGS) $(LDFLAGS) $$(sed -n 's/^ \* LDFLAGS: //p' tests/$*.c) -o $@ $< \
-		$(HARNESS_OBJECTS) $(STATIC) $(HIREDIS_LIBS) $(CHECK_LIBS) -ldl
+		$(HARNESS_OBJECTS) $(STATIC) $(HIREDIS_LIBS) $(CHECK_LIBS) $(LUA_LIBS) -ldl
 
 # Loaded into servers, which know no sanitizer.
 $(PRELOADS): $(BUILD)/tests/%.so: tests/preload/%.c | deps-test
@@ -177,6 +189,15 @@ $(DEMO): $(DEMO_OBJECTS) $(STATIC)
 	$(call say,LINK,$@)
 	$(Q)$(CC) $(ALL_CFLAGS) $(LDFLAGS) -o $@ $(DEMO_OBJECTS) $(STATIC) $(HIREDIS_LIBS)
 
+# In one step: its libraries are looked for when they may be there at last.
+$(RATE_LIMIT): $(RATE_LIMIT_SOURCES) $(wildcard examples/rate_limit/*.h) include/latchkey.h $(STATIC) \
+		| deps-examples
+	$(call say,LINK,$@)
+	$(Q)$(CC) $(ALL_CFLAGS) -Iinclude $$(pkg-config --cflags libmicrohttpd libcurl) $(LDFLAGS) -o $@ \
+		$(RATE_LIMIT_SOURCES) $(STATIC) $(HIREDIS_LIBS) $$(pkg-config --libs libmicrohttpd libcurl)
+skip-rate-limit:
+	@printf '  %-7s %s\n' SKIP "$(RATE_LIMIT): needs libmicrohttpd and libcurl (make deps-examples)"
+
 # ---- what to do with it ------------------------------------------------------------------------
 
 demo: $(DEMO)
@@ -184,7 +205,7 @@ demo: $(DEMO)
 
 # T="unit_text live_conn" builds and runs these alone.
 T ?=
-test: $(if $(T),examples $(addprefix $(BUILD)/tests/,$(filter-out tests/%,$(T))) $(PRELOADS) \
+test: $(if $(T),$(EXAMPLES) $(addprefix $(BUILD)/tests/,$(filter-out tests/%,$(T))) $(PRELOADS) \
 		$(if $(filter-out unit_% live_%,$(T)),tests),tests)
 	@LK_BUILD=$(abspath $(BUILD)) CC="$(CC)" SANITIZE="$(SANITIZE)" tests/run $(T)
 
@@ -201,7 +222,8 @@ tidy: lib
 deps-ci: deps-test
 	$(if $(DEPS),@tools/deps ci)
 
-LINT_SOURCES := $(LIB_SOURCES) $(CLI_SOURCES) $(DEMO_SOURCES) $(EXAMPLE_SOURCES)
+LINT_SOURCES := $(LIB_SOURCES) $(CLI_SOURCES) $(DEMO_SOURCES) $(EXAMPLE_SOURCES) \
+	$(RATE_LIMIT_SOURCES)
 lint: $(BUILD)/gen/scripts.h | deps-ci
 	$(call say,TIDY,src examples)
 	$(Q)printf '%s\n' $(LINT_SOURCES) | xargs -P 2 -n 2 sh -c \

@@ -16,6 +16,13 @@ done
 cp -r Makefile tools include src "$work/"
 chmod -R a+rX "$work"
 
+# "! grep" would not end this script.
+absent() {
+	if grep "$1" "$work/output"; then
+		exit 1
+	fi
+}
+
 as_nobody() {
 	if [ "$(id -u)" = 0 ]; then
 		setpriv --reuid=65534 --regid=65534 --clear-groups "$@"
@@ -39,7 +46,25 @@ mkdir -m 777 "$work/build"
 cat "$work/output"
 [ $status = 2 ]
 grep -q 'neither root nor sudo' "$work/output"
-! grep -q ' CC ' "$work/output"
+absent ' CC '
 
 # Where nothing is missing it says nothing.
-[ -z "$(tools/deps build test 2>&1)" ]
+[ -z "$(tools/deps build examples test 2>&1)" ]
+
+# Without the libraries of one example make builds all else, and says which it leaves out and how to
+# have it.  -n: it asks pkg-config all the same, and nothing in the tree changes.
+cat >"$work/bin/pkg-config" <<END
+#!/bin/sh
+case "\$*" in
+*libmicrohttpd*) exit 1 ;;
+esac
+exec $(command -v pkg-config) "\$@"
+END
+chmod 755 "$work/bin/pkg-config"
+PATH=$work/bin:$PATH make --no-print-directory -n -B DEPS= examples >"$work/output"
+[ "$(grep -c 'SKIP.*rate_limit: needs libmicrohttpd and libcurl (make deps-examples)' "$work/output")" = 1 ]
+absent 'rate_limit/main\.c'
+grep -q 'examples/worker_pool\.c' "$work/output"
+make --no-print-directory -n -B DEPS= examples >"$work/output"
+absent SKIP
+grep -q 'rate_limit/main\.c' "$work/output"

@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: MIT
  * The demo: eight processes count the identifiers of all C headers of this machine and merge what
- * they find, batch by batch, into one file, under a lock.
+ * they find, batch by batch, into one file, under a lock.  They start together, at a latch, and at
+ * most three of them read files at once, with the permits of a semaphore.
  *
  *   main        a folder and a store of its own, start to end
  *   files       which files there are, cut into batches
  *   words       counting the identifiers of one batch
  *   shared      the one file: read, merge, replace unless the fence is old
- *   worker      a process: batch, lock, merge
+ *   meter       who reads at this moment
+ *   worker      a process: start, read a batch, lock, merge
  *   supervisor  gives batches out; kills one worker, stops another
  *   report      what find, grep, sort and uniq say; the table; the verdict */
 #ifndef DEMO_H
@@ -18,13 +20,16 @@
 #include <sys/types.h>
 
 #define WORKERS 8
+#define READERS 3 /* workers that read files at once */
 #define BATCHES_MAX 240
 #define LEASE_MS 2000
 #define ROOT "/usr/include"
 #define PATH_SIZE 300
 
+struct meter;
+
 struct demo {
-	bool locked;            /* LOCK=on */
+	bool locked;            /* LOCK=on: with lock, semaphore and latch */
 	char folder[200];       /* everything of this run */
 	char shared[PATH_SIZE]; /* the file that all workers change */
 	char expected[PATH_SIZE];
@@ -32,6 +37,9 @@ struct demo {
 	size_t path_count;
 	int batch_count;
 	int64_t start_us;
+	int64_t last_ready_us;                 /* when the last worker was ready */
+	int64_t first_begin_us, last_begin_us; /* when the first and the last one began */
+	struct meter *meter;
 	pid_t checker; /* find | grep | sort | uniq, 0 once it was waited for */
 };
 
@@ -83,6 +91,13 @@ enum outcome shared_commit(const char *path, const char *new_path, uint64_t fenc
 /* One line of counts, as uniq -c writes it.  Returns the next line, NULL on a broken one. */
 const char *line_parse(const char *line, const char *end, struct word *word);
 
+/* ---- meter.c: in memory that all workers share, beside the library. */
+struct meter *meter_new(void);
+void meter_enter(struct meter *meter, int worker);
+void meter_leave(struct meter *meter, int worker);
+/* The most that were in at once. */
+int meter_most(const struct meter *meter);
+
 /* ---- worker.c */
 enum order_kind { DO_BATCH, GO_ON, QUIT };
 struct order {
@@ -95,14 +110,15 @@ struct note {
 	enum note_kind kind;
 	int batch;
 	uint64_t fence;
-	int64_t wait_us; /* for this acquisition */
-	bool lost;       /* the lock was gone when it was to be released */
+	int64_t wait_us;            /* for this acquisition */
+	int64_t ready_us, begin_us; /* READY: at the latch, and past it */
+	bool lost;                  /* the lock was gone when it was to be released */
 	enum outcome outcome;
 };
 bool channel_send(int fd, const void *message, size_t size);
 bool channel_receive(int fd, void *message, size_t size);
 /* The life of one worker, in its own process; returns its exit status. */
-int worker_run(const struct demo *demo, int channel);
+int worker_run(const struct demo *demo, int number, int channel);
 
 /* ---- supervisor.c */
 struct worker {
@@ -123,6 +139,8 @@ bool report_start_check(struct demo *demo);
 /* False also when *stop becomes true meanwhile. */
 bool report_wait_for_check(struct demo *demo, volatile const int *stop);
 void report_table(struct demo *demo, struct worker workers[WORKERS]);
+/* The start and the readers; false if they were not as they should be. */
+bool report_limits(const struct demo *demo);
 /* The verdict is the last line.  Returns the exit status. */
 int report_verdict(struct demo *demo);
 

@@ -70,6 +70,23 @@ static bool start_store(const struct demo *demo)
 	return true;
 }
 
+/* The latch at which the workers start.  Before they are there: one that comes to a latch that is
+ * absent waits, and one that counts down on it is told so. */
+static bool set_latch(void)
+{
+	lk_client *client;
+	lk_latch *latch;
+	bool ok;
+
+	if (lk_client_open("local:", NULL, &client) != LK_OK)
+		return complain("cannot open the store", lk_errmsg());
+	ok = (lk_latch_open(client, "demo/start", NULL, &latch) == LK_OK &&
+	      lk_latch_set(latch, WORKERS, NULL) == LK_OK) ||
+	     complain("cannot set the latch", lk_errmsg());
+	lk_client_close(client);
+	return ok;
+}
+
 static bool set_up(struct demo *demo)
 {
 	const char *tmp = getenv("TMPDIR");
@@ -90,8 +107,11 @@ static bool set_up(struct demo *demo)
 	}
 	snprintf(demo->shared, sizeof(demo->shared), "%s/counts", demo->folder);
 	snprintf(demo->expected, sizeof(demo->expected), "%s/expected", demo->folder);
+	demo->meter = meter_new();
+	if (!demo->meter)
+		return complain("no shared memory", strerror(errno));
 	return files_find(demo) && shared_create(demo->shared) &&
-	       (!demo->locked || start_store(demo));
+	       (!demo->locked || (start_store(demo) && set_latch()));
 }
 
 static void clean_up(struct demo *demo)
@@ -125,12 +145,13 @@ int main(int argc, char **argv)
 	if (set_up(&demo)) {
 		printf("%d workers count the identifiers of %zu files under " ROOT ", %s\n",
 		       WORKERS, demo.path_count,
-		       demo.locked ? "one lock, lease 2 s" : "and merge without a lock");
+		       demo.locked ? "one lock, lease 2 s" : "without a lock");
 		fflush(stdout);
 		if (report_start_check(&demo) && supervisor_run(&demo, workers, &interrupted) &&
 		    report_wait_for_check(&demo, &interrupted)) {
 			report_table(&demo, workers);
-			status = report_verdict(&demo);
+			status = !report_limits(&demo);
+			status = report_verdict(&demo) || status;
 		}
 	}
 	clean_up(&demo);

@@ -93,6 +93,21 @@ void report_table(struct demo *demo, struct worker workers[WORKERS])
 	       seconds_of(demo));
 }
 
+bool report_limits(const struct demo *demo)
+{
+	int readers = meter_most(demo->meter);
+	double within_ms = (double)(demo->last_begin_us - demo->first_begin_us) / 1000;
+	bool together = demo->first_begin_us >= demo->last_ready_us;
+
+	printf("start: %s all %d were ready, then all within %.1f ms\n",
+	       together ? "none before" : "some before", WORKERS, within_ms);
+	printf("workers that read at once: %d at most", readers);
+	if (demo->locked)
+		printf(", %d allowed", READERS);
+	printf("\n");
+	return !demo->locked || (together && readers <= READERS);
+}
+
 struct tally {
 	uint64_t words, occurrences;
 };

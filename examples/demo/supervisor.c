@@ -77,7 +77,7 @@ static bool start_worker(struct run *run, struct worker *worker)
 		close(pair[0]);
 		signal(SIGINT, SIG_DFL);
 		signal(SIGTERM, SIG_DFL);
-		_exit(worker_run(run->demo, pair[1]));
+		_exit(worker_run(run->demo, (int)(worker - run->workers), pair[1]));
 	}
 	close(pair[1]);
 	worker->channel = pair[0];
@@ -150,6 +150,20 @@ static void look_after_stopped(struct run *run)
 	run->stopped = NULL;
 }
 
+/* Past the latch, which opens when the last one is ready. */
+static void hear_ready(struct run *run, struct worker *worker, const struct note *note)
+{
+	struct demo *demo = run->demo;
+
+	if (note->ready_us > demo->last_ready_us)
+		demo->last_ready_us = note->ready_us;
+	if (demo->first_begin_us == 0 || note->begin_us < demo->first_begin_us)
+		demo->first_begin_us = note->begin_us;
+	if (note->begin_us > demo->last_begin_us)
+		demo->last_begin_us = note->begin_us;
+	give_order(run, worker);
+}
+
 static void hear_done(struct run *run, struct worker *worker, const struct note *note)
 {
 	if (worker->wait_count < 2 * BATCHES_MAX)
@@ -206,7 +220,7 @@ static void hear(struct run *run, struct worker *worker)
 	else if (note.kind == HOLDING)
 		stop_holder(run, worker, &note);
 	else if (note.kind == READY)
-		give_order(run, worker);
+		hear_ready(run, worker, &note);
 	else
 		hear_done(run, worker, &note);
 }

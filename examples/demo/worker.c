@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * One worker: takes a batch, counts it, and merges the counts under the lock.  It trusts nobody,
- * not even itself: that the lock was lost meanwhile is for the file to notice, by the fence. */
+ * One worker: takes a batch, counts it with a permit to read, and merges the counts under the lock.
+ * It trusts nobody, not even itself: that the lock was lost meanwhile is for the file to notice, by
+ * the fence. */
 #include "demo.h"
 
 #include <errno.h>
@@ -13,6 +14,19 @@
 #if !defined(MSG_NOSIGNAL)
 #define MSG_NOSIGNAL 0
 #endif
+
+#define START_LIMIT_MS 30000
+
+/* What a worker has.  Without the lock there is no store: the three are NULL. */
+struct self {
+	const struct demo *demo;
+	int number; /* from 0 */
+	int channel;
+	struct words *words;
+	lk_lock *lock;
+	lk_semaphore *readers;
+	lk_latch *start;
+};
 
 bool channel_send(int fd, const void *message, size_t size)
 {
@@ -56,9 +70,11 @@ static bool pause_holding(int channel, struct note *note)
 }
 
 /* One attempt.  False when this worker cannot go on. */
-static bool merge_once(const struct demo *demo, int channel, lk_lock *lock, struct order *order,
-                       const struct word *words, size_t count, struct note *note)
+static bool merge_once(const struct self *self, struct order *order, const struct word *words,
+                       size_t count, struct note *note)
 {
+	const struct demo *demo = self->demo;
+	lk_lock *lock = self->lock;
 	char new_path[PATH_SIZE];
 	int64_t start_us = now_us();
 
@@ -74,7 +90,7 @@ static bool merge_once(const struct demo *demo, int channel, lk_lock *lock, stru
 	}
 	note->outcome =
 		shared_prepare(demo->shared, new_path, note->fence, order->batch, words, count);
-	if (order->pause && !pause_holding(channel, note))
+	if (order->pause && !pause_holding(self->channel, note))
 		return false;
 	order->pause = false;
 	if (note->outcome == MERGED)
@@ -90,57 +106,102 @@ static bool merge_once(const struct demo *demo, int channel, lk_lock *lock, stru
 	return note->outcome != FAILED;
 }
 
-static bool do_batch(const struct demo *demo, int channel, lk_lock *lock, struct words *words,
-                     struct order *order)
+static bool count_batch(const struct self *self, int batch)
+{
+	const struct demo *demo = self->demo;
+
+	words_clear(self->words);
+	for (size_t i = (size_t)batch; i < demo->path_count; i += (size_t)demo->batch_count)
+		if (!words_count_file(self->words, demo->paths[i]))
+			return complain(demo->paths[i], "cannot be counted");
+	return true;
+}
+
+/* Reads files only with a permit of the semaphore.  One that was lost is no harm here: what we read
+ * stays as it is; the meter will say if there were too many of us. */
+static bool read_batch(const struct self *self, int batch)
+{
+	uint64_t hold = 0;
+	lk_err err;
+	bool ok;
+
+	if (self->readers && lk_semaphore_acquire(self->readers, 1, LK_FOREVER, &hold) != LK_OK)
+		return complain("cannot get a permit to read", lk_errmsg());
+	meter_enter(self->demo->meter, self->number);
+	ok = count_batch(self, batch);
+	meter_leave(self->demo->meter, self->number);
+	if (!self->readers)
+		return ok;
+	err = lk_semaphore_release(self->readers, hold);
+	if (err != LK_OK && err != LK_ELOST && err != LK_EUNKNOWN)
+		return complain("cannot give the permit back", lk_errmsg());
+	return ok;
+}
+
+static bool do_batch(const struct self *self, struct order *order)
 {
 	const struct word *sorted;
 	struct note note;
 	size_t count;
 
-	words_clear(words);
-	for (size_t i = (size_t)order->batch; i < demo->path_count; i += (size_t)demo->batch_count)
-		if (!words_count_file(words, demo->paths[i]))
-			return complain(demo->paths[i], "cannot be counted");
-	sorted = words_sorted(words, &count);
+	if (!read_batch(self, order->batch))
+		return false;
+	sorted = words_sorted(self->words, &count);
 	if (!sorted)
 		return complain("out of memory", "sorting");
 	/* Refused: what we read was old.  Once more, from the start, under a new hold. */
 	do {
-		if (!merge_once(demo, channel, lock, order, sorted, count, &note) ||
-		    !channel_send(channel, &note, sizeof(note)))
+		if (!merge_once(self, order, sorted, count, &note) ||
+		    !channel_send(self->channel, &note, sizeof(note)))
 			return false;
 	} while (note.outcome == REFUSED);
 	return true;
 }
 
-static bool work(const struct demo *demo, int channel, lk_lock *lock)
+/* Counts itself at the latch and waits until all have: nobody begins before all are ready. */
+static bool start_together(const struct self *self)
 {
-	struct note ready = {.kind = READY, .batch = -1};
-	struct words *words = words_new();
-	struct order order;
-	bool ok = words && channel_send(channel, &ready, sizeof(ready));
+	struct note ready = {.kind = READY, .batch = -1, .ready_us = now_us()};
 
-	while (ok && (ok = channel_receive(channel, &order, sizeof(order))) &&
+	if (self->start && (lk_latch_down(self->start, 1, NULL, NULL) != LK_OK ||
+	                    lk_latch_await(self->start, START_LIMIT_MS) != LK_OK))
+		return complain("cannot start together", lk_errmsg());
+	ready.begin_us = now_us();
+	return channel_send(self->channel, &ready, sizeof(ready));
+}
+
+static bool work(const struct self *self)
+{
+	struct order order;
+	bool ok = start_together(self);
+
+	while (ok && (ok = channel_receive(self->channel, &order, sizeof(order))) &&
 	       order.kind == DO_BATCH)
-		ok = do_batch(demo, channel, lock, words, &order);
-	words_free(words);
+		ok = do_batch(self, &order);
 	return ok;
 }
 
-int worker_run(const struct demo *demo, int channel)
+static bool open_store(struct self *self, lk_client **client)
 {
-	lk_lock_options options = {.lease_ms = LEASE_MS};
-	lk_client *client = NULL;
-	lk_lock *lock = NULL;
-	bool ok;
+	lk_lock_options lock_options = {.lease_ms = LEASE_MS};
+	lk_semaphore_options readers_options = {.capacity = READERS};
 
-	if (demo->locked && (lk_client_open("local:", NULL, &client) != LK_OK ||
-	                     lk_lock_open(client, "demo/counts", &options, &lock) != LK_OK)) {
-		complain("cannot open the lock", lk_errmsg());
-		lk_client_close(client);
-		return 1;
-	}
-	ok = work(demo, channel, lock);
+	return (lk_client_open("local:", NULL, client) == LK_OK &&
+	        lk_lock_open(*client, "demo/counts", &lock_options, &self->lock) == LK_OK &&
+	        lk_semaphore_open(*client, "demo/readers", &readers_options, &self->readers) ==
+	                LK_OK &&
+	        lk_latch_open(*client, "demo/start", NULL, &self->start) == LK_OK) ||
+	       complain("cannot open the store", lk_errmsg());
+}
+
+int worker_run(const struct demo *demo, int number, int channel)
+{
+	struct self self = {
+		.demo = demo, .number = number, .channel = channel, .words = words_new()};
+	lk_client *client = NULL;
+	bool ok = self.words && (!demo->locked || open_store(&self, &client)) && work(&self);
+
+	words_free(self.words);
 	lk_client_close(client);
 	return ok ? 0 : 1;
 }
