@@ -259,7 +259,8 @@ void lk__core_link_up(struct lk__core *core, int64_t now_ns)
 	core->linked = true;
 	for (; ticket; ticket = next) {
 		next = ticket->next;
-		if (!ticket->fixed || ticket->state != LK__HOLDING || ticket->shrinking)
+		if (!ticket->fixed || ticket->state != LK__HOLDING || ticket->shrinking ||
+		    ticket->handing)
 			ticket->next_ns = now_ns;
 		lk__ticket_pursue(core, now_ns, ticket);
 	}
