@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * Clients and locks of a test in one line each: what is not the test's subject must succeed. */
+ * Clients, locks and semaphores of a test in one line each: what is not the test's subject must
+ * succeed. */
 #ifndef HANDLES_H
 #define HANDLES_H
 
@@ -48,6 +49,34 @@ static inline lk_lock *lock_leased(lk_client *client, const char *name, int64_t 
 	lk_lock_options options = {.lease_ms = lease_ms};
 
 	return lock_with(client, name, &options);
+}
+
+static inline lk_semaphore *semaphore_with(lk_client *client, const char *name,
+                                           const lk_semaphore_options *options)
+{
+	lk_semaphore *semaphore = NULL;
+
+	OK(lk_semaphore_open(client, name, options, &semaphore));
+	return semaphore;
+}
+
+/* A semaphore with that many permits and a lease of that many milliseconds, 0 = the default. */
+static inline lk_semaphore *semaphore_of(lk_client *client, const char *name, int64_t capacity,
+                                         int64_t lease_ms)
+{
+	lk_semaphore_options options = {.capacity = capacity, .lease_ms = lease_ms};
+
+	return semaphore_with(client, name, &options);
+}
+
+/* Acquire permits; the hold. */
+static inline uint64_t permits_of(lk_semaphore *semaphore, int64_t permits, int64_t wait_ms)
+{
+	uint64_t hold = 0;
+
+	OK(lk_semaphore_acquire(semaphore, permits, wait_ms, &hold));
+	ck_assert_uint_ne(hold, 0);
+	return hold;
 }
 
 #endif

@@ -17,6 +17,7 @@
 --          busy, 1 = the lock is free: have the head served
 --          foreign, key, what it is
 --          fence, what is wrong with the counter
+-- include shared/lock.lua
 local VALUE = '^(1:[%w_%-]+:[%w_%-]+:%d+:[rf]) (%d+) (%d+) ([s%-])$'
 local ticket = ARGV[1]
 
@@ -25,7 +26,7 @@ local time = redis.call('TIME')
 local now = tonumber(time[1]) * 1000000 + tonumber(time[2])
 local value = redis.pcall('GET', KEYS[1])
 if type(value) == 'table' then
-	if string.sub(value.err, 1, 9) == 'WRONGTYPE' then return {'foreign', KEYS[1], 'not a lock'} end
+	if string.sub(value.err, 1, 9) == 'WRONGTYPE' then return {'foreign', KEYS[1], instead()} end
 	return value
 end
 local owner, fence, lease, share

@@ -13,6 +13,7 @@
 -- Returns  left, 1 = the ticket was the holder's, 1 = there is more to do: run me again with "",
 --                1 = the lock is free and nobody waits
 --          foreign, key, what it is
+-- include shared/lock.lua
 local TICKET = '^1:([%w_%-]+):[%w_%-]+:(%d+):[rf]$'
 local VALUE = '^(1:([%w_%-]+):[%w_%-]+:%d+:[rf]) %d+ %d+ [s%-]$'
 local DEAD_MAX = 32
@@ -23,7 +24,7 @@ local time = redis.call('TIME')
 local now = tonumber(time[1]) * 1000000 + tonumber(time[2])
 local value = redis.pcall('GET', KEYS[1])
 if type(value) == 'table' then
-	if string.sub(value.err, 1, 9) == 'WRONGTYPE' then return {'foreign', KEYS[1], 'not a lock'} end
+	if string.sub(value.err, 1, 9) == 'WRONGTYPE' then return {'foreign', KEYS[1], instead()} end
 	return value
 end
 local owner, client

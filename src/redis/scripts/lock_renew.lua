@@ -12,13 +12,14 @@
 -- Returns  held, fence, server time us, tickets in the queue
 --          gone
 --          foreign, key, what it is
+-- include shared/lock.lua
 local VALUE = '^(1:[%w_%-]+:[%w_%-]+:%d+:[rf]) (%d+) (%d+) ([s%-])$'
 
 local time = redis.call('TIME')
 local now = tonumber(time[1]) * 1000000 + tonumber(time[2])
 local value = redis.pcall('GET', KEYS[1])
 if type(value) == 'table' then
-	if string.sub(value.err, 1, 9) == 'WRONGTYPE' then return {'foreign', KEYS[1], 'not a lock'} end
+	if string.sub(value.err, 1, 9) == 'WRONGTYPE' then return {'foreign', KEYS[1], instead()} end
 	return value
 end
 if not value then return {'gone'} end

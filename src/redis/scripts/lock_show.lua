@@ -8,12 +8,13 @@
 -- Returns  holder's ticket ("" = free), fence, ms left of its lease, server time us,
 --          tickets in the queue, rank (-1 = does not wait), then the first tickets
 --          foreign, key, what it is
+-- include shared/lock.lua
 local VALUE = '^(1:[%w_%-]+:[%w_%-]+:%d+:[rf]) (%d+) %d+ [s%-]$'
 
 local time = redis.call('TIME')
 local value = redis.pcall('GET', KEYS[1])
 if type(value) == 'table' then
-	if string.sub(value.err, 1, 9) == 'WRONGTYPE' then return {'foreign', KEYS[1], 'not a lock'} end
+	if string.sub(value.err, 1, 9) == 'WRONGTYPE' then return {'foreign', KEYS[1], instead()} end
 	return value
 end
 local owner, fence = '', '0'

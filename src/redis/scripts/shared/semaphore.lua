@@ -34,8 +34,10 @@ end
 local function read()
 	local fields = redis.pcall('HMGET', STATE, 'kind', 'capacity', 'used', 'ttl', 'head', 'head_us', 'told_us')
 	if fields.err then
-		if string.sub(fields.err, 1, 9) == 'WRONGTYPE' then return {'foreign', STATE, 'not a semaphore'} end
-		return fields
+		if string.sub(fields.err, 1, 9) ~= 'WRONGTYPE' then return fields end
+		local value = redis.pcall('GET', STATE)
+		local is_lock = type(value) == 'string' and string.match(value, '^1:')
+		return {'foreign', STATE, is_lock and 'a lock, not a semaphore' or 'not a semaphore'}
 	end
 	local kind = fields[1]
 	if kind and kind ~= '1:semaphore' or not kind and redis.call('EXISTS', STATE) == 1 then
