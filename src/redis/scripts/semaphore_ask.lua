@@ -52,7 +52,11 @@ if permits > capacity then
 end
 
 -- Who returns (it could not be told, or did not claim in time) stands at its old place first.
-if ARGV[3] ~= '0' and not redis.call('ZSCORE', QUEUE, ticket) then redis.call('ZADD', QUEUE, ARGV[3], ticket) end
+-- (A full server refuses to write it again, so it is not.)
+local place = redis.call('ZSCORE', QUEUE, ticket)
+if ARGV[3] ~= '0' and (not place or tonumber(place) > tonumber(ARGV[3])) then
+	redis.call('ZADD', QUEUE, ARGV[3], ticket)
+end
 serve(ticket, ARGV[4], tonumber(ARGV[8]))
 local head = redis.call('ZRANGE', QUEUE, 0, 0)[1]
 if (not head or head == ticket) and used + permits <= capacity then

@@ -1,0 +1,115 @@
+/* SPDX-License-Identifier: MIT
+ * Between the files of the Redis in memory: see lua_store.h. */
+#ifndef LUA_STORE_PARTS_H
+#define LUA_STORE_PARTS_H
+
+#include "lua_store.h"
+
+#include <stdbool.h>
+
+#define LUA_WORDS_MAX 256 /* of one command */
+#define LUA_NUMBER_SIZE 40
+
+struct lua_word {
+	const char *bytes;
+	size_t len;
+};
+
+/* ---- Replies (lua_store_reply.c) ----------------------------------------------------------- */
+
+void lua_reply_bytes(struct lk__buf *reply, const char *bytes, size_t len);
+void lua_reply_text(struct lk__buf *reply, const char *bytes, size_t len);
+void lua_reply_nil(struct lk__buf *reply);
+void lua_reply_number(struct lk__buf *reply, int64_t number);
+void lua_reply_score(struct lk__buf *reply, double score);
+size_t lua_number_text(double number, char text[LUA_NUMBER_SIZE]);
+void lua_reply_array(struct lk__buf *reply, size_t count);
+void lua_reply_status(struct lk__buf *reply, const char *text);
+void lua_reply_error(struct lk__buf *reply, const char *fmt, ...)
+	__attribute__((format(printf, 2, 3)));
+
+/* ---- Keys (lua_store_keys.c) --------------------------------------------------------------- */
+
+enum lua_type { LUA_STRING, LUA_HASH, LUA_ZSET };
+
+/* A field of a hash, or a member of a sorted set. */
+struct lua_item {
+	char *name;
+	size_t name_len;
+	char *value; /* hash */
+	size_t value_len;
+	double score; /* sorted set */
+};
+
+struct lua_key {
+	struct lua_key *next;
+	char *name;
+	size_t name_len;
+	enum lua_type type;
+	int64_t expires_ms; /* -1 = never */
+	char *text;         /* string */
+	size_t text_len;
+	struct lua_item *items; /* a sorted set's in its order */
+	size_t count, room;
+};
+
+struct lua_keys {
+	struct lua_key *first;
+	int64_t now_us;
+};
+
+int64_t lua_keys_now_ms(const struct lua_keys *keys);
+/* NULL if there is none. */
+struct lua_key *lua_keys_find(const struct lua_keys *keys, struct lua_word name);
+struct lua_key *lua_keys_make(struct lua_keys *keys, struct lua_word name, enum lua_type type);
+void lua_keys_remove(struct lua_keys *keys, struct lua_key *key);
+void lua_keys_expire(struct lua_keys *keys);
+void lua_keys_flush(struct lua_keys *keys);
+void lua_key_set_text(struct lua_key *key, struct lua_word text);
+/* The index of an item, -1 if there is none. */
+long lua_key_item(const struct lua_key *key, struct lua_word name);
+struct lua_item *lua_key_add_item(struct lua_key *key, struct lua_word name);
+void lua_item_set_value(struct lua_item *item, struct lua_word value);
+/* Give a member its score, and its place; returns false when it was there. */
+bool lua_key_set_score(struct lua_key *key, struct lua_word name, double score);
+/* The key goes with its last item. */
+void lua_key_remove_item(struct lua_keys *keys, struct lua_key *key, long index);
+
+/* ---- Commands (lua_store_commands.c, lua_store_items.c) ------------------------------------ */
+
+struct lua_server {
+	struct lua_keys keys;
+	lua_store_publish_fn *publish;
+	void *arg;
+};
+
+typedef void lua_command_fn(struct lua_server *server, int argc, const struct lua_word *argv,
+                            struct lk__buf *reply);
+
+struct lua_command {
+	const char *name;
+	int arity; /* with the name; negative = at least */
+	lua_command_fn *run;
+};
+
+extern const struct lua_command lua_item_commands[];
+
+void lua_command_run(struct lua_server *server, int argc, const struct lua_word *argv,
+                     struct lk__buf *reply);
+bool lua_word_is(struct lua_word word, const char *text); /* in any case */
+bool lua_word_number(struct lua_word word, int64_t *number);
+/* The key, if it is there.  False when it has another type: the reply says so. */
+bool lua_key_of(const struct lua_server *server, struct lua_word name, enum lua_type type,
+                struct lua_key **key, struct lk__buf *reply);
+
+/* ---- Scripts (lua_store_script.c) ---------------------------------------------------------- */
+
+struct lua_script_host; /* a Lua state */
+
+struct lua_script_host *lua_script_host_new(struct lua_server *server);
+void lua_script_host_free(struct lua_script_host *host);
+/* name: for the error that it may end with. */
+void lua_script_run(struct lua_script_host *host, struct lua_word text, const char *name, int keys,
+                    int argc, const struct lua_word *argv, struct lk__buf *reply);
+
+#endif

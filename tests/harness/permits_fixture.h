@@ -1,0 +1,172 @@
+/* SPDX-License-Identifier: MIT
+ * What the tests of semaphores in virtual time share: four clients a, b, c and d with one place
+ * each for the semaphore "s", and steps that a test would else repeat.  All of it is static: the
+ * names are short. */
+#ifndef PERMITS_FIXTURE_H
+#define PERMITS_FIXTURE_H
+
+#include "permits_world.h"
+#include "test.h"
+
+#include <string.h>
+
+#define FIXTURE __attribute__((unused)) static
+
+FIXTURE struct permits_world w;
+FIXTURE struct permits_client *const a = &w.clients[0];
+FIXTURE struct permits_client *const b = &w.clients[1];
+FIXTURE struct permits_client *const c = &w.clients[2];
+FIXTURE struct permits_client *const d = &w.clients[3];
+FIXTURE struct lk__place *pa, *pb, *pc, *pd;
+FIXTURE struct permits_view view;
+
+FIXTURE void start_with(uint32_t capacity, int64_t lease_ms, bool fixed)
+{
+	permits_init(&w, 4, test_seed());
+	pa = permits_open(a, "s", capacity, lease_ms, fixed);
+	pb = permits_open(b, "s", capacity, lease_ms, fixed);
+	pc = permits_open(c, "s", capacity, lease_ms, fixed);
+	pd = permits_open(d, "s", capacity, lease_ms, fixed);
+	permits_set(&w, "s", "open", capacity);
+}
+
+FIXTURE void start(uint32_t capacity, int64_t lease_ms)
+{
+	start_with(capacity, lease_ms, false);
+}
+
+FIXTURE void start_fixed(uint32_t capacity, int64_t lease_ms)
+{
+	start_with(capacity, lease_ms, true);
+}
+
+/* Nothing may be left. */
+FIXTURE void end(void)
+{
+	permits_settle(&w);
+	permits_look(&w, "s", &view);
+	ck_assert_msg(permits_nothing_left(&w, "s"), "left: used %lld, %d holds, %d wait, %s",
+	              (long long)view.used, view.hold_count, view.queued,
+	              a->core.all_tickets || b->core.all_tickets ? "tickets" : "no tickets");
+	permits_fini(&w);
+}
+
+FIXTURE void assert_done(const struct lk__waiter *waiter, lk_err err)
+{
+	ck_assert_msg(waiter->done, "not done, expected %s", lk_err_name(err));
+	ck_assert_str_eq(lk_err_name(waiter->why.err), lk_err_name(err));
+}
+
+FIXTURE void assert_waits(const struct lk__waiter *waiter)
+{
+	ck_assert_msg(!waiter->done, "done with %s", lk_err_name(waiter->why.err));
+}
+
+/* A client acquires, all that is under way coming through. */
+FIXTURE uint64_t hold(struct permits_client *client, struct lk__place *place, uint32_t permits)
+{
+	struct lk__waiter *waiter = permits_acquire(client, place, permits);
+
+	permits_settle(&w);
+	assert_done(waiter, LK_OK);
+	ck_assert_uint_eq(permits_count(place, waiter->fence), permits);
+	return waiter->fence;
+}
+
+FIXTURE void release(struct permits_client *client, struct lk__place *place, uint64_t fence)
+{
+	struct lk__waiter *waiter = permits_release(client, place, fence);
+
+	permits_settle(&w);
+	assert_done(waiter, LK_OK);
+}
+
+/* Acknowledge a loss. */
+FIXTURE void release_lost(struct permits_client *client, struct lk__place *place, uint64_t fence)
+{
+	assert_done(permits_release(client, place, fence), LK_ELOST);
+	permits_settle(&w);
+}
+
+/* Time goes by and nothing happens. */
+FIXTURE void later(int64_t ms)
+{
+	permits_set_time(&w, w.now_ns + ms * PERMITS_MS);
+}
+
+/* It stands in line, and its ask was answered; a moment later than the one before. */
+FIXTURE struct lk__waiter *wait_for(struct permits_client *client, struct lk__place *place,
+                                    uint32_t permits)
+{
+	struct lk__waiter *waiter;
+
+	later(1);
+	waiter = permits_acquire(client, place, permits);
+	permits_settle(&w);
+	assert_waits(waiter);
+	return waiter;
+}
+
+FIXTURE void tick(struct permits_client *client)
+{
+	lk__core_tick(&client->core, permits_now(client));
+}
+
+/* Take the next request, which must be of that kind. */
+FIXTURE struct permits_call take(struct permits_client *client, enum lk__request_kind kind)
+{
+	struct permits_call call;
+
+	ck_assert_msg(permits_take(client, &call), "there is no request");
+	ck_assert_int_eq(call.kind, kind);
+	return call;
+}
+
+/* The same, sent and executed. */
+FIXTURE struct permits_call reach(struct permits_client *client, enum lk__request_kind kind)
+{
+	struct permits_call call = take(client, kind);
+
+	permits_execute(client, &call);
+	return call;
+}
+
+/* The same, and answered. */
+FIXTURE void step(struct permits_client *client, enum lk__request_kind kind)
+{
+	struct permits_call call = reach(client, kind);
+
+	permits_answer(client, &call);
+}
+
+FIXTURE void assert_no_request(struct permits_client *client)
+{
+	struct permits_call call;
+
+	ck_assert_msg(!permits_take(client, &call), "a request of kind %d", call.kind);
+}
+
+/* Permits held, by the store's own count, which is the sum of its holds. */
+FIXTURE int64_t used(void)
+{
+	int64_t sum = 0;
+
+	permits_look(&w, "s", &view);
+	for (int i = 0; i < view.hold_count; i++)
+		sum += view.holds[i].held;
+	ck_assert_int_eq(view.used, sum);
+	return sum;
+}
+
+/* The one loss that is to tell. */
+FIXTURE void assert_lost(struct permits_client *client, lk_lost_reason reason)
+{
+	struct lk__hold *lost = lk__core_next_lost(&client->core);
+
+	ck_assert_msg(lost != NULL, "no loss to tell, expected %s", lk_lost_reason_name(reason));
+	ck_assert_str_eq(lk_lost_reason_name(lost->lost), lk_lost_reason_name(reason));
+	ck_assert_ptr_null(lk__core_next_lost(&client->core));
+	lk__core_told(lost);
+}
+
+#endif

@@ -1,0 +1,167 @@
+/* SPDX-License-Identifier: MIT
+ * Clients of a semaphore in virtual time: the state machine of each, the real bytes of its
+ * requests, the library's scripts on a Redis in memory, and a network between them that the test
+ * is.  No thread, no socket, no clock. */
+#ifndef PERMITS_WORLD_H
+#define PERMITS_WORLD_H
+
+#include "core/core.h"
+#include "lua_store.h"
+#include "redis/codec.h"
+
+#define PERMITS_CLIENTS 5
+#define PERMITS_INBOX 256
+#define PERMITS_MESSAGE_MAX 200
+#define PERMITS_VIEW_MAX 128
+#define PERMITS_MS INT64_C(1000000)
+#define PERMITS_EPOCH_US INT64_C(1700000000000000)
+#define PERMITS_TTL_MS 3600000 /* of a semaphore's memory, where nothing else is said */
+
+struct permits_world;
+
+/* A request under way: its bytes, and the reply's once it was executed. */
+struct permits_call {
+	struct lk__request *request;
+	struct lk__buf bytes, reply;
+	char ticket[LK__TICKET_MAX];
+	char name[16];
+	int64_t at_ns;      /* the explorer's: when it arrives next */
+	int64_t arrival_us; /* of an ask: that it brings along, 0 = none */
+	uint32_t permits;   /* of a partial release: that it keeps */
+	uint8_t kind;       /* enum lk__request_kind */
+	bool executed;
+};
+
+struct permits_message {
+	int64_t at_ns; /* when it arrives */
+	size_t len;
+	char text[PERMITS_MESSAGE_MAX];
+};
+
+struct permits_client {
+	struct permits_world *world;
+	int id;
+	struct lk__core core;
+	struct lk__space space;
+	bool subscribed; /* the store counts it as one that hears */
+	bool deaf;       /* and yet it hears nothing */
+	struct permits_message inbox[PERMITS_INBOX];
+	int inbox_count;
+	int64_t offset_ns;               /* its clock: the true time, plus this, */
+	int64_t drift_ppm;               /* plus so many millionths */
+	struct lk__waiter *waiters[256]; /* freed at the end */
+	int waiter_count;
+};
+
+struct permits_world {
+	struct lua_store *store;
+	int64_t now_ns;          /* the true time */
+	int64_t store_offset_us; /* the server's clock, less that */
+	int client_count;
+	struct permits_client clients[PERMITS_CLIENTS];
+	/* How long a message takes, NULL = no time. */
+	int64_t (*delay_ns)(struct permits_world *world, struct permits_client *client);
+};
+
+/* Clients that are linked and subscribed, to a server that knows the scripts. */
+void permits_init(struct permits_world *world, int clients, uint64_t seed);
+void permits_fini(struct permits_world *world);
+int64_t permits_now(const struct permits_client *client);
+/* The first true time at which the client's clock shows local_ns. */
+int64_t permits_true(const struct permits_client *client, int64_t local_ns);
+void permits_set_time(struct permits_world *world, int64_t now_ns);
+int64_t permits_store_us(const struct permits_world *world);
+
+/* ---- Callers ------------------------------------------------------------------------------ */
+
+struct lk__place *permits_open(struct permits_client *client, const char *name, uint32_t capacity,
+                               int64_t lease_ms, bool fixed);
+/* A waiter that has not called yet; it is freed with the world. */
+struct lk__waiter *permits_waiter(struct permits_client *client, struct lk__place *place,
+                                  uint32_t permits);
+struct lk__waiter *permits_acquire(struct permits_client *client, struct lk__place *place,
+                                   uint32_t permits);
+struct lk__waiter *permits_try(struct permits_client *client, struct lk__place *place,
+                               uint32_t permits);
+/* They are nobody's to release. */
+struct lk__waiter *permits_forget(struct permits_client *client, struct lk__place *place,
+                                  uint32_t permits);
+/* All of a hold, or so many of it. */
+struct lk__waiter *permits_release(struct permits_client *client, struct lk__place *place,
+                                   uint64_t hold);
+struct lk__waiter *permits_release_some(struct permits_client *client, struct lk__place *place,
+                                        uint64_t hold, uint32_t permits);
+struct lk__waiter *permits_extend(struct permits_client *client, struct lk__place *place,
+                                  uint64_t hold, int64_t lease_ms);
+void permits_give_up(struct permits_client *client, struct lk__waiter *waiter, lk_err why);
+void permits_abandon(struct permits_client *client, struct lk__waiter *waiter);
+lk_state permits_state(const struct permits_client *client, const struct lk__place *place,
+                       uint64_t hold);
+/* Permits in a hold, 0 if there is none. */
+uint32_t permits_count(const struct lk__place *place, uint64_t hold);
+
+/* ---- From outside ------------------------------------------------------------------------- */
+
+/* What the store answers, as lua_store_text() tells it; it is served until there is no more to do.
+ */
+const char *permits_set(struct permits_world *world, const char *name, const char *how,
+                        int64_t capacity);
+void permits_resize(struct permits_world *world, const char *name, int64_t capacity);
+void permits_break(struct permits_world *world, const char *name, const char *ticket);
+/* One of a semaphore's keys: suffix "", ":q" or ":h". */
+const char *permits_key(const char *name, const char *suffix);
+
+/* A ticket's parts. */
+struct permits_ticket {
+	char text[LK__TICKET_MAX];
+	char nonce[LK__NONCE_SIZE];
+	int client;
+	int64_t lease_ms;
+	bool fixed;
+	uint32_t permits;
+	/* Of a hold: what it has, its fence, lease and end.  Of a wait: its arrival. */
+	uint32_t held;
+	uint64_t fence;
+	int64_t force_ms, end_us, arrival_us;
+};
+
+/* The keys of a semaphore as they are, expired leases included. */
+struct permits_view {
+	bool there;
+	int64_t capacity, used;
+	struct permits_ticket holds[PERMITS_VIEW_MAX];
+	int hold_count;
+	struct permits_ticket queue[PERMITS_VIEW_MAX];
+	int queued;
+};
+
+void permits_look(struct permits_world *world, const char *name, struct permits_view *view);
+/* NULL if there is none of that text. */
+const struct permits_ticket *permits_find(const struct permits_ticket *tickets, int count,
+                                          const char *text);
+
+/* ---- The network, step by step ------------------------------------------------------------ */
+
+/* The next request, sent but not executed.  False if there is none. */
+bool permits_take(struct permits_client *client, struct permits_call *call);
+void permits_execute(struct permits_client *client, struct permits_call *call);
+/* The call is done with after this. */
+void permits_answer(struct permits_client *client, struct permits_call *call);
+/* Answer with a failure instead. */
+void permits_refuse(struct permits_client *client, struct permits_call *call, const char *error);
+void permits_call_fini(struct permits_call *call);
+/* Deliver the oldest message.  False if there is none. */
+bool permits_hear(struct permits_client *client);
+void permits_link_down(struct permits_client *client, lk_err err);
+void permits_link_up(struct permits_client *client);
+
+/* ---- The network, whole ------------------------------------------------------------------- */
+
+/* Send, execute, answer and hear at this moment until nothing is under way. */
+void permits_settle(struct permits_world *world);
+/* Let time pass, everything happening when it is due. */
+void permits_pass(struct permits_world *world, int64_t ms);
+/* Nothing is left in a state machine, nobody holds and nobody waits. */
+bool permits_nothing_left(struct permits_world *world, const char *name);
+
+#endif

@@ -1,0 +1,508 @@
+/* SPDX-License-Identifier: MIT
+ * Holds of permits in virtual time: giving back some or all, extending, losing; what becomes of the
+ * permits of the dead. */
+#include "permits_fixture.h"
+
+/* Permits that the store has for a hold, 0 = it knows no such hold. */
+static uint32_t stored(uint64_t fence)
+{
+	permits_look(&w, "s", &view);
+	for (int i = 0; i < view.hold_count; i++)
+		if (view.holds[i].fence == fence)
+			return view.holds[i].held;
+	return 0;
+}
+
+/* ---- Giving back some --------------------------------------------------------------------- */
+
+TEST(partial_release_lets_those_in_who_fit)
+{
+	struct lk__waiter *waiter, *some;
+	uint64_t fence;
+
+	start(5, 10000);
+	fence = hold(a, pa, 5);
+	waiter = wait_for(b, pb, 2);
+	some = permits_release_some(a, pa, fence, 2);
+	ck_assert_uint_eq(permits_count(pa, fence), 3); /* at once */
+	step(a, LK__SHRINK);
+	assert_done(some, LK_OK);
+	permits_settle(&w);
+	assert_done(waiter, LK_OK);
+	ck_assert_int_eq(used(), 5);
+	release(a, pa, fence);
+	release(b, pb, waiter->fence);
+	end();
+}
+
+TEST(release_of_more_than_it_has_changes_nothing)
+{
+	uint64_t fence;
+
+	start(5, 10000);
+	fence = hold(a, pa, 2);
+	assert_done(permits_release_some(a, pa, fence, 3), LK_ELIMIT);
+	assert_done(permits_release_some(a, pa, fence, UINT32_MAX), LK_ELIMIT);
+	assert_done(permits_release_some(a, pa, fence + 1, 1), LK_ENOTOWNER);
+	assert_no_request(a);
+	ck_assert_uint_eq(permits_count(pa, fence), 2);
+	release(a, pa, fence);
+	assert_done(permits_release(a, pa, fence), LK_ENOTOWNER);
+	end();
+}
+
+TEST(release_of_all_by_number_ends_the_hold)
+{
+	struct lk__waiter *all;
+	uint64_t fence;
+
+	start(5, 10000);
+	fence = hold(a, pa, 3);
+	all = permits_release_some(a, pa, fence, 3);
+	step(a, LK__LEAVE);
+	assert_done(all, LK_OK);
+	ck_assert_uint_eq(permits_count(pa, fence), 0);
+	end();
+}
+
+TEST(partial_release_whose_answer_is_lost_is_repeated_and_counts_once)
+{
+	struct lk__waiter *some;
+	struct permits_call shrink;
+	uint64_t fence;
+
+	start(5, 10000);
+	fence = hold(a, pa, 4);
+	some = permits_release_some(a, pa, fence, 1);
+	shrink = reach(a, LK__SHRINK);
+	permits_call_fini(&shrink);
+	permits_link_down(a, LK_EUNKNOWN);
+	assert_waits(some);
+	ck_assert_uint_eq(stored(fence), 3);
+	permits_link_up(a);
+	step(a, LK__SHRINK);
+	assert_done(some, LK_OK);
+	ck_assert_uint_eq(stored(fence), 3);
+	ck_assert_uint_eq(permits_count(pa, fence), 3);
+	release(a, pa, fence);
+	end();
+}
+
+TEST(partial_release_that_was_never_sent_is_sent_when_the_link_is_back)
+{
+	struct lk__waiter *some;
+	uint64_t fence;
+
+	start_fixed(5, 10000); /* which would else have nothing to send */
+	fence = hold(a, pa, 4);
+	permits_link_down(a, LK_ECONN);
+	some = permits_release_some(a, pa, fence, 3);
+	assert_waits(some);
+	assert_no_request(a);
+	permits_link_up(a);
+	step(a, LK__SHRINK);
+	assert_done(some, LK_OK);
+	ck_assert_uint_eq(stored(fence), 1);
+	release(a, pa, fence);
+	end();
+}
+
+TEST(partial_release_goes_on_after_its_caller_has_gone)
+{
+	struct lk__waiter *some;
+	uint64_t fence;
+
+	start(5, 10000);
+	fence = hold(a, pa, 4);
+	permits_link_down(a, LK_ECONN);
+	some = permits_release_some(a, pa, fence, 2);
+	permits_abandon(a, some);
+	assert_done(some, LK_EUNKNOWN);
+	permits_link_up(a);
+	permits_settle(&w);
+	ck_assert_uint_eq(stored(fence), 2);
+	release(a, pa, fence);
+	end();
+}
+
+TEST(partial_releases_at_once_are_each_confirmed_by_their_own)
+{
+	struct lk__waiter *first, *second;
+	struct permits_call shrink;
+	uint64_t fence;
+
+	start(5, 10000);
+	fence = hold(a, pa, 5);
+	first = permits_release_some(a, pa, fence, 1);
+	shrink = reach(a, LK__SHRINK);
+	second = permits_release_some(a, pa, fence, 2);
+	assert_no_request(a); /* one at a time */
+	permits_answer(a, &shrink);
+	assert_done(first, LK_OK);
+	assert_waits(second);
+	ck_assert_uint_eq(stored(fence), 4);
+	step(a, LK__SHRINK);
+	assert_done(second, LK_OK);
+	ck_assert_uint_eq(stored(fence), 2);
+	release(a, pa, fence);
+	end();
+}
+
+TEST(partial_release_that_comes_late_gives_nothing_back_again)
+{
+	struct permits_call late;
+	uint64_t fence;
+
+	start(5, 10000);
+	fence = hold(a, pa, 5);
+	permits_release_some(a, pa, fence, 1);
+	late = take(a, LK__SHRINK); /* on its way for long */
+	permits_link_down(a, LK_EUNKNOWN);
+	permits_link_up(a);
+	permits_settle(&w);
+	permits_release_some(a, pa, fence, 2);
+	permits_settle(&w);
+	ck_assert_uint_eq(stored(fence), 2);
+	permits_execute(a, &late); /* "keep 4" */
+	permits_call_fini(&late);
+	ck_assert_uint_eq(stored(fence), 2);
+	ck_assert_int_eq(used(), 2);
+	release(a, pa, fence);
+	end();
+}
+
+TEST(whole_release_ends_a_partial_one_under_way)
+{
+	struct lk__waiter *some, *all;
+	struct permits_call shrink;
+	uint64_t fence;
+
+	start(5, 10000);
+	fence = hold(a, pa, 5);
+	some = permits_release_some(a, pa, fence, 1);
+	shrink = reach(a, LK__SHRINK);
+	all = permits_release(a, pa, fence);
+	permits_answer(a, &shrink);
+	step(a, LK__LEAVE);
+	assert_done(some, LK_OK);
+	assert_done(all, LK_OK);
+	ck_assert_int_eq(used(), 0);
+	end();
+}
+
+TEST(partial_release_crosses_a_renewal)
+{
+	struct lk__waiter *some;
+	struct permits_call renew;
+	uint64_t fence;
+
+	start(5, 3000);
+	fence = hold(a, pa, 5);
+	later(1000);
+	tick(a);
+	renew = reach(a, LK__RENEW);
+	some = permits_release_some(a, pa, fence, 2);
+	assert_no_request(a);
+	permits_answer(a, &renew);
+	step(a, LK__SHRINK);
+	assert_done(some, LK_OK);
+	permits_pass(&w, 10000);
+	ck_assert_int_eq(permits_state(a, pa, fence), LK_STATE_HELD);
+	ck_assert_uint_eq(stored(fence), 3);
+	release(a, pa, fence);
+	end();
+}
+
+TEST(partial_release_crosses_an_extension)
+{
+	struct lk__waiter *some, *extend;
+	struct permits_call shrink;
+	uint64_t fence;
+
+	start_fixed(5, 3000);
+	fence = hold(a, pa, 5);
+	some = permits_release_some(a, pa, fence, 2);
+	shrink = reach(a, LK__SHRINK);
+	extend = permits_extend(a, pa, fence, 9000);
+	assert_no_request(a);
+	permits_answer(a, &shrink);
+	assert_done(some, LK_OK);
+	step(a, LK__RENEW);
+	assert_done(extend, LK_OK);
+	permits_pass(&w, 8000);
+	ck_assert_int_eq(permits_state(a, pa, fence), LK_STATE_HELD);
+	ck_assert_uint_eq(stored(fence), 3);
+	release(a, pa, fence);
+	end();
+}
+
+TEST(partial_release_of_a_hold_that_the_store_lost_is_a_loss)
+{
+	struct lk__waiter *some;
+	uint64_t fence;
+
+	start(5, 10000);
+	fence = hold(a, pa, 5);
+	lua_store_text(w.store, "FLUSHALL", NULL);
+	some = permits_release_some(a, pa, fence, 2);
+	step(a, LK__SHRINK);
+	assert_lost(a, LK_LOST_TAKEN);
+	permits_settle(&w);
+	assert_done(some, LK_ELOST);
+	release_lost(a, pa, fence);
+	end();
+}
+
+TEST(partial_release_that_the_store_refuses_is_repeated)
+{
+	struct lk__waiter *some;
+	struct permits_call shrink;
+	uint64_t fence;
+
+	start_fixed(5, 10000);
+	fence = hold(a, pa, 5);
+	some = permits_release_some(a, pa, fence, 2);
+	shrink = take(a, LK__SHRINK);
+	permits_refuse(a, &shrink, "LOADING the dataset");
+	assert_waits(some);
+	permits_pass(&w, 600);
+	assert_done(some, LK_OK);
+	ck_assert_uint_eq(stored(fence), 3);
+	release(a, pa, fence);
+	end();
+}
+
+/* ---- Extending ---------------------------------------------------------------------------- */
+
+TEST(extension_moves_the_end_on)
+{
+	struct lk__waiter *extend;
+	uint64_t fence;
+
+	start_fixed(2, 1000);
+	fence = hold(a, pa, 2);
+	later(500);
+	extend = permits_extend(a, pa, fence, 5000);
+	step(a, LK__RENEW);
+	assert_done(extend, LK_OK);
+	later(4900);
+	tick(a);
+	ck_assert_int_eq(permits_state(a, pa, fence), LK_STATE_HELD);
+	release(a, pa, fence);
+	end();
+}
+
+TEST(extension_of_a_hold_that_ended_is_a_loss)
+{
+	struct lk__waiter *extend;
+	uint64_t fence;
+
+	start_fixed(2, 1000);
+	fence = hold(a, pa, 2);
+	later(1000);
+	extend = permits_extend(a, pa, fence, 5000);
+	assert_done(extend, LK_ELOST);
+	assert_lost(a, LK_LOST_EXPIRED);
+	release_lost(a, pa, fence);
+	end();
+}
+
+/* ---- Losing ------------------------------------------------------------------------------- */
+
+TEST(hold_without_renewal_is_lost_by_its_valid_until)
+{
+	int64_t asked_ns;
+	uint64_t fence;
+
+	start(2, 3000);
+	asked_ns = w.now_ns;
+	fence = hold(a, pa, 2);
+	permits_link_down(a, LK_ECONN);
+	ck_assert_int_eq(lk__core_due(&a->core),
+	                 asked_ns + 3000 * PERMITS_MS - lk__margin_ns(3000));
+	permits_set_time(&w, lk__core_due(&a->core));
+	tick(a);
+	assert_lost(a, LK_LOST_EXPIRED);
+	permits_link_up(a);
+	release_lost(a, pa, fence);
+	end();
+}
+
+TEST(hold_that_is_broken_is_told_and_its_permits_go_on)
+{
+	struct lk__waiter *waiter;
+	uint64_t fences[2];
+
+	start(4, 10000);
+	fences[0] = hold(a, pa, 2);
+	fences[1] = hold(a, pa, 2);
+	waiter = wait_for(b, pb, 2);
+	permits_look(&w, "s", &view);
+	ck_assert_uint_eq(view.holds[0].fence, fences[0]);
+	permits_break(&w, "s", view.holds[0].text);
+	ck_assert(permits_hear(a));
+	assert_lost(a, LK_LOST_BROKEN);
+	permits_settle(&w);
+	assert_done(waiter, LK_OK);
+	ck_assert_int_eq(permits_state(a, pa, fences[1]), LK_STATE_HELD);
+	release_lost(a, pa, fences[0]);
+	release(a, pa, fences[1]);
+	release(b, pb, waiter->fence);
+	end();
+}
+
+TEST(hold_ends_after_its_max_hold)
+{
+	struct lk__waiter *waiter;
+
+	start(2, 10000);
+	waiter = permits_waiter(a, pa, 1);
+	waiter->max_hold_ms = 500;
+	lk__core_acquire_permits(&a->core, w.now_ns, waiter);
+	step(a, LK__ASK);
+	assert_done(waiter, LK_OK);
+	later(500);
+	tick(a);
+	assert_lost(a, LK_LOST_MAX_HOLD);
+	step(a, LK__LEAVE);
+	ck_assert_int_eq(used(), 0);
+	release_lost(a, pa, waiter->fence);
+	end();
+}
+
+TEST(permits_of_a_dead_process_come_back_when_its_lease_ends)
+{
+	struct lk__waiter *waiter;
+	int64_t start_ns;
+
+	start(4, 4000);
+	hold(a, pa, 3);
+	start_ns = w.now_ns;
+	waiter = wait_for(b, pb, 2);
+	/* It dies: nothing of it is heard or sent any more. */
+	a->subscribed = false;
+	a->core.linked = false;
+	while (!waiter->done && w.now_ns - start_ns < 60000 * PERMITS_MS)
+		permits_pass(&w, 10);
+	assert_done(waiter, LK_OK);
+	ck_assert_int_ge(w.now_ns - start_ns, 4000 * PERMITS_MS);
+	ck_assert_int_le(w.now_ns - start_ns, 4300 * PERMITS_MS);
+	release(b, pb, waiter->fence);
+	lk__core_fini(&a->core);
+	lk__core_init(&a->core, 1);
+	end();
+}
+
+TEST(permits_of_many_dead_holders_come_back_in_bounded_runs)
+{
+	struct lk__waiter *waiter;
+
+	start(100, 1000);
+	for (int i = 0; i < 80; i++)
+		hold(a, pa, 1);
+	a->subscribed = false;
+	a->core.linked = false;
+	later(1100);
+	waiter = permits_acquire(b, pb, 100);
+	permits_settle(&w);
+	assert_done(waiter, LK_OK);
+	ck_assert_int_eq(used(), 100);
+	release(b, pb, waiter->fence);
+	lk__core_fini(&a->core);
+	lk__core_init(&a->core, 1);
+	end();
+}
+
+/* Its old hold is over, and there are more of those than one run reclaims. */
+TEST(ask_of_a_ticket_whose_hold_is_over_counts_once)
+{
+	struct permits_call last = {0};
+
+	start(100, 1000);
+	for (int i = 0; i < 80; i++) {
+		permits_acquire(a, pa, 1);
+		permits_call_fini(&last);
+		last = reach(a, LK__ASK); /* no answer comes */
+	}
+	later(1100);
+	permits_execute(b, &last);
+	permits_call_fini(&last);
+	used();
+	lk__core_close(&a->core, w.now_ns);
+	permits_link_down(a, LK_EUNKNOWN);
+	permits_link_up(a);
+	permits_pass(&w, 2000);
+	end();
+}
+
+/* ---- The server's memory and clock -------------------------------------------------------- */
+
+TEST(server_clock_that_steps_back_keeps_nothing_longer_than_its_lease)
+{
+	struct lk__waiter *waiter;
+	int64_t start_ns;
+
+	start(2, 4000);
+	hold(a, pa, 2);
+	a->subscribed = false;
+	a->core.linked = false;
+	w.store_offset_us = -3600000000; /* an hour */
+	permits_set_time(&w, w.now_ns);
+	start_ns = w.now_ns;
+	waiter = wait_for(b, pb, 1);
+	while (!waiter->done && w.now_ns - start_ns < 60000 * PERMITS_MS)
+		permits_pass(&w, 100);
+	assert_done(waiter, LK_OK);
+	ck_assert_int_ge(w.now_ns - start_ns, 4000 * PERMITS_MS); /* its whole lease */
+	ck_assert_int_le(w.now_ns - start_ns, 14500 * PERMITS_MS);
+	release(b, pb, waiter->fence);
+	lk__core_fini(&a->core);
+	lk__core_init(&a->core, 1);
+	end();
+}
+
+TEST(server_clock_that_steps_back_takes_no_hold_away)
+{
+	uint64_t first, second;
+
+	start(2, 4000);
+	first = hold(a, pa, 1);
+	w.store_offset_us = -3600000000;
+	second = hold(b, pb, 1);
+	ck_assert_uint_gt(second, first);
+	permits_pass(&w, 20000);
+	ck_assert_int_eq(permits_state(a, pa, first), LK_STATE_HELD);
+	ck_assert_int_eq(permits_state(b, pb, second), LK_STATE_HELD);
+	ck_assert_int_eq(used(), 2);
+	release(a, pa, first);
+	release(b, pb, second);
+	end();
+}
+
+static void evict(const char *suffix)
+{
+	uint64_t first, second;
+
+	start(3, 10000);
+	first = hold(a, pa, 2);
+	lua_store_text(w.store, "DEL", permits_key("s", suffix), NULL);
+	second = hold(b, pb, 3); /* it has forgotten who holds */
+	ck_assert_int_eq(used(), 3);
+	ck_assert_uint_gt(second, first);
+	permits_pass(&w, 5000);
+	release_lost(a, pa, first);
+	ck_assert_int_eq(permits_state(b, pb, second), LK_STATE_HELD);
+	ck_assert_int_eq(used(), 3);
+	release(b, pb, second);
+	end();
+}
+
+TEST(half_a_memory_starts_anew_without_its_state)
+{
+	evict("");
+}
+
+TEST(half_a_memory_starts_anew_without_its_ends)
+{
+	evict(":h");
+}

@@ -1,0 +1,154 @@
+/* SPDX-License-Identifier: MIT
+ * Links of clients of a semaphore that break at every point there is, in virtual time: between any
+ * two steps of the network, what was under way being lost.  Nobody may see more of it than a delay.
+ */
+#include "permits_fixture.h"
+
+static struct permits_client *victim;
+static int points, cut_at;
+
+/* One more step was made; when it is that one, the link breaks, and is back a little later. */
+static bool cut(const struct permits_client *client)
+{
+	if (client != victim || ++points != cut_at)
+		return false;
+	permits_link_down(victim, LK_EUNKNOWN);
+	later(5);
+	permits_link_up(victim);
+	return true;
+}
+
+/* The client's next request on its way there and back. */
+static bool send_one(struct permits_client *client)
+{
+	struct permits_call call;
+
+	if (!permits_take(client, &call))
+		return false;
+	if (!cut(client)) {
+		permits_execute(client, &call);
+		if (!cut(client)) {
+			permits_answer(client, &call);
+			cut(client);
+			return true;
+		}
+	}
+	permits_call_fini(&call);
+	return true;
+}
+
+static void pump(void)
+{
+	bool busy = true;
+
+	while (busy) {
+		busy = false;
+		for (int i = 0; i < w.client_count; i++) {
+			while (send_one(&w.clients[i]))
+				busy = true;
+			while (w.clients[i].inbox_count) {
+				busy = true;
+				if (!cut(&w.clients[i]))
+					permits_hear(&w.clients[i]);
+				cut(&w.clients[i]);
+			}
+		}
+	}
+}
+
+/* Until it is done, or should have been. */
+static void finish(const struct lk__waiter *waiter, lk_err err)
+{
+	pump();
+	for (int i = 0; i < 110 && !waiter->done; i++)
+		permits_pass(&w, 100);
+	assert_done(waiter, err);
+}
+
+/* Acquire, wait, partial release, extension, release: three clients, one semaphore. */
+static void live_through(bool fixed, int64_t wait_ms)
+{
+	struct lk__waiter *holder, *waiter, *other;
+
+	start_with(4, 12000, fixed);
+	holder = permits_acquire(a, pa, 3);
+	finish(holder, LK_OK);
+	later(1);
+	waiter = permits_acquire(b, pb, 2);
+	pump();
+	later(1);
+	other = permits_acquire(c, pc, 1);
+	pump();
+	assert_waits(waiter);
+	assert_waits(other);
+	later(wait_ms);
+	finish(permits_release_some(a, pa, holder->fence, 2), LK_OK);
+	finish(waiter, LK_OK);
+	finish(other, LK_OK);
+	ck_assert_int_eq(used(), 4);
+	finish(permits_extend(b, pb, waiter->fence, 20000), LK_OK);
+	finish(permits_release_some(b, pb, waiter->fence, 1), LK_OK);
+	ck_assert_int_eq(used(), 3);
+	ck_assert_uint_eq(permits_count(pa, holder->fence), 1);
+	ck_assert_uint_eq(permits_count(pb, waiter->fence), 1);
+	finish(permits_release(a, pa, holder->fence), LK_OK);
+	finish(permits_release(b, pb, waiter->fence), LK_OK);
+	finish(permits_release(c, pc, other->fence), LK_OK);
+	end();
+}
+
+static void cut_everywhere(bool fixed, int64_t wait_ms)
+{
+	int all = 0;
+
+	for (int i = 0; i < 3; i++) {
+		victim = &w.clients[i];
+		points = cut_at = 0;
+		while (points >= cut_at) {
+			points = 0;
+			cut_at++;
+			live_through(fixed, wait_ms);
+			all++;
+		}
+	}
+	ck_assert_int_gt(all, 30);
+}
+
+TEST(link_may_break_at_every_point)
+{
+	cut_everywhere(false, 0);
+}
+
+TEST(link_may_break_at_every_point_of_a_claim)
+{
+	cut_everywhere(false, 4000);
+}
+
+TEST(link_may_break_at_every_point_with_fixed_leases)
+{
+	cut_everywhere(true, 0);
+}
+
+/* Permits that are nobody's: wherever the link breaks, they are granted once and last. */
+TEST(link_may_break_at_every_point_of_a_forgotten_grant)
+{
+	victim = a;
+	points = cut_at = 0;
+	while (points >= cut_at) {
+		struct lk__waiter *first, *second;
+
+		points = 0;
+		cut_at++;
+		start_fixed(2, 5000);
+		first = permits_forget(a, pa, 2);
+		finish(first, LK_OK);
+		second = permits_forget(a, pa, 1);
+		finish(second, LK_OK);
+		ck_assert_int_eq(used(), 1);
+		assert_no_request(a);
+		permits_pass(&w, 5000);
+		permits_resize(&w, "s", 2);
+		end();
+	}
+	ck_assert_int_gt(cut_at, 5);
+}

@@ -1,0 +1,346 @@
+/* SPDX-License-Identifier: MIT
+ * Messages to those who wait for permits, in virtual time: grants that come early, late, twice or
+ * from nowhere, and their claims; "again"; answers in every order with them. */
+#include "permits_fixture.h"
+
+#include <stdio.h>
+
+/* a holds all, b waits: then a leaves, and the grant is on its way to b. */
+static struct lk__waiter *grant_under_way(void)
+{
+	struct lk__waiter *waiter;
+	uint64_t fence = hold(a, pa, 2);
+
+	waiter = wait_for(b, pb, 1);
+	permits_release(a, pa, fence);
+	step(a, LK__LEAVE);
+	ck_assert_int_eq(b->inbox_count, 1);
+	return waiter;
+}
+
+/* The same bytes once more, with one word after the ticket replaced, NULL = as they are. */
+static void hear_again(const struct permits_message *copy, const char *fence)
+{
+	struct permits_message *message = &b->inbox[b->inbox_count++];
+	char verb[16], ticket[80], old[40], rest[80];
+
+	*message = *copy;
+	if (fence) {
+		ck_assert_int_eq(
+			sscanf(copy->text, "%15s %79s %39s %79[^\n]", verb, ticket, old, rest), 4);
+		snprintf(message->text, sizeof(message->text), "%s %s %s %.*s", verb, ticket, fence,
+		         (int)(copy->len - strlen(verb) - strlen(ticket) - strlen(old) - 3), rest);
+		message->len = copy->len - strlen(old) + strlen(fence);
+	}
+	ck_assert(permits_hear(b));
+}
+
+TEST(grant_may_overtake_the_answer_to_its_ask)
+{
+	struct lk__waiter *waiter;
+	struct permits_call ask;
+	uint64_t fence;
+
+	start(2, 10000);
+	fence = hold(a, pa, 2);
+	later(1);
+	waiter = permits_acquire(b, pb, 1);
+	ask = reach(b, LK__ASK);
+	later(1);
+	permits_release(a, pa, fence);
+	step(a, LK__LEAVE);
+	ck_assert(permits_hear(b));
+	assert_done(waiter, LK_OK);
+	permits_answer(b, &ask); /* "queued", long ago */
+	permits_pass(&w, 20000);
+	ck_assert_int_eq(permits_state(b, pb, waiter->fence), LK_STATE_HELD);
+	release(b, pb, waiter->fence);
+	end();
+}
+
+TEST(grant_by_message_is_valid_from_the_first_ask)
+{
+	struct lk__waiter *waiter;
+	int64_t asked_ns;
+	uint64_t fence;
+
+	start(2, 10000);
+	fence = hold(a, pa, 2);
+	waiter = wait_for(b, pb, 1);
+	asked_ns = w.now_ns;
+	later(1000);
+	permits_release(a, pa, fence);
+	step(a, LK__LEAVE);
+	ck_assert(permits_hear(b));
+	assert_done(waiter, LK_OK);
+	ck_assert_int_eq(lk__hold_left_ns(lk__core_hold(pb->name, waiter->fence), w.now_ns),
+	                 asked_ns + 10000 * PERMITS_MS - lk__margin_ns(10000) - w.now_ns);
+	release(b, pb, waiter->fence);
+	end();
+}
+
+TEST(second_grant_of_a_hold_changes_nothing)
+{
+	struct permits_message grant;
+	struct lk__waiter *waiter;
+
+	start(2, 10000);
+	waiter = grant_under_way();
+	grant = b->inbox[0];
+	ck_assert(permits_hear(b));
+	assert_done(waiter, LK_OK);
+	hear_again(&grant, NULL);
+	hear_again(&grant, "1900000000000000");
+	ck_assert_uint_eq(permits_count(pb, waiter->fence), 1);
+	assert_no_request(b);
+	release(b, pb, waiter->fence);
+	/* Nor is it one for who comes later. */
+	waiter = permits_acquire(b, pb, 1);
+	hear_again(&grant, NULL);
+	assert_waits(waiter);
+	permits_settle(&w);
+	assert_done(waiter, LK_OK);
+	release(b, pb, waiter->fence);
+	end();
+}
+
+TEST(forged_grant_makes_no_hold)
+{
+	struct lk__message grant = {
+		.kind = LK__GRANT, .lease_ms = 10000, .life_ms = 10000, .permits = 2, .fence = 7};
+	struct lk__waiter *waiter;
+	uint64_t fence;
+
+	start(2, 10000);
+	fence = hold(a, pa, 2);
+	waiter = wait_for(b, pb, 1);
+	memcpy(grant.nonce, b->core.all_tickets->nonce, LK__NONCE_SIZE);
+	lk__core_message(&b->core, w.now_ns, &grant); /* other permits */
+	grant.permits = 1;
+	grant.fixed = true;
+	lk__core_message(&b->core, w.now_ns, &grant);
+	grant.fixed = false;
+	grant.lease_ms = 5000;
+	lk__core_message(&b->core, w.now_ns, &grant);
+	assert_waits(waiter);
+	release(a, pa, fence);
+	assert_done(waiter, LK_OK);
+	release(b, pb, waiter->fence);
+	end();
+}
+
+TEST(old_waiter_claims_a_short_grant)
+{
+	struct lk__waiter *waiter;
+	uint64_t fence;
+
+	start(2, 10000);
+	fence = hold(a, pa, 2);
+	waiter = wait_for(b, pb, 1);
+	permits_pass(&w, 4000);
+	permits_release(a, pa, fence);
+	step(a, LK__LEAVE);
+	ck_assert(permits_hear(b));
+	assert_waits(waiter);
+	step(b, LK__RENEW);
+	assert_done(waiter, LK_OK);
+	ck_assert_int_eq(lk__hold_left_ns(lk__core_hold(pb->name, waiter->fence), w.now_ns),
+	                 10000 * PERMITS_MS - lk__margin_ns(10000));
+	release(b, pb, waiter->fence);
+	end();
+}
+
+TEST(fixed_lease_is_claimed_to_last_its_whole_length)
+{
+	struct lk__waiter *waiter;
+	uint64_t fence;
+
+	start_fixed(2, 2000);
+	fence = hold(a, pa, 2);
+	waiter = wait_for(b, pb, 1);
+	later(900); /* the grant is no short one */
+	permits_release(a, pa, fence);
+	step(a, LK__LEAVE);
+	ck_assert(permits_hear(b));
+	assert_waits(waiter);
+	step(b, LK__RENEW);
+	assert_done(waiter, LK_OK);
+	ck_assert_int_eq(lk__hold_left_ns(lk__core_hold(pb->name, waiter->fence), w.now_ns),
+	                 2000 * PERMITS_MS - lk__margin_ns(2000));
+	release(b, pb, waiter->fence);
+	end();
+}
+
+TEST(short_grant_that_nobody_claims_goes_on)
+{
+	struct lk__waiter *next;
+	int64_t granted_ns;
+	uint64_t fence;
+
+	start(2, 10000);
+	fence = hold(a, pa, 2);
+	wait_for(b, pb, 2);
+	next = wait_for(c, pc, 1);
+	permits_pass(&w, 4000);
+	b->core.linked = false; /* it is stopped, and counts as one who hears */
+	permits_release(a, pa, fence);
+	step(a, LK__LEAVE);
+	granted_ns = w.now_ns;
+	while (!next->done && w.now_ns - granted_ns < 60000 * PERMITS_MS)
+		permits_pass(&w, 10);
+	assert_done(next, LK_OK);
+	ck_assert_int_ge(w.now_ns - granted_ns, 3000 * PERMITS_MS);
+	ck_assert_int_le(w.now_ns - granted_ns, 13100 * PERMITS_MS); /* a re-ask later */
+	lk__core_close(&b->core, w.now_ns);
+	permits_link_down(b, LK_ECONN);
+	permits_link_up(b);
+	permits_settle(&w);
+	release(c, pc, next->fence);
+	end();
+}
+
+TEST(grant_and_granted_answer_are_one_hold)
+{
+	struct lk__waiter *waiter;
+	struct lk__ticket *ticket;
+	struct permits_call ask;
+
+	start(2, 10000);
+	waiter = grant_under_way();
+	/* A re-ask overtakes the message. */
+	ticket = b->core.all_tickets;
+	ticket->next_ns = w.now_ns;
+	lk__ticket_pursue(&b->core, w.now_ns, ticket);
+	ask = reach(b, LK__ASK);
+	permits_answer(b, &ask);
+	assert_done(waiter, LK_OK);
+	ck_assert(permits_hear(b));
+	ck_assert_uint_eq(permits_count(pb, waiter->fence), 1);
+	ck_assert_int_eq(used(), 1);
+	release(b, pb, waiter->fence);
+	end();
+}
+
+TEST(message_before_the_granted_answer_is_one_hold)
+{
+	struct lk__waiter *waiter;
+	struct lk__ticket *ticket;
+	struct permits_call ask;
+
+	start(2, 10000);
+	waiter = grant_under_way();
+	ticket = b->core.all_tickets;
+	ticket->next_ns = w.now_ns;
+	lk__ticket_pursue(&b->core, w.now_ns, ticket);
+	ask = take(b, LK__ASK);
+	ck_assert(permits_hear(b));
+	assert_done(waiter, LK_OK);
+	permits_execute(b, &ask); /* "mine already" */
+	permits_answer(b, &ask);
+	ck_assert_int_eq(permits_state(b, pb, waiter->fence), LK_STATE_HELD);
+	ck_assert_int_eq(used(), 1);
+	release(b, pb, waiter->fence);
+	end();
+}
+
+TEST(granted_answer_revives_no_hold_that_lapsed)
+{
+	struct lk__waiter *waiter;
+	struct lk__ticket *ticket;
+	struct permits_call ask;
+
+	start(2, 1000);
+	waiter = grant_under_way();
+	later(500);
+	ticket = b->core.all_tickets;
+	ticket->next_ns = w.now_ns;
+	lk__ticket_pursue(&b->core, w.now_ns, ticket);
+	ask = take(b, LK__ASK);
+	ck_assert(permits_hear(b));
+	assert_done(waiter, LK_OK);
+	permits_execute(b, &ask); /* the store counts anew */
+	later(500);
+	permits_answer(b, &ask);
+	ck_assert_int_eq(permits_state(b, pb, waiter->fence), LK_STATE_LOST);
+	permits_settle(&w);
+	release_lost(b, pb, waiter->fence);
+	end();
+}
+
+TEST(lost_grant_is_found_by_the_next_ask)
+{
+	struct lk__waiter *waiter;
+
+	start(2, 10000);
+	waiter = grant_under_way();
+	b->inbox_count = 0;
+	permits_pass(&w, 10500);
+	/* The store had kept it for its lease, and it asked within. */
+	assert_done(waiter, LK_OK);
+	ck_assert_int_eq(used(), 1);
+	release(b, pb, waiter->fence);
+	end();
+}
+
+TEST(broken_while_the_grant_is_on_its_way_asks_again)
+{
+	struct lk__waiter *waiter;
+
+	start(2, 10000);
+	waiter = grant_under_way();
+	permits_look(&w, "s", &view);
+	ck_assert_int_eq(view.hold_count, 1);
+	permits_break(&w, "s", view.holds[0].text);
+	ck_assert(permits_hear(b)); /* the grant */
+	assert_done(waiter, LK_OK);
+	ck_assert(permits_hear(b));
+	assert_lost(b, LK_LOST_BROKEN);
+	permits_settle(&w);
+	release_lost(b, pb, waiter->fence);
+	end();
+}
+
+/* The head was told a late time; before that its wish became impossible, and it is told so. */
+TEST(again_may_come_before_the_answer_to_its_ask)
+{
+	struct lk__waiter *waiter;
+	struct permits_call ask;
+	uint64_t fence;
+
+	start(2, 10000);
+	fence = hold(a, pa, 1);
+	later(1);
+	waiter = permits_acquire(b, pb, 2);
+	ask = reach(b, LK__ASK);
+	permits_resize(&w, "s", 1);
+	ck_assert(permits_hear(b)); /* again, now */
+	permits_answer(b, &ask);    /* "queued", for seconds */
+	permits_pass(&w, 5);
+	assert_done(waiter, LK_ELIMIT);
+	release(a, pa, fence);
+	end();
+}
+
+TEST(again_is_no_reason_to_ask_less_often)
+{
+	struct lk__waiter *waiter;
+	uint64_t fence;
+
+	start(4, 10000);
+	fence = hold(a, pa, 2);
+	waiter = wait_for(b, pb, 3);
+	for (int i = 0; i < 20; i++) {
+		struct lk__message again = {
+			.kind = LK__AGAIN, .lease_ms = 10000, .permits = 3, .in_ms = 10000};
+		memcpy(again.nonce, b->core.all_tickets->nonce, LK__NONCE_SIZE);
+		ck_assert_int_le(lk__core_due(&b->core), w.now_ns + 10300 * PERMITS_MS);
+		lk__core_message(&b->core, w.now_ns, &again);
+		ck_assert_int_le(lk__core_due(&b->core),
+		                 b->core.all_tickets->main.sent_ns + 10300 * PERMITS_MS);
+		permits_pass(&w, 3000);
+	}
+	release(a, pa, fence);
+	assert_done(waiter, LK_OK);
+	release(b, pb, waiter->fence);
+	end();
+}

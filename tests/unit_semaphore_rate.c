@@ -1,0 +1,354 @@
+/* SPDX-License-Identifier: MIT
+ * Permits that are nobody's to release, in virtual time: they make a rate that is exact in every
+ * window; and capacities that change. */
+#include "permits_fixture.h"
+
+#define GRANTS_MAX 2000
+
+/* Whoever has got a permit, and when the store began to count it. */
+static struct {
+	int64_t at_us;
+	uint32_t permits;
+} grants[GRANTS_MAX];
+static int grant_count;
+
+/* In no window as long as the lease are there more than the capacity. */
+static void assert_exact(int64_t lease_ms, uint32_t capacity)
+{
+	for (int i = 0; i < grant_count; i++) {
+		uint32_t sum = 0;
+		for (int j = 0; j < grant_count; j++)
+			if (grants[j].at_us >= grants[i].at_us &&
+			    grants[j].at_us < grants[i].at_us + lease_ms * 1000)
+				sum += grants[j].permits;
+		ck_assert_uint_le(sum, capacity);
+	}
+}
+
+/* A grant that was just told: the store counts it since the beginning of its lease. */
+static void note(const struct lk__waiter *waiter)
+{
+	permits_look(&w, "s", &view);
+	for (int i = 0; i < view.hold_count; i++) {
+		if (view.holds[i].fence != waiter->fence)
+			continue;
+		grants[grant_count].permits = view.holds[i].held;
+		grants[grant_count++].at_us = view.holds[i].end_us - view.holds[i].lease_ms * 1000;
+		ck_assert_int_lt(grant_count, GRANTS_MAX);
+		return;
+	}
+	ck_abort_msg("the store does not know the grant");
+}
+
+/* A client takes permits for ever, one wait after the other; each grant is noted. */
+struct taker {
+	struct permits_client *client;
+	struct lk__place *place;
+	struct lk__waiter *waiter;
+	uint32_t permits;
+};
+
+static void take_on(struct taker *taker)
+{
+	if (taker->waiter && !taker->waiter->done)
+		return;
+	if (taker->waiter) {
+		assert_done(taker->waiter, LK_OK);
+		note(taker->waiter);
+	}
+	taker->waiter = permits_forget(taker->client, taker->place, taker->permits);
+}
+
+static void take_for(struct taker *takers, int count, int64_t ms)
+{
+	int64_t end_ns = w.now_ns + ms * PERMITS_MS;
+
+	while (w.now_ns < end_ns) {
+		for (int i = 0; i < count; i++)
+			take_on(&takers[i]);
+		permits_pass(&w, 1);
+	}
+	for (int i = 0; i < count; i++)
+		permits_give_up(takers[i].client, takers[i].waiter, LK_ETIMEDOUT);
+	permits_pass(&w, 60000);
+}
+
+TEST(rate_is_exact_and_used_up)
+{
+	struct taker takers[3];
+
+	start_fixed(5, 1000);
+	takers[0] = (struct taker){a, pa, NULL, 1};
+	takers[1] = (struct taker){b, pb, NULL, 2};
+	takers[2] = (struct taker){c, pc, NULL, 1};
+	take_for(takers, 3, 20000);
+	assert_exact(1000, 5);
+	/* Nearly all of them were taken: each taker is there when its own run out. */
+	ck_assert_int_ge(grant_count, 20 * 3);
+	permits_resize(&w, "s", 5); /* whoever comes by reclaims */
+	end();
+}
+
+static int64_t slow_ns(struct permits_world *world, struct permits_client *client)
+{
+	(void)client;
+	return world->now_ns % 7 * 50 * PERMITS_MS; /* now and then past the claim's time */
+}
+
+TEST(rate_is_exact_when_messages_are_slow)
+{
+	struct taker takers[3];
+
+	start_fixed(3, 400);
+	w.delay_ns = slow_ns;
+	takers[0] = (struct taker){a, pa, NULL, 1};
+	takers[1] = (struct taker){b, pb, NULL, 3};
+	takers[2] = (struct taker){c, pc, NULL, 2};
+	take_for(takers, 3, 20000);
+	assert_exact(400, 3);
+	ck_assert_int_ge(grant_count, 30);
+	permits_resize(&w, "s", 3);
+	end();
+}
+
+TEST(forgotten_permits_send_nothing_and_no_end_takes_them)
+{
+	struct lk__waiter *waiter, *other;
+
+	start_fixed(2, 1000);
+	waiter = permits_forget(a, pa, 2);
+	step(a, LK__ASK);
+	assert_done(waiter, LK_OK);
+	ck_assert_uint_gt(waiter->fence, 0);
+	assert_no_request(a);
+	ck_assert_ptr_null(a->core.all_tickets);
+	ck_assert_ptr_null(a->core.all_holds);
+	/* Neither the end of the handle nor that of the client gives them back. */
+	lk__core_drop(&a->core, w.now_ns, pa->name, a);
+	lk__core_close(&a->core, w.now_ns);
+	permits_settle(&w);
+	ck_assert_int_eq(used(), 2);
+	other = permits_try(b, pb, 1);
+	permits_settle(&w);
+	assert_done(other, LK_EBUSY);
+	later(1000);
+	other = permits_try(b, pb, 1);
+	permits_settle(&w);
+	assert_done(other, LK_OK);
+	release(b, pb, other->fence);
+	end();
+}
+
+TEST(forgotten_grant_by_message_is_claimed_for_its_whole_lease)
+{
+	struct lk__waiter *waiter, *first;
+
+	start_fixed(2, 1000);
+	first = permits_acquire(a, pa, 2);
+	permits_settle(&w);
+	waiter = permits_forget(b, pb, 1);
+	permits_settle(&w);
+	later(700); /* the grant will be short */
+	permits_release(a, pa, first->fence);
+	step(a, LK__LEAVE);
+	permits_look(&w, "s", &view);
+	ck_assert_int_eq(view.holds[0].end_us, permits_store_us(&w) + 500000);
+	ck_assert(permits_hear(b));
+	assert_waits(waiter);
+	later(100);
+	step(b, LK__RENEW);
+	assert_done(waiter, LK_OK);
+	permits_look(&w, "s", &view);
+	ck_assert_int_eq(view.holds[0].end_us, permits_store_us(&w) + 1000000);
+	assert_no_request(b);
+	later(1000);
+	permits_resize(&w, "s", 2);
+	end();
+}
+
+TEST(claim_that_comes_too_late_asks_again_at_its_place)
+{
+	struct lk__waiter *waiter, *other;
+	uint64_t fence;
+
+	start_fixed(2, 1000);
+	fence = hold(a, pa, 2);
+	waiter = permits_forget(b, pb, 2);
+	permits_settle(&w);
+	later(700);
+	permits_release(a, pa, fence);
+	step(a, LK__LEAVE);
+	/* It is stopped; another comes by and has what it did not claim. */
+	later(501);
+	other = permits_forget(c, pc, 1);
+	step(c, LK__ASK);
+	assert_done(other, LK_OK);
+	ck_assert(permits_hear(b));
+	step(b, LK__RENEW);
+	assert_waits(waiter);
+	step(b, LK__ASK);
+	assert_waits(waiter);
+	ck_assert_int_eq(used(), 1);
+	permits_pass(&w, 1010);
+	assert_done(waiter, LK_OK);
+	later(1000);
+	permits_resize(&w, "s", 2);
+	end();
+}
+
+TEST(forgotten_grant_whose_answer_is_lost_is_one_grant)
+{
+	struct lk__waiter *waiter;
+	struct permits_call ask;
+
+	start_fixed(3, 1000);
+	waiter = permits_forget(a, pa, 1);
+	ask = reach(a, LK__ASK);
+	permits_call_fini(&ask);
+	permits_link_down(a, LK_EUNKNOWN);
+	later(300);
+	permits_link_up(a);
+	step(a, LK__ASK);
+	assert_done(waiter, LK_OK);
+	/* Told now, so it counts from now on: no window sees it twice, none sees too many. */
+	permits_look(&w, "s", &view);
+	ck_assert_int_eq(view.hold_count, 1);
+	ck_assert_int_eq(view.holds[0].end_us, permits_store_us(&w) + 1000000);
+	later(1000);
+	permits_resize(&w, "s", 3);
+	end();
+}
+
+TEST(forgotten_grant_that_serves_others_needs_no_leave)
+{
+	struct lk__waiter *waiter;
+	struct permits_call ask;
+
+	start_fixed(3, 1000);
+	waiter = permits_forget(a, pa, 1);
+	ask = reach(a, LK__ASK);
+	/* As if the run had had its limit. */
+	ck_assert_mem_eq(ask.reply.data + ask.reply.len - 4, ":0\r\n", 4);
+	ask.reply.data[ask.reply.len - 3] = '1';
+	permits_answer(a, &ask);
+	assert_done(waiter, LK_OK);
+	step(a, LK__HAND);
+	assert_no_request(a);
+	ck_assert_ptr_null(a->core.all_tickets);
+	ck_assert_int_eq(used(), 1);
+	later(1000);
+	permits_resize(&w, "s", 3);
+	end();
+}
+
+TEST(wait_for_a_rate_that_is_cancelled_gives_its_grant_back)
+{
+	struct lk__waiter *waiter;
+	struct permits_call ask;
+
+	start_fixed(1, 10000);
+	waiter = permits_forget(a, pa, 1);
+	ask = reach(a, LK__ASK);
+	permits_give_up(a, waiter, LK_ECANCELED);
+	permits_answer(a, &ask);
+	step(a, LK__LEAVE);
+	assert_done(waiter, LK_ECANCELED);
+	end();
+}
+
+/* ---- Other capacities --------------------------------------------------------------------- */
+
+TEST(resize_up_grants_at_once)
+{
+	struct lk__waiter *waiters[2];
+	uint64_t fence;
+
+	start(2, 10000);
+	fence = hold(a, pa, 2);
+	waiters[0] = wait_for(b, pb, 2);
+	waiters[1] = wait_for(c, pc, 1);
+	permits_resize(&w, "s", 5);
+	ck_assert(permits_hear(b));
+	ck_assert(permits_hear(c));
+	assert_done(waiters[0], LK_OK);
+	assert_done(waiters[1], LK_OK);
+	release(a, pa, fence);
+	release(b, pb, waiters[0]->fence);
+	release(c, pc, waiters[1]->fence);
+	end();
+}
+
+TEST(resize_down_takes_nothing_and_grants_nothing_until_it_fits)
+{
+	struct lk__waiter *waiter;
+	uint64_t first, second;
+
+	start(4, 10000);
+	first = hold(a, pa, 2);
+	second = hold(a, pa, 2);
+	permits_resize(&w, "s", 2);
+	waiter = wait_for(b, pb, 1);
+	ck_assert_int_eq(used(), 4);
+	permits_pass(&w, 20000);
+	ck_assert_int_eq(permits_state(a, pa, first), LK_STATE_HELD);
+	release(a, pa, first);
+	assert_waits(waiter);
+	permits_release_some(a, pa, second, 1);
+	permits_settle(&w);
+	assert_done(waiter, LK_OK);
+	ck_assert_int_eq(used(), 2);
+	release(a, pa, second);
+	release(b, pb, waiter->fence);
+	end();
+}
+
+TEST(resize_down_ends_a_wait_that_became_impossible)
+{
+	struct lk__waiter *large, *small;
+	uint64_t fence;
+
+	start(4, 10000);
+	fence = hold(a, pa, 1);
+	large = wait_for(b, pb, 4);
+	small = wait_for(c, pc, 2);
+	permits_resize(&w, "s", 3);
+	permits_settle(&w);
+	permits_pass(&w, 5);
+	assert_done(large, LK_ELIMIT);
+	assert_done(small, LK_OK);
+	release(a, pa, fence);
+	release(c, pc, small->fence);
+	end();
+}
+
+TEST(resize_down_finds_a_wait_deep_in_the_queue_when_its_turn_comes)
+{
+	struct lk__waiter *first, *large;
+	uint64_t fence;
+
+	start(4, 10000);
+	fence = hold(a, pa, 3);
+	first = wait_for(b, pb, 2);
+	large = wait_for(c, pc, 4);
+	permits_resize(&w, "s", 3);
+	permits_settle(&w);
+	assert_waits(large);
+	release(a, pa, fence);
+	permits_pass(&w, 5);
+	assert_done(first, LK_OK);
+	assert_done(large, LK_ELIMIT);
+	release(b, pb, first->fence);
+	end();
+}
+
+TEST(capacity_is_the_first_ones_unless_it_is_resized)
+{
+	start(4, 10000);
+	ck_assert_str_eq(permits_set(&w, "s", "open", 5), "mismatch\n4");
+	ck_assert_str_eq(permits_set(&w, "s", "open", 0), "set\n4\n0");
+	permits_resize(&w, "s", 5);
+	ck_assert_str_eq(permits_set(&w, "s", "open", 5), "set\n5\n0");
+	ck_assert_str_eq(permits_set(&w, "t", "open", 0), "absent");
+	ck_assert_str_eq(permits_set(&w, "t", "resize", 3), "absent");
+	end();
+}

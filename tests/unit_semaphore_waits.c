@@ -1,0 +1,591 @@
+/* SPDX-License-Identifier: MIT
+ * Waits for permits in virtual time: their order, who is passed over, how each of them ends. */
+#include "permits_fixture.h"
+
+/* ---- Order -------------------------------------------------------------------------------- */
+
+TEST(permits_are_taken_and_given_back_in_two_requests)
+{
+	uint64_t fence;
+	struct lk__waiter *waiter;
+
+	start(3, 10000);
+	permits_acquire(a, pa, 2);
+	step(a, LK__ASK);
+	assert_no_request(a);
+	fence = pa->name->holds->fence;
+	ck_assert_int_eq(used(), 2);
+	waiter = permits_release(a, pa, fence);
+	step(a, LK__LEAVE);
+	assert_done(waiter, LK_OK);
+	assert_no_request(a);
+	end();
+}
+
+TEST(small_waits_do_not_overtake_a_large_one)
+{
+	struct lk__waiter *large, *small;
+	uint64_t first, second;
+
+	start(4, 10000);
+	first = hold(a, pa, 2);
+	second = hold(a, pa, 1);
+	large = wait_for(b, pb, 3);
+	small = wait_for(c, pc, 1); /* one is free, and it waits all the same */
+	permits_pass(&w, 60000);
+	assert_waits(large);
+	assert_waits(small);
+	release(a, pa, second);
+	assert_waits(large);
+	release(a, pa, first);
+	assert_done(large, LK_OK);
+	assert_done(small, LK_OK);
+	ck_assert_uint_lt(large->fence, small->fence);
+	release(b, pb, large->fence);
+	release(c, pc, small->fence);
+	end();
+}
+
+TEST(one_release_serves_all_who_fit)
+{
+	struct lk__waiter *waiters[4];
+	uint64_t fence;
+
+	start(5, 10000);
+	fence = hold(a, pa, 5);
+	waiters[0] = wait_for(b, pb, 2);
+	waiters[1] = wait_for(c, pc, 1);
+	waiters[2] = wait_for(d, pd, 2);
+	waiters[3] = wait_for(b, pb, 1);
+	permits_release(a, pa, fence);
+	step(a, LK__LEAVE);
+	ck_assert_int_eq(used(), 5);
+	permits_settle(&w);
+	for (int i = 0; i < 3; i++)
+		assert_done(waiters[i], LK_OK);
+	assert_waits(waiters[3]);
+	release(c, pc, waiters[1]->fence);
+	assert_done(waiters[3], LK_OK);
+	release(b, pb, waiters[0]->fence);
+	release(b, pb, waiters[3]->fence);
+	release(d, pd, waiters[2]->fence);
+	end();
+}
+
+TEST(large_head_keeps_its_place_while_others_come_and_go)
+{
+	struct lk__waiter *large, *small;
+	uint64_t fence;
+
+	start(4, 10000);
+	fence = hold(a, pa, 2);
+	large = wait_for(b, pb, 3);
+	small = wait_for(c, pc, 1);
+	/* Each of them has the head told anew. */
+	for (int i = 0; i < 60; i++) {
+		struct lk__waiter *other = permits_try(d, pd, 1);
+		permits_pass(&w, 1000);
+		assert_done(other, LK_EBUSY);
+		assert_waits(large);
+		assert_waits(small);
+	}
+	release(a, pa, fence);
+	assert_done(large, LK_OK);
+	assert_done(small, LK_OK);
+	release(b, pb, large->fence);
+	release(c, pc, small->fence);
+	end();
+}
+
+/* ---- Who is passed over ------------------------------------------------------------------- */
+
+TEST(dead_waiters_are_skipped)
+{
+	struct lk__waiter *next;
+	uint64_t fence;
+
+	start(3, 10000);
+	fence = hold(a, pa, 3);
+	wait_for(b, pb, 2);
+	next = wait_for(c, pc, 3);
+	b->subscribed = false; /* its connections are gone, and nobody told it */
+	permits_release(a, pa, fence);
+	step(a, LK__LEAVE);
+	permits_hear(c);
+	assert_done(next, LK_OK);
+	lk__core_close(&b->core, w.now_ns);
+	release(c, pc, next->fence);
+	end();
+}
+
+TEST(large_head_that_cancels_lets_small_ones_in)
+{
+	struct lk__waiter *large, *small[2];
+	uint64_t fence;
+
+	start(4, 10000);
+	fence = hold(a, pa, 2);
+	large = wait_for(b, pb, 4);
+	small[0] = wait_for(c, pc, 1);
+	small[1] = wait_for(d, pd, 1);
+	permits_give_up(b, large, LK_ECANCELED);
+	permits_settle(&w);
+	assert_done(large, LK_ECANCELED);
+	assert_done(small[0], LK_OK);
+	assert_done(small[1], LK_OK);
+	release(a, pa, fence);
+	release(c, pc, small[0]->fence);
+	release(d, pd, small[1]->fence);
+	end();
+}
+
+TEST(large_dead_head_is_found_by_being_told)
+{
+	struct lk__waiter *small;
+	uint64_t fences[2];
+
+	start(4, 10000);
+	fences[0] = hold(a, pa, 2);
+	fences[1] = hold(a, pa, 1);
+	wait_for(b, pb, 3);
+	small = wait_for(c, pc, 1);
+	b->subscribed = false;
+	permits_pass(&w, 3000); /* it was told lately: not each time */
+	assert_waits(small);
+	/* It does not fit after this either, but permits are idle, and it is not there to be told.
+	 */
+	permits_release(a, pa, fences[1]);
+	step(a, LK__LEAVE);
+	permits_hear(c);
+	assert_done(small, LK_OK);
+	lk__core_close(&b->core, w.now_ns);
+	release(a, pa, fences[0]);
+	release(c, pc, small->fence);
+	end();
+}
+
+TEST(large_head_that_is_stopped_is_passed_over_after_21_s)
+{
+	struct lk__waiter *small;
+	int64_t start_ns;
+	uint64_t fence;
+
+	start(4, 10000);
+	fence = hold(a, pa, 2);
+	wait_for(b, pb, 3);
+	start_ns = w.now_ns;
+	small = wait_for(c, pc, 1);
+	b->core.linked = false; /* it counts as one who hears, and does nothing */
+	while (!small->done && w.now_ns - start_ns < 60000 * PERMITS_MS)
+		permits_pass(&w, 100);
+	assert_done(small, LK_OK);
+	ck_assert_int_ge(w.now_ns - start_ns, 21000 * PERMITS_MS);
+	ck_assert_int_le(w.now_ns - start_ns, 32000 * PERMITS_MS);
+	/* When it runs again it has its place, and waits for the permits. */
+	permits_link_down(b, LK_ECONN);
+	permits_link_up(b);
+	permits_settle(&w);
+	release(a, pa, fence);
+	ck_assert_int_eq(used(), 4);
+	ck_assert_ptr_nonnull(pb->name->holds);
+	release(b, pb, pb->name->holds->fence);
+	release(c, pc, small->fence);
+	end();
+}
+
+/* Its place is the first, and it fits: it need not wait for another event. */
+TEST(who_returns_to_the_head_of_the_queue_is_granted_at_once)
+{
+	struct lk__waiter *first, *large;
+	uint64_t fences[2];
+
+	start(4, 10000);
+	fences[0] = hold(a, pa, 3);
+	fences[1] = hold(a, pa, 1);
+	first = wait_for(b, pb, 1);
+	large = wait_for(c, pc, 2);
+	permits_link_down(b, LK_ECONN);
+	/* It cannot be told, and loses its turn to one who does not fit. */
+	release(a, pa, fences[1]);
+	ck_assert_int_eq(used(), 3);
+	permits_link_up(b);
+	step(b, LK__ASK);
+	assert_done(first, LK_OK);
+	assert_waits(large);
+	release(a, pa, fences[0]);
+	release(b, pb, first->fence);
+	assert_done(large, LK_OK);
+	release(c, pc, large->fence);
+	end();
+}
+
+/* ---- More than one run of a script does ---------------------------------------------------- */
+
+TEST(many_who_fit_are_served_by_two_runs)
+{
+	struct lk__waiter *waiters[40];
+	uint64_t fence;
+
+	start(40, 10000);
+	fence = hold(a, pa, 40);
+	for (int i = 0; i < 40; i++)
+		waiters[i] = wait_for(b, pb, 1);
+	permits_release(a, pa, fence);
+	step(a, LK__LEAVE);
+	ck_assert_int_eq(used(), 32);
+	step(a, LK__HAND);
+	ck_assert_int_eq(used(), 40);
+	assert_no_request(a);
+	permits_settle(&w);
+	for (int i = 0; i < 40; i++) {
+		assert_done(waiters[i], LK_OK);
+		release(b, pb, waiters[i]->fence);
+	}
+	end();
+}
+
+TEST(many_dead_waiters_are_skipped_by_who_asks)
+{
+	struct lk__waiter *waiter;
+
+	start(2, 1000);
+	hold(a, pa, 2);
+	for (int i = 0; i < 40; i++)
+		wait_for(b, pb, 1);
+	a->subscribed = b->subscribed = false;
+	a->core.linked = b->core.linked = false;
+	later(1100);
+	waiter = permits_acquire(c, pc, 1);
+	step(c, LK__ASK); /* "queued", and there is more to do */
+	assert_waits(waiter);
+	step(c, LK__HAND);
+	permits_settle(&w);
+	assert_done(waiter, LK_OK);
+	release(c, pc, waiter->fence);
+	lk__core_fini(&a->core);
+	lk__core_fini(&b->core);
+	lk__core_init(&a->core, 1);
+	lk__core_init(&b->core, 1);
+	end();
+}
+
+TEST(many_dead_waiters_are_skipped_by_who_tries)
+{
+	struct lk__waiter *waiter;
+
+	start(2, 1000);
+	hold(a, pa, 2);
+	for (int i = 0; i < 40; i++)
+		wait_for(b, pb, 1);
+	a->subscribed = b->subscribed = false;
+	a->core.linked = b->core.linked = false;
+	later(1100);
+	waiter = permits_try(c, pc, 2);
+	permits_settle(&w);
+	assert_done(waiter, LK_OK);
+	release(c, pc, waiter->fence);
+	lk__core_fini(&a->core);
+	lk__core_fini(&b->core);
+	lk__core_init(&a->core, 1);
+	lk__core_init(&b->core, 1);
+	end();
+}
+
+/* ---- How a wait ends ---------------------------------------------------------------------- */
+
+TEST(cancel_before_anything_was_sent_sends_nothing)
+{
+	struct lk__waiter *waiter;
+
+	start(2, 10000);
+	waiter = permits_acquire(a, pa, 1);
+	permits_give_up(a, waiter, LK_ECANCELED);
+	assert_done(waiter, LK_ECANCELED);
+	assert_no_request(a);
+	end();
+}
+
+TEST(cancel_while_it_asks_gives_a_grant_back)
+{
+	struct lk__waiter *waiter, *next;
+	struct permits_call ask;
+
+	start(2, 10000);
+	waiter = permits_acquire(a, pa, 2);
+	ask = reach(a, LK__ASK);
+	next = wait_for(b, pb, 1);
+	permits_give_up(a, waiter, LK_ECANCELED);
+	assert_waits(waiter); /* until the store confirms it */
+	permits_answer(a, &ask);
+	step(a, LK__LEAVE);
+	assert_done(waiter, LK_ECANCELED);
+	permits_settle(&w);
+	assert_done(next, LK_OK);
+	release(b, pb, next->fence);
+	end();
+}
+
+TEST(cancel_in_the_queue_leaves_nothing_behind)
+{
+	struct lk__waiter *waiter;
+	uint64_t fence;
+
+	start(2, 10000);
+	fence = hold(a, pa, 1);
+	waiter = wait_for(b, pb, 2);
+	permits_give_up(b, waiter, LK_ETIMEDOUT);
+	step(b, LK__LEAVE);
+	assert_done(waiter, LK_ETIMEDOUT);
+	permits_look(&w, "s", &view);
+	ck_assert_int_eq(view.queued, 0);
+	release(a, pa, fence);
+	end();
+}
+
+TEST(cancel_that_meets_its_grant_gives_it_back)
+{
+	struct lk__waiter *waiter, *next;
+	uint64_t fence;
+
+	start(2, 10000);
+	fence = hold(a, pa, 2);
+	waiter = wait_for(b, pb, 1);
+	next = wait_for(c, pc, 2);
+	permits_release(a, pa, fence);
+	step(a, LK__LEAVE);
+	permits_give_up(b, waiter, LK_ECANCELED); /* the grant is on its way */
+	ck_assert(permits_hear(b));
+	step(b, LK__LEAVE);
+	assert_done(waiter, LK_ECANCELED);
+	permits_settle(&w);
+	assert_done(next, LK_OK);
+	release(c, pc, next->fence);
+	end();
+}
+
+TEST(cancel_while_it_claims_gives_the_grant_back)
+{
+	struct lk__waiter *waiter;
+	struct permits_call claim;
+	uint64_t fence;
+
+	start(2, 10000);
+	fence = hold(a, pa, 2);
+	waiter = wait_for(b, pb, 1);
+	permits_pass(&w, 4000); /* its grant will be short */
+	permits_release(a, pa, fence);
+	step(a, LK__LEAVE);
+	ck_assert(permits_hear(b));
+	claim = reach(b, LK__RENEW);
+	permits_give_up(b, waiter, LK_ECANCELED);
+	permits_answer(b, &claim);
+	step(b, LK__LEAVE);
+	assert_done(waiter, LK_ECANCELED);
+	end();
+}
+
+TEST(cancel_without_a_link_is_done_when_it_is_back)
+{
+	struct lk__waiter *waiter;
+	uint64_t fence;
+
+	start(2, 10000);
+	fence = hold(a, pa, 2);
+	waiter = wait_for(b, pb, 1);
+	permits_link_down(b, LK_ECONN);
+	permits_give_up(b, waiter, LK_ECANCELED);
+	assert_waits(waiter);
+	assert_no_request(b);
+	permits_link_up(b);
+	permits_settle(&w);
+	assert_done(waiter, LK_ECANCELED);
+	release(a, pa, fence);
+	end();
+}
+
+TEST(cancel_ends_all_waits_of_a_handle)
+{
+	struct lk__waiter *waiters[3];
+	uint64_t fence;
+
+	start(2, 10000);
+	fence = hold(a, pa, 2);
+	waiters[0] = wait_for(b, pb, 1);
+	waiters[1] = wait_for(b, pb, 2);
+	waiters[2] = permits_waiter(b, pb, 1);
+	waiters[2]->handle = &waiters; /* another one's */
+	lk__core_acquire_permits(&b->core, w.now_ns, waiters[2]);
+	lk__core_cancel(&b->core, w.now_ns, pb->name, b, LK_ECANCELED);
+	permits_settle(&w);
+	assert_done(waiters[0], LK_ECANCELED);
+	assert_done(waiters[1], LK_ECANCELED);
+	assert_waits(waiters[2]);
+	release(a, pa, fence);
+	assert_done(waiters[2], LK_OK);
+	release(b, pb, waiters[2]->fence);
+	end();
+}
+
+TEST(try_is_busy_when_others_wait_though_it_would_fit)
+{
+	struct lk__waiter *large, *other;
+	uint64_t fence;
+
+	start(3, 10000);
+	fence = hold(a, pa, 2);
+	large = wait_for(b, pb, 3);
+	other = permits_try(c, pc, 1);
+	permits_settle(&w);
+	assert_done(other, LK_EBUSY);
+	permits_look(&w, "s", &view);
+	ck_assert_int_eq(view.queued, 1);
+	release(a, pa, fence);
+	release(b, pb, large->fence);
+	end();
+}
+
+TEST(more_than_the_capacity_is_refused_at_once)
+{
+	struct lk__waiter *waiter;
+
+	start(3, 10000);
+	waiter = permits_acquire(a, pa, 4);
+	permits_settle(&w);
+	assert_done(waiter, LK_ELIMIT);
+	end();
+}
+
+TEST(end_of_a_wait_that_is_over_changes_nothing)
+{
+	struct lk__waiter *waiter;
+
+	start_fixed(2, 1000);
+	waiter = permits_forget(a, pa, 1);
+	permits_settle(&w);
+	assert_done(waiter, LK_OK); /* and its place is no more */
+	permits_give_up(a, waiter, LK_ECANCELED);
+	permits_abandon(a, waiter);
+	assert_done(waiter, LK_OK);
+	later(1000);
+	permits_resize(&w, "s", 2);
+	end();
+}
+
+/* Somebody else's key stands in the way of the semaphore's. */
+static void meet_foreign(const char *suffix, bool sorted_set)
+{
+	struct lk__waiter *waiter;
+
+	start(2, 10000);
+	if (sorted_set)
+		lua_store_text(w.store, "ZADD", permits_key("s", suffix), "5", "theirs", NULL);
+	else
+		lua_store_text(w.store, "SET", permits_key("s", suffix), "theirs", NULL);
+	waiter = permits_acquire(a, pa, 1);
+	permits_settle(&w);
+	assert_done(waiter, LK_EFOREIGN);
+	ck_assert_ptr_nonnull(strstr(waiter->why.text, permits_key("s", suffix)));
+	lua_store_text(w.store, "DEL", permits_key("s", suffix), NULL);
+	end();
+}
+
+TEST(keys_of_others_are_told_and_left_alone)
+{
+	meet_foreign("", false);
+	meet_foreign(":q", false);
+	meet_foreign(":h", false);
+	meet_foreign(":q", true);
+	meet_foreign(":h", true);
+}
+
+/* ---- Links -------------------------------------------------------------------------------- */
+
+TEST(waiter_keeps_its_place_when_its_link_breaks)
+{
+	struct lk__waiter *first, *second;
+	uint64_t fence;
+
+	start(2, 10000);
+	fence = hold(a, pa, 2);
+	first = wait_for(b, pb, 2);
+	second = wait_for(c, pc, 1);
+	permits_link_down(b, LK_ECONN);
+	permits_link_up(b);
+	permits_settle(&w);
+	release(a, pa, fence);
+	assert_done(first, LK_OK);
+	assert_waits(second);
+	release(b, pb, first->fence);
+	release(c, pc, second->fence);
+	end();
+}
+
+TEST(ask_whose_answer_is_lost_is_asked_again_and_counts_once)
+{
+	struct lk__waiter *waiter;
+	struct permits_call ask;
+
+	start(3, 10000);
+	waiter = permits_acquire(a, pa, 2);
+	ask = reach(a, LK__ASK);
+	permits_call_fini(&ask);
+	permits_link_down(a, LK_EUNKNOWN);
+	later(50);
+	permits_link_up(a);
+	permits_settle(&w);
+	assert_done(waiter, LK_OK);
+	ck_assert_int_eq(used(), 2);
+	release(a, pa, waiter->fence);
+	end();
+}
+
+TEST(waits_go_on_after_the_server_was_emptied)
+{
+	struct lk__waiter *waiter;
+	uint64_t fence;
+
+	start(2, 10000);
+	fence = hold(a, pa, 2);
+	waiter = wait_for(b, pb, 2);
+	lua_store_text(w.store, "FLUSHALL", NULL);
+	permits_pass(&w, 11000);
+	/* Its renewal found nothing, and who asked again has the permits. */
+	release_lost(a, pa, fence);
+	assert_done(waiter, LK_OK);
+	release(b, pb, waiter->fence);
+	end();
+}
+
+TEST(script_that_the_server_forgot_is_sent_as_text)
+{
+	struct lk__waiter *waiter;
+
+	start(2, 10000);
+	lua_store_text(w.store, "SCRIPT", "FLUSH", NULL);
+	waiter = permits_acquire(a, pa, 1);
+	step(a, LK__ASK); /* unknown */
+	assert_waits(waiter);
+	step(a, LK__ASK);
+	assert_done(waiter, LK_OK);
+	release(a, pa, waiter->fence);
+	end();
+}
+
+TEST(grant_that_is_answered_too_late_is_given_back_and_asked_anew)
+{
+	struct lk__waiter *waiter;
+	struct permits_call ask;
+
+	start(2, 1000);
+	waiter = permits_acquire(a, pa, 1);
+	ask = reach(a, LK__ASK);
+	later(990); /* less than the margin is left */
+	permits_answer(a, &ask);
+	assert_waits(waiter);
+	step(a, LK__LEAVE);
+	step(a, LK__ASK);
+	assert_done(waiter, LK_OK);
+	ck_assert_int_eq(used(), 1);
+	release(a, pa, waiter->fence);
+	end();
+}
