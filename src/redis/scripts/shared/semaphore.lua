@@ -54,11 +54,12 @@ local function read()
 		local version = string.match(first[1], '^(%d+):')
 		return {'foreign', QUEUE, version and version ~= '1' and 'protocol version ' .. version or "not a semaphore's queue"}
 	end
-	local held = redis.pcall('ZCARD', ENDS)
-	if type(held) == 'table' then
-		if string.sub(held.err, 1, 9) == 'WRONGTYPE' then return {'foreign', ENDS, 'not a sorted set'} end
-		return held
+	local ends = redis.pcall('ZRANGE', ENDS, 0, 0)
+	if ends.err then
+		if string.sub(ends.err, 1, 9) == 'WRONGTYPE' then return {'foreign', ENDS, 'not a sorted set'} end
+		return ends
 	end
+	if ends[1] and not string.match(ends[1], TICKET) then return {'foreign', ENDS, "not a semaphore's ends"} end
 	last = redis.pcall('GET', FENCE)
 	if type(last) == 'table' then
 		if string.sub(last.err, 1, 9) == 'WRONGTYPE' then return {'foreign', FENCE, 'not a string'} end
@@ -69,7 +70,7 @@ local function read()
 		head_known, head_us, told_us = fields[5], tonumber(fields[6] or 0), tonumber(fields[7] or 0)
 		if not (capacity and used and ttl) then return {'foreign', STATE, 'a damaged semaphore'} end
 		stored = table.concat({fields[2], fields[3], fields[4]}, ' ')
-		torn = used > 0 and held == 0
+		torn = used > 0 and not ends[1]
 	end
 	last = last or '0'
 	if not string.match(last, '^%d+$') or #last > 16 then
