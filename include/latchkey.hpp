@@ -14,7 +14,10 @@
  * unlock() never throws, since guards call it from their destructors, also while another exception
  * is on its way: a hold that had been lost is then acknowledged in silence.  Who must know before
  * committing something asks is_mine() or state(), or ends the hold with release(), which tells.
- * The fence is what stops a holder that does not ask. */
+ * The fence is what stops a holder that does not ask.
+ *
+ * What is not here (queries, rates, resizing, loss callbacks, breaking) is a C call on
+ * native_handle(). */
 #ifndef LATCHKEY_HPP
 #define LATCHKEY_HPP
 
@@ -36,6 +39,12 @@ class error : public std::runtime_error
 	    : std::runtime_error(std::string(lk_err_name(code)) + ": " +
 	                         (*lk_errmsg() ? lk_errmsg() : lk_err_text(code))),
 	      code_(code)
+	{
+	}
+
+	/* What this header finds out by itself. */
+	error(lk_err code, const char *text)
+	    : std::runtime_error(std::string(lk_err_name(code)) + ": " + text), code_(code)
 	{
 	}
 
@@ -282,10 +291,11 @@ class semaphore
 			return hold_ != 0;
 		}
 
-		/* As the destructor, but tells: LK_ELOST when the hold had been lost. */
+		/* As the destructor, but tells: LK_ELOST when the hold had been lost,
+		 * LK_ENOTOWNER when there is none. */
 		void release()
 		{
-			const uint64_t hold = hold_;
+			const uint64_t hold = need();
 
 			hold_ = 0;
 			detail::check(lk_semaphore_release(from_, hold));
@@ -294,7 +304,7 @@ class semaphore
 		/* Give back so many of them. */
 		void release(int64_t count)
 		{
-			const bool all = count == lk_semaphore_permits(from_, hold_);
+			const bool all = count == lk_semaphore_permits(from_, need());
 
 			detail::check(lk_semaphore_release_some(from_, hold_, count));
 			if (all)
@@ -316,6 +326,13 @@ class semaphore
 
 		permits(lk_semaphore *from, uint64_t hold) noexcept : from_(from), hold_(hold)
 		{
+		}
+
+		uint64_t need() const
+		{
+			if (!hold_)
+				throw error(LK_ENOTOWNER, "no permits");
+			return hold_;
 		}
 
 		void drop() noexcept
@@ -438,6 +455,8 @@ class latch
 	{
 		lk_latch_step step{};
 
+		if (name.find('\0') != std::string::npos)
+			throw error(LK_EINVALID, "a step's name ends at its NUL");
 		detail::check(lk_latch_down(handle_, n, name.c_str(), &step));
 		return step.remaining;
 	}

@@ -268,3 +268,26 @@ TEST(killed_wait_takes_no_turn)
 	RUNS(0, &cmd, "latchkey", "rate", "-w", "12", "--limit", "1", "--per", "3", "a");
 	server_stop(&server);
 }
+
+/* The permit that the command above holds does not come back while this one waits. */
+TEST(rate_under_a_sem_of_the_same_name_does_not_wait_for_itself)
+{
+	begin();
+	RUNS(75, &cmd, "latchkey", "sem", "--permits", "1", "a", "--", "latchkey", "rate",
+	     "--limit", "1", "--per", "1", "a");
+	ck_assert_ptr_nonnull(strstr(cmd.err, "hold 1 of its 1 permits"));
+	RUNS(0, &cmd, "latchkey", "sem", "--permits", "1", "a", "--", "latchkey", "rate", "--limit",
+	     "1", "--per", "1", "b");
+	server_stop(&server);
+}
+
+TEST(permits_are_remembered_as_long_as_ttl_says)
+{
+	begin();
+	RUNS(0, &cmd, "latchkey", "rate", "--limit", "1", "--per", "0.1", "--ttl", "1", "a");
+	RUNS(64, &cmd, "latchkey", "sem", "--permits", "2", "a", "true");
+	nap_ms(1300);
+	RUNS(0, &cmd, "latchkey", "lock", "a", "true");
+	RUNS(64, &cmd, "latchkey", "sem", "--ttl", "0.5", "--permits", "2", "b", "true");
+	server_stop(&server);
+}

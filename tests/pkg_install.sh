@@ -114,6 +114,12 @@ static void counting(latchkey::client &client)
 		check(bool(pool.try_acquire_for(std::chrono::seconds(1), 2)), "two are free");
 		moved.release(1);
 		check(!moved, "empty");
+		try {
+			latchkey::semaphore::permits().release();
+			check(false, "nothing to release");
+		} catch (const latchkey::error &error) {
+			check(error.code() == LK_ENOTOWNER, "LK_ENOTOWNER");
+		}
 	}
 	check(bool(pool.try_acquire(3)), "all are back");
 	try {
@@ -127,6 +133,12 @@ static void counting(latchkey::client &client)
 	remaining = gate.count_down("a job");
 	remaining = gate.count_down("a job");
 	check(remaining == 1 && !gate.try_wait(), "a name counts once");
+	try {
+		gate.count_down(std::string("a\0b", 3));
+		check(false, "a name with a NUL");
+	} catch (const latchkey::error &error) {
+		check(error.code() == LK_EINVALID, "LK_EINVALID");
+	}
 	check(gate.count_down() == 0, "open");
 	waiter.join();
 	gate.wait();

@@ -47,6 +47,7 @@ const char help_text[] =
 	"  -k UNITS          permits that this command takes (default: 1)\n"
 	"  --resize          should it have another N, give it this one\n"
 	"  --per SECS        rate: the length of the window\n"
+	"  --ttl SECS        how long N is remembered after the last use (default: 86400)\n"
 	"\n"
 	"latch:\n"
 	"  --ttl SECS        forget it if it is not open by then (default: never)\n"

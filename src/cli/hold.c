@@ -171,6 +171,7 @@ static lk_err permits_open(struct hold *hold, lk_client *client)
 
 	semaphore.capacity = options->permits;
 	semaphore.lease_ms = options->lease_ms;
+	semaphore.ttl_ms = options->ttl_ms;
 	semaphore.fixed = options->fixed || options->verb == VERB_RATE;
 	semaphore.label = label_of(options);
 	semaphore.on_lost = options->verb == VERB_RATE ? NULL : permits_on_lost;
@@ -269,6 +270,7 @@ static lk_err turn_acquire(struct hold *hold, int64_t wait_ms)
 
 static const struct hold_kind kind_turn = {
 	.open = permits_open,
+	.nested = permits_nested, /* a sem of the same name may run it */
 	.acquire = turn_acquire,
 	.cancel = permits_cancel,
 	.describe = permits_describe,

@@ -34,7 +34,7 @@ static bool latch_open(struct latch *latch, const struct options *options, const
 	text_escape(latch->name, sizeof(latch->name), options->name, strlen(options->name));
 	if (!store_find(&latch->store, options, status))
 		return false;
-	settings.counting_ttl_ms = options->counting_ttl_ms;
+	settings.counting_ttl_ms = options->ttl_ms;
 	settings.open_ttl_ms = options->open_ttl_ms;
 	err = lk_client_open(latch->store.url, &latch->store.client, &latch->client);
 	if (err == LK_OK)

@@ -130,14 +130,16 @@ static int hold_on(struct session *session)
 
 static void release(struct session *session)
 {
-	lk_err err = hold_release(&session->acquire.hold);
+	lk_err err;
 
+	/* Waiting for the store to confirm it is no holding. */
+	session->report.held_ms = (clock_ns() - session->held_since_ns) / MS;
+	err = hold_release(&session->acquire.hold);
 	if (err == LK_ELOST && !session->options->min_hold_ms)
 		session->run.lost = true;
 	if (err != LK_OK && err != LK_ELOST)
 		say("the release of \"%s\" is not confirmed, it ends with its lease: %s",
 		    session->name, lk_errmsg());
-	session->report.held_ms = (clock_ns() - session->held_since_ns) / MS;
 }
 
 /* Status of the whole, and the signal to end by, if any. */

@@ -53,6 +53,7 @@ enum option_id {
 #define FOR_WAIT (FOR_COMMAND | FOR(VERB_LATCH_WAIT))
 #define FOR_PERMITS (FOR(VERB_SEM) | FOR(VERB_RATE))
 #define FOR_MAKE (FOR(VERB_LATCH_SET) | FOR(VERB_LATCH_RESET))
+#define FOR_TTL (FOR_MAKE | FOR_PERMITS)
 #define FOR_SHOW (FOR(VERB_SHOW) | FOR(VERB_LATCH_SHOW))
 
 static const struct option_spec {
@@ -84,7 +85,7 @@ static const struct option_spec {
 	{'k', "units", OPTION_UNITS, true, FOR_PERMITS},
 	{0, "per", OPTION_PER, true, FOR(VERB_RATE)},
 	{0, "resize", OPTION_RESIZE, false, FOR_PERMITS},
-	{0, "ttl", OPTION_TTL, true, FOR_MAKE},
+	{0, "ttl", OPTION_TTL, true, FOR_TTL},
 	{0, "open-ttl", OPTION_OPEN_TTL, true, FOR_MAKE},
 	{0, "id", OPTION_STEP, true, FOR(VERB_LATCH_DOWN)},
 	{0, "absent-is-open", OPTION_ABSENT_IS_OPEN, false, FOR(VERB_LATCH_WAIT)},
@@ -171,8 +172,7 @@ static bool apply_time(struct options *options, const struct option_spec *spec, 
 	case OPTION_MAX_HOLD:
 		return value_seconds(name, value, 1, HOLD_MAX_MS, &options->max_hold_ms);
 	case OPTION_TTL:
-		return value_seconds(name, value, LK_TTL_MIN_MS, LK_TTL_MAX_MS,
-		                     &options->counting_ttl_ms);
+		return value_seconds(name, value, LK_TTL_MIN_MS, LK_TTL_MAX_MS, &options->ttl_ms);
 	case OPTION_OPEN_TTL:
 		return value_seconds(name, value, LK_TTL_MIN_MS, LK_TTL_MAX_MS,
 		                     &options->open_ttl_ms);

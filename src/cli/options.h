@@ -40,7 +40,7 @@ struct options {
 	int64_t lease_ms; /* --lease, --per; this and the next four: 0 = not given */
 	int64_t min_hold_ms;
 	int64_t max_hold_ms;
-	int64_t counting_ttl_ms;
+	int64_t ttl_ms; /* of a semaphore, a rate, a latch that counts */
 	int64_t open_ttl_ms;
 	int64_t permits; /* --permits, --limit */
 	int64_t units;   /* of these for this command */
