@@ -278,7 +278,7 @@ LK_API lk_err lk_lock_cancel(lk_lock *lock);
  * being renewed.  The store never shortens a lease: with less than is left the hold ends earlier
  * for its owner, who then gives it up.
  *
- * LK_OK        the hold lasts lease_ms from the start of this call
+ * LK_OK        the hold lasts lease_ms, less the margin of 1 % and 2 ms, from when it was asked
  * LK_ENOTOWNER the caller does not hold it
  * LK_ELOST     it was lost
  * LK_ECONN     did not happen;  LK_EUNKNOWN may have: for the caller the old end stands
@@ -359,7 +359,8 @@ typedef void lk_permits_lost_fn(void *arg, lk_semaphore *semaphore, uint64_t hol
 
 typedef struct lk_semaphore_options {
 	int64_t capacity;    /* permits, 1..LK_PERMITS_MAX; 0 = what it has, it must exist */
-	int64_t ttl_ms;      /* capacity is kept this long after the last use, 0 = a day */
+	int64_t ttl_ms;      /* capacity is kept this long after the last use, 0 = a day;
+	                        what the last opening with a capacity said counts */
 	int64_t lease_ms;    /* LK_LEASE_MIN_MS..LK_LEASE_MAX_MS, 0 = 10,000 */
 	int64_t max_hold_ms; /* a hold ends after this long, 1,000 days at most; 0 = no limit */
 	bool fixed;          /* do not renew: a hold ends with its lease unless extended */
@@ -563,8 +564,11 @@ typedef struct lk_latch_step {
  * LK_ECONN     not counted: the store was not reached
  * LK_EUNKNOWN  no answer in time: it may have been counted, and if not it will be, in the
  *              background, unless the latch is gone or the client is closed first.  Also when
- *              the latch was made anew before an answer came: then it is not repeated
- * LK_EINVALID, LK_EAUTH, LK_ESERVER, LK_EFOREIGN, LK_ENOMEM, LK_EFORKED, LK_ECLOSED   not counted
+ *              the latch was made anew before an answer came, or the answer could not be read:
+ *              then it is not repeated
+ * LK_EFOREIGN  not counted: the name is a lock's or a semaphore's; or the store lost which steps
+ *              have counted, by eviction: reset it
+ * LK_EINVALID, LK_EAUTH, LK_ESERVER, LK_ENOMEM, LK_EFORKED, LK_ECLOSED   not counted
  *
  * Steps of one client on one latch are settled one after the other.  Any thread. */
 LK_API LK_MUST_USE lk_err lk_latch_down(lk_latch *latch, int64_t n, const char *name,

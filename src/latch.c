@@ -155,7 +155,7 @@ lk_err lk_latch_down(lk_latch *latch, int64_t n, const char *name, lk_latch_step
 /* ---- Questions ---------------------------------------------------------------------------- */
 
 struct keys {
-	char latch[LK__KEY_MAX], memory[LK__KEY_MAX], fence[48];
+	char latch[LK__KEY_MAX], memory[LK__KEY_MAX], queue[LK__KEY_MAX], fence[48];
 };
 
 static void make_keys(const struct lk_latch *latch, struct keys *keys)
@@ -165,6 +165,7 @@ static void make_keys(const struct lk_latch *latch, struct keys *keys)
 
 	lk__space_key(space, name->bytes, name->len, "", keys->latch);
 	lk__space_key(space, name->bytes, name->len, ":s", keys->memory);
+	lk__space_key(space, name->bytes, name->len, ":q", keys->queue);
 	snprintf(keys->fence, sizeof(keys->fence), "%s:fence", space->prefix);
 }
 
@@ -221,7 +222,7 @@ static lk_err make(struct lk_latch *latch, int64_t count, bool anew, lk_latch_st
 	char number[24], open_ttl[24], counting_ttl[24], topic[LK__TOPIC_MAX];
 	const struct lk__name *name = latch->handle.name;
 	struct keys keys;
-	const char *args[8] = {keys.latch,       keys.memory, keys.fence,   number,
+	const char *args[9] = {keys.latch,       keys.memory, keys.fence,   keys.queue, number,
 	                       anew ? "1" : "0", open_ttl,    counting_ttl, topic};
 	struct lk__resp *resp;
 	lk_err err;
@@ -231,7 +232,7 @@ static lk_err make(struct lk_latch *latch, int64_t count, bool anew, lk_latch_st
 	snprintf(number, sizeof(number), "%lld", (long long)count);
 	snprintf(open_ttl, sizeof(open_ttl), "%lld", (long long)latch->open_ttl_ms);
 	snprintf(counting_ttl, sizeof(counting_ttl), "%lld", (long long)latch->counting_ttl_ms);
-	if ((err = lk__question_script(client, &lk__script_latch_set, 8, args, &resp)))
+	if ((err = lk__question_script(client, &lk__script_latch_set, 9, args, &resp)))
 		return err;
 	if (lk__resp_is(resp, "sii") && !strcmp(resp->elements[0]->str, "counting"))
 		err = lk__failf(LK_EMISMATCH, "it counts already: %lld of %lld are left",
@@ -276,13 +277,13 @@ static lk_err remove_it(struct lk_latch *latch)
 	const struct lk__name *name = latch->handle.name;
 	char topic[LK__TOPIC_MAX];
 	struct keys keys;
-	const char *args[3] = {keys.latch, keys.memory, topic};
+	const char *args[4] = {keys.latch, keys.memory, keys.queue, topic};
 	struct lk__resp *resp;
 	lk_err err;
 
 	make_keys(latch, &keys);
 	lk__space_topic(&client->space, name->bytes, name->len, topic);
-	if ((err = lk__question_script(client, &lk__script_latch_remove, 3, args, &resp)))
+	if ((err = lk__question_script(client, &lk__script_latch_remove, 4, args, &resp)))
 		return err;
 	if (lk__resp_is(resp, "s") && !strcmp(resp->elements[0]->str, "absent"))
 		err = lk__failf(LK_EABSENT, "there is no such latch");

@@ -251,6 +251,10 @@ static void take_message(struct lk_client *client, struct lk__pair *pair,
 		pair->pong_due = false;
 		return;
 	}
+	if (resp->type == LK__RESP_ERROR && lk__resp_error_passes(resp)) {
+		lk__channels_put_off(&client->core.channels, lk__now_ns());
+		return;
+	}
 	if (resp->type == LK__RESP_ERROR) {
 		lk__conn_why(&why, lk__resp_error(resp), client->target.text, "SUBSCRIBE: %s",
 		             resp->str);

@@ -73,6 +73,7 @@ struct lk__answer {
 	bool counted;
 	lk_err err;
 	bool passes;      /* the same request may succeed later */
+	bool odd;         /* it was done or not: the answer could not be read */
 	const char *text; /* escaped; borrowed for the call */
 };
 

@@ -167,6 +167,34 @@ TEST(s6_handle_may_be_closed_while_its_request_hangs)
 	OK(lk_client_close(client));
 }
 
+/* The wait and the handle have gone when the connection breaks under the answer. */
+TEST(s6_latch_that_nobody_has_any_more_goes_with_its_connection)
+{
+	struct awaiter awaiter;
+	lk_client *client;
+	lk_latch *latch;
+	long long blocked;
+
+	set_up(NULL);
+	client = client_at(server.url);
+	for (int i = 0; i < 3; i++) {
+		latch = latch_named(client, "a");
+		blocked = redis_info(redis, "blocked_clients");
+		redis_do(redis, "CLIENT PAUSE 100000 WRITE");
+		awaiter_start(&awaiter, latch, 5000);
+		ck_assert(WITHIN(2000, redis_info(redis, "blocked_clients") > blocked));
+		OK(lk_latch_cancel(latch));
+		EXPECT(awaiter_join(&awaiter), LK_ECANCELED);
+		OK(lk_latch_close(latch));
+		redis_do(redis, "CLIENT KILL TYPE normal SKIPME yes");
+		redis_do(redis, "CLIENT UNPAUSE");
+		latch = latch_named(client, "b");
+		ck_assert(WITHIN(BACK_MS, lk_latch_await(latch, 0) == LK_EBUSY));
+		OK(lk_latch_close(latch));
+	}
+	OK(lk_client_close(client));
+}
+
 /* What a network kept for long, brought by hand. */
 TEST(s6_late_step_counts_on_no_newer_latch)
 {

@@ -295,3 +295,73 @@ TEST_LIMIT(refused_pings_are_not_taken_for_refused_subscriptions, 40)
 	OK(awaiter_join(&awaiter));
 	tear_down();
 }
+
+/* ---- Answers that say nothing ------------------------------------------------------------- */
+
+static void *run_endless_script(void *arg)
+{
+	struct redis *own = redis_open(&server);
+
+	(void)arg;
+	redis_text(own, "EVAL %s 0", "while true do end");
+	redis_close(own);
+	return NULL;
+}
+
+static bool is_busy(void)
+{
+	return !strncmp(redis_text(redis, "PING"), "-BUSY", 5);
+}
+
+/* A long script of somebody else is in the way just when the channel is subscribed. */
+TEST_LIMIT(s6_busy_server_ends_no_wait_and_is_subscribed_later, 40)
+{
+	const struct proxy_fault stall = {.stall = true};
+	struct awaiter awaiter;
+	pthread_t script;
+	int64_t heard;
+
+	set_up();
+	redis_do(redis, "CONFIG SET lua-time-limit 50");
+	proxy_set(&proxy, PROXY_MESSAGES, PROXY_TO_SERVER, &stall);
+	awaiter_start(&awaiter, latch_named(far, "a"), 20000);
+	ck_assert(WITHIN(2000, proxy_count(&proxy).held[PROXY_MESSAGES][PROXY_TO_SERVER] > 0));
+	ck_assert_int_eq(pthread_create(&script, NULL, run_endless_script, NULL), 0);
+	ck_assert(WITHIN(3000, is_busy()));
+	heard = proxy_count(&proxy).bytes[PROXY_MESSAGES][PROXY_TO_CLIENT];
+	proxy_heal(&proxy);
+	ck_assert(WITHIN(3000, proxy_count(&proxy).bytes[PROXY_MESSAGES][PROXY_TO_CLIENT] > heard));
+	redis_do(redis, "SCRIPT KILL");
+	pthread_join(script, NULL);
+	ck_assert(WITHIN(BACK_MS, subscribers() == 1));
+	ck_assert(!awaiter.ended);
+	OK(lk_latch_set(latch_named(near, "a"), 0, NULL));
+	OK(awaiter_join(&awaiter));
+	tear_down();
+}
+
+TEST(n4_step_with_an_unreadable_answer_is_not_known)
+{
+	static const char *const lies[] = {
+		"*1\r\n$5\r\nhello\r\n",
+		"*3\r\n$7\r\nstepped\r\n$1\r\nx\r\n:1\r\n",
+		"*5\r\n$7\r\ngranted\r\n:1\r\n:1\r\n:0\r\n:0\r\n",
+		"+OK\r\n",
+	};
+	lk_latch *latch;
+	int count = 9;
+
+	set_up();
+	latch = latch_named(far, "a");
+	OK(lk_latch_set(latch, count, NULL));
+	latch_down(latch, 1, NULL);
+	count--;
+	for (size_t i = 0; i < sizeof(lies) / sizeof(lies[0]); i++) {
+		proxy_lie(&proxy, PROXY_COMMANDS, lies[i], strlen(lies[i]));
+		EXPECT(lk_latch_down(latch, 1, NULL, NULL), LK_EUNKNOWN);
+		ck_assert_int_eq(proxy_count(&proxy).lies, (int64_t)i + 1);
+		ck_assert_int_eq(count_now(), --count); /* it was */
+		ck_assert(WITHIN(BACK_MS, answers(latch)));
+	}
+	tear_down();
+}

@@ -59,6 +59,7 @@ TEST_LIMIT(c9_killed_and_restarted_jobs_count_once_each, 60)
 	srandom((unsigned)test_seed());
 	redis_do(redis, "HSET lk:{a} kind 1:latch gen 7 count %lld initial %lld open_ttl 60000",
 	         (long long)JOBS + 1, (long long)JOBS + 1);
+	redis_do(redis, "HSET lk:{a}:s gen 7");
 	for (int round = 0; round < ROUNDS; round++) {
 		bool last = round == ROUNDS - 1;
 		for (int i = 0; i < JOBS; i++)

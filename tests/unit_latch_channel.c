@@ -292,3 +292,84 @@ TEST(channel_lingers_for_the_next_owner)
 	ck_assert_ptr_null(channels.all);
 	end();
 }
+
+/* ---- Errors that pass --------------------------------------------------------------------- */
+
+TEST(subscription_that_is_put_off_is_asked_for_again)
+{
+	start();
+	use();
+	sends(true);
+	lk__channels_put_off(&channels, now_ns);
+	ck_assert_int_eq(heard_refused, 0);
+	sends_nothing();
+	ck_assert_int_eq(lk__channels_due(&channels), now_ns + LK__PUT_OFF_MS * MS);
+	later(LK__PUT_OFF_MS - 1);
+	sends_nothing();
+	later(1);
+	sends(true);
+	confirm(true);
+	ck_assert_int_eq(heard_on, 1);
+	ck_assert_int_eq(lk__channels_due(&channels), LK__NEVER);
+	end();
+}
+
+TEST(subscription_that_is_put_off_goes_with_its_users_and_with_the_link)
+{
+	start();
+	use();
+	sends(true);
+	lk__channels_put_off(&channels, now_ns);
+	unuse();
+	ck_assert_int_eq(lk__channels_due(&channels), LK__NEVER);
+	later(LK__PUT_OFF_MS);
+	sends_nothing();
+	use(); /* another one does not wait for the time */
+	sends(true);
+	lk__channels_put_off(&channels, now_ns);
+	lk__channels_link_down(&channels);
+	ck_assert_int_eq(lk__channels_due(&channels), LK__NEVER);
+	lk__channels_link_up(&channels, now_ns);
+	sends(true);
+	lk__channels_put_off(&channels, now_ns);
+	lk__channels_put_off(&channels, now_ns); /* nobody asked */
+	unuse();
+	lk__channel_close(&channels, c);
+	ck_assert_ptr_null(channels.all);
+	end();
+}
+
+TEST(subscription_that_nobody_needs_is_not_put_off)
+{
+	start();
+	use();
+	sends(true);
+	unuse();
+	lk__channels_put_off(&channels, now_ns);
+	ck_assert_int_eq(lk__channels_due(&channels), LK__NEVER);
+	lk__channel_close(&channels, c);
+	ck_assert_ptr_null(channels.all);
+	end();
+}
+
+TEST(leaving_that_is_put_off_is_tried_again_unless_it_is_used)
+{
+	start();
+	use();
+	sends(true);
+	confirm(true);
+	unuse();
+	later(LK__LINGER_MS);
+	sends(false);
+	lk__channels_put_off(&channels, now_ns);
+	ck_assert(lk__channel_is_on(c));
+	later(LK__LINGER_MS);
+	sends(false);
+	use();
+	lk__channels_put_off(&channels, now_ns);
+	ck_assert(lk__channel_is_on(c));
+	ck_assert_int_eq(heard_on, 2);
+	later(LK__LINGER_MS);
+	sends_nothing();
+	end();
+}

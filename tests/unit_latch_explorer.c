@@ -55,7 +55,7 @@ static uint64_t state, seed;
 static unsigned faults;
 static int64_t delay_max_ms, sick_until_ns, end_ns, set_ns, chaos_ns;
 static bool ending, tracing;
-static int released, counted, opened, doubted;
+static int released, counted, opened, doubted, put_off;
 
 static void complain(const char *what)
 {
@@ -402,7 +402,9 @@ static void happen(const struct next *next)
 		change_link(actor);
 		break;
 	case COMMAND:
+		w.busy = w.now_ns < sick_until_ns;
 		world_command(actor->client);
+		put_off += w.busy;
 		actor->command_ns = LK__NEVER;
 		break;
 	case CALL:
@@ -537,6 +539,8 @@ static void explore(unsigned with_faults)
 	ck_assert_int_gt(opened, runs);
 	if (with_faults & LINKS)
 		ck_assert_int_gt(doubted, 0);
+	if (with_faults & REFUSALS)
+		ck_assert_int_gt(put_off, 0);
 }
 
 TEST_LIMIT(delays_alone_break_nothing, 300)

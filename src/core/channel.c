@@ -138,6 +138,7 @@ void lk__channel_use(struct lk__channels *channels, int64_t now_ns, struct lk__c
 	if (channel->users++)
 		return;
 	if (channel->state == LK__CHANNEL_OFF && channels->linked) {
+		lk__heap_set(&channels->timers, &channel->timer, LK__NEVER);
 		put_in_line(channels, channel, LK__CHANNEL_ASKED);
 	} else if (channel->state == LK__CHANNEL_LINGERING) {
 		channel->state = LK__CHANNEL_ON;
@@ -155,6 +156,8 @@ void lk__channel_unuse(struct lk__channels *channels, int64_t now_ns, struct lk_
 		take_back(channels, channel, LK__CHANNEL_OFF);
 	else if (channel->state == LK__CHANNEL_ON)
 		linger(channels, now_ns, channel);
+	else if (channel->state == LK__CHANNEL_OFF)
+		lk__heap_set(&channels->timers, &channel->timer, LK__NEVER);
 }
 
 bool lk__channel_is_on(const struct lk__channel *channel)
@@ -194,6 +197,14 @@ static struct lk__channel *answered(struct lk__channels *channels)
 	return channel;
 }
 
+/* It is subscribed, and has users. */
+static void stays(struct lk__channels *channels, int64_t now_ns, struct lk__channel *channel)
+{
+	channel->state = LK__CHANNEL_ON;
+	if (channel->events)
+		channel->events->on(channel, channels->arg, now_ns);
+}
+
 void lk__channels_confirmed(struct lk__channels *channels, int64_t now_ns, bool subscribed,
                             const char *topic, size_t len)
 {
@@ -215,9 +226,7 @@ void lk__channels_confirmed(struct lk__channels *channels, int64_t now_ns, bool 
 		linger(channels, now_ns, channel);
 		return;
 	}
-	channel->state = LK__CHANNEL_ON;
-	if (channel->events)
-		channel->events->on(channel, channels->arg, now_ns);
+	stays(channels, now_ns, channel);
 }
 
 void lk__channels_refused(struct lk__channels *channels, int64_t now_ns, const struct lk__why *why)
@@ -229,14 +238,36 @@ void lk__channels_refused(struct lk__channels *channels, int64_t now_ns, const s
 	channel = answered(channels);
 	if (channel->state == LK__CHANNEL_LEAVING) {
 		/* Still subscribed then, which harms nobody: it lasts as long as the connection. */
-		channel->state = channel->users ? LK__CHANNEL_ON : LK__CHANNEL_LINGERING;
-		if (channel->users && channel->events)
-			channel->events->on(channel, channels->arg, now_ns);
+		if (channel->users)
+			stays(channels, now_ns, channel);
+		else
+			channel->state = LK__CHANNEL_LINGERING;
 		return;
 	}
 	channel->state = LK__CHANNEL_OFF;
 	if (channel->users && channel->events)
 		channel->events->refused(channel, channels->arg, now_ns, why);
+	else
+		free_if_done(channels, channel);
+}
+
+void lk__channels_put_off(struct lk__channels *channels, int64_t now_ns)
+{
+	struct lk__channel *channel;
+
+	if (!channels->sent)
+		return;
+	channel = answered(channels);
+	if (channel->state == LK__CHANNEL_LEAVING) {
+		if (!channel->users)
+			linger(channels, now_ns, channel);
+		else
+			stays(channels, now_ns, channel);
+		return;
+	}
+	channel->state = LK__CHANNEL_OFF;
+	if (channel->users)
+		lk__heap_set(&channels->timers, &channel->timer, now_ns + LK__PUT_OFF_MS * MS);
 	else
 		free_if_done(channels, channel);
 }
@@ -286,8 +317,11 @@ void lk__channels_tick(struct lk__channels *channels, int64_t now_ns)
 	struct lk__timer *timer;
 
 	while ((timer = lk__heap_first(&channels->timers)) && timer->due_ns <= now_ns) {
+		struct lk__channel *channel = (struct lk__channel *)timer;
 		lk__heap_set(&channels->timers, timer, LK__NEVER);
-		put_in_line(channels, (struct lk__channel *)timer, LK__CHANNEL_LEAVING);
+		put_in_line(channels, channel,
+		            channel->state == LK__CHANNEL_OFF ? LK__CHANNEL_ASKED
+		                                              : LK__CHANNEL_LEAVING);
 	}
 }
 

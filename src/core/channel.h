@@ -15,9 +15,10 @@
 #include "table.h"
 
 #define LK__LINGER_MS 5000 /* a channel without users is kept this long */
+#define LK__PUT_OFF_MS 100 /* after an error that passes */
 
 enum lk__channel_state {
-	LK__CHANNEL_OFF,
+	LK__CHANNEL_OFF,       /* its timer: when to ask again */
 	LK__CHANNEL_ASKED,     /* SUBSCRIBE is in line or under way */
 	LK__CHANNEL_ON,        /* confirmed */
 	LK__CHANNEL_LINGERING, /* confirmed, and nobody uses it */
@@ -85,6 +86,8 @@ void lk__channels_confirmed(struct lk__channels *channels, int64_t now_ns, bool 
                             const char *topic, size_t len);
 /* An error reply to the command that has been under way the longest. */
 void lk__channels_refused(struct lk__channels *channels, int64_t now_ns, const struct lk__why *why);
+/* That one will succeed later: SUBSCRIBE is sent again then. */
+void lk__channels_put_off(struct lk__channels *channels, int64_t now_ns);
 void lk__channels_published(struct lk__channels *channels, int64_t now_ns, const char *topic,
                             size_t len, const struct lk__message *message);
 void lk__channels_link_up(struct lk__channels *channels, int64_t now_ns);

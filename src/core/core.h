@@ -131,7 +131,8 @@ struct lk__waiter {
 	struct lk__place *spare_place; /* permits */
 	struct lk__step *spare_step;   /* of a latch */
 	/* Of a latch. */
-	uint64_t joined, stamp; /* see latch.c */
+	uint64_t joined, stamp;   /* see latch.c */
+	uint64_t opened, removed; /* the last ones that it heard of */
 	bool absent_is_open, late;
 	/* Out. */
 	uint64_t fence;            /* of the permits */
@@ -168,11 +169,11 @@ struct lk__latch {
 	struct lk__request ask, down;
 	int64_t ask_ns, step_ns;  /* when to send them, LK__NEVER */
 	uint64_t generation;      /* as of the last answer, 0 = absent or not known */
-	uint64_t opened, removed; /* the last ones that it heard of */
 	uint64_t asks;            /* sent so far */
 	uint64_t answered;        /* the last of them that has its answer */
 	uint64_t confirmed;       /* asks sent before the channel was */
 	bool busy, using_channel; /* busy: it has a part in the name, and is in the core's list */
+	bool heard;               /* it was looked at since the store was reached last */
 	struct lk__why trouble;   /* why the last request failed that will be sent again */
 };
 

@@ -4,7 +4,8 @@
  * Why nobody is released early: a waiter has a stamp, from an answer to a request that was sent
  * after it came.  It is the generation that counted then, or, of an absent latch, the least one
  * that could be made next.  What opens with at least that generation opened during the wait; an
- * older message cannot reach the stamp, however late it comes.
+ * older message cannot reach the stamp, however late it comes.  What it heard of is its own: should
+ * the store begin anew with lower generations, the next waiter knows nothing of the old ones.
  *
  * Why nobody is left behind: what messages say stands in the store, too.  Each waiter is looked
  * after by a request that was sent after the channel was confirmed, after each new connection and
@@ -243,17 +244,30 @@ static void for_each(struct lk__core *core, struct lk__latch *latch, waiter_fn *
 }
 
 /* It opened during the wait, or ended in a way that is as good for this one. */
-static bool is_over(const struct lk__latch *latch, const struct lk__waiter *waiter)
+static bool is_over(const struct lk__waiter *waiter)
 {
-	return waiter->stamp && (latch->opened >= waiter->stamp ||
-	                         (waiter->absent_is_open && latch->removed >= waiter->stamp));
+	return waiter->stamp && (waiter->opened >= waiter->stamp ||
+	                         (waiter->absent_is_open && waiter->removed >= waiter->stamp));
 }
 
-static bool release_if_over(struct lk__core *core, struct lk__latch *latch,
-                            struct lk__waiter *waiter, const void *arg)
+static void note(struct lk__waiter *waiter, uint64_t opened, uint64_t removed)
 {
-	(void)arg;
-	if (!is_over(latch, waiter))
+	if (opened > waiter->opened)
+		waiter->opened = opened;
+	if (removed > waiter->removed)
+		waiter->removed = removed;
+}
+
+/* Also for those whose first answer is still to come: it may be of before. */
+static bool hear(struct lk__core *core, struct lk__latch *latch, struct lk__waiter *waiter,
+                 const void *arg)
+{
+	const struct lk__message *message = arg;
+
+	(void)latch;
+	note(waiter, message->kind == LK__OPENED ? message->fence : 0,
+	     message->kind == LK__REMOVED ? message->fence : 0);
+	if (!is_over(waiter))
 		return false;
 	lk__complete(core, waiter, LK_OK, NULL);
 	return true;
@@ -270,7 +284,8 @@ static bool judge(struct lk__core *core, struct lk__latch *latch, struct lk__wai
 		return false; /* it came after that was asked */
 	if (!waiter->stamp)
 		waiter->stamp = absent ? answer->next : answer->fence;
-	if (answer->latch_state == LK_LATCH_OPEN || is_over(latch, waiter) ||
+	note(waiter, answer->opened, answer->removed);
+	if (answer->latch_state == LK_LATCH_OPEN || is_over(waiter) ||
 	    (absent && waiter->absent_is_open))
 		lk__complete(core, waiter, LK_OK, NULL);
 	else if (waiter->late)
@@ -347,14 +362,15 @@ static void leave_line(struct lk__latch *latch, struct lk__waiter *waiter)
 void lk__latch_give_up(struct lk__core *core, int64_t now_ns, struct lk__waiter *waiter, lk_err why)
 {
 	struct lk__latch *latch = waiter->place->name->latch;
+	bool knows = waiter->stamp && latch->heard;
 
-	if (why == LK_ETIMEDOUT && !waiter->stamp && core->linked) {
-		/* Its first answer is still to come, and may be that it is open. */
+	if (why == LK_ETIMEDOUT && !knows && core->linked) {
+		/* An answer is still to come, and may be that it is open. */
 		waiter->only_try = waiter->late = true;
 		return;
 	}
 	leave_line(latch, waiter);
-	if (why == LK_ETIMEDOUT && !waiter->stamp)
+	if (why == LK_ETIMEDOUT && !knows)
 		lk__latch_unheard(core, latch, waiter);
 	else
 		lk__complete(core, waiter, why,
@@ -388,20 +404,12 @@ void lk__latches_close(struct lk__core *core, int64_t now_ns)
 
 /* ---- Answers ------------------------------------------------------------------------------ */
 
-static void note(struct lk__latch *latch, uint64_t opened, uint64_t removed)
-{
-	if (opened > latch->opened)
-		latch->opened = opened;
-	if (removed > latch->removed)
-		latch->removed = removed;
-}
-
 /* When to look again though nobody said anything. */
 static int64_t reask_ns(struct lk__core *core, const struct lk__answer *answer)
 {
 	int64_t wait_ms = LK__REASK_MAX_MS;
 
-	if (answer->left_ms > 0 && answer->left_ms < wait_ms)
+	if (answer->left_ms >= 0 && answer->left_ms < wait_ms)
 		return (answer->left_ms + 1) * MS; /* it goes by itself then */
 	return wait_ms * MS - (int64_t)(lk__core_random(core) % (uint64_t)(wait_ms * MS / JITTER));
 }
@@ -410,9 +418,9 @@ static void shown(struct lk__core *core, int64_t now_ns, struct lk__latch *latch
                   const struct lk__answer *answer)
 {
 	latch->answered = latch->asks;
+	latch->heard = true;
 	latch->trouble.err = LK_OK;
 	latch->generation = answer->latch_state == LK_LATCH_ABSENT ? 0 : answer->fence;
-	note(latch, answer->opened, answer->removed);
 	for_each(core, latch, judge, answer);
 	lk__steps_end_asking(core, latch, LK_EABSENT, "there is no such latch");
 	if (latch->first && latch->first->stamp)
@@ -439,9 +447,19 @@ static void look_failed(struct lk__core *core, int64_t now_ns, struct lk__latch 
 void lk__latch_answer(struct lk__core *core, int64_t now_ns, struct lk__request *request,
                       const struct lk__answer *answer)
 {
+	static const struct lk__answer odd = {
+		.kind = LK__FAILED,
+		.err = LK_ESERVER,
+		.odd = true,
+		.text = "a latch's script was answered with something else",
+	};
 	struct lk__latch *latch = request->latch;
+	bool of_look = answer->kind == LK__SHOWN;
+	bool of_step = answer->kind == LK__STEPPED || answer->kind == LK__OTHER;
 
 	request->where = LK__AT_REST;
+	if (answer->kind != LK__FAILED && !(request == &latch->ask ? of_look : of_step))
+		answer = &odd;
 	if (request == &latch->down)
 		lk__step_answer(core, now_ns, latch, answer);
 	else if (answer->kind == LK__SHOWN)
@@ -470,6 +488,11 @@ static void channel_refused(struct lk__channel *channel, void *arg, int64_t now_
 	struct lk__latch *latch = channel->owner;
 
 	for_each(arg, latch, end_one, &ending);
+	/* Tries may be left, which need no channel; the next who does has it subscribed again. */
+	if (latch->using_channel) {
+		latch->using_channel = false;
+		lk__channel_unuse(&((struct lk__core *)arg)->channels, now_ns, channel);
+	}
 	lk__latch_pursue(arg, now_ns, latch);
 }
 
@@ -478,12 +501,13 @@ static void channel_message(struct lk__channel *channel, void *arg, int64_t now_
 {
 	struct lk__latch *latch = channel->owner;
 
-	/* Also for those whose first answer is still to come: it may be of before. */
-	if (message->kind == LK__OPENED)
-		note(latch, message->fence, 0);
-	else if (message->kind == LK__REMOVED)
-		note(latch, 0, message->fence);
-	for_each(arg, latch, release_if_over, NULL);
+	for_each(arg, latch, hear, message);
+	if (latch->first && message->kind == LK__OPENED) {
+		/* Who is left has not been looked at yet; or the store began anew with a clock that
+		 * is behind, and it did open.  An answer that is under way may be of before. */
+		latch->confirmed = latch->asks;
+		latch->ask_ns = now_ns;
+	}
 	lk__latch_pursue(arg, now_ns, latch);
 }
 
@@ -512,6 +536,7 @@ void lk__latches_link_down(struct lk__core *core, int64_t now_ns)
 		if (latch->down.where == LK__UNDER_WAY)
 			latch->steps->doubt = true;
 		latch->ask.where = latch->down.where = LK__AT_REST;
+		latch->heard = false;
 		latch->trouble.err = LK_OK;
 		lk__latch_pursue(core, now_ns, latch);
 	}

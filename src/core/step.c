@@ -162,12 +162,13 @@ static void other(struct lk__core *core, int64_t now_ns, struct lk__latch *latch
 static void step_failed(struct lk__core *core, int64_t now_ns, struct lk__latch *latch,
                         const struct lk__answer *answer)
 {
+	bool unknown = latch->steps->doubt || answer->odd; /* it may have been counted */
+
 	if (answer->passes) {
 		lk__why_set(&latch->trouble, answer->err, "%s", answer->text);
 		latch->step_ns = now_ns + RETRY_MS * MS;
 	} else {
-		settle_step(core, latch, latch->steps->doubt ? LK_EUNKNOWN : answer->err,
-		            answer->text);
+		settle_step(core, latch, unknown ? LK_EUNKNOWN : answer->err, answer->text);
 	}
 }
 

@@ -371,6 +371,7 @@ void lk__codec_answer(const struct lk__resp *resp, const char *what, struct lk__
 		fail(answer, why);
 	} else if (!latch_answer(resp, answer)) {
 		lk__conn_why(why, LK_ESERVER, what, "answered a script with something else");
+		answer->odd = true;
 		fail(answer, why);
 	}
 }

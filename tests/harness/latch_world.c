@@ -289,14 +289,19 @@ bool world_command(struct world_client *client)
 
 	if (!lk__channels_next(&client->core.channels, &subscribe))
 		return false;
-	client->subscribed = subscribe;
-	client->subscribes += subscribe;
-	client->unsubscribes += !subscribe;
+	if (!world->busy) {
+		client->subscribed = subscribe;
+		client->subscribes += subscribe;
+		client->unsubscribes += !subscribe;
+	}
 	if (client->inbox_count == WORLD_INBOX)
 		world->full = true;
 	else
 		client->inbox[client->inbox_count++] = (struct world_item){
-			subscribe ? WORLD_SUBSCRIBED : WORLD_UNSUBSCRIBED, 0,
+			world->busy ? WORLD_PUT_OFF
+			: subscribe ? WORLD_SUBSCRIBED
+				    : WORLD_UNSUBSCRIBED,
+			0,
 			world->now_ns + (world->delay_ms ? world->delay_ms(world) * WORLD_MS : 0)};
 	return true;
 }
@@ -315,7 +320,9 @@ bool world_hear(struct world_client *client)
 	client->inbox_count--;
 	memmove(&client->inbox[0], &client->inbox[1],
 	        sizeof(client->inbox[0]) * (size_t)client->inbox_count);
-	if (item.kind == WORLD_SUBSCRIBED || item.kind == WORLD_UNSUBSCRIBED)
+	if (item.kind == WORLD_PUT_OFF)
+		lk__channels_put_off(channels, client->world->now_ns);
+	else if (item.kind == WORLD_SUBSCRIBED || item.kind == WORLD_UNSUBSCRIBED)
 		lk__channels_confirmed(channels, client->world->now_ns,
 		                       item.kind == WORLD_SUBSCRIBED, TOPIC, strlen(TOPIC));
 	else

@@ -17,7 +17,13 @@
 
 /* What comes to a client on its messages connection. */
 struct world_item {
-	enum { WORLD_SUBSCRIBED, WORLD_UNSUBSCRIBED, WORLD_OPENED, WORLD_REMOVED } kind;
+	enum {
+		WORLD_SUBSCRIBED,
+		WORLD_UNSUBSCRIBED,
+		WORLD_PUT_OFF,
+		WORLD_OPENED,
+		WORLD_REMOVED
+	} kind;
 	uint64_t generation;
 	int64_t at_ns; /* not before */
 };
@@ -64,6 +70,7 @@ struct world {
 	int (*delay_ms)(struct world *world);
 	struct lk__waiter *waiters[WORLD_WAITERS]; /* freed by world_fini() */
 	int waiter_count;
+	bool busy; /* the store puts commands on the messages connection off */
 	bool full; /* a bound was met: the run says nothing */
 };
 

@@ -16,6 +16,9 @@
 local wrong = read()
 if wrong then return wrong end
 if gen ~= ARGV[1] then return {'other', gen or '0'} end
+if count > 0 and steps_of ~= gen then
+	return {'foreign', LATCH, 'a latch whose steps were lost: reset it'}
+end
 local client, name = 'c:' .. ARGV[2], 'n:' .. ARGV[5]
 local known = redis.call('HMGET', MEMORY, client, name)
 -- The very step, sent again because its answer was lost.
@@ -29,12 +32,12 @@ redis.call('HSET', LATCH, 'count', string.format('%.0f', count))
 redis.call('HSET', MEMORY, client, ARGV[3])
 if ARGV[5] ~= '' then redis.call('HSET', MEMORY, name, '1') end
 if count > 0 then
-	if left >= 0 then redis.call('PEXPIRE', MEMORY, math.max(left, MEMORY_MS)) end
+	if left >= 0 then redis.call('PEXPIRE', MEMORY, left + MEMORY_MS) end
 	return {'stepped', count, 1}
 end
 redis.call('HSET', MEMORY, 'opened', gen)
 redis.call('PEXPIRE', LATCH, open_ttl)
-redis.call('PEXPIRE', MEMORY, MEMORY_MS)
+redis.call('PEXPIRE', MEMORY, tonumber(open_ttl) + MEMORY_MS)
 -- Whoever may not publish has opened it all the same; those who wait ask, a little later.
 redis.pcall('PUBLISH', ARGV[6], 'open ' .. gen)
 return {'stepped', 0, 1}

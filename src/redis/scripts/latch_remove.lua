@@ -2,6 +2,7 @@
 --
 -- KEYS[1]  the latch
 -- KEYS[2]  its memory
+-- KEYS[3]  the queue of a lock or a semaphore of that name
 -- ARGV[1]  its channel
 --
 -- Returns  removed
@@ -9,6 +10,8 @@
 --          foreign, key, what it is
 -- include shared/latch.lua
 local wrong = read()
+if wrong then return wrong end
+wrong = of_another(KEYS[3])
 if wrong then return wrong end
 if not gen then return {'absent'} end
 -- The first write is one that a full server does not refuse; then the others pass, too.

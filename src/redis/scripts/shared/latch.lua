@@ -2,13 +2,14 @@
 --
 -- the latch   a hash: kind "1:latch"; gen, its generation; count, what remains; initial; open_ttl,
 --             how long it stays open, ms
--- its memory  a hash that outlives it for a while: opened and removed, the last generation that
+-- its memory  a hash that outlives it by MEMORY_MS: opened and removed, the last generation that
 --             was; and of the present one c:<client>, the number of that client's last step that
---             counted, and n:<name>, each name that did
+--             counted, and n:<name>, each name that did; gen, which that is.  A latch that counts
+--             without it has lost its steps, to an eviction
 local LATCH, MEMORY = KEYS[1], KEYS[2]
 local MEMORY_MS = 60000
 local gen, count, initial, open_ttl -- gen is nil when there is no latch
-local opened, removed, left
+local opened, removed, left, steps_of
 
 local function number(text)
 	return string.match(text or '', '^%d+$') and #text <= 16
@@ -37,11 +38,26 @@ local function read()
 		end
 		gen, count, initial, open_ttl = fields[2], tonumber(fields[3]), tonumber(fields[4]), fields[5]
 	end
-	local memory = redis.pcall('HMGET', MEMORY, 'opened', 'removed')
+	local memory = redis.pcall('HMGET', MEMORY, 'opened', 'removed', 'gen')
 	if memory.err then
 		if string.sub(memory.err, 1, 9) == 'WRONGTYPE' then return {'foreign', MEMORY, 'not a hash'} end
 		return memory
 	end
 	opened = number(memory[1]) and memory[1] or '0'
 	removed = number(memory[2]) and memory[2] or '0'
+	if gen and count == 0 then opened = gen end -- its memory may be lost
+	steps_of = memory[3]
+end
+
+-- There is no latch, and tickets of another kind wait: a lock may be free for a moment.
+local function of_another(queue)
+	if gen then return nil end
+	local head = redis.pcall('ZRANGE', queue, 0, 0)
+	if head.err then
+		if string.sub(head.err, 1, 9) == 'WRONGTYPE' then return {'foreign', queue, 'not a sorted set'} end
+		return head
+	end
+	if not head[1] then return nil end
+	local permits = string.match(head[1], ':[rf]:%d+$')
+	return {'foreign', queue, permits and 'a semaphore, not a latch' or 'a lock, not a latch'}
 end
