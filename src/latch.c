@@ -255,6 +255,7 @@ static lk_err set(struct lk_latch *latch, int64_t count, bool anew, lk_latch_sta
 	if (err || (err = lk__handle_enter(&latch->handle)))
 		return err;
 	err = make(latch, count, anew, &was);
+	latch->handle.name->latch->generation = 0; /* what steps know of it is over */
 	lk__handle_leave(&latch->handle);
 	if (!err && result)
 		*result = was;
@@ -300,6 +301,7 @@ lk_err lk_latch_remove(lk_latch *latch)
 	if (err)
 		return err;
 	err = remove_it(latch);
+	latch->handle.name->latch->generation = 0;
 	lk__handle_leave(&latch->handle);
 	return err;
 }

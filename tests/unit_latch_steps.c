@@ -259,6 +259,29 @@ TEST(step_for_a_latch_made_anew_meanwhile_counts_on_that)
 	end();
 }
 
+/* Bound to a generation of long ago it would be lost, should its answer be: the latch it meant is
+ * another one. */
+TEST(step_does_not_trust_a_generation_of_long_ago)
+{
+	struct lk__waiter *waiter;
+	struct world_call call;
+
+	start(5);
+	world_set(&w, 9, true);
+	world_pass(&w, 1500);
+	waiter = world_step(a, 1, 0);
+	take(a, LK__LOOK, &call);
+	world_execute(a, &call);
+	world_answer(a, &call);
+	take(a, LK__STEP, &call);
+	world_execute(a, &call); /* its answer is lost */
+	world_link_down(a);
+	world_link_up(a);
+	world_settle(&w);
+	assert_step(waiter, 8, true);
+	end();
+}
+
 TEST(doubted_step_never_counts_on_a_latch_made_anew)
 {
 	for (int executed = 0; executed < 2; executed++) {

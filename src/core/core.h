@@ -169,6 +169,7 @@ struct lk__latch {
 	struct lk__request ask, down;
 	int64_t ask_ns, step_ns;  /* when to send them, LK__NEVER */
 	uint64_t generation;      /* as of the last answer, 0 = absent or not known */
+	int64_t known_ns;         /* when that was */
 	uint64_t asks;            /* sent so far */
 	uint64_t answered;        /* the last of them that has its answer */
 	uint64_t confirmed;       /* asks sent before the channel was */

@@ -421,6 +421,7 @@ static void shown(struct lk__core *core, int64_t now_ns, struct lk__latch *latch
 	latch->heard = true;
 	latch->trouble.err = LK_OK;
 	latch->generation = answer->latch_state == LK_LATCH_ABSENT ? 0 : answer->fence;
+	latch->known_ns = now_ns;
 	for_each(core, latch, judge, answer);
 	lk__steps_end_asking(core, latch, LK_EABSENT, "there is no such latch");
 	if (latch->first && latch->first->stamp)

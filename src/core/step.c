@@ -9,7 +9,8 @@
 #include <stdlib.h>
 
 #define MS INT64_C(1000000)
-#define RETRY_MS 100 /* after an error that passes */
+#define RETRY_MS 100  /* after an error that passes */
+#define KNOWN_MS 1000 /* a generation that nobody spoke of for longer is asked for again */
 
 void lk__steps_free(struct lk__latch *latch)
 {
@@ -58,6 +59,10 @@ void lk__core_step(struct lk__core *core, int64_t now_ns, struct lk__waiter *wai
 		lk__complete(core, waiter, LK_ECLOSED, "the client is closed");
 		return;
 	}
+	/* Its caller means the latch as it is now.  Bound to one of before, a step whose answer is
+	 * lost could not be sent again. */
+	if (!latch->steps && now_ns - latch->known_ns > KNOWN_MS * MS)
+		latch->generation = 0;
 	waiter->spare_step = NULL;
 	waiter->where = LK__FOR_STEP;
 	step->waiter = waiter;
@@ -109,7 +114,8 @@ void lk__step_abandon(struct lk__core *core, struct lk__latch *latch, struct lk_
 	if (was_sent(latch, step)) {
 		step->waiter = NULL;
 		lk__complete(core, waiter, LK_EUNKNOWN,
-		             "no answer to a step in time: it goes on in the background");
+		             "no answer to a step in time: it goes on in the background, unless "
+		             "the latch is made anew");
 		return;
 	}
 	lk__latch_unheard(core, latch, waiter);
@@ -147,6 +153,7 @@ static void other(struct lk__core *core, int64_t now_ns, struct lk__latch *latch
 	struct lk__step *step = latch->steps;
 
 	latch->generation = answer->fence;
+	latch->known_ns = now_ns;
 	if (step->doubt)
 		settle_step(core, latch, LK_EUNKNOWN,
 		            "no answer, and the latch is another one since: it may have been "
@@ -172,9 +179,12 @@ static void step_failed(struct lk__core *core, int64_t now_ns, struct lk__latch 
 	}
 }
 
-static void stepped(struct lk__core *core, struct lk__latch *latch, const struct lk__answer *answer)
+static void stepped(struct lk__core *core, int64_t now_ns, struct lk__latch *latch,
+                    const struct lk__answer *answer)
 {
 	struct lk__waiter *waiter = latch->steps->waiter;
+
+	latch->known_ns = now_ns;
 
 	if (waiter) {
 		waiter->remaining = answer->remaining;
@@ -188,7 +198,7 @@ void lk__step_answer(struct lk__core *core, int64_t now_ns, struct lk__latch *la
                      const struct lk__answer *answer)
 {
 	if (answer->kind == LK__STEPPED)
-		stepped(core, latch, answer);
+		stepped(core, now_ns, latch, answer);
 	else if (answer->kind == LK__OTHER)
 		other(core, now_ns, latch, answer);
 	else
