@@ -517,7 +517,10 @@ void lk__wire_await(struct lk_client *client, struct lk__call *call, int64_t dea
 	} else if (!call->done) {
 		withdraw(client, call);
 		call->why = client->core.link_why;
-		if (call->why.err == LK_EUNKNOWN || !call->why.err)
+		if (client->core.linked) /* want of memory, or a socket that takes nothing */
+			lk__why_set(&call->why, LK_ECONN, "%s: it could not be sent in time",
+			            client->target.text);
+		else if (call->why.err == LK_EUNKNOWN || !call->why.err)
 			call->why.err = LK_ECONN;
 	}
 	lk__wire_settle(client);
