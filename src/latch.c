@@ -249,7 +249,7 @@ static lk_err make(struct lk_latch *latch, int64_t count, bool anew, lk_latch_st
 
 static lk_err set(struct lk_latch *latch, int64_t count, bool anew, lk_latch_state *result)
 {
-	lk_latch_state was;
+	lk_latch_state was = LK_LATCH_ABSENT;
 	lk_err err = lk__check_range("count", count, 0, LK_COUNT_MAX);
 
 	if (err || (err = lk__handle_enter(&latch->handle)))

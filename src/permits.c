@@ -151,7 +151,7 @@ static lk_err show(struct lk__handle *handle, const char *only, size_t holders, 
 lk_err lk__permits_query(struct lk__handle *handle, lk_semaphore_status *status)
 {
 	struct lk__resp *resp;
-	size_t holds;
+	size_t holds = 0;
 	lk_err err = show(handle, NULL, 0, 0, &resp, &holds);
 
 	if (err)
@@ -198,7 +198,7 @@ lk_err lk__permits_list(struct lk__handle *handle, bool holders, size_t max, lk_
 {
 	lk_party *parties[LIST_MAX];
 	struct lk__resp *resp;
-	size_t found = 0, holds;
+	size_t found = 0, holds = 0;
 	int64_t now_us;
 	lk_err err;
 
@@ -226,7 +226,7 @@ lk_err lk__permits_break(struct lk__handle *handle, const char *if_holder)
 {
 	struct lk__resp *resp;
 	bool broke = false;
-	size_t holds;
+	size_t holds = 0;
 	lk_err err = show(handle, if_holder, 2, 0, &resp, &holds);
 
 	if (err)

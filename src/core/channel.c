@@ -38,7 +38,7 @@ struct lk__channel *lk__channel_new(const char *topic)
 	if (channel) {
 		lk__timer_init(&channel->timer);
 		channel->len = (uint16_t)len;
-		memcpy(channel->topic, topic, len);
+		memcpy(channel->topic, topic, len + 1);
 	}
 	return channel;
 }
