@@ -26,13 +26,13 @@ static void my_ticket(const struct lk_lock *lock, char text[LK__TICKET_MAX])
 /* Run lock_show; on LK_OK *resp is an array of 6 or more of the right types. */
 static lk_err show(struct lk_lock *lock, size_t waiters, struct lk__resp **resp)
 {
-	char key[LK__KEY_MAX], queue[LK__KEY_MAX], ticket[LK__TICKET_MAX], count[24];
 	const struct lk__name *name = lock->handle.name;
-	const char *args[4] = {key, queue, ticket, count};
+	char ticket[LK__TICKET_MAX], count[24];
+	struct lk__keys keys;
+	const char *args[4] = {keys.main, keys.queue, ticket, count};
 	lk_err err;
 
-	lk__space_key(&lock->handle.client->space, name->bytes, name->len, "", key);
-	lk__space_key(&lock->handle.client->space, name->bytes, name->len, ":q", queue);
+	lk__space_keys(&lock->handle.client->space, name->bytes, name->len, &keys);
 	my_ticket(lock, ticket);
 	snprintf(count, sizeof(count), "%zu", waiters);
 	if ((err = lk__question_script(lock->handle.client, &lk__script_lock_show, 4, args, resp)))
@@ -113,17 +113,16 @@ lk_err lk_lock_waiters(lk_lock *lock, size_t max, lk_party *waiters, size_t *cou
 /* End that ticket's hold.  *broke tells whether it was the holder's still. */
 static lk_err end_hold(struct lk_lock *lock, const char *ticket, bool *broke)
 {
-	char key[LK__KEY_MAX], queue[LK__KEY_MAX], fence[48];
 	const struct lk__space *space = &lock->handle.client->space;
 	const struct lk__name *name = lock->handle.name;
-	const char *args[7] = {key, queue, fence, ticket, "0", space->channels, "1"};
+	struct lk__keys keys;
+	const char *args[7] = {keys.main, keys.queue,      keys.fence, ticket,
+	                       "0",       space->channels, "1"};
 	struct lk__answer answer = {0};
 	struct lk__why why = {0};
 	*broke = false;
 
-	lk__space_key(space, name->bytes, name->len, "", key);
-	lk__space_key(space, name->bytes, name->len, ":q", queue);
-	snprintf(fence, sizeof(fence), "%s:fence", space->prefix);
+	lk__space_keys(space, name->bytes, name->len, &keys);
 	do {
 		struct lk__resp *resp;
 		lk_err err = lk__question_script(lock->handle.client, &lk__script_lock_leave, 7,

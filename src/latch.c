@@ -154,19 +154,11 @@ lk_err lk_latch_down(lk_latch *latch, int64_t n, const char *name, lk_latch_step
 
 /* ---- Questions ---------------------------------------------------------------------------- */
 
-struct keys {
-	char latch[LK__KEY_MAX], memory[LK__KEY_MAX], queue[LK__KEY_MAX], fence[48];
-};
-
-static void make_keys(const struct lk_latch *latch, struct keys *keys)
+static void make_keys(const struct lk_latch *latch, struct lk__keys *keys)
 {
-	const struct lk__space *space = &latch->handle.client->space;
 	const struct lk__name *name = latch->handle.name;
 
-	lk__space_key(space, name->bytes, name->len, "", keys->latch);
-	lk__space_key(space, name->bytes, name->len, ":s", keys->memory);
-	lk__space_key(space, name->bytes, name->len, ":q", keys->queue);
-	snprintf(keys->fence, sizeof(keys->fence), "%s:fence", space->prefix);
+	lk__space_keys(&latch->handle.client->space, name->bytes, name->len, keys);
 }
 
 static bool state_of(const struct lk__resp *resp, lk_latch_state *state)
@@ -183,8 +175,8 @@ static bool state_of(const struct lk__resp *resp, lk_latch_state *state)
 static lk_err query(struct lk_latch *latch, lk_latch_status *status)
 {
 	struct lk_client *client = latch->handle.client;
-	struct keys keys;
-	const char *args[3] = {keys.latch, keys.memory, keys.fence};
+	struct lk__keys keys;
+	const char *args[3] = {keys.main, keys.memory, keys.fence};
 	struct lk__resp *resp;
 	lk_err err;
 
@@ -221,8 +213,8 @@ static lk_err make(struct lk_latch *latch, int64_t count, bool anew, lk_latch_st
 	struct lk_client *client = latch->handle.client;
 	char number[24], open_ttl[24], counting_ttl[24], topic[LK__TOPIC_MAX];
 	const struct lk__name *name = latch->handle.name;
-	struct keys keys;
-	const char *args[9] = {keys.latch,       keys.memory, keys.fence,   keys.queue, number,
+	struct lk__keys keys;
+	const char *args[9] = {keys.main,        keys.memory, keys.fence,   keys.queue, number,
 	                       anew ? "1" : "0", open_ttl,    counting_ttl, topic};
 	struct lk__resp *resp;
 	lk_err err;
@@ -234,13 +226,13 @@ static lk_err make(struct lk_latch *latch, int64_t count, bool anew, lk_latch_st
 	snprintf(counting_ttl, sizeof(counting_ttl), "%lld", (long long)latch->counting_ttl_ms);
 	if ((err = lk__question_script(client, &lk__script_latch_set, 9, args, &resp)))
 		return err;
-	if (lk__resp_is(resp, "sii") && !strcmp(resp->elements[0]->str, "counting"))
+	if (lk__resp_is(resp, "sii") && lk__resp_says(resp, "counting"))
 		err = lk__failf(LK_EMISMATCH, "it counts already: %lld of %lld are left",
 		                (long long)resp->elements[1]->integer,
 		                (long long)resp->elements[2]->integer);
-	else if (lk__resp_is(resp, "ss") && !strcmp(resp->elements[0]->str, "fence"))
+	else if (lk__resp_is(resp, "ss") && lk__resp_says(resp, "fence"))
 		err = lk__failf(LK_EFENCE, "the fence counter is %s", resp->elements[1]->str);
-	else if (!lk__resp_is(resp, "ss") || strcmp(resp->elements[0]->str, "set") != 0 ||
+	else if (!lk__resp_is(resp, "ss") || !lk__resp_says(resp, "set") ||
 	         !state_of(resp->elements[1], was))
 		return lk__question_odd(client, resp);
 	lk__resp_free(resp);
@@ -277,8 +269,8 @@ static lk_err remove_it(struct lk_latch *latch)
 	struct lk_client *client = latch->handle.client;
 	const struct lk__name *name = latch->handle.name;
 	char topic[LK__TOPIC_MAX];
-	struct keys keys;
-	const char *args[4] = {keys.latch, keys.memory, keys.queue, topic};
+	struct lk__keys keys;
+	const char *args[4] = {keys.main, keys.memory, keys.queue, topic};
 	struct lk__resp *resp;
 	lk_err err;
 
@@ -286,9 +278,9 @@ static lk_err remove_it(struct lk_latch *latch)
 	lk__space_topic(&client->space, name->bytes, name->len, topic);
 	if ((err = lk__question_script(client, &lk__script_latch_remove, 4, args, &resp)))
 		return err;
-	if (lk__resp_is(resp, "s") && !strcmp(resp->elements[0]->str, "absent"))
+	if (lk__resp_says(resp, "absent"))
 		err = lk__failf(LK_EABSENT, "there is no such latch");
-	else if (!lk__resp_is(resp, "s") || strcmp(resp->elements[0]->str, "removed") != 0)
+	else if (!lk__resp_says(resp, "removed"))
 		return lk__question_odd(client, resp);
 	lk__resp_free(resp);
 	return err;

@@ -22,17 +22,16 @@ const char *lk_kind_name(lk_kind kind)
 
 static lk_err ask_kind(struct lk_client *client, const char *name, size_t len, lk_kind *kind)
 {
-	char key[LK__KEY_MAX], queue[LK__KEY_MAX];
-	const char *args[2] = {key, queue};
+	struct lk__keys keys;
+	const char *args[2] = {keys.main, keys.queue};
 	struct lk__resp *resp;
 	lk_err err;
 
-	lk__space_key(&client->space, name, len, "", key);
-	lk__space_key(&client->space, name, len, ":q", queue);
+	lk__space_keys(&client->space, name, len, &keys);
 	if ((err = lk__question_script(client, &lk__script_name_kind, 2, args, &resp)))
 		return err;
-	for (size_t i = 0; i < KINDS && lk__resp_is(resp, "s"); i++) {
-		if (strcmp(resp->elements[0]->str, kinds[i]) != 0)
+	for (size_t i = 0; i < KINDS; i++) {
+		if (!lk__resp_says(resp, kinds[i]))
 			continue;
 		*kind = (lk_kind)i;
 		lk__resp_free(resp);

@@ -19,11 +19,6 @@ static lk_err absent(void)
 	return lk__failf(LK_EABSENT, "there is no such semaphore");
 }
 
-static bool is_word(const struct lk__resp *resp, const char *word)
-{
-	return lk__resp_is(resp, "s") && !strcmp(resp->elements[0]->str, word);
-}
-
 /* Run semaphore_leave for a ticket, "" = none, until there is no more to do.  *mine tells whether
  * it was a holder's. */
 static lk_err leave(struct lk__handle *handle, const char *ticket, bool *mine)
@@ -38,7 +33,7 @@ static lk_err leave(struct lk__handle *handle, const char *ticket, bool *mine)
 	struct lk__why why = {0};
 
 	*mine = false;
-	lk__space_keys(&client->space, handle->name, &keys);
+	lk__space_keys(&client->space, handle->name->bytes, handle->name->len, &keys);
 	snprintf(patience, sizeof(patience), "%d", LK__HEAD_PATIENCE_MS);
 	do {
 		struct lk__resp *resp;
@@ -73,7 +68,7 @@ lk_err lk__permits_set(struct lk__handle *handle, const char *how, int64_t capac
 	bool mine;
 	lk_err err;
 
-	lk__space_keys(&client->space, handle->name, &keys);
+	lk__space_keys(&client->space, handle->name->bytes, handle->name->len, &keys);
 	snprintf(wanted, sizeof(wanted), "%lld", (long long)capacity);
 	snprintf(ttl, sizeof(ttl), "%lld", (long long)handle->place->ttl_ms);
 	snprintf(patience, sizeof(patience), "%d", LK__HEAD_PATIENCE_MS);
@@ -81,15 +76,15 @@ lk_err lk__permits_set(struct lk__handle *handle, const char *how, int64_t capac
 		return err;
 	has = resp->type == LK__RESP_ARRAY && resp->len > 1 ? lk__resp_number(resp->elements[1])
 	                                                    : 0;
-	if (is_word(resp, "absent")) {
+	if (lk__resp_says(resp, "absent")) {
 		err = absent();
-	} else if (is_word(resp, "mismatch")) {
+	} else if (lk__resp_says(resp, "mismatch")) {
 		err = lk__failf(LK_EMISMATCH, "its capacity is %lld, not %lld", (long long)has,
 		                (long long)capacity);
-	} else if (is_word(resp, "fence")) {
+	} else if (lk__resp_says(resp, "fence")) {
 		lk__codec_answer(resp, client->target.text, &answer, &why);
 		err = lk__fail(&why);
-	} else if (!is_word(resp, "set") || !lk__resp_is(resp, "ssi")) {
+	} else if (!lk__resp_says(resp, "set") || !lk__resp_is(resp, "ssi")) {
 		return lk__question_odd(client, resp);
 	} else {
 		*result = has;
@@ -130,14 +125,14 @@ static lk_err show(struct lk__handle *handle, const char *only, size_t holders, 
 	                       ticket,    holder_count, waiter_count, only};
 	lk_err err;
 
-	lk__space_keys(&client->space, handle->name, &keys);
+	lk__space_keys(&client->space, handle->name->bytes, handle->name->len, &keys);
 	my_ticket(handle, ticket);
 	snprintf(holder_count, sizeof(holder_count), "%zu", holders);
 	snprintf(waiter_count, sizeof(waiter_count), "%zu", waiters);
 	if ((err = lk__question_script(client, &lk__script_semaphore_show, only ? 8 : 7, args,
 	                               resp)))
 		return err;
-	if (is_word(*resp, "absent")) {
+	if (lk__resp_says(*resp, "absent")) {
 		lk__resp_free(*resp);
 		return absent();
 	}

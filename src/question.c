@@ -89,6 +89,11 @@ bool lk__resp_is(const struct lk__resp *resp, const char *form)
 	return true;
 }
 
+bool lk__resp_says(const struct lk__resp *resp, const char *word)
+{
+	return lk__resp_is(resp, "s") && !strcmp(resp->elements[0]->str, word);
+}
+
 int64_t lk__resp_number(const struct lk__resp *resp)
 {
 	int64_t value = 0;

@@ -21,6 +21,8 @@ lk_err lk__question_odd(struct lk_client *client, struct lk__resp *resp);
 
 /* An array that begins with these: s a string, i an integer. */
 bool lk__resp_is(const struct lk__resp *resp, const char *form);
+/* An array whose first element is that word. */
+bool lk__resp_says(const struct lk__resp *resp, const char *word);
 /* A number that may have been written as text, 0 if it is none. */
 int64_t lk__resp_number(const struct lk__resp *resp);
 

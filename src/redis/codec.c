@@ -34,13 +34,17 @@ void lk__space_topic(const struct lk__space *space, const char *name, size_t len
 	snprintf(topic, LK__TOPIC_MAX, "%s{%s}", space->broadcasts, encoded);
 }
 
-void lk__space_key(const struct lk__space *space, const char *name, size_t len, const char *suffix,
-                   char key[LK__KEY_MAX])
+void lk__space_keys(const struct lk__space *space, const char *name, size_t len,
+                    struct lk__keys *keys)
 {
 	char encoded[3 * LK_NAME_MAX + 1];
 
 	lk__name_encode(encoded, name, len);
-	snprintf(key, LK__KEY_MAX, "%s:{%s}%s", space->prefix, encoded, suffix);
+	snprintf(keys->main, LK__KEY_MAX, "%s:{%s}", space->prefix, encoded);
+	snprintf(keys->queue, LK__KEY_MAX, "%s:{%s}:q", space->prefix, encoded);
+	snprintf(keys->holds, LK__KEY_MAX, "%s:{%s}:h", space->prefix, encoded);
+	snprintf(keys->memory, LK__KEY_MAX, "%s:{%s}:s", space->prefix, encoded);
+	snprintf(keys->fence, sizeof(keys->fence), "%s:fence", space->prefix);
 }
 
 void lk__space_client_key(const struct lk__space *space, const char *client_id,
@@ -173,30 +177,19 @@ static const struct lk__script *semaphore_request(const struct lk__space *space,
 	}
 }
 
-void lk__space_keys(const struct lk__space *space, const struct lk__name *name,
-                    struct lk__keys *keys)
-{
-	lk__space_key(space, name->bytes, name->len, "", keys->main);
-	lk__space_key(space, name->bytes, name->len, ":q", keys->queue);
-	snprintf(keys->fence, sizeof(keys->fence), "%s:fence", space->prefix);
-	lk__space_key(space, name->bytes, name->len, ":h", keys->holds);
-}
-
 static bool latch_request(struct lk__buf *buf, const struct lk__space *space,
                           const struct lk__request *request)
 {
 	const struct lk__latch *latch = request->latch;
 	const struct lk__step *step = latch->steps;
-	char key[LK__KEY_MAX], memory[LK__KEY_MAX], fence[48];
 	struct args args = {0};
+	struct lk__keys keys;
 
-	lk__space_key(space, latch->name->bytes, latch->name->len, "", key);
-	lk__space_key(space, latch->name->bytes, latch->name->len, ":s", memory);
-	add(&args, key);
-	add(&args, memory);
+	lk__space_keys(space, latch->name->bytes, latch->name->len, &keys);
+	add(&args, keys.main);
+	add(&args, keys.memory);
 	if (request->kind == LK__LOOK) {
-		snprintf(fence, sizeof(fence), "%s:fence", space->prefix);
-		add(&args, fence);
+		add(&args, keys.fence);
 		return eval(buf, &lk__script_latch_show, request->by_text, &args);
 	}
 	add_number(&args, (int64_t)step->generation);
@@ -218,7 +211,7 @@ static bool ticket_request(struct lk__buf *buf, const struct lk__space *space,
 	struct args args = {0};
 	struct lk__keys keys;
 
-	lk__space_keys(space, name, &keys);
+	lk__space_keys(space, name->bytes, name->len, &keys);
 	lk__ticket_text(space, request->ticket, text);
 	add(&args, keys.main);
 	add(&args, keys.queue);
@@ -407,14 +400,15 @@ static bool parse_ticket(const struct lk__space *space, const char *text, size_t
                          struct lk__message *message)
 {
 	const size_t head = 2 + LK__CLIENT_ID_SIZE - 1 + 1, nonce = LK__NONCE_SIZE - 1;
-	const char *last = len ? memrchr(text, ':', len) : NULL;
+	size_t last = len; /* where the last word begins */
 	int64_t permits = 0;
 
-	if (last && last + 1 < text + len && last[1] != 'r' && last[1] != 'f') {
-		if (!lk__parse_i64(last + 1, (size_t)(text + len - last) - 1, 1, LK_PERMITS_MAX,
-		                   &permits))
+	while (last && text[last - 1] != ':')
+		last--;
+	if (last && last < len && text[last] != 'r' && text[last] != 'f') {
+		if (!lk__parse_i64(text + last, len - last, 1, LK_PERMITS_MAX, &permits))
 			return false;
-		len = (size_t)(last - text);
+		len = last - 1;
 	}
 	if (len < head + nonce + 4 || memcmp(text, "1:", 2) ||
 	    memcmp(text + 2, space->client_id, LK__CLIENT_ID_SIZE - 1) || text[head - 1] != ':' ||

@@ -13,8 +13,6 @@
 #define LK__CLIENT_ID_SIZE 23
 #define LK__TOPIC_MAX (LK__KEY_MAX + 24) /* prefix:l:db:{name} and a NUL */
 
-struct lk__name;
-
 /* Whose keys and channels: fixed for the life of a client. */
 struct lk__space {
 	char prefix[33];
@@ -25,15 +23,15 @@ struct lk__space {
 };
 
 void lk__space_init(struct lk__space *space, const char *prefix, int db, const char *client_id);
-/* prefix:{name} and suffix. */
-void lk__space_key(const struct lk__space *space, const char *name, size_t len, const char *suffix,
-                   char key[LK__KEY_MAX]);
-/* Those of a lock or, with holds, of a semaphore. */
+/* All keys that a name can have; which it has is its kind's. */
 struct lk__keys {
-	char main[LK__KEY_MAX], queue[LK__KEY_MAX], holds[LK__KEY_MAX];
-	char fence[48];
+	char main[LK__KEY_MAX];
+	char queue[LK__KEY_MAX];  /* of a lock, a semaphore */
+	char holds[LK__KEY_MAX];  /* of a semaphore */
+	char memory[LK__KEY_MAX]; /* of a latch */
+	char fence[48];           /* of all names */
 };
-void lk__space_keys(const struct lk__space *space, const struct lk__name *name,
+void lk__space_keys(const struct lk__space *space, const char *name, size_t len,
                     struct lk__keys *keys);
 /* prefix:l:db:{name}: the channel of a latch. */
 void lk__space_topic(const struct lk__space *space, const char *name, size_t len,

@@ -87,9 +87,7 @@ const char *lk__doctor_rule(size_t index, bool *needed)
 }
 
 struct names {
-	char lock[LK__KEY_MAX];
-	char queue[LK__KEY_MAX];
-	char fence[LK__KEY_MAX];
+	struct lk__keys keys;
 	char client[LK__CHANNEL_MAX];
 	char topic[LK__TOPIC_MAX];
 	struct lk__space space;
@@ -106,22 +104,20 @@ static bool names_make(struct names *names, const struct lk__target *target)
 	lk__id128(id, bytes);
 	lk__space_init(&names->space, target->prefix, target->db, id);
 	snprintf(name, sizeof(name), "latchkey-doctor-%s", id);
-	lk__space_key(&names->space, name, strlen(name), "", names->lock);
-	lk__space_key(&names->space, name, strlen(name), ":q", names->queue);
+	lk__space_keys(&names->space, name, strlen(name), &names->keys);
 	lk__space_topic(&names->space, name, strlen(name), names->topic);
 	lk__space_client_key(&names->space, id, names->client);
-	snprintf(names->fence, sizeof(names->fence), "%s:fence", target->prefix);
 	return true;
 }
 
 static const char *resolve(const struct names *names, const char *word)
 {
 	if (word == LOCK)
-		return names->lock;
+		return names->keys.main;
 	if (word == QUEUE)
-		return names->queue;
+		return names->keys.queue;
 	if (word == FENCE)
-		return names->fence;
+		return names->keys.fence;
 	if (word == CLIENT)
 		return names->client;
 	if (word == BROADCAST)
