@@ -66,7 +66,12 @@ LUA_LIBS = $(eval LUA_LIBS := $$(shell pkg-config --libs $(LUA)))$(LUA_LIBS)
 SCRIPTS := $(sort $(wildcard src/redis/scripts/*.lua))
 CLI_SOURCES := $(sort $(wildcard src/cli/*.c))
 LIB_SOURCES := $(filter-out $(CLI_SOURCES),$(sort $(wildcard src/*.c src/*/*.c)))
-HARNESS_SOURCES := $(sort $(wildcard tests/harness/*.c))
+# What attacks the promises: a folder and a program each.  All but their main.c is of the harness, so
+# that unit tests can try the checkers themselves.
+PROOFS := $(patsubst tests/%/main.c,%,$(sort $(wildcard tests/sim/main.c tests/model/main.c \
+	tests/chaos/main.c)))
+HARNESS_SOURCES := $(sort $(wildcard tests/harness/*.c) \
+	$(filter-out %/main.c,$(wildcard tests/sim/*.c tests/model/*.c tests/chaos/*.c)))
 TEST_SOURCES := $(sort $(wildcard tests/*.c))
 PRELOAD_SOURCES := $(sort $(wildcard tests/preload/*.c))
 DEMO_SOURCES := $(sort $(wildcard examples/demo/*.c))
@@ -79,6 +84,8 @@ CLI_OBJECTS := $(CLI_SOURCES:%.c=$(BUILD)/%.o)
 HARNESS_OBJECTS := $(HARNESS_SOURCES:%.c=$(BUILD)/%.o)
 DEMO_OBJECTS := $(DEMO_SOURCES:%.c=$(BUILD)/%.o)
 TESTS := $(TEST_SOURCES:tests/%.c=$(BUILD)/tests/%)
+HARNESS := $(BUILD)/tests/harness.a
+PROOF_PROGRAMS := $(PROOFS:%=$(BUILD)/%)
 PRELOADS := $(PRELOAD_SOURCES:tests/preload/%.c=$(BUILD)/tests/%.so)
 EXAMPLES := $(EXAMPLE_SOURCES:%.c=$(BUILD)/%)
 BENCHES := $(BENCH_SOURCES:%.c=$(BUILD)/%)
@@ -109,7 +116,7 @@ command: $(COMMAND)
 examples: $(EXAMPLES) $(shell pkg-config --exists libmicrohttpd libcurl 2>/dev/null && \
 	echo $(RATE_LIMIT) || echo skip-rate-limit)
 benches: $(BENCHES)
-tests: $(TESTS) $(PRELOADS) lib command $(EXAMPLES) $(RATE_LIMIT) $(DEMO)
+tests: $(TESTS) $(PROOF_PROGRAMS) $(PRELOADS) lib command $(EXAMPLES) $(RATE_LIMIT) $(DEMO)
 
 deps:
 	$(if $(DEPS),@CC="$(CC)" tools/deps build)
@@ -163,10 +170,19 @@ $(BUILD)/tests/%.o: tests/%.c | deps-test $(BUILD)/gen/scripts.h
 		-Itests/harness -I$(BUILD)/gen -MMD -MP -c -o $@ $<
 
 # A line " * LDFLAGS: ..." in a test's head is for its link, as for --wrap.
-$(TESTS): $(BUILD)/tests/%: $(BUILD)/tests/%.o $(HARNESS_OBJECTS) $(STATIC)
+$(HARNESS): $(HARNESS_OBJECTS)
+	$(call say,AR,$@)
+	$(Q)rm -f $@ && $(AR) rcs $@ $(HARNESS_OBJECTS)
+
+$(TESTS): $(BUILD)/tests/%: $(BUILD)/tests/%.o $(HARNESS) $(STATIC)
 	$(call say,LINK,$@)
 	$(Q)$(CC) $(ALL_CFLAGS) $(LDFLAGS) $$(sed -n 's/^ \* LDFLAGS: //p' tests/$*.c) -o $@ $< \
-		$(HARNESS_OBJECTS) $(STATIC) $(HIREDIS_LIBS) $(CHECK_LIBS) $(LUA_LIBS) -ldl
+		$(HARNESS) $(STATIC) $(HIREDIS_LIBS) $(CHECK_LIBS) $(LUA_LIBS) -ldl
+
+$(PROOF_PROGRAMS): $(BUILD)/%: $(BUILD)/tests/%/main.o $(HARNESS) $(STATIC)
+	$(call say,LINK,$@)
+	$(Q)$(CC) $(ALL_CFLAGS) $(LDFLAGS) $$(sed -n 's/^ \* LDFLAGS: //p' tests/$*/main.c) -o $@ $< \
+		$(HARNESS) $(STATIC) $(HIREDIS_LIBS) $(CHECK_LIBS) $(LUA_LIBS) -ldl
 
 # Loaded into servers, which know no sanitizer.
 $(PRELOADS): $(BUILD)/tests/%.so: tests/preload/%.c | deps-test
@@ -268,6 +284,9 @@ help:
 	@echo "targets: all lib command examples benches demo test test-hiredis12 tidy lint format"
 	@echo "         install uninstall clean (PREFIX=$(PREFIX), DESTDIR=)"
 
+# How each proof is run: tests/sim/rules.mk and so on.
+include $(sort $(wildcard tests/*/rules.mk))
+
 OBJECTS := $(LIB_OBJECTS) $(CLI_OBJECTS) $(HARNESS_OBJECTS) $(DEMO_OBJECTS) \
-	$(TESTS:=.o) $(EXAMPLES:=.o) $(BENCHES:=.o)
+	$(TESTS:=.o) $(PROOFS:%=$(BUILD)/tests/%/main.o) $(EXAMPLES:=.o) $(BENCHES:=.o)
 -include $(OBJECTS:.o=.d)
