@@ -74,7 +74,8 @@ struct lk_client {
 	pthread_t loop;
 	struct lk__wake loop_wake;
 	int timer_fd;
-	int64_t armed_ns;
+	int64_t armed_ns;  /* when the loop wakes */
+	bool timed;        /* by its timer */
 	int64_t asleep_ns; /* how long the machine has slept */
 	bool stop;
 	bool need_reader; /* replies are under way and no caller reads them */

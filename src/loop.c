@@ -382,12 +382,12 @@ static void wait_for_events(struct lk_client *client)
 		fds[3].events |= POLLIN;
 	if (pair && pair->stuck)
 		fds[3].events |= POLLOUT;
-	if (client->timer_fd >= 0) {
-		if (due_ns != client->armed_ns)
-			lk__timer_set(client->timer_fd, due_ns == LK__NEVER ? 0
-			                                : due_ns > 0        ? due_ns
-			                                                    : 1);
-	} else if (due_ns != LK__NEVER) {
+	/* Where there is no timer, or it would not be set, poll() has to count. */
+	if (due_ns != client->armed_ns)
+		client->timed = lk__timer_set(client->timer_fd, due_ns == LK__NEVER ? 0
+		                                                : due_ns > 0        ? due_ns
+		                                                                    : 1);
+	if (!client->timed && due_ns != LK__NEVER) {
 		left_ms = (due_ns - lk__now_ns()) / LK__MS + 1;
 		left_ms = left_ms < 0 ? 0 : left_ms > 1000000 ? 1000000 : left_ms;
 	}
@@ -426,6 +426,7 @@ static void *run(void *arg)
 bool lk__loop_start(struct lk_client *client)
 {
 	client->armed_ns = LK__NEVER;
+	client->timed = client->timer_fd >= 0;
 	return lk__thread_start(&client->loop, "lk-loop", run, client);
 }
 

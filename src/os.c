@@ -140,7 +140,7 @@ int lk__timer_open(void)
 #endif
 }
 
-void lk__timer_set(int fd, int64_t when_ns)
+bool lk__timer_set(int fd, int64_t when_ns)
 {
 #ifdef HAVE_LINUX_FDS
 	struct itimerspec spec = {.it_value = {0}};
@@ -149,11 +149,11 @@ void lk__timer_set(int fd, int64_t when_ns)
 		when_ns = 1; /* long past; 0 would mean never */
 	spec.it_value.tv_sec = (time_t)(when_ns / NS_PER_S);
 	spec.it_value.tv_nsec = (long)(when_ns % NS_PER_S);
-	if (fd >= 0)
-		timerfd_settime(fd, TFD_TIMER_ABSTIME, &spec, NULL);
+	return fd >= 0 && timerfd_settime(fd, TFD_TIMER_ABSTIME, &spec, NULL) == 0;
 #else
 	(void)fd;
 	(void)when_ns;
+	return false;
 #endif
 }
 

@@ -30,9 +30,9 @@ void lk__wake_drain(struct lk__wake *wake);
 void lk__wake_fini(struct lk__wake *wake);
 
 /* A timer on the clock of lk__now_ns() as a descriptor to poll.  fd is -1 where the system has
- * none: then the poll time-out has to do. */
+ * none: then, as when it cannot be set, the poll time-out has to do. */
 int lk__timer_open(void);
-void lk__timer_set(int fd, int64_t when_ns); /* absolute, 0 = never */
+bool lk__timer_set(int fd, int64_t when_ns); /* absolute, 0 = never */
 void lk__timer_drain(int fd);
 
 /* Start a joinable thread that no signal is delivered to, named "lk-..." (15 bytes at most). */

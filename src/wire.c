@@ -128,9 +128,8 @@ void lk__wire_settle(struct lk_client *client)
 	/* The timer is only ever moved forward here: the loop moves it back when it fires. */
 	if (due_ns < client->armed_ns) {
 		client->armed_ns = due_ns;
-		if (client->timer_fd >= 0)
-			lk__timer_set(client->timer_fd, due_ns > 0 ? due_ns : 1);
-		else
+		client->timed = lk__timer_set(client->timer_fd, due_ns > 0 ? due_ns : 1);
+		if (!client->timed)
 			lk__wake_notify(&client->loop_wake);
 	}
 }
