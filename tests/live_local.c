@@ -2,6 +2,7 @@
  * The private server of local:, each test in a folder of its own.  Such a server is nobody's child,
  * so a guard ends it when the test is over, however it ends. */
 #include "local.h"
+#include "local_folder.h"
 #include "os.h"
 #include "process.h"
 #include "test.h"
@@ -23,59 +24,7 @@
 
 #define STARTERS 20
 
-/* The folder of this test's server: not made yet, in one that is. */
-static char dir[120];
-
-/* Processes whose command line names our folder: servers, also such as lost their socket. */
-static int servers(int signal_number)
-{
-	int count = 0;
-	DIR *proc = opendir("/proc");
-	struct dirent *entry;
-
-	while (proc && (entry = readdir(proc))) {
-		char path[300], line[4096];
-		ssize_t len;
-		int fd;
-
-		snprintf(path, sizeof(path), "/proc/%s/cmdline", entry->d_name);
-		if ((fd = open(path, O_RDONLY | O_CLOEXEC)) < 0)
-			continue;
-		len = read(fd, line, sizeof(line));
-		close(fd);
-		if (len <= 0 || !memmem(line, (size_t)len, dir, strlen(dir)))
-			continue;
-		count++;
-		kill((pid_t)strtol(entry->d_name, NULL, 10), signal_number);
-	}
-	if (proc)
-		closedir(proc);
-	return count;
-}
-
-/* A folder for this test, and a process that ends its servers as soon as the test's has ended. */
-static void local_begin(void)
-{
-	char base[100], byte;
-	int ends[2];
-	pid_t pid;
-
-	folder_make(base, sizeof(base));
-	snprintf(dir, sizeof(dir), "%s/local", base);
-	ck_assert(!setenv("LATCHKEY_LOCAL_DIR", dir, 1));
-	ck_assert(!pipe2(ends, O_CLOEXEC));
-	pid = fork();
-	ck_assert_int_ge(pid, 0);
-	if (pid == 0) {
-		close(ends[1]);
-		setsid(); /* Check ends the whole group of a test */
-		while (read(ends[0], &byte, 1) > 0)
-			continue;
-		servers(SIGKILL);
-		_exit(0);
-	}
-	close(ends[0]);
-}
+static const char *dir;
 
 static lk_local_info started(void)
 {
@@ -127,7 +76,7 @@ TEST(local_starts_answers_and_stops)
 	char path[108];
 	struct stat folder, sock;
 
-	local_begin();
+	dir = local_folder();
 	info = status();
 	ck_assert(!info.running);
 	ck_assert_int_eq(info.pid, 0);
@@ -153,7 +102,7 @@ TEST(local_starts_answers_and_stops)
 
 TEST(local_stop_without_a_server_says_so)
 {
-	local_begin();
+	dir = local_folder();
 	ck_assert_int_eq(lk_local_stop(), LK_ENOTHELD); /* not even a folder */
 	started();
 	ck_assert_int_eq(lk_local_stop(), LK_OK);
@@ -164,7 +113,7 @@ TEST(local_stops_whatever_is_locked)
 {
 	lk_local_info info;
 
-	local_begin();
+	dir = local_folder();
 	info = started();
 	ck_assert_int_eq(shell("redis-cli -s %s set a b >/dev/null", info.socket_path), 0);
 	ck_assert_int_eq(lk_local_stop(), LK_OK);
@@ -177,7 +126,7 @@ TEST(local_server_is_what_locks_need)
 {
 	lk_local_info info;
 
-	local_begin();
+	dir = local_folder();
 	info = started();
 	ck_assert_int_eq(shell("s=%s; get() { redis-cli -s $s config get $1 | tail -n +2; }\n"
 	                       "[ \"$(get port)\" = 0 ] && [ -z \"$(get save)\" ] &&\n"
@@ -228,22 +177,22 @@ TEST_LIMIT(local_many_starters_start_one, 60)
 {
 	int64_t pid;
 
-	local_begin();
+	dir = local_folder();
 	pid = start_many();
-	ck_assert_int_eq(servers(0), 1);
+	ck_assert_int_eq(local_servers(0), 1);
 	ck_assert_int_eq(status().pid, pid);
 	ck_assert_int_eq(kill((pid_t)pid, SIGKILL), 0);
 	/* And once more over a socket that is left. */
 	ck_assert(WITHIN(5000, gone(pid)));
 	ck_assert_int_ne(start_many(), pid);
-	ck_assert_int_eq(servers(0), 1);
+	ck_assert_int_eq(local_servers(0), 1);
 }
 
 TEST(local_killed_server_is_replaced)
 {
 	lk_local_info before, after;
 
-	local_begin();
+	dir = local_folder();
 	before = started();
 	ck_assert_int_eq(kill((pid_t)before.pid, SIGKILL), 0);
 	ck_assert(WITHIN(5000, gone(before.pid)));
@@ -261,13 +210,13 @@ TEST_LIMIT(local_stopped_server_is_not_replaced, 60)
 	char path[108];
 	struct lk__why why = {0};
 
-	local_begin();
+	dir = local_folder();
 	info = started();
 	ck_assert_int_eq(kill((pid_t)info.pid, SIGSTOP), 0);
 	ck_assert(WITHIN(5000, proc_state((pid_t)info.pid) == 'T'));
 	ck_assert_int_eq(lk__local_ensure(path, lk__now_ns() + 300 * LK__MS, &why), LK_ECONN);
 	ck_assert_msg(strstr(why.text, "does not answer"), "%s", why.text);
-	ck_assert_int_eq(servers(0), 1);
+	ck_assert_int_eq(local_servers(0), 1);
 	ck_assert_int_eq(kill((pid_t)info.pid, SIGCONT), 0);
 	ck_assert_int_eq(started().pid, info.pid);
 }
@@ -276,7 +225,7 @@ TEST(local_folder_of_wrong_mode_is_refused)
 {
 	lk_local_info info;
 
-	local_begin();
+	dir = local_folder();
 	ck_assert(!mkdir(dir, 0700) && !chmod(dir, 0750));
 	refused(lk_local_start(&info), LK_ESYSTEM, dir);
 	refused(lk_local_stop(), LK_ESYSTEM, dir);
@@ -293,7 +242,7 @@ TEST(local_folder_that_is_a_link_or_file_is_refused)
 	char real[140];
 	lk_local_info info;
 
-	local_begin();
+	dir = local_folder();
 	snprintf(real, sizeof(real), "%s.real", dir);
 	ck_assert(!mkdir(real, 0700) && !symlink(real, dir));
 	refused(lk_local_start(&info), LK_ESYSTEM, dir);
@@ -355,7 +304,7 @@ TEST(local_without_a_binary_says_what_to_install)
 {
 	lk_local_info info;
 
-	local_begin();
+	dir = local_folder();
 	setenv("LATCHKEY_SERVER", "/nowhere/redis-server", 1);
 	refused(lk_local_start(&info), LK_ENOSERVER, "apt-get install redis-server");
 	info = status();
@@ -371,7 +320,7 @@ TEST(local_binary_that_does_not_run_is_named)
 	char broken[140];
 	lk_local_info info;
 
-	local_begin();
+	dir = local_folder();
 	snprintf(broken, sizeof(broken), "%s.broken", dir);
 	ck_assert_int_eq(shell("echo 'no program' >%s; chmod 700 %s", broken, broken), 0);
 	setenv("LATCHKEY_SERVER", broken, 1);
@@ -389,7 +338,7 @@ TEST(local_server_has_nothing_of_its_starter)
 	DIR *list;
 	sigset_t blocked;
 
-	local_begin();
+	dir = local_folder();
 	ck_assert(!pipe(pipes)); /* without CLOEXEC */
 	ck_assert_int_eq(high = fcntl(pipes[1], F_DUPFD, 900), 900);
 	sigfillset(&blocked);
@@ -443,7 +392,7 @@ TEST(local_start_leaves_the_callers_signals)
 	struct sigaction action = {.sa_handler = on_child}, now;
 	sigset_t mask, after;
 
-	local_begin();
+	dir = local_folder();
 	sigemptyset(&mask);
 	sigaddset(&mask, SIGUSR2);
 	ck_assert(!sigprocmask(SIG_SETMASK, &mask, NULL));
@@ -458,7 +407,7 @@ TEST(local_start_leaves_the_callers_signals)
 
 TEST(local_starts_where_sigchld_is_ignored)
 {
-	local_begin();
+	dir = local_folder();
 	signal(SIGCHLD, SIG_IGN);
 	started();
 	signal(SIGCHLD, SIG_DFL);
@@ -470,7 +419,7 @@ TEST(local_starts_with_closed_standard_descriptors)
 	lk_local_info info;
 	lk_err err;
 
-	local_begin();
+	dir = local_folder();
 	for (int fd = 0; fd < 3; fd++) {
 		kept[fd] = fcntl(fd, F_DUPFD_CLOEXEC, 50);
 		close(fd);
@@ -488,7 +437,7 @@ TEST(local_start_leaves_no_descriptor)
 {
 	int before;
 
-	local_begin();
+	dir = local_folder();
 	before = proc_fd_count(0);
 	started();
 	status();
@@ -500,7 +449,7 @@ TEST(local_status_refuses_a_folder_that_is_not_safe)
 {
 	lk_local_info info;
 
-	local_begin();
+	dir = local_folder();
 	started();
 	ck_assert(!chmod(dir, 0777));
 	refused(lk_local_status(&info), LK_ESYSTEM, dir);
@@ -537,7 +486,7 @@ TEST_LIMIT(local_start_is_not_kept_by_forked_workers, 60)
 	struct lk__why why = {0};
 	int64_t begin;
 
-	local_begin();
+	dir = local_folder();
 	for (int round = 0; round < 5; round++) {
 		stop_forking = false;
 		ck_assert(!pthread_create(&thread, NULL, fork_workers, NULL));
@@ -566,7 +515,7 @@ TEST_LIMIT(local_stopped_server_can_be_ended, 30)
 {
 	lk_local_info info;
 
-	local_begin();
+	dir = local_folder();
 	info = started();
 	ck_assert_int_eq(kill((pid_t)info.pid, SIGSTOP), 0);
 	ck_assert(WITHIN(5000, proc_state((pid_t)info.pid) == 'T'));
