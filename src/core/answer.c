@@ -371,9 +371,38 @@ static void shrunk(struct lk__core *core, int64_t now_ns, struct lk__ticket *tic
 	handed(core, now_ns, ticket, answer);
 }
 
+/* It is one of those that the request's script gives. */
+static bool fits(const struct lk__request *request, const struct lk__answer *answer)
+{
+	switch (answer->kind) {
+	case LK__FAILED:
+		return true;
+	case LK__GRANTED:
+		return request->kind == LK__ASK;
+	case LK__QUEUED:
+		return request->kind == LK__ASK && !request->ticket->only_try;
+	case LK__BUSY:
+		return request->kind == LK__ASK && request->ticket->only_try;
+	case LK__KEPT:
+	case LK__GONE:
+		return request->kind == LK__RENEW;
+	case LK__LEFT:
+		return request->kind == LK__LEAVE || request->kind == LK__HAND ||
+		       request->kind == LK__SHRINK;
+	default:
+		return false; /* a latch's */
+	}
+}
+
 void lk__core_answer(struct lk__core *core, int64_t now_ns, struct lk__request *request,
                      const struct lk__answer *answer)
 {
+	static const struct lk__answer odd = {
+		.kind = LK__FAILED,
+		.err = LK_ESERVER,
+		.odd = true,
+		.text = "a script was answered with something else",
+	};
 	struct lk__ticket *ticket = request->ticket;
 	struct lk__request copy = *request;
 
@@ -386,6 +415,8 @@ void lk__core_answer(struct lk__core *core, int64_t now_ns, struct lk__request *
 		lk__ticket_end(core, ticket);
 		return;
 	}
+	if (!fits(request, answer))
+		answer = &odd;
 	if (request == &ticket->leave) {
 		left(core, now_ns, ticket, answer);
 		return;
