@@ -20,15 +20,16 @@ local wanted = tonumber(ARGV[2])
 
 local wrong = read()
 if wrong then return wrong end
-mend()
 if ARGV[1] == 'open' then
 	if capacity and wanted ~= 0 and wanted ~= capacity then return {'mismatch', text(capacity)} end
 	if not capacity and wanted == 0 then return {'absent'} end
+	mend()
 	if not capacity then make(ARGV[2], ARGV[3]) end
 	if wanted ~= 0 then ttl = tonumber(ARGV[3]) end
 	reclaim()
 else
 	if not capacity then return {'absent'} end
+	mend()
 	capacity = wanted
 	reclaim()
 	serve('', ARGV[4], tonumber(ARGV[5]))
