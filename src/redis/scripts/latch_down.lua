@@ -21,6 +21,7 @@ if count > 0 and steps_of ~= gen then
 end
 local client, name = 'c:' .. ARGV[2], 'n:' .. ARGV[5]
 local known = redis.call('HMGET', MEMORY, client, name)
+if known[1] and not number(known[1]) then return {'foreign', MEMORY, 'not the steps of a latch'} end
 -- The very step, sent again because its answer was lost.
 if known[1] and tonumber(known[1]) >= tonumber(ARGV[3]) then return {'stepped', count, 1} end
 if count == 0 or (ARGV[5] ~= '' and known[2]) then return {'stepped', count, 0} end

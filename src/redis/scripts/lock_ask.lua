@@ -32,7 +32,7 @@ end
 local owner, fence, lease, share
 if value then
 	owner, fence, lease, share = string.match(value, VALUE)
-	if not owner then
+	if not owner or tonumber(fence) > 9007199254740991 or #lease > 11 then
 		local version = string.match(value, '^(%d+):')
 		return {'foreign', KEYS[1], version and version ~= '1' and 'protocol version ' .. version or 'not a lock'}
 	end
@@ -91,7 +91,7 @@ if added then
 	arrival = tonumber(ARGV[3])
 	if arrival == 0 then
 		local tail = redis.call('ZRANGE', KEYS[2], -1, -1, 'WITHSCORES')
-		arrival = math.max(now, tonumber(tail[2] or '0') + 1)
+		arrival = math.min(math.max(now, tonumber(tail[2] or '0') + 1), 9007199254740991)
 	end
 	redis.call('ZADD', KEYS[2], string.format('%.0f', arrival), ticket)
 end
@@ -99,4 +99,6 @@ redis.call('PEXPIRE', KEYS[2], ARGV[6])
 if added and owner and share == 's' and redis.call('ZCARD', KEYS[2]) == 1 then
 	redis.call('PUBLISH', ARGV[4] .. string.match(owner, '^1:([%w_%-]+):'), 'wanted ' .. owner)
 end
-return {'queued', string.format('%.0f', tonumber(arrival)), redis.call('ZRANK', KEYS[2], ticket), left, free}
+-- A place that is none of ours, by a hand that meddled, is told as the nearest that is.
+arrival = math.min(math.max(tonumber(arrival), 1), 9007199254740991)
+return {'queued', string.format('%.0f', arrival), redis.call('ZRANK', KEYS[2], ticket), left, free}

@@ -67,7 +67,7 @@ for _ = 1, DEAD_MAX do
 	local head = redis.call('ZRANGE', KEYS[2], 0, 0, 'WITHSCORES')
 	if not head[1] then return {'left', mine, 0, 1} end
 	local to, lease = string.match(head[1], TICKET)
-	if not to then return {'left', mine, 0, 0} end
+	if not to or #lease > 11 or tonumber(lease) < 2 then return {'left', mine, 0, 0} end
 	local waiting = redis.call('ZCARD', KEYS[2]) - 1
 	-- A receiver count proves little about a ticket that is old: a stopped process and a half-open
 	-- connection count, too.  Such a grant is short, to be claimed, and the next one looks after it.

@@ -24,7 +24,7 @@ if type(value) == 'table' then
 end
 if not value then return {'gone'} end
 local owner, fence, lease, share = string.match(value, VALUE)
-if owner ~= ARGV[1] or (ARGV[2] ~= '0' and ARGV[2] ~= fence) then return {'gone'} end
+if owner ~= ARGV[1] or tonumber(fence) > 9007199254740991 or (ARGV[2] ~= '0' and ARGV[2] ~= fence) then return {'gone'} end
 -- A lease is never shortened: a request that comes late may be older than an extension.
 local left = redis.call('PTTL', KEYS[1])
 local force = lease
@@ -36,7 +36,7 @@ if share ~= ARGV[5] or lease ~= force then
 end
 local last = redis.pcall('GET', KEYS[3])
 last = last or '0'
-if type(last) == 'string' and string.match(last, '^%d+$') and tonumber(ARGV[4]) > tonumber(last) then
+if type(last) == 'string' and string.match(last, '^%d+$') and #last <= 16 and tonumber(ARGV[4]) > tonumber(last) then
 	redis.call('SET', KEYS[3], ARGV[4])
 end
 local waiting = redis.pcall('ZCARD', KEYS[2])

@@ -72,7 +72,7 @@ end
 local arrival = redis.call('ZSCORE', QUEUE, ticket)
 if not arrival then
 	local tail = redis.call('ZRANGE', QUEUE, -1, -1, 'WITHSCORES')
-	arrival = math.max(now, tonumber(tail[2] or '0') + 1)
+	arrival = math.min(math.max(now, tonumber(tail[2] or '0') + 1), 9007199254740991)
 	redis.call('ZADD', QUEUE, text(arrival), ticket)
 end
 redis.call('PEXPIRE', QUEUE, ARGV[7])
@@ -95,4 +95,7 @@ if unrenewed then
 	at = back_at(wanted, lease)
 end
 write()
-return {'queued', text(tonumber(arrival)), rank, math.max(math.ceil((at - now) / 1000), 0), more and 1 or 0}
+-- A place or an end that is none of ours, by a hand that meddled, is told as the nearest that is.
+arrival = math.min(math.max(tonumber(arrival), 1), 9007199254740991)
+at = math.min(math.max(at - now, 0), 9007199254740991)
+return {'queued', text(arrival), rank, math.ceil(at / 1000), more and 1 or 0}

@@ -40,13 +40,16 @@ local tickets = ARGV[4] and only(ARGV[4]) or
 	redis.call('ZRANGEBYSCORE', ENDS, '(' .. text(now), '+inf', 'LIMIT', 0, ARGV[2])
 local rank = ARGV[1] ~= '' and redis.call('ZRANK', QUEUE, ARGV[1]) or -1
 local answer = {text(capacity), text(used), redis.call('ZCARD', ENDS) - #over, redis.call('ZCARD', QUEUE),
-	rank, redis.call('PTTL', STATE), text(now), #tickets}
+	rank, redis.call('PTTL', STATE), text(now), 0}
 for _, ticket in ipairs(tickets) do
 	local permits, fence, _, ends_us = hold_of(ticket)
-	answer[#answer + 1] = ticket
-	answer[#answer + 1] = text(permits)
-	answer[#answer + 1] = fence
-	answer[#answer + 1] = math.ceil((ends_us - now) / 1000)
+	if permits then
+		answer[8] = answer[8] + 1
+		answer[#answer + 1] = ticket
+		answer[#answer + 1] = text(permits)
+		answer[#answer + 1] = fence
+		answer[#answer + 1] = math.ceil((ends_us - now) / 1000)
+	end
 end
 if tonumber(ARGV[3]) > 0 then
 	for _, ticket in ipairs(redis.call('ZRANGE', QUEUE, 0, tonumber(ARGV[3]) - 1)) do

@@ -12,7 +12,7 @@ local gen, count, initial, open_ttl -- gen is nil when there is no latch
 local opened, removed, left, steps_of
 
 local function number(text)
-	return string.match(text or '', '^%d+$') and #text <= 16
+	return string.match(text or '', '^%d+$') and #text <= 16 and tonumber(text) <= 9007199254740991
 end
 
 local function other_kind(kind)

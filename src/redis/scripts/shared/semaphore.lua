@@ -30,6 +30,12 @@ local function text(number)
 	return string.format('%.0f', number)
 end
 
+-- A number as we write it, nil for what only looks like one to Lua: nan, inf, 0x10, 1e9.
+local function whole(written)
+	local number = written and #written <= 16 and string.match(written, '^%d+$') and tonumber(written)
+	return number and number <= 9007199254740991 and number or nil
+end
+
 -- Reads everything and writes nothing; what is found wrong is the script's answer.
 local function read()
 	local fields = redis.pcall('HMGET', STATE, 'kind', 'capacity', 'used', 'ttl', 'head', 'head_us', 'told_us')
@@ -66,8 +72,8 @@ local function read()
 		return last
 	end
 	if kind then
-		capacity, used, ttl = tonumber(fields[2]), tonumber(fields[3]), tonumber(fields[4])
-		head_known, head_us, told_us = fields[5], tonumber(fields[6] or 0), tonumber(fields[7] or 0)
+		capacity, used, ttl = whole(fields[2]), whole(fields[3]), whole(fields[4])
+		head_known, head_us, told_us = fields[5], whole(fields[6]) or 0, whole(fields[7]) or 0
 		if not (capacity and used and ttl) then return {'foreign', STATE, 'a damaged semaphore'} end
 		stored = table.concat({fields[2], fields[3], fields[4]}, ' ')
 		torn = used > 0 and not ends[1]
@@ -102,6 +108,7 @@ local function hold_of(ticket)
 	local value = redis.call('HGET', STATE, ticket)
 	if not value then return nil end
 	local permits, fence, lease = string.match(value, HOLD)
+	if not (whole(permits) and whole(fence) and whole(lease)) then return nil end
 	return tonumber(permits), fence, tonumber(lease), tonumber(redis.call('ZSCORE', ENDS, ticket) or 0)
 end
 
@@ -109,7 +116,7 @@ local function drop(ticket)
 	local permits = hold_of(ticket)
 	redis.call('HDEL', STATE, ticket)
 	redis.call('ZREM', ENDS, ticket)
-	used = used - (permits or 0)
+	used = math.max(used - (permits or 0), 0)
 end
 
 -- Leases that are over.
@@ -125,7 +132,7 @@ local function clamp()
 	local ends = redis.call('ZREVRANGE', ENDS, 0, CLAMP_MAX - 1, 'WITHSCORES')
 	for i = 1, #ends, 2 do
 		local _, own = string.match(ends[i], TICKET)
-		if tonumber(ends[i + 1]) > now + tonumber(own) * 1000 then
+		if own and tonumber(ends[i + 1]) > now + tonumber(own) * 1000 then
 			local _, _, lease = hold_of(ends[i])
 			if lease and tonumber(ends[i + 1]) > now + lease * 1000 then
 				redis.call('ZADD', ENDS, text(now + lease * 1000), ends[i])
@@ -159,7 +166,7 @@ local function back_at(wanted, lease)
 	for i = 1, #ends, 2 do
 		local _, _, _, permits = string.match(ends[i], TICKET)
 		at = tonumber(ends[i + 1])
-		wanted = wanted - tonumber(permits)
+		wanted = wanted - tonumber(permits or 0)
 		if wanted <= 0 then return at end
 	end
 	-- They have to be given out and come back again first.
@@ -237,6 +244,7 @@ end
 local function write()
 	local latest = redis.call('ZRANGE', ENDS, -1, -1, 'WITHSCORES')
 	local life = math.max(ttl, math.ceil((tonumber(latest[2] or now) - now) / 1000) + 1000)
+	life = math.min(life, 9007199254740991) -- of an end that is none of ours
 	if stored ~= table.concat({text(capacity), text(used), text(ttl)}, ' ') then
 		redis.call('HSET', STATE, 'kind', '1:semaphore', 'capacity', text(capacity), 'used', text(used),
 			'ttl', text(ttl))
