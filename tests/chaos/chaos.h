@@ -1,0 +1,170 @@
+/* SPDX-License-Identifier: MIT
+ * What the parts of the chaos program share: the names that are fought for, the page of memory that
+ * all its processes map, and the parts themselves. */
+#ifndef CHAOS_H
+#define CHAOS_H
+
+#include "chaos/history.h"
+
+#include <latchkey.h>
+
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <sys/types.h>
+
+#define CHAOS_MS INT64_C(1000000)
+#define CHAOS_WORKERS 10
+#define CHAOS_THREADS 3
+#define CHAOS_SLOTS (CHAOS_WORKERS * CHAOS_THREADS)
+#define CHAOS_PROXIES 4
+#define CHAOS_RING 16
+#define CHAOS_WAIT_MS 3000
+#define CHAOS_COMMAND_MS 1000
+#define CHAOS_LEASE_MAX_MS 3000
+
+/* ---- names -------------------------------------------------------------------------------- */
+
+enum chaos_sort { CHAOS_LOCK, CHAOS_SEMAPHORE, CHAOS_RATE, CHAOS_LATCH };
+
+struct chaos_name {
+	const char *name;
+	enum chaos_sort sort;
+	int64_t capacity;
+	int64_t lease_ms; /* of a rate: its window */
+};
+
+#define CHAOS_NAMES 8
+extern const struct chaos_name chaos_names[CHAOS_NAMES];
+const char *chaos_sort_name(enum chaos_sort sort);
+
+/* ---- numbers by chance -------------------------------------------------------------------- */
+
+struct chaos_dice {
+	uint64_t state;
+};
+
+uint64_t chaos_next(struct chaos_dice *dice);
+/* low..high, both included. */
+int64_t chaos_between(struct chaos_dice *dice, int64_t low, int64_t high);
+/* True once in so many. */
+bool chaos_once_in(struct chaos_dice *dice, int64_t times);
+
+/* ---- the shared page ---------------------------------------------------------------------- */
+
+/* A stay inside, of the thread that has the slot.  Its owner alone writes it, before it enters. */
+struct chaos_stay {
+	_Atomic uint64_t serial;
+	_Atomic int64_t valid_until_ns;
+	_Atomic uint32_t pid;
+	_Atomic bool sure;  /* it was still valid after it had entered */
+	_Atomic bool wrote; /* and after it had written */
+};
+
+struct chaos_slot {
+	_Atomic uint64_t serial; /* goes on when another process takes the slot over */
+	struct chaos_stay ring[CHAOS_RING];
+};
+
+struct chaos_permits {
+	_Atomic uint64_t serial;
+	_Atomic int64_t permits;
+	_Atomic int64_t valid_until_ns;
+};
+
+struct chaos_place {
+	_Atomic uint64_t owner; /* of a lock: serial and slot of who is inside, 0 = nobody */
+	_Atomic uint64_t value, writer; /* the store without fences */
+	_Atomic uint64_t fence;         /* the store with fences: the highest it saw */
+	struct chaos_permits permits[CHAOS_SLOTS];
+};
+
+#define CHAOS_STALLS 64
+
+/* When the machine stood still: nobody ran who wanted to. */
+struct chaos_stall {
+	int64_t from_ns, to_ns;
+};
+
+struct chaos_page {
+	_Atomic bool stop;  /* begin no more calls */
+	_Atomic bool quiet; /* no faults any more */
+	_Atomic bool loses; /* holds may be taken away */
+	_Atomic int64_t pairs, quiet_pairs, waits, openings, steps, refused, lost_writes;
+	_Atomic int64_t losses, violations, starts, breaks;
+	_Atomic int stall_count; /* raised when the entry is written */
+	struct chaos_stall stalls[CHAOS_STALLS];
+	struct chaos_slot slots[CHAOS_SLOTS];
+	struct chaos_place places[CHAOS_NAMES];
+};
+
+/* Map the page of a round's folder; NULL with errno set. */
+struct chaos_page *chaos_page_map(const char *folder, bool create);
+void chaos_page_unmap(struct chaos_page *page);
+
+/* ---- the canary --------------------------------------------------------------------------- */
+
+/* How long the caller's hold is sure, in ns of CLOCK_MONOTONIC; 0 = it is not. */
+typedef int64_t canary_valid_fn(void *arg);
+
+struct canary {
+	struct chaos_page *page;
+	int slot;
+	int name;
+	canary_valid_fn *valid;
+	void *arg;
+	/* since canary_enter() */
+	struct chaos_stay *stay;
+	uint64_t token;
+	uint64_t read, writer; /* of the store without fences */
+	uint32_t other;        /* pid of whom it met */
+};
+
+/* Into a lock: 0, 1 = somebody valid was inside.  The stay is to be ended by canary_leave(). */
+int canary_enter(struct canary *canary, int64_t valid_until_ns);
+/* Tell that the hold was found valid until then. */
+void canary_refresh(struct canary *canary, int64_t valid_until_ns);
+/* The fenced store: 0, 2 = a valid hold was refused. */
+int canary_store(struct canary *canary, uint64_t fence);
+/* Out again: 0, 1 = somebody valid came in meanwhile, 2 = somebody valid wrote. */
+int canary_leave(struct canary *canary);
+
+/* The same for permits: 1 = more of them are valid than there are. */
+int canary_take(struct canary *canary, int64_t permits, int64_t capacity, int64_t valid_until_ns);
+void canary_keep(struct canary *canary, int64_t permits, int64_t valid_until_ns);
+void canary_give(struct canary *canary);
+
+/* ---- roles: each a process of its own ----------------------------------------------------- */
+
+/* chaos worker FOLDER URL SLOT SEED; chaos recorder FOLDER SOCKET */
+int worker_main(int argc, char **argv);
+int recorder_main(int argc, char **argv);
+
+/* What a round came to. */
+struct chaos_result {
+	int64_t pairs, quiet_pairs, waits, openings, steps, refused, lost_writes, losses, starts,
+		breaks, stalls;
+	int64_t quiet_ns, quiet_wake_us, fault_wake_us; /* the longest */
+	int faults[64];                                 /* by kind, see nemesis_kind_name() */
+	bool bad;
+	bool in_namespace;
+	char folder[256]; /* kept if bad */
+};
+
+struct chaos_options {
+	uint64_t seed;
+	int64_t seconds;
+	bool loses;       /* also faults that take the store's memory */
+	bool moves_clock; /* and some that move its clock */
+	bool wants_namespace;
+	int number;
+};
+
+/* One round, in the calling process, which is all children's parent. */
+void round_run(const struct chaos_options *options, struct chaos_result *result);
+/* Set by a signal: end as soon as possible. */
+extern volatile sig_atomic_t round_interrupted;
+
+#endif

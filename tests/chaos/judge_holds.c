@@ -1,0 +1,302 @@
+/* SPDX-License-Identifier: MIT
+ * Exclusion, permits, rates, fences and losses, from the histories alone.
+ *
+ * Only what is sure is used: a hold was one from the moment when acquire had returned until its
+ * release began, its valid_until or the news of its loss, whichever came first. */
+#include "chaos/judge_parts.h"
+
+#include <stdlib.h>
+
+static int by_got(const void *left, const void *right)
+{
+	const struct hold *one = *(struct hold *const *)left, *two = *(struct hold *const *)right;
+
+	if (one->got->at_ns != two->got->at_ns)
+		return one->got->at_ns < two->got->at_ns ? -1 : 1;
+	return one < two ? -1 : one > two;
+}
+
+static int by_asked(const void *left, const void *right)
+{
+	const struct hold *one = *(struct hold *const *)left, *two = *(struct hold *const *)right;
+
+	if (one->asked->at_ns != two->asked->at_ns)
+		return one->asked->at_ns < two->asked->at_ns ? -1 : 1;
+	return one < two ? -1 : one > two;
+}
+
+static void sort(struct judge_list *list, int (*compare)(const void *, const void *))
+{
+	qsort(list->items, list->count, sizeof(struct hold *), compare);
+}
+
+static void check_exclusion(struct judge *judge, size_t name, struct judge_list *list)
+{
+	const struct hold *last = NULL;
+
+	sort(list, by_got);
+	for (size_t i = 0; i < list->count; i++) {
+		const struct hold *hold = list->items[i];
+		if (hold->sure_ns <= hold->got->at_ns)
+			continue;
+		if (last && hold->got->at_ns < last->sure_ns) {
+			int64_t over =
+				(hold->sure_ns < last->sure_ns ? hold->sure_ns : last->sure_ns) -
+				hold->got->at_ns;
+			if (judge_excused(judge, last->asked->at_ns, hold->got->at_ns, name))
+				judge->verdict->excused++;
+			else
+				judge_accuse(
+					judge, JUDGE_EXCLUSION, last->got, hold->got,
+					"two hold %s for %.6f ms; the first one surely until %.9f",
+					judge_name(judge, name), (double)over / 1e6,
+					judge_clock(judge, last->sure_ns));
+		}
+		if (!last || hold->sure_ns > last->sure_ns)
+			last = hold;
+	}
+}
+
+/* ---- permits -----------------------------------------------------------------------------------
+ */
+
+struct change {
+	int64_t at_ns, permits;
+	const struct hold *hold;
+};
+
+static int by_change(const void *left, const void *right)
+{
+	const struct change *one = left, *two = right;
+
+	if (one->at_ns != two->at_ns)
+		return one->at_ns < two->at_ns ? -1 : 1;
+	return one->permits < two->permits ? -1 : one->permits > two->permits;
+}
+
+static void add_part(struct change *changes, size_t *count, const struct hold *hold,
+                     int64_t permits, int64_t sure_ns)
+{
+	if (sure_ns <= hold->got->at_ns)
+		return;
+	changes[(*count)++] =
+		(struct change){.at_ns = hold->got->at_ns, .permits = permits, .hold = hold};
+	changes[(*count)++] = (struct change){.at_ns = sure_ns, .permits = -permits, .hold = hold};
+}
+
+/* The oldest hold that was alive at this moment. */
+static const struct hold *oldest_at(const struct judge_list *list, int64_t at_ns)
+{
+	const struct hold *oldest = NULL;
+
+	for (size_t i = 0; i < list->count; i++) {
+		const struct hold *hold = list->items[i];
+		if (hold->got->at_ns <= at_ns && hold->sure_ns > at_ns &&
+		    (!oldest || hold->asked->at_ns < oldest->asked->at_ns))
+			oldest = hold;
+	}
+	return oldest;
+}
+
+static void check_permits(struct judge *judge, size_t name, struct judge_list *list)
+{
+	struct change *changes =
+		judge_zeroed((list->count + judge->part_count) * 2, sizeof(*changes));
+	int64_t capacity = judge->names[name].capacity, sum = 0;
+	size_t count = 0;
+
+	for (size_t i = 0; i < list->count; i++)
+		add_part(changes, &count, list->items[i], list->items[i]->permits,
+		         list->items[i]->sure_ns);
+	for (size_t i = 0; i < judge->part_count; i++) {
+		const struct part *part = &judge->parts[i];
+		if (judge->holds[part->hold].got->name == name)
+			add_part(changes, &count, &judge->holds[part->hold], part->permits,
+			         part->sure_ns);
+	}
+	qsort(changes, count, sizeof(*changes), by_change);
+	for (size_t i = 0; i < count; i++) {
+		const struct change *change = &changes[i];
+		const struct hold *oldest;
+		sum += change->permits;
+		if (change->permits < 0 || sum <= capacity)
+			continue;
+		oldest = oldest_at(list, change->at_ns);
+		if (oldest && judge_excused(judge, oldest->asked->at_ns, change->at_ns, name))
+			judge->verdict->excused++;
+		else
+			judge_accuse(judge, JUDGE_PERMITS, oldest ? oldest->got : NULL,
+			             change->hold->got, "%lld of %lld permits of %s are held",
+			             (long long)sum, (long long)capacity, judge_name(judge, name));
+	}
+	free(changes);
+}
+
+/* A grant happened between asked and got: those of a set whose first asked and last got are closer
+ * than the window were surely within it. */
+static void check_rate(struct judge *judge, size_t name, struct judge_list *list)
+{
+	int64_t window_ns = judge->names[name].lease_ms * MS;
+
+	sort(list, by_asked);
+	for (size_t i = 0; i < list->count; i++) {
+		int64_t from_ns = list->items[i]->asked->at_ns, sum = 0;
+		for (size_t j = i;
+		     j < list->count && list->items[j]->asked->at_ns < from_ns + window_ns; j++) {
+			const struct hold *hold = list->items[j];
+			if (hold->got->at_ns >= from_ns + window_ns)
+				continue;
+			sum += hold->permits;
+			if (sum <= judge->names[name].capacity)
+				continue;
+			if (judge_excused(judge, from_ns, hold->got->at_ns, name))
+				judge->verdict->excused++;
+			else
+				judge_accuse(judge, JUDGE_RATE, list->items[i]->asked, hold->got,
+				             "%lld grants of %s in less than its window of %lld ms",
+				             (long long)sum, judge_name(judge, name),
+				             (long long)judge->names[name].lease_ms);
+			break;
+		}
+	}
+}
+
+/* ---- canaries ----------------------------------------------------------------------------------
+ */
+
+static void check_canaries(struct judge *judge)
+{
+	const struct history_list *history = &judge->input->history;
+
+	for (size_t i = 0; i < history->count; i++) {
+		const struct history_record *record = &history->records[i];
+		int64_t before_ns;
+		if (record->op != HISTORY_ENTER || !record->err ||
+		    record->name >= judge->name_count)
+			continue;
+		/* Who was forgotten believes in its hold for a lease at most. */
+		before_ns = judge->names[record->name].lease_ms * MS + SECOND;
+		if (judge_excused(judge, record->at_ns - before_ns, record->at_ns, record->name))
+			judge->verdict->canaries_excused++;
+		else
+			judge_accuse(judge, JUDGE_CANARY, record, NULL, "two met inside %s",
+			             judge_name(judge, record->name));
+	}
+}
+
+void judge_check_holds(struct judge *judge)
+{
+	for (size_t name = 0; name < judge->name_count; name++) {
+		struct judge_list list;
+		if (!judge->names[name].known || judge->names[name].kind == NAME_LATCH)
+			continue;
+		list = judge_holds_of(judge, name);
+		if (judge->names[name].kind == NAME_LOCK)
+			check_exclusion(judge, name, &list);
+		else if (judge->names[name].kind == NAME_SEMAPHORE)
+			check_permits(judge, name, &list);
+		else
+			check_rate(judge, name, &list);
+		free(list.items);
+	}
+	check_canaries(judge);
+}
+
+/* ---- fences ------------------------------------------------------------------------------------
+ */
+
+/* Whoever asked after another had been granted has the larger fence; only a store that forgot and
+ * whose clock is behind may break that. */
+void judge_check_fences(struct judge *judge)
+{
+	for (size_t name = 0; name < judge->name_count; name++) {
+		struct judge_list asked, got;
+		const struct hold *top = NULL;
+		size_t next = 0;
+		if (!judge->names[name].known || judge->names[name].kind == NAME_LATCH)
+			continue;
+		asked = judge_holds_of(judge, name);
+		got = judge_holds_of(judge, name);
+		sort(&asked, by_asked);
+		sort(&got, by_got);
+		for (size_t i = 0; i < asked.count; i++) {
+			const struct hold *hold = asked.items[i];
+			while (next < got.count &&
+			       got.items[next]->got->at_ns < hold->asked->at_ns) {
+				if (!top || got.items[next]->fence > top->fence)
+					top = got.items[next];
+				next++;
+			}
+			if (!hold->fence || !top || hold->fence > top->fence)
+				continue;
+			if (judge_clock_back(judge, hold->got->at_ns) &&
+			    judge_forgot(judge, top->asked->at_ns, hold->got->at_ns, name))
+				continue;
+			judge_accuse(judge, JUDGE_FENCES, top->got, hold->got,
+			             "the fence of %s did not grow", judge_name(judge, name));
+		}
+		free(asked.items);
+		free(got.items);
+	}
+}
+
+/* ---- loss --------------------------------------------------------------------------------------
+ */
+
+#define TOLD_MS 200
+
+/* A renewal moves the end and nobody sees it: only of a fixed hold is the end that is known the
+ * real one. */
+static void check_told(struct judge *judge, const struct hold *hold)
+{
+	const struct process *process = &judge->processes[hold->process];
+	int64_t late_ns, end_ns = hold->let_ns;
+
+	if (!hold->valid_ns || !(hold->got->flags & HISTORY_FIXED) ||
+	    hold->got->flags & HISTORY_RATE)
+		return;
+	late_ns = hold->valid_ns + (TOLD_MS + judge->options->slack_ms) * MS;
+	late_ns += judge_stopped_ns(judge, hold->got->at_ns, late_ns + 60 * SECOND, hold->process);
+	if (process->close_ns < end_ns)
+		end_ns = process->close_ns;
+	if (process->killed_ns < end_ns)
+		end_ns = process->killed_ns;
+	if (judge->end_ns < end_ns)
+		end_ns = judge->end_ns;
+	if (hold->lost_ns < end_ns)
+		end_ns = hold->lost_ns;
+	if (end_ns > late_ns)
+		judge_accuse(judge, JUDGE_LOSS, hold->proof, hold->got,
+		             "nobody was told by %.9f that a hold of %s had ended at %.9f",
+		             judge_clock(judge, late_ns), judge_name(judge, hold->got->name),
+		             judge_clock(judge, hold->valid_ns));
+}
+
+static void check_believed(struct judge *judge, const struct call *call)
+{
+	const struct hold *hold = &judge->holds[call->hold];
+	bool fixed = hold->got->flags & HISTORY_FIXED;
+
+	if (!call->end || call->end->err != LK_OK)
+		return;
+	if (call->begin->at_ns > hold->lost_ns)
+		judge_accuse(judge, JUDGE_LOSS, call->begin, call->end,
+		             "a call on a hold of %s succeeded, which was told to be lost at %.9f",
+		             judge_name(judge, hold->got->name), judge_clock(judge, hold->lost_ns));
+	else if (fixed && call->begin->op == HISTORY_RELEASE && hold->valid_ns &&
+	         call->begin->at_ns > hold->valid_ns + JUDGE_CLOSE_NS)
+		judge_accuse(judge, JUDGE_LOSS, hold->proof, call->begin,
+		             "a release of %s succeeded after the hold had ended at %.9f",
+		             judge_name(judge, hold->got->name),
+		             judge_clock(judge, hold->valid_ns));
+}
+
+void judge_check_loss(struct judge *judge)
+{
+	for (size_t i = 0; i < judge->hold_count; i++)
+		check_told(judge, &judge->holds[i]);
+	for (size_t i = 0; i < judge->call_count; i++)
+		if (judge->calls[i].hold != NONE && (judge->calls[i].begin->op == HISTORY_RELEASE ||
+		                                     judge->calls[i].begin->op == HISTORY_EXTEND))
+			check_believed(judge, &judge->calls[i]);
+}

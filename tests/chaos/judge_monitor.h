@@ -1,0 +1,106 @@
+/* SPDX-License-Identifier: MIT
+ * Between the reader of the monitor's lines and what is judged by them. */
+#ifndef JUDGE_MONITOR_H
+#define JUDGE_MONITOR_H
+
+#include "chaos/judge_parts.h"
+
+#include "scripts.h"
+
+#define MONITOR_WORDS 24
+#define MONITOR_REMOVED 64
+
+struct monitor_line {
+	int64_t at_ns;     /* when the recorder had it: later than it ran */
+	int64_t server_us; /* on the server's clock */
+	bool in_script, gap;
+	char *words[MONITOR_WORDS];
+	size_t lens[MONITOR_WORDS];
+	int count;
+};
+
+struct ticket {
+	char text[64];
+	uint64_t client;
+	size_t process; /* NONE: of none that has a history */
+	uint64_t fence; /* of a semaphore's hold */
+	int64_t permits, ends_us;
+	int64_t left_ns; /* its own leave had run, 0 = it has not */
+	bool told;       /* a zombie is told of once */
+};
+
+/* A place in a queue. */
+struct waiting {
+	size_t ticket;
+	int64_t score;
+};
+
+/* From then on somebody of another client has waited since; 0 = nobody, or not known. */
+struct mark {
+	int64_t at_ns, since_ns;
+};
+
+struct grant {
+	uint64_t fence;
+	int64_t at_ns;
+};
+
+/* What the store has of a name. */
+struct place {
+	size_t owner; /* of a lock */
+	uint64_t fence;
+	int64_t capacity, queue_over_us; /* 0 = not known; it does not expire */
+	struct waiting *queue;           /* in no order */
+	size_t queue_count, queue_room;
+	size_t *holds; /* of a semaphore: tickets */
+	size_t hold_count, hold_room;
+	struct mark *marks;
+	size_t mark_count, mark_room;
+	struct grant *grants;
+	size_t grant_count, grant_room;
+};
+
+struct run {
+	const struct lk__script *script;
+	size_t name, ticket;
+	bool is_leave, is_ask, is_renew, ends, breaks;
+	int64_t at_ns;
+	struct {
+		size_t ticket;
+		int64_t score, at_ns;
+		bool granted;
+	} removed[MONITOR_REMOVED];
+	size_t removed_count;
+};
+
+struct monitor {
+	struct judge *judge;
+	struct place *places;
+	struct ticket *tickets;
+	size_t ticket_count, ticket_room;
+	struct judge_map known; /* hashes of a ticket: its index */
+	struct run run;
+	int64_t gap_ns; /* of the last one that hid something, 0 = none */
+};
+
+/* A script wrote for this ticket. */
+void monitor_used(struct monitor *monitor, size_t ticket, const struct monitor_line *line);
+void monitor_granted(struct monitor *monitor, size_t name, size_t ticket, uint64_t fence,
+                     const struct monitor_line *line);
+void monitor_ends(struct monitor *monitor, size_t name, size_t ticket, int64_t ends_us,
+                  const struct monitor_line *line);
+void monitor_dropped(struct monitor *monitor, size_t name, size_t ticket,
+                     const struct monitor_line *line);
+void monitor_queued(struct monitor *monitor, struct place *place, size_t ticket, int64_t score,
+                    int64_t at_ns);
+/* Its score, -1 when it was not there. */
+int64_t monitor_unqueued(struct monitor *monitor, struct place *place, size_t ticket,
+                         int64_t at_ns);
+void monitor_passed_over(struct monitor *monitor, size_t name, size_t ticket, int64_t at_ns);
+void monitor_expire(struct monitor *monitor, struct place *place, const struct monitor_line *line);
+/* All that is known of a name (NONE = of all) holds no more. */
+void monitor_forget(struct monitor *monitor, size_t name, int64_t at_ns);
+void monitor_check_handovers(struct monitor *monitor);
+void monitor_free(struct monitor *monitor);
+
+#endif

@@ -1,0 +1,358 @@
+/* SPDX-License-Identifier: MIT
+ * Order, hand-overs, permits and zombies, by what the server's monitor shows. */
+#include "chaos/judge_monitor.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define AWAY_MS 12000   /* from a fault's end until its connections are surely back */
+#define SILENT_MS 33000 /* a head of permits is passed over when it was silent for so long */
+#define CLOSE_US 20000  /* a line's time is that of its own, not of the script's beginning */
+#define KNOWN_MS 500    /* by when a holder has surely heard that another process waits */
+#define HANDOVERS_MAX 16
+#define UNSEEN_MS 15000 /* by when each waiter has asked again after a gap */
+#define LATE_MS 5000    /* how long a network may keep what was sent before a leave */
+
+/* ---- queues ------------------------------------------------------------------------------------
+ */
+
+static struct place *place_of(struct monitor *monitor, size_t name)
+{
+	return &monitor->places[name];
+}
+
+/* Does anybody wait who is not of the owner's process? */
+static void mark(struct monitor *monitor, struct place *place, int64_t at_ns)
+{
+	int64_t last_ns = place->mark_count ? place->marks[place->mark_count - 1].since_ns : 0;
+	bool others = false;
+
+	for (size_t i = 0; place->owner != NONE && i < place->queue_count && !others; i++)
+		others = monitor->tickets[place->queue[i].ticket].client !=
+		         monitor->tickets[place->owner].client;
+	if (others == (last_ns != 0))
+		return;
+	place->marks = judge_more(place->marks, place->mark_count, &place->mark_room,
+	                          sizeof(*place->marks));
+	place->marks[place->mark_count++] =
+		(struct mark){.at_ns = at_ns, .since_ns = others ? at_ns : 0};
+}
+
+static struct waiting *find(struct place *place, size_t ticket)
+{
+	for (size_t i = 0; i < place->queue_count; i++)
+		if (place->queue[i].ticket == ticket)
+			return &place->queue[i];
+	return NULL;
+}
+
+void monitor_queued(struct monitor *monitor, struct place *place, size_t ticket, int64_t score,
+                    int64_t at_ns)
+{
+	struct waiting *waiting = find(place, ticket);
+
+	if (!waiting) {
+		place->queue = judge_more(place->queue, place->queue_count, &place->queue_room,
+		                          sizeof(*place->queue));
+		waiting = &place->queue[place->queue_count++];
+	}
+	*waiting = (struct waiting){.ticket = ticket, .score = score};
+	mark(monitor, place, at_ns);
+}
+
+int64_t monitor_unqueued(struct monitor *monitor, struct place *place, size_t ticket, int64_t at_ns)
+{
+	struct waiting *waiting = find(place, ticket);
+	int64_t score;
+
+	if (!waiting)
+		return -1;
+	score = waiting->score;
+	*waiting = place->queue[--place->queue_count];
+	if (!place->queue_count)
+		place->queue_over_us = 0;
+	mark(monitor, place, at_ns);
+	return score;
+}
+
+/* A queue that nobody asked about runs out.  When it is close nobody can say, so it is forgotten.
+ */
+void monitor_expire(struct monitor *monitor, struct place *place, const struct monitor_line *line)
+{
+	if (!place->queue_over_us || line->server_us + SECOND / 1000 < place->queue_over_us)
+		return;
+	place->queue_count = 0;
+	place->queue_over_us = 0;
+	mark(monitor, place, line->at_ns);
+}
+
+void monitor_forget(struct monitor *monitor, size_t name, int64_t at_ns)
+{
+	for (size_t i = 0; i < monitor->judge->name_count; i++) {
+		struct place *place = &monitor->places[i];
+		if (name != NONE && name != i)
+			continue;
+		place->owner = NONE;
+		place->fence = 0;
+		place->queue_count = place->hold_count = 0;
+		place->queue_over_us = 0;
+		mark(monitor, place, at_ns);
+	}
+}
+
+/* ---- order -------------------------------------------------------------------------------------
+ */
+
+static const struct history_record *record_of(const struct monitor *monitor, size_t name,
+                                              uint64_t fence)
+{
+	struct judge *judge = monitor->judge;
+	size_t at = *judge_map_at(&judge->owners, name, fence);
+
+	return at == NONE ? NULL : judge->holds[at].got;
+}
+
+static void check_turn(struct monitor *monitor, size_t name, size_t ticket, uint64_t fence,
+                       const struct monitor_line *line)
+{
+	struct place *place = place_of(monitor, name);
+	const struct waiting *own = find(place, ticket), *first = NULL;
+	struct waiting taken = {.ticket = ticket};
+
+	for (size_t i = 0; i < place->queue_count; i++)
+		if (place->queue[i].ticket != ticket &&
+		    (!first || place->queue[i].score < first->score))
+			first = &place->queue[i];
+	for (size_t i = 0; i < monitor->run.removed_count; i++) {
+		if (monitor->run.removed[i].ticket == ticket) {
+			taken.score = monitor->run.removed[i].score;
+			own = &taken;
+		}
+	}
+	if (!first || (own && own->score < first->score))
+		return;
+	/* It may have come while nothing was seen. */
+	if (!own && monitor->gap_ns && line->at_ns < monitor->gap_ns + UNSEEN_MS * MS)
+		return;
+	/* The same moment to the microsecond: then the text decides. */
+	if (own && own->score == first->score &&
+	    strcmp(monitor->tickets[ticket].text, monitor->tickets[first->ticket].text) < 0)
+		return;
+	judge_accuse(monitor->judge, JUDGE_FIFO, record_of(monitor, name, fence), NULL,
+	             "%s went to %s (%lld) at %.9f while %s (%lld) was before it",
+	             judge_name(monitor->judge, name), monitor->tickets[ticket].text,
+	             own ? (long long)own->score : 0LL, judge_clock(monitor->judge, line->at_ns),
+	             monitor->tickets[first->ticket].text, (long long)first->score);
+}
+
+/* It was taken out of the queue by another's script and got nothing. */
+void monitor_passed_over(struct monitor *monitor, size_t name, size_t ticket, int64_t at_ns)
+{
+	struct judge *judge = monitor->judge;
+	const struct ticket *gone = &monitor->tickets[ticket];
+	bool permits = judge->names[name].kind != NAME_LOCK;
+	int64_t away_ns = (permits ? SILENT_MS : AWAY_MS) * MS;
+
+	judge->verdict->passed_over++;
+	if (gone->process != NONE) {
+		const struct process *process = &judge->processes[gone->process];
+		/* More than there is: it is told so when it asks. */
+		bool never_fits = permits && strrchr(gone->text, ':') &&
+		                  atoll(strrchr(gone->text, ':') + 1) > judge->names[name].capacity;
+		if (!never_fits && process->killed_ns > at_ns && process->close_ns > at_ns &&
+		    process->end_ns > at_ns &&
+		    !judge_faulty(judge, at_ns - SECOND, at_ns, away_ns, gone->process, NONE))
+			judge_accuse(
+				judge, JUDGE_FIFO, NULL, NULL,
+				"%s (process %u) was passed over for %s at %.9f and was not away",
+				gone->text, process->pid, judge_name(judge, name),
+				judge_clock(judge, at_ns));
+	}
+}
+
+/* ---- permits -----------------------------------------------------------------------------------
+ */
+
+static void check_room(struct monitor *monitor, size_t name, size_t ticket, uint64_t fence,
+                       const struct monitor_line *line)
+{
+	struct judge *judge = monitor->judge;
+	struct place *place = place_of(monitor, name);
+	int64_t sum = monitor->tickets[ticket].permits;
+	int64_t capacity = place->capacity ? place->capacity : judge->names[name].capacity;
+	bool rate = judge->names[name].kind == NAME_RATE;
+	size_t kept = 0;
+
+	for (size_t i = 0; i < place->hold_count; i++) {
+		const struct ticket *hold = &monitor->tickets[place->holds[i]];
+		if (place->holds[i] == ticket || hold->ends_us <= line->server_us + CLOSE_US)
+			continue;
+		sum += hold->permits;
+		place->holds[kept++] = place->holds[i];
+	}
+	place->hold_count = kept;
+	place->holds =
+		judge_more(place->holds, place->hold_count, &place->hold_room, sizeof(size_t));
+	place->holds[place->hold_count++] = ticket;
+	if (sum > capacity &&
+	    !judge_faulty(judge, line->at_ns, line->at_ns, 10 * SECOND, NONE, name))
+		judge_accuse(
+			judge, rate ? JUDGE_RATE : JUDGE_PERMITS, record_of(monitor, name, fence),
+			NULL,
+			"the server gave out %lld of %lld permits of %s at %.9f, the last to %s",
+			(long long)sum, (long long)capacity, judge_name(judge, name),
+			judge_clock(judge, line->at_ns), monitor->tickets[ticket].text);
+}
+
+void monitor_ends(struct monitor *monitor, size_t name, size_t ticket, int64_t ends_us,
+                  const struct monitor_line *line)
+{
+	(void)name;
+	(void)line;
+	monitor->tickets[ticket].ends_us = ends_us;
+}
+
+void monitor_dropped(struct monitor *monitor, size_t name, size_t ticket,
+                     const struct monitor_line *line)
+{
+	struct place *place = place_of(monitor, name);
+
+	(void)line;
+	monitor->tickets[ticket].fence = 0;
+	for (size_t i = 0; i < place->hold_count; i++) {
+		if (place->holds[i] != ticket)
+			continue;
+		place->holds[i] = place->holds[--place->hold_count];
+		return;
+	}
+}
+
+void monitor_granted(struct monitor *monitor, size_t name, size_t ticket, uint64_t fence,
+                     const struct monitor_line *line)
+{
+	struct place *place = place_of(monitor, name);
+
+	check_turn(monitor, name, ticket, fence, line);
+	for (size_t i = 0; i < monitor->run.removed_count; i++)
+		if (monitor->run.removed[i].ticket == ticket)
+			monitor->run.removed[i].granted = true;
+	place->grants = judge_more(place->grants, place->grant_count, &place->grant_room,
+	                           sizeof(*place->grants));
+	place->grants[place->grant_count++] = (struct grant){.fence = fence, .at_ns = line->at_ns};
+	if (monitor->judge->names[name].kind != NAME_LOCK) {
+		check_room(monitor, name, ticket, fence, line);
+		/* Taken out of the queue in the next line; that is no passing over. */
+		monitor_unqueued(monitor, place, ticket, line->at_ns);
+		return;
+	}
+	place->owner = ticket;
+	mark(monitor, place, line->at_ns);
+}
+
+/* ---- zombies -----------------------------------------------------------------------------------
+ */
+
+/* After its own leave nothing is asked for a ticket.  What a network kept may still come. */
+void monitor_used(struct monitor *monitor, size_t index, const struct monitor_line *line)
+{
+	struct judge *judge = monitor->judge;
+	struct ticket *ticket;
+
+	if (index == NONE || index != monitor->run.ticket ||
+	    !(monitor->run.is_ask || monitor->run.is_renew))
+		return;
+	ticket = &monitor->tickets[index];
+	if (!ticket->left_ns || ticket->told ||
+	    judge_faulty(judge, ticket->left_ns - LATE_MS * MS, line->at_ns, LATE_MS * MS,
+	                 ticket->process, NONE))
+		return;
+	ticket->told = true;
+	judge_accuse(judge, JUDGE_ZOMBIE, NULL, NULL,
+	             "%s ran for %s of %s at %.9f, which had left at %.9f",
+	             monitor->run.script->name, ticket->text, judge_name(judge, monitor->run.name),
+	             judge_clock(judge, line->at_ns), judge_clock(judge, ticket->left_ns));
+}
+
+/* ---- hand-overs --------------------------------------------------------------------------------
+ */
+
+static int by_fence(const void *left, const void *right)
+{
+	uint64_t one = ((const struct grant *)left)->fence;
+	uint64_t two = ((const struct grant *)right)->fence;
+
+	return one < two ? -1 : one > two;
+}
+
+/* Since when somebody else waited then, as far as the monitor had shown; 0 = nobody did. */
+static int64_t waited_since(const struct place *place, int64_t at_ns)
+{
+	size_t low = 0, high = place->mark_count;
+
+	while (low < high) {
+		size_t middle = (low + high) / 2;
+		if (place->marks[middle].at_ns <= at_ns)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	return low ? place->marks[low - 1].since_ns : 0;
+}
+
+/* A hold whose fence the server never gave was handed over inside its process. */
+static void check_handovers(struct monitor *monitor, size_t name)
+{
+	struct judge *judge = monitor->judge;
+	struct place *place = place_of(monitor, name);
+	struct judge_list list = judge_holds_of(judge, name);
+	int in_a_row = 0;
+
+	if (place->grant_count)
+		qsort(place->grants, place->grant_count, sizeof(*place->grants), by_fence);
+	for (size_t i = 0; i < list.count; i++) {
+		const struct hold *hold = list.items[i];
+		struct grant key = {.fence = hold->fence};
+		int64_t known_ns = KNOWN_MS * MS, since_ns;
+		if (!place->grant_count ||
+		    bsearch(&key, place->grants, place->grant_count, sizeof(key), by_fence)) {
+			in_a_row = 0;
+			continue;
+		}
+		judge->verdict->handovers++;
+		/* The message may be lost; the next renewal tells the same. */
+		if (judge_faulty(judge, hold->got->at_ns - 10 * SECOND, hold->got->at_ns, SECOND,
+		                 NONE, name))
+			known_ns += judge->names[name].lease_ms * MS + SECOND;
+		since_ns = waited_since(place, hold->got->at_ns);
+		if (!since_ns || hold->asked->at_ns - since_ns < known_ns)
+			in_a_row = 0;
+		else if (++in_a_row > HANDOVERS_MAX)
+			judge_accuse(judge, JUDGE_HANDOVERS, hold->got, NULL,
+			             "%s was handed over %d times in its process while another one "
+			             "waited since %.9f",
+			             judge_name(judge, name), in_a_row,
+			             judge_clock(judge, since_ns));
+	}
+	free(list.items);
+}
+
+void monitor_check_handovers(struct monitor *monitor)
+{
+	for (size_t name = 0; name < monitor->judge->name_count; name++)
+		if (monitor->judge->names[name].known &&
+		    monitor->judge->names[name].kind == NAME_LOCK)
+			check_handovers(monitor, name);
+}
+
+void monitor_free(struct monitor *monitor)
+{
+	for (size_t i = 0; i < monitor->judge->name_count; i++) {
+		free(monitor->places[i].queue);
+		free(monitor->places[i].holds);
+		free(monitor->places[i].marks);
+		free(monitor->places[i].grants);
+	}
+	free(monitor->places);
+	free(monitor->tickets);
+	judge_map_free(&monitor->known);
+}

@@ -1,0 +1,273 @@
+/* SPDX-License-Identifier: MIT
+ * The table of names and the log of the nemesis; what a fault concerns and excuses. */
+#include "chaos/judge_parts.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define NAMES_MAX 65536
+#define LINE_SIZE 512
+
+/* The next line without its end; false after the last one. */
+static bool next_line(const char **text, char line[LINE_SIZE])
+{
+	const char *end;
+	size_t len;
+
+	if (!*text || !**text)
+		return false;
+	end = strchr(*text, '\n');
+	len = end ? (size_t)(end - *text) : strlen(*text);
+	snprintf(line, LINE_SIZE, "%.*s", (int)(len < LINE_SIZE ? len : LINE_SIZE - 1), *text);
+	*text += len + (end ? 1 : 0);
+	return true;
+}
+
+static bool kind_of(const char *word, enum name_kind *kind)
+{
+	static const char *const words[] = {"lock", "semaphore", "rate", "latch"};
+
+	for (size_t i = 0; i < sizeof(words) / sizeof(*words); i++) {
+		if (strcmp(word, words[i]) == 0) {
+			*kind = (enum name_kind)i;
+			return true;
+		}
+	}
+	return false;
+}
+
+bool judge_read_names(struct judge *judge)
+{
+	const char *text = judge->input->names;
+	char line[LINE_SIZE];
+
+	if (!text) {
+		fputs("judge: there is no names.txt\n", judge->report);
+		return false;
+	}
+	judge->names = judge_zeroed(NAMES_MAX, sizeof(*judge->names));
+	while (next_line(&text, line)) {
+		struct name name = {.known = true};
+		char kind[16];
+		unsigned index;
+		if (!*line)
+			continue;
+		if (sscanf(line, "%u %15s %" SCNd64 " %" SCNd64 " %127s", &index, kind,
+		           &name.lease_ms, &name.capacity, name.text) != 5 ||
+		    index >= NAMES_MAX || !kind_of(kind, &name.kind)) {
+			fprintf(judge->report, "judge: names.txt: cannot read \"%s\"\n", line);
+			return false;
+		}
+		judge->names[index] = name;
+		if (index >= judge->name_count)
+			judge->name_count = index + 1;
+	}
+	return true;
+}
+
+size_t judge_find_name(const struct judge *judge, const char *text, size_t len)
+{
+	for (size_t i = 0; i < judge->name_count; i++)
+		if (judge->names[i].known && strlen(judge->names[i].text) == len &&
+		    memcmp(judge->names[i].text, text, len) == 0)
+			return i;
+	return NONE;
+}
+
+size_t judge_find_client(const struct judge *judge, const char *id, size_t len)
+{
+	for (size_t i = judge->client_count; i-- > 0;)
+		if (strlen(judge->clients[i].id) == len &&
+		    memcmp(judge->clients[i].id, id, len) == 0)
+			return judge->clients[i].process;
+	return NONE;
+}
+
+/* ---- faults ------------------------------------------------------------------------------------
+ */
+
+static void note_kill(struct judge *judge, const struct fault *fault)
+{
+	for (size_t i = judge->process_count; i-- > 0;) {
+		struct process *process = &judge->processes[i];
+		if (process->pid != fault->pid || process->start_ns > fault->begin_ns)
+			continue;
+		if (process->killed_ns == NEVER)
+			judge->verdict->killed++;
+		if (fault->begin_ns < process->killed_ns)
+			process->killed_ns = fault->begin_ns;
+		return;
+	}
+}
+
+static void read_words(struct fault *fault, const char *words)
+{
+	const char *clock = strstr(words, "clock=");
+
+	fault->kill = strcmp(fault->kind, "kill") == 0;
+	fault->stop = strcmp(fault->kind, "stop") == 0;
+	fault->breaks = strcmp(fault->kind, "break") == 0;
+	fault->memory = strstr(words, "memory=lost") != NULL;
+	fault->clock = clock != NULL;
+	if (clock)
+		fault->clock_ms = strtoll(clock + strlen("clock="), NULL, 10);
+}
+
+static void read_target(struct judge *judge, struct fault *fault)
+{
+	char *end;
+	unsigned long pid = strtoul(fault->target, &end, 10);
+
+	fault->name = judge_find_name(judge, fault->target, strlen(fault->target));
+	if (fault->name != NONE || *end || end == fault->target)
+		return;
+	/* A pid that is no worker's is a server's: all are concerned. */
+	for (size_t i = 0; i < judge->process_count; i++)
+		if (judge->processes[i].pid == pid)
+			fault->pid = (uint32_t)pid;
+}
+
+/* The beginning that this line ends. */
+static struct fault *open_fault(struct judge *judge, const struct fault *line)
+{
+	for (size_t i = judge->fault_count; i-- > 0;) {
+		struct fault *fault = &judge->faults[i];
+		if (fault->end_ns == NEVER && strcmp(fault->kind, line->kind) == 0 &&
+		    strcmp(fault->target, line->target) == 0)
+			return fault;
+	}
+	return NULL;
+}
+
+static void take_line(struct judge *judge, struct fault *line, const char *phase)
+{
+	struct fault *fault = open_fault(judge, line);
+
+	if (strcmp(phase, "end") == 0) {
+		if (fault)
+			fault->end_ns = line->begin_ns;
+		return;
+	}
+	line->end_ns = strcmp(phase, "begin") == 0 ? NEVER : line->begin_ns;
+	read_target(judge, line);
+	if (line->kill && line->pid)
+		note_kill(judge, line);
+	judge->faults =
+		judge_more(judge->faults, judge->fault_count, &judge->fault_room, sizeof(*line));
+	judge->faults[judge->fault_count++] = *line;
+}
+
+static int by_begin(const void *left, const void *right)
+{
+	const struct fault *one = left, *two = right;
+
+	return one->begin_ns < two->begin_ns ? -1 : one->begin_ns > two->begin_ns;
+}
+
+bool judge_read_faults(struct judge *judge)
+{
+	const char *text = judge->input->nemesis;
+	char line[LINE_SIZE], phase[16];
+
+	while (next_line(&text, line)) {
+		struct fault fault = {.name = NONE};
+		int used = 0;
+		if (!*line || *line == '#')
+			continue;
+		if (sscanf(line, "%" SCNd64 " %23s %63s %15s%n", &fault.begin_ns, fault.kind,
+		           fault.target, phase, &used) != 4) {
+			fprintf(judge->report, "judge: nemesis.log: cannot read \"%s\"\n", line);
+			return false;
+		}
+		read_words(&fault, line + used);
+		take_line(judge, &fault, phase);
+	}
+	if (judge->fault_count)
+		qsort(judge->faults, judge->fault_count, sizeof(*judge->faults), by_begin);
+	judge->verdict->faults = (int64_t)judge->fault_count;
+	return true;
+}
+
+bool judge_concerns(const struct judge *judge, const struct fault *fault, size_t process,
+                    size_t name)
+{
+	if (fault->pid && process != NONE && judge->processes[process].pid != fault->pid)
+		return false;
+	return fault->name == NONE || name == NONE || fault->name == name;
+}
+
+static int64_t plus(int64_t at_ns, int64_t more_ns)
+{
+	return at_ns > NEVER - more_ns ? NEVER : at_ns + more_ns;
+}
+
+bool judge_faulty(const struct judge *judge, int64_t from_ns, int64_t to_ns, int64_t after_ns,
+                  size_t process, size_t name)
+{
+	for (size_t i = 0; i < judge->fault_count && judge->faults[i].begin_ns <= to_ns; i++)
+		if (plus(judge->faults[i].end_ns, after_ns) >= from_ns &&
+		    judge_concerns(judge, &judge->faults[i], process, name))
+			return true;
+	return false;
+}
+
+int64_t judge_fault_ns(const struct judge *judge, int64_t from_ns, int64_t to_ns, size_t process,
+                       size_t name, int *count)
+{
+	int64_t sum = 0;
+
+	*count = 0;
+	for (size_t i = 0; i < judge->fault_count && judge->faults[i].begin_ns <= to_ns; i++) {
+		const struct fault *fault = &judge->faults[i];
+		int64_t begin = fault->begin_ns > from_ns ? fault->begin_ns : from_ns;
+		int64_t end = fault->end_ns < to_ns ? fault->end_ns : to_ns;
+		if (end < begin || !judge_concerns(judge, fault, process, name))
+			continue;
+		sum += end - begin;
+		(*count)++;
+	}
+	return sum;
+}
+
+int64_t judge_stopped_ns(const struct judge *judge, int64_t from_ns, int64_t to_ns, size_t process)
+{
+	int64_t sum = 0;
+
+	for (size_t i = 0; i < judge->fault_count && judge->faults[i].begin_ns <= to_ns; i++) {
+		const struct fault *fault = &judge->faults[i];
+		int64_t begin = fault->begin_ns > from_ns ? fault->begin_ns : from_ns;
+		int64_t end = fault->end_ns < to_ns ? fault->end_ns : to_ns;
+		if (end > begin && fault->stop && fault->pid == judge->processes[process].pid)
+			sum += end - begin;
+	}
+	return sum;
+}
+
+bool judge_excused(const struct judge *judge, int64_t from_ns, int64_t to_ns, size_t name)
+{
+	for (size_t i = 0; i < judge->fault_count && judge->faults[i].begin_ns <= to_ns; i++) {
+		const struct fault *fault = &judge->faults[i];
+		if (fault->end_ns >= from_ns && (fault->memory || fault->clock || fault->breaks) &&
+		    judge_concerns(judge, fault, NONE, name))
+			return true;
+	}
+	return false;
+}
+
+bool judge_forgot(const struct judge *judge, int64_t from_ns, int64_t to_ns, size_t name)
+{
+	for (size_t i = 0; i < judge->fault_count && judge->faults[i].begin_ns <= to_ns; i++)
+		if (judge->faults[i].end_ns >= from_ns && judge->faults[i].memory &&
+		    judge_concerns(judge, &judge->faults[i], NONE, name))
+			return true;
+	return false;
+}
+
+bool judge_clock_back(const struct judge *judge, int64_t to_ns)
+{
+	for (size_t i = 0; i < judge->fault_count && judge->faults[i].begin_ns <= to_ns; i++)
+		if (judge->faults[i].clock && judge->faults[i].clock_ms < 0)
+			return true;
+	return false;
+}

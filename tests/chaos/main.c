@@ -1,0 +1,236 @@
+/* SPDX-License-Identifier: MIT
+ * Chaos: real processes, a real server, real faults; all they do is written down and judged.
+ *
+ *   chaos [T=seconds] [SEED=number]
+ *
+ * Runs rounds of at most 60 s.  In every second one faults may take the store's memory, in half of
+ * these also move its clock; there the judge excuses what the promises exclude.  One in five is run
+ * in a network namespace of its own, if the machine allows it. */
+#include "chaos/nemesis.h"
+
+#include "harness/process.h"
+
+#include <check.h>
+#include <errno.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#define ROUND_S 60
+#define NAMESPACE_EACH 5
+#define PAIRS_MIN                                                                                  \
+	(TSAN || ASAN ? 20 : 50) /* a second of quiet; a verdict about less would mean little */
+
+static pid_t child;
+
+/* The two that ck_assert() needs.  What the harness asserts has no test around it here: it ends the
+ * round and says so. */
+void _ck_assert_failed(const char *file, int line, const char *expr, const char *msg, ...)
+{
+	va_list args;
+
+	printf("%s:%d: %s", file, line, expr);
+	if (msg) {
+		printf(": ");
+		va_start(args, msg);
+		vprintf(msg, args);
+		va_end(args);
+	}
+	printf("\n");
+	fflush(stdout);
+	_exit(1);
+}
+
+void _mark_point(const char *file, int line)
+{
+	(void)file;
+	(void)line;
+}
+
+static void interrupt(int number)
+{
+	(void)number;
+	round_interrupted = 1;
+	if (child > 0)
+		kill(child, SIGTERM);
+}
+
+/* A round has a process of its own: a namespace ends with it, and so do all its children. */
+static void run(const struct chaos_options *options, struct chaos_result *result)
+{
+	pid_t parent = getpid();
+	int status = -1;
+
+	fflush(stdout);
+	child = fork();
+	if (!child) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		if (getppid() != parent)
+			_exit(125);
+		round_run(options, result);
+		fflush(stdout);
+		_exit(0);
+	}
+	while (waitpid(child, &status, 0) < 0 && errno == EINTR)
+		continue;
+	child = 0;
+	if (status) {
+		printf("round %d: ended with wait status %#x\n", options->number, (unsigned)status);
+		result->bad = true;
+	}
+}
+
+static void add(struct chaos_result *sum, const struct chaos_result *one)
+{
+	sum->pairs += one->pairs;
+	sum->quiet_pairs += one->quiet_pairs;
+	sum->waits += one->waits;
+	sum->openings += one->openings;
+	sum->steps += one->steps;
+	sum->refused += one->refused;
+	sum->lost_writes += one->lost_writes;
+	sum->losses += one->losses;
+	sum->starts += one->starts;
+	sum->breaks += one->breaks;
+	sum->stalls += one->stalls;
+	sum->quiet_ns += one->quiet_ns;
+	if (one->quiet_wake_us > sum->quiet_wake_us)
+		sum->quiet_wake_us = one->quiet_wake_us;
+	if (one->fault_wake_us > sum->fault_wake_us)
+		sum->fault_wake_us = one->fault_wake_us;
+	for (int i = 0; i < NEMESIS_COUNT; i++)
+		sum->faults[i] += one->faults[i];
+}
+
+static void say(FILE *evidence, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+static void say(FILE *evidence, const char *fmt, ...)
+{
+	va_list args;
+
+	va_start(args, fmt);
+	vprintf(fmt, args);
+	va_end(args);
+	if (!evidence)
+		return;
+	va_start(args, fmt);
+	vfprintf(evidence, fmt, args);
+	va_end(args);
+}
+
+/* The figures; true when they are enough for a verdict. */
+static bool tell(const struct chaos_result *sum, int rounds, int bad, int64_t seconds,
+                 unsigned long long seed, int spaces)
+{
+	const char *path = getenv("LK_EVIDENCE"), *commit = getenv("LK_COMMIT");
+	FILE *evidence = path ? fopen(path, "ae") : NULL;
+	int64_t quiet_ms = sum->quiet_ns / CHAOS_MS;
+	int64_t rate = quiet_ms ? sum->quiet_pairs * 1000 / quiet_ms : 0;
+	int faults = 0;
+
+	for (int i = 0; i < NEMESIS_COUNT; i++)
+		faults += sum->faults[i];
+	say(evidence, "rounds: %d in %lld s, %d in a network namespace\n", rounds,
+	    (long long)seconds, spaces);
+	say(evidence, "processes: %lld; the machine stood still %lld times\n",
+	    (long long)sum->starts, (long long)sum->stalls);
+	say(evidence, "pairs: %lld, %lld a second of quiet\n", (long long)sum->pairs,
+	    (long long)rate);
+	say(evidence, "waits: %lld\n", (long long)sum->waits);
+	say(evidence, "latch openings: %lld of %lld steps\n", (long long)sum->openings,
+	    (long long)sum->steps);
+	say(evidence, "losses told: %lld; writes after a loss: %lld, refused by fence: %lld\n",
+	    (long long)sum->losses, (long long)sum->lost_writes, (long long)sum->refused);
+	say(evidence, "faults: %d:", faults);
+	for (int i = 0; i < NEMESIS_COUNT; i++)
+		if (sum->faults[i])
+			say(evidence, " %s %d", nemesis_kind_name(i), sum->faults[i]);
+	if (sum->breaks)
+		say(evidence, " break %lld", (long long)sum->breaks);
+	say(evidence, "\nlongest wake-up: %.1f ms, with a fault in its way %.1f ms\n",
+	    (double)sum->quiet_wake_us / 1000, (double)sum->fault_wake_us / 1000);
+	if (rate < PAIRS_MIN && !round_interrupted)
+		say(evidence, "too little was done: %d pairs a second at least\n", PAIRS_MIN);
+	if (bad || rate < PAIRS_MIN)
+		say(evidence, "seed %llu, commit %s; again: make chaos T=%lld SEED=%llu\n", seed,
+		    commit ? commit : "unknown", (long long)seconds, seed);
+	say(evidence, "verdict: %s, %d of %d rounds bad, %lld pairs, %d faults\n",
+	    round_interrupted         ? "interrupted"
+	    : bad || rate < PAIRS_MIN ? "BAD"
+	                              : "good",
+	    bad, rounds, (long long)sum->pairs, faults);
+	if (evidence)
+		fclose(evidence);
+	return rate >= PAIRS_MIN;
+}
+
+static int run_all(int64_t seconds, unsigned long long seed)
+{
+	struct chaos_result sum = {0}, *result;
+	int rounds = (int)((seconds + ROUND_S - 1) / ROUND_S), bad = 0, spaces = 0, number = 0;
+	bool enough;
+
+	/* Both sorts, if there is time for both. */
+	if (rounds < 2 && seconds >= 16)
+		rounds = 2;
+	result = mmap(NULL, sizeof(*result), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1,
+	              0);
+	if (result == MAP_FAILED)
+		return 1;
+	printf("seed %llu\n", seed);
+	for (; number < rounds && !round_interrupted; number++) {
+		const struct chaos_options options = {
+			.seed = seed + (uint64_t)number * 7368787u,
+			.seconds = seconds / rounds,
+			.loses = number % 2,
+			/* Apart, since fences may fall where both happen. */
+			.moves_clock = (seed + (unsigned)number / 2) % 2,
+			.wants_namespace = number % NAMESPACE_EACH == 0,
+			.number = number,
+		};
+		memset(result, 0, sizeof(*result));
+		run(&options, result);
+		add(&sum, result);
+		bad += result->bad;
+		spaces += result->in_namespace;
+		printf("round %d: %s memory, %lld pairs%s%s\n", number,
+		       options.loses ? "loses" : "keeps", (long long)result->pairs,
+		       result->bad ? ", BAD: see " : "", result->bad ? result->folder : "");
+	}
+	enough = tell(&sum, number, bad, seconds, seed, spaces);
+	munmap(result, sizeof(*result));
+	return bad || !enough || round_interrupted;
+}
+
+int main(int argc, char **argv)
+{
+	struct sigaction action = {.sa_handler = interrupt};
+	struct timespec now;
+	unsigned long long seed;
+	int64_t seconds = 20;
+
+	if (argc > 2 && !strcmp(argv[1], "worker"))
+		return worker_main(argc - 2, argv + 2);
+	if (argc > 2 && !strcmp(argv[1], "recorder"))
+		return recorder_main(argc - 2, argv + 2);
+	clock_gettime(CLOCK_REALTIME, &now);
+	seed = (unsigned long long)now.tv_sec;
+	for (int i = 1; i < argc; i++) {
+		if (!strncmp(argv[i], "T=", 2))
+			seconds = argv[i][2] ? strtoll(argv[i] + 2, NULL, 10) : seconds;
+		else if (!strncmp(argv[i], "SEED=", 5))
+			seed = argv[i][5] ? strtoull(argv[i] + 5, NULL, 10) : seed;
+	}
+	if (seconds < 4) {
+		fprintf(stderr, "chaos: T is 4 or more seconds\n");
+		return 2;
+	}
+	sigaction(SIGINT, &action, NULL);
+	sigaction(SIGTERM, &action, NULL);
+	signal(SIGPIPE, SIG_IGN);
+	return run_all(seconds, seed);
+}

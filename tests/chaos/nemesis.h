@@ -1,0 +1,127 @@
+/* SPDX-License-Identifier: MIT
+ * One round of chaos: its processes, and what breaks them.  The process that runs a round is the
+ * parent of all others in it, so that it ends each by its id and knows how each ended. */
+#ifndef NEMESIS_H
+#define NEMESIS_H
+
+#include "chaos/chaos.h"
+
+#include "harness/proxy.h"
+#include "harness/server.h"
+
+/* Kind of a fault, what it needs, how long it lasts (ms; 0, 0 = a moment). */
+#define NEMESIS_KINDS(X)                                                                           \
+	X(WORKER_KILL, "kill", 0, 0, 0)                                                            \
+	X(WORKER_STOP, "stop", 0, 100, 6000)                                                       \
+	X(SERVER_STOP, "server-stop", 0, 100, 2500)                                                \
+	X(RESTART, "restart", NEEDS_KEEPS, 0, 0)                                                   \
+	X(SCRIPT_FLUSH, "script-flush", 0, 0, 0)                                                   \
+	X(CLIENT_PAUSE, "client-pause", 0, 100, 2000)                                              \
+	X(KILL_MESSAGES, "client-kill-pubsub", 0, 0, 0)                                            \
+	X(KILL_COMMANDS, "client-kill-normal", 0, 0, 0)                                            \
+	X(OUT_OF_MEMORY, "out-of-memory", 0, 300, 1500)                                            \
+	X(BUSY_SCRIPT, "busy-script", 0, 1000, 1000)                                               \
+	X(DELAY, "delay", 0, 500, 2500)                                                            \
+	X(JITTER, "jitter", 0, 500, 2500)                                                          \
+	X(SLICE, "slice", 0, 500, 2500)                                                            \
+	X(STALL, "stall", 0, 200, 2500)                                                            \
+	X(DROP, "drop", 0, 200, 2500)                                                              \
+	X(CUT, "cut", 0, 0, 0)                                                                     \
+	X(CUT_AT_BYTE, "cut-at-byte", 0, 300, 1000)                                                \
+	X(REFUSE, "refuse", 0, 300, 2000)                                                          \
+	X(BLACK_HOLE, "black-hole", 0, 300, 2000)                                                  \
+	X(PACKETS_UP, "packets-to-server", NEEDS_NAMESPACE, 200, 2500)                             \
+	X(PACKETS_DOWN, "packets-to-client", NEEDS_NAMESPACE, 200, 2500)                           \
+	X(PACKETS_RESET, "packets-reset", NEEDS_NAMESPACE, 200, 1500)                              \
+	X(FLUSH_ALL, "flushall", NEEDS_LOSES, 0, 0)                                                \
+	X(DELETE, "delete", NEEDS_LOSES, 0, 0)                                                     \
+	X(SAVE, "save", NEEDS_LOSES, 0, 0)                                                         \
+	X(RESTART_EMPTY, "restart-empty", NEEDS_LOSES, 0, 0)                                       \
+	X(RESTART_OLD, "restart-old", NEEDS_LOSES, 0, 0)                                           \
+	X(CLOCK, "clock", NEEDS_LOSES | NEEDS_CLOCK, 0, 0)
+
+enum nemesis_needs { NEEDS_KEEPS = 1, NEEDS_LOSES = 2, NEEDS_NAMESPACE = 4, NEEDS_CLOCK = 8 };
+
+enum nemesis_kind {
+#define NEMESIS_ENUM(id, name, needs, low, high) NEMESIS_##id,
+	NEMESIS_KINDS(NEMESIS_ENUM)
+#undef NEMESIS_ENUM
+		NEMESIS_COUNT
+};
+
+const char *nemesis_kind_name(int kind);
+
+struct round_worker {
+	pid_t pid; /* 0 = none */
+	int births;
+	bool killed, stopped;
+};
+
+/* A fault in progress. */
+struct nemesis_fault {
+	enum nemesis_kind kind;
+	int target; /* a worker's or a proxy's index, -1 = the server */
+	pid_t pid;  /* of the worker; of who runs the busy script */
+	int64_t ends_ns;
+	bool active;
+};
+
+#define NEMESIS_FAULTS 12
+
+struct round {
+	const struct chaos_options *options;
+	struct chaos_result *result;
+	struct chaos_page *page;
+	struct chaos_dice dice;
+	char folder[256];
+	char self[512]; /* this program */
+	struct test_server server;
+	struct proxy proxies[CHAOS_PROXIES];
+	struct round_worker workers[CHAOS_WORKERS];
+	pid_t recorder, pulse;
+	FILE *log;    /* nemesis.log */
+	int clock_fd; /* by how many ms the server's clock is off */
+	int64_t clock_ms;
+	bool stopping; /* start no workers any more */
+	bool saved;
+	int complaints;
+	int stalls; /* that are logged */
+	struct nemesis_fault faults[NEMESIS_FAULTS];
+	int64_t next_ns; /* when the next fault begins */
+};
+
+/* Something that must not be: the round is bad, and says why. */
+void round_complain(struct round *round, const char *fmt, ...)
+	__attribute__((format(printf, 2, 3)));
+/* A fault in nemesis.log, as judge.h has it; round_note() is for people. */
+void round_log(struct round *round, const char *kind, const char *target, const char *fmt, ...)
+	__attribute__((format(printf, 4, 5)));
+
+void round_note(struct round *round, const char *text, int64_t number);
+
+/* Start the server again, or for the first time, with its clock; options NULL = again. */
+void round_server(struct round *round, const struct server_options *options);
+/* Start a worker in that place. */
+void round_worker_start(struct round *round, int index);
+/* Notice who has ended, and start others instead.  How many still run. */
+int round_reap(struct round *round);
+/* This program in a role of its own, output into a file of the folder. */
+pid_t round_spawn(struct round *round, const char *const *args);
+
+/* End what is over and begin what is due. */
+void nemesis_step(struct round *round);
+/* End everything that is broken. */
+void nemesis_heal(struct round *round);
+
+/* Each begins or ends a fault that concerns a server, a link, a process.  Beginning fails (false)
+ * when there is no fit target. */
+bool nemesis_server_begin(struct round *round, struct nemesis_fault *fault, int64_t ms);
+void nemesis_server_end(struct round *round, struct nemesis_fault *fault);
+bool nemesis_network_begin(struct round *round, struct nemesis_fault *fault, int64_t ms);
+void nemesis_network_end(struct round *round, struct nemesis_fault *fault);
+
+/* A network namespace for this process and its children; false when the machine does not allow it,
+ * and why. */
+bool nemesis_namespace(const char **why);
+
+#endif

@@ -1,0 +1,8 @@
+# SPDX-License-Identifier: MIT
+# Chaos: real processes, a real server, real faults, and a judge.
+
+## chaos  real processes and faults: T=seconds (20), SEED=
+.PHONY: chaos
+chaos: $(BUILD)/chaos $(BUILD)/judge $(BUILD)/tests/clock.so
+	@LK_COMMIT="$$(git rev-parse --short HEAD 2>/dev/null)$$(git diff --quiet HEAD 2>/dev/null || \
+		echo +changes)" $(BUILD)/chaos T=$(or $(T),20) SEED=$(SEED)

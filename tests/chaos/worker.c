@@ -1,0 +1,332 @@
+/* SPDX-License-Identifier: MIT
+ * A worker: a process with one client, whose threads fight for the names until they are told to
+ * stop or its own time is over.  It writes down every call and ends by itself, with nothing left.
+ */
+#include "chaos/worker.h"
+
+#include "harness/process.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#define LIFE_MIN_MS 3000
+#define LIFE_MAX_MS 30000
+#define EXIT_BAD 3
+
+bool worker_over(const struct worker *worker)
+{
+	return worker->page->stop || history_now_ns() > worker->ends_ns;
+}
+
+struct history_record worker_record(const struct worker_handle *handle, enum history_op op)
+{
+	static const uint8_t kinds[] = {LK_KIND_LOCK, LK_KIND_SEMAPHORE, LK_KIND_SEMAPHORE,
+	                                LK_KIND_LATCH};
+	enum chaos_sort sort = chaos_names[handle->name].sort;
+
+	return (struct history_record){
+		.op = (uint8_t)op,
+		.kind = kinds[sort],
+		.name = (uint16_t)handle->name,
+		.flags = (uint8_t)((handle->fixed ? HISTORY_FIXED : 0) |
+	                           (sort == CHAOS_RATE ? HISTORY_RATE : 0)),
+	};
+}
+
+void worker_done(const struct worker_handle *handle, struct history_record *record, lk_err err)
+{
+	record->err = err;
+	history_done(handle->worker->history, record);
+	switch (err) {
+	case LK_OK:
+	case LK_EBUSY:
+	case LK_ETIMEDOUT:
+	case LK_ECANCELED:
+	case LK_ELOST:
+	case LK_ECONN:
+	case LK_EUNKNOWN:
+	case LK_ESERVER:
+		return;
+	case LK_EMISMATCH:
+	case LK_EABSENT:
+		if (record->kind == LK_KIND_LATCH)
+			return;
+		break;
+	default:
+		break;
+	}
+	fprintf(stderr, "worker %d: %s (operation %d on %s): %s\n", (int)getpid(), lk_err_name(err),
+	        record->op, chaos_names[handle->name].name, lk_errmsg());
+}
+
+void worker_nap_us(int64_t us)
+{
+	struct timespec rest = {us / 1000000, us % 1000000 * 1000};
+
+	while (us > 0 && nanosleep(&rest, &rest) && errno == EINTR)
+		continue;
+}
+
+void worker_rest(struct worker_thread *thread, lk_err err)
+{
+	if (err == LK_ECONN || err == LK_EUNKNOWN || err == LK_ESERVER)
+		worker_nap_us(chaos_between(&thread->dice, 5000, 30000));
+}
+
+int64_t worker_wait_ms(struct worker_thread *thread)
+{
+	int64_t chance = chaos_between(&thread->dice, 1, 100);
+
+	if (chance <= 10)
+		return 0;
+	if (chance <= 25)
+		return chaos_between(&thread->dice, 1, 50);
+	return chaos_between(&thread->dice, 50, CHAOS_WAIT_MS);
+}
+
+int64_t worker_hold_us(struct worker_thread *thread, int64_t lease_ms)
+{
+	int64_t chance = chaos_between(&thread->dice, 1, 1000);
+
+	if (chance <= 700)
+		return chaos_between(&thread->dice, 0, 1000);
+	if (chance <= 950)
+		return chaos_between(&thread->dice, 1000, 5000);
+	if (chance <= 994)
+		return chaos_between(&thread->dice, 5000, 40000);
+	return chaos_between(&thread->dice, 500, 2000) * lease_ms;
+}
+
+void worker_wait_note(struct history_record *record, int64_t wait_ms)
+{
+	record->u.of.valid_until_ns = wait_ms ? history_now_ns() + wait_ms * CHAOS_MS : 1;
+}
+
+void worker_pair(const struct worker *worker, bool waited)
+{
+	worker->page->pairs++;
+	if (waited)
+		worker->page->waits++;
+	if (worker->page->quiet)
+		worker->page->quiet_pairs++;
+}
+
+/* ---- handles ------------------------------------------------------------------------------ */
+
+/* Semaphores ask the store when they are opened: tried until it answers. */
+static void open_semaphore(struct worker_handle *handle)
+{
+	const struct chaos_name *name = &chaos_names[handle->name];
+	lk_semaphore_options options = {
+		.capacity = name->capacity,
+		.lease_ms = handle->lease_ms,
+		.fixed = handle->fixed,
+		.on_lost = worker_permits_lost,
+		.on_lost_arg = handle,
+	};
+	lk_err err = LK_ECONN;
+
+	while (err && !worker_over(handle->worker)) {
+		err = lk_semaphore_open(handle->worker->client, name->name, &options,
+		                        &handle->semaphore);
+		if (err == LK_ECONN || err == LK_EUNKNOWN || err == LK_ESERVER)
+			worker_nap_us(20000);
+		else if (err) {
+			fprintf(stderr, "worker %d: cannot open %s: %s\n", (int)getpid(),
+			        name->name, lk_errmsg());
+			return;
+		}
+	}
+}
+
+static void open_handle(struct worker *worker, int name, bool fixed, struct chaos_dice *dice)
+{
+	struct worker_handle *handle = &worker->handles[worker->handle_count];
+	static const int64_t leases[] = {300, 300, 400, 500, 1000, CHAOS_LEASE_MAX_MS};
+	enum chaos_sort sort = chaos_names[name].sort;
+	lk_err err = LK_OK;
+
+	*handle = (struct worker_handle){
+		.worker = worker,
+		.name = name,
+		.fixed = fixed,
+		.lease_ms = sort == CHAOS_RATE ? chaos_names[name].lease_ms
+	                                       : leases[chaos_between(dice, 0, 5)],
+	};
+	if (sort == CHAOS_LOCK) {
+		lk_lock_options options = {.lease_ms = handle->lease_ms,
+		                           .fixed = fixed,
+		                           .on_lost = worker_lock_lost,
+		                           .on_lost_arg = handle};
+		err = lk_lock_open(worker->client, chaos_names[name].name, &options, &handle->lock);
+	} else if (sort == CHAOS_LATCH) {
+		lk_latch_options options = {.open_ttl_ms = 60000};
+		err = lk_latch_open(worker->client, chaos_names[name].name, &options,
+		                    &handle->latch);
+	} else {
+		open_semaphore(handle);
+	}
+	if (err)
+		fprintf(stderr, "worker %d: cannot open %s: %s\n", (int)getpid(),
+		        chaos_names[name].name, lk_errmsg());
+	if (handle->lock || handle->semaphore || handle->latch)
+		worker->handle_count++;
+}
+
+static bool open_client(struct worker *worker)
+{
+	const lk_client_options options = {.connect_timeout_ms = 2 * CHAOS_COMMAND_MS,
+	                                   .command_timeout_ms = CHAOS_COMMAND_MS};
+
+	while (!worker_over(worker)) {
+		struct history_record record = {.op = HISTORY_OPEN};
+		lk_err err;
+		record.call = history_begin(worker->history, &record);
+		err = lk_client_open(worker->url, &options, &worker->client);
+		record.err = err;
+		history_done(worker->history, &record);
+		if (!err) {
+			struct history_record id = {.op = HISTORY_ID};
+			memcpy(id.u.text, lk_client_id(worker->client),
+			       strnlen(lk_client_id(worker->client), sizeof(id.u.text)));
+			history_event(worker->history, &id);
+			return true;
+		}
+		if (err != LK_ECONN && err != LK_ESERVER)
+			fprintf(stderr, "worker %d: cannot open a client: %s\n", (int)getpid(),
+			        lk_errmsg());
+		worker_nap_us(20000);
+	}
+	return false;
+}
+
+/* ---- the process -------------------------------------------------------------------------- */
+
+/* End the waits of others now and then. */
+static void cancel(struct worker_thread *thread)
+{
+	struct worker *worker = thread->worker;
+	struct worker_handle *handle =
+		&worker->handles[chaos_between(&thread->dice, 0, worker->handle_count - 1)];
+
+	if (handle->lock)
+		lk_lock_cancel(handle->lock);
+	else if (handle->semaphore)
+		lk_semaphore_cancel(handle->semaphore);
+	else
+		lk_latch_cancel(handle->latch);
+}
+
+static void *thread_run(void *arg)
+{
+	static void (*const turns[])(struct worker_thread *, struct worker_handle *) = {
+		worker_lock, worker_semaphore, worker_rate, worker_latch};
+	struct worker_thread *thread = arg;
+	struct worker *worker = thread->worker;
+
+	while (!worker_over(worker)) {
+		struct worker_handle *handle =
+			&worker->handles[chaos_between(&thread->dice, 0, worker->handle_count - 1)];
+		turns[chaos_names[handle->name].sort](thread, handle);
+		if (chaos_once_in(&thread->dice, 200))
+			cancel(thread);
+		if (handle->lock && worker->page->loses && !worker->page->quiet &&
+		    chaos_once_in(&thread->dice, 400))
+			worker_break(handle);
+		worker_nap_us(chaos_between(&thread->dice, 0, 2000));
+	}
+	return NULL;
+}
+
+static void run_threads(struct worker *worker)
+{
+	struct worker_thread threads[CHAOS_THREADS];
+
+	for (int i = 0; i < CHAOS_THREADS; i++) {
+		threads[i] = (struct worker_thread){
+			.worker = worker,
+			.slot = worker->slot + i,
+			.dice.state = worker->seed + (uint64_t)i * 7919,
+		};
+		if (pthread_create(&threads[i].thread, NULL, thread_run, &threads[i])) {
+			fprintf(stderr, "worker %d: no thread\n", (int)getpid());
+			exit(EXIT_BAD);
+		}
+	}
+	for (int i = 0; i < CHAOS_THREADS; i++)
+		pthread_join(threads[i].thread, NULL);
+}
+
+static bool close_client(struct worker *worker, int threads_before)
+{
+	struct history_record record = {.op = HISTORY_CLOSE};
+	lk_err err;
+
+	record.call = history_begin(worker->history, &record);
+	err = lk_client_close(worker->client);
+	record.err = err;
+	history_done(worker->history, &record);
+	if (err && err != LK_EUNKNOWN)
+		fprintf(stderr, "worker %d: close: %s\n", (int)getpid(), lk_errmsg());
+	/* A joined thread is in /proc for a moment still. */
+	if (!WITHIN(2000, proc_thread_count(0) <= threads_before)) {
+		fprintf(stderr, "worker %d: %d threads left of %d\n", (int)getpid(),
+		        proc_thread_count(0), threads_before);
+		return false;
+	}
+	if (proc_socket_count(0)) {
+		fprintf(stderr, "worker %d: a socket is left\n", (int)getpid());
+		return false;
+	}
+	return true;
+}
+
+int worker_main(int argc, char **argv)
+{
+	struct worker worker = {0};
+	struct history_record record = {.op = HISTORY_START};
+	struct chaos_dice dice;
+	/* The thread sanitizer has one of its own. */
+	int threads = proc_thread_count(0) + TSAN;
+	char path[300];
+	bool good = true;
+
+	if (argc != 4)
+		return 2;
+	snprintf(path, sizeof(path), "%s/nemesis.log", argv[0]);
+	worker.log_fd = open(path, O_WRONLY | O_APPEND | O_CLOEXEC);
+	worker.history = history_open(argv[0]);
+	worker.page = chaos_page_map(argv[0], false);
+	if (!worker.history || !worker.page || worker.log_fd < 0)
+		return EXIT_BAD;
+	worker.url = argv[1];
+	worker.slot = atoi(argv[2]) * CHAOS_THREADS;
+	worker.seed = strtoull(argv[3], NULL, 10);
+	dice.state = worker.seed ^ 0x5bd1e995;
+	worker.ends_ns =
+		history_now_ns() + chaos_between(&dice, LIFE_MIN_MS, LIFE_MAX_MS) * CHAOS_MS;
+	history_event(worker.history, &record);
+	worker.page->starts++;
+	if (open_client(&worker)) {
+		for (int name = 0; name < CHAOS_NAMES; name++) {
+			enum chaos_sort sort = chaos_names[name].sort;
+			if (sort != CHAOS_RATE)
+				open_handle(&worker, name, false, &dice);
+			if (sort != CHAOS_LATCH)
+				open_handle(&worker, name, true, &dice);
+		}
+		if (worker.handle_count)
+			run_threads(&worker);
+		good = close_client(&worker, threads);
+	}
+	record = (struct history_record){.op = HISTORY_END};
+	history_event(worker.history, &record);
+	history_close(worker.history);
+	chaos_page_unmap(worker.page);
+	return good ? 0 : EXIT_BAD;
+}

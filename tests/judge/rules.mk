@@ -1,0 +1,11 @@
+# SPDX-License-Identifier: MIT
+# The judge of a round of chaos: a program of its own, that knows nothing of the run but its records.
+
+## build/judge DIR  judges the records of a round that `make chaos` kept
+tests: $(BUILD)/judge
+$(BUILD)/judge: $(BUILD)/tests/judge/main.o $(HARNESS) $(STATIC)
+	$(call say,LINK,$@)
+	$(Q)$(CC) $(ALL_CFLAGS) $(LDFLAGS) -o $@ $< $(HARNESS) $(STATIC) $(HIREDIS_LIBS) \
+		$(CHECK_LIBS) $(LUA_LIBS) -ldl
+
+-include $(BUILD)/tests/judge/main.d

@@ -1,0 +1,102 @@
+/* SPDX-License-Identifier: MIT
+ * The judge of chaos against hand-made lines of a server's monitor. */
+#include "chaos/judge_made.h"
+
+static void begin_queue(void)
+{
+	begin_round();
+	client(1);
+	client(2);
+	client(3);
+	asks(10 * MS, 1, 1, 5);
+	asks(11 * MS, 2, 2, 0);
+	asks(12 * MS, 3, 3, 0);
+	leaves(20 * MS, 1, 1);
+	put(5000 * MS, 1, HISTORY_END, HISTORY_EVENT, 0);
+	put(5000 * MS, 2, HISTORY_END, HISTORY_EVENT, 0);
+	put(5000 * MS, 3, HISTORY_END, HISTORY_EVENT, 0);
+}
+
+TEST(judge_sees_who_jumps_the_queue)
+{
+	begin_queue();
+	goes_to(20 * MS, 2, 2, 6);
+	judge();
+	GOOD();
+	begin_queue();
+	goes_to(20 * MS, 3, 3, 6);
+	judge();
+	ONLY(JUDGE_FIFO);
+	/* Where something was not seen nobody can say who waits. */
+	begin_queue();
+	note(monitor, "%lld gap\n", 20LL * MS);
+	goes_to(20 * MS, 3, 3, 6);
+	judge();
+	GOOD();
+}
+
+TEST(judge_lets_a_dead_waiter_be_passed_over)
+{
+	begin_queue();
+	goes_to(20 * MS, 2, 2, 0);
+	goes_to(20 * MS, 3, 3, 6);
+	judge();
+	ONLY(JUDGE_FIFO);
+	note(nemesis, "%lld kill 2 at\n", 15LL * MS);
+	judge();
+	GOOD();
+	ck_assert_int_eq(verdict.passed_over, 1);
+	*nemesis = 0;
+	note(nemesis, "%lld kill 1 at\n", 15LL * MS);
+	judge();
+	ONLY(JUDGE_FIFO);
+}
+
+TEST(judge_sees_a_zombie)
+{
+	for (int again = 0; again < 2; again++) {
+		begin_queue();
+		goes_to(20 * MS, 2, 2, 6);
+		if (again)
+			script(30 * MS, &lk__script_lock_renew, 1, 1, "\"5\" \"1000\" \"0\" \"-\"");
+		else
+			script(30 * MS, &lk__script_lock_renew, 2, 2, "\"6\" \"1000\" \"0\" \"-\"");
+		lua(30 * MS, "PEXPIRE", again ? 1 : 2, 2, "\"lk:{job}\" \"1000\" \"@\"");
+		judge();
+		if (again)
+			ONLY(JUDGE_ZOMBIE);
+		else
+			GOOD();
+	}
+}
+
+static void handovers(int many, int64_t from_ns)
+{
+	begin_round();
+	client(1);
+	client(2);
+	asks(10 * MS, 1, 1, 5);
+	asks(11 * MS, 2, 2, 0);
+	acquire(1, LOCK, 9 * MS, 10 * MS, 5, 60000 * MS);
+	release(1, LOCK, 12 * MS, 13 * MS, 5, LK_OK);
+	for (int i = 0; i < many; i++) {
+		int64_t at_ns = from_ns + i * 4 * MS;
+		acquire(1, LOCK, at_ns, at_ns + MS, 6 + (uint64_t)i, 60000 * MS);
+		release(1, LOCK, at_ns + 2 * MS, at_ns + 3 * MS, 6 + (uint64_t)i, LK_OK);
+	}
+}
+
+TEST(judge_counts_handovers_while_another_process_waits)
+{
+	handovers(16, 600 * MS);
+	judge();
+	GOOD();
+	ck_assert_int_eq(verdict.handovers, 16);
+	handovers(17, 600 * MS);
+	judge();
+	ONLY(JUDGE_HANDOVERS);
+	/* As long as it may not have heard of it. */
+	handovers(17, 20 * MS);
+	judge();
+	GOOD();
+}
