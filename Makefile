@@ -7,6 +7,16 @@
 #   HIREDIS=DIR                  a hiredis of one's own: DIR/include/hiredis, DIR/lib/libhiredis.a
 #   WERROR=                      do not make warnings errors
 #   DEPS=                        do not look for missing packages
+#   MUTANT=NAME                  plant that bug first (tests/mutants)  -> build/mutant-NAME/
+
+# The same in a tree of its own, in which one bug was planted.
+ifneq ($(MUTANT),)
+GOALS := $(or $(MAKECMDGOALS),all)
+.PHONY: $(GOALS)
+$(firstword $(GOALS)):
+	+@MAKE="$(MAKE)" tests/mutants/run --make $(MUTANT) $(GOALS)
+$(wordlist 2,$(words $(GOALS)),$(GOALS)): ;
+else
 
 VERSION := 0.1.0
 SOVERSION := 0
@@ -283,6 +293,8 @@ help:
 	@sed -n '2,10s/^# \{0,1\}//p' Makefile
 	@echo "targets: all lib command examples benches demo test test-hiredis12 tidy lint format"
 	@echo "         install uninstall clean (PREFIX=$(PREFIX), DESTDIR=)"
+	@echo "proof:"
+	@sed -n 's/^## \{0,1\}/  /p' $(sort $(wildcard tests/*/rules.mk))
 
 # How each proof is run: tests/sim/rules.mk and so on.
 include $(sort $(wildcard tests/*/rules.mk))
@@ -290,3 +302,4 @@ include $(sort $(wildcard tests/*/rules.mk))
 OBJECTS := $(LIB_OBJECTS) $(CLI_OBJECTS) $(HARNESS_OBJECTS) $(DEMO_OBJECTS) \
 	$(TESTS:=.o) $(PROOFS:%=$(BUILD)/tests/%/main.o) $(EXAMPLES:=.o) $(BENCHES:=.o)
 -include $(OBJECTS:.o=.d)
+endif
