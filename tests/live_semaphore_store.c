@@ -279,3 +279,18 @@ TEST(silent_client_is_waited_for_once)
 	redis_close(ears);
 	end();
 }
+
+TEST(a_foreign_fence_counter_ends_no_hold_less)
+{
+	begin();
+	ck_assert_int_eq(strncmp(ask(ticket(1, 5000, 'r', 2), 3), "granted", 7), 0);
+	redis_do(redis, "DEL lk:fence");
+	redis_do(redis, "RPUSH lk:fence x");
+	ck_assert_int_eq(strncmp(renew(ticket(1, 5000, 'r', 2), 9000), "held", 4), 0);
+	ck_assert_int_eq(strncmp(ask(ticket(2, 5000, 'r', 1), 3), "foreign\nlk:fence", 16), 0);
+	ck_assert_int_eq(strncmp(leave(ticket(1, 5000, 'r', 2), 1), "left\n1", 6), 0);
+	ck_assert_int_eq(strncmp(leave(ticket(1, 5000, 'r', 2), 0), "left\n1", 6), 0);
+	ck_assert_str_eq(redis_text(redis, "HGET lk:{s} used"), "0");
+	ck_assert_str_eq(redis_text(redis, "TYPE lk:fence"), "list");
+	end();
+}

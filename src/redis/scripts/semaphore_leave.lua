@@ -20,7 +20,7 @@ local ticket, keep = ARGV[1], tonumber(ARGV[2])
 
 -- Counters that give no fence end no hold less: who asks next is told of them.
 local wrong = read()
-if wrong and wrong[1] ~= 'fence' then return wrong end
+if wrong and wrong[1] ~= 'fence' and wrong[2] ~= FENCE then return wrong end
 if not capacity then
 	redis.call('ZREM', QUEUE, ticket)
 	return {'left', 0, 0, 1}

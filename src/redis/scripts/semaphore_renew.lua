@@ -15,7 +15,7 @@
 local ticket = ARGV[1]
 
 local wrong = read()
-if wrong and wrong[1] ~= 'fence' then return wrong end
+if wrong and wrong[1] ~= 'fence' and wrong[2] ~= FENCE then return wrong end
 if not capacity then return {'gone'} end
 local held, fence, lease, ends_us = hold_of(ticket)
 if not held or ends_us <= now or (ARGV[2] ~= '0' and ARGV[2] ~= fence) then return {'gone'} end

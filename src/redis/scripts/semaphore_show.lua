@@ -30,7 +30,7 @@ local function only(id)
 end
 
 local wrong = read()
-if wrong and wrong[1] ~= 'fence' then return wrong end
+if wrong and wrong[1] ~= 'fence' and wrong[2] ~= FENCE then return wrong end
 if not capacity then return {'absent'} end
 if torn then used = 0 end
 -- Leases that are over are nobody's, whether or not somebody came by to reclaim them.

@@ -66,11 +66,6 @@ local function read()
 		return ends
 	end
 	if ends[1] and not string.match(ends[1], TICKET) then return {'foreign', ENDS, "not a semaphore's ends"} end
-	last = redis.pcall('GET', FENCE)
-	if type(last) == 'table' then
-		if string.sub(last.err, 1, 9) == 'WRONGTYPE' then return {'foreign', FENCE, 'not a string'} end
-		return last
-	end
 	if kind then
 		capacity, used, ttl = whole(fields[2]), whole(fields[3]), whole(fields[4])
 		head_known, head_us, told_us = fields[5], whole(fields[6]) or 0, whole(fields[7]) or 0
@@ -78,12 +73,14 @@ local function read()
 		stored = table.concat({fields[2], fields[3], fields[4]}, ' ')
 		torn = used > 0 and not ends[1]
 	end
-	last = last or '0'
-	if not string.match(last, '^%d+$') or #last > 16 then
-		last = nil
-		return {'fence', 'not a number'}
+	-- Last, since who renews or leaves goes on without the counter.
+	local counter = redis.pcall('GET', FENCE) or '0'
+	if type(counter) == 'table' then
+		if string.sub(counter.err, 1, 9) == 'WRONGTYPE' then return {'foreign', FENCE, 'not a string'} end
+		return counter
 	end
-	last = tonumber(last)
+	if not string.match(counter, '^%d+$') or #counter > 16 then return {'fence', 'not a number'} end
+	last = tonumber(counter)
 	stored_last = last
 	if math.max(last + RUN_MAX + 1, now) >= 9007199254740991 then return {'fence', 'used up'} end
 end
