@@ -55,7 +55,8 @@ ALL_CFLAGS = -std=c11 -D_GNU_SOURCE $(WARNINGS) -pthread $(SANITIZE_FLAGS) $(CFL
 NDEBUG := $(if $(SANITIZE),,-DNDEBUG)
 LIB_CFLAGS := $(NDEBUG) -fPIC -fvisibility=hidden -Iinclude -Isrc -I$(BUILD)/gen
 # The sanitizers of clang keep their run-time in the program: a library cannot resolve it.
-SO_LDFLAGS := $(if $(SANITIZE),,-Wl,-z,defs)
+# Its threads and the ends of threads run its code as long as a client is open: it is never unloaded.
+SO_LDFLAGS := $(if $(SANITIZE),,-Wl,-z,defs) -Wl,-z,nodelete
 
 # Expanded when a recipe runs, that is after tools/deps, and once.
 ifeq ($(HIREDIS),)
@@ -296,7 +297,9 @@ help:
 	@echo "proof:"
 	@sed -n 's/^## \{0,1\}/  /p' $(sort $(wildcard tests/*/rules.mk))
 
-# How each proof is run: tests/sim/rules.mk and so on.
+# How each proof is run: tests/sim/rules.mk and so on.  A figure says of which commit it is.
+COMMIT = $(or $(LK_COMMIT),$(shell git rev-parse --short HEAD 2>/dev/null && \
+	git diff --quiet HEAD 2>/dev/null || echo +changes))
 include $(sort $(wildcard tests/*/rules.mk))
 
 OBJECTS := $(LIB_OBJECTS) $(CLI_OBJECTS) $(HARNESS_OBJECTS) $(DEMO_OBJECTS) \

@@ -1,0 +1,197 @@
+/* SPDX-License-Identifier: MIT
+ * The end of a program, or of the library in it (C28 of the fault list): a program that unloads the
+ * library, or ends, in the middle of everything does not crash and does not hang. */
+#include "harness/handles.h"
+#include "harness/process.h"
+#include "harness/redis.h"
+#include "harness/server.h"
+#include "harness/test.h"
+#include "harness/watch.h"
+
+#include <dlfcn.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+static struct test_server server;
+static struct redis *redis;
+
+/* What a program finds in the library that it loads. */
+static struct {
+	void *handle;
+	lk_err (*client_open)(const char *, const lk_client_options *, lk_client **);
+	lk_err (*client_close)(lk_client *);
+	lk_err (*lock_open)(lk_client *, const char *, const lk_lock_options *, lk_lock **);
+	lk_err (*lock_acquire)(lk_lock *, int64_t);
+	lk_err (*lock_release)(lk_lock *);
+} lib;
+
+static void find(const char *name, void *function)
+{
+	void *symbol = dlsym(lib.handle, name);
+
+	ck_assert_msg(symbol != NULL, "%s", name);
+	memcpy(function, &symbol, sizeof(symbol));
+}
+
+/* The shared library of this build, beside the folder of this program. */
+static void load(void)
+{
+	char path[4200];
+	ssize_t len = readlink("/proc/self/exe", path, 4096);
+
+	ck_assert_int_gt(len, 0);
+	path[len] = 0;
+	snprintf(strstr(path, "/tests/"), 64, "/liblatchkey.so");
+	lib.handle = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+	ck_assert_msg(lib.handle != NULL, "%s", dlerror());
+	find("lk_client_open", &lib.client_open);
+	find("lk_client_close", &lib.client_close);
+	find("lk_lock_open", &lib.lock_open);
+	find("lk_lock_acquire", &lib.lock_acquire);
+	find("lk_lock_release", &lib.lock_release);
+	/* It is another one than this program is linked with. */
+	ck_assert_ptr_ne(*(void **)&lib.lock_acquire,
+	                 *(void **)&(lk_err(*)(lk_lock *, int64_t)){lk_lock_acquire});
+}
+
+struct user {
+	lk_lock *lock;
+	atomic_bool holds, may_end;
+};
+
+/* A thread of the program that has used the library, and outlives it. */
+static void *use(void *arg)
+{
+	struct user *user = arg;
+
+	OK(lib.lock_acquire(user->lock, 5000));
+	OK(lib.lock_release(user->lock));
+	user->holds = true;
+	WITHIN(10000, user->may_end);
+	return NULL;
+}
+
+/* A worker: loads, uses and unloads the library, with its client closed or not. */
+static int unload(void *arg, int in, int out)
+{
+	bool closes = *(bool *)arg;
+	struct user user = {.lock = NULL};
+	int threads = proc_thread_count(0);
+	pthread_t thread;
+	lk_client *client;
+	lk_lock *lock;
+
+	(void)out;
+	if (!line_read(in, 10000))
+		return 2;
+	load();
+	OK(lib.client_open(server.url, NULL, &client));
+	OK(lib.lock_open(client, "a", &(lk_lock_options){.lease_ms = 300}, &lock));
+	OK(lib.lock_open(client, "b", NULL, &user.lock));
+	pthread_create(&thread, NULL, use, &user);
+	ck_assert(WITHIN(5000, user.holds));
+	OK(lib.lock_acquire(lock, 1000));
+	if (closes) {
+		OK(lib.client_close(client));
+		ck_assert(WITHIN(1000, proc_thread_count(0) <= threads + 1 + TSAN));
+	}
+	ck_assert_int_eq(dlclose(lib.handle), 0);
+	nap_ms(350); /* renewals would run, if there is anybody */
+	user.may_end = true;
+	pthread_join(thread, NULL);
+	nap_ms(50);
+	return 0;
+}
+
+TEST(c28_no_thread_runs_code_that_was_unloaded)
+{
+	for (int closes = 1; closes >= 0; closes--) {
+		bool arg = closes;
+		struct process worker;
+
+		server_start(&server, NULL);
+		process_start(&worker, unload, &arg);
+		line_write(worker.in, "go");
+		ck_assert_msg(process_succeeded(&worker, 10000),
+		              "it does not end well, its client being %s",
+		              closes ? "closed" : "open");
+		server_stop(&server);
+	}
+}
+
+static lk_lock *kept;
+static lk_client *keeper;
+
+/* Handlers run in the opposite order: whatever is called, it says something and comes back. */
+static void release_at_exit(void)
+{
+	lk_err err = lk_lock_release(kept);
+
+	if (err != LK_OK)
+		_exit(40 + (int)err);
+	if (lk_client_close(keeper) != LK_OK)
+		_exit(4);
+}
+
+/* A worker that ends by exit() while it holds, waits, and is told of losses. */
+static int leave(void *arg, int in, int out)
+{
+	bool tidy = *(bool *)arg;
+	struct waiter waiters[3];
+	lk_client *client;
+
+	(void)out;
+	if (!line_read(in, 10000))
+		return 2;
+	client = client_at(server.url);
+	if (tidy) {
+		ck_assert_int_eq(atexit(release_at_exit), 0);
+		keeper = client_at(server.url);
+		kept = lock_of_handle(keeper, "kept", 600);
+		OK(lk_lock_acquire(kept, 0));
+	}
+	hold_watched(client, "a", 600);
+	for (int i = 0; i < 3; i++)
+		waiter_start(&waiters[i], lock_of_handle(client, "theirs", 1000 + i), LK_FOREVER,
+		             true);
+	ck_assert(WITHIN(2000, redis_int(redis_open(&server), "ZCARD lk:{theirs}:q") == 3));
+	exit(7);
+}
+
+TEST(c28_program_that_exits_in_the_middle_of_everything_just_ends)
+{
+	for (int tidy = 0; tidy < 2; tidy++) {
+		bool arg = tidy;
+		struct process worker;
+		lk_client *client;
+		lk_lock *lock;
+		int64_t start_ms;
+		int status;
+
+		server_start(&server, NULL);
+		process_start(&worker, leave, &arg);
+		redis = redis_open(&server);
+		client = client_at(server.url);
+		OK(lk_lock_acquire(lock_named(client, "theirs"), 0));
+		start_ms = now_ms();
+		line_write(worker.in, "go");
+		status = process_wait(&worker, 10000);
+		ck_assert_msg(WIFEXITED(status) && WEXITSTATUS(status) == 7, "status %x",
+		              (unsigned)status);
+		ck_assert_int_le(now_ms() - start_ms, 3000);
+		if (tidy)
+			ck_assert_int_eq(redis_int(redis, "EXISTS lk:{kept}"), 0);
+		/* What it held ends with its lease, who waited is passed over. */
+		lock = lock_named(client, "a");
+		OK(lk_lock_acquire(lock, 600 + 1000));
+		OK(lk_lock_release(lock));
+		OK(lk_client_close(client));
+		redis_close(redis);
+		server_stop(&server);
+	}
+}
