@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: MIT
- * Input that is odd, wrong or hostile (V1 to V4, V8, V9 of the fault list): names, numbers, fences,
+ * Input that is odd, wrong or hostile (V1 to V5, V8, V9 of the fault list): names, numbers, fences,
  * and what a server answers. */
+#include "client.h"
+#include "core/core.h"
+
 #include "harness/handles.h"
 #include "harness/process.h"
 #include "harness/proxy.h"
@@ -253,6 +256,32 @@ TEST(v4_fence_counter_damaged_while_held_ends_the_wait_with_an_error)
 	ck_assert(WITHIN(2000, redis_int(redis, "EXISTS lk:{a} lk:{a}:q") == 0));
 	OK(lk_client_close(client));
 	OK(lk_client_close(other));
+}
+
+/* Nobody waits for two thousand million calls: the count begins near its end. */
+TEST(v5_lock_is_re_entered_up_to_its_limit)
+{
+	const uint32_t most = 2147483647;
+	lk_client *client;
+	lk_lock *lock;
+
+	set_up();
+	client = client_at(server.url);
+	lock = lock_named(client, "a");
+	OK(lk_lock_acquire(lock, 0));
+	lock->handle.place->hold->count = most - 1;
+	OK(lk_lock_acquire(lock, 0));
+	ck_assert_uint_eq(lk_lock_hold_count(lock), most);
+	for (int i = 0; i < 2; i++) {
+		EXPECT(lk_lock_acquire(lock, i ? LK_FOREVER : 0), LK_ELIMIT);
+		ck_assert_uint_eq(lk_lock_hold_count(lock), most);
+	}
+	OK(lk_lock_release(lock));
+	ck_assert_uint_eq(lk_lock_hold_count(lock), most - 1);
+	lock->handle.place->hold->count = 1;
+	OK(lk_lock_release(lock));
+	ck_assert_int_eq(redis_int(redis, "EXISTS lk:{a}"), 0);
+	OK(lk_client_close(client));
 }
 
 /* ---- Hostile servers ---------------------------------------------------------------------- */

@@ -239,8 +239,8 @@ static void *resume_later(void *arg)
 TEST_LIMIT(s6_close_settles_a_step_or_says_that_it_is_not_known, 40)
 {
 	for (int late = 0; late < 2; late++) {
-		const lk_client_options options = {.command_timeout_ms = 1000};
-		int after_ms = late ? 2500 : 200;
+		const lk_client_options options = {.command_timeout_ms = 500};
+		int after_ms = late ? 1400 : 150;
 		pthread_t thread;
 		lk_client *client;
 		lk_latch *latch;
@@ -256,7 +256,7 @@ TEST_LIMIT(s6_close_settles_a_step_or_says_that_it_is_not_known, 40)
 		pthread_create(&thread, NULL, resume_later, &after_ms);
 		start_ms = now_ms();
 		EXPECT(lk_client_close(client), late ? LK_EUNKNOWN : LK_OK);
-		ck_assert_int_lt(now_ms() - start_ms, 2000);
+		ck_assert_int_lt(now_ms() - start_ms, 1000);
 		pthread_join(thread, NULL);
 		if (!late)
 			ck_assert_int_eq(count_of("a"), 1);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * Packets that the kernel drops (N1, N2 of the fault list): no reset, no end, only silence.  Each
+ * Packets that the kernel drops (N1 to N3 of the fault list): no reset, no end, only silence.  Each
  * test is in a network namespace of its own, which ends with it; the rules there touch nobody. */
 #include "harness/handles.h"
 #include "harness/process.h"
@@ -71,6 +71,13 @@ static void drop(const char *which)
 	              "nft does not work: install nftables");
 }
 
+/* Drop both: the other machine is gone, and nobody says so. */
+static void vanish(void)
+{
+	drop("dport");
+	ck_assert(!shell("nft add rule inet faults in tcp sport %d counter drop", server.port));
+}
+
 /* End the drop; how many packets it took. */
 static long heal(void)
 {
@@ -94,6 +101,23 @@ static lk_client *client_open(int64_t command_timeout_ms)
 	const lk_client_options options = {.command_timeout_ms = command_timeout_ms};
 
 	return client_with(server.url, &options);
+}
+
+/* Connections to the server that this process takes for alive. */
+static int established(void)
+{
+	FILE *table = fopen("/proc/self/net/tcp", "re");
+	char line[512];
+	int count = 0;
+
+	ck_assert_ptr_nonnull(table);
+	while (fgets(line, sizeof(line), table)) {
+		unsigned port, state;
+		if (sscanf(line, " %*d: %*x:%*x %*x:%x %x", &port, &state) == 2)
+			count += (int)port == server.port && state == 1;
+	}
+	fclose(table);
+	return count;
 }
 
 TEST_LIMIT(n1_dropped_requests_lose_a_hold_at_its_deadline_not_before, 40)
@@ -203,4 +227,41 @@ TEST_LIMIT(n2_acquire_that_is_given_up_unanswered_ends_with_its_lease, 40)
 	OK(lk_lock_acquire(lock_named(other, "a"), 1000));
 	OK(lk_client_close(other));
 	lk_client_close(client);
+}
+
+/* The machine of the server vanishes: no FIN, no RST, and the server's end stays. */
+TEST_LIMIT(n3_vanished_server_is_noticed_on_both_connections, 40)
+{
+	struct waiter waiter;
+	lk_client *client, *near;
+	lk_lock *held;
+	int64_t start_ms;
+
+	set_up();
+	near = client_at(server.unix_url);
+	held = lock_named(near, "a");
+	OK(lk_lock_acquire(held, 0));
+	client = client_open(300);
+	waiter_start(&waiter, lock_of_handle(client, "a", 900), 15000, true);
+	ck_assert(WITHIN(2000, redis_int(redis, "ZCARD lk:{a}:q") == 1));
+	nap_ms(50);
+	ck_assert_int_eq(established(), 2);
+	vanish();
+	start_ms = now_ms();
+	/* Asked after a third of the lease of silence, given up after a command timeout. */
+	ck_assert(WITHIN(2000, established() == 0));
+	ck_assert_int_le(now_ms() - start_ms, 900 / 3 + 300 + 150);
+	ck_assert_int_ge(redis_info(redis, "connected_clients"), 4); /* there they stand */
+	/* The grant goes to an end of which nobody knows; the wait is not lost by that. */
+	OK(lk_lock_release(held));
+	nap_ms(50);
+	ck_assert(!waiter.ended);
+	ck_assert_int_gt(heal(), 0);
+	start_ms = now_ms();
+	OK(waiter_join(&waiter));
+	ck_assert_int_le(now_ms() - start_ms, 3000);
+	OK(lk_lock_release(waiter.lock));
+	ck_assert_int_eq(redis_int(redis, "EXISTS lk:{a} lk:{a}:q"), 0);
+	OK(lk_client_close(client));
+	OK(lk_client_close(near));
 }

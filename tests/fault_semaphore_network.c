@@ -132,7 +132,7 @@ TEST(n2_partial_release_without_an_answer_is_repeated_until_confirmed)
 	set_up();
 	for (int way = 0; way < PROXY_WAYS; way++) {
 		lk_client *far = far_client(400);
-		lk_semaphore *semaphore = semaphore_of(far, "a", 5, 4000);
+		lk_semaphore *semaphore = semaphore_of(far, "a", 5, 2400);
 		uint64_t hold;
 
 		OK(lk_semaphore_release(semaphore, permits_of(semaphore, 1, 1000)));
@@ -149,7 +149,7 @@ TEST(n2_partial_release_without_an_answer_is_repeated_until_confirmed)
 		ck_assert(WITHIN(3500, permits_used(redis, "a") == 3));
 		ck_assert_int_eq(lk_semaphore_permits(semaphore, hold), 3);
 		ck_assert(WITHIN(1000, lk_semaphore_state(semaphore, hold) == LK_STATE_HELD));
-		nap_ms(1500); /* a renewal has gone by */
+		nap_ms(900); /* a renewal has gone by */
 		ck_assert_int_eq(lk_semaphore_state(semaphore, hold), LK_STATE_HELD);
 		ck_assert_int_eq(permits_used(redis, "a"), 3);
 		permits_add_up(redis, "a");
@@ -383,7 +383,8 @@ TEST(n7_grant_to_be_claimed_is_no_hold_until_it_is)
 
 #define FLAPPERS 8
 #define FLAP_CAPACITY 5
-#define FLAP_MS 6000
+#define FLAP_MS 2500
+#define FLAP_LONG_MS 60000 /* LK_LONG=1 */
 
 /* What one thread surely has: so many permits until then, at least.  Odd while it is written. */
 struct claim {
@@ -459,7 +460,7 @@ static int claimed(void)
 	return now_ms() < until_ms ? sum : -1;
 }
 
-TEST_LIMIT(n10_no_permit_is_out_twice_while_links_flap, 60)
+TEST_LIMIT(n10_no_permit_is_out_twice_while_links_flap, 120)
 {
 	lk_client *clients[4];
 	pthread_t threads[FLAPPERS];
@@ -475,7 +476,7 @@ TEST_LIMIT(n10_no_permit_is_out_twice_while_links_flap, 60)
 	}
 	for (int i = 0; i < FLAPPERS; i++)
 		pthread_create(&threads[i], NULL, flap_thread, &claims[i]);
-	end_ms = now_ms() + FLAP_MS;
+	end_ms = now_ms() + (getenv("LK_LONG") ? FLAP_LONG_MS : FLAP_MS);
 	next_ms = 0;
 	for (int flap = 0; now_ms() < end_ms; looks++) {
 		int sum = claimed();
@@ -492,8 +493,8 @@ TEST_LIMIT(n10_no_permit_is_out_twice_while_links_flap, 60)
 	printf("%d grants, %d failures, %d losses, %lld cuts, at most %d of %d seen out\n",
 	       flap_grants, flap_failures, flap_losses, (long long)proxy_count(&proxy).cuts, most,
 	       FLAP_CAPACITY);
-	ck_assert_int_ge(proxy_count(&proxy).cuts, 20);
-	ck_assert_int_gt(flap_grants, 50);
+	ck_assert_int_ge(proxy_count(&proxy).cuts, 10);
+	ck_assert_int_gt(flap_grants, 20);
 	ck_assert_int_ge(most, FLAP_CAPACITY - 1); /* else nothing was seen */
 	ck_assert(WITHIN(3000, permits_at_rest(redis, "a", FLAP_CAPACITY)));
 	for (int i = 0; i < 4; i++)

@@ -52,7 +52,7 @@ TEST_LIMIT(s1_restart_with_aof_keeps_holds_and_order, 40)
 
 	set_up(&aof);
 	client = client_at(server.url);
-	semaphore = watched(client, 4, 2000);
+	semaphore = watched(client, 4, 1200);
 	one = permits_of(semaphore, 1, 0);
 	three = permits_of(semaphore, 3, 0);
 	for (int i = 0; i < 3; i++)
@@ -61,7 +61,7 @@ TEST_LIMIT(s1_restart_with_aof_keeps_holds_and_order, 40)
 	OK(lk_semaphore_release_some(semaphore, three, 1));
 	restart();
 	ck_assert_int_eq(permits_used(redis, "a"), 3);
-	permits_stay_held(semaphore, three, 2500);
+	permits_stay_held(semaphore, three, 1500);
 	ck_assert_int_eq(lk_semaphore_state(semaphore, one), LK_STATE_HELD);
 	ck_assert_int_eq(lk_semaphore_permits(semaphore, three), 2);
 	ck_assert(WITHIN(5000, permits_queue(redis, "a") == 3));
@@ -392,10 +392,10 @@ TEST_LIMIT(s11_flushall_under_a_thousand_waiters_leaves_none_behind, 120)
 	lk_err err;
 
 	set_up(NULL);
-	held = semaphore_of(client_at(server.url), "a", 4, 2000);
+	held = semaphore_of(client_at(server.url), "a", 4, 1000);
 	hold = permits_of(held, 4, 0);
 	for (int i = 0; i < CLIENTS; i++)
-		semaphores[i] = semaphore_of(client_at(server.url), "a", 4, 2000);
+		semaphores[i] = semaphore_of(client_at(server.url), "a", 4, 1000);
 	for (int i = 0; i < WAITERS; i++)
 		permit_wait_start(&waits[i], semaphores[i % CLIENTS], 1 + i % 4, 40000, false);
 	ck_assert(WITHIN(20000, permits_queue(redis, "a") == WAITERS));
@@ -433,14 +433,14 @@ TEST(s13_full_server_renews_releases_and_hands_on)
 	EXPECT(lk_semaphore_open(client, "b", &(lk_semaphore_options){.capacity = 1}, &refused),
 	       LK_ESERVER);
 	ck_assert_ptr_nonnull(strstr(lk_errmsg(), "OOM"));
-	permits_stay_held(semaphore, hold, 1500);
+	permits_stay_held(semaphore, hold, 900);
 	/* Giving back works, some or all, and so does the hand-off. */
 	OK(lk_semaphore_release_some(semaphore, hold, 1));
 	ck_assert_int_eq(permits_used(redis, "a"), 3);
 	OK(lk_semaphore_release_some(semaphore, hold, 1));
 	OK(permit_wait_join(&wait));
 	permits_add_up(redis, "a");
-	permits_stay_held(wait.semaphore, wait.hold, 1000);
+	permits_stay_held(wait.semaphore, wait.hold, 700);
 	OK(lk_semaphore_release(semaphore, hold));
 	EXPECT(lk_semaphore_acquire(semaphore, 1, 0, &none), LK_ESERVER);
 	ck_assert_uint_eq(none, 77);

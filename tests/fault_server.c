@@ -44,7 +44,7 @@ TEST_LIMIT(s1_restart_with_aof_keeps_hold_and_order, 40)
 	server_start(&server, &aof);
 	redis = redis_open(&server);
 	client = client_at(server.url);
-	lock = hold_watched(client, "a", 2000);
+	lock = hold_watched(client, "a", 1200);
 	fence = lk_lock_fence(lock);
 	for (int i = 0; i < 3; i++)
 		queue_up(&waiters[i], "a", 10000);
@@ -53,7 +53,7 @@ TEST_LIMIT(s1_restart_with_aof_keeps_hold_and_order, 40)
 	redis_reopen();
 	ck_assert_int_ne(redis_info(redis, "process_id"), killed);
 	ck_assert_int_eq(redis_int(redis, "EXISTS lk:{a}"), 1);
-	stays_held(lock, 2500);
+	stays_held(lock, 1500);
 	ck_assert_uint_eq(lk_lock_fence(lock), fence);
 	ck_assert(WITHIN(5000, redis_int(redis, "ZCARD lk:{a}:q") == 3));
 	OK(lk_lock_release(lock));
@@ -103,13 +103,13 @@ TEST(s5_stopped_server_within_the_lease_loses_nothing)
 	server_start(&server, NULL);
 	redis = redis_open(&server);
 	client = client_at(server.url);
-	lock = hold_watched(client, "a", 1800);
+	lock = hold_watched(client, "a", 1200);
 	fence = lk_lock_fence(lock);
 	server_pause(&server);
 	ck_assert_int_eq(proc_state(server.pid), 'T');
-	stays_held(lock, 900); /* the first renewal is due after 600 and gets no answer */
+	stays_held(lock, 600); /* the first renewal is due after 400 and gets no answer */
 	server_resume(&server);
-	stays_held(lock, 2500);
+	stays_held(lock, 1500);
 	ck_assert_int_eq(lk_lock_state(lock), LK_STATE_HELD);
 	ck_assert_uint_eq(lk_lock_fence(lock), fence);
 	OK(lk_lock_release(lock));
@@ -439,7 +439,8 @@ TEST(s17_planted_key_blocks_nobody_for_ever)
 
 /* ---- Pauses and limits -------------------------------------------------------------------- */
 
-/* As S5, by CLIENT PAUSE: pause_ms is longer than the command timeout, shorter than the lease. */
+/* As S5, by CLIENT PAUSE: for longer than a renewal is due, or than its command timeout, and for
+ * less than the lease. */
 static void pause_clients(const char *kind, int pause_ms, int64_t timeout_ms)
 {
 	const lk_client_options options = {.command_timeout_ms = timeout_ms};
@@ -450,10 +451,10 @@ static void pause_clients(const char *kind, int pause_ms, int64_t timeout_ms)
 	server_start(&server, NULL);
 	redis = redis_open(&server);
 	client = client_with(server.url, &options);
-	lock = hold_watched(client, "a", 3000);
+	lock = hold_watched(client, "a", 1500);
 	fence = lk_lock_fence(lock);
 	redis_do(redis, "CLIENT PAUSE %lld %s", (long long)pause_ms, kind);
-	stays_held(lock, pause_ms + 3000);
+	stays_held(lock, pause_ms + 1500);
 	ck_assert_int_eq(redis_calls(redis, "client|pause"), 1);
 	ck_assert_int_eq(lk_lock_state(lock), LK_STATE_HELD);
 	ck_assert_uint_eq(lk_lock_fence(lock), fence);
@@ -464,17 +465,17 @@ static void pause_clients(const char *kind, int pause_ms, int64_t timeout_ms)
 
 TEST(s18_paused_clients_lose_nothing)
 {
-	pause_clients("ALL", 1500, 0);
+	pause_clients("ALL", 750, 0);
 }
 
 TEST(s18_clients_paused_past_their_command_timeout_lose_nothing)
 {
-	pause_clients("ALL", 1700, 400);
+	pause_clients("ALL", 850, 200);
 }
 
 TEST(s18_paused_writers_lose_nothing)
 {
-	pause_clients("WRITE", 1500, 0);
+	pause_clients("WRITE", 750, 0);
 }
 
 /* The id of a connection by its name, as CLIENT KILL wants it. */

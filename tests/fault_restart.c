@@ -1,0 +1,294 @@
+/* SPDX-License-Identifier: MIT
+ * A server that comes back as another one (S3, S4, S20 of the fault list): with the memory of an
+ * hour ago, after its leases have run out, or with other abilities than before. */
+#include "harness/handles.h"
+#include "harness/latch_watch.h"
+#include "harness/permit_watch.h"
+#include "harness/process.h"
+#include "harness/redis.h"
+#include "harness/server.h"
+#include "harness/test.h"
+#include "harness/watch.h"
+
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+
+#define BACK_MS 5000 /* until a client is connected again, and has asked */
+
+static struct test_server server;
+static struct redis *redis;
+
+static void set_up(void)
+{
+	server_start(&server, NULL);
+	redis = redis_open(&server);
+}
+
+/* What it knows now is what it will know after any restart from now on. */
+static void remember(void)
+{
+	redis_do(redis, "SAVE");
+}
+
+/* Start it again, and be sure that it is another one. */
+static void restart(void)
+{
+	pid_t before = server.pid;
+
+	server_restart(&server);
+	redis_close(redis);
+	redis = redis_open(&server);
+	ck_assert_int_ne(redis_info(redis, "process_id"), before);
+}
+
+/* ---- S3: an old memory -------------------------------------------------------------------- */
+
+TEST_LIMIT(s3_lock_of_an_old_memory_is_a_loss_and_its_queue_drains, 40)
+{
+	struct waiter waiter;
+	lk_client *first, *second;
+	lk_lock *old, *held;
+	uint64_t fence;
+	char ticket[200];
+
+	set_up();
+	first = client_at(server.url);
+	second = client_at(server.url);
+	old = lock_leased(first, "a", 1000);
+	OK(lk_lock_acquire(old, 0));
+	/* In the old memory the first holds, and the second waits, in a thread that ends. */
+	waiter_start(&waiter, lock_of_handle(second, "a", 1000), 5000, false);
+	ck_assert(WITHIN(2000, redis_int(redis, "ZCARD lk:{a}:q") == 1));
+	snprintf(ticket, sizeof(ticket), "%s", redis_text(redis, "ZRANGE lk:{a}:q 0 0"));
+	remember();
+	OK(lk_lock_release(old));
+	OK(waiter_join(&waiter));
+	/* Now it is held by one of whom that memory knows nothing, and another one waits. */
+	held = hold_watched(second, "a", 1000);
+	fence = lk_lock_fence(held);
+	waiter_start(&waiter, lock_of_handle(client_at(server.url), "a", 1000), 15000, false);
+	ck_assert(WITHIN(2000, redis_int(redis, "ZCARD lk:{a}:q") == 1));
+	restart();
+	ck_assert_ptr_nonnull(strstr(redis_text(redis, "GET lk:{a}"), lk_client_id(first)));
+	ck_assert_ptr_nonnull(strstr(redis_text(redis, "ZRANGE lk:{a}:q 0 -1"), ticket));
+	ck_assert(WITHIN(2000, losses.count == 1));
+	ck_assert(losses.reason == LK_LOST_TAKEN || losses.reason == LK_LOST_EXPIRED);
+	ck_assert_uint_eq(losses.fence, fence);
+	ck_assert_int_eq(lk_lock_state(old), LK_STATE_NONE); /* it is not revived either */
+	EXPECT(lk_lock_release(held), LK_ELOST);
+	/* The old hold ends with its lease, the old ticket with the lease that it is granted. */
+	OK(waiter_join(&waiter));
+	ck_assert_int_le(waiter.took_ms, 1000 + 1000 + 2500);
+	ck_assert_uint_gt(waiter.fence, fence);
+	ck_assert(WITHIN(1500, redis_int(redis, "EXISTS lk:{a} lk:{a}:q") == 0));
+	ck_assert_int_eq(losses.count, 1);
+	OK(lk_client_close(first));
+	OK(lk_client_close(second));
+}
+
+TEST_LIMIT(s3_permits_of_an_old_memory_come_back, 40)
+{
+	lk_semaphore *old, *held;
+	lk_client *first, *second;
+	uint64_t gone, stays, later, all = 0;
+
+	set_up();
+	first = client_at(server.url);
+	second = client_at(server.url);
+	old = semaphore_of(first, "a", 6, 1500);
+	held = semaphore_watched(second, "a",
+	                         (lk_semaphore_options){.capacity = 6, .lease_ms = 1500});
+	gone = permits_of(old, 3, 0);
+	stays = permits_of(held, 2, 0);
+	remember();
+	OK(lk_semaphore_release(old, gone));
+	OK(lk_semaphore_release_some(held, stays, 1));
+	later = permits_of(held, 5, 0);
+	restart();
+	permits_add_up(redis, "a");
+	ck_assert_int_eq(permits_used(redis, "a"), 5); /* 3 of nobody, 2 of which 1 is kept */
+	ck_assert(WITHIN(2500, permit_losses.count == 1));
+	ck_assert_uint_eq(permit_losses.hold, later);
+	EXPECT(lk_semaphore_release(held, later), LK_ELOST);
+	/* What it knew and is still held goes on; what nobody holds ends with its lease. */
+	ck_assert_int_eq(lk_semaphore_permits(held, stays), 1);
+	ck_assert(WITHIN(BACK_MS, lk_semaphore_acquire(old, 4, 1000, &all) == LK_OK));
+	ck_assert_uint_gt(all, later);
+	permits_add_up(redis, "a");
+	ck_assert_int_gt(lk_semaphore_remaining_ms(held, stays), 0);
+	OK(lk_semaphore_release(held, stays));
+	OK(lk_semaphore_release(old, all));
+	ck_assert(permits_at_rest(redis, "a", 6));
+	ck_assert_int_eq(permit_losses.count, 1);
+	OK(lk_client_close(first));
+	OK(lk_client_close(second));
+}
+
+/* Whether the step counted, once there is a connection again. */
+static bool counts(lk_latch *latch, const char *name, int64_t remaining)
+{
+	lk_latch_step step = {.remaining = -1};
+
+	ck_assert(WITHIN(BACK_MS, lk_latch_down(latch, 1, name, &step) == LK_OK));
+	ck_assert_int_eq(step.remaining, remaining);
+	return step.counted;
+}
+
+TEST_LIMIT(s3_latch_of_an_old_memory_counts_from_there, 40)
+{
+	struct awaiter awaiters[2];
+	lk_client *client, *other;
+	lk_latch *latch, *theirs;
+	uint64_t generation;
+
+	set_up();
+	client = client_at(server.url);
+	other = client_at(server.url);
+	latch = latch_named(client, "a");
+	theirs = latch_named(other, "a");
+	OK(lk_latch_set(latch, 3, NULL));
+	generation = latch_status(latch).generation;
+	ck_assert(counts(latch, "one", 2));
+	awaiter_start(&awaiters[0], theirs, 15000);
+	remember();
+	/* It opens, and who waits is released; in the old memory that has not happened. */
+	ck_assert_int_eq(latch_down(latch, 2, "two"), 0);
+	OK(awaiter_join(&awaiters[0]));
+	restart();
+	ck_assert(!counts(latch, "one", 2)); /* this one it remembers */
+	ck_assert_uint_eq(latch_status(latch).generation, generation);
+	awaiter_start(&awaiters[1], theirs, 15000);
+	ck_assert(counts(latch, "two", 1));
+	ck_assert(!awaiters[1].ended);
+	ck_assert(counts(latch, NULL, 0));
+	OK(awaiter_join(&awaiters[1]));
+	OK(lk_client_close(client));
+	OK(lk_client_close(other));
+}
+
+/* ---- S4: it was away for longer than a lease ---------------------------------------------- */
+
+/* End it by SIGTERM, as an init system does: it saves what it knows, and goes. */
+static void shut_down(void)
+{
+	redis_do(redis, "CONFIG SET save %s", "3600 1");
+	ck_assert(!kill(server.pid, SIGTERM));
+	ck_assert(WITHIN(10000, proc_state(server.pid) == 'Z'));
+}
+
+TEST_LIMIT(s4_clean_restart_after_the_leases_have_ended, 40)
+{
+	struct awaiter awaiter;
+	lk_semaphore *semaphore;
+	lk_client *client;
+	lk_lock *lock;
+	lk_latch *latch;
+	uint64_t fence, hold;
+	int64_t until_ms;
+
+	set_up();
+	client = client_at(server.url);
+	latch = latch_named(client, "l");
+	OK(lk_latch_set(latch, 2, NULL));
+	awaiter_start(&awaiter, latch, 15000);
+	lock = hold_watched(client, "a", 700);
+	semaphore = semaphore_watched(client, "s",
+	                              (lk_semaphore_options){.capacity = 3, .lease_ms = 700});
+	hold = permits_of(semaphore, 2, 0);
+	fence = lk_lock_fence(lock);
+	shut_down();
+	/* Each is told of its loss when its lease ends, not later and not before. */
+	while (lk_lock_is_mine(lock)) {
+		until_ms = now_ms() + lk_lock_remaining_ms(lock);
+		nap_ms(1);
+	}
+	ck_assert(WITHIN(500, losses.count == 1 && permit_losses.count == 1));
+	ck_assert_int_eq(losses.reason, LK_LOST_EXPIRED);
+	ck_assert_int_ge(losses.at_ms, until_ms - 5);
+	ck_assert_int_le(losses.at_ms, until_ms + 50);
+	ck_assert_int_eq(permit_losses.reason, LK_LOST_EXPIRED);
+	ck_assert_int_eq(lk_semaphore_remaining_ms(semaphore, hold), 0);
+	nap_ms(50);
+	restart();
+	ck_assert_int_eq(redis_int(redis, "EXISTS lk:{a}"), 0); /* over when it was loaded */
+	ck_assert_int_ge(redis_int(redis, "GET lk:fence"), (long long)fence);
+	EXPECT(lk_lock_release(lock), LK_ELOST);
+	EXPECT(lk_semaphore_release(semaphore, hold), LK_ELOST);
+	ck_assert(WITHIN(BACK_MS, lk_lock_acquire(lock, 1000) == LK_OK));
+	ck_assert_uint_gt(lk_lock_fence(lock), fence);
+	fence = permits_of(semaphore, 3, 1000);
+	ck_assert_uint_gt(fence, hold);
+	OK(lk_lock_release(lock));
+	OK(lk_semaphore_release(semaphore, fence));
+	ck_assert(permits_at_rest(redis, "s", 3));
+	/* A latch has no lease: it counts on, and who waits goes on waiting. */
+	ck_assert(!awaiter.ended);
+	ck_assert_int_eq(latch_down(latch, 2, NULL), 0);
+	OK(awaiter_join(&awaiter));
+	OK(lk_client_close(client));
+}
+
+/* ---- S20: a server with other abilities --------------------------------------------------- */
+
+/* How many connections in that database are called so. */
+static int connections_called(const char *name, int db)
+{
+	char word[64], db_word[16];
+	const char *at = redis_text(redis, "CLIENT LIST");
+	int count = 0;
+
+	snprintf(word, sizeof(word), " name=%s ", name);
+	snprintf(db_word, sizeof(db_word), " db=%d ", db);
+	while ((at = strstr(at, word))) {
+		const char *found = strstr(at, db_word);
+		count += found && found < strchrnul(at, '\n');
+		at++;
+	}
+	return count;
+}
+
+/* The library learns nothing of a server that it would believe of the next one: whatever it needs
+ * it says or finds out on each connection. */
+TEST_LIMIT(s20_nothing_learned_of_one_server_is_believed_of_the_next, 40)
+{
+	/* One without the command that names connections, as old servers are. */
+	static const char *const less[] = {"--rename-command", "CLIENT", "none", NULL};
+	lk_client_options options = {.client_name = "app"};
+	char url[100];
+	lk_client *client;
+	lk_lock *lock;
+	uint64_t fence = 0;
+	lk_err err;
+
+	set_up();
+	snprintf(url, sizeof(url), "%s/3", server.url);
+	client = client_with(url, &options);
+	lock = lock_leased(client, "a", 800);
+	for (int i = 0; i < 4; i++) {
+		bool is_less = i % 2;
+		ck_assert(WITHIN(BACK_MS, lk_lock_acquire(lock, 1000) == LK_OK));
+		ck_assert_uint_gt(lk_lock_fence(lock), fence);
+		fence = lk_lock_fence(lock);
+		redis_do(redis, "SELECT 3");
+		ck_assert_int_eq(redis_int(redis, "EXISTS lk:{a}"), 1);
+		if (!is_less)
+			ck_assert_int_eq(connections_called("app", 3), 2);
+		/* The scripts were there at once: nobody had loaded them. */
+		ck_assert_int_ge(redis_calls(redis, "eval"), 1);
+		if (i < 3) {
+			server.args[1] = is_less ? NULL : less[0];
+			server.args[2] = is_less ? NULL : less[1];
+			server.args[3] = is_less ? NULL : less[2];
+			server.args[4] = NULL;
+			restart();
+			ck_assert_int_eq(
+				!strncmp(redis_text(redis, "CLIENT GETNAME"), "-ERR unknown", 12),
+				!is_less);
+			err = lk_lock_release(lock);
+			ck_assert(err == LK_ELOST || err == LK_EUNKNOWN);
+		}
+	}
+	OK(lk_lock_release(lock));
+	OK(lk_client_close(client));
+}
