@@ -53,8 +53,8 @@ TEST(script_sees_no_more_than_in_the_server)
 	assert_error(eval("redis.call = nil"), "readonly");
 	assert_error(eval("while true do end"), "no end");
 	assert_error(eval("return 1 +"), "compiling");
-	assert_error(eval("redis.call('GET')"), "wrong number of arguments");
-	assert_error(eval("redis.call('FLY')"), "unknown command");
+	assert_error(eval("redis.call('GET')"), "Wrong number of args");
+	assert_error(eval("redis.call('FLY')"), "Unknown Redis command");
 	lua_store_free(store);
 }
 

@@ -10,24 +10,185 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define SCRIPTS_MAX 64
+#define REPLACE_VARIABLE "LK_SCRIPT_REPLACE"
+
+/* A text that EVAL or SCRIPT LOAD brought, or may bring. */
+struct script {
+	const struct lk__script *shipped; /* NULL = none of the library's */
+	char sha1[41];
+	char *text; /* its own; NULL = shipped */
+	size_t len;
+	bool loaded;
+	int compiled; /* 0 = not yet */
+};
 
 struct lua_store {
 	struct lua_server server;
 	struct lua_script_host *host;
-	bool loaded[SCRIPTS_MAX]; /* by index in lk__scripts */
-	char *text;               /* of the last answer */
+	struct script *scripts; /* the library's first */
+	size_t script_count, script_room;
+	char *text; /* of the last answer */
 };
+
+/* ---- Scripts ------------------------------------------------------------------------------ */
+
+static struct script *add_script(struct lua_store *store)
+{
+	if (store->script_count == store->script_room) {
+		store->script_room = store->script_room * 2 + 32;
+		store->scripts =
+			realloc(store->scripts, store->script_room * sizeof(*store->scripts));
+		if (!store->scripts)
+			abort();
+	}
+	store->scripts[store->script_count] = (struct script){0};
+	return &store->scripts[store->script_count++];
+}
+
+static struct lua_word text_of(const struct script *script)
+{
+	if (script->text)
+		return (struct lua_word){script->text, script->len};
+	return (struct lua_word){script->shipped->text, script->shipped->len};
+}
+
+/* Whether it came as that text: a replaced script still does as its own. */
+static bool came_as(const struct script *script, struct lua_word text)
+{
+	struct lua_word own = text_of(script);
+
+	if (script->shipped)
+		own = (struct lua_word){script->shipped->text, script->shipped->len};
+	return own.len == text.len && !memcmp(own.bytes, text.bytes, text.len);
+}
+
+static struct script *find_text(struct lua_store *store, struct lua_word text)
+{
+	for (size_t i = 0; i < store->script_count; i++)
+		if (came_as(&store->scripts[i], text))
+			return &store->scripts[i];
+	return NULL;
+}
+
+static struct script *find_digest(struct lua_store *store, struct lua_word digest)
+{
+	for (size_t i = 0; i < store->script_count; i++)
+		if (lua_word_is(digest, store->scripts[i].sha1))
+			return &store->scripts[i];
+	return NULL;
+}
+
+static bool compile(struct lua_store *store, struct script *script, struct lk__buf *reply)
+{
+	if (!script->compiled)
+		script->compiled = lua_script_compile(store->host, text_of(script), reply);
+	return script->compiled != 0;
+}
+
+static void set_text(struct script *script, const char *bytes, size_t len)
+{
+	free(script->text);
+	script->text = NULL;
+	if (!bytes)
+		return;
+	script->text = malloc(len + 1);
+	if (!script->text)
+		abort();
+	memcpy(script->text, bytes, len);
+	script->text[len] = '\0';
+	script->len = len;
+}
+
+/* The script of that text, compiled; NULL if it does not compile: the reply says so. */
+static struct script *take_script(struct lua_store *store, struct lua_word text,
+                                  struct lk__buf *reply)
+{
+	struct script *script = find_text(store, text);
+
+	if (!script) {
+		script = add_script(store);
+		set_text(script, text.bytes, text.len);
+		lua_sha1(text, script->sha1);
+		if (!compile(store, script, reply)) {
+			set_text(script, NULL, 0);
+			store->script_count--;
+			return NULL;
+		}
+	}
+	script->loaded = true;
+	return compile(store, script, reply) ? script : NULL;
+}
+
+bool lua_store_replace(struct lua_store *store, const char *name, const char *text)
+{
+	struct lk__buf why = {0};
+
+	for (size_t i = 0; i < store->script_count && store->scripts[i].shipped; i++) {
+		struct script *script = &store->scripts[i];
+		if (strcmp(name, script->shipped->name) != 0 && strcmp(name, script->sha1) != 0 &&
+		    strcmp(name, script->shipped->text) != 0)
+			continue;
+		set_text(script, text, text ? strlen(text) : 0);
+		if (script->compiled)
+			lua_script_forget(store->host, script->compiled);
+		script->compiled = 0;
+		compile(store, script, &why);
+		lk__buf_fini(&why);
+		return script->compiled != 0;
+	}
+	return false;
+}
+
+/* NAME:FILE */
+static bool replace_from_file(struct lua_store *store, const char *what)
+{
+	const char *path = strchr(what, ':');
+	FILE *file = path ? fopen(path + 1, "re") : NULL;
+	char *name = path ? strndup(what, (size_t)(path - what)) : NULL, *text = NULL;
+	size_t size = 0;
+	bool good = file && name && getdelim(&text, &size, '\0', file) >= 0 &&
+	            lua_store_replace(store, name, text);
+
+	if (file)
+		fclose(file);
+	free(name);
+	free(text);
+	return good;
+}
+
+static void replace_all(struct lua_store *store, const char *list)
+{
+	char *copy = strdup(list), *rest = copy, *what;
+
+	if (!copy)
+		abort();
+	while ((what = strsep(&rest, ","))) {
+		if (!replace_from_file(store, what)) {
+			fprintf(stderr, REPLACE_VARIABLE ": cannot do %s\n", what);
+			exit(2);
+		}
+	}
+	free(copy);
+}
 
 struct lua_store *lua_store_new(lua_store_publish_fn *publish, void *arg)
 {
 	struct lua_store *store = calloc(1, sizeof(*store));
+	const char *what = getenv(REPLACE_VARIABLE);
 
 	if (!store)
 		abort();
 	store->server.publish = publish;
 	store->server.arg = arg;
+	lua_commands_init(&store->server);
 	store->host = lua_script_host_new(&store->server);
+	for (int i = 0; lk__scripts[i]; i++) {
+		struct script *script = add_script(store);
+		script->shipped = lk__scripts[i];
+		memcpy(script->sha1, lk__scripts[i]->sha1, sizeof(script->sha1));
+	}
+	if (what)
+		replace_all(store, what);
 	return store;
 }
 
@@ -37,6 +198,9 @@ void lua_store_free(struct lua_store *store)
 		return;
 	lua_script_host_free(store->host);
 	lua_keys_flush(&store->server.keys);
+	for (size_t i = 0; i < store->script_count; i++)
+		free(store->scripts[i].text);
+	free(store->scripts);
 	free(store->text);
 	free(store);
 }
@@ -52,57 +216,107 @@ int64_t lua_store_time(const struct lua_store *store)
 	return store->server.keys.now_us;
 }
 
-/* ---- Commands of clients ------------------------------------------------------------------ */
-
-static int known_script(struct lua_word word, bool by_digest)
+void lua_store_set_full(struct lua_store *store, bool full)
 {
-	for (int i = 0; lk__scripts[i] && i < SCRIPTS_MAX; i++) {
-		const char *bytes = by_digest ? lk__scripts[i]->sha1 : lk__scripts[i]->text;
-		size_t len = by_digest ? 40 : lk__scripts[i]->len;
-		if (len == word.len && !memcmp(bytes, word.bytes, len))
-			return i;
-	}
-	return -1;
+	store->server.full = full;
 }
+
+void lua_store_refuse(struct lua_store *store, const char *command, const char *key)
+{
+	store->server.refused = command;
+	store->server.refused_key = key;
+}
+
+/* ---- All keys ----------------------------------------------------------------------------- */
+
+struct lua_store_image *lua_store_save(const struct lua_store *store)
+{
+	return lua_keys_save(&store->server.keys);
+}
+
+void lua_store_load(struct lua_store *store, const struct lua_store_image *image)
+{
+	lua_keys_load(&store->server.keys, image);
+	lua_keys_expire(&store->server.keys);
+}
+
+void lua_store_dump(const struct lua_store *store, struct lk__buf *out)
+{
+	lua_keys_dump(&store->server.keys, out);
+}
+
+struct lua_store_hash lua_store_hash(const struct lua_store *store)
+{
+	return lua_keys_hash(&store->server.keys);
+}
+
+void lua_store_each_key(const struct lua_store *store, lua_store_key_fn *fn, void *arg)
+{
+	struct lua_key **all = lua_keys_sorted(&store->server.keys);
+
+	for (struct lua_key **key = all; *key; key++)
+		fn(arg, (*key)->name, (*key)->name_len, lua_type_name((*key)->type),
+		   (*key)->expires_ms);
+	free(all);
+}
+
+/* ---- Commands of clients ------------------------------------------------------------------ */
 
 /* EVAL text keys ..., EVALSHA digest keys ... */
 static void eval(struct lua_store *store, bool by_digest, int argc, const struct lua_word *argv,
                  struct lk__buf *reply)
 {
-	struct lua_word text = argv[1];
-	int index = known_script(text, by_digest);
+	struct script *script;
 	int64_t keys;
 
-	if (argc < 3 || !lua_word_number(argv[2], &keys) || keys < 0 || keys > argc - 3) {
-		lua_reply_error(reply, "ERR Number of keys can't be greater than number of args");
+	if (argc < 3) {
+		lua_reply_error(reply, "ERR wrong number of arguments for '%s' command",
+		                by_digest ? "evalsha" : "eval");
 		return;
 	}
-	if (by_digest && (index < 0 || !store->loaded[index])) {
+	if (!lua_word_number(argv[2], &keys)) {
+		lua_reply_error(reply, "ERR value is not an integer or out of range");
+		return;
+	}
+	if (keys > argc - 3 || keys < 0) {
+		lua_reply_error(reply, keys < 0 ? "ERR Number of keys can't be negative"
+		                                : "ERR Number of keys can't be greater than number "
+		                                  "of args");
+		return;
+	}
+	script = by_digest ? find_digest(store, argv[1]) : take_script(store, argv[1], reply);
+	if (script && script->loaded && compile(store, script, reply))
+		lua_script_run(store->host, script->compiled, script->sha1, (int)keys, argc - 3,
+		               argv + 3, reply);
+	else if (by_digest)
 		lua_reply_error(reply, "NOSCRIPT No matching script. Please use EVAL.");
-		return;
-	}
-	if (index >= 0) {
-		store->loaded[index] = true;
-		text = (struct lua_word){lk__scripts[index]->text, lk__scripts[index]->len};
-	}
-	lua_script_run(store->host, text, index >= 0 ? lk__scripts[index]->name : "its own",
-	               (int)keys, argc - 3, argv + 3, reply);
 }
 
-/* SCRIPT LOAD text, SCRIPT FLUSH */
-static void script(struct lua_store *store, int argc, const struct lua_word *argv,
-                   struct lk__buf *reply)
+/* SCRIPT LOAD text, SCRIPT EXISTS digest ..., SCRIPT FLUSH [ASYNC|SYNC] */
+static void script_command(struct lua_store *store, int argc, const struct lua_word *argv,
+                           struct lk__buf *reply)
 {
-	int index = argc == 3 ? known_script(argv[2], false) : -1;
+	struct script *script;
 
-	if (argc == 2 && lua_word_is(argv[1], "FLUSH")) {
-		memset(store->loaded, 0, sizeof(store->loaded));
+	if (argc <= 3 && lua_word_is(argv[1], "FLUSH")) {
+		for (size_t i = 0; i < store->script_count; i++)
+			store->scripts[i].loaded = false;
 		lua_reply_status(reply, "OK");
-	} else if (index >= 0 && lua_word_is(argv[1], "LOAD")) {
-		store->loaded[index] = true;
-		lua_reply_text(reply, lk__scripts[index]->sha1, 40);
+	} else if (argc == 3 && lua_word_is(argv[1], "LOAD")) {
+		script = take_script(store, argv[2], reply);
+		if (script)
+			lua_reply_text(reply, script->sha1, 40);
+	} else if (argc >= 3 && lua_word_is(argv[1], "EXISTS")) {
+		lua_reply_array(reply, (size_t)argc - 2);
+		for (int i = 2; i < argc; i++) {
+			script = find_digest(store, argv[i]);
+			lua_reply_number(reply, script && script->loaded);
+		}
 	} else {
-		lua_reply_error(reply, "ERR the store in memory knows the library's scripts only");
+		lua_reply_error(reply,
+		                "ERR unknown subcommand or wrong number of arguments for "
+		                "'%.*s'. Try SCRIPT HELP.",
+		                (int)argv[1].len, argv[1].bytes);
 	}
 }
 
@@ -110,15 +324,53 @@ static void dispatch(struct lua_store *store, int argc, const struct lua_word *a
                      struct lk__buf *reply)
 {
 	lua_keys_expire(&store->server.keys);
-	if (argc > 1 && lua_word_is(argv[0], "EVAL"))
-		eval(store, false, argc, argv, reply);
-	else if (argc > 1 && lua_word_is(argv[0], "EVALSHA"))
+	if (argc > 1 && lua_word_is(argv[0], "EVALSHA"))
 		eval(store, true, argc, argv, reply);
+	else if (argc > 1 && lua_word_is(argv[0], "EVAL"))
+		eval(store, false, argc, argv, reply);
 	else if (argc > 1 && lua_word_is(argv[0], "SCRIPT"))
-		script(store, argc, argv, reply);
+		script_command(store, argc, argv, reply);
 	else
 		lua_command_run(&store->server, argc, argv, reply);
 }
+
+/* The number after a '*' or '$', and on to the next line.  What comes from a client of ours is well
+ * formed, or the test ends here. */
+static size_t take_count(const char **at, const char *end, char type)
+{
+	size_t number = 0;
+
+	if (*at >= end || **at != type)
+		abort();
+	for (++*at; *at < end && **at >= '0' && **at <= '9'; ++*at)
+		number = number * 10 + (size_t)(**at - '0');
+	if (end - *at < 2 || memcmp(*at, "\r\n", 2) != 0)
+		abort();
+	*at += 2;
+	return number;
+}
+
+void lua_store_run(struct lua_store *store, const char *bytes, size_t len, struct lk__buf *reply)
+{
+	const char *at = bytes, *end = bytes + len;
+	size_t count = take_count(&at, end, '*');
+	struct lua_word words[LUA_WORDS_MAX];
+
+	if (!count || count > LUA_WORDS_MAX)
+		abort();
+	for (size_t i = 0; i < count; i++) {
+		words[i].len = take_count(&at, end, '$');
+		words[i].bytes = at;
+		if ((size_t)(end - at) < words[i].len + 2)
+			abort();
+		at += words[i].len + 2;
+	}
+	if (at != end)
+		abort();
+	dispatch(store, (int)count, words, reply);
+}
+
+/* ---- Commands of tests -------------------------------------------------------------------- */
 
 /* The one value in those bytes. */
 static struct lk__resp *parse(const char *bytes, size_t len)
@@ -133,21 +385,6 @@ static struct lk__resp *parse(const char *bytes, size_t len)
 	lk__resp_reader_free(reader);
 	return resp;
 }
-
-void lua_store_run(struct lua_store *store, const char *bytes, size_t len, struct lk__buf *reply)
-{
-	struct lk__resp *resp = parse(bytes, len);
-	struct lua_word words[LUA_WORDS_MAX];
-
-	if (resp->type != LK__RESP_ARRAY || !resp->len || resp->len > LUA_WORDS_MAX)
-		abort();
-	for (size_t i = 0; i < resp->len; i++)
-		words[i] = (struct lua_word){resp->elements[i]->str, resp->elements[i]->len};
-	dispatch(store, (int)resp->len, words, reply);
-	lk__resp_free(resp);
-}
-
-/* ---- Commands of tests -------------------------------------------------------------------- */
 
 static void append(FILE *out, const struct lk__resp *resp)
 {

@@ -8,12 +8,15 @@
  *   lua_store_commands.c  the table of commands; those of keys and strings, TIME, PUBLISH
  *   lua_store_items.c     the commands of hashes and sorted sets
  *   lua_store_keys.c      the keys, their values, their ends
- *   lua_store_reply.c     replies as bytes */
+ *   lua_store_image.c     all keys as bytes, and back
+ *   lua_store_reply.c     replies as bytes
+ *   lua_store_sha1.c      digests */
 #ifndef LUA_STORE_H
 #define LUA_STORE_H
 
 #include "redis/resp.h"
 
+#include <stdbool.h>
 #include <stdint.h>
 
 struct lua_store;
@@ -28,9 +31,14 @@ void lua_store_free(struct lua_store *store);
 /* The server's wall clock; it may step back.  Keys whose end has passed are gone. */
 void lua_store_set_time(struct lua_store *store, int64_t now_us);
 int64_t lua_store_time(const struct lua_store *store);
+/* A full server, which evicts nothing: it refuses commands that may need memory, and a script whose
+ * first write is one of them. */
+void lua_store_set_full(struct lua_store *store, bool full);
+/* A command that scripts have no right to, NULL = none, on a key, NULL = on any.  Borrowed. */
+void lua_store_refuse(struct lua_store *store, const char *command, const char *key);
 
 /* Run one command as a client sends it, and append the reply's bytes.  A script that no EVAL and
- * no SCRIPT LOAD has brought is unknown. */
+ * no SCRIPT LOAD has brought since the last SCRIPT FLUSH is unknown. */
 void lua_store_run(struct lua_store *store, const char *bytes, size_t len, struct lk__buf *reply);
 
 /* The same with words, the reply as redis_text() tells it: strings as they are, errors with a
@@ -41,5 +49,39 @@ const char *lua_store_ask(struct lua_store *store, int argc, const char *const *
 /* Words up to a NULL. */
 const char *lua_store_text(struct lua_store *store, const char *word, ...)
 	__attribute__((sentinel));
+
+/* ---- All keys ------------------------------------------------------------------------------ */
+
+/* A copy of all keys with their ends in absolute time; neither the time nor what SCRIPT LOAD
+ * brought.  One image can be loaded any number of times, into any store. */
+struct lua_store_image;
+struct lua_store_image *lua_store_save(const struct lua_store *store);
+/* These keys take the place of all that are there; whose end has passed are gone. */
+void lua_store_load(struct lua_store *store, const struct lua_store_image *image);
+void lua_store_image_free(struct lua_store_image *image);
+
+/* Append all keys as bytes: equal for equal keys, in whatever order they were written.  For each
+ * key, by name: type (1 byte: 0 string, 1 hash, 2 sorted set); end, ms (int64_t, -1 = never); name;
+ * a string's text, or the number of items (uint32_t) and each: field and value, by field; or score
+ * (double) and member, in their order.  A text is its length (uint32_t) and bytes. */
+void lua_store_dump(const struct lua_store *store, struct lk__buf *out);
+/* The same as 128 bits. */
+struct lua_store_hash {
+	uint64_t low, high;
+};
+struct lua_store_hash lua_store_hash(const struct lua_store *store);
+
+/* By name.  type: "string", "hash", "zset".  The function does not change the store. */
+typedef void lua_store_key_fn(void *arg, const char *name, size_t len, const char *type,
+                              int64_t expires_ms);
+void lua_store_each_key(const struct lua_store *store, lua_store_key_fn *fn, void *arg);
+
+/* ---- Altered scripts ----------------------------------------------------------------------- */
+
+/* From now on another text runs instead of a script of the library, which is told by its name,
+ * digest or text; NULL = its own again.  False if there is no such script or the text does not
+ * compile.  LK_SCRIPT_REPLACE=NAME:FILE,... in the environment does the same to every new store,
+ * with the texts in those files; it ends the program when it cannot. */
+bool lua_store_replace(struct lua_store *store, const char *script, const char *text);
 
 #endif

@@ -15,16 +15,23 @@ bool lua_word_is(struct lua_word word, const char *text)
 	return word.len == strlen(text) && !strncasecmp(word.bytes, text, word.len);
 }
 
+/* As strict as the server: "09", "+1", "-0" and what is too big are none. */
 bool lua_word_number(struct lua_word word, int64_t *number)
 {
-	char text[32], *end;
+	bool negative = word.len && word.bytes[0] == '-';
+	size_t first = negative, digits = word.len - first;
+	uint64_t sum = 0, limit = (uint64_t)INT64_MAX + negative;
 
-	if (!word.len || word.len >= sizeof(text) || strspn(word.bytes, "-0123456789") < word.len)
+	if (!digits || (word.bytes[first] == '0' && word.len > 1))
 		return false;
-	memcpy(text, word.bytes, word.len);
-	text[word.len] = '\0';
-	*number = strtoll(text, &end, 10);
-	return !*end;
+	for (size_t i = first; i < word.len; i++) {
+		unsigned digit = (unsigned char)word.bytes[i] - '0';
+		if (digit > 9 || sum > (limit - digit) / 10)
+			return false;
+		sum = sum * 10 + digit;
+	}
+	*number = negative ? (int64_t)-sum : (int64_t)sum;
+	return true;
 }
 
 bool lua_key_of(const struct lua_server *server, struct lua_word name, enum lua_type type,
@@ -64,39 +71,49 @@ static void run_exists(struct lua_server *server, int argc, const struct lua_wor
 	lua_reply_number(reply, count);
 }
 
-static void run_type(struct lua_server *server, int argc, const struct lua_word *argv,
-                     struct lk__buf *reply)
+const char *lua_type_name(enum lua_type type)
 {
 	static const char *const names[] = {
 		[LUA_STRING] = "string", [LUA_HASH] = "hash", [LUA_ZSET] = "zset"};
+
+	return names[type];
+}
+
+static void run_type(struct lua_server *server, int argc, const struct lua_word *argv,
+                     struct lk__buf *reply)
+{
 	const struct lua_key *key = lua_keys_find(&server->keys, argv[1]);
 
 	(void)argc;
-	lua_reply_status(reply, key ? names[key->type] : "none");
+	lua_reply_status(reply, key ? lua_type_name(key->type) : "none");
+}
+
+/* The end of a life of so many ms from now; false when there is no such time. */
+static bool end_of(const struct lua_server *server, int64_t ms, int64_t *expires_ms)
+{
+	return !__builtin_add_overflow(lua_keys_now_ms(&server->keys), ms, expires_ms);
 }
 
 /* An end that has passed is the key's end at once. */
-static void set_end(struct lua_server *server, struct lua_key *key, int64_t expires_ms)
-{
-	if (expires_ms <= lua_keys_now_ms(&server->keys))
-		lua_keys_remove(&server->keys, key);
-	else
-		key->expires_ms = expires_ms;
-}
-
 static void run_pexpire(struct lua_server *server, int argc, const struct lua_word *argv,
                         struct lk__buf *reply)
 {
 	struct lua_key *key = lua_keys_find(&server->keys, argv[1]);
-	int64_t ms;
+	int64_t ms, expires_ms;
 
 	(void)argc;
 	if (!lua_word_number(argv[2], &ms)) {
 		lua_reply_error(reply, "%s", not_integer);
 		return;
 	}
-	if (key)
-		set_end(server, key, lua_keys_now_ms(&server->keys) + ms);
+	if (!end_of(server, ms, &expires_ms)) {
+		lua_reply_error(reply, "ERR invalid expire time in 'pexpire' command");
+		return;
+	}
+	if (key && expires_ms <= lua_keys_now_ms(&server->keys))
+		lua_keys_remove(&server->keys, key);
+	else if (key)
+		lua_keys_set_end(&server->keys, key, expires_ms);
 	lua_reply_number(reply, key != NULL);
 }
 
@@ -108,7 +125,7 @@ static void run_persist(struct lua_server *server, int argc, const struct lua_wo
 
 	(void)argc;
 	if (had)
-		key->expires_ms = -1;
+		lua_keys_set_end(&server->keys, key, -1);
 	lua_reply_number(reply, had);
 }
 
@@ -146,7 +163,7 @@ static void run_set(struct lua_server *server, int argc, const struct lua_word *
                     struct lk__buf *reply)
 {
 	struct lua_key *key = lua_keys_find(&server->keys, argv[1]);
-	int64_t ms = 0;
+	int64_t ms = 0, expires_ms = -1;
 
 	if (argc != 3 && (argc != 5 || !lua_word_is(argv[3], "PX"))) {
 		lua_reply_error(reply, "ERR syntax error");
@@ -156,7 +173,7 @@ static void run_set(struct lua_server *server, int argc, const struct lua_word *
 		lua_reply_error(reply, "%s", not_integer);
 		return;
 	}
-	if (argc == 5 && ms <= 0) {
+	if (argc == 5 && (ms <= 0 || !end_of(server, ms, &expires_ms))) {
 		lua_reply_error(reply, "ERR invalid expire time in 'set' command");
 		return;
 	}
@@ -164,8 +181,7 @@ static void run_set(struct lua_server *server, int argc, const struct lua_word *
 		lua_keys_remove(&server->keys, key);
 	key = lua_keys_make(&server->keys, argv[1], LUA_STRING);
 	lua_key_set_text(key, argv[2]);
-	if (argc == 5)
-		key->expires_ms = lua_keys_now_ms(&server->keys) + ms;
+	lua_keys_set_end(&server->keys, key, expires_ms);
 	lua_reply_status(reply, "OK");
 }
 
@@ -216,35 +232,70 @@ static void run_flushall(struct lua_server *server, int argc, const struct lua_w
 /* ---- The table ---------------------------------------------------------------------------- */
 
 static const struct lua_command plain_commands[] = {
-	{"DEL", -2, run_del},        {"EXISTS", -2, run_exists},    {"TYPE", 2, run_type},
-	{"PEXPIRE", 3, run_pexpire}, {"PERSIST", 2, run_persist},   {"PTTL", 2, run_pttl},
-	{"GET", 2, run_get},         {"SET", -3, run_set},          {"TIME", 1, run_time},
-	{"PUBLISH", 3, run_publish}, {"FLUSHALL", 1, run_flushall}, {NULL, 0, NULL},
+	{"DEL", -2, run_del, LUA_WRITES},
+	{"EXISTS", -2, run_exists, LUA_READS},
+	{"TYPE", 2, run_type, LUA_READS},
+	{"PEXPIRE", 3, run_pexpire, LUA_WRITES},
+	{"PERSIST", 2, run_persist, LUA_WRITES},
+	{"PTTL", 2, run_pttl, LUA_READS},
+	{"GET", 2, run_get, LUA_READS},
+	{"SET", -3, run_set, LUA_GROWS},
+	{"TIME", 1, run_time, LUA_READS},
+	{"PUBLISH", 3, run_publish, LUA_READS},
+	{"FLUSHALL", 1, run_flushall, LUA_WRITES},
+	{NULL, 0, NULL, LUA_READS},
 };
 
-static const struct lua_command *find(const struct lua_command *commands, struct lua_word name)
+/* The slot of a command, an empty one if there is none such. */
+static size_t slot_of(const struct lua_server *server, struct lua_word name)
 {
-	while (commands->name && !lua_word_is(name, commands->name))
-		commands++;
-	return commands->name ? commands : NULL;
+	size_t slot = name.len;
+
+	for (size_t i = 0; i < name.len; i++)
+		slot = slot * 31 + (size_t)(name.bytes[i] | 0x20); /* letters in lower case */
+	slot &= LUA_COMMAND_SLOTS - 1;
+	while (server->commands[slot] && !lua_word_is(name, server->commands[slot]->name))
+		slot = (slot + 1) & (LUA_COMMAND_SLOTS - 1);
+	return slot;
+}
+
+static void add(struct lua_server *server, const struct lua_command *commands)
+{
+	for (; commands->name; commands++) {
+		struct lua_word name = {commands->name, strlen(commands->name)};
+		server->commands[slot_of(server, name)] = commands;
+	}
+}
+
+void lua_commands_init(struct lua_server *server)
+{
+	add(server, plain_commands);
+	add(server, lua_item_commands);
+}
+
+const struct lua_command *lua_command_find(const struct lua_server *server, struct lua_word name)
+{
+	return server->commands[slot_of(server, name)];
+}
+
+bool lua_command_takes(const struct lua_command *command, int argc)
+{
+	return command->arity < 0 ? argc >= -command->arity : argc == command->arity;
 }
 
 void lua_command_run(struct lua_server *server, int argc, const struct lua_word *argv,
                      struct lk__buf *reply)
 {
-	const struct lua_command *command = find(plain_commands, argv[0]);
+	const struct lua_command *command = lua_command_find(server, argv[0]);
 
 	if (!command)
-		command = find(lua_item_commands, argv[0]);
-	if (!command) {
 		lua_reply_error(reply, "ERR unknown command '%.*s'", (int)argv[0].len,
 		                argv[0].bytes);
-		return;
-	}
-	if (argc < abs(command->arity) || (command->arity > 0 && argc > command->arity)) {
+	else if (!lua_command_takes(command, argc))
 		lua_reply_error(reply, "ERR wrong number of arguments for '%s' command",
 		                command->name);
-		return;
-	}
-	command->run(server, argc, argv, reply);
+	else if (server->full && command->effect == LUA_GROWS)
+		lua_reply_error(reply, "%s", LUA_FULL);
+	else
+		command->run(server, argc, argv, reply);
 }

@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+static const char not_integer[] = "ERR value is not an integer or out of range";
+
 /* ---- Hashes ------------------------------------------------------------------------------- */
 
 static void reply_value(struct lk__buf *reply, const struct lua_key *key, struct lua_word field)
@@ -133,7 +135,7 @@ static void run_hdel(struct lua_server *server, int argc, const struct lua_word 
 
 static bool parse_score(struct lua_word word, double *score)
 {
-	char text[64], *end;
+	char text[512], *end; /* 1e308 in full, and more */
 
 	if (!word.len || word.len >= sizeof(text))
 		return false;
@@ -251,7 +253,7 @@ static void range(const struct lua_server *server, int argc, const struct lua_wo
 		return;
 	}
 	if (!lua_word_number(argv[2], &first) || !lua_word_number(argv[3], &last)) {
-		lua_reply_error(reply, "ERR value is not an integer or out of range");
+		lua_reply_error(reply, "%s", not_integer);
 		return;
 	}
 	if (!lua_key_of(server, argv[1], LUA_ZSET, &key, reply))
@@ -297,9 +299,14 @@ static void run_zrangebyscore(struct lua_server *server, int argc, const struct 
 
 	if (at < argc && lua_word_is(argv[at], "WITHSCORES"))
 		scores = ++at;
-	if (at + 3 == argc && lua_word_is(argv[at], "LIMIT") &&
-	    lua_word_number(argv[at + 1], &offset) && lua_word_number(argv[at + 2], &limit))
+	if (at + 3 == argc && lua_word_is(argv[at], "LIMIT")) {
+		if (!lua_word_number(argv[at + 1], &offset) ||
+		    !lua_word_number(argv[at + 2], &limit)) {
+			lua_reply_error(reply, "%s", not_integer);
+			return;
+		}
 		at += 3;
+	}
 	if (at != argc) {
 		lua_reply_error(reply, "ERR syntax error");
 		return;
@@ -325,19 +332,19 @@ static void run_zrangebyscore(struct lua_server *server, int argc, const struct 
 }
 
 const struct lua_command lua_item_commands[] = {
-	{"HSET", -4, run_hset},
-	{"HSETNX", 4, run_hsetnx},
-	{"HGET", 3, run_hget},
-	{"HMGET", -3, run_hmget},
-	{"HGETALL", 2, run_hgetall},
-	{"HDEL", -3, run_hdel},
-	{"ZADD", -4, run_zadd},
-	{"ZREM", -3, run_zrem},
-	{"ZCARD", 2, run_zcard},
-	{"ZSCORE", 3, run_zscore},
-	{"ZRANK", 3, run_zrank},
-	{"ZRANGE", -4, run_zrange},
-	{"ZREVRANGE", -4, run_zrevrange},
-	{"ZRANGEBYSCORE", -4, run_zrangebyscore},
-	{NULL, 0, NULL},
+	{"HSET", -4, run_hset, LUA_GROWS},
+	{"HSETNX", 4, run_hsetnx, LUA_GROWS},
+	{"HGET", 3, run_hget, LUA_READS},
+	{"HMGET", -3, run_hmget, LUA_READS},
+	{"HGETALL", 2, run_hgetall, LUA_READS},
+	{"HDEL", -3, run_hdel, LUA_WRITES},
+	{"ZADD", -4, run_zadd, LUA_GROWS},
+	{"ZREM", -3, run_zrem, LUA_WRITES},
+	{"ZCARD", 2, run_zcard, LUA_READS},
+	{"ZSCORE", 3, run_zscore, LUA_READS},
+	{"ZRANK", 3, run_zrank, LUA_READS},
+	{"ZRANGE", -4, run_zrange, LUA_READS},
+	{"ZREVRANGE", -4, run_zrevrange, LUA_READS},
+	{"ZRANGEBYSCORE", -4, run_zrangebyscore, LUA_READS},
+	{NULL, 0, NULL, LUA_READS},
 };

@@ -54,8 +54,11 @@ struct lua_key {
 };
 
 struct lua_keys {
-	struct lua_key *first;
+	struct lua_key **slots; /* chains, by a hash of the name */
+	size_t slot_count, count;
 	int64_t now_us;
+	bool has_ends;
+	int64_t first_end_ms; /* no key ends before that */
 };
 
 int64_t lua_keys_now_ms(const struct lua_keys *keys);
@@ -63,25 +66,45 @@ int64_t lua_keys_now_ms(const struct lua_keys *keys);
 struct lua_key *lua_keys_find(const struct lua_keys *keys, struct lua_word name);
 struct lua_key *lua_keys_make(struct lua_keys *keys, struct lua_word name, enum lua_type type);
 void lua_keys_remove(struct lua_keys *keys, struct lua_key *key);
+/* -1 = never.  The only way to give a key its end. */
+void lua_keys_set_end(struct lua_keys *keys, struct lua_key *key, int64_t expires_ms);
 void lua_keys_expire(struct lua_keys *keys);
 void lua_keys_flush(struct lua_keys *keys);
+/* All of them by name, keys->count of them; free the array. */
+struct lua_key **lua_keys_sorted(const struct lua_keys *keys);
 void lua_key_set_text(struct lua_key *key, struct lua_word text);
 /* The index of an item, -1 if there is none. */
 long lua_key_item(const struct lua_key *key, struct lua_word name);
 struct lua_item *lua_key_add_item(struct lua_key *key, struct lua_word name);
+int lua_item_order(const struct lua_item *one, const struct lua_item *other); /* by name */
 void lua_item_set_value(struct lua_item *item, struct lua_word value);
 /* Give a member its score, and its place; returns false when it was there. */
 bool lua_key_set_score(struct lua_key *key, struct lua_word name, double score);
 /* The key goes with its last item. */
 void lua_key_remove_item(struct lua_keys *keys, struct lua_key *key, long index);
 
+/* ---- Images of all keys (lua_store_image.c) ------------------------------------------------ */
+
+void lua_keys_dump(const struct lua_keys *keys, struct lk__buf *out);
+struct lua_store_image *lua_keys_save(const struct lua_keys *keys);
+struct lua_store_hash lua_keys_hash(const struct lua_keys *keys);
+void lua_keys_load(struct lua_keys *keys, const struct lua_store_image *image);
+
 /* ---- Commands (lua_store_commands.c, lua_store_items.c) ------------------------------------ */
+
+#define LUA_COMMAND_SLOTS 128 /* a power of two, twice the number of commands or more */
 
 struct lua_server {
 	struct lua_keys keys;
+	const struct lua_command *commands[LUA_COMMAND_SLOTS]; /* by a hash of the name */
 	lua_store_publish_fn *publish;
 	void *arg;
+	bool full;
+	const char *refused, *refused_key; /* a command, NULL = none; on that key, NULL = on any */
 };
+
+#define LUA_REFUSED "ERR The user executing the script can't run this command or subcommand"
+#define LUA_FULL "OOM command not allowed when used memory > 'maxmemory'."
 
 typedef void lua_command_fn(struct lua_server *server, int argc, const struct lua_word *argv,
                             struct lk__buf *reply);
@@ -90,17 +113,26 @@ struct lua_command {
 	const char *name;
 	int arity; /* with the name; negative = at least */
 	lua_command_fn *run;
+	enum { LUA_READS, LUA_WRITES, LUA_GROWS } effect; /* LUA_GROWS: a full server refuses it */
 };
 
 extern const struct lua_command lua_item_commands[];
 
+void lua_commands_init(struct lua_server *server);
+const struct lua_command *lua_command_find(const struct lua_server *server, struct lua_word name);
+bool lua_command_takes(const struct lua_command *command, int argc);
 void lua_command_run(struct lua_server *server, int argc, const struct lua_word *argv,
                      struct lk__buf *reply);
+const char *lua_type_name(enum lua_type type);
 bool lua_word_is(struct lua_word word, const char *text); /* in any case */
 bool lua_word_number(struct lua_word word, int64_t *number);
 /* The key, if it is there.  False when it has another type: the reply says so. */
 bool lua_key_of(const struct lua_server *server, struct lua_word name, enum lua_type type,
                 struct lua_key **key, struct lk__buf *reply);
+
+/* ---- Digests (lua_store_sha1.c) ------------------------------------------------------------ */
+
+void lua_sha1(struct lua_word text, char hex[41]);
 
 /* ---- Scripts (lua_store_script.c) ---------------------------------------------------------- */
 
@@ -108,8 +140,11 @@ struct lua_script_host; /* a Lua state */
 
 struct lua_script_host *lua_script_host_new(struct lua_server *server);
 void lua_script_host_free(struct lua_script_host *host);
-/* name: for the error that it may end with. */
-void lua_script_run(struct lua_script_host *host, struct lua_word text, const char *name, int keys,
+/* Compile a text, once for all its runs; 0 if it does not compile: the reply says why. */
+int lua_script_compile(struct lua_script_host *host, struct lua_word text, struct lk__buf *reply);
+void lua_script_forget(struct lua_script_host *host, int compiled);
+/* digest: for the error that it may end with. */
+void lua_script_run(struct lua_script_host *host, int compiled, const char *digest, int keys,
                     int argc, const struct lua_word *argv, struct lk__buf *reply);
 
 #endif

@@ -20,17 +20,26 @@ void lua_reply_bytes(struct lk__buf *reply, const char *bytes, size_t len)
 	reply->len += len;
 }
 
-static void head(struct lk__buf *reply, char type, long long number)
+/* By hand: there are many of them, and snprintf() takes its time. */
+static void head(struct lk__buf *reply, char type, int64_t number)
 {
-	char text[32];
-	int len = snprintf(text, sizeof(text), "%c%lld\r\n", type, number);
+	char text[32], *at = text + sizeof(text);
+	uint64_t rest = number < 0 ? -(uint64_t)number : (uint64_t)number;
 
-	lua_reply_bytes(reply, text, (size_t)len);
+	*--at = '\n';
+	*--at = '\r';
+	do
+		*--at = (char)('0' + rest % 10);
+	while (rest /= 10);
+	if (number < 0)
+		*--at = '-';
+	*--at = type;
+	lua_reply_bytes(reply, at, (size_t)(text + sizeof(text) - at));
 }
 
 void lua_reply_text(struct lk__buf *reply, const char *bytes, size_t len)
 {
-	head(reply, '$', (long long)len);
+	head(reply, '$', (int64_t)len);
 	lua_reply_bytes(reply, bytes, len);
 	lua_reply_bytes(reply, "\r\n", 2);
 }
@@ -42,12 +51,12 @@ void lua_reply_nil(struct lk__buf *reply)
 
 void lua_reply_number(struct lk__buf *reply, int64_t number)
 {
-	head(reply, ':', (long long)number);
+	head(reply, ':', number);
 }
 
 void lua_reply_array(struct lk__buf *reply, size_t count)
 {
-	head(reply, '*', (long long)count);
+	head(reply, '*', (int64_t)count);
 }
 
 /* As Redis 7.0 does, "%.17g"; later ones write the shortest text, which is the same for whole
@@ -64,31 +73,36 @@ size_t lua_number_text(double number, char text[LUA_NUMBER_SIZE])
 void lua_reply_score(struct lk__buf *reply, double score)
 {
 	char text[LUA_NUMBER_SIZE];
-	size_t len = lua_number_text(score, text);
+	size_t len = lua_number_text(score == 0 ? 0 : score, text); /* no "-0" */
 
 	lua_reply_text(reply, text, len);
 }
 
+/* One line: what would end it becomes a space. */
+static void line(struct lk__buf *reply, char type, const char *text)
+{
+	size_t from = reply->len + 1;
+
+	lua_reply_bytes(reply, &type, 1);
+	lua_reply_bytes(reply, text, strlen(text));
+	for (size_t i = from; i < reply->len; i++)
+		if (reply->data[i] == '\r' || reply->data[i] == '\n')
+			reply->data[i] = ' ';
+	lua_reply_bytes(reply, "\r\n", 2);
+}
+
 void lua_reply_status(struct lk__buf *reply, const char *text)
 {
-	lua_reply_bytes(reply, "+", 1);
-	lua_reply_bytes(reply, text, strlen(text));
-	lua_reply_bytes(reply, "\r\n", 2);
+	line(reply, '+', text);
 }
 
 void lua_reply_error(struct lk__buf *reply, const char *fmt, ...)
 {
 	char text[500];
 	va_list args;
-	int len;
 
 	va_start(args, fmt);
-	len = vsnprintf(text, sizeof(text), fmt, args);
+	vsnprintf(text, sizeof(text), fmt, args);
 	va_end(args);
-	for (char *at = text; *at; at++)
-		if (*at == '\r' || *at == '\n')
-			*at = ' ';
-	lua_reply_bytes(reply, "-", 1);
-	lua_reply_bytes(reply, text, len < (int)sizeof(text) ? (size_t)len : sizeof(text) - 1);
-	lua_reply_bytes(reply, "\r\n", 2);
+	line(reply, '-', text);
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * A script and its world: a Lua 5.1 in which it sees what a server lets it see, and values on their
- * way between Lua and the protocol, as the server converts them.
+ * way between Lua and the protocol, as the server converts them.  What no script of ours uses, as
+ * cjson, bit, loadstring or math.random, is not there.
  *
  * A Lua error is a jump: nothing that has to be freed may be alive where one can happen. */
 #include "lua_store_parts.h"
@@ -17,15 +18,22 @@
 struct lua_script_host {
 	lua_State *lua;
 	struct lua_server *server;
+	bool wrote;           /* the script that runs */
+	struct lk__buf reply; /* of the command that runs; kept, and so nothing to free in a jump */
 };
 
 /* ---- From the protocol to Lua ------------------------------------------------------------- */
 
-static const char *line_end(const char *at)
+/* The number in a line that begins there, and the line's end. */
+static long long take_number(const char *at, const char **end)
 {
-	while (*at != '\r')
-		at++;
-	return at;
+	bool negative = *at == '-';
+	unsigned long long number = 0;
+
+	for (at += negative; *at != '\r'; at++)
+		number = number * 10 + (unsigned long long)(*at - '0');
+	*end = at;
+	return (long long)(negative ? -number : number);
 }
 
 static void push_field(lua_State *lua, const char *name, const char *bytes, size_t len)
@@ -38,9 +46,14 @@ static void push_field(lua_State *lua, const char *name, const char *bytes, size
 /* Push what begins at *at, and move on. */
 static void push_reply(lua_State *lua, const char **at)
 {
-	const char *start = *at + 1, *end = line_end(start);
+	const char *start = *at + 1, *end;
 	char type = **at;
-	long long number = strtoll(start, NULL, 10);
+	long long number = 0;
+
+	if (type == '+' || type == '-')
+		end = strchr(start, '\r');
+	else
+		number = take_number(start, &end);
 
 	*at = end + 2;
 	luaL_checkstack(lua, 4, "reply");
@@ -63,7 +76,7 @@ static void push_reply(lua_State *lua, const char **at)
 		}
 		break;
 	default:
-		lua_newtable(lua);
+		lua_createtable(lua, (int)number, 0);
 		for (int i = 1; i <= (int)number; i++) {
 			push_reply(lua, at);
 			lua_rawseti(lua, -2, i);
@@ -84,6 +97,12 @@ static bool string_field(lua_State *lua, const char *name, char *text, size_t si
 	snprintf(text, size, "%s", is ? lua_tostring(lua, -1) : "");
 	lua_pop(lua, 1);
 	return is;
+}
+
+/* Cut towards zero; what no integer can tell is the least one, as on the server's machines. */
+static int64_t whole(double number)
+{
+	return number > -0x1p63 && number < 0x1p63 ? (int64_t)number : INT64_MIN;
 }
 
 static void write_value(lua_State *lua, struct lk__buf *reply);
@@ -129,7 +148,7 @@ static void write_value(lua_State *lua, struct lk__buf *reply)
 		lua_reply_text(reply, bytes, len);
 		break;
 	case LUA_TNUMBER:
-		lua_reply_number(reply, (int64_t)lua_tonumber(lua, -1));
+		lua_reply_number(reply, whole(lua_tonumber(lua, -1)));
 		break;
 	case LUA_TBOOLEAN:
 		if (lua_toboolean(lua, -1))
@@ -147,13 +166,31 @@ static void write_value(lua_State *lua, struct lk__buf *reply)
 
 /* ---- redis.call --------------------------------------------------------------------------- */
 
-/* The arguments as words; numbers become strings where they stand, so that they live. */
+/* Push {err = text}.  "-CODE text" and, from the server's own hand, "CODE text" have a code; other
+ * texts get one. */
+static void push_error(lua_State *lua, const char *text)
+{
+	const char *space = strchr(text, ' ');
+
+	if (text[0] == '-' && space)
+		lua_pushstring(lua, text + 1);
+	else
+		lua_pushfstring(lua, "ERR %s", text + (text[0] == '-'));
+	lua_newtable(lua);
+	lua_insert(lua, -2);
+	lua_setfield(lua, -2, "err");
+}
+
+/* The arguments as words; numbers become strings where they stand, so that they live.  0 when they
+ * are no command: an error was pushed. */
 static int take_words(lua_State *lua, struct lua_word *words)
 {
 	int argc = lua_gettop(lua);
 
-	if (!argc || argc > LUA_WORDS_MAX)
-		luaL_error(lua, "Please specify at least one argument for this redis.call()");
+	if (!argc || argc > LUA_WORDS_MAX) {
+		push_error(lua, "Please specify at least one argument for this redis lib call");
+		return 0;
+	}
 	for (int i = 1; i <= argc; i++) {
 		if (lua_type(lua, i) == LUA_TNUMBER) {
 			char text[LUA_NUMBER_SIZE];
@@ -161,30 +198,54 @@ static int take_words(lua_State *lua, struct lua_word *words)
 			lua_pushlstring(lua, text, len);
 			lua_replace(lua, i);
 		}
-		if (lua_type(lua, i) != LUA_TSTRING)
-			luaL_error(lua, "Lua redis lib command arguments must be strings or "
-			                "integers");
+		if (lua_type(lua, i) != LUA_TSTRING) {
+			push_error(lua,
+			           "Lua redis lib command arguments must be strings or integers");
+			return 0;
+		}
 		words[i - 1].bytes = lua_tolstring(lua, i, &words[i - 1].len);
 	}
 	return argc;
 }
 
-/* Push the reply of the command that the arguments are. */
-static void command(lua_State *lua)
+static bool is_refused(const struct lua_server *server, const struct lua_word *words, int argc)
 {
-	struct lua_script_host *host;
+	if (!server->refused || !lua_word_is(words[0], server->refused))
+		return false;
+	return !server->refused_key || (argc > 1 && lua_word_is(words[1], server->refused_key));
+}
+
+/* Push the reply of the command that the arguments are.  The host is the function's upvalue. */
+static void push_answer(lua_State *lua)
+{
+	struct lua_script_host *host = lua_touserdata(lua, lua_upvalueindex(1));
 	struct lua_word words[LUA_WORDS_MAX];
+	const struct lua_command *command;
 	int argc = take_words(lua, words);
-	struct lk__buf reply = {0};
 	const char *at;
 
-	lua_getfield(lua, LUA_REGISTRYINDEX, "host");
-	host = lua_touserdata(lua, -1);
-	lua_command_run(host->server, argc, words, &reply);
-	/* A copy that Lua owns: what follows may jump. */
-	lua_pushlstring(lua, reply.data, reply.len);
-	lk__buf_fini(&reply);
-	at = lua_tostring(lua, -1);
+	if (!argc)
+		return;
+	command = lua_command_find(host->server, words[0]);
+	if (!command || !lua_command_takes(command, argc)) {
+		push_error(lua, command ? "Wrong number of args calling Redis command from script"
+		                        : "Unknown Redis command called from script");
+		return;
+	}
+	if (is_refused(host->server, words, argc)) {
+		push_error(lua, "-" LUA_REFUSED);
+		return;
+	}
+	/* What has begun to write goes on. */
+	if (host->server->full && command->effect == LUA_GROWS && !host->wrote) {
+		push_error(lua, "-" LUA_FULL);
+		return;
+	}
+	host->wrote = host->wrote || command->effect != LUA_READS;
+	host->reply.len = 0;
+	command->run(host->server, argc, words, &host->reply);
+	lua_reply_bytes(&host->reply, "", 1);
+	at = host->reply.data;
 	push_reply(lua, &at);
 }
 
@@ -202,33 +263,52 @@ static bool is_error(lua_State *lua)
 
 static int redis_call(lua_State *lua)
 {
-	command(lua);
+	push_answer(lua);
 	return is_error(lua) ? lua_error(lua) : 1;
 }
 
 static int redis_pcall(lua_State *lua)
 {
-	command(lua);
-	return 1;
-}
-
-static int single_field(lua_State *lua, const char *name)
-{
-	size_t len;
-	const char *text = luaL_checklstring(lua, 1, &len);
-
-	push_field(lua, name, text, len);
+	push_answer(lua);
 	return 1;
 }
 
 static int redis_error_reply(lua_State *lua)
 {
-	return single_field(lua, "err");
+	const char *text;
+
+	if (lua_gettop(lua) != 1 || lua_type(lua, 1) != LUA_TSTRING) {
+		push_error(lua, "wrong number or type of arguments");
+		return 1;
+	}
+	text = lua_tostring(lua, 1);
+	push_error(lua, text[0] == '-' ? text : lua_pushfstring(lua, "-%s", text));
+	return 1;
 }
 
 static int redis_status_reply(lua_State *lua)
 {
-	return single_field(lua, "ok");
+	if (lua_gettop(lua) != 1 || lua_type(lua, 1) != LUA_TSTRING) {
+		push_error(lua, "wrong number or type of arguments");
+		return 1;
+	}
+	lua_newtable(lua);
+	lua_pushvalue(lua, 1);
+	lua_setfield(lua, -2, "ok");
+	return 1;
+}
+
+/* What pcall() catches of redis.call() is the text alone. */
+static int script_pcall(lua_State *lua)
+{
+	luaL_checkany(lua, 1);
+	lua_pushboolean(lua, !lua_pcall(lua, lua_gettop(lua) - 1, LUA_MULTRET, 0));
+	lua_insert(lua, 1);
+	if (!lua_toboolean(lua, 1) && is_error(lua)) {
+		lua_getfield(lua, -1, "err");
+		lua_replace(lua, -2);
+	}
+	return lua_gettop(lua);
 }
 
 /* ---- What a script sees ------------------------------------------------------------------- */
@@ -259,7 +339,7 @@ static void protect(lua_State *lua)
 	lua_remove(lua, -2);
 }
 
-static void add_redis(lua_State *lua)
+static void add_redis(lua_State *lua, struct lua_script_host *host)
 {
 	static const luaL_Reg functions[] = {{"call", redis_call},
 	                                     {"pcall", redis_pcall},
@@ -269,7 +349,8 @@ static void add_redis(lua_State *lua)
 
 	lua_newtable(lua);
 	for (const luaL_Reg *function = functions; function->name; function++) {
-		lua_pushcfunction(lua, function->func);
+		lua_pushlightuserdata(lua, host);
+		lua_pushcclosure(lua, function->func, 1);
 		lua_setfield(lua, -2, function->name);
 	}
 	protect(lua);
@@ -277,7 +358,7 @@ static void add_redis(lua_State *lua)
 }
 
 /* The table of globals, on top when this returns, and in the registry. */
-static void make_globals(lua_State *lua)
+static void make_globals(lua_State *lua, struct lua_script_host *host)
 {
 	static const char *const functions[] = {"assert",   "error", "ipairs", "next",
 	                                        "pairs",    "pcall", "select", "tonumber",
@@ -294,7 +375,9 @@ static void make_globals(lua_State *lua)
 		protect(lua);
 		lua_setfield(lua, -2, libraries[i]);
 	}
-	add_redis(lua);
+	lua_pushcfunction(lua, script_pcall);
+	lua_setfield(lua, -2, "pcall");
+	add_redis(lua, host);
 	/* What is not there is an error to read. */
 	lua_newtable(lua);
 	lua_pushcfunction(lua, refuse_read);
@@ -325,52 +408,47 @@ struct lua_script_host *lua_script_host_new(struct lua_server *server)
 	lua_pushnil(lua);
 	lua_setfield(lua, -2, "random");
 	lua_pop(lua, 1);
-	make_globals(lua);
+	make_globals(lua, host);
 	lua_pop(lua, 1);
-	lua_pushlightuserdata(lua, host);
-	lua_setfield(lua, LUA_REGISTRYINDEX, "host");
-	lua_newtable(lua);
-	lua_setfield(lua, LUA_REGISTRYINDEX, "compiled");
 	return host;
 }
 
 void lua_script_host_free(struct lua_script_host *host)
 {
 	lua_close(host->lua);
+	lk__buf_fini(&host->reply);
 	free(host);
 }
 
 /* ---- A run -------------------------------------------------------------------------------- */
 
-/* Push the script's function, compiled once, or the message of its error. */
-static bool push_function(lua_State *lua, struct lua_word text)
+int lua_script_compile(struct lua_script_host *host, struct lua_word text, struct lk__buf *reply)
 {
-	bool good = true;
+	lua_State *lua = host->lua;
 
-	lua_getfield(lua, LUA_REGISTRYINDEX, "compiled");
-	lua_pushlstring(lua, text.bytes, text.len);
-	lua_rawget(lua, -2);
-	if (lua_isnil(lua, -1)) {
-		lua_pop(lua, 1);
-		good = !luaL_loadbuffer(lua, text.bytes, text.len, "@user_script");
-		if (good) {
-			lua_getfield(lua, LUA_REGISTRYINDEX, "globals");
-			protect(lua);
-			lua_setfenv(lua, -2);
-			lua_pushlstring(lua, text.bytes, text.len);
-			lua_pushvalue(lua, -2);
-			lua_rawset(lua, -4);
-		}
+	lua_settop(lua, 0);
+	if (luaL_loadbuffer(lua, text.bytes, text.len, "@user_script")) {
+		lua_reply_error(reply, "ERR Error compiling script (new function): %s",
+		                lua_tostring(lua, -1));
+		lua_settop(lua, 0);
+		return 0;
 	}
-	lua_remove(lua, -2);
-	return good;
+	lua_getfield(lua, LUA_REGISTRYINDEX, "globals");
+	protect(lua);
+	lua_setfenv(lua, -2);
+	return luaL_ref(lua, LUA_REGISTRYINDEX);
+}
+
+void lua_script_forget(struct lua_script_host *host, int compiled)
+{
+	luaL_unref(host->lua, LUA_REGISTRYINDEX, compiled);
 }
 
 static void set_global(lua_State *lua, const char *name, int count, const struct lua_word *words)
 {
 	lua_getfield(lua, LUA_REGISTRYINDEX, "globals");
 	lua_pushstring(lua, name);
-	lua_newtable(lua);
+	lua_createtable(lua, count, 0);
 	for (int i = 0; i < count; i++) {
 		lua_pushlstring(lua, words[i].bytes, words[i].len);
 		lua_rawseti(lua, -2, i + 1);
@@ -379,34 +457,56 @@ static void set_global(lua_State *lua, const char *name, int count, const struct
 	lua_pop(lua, 1);
 }
 
-/* What the function on top ended with, as the server tells it. */
-static void write_failure(lua_State *lua, const char *name, struct lk__buf *reply)
+/* Called where an error happens: it becomes a table that tells the place. */
+static int add_place(lua_State *lua)
 {
-	char text[400];
+	lua_Debug place;
+	bool known = lua_getstack(lua, 1, &place) && lua_getinfo(lua, "Sl", &place);
 
-	if (lua_istable(lua, -1) && string_field(lua, "err", text, sizeof(text)))
-		lua_reply_error(reply, "%s script: %s, on @user_script.", text, name);
-	else
-		lua_reply_error(reply, "ERR %s script: %s, on @user_script.",
-		                lua_isstring(lua, -1) ? lua_tostring(lua, -1) : "(error)", name);
+	if (known && !strcmp(place.what, "C"))
+		known = lua_getstack(lua, 2, &place) && lua_getinfo(lua, "Sl", &place);
+	lua_settop(lua, 1);
+	if (!is_error(lua)) {
+		const char *text = lua_tostring(lua, 1);
+		lua_pushfstring(lua, "ERR %s", text ? text : lua_typename(lua, lua_type(lua, 1)));
+		lua_newtable(lua);
+		lua_insert(lua, -2);
+		lua_setfield(lua, -2, "err");
+	}
+	if (known) {
+		lua_pushfstring(lua, "%s:%d", place.source, place.currentline);
+		lua_setfield(lua, -2, "place");
+	}
+	return 1;
 }
 
-void lua_script_run(struct lua_script_host *host, struct lua_word text, const char *name, int keys,
+/* What the script ended with, as the server tells it. */
+static void write_failure(lua_State *lua, const char *digest, struct lk__buf *reply)
+{
+	char text[400] = "ERR no memory", place[100];
+
+	if (lua_istable(lua, -1))
+		string_field(lua, "err", text, sizeof(text));
+	if (lua_istable(lua, -1) && string_field(lua, "place", place, sizeof(place)))
+		lua_reply_error(reply, "%s script: %s, on %s.", text, digest, place);
+	else
+		lua_reply_error(reply, "%s", text);
+}
+
+void lua_script_run(struct lua_script_host *host, int compiled, const char *digest, int keys,
                     int argc, const struct lua_word *argv, struct lk__buf *reply)
 {
 	lua_State *lua = host->lua;
 
+	host->wrote = false;
 	lua_settop(lua, 0);
-	if (!push_function(lua, text)) {
-		lua_reply_error(reply, "ERR Error compiling script (new function): %s",
-		                lua_tostring(lua, -1));
-		return;
-	}
 	set_global(lua, "KEYS", keys, argv);
 	set_global(lua, "ARGV", argc - keys, argv + keys);
 	lua_sethook(lua, too_long, LUA_MASKCOUNT, INSTRUCTIONS_MAX);
-	if (lua_pcall(lua, 0, 1, 0))
-		write_failure(lua, name, reply);
+	lua_pushcfunction(lua, add_place);
+	lua_rawgeti(lua, LUA_REGISTRYINDEX, compiled);
+	if (lua_pcall(lua, 0, 1, 1))
+		write_failure(lua, digest, reply);
 	else
 		write_value(lua, reply);
 	lua_settop(lua, 0);
