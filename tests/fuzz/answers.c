@@ -1,0 +1,122 @@
+/* SPDX-License-Identifier: MIT
+ * The state machine under a store that says anything at any time: it stays consistent, no call is
+ * forgotten, and when the client is closed nothing is left. */
+#include "core_world.h"
+
+static void forge(struct core_world *world, struct fuzz_input *input)
+{
+	const struct lk__ticket *ticket = world->core.all_tickets;
+	struct lk__message message = {.kind = (enum lk__message_kind)fuzz_below(input, 4)};
+	unsigned choice = fuzz_byte(input);
+
+	for (unsigned i = choice % 4; i && ticket && ticket->next; i--)
+		ticket = ticket->next;
+	if (!ticket)
+		return;
+	for (int i = 0; i < LK__NONCE_SIZE; i++)
+		message.nonce[i] = ticket->nonce[i];
+	message.lease_ms = choice & 16 ? 777 : ticket->lease_ms;
+	message.fixed = ticket->fixed;
+	message.permits = ticket->place ? ticket->place->permits : 0;
+	message.fence = 1 + fuzz_bits(input, 2);
+	message.life_ms = choice & 32 ? LK_LEASE_MAX_MS : fuzz_bits(input, 2);
+	message.claim = choice & 64;
+	message.waiting = choice & 128;
+	message.store_us = (int64_t)fuzz_bits(input, 3);
+	message.in_ms = choice & 32 ? LK_LEASE_MAX_MS : (int64_t)fuzz_byte(input);
+	lk__core_message(&world->core, world->now_ns, &message);
+}
+
+static void tell_latch(struct core_world *world, struct fuzz_input *input)
+{
+	struct lk__message message = {
+		.kind = fuzz_below(input, 2) ? LK__OPENED : LK__REMOVED,
+		.fence = fuzz_bits(input, 2),
+	};
+
+	lk__channels_published(&world->core.channels, world->now_ns, CORE_TOPIC,
+	                       sizeof(CORE_TOPIC) - 1, &message);
+}
+
+/* The store does not know its script. */
+static void resend(struct core_world *world)
+{
+	struct lk__request *request = core_take_sent(world);
+
+	if (request)
+		lk__core_resend(&world->core, request);
+}
+
+static void answer(struct core_world *world, struct fuzz_input *input)
+{
+	struct lk__answer answer;
+
+	if (fuzz_below(input, 4) == 3 && world->sent_count)
+		core_good_answer(world->sent[0], &answer);
+	else
+		core_any_answer(input, &answer);
+	core_answer(world, &answer);
+}
+
+static void event(struct core_world *world, struct fuzz_input *input)
+{
+	struct lk__hold *lost;
+
+	switch (fuzz_below(input, 16)) {
+	case 0:
+	case 1:
+	case 2:
+	case 3:
+	case 4:
+		core_call_event(world, input);
+		break;
+	case 5:
+	case 6:
+	case 7:
+		core_send(world);
+		answer(world, input);
+		break;
+	case 8:
+		answer(world, input);
+		break;
+	case 9:
+		forge(world, input);
+		break;
+	case 10:
+		tell_latch(world, input);
+		break;
+	case 11:
+		core_channel_event(world, fuzz_byte(input));
+		break;
+	case 12:
+		core_later(world, (int64_t)fuzz_byte(input) * 20 * CORE_MS);
+		break;
+	case 13:
+		core_link(world, fuzz_below(input, 2));
+		break;
+	case 14:
+		core_send(world);
+		resend(world);
+		break;
+	default:
+		if (fuzz_below(input, 2))
+			core_send(world);
+		else if ((lost = lk__core_next_lost(&world->core)))
+			lk__core_told(lost);
+	}
+}
+
+/* Events, one after the other. */
+void fuzz_answers(const uint8_t *data, size_t size)
+{
+	struct fuzz_input input = {data, size};
+	struct core_world world;
+
+	core_world_init(&world);
+	core_link(&world, true);
+	while (input.left) {
+		event(&world, &input);
+		core_settle(&world);
+	}
+	core_world_close(&world);
+}

@@ -1,0 +1,68 @@
+/* SPDX-License-Identifier: MIT
+ * One state machine with a lock, a lock of fixed leases, a semaphore and a latch, and callers that
+ * do what the public calls do.  What the store says comes from the input: anything that its codec
+ * would let through, in any order. */
+#ifndef CORE_WORLD_H
+#define CORE_WORLD_H
+
+#include "core/core.h"
+#include "core/latch.h"
+#include "fuzz.h"
+
+#define CORE_MS INT64_C(1000000)
+#define CORE_PLACES 4 /* handles */
+#define CORE_CALLS 16 /* that wait at a time */
+#define CORE_SENT 64  /* requests under way */
+#define CORE_TOPIC "lk:l:0:{c}"
+
+enum core_place { CORE_LOCK, CORE_FIXED, CORE_PERMITS, CORE_LATCH };
+
+struct core_call {
+	struct lk__waiter waiter; /* first */
+	bool used;
+};
+
+struct core_world {
+	struct lk__core core;
+	struct lk__place *places[CORE_PLACES];
+	struct core_call calls[CORE_CALLS];
+	struct lk__request *sent[CORE_SENT]; /* in their order */
+	int sent_count;
+	int64_t now_ns;
+};
+
+void core_world_init(struct core_world *world);
+/* Close the client, answer what it still sends, and see that nothing is left. */
+void core_world_close(struct core_world *world);
+
+/* ---- What callers do.  False when there is no room for another call. ------------------------- */
+
+bool core_acquire(struct core_world *world, enum core_place place, uint64_t owner, bool only_try);
+bool core_acquire_permits(struct core_world *world, uint32_t permits, bool only_try);
+bool core_await(struct core_world *world, bool only_try, bool absent_is_open);
+bool core_step(struct core_world *world, uint32_t n);
+void core_call_event(struct core_world *world, struct fuzz_input *input);
+
+/* ---- What the store and the network do ------------------------------------------------------ */
+
+void core_link(struct core_world *world, bool up);
+/* Take requests out of the line, all. */
+void core_send(struct core_world *world);
+/* The oldest one under way, NULL if there is none. */
+struct lk__request *core_take_sent(struct core_world *world);
+/* It has its answer. */
+void core_answer(struct core_world *world, const struct lk__answer *answer);
+/* An answer that the codec could have made. */
+void core_any_answer(struct fuzz_input *input, struct lk__answer *answer);
+/* A good one for that request. */
+void core_good_answer(const struct lk__request *request, struct lk__answer *answer);
+void core_channel_event(struct core_world *world, unsigned choice);
+void core_later(struct core_world *world, int64_t ns);
+
+/* After each event: calls that are done end, and what must always hold is looked at. */
+void core_settle(struct core_world *world);
+
+/* That answer to a request of each kind, each in a world of its own. */
+void core_world_answer_all(const struct lk__answer *answer);
+
+#endif

@@ -1,0 +1,273 @@
+/* SPDX-License-Identifier: MIT
+ * The scripts as they ship, over keys with anything in them: each answers in its own words, never
+ * with an error of Lua or of a command; what it finds to be foreign it leaves as it is, and a key
+ * of another type in any case.
+ *
+ * Arguments are such as the library sends; keys are what anybody may have written, most of them
+ * nearly what the library writes, or all would be foreign at first sight. */
+#include "core/core.h"
+#include "fuzz.h"
+#include "lua_store.h"
+#include "lua_store_parts.h"
+#include "redis/codec.h"
+#include "scripts.h"
+#include "scripts_keys.h"
+#include "text.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define ARGS_MAX 8
+#define RUNS_MAX 4
+#define EXACT_MAX (INT64_C(1) << 53)
+
+static const struct plan {
+	const struct lk__script *script;
+	const char *keys;  /* which of script_keys[] */
+	char type;         /* of the first */
+	const char *args;  /* see add_argument() */
+	const char *words; /* with which an answer may begin; * = something else, too */
+	const char *idle;  /* with these nothing was changed; * = with all */
+	bool decodes;      /* the codec reads it */
+} plans[] = {
+	{&lk__script_lock_ask, "012", 's', "t1acsq", " granted queued busy foreign fence ",
+         " foreign fence ", true},
+	{&lk__script_lock_leave, "012", 's', "TfC1", " left foreign ", " foreign ", true},
+	{&lk__script_lock_renew, "012", 's', "tflfs", " held gone foreign ", " gone foreign ",
+         true},
+	{&lk__script_lock_show, "01", 's', "Tn", "*", "*", false},
+	{&lk__script_semaphore_ask, "0123", 'h', "p1acPLqh",
+         " granted queued busy limit foreign fence ", " foreign fence ", true},
+	{&lk__script_semaphore_leave, "0123", 'h', "pkC1h", " left foreign ", " foreign ", true},
+	{&lk__script_semaphore_renew, "0123", 'h', "pfl", " held gone foreign ", " gone foreign ",
+         true},
+	{&lk__script_semaphore_set, "0123", 'h', "oPLch", " set mismatch absent foreign fence ",
+         " mismatch absent foreign fence ", false},
+	{&lk__script_semaphore_show, "0123", 'h', "Wnn", "*", "*", false},
+	{&lk__script_latch_set, "0421", 'h', "n1LLc", " set counting foreign fence ",
+         " counting foreign fence ", false},
+	{&lk__script_latch_down, "04", 'h', "fiNPec", " stepped other foreign ", " other foreign ",
+         true},
+	{&lk__script_latch_show, "042", 'h', "", " absent counting open foreign ", "*", true},
+	{&lk__script_latch_remove, "041", 'h', "c", " removed absent foreign ", " absent foreign ",
+         false},
+	{&lk__script_name_kind, "01", '*', "", " nothing lock semaphore latch foreign ", "*",
+         false},
+};
+#define PLANS (sizeof(plans) / sizeof(*plans))
+
+static int64_t one_of(struct fuzz_input *input, const int64_t *numbers, unsigned count)
+{
+	return numbers[fuzz_below(input, count)];
+}
+
+#define ONE_OF(...)                                                                                \
+	one_of(input, (const int64_t[]){__VA_ARGS__},                                              \
+	       sizeof((const int64_t[]){__VA_ARGS__}) / sizeof(int64_t))
+
+static void argument(struct fuzz_input *input, char letter, char *out, size_t size)
+{
+	int64_t number = -1;
+
+	out[0] = '\0';
+	switch (letter) {
+	case 'T': /* a lock's ticket or none */
+	case 't':
+		if (letter == 't' || fuzz_below(input, 4))
+			script_ticket(input, false, true, out, size);
+		return;
+	case 'W': /* a semaphore's or none */
+		if (!fuzz_below(input, 4))
+			return;
+		/* fall through */
+	case 'p':
+		script_ticket(input, true, true, out, size);
+		return;
+	case '1':
+		number = fuzz_below(input, 2);
+		break;
+	case 'a': /* an arrival, a fence, a step's number */
+	case 'f':
+	case 'N':
+		number = ONE_OF(0, 1, 7, SCRIPT_NOW_US - 1000, SCRIPT_NOW_US, SCRIPT_NOW_US + 1,
+		                SCRIPT_NOW_US + 1000000, EXACT_MAX - 2, EXACT_MAX);
+		break;
+	case 'l':
+		number = ONE_OF(LK_LEASE_MIN_MS, 1000, 10000, LK_LEASE_MAX_MS);
+		break;
+	case 'L':
+		number = ONE_OF(LK_TTL_MIN_MS, 60000, LK_TTL_MAX_MS);
+		break;
+	case 'P': /* permits of all, a step */
+	case 'n':
+	case 'k':
+		number = ONE_OF(1, 2, 3, 10, LK_PERMITS_MAX);
+		number = letter == 'P' || fuzz_below(input, 3) ? number : 0;
+		break;
+	case 'q':
+		number = LK__QUEUE_LIFE_MS;
+		break;
+	case 'h':
+		number = LK__HEAD_PATIENCE_MS;
+		break;
+	default:
+		break;
+	}
+	if (number >= 0)
+		snprintf(out, size, "%lld", (long long)number);
+	else
+		snprintf(out, size, "%s",
+		         letter == 's'   ? fuzz_below(input, 2) ? "s" : "-"
+		         : letter == 'o' ? fuzz_below(input, 2) ? "open" : "resize"
+		         : letter == 'i' ? SCRIPT_CLIENT
+		         : letter == 'e' ? fuzz_below(input, 2) ? "step" : ""
+		                         : "lk:c:0:");
+}
+
+/* The word is one of a list that has a space around each. */
+static bool listed(const char *list, const char *word)
+{
+	char spaced[64];
+
+	snprintf(spaced, sizeof(spaced), " %s ", word);
+	return *list == '*' || strstr(list, spaced);
+}
+
+/* One run of a script, and what stood in the store before and after it. */
+struct run {
+	const struct plan *plan;
+	char args[ARGS_MAX][SCRIPT_TEXT];
+	struct script_saved before, after;
+};
+
+/* Tell the whole case: that saves reading the input. */
+static void fail(const struct run *run, const char *what, const char *answer)
+{
+	char text[400];
+
+	for (int i = 0; i < SCRIPT_KEYS; i++)
+		fprintf(stderr, "before: %s\n", run->before.keys[i]);
+	for (int i = 0; i < SCRIPT_KEYS; i++)
+		if (strcmp(run->before.keys[i], run->after.keys[i]))
+			fprintf(stderr, "after:  %s\n", run->after.keys[i]);
+	for (size_t i = 0; i < strlen(run->plan->args); i++)
+		fprintf(stderr, "ARGV[%zu] %s\n", i + 1, run->args[i]);
+	lk__escape(text, sizeof(text), answer, strlen(answer));
+	fuzz_fail("%s: %s: %s", run->plan->script->name, what, text);
+}
+
+static void check_reply(const struct run *run, const struct lk__resp *resp)
+{
+	const struct plan *plan = run->plan;
+	struct lk__answer answer;
+	struct lk__why why = {0};
+	const char *word;
+
+	if (resp->type == LK__RESP_ERROR)
+		fail(run, "ended with an error", resp->str);
+	if (resp->type != LK__RESP_ARRAY || !resp->len ||
+	    resp->elements[0]->type != LK__RESP_STRING)
+		fail(run, "no word", "");
+	word = resp->elements[0]->str;
+	if (!listed(plan->words, word))
+		fail(run, "an answer of another", word);
+	for (int i = 0; i < SCRIPT_KEYS; i++)
+		if (listed(plan->idle, word) && strcmp(run->before.keys[i], run->after.keys[i]))
+			fail(run, "changed something", word);
+	if (!strcmp(word, "foreign") && !lk__codec_foreign(resp, &why))
+		fail(run, "does not say what is foreign", word);
+	if (!plan->decodes)
+		return;
+	lk__codec_answer(resp, "store", &answer, &why);
+	if (answer.odd)
+		fail(run, "the codec cannot read", word);
+}
+
+/* A script may write only where its own type is, or nothing. */
+static void check_types(const struct run *run)
+{
+	for (int i = 0; i < SCRIPT_KEYS; i++) {
+		char type = i ? script_types[i] : run->plan->type;
+		if (run->before.keys[i][0] && run->before.keys[i][0] != type &&
+		    strcmp(run->before.keys[i], run->after.keys[i]))
+			fail(run, "wrote to a key of another type", script_keys[i]);
+	}
+}
+
+static int publish(void *arg, const char *channel, const char *text, size_t len)
+{
+	FUZZ_MUST(!strncmp(channel, "lk:", 3) && len && text[0] != ' ', "a message to %s", channel);
+	return fuzz_byte(arg) % 3;
+}
+
+static struct lk__resp *ask(struct lua_store *store, const struct run *run)
+{
+	const struct plan *plan = run->plan;
+	const char *argv[3 + SCRIPT_KEYS + ARGS_MAX] = {"EVALSHA", plan->script->sha1};
+	struct lk__resp_reader *reader = lk__resp_reader_new();
+	struct lk__buf command = {0}, reply = {0};
+	struct lk__resp *resp = NULL;
+	struct lk__why why = {0};
+	char count[24];
+	int argc = 3;
+
+	snprintf(count, sizeof(count), "%zu", strlen(plan->keys));
+	argv[2] = count;
+	for (const char *key = plan->keys; *key; key++)
+		argv[argc++] = script_keys[*key - '0'];
+	for (size_t i = 0; i < strlen(plan->args); i++)
+		argv[argc++] = run->args[i];
+	if (!reader || !lk__resp_command(&command, argc, argv, NULL))
+		abort();
+	lua_store_run(store, command.data, command.len, &reply);
+	FUZZ_MUST(!lk__resp_feed(reader, reply.data, reply.len, &why) &&
+	                  !lk__resp_next(reader, &resp, &why) && resp,
+	          "no reply: %s", why.text);
+	lk__buf_fini(&command);
+	lk__buf_fini(&reply);
+	lk__resp_reader_free(reader);
+	return resp;
+}
+
+static void run_one(struct lua_store *store, struct fuzz_input *input)
+{
+	struct run run = {.plan = &plans[fuzz_below(input, PLANS)]};
+	struct lk__resp *resp;
+
+	for (size_t i = 0; i < strlen(run.plan->args); i++)
+		argument(input, run.plan->args[i], run.args[i], SCRIPT_TEXT);
+	script_save(store, &run.before);
+	resp = ask(store, &run);
+	script_save(store, &run.after);
+	check_reply(&run, resp);
+	check_types(&run);
+	lk__resp_free(resp);
+	script_saved_free(&run.before);
+	script_saved_free(&run.after);
+}
+
+/* The keys, then some runs with time going by. */
+void fuzz_scripts(const uint8_t *data, size_t size)
+{
+	static struct fuzz_input input; /* what is published is decided by it, too */
+	static struct lua_store *store;
+	int64_t now_us = SCRIPT_NOW_US;
+	int runs;
+
+	input = (struct fuzz_input){data, size};
+	if (!store) {
+		store = lua_store_new(publish, &input);
+		for (size_t i = 0; i < PLANS; i++)
+			lua_store_text(store, "SCRIPT", "LOAD", plans[i].script->text, NULL);
+	}
+	lua_store_text(store, "FLUSHALL", NULL);
+	lua_store_set_time(store, now_us);
+	runs = 1 + (int)fuzz_below(&input, RUNS_MAX);
+	script_fill(&input, store);
+	for (int i = 0; i < runs; i++) {
+		run_one(store, &input);
+		now_us += ((int64_t)fuzz_below(&input, 8) - 2) * 700000;
+		lua_store_set_time(store, now_us);
+	}
+}

@@ -1,0 +1,175 @@
+/* SPDX-License-Identifier: MIT
+ * URLs: what is taken can be written down again and means the same; what is refused leaves nothing,
+ * and the reason names the part and shows no secret. */
+#include "url.h"
+
+#include "fuzz.h"
+#include "os.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define SECRET "Zq7x" /* of the dictionary: where it stands, it may be a password */
+#define LINE_MAX_BYTES 9000
+
+static void check_reason(const char *url, const struct lk__target *target,
+                         const struct lk__why *why)
+{
+	static const char *const parts[] = {
+		"url: ",           "scheme: ",        "host: ",    "port: ",     "db: ",
+		"user: ",          "path: ",          "prefix: ",  "password: ", "client_name: ",
+		"connect_timeout", "command_timeout", "keepalive",
+	};
+	static const struct lk__target nothing;
+	size_t i = 0;
+
+	FUZZ_MUST(why->err == LK_EINVALID, "refused with %s", lk_err_name(why->err));
+	while (i < sizeof(parts) / sizeof(*parts) && strncmp(why->text, parts[i], strlen(parts[i])))
+		i++;
+	FUZZ_MUST(i < sizeof(parts) / sizeof(*parts), "a reason names no part: %s", why->text);
+	FUZZ_MUST(fuzz_is_plain(why->text), "a reason that is not plain");
+	FUZZ_MUST(!strstr(why->text, SECRET), "a reason shows a secret: %s of %s", why->text, url);
+	FUZZ_MUST(!memcmp(target, &nothing, sizeof(nothing)), "something is left of %s", url);
+}
+
+static bool good_prefix(const char *prefix)
+{
+	size_t len = strlen(prefix);
+
+	return len >= 1 && len <= 32 &&
+	       strspn(prefix,
+	              "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-") == len;
+}
+
+static void check_target(const struct lk__target *target)
+{
+	FUZZ_MUST(target->local + (target->socket_path != NULL) + (target->host != NULL) == 1,
+	          "not one place");
+	FUZZ_MUST(!target->host || (target->port >= 1 && target->port <= 65535), "port %d",
+	          target->port);
+	FUZZ_MUST(!target->host || (target->host[0] && fuzz_is_plain(target->host)), "the host");
+	FUZZ_MUST(!target->socket_path || strlen(target->socket_path) < 108, "the socket's path");
+	FUZZ_MUST(target->db >= 0, "db %d", target->db);
+	FUZZ_MUST(good_prefix(target->prefix), "prefix %s", target->prefix);
+	FUZZ_MUST(fuzz_is_plain(target->client_name) && !strchr(target->client_name, ' ') &&
+	                  target->client_name[0],
+	          "client_name");
+	FUZZ_MUST(!target->user || (target->user[0] && target->password), "a user");
+	FUZZ_MUST(target->connect_timeout_ns >= LK__MS &&
+	                  target->connect_timeout_ns <= 3600000 * LK__MS &&
+	                  target->command_timeout_ns >= LK__MS &&
+	                  target->command_timeout_ns <= 3600000 * LK__MS &&
+	                  target->keepalive_ms >= 1 && target->keepalive_ms <= 3600000,
+	          "a time");
+	FUZZ_MUST(target->text[0] && strlen(target->text) < sizeof(target->text) &&
+	                  fuzz_is_plain(target->text),
+	          "the text");
+	FUZZ_MUST(!strstr(target->text, SECRET) || (target->host && strstr(target->host, SECRET)) ||
+	                  (target->socket_path && strstr(target->socket_path, SECRET)),
+	          "the text shows a secret: %s", target->text);
+}
+
+static void write_encoded(FILE *out, const char *text)
+{
+	for (; *text; text++)
+		fprintf(out, "%%%02X", (unsigned char)*text);
+}
+
+static void write_option(FILE *out, char mark, const char *name, const char *value)
+{
+	if (!value)
+		return;
+	fprintf(out, "%c%s=", mark, name);
+	write_encoded(out, value);
+}
+
+/* The target as a URL of our own, everything encoded that may be. */
+static char *write_url(const struct lk__target *target)
+{
+	char *text = NULL, *zone;
+	size_t size;
+	FILE *out = open_memstream(&text, &size);
+
+	if (!out)
+		abort();
+	if (target->local) {
+		fputs("local:", out);
+	} else if (target->socket_path) {
+		fputs("redis+unix://", out);
+		write_encoded(out, ""); /* the first slash of the path stands as it is */
+		fputc('/', out);
+		write_encoded(out, target->socket_path + 1);
+	} else if (strchr(target->host, ':')) {
+		zone = strchr(target->host, '%');
+		fprintf(out, "redis://[%.*s%s%s]:%d",
+		        zone ? (int)(zone - target->host) : (int)strlen(target->host), target->host,
+		        zone ? "%25" : "", zone ? zone + 1 : "", target->port);
+	} else {
+		fprintf(out, "redis://%s:%d", target->host, target->port);
+	}
+	fprintf(out, "?db=%d&connect_timeout=%lld&command_timeout=%lld&keepalive=%lld", target->db,
+	        (long long)(target->connect_timeout_ns / LK__MS),
+	        (long long)(target->command_timeout_ns / LK__MS), (long long)target->keepalive_ms);
+	write_option(out, '&', "user", target->user);
+	write_option(out, '&', "password", target->password);
+	write_option(out, '&', "client_name", target->client_name);
+	write_option(out, '&', "prefix", target->prefix);
+	fclose(out);
+	return text;
+}
+
+static bool same_text(const char *one, const char *other)
+{
+	return one && other ? !strcmp(one, other) : one == other;
+}
+
+static void check_round(const struct lk__target *target)
+{
+	char *url = write_url(target);
+	struct lk__target again;
+	struct lk__why why = {0};
+
+	if (strlen(url) > 8192) {
+		free(url);
+		return;
+	}
+	FUZZ_MUST(!lk__target_parse(url, NULL, &again, &why), "%s for %s", why.text, url);
+	FUZZ_MUST(again.local == target->local && again.port == target->port &&
+	                  again.db == target->db &&
+	                  same_text(again.socket_path, target->socket_path) &&
+	                  same_text(again.host, target->host) &&
+	                  same_text(again.user, target->user) &&
+	                  same_text(again.password, target->password) &&
+	                  same_text(again.client_name, target->client_name) &&
+	                  same_text(again.prefix, target->prefix) &&
+	                  same_text(again.text, target->text) &&
+	                  again.connect_timeout_ns == target->connect_timeout_ns &&
+	                  again.command_timeout_ns == target->command_timeout_ns &&
+	                  again.keepalive_ms == target->keepalive_ms,
+	          "%s means something else", url);
+	lk__target_fini(&again);
+	free(url);
+}
+
+/* The URL as it is; fuzz_options() has the options. */
+void fuzz_urls(const uint8_t *data, size_t size)
+{
+	struct lk__target target;
+	struct lk__why why = {0};
+	char *url = malloc(size + 1);
+
+	if (!url)
+		abort();
+	memcpy(url, data, size);
+	url[size] = '\0';
+	memset(&target, 0xa5, sizeof(target));
+	if (lk__target_parse(url, NULL, &target, &why)) {
+		check_reason(url, &target, &why);
+	} else {
+		check_target(&target);
+		check_round(&target);
+		lk__target_fini(&target);
+	}
+	free(url);
+}
