@@ -1,0 +1,99 @@
+/* SPDX-License-Identifier: MIT
+ * From when a hold is counted, in virtual time: what is slow on its way never lengthens it, and
+ * what is old never makes one.  No thread, no socket, no clock. */
+#include "fixture.h"
+
+static int64_t left_ns(void)
+{
+	return lk__hold_left_ns(lk__core_hold(pa->name, 2), v.now_ns);
+}
+
+TEST(renewal_is_valid_from_when_it_was_sent)
+{
+	struct virt_call renewal;
+
+	start(3000);
+	hold(a, pa);
+	later(1100);
+	tick(a);
+	ck_assert(virt_take(a, &renewal));
+	ck_assert_int_eq(renewal.bytes.kind, LK__RENEW);
+	virt_execute(a, &renewal);
+	later(700);
+	virt_answer(a, &renewal);
+	ck_assert_int_eq(left_ns(), 2300 * VIRT_MS - lk__margin_ns(3000));
+	release(a, pa);
+	end();
+}
+
+/* With a third of the lease gone since the request was sent, however long its answer took. */
+TEST(renewal_is_due_by_when_the_grant_was_asked_for)
+{
+	struct virt_call ask;
+	int64_t sent_ns;
+
+	start(3000);
+	virt_acquire(a, pa, 2);
+	sent_ns = v.now_ns;
+	ck_assert(virt_take(a, &ask));
+	virt_execute(a, &ask);
+	later(500);
+	virt_answer(a, &ask);
+	ck_assert_int_eq(virt_state(a, pa, 2), LK_STATE_HELD);
+	ck_assert_int_le(lk__core_due(&a->core), sent_ns + 1000 * VIRT_MS);
+	release(a, pa);
+	end();
+}
+
+/* b waits, and asks again meanwhile, until much more than a lease has passed since its first ask.
+ */
+static struct lk__waiter *old_waiter(void)
+{
+	struct lk__waiter *waiter;
+
+	hold(a, pa);
+	waiter = virt_acquire(b, pb, 2);
+	virt_settle(&v);
+	virt_pass(&v, 25000);
+	ck_assert_int_gt(v.model.runs[LK__ASK], 2 + 1);
+	virt_release(a, pa, 2);
+	step(a, LK__LEAVE);
+	ck_assert_int_eq(b->inbox_count, 1);
+	ck_assert_int_eq(b->inbox[0].kind, LK__GRANT);
+	return waiter;
+}
+
+/* A store that asks for no claim cannot know how old the ticket is; and the message may be of
+ * before the last ask, and its grant long over. */
+TEST(grant_by_message_is_counted_from_the_first_ask_of_many)
+{
+	struct lk__waiter *waiter;
+
+	start(10000);
+	waiter = old_waiter();
+	b->inbox[0].claim = false;
+	b->inbox[0].life_ms = 10000;
+	ck_assert(virt_hear(b));
+	ck_assert_msg(!waiter->done, "nothing was left of it");
+	virt_settle(&v); /* the claim */
+	assert_done(waiter, LK_OK);
+	release(b, pb);
+	end();
+}
+
+/* The message is of an earlier grant of the same ticket than the one that is claimed. */
+TEST(claim_takes_the_fence_of_the_store)
+{
+	struct lk__waiter *waiter;
+
+	start(10000);
+	waiter = old_waiter();
+	ck_assert(b->inbox[0].claim);
+	b->inbox[0].fence -= 7;
+	ck_assert(virt_hear(b));
+	virt_settle(&v);
+	assert_done(waiter, LK_OK);
+	ck_assert_uint_eq(virt_fence(pb, 2), v.model.locks[0].fence);
+	release(b, pb);
+	end();
+}
