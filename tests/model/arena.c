@@ -1,0 +1,175 @@
+/* SPDX-License-Identifier: MIT
+ * The arena: free lists by size over one growing block; its own state lies in it, too. */
+#include "arena.h"
+
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#define ARENA_SIZE ((size_t)1 << 20)
+#define ARENA_ADDRESS ((uintptr_t)0x5a0000000000)
+#define GRAIN 32
+#define CLASSES 128 /* of sizes, GRAIN bytes each */
+
+struct cell {
+	size_t class; /* of what follows */
+	struct cell *next;
+};
+
+struct arena {
+	size_t used;
+	struct cell *unused[CLASSES];
+};
+
+/* --wrap gives these names. */
+void *__real_malloc(size_t size);
+void *__real_calloc(size_t count, size_t size);
+void *__real_realloc(void *old, size_t size);
+void __real_free(void *bytes);
+void *__wrap_malloc(size_t size);
+void *__wrap_calloc(size_t count, size_t size);
+void *__wrap_realloc(void *old, size_t size);
+void __wrap_free(void *bytes);
+
+static struct arena *arena;
+static enum arena_mode in_use;
+
+static void make(void)
+{
+	arena = mmap((void *)ARENA_ADDRESS, ARENA_SIZE, PROT_READ | PROT_WRITE,
+	             MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
+	if (arena == MAP_FAILED) {
+		fprintf(stderr, "model: no memory at its fixed address\n");
+		abort();
+	}
+	arena->used = sizeof(*arena);
+}
+
+enum arena_mode arena_use(enum arena_mode mode)
+{
+	enum arena_mode was = in_use;
+
+	if (!arena)
+		make();
+	in_use = mode;
+	return was;
+}
+
+void *arena_clear(size_t size)
+{
+	if (!arena)
+		make();
+	memset(arena, 0, arena->used);
+	arena->used = sizeof(*arena) + (size + GRAIN - 1) / GRAIN * GRAIN;
+	return arena + 1;
+}
+
+void *arena_base(void)
+{
+	return arena;
+}
+
+size_t arena_used(void)
+{
+	return arena->used;
+}
+
+static bool is_inside(const void *bytes)
+{
+	uintptr_t at = (uintptr_t)bytes;
+
+	return at >= ARENA_ADDRESS && at < ARENA_ADDRESS + ARENA_SIZE;
+}
+
+static struct cell *cell_of(void *bytes)
+{
+	return (struct cell *)((char *)bytes - GRAIN);
+}
+
+static void *take(size_t size)
+{
+	size_t class = (size + GRAIN - 1) / GRAIN, bytes = (class + 1) * GRAIN;
+	struct cell *cell;
+
+	if (class >= CLASSES && in_use == ARENA_SETUP)
+		return __real_malloc(size);
+	if (class >= CLASSES || arena->used + bytes > ARENA_SIZE) {
+		fprintf(stderr, "model: %zu bytes are too many for the arena\n", size);
+		abort();
+	}
+	cell = arena->unused[class];
+	if (cell) {
+		arena->unused[class] = cell->next;
+	} else {
+		cell = (struct cell *)((char *)arena + arena->used);
+		arena->used += bytes;
+	}
+	cell->class = class;
+	cell->next = NULL;
+	return (char *)cell + GRAIN;
+}
+
+static void give(void *bytes)
+{
+	struct cell *cell = cell_of(bytes);
+
+	cell->next = arena->unused[cell->class];
+	arena->unused[cell->class] = cell;
+}
+
+void *__wrap_malloc(size_t size)
+{
+	return in_use ? take(size) : __real_malloc(size);
+}
+
+void *__wrap_calloc(size_t count, size_t size)
+{
+	void *bytes;
+
+	if (!in_use)
+		return __real_calloc(count, size);
+	bytes = take(count * size);
+	memset(bytes, 0, count * size);
+	return bytes;
+}
+
+void *__wrap_realloc(void *old, size_t size)
+{
+	void *bytes;
+
+	if (old ? !is_inside(old) : !in_use)
+		return __real_realloc(old, size);
+	bytes = take(size);
+	if (old) {
+		size_t had = cell_of(old)->class * GRAIN;
+		memcpy(bytes, old, had < size ? had : size);
+		give(old);
+	}
+	return bytes;
+}
+
+void __wrap_free(void *bytes)
+{
+	if (is_inside(bytes))
+		give(bytes);
+	else
+		__real_free(bytes);
+}
+
+void *outside_realloc(void *old, size_t size)
+{
+	void *bytes = __real_realloc(old, size);
+
+	if (!bytes) {
+		fprintf(stderr, "model: out of memory\n");
+		abort();
+	}
+	return bytes;
+}
+
+void outside_free(void *bytes)
+{
+	__real_free(bytes);
+}

@@ -1,0 +1,135 @@
+/* SPDX-License-Identifier: MIT
+ * The bounds of the runs over what ships.  Faults multiply the states more than anything else, so
+ * each kind of run has its own: one with many calls and no fault, others with one fault of some
+ * kinds. */
+#include "plants.h"
+
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define LOCK(...)                                                                                  \
+	{                                                                                          \
+		.name = "lock", .kind = LK_KIND_LOCK, __VA_ARGS__                                  \
+	}
+#define SEMAPHORE(...)                                                                             \
+	{                                                                                          \
+		.name = "semaphore", .kind = LK_KIND_SEMAPHORE, __VA_ARGS__                        \
+	}
+#define LATCH(...)                                                                                 \
+	{                                                                                          \
+		.name = "latch", .kind = LK_KIND_LATCH, __VA_ARGS__                                \
+	}
+#define TWO .clients = 2, .steps = 4
+#define THREE .clients = 3, .steps = 6
+
+const struct model_bounds model_small[] = {
+	LOCK(TWO, .ticks = 3, .stalls = 1, .calls = 1, .give_ups = 1, .cuts = 1, .crashes = 1,
+             .losses = 1, .faults = 1),
+	LOCK(TWO, .ticks = 2, .stalls = 1, .calls = 1, .cuts = 1, .lates = 1, .faults = 1),
+	SEMAPHORE(TWO, .ticks = 3, .stalls = 1, .calls = 1, .twos = 1, .shrinks = 1),
+	SEMAPHORE(TWO, .ticks = 3, .calls = 1, .twos = 2, .shrinks = 1, .cuts = 1, .crashes = 1,
+                  .losses = 1, .faults = 1),
+	SEMAPHORE(TWO, .ticks = 2, .calls = 1, .twos = 1, .cuts = 1, .lates = 1, .faults = 1),
+	LATCH(TWO, .ticks = 2, .calls = 1, .sets = 1, .removes = 1, .count = 1, .cuts = 1,
+              .losses = 1, .faults = 1),
+	LATCH(TWO, .ticks = 1, .calls = 1, .sets = 1, .count = 1, .cuts = 1, .lates = 1,
+              .faults = 1),
+	LATCH(TWO, .ticks = 2, .stalls = 1, .calls = 1, .sets = 1, .count = 2, .cuts = 1,
+              .losses = 1, .faults = 1),
+	{.name = NULL},
+};
+
+const struct model_bounds model_big[] = {
+	LATCH(THREE, .ticks = 2, .calls = 1, .sets = 1, .removes = 1, .count = 2),
+	LOCK(THREE, .ticks = 4, .stalls = 1, .calls = 1, .give_ups = 1, .tries = 1),
+	SEMAPHORE(THREE, .ticks = 3, .calls = 1, .twos = 1, .give_ups = 1, .shrinks = 1),
+	LATCH(THREE, .ticks = 1, .calls = 1, .sets = 1, .count = 2, .cuts = 1, .losses = 1,
+              .crashes = 1, .faults = 1),
+	LOCK(THREE, .ticks = 4, .calls = 1, .give_ups = 1, .cuts = 1, .crashes = 1, .losses = 1,
+             .faults = 1),
+	SEMAPHORE(THREE, .ticks = 2, .calls = 1, .twos = 1, .cuts = 1, .crashes = 1, .losses = 1,
+                  .faults = 1),
+	LATCH(THREE, .ticks = 1, .calls = 1, .sets = 1, .count = 2, .cuts = 1, .lates = 1,
+              .faults = 1),
+	LOCK(THREE, .ticks = 3, .calls = 1, .cuts = 1, .lates = 1, .faults = 1),
+	SEMAPHORE(THREE, .ticks = 2, .calls = 1, .twos = 1, .cuts = 1, .lates = 1, .faults = 1),
+	LATCH(THREE, .ticks = 2, .stalls = 1, .calls = 2, .sets = 1, .count = 2),
+	LOCK(THREE, .ticks = 4, .stalls = 1, .calls = 1, .extends = 1, .give_ups = 1,
+             .abandons = 1),
+	SEMAPHORE(THREE, .ticks = 3, .stalls = 1, .calls = 1, .twos = 1, .extends = 1),
+	LOCK(THREE, .ticks = 3, .stalls = 1, .calls = 2),
+	LOCK(THREE, .ticks = 3, .stalls = 1, .calls = 1, .cuts = 1, .crashes = 1, .losses = 1,
+             .faults = 1),
+	LATCH(THREE, .ticks = 2, .stalls = 1, .calls = 1, .twos = 2, .sets = 1, .count = 3,
+              .cuts = 1, .faults = 1),
+	SEMAPHORE(THREE, .ticks = 2, .stalls = 1, .calls = 1, .twos = 2, .shrinks = 1, .crashes = 1,
+                  .losses = 1, .faults = 1),
+	{.name = NULL},
+};
+
+#define FIELD(name)                                                                                \
+	{                                                                                          \
+#name, offsetof(struct model_bounds, name)                                         \
+	}
+
+bool model_bounds_set(struct model_bounds *bounds, const char *text)
+{
+	static const struct {
+		const char *name;
+		size_t at;
+	} fields[] = {
+		FIELD(clients),  FIELD(steps), FIELD(ticks),   FIELD(stalls),  FIELD(calls),
+		FIELD(tries),    FIELD(twos),  FIELD(extends), FIELD(shrinks), FIELD(give_ups),
+		FIELD(abandons), FIELD(cuts),  FIELD(lates),   FIELD(crashes), FIELD(losses),
+		FIELD(faults),   FIELD(sets),  FIELD(removes), FIELD(count),
+	};
+	const size_t known = sizeof(fields) / sizeof(*fields);
+
+	while (*text) {
+		size_t len = strcspn(text, "="), i = 0;
+		while (i < known &&
+		       (strlen(fields[i].name) != len || memcmp(fields[i].name, text, len) != 0))
+			i++;
+		if (i == known || !text[len])
+			return false;
+		((uint8_t *)bounds)[fields[i].at] = (uint8_t)strtoul(text + len + 1, NULL, 10);
+		text += strcspn(text, ",");
+		text += *text == ',';
+	}
+	return bounds->clients && bounds->clients <= MODEL_CLIENTS;
+}
+
+/* " 2 give-ups", if there may be any. */
+static void add(char *text, size_t size, unsigned count, const char *what)
+{
+	size_t len = strlen(text);
+
+	if (count)
+		snprintf(text + len, size - len, ", %u %s", count, what);
+}
+
+void model_bounds_tell(const struct model_bounds *bounds, char *text, size_t size)
+{
+	snprintf(text, size,
+	         "%s: %u clients, %u steps each, %u calls each, %u ticks of half a lease",
+	         bounds->name, bounds->clients, bounds->steps, bounds->calls, bounds->ticks);
+	add(text, size, bounds->stalls, "stalls");
+	if (bounds->kind == LK_KIND_LATCH)
+		add(text, size, bounds->count, "to count down");
+	add(text, size, bounds->sets, "sets");
+	add(text, size, bounds->removes, "removals");
+	add(text, size, bounds->tries, "tries");
+	add(text, size, bounds->twos,
+	    bounds->kind == LK_KIND_LATCH ? "named steps" : "waits for two permits");
+	add(text, size, bounds->shrinks, "partial releases");
+	add(text, size, bounds->extends, "extensions");
+	add(text, size, bounds->give_ups, "give-ups");
+	add(text, size, bounds->abandons, "abandoned calls");
+	add(text, size, bounds->faults, "faults out of");
+	add(text, size, bounds->cuts, "cuts");
+	add(text, size, bounds->lates, "late requests");
+	add(text, size, bounds->crashes, "crashes");
+	add(text, size, bounds->losses, "lost messages");
+}

@@ -1,0 +1,423 @@
+/* SPDX-License-Identifier: MIT
+ * A state's one form: two states of which no future differs should have the same bytes here, and
+ * two of which one may differ must not.
+ *
+ * - Moments are ticks from now, rounded up: all that ever happens is at a tick, so nothing else can
+ *   be seen of them.  What has passed is as good as any other that has.
+ * - Fences, generations and stamps are only compared: they become their rank.  Arrivals, too, with
+ *   their age, by which the store tells who is old.
+ * - Nonces are new each time, so only which are the same matters: they become numbers in the order
+ *   in which they come up here.
+ * - Clients are alike: they are sorted by what each looks like alone, then by their numbers.  Where
+ *   two are the same in all that their order is as it is; then one state may be counted twice.
+ * - What a field says that nothing reads in this state of its owner is left out.  Of the store's
+ *   clock in answers nothing is read as long as no hold is handed on inside a process, which takes
+ *   two threads of a client; the model has one. */
+#include "dump.h"
+
+#include "arena.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define TICK_NS (INT64_C(1000000) * MODEL_TICK_MS)
+
+void form_put(struct form *form, int64_t value)
+{
+	if (form->len + 1 >= FORM_MAX)
+		abort();
+	form->bytes[form->len++] = (uint8_t)value;
+}
+
+void form_put_wide(struct form *form, int64_t value)
+{
+	form_put(form, value & 255);
+	form_put(form, value >> 8);
+}
+
+/* Its rank, when all are known. */
+void form_put_number(struct form *form, int class, uint64_t value)
+{
+	if (value) {
+		if (form->slot_count[class] == SLOTS_MAX)
+			abort();
+		form->slots[class][form->slot_count[class]].at = form->len;
+		form->slots[class][form->slot_count[class]++].value = value;
+	}
+	form_put(form, 0);
+}
+
+void form_put_nonce(struct form *form, int client, const char *nonce)
+{
+	size_t i = 0;
+
+	while (i < form->nonce_count && (form->nonces[i].client != client ||
+	                                 memcmp(form->nonces[i].text, nonce, NONCE_LEN) != 0))
+		i++;
+	if (i == NONCES_MAX)
+		abort();
+	if (i == form->nonce_count) {
+		form->nonce_count++;
+		form->nonces[i].client = client;
+		memcpy(form->nonces[i].text, nonce, NONCE_LEN);
+	}
+	form_put(form, (int64_t)i + 1);
+}
+
+int64_t form_least(int64_t a, int64_t b)
+{
+	return a < b ? a : b;
+}
+
+/* Ticks until then. */
+static void put_due(struct form *form, int64_t due_ns)
+{
+	int64_t left_ns = due_ns - form->world->now_ns;
+
+	if (due_ns == LK__NEVER)
+		form_put(form, 255);
+	else
+		form_put(form, left_ns <= 0 ? 0 : (left_ns + TICK_NS - 1) / TICK_NS);
+}
+
+/* Ticks since then, most as more make no difference. */
+static void put_age(struct form *form, int64_t at_ns, int64_t most_ms)
+{
+	int64_t most = (most_ms + MODEL_TICK_MS - 1) / MODEL_TICK_MS;
+
+	form_put(form, at_ns ? form_least((form->world->now_ns - at_ns) / TICK_NS, most) : 255);
+}
+
+/* ---- A client ----------------------------------------------------------------------------- */
+
+static int where_of(const struct model_client *client, const struct lk__waiter *list)
+{
+	int at = 1;
+
+	for (; list; list = list->next, at++)
+		if (list == client->waiter)
+			return at;
+	return 0;
+}
+
+static void put_ticket(struct form *form, const struct model_client *client, int index,
+                       const struct lk__ticket *ticket)
+{
+	bool waits = ticket->state <= LK__CLAIMING, holds = ticket->state == LK__HOLDING;
+
+	form_put(form, ticket->state);
+	form_put(form, ticket->main.where | ticket->leave.where << 2 | ticket->fixed << 4 |
+	                       ticket->only_try << 5 | ticket->again << 6 | ticket->handing << 7);
+	form_put(form, ticket->doubted | ticket->shrinking << 1 |
+	                       (ticket->place && ticket->place->ticket == ticket) << 2 |
+	                       (ticket->place && ticket->place->first) << 3 | ticket->share << 4 |
+	                       ticket->share_asked << 5 | ticket->main.claim << 6 |
+	                       ticket->main.extends << 7);
+	if (ticket->state == LK__OVER)
+		return;
+	form_put_nonce(form, index, ticket->nonce);
+	put_due(form, ticket->next_ns);
+	form_put_wide(form, ticket->lease_ms / 10);
+	form_put(form, ticket->place->permits);
+	form_put(form, ticket->keep);
+	form_put(form, ticket->main.permits);
+	form_put(form, waits ? ticket->hands : 0);
+	form_put(form, where_of(client, ticket->place->first));
+	form_put(form, where_of(client, ticket->leavers));
+	form_put(form, where_of(client, ticket->extenders));
+	if (waits) {
+		put_age(form, ticket->first_sent_ns, ticket->lease_ms);
+		form_put_number(form, ARRIVALS, ticket->arrival);
+	} else {
+		form_put(form, ticket->first_sent_ns != 0);
+		form_put(form, form_least(ticket->leaves_sent, 2));
+	}
+	/* An extension is as long as it matters, longer than the time between two asks. */
+	if (ticket->main.where == LK__UNDER_WAY || waits)
+		put_age(form, ticket->main.sent_ns, MODEL_EXTENSION_MS);
+	if (ticket->main.where == LK__UNDER_WAY)
+		form_put_wide(form, ticket->main.lease_ms / 10);
+	form_put(form, ticket->main.where == LK__UNDER_WAY ? ticket->main.kind : 0);
+	form_put(form, ticket->leave.where == LK__UNDER_WAY ? ticket->leave.kind : 0);
+	if (holds)
+		put_due(form, ticket->valid_until_ns);
+	form_put_number(form, FENCES, holds ? ticket->fence : 0);
+	form_put_number(form, FENCES,
+	                holds || ticket->state == LK__LEAVING ? ticket->last_fence : 0);
+}
+
+static void put_hold(struct form *form, const struct model_client *client)
+{
+	const struct lk__hold *hold = world_hold(client);
+	int index = 1;
+
+	form_put(form, hold ? 1 + (hold->lost != 0) : 0);
+	if (!hold)
+		return;
+	form_put(form, hold->count);
+	for (const struct lk__ticket *ticket = client->core.all_tickets; ticket;
+	     ticket = ticket->next, index++)
+		if (ticket == hold->ticket)
+			form_put(form, index);
+	form_put_number(form, FENCES, hold->fence);
+}
+
+static void put_latch(struct form *form, const struct model_client *client)
+{
+	const struct lk__latch *latch = client->place->name->latch;
+	const struct lk__waiter *waiter = latch->first;
+
+	form_put(form, latch->ask.where | latch->down.where << 2 | latch->using_channel << 4 |
+	                       latch->heard << 5 | (latch->confirmed >= latch->answered) << 6 |
+	                       (latch->confirmed >= latch->asks) << 7);
+	put_due(form, latch->ask_ns);
+	put_due(form, latch->step_ns);
+	form_put_number(form, FENCES, latch->generation);
+	form_put(form, form->world->now_ns - latch->known_ns > 1000000000);
+	form_put(form, (latch->asks != latch->answered) | (latch->trouble.err != 0) << 1);
+	form_put(form, client->core.step_number);
+	form_put(form, latch->channel->state);
+	form_put(form, latch->channel->users << 1 | latch->channel->sent);
+	put_due(form, latch->channel->timer.due_ns);
+	for (; waiter; waiter = waiter->next) {
+		form_put(form, 1 | waiter->only_try << 1 | waiter->late << 2 |
+		                       (waiter->joined >= latch->answered) << 3 |
+		                       (waiter->joined >= latch->asks) << 4);
+		form_put_number(form, FENCES, waiter->stamp);
+		form_put_number(form, FENCES, waiter->opened);
+		form_put_number(form, FENCES, waiter->removed);
+	}
+	for (const struct lk__step *step = latch->steps; step; step = step->next) {
+		form_put(form, 2 | (step->waiter != NULL) << 2 | step->doubt << 3 |
+		                       (step->joined >= latch->answered) << 4 |
+		                       (step->joined >= latch->asks) << 5 | (step->len != 0) << 6);
+		form_put(form, (int64_t)step->number);
+		form_put_number(form, FENCES, step->generation);
+	}
+}
+
+static void put_answer(struct form *form, const struct lk__answer *answer)
+{
+	form_put(form, answer->kind);
+	form_put_number(form, FENCES, answer->fence);
+	form_put_number(form, ARRIVALS, answer->arrival);
+	form_put(form, answer->free | answer->mine << 1 | answer->more << 2 |
+	                       (answer->waiting > 0) << 3 | answer->counted << 4 |
+	                       (unsigned)answer->latch_state << 5);
+	if (answer->kind == LK__QUEUED || answer->kind == LK__SHOWN)
+		form_put_wide(form,
+		              answer->left_ms < 0 ? 0xffff : form_least(answer->left_ms, FAR_MS));
+	if (answer->kind == LK__SHOWN) {
+		form_put_number(form, FENCES, answer->opened);
+		form_put_number(form, FENCES, answer->removed);
+		form_put_number(form, FENCES, answer->next);
+	}
+	form_put(form, answer->remaining);
+}
+
+static void put_call(struct form *form, int index, const struct model_call *call)
+{
+	form_put(form, call->kind << 2 | call->executed << 1 | 1);
+	if (call->executed) {
+		put_answer(form, &call->answer);
+		return;
+	}
+	form_put(form, call->only_try);
+	form_put_wide(form, call->lease_ms / 10);
+	form_put(form, call->permits);
+	form_put(form, (int64_t)call->number);
+	if (call->nonce[0] && call->kind != LK__HAND)
+		form_put_nonce(form, index, call->nonce);
+	form_put_number(form, ARRIVALS, call->arrival);
+	form_put_number(form, FENCES, call->fence);
+	form_put_number(form, FENCES, call->kind == LK__ASK ? 0 : call->last_fence);
+}
+
+static void put_item(struct form *form, int index, const struct model_item *item)
+{
+	const struct lk__message *message = &item->message;
+
+	form_put(form, item->kind << 4 | (int)message->kind);
+	if (item->kind == ITEM_MESSAGE)
+		form_put_nonce(form, index, message->nonce);
+	if (item->kind <= ITEM_BROADCAST) {
+		form_put_number(form, FENCES, message->fence);
+		form_put_wide(form, message->life_ms / 10);
+		form_put(form, message->claim | (message->waiting > 0) << 1);
+		form_put_wide(form, form_least(message->in_ms, FAR_MS));
+	}
+}
+
+static void put_core(struct form *form, const struct model_client *client, int index)
+{
+	for (const struct lk__ticket *ticket = client->core.all_tickets; ticket;
+	     ticket = ticket->next)
+		put_ticket(form, client, index, ticket);
+	form_put(form, 254);
+	put_hold(form, client);
+	if (form->world->bounds->kind == LK_KIND_LATCH)
+		put_latch(form, client);
+}
+
+static void put_client(struct form *form, const struct model_client *client, bool with_bounds)
+{
+	int index = world_index(form->world, client);
+
+	form_put(form, client->alive | client->linked << 1 | client->heard << 2 |
+	                       client->listens << 3 | client->gave_up << 4 | client->was_open << 5 |
+	                       (client->owner != 0) << 6);
+	if (client->alive) {
+		form_put(form, client->verb | client->stalled << 7);
+		if (with_bounds) {
+			form_put(form, client->scripts);
+			form_put(form, client->begun);
+		}
+		if (form->world->bounds->kind == LK_KIND_SEMAPHORE)
+			form_put_number(form, FENCES, client->seen);
+		put_core(form, client, index);
+	}
+	form_put_wide(form, client->counted);
+	form_put(form, client->stepped);
+	form_put(form, client->call_count << 4 | client->late_count);
+	form_put(form, client->inbox_count);
+	for (int i = 0; i < client->call_count; i++)
+		put_call(form, index, &client->calls[i]);
+	for (int i = 0; i < client->late_count; i++)
+		put_call(form, index, &client->late[i]);
+	for (int i = 0; i < client->inbox_count; i++)
+		put_item(form, index, &client->inbox[i]);
+}
+
+/* ---- The whole ---------------------------------------------------------------------------- */
+
+static int by_value(const void *one, const void *other)
+{
+	uint64_t a = *(const uint64_t *)one, b = *(const uint64_t *)other;
+
+	return a < b ? -1 : a > b;
+}
+
+/* Each number's rank into its place. */
+static void rank(struct form *form, int class)
+{
+	uint64_t values[SLOTS_MAX];
+	size_t count = form->slot_count[class], distinct = 0;
+
+	for (size_t i = 0; i < count; i++)
+		values[i] = form->slots[class][i].value;
+	qsort(values, count, sizeof(*values), by_value);
+	for (size_t i = 0; i < count; i++)
+		if (!distinct || values[i] != values[distinct - 1])
+			values[distinct++] = values[i];
+	for (size_t i = 0; i < count; i++) {
+		size_t at = 0;
+		while (values[at] != form->slots[class][i].value)
+			at++;
+		form->bytes[form->slots[class][i].at] = (uint8_t)(at + 1);
+	}
+}
+
+static uint64_t hash_of(const uint8_t *bytes, size_t len)
+{
+	uint64_t sum = UINT64_C(0xcbf29ce484222325) ^ len, word;
+	size_t i = 0;
+
+	for (; i < len; i += sizeof(word)) {
+		word = 0;
+		memcpy(&word, bytes + i, len - i < sizeof(word) ? len - i : sizeof(word));
+		sum = (sum ^ word) * UINT64_C(0x9e3779b97f4a7c15);
+		sum ^= sum >> 29;
+	}
+	sum = (sum ^ (sum >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
+	sum = (sum ^ (sum >> 27)) * UINT64_C(0x94d049bb133111eb);
+	return sum ^ (sum >> 31);
+}
+
+static void begin(struct form *form, const struct model_world *world)
+{
+	form->world = world;
+	form->len = form->nonce_count = 0;
+	form->slot_count[FENCES] = form->slot_count[ARRIVALS] = 0;
+}
+
+#define LOOKS 24
+
+/* What a client looks like alone; then its numbers, which tell who was first with the store. */
+struct looks {
+	uint64_t hash;
+	uint64_t numbers[2][LOOKS];
+};
+
+static bool before(const struct looks *one, const struct looks *other)
+{
+	if (one->hash != other->hash)
+		return one->hash < other->hash;
+	for (int class = 0; class < 2; class ++)
+		for (int i = 0; i < LOOKS; i++)
+			if (one->numbers[class][i] != other->numbers[class][i])
+				return one->numbers[class][i] < other->numbers[class][i];
+	return one < other;
+}
+
+static void sort_clients(struct form *form, const struct model_world *world, bool with_bounds)
+{
+	struct looks looks[MODEL_CLIENTS];
+	int count = world->bounds->clients;
+
+	memset(looks, 0, sizeof(looks));
+
+	for (int i = 0; i < count; i++) {
+		begin(form, world);
+		put_client(form, &world->clients[i], with_bounds);
+		rank(form, FENCES);
+		rank(form, ARRIVALS);
+		looks[i].hash = hash_of(form->bytes, form->len);
+		for (int class = 0; class < 2; class ++)
+			for (size_t j = 0; j < form->slot_count[class] && j < LOOKS; j++)
+				looks[i].numbers[class][j] = form->slots[class][j].value;
+	}
+	for (int i = 0; i < count; i++) {
+		form->place[i] = 0;
+		for (int j = 0; j < count; j++)
+			form->place[i] += j != i && before(&looks[j], &looks[i]);
+	}
+}
+
+/* What is left of the bounds. */
+static void put_bounds(struct form *form)
+{
+	const struct model_world *world = form->world;
+
+	form_put(form, world->ticks);
+	form_put(form, world->ticks < world->bounds->ticks ? world->stalls : 0);
+	form_put(form, world->faults);
+	for (int i = 0; i < MODEL_VERBS; i++) {
+		bool fault = i == DO_CUT || i == DO_CRASH || i == DO_CRASH_UNSEEN || i == DO_LOSE;
+		form_put(form,
+		         fault && world->faults == world->bounds->faults ? 0 : world->used[i]);
+	}
+}
+
+uint64_t world_hash(struct model_world *world, bool with_bounds)
+{
+	static struct form form;
+	enum arena_mode mode = arena_use(ARENA_OFF);
+
+	sort_clients(&form, world, with_bounds);
+	begin(&form, world);
+	if (with_bounds) {
+		put_bounds(&form);
+	}
+	form_put_number(&form, FENCES, world->seen);
+	form_put_number(&form, FENCES, world->opened);
+	for (int place = 0; place < world->bounds->clients; place++)
+		for (int i = 0; i < world->bounds->clients; i++)
+			if (form.place[i] == place)
+				put_client(&form, &world->clients[i], with_bounds);
+	form_put_keys(&form);
+	rank(&form, FENCES);
+	rank(&form, ARRIVALS);
+	arena_use(mode);
+	return hash_of(form.bytes, form.len);
+}

@@ -1,0 +1,207 @@
+/* SPDX-License-Identifier: MIT
+ * Every state: 2 clients and 4 steps each of a lock, a semaphore and a latch, or with BIG=1 3
+ * and 6.
+ *
+ * LDFLAGS: -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc,--wrap=free,--wrap=lk__core_random
+ *
+ * What is explored is what ships: the state machines of src/core, the bytes of src/redis/codec.c,
+ * and src/redis/scripts on a Redis in memory.  A step is a script of a client that the store runs.
+ * Every order of these is gone through: a call begins; the store runs the next request of a
+ * connection; its answer is read; a message is heard; SUBSCRIBE is executed; a timer that is due is
+ * seen; a tick of time goes by, half a lease; and, as often as the bounds say, all clients
+ * together:
+ *
+ *   stall     a tick goes by while one client has not done what it could: its process stands still,
+ *             or its requests, answers or messages are under way for that long.  Otherwise requests
+ *             take no time
+ *   give-up   a wait ends by its time-out
+ *   abandoned a call does not wait for its confirmation any longer
+ *   cut       a client's connections are lost: its answers and messages with them.  What the store
+ *             had not run yet never runs, or, so many times (late), at any time later, also after
+ *             what came on the next connection
+ *   crash     a process dies; the store notices at once, or counts it as a receiver for ever
+ *   loss      a message is lost, and nothing else
+ *
+ * Of orders that surely lead to the same state one is gone through (is_alone() in actions.c),
+ * unless EVERY=1; for a latch all are.  WITH=ticks=2,cuts=0 changes bounds.
+ *
+ * A run's name, its bounds and what it found are printed, its bounds in these words.  Not in the
+ * bounds: two threads of a client, clocks that differ, the server's own faults.
+ *
+ * In every state: no two valid holds, or more valid permits than the capacity; each valid hold is
+ * known to the store; fences grow; permits are conserved; who came first is served first; nothing
+ * is forgotten; an ended ticket is not left in the store; a latch opens once, a step counts once,
+ * and no wait ends before it was open.  From every state in which nothing is under way, and every
+ * last one, all is let come to its end without more faults: every wait is served, and nothing is
+ * left in clients and store. */
+#include "plants.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define REPORT_S 60
+#define STATES_MOST 200000000 /* of a run: 10 GB with the table twice, as it grows */
+
+struct options {
+	bool big, every_order;
+	const char *kind, *plant, *with;
+	int64_t seconds, states;
+};
+
+struct sum {
+	uint64_t states, transitions, ends;
+	double seconds;
+	int runs, cut, wrong;
+};
+
+static const char *commit(void)
+{
+	const char *text = getenv("LK_COMMIT");
+
+	return text && *text ? text : "unknown";
+}
+
+static bool parse(struct options *options, int argc, char **argv)
+{
+	for (int i = 1; i < argc; i++) {
+		const char *value = strchr(argv[i], '=');
+		size_t len = value ? (size_t)(value++ - argv[i]) : 0;
+		if (len == 3 && !memcmp(argv[i], "BIG", len))
+			options->big = *value && strcmp(value, "0") != 0;
+		else if (len == 5 && !memcmp(argv[i], "EVERY", len))
+			options->every_order = *value && strcmp(value, "0") != 0;
+		else if (len == 4 && !memcmp(argv[i], "KIND", len))
+			options->kind = value;
+		else if (len == 4 && !memcmp(argv[i], "WITH", len))
+			options->with = value;
+		else if (len == 5 && !memcmp(argv[i], "PLANT", len))
+			options->plant = value;
+		else if (len == 7 && !memcmp(argv[i], "SECONDS", len))
+			options->seconds = strtoll(value, NULL, 10);
+		else if (len == 6 && !memcmp(argv[i], "STATES", len))
+			options->states = strtoll(value, NULL, 10);
+		else
+			return false;
+	}
+	return true;
+}
+
+/* The evidence of a run, also to the file that LK_EVIDENCE names. */
+static void note(const char *text)
+{
+	const char *path = getenv("LK_EVIDENCE");
+	FILE *file = path && *path ? fopen(path, "ae") : NULL;
+
+	puts(text);
+	fflush(stdout);
+	if (file) {
+		fprintf(file, "%s\n", text);
+		fclose(file);
+	}
+}
+
+/* ---- What ships --------------------------------------------------------------------------- */
+
+static void run(const struct options *options, const struct model_bounds *bounds, struct sum *sum)
+{
+	struct model_bounds own = *bounds;
+	struct explore_plan plan = {
+		.bounds = &own,
+		.deep = options->big,
+		.every_order = options->every_order,
+		.seconds_most = options->seconds,
+		.states_most = options->states ? (uint64_t)options->states : STATES_MOST,
+		.report_s = options->big ? REPORT_S : 0,
+	};
+	struct explore_result result;
+	char text[400], line[800];
+
+	if (options->with && !model_bounds_set(&own, options->with)) {
+		fprintf(stderr, "model: %s: no such bounds\n", options->with);
+		exit(2);
+	}
+	model_bounds_tell(&own, text, sizeof(text));
+	if (options->big)
+		printf("%s\n", text);
+	explore(&plan, &result);
+	snprintf(line, sizeof(line),
+	         "%s:\n  %llu states%s, %llu transitions, depth %llu, at most %llu to expand, %llu "
+	         "ends, longest wait %.1f s, %.1f s",
+	         text, (unsigned long long)result.states, result.cut ? ", not all" : "",
+	         (unsigned long long)result.transitions, (unsigned long long)result.depth,
+	         (unsigned long long)result.frontier, (unsigned long long)result.ends,
+	         (double)result.longest_ms / 1000, result.seconds);
+	note(line);
+	if (result.wrong) {
+		explore_tell(&plan, &result);
+		printf("  commit %s; again: make model KIND=%s%s\n", commit(), bounds->name,
+		       options->big ? " BIG=1" : "");
+	}
+	sum->states += result.states;
+	sum->transitions += result.transitions;
+	sum->ends += result.ends;
+	sum->seconds += result.seconds;
+	sum->runs++;
+	sum->cut += result.cut;
+	sum->wrong += result.wrong != NULL;
+	explore_fini(&result);
+}
+
+static int run_all(const struct options *options)
+{
+	const struct model_bounds *bounds = options->big ? model_big : model_small;
+	struct sum sum = {0};
+	char line[300];
+
+	for (; bounds->name; bounds++)
+		if (!options->kind || !strcmp(options->kind, bounds->name))
+			run(options, bounds, &sum);
+	snprintf(line, sizeof(line),
+	         "model: %llu states, %llu transitions, %llu ends in %d runs, %s, %.0f s, commit "
+	         "%s: %s",
+	         (unsigned long long)sum.states, (unsigned long long)sum.transitions,
+	         (unsigned long long)sum.ends, sum.runs,
+	         sum.cut ? "not all of them within the limits" : "all of them", sum.seconds,
+	         commit(), sum.wrong ? "SOMETHING IS WRONG" : "nothing is wrong");
+	note(line);
+	return sum.wrong || !sum.runs;
+}
+
+/* ---- What must be found ------------------------------------------------------------------- */
+
+static int run_plants(const struct options *options)
+{
+	bool all = !strcmp(options->plant, "all");
+	int runs = 0, found = 0;
+
+	for (const struct model_plant *plant = model_plants; plant->name; plant++) {
+		struct explore_plan plan;
+		struct explore_result result;
+		if (!all && strcmp(options->plant, plant->name) != 0)
+			continue;
+		runs++;
+		model_plant_explore(plant, &plan, &result);
+		printf("%s (%s): %s; %llu states, %.1f s\n", plant->name, plant->what,
+		       result.wrong ? result.wrong : "NOTHING WAS FOUND",
+		       (unsigned long long)result.states, result.seconds);
+		if (result.wrong && !all)
+			explore_tell(&plan, &result);
+		found += result.wrong != NULL;
+		explore_fini(&result);
+	}
+	printf("model: %d of %d wrong variants were found, commit %s\n", found, runs, commit());
+	return found != runs || !runs;
+}
+
+int main(int argc, char **argv)
+{
+	struct options options = {0};
+
+	if (!parse(&options, argc, argv)) {
+		fprintf(stderr, "usage: model [BIG=1] [KIND=lock|semaphore|latch] [SECONDS=n] "
+		                "[STATES=n] [EVERY=1] [WITH=bound=n,...] | PLANT=name|all\n");
+		return 2;
+	}
+	return options.plant ? run_plants(&options) : run_all(&options);
+}

@@ -1,0 +1,177 @@
+/* SPDX-License-Identifier: MIT
+ * The wrong variants, each with bounds in which it is found. */
+#include "plants.h"
+
+#include <string.h>
+
+#define LOCK(...)                                                                                  \
+	{                                                                                          \
+		.name = "lock", .kind = LK_KIND_LOCK, __VA_ARGS__                                  \
+	}
+#define SEMAPHORE(...)                                                                             \
+	{                                                                                          \
+		.name = "semaphore", .kind = LK_KIND_SEMAPHORE, __VA_ARGS__                        \
+	}
+#define LATCH(...)                                                                                 \
+	{                                                                                          \
+		.name = "latch", .kind = LK_KIND_LATCH, __VA_ARGS__                                \
+	}
+
+/* Two clients, no faults: what most of the wrong variants need. */
+#define PAIR .clients = 2, .steps = 4, .ticks = 3, .stalls = 2, .calls = 1
+
+const struct model_plant model_plants[] = {
+	{
+		.name = "leave-without-owner-check",
+		.what = "whoever leaves ends the hold, whosever it is",
+		.rule = RULE_SCRIPT,
+		.script = "lock_leave",
+		.old = "local mine = owner and owner == ticket",
+		.new = "local mine = owner",
+		.bounds = LOCK(.clients = 2, .steps = 3, .ticks = 1, .stalls = 1, .calls = 2,
+                               .give_ups = 1),
+	},
+	{
+		.name = "leave-keeps-the-queue",
+		.what = "who leaves stays in the queue",
+		.rule = RULE_SCRIPT,
+		.script = "lock_leave",
+		.old = "redis.pcall('ZREM', KEYS[2], ticket)",
+		.new = "0",
+		.bounds = LOCK(PAIR, .give_ups = 1),
+	},
+	{
+		.name = "ask-grants-what-is-held",
+		.what = "an ask is granted though another holds it",
+		.rule = RULE_SCRIPT,
+		.script = "lock_ask",
+		.old = "if not owner and (not head or head == ticket)",
+		.new = "if (not head or head == ticket)",
+		.bounds = LOCK(PAIR),
+	},
+	{
+		.name = "ask-overtakes",
+		.what = "an ask is granted though others wait",
+		.rule = RULE_SCRIPT,
+		.script = "lock_ask",
+		.old = "if not owner and (not head or head == ticket)",
+		.new = "if not owner",
+		.bounds = LOCK(.clients = 3, .steps = 2, .ticks = 3, .stalls = 2, .calls = 1,
+                               .crashes = 1, .faults = 1),
+	},
+	{
+		.name = "renew-without-owner-check",
+		.what = "a claim is confirmed though another holds it",
+		.rule = RULE_SCRIPT,
+		.script = "lock_renew",
+		.old = "if owner ~= ARGV[1] or",
+		.new = "if false or",
+		.bounds = LOCK(.clients = 2, .steps = 5, .ticks = 4, .stalls = 2, .calls = 2),
+	},
+	{
+		.name = "valid-from-the-reply",
+		.what = "a hold's validity is counted from the answer, not from the request",
+		.rule = RULE_VALID_FROM_REPLY,
+		.bounds = LOCK(PAIR),
+	},
+	{
+		.name = "late-answer-holds",
+		.what = "an answer that is read after its validity makes a hold",
+		.rule = RULE_LATE_ANSWER_HOLDS,
+		.bounds = LOCK(PAIR),
+	},
+	{
+		.name = "claim-skipped",
+		.what = "a grant that has to be claimed is taken as it comes",
+		.rule = RULE_CLAIM_SKIPPED,
+		.bounds = LOCK(.clients = 2, .steps = 4, .ticks = 4, .stalls = 2, .calls = 2),
+	},
+	{
+		.name = "never-asks-again",
+		.what = "who waits relies on messages alone",
+		.rule = RULE_NEVER_ASKS_AGAIN,
+		.bounds = LOCK(PAIR, .crashes = 1, .faults = 1),
+	},
+	{
+		.name = "hand-unchecked",
+		.what = "the head is served though the lock is not free",
+		.rule = RULE_SCRIPT,
+		.script = "lock_leave",
+		.old = "if owner and not mine then return {'left', 0, 0, 0} end",
+		.new = "",
+		.bounds = LOCK(.clients = 3, .steps = 3, .ticks = 1, .stalls = 1, .calls = 1,
+                               .give_ups = 1),
+	},
+	{
+		.name = "ask-cuts-an-extension",
+		.what = "an ask cuts an extended lease to the ticket's own",
+		.rule = RULE_SCRIPT,
+		.script = "lock_ask",
+		.old = "left > tonumber(lease) then",
+		.new = "left > tonumber(my_lease) then lease = my_lease",
+		.bounds = LOCK(.clients = 2, .steps = 4, .ticks = 3, .stalls = 3, .calls = 1,
+                               .extends = 1),
+	},
+	{
+		.name = "valid-from-the-last-queued",
+		.what = "a message's validity is counted from the last ask",
+		.rule = RULE_VALID_FROM_QUEUED,
+		.bounds = LOCK(.clients = 2, .steps = 5, .ticks = 5, .stalls = 4, .calls = 2),
+	},
+	{
+		.name = "leave-forgets-used",
+		.what = "a release does not give its permits back",
+		.rule = RULE_SCRIPT,
+		.script = "semaphore_leave",
+		.old = "used - (permits or 0)",
+		.new = "used",
+		.bounds = SEMAPHORE(PAIR, .twos = 2),
+	},
+	{
+		.name = "one-permit-too-many",
+		.what = "one permit more than the capacity is granted",
+		.rule = RULE_SCRIPT,
+		.script = "semaphore_ask",
+		.old = "(not head or head == ticket) and used + permits <= capacity",
+		.new = "(not head or head == ticket) and used + permits <= capacity + 1",
+		.bounds = SEMAPHORE(PAIR, .twos = 2),
+	},
+	{
+		.name = "step-sent-again-counts",
+		.what = "a step that is sent again is counted again",
+		.rule = RULE_SCRIPT,
+		.script = "latch_down",
+		.old = "if known[1] and tonumber(known[1]) >= tonumber(ARGV[3])",
+		.new = "if false",
+		.bounds = LATCH(PAIR, .sets = 1, .count = 2, .cuts = 1, .faults = 1),
+	},
+	{
+		.name = "step-under-a-new-number",
+		.what = "a step that is sent again has another number",
+		.rule = RULE_STEP_RENUMBERED,
+		.bounds = LATCH(PAIR, .sets = 1, .count = 2, .cuts = 1, .faults = 1),
+	},
+	{.name = NULL},
+};
+
+const struct model_plant *model_plant(const char *name)
+{
+	const struct model_plant *plant = model_plants;
+
+	while (plant->name && strcmp(plant->name, name) != 0)
+		plant++;
+	return plant->name ? plant : NULL;
+}
+
+void model_plant_explore(const struct model_plant *plant, struct explore_plan *plan,
+                         struct explore_result *result)
+{
+	*plan = (struct explore_plan){
+		.bounds = &plant->bounds,
+		.rule = plant->rule,
+		.script = plant->script,
+		.old = plant->old,
+		.new = plant->new,
+	};
+	explore(plan, result);
+}

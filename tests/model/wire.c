@@ -1,0 +1,332 @@
+/* SPDX-License-Identifier: MIT
+ * The network of the model, a step at a time: requests, what the store says, what clients read, and
+ * what breaks. */
+#include "world.h"
+
+#include "scripts.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define MS INT64_C(1000000)
+
+/* ---- The store says something ------------------------------------------------------------- */
+
+static struct model_item *add_item(struct model_client *client)
+{
+	if (client->inbox_count == MODEL_INBOX) {
+		fprintf(stderr, "model: no room for a message\n");
+		abort();
+	}
+	return &client->inbox[client->inbox_count++];
+}
+
+static int broadcast(struct model_world *world, const char *text, size_t len)
+{
+	struct lk__message message;
+	int receivers = 0;
+
+	if (!lk__codec_broadcast(text, len, &message))
+		world_fail(world, "a broadcast that no client understands");
+	if (message.kind == LK__OPENED && message.fence <= world->opened)
+		world_fail(world, "a generation opened twice");
+	if (message.kind == LK__OPENED)
+		world->opened = message.fence;
+	for (int i = 0; i < world->bounds->clients; i++) {
+		struct model_client *client = &world->clients[i];
+		if (!client->listens)
+			continue;
+		receivers++;
+		if (client->alive)
+			*add_item(client) = (struct model_item){ITEM_BROADCAST, message};
+	}
+	return receivers;
+}
+
+int world_publish(void *arg, const char *channel, const char *text, size_t len)
+{
+	struct model_world *world = arg;
+	struct lk__message message;
+
+	if (!strcmp(channel, MODEL_TOPIC))
+		return broadcast(world, text, len);
+	for (int i = 0; i < world->bounds->clients; i++) {
+		struct model_client *client = &world->clients[i];
+		if (strcmp(channel, world_space(world, client)->channel) != 0 || !client->heard)
+			continue;
+		if (!lk__codec_message(world_space(world, client), text, len, &message))
+			world_fail(world, "a message that its client does not understand");
+		if (client->alive)
+			*add_item(client) = (struct model_item){ITEM_MESSAGE, message};
+		return 1;
+	}
+	return 0;
+}
+
+/* ---- The store's side --------------------------------------------------------------------- */
+
+/* What a wait for the latch may know. */
+static void note_open(struct model_world *world)
+{
+	if (world->bounds->kind != LK_KIND_LATCH ||
+	    strcmp(world_text(world, "HGET", world_key(""), "count"), "0") != 0)
+		return;
+	for (int i = 0; i < world->bounds->clients; i++)
+		if (world->clients[i].verb == DO_AWAIT || world->clients[i].verb == DO_AWAIT_TRY)
+			world->clients[i].was_open = true;
+}
+
+static int64_t latch_count(const struct model_world *world)
+{
+	return strtoll(world_text(world, "HGET", world_key(""), "count"), NULL, 10);
+}
+
+static void run_bytes(struct model_world *world, struct model_call *call)
+{
+	struct lk__resp_reader *reader;
+	struct lk__buf reply = {0};
+	struct lk__resp *resp;
+	struct lk__why why;
+
+	lua_store_run(world->store, call->bytes.data, call->bytes.len, &reply);
+	world_order_forget();
+	lk__buf_fini(&call->bytes);
+	reader = lk__resp_reader_new();
+	if (!reader || lk__resp_feed(reader, reply.data, reply.len, &why) ||
+	    lk__resp_next(reader, &resp, &why) || !resp)
+		abort();
+	if (lk__codec_unknown_script(resp))
+		abort(); /* they were loaded */
+	lk__codec_answer(resp, "the store", &call->answer, &why);
+	if (call->answer.kind == LK__FAILED)
+		world_fail(world, "a script failed");
+	call->answer.text = NULL;
+	call->executed = true;
+	lk__resp_free(resp);
+	lk__resp_reader_free(reader);
+	lk__buf_fini(&reply);
+}
+
+static void run(struct model_world *world, struct model_client *client, struct model_call *call)
+{
+	struct model_order before;
+	int64_t count = 0;
+
+	if (world->bounds->kind == LK_KIND_LATCH) {
+		count = latch_count(world);
+		run_bytes(world, call);
+		if (latch_count(world) < count && call->kind == LK__STEP) {
+			uint16_t bit = (uint16_t)(1u << call->number);
+			if (client->counted & bit)
+				world_fail(world, "a step was counted twice");
+			client->counted |= bit;
+			if (__builtin_popcount(client->counted) > client->stepped)
+				world_fail(world, "a step was counted twice");
+		}
+		note_open(world);
+		return;
+	}
+	before = *world_order(world);
+	run_bytes(world, call);
+	world_fail(world, world_order_wrong(world, &before, world_order(world), call));
+}
+
+struct model_call *world_next_call(struct model_client *client)
+{
+	for (int i = 0; i < client->call_count; i++)
+		if (!client->calls[i].executed)
+			return &client->calls[i];
+	return NULL;
+}
+
+void world_execute(struct model_world *world, struct model_client *client)
+{
+	client->scripts++;
+	run(world, client, world_next_call(client));
+}
+
+static void remove_call(struct model_call *calls, uint8_t *count)
+{
+	lk__buf_fini(&calls[0].bytes);
+	--*count;
+	memmove(&calls[0], &calls[1], sizeof(calls[0]) * *count);
+	memset(&calls[*count], 0, sizeof(calls[0]));
+}
+
+void world_execute_late(struct model_world *world, struct model_client *client)
+{
+	run(world, client, &client->late[0]);
+	remove_call(client->late, &client->late_count);
+}
+
+/* SUBSCRIBE and UNSUBSCRIBE reach the store. */
+void world_subscribe(struct model_world *world, struct model_client *client)
+{
+	bool subscribe;
+
+	(void)world;
+	if (!lk__channels_next(&client->core.channels, &subscribe))
+		abort();
+	client->listens = subscribe;
+	add_item(client)->kind = subscribe ? ITEM_SUBSCRIBED : ITEM_UNSUBSCRIBED;
+}
+
+/* As src/latch.c asks: once, with the answer at once. */
+void world_question(struct model_world *world, struct model_client *client, enum model_verb verb)
+{
+	char count[8], open_ttl[16];
+	struct lk__keys keys;
+	const char *answer;
+
+	snprintf(count, sizeof(count), "%d", world->bounds->count);
+	snprintf(open_ttl, sizeof(open_ttl), "%d", MODEL_OPEN_TTL_MS);
+	lk__space_keys(world_space(world, client), MODEL_NAME, strlen(MODEL_NAME), &keys);
+	client->scripts++;
+	if (verb == DO_SET)
+		answer = world_text(world, "EVALSHA", lk__script_latch_set.sha1, "4", keys.main,
+		                    keys.memory, keys.fence, keys.queue, count, "1", open_ttl, "0",
+		                    MODEL_TOPIC);
+	else
+		answer = world_text(world, "EVALSHA", lk__script_latch_remove.sha1, "3", keys.main,
+		                    keys.memory, keys.queue, MODEL_TOPIC);
+	if (strncmp(answer, "set", 3) != 0 && strcmp(answer, "removed") != 0 &&
+	    strcmp(answer, "absent") != 0)
+		world_fail(world, "a script failed");
+	client->place->name->latch->generation = 0;
+	note_open(world);
+}
+
+/* ---- The client's side -------------------------------------------------------------------- */
+
+void world_answer(struct model_world *world, struct model_client *client)
+{
+	struct model_call call = client->calls[0];
+	int64_t valid_until_ns = call.request->sent_ns + call.request->lease_ms * MS -
+	                         lk__margin_ns(call.request->lease_ms);
+
+	remove_call(client->calls, &client->call_count);
+	if (world->rule == RULE_VALID_FROM_REPLY ||
+	    (world->rule == RULE_LATE_ANSWER_HOLDS && valid_until_ns <= world->now_ns))
+		call.request->sent_ns = world->now_ns;
+	if (world->rule == RULE_VALID_FROM_QUEUED && call.answer.kind == LK__QUEUED)
+		call.request->ticket->first_sent_ns = call.request->sent_ns;
+	lk__core_answer(&client->core, world->now_ns, call.request, &call.answer);
+	if (world->rule == RULE_NEVER_ASKS_AGAIN && client->core.all_tickets &&
+	    client->core.all_tickets->state == LK__WAITING)
+		lk__heap_set(&client->core.timers, &client->core.all_tickets->timer, LK__NEVER);
+	world_after(world, client);
+}
+
+static void drop_item(struct model_client *client)
+{
+	client->inbox_count--;
+	memmove(&client->inbox[0], &client->inbox[1],
+	        sizeof(client->inbox[0]) * client->inbox_count);
+	memset(&client->inbox[client->inbox_count], 0, sizeof(client->inbox[0]));
+}
+
+void world_hear(struct model_world *world, struct model_client *client)
+{
+	struct model_item item = client->inbox[0];
+	struct lk__channels *channels = &client->core.channels;
+	struct lk__ticket *ticket;
+
+	drop_item(client);
+	switch (item.kind) {
+	case ITEM_MESSAGE:
+		ticket = lk__ticket_find(&client->core, item.message.nonce);
+		if (world->rule == RULE_CLAIM_SKIPPED && item.message.kind == LK__GRANT && ticket) {
+			item.message.claim = false;
+			item.message.life_ms = ticket->lease_ms;
+			ticket->first_sent_ns = world->now_ns;
+		}
+		lk__core_message(&client->core, world->now_ns, &item.message);
+		break;
+	case ITEM_BROADCAST:
+		lk__channels_published(channels, world->now_ns, MODEL_TOPIC, strlen(MODEL_TOPIC),
+		                       &item.message);
+		break;
+	default:
+		lk__channels_confirmed(channels, world->now_ns, item.kind == ITEM_SUBSCRIBED,
+		                       MODEL_TOPIC, strlen(MODEL_TOPIC));
+	}
+	world_after(world, client);
+}
+
+void world_lose(struct model_client *client)
+{
+	drop_item(client);
+}
+
+void world_timer(struct model_world *world, struct model_client *client)
+{
+	lk__core_tick(&client->core, world->now_ns);
+	world_after(world, client);
+}
+
+void world_time(struct model_world *world, int64_t ns)
+{
+	world_set_time(world, world->now_ns + ns);
+}
+
+/* ---- Faults ------------------------------------------------------------------------------- */
+
+/* What the store had not run yet may still come to it, or never. */
+static void close_connections(struct model_world *world, struct model_client *client)
+{
+	for (int i = 0; i < client->call_count; i++) {
+		struct model_call *call = &client->calls[i];
+		if (call->executed || client->late_count == MODEL_LATE ||
+		    world->used[DO_LATE] >= world->bounds->lates) {
+			lk__buf_fini(&call->bytes);
+			continue;
+		}
+		call->request = NULL;
+		client->late[client->late_count++] = *call;
+	}
+	memset(client->calls, 0, sizeof(client->calls));
+	memset(client->inbox, 0, sizeof(client->inbox));
+	client->call_count = client->inbox_count = 0;
+}
+
+void world_cut(struct model_world *world, struct model_client *client)
+{
+	const struct lk__why why = {.err = LK_EUNKNOWN, .text = "the link is down"};
+
+	close_connections(world, client);
+	client->linked = client->heard = client->listens = false;
+	lk__core_link_down(&client->core, world->now_ns, &why);
+	world_after(world, client);
+}
+
+void world_link(struct model_world *world, struct model_client *client)
+{
+	client->linked = client->heard = true;
+	lk__core_link_up(&client->core, world->now_ns);
+	world_after(world, client);
+}
+
+/* unseen: the store still counts it as a receiver. */
+void world_crash(struct model_world *world, struct model_client *client, bool unseen)
+{
+	struct lk__waiter *waiter = client->waiter;
+
+	close_connections(world, client);
+	if (waiter) {
+		free(waiter->spare_ticket);
+		free(waiter->spare_hold);
+		free(waiter->spare_place);
+		free(waiter->spare_step);
+	}
+	lk__core_fini(&client->core);
+	free(waiter);
+	memset(&client->core, 0, sizeof(client->core));
+	client->waiter = NULL;
+	client->place = NULL;
+	client->owner = client->seen = 0;
+	client->verb = 0;
+	client->alive = client->linked = client->gave_up = client->was_open = false;
+	client->heard = unseen && client->heard;
+	client->listens = unseen && client->listens;
+}

@@ -1,0 +1,397 @@
+/* SPDX-License-Identifier: MIT
+ * The clients of the model: their calls, their connections, what they send and hear. */
+#include "world.h"
+
+#include "arena.h"
+#include "scripts.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define MS INT64_C(1000000)
+#define EPOCH_US INT64_C(1700000000000000)
+#define START_NS (INT64_C(999000) * MS)
+
+static struct lk__space spaces[MODEL_CLIENTS];
+
+/* No chance: what it spreads are moments of the same tick. */
+uint64_t __wrap_lk__core_random(struct lk__core *core);
+uint64_t __wrap_lk__core_random(struct lk__core *core)
+{
+	(void)core;
+	return 0;
+}
+
+void world_fail(struct model_world *world, const char *wrong)
+{
+	if (!world->wrong)
+		world->wrong = wrong;
+}
+
+int world_index(const struct model_world *world, const struct model_client *client)
+{
+	return (int)(client - world->clients);
+}
+
+const struct lk__space *world_space(const struct model_world *world,
+                                    const struct model_client *client)
+{
+	return &spaces[world_index(world, client)];
+}
+
+void world_ticket(const struct model_world *world, const struct model_client *client,
+                  const struct lk__ticket *ticket, char text[LK__TICKET_MAX])
+{
+	lk__ticket_text(world_space(world, client), ticket, text);
+}
+
+const char *world_key(const char *suffix)
+{
+	static char key[40];
+
+	snprintf(key, sizeof(key), "lk:{" MODEL_NAME "}%s", suffix);
+	return key;
+}
+
+/* As lua_store_ask() tells it, but with nothing of it kept outside the arena. */
+static void render(const char *at, const char *end, char *text, size_t size)
+{
+	size_t len = 0;
+
+	text[0] = '\0';
+	while (at < end) {
+		const char *start = at + 1, *stop = memchr(at, '\r', (size_t)(end - at));
+		long long number = strtoll(start, NULL, 10);
+		char type = *at;
+		at = stop + 2;
+		if (type == '*' || (type == '$' && number < 0))
+			continue;
+		if (type == '$') {
+			start = at;
+			stop = start + number;
+			at = stop + 2;
+		}
+		len += (size_t)snprintf(text + len, size - len, "%s%.*s", len ? "\n" : "",
+		                        (int)(stop - start), start);
+		if (len >= size)
+			abort();
+	}
+}
+
+const char *world_value(const struct model_world *world, int argc, const char *const *argv)
+{
+	static char text[4000];
+	struct lk__buf command = {0}, reply = {0};
+	size_t lens[16];
+
+	for (int i = 0; i < argc; i++)
+		lens[i] = strlen(argv[i]);
+	if (!lk__resp_command(&command, argc, argv, lens))
+		abort();
+	lua_store_run(world->store, command.data, command.len, &reply);
+	render(reply.data, reply.data + reply.len, text, sizeof(text));
+	lk__buf_fini(&command);
+	lk__buf_fini(&reply);
+	return text;
+}
+
+/* ---- Life --------------------------------------------------------------------------------- */
+
+/* A call's place, that of its handle. */
+static struct lk__place *open_handle(const struct model_bounds *bounds, struct lk__core *core)
+{
+	struct lk__name *name = lk__name_new(bounds->kind, MODEL_NAME, strlen(MODEL_NAME));
+	struct lk__place *place = lk__place_new(MODEL_LEASE_MS, bounds->fixed);
+
+	place->capacity = MODEL_CAPACITY;
+	place->ttl_ms = MODEL_TTL_MS;
+	place = lk__place_open(core, name, place);
+	if (bounds->kind == LK_KIND_LATCH)
+		lk__latch_open(core, place->name, lk__latch_new(MODEL_TOPIC));
+	return place;
+}
+
+void world_set_time(struct model_world *world, int64_t now_ns)
+{
+	world->now_ns = now_ns;
+	world_order_forget();
+	lua_store_set_time(world->store, EPOCH_US + now_ns / 1000);
+}
+
+/* The text of a script with one part of it replaced. */
+static void alter(struct model_world *world, const char *script, const char *old, const char *new)
+{
+	for (int i = 0; lk__scripts[i]; i++) {
+		const char *text = lk__scripts[i]->text, *at;
+		char *altered;
+		size_t size;
+		if (strcmp(lk__scripts[i]->name, script) != 0)
+			continue;
+		at = strstr(text, old);
+		size = strlen(text) + strlen(new) + 1;
+		altered = outside_realloc(NULL, size);
+		if (!at) {
+			fprintf(stderr, "model: %s has no \"%s\"\n", script, old);
+			abort();
+		}
+		snprintf(altered, size, "%.*s%s%s", (int)(at - text), text, new, at + strlen(old));
+		if (!lua_store_replace(world->store, script, altered)) {
+			fprintf(stderr, "model: the altered %s cannot be used\n", script);
+			abort();
+		}
+		outside_free(altered);
+		return;
+	}
+	abort();
+}
+
+struct model_world *world_begin(const struct model_bounds *bounds, enum model_rule rule,
+                                const char *script, const char *old, const char *new)
+{
+	struct model_world *world = arena_clear(sizeof(*world));
+
+	arena_use(ARENA_SETUP);
+	world->bounds = bounds;
+	world->rule = rule;
+	world->store = lua_store_new(world_publish, world);
+	for (int i = 0; lk__scripts[i]; i++)
+		lua_store_text(world->store, "SCRIPT", "LOAD", lk__scripts[i]->text, NULL);
+	if (script)
+		alter(world, script, old, new);
+	world_set_time(world, START_NS);
+	for (int i = 0; i < bounds->clients; i++) {
+		struct model_client *client = &world->clients[i];
+		char id[LK__CLIENT_ID_SIZE];
+		snprintf(id, sizeof(id), "%cclient_AAAAAAAAAAAAAA", 'a' + i);
+		lk__space_init(&spaces[i], "lk", 0, id);
+		if (!lk__core_init(&client->core, (uint64_t)i + 1))
+			abort();
+		client->place = open_handle(bounds, &client->core);
+		client->alive = client->linked = client->heard = true;
+		lk__core_link_up(&client->core, world->now_ns);
+	}
+	arena_use(ARENA_ON);
+	return world;
+}
+
+void world_end(struct model_world *world)
+{
+	lua_store_free(world->store);
+	arena_use(ARENA_OFF);
+}
+
+/* ---- After each event --------------------------------------------------------------------- */
+
+struct lk__hold *world_hold(const struct model_client *client)
+{
+	return client->alive && client->owner ? lk__core_hold(client->place->name, client->owner)
+	                                      : NULL;
+}
+
+bool world_valid(const struct model_world *world, const struct model_client *client)
+{
+	const struct lk__hold *hold = world_hold(client);
+
+	return hold && lk__hold_left_ns(hold, world->now_ns) > 0;
+}
+
+/* What the bytes of a request say, for the explorer. */
+static void describe(struct model_call *call)
+{
+	const struct lk__request *request = call->request;
+
+	call->kind = request->kind;
+	call->lease_ms = request->lease_ms;
+	call->permits = request->permits;
+	if (lk__request_is_latch(request)) {
+		if (call->kind == LK__STEP) {
+			call->number = request->latch->steps->number;
+			call->fence = request->latch->steps->generation;
+		}
+		return;
+	}
+	memcpy(call->nonce, request->ticket->nonce, LK__NONCE_SIZE);
+	if (call->kind == LK__HAND)
+		return;
+	call->arrival = request->ticket->arrival;
+	call->only_try = request->ticket->only_try;
+	call->last_fence = request->ticket->last_fence;
+	if (call->kind == LK__RENEW && !request->claim)
+		call->fence = request->ticket->fence;
+}
+
+static void send_all(struct model_world *world, struct model_client *client)
+{
+	struct lk__request *request;
+
+	while ((request = lk__core_next_request(&client->core, world->now_ns))) {
+		struct model_call *call = &client->calls[client->call_count];
+		if (client->call_count++ == MODEL_CALLS) {
+			fprintf(stderr, "model: no room for a request\n");
+			abort();
+		}
+		memset(call, 0, sizeof(*call));
+		call->request = request;
+		if (world->rule == RULE_STEP_RENUMBERED && request->kind == LK__STEP)
+			request->latch->steps->number = ++client->core.step_number;
+		describe(call);
+		if (!lk__codec_request(&call->bytes, world_space(world, client), request))
+			abort();
+	}
+}
+
+/* A call has its result: an acquisition's is a hold, with a fence that nobody had. */
+static void acquired(struct model_world *world, struct model_client *client,
+                     const struct lk__waiter *waiter)
+{
+	uint64_t least = world->bounds->kind == LK_KIND_LOCK ? world->seen : client->seen;
+
+	client->owner = world->bounds->kind == LK_KIND_LOCK ? 1 : waiter->fence;
+	if (waiter->fence <= least)
+		world_fail(world, "a fence that does not grow");
+	for (int i = 0; i < world->bounds->clients; i++) {
+		const struct lk__hold *hold = world_hold(&world->clients[i]);
+		if (hold && &world->clients[i] != client && hold->fence == waiter->fence)
+			world_fail(world, "two holds with one fence");
+	}
+	if (waiter->fence > world->seen)
+		world->seen = waiter->fence;
+	if (!world_valid(world, client))
+		world_fail(world, "a hold that is not valid when it is given");
+}
+
+static void finished(struct model_world *world, struct model_client *client,
+                     struct lk__waiter *waiter)
+{
+	lk_err err = waiter->why.err;
+	bool counted;
+
+	switch (client->verb) {
+	case DO_ACQUIRE:
+	case DO_ACQUIRE_TWO:
+	case DO_TRY:
+		if (!err)
+			acquired(world, client, waiter);
+		else if (err != LK_EBUSY && !client->gave_up)
+			world_fail(world, "a wait that ends with an error");
+		break;
+	case DO_RELEASE:
+		client->owner = 0;
+		break;
+	case DO_AWAIT:
+	case DO_AWAIT_TRY:
+		if (!err && !client->was_open)
+			world_fail(world, "a wait is over, and the latch was never open meanwhile");
+		break;
+	case DO_STEP:
+	case DO_STEP_NAMED:
+		counted = (client->counted >> client->core.step_number) & 1;
+		if (!err && waiter->counted && !counted)
+			world_fail(world, "a step that was told to be counted, and was not");
+		if (!err && !waiter->counted && counted)
+			world_fail(world, "a step that was counted, and was told not to be");
+		break;
+	}
+	client->gave_up = client->was_open = false;
+	client->seen = 0;
+	client->verb = 0;
+	client->waiter = NULL;
+	free(waiter->spare_ticket);
+	free(waiter->spare_hold);
+	free(waiter->spare_place);
+	free(waiter->spare_step);
+	free(waiter);
+}
+
+void world_after(struct model_world *world, struct model_client *client)
+{
+	struct lk__waiter *waiter;
+	struct lk__hold *hold;
+
+	while ((waiter = lk__core_next_done(&client->core)))
+		finished(world, client, waiter);
+	send_all(world, client);
+	while ((hold = lk__core_next_lost(&client->core)))
+		lk__core_told(hold);
+}
+
+/* ---- Calls -------------------------------------------------------------------------------- */
+
+static struct lk__waiter *new_waiter(struct model_client *client, enum model_verb verb)
+{
+	struct lk__waiter *waiter = calloc(1, sizeof(*waiter));
+
+	waiter->place = client->place;
+	waiter->handle = client;
+	waiter->owner = client->owner ? client->owner : 1;
+	waiter->tell_loss = true;
+	waiter->only_try = verb == DO_TRY || verb == DO_AWAIT_TRY;
+	if (verb == DO_STEP || verb == DO_STEP_NAMED) {
+		waiter->spare_step = calloc(1, sizeof(*waiter->spare_step));
+		waiter->spare_step->n = 1;
+		waiter->spare_step->name[0] = 's';
+		waiter->spare_step->len = verb == DO_STEP_NAMED;
+	} else if (verb == DO_ACQUIRE || verb == DO_ACQUIRE_TWO || verb == DO_TRY) {
+		waiter->spare_ticket = calloc(1, sizeof(*waiter->spare_ticket));
+		waiter->spare_hold = calloc(1, sizeof(*waiter->spare_hold));
+		waiter->spare_place = calloc(1, sizeof(*waiter->spare_place));
+	}
+	return waiter;
+}
+
+static void begin_call(struct model_world *world, struct model_client *client, enum model_verb verb)
+{
+	bool permits = world->bounds->kind == LK_KIND_SEMAPHORE;
+	struct lk__core *core = &client->core;
+	struct lk__waiter *waiter = new_waiter(client, verb);
+
+	client->waiter = waiter;
+	client->verb = (uint8_t)verb;
+	client->seen = world->seen;
+	switch (verb) {
+	case DO_ACQUIRE:
+	case DO_ACQUIRE_TWO:
+	case DO_TRY:
+		waiter->permits = permits ? 1 + (verb == DO_ACQUIRE_TWO) : 0;
+		if (permits)
+			lk__core_acquire_permits(core, world->now_ns, waiter);
+		else
+			lk__core_acquire(core, world->now_ns, waiter);
+		break;
+	case DO_RELEASE:
+	case DO_RELEASE_ONE:
+		waiter->permits = verb == DO_RELEASE_ONE;
+		if (permits)
+			lk__core_release_permits(core, world->now_ns, waiter);
+		else
+			lk__core_release(core, world->now_ns, waiter);
+		break;
+	case DO_EXTEND:
+		waiter->lease_ms = MODEL_EXTENSION_MS;
+		lk__core_extend(core, world->now_ns, waiter);
+		break;
+	case DO_AWAIT:
+	case DO_AWAIT_TRY:
+		client->was_open = !strcmp(world_text(world, "HGET", world_key(""), "count"), "0");
+		lk__core_await(core, world->now_ns, waiter);
+		break;
+	default:
+		client->stepped++;
+		lk__core_step(core, world->now_ns, waiter);
+	}
+}
+
+void world_call(struct model_world *world, struct model_client *client, enum model_verb verb)
+{
+	if (verb == DO_GIVE_UP) {
+		client->gave_up = true;
+		lk__core_give_up(&client->core, world->now_ns, client->waiter, LK_ETIMEDOUT);
+	} else if (verb == DO_ABANDON) {
+		client->gave_up = true;
+		lk__core_abandon(&client->core, world->now_ns, client->waiter);
+	} else {
+		begin_call(world, client, verb);
+	}
+	world_after(world, client);
+}

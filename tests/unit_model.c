@@ -1,0 +1,101 @@
+/* SPDX-License-Identifier: MIT
+ * The model of every state can fail: each wrong variant is found, and in bounds as small what ships
+ * is clean.
+ *
+ * LDFLAGS: -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc,--wrap=free,--wrap=lk__core_random
+ */
+#include "model/plants.h"
+
+#include "test.h"
+
+#define SECONDS 60 /* on a machine with much else to do; else two */
+
+/* With what it leads to; and without it the same bounds hold nothing wrong. */
+static void finds(const char *name, const char *harm)
+{
+	const struct model_plant *plant = model_plant(name);
+	struct explore_plan plan;
+	struct explore_result result;
+
+	ck_assert_ptr_nonnull(plant);
+	model_plant_explore(plant, &plan, &result);
+	ck_assert_msg(result.wrong, "nothing was found");
+	explore_tell(&plan, &result);
+	ck_assert_str_eq(result.wrong, harm);
+	explore_fini(&result);
+}
+
+static void is_clean(const struct model_bounds *bounds)
+{
+	struct explore_plan plan = {.bounds = bounds};
+	struct explore_result result;
+
+	explore(&plan, &result);
+	if (result.wrong)
+		explore_tell(&plan, &result);
+	ck_assert_msg(!result.wrong, "%s", result.wrong);
+	ck_assert(!result.cut);
+	ck_assert_uint_gt(result.ends, 10);
+	explore_fini(&result);
+}
+
+TEST_LIMIT(a_release_of_what_another_holds_is_found, SECONDS)
+{
+	finds("leave-without-owner-check", "two valid holds");
+}
+
+TEST_LIMIT(a_ticket_left_in_the_queue_is_found, SECONDS)
+{
+	finds("leave-keeps-the-queue", "a ticket that has ended is left in the store");
+}
+
+TEST_LIMIT(a_grant_of_what_is_held_is_found, SECONDS)
+{
+	finds("ask-grants-what-is-held", "two valid holds");
+}
+
+TEST_LIMIT(a_newcomer_that_overtakes_is_found, SECONDS)
+{
+	finds("ask-overtakes", "one who came later is served first");
+}
+
+TEST_LIMIT(a_validity_counted_from_the_answer_is_found, SECONDS)
+{
+	finds("valid-from-the-reply", "two valid holds");
+}
+
+TEST_LIMIT(a_late_answer_that_makes_a_hold_is_found, SECONDS)
+{
+	finds("late-answer-holds", "two valid holds");
+}
+
+TEST_LIMIT(a_claim_that_is_skipped_is_found, SECONDS)
+{
+	finds("claim-skipped", "two valid holds");
+}
+
+TEST_LIMIT(permits_that_are_not_given_back_are_found, SECONDS)
+{
+	finds("leave-forgets-used", "permits that no hold has are not free");
+}
+
+TEST_LIMIT(one_permit_too_many_is_found, SECONDS)
+{
+	finds("one-permit-too-many", "more valid permits than the capacity");
+}
+
+TEST_LIMIT(a_step_that_counts_twice_is_found, SECONDS)
+{
+	finds("step-sent-again-counts", "a step was counted twice");
+}
+
+TEST_LIMIT(a_wait_that_is_forgotten_is_found, SECONDS)
+{
+	finds("never-asks-again", "a ticket with nothing under way and nothing planned");
+}
+
+TEST_LIMIT(what_ships_is_clean_where_those_are_not, SECONDS)
+{
+	is_clean(&model_plant("leave-without-owner-check")->bounds);
+	is_clean(&model_plant("ask-grants-what-is-held")->bounds);
+}
