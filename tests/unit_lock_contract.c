@@ -154,6 +154,20 @@ TEST(renewal_moves_the_end_on_and_never_back)
 	contract_stop();
 }
 
+/* The next ask cuts the end to the length in force: it has to be the extension's. */
+TEST(extension_counts_though_the_clock_stepped_back)
+{
+	contract_start();
+	SAYS("granted 1700000000000000 1700000000000000 0", ASK(A));
+	contract_at(-5000);
+	SAYS("held 1700000000000000 1699999995000000 0", "lock_renew", A, "0", "3000", "0", "-");
+	SAYS("6000", "PTTL", LOCK);
+	SAYS("1:a:n1:1000:r 1700000000000000 3000 -", "GET", LOCK);
+	SAYS("busy 0", TRY(B));
+	SAYS("3000", "PTTL", LOCK);
+	contract_stop();
+}
+
 TEST(renewal_tells_the_fences_that_the_holder_gave_out)
 {
 	contract_start();

@@ -268,6 +268,8 @@ static void renew(struct model *model, const struct model_request *request,
 	if (lock->ends_ms < now_ms(model) + request->lease_ms) {
 		lock->ends_ms = now_ms(model) + request->lease_ms;
 		lock->lease_ms = request->lease_ms;
+	} else if (lock->lease_ms < request->lease_ms) {
+		lock->lease_ms = request->lease_ms;
 	}
 	lock->share = request->share;
 	if (request->last_fence > model->fence)

@@ -28,7 +28,12 @@ if owner ~= ARGV[1] or tonumber(fence) > 9007199254740991 or (ARGV[2] ~= '0' and
 -- A lease is never shortened: a request that comes late may be older than an extension.
 local left = redis.call('PTTL', KEYS[1])
 local force = lease
-if left < tonumber(ARGV[3]) then left, force = tonumber(ARGV[3]), ARGV[3] end
+if left < tonumber(ARGV[3]) then
+	left, force = tonumber(ARGV[3]), ARGV[3]
+elseif tonumber(lease) < tonumber(ARGV[3]) then
+	-- The clock stepped back: an ask would cut the end to the length in force, which is too short now.
+	force = ARGV[3]
+end
 -- The first write is one that a full server does not refuse; then the others pass, too.
 redis.call('PEXPIRE', KEYS[1], left)
 if share ~= ARGV[5] or lease ~= force then
