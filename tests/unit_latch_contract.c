@@ -175,6 +175,22 @@ TEST(counter_gives_generations)
 	contract_stop();
 }
 
+/* The counter is lost and the clock behind: what opened before is older than the new one all the
+ * same. */
+TEST(generation_is_above_those_that_its_keys_speak_of)
+{
+	contract_start();
+	SAYS("set absent", SET_LATCH("1"));
+	SAYS("stepped 0 1 | bell open 1700000000000000", "latch_down", "1700000000000000", "a", "1",
+	     "1", "", "bell");
+	contract_at(-5000);
+	SAYS("1", "DEL", "lk:fence");
+	SAYS("open 1700000000000000 0 1 10000 1700000000000000 0 1700000000000001", SHOW);
+	SAYS("set open", SET_LATCH("1"));
+	SAYS("1700000000000001", "GET", "lk:fence");
+	contract_stop();
+}
+
 TEST(what_is_not_a_latch_is_left_alone)
 {
 	static const char *const fields[] = {"gen", "count", "initial", "open_ttl"};

@@ -30,7 +30,7 @@ end
 last = last or '0'
 if not number(last) then return {'fence', 'not a number'} end
 local time = redis.call('TIME')
-local next = math.max(tonumber(last) + 1, tonumber(time[1]) * 1000000 + tonumber(time[2]))
+local next = math.max(tonumber(last) + 1, tonumber(time[1]) * 1000000 + tonumber(time[2]), known() + 1)
 if next >= 9007199254740991 then return {'fence', 'used up'} end
 gen = string.format('%.0f', next)
 

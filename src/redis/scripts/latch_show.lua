@@ -16,6 +16,6 @@ local now = tonumber(time[1]) * 1000000 + tonumber(time[2])
 local last = redis.pcall('GET', KEYS[3])
 if type(last) ~= 'string' or not number(last) then last = '0' end
 -- With a damaged counter none can be made; nobody who only looks is kept from it.
-local next = string.format('%.0f', math.min(math.max(tonumber(last) + 1, now), 9007199254740991))
+local next = string.format('%.0f', math.min(math.max(tonumber(last) + 1, now, known() + 1), 9007199254740991))
 if not gen then return {'absent', '0', 0, 0, -1, opened, removed, next} end
 return {count == 0 and 'open' or 'counting', gen, count, initial, left, opened, removed, next}

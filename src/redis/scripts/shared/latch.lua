@@ -49,6 +49,12 @@ local function read()
 	steps_of = memory[3]
 end
 
+-- The last generation that its keys speak of.  The next one is later, also when the counter was lost and
+-- the clock is behind: else what opened before would let those through who wait for the new one.
+local function known()
+	return math.max(tonumber(gen or 0), tonumber(opened), tonumber(removed))
+end
+
 -- There is no latch, and tickets of another kind wait: a lock may be free for a moment.
 local function of_another(queue)
 	if gen then return nil end
