@@ -1,0 +1,466 @@
+/* SPDX-License-Identifier: MIT
+ * The simulator: many clients with their real state machines and real bytes, the library's own
+ * scripts on a Redis in memory, and between them a network, a server and processes that fail as a
+ * plan says; in one thread, in virtual time, from one seed.
+ *
+ *   sim_plan.c       what a seed means: how long, who, how fast, which faults when
+ *   sim_world.c      the run: each step is the event whose time comes first
+ *   sim_client.c     a process: its clock, its state machine, its link to the server
+ *   sim_network.c    requests, replies and messages under way
+ *   sim_server.c     the server: its clock, its memory, who is subscribed
+ *   sim_faults.c     what each fault does
+ *   sim_callers.c    threads that acquire, hold and release
+ *   sim_latches.c    threads that await, count down, set and remove
+ *   sim_view.c       a name as the store has it
+ *   sim_check*.c     what must hold
+ *   sim_trace.c      the last events, for people
+ *   sim_shrink.c     the smallest plan that fails in the same way
+ *
+ * Each client, thread and fault has a random stream of its own, so leaving one out of the plan
+ * changes no draw of the others. */
+#ifndef SIM_H
+#define SIM_H
+
+#include "core/core.h"
+#include "core/latch.h"
+#include "lua_store.h"
+#include "redis/codec.h"
+#include "sim_plan.h"
+
+#define SIM_EPOCH_US INT64_C(1700000000000000)
+#define SIM_START_NS (1000 * SIM_S)
+#define SIM_TIMEOUT_NS (2000 * SIM_MS) /* of a command, as the library's default */
+#define SIM_TICKETS 96                 /* looked at of a name */
+#define SIM_GRANTS 1024                /* remembered of a name */
+#define SIM_TTL_MS 3600000             /* of a semaphore's memory */
+#define SIM_STEP_NAMES 6               /* of steps of a latch */
+
+struct sim;
+struct sim_client;
+
+/* ---- A name as the store has it (sim_view.c) ----------------------------------------------- */
+
+struct sim_ticket {
+	char text[LK__TICKET_MAX];
+	char nonce[LK__NONCE_SIZE];
+	int slot, life; /* whose: the client, and which process of it */
+	int64_t lease_ms;
+	bool fixed;
+	uint32_t permits; /* 0 = a lock's */
+	/* Of a hold: what it has, its fence, its lease in force and the end of that.  Of a wait:
+	 * its arrival. */
+	uint32_t held;
+	uint64_t fence;
+	int64_t force_ms, end_us;
+	int64_t arrival_us;
+};
+
+struct sim_view {
+	bool there;
+	int64_t capacity, used; /* of a semaphore */
+	struct sim_ticket holds[SIM_TICKETS];
+	int hold_count;
+	struct sim_ticket queue[SIM_TICKETS];
+	int queued;
+	/* Of a latch. */
+	uint64_t generation;
+	int64_t count, initial;
+	int64_t end_us; /* of its key, INT64_MAX = never */
+};
+
+/* One grant of the store. */
+struct sim_grant {
+	uint64_t fence;
+	int epoch, regime, slot, life;
+	uint32_t permits;
+	int64_t lease_ms, granted_ns;
+	int64_t counted_ns; /* since when it lasts for its whole lease */
+	char nonce[LK__NONCE_SIZE];
+	bool whole;     /* counted_ns is true */
+	bool broken;    /* by an operator */
+	bool forgotten; /* reported to its caller, and nobody's from then on */
+	int64_t forgotten_ns;
+	int handed; /* local hand-overs while others are known to wait */
+};
+
+/* A grant by message that its client has not made use of yet. */
+struct sim_pending {
+	int name, slot, life;
+	int64_t at_ns;
+	char nonce[LK__NONCE_SIZE];
+};
+#define SIM_PENDING 64
+
+struct sim_capacity {
+	int64_t since_ns, capacity;
+};
+
+#define SIM_CAPACITIES 256
+#define SIM_COUNTED 1024
+
+/* A step of a latch that counted. */
+struct sim_counted {
+	int slot, life;
+	uint64_t number;
+};
+
+/* What is known of one generation of a latch. */
+struct sim_count {
+	uint64_t generation;
+	struct sim_counted steps[SIM_COUNTED];
+	int step_count;
+	bool named[SIM_STEP_NAMES + 1];
+	uint64_t published; /* the last generation that was told to be open */
+};
+
+/* What is known of a name: the store's present, and what was promised. */
+struct sim_name {
+	char text[12];
+	int index;
+	lk_kind kind;
+	bool rate; /* its permits are mostly forgotten */
+	char main[24], queue[24], holds[24], memory[24], topic[40];
+	struct sim_view view; /* after the last look */
+	int epoch;            /* of its memory: what was granted before a loss says nothing after */
+	int regime;        /* of its fences: a lost counter and a clock that is behind begin anew */
+	int64_t forced_ns; /* when somebody took its memory last */
+	uint64_t fence_max; /* given out, in this regime */
+	uint64_t made_max;  /* of holds that were made, in made_epoch */
+	int made_epoch, made_regime;
+	struct sim_grant grants[SIM_GRANTS]; /* the last ones, at fence order modulo their number */
+	int grant_count;
+	struct sim_capacity capacities[SIM_CAPACITIES];
+	int capacity_count;
+	bool torn;             /* half of it was evicted */
+	int64_t idle_since_ns; /* since when somebody fits whom nobody serves */
+	char idle[LK__TICKET_MAX];
+	int64_t busy_since_ns; /* since when tickets stand in the queue without a pause */
+	struct sim_count count;
+	uint64_t opened;    /* the last generation that opened */
+	int64_t opened_ns;  /* when */
+	int64_t open_ns;    /* when it was open last */
+	int64_t absent_ns;  /* when there was none last */
+	int64_t removed_ns; /* when one was removed last */
+};
+
+/* ---- Under way (sim_network.c) -------------------------------------------------------------- */
+
+enum sim_call_kind {
+	SIM_PING = 100, /* else enum lk__request_kind */
+	SIM_QUESTION,
+};
+
+struct sim_call {
+	struct sim_call *next;
+	struct lk__request *request; /* NULL: a ping, a question, or its client has gone */
+	struct sim_caller *asker;    /* of a question */
+	struct lk__buf bytes, reply;
+	int64_t sent_ns, at_ns; /* at_ns: reaches the server, then the client */
+	bool executed;
+	uint8_t kind;
+	int name, slot, life;
+	char ticket[LK__TICKET_MAX];
+	int64_t arrival_us; /* of an ask: that it brings along */
+	uint32_t permits;   /* of a partial release: that it keeps */
+	uint64_t generation, number;
+	uint32_t n;
+	int step_name; /* 0 = none */
+};
+
+enum sim_item_kind {
+	SIM_MESSAGE,
+	SIM_SUBSCRIBED,
+	SIM_UNSUBSCRIBED,
+	SIM_PUT_OFF,
+	SIM_PONG,
+};
+
+/* On the connection of messages, either way. */
+struct sim_item {
+	struct sim_item *next;
+	int64_t at_ns;
+	uint8_t kind;
+	int topic; /* a name, -1 = the client's own channel */
+	size_t len;
+	char text[160];
+};
+
+enum sim_way { SIM_COMMANDS_OUT, SIM_COMMANDS_IN, SIM_MESSAGES_OUT, SIM_MESSAGES_IN, SIM_WAYS };
+
+/* The two connections of one client, as long as either end believes in them. */
+struct sim_link {
+	struct sim_link *next;
+	struct sim_client *client;
+	int life;
+	char channel[LK__CHANNEL_MAX];
+	bool here, there;
+	int64_t there_until_ns; /* the server notices the end then */
+	int64_t reset_ns;       /* the client hears of the end then */
+	uint32_t topics;        /* names subscribed */
+	struct sim_call *calls, **calls_end;
+	struct sim_item *orders, **orders_end; /* to the server */
+	struct sim_item *items, **items_end;   /* to the client */
+	int64_t last_ns[SIM_WAYS];             /* nothing overtakes on a connection */
+	int64_t stalled_ns[SIM_WAYS];          /* nothing comes through until then */
+	int64_t made_ns, heard_ns, pinged_ns;
+	bool pong_due;
+};
+
+/* ---- Threads (sim_callers.c, sim_latches.c) ------------------------------------------------- */
+
+enum sim_doing {
+	SIM_IDLE,
+	SIM_ACQUIRING,
+	SIM_HOLDING,
+	SIM_RELEASING,
+	SIM_EXTENDING,
+	SIM_AWAITING,
+	SIM_STEPPING,
+	SIM_ASKING,
+};
+
+struct sim_caller {
+	struct lk__waiter waiter; /* first */
+	struct sim_client *client;
+	struct sim_random random;
+	int index;
+	enum sim_doing doing;
+	int name;                   /* of what it does */
+	struct lk__place *place;    /* through which it holds */
+	uint64_t owner;             /* of its hold: itself, or the permits' fence */
+	uint32_t count;             /* permits that it has, or wants */
+	int depth;                  /* re-entries */
+	int64_t next_ns;            /* true: its next step, when it waits for nothing */
+	int64_t until_ns, limit_ns; /* local: when to give up; when to abandon */
+	int64_t cancel_ns;          /* true */
+	int64_t began_ns;           /* true */
+	int epoch;                  /* of the name, as it began */
+	bool was_valid;             /* its hold, as it began to release */
+	uint64_t lapsed;            /* fence of a hold whose time was over */
+	char nonce[LK__NONCE_SIZE]; /* of the ticket that its end takes along */
+	uint64_t step_number;       /* its step's, 0 = not sent yet */
+	uint64_t step_generation;
+};
+
+/* ---- Processes (sim_client.c) --------------------------------------------------------------- */
+
+enum sim_event {
+	SIM_NOTHING,
+	SIM_EXECUTE,
+	SIM_REPLY,
+	SIM_ORDER,
+	SIM_HEAR,
+	SIM_TICK,
+	SIM_FLUSH,
+	SIM_DIAL,
+	SIM_OVERDUE,
+	SIM_CALL,
+	SIM_CANCEL,
+	SIM_CLOSE,
+	SIM_START,
+	SIM_LATE,
+	SIM_HALF_OPEN,
+	SIM_IMAGE,
+	SIM_FAULT,
+};
+
+struct sim_next {
+	enum sim_event event;
+	int64_t at_ns;
+	uint64_t tie;
+	struct sim_caller *caller;
+};
+
+#define SIM_LEFT 64
+
+struct sim_client {
+	struct sim *sim;
+	int slot, life; /* life: which process, from 1 */
+	bool alive, closed;
+	struct lk__core core;
+	struct lk__space space;
+	struct sim_random random; /* of its machine and network */
+	struct sim_random tie;    /* of the order of what is due at once */
+	int64_t offset_ns;        /* its clock: the true time, plus this, */
+	int64_t drift_ppm;        /* plus so many millionths.  CLOCK_BOOTTIME is never set */
+	struct sim_link *link;    /* NULL = it has none */
+	int64_t dial_ns;          /* true: when to dial, or when the dialling ends */
+	bool dialling;
+	int64_t backoff_ns, ping_ns;
+	int64_t resume_ns, start_ns, close_ns, flush_ns;
+	int64_t cut_off_ns;   /* it reaches nobody until then */
+	int64_t disturbed_ns; /* when something went wrong with it last */
+	struct lk__place *places[SIM_NAMES][SIM_HANDLES];
+	struct sim_caller callers[SIM_THREADS];
+	struct sim_next next; /* cached; dirty: to be found anew */
+	bool dirty;
+	char left[SIM_LEFT][LK__NONCE_SIZE]; /* tickets whose leave was sent */
+	int left_count;
+};
+
+/* ---- The world ------------------------------------------------------------------------------ */
+
+struct sim_image; /* of the store, with what is known of each name */
+
+struct sim {
+	const struct sim_plan *plan;
+	struct lua_store *store;
+	int64_t now_ns;          /* the true time */
+	int64_t store_offset_us; /* the server's clock, less that */
+	bool clock_was_back;     /* it was set back once */
+	uint64_t fence_max;      /* the largest that the store ever gave out */
+	bool scripts_loaded;
+	struct sim_client clients[SIM_CLIENTS];
+	struct sim_name names[SIM_NAMES];
+	struct sim_link *links;
+	struct sim_call *late;
+	struct sim_image *images[SIM_FAULTS];
+	int next_fault;
+	struct sim_pending pending[SIM_PENDING];
+	int pending_count;
+	int64_t up_ns; /* the server runs again then */
+	int64_t sick_until_ns;
+	const char *sick;     /* how it refuses meanwhile */
+	int64_t disturbed_ns; /* when something was wrong with the server last */
+	bool ending;
+	int64_t end_ns;
+	struct sim_tally tally;
+	struct sim_result *result;
+	FILE *trace;
+};
+
+/* sim_world.c */
+void sim_set_time(struct sim *sim, int64_t now_ns);
+/* Something is wrong with a client, or with the server, until then. */
+void sim_disturb(int64_t *disturbed_ns, int64_t until_ns);
+bool sim_is_fine(const struct sim_client *client, int64_t for_ns);
+
+/* sim_client.c */
+void sim_client_start(struct sim *sim, int slot);
+void sim_client_free(struct sim_client *client);
+void sim_client_crash(struct sim_client *client);
+void sim_client_happen(struct sim_client *client, const struct sim_next *next);
+void sim_client_find_next(struct sim_client *client);
+void sim_client_settle(struct sim_client *client);
+void sim_client_close(struct sim_client *client);
+int64_t sim_local(const struct sim_client *client);
+/* The first true time at which the client's clock shows local_ns. */
+int64_t sim_true(const struct sim_client *client, int64_t local_ns);
+/* The client's end of its link is over. */
+void sim_client_unlink(struct sim_client *client, lk_err err);
+/* The client whose ticket that is, NULL if that process is gone. */
+struct sim_client *sim_client_of(struct sim *sim, const struct sim_ticket *ticket);
+
+/* sim_network.c */
+int64_t sim_delay(struct sim_client *client);
+void sim_network_flush(struct sim_client *client);
+void sim_network_execute(struct sim_client *client);
+void sim_network_reply(struct sim_client *client);
+void sim_network_order(struct sim_client *client);
+void sim_network_hear(struct sim_client *client);
+void sim_network_late(struct sim *sim);
+void sim_network_ping(struct sim_client *client);
+int sim_network_publish(void *arg, const char *channel, const char *text, size_t len);
+void sim_network_ask(struct sim_caller *caller, const struct lk__script *script, int count,
+                     const char *const *args);
+struct sim_link *sim_link_new(struct sim_client *client);
+/* What the client sent and the server has not run: some of it runs yet. */
+void sim_link_cut(struct sim_link *link);
+void sim_link_drop(struct sim_link *link);
+void sim_link_free(struct sim *sim, struct sim_link *link);
+void sim_link_free_all(struct sim *sim);
+int64_t sim_link_first(const struct sim_link *link, enum sim_way way);
+void sim_call_free(struct sim_call *call);
+
+/* sim_server.c */
+void sim_server_init(struct sim *sim);
+void sim_server_fini(struct sim *sim);
+int64_t sim_server_us(const struct sim *sim);
+void sim_server_run(struct sim *sim, struct sim_call *call);
+void sim_server_load(struct sim *sim);
+/* Every connection ends, what was sent is not run, and it is away for a while. */
+void sim_server_restart(struct sim *sim, int64_t away_ns);
+void sim_server_save(struct sim *sim, int image);
+void sim_server_restore(struct sim *sim, int image);
+/* Somebody took the memory of a name: -1 = of all, with the fence counter. */
+void sim_server_forced(struct sim *sim, int name);
+/* The fence counter may be gone, and the clock may be behind: then fences begin anew. */
+void sim_server_uncounted(struct sim *sim);
+/* SCRIPT FLUSH */
+void sim_server_forget(struct sim *sim);
+/* Run a script with other arguments after the keys; the answer's first word and text. */
+const char *sim_server_script(struct sim *sim, const struct sim_name *name,
+                              const struct lk__script *script, const char *const *args);
+
+/* sim_faults.c */
+void sim_fault_happen(struct sim *sim, const struct sim_fault *fault);
+void sim_faults_heal(struct sim *sim);
+
+/* sim_callers.c */
+void sim_caller_plan(struct sim_caller *caller, int64_t ns);
+void sim_caller_step(struct sim_caller *caller);
+void sim_caller_give_up(struct sim_caller *caller, lk_err why);
+void sim_caller_done(struct sim_caller *caller);
+void sim_caller_provide(struct sim_caller *caller);
+void sim_caller_free(struct sim_caller *caller);
+void sim_caller_begin(struct sim_caller *caller, enum sim_doing doing);
+
+/* sim_latches.c */
+void sim_latch_begin(struct sim_caller *caller);
+void sim_latch_done(struct sim_caller *caller, enum sim_doing was);
+void sim_latch_answered(struct sim_caller *caller, bool answered);
+/* An operator does something to it; and, at the end, lets everybody go. */
+void sim_latch_open_all(struct sim *sim);
+void sim_latch_change(struct sim *sim, int name, uint64_t chance);
+
+/* sim_view.c */
+void sim_view_check(struct sim *sim);
+bool sim_ticket_parse(const char *text, struct sim_ticket *ticket);
+void sim_look(struct sim *sim, struct sim_name *name, struct sim_view *view);
+const struct sim_ticket *sim_find(const struct sim_ticket *tickets, int count, const char *text);
+
+/* sim_check.c: around each script, and after each step. */
+void sim_fail(struct sim *sim, const char *check, const char *fmt, ...)
+	__attribute__((format(printf, 3, 4)));
+void sim_check_before(struct sim *sim, int name);
+/* call: NULL for what comes from outside, which may end holds by force. */
+void sim_check_after(struct sim *sim, int name, const struct sim_call *call);
+void sim_check_forced(struct sim *sim, int name);
+void sim_check_client(struct sim_client *client);
+void sim_check_names(struct sim *sim);
+void sim_check_sent(struct sim_client *client, const struct lk__request *request);
+/* Holds that it made while half of its memory was gone. */
+void sim_check_adopt(struct sim *sim, struct sim_name *name, const struct sim_call *call);
+struct sim_grant *sim_grant_of(struct sim_name *name, uint64_t fence);
+
+/* sim_check_holds.c */
+void sim_check_backed(struct sim_client *client, const struct lk__hold *hold);
+void sim_check_made(struct sim_caller *caller);
+void sim_check_forgotten(struct sim_caller *caller);
+void sim_check_acquired(struct sim_caller *caller, lk_err err);
+void sim_check_released(struct sim_caller *caller, lk_err err);
+int64_t sim_capacity_since(const struct sim_name *name, int64_t since_ns, bool least);
+
+/* sim_check_permits.c, sim_check_latch.c */
+void sim_check_permits(struct sim *sim, struct sim_name *name, const struct sim_view *before,
+                       const struct sim_call *call, const struct lk__answer *answer);
+void sim_check_latch(struct sim *sim, struct sim_name *name, const struct sim_view *before,
+                     const struct sim_call *call, const struct lk__answer *answer);
+void sim_check_opened(struct sim *sim, int name, const char *text);
+void sim_check_latch_now(struct sim *sim, struct sim_name *name);
+void sim_check_latch_forced(struct sim *sim, struct sim_name *name);
+void sim_check_waiting(struct sim_caller *caller);
+void sim_check_awaited(struct sim_caller *caller, lk_err err);
+void sim_check_stepped(struct sim_caller *caller, lk_err err);
+
+/* sim_check_end.c */
+void sim_check_end(struct sim *sim);
+
+/* sim_trace.c */
+void sim_trace(struct sim *sim, const struct sim_client *client, const char *fmt, ...)
+	__attribute__((format(printf, 3, 4)));
+const char *sim_flat(const char *bytes, size_t len);
+const char *sim_call_name(const struct sim_call *call);
+void sim_trace_name(struct sim *sim, int name);
+
+#endif

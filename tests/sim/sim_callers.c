@@ -1,0 +1,308 @@
+/* SPDX-License-Identifier: MIT
+ * Threads that acquire, hold and release: what lock.c, semaphore.c and their users are to the state
+ * machine. */
+#include "sim.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+void sim_caller_plan(struct sim_caller *caller, int64_t ns)
+{
+	caller->next_ns = caller->client->sim->now_ns + sim_within(&caller->random, ns);
+}
+
+void sim_caller_begin(struct sim_caller *caller, enum sim_doing doing)
+{
+	struct sim *sim = caller->client->sim;
+
+	caller->waiter = (struct lk__waiter){
+		.place = caller->place,
+		.handle = caller,
+		.owner = caller->owner,
+		.tell_loss = true,
+		.max_hold_ms = caller->waiter.max_hold_ms,
+	};
+	caller->doing = doing;
+	caller->until_ns = caller->cancel_ns = caller->next_ns = LK__NEVER;
+	caller->limit_ns = sim_local(caller->client) + SIM_TIMEOUT_NS;
+	caller->began_ns = sim->now_ns;
+	caller->epoch = sim->names[caller->name].epoch;
+	caller->step_number = 0;
+	caller->nonce[0] = '\0';
+}
+
+void sim_caller_free(struct sim_caller *caller)
+{
+	free(caller->waiter.spare_ticket);
+	free(caller->waiter.spare_hold);
+	free(caller->waiter.spare_place);
+	free(caller->waiter.spare_step);
+	memset(&caller->waiter, 0, sizeof(caller->waiter));
+	caller->doing = SIM_IDLE;
+}
+
+static void free_spares(struct sim_caller *caller)
+{
+	struct lk__waiter *waiter = &caller->waiter;
+
+	free(waiter->spare_ticket);
+	free(waiter->spare_hold);
+	free(waiter->spare_place);
+	free(waiter->spare_step);
+	waiter->spare_ticket = NULL;
+	waiter->spare_hold = NULL;
+	waiter->spare_place = NULL;
+	waiter->spare_step = NULL;
+}
+
+/* ---- Acquire ------------------------------------------------------------------------------ */
+
+static void limit_wait(struct sim_caller *caller)
+{
+	struct sim_random *random = &caller->random;
+	unsigned kind = (unsigned)sim_draw(random, 20);
+	int64_t wait_ns = sim_within(random, kind < 12 ? 4 * SIM_S : 20 * SIM_S);
+	bool cancels = sim_percent(random, 8);
+	int64_t cancel_ns = sim_within(random, SIM_S);
+
+	caller->waiter.only_try = kind < 4;
+	if (caller->waiter.only_try)
+		return;
+	caller->limit_ns = LK__NEVER;
+	if (kind < 18) /* else without end */
+		caller->until_ns = sim_local(caller->client) + wait_ns;
+	if (cancels)
+		caller->cancel_ns = caller->client->sim->now_ns + cancel_ns;
+}
+
+static void acquire(struct sim_caller *caller)
+{
+	struct sim_client *client = caller->client;
+	const struct sim_plan *plan = client->sim->plan;
+	const struct sim_name *name = &client->sim->names[caller->name];
+	struct sim_random *random = &caller->random;
+	struct lk__waiter *waiter = &caller->waiter;
+	uint32_t limit = sim_percent(random, 80) ? (plan->capacity + 1) / 2 : plan->capacity;
+	bool second = sim_percent(random, name->rate ? 85 : 20);
+	bool forgets = sim_percent(random, plan->forget_percent);
+
+	waiter->max_hold_ms = sim_percent(random, 8) ? 1 + (int64_t)sim_draw(random, 2000) : 0;
+	caller->place = client->places[caller->name][second];
+	caller->owner = name->kind == LK_KIND_LOCK ? (uint64_t)caller->index + 1 : 0;
+	caller->count = 1 + (uint32_t)sim_draw(random, limit);
+	caller->depth = 0;
+	sim_caller_begin(caller, SIM_ACQUIRING);
+	limit_wait(caller);
+	waiter->spare_ticket = malloc(sizeof(*waiter->spare_ticket));
+	waiter->spare_hold = malloc(sizeof(*waiter->spare_hold));
+	sim_trace(client->sim, client, "thread %d %s %s, lease %lld ms %c", caller->index,
+	          waiter->only_try ? "tries" : "wants", name->text,
+	          (long long)caller->place->lease_ms, caller->place->fixed ? 'f' : 'r');
+	if (name->kind == LK_KIND_LOCK) {
+		lk__core_acquire(&client->core, sim_local(client), waiter);
+		return;
+	}
+	waiter->permits = caller->count;
+	waiter->forget = caller->place->fixed && forgets;
+	waiter->spare_place = malloc(sizeof(*waiter->spare_place));
+	lk__core_acquire_permits(&client->core, sim_local(client), waiter);
+}
+
+static void begin(struct sim_caller *caller)
+{
+	struct sim *sim = caller->client->sim;
+	int name = (int)sim_draw(&caller->random, SIM_NAMES);
+
+	while (!(sim->plan->names >> name & 1))
+		name = (name + 1) % SIM_NAMES;
+	if (sim->plan->names_out >> name & 1) {
+		sim_caller_plan(caller, sim->plan->idle_ns);
+		return;
+	}
+	caller->name = name;
+	if (sim->names[name].kind == LK_KIND_LATCH)
+		sim_latch_begin(caller);
+	else
+		acquire(caller);
+}
+
+/* ---- Hold --------------------------------------------------------------------------------- */
+
+static const struct lk__hold *hold_of(const struct sim_caller *caller)
+{
+	return lk__core_hold(caller->place->name, caller->owner);
+}
+
+static void go_idle(struct sim_caller *caller)
+{
+	caller->doing = SIM_IDLE;
+	sim_caller_plan(caller, caller->client->sim->plan->idle_ns);
+}
+
+/* The handle is closed, or the thread ends. */
+static void drop(struct sim_caller *caller, bool thread)
+{
+	struct sim_client *client = caller->client;
+	int64_t now_ns = sim_local(client);
+
+	sim_trace(client->sim, client, "thread %d %s", caller->index,
+	          thread ? "ends" : "closes its handle");
+	if (thread)
+		lk__core_thread_ended(&client->core, now_ns, caller->owner);
+	else
+		lk__core_drop(&client->core, now_ns, caller->place->name, caller);
+	go_idle(caller);
+}
+
+static void give_back(struct sim_caller *caller, uint32_t permits)
+{
+	struct sim_client *client = caller->client;
+	int64_t now_ns = sim_local(client);
+	const struct lk__hold *hold = hold_of(caller);
+
+	caller->was_valid = hold && lk__hold_left_ns(hold, now_ns) > 0;
+	sim_caller_begin(caller, SIM_RELEASING);
+	sim_trace(client->sim, client, "thread %d gives back %s%s", caller->index,
+	          caller->place->name->bytes, permits ? " in part" : "");
+	if (client->sim->names[caller->name].kind == LK_KIND_LOCK) {
+		lk__core_release(&client->core, now_ns, &caller->waiter);
+		return;
+	}
+	caller->waiter.permits = permits;
+	if (permits && permits < caller->count && caller->was_valid)
+		caller->count -= permits;
+	lk__core_release_permits(&client->core, now_ns, &caller->waiter);
+}
+
+static void extend(struct sim_caller *caller)
+{
+	struct sim_client *client = caller->client;
+
+	sim_caller_begin(caller, SIM_EXTENDING);
+	caller->waiter.lease_ms =
+		caller->place->lease_ms / 2 * (int64_t)(1 + sim_draw(&caller->random, 4));
+	lk__core_extend(&client->core, sim_local(client), &caller->waiter);
+}
+
+/* A lock is re-entered; of permits some are given back. */
+static void use_otherwise(struct sim_caller *caller)
+{
+	struct sim_client *client = caller->client;
+	struct sim_random *random = &caller->random;
+
+	if (client->sim->names[caller->name].kind == LK_KIND_LOCK) {
+		sim_caller_begin(caller, SIM_ACQUIRING); /* re-entry needs no memory */
+		caller->depth++;
+		lk__core_acquire(&client->core, sim_local(client), &caller->waiter);
+	} else if (sim_percent(random, 5)) {
+		give_back(caller, caller->count + 1); /* more than it has */
+	} else {
+		give_back(caller, 1 + (uint32_t)sim_draw(random, caller->count));
+	}
+}
+
+/* It has a hold, or had one until a moment ago. */
+static void use(struct sim_caller *caller)
+{
+	struct sim *sim = caller->client->sim;
+	struct sim_random *random = &caller->random;
+	bool releases = sim_percent(random, sim->plan->release_percent) || sim->ending;
+	unsigned kind = (unsigned)sim_draw(random, 20);
+
+	if (releases)
+		give_back(caller, 0);
+	else if (kind == 0)
+		drop(caller, false);
+	else if (kind == 1 && sim->names[caller->name].kind == LK_KIND_LOCK)
+		drop(caller, true);
+	else if (kind < 11)
+		use_otherwise(caller);
+	else
+		extend(caller);
+}
+
+/* ---- Ends --------------------------------------------------------------------------------- */
+
+void sim_caller_give_up(struct sim_caller *caller, lk_err why)
+{
+	struct sim_client *client = caller->client;
+	const struct lk__place *place = caller->waiter.place;
+	int64_t now_ns = sim_local(client);
+
+	if (caller->waiter.where == LK__IN_PLACE && place->ticket && !place->hold &&
+	    place->first == &caller->waiter && place->last == &caller->waiter)
+		memcpy(caller->nonce, place->ticket->nonce, LK__NONCE_SIZE);
+	sim_trace(client->sim, client, "thread %d gives up: %s", caller->index, lk_err_name(why));
+	caller->until_ns = caller->cancel_ns = LK__NEVER;
+	lk__core_give_up(&client->core, now_ns, &caller->waiter, why);
+	if (caller->limit_ns == LK__NEVER)
+		caller->limit_ns = now_ns + SIM_TIMEOUT_NS;
+}
+
+void sim_caller_step(struct sim_caller *caller)
+{
+	struct sim_client *client = caller->client;
+	int64_t now_ns = sim_local(client);
+
+	if (caller->doing == SIM_IDLE && (client->sim->ending || client->closed)) {
+		caller->next_ns = LK__NEVER;
+	} else if (caller->doing == SIM_IDLE) {
+		begin(caller);
+	} else if (caller->doing == SIM_HOLDING) {
+		use(caller);
+	} else if (caller->limit_ns <= now_ns) {
+		/* What sleeps in a call wakes by itself then, and returns whatever happened. */
+		lk__core_abandon(&client->core, now_ns, &caller->waiter);
+		if (!caller->waiter.done)
+			sim_fail(client->sim, "deadline", "a call does not end at its limit");
+		caller->limit_ns = LK__NEVER;
+	} else if (caller->until_ns <= now_ns) {
+		sim_caller_give_up(caller, LK_ETIMEDOUT);
+	}
+}
+
+static void acquired(struct sim_caller *caller)
+{
+	struct sim *sim = caller->client->sim;
+
+	if (sim->names[caller->name].kind != LK_KIND_LOCK)
+		caller->owner = caller->waiter.fence;
+	if (sim->now_ns - caller->began_ns > 2 * sim->plan->delay_ns)
+		sim->tally.waits++;
+	if (caller->waiter.forget)
+		sim_check_forgotten(caller);
+	else if (!caller->depth)
+		sim_check_made(caller);
+}
+
+void sim_caller_done(struct sim_caller *caller)
+{
+	struct sim *sim = caller->client->sim;
+	enum sim_doing was = caller->doing;
+	lk_err err = caller->waiter.why.err;
+	const struct lk__hold *hold;
+
+	sim_trace(sim, caller->client, "thread %d returns %s", caller->index, lk_err_name(err));
+	caller->until_ns = caller->limit_ns = caller->cancel_ns = LK__NEVER;
+	sim->tally.unknown += err == LK_EUNKNOWN;
+	if (was == SIM_AWAITING || was == SIM_STEPPING) {
+		sim_latch_done(caller, was);
+		free_spares(caller);
+		go_idle(caller);
+		return;
+	}
+	if (was == SIM_ACQUIRING && !caller->depth)
+		sim_check_acquired(caller, err);
+	if (was == SIM_RELEASING)
+		sim_check_released(caller, err);
+	if (was == SIM_ACQUIRING && !err)
+		acquired(caller);
+	free_spares(caller);
+	hold = caller->owner && !caller->waiter.forget ? hold_of(caller) : NULL;
+	if (!hold) {
+		go_idle(caller);
+		return;
+	}
+	caller->doing = SIM_HOLDING;
+	sim_caller_plan(caller, sim->ending ? 50 * SIM_MS : sim->plan->hold_ns);
+}

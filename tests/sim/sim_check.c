@@ -1,0 +1,417 @@
+/* SPDX-License-Identifier: MIT
+ * What a script may make of a name: the difference that it made, looked at from outside; and what
+ * every step may make of a client. */
+#include "sim.h"
+
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define QUIET_NS (25 * SIM_S) /* longer than the patience with the head of a queue */
+
+/* The first failure counts. */
+void sim_fail(struct sim *sim, const char *check, const char *fmt, ...)
+{
+	struct sim_result *result = sim->result;
+	va_list args;
+
+	if (result->failed)
+		return;
+	result->failed = true;
+	result->at_ns = sim->now_ns - SIM_START_NS;
+	snprintf(result->check, sizeof(result->check), "%s", check);
+	va_start(args, fmt);
+	vsnprintf(result->text, sizeof(result->text), fmt, args);
+	va_end(args);
+	sim_trace(sim, NULL, "FAILED %s: %s", check, result->text);
+}
+
+/* ---- Grants ------------------------------------------------------------------------------- */
+
+struct sim_grant *sim_grant_of(struct sim_name *name, uint64_t fence)
+{
+	int least = name->grant_count > SIM_GRANTS ? name->grant_count - SIM_GRANTS : 0;
+
+	for (int i = name->grant_count - 1; i >= least; i--)
+		if (name->grants[i % SIM_GRANTS].fence == fence)
+			return &name->grants[i % SIM_GRANTS];
+	return NULL;
+}
+
+/* What one script did. */
+struct script {
+	struct sim *sim;
+	struct sim_name *name;
+	const struct sim_view *before, *after;
+	const struct sim_call *call; /* NULL = from outside */
+	struct lk__answer answer;
+};
+
+static const struct sim_ticket *hold_in(const struct sim_view *view, const char *ticket)
+{
+	return sim_find(view->holds, view->hold_count, ticket);
+}
+
+static const struct sim_ticket *wait_in(const struct sim_view *view, const char *ticket)
+{
+	return sim_find(view->queue, view->queued, ticket);
+}
+
+static bool is_own(const struct script *script, const char *ticket)
+{
+	return script->call && !strcmp(script->call->ticket, ticket);
+}
+
+static void note_grant(const struct script *script, const struct sim_ticket *hold)
+{
+	struct sim *sim = script->sim;
+	struct sim_name *name = script->name;
+	struct sim_grant *grant = &name->grants[name->grant_count++ % SIM_GRANTS];
+	struct sim_pending *pending;
+
+	*grant = (struct sim_grant){
+		.fence = hold->fence,
+		.epoch = name->epoch,
+		.regime = name->regime,
+		.slot = hold->slot,
+		.life = hold->life,
+		.permits = hold->held,
+		.lease_ms = hold->lease_ms,
+		.granted_ns = sim->now_ns,
+	};
+	sim->tally.grants++;
+	if (is_own(script, hold->text) || sim->pending_count == SIM_PENDING)
+		return;
+	pending = &sim->pending[sim->pending_count++];
+	*pending = (struct sim_pending){name->index, hold->slot, hold->life, sim->now_ns, {0}};
+	memcpy(pending->nonce, hold->nonce, sizeof(pending->nonce));
+}
+
+/* Nobody who was in the queue before and still is came earlier. */
+static void check_order(const struct script *script, const struct sim_ticket *hold)
+{
+	const struct sim_ticket *was = wait_in(script->before, hold->text);
+	int64_t arrival_us = was ? was->arrival_us : INT64_MAX;
+
+	if (!was && is_own(script, hold->text) && script->call->arrival_us)
+		arrival_us = script->call->arrival_us; /* it returns to its place */
+	for (int i = 0; i < script->before->queued; i++) {
+		const struct sim_ticket *other = &script->before->queue[i];
+		if (other->arrival_us < arrival_us && wait_in(script->after, other->text))
+			sim_fail(script->sim, "fifo", "%s has overtaken %s", hold->text,
+			         other->text);
+	}
+}
+
+static void check_new(const struct script *script, const struct sim_ticket *hold)
+{
+	struct sim_name *name = script->name;
+
+	if (hold->fence <= name->fence_max)
+		sim_fail(script->sim, "fence",
+		         "the store gave fence %llu of %s again or after a greater one, %llu",
+		         (unsigned long long)hold->fence, name->text,
+		         (unsigned long long)name->fence_max);
+	else
+		name->fence_max = hold->fence;
+	if (hold->fence > script->sim->fence_max)
+		script->sim->fence_max = hold->fence;
+	check_order(script, hold);
+	note_grant(script, hold);
+}
+
+/* ---- Holds that stay, and that go --------------------------------------------------------- */
+
+/* The server's time at which a client stops believing in a hold. */
+static int64_t belief_us(const struct sim_client *client, const struct lk__hold *hold)
+{
+	int64_t until_ns = sim_true(client, hold->ticket->valid_until_ns);
+
+	return SIM_EPOCH_US + client->sim->store_offset_us + until_ns / 1000;
+}
+
+static const struct lk__hold *hold_of_ticket(struct sim *sim, const struct sim_ticket *ticket)
+{
+	const struct sim_client *client = sim_client_of(sim, ticket);
+	const struct lk__ticket *own =
+		client ? lk__ticket_find(&client->core, ticket->nonce) : NULL;
+
+	return own && own->state == LK__HOLDING ? own->place->hold : NULL;
+}
+
+static void check_same(const struct script *script, const struct sim_ticket *was,
+                       const struct sim_ticket *is)
+{
+	struct sim *sim = script->sim;
+	int64_t now_us = sim_server_us(sim);
+	struct sim_grant *grant = sim_grant_of(script->name, is->fence);
+	const struct lk__hold *hold;
+
+	if (is->end_us < was->end_us && was->end_us <= now_us + is->force_ms * 1000)
+		sim_fail(sim, "lease", "the lease of %s was shortened by %lld us", is->text,
+		         (long long)(was->end_us - is->end_us));
+	if (!grant)
+		return;
+	if (is->end_us - now_us >= is->lease_ms * 1000) {
+		grant->counted_ns = sim->now_ns;
+		grant->whole = true;
+	}
+	/* It came through the loss of a memory, and the store stands by it for as long as its
+	 * holder believes: from now on it counts like any other. */
+	hold = grant->epoch < script->name->epoch ? hold_of_ticket(sim, is) : NULL;
+	if (hold && is->end_us > was->end_us &&
+	    is->end_us >= belief_us(sim_client_of(sim, is), hold))
+		grant->epoch = script->name->epoch;
+}
+
+static void check_gone(const struct script *script, const struct sim_ticket *was)
+{
+	struct sim *sim = script->sim;
+	const struct sim_grant *grant = sim_grant_of(script->name, was->fence);
+	const struct lk__hold *hold = hold_of_ticket(sim, was);
+
+	if (!script->call || (grant && (grant->broken || grant->epoch != script->name->epoch)))
+		return;
+	if (was->end_us > sim_server_us(sim) &&
+	    (!is_own(script, was->text) || script->call->kind != LK__LEAVE))
+		sim_fail(sim, "owner", "%s was taken away before its end by %s", was->text,
+		         script->call->ticket[0] ? script->call->ticket : "nobody");
+	else if (hold && lk__hold_left_ns(hold, sim_local(sim_client_of(sim, was))))
+		sim_fail(sim, "owner", "the store ended %s and its holder believes in it",
+		         was->text);
+	else if (grant && grant->forgotten && was->end_us > sim_server_us(sim))
+		sim_fail(sim, "owner", "a leave for permits that are nobody's: %s", was->text);
+}
+
+static void check_holds(const struct script *script)
+{
+	for (int i = 0; i < script->after->hold_count; i++) {
+		const struct sim_ticket *is = &script->after->holds[i];
+		const struct sim_ticket *was = hold_in(script->before, is->text);
+		if (!was || was->fence != is->fence)
+			check_new(script, is);
+		check_same(script, was && was->fence == is->fence ? was : is, is);
+	}
+	for (int i = 0; i < script->before->hold_count; i++)
+		if (!hold_in(script->after, script->before->holds[i].text))
+			check_gone(script, &script->before->holds[i]);
+}
+
+/* ---- The queue ---------------------------------------------------------------------------- */
+
+/* Somebody who waits, hears and asks keeps its place. */
+static void check_passed_over(const struct script *script, const struct sim_ticket *wait)
+{
+	const struct sim_client *client = sim_client_of(script->sim, wait);
+	const struct lk__ticket *ticket;
+
+	if (!client || wait_in(script->after, wait->text) || hold_in(script->after, wait->text) ||
+	    is_own(script, wait->text) || !sim_is_fine(client, QUIET_NS) ||
+	    (wait->permits && wait->permits > script->after->capacity))
+		return;
+	ticket = lk__ticket_find(&client->core, wait->nonce);
+	if (ticket && (ticket->state == LK__ASKING || ticket->state == LK__WAITING))
+		sim_fail(script->sim, "fifo", "%s lost its place", wait->text);
+}
+
+/* Who comes stands at the end, and who returns stands where it stood. */
+static void check_place(const struct script *script)
+{
+	const struct sim_ticket *wait;
+
+	if (!script->call || script->call->kind != LK__ASK)
+		return;
+	wait = wait_in(script->after, script->call->ticket);
+	if (!wait || wait_in(script->before, wait->text))
+		return;
+	if (script->call->arrival_us && wait->arrival_us != script->call->arrival_us)
+		sim_fail(script->sim, "fifo", "%s did not get its place back", wait->text);
+	for (int i = 0; !script->call->arrival_us && i < script->after->queued; i++)
+		if (script->after->queue[i].arrival_us > wait->arrival_us)
+			sim_fail(script->sim, "fifo", "%s came last and stands before %s",
+			         wait->text, script->after->queue[i].text);
+}
+
+/* ---- One script --------------------------------------------------------------------------- */
+
+static struct sim_view before;
+
+void sim_check_before(struct sim *sim, int index)
+{
+	sim_look(sim, &sim->names[index], &before);
+	if (sim->names[index].kind == LK_KIND_LATCH)
+		sim_check_latch_now(sim, &sim->names[index]);
+}
+
+static void read_answer(struct script *script)
+{
+	struct lk__resp_reader *reader = lk__resp_reader_new();
+	const struct lk__buf *reply = &script->call->reply;
+	struct lk__resp *resp;
+	static struct lk__why why;
+
+	if (!reader || lk__resp_feed(reader, reply->data, reply->len, &why) ||
+	    lk__resp_next(reader, &resp, &why) || !resp)
+		abort();
+	if (resp->type == LK__RESP_ERROR && !lk__codec_unknown_script(resp))
+		sim_fail(script->sim, "script", "a script failed: %s", resp->str);
+	if (script->call->kind == SIM_QUESTION)
+		script->answer.kind = LK__FAILED;
+	else
+		lk__codec_answer(resp, "the store", &script->answer, &why);
+	lk__resp_free(resp);
+	lk__resp_reader_free(reader);
+}
+
+static void tell(struct sim *sim, int index, const struct sim_call *call)
+{
+	if (!sim->trace)
+		return;
+	if (call)
+		sim_trace(sim, NULL, "c%02d.%d: the store runs %s: %.*s", call->slot, call->life,
+		          sim_call_name(call), (int)(call->reply.len > 90 ? 90 : call->reply.len),
+		          sim_flat(call->reply.data, call->reply.len));
+	else
+		sim_trace(sim, NULL, "an operator was there");
+	sim_trace_name(sim, index);
+}
+
+void sim_check_adopt(struct sim *sim, struct sim_name *name, const struct sim_call *call)
+{
+	const struct script script = {sim, name, &before, &name->view, call, {0}};
+
+	before.hold_count = 0; /* what it had before is nobody's */
+	for (int i = 0; i < name->view.hold_count; i++)
+		if (!sim_grant_of(name, name->view.holds[i].fence)) {
+			check_new(&script, &name->view.holds[i]);
+			check_same(&script, &name->view.holds[i], &name->view.holds[i]);
+		}
+}
+
+static void check_tickets(struct script *script)
+{
+	struct sim_name *name = script->name;
+
+	if (name->kind == LK_KIND_SEMAPHORE && name->torn) {
+		sim_check_permits(script->sim, name, script->before, script->call, &script->answer);
+		return;
+	}
+	check_holds(script);
+	for (int i = 0; i < script->before->queued; i++)
+		check_passed_over(script, &script->before->queue[i]);
+	check_place(script);
+	if (name->kind == LK_KIND_SEMAPHORE)
+		sim_check_permits(script->sim, name, script->before, script->call, &script->answer);
+}
+
+void sim_check_after(struct sim *sim, int index, const struct sim_call *call)
+{
+	struct sim_name *name = &sim->names[index];
+	struct script script = {sim, name, &before, &name->view, call, {0}};
+
+	sim_look(sim, name, &name->view);
+	tell(sim, index, call);
+	if (call)
+		read_answer(&script);
+	if (name->kind == LK_KIND_LATCH)
+		sim_check_latch(sim, name, &before, call, &script.answer);
+	else
+		check_tickets(&script);
+}
+
+void sim_check_forced(struct sim *sim, int index)
+{
+	struct sim_name *name = &sim->names[index];
+
+	name->epoch++;
+	name->torn = false;
+	name->forced_ns = sim->now_ns;
+	sim_look(sim, name, &name->view);
+	if (name->kind == LK_KIND_LATCH)
+		sim_check_latch_forced(sim, name);
+}
+
+/* ---- Clients ------------------------------------------------------------------------------ */
+
+/* A loss is told in time by the timer alone, and the store stands by what is believed. */
+static void check_hold(struct sim_client *client, const struct lk__hold *hold)
+{
+	struct sim *sim = client->sim;
+	const struct lk__ticket *ticket = hold->ticket;
+	struct sim_caller *caller = hold->handle;
+	int64_t due_ns = lk__core_due(&client->core), left_ns;
+
+	if (hold->lost)
+		return;
+	if (!ticket || ticket->state != LK__HOLDING || ticket->place->hold != hold) {
+		sim_fail(sim, "machine", "a hold and its ticket disagree");
+		return;
+	}
+	left_ns = lk__hold_left_ns(hold, sim_local(client));
+	if (!left_ns)
+		caller->lapsed = hold->fence;
+	else if (caller->lapsed == hold->fence)
+		sim_fail(sim, "revival", "a hold that had lapsed is valid again");
+	if (due_ns > ticket->valid_until_ns || due_ns > hold->max_until_ns)
+		sim_fail(sim, "loss", "no timer for the end of a hold");
+	if (left_ns)
+		sim_check_backed(client, hold);
+}
+
+/* Each ticket has something under way or a timer, else nothing would ever happen to it. */
+static void check_ticket(struct sim_client *client, const struct lk__ticket *ticket)
+{
+	bool leaving = ticket->state == LK__LEAVING;
+	const struct lk__request *request = leaving ? &ticket->leave : &ticket->main;
+
+	if (ticket->state == LK__OVER) {
+		if (ticket->main.where != LK__UNDER_WAY && ticket->leave.where != LK__UNDER_WAY)
+			sim_fail(client->sim, "machine",
+			         "a ticket is over and waits for no answer");
+		return;
+	}
+	if (!client->core.linked || request->where != LK__AT_REST)
+		return;
+	if (ticket->state == LK__HOLDING && ticket->fixed && !ticket->shrinking)
+		return;
+	if (ticket->next_ns == LK__NEVER || ticket->timer.due_ns > ticket->next_ns)
+		sim_fail(client->sim, "machine", "a ticket in state %d has nothing to come",
+		         ticket->state);
+}
+
+void sim_check_client(struct sim_client *client)
+{
+	const struct lk__ticket *ticket;
+	const struct lk__hold *hold;
+
+	if (!client->alive)
+		return;
+	for (ticket = client->core.all_tickets; ticket; ticket = ticket->next)
+		check_ticket(client, ticket);
+	for (hold = client->core.all_holds; hold; hold = hold->next)
+		check_hold(client, hold);
+	for (int i = 0; i < SIM_THREADS; i++)
+		if (client->callers[i].doing == SIM_AWAITING)
+			sim_check_waiting(&client->callers[i]);
+}
+
+/* After the leave of a ticket nothing of it is sent. */
+void sim_check_sent(struct sim_client *client, const struct lk__request *request)
+{
+	const struct lk__ticket *ticket = request->ticket;
+
+	if (lk__request_is_latch(request) || request->kind == LK__HAND)
+		return;
+	if (request->kind == LK__LEAVE) {
+		memcpy(client->left[client->left_count++ % SIM_LEFT], ticket->nonce,
+		       LK__NONCE_SIZE);
+		return;
+	}
+	for (int i = 0; i < SIM_LEFT && i < client->left_count; i++)
+		if (!memcmp(client->left[i], ticket->nonce, LK__NONCE_SIZE))
+			sim_fail(client->sim, "zombie", "a request for %s after its leave was sent",
+			         ticket->nonce);
+	if (request->kind == LK__RENEW && !request->claim &&
+	    (ticket->state != LK__HOLDING || !ticket->place->hold))
+		sim_fail(client->sim, "zombie", "a renewal of %s, which is no hold", ticket->nonce);
+}

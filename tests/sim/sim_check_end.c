@@ -1,0 +1,69 @@
+/* SPDX-License-Identifier: MIT
+ * At the end, when nothing went wrong for a while and everybody has gone: nothing is left. */
+#include "sim.h"
+
+#include <string.h>
+
+static void check_client(struct sim *sim, const struct sim_client *client)
+{
+	const struct lk__core *core = &client->core;
+
+	if (core->all_tickets || core->tickets.count)
+		sim_fail(sim, "end", "c%02d has a ticket left", client->slot);
+	if (core->all_holds)
+		sim_fail(sim, "end", "c%02d has a hold left", client->slot);
+	if (core->latches)
+		sim_fail(sim, "end", "c%02d has a step or a wait left", client->slot);
+	if (core->line || core->done || core->lost || lk__core_due(core) != LK__NEVER)
+		sim_fail(sim, "end", "c%02d has something left in line", client->slot);
+	for (int i = 0; i < SIM_NAMES * SIM_HANDLES; i++) {
+		const struct lk__place *place = client->places[i / SIM_HANDLES][i % SIM_HANDLES];
+		if (place->first || place->ticket || place->hold)
+			sim_fail(sim, "end", "c%02d has something left in a place", client->slot);
+	}
+	if (client->link && client->link->topics)
+		sim_fail(sim, "end", "c%02d is still subscribed to a latch", client->slot);
+}
+
+static void check_key(void *arg, const char *key, size_t len, const char *type, int64_t expires_ms)
+{
+	struct sim *sim = arg;
+
+	(void)len;
+	(void)type;
+	(void)expires_ms;
+	if (!strcmp(key, "lk:fence"))
+		return;
+	/* Semaphores and latches are made to last. */
+	for (int i = 3; i < SIM_NAMES; i++)
+		if (!strcmp(key, sim->names[i].main) ||
+		    !strcmp(key, i > 5 ? sim->names[i].memory : sim->names[i].holds))
+			return;
+	sim_fail(sim, "end", "a key is left: %s", key);
+}
+
+/* At rest all permits are there. */
+static void check_rest(struct sim *sim, struct sim_name *name)
+{
+	const struct sim_view *view = &name->view;
+
+	sim_look(sim, name, &name->view);
+	for (int i = 0; i < view->hold_count; i++)
+		if (view->holds[i].end_us > sim_server_us(sim))
+			sim_fail(sim, "end", "%s is still held by %s", name->text,
+			         view->holds[i].text);
+	if (view->queued)
+		sim_fail(sim, "end", "%s is still waited for by %s", name->text,
+		         view->queue[0].text);
+}
+
+void sim_check_end(struct sim *sim)
+{
+	for (int i = 0; i < sim->plan->clients; i++)
+		if (sim->clients[i].alive)
+			check_client(sim, &sim->clients[i]);
+	for (int i = 0; i < SIM_NAMES; i++)
+		if (sim->names[i].kind != LK_KIND_LATCH)
+			check_rest(sim, &sim->names[i]);
+	lua_store_each_key(sim->store, check_key, sim);
+}

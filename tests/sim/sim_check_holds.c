@@ -1,0 +1,400 @@
+/* SPDX-License-Identifier: MIT
+ * Who believes to hold what: exclusion, permits, fences, and that somebody gets what is free. */
+#include "sim.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- Lost wake-ups ------------------------------------------------------------------------ *
+ *
+ * A grant by message is used within GRANT bound: the message's way, and a claim there and back;
+ * each way takes 1.05 of the plan's delay at most, and what is sent may be held up by 5 ms.
+ *
+ * What is free is granted within IDLE bound to somebody who waits, hears and asks: it asks again
+ * within 11.2 s at the latest (LK__REASK_MAX_MS, 50 ranks of 20 ms, 2 % of jitter), is told "free",
+ * has the head served and is told.  The dead before it do not count: while a dead one is granted,
+ * for one claim window or one lease, it is not free.  Permits have one rule more: a head that does
+ * not fit and is silent is passed over after 21 s, found by an ask. */
+#define SLACK_NS (100 * SIM_MS)
+#define IDLE_NS (13 * SIM_S)
+#define IDLE_LONG_NS (45 * SIM_S)
+
+static int64_t ways_ns(const struct sim *sim, int ways)
+{
+	return ways * (sim->plan->delay_ns + sim->plan->delay_ns / 20 + 5 * SIM_MS) + SLACK_NS;
+}
+
+/* False when it need not be looked at any more. */
+static bool check_pending(struct sim *sim, const struct sim_pending *pending)
+{
+	struct sim_client *client = &sim->clients[pending->slot];
+	const struct sim_view *view = &sim->names[pending->name].view;
+	const struct lk__ticket *ticket;
+	bool stands = false;
+
+	if (!client->alive || client->life != pending->life ||
+	    !sim_is_fine(client, sim->now_ns - pending->at_ns) ||
+	    sim->names[pending->name].forced_ns >= pending->at_ns)
+		return false;
+	for (int i = 0; i < view->hold_count && !stands; i++)
+		stands = !strcmp(view->holds[i].nonce, pending->nonce) &&
+		         view->holds[i].end_us > sim_server_us(sim);
+	if (stands && (double)(sim->now_ns - pending->at_ns) / 1e6 > sim->tally.longest_grant_ms)
+		sim->tally.longest_grant_ms = (double)(sim->now_ns - pending->at_ns) / 1e6;
+	ticket = lk__ticket_find(&client->core, pending->nonce);
+	if (!stands || !ticket ||
+	    (ticket->state != LK__ASKING && ticket->state != LK__WAITING &&
+	     ticket->state != LK__CLAIMING))
+		return false;
+	if (sim->now_ns - pending->at_ns > ways_ns(sim, 3))
+		sim_fail(sim, "wake-up", "%s was granted %s %.3f s ago and does not know",
+		         pending->nonce, sim->names[pending->name].text,
+		         (double)(sim->now_ns - pending->at_ns) / 1e9);
+	return true;
+}
+
+/* The first in the queue who hears and asks, if it fits; NULL if there is none. */
+static const struct sim_ticket *who_fits(struct sim *sim, const struct sim_name *name, bool *head)
+{
+	const struct sim_view *view = &name->view;
+	int64_t used = 0, now_us = sim_server_us(sim);
+
+	for (int i = 0; i < view->hold_count; i++)
+		if (view->holds[i].end_us > now_us)
+			used += view->holds[i].held;
+	if (name->kind == LK_KIND_LOCK && used)
+		return NULL;
+	for (int i = 0; i < view->queued; i++) {
+		const struct sim_ticket *wait = &view->queue[i];
+		const struct sim_client *client = sim_client_of(sim, wait);
+		if (!client || !sim_is_fine(client, 0) ||
+		    !lk__ticket_find(&client->core, wait->nonce))
+			continue;
+		*head = i == 0;
+		return !wait->permits || used + wait->permits <= view->capacity ? wait : NULL;
+	}
+	return NULL;
+}
+
+static void check_idle(struct sim *sim, struct sim_name *name)
+{
+	const struct sim_ticket *wait;
+	int64_t limit_ns;
+	bool head = false;
+
+	wait = name->torn || !name->view.queued ? NULL : who_fits(sim, name, &head);
+	if (!wait || strcmp(name->idle, wait->text) != 0 ||
+	    !sim_is_fine(sim_client_of(sim, wait), sim->now_ns - name->idle_since_ns)) {
+		name->idle_since_ns = sim->now_ns;
+		snprintf(name->idle, sizeof(name->idle), "%s", wait ? wait->text : "");
+		return;
+	}
+	if ((double)(sim->now_ns - name->idle_since_ns) / 1e6 > sim->tally.longest_idle_ms)
+		sim->tally.longest_idle_ms = (double)(sim->now_ns - name->idle_since_ns) / 1e6;
+	limit_ns = (head || name->kind == LK_KIND_LOCK ? IDLE_NS : IDLE_LONG_NS) + ways_ns(sim, 6);
+	if (sim->now_ns - name->idle_since_ns > limit_ns)
+		sim_fail(sim, "wake-up", "%s waits for %s, which is free, for %.3f s", wait->text,
+		         name->text, (double)(sim->now_ns - name->idle_since_ns) / 1e9);
+}
+
+void sim_check_names(struct sim *sim)
+{
+	for (int i = 0; i < sim->pending_count; i++)
+		if (!check_pending(sim, &sim->pending[i]))
+			sim->pending[i--] = sim->pending[--sim->pending_count];
+	for (int i = 0; i < SIM_NAMES; i++) {
+		struct sim_name *name = &sim->names[i];
+		if (name->kind == LK_KIND_LATCH)
+			continue;
+		if (!name->view.queued)
+			name->busy_since_ns = sim->now_ns;
+		check_idle(sim, name);
+	}
+}
+
+/* ---- Validity ----------------------------------------------------------------------------- */
+
+/* What is believed stands in the store, for at least as long. */
+void sim_check_backed(struct sim_client *client, const struct lk__hold *hold)
+{
+	struct sim *sim = client->sim;
+	struct sim_name *name = &sim->names[hold->name->bytes[hold->name->len - 1] - '0'];
+	const struct sim_grant *grant = sim_grant_of(name, hold->ticket->fence);
+	int64_t until_ns = sim_true(client, hold->ticket->valid_until_ns);
+	int64_t until_us = SIM_EPOCH_US + sim->store_offset_us + until_ns / 1000;
+
+	if (!grant || grant->broken || grant->epoch != name->epoch || name->torn)
+		return;
+	for (int i = 0; i < name->view.hold_count; i++) {
+		const struct sim_ticket *held = &name->view.holds[i];
+		if (held->fence != hold->ticket->fence)
+			continue;
+		if (held->end_us < until_us)
+			sim_fail(sim, "validity", "%s is believed in for %lld us longer than kept",
+			         held->text, (long long)(until_us - held->end_us));
+		return;
+	}
+	sim_fail(sim, "validity", "fence %llu of %s is believed in and not in the store",
+	         (unsigned long long)hold->fence, name->text);
+}
+
+int64_t sim_capacity_since(const struct sim_name *name, int64_t since_ns, bool least)
+{
+	int first =
+		name->capacity_count > SIM_CAPACITIES ? name->capacity_count - SIM_CAPACITIES : 0;
+	int64_t best = 0;
+
+	for (int i = name->capacity_count - 1; i >= first; i--) {
+		const struct sim_capacity *capacity = &name->capacities[i % SIM_CAPACITIES];
+		if (!best || (least ? capacity->capacity < best : capacity->capacity > best))
+			best = capacity->capacity;
+		if (capacity->since_ns < since_ns)
+			break;
+	}
+	return best;
+}
+
+/* Permits that are valid at a moment, of the present memory. */
+struct sum {
+	int64_t permits, oldest_ns;
+};
+
+static void add(struct sum *sum, const struct sim_name *name, const struct sim_grant *grant,
+                uint32_t permits)
+{
+	if (!grant || grant->broken || grant->epoch != name->epoch)
+		return;
+	sum->permits += permits;
+	if (grant->granted_ns < sum->oldest_ns)
+		sum->oldest_ns = grant->granted_ns;
+}
+
+static void add_forgotten(struct sum *sum, struct sim_name *name, int64_t at_ns)
+{
+	int least = name->grant_count > SIM_GRANTS ? name->grant_count - SIM_GRANTS : 0;
+
+	for (int i = name->grant_count - 1; i >= least; i--) {
+		const struct sim_grant *grant = &name->grants[i % SIM_GRANTS];
+		if (grant->granted_ns < at_ns - 120 * SIM_S)
+			break;
+		if (grant->forgotten && grant->forgotten_ns <= at_ns &&
+		    at_ns < grant->forgotten_ns + grant->lease_ms * SIM_MS)
+			add(sum, name, grant, grant->permits);
+	}
+}
+
+static void judge(struct sim *sim, const struct sim_name *name, const struct sum *sum,
+                  const char *check)
+{
+	if (sum->permits > sim_capacity_since(name, sum->oldest_ns, false))
+		sim_fail(sim, check, "%lld permits of %s are valid at once, of %lld",
+		         (long long)sum->permits, name->text,
+		         (long long)sim_capacity_since(name, sum->oldest_ns, false));
+}
+
+/* Never are more valid than there are, or were when they were granted. */
+static void check_sum(struct sim *sim, struct sim_name *name)
+{
+	struct sum sum = {0, INT64_MAX};
+
+	for (int i = 0; i < sim->plan->clients; i++) {
+		const struct sim_client *client = &sim->clients[i];
+		const struct lk__hold *hold = client->alive ? client->core.all_holds : NULL;
+		for (; hold; hold = hold->next)
+			if (hold->name->bytes[hold->name->len - 1] - '0' == name->index &&
+			    lk__hold_left_ns(hold, sim_local(client)))
+				add(&sum, name, sim_grant_of(name, hold->fence), hold->count);
+	}
+	add_forgotten(&sum, name, sim->now_ns);
+	judge(sim, name, &sum, "permits");
+}
+
+/* No two valid holds of a lock, but over a loss of memory or a break between their grants. */
+static void check_alone(struct sim *sim, struct sim_name *name, const struct lk__hold *mine)
+{
+	const struct sim_grant *grant = sim_grant_of(name, mine->ticket->fence);
+
+	for (int i = 0; i < sim->plan->clients; i++) {
+		const struct sim_client *client = &sim->clients[i];
+		const struct lk__hold *hold = client->alive ? client->core.all_holds : NULL;
+		for (; hold; hold = hold->next) {
+			const struct sim_grant *other;
+			if (hold == mine || hold->name->kind != LK_KIND_LOCK ||
+			    hold->name->bytes[hold->name->len - 1] - '0' != name->index ||
+			    !lk__hold_left_ns(hold, sim_local(client)))
+				continue;
+			other = sim_grant_of(name, hold->ticket->fence);
+			if (hold->fence == mine->fence && other && grant &&
+			    other->regime == grant->regime)
+				sim_fail(sim, "fence", "two holds of %s have fence %llu",
+				         name->text, (unsigned long long)hold->fence);
+			if (!grant || !other || other->broken || grant->broken ||
+			    other->epoch != grant->epoch)
+				continue;
+			sim_fail(sim, "exclusion",
+			         "two holds of %s are valid at once: fences %llu and %llu",
+			         name->text, (unsigned long long)hold->fence,
+			         (unsigned long long)mine->fence);
+		}
+	}
+}
+
+/* ---- Acquired ----------------------------------------------------------------------------- */
+
+/* Fences grow from holder to holder of one memory, local ones, too. */
+static void check_fence(struct sim *sim, struct sim_name *name, const struct lk__hold *hold,
+                        const struct sim_grant *grant)
+{
+	bool local = hold->fence != hold->ticket->fence;
+
+	if (grant->broken)
+		return; /* its holder has yet to hear of it */
+	if (grant->epoch == name->made_epoch && grant->regime == name->made_regime &&
+	    hold->fence <= name->made_max)
+		sim_fail(sim, "fence", "fence %llu of %s is not above %llu",
+		         (unsigned long long)hold->fence, name->text,
+		         (unsigned long long)name->made_max);
+	if (grant->epoch >= name->made_epoch) {
+		name->made_max = hold->fence;
+		name->made_epoch = grant->epoch;
+		name->made_regime = grant->regime;
+	}
+	if (!local)
+		return;
+	sim->tally.handed_over++;
+	if (!sim->clock_was_back && (int64_t)hold->fence > sim_server_us(sim))
+		sim_fail(sim, "fence", "a local fence is ahead of the server's clock");
+	if (grant->regime == name->regime && hold->fence > name->fence_max)
+		name->fence_max = hold->fence;
+}
+
+/* Once others wait, and the holder was told so by a renewal at the latest, a lock stays inside a
+ * process for LK__HANDOVERS_MAX more holds at most. */
+static void check_share(struct sim_client *client, struct sim_name *name,
+                        const struct lk__hold *hold, struct sim_grant *grant)
+{
+	struct sim *sim = client->sim;
+	int64_t told_ns = hold->ticket->lease_ms * SIM_MS + ways_ns(sim, 4);
+
+	if (hold->fence == hold->ticket->fence || sim->now_ns - name->busy_since_ns < told_ns ||
+	    !sim_is_fine(client, told_ns))
+		grant->handed = 0;
+	else if (++grant->handed > LK__HANDOVERS_MAX + 1)
+		sim_fail(sim, "fifo", "%s was handed over %d times while others wait", name->text,
+		         grant->handed);
+}
+
+void sim_check_made(struct sim_caller *caller)
+{
+	struct sim_client *client = caller->client;
+	struct sim *sim = client->sim;
+	struct sim_name *name = &sim->names[caller->name];
+	const struct lk__hold *hold = lk__core_hold(caller->place->name, caller->owner);
+	struct sim_grant *grant =
+		hold && hold->ticket ? sim_grant_of(name, hold->ticket->fence) : NULL;
+
+	if (!hold || hold->handle != caller) {
+		sim_fail(sim, "made", "acquired, but there is no hold");
+	} else if (!lk__hold_left_ns(hold, sim_local(client))) {
+		sim_fail(sim, "made", "acquired a hold that has lapsed");
+	} else if (!grant || grant->slot != client->slot || grant->life != client->life) {
+		sim_fail(sim, "made", "a hold without a grant of the store");
+	} else if (name->kind == LK_KIND_LOCK) {
+		sim_trace(sim, client, "thread %d holds %s, fence %llu", caller->index, name->text,
+		          (unsigned long long)hold->fence);
+		check_fence(sim, name, hold, grant);
+		check_share(client, name, hold, grant);
+		check_alone(sim, name, hold);
+	} else if (hold->count != caller->count || grant->permits != caller->count) {
+		sim_fail(sim, "made", "acquired %u instead of %u", hold->count, caller->count);
+	} else {
+		check_sum(sim, name);
+	}
+}
+
+/* Permits that are nobody's must last, from their grant, as long as their lease; and in no window
+ * of that length more were granted than there are. */
+void sim_check_forgotten(struct sim_caller *caller)
+{
+	struct sim *sim = caller->client->sim;
+	struct sim_name *name = &sim->names[caller->name];
+	struct sim_grant *grant = sim_grant_of(name, caller->waiter.fence);
+	struct sum sum = {0, INT64_MAX};
+
+	sim->tally.forgot++;
+	caller->owner = 0;
+	if (!grant || grant->permits != caller->count) {
+		sim_fail(sim, "made", "a permit without a grant of the store");
+		return;
+	}
+	if (!grant->whole && grant->epoch == name->epoch)
+		sim_fail(sim, "rate", "a permit whose grant is shorter than its lease");
+	grant->forgotten = true;
+	grant->forgotten_ns = grant->counted_ns;
+	add_forgotten(&sum, name, grant->forgotten_ns);
+	judge(sim, name, &sum, "rate");
+	check_sum(sim, name);
+}
+
+/* ---- Ends --------------------------------------------------------------------------------- */
+
+static bool store_knows(struct sim *sim, struct sim_name *name, const char *nonce)
+{
+	sim_look(sim, name, &name->view);
+	for (int i = 0; i < name->view.hold_count; i++)
+		if (!strcmp(name->view.holds[i].nonce, nonce))
+			return true;
+	for (int i = 0; i < name->view.queued; i++)
+		if (!strcmp(name->view.queue[i].nonce, nonce))
+			return true;
+	return false;
+}
+
+static bool is_allowed(const struct sim_caller *caller, lk_err err)
+{
+	switch (err) {
+	case LK_OK:
+	case LK_ETIMEDOUT:
+	case LK_ECANCELED:
+	case LK_ECONN:
+	case LK_EUNKNOWN:
+		return true;
+	case LK_EBUSY:
+		return caller->waiter.only_try;
+	case LK_ECLOSED:
+		return caller->client->closed;
+	case LK_ESERVER:
+		return caller->client->sim->tally.faults[SIM_REFUSE] > 0;
+	case LK_ELIMIT:
+		return sim_capacity_since(&caller->client->sim->names[caller->name],
+		                          caller->began_ns, true) < caller->count;
+	default:
+		return false;
+	}
+}
+
+void sim_check_acquired(struct sim_caller *caller, lk_err err)
+{
+	struct sim *sim = caller->client->sim;
+	struct sim_name *name = &sim->names[caller->name];
+
+	if (!is_allowed(caller, err))
+		sim_fail(sim, "result", "acquire of %s ended with %s", name->text,
+		         lk_err_name(err));
+	/* What was sent over a connection that is no more, or twice, may come after the leave. */
+	if ((err == LK_ETIMEDOUT || err == LK_ECANCELED || err == LK_ECLOSED) && caller->nonce[0] &&
+	    !sim->plan->fault_count && store_knows(sim, name, caller->nonce))
+		sim_fail(sim, "result", "a wait ended with %s and left its ticket",
+		         lk_err_name(err));
+}
+
+void sim_check_released(struct sim_caller *caller, lk_err err)
+{
+	struct sim *sim = caller->client->sim;
+
+	if (err == LK_OK && !caller->was_valid)
+		sim_fail(sim, "result", "the release of a lapsed hold succeeded");
+	if (err == LK_ELOST && caller->was_valid && !sim->plan->fault_count &&
+	    !caller->place->fixed)
+		sim_fail(sim, "result", "the release of a valid hold found it lost");
+}

@@ -1,0 +1,122 @@
+/* SPDX-License-Identifier: MIT
+ * What a script may make of a semaphore, besides what every name has. */
+#include "sim.h"
+
+#include <string.h>
+
+static void note_capacity(struct sim *sim, struct sim_name *name)
+{
+	const struct sim_capacity *last = NULL;
+
+	if (!name->view.there || !name->view.capacity)
+		return;
+	if (name->capacity_count)
+		last = &name->capacities[(name->capacity_count - 1) % SIM_CAPACITIES];
+	if (last && last->capacity == name->view.capacity)
+		return;
+	name->capacities[name->capacity_count++ % SIM_CAPACITIES] =
+		(struct sim_capacity){sim->now_ns, name->view.capacity};
+}
+
+/* Both halves agree, and the sum is the store's. */
+static void check_sum(struct sim *sim, const struct sim_name *name)
+{
+	const struct sim_view *view = &name->view;
+	int64_t sum = 0;
+
+	for (int i = 0; i < view->hold_count; i++) {
+		const struct sim_ticket *hold = &view->holds[i];
+		sum += hold->held;
+		if (hold->end_us < 0 || !hold->fence)
+			sim_fail(sim, "permits", "half a hold: %s", hold->text);
+		if (hold->held < 1 || hold->held > hold->permits)
+			sim_fail(sim, "permits", "a hold of %u permits: %s", hold->held,
+			         hold->text);
+	}
+	if (sum != view->used)
+		sim_fail(sim, "permits", "the store counts %lld of %s, its holds have %lld",
+		         (long long)view->used, name->text, (long long)sum);
+}
+
+static void check_holds(struct sim *sim, const struct sim_name *name, const struct sim_view *before,
+                        const struct sim_call *call)
+{
+	const struct sim_view *view = &name->view;
+	bool granted = false;
+
+	for (int i = 0; i < view->hold_count; i++) {
+		const struct sim_ticket *is = &view->holds[i];
+		const struct sim_ticket *was =
+			sim_find(before->holds, before->hold_count, is->text);
+		bool own = call && call->kind == LK__SHRINK && !strcmp(call->ticket, is->text);
+		if (!was || was->fence != is->fence) {
+			granted = true;
+			if (is->held != is->permits)
+				sim_fail(sim, "permits", "granted %u instead of %u", is->held,
+				         is->permits);
+		} else if (is->held > was->held) {
+			sim_fail(sim, "permits", "a hold grew from %u to %u", was->held, is->held);
+		} else if (is->held < was->held && (!own || is->held != call->permits)) {
+			sim_fail(sim, "permits", "a hold shrank from %u to %u", was->held,
+			         is->held);
+		}
+	}
+	if (granted && view->used > view->capacity)
+		sim_fail(sim, "permits", "granted, and %lld of %lld of %s are used",
+		         (long long)view->used, (long long)view->capacity, name->text);
+}
+
+/* Whoever reclaims or gives back serves the queue, or says that there is more to do. */
+static void check_served(struct sim *sim, const struct sim_name *name,
+                         const struct sim_view *before, const struct sim_call *call,
+                         const struct lk__answer *answer)
+{
+	const struct sim_view *view = &name->view;
+
+	/* It was a holder's before: nothing is given back, and whoever was told "more" is on its
+	 * way. */
+	if (call && call->kind == LK__ASK &&
+	    sim_find(before->holds, before->hold_count, call->ticket))
+		return;
+
+	if (call && (call->kind == LK__RENEW || answer->kind == LK__FAILED || answer->more ||
+	             (answer->free && answer->kind != LK__LEFT)))
+		return;
+	if (view->there && view->queued && view->used + view->queue[0].permits <= view->capacity)
+		sim_fail(sim, "served", "the head of the queue of %s fits, and was not served: %s",
+		         name->text, view->queue[0].text);
+}
+
+/* Half of the memory was evicted: the next one that asks makes it whole, and others may. */
+static void check_torn(struct sim *sim, struct sim_name *name, const struct sim_call *call,
+                       const struct lk__answer *answer)
+{
+	const struct sim_view *view = &name->view;
+	int64_t sum = 0;
+	bool whole = true;
+
+	for (int i = 0; i < view->hold_count; i++) {
+		sum += view->holds[i].held;
+		whole = whole && view->holds[i].end_us >= 0 && view->holds[i].fence;
+	}
+	name->torn = !whole || sum != view->used;
+	if (name->torn) {
+		if (call && call->kind == LK__ASK && answer->kind != LK__FAILED)
+			sim_fail(sim, "permits", "half a memory of %s was not mended", name->text);
+		return;
+	}
+	sim_check_adopt(sim, name, call);
+}
+
+void sim_check_permits(struct sim *sim, struct sim_name *name, const struct sim_view *before,
+                       const struct sim_call *call, const struct lk__answer *answer)
+{
+	note_capacity(sim, name);
+	if (name->torn) {
+		check_torn(sim, name, call, answer);
+		return;
+	}
+	check_sum(sim, name);
+	check_holds(sim, name, before, call);
+	check_served(sim, name, before, call, answer);
+}

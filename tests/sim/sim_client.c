@@ -1,0 +1,442 @@
+/* SPDX-License-Identifier: MIT
+ * A process: its clock, its state machine, and what src/loop.c and src/wire.c do for it: dialling,
+ * PING, a request without an answer. */
+#include "sim.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define BACKOFF_FIRST_MS 20
+#define BACKOFF_MAX_MS 500
+#define CONNECT_TIMEOUT_NS (2000 * SIM_MS)
+
+/* ---- Its clock ---------------------------------------------------------------------------- */
+
+int64_t sim_local(const struct sim_client *client)
+{
+	int64_t now_ns = client->sim->now_ns;
+
+	return now_ns + client->offset_ns + now_ns / 1000000 * client->drift_ppm;
+}
+
+int64_t sim_true(const struct sim_client *client, int64_t local_ns)
+{
+	int64_t at_ns;
+
+	if (local_ns == LK__NEVER)
+		return LK__NEVER;
+	at_ns = local_ns - client->offset_ns;
+	at_ns -= at_ns / (1000000 + client->drift_ppm) * client->drift_ppm;
+	while (at_ns + client->offset_ns + at_ns / 1000000 * client->drift_ppm < local_ns)
+		at_ns += 1000;
+	return at_ns;
+}
+
+/* ---- Life --------------------------------------------------------------------------------- */
+
+static void open_places(struct sim_client *client, struct sim_random *random)
+{
+	static const int64_t leases[6] = {150, 400, 1000, 3000, 6000, 10000};
+	const struct sim_plan *plan = client->sim->plan;
+	int64_t lease_ms = leases[sim_draw(random, 6)];
+
+	client->ping_ns = 5000 * SIM_MS;
+	if (lease_ms * SIM_MS / 3 < client->ping_ns)
+		client->ping_ns = lease_ms * SIM_MS / 3;
+	if (client->ping_ns < 100 * SIM_MS)
+		client->ping_ns = 100 * SIM_MS;
+	for (int i = 0; i < SIM_NAMES * SIM_HANDLES; i++) {
+		const struct sim_name *name = &client->sim->names[i / SIM_HANDLES];
+		bool second = i % SIM_HANDLES;
+		bool fixed = second && sim_percent(random, name->rate ? 100 : plan->fixed_percent);
+		struct lk__place *place = lk__place_new(second ? lease_ms * 2 : lease_ms, fixed);
+
+		place->capacity = plan->capacity;
+		place->ttl_ms = SIM_TTL_MS;
+		place = lk__place_open(&client->core,
+		                       lk__name_new(name->kind, name->text, strlen(name->text)),
+		                       place);
+		if (name->kind == LK_KIND_LATCH)
+			lk__latch_open(&client->core, place->name, lk__latch_new(name->topic));
+		client->places[i / SIM_HANDLES][second] = place;
+	}
+}
+
+static void start_callers(struct sim_client *client)
+{
+	for (int i = 0; i < SIM_THREADS; i++) {
+		struct sim_caller *caller = &client->callers[i];
+		memset(caller, 0, sizeof(*caller));
+		caller->client = client;
+		caller->index = i;
+		caller->random = sim_random_of(client->sim->plan->seed, 4,
+		                               (uint64_t)(client->slot * 100 + client->life) * 100 +
+		                                       (uint64_t)i);
+		caller->next_ns = caller->until_ns = caller->limit_ns = caller->cancel_ns =
+			LK__NEVER;
+		if (i < client->sim->plan->threads)
+			sim_caller_plan(caller, 500 * SIM_MS);
+	}
+}
+
+void sim_client_start(struct sim *sim, int slot)
+{
+	struct sim_client *client = &sim->clients[slot];
+	int life = client->life + 1;
+	uint64_t index = (uint64_t)(slot * 1000 + life);
+	struct sim_random random = sim_random_of(sim->plan->seed, 2, index);
+	char id[LK__CLIENT_ID_SIZE];
+
+	memset(client, 0, sizeof(*client));
+	client->sim = sim;
+	client->slot = slot;
+	client->life = life;
+	client->alive = client->dirty = true;
+	client->random = sim_random_of(sim->plan->seed, 3, index);
+	client->tie = sim_random_of(sim->plan->seed, 5, index);
+	client->offset_ns = sim_within(&random, 100000 * SIM_MS);
+	client->drift_ppm = (int64_t)sim_draw(&random, 8001) - 4000;
+	client->dial_ns = sim->now_ns;
+	client->start_ns = client->close_ns = client->flush_ns = LK__NEVER;
+	client->disturbed_ns = sim->now_ns;
+	snprintf(id, sizeof(id), "c%02u_%05u_aaaaaaaaaaaa", (unsigned)slot % 100u,
+	         (unsigned)life % 100000u);
+	lk__space_init(&client->space, "lk", 0, id);
+	if (!lk__core_init(&client->core, sim_draw(&random, UINT64_MAX)))
+		abort();
+	open_places(client, &random);
+	start_callers(client);
+	sim_trace(sim, client, "starts");
+}
+
+/* The state machine and all that its threads had is gone. */
+void sim_client_free(struct sim_client *client)
+{
+	if (!client->alive)
+		return;
+	client->alive = false;
+	lk__core_fini(&client->core);
+	for (int i = 0; i < SIM_THREADS; i++)
+		sim_caller_free(&client->callers[i]);
+}
+
+/* The server hears of it soon, or when it gives up on a silent connection. */
+static void half_open(struct sim_client *client, struct sim_link *link)
+{
+	bool silent = client->cut_off_ns > client->sim->now_ns ||
+	              link->stalled_ns[SIM_MESSAGES_OUT] > client->sim->now_ns ||
+	              sim_percent(&client->random, 15);
+
+	link->here = false;
+	link->there_until_ns = client->sim->now_ns + sim_delay(client);
+	if (silent)
+		link->there_until_ns += sim_within(&client->random, 20 * SIM_S);
+}
+
+static void drop_link(struct sim_client *client)
+{
+	struct sim_link *link = client->link;
+
+	client->link = NULL;
+	if (!link)
+		return;
+	sim_link_cut(link);
+	half_open(client, link);
+	if (!link->there)
+		sim_link_free(client->sim, link);
+}
+
+void sim_client_crash(struct sim_client *client)
+{
+	sim_trace(client->sim, client, "is killed");
+	drop_link(client);
+	sim_client_free(client);
+}
+
+static void back_off(struct sim_client *client)
+{
+	int64_t ms = client->backoff_ns / SIM_MS * 2;
+
+	if (ms < BACKOFF_FIRST_MS)
+		ms = BACKOFF_FIRST_MS;
+	if (ms > BACKOFF_MAX_MS)
+		ms = BACKOFF_MAX_MS;
+	client->backoff_ns = ms * SIM_MS;
+	client->dial_ns = client->sim->now_ns + client->backoff_ns / 2 +
+	                  sim_within(&client->random, ms * SIM_MS / 2);
+}
+
+void sim_client_unlink(struct sim_client *client, lk_err err)
+{
+	struct lk__why why = {.err = err, .text = "the link is down"};
+	struct sim *sim = client->sim;
+	int64_t lived_ns;
+
+	if (!client->link)
+		return;
+	lived_ns = sim->now_ns - client->link->made_ns;
+	sim_trace(sim, client, "loses its link");
+	for (int i = 0; i < SIM_THREADS; i++)
+		if (client->callers[i].doing == SIM_ASKING)
+			sim_latch_answered(&client->callers[i], false);
+	drop_link(client);
+	sim_disturb(&client->disturbed_ns, sim->now_ns);
+	lk__core_link_down(&client->core, sim_local(client), &why);
+	client->dialling = false;
+	if (lived_ns > SIM_S) {
+		client->backoff_ns = 0;
+		client->dial_ns = sim->now_ns;
+	} else {
+		back_off(client);
+	}
+}
+
+/* Both connections are there and the own channel is subscribed, or not. */
+static void end_dialling(struct sim_client *client)
+{
+	struct sim *sim = client->sim;
+
+	client->dialling = false;
+	if (sim->now_ns < client->cut_off_ns || sim->now_ns < sim->up_ns ||
+	    sim->now_ns < sim->sick_until_ns) {
+		back_off(client);
+		return;
+	}
+	sim_server_load(sim);
+	client->link = sim_link_new(client);
+	client->dial_ns = LK__NEVER;
+	sim_disturb(&client->disturbed_ns, sim->now_ns);
+	sim_trace(sim, client, "is linked");
+	lk__core_link_up(&client->core, sim_local(client));
+}
+
+static void dial(struct sim_client *client)
+{
+	struct sim *sim = client->sim;
+
+	if (client->dialling) {
+		end_dialling(client);
+		return;
+	}
+	client->dialling = true;
+	client->dial_ns = sim->now_ns;
+	for (int i = 0; i < 4; i++)
+		client->dial_ns += sim_delay(client);
+	if (sim->now_ns < client->cut_off_ns)
+		client->dial_ns = sim->now_ns + CONNECT_TIMEOUT_NS;
+}
+
+/* A request or a PING has no answer, or the server said that it is over. */
+static void overdue(struct sim_client *client)
+{
+	struct sim_link *link = client->link;
+	int64_t now_ns = client->sim->now_ns;
+	bool silent =
+		(link->calls && link->calls->sent_ns + SIM_TIMEOUT_NS <= now_ns) ||
+		(link->pinged_ns > link->heard_ns && link->pinged_ns + SIM_TIMEOUT_NS <= now_ns);
+
+	if (link->reset_ns <= now_ns)
+		sim_client_unlink(client, LK_ECONN);
+	else if (silent)
+		sim_client_unlink(client, LK_EUNKNOWN);
+	else
+		sim_network_ping(client);
+}
+
+void sim_client_close(struct sim_client *client)
+{
+	client->closed = true;
+	client->close_ns = LK__NEVER;
+	sim_trace(client->sim, client, "closes");
+	lk__core_close(&client->core, sim_local(client));
+	for (int i = 0; i < SIM_THREADS; i++) {
+		struct sim_caller *caller = &client->callers[i];
+		caller->cancel_ns = caller->until_ns = LK__NEVER;
+		if (caller->doing == SIM_HOLDING)
+			caller->doing = SIM_IDLE;
+		if (caller->doing == SIM_IDLE)
+			caller->next_ns = LK__NEVER;
+		else if (caller->limit_ns == LK__NEVER)
+			caller->limit_ns = sim_local(client) + SIM_TIMEOUT_NS;
+	}
+}
+
+/* ---- What comes next ---------------------------------------------------------------------- */
+
+static void consider(struct sim_client *client, enum sim_event event, int64_t at_ns, bool here,
+                     struct sim_caller *caller)
+{
+	struct sim_next *next = &client->next;
+	uint64_t tie;
+
+	if (at_ns == LK__NEVER)
+		return;
+	/* What is overdue has no order: a stopped process finds it all at once. */
+	if (here && at_ns < client->resume_ns)
+		at_ns = client->resume_ns;
+	if (at_ns < client->sim->now_ns)
+		at_ns = client->sim->now_ns;
+	if (next->event != SIM_NOTHING && at_ns > next->at_ns)
+		return;
+	tie = sim_draw(&client->tie, 1u << 30);
+	if (next->event != SIM_NOTHING && at_ns == next->at_ns && tie > next->tie)
+		return;
+	*next = (struct sim_next){event, at_ns, tie, caller};
+}
+
+static void consider_link(struct sim_client *client, struct sim_link *link)
+{
+	int64_t at_ns = link->reset_ns;
+
+	if (link->there) {
+		consider(client, SIM_EXECUTE, sim_link_first(link, SIM_COMMANDS_OUT), false, NULL);
+		consider(client, SIM_ORDER, sim_link_first(link, SIM_MESSAGES_OUT), false, NULL);
+	}
+	consider(client, SIM_REPLY, sim_link_first(link, SIM_COMMANDS_IN), true, NULL);
+	consider(client, SIM_HEAR, sim_link_first(link, SIM_MESSAGES_IN), true, NULL);
+	if (link->calls && link->calls->sent_ns + SIM_TIMEOUT_NS < at_ns)
+		at_ns = link->calls->sent_ns + SIM_TIMEOUT_NS;
+	if (lk__core_busy(&client->core)) {
+		int64_t ping_ns = link->pinged_ns > link->heard_ns
+		                          ? link->pinged_ns + SIM_TIMEOUT_NS
+		                          : link->heard_ns + client->ping_ns;
+		if (ping_ns < at_ns)
+			at_ns = ping_ns;
+	}
+	consider(client, SIM_OVERDUE, at_ns, true, NULL);
+}
+
+static void consider_caller(struct sim_client *client, struct sim_caller *caller)
+{
+	int64_t local_ns =
+		caller->until_ns < caller->limit_ns ? caller->until_ns : caller->limit_ns;
+
+	consider(client, SIM_CANCEL, caller->cancel_ns, true, caller);
+	if (caller->doing == SIM_IDLE || caller->doing == SIM_HOLDING)
+		consider(client, SIM_CALL, caller->next_ns, true, caller);
+	else
+		consider(client, SIM_CALL, sim_true(client, local_ns), true, caller);
+}
+
+void sim_client_find_next(struct sim_client *client)
+{
+	client->dirty = false;
+	client->next = (struct sim_next){.event = SIM_NOTHING, .at_ns = LK__NEVER};
+	if (!client->alive) {
+		consider(client, SIM_START, client->start_ns, false, NULL);
+		return;
+	}
+	if (client->link)
+		consider_link(client, client->link);
+	else
+		consider(client, SIM_DIAL, client->dial_ns, true, NULL);
+	consider(client, SIM_TICK, sim_true(client, lk__core_due(&client->core)), true, NULL);
+	consider(client, SIM_FLUSH, client->flush_ns, true, NULL);
+	consider(client, SIM_CLOSE, client->close_ns, true, NULL);
+	for (int i = 0; i < client->sim->plan->threads; i++)
+		consider_caller(client, &client->callers[i]);
+}
+
+/* ---- What happens ------------------------------------------------------------------------- */
+
+/* Take out what the state machine has for its shell, and send. */
+void sim_client_settle(struct sim_client *client)
+{
+	struct lk__core *core = &client->core;
+	struct lk__waiter *waiter;
+	struct lk__hold *hold;
+
+	client->dirty = true;
+	if (!client->alive)
+		return;
+	while ((waiter = lk__core_next_done(core)))
+		sim_caller_done((struct sim_caller *)waiter);
+	while ((hold = lk__core_next_lost(core))) {
+		client->sim->tally.losses++;
+		sim_trace(client->sim, client, "hears that fence %llu of %s is lost: %s",
+		          (unsigned long long)hold->fence, hold->name->bytes,
+		          lk_lost_reason_name(hold->lost));
+		lk__core_told(hold);
+	}
+	if (client->closed && !lk__core_busy(core)) {
+		sim_trace(client->sim, client, "has ended");
+		drop_link(client);
+		client->start_ns = client->sim->now_ns + SIM_S;
+		sim_client_free(client);
+		return;
+	}
+	if ((!core->line && !core->channels.line) || client->flush_ns != LK__NEVER)
+		return;
+	if (sim_percent(&client->random, 5))
+		client->flush_ns = client->sim->now_ns + sim_within(&client->random, 5 * SIM_MS);
+	else
+		sim_network_flush(client);
+}
+
+void sim_client_happen(struct sim_client *client, const struct sim_next *next)
+{
+	switch (next->event) {
+	case SIM_EXECUTE:
+		sim_network_execute(client);
+		client->dirty = true;
+		return;
+	case SIM_ORDER:
+		sim_network_order(client);
+		client->dirty = true;
+		return;
+	case SIM_REPLY:
+		sim_network_reply(client);
+		break;
+	case SIM_HEAR:
+		sim_network_hear(client);
+		break;
+	case SIM_TICK:
+		lk__core_tick(&client->core, sim_local(client));
+		break;
+	case SIM_FLUSH:
+		sim_network_flush(client);
+		break;
+	case SIM_DIAL:
+		dial(client);
+		break;
+	case SIM_OVERDUE:
+		overdue(client);
+		break;
+	case SIM_CALL:
+		sim_caller_step(next->caller);
+		break;
+	case SIM_CANCEL:
+		sim_caller_give_up(next->caller, LK_ECANCELED);
+		break;
+	case SIM_CLOSE:
+		sim_client_close(client);
+		break;
+	default:
+		sim_client_start(client->sim, client->slot);
+	}
+	sim_client_settle(client);
+}
+
+void sim_disturb(int64_t *disturbed_ns, int64_t until_ns)
+{
+	if (*disturbed_ns < until_ns)
+		*disturbed_ns = until_ns;
+}
+
+bool sim_is_fine(const struct sim_client *client, int64_t for_ns)
+{
+	const struct sim *sim = client->sim;
+	int64_t since_ns = sim->now_ns - for_ns;
+
+	return client->alive && !client->closed && client->link && client->link->there &&
+	       client->link->reset_ns == LK__NEVER && client->resume_ns <= since_ns &&
+	       client->disturbed_ns <= since_ns && sim->disturbed_ns <= since_ns &&
+	       sim->up_ns <= since_ns;
+}
+
+struct sim_client *sim_client_of(struct sim *sim, const struct sim_ticket *ticket)
+{
+	struct sim_client *client = &sim->clients[ticket->slot];
+
+	return client->alive && client->life == ticket->life ? client : NULL;
+}

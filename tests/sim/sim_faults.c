@@ -1,0 +1,323 @@
+/* SPDX-License-Identifier: MIT
+ * What each fault does.  Whatever it needs to choose comes from its own stream. */
+#include "sim.h"
+
+#include "scripts.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* How a server refuses. */
+static const char *const refusals[] = {
+	"-LOADING Redis is loading the dataset in memory\r\n",
+	"-BUSY Redis is busy running a script. You can only call SCRIPT KILL.\r\n",
+	"-OOM command not allowed when used memory > 'maxmemory'.\r\n",
+	"-MISCONF Redis is configured to save RDB snapshots, but it is unable to persist.\r\n",
+};
+#define REFUSALS (sizeof(refusals) / sizeof(*refusals))
+
+static void stall(struct sim_client *client, const struct sim_fault *fault,
+                  struct sim_random *random)
+{
+	unsigned ways = 1 + (unsigned)sim_draw(random, (1u << SIM_WAYS) - 1);
+
+	if (!client->link)
+		return;
+	if (sim_percent(random, 50))
+		ways = 1u << sim_draw(random, SIM_WAYS); /* one way alone */
+	for (int way = 0; way < SIM_WAYS; way++)
+		if (ways >> way & 1)
+			sim_disturb(&client->link->stalled_ns[way],
+			            client->sim->now_ns + fault->length_ns);
+	sim_disturb(&client->disturbed_ns, client->sim->now_ns + fault->length_ns);
+}
+
+/* A message goes, and with it the connection, as the server does with a slow reader. */
+static void lose(struct sim_client *client)
+{
+	struct sim_link *link = client->link;
+
+	if (!link)
+		return;
+	link->there = false;
+	link->topics = 0;
+	while (link->items) {
+		struct sim_item *item = link->items;
+		link->items = item->next;
+		free(item);
+	}
+	link->items_end = &link->items;
+	link->reset_ns = client->sim->now_ns + sim_delay(client);
+}
+
+static void cut_off(struct sim_client *client, int64_t length_ns)
+{
+	sim_disturb(&client->cut_off_ns, client->sim->now_ns + length_ns);
+	sim_disturb(&client->disturbed_ns, client->cut_off_ns);
+	for (int way = 0; client->link && way < SIM_WAYS; way++)
+		sim_disturb(&client->link->stalled_ns[way], client->cut_off_ns);
+}
+
+static void hurt_client(struct sim *sim, const struct sim_fault *fault, struct sim_random *random)
+{
+	struct sim_client *client = &sim->clients[fault->target];
+
+	if (!client->alive)
+		return;
+	sim->tally.faults[fault->kind]++;
+	sim_disturb(&client->disturbed_ns, sim->now_ns);
+	client->dirty = true;
+	switch (fault->kind) {
+	case SIM_CUT:
+		if (client->link && sim_percent(random, 50))
+			client->link->reset_ns = sim->now_ns + sim_within(random, 20 * SIM_MS);
+		else if (client->link)
+			sim_client_unlink(client, sim_percent(random, 50) ? LK_ECONN : LK_EUNKNOWN);
+		break;
+	case SIM_STALL:
+		stall(client, fault, random);
+		break;
+	case SIM_CUT_OFF:
+		cut_off(client, fault->length_ns);
+		break;
+	case SIM_CRASH:
+		sim_client_crash(client);
+		client->start_ns = sim->now_ns + 10 * SIM_MS + fault->length_ns;
+		break;
+	case SIM_LEAVE:
+		client->close_ns = sim->now_ns;
+		break;
+	case SIM_STOP:
+		sim_disturb(&client->resume_ns, sim->now_ns + fault->length_ns);
+		sim_disturb(&client->disturbed_ns, client->resume_ns);
+		break;
+	default:
+		lose(client);
+	}
+	sim_client_settle(client);
+}
+
+/* ---- The server's memory ------------------------------------------------------------------ */
+
+static void evict(struct sim *sim, struct sim_random *random)
+{
+	struct sim_name *name = &sim->names[sim_draw(random, SIM_NAMES)];
+	const char *keys[] = {name->main, name->queue, name->holds, name->memory, "lk:fence"};
+	const char *key = keys[sim_draw(random, 5)];
+
+	if (!strcmp(lua_store_text(sim->store, "DEL", key, NULL), "0"))
+		return;
+	sim->tally.faults[SIM_EVICT]++;
+	if (key == keys[4]) {
+		sim_server_uncounted(sim); /* no holder is lost by it */
+		return;
+	}
+	sim_server_forced(sim, name->index);
+	name->torn = name->kind == LK_KIND_SEMAPHORE && key != name->queue;
+}
+
+static void hurt_memory(struct sim *sim, const struct sim_fault *fault, struct sim_random *random)
+{
+	int index = (int)(fault - sim->plan->faults);
+
+	sim->tally.faults[fault->kind]++;
+	switch (fault->kind) {
+	case SIM_RESTART:
+		sim_server_restart(sim, fault->length_ns);
+		break;
+	case SIM_EMPTY:
+		lua_store_text(sim->store, "FLUSHALL", NULL);
+		sim_server_restart(sim, fault->length_ns);
+		sim_server_forced(sim, -1);
+		break;
+	case SIM_FAILOVER:
+		/* Another machine: its clock is not the same to the millisecond. */
+		sim->store_offset_us += (int64_t)sim_draw(random, 40001) - 20000;
+		sim_set_time(sim, sim->now_ns);
+		sim_server_restore(sim, index);
+		sim_server_restart(sim, sim_within(random, 2 * SIM_S));
+		break;
+	case SIM_OLD:
+		sim_server_restore(sim, index);
+		sim_server_restart(sim, sim_within(random, 2 * SIM_S));
+		break;
+	case SIM_FLUSH_ALL:
+		lua_store_text(sim->store, "FLUSHALL", NULL);
+		sim_server_forced(sim, -1);
+		break;
+	default:
+		sim->tally.faults[fault->kind]--;
+		evict(sim, random);
+	}
+}
+
+/* ---- The server's manners ----------------------------------------------------------------- */
+
+static void step_clock(struct sim *sim, int64_t by_us)
+{
+	sim->store_offset_us += by_us;
+	if (by_us < 0)
+		sim->clock_was_back = true;
+	sim_set_time(sim, sim->now_ns);
+	sim_server_uncounted(sim); /* a counter that was lost a moment ago has not caught up yet */
+	/* Set forward it ends leases too early: their holders still believe in them. */
+	for (int i = 0; i < SIM_NAMES && by_us > 0; i++)
+		sim_check_forced(sim, i);
+	sim_disturb(&sim->disturbed_ns, sim->now_ns);
+}
+
+static void hurt_server(struct sim *sim, const struct sim_fault *fault, struct sim_random *random)
+{
+	sim->tally.faults[fault->kind]++;
+	switch (fault->kind) {
+	case SIM_FORGET:
+		sim_server_forget(sim);
+		break;
+	case SIM_REFUSE:
+		sim->sick = refusals[sim_draw(random, REFUSALS)];
+		sim->sick_until_ns = sim->now_ns + fault->length_ns;
+		sim_disturb(&sim->disturbed_ns, sim->sick_until_ns);
+		break;
+	case SIM_CLOCK_ON:
+		step_clock(sim, fault->length_ns / 1000);
+		break;
+	default:
+		step_clock(sim, -fault->length_ns / 1000);
+	}
+}
+
+/* ---- Operators ---------------------------------------------------------------------------- */
+
+/* Have the head served, as whoever was told of more to do does. */
+static void serve(struct sim *sim, const struct sim_name *name, const char *ticket)
+{
+	const char *lock_args[] = {ticket, "0", "lk:c:0:", "1", NULL};
+	const char *permit_args[] = {ticket, "0", "lk:c:0:", "1", "21000", NULL};
+	bool lock = name->kind == LK_KIND_LOCK;
+	const char *answer;
+
+	do {
+		answer = sim_server_script(
+			sim, name, lock ? &lk__script_lock_leave : &lk__script_semaphore_leave,
+			lock ? lock_args : permit_args);
+		lock_args[0] = permit_args[0] = "";
+	} while (!strncmp(answer, "left\n0\n1\n", 9) || !strncmp(answer, "left\n1\n1\n", 9));
+}
+
+static void break_one(struct sim *sim, struct sim_random *random)
+{
+	struct sim_name *name = &sim->names[sim_draw(random, 6)];
+	const struct sim_ticket *hold;
+	struct sim_grant *grant;
+
+	sim_check_before(sim, name->index);
+	if (!name->view.hold_count)
+		return;
+	hold = &name->view.holds[sim_draw(random, (uint64_t)name->view.hold_count)];
+	grant = sim_grant_of(name, hold->fence);
+	if (grant)
+		grant->broken = true;
+	sim->tally.faults[SIM_BREAK]++;
+	serve(sim, name, hold->text);
+	sim_check_after(sim, name->index, NULL);
+}
+
+static void resize(struct sim *sim, struct sim_random *random)
+{
+	struct sim_name *name = &sim->names[3 + sim_draw(random, 3)];
+	char capacity[24];
+	const char *args[] = {"resize", capacity, "3600000", "lk:c:0:", "21000", NULL};
+	const char *answer;
+	size_t len;
+
+	snprintf(capacity, sizeof(capacity), "%llu",
+	         1 + (unsigned long long)sim_draw(random, 2 * sim->plan->capacity));
+	sim_check_before(sim, name->index);
+	answer = sim_server_script(sim, name, &lk__script_semaphore_set, args);
+	len = strlen(answer);
+	if (!strncmp(answer, "set\n", 4))
+		sim->tally.faults[SIM_RESIZE]++;
+	if (!strncmp(answer, "set\n", 4) && answer[len - 1] == '1')
+		serve(sim, name, "");
+	sim_check_after(sim, name->index, NULL);
+}
+
+static void operate(struct sim *sim, const struct sim_fault *fault, struct sim_random *random)
+{
+	if (sim->now_ns < sim->sick_until_ns || sim->now_ns < sim->up_ns)
+		return;
+	if (fault->kind == SIM_BREAK) {
+		break_one(sim, random);
+	} else if (fault->kind == SIM_RESIZE) {
+		resize(sim, random);
+	} else {
+		sim->tally.faults[SIM_RESET]++;
+		sim_latch_change(sim, 6 + (int)sim_draw(random, 2), sim_draw(random, 1u << 20));
+	}
+}
+
+void sim_fault_happen(struct sim *sim, const struct sim_fault *fault)
+{
+	struct sim_random random = {fault->chance};
+
+	sim_trace(sim, NULL, "FAULT %s target %d for %.3f s", sim_fault_name(fault->kind),
+	          fault->target, (double)fault->length_ns / 1e9);
+	switch (fault->kind) {
+	case SIM_CUT:
+	case SIM_STALL:
+	case SIM_CUT_OFF:
+	case SIM_CRASH:
+	case SIM_STOP:
+	case SIM_LOSE:
+	case SIM_LEAVE:
+		hurt_client(sim, fault, &random);
+		break;
+	case SIM_RESTART:
+	case SIM_EMPTY:
+	case SIM_OLD:
+	case SIM_FAILOVER:
+	case SIM_EVICT:
+	case SIM_FLUSH_ALL:
+		hurt_memory(sim, fault, &random);
+		break;
+	case SIM_FORGET:
+	case SIM_REFUSE:
+	case SIM_CLOCK_ON:
+	case SIM_CLOCK_BACK:
+		hurt_server(sim, fault, &random);
+		break;
+	default:
+		operate(sim, fault, &random);
+	}
+}
+
+/* Who waits without end, perhaps for a rate that many wait for, does so no more. */
+static void limit_waits(struct sim_client *client)
+{
+	for (int i = 0; i < SIM_THREADS; i++) {
+		struct sim_caller *caller = &client->callers[i];
+		bool waits = caller->doing == SIM_ACQUIRING || caller->doing == SIM_AWAITING;
+		if (waits && caller->until_ns == LK__NEVER && caller->limit_ns == LK__NEVER)
+			caller->until_ns = sim_local(client) + 60 * SIM_S;
+	}
+}
+
+void sim_faults_heal(struct sim *sim)
+{
+	sim->sick_until_ns = 0;
+	if (sim->up_ns > sim->now_ns)
+		sim->up_ns = sim->now_ns;
+	for (int i = 0; i < SIM_CLIENTS; i++) {
+		struct sim_client *client = &sim->clients[i];
+		client->start_ns = LK__NEVER;
+		if (!client->alive)
+			continue;
+		client->dirty = true;
+		if (client->resume_ns > sim->now_ns)
+			client->resume_ns = sim->now_ns;
+		client->cut_off_ns = 0;
+		limit_waits(client);
+		for (int way = 0; client->link && way < SIM_WAYS; way++)
+			client->link->stalled_ns[way] = 0;
+	}
+}

@@ -1,0 +1,500 @@
+/* SPDX-License-Identifier: MIT
+ * Requests, replies and messages under way.  A connection keeps its order; the two of a client do
+ * not wait for each other. */
+#include "sim.h"
+
+#include "scripts.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* Mostly short, sometimes as long as it gets. */
+int64_t sim_delay(struct sim_client *client)
+{
+	int64_t ns = client->sim->plan->delay_ns;
+
+	return ns / 20 +
+	       sim_within(&client->random, ns / (sim_percent(&client->random, 80) ? 10 : 1));
+}
+
+/* When something that is sent now arrives. */
+static int64_t arrival(struct sim_link *link, enum sim_way way)
+{
+	int64_t at_ns = link->client->sim->now_ns + sim_delay(link->client);
+
+	if (at_ns < link->last_ns[way])
+		at_ns = link->last_ns[way];
+	link->last_ns[way] = at_ns;
+	return at_ns;
+}
+
+/* ---- Links -------------------------------------------------------------------------------- */
+
+struct sim_link *sim_link_new(struct sim_client *client)
+{
+	struct sim *sim = client->sim;
+	struct sim_link *link = calloc(1, sizeof(*link));
+
+	if (!link)
+		abort();
+	link->client = client;
+	link->life = client->life;
+	memcpy(link->channel, client->space.channel, sizeof(link->channel));
+	link->here = link->there = true;
+	link->there_until_ns = link->reset_ns = LK__NEVER;
+	link->calls_end = &link->calls;
+	link->orders_end = &link->orders;
+	link->items_end = &link->items;
+	link->made_ns = link->heard_ns = link->pinged_ns = sim->now_ns;
+	link->next = sim->links;
+	sim->links = link;
+	return link;
+}
+
+void sim_call_free(struct sim_call *call)
+{
+	lk__buf_fini(&call->bytes);
+	lk__buf_fini(&call->reply);
+	free(call);
+}
+
+static void free_items(struct sim_item *item)
+{
+	while (item) {
+		struct sim_item *next = item->next;
+		free(item);
+		item = next;
+	}
+}
+
+void sim_link_drop(struct sim_link *link)
+{
+	while (link->calls) {
+		struct sim_call *call = link->calls;
+		link->calls = call->next;
+		sim_call_free(call);
+	}
+	link->calls_end = &link->calls;
+	free_items(link->orders);
+	free_items(link->items);
+	link->orders = link->items = NULL;
+	link->orders_end = &link->orders;
+	link->items_end = &link->items;
+}
+
+void sim_link_free(struct sim *sim, struct sim_link *link)
+{
+	struct sim_link **at = &sim->links;
+
+	while (*at != link)
+		at = &(*at)->next;
+	*at = link->next;
+	sim_link_drop(link);
+	free(link);
+}
+
+void sim_link_free_all(struct sim *sim)
+{
+	while (sim->links)
+		sim_link_free(sim, sim->links);
+	while (sim->late) {
+		struct sim_call *call = sim->late;
+		sim->late = call->next;
+		sim_call_free(call);
+	}
+}
+
+static void come_late(struct sim_client *client, struct sim_call *call)
+{
+	struct sim *sim = client->sim;
+
+	call->request = NULL;
+	call->asker = NULL;
+	call->at_ns = sim->now_ns + sim_within(&client->random, sim_percent(&client->random, 50)
+	                                                                ? 50 * SIM_MS
+	                                                                : 3000 * SIM_MS);
+	call->next = sim->late;
+	sim->late = call;
+}
+
+void sim_link_cut(struct sim_link *link)
+{
+	struct sim_client *client = link->client;
+	struct sim_call *call = link->calls, *next;
+
+	link->calls = NULL;
+	for (; call; call = next) {
+		next = call->next;
+		/* In the server's buffer, or its kernel's: it comes to it later. */
+		if (!call->executed && link->there && call->kind != SIM_PING &&
+		    sim_percent(&client->random, 40))
+			come_late(client, call);
+		else
+			sim_call_free(call);
+	}
+	sim_link_drop(link);
+}
+
+/* The first unexecuted call, NULL if none. */
+static struct sim_call *to_execute(const struct sim_link *link)
+{
+	struct sim_call *call = link->calls;
+
+	while (call && call->executed)
+		call = call->next;
+	return call;
+}
+
+int64_t sim_link_first(const struct sim_link *link, enum sim_way way)
+{
+	const struct sim_call *call = NULL;
+	const struct sim_item *item = NULL;
+	int64_t at_ns;
+
+	if (way == SIM_COMMANDS_OUT)
+		call = to_execute(link);
+	else if (way == SIM_COMMANDS_IN)
+		call = link->calls && link->calls->executed ? link->calls : NULL;
+	else
+		item = way == SIM_MESSAGES_OUT ? link->orders : link->items;
+	if (!call && !item)
+		return LK__NEVER;
+	at_ns = call ? call->at_ns : item->at_ns;
+	return at_ns < link->stalled_ns[way] ? link->stalled_ns[way] : at_ns;
+}
+
+/* ---- Commands ----------------------------------------------------------------------------- */
+
+static void append_call(struct sim_link *link, struct sim_call *call)
+{
+	call->sent_ns = link->client->sim->now_ns;
+	call->at_ns = arrival(link, SIM_COMMANDS_OUT);
+	call->slot = link->client->slot;
+	call->life = link->client->life;
+	call->next = NULL;
+	*link->calls_end = call;
+	link->calls_end = &call->next;
+}
+
+static struct sim_call *new_call(uint8_t kind)
+{
+	struct sim_call *call = calloc(1, sizeof(*call));
+
+	if (!call)
+		abort();
+	call->kind = kind;
+	call->name = -1;
+	return call;
+}
+
+static int name_of(const struct lk__name *name)
+{
+	return name->bytes[name->len - 1] - '0';
+}
+
+static void describe_step(struct sim_client *client, struct sim_call *call,
+                          const struct lk__latch *latch)
+{
+	const struct lk__step *step = latch->steps;
+	struct sim_caller *caller = (struct sim_caller *)step->waiter;
+
+	call->generation = step->generation;
+	call->number = step->number;
+	call->n = step->n;
+	call->step_name = step->len ? step->name[0] - 'a' : 0;
+	if (!caller)
+		return;
+	(void)client;
+	caller->step_number = step->number;
+	caller->step_generation = step->generation;
+}
+
+static struct sim_call *take(struct sim_client *client, struct lk__request *request)
+{
+	struct sim_call *call = new_call(request->kind);
+
+	call->request = request;
+	if (lk__request_is_latch(request)) {
+		call->name = name_of(request->latch->name);
+		if (request->kind == LK__STEP)
+			describe_step(client, call, request->latch);
+	} else {
+		call->name = name_of(request->ticket->place->name);
+		if (request->kind != LK__HAND)
+			lk__ticket_text(&client->space, request->ticket, call->ticket);
+		call->permits = request->permits;
+		if (request->kind == LK__ASK)
+			call->arrival_us = (int64_t)request->ticket->arrival;
+	}
+	if (!lk__codec_request(&call->bytes, &client->space, request))
+		abort();
+	return call;
+}
+
+static void append_item(struct sim_item ***end, struct sim_item *item)
+{
+	item->next = NULL;
+	**end = item;
+	*end = &item->next;
+}
+
+static int topic_of(const struct sim *sim, const char *topic)
+{
+	for (int i = 0; i < SIM_NAMES; i++)
+		if (!strcmp(sim->names[i].topic, topic))
+			return i;
+	return -1;
+}
+
+static struct sim_item *new_item(enum sim_item_kind kind, int topic)
+{
+	struct sim_item *item = calloc(1, sizeof(*item));
+
+	if (!item)
+		abort();
+	item->kind = (uint8_t)kind;
+	item->topic = topic;
+	return item;
+}
+
+/* To the client; from the server's end. */
+static void push_item(struct sim_link *link, struct sim_item *item)
+{
+	if (!link->here) {
+		free(item);
+		return;
+	}
+	item->at_ns = arrival(link, SIM_MESSAGES_IN);
+	append_item(&link->items_end, item);
+	link->client->dirty = true;
+}
+
+void sim_network_flush(struct sim_client *client)
+{
+	struct sim_link *link = client->link;
+	struct lk__request *request;
+	struct lk__channel *channel;
+	bool subscribe;
+
+	client->flush_ns = LK__NEVER;
+	if (!link)
+		return;
+	while ((request = lk__core_next_request(&client->core, sim_local(client)))) {
+		sim_check_sent(client, request);
+		append_call(link, take(client, request));
+	}
+	while (!link->pong_due &&
+	       (channel = lk__channels_next(&client->core.channels, &subscribe))) {
+		struct sim_item *item = new_item(subscribe ? SIM_SUBSCRIBED : SIM_UNSUBSCRIBED,
+		                                 topic_of(client->sim, channel->topic));
+		item->at_ns = arrival(link, SIM_MESSAGES_OUT);
+		append_item(&link->orders_end, item);
+	}
+}
+
+void sim_network_ping(struct sim_client *client)
+{
+	static const char *const ping[] = {"PING"};
+	struct sim_link *link = client->link;
+	struct sim_call *call;
+
+	link->pinged_ns = client->sim->now_ns;
+	if (!link->calls) {
+		call = new_call(SIM_PING);
+		if (!lk__resp_command(&call->bytes, 1, ping, NULL))
+			abort();
+		append_call(link, call);
+	}
+	if (!client->core.channels.sent && !link->pong_due) {
+		struct sim_item *item = new_item(SIM_PONG, -1);
+		link->pong_due = true;
+		item->at_ns = arrival(link, SIM_MESSAGES_OUT);
+		append_item(&link->orders_end, item);
+	}
+}
+
+void sim_network_ask(struct sim_caller *caller, const struct lk__script *script, int count,
+                     const char *const *args)
+{
+	struct sim_call *call = new_call(SIM_QUESTION);
+
+	call->asker = caller;
+	call->name = caller->name;
+	if (!lk__codec_eval(&call->bytes, script, count, args, NULL))
+		abort();
+	append_call(caller->client->link, call);
+}
+
+static struct sim_call *copy_of(const struct sim_call *call)
+{
+	struct sim_call *copy = new_call(call->kind);
+
+	*copy = *call;
+	copy->reply = (struct lk__buf){0};
+	copy->executed = false;
+	copy->bytes.data = malloc(call->bytes.len);
+	if (!copy->bytes.data)
+		abort();
+	memcpy(copy->bytes.data, call->bytes.data, call->bytes.len);
+	copy->bytes.len = copy->bytes.cap = call->bytes.len;
+	return copy;
+}
+
+void sim_network_execute(struct sim_client *client)
+{
+	struct sim_link *link = client->link;
+	struct sim_call *call = to_execute(link);
+
+	sim_server_run(client->sim, call);
+	if (client->link != link)
+		return;
+	call->executed = true;
+	call->at_ns = arrival(link, SIM_COMMANDS_IN);
+	/* As one that was sent again over a second connection, and comes late by the first. */
+	if (call->request && client->sim->plan->fault_count && !client->sim->ending &&
+	    sim_percent(&client->random, 1))
+		come_late(client, copy_of(call));
+}
+
+void sim_network_late(struct sim *sim)
+{
+	struct sim_call **first = &sim->late, **at, *call;
+
+	for (at = &sim->late; *at; at = &(*at)->next)
+		if ((*at)->at_ns < (*first)->at_ns)
+			first = at;
+	call = *first;
+	*first = call->next;
+	if (sim->now_ns >= sim->up_ns)
+		sim_server_run(sim, call);
+	sim_call_free(call);
+}
+
+static struct lk__resp *parse(const struct lk__buf *reply)
+{
+	struct lk__resp_reader *reader = lk__resp_reader_new();
+	struct lk__resp *resp;
+	struct lk__why why;
+
+	if (!reader || lk__resp_feed(reader, reply->data, reply->len, &why) ||
+	    lk__resp_next(reader, &resp, &why) || !resp)
+		abort();
+	lk__resp_reader_free(reader);
+	return resp;
+}
+
+void sim_network_reply(struct sim_client *client)
+{
+	struct sim_link *link = client->link;
+	struct sim_call *call = link->calls;
+	struct lk__answer answer;
+	struct lk__resp *resp;
+	struct lk__why why;
+
+	link->calls = call->next;
+	if (!link->calls)
+		link->calls_end = &link->calls;
+	if (call->request) {
+		resp = parse(&call->reply);
+		if (lk__codec_unknown_script(resp) && !call->request->by_text) {
+			lk__core_resend(&client->core, call->request);
+		} else {
+			lk__codec_answer(resp, "the store", &answer, &why);
+			lk__core_answer(&client->core, sim_local(client), call->request, &answer);
+		}
+		lk__resp_free(resp);
+	} else if (call->asker) {
+		sim_latch_answered(call->asker, true);
+	}
+	sim_call_free(call);
+}
+
+/* ---- Messages ----------------------------------------------------------------------------- */
+
+void sim_network_order(struct sim_client *client)
+{
+	struct sim *sim = client->sim;
+	struct sim_link *link = client->link;
+	struct sim_item *item = link->orders;
+
+	link->orders = item->next;
+	if (!link->orders)
+		link->orders_end = &link->orders;
+	if (sim->now_ns < sim->sick_until_ns && item->kind != SIM_PONG)
+		item->kind = SIM_PUT_OFF;
+	else if (item->kind == SIM_SUBSCRIBED)
+		link->topics |= 1u << item->topic;
+	else if (item->kind == SIM_UNSUBSCRIBED)
+		link->topics &= ~(1u << item->topic);
+	push_item(link, item);
+}
+
+static void publish_to(struct sim_link *link, int topic, const char *text, size_t len)
+{
+	struct sim_item *item = new_item(SIM_MESSAGE, topic);
+
+	if (len >= sizeof(item->text))
+		abort();
+	item->len = len;
+	memcpy(item->text, text, len);
+	push_item(link, item);
+}
+
+/* The store's PUBLISH: how many the server believes to have heard it. */
+int sim_network_publish(void *arg, const char *channel, const char *text, size_t len)
+{
+	struct sim *sim = arg;
+	int topic = topic_of(sim, channel), receivers = 0;
+
+	if (topic >= 0)
+		sim_check_opened(sim, topic, text);
+	for (struct sim_link *link = sim->links; link; link = link->next) {
+		if (!link->there)
+			continue;
+		if (topic >= 0 ? !(link->topics >> topic & 1) : strcmp(link->channel, channel) != 0)
+			continue;
+		receivers++;
+		publish_to(link, topic, text, len);
+	}
+	return receivers;
+}
+
+void sim_network_hear(struct sim_client *client)
+{
+	struct sim *sim = client->sim;
+	struct sim_link *link = client->link;
+	struct sim_item *item = link->items;
+	struct lk__channels *channels = &client->core.channels;
+	const char *topic = item->topic >= 0 ? sim->names[item->topic].topic : "";
+	int64_t now_ns = sim_local(client);
+	struct lk__message message;
+
+	link->items = item->next;
+	if (!link->items)
+		link->items_end = &link->items;
+	link->heard_ns = sim->now_ns;
+	switch ((enum sim_item_kind)item->kind) {
+	case SIM_PONG:
+		link->pong_due = false;
+		break;
+	case SIM_PUT_OFF:
+		lk__channels_put_off(channels, now_ns);
+		break;
+	case SIM_SUBSCRIBED:
+	case SIM_UNSUBSCRIBED:
+		lk__channels_confirmed(channels, now_ns, item->kind == SIM_SUBSCRIBED, topic,
+		                       strlen(topic));
+		break;
+	case SIM_MESSAGE:
+		if (item->topic < 0) {
+			if (!lk__codec_message(&client->space, item->text, item->len, &message))
+				sim_fail(sim, "message", "a client does not understand %.*s",
+				         (int)item->len, item->text);
+			else
+				lk__core_message(&client->core, now_ns, &message);
+		} else if (lk__codec_broadcast(item->text, item->len, &message)) {
+			lk__channels_published(channels, now_ns, topic, strlen(topic), &message);
+		}
+	}
+	free(item);
+}

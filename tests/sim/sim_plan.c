@@ -1,0 +1,204 @@
+/* SPDX-License-Identifier: MIT
+ * What a seed means: how long, who, how fast, and which faults when.  Each seed has some kinds of
+ * faults and not others, and its own load: what never comes together in one mix does in another. */
+#include "sim_plan.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- Chance ------------------------------------------------------------------------------- */
+
+/* splitmix64 (Steele, Lea, Flood 2014). */
+static uint64_t mix(uint64_t z)
+{
+	z = (z ^ (z >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
+	z = (z ^ (z >> 27)) * UINT64_C(0x94d049bb133111eb);
+	return z ^ (z >> 31);
+}
+
+struct sim_random sim_random_of(uint64_t seed, uint64_t purpose, uint64_t index)
+{
+	return (struct sim_random){mix(mix(seed + 1) ^ mix(purpose * 1000003 + index + 77))};
+}
+
+uint64_t sim_draw(struct sim_random *random, uint64_t below)
+{
+	return mix(random->state += UINT64_C(0x9e3779b97f4a7c15)) % below;
+}
+
+bool sim_percent(struct sim_random *random, unsigned percents)
+{
+	return sim_draw(random, 100) < percents;
+}
+
+int64_t sim_within(struct sim_random *random, int64_t ns)
+{
+	return (int64_t)sim_draw(random, (uint64_t)(ns / 1000) + 1) * 1000;
+}
+
+static int64_t pick(struct sim_random *random, const int64_t choices[4])
+{
+	return choices[sim_draw(random, 4)];
+}
+
+/* ---- Faults ------------------------------------------------------------------------------- */
+
+/* How often a kind comes where it is in the mix, and how long it lasts at most. */
+static const struct {
+	const char *name;
+	int weight;
+	int64_t ms;
+} kinds[SIM_FAULT_KINDS] = {
+	[SIM_CUT] = {"cut", 12, 3000},           [SIM_STALL] = {"stall", 12, 6000},
+	[SIM_CUT_OFF] = {"cut-off", 6, 15000},   [SIM_CRASH] = {"crash", 8, 5000},
+	[SIM_STOP] = {"stop", 12, 15000},        [SIM_LOSE] = {"lose", 8, 0},
+	[SIM_RESTART] = {"restart", 3, 2000},    [SIM_EMPTY] = {"empty", 2, 1000},
+	[SIM_OLD] = {"old", 2, 20000},           [SIM_FAILOVER] = {"failover", 3, 500},
+	[SIM_EVICT] = {"evict", 6, 0},           [SIM_FLUSH_ALL] = {"flush", 2, 0},
+	[SIM_FORGET] = {"forget", 4, 0},         [SIM_REFUSE] = {"refuse", 5, 1500},
+	[SIM_CLOCK_ON] = {"clock-on", 2, 20000}, [SIM_CLOCK_BACK] = {"clock-back", 3, 8000},
+	[SIM_BREAK] = {"break", 6, 0},           [SIM_RESIZE] = {"resize", 5, 0},
+	[SIM_RESET] = {"reset", 5, 0},           [SIM_LEAVE] = {"leave", 4, 2000},
+};
+
+const char *sim_fault_name(enum sim_fault_kind kind)
+{
+	return kinds[kind].name;
+}
+
+static void plan_fault(struct sim_plan *plan, struct sim_random *random, uint32_t mix_of_kinds,
+                       int64_t at_ns)
+{
+	struct sim_fault *fault = &plan->faults[plan->fault_count++];
+	int sum = 0, kind = 0, drawn;
+
+	for (int i = 0; i < SIM_FAULT_KINDS; i++)
+		sum += mix_of_kinds >> i & 1 ? kinds[i].weight : 0;
+	drawn = (int)sim_draw(random, (uint64_t)sum);
+	for (;; kind++) {
+		if (!(mix_of_kinds >> kind & 1))
+			continue;
+		drawn -= kinds[kind].weight;
+		if (drawn < 0)
+			break;
+	}
+	fault->at_ns = at_ns;
+	fault->kind = (enum sim_fault_kind)kind;
+	fault->target = (int)sim_draw(random, (uint64_t)plan->clients);
+	/* Mostly short, sometimes as long as it gets. */
+	fault->length_ns =
+		sim_within(random, kinds[kind].ms * SIM_MS / (sim_percent(random, 50) ? 20 : 1));
+	fault->chance = sim_draw(random, UINT64_MAX);
+}
+
+static void plan_faults(struct sim_plan *plan, struct sim_random *random)
+{
+	static const int64_t gaps[4] = {SIM_S, 3 * SIM_S, 8 * SIM_S, 15 * SIM_S};
+	uint32_t mix_of_kinds = 0;
+	int64_t gap_ns = pick(random, gaps), at_ns;
+	unsigned share = 20 + (unsigned)sim_draw(random, 60);
+
+	for (int i = 0; i < SIM_FAULT_KINDS; i++)
+		mix_of_kinds |= (uint32_t)sim_percent(random, share) << i;
+	if (!mix_of_kinds)
+		mix_of_kinds = 1u << SIM_CUT;
+	at_ns = SIM_S + sim_within(random, 2 * gap_ns);
+	while (at_ns < plan->length_ns && plan->fault_count < SIM_FAULTS) {
+		plan_fault(plan, random, mix_of_kinds, at_ns);
+		at_ns += sim_within(random, 2 * gap_ns);
+	}
+}
+
+/* ---- The plan ----------------------------------------------------------------------------- */
+
+void sim_plan_make(struct sim_plan *plan, uint64_t seed, int64_t length_ns)
+{
+	struct sim_random random = sim_random_of(seed, 1, 0);
+
+	memset(plan, 0, sizeof(*plan));
+	plan->seed = seed;
+	plan->length_ns = length_ns;
+	plan->clients = 10 + (int)sim_draw(&random, SIM_CLIENTS - 9);
+	plan->delay_ns =
+		pick(&random, (const int64_t[]){SIM_MS, 2 * SIM_MS, 10 * SIM_MS, 80 * SIM_MS});
+	plan->idle_ns = pick(
+		&random, (const int64_t[]){50 * SIM_MS, 200 * SIM_MS, 600 * SIM_MS, 1500 * SIM_MS});
+	plan->hold_ns = pick(&random,
+	                     (const int64_t[]){2 * SIM_MS, 15 * SIM_MS, 60 * SIM_MS, 300 * SIM_MS});
+	plan->release_percent = sim_percent(&random, 70) ? 75 : 40;
+	plan->forget_percent = sim_percent(&random, 50) ? 80 : 20;
+	plan->fixed_percent = sim_percent(&random, 50) ? 50 : 15;
+	plan->capacity = (uint32_t)pick(&random, (const int64_t[]){2, 4, 7, 12});
+	plan->threads = 2 + (int)sim_draw(&random, SIM_THREADS - 1);
+	plan->names = (1u << SIM_NAMES) - 1;
+	for (int i = 0; i < SIM_NAMES; i++)
+		if (sim_percent(&random, 25))
+			plan->names &= ~(1u << i);
+	if (!plan->names)
+		plan->names = 1;
+	plan_faults(plan, &random);
+}
+
+void sim_plan_text(const struct sim_plan *plan, char text[SIM_PLAN_TEXT])
+{
+	const char *comma = "";
+	size_t len;
+
+	len = (size_t)snprintf(text, SIM_PLAN_TEXT,
+	                       "length=%lld,clients=%x,names=%x,keep=", (long long)plan->length_ns,
+	                       plan->clients_out, plan->names_out);
+	for (int i = 0; i < plan->fault_count && len + 16 < SIM_PLAN_TEXT; i++) {
+		if (plan->faults[i].out)
+			continue;
+		len += (size_t)snprintf(text + len, SIM_PLAN_TEXT - len, "%s%d", comma, i);
+		comma = "+";
+	}
+}
+
+bool sim_plan_cut(struct sim_plan *plan, const char *text)
+{
+	long long length_ns;
+	int used = 0;
+
+	if (sscanf(text, "length=%lld,clients=%x,names=%x,keep=%n", &length_ns, &plan->clients_out,
+	           &plan->names_out, &used) < 3 ||
+	    !used)
+		return false;
+	plan->length_ns = length_ns;
+	for (int i = 0; i < plan->fault_count; i++)
+		plan->faults[i].out = true;
+	for (text += used; *text;) {
+		char *end;
+		long index = strtol(text, &end, 10);
+		if (end == text || index < 0 || index >= plan->fault_count)
+			return false;
+		plan->faults[index].out = false;
+		text = *end ? end + 1 : end;
+	}
+	return true;
+}
+
+/* ---- Sums --------------------------------------------------------------------------------- */
+
+void sim_tally_add(struct sim_tally *sum, const struct sim_tally *tally)
+{
+	sum->seconds += tally->seconds;
+	sum->client_seconds += tally->client_seconds;
+	sum->steps += tally->steps;
+	sum->scripts += tally->scripts;
+	sum->grants += tally->grants;
+	sum->forgot += tally->forgot;
+	sum->handed_over += tally->handed_over;
+	sum->waits += tally->waits;
+	sum->losses += tally->losses;
+	sum->openings += tally->openings;
+	sum->counted += tally->counted;
+	sum->released += tally->released;
+	sum->unknown += tally->unknown;
+	if (tally->longest_grant_ms > sum->longest_grant_ms)
+		sum->longest_grant_ms = tally->longest_grant_ms;
+	if (tally->longest_idle_ms > sum->longest_idle_ms)
+		sum->longest_idle_ms = tally->longest_idle_ms;
+	for (int i = 0; i < SIM_FAULT_KINDS; i++)
+		sum->faults[i] += tally->faults[i];
+}

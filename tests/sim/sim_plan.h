@@ -1,0 +1,122 @@
+/* SPDX-License-Identifier: MIT
+ * What a seed means, and what came of it. */
+#ifndef SIM_PLAN_H
+#define SIM_PLAN_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#define SIM_MS INT64_C(1000000)
+#define SIM_S (1000 * SIM_MS)
+#define SIM_CLIENTS 16
+#define SIM_THREADS 5
+#define SIM_NAMES 8 /* three locks, two semaphores, a rate, two latches */
+#define SIM_HANDLES 2
+#define SIM_FAULTS 400
+#define SIM_PLAN_TEXT 4096
+
+/* ---- Chance (sim_plan.c) -------------------------------------------------------------------- */
+
+struct sim_random {
+	uint64_t state;
+};
+
+/* A stream of its own for each purpose. */
+struct sim_random sim_random_of(uint64_t seed, uint64_t purpose, uint64_t index);
+uint64_t sim_draw(struct sim_random *random, uint64_t below);
+bool sim_percent(struct sim_random *random, unsigned percents);
+/* From 0 to ns, in whole microseconds. */
+int64_t sim_within(struct sim_random *random, int64_t ns);
+
+/* ---- The plan ------------------------------------------------------------------------------- */
+
+enum sim_fault_kind {
+	SIM_CUT,        /* a client's connections break */
+	SIM_STALL,      /* one way of a connection, or more, lets nothing through for a while */
+	SIM_CUT_OFF,    /* a client reaches nobody for a while */
+	SIM_CRASH,      /* a process dies; another one may take its place */
+	SIM_STOP,       /* a process stops, and goes on later */
+	SIM_LOSE,       /* a message is lost: the server dropped a slow reader's connection */
+	SIM_RESTART,    /* the server, with its memory */
+	SIM_EMPTY,      /* the server, without */
+	SIM_OLD,        /* the server, from an image of some time ago */
+	SIM_FAILOVER,   /* to a replica that lags, and whose clock differs a little */
+	SIM_EVICT,      /* a key */
+	SIM_FLUSH_ALL,  /* all keys */
+	SIM_FORGET,     /* SCRIPT FLUSH */
+	SIM_REFUSE,     /* the server refuses for a while */
+	SIM_CLOCK_ON,   /* the server's clock steps forward */
+	SIM_CLOCK_BACK, /* ... back */
+	SIM_BREAK,      /* an operator breaks a hold */
+	SIM_RESIZE,     /* ... gives a semaphore another capacity */
+	SIM_RESET,      /* ... sets, resets or removes a latch */
+	SIM_LEAVE,      /* a client is closed in order; another one takes its place */
+	SIM_FAULT_KINDS,
+};
+
+const char *sim_fault_name(enum sim_fault_kind kind);
+
+struct sim_fault {
+	int64_t at_ns; /* since the start */
+	enum sim_fault_kind kind;
+	int target;        /* a client, or a name */
+	int64_t length_ns; /* how long it lasts; of an image, how old it is */
+	uint64_t chance;   /* what else it needs */
+	bool out;          /* left out */
+};
+
+/* An alteration of a script, to see a check fail. */
+struct sim_bug {
+	const char *script, *from, *to;
+};
+
+struct sim_plan {
+	uint64_t seed;
+	int64_t length_ns;
+	int clients;
+	uint32_t clients_out; /* left out, by bit */
+	uint32_t names_out;
+	struct sim_fault faults[SIM_FAULTS];
+	int fault_count;
+	/* The load. */
+	int64_t delay_ns; /* of a request on its way, mostly less */
+	int64_t idle_ns, hold_ns;
+	unsigned release_percent, forget_percent, fixed_percent;
+	uint32_t capacity;
+	int threads;
+	uint32_t names; /* in use, by bit */
+	const struct sim_bug *bug;
+};
+
+void sim_plan_make(struct sim_plan *plan, uint64_t seed, int64_t length_ns);
+/* What was left out of it, as text that sim_plan_cut() takes. */
+void sim_plan_text(const struct sim_plan *plan, char text[SIM_PLAN_TEXT]);
+bool sim_plan_cut(struct sim_plan *plan, const char *text);
+
+/* ---- A run ---------------------------------------------------------------------------------- */
+
+struct sim_tally {
+	double seconds; /* simulated */
+	double client_seconds;
+	long long steps, scripts, grants, forgot, handed_over, waits, losses, openings, counted,
+		released, unknown, faults[SIM_FAULT_KINDS];
+	double longest_grant_ms, longest_idle_ms; /* of undisturbed clients */
+};
+
+struct sim_result {
+	bool failed;
+	char check[32];
+	char text[400];
+	int64_t at_ns; /* since the start */
+	struct sim_tally tally;
+};
+
+/* trace: where to tell each event, NULL = nowhere.  False when a check failed. */
+bool sim_run(const struct sim_plan *plan, struct sim_result *result, FILE *trace);
+void sim_tally_add(struct sim_tally *sum, const struct sim_tally *tally);
+
+/* Leave out what the failure does not need; runs is how many tries it may make. */
+void sim_shrink(struct sim_plan *plan, struct sim_result *result, int runs);
+
+#endif

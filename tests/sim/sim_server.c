@@ -1,0 +1,244 @@
+/* SPDX-License-Identifier: MIT
+ * The server: its clock, its memory, when it is away, how it refuses. */
+#include "sim.h"
+
+#include "scripts.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* The store's keys, and what was known of each name then. */
+struct sim_image {
+	struct lua_store_image *keys;
+	struct sim_count counts[SIM_NAMES];
+};
+
+int64_t sim_server_us(const struct sim *sim)
+{
+	return SIM_EPOCH_US + sim->store_offset_us + sim->now_ns / 1000;
+}
+
+/* ---- Life --------------------------------------------------------------------------------- */
+
+static void plant(struct sim *sim, const struct sim_bug *bug)
+{
+	const struct lk__script *script = NULL;
+	const char *at;
+	char *text;
+	size_t size;
+
+	for (int i = 0; lk__scripts[i]; i++)
+		if (!strcmp(lk__scripts[i]->name, bug->script))
+			script = lk__scripts[i];
+	at = script ? strstr(script->text, bug->from) : NULL;
+	if (!at) {
+		fprintf(stderr, "sim: %s has no \"%s\"\n", bug->script, bug->from);
+		abort();
+	}
+	size = script->len + strlen(bug->to) + 1;
+	text = malloc(size);
+	if (!text)
+		abort();
+	snprintf(text, size, "%.*s%s%s", (int)(at - script->text), script->text, bug->to,
+	         at + strlen(bug->from));
+	if (!lua_store_replace(sim->store, bug->script, text))
+		abort();
+	free(text);
+}
+
+static void init_name(struct sim *sim, int index)
+{
+	struct sim_name *name = &sim->names[index];
+	static const lk_kind kinds[SIM_NAMES] = {
+		LK_KIND_LOCK,      LK_KIND_LOCK,      LK_KIND_LOCK,  LK_KIND_SEMAPHORE,
+		LK_KIND_SEMAPHORE, LK_KIND_SEMAPHORE, LK_KIND_LATCH, LK_KIND_LATCH};
+
+	name->index = index;
+	name->kind = kinds[index];
+	name->rate = index == 5;
+	name->made_epoch = -1;
+	name->idle_since_ns = name->busy_since_ns = name->absent_ns = sim->now_ns;
+	name->opened_ns = name->open_ns = name->removed_ns = name->forced_ns = -1;
+	snprintf(name->text, sizeof(name->text), "%s%d",
+	         name->rate                        ? "rate"
+	         : name->kind == LK_KIND_LOCK      ? "lock"
+	         : name->kind == LK_KIND_SEMAPHORE ? "pool"
+	                                           : "gate",
+	         index);
+	snprintf(name->main, sizeof(name->main), "lk:{%s}", name->text);
+	snprintf(name->queue, sizeof(name->queue), "lk:{%s}:q", name->text);
+	snprintf(name->holds, sizeof(name->holds), "lk:{%s}:h", name->text);
+	snprintf(name->memory, sizeof(name->memory), "lk:{%s}:s", name->text);
+	snprintf(name->topic, sizeof(name->topic), "lk:l:0:{%s}", name->text);
+}
+
+void sim_server_init(struct sim *sim)
+{
+	sim->store = lua_store_new(sim_network_publish, sim);
+	for (int i = 0; i < SIM_NAMES; i++)
+		init_name(sim, i);
+	sim_view_check(sim);
+	if (sim->plan->bug)
+		plant(sim, sim->plan->bug);
+	sim_server_load(sim);
+}
+
+static void free_image(struct sim *sim, int image)
+{
+	if (!sim->images[image])
+		return;
+	lua_store_image_free(sim->images[image]->keys);
+	free(sim->images[image]);
+	sim->images[image] = NULL;
+}
+
+void sim_server_fini(struct sim *sim)
+{
+	for (int i = 0; i < SIM_FAULTS; i++)
+		free_image(sim, i);
+	lua_store_free(sim->store);
+}
+
+/* Who connects brings the scripts. */
+void sim_server_load(struct sim *sim)
+{
+	if (sim->scripts_loaded)
+		return;
+	sim->scripts_loaded = true;
+	for (int i = 0; lk__scripts[i]; i++)
+		lua_store_text(sim->store, "SCRIPT", "LOAD", lk__scripts[i]->text, NULL);
+}
+
+void sim_server_forget(struct sim *sim)
+{
+	sim->scripts_loaded = false;
+	lua_store_text(sim->store, "SCRIPT", "FLUSH", NULL);
+}
+
+/* ---- Requests ----------------------------------------------------------------------------- */
+
+/* A full server refuses what begins something new, and no end of anything. */
+static bool is_refused(const struct sim *sim, const struct sim_call *call)
+{
+	if (sim->now_ns >= sim->sick_until_ns)
+		return false;
+	return sim->sick[1] != 'O' || call->kind == LK__ASK || call->kind == SIM_QUESTION;
+}
+
+void sim_server_run(struct sim *sim, struct sim_call *call)
+{
+	call->reply.len = 0;
+	if (is_refused(sim, call)) {
+		size_t len = strlen(sim->sick);
+		free(call->reply.data);
+		call->reply.data = malloc(len);
+		if (!call->reply.data)
+			abort();
+		memcpy(call->reply.data, sim->sick, len);
+		call->reply.len = call->reply.cap = len;
+		return;
+	}
+	if (call->name < 0) {
+		lua_store_run(sim->store, call->bytes.data, call->bytes.len, &call->reply);
+		return;
+	}
+	sim->tally.scripts++;
+	sim_check_before(sim, call->name);
+	lua_store_run(sim->store, call->bytes.data, call->bytes.len, &call->reply);
+	sim_check_after(sim, call->name, call);
+}
+
+const char *sim_server_script(struct sim *sim, const struct sim_name *name,
+                              const struct lk__script *script, const char *const *args)
+{
+	const char *argv[24] = {"EVAL", script->text};
+	char keys[8];
+	int argc = 3;
+
+	snprintf(keys, sizeof(keys), "%d", script->keys);
+	argv[2] = keys;
+	argv[argc++] = name->main;
+	if (name->kind == LK_KIND_LATCH) {
+		argv[argc++] = name->memory;
+		if (script == &lk__script_latch_set)
+			argv[argc++] = "lk:fence";
+		argv[argc++] = name->queue;
+	} else {
+		argv[argc++] = name->queue;
+		argv[argc++] = "lk:fence";
+		if (name->kind == LK_KIND_SEMAPHORE)
+			argv[argc++] = name->holds;
+	}
+	while (*args)
+		argv[argc++] = *args++;
+	return lua_store_ask(sim->store, argc, argv, NULL);
+}
+
+/* ---- Ends of its memory ------------------------------------------------------------------- */
+
+void sim_server_restart(struct sim *sim, int64_t away_ns)
+{
+	sim_disturb(&sim->disturbed_ns, sim->now_ns + away_ns);
+	sim->up_ns = sim->now_ns + away_ns;
+	sim->sick_until_ns = 0;
+	sim_server_forget(sim);
+	for (struct sim_link *link = sim->links; link; link = link->next) {
+		struct sim_client *client = link->client;
+		if (!link->there)
+			continue;
+		link->there = false;
+		link->topics = 0;
+		if (!link->here)
+			continue;
+		link->reset_ns = sim->now_ns + sim_delay(client);
+		sim_disturb(&client->disturbed_ns, sim->now_ns);
+		client->dirty = true;
+	}
+}
+
+void sim_server_uncounted(struct sim *sim)
+{
+	uint64_t counter = strtoull(lua_store_text(sim->store, "GET", "lk:fence", NULL), NULL, 10);
+
+	/* The counter has all that the store gave out, or the clock is past it. */
+	if (counter >= sim->fence_max || (uint64_t)sim_server_us(sim) > sim->fence_max)
+		return;
+	for (int i = 0; i < SIM_NAMES; i++) {
+		sim->names[i].regime++;
+		sim->names[i].fence_max = 0;
+	}
+}
+
+void sim_server_forced(struct sim *sim, int name)
+{
+	if (name < 0)
+		sim_server_uncounted(sim);
+	for (int i = 0; i < SIM_NAMES; i++)
+		if (name < 0 || name == i)
+			sim_check_forced(sim, i);
+}
+
+void sim_server_save(struct sim *sim, int image)
+{
+	struct sim_image *saved = calloc(1, sizeof(*saved));
+
+	if (!saved)
+		abort();
+	free_image(sim, image);
+	saved->keys = lua_store_save(sim->store);
+	for (int i = 0; i < SIM_NAMES; i++)
+		saved->counts[i] = sim->names[i].count;
+	sim->images[image] = saved;
+}
+
+void sim_server_restore(struct sim *sim, int image)
+{
+	lua_store_text(sim->store, "FLUSHALL", NULL);
+	if (sim->images[image]) {
+		lua_store_load(sim->store, sim->images[image]->keys);
+		for (int i = 0; i < SIM_NAMES; i++)
+			sim->names[i].count = sim->images[image]->counts[i];
+		free_image(sim, image);
+	}
+	sim_server_forced(sim, -1);
+}
