@@ -67,6 +67,26 @@ TEST(judge_excuses_an_overlap_when_the_store_forgot_between)
 	GOOD();
 }
 
+/* The first one was forgotten at 22 ms and renews on: for a lease of 1000 ms it may not know. */
+TEST(judge_excuses_who_was_forgotten_for_a_lease)
+{
+	for (int late = 0; late < 2; late++) {
+		begin_round();
+		acquire(1, LOCK, 10 * MS, 20 * MS, 5, 1000 * MS);
+		put(900 * MS, 1, HISTORY_LEAVE, HISTORY_EVENT, LOCK)->u.of.fence = 5;
+		records[count - 1].u.of.valid_until_ns = 1022 * MS + late;
+		note(nemesis, "%lld flushall server at memory=lost\n", 22LL * MS);
+		acquire(2, LOCK, 25 * MS, 30 * MS, 6, 2000 * MS);
+		release(2, LOCK, 1500 * MS, 1501 * MS, 6, LK_OK);
+		release(1, LOCK, 1600 * MS, 1601 * MS, 5, LK_ELOST);
+		judge();
+		if (late)
+			BAD(JUDGE_EXCLUSION);
+		else
+			GOOD();
+	}
+}
+
 TEST(judge_excuses_no_overlap_for_any_other_fault)
 {
 	two_holds(25 * MS);
@@ -87,6 +107,34 @@ TEST(judge_believes_the_canary)
 	judge();
 	GOOD();
 	ck_assert_int_eq(verdict.canaries_excused, 1);
+}
+
+/* It was valid until 1000 ms as far as was known, and had nothing left when it was released. */
+TEST(judge_wants_on_lost_to_be_called_once)
+{
+	for (int told = 0; told < 3; told++) {
+		begin_round();
+		acquire(1, LOCK, 10 * MS, 20 * MS, 5, 1000 * MS);
+		for (int i = 0; i < told; i++)
+			put((35 + i) * MS, 1, HISTORY_LOST, HISTORY_EVENT, LOCK)->u.of.fence = 5;
+		release(1, LOCK, 30 * MS, 40 * MS, 5, LK_ELOST);
+		call(1, HISTORY_AWAIT, GATE, 300 * MS, 301 * MS, LK_ETIMEDOUT);
+		note(nemesis, "%lld delete job at memory=lost\n", 22LL * MS);
+		judge();
+		if (told == 1)
+			GOOD();
+		else
+			ONLY(JUDGE_LOSS);
+		ck_assert_int_eq(verdict.losses_judged, 1);
+	}
+}
+
+TEST(judge_believes_the_canary_of_who_leaves)
+{
+	two_holds(30 * MS);
+	put(29 * MS, 1, HISTORY_LEAVE, HISTORY_EVENT, LOCK)->err = 2;
+	judge();
+	ONLY(JUDGE_CANARY);
 }
 
 TEST(judge_lets_a_release_of_unknown_outcome_happen_at_any_time)

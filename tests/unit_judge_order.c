@@ -70,6 +70,24 @@ TEST(judge_sees_a_zombie)
 	}
 }
 
+/* It writes nothing, and the network is at fault: by the connection of its leave it is one. */
+TEST(judge_knows_a_zombie_by_its_connection)
+{
+	for (int other = 0; other < 2; other++) {
+		begin_queue();
+		goes_to(20 * MS, 2, 2, 6);
+		note(nemesis, "%lld delay proxy0 begin\n", 15LL * MS);
+		connection = 1 + other;
+		script(30 * MS, &lk__script_lock_renew, 1, 1, "\"5\" \"1000\" \"0\" \"-\"");
+		connection = 1;
+		judge();
+		if (other)
+			GOOD();
+		else
+			ONLY(JUDGE_ZOMBIE);
+	}
+}
+
 static void handovers(int many, int64_t from_ns)
 {
 	begin_round();

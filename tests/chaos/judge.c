@@ -190,14 +190,18 @@ static void print_verdict(const struct judge *judge)
 	        "%lld passed over while away\n"
 	        "excused: %lld overlaps, %lld in the canary: the store forgot or its clock moved\n"
 	        "longest wake-up: %.1f ms; of %lld in quiet times p99.9 %.1f ms, longest %.1f ms\n"
-	        "one order: %lld calls in %lld windows, %lld windows not searched to the end\n",
+	        "one order: %lld calls in %lld windows, %lld windows not searched to the end\n"
+	        "judged: %lld quiet waits in vain, %lld passed over in quiet, %lld holds past "
+	        "their end, %lld losses\n",
 	        (long long)verdict->lost, (long long)verdict->killed, (long long)verdict->unknown,
 	        (long long)verdict->handovers, (long long)verdict->passed_over,
 	        (long long)verdict->excused, (long long)verdict->canaries_excused,
 	        (double)longest_ns / 1e6, (long long)verdict->quiet_grants,
 	        (double)verdict->quiet_p999_ns / 1e6, (double)verdict->quiet_max_ns / 1e6,
 	        (long long)verdict->window_ops, (long long)verdict->windows,
-	        (long long)verdict->windows_skipped);
+	        (long long)verdict->windows_skipped, (long long)verdict->vain_judged,
+	        (long long)verdict->passed_over_judged, (long long)verdict->ends_judged,
+	        (long long)verdict->losses_judged);
 	for (int check = 0; check < JUDGE_CHECKS; check++)
 		if (verdict->of[check])
 			fprintf(report, "%s: %d violations\n", check_names[check],

@@ -78,6 +78,8 @@ struct judge_verdict {
 	int violations, of[JUDGE_CHECKS];
 	int64_t pairs, grants, waits, openings, faults, excused, canaries_excused, handovers;
 	int64_t passed_over, lost, killed, unknown, quiet_grants;
+	/* How often a check had something to look at that no fault excused. */
+	int64_t passed_over_judged, vain_judged, ends_judged, losses_judged;
 	int64_t quiet_max_ns, quiet_p999_ns, fault_max_ns; /* wake-ups */
 	int64_t windows, window_ops, windows_skipped;      /* searched for an order */
 	int64_t records, monitor_lines;

@@ -43,7 +43,8 @@ static void check_exclusion(struct judge *judge, size_t name, struct judge_list 
 			int64_t over =
 				(hold->sure_ns < last->sure_ns ? hold->sure_ns : last->sure_ns) -
 				hold->got->at_ns;
-			if (judge_excused(judge, last->asked->at_ns, hold->got->at_ns, name))
+			if (judge_is_stale(judge, last, hold->got->at_ns) ||
+			    judge_is_stale(judge, hold, hold->got->at_ns))
 				judge->verdict->excused++;
 			else
 				judge_accuse(
@@ -84,15 +85,19 @@ static void add_part(struct change *changes, size_t *count, const struct hold *h
 	changes[(*count)++] = (struct change){.at_ns = sure_ns, .permits = -permits, .hold = hold};
 }
 
-/* The oldest hold that was alive at this moment. */
-static const struct hold *oldest_at(const struct judge_list *list, int64_t at_ns)
+/* The oldest hold that was alive at this moment, and the permits that the store may have forgotten
+ * by then. */
+static const struct hold *oldest_at(const struct judge *judge, const struct change *changes,
+                                    size_t count, int64_t at_ns, int64_t *stale)
 {
 	const struct hold *oldest = NULL;
 
-	for (size_t i = 0; i < list->count; i++) {
-		const struct hold *hold = list->items[i];
-		if (hold->got->at_ns <= at_ns && hold->sure_ns > at_ns &&
-		    (!oldest || hold->asked->at_ns < oldest->asked->at_ns))
+	*stale = 0;
+	for (size_t i = 0; i < count && changes[i].at_ns <= at_ns; i++) {
+		const struct hold *hold = changes[i].hold;
+		if (judge_is_stale(judge, hold, at_ns))
+			*stale += changes[i].permits;
+		if (hold->sure_ns > at_ns && (!oldest || hold->asked->at_ns < oldest->asked->at_ns))
 			oldest = hold;
 	}
 	return oldest;
@@ -118,11 +123,12 @@ static void check_permits(struct judge *judge, size_t name, struct judge_list *l
 	for (size_t i = 0; i < count; i++) {
 		const struct change *change = &changes[i];
 		const struct hold *oldest;
+		int64_t stale;
 		sum += change->permits;
 		if (change->permits < 0 || sum <= capacity)
 			continue;
-		oldest = oldest_at(list, change->at_ns);
-		if (oldest && judge_excused(judge, oldest->asked->at_ns, change->at_ns, name))
+		oldest = oldest_at(judge, changes, i + 1, change->at_ns, &stale);
+		if (sum - stale <= capacity)
 			judge->verdict->excused++;
 		else
 			judge_accuse(judge, JUDGE_PERMITS, oldest ? oldest->got : NULL,
@@ -171,7 +177,7 @@ static void check_canaries(struct judge *judge)
 	for (size_t i = 0; i < history->count; i++) {
 		const struct history_record *record = &history->records[i];
 		int64_t before_ns;
-		if (record->op != HISTORY_ENTER || !record->err ||
+		if ((record->op != HISTORY_ENTER && record->op != HISTORY_LEAVE) || !record->err ||
 		    record->name >= judge->name_count)
 			continue;
 		/* Who was forgotten believes in its hold for a lease at most. */
@@ -179,7 +185,9 @@ static void check_canaries(struct judge *judge)
 		if (judge_excused(judge, record->at_ns - before_ns, record->at_ns, record->name))
 			judge->verdict->canaries_excused++;
 		else
-			judge_accuse(judge, JUDGE_CANARY, record, NULL, "two met inside %s",
+			judge_accuse(judge, JUDGE_CANARY, record, NULL,
+			             record->op == HISTORY_ENTER ? "two met inside %s"
+			                                         : "somebody came to one inside %s",
 			             judge_name(judge, record->name));
 	}
 }
@@ -263,6 +271,7 @@ static void check_told(struct judge *judge, const struct hold *hold)
 		end_ns = process->killed_ns;
 	if (judge->end_ns < end_ns)
 		end_ns = judge->end_ns;
+	judge->verdict->ends_judged += end_ns > late_ns;
 	if (hold->lost_ns < end_ns)
 		end_ns = hold->lost_ns;
 	if (end_ns > late_ns)
@@ -270,6 +279,33 @@ static void check_told(struct judge *judge, const struct hold *hold)
 		             "nobody was told by %.9f that a hold of %s had ended at %.9f",
 		             judge_clock(judge, late_ns), judge_name(judge, hold->got->name),
 		             judge_clock(judge, hold->valid_ns));
+}
+
+/* Its owner could see that it was lost before it released it: then on_lost has come, or comes.  (A
+ * release that finds the loss itself tells it, and on_lost does not.) */
+static void check_called(struct judge *judge, const struct hold *hold)
+{
+	const struct process *process = &judge->processes[hold->process];
+	int64_t late_ns, end_ns = judge->end_ns;
+
+	if (!hold->let || hold->let->u.of.valid_until_ns || hold->let_err != LK_ELOST ||
+	    hold->got->flags & HISTORY_RATE || !hold->valid_ns ||
+	    (hold->valid_ns - hold->let_ns < JUDGE_CLOSE_NS &&
+	     hold->let_ns - hold->valid_ns < JUDGE_CLOSE_NS))
+		return;
+	late_ns = hold->let_ns + (TOLD_MS + judge->options->slack_ms) * MS;
+	late_ns += judge_stopped_ns(judge, hold->let_ns, late_ns + 60 * SECOND, hold->process);
+	if (process->close_ns < end_ns)
+		end_ns = process->close_ns;
+	if (process->killed_ns < end_ns)
+		end_ns = process->killed_ns;
+	if (hold->told_ns <= end_ns || end_ns > late_ns)
+		judge->verdict->losses_judged++;
+	if (hold->told_ns > late_ns && end_ns > late_ns)
+		judge_accuse(judge, JUDGE_LOSS, hold->got, hold->let,
+		             "a hold of %s had been lost when it was released, and on_lost was not "
+		             "called by %.9f",
+		             judge_name(judge, hold->got->name), judge_clock(judge, late_ns));
 }
 
 static void check_believed(struct judge *judge, const struct call *call)
@@ -295,6 +331,8 @@ void judge_check_loss(struct judge *judge)
 {
 	for (size_t i = 0; i < judge->hold_count; i++)
 		check_told(judge, &judge->holds[i]);
+	for (size_t i = 0; i < judge->hold_count; i++)
+		check_called(judge, &judge->holds[i]);
 	for (size_t i = 0; i < judge->call_count; i++)
 		if (judge->calls[i].hold != NONE && (judge->calls[i].begin->op == HISTORY_RELEASE ||
 		                                     judge->calls[i].begin->op == HISTORY_EXTEND))

@@ -67,6 +67,7 @@ static void new_hold(struct judge *judge, struct joins *joins, struct call *call
 	                    .lease_ms = call->begin->u.of.amount,
 	                    .valid_ns = got->u.of.valid_until_ns,
 	                    .lost_ns = NEVER,
+	                    .told_ns = NEVER,
 	                    .let_ns = NEVER,
 	                    .gone_ns = NEVER,
 	                    .let_err = -1,
@@ -225,8 +226,14 @@ static void note_event(struct judge *judge, struct joins *joins,
 	} else if (record->op == HISTORY_LOST) {
 		judge->verdict->lost++;
 		hold = hold_of(judge, joins, record, &index);
-		if (hold)
+		if (hold && hold->told_ns != NEVER && !judge_clock_back(judge, record->at_ns))
+			judge_accuse(judge, JUDGE_LOSS, hold->got, record,
+			             "the loss of a hold of %s was told twice",
+			             judge_name(judge, record->name));
+		if (hold) {
 			hold->lost_ns = earlier(hold->lost_ns, record->at_ns);
+			hold->told_ns = earlier(hold->told_ns, record->at_ns);
+		}
 	} else if (record->op == HISTORY_ENTER || record->op == HISTORY_LEAVE) {
 		hold = hold_of(judge, joins, record, &index);
 		if (hold)

@@ -182,14 +182,18 @@ MADE void client(uint32_t pid)
 	memcpy(put(1 * MS, pid, HISTORY_ID, HISTORY_EVENT, 0)->u.text, clients[pid], 22);
 }
 
+/* The connection by which scripts come. */
+static int connection = 1;
+
 /* A script of a client for its ticket number n. */
 MADE void script(int64_t at_ns, const struct lk__script *which, uint32_t pid, int n,
                  const char *args)
 {
 	note(monitor,
-	     "%lld 1700000000.%06lld [0 127.0.0.1:1] \"EVALSHA\" \"%s\" \"3\" \"lk:{job}\" "
+	     "%lld 1700000000.%06lld [0 127.0.0.1:%d] \"EVALSHA\" \"%s\" \"3\" \"lk:{job}\" "
 	     "\"lk:{job}:q\" \"lk:fence\" \"1:%s:nonce%d:1000:r\" %s\n",
-	     (long long)at_ns, (long long)(at_ns / 1000), which->sha1, clients[pid], n, args);
+	     (long long)at_ns, (long long)(at_ns / 1000), connection, which->sha1, clients[pid], n,
+	     args);
 }
 
 MADE void lua(int64_t at_ns, const char *command, uint32_t pid, int n, const char *format, ...)

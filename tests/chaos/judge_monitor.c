@@ -53,9 +53,16 @@ static char *next_word(char **at, size_t *len)
 	return word;
 }
 
+static uint64_t hash_of(const char *text, size_t len, uint64_t hash)
+{
+	for (size_t i = 0; i < len; i++)
+		hash = (hash ^ (unsigned char)text[i]) * UINT64_C(1099511628211);
+	return hash;
+}
+
 static bool split(char *text, struct monitor_line *line)
 {
-	char *at;
+	char *at, *end;
 	long long seconds, micros;
 
 	line->at_ns = strtoll(text, &at, 10);
@@ -74,10 +81,11 @@ static bool split(char *text, struct monitor_line *line)
 	if (!at)
 		return false;
 	line->in_script = strncmp(at, "[0 lua]", 7) == 0;
-	at = strstr(at, "] ");
-	if (!at)
+	end = strstr(at, "] ");
+	if (!end)
 		return false;
-	at += 2;
+	line->from = hash_of(at, (size_t)(end - at), UINT64_C(14695981039346656037));
+	at = end + 2;
 	while (line->count < MONITOR_WORDS &&
 	       (line->words[line->count] = next_word(&at, &line->lens[line->count])))
 		line->count++;
@@ -96,13 +104,6 @@ static size_t name_of(const struct judge *judge, const char *key, const char **r
 		return NONE;
 	*rest = close + 1;
 	return judge_find_name(judge, open + 1, (size_t)(close - open - 1));
-}
-
-static uint64_t hash_of(const char *text, size_t len, uint64_t hash)
-{
-	for (size_t i = 0; i < len; i++)
-		hash = (hash ^ (unsigned char)text[i]) * UINT64_C(1099511628211);
-	return hash;
 }
 
 /* Two hashes of 64 bits stand for the text: no two tickets of a run share both. */
@@ -151,8 +152,11 @@ static void begin_script(struct monitor *monitor, const struct monitor_line *lin
 	const char *rest;
 	int keys;
 
-	*run = (struct run){
-		.script = script_of(line), .ticket = NONE, .name = NONE, .at_ns = line->at_ns};
+	*run = (struct run){.script = script_of(line),
+	                    .ticket = NONE,
+	                    .name = NONE,
+	                    .at_ns = line->at_ns,
+	                    .from = line->from};
 	if (!run->script || line->count < 4)
 		return;
 	keys = atoi(line->words[2]);
@@ -164,6 +168,8 @@ static void begin_script(struct monitor *monitor, const struct monitor_line *lin
 	run->is_renew = strstr(run->script->name, "_renew") != NULL;
 	if (run->is_leave || run->is_ask || run->is_renew)
 		run->ticket = ticket_of(monitor, line->words[3 + keys], line->lens[3 + keys]);
+	if (run->ticket != NONE && !run->is_leave)
+		monitor_asked(monitor, run->ticket, line);
 	if (!run->is_leave || run->ticket == NONE || 3 + keys + 3 >= line->count)
 		return;
 	run->ends = strcmp(run->script->name, "lock_leave") == 0 ||
@@ -180,8 +186,10 @@ static void end_script(struct monitor *monitor)
 		if (!run->removed[i].granted)
 			monitor_passed_over(monitor, run->name, run->removed[i].ticket,
 			                    run->removed[i].at_ns);
-	if (run->ends && !run->breaks && run->ticket != NONE)
+	if (run->ends && !run->breaks && run->ticket != NONE) {
 		monitor->tickets[run->ticket].left_ns = run->at_ns;
+		monitor->tickets[run->ticket].left_from = run->from;
+	}
 	*run = (struct run){.ticket = NONE, .name = NONE};
 }
 

@@ -13,6 +13,7 @@
 struct monitor_line {
 	int64_t at_ns;     /* when the recorder had it: later than it ran */
 	int64_t server_us; /* on the server's clock */
+	uint64_t from;     /* the connection that it came by, hashed */
 	bool in_script, gap;
 	char *words[MONITOR_WORDS];
 	size_t lens[MONITOR_WORDS];
@@ -25,8 +26,9 @@ struct ticket {
 	size_t process; /* NONE: of none that has a history */
 	uint64_t fence; /* of a semaphore's hold */
 	int64_t permits, ends_us;
-	int64_t left_ns; /* its own leave had run, 0 = it has not */
-	bool told;       /* a zombie is told of once */
+	int64_t left_ns;    /* its own leave had run, 0 = it has not */
+	uint64_t left_from; /* and by which connection that came */
+	bool told;          /* a zombie is told of once */
 };
 
 /* A place in a queue. */
@@ -65,6 +67,7 @@ struct run {
 	size_t name, ticket;
 	bool is_leave, is_ask, is_renew, ends, breaks;
 	int64_t at_ns;
+	uint64_t from;
 	struct {
 		size_t ticket;
 		int64_t score, at_ns;
@@ -83,6 +86,8 @@ struct monitor {
 	int64_t gap_ns; /* of the last one that hid something, 0 = none */
 };
 
+/* A script was called for this ticket. */
+void monitor_asked(struct monitor *monitor, size_t ticket, const struct monitor_line *line);
 /* A script wrote for this ticket. */
 void monitor_used(struct monitor *monitor, size_t ticket, const struct monitor_line *line);
 void monitor_granted(struct monitor *monitor, size_t name, size_t ticket, uint64_t fence,

@@ -50,6 +50,7 @@ struct hold {
 	int64_t lease_ms;
 	int64_t valid_ns; /* the latest valid_until that is known, 0 = none */
 	int64_t lost_ns;  /* when its loss was told, NEVER if not */
+	int64_t told_ns;  /* when by on_lost, NEVER if not */
 	int64_t let_ns;   /* release begun, NEVER if not */
 	int64_t gone_ns;  /* release returned LK_OK, NEVER if not */
 	int64_t sure_ns;  /* it was surely a hold from got to here */
@@ -149,6 +150,9 @@ int64_t judge_fault_ns(const struct judge *judge, int64_t from_ns, int64_t to_ns
 int64_t judge_stopped_ns(const struct judge *judge, int64_t from_ns, int64_t to_ns, size_t process);
 /* The store forgot this name, or its clock was moved, or the holder was told to go. */
 bool judge_excused(const struct judge *judge, int64_t from_ns, int64_t to_ns, size_t name);
+/* The store may have given to others at that moment what this hold surely still had: one of these
+ * happened in between, and the hold lasted no longer than a lease that was renewed just before. */
+bool judge_is_stale(const struct judge *judge, const struct hold *hold, int64_t at_ns);
 bool judge_forgot(const struct judge *judge, int64_t from_ns, int64_t to_ns, size_t name);
 bool judge_clock_back(const struct judge *judge, int64_t to_ns);
 

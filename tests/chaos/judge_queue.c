@@ -159,9 +159,11 @@ void monitor_passed_over(struct monitor *monitor, size_t name, size_t ticket, in
 		/* More than there is: it is told so when it asks. */
 		bool never_fits = permits && strrchr(gone->text, ':') &&
 		                  atoll(strrchr(gone->text, ':') + 1) > judge->names[name].capacity;
+		bool away =
+			judge_faulty(judge, at_ns - SECOND, at_ns, away_ns, gone->process, NONE);
+		judge->verdict->passed_over_judged += !away;
 		if (!never_fits && process->killed_ns > at_ns && process->close_ns > at_ns &&
-		    process->end_ns > at_ns &&
-		    !judge_faulty(judge, at_ns - SECOND, at_ns, away_ns, gone->process, NONE))
+		    process->end_ns > at_ns && !away)
 			judge_accuse(
 				judge, JUDGE_FIFO, NULL, NULL,
 				"%s (process %u) was passed over for %s at %.9f and was not away",
@@ -251,6 +253,24 @@ void monitor_granted(struct monitor *monitor, size_t name, size_t ticket, uint64
 
 /* ---- zombies -----------------------------------------------------------------------------------
  */
+
+/* A connection keeps its order: what it brings after a leave was sent after it, whatever may have
+ * happened meanwhile. */
+void monitor_asked(struct monitor *monitor, size_t index, const struct monitor_line *line)
+{
+	struct ticket *ticket = &monitor->tickets[index];
+
+	if (!ticket->left_ns || ticket->told || ticket->left_from != line->from)
+		return;
+	ticket->told = true;
+	judge_accuse(monitor->judge, JUDGE_ZOMBIE, NULL, NULL,
+	             "%s was called for %s of %s at %.9f, which had left by the same connection "
+	             "at %.9f",
+	             monitor->run.script->name, ticket->text,
+	             judge_name(monitor->judge, monitor->run.name),
+	             judge_clock(monitor->judge, line->at_ns),
+	             judge_clock(monitor->judge, ticket->left_ns));
+}
 
 /* After its own leave nothing is asked for a ticket.  What a network kept may still come. */
 void monitor_used(struct monitor *monitor, size_t index, const struct monitor_line *line)

@@ -255,6 +255,19 @@ bool judge_excused(const struct judge *judge, int64_t from_ns, int64_t to_ns, si
 	return false;
 }
 
+bool judge_is_stale(const struct judge *judge, const struct hold *hold, int64_t at_ns)
+{
+	for (size_t i = 0; i < judge->fault_count && judge->faults[i].begin_ns <= at_ns; i++) {
+		const struct fault *fault = &judge->faults[i];
+		if ((fault->memory || fault->clock || fault->breaks) &&
+		    fault->end_ns >= hold->asked->at_ns &&
+		    hold->sure_ns <= plus(fault->end_ns, hold->lease_ms * MS) &&
+		    judge_concerns(judge, fault, NONE, hold->got->name))
+			return true;
+	}
+	return false;
+}
+
 bool judge_forgot(const struct judge *judge, int64_t from_ns, int64_t to_ns, size_t name)
 {
 	for (size_t i = 0; i < judge->fault_count && judge->faults[i].begin_ns <= to_ns; i++)

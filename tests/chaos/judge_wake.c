@@ -190,6 +190,12 @@ static void check_name(struct judge *judge, size_t name, int64_t **quiet, size_t
 	free(outs);
 }
 
+static bool is_vain(const struct call *call, size_t name)
+{
+	return call->begin->op == HISTORY_ACQUIRE && call->begin->name == name && call->end &&
+	       call->end->err == LK_ETIMEDOUT;
+}
+
 /* A wait that timed out although the lock was surely free, and nobody's, for longer than it may
  * take to wake up. */
 static void check_vain(struct judge *judge, size_t name)
@@ -198,15 +204,19 @@ static void check_vain(struct judge *judge, size_t name)
 	int64_t bound_ns = judge->options->quiet_wake_ms * MS, free_ns = judge->begin_ns;
 	int64_t after_ns = (judge->names[name].lease_ms + judge->options->claim_ms) * MS;
 
+	for (size_t j = 0; j < judge->call_count; j++) {
+		const struct call *call = &judge->calls[j];
+		if (is_vain(call, name) && call->end_ns - call->begin->at_ns > bound_ns &&
+		    !judge_faulty(judge, call->begin->at_ns, call->end_ns, after_ns, NONE, name))
+			judge->verdict->vain_judged++;
+	}
 	for (size_t i = 0; i <= list.count; i++) {
 		int64_t next_ns = i < list.count ? list.items[i]->asked->at_ns : judge->end_ns;
 		for (size_t j = 0; next_ns - free_ns > bound_ns && j < judge->call_count; j++) {
 			const struct call *call = &judge->calls[j];
 			int64_t from_ns = later(call->begin->at_ns, free_ns);
 			int64_t to_ns = call->end_ns < next_ns ? call->end_ns : next_ns;
-			if (call->begin->op != HISTORY_ACQUIRE || call->begin->name != name ||
-			    !call->end || call->end->err != LK_ETIMEDOUT ||
-			    to_ns - from_ns <= bound_ns ||
+			if (!is_vain(call, name) || to_ns - from_ns <= bound_ns ||
 			    judge_faulty(judge, call->begin->at_ns, to_ns, after_ns, NONE, name))
 				continue;
 			judge_accuse(judge, JUDGE_WAKEUP, call->begin, call->end,

@@ -294,7 +294,7 @@ static void run(struct round *round)
 		quiet_ns = QUIET_MS * CHAOS_MS;
 	round_note(round, round->options->loses ? "loses memory, round" : "keeps memory, round",
 	           round->options->number);
-	round->next_ns = begun_ns + 500 * CHAOS_MS;
+	round->next_ns = begun_ns + quiet_ns / 2;
 	while (!round_interrupted && history_now_ns() < begun_ns + length_ns - quiet_ns) {
 		round_reap(round);
 		nemesis_step(round);
