@@ -180,6 +180,14 @@ static void check_canaries(struct judge *judge)
 		if ((record->op != HISTORY_ENTER && record->op != HISTORY_LEAVE) || !record->err ||
 		    record->name >= judge->name_count)
 			continue;
+		/* Fences may have gone back, and stay below the highest for as long as the clock
+		 * did. */
+		if (record->err == (record->op == HISTORY_ENTER ? 2 : 3) &&
+		    judge_clock_back(judge, record->at_ns) &&
+		    judge_forgot(judge, 0, record->at_ns, record->name)) {
+			judge->verdict->canaries_excused++;
+			continue;
+		}
 		/* Who was forgotten believes in its hold for a lease at most. */
 		before_ns = judge->names[record->name].lease_ms * MS + SECOND;
 		if (judge_excused(judge, record->at_ns - before_ns, record->at_ns, record->name))
@@ -213,6 +221,21 @@ void judge_check_holds(struct judge *judge)
 /* ---- fences ------------------------------------------------------------------------------------
  */
 
+/* Nobody has the fence of another, unless fences went back. */
+static void check_twice(struct judge *judge, const struct hold *hold, size_t name)
+{
+	const struct hold *other;
+
+	if (hold->same_fence == NONE)
+		return;
+	other = &judge->holds[hold->same_fence];
+	if (!judge_clock_back(judge, hold->got->at_ns) ||
+	    !judge_forgot(judge, other->asked->at_ns, hold->got->at_ns, name))
+		judge_accuse(judge, JUDGE_FENCES, other->got, hold->got,
+		             "fence %llu of %s was given twice", (unsigned long long)hold->fence,
+		             judge_name(judge, name));
+}
+
 /* Whoever asked after another had been granted has the larger fence; only a store that forgot and
  * whose clock is behind may break that. */
 void judge_check_fences(struct judge *judge)
@@ -229,6 +252,7 @@ void judge_check_fences(struct judge *judge)
 		sort(&got, by_got);
 		for (size_t i = 0; i < asked.count; i++) {
 			const struct hold *hold = asked.items[i];
+			check_twice(judge, hold, name);
 			while (next < got.count &&
 			       got.items[next]->got->at_ns < hold->asked->at_ns) {
 				if (!top || got.items[next]->fence > top->fence)

@@ -72,6 +72,7 @@ static void new_hold(struct judge *judge, struct joins *joins, struct call *call
 	                    .gone_ns = NEVER,
 	                    .let_err = -1,
 	                    .part = NONE,
+	                    .same_fence = NONE,
 	                    .proof = got};
 	size_t *at;
 
@@ -85,13 +86,8 @@ static void new_hold(struct judge *judge, struct joins *joins, struct call *call
 		return;
 	}
 	at = judge_map_at(&joins->holds, got->name, hold.fence);
-	if (*at != NONE) {
-		const struct hold *other = &judge->holds[*at];
-		if (!judge_clock_back(judge, got->at_ns))
-			judge_accuse(judge, JUDGE_FENCES, other->got, got,
-			             "fence %llu of %s was given twice",
-			             (unsigned long long)hold.fence, judge_name(judge, got->name));
-	}
+	/* Whether that may be, the faults will tell, which are not read yet. */
+	judge->holds[call->hold].same_fence = *at;
 	*at = call->hold;
 }
 

@@ -48,15 +48,16 @@ struct hold {
 	uint64_t fence;
 	int64_t permits; /* what remains after partial releases */
 	int64_t lease_ms;
-	int64_t valid_ns; /* the latest valid_until that is known, 0 = none */
-	int64_t lost_ns;  /* when its loss was told, NEVER if not */
-	int64_t told_ns;  /* when by on_lost, NEVER if not */
-	int64_t let_ns;   /* release begun, NEVER if not */
-	int64_t gone_ns;  /* release returned LK_OK, NEVER if not */
-	int64_t sure_ns;  /* it was surely a hold from got to here */
-	int64_t free_ns;  /* from here on others could have it, as far as its own process knew */
-	int let_err;      /* of the release, -1 if it never returned */
-	size_t part;      /* its latest partial release, NONE if there was none */
+	int64_t valid_ns;  /* the latest valid_until that is known, 0 = none */
+	int64_t lost_ns;   /* when its loss was told, NEVER if not */
+	int64_t told_ns;   /* when by on_lost, NEVER if not */
+	int64_t let_ns;    /* release begun, NEVER if not */
+	int64_t gone_ns;   /* release returned LK_OK, NEVER if not */
+	int64_t sure_ns;   /* it was surely a hold from got to here */
+	int64_t free_ns;   /* from here on others could have it, as far as its own process knew */
+	int let_err;       /* of the release, -1 if it never returned */
+	size_t part;       /* its latest partial release, NONE if there was none */
+	size_t same_fence; /* another hold of that fence, NONE if there is none */
 	const struct history_record *proof; /* of valid_ns */
 };
 
