@@ -235,8 +235,10 @@ struct sim_caller {
 	int64_t cancel_ns;          /* true */
 	int64_t began_ns;           /* true */
 	int epoch;                  /* of the name, as it began */
+	bool gave_up;               /* its time was over, or it was cancelled */
 	bool was_valid;             /* its hold, as it began to release */
 	uint64_t lapsed;            /* fence of a hold whose time was over */
+	uint64_t told;              /* ... whose loss it was told of */
 	char nonce[LK__NONCE_SIZE]; /* of the ticket that its end takes along */
 	uint64_t step_number;       /* its step's, 0 = not sent yet */
 	uint64_t step_generation;

@@ -29,6 +29,7 @@ void sim_caller_begin(struct sim_caller *caller, enum sim_doing doing)
 	caller->epoch = sim->names[caller->name].epoch;
 	caller->step_number = 0;
 	caller->nonce[0] = '\0';
+	caller->gave_up = false;
 }
 
 void sim_caller_free(struct sim_caller *caller)
@@ -234,6 +235,7 @@ void sim_caller_give_up(struct sim_caller *caller, lk_err why)
 		memcpy(caller->nonce, place->ticket->nonce, LK__NONCE_SIZE);
 	sim_trace(client->sim, client, "thread %d gives up: %s", caller->index, lk_err_name(why));
 	caller->until_ns = caller->cancel_ns = LK__NEVER;
+	caller->gave_up = true;
 	lk__core_give_up(&client->core, now_ns, &caller->waiter, why);
 	if (caller->limit_ns == LK__NEVER)
 		caller->limit_ns = now_ns + SIM_TIMEOUT_NS;
@@ -252,6 +254,7 @@ void sim_caller_step(struct sim_caller *caller)
 		use(caller);
 	} else if (caller->limit_ns <= now_ns) {
 		/* What sleeps in a call wakes by itself then, and returns whatever happened. */
+		caller->gave_up = true;
 		lk__core_abandon(&client->core, now_ns, &caller->waiter);
 		if (!caller->waiter.done)
 			sim_fail(client->sim, "deadline", "a call does not end at its limit");

@@ -93,8 +93,11 @@ static void check_order(const struct script *script, const struct sim_ticket *ho
 	const struct sim_ticket *was = wait_in(script->before, hold->text);
 	int64_t arrival_us = was ? was->arrival_us : INT64_MAX;
 
-	if (!was && is_own(script, hold->text) && script->call->arrival_us)
-		arrival_us = script->call->arrival_us; /* it returns to its place */
+	/* It returns to its place; or to an earlier one than it was given after the store had
+	 * forgotten it, when the first answer came at last. */
+	if (is_own(script, hold->text) && script->call->arrival_us &&
+	    script->call->arrival_us < arrival_us)
+		arrival_us = script->call->arrival_us;
 	for (int i = 0; i < script->before->queued; i++) {
 		const struct sim_ticket *other = &script->before->queue[i];
 		if (other->arrival_us < arrival_us && wait_in(script->after, other->text))
@@ -341,8 +344,11 @@ static void check_hold(struct sim_client *client, const struct lk__hold *hold)
 	struct sim_caller *caller = hold->handle;
 	int64_t due_ns = lk__core_due(&client->core), left_ns;
 
-	if (hold->lost)
+	if (hold->lost) {
+		if (caller->told != hold->fence)
+			sim_fail(sim, "loss", "a hold is lost and its owner was not told");
 		return;
+	}
 	if (!ticket || ticket->state != LK__HOLDING || ticket->place->hold != hold) {
 		sim_fail(sim, "machine", "a hold and its ticket disagree");
 		return;

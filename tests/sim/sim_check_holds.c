@@ -354,11 +354,13 @@ static bool is_allowed(const struct sim_caller *caller, lk_err err)
 {
 	switch (err) {
 	case LK_OK:
+		return true;
 	case LK_ETIMEDOUT:
 	case LK_ECANCELED:
+		return caller->gave_up;
 	case LK_ECONN:
 	case LK_EUNKNOWN:
-		return true;
+		return caller->gave_up || caller->client->sim->plan->fault_count;
 	case LK_EBUSY:
 		return caller->waiter.only_try;
 	case LK_ECLOSED:

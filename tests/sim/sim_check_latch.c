@@ -145,6 +145,8 @@ void sim_check_latch_forced(struct sim *sim, struct sim_name *name)
 {
 	if (!name->view.there)
 		name->absent_ns = sim->now_ns;
+	/* An old memory that is back may say of a generation that it has opened, as it once had. */
+	name->open_ns = sim->now_ns;
 	sim_check_latch_now(sim, name);
 }
 

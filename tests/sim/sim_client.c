@@ -356,6 +356,7 @@ void sim_client_settle(struct sim_client *client)
 		sim_trace(client->sim, client, "hears that fence %llu of %s is lost: %s",
 		          (unsigned long long)hold->fence, hold->name->bytes,
 		          lk_lost_reason_name(hold->lost));
+		((struct sim_caller *)hold->handle)->told = hold->fence;
 		lk__core_told(hold);
 	}
 	if (client->closed && !lk__core_busy(core)) {
