@@ -226,7 +226,9 @@ static void check_await(struct judge *judge, const struct call *call,
 			             judge_clock(judge, generation->open_ns),
 			             call->end ? (double)(call->end_ns - from_ns) / 1e6 : -1.0);
 	}
-	/* A store that went back to an old memory may have an open latch of then. */
+	/* A store that goes back to an old memory may have an open latch of then. */
+	if (newest_ns > begin_ns)
+		newest_ns = begin_ns;
 	if (did(call) && !possible && !judge_forgot(judge, newest_ns, call->end_ns, name))
 		judge_accuse(judge, JUDGE_LATCH, call->begin, call->end,
 		             "%s cannot have been open before this wait ended",
