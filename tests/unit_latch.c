@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * Waiting for a latch, in virtual time: what releases a wait, what must not, and what is lost on
  * the way and found again.  Every order of answer, confirmation and message that matters stands
- * here by hand; unit_latch_explorer has the others. */
+ * here by hand; the simulator (tests/sim) has the others. */
 #include "latch_world.h"
 #include "test.h"
 

@@ -69,6 +69,35 @@ TEST_LIMIT(a_late_answer_that_makes_a_hold_is_found, SECONDS)
 	finds("late-answer-holds", "two valid holds");
 }
 
+TEST_LIMIT(a_hold_that_is_revived_is_found, SECONDS)
+{
+	finds("late-grant-revives", "a lapsed hold is valid again");
+}
+
+TEST_LIMIT(a_fence_of_an_earlier_grant_is_found, SECONDS)
+{
+	finds("fence-of-the-message", "a fence that does not grow");
+}
+
+TEST_LIMIT(a_lease_that_a_renewal_shortens_is_found, SECONDS)
+{
+	finds("renewal-shortens", "two valid holds");
+}
+
+TEST_LIMIT(a_loss_that_is_not_told_is_found, SECONDS)
+{
+	finds("loss-not-told", "a loss that is not told");
+}
+
+TEST_LIMIT(a_wrong_result_of_a_call_is_found, SECONDS)
+{
+	finds("release-is-lost", "a release that tells of a loss, and there was none");
+	finds("release-is-unknown", "a call that does not know its result, though the answer came");
+	finds("leave-denies-its-owner", "a leave that denies its hold");
+	finds("extension-is-unknown",
+	      "a call that does not know its result, though the answer came");
+}
+
 TEST_LIMIT(a_claim_that_is_skipped_is_found, SECONDS)
 {
 	finds("claim-skipped", "two valid holds");

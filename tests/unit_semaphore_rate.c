@@ -89,9 +89,8 @@ TEST(rate_is_exact_and_used_up)
 	end();
 }
 
-static int64_t slow_ns(struct permits_world *world, struct permits_client *client)
+static int64_t slow_ns(struct permits_world *world)
 {
-	(void)client;
 	return world->now_ns % 7 * 50 * PERMITS_MS; /* now and then past the claim's time */
 }
 

@@ -16,25 +16,11 @@ static void publish(struct world *world, int kind, uint64_t generation)
 {
 	for (int i = 0; i < world->client_count; i++) {
 		struct world_client *client = &world->clients[i];
-		int delay_ms = world->delay_ms ? world->delay_ms(world) : 0;
 		if (!client->subscribed)
 			continue;
-		if (client->inbox_count == WORLD_INBOX) {
-			world->full = true;
-			continue;
-		}
-		client->inbox[client->inbox_count++] =
-			(struct world_item){kind, generation, world->now_ns + delay_ms * WORLD_MS};
+		ck_assert_int_lt(client->inbox_count, WORLD_INBOX);
+		client->inbox[client->inbox_count++] = (struct world_item){kind, generation};
 	}
-}
-
-/* It was open until now, or absent. */
-static void account(struct world *world)
-{
-	if (!world->generation)
-		world->absent_ns = world->now_ns;
-	else if (!world->count)
-		world->open_ns = world->now_ns;
 }
 
 static void open_it(struct world *world)
@@ -42,7 +28,6 @@ static void open_it(struct world *world)
 	world->opened = world->generation;
 	world->ends_ns = world->now_ns + world->open_ttl_ms * WORLD_MS;
 	world->published++;
-	account(world);
 	publish(world, WORLD_OPENED, world->generation);
 }
 
@@ -51,7 +36,6 @@ static void forget_steps(struct world *world)
 	for (int i = 0; i < world->client_count; i++)
 		world->clients[i].last = 0;
 	memset(world->named, 0, sizeof(world->named));
-	world->sum = 0;
 }
 
 static uint64_t next_generation(const struct world *world)
@@ -63,11 +47,10 @@ static uint64_t next_generation(const struct world *world)
 
 bool world_set(struct world *world, int64_t count, bool anew)
 {
-	account(world);
 	if (world->generation && world->count && !anew)
 		return false;
 	world->generation = world->fence = next_generation(world);
-	world->count = world->initial = count;
+	world->count = count;
 	world->ends_ns = LK__NEVER;
 	forget_steps(world);
 	if (!count)
@@ -77,24 +60,20 @@ bool world_set(struct world *world, int64_t count, bool anew)
 
 bool world_remove(struct world *world)
 {
-	account(world);
 	if (!world->generation)
 		return false;
 	world->removed = world->generation;
 	world->generation = 0;
 	world->ends_ns = LK__NEVER;
-	account(world);
 	publish(world, WORLD_REMOVED, world->removed);
 	return true;
 }
 
 void world_flush(struct world *world)
 {
-	account(world);
 	world->fence = world->generation = world->opened = world->removed = 0;
 	world->ends_ns = LK__NEVER;
 	forget_steps(world);
-	account(world);
 }
 
 /* latch_down.lua */
@@ -115,7 +94,6 @@ static void run_step(struct world_client *client, struct world_call *call)
 		client->last = call->number;
 		client->counted[call->number]++;
 		world->named[call->name] = call->name != 0;
-		world->sum += call->n;
 		world->count = world->count > call->n ? world->count - call->n : 0;
 		if (!world->count)
 			open_it(world);
@@ -129,7 +107,6 @@ void world_execute(struct world_client *client, struct world_call *call)
 	struct lk__answer *answer = &call->answer;
 
 	memset(answer, 0, sizeof(*answer));
-	call->executed = true;
 	if (call->kind == LK__STEP) {
 		client->steps++;
 		run_step(client, call);
@@ -151,22 +128,13 @@ void world_execute(struct world_client *client, struct world_call *call)
 	};
 }
 
-void world_until(struct world *world, int64_t now_ns)
+void world_later(struct world *world, int64_t ms)
 {
-	account(world);
-	if (world->ends_ns <= now_ns) {
-		world->now_ns = world->ends_ns;
-		account(world);
+	world->now_ns += ms * WORLD_MS;
+	if (world->ends_ns <= world->now_ns) {
 		world->generation = 0;
 		world->ends_ns = LK__NEVER;
 	}
-	world->now_ns = now_ns;
-	account(world);
-}
-
-void world_later(struct world *world, int64_t ms)
-{
-	world_until(world, world->now_ns + ms * WORLD_MS);
 }
 
 /* ---- Clients ------------------------------------------------------------------------------ */
@@ -186,8 +154,6 @@ void world_init(struct world *world, int clients)
 	world->client_count = clients;
 	world->ends_ns = LK__NEVER;
 	world->open_ttl_ms = 60000;
-	world->open_ns = -1;
-	world->absent_ns = START_NS;
 	for (int i = 0; i < clients; i++) {
 		struct world_client *client = &world->clients[i];
 		client->world = world;
@@ -294,15 +260,10 @@ bool world_command(struct world_client *client)
 		client->subscribes += subscribe;
 		client->unsubscribes += !subscribe;
 	}
-	if (client->inbox_count == WORLD_INBOX)
-		world->full = true;
-	else
-		client->inbox[client->inbox_count++] = (struct world_item){
-			world->busy ? WORLD_PUT_OFF
-			: subscribe ? WORLD_SUBSCRIBED
-				    : WORLD_UNSUBSCRIBED,
-			0,
-			world->now_ns + (world->delay_ms ? world->delay_ms(world) * WORLD_MS : 0)};
+	ck_assert_int_lt(client->inbox_count, WORLD_INBOX);
+	client->inbox[client->inbox_count++].kind = world->busy ? WORLD_PUT_OFF
+	                                            : subscribe ? WORLD_SUBSCRIBED
+	                                                        : WORLD_UNSUBSCRIBED;
 	return true;
 }
 

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * One latch, its store and its clients in virtual time.  The store does what the scripts
- * src/redis/scripts/latch_*.lua do, and keeps account of what happened, for the checks: which step
- * was counted how often, and when the latch was open.  Where scripts and store differ the scripts
- * are right; live tests run them. */
+ * src/redis/scripts/latch_*.lua do, and keeps account of which step was counted how often.  Where
+ * scripts and store differ the scripts are right; live tests run them. */
 #ifndef LATCH_WORLD_H
 #define LATCH_WORLD_H
 
@@ -25,7 +24,6 @@ struct world_item {
 		WORLD_REMOVED
 	} kind;
 	uint64_t generation;
-	int64_t at_ns; /* not before */
 };
 
 /* A request as its bytes say it. */
@@ -35,9 +33,7 @@ struct world_call {
 	uint64_t generation, number;
 	int64_t n;
 	int name; /* of the step, 0 = none */
-	bool executed;
 	struct lk__answer answer;
-	int64_t at_ns;
 };
 
 struct world_client {
@@ -59,19 +55,14 @@ struct world {
 	int client_count;
 	/* The store. */
 	uint64_t fence, generation, opened, removed;
-	int64_t count, initial; /* of the latch, if generation */
-	int64_t ends_ns;        /* it goes by itself, LK__NEVER */
+	int64_t count;   /* of the latch, if generation */
+	int64_t ends_ns; /* it goes by itself, LK__NEVER */
 	int64_t open_ttl_ms;
 	bool named[WORLD_NAMES];
-	/* The account. */
-	int64_t open_ns, absent_ns; /* when it was so last; now, if it is */
-	int published;              /* how often it opened */
-	int64_t sum;                /* counted since it was made */
-	int (*delay_ms)(struct world *world);
+	int published;                             /* how often it opened */
 	struct lk__waiter *waiters[WORLD_WAITERS]; /* freed by world_fini() */
 	int waiter_count;
 	bool busy; /* the store puts commands on the messages connection off */
-	bool full; /* a bound was met: the run says nothing */
 };
 
 void world_init(struct world *world, int clients);
@@ -80,7 +71,6 @@ void world_fini(struct world *world);
 void world_open(struct world_client *client);
 /* Time goes by; what runs out in the store is gone. */
 void world_later(struct world *world, int64_t ms);
-void world_until(struct world *world, int64_t now_ns);
 
 /* The store's part of calls that are asked once.  False when it counts already. */
 bool world_set(struct world *world, int64_t count, bool anew);

@@ -8,7 +8,7 @@
 #define DEAD_MAX 32
 #define CLAIM_MS 3000
 
-bool model_same(const struct model_ticket *a, const struct model_ticket *b)
+static bool same(const struct model_ticket *a, const struct model_ticket *b)
 {
 	return a->client == b->client && !strcmp(a->nonce, b->nonce) &&
 	       a->lease_ms == b->lease_ms && a->fixed == b->fixed;
@@ -38,7 +38,6 @@ void model_flush(struct model *model)
 	for (int i = 0; i < MODEL_NAMES; i++) {
 		model->locks[i].held = false;
 		model->locks[i].queued = 0;
-		model->locks[i].epoch++;
 	}
 	model->fence = 0;
 }
@@ -48,7 +47,7 @@ void model_flush(struct model *model)
 static int find(const struct model_lock *lock, const struct model_ticket *ticket)
 {
 	for (int i = 0; i < lock->queued; i++)
-		if (model_same(&lock->queue[i].ticket, ticket))
+		if (same(&lock->queue[i].ticket, ticket))
 			return i;
 	return -1;
 }
@@ -85,18 +84,6 @@ static void enqueue(struct model_lock *lock, const struct model_ticket *ticket, 
 	lock->queued++;
 }
 
-static void log_grant(struct model *model, int name, uint64_t fence)
-{
-	struct model_lock *lock = &model->locks[name];
-
-	if (lock->grant_count == MODEL_GRANTS)
-		abort();
-	lock->grants[lock->grant_count] = fence;
-	lock->grant_epochs[lock->grant_count++] = lock->epoch;
-	if (model->granted)
-		model->granted(model->arg, name, fence);
-}
-
 static void set_holder(struct model *model, int name, const struct model_ticket *ticket,
                        uint64_t fence, bool share, int64_t life_ms)
 {
@@ -109,7 +96,6 @@ static void set_holder(struct model *model, int name, const struct model_ticket 
 	lock->lease_ms = ticket->lease_ms;
 	lock->ends_ms = now_ms(model) + life_ms;
 	model->fence = fence;
-	log_grant(model, name, fence);
 }
 
 /* ---- The scripts -------------------------------------------------------------------------- */
@@ -159,7 +145,7 @@ static void ask(struct model *model, const struct model_request *request, struct
 	struct model_lock *lock = &model->locks[request->name];
 
 	answer->store_us = model->now_us;
-	if (lock->held && model_same(&lock->owner, &request->ticket)) {
+	if (lock->held && same(&lock->owner, &request->ticket)) {
 		if (lock->ends_ms < now_ms(model) + request->ticket.lease_ms)
 			lock->ends_ms = now_ms(model) + request->ticket.lease_ms;
 		answer->kind = LK__GRANTED;
@@ -167,8 +153,7 @@ static void ask(struct model *model, const struct model_request *request, struct
 		answer->waiting = lock->queued;
 		return;
 	}
-	if (!lock->held &&
-	    (!lock->queued || model_same(&lock->queue[0].ticket, &request->ticket))) {
+	if (!lock->held && (!lock->queued || same(&lock->queue[0].ticket, &request->ticket))) {
 		set_holder(model, request->name, &request->ticket, next_fence(model, model->fence),
 		           request->share, request->ticket.lease_ms);
 		dequeue(lock, find(lock, &request->ticket));
@@ -231,7 +216,7 @@ static void leave(struct model *model, int name, const struct model_ticket *tick
 	answer->kind = LK__LEFT;
 	if (ticket)
 		dequeue(lock, find(lock, ticket));
-	answer->mine = ticket && lock->held && model_same(&lock->owner, ticket);
+	answer->mine = ticket && lock->held && same(&lock->owner, ticket);
 	if (lock->held && !answer->mine)
 		return;
 	if (answer->mine) {
@@ -259,7 +244,7 @@ static void renew(struct model *model, const struct model_request *request,
 {
 	struct model_lock *lock = &model->locks[request->name];
 
-	if (!lock->held || !model_same(&lock->owner, &request->ticket) ||
+	if (!lock->held || !same(&lock->owner, &request->ticket) ||
 	    (request->fence && request->fence != lock->fence)) {
 		answer->kind = LK__GONE;
 		return;
@@ -312,6 +297,5 @@ void model_break(struct model *model, int name)
 	model_expire(model);
 	if (!lock->held)
 		return;
-	lock->epoch++;
 	leave(model, name, &owner, 0, true, &answer);
 }

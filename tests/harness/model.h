@@ -8,7 +8,6 @@
 
 #define MODEL_NAMES 2
 #define MODEL_QUEUE 32
-#define MODEL_GRANTS 65536
 
 struct model_ticket {
 	int client;
@@ -32,11 +31,6 @@ struct model_lock {
 	struct model_waiter queue[MODEL_QUEUE]; /* by arrival */
 	int queued;
 	int64_t queue_ends_ms;
-	/* For the tests, not of the store: every grant ever made. */
-	uint64_t grants[MODEL_GRANTS];
-	int grant_epochs[MODEL_GRANTS];
-	int grant_count;
-	int epoch; /* counts what ends holds by force: a flush, a break */
 };
 
 /* A request as its bytes say it: what its ticket was as it was sent. */
@@ -56,8 +50,6 @@ struct model {
 	struct model_lock locks[MODEL_NAMES];
 	/* How many heard it. */
 	int (*publish)(void *arg, int client, const struct lk__message *message);
-	/* A store's grant; may be NULL. */
-	void (*granted)(void *arg, int name, uint64_t fence);
 	void *arg;
 	int runs[LK__RENEW + 1]; /* requests by kind */
 };
@@ -69,6 +61,5 @@ void model_break(struct model *model, int name);
 void model_flush(struct model *model);
 /* What has run out is gone. */
 void model_expire(struct model *model);
-bool model_same(const struct model_ticket *a, const struct model_ticket *b);
 
 #endif

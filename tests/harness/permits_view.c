@@ -114,25 +114,14 @@ static void add_hold(struct permits_view *view, const char *name, const char *va
 {
 	struct permits_ticket *hold = &view->holds[view->hold_count];
 	unsigned long long fence;
-	long long force_ms;
 
 	if (view->hold_count == PERMITS_VIEW_MAX || !parse_ticket(name, hold))
 		return;
-	if (sscanf(value, "%u %llu %lld", &hold->held, &fence, &force_ms) != 3)
+	if (sscanf(value, "%u %llu", &hold->held, &fence) != 2)
 		return;
 	hold->fence = fence;
-	hold->force_ms = force_ms;
 	hold->end_us = -1;
 	view->hold_count++;
-}
-
-const struct permits_ticket *permits_find(const struct permits_ticket *tickets, int count,
-                                          const char *text)
-{
-	for (int i = 0; i < count; i++)
-		if (!strcmp(tickets[i].text, text))
-			return &tickets[i];
-	return NULL;
 }
 
 /* An end without a hold is a hold of no permits and fence 0: half a memory. */
@@ -180,9 +169,6 @@ void permits_look(struct permits_world *world, const char *name, struct permits_
 	                                 "WITHSCORES", NULL));
 	for (at = text; next_pair(&at, &field, &value);) {
 		struct permits_ticket *ticket = &view->queue[view->queued];
-		if (view->queued < PERMITS_VIEW_MAX && parse_ticket(field, ticket)) {
-			ticket->arrival_us = strtoll(value, NULL, 10);
-			view->queued++;
-		}
+		view->queued += view->queued < PERMITS_VIEW_MAX && parse_ticket(field, ticket);
 	}
 }

@@ -19,12 +19,10 @@ static int publish(void *arg, const char *channel, const char *text, size_t len)
 		client++;
 	if (client == end || !client->subscribed)
 		return 0;
-	if (client->deaf)
-		return 1;
 	if (client->inbox_count == PERMITS_INBOX || len > PERMITS_MESSAGE_MAX)
 		abort();
 	if (world->delay_ns)
-		at_ns += world->delay_ns(world, client);
+		at_ns += world->delay_ns(world);
 	message = &client->inbox[client->inbox_count++];
 	if (message > client->inbox && at_ns < message[-1].at_ns)
 		at_ns = message[-1].at_ns;
@@ -83,22 +81,7 @@ void permits_fini(struct permits_world *world)
 
 int64_t permits_now(const struct permits_client *client)
 {
-	int64_t now_ns = client->world->now_ns;
-
-	return now_ns + client->offset_ns + now_ns / 1000000 * client->drift_ppm;
-}
-
-int64_t permits_true(const struct permits_client *client, int64_t local_ns)
-{
-	int64_t at_ns;
-
-	if (local_ns == LK__NEVER)
-		return LK__NEVER;
-	at_ns = local_ns - client->offset_ns;
-	at_ns -= at_ns / (1000000 + client->drift_ppm) * client->drift_ppm;
-	while (at_ns + client->offset_ns + at_ns / 1000000 * client->drift_ppm < local_ns)
-		at_ns += 1000;
-	return at_ns;
+	return client->world->now_ns;
 }
 
 /* ---- Callers ------------------------------------------------------------------------------ */
@@ -225,11 +208,6 @@ bool permits_take(struct permits_client *client, struct permits_call *call)
 		return false;
 	call->request = request;
 	call->kind = request->kind;
-	call->permits = request->permits;
-	call->arrival_us = request->kind == LK__ASK ? (int64_t)request->ticket->arrival : 0;
-	if (request->kind != LK__HAND)
-		lk__ticket_text(&client->space, request->ticket, call->ticket);
-	snprintf(call->name, sizeof(call->name), "%s", request->ticket->place->name->bytes);
 	if (!lk__codec_request(&call->bytes, &client->space, request))
 		abort();
 	return true;
@@ -239,7 +217,6 @@ void permits_execute(struct permits_client *client, struct permits_call *call)
 {
 	call->reply.len = 0;
 	lua_store_run(client->world->store, call->bytes.data, call->bytes.len, &call->reply);
-	call->executed = true;
 }
 
 void permits_call_fini(struct permits_call *call)
@@ -286,7 +263,7 @@ bool permits_hear(struct permits_client *client)
 	struct permits_message copy = client->inbox[0];
 	struct lk__message message;
 
-	if (!client->inbox_count)
+	if (!client->inbox_count || copy.at_ns > client->world->now_ns)
 		return false;
 	client->inbox_count--;
 	memmove(&client->inbox[0], &client->inbox[1],
@@ -309,7 +286,6 @@ void permits_link_down(struct permits_client *client, lk_err err)
 void permits_link_up(struct permits_client *client)
 {
 	client->subscribed = true;
-	client->deaf = false;
 	lk__core_link_up(&client->core, permits_now(client));
 }
 
@@ -356,8 +332,10 @@ void permits_pass(struct permits_world *world, int64_t ms)
 		int64_t next_ns = end_ns;
 		permits_settle(world);
 		for (int i = 0; i < world->client_count; i++) {
-			struct permits_client *client = &world->clients[i];
-			int64_t due_ns = permits_true(client, lk__core_due(&client->core));
+			const struct permits_client *client = &world->clients[i];
+			int64_t due_ns = lk__core_due(&client->core);
+			if (client->inbox_count && client->inbox[0].at_ns < due_ns)
+				due_ns = client->inbox[0].at_ns;
 			if (due_ns < next_ns)
 				next_ns = due_ns;
 		}

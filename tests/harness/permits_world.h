@@ -23,13 +23,7 @@ struct permits_world;
 struct permits_call {
 	struct lk__request *request;
 	struct lk__buf bytes, reply;
-	char ticket[LK__TICKET_MAX];
-	char name[16];
-	int64_t at_ns;      /* the explorer's: when it arrives next */
-	int64_t arrival_us; /* of an ask: that it brings along, 0 = none */
-	uint32_t permits;   /* of a partial release: that it keeps */
-	uint8_t kind;       /* enum lk__request_kind */
-	bool executed;
+	uint8_t kind; /* enum lk__request_kind */
 };
 
 struct permits_message {
@@ -44,31 +38,26 @@ struct permits_client {
 	struct lk__core core;
 	struct lk__space space;
 	bool subscribed; /* the store counts it as one that hears */
-	bool deaf;       /* and yet it hears nothing */
 	struct permits_message inbox[PERMITS_INBOX];
 	int inbox_count;
-	int64_t offset_ns;               /* its clock: the true time, plus this, */
-	int64_t drift_ppm;               /* plus so many millionths */
 	struct lk__waiter *waiters[256]; /* freed at the end */
 	int waiter_count;
 };
 
 struct permits_world {
 	struct lua_store *store;
-	int64_t now_ns;          /* the true time */
+	int64_t now_ns;
 	int64_t store_offset_us; /* the server's clock, less that */
 	int client_count;
 	struct permits_client clients[PERMITS_CLIENTS];
 	/* How long a message takes, NULL = no time. */
-	int64_t (*delay_ns)(struct permits_world *world, struct permits_client *client);
+	int64_t (*delay_ns)(struct permits_world *world);
 };
 
 /* Clients that are linked and subscribed, to a server that knows the scripts. */
 void permits_init(struct permits_world *world, int clients, uint64_t seed);
 void permits_fini(struct permits_world *world);
 int64_t permits_now(const struct permits_client *client);
-/* The first true time at which the client's clock shows local_ns. */
-int64_t permits_true(const struct permits_client *client, int64_t local_ns);
 void permits_set_time(struct permits_world *world, int64_t now_ns);
 int64_t permits_store_us(const struct permits_world *world);
 
@@ -119,10 +108,10 @@ struct permits_ticket {
 	int64_t lease_ms;
 	bool fixed;
 	uint32_t permits;
-	/* Of a hold: what it has, its fence, lease and end.  Of a wait: its arrival. */
+	/* Of a hold: what it has, its fence and end. */
 	uint32_t held;
 	uint64_t fence;
-	int64_t force_ms, end_us, arrival_us;
+	int64_t end_us;
 };
 
 /* The keys of a semaphore as they are, expired leases included. */
@@ -136,9 +125,6 @@ struct permits_view {
 };
 
 void permits_look(struct permits_world *world, const char *name, struct permits_view *view);
-/* NULL if there is none of that text. */
-const struct permits_ticket *permits_find(const struct permits_ticket *tickets, int count,
-                                          const char *text);
 
 /* ---- The network, step by step ------------------------------------------------------------ */
 
@@ -150,7 +136,7 @@ void permits_answer(struct permits_client *client, struct permits_call *call);
 /* Answer with a failure instead. */
 void permits_refuse(struct permits_client *client, struct permits_call *call, const char *error);
 void permits_call_fini(struct permits_call *call);
-/* Deliver the oldest message.  False if there is none. */
+/* Deliver the oldest message.  False if none has arrived. */
 bool permits_hear(struct permits_client *client);
 void permits_link_down(struct permits_client *client, lk_err err);
 void permits_link_up(struct permits_client *client);

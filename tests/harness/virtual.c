@@ -9,21 +9,12 @@ static int publish(void *arg, int id, const struct lk__message *message)
 {
 	struct virt *virt = arg;
 	struct virt_client *client = &virt->clients[id];
-	int64_t at_ns = virt->now_ns;
-	int last = client->inbox_count - 1;
 
 	if (!client->subscribed)
 		return 0;
-	if (client->deaf)
-		return 1;
 	if (client->inbox_count == VIRT_INBOX)
 		abort();
-	if (virt->delay_ns)
-		at_ns += virt->delay_ns(virt, client);
-	if (last >= 0 && at_ns < client->inbox_at_ns[last])
-		at_ns = client->inbox_at_ns[last];
-	client->inbox[client->inbox_count] = *message;
-	client->inbox_at_ns[client->inbox_count++] = at_ns;
+	client->inbox[client->inbox_count++] = *message;
 	return 1;
 }
 
@@ -66,22 +57,7 @@ void virt_fini(struct virt *virt)
 
 int64_t virt_now(const struct virt_client *client)
 {
-	int64_t now_ns = client->virt->now_ns;
-
-	return now_ns + client->offset_ns + now_ns / 1000000 * client->drift_ppm;
-}
-
-int64_t virt_true(const struct virt_client *client, int64_t local_ns)
-{
-	int64_t at_ns;
-
-	if (local_ns == LK__NEVER)
-		return LK__NEVER;
-	at_ns = local_ns - client->offset_ns;
-	at_ns -= at_ns / (1000000 + client->drift_ppm) * client->drift_ppm;
-	while (at_ns + client->offset_ns + at_ns / 1000000 * client->drift_ppm < local_ns)
-		at_ns += 1000;
-	return at_ns;
+	return client->virt->now_ns;
 }
 
 /* ---- Callers ------------------------------------------------------------------------------ */
@@ -201,7 +177,6 @@ bool virt_take(struct virt_client *client, struct virt_call *call)
 void virt_execute(struct virt_client *client, struct virt_call *call)
 {
 	model_run(&client->virt->model, &call->bytes, &call->answer);
-	call->executed = true;
 }
 
 void virt_answer(struct virt_client *client, const struct virt_call *call)
@@ -226,8 +201,6 @@ bool virt_hear(struct virt_client *client)
 	client->inbox_count--;
 	memmove(&client->inbox[0], &client->inbox[1],
 	        sizeof(client->inbox[0]) * (size_t)client->inbox_count);
-	memmove(&client->inbox_at_ns[0], &client->inbox_at_ns[1],
-	        sizeof(client->inbox_at_ns[0]) * (size_t)client->inbox_count);
 	lk__core_message(&client->core, virt_now(client), &message);
 	return true;
 }
@@ -249,7 +222,6 @@ void virt_link_down(struct virt_client *client, lk_err err)
 void virt_link_up(struct virt_client *client)
 {
 	client->subscribed = true;
-	client->deaf = false;
 	lk__core_link_up(&client->core, virt_now(client));
 }
 
@@ -296,8 +268,7 @@ void virt_pass(struct virt *virt, int64_t ms)
 		int64_t next_ns = end_ns;
 		virt_settle(virt);
 		for (int i = 0; i < virt->client_count; i++) {
-			struct virt_client *client = &virt->clients[i];
-			int64_t due_ns = virt_true(client, lk__core_due(&client->core));
+			int64_t due_ns = lk__core_due(&virt->clients[i].core);
 			if (due_ns < next_ns)
 				next_ns = due_ns;
 		}

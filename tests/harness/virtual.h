@@ -18,8 +18,6 @@ struct virt_call {
 	struct lk__request *request;
 	struct model_request bytes;
 	struct lk__answer answer;
-	bool executed;
-	int64_t at_ns; /* the explorer's: when it arrives next */
 };
 
 struct virt_client {
@@ -27,31 +25,23 @@ struct virt_client {
 	int id;
 	struct lk__core core;
 	bool subscribed; /* the store counts it as one that hears */
-	bool deaf;       /* and yet it hears nothing */
 	struct lk__message inbox[VIRT_INBOX];
-	int64_t inbox_at_ns[VIRT_INBOX];
 	int inbox_count;
-	int64_t offset_ns;               /* its clock: the true time, plus this, */
-	int64_t drift_ppm;               /* plus so many millionths */
 	struct lk__waiter *waiters[256]; /* freed at the end */
 	int waiter_count;
 };
 
 struct virt {
 	struct model model;
-	int64_t now_ns; /* the true time */
+	int64_t now_ns;
 	int client_count;
 	struct virt_client clients[VIRT_CLIENTS];
-	/* How long a message takes, NULL = no time. */
-	int64_t (*delay_ns)(struct virt *virt, struct virt_client *client);
 };
 
 /* Clients that are linked and subscribed. */
 void virt_init(struct virt *virt, int clients, uint64_t seed);
 void virt_fini(struct virt *virt);
 int64_t virt_now(const struct virt_client *client);
-/* The first true time at which the client's clock shows local_ns. */
-int64_t virt_true(const struct virt_client *client, int64_t local_ns);
 void virt_set_time(struct virt *virt, int64_t now_ns);
 
 /* ---- Callers ------------------------------------------------------------------------------ */

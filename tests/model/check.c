@@ -152,6 +152,15 @@ static bool is_forgotten(const struct model_client *client)
 	return false;
 }
 
+/* Its time is over, the client has nothing more to do now, and its owner does not know. */
+static bool is_untold(const struct model_world *world, const struct model_client *client)
+{
+	const struct lk__hold *hold = world_hold(client);
+
+	return hold && !world_valid(world, client) && lk__core_due(&client->core) > world->now_ns &&
+	       client->told != hold->fence;
+}
+
 /* All its tickets have ended with the store's word for it, but the store knows one. */
 static bool is_left(const struct model_world *world, int index)
 {
@@ -179,6 +188,8 @@ static const char *wrong_of(const struct model_world *world, int index)
 	if (world->rule == RULES_AS_SHIPPED && world_valid(world, client) &&
 	    !is_known(world, client))
 		return "a valid hold that the store does not know";
+	if (is_untold(world, client))
+		return "a loss that is not told";
 	if (client->alive && client->linked && is_forgotten(client))
 		return "a ticket with nothing under way and nothing planned";
 	if (!latch && is_left(world, index))
@@ -220,6 +231,47 @@ const char *world_wrong(const struct model_world *world)
 		if (wrong)
 			return wrong;
 	}
+	return NULL;
+}
+
+/* The release of a hold that the store still had. */
+static const char *release_wrong(const struct model_world *world, const struct model_client *client,
+                                 lk_err err)
+{
+	const struct model_call *leave = world->answered;
+	bool owned = leave && leave->kind == LK__LEAVE && leave->owned;
+
+	if (!client->was_valid)
+		return err == LK_ELOST ? NULL : "the release of a lost hold that is not told so";
+	if (err == LK_ELOST && (!leave || owned))
+		return "a release that tells of a loss, and there was none";
+	if (!err && !leave)
+		return "a release that ends well before the store has it";
+	/* A leave that was sent twice finds nothing the second time. */
+	if (!err && !owned && !world->used[DO_CUT])
+		return "a release that ends well, of what the store no longer knew";
+	return NULL;
+}
+
+const char *world_result_wrong(const struct model_world *world, const struct model_client *client,
+                               lk_err err)
+{
+	const struct lk__hold *hold = world_hold(client);
+
+	if (client->gave_up)
+		return err == LK_EUNKNOWN || err == LK_ECONN
+		               ? NULL
+		               : "a call that was not waited for, with a result";
+	if (err && err != LK_ELOST && (world->answered || client->verb != DO_EXTEND))
+		return "a call that does not know its result, though the answer came";
+	if (client->verb == DO_RELEASE)
+		return release_wrong(world, client, err);
+	if (err == LK_ELOST && hold && !hold->lost)
+		return "a call that tells of a loss, and there was none";
+	if (!err && !world->answered)
+		return "a call that ends well before the store has it";
+	if (!err && client->verb == DO_EXTEND && !world_valid(world, client))
+		return "an extension that ends well, of a hold that is over";
 	return NULL;
 }
 

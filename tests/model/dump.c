@@ -142,6 +142,8 @@ static void put_ticket(struct form *form, const struct model_client *client, int
 	form_put(form, ticket->leave.where == LK__UNDER_WAY ? ticket->leave.kind : 0);
 	if (holds)
 		put_due(form, ticket->valid_until_ns);
+	if (form->world->rule == RULE_FENCE_OF_MESSAGE)
+		holds = holds || ticket->state == LK__CLAIMING;
 	form_put_number(form, FENCES, holds ? ticket->fence : 0);
 	form_put_number(form, FENCES,
 	                holds || ticket->state == LK__LEAVING ? ticket->last_fence : 0);

@@ -31,9 +31,10 @@
  * In every state: no two valid holds, or more valid permits than the capacity; each valid hold is
  * known to the store; fences grow; permits are conserved; who came first is served first; nothing
  * is forgotten; an ended ticket is not left in the store; a latch opens once, a step counts once,
- * and no wait ends before it was open.  From every state in which nothing is under way, and every
- * last one, all is let come to its end without more faults: every wait is served, and nothing is
- * left in clients and store. */
+ * and no wait ends before it was open; a lapsed hold stays so, and its loss is told when its client
+ * acts next; a release and an extension know their result.  From every state in which nothing is
+ * under way, and every last one, all is let come to its end without more faults: every wait is
+ * served, and nothing is left in clients and store. */
 #include "plants.h"
 
 #include <stdio.h>

@@ -108,6 +108,12 @@ static void run_bytes(struct model_world *world, struct model_call *call)
 	lk__buf_fini(&reply);
 }
 
+static bool is_of(const struct model_client *client, const struct model_world *world,
+                  const char *ticket, const struct model_call *call)
+{
+	return ticket[2] == 'a' + world_index(world, client) && strstr(ticket, call->nonce);
+}
+
 static void run(struct model_world *world, struct model_client *client, struct model_call *call)
 {
 	struct model_order before;
@@ -128,7 +134,12 @@ static void run(struct model_world *world, struct model_client *client, struct m
 		return;
 	}
 	before = *world_order(world);
+	call->owned = before.owner_count && is_of(client, world, before.owners[0], call);
 	run_bytes(world, call);
+	if (world->bounds->kind == LK_KIND_SEMAPHORE)
+		call->owned = call->answer.mine; /* it knows of leases that are over */
+	else if (call->kind == LK__LEAVE && call->owned && !call->answer.mine)
+		world_fail(world, "a leave that denies its hold");
 	world_fail(world, world_order_wrong(world, &before, world_order(world), call));
 }
 
@@ -199,23 +210,45 @@ void world_question(struct model_world *world, struct model_client *client, enum
 
 /* ---- The client's side -------------------------------------------------------------------- */
 
+/* What the wrong variants do with an answer, before the core reads it. */
+static void break_rule(const struct model_world *world, struct model_call *call,
+                       int64_t valid_until_ns)
+{
+	struct lk__ticket *ticket = call->request->ticket;
+	bool late = valid_until_ns <= world->now_ns;
+
+	if (world->rule == RULE_VALID_FROM_REPLY || (world->rule == RULE_LATE_ANSWER_HOLDS && late))
+		call->request->sent_ns = world->now_ns;
+	if (world->rule == RULE_VALID_FROM_QUEUED && call->answer.kind == LK__QUEUED)
+		ticket->first_sent_ns = call->request->sent_ns;
+	if (world->rule == RULE_LATE_GRANT_REVIVES && call->answer.kind == LK__GRANTED &&
+	    ticket->state == LK__HOLDING && ticket->valid_until_ns <= world->now_ns && !late)
+		ticket->valid_until_ns = world->now_ns + 1;
+	if (world->rule == RULE_FENCE_OF_MESSAGE && call->answer.kind == LK__KEPT &&
+	    ticket->state == LK__CLAIMING)
+		call->answer.fence = ticket->fence;
+}
+
 void world_answer(struct model_world *world, struct model_client *client)
 {
 	struct model_call call = client->calls[0];
 	int64_t valid_until_ns = call.request->sent_ns + call.request->lease_ms * MS -
 	                         lk__margin_ns(call.request->lease_ms);
+	const struct lk__hold *hold = world_hold(client);
+	bool lapsed = hold && !world_valid(world, client);
+	uint64_t fence = hold ? hold->fence : 0;
 
 	remove_call(client->calls, &client->call_count);
-	if (world->rule == RULE_VALID_FROM_REPLY ||
-	    (world->rule == RULE_LATE_ANSWER_HOLDS && valid_until_ns <= world->now_ns))
-		call.request->sent_ns = world->now_ns;
-	if (world->rule == RULE_VALID_FROM_QUEUED && call.answer.kind == LK__QUEUED)
-		call.request->ticket->first_sent_ns = call.request->sent_ns;
+	break_rule(world, &call, valid_until_ns);
 	lk__core_answer(&client->core, world->now_ns, call.request, &call.answer);
 	if (world->rule == RULE_NEVER_ASKS_AGAIN && client->core.all_tickets &&
 	    client->core.all_tickets->state == LK__WAITING)
 		lk__heap_set(&client->core.timers, &client->core.all_tickets->timer, LK__NEVER);
+	world->answered = &call;
 	world_after(world, client);
+	world->answered = NULL;
+	if (lapsed && world_valid(world, client) && world_hold(client)->fence == fence)
+		world_fail(world, "a lapsed hold is valid again");
 }
 
 static void drop_item(struct model_client *client)
@@ -241,6 +274,9 @@ void world_hear(struct model_world *world, struct model_client *client)
 			item.message.life_ms = ticket->lease_ms;
 			ticket->first_sent_ns = world->now_ns;
 		}
+		if (world->rule == RULE_FENCE_OF_MESSAGE && item.message.kind == LK__GRANT &&
+		    ticket && (ticket->state == LK__ASKING || ticket->state == LK__WAITING))
+			ticket->fence = item.message.fence;
 		lk__core_message(&client->core, world->now_ns, &item.message);
 		break;
 	case ITEM_BROADCAST:
@@ -324,9 +360,10 @@ void world_crash(struct model_world *world, struct model_client *client, bool un
 	memset(&client->core, 0, sizeof(client->core));
 	client->waiter = NULL;
 	client->place = NULL;
-	client->owner = client->seen = 0;
+	client->owner = client->seen = client->told = 0;
 	client->verb = 0;
 	client->alive = client->linked = client->gave_up = client->was_open = false;
+	client->was_valid = false;
 	client->heard = unseen && client->heard;
 	client->listens = unseen && client->listens;
 }

@@ -267,6 +267,13 @@ static void finished(struct model_world *world, struct model_client *client,
 	lk_err err = waiter->why.err;
 	bool counted;
 
+	if (world->rule == RULE_RELEASE_LOST && client->verb == DO_RELEASE)
+		err = LK_ELOST;
+	if ((world->rule == RULE_RELEASE_UNKNOWN && client->verb == DO_RELEASE) ||
+	    (world->rule == RULE_EXTEND_UNKNOWN && client->verb == DO_EXTEND))
+		err = LK_EUNKNOWN;
+	if (client->verb >= DO_RELEASE && client->verb <= DO_EXTEND)
+		world_fail(world, world_result_wrong(world, client, err));
 	switch (client->verb) {
 	case DO_ACQUIRE:
 	case DO_ACQUIRE_TWO:
@@ -293,7 +300,7 @@ static void finished(struct model_world *world, struct model_client *client,
 			world_fail(world, "a step that was counted, and was told not to be");
 		break;
 	}
-	client->gave_up = client->was_open = false;
+	client->gave_up = client->was_open = client->was_valid = false;
 	client->seen = 0;
 	client->verb = 0;
 	client->waiter = NULL;
@@ -312,20 +319,23 @@ void world_after(struct model_world *world, struct model_client *client)
 	while ((waiter = lk__core_next_done(&client->core)))
 		finished(world, client, waiter);
 	send_all(world, client);
-	while ((hold = lk__core_next_lost(&client->core)))
+	while ((hold = lk__core_next_lost(&client->core))) {
+		client->told = hold->fence;
 		lk__core_told(hold);
+	}
 }
 
 /* ---- Calls -------------------------------------------------------------------------------- */
 
-static struct lk__waiter *new_waiter(struct model_client *client, enum model_verb verb)
+static struct lk__waiter *new_waiter(const struct model_world *world, struct model_client *client,
+                                     enum model_verb verb)
 {
 	struct lk__waiter *waiter = calloc(1, sizeof(*waiter));
 
 	waiter->place = client->place;
 	waiter->handle = client;
 	waiter->owner = client->owner ? client->owner : 1;
-	waiter->tell_loss = true;
+	waiter->tell_loss = world->rule != RULE_LOSS_UNTOLD;
 	waiter->only_try = verb == DO_TRY || verb == DO_AWAIT_TRY;
 	if (verb == DO_STEP || verb == DO_STEP_NAMED) {
 		waiter->spare_step = calloc(1, sizeof(*waiter->spare_step));
@@ -344,9 +354,10 @@ static void begin_call(struct model_world *world, struct model_client *client, e
 {
 	bool permits = world->bounds->kind == LK_KIND_SEMAPHORE;
 	struct lk__core *core = &client->core;
-	struct lk__waiter *waiter = new_waiter(client, verb);
+	struct lk__waiter *waiter = new_waiter(world, client, verb);
 
 	client->waiter = waiter;
+	client->was_valid = world_valid(world, client);
 	client->verb = (uint8_t)verb;
 	client->seen = world->seen;
 	switch (verb) {

@@ -92,6 +92,12 @@ enum model_rule {
 	RULE_CLAIM_SKIPPED,
 	RULE_NEVER_ASKS_AGAIN,
 	RULE_STEP_RENUMBERED,
+	RULE_LATE_GRANT_REVIVES,
+	RULE_FENCE_OF_MESSAGE,
+	RULE_LOSS_UNTOLD,
+	RULE_RELEASE_LOST,
+	RULE_RELEASE_UNKNOWN,
+	RULE_EXTEND_UNKNOWN,
 };
 
 /* A request under way, or one that a lost connection may still bring. */
@@ -105,6 +111,7 @@ struct model_call {
 	uint32_t permits;
 	uint8_t kind; /* enum lk__request_kind */
 	bool only_try, executed;
+	bool owned; /* a leave: the store had it as the holder's until then */
 };
 
 struct model_item {
@@ -118,6 +125,7 @@ struct model_client {
 	struct lk__waiter *waiter; /* its call, NULL if none is under way */
 	uint64_t owner;            /* of its hold, 0 if it has none */
 	uint64_t seen;             /* the last fence that a hold had when its call began */
+	uint64_t told;             /* the fence of the hold whose loss it was told last */
 	struct model_call calls[MODEL_CALLS], late[MODEL_LATE];
 	struct model_item inbox[MODEL_INBOX];
 	uint8_t verb; /* of its call */
@@ -127,7 +135,8 @@ struct model_client {
 	bool alive, linked, heard, listens;
 	bool stalled; /* does nothing until the next tick */
 	bool gave_up;
-	bool was_open; /* the latch, at some moment of its wait */
+	bool was_open;  /* the latch, at some moment of its wait */
+	bool was_valid; /* its hold, as its call began */
 };
 
 struct model_world {
@@ -141,8 +150,9 @@ struct model_world {
 	uint8_t stalls;
 	uint8_t used[MODEL_VERBS];
 	uint8_t faults;
-	bool free_run;     /* no bounds: everything comes to its end */
-	const char *wrong; /* what the last action did, NULL = nothing */
+	bool free_run;                     /* no bounds: everything comes to its end */
+	const struct model_call *answered; /* whose answer is being read, NULL = none */
+	const char *wrong;                 /* what the last action did, NULL = nothing */
 	struct model_client clients[MODEL_CLIENTS];
 };
 
@@ -210,6 +220,9 @@ uint64_t world_hash(struct model_world *world, bool with_bounds);
 
 /* NULL if nothing is wrong. */
 const char *world_wrong(const struct model_world *world);
+/* Of a release, whole or partial, or an extension that is over. */
+const char *world_result_wrong(const struct model_world *world, const struct model_client *client,
+                               lk_err err);
 /* Nothing can happen with this client but time, faults and new calls. */
 bool world_rests(const struct model_world *world, const struct model_client *client);
 bool world_quiet(const struct model_world *world);
