@@ -94,6 +94,8 @@ struct chaos_page {
 	_Atomic bool loses; /* holds may be taken away */
 	_Atomic int64_t pairs, quiet_pairs, waits, openings, steps, refused, lost_writes;
 	_Atomic int64_t losses, violations, starts, breaks;
+	_Atomic int64_t crowd_until_ns; /* some of all come to this name until then */
+	_Atomic int crowd_name;
 	_Atomic int stall_count; /* raised when the entry is written */
 	struct chaos_stall stalls[CHAOS_STALLS];
 	struct chaos_slot slots[CHAOS_SLOTS];

@@ -26,6 +26,8 @@ enum history_op {
 	HISTORY_DOWN,    /* a step of a latch */
 	HISTORY_AWAIT,   /* a wait for a latch */
 	HISTORY_END,     /* the process ends by itself */
+	HISTORY_CANCEL,  /* ends a wait; fence: the number of its call */
+	HISTORY_SEEN,    /* a look at a hold: valid_until, 0 = it is over */
 };
 
 enum history_phase {
@@ -73,7 +75,8 @@ _Static_assert(sizeof(struct history_record) == 64, "one record");
  *                how many of them go, 0 = all
  *   valid_until  what remaining_ms says, added to a clock that was read before it: never later
  *                than the truth.  In the end of ACQUIRE and of EXTEND, in ENTER and LEAVE and in
- *                the beginning of RELEASE (a renewal may have moved it); 0 = not known
+ *                the beginning of RELEASE (a renewal may have moved it); 0 = not known.  In SEEN
+ *                0 = the hold is over
  *   ACQUIRE      beginning: u.of.amount = the lease in ms, u.of.valid_until_ns = when its wait
  *                ends, 0 = never, the record's own time or before it = it tries once
  *   SET          u.of.amount = the count; flags HISTORY_RESET for lk_latch_reset

@@ -104,11 +104,11 @@ const char *judge_name(const struct judge *judge, size_t name)
 
 static void print_record(const struct judge *judge, const struct history_record *record)
 {
-	static const char *const ops[] = {"START", "ID",    "OPEN",    "CLOSE",  "ACQUIRE",
-	                                  "ENTER", "LEAVE", "RELEASE", "EXTEND", "LOST",
-	                                  "SET",   "DOWN",  "AWAIT",   "END"};
+	static const char *const ops[] = {"START", "ID",      "OPEN",   "CLOSE", "ACQUIRE", "ENTER",
+	                                  "LEAVE", "RELEASE", "EXTEND", "LOST",  "SET",     "DOWN",
+	                                  "AWAIT", "END",     "CANCEL", "SEEN"};
 	static const char *const phases[] = {"?", "begins", "ends", "now"};
-	bool whole = record->op <= HISTORY_END && record->phase <= HISTORY_EVENT;
+	bool whole = record->op <= HISTORY_SEEN && record->phase <= HISTORY_EVENT;
 
 	fprintf(judge->report, "    %.9f  %u/%u #%llu %s %s %s", judge_clock(judge, record->at_ns),
 	        record->pid, record->thread, (unsigned long long)record->call,
@@ -192,7 +192,8 @@ static void print_verdict(const struct judge *judge)
 	        "longest wake-up: %.1f ms; of %lld in quiet times p99.9 %.1f ms, longest %.1f ms\n"
 	        "one order: %lld calls in %lld windows, %lld windows not searched to the end\n"
 	        "judged: %lld quiet waits in vain, %lld passed over in quiet, %lld holds past "
-	        "their end, %lld losses\n",
+	        "their end, %lld losses, %lld looks at lost holds, %lld cancelled waits, "
+	        "%lld and %lld hand-overs in a row\n",
 	        (long long)verdict->lost, (long long)verdict->killed, (long long)verdict->unknown,
 	        (long long)verdict->handovers, (long long)verdict->passed_over,
 	        (long long)verdict->excused, (long long)verdict->canaries_excused,
@@ -201,7 +202,9 @@ static void print_verdict(const struct judge *judge)
 	        (long long)verdict->window_ops, (long long)verdict->windows,
 	        (long long)verdict->windows_skipped, (long long)verdict->vain_judged,
 	        (long long)verdict->passed_over_judged, (long long)verdict->ends_judged,
-	        (long long)verdict->losses_judged);
+	        (long long)verdict->losses_judged, (long long)verdict->overs_judged,
+	        (long long)verdict->cancels_judged, (long long)verdict->handovers_row,
+	        (long long)verdict->handovers_known);
 	for (int check = 0; check < JUDGE_CHECKS; check++)
 		if (verdict->of[check])
 			fprintf(report, "%s: %d violations\n", check_names[check],

@@ -12,7 +12,9 @@
  *                   Kinds that mean more than their name: "kill" (of a pid: it is no crash),
  *                   "stop" (of a pid: it could not run), "break" (of a name: its holder was told
  *                   to go).  Words: "memory=lost" (the server forgot all, or its target if that
- *                   is a name), "clock=<ms>" (its clock was moved by so much)
+ *                   is a name), "clock=<ms>" (its clock was moved by so much).
+ *                   "# <ns> worker <pid> <target>" says that this process, when it is started,
+ *                   reaches the server by that target only: faults of it concern no other
  *   monitor.log     "<ns> <a line of MONITOR>", and "<ns> gap" where something was not seen
  *   final.txt       "<name> <available> <capacity> <queued>", after all is over
  *
@@ -79,7 +81,10 @@ struct judge_verdict {
 	int64_t pairs, grants, waits, openings, faults, excused, canaries_excused, handovers;
 	int64_t passed_over, lost, killed, unknown, quiet_grants;
 	/* How often a check had something to look at that no fault excused. */
-	int64_t passed_over_judged, vain_judged, ends_judged, losses_judged;
+	int64_t passed_over_judged, vain_judged, ends_judged, losses_judged, overs_judged,
+		cancels_judged;
+	/* The longest row of hand-overs, and of those while another process surely waited. */
+	int64_t handovers_row, handovers_known;
 	int64_t quiet_max_ns, quiet_p999_ns, fault_max_ns; /* wake-ups */
 	int64_t windows, window_ops, windows_skipped;      /* searched for an order */
 	int64_t records, monitor_lines;

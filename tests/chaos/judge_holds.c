@@ -264,6 +264,10 @@ void judge_check_fences(struct judge *judge)
 			if (judge_clock_back(judge, hold->got->at_ns) &&
 			    judge_forgot(judge, top->asked->at_ns, hold->got->at_ns, name))
 				continue;
+			/* Handed on by one that was forgotten: not of the store's making. */
+			if (hold->root_ns < hold->asked->at_ns &&
+			    judge_is_stale(judge, hold, hold->got->at_ns))
+				continue;
 			judge_accuse(judge, JUDGE_FENCES, top->got, hold->got,
 			             "the fence of %s did not grow", judge_name(judge, name));
 		}
@@ -303,6 +307,31 @@ static void check_told(struct judge *judge, const struct hold *hold)
 		             "nobody was told by %.9f that a hold of %s had ended at %.9f",
 		             judge_clock(judge, late_ns), judge_name(judge, hold->got->name),
 		             judge_clock(judge, hold->valid_ns));
+}
+
+/* Its owner looked at it and it was over, and went on: then it is told.  That is so for a hold that
+ * is renewed, too. */
+static void check_seen(struct judge *judge, const struct hold *hold)
+{
+	const struct process *process = &judge->processes[hold->process];
+	int64_t late_ns, end_ns = hold->let_ns;
+
+	if (hold->over_ns == NEVER)
+		return;
+	late_ns = hold->over_ns + (TOLD_MS + judge->options->slack_ms) * MS;
+	late_ns += judge_stopped_ns(judge, hold->over_ns, late_ns + 60 * SECOND, hold->process);
+	if (process->close_ns < end_ns)
+		end_ns = process->close_ns;
+	if (process->killed_ns < end_ns)
+		end_ns = process->killed_ns;
+	if (judge->end_ns < end_ns)
+		end_ns = judge->end_ns;
+	judge->verdict->overs_judged += end_ns > late_ns;
+	if (hold->told_ns > late_ns && end_ns > late_ns)
+		judge_accuse(judge, JUDGE_LOSS, hold->got, NULL,
+		             "a hold of %s was over at %.9f, and on_lost was not called by %.9f",
+		             judge_name(judge, hold->got->name), judge_clock(judge, hold->over_ns),
+		             judge_clock(judge, late_ns));
 }
 
 /* Its owner could see that it was lost before it released it: then on_lost has come, or comes.  (A
@@ -357,6 +386,8 @@ void judge_check_loss(struct judge *judge)
 		check_told(judge, &judge->holds[i]);
 	for (size_t i = 0; i < judge->hold_count; i++)
 		check_called(judge, &judge->holds[i]);
+	for (size_t i = 0; i < judge->hold_count; i++)
+		check_seen(judge, &judge->holds[i]);
 	for (size_t i = 0; i < judge->call_count; i++)
 		if (judge->calls[i].hold != NONE && (judge->calls[i].begin->op == HISTORY_RELEASE ||
 		                                     judge->calls[i].begin->op == HISTORY_EXTEND))

@@ -70,6 +70,7 @@ static void new_hold(struct judge *judge, struct joins *joins, struct call *call
 	                    .told_ns = NEVER,
 	                    .let_ns = NEVER,
 	                    .gone_ns = NEVER,
+	                    .over_ns = NEVER,
 	                    .let_err = -1,
 	                    .part = NONE,
 	                    .same_fence = NONE,
@@ -120,7 +121,11 @@ static void let_go(struct judge *judge, const struct history_record *record, str
 static void begin_call(struct judge *judge, struct joins *joins,
                        const struct history_record *record, size_t process)
 {
-	struct call call = {.begin = record, .process = process, .hold = NONE, .end_ns = NEVER};
+	struct call call = {.begin = record,
+	                    .process = process,
+	                    .hold = NONE,
+	                    .end_ns = NEVER,
+	                    .cancel_ns = NEVER};
 	size_t *at = judge_map_at(&joins->calls, process, record->call);
 	struct hold *hold;
 
@@ -164,6 +169,16 @@ static void end_release(struct judge *judge, const struct call *call, struct hol
 		hold->lost_ns = earlier(hold->lost_ns, call->end_ns);
 }
 
+static void end_cancel(struct judge *judge, struct joins *joins, const struct call *call)
+{
+	size_t at = *judge_map_at(&joins->calls, call->process, call->begin->u.of.fence);
+
+	if (at == NONE)
+		judge_accuse(judge, JUDGE_HISTORY, call->begin, NULL, "a cancel of no wait");
+	else if (call->end->err == LK_OK)
+		judge->calls[at].cancel_ns = earlier(judge->calls[at].cancel_ns, call->end_ns);
+}
+
 static void end_call(struct judge *judge, struct joins *joins, const struct history_record *record,
                      size_t process)
 {
@@ -201,6 +216,8 @@ static void end_call(struct judge *judge, struct joins *joins, const struct hist
 		judge->verdict->waits++;
 	} else if (call->hold != NONE && record->op == HISTORY_RELEASE) {
 		end_release(judge, call, &judge->holds[call->hold]);
+	} else if (record->op == HISTORY_CANCEL) {
+		end_cancel(judge, joins, call);
 	}
 }
 
@@ -230,11 +247,39 @@ static void note_event(struct judge *judge, struct joins *joins,
 			hold->lost_ns = earlier(hold->lost_ns, record->at_ns);
 			hold->told_ns = earlier(hold->told_ns, record->at_ns);
 		}
-	} else if (record->op == HISTORY_ENTER || record->op == HISTORY_LEAVE) {
+	} else if (record->op == HISTORY_ENTER || record->op == HISTORY_LEAVE ||
+	           record->op == HISTORY_SEEN) {
 		hold = hold_of(judge, joins, record, &index);
 		if (hold)
 			believe(hold, record);
+		if (hold && record->op == HISTORY_SEEN && !record->u.of.valid_until_ns)
+			hold->over_ns = earlier(hold->over_ns, record->at_ns);
 	}
+}
+
+/* Who hands a lock on inside its process gives the next fence with it, and what is left of its
+ * lease. */
+static void find_roots(struct judge *judge, size_t name)
+{
+	struct judge_list list = judge_holds_of(judge, name);
+
+	for (size_t i = 0; i < list.count; i++) {
+		struct hold *hold = list.items[i];
+		const struct hold *before = i ? list.items[i - 1] : NULL;
+		int64_t left_ms = (hold->got->u.of.valid_until_ns - hold->got->at_ns) / MS + 1;
+		hold->root_ns = hold->asked->at_ns;
+		hold->root_lease_ms = hold->lease_ms;
+		/* Another one may have extended it before it handed it on. */
+		if (left_ms > hold->root_lease_ms)
+			hold->root_lease_ms = left_ms;
+		if (!before || !hold->fence || before->fence + 1 != hold->fence ||
+		    before->process != hold->process)
+			continue;
+		hold->root_ns = before->root_ns;
+		if (before->root_lease_ms > hold->root_lease_ms)
+			hold->root_lease_ms = before->root_lease_ms;
+	}
+	free(list.items);
 }
 
 /* Known only when all records were seen: a loss may be told while a release is under way. */
@@ -276,6 +321,8 @@ void judge_read_calls(struct judge *judge)
 			note_event(judge, &joins, record, process);
 	}
 	settle(judge);
+	for (size_t name = 0; name < judge->name_count; name++)
+		find_roots(judge, name);
 	judge->owners = joins.holds;
 	judge_map_free(&joins.processes);
 	judge_map_free(&joins.calls);

@@ -208,11 +208,12 @@ static void check_await(struct judge *judge, const struct call *call,
 		/* It was open from then on, and the wait had the rest of its time to see it. */
 		from_ns = generation->open_ns > begin_ns ? generation->open_ns : begin_ns;
 		bound_ns = options->quiet_wake_ms * MS;
-		if (judge_faulty(judge, begin_ns, from_ns + bound_ns, options->claim_ms * MS, NONE,
-		                 name))
+		if (judge_faulty(judge, begin_ns, from_ns + bound_ns, options->claim_ms * MS,
+		                 call->process, name))
 			bound_ns =
 				(options->ask_ms + options->slack_ms + options->command_ms) * MS +
-				judge_fault_ns(judge, begin_ns, call->end_ns, NONE, name, &faults);
+				judge_fault_ns(judge, begin_ns, call->end_ns, call->process, name,
+			                       &faults);
 		if (from_ns + bound_ns >= generation->over_ns ||
 		    from_ns + bound_ns > judge->end_ns ||
 		    from_ns + bound_ns >= judge->processes[call->process].killed_ns ||

@@ -317,7 +317,7 @@ static void outside(struct monitor *monitor, const struct monitor_line *line)
 	for (int i = 1; i < line->count; i++) {
 		size_t name = name_of(monitor->judge, line->words[i], &rest);
 		if (name != NONE)
-			monitor_forget(monitor, name, line->at_ns);
+			monitor_forget_key(monitor, name, rest, line->at_ns);
 	}
 }
 

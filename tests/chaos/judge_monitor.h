@@ -105,6 +105,7 @@ void monitor_passed_over(struct monitor *monitor, size_t name, size_t ticket, in
 void monitor_expire(struct monitor *monitor, struct place *place, const struct monitor_line *line);
 /* All that is known of a name (NONE = of all) holds no more. */
 void monitor_forget(struct monitor *monitor, size_t name, int64_t at_ns);
+void monitor_forget_key(struct monitor *monitor, size_t name, const char *rest, int64_t at_ns);
 void monitor_check_handovers(struct monitor *monitor);
 void monitor_free(struct monitor *monitor);
 

@@ -147,8 +147,10 @@ static void add_op(struct search *search, const struct op *op)
 	search->ops[search->op_count++] = *op;
 }
 
-static void add_hold(struct search *search, const struct hold *hold)
+/* From from_ns on; what was before it and not over may have had its effect, or not. */
+static void add_hold(struct search *search, const struct hold *hold, int64_t from_ns)
 {
+	bool old = hold->got->at_ns < from_ns;
 	struct op op = {.effect = TAKE,
 	                .from_ns = hold->asked->at_ns,
 	                .to_ns = hold->got->at_ns,
@@ -157,8 +159,16 @@ static void add_hold(struct search *search, const struct hold *hold)
 	                .begin = hold->asked,
 	                .end = hold->got};
 
+	/* How much of a hold was given back before then is not known. */
+	if (old && (hold->part != NONE || hold->gone_ns < from_ns ||
+	            (hold->gone_ns == NEVER && hold->sure_ns < from_ns)))
+		return;
 	for (size_t i = hold->part; i != NONE; i = search->judge->parts[i].next)
 		op.permits += search->judge->parts[i].permits;
+	if (op.from_ns < from_ns)
+		op.from_ns = from_ns;
+	if (old)
+		op.to_ns = NEVER;
 	add_op(search, &op);
 	op = (struct op){.effect = GIVE,
 	                 .from_ns = hold->gone_ns == NEVER ? hold->sure_ns : hold->let_ns,
@@ -169,6 +179,8 @@ static void add_hold(struct search *search, const struct hold *hold)
 	/* A hold that was over before its acquire returned ended inside that call. */
 	if (op.from_ns < hold->asked->at_ns)
 		op.from_ns = hold->asked->at_ns;
+	if (op.from_ns < from_ns)
+		op.from_ns = from_ns;
 	add_op(search, &op);
 	for (size_t i = hold->part; i != NONE; i = search->judge->parts[i].next) {
 		const struct part *part = &search->judge->parts[i];
@@ -179,13 +191,13 @@ static void add_hold(struct search *search, const struct hold *hold)
 	}
 }
 
-static void add_again(struct search *search)
+static void add_again(struct search *search, int64_t from_ns)
 {
 	for (size_t i = 0; i < search->judge->call_count; i++) {
 		const struct call *call = &search->judge->calls[i];
 		if (call->begin->op == HISTORY_ACQUIRE && call->begin->flags & HISTORY_REENTRY &&
 		    call->begin->name == search->name && call->end && call->end->err == LK_OK &&
-		    call->end->u.of.fence)
+		    call->begin->at_ns >= from_ns && call->end->u.of.fence)
 			add_op(search, &(struct op){.effect = AGAIN,
 			                            .from_ns = call->begin->at_ns,
 			                            .to_ns = call->end_ns,
@@ -264,38 +276,74 @@ static bool follow(struct search *search, const struct event *event)
 }
 
 /* Until the store forgets: then an order says nothing any more. */
-static int64_t remembers_until(const struct judge *judge, size_t name)
+static int64_t remembers_until(const struct judge *judge, size_t name, int64_t from_ns)
 {
 	for (size_t i = 0; i < judge->fault_count; i++) {
 		const struct fault *fault = &judge->faults[i];
 		if ((fault->memory || fault->clock || fault->breaks) &&
-		    judge_concerns(judge, fault, NONE, name))
+		    fault->begin_ns >= from_ns && judge_concerns(judge, fault, NONE, name))
 			return fault->begin_ns;
 	}
 	return NEVER;
+}
+
+/* A lease after it forgot: by then nobody believes in what it forgot.  A clock that was set back
+ * may make fences fall, and then there is no order again. */
+static int64_t remembers_again(const struct judge *judge, size_t name, int64_t forgets_ns)
+{
+	int64_t lease_ns = judge->names[name].lease_ms * MS + SECOND, from_ns = forgets_ns;
+
+	for (size_t i = 0; i < judge->fault_count; i++) {
+		const struct fault *fault = &judge->faults[i];
+		if (!(fault->memory || fault->clock || fault->breaks) ||
+		    !judge_concerns(judge, fault, NONE, name) || fault->end_ns < forgets_ns)
+			continue;
+		if (fault->begin_ns > from_ns)
+			break;
+		if ((fault->clock && fault->clock_ms < 0) || fault->end_ns > NEVER - lease_ns)
+			return NEVER;
+		if (fault->end_ns + lease_ns > from_ns)
+			from_ns = fault->end_ns + lease_ns;
+	}
+	return from_ns;
+}
+
+static void search_between(struct search *search, const struct judge_list *list, int64_t from_ns,
+                           int64_t until_ns)
+{
+	struct event *events;
+	size_t count;
+
+	search->op_count = 0;
+	for (size_t i = 0; i < list->count; i++)
+		add_hold(search, list->items[i], from_ns);
+	if (search->is_lock)
+		add_again(search, from_ns);
+	events = events_of(search, until_ns, &count);
+	for (int slot = 0; slot < SLOTS; slot++)
+		search->slots[slot] = NONE;
+	search->states[0] = (struct state){0};
+	search->state_count = 1;
+	search->judge->verdict->windows++;
+	for (size_t i = 0; i < count; i++)
+		if (!follow(search, &events[i]))
+			break;
+	free(events);
 }
 
 static void search_name(struct search *search)
 {
 	struct judge *judge = search->judge;
 	struct judge_list list = judge_holds_of(judge, search->name);
-	struct event *events;
-	size_t count;
+	int64_t from_ns = judge->begin_ns, until_ns;
 
-	for (size_t i = 0; i < list.count; i++)
-		add_hold(search, list.items[i]);
-	if (search->is_lock)
-		add_again(search);
-	events = events_of(search, remembers_until(judge, search->name), &count);
-	for (int slot = 0; slot < SLOTS; slot++)
-		search->slots[slot] = NONE;
-	search->states[0] = (struct state){0};
-	search->state_count = 1;
-	judge->verdict->windows++;
-	for (size_t i = 0; i < count; i++)
-		if (!follow(search, &events[i]))
+	while (from_ns < judge->end_ns) {
+		until_ns = remembers_until(judge, search->name, from_ns);
+		search_between(search, &list, from_ns, until_ns);
+		if (until_ns == NEVER)
 			break;
-	free(events);
+		from_ns = remembers_again(judge, search->name, until_ns);
+	}
 	free(list.items);
 	free(search->ops);
 }

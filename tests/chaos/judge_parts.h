@@ -29,6 +29,7 @@ struct process {
 	int64_t close_ns;  /* when it began to close its last client, NEVER if it did not */
 	int64_t end_ns;    /* of its own, NEVER if it did not */
 	int64_t killed_ns; /* by the nemesis, NEVER if not */
+	char link[16];     /* by what it reaches the server, "" = not known */
 };
 
 struct client {
@@ -38,7 +39,8 @@ struct client {
 
 struct call {
 	const struct history_record *begin, *end; /* end NULL: nobody saw it return */
-	size_t process, hold;                     /* hold: NONE, or its index */
+	int64_t cancel_ns;    /* a cancel of this wait had returned, NEVER if none did */
+	size_t process, hold; /* hold: NONE, or its index */
 	int64_t end_ns;
 };
 
@@ -48,16 +50,20 @@ struct hold {
 	uint64_t fence;
 	int64_t permits; /* what remains after partial releases */
 	int64_t lease_ms;
-	int64_t valid_ns;  /* the latest valid_until that is known, 0 = none */
-	int64_t lost_ns;   /* when its loss was told, NEVER if not */
-	int64_t told_ns;   /* when by on_lost, NEVER if not */
-	int64_t let_ns;    /* release begun, NEVER if not */
-	int64_t gone_ns;   /* release returned LK_OK, NEVER if not */
-	int64_t sure_ns;   /* it was surely a hold from got to here */
-	int64_t free_ns;   /* from here on others could have it, as far as its own process knew */
-	int let_err;       /* of the release, -1 if it never returned */
-	size_t part;       /* its latest partial release, NONE if there was none */
-	size_t same_fence; /* another hold of that fence, NONE if there is none */
+	int64_t valid_ns; /* the latest valid_until that is known, 0 = none */
+	int64_t lost_ns;  /* when its loss was told, NEVER if not */
+	int64_t told_ns;  /* when by on_lost, NEVER if not */
+	int64_t let_ns;   /* release begun, NEVER if not */
+	int64_t gone_ns;  /* release returned LK_OK, NEVER if not */
+	int64_t sure_ns;  /* it was surely a hold from got to here */
+	int64_t free_ns;  /* from here on others could have it, as far as its own process knew */
+	/* Of the first of those that were handed on inside the process up to this one. */
+	int64_t root_ns;                    /* it was asked for */
+	int64_t root_lease_ms;              /* the longest lease from there on */
+	int64_t over_ns;                    /* its owner looked and it was over, NEVER if not */
+	int let_err;                        /* of the release, -1 if it never returned */
+	size_t part;                        /* its latest partial release, NONE if there was none */
+	size_t same_fence;                  /* another hold of that fence, NONE if there is none */
 	const struct history_record *proof; /* of valid_ns */
 };
 
@@ -73,6 +79,7 @@ struct fault {
 	size_t name;  /* NONE = no name's */
 	int64_t begin_ns, end_ns;
 	bool memory, clock, stop, kill, breaks;
+	bool link; /* of those processes only that reach the server by its target */
 	int64_t clock_ms;
 };
 
@@ -154,6 +161,9 @@ bool judge_excused(const struct judge *judge, int64_t from_ns, int64_t to_ns, si
 /* The store may have given to others at that moment what this hold surely still had: one of these
  * happened in between, and the hold lasted no longer than a lease that was renewed just before. */
 bool judge_is_stale(const struct judge *judge, const struct hold *hold, int64_t at_ns);
+/* The server's memory or clock was changed. */
+bool judge_upset(const struct judge *judge, int64_t from_ns, int64_t to_ns, int64_t after_ns,
+                 size_t name);
 bool judge_forgot(const struct judge *judge, int64_t from_ns, int64_t to_ns, size_t name);
 bool judge_clock_back(const struct judge *judge, int64_t to_ns);
 

@@ -100,6 +100,22 @@ void monitor_forget(struct monitor *monitor, size_t name, int64_t at_ns)
 	}
 }
 
+/* One of its keys is gone, and what was in the others is still there. */
+void monitor_forget_key(struct monitor *monitor, size_t name, const char *rest, int64_t at_ns)
+{
+	struct place *place = place_of(monitor, name);
+
+	if (strcmp(rest, ":q") == 0) {
+		place->queue_count = 0;
+		place->queue_over_us = 0;
+	} else {
+		place->owner = NONE;
+		place->fence = 0;
+		place->hold_count = 0;
+	}
+	mark(monitor, place, at_ns);
+}
+
 /* ---- order -------------------------------------------------------------------------------------
  */
 
@@ -160,7 +176,7 @@ void monitor_passed_over(struct monitor *monitor, size_t name, size_t ticket, in
 		bool never_fits = permits && strrchr(gone->text, ':') &&
 		                  atoll(strrchr(gone->text, ':') + 1) > judge->names[name].capacity;
 		bool away =
-			judge_faulty(judge, at_ns - SECOND, at_ns, away_ns, gone->process, NONE);
+			judge_faulty(judge, at_ns - SECOND, at_ns, away_ns, gone->process, name);
 		judge->verdict->passed_over_judged += !away;
 		if (!never_fits && process->killed_ns > at_ns && process->close_ns > at_ns &&
 		    process->end_ns > at_ns && !away)
@@ -196,8 +212,7 @@ static void check_room(struct monitor *monitor, size_t name, size_t ticket, uint
 	place->holds =
 		judge_more(place->holds, place->hold_count, &place->hold_room, sizeof(size_t));
 	place->holds[place->hold_count++] = ticket;
-	if (sum > capacity &&
-	    !judge_faulty(judge, line->at_ns, line->at_ns, 10 * SECOND, NONE, name))
+	if (sum > capacity && !judge_upset(judge, line->at_ns, line->at_ns, 10 * SECOND, name))
 		judge_accuse(
 			judge, rate ? JUDGE_RATE : JUDGE_PERMITS, record_of(monitor, name, fence),
 			NULL,
@@ -325,33 +340,39 @@ static void check_handovers(struct monitor *monitor, size_t name)
 	struct judge *judge = monitor->judge;
 	struct place *place = place_of(monitor, name);
 	struct judge_list list = judge_holds_of(judge, name);
-	int in_a_row = 0;
+	int in_a_row = 0, known_row = 0;
 
 	if (place->grant_count)
 		qsort(place->grants, place->grant_count, sizeof(*place->grants), by_fence);
 	for (size_t i = 0; i < list.count; i++) {
 		const struct hold *hold = list.items[i];
 		struct grant key = {.fence = hold->fence};
-		int64_t known_ns = KNOWN_MS * MS, since_ns;
+		int64_t known_ns = KNOWN_MS * MS, since_ns, away_ns;
+		int faults;
 		if (!place->grant_count ||
 		    bsearch(&key, place->grants, place->grant_count, sizeof(key), by_fence)) {
-			in_a_row = 0;
+			in_a_row = known_row = 0;
 			continue;
 		}
 		judge->verdict->handovers++;
-		/* The message may be lost; the next renewal tells the same. */
-		if (judge_faulty(judge, hold->got->at_ns - 10 * SECOND, hold->got->at_ns, SECOND,
-		                 NONE, name))
-			known_ns += judge->names[name].lease_ms * MS + SECOND;
 		since_ns = waited_since(place, hold->got->at_ns);
+		/* The message may be lost; the next renewal that is answered tells the same. */
+		away_ns = judge_fault_ns(judge, since_ns - AWAY_MS * MS, hold->got->at_ns,
+		                         hold->process, name, &faults);
+		if (faults)
+			known_ns += hold->root_lease_ms * MS + SECOND + away_ns;
 		if (!since_ns || hold->asked->at_ns - since_ns < known_ns)
-			in_a_row = 0;
-		else if (++in_a_row > HANDOVERS_MAX)
+			known_row = 0;
+		else if (++known_row > HANDOVERS_MAX)
 			judge_accuse(judge, JUDGE_HANDOVERS, hold->got, NULL,
 			             "%s was handed over %d times in its process while another one "
 			             "waited since %.9f",
-			             judge_name(judge, name), in_a_row,
+			             judge_name(judge, name), known_row,
 			             judge_clock(judge, since_ns));
+		if (++in_a_row > judge->verdict->handovers_row)
+			judge->verdict->handovers_row = in_a_row;
+		if (known_row > judge->verdict->handovers_known)
+			judge->verdict->handovers_known = known_row;
 	}
 	free(list.items);
 }

@@ -158,6 +158,33 @@ static void take_line(struct judge *judge, struct fault *line, const char *phase
 	judge->faults[judge->fault_count++] = *line;
 }
 
+/* "# <ns> worker <pid> <link>": the first process of that pid from then on.  A log without such
+ * lines is one of another program, and what it tells of a link may concern anybody. */
+static void note_link(struct judge *judge, const char *line)
+{
+	int64_t at_ns;
+	unsigned pid;
+	char link[16];
+
+	if (sscanf(line, "# %" SCNd64 " worker %u %15s", &at_ns, &pid, link) != 3)
+		return;
+	for (size_t i = 0; i < judge->process_count; i++) {
+		struct process *process = &judge->processes[i];
+		if (process->pid != pid || process->start_ns < at_ns)
+			continue;
+		memcpy(process->link, link, sizeof(link));
+		return;
+	}
+}
+
+static void find_links(struct judge *judge)
+{
+	for (size_t i = 0; i < judge->fault_count; i++)
+		for (size_t j = 0; j < judge->process_count && !judge->faults[i].link; j++)
+			judge->faults[i].link =
+				strcmp(judge->faults[i].target, judge->processes[j].link) == 0;
+}
+
 static int by_begin(const void *left, const void *right)
 {
 	const struct fault *one = left, *two = right;
@@ -173,6 +200,8 @@ bool judge_read_faults(struct judge *judge)
 	while (next_line(&text, line)) {
 		struct fault fault = {.name = NONE};
 		int used = 0;
+		if (*line == '#')
+			note_link(judge, line);
 		if (!*line || *line == '#')
 			continue;
 		if (sscanf(line, "%" SCNd64 " %23s %63s %15s%n", &fault.begin_ns, fault.kind,
@@ -185,6 +214,7 @@ bool judge_read_faults(struct judge *judge)
 	}
 	if (judge->fault_count)
 		qsort(judge->faults, judge->fault_count, sizeof(*judge->faults), by_begin);
+	find_links(judge);
 	judge->verdict->faults = (int64_t)judge->fault_count;
 	return true;
 }
@@ -193,6 +223,9 @@ bool judge_concerns(const struct judge *judge, const struct fault *fault, size_t
                     size_t name)
 {
 	if (fault->pid && process != NONE && judge->processes[process].pid != fault->pid)
+		return false;
+	if (fault->link && process != NONE && *judge->processes[process].link &&
+	    strcmp(fault->target, judge->processes[process].link) != 0)
 		return false;
 	return fault->name == NONE || name == NONE || fault->name == name;
 }
@@ -255,13 +288,25 @@ bool judge_excused(const struct judge *judge, int64_t from_ns, int64_t to_ns, si
 	return false;
 }
 
+bool judge_upset(const struct judge *judge, int64_t from_ns, int64_t to_ns, int64_t after_ns,
+                 size_t name)
+{
+	for (size_t i = 0; i < judge->fault_count && judge->faults[i].begin_ns <= to_ns; i++) {
+		const struct fault *fault = &judge->faults[i];
+		if ((fault->memory || fault->clock) && plus(fault->end_ns, after_ns) >= from_ns &&
+		    judge_concerns(judge, fault, NONE, name))
+			return true;
+	}
+	return false;
+}
+
 bool judge_is_stale(const struct judge *judge, const struct hold *hold, int64_t at_ns)
 {
 	for (size_t i = 0; i < judge->fault_count && judge->faults[i].begin_ns <= at_ns; i++) {
 		const struct fault *fault = &judge->faults[i];
 		if ((fault->memory || fault->clock || fault->breaks) &&
-		    fault->end_ns >= hold->asked->at_ns &&
-		    hold->sure_ns <= plus(fault->end_ns, hold->lease_ms * MS) &&
+		    fault->end_ns >= hold->root_ns &&
+		    hold->sure_ns <= plus(fault->end_ns, hold->root_lease_ms * MS) &&
 		    judge_concerns(judge, fault, NONE, hold->got->name))
 			return true;
 	}

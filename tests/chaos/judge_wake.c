@@ -262,9 +262,14 @@ static int64_t due(const struct judge *judge, const struct call *call)
 	int64_t limit_ns = begin->at_ns;
 
 	if (begin->op == HISTORY_ACQUIRE || begin->op == HISTORY_AWAIT) {
-		if (!begin->u.of.valid_until_ns)
+		int64_t wait_ns = begin->u.of.valid_until_ns;
+		if (!wait_ns || call->cancel_ns < wait_ns)
+			wait_ns = call->cancel_ns;
+		if (judge->processes[call->process].close_ns < wait_ns)
+			wait_ns = judge->processes[call->process].close_ns;
+		if (wait_ns == NEVER)
 			return NEVER;
-		limit_ns = later(limit_ns, begin->u.of.valid_until_ns);
+		limit_ns = later(limit_ns, wait_ns);
 	}
 	if (begin->op == HISTORY_OPEN)
 		limit_ns += CONNECT_MS * MS;
@@ -310,6 +315,7 @@ static void check_hang(struct judge *judge, const struct call *call)
 			             judge_name(judge, call->begin->name));
 		return;
 	}
+	judge->verdict->cancels_judged += call->cancel_ns != NEVER && until_ns > call->cancel_ns;
 	if (until_ns <= due_ns)
 		return;
 	stopped_ns = judge_stopped_ns(judge, call->begin->at_ns, until_ns, call->process);

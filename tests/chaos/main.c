@@ -130,10 +130,14 @@ static bool tell(const struct chaos_result *sum, int rounds, int bad, int64_t se
 	FILE *evidence = path ? fopen(path, "ae") : NULL;
 	int64_t quiet_ms = sum->quiet_ns / CHAOS_MS;
 	int64_t rate = quiet_ms ? sum->quiet_pairs * 1000 / quiet_ms : 0;
-	int faults = 0;
+	int faults = 0, kinds = 0, kinds_min = seconds >= 60 ? 3 : seconds >= 20 ? 1 : 0;
+	bool enough;
 
-	for (int i = 0; i < NEMESIS_COUNT; i++)
+	for (int i = 0; i < NEMESIS_COUNT; i++) {
 		faults += sum->faults[i];
+		kinds += sum->faults[i] > 0;
+	}
+	enough = rate >= PAIRS_MIN && kinds >= kinds_min;
 	say(evidence, "rounds: %d in %lld s, %d in a network namespace\n", rounds,
 	    (long long)seconds, spaces);
 	say(evidence, "processes: %lld; the machine stood still %lld times\n",
@@ -155,17 +159,19 @@ static bool tell(const struct chaos_result *sum, int rounds, int bad, int64_t se
 	    (double)sum->quiet_wake_us / 1000, (double)sum->fault_wake_us / 1000);
 	if (rate < PAIRS_MIN && !round_interrupted)
 		say(evidence, "too little was done: %d pairs a second at least\n", PAIRS_MIN);
-	if (bad || rate < PAIRS_MIN)
+	if (kinds < kinds_min && !round_interrupted)
+		say(evidence, "too little was broken: %d kinds of faults at least\n", kinds_min);
+	if (bad || !enough)
 		say(evidence, "seed %llu, commit %s; again: make chaos T=%lld SEED=%llu\n", seed,
 		    commit ? commit : "unknown", (long long)seconds, seed);
 	say(evidence, "verdict: %s, %d of %d rounds bad, %lld pairs, %d faults\n",
-	    round_interrupted         ? "interrupted"
-	    : bad || rate < PAIRS_MIN ? "BAD"
-	                              : "good",
+	    round_interrupted ? "interrupted"
+	    : bad || !enough  ? "BAD"
+	                      : "good",
 	    bad, rounds, (long long)sum->pairs, faults);
 	if (evidence)
 		fclose(evidence);
-	return rate >= PAIRS_MIN;
+	return enough;
 }
 
 static int run_all(int64_t seconds, unsigned long long seed)

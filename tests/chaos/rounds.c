@@ -135,6 +135,7 @@ void round_worker_start(struct round *round, int index)
 	struct round_worker *worker = &round->workers[index];
 	int proxy = index % CHAOS_PROXIES;
 	char slot[16], seed[32];
+	int64_t begun_ns;
 	const char *const args[] = {round->self, "worker", round->folder, round->proxies[proxy].url,
 	                            slot,        seed,     NULL};
 
@@ -143,8 +144,11 @@ void round_worker_start(struct round *round, int index)
 	         (unsigned long long)round->options->seed * 1000003u +
 	                 (unsigned)(index * 1000 + worker->births));
 	*worker = (struct round_worker){.births = worker->births + 1};
+	begun_ns = history_now_ns();
 	worker->pid = round_spawn(round, args);
-	round_note(round, "worker", worker->pid);
+	fprintf(round->log, "# %lld worker %d proxy%d\n", (long long)begun_ns, (int)worker->pid,
+	        proxy);
+	fflush(round->log);
 }
 
 /* What a worker has left: nothing on its standard error, and a good status unless it was killed. */

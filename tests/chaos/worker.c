@@ -17,6 +17,13 @@
 #define LIFE_MIN_MS 3000
 #define LIFE_MAX_MS 30000
 #define EXIT_BAD 3
+#define LONG_LEASE_MS 500
+#define CANCEL_MIN_MS 300
+/* Once more, for a wait that had not begun at the first time; later than the judge lets it last. */
+#define CANCEL_AGAIN_MS (CHAOS_COMMAND_MS + 2000)
+#define WATCH_MS 20
+#define CROWD_MIN_MS 300
+#define CROWD_MAX_MS 1500
 
 bool worker_over(const struct worker *worker)
 {
@@ -86,10 +93,12 @@ int64_t worker_wait_ms(struct worker_thread *thread)
 		return 0;
 	if (chance <= 25)
 		return chaos_between(&thread->dice, 1, 50);
+	if (chance <= 35)
+		return LK_FOREVER;
 	return chaos_between(&thread->dice, 50, CHAOS_WAIT_MS);
 }
 
-int64_t worker_hold_us(struct worker_thread *thread, int64_t lease_ms)
+int64_t worker_hold_us(struct worker_thread *thread, const struct worker_handle *handle)
 {
 	int64_t chance = chaos_between(&thread->dice, 1, 1000);
 
@@ -97,14 +106,38 @@ int64_t worker_hold_us(struct worker_thread *thread, int64_t lease_ms)
 		return chaos_between(&thread->dice, 0, 1000);
 	if (chance <= 950)
 		return chaos_between(&thread->dice, 1000, 5000);
-	if (chance <= 994)
+	if (chance <= 974)
 		return chaos_between(&thread->dice, 5000, 40000);
-	return chaos_between(&thread->dice, 500, 2000) * lease_ms;
+	/* Long enough to see what a renewal did; those of long leases would stop all others. */
+	if (chance <= 994)
+		return handle->fixed || handle->lease_ms > LONG_LEASE_MS
+		               ? 0
+		               : chaos_between(&thread->dice, 2000, 4000) * handle->lease_ms;
+	return chaos_between(&thread->dice, 500, 2000) * handle->lease_ms;
 }
 
-void worker_wait_note(struct history_record *record, int64_t wait_ms)
+void worker_wait_begin(struct worker_thread *thread, const struct worker_handle *handle,
+                       struct history_record *record, int64_t wait_ms)
 {
 	record->u.of.valid_until_ns = wait_ms ? history_now_ns() + wait_ms * CHAOS_MS : 1;
+	if (wait_ms == LK_FOREVER)
+		record->u.of.valid_until_ns = 0;
+	record->call = history_begin(thread->worker->history, record);
+	if (wait_ms != LK_FOREVER)
+		return;
+	pthread_mutex_lock(&thread->wait_mutex);
+	thread->wait_handle = handle;
+	thread->wait_call = record->call;
+	thread->cancel_ns = history_now_ns() +
+	                    chaos_between(&thread->dice, CANCEL_MIN_MS, CHAOS_WAIT_MS) * CHAOS_MS;
+	pthread_mutex_unlock(&thread->wait_mutex);
+}
+
+void worker_wait_end(struct worker_thread *thread)
+{
+	pthread_mutex_lock(&thread->wait_mutex);
+	thread->cancel_ns = 0;
+	pthread_mutex_unlock(&thread->wait_mutex);
 }
 
 void worker_pair(const struct worker *worker, bool waited)
@@ -207,19 +240,71 @@ static bool open_client(struct worker *worker)
 
 /* ---- the process -------------------------------------------------------------------------- */
 
-/* End the waits of others now and then. */
-static void cancel(struct worker_thread *thread)
+static void cancel(const struct worker_handle *handle)
 {
-	struct worker *worker = thread->worker;
-	struct worker_handle *handle =
-		&worker->handles[chaos_between(&thread->dice, 0, worker->handle_count - 1)];
-
 	if (handle->lock)
 		lk_lock_cancel(handle->lock);
 	else if (handle->semaphore)
 		lk_semaphore_cancel(handle->semaphore);
 	else
 		lk_latch_cancel(handle->latch);
+}
+
+/* A wait without end whose time is over is cancelled, and it is written that it was. */
+static void watch(struct worker_thread *thread)
+{
+	struct worker *worker = thread->worker;
+	int64_t now_ns = history_now_ns();
+	struct history_record record;
+	const struct worker_handle *handle = NULL;
+
+	pthread_mutex_lock(&thread->wait_mutex);
+	if (thread->cancel_ns && (thread->cancel_ns <= now_ns || worker_over(worker))) {
+		handle = thread->wait_handle;
+		record = worker_record(handle, HISTORY_CANCEL);
+		record.u.of.fence = thread->wait_call;
+		thread->cancel_ns = now_ns + CANCEL_AGAIN_MS * CHAOS_MS;
+	}
+	pthread_mutex_unlock(&thread->wait_mutex);
+	if (!handle)
+		return;
+	record.call = history_begin(worker->history, &record);
+	cancel(handle);
+	history_done(worker->history, &record);
+}
+
+/* All threads of this worker go where one lock is handed from one to the next, and some of others
+ * wait for it meanwhile.  Fixed leases are not handed over. */
+static void crowd_begin(struct worker_thread *thread, int index)
+{
+	struct worker *worker = thread->worker;
+	int64_t until_ns = history_now_ns() +
+	                   chaos_between(&thread->dice, CROWD_MIN_MS, CROWD_MAX_MS) * CHAOS_MS;
+
+	worker->crowd.handle = index;
+	worker->crowd.until_ns = until_ns;
+	worker->page->crowd_name = worker->handles[index].name;
+	worker->page->crowd_until_ns = until_ns;
+}
+
+/* Where the thread goes next. */
+static struct worker_handle *choose(struct worker_thread *thread)
+{
+	struct worker *worker = thread->worker;
+	const struct chaos_page *page = worker->page;
+	int64_t now_ns = history_now_ns();
+	int next = (int)chaos_between(&thread->dice, 0, worker->handle_count - 1);
+	bool follows = page->crowd_until_ns > now_ns && chaos_once_in(&thread->dice, 6);
+
+	if (worker->crowd.until_ns > now_ns)
+		return &worker->handles[worker->crowd.handle];
+	for (int i = 0; follows && i < worker->handle_count; i++)
+		if (worker->handles[i].name == page->crowd_name)
+			return &worker->handles[i];
+	if (page->crowd_until_ns <= now_ns && worker->handles[next].lock &&
+	    !worker->handles[next].fixed && chaos_once_in(&thread->dice, 20))
+		crowd_begin(thread, next);
+	return &worker->handles[next];
 }
 
 static void *thread_run(void *arg)
@@ -230,32 +315,47 @@ static void *thread_run(void *arg)
 	struct worker *worker = thread->worker;
 
 	while (!worker_over(worker)) {
-		struct worker_handle *handle =
-			&worker->handles[chaos_between(&thread->dice, 0, worker->handle_count - 1)];
+		struct worker_handle *handle = choose(thread);
 		turns[chaos_names[handle->name].sort](thread, handle);
+		/* End the waits of others now and then. */
 		if (chaos_once_in(&thread->dice, 200))
-			cancel(thread);
-		if (handle->lock && worker->page->loses && !worker->page->quiet &&
-		    chaos_once_in(&thread->dice, 400))
+			cancel(&worker->handles[chaos_between(&thread->dice, 0,
+			                                      worker->handle_count - 1)]);
+		if (handle->lock && chaos_once_in(&thread->dice, 300))
+			worker_abandon(thread, handle);
+		if ((handle->lock || handle->semaphore) && worker->page->loses &&
+		    !worker->page->quiet && chaos_once_in(&thread->dice, 400))
 			worker_break(handle);
-		worker_nap_us(chaos_between(&thread->dice, 0, 2000));
+		if (worker->crowd.until_ns <= history_now_ns())
+			worker_nap_us(chaos_between(&thread->dice, 0, 2000));
 	}
+	thread->over = true;
 	return NULL;
 }
 
 static void run_threads(struct worker *worker)
 {
 	struct worker_thread threads[CHAOS_THREADS];
+	int over = 0;
 
 	for (int i = 0; i < CHAOS_THREADS; i++) {
 		threads[i] = (struct worker_thread){
 			.worker = worker,
 			.slot = worker->slot + i,
 			.dice.state = worker->seed + (uint64_t)i * 7919,
+			.wait_mutex = PTHREAD_MUTEX_INITIALIZER,
 		};
 		if (pthread_create(&threads[i].thread, NULL, thread_run, &threads[i])) {
 			fprintf(stderr, "worker %d: no thread\n", (int)getpid());
 			exit(EXIT_BAD);
+		}
+	}
+	while (over < CHAOS_THREADS) {
+		over = 0;
+		worker_nap_us(WATCH_MS * 1000);
+		for (int i = 0; i < CHAOS_THREADS; i++) {
+			watch(&threads[i]);
+			over += threads[i].over;
 		}
 	}
 	for (int i = 0; i < CHAOS_THREADS; i++)
@@ -268,7 +368,7 @@ static bool close_client(struct worker *worker, int threads_before)
 	lk_err err;
 
 	record.call = history_begin(worker->history, &record);
-	err = lk_client_close(worker->client);
+	err = worker_close(worker);
 	record.err = err;
 	history_done(worker->history, &record);
 	if (err && err != LK_EUNKNOWN)

@@ -22,6 +22,12 @@ struct worker_handle {
 
 #define WORKER_HANDLES (2 * CHAOS_NAMES)
 
+/* Where all threads of a worker go for a while, so that one hands a lock to the next. */
+struct worker_crowd {
+	_Atomic int64_t until_ns;
+	_Atomic int handle;
+};
+
 struct worker {
 	struct history *history;
 	struct chaos_page *page;
@@ -33,6 +39,7 @@ struct worker {
 	int64_t ends_ns;
 	struct worker_handle handles[WORKER_HANDLES];
 	int handle_count;
+	struct worker_crowd crowd;
 };
 
 struct worker_thread {
@@ -40,6 +47,12 @@ struct worker_thread {
 	pthread_t thread;
 	int slot;
 	struct chaos_dice dice;
+	_Atomic bool over;
+	/* Of a wait without end: who cancels it, and when. */
+	pthread_mutex_t wait_mutex;
+	const struct worker_handle *wait_handle;
+	uint64_t wait_call;
+	int64_t cancel_ns; /* 0 = there is none */
 };
 
 /* Nobody begins a call any more. */
@@ -50,11 +63,14 @@ struct history_record worker_record(const struct worker_handle *handle, enum his
 void worker_done(const struct worker_handle *handle, struct history_record *record, lk_err err);
 /* Rest after an error that comes at once, so that no loop is hot. */
 void worker_rest(struct worker_thread *thread, lk_err err);
-/* For how long to wait for something, 0 = a try; and for how long to hold it. */
+/* For how long to wait for something, 0 = a try, LK_FOREVER = until it is cancelled; and for how
+ * long to hold it. */
 int64_t worker_wait_ms(struct worker_thread *thread);
-int64_t worker_hold_us(struct worker_thread *thread, int64_t lease_ms);
-/* The beginning of a wait in its record. */
-void worker_wait_note(struct history_record *record, int64_t wait_ms);
+int64_t worker_hold_us(struct worker_thread *thread, const struct worker_handle *handle);
+/* Write that a wait begins, and have it cancelled some time if it has no end. */
+void worker_wait_begin(struct worker_thread *thread, const struct worker_handle *handle,
+                       struct history_record *record, int64_t wait_ms);
+void worker_wait_end(struct worker_thread *thread);
 /* Let some time pass. */
 void worker_nap_us(int64_t us);
 /* A pair was made. */
@@ -62,7 +78,11 @@ void worker_pair(const struct worker *worker, bool waited);
 
 /* One turn with a lock, a semaphore, a rate, a latch. */
 void worker_lock(struct worker_thread *thread, struct worker_handle *handle);
-/* Take a lock from whoever has it. */
+/* In a thread that ends while it holds the lock. */
+void worker_abandon(struct worker_thread *thread, struct worker_handle *handle);
+/* Close the client, at times while a wait goes on. */
+lk_err worker_close(struct worker *worker);
+/* Take a lock, or the only hold of a semaphore, from whoever has it. */
 void worker_break(struct worker_handle *handle);
 void worker_semaphore(struct worker_thread *thread, struct worker_handle *handle);
 void worker_rate(struct worker_thread *thread, struct worker_handle *handle);

@@ -8,10 +8,25 @@
 #define STEP_NAMES 40
 #define SET_NS UINT64_C(5000000000) /* as long as one takes at most */
 
+/* It may be made anew while others count it down and wait for it, or taken away: that is a
+ * generation that nobody can open. */
+static lk_err make(struct worker_handle *handle, int64_t chance, int64_t count)
+{
+	lk_err err;
+
+	if (chance > 15)
+		return lk_latch_set(handle->latch, count, NULL);
+	if (chance > 5)
+		return lk_latch_reset(handle->latch, count, NULL);
+	err = lk_latch_remove(handle->latch);
+	return err == LK_EABSENT ? LK_OK : err;
+}
+
 static void set(struct worker_thread *thread, struct worker_handle *handle)
 {
 	struct history_record record = worker_record(handle, HISTORY_SET);
-	int64_t count = chaos_between(&thread->dice, 1, COUNT_MAX);
+	int64_t chance = chaos_between(&thread->dice, 1, 100);
+	int64_t count = chance > 5 ? chaos_between(&thread->dice, 1, COUNT_MAX) : LK_COUNT_MAX;
 	_Atomic uint64_t *turn = &handle->worker->page->places[handle->name].fence;
 	uint64_t now_ns = (uint64_t)history_now_ns(), busy_until_ns = *turn;
 	lk_err err;
@@ -21,8 +36,10 @@ static void set(struct worker_thread *thread, struct worker_handle *handle)
 	    !atomic_compare_exchange_strong(turn, &busy_until_ns, now_ns + SET_NS))
 		return;
 	record.u.of.amount = count;
+	if (chance <= 15)
+		record.flags |= HISTORY_RESET;
 	record.call = history_begin(handle->worker->history, &record);
-	err = lk_latch_set(handle->latch, count, NULL);
+	err = make(handle, chance, count);
 	worker_done(handle, &record, err);
 	/* One without an answer may still be under way. */
 	if (err != LK_EUNKNOWN)
@@ -66,9 +83,9 @@ static void await(struct worker_thread *thread, struct worker_handle *handle)
 	int64_t wait_ms = worker_wait_ms(thread);
 	lk_err err;
 
-	worker_wait_note(&record, wait_ms);
-	record.call = history_begin(handle->worker->history, &record);
+	worker_wait_begin(thread, handle, &record, wait_ms);
 	err = lk_latch_await(handle->latch, wait_ms);
+	worker_wait_end(thread);
 	record.u.of.valid_until_ns = 0;
 	worker_done(handle, &record, err);
 	worker_rest(thread, err);

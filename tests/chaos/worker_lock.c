@@ -5,6 +5,9 @@
 #include <stdio.h>
 #include <unistd.h>
 
+#define LAST_WAIT_US 200000
+#define TOLD_US 1500000 /* by then a loss has been told even on a loaded machine */
+
 static int64_t valid_until_ns(void *arg)
 {
 	struct worker_handle *handle = arg;
@@ -26,7 +29,8 @@ void worker_lock_lost(void *arg, lk_lock *lock, uint64_t fence, lk_lost_reason r
 	handle->worker->page->losses++;
 }
 
-static lk_err acquire(struct worker_handle *handle, int64_t wait_ms, uint8_t flags)
+static lk_err acquire(struct worker_thread *thread, struct worker_handle *handle, int64_t wait_ms,
+                      uint8_t flags)
 {
 	struct history_record record = worker_record(handle, HISTORY_ACQUIRE);
 	lk_err err;
@@ -34,9 +38,9 @@ static lk_err acquire(struct worker_handle *handle, int64_t wait_ms, uint8_t fla
 	record.flags |= flags;
 	record.permits = 1;
 	record.u.of.amount = handle->lease_ms;
-	worker_wait_note(&record, wait_ms);
-	record.call = history_begin(handle->worker->history, &record);
+	worker_wait_begin(thread, handle, &record, wait_ms);
 	err = lk_lock_acquire(handle->lock, wait_ms);
+	worker_wait_end(thread);
 	record.u.of.amount = 0;
 	record.u.of.valid_until_ns = 0;
 	if (!err) {
@@ -77,9 +81,9 @@ static void extend(struct worker_handle *handle)
 	worker_done(handle, &record, err);
 }
 
-static void reenter(struct worker_handle *handle)
+static void reenter(struct worker_thread *thread, struct worker_handle *handle)
 {
-	if (acquire(handle, 0, HISTORY_REENTRY) == LK_OK)
+	if (acquire(thread, handle, 0, HISTORY_REENTRY) == LK_OK)
 		release(handle, HISTORY_REENTRY);
 }
 
@@ -98,20 +102,39 @@ static void note(struct worker_handle *handle, const struct canary *canary, enum
 		handle->worker->page->violations++;
 }
 
+static void seen(struct worker_handle *handle, int64_t valid_ns)
+{
+	struct history_record record = worker_record(handle, HISTORY_SEEN);
+
+	record.permits = 1;
+	record.u.of.fence = lk_lock_fence(handle->lock);
+	record.u.of.valid_until_ns = valid_ns;
+	history_event(handle->worker->history, &record);
+}
+
 /* Inside: in pieces, so that the canary knows of renewals. */
 static void work(struct worker_thread *thread, struct worker_handle *handle, struct canary *canary)
 {
-	int64_t left_us = worker_hold_us(thread, handle->lease_ms);
+	int64_t left_us = worker_hold_us(thread, handle), valid_ns;
+	bool over = false;
 
 	if (chaos_once_in(&thread->dice, 30))
-		reenter(handle);
+		reenter(thread, handle);
 	if (chaos_once_in(&thread->dice, 40))
 		extend(handle);
 	while (left_us > 0) {
 		int64_t piece_us = left_us < 20000 ? left_us : 20000;
 		worker_nap_us(piece_us);
-		canary_refresh(canary, valid_until_ns(handle));
+		valid_ns = valid_until_ns(handle);
+		canary_refresh(canary, valid_ns);
 		left_us -= piece_us;
+		if (left_us <= 0 || over)
+			continue;
+		seen(handle, valid_ns);
+		/* Nobody is kept waiting by one that is lost: stay to see whether it is told. */
+		over = !valid_ns;
+		if (over && chaos_once_in(&thread->dice, 3))
+			left_us = TOLD_US;
 	}
 }
 
@@ -130,12 +153,93 @@ void worker_break(struct worker_handle *handle)
 	lk_err err;
 
 	break_log(handle, "begin");
-	err = lk_lock_break(handle->lock, NULL);
+	if (handle->lock)
+		err = lk_lock_break(handle->lock, NULL);
+	else
+		err = lk_semaphore_break(handle->semaphore, NULL);
 	break_log(handle, "end");
 	if (err == LK_OK)
 		handle->worker->page->breaks++;
-	else if (err != LK_ENOTHELD && err != LK_ECONN && err != LK_EUNKNOWN && err != LK_ESERVER)
+	else if (err != LK_ENOTHELD && err != LK_EMISMATCH && err != LK_EABSENT &&
+	         err != LK_ECONN && err != LK_EUNKNOWN && err != LK_ESERVER)
 		fprintf(stderr, "worker %d: break: %s\n", (int)getpid(), lk_errmsg());
+}
+
+/* ---- holds and waits that their threads leave behind -------------------------------------- */
+
+struct leaver {
+	struct worker_thread *thread;
+	struct worker_handle *handle;
+	_Atomic bool begun;
+};
+
+/* Ends while it holds the lock, which is then released. */
+static void *abandon(void *arg)
+{
+	struct leaver *leaver = arg;
+	struct worker_handle *handle = leaver->handle;
+	struct history_record record = worker_record(handle, HISTORY_RELEASE);
+
+	if (acquire(leaver->thread, handle, CHAOS_COMMAND_MS, 0))
+		return NULL;
+	record.permits = 1;
+	record.u.of.fence = lk_lock_fence(handle->lock);
+	record.u.of.valid_until_ns = valid_until_ns(handle);
+	record.call = history_begin(handle->worker->history, &record);
+	record.u.of.valid_until_ns = 0;
+	/* When it happens nobody is told. */
+	worker_done(handle, &record, LK_EUNKNOWN);
+	return NULL;
+}
+
+void worker_abandon(struct worker_thread *thread, struct worker_handle *handle)
+{
+	struct leaver leaver = {.thread = thread, .handle = handle};
+	pthread_t id;
+
+	if (!pthread_create(&id, NULL, abandon, &leaver))
+		pthread_join(id, NULL);
+}
+
+/* A wait that the end of the client ends.  Whether it was served it may not ask any more. */
+static void *last_wait(void *arg)
+{
+	struct leaver *leaver = arg;
+	struct worker_handle *handle = leaver->handle;
+	struct history_record record = worker_record(handle, HISTORY_ACQUIRE);
+	lk_err err;
+
+	record.permits = 1;
+	record.u.of.amount = handle->lease_ms;
+	record.call = history_begin(handle->worker->history, &record);
+	leaver->begun = true;
+	err = lk_lock_acquire(handle->lock, LK_FOREVER);
+	record.u.of.amount = 0;
+	worker_done(handle, &record, err == LK_OK || err == LK_ECLOSED ? LK_EUNKNOWN : err);
+	return NULL;
+}
+
+lk_err worker_close(struct worker *worker)
+{
+	struct leaver leaver = {.handle = NULL};
+	bool waits = false;
+	pthread_t id;
+	lk_err err;
+
+	for (int i = 0; i < worker->handle_count; i++)
+		if (worker->handles[i].lock)
+			leaver.handle = &worker->handles[i];
+	if (leaver.handle && worker->seed % 3 == 0)
+		waits = !pthread_create(&id, NULL, last_wait, &leaver);
+	while (waits && !leaver.begun)
+		worker_nap_us(1000);
+	/* Long enough for it to be inside the call: none may begin while the client is closed. */
+	if (waits)
+		worker_nap_us(LAST_WAIT_US);
+	err = lk_client_close(worker->client);
+	if (waits)
+		pthread_join(id, NULL);
+	return err;
 }
 
 void worker_lock(struct worker_thread *thread, struct worker_handle *handle)
@@ -144,7 +248,7 @@ void worker_lock(struct worker_thread *thread, struct worker_handle *handle)
 	struct canary canary = {
 		worker->page, thread->slot, handle->name, valid_until_ns, handle, NULL, 0, 0, 0, 0};
 	int64_t wait_ms = worker_wait_ms(thread), until_ns;
-	lk_err err = acquire(handle, wait_ms, 0);
+	lk_err err = acquire(thread, handle, wait_ms, 0);
 	int met, late;
 
 	if (err) {
@@ -170,6 +274,6 @@ void worker_lock(struct worker_thread *thread, struct worker_handle *handle)
 	}
 	err = release(handle, 0);
 	if (err == LK_OK)
-		worker_pair(worker, wait_ms > 0);
+		worker_pair(worker, wait_ms != 0);
 	worker_rest(thread, err);
 }

@@ -45,17 +45,17 @@ static void note(struct stay *stay, const struct canary *canary, enum history_op
 }
 
 /* hold NULL: a rate. */
-static lk_err acquire(struct worker_handle *handle, int64_t permits, int64_t wait_ms,
-                      struct stay *stay)
+static lk_err acquire(struct worker_thread *thread, struct worker_handle *handle, int64_t permits,
+                      int64_t wait_ms, struct stay *stay)
 {
 	struct history_record record = worker_record(handle, HISTORY_ACQUIRE);
 	lk_err err;
 
 	record.permits = (int32_t)permits;
 	record.u.of.amount = handle->lease_ms;
-	worker_wait_note(&record, wait_ms);
-	record.call = history_begin(handle->worker->history, &record);
+	worker_wait_begin(thread, handle, &record, wait_ms);
 	err = lk_semaphore_acquire(handle->semaphore, permits, wait_ms, stay ? &stay->hold : NULL);
+	worker_wait_end(thread);
 	record.u.of.amount = 0;
 	record.u.of.valid_until_ns = 0;
 	if (!err && stay) {
@@ -91,7 +91,7 @@ static lk_err release(struct stay *stay, int64_t permits)
 static bool work(struct worker_thread *thread, struct stay *stay, struct canary *canary,
                  int64_t permits)
 {
-	int64_t left_us = worker_hold_us(thread, stay->handle->lease_ms), until_ns;
+	int64_t left_us = worker_hold_us(thread, stay->handle), until_ns;
 	bool some = permits > 1 && chaos_once_in(&thread->dice, 4);
 
 	while (left_us > 0) {
@@ -119,7 +119,7 @@ void worker_semaphore(struct worker_thread *thread, struct worker_handle *handle
 		worker->page, thread->slot, handle->name, valid_until_ns, &stay, NULL, 0, 0, 0, 0};
 	int64_t capacity = chaos_names[handle->name].capacity, wait_ms = worker_wait_ms(thread);
 	int64_t permits = chaos_between(&thread->dice, 1, 3), until_ns;
-	lk_err err = acquire(handle, permits, wait_ms, &stay);
+	lk_err err = acquire(thread, handle, permits, wait_ms, &stay);
 	bool held;
 
 	if (err) {
@@ -138,14 +138,14 @@ void worker_semaphore(struct worker_thread *thread, struct worker_handle *handle
 	}
 	err = release(&stay, 0);
 	if (err == LK_OK)
-		worker_pair(worker, wait_ms > 0);
+		worker_pair(worker, wait_ms != 0);
 	worker_rest(thread, err);
 }
 
 void worker_rate(struct worker_thread *thread, struct worker_handle *handle)
 {
 	int64_t permits = chaos_between(&thread->dice, 1, 3);
-	lk_err err = acquire(handle, permits, worker_wait_ms(thread), NULL);
+	lk_err err = acquire(thread, handle, permits, worker_wait_ms(thread), NULL);
 
 	worker_rest(thread, err);
 }
