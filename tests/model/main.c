@@ -37,6 +37,7 @@
  * served, and nothing is left in clients and store. */
 #include "plants.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -63,6 +64,21 @@ static const char *commit(void)
 	return text && *text ? text : "unknown";
 }
 
+/* A number above 0. */
+static bool number(const char *text, int64_t *value)
+{
+	char *end;
+
+	errno = 0;
+	*value = strtoll(text, &end, 10);
+	return *text >= '0' && *text <= '9' && !*end && !errno && *value > 0;
+}
+
+static bool known_kind(const char *kind)
+{
+	return !strcmp(kind, "lock") || !strcmp(kind, "semaphore") || !strcmp(kind, "latch");
+}
+
 static bool parse(struct options *options, int argc, char **argv)
 {
 	for (int i = 1; i < argc; i++) {
@@ -78,14 +94,16 @@ static bool parse(struct options *options, int argc, char **argv)
 			options->with = value;
 		else if (len == 5 && !memcmp(argv[i], "PLANT", len))
 			options->plant = value;
-		else if (len == 7 && !memcmp(argv[i], "SECONDS", len))
-			options->seconds = strtoll(value, NULL, 10);
-		else if (len == 6 && !memcmp(argv[i], "STATES", len))
-			options->states = strtoll(value, NULL, 10);
+		else if (len == 7 && !memcmp(argv[i], "SECONDS", len) &&
+		         number(value, &options->seconds))
+			continue;
+		else if (len == 6 && !memcmp(argv[i], "STATES", len) &&
+		         number(value, &options->states))
+			continue;
 		else
 			return false;
 	}
-	return true;
+	return !options->kind || known_kind(options->kind);
 }
 
 /* The evidence of a run, also to the file that LK_EVIDENCE names. */
@@ -191,8 +209,15 @@ static int run_plants(const struct options *options)
 		found += result.wrong != NULL;
 		explore_fini(&result);
 	}
+	if (!runs) {
+		fprintf(stderr, "model: PLANT=%s is none of these:", options->plant);
+		for (const struct model_plant *plant = model_plants; plant->name; plant++)
+			fprintf(stderr, " %s", plant->name);
+		fprintf(stderr, "\n");
+		return 2;
+	}
 	printf("model: %d of %d wrong variants were found, commit %s\n", found, runs, commit());
-	return found != runs || !runs;
+	return found != runs;
 }
 
 int main(int argc, char **argv)

@@ -4,7 +4,9 @@
 #include "replay.h"
 
 #include <check.h>
+#include <errno.h>
 #include <inttypes.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -64,6 +66,9 @@ START_TEST(run_all)
 	double start = seconds();
 	FILE *file;
 
+	/* Check would end the whole group of processes, to which others belong. */
+	signal(SIGINT, SIG_DFL);
+	signal(SIGTERM, SIG_DFL);
 	if (!replay_run(run.seed, run.calls, -1, &sums, stdout)) {
 		printf("once more, with all keys compared after each call of that batch:\n");
 		replay_run(run.seed, run.calls, sums.batches - 1, &again, stdout);
@@ -82,14 +87,30 @@ START_TEST(run_all)
 }
 END_TEST
 
+static bool number(const char *text, uint64_t *value)
+{
+	char *end;
+
+	errno = 0;
+	*value = strtoull(text, &end, 10);
+	return *text >= '0' && *text <= '9' && !*end && !errno;
+}
+
 int main(int argc, char **argv)
 {
+	uint64_t calls = 50000;
 	Suite *suite = suite_create("replay");
 	SRunner *runner = srunner_create(suite);
 	TCase *tcase = tcase_create("replay");
 
-	run.calls = argc > 1 ? atoll(argv[1]) : 50000;
-	run.seed = argc > 2 && *argv[2] ? strtoull(argv[2], NULL, 10) : new_seed();
+	run.seed = new_seed();
+	if ((argc > 1 && (!number(argv[1], &calls) || !calls || calls > INT64_MAX)) ||
+	    (argc > 2 && *argv[2] && !number(argv[2], &run.seed))) {
+		fprintf(stderr,
+		        "usage: replay [CALLS [SEED]], both whole numbers, CALLS above 0\n");
+		return 2;
+	}
+	run.calls = (long long)calls;
 	tcase_add_test(tcase, run_all);
 	suite_add_tcase(suite, tcase);
 	srunner_set_fork_status(runner, CK_NOFORK);

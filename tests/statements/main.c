@@ -114,13 +114,22 @@ static bool chosen(const struct mutant *mutant)
 
 	if (files && *files && !strstr(files, mutant->source->name))
 		return false;
-	if (share && *share && (sscanf(share, "%u/%u", &part, &of) != 2 || !of)) {
+	if (share && *share &&
+	    (sscanf(share, "%u/%u", &part, &of) != 2 || !of || !part || part > of)) {
 		fprintf(stderr, "statements: SHARE=%s is no share\n", share);
 		exit(2);
 	}
 	for (const char *at = mutant->key; *at; at++)
 		hash = (hash ^ (unsigned char)*at) * UINT64_C(0x100000001b3);
 	return (hash >> 20) % of < part;
+}
+
+static bool any_chosen(void)
+{
+	for (int i = 0; i < mutant_count; i++)
+		if (chosen(&mutants[i]))
+			return true;
+	return false;
 }
 
 static void run_all(int jobs)
@@ -222,6 +231,10 @@ int main(void)
 	clock_gettime(CLOCK_MONOTONIC, &begin);
 	sources_read(SCRIPTS);
 	survivors_read(SURVIVORS);
+	if (!any_chosen()) {
+		fprintf(stderr, "statements: nothing is chosen by SHARE and FILES\n");
+		return 2;
+	}
 	if (!mkdtemp(folder))
 		return 2;
 	if (!sound()) {
