@@ -330,6 +330,10 @@ TEST(eviction_that_takes_locks_is_unfit)
 	start_with(&server, args);
 	redis = redis_open(&server);
 	expect(examine(server.url), "eviction", LK_FIT, "refuses new locks", "");
+	redis_do(redis, "CONFIG SET maxmemory 1");
+	expect(examine(server.url), "eviction", LK_UNFIT, "is full (1 bytes)",
+	       "CONFIG SET maxmemory BYTES");
+	redis_do(redis, "CONFIG SET maxmemory 100mb");
 	for (size_t i = 0; i < sizeof(policies) / sizeof(policies[0]); i++) {
 		redis_do(redis, "CONFIG SET maxmemory-policy %s", policies[i]);
 		expect(examine(server.url), "eviction", LK_UNFIT, policies[i],

@@ -212,6 +212,10 @@ static void check_eviction(struct lk__doctor *doctor)
 			limit ? "%s at %lld bytes: a server that is full throws locks away"
 			      : "%s: it would throw locks away if maxmemory (%lld) were set",
 			policy, (long long)limit);
+	else if (limit && info_number(doctor, "used_memory") > limit)
+		lk__doctor_tell(doctor, LK_UNFIT, "eviction", "CONFIG SET maxmemory BYTES",
+		                "the server is full (%lld bytes): it refuses new locks",
+		                (long long)limit);
 	else if (limit)
 		lk__doctor_tell(
 			doctor, LK_FIT, "eviction", "",

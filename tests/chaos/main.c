@@ -216,6 +216,7 @@ int main(int argc, char **argv)
 {
 	struct sigaction action = {.sa_handler = interrupt};
 	struct timespec now;
+	const char *seed_text = "";
 	unsigned long long seed;
 	int64_t seconds = 20;
 
@@ -229,7 +230,15 @@ int main(int argc, char **argv)
 		if (!strncmp(argv[i], "T=", 2))
 			seconds = argv[i][2] ? strtoll(argv[i] + 2, NULL, 10) : seconds;
 		else if (!strncmp(argv[i], "SEED=", 5))
-			seed = argv[i][5] ? strtoull(argv[i] + 5, NULL, 10) : seed;
+			seed_text = argv[i] + 5;
+	}
+	if (*seed_text) {
+		char *end;
+		seed = strtoull(seed_text, &end, 10);
+		if (*end || *seed_text == '-') {
+			fprintf(stderr, "chaos: SEED=%s is no number\n", seed_text);
+			return 2;
+		}
 	}
 	if (seconds < 4) {
 		fprintf(stderr, "chaos: T is 4 or more seconds\n");
