@@ -65,6 +65,39 @@ TEST(lost_message_is_made_good_within_ten_seconds)
 	end();
 }
 
+/* What was heard over a connection that is gone may be of a memory that the store has lost since.
+ */
+TEST(opening_of_a_lost_memory_lets_nobody_through)
+{
+	struct lk__waiter *first, *second;
+	uint64_t older;
+
+	world_init(&w, 1);
+	world_set(&w, 2, false);
+	older = w.generation;
+	world_set(&w, 1, true);
+	first = world_await(a, false, false);
+	world_settle(&w);
+	world_set(&w, 0, true); /* its message is on its way */
+	second = world_await(a, false, false);
+	while (world_hear(a))
+		;
+	assert_done(first, LK_OK);
+	ck_assert(!second->done);
+	world_link_down(a);
+	w.generation = older; /* an old memory is back */
+	w.count = 2;
+	w.opened = w.removed = 0;
+	world_link_up(a);
+	world_settle(&w);
+	ck_assert(!second->done);
+	w.count = 1;
+	count_down(a, 1);
+	world_settle(&w);
+	assert_done(second, LK_OK);
+	end();
+}
+
 TEST(link_may_drop_at_every_step_of_a_wait)
 {
 	for (int steps = 0; steps < 6; steps++) {

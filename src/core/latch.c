@@ -539,6 +539,9 @@ void lk__latches_link_down(struct lk__core *core, int64_t now_ns)
 		latch->ask.where = latch->down.where = LK__AT_REST;
 		latch->heard = false;
 		latch->trouble.err = LK_OK;
+		/* Perhaps of a memory that was lost since: the store still has what counts. */
+		for (struct lk__waiter *waiter = latch->first; waiter; waiter = waiter->next)
+			waiter->opened = waiter->removed = 0;
 		lk__latch_pursue(core, now_ns, latch);
 	}
 }
