@@ -51,7 +51,7 @@ TEST_LIMIT(seeds_find_nothing, 120)
 	struct sim_tally sum = {0};
 
 	for (uint64_t i = 0; i < 6; i++) {
-		sim_plan_make(&plan, test_seed() % 1000000 + i, 40 * SIM_S);
+		sim_plan_make(&plan, 1001 + i, 40 * SIM_S);
 		ck_assert_msg(sim_run(&plan, &result, NULL),
 		              "seed %llu at %.6f s: %s: %s (make sim SEED=%llu MINUTES=2)",
 		              (unsigned long long)plan.seed, (double)result.at_ns / 1e9,
@@ -108,7 +108,7 @@ TEST_LIMIT(failure_shrinks, 120)
 			break;
 	}
 	ck_assert(result.failed);
-	sim_shrink(&plan, &result, 60);
+	sim_shrink(&plan, &result, 60, 30);
 	for (int i = 0; i < plan.fault_count; i++)
 		left += !plan.faults[i].out;
 	ck_assert_int_le(left, 1);

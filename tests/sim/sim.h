@@ -76,12 +76,17 @@ struct sim_grant {
 	int64_t lease_ms, granted_ns;
 	int64_t counted_ns; /* since when it lasts for its whole lease */
 	char nonce[LK__NONCE_SIZE];
-	bool whole;     /* counted_ns is true */
-	bool broken;    /* by an operator */
+	bool whole;   /* counted_ns is true */
+	bool broken;  /* by an operator */
+	bool excused; /* ... or its memory was lost, and it may be believed in until then: */
+	int64_t excused_ns;
 	bool forgotten; /* reported to its caller, and nobody's from then on */
 	int64_t forgotten_ns;
 	int handed; /* local hand-overs while others are known to wait */
 };
+
+/* An ask that came late may bring a ticket back that has left. */
+#define SIM_LATE_ASKS 256
 
 /* A grant by message that its client has not made use of yet. */
 struct sim_pending {
@@ -235,10 +240,12 @@ struct sim_caller {
 	int64_t cancel_ns;          /* true */
 	int64_t began_ns;           /* true */
 	int epoch;                  /* of the name, as it began */
-	bool gave_up;               /* its time was over, or it was cancelled */
+	lk_err gave_up;             /* its time was over, or it was cancelled; LK_OK = neither */
+	int64_t gave_up_ns;         /* true */
 	bool was_valid;             /* its hold, as it began to release */
 	uint64_t lapsed;            /* fence of a hold whose time was over */
 	uint64_t told;              /* ... whose loss it was told of */
+	uint32_t least;             /* permits before it gave some back */
 	char nonce[LK__NONCE_SIZE]; /* of the ticket that its end takes along */
 	uint64_t step_number;       /* its step's, 0 = not sent yet */
 	uint64_t step_generation;
@@ -320,12 +327,16 @@ struct sim {
 	int next_fault;
 	struct sim_pending pending[SIM_PENDING];
 	int pending_count;
+	char late_asks[SIM_LATE_ASKS][LK__TICKET_MAX];
+	int late_ask_count;
 	int64_t up_ns; /* the server runs again then */
 	int64_t sick_until_ns;
 	const char *sick;     /* how it refuses meanwhile */
 	int64_t disturbed_ns; /* when something was wrong with the server last */
 	bool ending;
 	int64_t end_ns;
+	int64_t pace;     /* pauses are divided by it: a plan with little load is given more */
+	int64_t paced_ns; /* when that was looked at last */
 	struct sim_tally tally;
 	struct sim_result *result;
 	FILE *trace;
@@ -399,6 +410,7 @@ void sim_fault_happen(struct sim *sim, const struct sim_fault *fault);
 void sim_faults_heal(struct sim *sim);
 
 /* sim_callers.c */
+/* Its next step comes within that time, by the pace of the run. */
 void sim_caller_plan(struct sim_caller *caller, int64_t ns);
 void sim_caller_step(struct sim_caller *caller);
 void sim_caller_give_up(struct sim_caller *caller, lk_err why);
@@ -439,11 +451,19 @@ struct sim_grant *sim_grant_of(struct sim_name *name, uint64_t fence);
 void sim_check_backed(struct sim_client *client, const struct lk__hold *hold);
 void sim_check_made(struct sim_caller *caller);
 void sim_check_forgotten(struct sim_caller *caller);
-void sim_check_acquired(struct sim_caller *caller, lk_err err);
-void sim_check_released(struct sim_caller *caller, lk_err err);
 int64_t sim_capacity_since(const struct sim_name *name, int64_t since_ns, bool least);
+/* So many ways between a client and the server take no longer. */
+int64_t sim_ways_ns(const struct sim *sim, int ways);
+
+/* sim_check_results.c */
+void sim_check_gave_up(struct sim_caller *caller, lk_err err);
+void sim_check_acquired(struct sim_caller *caller, lk_err err);
+void sim_check_reentered(struct sim_caller *caller, lk_err err);
+void sim_check_released(struct sim_caller *caller, lk_err err);
+void sim_check_extended(struct sim_caller *caller, lk_err err);
 
 /* sim_check_permits.c, sim_check_latch.c */
+bool sim_check_is_torn(const struct sim_name *name);
 void sim_check_permits(struct sim *sim, struct sim_name *name, const struct sim_view *before,
                        const struct sim_call *call, const struct lk__answer *answer);
 void sim_check_latch(struct sim *sim, struct sim_name *name, const struct sim_view *before,
@@ -455,7 +475,17 @@ void sim_check_waiting(struct sim_caller *caller);
 void sim_check_awaited(struct sim_caller *caller, lk_err err);
 void sim_check_stepped(struct sim_caller *caller, lk_err err);
 
+/* sim_check_excuse.c: what is believed in for longer than the store stands by it. */
+/* What was granted until now is not looked after any more: NULL = all of them. */
+void sim_check_excuse(struct sim *sim, struct sim_name *name, struct sim_grant *grant);
+void sim_check_excused(struct sim_client *client, const struct lk__hold *hold,
+                       struct sim_grant *grant);
+void sim_check_gone(struct sim_client *client, const char *nonce, uint64_t fence);
+
 /* sim_check_end.c */
+/* All calls have ended, a few ways ago. */
+void sim_check_rest(struct sim *sim);
+/* Everything of the dead has run out. */
 void sim_check_end(struct sim *sim);
 
 /* sim_trace.c */

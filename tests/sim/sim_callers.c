@@ -8,7 +8,9 @@
 
 void sim_caller_plan(struct sim_caller *caller, int64_t ns)
 {
-	caller->next_ns = caller->client->sim->now_ns + sim_within(&caller->random, ns);
+	struct sim *sim = caller->client->sim;
+
+	caller->next_ns = sim->now_ns + sim_within(&caller->random, ns / sim->pace);
 }
 
 void sim_caller_begin(struct sim_caller *caller, enum sim_doing doing)
@@ -29,7 +31,7 @@ void sim_caller_begin(struct sim_caller *caller, enum sim_doing doing)
 	caller->epoch = sim->names[caller->name].epoch;
 	caller->step_number = 0;
 	caller->nonce[0] = '\0';
-	caller->gave_up = false;
+	caller->gave_up = LK_OK;
 }
 
 void sim_caller_free(struct sim_caller *caller)
@@ -84,7 +86,7 @@ static void acquire(struct sim_caller *caller)
 	struct sim_random *random = &caller->random;
 	struct lk__waiter *waiter = &caller->waiter;
 	uint32_t limit = sim_percent(random, 80) ? (plan->capacity + 1) / 2 : plan->capacity;
-	bool second = sim_percent(random, name->rate ? 85 : 20);
+	bool second = sim_percent(random, name->rate ? 85 : 20) && !plan->crowd;
 	bool forgets = sim_percent(random, plan->forget_percent);
 
 	waiter->max_hold_ms = sim_percent(random, 8) ? 1 + (int64_t)sim_draw(random, 2000) : 0;
@@ -114,6 +116,9 @@ static void begin(struct sim_caller *caller)
 	struct sim *sim = caller->client->sim;
 	int name = (int)sim_draw(&caller->random, SIM_NAMES);
 
+	/* Who waits for a rate or a latch takes nothing else meanwhile. */
+	if (name > 4 && sim->pace >= 8 && sim_percent(&caller->random, 85))
+		name = (int)sim_draw(&caller->random, 4);
 	while (!(sim->plan->names >> name & 1))
 		name = (name + 1) % SIM_NAMES;
 	if (sim->plan->names_out >> name & 1) {
@@ -140,6 +145,13 @@ static void go_idle(struct sim_caller *caller)
 	sim_caller_plan(caller, caller->client->sim->plan->idle_ns);
 }
 
+static bool is_valid(const struct sim_caller *caller)
+{
+	const struct lk__hold *hold = hold_of(caller);
+
+	return hold && lk__hold_left_ns(hold, sim_local(caller->client)) > 0;
+}
+
 /* The handle is closed, or the thread ends. */
 static void drop(struct sim_caller *caller, bool thread)
 {
@@ -159,9 +171,9 @@ static void give_back(struct sim_caller *caller, uint32_t permits)
 {
 	struct sim_client *client = caller->client;
 	int64_t now_ns = sim_local(client);
-	const struct lk__hold *hold = hold_of(caller);
 
-	caller->was_valid = hold && lk__hold_left_ns(hold, now_ns) > 0;
+	caller->was_valid = is_valid(caller);
+	caller->least = caller->count;
 	sim_caller_begin(caller, SIM_RELEASING);
 	sim_trace(client->sim, client, "thread %d gives back %s%s", caller->index,
 	          caller->place->name->bytes, permits ? " in part" : "");
@@ -179,6 +191,7 @@ static void extend(struct sim_caller *caller)
 {
 	struct sim_client *client = caller->client;
 
+	caller->was_valid = is_valid(caller);
 	sim_caller_begin(caller, SIM_EXTENDING);
 	caller->waiter.lease_ms =
 		caller->place->lease_ms / 2 * (int64_t)(1 + sim_draw(&caller->random, 4));
@@ -192,6 +205,7 @@ static void use_otherwise(struct sim_caller *caller)
 	struct sim_random *random = &caller->random;
 
 	if (client->sim->names[caller->name].kind == LK_KIND_LOCK) {
+		caller->was_valid = is_valid(caller);
 		sim_caller_begin(caller, SIM_ACQUIRING); /* re-entry needs no memory */
 		caller->depth++;
 		lk__core_acquire(&client->core, sim_local(client), &caller->waiter);
@@ -235,7 +249,8 @@ void sim_caller_give_up(struct sim_caller *caller, lk_err why)
 		memcpy(caller->nonce, place->ticket->nonce, LK__NONCE_SIZE);
 	sim_trace(client->sim, client, "thread %d gives up: %s", caller->index, lk_err_name(why));
 	caller->until_ns = caller->cancel_ns = LK__NEVER;
-	caller->gave_up = true;
+	caller->gave_up = why;
+	caller->gave_up_ns = client->sim->now_ns;
 	lk__core_give_up(&client->core, now_ns, &caller->waiter, why);
 	if (caller->limit_ns == LK__NEVER)
 		caller->limit_ns = now_ns + SIM_TIMEOUT_NS;
@@ -254,7 +269,10 @@ void sim_caller_step(struct sim_caller *caller)
 		use(caller);
 	} else if (caller->limit_ns <= now_ns) {
 		/* What sleeps in a call wakes by itself then, and returns whatever happened. */
-		caller->gave_up = true;
+		if (!caller->gave_up) {
+			caller->gave_up = LK_ETIMEDOUT;
+			caller->gave_up_ns = client->sim->now_ns;
+		}
 		lk__core_abandon(&client->core, now_ns, &caller->waiter);
 		if (!caller->waiter.done)
 			sim_fail(client->sim, "deadline", "a call does not end at its limit");
@@ -296,8 +314,12 @@ void sim_caller_done(struct sim_caller *caller)
 	}
 	if (was == SIM_ACQUIRING && !caller->depth)
 		sim_check_acquired(caller, err);
+	else if (was == SIM_ACQUIRING)
+		sim_check_reentered(caller, err);
 	if (was == SIM_RELEASING)
 		sim_check_released(caller, err);
+	if (was == SIM_EXTENDING)
+		sim_check_extended(caller, err);
 	if (was == SIM_ACQUIRING && !err)
 		acquired(caller);
 	free_spares(caller);

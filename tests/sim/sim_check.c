@@ -79,6 +79,7 @@ static void note_grant(const struct script *script, const struct sim_ticket *hol
 		.lease_ms = hold->lease_ms,
 		.granted_ns = sim->now_ns,
 	};
+	memcpy(grant->nonce, hold->nonce, sizeof(grant->nonce));
 	sim->tally.grants++;
 	if (is_own(script, hold->text) || sim->pending_count == SIM_PENDING)
 		return;
@@ -165,6 +166,8 @@ static void check_same(const struct script *script, const struct sim_ticket *was
 	if (hold && is->end_us > was->end_us &&
 	    is->end_us >= belief_us(sim_client_of(sim, is), hold))
 		grant->epoch = script->name->epoch;
+	if (hold && grant->epoch == script->name->epoch)
+		grant->excused = false;
 }
 
 static void check_gone(const struct script *script, const struct sim_ticket *was)
@@ -326,10 +329,12 @@ void sim_check_forced(struct sim *sim, int index)
 {
 	struct sim_name *name = &sim->names[index];
 
+	sim_check_excuse(sim, name, NULL);
 	name->epoch++;
-	name->torn = false;
 	name->forced_ns = sim->now_ns;
 	sim_look(sim, name, &name->view);
+	/* It may have been half a memory before, and come back as one. */
+	name->torn = name->kind == LK_KIND_SEMAPHORE && sim_check_is_torn(name);
 	if (name->kind == LK_KIND_LATCH)
 		sim_check_latch_forced(sim, name);
 }

@@ -4,6 +4,8 @@
 
 #include <string.h>
 
+#define REVIVED_NS (45 * SIM_S)
+
 static void check_client(struct sim *sim, const struct sim_client *client)
 {
 	const struct lk__core *core = &client->core;
@@ -24,6 +26,58 @@ static void check_client(struct sim *sim, const struct sim_client *client)
 	if (client->link && client->link->topics)
 		sim_fail(sim, "end", "c%02d is still subscribed to a latch", client->slot);
 }
+
+/* ---- Right after the last call ------------------------------------------------------------ */
+
+/* An ask that came after its leave brings a ticket back. */
+static bool came_late(const struct sim *sim, const char *ticket)
+{
+	for (int i = 0; i < SIM_LATE_ASKS && i < sim->late_ask_count; i++)
+		if (!strcmp(sim->late_asks[i], ticket))
+			return true;
+	return false;
+}
+
+/* It was linked all the time since. */
+static bool was_linked(const struct sim_client *client)
+{
+	return client && sim_is_fine(client, sim_ways_ns(client->sim, 8));
+}
+
+static void check_left(struct sim *sim, struct sim_name *name, const struct sim_ticket *ticket)
+{
+	const struct sim_grant *grant = ticket->fence ? sim_grant_of(name, ticket->fence) : NULL;
+
+	/* An old memory brings back what had left, for as long as it lives. */
+	if (name->forced_ns > sim->end_ns - REVIVED_NS || (grant && grant->forgotten) ||
+	    came_late(sim, ticket->text) || !was_linked(sim_client_of(sim, ticket)))
+		return;
+	sim_fail(sim, "rest", "all calls have ended, and %s of %s is in the store", ticket->text,
+	         name->text);
+}
+
+void sim_check_rest(struct sim *sim)
+{
+	for (int i = 0; i < SIM_NAMES; i++) {
+		struct sim_name *name = &sim->names[i];
+		if (name->kind == LK_KIND_LATCH)
+			continue;
+		sim_look(sim, name, &name->view);
+		for (int j = 0; j < name->view.hold_count; j++)
+			if (name->view.holds[j].end_us > sim_server_us(sim))
+				check_left(sim, name, &name->view.holds[j]);
+		for (int j = 0; j < name->view.queued; j++)
+			check_left(sim, name, &name->view.queue[j]);
+	}
+	for (int i = 0; i < sim->plan->clients; i++) {
+		const struct sim_client *client = &sim->clients[i];
+		if (client->alive && was_linked(client) &&
+		    (client->core.all_tickets || client->core.all_holds))
+			sim_fail(sim, "rest", "all calls have ended, and c%02d has a ticket", i);
+	}
+}
+
+/* ---- When everything has run out ---------------------------------------------------------- */
 
 static void check_key(void *arg, const char *key, size_t len, const char *type, int64_t expires_ms)
 {

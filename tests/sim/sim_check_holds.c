@@ -15,11 +15,12 @@
  * has the head served and is told.  The dead before it do not count: while a dead one is granted,
  * for one claim window or one lease, it is not free.  Permits have one rule more: a head that does
  * not fit and is silent is passed over after 21 s, found by an ask. */
+#define HAND_OVERS 16 /* as documented */
 #define SLACK_NS (100 * SIM_MS)
 #define IDLE_NS (13 * SIM_S)
 #define IDLE_LONG_NS (45 * SIM_S)
 
-static int64_t ways_ns(const struct sim *sim, int ways)
+int64_t sim_ways_ns(const struct sim *sim, int ways)
 {
 	return ways * (sim->plan->delay_ns + sim->plan->delay_ns / 20 + 5 * SIM_MS) + SLACK_NS;
 }
@@ -46,7 +47,7 @@ static bool check_pending(struct sim *sim, const struct sim_pending *pending)
 	    (ticket->state != LK__ASKING && ticket->state != LK__WAITING &&
 	     ticket->state != LK__CLAIMING))
 		return false;
-	if (sim->now_ns - pending->at_ns > ways_ns(sim, 3))
+	if (sim->now_ns - pending->at_ns > sim_ways_ns(sim, 3))
 		sim_fail(sim, "wake-up", "%s was granted %s %.3f s ago and does not know",
 		         pending->nonce, sim->names[pending->name].text,
 		         (double)(sim->now_ns - pending->at_ns) / 1e9);
@@ -91,7 +92,8 @@ static void check_idle(struct sim *sim, struct sim_name *name)
 	}
 	if ((double)(sim->now_ns - name->idle_since_ns) / 1e6 > sim->tally.longest_idle_ms)
 		sim->tally.longest_idle_ms = (double)(sim->now_ns - name->idle_since_ns) / 1e6;
-	limit_ns = (head || name->kind == LK_KIND_LOCK ? IDLE_NS : IDLE_LONG_NS) + ways_ns(sim, 6);
+	limit_ns =
+		(head || name->kind == LK_KIND_LOCK ? IDLE_NS : IDLE_LONG_NS) + sim_ways_ns(sim, 6);
 	if (sim->now_ns - name->idle_since_ns > limit_ns)
 		sim_fail(sim, "wake-up", "%s waits for %s, which is free, for %.3f s", wait->text,
 		         name->text, (double)(sim->now_ns - name->idle_since_ns) / 1e9);
@@ -119,10 +121,12 @@ void sim_check_backed(struct sim_client *client, const struct lk__hold *hold)
 {
 	struct sim *sim = client->sim;
 	struct sim_name *name = &sim->names[hold->name->bytes[hold->name->len - 1] - '0'];
-	const struct sim_grant *grant = sim_grant_of(name, hold->ticket->fence);
+	struct sim_grant *grant = sim_grant_of(name, hold->ticket->fence);
 	int64_t until_ns = sim_true(client, hold->ticket->valid_until_ns);
 	int64_t until_us = SIM_EPOCH_US + sim->store_offset_us + until_ns / 1000;
 
+	if (grant && grant->excused)
+		sim_check_excused(client, hold, grant);
 	if (!grant || grant->broken || grant->epoch != name->epoch || name->torn)
 		return;
 	for (int i = 0; i < name->view.hold_count; i++) {
@@ -268,18 +272,18 @@ static void check_fence(struct sim *sim, struct sim_name *name, const struct lk_
 		name->fence_max = hold->fence;
 }
 
-/* Once others wait, and the holder was told so by a renewal at the latest, a lock stays inside a
- * process for LK__HANDOVERS_MAX more holds at most. */
+/* Once another process waits and the holder was told so, which is at once as long as no connection
+ * breaks, a lock goes round inside a process so many more times at most. */
 static void check_share(struct sim_client *client, struct sim_name *name,
                         const struct lk__hold *hold, struct sim_grant *grant)
 {
 	struct sim *sim = client->sim;
-	int64_t told_ns = hold->ticket->lease_ms * SIM_MS + ways_ns(sim, 4);
+	int64_t told_ns = sim_ways_ns(sim, 4);
 
 	if (hold->fence == hold->ticket->fence || sim->now_ns - name->busy_since_ns < told_ns ||
 	    !sim_is_fine(client, told_ns))
 		grant->handed = 0;
-	else if (++grant->handed > LK__HANDOVERS_MAX + 1)
+	else if (++grant->handed > HAND_OVERS)
 		sim_fail(sim, "fifo", "%s was handed over %d times while others wait", name->text,
 		         grant->handed);
 }
@@ -334,69 +338,4 @@ void sim_check_forgotten(struct sim_caller *caller)
 	add_forgotten(&sum, name, grant->forgotten_ns);
 	judge(sim, name, &sum, "rate");
 	check_sum(sim, name);
-}
-
-/* ---- Ends --------------------------------------------------------------------------------- */
-
-static bool store_knows(struct sim *sim, struct sim_name *name, const char *nonce)
-{
-	sim_look(sim, name, &name->view);
-	for (int i = 0; i < name->view.hold_count; i++)
-		if (!strcmp(name->view.holds[i].nonce, nonce))
-			return true;
-	for (int i = 0; i < name->view.queued; i++)
-		if (!strcmp(name->view.queue[i].nonce, nonce))
-			return true;
-	return false;
-}
-
-static bool is_allowed(const struct sim_caller *caller, lk_err err)
-{
-	switch (err) {
-	case LK_OK:
-		return true;
-	case LK_ETIMEDOUT:
-	case LK_ECANCELED:
-		return caller->gave_up;
-	case LK_ECONN:
-	case LK_EUNKNOWN:
-		return caller->gave_up || caller->client->sim->plan->fault_count;
-	case LK_EBUSY:
-		return caller->waiter.only_try;
-	case LK_ECLOSED:
-		return caller->client->closed;
-	case LK_ESERVER:
-		return caller->client->sim->tally.faults[SIM_REFUSE] > 0;
-	case LK_ELIMIT:
-		return sim_capacity_since(&caller->client->sim->names[caller->name],
-		                          caller->began_ns, true) < caller->count;
-	default:
-		return false;
-	}
-}
-
-void sim_check_acquired(struct sim_caller *caller, lk_err err)
-{
-	struct sim *sim = caller->client->sim;
-	struct sim_name *name = &sim->names[caller->name];
-
-	if (!is_allowed(caller, err))
-		sim_fail(sim, "result", "acquire of %s ended with %s", name->text,
-		         lk_err_name(err));
-	/* What was sent over a connection that is no more, or twice, may come after the leave. */
-	if ((err == LK_ETIMEDOUT || err == LK_ECANCELED || err == LK_ECLOSED) && caller->nonce[0] &&
-	    !sim->plan->fault_count && store_knows(sim, name, caller->nonce))
-		sim_fail(sim, "result", "a wait ended with %s and left its ticket",
-		         lk_err_name(err));
-}
-
-void sim_check_released(struct sim_caller *caller, lk_err err)
-{
-	struct sim *sim = caller->client->sim;
-
-	if (err == LK_OK && !caller->was_valid)
-		sim_fail(sim, "result", "the release of a lapsed hold succeeded");
-	if (err == LK_ELOST && caller->was_valid && !sim->plan->fault_count &&
-	    !caller->place->fixed)
-		sim_fail(sim, "result", "the release of a valid hold found it lost");
 }

@@ -158,6 +158,9 @@ void sim_check_awaited(struct sim_caller *caller, lk_err err)
 	struct sim_name *name = &sim->names[caller->name];
 
 	sim_check_latch_now(sim, name);
+	sim_check_gave_up(caller, err);
+	if ((err == LK_ETIMEDOUT || err == LK_ECANCELED) && caller->gave_up != err)
+		sim_fail(sim, "result", "an await ended too early with %s", lk_err_name(err));
 	if (err == LK_OK && name->open_ns < caller->began_ns &&
 	    !(caller->waiter.absent_is_open && name->absent_ns >= caller->began_ns))
 		sim_fail(sim, "latch", "thread %d of c%02d was let through %s, which was not open",

@@ -87,9 +87,7 @@ static void check_served(struct sim *sim, const struct sim_name *name,
 		         name->text, view->queue[0].text);
 }
 
-/* Half of the memory was evicted: the next one that asks makes it whole, and others may. */
-static void check_torn(struct sim *sim, struct sim_name *name, const struct sim_call *call,
-                       const struct lk__answer *answer)
+bool sim_check_is_torn(const struct sim_name *name)
 {
 	const struct sim_view *view = &name->view;
 	int64_t sum = 0;
@@ -99,7 +97,14 @@ static void check_torn(struct sim *sim, struct sim_name *name, const struct sim_
 		sum += view->holds[i].held;
 		whole = whole && view->holds[i].end_us >= 0 && view->holds[i].fence;
 	}
-	name->torn = !whole || sum != view->used;
+	return !whole || sum != view->used;
+}
+
+/* Half of the memory was evicted: the next one that asks makes it whole, and others may. */
+static void check_torn(struct sim *sim, struct sim_name *name, const struct sim_call *call,
+                       const struct lk__answer *answer)
+{
+	name->torn = sim_check_is_torn(name);
 	if (name->torn) {
 		if (call && call->kind == LK__ASK && answer->kind != LK__FAILED)
 			sim_fail(sim, "permits", "half a memory of %s was not mended", name->text);

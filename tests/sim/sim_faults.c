@@ -113,7 +113,8 @@ static void evict(struct sim *sim, struct sim_random *random)
 		return;
 	}
 	sim_server_forced(sim, name->index);
-	name->torn = name->kind == LK_KIND_SEMAPHORE && key != name->queue;
+	if (name->kind == LK_KIND_SEMAPHORE && key != name->queue)
+		name->torn = true;
 }
 
 static void hurt_memory(struct sim *sim, const struct sim_fault *fault, struct sim_random *random)
@@ -215,8 +216,10 @@ static void break_one(struct sim *sim, struct sim_random *random)
 		return;
 	hold = &name->view.holds[sim_draw(random, (uint64_t)name->view.hold_count)];
 	grant = sim_grant_of(name, hold->fence);
-	if (grant)
+	if (grant) {
+		sim_check_excuse(sim, name, grant);
 		grant->broken = true;
+	}
 	sim->tally.faults[SIM_BREAK]++;
 	serve(sim, name, hold->text);
 	sim_check_after(sim, name->index, NULL);

@@ -367,6 +367,9 @@ void sim_network_late(struct sim *sim)
 	*first = call->next;
 	if (sim->now_ns >= sim->up_ns)
 		sim_server_run(sim, call);
+	if (call->kind == LK__ASK)
+		snprintf(sim->late_asks[sim->late_ask_count++ % SIM_LATE_ASKS], LK__TICKET_MAX,
+		         "%s", call->ticket);
 	sim_call_free(call);
 }
 
@@ -395,12 +398,20 @@ void sim_network_reply(struct sim_client *client)
 	if (!link->calls)
 		link->calls_end = &link->calls;
 	if (call->request) {
+		bool renewal = call->kind == LK__RENEW;
+		char nonce[LK__NONCE_SIZE] = "";
+		uint64_t fence = renewal ? call->request->ticket->fence : 0;
+
+		if (renewal)
+			memcpy(nonce, call->request->ticket->nonce, sizeof(nonce));
 		resp = parse(&call->reply);
 		if (lk__codec_unknown_script(resp) && !call->request->by_text) {
 			lk__core_resend(&client->core, call->request);
 		} else {
 			lk__codec_answer(resp, "the store", &answer, &why);
 			lk__core_answer(&client->core, sim_local(client), call->request, &answer);
+			if (renewal && answer.kind == LK__GONE)
+				sim_check_gone(client, nonce, fence);
 		}
 		lk__resp_free(resp);
 	} else if (call->asker) {

@@ -111,6 +111,19 @@ static void plan_faults(struct sim_plan *plan, struct sim_random *random)
 
 /* ---- The plan ----------------------------------------------------------------------------- */
 
+/* All want one lock, all the time, and each process has as many threads as it can: that is when a
+ * lock goes round inside a process while others wait. */
+static void plan_crowd(struct sim_plan *plan, struct sim_random *random)
+{
+	plan->crowd = true;
+	plan->names = 1u << sim_draw(random, 3);
+	plan->threads = SIM_THREADS;
+	plan->idle_ns = SIM_MS / 10;
+	plan->hold_ns = 2 * SIM_MS;
+	plan->delay_ns = sim_percent(random, 50) ? SIM_MS : 2 * SIM_MS;
+	plan->release_percent = 95;
+}
+
 void sim_plan_make(struct sim_plan *plan, uint64_t seed, int64_t length_ns)
 {
 	struct sim_random random = sim_random_of(seed, 1, 0);
@@ -118,7 +131,7 @@ void sim_plan_make(struct sim_plan *plan, uint64_t seed, int64_t length_ns)
 	memset(plan, 0, sizeof(*plan));
 	plan->seed = seed;
 	plan->length_ns = length_ns;
-	plan->clients = 10 + (int)sim_draw(&random, SIM_CLIENTS - 9);
+	plan->clients = 12 + (int)sim_draw(&random, SIM_CLIENTS - 11);
 	plan->delay_ns =
 		pick(&random, (const int64_t[]){SIM_MS, 2 * SIM_MS, 10 * SIM_MS, 80 * SIM_MS});
 	plan->idle_ns = pick(
@@ -134,8 +147,13 @@ void sim_plan_make(struct sim_plan *plan, uint64_t seed, int64_t length_ns)
 	for (int i = 0; i < SIM_NAMES; i++)
 		if (sim_percent(&random, 25))
 			plan->names &= ~(1u << i);
-	if (!plan->names)
-		plan->names = 1;
+	/* One lock and one pool at least: a rate alone grants little, and latches nothing. */
+	if (!(plan->names & 7))
+		plan->names |= 1u << sim_draw(&random, 3);
+	if (!(plan->names & 0x18))
+		plan->names |= 8u << sim_draw(&random, 2);
+	if (seed % 8 == 4)
+		plan_crowd(plan, &random);
 	/* A calm one: what a fault may excuse has no excuse there. */
 	if (seed % 8)
 		plan_faults(plan, &random);
@@ -181,6 +199,21 @@ bool sim_plan_cut(struct sim_plan *plan, const char *text)
 }
 
 /* ---- Sums --------------------------------------------------------------------------------- */
+
+#define CLIENTS_MIN 10
+#define GRANTS_MIN 10 /* a second */
+#define FAULTS_MIN 1  /* a minute */
+
+bool sim_tally_is_full(const struct sim_tally *tally)
+{
+	long long faults = 0;
+
+	for (int i = 0; i < SIM_FAULT_KINDS; i++)
+		faults += tally->faults[i];
+	return tally->client_seconds >= CLIENTS_MIN * tally->seconds &&
+	       (double)(tally->grants + tally->handed_over) >= GRANTS_MIN * tally->seconds &&
+	       (double)faults >= FAULTS_MIN * tally->seconds / 60;
+}
 
 void sim_tally_add(struct sim_tally *sum, const struct sim_tally *tally)
 {

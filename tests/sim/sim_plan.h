@@ -86,6 +86,7 @@ struct sim_plan {
 	uint32_t capacity;
 	int threads;
 	uint32_t names; /* in use, by bit */
+	bool crowd;     /* all want one lock, by one handle each */
 	const struct sim_bug *bug;
 };
 
@@ -116,7 +117,11 @@ struct sim_result {
 bool sim_run(const struct sim_plan *plan, struct sim_result *result, FILE *trace);
 void sim_tally_add(struct sim_tally *sum, const struct sim_tally *tally);
 
-/* Leave out what the failure does not need; runs is how many tries it may make. */
-void sim_shrink(struct sim_plan *plan, struct sim_result *result, int runs);
+/* Leave out what the failure does not need, with so many tries at most, and in so many seconds of
+ * real time, plus one try. */
+void sim_shrink(struct sim_plan *plan, struct sim_result *result, int runs, int seconds);
+
+/* What is simulated is worth it: enough clients, grants and faults. */
+bool sim_tally_is_full(const struct sim_tally *tally);
 
 #endif

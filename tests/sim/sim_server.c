@@ -52,6 +52,8 @@ static void init_name(struct sim *sim, int index)
 	static const lk_kind kinds[SIM_NAMES] = {
 		LK_KIND_LOCK,      LK_KIND_LOCK,      LK_KIND_LOCK,  LK_KIND_SEMAPHORE,
 		LK_KIND_SEMAPHORE, LK_KIND_SEMAPHORE, LK_KIND_LATCH, LK_KIND_LATCH};
+	static const char texts[SIM_NAMES][8] = {"lock0", "lock1", "lock2", "pool3",
+	                                         "pool4", "rate5", "gate6", "gate7"};
 
 	name->index = index;
 	name->kind = kinds[index];
@@ -59,17 +61,12 @@ static void init_name(struct sim *sim, int index)
 	name->made_epoch = -1;
 	name->idle_since_ns = name->busy_since_ns = name->absent_ns = sim->now_ns;
 	name->opened_ns = name->open_ns = name->removed_ns = name->forced_ns = -1;
-	snprintf(name->text, sizeof(name->text), "%s%d",
-	         name->rate                        ? "rate"
-	         : name->kind == LK_KIND_LOCK      ? "lock"
-	         : name->kind == LK_KIND_SEMAPHORE ? "pool"
-	                                           : "gate",
-	         index);
-	snprintf(name->main, sizeof(name->main), "lk:{%s}", name->text);
-	snprintf(name->queue, sizeof(name->queue), "lk:{%s}:q", name->text);
-	snprintf(name->holds, sizeof(name->holds), "lk:{%s}:h", name->text);
-	snprintf(name->memory, sizeof(name->memory), "lk:{%s}:s", name->text);
-	snprintf(name->topic, sizeof(name->topic), "lk:l:0:{%s}", name->text);
+	memcpy(name->text, texts[index], sizeof(texts[index]));
+	snprintf(name->main, sizeof(name->main), "lk:{%.7s}", texts[index]);
+	snprintf(name->queue, sizeof(name->queue), "lk:{%.7s}:q", texts[index]);
+	snprintf(name->holds, sizeof(name->holds), "lk:{%.7s}:h", texts[index]);
+	snprintf(name->memory, sizeof(name->memory), "lk:{%.7s}:s", texts[index]);
+	snprintf(name->topic, sizeof(name->topic), "lk:l:0:{%.7s}", texts[index]);
 }
 
 void sim_server_init(struct sim *sim)

@@ -5,23 +5,37 @@
 #include "sim_plan.h"
 
 #include <string.h>
+#include <time.h>
 
 struct search {
 	struct sim_plan best;
 	struct sim_result result;
 	int runs;
+	int64_t until_ns; /* of real time */
 };
 
 static struct search search;
 static struct sim_plan trial;
+
+static int64_t real_ns(void)
+{
+	struct timespec time;
+
+	clock_gettime(CLOCK_MONOTONIC, &time);
+	return time.tv_sec * SIM_S + time.tv_nsec;
+}
 
 /* Does the trial fail in the same way?  Then it is the best so far. */
 static bool try_it(void)
 {
 	static struct sim_result result;
 
-	if (search.runs-- <= 0 || sim_run(&trial, &result, NULL) ||
-	    strcmp(result.check, search.result.check) != 0)
+	if (search.runs <= 0 || real_ns() >= search.until_ns) {
+		search.runs = 0;
+		return false;
+	}
+	search.runs--;
+	if (sim_run(&trial, &result, NULL) || strcmp(result.check, search.result.check) != 0)
 		return false;
 	search.best = trial;
 	search.result = result;
@@ -96,13 +110,14 @@ static bool shrink_bits(uint32_t *bits, uint32_t *best_bits, int count)
 	return smaller;
 }
 
-void sim_shrink(struct sim_plan *plan, struct sim_result *result, int runs)
+void sim_shrink(struct sim_plan *plan, struct sim_result *result, int runs, int seconds)
 {
 	bool smaller = true;
 
 	search.best = *plan;
 	search.result = *result;
 	search.runs = runs;
+	search.until_ns = real_ns() + seconds * SIM_S;
 	/* What is over before a fault comes does not need it. */
 	while (smaller && search.runs > 0) {
 		shorten();

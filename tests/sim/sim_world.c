@@ -8,6 +8,8 @@
 #define ENDING_NS (90 * SIM_S) /* until every wait has ended */
 #define REST_NS (45 * SIM_S)   /* until everything of the dead has run out */
 #define STEPS_A_SECOND_MAX 200000
+#define PACE_GRANTS 12 /* a second, at least */
+#define PACE_MAX 64
 
 /* Images that old servers and replicas come back with are taken before. */
 struct image {
@@ -138,14 +140,31 @@ static void tell(struct sim *sim, const struct sim_client *client, const struct 
 	/* Other events tell themselves what they do. */
 }
 
+/* Where little is granted its callers pause less. */
+static void set_pace(struct sim *sim)
+{
+	int64_t seconds = (sim->now_ns - SIM_START_NS) / SIM_S;
+	long long grants = sim->tally.grants + sim->tally.handed_over;
+
+	if (sim->ending || sim->now_ns < sim->paced_ns + SIM_S)
+		return;
+	sim->paced_ns = sim->now_ns;
+	if (grants < PACE_GRANTS * seconds && sim->pace < PACE_MAX)
+		sim->pace *= 2;
+	else if (grants > 2 * PACE_GRANTS * seconds && sim->pace > 1)
+		sim->pace /= 2;
+}
+
 static bool step(struct sim *sim, struct agenda *agenda, int64_t end_ns)
 {
 	struct sim_next next = {.event = SIM_NOTHING, .at_ns = LK__NEVER};
 	struct sim_client *who = NULL;
+	int alive = 0;
 
 	consider_world(sim, agenda, &next);
 	for (int i = 0; i < sim->plan->clients; i++) {
 		struct sim_client *client = &sim->clients[i];
+		alive += client->alive;
 		if (client->dirty)
 			sim_client_find_next(client);
 		if (client->next.at_ns < next.at_ns ||
@@ -159,9 +178,12 @@ static bool step(struct sim *sim, struct agenda *agenda, int64_t end_ns)
 			sim_set_time(sim, end_ns);
 		return false;
 	}
+	if (!sim->ending)
+		sim->tally.client_seconds += alive * (double)(next.at_ns - sim->now_ns) / 1e9;
 	sim_set_time(sim, next.at_ns);
 	tell(sim, who, &next);
 	sim->tally.steps++;
+	set_pace(sim);
 	if (who) {
 		sim_client_happen(who, &next);
 		sim_check_client(who);
@@ -196,6 +218,8 @@ static bool is_endless(struct sim *sim)
 /* Nothing goes wrong any more; what waits comes to its end. */
 static void finish(struct sim *sim, struct agenda *agenda)
 {
+	int64_t rested_ns;
+
 	sim->ending = true;
 	sim->end_ns = sim->now_ns;
 	sim_faults_heal(sim);
@@ -205,6 +229,14 @@ static void finish(struct sim *sim, struct agenda *agenda)
 			return;
 	if (!sim->result->failed && somebody_waits(sim))
 		sim_fail(sim, "end", "somebody still waits or holds");
+	sim->pace = 1;
+	rested_ns = sim->now_ns + sim_ways_ns(sim, 8);
+	while ((sim->late || sim->now_ns < rested_ns) &&
+	       step(sim, agenda, sim->late ? sim->end_ns + ENDING_NS : rested_ns))
+		if (is_endless(sim))
+			return;
+	if (!sim->result->failed)
+		sim_check_rest(sim);
 	while (step(sim, agenda,
 	            sim->end_ns + ENDING_NS + REST_NS -
 	                    (sim->store_offset_us < 0 ? sim->store_offset_us * 1000 : 0)))
@@ -227,6 +259,7 @@ bool sim_run(const struct sim_plan *plan, struct sim_result *result, FILE *trace
 	sim->result = result;
 	sim->trace = trace;
 	sim->now_ns = SIM_START_NS;
+	sim->pace = 1;
 	sim_server_init(sim);
 	sim_set_time(sim, SIM_START_NS);
 	plan_images(&agenda, plan);
@@ -242,7 +275,6 @@ bool sim_run(const struct sim_plan *plan, struct sim_result *result, FILE *trace
 	/* Not the silence at the end. */
 	sim->tally.seconds =
 		(double)(sim->ending ? plan->length_ns : sim->now_ns - SIM_START_NS) / 1e9;
-	sim->tally.client_seconds = sim->tally.seconds * plan->clients;
 	result->tally = sim->tally;
 	for (int i = 0; i < plan->clients; i++)
 		sim_client_free(&sim->clients[i]);

@@ -1,0 +1,98 @@
+/* SPDX-License-Identifier: MIT
+ * What an operator broke, and what was granted before its memory was lost, may be believed in for
+ * as long as its holder could know at that moment, and no longer. */
+#include "sim.h"
+
+#include <string.h>
+
+#define ROUNDING_NS (2 * SIM_MS)
+
+/* Until when a ticket may be believed in by what was sent until now: the true time. */
+static int64_t excused_until(const struct sim_client *client, const struct lk__ticket *ticket)
+{
+	int64_t until_ns = ticket->valid_until_ns, other_ns;
+
+	/* The answer to what is under way may be from before. */
+	if (ticket->main.where == LK__UNDER_WAY) {
+		other_ns = ticket->main.sent_ns + ticket->main.lease_ms * SIM_MS;
+		until_ns = other_ns > until_ns ? other_ns : until_ns;
+	}
+	/* Granted by a message that is still to come. */
+	other_ns = ticket->first_sent_ns + ticket->lease_ms * SIM_MS;
+	if (ticket->state != LK__HOLDING && other_ns > until_ns)
+		until_ns = other_ns;
+	return sim_true(client, until_ns);
+}
+
+static void excuse(struct sim *sim, struct sim_grant *grant)
+{
+	const struct sim_client *client = &sim->clients[grant->slot];
+	const struct lk__ticket *ticket;
+
+	if (grant->excused || !client->alive || client->life != grant->life)
+		return;
+	ticket = lk__ticket_find(&client->core, grant->nonce);
+	if (!ticket)
+		return;
+	grant->excused = true;
+	grant->excused_ns = excused_until(client, ticket);
+}
+
+void sim_check_excuse(struct sim *sim, struct sim_name *name, struct sim_grant *grant)
+{
+	int least = name->grant_count > SIM_GRANTS ? name->grant_count - SIM_GRANTS : 0;
+
+	if (grant) {
+		excuse(sim, grant);
+		return;
+	}
+	for (int i = name->grant_count - 1; i >= least; i--)
+		if (name->grants[i % SIM_GRANTS].epoch == name->epoch)
+			excuse(sim, &name->grants[i % SIM_GRANTS]);
+}
+
+/* The memory that there is now has it, too, for as long as its holder believes. */
+static bool is_backed(const struct sim *sim, const struct sim_name *name, uint64_t fence,
+                      int64_t until_ns)
+{
+	int64_t until_us = SIM_EPOCH_US + sim->store_offset_us + until_ns / 1000;
+
+	for (int i = 0; i < name->view.hold_count; i++)
+		if (name->view.holds[i].fence == fence && name->view.holds[i].end_us >= until_us)
+			return true;
+	return false;
+}
+
+void sim_check_excused(struct sim_client *client, const struct lk__hold *hold,
+                       struct sim_grant *grant)
+{
+	struct sim *sim = client->sim;
+	struct sim_name *name = &sim->names[hold->name->bytes[hold->name->len - 1] - '0'];
+	int64_t until_ns = sim_true(client, hold->ticket->valid_until_ns);
+
+	if (name->torn)
+		return;
+	if (!grant->broken && is_backed(sim, name, grant->fence, until_ns)) {
+		grant->excused = false;
+		grant->epoch = name->epoch;
+		return;
+	}
+	if (until_ns > grant->excused_ns + ROUNDING_NS)
+		sim_fail(sim, "excuse",
+		         "fence %llu of %s, whose memory was lost, is believed in for %lld us "
+		         "more than was known then",
+		         (unsigned long long)hold->fence, hold->name->bytes,
+		         (long long)(until_ns - grant->excused_ns) / 1000);
+}
+
+/* The store told it that its hold is gone. */
+void sim_check_gone(struct sim_client *client, const char *nonce, uint64_t fence)
+{
+	const struct lk__ticket *ticket = lk__ticket_find(&client->core, nonce);
+
+	if (fence && ticket && ticket->fence == fence && ticket->state == LK__HOLDING &&
+	    lk__hold_left_ns(ticket->place->hold, sim_local(client)))
+		sim_fail(client->sim, "gone",
+		         "fence %llu of %s is believed in after the store said that it is gone",
+		         (unsigned long long)fence, ticket->place->name->bytes);
+}
