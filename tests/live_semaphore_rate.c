@@ -26,7 +26,7 @@ static struct test_server server;
 static struct redis *redis;
 
 struct rate {
-	atomic_int grants, weight, failures, ended;
+	atomic_int grants, weight, failures, timeouts, ended;
 	atomic_bool end;
 	int64_t permits_max;
 	atomic_int after_count;
@@ -80,8 +80,10 @@ static int work(void *arg, int in, int out)
 		int64_t permits = 1 + nrand48(seed) % rate->permits_max;
 		lk_err err = lk_semaphore_acquire(semaphore, permits, 2000, NULL);
 		int i;
-		if (err == LK_ETIMEDOUT)
+		if (err == LK_ETIMEDOUT) {
+			rate->timeouts++;
 			continue;
+		}
 		rate->failures += err != LK_OK;
 		rate->grants++;
 		rate->weight += (int)permits;
@@ -209,6 +211,14 @@ static long long run_rate(struct rate *rate)
 	return scripts;
 }
 
+/* None was given to nobody, none was missed.  A wait that ended as it was granted gave it back, and
+ * somebody may have seen it. */
+static void check_grants(const struct rate *rate)
+{
+	ck_assert_int_ge(grant_count, rate->grants);
+	ck_assert_int_le(grant_count, rate->grants + rate->timeouts);
+}
+
 TEST_LIMIT(rate_is_kept_in_every_window_and_used_up, 60)
 {
 	struct rate *rate = rate_of(1);
@@ -219,7 +229,7 @@ TEST_LIMIT(rate_is_kept_in_every_window_and_used_up, 60)
 	       "in a window\n",
 	       granted, RUN_MS, (double)scripts / granted, most_after(rate));
 	ck_assert_int_eq(rate->failures, 0);
-	ck_assert_int_eq(grant_count, granted); /* none was given to nobody, none was missed */
+	check_grants(rate);
 	check_windows();
 	/* Nobody has to wait for more than the window: nine tenths of what is allowed. */
 	ck_assert_int_ge(granted, RUN_MS / WINDOW_MS * LIMIT * 9 / 10);
@@ -236,7 +246,7 @@ TEST_LIMIT(rate_of_several_permits_at_once_is_kept, 60)
 	printf("rate: %d permits in %d grants in %d ms, %.2f scripts an acquisition\n",
 	       rate->weight, rate->grants, RUN_MS, (double)scripts / rate->grants);
 	ck_assert_int_eq(rate->failures, 0);
-	ck_assert_int_eq(grant_count, rate->grants);
+	check_grants(rate);
 	check_windows();
 	ck_assert_int_ge(rate->weight, RUN_MS / WINDOW_MS * LIMIT * 6 / 10);
 }
