@@ -188,11 +188,12 @@ static const char *skip(const char *at)
 const char *replay_answer(struct replay *replay, int index, char *text, size_t size)
 {
 	struct replay_sides *sides = replay->sides;
-	const char *at = sides->replies.data + sides->last_reply, *line;
+	const char *at, *line;
 	size_t len;
 
 	lua_reply_bytes(&sides->replies, "", 1);
 	sides->replies.len--;
+	at = sides->replies.data + sides->last_reply;
 	text[0] = '\0';
 	if (*at == '*') {
 		if (index >= strtol(at + 1, NULL, 10))

@@ -9,7 +9,7 @@
 #include <sys/mman.h>
 
 #define ARENA_SIZE ((size_t)1 << 20)
-#define ARENA_ADDRESS ((uintptr_t)0x5a0000000000)
+#define ARENA_ADDRESS ((uintptr_t)0x7e9000000000)
 #define GRAIN 32
 #define CLASSES 128 /* of sizes, GRAIN bytes each */
 
