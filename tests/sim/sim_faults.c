@@ -120,6 +120,7 @@ static void evict(struct sim *sim, struct sim_random *random)
 static void hurt_memory(struct sim *sim, const struct sim_fault *fault, struct sim_random *random)
 {
 	int index = (int)(fault - sim->plan->faults);
+	int64_t offset_us;
 
 	sim->tally.faults[fault->kind]++;
 	switch (fault->kind) {
@@ -133,7 +134,9 @@ static void hurt_memory(struct sim *sim, const struct sim_fault *fault, struct s
 		break;
 	case SIM_FAILOVER:
 		/* Another machine: its clock is not the same to the millisecond. */
-		sim->store_offset_us += (int64_t)sim_draw(random, 40001) - 20000;
+		offset_us = (int64_t)sim_draw(random, 40001) - 20000;
+		sim->store_offset_us += offset_us;
+		sim->clock_was_back |= offset_us < 0;
 		sim_set_time(sim, sim->now_ns);
 		sim_server_restore(sim, index);
 		sim_server_restart(sim, sim_within(random, 2 * SIM_S));
