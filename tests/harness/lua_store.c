@@ -245,11 +245,6 @@ void lua_store_dump(const struct lua_store *store, struct lk__buf *out)
 	lua_keys_dump(&store->server.keys, out);
 }
 
-struct lua_store_hash lua_store_hash(const struct lua_store *store)
-{
-	return lua_keys_hash(&store->server.keys);
-}
-
 void lua_store_each_key(const struct lua_store *store, lua_store_key_fn *fn, void *arg)
 {
 	struct lua_key **all = lua_keys_sorted(&store->server.keys);

@@ -65,11 +65,6 @@ void lua_store_image_free(struct lua_store_image *image);
  * a string's text, or the number of items (uint32_t) and each: field and value, by field; or score
  * (double) and member, in their order.  A text is its length (uint32_t) and bytes. */
 void lua_store_dump(const struct lua_store *store, struct lk__buf *out);
-/* The same as 128 bits. */
-struct lua_store_hash {
-	uint64_t low, high;
-};
-struct lua_store_hash lua_store_hash(const struct lua_store *store);
 
 /* By name.  type: "string", "hash", "zset".  The function does not change the store. */
 typedef void lua_store_key_fn(void *arg, const char *name, size_t len, const char *type,

@@ -101,27 +101,6 @@ void lua_store_image_free(struct lua_store_image *image)
 	free(image);
 }
 
-/* Two sums over the same bytes, each mixed well at the end. */
-struct lua_store_hash lua_keys_hash(const struct lua_keys *keys)
-{
-	uint64_t low = UINT64_C(0x9e3779b97f4a7c15), high = UINT64_C(0xc2b2ae3d27d4eb4f);
-	struct lk__buf bytes = {0};
-
-	lua_keys_dump(keys, &bytes);
-	for (size_t i = 0; i < bytes.len; i += 8) {
-		uint64_t word = 0;
-		memcpy(&word, bytes.data + i, bytes.len - i < 8 ? bytes.len - i : 8);
-		low = (low ^ word) * UINT64_C(0xbf58476d1ce4e5b9);
-		low ^= low >> 29;
-		high = (high + word) * UINT64_C(0x94d049bb133111eb);
-		high ^= high >> 32;
-	}
-	low = (low ^ bytes.len) * UINT64_C(0x94d049bb133111eb);
-	high = (high ^ bytes.len) * UINT64_C(0xbf58476d1ce4e5b9);
-	lk__buf_fini(&bytes);
-	return (struct lua_store_hash){low ^ low >> 31, high ^ high >> 30};
-}
-
 /* ---- And back ----------------------------------------------------------------------------- */
 
 static void take(const char **at, void *value, size_t len)

@@ -87,7 +87,6 @@ void lua_key_remove_item(struct lua_keys *keys, struct lua_key *key, long index)
 
 void lua_keys_dump(const struct lua_keys *keys, struct lk__buf *out);
 struct lua_store_image *lua_keys_save(const struct lua_keys *keys);
-struct lua_store_hash lua_keys_hash(const struct lua_keys *keys);
 void lua_keys_load(struct lua_keys *keys, const struct lua_store_image *image);
 
 /* ---- Commands (lua_store_commands.c, lua_store_items.c) ------------------------------------ */

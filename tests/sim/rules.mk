@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
-## sim     clients, scripts and faults in virtual time: SEEDS= MINUTES= JOBS= SECONDS_MAX= SEED= PLAN=
+## sim     clients, scripts and faults in virtual time: SEEDS=24 (0: until SECONDS_MAX), SEED=first,
+##         MINUTES=3 each, JOBS=2; PLAN= as a failure prints it, FAILURES= to end after, SHRINK=0, TRACE=1
 .PHONY: sim
 sim: $(BUILD)/sim
 	@LK_COMMIT="$(COMMIT)" \
