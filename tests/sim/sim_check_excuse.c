@@ -69,10 +69,12 @@ void sim_check_excused(struct sim_client *client, const struct lk__hold *hold,
 	struct sim *sim = client->sim;
 	struct sim_name *name = &sim->names[hold->name->bytes[hold->name->len - 1] - '0'];
 	int64_t until_ns = sim_true(client, hold->ticket->valid_until_ns);
+	/* An answer of before may still come, and move it on to there. */
+	int64_t most_ns = until_ns > grant->excused_ns ? until_ns : grant->excused_ns;
 
 	if (name->torn)
 		return;
-	if (!grant->broken && is_backed(sim, name, grant->fence, until_ns)) {
+	if (!grant->broken && is_backed(sim, name, grant->fence, most_ns)) {
 		grant->excused = false;
 		grant->epoch = name->epoch;
 		return;
