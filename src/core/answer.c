@@ -221,7 +221,8 @@ static void kept(struct lk__core *core, int64_t now_ns, struct lk__ticket *ticke
 		ticket->next_ns = next_ns(ticket, now_ns);
 		ticket->trouble = false;
 		ticket->share = ticket->share_asked;
-		ticket->wanted = answer->waiting > 0;
+		/* An answer of before they came does not know of them. */
+		ticket->wanted = answer->waiting > 0 || ticket->called;
 		ticket->store_us = answer->store_us;
 		ticket->store_us_ns = now_ns;
 		if (!ticket->wanted)
@@ -526,7 +527,8 @@ void lk__core_message(struct lk__core *core, int64_t now_ns, const struct lk__me
 		grant(core, now_ns, ticket, message);
 		break;
 	case LK__WANTED:
-		ticket->wanted = true; /* may come before the grant: kept by ticket */
+		/* May come before the grant, or a renewal's answer: kept by ticket. */
+		ticket->wanted = ticket->called = true;
 		break;
 	case LK__AGAIN:
 		again(core, now_ns, ticket, message);

@@ -187,6 +187,7 @@ struct lk__request *lk__core_next_request(struct lk__core *core, int64_t now_ns)
 	ticket = request->ticket;
 	if (request == &ticket->leave)
 		return request;
+	ticket->called = false;
 	if (request->kind == LK__ASK && !ticket->first_sent_ns)
 		ticket->first_sent_ns = now_ns;
 	if (request->extends && ticket->extenders)

@@ -86,6 +86,7 @@ struct lk__ticket {
 	uint8_t hands; /* heads served on the way */
 	bool fixed, only_try, wanted, share, share_asked, again, trouble, handing;
 	bool doubted;   /* it was broken while its request was under way */
+	bool called;    /* told that others wait since its request was sent */
 	bool shrinking; /* the store is still to be told of permits that were given back */
 };
 
