@@ -78,7 +78,7 @@ static int work(void *arg, int in, int out)
 		return 3;
 	while (!rate->end) {
 		int64_t permits = 1 + nrand48(seed) % rate->permits_max;
-		lk_err err = lk_semaphore_acquire(semaphore, permits, 2000, NULL);
+		lk_err err = lk_semaphore_acquire(semaphore, permits, 15000, NULL);
 		int i;
 		if (err == LK_ETIMEDOUT) {
 			rate->timeouts++;
