@@ -440,32 +440,6 @@ TEST(sixteen_hand_overs_after_another_process_came)
 	drain(other);
 }
 
-/* A renewal's answer that was on its way when another process came says that nobody waits. */
-TEST(wanted_is_not_forgotten_for_an_answer_of_before)
-{
-	struct lk__waiter *other, *next;
-	struct virt_call renewal;
-
-	start(3000);
-	hold(a, pa);
-	next = virt_acquire(a, pa, 4);
-	virt_settle(&v);
-	virt_extend(a, pa, 2, 3000);
-	ck_assert(virt_take(a, &renewal));
-	virt_execute(a, &renewal);
-	other = virt_acquire(b, pb, 2);
-	step(b, LK__ASK);
-	ck_assert(virt_hear(a));
-	ck_assert(pa->ticket->wanted);
-	virt_answer(a, &renewal);
-	ck_assert(pa->ticket->wanted);
-	virt_pass(&v, 1);
-	virt_release(a, pa, 2);
-	assert_done(next, LK_OK);
-	virt_release(a, pa, 4);
-	drain(other);
-}
-
 TEST(wanted_that_was_lost_is_told_by_the_next_renewal)
 {
 	struct lk__waiter *other, *next;
