@@ -390,9 +390,13 @@ static bool fits(const struct lk__request *request, const struct lk__answer *ans
 	case LK__LEFT:
 		return request->kind == LK__LEAVE || request->kind == LK__HAND ||
 		       request->kind == LK__SHRINK;
-	default:
-		return false; /* a latch's */
+	case LK__SHOWN:
+		return request->kind == LK__LOOK;
+	case LK__STEPPED:
+	case LK__OTHER:
+		return request->kind == LK__STEP;
 	}
+	return false;
 }
 
 void lk__core_answer(struct lk__core *core, int64_t now_ns, struct lk__request *request,
@@ -407,6 +411,8 @@ void lk__core_answer(struct lk__core *core, int64_t now_ns, struct lk__request *
 	struct lk__ticket *ticket = request->ticket;
 	struct lk__request copy = *request;
 
+	if (!fits(request, answer))
+		answer = &odd;
 	if (lk__request_is_latch(request)) {
 		lk__latch_answer(core, now_ns, request, answer);
 		return;
@@ -416,8 +422,6 @@ void lk__core_answer(struct lk__core *core, int64_t now_ns, struct lk__request *
 		lk__ticket_end(core, ticket);
 		return;
 	}
-	if (!fits(request, answer))
-		answer = &odd;
 	if (request == &ticket->leave) {
 		left(core, now_ns, ticket, answer);
 		return;

@@ -448,19 +448,9 @@ static void look_failed(struct lk__core *core, int64_t now_ns, struct lk__latch 
 void lk__latch_answer(struct lk__core *core, int64_t now_ns, struct lk__request *request,
                       const struct lk__answer *answer)
 {
-	static const struct lk__answer odd = {
-		.kind = LK__FAILED,
-		.err = LK_ESERVER,
-		.odd = true,
-		.text = "a latch's script was answered with something else",
-	};
 	struct lk__latch *latch = request->latch;
-	bool of_look = answer->kind == LK__SHOWN;
-	bool of_step = answer->kind == LK__STEPPED || answer->kind == LK__OTHER;
 
 	request->where = LK__AT_REST;
-	if (answer->kind != LK__FAILED && !(request == &latch->ask ? of_look : of_step))
-		answer = &odd;
 	if (request == &latch->down)
 		lk__step_answer(core, now_ns, latch, answer);
 	else if (answer->kind == LK__SHOWN)
