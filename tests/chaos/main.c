@@ -162,8 +162,9 @@ static bool tell(const struct chaos_result *sum, int rounds, int bad, int64_t se
 	if (kinds < kinds_min && !round_interrupted)
 		say(evidence, "too little was broken: %d kinds of faults at least\n", kinds_min);
 	if (bad || !enough)
-		say(evidence, "seed %llu, commit %s; again: make chaos T=%lld SEED=%llu\n", seed,
-		    commit ? commit : "unknown", (long long)seconds, seed);
+		say(evidence,
+		    "seed %llu, commit %s; the same faults again: make chaos T=%lld SEED=%llu\n",
+		    seed, commit ? commit : "unknown", (long long)seconds, seed);
 	say(evidence, "verdict: %s, %d of %d rounds bad, %lld pairs, %d faults\n",
 	    round_interrupted ? "interrupted"
 	    : bad || !enough  ? "BAD"
