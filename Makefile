@@ -54,8 +54,9 @@ ALL_CFLAGS = -std=c11 -D_GNU_SOURCE $(WARNINGS) -pthread $(SANITIZE_FLAGS) $(CFL
 # A library does not abort its program: asserts are for the sanitized builds, that is for tests.
 NDEBUG := $(if $(SANITIZE),,-DNDEBUG)
 LIB_CFLAGS := $(NDEBUG) -fPIC -fvisibility=hidden -Iinclude -Isrc -I$(BUILD)/gen
-# The sanitizers of clang keep their run-time in the program: a library cannot resolve it.
-# Its threads and the ends of threads run its code as long as a client is open: it is never unloaded.
+# -z defs: the sanitizers of clang keep their run-time in the program, a library cannot resolve it.
+# -z nodelete: the library's threads, and the ends of the program's, run its code as long as a client
+# is open, so dlclose() does not unload it.
 SO_LDFLAGS := $(if $(SANITIZE),,-Wl,-z,defs) -Wl,-z,nodelete
 
 # Expanded when a recipe runs, that is after tools/deps, and once.
@@ -88,7 +89,6 @@ PRELOAD_SOURCES := $(sort $(wildcard tests/preload/*.c))
 DEMO_SOURCES := $(sort $(wildcard examples/demo/*.c))
 EXAMPLE_SOURCES := $(sort $(wildcard examples/*.c))
 RATE_LIMIT_SOURCES := $(sort $(wildcard examples/rate_limit/*.c))
-BENCH_SOURCES := $(sort $(wildcard bench/*.c))
 
 LIB_OBJECTS := $(LIB_SOURCES:%.c=$(BUILD)/%.o) $(BUILD)/gen/scripts.o
 CLI_OBJECTS := $(CLI_SOURCES:%.c=$(BUILD)/%.o)
@@ -99,7 +99,6 @@ HARNESS := $(BUILD)/tests/harness.a
 PROOF_PROGRAMS := $(PROOFS:%=$(BUILD)/%)
 PRELOADS := $(PRELOAD_SOURCES:tests/preload/%.c=$(BUILD)/tests/%.so)
 EXAMPLES := $(EXAMPLE_SOURCES:%.c=$(BUILD)/%)
-BENCHES := $(BENCH_SOURCES:%.c=$(BUILD)/%)
 STATIC := $(BUILD)/liblatchkey.a
 SHARED := $(BUILD)/liblatchkey.so.$(VERSION)
 COMMAND := $(if $(CLI_SOURCES),$(BUILD)/latchkey)
@@ -114,7 +113,7 @@ Q := @
 say = @printf '  %-7s %s\n' $(1) $(2);
 endif
 
-.PHONY: all lib command tests examples benches demo test test-hiredis12 tidy lint format install \
+.PHONY: all lib command tests examples demo test test-hiredis12 tidy lint format install \
 	uninstall clean deps deps-examples deps-test deps-ci skip-rate-limit help
 .DELETE_ON_ERROR:
 .SECONDARY:
@@ -126,7 +125,6 @@ command: $(COMMAND)
 # tests do, and build it in any case.
 examples: $(EXAMPLES) $(shell pkg-config --exists libmicrohttpd libcurl 2>/dev/null && \
 	echo $(RATE_LIMIT) || echo skip-rate-limit)
-benches: $(BENCHES)
 tests: $(TESTS) $(PROOF_PROGRAMS) $(PRELOADS) lib command $(EXAMPLES) $(RATE_LIMIT) $(DEMO)
 
 deps:
@@ -180,11 +178,11 @@ $(BUILD)/tests/%.o: tests/%.c | deps-test $(BUILD)/gen/scripts.h
 	$(Q)$(CC) $(ALL_CFLAGS) $(CHECK_CFLAGS) $(HIREDIS_CFLAGS) $(LUA_CFLAGS) -Iinclude -Isrc -Itests \
 		-Itests/harness -I$(BUILD)/gen -MMD -MP -c -o $@ $<
 
-# A line " * LDFLAGS: ..." in a test's head is for its link, as for --wrap.
 $(HARNESS): $(HARNESS_OBJECTS)
 	$(call say,AR,$@)
 	$(Q)rm -f $@ && $(AR) rcs $@ $(HARNESS_OBJECTS)
 
+# A line " * LDFLAGS: ..." in a test's head is for its link, as for --wrap.
 $(TESTS): $(BUILD)/tests/%: $(BUILD)/tests/%.o $(HARNESS) $(STATIC)
 	$(call say,LINK,$@)
 	$(Q)$(CC) $(ALL_CFLAGS) $(LDFLAGS) $$(sed -n 's/^ \* LDFLAGS: //p' tests/$*.c) -o $@ $< \
@@ -205,11 +203,7 @@ $(BUILD)/examples/%.o: examples/%.c | deps
 	$(call say,CC,$<)
 	$(Q)mkdir -p $(@D)
 	$(Q)$(CC) $(ALL_CFLAGS) -Iinclude -MMD -MP -c -o $@ $<
-$(BUILD)/bench/%.o: bench/%.c | deps
-	$(call say,CC,$<)
-	$(Q)mkdir -p $(@D)
-	$(Q)$(CC) $(ALL_CFLAGS) -Iinclude -MMD -MP -c -o $@ $<
-$(EXAMPLES) $(BENCHES): $(BUILD)/%: $(BUILD)/%.o $(STATIC)
+$(EXAMPLES): $(BUILD)/%: $(BUILD)/%.o $(STATIC)
 	$(call say,LINK,$@)
 	$(Q)$(CC) $(ALL_CFLAGS) $(LDFLAGS) -o $@ $< $(STATIC) $(HIREDIS_LIBS)
 $(DEMO): $(DEMO_OBJECTS) $(STATIC)
@@ -292,17 +286,19 @@ clean:
 
 help:
 	@sed -n '2,10s/^# \{0,1\}//p' Makefile
-	@echo "targets: all lib command examples benches demo test test-hiredis12 tidy lint format"
+	@echo "targets: all lib command examples demo test test-hiredis12 tidy lint format"
 	@echo "         install uninstall clean (PREFIX=$(PREFIX), DESTDIR=)"
-	@echo "proof:"
-	@sed -n 's/^## \{0,1\}/  /p' $(sort $(wildcard tests/*/rules.mk))
+	@echo "proof and speed:"
+	@sed -n 's/^## \{0,1\}/  /p' $(RULES)
 
-# How each proof is run: tests/sim/rules.mk and so on.  A figure says of which commit it is.
-COMMIT = $(or $(LK_COMMIT),$(shell git rev-parse --short HEAD 2>/dev/null && \
-	git diff --quiet HEAD 2>/dev/null || echo +changes))
-include $(sort $(wildcard tests/*/rules.mk))
+# How each proof and each measurement is run: tests/sim/rules.mk and so on.  A figure says of which
+# commit it is.
+COMMIT = $(or $(LK_COMMIT),$(shell git rev-parse --short HEAD 2>/dev/null || echo unknown; \
+	git diff --quiet HEAD 2>/dev/null || ! git rev-parse HEAD >/dev/null 2>&1 || echo +changes))
+RULES := $(sort $(wildcard tests/*/rules.mk bench/rules.mk bench/*/rules.mk))
+include $(RULES)
 
 OBJECTS := $(LIB_OBJECTS) $(CLI_OBJECTS) $(HARNESS_OBJECTS) $(DEMO_OBJECTS) \
-	$(TESTS:=.o) $(PROOFS:%=$(BUILD)/tests/%/main.o) $(EXAMPLES:=.o) $(BENCHES:=.o)
+	$(TESTS:=.o) $(PROOFS:%=$(BUILD)/tests/%/main.o) $(EXAMPLES:=.o)
 -include $(OBJECTS:.o=.d)
 endif
