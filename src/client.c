@@ -38,7 +38,7 @@ static void thread_ended(uint64_t serial)
 		lk__wire_settle(client);
 		if (client->core.line)
 			lk__wake_notify(&client->loop_wake);
-		pthread_mutex_unlock(&client->mutex);
+		lk__client_unlock(client);
 	}
 	pthread_mutex_unlock(&registry_mutex);
 }
@@ -99,7 +99,7 @@ lk_err lk__client_enter(struct lk_client *client)
 	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel_state);
 	pthread_mutex_lock(&client->mutex);
 	if (client->core.closing) {
-		pthread_mutex_unlock(&client->mutex);
+		lk__client_unlock(client);
 		pthread_setcancelstate(cancel_state, NULL);
 		return lk__failf(LK_ECLOSED, "the client is closed");
 	}
@@ -112,7 +112,7 @@ void lk__client_leave(struct lk_client *client)
 	client->calls_inside--;
 	if (client->core.closing)
 		pthread_cond_broadcast(&client->quiet_cond);
-	pthread_mutex_unlock(&client->mutex);
+	lk__client_unlock(client);
 	pthread_setcancelstate(cancel_state, NULL);
 }
 
@@ -372,8 +372,8 @@ static void drain(struct lk_client *client, int64_t deadline_ns)
 		if (pair && pair->sent && !pair->reading && now_ns < deadline_ns)
 			lk__wire_read(client, pair, NULL, deadline_ns);
 		else
-			lk__cond_wait(&client->quiet_cond, &client->mutex,
-			              deadline_ns > now_ns ? deadline_ns - now_ns : 100 * LK__MS);
+			lk__client_wait_quiet(client, deadline_ns > now_ns ? deadline_ns - now_ns
+			                                                   : 100 * LK__MS);
 	}
 }
 
@@ -399,11 +399,11 @@ static lk_err close_client(struct lk_client *client)
 
 	pthread_mutex_lock(&client->mutex);
 	if (lk__notify_is_me(client)) {
-		pthread_mutex_unlock(&client->mutex);
+		lk__client_unlock(client);
 		return lk__failf(LK_EDEADLOCK, "a callback of the client cannot close it");
 	}
 	end_calls(client);
-	pthread_mutex_unlock(&client->mutex);
+	lk__client_unlock(client);
 	lk__notify_stop(client);
 	registry_remove(client);
 
@@ -412,7 +412,7 @@ static lk_err close_client(struct lk_client *client)
 	drain(client, deadline_ns);
 	left = client->core.all_tickets != NULL;
 	steps_left = lk__core_stepping(&client->core);
-	pthread_mutex_unlock(&client->mutex);
+	lk__client_unlock(client);
 
 	lk__loop_stop(client);
 	while (client->handles)

@@ -23,7 +23,8 @@ struct lk__call {
 	struct lk__buf bytes;
 	bool background; /* nobody waits for it: freed when answered or dropped */
 	bool done;
-	struct lk__resp *resp; /* the reply, the caller's to free; NULL when it failed */
+	struct lk__resp *resp;       /* the reply, the caller's to free; NULL when it failed */
+	struct lk__sleeper *sleeper; /* who waits for it, NULL if nobody does yet */
 	struct lk__why why;
 };
 
@@ -32,8 +33,10 @@ struct lk__sleeper {
 	struct lk__waiter waiter; /* first; used when call is NULL */
 	struct lk__call *call;
 	struct lk__sleeper *next, *prev;
-	pthread_cond_t cond;
-	bool reading; /* it waits for replies, for all: a condition variable does not wake it */
+	struct lk__park park;
+	bool listed, parked; /* among the sleepers; it sleeps, and nobody woke it yet */
+	bool reading;   /* it waits for replies, for all: what it is parked at does not wake it */
+	bool impatient; /* its reply takes its time */
 };
 
 /* Two connections to one server.  Kept until nobody uses it, also when it is broken. */
@@ -69,6 +72,8 @@ struct lk_client {
 	struct lk__pair *pair;                  /* NULL while there is none */
 	struct lk__request *calls, **calls_end; /* calls to send */
 	struct lk__sleeper *sleepers;
+	struct lk__sleeper *heir;    /* it was woken to be the next who reads; nobody else begins */
+	struct lk__wakes wakes;      /* of sleepers, due when the mutex is given up */
 	struct lk__wake reader_wake; /* whoever reads replies may have to stop */
 
 	pthread_t loop;
@@ -162,6 +167,10 @@ void lk__pair_use(struct lk__pair *pair);
 void lk__pair_leave(struct lk__pair *pair);
 /* Take up a new pair.  _locked */
 void lk__wire_up(struct lk_client *client, struct lk__pair *pair);
+/* Give the mutex up, and wake who is to be woken.  Whoever has the mutex gives it up by this. */
+void lk__client_unlock(struct lk_client *client);
+/* Wait for quiet_cond at most ns nanoseconds, < 0 = without limit.  _locked */
+void lk__client_wait_quiet(struct lk_client *client, int64_t ns);
 /* Wake all whom the last events of the core concern.  _locked */
 void lk__wire_settle(struct lk_client *client);
 
@@ -243,9 +252,8 @@ lk_err lk__check_range(const char *what, int64_t value, int64_t least, int64_t m
 void lk__wait_begin(struct lk_client *client, int64_t now_ns);
 /* A sleeper with the waiter's handle and place filled in. */
 void lk__sleeper_init(struct lk__sleeper *sleeper, struct lk__handle *handle);
-/* What an acquire may need; the mutex is given up meanwhile.  False when it cannot be, with the
- * reason as the waiter's result.  _locked */
-bool lk__sleeper_provide(struct lk__handle *handle, struct lk__sleeper *sleeper);
+/* What an acquire may need.  False when it cannot be, with the reason as the waiter's result. */
+bool lk__sleeper_provide(struct lk__sleeper *sleeper);
 /* Until when a wait of wait_ms that begins now lasts. */
 int64_t lk__wait_until_ns(const struct lk_client *client, int64_t now_ns, int64_t wait_ms);
 /* An event was given to the core: wait for what comes of it, then one command timeout for its end

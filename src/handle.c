@@ -150,7 +150,7 @@ lk_err lk__handle_close(struct lk__handle *handle)
 	handle->closing = true;
 	while (handle->calls_inside || client->telling == handle) {
 		cancel(handle);
-		lk__cond_wait(&client->quiet_cond, &client->mutex, -1);
+		lk__client_wait_quiet(client, -1);
 	}
 	lk__core_drop(&client->core, lk__now_ns(), handle->name, handle);
 	lk__handle_free(handle);
@@ -190,7 +190,7 @@ lk_err lk__handle_enter(struct lk__handle *handle)
 void lk__handle_leave(struct lk__handle *handle)
 {
 	lk__wire_finish(handle->client);
-	if (!--handle->calls_inside)
+	if (!--handle->calls_inside && handle->closing)
 		pthread_cond_broadcast(&handle->client->quiet_cond);
 	lk__client_leave(handle->client);
 }
@@ -205,7 +205,7 @@ bool lk__handle_look(const struct lk__handle *handle)
 
 void lk__handle_unlook(const struct lk__handle *handle)
 {
-	pthread_mutex_unlock(&handle->client->mutex);
+	lk__client_unlock(handle->client);
 }
 
 void lk__handle_hold_id(const struct lk__handle *handle, const struct lk__hold *hold,

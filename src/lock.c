@@ -91,7 +91,7 @@ lk_err lk_lock_acquire(lk_lock *lock, int64_t wait_ms)
 	}
 	init_sleeper(&sleeper, lock);
 	sleeper.waiter.only_try = wait_ms == 0;
-	if (lk__sleeper_provide(&lock->handle, &sleeper)) {
+	if (lk__sleeper_provide(&sleeper)) {
 		lk__wait_begin(client, now_ns);
 		lk__core_acquire(&client->core, now_ns, &sleeper.waiter);
 		if (client->core.all_tickets)

@@ -49,6 +49,7 @@ lk_err lk__loop_dial(struct lk_client *client, struct lk__pair **result, struct 
 		free(pair);
 		return err;
 	}
+	lk__conn_be_patient(pair->commands);
 	pair->users = 1;
 	pair->sent_end = &pair->sent;
 	*result = pair;
@@ -68,7 +69,7 @@ static void *connector(void *arg)
 	client->connect_why.err = err;
 	client->connected = true;
 	lk__wake_notify(&client->loop_wake);
-	pthread_mutex_unlock(&client->mutex);
+	lk__client_unlock(client);
 	return NULL;
 }
 
@@ -102,7 +103,7 @@ static void connector_ended(struct lk_client *client)
 {
 	struct lk__pair *pair = client->new_pair;
 
-	pthread_mutex_unlock(&client->mutex);
+	lk__client_unlock(client);
 	pthread_join(client->connector, NULL);
 	if (pair)
 		lk__log(client, LK_LOG_INFO, "%s: connected", client->target.text);
@@ -129,7 +130,7 @@ static void mind_connection(struct lk_client *client, int64_t now_ns)
 	if (!client->told_down) {
 		struct lk__why why = client->core.link_why;
 		client->told_down = true;
-		pthread_mutex_unlock(&client->mutex);
+		lk__client_unlock(client);
 		lk__log(client, LK_LOG_WARN, "connection lost: %s", why.text);
 		pthread_mutex_lock(&client->mutex);
 	}
@@ -214,7 +215,7 @@ static void flush_messages(struct lk_client *client)
 	if (!out->len)
 		return;
 	lk__pair_use(pair);
-	pthread_mutex_unlock(&client->mutex);
+	lk__client_unlock(client);
 	taken = lk__conn_write(pair->messages, out->data, out->len, &why);
 	pthread_mutex_lock(&client->mutex);
 	if (taken > 0) {
@@ -284,7 +285,7 @@ static void read_messages(struct lk_client *client, struct lk__pair *pair)
 	size_t count;
 
 	lk__pair_use(pair);
-	pthread_mutex_unlock(&client->mutex);
+	lk__client_unlock(client);
 	got = lk__conn_read(pair->messages, &why);
 	do {
 		count = 0;
@@ -302,7 +303,7 @@ static void read_messages(struct lk_client *client, struct lk__pair *pair)
 		}
 		if (count < MESSAGES_MAX)
 			break;
-		pthread_mutex_unlock(&client->mutex);
+		lk__client_unlock(client);
 	} while (true);
 	if (got > 0)
 		pair->heard_ns = lk__now_ns();
@@ -360,7 +361,7 @@ static void do_what_is_due(struct lk_client *client)
 		lk__wire_overdue(client, client->pair, now_ns);
 	flush_messages(client);
 	lk__wire_flush(client);
-	if (client->pair && client->pair->sent && !client->pair->reading)
+	if (client->pair && client->pair->sent && !client->pair->reading && !client->heir)
 		client->need_reader = true;
 }
 
@@ -394,7 +395,7 @@ static void wait_for_events(struct lk_client *client)
 	client->armed_ns = due_ns;
 	if (pair)
 		lk__pair_use(pair);
-	pthread_mutex_unlock(&client->mutex);
+	lk__client_unlock(client);
 	poll(fds, 4, (int)left_ms);
 	if (fds[0].revents)
 		lk__wake_drain(&client->loop_wake);
@@ -419,7 +420,7 @@ static void *run(void *arg)
 		do_what_is_due(client);
 		wait_for_events(client);
 	}
-	pthread_mutex_unlock(&client->mutex);
+	lk__client_unlock(client);
 	return NULL;
 }
 
@@ -436,7 +437,7 @@ void lk__loop_stop(struct lk_client *client)
 
 	pthread_mutex_lock(&client->mutex);
 	client->stop = true;
-	pthread_mutex_unlock(&client->mutex);
+	lk__client_unlock(client);
 	lk__wake_notify(&client->loop_wake);
 	pthread_join(client->loop, NULL);
 	connecting = client->connecting;

@@ -17,7 +17,9 @@
 
 #if defined(__linux__) && !defined(LK__OS_PORTABLE)
 #define HAVE_LINUX_FDS 1
+#include <linux/futex.h>
 #include <sys/eventfd.h>
+#include <sys/syscall.h>
 #include <sys/timerfd.h>
 #endif
 #if defined(__linux__) || defined(__APPLE__)
@@ -275,6 +277,103 @@ void lk__cond_wait(pthread_cond_t *cond, pthread_mutex_t *mutex, int64_t ns)
 	when.tv_nsec = (long)(ns % NS_PER_S);
 	pthread_cond_timedwait(cond, mutex, &when);
 #endif
+}
+
+/* ---- Parking ------------------------------------------------------------------------------ */
+
+#ifdef LK__HAVE_FUTEX
+
+bool lk__park_init(struct lk__park *park)
+{
+	atomic_init(&park->woken, 0);
+	return true;
+}
+
+void lk__park_fini(struct lk__park *park)
+{
+	(void)park;
+}
+
+/* The thread may be awake and gone by now: the kernel then finds nobody at that address, or
+ * somebody whom a wake without a reason does not harm. */
+static void unpark(struct lk__park *park)
+{
+	syscall(SYS_futex, &park->woken, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0);
+}
+
+void lk__park_wake(struct lk__park *park, struct lk__wakes *wakes)
+{
+	atomic_store(&park->woken, 1);
+	if (wakes->count == LK__WAKES_MAX)
+		unpark(park);
+	else
+		wakes->parks[wakes->count++] = park;
+}
+
+void lk__park_wait(struct lk__park *park, pthread_mutex_t *mutex, struct lk__wakes *wakes,
+                   int64_t ns)
+{
+	struct timespec left;
+
+	if (ns > COND_WAIT_MAX_NS)
+		ns = COND_WAIT_MAX_NS;
+	left.tv_sec = (time_t)(ns / NS_PER_S);
+	left.tv_nsec = (long)(ns % NS_PER_S);
+	atomic_store(&park->woken, 0);
+	lk__wakes_unlock(wakes, mutex);
+	syscall(SYS_futex, &park->woken, FUTEX_WAIT_PRIVATE, 0, ns < 0 ? NULL : &left, NULL, 0);
+	pthread_mutex_lock(mutex);
+}
+
+#else
+
+bool lk__park_init(struct lk__park *park)
+{
+	return lk__cond_init(&park->cond);
+}
+
+void lk__park_fini(struct lk__park *park)
+{
+	pthread_cond_destroy(&park->cond);
+}
+
+static void unpark(struct lk__park *park)
+{
+	pthread_cond_signal(&park->cond);
+}
+
+/* At once: the condition variable is gone when the thread is. */
+void lk__park_wake(struct lk__park *park, struct lk__wakes *wakes)
+{
+	(void)wakes;
+	unpark(park);
+}
+
+void lk__park_wait(struct lk__park *park, pthread_mutex_t *mutex, struct lk__wakes *wakes,
+                   int64_t ns)
+{
+	(void)wakes;
+	lk__cond_wait(&park->cond, mutex, ns);
+}
+
+#endif
+
+void lk__wakes_now(struct lk__wakes *wakes)
+{
+	for (unsigned i = 0; i < wakes->count; i++)
+		unpark(wakes->parks[i]);
+	wakes->count = 0;
+}
+
+void lk__wakes_unlock(struct lk__wakes *wakes, pthread_mutex_t *mutex)
+{
+	struct lk__wakes mine;
+
+	mine.count = wakes->count;
+	memcpy(mine.parks, wakes->parks, mine.count * sizeof(mine.parks[0]));
+	wakes->count = 0;
+	pthread_mutex_unlock(mutex);
+	lk__wakes_now(&mine);
 }
 
 /* ---- Serials of threads ------------------------------------------------------------------- */

@@ -11,6 +11,10 @@
 #include <stdint.h>
 
 #define LK__MS INT64_C(1000000) /* nanoseconds */
+#define LK__WAKES_MAX 32
+#if defined(__linux__) && !defined(LK__OS_PORTABLE)
+#define LK__HAVE_FUTEX 1
+#endif
 
 /* CLOCK_BOOTTIME (where the system has it), nanoseconds: goes on while the machine sleeps. */
 int64_t lk__now_ns(void);
@@ -41,6 +45,32 @@ bool lk__thread_start(pthread_t *thread, const char *name, void *(*fn)(void *), 
 /* Condition variables on CLOCK_MONOTONIC.  Waits at most ns nanoseconds (< 0 = no limit). */
 bool lk__cond_init(pthread_cond_t *cond);
 void lk__cond_wait(pthread_cond_t *cond, pthread_mutex_t *mutex, int64_t ns);
+
+/* Where a thread sleeps until another one wakes it.  Who wakes it notes so under the mutex and does
+ * it when it gives the mutex up: a thread that wakes earlier finds it taken and sleeps again. */
+struct lk__park {
+#ifdef LK__HAVE_FUTEX
+	_Atomic uint32_t woken;
+#else
+	pthread_cond_t cond;
+#endif
+};
+/* What is noted: whom to wake. */
+struct lk__wakes {
+	struct lk__park *parks[LK__WAKES_MAX];
+	unsigned count;
+};
+bool lk__park_init(struct lk__park *park);
+void lk__park_fini(struct lk__park *park);
+/* Sleep at most ns nanoseconds (< 0 = no limit), perhaps less; the mutex is given up meanwhile. */
+void lk__park_wait(struct lk__park *park, pthread_mutex_t *mutex, struct lk__wakes *wakes,
+                   int64_t ns);
+/* With the mutex held. */
+void lk__park_wake(struct lk__park *park, struct lk__wakes *wakes);
+/* Give the mutex up, then wake whom it notes. */
+void lk__wakes_unlock(struct lk__wakes *wakes, pthread_mutex_t *mutex);
+/* Wake them now, for a wait on something else. */
+void lk__wakes_now(struct lk__wakes *wakes);
 
 /* This thread's serial: never 0, never used again after the thread has ended. */
 uint64_t lk__thread_serial(void);

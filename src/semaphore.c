@@ -102,7 +102,7 @@ lk_err lk_semaphore_acquire(lk_semaphore *semaphore, int64_t permits, int64_t wa
 	sleeper.waiter.permits = (uint32_t)permits;
 	sleeper.waiter.only_try = wait_ms == 0;
 	sleeper.waiter.forget = !hold;
-	if (lk__sleeper_provide(&semaphore->handle, &sleeper)) {
+	if (lk__sleeper_provide(&sleeper)) {
 		lk__wait_begin(client, now_ns);
 		lk__core_acquire_permits(&client->core, now_ns, &sleeper.waiter);
 		if (client->core.all_tickets)

@@ -157,3 +157,20 @@ bool lk__parse_i64(const char *text, size_t len, int64_t min, int64_t max, int64
 	*value = sum;
 	return true;
 }
+
+size_t lk__decimal(char *out, int64_t value)
+{
+	uint64_t rest = value < 0 ? -(uint64_t)value : (uint64_t)value;
+	char digits[LK__DECIMAL_SIZE];
+	size_t at = sizeof(digits), len;
+
+	do
+		digits[--at] = (char)('0' + rest % 10);
+	while (rest /= 10);
+	if (value < 0)
+		digits[--at] = '-';
+	len = sizeof(digits) - at;
+	memcpy(out, digits + at, len);
+	out[len] = '\0';
+	return len;
+}

@@ -28,4 +28,8 @@ void lk__id64(char out[12], uint64_t value);
  * when min < 0), no space. */
 bool lk__parse_i64(const char *text, size_t len, int64_t min, int64_t max, int64_t *value);
 
+/* A number in decimal, NUL-ended: out needs LK__DECIMAL_SIZE bytes.  Returns the length. */
+#define LK__DECIMAL_SIZE 21
+size_t lk__decimal(char *out, int64_t value);
+
 #endif

@@ -21,15 +21,14 @@ void lk__sleeper_init(struct lk__sleeper *sleeper, struct lk__handle *handle)
 				.tell_loss = handle->tell_loss,
 			},
 	};
-	lk__cond_init(&sleeper->cond);
+	lk__park_init(&sleeper->park);
 }
 
-bool lk__sleeper_provide(struct lk__handle *handle, struct lk__sleeper *sleeper)
+bool lk__sleeper_provide(struct lk__sleeper *sleeper)
 {
 	struct lk__waiter *waiter = &sleeper->waiter;
 	bool whole;
 
-	pthread_mutex_unlock(&handle->client->mutex);
 	waiter->spare_ticket = malloc(sizeof(*waiter->spare_ticket));
 	waiter->spare_hold = malloc(sizeof(*waiter->spare_hold));
 	whole = waiter->spare_ticket && waiter->spare_hold;
@@ -37,12 +36,9 @@ bool lk__sleeper_provide(struct lk__handle *handle, struct lk__sleeper *sleeper)
 		waiter->spare_place = malloc(sizeof(*waiter->spare_place));
 		whole = whole && waiter->spare_place;
 	}
-	pthread_mutex_lock(&handle->client->mutex);
 	if (!whole)
 		lk__why_set(&waiter->why, LK_ENOMEM, "out of memory");
-	else if (handle->closing) /* who closes it has cancelled what there was */
-		lk__why_set(&waiter->why, LK_ECANCELED, "the handle was closed");
-	return !waiter->why.err;
+	return whole;
 }
 
 int64_t lk__wait_until_ns(const struct lk_client *client, int64_t now_ns, int64_t wait_ms)
@@ -73,7 +69,7 @@ void lk__sleeper_await(struct lk_client *client, struct lk__sleeper *sleeper, in
 
 lk_err lk__sleeper_finish(struct lk__sleeper *sleeper)
 {
-	pthread_cond_destroy(&sleeper->cond);
+	lk__park_fini(&sleeper->park);
 	free(sleeper->waiter.spare_ticket);
 	free(sleeper->waiter.spare_hold);
 	free(sleeper->waiter.spare_place);

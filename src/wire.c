@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  * The wire between threads and the server.  Any thread that has something to send writes what is in
  * line; one thread that waits for a reply reads for all and hands that duty on when its own reply
- * has come, to another waiting thread or to the background thread.  Alone, a caller does its own
- * I/O. */
+ * has come, to the thread whose reply is next or to the background thread.  Alone, a caller does
+ * its own I/O. */
 #include "client.h"
 
 #include "core/latch.h"
@@ -12,6 +12,8 @@
 #include <string.h>
 
 #define REPLIES_MAX 64 /* taken at once */
+#define HEIRS_MAX 16   /* requests whose askers are thought of as the next to read */
+#define PATIENT_NS (20 * LK__MS)
 
 /* ---- The pair ----------------------------------------------------------------------------- */
 
@@ -34,25 +36,34 @@ void lk__pair_leave(struct lk__pair *pair)
 /* Have a thread look at its state again. */
 static void wake(struct lk_client *client, struct lk__sleeper *sleeper)
 {
-	pthread_cond_signal(&sleeper->cond);
 	if (sleeper->reading)
 		lk__wake_notify(&client->reader_wake);
+	if (sleeper->parked)
+		lk__park_wake(&sleeper->park, &client->wakes);
+	sleeper->parked = false;
+}
+
+void lk__client_unlock(struct lk_client *client)
+{
+	lk__wakes_unlock(&client->wakes, &client->mutex);
+}
+
+void lk__client_wait_quiet(struct lk_client *client, int64_t ns)
+{
+	lk__wakes_now(&client->wakes);
+	lk__cond_wait(&client->quiet_cond, &client->mutex, ns);
 }
 
 static void finish_call(struct lk_client *client, struct lk__call *call)
 {
-	struct lk__sleeper *sleeper;
-
 	call->done = true;
 	lk__buf_fini(&call->bytes);
 	if (call->background) {
 		lk__resp_free(call->resp);
 		free(call);
-		return;
+	} else if (call->sleeper) {
+		wake(client, call->sleeper);
 	}
-	for (sleeper = client->sleepers; sleeper; sleeper = sleeper->next)
-		if (sleeper->call == call)
-			wake(client, sleeper);
 }
 
 void lk__wire_broken(struct lk_client *client, struct lk__pair *pair, const struct lk__why *why)
@@ -162,19 +173,47 @@ static bool is_done(const struct lk__sleeper *sleeper)
 	return sleeper->call ? sleeper->call->done : sleeper->waiter.done;
 }
 
-/* Somebody must read what is under way. */
+/* Who waits for the answer to a request; NULL when that is not easily said. */
+static struct lk__sleeper *asker(const struct lk__request *request)
+{
+	const struct lk__ticket *ticket = request->ticket;
+	struct lk__waiter *waiter = NULL;
+
+	if (request->kind == LK__CALL_KIND)
+		return ((const struct lk__call *)request)->sleeper;
+	if (request->kind == LK__STEP)
+		waiter = request->latch->steps ? request->latch->steps->waiter : NULL;
+	else if (request->kind == LK__LOOK)
+		waiter = request->latch->first;
+	else if (request == &ticket->leave || request->kind == LK__SHRINK)
+		waiter = ticket->leavers;
+	else if (request->extends)
+		waiter = ticket->extenders;
+	else if (ticket->place && ticket->place->ticket == ticket)
+		waiter = ticket->place->first;
+	return (struct lk__sleeper *)waiter;
+}
+
+/* Somebody must read what is under way: best the one whose reply comes next, who gets it without
+ * being woken for it.  Whoever is awake sees to it by itself before it sleeps or goes. */
 static void pass_reading(struct lk_client *client)
 {
 	struct lk__pair *pair = client->pair;
-	struct lk__sleeper *sleeper;
+	const struct lk__request *request;
+	int looked_at = 0;
 
-	if (!pair || !pair->sent || pair->reading || client->need_reader)
+	if (!pair || !pair->sent || pair->reading || client->need_reader || client->heir)
 		return;
-	for (sleeper = client->sleepers; sleeper; sleeper = sleeper->next) {
-		if (!is_done(sleeper) && expects_reply(sleeper)) {
-			pthread_cond_signal(&sleeper->cond);
-			return;
+	for (request = pair->sent; request && looked_at < HEIRS_MAX; request = request->next) {
+		struct lk__sleeper *sleeper = asker(request);
+		looked_at++;
+		if (!sleeper || !sleeper->listed || is_done(sleeper) || !expects_reply(sleeper))
+			continue;
+		if (sleeper->parked) {
+			client->heir = sleeper;
+			wake(client, sleeper);
 		}
+		return;
 	}
 	client->need_reader = true;
 	lk__wake_notify(&client->loop_wake);
@@ -259,7 +298,7 @@ static void write_out(struct lk_client *client, struct lk__pair *pair)
 	pair->out = (struct lk__buf){0}; /* others fill another one meanwhile */
 	pair->writing = true;
 	pair->stuck = false;
-	pthread_mutex_unlock(&client->mutex);
+	lk__client_unlock(client);
 	do {
 		taken = lk__conn_write(pair->commands, buf.data + done, buf.len - done, &why);
 		if (taken > 0)
@@ -345,16 +384,41 @@ static size_t parse(struct lk__pair *pair, struct lk__resp **resps, lk_err *err,
 	return count;
 }
 
+/* The next reply is the sleeper's own, and nothing else ends its wait, or not often. */
+static bool is_patient(const struct lk__pair *pair, const struct lk__sleeper *sleeper,
+                       int64_t deadline_ns)
+{
+	const struct lk__waiter *waiter;
+
+	if (!sleeper || sleeper->impatient || !pair->commands->patient ||
+	    asker(pair->sent) != sleeper || deadline_ns - lk__now_ns() < PATIENT_NS)
+		return false;
+	waiter = &sleeper->waiter;
+	return sleeper->call || waiter->where != LK__IN_PLACE ||
+	       waiter->place->ticket->state == LK__ASKING;
+}
+
+static int64_t read_when_ready(struct lk_client *client, struct lk__pair *pair, int64_t deadline_ns,
+                               struct lk__why *why)
+{
+	int ready = lk__poll2(pair->commands->fd, POLLIN, client->reader_wake.read_fd,
+	                      deadline_ns == LK__NEVER ? -1 : deadline_ns);
+
+	if (ready & 2)
+		lk__wake_drain(&client->reader_wake);
+	return ready & 1 ? lk__conn_read(pair->commands, why) : 0;
+}
+
 void lk__wire_read(struct lk_client *client, struct lk__pair *pair, struct lk__sleeper *sleeper,
                    int64_t deadline_ns)
 {
+	const bool patient = is_patient(pair, sleeper, deadline_ns);
 	int64_t due_ns = overdue_at(client, pair);
 	struct lk__resp *resps[REPLIES_MAX];
 	struct lk__why why;
 	lk_err err = LK_OK;
 	int64_t got = 0;
 	size_t count;
-	int ready;
 
 	if (due_ns < deadline_ns)
 		deadline_ns = due_ns;
@@ -363,15 +427,11 @@ void lk__wire_read(struct lk_client *client, struct lk__pair *pair, struct lk__s
 		sleeper->reading = true;
 	client->need_reader = false;
 	lk__pair_use(pair);
-	pthread_mutex_unlock(&client->mutex);
-	ready = lk__poll2(pair->commands->fd, POLLIN, client->reader_wake.read_fd,
-	                  deadline_ns == LK__NEVER ? -1 : deadline_ns);
-	if (ready & 2)
-		lk__wake_drain(&client->reader_wake);
-	if (ready & 1)
-		got = lk__conn_read(pair->commands, &why);
+	lk__client_unlock(client);
+	got = patient ? lk__conn_wait(pair->commands, &why)
+	              : read_when_ready(client, pair, deadline_ns, &why);
 	do {
-		count = (ready & 1) && !err ? parse(pair, resps, &err, &why) : 0;
+		count = got && !err ? parse(pair, resps, &err, &why) : 0;
 		pthread_mutex_lock(&client->mutex);
 		if (sleeper)
 			sleeper->reading = false; /* it is awake */
@@ -383,8 +443,10 @@ void lk__wire_read(struct lk_client *client, struct lk__pair *pair, struct lk__s
 		}
 		if (count < REPLIES_MAX)
 			break;
-		pthread_mutex_unlock(&client->mutex);
+		lk__client_unlock(client);
 	} while (true);
+	if (sleeper && !got)
+		sleeper->impatient = true;
 	pair->reading = false;
 	if (got < 0 || err)
 		lk__wire_broken(client, pair, &why);
@@ -413,23 +475,32 @@ void lk__wire_wait(struct lk_client *client, struct lk__sleeper *sleeper, int64_
 	if (sleeper->next)
 		sleeper->next->prev = sleeper;
 	client->sleepers = sleeper;
+	sleeper->listed = true;
 	lk__wire_settle(client);
 	while (!is_done(sleeper)) {
 		lk__wire_flush(client);
 		now_ns = lk__now_ns();
+		if (client->heir == sleeper)
+			client->heir = NULL;
 		if (is_done(sleeper) || deadline_ns <= now_ns)
 			break;
 		if (in_place && sleeper->waiter.where == LK__FOR_LEAVE)
 			break; /* cancelled: its caller sets another limit */
 		pair = client->pair;
-		if (pair && !pair->reading && pair->sent && expects_reply(sleeper)) {
+		if (pair && !pair->reading && pair->sent && !client->heir &&
+		    expects_reply(sleeper)) {
 			lk__wire_read(client, pair, sleeper, deadline_ns);
 		} else {
 			pass_reading(client);
-			lk__cond_wait(&sleeper->cond, &client->mutex,
+			sleeper->parked = true;
+			lk__park_wait(&sleeper->park, &client->mutex, &client->wakes,
 			              deadline_ns == LK__NEVER ? -1 : deadline_ns - now_ns);
+			sleeper->parked = false;
 		}
 	}
+	sleeper->listed = false;
+	if (client->heir == sleeper)
+		client->heir = NULL;
 	if (sleeper->prev)
 		sleeper->prev->next = sleeper->next;
 	else
@@ -500,11 +571,12 @@ static bool orphan(struct lk__pair *pair, struct lk__call *call)
 void lk__wire_await(struct lk_client *client, struct lk__call *call, int64_t deadline_ns)
 {
 	struct lk__sleeper sleeper = {.call = call};
-	bool can_wait = lk__cond_init(&sleeper.cond);
 
-	if (can_wait) {
+	if (lk__park_init(&sleeper.park)) {
+		call->sleeper = &sleeper;
 		lk__wire_wait(client, &sleeper, deadline_ns);
-		pthread_cond_destroy(&sleeper.cond);
+		call->sleeper = NULL;
+		lk__park_fini(&sleeper.park);
 	}
 	if (!call->done && call->request.where == LK__UNDER_WAY) {
 		/* What is overdue breaks the connection; this may have been sent just now. */

@@ -13,7 +13,6 @@
 #include <string.h>
 
 #define ARGS_MAX 16
-#define NUMBER_MAX 24
 #define EXACT_MAX (INT64_C(1) << 53) /* beyond it the store's numbers are not exact, nor ours */
 
 void lk__space_init(struct lk__space *space, const char *prefix, int db, const char *client_id)
@@ -23,6 +22,16 @@ void lk__space_init(struct lk__space *space, const char *prefix, int db, const c
 	snprintf(space->channels, sizeof(space->channels), "%s:c:%d:", space->prefix, db);
 	snprintf(space->channel, sizeof(space->channel), "%s%s", space->channels, client_id);
 	snprintf(space->broadcasts, sizeof(space->broadcasts), "%s:l:%d:", space->prefix, db);
+}
+
+/* Copy the text and return where it ends.  Every request is written by this: printf() would be
+ * most of what a request costs its caller. */
+static char *put(char *out, const char *text)
+{
+	size_t len = strlen(text);
+
+	memcpy(out, text, len + 1);
+	return out + len;
 }
 
 void lk__space_topic(const struct lk__space *space, const char *name, size_t len,
@@ -37,14 +46,14 @@ void lk__space_topic(const struct lk__space *space, const char *name, size_t len
 void lk__space_keys(const struct lk__space *space, const char *name, size_t len,
                     struct lk__keys *keys)
 {
-	char encoded[3 * LK_NAME_MAX + 1];
+	char *end = put(put(keys->main, space->prefix), ":{");
 
-	lk__name_encode(encoded, name, len);
-	snprintf(keys->main, LK__KEY_MAX, "%s:{%s}", space->prefix, encoded);
-	snprintf(keys->queue, LK__KEY_MAX, "%s:{%s}:q", space->prefix, encoded);
-	snprintf(keys->holds, LK__KEY_MAX, "%s:{%s}:h", space->prefix, encoded);
-	snprintf(keys->memory, LK__KEY_MAX, "%s:{%s}:s", space->prefix, encoded);
-	snprintf(keys->fence, sizeof(keys->fence), "%s:fence", space->prefix);
+	end += lk__name_encode(end, name, len);
+	put(end, "}");
+	put(put(keys->queue, keys->main), ":q");
+	put(put(keys->holds, keys->main), ":h");
+	put(put(keys->memory, keys->main), ":s");
+	put(put(keys->fence, space->prefix), ":fence");
 }
 
 void lk__space_client_key(const struct lk__space *space, const char *client_id,
@@ -56,12 +65,13 @@ void lk__space_client_key(const struct lk__space *space, const char *client_id,
 void lk__ticket_text(const struct lk__space *space, const struct lk__ticket *ticket,
                      char text[LK__TICKET_MAX])
 {
-	int len = snprintf(text, LK__TICKET_MAX, "1:%s:%s:%lld:%c", space->client_id, ticket->nonce,
-	                   (long long)ticket->lease_ms, ticket->fixed ? 'f' : 'r');
+	char *end = put(put(put(put(text, "1:"), space->client_id), ":"), ticket->nonce);
 
-	if (ticket->place->permits && len < LK__TICKET_MAX)
-		snprintf(text + len, (size_t)(LK__TICKET_MAX - len), ":%lu",
-		         (unsigned long)ticket->place->permits);
+	end = put(end, ":");
+	end += lk__decimal(end, ticket->lease_ms);
+	end = put(end, ticket->fixed ? ":f" : ":r");
+	if (ticket->place->permits)
+		lk__decimal(put(end, ":"), ticket->place->permits);
 }
 
 /* ---- Requests ----------------------------------------------------------------------------- */
@@ -70,7 +80,7 @@ struct args {
 	int count;
 	const char *text[ARGS_MAX];
 	size_t len[ARGS_MAX];
-	char number[6][NUMBER_MAX];
+	char number[6][LK__DECIMAL_SIZE];
 	int numbers;
 };
 
@@ -84,8 +94,8 @@ static void add_number(struct args *args, int64_t value)
 {
 	char *number = args->number[args->numbers++];
 
-	snprintf(number, NUMBER_MAX, "%lld", (long long)value);
-	add(args, number);
+	args->text[args->count] = number;
+	args->len[args->count++] = lk__decimal(number, value);
 }
 
 static bool eval(struct lk__buf *buf, const struct lk__script *script, bool by_text,
@@ -93,15 +103,14 @@ static bool eval(struct lk__buf *buf, const struct lk__script *script, bool by_t
 {
 	const char *argv[ARGS_MAX + 3];
 	size_t lens[ARGS_MAX + 3];
-	char keys[NUMBER_MAX];
+	char keys[LK__DECIMAL_SIZE];
 
-	snprintf(keys, sizeof(keys), "%d", script->keys);
+	lens[2] = lk__decimal(keys, script->keys);
 	argv[0] = by_text ? "EVAL" : "EVALSHA";
 	argv[1] = by_text ? script->text : script->sha1;
 	argv[2] = keys;
 	lens[0] = strlen(argv[0]);
 	lens[1] = by_text ? script->len : strlen(script->sha1);
-	lens[2] = strlen(keys);
 	memcpy(argv + 3, args->text, sizeof(*argv) * (size_t)args->count);
 	memcpy(lens + 3, args->len, sizeof(*lens) * (size_t)args->count);
 	return lk__resp_command(buf, args->count + 3, argv, lens);

@@ -8,6 +8,7 @@
 #include "dial.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <stdlib.h>
 #include <string.h>
@@ -24,10 +25,14 @@
 /* What one read takes at most; small enough for a thread with a small stack. */
 #define READ_BYTES 8192
 
+/* How much later than at once a thread may hear that its wait is over, should its reply not come:
+ * few replies take longer, and hardly a wait ends before its reply. */
+#define PATIENCE_MS 10
+
 int64_t lk__conn_write(struct lk__conn *conn, const char *bytes, size_t len, struct lk__why *why)
 {
 	for (;;) {
-		ssize_t sent = send(conn->fd, bytes, len, MSG_NOSIGNAL);
+		ssize_t sent = send(conn->fd, bytes, len, MSG_NOSIGNAL | MSG_DONTWAIT);
 		if (sent >= 0)
 			return sent;
 		if (errno == EAGAIN || errno == EWOULDBLOCK)
@@ -39,12 +44,12 @@ int64_t lk__conn_write(struct lk__conn *conn, const char *bytes, size_t len, str
 	}
 }
 
-int64_t lk__conn_read(struct lk__conn *conn, struct lk__why *why)
+static int64_t read_some(struct lk__conn *conn, int flags, struct lk__why *why)
 {
 	char bytes[READ_BYTES];
 
 	for (;;) {
-		ssize_t got = recv(conn->fd, bytes, sizeof(bytes), 0);
+		ssize_t got = recv(conn->fd, bytes, sizeof(bytes), flags);
 		struct lk__why inner;
 		if (got > 0) {
 			if (lk__resp_feed(conn->reader, bytes, (size_t)got, &inner) == LK_OK)
@@ -63,6 +68,27 @@ int64_t lk__conn_read(struct lk__conn *conn, struct lk__why *why)
 		lk__conn_why_errno(why, LK_ECONN, conn->text, errno, " while reading");
 		return -1;
 	}
+}
+
+int64_t lk__conn_read(struct lk__conn *conn, struct lk__why *why)
+{
+	return read_some(conn, MSG_DONTWAIT, why);
+}
+
+int64_t lk__conn_wait(struct lk__conn *conn, struct lk__why *why)
+{
+	return read_some(conn, 0, why);
+}
+
+void lk__conn_be_patient(struct lk__conn *conn)
+{
+	const struct timeval patience = {.tv_usec = PATIENCE_MS * 1000};
+	int flags = fcntl(conn->fd, F_GETFL);
+
+	conn->patient =
+		flags >= 0 &&
+		setsockopt(conn->fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience)) == 0 &&
+		fcntl(conn->fd, F_SETFL, flags & ~O_NONBLOCK) == 0;
 }
 
 /* Send it all, or say in why->err that it failed.  *sent is how far it came: nothing sent means

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  * One connection to one Redis server: socket, handshake, bytes in and out.  Blocking where a
- * deadline is an argument, non-blocking where there is none. */
+ * deadline is an argument, non-blocking where there is none, but for lk__conn_wait(). */
 #ifndef LK__CONN_H
 #define LK__CONN_H
 
@@ -20,7 +20,8 @@ struct lk__address {
 };
 
 struct lk__conn {
-	int fd; /* non-blocking, CLOEXEC, registered with fork.h, SO_LINGER 0 */
+	int fd; /* CLOEXEC, registered with fork.h, SO_LINGER 0; only lk__conn_wait() blocks */
+	bool patient; /* lk__conn_wait() can be used */
 	struct lk__resp_reader *reader;
 	char text[200]; /* "127.0.0.1:6379" */
 };
@@ -53,6 +54,11 @@ lk_err lk__conn_pipeline(struct lk__conn *conn, int64_t deadline_ns, int cancel_
  * never raised. */
 int64_t lk__conn_write(struct lk__conn *conn, const char *bytes, size_t len, struct lk__why *why);
 int64_t lk__conn_read(struct lk__conn *conn, struct lk__why *why);
+
+/* Prepare for lk__conn_wait(), which reads as soon as there is something, within some
+ * milliseconds: one system call instead of two.  Only lk__conn_shutdown() wakes it earlier. */
+void lk__conn_be_patient(struct lk__conn *conn);
+int64_t lk__conn_wait(struct lk__conn *conn, struct lk__why *why);
 
 /* Make every use of the socket fail from now on, in other threads too; the descriptor stays. */
 void lk__conn_shutdown(struct lk__conn *conn);

@@ -3,9 +3,10 @@
  * elements, bytes and depth, since hiredis itself believes whatever length a peer claims. */
 #include "resp.h"
 
+#include "../text.h"
+
 #include <hiredis/hiredis.h>
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -15,13 +16,21 @@
 #define KEEP_BYTES (64u << 10)
 /* A header like "$1234\r\n" has a decimal number of 64 bits at most. */
 #define NUMBER_BYTES 20
+/* The elements of an array as small as our scripts' answers stand in its own memory, as long as
+ * they fit: strings of that many bytes on average. */
+#define SMALL_ARRAY 8
+#define SMALL_STRING 24
+#define ALIGNMENT _Alignof(max_align_t)
 
 struct lk__resp_reader {
 	redisReader *parser;
-	size_t elements;     /* claimed so far by the reply under way */
-	size_t bytes;        /* of its strings so far */
-	size_t peak;         /* most that the parser's buffer ever had in it */
-	const char *refused; /* why we, not hiredis, gave up; NULL = we did not */
+	size_t elements;             /* claimed so far by the reply under way */
+	size_t bytes;                /* of its strings so far */
+	size_t peak;                 /* most that the parser's buffer ever had in it */
+	const char *refused;         /* why we, not hiredis, gave up; NULL = we did not */
+	const struct lk__resp *host; /* an array with room behind it for its elements */
+	char *room;
+	size_t room_len;
 };
 
 /* The callbacks of hiredis: NULL makes it stop with "out of memory", which lk__resp_next() tells
@@ -33,18 +42,34 @@ static struct lk__resp *refuse(struct lk__resp_reader *reader, const char *text)
 	return NULL;
 }
 
+/* Zeroed memory inside the array that the reply is an element of, NULL if there is none left. */
+static struct lk__resp *take_room(struct lk__resp_reader *reader, const struct lk__resp *parent,
+                                  size_t size)
+{
+	struct lk__resp *resp = (struct lk__resp *)(void *)reader->room;
+
+	size = (size + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+	if (!parent || parent != reader->host || size > reader->room_len)
+		return NULL;
+	reader->room += size;
+	reader->room_len -= size;
+	resp->inside = true;
+	return resp;
+}
+
 /* A new reply with room for payload bytes behind it, hung into its parent. */
 static struct lk__resp *resp_new(const redisReadTask *task, enum lk__resp_type type, size_t payload)
 {
-	struct lk__resp *resp = calloc(1, sizeof(*resp) + payload);
+	struct lk__resp *parent = task->parent ? task->parent->obj : NULL;
+	struct lk__resp *resp = take_room(task->privdata, parent, sizeof(*resp) + payload);
 
+	if (!resp)
+		resp = calloc(1, sizeof(*resp) + payload);
 	if (!resp)
 		return NULL;
 	resp->type = type;
-	if (task->parent) {
-		struct lk__resp *parent = task->parent->obj;
+	if (parent)
 		parent->elements[task->idx] = resp;
-	}
 	return resp;
 }
 
@@ -56,6 +81,7 @@ static struct lk__resp_reader *reader_of(const redisReadTask *task)
 	if (!task->parent) {
 		reader->elements = 1;
 		reader->bytes = 0;
+		reader->host = NULL;
 	}
 	return reader;
 }
@@ -98,6 +124,7 @@ static void *create_array_sized(const redisReadTask *task, size_t count)
 {
 	struct lk__resp_reader *reader = reader_of(task);
 	struct lk__resp *resp;
+	size_t room = 0;
 	int depth = 1;
 
 	if (task->type != REDIS_REPLY_ARRAY)
@@ -108,11 +135,18 @@ static void *create_array_sized(const redisReadTask *task, size_t count)
 	if (count > LK__RESP_MAX_ELEMENTS - reader->elements)
 		return refuse(reader, "the reply has too many elements");
 	reader->elements += count;
-	resp = resp_new(task, LK__RESP_ARRAY, count * sizeof(struct lk__resp *));
+	if (count <= SMALL_ARRAY)
+		room = count * (sizeof(*resp) + SMALL_STRING);
+	resp = resp_new(task, LK__RESP_ARRAY, count * sizeof(struct lk__resp *) + room);
 	if (!resp)
 		return NULL;
 	resp->elements = (struct lk__resp **)(void *)(resp + 1);
 	resp->len = count;
+	if (room) {
+		reader->host = resp;
+		reader->room = (char *)(resp->elements + count);
+		reader->room_len = room;
+	}
 	return resp;
 }
 
@@ -274,7 +308,8 @@ void lk__resp_free(struct lk__resp *resp)
 	if (resp->type == LK__RESP_ARRAY)
 		for (size_t i = 0; i < resp->len; i++)
 			lk__resp_free(resp->elements[i]);
-	free(resp);
+	if (!resp->inside)
+		free(resp);
 }
 
 /* Room for more bytes, or false and the buffer as it was. */
@@ -299,11 +334,14 @@ static bool buf_reserve(struct lk__buf *buf, size_t more)
 
 static void buf_header(struct lk__buf *buf, char type, size_t number)
 {
-	char text[NUMBER_BYTES + 4];
-	int len = snprintf(text, sizeof(text), "%c%zu\r\n", type, number);
+	char text[LK__DECIMAL_SIZE];
+	size_t len = lk__decimal(text, (int64_t)number);
+	char *at = buf->data + buf->len;
 
-	memcpy(buf->data + buf->len, text, (size_t)len);
-	buf->len += (size_t)len;
+	at[0] = type;
+	memcpy(at + 1, text, len);
+	memcpy(at + 1 + len, "\r\n", 2);
+	buf->len += len + 3;
 }
 
 bool lk__resp_command(struct lk__buf *buf, int argc, const char *const *argv,

@@ -23,6 +23,7 @@ enum lk__resp_type {
 
 struct lk__resp {
 	enum lk__resp_type type;
+	bool inside; /* its memory is a part of the array that it is an element of */
 	int64_t integer;
 	size_t len; /* bytes of str, or number of elements */
 	char *str;  /* NUL-ended besides; raw bytes of the server: escape before showing */

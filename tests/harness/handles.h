@@ -7,6 +7,8 @@
 #include <check.h>
 #include <latchkey.h>
 
+#include <stdlib.h>
+
 /* err is expected; anything else fails the test with the names of both and the detail. */
 #define EXPECT(call, expected)                                                                     \
 	do {                                                                                       \
@@ -15,6 +17,13 @@
 		              lk_err_name(expect_err_), #expected, lk_errmsg());                   \
 	} while (0)
 #define OK(call) EXPECT(call, LK_OK)
+/* The same where every system call and every request for memory counts: Check's assertions make
+ * some each. */
+#define DO(call)                                                                                   \
+	do {                                                                                       \
+		if ((call) != LK_OK)                                                               \
+			abort();                                                                   \
+	} while (0)
 
 static inline lk_client *client_with(const char *url, const lk_client_options *options)
 {

@@ -1,0 +1,300 @@
+/* SPDX-License-Identifier: MIT
+ * What an operation costs in system calls, of all threads of the process, so that it cannot grow
+ * unseen.  None of it depends on the machine: of several turns the cheapest counts.  Sanitizers
+ * make calls of their own: their builds leave this out. */
+#include "harness/calls.h"
+#include "harness/handles.h"
+#include "harness/process.h"
+#include "harness/redis.h"
+#include "harness/server.h"
+#include "harness/test.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define EACH 48 /* operations a turn */
+#define THREADS 4
+#define LOCKS 1000
+
+static struct test_server server;
+static lk_client *client;
+static lk_lock *lock;
+static lk_semaphore *permits;
+static lk_latch *latch;
+
+static struct calls measure(const char *what, void (*prepare)(void *), void (*work)(void *),
+                            int each)
+{
+	const struct calls_work plan = {prepare, work, NULL, each};
+	struct calls calls = {0};
+
+	if (TSAN || ASAN)
+		return calls;
+	server_start(&server, NULL);
+	calls = calls_of(&plan);
+	printf("%s: %.2f calls: %.2f sends, %.2f receives, %.2f polls, %.2f sleeps, %.2f wakes, "
+	       "%.2f timers, %.2f of descriptors, %.2f of memory\n",
+	       what, calls.all, calls.sends, calls.receives, calls.polls, calls.sleeps, calls.wakes,
+	       calls.timers, calls.descriptors, calls.memory);
+	return calls;
+}
+
+/* A request that nobody disturbs: one call out, one in. */
+static void expect_requests(const struct calls *calls, int requests)
+{
+	if (TSAN || ASAN)
+		return;
+	ck_assert_msg(calls->sends == requests && calls->receives == requests &&
+	                      calls->all == 2 * requests,
+	              "%.2f calls, not %d: %.2f sends, %.2f receives, %.2f polls", calls->all,
+	              2 * requests, calls->sends, calls->receives, calls->polls);
+}
+
+/* ---- Locks -------------------------------------------------------------------------------- */
+
+static void have_lock(void *arg)
+{
+	(void)arg;
+	client = client_at(server.url);
+	lock = lock_named(client, "a");
+	OK(lk_lock_acquire(lock, 1000));
+	OK(lk_lock_release(lock));
+}
+
+static void use_lock(void *arg)
+{
+	(void)arg;
+	for (int i = 0; i < EACH; i++) {
+		DO(lk_lock_acquire(lock, i & 1 ? 0 : LK_FOREVER));
+		DO(lk_lock_release(lock));
+	}
+}
+
+TEST(uncontended_pair_of_a_lock_takes_four_system_calls)
+{
+	struct calls calls = measure("lock", have_lock, use_lock, EACH);
+
+	expect_requests(&calls, 2);
+}
+
+static void hold_lock(void *arg)
+{
+	have_lock(arg);
+	OK(lk_lock_acquire(lock, 1000));
+}
+
+TEST(reentry_takes_no_system_call)
+{
+	struct calls calls = measure("re-entry", hold_lock, use_lock, EACH);
+
+	expect_requests(&calls, 0);
+}
+
+static void extend_lock(void *arg)
+{
+	(void)arg;
+	for (int i = 0; i < EACH; i++)
+		DO(lk_lock_extend(lock, 10000));
+}
+
+TEST(extension_takes_two_system_calls)
+{
+	struct calls calls = measure("extension", hold_lock, extend_lock, EACH);
+
+	expect_requests(&calls, 1);
+}
+
+/* ---- Semaphores and latches --------------------------------------------------------------- */
+
+static void have_semaphore(void *arg)
+{
+	(void)arg;
+	client = client_at(server.url);
+	permits = semaphore_of(client, "a", 3, 0);
+	OK(lk_semaphore_release(permits, permits_of(permits, 1, 1000)));
+}
+
+static void use_semaphore(void *arg)
+{
+	uint64_t hold;
+
+	(void)arg;
+	for (int i = 0; i < EACH; i++) {
+		DO(lk_semaphore_acquire(permits, 1 + i % 3, i & 1 ? 0 : 1000, &hold));
+		DO(lk_semaphore_release(permits, hold));
+	}
+}
+
+TEST(uncontended_pair_of_a_semaphore_takes_four_system_calls)
+{
+	struct calls calls = measure("semaphore", have_semaphore, use_semaphore, EACH);
+
+	expect_requests(&calls, 2);
+}
+
+static void have_latch(int64_t count)
+{
+	client = client_at(server.url);
+	OK(lk_latch_open(client, "a", NULL, &latch));
+	OK(lk_latch_set(latch, count, NULL));
+}
+
+static void have_open_latch(void *arg)
+{
+	(void)arg;
+	have_latch(0);
+	OK(lk_latch_await(latch, 1000));
+}
+
+static void await_latch(void *arg)
+{
+	(void)arg;
+	for (int i = 0; i < EACH; i++)
+		DO(lk_latch_await(latch, i & 1 ? 0 : 1000));
+}
+
+TEST(await_of_an_open_latch_takes_two_system_calls)
+{
+	struct calls calls = measure("await", have_open_latch, await_latch, EACH);
+
+	expect_requests(&calls, 1);
+}
+
+static void have_counting_latch(void *arg)
+{
+	(void)arg;
+	have_latch(100000);
+	OK(lk_latch_down(latch, 1, NULL, NULL));
+}
+
+static void count_down(void *arg)
+{
+	(void)arg;
+	for (int i = 0; i < EACH; i++)
+		DO(lk_latch_down(latch, 1, NULL, NULL));
+}
+
+TEST(step_of_a_latch_takes_two_system_calls)
+{
+	struct calls calls = measure("step", have_counting_latch, count_down, EACH);
+
+	expect_requests(&calls, 1);
+}
+
+/* ---- Requests ----------------------------------------------------------------------------- */
+
+/* Commands that clients sent since the last mark; what a script does is the script's. */
+static int commands_seen(struct redis *redis, struct monitor *monitor)
+{
+	const char *line;
+	int seen = 0;
+
+	redis_do(redis, "ECHO the-mark");
+	while ((line = monitor_next(monitor, 5000)) && !strstr(line, "the-mark"))
+		seen += !strstr(line, " lua] ");
+	ck_assert_ptr_nonnull(line);
+	return seen;
+}
+
+/* A request that goes and comes along with another one costs no system call. */
+TEST(operations_send_their_scripts_and_nothing_else)
+{
+	struct monitor *monitor;
+	struct redis *redis;
+
+	server_start(&server, NULL);
+	redis = redis_open(&server);
+	have_lock(NULL);
+	nap_ms(50); /* the description of the client */
+	monitor = monitor_open(&server);
+	commands_seen(redis, monitor);
+	use_lock(NULL);
+	ck_assert_int_eq(commands_seen(redis, monitor), 2 * EACH);
+	have_semaphore(NULL);
+	nap_ms(50);
+	commands_seen(redis, monitor);
+	use_semaphore(NULL);
+	ck_assert_int_eq(commands_seen(redis, monitor), 2 * EACH);
+	monitor_close(monitor);
+}
+
+/* ---- Threads ------------------------------------------------------------------------------ */
+
+static pthread_barrier_t turn;
+
+/* The threads of one process pass the lock on.  Who has it keeps it until all others wait for it.
+ */
+static void *pass_on(void *arg)
+{
+	(void)arg;
+	for (;;) {
+		pthread_barrier_wait(&turn);
+		for (int i = 0; i < EACH / THREADS; i++) {
+			DO(lk_lock_acquire(lock, LK_FOREVER));
+			nap_ms(2);
+			DO(lk_lock_release(lock));
+		}
+		pthread_barrier_wait(&turn);
+	}
+}
+
+static void have_threads(void *arg)
+{
+	pthread_t thread;
+
+	have_lock(arg);
+	ck_assert(!pthread_barrier_init(&turn, NULL, THREADS + 1));
+	for (int i = 0; i < THREADS; i++)
+		ck_assert(!pthread_create(&thread, NULL, pass_on, NULL));
+}
+
+static void let_them_pass(void *arg)
+{
+	(void)arg;
+	pthread_barrier_wait(&turn);
+	pthread_barrier_wait(&turn);
+}
+
+TEST(hand_over_wakes_one_thread)
+{
+	struct calls calls = measure("hand-over", have_threads, let_them_pass, EACH);
+
+	if (TSAN || ASAN)
+		return;
+	/* The test's own are the naps, and the barrier of each turn. */
+	ck_assert_msg(calls.sends <= 0.1 && calls.sleeps <= 1.2 && calls.wakes <= 1.2 &&
+	                      calls.all - 1 <= 2.6,
+	              "%.2f calls", calls.all);
+}
+
+/* ---- Renewals ----------------------------------------------------------------------------- */
+
+static void hold_many(void *arg)
+{
+	(void)arg;
+	client = client_at(server.url);
+	for (int i = 0; i < LOCKS; i++) {
+		char name[32];
+		snprintf(name, sizeof(name), "held-%d", i);
+		OK(lk_lock_acquire(lock_leased(client, name, 1500), 1000));
+	}
+}
+
+/* Two periods, in each of which each hold is renewed once. */
+static void let_time_pass(void *arg)
+{
+	(void)arg;
+	nap_ms(1000);
+}
+
+TEST_LIMIT(renewals_of_a_thousand_holds_share_system_calls, 60)
+{
+	struct calls calls = measure("renewal", hold_many, let_time_pass, 2 * LOCKS);
+
+	if (TSAN || ASAN)
+		return;
+	ck_assert_msg(calls.sends > 0 && calls.sends <= 0.1 && calls.all <= 0.5,
+	              "%.3f sends, %.3f calls", calls.sends, calls.all);
+}

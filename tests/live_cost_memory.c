@@ -1,0 +1,213 @@
+/* SPDX-License-Identifier: MIT
+ * How often an operation asks for memory, of all threads of the process and hiredis' reader, so
+ * that it cannot grow unseen.  Of several turns the cheapest counts: what the clock adds is left
+ * out, what the code adds is not.
+ *
+ * LDFLAGS: -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc,--wrap=strdup
+ * LDFLAGS: -Wl,-u,redisReaderCreateWithFunctions -l:libhiredis.a
+ */
+#include "harness/handles.h"
+#include "harness/process.h"
+#include "harness/server.h"
+#include "harness/test.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define EACH 100 /* operations a turn */
+#define TURNS 6
+#define LOCKS 200
+
+void *__real_malloc(size_t size);
+void *__real_calloc(size_t count, size_t size);
+void *__real_realloc(void *old, size_t size);
+char *__real_strdup(const char *text);
+void *__wrap_malloc(size_t size);
+void *__wrap_calloc(size_t count, size_t size);
+void *__wrap_realloc(void *old, size_t size);
+char *__wrap_strdup(const char *text);
+
+static atomic_long asked;
+
+void *__wrap_malloc(size_t size)
+{
+	atomic_fetch_add(&asked, 1);
+	return __real_malloc(size);
+}
+
+void *__wrap_calloc(size_t count, size_t size)
+{
+	atomic_fetch_add(&asked, 1);
+	return __real_calloc(count, size);
+}
+
+void *__wrap_realloc(void *old, size_t size)
+{
+	atomic_fetch_add(&asked, 1);
+	return __real_realloc(old, size);
+}
+
+char *__wrap_strdup(const char *text)
+{
+	atomic_fetch_add(&asked, 1);
+	return __real_strdup(text);
+}
+
+static struct test_server server;
+static lk_client *client;
+
+static void set_up(void)
+{
+	server_start(&server, NULL);
+	client = client_at(server.url);
+}
+
+/* Requests for memory of the cheapest turn, an operation. */
+static double cost_of(const char *what, void (*work)(void *), void *arg, int each)
+{
+	long best = -1;
+
+	work(arg); /* buffers grow, the server learns */
+	for (int i = 0; i < TURNS; i++) {
+		long before = atomic_load(&asked), cost;
+		work(arg);
+		cost = atomic_load(&asked) - before;
+		if (best < 0 || cost < best)
+			best = cost;
+	}
+	printf("%s: %.2f requests for memory\n", what, (double)best / each);
+	return (double)best / each;
+}
+
+static void expect_cost(const char *what, void (*work)(void *), void *arg, double most)
+{
+	double cost = cost_of(what, work, arg, EACH);
+
+	ck_assert_msg(cost <= most, "%s: %.2f requests for memory, not %.2f", what, cost, most);
+}
+
+static void use_lock(void *lock)
+{
+	for (int i = 0; i < EACH; i++) {
+		DO(lk_lock_acquire(lock, i & 1 ? 0 : LK_FOREVER));
+		DO(lk_lock_release(lock));
+	}
+}
+
+/* A ticket, a hold, two answers. */
+TEST(pair_of_a_lock_asks_for_memory_four_times)
+{
+	set_up();
+	expect_cost("lock", use_lock, lock_named(client, "a"), 4);
+}
+
+TEST(reentry_asks_for_no_memory)
+{
+	lk_lock *lock;
+
+	set_up();
+	lock = lock_named(client, "a");
+	OK(lk_lock_acquire(lock, 1000));
+	expect_cost("re-entry", use_lock, lock, 0);
+}
+
+static void use_semaphore(void *semaphore)
+{
+	uint64_t hold;
+
+	for (int i = 0; i < EACH; i++) {
+		DO(lk_semaphore_acquire(semaphore, 1 + i % 3, i & 1 ? 0 : 1000, &hold));
+		DO(lk_semaphore_release(semaphore, hold));
+	}
+}
+
+/* A place besides. */
+TEST(pair_of_a_semaphore_asks_for_memory_five_times)
+{
+	set_up();
+	expect_cost("semaphore", use_semaphore, semaphore_of(client, "a", 3, 0), 5);
+}
+
+static void await_latch(void *latch)
+{
+	for (int i = 0; i < EACH; i++)
+		DO(lk_latch_await(latch, i & 1 ? 0 : 1000));
+}
+
+static void count_down(void *latch)
+{
+	for (int i = 0; i < EACH; i++)
+		DO(lk_latch_down(latch, 1, NULL, NULL));
+}
+
+static lk_latch *latch_of(int64_t count)
+{
+	lk_latch *latch = NULL;
+
+	OK(lk_latch_open(client, "a", NULL, &latch));
+	OK(lk_latch_set(latch, count, NULL));
+	return latch;
+}
+
+TEST(await_of_an_open_latch_asks_for_memory_once)
+{
+	set_up();
+	expect_cost("await", await_latch, latch_of(0), 1);
+}
+
+/* The step, and the answer. */
+TEST(step_of_a_latch_asks_for_memory_twice)
+{
+	set_up();
+	expect_cost("step", count_down, latch_of(100000), 2);
+}
+
+static void *pass_on(void *lock)
+{
+	for (int i = 0; i < EACH / 2; i++) {
+		DO(lk_lock_acquire(lock, LK_FOREVER));
+		nap_ms(1);
+		DO(lk_lock_release(lock));
+	}
+	return NULL;
+}
+
+static void let_them_pass(void *lock)
+{
+	pthread_t threads[2];
+
+	for (int i = 0; i < 2; i++)
+		ck_assert(!pthread_create(&threads[i], NULL, pass_on, lock));
+	for (int i = 0; i < 2; i++)
+		ck_assert(!pthread_join(threads[i], NULL));
+}
+
+/* A ticket that nobody needs, a hold; some answers, and the threads. */
+TEST(hand_over_between_threads_asks_for_memory_twice)
+{
+	set_up();
+	expect_cost("hand-over", let_them_pass, lock_named(client, "a"), 2.5);
+}
+
+static void let_time_pass(void *arg)
+{
+	(void)arg;
+	nap_ms(1000);
+}
+
+/* The answer. */
+TEST_LIMIT(renewal_asks_for_memory_once, 60)
+{
+	set_up();
+	for (int i = 0; i < LOCKS; i++) {
+		char name[32];
+		snprintf(name, sizeof(name), "held-%d", i);
+		OK(lk_lock_acquire(lock_leased(client, name, 1500), 1000));
+	}
+	/* Two periods a turn, perhaps a little of a third. */
+	ck_assert_double_le(cost_of("renewal", let_time_pass, NULL, 2 * LOCKS), 1.5);
+	OK(lk_client_close(client));
+}
