@@ -171,6 +171,55 @@ LK_API lk_err lk_client_close(lk_client *client);
 /* The client's identity, 22 characters, never the same twice.  Borrowed.  Any thread. */
 LK_API const char *lk_client_id(const lk_client *client);
 
+/* What a client did since it was opened, for whoever watches it from time to time.  Counts and sums
+ * only grow; what is called max is the largest so far.  Names that end in _us are microseconds of
+ * the client's own clock, each time rounded before it is added. */
+typedef struct lk_counters {
+	/* Calls of lk_lock_acquire() and lk_semaphore_acquire(): each is one of acquired,
+	 * reentered, busy, timed_out, canceled, failed.  Those that were refused before anything
+	 * was tried are none (LK_EINVALID, LK_ENOMEM, LK_EFORKED, LK_ECLOSED of a client that was
+	 * closed). */
+	int64_t acquired;      /* LK_OK, and not held before; permits of one call count as one */
+	int64_t acquired_us;   /* of these: from the call to the grant */
+	int64_t by_thread;     /* of these: from a thread of this client, without a request */
+	int64_t by_message;    /* of these: somebody's release gave it to this client */
+	int64_t waited;        /* of these: stood in the store's queue, or behind a thread */
+	int64_t waited_us;     /* of those that waited: from the call to the grant */
+	int64_t waited_max_us; /* the longest of them */
+	int64_t reentered;     /* LK_OK, held before by the same owner */
+	int64_t busy;          /* LK_EBUSY */
+	int64_t timed_out;     /* LK_ETIMEDOUT */
+	int64_t canceled;      /* LK_ECANCELED, LK_ECLOSED */
+	int64_t failed;        /* any other error */
+	/* Holds that have ended: released, passed on to a thread, lost, or closed.  Permits that
+	 * were acquired with hold NULL make none. */
+	int64_t holds;
+	int64_t held_us;     /* from the grant until the release was called or the loss was seen */
+	int64_t held_max_us; /* the longest of them */
+	int64_t lost[8];     /* by lk_lost_reason; lost[0] is the sum.  A release that finds the
+	                      * store without the hold counts as taken */
+	/* Renewals that the store confirmed, extensions of renewed holds included.  One is due when
+	 * a third of the lease is gone, or a little earlier, so that several are sent together. */
+	int64_t renewed;
+	int64_t late_us;            /* sent after they were due */
+	int64_t late_max_us;        /* the latest of them */
+	int64_t lease_max_permille; /* how much of a lease was gone when the confirmation came, at
+	                             * most: up to 340 is as it should be, above 500 the hold
+	                             * was UNSURE, at 1,000 it would be lost */
+	/* Calls on latches that returned LK_OK. */
+	int64_t awaited; /* lk_latch_await() */
+	int64_t stepped; /* lk_latch_down() */
+	/* The store. */
+	int64_t requests;  /* of locks, permits and latches, repeated ones too; not queries, PING */
+	int64_t connected; /* times, 1 after lk_client_open() */
+	int64_t reserved[8];
+} lk_counters;
+
+/* The client's counters, all of one moment.  No I/O, never blocks.
+ *
+ * LK_OK, LK_EFORKED.  Any thread. */
+LK_API lk_err lk_client_counters(lk_client *client, lk_counters *counters);
+
 /* ---- Lock --------------------------------------------------------------------------------- */
 
 /* A handle on one named lock.  Any number of handles may name the same lock. */

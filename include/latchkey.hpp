@@ -130,6 +130,14 @@ class client
 		lk_client_close(handle_);
 	}
 
+	/* What it did since it was opened. */
+	lk_counters counters() const
+	{
+		lk_counters result;
+		detail::check(lk_client_counters(handle_, &result));
+		return result;
+	}
+
 	lk_client *native_handle() const noexcept
 	{
 		return handle_;

@@ -337,6 +337,16 @@ const char *lk_client_id(const lk_client *client)
 	return client->space.client_id;
 }
 
+lk_err lk_client_counters(lk_client *client, lk_counters *counters)
+{
+	if (client->fork_generation != lk__fork_generation())
+		return lk__failf(LK_EFORKED, "this client belongs to the parent process");
+	pthread_mutex_lock(&client->mutex);
+	*counters = client->core.counters;
+	lk__client_unlock(client);
+	return LK_OK;
+}
+
 /* ---- Close -------------------------------------------------------------------------------- */
 
 static void forget_introduction(struct lk_client *client)

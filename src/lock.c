@@ -2,6 +2,7 @@
  * The lock's public calls: a thin shell that starts an event in the state machine, sleeps and tells
  * the result. */
 #include "client.h"
+#include "core/counters.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -86,6 +87,7 @@ lk_err lk_lock_acquire(lk_lock *lock, int64_t wait_ms)
 	hold = lk__core_hold(lock->handle.name, owner_of(lock));
 	if (hold && lk__hold_left_ns(hold, now_ns) && hold->count < LK__COUNT_MAX) {
 		hold->count++;
+		lk__count(&client->core.counters.reentered, 1);
 		lk__handle_leave(&lock->handle);
 		return LK_OK;
 	}

@@ -67,6 +67,7 @@ static void guards(latchkey::client &client)
 		check(hold.owns_lock() && one.state() == LK_STATE_HELD, "unique_lock holds");
 		std::unique_lock<latchkey::lock> again(one, std::try_to_lock);
 		check(again.owns_lock() && lk_lock_hold_count(one.native_handle()) == 2, "re-entered");
+		check(client.counters().reentered == 1, "and counted");
 	}
 	std::thread([&] {
 		other_got_it = one.try_lock();

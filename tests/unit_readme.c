@@ -123,3 +123,30 @@ TEST(pages_link_to_files_that_exist)
 		}
 	}
 }
+
+/* And what is new in the header is not forgotten there. */
+TEST(readme_lists_every_counter)
+{
+	static char page[PAGE_MAX], header[PAGE_MAX];
+	char *table, *fields, *line, *rest;
+	int counters = 0;
+
+	read_page("README.md", page);
+	table = strstr(page, "| Counters of `lk_client_counters()` |");
+	ck_assert_ptr_nonnull(table);
+	*strstr(table, "\n\n") = '\0';
+	read_page("include/latchkey.h", header);
+	fields = strstr(header, "typedef struct lk_counters {");
+	ck_assert_ptr_nonnull(fields);
+	*strstr(fields, "} lk_counters;") = '\0';
+	for (line = strtok_r(fields, "\n", &rest); line; line = strtok_r(NULL, "\n", &rest)) {
+		char name[40], quoted[48];
+
+		if (sscanf(line, " int64_t %39[a-z_]", name) != 1 || !strcmp(name, "reserved"))
+			continue;
+		snprintf(quoted, sizeof(quoted), strcmp(name, "lost") ? "`%s`" : "`%s[]`", name);
+		ck_assert_msg(strstr(table, quoted) != NULL, "README.md does not list %s", quoted);
+		counters++;
+	}
+	ck_assert_int_ge(counters, 20);
+}

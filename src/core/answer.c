@@ -8,6 +8,7 @@
  * run.  docs/protocol.md has the whole argument. */
 #include "core.h"
 
+#include "counters.h"
 #include "latch.h"
 
 #define MS INT64_C(1000000)
@@ -90,6 +91,7 @@ static void take(struct lk__core *core, int64_t now_ns, struct lk__ticket *ticke
 		lk__ticket_leave(core, now_ns, ticket);
 		return;
 	}
+	lk__count_grant(&core->counters, now_ns, ticket, ticket->place->first);
 	if (ticket->place->first->forget) {
 		forget(core, now_ns, ticket);
 		return;
@@ -215,6 +217,7 @@ static void kept(struct lk__core *core, int64_t now_ns, struct lk__ticket *ticke
 		ticket->share = ticket->share_asked;
 		take(core, now_ns, ticket, answer->fence, answer->store_us, answer->waiting);
 	} else if (ticket->state == LK__HOLDING && now_ns < ticket->valid_until_ns) {
+		lk__count_renewal(&core->counters, now_ns, ticket, request);
 		/* The store never shortens a lease, so only who asked for less has less. */
 		if (awaited || ticket->valid_until_ns < valid_until_ns)
 			ticket->valid_until_ns = valid_until_ns;
@@ -304,6 +307,8 @@ static void left(struct lk__core *core, int64_t now_ns, struct lk__ticket *ticke
 		lk__ticket_pursue(core, now_ns, ticket);
 		return;
 	}
+	if (confirmed && !answer->mine && ticket->leaves_sent == 1 && ticket->released)
+		lk__count_loss(&core->counters, LK_LOST_TAKEN);
 	while (ticket->leavers) {
 		struct lk__waiter *waiter = ticket->leavers;
 		lk_err err = waiter->why.err;
@@ -476,6 +481,7 @@ static void grant(struct lk__core *core, int64_t now_ns, struct lk__ticket *tick
 		return; /* no store said this */
 	ticket->handing = false;
 	ticket->valid_until_ns = ticket->first_sent_ns + life_ns - lk__margin_ns(message->life_ms);
+	ticket->by_message = true;
 	ticket->share = false;
 	if (message->claim || ticket->fixed ||
 	    ticket->valid_until_ns - now_ns < ticket->lease_ms * MS / 3) {

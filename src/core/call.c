@@ -3,6 +3,7 @@
  * process without a request. */
 #include "core.h"
 
+#include "counters.h"
 #include "latch.h"
 
 #include <stdlib.h>
@@ -70,6 +71,7 @@ void lk__hold_make(struct lk__core *core, int64_t now_ns, struct lk__place *plac
 		.name = place->name,
 		.ticket = place->ticket,
 		.fence = place->ticket->last_fence,
+		.since_ns = now_ns,
 		.max_until_ns =
 			waiter->max_hold_ms ? now_ns + waiter->max_hold_ms * 1000000 : LK__NEVER,
 		.count = place->permits ? place->permits : 1,
@@ -128,6 +130,8 @@ void lk__hold_lose(struct lk__core *core, int64_t now_ns, struct lk__hold *hold,
 	struct lk__ticket *ticket = hold->ticket;
 	struct lk__place *place = ticket->place;
 
+	lk__count_hold(&core->counters, now_ns, hold);
+	lk__count_loss(&core->counters, reason);
 	hold->lost = (uint8_t)reason;
 	hold->ticket = NULL;
 	if (!hold->told) {
@@ -161,6 +165,8 @@ void lk__core_acquire(struct lk__core *core, int64_t now_ns, struct lk__waiter *
 	struct lk__place *place = waiter->place;
 	struct lk__hold *hold = lk__core_hold(place->name, waiter->owner);
 
+	waiter->began_ns = now_ns;
+	waiter->acquires = true;
 	expire(core, now_ns, hold);
 	expire(core, now_ns, place->hold);
 	if (core->closing) {
@@ -171,10 +177,12 @@ void lk__core_acquire(struct lk__core *core, int64_t now_ns, struct lk__waiter *
 		lk__complete(core, waiter, LK_ELIMIT, "re-entered 2147483647 times");
 	} else if (hold) {
 		hold->count++;
+		lk__count(&core->counters.reentered, 1);
 		lk__complete(core, waiter, LK_OK, NULL);
 	} else if (waiter->only_try && (place->hold || place->first)) {
 		lk__complete(core, waiter, LK_EBUSY, "held by another thread of this process");
 	} else {
+		waiter->behind = place->ticket != NULL;
 		waiter->where = LK__IN_PLACE;
 		waiter->next = NULL;
 		if (place->last)
@@ -195,6 +203,8 @@ void lk__core_acquire_permits(struct lk__core *core, int64_t now_ns, struct lk__
 {
 	struct lk__place *place = waiter->spare_place, *like = waiter->place;
 
+	waiter->began_ns = now_ns;
+	waiter->acquires = true;
 	if (core->closing) {
 		lk__complete(core, waiter, LK_ECLOSED, "the client is closed");
 		return;
@@ -253,7 +263,11 @@ static void give_back(struct lk__core *core, int64_t now_ns, struct lk__hold *ho
 	struct lk__ticket *ticket = hold->ticket;
 	struct lk__place *place = ticket->place;
 
+	lk__count_hold(&core->counters, now_ns, hold);
 	if (may_hand_over(place, now_ns)) {
+		ticket->by_message = false;
+		lk__count_grant(&core->counters, now_ns, ticket, place->first);
+		lk__count(&core->counters.by_thread, 1);
 		if (ticket->wanted || !ticket->share)
 			ticket->hand_overs++;
 		ticket->last_fence++;
@@ -266,6 +280,7 @@ static void give_back(struct lk__core *core, int64_t now_ns, struct lk__hold *ho
 	}
 	retire_hold(core, hold);
 	place->hold = NULL;
+	ticket->released = true;
 	if (waiter)
 		wait_for_leave(ticket, waiter, LK_OK);
 	lk__ticket_leave(core, now_ns, ticket);

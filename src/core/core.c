@@ -2,6 +2,7 @@
  * The state machine's memory: names, places, the lines of what comes out. */
 #include "core.h"
 
+#include "counters.h"
 #include "latch.h"
 
 #include <stdio.h>
@@ -180,6 +181,7 @@ struct lk__request *lk__core_next_request(struct lk__core *core, int64_t now_ns)
 	request->next = NULL;
 	request->where = LK__UNDER_WAY;
 	request->sent_ns = now_ns;
+	lk__count(&core->counters.requests, 1);
 	if (lk__request_is_latch(request)) {
 		lk__latch_sent(core, request);
 		return request;
@@ -215,11 +217,14 @@ struct lk__waiter *lk__core_next_done(struct lk__core *core)
 
 void lk__complete(struct lk__core *core, struct lk__waiter *waiter, lk_err err, const char *text)
 {
+	lk__count_end(&core->counters, waiter, err);
 	waiter->where = LK__NOWHERE;
 	waiter->ticket = NULL;
 	waiter->done = true;
 	waiter->why.err = err;
-	snprintf(waiter->why.text, sizeof(waiter->why.text), "%s", text ? text : "");
+	waiter->why.text[0] = '\0';
+	if (text)
+		snprintf(waiter->why.text, sizeof(waiter->why.text), "%s", text);
 	waiter->next = NULL;
 	*core->done_end = waiter;
 	core->done_end = &waiter->next;
@@ -258,6 +263,7 @@ void lk__core_link_up(struct lk__core *core, int64_t now_ns)
 	struct lk__ticket *ticket = core->all_tickets, *next;
 
 	core->linked = true;
+	lk__count(&core->counters.connected, 1);
 	for (; ticket; ticket = next) {
 		next = ticket->next;
 		if (!ticket->fixed || ticket->state != LK__HOLDING || ticket->shrinking ||

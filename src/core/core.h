@@ -85,9 +85,11 @@ struct lk__ticket {
 	uint8_t state; /* enum lk__ticket_state */
 	uint8_t hands; /* heads served on the way */
 	bool fixed, only_try, wanted, share, share_asked, again, trouble, handing;
-	bool doubted;   /* it was broken while its request was under way */
-	bool called;    /* told that others wait since its request was sent */
-	bool shrinking; /* the store is still to be told of permits that were given back */
+	bool doubted;    /* it was broken while its request was under way */
+	bool called;     /* told that others wait since its request was sent */
+	bool by_message; /* granted so, and not passed on since */
+	bool released;   /* its owner gave it back: on its way out the store must know it */
+	bool shrinking;  /* the store is still to be told of permits that were given back */
 };
 
 struct lk__hold {
@@ -99,6 +101,7 @@ struct lk__hold {
 	struct lk__name *name;
 	struct lk__ticket *ticket; /* NULL once lost */
 	uint64_t fence;
+	int64_t since_ns;
 	int64_t max_until_ns; /* LK__NEVER */
 	uint32_t count;       /* acquisitions, or permits */
 	uint8_t lost;         /* lk_lost_reason, 0 = not lost */
@@ -122,8 +125,11 @@ struct lk__waiter {
 	uint64_t owner;
 	int64_t max_hold_ms; /* 0 = no limit */
 	int64_t lease_ms;    /* extend */
+	int64_t began_ns;    /* acquire */
 	uint32_t permits;    /* to acquire, to give back */
 	bool only_try;
+	bool acquires;
+	bool behind;    /* somebody of this process was before it */
 	bool forget;    /* the permits are nobody's once they are granted */
 	bool tell_loss; /* the handle has a loss callback */
 	/* Brought along; taken when used, else the caller frees them. */
@@ -188,6 +194,7 @@ struct lk__core {
 	struct lk__waiter *done, **done_end;
 	struct lk__hold *lost, **lost_end;
 	struct lk__channels channels;
+	struct lk_counters counters;
 	struct lk__heap latch_timers;
 	struct lk__latch *latches; /* those that are busy */
 	uint64_t step_number;      /* given last */

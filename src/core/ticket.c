@@ -143,7 +143,7 @@ void lk__ticket_begin_again(struct lk__core *core, int64_t now_ns, struct lk__ti
 	name_ticket(core, ticket);
 	ticket->state = LK__ASKING;
 	ticket->again = ticket->handing = ticket->wanted = ticket->share = ticket->trouble = false;
-	ticket->called = false;
+	ticket->called = ticket->by_message = false;
 	ticket->only_try = ticket->place->first->only_try;
 	ticket->first_sent_ns = 0;
 	ticket->arrival = 0;

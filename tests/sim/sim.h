@@ -305,6 +305,7 @@ struct sim_client {
 	bool dirty;
 	char left[SIM_LEFT][LK__NONCE_SIZE]; /* tickets whose leave was sent */
 	int left_count;
+	struct lk_counters counted; /* what its callers saw */
 };
 
 /* ---- The world ------------------------------------------------------------------------------ */
@@ -481,6 +482,10 @@ void sim_check_excuse(struct sim *sim, struct sim_name *name, struct sim_grant *
 void sim_check_excused(struct sim_client *client, const struct lk__hold *hold,
                        struct sim_grant *grant);
 void sim_check_gone(struct sim_client *client, const char *nonce, uint64_t fence);
+
+/* sim_check_counters.c */
+void sim_check_counted(struct sim_caller *caller, enum sim_doing was, lk_err err);
+void sim_check_counters(const struct sim_client *client);
 
 /* sim_check_end.c */
 /* All calls have ended, a few ways ago. */

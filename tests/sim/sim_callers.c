@@ -306,6 +306,7 @@ void sim_caller_done(struct sim_caller *caller)
 	sim_trace(sim, caller->client, "thread %d returns %s", caller->index, lk_err_name(err));
 	caller->until_ns = caller->limit_ns = caller->cancel_ns = LK__NEVER;
 	sim->tally.unknown += err == LK_EUNKNOWN;
+	sim_check_counted(caller, was, err);
 	if (was == SIM_AWAITING || was == SIM_STEPPING) {
 		sim_latch_done(caller, was);
 		free_spares(caller);

@@ -353,12 +353,14 @@ void sim_client_settle(struct sim_client *client)
 		sim_caller_done((struct sim_caller *)waiter);
 	while ((hold = lk__core_next_lost(core))) {
 		client->sim->tally.losses++;
+		client->counted.lost[hold->lost]++;
 		sim_trace(client->sim, client, "hears that fence %llu of %s is lost: %s",
 		          (unsigned long long)hold->fence, hold->name->bytes,
 		          lk_lost_reason_name(hold->lost));
 		((struct sim_caller *)hold->handle)->told = hold->fence;
 		lk__core_told(hold);
 	}
+	sim_check_counters(client);
 	if (client->closed && !lk__core_busy(core)) {
 		sim_trace(client->sim, client, "has ended");
 		drop_link(client);

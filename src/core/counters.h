@@ -1,0 +1,99 @@
+/* SPDX-License-Identifier: MIT
+ * What is counted, and how: plain additions under the client's mutex.  All of them go through the
+ * first two functions; with these empty the compiler leaves nothing of it, which is how the cost is
+ * measured (bench/case_counters.c). */
+#ifndef LK__COUNTERS_H
+#define LK__COUNTERS_H
+
+#include "core.h"
+
+static inline void lk__count(int64_t *counter, int64_t more)
+{
+	*counter += more;
+}
+
+static inline void lk__count_most(int64_t *most, int64_t value)
+{
+	if (*most < value)
+		*most = value;
+}
+
+/* Rounded, so that a sum of many is neither too little nor too much. */
+static inline int64_t lk__count_us(int64_t ns)
+{
+	return (ns + 500) / 1000;
+}
+
+/* The waiter gets what its ticket has, or had: see ticket->by_message. */
+static inline void lk__count_grant(struct lk_counters *counters, int64_t now_ns,
+                                   const struct lk__ticket *ticket, const struct lk__waiter *waiter)
+{
+	int64_t us = lk__count_us(now_ns - waiter->began_ns);
+
+	lk__count(&counters->acquired, 1);
+	lk__count(&counters->acquired_us, us);
+	if (ticket->by_message)
+		lk__count(&counters->by_message, 1);
+	if (waiter->behind || ticket->by_message || ticket->arrival) {
+		lk__count(&counters->waited, 1);
+		lk__count(&counters->waited_us, us);
+		lk__count_most(&counters->waited_max_us, us);
+	}
+}
+
+/* A waiter is done, whatever it waited for. */
+static inline void lk__count_end(struct lk_counters *counters, const struct lk__waiter *waiter,
+                                 lk_err err)
+{
+	if (err == LK_OK) {
+		if (waiter->where == LK__IN_LATCH)
+			lk__count(&counters->awaited, 1);
+		else if (waiter->where == LK__FOR_STEP)
+			lk__count(&counters->stepped, 1);
+	} else if (waiter->acquires) {
+		lk__count(err == LK_EBUSY                            ? &counters->busy
+		          : err == LK_ETIMEDOUT                      ? &counters->timed_out
+		          : err == LK_ECANCELED || err == LK_ECLOSED ? &counters->canceled
+		                                                     : &counters->failed,
+		          1);
+	}
+}
+
+/* A hold ends now. */
+static inline void lk__count_hold(struct lk_counters *counters, int64_t now_ns,
+                                  const struct lk__hold *hold)
+{
+	int64_t us = lk__count_us(now_ns - hold->since_ns);
+
+	lk__count(&counters->holds, 1);
+	lk__count(&counters->held_us, us);
+	lk__count_most(&counters->held_max_us, us);
+}
+
+static inline void lk__count_loss(struct lk_counters *counters, lk_lost_reason reason)
+{
+	lk__count(&counters->lost[0], 1);
+	lk__count(&counters->lost[reason], 1);
+}
+
+/* The answer to a renewal is here, and what it says is not written down yet. */
+static inline void lk__count_renewal(struct lk_counters *counters, int64_t now_ns,
+                                     const struct lk__ticket *ticket,
+                                     const struct lk__request *request)
+{
+	int64_t due_ns = lk__ticket_renewal_ns(ticket), late_us, gone;
+
+	if (ticket->fixed)
+		return;
+	/* What came by message counts from the first ask, and may have been due at once. */
+	if (due_ns < ticket->store_us_ns)
+		due_ns = ticket->store_us_ns;
+	late_us = request->sent_ns > due_ns ? lk__count_us(request->sent_ns - due_ns) : 0;
+	gone = 1000 - (ticket->valid_until_ns - now_ns) / (ticket->lease_ms * 1000);
+	lk__count(&counters->renewed, 1);
+	lk__count(&counters->late_us, late_us);
+	lk__count_most(&counters->late_max_us, late_us);
+	lk__count_most(&counters->lease_max_permille, gone);
+}
+
+#endif

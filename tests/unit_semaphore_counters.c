@@ -1,0 +1,109 @@
+/* SPDX-License-Identifier: MIT
+ * What a client counts of its permits, in virtual time: each story with its exact numbers.  No
+ * thread, no socket, no clock. */
+#include "permits_fixture.h"
+
+#define COUNT(client, field, number) ck_assert_int_eq((client)->core.counters.field, (number))
+
+TEST(permits_of_one_call_are_one_acquisition)
+{
+	struct lk__waiter *waiter;
+	uint64_t held;
+
+	start(3, 3000);
+	held = hold(a, pa, 3);
+	waiter = wait_for(b, pb, 2);
+	later(30);
+	release(a, pa, held);
+	assert_done(waiter, LK_OK);
+	COUNT(a, acquired, 1);
+	COUNT(a, waited, 0);
+	COUNT(a, holds, 1);
+	COUNT(a, held_us, 31000);
+	COUNT(b, acquired, 1);
+	COUNT(b, by_message, 1);
+	COUNT(b, waited, 1);
+	COUNT(b, waited_us, 30000);
+	release(b, pb, waiter->fence);
+	end();
+}
+
+/* What is given back in parts is one hold. */
+TEST(hold_ends_with_its_last_permit)
+{
+	struct lk__waiter *waiter;
+	uint64_t held;
+
+	start(3, 3000);
+	held = hold(a, pa, 3);
+	later(10);
+	waiter = permits_release_some(a, pa, held, 2);
+	permits_settle(&w);
+	assert_done(waiter, LK_OK);
+	COUNT(a, holds, 0);
+	later(10);
+	release(a, pa, held);
+	COUNT(a, holds, 1);
+	COUNT(a, held_us, 20000);
+	COUNT(a, requests, 3);
+	end();
+}
+
+TEST(permits_that_are_nobodys_make_no_hold)
+{
+	struct lk__waiter *waiter;
+
+	start_fixed(1, 1000);
+	waiter = permits_forget(a, pa, 1);
+	permits_settle(&w);
+	assert_done(waiter, LK_OK);
+	waiter = permits_forget(a, pa, 1);
+	permits_pass(&w, 1200);
+	assert_done(waiter, LK_OK);
+	COUNT(a, acquired, 2);
+	COUNT(a, waited, 1);
+	COUNT(a, by_message, 0);
+	permits_pass(&w, 1200);
+	permits_resize(&w, "s", 1); /* takes out what is over */
+	COUNT(a, lost[0], 0);
+	COUNT(a, holds, 0);
+	end();
+}
+
+/* Waiting for more than there is ends with an error that is none of those with a count of its own.
+ */
+TEST(too_large_a_wait_has_failed)
+{
+	struct lk__waiter *waiter;
+
+	start(1, 3000);
+	waiter = permits_acquire(a, pa, 2);
+	permits_settle(&w);
+	assert_done(waiter, LK_ELIMIT);
+	COUNT(a, failed, 1);
+	COUNT(a, acquired, 0);
+	end();
+}
+
+TEST(broken_permits_are_counted_once)
+{
+	struct lk__waiter *part;
+	struct permits_call call;
+	uint64_t held;
+
+	start(3, 3000);
+	held = hold(a, pa, 3);
+	/* Some are being given back when the store loses the hold. */
+	part = permits_release_some(a, pa, held, 1);
+	call = take(a, LK__SHRINK);
+	permits_look(&w, "s", &view);
+	permits_break(&w, "s", view.holds[0].text);
+	permits_execute(a, &call);
+	permits_answer(a, &call);
+	permits_settle(&w);
+	ck_assert(part->done);
+	COUNT(a, lost[0], 1);
+	COUNT(a, holds, 1);
+	release_lost(a, pa, held);
+	end();
+}
