@@ -61,7 +61,7 @@ TEST(damaged_counter_is_told)
 	SAYS("fence not a number", ASK(A));
 	SAYS("OK", "SET", "lk:fence", "9007199254740991");
 	SAYS("fence used up", ASK(A));
-	SAYS("left 0 0 0", LEAVE(A));
+	SAYS("left 0 0 1", LEAVE(A));
 	SAYS("OK", "SET", "lk:fence", "9007199254740990");
 	SAYS("fence used up", ASK(A));
 	SAYS("1", "DEL", "lk:fence");
@@ -405,8 +405,10 @@ TEST(command_without_a_right_is_told)
 	     "lock_renew", A, "0", "1000", "0", "-");
 	SAYS("-ERR The user executing the script can't run this command or subcommand", "lock_show",
 	     "", "0");
-	contract_refuse("ZRANGE", NULL);
+	contract_refuse("ZCARD", NULL);
 	SAYS("-ERR The user executing the script can't run this command or subcommand", ASK(A));
+	SAYS("-ERR The user executing the script can't run this command or subcommand", LEAVE(A));
+	contract_refuse("ZRANGE", NULL);
 	SAYS("-ERR The user executing the script can't run this command or subcommand", "lock_show",
 	     "", "0");
 	contract_refuse("GET", "lk:fence");

@@ -222,7 +222,7 @@ TEST(command_without_a_right_is_told)
 	contract_refuse("ZRANGE", NULL);
 	SAYS("-ERR The user executing the script can't run this command or subcommand", ASK(A));
 	SAYS("0", "EXISTS", STATE);
-	contract_refuse("ZRANGE", QUEUE);
+	contract_refuse("ZCARD", QUEUE);
 	SAYS("-ERR The user executing the script can't run this command or subcommand",
 	     RENEW(A, "5"));
 	SAYS("-ERR The user executing the script can't run this command or subcommand", OPEN("2"));
@@ -235,6 +235,9 @@ TEST(command_without_a_right_is_told)
 	contract_refuse(NULL, NULL);
 	SAYS("granted 1700000000000000 1700000000000000 0 0", ASK(B));
 	SAYS("queued 1700000000000000 0 2000 0", ASK(A));
+	contract_refuse("GET", "lk:fence");
+	SAYS("-ERR The user executing the script can't run this command or subcommand", LEAVE(B));
+	SAYS("held 1700000000000000 1700000000000000 1", RENEW(B, "5"));
 	contract_refuse("PUBLISH", NULL);
 	SAYS("left 1 0 0", LEAVE(B));
 	SAYS("1:a:n1:1000:r:1 1700000000000000", ALL_QUEUE);

@@ -96,8 +96,8 @@ TEST(plan_is_read_as_it_was_written)
 
 TEST_LIMIT(failure_shrinks, 120)
 {
-	static const struct sim_bug bug = {"lock_leave", "local mine = owner and owner == ticket",
-	                                   "local mine = owner and true"};
+	static const struct sim_bug bug = {"lock_leave", "granted = held_by(ticket, value)",
+	                                   "granted = string.match(value, ' (%d+) ')"};
 	int left = 0;
 
 	for (uint64_t seed = 1; seed < 20; seed++) {
@@ -121,8 +121,8 @@ TEST_LIMIT(failure_shrinks, 120)
 
 TEST_LIMIT(leave_without_owner_check_is_found, 60)
 {
-	static const struct sim_bug bug = {"lock_leave", "local mine = owner and owner == ticket",
-	                                   "local mine = owner and true"};
+	static const struct sim_bug bug = {"lock_leave", "granted = held_by(ticket, value)",
+	                                   "granted = string.match(value, ' (%d+) ')"};
 
 	expect(&bug, "owner", true);
 }
@@ -160,16 +160,15 @@ TEST_LIMIT(named_step_that_is_counted_twice_is_found, 60)
 
 TEST_LIMIT(fence_that_does_not_grow_is_found, 60)
 {
-	static const struct sim_bug bug = {"lock_ask", "math.max(tonumber(last) + 1, now)",
-	                                   "math.max(tonumber(last), 1)"};
+	static const struct sim_bug bug = {"lock_ask", "if last - now >= 0 then fence =",
+	                                   "fence = last if last == '' then fence ="};
 
 	expect(&bug, "fence", true);
 }
 
 TEST_LIMIT(waiter_that_returns_to_the_end_is_found, 60)
 {
-	static const struct sim_bug bug = {"lock_ask", "arrival = tonumber(ARGV[3])",
-	                                   "arrival = 0"};
+	static const struct sim_bug bug = {"lock_ask", "arrival = ARGV[3]", "arrival = '0'"};
 
 	expect(&bug, "fifo", false);
 }
@@ -177,8 +176,8 @@ TEST_LIMIT(waiter_that_returns_to_the_end_is_found, 60)
 TEST_LIMIT(head_that_is_passed_is_found, 60)
 {
 	static const struct sim_bug bug = {"lock_leave",
-	                                   "redis.call('ZRANGE', KEYS[2], 0, 0, 'WITH",
-	                                   "redis.call('ZRANGE', KEYS[2], -1, -1, 'WITH"};
+	                                   "redis.call('ZRANGE', KEYS[2], '0', '0', 'WITH",
+	                                   "redis.call('ZRANGE', KEYS[2], '-1', '-1', 'WITH"};
 
 	expect(&bug, "fifo", true);
 }
@@ -193,7 +192,7 @@ TEST_LIMIT(grant_that_nobody_is_told_is_found, 60)
 
 TEST_LIMIT(release_that_serves_nobody_is_found, 60)
 {
-	static const struct sim_bug bug = {"semaphore_leave", "if not wrong then serve",
+	static const struct sim_bug bug = {"semaphore_leave", "if not unfenced then serve",
 	                                   "if false then serve"};
 
 	expect(&bug, "served", true);
@@ -225,8 +224,8 @@ TEST_LIMIT(renewal_that_renews_nothing_is_found, 60)
 
 TEST_LIMIT(short_grant_without_a_claim_is_found, 60)
 {
-	static const struct sim_bug bug = {"lock_leave", "fence, life, old and 1 or 0",
-	                                   "fence, lease, 0"};
+	static const struct sim_bug bug = {"lock_leave", "life ..\n\t\t(old and ' 1 ' or ' 0 ')",
+	                                   "lease .. ' 0 '"};
 
 	expect(&bug, "validity exclusion", false);
 }

@@ -22,54 +22,57 @@ local VALUE = '^(1:[%w_%-]+:[%w_%-]+:%d+:[rf]) (%d+) (%d+) ([s%-])$'
 local ticket = ARGV[1]
 
 -- Read everything first: nothing is written before everything was found to be ours.
-local time = redis.call('TIME')
-local now = tonumber(time[1]) * 1000000 + tonumber(time[2])
 local value = redis.pcall('GET', KEYS[1])
-if type(value) == 'table' then
-	if string.sub(value.err, 1, 9) == 'WRONGTYPE' then return {'foreign', KEYS[1], instead()} end
-	return value
-end
 local owner, fence, lease, share
 if value then
+	if type(value) == 'table' then
+		if string.sub(value.err, 1, 9) == 'WRONGTYPE' then return {'foreign', KEYS[1], instead()} end
+		return value
+	end
 	owner, fence, lease, share = string.match(value, VALUE)
 	if not owner or tonumber(fence) > 9007199254740991 or #lease > 11 then
 		local version = string.match(value, '^(%d+):')
 		return {'foreign', KEYS[1], version and version ~= '1' and 'protocol version ' .. version or 'not a lock'}
 	end
 end
-local head = redis.pcall('ZRANGE', KEYS[2], 0, 0)
-if head.err then
-	if string.sub(head.err, 1, 9) == 'WRONGTYPE' then return {'foreign', KEYS[2], 'not a sorted set'} end
-	return head
+local waiting = redis.pcall('ZCARD', KEYS[2])
+local head
+if waiting ~= 0 then
+	if type(waiting) == 'table' then
+		if string.sub(waiting.err, 1, 9) == 'WRONGTYPE' then return {'foreign', KEYS[2], 'not a sorted set'} end
+		return waiting
+	end
+	head = redis.call('ZRANGE', KEYS[2], '0', '0')[1]
+	if not string.match(head, '^1:') then
+		local version = string.match(head, '^(%d+):')
+		return {'foreign', KEYS[2], version and 'protocol version ' .. version or 'not a queue'}
+	end
 end
-head = head[1]
-if head and not string.match(head, '^1:') then
-	local version = string.match(head, '^(%d+):')
-	return {'foreign', KEYS[2], version and version ~= '1' and 'protocol version ' .. version or 'not a queue'}
-end
-local my_lease = string.match(ticket, ':(%d+):[rf]$')
+local my_lease = string.match(ticket, ':(%d+):[rf]$', -15)
 
 if owner == ticket then
 	-- An earlier answer was lost.  A lease is never shortened: it may have been extended since.
 	redis.call('PEXPIRE', KEYS[1], math.max(redis.call('PTTL', KEYS[1]), tonumber(my_lease)))
-	return {'granted', fence, string.format('%.0f', now), redis.call('ZCARD', KEYS[2])}
+	return {'granted', fence, clock(), waiting}
 end
 
 if not owner and (not head or head == ticket) then
+	local now = clock()
+	fence = now
 	local last = redis.pcall('GET', KEYS[3])
-	if type(last) == 'table' then
-		if string.sub(last.err, 1, 9) == 'WRONGTYPE' then return {'foreign', KEYS[3], 'not a string'} end
-		return last
+	if last then
+		if type(last) == 'table' then
+			if string.sub(last.err, 1, 9) == 'WRONGTYPE' then return {'foreign', KEYS[3], 'not a string'} end
+			return last
+		end
+		if not string.match(last, '^%d+$') or #last > 16 then return {'fence', 'not a number'} end
+		if last - now >= 0 then fence = string.format('%.0f', last + 1) end
 	end
-	last = last or '0'
-	if not string.match(last, '^%d+$') or #last > 16 then return {'fence', 'not a number'} end
-	local next = math.max(tonumber(last) + 1, now)
-	if next >= 9007199254740991 then return {'fence', 'used up'} end
-	fence = string.format('%.0f', next)
-	redis.call('SET', KEYS[1], table.concat({ticket, fence, my_lease, ARGV[5]}, ' '), 'PX', my_lease)
+	if fence - 9007199254740991 >= 0 then return {'fence', 'used up'} end
+	redis.call('SET', KEYS[1], ticket .. ' ' .. fence .. ' ' .. my_lease .. ' ' .. ARGV[5], 'PX', my_lease)
 	redis.call('SET', KEYS[3], fence)
-	redis.call('ZREM', KEYS[2], ticket)
-	return {'granted', fence, string.format('%.0f', now), redis.call('ZCARD', KEYS[2])}
+	if head then waiting = waiting - redis.call('ZREM', KEYS[2], ticket) end
+	return {'granted', fence, now, waiting}
 end
 
 local left = 0
@@ -85,20 +88,22 @@ end
 local free = owner and '0' or '1'
 if ARGV[2] ~= '1' then return {'busy', free} end
 
-local arrival = redis.call('ZSCORE', KEYS[2], ticket)
-local added = not arrival
-if added then
-	arrival = tonumber(ARGV[3])
-	if arrival == 0 then
-		local tail = redis.call('ZRANGE', KEYS[2], -1, -1, 'WITHSCORES')
-		arrival = math.min(math.max(now, tonumber(tail[2] or '0') + 1), 9007199254740991)
+local arrival = head and redis.call('ZSCORE', KEYS[2], ticket)
+if not arrival then
+	arrival = ARGV[3]
+	if arrival == '0' then
+		arrival = clock()
+		local tail = head and redis.call('ZRANGE', KEYS[2], '-1', '-1', 'WITHSCORES')[2]
+		if tail and tail - arrival >= 0 then
+			arrival = string.format('%.0f', math.min(tail + 1, 9007199254740991))
+		end
 	end
-	redis.call('ZADD', KEYS[2], string.format('%.0f', arrival), ticket)
+	redis.call('ZADD', KEYS[2], arrival, ticket)
+	if not head and share == 's' then
+		redis.call('PUBLISH', ARGV[4] .. string.match(owner, '^1:([%w_%-]+):'), 'wanted ' .. owner)
+	end
 end
 redis.call('PEXPIRE', KEYS[2], ARGV[6])
-if added and owner and share == 's' and redis.call('ZCARD', KEYS[2]) == 1 then
-	redis.call('PUBLISH', ARGV[4] .. string.match(owner, '^1:([%w_%-]+):'), 'wanted ' .. owner)
-end
 -- A place that is none of ours, by a hand that meddled, is told as the nearest that is.
 arrival = math.min(math.max(tonumber(arrival), 1), 9007199254740991)
 return {'queued', string.format('%.0f', arrival), redis.call('ZRANK', KEYS[2], ticket), left, free}

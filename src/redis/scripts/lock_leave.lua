@@ -15,80 +15,85 @@
 --          foreign, key, what it is
 -- include shared/lock.lua
 local TICKET = '^1:([%w_%-]+):[%w_%-]+:(%d+):[rf]$'
-local VALUE = '^(1:([%w_%-]+):[%w_%-]+:%d+:[rf]) %d+ %d+ [s%-]$'
+local VALUE = '^1:[%w_%-]+:[%w_%-]+:%d+:[rf] %d+ %d+ [s%-]$'
 local DEAD_MAX = 32
 local CLAIM_MS = 3000
 local ticket = ARGV[1]
 
-local time = redis.call('TIME')
-local now = tonumber(time[1]) * 1000000 + tonumber(time[2])
+-- Read everything first: nothing is written before everything was found to be ours.
 local value = redis.pcall('GET', KEYS[1])
-if type(value) == 'table' then
-	if string.sub(value.err, 1, 9) == 'WRONGTYPE' then return {'foreign', KEYS[1], instead()} end
-	return value
-end
-local owner, client
+local granted -- the fence of this ticket's grant, if it is the holder's
 if value then
-	owner, client = string.match(value, VALUE)
-	if not owner then
+	if type(value) == 'table' then
+		if string.sub(value.err, 1, 9) == 'WRONGTYPE' then return {'foreign', KEYS[1], instead()} end
+		return value
+	end
+	granted = held_by(ticket, value)
+	if not granted and not string.match(value, VALUE) then
 		local version = string.match(value, '^(%d+):')
 		return {'foreign', KEYS[1], version and version ~= '1' and 'protocol version ' .. version or 'not a lock'}
 	end
 end
--- The first write is one that a full server does not refuse; then the others pass, too.
-local gone = redis.pcall('ZREM', KEYS[2], ticket)
-if type(gone) == 'table' then
-	if string.sub(gone.err, 1, 9) == 'WRONGTYPE' then return {'foreign', KEYS[2], 'not a sorted set'} end
-	return gone
+local waiting = redis.pcall('ZCARD', KEYS[2])
+if type(waiting) == 'table' then
+	if string.sub(waiting.err, 1, 9) == 'WRONGTYPE' then return {'foreign', KEYS[2], 'not a sorted set'} end
+	return waiting
 end
-local mine = owner and owner == ticket
-if owner and not mine then return {'left', 0, 0, 0} end
-if mine then
-	redis.call('DEL', KEYS[1])
-	if ARGV[4] == '1' then redis.pcall('PUBLISH', ARGV[3] .. client, 'broken ' .. owner) end
-end
-mine = mine and 1 or 0
+local now = waiting > 0 and clock()
+local mine = granted and 1 or 0
 
-local last = redis.pcall('GET', KEYS[3])
-if type(last) == 'table' or (last and (not string.match(last, '^%d+$') or #last > 16)) then
+-- The first write is one that a full server does not refuse; then the others pass, too.
+if now then waiting = waiting - redis.call('ZREM', KEYS[2], ticket) end
+if value and not granted then return {'left', 0, 0, 0} end
+if granted then
+	redis.call('DEL', KEYS[1])
+	if ARGV[4] == '1' then
+		redis.pcall('PUBLISH', ARGV[3] .. string.match(ticket, '^1:([%w_%-]+):'), 'broken ' .. ticket)
+	end
+end
+-- The fence of its grant stands in the counter already; one that was given out later may not.
+local given = granted and ARGV[2] ~= granted and ARGV[2] ~= '0'
+if waiting == 0 and not given then return {'left', mine, 0, 1} end
+
+local last = redis.pcall('GET', KEYS[3]) or '0'
+if type(last) == 'table' or not string.match(last, '^%d+$') or #last > 16 then
 	-- No fence can be given: who asks next is told so.
-	return {'left', mine, 0, 0}
+	return {'left', mine, 0, waiting == 0 and 1 or 0}
 end
-last = tonumber(last or '0')
-if mine == 1 and tonumber(ARGV[2]) > last then
-	last = tonumber(ARGV[2])
-	redis.call('SET', KEYS[3], string.format('%.0f', last))
+if granted and ARGV[2] - last > 0 then
+	last = ARGV[2]
+	redis.call('SET', KEYS[3], last)
 end
-local fence = math.max(last + 1, now)
-if fence >= 9007199254740991 then return {'left', mine, 0, 0} end
-fence = string.format('%.0f', fence)
+if waiting == 0 then return {'left', mine, 0, 1} end
+local fence = now
+if last - now >= 0 then fence = string.format('%.0f', last + 1) end
+if fence - 9007199254740991 >= 0 then return {'left', mine, 0, 0} end
 
 for _ = 1, DEAD_MAX do
-	local head = redis.call('ZRANGE', KEYS[2], 0, 0, 'WITHSCORES')
-	if not head[1] then return {'left', mine, 0, 1} end
+	local head = redis.call('ZRANGE', KEYS[2], '0', '0', 'WITHSCORES')
 	local to, lease = string.match(head[1], TICKET)
 	if not to or #lease > 11 or tonumber(lease) < 2 then return {'left', mine, 0, 0} end
-	local waiting = redis.call('ZCARD', KEYS[2]) - 1
+	waiting = waiting - 1
 	-- A receiver count proves little about a ticket that is old: a stopped process and a half-open
 	-- connection count, too.  Such a grant is short, to be claimed, and the next one looks after it.
 	local claim_ms = math.min(CLAIM_MS, math.floor(tonumber(lease) / 2))
-	local age = now - tonumber(head[2])
+	local age = now - head[2]
 	local old = age < 0 or age > claim_ms * 1000
-	local life = old and claim_ms or tonumber(lease)
-	local told = redis.pcall('PUBLISH', ARGV[3] .. to, string.format('grant %s %s %.0f %d %d %.0f',
-		head[1], fence, life, old and 1 or 0, waiting, now))
+	local life = old and string.format('%.0f', claim_ms) or lease
+	local told = redis.pcall('PUBLISH', ARGV[3] .. to, 'grant ' .. head[1] .. ' ' .. fence .. ' ' .. life ..
+		(old and ' 1 ' or ' 0 ') .. waiting .. ' ' .. now)
 	if type(told) == 'table' then return told end
 	redis.call('ZREM', KEYS[2], head[1])
 	if told > 0 then
-		redis.call('SET', KEYS[1], table.concat({head[1], fence, lease, '-'}, ' '), 'PX',
-			string.format('%.0f', life))
+		redis.call('SET', KEYS[1], head[1] .. ' ' .. fence .. ' ' .. lease .. ' -', 'PX', life)
 		redis.call('SET', KEYS[3], fence)
 		if old and waiting > 0 then
-			local next = redis.call('ZRANGE', KEYS[2], 0, 0)[1]
+			local next = redis.call('ZRANGE', KEYS[2], '0', '0')[1]
 			to = string.match(next, TICKET)
-			if to then redis.call('PUBLISH', ARGV[3] .. to, string.format('again %s %.0f', next, life)) end
+			if to then redis.call('PUBLISH', ARGV[3] .. to, 'again ' .. next .. ' ' .. life) end
 		end
 		return {'left', mine, 0, 0}
 	end
+	if waiting == 0 then return {'left', mine, 0, 1} end
 end
 return {'left', mine, 1, 0}

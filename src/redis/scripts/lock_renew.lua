@@ -13,23 +13,19 @@
 --          gone
 --          foreign, key, what it is
 -- include shared/lock.lua
-local VALUE = '^(1:[%w_%-]+:[%w_%-]+:%d+:[rf]) (%d+) (%d+) ([s%-])$'
-
-local time = redis.call('TIME')
-local now = tonumber(time[1]) * 1000000 + tonumber(time[2])
 local value = redis.pcall('GET', KEYS[1])
+if not value then return {'gone'} end
 if type(value) == 'table' then
 	if string.sub(value.err, 1, 9) == 'WRONGTYPE' then return {'foreign', KEYS[1], instead()} end
 	return value
 end
-if not value then return {'gone'} end
-local owner, fence, lease, share = string.match(value, VALUE)
-if owner ~= ARGV[1] or tonumber(fence) > 9007199254740991 or (ARGV[2] ~= '0' and ARGV[2] ~= fence) then return {'gone'} end
+local fence, lease, share = held_by(ARGV[1], value)
+if not fence or tonumber(fence) > 9007199254740991 or (ARGV[2] ~= '0' and ARGV[2] ~= fence) then return {'gone'} end
 -- A lease is never shortened: a request that comes late may be older than an extension.
 local left = redis.call('PTTL', KEYS[1])
 local force = lease
 if left < tonumber(ARGV[3]) then
-	left, force = tonumber(ARGV[3]), ARGV[3]
+	left, force = ARGV[3], ARGV[3]
 elseif tonumber(lease) < tonumber(ARGV[3]) then
 	-- The clock stepped back: an ask would cut the end to the length in force, which is too short now.
 	force = ARGV[3]
@@ -37,12 +33,14 @@ end
 -- The first write is one that a full server does not refuse; then the others pass, too.
 redis.call('PEXPIRE', KEYS[1], left)
 if share ~= ARGV[5] or lease ~= force then
-	redis.call('SET', KEYS[1], table.concat({owner, fence, force, ARGV[5]}, ' '), 'PX', left)
+	redis.call('SET', KEYS[1], ARGV[1] .. ' ' .. fence .. ' ' .. force .. ' ' .. ARGV[5], 'PX', left)
 end
-local last = redis.pcall('GET', KEYS[3])
-last = last or '0'
-if type(last) == 'string' and string.match(last, '^%d+$') and #last <= 16 and tonumber(ARGV[4]) > tonumber(last) then
-	redis.call('SET', KEYS[3], ARGV[4])
+-- The fence of its grant stands in the counter already; one that was given out later may not.
+if ARGV[4] ~= fence and ARGV[4] ~= '0' then
+	local last = redis.pcall('GET', KEYS[3]) or '0'
+	if type(last) == 'string' and string.match(last, '^%d+$') and #last <= 16 and ARGV[4] - last > 0 then
+		redis.call('SET', KEYS[3], ARGV[4])
+	end
 end
 local waiting = redis.pcall('ZCARD', KEYS[2])
-return {'held', fence, string.format('%.0f', now), type(waiting) == 'number' and waiting or 0}
+return {'held', fence, clock(), type(waiting) == 'number' and waiting or 0}

@@ -11,7 +11,6 @@
 -- include shared/lock.lua
 local VALUE = '^(1:[%w_%-]+:[%w_%-]+:%d+:[rf]) (%d+) %d+ [s%-]$'
 
-local time = redis.call('TIME')
 local value = redis.pcall('GET', KEYS[1])
 if type(value) == 'table' then
 	if string.sub(value.err, 1, 9) == 'WRONGTYPE' then return {'foreign', KEYS[1], instead()} end
@@ -38,7 +37,6 @@ if head and not string.match(head, '^1:') then
 	return {'foreign', KEYS[2], version and 'protocol version ' .. version or 'not a queue'}
 end
 local rank = ARGV[1] ~= '' and redis.call('ZRANK', KEYS[2], ARGV[1]) or -1
-local now = string.format('%.0f', tonumber(time[1]) * 1000000 + tonumber(time[2]))
-local answer = {owner, fence, redis.call('PTTL', KEYS[1]), now, redis.call('ZCARD', KEYS[2]), rank}
+local answer = {owner, fence, redis.call('PTTL', KEYS[1]), clock(), redis.call('ZCARD', KEYS[2]), rank}
 for i = 1, math.min(count, #tickets) do answer[6 + i] = tickets[i] end
 return answer

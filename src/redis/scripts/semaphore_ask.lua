@@ -25,7 +25,7 @@ local ticket = ARGV[1]
 local _, lease, _, permits = string.match(ticket, TICKET)
 lease, permits = tonumber(lease), tonumber(permits)
 
-local wrong = read()
+local wrong = read() or count()
 if wrong then return wrong end
 mend()
 if not capacity then make(ARGV[5], ARGV[6]) end
@@ -33,7 +33,7 @@ clamp()
 
 local function granted(fence)
 	write()
-	return {'granted', fence, text(now), redis.call('ZCARD', QUEUE), more and 1 or 0}
+	return {'granted', fence, now_text, waiting, more and 1 or 0}
 end
 
 local held, fence, _, ends_us = hold_of(ticket)
@@ -42,10 +42,10 @@ if held and ends_us > now then
 	redis.call('ZADD', ENDS, text(math.max(ends_us, now + lease * 1000)), ticket)
 	return granted(fence)
 end
-if held then drop(ticket) end -- over, and perhaps not among those that reclaim() takes
+if held then drop(ticket, held) end -- over, and perhaps not among those that reclaim() takes
 reclaim()
 if permits > capacity then
-	redis.call('ZREM', QUEUE, ticket)
+	unqueue(ticket)
 	serve('', ARGV[4], tonumber(ARGV[8]))
 	write()
 	return {'limit', text(capacity)}
@@ -53,12 +53,12 @@ end
 
 -- Who returns (it could not be told, or did not claim in time) stands at its old place first.
 -- (A full server refuses to write it again, so it is not.)
-local place = redis.call('ZSCORE', QUEUE, ticket)
+local place = waiting > 0 and redis.call('ZSCORE', QUEUE, ticket)
 if ARGV[3] ~= '0' and (not place or tonumber(place) > tonumber(ARGV[3])) then
-	redis.call('ZADD', QUEUE, ARGV[3], ticket)
+	waiting = waiting + redis.call('ZADD', QUEUE, ARGV[3], ticket)
 end
 serve(ticket, ARGV[4], tonumber(ARGV[8]))
-local head = redis.call('ZRANGE', QUEUE, 0, 0)[1]
+local head = waiting > 0 and redis.call('ZRANGE', QUEUE, '0', '0')[1]
 if (not head or head == ticket) and used + permits <= capacity then
 	fence = grant(ticket, permits, lease, lease)
 	serve('', ARGV[4], tonumber(ARGV[8]))
@@ -69,16 +69,16 @@ if ARGV[2] ~= '1' then
 	return {'busy', more and 1 or 0}
 end
 
-local arrival = redis.call('ZSCORE', QUEUE, ticket)
+local arrival = waiting > 0 and redis.call('ZSCORE', QUEUE, ticket)
 if not arrival then
-	local tail = redis.call('ZRANGE', QUEUE, -1, -1, 'WITHSCORES')
+	local tail = redis.call('ZRANGE', QUEUE, '-1', '-1', 'WITHSCORES')
 	arrival = math.min(math.max(now, tonumber(tail[2] or '0') + 1), 9007199254740991)
 	redis.call('ZADD', QUEUE, text(arrival), ticket)
 end
 redis.call('PEXPIRE', QUEUE, ARGV[7])
 local rank = redis.call('ZRANK', QUEUE, ticket)
 if rank == 0 or head_known == ticket then
-	redis.call('HSET', STATE, 'head', ticket, 'head_us', text(now), 'told_us', text(now))
+	redis.call('HSET', STATE, 'head', ticket, 'head_us', now_text, 'told_us', now_text)
 end
 
 -- Its own time, if permits run out by themselves; else when the first lease ends that may not be

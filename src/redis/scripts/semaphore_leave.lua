@@ -18,15 +18,17 @@
 -- include shared/semaphore.lua
 local ticket, keep = ARGV[1], tonumber(ARGV[2])
 
--- Counters that give no fence end no hold less: who asks next is told of them.
 local wrong = read()
-if wrong and wrong[1] ~= 'fence' and wrong[2] ~= FENCE then return wrong end
+if wrong then return wrong end
+-- Counters that give no fence end no hold less: who asks next is told of them.
+local unfenced = waiting > 0 and count()
+if unfenced and unfenced.err then return unfenced end
 if not capacity then
-	redis.call('ZREM', QUEUE, ticket)
+	unqueue(ticket)
 	return {'left', 0, 0, 1}
 end
 -- The first write is one that a full server does not refuse; then the others pass, too.
-if keep == 0 then redis.call('ZREM', QUEUE, ticket) else redis.call('HDEL', STATE, '') end
+if keep == 0 then unqueue(ticket) else redis.call('HDEL', STATE, '') end
 mend()
 local held, fence, lease, ends_us = hold_of(ticket)
 local mine = held and ends_us > now
@@ -36,13 +38,13 @@ if mine and keep > 0 then
 		used = used - (held - keep)
 	end
 else
-	if held then drop(ticket) end
+	if held then drop(ticket, held) end
 	if mine and ARGV[4] == '1' then
 		redis.pcall('PUBLISH', ARGV[3] .. string.match(ticket, TICKET), 'broken ' .. ticket)
 	end
 end
 reclaim()
-if not wrong then serve('', ARGV[3], tonumber(ARGV[5])) end
+if not unfenced then serve('', ARGV[3], tonumber(ARGV[5])) end
 write()
 return {'left', mine and 1 or 0, more and 1 or 0,
-	used < capacity and redis.call('ZCARD', QUEUE) == 0 and 1 or 0}
+	used < capacity and waiting == 0 and 1 or 0}

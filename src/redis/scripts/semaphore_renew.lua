@@ -15,7 +15,7 @@
 local ticket = ARGV[1]
 
 local wrong = read()
-if wrong and wrong[1] ~= 'fence' and wrong[2] ~= FENCE then return wrong end
+if wrong then return wrong end
 if not capacity then return {'gone'} end
 local held, fence, lease, ends_us = hold_of(ticket)
 if not held or ends_us <= now or (ARGV[2] ~= '0' and ARGV[2] ~= fence) then return {'gone'} end
@@ -33,4 +33,4 @@ if ends_us < now + wanted * 1000 then
 end
 redis.call('ZADD', ENDS, text(ends_us), ticket)
 write()
-return {'held', fence, text(now), redis.call('ZCARD', QUEUE)}
+return {'held', fence, now_text, waiting}

@@ -18,7 +18,7 @@
 -- include shared/semaphore.lua
 local wanted = tonumber(ARGV[2])
 
-local wrong = read()
+local wrong = read() or count()
 if wrong then return wrong end
 if ARGV[1] == 'open' then
 	if capacity and wanted ~= 0 and wanted ~= capacity then return {'mismatch', text(capacity)} end

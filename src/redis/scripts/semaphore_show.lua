@@ -30,7 +30,7 @@ local function only(id)
 end
 
 local wrong = read()
-if wrong and wrong[1] ~= 'fence' and wrong[2] ~= FENCE then return wrong end
+if wrong then return wrong end
 if not capacity then return {'absent'} end
 if torn then used = 0 end
 -- Leases that are over are nobody's, whether or not somebody came by to reclaim them.
@@ -39,8 +39,8 @@ for _, ticket in ipairs(over) do used = used - (hold_of(ticket) or 0) end
 local tickets = ARGV[4] and only(ARGV[4]) or
 	redis.call('ZRANGEBYSCORE', ENDS, '(' .. text(now), '+inf', 'LIMIT', 0, ARGV[2])
 local rank = ARGV[1] ~= '' and redis.call('ZRANK', QUEUE, ARGV[1]) or -1
-local answer = {text(capacity), text(used), redis.call('ZCARD', ENDS) - #over, redis.call('ZCARD', QUEUE),
-	rank, redis.call('PTTL', STATE), text(now), 0}
+local answer = {text(capacity), text(used), redis.call('ZCARD', ENDS) - #over, waiting,
+	rank, redis.call('PTTL', STATE), now_text, 0}
 for _, ticket in ipairs(tickets) do
 	local permits, fence, _, ends_us = hold_of(ticket)
 	if permits then

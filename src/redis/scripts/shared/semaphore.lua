@@ -21,9 +21,13 @@ local TELL_US = 3000000
 local AGAIN_MAX_MS = 86400000
 
 local time = redis.call('TIME')
-local now = tonumber(time[1]) * 1000000 + tonumber(time[2])
+local now_text = time[1] .. string.sub('00000', #time[2]) .. time[2]
+local now = tonumber(now_text)
 local capacity, used, ttl, last, head_known, head_us, told_us
-local torn, stored, stored_last, silent
+local waiting -- tickets in the queue
+local first_us -- the end of the lease that ends first, as it was read
+local given -- the last fence that was given here, as text
+local torn, stored, silent
 local more, short = false, false
 
 local function text(number)
@@ -51,16 +55,17 @@ local function read()
 		if version == '1' then return {'foreign', STATE, 'a ' .. what .. ', not a semaphore'} end
 		return {'foreign', STATE, version and 'protocol version ' .. version or 'not a semaphore'}
 	end
-	local first = redis.pcall('ZRANGE', QUEUE, 0, 0)
-	if first.err then
-		if string.sub(first.err, 1, 9) == 'WRONGTYPE' then return {'foreign', QUEUE, 'not a sorted set'} end
-		return first
+	waiting = redis.pcall('ZCARD', QUEUE)
+	if type(waiting) == 'table' then
+		if string.sub(waiting.err, 1, 9) == 'WRONGTYPE' then return {'foreign', QUEUE, 'not a sorted set'} end
+		return waiting
 	end
-	if first[1] and not string.match(first[1], TICKET) then
-		local version = string.match(first[1], '^(%d+):')
+	local first = waiting > 0 and redis.call('ZRANGE', QUEUE, '0', '0')[1]
+	if first and not string.match(first, TICKET) then
+		local version = string.match(first, '^(%d+):')
 		return {'foreign', QUEUE, version and version ~= '1' and 'protocol version ' .. version or "not a semaphore's queue"}
 	end
-	local ends = redis.pcall('ZRANGE', ENDS, 0, 0)
+	local ends = redis.pcall('ZRANGE', ENDS, '0', '0', 'WITHSCORES')
 	if ends.err then
 		if string.sub(ends.err, 1, 9) == 'WRONGTYPE' then return {'foreign', ENDS, 'not a sorted set'} end
 		return ends
@@ -70,10 +75,14 @@ local function read()
 		capacity, used, ttl = whole(fields[2]), whole(fields[3]), whole(fields[4])
 		head_known, head_us, told_us = fields[5], whole(fields[6]) or 0, whole(fields[7]) or 0
 		if not (capacity and used and ttl) then return {'foreign', STATE, 'a damaged semaphore'} end
-		stored = table.concat({fields[2], fields[3], fields[4]}, ' ')
+		stored = {capacity, used, ttl}
 		torn = used > 0 and not ends[1]
 	end
-	-- Last, since who renews or leaves goes on without the counter.
+	first_us = tonumber(ends[2])
+end
+
+-- The fence counter, as read() does it, for who may grant.
+local function count()
 	local counter = redis.pcall('GET', FENCE) or '0'
 	if type(counter) == 'table' then
 		if string.sub(counter.err, 1, 9) == 'WRONGTYPE' then return {'foreign', FENCE, 'not a string'} end
@@ -81,7 +90,6 @@ local function read()
 	end
 	if not string.match(counter, '^%d+$') or #counter > 16 then return {'fence', 'not a number'} end
 	last = tonumber(counter)
-	stored_last = last
 	if math.max(last + RUN_MAX + 1, now) >= 9007199254740991 then return {'fence', 'used up'} end
 end
 
@@ -96,7 +104,7 @@ end
 local function make(new_capacity, new_ttl)
 	capacity, used, ttl = tonumber(new_capacity), 0, tonumber(new_ttl)
 	redis.call('HSET', STATE, 'kind', '1:semaphore', 'capacity', text(capacity), 'used', '0', 'ttl', text(ttl))
-	stored = table.concat({text(capacity), '0', text(ttl)}, ' ')
+	stored = {capacity, used, ttl}
 	redis.call('DEL', ENDS)
 end
 
@@ -109,8 +117,11 @@ local function hold_of(ticket)
 	return tonumber(permits), fence, tonumber(lease), tonumber(redis.call('ZSCORE', ENDS, ticket) or 0)
 end
 
-local function drop(ticket)
-	local permits = hold_of(ticket)
+local function unqueue(ticket)
+	if waiting > 0 then waiting = waiting - redis.call('ZREM', QUEUE, ticket) end
+end
+
+local function drop(ticket, permits)
 	redis.call('HDEL', STATE, ticket)
 	redis.call('ZREM', ENDS, ticket)
 	used = math.max(used - (permits or 0), 0)
@@ -118,15 +129,17 @@ end
 
 -- Leases that are over.
 local function reclaim()
-	local over = redis.call('ZRANGEBYSCORE', ENDS, '-inf', text(now), 'LIMIT', 0, RUN_MAX)
-	for _, ticket in ipairs(over) do drop(ticket) end
+	if not first_us or first_us > now then return end
+	local over = redis.call('ZRANGEBYSCORE', ENDS, '-inf', now_text, 'LIMIT', '0', RUN_MAX)
+	for _, ticket in ipairs(over) do drop(ticket, hold_of(ticket)) end
 	if #over == RUN_MAX then more = true end
 end
 
 -- No lease ends later than its length from now: the clock stepped back.  The latest ends are those
 -- that nobody renews.
 local function clamp()
-	local ends = redis.call('ZREVRANGE', ENDS, 0, CLAMP_MAX - 1, 'WITHSCORES')
+	if not first_us then return end
+	local ends = redis.call('ZREVRANGE', ENDS, '0', CLAMP_MAX - 1, 'WITHSCORES')
 	for i = 1, #ends, 2 do
 		local _, own = string.match(ends[i], TICKET)
 		if own and tonumber(ends[i + 1]) > now + tonumber(own) * 1000 then
@@ -141,11 +154,12 @@ end
 -- Returns the fence.
 local function grant(ticket, permits, lease, life)
 	last = math.max(last + 1, now)
-	redis.call('HSET', STATE, ticket, text(permits) .. ' ' .. text(last) .. ' ' .. text(lease))
+	given = text(last)
+	redis.call('HSET', STATE, ticket, text(permits) .. ' ' .. given .. ' ' .. text(lease))
 	redis.call('ZADD', ENDS, text(now + life * 1000), ticket)
-	redis.call('ZREM', QUEUE, ticket)
+	unqueue(ticket)
 	used = used + permits
-	return text(last)
+	return given
 end
 
 -- When the lease that ends first will end, us, and whether nobody renews it.
@@ -202,18 +216,19 @@ end
 -- is told by the answer.
 local function serve(own, channels, patience)
 	for _ = 1, RUN_MAX do
-		local head = redis.call('ZRANGE', QUEUE, 0, 0, 'WITHSCORES')
-		if not head[1] or head[1] == own then return end
+		if waiting == 0 then return end
+		local head = redis.call('ZRANGE', QUEUE, '0', '0', 'WITHSCORES')
+		if head[1] == own then return end
 		local client, lease, _, permits = string.match(head[1], TICKET)
 		if not client then return end
 		lease, permits = tonumber(lease), tonumber(permits)
 		if permits > capacity then
 			-- It never fits, since a resize: it asks and is told so.
 			redis.pcall('PUBLISH', channels .. client, 'again ' .. head[1] .. ' 0')
-			redis.call('ZREM', QUEUE, head[1])
+			unqueue(head[1])
 		elseif used + permits > capacity then
 			if tell_head(head[1], client, permits, lease, channels, patience) then return end
-			redis.call('ZREM', QUEUE, head[1])
+			unqueue(head[1])
 		else
 			-- A receiver count proves little about a ticket that is old: a stopped process and a
 			-- half-open connection count, too.  Such a grant is short, to be claimed.
@@ -224,13 +239,13 @@ local function serve(own, channels, patience)
 			-- A server that takes no writes says so here, and not when the grant has been told.
 			redis.call('HDEL', STATE, '')
 			local told = redis.pcall('PUBLISH', channels .. client, string.format('grant %s %.0f %.0f %d %d %.0f',
-				head[1], math.max(last + 1, now), life, old and 1 or 0, redis.call('ZCARD', QUEUE) - 1, now))
+				head[1], math.max(last + 1, now), life, old and 1 or 0, waiting - 1, now))
 			if type(told) == 'table' then return end
 			if told > 0 then
 				grant(head[1], permits, lease, life)
 				short = short or old
 			else
-				redis.call('ZREM', QUEUE, head[1])
+				unqueue(head[1])
 			end
 		end
 	end
@@ -239,14 +254,16 @@ end
 
 -- Every key lives at least as long as the last lease.
 local function write()
-	local latest = redis.call('ZRANGE', ENDS, -1, -1, 'WITHSCORES')
+	local latest = redis.call('ZRANGE', ENDS, '-1', '-1', 'WITHSCORES')
 	local life = math.max(ttl, math.ceil((tonumber(latest[2] or now) - now) / 1000) + 1000)
-	life = math.min(life, 9007199254740991) -- of an end that is none of ours
-	if stored ~= table.concat({text(capacity), text(used), text(ttl)}, ' ') then
+	life = text(math.min(life, 9007199254740991)) -- of an end that is none of ours
+	if not stored or capacity ~= stored[1] or ttl ~= stored[3] then
 		redis.call('HSET', STATE, 'kind', '1:semaphore', 'capacity', text(capacity), 'used', text(used),
 			'ttl', text(ttl))
+	elseif used ~= stored[2] then
+		redis.call('HSET', STATE, 'used', text(used))
 	end
-	redis.call('PEXPIRE', STATE, text(life))
-	redis.call('PEXPIRE', ENDS, text(life))
-	if last ~= stored_last then redis.call('SET', FENCE, text(last)) end
+	redis.call('PEXPIRE', STATE, life)
+	redis.call('PEXPIRE', ENDS, life)
+	if given then redis.call('SET', FENCE, given) end
 end
