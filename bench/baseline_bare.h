@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: MIT
+ * Bare hiredis: what is left when nothing is done but to send commands and to read their answers.
+ * As quick as we know to write it: a blocking socket with TCP_NODELAY, commands formatted once,
+ * scripts by their digest. */
+#ifndef BASELINE_BARE_H
+#define BASELINE_BARE_H
+
+#include "bench.h"
+
+struct bare; /* one connection; one thread at a time */
+
+/* Connect and load the scripts; the pairs will be of that name. */
+struct bare *bare_open(const struct test_server *server, bool by_unix, const char *name);
+void bare_close(struct bare *bare);
+
+/* The two scripts of acquire and release, with the arguments that Latchkey sends: a new ticket a
+ * pair, the fence of the answer to the first goes into the second. */
+void bare_pair(struct bare *bare);
+/* PING twice: the same two round trips without any work. */
+void bare_pings(struct bare *bare);
+
+/* Pairs sent in one go, about BARE_DEPTH commands deep: what the server takes for them without the
+ * cost of reading one command at a time. */
+#define BARE_DEPTH 100
+struct bare_batch;
+struct bare_batch *bare_batch_ours(const char *name);
+/* The steps that Redisson publishes for its RLock, written anew: the classic ones, and those of
+ * today, which keep the answer of a release for who asks again. */
+struct bare_batch *bare_batch_redisson(struct bare *bare, const char *name, bool of_today);
+/* Send all, read all; how many pairs. */
+int bare_batch_run(struct bare *bare, struct bare_batch *batch);
+void bare_batch_free(struct bare_batch *batch);
+
+#endif

@@ -1,0 +1,168 @@
+/* SPDX-License-Identifier: MIT
+ * Latchkey's protocol for a contended lock without Latchkey: ask, wait for the message that grants,
+ * leave.  Nothing is renewed, checked for its time, repeated or shared between threads. */
+#include "baseline_handoff.h"
+
+#include "scripts.h"
+
+#include <hiredis/hiredis.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#define NONCE_MARK "NoNceNoNceN"
+#define NONCE_LEN 11
+
+struct command {
+	char *text, *nonce; /* nonce is in text */
+	size_t len;
+};
+
+struct handoff {
+	redisContext *commands, *messages;
+	struct command ask, leave;
+	uint64_t tickets;
+};
+
+static redisContext *dial(const struct test_server *server)
+{
+	redisContext *context = redisConnect("127.0.0.1", server->port);
+	int one = 1;
+
+	if (!context || context->err ||
+	    setsockopt(context->fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one)))
+		bench_fail("bare hand-off: not connected");
+	return context;
+}
+
+static void load(redisContext *context, const struct lk__script *script)
+{
+	redisReply *reply = redisCommand(context, "SCRIPT LOAD %b", script->text, script->len);
+
+	if (!reply || reply->type != REDIS_REPLY_STRING || strcmp(reply->str, script->sha1) != 0)
+		bench_fail("bare hand-off: a script cannot be loaded");
+	freeReplyObject(reply);
+}
+
+static struct command format(int argc, const char **argv)
+{
+	struct command command = {0};
+	int len = redisFormatCommandArgv(&command.text, argc, argv, NULL);
+
+	if (len < 0)
+		bench_fail("out of memory");
+	command.len = (size_t)len;
+	command.nonce = strstr(command.text, NONCE_MARK);
+	return command;
+}
+
+/* See src/redis/codec.c: the same words in the same order. */
+static void format_both(struct handoff *handoff, const char *name, const char *id)
+{
+	char main_key[160], queue[160], ticket[80];
+	const char *ask[] = {"EVALSHA", lk__script_lock_ask.sha1,
+	                     "3",       main_key,
+	                     queue,     "lk:fence",
+	                     ticket,    "1",
+	                     "0",       "lk:c:0:",
+	                     "-",       "30000"};
+	const char *leave[] = {"EVALSHA", lk__script_lock_leave.sha1,
+	                       "3",       main_key,
+	                       queue,     "lk:fence",
+	                       ticket,    "0",
+	                       "lk:c:0:", "0"};
+
+	snprintf(main_key, sizeof(main_key), "lk:{%s}", name);
+	snprintf(queue, sizeof(queue), "lk:{%s}:q", name);
+	snprintf(ticket, sizeof(ticket), "1:%s:" NONCE_MARK ":10000:r", id);
+	handoff->ask = format(sizeof(ask) / sizeof(ask[0]), ask);
+	handoff->leave = format(sizeof(leave) / sizeof(leave[0]), leave);
+}
+
+struct handoff *handoff_open(const struct test_server *server, const char *name, int index)
+{
+	struct handoff *handoff = calloc(1, sizeof(*handoff));
+	redisReply *reply;
+	uint64_t random;
+	char id[23];
+
+	if (!handoff || getrandom(&random, sizeof(random), 0) != sizeof(random))
+		bench_fail("bare hand-off: no memory, or no random bytes");
+	/* 22 characters, as those of a client. */
+	snprintf(id, sizeof(id), "%016llx%06u", (unsigned long long)random,
+	         (unsigned)index % 1000000);
+	handoff->commands = dial(server);
+	handoff->messages = dial(server);
+	load(handoff->commands, &lk__script_lock_ask);
+	load(handoff->commands, &lk__script_lock_leave);
+	format_both(handoff, name, id);
+	reply = redisCommand(handoff->messages, "SUBSCRIBE lk:c:0:%s", id);
+	if (!reply || reply->type != REDIS_REPLY_ARRAY)
+		bench_fail("bare hand-off: cannot subscribe");
+	freeReplyObject(reply);
+	return handoff;
+}
+
+void handoff_close(struct handoff *handoff)
+{
+	redisFree(handoff->commands);
+	redisFree(handoff->messages);
+	free(handoff->ask.text);
+	free(handoff->leave.text);
+	free(handoff);
+}
+
+/* True when the answer begins with the one word, false when with the other. */
+static bool answered(struct handoff *handoff, const struct command *command, const char *yes,
+                     const char *no)
+{
+	redisReply *reply;
+	void *got;
+	bool is_yes;
+
+	if (redisAppendFormattedCommand(handoff->commands, command->text, command->len) !=
+	            REDIS_OK ||
+	    redisGetReply(handoff->commands, &got) != REDIS_OK)
+		bench_fail("bare hand-off: %s", handoff->commands->errstr);
+	reply = got;
+	if (reply->type != REDIS_REPLY_ARRAY || !reply->elements ||
+	    reply->element[0]->type != REDIS_REPLY_STRING)
+		bench_fail("bare hand-off: answered %s", reply->str ? reply->str : "else");
+	is_yes = !strcmp(reply->element[0]->str, yes);
+	if (!is_yes && strcmp(reply->element[0]->str, no) != 0)
+		bench_fail("bare hand-off: answered %s", reply->element[0]->str);
+	freeReplyObject(reply);
+	return is_yes;
+}
+
+/* One message, and it is for this ticket. */
+static void await_grant(struct handoff *handoff)
+{
+	char bytes[512];
+	ssize_t got = read(handoff->messages->fd, bytes, sizeof(bytes));
+
+	if (got <= 0 || !memmem(bytes, (size_t)got, "grant ", 6) ||
+	    !memmem(bytes, (size_t)got, handoff->ask.nonce, NONCE_LEN))
+		bench_fail("bare hand-off: another message than expected");
+}
+
+void handoff_acquire(struct handoff *handoff)
+{
+	uint64_t left = ++handoff->tickets;
+
+	for (int i = NONCE_LEN - 1; i >= 0; i--, left /= 26)
+		handoff->ask.nonce[i] = (char)('A' + left % 26);
+	memcpy(handoff->leave.nonce, handoff->ask.nonce, NONCE_LEN);
+	if (!answered(handoff, &handoff->ask, "granted", "queued"))
+		await_grant(handoff);
+}
+
+void handoff_release(struct handoff *handoff)
+{
+	answered(handoff, &handoff->leave, "left", "left");
+}

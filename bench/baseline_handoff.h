@@ -1,0 +1,17 @@
+/* SPDX-License-Identifier: MIT
+ * Latchkey's protocol for a contended lock without Latchkey: the same scripts and messages by bare
+ * hiredis.  What is slow here is so by the server and the machine. */
+#ifndef BASELINE_HANDOFF_H
+#define BASELINE_HANDOFF_H
+
+#include "bench.h"
+
+struct handoff; /* two connections; one process at a time */
+
+/* index tells those of one name apart. */
+struct handoff *handoff_open(const struct test_server *server, const char *name, int index);
+void handoff_close(struct handoff *handoff);
+void handoff_acquire(struct handoff *handoff);
+void handoff_release(struct handoff *handoff);
+
+#endif

@@ -1,0 +1,180 @@
+/* SPDX-License-Identifier: MIT
+ * The usual lock over Redis: who fails to take it waits for a message, as Redisson and others do,
+ * and each message sends all who wait to try again.  The subscription stands all the time, and no
+ * message is parsed: that there is one says it all. */
+#include "baseline_retry.h"
+
+#include <errno.h>
+#include <hiredis/hiredis.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <sys/socket.h>
+
+#define LEASE "10000"
+#define OWNER_LEN 32
+#define LOOK_MS 20 /* at least so often who waits looks whether the turn is over */
+
+/* KEYS: the lock.  ARGV: owner, lease in ms.  Returns nil, or for how long it is another's, ms. */
+static const char acquire_text[] =
+	"if redis.call('set', KEYS[1], ARGV[1], 'NX', 'PX', ARGV[2]) then return nil end\n"
+	"return redis.call('pttl', KEYS[1])\n";
+/* KEYS: the lock.  ARGV: owner, channel. */
+static const char release_text[] = "if redis.call('get', KEYS[1]) ~= ARGV[1] then return 0 end\n"
+				   "redis.call('del', KEYS[1])\n"
+				   "redis.call('publish', ARGV[2], '')\n"
+				   "return 1\n";
+
+struct command {
+	char *text;
+	size_t len;
+};
+
+struct retry {
+	redisContext *commands, *messages;
+	struct command acquire, release;
+};
+
+static redisContext *dial(const struct test_server *server)
+{
+	redisContext *context = redisConnect("127.0.0.1", server->port);
+	int one = 1;
+
+	if (!context || context->err)
+		bench_fail("retry: %s", context ? context->errstr : "out of memory");
+	if (setsockopt(context->fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one)))
+		bench_fail("retry: no TCP_NODELAY");
+	return context;
+}
+
+static void load(redisContext *context, const char *text, char sha1[41])
+{
+	redisReply *reply = redisCommand(context, "SCRIPT LOAD %s", text);
+
+	if (!reply || reply->type != REDIS_REPLY_STRING || reply->len != 40)
+		bench_fail("retry: a script cannot be loaded");
+	memcpy(sha1, reply->str, 41);
+	freeReplyObject(reply);
+}
+
+static struct command format(int argc, const char **argv)
+{
+	struct command command = {0};
+	int len = redisFormatCommandArgv(&command.text, argc, argv, NULL);
+
+	if (len < 0)
+		bench_fail("out of memory");
+	command.len = (size_t)len;
+	return command;
+}
+
+static void name_owner(char owner[OWNER_LEN + 1])
+{
+	uint64_t random[2];
+
+	if (getrandom(random, sizeof(random), 0) != sizeof(random))
+		bench_fail("no random bytes");
+	snprintf(owner, OWNER_LEN + 1, "%016llx%016llx", (unsigned long long)random[0],
+	         (unsigned long long)random[1]);
+}
+
+struct retry *retry_open(const struct test_server *server, const char *name)
+{
+	char owner[OWNER_LEN + 1], channel[200], acquire_sha[41], release_sha[41];
+	const char *acquire[] = {"EVALSHA", acquire_sha, "1", name, owner, LEASE};
+	const char *release[] = {"EVALSHA", release_sha, "1", name, owner, channel};
+	struct retry *retry = calloc(1, sizeof(*retry));
+	redisReply *reply;
+
+	if (!retry)
+		bench_fail("out of memory");
+	snprintf(channel, sizeof(channel), "%s:channel", name);
+	name_owner(owner);
+	retry->commands = dial(server);
+	retry->messages = dial(server);
+	load(retry->commands, acquire_text, acquire_sha);
+	load(retry->commands, release_text, release_sha);
+	retry->acquire = format(6, acquire);
+	retry->release = format(6, release);
+	reply = redisCommand(retry->messages, "SUBSCRIBE %s", channel);
+	if (!reply || reply->type != REDIS_REPLY_ARRAY)
+		bench_fail("retry: cannot subscribe");
+	freeReplyObject(reply);
+	return retry;
+}
+
+void retry_close(struct retry *retry)
+{
+	redisFree(retry->commands);
+	redisFree(retry->messages);
+	free(retry->acquire.text);
+	free(retry->release.text);
+	free(retry);
+}
+
+static redisReply *ask(struct retry *retry, const struct command *command)
+{
+	void *reply;
+
+	if (redisAppendFormattedCommand(retry->commands, command->text, command->len) != REDIS_OK ||
+	    redisGetReply(retry->commands, &reply) != REDIS_OK)
+		bench_fail("retry: %s", retry->commands->errstr);
+	if (((redisReply *)reply)->type == REDIS_REPLY_ERROR)
+		bench_fail("retry: %s", ((redisReply *)reply)->str);
+	return reply;
+}
+
+/* What was said until now is old news to a try that follows. */
+static void forget_messages(struct retry *retry)
+{
+	char bytes[16384];
+	ssize_t got;
+
+	do
+		got = recv(retry->messages->fd, bytes, sizeof(bytes), MSG_DONTWAIT);
+	while (got == (ssize_t)sizeof(bytes));
+	if (got == 0 || (got < 0 && errno != EAGAIN && errno != EINTR))
+		bench_fail("retry: the subscription is lost");
+}
+
+bool retry_acquire(struct retry *retry, int64_t until_ns)
+{
+	struct pollfd ready = {.fd = retry->messages->fd, .events = POLLIN};
+	int64_t again_ns;
+
+	for (;;) {
+		redisReply *reply;
+
+		forget_messages(retry);
+		reply = ask(retry, &retry->acquire);
+		if (reply->type == REDIS_REPLY_NIL) {
+			freeReplyObject(reply);
+			return true;
+		}
+		/* By then its lease is over, whatever was lost. */
+		again_ns = bench_now_ns() + reply->integer * 1000000;
+		freeReplyObject(reply);
+		while (!poll(&ready, 1, LOOK_MS)) {
+			int64_t now_ns = bench_now_ns();
+
+			if (now_ns >= until_ns)
+				return false;
+			if (now_ns >= again_ns)
+				break;
+		}
+		if (bench_now_ns() >= until_ns)
+			return false;
+	}
+}
+
+void retry_release(struct retry *retry)
+{
+	redisReply *reply = ask(retry, &retry->release);
+
+	if (reply->type != REDIS_REPLY_INTEGER || reply->integer != 1)
+		bench_fail("retry: it was not ours to release");
+	freeReplyObject(reply);
+}

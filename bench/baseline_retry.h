@@ -1,0 +1,17 @@
+/* SPDX-License-Identifier: MIT
+ * The usual lock over Redis: SET NX PX by a script, a release publishes, and all who wait try
+ * again.  As quick as we know to write it. */
+#ifndef BASELINE_RETRY_H
+#define BASELINE_RETRY_H
+
+#include "bench.h"
+
+struct retry; /* two connections; one process or thread at a time */
+
+struct retry *retry_open(const struct test_server *server, const char *name);
+void retry_close(struct retry *retry);
+/* False when until_ns came first. */
+bool retry_acquire(struct retry *retry, int64_t until_ns);
+void retry_release(struct retry *retry);
+
+#endif

@@ -1,0 +1,131 @@
+/* SPDX-License-Identifier: MIT
+ * Runs the contestants of bench/peers one by one, on a new server each time, and makes figures of
+ * what they write down.  ../README.md is the contract between both. */
+#ifndef DRIVER_H
+#define DRIVER_H
+
+#include "harness/server.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#define CONTESTANTS_MAX 32
+#define ROUNDS_MAX 32
+#define SIZES_MAX 8
+
+/* ---- what is run ------------------------------------------------------------------------------
+ */
+
+struct contestant {
+	char peer[256];  /* path of its folder's script */
+	char name[40];   /* "redsync" */
+	char works[64];  /* "pairs contend" */
+	char what[400];  /* library, version, settings */
+	char server[16]; /* "redis" or "etcd" */
+};
+
+struct work {
+	const char *name;
+	const char *what;
+	int capacity; /* how many may hold at once; 0 = a latch: nobody holds */
+	int sizes[SIZES_MAX];
+};
+
+/* The contestants of these folders (NULL = all there are), those that are missing said in a line.
+ * Ours come first. */
+int contestants_find(const char *root, const char *folders, const char *names,
+                     struct contestant *found, int max);
+bool word_in(const char *words, const char *word);
+
+/* ---- a store ----------------------------------------------------------------------------------
+ */
+
+struct store {
+	struct test_server redis; /* dir also for etcd */
+	bool etcd;
+	pid_t pid;
+	int port;
+};
+
+bool store_exists(const char *server); /* "etcd": the binary is there */
+bool store_start(struct store *store, const char *server);
+void store_stop(struct store *store);
+/* Messages that etcd's clients sent until now. */
+int64_t etcd_requests(const struct store *store);
+
+/* ---- one run ----------------------------------------------------------------------------------
+ */
+
+/* One line of a contestant: an acquisition, ns. */
+struct turn {
+	int64_t asked, granted, released;
+	int worker;
+};
+
+struct run {
+	struct turn *turns;
+	size_t count;
+	int workers;
+	double seconds;
+	bool hung;        /* a wait did not end: no figure, but one of its own kind */
+	int64_t requests; /* that clients sent; -1 = not counted in this run */
+	int64_t client_cpu_ns, server_cpu_ns;
+	double others; /* share of the machine that went elsewhere */
+};
+
+/* Run it; false, said in a line, when there is no figure.  The requests to Redis are counted by
+ * MONITOR, which takes time: no other figure of such a run is used. */
+bool run_contestant(const struct contestant *contestant, const struct work *work, int workers,
+                    double seconds, bool counted, struct run *run);
+void run_free(struct run *run);
+
+int64_t monotonic_ns(void);
+int64_t process_cpu_ns(pid_t pid);
+int64_t session_cpu_ns(pid_t session); /* of all its living processes */
+/* CPU time of the whole machine until now, and how much of it was not idle. */
+void machine_cpu_ns(int64_t *all, int64_t *busy);
+
+/* ---- figures ----------------------------------------------------------------------------------
+ */
+
+/* What a contestant did at one work and size, over all rounds. */
+struct figures {
+	int rounds;              /* that gave figures */
+	double rate[ROUNDS_MAX]; /* acquisitions a second; 0 in a round that failed */
+	double *handoff_us;      /* from a release to the next grant */
+	size_t handoff_count;
+	double *hold_us;
+	size_t hold_count;
+	double longest_ms;                   /* wait */
+	int64_t fewest, most;                /* acquisitions of a worker in a round */
+	double acquisitions;                 /* in the rounds that were timed */
+	double client_cpu_us, server_cpu_us; /* an acquisition */
+	double requests;                     /* an acquisition; -1 = not counted */
+	double others;                       /* the worst of the rounds */
+	int64_t overlaps;                    /* holds that began before the one before had ended */
+	int failures;                        /* runs without figures */
+	int hung;                            /* of these: a wait did not end */
+};
+
+void figures_add(struct figures *figures, int round, const struct work *work,
+                 const struct run *run);
+void figures_free(struct figures *figures);
+/* The value below which that share lies; reorders the values. */
+double quantile(double *values, size_t count, double share);
+
+/* ---- tables -----------------------------------------------------------------------------------
+ */
+
+struct json_t;
+/* One table; of is in the order of the contestants.  Rows go to the list, too, unless it is NULL.
+ */
+void table_print(const struct work *work, int workers, int rounds, double seconds,
+                 const struct contestant *contestants, struct figures *of, int count,
+                 struct json_t *rows);
+
+/* Say what went wrong and end: nothing is measured by half. */
+_Noreturn void give_up(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
+
+#endif

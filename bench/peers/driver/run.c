@@ -1,0 +1,267 @@
+/* SPDX-License-Identifier: MIT
+ * One run of a contestant: start it, let it work, count meanwhile, and read what it wrote down. */
+#include "driver.h"
+
+#include "harness/process.h"
+#include "harness/redis.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define READY_MS 180000
+#define WAIT_MS 30000 /* what still waits when the time is over is granted within this */
+#define LINES_MS 30000
+#define END_MS 10000
+
+/* A contestant's process, leader of a session: all its children are of this session, too. */
+struct peer {
+	pid_t pid;
+	int in, out;
+};
+
+__attribute__((format(printf, 4, 5))) static void complain(const struct contestant *contestant,
+                                                           const struct work *work, int workers,
+                                                           const char *fmt, ...)
+{
+	va_list args;
+
+	printf("%s, %s, %d: ", contestant->name, work->name, workers);
+	va_start(args, fmt);
+	vprintf(fmt, args);
+	va_end(args);
+	printf("\n");
+	fflush(stdout);
+}
+
+static void peer_start(struct peer *peer, const struct contestant *contestant,
+                       const struct work *work, int port, int workers, double seconds)
+{
+	char port_text[16], workers_text[16], seconds_text[32];
+	int down[2], up[2];
+	pid_t parent = getpid();
+
+	snprintf(port_text, sizeof(port_text), "%d", port);
+	snprintf(workers_text, sizeof(workers_text), "%d", workers);
+	snprintf(seconds_text, sizeof(seconds_text), "%g", seconds);
+	if (pipe2(down, O_CLOEXEC) || pipe2(up, O_CLOEXEC))
+		give_up("no pipe: %s", strerror(errno));
+	fflush(stdout);
+	peer->pid = fork();
+	if (peer->pid < 0)
+		give_up("cannot fork: %s", strerror(errno));
+	if (!peer->pid) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		if (getppid() != parent)
+			_exit(125);
+		setsid();
+		signal(SIGPIPE, SIG_DFL);
+		dup2(down[0], 0);
+		dup2(up[1], 1);
+		execl(contestant->peer, contestant->peer, "run", contestant->name, work->name,
+		      "127.0.0.1", port_text, "bench", workers_text, seconds_text, (char *)NULL);
+		_exit(126);
+	}
+	close(down[0]);
+	close(up[1]);
+	peer->in = down[1];
+	peer->out = up[0];
+}
+
+/* It has ms to end by itself; then all that it started is ended, too: its session is a process
+ * group of ours.  Whether it succeeded. */
+static bool peer_end(struct peer *peer, int64_t ms)
+{
+	siginfo_t info = {0};
+	int status = -1;
+
+	/* Not taken from the kernel yet: until then the number stays its own. */
+	(void)WITHIN(ms, (waitid(P_PID, (id_t)peer->pid, &info, WEXITED | WNOHANG | WNOWAIT),
+	                  info.si_pid == peer->pid));
+	kill(-peer->pid, SIGKILL);
+	while (waitpid(peer->pid, &status, 0) < 0 && errno == EINTR)
+		continue;
+	close(peer->in);
+	close(peer->out);
+	return WIFEXITED(status) && WEXITSTATUS(status) == 0;
+}
+
+static bool peer_says(struct peer *peer, const char *word, int64_t ms)
+{
+	const char *line = line_read(peer->out, ms);
+
+	return line && !strcmp(line, word);
+}
+
+/* All it writes until it closes its end; NULL when that took too long. */
+static char *peer_rest(struct peer *peer)
+{
+	int64_t end = now_ms() + LINES_MS;
+	size_t len = 0, size = 1 << 20;
+	char *text = malloc(size);
+
+	for (;;) {
+		struct pollfd ready = {peer->out, POLLIN, 0};
+		int64_t left = end - now_ms();
+		ssize_t got;
+
+		if (!text)
+			give_up("out of memory");
+		if (left <= 0 || poll(&ready, 1, (int)left) < 1)
+			return free(text), NULL;
+		got = read(peer->out, text + len, size - len - 1);
+		if (got <= 0)
+			break;
+		len += (size_t)got;
+		if (size - len < 65536)
+			text = realloc(text, size *= 2);
+	}
+	text[len] = 0;
+	return text;
+}
+
+static bool turns_read(char *text, struct run *run)
+{
+	size_t room = 0;
+
+	for (char *at = text, *next; *at; at = next) {
+		struct turn turn;
+		long long asked, granted, released;
+		int used = 0;
+
+		if (run->count == room) {
+			room = room ? room * 2 : 4096;
+			run->turns = realloc(run->turns, room * sizeof(*run->turns));
+			if (!run->turns)
+				give_up("out of memory");
+		}
+		next = strchr(at, '\n');
+		if (!next)
+			return false;
+		*next++ = 0;
+		if (sscanf(at, "%d %lld %lld %lld%n", &turn.worker, &asked, &granted, &released,
+		           &used) != 4 ||
+		    at[used] || turn.worker < 0 || turn.worker >= run->workers || asked <= 0 ||
+		    granted < asked)
+			return false;
+		turn.asked = asked;
+		turn.granted = granted;
+		turn.released = released;
+		run->turns[run->count++] = turn;
+	}
+	return run->count > 0;
+}
+
+/* Lines of MONITOR until a mark of ours; how many of them clients sent. */
+static int64_t monitor_until(struct monitor *monitor, const char *mark)
+{
+	int64_t count = 0;
+	const char *line;
+
+	while ((line = monitor_next(monitor, 1000)) != NULL) {
+		if (strstr(line, mark))
+			return count;
+		count += strstr(line, " lua]") == NULL;
+	}
+	give_up("MONITOR does not show %s", mark);
+}
+
+/* Count while it works: until it says that it is done.  MONITOR's lines are read at once, or the
+ * server would keep them all. */
+static int64_t watch(struct peer *peer, const struct store *store, struct monitor *monitor,
+                     int64_t ms)
+{
+	struct pollfd done = {peer->out, POLLIN, 0};
+	int64_t count = 0, end = now_ms() + ms;
+	struct redis *redis = redis_open(&store->redis);
+	const char *line;
+
+	while (poll(&done, 1, 0) == 0 && now_ms() < end)
+		for (int i = 0; i < 1000 && (line = monitor_next(monitor, i ? 0 : 5)) != NULL; i++)
+			count += strstr(line, " lua]") == NULL;
+	redis_do(redis, "ECHO bench-peers-done");
+	count += monitor_until(monitor, "bench-peers-done");
+	redis_close(redis);
+	return count;
+}
+
+/* Between "ready" and "done". */
+static bool peer_works(struct peer *peer, const struct store *store, bool counted, struct run *run)
+{
+	int64_t ms = (int64_t)(run->seconds * 1000) + WAIT_MS;
+	int64_t all, busy, all_end, busy_end, end;
+	struct monitor *monitor = NULL;
+	bool done;
+
+	run->requests = store->etcd ? etcd_requests(store) : -1;
+	if (counted && !store->etcd)
+		monitor = monitor_open(&store->redis);
+	machine_cpu_ns(&all, &busy);
+	run->server_cpu_ns = process_cpu_ns(store->pid);
+	run->client_cpu_ns = session_cpu_ns(peer->pid);
+	if (!line_write(peer->in, "go"))
+		return false;
+	end = now_ms() + ms;
+	if (monitor)
+		run->requests = watch(peer, store, monitor, ms);
+	done = peer_says(peer, "done", end - now_ms());
+	run->hung = !done && now_ms() >= end;
+	run->client_cpu_ns = session_cpu_ns(peer->pid) - run->client_cpu_ns;
+	run->server_cpu_ns = process_cpu_ns(store->pid) - run->server_cpu_ns;
+	machine_cpu_ns(&all_end, &busy_end);
+	if (store->etcd)
+		run->requests = etcd_requests(store) - run->requests;
+	if (monitor)
+		monitor_close(monitor);
+	run->others = (double)(busy_end - busy - run->client_cpu_ns - run->server_cpu_ns) /
+	              (double)(all_end - all);
+	return done && line_write(peer->in, "end");
+}
+
+bool run_contestant(const struct contestant *contestant, const struct work *work, int workers,
+                    double seconds, bool counted, struct run *run)
+{
+	struct store store;
+	struct peer peer;
+	char *text = NULL;
+	bool good = false;
+
+	*run = (struct run){.workers = workers, .seconds = seconds};
+	if (!store_start(&store, contestant->server))
+		return false;
+	peer_start(&peer, contestant, work, store.port, workers, seconds);
+	if (!peer_says(&peer, "ready", READY_MS))
+		complain(contestant, work, workers, "is not ready");
+	else if (!peer_works(&peer, &store, counted, run))
+		complain(contestant, work, workers,
+		         run->hung ? "somebody waits for it without end: no figure"
+		                   : "did not end its work: no figure");
+	else if (!(text = peer_rest(&peer)) || !turns_read(text, run))
+		complain(contestant, work, workers, "its lines are not as they should be");
+	else
+		good = true;
+	free(text);
+	if (!peer_end(&peer, good ? END_MS : 0) && good) {
+		complain(contestant, work, workers, "failed in the end: no figure");
+		good = false;
+	}
+	store_stop(&store);
+	if (!good)
+		run_free(run);
+	return good;
+}
+
+void run_free(struct run *run)
+{
+	free(run->turns);
+	run->turns = NULL;
+	run->count = 0;
+}

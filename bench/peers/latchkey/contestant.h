@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: MIT
+ * Latchkey as a contestant: what its workers share, be they processes or threads. */
+#ifndef CONTESTANT_H
+#define CONTESTANT_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum work { WORK_PAIRS, WORK_CONTEND, WORK_SEMAPHORE, WORK_LATCH };
+
+struct turn {
+	int64_t asked, granted, released;
+};
+
+/* In memory that all processes share. */
+struct job {
+	enum work work;
+	char url[64];
+	char name[256];
+	int workers;
+	int64_t length_ns, end_ns; /* end_ns is set before the start */
+	/* All workers and the one who leads. */
+	pthread_barrier_t step;
+	_Atomic int asked;  /* of a latch's round: how many were about to await */
+	int64_t opened;     /* just before its count-down */
+	_Atomic bool over;  /* no more rounds */
+	size_t room;        /* turns of one worker, at most */
+	size_t *counts;     /* turns a worker has */
+	struct turn *turns; /* room for each worker */
+};
+
+/* A worker, from connecting to closing; ends the program when something fails. */
+void worker_run(struct job *job, int worker);
+/* The leader's part between "ready" and "done", with all workers. */
+void lead(struct job *job);
+
+void meet(struct job *job); /* everybody waits for everybody */
+/* Say a line and wait for the driver's. */
+void say(const char *line);
+int64_t now_ns(void);
+void nap_ns(int64_t ns);
+
+_Noreturn void fail(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
+
+#endif

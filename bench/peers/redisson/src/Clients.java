@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: MIT
+// The Redisson clients of a run and their settings, and what its contestants are to a worker.
+
+import io.netty.channel.EventLoopGroup;
+import io.netty.channel.epoll.EpollEventLoopGroup;
+import java.util.concurrent.ExecutorService;
+import java.util.concurrent.Executors;
+import java.util.concurrent.TimeUnit;
+import org.redisson.Redisson;
+import org.redisson.api.LockOptions;
+import org.redisson.api.RLock;
+import org.redisson.api.RPermitExpirableSemaphore;
+import org.redisson.api.RSemaphore;
+import org.redisson.api.RedissonClient;
+import org.redisson.config.Config;
+import org.redisson.config.TransportMode;
+
+final class Clients {
+	/** What is acquired and released in turns, by one thread. */
+	interface Turns {
+		void acquire() throws InterruptedException;
+
+		void release();
+	}
+
+	static final int LEASE_MS = 10_000;
+	static final int PERMITS = 3;
+	private static final int LOOPS = Runtime.getRuntime().availableProcessors();
+	/** Its thread asks for one thing at a time, but unlock() leaves a DEL behind. */
+	private static final int OWN_POOL = 2;
+
+	private final String contestant;
+	private final String address;
+	private final int workers;
+	private final EventLoopGroup loops = new EpollEventLoopGroup(LOOPS);
+	private final ExecutorService executor = Executors.newCachedThreadPool();
+	private final RedissonClient shared;
+
+	Clients(String contestant, String host, String port, int workers) {
+		this.contestant = contestant;
+		this.address = "redis://" + host + ":" + port;
+		this.workers = workers;
+		this.shared = contestant.equals("redisson-shared") ? create(workers + 1) : null;
+	}
+
+	/** The client of one more worker. */
+	RedissonClient next() {
+		return shared != null ? shared : create(OWN_POOL);
+	}
+
+	private RedissonClient create(int connections) {
+		Config config = new Config();
+		config.setTransportMode(TransportMode.EPOLL);
+		config.setEventLoopGroup(loops);
+		config.setExecutor(executor);
+		config.setLockWatchdogTimeout(LEASE_MS);
+		config.useSingleServer()
+				.setAddress(address)
+				.setDnsMonitoringInterval(-1)
+				.setConnectionPoolSize(connections)
+				.setConnectionMinimumIdleSize(connections)
+				.setSubscriptionConnectionPoolSize(1)
+				.setSubscriptionConnectionMinimumIdleSize(1);
+		return Redisson.create(config);
+	}
+
+	Turns turns(RedissonClient client, String work, String name) {
+		if (!work.equals("semaphore"))
+			return turns(lock(client, name), contestant.equals("redisson-leased"));
+		if (contestant.equals("redisson-permit"))
+			return turns(client.getPermitExpirableSemaphore(name));
+		return turns(client.getSemaphore(name));
+	}
+
+	/** Redisson wants the permits counted out first. */
+	void setPermits(RedissonClient client, String name) {
+		if (contestant.equals("redisson-permit"))
+			client.getPermitExpirableSemaphore(name).trySetPermits(PERMITS);
+		else
+			client.getSemaphore(name).trySetPermits(PERMITS);
+	}
+
+	private RLock lock(RedissonClient client, String name) {
+		switch (contestant) {
+		case "redisson-fair":
+			return client.getFairLock(name);
+		case "redisson-spin":
+			return client.getSpinLock(name, spinning());
+		case "redisson", "redisson-leased", "redisson-shared":
+			return client.getLock(name);
+		default:
+			throw new IllegalArgumentException(contestant);
+		}
+	}
+
+	/** The exponential one that comes with it lets waiters sleep up to 128 ms. */
+	private LockOptions.BackOff spinning() {
+		return new LockOptions.ConstantBackOff().delay(Math.max(1, workers / 4));
+	}
+
+	/** A lock with a lease of its own is not renewed. */
+	private static Turns turns(RLock lock, boolean leased) {
+		return new Turns() {
+			@Override
+			public void acquire() {
+				if (leased)
+					lock.lock(LEASE_MS, TimeUnit.MILLISECONDS);
+				else
+					lock.lock();
+			}
+
+			@Override
+			public void release() {
+				lock.unlock();
+			}
+		};
+	}
+
+	private static Turns turns(RSemaphore semaphore) {
+		return new Turns() {
+			@Override
+			public void acquire() throws InterruptedException {
+				semaphore.acquire();
+			}
+
+			@Override
+			public void release() {
+				semaphore.release();
+			}
+		};
+	}
+
+	private static Turns turns(RPermitExpirableSemaphore semaphore) {
+		return new Turns() {
+			private String permit;
+
+			@Override
+			public void acquire() throws InterruptedException {
+				permit = semaphore.acquire(LEASE_MS, TimeUnit.MILLISECONDS);
+			}
+
+			@Override
+			public void release() {
+				semaphore.release(permit);
+			}
+		};
+	}
+}

@@ -1,0 +1,37 @@
+# SPDX-License-Identifier: MIT
+# Latchkey beside what a user would pick instead; bench/peers/README.md.
+
+PEERS_DRIVER := $(BUILD)/bench-peers
+PEERS_OURS := $(BUILD)/peers/latchkey/contestants
+PEERS_DRIVER_OBJECTS := $(patsubst %.c,$(BUILD)/%.o,$(sort $(wildcard bench/peers/driver/*.c)))
+PEERS_OURS_OBJECTS := $(patsubst %.c,$(BUILD)/%.o,$(sort $(wildcard bench/peers/latchkey/*.c)))
+PEERS_OBJECTS := $(PEERS_DRIVER_OBJECTS) $(PEERS_OURS_OBJECTS)
+
+## bench-peers  other libraries at the same work: PEERS="go python" (all), CONTESTANTS=names,
+##         T="pairs contend semaphore latch", WORKERS="2 8", SECONDS=1 a turn, ROUNDS=2, JSON=file
+.PHONY: bench-peers
+bench-peers: $(PEERS_DRIVER) $(PEERS_OURS)
+	@LK_COMMIT="$(COMMIT)" LK_BUILD="$(abspath $(BUILD))" $(PEERS_DRIVER) $(CURDIR)/bench/peers \
+		"PEERS=$(PEERS)" "CONTESTANTS=$(CONTESTANTS)" "T=$(T)" "WORKERS=$(WORKERS)" \
+		"SECONDS=$(SECONDS)" "ROUNDS=$(ROUNDS)" "JSON=$(JSON)"
+
+# So that they stay fit to be built.
+tests: $(if $(SANITIZE),,$(PEERS_DRIVER) $(PEERS_OURS))
+
+$(PEERS_OBJECTS): $(BUILD)/%.o: %.c | deps-test
+	$(call say,CC,$<)
+	$(Q)mkdir -p $(@D)
+	$(Q)$(CC) $(ALL_CFLAGS) $(CHECK_CFLAGS) $(JANSSON_CFLAGS) -Iinclude -Itests \
+		-MMD -MP -c -o $@ $<
+-include $(PEERS_OBJECTS:.o=.d)
+
+$(PEERS_DRIVER): $(PEERS_DRIVER_OBJECTS) $(HARNESS)
+	$(call say,LINK,$@)
+	$(Q)mkdir -p $(@D)
+	$(Q)$(CC) $(ALL_CFLAGS) $(LDFLAGS) -o $@ $^ $(HIREDIS_LIBS) $(CHECK_LIBS) \
+		$(JANSSON_LIBS)
+
+$(PEERS_OURS): $(PEERS_OURS_OBJECTS) $(STATIC)
+	$(call say,LINK,$@)
+	$(Q)mkdir -p $(@D)
+	$(Q)$(CC) $(ALL_CFLAGS) $(LDFLAGS) -o $@ $^ $(HIREDIS_LIBS)

@@ -1,0 +1,83 @@
+/* SPDX-License-Identifier: MIT
+ * The tables on the terminal. */
+#include "run.h"
+
+#include <math.h>
+#include <string.h>
+
+/* Three digits that count, and no more than are needed. */
+static const char *number(char *text, size_t size, double value)
+{
+	double size_of = fabs(value);
+	int places = size_of >= 99.95 || value == 0 ? 0
+	             : size_of >= 9.995             ? 1
+	             : size_of >= 0.9995            ? 2
+	                                            : 3;
+
+	if (!isfinite(value))
+		snprintf(text, size, "-");
+	else
+		snprintf(text, size, "%.*f", places, value);
+	return text;
+}
+
+static const char *range(char *text, size_t size, const struct spread *spread)
+{
+	char low[32], high[32];
+
+	snprintf(text, size, "%s..%s", number(low, sizeof(low), spread->low),
+	         number(high, sizeof(high), spread->high));
+	return text;
+}
+
+void report_contest(const struct found_contest *contest)
+{
+	char rate[32], spread[72], server[32], client[32];
+
+	printf("\n%s: %s (%d rounds of %lld ms)\n", contest->id, contest->what, contest->rounds,
+	       (long long)contest->turn_ms);
+	printf("  %-32s %10s %18s %9s %10s %10s\n", "", "op/s", "10..90 %", "requests", "server us",
+	       "client us");
+	for (int i = 0; i < contest->result.count; i++) {
+		const struct performance *of = &contest->result.of[i];
+
+		printf("  %-32s %10s %18s %9.3f %10s %10s\n", of->name,
+		       number(rate, sizeof(rate), of->rate.median),
+		       range(spread, sizeof(spread), &of->rate), of->requests,
+		       number(server, sizeof(server), of->server_us.median),
+		       number(client, sizeof(client), of->client_us.median));
+	}
+	fflush(stdout);
+}
+
+void report_figures(const struct bench *bench)
+{
+	int missed = 0, goals = 0, width = 0;
+
+	for (int i = 0; i < bench->figure_count; i++)
+		if ((int)strlen(bench->figures[i].what) > width)
+			width = (int)strlen(bench->figures[i].what);
+	printf("\n%-*s %8s %16s  %s\n", width, "figure", "value", "10..90 %", "goal");
+	for (int i = 0; i < bench->figure_count; i++) {
+		const struct figure *figure = &bench->figures[i];
+		char value[32], spread[72] = "", bound[32];
+
+		if (figure->has_spread)
+			range(spread, sizeof(spread), &figure->value);
+		printf("%-*s %8s %16s ", width, figure->what,
+		       number(value, sizeof(value), figure->value.median), spread);
+		if (figure->goal != NO_GOAL) {
+			goals++;
+			missed += !figure_met(figure);
+			printf(" %s %s%s%s: %s", figure->goal == AT_LEAST ? ">=" : "<=",
+			       number(bound, sizeof(bound), figure->bound),
+			       figure->unit[0] ? " " : "", figure->unit,
+			       figure_met(figure) ? "met" : "MISSED");
+		} else {
+			printf(" %s", figure->unit);
+		}
+		printf("\n");
+	}
+	printf("\n%d goals, %d missed\n", goals, missed);
+	fflush(stdout);
+}

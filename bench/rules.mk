@@ -1,0 +1,37 @@
+# SPDX-License-Identifier: MIT
+# The bench: Latchkey beside what a user would pick instead.
+
+BENCH := $(BUILD)/bench/run
+BENCH_SOURCES := $(sort $(wildcard bench/*.c))
+BENCH_OBJECTS := $(BENCH_SOURCES:%.c=$(BUILD)/%.o)
+# Expanded when a recipe runs, that is after tools/deps, and once.
+JANSSON_CFLAGS = $(eval JANSSON_CFLAGS := $$(shell pkg-config --cflags jansson))$(JANSSON_CFLAGS)
+JANSSON_LIBS = $(eval JANSSON_LIBS := $$(shell pkg-config --libs jansson))$(JANSSON_LIBS)
+
+## bench   speed, beside others: T="pair threads" (all cases), ROUNDS=17, TURN=100 ms each;
+##         JSON=FILE, SVG=FILE to write besides (SVG: make deps-bench)
+.PHONY: bench bench-program deps-bench
+bench: $(BENCH) $(COMMAND)
+	@LK_COMMIT="$(COMMIT)" LK_BUILD="$(abspath $(BUILD))" $(BENCH) T="$(T)" ROUNDS="$(ROUNDS)" \
+		TURN="$(TURN)" JSON="$(JSON)" SVG="$(SVG)"
+bench-program: $(BENCH)
+# A test runs each case once; figures of a sanitized build would be none.
+tests: $(if $(SANITIZE),,$(BENCH))
+
+# With gnuplot, which the picture needs and nothing else does.
+deps-bench: deps-test
+	$(if $(DEPS),@tools/deps bench)
+
+# As unit tests, these see the library's own headers: the baselines send the same scripts.
+$(BENCH_OBJECTS): $(BUILD)/%.o: %.c | deps-test $(BUILD)/gen/scripts.h
+	$(call say,CC,$<)
+	$(Q)mkdir -p $(@D)
+	$(Q)$(CC) $(ALL_CFLAGS) $(CHECK_CFLAGS) $(HIREDIS_CFLAGS) $(JANSSON_CFLAGS) -Iinclude -Isrc \
+		-Itests -Itests/harness -I$(BUILD)/gen -MMD -MP -c -o $@ $<
+
+$(BENCH): $(BENCH_OBJECTS) $(HARNESS) $(STATIC)
+	$(call say,LINK,$@)
+	$(Q)$(CC) $(ALL_CFLAGS) $(LDFLAGS) -o $@ $(BENCH_OBJECTS) $(HARNESS) $(STATIC) \
+		$(HIREDIS_LIBS) $(CHECK_LIBS) $(LUA_LIBS) $(JANSSON_LIBS) -ldl -lm
+
+-include $(BENCH_OBJECTS:.o=.d)

@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: MIT
+ * One run of the bench: what was asked for, and all that was found. */
+#ifndef BENCH_RUN_H
+#define BENCH_RUN_H
+
+#include "bench.h"
+
+#include <stdio.h>
+
+#define CONTESTS_MAX 160
+#define FIGURES_MAX 320
+#define POINTS_MAX 400
+#define NOTES_MAX 64
+#define ID_SIZE 64
+#define WHAT_SIZE 200
+
+struct bench_options {
+	const char *cases; /* names with spaces between, "" = all */
+	int rounds;
+	int64_t turn_ms;
+	const char *json_path; /* "" = none */
+	const char *svg_path;  /* "" = none */
+};
+
+struct found_contest {
+	char id[ID_SIZE], what[WHAT_SIZE];
+	int size, rounds;
+	int64_t turn_ms;
+	struct result result;
+};
+
+struct figure {
+	char id[ID_SIZE], what[WHAT_SIZE], unit[32];
+	struct spread value;
+	bool has_spread;
+	enum goal goal;
+	double bound;
+};
+
+struct point {
+	char series[ID_SIZE];
+	double x, y;
+};
+
+struct bench {
+	struct bench_options options;
+	const char *case_name; /* the one that runs now */
+	char server_version[32];
+	int contest_count, figure_count, point_count, note_count;
+	struct found_contest contests[CONTESTS_MAX];
+	struct figure figures[FIGURES_MAX];
+	struct point points[POINTS_MAX];
+	char notes[NOTES_MAX][WHAT_SIZE];
+};
+
+bool figure_met(const struct figure *figure);
+
+/* The table: each contest as soon as it is over, the figures at the end. */
+void report_contest(const struct found_contest *contest);
+void report_figures(const struct bench *bench);
+/* All of it, for programs. */
+void report_json(const struct bench *bench, const char *path);
+/* The points, drawn by gnuplot; a note when it is not there. */
+void report_picture(struct bench *bench, const char *path);
+
+#endif
