@@ -88,6 +88,7 @@ end
 local free = owner and '0' or '1'
 if ARGV[2] ~= '1' then return {'busy', free} end
 
+local rank
 local arrival = head and redis.call('ZSCORE', KEYS[2], ticket)
 if not arrival then
 	arrival = ARGV[3]
@@ -96,6 +97,8 @@ if not arrival then
 		local tail = head and redis.call('ZRANGE', KEYS[2], '-1', '-1', 'WITHSCORES')[2]
 		if tail and tail - arrival >= 0 then
 			arrival = string.format('%.0f', math.min(tail + 1, 9007199254740991))
+		else
+			rank = waiting -- the last; to look for it is to walk through all of them
 		end
 	end
 	redis.call('ZADD', KEYS[2], arrival, ticket)
@@ -106,4 +109,4 @@ end
 redis.call('PEXPIRE', KEYS[2], ARGV[6])
 -- A place that is none of ours, by a hand that meddled, is told as the nearest that is.
 arrival = math.min(math.max(tonumber(arrival), 1), 9007199254740991)
-return {'queued', string.format('%.0f', arrival), redis.call('ZRANK', KEYS[2], ticket), left, free}
+return {'queued', string.format('%.0f', arrival), rank or redis.call('ZRANK', KEYS[2], ticket), left, free}
