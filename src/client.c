@@ -116,6 +116,11 @@ void lk__client_leave(struct lk_client *client)
 	pthread_setcancelstate(cancel_state, NULL);
 }
 
+void lk__client_left(void)
+{
+	pthread_setcancelstate(cancel_state, NULL);
+}
+
 void lk__log(struct lk_client *client, lk_log_level level, const char *fmt, ...)
 {
 	char line[400];
@@ -161,7 +166,7 @@ static bool append_label(struct lk_client *client, struct lk__buf *buf, const ch
 static void introduce_by(struct lk_client *client, bool whole, struct lk__buf *buf)
 {
 	if (whole)
-		lk__wire_background(client, buf);
+		lk__call_background(client, buf);
 	else
 		lk__buf_fini(buf);
 }
@@ -357,7 +362,7 @@ static void forget_introduction(struct lk_client *client)
 
 	lk__space_client_key(&client->space, client->space.client_id, key);
 	if (client->introduce_ns && lk__resp_command(&buf, 2, argv, NULL))
-		lk__wire_background(client, &buf);
+		lk__call_background(client, &buf);
 }
 
 static bool is_quiet(const struct lk_client *client)

@@ -37,6 +37,9 @@ struct lk__sleeper {
 	bool listed, parked; /* among the sleepers; it sleeps, and nobody woke it yet */
 	bool reading;   /* it waits for replies, for all: what it is parked at does not wake it */
 	bool impatient; /* its reply takes its time */
+	/* It was let go: others have left the call in its place, client and handle may be no more.
+	 */
+	bool gone;
 };
 
 /* Two connections to one server.  Kept until nobody uses it, also when it is broken. */
@@ -79,7 +82,7 @@ struct lk_client {
 	pthread_t loop;
 	struct lk__wake loop_wake;
 	int timer_fd;
-	int64_t armed_ns;  /* when the loop wakes */
+	int64_t armed_ns;  /* when the loop wakes, perhaps earlier than it has to */
 	bool timed;        /* by its timer */
 	int64_t asleep_ns; /* how long the machine has slept */
 	bool stop;
@@ -148,15 +151,8 @@ void lk__wire_flush(struct lk_client *client);
 void lk__wire_read(struct lk_client *client, struct lk__pair *pair, struct lk__sleeper *sleeper,
                    int64_t deadline_ns);
 /* Sleep until the call or wait is done or deadline_ns has come, sending and reading for others on
- * the way.  Gives the mutex up meanwhile.  _locked */
+ * the way.  Gives the mutex up meanwhile.  _locked, on return unless the sleeper is gone */
 void lk__wire_wait(struct lk_client *client, struct lk__sleeper *sleeper, int64_t deadline_ns);
-/* Put a call in line.  _locked */
-void lk__wire_call(struct lk_client *client, struct lk__call *call);
-/* A call of nobody: true if it was put in line.  buf is taken in any case.  _locked */
-bool lk__wire_background(struct lk_client *client, struct lk__buf *buf);
-/* Wait for a call until deadline_ns.  Its result is in call, which nobody uses any more.  _locked
- */
-void lk__wire_await(struct lk_client *client, struct lk__call *call, int64_t deadline_ns);
 /* Before a thread goes: send what is in line, and have somebody read what is under way.  _locked */
 void lk__wire_finish(struct lk_client *client);
 /* The pair is of no use any more.  _locked */
@@ -177,6 +173,16 @@ void lk__wire_settle(struct lk_client *client);
 /* Have the waits on that handle (NULL = all) look at their state again.  _locked */
 void lk__wire_poke(struct lk_client *client, const void *handle);
 
+/* ---- question.c: commands that are none of the core's -------------------------------------- */
+
+/* Put a call in line.  _locked */
+void lk__call_add(struct lk_client *client, struct lk__call *call);
+/* A call of nobody: true if it was put in line.  buf is taken in any case.  _locked */
+bool lk__call_background(struct lk_client *client, struct lk__buf *buf);
+/* Wait for a call until deadline_ns.  Its result is in call, which nobody uses any more.  _locked
+ */
+void lk__call_await(struct lk_client *client, struct lk__call *call, int64_t deadline_ns);
+
 /* ---- loop.c: the background thread -------------------------------------------------------- */
 
 bool lk__loop_start(struct lk_client *client);
@@ -187,6 +193,8 @@ lk_err lk__loop_dial(struct lk_client *client, struct lk__pair **pair, struct lk
 void lk__loop_reconnect(struct lk_client *client, int64_t lived_ns);
 /* When the loop has something to do by itself, LK__NEVER.  _locked */
 int64_t lk__loop_due(const struct lk_client *client);
+/* Have the loop wake then, LK__NEVER.  client->timed says whether the timer took it.  _locked */
+void lk__loop_arm(struct lk_client *client, int64_t due_ns);
 
 /* ---- notify.c: the thread that runs loss callbacks ---------------------------------------- */
 
@@ -202,6 +210,8 @@ bool lk__notify_is_me(const struct lk_client *client);
  * others, and has the mutex. */
 lk_err lk__client_enter(struct lk_client *client);
 void lk__client_leave(struct lk_client *client);
+/* The same for a thread whose call others have left in its place.  Without the mutex. */
+void lk__client_left(void);
 /* Tell people who we are when it is due.  _locked */
 void lk__client_introduce(struct lk_client *client, int64_t now_ns);
 /* A line for the log hook.  Not with the mutex held. */
@@ -235,6 +245,8 @@ lk_err lk__handle_cancel(struct lk__handle *handle);
 /* Enter and leave a call on a handle; as lk__client_enter(). */
 lk_err lk__handle_enter(struct lk__handle *handle);
 void lk__handle_leave(struct lk__handle *handle);
+/* The same, when the call has left nothing to send, to read or to tell. */
+void lk__handle_leave_quiet(struct lk__handle *handle);
 /* Take the mutex for a question that is not a call, that is also while the handle is being closed
  * or by a thread that may be cancelled.  False, and nothing taken, in a child process. */
 bool lk__handle_look(const struct lk__handle *handle);
@@ -257,8 +269,11 @@ bool lk__sleeper_provide(struct lk__sleeper *sleeper);
 /* Until when a wait of wait_ms that begins now lasts. */
 int64_t lk__wait_until_ns(const struct lk_client *client, int64_t now_ns, int64_t wait_ms);
 /* An event was given to the core: wait for what comes of it, then one command timeout for its end
- * to be confirmed.  Nothing refers to the waiter afterwards.  _locked */
+ * to be confirmed.  Nothing refers to the waiter afterwards.  _locked, on return unless it is gone
+ */
 void lk__sleeper_await(struct lk_client *client, struct lk__sleeper *sleeper, int64_t until_ns);
+/* lk__handle_leave(), if that has not been done in its place. */
+void lk__sleeper_leave(struct lk__handle *handle, const struct lk__sleeper *sleeper);
 /* The result, as this thread's error; what was provided and not used is freed.  Without the mutex.
  */
 lk_err lk__sleeper_finish(struct lk__sleeper *sleeper);

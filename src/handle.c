@@ -150,7 +150,8 @@ lk_err lk__handle_close(struct lk__handle *handle)
 	handle->closing = true;
 	while (handle->calls_inside || client->telling == handle) {
 		cancel(handle);
-		lk__client_wait_quiet(client, -1);
+		if (handle->calls_inside || client->telling == handle)
+			lk__client_wait_quiet(client, -1);
 	}
 	lk__core_drop(&client->core, lk__now_ns(), handle->name, handle);
 	lk__handle_free(handle);
@@ -190,6 +191,11 @@ lk_err lk__handle_enter(struct lk__handle *handle)
 void lk__handle_leave(struct lk__handle *handle)
 {
 	lk__wire_finish(handle->client);
+	lk__handle_leave_quiet(handle);
+}
+
+void lk__handle_leave_quiet(struct lk__handle *handle)
+{
 	if (!--handle->calls_inside && handle->closing)
 		pthread_cond_broadcast(&handle->client->quiet_cond);
 	lk__client_leave(handle->client);

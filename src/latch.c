@@ -111,7 +111,7 @@ lk_err lk_latch_await(lk_latch *latch, int64_t wait_ms)
 	lk__wait_begin(client, now_ns);
 	lk__core_await(&client->core, now_ns, &sleeper.waiter);
 	lk__sleeper_await(client, &sleeper, lk__wait_until_ns(client, now_ns, wait_ms));
-	lk__handle_leave(&latch->handle);
+	lk__sleeper_leave(&latch->handle, &sleeper);
 	return lk__sleeper_finish(&sleeper);
 }
 
@@ -145,7 +145,7 @@ lk_err lk_latch_down(lk_latch *latch, int64_t n, const char *name, lk_latch_step
 	lk__wait_begin(client, now_ns);
 	lk__core_step(&client->core, now_ns, &sleeper.waiter);
 	lk__sleeper_await(client, &sleeper, 0);
-	lk__handle_leave(&latch->handle);
+	lk__sleeper_leave(&latch->handle, &sleeper);
 	err = lk__sleeper_finish(&sleeper);
 	if (!err && result)
 		*result = (lk_latch_step){sleeper.waiter.remaining, sleeper.waiter.counted};

@@ -71,6 +71,14 @@ static void init_sleeper(struct lk__sleeper *sleeper, struct lk_lock *lock)
 	sleeper->waiter.owner = owner_of(lock);
 }
 
+/* The caller's hold if it is sure at that time, else NULL. */
+static struct lk__hold *valid_hold(const struct lk_lock *lock, int64_t now_ns)
+{
+	struct lk__hold *hold = lk__core_hold(lock->handle.name, owner_of(lock));
+
+	return hold && lk__hold_left_ns(hold, now_ns) ? hold : NULL;
+}
+
 lk_err lk_lock_acquire(lk_lock *lock, int64_t wait_ms)
 {
 	struct lk_client *client = lock->handle.client;
@@ -84,11 +92,11 @@ lk_err lk_lock_acquire(lk_lock *lock, int64_t wait_ms)
 	if ((err = lk__handle_enter(&lock->handle)))
 		return err;
 	/* Re-entry needs nothing. */
-	hold = lk__core_hold(lock->handle.name, owner_of(lock));
-	if (hold && lk__hold_left_ns(hold, now_ns) && hold->count < LK__COUNT_MAX) {
+	hold = valid_hold(lock, now_ns);
+	if (hold && hold->count < LK__COUNT_MAX) {
 		hold->count++;
 		lk__count(&client->core.counters.reentered, 1);
-		lk__handle_leave(&lock->handle);
+		lk__handle_leave_quiet(&lock->handle);
 		return LK_OK;
 	}
 	init_sleeper(&sleeper, lock);
@@ -100,22 +108,30 @@ lk_err lk_lock_acquire(lk_lock *lock, int64_t wait_ms)
 			lk__client_introduce(client, now_ns);
 		lk__sleeper_await(client, &sleeper, lk__wait_until_ns(client, now_ns, wait_ms));
 	}
-	lk__handle_leave(&lock->handle);
+	lk__sleeper_leave(&lock->handle, &sleeper);
 	return lk__sleeper_finish(&sleeper);
 }
 
 lk_err lk_lock_release(lk_lock *lock)
 {
 	struct lk_client *client = lock->handle.client;
+	int64_t now_ns = lk__now_ns();
 	struct lk__sleeper sleeper;
+	struct lk__hold *hold;
 	lk_err err;
 
 	if ((err = lk__handle_enter(&lock->handle)))
 		return err;
+	hold = valid_hold(lock, now_ns);
+	if (hold && hold->count > 1) {
+		hold->count--;
+		lk__handle_leave_quiet(&lock->handle);
+		return LK_OK;
+	}
 	init_sleeper(&sleeper, lock);
-	lk__core_release(&client->core, lk__now_ns(), &sleeper.waiter);
+	lk__core_release(&client->core, now_ns, &sleeper.waiter);
 	lk__sleeper_await(client, &sleeper, 0);
-	lk__handle_leave(&lock->handle);
+	lk__sleeper_leave(&lock->handle, &sleeper);
 	return lk__sleeper_finish(&sleeper);
 }
 
@@ -133,7 +149,7 @@ lk_err lk_lock_extend(lk_lock *lock, int64_t lease_ms)
 	sleeper.waiter.lease_ms = lease_ms;
 	lk__core_extend(&client->core, lk__now_ns(), &sleeper.waiter);
 	lk__sleeper_await(client, &sleeper, 0);
-	lk__handle_leave(&lock->handle);
+	lk__sleeper_leave(&lock->handle, &sleeper);
 	return lk__sleeper_finish(&sleeper);
 }
 

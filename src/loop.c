@@ -172,7 +172,7 @@ static void ping(struct lk_client *client, struct lk__pair *pair, int64_t now_ns
 	}
 	pair->pinged_ns = now_ns;
 	if (!pair->sent && lk__resp_command(&buf, 1, argv, NULL))
-		lk__wire_background(client, &buf);
+		lk__call_background(client, &buf);
 	/* The reply to a subscription is as good.  Without any the connection breaks. */
 	if (!client->core.channels.sent && !pair->pong_due)
 		pair->pong_due = lk__resp_command(&pair->messages_out, 1, argv, NULL);
@@ -330,6 +330,14 @@ int64_t lk__loop_due(const struct lk_client *client)
 	return due_ns;
 }
 
+void lk__loop_arm(struct lk_client *client, int64_t due_ns)
+{
+	client->armed_ns = due_ns;
+	client->timed = lk__timer_set(client->timer_fd, due_ns == LK__NEVER ? 0
+	                                                : due_ns > 0        ? due_ns
+	                                                                    : 1);
+}
+
 /* Condition variables and poll() do not count the time that the machine sleeps; deadlines do. After
  * it whoever waits looks at the clock. */
 static void mind_sleep(struct lk_client *client, int64_t now_ns)
@@ -383,16 +391,16 @@ static void wait_for_events(struct lk_client *client)
 		fds[3].events |= POLLIN;
 	if (pair && pair->stuck)
 		fds[3].events |= POLLOUT;
-	/* Where there is no timer, or it would not be set, poll() has to count. */
-	if (due_ns != client->armed_ns)
-		client->timed = lk__timer_set(client->timer_fd, due_ns == LK__NEVER ? 0
-		                                                : due_ns > 0        ? due_ns
-		                                                                    : 1);
+	/* A timer that is too early is left as it is: to be woken once for nothing costs less than
+	 * to set it at each message.  Where there is none, or it would not be set, poll() has to
+	 * count.
+	 */
+	if (due_ns < client->armed_ns || !client->timed)
+		lk__loop_arm(client, due_ns);
 	if (!client->timed && due_ns != LK__NEVER) {
 		left_ms = (due_ns - lk__now_ns()) / LK__MS + 1;
 		left_ms = left_ms < 0 ? 0 : left_ms > 1000000 ? 1000000 : left_ms;
 	}
-	client->armed_ns = due_ns;
 	if (pair)
 		lk__pair_use(pair);
 	lk__client_unlock(client);
@@ -402,6 +410,8 @@ static void wait_for_events(struct lk_client *client)
 	if (fds[1].revents)
 		lk__timer_drain(client->timer_fd);
 	pthread_mutex_lock(&client->mutex);
+	if (fds[1].revents)
+		client->armed_ns = LK__NEVER; /* what is due is looked at next, and the timer set */
 	if (!pair)
 		return;
 	if (fds[2].revents && !pair->broken)

@@ -283,9 +283,12 @@ void lk__cond_wait(pthread_cond_t *cond, pthread_mutex_t *mutex, int64_t ns)
 
 #ifdef LK__HAVE_FUTEX
 
+/* Who sleeps is woken to take the mutex, or claimed by who has the mutex, then dismissed. */
+enum park_state { ASLEEP, WOKEN, CLAIMED, DISMISSED };
+
 bool lk__park_init(struct lk__park *park)
 {
-	atomic_init(&park->woken, 0);
+	atomic_init(&park->state, WOKEN);
 	return true;
 }
 
@@ -294,35 +297,66 @@ void lk__park_fini(struct lk__park *park)
 	(void)park;
 }
 
+static void futex(struct lk__park *park, int what, uint32_t value, const struct timespec *left)
+{
+	syscall(SYS_futex, &park->state, what | FUTEX_PRIVATE_FLAG, value, left, NULL, 0);
+}
+
 /* The thread may be awake and gone by now: the kernel then finds nobody at that address, or
  * somebody whom a wake without a reason does not harm. */
 static void unpark(struct lk__park *park)
 {
-	syscall(SYS_futex, &park->woken, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0);
+	futex(park, FUTEX_WAKE, 1, NULL);
 }
 
-void lk__park_wake(struct lk__park *park, struct lk__wakes *wakes)
+static void set_and_note(struct lk__park *park, enum park_state state, struct lk__wakes *wakes)
 {
-	atomic_store(&park->woken, 1);
+	atomic_store(&park->state, state);
 	if (wakes->count == LK__WAKES_MAX)
 		unpark(park);
 	else
 		wakes->parks[wakes->count++] = park;
 }
 
-void lk__park_wait(struct lk__park *park, pthread_mutex_t *mutex, struct lk__wakes *wakes,
+void lk__park_wake(struct lk__park *park, struct lk__wakes *wakes)
+{
+	set_and_note(park, WOKEN, wakes);
+}
+
+bool lk__park_claim(struct lk__park *park)
+{
+	uint32_t state = ASLEEP;
+
+	return atomic_compare_exchange_strong(&park->state, &state, CLAIMED);
+}
+
+void lk__park_dismiss(struct lk__park *park, struct lk__wakes *wakes)
+{
+	set_and_note(park, DISMISSED, wakes);
+}
+
+bool lk__park_wait(struct lk__park *park, pthread_mutex_t *mutex, struct lk__wakes *wakes,
                    int64_t ns)
 {
+	uint32_t state = ASLEEP;
 	struct timespec left;
 
 	if (ns > COND_WAIT_MAX_NS)
 		ns = COND_WAIT_MAX_NS;
 	left.tv_sec = (time_t)(ns / NS_PER_S);
 	left.tv_nsec = (long)(ns % NS_PER_S);
-	atomic_store(&park->woken, 0);
+	atomic_store(&park->state, ASLEEP);
 	lk__wakes_unlock(wakes, mutex);
-	syscall(SYS_futex, &park->woken, FUTEX_WAIT_PRIVATE, 0, ns < 0 ? NULL : &left, NULL, 0);
+	futex(park, FUTEX_WAIT, ASLEEP, ns < 0 ? NULL : &left);
+	/* From here on nobody claims it. */
+	if (!atomic_compare_exchange_strong(&park->state, &state, WOKEN)) {
+		while ((state = atomic_load(&park->state)) == CLAIMED)
+			futex(park, FUTEX_WAIT, CLAIMED, NULL);
+		if (state == DISMISSED)
+			return false;
+	}
 	pthread_mutex_lock(mutex);
+	return true;
 }
 
 #else
@@ -349,11 +383,24 @@ void lk__park_wake(struct lk__park *park, struct lk__wakes *wakes)
 	unpark(park);
 }
 
-void lk__park_wait(struct lk__park *park, pthread_mutex_t *mutex, struct lk__wakes *wakes,
+bool lk__park_claim(struct lk__park *park)
+{
+	(void)park;
+	return false;
+}
+
+void lk__park_dismiss(struct lk__park *park, struct lk__wakes *wakes)
+{
+	(void)park;
+	(void)wakes;
+}
+
+bool lk__park_wait(struct lk__park *park, pthread_mutex_t *mutex, struct lk__wakes *wakes,
                    int64_t ns)
 {
 	(void)wakes;
 	lk__cond_wait(&park->cond, mutex, ns);
+	return true;
 }
 
 #endif

@@ -50,7 +50,7 @@ void lk__cond_wait(pthread_cond_t *cond, pthread_mutex_t *mutex, int64_t ns);
  * it when it gives the mutex up: a thread that wakes earlier finds it taken and sleeps again. */
 struct lk__park {
 #ifdef LK__HAVE_FUTEX
-	_Atomic uint32_t woken;
+	_Atomic uint32_t state; /* enum park_state in os.c */
 #else
 	pthread_cond_t cond;
 #endif
@@ -62,11 +62,17 @@ struct lk__wakes {
 };
 bool lk__park_init(struct lk__park *park);
 void lk__park_fini(struct lk__park *park);
-/* Sleep at most ns nanoseconds (< 0 = no limit), perhaps less; the mutex is given up meanwhile. */
-void lk__park_wait(struct lk__park *park, pthread_mutex_t *mutex, struct lk__wakes *wakes,
+/* Sleep at most ns nanoseconds (< 0 = no limit), perhaps less; the mutex is given up meanwhile.
+ * False, and without the mutex, for who was dismissed. */
+bool lk__park_wait(struct lk__park *park, pthread_mutex_t *mutex, struct lk__wakes *wakes,
                    int64_t ns);
 /* With the mutex held. */
 void lk__park_wake(struct lk__park *park, struct lk__wakes *wakes);
+/* With the mutex held: wake it so that it does not come for the mutex.  Claim it first, which fails
+ * for a thread that is awake already, or where a sleeper cannot do without the mutex; between the
+ * two it does not go; after them the park is its thread's again, and may be gone. */
+bool lk__park_claim(struct lk__park *park);
+void lk__park_dismiss(struct lk__park *park, struct lk__wakes *wakes);
 /* Give the mutex up, then wake whom it notes. */
 void lk__wakes_unlock(struct lk__wakes *wakes, pthread_mutex_t *mutex);
 /* Wake them now, for a wait on something else. */

@@ -5,7 +5,99 @@
 #include "redis/dial.h"
 #include "text.h"
 
+#include <stdlib.h>
 #include <string.h>
+
+/* ---- Calls -------------------------------------------------------------------------------- */
+
+void lk__call_add(struct lk_client *client, struct lk__call *call)
+{
+	call->request.kind = LK__CALL_KIND;
+	call->request.where = LK__IN_LINE;
+	call->request.next = NULL;
+	*client->calls_end = &call->request;
+	client->calls_end = &call->request.next;
+}
+
+bool lk__call_background(struct lk_client *client, struct lk__buf *buf)
+{
+	struct lk__call *call = calloc(1, sizeof(*call));
+
+	if (!call) {
+		lk__buf_fini(buf);
+		return false;
+	}
+	call->background = true;
+	call->bytes = *buf;
+	lk__call_add(client, call);
+	return true;
+}
+
+/* Take a call that was not sent out of the line. */
+static void withdraw(struct lk_client *client, struct lk__call *call)
+{
+	struct lk__request **at = &client->calls;
+
+	while (*at && *at != &call->request)
+		at = &(*at)->next;
+	if (*at) {
+		*at = call->request.next;
+		if (!*at)
+			client->calls_end = at;
+	}
+	lk__buf_fini(&call->bytes);
+}
+
+/* Have the answer to a call that is under way thrown away when it comes.  False when out of
+ * memory. */
+static bool orphan(struct lk__pair *pair, struct lk__call *call)
+{
+	struct lk__call *heir = calloc(1, sizeof(*heir));
+	struct lk__request **at = &pair->sent;
+
+	if (!heir)
+		return false;
+	heir->request = call->request;
+	heir->background = true;
+	while (*at != &call->request)
+		at = &(*at)->next;
+	*at = &heir->request;
+	if (!heir->request.next)
+		pair->sent_end = &heir->request.next;
+	lk__buf_fini(&call->bytes);
+	return true;
+}
+
+void lk__call_await(struct lk_client *client, struct lk__call *call, int64_t deadline_ns)
+{
+	struct lk__sleeper sleeper = {.call = call};
+
+	if (lk__park_init(&sleeper.park)) {
+		call->sleeper = &sleeper;
+		lk__wire_wait(client, &sleeper, deadline_ns);
+		call->sleeper = NULL;
+		lk__park_fini(&sleeper.park);
+	}
+	if (!call->done && call->request.where == LK__UNDER_WAY) {
+		/* What is overdue breaks the connection; this may have been sent just now. */
+		lk__why_set(&call->why, LK_EUNKNOWN, "%s: no answer within %lld ms",
+		            client->target.text,
+		            (long long)(client->target.command_timeout_ns / LK__MS));
+		if (!orphan(client->pair, call))
+			lk__wire_broken(client, client->pair, &call->why);
+	} else if (!call->done) {
+		withdraw(client, call);
+		call->why = client->core.link_why;
+		if (client->core.linked) /* want of memory, or a socket that takes nothing */
+			lk__why_set(&call->why, LK_ECONN, "%s: it could not be sent in time",
+			            client->target.text);
+		else if (call->why.err == LK_EUNKNOWN || !call->why.err)
+			call->why.err = LK_ECONN;
+	}
+	lk__wire_settle(client);
+}
+
+/* ---- Questions ---------------------------------------------------------------------------- */
 
 lk_err lk__questions(struct lk_client *client, struct lk__call *calls, size_t count)
 {
@@ -18,13 +110,13 @@ lk_err lk__questions(struct lk_client *client, struct lk__call *calls, size_t co
 		if (why.err)
 			lk__buf_fini(&calls[i].bytes);
 		else
-			lk__wire_call(client, &calls[i]);
+			lk__call_add(client, &calls[i]);
 	}
 	if (why.err)
 		return lk__fail(&why);
 	for (size_t i = 0; i < count; i++) {
 		if (!calls[i].done)
-			lk__wire_await(client, &calls[i], why.err ? 0 : deadline_ns);
+			lk__call_await(client, &calls[i], why.err ? 0 : deadline_ns);
 		if (!calls[i].resp && !why.err)
 			why = calls[i].why;
 	}
@@ -58,8 +150,8 @@ lk_err lk__question_script(struct lk_client *client, const struct lk__script *sc
 {
 	struct lk__buf buf = {0};
 	struct lk__why why = {0};
-	lk_err err =
-		lk__question(client, &buf, lk__codec_eval(&buf, script, count, args, NULL), resp);
+	lk_err err = lk__question(client, &buf,
+	                          lk__codec_eval(&buf, script, count, args, NULL), resp);
 
 	if (err)
 		return err;

@@ -109,7 +109,7 @@ lk_err lk_semaphore_acquire(lk_semaphore *semaphore, int64_t permits, int64_t wa
 			lk__client_introduce(client, now_ns);
 		lk__sleeper_await(client, &sleeper, lk__wait_until_ns(client, now_ns, wait_ms));
 	}
-	lk__handle_leave(&semaphore->handle);
+	lk__sleeper_leave(&semaphore->handle, &sleeper);
 	err = lk__sleeper_finish(&sleeper);
 	if (!err && hold)
 		*hold = sleeper.waiter.fence;
@@ -146,7 +146,7 @@ static lk_err release(struct lk_semaphore *semaphore, uint64_t hold, uint32_t pe
 	sleeper.waiter.permits = permits;
 	lk__core_release_permits(&client->core, lk__now_ns(), &sleeper.waiter);
 	lk__sleeper_await(client, &sleeper, 0);
-	lk__handle_leave(&semaphore->handle);
+	lk__sleeper_leave(&semaphore->handle, &sleeper);
 	return lk__sleeper_finish(&sleeper);
 }
 
@@ -176,7 +176,7 @@ lk_err lk_semaphore_extend(lk_semaphore *semaphore, uint64_t hold, int64_t lease
 	sleeper.waiter.lease_ms = lease_ms;
 	lk__core_extend(&client->core, lk__now_ns(), &sleeper.waiter);
 	lk__sleeper_await(client, &sleeper, 0);
-	lk__handle_leave(&semaphore->handle);
+	lk__sleeper_leave(&semaphore->handle, &sleeper);
 	return lk__sleeper_finish(&sleeper);
 }
 

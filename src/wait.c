@@ -56,15 +56,27 @@ void lk__sleeper_await(struct lk_client *client, struct lk__sleeper *sleeper, in
 
 	if (waiter->where == LK__IN_PLACE || waiter->where == LK__IN_LATCH)
 		lk__wire_wait(client, sleeper, until_ns);
+	if (sleeper->gone)
+		return;
 	if (!waiter->done && !waiter->only_try) {
 		lk__core_give_up(&client->core, lk__now_ns(), waiter, LK_ETIMEDOUT);
 		until_ns = lk__now_ns() + client->target.command_timeout_ns;
 	}
 	if (!waiter->done)
 		lk__wire_wait(client, sleeper, until_ns);
+	if (sleeper->gone)
+		return;
 	if (!waiter->done)
 		lk__core_abandon(&client->core, lk__now_ns(), waiter);
 	lk__wire_settle(client);
+}
+
+void lk__sleeper_leave(struct lk__handle *handle, const struct lk__sleeper *sleeper)
+{
+	if (sleeper->gone)
+		lk__client_left();
+	else
+		lk__handle_leave(handle);
 }
 
 lk_err lk__sleeper_finish(struct lk__sleeper *sleeper)

@@ -43,6 +43,34 @@ static void wake(struct lk_client *client, struct lk__sleeper *sleeper)
 	sleeper->parked = false;
 }
 
+static void unlist(struct lk_client *client, struct lk__sleeper *sleeper)
+{
+	sleeper->listed = false;
+	if (sleeper->prev)
+		sleeper->prev->next = sleeper->next;
+	else
+		client->sleepers = sleeper->next;
+	if (sleeper->next)
+		sleeper->next->prev = sleeper->prev;
+}
+
+/* Its wait is done.  Who sleeps need not come for the mutex, which all who are woken with it would
+ * want, too: we leave the call in its place. */
+static void let_go(struct lk_client *client, struct lk__sleeper *sleeper)
+{
+	struct lk__handle *handle = sleeper->waiter.handle;
+
+	if (!sleeper->parked || !lk__park_claim(&sleeper->park)) {
+		wake(client, sleeper);
+		return;
+	}
+	unlist(client, sleeper);
+	client->calls_inside--;
+	if (!--handle->calls_inside && handle->closing)
+		pthread_cond_broadcast(&client->quiet_cond);
+	lk__park_dismiss(&sleeper->park, &client->wakes);
+}
+
 void lk__client_unlock(struct lk_client *client)
 {
 	lk__wakes_unlock(&client->wakes, &client->mutex);
@@ -129,17 +157,16 @@ void lk__wire_settle(struct lk_client *client)
 	int64_t due_ns = lk__loop_due(client);
 
 	while ((waiter = lk__core_next_done(&client->core)))
-		wake(client, (struct lk__sleeper *)waiter);
+		let_go(client, (struct lk__sleeper *)waiter);
 	if (client->core.lost)
 		pthread_cond_signal(&client->notify_cond);
 	if (client->core.closing)
 		pthread_cond_broadcast(&client->quiet_cond);
 	if (client->core.channels.line && client->pair && !client->pair->pong_due)
 		lk__wake_notify(&client->loop_wake); /* it alone writes there */
-	/* The timer is only ever moved forward here: the loop moves it back when it fires. */
+	/* The timer is only ever moved forward: the loop sets it anew when it has fired. */
 	if (due_ns < client->armed_ns) {
-		client->armed_ns = due_ns;
-		client->timed = lk__timer_set(client->timer_fd, due_ns > 0 ? due_ns : 1);
+		lk__loop_arm(client, due_ns);
 		if (!client->timed)
 			lk__wake_notify(&client->loop_wake);
 	}
@@ -493,106 +520,16 @@ void lk__wire_wait(struct lk_client *client, struct lk__sleeper *sleeper, int64_
 		} else {
 			pass_reading(client);
 			sleeper->parked = true;
-			lk__park_wait(&sleeper->park, &client->mutex, &client->wakes,
-			              deadline_ns == LK__NEVER ? -1 : deadline_ns - now_ns);
+			sleeper->gone = !lk__park_wait(
+				&sleeper->park, &client->mutex, &client->wakes,
+				deadline_ns == LK__NEVER ? -1 : deadline_ns - now_ns);
+			if (sleeper->gone)
+				return;
 			sleeper->parked = false;
 		}
 	}
-	sleeper->listed = false;
+	unlist(client, sleeper);
 	if (client->heir == sleeper)
 		client->heir = NULL;
-	if (sleeper->prev)
-		sleeper->prev->next = sleeper->next;
-	else
-		client->sleepers = sleeper->next;
-	if (sleeper->next)
-		sleeper->next->prev = sleeper->prev;
 	lk__wire_finish(client);
-}
-
-void lk__wire_call(struct lk_client *client, struct lk__call *call)
-{
-	call->request.kind = LK__CALL_KIND;
-	call->request.where = LK__IN_LINE;
-	call->request.next = NULL;
-	*client->calls_end = &call->request;
-	client->calls_end = &call->request.next;
-}
-
-bool lk__wire_background(struct lk_client *client, struct lk__buf *buf)
-{
-	struct lk__call *call = calloc(1, sizeof(*call));
-
-	if (!call) {
-		lk__buf_fini(buf);
-		return false;
-	}
-	call->background = true;
-	call->bytes = *buf;
-	lk__wire_call(client, call);
-	return true;
-}
-
-/* Take a call that was not sent out of the line. */
-static void withdraw(struct lk_client *client, struct lk__call *call)
-{
-	struct lk__request **at = &client->calls;
-
-	while (*at && *at != &call->request)
-		at = &(*at)->next;
-	if (*at) {
-		*at = call->request.next;
-		if (!*at)
-			client->calls_end = at;
-	}
-	lk__buf_fini(&call->bytes);
-}
-
-/* Have the answer to a call that is under way thrown away when it comes.  False when out of
- * memory. */
-static bool orphan(struct lk__pair *pair, struct lk__call *call)
-{
-	struct lk__call *heir = calloc(1, sizeof(*heir));
-	struct lk__request **at = &pair->sent;
-
-	if (!heir)
-		return false;
-	heir->request = call->request;
-	heir->background = true;
-	while (*at != &call->request)
-		at = &(*at)->next;
-	*at = &heir->request;
-	if (!heir->request.next)
-		pair->sent_end = &heir->request.next;
-	lk__buf_fini(&call->bytes);
-	return true;
-}
-
-void lk__wire_await(struct lk_client *client, struct lk__call *call, int64_t deadline_ns)
-{
-	struct lk__sleeper sleeper = {.call = call};
-
-	if (lk__park_init(&sleeper.park)) {
-		call->sleeper = &sleeper;
-		lk__wire_wait(client, &sleeper, deadline_ns);
-		call->sleeper = NULL;
-		lk__park_fini(&sleeper.park);
-	}
-	if (!call->done && call->request.where == LK__UNDER_WAY) {
-		/* What is overdue breaks the connection; this may have been sent just now. */
-		lk__why_set(&call->why, LK_EUNKNOWN, "%s: no answer within %lld ms",
-		            client->target.text,
-		            (long long)(client->target.command_timeout_ns / LK__MS));
-		if (!orphan(client->pair, call))
-			lk__wire_broken(client, client->pair, &call->why);
-	} else if (!call->done) {
-		withdraw(client, call);
-		call->why = client->core.link_why;
-		if (client->core.linked) /* want of memory, or a socket that takes nothing */
-			lk__why_set(&call->why, LK_ECONN, "%s: it could not be sent in time",
-			            client->target.text);
-		else if (call->why.err == LK_EUNKNOWN || !call->why.err)
-			call->why.err = LK_ECONN;
-	}
-	lk__wire_settle(client);
 }

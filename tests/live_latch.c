@@ -381,6 +381,25 @@ TEST(removed_and_reset_latch_is_waited_for)
 	OK(lk_client_close(other));
 }
 
+/* A wait begins with a look at the store. */
+static int64_t looks(lk_client *client)
+{
+	lk_counters counters;
+
+	OK(lk_client_counters(client, &counters));
+	return counters.requests;
+}
+
+/* Start a wait and return when it has asked: until then a close could come before it. */
+static void await_inside(struct awaiter *awaiter, lk_client *client, lk_latch *latch,
+                         int64_t wait_ms)
+{
+	int64_t before = looks(client);
+
+	awaiter_start(awaiter, latch, wait_ms);
+	ck_assert(WITHIN(5000, looks(client) > before));
+}
+
 TEST(cancel_and_close_end_waits_at_once)
 {
 	lk_client *client = set_up();
@@ -389,20 +408,17 @@ TEST(cancel_and_close_end_waits_at_once)
 
 	OK(lk_latch_set(latch, 1, NULL));
 	OK(lk_latch_cancel(latch));
-	awaiter_start(&one, latch, 10000);
-	awaiter_start(&two, other, 10000);
+	await_inside(&one, client, latch, 10000);
+	await_inside(&two, client, other, 10000);
 	ck_assert(WITHIN(2000, subscribers() == 1));
-	nap_ms(20);
 	OK(lk_latch_cancel(latch));
 	EXPECT(awaiter_join(&one), LK_ECANCELED);
 	ck_assert(!two.ended);
-	awaiter_start(&one, latch, 10000);
-	nap_ms(20);
+	await_inside(&one, client, latch, 10000);
 	OK(lk_latch_close(latch));
 	EXPECT(awaiter_join(&one), LK_ECANCELED);
 	ck_assert(!two.ended);
-	awaiter_start(&three, latch_named(client, "b"), LK_FOREVER);
-	nap_ms(20);
+	await_inside(&three, client, latch_named(client, "b"), LK_FOREVER);
 	OK(lk_client_close(client));
 	EXPECT(awaiter_join(&two), LK_ECLOSED);
 	EXPECT(awaiter_join(&three), LK_ECLOSED);
