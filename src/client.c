@@ -145,7 +145,7 @@ static bool append_introduction(struct lk_client *client, struct lk__buf *buf)
 	snprintf(pid, sizeof(pid), "%lld", (long long)getpid());
 	snprintf(life, sizeof(life), "%d", INTRODUCE_LIFE_MS);
 	lk__space_client_key(&client->space, client->space.client_id, key);
-	return lk__codec_eval(buf, &lk__script_client_set, 10, args, NULL);
+	return lk__codec_eval(buf, &lk__script_client_set, true, 10, args, NULL);
 }
 
 static bool append_label(struct lk_client *client, struct lk__buf *buf, const char *name,
@@ -160,7 +160,7 @@ static bool append_label(struct lk_client *client, struct lk__buf *buf, const ch
 	}
 	snprintf(life, sizeof(life), "%d", INTRODUCE_LIFE_MS);
 	lk__space_client_key(&client->space, client->space.client_id, key);
-	return lk__codec_eval(buf, &lk__script_client_set, 4, args, NULL);
+	return lk__codec_eval(buf, &lk__script_client_set, true, 4, args, NULL);
 }
 
 static void introduce_by(struct lk_client *client, bool whole, struct lk__buf *buf)

@@ -151,7 +151,7 @@ lk_err lk__question_script(struct lk_client *client, const struct lk__script *sc
 	struct lk__buf buf = {0};
 	struct lk__why why = {0};
 	lk_err err = lk__question(client, &buf,
-	                          lk__codec_eval(&buf, script, count, args, NULL), resp);
+	                          lk__codec_eval(&buf, script, true, count, args, NULL), resp);
 
 	if (err)
 		return err;

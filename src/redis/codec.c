@@ -116,7 +116,7 @@ static bool eval(struct lk__buf *buf, const struct lk__script *script, bool by_t
 	return lk__resp_command(buf, args->count + 3, argv, lens);
 }
 
-bool lk__codec_eval(struct lk__buf *buf, const struct lk__script *script, int count,
+bool lk__codec_eval(struct lk__buf *buf, const struct lk__script *script, bool by_text, int count,
                     const char *const *texts, const size_t *lens)
 {
 	struct args args = {0};
@@ -126,7 +126,7 @@ bool lk__codec_eval(struct lk__buf *buf, const struct lk__script *script, int co
 		args.len[i] = lens ? lens[i] : strlen(texts[i]);
 	}
 	args.count = count;
-	return eval(buf, script, true, &args);
+	return eval(buf, script, by_text, &args);
 }
 
 static const struct lk__script *lock_request(const struct lk__space *space,

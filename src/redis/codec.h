@@ -44,8 +44,8 @@ void lk__ticket_text(const struct lk__space *space, const struct lk__ticket *tic
 /* Append the command of a request.  False when out of memory. */
 bool lk__codec_request(struct lk__buf *buf, const struct lk__space *space,
                        const struct lk__request *request);
-/* Append EVAL of a script with that many keys and other arguments. */
-bool lk__codec_eval(struct lk__buf *buf, const struct lk__script *script, int count,
+/* Append EVAL (by_text) or EVALSHA of a script with that many keys and other arguments. */
+bool lk__codec_eval(struct lk__buf *buf, const struct lk__script *script, bool by_text, int count,
                     const char *const *args, const size_t *lens);
 
 /* The server does not have the script: nothing was run. */

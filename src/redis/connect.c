@@ -53,34 +53,62 @@ static lk_err judge_probe(const struct lk__resp *resp, const struct lk__conn *co
 	return LK_OK;
 }
 
-/* The scripts, ahead of their first use; who may not load them sends their text then. */
-static lk_err load_and_probe(struct lk__conn *conn, const struct lk__space *space,
-                             int64_t deadline_ns, int cancel_fd, struct lk__why *why)
+/* Append the scripts, ahead of their first use; who may not load them sends their text then. */
+static bool load(struct lk__buf *buf)
 {
+	for (size_t i = 0; i < SCRIPT_COUNT; i++) {
+		const char *argv[] = {"SCRIPT", "LOAD", scripts[i]->text};
+		const size_t lens[] = {6, 4, scripts[i]->len};
+		if (!lk__resp_command(buf, 3, argv, lens))
+			return false;
+	}
+	return true;
+}
+
+/* The probe, by its digest, or by its text and with all the scripts.  Its answer is last. */
+static lk_err send_probe(struct lk__conn *conn, const struct lk__space *space, bool by_text,
+                         int64_t deadline_ns, int cancel_fd, struct lk__resp **answer,
+                         struct lk__why *why)
+{
+	const size_t count = by_text ? SCRIPT_COUNT + 1 : 1;
 	struct lk__resp *resps[SCRIPT_COUNT + 1] = {0};
 	char key[LK__CHANNEL_MAX];
 	const char *args[] = {key, space->channel};
 	struct lk__buf buf = {0};
-	bool whole = true;
 	lk_err err;
 
-	for (size_t i = 0; i < SCRIPT_COUNT; i++) {
-		const char *argv[] = {"SCRIPT", "LOAD", scripts[i]->text};
-		const size_t lens[] = {6, 4, scripts[i]->len};
-		whole = whole && lk__resp_command(&buf, 3, argv, lens);
-	}
 	lk__space_client_key(space, space->client_id, key);
-	if (!whole || !lk__codec_eval(&buf, &lk__script_link_probe, 2, args, NULL)) {
+	if ((by_text && !load(&buf)) ||
+	    !lk__codec_eval(&buf, &lk__script_link_probe, by_text, 2, args, NULL)) {
 		lk__buf_fini(&buf);
 		return lk__why_set(why, LK_ENOMEM, "out of memory");
 	}
-	err = lk__conn_pipeline(conn, deadline_ns, cancel_fd, &buf, SCRIPT_COUNT + 1, resps, why);
+	err = lk__conn_pipeline(conn, deadline_ns, cancel_fd, &buf, count, resps, why);
 	lk__buf_fini(&buf);
 	if (err)
 		return not_yet(err, why);
-	err = judge_probe(resps[SCRIPT_COUNT], conn, why);
-	for (size_t i = 0; i <= SCRIPT_COUNT; i++)
+	for (size_t i = 0; i < count - 1; i++)
 		lk__resp_free(resps[i]);
+	*answer = resps[count - 1];
+	return LK_OK;
+}
+
+/* A server that knows the probe has seen a client connect, and most probably knows the other
+ * scripts: to take their digests again would cost it more than all else that a connection does. */
+static lk_err probe(struct lk__conn *conn, const struct lk__space *space, int64_t deadline_ns,
+                    int cancel_fd, struct lk__why *why)
+{
+	struct lk__resp *resp;
+	lk_err err = send_probe(conn, space, false, deadline_ns, cancel_fd, &resp, why);
+
+	if (!err && lk__codec_unknown_script(resp)) {
+		lk__resp_free(resp);
+		err = send_probe(conn, space, true, deadline_ns, cancel_fd, &resp, why);
+	}
+	if (err)
+		return err;
+	err = judge_probe(resp, conn, why);
+	lk__resp_free(resp);
 	return err;
 }
 
@@ -98,7 +126,7 @@ lk_err lk__connect(const struct lk__target *target, const struct lk__space *spac
 	if (!err)
 		err = subscribe(second, space, deadline_ns, cancel_fd, why);
 	if (!err)
-		err = load_and_probe(first, space, deadline_ns, cancel_fd, why);
+		err = probe(first, space, deadline_ns, cancel_fd, why);
 	if (err) {
 		lk__conn_close(first);
 		lk__conn_close(second);

@@ -320,7 +320,7 @@ void sim_network_ask(struct sim_caller *caller, const struct lk__script *script,
 
 	call->asker = caller;
 	call->name = caller->name;
-	if (!lk__codec_eval(&call->bytes, script, count, args, NULL))
+	if (!lk__codec_eval(&call->bytes, script, true, count, args, NULL))
 		abort();
 	append_call(caller->client->link, call);
 }
