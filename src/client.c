@@ -218,7 +218,7 @@ static bool init_parts(struct lk_client *client)
 		return false;
 	client->timer_fd = lk__timer_open();
 	return lk__wake_init(&client->loop_wake) && lk__wake_init(&client->reader_wake) &&
-	       lk__wake_init(&client->connect_cancel);
+	       lk__wake_init(&client->listener_wake) && lk__wake_init(&client->connect_cancel);
 }
 
 static void free_calls(struct lk__request *request)
@@ -245,6 +245,7 @@ static void free_client(struct lk_client *client)
 	free_calls(client->calls);
 	lk__wake_fini(&client->loop_wake);
 	lk__wake_fini(&client->reader_wake);
+	lk__wake_fini(&client->listener_wake);
 	lk__wake_fini(&client->connect_cancel);
 	if (client->timer_fd >= 0)
 		close(client->timer_fd);
@@ -280,7 +281,7 @@ static struct lk_client *new_client(const lk_client_options *options)
 		return NULL;
 	}
 	client->timer_fd = -1;
-	client->loop_wake = client->reader_wake = client->connect_cancel =
+	client->loop_wake = client->reader_wake = client->listener_wake = client->connect_cancel =
 		(struct lk__wake){-1, -1};
 	client->calls_end = &client->calls;
 	client->ping_ns = PING_MAX_NS;

@@ -50,6 +50,7 @@ struct lk__pair {
 	struct lk__buf messages_out;          /* the same of messages; the loop alone writes it */
 	bool writing, reading, broken, stuck; /* stuck: the socket was full */
 	bool pong_due;                        /* of messages: the next reply is that of a PING */
+	bool hearing;                         /* somebody reads messages */
 	int users;
 	int64_t made_ns;
 	int64_t heard_ns, pinged_ns; /* the messages connection */
@@ -78,6 +79,12 @@ struct lk_client {
 	struct lk__sleeper *heir;    /* it was woken to be the next who reads; nobody else begins */
 	struct lk__wakes wakes;      /* of sleepers, due when the mutex is given up */
 	struct lk__wake reader_wake; /* whoever reads replies may have to stop */
+
+	struct lk__sleeper *listener;  /* waits for messages by itself */
+	struct lk__wake listener_wake; /* and may have to stop */
+	bool callers_listen;           /* the loop leaves messages to them ... */
+	int64_t linger_ns;             /* ... until then, if there is none */
+	int64_t alone_ns;              /* others wait, too: none begins before */
 
 	pthread_t loop;
 	struct lk__wake loop_wake;
@@ -182,6 +189,20 @@ bool lk__call_background(struct lk_client *client, struct lk__buf *buf);
 /* Wait for a call until deadline_ns.  Its result is in call, which nobody uses any more.  _locked
  */
 void lk__call_await(struct lk_client *client, struct lk__call *call, int64_t deadline_ns);
+
+/* ---- messages.c: the connection that messages come by ------------------------------------- */
+
+/* Send which channels are wanted.  Only by the loop: what the socket took in part is never cut
+ * into. Gives the mutex up meanwhile.  _locked */
+void lk__messages_flush(struct lk_client *client);
+/* Take what has come, if !pair->hearing.  Gives the mutex up meanwhile.  _locked */
+void lk__messages_read(struct lk_client *client, struct lk__pair *pair);
+/* Have the sleeper wait for messages itself, until deadline_ns, a message or a wake.  False, and
+ * nothing done, when it should sleep.  Gives the mutex up meanwhile.  _locked */
+bool lk__messages_listen(struct lk_client *client, struct lk__sleeper *sleeper, int64_t now_ns,
+                         int64_t deadline_ns);
+/* The loop listens again.  _locked */
+void lk__messages_to_loop(struct lk_client *client);
 
 /* ---- loop.c: the background thread -------------------------------------------------------- */
 

@@ -21,7 +21,6 @@
 #define BACKOFF_MAX_MS 500
 #define BACKOFF_AUTH_MS 5000 /* wrong credentials do not get better by asking often */
 #define SETTLED_NS (1000 * LK__MS)
-#define MESSAGES_MAX 64 /* taken at once */
 #define SLEEP_MIN_NS (50 * LK__MS)
 
 /* ---- Connecting --------------------------------------------------------------------------- */
@@ -178,140 +177,6 @@ static void ping(struct lk_client *client, struct lk__pair *pair, int64_t now_ns
 		pair->pong_due = lk__resp_command(&pair->messages_out, 1, argv, NULL);
 }
 
-/* ---- Messages ----------------------------------------------------------------------------- */
-
-/* Which channels are wanted, and which no more: into the buffer.  False when out of memory.  Not
- * while a PING has no reply: an error could be that of the one or of the other. */
-static bool fill_messages(struct lk_client *client, struct lk__pair *pair)
-{
-	struct lk__channel *channel;
-	bool subscribe;
-
-	while (!pair->pong_due &&
-	       (channel = lk__channels_next(&client->core.channels, &subscribe))) {
-		const char *argv[] = {subscribe ? "SUBSCRIBE" : "UNSUBSCRIBE", channel->topic};
-		if (!lk__resp_command(&pair->messages_out, 2, argv, NULL))
-			return false;
-	}
-	return true;
-}
-
-/* Only the loop writes there, so a command that the socket took in part is never cut into. */
-static void flush_messages(struct lk_client *client)
-{
-	struct lk__pair *pair = client->pair;
-	struct lk__buf *out;
-	struct lk__why why;
-	int64_t taken = 0;
-
-	if (!pair)
-		return;
-	out = &pair->messages_out;
-	if (!fill_messages(client, pair)) {
-		lk__why_set(&why, LK_ENOMEM, "%s: out of memory", client->target.text);
-		lk__wire_broken(client, pair, &why);
-		return;
-	}
-	if (!out->len)
-		return;
-	lk__pair_use(pair);
-	lk__client_unlock(client);
-	taken = lk__conn_write(pair->messages, out->data, out->len, &why);
-	pthread_mutex_lock(&client->mutex);
-	if (taken > 0) {
-		out->len -= (size_t)taken;
-		memmove(out->data, out->data + taken, out->len);
-	}
-	if (taken < 0)
-		lk__wire_broken(client, pair, &why);
-	lk__pair_leave(pair);
-}
-
-static void take_payload(struct lk_client *client, const struct lk__resp *channel,
-                         const struct lk__resp *payload)
-{
-	struct lk__message message;
-
-	if (!strcmp(channel->str, client->space.channel)) {
-		if (lk__codec_message(&client->space, payload->str, payload->len, &message))
-			lk__core_message(&client->core, lk__now_ns(), &message);
-	} else if (lk__codec_broadcast(payload->str, payload->len, &message)) {
-		lk__channels_published(&client->core.channels, lk__now_ns(), channel->str,
-		                       channel->len, &message);
-	}
-}
-
-static void take_message(struct lk_client *client, struct lk__pair *pair,
-                         const struct lk__resp *resp)
-{
-	const struct lk__resp *kind, *channel, *last;
-	struct lk__why why;
-
-	/* A refused PING is an answer, too. */
-	if (pair->pong_due && (resp->type != LK__RESP_ARRAY || resp->len == 2)) {
-		pair->pong_due = false;
-		return;
-	}
-	if (resp->type == LK__RESP_ERROR && lk__resp_error_passes(resp)) {
-		lk__channels_put_off(&client->core.channels, lk__now_ns());
-		return;
-	}
-	if (resp->type == LK__RESP_ERROR) {
-		lk__conn_why(&why, lk__resp_error(resp), client->target.text, "SUBSCRIBE: %s",
-		             resp->str);
-		lk__channels_refused(&client->core.channels, lk__now_ns(), &why);
-		return;
-	}
-	if (resp->type != LK__RESP_ARRAY || resp->len != 3)
-		return;
-	kind = resp->elements[0];
-	channel = resp->elements[1];
-	last = resp->elements[2];
-	if (kind->type != LK__RESP_STRING || channel->type != LK__RESP_STRING)
-		return;
-	if (!strcmp(kind->str, "message") && last->type == LK__RESP_STRING)
-		take_payload(client, channel, last);
-	else if (!strcmp(kind->str, "subscribe") || !strcmp(kind->str, "unsubscribe"))
-		lk__channels_confirmed(&client->core.channels, lk__now_ns(), kind->str[0] == 's',
-		                       channel->str, channel->len);
-}
-
-static void read_messages(struct lk_client *client, struct lk__pair *pair)
-{
-	struct lk__resp *resps[MESSAGES_MAX];
-	struct lk__why why;
-	lk_err err = LK_OK;
-	int64_t got;
-	size_t count;
-
-	lk__pair_use(pair);
-	lk__client_unlock(client);
-	got = lk__conn_read(pair->messages, &why);
-	do {
-		count = 0;
-		while (count < MESSAGES_MAX && !err) {
-			err = lk__resp_next(pair->messages->reader, &resps[count], &why);
-			if (err || !resps[count])
-				break;
-			count++;
-		}
-		pthread_mutex_lock(&client->mutex);
-		for (size_t i = 0; i < count; i++) {
-			if (!pair->broken)
-				take_message(client, pair, resps[i]);
-			lk__resp_free(resps[i]);
-		}
-		if (count < MESSAGES_MAX)
-			break;
-		lk__client_unlock(client);
-	} while (true);
-	if (got > 0)
-		pair->heard_ns = lk__now_ns();
-	if (got < 0 || err)
-		lk__wire_broken(client, pair, &why);
-	lk__pair_leave(pair);
-}
-
 /* ---- The loop ----------------------------------------------------------------------------- */
 
 int64_t lk__loop_due(const struct lk_client *client)
@@ -322,6 +187,10 @@ int64_t lk__loop_due(const struct lk_client *client)
 		due_ns = ping_ns;
 	if (!client->pair && !client->connecting && client->retry_ns < due_ns)
 		due_ns = client->retry_ns;
+	/* Who neither holds nor waits is told nothing that could not wait. */
+	if (client->callers_listen && !client->listener && client->linger_ns < due_ns &&
+	    lk__core_busy(&client->core))
+		due_ns = client->linger_ns;
 	if (client->pair && client->pair->sent && client->need_reader) {
 		int64_t late_ns = client->pair->sent->sent_ns + client->target.command_timeout_ns;
 		if (late_ns < due_ns)
@@ -363,11 +232,13 @@ static void do_what_is_due(struct lk_client *client)
 	lk__core_tick(&client->core, now_ns);
 	if (client->core.all_tickets)
 		lk__client_introduce(client, now_ns);
+	if (client->callers_listen && !client->listener && client->linger_ns <= now_ns)
+		client->callers_listen = false;
 	if (ping_due(client) <= now_ns)
 		ping(client, client->pair, now_ns);
 	if (client->pair)
 		lk__wire_overdue(client, client->pair, now_ns);
-	flush_messages(client);
+	lk__messages_flush(client);
 	lk__wire_flush(client);
 	if (client->pair && client->pair->sent && !client->pair->reading && !client->heir)
 		client->need_reader = true;
@@ -381,12 +252,15 @@ static void wait_for_events(struct lk_client *client)
 	struct pollfd fds[4] = {
 		{.fd = client->loop_wake.read_fd, .events = POLLIN},
 		{.fd = client->timer_fd, .events = POLLIN},
-		{.fd = pair ? pair->messages->fd : -1, .events = POLLIN},
+		{.fd = pair ? pair->messages->fd : -1,
+	         .events = client->callers_listen ? 0 : POLLIN},
 		{.fd = pair ? pair->commands->fd : -1, .events = POLLRDHUP},
 	};
 
 	if (pair && pair->messages_out.len)
 		fds[2].events |= POLLOUT;
+	else if (client->callers_listen)
+		fds[2].fd = -1;
 	if (pair && client->need_reader)
 		fds[3].events |= POLLIN;
 	if (pair && pair->stuck)
@@ -414,8 +288,8 @@ static void wait_for_events(struct lk_client *client)
 		client->armed_ns = LK__NEVER; /* what is due is looked at next, and the timer set */
 	if (!pair)
 		return;
-	if (fds[2].revents && !pair->broken)
-		read_messages(client, pair);
+	if (fds[2].revents && !pair->broken && !pair->hearing && !client->callers_listen)
+		lk__messages_read(client, pair);
 	if (fds[3].revents && !pair->broken && !pair->reading)
 		lk__wire_read(client, pair, NULL, lk__now_ns());
 	lk__pair_leave(pair);

@@ -38,6 +38,8 @@ static void wake(struct lk_client *client, struct lk__sleeper *sleeper)
 {
 	if (sleeper->reading)
 		lk__wake_notify(&client->reader_wake);
+	if (sleeper == client->listener)
+		lk__wake_notify(&client->listener_wake);
 	if (sleeper->parked)
 		lk__park_wake(&sleeper->park, &client->wakes);
 	sleeper->parked = false;
@@ -102,7 +104,7 @@ void lk__wire_broken(struct lk_client *client, struct lk__pair *pair, const stru
 		return;
 	pair->broken = true;
 	client->pair = NULL;
-	client->need_reader = false;
+	client->need_reader = client->callers_listen = false;
 	lk__conn_shutdown(pair->commands);
 	lk__conn_shutdown(pair->messages);
 	/* Before the core hears of it: it may free what its requests stand in. */
@@ -236,7 +238,7 @@ static void pass_reading(struct lk_client *client)
 		looked_at++;
 		if (!sleeper || !sleeper->listed || is_done(sleeper) || !expects_reply(sleeper))
 			continue;
-		if (sleeper->parked) {
+		if (sleeper->parked || sleeper == client->listener) {
 			client->heir = sleeper;
 			wake(client, sleeper);
 		}
@@ -517,8 +519,10 @@ void lk__wire_wait(struct lk_client *client, struct lk__sleeper *sleeper, int64_
 		if (pair && !pair->reading && pair->sent && !client->heir &&
 		    expects_reply(sleeper)) {
 			lk__wire_read(client, pair, sleeper, deadline_ns);
-		} else {
-			pass_reading(client);
+			continue;
+		}
+		pass_reading(client);
+		if (!lk__messages_listen(client, sleeper, now_ns, deadline_ns)) {
 			sleeper->parked = true;
 			sleeper->gone = !lk__park_wait(
 				&sleeper->park, &client->mutex, &client->wakes,

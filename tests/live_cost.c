@@ -220,6 +220,53 @@ TEST(operations_send_their_scripts_and_nothing_else)
 	monitor_close(monitor);
 }
 
+/* ---- Processes ---------------------------------------------------------------------------- */
+
+/* Another process always wants the lock, too, and holds it a little. */
+static int rival(void *arg, int in, int out)
+{
+	(void)in;
+	(void)out;
+	have_lock(arg);
+	for (;;) {
+		DO(lk_lock_acquire(lock, LK_FOREVER));
+		nap_ms(1);
+		DO(lk_lock_release(lock));
+	}
+}
+
+static void have_a_rival(void *arg)
+{
+	struct process process;
+
+	process_start(&process, rival, arg);
+	have_lock(arg);
+}
+
+static void queue_for_lock(void *arg)
+{
+	(void)arg;
+	for (int i = 0; i < EACH; i++) {
+		DO(lk_lock_acquire(lock, LK_FOREVER));
+		DO(lk_lock_release(lock));
+	}
+}
+
+/* The message that grants it is read by the thread that waits: no other one runs for it. */
+TEST(hand_off_between_processes_wakes_one_thread)
+{
+	struct calls calls = measure("hand-off", have_a_rival, queue_for_lock, EACH);
+
+	if (TSAN || ASAN)
+		return;
+	ck_assert_msg(calls.sends < 2.1 && calls.receives < 3.1 && calls.polls < 1.2,
+	              "%.2f sends, %.2f receives, %.2f polls", calls.sends, calls.receives,
+	              calls.polls);
+	ck_assert_msg(calls.sleeps < 0.1 && calls.wakes < 0.1, "%.2f sleeps, %.2f wakes",
+	              calls.sleeps, calls.wakes);
+	ck_assert_msg(calls.all < 6.5, "%.2f calls", calls.all);
+}
+
 /* ---- Threads ------------------------------------------------------------------------------ */
 
 static pthread_barrier_t turn;

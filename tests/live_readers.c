@@ -8,6 +8,7 @@
 #include "harness/test.h"
 
 #include <pthread.h>
+#include <stdatomic.h>
 
 #define THREADS 4
 #define LATE_MS 2000 /* far less than the loop sleeps */
@@ -94,4 +95,101 @@ TEST(reader_whose_reply_is_late_hears_that_it_is_cancelled)
 	ck_assert(!pthread_join(second.thread, NULL));
 	ck_assert_int_eq(second.err, LK_OK);
 	OK(lk_client_close(client));
+}
+
+/* ---- Messages ----------------------------------------------------------------------------- */
+
+static lk_client *waiting, *holding;
+
+static void two_clients(void)
+{
+	server_start(&server, NULL);
+	waiting = client_at(server.url);
+	holding = client_at(server.url);
+}
+
+static void close_both(void)
+{
+	OK(lk_client_close(waiting));
+	OK(lk_client_close(holding));
+}
+
+static bool stands_in_line(lk_lock *lock)
+{
+	lk_lock_status status;
+
+	OK(lk_lock_query(lock, &status));
+	return status.queue_len > 0;
+}
+
+static void start(struct caller *caller, lk_lock *lock)
+{
+	*caller = (struct caller){.lock = lock};
+	ck_assert(!pthread_create(&caller->thread, NULL, acquire, caller));
+}
+
+static atomic_bool lost;
+
+static void on_lost(void *arg, lk_lock *lock, uint64_t fence, lk_lost_reason reason)
+{
+	(void)arg;
+	(void)lock;
+	(void)fence;
+	lost = reason == LK_LOST_BROKEN;
+}
+
+/* It listened itself while it waited; now that it holds the lock the loop does. */
+TEST(who_waited_alone_hears_of_a_break)
+{
+	const lk_lock_options options = {.on_lost = on_lost};
+	struct caller caller;
+	lk_lock *held;
+
+	two_clients();
+	ck_assert(!pthread_barrier_init(&done, NULL, 2));
+	held = lock_named(holding, "a");
+	OK(lk_lock_acquire(held, 0));
+	start(&caller, lock_with(waiting, "a", &options));
+	ck_assert(WITHIN(5000, stands_in_line(held)));
+	OK(lk_lock_release(held));
+	ck_assert(WITHIN(5000, !stands_in_line(held)));
+	OK(lk_lock_break(held, NULL));
+	ck_assert(WITHIN(LATE_MS, lost)); /* a renewal would find it after a third of 10 s */
+	pthread_barrier_wait(&done);
+	ck_assert(!pthread_join(caller.thread, NULL));
+	close_both();
+}
+
+/* Whoever listened has its lock and goes; who waits beside it does not wait for somebody to notice:
+ * most often it has its own at once. */
+TEST(second_waiter_is_heard_for_when_the_first_has_gone)
+{
+	int prompt = 0;
+
+	two_clients();
+	ck_assert(!pthread_barrier_init(&done, NULL, 1));
+	for (int i = 0; i < 9; i++) {
+		lk_lock *held[2] = {lock_named(holding, "a"), lock_named(holding, "b")};
+		lk_lock *wanted[2] = {lock_named(waiting, "a"), lock_named(waiting, "b")};
+		struct caller callers[2];
+		int64_t start_ms;
+
+		for (int k = 0; k < 2; k++) {
+			OK(lk_lock_acquire(held[k], 1000));
+			start(&callers[k], wanted[k]);
+			ck_assert(WITHIN(5000, stands_in_line(held[k])));
+		}
+		OK(lk_lock_release(held[0]));
+		ck_assert(!pthread_join(callers[0].thread, NULL));
+		start_ms = now_ms();
+		OK(lk_lock_release(held[1]));
+		ck_assert(!pthread_join(callers[1].thread, NULL));
+		prompt += now_ms() - start_ms < 50;
+		for (int k = 0; k < 2; k++) {
+			OK(lk_lock_close(wanted[k]));
+			OK(lk_lock_close(held[k]));
+		}
+	}
+	ck_assert_int_ge(prompt, 5);
+	close_both();
 }

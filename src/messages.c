@@ -1,0 +1,202 @@
+/* SPDX-License-Identifier: MIT
+ * The connection that messages come by.  The loop reads it; but a thread that waits for a message,
+ * and is the only one to wait, reads it itself, so that a hand-off wakes one thread and not two.
+ * The loop then leaves it alone until no such wait has begun for a while. */
+#include "client.h"
+
+#include "redis/dial.h"
+
+#include <poll.h>
+#include <string.h>
+
+#define MESSAGES_MAX 64         /* taken at once */
+#define LINGER_NS (100 * LK__MS) /* after such a wait: the next one often follows */
+
+/* ---- Out ---------------------------------------------------------------------------------- */
+
+/* Which channels are wanted, and which no more: into the buffer.  False when out of memory.  Not
+ * while a PING has no reply: an error could be that of the one or of the other. */
+static bool fill_messages(struct lk_client *client, struct lk__pair *pair)
+{
+	struct lk__channel *channel;
+	bool subscribe;
+
+	while (!pair->pong_due &&
+	       (channel = lk__channels_next(&client->core.channels, &subscribe))) {
+		const char *argv[] = {subscribe ? "SUBSCRIBE" : "UNSUBSCRIBE", channel->topic};
+		if (!lk__resp_command(&pair->messages_out, 2, argv, NULL))
+			return false;
+	}
+	return true;
+}
+
+/* Only the loop writes there, so a command that the socket took in part is never cut into. */
+void lk__messages_flush(struct lk_client *client)
+{
+	struct lk__pair *pair = client->pair;
+	struct lk__buf *out;
+	struct lk__why why;
+	int64_t taken = 0;
+
+	if (!pair)
+		return;
+	out = &pair->messages_out;
+	if (!fill_messages(client, pair)) {
+		lk__why_set(&why, LK_ENOMEM, "%s: out of memory", client->target.text);
+		lk__wire_broken(client, pair, &why);
+		return;
+	}
+	if (!out->len)
+		return;
+	lk__pair_use(pair);
+	lk__client_unlock(client);
+	taken = lk__conn_write(pair->messages, out->data, out->len, &why);
+	pthread_mutex_lock(&client->mutex);
+	if (taken > 0) {
+		out->len -= (size_t)taken;
+		memmove(out->data, out->data + taken, out->len);
+	}
+	if (taken < 0)
+		lk__wire_broken(client, pair, &why);
+	lk__pair_leave(pair);
+}
+
+/* ---- In ----------------------------------------------------------------------------------- */
+
+static void take_payload(struct lk_client *client, const struct lk__resp *channel,
+                         const struct lk__resp *payload)
+{
+	struct lk__message message;
+
+	if (!strcmp(channel->str, client->space.channel)) {
+		if (lk__codec_message(&client->space, payload->str, payload->len, &message))
+			lk__core_message(&client->core, lk__now_ns(), &message);
+	} else if (lk__codec_broadcast(payload->str, payload->len, &message)) {
+		lk__channels_published(&client->core.channels, lk__now_ns(), channel->str,
+		                       channel->len, &message);
+	}
+}
+
+static void take_message(struct lk_client *client, struct lk__pair *pair,
+                         const struct lk__resp *resp)
+{
+	const struct lk__resp *kind, *channel, *last;
+	struct lk__why why;
+
+	/* A refused PING is an answer, too. */
+	if (pair->pong_due && (resp->type != LK__RESP_ARRAY || resp->len == 2)) {
+		pair->pong_due = false;
+		return;
+	}
+	if (resp->type == LK__RESP_ERROR && lk__resp_error_passes(resp)) {
+		lk__channels_put_off(&client->core.channels, lk__now_ns());
+		return;
+	}
+	if (resp->type == LK__RESP_ERROR) {
+		lk__conn_why(&why, lk__resp_error(resp), client->target.text, "SUBSCRIBE: %s",
+		             resp->str);
+		lk__channels_refused(&client->core.channels, lk__now_ns(), &why);
+		return;
+	}
+	if (resp->type != LK__RESP_ARRAY || resp->len != 3)
+		return;
+	kind = resp->elements[0];
+	channel = resp->elements[1];
+	last = resp->elements[2];
+	if (kind->type != LK__RESP_STRING || channel->type != LK__RESP_STRING)
+		return;
+	if (!strcmp(kind->str, "message") && last->type == LK__RESP_STRING)
+		take_payload(client, channel, last);
+	else if (!strcmp(kind->str, "subscribe") || !strcmp(kind->str, "unsubscribe"))
+		lk__channels_confirmed(&client->core.channels, lk__now_ns(), kind->str[0] == 's',
+		                       channel->str, channel->len);
+}
+
+void lk__messages_read(struct lk_client *client, struct lk__pair *pair)
+{
+	struct lk__resp *resps[MESSAGES_MAX];
+	struct lk__why why;
+	lk_err err = LK_OK;
+	int64_t got;
+	size_t count;
+
+	lk__pair_use(pair);
+	pair->hearing = true;
+	lk__client_unlock(client);
+	got = lk__conn_read(pair->messages, &why);
+	do {
+		count = 0;
+		while (count < MESSAGES_MAX && !err) {
+			err = lk__resp_next(pair->messages->reader, &resps[count], &why);
+			if (err || !resps[count])
+				break;
+			count++;
+		}
+		pthread_mutex_lock(&client->mutex);
+		for (size_t i = 0; i < count; i++) {
+			if (!pair->broken)
+				take_message(client, pair, resps[i]);
+			lk__resp_free(resps[i]);
+		}
+		if (count < MESSAGES_MAX)
+			break;
+		lk__client_unlock(client);
+	} while (true);
+	pair->hearing = false;
+	if (got > 0)
+		pair->heard_ns = lk__now_ns();
+	if (got < 0 || err)
+		lk__wire_broken(client, pair, &why);
+	lk__pair_leave(pair);
+}
+
+/* ---- Who listens -------------------------------------------------------------------------- */
+
+void lk__messages_to_loop(struct lk_client *client)
+{
+	client->callers_listen = false;
+	client->alone_ns = lk__now_ns() + LINGER_NS;
+	lk__wake_notify(&client->loop_wake);
+}
+
+/* Nothing but a message, or time, ends this wait, and nobody else waits who would have to be woken
+ * to listen when it is over. */
+static bool may_listen(const struct lk_client *client, const struct lk__sleeper *sleeper,
+                       int64_t now_ns)
+{
+	const struct lk__pair *pair = client->pair;
+
+	return pair && !pair->hearing && !sleeper->next && client->sleepers == sleeper &&
+	       !sleeper->call && now_ns >= client->alone_ns &&
+	       (sleeper->waiter.where == LK__IN_PLACE || sleeper->waiter.where == LK__IN_LATCH);
+}
+
+bool lk__messages_listen(struct lk_client *client, struct lk__sleeper *sleeper, int64_t now_ns,
+                         int64_t deadline_ns)
+{
+	struct lk__pair *pair = client->pair;
+	int ready;
+
+	if (!may_listen(client, sleeper, now_ns))
+		return false;
+	if (!client->callers_listen)
+		lk__wake_notify(&client->loop_wake); /* it sleeps on that connection, too */
+	client->callers_listen = true;
+	client->listener = sleeper;
+	lk__pair_use(pair);
+	lk__client_unlock(client);
+	ready = lk__poll2(pair->messages->fd, POLLIN, client->listener_wake.read_fd,
+	                  deadline_ns == LK__NEVER ? -1 : deadline_ns);
+	if (ready & 2)
+		lk__wake_drain(&client->listener_wake);
+	pthread_mutex_lock(&client->mutex);
+	client->listener = NULL; /* it is awake */
+	if ((ready & 1) && !pair->broken)
+		lk__messages_read(client, pair);
+	client->linger_ns = lk__now_ns() + LINGER_NS;
+	if (client->callers_listen && (sleeper->next || client->sleepers != sleeper))
+		lk__messages_to_loop(client);
+	lk__pair_leave(pair);
+	lk__wire_settle(client);
+	return true;
+}
