@@ -6,6 +6,8 @@
 
 #define ID_CHARS "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
 
+#define SAFE_DIGITS 18 /* of any that many an int64_t can hold the number */
+
 static const char hex_lower[] = "0123456789abcdef";
 static const char hex_upper[] = "0123456789ABCDEF";
 
@@ -37,10 +39,15 @@ size_t lk__escape(char *out, size_t size, const char *in, size_t len)
 	return pos;
 }
 
-/* The bytes that would end a hash tag, break a line of a log or be taken for an escape. */
+/* The bytes that would end a hash tag, break a line of a log or be taken for an escape: up to 0x20,
+ * 0x7f, '%', '{', '}'.  Asked of each byte of a name in each request. */
 static bool is_special(unsigned char byte)
 {
-	return byte <= 0x20 || byte == 0x7f || byte == '%' || byte == '{' || byte == '}';
+	const uint64_t low = (UINT64_C(1) << 33) - 1 + (UINT64_C(1) << '%');
+	const uint64_t high =
+		UINT64_C(1) << 63 | UINT64_C(1) << ('{' - 64) | UINT64_C(1) << ('}' - 64);
+
+	return byte < 128 && ((byte < 64 ? low : high) >> (byte & 63) & 1);
 }
 
 size_t lk__name_encode(char *out, const char *name, size_t len)
@@ -136,11 +143,15 @@ void lk__id64(char out[12], uint64_t value)
 bool lk__parse_i64(const char *text, size_t len, int64_t min, int64_t max, int64_t *value)
 {
 	bool negative = len > 0 && text[0] == '-' && min < 0;
+	size_t i = negative ? 1 : 0;
+	size_t safe = len < SAFE_DIGITS ? len : SAFE_DIGITS;
 	int64_t sum = 0; /* kept negative: that side has one number more */
 
-	if (len == (negative ? 1u : 0u))
+	if (len == i)
 		return false;
-	for (size_t i = negative ? 1 : 0; i < len; i++) {
+	for (; i < safe && (unsigned char)(text[i] - '0') < 10; i++)
+		sum = sum * 10 - (text[i] - '0');
+	for (; i < len; i++) {
 		if (text[i] < '0' || text[i] > '9')
 			return false;
 		if (__builtin_mul_overflow(sum, 10, &sum) ||
@@ -161,16 +172,21 @@ bool lk__parse_i64(const char *text, size_t len, int64_t min, int64_t max, int64
 size_t lk__decimal(char *out, int64_t value)
 {
 	uint64_t rest = value < 0 ? -(uint64_t)value : (uint64_t)value;
-	char digits[LK__DECIMAL_SIZE];
-	size_t at = sizeof(digits), len;
+	size_t len = value < 0 ? 2 : 1, at;
 
-	do
-		digits[--at] = (char)('0' + rest % 10);
-	while (rest /= 10);
-	if (value < 0)
-		digits[--at] = '-';
-	len = sizeof(digits) - at;
-	memcpy(out, digits + at, len);
-	out[len] = '\0';
+	for (uint64_t limit = 10; rest >= limit; limit *= 10) {
+		len++;
+		if (limit > UINT64_MAX / 10)
+			break;
+	}
+	out[0] = '-';
+	out[at = len] = '\0';
+	for (; rest >= 10; rest /= 100) {
+		unsigned two = (unsigned)(rest % 100);
+		out[--at] = (char)('0' + two % 10);
+		out[--at] = (char)('0' + two / 10);
+	}
+	if (at > (value < 0 ? 1u : 0u))
+		out[--at] = (char)('0' + rest);
 	return len;
 }

@@ -68,7 +68,8 @@ void lk__sleeper_await(struct lk_client *client, struct lk__sleeper *sleeper, in
 		return;
 	if (!waiter->done)
 		lk__core_abandon(&client->core, lk__now_ns(), waiter);
-	lk__wire_settle(client);
+	if (client->core.done) /* else whoever leaves the call sees to the rest */
+		lk__wire_settle(client);
 }
 
 void lk__sleeper_leave(struct lk__handle *handle, const struct lk__sleeper *sleeper)

@@ -119,6 +119,8 @@ void lk__wire_broken(struct lk_client *client, struct lk__pair *pair, const stru
 	pair->sent_end = &pair->sent;
 	lk__core_link_down(&client->core, lk__now_ns(), why);
 	lk__wake_notify(&client->reader_wake);
+	if (client->listener)
+		lk__wake_notify(&client->listener_wake);
 	lk__loop_reconnect(client, lk__now_ns() - pair->made_ns);
 	lk__pair_leave(pair);
 }

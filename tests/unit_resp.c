@@ -135,6 +135,14 @@ static const struct {
 	{"*-1\r\n", "nil "},
 	{"*0\r\n", "[] "},
 	{"*3\r\n$7\r\nmessage\r\n$4\r\nlk:c\r\n$2\r\nhi\r\n", "[\"message\",\"lk:c\",\"hi\"] "},
+	{"*2\r\n:-5\r\n$0\r\n\r\n", "[:-5,\"\"] "},
+	{"*1\r\n:999999999999999999\r\n", "[:999999999999999999] "},
+	{"*1\r\n:9223372036854775807\r\n", "[:9223372036854775807] "},
+	{"*1\r\n$3\r\na\r\n\r\n", "[\"a\r\n\"] "},
+	{"*8\r\n:1\r\n:2\r\n:3\r\n:4\r\n:5\r\n:6\r\n:7\r\n$1\r\n8\r\n",
+         "[:1,:2,:3,:4,:5,:6,:7,\"8\"] "},
+	{"*9\r\n:1\r\n:2\r\n:3\r\n:4\r\n:5\r\n:6\r\n:7\r\n:8\r\n$1\r\n9\r\n",
+         "[:1,:2,:3,:4,:5,:6,:7,:8,\"9\"] "},
 	{"*2\r\n*2\r\n:1\r\n$-1\r\n*1\r\n*0\r\n", "[[:1,nil],[[]]] "},
 	{"*1\r\n*1\r\n*1\r\n*1\r\n*1\r\n*1\r\n*1\r\n:7\r\n", "[[[[[[[:7]]]]]]] "},
 	{"*2\r\n-ERR inside\r\n+fine\r\n", "[-ERR inside,+fine] "},
@@ -163,6 +171,26 @@ TEST(resp_cut_at_every_byte_is_no_reply_yet)
 			ck_assert_str_eq(parse(honest[i].bytes, len, len + 1, &err, NULL), "");
 			ck_assert_int_eq(err, LK_OK);
 		}
+}
+
+/* Small arrays have a short way of their own when they come in one piece. */
+TEST(resp_many_answers_in_one_piece_are_those_of_many_pieces)
+{
+	static const char answer[] = "*3\r\n$7\r\ngranted\r\n:17\r\n$3\r\n123\r\n";
+	static char bytes[200 * (sizeof(answer) - 1)];
+	lk_err err;
+	char *one;
+
+	for (size_t at = 0; at < sizeof(bytes); at += sizeof(answer) - 1)
+		memcpy(bytes + at, answer, sizeof(answer) - 1);
+	one = strdup(parse(bytes, sizeof(bytes), 1, &err, NULL));
+	ck_assert_int_eq(err, LK_OK);
+	ck_assert_uint_eq(strlen(one), 200 * strlen("[\"granted\",:17,\"123\"] "));
+	for (size_t step = sizeof(answer) - 1; step <= sizeof(bytes); step += 97) {
+		ck_assert_str_eq(parse(bytes, sizeof(bytes), step, &err, NULL), one);
+		ck_assert_int_eq(err, LK_OK);
+	}
+	free(one);
 }
 
 TEST(resp_keeps_nul_bytes)
@@ -234,6 +262,13 @@ TEST(v8_garbage_is_refused)
 		"*\r\n",
 		"*x\r\n",
 		"*1\r\nx",
+		"*01\r\n:1\r\n",
+		"*1\r\n:01\r\n",
+		"*1\r\n:\r\n",
+		"*1\r\n:-\r\n",
+		"*1\r\n:1 \r\n",
+		"*1\r\n:9223372036854775808\r\n",
+		"*1\r\n$01\r\na\r\n",
 		"*2\r\n:1\r\nx\r\n",
 		"+a\rb\r\n",
 		"+a\nb\r\n",
@@ -258,6 +293,7 @@ TEST(v8_wrong_lengths_are_refused)
 		"$0\r\nab\r\n",
 		"$2\r\nabcd+OK\r\n",
 		"*1\r\n$2\r\nabc\r\n",
+		"*1\r\n$2\r\nabcd:1\r\n",
 		"*-2\r\n",
 		"*-2147483649\r\n",
 		"*2147483647\r\n",

@@ -9,11 +9,6 @@ void lk__timer_init(struct lk__timer *timer)
 	*timer = (struct lk__timer){.due_ns = LK__NEVER};
 }
 
-struct lk__timer *lk__heap_first(const struct lk__heap *heap)
-{
-	return heap->root;
-}
-
 static struct lk__timer *meld(struct lk__timer *a, struct lk__timer *b)
 {
 	if (!a)

@@ -22,6 +22,9 @@ void lk__timer_init(struct lk__timer *timer);
 /* Arm, move or (LK__NEVER) disarm. */
 void lk__heap_set(struct lk__heap *heap, struct lk__timer *timer, int64_t due_ns);
 /* The earliest one, NULL if none. */
-struct lk__timer *lk__heap_first(const struct lk__heap *heap);
+static inline struct lk__timer *lk__heap_first(const struct lk__heap *heap)
+{
+	return heap->root;
+}
 
 #endif

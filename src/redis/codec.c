@@ -15,6 +15,11 @@
 #define ARGS_MAX 16
 #define EXACT_MAX (INT64_C(1) << 53) /* beyond it the store's numbers are not exact, nor ours */
 
+static uint8_t length(const char *text)
+{
+	return (uint8_t)strlen(text);
+}
+
 void lk__space_init(struct lk__space *space, const char *prefix, int db, const char *client_id)
 {
 	snprintf(space->prefix, sizeof(space->prefix), "%s", prefix);
@@ -22,16 +27,29 @@ void lk__space_init(struct lk__space *space, const char *prefix, int db, const c
 	snprintf(space->channels, sizeof(space->channels), "%s:c:%d:", space->prefix, db);
 	snprintf(space->channel, sizeof(space->channel), "%s%s", space->channels, client_id);
 	snprintf(space->broadcasts, sizeof(space->broadcasts), "%s:l:%d:", space->prefix, db);
+	snprintf(space->fence, sizeof(space->fence), "%s:fence", space->prefix);
+	space->prefix_len = length(space->prefix);
+	space->client_id_len = length(space->client_id);
+	space->channels_len = length(space->channels);
+	space->fence_len = length(space->fence);
 }
 
-/* Copy the text and return where it ends.  Every request is written by this: printf() would be
- * most of what a request costs its caller. */
-static char *put(char *out, const char *text)
+/* Copy the text and return where it ends.  Every request is written by this: printf(), or to look
+ * for the end of what was just written, would be most of what a request costs its caller. */
+static inline char *put(char *out, const char *text, size_t len)
 {
-	size_t len = strlen(text);
-
-	memcpy(out, text, len + 1);
+	memcpy(out, text, len);
 	return out + len;
+}
+
+/* prefix:{name} without a NUL.  Returns the length. */
+static size_t put_main_key(char *out, const struct lk__space *space, const char *name, size_t len)
+{
+	char *end = put(put(out, space->prefix, space->prefix_len), ":{", 2);
+
+	end += lk__name_encode(end, name, len);
+	*end++ = '}';
+	return (size_t)(end - out);
 }
 
 void lk__space_topic(const struct lk__space *space, const char *name, size_t len,
@@ -46,14 +64,13 @@ void lk__space_topic(const struct lk__space *space, const char *name, size_t len
 void lk__space_keys(const struct lk__space *space, const char *name, size_t len,
                     struct lk__keys *keys)
 {
-	char *end = put(put(keys->main, space->prefix), ":{");
+	size_t main_len = put_main_key(keys->main, space, name, len);
 
-	end += lk__name_encode(end, name, len);
-	put(end, "}");
-	put(put(keys->queue, keys->main), ":q");
-	put(put(keys->holds, keys->main), ":h");
-	put(put(keys->memory, keys->main), ":s");
-	put(put(keys->fence, space->prefix), ":fence");
+	keys->main[main_len] = '\0';
+	put(put(keys->queue, keys->main, main_len), ":q", 3);
+	put(put(keys->holds, keys->main, main_len), ":h", 3);
+	put(put(keys->memory, keys->main, main_len), ":s", 3);
+	put(keys->fence, space->fence, (size_t)space->fence_len + 1);
 }
 
 void lk__space_client_key(const struct lk__space *space, const char *client_id,
@@ -62,70 +79,95 @@ void lk__space_client_key(const struct lk__space *space, const char *client_id,
 	snprintf(key, LK__CHANNEL_MAX, "%s:client:%s", space->prefix, client_id);
 }
 
-void lk__ticket_text(const struct lk__space *space, const struct lk__ticket *ticket,
-                     char text[LK__TICKET_MAX])
+size_t lk__ticket_text(const struct lk__space *space, const struct lk__ticket *ticket,
+                       char text[LK__TICKET_MAX])
 {
-	char *end = put(put(put(put(text, "1:"), space->client_id), ":"), ticket->nonce);
+	char *end = put(put(text, "1:", 2), space->client_id, space->client_id_len);
 
-	end = put(end, ":");
+	*end++ = ':';
+	end = put(end, ticket->nonce, LK__NONCE_SIZE - 1);
+	*end++ = ':';
 	end += lk__decimal(end, ticket->lease_ms);
-	end = put(end, ticket->fixed ? ":f" : ":r");
-	if (ticket->place->permits)
-		lk__decimal(put(end, ":"), ticket->place->permits);
+	end = put(end, ticket->fixed ? ":f" : ":r", 3) - 1;
+	if (ticket->place->permits) {
+		*end++ = ':';
+		end += lk__decimal(end, ticket->place->permits);
+	}
+	return (size_t)(end - text);
 }
 
 /* ---- Requests ----------------------------------------------------------------------------- */
 
+#define HEAD 3 /* command, script, number of keys */
+#define OWN_MAX (3 * LK__KEY_MAX + LK__TICKET_MAX + 6 * LK__DECIMAL_SIZE + 1)
+
 struct args {
-	int count;
-	const char *text[ARGS_MAX];
-	size_t len[ARGS_MAX];
-	char number[6][LK__DECIMAL_SIZE];
-	int numbers;
+	int count; /* the first HEAD of them are eval()'s */
+	char *end; /* of what is in own */
+	const char *text[HEAD + ARGS_MAX];
+	size_t len[HEAD + ARGS_MAX];
+	char own[OWN_MAX]; /* what is not lent by others */
 };
 
-static void add(struct args *args, const char *text)
+/* Not zeroed: it is large. */
+static void begin(struct args *args)
+{
+	args->count = HEAD;
+	args->end = args->own;
+}
+
+static inline void add(struct args *args, const char *text, size_t len)
 {
 	args->text[args->count] = text;
-	args->len[args->count++] = strlen(text);
+	args->len[args->count++] = len;
+}
+
+/* So many bytes were written to args->end. */
+static void add_own(struct args *args, size_t len)
+{
+	add(args, args->end, len);
+	args->end += len;
 }
 
 static void add_number(struct args *args, int64_t value)
 {
-	char *number = args->number[args->numbers++];
+	/* Zeros and ones are nearly all of them. */
+	if (value == 0 || value == 1)
+		add(args, value ? "1" : "0", 1);
+	else
+		add_own(args, lk__decimal(args->end, value));
+}
 
-	args->text[args->count] = number;
-	args->len[args->count++] = lk__decimal(number, value);
+/* The first key again, with two more characters. */
+static void add_key(struct args *args, const char *suffix)
+{
+	size_t len = args->len[HEAD];
+
+	put(put(args->end, args->text[HEAD], len), suffix, 2);
+	add_own(args, len + 2);
 }
 
 static bool eval(struct lk__buf *buf, const struct lk__script *script, bool by_text,
-                 const struct args *args)
+                 struct args *args)
 {
-	const char *argv[ARGS_MAX + 3];
-	size_t lens[ARGS_MAX + 3];
-	char keys[LK__DECIMAL_SIZE];
-
-	lens[2] = lk__decimal(keys, script->keys);
-	argv[0] = by_text ? "EVAL" : "EVALSHA";
-	argv[1] = by_text ? script->text : script->sha1;
-	argv[2] = keys;
-	lens[0] = strlen(argv[0]);
-	lens[1] = by_text ? script->len : strlen(script->sha1);
-	memcpy(argv + 3, args->text, sizeof(*argv) * (size_t)args->count);
-	memcpy(lens + 3, args->len, sizeof(*lens) * (size_t)args->count);
-	return lk__resp_command(buf, args->count + 3, argv, lens);
+	args->text[0] = by_text ? "EVAL" : "EVALSHA";
+	args->len[0] = by_text ? strlen("EVAL") : strlen("EVALSHA");
+	args->text[1] = by_text ? script->text : script->sha1;
+	args->len[1] = by_text ? script->len : sizeof(script->sha1) - 1;
+	args->text[2] = args->end;
+	args->len[2] = 1;
+	*args->end = (char)('0' + script->keys);
+	return lk__resp_command(buf, args->count, args->text, args->len);
 }
 
 bool lk__codec_eval(struct lk__buf *buf, const struct lk__script *script, bool by_text, int count,
                     const char *const *texts, const size_t *lens)
 {
-	struct args args = {0};
+	struct args args;
 
-	for (int i = 0; i < count && i < ARGS_MAX; i++) {
-		args.text[i] = texts[i];
-		args.len[i] = lens ? lens[i] : strlen(texts[i]);
-	}
-	args.count = count;
+	begin(&args);
+	for (int i = 0; i < count && i < ARGS_MAX; i++)
+		add(&args, texts[i], lens ? lens[i] : strlen(texts[i]));
 	return eval(buf, script, by_text, &args);
 }
 
@@ -137,22 +179,22 @@ static const struct lk__script *lock_request(const struct lk__space *space,
 
 	switch (request->kind) {
 	case LK__ASK:
-		add(args, ticket->only_try ? "0" : "1");
+		add(args, ticket->only_try ? "0" : "1", 1);
 		add_number(args, (int64_t)ticket->arrival);
-		add(args, space->channels);
-		add(args, share);
+		add(args, space->channels, space->channels_len);
+		add(args, share, 1);
 		add_number(args, LK__QUEUE_LIFE_MS);
 		return &lk__script_lock_ask;
 	case LK__RENEW:
 		add_number(args, request->claim ? 0 : (int64_t)ticket->fence);
 		add_number(args, request->lease_ms);
 		add_number(args, request->claim ? 0 : (int64_t)ticket->last_fence);
-		add(args, share);
+		add(args, share, 1);
 		return &lk__script_lock_renew;
 	default:
 		add_number(args, request->kind == LK__HAND ? 0 : (int64_t)ticket->last_fence);
-		add(args, space->channels);
-		add(args, "0");
+		add(args, space->channels, space->channels_len);
+		add(args, "0", 1);
 		return &lk__script_lock_leave;
 	}
 }
@@ -165,9 +207,9 @@ static const struct lk__script *semaphore_request(const struct lk__space *space,
 
 	switch (request->kind) {
 	case LK__ASK:
-		add(args, ticket->only_try ? "0" : "1");
+		add(args, ticket->only_try ? "0" : "1", 1);
 		add_number(args, (int64_t)ticket->arrival);
-		add(args, space->channels);
+		add(args, space->channels, space->channels_len);
 		add_number(args, ticket->place->capacity);
 		add_number(args, ticket->place->ttl_ms);
 		add_number(args, LK__QUEUE_LIFE_MS);
@@ -179,8 +221,8 @@ static const struct lk__script *semaphore_request(const struct lk__space *space,
 		return &lk__script_semaphore_renew;
 	default:
 		add_number(args, request->kind == LK__SHRINK ? request->permits : 0);
-		add(args, space->channels);
-		add(args, "0");
+		add(args, space->channels, space->channels_len);
+		add(args, "0", 1);
 		add_number(args, LK__HEAD_PATIENCE_MS);
 		return &lk__script_semaphore_leave;
 	}
@@ -191,23 +233,21 @@ static bool latch_request(struct lk__buf *buf, const struct lk__space *space,
 {
 	const struct lk__latch *latch = request->latch;
 	const struct lk__step *step = latch->steps;
-	struct args args = {0};
-	struct lk__keys keys;
+	struct args args;
 
-	lk__space_keys(space, latch->name->bytes, latch->name->len, &keys);
-	add(&args, keys.main);
-	add(&args, keys.memory);
+	begin(&args);
+	add_own(&args, put_main_key(args.end, space, latch->name->bytes, latch->name->len));
+	add_key(&args, ":s");
 	if (request->kind == LK__LOOK) {
-		add(&args, keys.fence);
+		add(&args, space->fence, space->fence_len);
 		return eval(buf, &lk__script_latch_show, request->by_text, &args);
 	}
 	add_number(&args, (int64_t)step->generation);
-	add(&args, space->client_id);
+	add(&args, space->client_id, space->client_id_len);
 	add_number(&args, (int64_t)step->number);
 	add_number(&args, step->n);
-	args.text[args.count] = step->name;
-	args.len[args.count++] = step->len;
-	add(&args, latch->channel->topic);
+	add(&args, step->name, step->len);
+	add(&args, latch->channel->topic, latch->channel->len);
 	return eval(buf, &lk__script_latch_down, request->by_text, &args);
 }
 
@@ -216,18 +256,18 @@ static bool ticket_request(struct lk__buf *buf, const struct lk__space *space,
 {
 	const struct lk__name *name = request->ticket->place->name;
 	const struct lk__script *script;
-	char text[LK__TICKET_MAX];
-	struct args args = {0};
-	struct lk__keys keys;
+	struct args args;
 
-	lk__space_keys(space, name->bytes, name->len, &keys);
-	lk__ticket_text(space, request->ticket, text);
-	add(&args, keys.main);
-	add(&args, keys.queue);
-	add(&args, keys.fence);
+	begin(&args);
+	add_own(&args, put_main_key(args.end, space, name->bytes, name->len));
+	add_key(&args, ":q");
+	add(&args, space->fence, space->fence_len);
 	if (name->kind == LK_KIND_SEMAPHORE)
-		add(&args, keys.holds);
-	add(&args, request->kind == LK__HAND ? "" : text);
+		add_key(&args, ":h");
+	if (request->kind == LK__HAND)
+		add(&args, "", 0);
+	else
+		add_own(&args, lk__ticket_text(space, request->ticket, args.end));
 	script = name->kind == LK_KIND_SEMAPHORE ? semaphore_request(space, request, &args)
 	                                         : lock_request(space, request, &args);
 	return eval(buf, script, request->by_text, &args);
@@ -269,7 +309,8 @@ static bool is(const struct lk__resp *resp, const char *word)
 {
 	const struct lk__resp *part = element(resp, 0);
 
-	return part && part->type == LK__RESP_STRING && !strcmp(part->str, word);
+	return part && part->type == LK__RESP_STRING && part->str[0] == word[0] &&
+	       !strcmp(part->str, word);
 }
 
 lk_err lk__codec_foreign(const struct lk__resp *resp, struct lk__why *why)

@@ -20,6 +20,8 @@ struct lk__space {
 	char channels[56];             /* prefix:c:db: */
 	char channel[LK__CHANNEL_MAX]; /* channels and our id */
 	char broadcasts[56];           /* prefix:l:db: */
+	char fence[48];                /* prefix:fence: the key of all names */
+	uint8_t prefix_len, client_id_len, channels_len, fence_len;
 };
 
 void lk__space_init(struct lk__space *space, const char *prefix, int db, const char *client_id);
@@ -38,8 +40,9 @@ void lk__space_topic(const struct lk__space *space, const char *name, size_t len
                      char topic[LK__TOPIC_MAX]);
 void lk__space_client_key(const struct lk__space *space, const char *client_id,
                           char key[LK__CHANNEL_MAX]);
-void lk__ticket_text(const struct lk__space *space, const struct lk__ticket *ticket,
-                     char text[LK__TICKET_MAX]);
+/* Returns the length. */
+size_t lk__ticket_text(const struct lk__space *space, const struct lk__ticket *ticket,
+                       char text[LK__TICKET_MAX]);
 
 /* Append the command of a request.  False when out of memory. */
 bool lk__codec_request(struct lk__buf *buf, const struct lk__space *space,

@@ -16,10 +16,14 @@
 #define KEEP_BYTES (64u << 10)
 /* A header like "$1234\r\n" has a decimal number of 64 bits at most. */
 #define NUMBER_BYTES 20
+/* Behind that many bytes hiredis moves what is left to the front of its buffer, but only when it
+ * has parsed a reply itself. */
+#define DISCARD_BYTES 1024
 /* The elements of an array as small as our scripts' answers stand in its own memory, as long as
  * they fit: strings of that many bytes on average. */
 #define SMALL_ARRAY 8
 #define SMALL_STRING 24
+#define QUICK_DIGITS 18 /* cannot be more than an int64_t holds */
 #define ALIGNMENT _Alignof(max_align_t)
 
 struct lk__resp_reader {
@@ -42,7 +46,7 @@ static struct lk__resp *refuse(struct lk__resp_reader *reader, const char *text)
 	return NULL;
 }
 
-/* Zeroed memory inside the array that the reply is an element of, NULL if there is none left. */
+/* Memory inside the array that the reply is an element of, NULL if there is none left. */
 static struct lk__resp *take_room(struct lk__resp_reader *reader, const struct lk__resp *parent,
                                   size_t size)
 {
@@ -53,21 +57,22 @@ static struct lk__resp *take_room(struct lk__resp_reader *reader, const struct l
 		return NULL;
 	reader->room += size;
 	reader->room_len -= size;
-	resp->inside = true;
 	return resp;
 }
 
-/* A new reply with room for payload bytes behind it, hung into its parent. */
+/* A new reply with room for payload bytes behind it, hung into its parent.  The payload is not
+ * zeroed: calloc() would leave out what malloc() keeps ready for a thread. */
 static struct lk__resp *resp_new(const redisReadTask *task, enum lk__resp_type type, size_t payload)
 {
 	struct lk__resp *parent = task->parent ? task->parent->obj : NULL;
 	struct lk__resp *resp = take_room(task->privdata, parent, sizeof(*resp) + payload);
+	const bool inside = resp != NULL;
 
 	if (!resp)
-		resp = calloc(1, sizeof(*resp) + payload);
+		resp = malloc(sizeof(*resp) + payload);
 	if (!resp)
 		return NULL;
-	resp->type = type;
+	*resp = (struct lk__resp){.type = type, .inside = inside};
 	if (parent)
 		parent->elements[task->idx] = resp;
 	return resp;
@@ -117,6 +122,7 @@ static void *create_string(const redisReadTask *task, char *bytes, size_t len)
 	resp->str = (char *)(resp + 1);
 	resp->len = len;
 	memcpy(resp->str, bytes, len);
+	resp->str[len] = '\0';
 	return resp;
 }
 
@@ -142,6 +148,8 @@ static void *create_array_sized(const redisReadTask *task, size_t count)
 		return NULL;
 	resp->elements = (struct lk__resp **)(void *)(resp + 1);
 	resp->len = count;
+	if (count)
+		memset(resp->elements, 0, count * sizeof(struct lk__resp *));
 	if (room) {
 		reader->host = resp;
 		reader->room = (char *)(resp->elements + count);
@@ -288,12 +296,98 @@ static void reader_trim(struct lk__resp_reader *reader)
 	reader->peak = 0;
 }
 
+/* ---- What nearly all answers are ------------------------------------------------------------ */
+
+/* A line of a sign and a number as a Redis writes it.  *at is behind it. */
+static inline bool quick_number(char **at, const char *end, char sign, int64_t *value)
+{
+	char *start = *at, *digit = start + 1;
+	int64_t sum = 0;
+
+	if (end - start < 4 || *start != sign || (*digit == '0' && digit[1] != '\r'))
+		return false;
+	for (; digit < end && (unsigned char)(*digit - '0') < 10; digit++) {
+		if (digit - start > QUICK_DIGITS)
+			return false;
+		sum = sum * 10 + (*digit - '0');
+	}
+	if (digit == start + 1 || end - digit < 2 || digit[0] != '\r' || digit[1] != '\n')
+		return false;
+	*at = digit + 2;
+	*value = sum;
+	return true;
+}
+
+static bool quick_element(char **at, const char *end, struct lk__resp *part)
+{
+	int64_t len;
+
+	if (*at < end && **at == ':') {
+		*part = (struct lk__resp){.type = LK__RESP_INTEGER, .inside = true};
+		return quick_number(at, end, ':', &part->integer);
+	}
+	if (!quick_number(at, end, '$', &len) || len > end - *at - 2 || (*at)[len] != '\r' ||
+	    (*at)[len + 1] != '\n')
+		return false;
+	*part = (struct lk__resp){
+		.type = LK__RESP_STRING, .inside = true, .len = (size_t)len, .str = *at};
+	*at += len + 2;
+	return true;
+}
+
+/* Take a small array of integers and strings that is there as a whole: hiredis needs several times
+ * as long.  NULL for anything else, also what is broken: that is left to hiredis. */
+static struct lk__resp *quick_array(redisReader *parser)
+{
+	char *at = parser->buf + parser->pos, *end = parser->buf + parser->len;
+	struct lk__resp parts[SMALL_ARRAY], *resp, *part;
+	size_t bytes = 0;
+	int64_t count;
+	char *str;
+
+	if (parser->err || parser->ridx >= 0 || parser->pos >= DISCARD_BYTES ||
+	    !quick_number(&at, end, '*', &count) || count < 1 || count > SMALL_ARRAY)
+		return NULL;
+	for (int64_t i = 0; i < count; i++) {
+		if (!quick_element(&at, end, &parts[i]))
+			return NULL;
+		bytes += sizeof(*resp) + sizeof(resp) + parts[i].len + 1;
+	}
+	resp = malloc(sizeof(*resp) + bytes);
+	if (!resp)
+		return NULL;
+	part = resp + 1;
+	*resp = (struct lk__resp){.type = LK__RESP_ARRAY, .len = (size_t)count};
+	resp->elements = (struct lk__resp **)(void *)(part + count);
+	str = (char *)(resp->elements + count);
+	for (int64_t i = 0; i < count; i++) {
+		resp->elements[i] = &part[i];
+		part[i] = parts[i];
+		if (part[i].type != LK__RESP_STRING)
+			continue;
+		part[i].str = memcpy(str, parts[i].str, parts[i].len);
+		str[parts[i].len] = '\0';
+		str += parts[i].len + 1;
+	}
+	parser->pos = (size_t)(at - parser->buf);
+	return resp;
+}
+
+/* ---- Replies -------------------------------------------------------------------------------- */
+
 lk_err lk__resp_next(struct lk__resp_reader *reader, struct lk__resp **resp, struct lk__why *why)
 {
+	redisReader *parser = reader->parser;
 	void *reply = NULL;
 
 	*resp = NULL;
-	if (reader->refused || redisReaderGetReply(reader->parser, &reply) != REDIS_OK)
+	if (reader->refused)
+		return reader_failed(reader, why);
+	/* Whoever takes all there are asks once more than there are. */
+	if (parser->pos == parser->len && !parser->err)
+		return LK_OK;
+	reply = quick_array(parser);
+	if (!reply && redisReaderGetReply(parser, &reply) != REDIS_OK)
 		return reader_failed(reader, why);
 	*resp = reply;
 	if (reply)
@@ -332,16 +426,21 @@ static bool buf_reserve(struct lk__buf *buf, size_t more)
 	return true;
 }
 
-static void buf_header(struct lk__buf *buf, char type, size_t number)
+/* Nearly all lengths have one or two digits, and a command has a dozen of them. */
+static inline char *put_header(char *at, char type, size_t number)
 {
-	char text[LK__DECIMAL_SIZE];
-	size_t len = lk__decimal(text, (int64_t)number);
-	char *at = buf->data + buf->len;
-
-	at[0] = type;
-	memcpy(at + 1, text, len);
-	memcpy(at + 1 + len, "\r\n", 2);
-	buf->len += len + 3;
+	*at++ = type;
+	if (number < 10) {
+		*at++ = (char)('0' + number);
+	} else if (number < 100) {
+		*at++ = (char)('0' + number / 10);
+		*at++ = (char)('0' + number % 10);
+	} else {
+		at += lk__decimal(at, (int64_t)number);
+	}
+	*at++ = '\r';
+	*at++ = '\n';
+	return at;
 }
 
 bool lk__resp_command(struct lk__buf *buf, int argc, const char *const *argv,
@@ -349,6 +448,7 @@ bool lk__resp_command(struct lk__buf *buf, int argc, const char *const *argv,
 {
 	const size_t header = NUMBER_BYTES + 3;
 	size_t total = header;
+	char *at;
 
 	for (int i = 0; i < argc; i++) {
 		size_t len = argv_len ? argv_len[i] : strlen(argv[i]);
@@ -358,15 +458,17 @@ bool lk__resp_command(struct lk__buf *buf, int argc, const char *const *argv,
 	}
 	if (!buf_reserve(buf, total))
 		return false;
-	buf_header(buf, '*', (size_t)argc);
+	at = put_header(buf->data + buf->len, '*', (size_t)argc);
 	for (int i = 0; i < argc; i++) {
 		size_t len = argv_len ? argv_len[i] : strlen(argv[i]);
-		buf_header(buf, '$', len);
+		at = put_header(at, '$', len);
 		if (len)
-			memcpy(buf->data + buf->len, argv[i], len);
-		memcpy(buf->data + buf->len + len, "\r\n", 2);
-		buf->len += len + 2;
+			memcpy(at, argv[i], len);
+		at += len;
+		*at++ = '\r';
+		*at++ = '\n';
 	}
+	buf->len = (size_t)(at - buf->data);
 	return true;
 }
 
