@@ -65,16 +65,16 @@ lk_err lk_lock_cancel(lk_lock *lock)
 
 /* ---- Calls that wait ---------------------------------------------------------------------- */
 
-static void init_sleeper(struct lk__sleeper *sleeper, struct lk_lock *lock)
+static void init_sleeper(struct lk__sleeper *sleeper, struct lk_lock *lock, uint64_t owner)
 {
 	lk__sleeper_init(sleeper, &lock->handle);
-	sleeper->waiter.owner = owner_of(lock);
+	sleeper->waiter.owner = owner;
 }
 
-/* The caller's hold if it is sure at that time, else NULL. */
-static struct lk__hold *valid_hold(const struct lk_lock *lock, int64_t now_ns)
+/* The owner's hold if it is sure at that time, else NULL. */
+static struct lk__hold *valid_hold(const struct lk_lock *lock, uint64_t owner, int64_t now_ns)
 {
-	struct lk__hold *hold = lk__core_hold(lock->handle.name, owner_of(lock));
+	struct lk__hold *hold = lk__core_hold(lock->handle.name, owner);
 
 	return hold && lk__hold_left_ns(hold, now_ns) ? hold : NULL;
 }
@@ -84,6 +84,7 @@ lk_err lk_lock_acquire(lk_lock *lock, int64_t wait_ms)
 	struct lk_client *client = lock->handle.client;
 	struct lk__sleeper sleeper;
 	struct lk__hold *hold;
+	const uint64_t owner = owner_of(lock);
 	int64_t now_ns = lk__now_ns();
 	lk_err err;
 
@@ -92,14 +93,14 @@ lk_err lk_lock_acquire(lk_lock *lock, int64_t wait_ms)
 	if ((err = lk__handle_enter(&lock->handle)))
 		return err;
 	/* Re-entry needs nothing. */
-	hold = valid_hold(lock, now_ns);
+	hold = valid_hold(lock, owner, now_ns);
 	if (hold && hold->count < LK__COUNT_MAX) {
 		hold->count++;
 		lk__count(&client->core.counters.reentered, 1);
 		lk__handle_leave_quiet(&lock->handle);
 		return LK_OK;
 	}
-	init_sleeper(&sleeper, lock);
+	init_sleeper(&sleeper, lock, owner);
 	sleeper.waiter.only_try = wait_ms == 0;
 	if (lk__sleeper_provide(&sleeper)) {
 		lk__wait_begin(client, now_ns);
@@ -115,6 +116,7 @@ lk_err lk_lock_acquire(lk_lock *lock, int64_t wait_ms)
 lk_err lk_lock_release(lk_lock *lock)
 {
 	struct lk_client *client = lock->handle.client;
+	const uint64_t owner = owner_of(lock);
 	int64_t now_ns = lk__now_ns();
 	struct lk__sleeper sleeper;
 	struct lk__hold *hold;
@@ -122,13 +124,13 @@ lk_err lk_lock_release(lk_lock *lock)
 
 	if ((err = lk__handle_enter(&lock->handle)))
 		return err;
-	hold = valid_hold(lock, now_ns);
+	hold = valid_hold(lock, owner, now_ns);
 	if (hold && hold->count > 1) {
 		hold->count--;
 		lk__handle_leave_quiet(&lock->handle);
 		return LK_OK;
 	}
-	init_sleeper(&sleeper, lock);
+	init_sleeper(&sleeper, lock, owner);
 	lk__core_release(&client->core, now_ns, &sleeper.waiter);
 	lk__sleeper_await(client, &sleeper, 0);
 	lk__sleeper_leave(&lock->handle, &sleeper);
@@ -145,7 +147,7 @@ lk_err lk_lock_extend(lk_lock *lock, int64_t lease_ms)
 		return err;
 	if ((err = lk__handle_enter(&lock->handle)))
 		return err;
-	init_sleeper(&sleeper, lock);
+	init_sleeper(&sleeper, lock, owner_of(lock));
 	sleeper.waiter.lease_ms = lease_ms;
 	lk__core_extend(&client->core, lk__now_ns(), &sleeper.waiter);
 	lk__sleeper_await(client, &sleeper, 0);

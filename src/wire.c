@@ -507,7 +507,6 @@ void lk__wire_wait(struct lk_client *client, struct lk__sleeper *sleeper, int64_
 		sleeper->next->prev = sleeper;
 	client->sleepers = sleeper;
 	sleeper->listed = true;
-	lk__wire_settle(client);
 	while (!is_done(sleeper)) {
 		lk__wire_flush(client);
 		now_ns = lk__now_ns();
