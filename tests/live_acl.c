@@ -53,6 +53,14 @@ static bool queued(lk_lock *lock)
 	return lk_lock_query(lock, &status) || status.queue_len == 1;
 }
 
+/* Its client knows that it waits, and so asks for its rank. */
+static bool ranked(lk_lock *lock, lk_err *err)
+{
+	lk_lock_status status;
+
+	return (*err = lk_lock_query(lock, &status)) || status.my_rank == 0;
+}
+
 /* The first failure, and in *step where. */
 static lk_err use_locks(lk_lock *mine, lk_lock *other, const char **step)
 {
@@ -79,6 +87,9 @@ static lk_err use_locks(lk_lock *mine, lk_lock *other, const char **step)
 	*step = err ? *step : "waiters";
 	if (!err)
 		err = lk_lock_waiters(mine, 1, &party, &count);
+	*step = err ? *step : "rank";
+	if (!err && !WITHIN(1000, ranked(other, &err)))
+		err = LK_EUNKNOWN;
 	*step = err ? *step : "release";
 	if (!err)
 		err = lk_lock_release(mine);
@@ -102,7 +113,7 @@ static lk_err use_semaphores(lk_client *client, lk_client *other, const char **s
 	lk_semaphore *semaphore, *theirs;
 	lk_semaphore_status status;
 	lk_permits permits;
-	uint64_t hold, more;
+	uint64_t hold, more, third;
 	size_t count;
 	lk_err err;
 
@@ -116,6 +127,8 @@ static lk_err use_semaphores(lk_client *client, lk_client *other, const char **s
 		return err ? err : LK_EUNKNOWN;
 	if ((err = lk_semaphore_release_some(semaphore, hold, 2)) ||
 	    (err = lk_semaphore_acquire(theirs, 1, 1000, &more)) ||
+	    (err = lk_semaphore_acquire(theirs, 1, 1000, &third)) ||
+	    (err = lk_semaphore_release(theirs, third)) ||
 	    (err = lk_semaphore_query(semaphore, &status)) ||
 	    (err = lk_semaphore_holders(semaphore, 1, &permits, &count)) ||
 	    (err = lk_semaphore_waiters(semaphore, 1, &permits, &count)) ||

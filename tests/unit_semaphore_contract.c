@@ -348,3 +348,44 @@ TEST(wait_is_told_beyond_all_leases)
 	SAYS("queued 1700000000000002 2 8000 0", ASK("1:e:n1:2000:f:1"));
 	contract_stop();
 }
+
+TEST(keys_live_as_long_as_the_longest_lease)
+{
+	contract_start();
+	SAYS("granted 1700000000000000 1700000000000000 0 0", ASK("1:z:n1:90000:r:1"));
+	SAYS("91000", "PTTL", STATE);
+	SAYS("91000", "PTTL", ENDS);
+	SAYS("granted 1700000000000001 1700000000000000 0 0", ASK(A));
+	SAYS("91000", "PTTL", STATE);
+	SAYS("queued 1700000000000000 0 1000 0", ASK(E));
+	SAYS("left 1 0 0 | e grant 1:e:n1:2000:r:1 1700000000000002 2000 0 0 1700000000000000",
+	     LEAVE(A));
+	SAYS("91000", "PTTL", ENDS);
+	SAYS("left 1 0 1", LEAVE(E));
+	SAYS("91000", "PTTL", ENDS);
+	/* A clock that stepped back brings them nearer. */
+	contract_at(-20000);
+	SAYS("granted 1700000000000003 1699999980000000 0 0", ASK(A));
+	SAYS("91000", "PTTL", STATE);
+	SAYS("left 1 0 1", LEAVE(A));
+	SAYS("left 1 0 1", LEAVE("1:z:n1:90000:r:1"));
+	SAYS("60000", "PTTL", STATE);
+	/* Ends that nobody's hold has are none. */
+	SAYS("granted 1700000000000004 1699999980000000 0 0", ASK("1:z:n1:90000:r:1"));
+	SAYS("1", "DEL", STATE);
+	SAYS("granted 1700000000000005 1699999980000000 0 0", ASK(A));
+	SAYS("60000", "PTTL", STATE);
+	contract_stop();
+}
+
+TEST(leases_that_are_over_are_not_waited_for)
+{
+	contract_start();
+	SAYS("set 3 0", OPEN("3"));
+	SAYS("granted 1700000000000000 1700000000000000 0 0", ASK(A));
+	SAYS("granted 1700000000000001 1700000000000000 0 0", ASK(D));
+	SAYS("granted 1700000000000002 1700000000000000 0 0", ASK("1:c:n1:8000:r:1"));
+	contract_at(3000);
+	SAYS("queued 1700000003000000 0 5000 0", ASK("1:b:n1:2000:r:3"));
+	contract_stop();
+}

@@ -187,8 +187,8 @@ const struct model_plant model_plants[] = {
 		.what = "one permit more than the capacity is granted",
 		.rule = RULE_SCRIPT,
 		.script = "semaphore_ask",
-		.old = "(not head or head == ticket) and used + permits <= capacity",
-		.new = "(not head or head == ticket) and used + permits <= capacity + 1",
+		.old = "(waiting == 0 or head[1] == ticket) and used + permits <= capacity",
+		.new = "(waiting == 0 or head[1] == ticket) and used + permits <= capacity + 1",
 		.bounds = SEMAPHORE(PAIR, .twos = 2),
 	},
 	{

@@ -113,17 +113,6 @@ void sources_read(const char *folder)
 	}
 }
 
-/* The source, without the statement if it is the mutant's: blanks instead, so that lines stay. */
-static void put_source(FILE *out, const struct source *source, const struct mutant *mutant)
-{
-	for (size_t i = 0; source->text[i]; i++) {
-		char c = source->text[i];
-		bool gone = mutant && mutant->source == source && i >= mutant->statement.start &&
-		            i < mutant->statement.end && c != '\n';
-		fputc(gone ? ' ' : c, out);
-	}
-}
-
 static const struct source *find(const char *name, size_t len)
 {
 	for (int i = 0; i < source_count; i++)
@@ -133,28 +122,43 @@ static const struct source *find(const char *name, size_t len)
 	exit(2);
 }
 
+/* The source with what it includes, without the statement if it is the mutant's: blanks instead, so
+ * that lines stay.  Returns whether one of them is the mutant's. */
+static bool put_source(FILE *out, const struct source *source, const struct mutant *mutant)
+{
+	bool own = !mutant || mutant->source == source;
+
+	for (size_t i = 0; source->text[i]; i++) {
+		const char *at = source->text + i;
+		char c = *at;
+		bool gone = mutant && mutant->source == source && i >= mutant->statement.start &&
+		            i < mutant->statement.end && c != '\n';
+		if (!strncmp(at, INCLUDE, strlen(INCLUDE))) {
+			const char *name = at + strlen(INCLUDE);
+			if (put_source(out, find(name, strcspn(name, "\n")), mutant))
+				own = true;
+		}
+		fputc(gone ? ' ' : c, out);
+	}
+	return own;
+}
+
 char *source_with(const struct source *script, const struct mutant *mutant)
 {
-	const char *include = strstr(script->text, INCLUDE);
-	const struct source *shared = NULL;
 	char *text = NULL;
 	size_t size;
 	FILE *out;
 
-	if (include) {
-		include += strlen(INCLUDE);
-		shared = find(include, strcspn(include, "\n"));
-	}
-	if (strchr(script->name, '/') ||
-	    (mutant && mutant->source != script && mutant->source != shared))
+	if (strchr(script->name, '/'))
 		return NULL;
 	out = open_memstream(&text, &size);
 	if (!out)
 		abort();
-	/* It stands before all statements of the script, and so it may as well stand first. */
-	if (shared)
-		put_source(out, shared, mutant);
-	put_source(out, script, mutant);
+	if (put_source(out, script, mutant)) {
+		fclose(out);
+		return text;
+	}
 	fclose(out);
-	return text;
+	free(text);
+	return NULL;
 }

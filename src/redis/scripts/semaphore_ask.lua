@@ -20,29 +20,59 @@
 --          limit, capacity
 --          foreign, key, what it is
 --          fence, what is wrong with the counter
--- include shared/semaphore.lua
+local CLAMP_MAX = 8
 local ticket = ARGV[1]
-local _, lease, _, permits = string.match(ticket, TICKET)
-lease, permits = tonumber(lease), tonumber(permits)
+-- include shared/semaphore.lua
+local lease_text, permits_text = string.match(ticket, ':(%d+):[rf]:(%d+)$', -32)
+local lease, permits = tonumber(lease_text), tonumber(permits_text)
 
-local wrong = read() or count()
+local wrong = count()
 if wrong then return wrong end
-mend()
-if not capacity then make(ARGV[5], ARGV[6]) end
-clamp()
+
+-- No lease ends later than its length from now: the clock stepped back.  The latest ends are those
+-- that nobody renews.
+local latest = alone and ends or redis.call('ZREVRANGE', ENDS, '0', CLAMP_MAX - 1, 'WITHSCORES')
+latest_us = tonumber(latest[2] or now)
+for i = 1, #latest, 2 do
+	local own = string.match(latest[i], ':(%d+):[rf]:%d+$', -32)
+	if own and latest[i + 1] - now > own * 1000 then
+		local _, _, in_force = hold_of(latest[i])
+		if in_force and latest[i + 1] - now > in_force * 1000 then
+			set_end(latest[i], now + in_force * 1000)
+			latest_us = false
+		end
+	end
+end
 
 local function granted(fence)
 	write()
 	return {'granted', fence, now_text, waiting, more and 1 or 0}
 end
 
-local held, fence, _, ends_us = hold_of(ticket)
-if held and ends_us > now then
-	-- An earlier answer was lost.  A lease is never shortened: it may have been extended since.
-	redis.call('ZADD', ENDS, text(math.max(ends_us, now + lease * 1000)), ticket)
-	return granted(fence)
+local function take()
+	local fence = next_fence()
+	grant(ticket, permits_text, fence, lease_text, lease)
+	return fence
 end
-if held then drop(ticket, held) end -- over, and perhaps not among those that reclaim() takes
+
+-- The usual case: it fits, and nothing else is to be done.
+if waiting == 0 and capacity and used + permits <= capacity and not fields[5] and not torn and
+		(not first_us or first_us > now) then
+	return granted(take())
+end
+-- include shared/semaphore_queue.lua
+if torn then mend() end
+if not capacity then make(ARGV[5], ARGV[6]) end
+
+if fields[5] then
+	local held, fence, _, ends_us = hold_of(ticket, fields[5])
+	if held and ends_us > now then
+		-- An earlier answer was lost.  A lease is never shortened: it may have been extended since.
+		set_end(ticket, math.max(ends_us, now + lease * 1000))
+		return granted(fence)
+	end
+	if held then drop(ticket, held) end -- over, and perhaps not among those that reclaim() takes
+end
 reclaim()
 if permits > capacity then
 	unqueue(ticket)
@@ -53,14 +83,16 @@ end
 
 -- Who returns (it could not be told, or did not claim in time) stands at its old place first.
 -- (A full server refuses to write it again, so it is not.)
-local place = waiting > 0 and redis.call('ZSCORE', QUEUE, ticket)
-if ARGV[3] ~= '0' and (not place or tonumber(place) > tonumber(ARGV[3])) then
+local arrival = waiting > 0 and redis.call('ZSCORE', QUEUE, ticket)
+if ARGV[3] ~= '0' and (not arrival or arrival - ARGV[3] > 0) then
 	waiting = waiting + redis.call('ZADD', QUEUE, ARGV[3], ticket)
+	arrival, head = ARGV[3], nil
 end
 serve(ticket, ARGV[4], tonumber(ARGV[8]))
-local head = waiting > 0 and redis.call('ZRANGE', QUEUE, '0', '0')[1]
-if (not head or head == ticket) and used + permits <= capacity then
-	fence = grant(ticket, permits, lease, lease)
+if waiting > 0 and not head then head = redis.call('ZRANGE', QUEUE, '0', '0', 'WITHSCORES') end
+if (waiting == 0 or head[1] == ticket) and used + permits <= capacity then
+	local fence = take()
+	unqueue(ticket)
 	serve('', ARGV[4], tonumber(ARGV[8]))
 	return granted(fence)
 end
@@ -69,14 +101,19 @@ if ARGV[2] ~= '1' then
 	return {'busy', more and 1 or 0}
 end
 
-local arrival = waiting > 0 and redis.call('ZSCORE', QUEUE, ticket)
+local rank
 if not arrival then
-	local tail = redis.call('ZRANGE', QUEUE, '-1', '-1', 'WITHSCORES')
-	arrival = math.min(math.max(now, tonumber(tail[2] or '0') + 1), 9007199254740991)
-	redis.call('ZADD', QUEUE, text(arrival), ticket)
+	local tail = waiting > 0 and redis.call('ZRANGE', QUEUE, '-1', '-1', 'WITHSCORES')[2]
+	arrival = now_text
+	if tail and tail - now >= 0 then
+		arrival = text(math.min(tail + 1, 9007199254740991))
+	else
+		rank = waiting -- the last; to look for it is to walk through all of them
+	end
+	redis.call('ZADD', QUEUE, arrival, ticket)
 end
 redis.call('PEXPIRE', QUEUE, ARGV[7])
-local rank = redis.call('ZRANK', QUEUE, ticket)
+rank = rank or redis.call('ZRANK', QUEUE, ticket)
 if rank == 0 or head_known == ticket then
 	redis.call('HSET', STATE, 'head', ticket, 'head_us', now_text, 'told_us', now_text)
 end

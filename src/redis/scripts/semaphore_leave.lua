@@ -15,23 +15,24 @@
 -- Returns  left, 1 = the ticket was a holder's, 1 = there is more to do: run me again with "",
 --                1 = permits are free and nobody waits
 --          foreign, key, what it is
--- include shared/semaphore.lua
 local ticket, keep = ARGV[1], tonumber(ARGV[2])
-
-local wrong = read()
-if wrong then return wrong end
+-- include shared/semaphore.lua
 -- Counters that give no fence end no hold less: who asks next is told of them.
 local unfenced = waiting > 0 and count()
 if unfenced and unfenced.err then return unfenced end
-if not capacity then
-	unqueue(ticket)
-	return {'left', 0, 0, 1}
-end
--- The first write is one that a full server does not refuse; then the others pass, too.
-if keep == 0 then unqueue(ticket) else redis.call('HDEL', STATE, '') end
-mend()
-local held, fence, lease, ends_us = hold_of(ticket)
+local held, fence, lease, ends_us
+if fields[5] and not torn then held, fence, lease, ends_us = hold_of(ticket, fields[5]) end
 local mine = held and ends_us > now
+
+-- The first write is one that a full server does not refuse; then the others pass, too.
+if keep > 0 and capacity then
+	redis.call('HDEL', STATE, '')
+elseif waiting > 0 and not mine then -- who holds does not wait
+	waiting = waiting - redis.call('ZREM', QUEUE, ticket)
+	if head[1] == ticket then head = nil end
+end
+if not capacity then return {'left', 0, 0, 1} end
+if torn then mend() end
 if mine and keep > 0 then
 	if keep < held then
 		redis.call('HSET', STATE, ticket, text(keep) .. ' ' .. fence .. ' ' .. text(lease))
@@ -44,7 +45,11 @@ else
 	end
 end
 reclaim()
-if not unfenced then serve('', ARGV[3], tonumber(ARGV[5])) end
+if waiting > 0 and not unfenced then
+	wrote = true
+-- include shared/semaphore_queue.lua
+	serve('', ARGV[3], tonumber(ARGV[5]))
+end
 write()
 return {'left', mine and 1 or 0, more and 1 or 0,
 	used < capacity and waiting == 0 and 1 or 0}

@@ -11,13 +11,10 @@
 -- Returns  held, fence, server time us, tickets in the queue
 --          gone
 --          foreign, key, what it is
--- include shared/semaphore.lua
 local ticket = ARGV[1]
-
-local wrong = read()
-if wrong then return wrong end
-if not capacity then return {'gone'} end
-local held, fence, lease, ends_us = hold_of(ticket)
+-- include shared/semaphore.lua
+if not fields[5] then return {'gone'} end
+local held, fence, lease, ends_us = hold_of(ticket, fields[5])
 if not held or ends_us <= now or (ARGV[2] ~= '0' and ARGV[2] ~= fence) then return {'gone'} end
 -- The first write is one that a full server does not refuse; then the others pass, too.
 redis.call('HDEL', STATE, '')
@@ -31,6 +28,7 @@ if ends_us < now + wanted * 1000 then
 		redis.call('HSET', STATE, ticket, text(held) .. ' ' .. fence .. ' ' .. text(wanted))
 	end
 end
-redis.call('ZADD', ENDS, text(ends_us), ticket)
+latest_us = alone and ends_us
+redis.call('ZADD', ENDS, ends_us, ticket)
 write()
 return {'held', fence, now_text, waiting}

@@ -15,22 +15,28 @@
 --          absent
 --          foreign, key, what it is
 --          fence, what is wrong with the counter
+local ticket = ''
 -- include shared/semaphore.lua
 local wanted = tonumber(ARGV[2])
 
-local wrong = read() or count()
+local wrong = count()
 if wrong then return wrong end
+if not capacity and (ARGV[1] ~= 'open' or wanted == 0) then return {'absent'} end
+if ARGV[1] == 'open' and capacity and wanted ~= 0 and wanted ~= capacity then
+	return {'mismatch', text(capacity)}
+end
+if torn then mend() end
+-- include shared/semaphore_queue.lua
 if ARGV[1] == 'open' then
-	if capacity and wanted ~= 0 and wanted ~= capacity then return {'mismatch', text(capacity)} end
-	if not capacity and wanted == 0 then return {'absent'} end
-	mend()
 	if not capacity then make(ARGV[2], ARGV[3]) end
-	if wanted ~= 0 then ttl = tonumber(ARGV[3]) end
+	if wanted ~= 0 and ttl ~= tonumber(ARGV[3]) then
+		ttl, changed = tonumber(ARGV[3]), true
+	end
 	reclaim()
 else
-	if not capacity then return {'absent'} end
-	mend()
-	capacity = wanted
+	if wanted ~= capacity then
+		capacity, changed = wanted, true
+	end
 	reclaim()
 	serve('', ARGV[4], tonumber(ARGV[5]))
 end

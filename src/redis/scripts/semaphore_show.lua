@@ -14,6 +14,7 @@
 --          permits, fence, ms left of its lease; then the first tickets of the queue
 --          absent
 --          foreign, key, what it is
+local ticket = ARGV[1]
 -- include shared/semaphore.lua
 local PAGE = 1000
 local PAGES_MAX = 100
@@ -29,8 +30,6 @@ local function only(id)
 	return {}
 end
 
-local wrong = read()
-if wrong then return wrong end
 if not capacity then return {'absent'} end
 if torn then used = 0 end
 -- Leases that are over are nobody's, whether or not somebody came by to reclaim them.
@@ -38,7 +37,7 @@ local over = redis.call('ZRANGEBYSCORE', ENDS, '-inf', text(now), 'LIMIT', 0, 10
 for _, ticket in ipairs(over) do used = used - (hold_of(ticket) or 0) end
 local tickets = ARGV[4] and only(ARGV[4]) or
 	redis.call('ZRANGEBYSCORE', ENDS, '(' .. text(now), '+inf', 'LIMIT', 0, ARGV[2])
-local rank = ARGV[1] ~= '' and redis.call('ZRANK', QUEUE, ARGV[1]) or -1
+local rank = ticket ~= '' and redis.call('ZRANK', QUEUE, ticket) or -1
 local answer = {text(capacity), text(used), redis.call('ZCARD', ENDS) - #over, waiting,
 	rank, redis.call('PTTL', STATE), now_text, 0}
 for _, ticket in ipairs(tickets) do

@@ -1,0 +1,118 @@
+-- What the scripts of a semaphore share that may find it with a queue, or not at all: making it,
+-- serving its queue.
+local LOOK_MAX = 64 -- tickets looked at to tell a waiter its time
+local CLAIM_MS = 3000
+local TELL_US = 3000000
+local AGAIN_MAX_MS = 86400000
+local head_known, head_us, told_us = fields[6], whole(fields[7]) or 0, whole(fields[8]) or 0
+local silent
+local short = false
+
+-- Its first write is one that a full server refuses: nothing new begins there.
+local function make(new_capacity, new_ttl)
+	capacity, used, stored, ttl = tonumber(new_capacity), 0, 0, tonumber(new_ttl)
+	redis.call('HSET', STATE, 'kind', '1:semaphore', 'capacity', capacity, 'used', '0', 'ttl', ttl)
+	redis.call('DEL', ENDS)
+	first, latest_us = nil, now
+end
+
+local function unqueue(ticket)
+	if waiting > 0 then waiting = waiting - redis.call('ZREM', QUEUE, ticket) end
+	if head and head[1] == ticket then head = nil end
+end
+
+-- When the lease that ends first will end, us, and whether nobody renews it.
+local function first_end()
+	if not first then
+		local found = redis.call('ZRANGE', ENDS, '0', '0', 'WITHSCORES')
+		if not found[1] then return now, false end
+		first, first_us = found[1], tonumber(found[2])
+	end
+	local mode = string.match(first, ':([rf]):%d+$', -14)
+	return first_us, mode == 'f'
+end
+
+-- When so many permits will have come back, us, if no lease is renewed.
+local function back_at(wanted, lease)
+	local ends = redis.call('ZRANGE', ENDS, 0, LOOK_MAX - 1, 'WITHSCORES')
+	local at = now
+	for i = 1, #ends, 2 do
+		local _, _, _, permits = string.match(ends[i], TICKET)
+		at = tonumber(ends[i + 1])
+		wanted = wanted - tonumber(permits or 0)
+		if wanted <= 0 then return at end
+	end
+	-- They have to be given out and come back again first.
+	return at + math.ceil(wanted / capacity) * lease * 1000
+end
+
+-- The head of the queue does not fit.  Permits that lie idle because of it should not wait for one
+-- who is dead, and nobody releases permits that run out, or that were granted to one who may be
+-- dead: then it is told when to ask.  False when it is to be passed over; then those of its client
+-- that follow are, too: one silence is enough.
+local function tell_head(ticket, client, permits, lease, channels, patience)
+	local at, unrenewed = first_end()
+	if used >= capacity and not unrenewed and not short then return true end
+	local news = head_known ~= ticket
+	if news or head_us > now then head_known, head_us, told_us = ticket, now, 0 end
+	if client == silent or now - head_us > patience * 1000 then
+		silent = client
+		redis.pcall('PUBLISH', channels .. client, 'again ' .. ticket .. ' 0')
+		return false
+	end
+	if told_us > now or now - told_us >= TELL_US then
+		at = back_at(used + permits - capacity, lease)
+		local told = redis.pcall('PUBLISH', channels .. client,
+			'again ' .. ticket .. ' ' .. text(math.min(math.max(math.ceil((at - now) / 1000), 0), AGAIN_MAX_MS)))
+		if told == 0 then return false end
+		told_us = now
+		news = true
+	end
+	if news then
+		redis.call('HSET', STATE, 'head', ticket, 'head_us', text(head_us), 'told_us', text(told_us))
+	end
+	return true
+end
+
+-- Grant to the head of the queue while it fits.  Stops at the ticket "own": its turn has come, and it
+-- is told by the answer.
+local function serve(own, channels, patience)
+	for _ = 1, RUN_MAX do
+		if waiting == 0 then return end
+		head = head or redis.call('ZRANGE', QUEUE, '0', '0', 'WITHSCORES')
+		local ticket = head[1]
+		if ticket == own then return end
+		local client, lease, _, permits = string.match(ticket, TICKET)
+		if not client then return end
+		local lease_ms, count = tonumber(lease), tonumber(permits)
+		if count > capacity then
+			-- It never fits, since a resize: it asks and is told so.
+			redis.pcall('PUBLISH', channels .. client, 'again ' .. ticket .. ' 0')
+			unqueue(ticket)
+		elseif used + count > capacity then
+			if tell_head(ticket, client, count, lease_ms, channels, patience) then return end
+			unqueue(ticket)
+		else
+			-- A receiver count proves little about a ticket that is old: a stopped process and a
+			-- half-open connection count, too.  Such a grant is short, to be claimed.
+			local claim_ms = math.min(CLAIM_MS, math.floor(lease_ms / 2))
+			local age = now - head[2]
+			local old = age < 0 or age > claim_ms * 1000
+			local life = old and claim_ms or lease_ms
+			local fence = next_fence()
+			-- A server that takes no writes says so here, and not when the grant has been told.
+			if not wrote then redis.call('HDEL', STATE, '') end
+			wrote = true
+			local told = redis.pcall('PUBLISH', channels .. client, 'grant ' .. ticket .. ' ' .. fence .. ' ' ..
+				(old and text(life) .. ' 1 ' or lease .. ' 0 ') .. waiting - 1 .. ' ' .. now_text)
+			if type(told) == 'table' then return end
+			unqueue(ticket)
+			if told > 0 then
+				grant(ticket, permits, fence, lease, life)
+				short = short or old
+			end
+		end
+	end
+	more = true
+end
+
