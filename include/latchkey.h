@@ -199,7 +199,8 @@ typedef struct lk_counters {
 	int64_t lost[8];     /* by lk_lost_reason; lost[0] is the sum.  A release that finds the
 	                      * store without the hold counts as taken */
 	/* Renewals that the store confirmed, extensions of renewed holds included.  One is due when
-	 * a third of the lease is gone, or a little earlier, so that several are sent together. */
+	 * a third of the lease is gone, or a little earlier, so that several are sent together; and
+	 * once when a thread begins to wait behind the hold, which the store is told that way. */
 	int64_t renewed;
 	int64_t late_us;            /* sent after they were due */
 	int64_t late_max_us;        /* the latest of them */
@@ -217,7 +218,7 @@ typedef struct lk_counters {
 
 /* The client's counters, all of one moment.  No I/O, never blocks.
  *
- * LK_OK, LK_EFORKED.  Any thread. */
+ * LK_OK, LK_EFORKED.  Any thread, but not while lk_client_close() runs. */
 LK_API lk_err lk_client_counters(lk_client *client, lk_counters *counters);
 
 /* ---- Lock --------------------------------------------------------------------------------- */

@@ -9,7 +9,7 @@
 #include <poll.h>
 #include <string.h>
 
-#define MESSAGES_MAX 64         /* taken at once */
+#define MESSAGES_MAX 64          /* taken at once */
 #define LINGER_NS (100 * LK__MS) /* after such a wait: the next one often follows */
 
 /* ---- Out ---------------------------------------------------------------------------------- */
@@ -177,8 +177,11 @@ bool lk__messages_listen(struct lk_client *client, struct lk__sleeper *sleeper, 
 	struct lk__pair *pair = client->pair;
 	int ready;
 
-	if (!may_listen(client, sleeper, now_ns))
+	if (!may_listen(client, sleeper, now_ns)) {
+		if (client->callers_listen && !client->listener)
+			lk__messages_to_loop(client); /* somebody must, for who sleeps now */
 		return false;
+	}
 	if (!client->callers_listen)
 		lk__wake_notify(&client->loop_wake); /* it sleeps on that connection, too */
 	client->callers_listen = true;

@@ -193,3 +193,46 @@ TEST(second_waiter_is_heard_for_when_the_first_has_gone)
 	ck_assert_int_ge(prompt, 5);
 	close_both();
 }
+
+/* Nobody is alone when both have their answers: the loop listens again, at once and not when it
+ * would anyway. */
+TEST(two_who_wait_after_one_who_waited_alone_are_heard_for)
+{
+	const struct proxy_fault slow = {.delay_ms = 30};
+	int prompt = 0;
+
+	waiting = set_up();
+	holding = client_at(server.url);
+	ck_assert(!pthread_barrier_init(&done, NULL, 1));
+	for (int i = 0; i < 9; i++) {
+		lk_lock *held[2] = {lock_named(holding, "a"), lock_named(holding, "b")};
+		lk_lock *wanted[2] = {lock_named(waiting, "a"), lock_named(waiting, "b")};
+		struct caller callers[2];
+		int64_t start_ms;
+
+		OK(lk_lock_acquire(held[0], 1000));
+		start(&callers[0], wanted[0]);
+		ck_assert(WITHIN(5000, stands_in_line(held[0])));
+		OK(lk_lock_release(held[0])); /* and its thread's end gives it back */
+		ck_assert(!pthread_join(callers[0].thread, NULL));
+		for (int k = 0; k < 2; k++)
+			OK(lk_lock_acquire(held[k], 1000));
+		proxy_set(&proxy, PROXY_COMMANDS, PROXY_TO_CLIENT, &slow);
+		for (int k = 0; k < 2; k++)
+			start(&callers[k], wanted[k]);
+		nap_ms(45); /* they have been told that they are queued */
+		start_ms = now_ms();
+		for (int k = 0; k < 2; k++)
+			OK(lk_lock_release(held[k]));
+		for (int k = 0; k < 2; k++)
+			ck_assert(!pthread_join(callers[k].thread, NULL));
+		prompt += now_ms() - start_ms < 25;
+		proxy_heal(&proxy);
+		for (int k = 0; k < 2; k++) {
+			OK(lk_lock_close(wanted[k]));
+			OK(lk_lock_close(held[k]));
+		}
+	}
+	ck_assert_msg(prompt >= 5, "%d of 9 in time", prompt);
+	close_both();
+}
