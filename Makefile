@@ -254,14 +254,7 @@ format:
 	$(Q)find src tests examples bench -name '*.[ch]' | xargs clang-format -i
 
 DESTDIR ?=
-$(BUILD)/latchkey.pc: latchkey.pc.in Makefile
-	$(Q)mkdir -p $(@D)
-	$(Q)sed -e 's|@PREFIX@|$(PREFIX)|' -e 's|@LIBDIR@|$(LIBDIR)|' -e 's|@INCLUDEDIR@|$(INCLUDEDIR)|' \
-		-e 's|@VERSION@|$(VERSION)|' $< >$@
-
-# Written anew each time: PREFIX may be another one.
-.PHONY: $(BUILD)/latchkey.pc
-install: lib command $(BUILD)/latchkey.pc
+install: lib command
 	$(call say,INSTALL,$(DESTDIR)$(PREFIX))
 	$(Q)mkdir -p $(DESTDIR)$(INCLUDEDIR) $(DESTDIR)$(LIBDIR)/pkgconfig $(DESTDIR)$(BINDIR) \
 		$(DESTDIR)$(MANDIR)/man1
@@ -270,7 +263,9 @@ install: lib command $(BUILD)/latchkey.pc
 	$(Q)install -m 755 $(SHARED) $(DESTDIR)$(LIBDIR)/
 	$(Q)ln -sf liblatchkey.so.$(VERSION) $(DESTDIR)$(LIBDIR)/liblatchkey.so.$(SOVERSION)
 	$(Q)ln -sf liblatchkey.so.$(SOVERSION) $(DESTDIR)$(LIBDIR)/liblatchkey.so
-	$(Q)install -m 644 $(BUILD)/latchkey.pc $(DESTDIR)$(LIBDIR)/pkgconfig/
+	$(Q)sed -e 's|@PREFIX@|$(PREFIX)|' -e 's|@LIBDIR@|$(LIBDIR)|' -e 's|@INCLUDEDIR@|$(INCLUDEDIR)|' \
+		-e 's|@VERSION@|$(VERSION)|' latchkey.pc.in >$(DESTDIR)$(LIBDIR)/pkgconfig/latchkey.pc
+	$(Q)chmod 644 $(DESTDIR)$(LIBDIR)/pkgconfig/latchkey.pc
 	$(if $(COMMAND),$(Q)install -m 755 $(COMMAND) $(DESTDIR)$(BINDIR)/)
 	$(if $(wildcard docs/latchkey.1),$(Q)install -m 644 docs/latchkey.1 $(DESTDIR)$(MANDIR)/man1/)
 
