@@ -199,6 +199,23 @@ static void keep(struct bench *bench, const struct contest *contest, int64_t tur
 	report_contest(found);
 }
 
+/* Said once a case, when the words were said that it does not use. */
+static void tell_own(struct bench *bench, const struct contest *contest)
+{
+	const struct bench_options *options = &bench->options;
+	bool rounds = contest->rounds && options->rounds_said;
+	bool turn = contest->turn_ms && options->turn_said;
+
+	if (bench->own_case == bench->case_name || (!rounds && !turn))
+		return;
+	bench->own_case = bench->case_name;
+	if (rounds)
+		bench_note(bench, "has its own rounds, %d: ROUNDS is not used", contest->rounds);
+	if (turn)
+		bench_note(bench, "has its own turns, %lld ms: TURN is not used",
+		           (long long)contest->turn_ms);
+}
+
 void bench_contest(struct bench *bench, const struct contest *contest, struct result *result)
 {
 	struct entrant *entrants = calloc(CONTESTANTS_MAX, sizeof(*entrants));
@@ -211,6 +228,8 @@ void bench_contest(struct bench *bench, const struct contest *contest, struct re
 
 	if (!entrants || rounds > ROUNDS_MAX)
 		bench_fail("%s: too many rounds, or no memory", contest->id);
+	if (own)
+		tell_own(bench, contest);
 	bench_server(bench, &server, NULL);
 	for (; count < CONTESTANTS_MAX && contest->contestants[count]; count++) {
 		entrants[count].contestant = contest->contestants[count];

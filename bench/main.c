@@ -10,6 +10,7 @@
 
 #include <check.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -21,6 +22,7 @@
 #define ROUNDS_DEFAULT 17
 #define TURN_DEFAULT_MS 100
 #define TURN_MAX_MS 60000
+#define DRAWN "contended" /* the case that has points for the picture */
 
 static const struct bench_case *const cases[] = {
 	&case_pair,  &case_threads, &case_contended, &case_local,   &case_semaphore,
@@ -121,6 +123,23 @@ static void check_cases(const char *words)
 	}
 }
 
+/* Before the run, which would be for nothing.  What was there stays until there is something new.
+ */
+static void check_file(const char *name, const char *path)
+{
+	bool existed = !access(path, F_OK);
+	int fd;
+
+	if (!*path)
+		return;
+	fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0666);
+	if (fd < 0)
+		refuse("cannot write %s=%s: %s", name, path, strerror(errno));
+	close(fd);
+	if (!existed)
+		unlink(path);
+}
+
 static struct bench_options read_options(int argc, char **argv)
 {
 	const char *names[] = {"T=", "ROUNDS=", "TURN=", "JSON=", "SVG="};
@@ -141,17 +160,36 @@ static struct bench_options read_options(int argc, char **argv)
 		if (which == 5)
 			refuse("%s is none of its options", argv[i]);
 		values[which] = argv[i] + strlen(names[which]);
+		values[which] += strspn(values[which], " ");
 	}
 	check_cases(values[0]);
 	options.cases = values[0];
 	options.rounds = (int)number("ROUNDS", values[1], ROUNDS_DEFAULT, ROUNDS_MAX);
 	options.turn_ms = number("TURN", values[2], TURN_DEFAULT_MS, TURN_MAX_MS);
+	options.rounds_said = *values[1];
+	options.turn_said = *values[2];
 	options.json_path = values[3];
 	options.svg_path = values[4];
+	check_file("JSON", options.json_path);
+	check_file("SVG", options.svg_path);
 	return options;
 }
 
 /* ---- The run ------------------------------------------------------------------------------- */
+
+static void run_case(struct bench *bench, const struct bench_case *one)
+{
+	const struct bench_options *options = &bench->options;
+	int contests = bench->contest_count, notes = bench->note_count;
+
+	bench->case_name = one->name;
+	printf("\n== %s: %s\n", one->name, one->what);
+	fflush(stdout);
+	one->run(bench);
+	if (bench->contest_count == contests && bench->note_count == notes && !bench_brief(bench) &&
+	    (options->rounds_said || options->turn_said))
+		bench_note(bench, "is no contest of rounds: ROUNDS and TURN were not used");
+}
 
 static int run(const struct bench_options *options)
 {
@@ -163,29 +201,31 @@ static int run(const struct bench_options *options)
 	bench->case_name = "bench";
 	if (TSAN || ASAN)
 		bench_note(bench, "a sanitized build: its figures say nothing");
+	if (*options->svg_path && *options->cases && !listed(options->cases, DRAWN)) {
+		bench_note(bench, "SVG: only T=" DRAWN " draws: %s is not written",
+		           options->svg_path);
+		bench->options.svg_path = "";
+	}
 	for (int i = 0; i < CASE_COUNT; i++) {
 		if (*options->cases && !listed(options->cases, cases[i]->name))
 			continue;
-		bench->case_name = cases[i]->name;
-		printf("\n== %s: %s\n", cases[i]->name, cases[i]->what);
-		fflush(stdout);
-		cases[i]->run(bench);
+		run_case(bench, cases[i]);
 	}
 	bench->case_name = "bench";
 	report_figures(bench);
-	if (*options->svg_path)
-		report_picture(bench, options->svg_path);
+	if (*bench->options.svg_path)
+		report_picture(bench, bench->options.svg_path);
 	if (*options->json_path)
 		report_json(bench, options->json_path);
 	fflush(stdout);
 	return 0;
 }
 
-static volatile sig_atomic_t child;
+static volatile sig_atomic_t child, stopped;
 
 static void interrupt(int number)
 {
-	(void)number;
+	stopped = number;
 	if (child > 0)
 		kill(child, SIGKILL);
 }
@@ -224,6 +264,7 @@ int main(int argc, char **argv)
 		continue;
 	if (WIFEXITED(status))
 		return WEXITSTATUS(status) ? 1 : 0;
-	fprintf(stderr, "bench: ended by signal %d\n", WTERMSIG(status));
+	/* Of Ctrl-C the run may have died before this process heard of it, or by our SIGKILL. */
+	fprintf(stderr, "bench: stopped by signal %d\n", stopped ? stopped : WTERMSIG(status));
 	return 1;
 }

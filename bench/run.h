@@ -18,6 +18,7 @@ struct bench_options {
 	const char *cases; /* names with spaces between, "" = all */
 	int rounds;
 	int64_t turn_ms;
+	bool rounds_said, turn_said;
 	const char *json_path; /* "" = none */
 	const char *svg_path;  /* "" = none */
 };
@@ -45,6 +46,7 @@ struct point {
 struct bench {
 	struct bench_options options;
 	const char *case_name; /* the one that runs now */
+	const char *own_case;  /* the last that said that its rounds or turns are its own */
 	char server_version[32];
 	int contest_count, figure_count, point_count, note_count;
 	struct found_contest contests[CONTESTS_MAX];

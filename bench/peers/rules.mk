@@ -8,7 +8,8 @@ PEERS_OURS_OBJECTS := $(patsubst %.c,$(BUILD)/%.o,$(sort $(wildcard bench/peers/
 PEERS_OBJECTS := $(PEERS_DRIVER_OBJECTS) $(PEERS_OURS_OBJECTS)
 
 ## bench-peers  other libraries at the same work: PEERS="go python" (all), CONTESTANTS=names,
-##         T="pairs contend semaphore latch", WORKERS="2 8", SECONDS=1 a turn, ROUNDS=2, JSON=file
+##         T="pairs contend semaphore latch", SECONDS=1 a turn, ROUNDS=2, JSON=file,
+##         WORKERS="2 8": of the works' numbers only these (pairs 1, latch 100, else 2 8 32 64)
 .PHONY: bench-peers
 bench-peers: $(PEERS_DRIVER) $(PEERS_OURS)
 	@LK_COMMIT="$(COMMIT)" LK_BUILD="$(abspath $(BUILD))" $(PEERS_DRIVER) $(CURDIR)/bench/peers \

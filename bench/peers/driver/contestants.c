@@ -12,6 +12,7 @@
 
 #define MISSING 77
 #define OURS "latchkey"
+#define WORDS_SIZE 2048
 
 bool word_in(const char *words, const char *word)
 {
@@ -21,6 +22,24 @@ bool word_in(const char *words, const char *word)
 		if ((at == words || at[-1] == ' ') && (!at[len] || at[len] == ' '))
 			return true;
 	return false;
+}
+
+bool word_next(const char **words, char *word, size_t size)
+{
+	size_t len;
+
+	*words += strspn(*words, " ");
+	len = strcspn(*words, " ");
+	snprintf(word, size, "%.*s", (int)len, *words);
+	*words += len;
+	return len > 0;
+}
+
+static void word_add(char *words, size_t size, const char *word)
+{
+	size_t len = strlen(words);
+
+	snprintf(words + len, size - len, "%s%s", len ? " " : "", word);
 }
 
 /* The next part of a line, up to a tab; false when it is too long or not there. */
@@ -91,27 +110,90 @@ static int folder(const char *root, const char *name, const char *names, struct 
 	return list(peer, names, found, max);
 }
 
-int contestants_find(const char *root, const char *folders, const char *names,
-                     struct contestant *found, int max)
+/* The names of a folder's contestants; false when it cannot say them, as before it is built. */
+static bool add_names(const char *root, const char *folder, char *names, size_t size)
 {
-	char pattern[256];
+	char command[400], line[1024];
+	FILE *lines;
+
+	snprintf(command, sizeof(command), "'%s/%s/peer' list 2>/dev/null", root, folder);
+	lines = popen(command, "re");
+	if (!lines)
+		give_up("cannot run %s", command);
+	while (fgets(line, sizeof(line), lines)) {
+		line[strcspn(line, "\t\n")] = 0;
+		word_add(names, size, line);
+	}
+	return !pclose(lines);
+}
+
+/* Refuse a name that nobody has.  A folder that cannot say its names is built for that, and only
+ * when there is a name that no other has; where that fails, the name may be right. */
+static void names_check(const char *root, const char *folders, const char *names)
+{
+	char all[WORDS_SIZE] = "", silent[WORDS_SIZE] = "", word[64];
+	bool all_said = true;
+	const char *at;
+
+	for (at = folders; word_next(&at, word, sizeof(word));)
+		if (!add_names(root, word, all, sizeof(all)))
+			word_add(silent, sizeof(silent), word);
+	for (at = names; word_next(&at, word, sizeof(word)) && word_in(all, word);)
+		continue;
+	if (!*word)
+		return;
+	for (at = silent; word_next(&at, word, sizeof(word));) {
+		(void)shell("'%s/%s/peer' check >/dev/null && '%s/%s/peer' build >&2", root, word,
+		            root, word);
+		all_said = add_names(root, word, all, sizeof(all)) && all_said;
+	}
+	for (at = names; word_next(&at, word, sizeof(word));) {
+		if (word_in(all, word))
+			continue;
+		if (all_said)
+			refuse("CONTESTANTS: there is no %s; there are: %s", word, all);
+		printf("CONTESTANTS: no folder that could be asked has %s\n", word);
+	}
+}
+
+/* All folders, ours first. */
+static void folders_find(const char *root, char *all, size_t size)
+{
+	char pattern[256], word[64];
 	glob_t peers;
-	int count = 0;
 
 	snprintf(pattern, sizeof(pattern), "%s/*/peer", root);
 	if (glob(pattern, 0, NULL, &peers))
 		give_up("no peers in %s", root);
+	*all = 0;
 	for (int ours = 1; ours >= 0; ours--) {
 		for (size_t i = 0; i < peers.gl_pathc; i++) {
 			char *name = peers.gl_pathv[i] + strlen(root) + 1;
-			char word[64];
 
 			snprintf(word, sizeof(word), "%.*s", (int)strcspn(name, "/"), name);
-			if ((strcmp(word, OURS) == 0) == (ours == 1) &&
-			    (!folders || word_in(folders, word)))
-				count += folder(root, word, names, found + count, max - count);
+			if ((strcmp(word, OURS) == 0) == (ours == 1))
+				word_add(all, size, word);
 		}
 	}
 	globfree(&peers);
+}
+
+int contestants_find(const char *root, const char *folders, const char *names,
+                     struct contestant *found, int max)
+{
+	char all[WORDS_SIZE], chosen[WORDS_SIZE] = "", word[64];
+	int count = 0;
+
+	folders_find(root, all, sizeof(all));
+	for (const char *at = folders ? folders : ""; word_next(&at, word, sizeof(word));)
+		if (!word_in(all, word))
+			refuse("PEERS: there is no %s; there are: %s", word, all);
+	for (const char *at = all; word_next(&at, word, sizeof(word));)
+		if (!folders || word_in(folders, word))
+			word_add(chosen, sizeof(chosen), word);
+	if (names)
+		names_check(root, chosen, names);
+	for (const char *at = chosen; word_next(&at, word, sizeof(word));)
+		count += folder(root, word, names, found + count, max - count);
 	return count;
 }

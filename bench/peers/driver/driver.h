@@ -38,6 +38,8 @@ struct work {
 int contestants_find(const char *root, const char *folders, const char *names,
                      struct contestant *found, int max);
 bool word_in(const char *words, const char *word);
+/* The next word, copied; false at the end. */
+bool word_next(const char **words, char *word, size_t size);
 
 /* ---- a store ----------------------------------------------------------------------------------
  */
@@ -125,6 +127,12 @@ void table_print(const struct work *work, int workers, int rounds, double second
                  const struct contestant *contestants, struct figures *of, int count,
                  struct json_t *rows);
 
+/* The run in a process of its own.  However it ends, also by a signal to this one, all that it
+ * started ends with it.  The exit status. */
+int guarded(int (*run)(void *arg), void *arg);
+
+/* Say which word is not understood, and end with status 2. */
+_Noreturn void refuse(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 /* Say what went wrong and end: nothing is measured by half. */
 _Noreturn void give_up(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 

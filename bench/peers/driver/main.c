@@ -4,11 +4,14 @@
  *   driver FOLDER [PEERS=folders] [CONTESTANTS=names] [T=works] [WORKERS=sizes] [SECONDS=number]
  *          [ROUNDS=number] [JSON=file]
  *
+ * Exit status 1 when something broke or nothing was measured, 2 for words it cannot read.
  * Each round every contestant has a turn on a new server, in an order that is reversed from round
  * to round; then each has one more turn in which only its requests are counted. */
 #include "driver.h"
 
 #include <check.h>
+#include <errno.h>
+#include <fcntl.h>
 #include <jansson.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -22,6 +25,8 @@ static const struct work works[] = {
 	{"semaphore", "one of 3 permits, held for 1 ms, asked for again at once", 3, {8, 32}},
 	{"latch", "all await one latch; hand-off and longest: from the count-down", 0, {100}},
 };
+
+#define WORK_COUNT (sizeof(works) / sizeof(works[0]))
 
 struct options {
 	const char *root, *peers, *contestants, *works, *workers, *json;
@@ -40,6 +45,19 @@ void give_up(const char *fmt, ...)
 	va_end(args);
 	fprintf(stderr, "\n");
 	exit(1);
+}
+
+void refuse(const char *fmt, ...)
+{
+	va_list args;
+
+	fflush(stdout);
+	fprintf(stderr, "bench-peers: ");
+	va_start(args, fmt);
+	vfprintf(stderr, fmt, args);
+	va_end(args);
+	fprintf(stderr, "\n");
+	exit(2);
 }
 
 /* The two that the harness' ck_assert() needs: there is no test around it here. */
@@ -62,6 +80,78 @@ void _mark_point(const char *file, int line)
 	(void)line;
 }
 
+static bool chosen(const struct options *options, const struct work *work)
+{
+	return !options->works || word_in(options->works, work->name);
+}
+
+static bool has_size(const struct work *work, const char *size)
+{
+	char text[16];
+
+	for (int i = 0; i < SIZES_MAX && work->sizes[i]; i++) {
+		snprintf(text, sizeof(text), "%d", work->sizes[i]);
+		if (!strcmp(text, size))
+			return true;
+	}
+	return false;
+}
+
+/* "contend 2 8 32 64, latch 100": of the works that are chosen. */
+static const char *sizes_text(const struct options *options, char *text, size_t size)
+{
+	size_t len = 0;
+
+	for (size_t i = 0; i < WORK_COUNT; i++) {
+		if (!chosen(options, &works[i]))
+			continue;
+		len += (size_t)snprintf(text + len, size - len, "%s%s", len ? ", " : "",
+		                        works[i].name);
+		for (int k = 0; k < SIZES_MAX && works[i].sizes[k]; k++)
+			len += (size_t)snprintf(text + len, size - len, " %d", works[i].sizes[k]);
+	}
+	return text;
+}
+
+static void words_check(const struct options *options)
+{
+	char word[64], text[400] = "";
+	const char *at;
+
+	for (at = options->works; at && word_next(&at, word, sizeof(word));) {
+		bool known = false;
+
+		for (size_t i = 0; i < WORK_COUNT; i++)
+			known |= !strcmp(works[i].name, word);
+		if (!known)
+			refuse("T: there is no %s; there are, with their numbers of workers: %s",
+			       word, sizes_text(&(struct options){0}, text, sizeof(text)));
+	}
+	for (at = options->workers; at && word_next(&at, word, sizeof(word));) {
+		bool known = false;
+
+		for (size_t i = 0; i < WORK_COUNT; i++)
+			known |= chosen(options, &works[i]) && has_size(&works[i], word);
+		if (!known)
+			refuse("WORKERS: no work is done by %s; there are: %s", word,
+			       sizes_text(options, text, sizeof(text)));
+	}
+}
+
+/* Before the run, which would be for nothing.  What was there stays until there is something new.
+ */
+static void json_check(const char *path)
+{
+	bool existed = !access(path, F_OK);
+	int fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0666);
+
+	if (fd < 0)
+		refuse("JSON: cannot write %s: %s", path, strerror(errno));
+	close(fd);
+	if (!existed)
+		unlink(path);
+}
+
 static void options_read(struct options *options, int argc, char **argv)
 {
 	*options = (struct options){.seconds = 1, .rounds = 2};
@@ -77,10 +167,12 @@ static void options_read(struct options *options, int argc, char **argv)
 		             {"WORKERS=", &options->workers},
 		             {"JSON=", &options->json}};
 		bool known = false;
-		char *value = strchr(argv[i], '=');
+		char *value = strchr(argv[i], '='), *end = NULL;
 
+		if (value)
+			value += 1 + strspn(value + 1, " ");
 		/* Empty is as not said: make passes all of them. */
-		if (value && !*++value)
+		if (value && !*value)
 			continue;
 		for (size_t k = 0; k < sizeof(texts) / sizeof(texts[0]); k++)
 			if (!strncmp(argv[i], texts[k].name, strlen(texts[k].name))) {
@@ -88,16 +180,21 @@ static void options_read(struct options *options, int argc, char **argv)
 				known = true;
 			}
 		if (!strncmp(argv[i], "SECONDS=", 8))
-			options->seconds = strtod(value, NULL);
+			options->seconds = strtod(value, &end);
 		else if (!strncmp(argv[i], "ROUNDS=", 7))
-			options->rounds = (int)strtol(value, NULL, 10);
+			options->rounds = (int)strtol(value, &end, 10);
 		else if (!known)
-			give_up("what is %s?", argv[i]);
+			refuse("%s is none of its options", argv[i]);
+		if (end && *end)
+			refuse("%s is no number", argv[i]);
 	}
-	if (options->seconds <= 0 || options->seconds > 60)
-		give_up("SECONDS is above 0, up to 60");
+	if (!(options->seconds > 0 && options->seconds <= 60))
+		refuse("SECONDS is above 0, up to 60");
 	if (options->rounds < 1 || options->rounds > ROUNDS_MAX)
-		give_up("ROUNDS is 1 to %d", ROUNDS_MAX);
+		refuse("ROUNDS is 1 to %d", ROUNDS_MAX);
+	words_check(options);
+	if (options->json)
+		json_check(options->json);
 }
 
 static void count_requests(const struct options *options, const struct work *work, int workers,
@@ -112,10 +209,12 @@ static void count_requests(const struct options *options, const struct work *wor
 	run_free(&run);
 }
 
-static void compare(const struct options *options, const struct work *work, int workers,
+/* Whether there was a figure. */
+static bool compare(const struct options *options, const struct work *work, int workers,
                     const struct contestant *contestants, int count, json_t *rows)
 {
 	struct figures of[CONTESTANTS_MAX] = {0};
+	bool measured = false;
 
 	for (int round = 0; round < options->rounds; round++) {
 		for (int i = 0; i < count; i++) {
@@ -134,12 +233,16 @@ static void compare(const struct options *options, const struct work *work, int 
 			run_free(&run);
 		}
 	}
-	for (int i = 0; i < count; i++)
-		if (of[i].rounds)
-			count_requests(options, work, workers, &contestants[i], &of[i]);
+	for (int i = 0; i < count; i++) {
+		if (!of[i].rounds)
+			continue;
+		count_requests(options, work, workers, &contestants[i], &of[i]);
+		measured = true;
+	}
 	table_print(work, workers, options->rounds, options->seconds, contestants, of, count, rows);
 	for (int i = 0; i < count; i++)
 		figures_free(&of[i]);
+	return measured;
 }
 
 static void json_write(const struct options *options, json_t *rows)
@@ -154,35 +257,73 @@ static void json_write(const struct options *options, json_t *rows)
 	json_decref(all);
 }
 
-int main(int argc, char **argv)
+/* All sizes of a work that are asked for; whether there was a figure. */
+static bool work_run(const struct options *options, const struct work *work,
+                     const struct contestant *contestants, int count, json_t *rows)
+{
+	bool measured = false;
+	char size[16];
+
+	for (int i = 0; i < SIZES_MAX && work->sizes[i]; i++) {
+		snprintf(size, sizeof(size), "%d", work->sizes[i]);
+		if (!options->workers || word_in(options->workers, size))
+			measured |=
+				compare(options, work, work->sizes[i], contestants, count, rows);
+	}
+	return measured;
+}
+
+/* A work that is chosen and has none of the numbers of workers that are asked for. */
+static bool left_out(const struct options *options, const struct work *work)
+{
+	const char *at = options->workers;
+	char size[64];
+
+	if (!at)
+		return false;
+	while (word_next(&at, size, sizeof(size)))
+		if (has_size(work, size))
+			return false;
+	return true;
+}
+
+static int run(void *arg)
 {
 	static struct contestant contestants[CONTESTANTS_MAX];
-	struct options options;
+	const struct options *options = arg;
 	json_t *rows = json_array();
-	char size[16];
+	bool measured = false;
 	int count;
 
-	options_read(&options, argc, argv);
-	count = contestants_find(options.root, options.peers, options.contestants, contestants,
+	count = contestants_find(options->root, options->peers, options->contestants, contestants,
 	                         CONTESTANTS_MAX);
+	if (!count)
+		give_up("nothing was measured");
 	for (int i = 0; i < count; i++)
 		printf("%s: %s\n", contestants[i].name, contestants[i].what);
+	for (size_t i = 0; i < WORK_COUNT; i++)
+		if (chosen(options, &works[i]) && left_out(options, &works[i]))
+			printf("left out: %s, which WORKERS=\"%s\" has no number of\n",
+			       works[i].name, options->workers);
 	printf("\nlongest wait in ms; turns: fewest and most of one worker in a round; client and "
 	       "server: CPU, us an acquisition;\nothers: the most of the machine's CPU that went "
 	       "to "
 	       "neither: a figure beside much of it is disturbed\n");
-	for (size_t i = 0; i < sizeof(works) / sizeof(works[0]); i++) {
-		if (options.works && !word_in(options.works, works[i].name))
-			continue;
-		for (int k = 0; k < SIZES_MAX && works[i].sizes[k]; k++) {
-			snprintf(size, sizeof(size), "%d", works[i].sizes[k]);
-			if (!options.workers || word_in(options.workers, size))
-				compare(&options, &works[i], works[i].sizes[k], contestants, count,
-				        rows);
-		}
-	}
-	if (options.json)
-		json_write(&options, rows);
+	for (size_t i = 0; i < WORK_COUNT; i++)
+		if (chosen(options, &works[i]))
+			measured |= work_run(options, &works[i], contestants, count, rows);
+	if (!measured)
+		give_up("nothing was measured");
+	if (options->json)
+		json_write(options, rows);
 	json_decref(rows);
 	return 0;
+}
+
+int main(int argc, char **argv)
+{
+	struct options options;
+
+	options_read(&options, argc, argv);
+	return guarded(run, &options);
 }
