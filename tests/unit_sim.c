@@ -192,8 +192,8 @@ TEST_LIMIT(grant_that_nobody_is_told_is_found, 60)
 
 TEST_LIMIT(release_that_serves_nobody_is_found, 60)
 {
-	static const struct sim_bug bug = {"semaphore_leave", "if waiting > 0 and not unfenced then",
-	                                   "if false then"};
+	static const struct sim_bug bug = {"semaphore_leave",
+	                                   "if waiting > 0 and not unfenced then", "if false then"};
 
 	expect(&bug, "served", true);
 }
