@@ -3,63 +3,20 @@
  * leave.  Nothing is renewed, checked for its time, repeated or shared between threads. */
 #include "baseline_handoff.h"
 
+#include "bare_command.h"
 #include "scripts.h"
 
-#include <hiredis/hiredis.h>
-#include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
-#include <sys/socket.h>
 #include <unistd.h>
-
-#define NONCE_MARK "NoNceNoNceN"
-#define NONCE_LEN 11
-
-struct command {
-	char *text, *nonce; /* nonce is in text */
-	size_t len;
-};
 
 struct handoff {
 	redisContext *commands, *messages;
 	struct command ask, leave;
 	uint64_t tickets;
 };
-
-static redisContext *dial(const struct test_server *server)
-{
-	redisContext *context = redisConnect("127.0.0.1", server->port);
-	int one = 1;
-
-	if (!context || context->err ||
-	    setsockopt(context->fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one)))
-		bench_fail("bare hand-off: not connected");
-	return context;
-}
-
-static void load(redisContext *context, const struct lk__script *script)
-{
-	redisReply *reply = redisCommand(context, "SCRIPT LOAD %b", script->text, script->len);
-
-	if (!reply || reply->type != REDIS_REPLY_STRING || strcmp(reply->str, script->sha1) != 0)
-		bench_fail("bare hand-off: a script cannot be loaded");
-	freeReplyObject(reply);
-}
-
-static struct command format(int argc, const char **argv)
-{
-	struct command command = {0};
-	int len = redisFormatCommandArgv(&command.text, argc, argv, NULL);
-
-	if (len < 0)
-		bench_fail("out of memory");
-	command.len = (size_t)len;
-	command.nonce = strstr(command.text, NONCE_MARK);
-	return command;
-}
 
 /* See src/redis/codec.c: the same words in the same order. */
 static void format_both(struct handoff *handoff, const char *name, const char *id)
@@ -80,8 +37,8 @@ static void format_both(struct handoff *handoff, const char *name, const char *i
 	snprintf(main_key, sizeof(main_key), "lk:{%s}", name);
 	snprintf(queue, sizeof(queue), "lk:{%s}:q", name);
 	snprintf(ticket, sizeof(ticket), "1:%s:" NONCE_MARK ":10000:r", id);
-	handoff->ask = format(sizeof(ask) / sizeof(ask[0]), ask);
-	handoff->leave = format(sizeof(leave) / sizeof(leave[0]), leave);
+	handoff->ask = bare_format(sizeof(ask) / sizeof(ask[0]), ask);
+	handoff->leave = bare_format(sizeof(leave) / sizeof(leave[0]), leave);
 }
 
 struct handoff *handoff_open(const struct test_server *server, const char *name, int index)
@@ -96,10 +53,10 @@ struct handoff *handoff_open(const struct test_server *server, const char *name,
 	/* 22 characters, as those of a client. */
 	snprintf(id, sizeof(id), "%016llx%06u", (unsigned long long)random,
 	         (unsigned)index % 1000000);
-	handoff->commands = dial(server);
-	handoff->messages = dial(server);
-	load(handoff->commands, &lk__script_lock_ask);
-	load(handoff->commands, &lk__script_lock_leave);
+	handoff->commands = bare_dial(server, "bare hand-off");
+	handoff->messages = bare_dial(server, "bare hand-off");
+	bare_load_ours(handoff->commands, &lk__script_lock_ask);
+	bare_load_ours(handoff->commands, &lk__script_lock_leave);
 	format_both(handoff, name, id);
 	reply = redisCommand(handoff->messages, "SUBSCRIBE lk:c:0:%s", id);
 	if (!reply || reply->type != REDIS_REPLY_ARRAY)
@@ -121,15 +78,9 @@ void handoff_close(struct handoff *handoff)
 static bool answered(struct handoff *handoff, const struct command *command, const char *yes,
                      const char *no)
 {
-	redisReply *reply;
-	void *got;
+	redisReply *reply = bare_ask(handoff->commands, command);
 	bool is_yes;
 
-	if (redisAppendFormattedCommand(handoff->commands, command->text, command->len) !=
-	            REDIS_OK ||
-	    redisGetReply(handoff->commands, &got) != REDIS_OK)
-		bench_fail("bare hand-off: %s", handoff->commands->errstr);
-	reply = got;
 	if (reply->type != REDIS_REPLY_ARRAY || !reply->elements ||
 	    reply->element[0]->type != REDIS_REPLY_STRING)
 		bench_fail("bare hand-off: answered %s", reply->str ? reply->str : "else");

@@ -3,52 +3,20 @@
  * a blocking socket, commands formatted once, a new ticket a pair. */
 #include "baseline_permits.h"
 
+#include "bare_command.h"
 #include "core/core.h"
 #include "scripts.h"
 
-#include <hiredis/hiredis.h>
-#include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
 
 #define CLIENT_ID "BenchBareClientIdOf22c"
-#define NONCE_MARK "NoNceNoNceN"
-#define NONCE_LEN 11
-
-struct command {
-	char *text, *nonce; /* nonce is in text */
-	size_t len;
-};
-
 struct permits {
 	redisContext *context;
 	struct command ask, leave;
 	uint64_t tickets;
 };
-
-static void load(redisContext *context, const struct lk__script *script)
-{
-	redisReply *reply = redisCommand(context, "SCRIPT LOAD %b", script->text, script->len);
-
-	if (!reply || reply->type != REDIS_REPLY_STRING || strcmp(reply->str, script->sha1) != 0)
-		bench_fail("bare semaphore: a script cannot be loaded");
-	freeReplyObject(reply);
-}
-
-static struct command format(int argc, const char **argv)
-{
-	struct command command = {0};
-	int len = redisFormatCommandArgv(&command.text, argc, argv, NULL);
-
-	if (len < 0)
-		bench_fail("out of memory");
-	command.len = (size_t)len;
-	command.nonce = strstr(command.text, NONCE_MARK);
-	return command;
-}
 
 static void format_both(struct permits *permits, const char *name, int capacity)
 {
@@ -76,23 +44,19 @@ static void format_both(struct permits *permits, const char *name, int capacity)
 	snprintf(ttl, sizeof(ttl), "%d", LK_TTL_DEFAULT_MS);
 	snprintf(life, sizeof(life), "%d", LK__QUEUE_LIFE_MS);
 	snprintf(patience, sizeof(patience), "%d", LK__HEAD_PATIENCE_MS);
-	permits->ask = format(sizeof(ask) / sizeof(ask[0]), ask);
-	permits->leave = format(sizeof(leave) / sizeof(leave[0]), leave);
+	permits->ask = bare_format(sizeof(ask) / sizeof(ask[0]), ask);
+	permits->leave = bare_format(sizeof(leave) / sizeof(leave[0]), leave);
 }
 
 struct permits *permits_open(const struct test_server *server, const char *name, int capacity)
 {
 	struct permits *permits = calloc(1, sizeof(*permits));
-	int one = 1;
 
 	if (!permits)
 		bench_fail("out of memory");
-	permits->context = redisConnect("127.0.0.1", server->port);
-	if (!permits->context || permits->context->err ||
-	    setsockopt(permits->context->fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one)))
-		bench_fail("bare semaphore: not connected");
-	load(permits->context, &lk__script_semaphore_ask);
-	load(permits->context, &lk__script_semaphore_leave);
+	permits->context = bare_dial(server, "bare semaphore");
+	bare_load_ours(permits->context, &lk__script_semaphore_ask);
+	bare_load_ours(permits->context, &lk__script_semaphore_leave);
 	format_both(permits, name, capacity);
 	return permits;
 }
@@ -107,14 +71,8 @@ void permits_close(struct permits *permits)
 
 static void send_one(struct permits *permits, const struct command *command, const char *answer)
 {
-	void *got;
-	redisReply *reply;
+	redisReply *reply = bare_ask(permits->context, command);
 
-	if (redisAppendFormattedCommand(permits->context, command->text, command->len) !=
-	            REDIS_OK ||
-	    redisGetReply(permits->context, &got) != REDIS_OK)
-		bench_fail("bare semaphore: %s", permits->context->errstr);
-	reply = got;
 	if (reply->type != REDIS_REPLY_ARRAY || !reply->elements ||
 	    reply->element[0]->type != REDIS_REPLY_STRING ||
 	    strcmp(reply->element[0]->str, answer) != 0)

@@ -4,10 +4,9 @@
  * message is parsed: that there is one says it all. */
 #include "baseline_retry.h"
 
+#include "bare_command.h"
+
 #include <errno.h>
-#include <hiredis/hiredis.h>
-#include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <poll.h>
 #include <stdlib.h>
 #include <string.h>
@@ -28,48 +27,10 @@ static const char release_text[] = "if redis.call('get', KEYS[1]) ~= ARGV[1] the
 				   "redis.call('publish', ARGV[2], '')\n"
 				   "return 1\n";
 
-struct command {
-	char *text;
-	size_t len;
-};
-
 struct retry {
 	redisContext *commands, *messages;
 	struct command acquire, release;
 };
-
-static redisContext *dial(const struct test_server *server)
-{
-	redisContext *context = redisConnect("127.0.0.1", server->port);
-	int one = 1;
-
-	if (!context || context->err)
-		bench_fail("retry: %s", context ? context->errstr : "out of memory");
-	if (setsockopt(context->fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one)))
-		bench_fail("retry: no TCP_NODELAY");
-	return context;
-}
-
-static void load(redisContext *context, const char *text, char sha1[41])
-{
-	redisReply *reply = redisCommand(context, "SCRIPT LOAD %s", text);
-
-	if (!reply || reply->type != REDIS_REPLY_STRING || reply->len != 40)
-		bench_fail("retry: a script cannot be loaded");
-	memcpy(sha1, reply->str, 41);
-	freeReplyObject(reply);
-}
-
-static struct command format(int argc, const char **argv)
-{
-	struct command command = {0};
-	int len = redisFormatCommandArgv(&command.text, argc, argv, NULL);
-
-	if (len < 0)
-		bench_fail("out of memory");
-	command.len = (size_t)len;
-	return command;
-}
 
 static void name_owner(char owner[OWNER_LEN + 1])
 {
@@ -93,12 +54,12 @@ struct retry *retry_open(const struct test_server *server, const char *name)
 		bench_fail("out of memory");
 	snprintf(channel, sizeof(channel), "%s:channel", name);
 	name_owner(owner);
-	retry->commands = dial(server);
-	retry->messages = dial(server);
-	load(retry->commands, acquire_text, acquire_sha);
-	load(retry->commands, release_text, release_sha);
-	retry->acquire = format(6, acquire);
-	retry->release = format(6, release);
+	retry->commands = bare_dial(server, "retry");
+	retry->messages = bare_dial(server, "retry");
+	bare_load(retry->commands, acquire_text, sizeof(acquire_text) - 1, acquire_sha);
+	bare_load(retry->commands, release_text, sizeof(release_text) - 1, release_sha);
+	retry->acquire = bare_format(6, acquire);
+	retry->release = bare_format(6, release);
 	reply = redisCommand(retry->messages, "SUBSCRIBE %s", channel);
 	if (!reply || reply->type != REDIS_REPLY_ARRAY)
 		bench_fail("retry: cannot subscribe");
@@ -117,13 +78,10 @@ void retry_close(struct retry *retry)
 
 static redisReply *ask(struct retry *retry, const struct command *command)
 {
-	void *reply;
+	redisReply *reply = bare_ask(retry->commands, command);
 
-	if (redisAppendFormattedCommand(retry->commands, command->text, command->len) != REDIS_OK ||
-	    redisGetReply(retry->commands, &reply) != REDIS_OK)
-		bench_fail("retry: %s", retry->commands->errstr);
-	if (((redisReply *)reply)->type == REDIS_REPLY_ERROR)
-		bench_fail("retry: %s", ((redisReply *)reply)->str);
+	if (reply->type == REDIS_REPLY_ERROR)
+		bench_fail("retry: %s", reply->str);
 	return reply;
 }
 

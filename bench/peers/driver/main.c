@@ -34,30 +34,30 @@ struct options {
 	int rounds;
 };
 
+__attribute__((format(printf, 2, 0))) static _Noreturn void end_with(int status, const char *fmt,
+                                                                     va_list args)
+{
+	fflush(stdout);
+	fprintf(stderr, "bench-peers: ");
+	vfprintf(stderr, fmt, args);
+	fprintf(stderr, "\n");
+	exit(status);
+}
+
 void give_up(const char *fmt, ...)
 {
 	va_list args;
 
-	fflush(stdout);
-	fprintf(stderr, "bench-peers: ");
 	va_start(args, fmt);
-	vfprintf(stderr, fmt, args);
-	va_end(args);
-	fprintf(stderr, "\n");
-	exit(1);
+	end_with(1, fmt, args);
 }
 
 void refuse(const char *fmt, ...)
 {
 	va_list args;
 
-	fflush(stdout);
-	fprintf(stderr, "bench-peers: ");
 	va_start(args, fmt);
-	vfprintf(stderr, fmt, args);
-	va_end(args);
-	fprintf(stderr, "\n");
-	exit(2);
+	end_with(2, fmt, args);
 }
 
 /* The two that the harness' ck_assert() needs: there is no test around it here. */
