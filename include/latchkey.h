@@ -382,7 +382,8 @@ LK_API LK_MUST_USE lk_err lk_lock_waiters(lk_lock *lock, size_t max, lk_party *w
                                           size_t *count);
 
 /* Take the lock from whoever holds it and give it to who waits first; the fence moves on, the
- * holder is told.  The holder's process may still be at work: only the fence stops it.
+ * holder is told, as a rule within 100 ms.  Its process may still be at work: only the fence stops
+ * it.
  *
  *   if_holder  only if this is the holder's id (lk_party.id), NULL = whoever it is
  *
