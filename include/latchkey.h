@@ -18,7 +18,11 @@
  *    argument, written only on success.  lk_errmsg() has the detail of this thread's last failure.
  *  - Times are milliseconds in int64_t.  A wait of 0 tries once, LK_FOREVER (-1) has no limit.
  *  - Strings passed in are copied.  Strings passed out are borrowed until their handle is closed.
- *  - Handles and pointers for results must not be NULL where nothing else is said.
+ *  - NULL for a handle, a name, a result or a function is LK_EINVALID where nothing else is said. A
+ *    function that returns no lk_err answers as for a caller that holds nothing: 0, false, "",
+ *    LK_STATE_NONE.  Options may be NULL: all defaults.  Closing NULL is a no-op.
+ *  - A call on a handle that is being closed returns LK_ECLOSED.  After the close its memory is
+ *    freed, and a use of it is not checked: it is a use of freed memory.
  *  - Options structs: all zero means all defaults.  Initialise them with {0} and set what you need.
  *  - Each function says which threads may call it.  Callbacks run on a thread of the library with
  *    no lock held; they may call everything but lk_client_close() and lk_lock_close(),
@@ -71,7 +75,8 @@ LK_API const char *lk_version(void);
 	X(LK_ECANCELED, 3, "the wait was cancelled; nothing was left behind")                      \
 	X(LK_ELOST, 4, "the hold was lost")                                                        \
 	X(LK_ENOTOWNER, 5, "the caller does not hold it")                                          \
-	X(LK_ECLOSED, 6, "the handle or its client was closed")                                    \
+	X(LK_ECLOSED, 6,                                                                           \
+	  "the handle or its client is being closed (a use after that is not checked)")            \
 	X(LK_EFORKED, 7, "this handle belongs to the parent process")                              \
 	X(LK_ECONN, 8, "the store cannot be reached; it did not happen")                           \
 	X(LK_EUNKNOWN, 9, "no answer; it may have happened")                                       \
@@ -376,8 +381,8 @@ typedef struct lk_lock_status {
  * LK_ESERVER, LK_EFOREIGN, LK_EFORKED, LK_ECLOSED, LK_ENOMEM.  Changes nothing.  Any thread. */
 LK_API LK_MUST_USE lk_err lk_lock_query(lk_lock *lock, lk_lock_status *status);
 
-/* The first max waiters in their order, 1,000 at most.  *count is how many; waiters may be written
- * to on failure, too.  Else as above. */
+/* The first max waiters in their order, 1,000 at most; with max 0 waiters may be NULL.  *count is
+ * how many; waiters may be written to on failure, too.  Else as above. */
 LK_API LK_MUST_USE lk_err lk_lock_waiters(lk_lock *lock, size_t max, lk_party *waiters,
                                           size_t *count);
 
@@ -518,8 +523,9 @@ typedef struct lk_permits {
 	int64_t lease_left_ms; /* until the lease ends unless renewed */
 } lk_permits;
 
-/* The first max holds by the end of their leases, or waits in their order, 1,000 at most.  *count
- * is how many; the array may be written to on failure, too.  Else as lk_semaphore_query(). */
+/* The first max holds by the end of their leases, or waits in their order, 1,000 at most; with max
+ * 0 the array may be NULL.  *count is how many; the array may be written to on failure, too.  Else
+ * as lk_semaphore_query(). */
 LK_API LK_MUST_USE lk_err lk_semaphore_holders(lk_semaphore *semaphore, size_t max,
                                                lk_permits *holders, size_t *count);
 LK_API LK_MUST_USE lk_err lk_semaphore_waiters(lk_semaphore *semaphore, size_t max,
@@ -713,7 +719,7 @@ typedef struct lk_finding {
 typedef void lk_finding_fn(void *arg, const lk_finding *finding);
 
 /* Examine the server at url with these credentials; writes nothing that stays.  Each topic is
- * reported at least once.  *worst is the worst of all.
+ * reported at least once.  *worst is the worst of all.  fn and worst may be NULL.
  *
  * LK_OK when it was examined, however unfit (an unreachable server is a finding); LK_EINVALID,
  * LK_ENOMEM, LK_ESYSTEM.  The callback runs in the caller's thread.  Any thread. */

@@ -330,8 +330,10 @@ static lk_err open_client(const char *url, const lk_client_options *options, lk_
 lk_err lk_client_open(const char *url, const lk_client_options *options, lk_client **result)
 {
 	int before;
-	lk_err err;
+	lk_err err = lk__refuse_null(result, "client");
 
+	if (err)
+		return err;
 	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &before);
 	err = open_client(url, options, result);
 	pthread_setcancelstate(before, NULL);
@@ -340,11 +342,16 @@ lk_err lk_client_open(const char *url, const lk_client_options *options, lk_clie
 
 const char *lk_client_id(const lk_client *client)
 {
-	return client->space.client_id;
+	return client ? client->space.client_id : "";
 }
 
 lk_err lk_client_counters(lk_client *client, lk_counters *counters)
 {
+	lk_err err;
+
+	if ((err = lk__refuse_null(client, "client")) ||
+	    (err = lk__refuse_null(counters, "counters")))
+		return err;
 	if (client->fork_generation != lk__fork_generation())
 		return lk__failf(LK_EFORKED, "this client belongs to the parent process");
 	pthread_mutex_lock(&client->mutex);

@@ -113,3 +113,8 @@ lk_err lk__failf(lk_err err, const char *fmt, ...)
 	errno = saved;
 	return err;
 }
+
+lk_err lk__refuse_null(const void *argument, const char *name)
+{
+	return argument ? LK_OK : lk__failf(LK_EINVALID, "%s: must not be NULL", name);
+}

@@ -22,4 +22,8 @@ lk_err lk__fail(const struct lk__why *why);
 /* Both in one step, for the public functions. */
 lk_err lk__failf(lk_err err, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
+/* Refuse an argument of a public function that is NULL: LK_EINVALID with the name that the header
+ * gives it, else LK_OK. */
+lk_err lk__refuse_null(const void *argument, const char *name);
+
 #endif

@@ -71,9 +71,10 @@ static lk_err query(struct lk_lock *lock, lk_lock_status *status)
 lk_err lk_lock_query(lk_lock *lock, lk_lock_status *result)
 {
 	lk_lock_status status;
-	lk_err err = lk__handle_enter(&lock->handle);
+	lk_err err;
 
-	if (err)
+	if ((err = lk__refuse_null(lock, "lock")) || (err = lk__refuse_null(result, "status")) ||
+	    (err = lk__handle_enter(&lock->handle)))
 		return err;
 	err = query(lock, &status);
 	lk__handle_leave(&lock->handle);
@@ -87,11 +88,14 @@ lk_err lk_lock_waiters(lk_lock *lock, size_t max, lk_party *waiters, size_t *cou
 	lk_party *parties[WAITERS_MAX];
 	struct lk__resp *resp;
 	size_t found = 0;
-	lk_err err;
+	lk_err err = lk__refuse_null(lock, "lock");
 
+	if (!err && max)
+		err = lk__refuse_null(waiters, "waiters");
 	if (max > WAITERS_MAX)
 		max = WAITERS_MAX;
-	if ((err = lk__handle_enter(&lock->handle)))
+	if (err || (err = lk__refuse_null(count, "count")) ||
+	    (err = lk__handle_enter(&lock->handle)))
 		return err;
 	err = show(lock, max, &resp);
 	if (!err) {
@@ -164,9 +168,9 @@ static lk_err break_hold(struct lk_lock *lock, const char *if_holder)
 
 lk_err lk_lock_break(lk_lock *lock, const char *if_holder)
 {
-	lk_err err = lk__handle_enter(&lock->handle);
+	lk_err err = lk__refuse_null(lock, "lock");
 
-	if (err)
+	if (err || (err = lk__handle_enter(&lock->handle)))
 		return err;
 	err = break_hold(lock, if_holder);
 	lk__handle_leave(&lock->handle);

@@ -52,6 +52,8 @@ lk_err lk_latch_open(lk_client *client, const char *name, const lk_latch_options
 	struct lk_latch *latch;
 	lk_err err;
 
+	if ((err = lk__refuse_null(client, "client")) || (err = lk__refuse_null(result, "latch")))
+		return err;
 	if (!options)
 		options = &defaults;
 	if ((err = check_ttls(options)))
@@ -89,22 +91,27 @@ lk_err lk_latch_close(lk_latch *latch)
 
 lk_err lk_latch_cancel(lk_latch *latch)
 {
-	return lk__handle_cancel(&latch->handle);
+	lk_err err = lk__refuse_null(latch, "latch");
+
+	return err ? err : lk__handle_cancel(&latch->handle);
 }
 
 /* ---- Calls that wait ---------------------------------------------------------------------- */
 
 lk_err lk_latch_await(lk_latch *latch, int64_t wait_ms)
 {
-	struct lk_client *client = latch->handle.client;
+	struct lk_client *client;
 	int64_t now_ns = lk__now_ns();
 	struct lk__sleeper sleeper;
-	lk_err err;
+	lk_err err = lk__refuse_null(latch, "latch");
 
+	if (err)
+		return err;
 	if (wait_ms < LK_FOREVER)
 		return lk__failf(LK_EINVALID, "wait_ms: -1 or more, not %lld", (long long)wait_ms);
 	if ((err = lk__handle_enter(&latch->handle)))
 		return err;
+	client = latch->handle.client;
 	lk__sleeper_init(&sleeper, &latch->handle);
 	sleeper.waiter.only_try = wait_ms == 0;
 	sleeper.waiter.absent_is_open = latch->absent_is_open;
@@ -117,14 +124,14 @@ lk_err lk_latch_await(lk_latch *latch, int64_t wait_ms)
 
 lk_err lk_latch_down(lk_latch *latch, int64_t n, const char *name, lk_latch_step *result)
 {
-	struct lk_client *client = latch->handle.client;
+	struct lk_client *client;
 	size_t len = name ? strnlen(name, LK_STEP_MAX + 1) : 0;
 	struct lk__sleeper sleeper;
 	struct lk__step *step;
 	int64_t now_ns = lk__now_ns();
-	lk_err err;
+	lk_err err = lk__refuse_null(latch, "latch");
 
-	if ((err = lk__check_range("n", n, 1, LK_COUNT_MAX)))
+	if (err || (err = lk__check_range("n", n, 1, LK_COUNT_MAX)))
 		return err;
 	if (name && (len < 1 || len > LK_STEP_MAX))
 		return lk__failf(LK_EINVALID, "step: 1 to %d bytes, not %s", LK_STEP_MAX,
@@ -140,6 +147,7 @@ lk_err lk_latch_down(lk_latch *latch, int64_t n, const char *name, lk_latch_step
 		free(step);
 		return err;
 	}
+	client = latch->handle.client;
 	lk__sleeper_init(&sleeper, &latch->handle);
 	sleeper.waiter.spare_step = step;
 	lk__wait_begin(client, now_ns);
@@ -196,9 +204,10 @@ static lk_err query(struct lk_latch *latch, lk_latch_status *status)
 lk_err lk_latch_query(lk_latch *latch, lk_latch_status *result)
 {
 	lk_latch_status status;
-	lk_err err = lk__handle_enter(&latch->handle);
+	lk_err err;
 
-	if (err)
+	if ((err = lk__refuse_null(latch, "latch")) || (err = lk__refuse_null(result, "status")) ||
+	    (err = lk__handle_enter(&latch->handle)))
 		return err;
 	err = query(latch, &status);
 	lk__handle_leave(&latch->handle);
@@ -242,9 +251,10 @@ static lk_err make(struct lk_latch *latch, int64_t count, bool anew, lk_latch_st
 static lk_err set(struct lk_latch *latch, int64_t count, bool anew, lk_latch_state *result)
 {
 	lk_latch_state was = LK_LATCH_ABSENT;
-	lk_err err = lk__check_range("count", count, 0, LK_COUNT_MAX);
+	lk_err err = lk__refuse_null(latch, "latch");
 
-	if (err || (err = lk__handle_enter(&latch->handle)))
+	if (err || (err = lk__check_range("count", count, 0, LK_COUNT_MAX)) ||
+	    (err = lk__handle_enter(&latch->handle)))
 		return err;
 	err = make(latch, count, anew, &was);
 	latch->handle.name->latch->generation = 0; /* what steps know of it is over */
@@ -288,9 +298,9 @@ static lk_err remove_it(struct lk_latch *latch)
 
 lk_err lk_latch_remove(lk_latch *latch)
 {
-	lk_err err = lk__handle_enter(&latch->handle);
+	lk_err err = lk__refuse_null(latch, "latch");
 
-	if (err)
+	if (err || (err = lk__handle_enter(&latch->handle)))
 		return err;
 	err = remove_it(latch);
 	latch->handle.name->latch->generation = 0;

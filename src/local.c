@@ -246,7 +246,10 @@ lk_err lk_local_status(lk_local_info *result)
 {
 	lk_local_info info;
 	struct lk__why why = {0};
+	lk_err err = lk__refuse_null(result, "info");
 
+	if (err)
+		return err;
 	if (look(&info, &why))
 		return lk__fail(&why);
 	*result = info;
@@ -257,7 +260,10 @@ lk_err lk_local_start(lk_local_info *result)
 {
 	char path[108];
 	struct lk__why why = {0};
+	lk_err err = lk__refuse_null(result, "info");
 
+	if (err)
+		return err;
 	if (lk__local_ensure(path, lk__now_ns() + START_NS, &why))
 		return lk__fail(&why);
 	return lk_local_status(result);

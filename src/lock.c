@@ -23,6 +23,8 @@ lk_err lk_lock_open(lk_client *client, const char *name, const lk_lock_options *
 	struct lk_lock *lock;
 	lk_err err;
 
+	if ((err = lk__refuse_null(client, "client")) || (err = lk__refuse_null(result, "lock")))
+		return err;
 	if (!options)
 		options = &defaults;
 	if (options->owner != LK_OWNER_THREAD && options->owner != LK_OWNER_HANDLE)
@@ -60,7 +62,9 @@ lk_err lk_lock_close(lk_lock *lock)
 
 lk_err lk_lock_cancel(lk_lock *lock)
 {
-	return lk__handle_cancel(&lock->handle);
+	lk_err err = lk__refuse_null(lock, "lock");
+
+	return err ? err : lk__handle_cancel(&lock->handle);
 }
 
 /* ---- Calls that wait ---------------------------------------------------------------------- */
@@ -81,17 +85,21 @@ static struct lk__hold *valid_hold(const struct lk_lock *lock, uint64_t owner, i
 
 lk_err lk_lock_acquire(lk_lock *lock, int64_t wait_ms)
 {
-	struct lk_client *client = lock->handle.client;
+	struct lk_client *client;
 	struct lk__sleeper sleeper;
 	struct lk__hold *hold;
-	const uint64_t owner = owner_of(lock);
+	uint64_t owner;
 	int64_t now_ns = lk__now_ns();
-	lk_err err;
+	lk_err err = lk__refuse_null(lock, "lock");
 
+	if (err)
+		return err;
 	if (wait_ms < LK_FOREVER)
 		return lk__failf(LK_EINVALID, "wait_ms: -1 or more, not %lld", (long long)wait_ms);
 	if ((err = lk__handle_enter(&lock->handle)))
 		return err;
+	client = lock->handle.client;
+	owner = owner_of(lock);
 	/* Re-entry needs nothing. */
 	hold = valid_hold(lock, owner, now_ns);
 	if (hold && hold->count < LK__COUNT_MAX) {
@@ -115,15 +123,17 @@ lk_err lk_lock_acquire(lk_lock *lock, int64_t wait_ms)
 
 lk_err lk_lock_release(lk_lock *lock)
 {
-	struct lk_client *client = lock->handle.client;
-	const uint64_t owner = owner_of(lock);
+	struct lk_client *client;
+	uint64_t owner;
 	int64_t now_ns = lk__now_ns();
 	struct lk__sleeper sleeper;
 	struct lk__hold *hold;
-	lk_err err;
+	lk_err err = lk__refuse_null(lock, "lock");
 
-	if ((err = lk__handle_enter(&lock->handle)))
+	if (err || (err = lk__handle_enter(&lock->handle)))
 		return err;
+	client = lock->handle.client;
+	owner = owner_of(lock);
 	hold = valid_hold(lock, owner, now_ns);
 	if (hold && hold->count > 1) {
 		hold->count--;
@@ -139,18 +149,17 @@ lk_err lk_lock_release(lk_lock *lock)
 
 lk_err lk_lock_extend(lk_lock *lock, int64_t lease_ms)
 {
-	struct lk_client *client = lock->handle.client;
 	struct lk__sleeper sleeper;
-	lk_err err;
+	lk_err err = lk__refuse_null(lock, "lock");
 
-	if ((err = lk__check_range("lease_ms", lease_ms, LK_LEASE_MIN_MS, LK_LEASE_MAX_MS)))
+	if (err || (err = lk__check_range("lease_ms", lease_ms, LK_LEASE_MIN_MS, LK_LEASE_MAX_MS)))
 		return err;
 	if ((err = lk__handle_enter(&lock->handle)))
 		return err;
 	init_sleeper(&sleeper, lock, owner_of(lock));
 	sleeper.waiter.lease_ms = lease_ms;
-	lk__core_extend(&client->core, lk__now_ns(), &sleeper.waiter);
-	lk__sleeper_await(client, &sleeper, 0);
+	lk__core_extend(&lock->handle.client->core, lk__now_ns(), &sleeper.waiter);
+	lk__sleeper_await(lock->handle.client, &sleeper, 0);
 	lk__sleeper_leave(&lock->handle, &sleeper);
 	return lk__sleeper_finish(&sleeper);
 }
@@ -162,7 +171,7 @@ static struct lk__hold *look(const struct lk_lock *lock)
 {
 	struct lk__hold *hold;
 
-	if (!lk__handle_look(&lock->handle))
+	if (!lock || !lk__handle_look(&lock->handle))
 		return NULL;
 	hold = lk__core_hold(lock->handle.name, owner_of(lock));
 	if (!hold)
@@ -227,9 +236,12 @@ bool lk_lock_is_mine(lk_lock *lock)
 
 void lk_lock_holder_id(lk_lock *lock, char id[LK_HOLDER_ID_SIZE])
 {
-	const struct lk__hold *hold = look(lock);
+	const struct lk__hold *hold;
 
+	if (!id)
+		return;
 	id[0] = '\0';
+	hold = look(lock);
 	if (!hold)
 		return;
 	lk__handle_hold_id(&lock->handle, hold, id);

@@ -45,7 +45,10 @@ lk_err lk_client_kind(lk_client *client, const char *name, size_t name_len, lk_k
 	size_t len = name_len || !name ? name_len : strlen(name);
 	lk_err err;
 
-	if (!name || len < 1 || len > LK_NAME_MAX)
+	if ((err = lk__refuse_null(client, "client")) || (err = lk__refuse_null(name, "name")) ||
+	    (err = lk__refuse_null(kind, "kind")))
+		return err;
+	if (len < 1 || len > LK_NAME_MAX)
 		return lk__failf(LK_EINVALID, "name: 1 to %d bytes, not %zu", LK_NAME_MAX, len);
 	if ((err = lk__client_enter(client)))
 		return err;
@@ -145,9 +148,11 @@ lk_err lk_client_list(lk_client *client, lk_name_fn *fn, void *arg)
 {
 	struct names names = {0};
 	bool go_on = true;
-	lk_err err = lk__client_enter(client);
+	lk_err err = lk__refuse_null(client, "client");
 
-	if (err)
+	if (!err && !fn)
+		err = lk__failf(LK_EINVALID, "fn: must not be NULL");
+	if (err || (err = lk__client_enter(client)))
 		return err;
 	err = scan(client, &names);
 	lk__client_leave(client);

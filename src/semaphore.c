@@ -27,6 +27,9 @@ lk_err lk_semaphore_open(lk_client *client, const char *name, const lk_semaphore
 	int64_t capacity;
 	lk_err err;
 
+	if ((err = lk__refuse_null(client, "client")) ||
+	    (err = lk__refuse_null(result, "semaphore")))
+		return err;
 	if (!options)
 		options = &defaults;
 	if ((err = check_options(options)))
@@ -74,7 +77,9 @@ lk_err lk_semaphore_close(lk_semaphore *semaphore)
 
 lk_err lk_semaphore_cancel(lk_semaphore *semaphore)
 {
-	return lk__handle_cancel(&semaphore->handle);
+	lk_err err = lk__refuse_null(semaphore, "semaphore");
+
+	return err ? err : lk__handle_cancel(&semaphore->handle);
 }
 
 /* ---- Calls that wait ---------------------------------------------------------------------- */
@@ -82,17 +87,20 @@ lk_err lk_semaphore_cancel(lk_semaphore *semaphore)
 lk_err lk_semaphore_acquire(lk_semaphore *semaphore, int64_t permits, int64_t wait_ms,
                             uint64_t *hold)
 {
-	struct lk_client *client = semaphore->handle.client;
+	struct lk_client *client;
 	struct lk__sleeper sleeper;
 	int64_t now_ns = lk__now_ns();
-	lk_err err;
+	lk_err err = lk__refuse_null(semaphore, "semaphore");
 
+	if (err)
+		return err;
 	if (wait_ms < LK_FOREVER)
 		return lk__failf(LK_EINVALID, "wait_ms: -1 or more, not %lld", (long long)wait_ms);
 	if ((err = lk__check_range("permits", permits, 1, LK_PERMITS_MAX)))
 		return err;
 	if ((err = lk__handle_enter(&semaphore->handle)))
 		return err;
+	client = semaphore->handle.client;
 	if (!hold && !semaphore->handle.place->fixed) {
 		lk__handle_leave(&semaphore->handle);
 		return lk__failf(LK_EINVALID, "hold: NULL needs a handle with fixed leases, or "
@@ -120,9 +128,9 @@ lk_err lk_semaphore_acquire(lk_semaphore *semaphore, int64_t permits, int64_t wa
 static lk_err enter_for(struct lk_semaphore *semaphore, uint64_t fence, struct lk__sleeper *sleeper)
 {
 	const struct lk__hold *hold;
-	lk_err err = lk__handle_enter(&semaphore->handle);
+	lk_err err = lk__refuse_null(semaphore, "semaphore");
 
-	if (err)
+	if (err || (err = lk__handle_enter(&semaphore->handle)))
 		return err;
 	hold = lk__core_hold(semaphore->handle.name, fence);
 	if (!hold || hold->handle != semaphore) {
@@ -137,12 +145,13 @@ static lk_err enter_for(struct lk_semaphore *semaphore, uint64_t fence, struct l
 /* permits 0 = all. */
 static lk_err release(struct lk_semaphore *semaphore, uint64_t hold, uint32_t permits)
 {
-	struct lk_client *client = semaphore->handle.client;
+	struct lk_client *client;
 	struct lk__sleeper sleeper;
 	lk_err err = enter_for(semaphore, hold, &sleeper);
 
 	if (err)
 		return err;
+	client = semaphore->handle.client;
 	sleeper.waiter.permits = permits;
 	lk__core_release_permits(&client->core, lk__now_ns(), &sleeper.waiter);
 	lk__sleeper_await(client, &sleeper, 0);
@@ -165,7 +174,7 @@ lk_err lk_semaphore_release_some(lk_semaphore *semaphore, uint64_t hold, int64_t
 
 lk_err lk_semaphore_extend(lk_semaphore *semaphore, uint64_t hold, int64_t lease_ms)
 {
-	struct lk_client *client = semaphore->handle.client;
+	struct lk_client *client;
 	struct lk__sleeper sleeper;
 	lk_err err;
 
@@ -173,6 +182,7 @@ lk_err lk_semaphore_extend(lk_semaphore *semaphore, uint64_t hold, int64_t lease
 		return err;
 	if ((err = enter_for(semaphore, hold, &sleeper)))
 		return err;
+	client = semaphore->handle.client;
 	sleeper.waiter.lease_ms = lease_ms;
 	lk__core_extend(&client->core, lk__now_ns(), &sleeper.waiter);
 	lk__sleeper_await(client, &sleeper, 0);
@@ -187,7 +197,7 @@ static struct lk__hold *look(const struct lk_semaphore *semaphore, uint64_t fenc
 {
 	struct lk__hold *hold;
 
-	if (!lk__handle_look(&semaphore->handle))
+	if (!semaphore || !lk__handle_look(&semaphore->handle))
 		return NULL;
 	hold = lk__core_hold(semaphore->handle.name, fence);
 	if (hold && hold->handle == semaphore)
@@ -234,9 +244,12 @@ int64_t lk_semaphore_permits(lk_semaphore *semaphore, uint64_t fence)
 
 void lk_semaphore_holder_id(lk_semaphore *semaphore, uint64_t fence, char id[LK_HOLDER_ID_SIZE])
 {
-	const struct lk__hold *hold = look(semaphore, fence);
+	const struct lk__hold *hold;
 
+	if (!id)
+		return;
 	id[0] = '\0';
+	hold = look(semaphore, fence);
 	if (!hold)
 		return;
 	lk__handle_hold_id(&semaphore->handle, hold, id);
@@ -248,9 +261,11 @@ void lk_semaphore_holder_id(lk_semaphore *semaphore, uint64_t fence, char id[LK_
 lk_err lk_semaphore_query(lk_semaphore *semaphore, lk_semaphore_status *result)
 {
 	lk_semaphore_status status;
-	lk_err err = lk__handle_enter(&semaphore->handle);
+	lk_err err;
 
-	if (err)
+	if ((err = lk__refuse_null(semaphore, "semaphore")) ||
+	    (err = lk__refuse_null(result, "status")) ||
+	    (err = lk__handle_enter(&semaphore->handle)))
 		return err;
 	err = lk__permits_query(&semaphore->handle, &status);
 	lk__handle_leave(&semaphore->handle);
@@ -259,26 +274,29 @@ lk_err lk_semaphore_query(lk_semaphore *semaphore, lk_semaphore_status *result)
 	return err;
 }
 
-lk_err lk_semaphore_holders(lk_semaphore *semaphore, size_t max, lk_permits *holders, size_t *count)
+static lk_err list(lk_semaphore *semaphore, bool holders, size_t max, lk_permits *parties,
+                   size_t *count)
 {
-	lk_err err = lk__handle_enter(&semaphore->handle);
+	lk_err err = lk__refuse_null(semaphore, "semaphore");
 
-	if (err)
+	if (!err && max)
+		err = lk__refuse_null(parties, holders ? "holders" : "waiters");
+	if (err || (err = lk__refuse_null(count, "count")) ||
+	    (err = lk__handle_enter(&semaphore->handle)))
 		return err;
-	err = lk__permits_list(&semaphore->handle, true, max, holders, count);
+	err = lk__permits_list(&semaphore->handle, holders, max, parties, count);
 	lk__handle_leave(&semaphore->handle);
 	return err;
 }
 
+lk_err lk_semaphore_holders(lk_semaphore *semaphore, size_t max, lk_permits *holders, size_t *count)
+{
+	return list(semaphore, true, max, holders, count);
+}
+
 lk_err lk_semaphore_waiters(lk_semaphore *semaphore, size_t max, lk_permits *waiters, size_t *count)
 {
-	lk_err err = lk__handle_enter(&semaphore->handle);
-
-	if (err)
-		return err;
-	err = lk__permits_list(&semaphore->handle, false, max, waiters, count);
-	lk__handle_leave(&semaphore->handle);
-	return err;
+	return list(semaphore, false, max, waiters, count);
 }
 
 /* For the day when the store has forgotten it; waits in progress may be the ones to find out. */
@@ -295,9 +313,10 @@ static void keep_capacity(struct lk_semaphore *semaphore, uint32_t capacity)
 lk_err lk_semaphore_resize(lk_semaphore *semaphore, int64_t capacity)
 {
 	int64_t now_has;
-	lk_err err = lk__check_range("capacity", capacity, 1, LK_PERMITS_MAX);
+	lk_err err = lk__refuse_null(semaphore, "semaphore");
 
-	if (err || (err = lk__handle_enter(&semaphore->handle)))
+	if (err || (err = lk__check_range("capacity", capacity, 1, LK_PERMITS_MAX)) ||
+	    (err = lk__handle_enter(&semaphore->handle)))
 		return err;
 	err = lk__permits_set(&semaphore->handle, "resize", capacity, &now_has);
 	if (!err)
@@ -308,9 +327,9 @@ lk_err lk_semaphore_resize(lk_semaphore *semaphore, int64_t capacity)
 
 lk_err lk_semaphore_break(lk_semaphore *semaphore, const char *if_holder)
 {
-	lk_err err = lk__handle_enter(&semaphore->handle);
+	lk_err err = lk__refuse_null(semaphore, "semaphore");
 
-	if (err)
+	if (err || (err = lk__handle_enter(&semaphore->handle)))
 		return err;
 	err = lk__permits_break(&semaphore->handle, if_holder);
 	lk__handle_leave(&semaphore->handle);
