@@ -216,19 +216,27 @@ TEST(doctor_statuses)
 	ck_assert_ptr_nonnull(strstr(cmd.out, "unfit    reachable"));
 }
 
-/* Its folder is the system's: a mount name space of the test's own has another /etc. */
-TEST(store_is_chosen_by_option_environment_file)
+/* /etc/latchkey is the system's: a mount name space of a test's own has this folder as its /etc,
+ * with that line in latchkey/url. */
+static void make_etc(const char *line)
 {
-	static struct test_server second;
-
-	begin();
-	server_start(&second, NULL);
 	ck_assert(!mkdir(command_file("etc"), 0755));
 	ck_assert(!mkdir(command_file("etc/latchkey"), 0755));
 	ck_assert_int_eq(shell("cp -L /etc/passwd /etc/group /etc/hosts /etc/nsswitch.conf "
-	                       "/etc/ld.so.cache %s 2>/dev/null; echo '  %s  ' >%s",
-	                       command_file("etc"), second.url, command_file("etc/latchkey/url")),
+	                       "/etc/ld.so.cache %s 2>/dev/null; echo '%s' >%s",
+	                       command_file("etc"), line, command_file("etc/latchkey/url")),
 	                 0);
+}
+
+TEST(store_is_chosen_by_option_environment_file)
+{
+	static struct test_server second;
+	char line[128];
+
+	begin();
+	server_start(&second, NULL);
+	snprintf(line, sizeof(line), "  %s  ", second.url);
+	make_etc(line);
 	/* Held in the second one: whoever finds it busy asked there. */
 	START(&holder, "latchkey", "lock", "--url", second.url, "a", "sleep", "83");
 	ck_assert(WITHIN(5000, command_count_of("sleep") == 1));
@@ -245,6 +253,73 @@ TEST(store_is_chosen_by_option_environment_file)
 	                 0);
 	ck_assert_ptr_nonnull(strstr(command_read("err"), "cannot read /etc/latchkey/url"));
 	server_stop(&second);
+	server_stop(&server);
+}
+
+/* A command in the test's /etc, without LATCHKEY_URL unless it sets that itself. */
+static int in_etc(const char *words)
+{
+	return shell("unshare %s --mount sh -c 'mount --bind %s /etc && unset LATCHKEY_URL && "
+	             "%s' >%s 2>%s",
+	             unshare_right(), command_file("etc"), words, command_file("out"),
+	             command_file("err"));
+}
+
+/* The word in the file, or the variable: nothing is locked, and the message says what to set. */
+TEST(default_store_can_be_forbidden)
+{
+	static const char *const by_variable[] = {"LATCHKEY_NO_LOCAL=1", "LATCHKEY_NO_LOCAL=yes"};
+	static const char *const refused[] = {"lock -nq a true", "rate --limit 1 --per 1 a",
+	                                      "latch show a", "show", "doctor -q"};
+	char words[256];
+
+	begin();
+	make_etc("none");
+	for (size_t i = 0; i < sizeof(refused) / sizeof(refused[0]); i++) {
+		snprintf(words, sizeof(words), "latchkey %s", refused[i]);
+		ck_assert_int_eq(in_etc(words), 64);
+		ck_assert_str_eq(command_read("out"), "");
+		ck_assert_ptr_nonnull(strstr(command_read("err"), "latchkey: no store is named"));
+		ck_assert_ptr_nonnull(strstr(command_read("err"), "LATCHKEY_URL"));
+		ck_assert_ptr_nonnull(strstr(command_read("err"), "\"none\" in /etc/latchkey/url"));
+	}
+	/* Every explicit store works, local: as well. */
+	ck_assert_int_eq(in_etc("latchkey lock -n --url local: a true && "
+	                        "LATCHKEY_URL=local: latchkey lock -n a true && "
+	                        "latchkey local status && latchkey local stop"),
+	                 0);
+	snprintf(words, sizeof(words), "latchkey lock -n --url %s a true", server.url);
+	ck_assert_int_eq(in_etc(words), 0);
+
+	for (size_t i = 0; i < sizeof(by_variable) / sizeof(by_variable[0]); i++) {
+		snprintf(words, sizeof(words), ": >/etc/latchkey/url; %s latchkey lock -nq a true",
+		         by_variable[i]);
+		ck_assert_int_eq(in_etc(words), 64);
+		ck_assert_ptr_nonnull(strstr(command_read("err"), "LATCHKEY_NO_LOCAL forbids"));
+	}
+	ck_assert_int_eq(in_etc("echo local: >/etc/latchkey/url; "
+	                        "LATCHKEY_NO_LOCAL=1 latchkey lock -n a true && "
+	                        "latchkey local stop"),
+	                 0);
+	/* A variable that says no is as one that is not set. */
+	ck_assert_int_eq(in_etc("rm /etc/latchkey/url; "
+	                        "LATCHKEY_NO_LOCAL=0 latchkey lock -n a true && "
+	                        "LATCHKEY_NO_LOCAL= latchkey lock -n a true && "
+	                        "latchkey local stop"),
+	                 0);
+	server_stop(&server);
+}
+
+TEST(doctor_says_that_no_store_is_named)
+{
+	begin();
+	make_etc("");
+	ck_assert_int_eq(in_etc("latchkey doctor"), 1);
+	ck_assert_ptr_nonnull(strstr(command_read("out"), "warning  store"));
+	ck_assert_ptr_nonnull(strstr(command_read("out"), "LATCHKEY_NO_LOCAL=1"));
+	ck_assert_ptr_nonnull(strstr(command_read("out"), "fit for locks, with warnings"));
+	ck_assert_int_eq(in_etc("LATCHKEY_URL=local: latchkey doctor; latchkey local stop"), 0);
+	ck_assert_ptr_null(strstr(command_read("out"), "warning  store"));
 	server_stop(&server);
 }
 

@@ -22,6 +22,22 @@ static void print_finding(void *arg, const lk_finding *finding)
 	fflush(stdout);
 }
 
+/* The command alone knows that no store was named: the library examines the URL it is given. */
+static void judge_default(struct options *options, lk_fitness *worst)
+{
+	const lk_finding finding = {
+		.fitness = LK_FIT_WARN,
+		.topic = "store",
+		.text = "no store is named: local: locks nothing between machines",
+		.cure = "set LATCHKEY_URL (local: if that is meant); LATCHKEY_NO_LOCAL=1, or the "
+			"word none in /etc/latchkey/url, forbids the default",
+	};
+
+	print_finding(options, &finding);
+	if (*worst < LK_FIT_WARN)
+		*worst = LK_FIT_WARN;
+}
+
 int verb_doctor(const struct options *options)
 {
 	static const char *const verdicts[] = {"fit for locks", "fit for locks, with warnings",
@@ -39,6 +55,8 @@ int verb_doctor(const struct options *options)
 		say("cannot examine the store: %s", lk_errmsg());
 		return status_of(err);
 	}
+	if (store.by_default)
+		judge_default(&copy, &worst);
 	if (!options->quiet)
 		printf("%s\n", verdicts[worst]);
 	return (int)worst;

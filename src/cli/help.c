@@ -20,7 +20,7 @@ const char help_text[] =
 	"latchkey doctor                        is this server fit for locks?\n"
 	"\n"
 	"  --url URL         the store, without a password; else LATCHKEY_URL, else\n"
-	"                    /etc/latchkey/url, else local:\n"
+	"                    /etc/latchkey/url, else local: unless LATCHKEY_NO_LOCAL=1\n"
 	"  -q, -v            say less, more\n"
 	"  -h, -V            this help, the version\n"
 	"\n"

@@ -14,6 +14,8 @@
 #include <unistd.h>
 
 #define URL_FILE "/etc/latchkey/url"
+#define NO_DEFAULT "none" /* in that file */
+#define NO_DEFAULT_VARIABLE "LATCHKEY_NO_LOCAL"
 
 /* A whole small file.  -1 with errno; one that does not fit is EFBIG.  A FIFO without a writer is
  * an empty file: nothing here waits for anybody. */
@@ -59,6 +61,23 @@ static bool url_file(struct store *store)
 	*end = 0;
 	memcpy(store->url, begin, (size_t)(end - begin) + 1);
 	return true;
+}
+
+/* No option and no variable names a store.  May it be local:?  A job that finds no URL where it was
+ * meant to find one would lock nothing between machines, so an operator can forbid it. */
+static bool default_allowed(const struct store *store)
+{
+	const char *variable = getenv(NO_DEFAULT_VARIABLE);
+	const char *forbidden_by = NULL;
+
+	if (!strcmp(store->url, NO_DEFAULT))
+		forbidden_by = "\"" NO_DEFAULT "\" in " URL_FILE;
+	else if (!store->url[0] && variable && *variable && strcmp(variable, "0") != 0)
+		forbidden_by = NO_DEFAULT_VARIABLE;
+	if (forbidden_by)
+		say("no store is named, and %s forbids the default: set LATCHKEY_URL or --url",
+		    forbidden_by);
+	return !forbidden_by;
 }
 
 static bool password_file(struct store *store)
@@ -114,6 +133,9 @@ bool store_find(struct store *store, const struct options *options, int *status)
 		}
 		memcpy(store->url, url, len + 1);
 	} else if (!url_file(store)) {
+		return false;
+	} else if (!default_allowed(store)) {
+		*status = STATUS_USAGE;
 		return false;
 	}
 	if (!store->url[0]) {
