@@ -1,0 +1,131 @@
+#!/bin/sh
+# SPDX-License-Identifier: MIT
+# The installed library is found: README's ten lines of C run after `make install`, without
+# LD_LIBRARY_PATH.  What an installation changes is private here: /etc, /usr/local and the loader's
+# own cache are overlays in a mount name space, so nothing of it stays on the machine.
+set -eu
+cd "$(dirname "$0")/.."
+if [ "${1-}" != inside ]; then
+	right=--map-root-user
+	[ "$(id -u)" != 0 ] || right=--propagation=private
+	exec unshare $right --mount "$0" inside
+fi
+. tests/install.sh
+unset LD_LIBRARY_PATH LD_RUN_PATH PKG_CONFIG_PATH
+PATH=$PATH:/usr/sbin:/sbin
+LC_ALL=C
+export PATH LC_ALL
+
+# private DIR SUBDIR...: what is written there goes into memory.  The folders that are to be written
+# are made in advance: where root is mapped from another user, those of the machine are not ours.
+mkdir "$work/memory"
+mount -t tmpfs none "$work/memory"
+trap '"$build/latchkey" local stop >/dev/null 2>&1; umount -l "$work/memory"; end' EXIT
+private() {
+	dir=$1
+	shift
+	upper=$work/memory/$(echo "$dir" | tr / _)
+	mkdir "$upper" "$upper.work"
+	for sub in "$@"; do mkdir -p "$upper/$sub"; done
+	mount -t overlay overlay -o "lowerdir=$dir,upperdir=$upper,workdir=$upper.work" "$dir"
+}
+private /etc ld.so.conf.d
+private /usr/local lib/pkgconfig include bin share/man/man1
+mkdir -p /var/cache
+private /var/cache ldconfig
+
+# make GOAL ARG...; what it says beside its progress is left in $work/said.
+say_make() {
+	make --no-print-directory DEPS= "$@" >"$work/make.log" 2>&1 || {
+		cat "$work/make.log"
+		fail "make $* failed"
+	}
+	grep -v '^  [A-Z]' "$work/make.log" >"$work/said" || :
+}
+
+says_nothing() {
+	[ ! -s "$work/said" ] || fail "$1: make says: $(cat "$work/said")"
+}
+
+# The command that make prints, and no other.
+printed_line() {
+	[ "$(wc -l <"$work/said")" = 1 ] || fail "$1: make says: $(cat "$work/said")"
+	sed -n 's/^run: //p' "$work/said"
+}
+
+in_cache() {
+	ldconfig -p | grep liblatchkey
+}
+
+awk '/^```c$/ { on = 1; next } /^```/ { if (on) exit } on' README.md >"$work/ten.c"
+grep -q 'lk_lock_acquire' "$work/ten.c" || fail "README's ten lines are not its first block of C"
+
+# build PREFIX: as README says.
+build_ten() {
+	rm -f "$work/ten"
+	# shellcheck disable=SC2046
+	PKG_CONFIG_PATH=$1/lib/pkgconfig cc -o "$work/ten" "$work/ten.c" \
+		$(PKG_CONFIG_PATH=$1/lib/pkgconfig pkg-config --cflags --libs latchkey)
+}
+
+ten_lines_run() {
+	output=$(timeout 60 "$work/ten" 2>&1) || return 1
+	case $output in
+	"mine, with fence "*) ;;
+	*) fail "README's ten lines print: $output" ;;
+	esac
+}
+
+# Root, and the usual place: they run at once, and nothing is left to do.
+say_make uninstall
+! in_cache || fail "the loader's cache has a library that was removed"
+say_make install
+says_nothing "a plain install"
+build_ten /usr/local
+ten_lines_run || fail "README's ten lines do not run after make install"
+say_make uninstall
+says_nothing "uninstall"
+! in_cache || fail "uninstall leaves the library in the loader's cache"
+
+# A package is made: the machine's loader is none of its business.
+before=$(ls -i /etc/ld.so.cache)
+say_make install DESTDIR="$work/package"
+says_nothing "an install with DESTDIR"
+[ "$(ls -i /etc/ld.so.cache)" = "$before" ] || fail "an install with DESTDIR changed the machine"
+
+# A cache that this user may not write: the line does it.
+mount -o remount,ro /etc
+say_make install
+mount -o remount,rw /etc
+build_ten /usr/local
+! ten_lines_run || fail "the cache was written all the same: this case shows nothing"
+[ "$(printed_line "an install that may not write /etc")" = ldconfig ] || fail "not the line: $(cat "$work/said")"
+ldconfig
+ten_lines_run || fail "the line that was printed does not help"
+say_make uninstall
+
+# A place that the loader does not search: the line adds it, once.
+say_make install PREFIX="$work/opt"
+line=$(printed_line "an install into an unusual place")
+build_ten "$work/opt"
+! ten_lines_run || fail "$work/opt/lib is searched: this case shows nothing"
+sh -ec "$line" || fail "the line that was printed fails: $line"
+ten_lines_run || fail "the line that was printed does not help: $line"
+say_make install PREFIX="$work/opt"
+says_nothing "an install into a place that was added"
+say_make uninstall PREFIX="$work/opt"
+! in_cache || fail "uninstall leaves the library in the loader's cache"
+
+# A system whose ldconfig knows no cache (musl), or that has none (macOS).
+ldconfig=$(readlink -f "$(command -v ldconfig)")
+for other in '#!/bin/sh' ''; do
+	echo "$other" >"$work/ldconfig"
+	[ -z "$other" ] || chmod 755 "$work/ldconfig"
+	mount --bind "$work/ldconfig" "$ldconfig"
+	say_make install PREFIX="$work/opt"
+	says_nothing "an install without a cache of the loader"
+	say_make uninstall PREFIX="$work/opt"
+	says_nothing "an uninstall without a cache of the loader"
+	umount "$ldconfig"
+	rm "$work/ldconfig"
+done
