@@ -2,6 +2,7 @@
  * latchkey rate: so many turns in any window, by whoever, and no guard for the command. */
 #include "command.h"
 #include "process.h"
+#include "proxy.h"
 #include "redis.h"
 #include "server.h"
 #include "test.h"
@@ -41,6 +42,72 @@ TEST_LIMIT(no_window_sees_more_than_the_limit, 40)
 	ck_assert_int_ge(took, 2 * 1500);
 	/* Nor is it slower than it needs to be. */
 	ck_assert_int_lt(took, 4 * 1500);
+	server_stop(&server);
+}
+
+#define STARTS 4
+#define PER_MS 1000
+
+static int compare_ms(const void *a, const void *b)
+{
+	int64_t left = *(const int64_t *)a, right = *(const int64_t *)b;
+
+	return (left > right) - (left < right);
+}
+
+/* Two turns are granted at once, and their commands start late: the store is far.  The next two are
+ * granted when the permits come back, and their commands start at once.  Without the slack all four
+ * would start within one window. */
+TEST_LIMIT(slack_makes_starts_obey_the_limit, 60)
+{
+	struct proxy_fault far = {.delay_ms = 400};
+	struct command far_turns[2], near_turns[2];
+	int64_t starts_ms[STARTS];
+	struct proxy proxy;
+	struct redis *redis;
+	char *at;
+
+	begin();
+	redis = redis_open(&server);
+	setenv("STARTS_FILE", command_file("starts"), 1);
+	proxy_start(&proxy, &server);
+	proxy_set(&proxy, PROXY_COMMANDS, PROXY_TO_CLIENT, &far);
+	for (int i = 0; i < 2; i++)
+		START(&far_turns[i], "latchkey", "rate", "--url", proxy.url, "--limit", "2",
+		      "--per", "1", "--slack", "5", "a", "-c", "date +%s%3N >>\"$STARTS_FILE\"");
+	ck_assert(WITHIN(10000, redis_int(redis, "EXISTS lk:{a}") &&
+	                                redis_int(redis, "HGET lk:{a} used") == 2));
+	for (int i = 0; i < 2; i++)
+		START(&near_turns[i], "latchkey", "rate", "--limit", "2", "--per", "1", "--slack",
+		      "5", "a", "-c", "date +%s%3N >>\"$STARTS_FILE\"");
+	for (int i = 0; i < 2; i++) {
+		ck_assert(command_wait(&far_turns[i], 20000) && far_turns[i].status == 0);
+		ck_assert(command_wait(&near_turns[i], 20000) && near_turns[i].status == 0);
+	}
+	ck_assert_int_gt(proxy_count(&proxy).late[PROXY_COMMANDS][PROXY_TO_CLIENT], 0);
+	at = (char *)(uintptr_t)command_read("starts");
+	for (int i = 0; i < STARTS; i++)
+		starts_ms[i] = strtoll(at, &at, 10);
+	ck_assert_str_eq(at, "\n");
+	qsort(starts_ms, STARTS, sizeof(starts_ms[0]), compare_ms);
+	for (int i = 2; i < STARTS; i++)
+		ck_assert_int_ge(starts_ms[i] - starts_ms[i - 2], PER_MS);
+	redis_close(redis);
+	proxy_stop(&proxy);
+	server_stop(&server);
+}
+
+TEST(slack_keeps_a_permit_for_longer_than_the_window)
+{
+	begin();
+	RUNS(0, &cmd, "latchkey", "rate", "--limit", "1", "--per", "0.1", "--slack", "600", "a");
+	nap_ms(300);
+	RUNS(75, &cmd, "latchkey", "rate", "-n", "--limit", "1", "--per", "0.1", "--slack", "600",
+	     "a");
+	/* It is its permit's, not the rate's: another command may name another, or none. */
+	RUNS(75, &cmd, "latchkey", "rate", "-n", "--limit", "1", "--per", "0.1", "a");
+	RUNS(0, &cmd, "latchkey", "rate", "--limit", "1", "--per", "0.1", "--slack", "0", "b");
+	RUNS(0, &cmd, "latchkey", "rate", "-w", "15", "--limit", "1", "--per", "0.1", "b");
 	server_stop(&server);
 }
 
@@ -124,6 +191,12 @@ TEST(wrong_usage_is_64)
 		{"latchkey", "rate", "--limit", "5", "--per", "1", "--max-hold=5", "a", NULL},
 		{"latchkey", "rate", "--limit", "5", "--per", "1", "--on-lost=kill", "a", NULL},
 		{"latchkey", "rate", "--permits", "5", "--per", "1", "a", NULL},
+		{"latchkey", "rate", "--limit", "5", "--per", "1", "--slack", "-1", "a", NULL},
+		{"latchkey", "rate", "--limit", "5", "--per", "1", "--slack", "", "a", NULL},
+		{"latchkey", "rate", "--limit", "5", "--per", "1", "--slack=86400.1", "a", NULL},
+		{"latchkey", "rate", "--limit", "5", "--per", "86399", "--slack=1.1", "a", NULL},
+		{"latchkey", "rate", "--limit", "5", "--slack", "1", "a", NULL},
+		{"latchkey", "sem", "--permits", "5", "--slack", "1", "a", "true", NULL},
 		{"latchkey", "lock", "--per", "1", "a", "true", NULL},
 	};
 
@@ -133,6 +206,10 @@ TEST(wrong_usage_is_64)
 		ck_assert_msg(status == 64, "line %zu: status %d: %s", i, status, cmd.err);
 		ck_assert_msg(!strncmp(cmd.err, "latchkey: ", 10), "line %zu: %s", i, cmd.err);
 	}
+	RUNS(64, &cmd, "latchkey", "rate", "--limit", "5", "--per", "86399", "--slack", "1.1", "a");
+	ck_assert_ptr_nonnull(strstr(cmd.err, "--per and --slack"));
+	RUNS(64, &cmd, "latchkey", "rate", "--limit", "5", "--per", "1", "--slack", "x", "a");
+	ck_assert_ptr_nonnull(strstr(cmd.err, "--slack takes seconds"));
 }
 
 TEST(command_gives_output_and_status)

@@ -170,7 +170,7 @@ static lk_err permits_open(struct hold *hold, lk_client *client)
 	lk_err err;
 
 	semaphore.capacity = options->permits;
-	semaphore.lease_ms = options->lease_ms;
+	semaphore.lease_ms = options->lease_ms + options->slack_ms;
 	semaphore.ttl_ms = options->ttl_ms;
 	semaphore.fixed = options->fixed || options->verb == VERB_RATE;
 	semaphore.label = label_of(options);

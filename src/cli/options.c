@@ -38,6 +38,7 @@ enum option_id {
 	OPTION_PERMITS,
 	OPTION_UNITS,
 	OPTION_PER,
+	OPTION_SLACK,
 	OPTION_RESIZE,
 	OPTION_TTL,
 	OPTION_OPEN_TTL,
@@ -84,6 +85,7 @@ static const struct option_spec {
 	{0, "limit", OPTION_PERMITS, true, FOR(VERB_RATE)},
 	{'k', "units", OPTION_UNITS, true, FOR_PERMITS},
 	{0, "per", OPTION_PER, true, FOR(VERB_RATE)},
+	{0, "slack", OPTION_SLACK, true, FOR(VERB_RATE)},
 	{0, "resize", OPTION_RESIZE, false, FOR_PERMITS},
 	{0, "ttl", OPTION_TTL, true, FOR_TTL},
 	{0, "open-ttl", OPTION_OPEN_TTL, true, FOR_MAKE},
@@ -171,6 +173,8 @@ static bool apply_time(struct options *options, const struct option_spec *spec, 
 		return value_seconds(name, value, 1, HOLD_MAX_MS, &options->min_hold_ms);
 	case OPTION_MAX_HOLD:
 		return value_seconds(name, value, 1, HOLD_MAX_MS, &options->max_hold_ms);
+	case OPTION_SLACK:
+		return value_seconds(name, value, 0, LK_LEASE_MAX_MS, &options->slack_ms);
 	case OPTION_TTL:
 		return value_seconds(name, value, LK_TTL_MIN_MS, LK_TTL_MAX_MS, &options->ttl_ms);
 	case OPTION_OPEN_TTL:
@@ -205,6 +209,7 @@ static bool apply(struct parser *parser, const struct option_spec *spec, char *v
 		return value_status(value, &options->busy_status);
 	case OPTION_LEASE:
 	case OPTION_PER:
+	case OPTION_SLACK:
 	case OPTION_MIN_HOLD:
 	case OPTION_MAX_HOLD:
 	case OPTION_TTL:
@@ -483,6 +488,10 @@ static bool fits_permits(const struct options *options)
 	}
 	if (options->verb == VERB_RATE && !options->lease_ms) {
 		say("--per is missing");
+		return false;
+	}
+	if (options->lease_ms + options->slack_ms > LK_LEASE_MAX_MS) {
+		say("--per and --slack together: %d seconds at most", LK_LEASE_MAX_MS / 1000);
 		return false;
 	}
 	if (options->units > options->permits) {

@@ -37,7 +37,8 @@ struct options {
 	bool absent_is_open;
 	int64_t wait_ms;  /* -1 = no limit */
 	int busy_status;  /* -E */
-	int64_t lease_ms; /* --lease, --per; this and the next four: 0 = not given */
+	int64_t lease_ms; /* --lease, --per; this and the next five: 0 = not given */
+	int64_t slack_ms;
 	int64_t min_hold_ms;
 	int64_t max_hold_ms;
 	int64_t ttl_ms; /* of a semaphore, a rate, a latch that counts */

@@ -49,6 +49,7 @@ static void check_times(const struct options *options)
 	FUZZ_MUST(within(options->wait_ms, -1, HOLD_MAX_MS), "wait_ms");
 	FUZZ_MUST(!options->lease_ms || within(options->lease_ms, LK_LEASE_MIN_MS, LK_LEASE_MAX_MS),
 	          "lease_ms");
+	FUZZ_MUST(within(options->slack_ms, 0, LK_LEASE_MAX_MS - options->lease_ms), "slack_ms");
 	FUZZ_MUST(within(options->min_hold_ms, 0, HOLD_MAX_MS) &&
 	                  within(options->max_hold_ms, 0, HOLD_MAX_MS),
 	          "min_hold_ms, max_hold_ms");
