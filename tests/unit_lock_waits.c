@@ -310,6 +310,42 @@ TEST(grant_whose_message_is_lost_is_found_by_asking_again)
 	end();
 }
 
+/* What README says of two losses: the lease (10 s at most), 1.2 s for place and chance, and a
+ * command timeout, after which the caller of the core takes the link for dead. */
+TEST(two_losses_cost_a_lease_and_a_command_timeout)
+{
+	const int64_t timeout_ms = 2000;
+	struct virt_call leave, ask;
+	struct lk__waiter *waiter;
+	int64_t lost_ns;
+
+	start(60000);
+	hold(a, pa);
+	waiter = virt_acquire(b, pb, 2);
+	virt_settle(&v);
+	virt_release(a, pa, 2);
+	ck_assert(virt_take(a, &leave));
+	virt_execute(a, &leave);
+	virt_answer(a, &leave);
+	virt_forget(b);
+	lost_ns = v.now_ns;
+	while (!virt_take(b, &ask)) {
+		later(10);
+		tick(b);
+		ck_assert_int_le(v.now_ns - lost_ns, 11200 * VIRT_MS);
+	}
+	ck_assert_int_eq(ask.bytes.kind, LK__ASK);
+	later(timeout_ms);
+	ck_assert(!waiter->done);
+	virt_link_down(b, LK_EUNKNOWN);
+	virt_link_up(b);
+	virt_settle(&v);
+	assert_done(waiter, LK_OK);
+	ck_assert_int_le(v.now_ns - lost_ns, (11200 + timeout_ms) * VIRT_MS);
+	release(b, pb);
+	end();
+}
+
 TEST(hold_outlives_a_link_that_comes_back)
 {
 	uint64_t fence;
