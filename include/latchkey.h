@@ -8,6 +8,8 @@
  *  - A lock in one Redis is as good as that Redis: a server that loses its memory (a crash without
  *    persistence, a failover to a replica that had not caught up, an operator's FLUSHALL) forgets
  *    the holder.  Pass lk_lock_fence() to whatever you protect and let it refuse smaller numbers.
+ *  - A server's clock that runs, or is slewed, more than 1 % faster than the client's ends
+ *    leases too early; latchkey doctor measures it.
  *  - A process that is stopped past its lease loses the lock while it cannot run.  It learns of it
  *    as soon as it runs again and asks; it cannot learn of it while it is stopped.  Fences again.
  *  - After fork() the child must open a client of its own; calls on the parent's return LK_EFORKED.
@@ -18,8 +20,8 @@
  *    argument, written only on success.  lk_errmsg() has the detail of this thread's last failure.
  *  - Times are milliseconds in int64_t.  A wait of 0 tries once, LK_FOREVER (-1) has no limit.
  *  - Strings passed in are copied.  Strings passed out are borrowed until their handle is closed.
- *  - NULL for a handle, a name, a result or a function is LK_EINVALID where nothing else is said. A
- *    function that returns no lk_err answers as for a caller that holds nothing: 0, false, "",
+ *  - NULL for a handle, a name, a result or a function is LK_EINVALID unless a comment below allows
+ *    it.  A function without an lk_err answers as to a caller that holds nothing: 0, false, "" or
  *    LK_STATE_NONE.  Options may be NULL: all defaults.  Closing NULL is a no-op.
  *  - A call on a handle that is being closed returns LK_ECLOSED.  After the close its memory is
  *    freed, and a use of it is not checked: it is a use of freed memory.

@@ -11,7 +11,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #define TEXT_SIZE 1024
 #define FIELD_SIZE 128
@@ -19,9 +18,6 @@
 #define PINGS 11
 #define MEDIAN 5 /* of them, in order */
 #define LATENCY_WARN_NS (50 * LK__MS)
-#define CLOCK_TRIES 3
-#define CLOCK_WARN_US INT64_C(1000000)
-#define US_PER_S INT64_C(1000000)
 
 static const char *const topics[] = {"reachable", "version", "latency", "eviction", "persistence",
                                      "replicas",  "rights",  "clock",   "patterns"};
@@ -302,63 +298,6 @@ static void check_replicas(struct lk__doctor *doctor)
 	}
 }
 
-/* The server's clock less ours, and how far off that may be; false when it cannot be told. */
-static bool clock_difference(struct lk__doctor *doctor, int64_t *difference_us, int64_t *error_us)
-{
-	const char *const argv[] = {"TIME"};
-	struct timespec wall;
-	int64_t before_us, after_us, s = 0, us = 0;
-	struct lk__resp *resp;
-	bool usable;
-
-	/* Wall clocks are compared here, and nowhere else is one read. */
-	clock_gettime(CLOCK_REALTIME, &wall);
-	before_us = wall.tv_sec * US_PER_S + wall.tv_nsec / 1000;
-	resp = lk__doctor_call(doctor, 1, argv);
-	clock_gettime(CLOCK_REALTIME, &wall);
-	after_us = wall.tv_sec * US_PER_S + wall.tv_nsec / 1000;
-	usable = lk__doctor_usable(doctor, "clock", "+time", resp);
-	if (usable &&
-	    (resp->type != LK__RESP_ARRAY || resp->len != 2 || !resp->elements[0]->str ||
-	     !resp->elements[1]->str ||
-	     !lk__parse_i64(resp->elements[0]->str, resp->elements[0]->len, 0,
-	                    INT64_MAX / US_PER_S - 1, &s) ||
-	     !lk__parse_i64(resp->elements[1]->str, resp->elements[1]->len, 0, US_PER_S, &us))) {
-		lk__doctor_tell(doctor, LK_FIT_WARN, "clock", "",
-		                "cannot tell: TIME tells no time");
-		usable = false;
-	}
-	lk__resp_free(resp);
-	*error_us = (after_us - before_us) / 2;
-	*difference_us = s * US_PER_S + us - before_us - *error_us;
-	return usable;
-}
-
-static void check_clock(struct lk__doctor *doctor)
-{
-	int64_t best_us = 0, best_error_us = INT64_MAX;
-
-	for (int i = 0; i < CLOCK_TRIES; i++) {
-		int64_t difference_us, error_us;
-		if (!clock_difference(doctor, &difference_us, &error_us))
-			return;
-		if (error_us < best_error_us) {
-			best_error_us = error_us;
-			best_us = difference_us;
-		}
-	}
-	if (llabs(best_us) - llabs(best_error_us) > CLOCK_WARN_US)
-		lk__doctor_tell(
-			doctor, LK_FIT_WARN, "clock", "set both clocks right (NTP)",
-			"the server's is %.1f s %s this machine's: should another server take "
-			"over, fences may go back",
-			(double)llabs(best_us) / 1e6, best_us < 0 ? "behind" : "ahead of");
-	else
-		lk__doctor_tell(doctor, LK_FIT, "clock", "",
-		                "the server's is this machine's, within %.3f s",
-		                (double)(llabs(best_us) + llabs(best_error_us)) / 1e6);
-}
-
 static void check_patterns(struct lk__doctor *doctor)
 {
 	const char *const argv[] = {"PUBSUB", "NUMPAT"};
@@ -392,7 +331,7 @@ static void examine(struct lk__doctor *doctor)
 	check_eviction(doctor);
 	check_persistence(doctor);
 	check_replicas(doctor);
-	check_clock(doctor);
+	lk__doctor_clock(doctor);
 	check_patterns(doctor);
 	lk__doctor_rights(doctor);
 	lk__resp_free(doctor->info);

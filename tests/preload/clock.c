@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * Preloaded into a server: moves its clock, while it runs, by the milliseconds (an int64_t) in the
- * file that CLOCK_FILE names. */
+ * Preloaded into a server: moves its clock, while it runs, by what stands in the file that
+ * CLOCK_FILE names.  Three int64_t: milliseconds to add; parts per million by which it runs faster,
+ * and since when, in microseconds of the real clock.  What the file is too short for is 0. */
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <stdint.h>
@@ -11,7 +12,9 @@
 #include <unistd.h>
 
 static int (*real)(struct timeval *, void *);
-static volatile const int64_t *offset_ms;
+static volatile const struct {
+	int64_t offset_ms, ppm, since_us;
+} * moved;
 
 __attribute__((constructor)) static void load(void)
 {
@@ -23,9 +26,9 @@ __attribute__((constructor)) static void load(void)
 	memcpy(&real, &symbol, sizeof(real));
 	if (fd < 0)
 		return;
-	map = mmap(NULL, sizeof(*offset_ms), PROT_READ, MAP_SHARED, fd, 0);
+	map = mmap(NULL, sizeof(*moved), PROT_READ, MAP_SHARED, fd, 0);
 	if (map != MAP_FAILED)
-		offset_ms = map;
+		moved = map;
 	close(fd);
 }
 
@@ -34,9 +37,10 @@ int gettimeofday(struct timeval *restrict now, void *restrict zone)
 	int failed = real(now, zone);
 	int64_t us;
 
-	if (failed || !offset_ms)
+	if (failed || !moved)
 		return failed;
-	us = (int64_t)now->tv_sec * 1000000 + now->tv_usec + *offset_ms * 1000;
+	us = (int64_t)now->tv_sec * 1000000 + now->tv_usec;
+	us += (us - moved->since_us) * moved->ppm / 1000000 + moved->offset_ms * 1000;
 	now->tv_sec = us / 1000000;
 	now->tv_usec = us % 1000000;
 	return 0;
