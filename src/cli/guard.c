@@ -37,7 +37,7 @@
 #define LEFT_BEHIND_NS (5000 * MS) /* from TERM to KILL for what the command left in its group */
 #define LEFT_BEHIND_LOOK_NS (20 * MS)
 
-enum request_kind { REQUEST_RUN = 1, REQUEST_DEADLINE, REQUEST_SIGNAL, REQUEST_ALL, REQUEST_KILL };
+enum request_kind { REQUEST_RUN = 1, REQUEST_DEADLINE, REQUEST_SIGNAL, REQUEST_END, REQUEST_KILL };
 
 struct request {
 	int32_t kind;
@@ -55,6 +55,7 @@ struct state {
 	sigset_t waiting;      /* the mask while waiting: SIGCHLD alone comes through */
 	int64_t deadline_ns;   /* when the command has to be dead */
 	int64_t left_until_ns; /* when what it left behind has to be dead */
+	bool ending;           /* the lock is lost: whatever the command started has to end */
 	bool killed;           /* everything was killed */
 	bool late;             /* because the deadline passed */
 	bool told;             /* latchkey knows that the command has ended */
@@ -130,11 +131,16 @@ static bool obey(struct state *state)
 		if (request.value != SIGCONT || clock_ns() < state->deadline_ns)
 			job_signal(&state->job, request.value, false);
 		break;
-	case REQUEST_ALL:
-		job_signal(&state->job, request.value, true);
+	/* After a normal end the daemons stay, though latchkey has not heard of that end yet. */
+	case REQUEST_END:
+		if (state->told)
+			break;
+		state->ending = true;
+		job_signal(&state->job, SIGTERM, true);
 		break;
 	case REQUEST_KILL:
-		kill_all(state);
+		if (!state->told)
+			kill_all(state);
 		break;
 	default:
 		break;
@@ -142,7 +148,22 @@ static bool obey(struct state *state)
 	return true;
 }
 
-/* Collect what ended; end what the command left in its group; tell when nobody is left. */
+/* The command has ended by itself: end what it left in its group.  True when that is done. */
+static bool end_group(struct state *state)
+{
+	struct job *job = &state->job;
+
+	if (state->setup->spare || !job_group_lives(job))
+		return true;
+	if (clock_ns() < state->left_until_ns)
+		return false;
+	/* What is left now may be collected by its own parent alone. */
+	job_signal(job, SIGKILL, false);
+	return true;
+}
+
+/* Collect what ended; tell when the command has ended: after a loss that is when no process of it
+ * is left, wherever it went, and at the deadline all are killed. */
 static void look(struct state *state)
 {
 	struct job *job = &state->job;
@@ -153,7 +174,8 @@ static void look(struct state *state)
 			tell(state, GUARD_STOPPED, WSTOPSIG(status));
 		else if (WIFCONTINUED(status))
 			tell(state, GUARD_CONTINUED, 0);
-		if (job->reaped && !state->killed && !state->setup->spare && job_group_lives(job)) {
+		if (job->reaped && !state->killed && !state->ending && !state->setup->spare &&
+		    job_group_lives(job)) {
 			/* Stopped ones must run to obey; the lease still does. */
 			job_signal(job, SIGTERM, false);
 			job_signal(job, SIGCONT, false);
@@ -169,13 +191,8 @@ static void look(struct state *state)
 	}
 	if (!job->reaped)
 		return;
-	if (!state->killed && !state->setup->spare && job_group_lives(job)) {
-		if (clock_ns() < state->left_until_ns)
-			return;
-		/* What is left now may be collected by its own parent alone. */
-		job_signal(job, SIGKILL, false);
-	}
-	tell(state, GUARD_ENDED, job->status);
+	if (state->killed || (state->ending ? job_is_gone(job) : end_group(state)))
+		tell(state, GUARD_ENDED, job->status);
 }
 
 static void guard_loop(struct state *state)
@@ -295,10 +312,11 @@ void guard_signal(struct guard *guard, int number)
 	ask(guard, &request);
 }
 
-void guard_signal_all(struct guard *guard, int number)
+void guard_end(struct guard *guard, int64_t deadline_ns)
 {
-	struct request request = {.kind = REQUEST_ALL, .value = number};
+	struct request request = {.kind = REQUEST_END};
 
+	guard->deadline_ns = deadline_ns;
 	ask(guard, &request);
 }
 

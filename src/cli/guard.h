@@ -53,8 +53,9 @@ void guard_run(struct guard *guard, uint64_t fence, const char *holder, bool ter
 void guard_deadline(struct guard *guard, int64_t deadline_ns);
 /* Signal the command's group. */
 void guard_signal(struct guard *guard, int number);
-/* Signal everything that the command started. */
-void guard_signal_all(struct guard *guard, int number);
+/* The lock is lost: TERM to everything that the command started, KILL at deadline_ns.  From now on
+ * the command has ended when nothing of it is left. */
+void guard_end(struct guard *guard, int64_t deadline_ns);
 /* Kill everything that the command started. */
 void guard_kill(struct guard *guard);
 

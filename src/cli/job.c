@@ -18,8 +18,10 @@
 #include <sys/prctl.h>
 #endif
 
-#define KILL_NS (5000 * MS) /* a process that the kernel does not end by then is left */
+#define KILL_NS (1000 * MS) /* what cannot be killed by then is left */
 #define KILL_ROUND_NS (2 * MS)
+#define KILL_DENIED_ROUND_NS (20 * MS) /* when all that is left refuses */
+#define EMPTY_WALKS 2 /* one walk may miss a child whose number is below that of its parent */
 
 /* The holders above this command: a latchkey below it finds its own in it. */
 static void chain_extend(const char *holder)
@@ -132,6 +134,13 @@ void job_signal(struct job *job, int number, bool all)
 		tree_signal(number, 0, job->pid, &count);
 }
 
+bool job_is_gone(struct job *job)
+{
+	/* Every descendant stands below a child, orphans do so at once: without a child there is
+	 * none.  Where orphans are not adopted the group is all that is known. */
+	return job->childless && !job_group_lives(job);
+}
+
 pid_t job_collect(struct job *job, int *status)
 {
 	pid_t pid;
@@ -145,31 +154,40 @@ pid_t job_collect(struct job *job, int *status)
 		}
 		return pid;
 	}
+	job->childless = pid < 0 && errno == ECHILD;
 	return 0;
 }
 
 void job_kill(struct job *job, unsigned long long since)
 {
 	int64_t end = clock_ns() + KILL_NS;
-	struct pollfd timer;
 	struct tree_count count;
-	int status;
+	struct pollfd timer;
+	int status, empty = 0;
 
-	while (job->pid && clock_ns() < end) {
-		bool seen;
+	while (job->pid) {
+		bool seen, over;
 		if (job_group_lives(job))
 			kill(-job->pid, SIGKILL);
 		if (!job->reaped)
 			kill(job->pid, SIGKILL);
 		/* Each round kills what was started during the one before. */
 		seen = tree_signal(SIGKILL, since, 0, &count);
-		job->left = seen ? count.found : job_group_lives(job);
 		while (job_collect(job, &status))
 			continue;
-		if (seen ? count.found == count.denied : !job->left)
+		empty = seen && !count.found ? empty + 1 : 0;
+		/* latchkey may have children of its own, from before it was latchkey. */
+		if (since)
+			over = seen ? empty >= EMPTY_WALKS : !job_group_lives(job);
+		else
+			over = job_is_gone(job);
+		job->left = over ? 0 : seen && count.found ? count.found : 1;
+		if (over || clock_ns() >= end)
 			break;
-		clock_wait(&timer, 1, clock_ns() + KILL_ROUND_NS, NULL);
+		clock_wait(&timer, 1,
+		           clock_ns() + (seen && count.found && count.found == count.denied
+		                                 ? KILL_DENIED_ROUND_NS
+		                                 : KILL_ROUND_NS),
+		           NULL);
 	}
-	while (job_collect(job, &status))
-		continue;
 }

@@ -15,6 +15,7 @@ struct job {
 	bool reaped;     /* the command itself has ended: its status is known */
 	bool group_gone; /* nobody is left in its group, the number may be another's by now */
 	int status;      /* as waitpid() gives it */
+	bool childless;  /* this process has no child left */
 	int error_fd;    /* the command writes errno here when it cannot be run */
 	int left;        /* processes that job_kill() could not end */
 };
@@ -40,11 +41,14 @@ int job_error(struct job *job);
 void job_signal(struct job *job, int number, bool all);
 /* Is anybody left in its group? */
 bool job_group_lives(struct job *job);
+/* Where this process adopts orphans and has no other children (the guard): is nothing left of what
+ * the command started?  As of the last job_collect(). */
+bool job_is_gone(struct job *job);
 /* Collect children that ended; a change of the command itself goes into *status.  Its pid, or 0
  * when nothing is left to collect; other children are collected silently. */
 pid_t job_collect(struct job *job, int *status);
-/* KILL until nobody is left, or nobody that may be killed, some seconds at most.  For
- * descendants of this process that began at `since` or later. */
+/* KILL until no process is left, for a second at most; job->left says how many there are then.  For
+ * descendants of this process that began at `since` or later; 0 = the guard's, all of them. */
 void job_kill(struct job *job, unsigned long long since);
 
 #endif

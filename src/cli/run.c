@@ -102,11 +102,10 @@ static void lose(struct run *run, int64_t now_ns, bool over)
 	if (over)
 		run->kill_at_ns = at_most(run->kill_at_ns, now_ns + LATE_GRACE_NS);
 	/* A stopped one could not obey TERM, and must not be continued. */
-	if (run->options->on_lost == ON_LOST_KILL || run->stopped)
+	if (run->options->on_lost == ON_LOST_KILL || run->stopped || run->kill_at_ns <= now_ns)
 		kill_now(run);
-	else if (run->kill_at_ns > now_ns)
-		guard_signal_all(run->guard, SIGTERM);
-	guard_deadline(run->guard, run->kill_at_ns);
+	else
+		guard_end(run->guard, run->kill_at_ns);
 }
 
 /* Whether the lock cannot be kept any more, though it is still held. */
@@ -213,13 +212,23 @@ static void on_signal(struct run *run, int number)
 		resume(run);
 }
 
+static void report_left(int left)
+{
+	say("%d processes of the command could not be ended: another user's, or stuck in the "
+	    "kernel",
+	    left);
+}
+
 /* Somebody killed the guard.  Its orphans are ours now. */
 static void do_guards_work(struct run *run)
 {
 	struct job job = {.pid = run->group, .error_fd = -1};
+	unsigned long long began = tree_began(run->guard->pid);
 
 	say("the guard of the command was killed: ending the command");
-	job_kill(&job, tree_began(run->guard->pid));
+	job_kill(&job, began ? began : 1);
+	if (job.left)
+		report_left(job.left);
 	run->wait_status = job.reaped ? job.status : SIGKILL;
 	run->ended = true;
 }
@@ -238,10 +247,7 @@ static void on_ended(struct run *run, const struct guard_event *event)
 		run->typed = run->had_terminal;
 	}
 	if (event->left)
-		say("%d processes of the command could not be ended: another user's, or stuck in "
-		    "the "
-		    "kernel",
-		    event->left);
+		report_left(event->left);
 }
 
 static void on_event(struct run *run)

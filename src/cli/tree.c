@@ -23,7 +23,7 @@ struct process {
 	pid_t pid;
 	pid_t parent;
 	pid_t group;
-	char state;
+	bool dead;  /* nothing of it runs any more: it waits to be collected */
 	bool below; /* a descendant that is meant */
 	unsigned long long began;
 };
@@ -46,7 +46,8 @@ static bool process_read(pid_t pid, struct process *process)
 	char path[40], text[1024];
 	const char *at;
 	ssize_t len;
-	int fd, parent, group;
+	int fd, parent, group, threads;
+	char state;
 
 	snprintf(path, sizeof(path), "/proc/%d/stat", (int)pid);
 	fd = open(path, O_RDONLY | O_CLOEXEC);
@@ -60,10 +61,12 @@ static bool process_read(pid_t pid, struct process *process)
 	/* The program's name may hold anything; what follows its last parenthesis does not. */
 	at = strrchr(text, ')');
 	if (!at || sscanf(at + 1,
-	                  " %c %d %d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %*d "
+	                  " %c %d %d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %d "
 	                  "%*d %llu",
-	                  &process->state, &parent, &group, &process->began) != 4)
+	                  &state, &parent, &group, &threads, &process->began) != 5)
 		return false;
+	/* Its first thread may be a zombie while others run. */
+	process->dead = (state == 'Z' || state == 'X') && threads <= 1;
 	process->pid = pid;
 	process->parent = parent;
 	process->group = group;
@@ -105,7 +108,10 @@ static bool proc_is_ours(void)
 	return strtol(text, NULL, 10) == getpid();
 }
 
-static bool processes_read(struct processes *processes)
+/* With kill_children set, kill children of this process as soon as they are seen: one that forks
+ * and ends all the time is another process when the walk is over. */
+static bool processes_read(struct processes *processes, bool kill_children,
+                           unsigned long long since)
 {
 	struct dirent *entry;
 	DIR *dir;
@@ -116,9 +122,17 @@ static bool processes_read(struct processes *processes)
 	dir = opendir("/proc");
 	if (!dir)
 		return false;
-	while (good && (entry = readdir(dir)))
-		if (isdigit((unsigned char)entry->d_name[0]))
-			good = processes_add(processes, (pid_t)strtol(entry->d_name, NULL, 10));
+	while (good && (entry = readdir(dir))) {
+		size_t before = processes->count;
+		const struct process *process;
+		if (!isdigit((unsigned char)entry->d_name[0]))
+			continue;
+		good = processes_add(processes, (pid_t)strtol(entry->d_name, NULL, 10));
+		process = processes->all + before;
+		if (kill_children && processes->count > before && process->parent == getpid() &&
+		    process->began >= since)
+			kill(process->pid, SIGKILL);
+	}
 	closedir(dir);
 	return good;
 }
@@ -160,7 +174,7 @@ static void processes_mark(struct processes *processes, unsigned long long since
 bool tree_signal(int number, unsigned long long since, pid_t but, struct tree_count *count)
 {
 	struct processes processes = {NULL, 0, 0};
-	bool good = processes_read(&processes);
+	bool good = processes_read(&processes, number == SIGKILL, since);
 
 	memset(count, 0, sizeof(*count));
 	if (good) {
@@ -169,8 +183,7 @@ bool tree_signal(int number, unsigned long long since, pid_t but, struct tree_co
 	}
 	for (size_t i = 0; good && i < processes.count; i++) {
 		const struct process *process = &processes.all[i];
-		if (!process->below || process->state == 'Z' || process->state == 'X' ||
-		    (but && process->group == but))
+		if (!process->below || process->dead || (but && process->group == but))
 			continue;
 		/* One that ended meanwhile is as good as found: the caller looks again. */
 		count->found++;
