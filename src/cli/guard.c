@@ -7,7 +7,8 @@
  * latchkey talks to the store and to the terminal; the guard is the command's parent.  What could
  * go wrong, and why the command ends all the same:
  *
- *  - latchkey is killed: the kernel closes its socket, the guard reads end of file and kills.
+ *  - latchkey is killed: the kernel closes its socket, the guard reads end of file and kills.  When
+ *    no process of the command is left, it releases the hold in place of latchkey.
  *  - latchkey is stopped: no later deadline arrives, and the guard kills at the last one it has.
  *  - a child leaves the group (setsid) or is orphaned (double fork): the guard is a subreaper, so
  *    that all of them stay below it, and it walks down from itself.
@@ -17,11 +18,13 @@
  *    It stays in the session, or the command's group would be an orphaned one and ^Z would do
  *    nothing.
  *
- * The guard is forked from a process with one thread, and never starts another. */
+ * The guard is forked from a process with one thread.  It starts others, those of a client, when
+ * latchkey and the command have ended and only the release is left to do. */
 #include "guard.h"
 
 #include "clock.h"
 #include "job.h"
+#include "remains.h"
 #include "tree.h"
 
 #include <errno.h>
@@ -37,28 +40,40 @@
 #define LEFT_BEHIND_NS (5000 * MS) /* from TERM to KILL for what the command left in its group */
 #define LEFT_BEHIND_LOOK_NS (20 * MS)
 
-enum request_kind { REQUEST_RUN = 1, REQUEST_DEADLINE, REQUEST_SIGNAL, REQUEST_END, REQUEST_KILL };
+enum request_kind {
+	REQUEST_HOLD = 1,
+	REQUEST_RUN,
+	REQUEST_DEADLINE,
+	REQUEST_SIGNAL,
+	REQUEST_END,
+	REQUEST_KILL,
+	REQUEST_RELEASED,
+};
 
 struct request {
 	int32_t kind;
 	int32_t value;
 	int64_t deadline_ns;
+	/* of REQUEST_HOLD */
+	int64_t keep_until_ns;
 	uint64_t fence;
 	char holder[LK_HOLDER_ID_SIZE];
 };
 
 struct state {
 	const struct guard_setup *setup;
-	int fd;
+	int fd; /* to latchkey, -1 = it has ended */
 	struct job job;
 	struct job_start start;
-	sigset_t waiting;      /* the mask while waiting: SIGCHLD alone comes through */
-	int64_t deadline_ns;   /* when the command has to be dead */
-	int64_t left_until_ns; /* when what it left behind has to be dead */
-	bool ending;           /* the lock is lost: whatever the command started has to end */
-	bool killed;           /* everything was killed */
-	bool late;             /* because the deadline passed */
-	bool told;             /* latchkey knows that the command has ended */
+	char holder[LK_HOLDER_ID_SIZE]; /* "" = nothing is held, or it was released */
+	int64_t keep_until_ns;          /* --min-hold */
+	sigset_t waiting;               /* the mask while waiting: SIGCHLD alone comes through */
+	int64_t deadline_ns;            /* when the command has to be dead */
+	int64_t left_until_ns;          /* when what it left behind has to be dead */
+	bool ending; /* the lock is lost: whatever the command started has to end */
+	bool killed; /* everything was killed */
+	bool late;   /* because the deadline passed */
+	bool told;   /* the end of the command was reported */
 };
 
 static void tell(struct state *state, int kind, int value)
@@ -82,19 +97,41 @@ static void kill_all(struct state *state)
 	job_kill(&state->job, 0);
 }
 
-/* latchkey has ended.  Daemons that a command left behind in peace are not touched. */
-static void end(struct state *state)
+static void return_terminal(const struct state *state)
 {
 	const struct guard_setup *setup = state->setup;
-	struct job *job = &state->job;
 
-	if (!job->pid || (setup->leave && !job->reaped))
-		_exit(0);
-	/* First the terminal: a script that ran latchkey may be about to read from it. */
-	if (setup->terminal_fd >= 0 && tcgetpgrp(setup->terminal_fd) == job->pid)
+	if (state->job.pid && setup->terminal_fd >= 0 &&
+	    tcgetpgrp(setup->terminal_fd) == state->job.pid)
 		tcsetpgrp(setup->terminal_fd, setup->terminal_group);
-	if (!state->told)
+}
+
+/* latchkey has ended.  Daemons that a command left behind in peace are not touched. */
+static void go_on_alone(struct state *state)
+{
+	close(state->fd);
+	state->fd = -1;
+	if (state->setup->leave)
+		return;
+	/* First the terminal: a script that ran latchkey may be about to read from it. */
+	return_terminal(state);
+	if (state->job.pid && !state->told)
 		kill_all(state);
+}
+
+/* latchkey and the command have ended. */
+static void finish(struct state *state)
+{
+	struct remains remains = {.options = state->setup->options,
+	                          .store = state->setup->store,
+	                          .holder = state->holder,
+	                          .keep_until_ns = state->keep_until_ns};
+
+	if (state->told)
+		return_terminal(state);
+	/* With a process left that could not be killed the lease has to do. */
+	if (state->holder[0] && !state->job.left)
+		remains_release(&remains);
 	_exit(0);
 }
 
@@ -102,8 +139,6 @@ static void run(struct state *state, const struct request *request)
 {
 	struct job_start start = state->start;
 
-	start.fence = request->fence;
-	start.holder = request->holder;
 	start.terminal_fd = request->value ? state->setup->terminal_fd : -1;
 	if (job_run(&state->job, &start))
 		tell(state, GUARD_STARTED, state->job.pid);
@@ -123,6 +158,14 @@ static bool obey(struct state *state)
 		return false;
 	state->deadline_ns = request.deadline_ns;
 	switch (request.kind) {
+	case REQUEST_HOLD:
+		state->start.fence = request.fence;
+		state->keep_until_ns = request.keep_until_ns;
+		memcpy(state->holder, request.holder, sizeof(state->holder));
+		break;
+	case REQUEST_RELEASED:
+		state->holder[0] = 0;
+		break;
 	case REQUEST_RUN:
 		run(state, &request);
 		break;
@@ -131,7 +174,8 @@ static bool obey(struct state *state)
 		if (request.value != SIGCONT || clock_ns() < state->deadline_ns)
 			job_signal(&state->job, request.value, false);
 		break;
-	/* After a normal end the daemons stay, though latchkey has not heard of that end yet. */
+	/* A loss that comes after a normal end does not concern the daemons, although latchkey may
+	 * not have received that event yet. */
 	case REQUEST_END:
 		if (state->told)
 			break;
@@ -162,7 +206,7 @@ static bool end_group(struct state *state)
 	return true;
 }
 
-/* Collect what ended; tell when the command has ended: after a loss that is when no process of it
+/* Collect what ended; report when the command has ended: after a loss that is when no process of it
  * is left, wherever it went, and at the deadline all are killed. */
 static void look(struct state *state)
 {
@@ -210,13 +254,16 @@ static void guard_loop(struct state *state)
 		fds[1].events = POLLIN;
 		clock_wait(fds, 2, until_ns, &state->waiting);
 		if (fds[1].revents && !obey(state))
-			end(state);
+			go_on_alone(state);
 		if (job->pid && !state->told && clock_ns() >= state->deadline_ns) {
 			state->late = true;
 			kill_all(state);
 		}
 		if (job->pid)
 			look(state);
+		/* A turn at a rate is not held: its command needs no guard. */
+		if (state->fd < 0 && (!job->pid || state->told || state->setup->spare))
+			finish(state);
 	}
 }
 
@@ -237,6 +284,7 @@ static void guard_main(const struct guard_setup *setup, int fd, const sigset_t *
 	state.job.error_fd = -1;
 	state.start.command = setup->command;
 	state.start.name = setup->name;
+	state.start.holder = state.holder;
 	state.start.mask = *mask;
 	state.start.die_with_us = !setup->leave;
 	setpgid(0, 0);
@@ -287,12 +335,26 @@ static void ask(struct guard *guard, struct request *request)
 		return;
 }
 
-void guard_run(struct guard *guard, uint64_t fence, const char *holder, bool terminal,
-               int64_t deadline_ns)
+void guard_hold(struct guard *guard, uint64_t fence, const char *holder, int64_t keep_until_ns)
 {
-	struct request request = {.kind = REQUEST_RUN, .value = terminal, .fence = fence};
+	struct request request = {
+		.kind = REQUEST_HOLD, .fence = fence, .keep_until_ns = keep_until_ns};
 
 	memcpy(request.holder, holder, strlen(holder) + 1);
+	ask(guard, &request);
+}
+
+void guard_released(struct guard *guard)
+{
+	struct request request = {.kind = REQUEST_RELEASED};
+
+	ask(guard, &request);
+}
+
+void guard_run(struct guard *guard, bool terminal, int64_t deadline_ns)
+{
+	struct request request = {.kind = REQUEST_RUN, .value = terminal};
+
 	guard->deadline_ns = deadline_ns;
 	ask(guard, &request);
 }

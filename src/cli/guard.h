@@ -1,8 +1,12 @@
 /* SPDX-License-Identifier: MIT
  * The guard: a small process between latchkey and the command, which sees to it that the command
- * does not outlive its lock, whatever becomes of latchkey. */
+ * does not outlive its lock, whatever becomes of latchkey, and that the lock does not outlive both.
+ */
 #ifndef GUARD_H
 #define GUARD_H
+
+#include "options.h"
+#include "store.h"
 
 #include <latchkey.h>
 
@@ -24,6 +28,8 @@ struct guard_setup {
 	pid_t terminal_group; /* who gets the terminal back */
 	bool leave;           /* let the command live when its lock is lost or latchkey dies */
 	bool spare;           /* also what the command leaves in its group: nothing is held */
+	const struct options *options; /* what is held, and where: to release it */
+	const struct store *store;
 };
 
 enum guard_event_kind {
@@ -44,12 +50,17 @@ struct guard_event {
 };
 
 /* Fork the guard.  Before any client is open and any signal is handled: it must not hold a socket
- * of the client, and the command gets its dispositions.  False with errno. */
+ * of the client, and the command gets its dispositions.  What the setup points to stays as it is.
+ * False with errno. */
 bool guard_start(struct guard *guard, const struct guard_setup *setup);
 
+/* From now on that is held.  Should this process be killed, the guard releases it when the command
+ * has ended, and not before keep_until_ns. */
+void guard_hold(struct guard *guard, uint64_t fence, const char *holder, int64_t keep_until_ns);
+/* Nothing is held any more. */
+void guard_released(struct guard *guard);
 /* Start the command; kill it at deadline_ns (NEVER = no deadline). */
-void guard_run(struct guard *guard, uint64_t fence, const char *holder, bool terminal,
-               int64_t deadline_ns);
+void guard_run(struct guard *guard, bool terminal, int64_t deadline_ns);
 void guard_deadline(struct guard *guard, int64_t deadline_ns);
 /* Signal the command's group. */
 void guard_signal(struct guard *guard, int number);

@@ -19,6 +19,7 @@ struct hold_kind {
 	bool (*describe)(struct hold *hold, char *text, size_t size);
 	/* NULL where nothing is held */
 	lk_err (*release)(struct hold *hold);
+	lk_err (*extend)(struct hold *hold, int64_t lease_ms);
 	lk_state (*state)(struct hold *hold);
 	int64_t (*remaining_ms)(struct hold *hold);
 	void (*id)(struct hold *hold, char id[LK_HOLDER_ID_SIZE]);
@@ -124,6 +125,11 @@ static lk_err lock_release(struct hold *hold)
 	return lk_lock_release(hold->lock);
 }
 
+static lk_err lock_extend(struct hold *hold, int64_t lease_ms)
+{
+	return lk_lock_extend(hold->lock, lease_ms);
+}
+
 static lk_state lock_state(struct hold *hold)
 {
 	return lk_lock_state(hold->lock);
@@ -146,6 +152,7 @@ static const struct hold_kind kind_lock = {
 	.cancel = lock_cancel,
 	.describe = lock_describe,
 	.release = lock_release,
+	.extend = lock_extend,
 	.state = lock_state,
 	.remaining_ms = lock_remaining_ms,
 	.id = lock_id,
@@ -234,6 +241,11 @@ static lk_err permits_release(struct hold *hold)
 	return lk_semaphore_release(hold->semaphore, hold->fence);
 }
 
+static lk_err permits_extend(struct hold *hold, int64_t lease_ms)
+{
+	return lk_semaphore_extend(hold->semaphore, hold->fence, lease_ms);
+}
+
 static lk_state permits_state(struct hold *hold)
 {
 	return lk_semaphore_state(hold->semaphore, hold->fence);
@@ -256,6 +268,7 @@ static const struct hold_kind kind_permits = {
 	.cancel = permits_cancel,
 	.describe = permits_describe,
 	.release = permits_release,
+	.extend = permits_extend,
 	.state = permits_state,
 	.remaining_ms = permits_remaining_ms,
 	.id = permits_id,
@@ -369,6 +382,11 @@ bool hold_lasts(const struct hold *hold)
 lk_err hold_release(struct hold *hold)
 {
 	return hold->kind->release(hold);
+}
+
+lk_err hold_extend(struct hold *hold, int64_t lease_ms)
+{
+	return hold->kind->extend(hold, lease_ms);
 }
 
 lk_state hold_state(struct hold *hold)

@@ -18,6 +18,8 @@
 #include <inttypes.h>
 #include <string.h>
 
+#define NARROW_AGAIN_NS (50 * MS)
+
 struct session {
 	const struct options *options;
 	char name[NAME_TEXT_SIZE]; /* for people */
@@ -64,14 +66,16 @@ static void start_local(const struct store *store)
 }
 
 /* Fork the guard while there is nothing yet that it should not have. */
-static bool prepare(struct session *session)
+static bool prepare(struct session *session, const struct store *store)
 {
 	const struct options *options = session->options;
 	bool rate = options->verb == VERB_RATE;
 	struct guard_setup setup = {.command = options->command,
 	                            .name = options->name,
 	                            .leave = rate || options->on_lost == ON_LOST_WARN,
-	                            .spare = rate};
+	                            .spare = rate,
+	                            .options = options,
+	                            .store = store};
 
 	terminal_open(&session->terminal);
 	setup.terminal_fd = session->terminal.fd;
@@ -135,6 +139,7 @@ static void release(struct session *session)
 	/* Waiting for the store to confirm it is no holding. */
 	session->report.held_ms = (clock_ns() - session->held_since_ns) / MS;
 	err = hold_release(&session->acquire.hold);
+	guard_released(&session->guard);
 	if (err == LK_ELOST && !session->options->min_hold_ms)
 		session->run.lost = true;
 	if (err != LK_OK && err != LK_ELOST)
@@ -182,6 +187,49 @@ static void tell_acquired(const struct session *session)
 		say("a turn at \"%s\" after %s", session->name, time);
 }
 
+/* --min-hold is to be kept although this process is killed: the store gets a lease that lasts until
+ * then.  For this process the usual one comes back at once; the store never shortens a lease.  A
+ * hold with the long one would not be renewed, and its loss not be noticed, for as long. */
+static void keep_for_min_hold(struct session *session)
+{
+	const struct options *options = session->options;
+	struct hold *hold = &session->acquire.hold;
+	int64_t lease_ms = options->lease_ms ? options->lease_ms : LK_LEASE_DEFAULT_MS;
+	int64_t min_ms = options->min_hold_ms;
+	int64_t until_ns = clock_ns() + lease_ms / 2 * MS;
+	struct pollfd timer;
+	lk_err err;
+
+	/* A fixed lease is longer, too. */
+	if (options->fixed || min_ms <= lease_ms)
+		return;
+	err = hold_extend(hold, min_ms < LK_LEASE_MAX_MS ? min_ms : LK_LEASE_MAX_MS);
+	if (err != LK_OK && err != LK_ELOST)
+		say("\"%s\": --min-hold is not confirmed, the lock may end earlier should latchkey "
+		    "be killed: %s",
+		    session->name, lk_errmsg());
+	/* An extension that is not confirmed may be so later. */
+	if (err != LK_OK && err != LK_EUNKNOWN)
+		return;
+	while ((err = hold_extend(hold, lease_ms)) == LK_ECONN || err == LK_EUNKNOWN) {
+		if (clock_ns() >= until_ns)
+			return;
+		clock_wait(&timer, 1, clock_ns() + NARROW_AGAIN_NS, NULL);
+	}
+}
+
+/* See to it that the hold outlives neither this process nor the command, nor ends before
+ * --min-hold. */
+static void secure_hold(struct session *session)
+{
+	char id[LK_HOLDER_ID_SIZE];
+
+	hold_id(&session->acquire.hold, id);
+	guard_hold(&session->guard, hold_fence(&session->acquire.hold), id,
+	           session->held_since_ns + session->options->min_hold_ms * MS);
+	keep_for_min_hold(session);
+}
+
 static int run_command(struct session *session, int *number)
 {
 	const struct options *options = session->options;
@@ -195,6 +243,8 @@ static int run_command(struct session *session, int *number)
 		/* It was its turn, and nothing more is to be asked of the store. */
 		acquire_close(&session->acquire);
 		hold = NULL;
+	} else {
+		secure_hold(session);
 	}
 	if (options->command) {
 		run_command_under(&session->run, options, hold, &session->guard, &session->terminal,
@@ -231,7 +281,7 @@ int verb_lock(const struct options *options)
 		return status;
 	}
 	start_local(&store);
-	if (!prepare(&session)) {
+	if (!prepare(&session, &store)) {
 		conclude(&session, STATUS_SYSTEM);
 		return STATUS_SYSTEM;
 	}

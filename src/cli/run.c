@@ -295,7 +295,6 @@ static void run_init(struct run *run, const struct options *options)
 void run_command_under(struct run *run, const struct options *options, struct hold *hold,
                        struct guard *guard, struct terminal *terminal, const char *name)
 {
-	char holder[LK_HOLDER_ID_SIZE] = "";
 	int64_t deadline_ns = NEVER;
 
 	run->hold = hold;
@@ -305,12 +304,11 @@ void run_command_under(struct run *run, const struct options *options, struct ho
 	run_init(run, options);
 	if (hold) {
 		run->end_ns = find_end(run, run->began_ns);
-		hold_id(hold, holder);
 		if (!leaves(run))
 			deadline_ns = run->end_ns - run->lead_ns;
 	}
 	run->had_terminal = !terminal->piped && terminal_is_ours(terminal);
-	guard_run(guard, hold ? hold_fence(hold) : 0, holder, run->had_terminal, deadline_ns);
+	guard_run(guard, run->had_terminal, deadline_ns);
 	while (!run->ended) {
 		int64_t until_ns = watch(run);
 		struct pollfd fds[3];

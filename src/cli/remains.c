@@ -1,0 +1,111 @@
+/* SPDX-License-Identifier: MIT
+ * Releasing the hold of a latchkey that was killed. */
+#include "remains.h"
+
+#include "clock.h"
+
+#include <latchkey.h>
+
+#include <fcntl.h>
+#include <signal.h>
+#include <string.h>
+#include <unistd.h>
+
+#define TRY_MS 1000 /* for connecting, and for each request */
+#define TRY_AGAIN_NS (100 * MS)
+#define TRY_MAX_MS 10000 /* all tries together; of a lease that is longer the rest must pass */
+#define DESCRIPTORS_MAX 1024
+
+/* Our own descriptors are closed by exec(); those that latchkey was started with are not.  Some
+ * reader may wait for their end, a flock for its release. */
+static void close_inherited(void)
+{
+	int null = open("/dev/null", O_RDWR | O_CLOEXEC);
+
+	for (int fd = 0; fd < 3; fd++)
+		if (null >= 0)
+			dup2(null, fd);
+	for (int fd = 3; fd < DESCRIPTORS_MAX; fd++)
+		if (!(fcntl(fd, F_GETFD) & FD_CLOEXEC))
+			close(fd);
+	/* Nor is a file system kept busy. */
+	if (chdir("/"))
+		return;
+}
+
+/* Only the release depends on this process by now: the usual signals may end it. */
+static void wait_until(int64_t until_ns)
+{
+	static const int ends[] = {SIGTERM, SIGINT, SIGHUP, SIGQUIT};
+	struct pollfd timer;
+	sigset_t mask;
+
+	sigfillset(&mask);
+	for (size_t i = 0; i < sizeof(ends) / sizeof(ends[0]); i++)
+		sigdelset(&mask, ends[i]);
+	while (clock_ns() < until_ns)
+		clock_wait(&timer, 1, until_ns, &mask);
+}
+
+static lk_err break_by_id(const struct remains *remains, lk_client *client)
+{
+	lk_semaphore_options any = {0};
+	lk_semaphore *semaphore;
+	lk_lock *lock;
+	lk_err err;
+
+	if (remains->options->verb == VERB_SEM) {
+		err = lk_semaphore_open(client, remains->options->name, &any, &semaphore);
+		return err != LK_OK ? err : lk_semaphore_break(semaphore, remains->holder);
+	}
+	err = lk_lock_open(client, remains->options->name, NULL, &lock);
+	return err != LK_OK ? err : lk_lock_break(lock, remains->holder);
+}
+
+static bool is_retryable(lk_err err)
+{
+	return err == LK_ECONN || err == LK_EUNKNOWN || err == LK_ESERVER || err == LK_ESYSTEM ||
+	       err == LK_ENOMEM;
+}
+
+/* False when another try may succeed. */
+static bool try_once(const struct remains *remains)
+{
+	const struct store *store = remains->store;
+	lk_client_options options = store->client;
+	lk_client *client = NULL;
+	lk_err err;
+
+	options.connect_timeout_ms = options.command_timeout_ms = TRY_MS;
+	options.log = NULL;
+	err = lk_client_open(store->url, &options, &client);
+	if (err == LK_OK)
+		err = break_by_id(remains, client);
+	lk_client_close(client);
+	return !is_retryable(err);
+}
+
+/* With a private server that was stopped all holds in it have ended; it must not be started again.
+ */
+static bool store_is_gone(const struct store *store)
+{
+	lk_local_info info;
+
+	return !strncmp(store->url, "local:", 6) &&
+	       (lk_local_status(&info) != LK_OK || !info.running);
+}
+
+void remains_release(const struct remains *remains)
+{
+	int64_t lease_ms =
+		remains->options->lease_ms ? remains->options->lease_ms : LK_LEASE_DEFAULT_MS;
+	int64_t end_ns;
+
+	close_inherited();
+	wait_until(remains->keep_until_ns);
+	end_ns = clock_ns() + (lease_ms < TRY_MAX_MS ? lease_ms : TRY_MAX_MS) * MS;
+	while (!store_is_gone(remains->store) && !try_once(remains) && clock_ns() < end_ns) {
+		struct pollfd timer;
+		clock_wait(&timer, 1, clock_ns() + TRY_AGAIN_NS, NULL);
+	}
+}
