@@ -3,6 +3,7 @@
  * hand-off would be published on the one and listened for on the other, so it is refused at once.
  */
 #include "harness/handles.h"
+#include "harness/redis.h"
 #include "harness/server.h"
 #include "harness/test.h"
 
@@ -24,6 +25,10 @@ static struct {
 	int to[2];          /* ports of the servers */
 	int fds[2 * LINKS]; /* pairs: a client's, the server's */
 	int count;
+	/* Not NULL: kill the message connection there before a probe is passed on, once, and keep
+	 * the client's end open until the client sends something on it. */
+	struct redis *killer;
+	bool killed;
 } balancer;
 
 static struct sockaddr_in address(int port)
@@ -52,11 +57,21 @@ static void forward(int link)
 	char bytes[4096];
 	ssize_t got = read(balancer.fds[link], bytes, sizeof(bytes));
 
-	if (got > 0 && send(balancer.fds[link ^ 1], bytes, (size_t)got, MSG_NOSIGNAL) == got)
+	if (got > 0 && balancer.killer && !balancer.killed &&
+	    memmem(bytes, (size_t)got, "EVALSHA", 7)) {
+		balancer.killed = true;
+		if (redis_int(balancer.killer, "CLIENT KILL TYPE pubsub") != 1)
+			_exit(1);
+	}
+	if (got > 0 && balancer.fds[link ^ 1] >= 0 &&
+	    send(balancer.fds[link ^ 1], bytes, (size_t)got, MSG_NOSIGNAL) == got)
 		return;
 	close(balancer.fds[link]);
+	balancer.fds[link] = -1;
+	if (balancer.killed && got <= 0)
+		return;
 	close(balancer.fds[link ^ 1]);
-	balancer.fds[link] = balancer.fds[link ^ 1] = -1;
+	balancer.fds[link ^ 1] = -1;
 }
 
 static void *balance(void *arg)
@@ -111,6 +126,29 @@ TEST(two_connections_to_two_servers_are_refused)
 	ck_assert_msg(strstr(lk_errmsg(), "different servers") != NULL, "%s", lk_errmsg());
 	server_stop(&one);
 	server_stop(&two);
+}
+
+/* The server's end of the message connection is gone when the probe runs, and the client's end does
+ * not show it yet: nothing but a question on that connection can tell it from another server. */
+TEST(connection_killed_before_the_probe_is_a_lost_connection)
+{
+	struct test_server server;
+	lk_client *client = NULL;
+	char url[80];
+
+	server_start(&server, NULL);
+	balancer.killer = redis_open(&server);
+	balancer_start(&server, &server);
+	snprintf(url, sizeof(url), "redis://127.0.0.1:%d", balancer.port);
+	EXPECT(lk_client_open(url, NULL, &client), LK_ECONN);
+	ck_assert(balancer.killed);
+	ck_assert_msg(strstr(lk_errmsg(), "connection closed by the server") != NULL, "%s",
+	              lk_errmsg());
+	/* The next attempt is as good as any. */
+	OK(lk_client_open(url, NULL, &client));
+	OK(lk_client_close(client));
+	redis_close(balancer.killer);
+	server_stop(&server);
 }
 
 /* Both connections to one server are fine, whoever leads them there. */

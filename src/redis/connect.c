@@ -39,6 +39,22 @@ static lk_err subscribe(struct lk__conn *conn, const struct lk__space *space, in
 	return err;
 }
 
+/* The probe's message had no receiver.  Either the message connection stands on another server, or
+ * it was lost after it subscribed: a response on it, whatever it says, excludes the latter. */
+static lk_err judge_silence(struct lk__conn *messages, int64_t deadline_ns, int cancel_fd,
+                            struct lk__why *why)
+{
+	const char *argv[] = {"PING"};
+	struct lk__resp *resp;
+	lk_err err = lk__conn_call(messages, deadline_ns, cancel_fd, 1, argv, NULL, &resp, why);
+
+	if (err)
+		return not_yet(err, why);
+	lk__resp_free(resp);
+	return lk__conn_why(why, LK_ECONN, messages->text,
+	                    "its two connections lead to different servers");
+}
+
 static lk_err judge_probe(const struct lk__resp *resp, const struct lk__conn *conn,
                           struct lk__why *why)
 {
@@ -47,9 +63,6 @@ static lk_err judge_probe(const struct lk__resp *resp, const struct lk__conn *co
 	if (resp->type != LK__RESP_INTEGER)
 		return lk__conn_why(why, LK_ESERVER, conn->text,
 		                    "answered a script with something else");
-	if (resp->integer < 1)
-		return lk__conn_why(why, LK_ECONN, conn->text,
-		                    "its two connections lead to different servers");
 	return LK_OK;
 }
 
@@ -95,8 +108,8 @@ static lk_err send_probe(struct lk__conn *conn, const struct lk__space *space, b
 
 /* A server that knows the probe has seen a client connect, and most probably knows the other
  * scripts: to take their digests again would cost it more than all else that a connection does. */
-static lk_err probe(struct lk__conn *conn, const struct lk__space *space, int64_t deadline_ns,
-                    int cancel_fd, struct lk__why *why)
+static lk_err probe(struct lk__conn *conn, struct lk__conn *messages, const struct lk__space *space,
+                    int64_t deadline_ns, int cancel_fd, struct lk__why *why)
 {
 	struct lk__resp *resp;
 	lk_err err = send_probe(conn, space, false, deadline_ns, cancel_fd, &resp, why);
@@ -108,6 +121,8 @@ static lk_err probe(struct lk__conn *conn, const struct lk__space *space, int64_
 	if (err)
 		return err;
 	err = judge_probe(resp, conn, why);
+	if (!err && resp->integer < 1)
+		err = judge_silence(messages, deadline_ns, cancel_fd, why);
 	lk__resp_free(resp);
 	return err;
 }
@@ -126,7 +141,7 @@ lk_err lk__connect(const struct lk__target *target, const struct lk__space *spac
 	if (!err)
 		err = subscribe(second, space, deadline_ns, cancel_fd, why);
 	if (!err)
-		err = probe(first, space, deadline_ns, cancel_fd, why);
+		err = probe(first, second, space, deadline_ns, cancel_fd, why);
 	if (err) {
 		lk__conn_close(first);
 		lk__conn_close(second);
