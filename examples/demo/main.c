@@ -95,6 +95,7 @@ static bool set_up(struct demo *demo)
 	memset(&action, 0, sizeof(action));
 	action.sa_handler = interrupt;
 	sigaction(SIGINT, &action, NULL);
+	sigaction(SIGQUIT, &action, NULL);
 	sigaction(SIGTERM, &action, NULL);
 	sigaction(SIGHUP, &action, NULL);
 	/* A socket's path is short: a long TMPDIR would not do. */

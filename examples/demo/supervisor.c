@@ -75,7 +75,10 @@ static bool start_worker(struct run *run, struct worker *worker)
 			if (run->workers[i].channel >= 0)
 				close(run->workers[i].channel);
 		close(pair[0]);
-		signal(SIGINT, SIG_DFL);
+		/* A terminal sends these to all of us: the supervisor alone ends the run. */
+		signal(SIGINT, SIG_IGN);
+		signal(SIGQUIT, SIG_IGN);
+		signal(SIGHUP, SIG_IGN);
 		signal(SIGTERM, SIG_DFL);
 		_exit(worker_run(run->demo, (int)(worker - run->workers), pair[1]));
 	}
@@ -180,6 +183,19 @@ static void hear_done(struct run *run, struct worker *worker, const struct note 
 	give_order(run, worker);
 }
 
+/* Report a death that was not planned. */
+static void tell_death(const struct run *run, const struct worker *worker, int status)
+{
+	char text[80];
+
+	if (WIFSIGNALED(status))
+		snprintf(text, sizeof(text), "was ended by signal %d (%s)", WTERMSIG(status),
+		         strsignal(WTERMSIG(status)));
+	else
+		snprintf(text, sizeof(text), "ended by itself with status %d", WEXITSTATUS(status));
+	tell(run, text, worker, 0);
+}
+
 /* The channel has ended, so the process has or will: nothing of it can change the file after
  * waitpid() returned. */
 static void bury(struct run *run, struct worker *worker)
@@ -194,7 +210,7 @@ static void bury(struct run *run, struct worker *worker)
 	if (!worker->killed) {
 		worker->failed = true;
 		run->ok = false;
-		tell(run, "ended by itself", worker, 0);
+		tell_death(run, worker, status);
 	}
 	if (worker == run->stopped)
 		run->stopped = NULL;
