@@ -75,7 +75,8 @@ int verb_latch_set(const struct options *options)
 	} else {
 		status = tell(&latch, does, err);
 	}
-	if (err == LK_OK && !options->quiet)
+	/* "absent" would read like the outcome. */
+	if (err == LK_OK && !options->quiet && was != LK_LATCH_ABSENT)
 		printf("%s\n", lk_latch_state_name(was));
 	lk_client_close(latch.client);
 	return status;
