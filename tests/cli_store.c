@@ -179,6 +179,36 @@ TEST(local_starts_once_and_stops)
 	ck_assert_ptr_nonnull(strstr(cmd.err, "not running"));
 }
 
+/* Stopping takes everything from its holders, who need not be this user's other terminal: it is
+ * done all the same, and said. */
+TEST(local_stop_says_what_was_in_use)
+{
+	static const char message[] = "latchkey: the server of local: was stopped in use: locks "
+				      "held 1, permits held 2, latches counting 1\n";
+	struct command two;
+
+	command_setup(NULL);
+	for (int quiet = 0; quiet < 2; quiet++) {
+		START(&holder, "latchkey", "lock", "--lease", "2", "a", "sleep", "85");
+		START(&two, "latchkey", "sem", "--lease", "2", "--permits", "3", "-k", "2", "s",
+		      "sleep", "85");
+		ck_assert(WITHIN(5000, command_count_of("sleep") == 2));
+		RUNS(0, &cmd, "latchkey", "latch", "set", "l", "3");
+		RUNS(0, &cmd, "latchkey", "latch", "set", "open", "0");
+		RUNS(0, &cmd, "latchkey", "local", "stop", quiet ? "-q" : "-v");
+		ck_assert_str_eq(cmd.out, "");
+		ck_assert_str_eq(cmd.err, quiet ? "" : message);
+		ck_assert(command_wait(&holder, 5000) && command_wait(&two, 5000));
+		ck_assert_int_eq(WEXITSTATUS(holder.status), 79);
+		ck_assert_int_eq(WEXITSTATUS(two.status), 79);
+		/* They may have started it again, to learn that all is gone. */
+		RUNS(0, &cmd, "latchkey", "local", "stop", "-q");
+	}
+	RUNS(0, &cmd, "latchkey", "lock", "a", "true");
+	RUNS(0, &cmd, "latchkey", "local", "stop");
+	ck_assert_str_eq(cmd.err, "");
+}
+
 TEST(local_server_keeps_no_descriptor_of_its_starter)
 {
 	command_setup(NULL);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT
  * The verb local: the private server of local:, by hand. */
+#include "look.h"
 #include "say.h"
 #include "status.h"
 #include "verbs.h"
@@ -9,6 +10,8 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
+
+#define NAMES_MAX 1000 /* that are counted before a stop */
 
 static const char *safe(char *out, size_t size, const char *text)
 {
@@ -30,6 +33,67 @@ static void print_info(const lk_local_info *info)
 		printf("server  none is installed: install redis-server or valkey-server\n");
 }
 
+struct usage {
+	lk_client *client;
+	int names;
+	int64_t locks, permits, latches;
+};
+
+static bool count_name(void *arg, const char *name, size_t len)
+{
+	struct usage *usage = arg;
+	struct look look = {0};
+
+	lk_err err = look_at(&look, usage->client, name, len, false);
+
+	if (err == LK_EFOREIGN)
+		return true;
+	if (err != LK_OK)
+		return false; /* each of the others would cost a command timeout */
+	usage->locks += look.kind == LK_KIND_LOCK && look.lock.held;
+	if (look.kind == LK_KIND_SEMAPHORE)
+		usage->permits += look.semaphore.capacity - look.semaphore.available;
+	usage->latches += look.kind == LK_KIND_LATCH && look.latch.state == LK_LATCH_COUNTING;
+	return ++usage->names < NAMES_MAX;
+}
+
+/* Count what a stop takes away.  A server that does not answer is stopped all the same. */
+static void count_usage(struct usage *usage)
+{
+	lk_client_options options = {.connect_timeout_ms = 1000, .command_timeout_ms = 1000};
+	lk_local_info info;
+
+	memset(usage, 0, sizeof(*usage));
+	/* To connect would start one that does not run. */
+	if (lk_local_status(&info) != LK_OK || !info.running ||
+	    lk_client_open("local:", &options, &usage->client) != LK_OK)
+		return;
+	if (lk_client_list(usage->client, count_name, usage) != LK_OK)
+		usage->names = 0;
+	lk_client_close(usage->client);
+}
+
+static lk_err stop(const struct options *options)
+{
+	struct usage usage;
+	lk_err err;
+
+	if (!options->quiet)
+		count_usage(&usage);
+	err = lk_local_stop();
+	if (err == LK_OK && !options->quiet && (usage.locks || usage.permits || usage.latches))
+		say("the server of local: was stopped in use: locks held %" PRId64
+		    ", permits held %" PRId64 ", latches counting %" PRId64 "%s",
+		    usage.locks, usage.permits, usage.latches,
+		    usage.names == NAMES_MAX ? ", or more" : "");
+	if (err == LK_ENOTHELD) {
+		if (!options->quiet)
+			say("the server of local: was not running");
+		err = LK_OK;
+	}
+	return err;
+}
+
 int verb_local(const struct options *options)
 {
 	static const char *const actions[] = {"start", "stop", "look at"};
@@ -41,12 +105,7 @@ int verb_local(const struct options *options)
 		err = lk_local_start(&info);
 		break;
 	case LOCAL_STOP:
-		err = lk_local_stop();
-		if (err == LK_ENOTHELD) {
-			if (!options->quiet)
-				say("the server of local: was not running");
-			return 0;
-		}
+		err = stop(options);
 		break;
 	case LOCAL_STATUS:
 		err = lk_local_status(&info);
