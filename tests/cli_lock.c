@@ -69,7 +69,7 @@ TEST(busy_lock_is_75_or_the_chosen_status)
 	hold("a");
 	RUNS(75, &cmd, "latchkey", "lock", "-n", "a", "echo", "no");
 	ck_assert_str_eq(cmd.out, "");
-	ck_assert_ptr_nonnull(strstr(cmd.err, "latchkey: cannot acquire \"a\": "));
+	ck_assert_ptr_nonnull(strstr(cmd.err, "latchkey: cannot acquire \"a\": held by "));
 	RUNS(3, &cmd, "latchkey", "lock", "-nq", "-E", "3", "a", "true");
 	ck_assert_str_eq(cmd.err, "");
 	began = now_ms();
@@ -80,6 +80,33 @@ TEST(busy_lock_is_75_or_the_chosen_status)
 	/* Nothing is left behind. */
 	RUNS(0, &cmd, "latchkey", "show", "a");
 	ck_assert_ptr_nonnull(strstr(cmd.out, "waiting  0\n"));
+	server_stop(&server);
+}
+
+TEST(busy_lock_names_its_holder)
+{
+	char host[256], expected[400];
+
+	begin();
+	hold("a");
+	ck_assert_int_eq(gethostname(host, sizeof(host)), 0);
+	snprintf(expected, sizeof(expected),
+	         "latchkey: cannot acquire \"a\": held by %s (pid %d, sh) for ", host,
+	         (int)other.pid);
+	/* A holder says who it is in the background. */
+	ck_assert_msg(WITHIN(5000, RUN(&cmd, "latchkey", "lock", "-n", "a", "true") == 75 &&
+	                                   !strncmp(cmd.err, expected, strlen(expected))),
+	              "%s, not %s", cmd.err, expected);
+	snprintf(expected, sizeof(expected),
+	         "latchkey: cannot acquire \"a\": not acquired in time, held by %s (pid %d, sh) "
+	         "for ",
+	         host, (int)other.pid);
+	/* A store that is slow to end the wait is not asked. */
+	ck_assert_msg(WITHIN(5000, RUN(&cmd, "latchkey", "lock", "-w", "0.1", "a", "true") == 75 &&
+	                                   !strncmp(cmd.err, expected, strlen(expected))),
+	              "%s", cmd.err);
+	RUNS(75, &cmd, "latchkey", "lock", "-q", "-w", "0.1", "a", "true");
+	ck_assert_str_eq(cmd.err, "");
 	server_stop(&server);
 }
 

@@ -52,6 +52,30 @@ TEST(command_gives_output_and_status)
 	server_stop(&server);
 }
 
+TEST(busy_permits_name_their_holder)
+{
+	char expected[128];
+
+	begin();
+	hold(&other, "3", "2");
+	snprintf(expected, sizeof(expected), "(pid %d, sleep) for ", (int)other.pid);
+	ck_assert(WITHIN(5000, RUN(&cmd, "latchkey", "sem", "-n", "--permits", "3", "-k", "2", "a",
+	                           "true") == 75 &&
+	                               strstr(cmd.err, expected)));
+	ck_assert_ptr_nonnull(
+		strstr(cmd.err, "latchkey: cannot acquire \"a\": 1 of 3 free, held by "));
+	ck_assert_ptr_null(strstr(cmd.err, "other"));
+	hold(&third, "3", "1");
+	ck_assert(WITHIN(5000,
+	                 RUN(&cmd, "latchkey", "sem", "-w", "0.1", "--permits", "3", "a", "true") ==
+	                                 75 &&
+	                         strstr(cmd.err, "not acquired in time, 0 of 3 free, held by ")));
+	ck_assert_ptr_nonnull(strstr(cmd.err, " and 1 other\n"));
+	RUNS(75, &cmd, "latchkey", "sem", "-nq", "--permits", "3", "a", "true");
+	ck_assert_str_eq(cmd.err, "");
+	server_stop(&server);
+}
+
 /* Each leaves a file while it runs, and writes how many it sees. */
 #define COUNTS                                                                                     \
 	"touch in.$$; ls | grep -c \"^in\" >>seen; sleep 0.05; "                                   \

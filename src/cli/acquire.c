@@ -10,6 +10,7 @@
 #include <string.h>
 
 #define CANCEL_AGAIN_NS (50 * MS)
+#define PROMPT_NS (200 * MS) /* after the end of a wait */
 
 enum stage { STAGE_OPENING, STAGE_WAITING, STAGE_DONE };
 
@@ -19,6 +20,32 @@ static lk_err open_hold(struct acquire *acquire)
 	lk_err err = lk_client_open(store->url, &store->client, &acquire->client);
 
 	return err != LK_OK ? err : hold_open(&acquire->hold, acquire->client);
+}
+
+/* Has the store just answered?  A wait ends one command timeout late when it did not, and a request
+ * to a server that is gone would add another. */
+static bool store_answers(const struct acquire *acquire)
+{
+	int64_t wait_ms = acquire->hold.options->wait_ms;
+
+	return acquire->err == LK_EBUSY ||
+	       (acquire->err == LK_ETIMEDOUT &&
+	        clock_ns() < acquire->began_ns + wait_ms * MS + PROMPT_NS);
+}
+
+/* Why it was not acquired, for the user: the holder rather than "busy". */
+static void explain(struct acquire *acquire)
+{
+	const char *detail = lk_errmsg();
+	char text[512], more[1200] = "";
+
+	snprintf(text, sizeof(text), "%s%s", *detail ? detail : lk_err_text(acquire->err),
+	         acquire->err == LK_EMISMATCH ? " (--resize changes it)" : "");
+	if (!acquire->hold.options->quiet && store_answers(acquire) &&
+	    hold_explain(&acquire->hold, more, sizeof(more)) && acquire->err == LK_EBUSY)
+		text[0] = 0;
+	snprintf(acquire->message, sizeof(acquire->message), "%s%s%s", text,
+	         *text && *more ? ", " : "", more);
 }
 
 static void *acquire_thread(void *arg)
@@ -42,12 +69,8 @@ static void *acquire_thread(void *arg)
 		atomic_store(&acquire->stage, STAGE_WAITING);
 		acquire->err = hold_acquire(hold, wait_ms);
 	}
-	if (acquire->err != LK_OK && !acquire->nested) {
-		const char *detail = lk_errmsg();
-		snprintf(acquire->message, sizeof(acquire->message), "%s%s",
-		         *detail ? detail : lk_err_text(acquire->err),
-		         acquire->err == LK_EMISMATCH ? " (--resize changes it)" : "");
-	}
+	if (acquire->err != LK_OK && !acquire->nested)
+		explain(acquire);
 	atomic_store(&acquire->stage, STAGE_DONE);
 	signals_wake();
 	return NULL;

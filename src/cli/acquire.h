@@ -24,7 +24,7 @@ struct acquire {
 	bool nested; /* this very chain of commands holds it: it would wait for itself */
 	int signal;  /* it was given up because of this signal */
 	int64_t waited_ms;
-	char message[512];
+	char message[1600];
 	/* its own */
 	pthread_t thread;
 	int64_t began_ns;

@@ -17,6 +17,7 @@ struct hold_kind {
 	lk_err (*acquire)(struct hold *hold, int64_t wait_ms);
 	lk_err (*cancel)(struct hold *hold);
 	bool (*describe)(struct hold *hold, char *text, size_t size);
+	bool (*explain)(struct hold *hold, char *text, size_t size); /* NULL = no holder to name */
 	/* NULL where nothing is held */
 	lk_err (*release)(struct hold *hold);
 	lk_err (*extend)(struct hold *hold, int64_t lease_ms);
@@ -151,6 +152,7 @@ static const struct hold_kind kind_lock = {
 	.acquire = lock_acquire,
 	.cancel = lock_cancel,
 	.describe = lock_describe,
+	.explain = lock_describe,
 	.release = lock_release,
 	.extend = lock_extend,
 	.state = lock_state,
@@ -236,6 +238,28 @@ static bool permits_describe(struct hold *hold, char *text, size_t size)
 	return true;
 }
 
+/* Name one holder and count the others. */
+static bool permits_explain(struct hold *hold, char *text, size_t size)
+{
+	char party[1024], since[32], others[48] = "", held[1200] = "";
+	lk_semaphore_status status;
+	lk_permits holder;
+	size_t count = 0;
+
+	if (lk_semaphore_query(hold->semaphore, &status) != LK_OK)
+		return false;
+	if (status.holders > 1)
+		snprintf(others, sizeof(others), " and %" PRId64 " other%s", status.holders - 1,
+		         status.holders == 2 ? "" : "s");
+	if (lk_semaphore_holders(hold->semaphore, 1, &holder, &count) == LK_OK && count)
+		snprintf(held, sizeof(held), ", held by %s for %s%s",
+		         text_party(party, sizeof(party), &holder.party),
+		         text_duration(since, holder.held_ms), others);
+	snprintf(text, size, "%" PRId64 " of %" PRId64 " free%s",
+	         status.available > 0 ? status.available : 0, status.capacity, held);
+	return true;
+}
+
 static lk_err permits_release(struct hold *hold)
 {
 	return lk_semaphore_release(hold->semaphore, hold->fence);
@@ -267,6 +291,7 @@ static const struct hold_kind kind_permits = {
 	.acquire = permits_acquire,
 	.cancel = permits_cancel,
 	.describe = permits_describe,
+	.explain = permits_explain,
 	.release = permits_release,
 	.extend = permits_extend,
 	.state = permits_state,
@@ -287,6 +312,7 @@ static const struct hold_kind kind_turn = {
 	.acquire = turn_acquire,
 	.cancel = permits_cancel,
 	.describe = permits_describe,
+	.explain = permits_describe,
 };
 
 /* ---- A latch -------------------------------------------------------------------------------- */
@@ -372,6 +398,12 @@ void hold_cancel(struct hold *hold)
 bool hold_describe(struct hold *hold, char *text, size_t size)
 {
 	return hold->kind->describe(hold, text, size);
+}
+
+bool hold_explain(struct hold *hold, char *text, size_t size)
+{
+	*text = 0;
+	return hold->kind->explain && hold->kind->explain(hold, text, size) && *text;
 }
 
 bool hold_lasts(const struct hold *hold)

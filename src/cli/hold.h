@@ -38,6 +38,9 @@ void hold_cancel(struct hold *hold);
 /* What a person wants to know while it is waited for, in one request: "2 ahead, 0 of 3 free". False
  * when the store does not tell. */
 bool hold_describe(struct hold *hold, char *text, size_t size);
+/* Why it was not acquired, in a few requests: its holder.  False, with text "", when there is
+ * nothing to add: the store does not answer, or the holder is gone. */
+bool hold_explain(struct hold *hold, char *text, size_t size);
 
 /* There is something to lose and to give back: a lock, permits.  The rest is for these. */
 bool hold_lasts(const struct hold *hold);
