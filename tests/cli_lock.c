@@ -174,14 +174,92 @@ TEST(wrong_usage_is_64)
 
 TEST(help_and_version_are_told)
 {
+	static char whole[sizeof(cmd.out)];
+
 	command_setup(NULL);
 	RUNS(0, &cmd, "latchkey", "--help");
 	ck_assert_ptr_nonnull(strstr(cmd.out, "latchkey lock"));
-	RUNS(0, &cmd, "latchkey", "lock", "--help");
-	ck_assert_ptr_nonnull(strstr(cmd.out, "--min-hold"));
+	ck_assert_ptr_nonnull(strstr(cmd.out, "latchkey doctor"));
+	memcpy(whole, cmd.out, sizeof(whole));
+	RUNS(0, &cmd, "latchkey", "-h");
+	ck_assert_str_eq(cmd.out, whole);
+	RUNS(0, &cmd, "latchkey", "help");
+	ck_assert_str_eq(cmd.out, whole);
+	ck_assert_str_eq(cmd.err, "");
+	RUNS(0, &cmd, "latchkey", "help", "help");
+	ck_assert_str_eq(cmd.out, whole);
 	RUNS(0, &cmd, "latchkey", "show", "a", "--help");
 	RUNS(0, &cmd, "latchkey", "-V");
 	ck_assert_ptr_nonnull(strstr(cmd.out, "latchkey 0.1.0\n"));
+}
+
+/* Three ways to ask, one answer. */
+static const char *help_of(const char *verb, const char *second)
+{
+	static char first[sizeof(cmd.out)];
+
+	RUNS(0, &cmd, "latchkey", "help", verb, second);
+	ck_assert_str_eq(cmd.err, "");
+	memcpy(first, cmd.out, sizeof(first));
+	RUNS(0, &cmd, "latchkey", verb, second ? second : "--help", second ? "--help" : NULL);
+	ck_assert_str_eq(cmd.out, first);
+	RUNS(0, &cmd, "latchkey", verb, second ? second : "-h", second ? "-h" : NULL);
+	ck_assert_str_eq(cmd.out, first);
+	return first;
+}
+
+static void assert_help(const char *verb, const char *second, const char *const *has,
+                        const char *const *lacks)
+{
+	const char *text = help_of(verb, second);
+	char usage[64];
+
+	snprintf(usage, sizeof(usage), "latchkey %s ", verb);
+	ck_assert_msg(!strncmp(text, usage, strlen(usage)), "%s", text);
+	ck_assert_ptr_nonnull(strstr(text, "\n  --url URL "));
+	ck_assert_ptr_nonnull(strstr(text, "\nExit status: "));
+	for (; *has; has++)
+		ck_assert_msg(strstr(text, *has) != NULL, "help of %s lacks %s: %s", verb, *has,
+		              text);
+	for (; *lacks; lacks++)
+		ck_assert_msg(!strstr(text, *lacks), "help of %s has %s: %s", verb, *lacks, text);
+}
+#define WORDS(...) ((const char *const[]){__VA_ARGS__, NULL})
+
+TEST(help_of_a_verb_has_its_options_and_no_other)
+{
+	command_setup(NULL);
+	assert_help("lock", NULL,
+	            WORDS("latchkey lock [OPTION...] NAME -c", "\n  -n ", "\n  -w SECS",
+	                  "\n  -E CODE", "\n  --lease SECS", "\n           =kill", "\n  --label",
+	                  "\n  --min-hold"),
+	            WORDS("latchkey sem", "--permits", "--ttl", "--id", "--json", "latch:"));
+	assert_help(
+		"sem", NULL, WORDS("\n  --permits N", "\n  -k UNITS", "\n  --ttl SECS", "--fixed"),
+		WORDS("latchkey rate", "--per SECS", "--open-ttl", "forget it if it is not open"));
+	assert_help("rate", NULL, WORDS("\n  --permits N, --limit N", "\n  --per SECS", "--report"),
+	            WORDS("latchkey sem", "--lease", "=kill", "--open-ttl"));
+	assert_help("latch", NULL,
+	            WORDS("latchkey latch set|reset", "latchkey latch rm", "\n  --id ID", "\n  -n ",
+	                  "\n  --absent-is-open", "\n  --ttl SECS        forget it"),
+	            WORDS("latchkey lock", "--lease", "--label", "is remembered"));
+	assert_help("latch", "wait",
+	            WORDS("latchkey latch wait", "\n  --absent-is-open", "\n  -n "),
+	            WORDS("latch set", "latch rm", "--id", "--ttl", "--open-ttl"));
+	assert_help("latch", "reset",
+	            WORDS("latchkey latch set|reset", "\n  --ttl", "\n  --open-ttl"),
+	            WORDS("latch wait", "--id", "  --absent-is-open", "\n  -n "));
+	assert_help("show", NULL, WORDS("latchkey show [--json]"), WORDS("latch show", "\n  -n "));
+	assert_help("doctor", NULL, WORDS("latchkey doctor"), WORDS("latchkey local", "\n  -w"));
+	RUNS(0, &cmd, "latchkey", "help", "local");
+	ck_assert(!strncmp(cmd.out, "latchkey local start|stop|status", 32));
+	ck_assert_ptr_null(strstr(cmd.out, "--url"));
+	RUNS(64, &cmd, "latchkey", "help", "nothing");
+	ck_assert_ptr_nonnull(strstr(cmd.err, "no verb is called \"nothing\""));
+	ck_assert_str_eq(cmd.out, "");
+	RUNS(64, &cmd, "latchkey", "help", "latch", "nothing");
+	RUNS(64, &cmd, "latchkey", "help", "lock", "a");
+	RUNS(64, &cmd, "latchkey", "nothing", "--help");
 }
 
 TEST(options_stand_before_or_after_the_verb)

@@ -1,8 +1,18 @@
 /* SPDX-License-Identifier: MIT
- * What --help prints. */
+ * What --help and the verb help print.  There is one text; the help of a verb is cut from it:
+ *
+ *   "latchkey VERB..."           usage, kept if the verb is this one
+ *   "VERB, VERB and VERB:"       the heading of options, left out; they are kept if it names the
+ * verb, "  --option..."              and the verb takes the option "Exit status..." kept
+ *
+ * A line that begins otherwise goes on with the one above it. */
 #include "help.h"
 
-const char help_text[] =
+#include <ctype.h>
+#include <stdio.h>
+#include <string.h>
+
+static const char help_text[] =
 	"latchkey lock [OPTION...] NAME [--] COMMAND [ARG...]   run a command under a lock\n"
 	"latchkey lock [OPTION...] NAME -c 'SHELL'\n"
 	"latchkey sem --permits N [-k UNITS] [OPTION...] NAME [--] COMMAND [ARG...]\n"
@@ -18,6 +28,7 @@ const char help_text[] =
 	"latchkey break [--if-holder ID] NAME   take a lock or permits from the holder\n"
 	"latchkey local start|stop|status       the private server of local:\n"
 	"latchkey doctor                        is this server fit for locks?\n"
+	"latchkey help [VERB]                   this help, or that of one verb\n"
 	"\n"
 	"  --url URL         the store, without a password; else LATCHKEY_URL, else\n"
 	"                    /etc/latchkey/url, else local: unless LATCHKEY_NO_LOCAL=1\n"
@@ -61,3 +72,72 @@ const char help_text[] =
 	"69 store unreachable, 75 not acquired in time, not open, or already set,\n"
 	"79 lost while running, 126 and 127 the command cannot be run; 1 nobody holds\n"
 	"it, no such latch.  doctor: 0 fit, 1 warnings, 2 unfit.\n";
+
+/* Is the word among those of the text? */
+static bool has_word(const char *text, size_t len, const char *word)
+{
+	size_t word_len = strlen(word);
+
+	for (size_t i = 0; i + word_len <= len; i++)
+		if (!memcmp(text + i, word, word_len) &&
+		    (i == 0 || !isalpha((unsigned char)text[i - 1])) &&
+		    (i + word_len == len || !isalpha((unsigned char)text[i + word_len])))
+			return true;
+	return false;
+}
+
+/* "latchkey latch set|reset [--ttl SECS]..." */
+static bool is_usage_of(const struct help_topic *topic, const char *line)
+{
+	const char *word = line + strcspn(line, " ") + 1;
+	size_t len = strcspn(word, " \n");
+	const char *second = word + len + 1;
+
+	return has_word(word, len, topic->word) &&
+	       (!topic->second || has_word(second, strcspn(second, " \n"), topic->second));
+}
+
+/* "  --permits N, --limit N   the same in..." */
+static bool takes_option(const struct help_topic *topic, const char *line)
+{
+	const char *end = strstr(line + 2, "  ");
+
+	for (const char *at = line; end && at < end; at++)
+		if (*at == '-' && at[-1] == ' ' && topic->takes(topic, at, strcspn(at, " ,=\n")))
+			return true;
+	return false;
+}
+
+void help_print(const struct help_topic *topic)
+{
+	bool keeps = false, in_section = true, gap = false;
+	size_t len;
+
+	if (!topic) {
+		fputs(help_text, stdout);
+		return;
+	}
+	for (const char *line = help_text; *line; line += len) {
+		len = strcspn(line, "\n") + 1;
+		if (len == 1) {
+			gap = in_section = true;
+			continue;
+		}
+		if (!strncmp(line, "latchkey ", 9)) {
+			keeps = is_usage_of(topic, line);
+		} else if (!strncmp(line, "  -", 3)) {
+			keeps = in_section && takes_option(topic, line);
+		} else if (*line != ' ' && line[len - 2] == ':') {
+			in_section = has_word(line, len, topic->word);
+			keeps = false;
+		} else if (!strncmp(line, "Exit status", 11)) {
+			keeps = true;
+		}
+		if (!keeps)
+			continue;
+		if (gap)
+			putchar('\n');
+		gap = false;
+		fwrite(line, 1, len, stdout);
+	}
+}

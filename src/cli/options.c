@@ -119,6 +119,7 @@ struct parser {
 	bool seen[SPECS];
 	bool help;
 	bool version;
+	int words;  /* of the verb that were read: 0, 1 of two, 2 = all */
 	bool waits; /* -n or -w was given */
 	bool over;  /* "--" ended the options */
 };
@@ -148,18 +149,6 @@ static bool apply_wait(struct parser *parser, const struct option_spec *spec, co
 	if (value)
 		return value_seconds(spec->name, value, 0, HOLD_MAX_MS, &parser->options->wait_ms);
 	parser->options->wait_ms = 0;
-	return true;
-}
-
-static bool apply_step(struct options *options, const char *value)
-{
-	size_t len = strlen(value);
-
-	if (!len || len > LK_STEP_MAX) {
-		say("--id takes 1 to %d bytes", LK_STEP_MAX);
-		return false;
-	}
-	options->step = value;
 	return true;
 }
 
@@ -238,7 +227,7 @@ static bool apply(struct parser *parser, const struct option_spec *spec, char *v
 	case OPTION_RESIZE:
 		return options->resize = true;
 	case OPTION_STEP:
-		return apply_step(options, value);
+		return value_step(value, &options->step);
 	case OPTION_ABSENT_IS_OPEN:
 		return options->absent_is_open = true;
 	}
@@ -330,16 +319,31 @@ static bool parse_second(struct parser *parser, size_t first)
 
 	if (!parse_options(parser))
 		return false;
-	if (parser->help || parser->version)
-		return true;
 	word = parser->argv[parser->at];
 	for (size_t i = first; word && i < VERBS && verbs[i].second; i++)
 		if (!strcmp(word, verbs[i].second)) {
 			parser->at++;
 			parser->options->verb = (enum verb)i;
+			parser->words = 2;
 			return true;
 		}
+	if (parser->help || parser->version)
+		return true;
 	say("latchkey %s takes set, reset, down, wait, show or rm", verbs[first].word);
+	return false;
+}
+
+static bool parse_verb(struct parser *parser);
+
+/* What follows "help": nothing, or a verb. */
+static bool parse_help(struct parser *parser)
+{
+	parser->help = true;
+	if (!parse_options(parser) || (parser->argv[parser->at] && !parse_verb(parser)))
+		return false;
+	if (!parser->argv[parser->at])
+		return true;
+	say("help: too many arguments");
 	return false;
 }
 
@@ -353,9 +357,12 @@ static bool parse_verb(struct parser *parser)
 		return false;
 	}
 	parser->at++;
+	if (!strcmp(word, "help"))
+		return parser->help || parse_help(parser);
 	for (size_t i = 0; i < VERBS; i++)
 		if (!strcmp(word, verbs[i].word)) {
 			parser->options->verb = (enum verb)i;
+			parser->words = verbs[i].second ? 1 : 2;
 			return !verbs[i].second || parse_second(parser, i);
 		}
 	say("no verb is called \"%s\"", text_escape(text, sizeof(text), word, strlen(word)));
@@ -396,35 +403,6 @@ static bool parse_command(struct parser *parser)
 	return true;
 }
 
-static bool parse_local(struct parser *parser, const char *word)
-{
-	static const char *const names[] = {"start", "stop", "status"};
-
-	for (unsigned i = 0; word && i < 3; i++)
-		if (!strcmp(word, names[i])) {
-			parser->options->local = (enum local_action)i;
-			return true;
-		}
-	say("latchkey local takes start, stop or status");
-	return false;
-}
-
-static bool parse_name(struct parser *parser, const char *name)
-{
-	size_t len = name ? strlen(name) : 0;
-
-	if (!name) {
-		say("a name is missing");
-		return false;
-	}
-	if (!len || len > LK_NAME_MAX) {
-		say("a name has 1 to %d bytes", LK_NAME_MAX);
-		return false;
-	}
-	parser->options->name = name;
-	return true;
-}
-
 /* Where no command follows, options may stand between and after the words, too. */
 static bool parse_words(struct parser *parser, const char *words[WORDS_MAX])
 {
@@ -459,15 +437,15 @@ static bool parse_rest(struct parser *parser)
 	if (is_for(parser, FOR_COMMAND)) {
 		const char *word = parser->argv[parser->at];
 		parser->at += word != NULL;
-		return parse_name(parser, word) && parse_command(parser);
+		return value_name(word, &options->name) && parse_command(parser);
 	}
 	if (!parse_words(parser, words))
 		return false;
 	if (parser->help || parser->version)
 		return true;
 	if (options->verb == VERB_LOCAL)
-		return parse_local(parser, words[0]);
-	if ((words[0] || verb->least) && !parse_name(parser, words[0]))
+		return value_local(words[0], &options->local);
+	if ((words[0] || verb->least) && !value_name(words[0], &options->name))
 		return false;
 	if (verb->least == 2 && !words[1]) {
 		say("a count is missing: latchkey %s NAME N", verb_name(options, name));
@@ -529,6 +507,32 @@ static bool fits_verb(const struct parser *parser)
 	return !is_for(parser, FOR_PERMITS) || fits_permits(options);
 }
 
+static bool topic_takes(const struct help_topic *topic, const char *option, size_t len)
+{
+	unsigned wanted = 0;
+
+	for (size_t i = 0; i < VERBS; i++)
+		if (!strcmp(topic->word, verbs[i].word) &&
+		    (!topic->second || !strcmp(topic->second, verbs[i].second)))
+			wanted |= FOR(i);
+	for (size_t i = 0; i < SPECS; i++)
+		if (len == 2 ? option[1] == specs[i].letter
+		             : len == strlen(specs[i].name) + 2 &&
+		                       !memcmp(option + 2, specs[i].name, len - 2))
+			return specs[i].verbs & wanted;
+	return false;
+}
+
+/* "latchkey --help", or of the verb that was named. */
+static void print_help(const struct parser *parser)
+{
+	const struct verb_spec *verb = &verbs[parser->options->verb];
+	const struct help_topic topic = {verb->word, parser->words == 2 ? verb->second : NULL,
+	                                 topic_takes};
+
+	help_print(parser->words ? &topic : NULL);
+}
+
 static bool asks(const struct parser *parser)
 {
 	return parser->help || parser->version;
@@ -555,7 +559,7 @@ bool options_parse(struct options *options, int argc, char **argv, int *status)
 			if (parser.version)
 				printf("latchkey %s\n", lk_version());
 			else
-				fputs(help_text, stdout);
+				print_help(&parser);
 			*status = 0;
 			return false;
 		}

@@ -123,3 +123,44 @@ bool value_url(const char *text, const char **url)
 	*url = text;
 	return true;
 }
+
+bool value_step(const char *text, const char **step)
+{
+	size_t len = strlen(text);
+
+	if (!len || len > LK_STEP_MAX) {
+		say("--id takes 1 to %d bytes", LK_STEP_MAX);
+		return false;
+	}
+	*step = text;
+	return true;
+}
+
+bool value_name(const char *text, const char **name)
+{
+	size_t len = text ? strlen(text) : 0;
+
+	if (!text) {
+		say("a name is missing");
+		return false;
+	}
+	if (!len || len > LK_NAME_MAX) {
+		say("a name has 1 to %d bytes", LK_NAME_MAX);
+		return false;
+	}
+	*name = text;
+	return true;
+}
+
+bool value_local(const char *text, enum local_action *action)
+{
+	static const char *const names[] = {"start", "stop", "status"};
+
+	for (unsigned i = 0; text && i < 3; i++)
+		if (!strcmp(text, names[i])) {
+			*action = (enum local_action)i;
+			return true;
+		}
+	say("latchkey local takes start, stop or status");
+	return false;
+}

@@ -15,6 +15,10 @@ bool value_seconds(const char *option, const char *text, int64_t min_ms, int64_t
 bool value_count(const char *what, const char *text, int64_t min, int64_t max, int64_t *count);
 bool value_status(const char *text, int *status);
 bool value_on_lost(const char *text, enum on_lost *on_lost);
+bool value_step(const char *text, const char **step);
+/* text NULL = it is missing */
+bool value_name(const char *text, const char **name);
+bool value_local(const char *text, enum local_action *action);
 bool value_url(const char *text, const char **url);
 
 #endif
