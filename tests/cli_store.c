@@ -368,6 +368,48 @@ TEST(password_file_that_has_none_is_refused_at_once)
 	ck_assert_int_le(now_ms() - start_ms, 5000);
 }
 
+/* Output that is lost must not look like an empty answer, whichever verb it was of. */
+TEST(full_output_is_said_by_every_verb_that_prints)
+{
+	static const char *const lines[] = {
+		"help",
+		"--help",
+		"help lock",
+		"--version",
+		"show",
+		"show a",
+		"show --json",
+		"show --json a",
+		"show l",
+		"latch show l",
+		"latch reset l 3",
+		"latch down l",
+		"latch show --json l",
+		"doctor",
+		"local status",
+		"local start",
+	};
+
+	begin();
+	hold("a", "x");
+	RUNS(0, &cmd, "latchkey", "latch", "set", "l", "5");
+	for (size_t i = 0; i < sizeof(lines) / sizeof(lines[0]); i++) {
+		char line[128];
+		int status;
+		snprintf(line, sizeof(line), "latchkey %s >/dev/full", lines[i]);
+		status = RUN(&cmd, "sh", "-c", line);
+		ck_assert_msg(status == 71, "%s: status %d", line, status);
+		ck_assert_msg(!strcmp(cmd.err, "latchkey: cannot write the output: No space left "
+		                               "on device\n"),
+		              "%s: %s", line, cmd.err);
+	}
+	/* The step was counted, all the same. */
+	RUNS(0, &cmd, "latchkey", "show", "l");
+	ck_assert_ptr_nonnull(strstr(cmd.out, "remain   2 of 3"));
+	RUNS(0, &cmd, "latchkey", "local", "stop");
+	server_stop(&server);
+}
+
 /* A wait that the store does not answer costs its time and one command timeout, not more. */
 TEST(wait_ends_in_time_when_the_server_is_gone)
 {

@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: MIT
  * The latchkey command: locks, semaphores and latches for shells, cron and deploy scripts. */
 #include "options.h"
+#include "say.h"
 #include "status.h"
 #include "verbs.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
+#include <string.h>
 #include <unistd.h>
 
 /* A closed standard descriptor would be taken by the first socket, which the command would then
@@ -16,6 +18,18 @@ static void fill_standard_descriptors(void)
 	for (int fd = 0; fd < 3; fd++)
 		if (fcntl(fd, F_GETFD) < 0 && errno == EBADF)
 			open("/dev/null", fd ? O_WRONLY : O_RDONLY);
+}
+
+/* False when output was lost, which must not look like an empty answer. */
+static bool flush_output(void)
+{
+	bool lost = ferror(stdout); /* of a flush before this one */
+
+	errno = 0;
+	lost = fflush(stdout) || lost;
+	if (lost)
+		say("cannot write the output: %s", errno ? strerror(errno) : "an earlier write failed");
+	return !lost;
 }
 
 int main(int argc, char **argv)
@@ -41,8 +55,5 @@ int main(int argc, char **argv)
 	fill_standard_descriptors();
 	if (options_parse(&options, argc, argv, &status))
 		status = verbs[options.verb](&options);
-	/* A full disk must not look like an empty answer. */
-	if (fflush(stdout) && status == 0)
-		status = STATUS_SYSTEM;
-	return status;
+	return flush_output() ? status : STATUS_SYSTEM;
 }
