@@ -353,6 +353,72 @@ TEST(doctor_says_that_no_store_is_named)
 	server_stop(&server);
 }
 
+/* Every verb that asks a store. */
+static const char *const asking[] = {
+	"lock a true",
+	"sem --permits 2 a true",
+	"rate --limit 2 --per 1 a",
+	"latch set a 1",
+	"latch down a",
+	"latch wait -n a",
+	"latch show a",
+	"latch rm a",
+	"show",
+	"show a",
+	"break a",
+	"doctor",
+};
+#define ASKING (sizeof(asking) / sizeof(asking[0]))
+
+static void assert_blames(const char *line, const char *origin, const char *fault)
+{
+	char expected[128];
+
+	snprintf(expected, sizeof(expected), ": %s: %s", origin, fault);
+	ck_assert_msg(RUN(&cmd, "sh", "-c", line) == 64, "%s: status %x", line, cmd.status);
+	ck_assert_msg(strstr(cmd.err, expected) != NULL, "%s: %s", line, cmd.err);
+	ck_assert_msg(!strstr(cmd.err, "s3cret"), "%s: %s", line, cmd.err);
+}
+
+TEST(bad_url_names_where_it_came_from)
+{
+	char line[1024], *url;
+
+	command_setup("redis://job:s3cret@127.0.0.1:99999");
+	for (size_t i = 0; i < ASKING; i++) {
+		snprintf(line, sizeof(line), "latchkey %s", asking[i]);
+		assert_blames(line, "LATCHKEY_URL", "port: not a number");
+		snprintf(line, sizeof(line), "latchkey --url redi://s3cret@127.0.0.1 %s",
+		         asking[i]);
+		assert_blames(line, "--url", "scheme: not redis://");
+	}
+	setenv("LATCHKEY_URL", "redis://job@127.0.0.1:1", 1);
+	assert_blames("latchkey show a", "LATCHKEY_URL", "password: missing");
+	url = malloc(5001);
+	memset(url, 'x', 5000);
+	url[5000] = 0;
+	setenv("LATCHKEY_URL", url, 1);
+	assert_blames("latchkey show a", "LATCHKEY_URL", "longer than");
+	free(url);
+	/* What else is wrong is not the URL's. */
+	setenv("LATCHKEY_URL", "redis://127.0.0.1:1", 1);
+	RUNS(69, &cmd, "latchkey", "show", "a");
+	ck_assert_ptr_null(strstr(cmd.err, "LATCHKEY_URL"));
+	unsetenv("LATCHKEY_URL");
+	ck_assert(!mkdir(command_file("etc"), 0755));
+	ck_assert(!mkdir(command_file("etc/latchkey"), 0755));
+	ck_assert_int_eq(shell("cp -L /etc/ld.so.cache %s 2>/dev/null; "
+	                       "echo redis://:s3cret@127.0.0.1:99999 >%s",
+	                       command_file("etc"), command_file("etc/latchkey/url")),
+	                 0);
+	for (size_t i = 0; i < ASKING; i++) {
+		snprintf(line, sizeof(line),
+		         "unshare %s --mount sh -c 'mount --bind %s /etc && latchkey %s'",
+		         unshare_right(), command_file("etc"), asking[i]);
+		assert_blames(line, "/etc/latchkey/url", "port: not a number");
+	}
+}
+
 TEST(password_file_that_has_none_is_refused_at_once)
 {
 	int64_t start_ms;

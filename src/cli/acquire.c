@@ -16,8 +16,7 @@ enum stage { STAGE_OPENING, STAGE_WAITING, STAGE_DONE };
 
 static lk_err open_hold(struct acquire *acquire)
 {
-	const struct store *store = acquire->store;
-	lk_err err = lk_client_open(store->url, &store->client, &acquire->client);
+	lk_err err = store_open(acquire->store, &acquire->client);
 
 	return err != LK_OK ? err : hold_open(&acquire->hold, acquire->client);
 }
@@ -36,7 +35,7 @@ static bool store_answers(const struct acquire *acquire)
 /* Why it was not acquired, for the user: the holder rather than "busy". */
 static void explain(struct acquire *acquire)
 {
-	const char *detail = lk_errmsg();
+	const char *detail = store_errmsg(acquire->store);
 	char text[512], more[1200] = "";
 
 	snprintf(text, sizeof(text), "%s%s", *detail ? detail : lk_err_text(acquire->err),

@@ -16,7 +16,7 @@
 
 struct acquire {
 	/* set by the caller */
-	const struct store *store;
+	struct store *store;
 	struct hold hold; /* its options and its on_lost */
 	/* set by acquire_run() */
 	lk_client *client;

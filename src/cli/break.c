@@ -90,11 +90,12 @@ int verb_break(const struct options *options)
 	if (!store_find(&store, options, &status))
 		return status;
 	text_escape(name, sizeof(name), options->name, strlen(options->name));
-	err = lk_client_open(store.url, &store.client, &client);
+	err = store_open(&store, &client);
 	if (err == LK_OK)
 		err = lk_client_kind(client, options->name, 0, &kind);
 	if (err != LK_OK) {
-		status = tell(options, name, LK_KIND_NONE, err);
+		say("cannot break \"%s\": %s", name, store_errmsg(&store));
+		status = status_of(err);
 	} else if (kind == LK_KIND_SEMAPHORE) {
 		status = break_semaphore(options, name, client);
 	} else if (kind == LK_KIND_LATCH) {

@@ -51,8 +51,9 @@ int verb_doctor(const struct options *options)
 	if (!store_find(&store, options, &status))
 		return status;
 	err = lk_doctor(store.url, &store.client, print_finding, &copy, &worst);
+	store_judge(&store, err);
 	if (err != LK_OK) {
-		say("cannot examine the store: %s", lk_errmsg());
+		say("cannot examine the store: %s", store_errmsg(&store));
 		return status_of(err);
 	}
 	if (store.by_default)

@@ -36,12 +36,12 @@ static bool latch_open(struct latch *latch, const struct options *options, const
 		return false;
 	settings.counting_ttl_ms = options->ttl_ms;
 	settings.open_ttl_ms = options->open_ttl_ms;
-	err = lk_client_open(latch->store.url, &latch->store.client, &latch->client);
+	err = store_open(&latch->store, &latch->client);
 	if (err == LK_OK)
 		err = lk_latch_open(latch->client, options->name, &settings, &latch->handle);
 	if (err == LK_OK)
 		return true;
-	say("cannot %s \"%s\": %s", does, latch->name, lk_errmsg());
+	say("cannot %s \"%s\": %s", does, latch->name, store_errmsg(&latch->store));
 	lk_client_close(latch->client);
 	*status = status_of(err);
 	return false;

@@ -28,7 +28,8 @@ static bool flush_output(void)
 	errno = 0;
 	lost = fflush(stdout) || lost;
 	if (lost)
-		say("cannot write the output: %s", errno ? strerror(errno) : "an earlier write failed");
+		say("cannot write the output: %s",
+		    errno ? strerror(errno) : "an earlier write failed");
 	return !lost;
 }
 

@@ -147,12 +147,12 @@ int verb_show(const struct options *options)
 
 	if (!store_find(&store, options, &status))
 		return status;
-	err = lk_client_open(store.url, &store.client, &client);
+	err = store_open(&store, &client);
 	if (err == LK_OK)
 		err = options->name ? show_one(client, options, &look)
 		                    : show_all(client, options, &look);
 	if (err != LK_OK && !(err == LK_EAUTH && client && !options->name))
-		say("cannot show: %s", err == LK_ENOMEM ? lk_err_text(err) : lk_errmsg());
+		say("cannot show: %s", err == LK_ENOMEM ? lk_err_text(err) : store_errmsg(&store));
 	lk_client_close(client);
 	look_fini(&look);
 	return status_of(err);

@@ -119,7 +119,9 @@ bool store_find(struct store *store, const struct options *options, int *status)
 
 	memset(store, 0, sizeof(*store));
 	*status = STATUS_STORE;
+	store->origin = "--url";
 	if (!url) {
+		store->origin = "LATCHKEY_URL";
 		url = getenv("LATCHKEY_URL");
 		if (url && !*url)
 			url = NULL;
@@ -127,16 +129,20 @@ bool store_find(struct store *store, const struct options *options, int *status)
 	if (url) {
 		size_t len = strlen(url);
 		if (len >= sizeof(store->url)) {
-			say("the store's URL is too long");
+			say("the store's URL is wrong: %s: longer than %zu bytes", store->origin,
+			    sizeof(store->url) - 1);
 			*status = STATUS_USAGE;
 			return false;
 		}
 		memcpy(store->url, url, len + 1);
-	} else if (!url_file(store)) {
-		return false;
-	} else if (!default_allowed(store)) {
-		*status = STATUS_USAGE;
-		return false;
+	} else {
+		store->origin = URL_FILE;
+		if (!url_file(store))
+			return false;
+		if (!default_allowed(store)) {
+			*status = STATUS_USAGE;
+			return false;
+		}
 	}
 	if (!store->url[0]) {
 		store->by_default = true;
@@ -150,4 +156,24 @@ bool store_find(struct store *store, const struct options *options, int *status)
 	}
 	*status = STATUS_USAGE;
 	return password_file(store);
+}
+
+lk_err store_open(struct store *store, lk_client **client)
+{
+	lk_err err = lk_client_open(store->url, &store->client, client);
+
+	store_judge(store, err);
+	return err;
+}
+
+void store_judge(struct store *store, lk_err err)
+{
+	/* Of all that the command gives it, the URL alone can be invalid. */
+	if (err == LK_EINVALID && !store->by_default)
+		snprintf(store->fault, sizeof(store->fault), "%s: %s", store->origin, lk_errmsg());
+}
+
+const char *store_errmsg(const struct store *store)
+{
+	return store->fault[0] ? store->fault : lk_errmsg();
 }
