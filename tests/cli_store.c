@@ -91,6 +91,107 @@ TEST(show_lists_all_names_escaped)
 	server_stop(&server);
 }
 
+/* What a name is made of, and how it is shown in a UTF-8 locale.  NULL: as it is. */
+static const struct {
+	const char *name, *shown;
+} spellings[] = {
+	{"b\u00fcro \u20ac", NULL},
+	{"\u65e5\u672c\U0001f600", NULL},
+	{"\u05e9\u05dc\u05d5\u05dd", NULL},
+	{"\u0e17\u0e35\u0e48", NULL}, /* two marks on one letter */
+	{"cafe\u0301", NULL},
+	{"a\\b\033", "a\\x5cb\\x1b"},
+	{"\u0301a", "\\xcc\\x81a"}, /* a mark on nothing */
+	{"a \u0301", "a \\xcc\\x81"},
+	{"\n\u0301", "\\x0a\\xcc\\x81"},
+	{"z\u0301\u0301\u0301\u0301", "z\u0301\u0301\u0301\\xcc\\x81"},
+	{"a\xc2\x9b"
+         "31m",
+         "a\\xc2\\x9b31m"}, /* C1: an escape sequence to some terminals */
+	{"a\u202eb", "a\\xe2\\x80\\xaeb"},
+	{"a\u2066b", "a\\xe2\\x81\\xa6b"},
+	{"a\u061cb", "a\\xd8\\x9cb"},
+	{"a\u200bb", "a\\xe2\\x80\\x8bb"},
+	{"a\u200db", "a\\xe2\\x80\\x8db"},
+	{"a\ufe0fb", "a\\xef\\xb8\\x8fb"},
+	{"\ufeff"
+         "a",
+         "\\xef\\xbb\\xbfa"},
+	{"a\xc2\xad"
+         "b",
+         "a\\xc2\\xadb"},
+	{"a\xc2\xa0"
+         "b",
+         "a\\xc2\\xa0b"}, /* looks like another name */
+	{"a\u3000b", "a\\xe3\\x80\\x80b"},
+	{"a\u2028b", "a\\xe2\\x80\\xa8b"},
+	{"a\U000e0041b", "a\\xf3\\xa0\\x81\\x81b"},
+	{"a\xff", "a\\xff"},
+	{"\xc0\xaf", "\\xc0\\xaf"},
+	{"\xed\xa0\x80", "\\xed\\xa0\\x80"},
+	{"\xf4\x90\x80\x80", "\\xf4\\x90\\x80\\x80"},
+	{"\xe2\x82", "\\xe2\\x82"},
+	{"\xe2\x82"
+         "b",
+         "\\xe2\\x82"
+         "b"},
+};
+#define SPELLINGS (sizeof(spellings) / sizeof(spellings[0]))
+
+static bool is_ascii(const char *text)
+{
+	for (; *text; text++)
+		if (*(const unsigned char *)text >= 0x80)
+			return false;
+	return true;
+}
+
+TEST(names_are_shown_as_they_are_in_a_utf8_locale_if_they_can_be_seen)
+{
+	begin();
+	for (size_t i = 0; i < SPELLINGS; i++) {
+		const char *name = spellings[i].name;
+		const char *shown = spellings[i].shown ? spellings[i].shown : name;
+		char line[128];
+
+		setenv("LC_ALL", "C.UTF-8", 1);
+		RUNS(0, &cmd, "latchkey", "show", name);
+		snprintf(line, sizeof(line), "name     %s\n", shown);
+		ck_assert_msg(!strncmp(cmd.out, line, strlen(line)), "%zu: %s", i, cmd.out);
+		RUNS(1, &cmd, "latchkey", "latch", "down", name);
+		snprintf(line, sizeof(line), "latchkey: cannot count down \"%s\": ", shown);
+		ck_assert_msg(!strncmp(cmd.err, line, strlen(line)), "%zu: %s", i, cmd.err);
+		/* For programs it is the same in every locale. */
+		RUNS(0, &cmd, "latchkey", "show", "--json", name);
+		ck_assert_msg(is_ascii(cmd.out), "%zu: %s", i, cmd.out);
+		RUNS(0, &cmd, "latchkey", "latch", "show", "--json", name);
+		ck_assert_msg(is_ascii(cmd.out), "%zu: %s", i, cmd.out);
+		setenv("LC_ALL", "C", 1);
+		RUNS(0, &cmd, "latchkey", "show", name);
+		ck_assert_msg(is_ascii(cmd.out), "%zu: %s", i, cmd.out);
+		RUNS(1, &cmd, "latchkey", "latch", "down", name);
+		ck_assert_msg(is_ascii(cmd.err), "%zu: %s", i, cmd.err);
+	}
+	server_stop(&server);
+}
+
+TEST(table_is_aligned_by_columns)
+{
+	const char *wide, *plain;
+
+	begin();
+	setenv("LC_ALL", "C.UTF-8", 1);
+	RUNS(0, &cmd, "latchkey", "latch", "set", "\u65e5\u672ce\u0301", "3");
+	RUNS(0, &cmd, "latchkey", "latch", "set", "plain", "3");
+	RUNS(0, &cmd, "latchkey", "show");
+	plain = strstr(cmd.out, "\nplain                    latch ");
+	wide = strstr(cmd.out, "\n\u65e5\u672ce\u0301                    latch ");
+	ck_assert_msg(plain && wide, "%s", cmd.out);
+	RUNS(0, &cmd, "latchkey", "show", "--json");
+	ck_assert(is_ascii(cmd.out));
+	server_stop(&server);
+}
+
 TEST(show_tells_the_right_it_lacks)
 {
 	struct redis *redis;

@@ -209,6 +209,36 @@ TEST(wait_line_is_cut_to_the_width)
 	server_stop(&server);
 }
 
+TEST(wait_line_of_wide_characters_is_cut_to_the_columns)
+{
+#define WIDE "\u65e5"
+	static const char name[] = WIDE WIDE WIDE WIDE WIDE WIDE WIDE WIDE WIDE WIDE WIDE WIDE;
+
+	begin();
+	setenv("LC_ALL", "C.UTF-8", 1);
+	START(&other, "latchkey", "lock", name, "sleep", "89");
+	ck_assert(WITHIN(5000, command_count_of("sleep") == 1));
+	/* 30 columns may be written on: 12 of ASCII and 9 characters of two, no half of a tenth. */
+	TERMINAL(31, "latchkey", "lock", name, "true");
+	expect("\r\033[Kwaiting for ");
+	ck_assert(WITHIN(3000, (terminal_read(5), screen_len >= 9 * strlen(WIDE))));
+	nap_ms(50);
+	terminal_read(10);
+	kill(shell_pid, SIGINT);
+	terminal_end();
+	screen[strcspn(screen, "\r\n\033^")] = 0;
+	ck_assert_str_eq(screen, WIDE WIDE WIDE WIDE WIDE WIDE WIDE WIDE WIDE);
+	/* The tenth has room for one of its columns only. */
+	TERMINAL(32, "latchkey", "lock", name, "true");
+	expect("\r\033[Kwaiting for " WIDE WIDE WIDE WIDE WIDE WIDE WIDE WIDE WIDE);
+	nap_ms(50);
+	terminal_read(10);
+	kill(shell_pid, SIGINT);
+	terminal_end();
+	ck_assert_ptr_null(memmem(screen, strcspn(screen, "\r\n\033^"), "\xe6", 1));
+	server_stop(&server);
+}
+
 TEST(quiet_wait_shows_nothing)
 {
 	begin();

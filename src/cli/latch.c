@@ -125,7 +125,8 @@ int verb_latch_show(const struct options *options)
 	err = lk_latch_query(latch.handle, &look.latch);
 	status = tell(&latch, "show", err);
 	if (err == LK_OK && options->json) {
-		look_json(&look, latch.name);
+		look_json(&look, text_ascii(latch.name, sizeof(latch.name), options->name,
+		                            strlen(options->name)));
 		putchar('\n');
 	} else if (err == LK_OK) {
 		look_print(&look, latch.name);

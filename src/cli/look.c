@@ -9,6 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define NAME_COLUMNS 24
+
 static lk_err look_lock(struct look *look, lk_client *client, const char *name, size_t len,
                         bool all)
 {
@@ -200,10 +202,11 @@ void look_print(const struct look *look, const char *name)
 void look_row(const struct look *look, const char *name)
 {
 	char who[1024] = "-", since[32] = "-", left[32] = "-", waiting[32] = "-";
+	size_t len;
 
 	if (!look) {
-		printf("%-24s %-9s %-36s %8s %8s %7s\n", "NAME", "KIND", "HELD BY", "FOR", "LEASE",
-		       "WAITING");
+		printf("%-*s %-9s %-36s %8s %8s %7s\n", NAME_COLUMNS, "NAME", "KIND", "HELD BY",
+		       "FOR", "LEASE", "WAITING");
 		return;
 	}
 	switch (look->kind) {
@@ -228,6 +231,9 @@ void look_row(const struct look *look, const char *name)
 		snprintf(waiting, sizeof(waiting), "%" PRId64, look->lock.queue_len);
 		break;
 	}
-	printf("%-24s %-9s %-36s %8s %8s %7s\n", name, lk_kind_name(look->kind), who, since, left,
-	       waiting);
+	/* printf() would count bytes. */
+	len = text_columns(name);
+	printf("%s%*s %-9s %-36s %8s %8s %7s\n", name,
+	       len < NAME_COLUMNS ? NAME_COLUMNS - (int)len : 0, "", lk_kind_name(look->kind), who,
+	       since, left, waiting);
 }

@@ -54,6 +54,7 @@ int main(int argc, char **argv)
 	int status;
 
 	fill_standard_descriptors();
+	text_init();
 	if (options_parse(&options, argc, argv, &status))
 		status = verbs[options.verb](&options);
 	return flush_output() ? status : STATUS_SYSTEM;

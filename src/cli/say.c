@@ -5,11 +5,19 @@
 #include "status.h"
 
 #include <inttypes.h>
+#include <langinfo.h>
+#include <locale.h>
 #include <stdarg.h>
 #include <string.h>
 #include <unistd.h>
+#include <wchar.h>
+#include <wctype.h>
 
 #define LINE_SIZE 4096
+#define MARKS_MAX 3 /* on one letter */
+
+/* The locale's. */
+static bool utf8;
 
 int status_of(lk_err err)
 {
@@ -56,16 +64,88 @@ void say(const char *fmt, ...)
 		return;
 }
 
-const char *text_escape(char *out, size_t size, const char *in, size_t len)
+/* ---- Text of others ------------------------------------------------------------------------- */
+
+void text_init(void)
+{
+	utf8 = setlocale(LC_CTYPE, "") && !strcmp(nl_langinfo(CODESET), "UTF-8");
+	if (!utf8)
+		setlocale(LC_CTYPE, "C");
+}
+
+/* Printable by its class, and yet nothing that a reader sees: formats, directions, fillers, spaces
+ * other than the one.  Private characters look like nothing in particular.  In ascending order. */
+static bool is_unseen(wint_t character)
+{
+	static const struct {
+		wint_t first, last;
+	} ranges[] = {
+		{0xa0, 0xa0},       {0xad, 0xad},        {0x34f, 0x34f},   {0x61c, 0x61c},
+		{0x115f, 0x1160},   {0x1680, 0x1680},    {0x17b4, 0x17b5}, {0x180b, 0x180f},
+		{0x2000, 0x200f},   {0x2028, 0x202f},    {0x205f, 0x206f}, {0x2800, 0x2800},
+		{0x3000, 0x3000},   {0x3164, 0x3164},    {0xe000, 0xf8ff}, {0xfe00, 0xfe0f},
+		{0xfeff, 0xfeff},   {0xffa0, 0xffa0},    {0xfff0, 0xfffb}, {0x1bca0, 0x1bca3},
+		{0x1d173, 0x1d17a}, {0xe0000, 0x10ffff},
+	};
+
+	for (size_t i = 0; i < sizeof(ranges) / sizeof(ranges[0]); i++)
+		if (character <= ranges[i].last)
+			return character >= ranges[i].first;
+	return false;
+}
+
+/* The character that begins there: its bytes and columns.  0 when it is none. */
+static size_t read_character(const char *in, size_t len, wchar_t *character, int *width)
+{
+	mbstate_t state;
+	size_t bytes;
+
+	memset(&state, 0, sizeof(state));
+	bytes = mbrtowc(character, in, len, &state);
+	if (bytes == 0 || bytes > len)
+		return 0;
+	*width = wcwidth(*character);
+	return bytes;
+}
+
+/* How many bytes there may be printed as they are.  *marks is how many marks the letter before
+ * bears yet: a mark on nothing, and a tower of marks, cover what is beside them. */
+static size_t plain_bytes(const char *in, size_t len, bool ascii, int *marks)
+{
+	unsigned char byte = (unsigned char)*in;
+	wchar_t character;
+	size_t bytes;
+	int width, room = *marks;
+
+	*marks = 0;
+	if (byte < 0x80) {
+		bool plain = byte >= 0x20 && byte < 0x7f && byte != '\\';
+		*marks = plain && byte != ' ' ? MARKS_MAX : 0;
+		return plain;
+	}
+	if (ascii || !utf8)
+		return 0;
+	bytes = read_character(in, len, &character, &width);
+	if (!bytes || !iswprint((wint_t)character) || is_unseen((wint_t)character))
+		return 0;
+	if (width < 0 || (width == 0 && !room))
+		return 0;
+	*marks = width == 0 ? room - 1 : MARKS_MAX;
+	return bytes;
+}
+
+static const char *escape(char *out, size_t size, const char *in, size_t len, bool ascii)
 {
 	static const char hex[] = "0123456789abcdef";
-	size_t at = 0, safe = 0;
+	size_t at = 0, safe = 0, taken;
+	int marks = 0;
 
-	for (size_t i = 0; i < len; i++) {
+	for (size_t i = 0; i < len; i += taken) {
 		unsigned char byte = (unsigned char)in[i];
-		bool plain = byte >= 0x20 && byte < 0x7f && byte != '\\';
-		size_t need = plain ? 1 : 4;
+		size_t plain = plain_bytes(in + i, len - i, ascii, &marks);
+		size_t need = plain ? plain : 4;
 
+		taken = plain ? plain : 1;
 		if (at + 4 <= size)
 			safe = at; /* the last place where "..." still fits */
 		if (at + need + 1 > size) {
@@ -73,7 +153,7 @@ const char *text_escape(char *out, size_t size, const char *in, size_t len)
 			return out;
 		}
 		if (plain) {
-			out[at] = (char)byte;
+			memcpy(out + at, in + i, plain);
 		} else {
 			out[at] = '\\';
 			out[at + 1] = 'x';
@@ -85,6 +165,47 @@ const char *text_escape(char *out, size_t size, const char *in, size_t len)
 	out[at] = 0;
 	return out;
 }
+
+const char *text_escape(char *out, size_t size, const char *in, size_t len)
+{
+	return escape(out, size, in, len, false);
+}
+
+const char *text_ascii(char *out, size_t size, const char *in, size_t len)
+{
+	return escape(out, size, in, len, true);
+}
+
+/* *columns is what there is, and then what is left. */
+static size_t fit(const char *text, size_t *columns)
+{
+	size_t at = 0, bytes, len = strlen(text);
+	wchar_t character;
+	int width;
+
+	for (; at < len; at += bytes) {
+		bytes = read_character(text + at, len - at, &character, &width);
+		if (!bytes || width < 0 || (size_t)width > *columns)
+			break;
+		*columns -= (size_t)width;
+	}
+	return at;
+}
+
+size_t text_fit(const char *text, size_t columns)
+{
+	return fit(text, &columns);
+}
+
+size_t text_columns(const char *text)
+{
+	size_t left = SIZE_MAX;
+
+	fit(text, &left);
+	return SIZE_MAX - left;
+}
+
+/* ---- The rest ------------------------------------------------------------------------------- */
 
 const char *text_duration(char out[32], int64_t ms)
 {

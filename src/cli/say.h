@@ -16,9 +16,20 @@
 /* One line "latchkey: ..." on standard error, in one write. */
 void say(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 
-/* Only printable ASCII remains, other bytes and the backslash become \xHH; cut with "..." when it
+/* Read the locale, before any thread is started.  Until then, and in a locale that is not UTF-8,
+ * only ASCII is printed as it is. */
+void text_init(void);
+
+/* What people can see remains; other bytes and the backslash become \xHH.  Cut with "..." when it
  * does not fit.  Always NUL-ended (size >= 4).  Returns out. */
 const char *text_escape(char *out, size_t size, const char *in, size_t len);
+/* The same for programs: only printable ASCII remains, in every locale. */
+const char *text_ascii(char *out, size_t size, const char *in, size_t len);
+
+/* How many bytes of the text, whole characters, fit into so many columns of a terminal. */
+size_t text_fit(const char *text, size_t columns);
+/* The columns that it takes. */
+size_t text_columns(const char *text);
 
 /* "850ms", "12s", "1m12s", "3h05m", "2d04h". */
 const char *text_duration(char out[32], int64_t ms);

@@ -65,12 +65,13 @@ static lk_err show_one(lk_client *client, const struct options *options, struct 
 
 	if (err != LK_OK)
 		return err;
-	text_escape(text, sizeof(text), options->name, strlen(options->name));
 	if (options->json) {
-		look_json(look, text);
+		look_json(look,
+		          text_ascii(text, sizeof(text), options->name, strlen(options->name)));
 		putchar('\n');
 	} else {
-		look_print(look, text);
+		look_print(look,
+		           text_escape(text, sizeof(text), options->name, strlen(options->name)));
 	}
 	return LK_OK;
 }
@@ -100,14 +101,13 @@ static lk_err show_names(lk_client *client, const struct options *options,
 			return err;
 		if (is_over(look))
 			continue;
-		text_escape(text, sizeof(text), name->bytes, name->len);
 		if (options->json) {
 			fputs(any ? ",\n" : "", stdout);
-			look_json(look, text);
+			look_json(look, text_ascii(text, sizeof(text), name->bytes, name->len));
 		} else {
 			if (!any)
 				look_row(NULL, NULL);
-			look_row(look, text);
+			look_row(look, text_escape(text, sizeof(text), name->bytes, name->len));
 		}
 		any = true;
 	}

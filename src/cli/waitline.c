@@ -58,7 +58,7 @@ static void put(const char *text, size_t len)
 void waitline_draw(struct waitline *line, struct hold *hold)
 {
 	char text[LINE_SIZE], detail[1200];
-	size_t head = sizeof(wipe) - 1, len, room = columns();
+	size_t head = sizeof(wipe) - 1;
 
 	if (!line->wanted || clock_ns() < line->due_ns)
 		return;
@@ -71,8 +71,7 @@ void waitline_draw(struct waitline *line, struct hold *hold)
 		return;
 	memcpy(text, wipe, head);
 	compose(text + head, sizeof(text) - head, line->options, detail);
-	len = strlen(text + head);
-	put(text, head + (len < room ? len : room));
+	put(text, head + text_fit(text + head, columns()));
 	line->drawn = true;
 }
 
