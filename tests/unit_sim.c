@@ -229,3 +229,63 @@ TEST_LIMIT(short_grant_without_a_claim_is_found, 60)
 
 	expect(&bug, "validity exclusion", false);
 }
+
+/* ---- Scenes ------------------------------------------------------------------------------- *
+ *
+ * Seeds that a check once called bad, call by call: a seed gives another run as soon as one more
+ * draw is made, a scene does not. */
+#define RATE 5
+#define WINDOW_NS (10 * SIM_S) /* of the rate */
+
+/* Three clients and one permit. */
+static void plan_scene(const struct sim_act *acts, int count)
+{
+	memset(&plan, 0, sizeof(plan));
+	plan.seed = 1;
+	plan.length_ns = 40 * SIM_S;
+	plan.clients = 3;
+	plan.threads = 2;
+	plan.delay_ns = 2 * SIM_MS;
+	plan.idle_ns = plan.hold_ns = SIM_S;
+	plan.release_percent = 100;
+	plan.capacity = 1;
+	plan.names = (1u << SIM_NAMES) - 1;
+	plan.acts = acts;
+	plan.act_count = count;
+	plan.lease_ms = WINDOW_NS / SIM_MS / 2;
+}
+
+/* In the order of their times. */
+static void add_fault(enum sim_fault_kind kind, int target, int64_t at_ns, int64_t length_ns)
+{
+	plan.faults[plan.fault_count++] = (struct sim_fault){
+		.at_ns = at_ns, .kind = kind, .target = target, .length_ns = length_ns};
+}
+
+static void expect_nothing(void)
+{
+	ck_assert_msg(sim_run(&plan, &result, NULL), "at %.6f s: %s: %s",
+	              (double)result.at_ns / 1e9, result.check, result.text);
+}
+
+/* An operator breaks a grant of a rate.  Its permit is free at once: the rate grants one more. */
+TEST(broken_grant_of_a_rate_makes_room)
+{
+	static const struct sim_act acts[] = {
+		{1 * SIM_S, 0, 0, RATE, 0, 0},
+		{3 * SIM_S, 1, 0, RATE, 0, 0},
+		{4 * SIM_S, 2, 0, RATE, 0, 0},
+	};
+
+	plan_scene(acts, 3);
+	expect_nothing();
+	ck_assert_int_eq(result.tally.forgot, 1);
+	/* The operator chooses a name by chance, until it is the rate. */
+	add_fault(SIM_BREAK, 0, 2 * SIM_S, 0);
+	for (uint64_t chance = 1; chance < 100 && !result.tally.faults[SIM_BREAK]; chance++) {
+		plan.faults[0].chance = chance;
+		expect_nothing();
+	}
+	ck_assert_int_eq(result.tally.faults[SIM_BREAK], 1);
+	ck_assert_int_eq(result.tally.forgot, 2);
+}

@@ -9,7 +9,7 @@
  *   sim_network.c    requests, replies and messages under way
  *   sim_server.c     the server: its clock, its memory, who is subscribed
  *   sim_faults.c     what each fault does
- *   sim_callers.c    threads that acquire, hold and release
+ *   sim_callers.c    threads that acquire, hold and release; by chance, or as a scene says
  *   sim_latches.c    threads that await, count down, set and remove
  *   sim_view.c       a name as the store has it
  *   sim_check*.c     what must hold
@@ -230,6 +230,7 @@ struct sim_caller {
 	struct sim_random random;
 	int index;
 	enum sim_doing doing;
+	const struct sim_act *act;  /* of a scene: the present one, or the next; NULL = none */
 	int name;                   /* of what it does */
 	struct lk__place *place;    /* through which it holds */
 	uint64_t owner;             /* of its hold: itself, or the permits' fence */

@@ -6,11 +6,32 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Find the thread's act after its present one, NULL = none.  A new process skips acts whose time is
+ * over. */
+static const struct sim_act *next_act(const struct sim_caller *caller)
+{
+	const struct sim *sim = caller->client->sim;
+	const struct sim_act *act = caller->act ? caller->act + 1 : sim->plan->acts;
+
+	for (; act < sim->plan->acts + sim->plan->act_count; act++)
+		if (act->client == caller->client->slot && act->thread == caller->index &&
+		    (caller->act || SIM_START_NS + act->at_ns >= sim->now_ns))
+			return act;
+	return NULL;
+}
+
 void sim_caller_plan(struct sim_caller *caller, int64_t ns)
 {
 	struct sim *sim = caller->client->sim;
 
-	caller->next_ns = sim->now_ns + sim_within(&caller->random, ns / sim->pace);
+	if (sim->plan->acts && caller->doing == SIM_HOLDING) {
+		caller->next_ns = sim->now_ns + caller->act->hold_ns;
+	} else if (sim->plan->acts) {
+		caller->act = next_act(caller);
+		caller->next_ns = caller->act ? SIM_START_NS + caller->act->at_ns : LK__NEVER;
+	} else {
+		caller->next_ns = sim->now_ns + sim_within(&caller->random, ns / sim->pace);
+	}
 }
 
 void sim_caller_begin(struct sim_caller *caller, enum sim_doing doing)
@@ -78,24 +99,13 @@ static void limit_wait(struct sim_caller *caller)
 		caller->cancel_ns = caller->client->sim->now_ns + cancel_ns;
 }
 
-static void acquire(struct sim_caller *caller)
+/* Begin the acquisition that caller describes. */
+static void start_call(struct sim_caller *caller, bool forgets)
 {
 	struct sim_client *client = caller->client;
-	const struct sim_plan *plan = client->sim->plan;
 	const struct sim_name *name = &client->sim->names[caller->name];
-	struct sim_random *random = &caller->random;
 	struct lk__waiter *waiter = &caller->waiter;
-	uint32_t limit = sim_percent(random, 80) ? (plan->capacity + 1) / 2 : plan->capacity;
-	bool second = sim_percent(random, name->rate ? 85 : 20) && !plan->crowd;
-	bool forgets = sim_percent(random, plan->forget_percent);
 
-	waiter->max_hold_ms = sim_percent(random, 8) ? 1 + (int64_t)sim_draw(random, 2000) : 0;
-	caller->place = client->places[caller->name][second];
-	caller->owner = name->kind == LK_KIND_LOCK ? (uint64_t)caller->index + 1 : 0;
-	caller->count = 1 + (uint32_t)sim_draw(random, limit);
-	caller->depth = 0;
-	sim_caller_begin(caller, SIM_ACQUIRING);
-	limit_wait(caller);
 	waiter->spare_ticket = malloc(sizeof(*waiter->spare_ticket));
 	waiter->spare_hold = malloc(sizeof(*waiter->spare_hold));
 	sim_trace(client->sim, client, "thread %d %s %s, lease %lld ms %c", caller->index,
@@ -111,11 +121,58 @@ static void acquire(struct sim_caller *caller)
 	lk__core_acquire_permits(&client->core, sim_local(client), waiter);
 }
 
+static void acquire(struct sim_caller *caller)
+{
+	struct sim_client *client = caller->client;
+	const struct sim_plan *plan = client->sim->plan;
+	const struct sim_name *name = &client->sim->names[caller->name];
+	struct sim_random *random = &caller->random;
+	uint32_t limit = sim_percent(random, 80) ? (plan->capacity + 1) / 2 : plan->capacity;
+	bool second = sim_percent(random, name->rate ? 85 : 20) && !plan->crowd;
+	bool forgets = sim_percent(random, plan->forget_percent);
+
+	caller->waiter.max_hold_ms =
+		sim_percent(random, 8) ? 1 + (int64_t)sim_draw(random, 2000) : 0;
+	caller->place = client->places[caller->name][second];
+	caller->owner = name->kind == LK_KIND_LOCK ? (uint64_t)caller->index + 1 : 0;
+	caller->count = 1 + (uint32_t)sim_draw(random, limit);
+	caller->depth = 0;
+	sim_caller_begin(caller, SIM_ACQUIRING);
+	limit_wait(caller);
+	start_call(caller, forgets);
+}
+
+/* Begin the present act of a scene. */
+static void act(struct sim_caller *caller)
+{
+	struct sim_client *client = caller->client;
+	const struct sim_name *name = &client->sim->names[caller->act->name];
+
+	caller->name = caller->act->name;
+	caller->waiter.max_hold_ms = 0;
+	caller->place = client->places[caller->name][name->rate];
+	caller->owner = name->kind == LK_KIND_LOCK ? (uint64_t)caller->index + 1 : 0;
+	caller->count = 1;
+	caller->depth = 0;
+	sim_caller_begin(caller, SIM_ACQUIRING);
+	caller->waiter.only_try = !caller->act->wait_ns;
+	if (caller->act->wait_ns) {
+		caller->limit_ns = LK__NEVER;
+		caller->until_ns = sim_local(client) + caller->act->wait_ns;
+	}
+	start_call(caller, true);
+}
+
 static void begin(struct sim_caller *caller)
 {
 	struct sim *sim = caller->client->sim;
-	int name = (int)sim_draw(&caller->random, SIM_NAMES);
+	int name;
 
+	if (sim->plan->acts) {
+		act(caller);
+		return;
+	}
+	name = (int)sim_draw(&caller->random, SIM_NAMES);
 	/* Who waits for a rate or a latch takes nothing else meanwhile. */
 	if (name > 4 && sim->pace >= 8 && sim_percent(&caller->random, 85))
 		name = (int)sim_draw(&caller->random, 4);

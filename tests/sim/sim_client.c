@@ -40,6 +40,8 @@ static void open_places(struct sim_client *client, struct sim_random *random)
 	const struct sim_plan *plan = client->sim->plan;
 	int64_t lease_ms = leases[sim_draw(random, 6)];
 
+	if (plan->lease_ms)
+		lease_ms = plan->lease_ms;
 	client->ping_ns = 5000 * SIM_MS;
 	if (lease_ms * SIM_MS / 3 < client->ping_ns)
 		client->ping_ns = lease_ms * SIM_MS / 3;
@@ -370,7 +372,7 @@ void sim_client_settle(struct sim_client *client)
 	}
 	if ((!core->line && !core->channels.line) || client->flush_ns != LK__NEVER)
 		return;
-	if (sim_percent(&client->random, 5))
+	if (sim_percent(&client->random, 5) && client->sim->plan->delay_ns)
 		client->flush_ns = client->sim->now_ns + sim_within(&client->random, 5 * SIM_MS);
 	else
 		sim_network_flush(client);

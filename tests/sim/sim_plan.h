@@ -71,6 +71,15 @@ struct sim_bug {
 	const char *script, *from, *to;
 };
 
+/* One acquisition of a scene.  A scene is a plan that lists its calls; no call is drawn.  Its
+ * callers forget permits of the rate, and release every other hold after hold_ns. */
+struct sim_act {
+	int64_t at_ns; /* since the start; each thread's acts are in this order */
+	int client, thread, name;
+	int64_t wait_ns; /* 0 = only try */
+	int64_t hold_ns;
+};
+
 struct sim_plan {
 	uint64_t seed;
 	int64_t length_ns;
@@ -85,8 +94,11 @@ struct sim_plan {
 	unsigned release_percent, forget_percent, fixed_percent;
 	uint32_t capacity;
 	int threads;
-	uint32_t names; /* in use, by bit */
-	bool crowd;     /* all want one lock, by one handle each */
+	uint32_t names;             /* in use, by bit */
+	bool crowd;                 /* all want one lock, by one handle each */
+	const struct sim_act *acts; /* makes it a scene; locks and semaphores only */
+	int act_count;
+	int64_t lease_ms; /* of first handles; second ones have twice that; 0 = drawn */
 	const struct sim_bug *bug;
 };
 
