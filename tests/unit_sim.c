@@ -268,6 +268,15 @@ static void expect_nothing(void)
 	              (double)result.at_ns / 1e9, result.check, result.text);
 }
 
+/* The check with that text finds the bug; other checks may find it earlier, and do not count. */
+static void expect_only(const struct sim_bug *bug, const char *check, const char *only)
+{
+	plan.bug = bug;
+	plan.only = only;
+	ck_assert_msg(!sim_run(&plan, &result, NULL), "\"%s\" does not fire", only);
+	ck_assert_str_eq(result.check, check);
+}
+
 /* An operator breaks a grant of a rate.  Its permit is free at once: the rate grants one more. */
 TEST(broken_grant_of_a_rate_makes_room)
 {
@@ -288,4 +297,39 @@ TEST(broken_grant_of_a_rate_makes_room)
 	}
 	ck_assert_int_eq(result.tally.faults[SIM_BREAK], 1);
 	ck_assert_int_eq(result.tally.forgot, 2);
+}
+
+/* Seed 300406.  The server counts whole microseconds: it grants again in the microsecond in which a
+ * window ends, though up to 999 ns of the window are left.  (Nothing delays these calls.) */
+TEST(windows_of_a_rate_meet_in_a_microsecond)
+{
+	static const struct sim_act acts[] = {
+		{5 * SIM_S + 900, 0, 0, RATE, 0, 0},
+		{5 * SIM_S + 400 + WINDOW_NS, 1, 0, RATE, 0, 0},
+	};
+
+	plan_scene(acts, 2);
+	plan.delay_ns = 0;
+	expect_nothing();
+	ck_assert_int_eq(result.tally.forgot, 2);
+}
+
+TEST(grant_one_microsecond_before_a_window_ends_is_found)
+{
+	static const struct sim_bug bug = {
+		"semaphore_ask",
+		"first_us > now then return end\n"
+		"\tlocal over = redis.call('ZRANGEBYSCORE', ENDS, '-inf', now_text,",
+		"first_us > now + 1 then return end\n"
+		"\tlocal over = redis.call('ZRANGEBYSCORE', ENDS, '-inf', text(now + 1),"};
+	static const struct sim_act acts[] = {
+		{5 * SIM_S, 0, 0, RATE, 0, 0},
+		{5 * SIM_S - 1000 + WINDOW_NS, 1, 0, RATE, 0, 0},
+	};
+
+	plan_scene(acts, 2);
+	plan.delay_ns = 0;
+	expect_nothing();
+	ck_assert_int_eq(result.tally.forgot, 1);
+	expect_only(&bug, "rate", "permits of rate5 are valid at once");
 }

@@ -17,12 +17,14 @@ void sim_fail(struct sim *sim, const char *check, const char *fmt, ...)
 
 	if (result->failed)
 		return;
-	result->failed = true;
-	result->at_ns = sim->now_ns - SIM_START_NS;
-	snprintf(result->check, sizeof(result->check), "%s", check);
 	va_start(args, fmt);
 	vsnprintf(result->text, sizeof(result->text), fmt, args);
 	va_end(args);
+	if (sim->plan->only && !strstr(result->text, sim->plan->only))
+		return;
+	result->failed = true;
+	result->at_ns = sim->now_ns - SIM_START_NS;
+	snprintf(result->check, sizeof(result->check), "%s", check);
 	sim_trace(sim, NULL, "FAILED %s: %s", check, result->text);
 }
 

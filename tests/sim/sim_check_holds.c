@@ -173,6 +173,7 @@ static void add(struct sum *sum, const struct sim_name *name, const struct sim_g
 		sum->oldest_ns = grant->granted_ns;
 }
 
+/* Count in microseconds, as the server does: it rounds the time of each grant down. */
 static void add_forgotten(struct sum *sum, struct sim_name *name, int64_t at_ns)
 {
 	int least = name->grant_count > SIM_GRANTS ? name->grant_count - SIM_GRANTS : 0;
@@ -182,7 +183,7 @@ static void add_forgotten(struct sum *sum, struct sim_name *name, int64_t at_ns)
 		if (grant->granted_ns < at_ns - 120 * SIM_S)
 			break;
 		if (grant->forgotten && grant->forgotten_ns <= at_ns &&
-		    at_ns < grant->forgotten_ns + grant->lease_ms * SIM_MS)
+		    at_ns / 1000 < grant->forgotten_ns / 1000 + grant->lease_ms * 1000)
 			add(sum, name, grant, grant->permits);
 	}
 }
