@@ -234,10 +234,11 @@ TEST_LIMIT(short_grant_without_a_claim_is_found, 60)
  *
  * Seeds that a check once called bad, call by call: a seed gives another run as soon as one more
  * draw is made, a scene does not. */
+#define LOCK 2
 #define RATE 5
 #define WINDOW_NS (10 * SIM_S) /* of the rate */
 
-/* Three clients and one permit. */
+/* Three clients; one permit; locks have a lease of 10 s. */
 static void plan_scene(const struct sim_act *acts, int count)
 {
 	memset(&plan, 0, sizeof(plan));
@@ -252,7 +253,7 @@ static void plan_scene(const struct sim_act *acts, int count)
 	plan.names = (1u << SIM_NAMES) - 1;
 	plan.acts = acts;
 	plan.act_count = count;
-	plan.lease_ms = WINDOW_NS / SIM_MS / 2;
+	plan.lease_ms = acts->name == RATE ? WINDOW_NS / SIM_MS / 2 : 10000;
 }
 
 /* In the order of their times. */
@@ -332,4 +333,43 @@ TEST(grant_one_microsecond_before_a_window_ends_is_found)
 	expect_nothing();
 	ck_assert_int_eq(result.tally.forgot, 1);
 	expect_only(&bug, "rate", "permits of rate5 are valid at once");
+}
+
+/* A holder is cut off; a failover loses its grant and the fence; another client gets the lock while
+ * the holder still believes in its hold, and passes it on. */
+static void plan_forgotten_fence(int64_t back_ns)
+{
+	static const struct sim_act acts[] = {
+		{5 * SIM_S, 0, 0, LOCK, 0, SIM_S / 10},
+		{8 * SIM_S, 0, 1, LOCK, 0, 20 * SIM_S},
+		{9 * SIM_S, 1, 0, LOCK, 6 * SIM_S, 3 * SIM_S},
+		{9 * SIM_S, 1, 1, LOCK, 20 * SIM_S, SIM_S},
+	};
+
+	plan_scene(acts, 4);
+	if (back_ns)
+		add_fault(SIM_CLOCK_BACK, 2, 6 * SIM_S, back_ns);
+	add_fault(SIM_CUT_OFF, 0, 8300 * SIM_MS, 8 * SIM_S);
+	add_fault(SIM_FAILOVER, 2, 8500 * SIM_MS, SIM_S);
+}
+
+/* Seed 300329.  With the server's clock set back before, the fence of the lost grant comes again,
+ * as docs/protocol.md says. */
+TEST(fence_comes_again_if_counter_and_clock_are_behind)
+{
+	plan_forgotten_fence(20 * SIM_S);
+	expect_nothing();
+	ck_assert_int_eq(result.tally.fences_again, 1);
+}
+
+/* The same without the step of the clock, and a script that only counts. */
+TEST(fence_that_comes_again_is_found)
+{
+	static const struct sim_bug bug = {
+		"lock_ask", "if last - now >= 0 then fence =", "if last then fence ="};
+
+	plan_forgotten_fence(0);
+	expect_nothing();
+	ck_assert_int_eq(result.tally.fences_again, 0);
+	expect_only(&bug, "fence", "two holds of lock2 have fence");
 }

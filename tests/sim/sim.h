@@ -447,7 +447,10 @@ void sim_check_names(struct sim *sim);
 void sim_check_sent(struct sim_client *client, const struct lk__request *request);
 /* Holds that it made while half of its memory was gone. */
 void sim_check_adopt(struct sim *sim, struct sim_name *name, const struct sim_call *call);
-struct sim_grant *sim_grant_of(struct sim_name *name, uint64_t fence);
+struct sim_grant *sim_grant_of(struct sim_name *name, uint64_t fence, const char *nonce);
+/* The last grant of that fence to that process: for a ticket that its core has freed. */
+struct sim_grant *sim_grant_to(struct sim_name *name, uint64_t fence,
+                               const struct sim_client *client);
 
 /* sim_check_holds.c */
 void sim_check_backed(struct sim_client *client, const struct lk__hold *hold);

@@ -30,13 +30,30 @@ void sim_fail(struct sim *sim, const char *check, const char *fmt, ...)
 
 /* ---- Grants ------------------------------------------------------------------------------- */
 
-struct sim_grant *sim_grant_of(struct sim_name *name, uint64_t fence)
+/* Look for the ticket, too: a store whose counter and clock are both behind gives a fence again. */
+struct sim_grant *sim_grant_of(struct sim_name *name, uint64_t fence, const char *nonce)
 {
 	int least = name->grant_count > SIM_GRANTS ? name->grant_count - SIM_GRANTS : 0;
 
-	for (int i = name->grant_count - 1; i >= least; i--)
-		if (name->grants[i % SIM_GRANTS].fence == fence)
-			return &name->grants[i % SIM_GRANTS];
+	for (int i = name->grant_count - 1; i >= least; i--) {
+		struct sim_grant *grant = &name->grants[i % SIM_GRANTS];
+		if (grant->fence == fence && !strcmp(grant->nonce, nonce))
+			return grant;
+	}
+	return NULL;
+}
+
+struct sim_grant *sim_grant_to(struct sim_name *name, uint64_t fence,
+                               const struct sim_client *client)
+{
+	int least = name->grant_count > SIM_GRANTS ? name->grant_count - SIM_GRANTS : 0;
+
+	for (int i = name->grant_count - 1; i >= least; i--) {
+		struct sim_grant *grant = &name->grants[i % SIM_GRANTS];
+		if (grant->fence == fence && grant->slot == client->slot &&
+		    grant->life == client->life)
+			return grant;
+	}
 	return NULL;
 }
 
@@ -150,7 +167,7 @@ static void check_same(const struct script *script, const struct sim_ticket *was
 {
 	struct sim *sim = script->sim;
 	int64_t now_us = sim_server_us(sim);
-	struct sim_grant *grant = sim_grant_of(script->name, is->fence);
+	struct sim_grant *grant = sim_grant_of(script->name, is->fence, is->nonce);
 	const struct lk__hold *hold;
 
 	if (is->end_us < was->end_us && was->end_us <= now_us + is->force_ms * 1000)
@@ -175,7 +192,7 @@ static void check_same(const struct script *script, const struct sim_ticket *was
 static void check_gone(const struct script *script, const struct sim_ticket *was)
 {
 	struct sim *sim = script->sim;
-	const struct sim_grant *grant = sim_grant_of(script->name, was->fence);
+	const struct sim_grant *grant = sim_grant_of(script->name, was->fence, was->nonce);
 	const struct lk__hold *hold = hold_of_ticket(sim, was);
 
 	if (!script->call || (grant && (grant->broken || grant->epoch != script->name->epoch)))
@@ -289,11 +306,13 @@ void sim_check_adopt(struct sim *sim, struct sim_name *name, const struct sim_ca
 	const struct script script = {sim, name, &before, &name->view, call, {0}};
 
 	before.hold_count = 0; /* what it had before is nobody's */
-	for (int i = 0; i < name->view.hold_count; i++)
-		if (!sim_grant_of(name, name->view.holds[i].fence)) {
-			check_new(&script, &name->view.holds[i]);
-			check_same(&script, &name->view.holds[i], &name->view.holds[i]);
-		}
+	for (int i = 0; i < name->view.hold_count; i++) {
+		const struct sim_ticket *hold = &name->view.holds[i];
+		if (sim_grant_of(name, hold->fence, hold->nonce))
+			continue;
+		check_new(&script, hold);
+		check_same(&script, hold, hold);
+	}
 }
 
 static void check_tickets(struct script *script)

@@ -46,7 +46,8 @@ static bool was_linked(const struct sim_client *client)
 
 static void check_left(struct sim *sim, struct sim_name *name, const struct sim_ticket *ticket)
 {
-	const struct sim_grant *grant = ticket->fence ? sim_grant_of(name, ticket->fence) : NULL;
+	const struct sim_grant *grant =
+		ticket->fence ? sim_grant_of(name, ticket->fence, ticket->nonce) : NULL;
 
 	/* An old memory brings back what had left, for as long as it lives. */
 	if (name->forced_ns > sim->end_ns - REVIVED_NS || (grant && grant->forgotten) ||

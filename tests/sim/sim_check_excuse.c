@@ -52,14 +52,16 @@ void sim_check_excuse(struct sim *sim, struct sim_name *name, struct sim_grant *
 }
 
 /* The memory that there is now has it, too, for as long as its holder believes. */
-static bool is_backed(const struct sim *sim, const struct sim_name *name, uint64_t fence,
-                      int64_t until_ns)
+static bool is_backed(const struct sim *sim, const struct sim_name *name,
+                      const struct sim_grant *grant, int64_t until_ns)
 {
 	int64_t until_us = SIM_EPOCH_US + sim->store_offset_us + until_ns / 1000;
 
-	for (int i = 0; i < name->view.hold_count; i++)
-		if (name->view.holds[i].fence == fence && name->view.holds[i].end_us >= until_us)
-			return true;
+	for (int i = 0; i < name->view.hold_count; i++) {
+		const struct sim_ticket *held = &name->view.holds[i];
+		if (held->fence == grant->fence && !strcmp(held->nonce, grant->nonce))
+			return held->end_us >= until_us;
+	}
 	return false;
 }
 
@@ -74,7 +76,7 @@ void sim_check_excused(struct sim_client *client, const struct lk__hold *hold,
 
 	if (name->torn)
 		return;
-	if (!grant->broken && is_backed(sim, name, grant->fence, most_ns)) {
+	if (!grant->broken && is_backed(sim, name, grant, most_ns)) {
 		grant->excused = false;
 		grant->epoch = name->epoch;
 		return;

@@ -218,7 +218,7 @@ static void break_one(struct sim *sim, struct sim_random *random)
 	if (!name->view.hold_count)
 		return;
 	hold = &name->view.holds[sim_draw(random, (uint64_t)name->view.hold_count)];
-	grant = sim_grant_of(name, hold->fence);
+	grant = sim_grant_of(name, hold->fence, hold->nonce);
 	if (grant) {
 		sim_check_excuse(sim, name, grant);
 		grant->broken = true;
