@@ -373,3 +373,52 @@ TEST(fence_that_comes_again_is_found)
 	ck_assert_int_eq(result.tally.fences_again, 0);
 	expect_only(&bug, "fence", "two holds of lock2 have fence");
 }
+
+/* A lock goes from one thread of a client to another.  The client dies, the lease ends, the clock
+ * is set back, and another client comes. */
+static void plan_unreported_fence(int64_t crash_ns, bool back)
+{
+	static const struct sim_act acts[] = {
+		{5 * SIM_S, 0, 0, LOCK, 0, SIM_S / 2},
+		{5100 * SIM_MS, 0, 1, LOCK, 5 * SIM_S, 20 * SIM_S},
+		{28 * SIM_S, 1, 0, LOCK, 0, SIM_S},
+	};
+
+	plan_scene(acts, 3);
+	add_fault(SIM_CRASH, 0, crash_ns, SIM_S);
+	if (back)
+		add_fault(SIM_CLOCK_BACK, 2, 27 * SIM_S, 30 * SIM_S);
+}
+
+/* The client died before it reported the local fence: it comes again, as docs/protocol.md says. */
+TEST(fence_comes_again_if_its_client_died_and_the_clock_is_behind)
+{
+	plan_unreported_fence(6 * SIM_S, true);
+	expect_nothing();
+	ck_assert_int_eq(result.tally.handed_over, 1);
+	ck_assert_int_eq(result.tally.fences_again, 1);
+}
+
+/* The client has reported the fence, and the script ignores that. */
+TEST(fence_that_was_reported_and_comes_again_is_found)
+{
+	static const struct sim_bug bug = {"lock_renew", "redis.call('SET', KEYS[3], ARGV[4])",
+	                                   "last = ARGV[4]"};
+
+	plan_unreported_fence(10 * SIM_S, true);
+	expect_nothing();
+	ck_assert_int_eq(result.tally.fences_again, 0);
+	expect_only(&bug, "fence", "the store gave fence");
+}
+
+/* The clock is not set back, and the script only counts. */
+TEST(unreported_fence_comes_again_with_the_clock_ahead_and_is_found)
+{
+	static const struct sim_bug bug = {
+		"lock_ask", "if last - now >= 0 then fence =", "if last then fence ="};
+
+	plan_unreported_fence(6 * SIM_S, false);
+	expect_nothing();
+	ck_assert_int_eq(result.tally.fences_again, 0);
+	expect_only(&bug, "fence", "the store gave fence");
+}

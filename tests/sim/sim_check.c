@@ -126,17 +126,44 @@ static void check_order(const struct script *script, const struct sim_ticket *ho
 	}
 }
 
+/* The process of the last local fence died before it reported that, and the clock is behind it: the
+ * store may give the fence again. */
+static bool is_unreported(const struct script *script, uint64_t fence)
+{
+	const struct sim_name *name = script->name;
+	const struct sim_client *client = &script->sim->clients[name->local_slot];
+
+	return fence > name->store_max && (uint64_t)sim_server_us(script->sim) <= name->fence_max &&
+	       (!client->alive || client->life != name->local_life);
+}
+
+/* A holder's leave or renewal reports its last local fence. */
+static void note_report(const struct script *script)
+{
+	const struct sim_call *call = script->call;
+	bool done = script->answer.kind == LK__LEFT || script->answer.kind == LK__KEPT;
+
+	if (call && done && call->fence > script->name->store_max &&
+	    hold_in(script->before, call->ticket))
+		script->name->store_max = call->fence;
+}
+
 static void check_new(const struct script *script, const struct sim_ticket *hold)
 {
 	struct sim_name *name = script->name;
 
+	if (hold->fence <= name->fence_max && is_unreported(script, hold->fence)) {
+		script->sim->tally.fences_again++;
+		name->fence_max = 0;
+		name->regime++;
+	}
 	if (hold->fence <= name->fence_max)
 		sim_fail(script->sim, "fence",
 		         "the store gave fence %llu of %s again or after a greater one, %llu",
 		         (unsigned long long)hold->fence, name->text,
 		         (unsigned long long)name->fence_max);
 	else
-		name->fence_max = hold->fence;
+		name->fence_max = name->store_max = hold->fence;
 	if (hold->fence > script->sim->fence_max)
 		script->sim->fence_max = hold->fence;
 	check_order(script, hold);
@@ -323,6 +350,7 @@ static void check_tickets(struct script *script)
 		sim_check_permits(script->sim, name, script->before, script->call, &script->answer);
 		return;
 	}
+	note_report(script);
 	check_holds(script);
 	for (int i = 0; i < script->before->queued; i++)
 		check_passed_over(script, &script->before->queue[i]);

@@ -284,8 +284,11 @@ static void check_fence(struct sim *sim, struct sim_name *name, const struct lk_
 	sim->tally.handed_over++;
 	if (!sim->clock_was_back && (int64_t)hold->fence > sim_server_us(sim))
 		sim_fail(sim, "fence", "a local fence is ahead of the server's clock");
-	if (grant->regime == name->regime && hold->fence > name->fence_max)
-		name->fence_max = hold->fence;
+	if (grant->regime != name->regime || hold->fence <= name->fence_max)
+		return;
+	name->fence_max = hold->fence;
+	name->local_slot = grant->slot;
+	name->local_life = grant->life;
 }
 
 /* Once another process waits and the holder was told so, which is at once as long as no connection

@@ -225,6 +225,8 @@ static struct sim_call *take(struct sim_client *client, struct lk__request *requ
 		call->permits = request->permits;
 		if (request->kind == LK__ASK)
 			call->arrival_us = (int64_t)request->ticket->arrival;
+		if (request->kind == LK__LEAVE || (request->kind == LK__RENEW && !request->claim))
+			call->fence = request->ticket->last_fence;
 	}
 	if (!lk__codec_request(&call->bytes, &client->space, request))
 		abort();

@@ -115,7 +115,7 @@ struct sim_tally {
 	double client_seconds;
 	long long steps, scripts, grants, forgot, handed_over, waits, losses, openings, counted,
 		released, unknown, faults[SIM_FAULT_KINDS];
-	long long fences_again; /* two valid holds had one fence, as docs/protocol.md allows */
+	long long fences_again; /* given, or held, twice, as docs/protocol.md allows */
 	double longest_grant_ms, longest_idle_ms; /* of undisturbed clients */
 };
 

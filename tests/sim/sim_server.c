@@ -202,7 +202,7 @@ void sim_server_uncounted(struct sim *sim)
 		return;
 	for (int i = 0; i < SIM_NAMES; i++) {
 		sim->names[i].regime++;
-		sim->names[i].fence_max = 0;
+		sim->names[i].fence_max = sim->names[i].store_max = 0;
 	}
 }
 
