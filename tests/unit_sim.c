@@ -236,6 +236,7 @@ TEST_LIMIT(short_grant_without_a_claim_is_found, 60)
  * draw is made, a scene does not. */
 #define LOCK 2
 #define RATE 5
+#define LATCH 6
 #define WINDOW_NS (10 * SIM_S) /* of the rate */
 
 /* Three clients; one permit; locks have a lease of 10 s. */
@@ -282,9 +283,9 @@ static void expect_only(const struct sim_bug *bug, const char *check, const char
 TEST(broken_grant_of_a_rate_makes_room)
 {
 	static const struct sim_act acts[] = {
-		{1 * SIM_S, 0, 0, RATE, 0, 0},
-		{3 * SIM_S, 1, 0, RATE, 0, 0},
-		{4 * SIM_S, 2, 0, RATE, 0, 0},
+		{1 * SIM_S, 0, 0, RATE, 0, 0, 0},
+		{3 * SIM_S, 1, 0, RATE, 0, 0, 0},
+		{4 * SIM_S, 2, 0, RATE, 0, 0, 0},
 	};
 
 	plan_scene(acts, 3);
@@ -305,8 +306,8 @@ TEST(broken_grant_of_a_rate_makes_room)
 TEST(windows_of_a_rate_meet_in_a_microsecond)
 {
 	static const struct sim_act acts[] = {
-		{5 * SIM_S + 900, 0, 0, RATE, 0, 0},
-		{5 * SIM_S + 400 + WINDOW_NS, 1, 0, RATE, 0, 0},
+		{5 * SIM_S + 900, 0, 0, RATE, 0, 0, 0},
+		{5 * SIM_S + 400 + WINDOW_NS, 1, 0, RATE, 0, 0, 0},
 	};
 
 	plan_scene(acts, 2);
@@ -324,8 +325,8 @@ TEST(grant_one_microsecond_before_a_window_ends_is_found)
 		"first_us > now + 1 then return end\n"
 		"\tlocal over = redis.call('ZRANGEBYSCORE', ENDS, '-inf', text(now + 1),"};
 	static const struct sim_act acts[] = {
-		{5 * SIM_S, 0, 0, RATE, 0, 0},
-		{5 * SIM_S - 1000 + WINDOW_NS, 1, 0, RATE, 0, 0},
+		{5 * SIM_S, 0, 0, RATE, 0, 0, 0},
+		{5 * SIM_S - 1000 + WINDOW_NS, 1, 0, RATE, 0, 0, 0},
 	};
 
 	plan_scene(acts, 2);
@@ -340,10 +341,10 @@ TEST(grant_one_microsecond_before_a_window_ends_is_found)
 static void plan_forgotten_fence(int64_t back_ns)
 {
 	static const struct sim_act acts[] = {
-		{5 * SIM_S, 0, 0, LOCK, 0, SIM_S / 10},
-		{8 * SIM_S, 0, 1, LOCK, 0, 20 * SIM_S},
-		{9 * SIM_S, 1, 0, LOCK, 6 * SIM_S, 3 * SIM_S},
-		{9 * SIM_S, 1, 1, LOCK, 20 * SIM_S, SIM_S},
+		{5 * SIM_S, 0, 0, LOCK, 0, SIM_S / 10, 0},
+		{8 * SIM_S, 0, 1, LOCK, 0, 20 * SIM_S, 0},
+		{9 * SIM_S, 1, 0, LOCK, 6 * SIM_S, 3 * SIM_S, 0},
+		{9 * SIM_S, 1, 1, LOCK, 20 * SIM_S, SIM_S, 0},
 	};
 
 	plan_scene(acts, 4);
@@ -379,9 +380,9 @@ TEST(fence_that_comes_again_is_found)
 static void plan_unreported_fence(int64_t crash_ns, bool back)
 {
 	static const struct sim_act acts[] = {
-		{5 * SIM_S, 0, 0, LOCK, 0, SIM_S / 2},
-		{5100 * SIM_MS, 0, 1, LOCK, 5 * SIM_S, 20 * SIM_S},
-		{28 * SIM_S, 1, 0, LOCK, 0, SIM_S},
+		{5 * SIM_S, 0, 0, LOCK, 0, SIM_S / 2, 0},
+		{5100 * SIM_MS, 0, 1, LOCK, 5 * SIM_S, 20 * SIM_S, 0},
+		{28 * SIM_S, 1, 0, LOCK, 0, SIM_S, 0},
 	};
 
 	plan_scene(acts, 3);
@@ -421,4 +422,70 @@ TEST(unreported_fence_comes_again_with_the_clock_ahead_and_is_found)
 	expect_nothing();
 	ck_assert_int_eq(result.tally.fences_again, 0);
 	expect_only(&bug, "fence", "the store gave fence");
+}
+
+/* A message that a latch opened is held up.  Meanwhile the memory is lost, the clock is set back,
+ * and the latch counts again, under a generation that is less; another wait begins. */
+static void plan_late_opening(int count)
+{
+	static struct sim_act acts[] = {
+		{1 * SIM_S, 0, 0, LATCH, 30 * SIM_S, 0, -1},
+		{4 * SIM_S, 1, 0, LATCH, 0, 0, 0},
+		{5 * SIM_S, 1, 0, LATCH, 0, 0, 3},
+		{5500 * SIM_MS, 0, 1, LATCH, 5 * SIM_S, 0, -1},
+	};
+
+	acts[1].count = count; /* 0 = open */
+	plan_scene(acts, 4);
+	add_fault(SIM_STALL, 0, 3900 * SIM_MS, 2100 * SIM_MS);
+	add_fault(SIM_CLOCK_BACK, 2, 4200 * SIM_MS, 20 * SIM_S);
+	add_fault(SIM_FLUSH_ALL, 2, 4500 * SIM_MS, 0);
+}
+
+/* The stall chooses its connection and direction by chance, until it is that of the message. */
+static void find_late_opening(void)
+{
+	plan_late_opening(0);
+	for (uint64_t chance = 1; chance < 100 && !result.tally.late_openings; chance++) {
+		plan.faults[0].chance = chance;
+		expect_nothing();
+	}
+	ck_assert_int_eq(result.tally.late_openings, 1);
+	ck_assert_int_eq(result.tally.released, 2);
+}
+
+/* Seed 800131.  The old opening ends the new wait, as docs/protocol.md says. */
+TEST(opening_of_a_lost_memory_comes_late)
+{
+	find_late_opening();
+}
+
+/* The memory stays, and the waiter is misled about the generation that counts. */
+TEST(late_opening_that_ends_a_wait_is_found)
+{
+	static const struct sim_bug bug = {"latch_show", "'counting', gen, count",
+	                                   "'counting', '1', count"};
+
+	find_late_opening();
+	plan.fault_count = 1;
+	expect_nothing();
+	ck_assert_int_eq(result.tally.late_openings, 0);
+	expect_only(&bug, "latch", "was let through gate6");
+}
+
+/* The memory is lost, and the late message speaks of a generation that never opened. */
+TEST(late_opening_that_never_was_is_found)
+{
+	static const struct sim_bug bug = {"latch_set",
+	                                   "if ARGV[1] == '0' then\n\tredis.call('PEXP",
+	                                   "if true then\n\tredis.call('PEXP"};
+	uint64_t chance;
+
+	find_late_opening();
+	chance = plan.faults[0].chance;
+	plan_late_opening(1);
+	plan.faults[0].chance = chance;
+	expect_nothing();
+	ck_assert_int_eq(result.tally.late_openings, 0);
+	expect_only(&bug, "latch", "was let through gate6");
 }

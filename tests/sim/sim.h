@@ -426,6 +426,7 @@ void sim_caller_begin(struct sim_caller *caller, enum sim_doing doing);
 
 /* sim_latches.c */
 void sim_latch_begin(struct sim_caller *caller);
+void sim_latch_act(struct sim_caller *caller, const struct sim_act *act);
 void sim_latch_done(struct sim_caller *caller, enum sim_doing was);
 void sim_latch_answered(struct sim_caller *caller, bool answered);
 /* An operator does something to it; and, at the end, lets everybody go. */

@@ -149,6 +149,10 @@ static void act(struct sim_caller *caller)
 	const struct sim_name *name = &client->sim->names[caller->act->name];
 
 	caller->name = caller->act->name;
+	if (name->kind == LK_KIND_LATCH) {
+		sim_latch_act(caller, caller->act);
+		return;
+	}
 	caller->waiter.max_hold_ms = 0;
 	caller->place = client->places[caller->name][name->rate];
 	caller->owner = name->kind == LK_KIND_LOCK ? (uint64_t)caller->index + 1 : 0;

@@ -152,6 +152,28 @@ void sim_check_latch_forced(struct sim *sim, struct sim_name *name)
 
 /* ---- Callers ------------------------------------------------------------------------------ */
 
+/* The waiter heard late of an opening from before the counter was lost and the clock was set back:
+ * its generation is above all later ones. */
+static bool is_late_opening(const struct sim_name *name, const struct lk__waiter *waiter)
+{
+	return waiter->opened > name->fence_max && waiter->opened <= name->opened;
+}
+
+/* The caller's wait ended with LK_OK. */
+static void check_open(struct sim_caller *caller, const struct sim_name *name)
+{
+	struct sim *sim = caller->client->sim;
+
+	if (name->open_ns >= caller->began_ns ||
+	    (caller->waiter.absent_is_open && name->absent_ns >= caller->began_ns))
+		return;
+	if (is_late_opening(name, &caller->waiter))
+		sim->tally.late_openings++;
+	else
+		sim_fail(sim, "latch", "thread %d of c%02d was let through %s, which was not open",
+		         caller->index, caller->client->slot, name->text);
+}
+
 void sim_check_awaited(struct sim_caller *caller, lk_err err)
 {
 	struct sim *sim = caller->client->sim;
@@ -161,10 +183,8 @@ void sim_check_awaited(struct sim_caller *caller, lk_err err)
 	sim_check_gave_up(caller, err);
 	if ((err == LK_ETIMEDOUT || err == LK_ECANCELED) && caller->gave_up != err)
 		sim_fail(sim, "result", "an await ended too early with %s", lk_err_name(err));
-	if (err == LK_OK && name->open_ns < caller->began_ns &&
-	    !(caller->waiter.absent_is_open && name->absent_ns >= caller->began_ns))
-		sim_fail(sim, "latch", "thread %d of c%02d was let through %s, which was not open",
-		         caller->index, caller->client->slot, name->text);
+	if (err == LK_OK)
+		check_open(caller, name);
 	if (err && err != LK_EBUSY && err != LK_ETIMEDOUT && err != LK_ECANCELED &&
 	    err != LK_ECONN && err != LK_ECLOSED &&
 	    (err != LK_ESERVER || !sim->tally.faults[SIM_REFUSE]))

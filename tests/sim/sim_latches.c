@@ -26,24 +26,37 @@ static void fill_args(struct set_args *args, uint64_t chance)
 
 /* ---- Calls -------------------------------------------------------------------------------- */
 
-static void await(struct sim_caller *caller)
+/* wait_ns: LK__NEVER = without end, 0 = only look. */
+static void start_await(struct sim_caller *caller, int64_t wait_ns, bool absent_is_open)
 {
 	struct sim_client *client = caller->client;
+
+	sim_caller_begin(caller, SIM_AWAITING);
+	caller->waiter.only_try = !wait_ns;
+	caller->waiter.absent_is_open = absent_is_open;
+	if (wait_ns)
+		caller->limit_ns = LK__NEVER;
+	if (wait_ns && wait_ns != LK__NEVER)
+		caller->until_ns = sim_local(client) + wait_ns;
+	sim_trace(client->sim, client, "thread %d awaits %s", caller->index,
+	          caller->place->name->bytes);
+	lk__core_await(&client->core, sim_local(client), &caller->waiter);
+}
+
+static void await(struct sim_caller *caller)
+{
 	struct sim_random *random = &caller->random;
 	unsigned kind = (unsigned)sim_draw(random, 20);
 	int64_t wait_ns = sim_within(random, kind < 12 ? 5 * SIM_S : 25 * SIM_S);
 	bool absent_is_open = sim_percent(random, 15);
 
-	sim_caller_begin(caller, SIM_AWAITING);
-	caller->waiter.only_try = kind < 2;
-	caller->waiter.absent_is_open = absent_is_open;
-	if (!caller->waiter.only_try)
-		caller->limit_ns = LK__NEVER;
-	if (kind >= 2 && kind < 18)
-		caller->until_ns = sim_local(client) + wait_ns;
-	sim_trace(client->sim, client, "thread %d awaits %s", caller->index,
-	          caller->place->name->bytes);
-	lk__core_await(&client->core, sim_local(client), &caller->waiter);
+	if (kind < 2)
+		wait_ns = 0;
+	else if (kind >= 18)
+		wait_ns = LK__NEVER;
+	else if (!wait_ns)
+		wait_ns = 1;
+	start_await(caller, wait_ns, absent_is_open);
 }
 
 static void count_down(struct sim_caller *caller)
@@ -66,11 +79,11 @@ static void count_down(struct sim_caller *caller)
 	lk__core_step(&client->core, sim_local(client), &caller->waiter);
 }
 
-static void ask(struct sim_caller *caller, uint64_t chance)
+/* set: NULL = remove it. */
+static void ask(struct sim_caller *caller, const struct set_args *set)
 {
 	struct sim_client *client = caller->client;
 	const struct sim_name *name = &client->sim->names[caller->name];
-	struct set_args set;
 	const char *remove_args[] = {name->main, name->memory, name->queue, name->topic};
 	const char *args[9] = {name->main, name->memory, "lk:fence", name->queue};
 
@@ -80,25 +93,27 @@ static void ask(struct sim_caller *caller, uint64_t chance)
 	}
 	sim_caller_begin(caller, SIM_ASKING);
 	caller->limit_ns = LK__NEVER;
-	fill_args(&set, chance / 8);
-	args[4] = set.count;
-	args[5] = set.anew;
-	args[6] = set.open_ttl;
-	args[7] = set.counting_ttl;
-	args[8] = name->topic;
-	sim_trace(client->sim, client, "thread %d %s %s", caller->index,
-	          chance % 8 ? "sets" : "removes", name->text);
-	if (chance % 8)
-		sim_network_ask(caller, &lk__script_latch_set, 9, args);
-	else
+	sim_trace(client->sim, client, "thread %d %s %s", caller->index, set ? "sets" : "removes",
+	          name->text);
+	if (!set) {
 		sim_network_ask(caller, &lk__script_latch_remove, 4, remove_args);
+		return;
+	}
+	args[4] = set->count;
+	args[5] = set->anew;
+	args[6] = set->open_ttl;
+	args[7] = set->counting_ttl;
+	args[8] = name->topic;
+	sim_network_ask(caller, &lk__script_latch_set, 9, args);
 }
 
 void sim_latch_begin(struct sim_caller *caller)
 {
 	unsigned kind = (unsigned)sim_draw(&caller->random, 100);
 	uint64_t chance = sim_draw(&caller->random, 1u << 20);
+	struct set_args set;
 
+	fill_args(&set, chance / 8);
 	caller->place = caller->client->places[caller->name][0];
 	caller->owner = 0;
 	caller->depth = 0;
@@ -107,7 +122,22 @@ void sim_latch_begin(struct sim_caller *caller)
 	else if (kind < 88)
 		count_down(caller);
 	else
-		ask(caller, chance);
+		ask(caller, chance % 8 ? &set : NULL);
+}
+
+void sim_latch_act(struct sim_caller *caller, const struct sim_act *act)
+{
+	struct set_args set = {"", "1", "86400000", "0"};
+
+	caller->place = caller->client->places[caller->name][0];
+	caller->owner = 0;
+	caller->depth = 0;
+	if (act->count < 0) {
+		start_await(caller, act->wait_ns, false);
+		return;
+	}
+	snprintf(set.count, sizeof(set.count), "%d", act->count);
+	ask(caller, &set);
 }
 
 void sim_latch_done(struct sim_caller *caller, enum sim_doing was)

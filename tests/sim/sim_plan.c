@@ -231,6 +231,7 @@ void sim_tally_add(struct sim_tally *sum, const struct sim_tally *tally)
 	sum->released += tally->released;
 	sum->unknown += tally->unknown;
 	sum->fences_again += tally->fences_again;
+	sum->late_openings += tally->late_openings;
 	if (tally->longest_grant_ms > sum->longest_grant_ms)
 		sum->longest_grant_ms = tally->longest_grant_ms;
 	if (tally->longest_idle_ms > sum->longest_idle_ms)

@@ -71,13 +71,15 @@ struct sim_bug {
 	const char *script, *from, *to;
 };
 
-/* One acquisition of a scene.  A scene is a plan that lists its calls; no call is drawn.  Its
- * callers forget permits of the rate, and release every other hold after hold_ns. */
+/* One call of a scene.  A scene is a plan that lists its calls; no call is drawn.  Its callers
+ * acquire a lock or permits; they forget those of the rate, and release every other hold after
+ * hold_ns.  A latch they await (count is -1) or set. */
 struct sim_act {
 	int64_t at_ns; /* since the start; each thread's acts are in this order */
 	int client, thread, name;
 	int64_t wait_ns; /* 0 = only try */
 	int64_t hold_ns;
+	int count;
 };
 
 struct sim_plan {
@@ -96,7 +98,7 @@ struct sim_plan {
 	int threads;
 	uint32_t names;             /* in use, by bit */
 	bool crowd;                 /* all want one lock, by one handle each */
-	const struct sim_act *acts; /* makes it a scene; locks and semaphores only */
+	const struct sim_act *acts; /* makes it a scene */
 	int act_count;
 	int64_t lease_ms; /* of first handles; second ones have twice that; 0 = drawn */
 	const struct sim_bug *bug;
@@ -115,7 +117,8 @@ struct sim_tally {
 	double client_seconds;
 	long long steps, scripts, grants, forgot, handed_over, waits, losses, openings, counted,
 		released, unknown, faults[SIM_FAULT_KINDS];
-	long long fences_again; /* given, or held, twice, as docs/protocol.md allows */
+	long long fences_again;  /* given, or held, twice, as docs/protocol.md allows */
+	long long late_openings; /* let a waiter through, as docs/protocol.md allows */
 	double longest_grant_ms, longest_idle_ms; /* of undisturbed clients */
 };
 
