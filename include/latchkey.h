@@ -408,7 +408,9 @@ LK_API LK_MUST_USE lk_err lk_lock_break(lk_lock *lock, const char *if_holder);
  *
  * Permits with a fixed lease that are never released make a rate: open with fixed and a lease of
  * the window's length, and acquire with hold NULL.  Then no window of that length, wherever it
- * begins, sees more grants than the capacity, by the store's clock. */
+ * begins, sees more grants than the capacity, by the store's clock.  The grant is final: it counts
+ * from the moment when the store made it, whenever the call returns.  So a client whose round trip
+ * is as long as the window has its turns, too.  A waiter that has died costs one turn. */
 typedef struct lk_semaphore lk_semaphore;
 
 /* Told once for each hold that is lost, as lk_lost_fn. */
@@ -452,8 +454,9 @@ LK_API lk_err lk_semaphore_close(lk_semaphore *semaphore);
  *   permits  1..LK_PERMITS_MAX, all or none
  *   wait_ms  milliseconds; 0 = try once, LK_FOREVER = no limit
  *   hold     gets the hold's fence, by which the calls below name it.  NULL, for a fixed handle
- *            only: the permits are nobody's to release and come back when the lease ends,
- *            lk_semaphore_close(), lk_client_close() and a crash notwithstanding
+ *            only: the permits are never released and come back one lease after the grant,
+ *            lk_semaphore_close(), lk_client_close() and a crash notwithstanding.  That may be
+ *            before the call returns, from a server that is far
  *
  * LK_OK         held; renewed in the background until released, or until its end if fixed
  * LK_EBUSY      not held: too few are free, or others wait (wait_ms 0); nothing left behind

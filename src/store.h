@@ -91,7 +91,7 @@ struct lk__message {
 	enum lk__message_kind kind;
 	char nonce[LK__NONCE_SIZE];
 	int64_t lease_ms; /* the ticket's */
-	bool fixed;
+	bool fixed, final;
 	uint32_t permits; /* 0 = a lock's */
 	uint64_t fence;
 	int64_t life_ms; /* LK__GRANT: how long the store keeps it */

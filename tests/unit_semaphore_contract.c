@@ -389,3 +389,91 @@ TEST(leases_that_are_over_are_not_waited_for)
 	SAYS("queued 1700000003000000 0 5000 0", ASK("1:b:n1:2000:r:3"));
 	contract_stop();
 }
+
+/* ---- Permits that are never released -------------------------------------------------------- */
+
+#define USED_LEAVE(ticket, fence) LEAVE(ticket), fence
+
+TEST(grant_that_is_never_released_is_whole_however_old_its_ticket)
+{
+	contract_start();
+	SAYS("granted 1700000000000000 1700000000000000 0 0", ASK(B));
+	SAYS("held 1700000000000000 1700000000000000 0", RENEW(B, "60000"));
+	SAYS("queued 1700000000000000 0 60000 0", ASK(C));
+	SAYS("queued 1700000000000001 1 60000 0", ASK(N));
+	contract_at(5000);
+	SAYS("left 1 0 0 | c grant 1:c:n1:8000:f:1 1700000005000000 3000 1 1 1700000005000000 | n "
+	     "grant 1:n:n1:8000:n:1 1700000005000001 8000 0 0 1700000005000000",
+	     LEAVE(B));
+	SAYS("1:c:n1:8000:f:1 1700000008000000 1:n:n1:8000:n:1 1700000013000000", ALL_ENDS);
+	SAYS("2 2 2 0 -1 60000 1700000005000000 2 1:c:n1:8000:f:1 1 1700000005000000 3000 "
+	     "1:n:n1:8000:n:1 1 1700000005000001 8000",
+	     SHOW);
+	contract_stop();
+}
+
+TEST(grant_that_is_never_released_counts_from_its_time_on)
+{
+	contract_start();
+	SAYS("granted 1700000000000000 1700000000000000 0 0", ASK(N));
+	contract_at(400);
+	SAYS("granted 1700000000000000 1700000000400000 0 0", ASK(N));
+	SAYS("1:n:n1:8000:n:1 1700000008000000", ALL_ENDS);
+	/* The next one is told when it runs out. */
+	SAYS("queued 1700000000400000 0 7600 0", ASK(B));
+	contract_at(8000);
+	SAYS("granted 1700000008000000 1700000008000000 0 0", ASK(B));
+	contract_stop();
+}
+
+TEST(grant_that_was_used_stays_and_its_ticket_leaves)
+{
+	contract_start();
+	SAYS("granted 1700000000000000 1700000000000000 0 0", ASK(N));
+	SAYS("left 1 0 1", USED_LEAVE(N, "1700000000000000"));
+	SAYS("1:n:n1:8000:n:1 1700000008000000", ALL_ENDS);
+	SAYS("1", "HGET", STATE, "used");
+	/* One that was granted after it was not used. */
+	SAYS("left 1 0 1", USED_LEAVE(N, "1699999999000000"));
+	SAYS("0", "HGET", STATE, "used");
+	SAYS("", ALL_ENDS);
+	SAYS("granted 1700000000000001 1700000000000000 0 0", ASK(B));
+	SAYS("queued 1700000000000000 0 2000 0", ASK(N));
+	SAYS("left 0 0 0", USED_LEAVE(N, "1700000000000000"));
+	SAYS("", ALL_QUEUE);
+	SAYS("2", "HGET", STATE, "used");
+	contract_stop();
+}
+
+TEST(operator_breaks_a_grant_that_is_never_released)
+{
+	contract_start();
+	SAYS("granted 1700000000000000 1700000000000000 0 0", ASK(N));
+	SAYS("2 1 1 0 -1 60000 1700000000000000 1 1:n:n1:8000:n:1 1 1700000000000000 8000",
+	     "semaphore_show", "", "1", "0", "n:n1");
+	SAYS("left 1 0 1 | n broken 1:n:n1:8000:n:1", "semaphore_leave", N, "0", "lk:c:0:", "1",
+	     "21000");
+	SAYS("0", "HGET", STATE, "used");
+	contract_stop();
+}
+
+TEST(clock_that_stepped_back_shortens_what_is_never_released)
+{
+	contract_start();
+	SAYS("granted 1700000000000000 1700000000000000 0 0", ASK(N));
+	contract_at(-60000);
+	SAYS("granted 1700000000000001 1699999940000000 0 0", TRY(A));
+	SAYS("1:a:n1:1000:r:1 1699999941000000 1:n:n1:8000:n:1 1699999948000000", ALL_ENDS);
+	contract_stop();
+}
+
+/* A queue of such tickets is a semaphore's, also while there is no other key. */
+TEST(tickets_that_are_never_released_are_a_semaphores)
+{
+	contract_start();
+	SAYS("1", "ZADD", QUEUE, "1", N);
+	SAYS("semaphore", "name_kind");
+	SAYS("foreign lk:{n}:q a semaphore, not a latch", "latch_set", "1", "1", "60000", "0",
+	     "lk:l:0:{n}");
+	contract_stop();
+}

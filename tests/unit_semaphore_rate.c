@@ -138,60 +138,206 @@ TEST(forgotten_permits_send_nothing_and_no_end_takes_them)
 	end();
 }
 
-TEST(forgotten_grant_by_message_is_claimed_for_its_whole_lease)
+/* A waiter of b that has waited for longer than the claim window is granted by a's release. */
+static struct lk__waiter *granted_when_old(struct lk__waiter *(*wait)(struct permits_client *,
+                                                                      struct lk__place *, uint32_t))
 {
-	struct lk__waiter *waiter, *first;
+	struct lk__waiter *waiter;
+	uint64_t fence;
 
 	start_fixed(2, 1000);
-	first = permits_acquire(a, pa, 2);
+	fence = hold(a, pa, 2);
+	later(100);
+	waiter = wait(b, pb, 2);
 	permits_settle(&w);
-	waiter = permits_forget(b, pb, 1);
-	permits_settle(&w);
-	later(700); /* the grant will be short */
-	permits_release(a, pa, first->fence);
+	later(700);
+	permits_release(a, pa, fence);
 	step(a, LK__LEAVE);
 	permits_look(&w, "s", &view);
+	ck_assert_int_eq(view.hold_count, 1);
+	return waiter;
+}
+
+TEST(grant_that_is_never_released_is_whole_and_needs_no_claim)
+{
+	struct lk__waiter *waiter = granted_when_old(permits_forget);
+
+	ck_assert_int_eq(view.holds[0].end_us, permits_store_us(&w) + 1000000);
+	later(100);
+	ck_assert(permits_hear(b));
+	assert_done(waiter, LK_OK);
+	ck_assert_uint_eq(waiter->fence, view.holds[0].fence);
+	assert_no_request(b);
+	ck_assert_ptr_null(b->core.all_tickets);
+	later(900);
+	permits_resize(&w, "s", 2);
+	end();
+}
+
+/* The same with permits that the caller may release: the caller would learn of a hold that ends at
+ * half of its lease. */
+TEST(short_grant_of_a_fixed_lease_is_claimed_for_its_whole_length)
+{
+	struct lk__waiter *waiter = granted_when_old(permits_acquire);
+
 	ck_assert_int_eq(view.holds[0].end_us, permits_store_us(&w) + 500000);
+	later(100);
 	ck_assert(permits_hear(b));
 	assert_waits(waiter);
-	later(100);
 	step(b, LK__RENEW);
 	assert_done(waiter, LK_OK);
 	permits_look(&w, "s", &view);
 	ck_assert_int_eq(view.holds[0].end_us, permits_store_us(&w) + 1000000);
-	assert_no_request(b);
+	release(b, pb, waiter->fence);
+	end();
+}
+
+/* A dead waiter that looks alive costs one turn, and the next one is served then. */
+TEST(dead_waiter_for_a_rate_costs_one_turn)
+{
+	struct lk__waiter *waiter = granted_when_old(permits_forget), *next;
+
+	permits_link_down(b, LK_ECONN); /* it never hears of it */
+	next = permits_forget(c, pc, 2);
+	permits_settle(&w);
+	assert_waits(next);
+	permits_pass(&w, 1005);
+	assert_done(next, LK_OK);
+	assert_waits(waiter);
+	permits_link_up(b);
+	permits_pass(&w, 1005);
+	assert_done(waiter, LK_OK);
 	later(1000);
 	permits_resize(&w, "s", 2);
 	end();
 }
 
-TEST(claim_that_comes_too_late_asks_again_at_its_place)
+/* The answer takes longer than the lease, and so does the message. */
+TEST(grant_that_is_heard_of_late_is_a_grant)
 {
-	struct lk__waiter *waiter, *other;
-	uint64_t fence;
+	struct lk__waiter *waiter;
+	struct permits_call ask;
 
 	start_fixed(2, 1000);
-	fence = hold(a, pa, 2);
-	waiter = permits_forget(b, pb, 2);
-	permits_settle(&w);
-	later(700);
-	permits_release(a, pa, fence);
-	step(a, LK__LEAVE);
-	/* It is stopped; another comes by and has what it did not claim. */
-	later(501);
-	other = permits_forget(c, pc, 1);
-	step(c, LK__ASK);
-	assert_done(other, LK_OK);
+	waiter = permits_forget(a, pa, 1);
+	ask = reach(a, LK__ASK);
+	later(5000);
+	permits_answer(a, &ask);
+	assert_done(waiter, LK_OK);
+	assert_no_request(a);
+	permits_fini(&w);
+	waiter = granted_when_old(permits_forget);
+	later(5000);
 	ck_assert(permits_hear(b));
-	step(b, LK__RENEW);
-	assert_waits(waiter);
-	step(b, LK__ASK);
-	assert_waits(waiter);
-	ck_assert_int_eq(used(), 1);
-	permits_pass(&w, 1010);
+	assert_done(waiter, LK_OK);
+	permits_settle(&w);
+	ck_assert_int_eq(waiter->fence, view.holds[0].fence);
+	end();
+}
+
+/* An ask is in flight as the message comes, and runs when the grant is over: the second grant is
+ * given back, and no ticket is left in the queue. */
+TEST(ask_that_is_run_after_a_grant_that_was_used_leaves_nothing)
+{
+	struct lk__waiter *waiter = granted_when_old(permits_forget);
+	struct permits_call ask;
+
+	later(210); /* a's permits would have run out by now */
+	tick(b);
+	ask = take(b, LK__ASK);
+	ck_assert(permits_hear(b));
 	assert_done(waiter, LK_OK);
 	later(1000);
+	permits_execute(b, &ask);
+	ck_assert_int_eq(used(), 2);
+	step(b, LK__LEAVE);
+	ck_assert_int_eq(used(), 0);
+	permits_answer(b, &ask);
+	end();
+}
+
+/* The same, and others hold the permits then. */
+TEST(ask_that_is_run_after_a_grant_that_was_used_is_not_queued)
+{
+	struct lk__waiter *waiter = granted_when_old(permits_forget), *other;
+	struct permits_call ask;
+
+	later(210);
+	tick(b);
+	ask = take(b, LK__ASK);
+	ck_assert(permits_hear(b));
+	assert_done(waiter, LK_OK);
+	later(1000);
+	other = permits_acquire(c, pc, 2);
+	step(c, LK__ASK);
+	assert_done(other, LK_OK);
+	permits_execute(b, &ask);
+	permits_look(&w, "s", &view);
+	ck_assert_int_eq(view.queued, 1);
+	step(b, LK__LEAVE);
+	permits_look(&w, "s", &view);
+	ck_assert_int_eq(view.queued, 0);
+	ck_assert_int_eq(used(), 2);
+	permits_answer(b, &ask);
+	release(c, pc, other->fence);
+	end();
+}
+
+/* The usual case: the ask runs while the grant stands, which then stays as it is. */
+TEST(ask_that_crosses_a_grant_that_was_used_changes_nothing)
+{
+	struct lk__waiter *waiter = granted_when_old(permits_forget);
+	struct permits_call ask;
+	int64_t end_us = view.holds[0].end_us;
+
+	later(210);
+	tick(b);
+	ask = take(b, LK__ASK);
+	ck_assert(permits_hear(b));
+	assert_done(waiter, LK_OK);
+	permits_execute(b, &ask);
+	step(b, LK__LEAVE);
+	permits_answer(b, &ask);
+	permits_look(&w, "s", &view);
+	ck_assert_int_eq(view.hold_count, 1);
+	ck_assert_uint_eq(view.holds[0].fence, waiter->fence);
+	ck_assert_int_eq(view.holds[0].end_us, end_us);
+	ck_assert_int_eq(used(), 2);
+	later(1000);
 	permits_resize(&w, "s", 2);
+	end();
+}
+
+/* The message was held up while the ticket asked and was queued again. */
+TEST(message_that_is_older_than_its_lease_leaves_no_ticket_behind)
+{
+	struct lk__waiter *waiter = granted_when_old(permits_forget), *other;
+
+	later(1001);
+	other = permits_acquire(c, pc, 2);
+	step(c, LK__ASK);
+	assert_done(other, LK_OK);
+	tick(b);
+	step(b, LK__ASK);
+	assert_waits(waiter);
+	ck_assert(permits_hear(b));
+	assert_done(waiter, LK_OK);
+	step(b, LK__LEAVE);
+	permits_look(&w, "s", &view);
+	ck_assert_int_eq(view.queued, 0);
+	release(c, pc, other->fence);
+	end();
+}
+
+TEST(wait_that_ends_before_its_grant_is_heard_of_gives_it_back)
+{
+	struct lk__waiter *waiter = granted_when_old(permits_forget);
+
+	permits_give_up(b, waiter, LK_ETIMEDOUT);
+	step(b, LK__LEAVE);
+	assert_done(waiter, LK_ETIMEDOUT);
+	ck_assert_int_eq(used(), 0);
+	ck_assert(permits_hear(b));
 	end();
 }
 
@@ -199,21 +345,23 @@ TEST(forgotten_grant_whose_answer_is_lost_is_one_grant)
 {
 	struct lk__waiter *waiter;
 	struct permits_call ask;
+	int64_t end_us;
 
 	start_fixed(3, 1000);
 	waiter = permits_forget(a, pa, 1);
 	ask = reach(a, LK__ASK);
+	end_us = permits_store_us(&w) + 1000000;
 	permits_call_fini(&ask);
 	permits_link_down(a, LK_EUNKNOWN);
 	later(300);
 	permits_link_up(a);
 	step(a, LK__ASK);
 	assert_done(waiter, LK_OK);
-	/* Told now, so it counts from now on: no window sees it twice, none sees too many. */
+	/* It counts from the grant on, however late it is heard of. */
 	permits_look(&w, "s", &view);
 	ck_assert_int_eq(view.hold_count, 1);
-	ck_assert_int_eq(view.holds[0].end_us, permits_store_us(&w) + 1000000);
-	later(1000);
+	ck_assert_int_eq(view.holds[0].end_us, end_us);
+	later(700);
 	permits_resize(&w, "s", 3);
 	end();
 }

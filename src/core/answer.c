@@ -19,6 +19,7 @@
 #define GRIDS 24 /* renewals of a lease fall on this many moments: batches, not drops */
 #define TRY_HANDS_MAX 2
 #define HANDS_DELAY_MAX 10
+#define WAITED_MAX_US INT64_C(86400000000) /* a day: more makes no difference */
 
 int64_t lk__margin_ns(int64_t lease_ms)
 {
@@ -57,6 +58,15 @@ static void lapse(struct lk__core *core, int64_t now_ns, struct lk__ticket *tick
 	lk__ticket_pursue(core, now_ns, ticket);
 }
 
+/* The store may queue this ticket once more, or grant to it: an ask of it ran, or will run, after
+ * the end of the grant that came by message. */
+static bool may_be_queued(const struct lk__ticket *ticket, int64_t now_ns)
+{
+	return ticket->by_message &&
+	       (ticket->valid_until_ns <= now_ns ||
+	        (ticket->main.where == LK__UNDER_WAY && ticket->main.kind == LK__ASK));
+}
+
 /* Granted for good: the store alone ends it, when its lease is over. */
 static void forget(struct lk__core *core, int64_t now_ns, struct lk__ticket *ticket)
 {
@@ -65,6 +75,11 @@ static void forget(struct lk__core *core, int64_t now_ns, struct lk__ticket *tic
 
 	waiter->fence = ticket->fence;
 	lk__complete(core, waiter, LK_OK, NULL);
+	ticket->used = true;
+	if (!ticket->handing && may_be_queued(ticket, now_ns)) {
+		lk__ticket_leave(core, now_ns, ticket);
+		return;
+	}
 	if (!ticket->handing) {
 		lk__ticket_end(core, ticket);
 		return;
@@ -121,7 +136,7 @@ static void granted(struct lk__core *core, int64_t now_ns, struct lk__ticket *ti
 			ticket->next_ns = next_ns(ticket, now_ns);
 		}
 		lk__ticket_pursue(core, now_ns, ticket);
-	} else if (valid_until_ns <= now_ns) {
+	} else if (valid_until_ns <= now_ns && !ticket->final) {
 		lapse(core, now_ns, ticket);
 	} else {
 		ticket->valid_until_ns = valid_until_ns;
@@ -469,6 +484,20 @@ void lk__core_answer(struct lk__core *core, int64_t now_ns, struct lk__request *
 
 /* ---- What a message makes of it ----------------------------------------------------------- */
 
+/* Use a final grant, however late its message is: it counts from the moment when the store made it.
+ * The first ask ran at the arrival, so that moment is at least "grant - arrival" after the first
+ * ask was sent, and the store keeps the grant for a lease from then on. */
+static void granted_for_good(struct lk__core *core, int64_t now_ns, struct lk__ticket *ticket,
+                             const struct lk__message *message)
+{
+	int64_t waited_us = ticket->arrival ? message->store_us - (int64_t)ticket->arrival : 0;
+
+	if (waited_us > 0)
+		ticket->valid_until_ns +=
+			(waited_us < WAITED_MAX_US ? waited_us : WAITED_MAX_US) * 1000;
+	take(core, now_ns, ticket, message->fence, message->store_us, message->waiting);
+}
+
 static void grant(struct lk__core *core, int64_t now_ns, struct lk__ticket *ticket,
                   const struct lk__message *message)
 {
@@ -477,12 +506,17 @@ static void grant(struct lk__core *core, int64_t now_ns, struct lk__ticket *tick
 	if (ticket->state != LK__ASKING && ticket->state != LK__WAITING)
 		return;
 	if (!ticket->first_sent_ns || message->lease_ms != ticket->lease_ms ||
-	    message->fixed != ticket->fixed || message->permits != ticket->place->permits)
+	    message->fixed != ticket->fixed || message->final != ticket->final ||
+	    message->permits != ticket->place->permits)
 		return; /* no store said this */
 	ticket->handing = false;
 	ticket->valid_until_ns = ticket->first_sent_ns + life_ns - lk__margin_ns(message->life_ms);
 	ticket->by_message = true;
 	ticket->share = false;
+	if (ticket->final && !message->claim) {
+		granted_for_good(core, now_ns, ticket, message);
+		return;
+	}
 	if (message->claim || ticket->fixed ||
 	    ticket->valid_until_ns - now_ns < ticket->lease_ms * MS / 3) {
 		ticket->state = LK__CLAIMING;

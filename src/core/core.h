@@ -80,6 +80,8 @@ struct lk__ticket {
 	int64_t lease_ms;
 	uint32_t hand_overs; /* that count */
 	uint32_t keep;       /* permits that were not given back */
+	bool final;          /* its permits are never released: the grant alone counts */
+	bool used;           /* the caller has that grant: no leave may end it */
 	uint16_t leaves_sent;
 	char nonce[LK__NONCE_SIZE];
 	uint8_t state; /* enum lk__ticket_state */

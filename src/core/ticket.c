@@ -57,6 +57,7 @@ void lk__ticket_start(struct lk__core *core, int64_t now_ns, struct lk__place *p
 		.lease_ms = place->lease_ms,
 		.keep = place->permits,
 		.fixed = place->fixed,
+		.final = place->first->forget,
 		.only_try = place->first->only_try,
 		.state = LK__ASKING,
 		.next_ns = now_ns,

@@ -88,7 +88,7 @@ size_t lk__ticket_text(const struct lk__space *space, const struct lk__ticket *t
 	end = put(end, ticket->nonce, LK__NONCE_SIZE - 1);
 	*end++ = ':';
 	end += lk__decimal(end, ticket->lease_ms);
-	end = put(end, ticket->fixed ? ":f" : ":r", 3) - 1;
+	end = put(end, ticket->final ? ":n" : ticket->fixed ? ":f" : ":r", 3) - 1;
 	if (ticket->place->permits) {
 		*end++ = ':';
 		end += lk__decimal(end, ticket->place->permits);
@@ -224,6 +224,8 @@ static const struct lk__script *semaphore_request(const struct lk__space *space,
 		add(args, space->channels, space->channels_len);
 		add(args, "0", 1);
 		add_number(args, LK__HEAD_PATIENCE_MS);
+		if (ticket->used && request->kind == LK__LEAVE)
+			add_number(args, (int64_t)ticket->fence);
 		return &lk__script_semaphore_leave;
 	}
 }
@@ -452,6 +454,7 @@ static bool parse_ticket(const struct lk__space *space, const char *text, size_t
 	const size_t head = 2 + LK__CLIENT_ID_SIZE - 1 + 1, nonce = LK__NONCE_SIZE - 1;
 	size_t last = len; /* where the last word begins */
 	int64_t permits = 0;
+	char mode;
 
 	while (last && text[last - 1] != ':')
 		last--;
@@ -462,12 +465,15 @@ static bool parse_ticket(const struct lk__space *space, const char *text, size_t
 	}
 	if (len < head + nonce + 4 || memcmp(text, "1:", 2) ||
 	    memcmp(text + 2, space->client_id, LK__CLIENT_ID_SIZE - 1) || text[head - 1] != ':' ||
-	    text[head + nonce] != ':' || text[len - 2] != ':' ||
-	    (text[len - 1] != 'r' && text[len - 1] != 'f'))
+	    text[head + nonce] != ':' || text[len - 2] != ':')
+		return false;
+	mode = text[len - 1];
+	if (mode != 'r' && mode != 'f' && (mode != 'n' || !permits))
 		return false;
 	memcpy(message->nonce, text + head, nonce);
 	message->nonce[nonce] = '\0';
-	message->fixed = text[len - 1] == 'f';
+	message->fixed = mode != 'r';
+	message->final = mode == 'n';
 	message->permits = (uint32_t)permits;
 	return lk__parse_i64(text + head + nonce + 1, len - head - nonce - 3, 1, LK_LEASE_MAX_MS,
 	                     &message->lease_ms);

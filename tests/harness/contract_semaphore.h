@@ -10,6 +10,7 @@
 #define C "1:c:n1:8000:f:1"
 #define D "1:d:n1:2000:r:1"
 #define E "1:e:n1:2000:r:1"
+#define N "1:n:n1:8000:n:1"
 #define BIG "1:b:n2:2000:r:3"
 #define STATE "lk:{n}"
 #define QUEUE "lk:{n}:q"

@@ -97,7 +97,8 @@ static bool parse_ticket(const char *text, struct permits_ticket *ticket)
 	snprintf(ticket->text, sizeof(ticket->text), "%s", text);
 	ticket->client = client[0] - 'a';
 	ticket->lease_ms = lease_ms;
-	ticket->fixed = mode == 'f';
+	ticket->fixed = mode != 'r';
+	ticket->final = mode == 'n';
 	ticket->permits = permits;
 	return true;
 }

@@ -106,7 +106,7 @@ struct permits_ticket {
 	char nonce[LK__NONCE_SIZE];
 	int client;
 	int64_t lease_ms;
-	bool fixed;
+	bool fixed, final;
 	uint32_t permits;
 	/* Of a hold: what it has, its fence and end. */
 	uint32_t held;

@@ -34,7 +34,7 @@ bool sim_ticket_parse(const char *text, struct sim_ticket *ticket)
 	memcpy(ticket->nonce, at, LK__NONCE_SIZE - 1);
 	at += LK__NONCE_SIZE;
 	ticket->lease_ms = number_at(&at);
-	ticket->fixed = at[1] == 'f';
+	ticket->fixed = at[1] != 'r';
 	at += 2;
 	if (*at == ':') {
 		at++;

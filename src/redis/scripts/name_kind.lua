@@ -25,4 +25,4 @@ if kind ~= 'none' then return of_another('') end
 local head = redis.pcall('ZRANGE', KEYS[2], 0, 0)
 if head.err then return {'foreign', KEYS[2], 'not a sorted set'} end
 if not head[1] then return {'nothing'} end
-return {string.match(head[1], ':[rf]:%d+$') and 'semaphore' or 'lock'}
+return {string.match(head[1], ':[rfn]:%d+$') and 'semaphore' or 'lock'}

@@ -23,7 +23,7 @@
 local CLAMP_MAX = 8
 local ticket = ARGV[1]
 -- include shared/semaphore.lua
-local lease_text, permits_text = string.match(ticket, ':(%d+):[rf]:(%d+)$', -32)
+local lease_text, mode, permits_text = string.match(ticket, ':(%d+):([rfn]):(%d+)$', -32)
 local lease, permits = tonumber(lease_text), tonumber(permits_text)
 
 local wrong = count()
@@ -34,7 +34,7 @@ if wrong then return wrong end
 local latest = alone and ends or redis.call('ZREVRANGE', ENDS, '0', CLAMP_MAX - 1, 'WITHSCORES')
 latest_us = tonumber(latest[2] or now)
 for i = 1, #latest, 2 do
-	local own = string.match(latest[i], ':(%d+):[rf]:%d+$', -32)
+	local own = string.match(latest[i], ':(%d+):[rfn]:%d+$', -32)
 	if own and latest[i + 1] - now > own * 1000 then
 		local _, _, in_force = hold_of(latest[i])
 		if in_force and latest[i + 1] - now > in_force * 1000 then
@@ -68,7 +68,8 @@ if fields[5] then
 	local held, fence, _, ends_us = hold_of(ticket, fields[5])
 	if held and ends_us > now then
 		-- An earlier answer was lost.  A lease is never shortened: it may have been extended since.
-		set_end(ticket, math.max(ends_us, now + lease * 1000))
+		-- Permits that are never released count from their grant on, whenever it is heard of.
+		if mode ~= 'n' then set_end(ticket, math.max(ends_us, now + lease * 1000)) end
 		return granted(fence)
 	end
 	if held then drop(ticket, held) end -- over, and perhaps not among those that reclaim() takes

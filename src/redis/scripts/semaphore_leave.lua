@@ -11,6 +11,7 @@
 -- ARGV[3]  prefix of client channels
 -- ARGV[4]  1 = somebody else ends this hold: tell its holder
 -- ARGV[5]  how long a head that does not ask is waited for, ms
+-- ARGV[6]  the fence of a grant that was used and is never released: it stays; may be missing
 --
 -- Returns  left, 1 = the ticket was a holder's, 1 = there is more to do: run me again with "",
 --                1 = permits are free and nobody waits
@@ -23,6 +24,7 @@ if unfenced and unfenced.err then return unfenced end
 local held, fence, lease, ends_us
 if fields[5] and not torn then held, fence, lease, ends_us = hold_of(ticket, fields[5]) end
 local mine = held and ends_us > now
+if mine and fence == ARGV[6] then keep = held end
 
 -- The first write is one that a full server does not refuse; then the others pass, too.
 if keep > 0 and capacity then

@@ -64,6 +64,6 @@ local function of_another(queue)
 		return head
 	end
 	if not head[1] then return nil end
-	local permits = string.match(head[1], ':[rf]:%d+$')
+	local permits = string.match(head[1], ':[rfn]:%d+$')
 	return {'foreign', queue, permits and 'a semaphore, not a latch' or 'a lock, not a latch'}
 end

@@ -9,9 +9,10 @@
 -- the fence counter
 -- its ends        tickets of the holds by the end of their leases, us
 --
--- A ticket is 1:<client>:<nonce>:<lease ms>:<r|f>:<permits>.
+-- A ticket is 1:<client>:<nonce>:<lease ms>:<mode>:<permits>; mode r = its lease is renewed, f = fixed,
+-- n = fixed, and its permits are never released.
 local STATE, QUEUE, FENCE, ENDS = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
-local TICKET = '^1:([%w_%-]+):[%w_%-]+:(%d+):([rf]):(%d+)$'
+local TICKET = '^1:([%w_%-]+):[%w_%-]+:(%d+):([rfn]):(%d+)$'
 local RUN_MAX = 32 -- tickets served, and leases reclaimed, in one run
 
 local time = redis.call('TIME')
@@ -67,7 +68,7 @@ if ends.err then
 end
 -- The holds whose leases end first, as far as is known; and of all the latest end, false = not known.
 local first, first_us, after, after_us = ends[1], tonumber(ends[2]), ends[3], tonumber(ends[4])
-if first and not string.match(first, '^1:[%w_%-]+:[%w_%-]+:%d+:[rf]:%d+$') then
+if first and not string.match(first, '^1:[%w_%-]+:[%w_%-]+:%d+:[rfn]:%d+$') then
 	return {'foreign', ENDS, "not a semaphore's ends"}
 end
 local alone = not after -- no other than the first is there

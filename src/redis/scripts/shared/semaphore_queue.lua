@@ -28,8 +28,8 @@ local function first_end()
 		if not found[1] then return now, false end
 		first, first_us = found[1], tonumber(found[2])
 	end
-	local mode = string.match(first, ':([rf]):%d+$', -14)
-	return first_us, mode == 'f'
+	local mode = string.match(first, ':([rfn]):%d+$', -14)
+	return first_us, mode ~= 'r'
 end
 
 -- When so many permits will have come back, us, if no lease is renewed.
@@ -82,7 +82,7 @@ local function serve(own, channels, patience)
 		head = head or redis.call('ZRANGE', QUEUE, '0', '0', 'WITHSCORES')
 		local ticket = head[1]
 		if ticket == own then return end
-		local client, lease, _, permits = string.match(ticket, TICKET)
+		local client, lease, mode, permits = string.match(ticket, TICKET)
 		if not client then return end
 		local lease_ms, count = tonumber(lease), tonumber(permits)
 		if count > capacity then
@@ -94,10 +94,11 @@ local function serve(own, channels, patience)
 			unqueue(ticket)
 		else
 			-- A receiver count proves little about a ticket that is old: a stopped process and a
-			-- half-open connection count, too.  Such a grant is short, to be claimed.
+			-- half-open connection count, too.  Such a grant is short, to be claimed; unless nothing
+			-- follows it: a grant of permits that are never released is final.
 			local claim_ms = math.min(CLAIM_MS, math.floor(lease_ms / 2))
 			local age = now - head[2]
-			local old = age < 0 or age > claim_ms * 1000
+			local old = mode ~= 'n' and (age < 0 or age > claim_ms * 1000)
 			local life = old and claim_ms or lease_ms
 			local fence = next_fence()
 			-- A server that takes no writes says so here, and not when the grant has been told.

@@ -1,0 +1,181 @@
+/* SPDX-License-Identifier: MIT
+ * A rate whose clients are near and far, in virtual time: a client whose round trip is as long as
+ * the window, or longer, gets its turns, and uses up no turn of another one. */
+#include "permits_fixture.h"
+
+#include <stdio.h>
+
+#define GRANTS_MAX 1000
+#define CALLS_MAX 8 /* of a client, under way */
+#define SIDES 4
+#define RUN_MS 4000
+#define WINDOW_MS 100
+/* Grants of one microsecond have fences that follow each other. */
+#define FENCE_SLACK_US 100
+
+/* A client whose requests, answers and messages take so long each way.  It wants one permit after
+ * the other, each to be never released. */
+struct side {
+	struct permits_client *client;
+	struct lk__place *place;
+	struct lk__waiter *waiter;
+	int64_t way_ns;
+	struct {
+		struct permits_call call;
+		int64_t run_ns;
+		bool ran;
+	} calls[CALLS_MAX];
+	int call_count, granted;
+};
+
+static struct side sides[SIDES];
+
+/* What the store has granted, and which of it callers got: fences. */
+static uint64_t given[GRANTS_MAX], used_up[GRANTS_MAX];
+static int given_count, used_count;
+
+static bool is_in(const uint64_t *fences, int count, uint64_t fence)
+{
+	while (count && fences[count - 1] != fence)
+		count--;
+	return count > 0;
+}
+
+/* After each script. */
+static void note_given(void)
+{
+	permits_look(&w, "s", &view);
+	for (int i = 0; i < view.hold_count; i++) {
+		if (is_in(given, given_count, view.holds[i].fence))
+			continue;
+		ck_assert_int_lt(given_count, GRANTS_MAX);
+		given[given_count++] = view.holds[i].fence;
+	}
+}
+
+/* A success is one grant of the store, and no other success is that one. */
+static void note_used(struct side *side)
+{
+	if (!side->waiter || side->waiter->why.err)
+		return;
+	ck_assert(is_in(given, given_count, side->waiter->fence));
+	ck_assert(!is_in(used_up, used_count, side->waiter->fence));
+	used_up[used_count++] = side->waiter->fence;
+	side->granted++;
+}
+
+/* In no window, by the time of the grant, which is its fence, are there more than the capacity. */
+static void assert_exact(uint32_t capacity)
+{
+	for (int i = 0; i < used_count; i++) {
+		uint32_t sum = 0;
+		for (int j = 0; j < used_count; j++)
+			sum += used_up[j] >= used_up[i] &&
+			       used_up[j] < used_up[i] + WINDOW_MS * 1000 - FENCE_SLACK_US;
+		ck_assert_uint_le(sum, capacity);
+	}
+}
+
+/* ---- A network with distances ------------------------------------------------------------- */
+
+static void run_calls(struct side *side)
+{
+	for (int i = 0; i < side->call_count; i++) {
+		if (side->calls[i].ran || side->calls[i].run_ns > w.now_ns)
+			continue;
+		permits_execute(side->client, &side->calls[i].call);
+		side->calls[i].ran = true;
+		note_given();
+	}
+	while (side->call_count && side->calls[0].ran &&
+	       side->calls[0].run_ns + side->way_ns <= w.now_ns) {
+		struct permits_call call = side->calls[0].call;
+		memmove(&side->calls[0], &side->calls[1],
+		        sizeof(side->calls[0]) * (size_t)--side->call_count);
+		permits_answer(side->client, &call);
+	}
+}
+
+/* All that this client does at this moment. */
+static void live(struct side *side)
+{
+	struct permits_client *client = side->client;
+	struct permits_call call;
+
+	for (int i = 0; i < 3; i++) {
+		lk__core_tick(&client->core, w.now_ns);
+		while (client->inbox_count && client->inbox[0].at_ns + side->way_ns <= w.now_ns)
+			permits_hear(client);
+		while (permits_take(client, &call)) {
+			ck_assert_int_lt(side->call_count, CALLS_MAX);
+			side->calls[side->call_count].call = call;
+			side->calls[side->call_count].ran = false;
+			side->calls[side->call_count++].run_ns = w.now_ns + side->way_ns;
+		}
+		run_calls(side);
+	}
+	while (lk__core_next_done(&client->core))
+		;
+}
+
+/* The first two are near, the others so far away each way.  All take what they can get for RUN_MS;
+ * then they give up, and time passes until nothing is left. */
+static void take_near_and_far(uint32_t capacity, int64_t far_ms)
+{
+	int64_t end_ns;
+
+	start_fixed(capacity, WINDOW_MS);
+	sides[0] = (struct side){.client = a, .place = pa};
+	sides[1] = (struct side){.client = b, .place = pb};
+	sides[2] = (struct side){.client = c, .place = pc, .way_ns = far_ms * PERMITS_MS};
+	sides[3] = (struct side){.client = d, .place = pd, .way_ns = far_ms * PERMITS_MS};
+	end_ns = w.now_ns + RUN_MS * PERMITS_MS;
+	for (; w.now_ns < end_ns + 20000 * PERMITS_MS; later(1)) {
+		for (struct side *side = sides; side < sides + SIDES; side++) {
+			live(side);
+			if (w.now_ns >= end_ns) {
+				permits_give_up(side->client, side->waiter, LK_ETIMEDOUT);
+			} else if (!side->waiter || side->waiter->done) {
+				note_used(side);
+				side->waiter = permits_forget(side->client, side->place, 1);
+			}
+		}
+	}
+	for (int i = 0; i < SIDES; i++)
+		note_used(&sides[i]);
+	assert_exact(capacity);
+	printf("round trip %lld ms, window %d ms: %d of %d grants used, near %d and %d, far %d and "
+	       "%d\n",
+	       (long long)far_ms * 2, WINDOW_MS, used_count, given_count, sides[0].granted,
+	       sides[1].granted, sides[2].granted, sides[3].granted);
+	permits_resize(&w, "s", capacity); /* takes out what is over */
+	end();
+}
+
+/* Nine tenths of what the rate allows, of which each far client has so much at least; and next to
+ * no turn was used up by a grant that no caller got. */
+static void assert_used(int capacity, int far_least)
+{
+	ck_assert_int_ge(used_count, RUN_MS / WINDOW_MS * capacity * 9 / 10);
+	ck_assert_int_ge(sides[2].granted, far_least);
+	ck_assert_int_ge(sides[3].granted, far_least);
+	ck_assert_int_le(given_count - used_count, given_count / 20);
+}
+
+TEST(rate_whose_window_is_the_round_trip_is_granted_near_and_far)
+{
+	take_near_and_far(4, 50);
+	assert_used(4, 30);
+}
+
+TEST(rate_whose_window_is_shorter_than_the_round_trip_is_granted_near_and_far)
+{
+	take_near_and_far(3, 73);
+	assert_used(3, 15);
+}
+
+TEST(rate_whose_window_is_a_third_of_the_round_trip_is_granted_near_and_far)
+{
+	take_near_and_far(4, 150);
+	assert_used(4, 10);
+}
