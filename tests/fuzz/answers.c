@@ -17,6 +17,7 @@ static void forge(struct core_world *world, struct fuzz_input *input)
 		message.nonce[i] = ticket->nonce[i];
 	message.lease_ms = choice & 16 ? 777 : ticket->lease_ms;
 	message.fixed = ticket->fixed;
+	message.final = ticket->final;
 	message.permits = ticket->place ? ticket->place->permits : 0;
 	message.fence = 1 + fuzz_bits(input, 2);
 	message.life_ms = choice & 32 ? LK_LEASE_MAX_MS : fuzz_bits(input, 2);

@@ -81,7 +81,7 @@ bool core_acquire(struct core_world *world, enum core_place place, uint64_t owne
 	return true;
 }
 
-bool core_acquire_permits(struct core_world *world, uint32_t permits, bool only_try)
+bool core_acquire_permits(struct core_world *world, uint32_t permits, bool only_try, bool final)
 {
 	struct lk__waiter *waiter = begin(world, CORE_PERMITS);
 
@@ -89,6 +89,8 @@ bool core_acquire_permits(struct core_world *world, uint32_t permits, bool only_
 		return false;
 	waiter->permits = permits;
 	waiter->only_try = only_try;
+	waiter->forget = final;
+	world->places[CORE_PERMITS]->fixed = final; /* as of another handle */
 	waiter->spare_ticket = provide(sizeof(*waiter->spare_ticket));
 	waiter->spare_hold = provide(sizeof(*waiter->spare_hold));
 	waiter->spare_place = provide(sizeof(*waiter->spare_place));
@@ -179,6 +181,7 @@ static void end_call(struct core_world *world, struct fuzz_input *input)
 void core_call_event(struct core_world *world, struct fuzz_input *input)
 {
 	struct lk__place *place;
+	unsigned how;
 
 	switch (fuzz_below(input, 11)) {
 	case 0:
@@ -187,7 +190,8 @@ void core_call_event(struct core_world *world, struct fuzz_input *input)
 		             2 * (1 + fuzz_below(input, 3)), fuzz_below(input, 4) == 3);
 		break;
 	case 2:
-		core_acquire_permits(world, 1 + fuzz_below(input, 4), fuzz_below(input, 4) == 3);
+		how = fuzz_below(input, 4);
+		core_acquire_permits(world, 1 + fuzz_below(input, 4), how == 3, how > 1);
 		break;
 	case 3:
 		core_await(world, fuzz_below(input, 4) == 3, fuzz_below(input, 2));

@@ -38,7 +38,8 @@ void core_world_close(struct core_world *world);
 /* ---- What callers do.  False when there is no room for another call. ------------------------- */
 
 bool core_acquire(struct core_world *world, enum core_place place, uint64_t owner, bool only_try);
-bool core_acquire_permits(struct core_world *world, uint32_t permits, bool only_try);
+/* final: they are never released. */
+bool core_acquire_permits(struct core_world *world, uint32_t permits, bool only_try, bool final);
 bool core_await(struct core_world *world, bool only_try, bool absent_is_open);
 bool core_step(struct core_world *world, uint32_t n);
 void core_call_event(struct core_world *world, struct fuzz_input *input);

@@ -195,7 +195,7 @@ static bool reach(struct core_world *world, enum lk__request_kind kind, bool per
 		                             .left_ms = -1};
 	} else {
 		if (permits)
-			core_acquire_permits(world, 2, false);
+			core_acquire_permits(world, 2, false, false);
 		else
 			core_acquire(world, CORE_LOCK, 2, false);
 		core_send(world);

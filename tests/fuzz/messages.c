@@ -31,8 +31,8 @@ static void make_world(struct core_world *world, unsigned choice)
 	core_link(world, true);
 	core_acquire(world, CORE_LOCK, 2, false);
 	core_acquire(world, CORE_FIXED, 4, false);
-	core_acquire_permits(world, 2, false);
-	core_acquire_permits(world, 1, false);
+	core_acquire_permits(world, 2, false, false);
+	core_acquire_permits(world, 1, false, choice & 128);
 	core_await(world, false, choice & 1);
 	if (choice & 2)
 		core_send(world);
@@ -104,7 +104,8 @@ static bool may_grant(const struct core_world *world, const struct lk__message *
 	return message->kind == LK__GRANT && ticket && ticket->first_sent_ns &&
 	       (ticket->state == LK__ASKING || ticket->state == LK__WAITING) &&
 	       ticket->lease_ms == message->lease_ms && ticket->fixed == message->fixed &&
-	       ticket->place->permits == message->permits && !message->claim;
+	       ticket->final == message->final && ticket->place->permits == message->permits &&
+	       !message->claim;
 }
 
 static void hear(struct core_world *world, const struct lk__space *space, char *text, size_t len)

@@ -39,7 +39,7 @@ static const struct plan {
 	{&lk__script_lock_show, "01", 's', "Tn", "*", "*", false},
 	{&lk__script_semaphore_ask, "0123", 'h', "p1acPLqh",
          " granted queued busy limit foreign fence ", " foreign fence ", true},
-	{&lk__script_semaphore_leave, "0123", 'h', "pkC1h", " left foreign ", " foreign ", true},
+	{&lk__script_semaphore_leave, "0123", 'h', "pkC1hf", " left foreign ", " foreign ", true},
 	{&lk__script_semaphore_renew, "0123", 'h', "pfl", " held gone foreign ", " gone foreign ",
          true},
 	{&lk__script_semaphore_set, "0123", 'h', "oPLch", " set mismatch absent foreign fence ",

@@ -69,7 +69,9 @@ void script_ticket(struct fuzz_input *input, bool permits, bool ours, char *out,
 	               !ours && who >= 200 ? "another_client_-_id-01" : SCRIPT_CLIENT, who % 3,
 	               number(ours ? &plain : input,
 	                      (const char *const[]){"10000", "1000", "100", "86400000"}),
-	               who & 16 ? 'f' : 'r');
+	               !(who & 16)             ? 'r'
+	               : permits && (who & 32) ? 'n'
+	                                       : 'f');
 	if (permits && len < (int)size)
 		snprintf(out + len, size - (size_t)len, ":%s",
 		         number(ours ? &plain : input,

@@ -44,7 +44,9 @@ static void make_ticket(struct replay *replay, struct replay_name *name, bool se
 	ticket->permits = 1 + (int)replay_draw(replay, chance(replay, 3) ? 5 : 1);
 	len = snprintf(ticket->text, sizeof(ticket->text), "1:%s:%011d:%d:%c",
 	               replay->client[ticket->client], replay->serial++, lease,
-	               chance(replay, 3) ? 'f' : 'r');
+	               !chance(replay, 3)               ? 'r'
+	               : semaphore && chance(replay, 3) ? 'n'
+	                                                : 'f');
 	if (semaphore)
 		snprintf(ticket->text + len, sizeof(ticket->text) - (size_t)len, ":%d",
 		         ticket->permits);
@@ -212,7 +214,8 @@ static void call_semaphore(struct replay *replay, struct replay_name *name)
 	case 7:
 		replay_script(replay, &lk__script_semaphore_leave, keys,
 		              ARGS(chance(replay, 5) ? "" : ticket->text, keep, CHANNELS,
-		                   PICK(replay, "0", "0", "1"), patience));
+		                   PICK(replay, "0", "0", "1"), patience,
+		                   chance(replay, 12) ? ticket->fence : "0"));
 		if (!strcmp(keep, "0") && !chance(replay, 8))
 			make_ticket(replay, name, true, i);
 		break;

@@ -47,6 +47,8 @@ static const char *const members[] = {
 	"1:stranger:n:0:f",
 	"1:stranger:n:5000:r:2",
 	"1:stranger:n:50:f:40",
+	"1:stranger:n:50:n:1",
+	"1:stranger:n:50:n",
 	"1:stranger:n:99999999999999:r:1",
 	"1:aclient-AAAA_AAAAAAAAA:n:60000:r",
 	"1:bclient-AAAA_AAAAAAAAA:n:60000:r:1",
