@@ -113,6 +113,12 @@ TEST_LIMIT(one_permit_too_many_is_found, SECONDS)
 	finds("one-permit-too-many", "more valid permits than the capacity");
 }
 
+TEST_LIMIT(a_rate_that_is_exceeded_is_found, SECONDS)
+{
+	finds("rate-granted-short", "more valid permits than the capacity");
+	finds("used-grant-is-left", "more valid permits than the capacity");
+}
+
 TEST_LIMIT(a_step_that_counts_twice_is_found, SECONDS)
 {
 	finds("step-sent-again-counts", "a step was counted twice");

@@ -17,6 +17,10 @@
 	{                                                                                          \
 		.name = "semaphore", .kind = LK_KIND_SEMAPHORE, __VA_ARGS__                        \
 	}
+#define RATE(...)                                                                                  \
+	{                                                                                          \
+		.name = "rate", .kind = LK_KIND_SEMAPHORE, .fixed = true, __VA_ARGS__              \
+	}
 #define LATCH(...)                                                                                 \
 	{                                                                                          \
 		.name = "latch", .kind = LK_KIND_LATCH, __VA_ARGS__                                \
@@ -38,6 +42,12 @@ const struct model_bounds model_small[] = {
               .faults = 1),
 	LATCH(TWO, .ticks = 2, .stalls = 1, .calls = 1, .sets = 1, .count = 2, .cuts = 1,
               .losses = 1, .faults = 1),
+	RATE(TWO, .finals = 2, .ticks = 4, .stalls = 2, .calls = 2, .twos = 2),
+	RATE(TWO, .finals = 1, .ticks = 4, .stalls = 2, .calls = 1, .twos = 2, .give_ups = 1),
+	RATE(TWO, .finals = 1, .ticks = 3, .stalls = 1, .calls = 1, .twos = 2, .cuts = 1,
+             .crashes = 1, .losses = 1, .faults = 1),
+	RATE(TWO, .finals = 2, .ticks = 4, .calls = 1, .twos = 1, .cuts = 1, .lates = 1,
+             .faults = 1),
 	{.name = NULL},
 };
 
@@ -66,6 +76,9 @@ const struct model_bounds model_big[] = {
               .cuts = 1, .faults = 1),
 	SEMAPHORE(THREE, .ticks = 2, .stalls = 1, .calls = 1, .twos = 2, .shrinks = 1, .crashes = 1,
                   .losses = 1, .faults = 1),
+	RATE(THREE, .finals = 3, .ticks = 4, .stalls = 1, .calls = 1, .twos = 2, .give_ups = 1),
+	RATE(THREE, .finals = 2, .ticks = 3, .stalls = 1, .calls = 1, .twos = 2, .cuts = 1,
+             .losses = 1, .faults = 1),
 	{.name = NULL},
 };
 
@@ -83,7 +96,7 @@ bool model_bounds_set(struct model_bounds *bounds, const char *text)
 		FIELD(clients),  FIELD(steps), FIELD(ticks),   FIELD(stalls),  FIELD(calls),
 		FIELD(tries),    FIELD(twos),  FIELD(extends), FIELD(shrinks), FIELD(give_ups),
 		FIELD(abandons), FIELD(cuts),  FIELD(lates),   FIELD(crashes), FIELD(losses),
-		FIELD(faults),   FIELD(sets),  FIELD(removes), FIELD(count),
+		FIELD(faults),   FIELD(sets),  FIELD(removes), FIELD(count),   FIELD(finals),
 	};
 	const size_t known = sizeof(fields) / sizeof(*fields);
 
@@ -115,6 +128,7 @@ void model_bounds_tell(const struct model_bounds *bounds, char *text, size_t siz
 	snprintf(text, size,
 	         "%s: %u clients, %u steps each, %u calls each, %u ticks of half a lease",
 	         bounds->name, bounds->clients, bounds->steps, bounds->calls, bounds->ticks);
+	add(text, size, bounds->finals, "that never release");
 	add(text, size, bounds->stalls, "stalls");
 	if (bounds->kind == LK_KIND_LATCH)
 		add(text, size, bounds->count, "to count down");

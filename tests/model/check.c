@@ -161,7 +161,60 @@ static bool is_untold(const struct model_world *world, const struct model_client
 	       client->told != hold->fence;
 }
 
-/* All its tickets have ended with the store's word for it, but the store knows one. */
+/* ---- Permits that are never released ------------------------------------------------------ */
+
+/* Grants of one microsecond have fences that follow each other. */
+#define SLACK_US 100
+
+/* Uses whose lease includes that moment. */
+static uint32_t used_at(const struct model_world *world, int64_t at_us)
+{
+	uint32_t sum = 0;
+
+	for (int i = 0; i < world->use_count; i++) {
+		int64_t from_us = (int64_t)world->uses[i].fence - SLACK_US;
+		if (from_us <= at_us && at_us < from_us + MODEL_LEASE_MS * 1000)
+			sum += world->uses[i].permits;
+	}
+	return sum;
+}
+
+const char *world_use(struct model_world *world, uint64_t fence, uint32_t permits)
+{
+	int at = world->use_count++;
+
+	if (at == MODEL_USES)
+		abort();
+	for (; at && world->uses[at - 1].fence > fence; at--)
+		world->uses[at] = world->uses[at - 1];
+	world->uses[at] = (struct model_use){fence, permits};
+	for (int i = 0; i < world->use_count; i++) {
+		if (i && world->uses[i].fence == world->uses[i - 1].fence)
+			return "one grant is used twice";
+		if (used_at(world, (int64_t)world->uses[i].fence) > MODEL_CAPACITY)
+			return "more permits are used in a window than the capacity";
+	}
+	return NULL;
+}
+
+static bool is_used(const struct model_world *world, const char *ticket)
+{
+	unsigned long long fence;
+	unsigned permits;
+
+	if (sscanf(world_text(world, "HGET", world_key(""), ticket), "%u %llu", &permits, &fence) !=
+	    2)
+		return false;
+	for (int i = 0; i < world->use_count; i++)
+		if (world->uses[i].fence == fence)
+			return true;
+	return false;
+}
+
+/* ---- What is left ------------------------------------------------------------------------- */
+
+/* All its tickets have ended with the store's word for it, but the store knows one, which is no use
+ * of permits that are never released. */
 static bool is_left(const struct model_world *world, int index)
 {
 	const struct model_client *client = &world->clients[index];
@@ -175,7 +228,8 @@ static bool is_left(const struct model_world *world, int index)
 		if (order->queue[i][2] == 'a' + index)
 			return true;
 	for (int i = 0; i < order->owner_count; i++)
-		if (order->owners[i][2] == 'a' + index)
+		if (order->owners[i][2] == 'a' + index &&
+		    !(world->bounds->finals && is_used(world, order->owners[i])))
 			return true;
 	return false;
 }
@@ -218,6 +272,7 @@ const char *world_wrong(const struct model_world *world)
 	for (int i = 0; i < world->bounds->clients; i++)
 		if (world_valid(world, &world->clients[i]))
 			valid += world_hold(&world->clients[i])->count;
+	valid += used_at(world, lua_store_time(world->store));
 	if (world->bounds->kind == LK_KIND_LOCK && valid > 1)
 		return "two valid holds";
 	if (valid > MODEL_CAPACITY)

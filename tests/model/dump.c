@@ -89,6 +89,14 @@ static void put_age(struct form *form, int64_t at_ns, int64_t most_ms)
 	form_put(form, at_ns ? form_least((form->world->now_ns - at_ns) / TICK_NS, most) : 255);
 }
 
+/* The same of a moment of the store's clock. */
+static void put_store_age(struct form *form, int64_t at_us)
+{
+	int64_t age_ms = (lua_store_time(form->world->store) - at_us + 500) / 1000;
+
+	form_put(form, (age_ms + MODEL_TICK_MS / 2) / MODEL_TICK_MS);
+}
+
 /* ---- A client ----------------------------------------------------------------------------- */
 
 static int where_of(const struct model_client *client, const struct lk__waiter *list)
@@ -116,6 +124,7 @@ static void put_ticket(struct form *form, const struct model_client *client, int
 	                       ticket->main.extends << 7);
 	if (ticket->state == LK__OVER)
 		return;
+	form_put(form, ticket->final | ticket->used << 1);
 	form_put_nonce(form, index, ticket->nonce);
 	put_due(form, ticket->next_ns);
 	form_put_wide(form, ticket->lease_ms / 10);
@@ -127,8 +136,10 @@ static void put_ticket(struct form *form, const struct model_client *client, int
 	form_put(form, where_of(client, ticket->leavers));
 	form_put(form, where_of(client, ticket->extenders));
 	if (waits) {
-		put_age(form, ticket->first_sent_ns, ticket->lease_ms);
+		put_age(form, ticket->first_sent_ns, ticket->final ? FAR_MS : ticket->lease_ms);
 		form_put_number(form, ARRIVALS, ticket->arrival);
+		if (ticket->final && ticket->arrival)
+			put_store_age(form, (int64_t)ticket->arrival);
 	} else {
 		form_put(form, ticket->first_sent_ns != 0);
 		form_put(form, form_least(ticket->leaves_sent, 2));
@@ -144,7 +155,7 @@ static void put_ticket(struct form *form, const struct model_client *client, int
 		put_due(form, ticket->valid_until_ns);
 	if (form->world->rule == RULE_FENCE_OF_MESSAGE)
 		holds = holds || ticket->state == LK__CLAIMING;
-	form_put_number(form, FENCES, holds ? ticket->fence : 0);
+	form_put_number(form, FENCES, holds || ticket->used ? ticket->fence : 0);
 	form_put_number(form, FENCES,
 	                holds || ticket->state == LK__LEAVING ? ticket->last_fence : 0);
 }
@@ -246,6 +257,8 @@ static void put_item(struct form *form, int index, const struct model_item *item
 	if (item->kind <= ITEM_BROADCAST) {
 		form_put_number(form, FENCES, message->fence);
 		form_put_wide(form, message->life_ms / 10);
+		if (message->final)
+			put_store_age(form, message->store_us);
 		form_put(form, message->claim | (message->waiting > 0) << 1);
 		form_put_wide(form, form_least(message->in_ms, FAR_MS));
 	}
@@ -270,6 +283,7 @@ static void put_client(struct form *form, const struct model_client *client, boo
 	                       client->listens << 3 | client->gave_up << 4 | client->was_open << 5 |
 	                       (client->owner != 0) << 6);
 	if (client->alive) {
+		form_put(form, world_is_final(form->world, client));
 		form_put(form, client->verb | client->stalled << 7);
 		if (with_bounds) {
 			form_put(form, client->scripts);
@@ -401,6 +415,19 @@ static void put_bounds(struct form *form)
 	}
 }
 
+/* Those whose time is over, too, may still be found in the store. */
+static void put_uses(struct form *form)
+{
+	const struct model_world *world = form->world;
+
+	form_put(form, world->use_count);
+	for (int i = 0; i < world->use_count; i++) {
+		form_put_number(form, FENCES, world->uses[i].fence);
+		put_store_age(form, (int64_t)world->uses[i].fence);
+		form_put(form, world->uses[i].permits);
+	}
+}
+
 uint64_t world_hash(struct model_world *world, bool with_bounds)
 {
 	static struct form form;
@@ -413,6 +440,7 @@ uint64_t world_hash(struct model_world *world, bool with_bounds)
 	}
 	form_put_number(&form, FENCES, world->seen);
 	form_put_number(&form, FENCES, world->opened);
+	put_uses(&form);
 	for (int place = 0; place < world->bounds->clients; place++)
 		for (int i = 0; i < world->bounds->clients; i++)
 			if (form.place[i] == place)

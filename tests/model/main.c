@@ -76,7 +76,8 @@ static bool number(const char *text, int64_t *value)
 
 static bool known_kind(const char *kind)
 {
-	return !strcmp(kind, "lock") || !strcmp(kind, "semaphore") || !strcmp(kind, "latch");
+	return !strcmp(kind, "lock") || !strcmp(kind, "semaphore") || !strcmp(kind, "rate") ||
+	       !strcmp(kind, "latch");
 }
 
 static bool parse(struct options *options, int argc, char **argv)
@@ -225,7 +226,7 @@ int main(int argc, char **argv)
 	struct options options = {0};
 
 	if (!parse(&options, argc, argv)) {
-		fprintf(stderr, "usage: model [BIG=1] [KIND=lock|semaphore|latch] [SECONDS=n] "
+		fprintf(stderr, "usage: model [BIG=1] [KIND=lock|semaphore|rate|latch] [SECONDS=n] "
 		                "[STATES=n] [EVERY=1] [WITH=bound=n,...] | PLANT=name|all\n");
 		return 2;
 	}

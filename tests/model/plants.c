@@ -12,6 +12,10 @@
 	{                                                                                          \
 		.name = "semaphore", .kind = LK_KIND_SEMAPHORE, __VA_ARGS__                        \
 	}
+#define RATE(...)                                                                                  \
+	{                                                                                          \
+		.name = "rate", .kind = LK_KIND_SEMAPHORE, .fixed = true, __VA_ARGS__              \
+	}
 #define LATCH(...)                                                                                 \
 	{                                                                                          \
 		.name = "latch", .kind = LK_KIND_LATCH, __VA_ARGS__                                \
@@ -190,6 +194,26 @@ const struct model_plant model_plants[] = {
 		.old = "(waiting == 0 or head[1] == ticket) and used + permits <= capacity",
 		.new = "(waiting == 0 or head[1] == ticket) and used + permits <= capacity + 1",
 		.bounds = SEMAPHORE(PAIR, .twos = 2),
+	},
+	{
+		.name = "rate-granted-short",
+		.what = "permits that are never released are granted for a claim window only",
+		.rule = RULE_SCRIPT,
+		.script = "semaphore_leave",
+		.old = "local life = old and claim_ms or lease_ms",
+		.new = "local life = (old or mode == 'n') and claim_ms or lease_ms",
+		.bounds = RATE(.clients = 2, .finals = 1, .steps = 4, .ticks = 3, .calls = 2,
+                               .twos = 3),
+	},
+	{
+		.name = "used-grant-is-left",
+		.what = "the leave of a ticket whose grant was used ends that grant",
+		.rule = RULE_SCRIPT,
+		.script = "semaphore_leave",
+		.old = "if mine and fence == ARGV[6] then keep = held end",
+		.new = "",
+		.bounds = RATE(.clients = 2, .finals = 1, .steps = 4, .ticks = 4, .stalls = 2,
+                               .calls = 2, .twos = 3),
 	},
 	{
 		.name = "step-sent-again-counts",

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 # Every state of a few clients in small bounds: see tests/model/main.c.
 
-## model  every state: 2 clients, 4 steps each; BIG=1: 3 and 6, 40 minutes; KIND=lock|semaphore|latch;
+## model  every state: 2 clients, 4 steps each; BIG=1: 3 and 6, 40 minutes; KIND=lock|semaphore|rate|latch;
 ##        PLANT=NAME: with that thing wrong, and what it leads to; PLANT=all; SECONDS=, STATES= limits
 .PHONY: model
 model: $(BUILD)/model

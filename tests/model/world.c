@@ -34,6 +34,11 @@ int world_index(const struct model_world *world, const struct model_client *clie
 	return (int)(client - world->clients);
 }
 
+bool world_is_final(const struct model_world *world, const struct model_client *client)
+{
+	return world_index(world, client) < world->bounds->finals;
+}
+
 const struct lk__space *world_space(const struct model_world *world,
                                     const struct model_client *client)
 {
@@ -217,7 +222,8 @@ static void describe(struct model_call *call)
 	call->arrival = request->ticket->arrival;
 	call->only_try = request->ticket->only_try;
 	call->last_fence = request->ticket->last_fence;
-	if (call->kind == LK__RENEW && !request->claim)
+	if ((call->kind == LK__RENEW && !request->claim) ||
+	    (call->kind == LK__LEAVE && request->ticket->used))
 		call->fence = request->ticket->fence;
 }
 
@@ -247,9 +253,13 @@ static void acquired(struct model_world *world, struct model_client *client,
 {
 	uint64_t least = world->bounds->kind == LK_KIND_LOCK ? world->seen : client->seen;
 
-	client->owner = world->bounds->kind == LK_KIND_LOCK ? 1 : waiter->fence;
 	if (waiter->fence <= least)
 		world_fail(world, "a fence that does not grow");
+	if (waiter->forget) {
+		world_fail(world, world_use(world, waiter->fence, waiter->permits));
+		return;
+	}
+	client->owner = world->bounds->kind == LK_KIND_LOCK ? 1 : waiter->fence;
 	for (int i = 0; i < world->bounds->clients; i++) {
 		const struct lk__hold *hold = world_hold(&world->clients[i]);
 		if (hold && &world->clients[i] != client && hold->fence == waiter->fence)
@@ -337,6 +347,7 @@ static struct lk__waiter *new_waiter(const struct model_world *world, struct mod
 	waiter->owner = client->owner ? client->owner : 1;
 	waiter->tell_loss = world->rule != RULE_LOSS_UNTOLD;
 	waiter->only_try = verb == DO_TRY || verb == DO_AWAIT_TRY;
+	waiter->forget = world_is_final(world, client);
 	if (verb == DO_STEP || verb == DO_STEP_NAMED) {
 		waiter->spare_step = calloc(1, sizeof(*waiter->spare_step));
 		waiter->spare_step->n = 1;

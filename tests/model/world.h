@@ -27,6 +27,7 @@
 #define MODEL_LATE 2   /* of its lost connections */
 #define MODEL_INBOX 8  /* what comes on its messages connection */
 #define MODEL_ORDER 16 /* tickets in the store */
+#define MODEL_USES 8   /* grants that are never released */
 #define MODEL_TICK_MS 3000
 #define MODEL_LEASE_MS 6000
 #define MODEL_EXTENSION_MS 12000
@@ -38,6 +39,7 @@ struct model_bounds {
 	const char *name;
 	lk_kind kind;
 	bool fixed;      /* leases that are not renewed */
+	uint8_t finals;  /* so many of the clients, the first ones, never release their permits */
 	uint8_t clients; /* at most MODEL_CLIENTS */
 	uint8_t steps;   /* scripts that the store runs for each client */
 	uint8_t ticks;   /* of time */
@@ -139,6 +141,12 @@ struct model_client {
 	bool was_valid; /* its hold, as its call began */
 };
 
+/* Permits that a caller got and never releases: the store counts them from the fence's time on. */
+struct model_use {
+	uint64_t fence;
+	uint32_t permits;
+};
+
 struct model_world {
 	const struct model_bounds *bounds;
 	struct lua_store *store;
@@ -150,9 +158,11 @@ struct model_world {
 	uint8_t stalls;
 	uint8_t used[MODEL_VERBS];
 	uint8_t faults;
+	uint8_t use_count;
 	bool free_run;                     /* no bounds: everything comes to its end */
 	const struct model_call *answered; /* whose answer is being read, NULL = none */
 	const char *wrong;                 /* what the last action did, NULL = nothing */
+	struct model_use uses[MODEL_USES]; /* by fence */
 	struct model_client clients[MODEL_CLIENTS];
 };
 
@@ -185,12 +195,17 @@ bool world_valid(const struct model_world *world, const struct model_client *cli
 void world_ticket(const struct model_world *world, const struct model_client *client,
                   const struct lk__ticket *ticket, char text[LK__TICKET_MAX]);
 int world_index(const struct model_world *world, const struct model_client *client);
+/* It never releases its permits. */
+bool world_is_final(const struct model_world *world, const struct model_client *client);
 const char *world_key(const char *suffix);
 /* What the store answers to a command, elements a line each; valid until the next one. */
 const char *world_value(const struct model_world *world, int argc, const char *const *argv);
 #define world_text(world, ...)                                                                     \
 	world_value(world, sizeof((const char *[]){__VA_ARGS__}) / sizeof(const char *),           \
 	            (const char *[]){__VA_ARGS__})
+
+/* A caller got permits that it never releases.  NULL if nothing is wrong with that. */
+const char *world_use(struct model_world *world, uint64_t fence, uint32_t permits);
 
 /* ---- Between world.c and wire.c ------------------------------------------------------------- */
 
