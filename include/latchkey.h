@@ -164,7 +164,8 @@ LK_API LK_MUST_USE lk_err lk_client_open(const char *url, const lk_client_option
 /* Close a client and every handle opened from it (do not use them afterwards).
  * Waits in progress in other threads end with LK_ECLOSED (LK_EUNKNOWN if the store does not confirm
  * it); what is held is released, without an on_lost call.  Returns when that is done, at the latest
- * one command timeout later, and when no callback runs any more.
+ * one command timeout later, and when no callback runs any more.  A hold that expired, or that the
+ * store reported as broken or gone, needs no confirmation: the call does not wait for it.
  *
  * LK_OK         nothing is left behind
  * LK_EUNKNOWN   closed, but a release was not confirmed: it runs out with its lease

@@ -18,6 +18,7 @@
 #define INTRODUCE_EACH_NS (20000 * LK__MS)
 #define LABELS_MAX 64 /* of handles, told to people */
 #define PING_MAX_NS (5000 * LK__MS)
+#define MOMENT_NS (200 * LK__MS)
 
 static pthread_mutex_t registry_mutex = PTHREAD_MUTEX_INITIALIZER;
 static struct lk_client *registry;
@@ -379,10 +380,30 @@ static bool is_quiet(const struct lk_client *client)
 	       (!client->pair || (!client->pair->sent && !client->calls));
 }
 
-/* Let the callers out, and everything be said and confirmed, until deadline_ns. */
-static void drain(struct lk_client *client, int64_t deadline_ns)
+/* A hold, a place in a queue or a latch's step may be left in the store. */
+static bool is_unconfirmed(const struct lk_client *client, int64_t began_ns)
 {
+	return lk__core_unconfirmed(&client->core, began_ns) || lk__core_stepping(&client->core);
+}
+
+/* Until when a close that began at began_ns waits for the store.  The client's own hash and the
+ * leaves of lost holds are worth a moment at most, and only over a connection: the store forgets
+ * both by itself. */
+static int64_t drain_until_ns(const struct lk_client *client, int64_t began_ns, int64_t drain_ns)
+{
+	int64_t until_ns = began_ns + client->target.command_timeout_ns;
+	int64_t moment_ns = client->pair ? drain_ns + MOMENT_NS : drain_ns;
+
+	return is_unconfirmed(client, began_ns) || until_ns < moment_ns ? until_ns : moment_ns;
+}
+
+/* Let the callers out, and everything be said and confirmed. */
+static void drain(struct lk_client *client, int64_t began_ns)
+{
+	const int64_t drain_ns = lk__now_ns();
+
 	while (!is_quiet(client)) {
+		int64_t deadline_ns = drain_until_ns(client, began_ns, drain_ns);
 		struct lk__pair *pair;
 		int64_t now_ns = lk__now_ns();
 
@@ -417,7 +438,7 @@ static void end_calls(struct lk_client *client)
 
 static lk_err close_client(struct lk_client *client)
 {
-	int64_t deadline_ns = lk__now_ns() + client->target.command_timeout_ns;
+	int64_t began_ns = lk__now_ns();
 	bool left, steps_left;
 
 	pthread_mutex_lock(&client->mutex);
@@ -432,8 +453,8 @@ static lk_err close_client(struct lk_client *client)
 
 	pthread_mutex_lock(&client->mutex);
 	forget_introduction(client);
-	drain(client, deadline_ns);
-	left = client->core.all_tickets != NULL;
+	drain(client, began_ns);
+	left = lk__core_unconfirmed(&client->core, began_ns);
 	steps_left = lk__core_stepping(&client->core);
 	lk__client_unlock(client);
 

@@ -237,6 +237,110 @@ TEST(close_gives_back_and_keeps_what_is_still_to_tell)
 	end();
 }
 
+static bool unconfirmed(void)
+{
+	return lk__core_unconfirmed(&a->core, v.now_ns);
+}
+
+TEST(loss_that_the_store_knows_of_needs_no_confirmation)
+{
+	start(1000);
+	hold(a, pa);
+	ck_assert(unconfirmed());
+	later(1000); /* expired */
+	tick(a);
+	ck_assert(!unconfirmed());
+	lk__core_told(next_loss(a, LK_LOST_EXPIRED));
+	release_lost(a, pa);
+
+	hold(a, pa);
+	model_break(&v.model, 0);
+	ck_assert(virt_hear(a));
+	ck_assert(!unconfirmed());
+	lk__core_told(next_loss(a, LK_LOST_BROKEN));
+	release_lost(a, pa);
+
+	hold(a, pa);
+	model_flush(&v.model);
+	later(400);
+	tick(a);
+	step(a, LK__RENEW);
+	ck_assert(!unconfirmed());
+	lk__core_told(next_loss(a, LK_LOST_TAKEN));
+	release_lost(a, pa);
+	end();
+}
+
+/* The client ended these while the store still has them. */
+TEST(hold_that_its_client_ended_needs_confirmation)
+{
+	struct lk__waiter *waiter;
+
+	start(1000);
+	waiter = virt_waiter(a, pa, 2);
+	waiter->max_hold_ms = 200;
+	lk__core_acquire(&a->core, v.now_ns, waiter);
+	virt_settle(&v);
+	later(200);
+	tick(a);
+	lk__core_told(next_loss(a, LK_LOST_MAX_HOLD));
+	ck_assert(unconfirmed());
+	step(a, LK__LEAVE);
+	ck_assert(!unconfirmed());
+	release_lost(a, pa);
+
+	hold(a, pa);
+	lk__core_thread_ended(&a->core, v.now_ns, 2);
+	lk__core_told(next_loss(a, LK_LOST_THREAD));
+	ck_assert(unconfirmed());
+	step(a, LK__LEAVE);
+	ck_assert(!unconfirmed());
+	end();
+}
+
+TEST(released_hold_needs_confirmation_while_a_renewal_may_keep_it)
+{
+	struct virt_call renewal;
+	struct lk__waiter *waiter;
+
+	start(1000);
+	hold(a, pa);
+	later(400);
+	tick(a);
+	ck_assert(virt_take(a, &renewal)); /* never answered */
+	virt_link_down(a, LK_EUNKNOWN);
+	waiter = virt_release(a, pa, 2);
+	virt_abandon(a, waiter);
+	assert_done(waiter, LK_EUNKNOWN);
+	later(700); /* past the lease that was confirmed */
+	ck_assert(unconfirmed());
+	later(300);
+	ck_assert(!unconfirmed());
+	virt_link_up(a);
+	end();
+}
+
+TEST(wait_that_was_given_up_needs_confirmation)
+{
+	struct lk__waiter *waiter;
+
+	start(1000);
+	hold(b, pb);
+	waiter = virt_acquire(a, pa, 2);
+	virt_settle(&v);
+	virt_link_down(a, LK_EUNKNOWN);
+	virt_give_up(a, waiter, LK_ETIMEDOUT);
+	virt_abandon(a, waiter);
+	assert_done(waiter, LK_EUNKNOWN);
+	later(300);
+	ck_assert(unconfirmed()); /* it may be granted for as long as it stands in the queue */
+	virt_link_up(a);
+	virt_settle(&v);
+	ck_assert(!unconfirmed());
+	release(b, pb);
+	end();
+}
+
 /* ---- Re-entry ----------------------------------------------------------------------------- */
 
 TEST(re_entry_costs_no_request_and_each_is_released)

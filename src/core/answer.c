@@ -256,10 +256,18 @@ static void kept(struct lk__core *core, int64_t now_ns, struct lk__ticket *ticke
 	}
 }
 
+/* The store said that it does not have the hold. */
+static void lose(struct lk__core *core, int64_t now_ns, struct lk__ticket *ticket,
+                 lk_lost_reason reason)
+{
+	ticket->valid_until_ns = now_ns;
+	lk__hold_lose(core, now_ns, ticket->place->hold, reason);
+}
+
 static void gone(struct lk__core *core, int64_t now_ns, struct lk__ticket *ticket)
 {
 	if (ticket->state == LK__HOLDING) {
-		lk__hold_lose(core, now_ns, ticket->place->hold, LK_LOST_TAKEN);
+		lose(core, now_ns, ticket, LK_LOST_TAKEN);
 		return;
 	}
 	if (ticket->state == LK__CLAIMING) {
@@ -297,7 +305,7 @@ static void failed(struct lk__core *core, int64_t now_ns, struct lk__ticket *tic
 			lk__complete(core, waiter, answer->err, answer->text);
 		}
 		if (answer->err == LK_EFOREIGN)
-			lk__hold_lose(core, now_ns, ticket->place->hold, LK_LOST_TAKEN);
+			lose(core, now_ns, ticket, LK_LOST_TAKEN);
 		else
 			lk__ticket_pursue(core, now_ns, ticket);
 	} else if (ticket->state == LK__LEAVING) {
@@ -376,7 +384,7 @@ static void shrunk(struct lk__core *core, int64_t now_ns, struct lk__ticket *tic
 		return;
 	}
 	if (!answer->mine) {
-		lk__hold_lose(core, now_ns, ticket->place->hold, LK_LOST_TAKEN);
+		lose(core, now_ns, ticket, LK_LOST_TAKEN);
 		return;
 	}
 	while (*at) {
@@ -530,7 +538,7 @@ static void grant(struct lk__core *core, int64_t now_ns, struct lk__ticket *tick
 static void broken(struct lk__core *core, int64_t now_ns, struct lk__ticket *ticket)
 {
 	if (ticket->state == LK__HOLDING) {
-		lk__hold_lose(core, now_ns, ticket->place->hold, LK_LOST_BROKEN);
+		lose(core, now_ns, ticket, LK_LOST_BROKEN);
 	} else if (ticket->state != LK__LEAVING) {
 		/* An answer under way may be of before: then it grants what is no more. */
 		ticket->doubted = ticket->main.where == LK__UNDER_WAY;

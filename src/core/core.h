@@ -223,6 +223,9 @@ void lk__name_close(struct lk__core *core, struct lk__name *name);
 bool lk__core_busy(const struct lk__core *core);
 /* A step of a latch is not settled. */
 bool lk__core_stepping(const struct lk__core *core);
+/* A ticket may still stand in the store, as a hold whose lease was not over at since_ns or in a
+ * queue, and only a leave's confirmation rules that out. */
+bool lk__core_unconfirmed(const struct lk__core *core, int64_t since_ns);
 /* No waiter or hold of the closing handle may be left. */
 void lk__place_close(struct lk__core *core, struct lk__place *place);
 

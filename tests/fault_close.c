@@ -1,0 +1,153 @@
+/* SPDX-License-Identifier: MIT
+ * lk_client_close() when the server does not answer: it waits for what the store may still keep,
+ * and for nothing else. */
+#include "harness/handles.h"
+#include "harness/process.h"
+#include "harness/proxy.h"
+#include "harness/redis.h"
+#include "harness/server.h"
+#include "harness/test.h"
+#include "harness/watch.h"
+
+/* One command timeout is 4 s here, so that a slow machine's "quick" is still less. */
+#define COMMAND_TIMEOUT_MS 4000
+#define QUICK_MS 2000
+
+static const lk_client_options options = {.command_timeout_ms = COMMAND_TIMEOUT_MS};
+static const struct proxy_fault stall = {.stall = true};
+static struct test_server server;
+static struct proxy proxy;
+
+/* A client through the proxy. */
+static lk_client *set_up(void)
+{
+	server_start(&server, NULL);
+	proxy_start(&proxy, &server);
+	return client_with(proxy.url, &options);
+}
+
+static void await_loss(lk_lost_reason reason)
+{
+	ck_assert(WITHIN(10000, losses.count == 1));
+	ck_assert_int_eq(losses.reason, reason);
+}
+
+static void expect_quick_close(lk_client *client)
+{
+	int64_t start_ms = now_ms();
+
+	OK(lk_client_close(client));
+	ck_assert_int_le(now_ms() - start_ms, QUICK_MS);
+}
+
+static void expect_unknown_close(lk_client *client)
+{
+	int64_t start_ms = now_ms();
+
+	EXPECT(lk_client_close(client), LK_EUNKNOWN);
+	ck_assert_int_ge(now_ms() - start_ms, COMMAND_TIMEOUT_MS - 50);
+	ck_assert_int_le(now_ms() - start_ms, COMMAND_TIMEOUT_MS + 2000);
+}
+
+/* ---- What was lost needs no confirmation --------------------------------------------------- */
+
+TEST(c26_close_after_a_loss_does_not_wait_for_a_killed_server)
+{
+	lk_client *client = set_up();
+
+	hold_watched(client, "a", 500);
+	server_kill(&server);
+	await_loss(LK_LOST_EXPIRED);
+	expect_quick_close(client);
+}
+
+TEST(c26_close_after_a_loss_does_not_wait_for_a_silent_server)
+{
+	lk_client *client = set_up();
+
+	hold_watched(client, "a", 500);
+	/* The connection looks alive: its renewal is not overdue when the lease ends. */
+	proxy_set_all(&proxy, &stall);
+	await_loss(LK_LOST_EXPIRED);
+	expect_quick_close(client);
+	ck_assert_int_gt(proxy_count(&proxy).held[PROXY_COMMANDS][PROXY_TO_SERVER], 0);
+}
+
+TEST(c26_close_after_a_break_does_not_wait_for_a_silent_server)
+{
+	lk_client *client = set_up(), *other = client_at(server.url);
+	lk_lock *lock = lock_named(other, "a");
+
+	hold_watched(client, "a", 30000);
+	proxy_set(&proxy, PROXY_COMMANDS, PROXY_TO_SERVER, &stall);
+	OK(lk_lock_break(lock, NULL));
+	await_loss(LK_LOST_BROKEN);
+	expect_quick_close(client);
+	OK(lk_client_close(other));
+}
+
+TEST(c26_close_after_a_flush_does_not_wait_for_a_killed_server)
+{
+	lk_client *client = set_up();
+	struct redis *redis = redis_open(&server);
+
+	hold_watched(client, "a", 1000);
+	redis_do(redis, "FLUSHALL");
+	await_loss(LK_LOST_TAKEN);
+	server_kill(&server);
+	expect_quick_close(client);
+	redis_close(redis);
+}
+
+TEST(c26_close_that_finds_the_store_silent_and_holds_nothing_is_quick)
+{
+	lk_client *client = set_up();
+	lk_lock *lock = lock_named(client, "a");
+
+	OK(lk_lock_acquire(lock, 0)); /* from now on it introduces itself */
+	OK(lk_lock_release(lock));
+	proxy_set_all(&proxy, &stall);
+	expect_quick_close(client);
+}
+
+/* ---- What the store may still keep does ------------------------------------------------------ */
+
+TEST(c26_close_with_a_valid_hold_is_unknown_when_the_server_is_gone)
+{
+	lk_client *client = set_up();
+
+	hold_watched(client, "a", 60000);
+	server_kill(&server);
+	expect_unknown_close(client);
+}
+
+/* Its owner has no hold any more, the store has it until the lease ends. */
+TEST(c26_close_after_a_maximum_hold_is_unknown_when_the_server_is_silent)
+{
+	const lk_lock_options brief = {.lease_ms = 60000, .max_hold_ms = 500};
+	lk_client *client = set_up();
+	lk_lock *lock = lock_with(client, "a", &brief);
+
+	OK(lk_lock_acquire(lock, 0));
+	proxy_set_all(&proxy, &stall);
+	ck_assert(WITHIN(5000, lk_lock_state(lock) == LK_STATE_LOST));
+	expect_unknown_close(client);
+}
+
+TEST(c26_close_after_an_unconfirmed_wait_is_unknown)
+{
+	lk_client *client = set_up(), *other = client_at(server.url);
+	struct waiter waiter = {0};
+	struct redis *redis = redis_open(&server);
+
+	OK(lk_lock_acquire(lock_named(other, "a"), 0));
+	waiter_start(&waiter, lock_of_handle(client, "a", 0), 1000, false);
+	ck_assert(WITHIN(5000, redis_int(redis, "ZCARD lk:{a}:q") == 1));
+	proxy_set_all(&proxy, &stall);
+	ck_assert_int_eq(waiter_join(&waiter), LK_EUNKNOWN);
+	/* The ticket still stands in the queue, and may be granted. */
+	EXPECT(lk_client_close(client), LK_EUNKNOWN);
+	ck_assert_int_eq(redis_int(redis, "ZCARD lk:{a}:q"), 1);
+	OK(lk_client_close(other));
+	redis_close(redis);
+}
