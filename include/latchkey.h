@@ -150,7 +150,8 @@ typedef struct lk_client_options {
  *
  * LK_OK        connected, authenticated, subscribed, rights for messages checked
  * LK_EINVALID  the URL or an option is wrong; lk_errmsg() names it
- * LK_ECONN     not reached within the connect timeout
+ * LK_ECONN     not reached within the connect timeout, or not ready: loading its data, busy, a
+ *              replica
  * LK_EAUTH     wrong credentials, or a right is missing (which one: lk_errmsg())
  * LK_ESERVER   the server answered with another error, or not like a Redis
  * LK_ENOSERVER local: and no server binary; lk_errmsg() says what to install

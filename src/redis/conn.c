@@ -293,3 +293,8 @@ bool lk__resp_error_passes(const struct lk__resp *resp)
 	return resp->type == LK__RESP_ERROR &&
 	       has_any_code(resp, codes, sizeof(codes) / sizeof(codes[0]));
 }
+
+lk_err lk__resp_refusal(const struct lk__resp *resp)
+{
+	return lk__resp_error_passes(resp) ? LK_ECONN : lk__resp_error(resp);
+}

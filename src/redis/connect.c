@@ -30,7 +30,7 @@ static lk_err subscribe(struct lk__conn *conn, const struct lk__space *space, in
 	if (err)
 		return not_yet(err, why);
 	if (resp->type == LK__RESP_ERROR)
-		err = lk__conn_why(why, lk__resp_error(resp), conn->text, "SUBSCRIBE: %s",
+		err = lk__conn_why(why, lk__resp_refusal(resp), conn->text, "SUBSCRIBE: %s",
 		                   resp->str);
 	else if (resp->type != LK__RESP_ARRAY || resp->len != 3)
 		err = lk__conn_why(why, LK_ESERVER, conn->text,
@@ -59,7 +59,7 @@ static lk_err judge_probe(const struct lk__resp *resp, const struct lk__conn *co
                           struct lk__why *why)
 {
 	if (resp->type == LK__RESP_ERROR)
-		return lk__conn_why(why, lk__resp_error(resp), conn->text, "%s", resp->str);
+		return lk__conn_why(why, lk__resp_refusal(resp), conn->text, "%s", resp->str);
 	if (resp->type != LK__RESP_INTEGER)
 		return lk__conn_why(why, LK_ESERVER, conn->text,
 		                    "answered a script with something else");

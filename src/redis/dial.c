@@ -206,8 +206,8 @@ static lk_err check_login(const struct lk__conn *conn, const struct lk__resp *re
 	/* Sent instead of an answer, before the server closes: nothing happened, later it may. */
 	if (strstr(resp->str, "max number of clients"))
 		return refused(conn, LK_ECONN, resp, why);
-	err = lk__resp_error(resp);
-	if (is_auth && err == LK_ESERVER && !lk__resp_error_passes(resp))
+	err = lk__resp_refusal(resp);
+	if (is_auth && err == LK_ESERVER)
 		err = LK_EAUTH; /* before 6.0: "ERR invalid password", "ERR Client sent AUTH, ..."
 		                 */
 	/* The name is for people: rules that forbid it do no harm.  But where nothing else was
