@@ -576,19 +576,3 @@ TEST(full_output_is_said_by_every_verb_that_prints)
 	RUNS(0, &cmd, "latchkey", "local", "stop");
 	server_stop(&server);
 }
-
-/* A wait that the store does not answer costs its time and one command timeout, not more. */
-TEST(wait_ends_in_time_when_the_server_is_gone)
-{
-	int64_t start_ms;
-
-	begin();
-	hold("a", "x");
-	START(&waiter, "latchkey", "lock", "-w", "1", "a", "true");
-	ck_assert(WITHIN(900, shell("latchkey show a | grep -q 'waiting  1'") == 0));
-	start_ms = now_ms();
-	server_kill(&server);
-	ck_assert(command_wait(&waiter, 10000));
-	ck_assert_int_eq(WEXITSTATUS(waiter.status), 69);
-	ck_assert_int_le(now_ms() - start_ms, 1000 + 2000 + 1000);
-}

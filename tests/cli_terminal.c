@@ -130,6 +130,26 @@ static void hold(void)
 	ck_assert(WITHIN(5000, command_count_of("sleep") == 1));
 }
 
+/* What the line would show is not known then; after 5 s people read what is waited for. */
+TEST(wait_line_is_wiped_in_an_outage)
+{
+	char line[100];
+
+	begin();
+	hold();
+	TERMINAL(200, "latchkey", "lock", "deploy", "echo", "ran");
+	expect("waiting for deploy: ");
+	server_kill(&server);
+	expect("\r\033[Klatchkey: waiting for ");
+	snprintf(line, sizeof(line), "127.0.0.1:%d: connection refused\r\n", server.port);
+	expect(line);
+	ck_assert(!shows("waiting for deploy"));
+	server_restart(&server);
+	expect("ran\r\n");
+	ck_assert_int_eq(terminal_end(), 0);
+	server_stop(&server);
+}
+
 TEST(wait_line_names_the_holder_and_is_wiped)
 {
 	char line[128];

@@ -1,49 +1,123 @@
 /* SPDX-License-Identifier: MIT
- * Getting what is named: in a thread, so that signals and the waiting line are served meanwhile. */
+ * Getting what is named: in a thread, so that signals, the waiting line and the end of the wait are
+ * served meanwhile.  The thread is left behind when nothing but a dead store holds it up. */
 #include "acquire.h"
 
 #include "clock.h"
+#include "say.h"
 #include "signals.h"
 #include "waitline.h"
 
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #define CANCEL_AGAIN_NS (50 * MS)
 #define PROMPT_NS (200 * MS) /* after the end of a wait */
+#define BACKOFF_FIRST_MS 20  /* between attempts to connect, as in the library */
+#define BACKOFF_MAX_MS 500
+/* An attempt to connect ends with the wait and says why; one that does not is not waited for. */
+#define ATTEMPT_GRACE_NS (100 * MS)
 
-enum stage { STAGE_OPENING, STAGE_WAITING, STAGE_DONE };
+enum stage { STAGE_OPENING, STAGE_WAITING, STAGE_DONE, STAGE_ABANDONED };
 
+/* ---- The thread --------------------------------------------------------------------------- */
+
+/* One attempt. */
 static lk_err open_hold(struct acquire *acquire)
 {
-	lk_err err = store_open(acquire->store, &acquire->client);
+	const struct store *store = acquire->store;
+	lk_client_options options = store->client;
+	lk_err err;
 
-	return err != LK_OK ? err : hold_open(&acquire->hold, acquire->client);
+	options.log = outage_log;
+	options.log_arg = &acquire->outage;
+	options.log_level = LK_LOG_INFO;
+	if (acquire->end_ns != NEVER) {
+		int64_t left_ms = (acquire->end_ns - clock_ns() + MS - 1) / MS;
+		if (left_ms < store->connect_timeout_ms)
+			options.connect_timeout_ms = left_ms > 1 ? left_ms : 1;
+	}
+	if (!acquire->opened) {
+		err = lk_client_open(store->url, &options, &acquire->opened);
+		store_judge(acquire->store, err);
+		if (err != LK_OK)
+			return err;
+		outage_connected(&acquire->outage);
+	}
+	return hold_open(&acquire->hold, acquire->opened);
+}
+
+/* Pause before the next attempt; false when the wait is over by then.  Commands that failed
+ * together do not come back together. */
+static bool back_off(const struct acquire *acquire, int64_t *backoff_ms)
+{
+	int64_t now_ns = clock_ns(), left_ms = (acquire->end_ns - now_ns) / MS, ms;
+
+	*backoff_ms = *backoff_ms * 2 < BACKOFF_MAX_MS ? *backoff_ms * 2 : BACKOFF_MAX_MS;
+	ms = *backoff_ms / 2 + (now_ns / 1000 + getpid() * 7919) % (*backoff_ms / 2);
+	if (left_ms > 0)
+		poll(NULL, 0, (int)(ms < left_ms ? ms : left_ms));
+	return ms < left_ms && atomic_load(&acquire->stage) != STAGE_ABANDONED;
+}
+
+/* Attempts until the end of the wait, as long as the store is merely out of reach. */
+static lk_err open_in_time(struct acquire *acquire)
+{
+	int64_t backoff_ms = BACKOFF_FIRST_MS / 2;
+	lk_err err;
+
+	while ((err = open_hold(acquire)) == LK_ECONN || err == LK_EUNKNOWN) {
+		if (!acquire->opened) /* else its log has more to say */
+			outage_failed(&acquire->outage, lk_errmsg());
+		if (acquire->end_ns == NEVER || !back_off(acquire, &backoff_ms))
+			break;
+	}
+	return err;
+}
+
+/* Go on to that stage; false when the thread was abandoned: its result is of no use. */
+static bool enter(struct acquire *acquire, int stage)
+{
+	int before = atomic_load(&acquire->stage);
+
+	while (before != STAGE_ABANDONED)
+		if (atomic_compare_exchange_weak(&acquire->stage, &before, stage))
+			return true;
+	return false;
+}
+
+static int64_t wait_left_ms(const struct acquire *acquire)
+{
+	int64_t wait_ms = acquire->hold.options->wait_ms;
+
+	if (acquire->end_ns == NEVER)
+		return wait_ms;
+	wait_ms = (acquire->end_ns - clock_ns()) / MS;
+	return wait_ms > 1 ? wait_ms : 1;
 }
 
 /* Has the store just answered?  A wait ends one command timeout late when it did not, and a request
  * to a server that is gone would add another. */
-static bool store_answers(const struct acquire *acquire)
+static bool store_answers(struct acquire *acquire, lk_err err)
 {
-	int64_t wait_ms = acquire->hold.options->wait_ms;
-
-	return acquire->err == LK_EBUSY ||
-	       (acquire->err == LK_ETIMEDOUT &&
-	        clock_ns() < acquire->began_ns + wait_ms * MS + PROMPT_NS);
+	return err == LK_EBUSY ||
+	       (err == LK_ETIMEDOUT && clock_ns() < acquire->end_ns + PROMPT_NS &&
+	        !outage_lasts(&acquire->outage));
 }
 
 /* Why it was not acquired, for the user: the holder rather than "busy". */
-static void explain(struct acquire *acquire)
+static void explain(struct acquire *acquire, lk_err err)
 {
 	const char *detail = store_errmsg(acquire->store);
 	char text[512], more[1200] = "";
 
-	snprintf(text, sizeof(text), "%s%s", *detail ? detail : lk_err_text(acquire->err),
-	         acquire->err == LK_EMISMATCH ? " (--resize changes it)" : "");
-	if (!acquire->hold.options->quiet && store_answers(acquire) &&
-	    hold_explain(&acquire->hold, more, sizeof(more)) && acquire->err == LK_EBUSY)
+	snprintf(text, sizeof(text), "%s%s", *detail ? detail : lk_err_text(err),
+	         err == LK_EMISMATCH ? " (--resize changes it)" : "");
+	if (!acquire->hold.options->quiet && store_answers(acquire, err) &&
+	    hold_explain(&acquire->hold, more, sizeof(more)) && err == LK_EBUSY)
 		text[0] = 0;
-	snprintf(acquire->message, sizeof(acquire->message), "%s%s%s", text,
+	snprintf(acquire->detail, sizeof(acquire->detail), "%s%s%s", text,
 	         *text && *more ? ", " : "", more);
 }
 
@@ -51,27 +125,24 @@ static void *acquire_thread(void *arg)
 {
 	struct acquire *acquire = arg;
 	struct hold *hold = &acquire->hold;
-	int64_t wait_ms = hold->options->wait_ms;
+	bool nested = false;
+	lk_err err = open_in_time(acquire);
 
-	acquire->err = open_hold(acquire);
-	if (acquire->err == LK_OK &&
-	    hold_is_nested(hold, acquire->message, sizeof(acquire->message))) {
-		acquire->nested = true;
-		acquire->err = LK_EDEADLOCK;
+	if (err == LK_OK && hold_is_nested(hold, acquire->detail, sizeof(acquire->detail))) {
+		nested = true;
+		err = LK_EDEADLOCK;
 	}
-	if (acquire->err == LK_OK) {
-		if (wait_ms > 0) {
-			wait_ms -= (clock_ns() - acquire->began_ns) / MS;
-			if (wait_ms < 1)
-				wait_ms = 1;
-		}
-		atomic_store(&acquire->stage, STAGE_WAITING);
-		acquire->err = hold_acquire(hold, wait_ms);
+	if (err == LK_OK) {
+		if (!enter(acquire, STAGE_WAITING))
+			return NULL;
+		signals_wake(); /* for the waiting line */
+		err = hold_acquire(hold, wait_left_ms(acquire));
 	}
-	if (acquire->err != LK_OK && !acquire->nested)
-		explain(acquire);
-	atomic_store(&acquire->stage, STAGE_DONE);
-	signals_wake();
+	if (err != LK_OK && !nested)
+		explain(acquire, err);
+	acquire->result = err;
+	if (enter(acquire, STAGE_DONE))
+		signals_wake();
 	return NULL;
 }
 
@@ -92,52 +163,155 @@ static bool thread_start(struct acquire *acquire)
 	return false;
 }
 
-void acquire_run(struct acquire *acquire, void (*before_death)(void *arg, int number), void *arg)
+/* ---- The wait ----------------------------------------------------------------------------- */
+
+/* When the thread is not waited for any longer: there is no connection, and the wait is over, or
+ * was by a signal. */
+static int64_t abandon_ns(struct acquire *acquire)
 {
-	struct waitline line;
+	char why[OUTAGE_WHY_SIZE];
 
-	acquire->began_ns = clock_ns();
-	if (!thread_start(acquire))
-		return;
-	waitline_init(&line, acquire->hold.options);
-	for (;;) {
+	if (!outage_lasts(&acquire->outage))
+		return NEVER;
+	if (acquire->signal)
+		return 0;
+	if (acquire->end_ns == NEVER)
+		return NEVER;
+	return acquire->end_ns + (*outage_why(&acquire->outage, why) ? 0 : ATTEMPT_GRACE_NS);
+}
+
+/* False when it is done, just now. */
+static bool abandon(struct acquire *acquire)
+{
+	int before = atomic_load(&acquire->stage);
+
+	while (before != STAGE_DONE)
+		if (atomic_compare_exchange_weak(&acquire->stage, &before, STAGE_ABANDONED))
+			return true;
+	return false;
+}
+
+static int64_t next_ns(struct acquire *acquire, const struct waitline *line)
+{
+	int64_t due_ns = outage_due_ns(&acquire->outage), end_ns = abandon_ns(acquire), until_ns;
+
+	if (atomic_load(&acquire->stage) != STAGE_WAITING || outage_lasts(&acquire->outage))
+		until_ns = NEVER;
+	else if (acquire->signal)
+		/* A cancel that came before the wait had begun was for nothing. */
+		until_ns = clock_ns() + CANCEL_AGAIN_NS;
+	else
+		until_ns = waitline_due(line);
+	if (due_ns < until_ns)
+		until_ns = due_ns;
+	return end_ns < until_ns ? end_ns : until_ns;
+}
+
+static void take_signals(struct acquire *acquire, struct waitline *line,
+                         void (*before_death)(void *arg, int number), void *arg)
+{
+	int number;
+
+	while ((number = signals_next())) {
+		if (number == SIGTSTP) {
+			waitline_wipe(line);
+			signals_suspend(false);
+		} else if (signal_ends(number)) {
+			waitline_wipe(line);
+			if (acquire->signal || atomic_load(&acquire->stage) == STAGE_OPENING) {
+				if (before_death)
+					before_death(arg, number);
+				signals_die(number, false);
+			}
+			acquire->signal = number;
+		}
+	}
+}
+
+static void report_outage(struct acquire *acquire, struct waitline *line)
+{
+	if (outage_lasts(&acquire->outage) && line->drawn)
+		waitline_wipe(line);
+	if (outage_due_ns(&acquire->outage) <= clock_ns())
+		outage_report(&acquire->outage);
+}
+
+/* Until the thread is done; false when it was abandoned. */
+static bool await(struct acquire *acquire, struct waitline *line,
+                  void (*before_death)(void *arg, int number), void *arg)
+{
+	while (atomic_load(&acquire->stage) != STAGE_DONE) {
 		struct pollfd fds[2];
-		int64_t until_ns = waitline_due(&line);
-		int number, stage = atomic_load(&acquire->stage);
 
-		if (stage == STAGE_DONE)
-			break;
-		if (acquire->signal)
-			/* A cancel that came before the wait had begun was for nothing. */
-			until_ns = clock_ns() + CANCEL_AGAIN_NS;
 		fds[1].fd = signals_fd();
 		fds[1].events = POLLIN;
-		clock_wait(fds, 2, until_ns, NULL);
-		while ((number = signals_next())) {
-			if (number == SIGTSTP) {
-				waitline_wipe(&line);
-				signals_suspend(false);
-			} else if (signal_ends(number)) {
-				waitline_wipe(&line);
-				if (acquire->signal ||
-				    atomic_load(&acquire->stage) == STAGE_OPENING) {
-					if (before_death)
-						before_death(arg, number);
-					signals_die(number, false);
-				}
-				acquire->signal = number;
-			}
-		}
+		clock_wait(fds, 2, next_ns(acquire, line), NULL);
+		take_signals(acquire, line, before_death, arg);
+		if (abandon_ns(acquire) <= clock_ns() && abandon(acquire))
+			return false;
+		report_outage(acquire, line);
 		if (atomic_load(&acquire->stage) != STAGE_WAITING)
 			continue;
 		if (acquire->signal)
 			hold_cancel(&acquire->hold);
-		else
-			waitline_draw(&line, &acquire->hold);
+		else if (!outage_lasts(&acquire->outage))
+			waitline_draw(line, &acquire->hold);
+	}
+	return true;
+}
+
+/* The wait ended without a connection: busy if the store answered until just now, else not reached.
+ */
+static void judge_outage(struct acquire *acquire)
+{
+	char why[OUTAGE_WHY_SIZE];
+
+	outage_why(&acquire->outage, why);
+	if (outage_is_young(&acquire->outage)) {
+		acquire->err = LK_ETIMEDOUT;
+		snprintf(acquire->message, sizeof(acquire->message), "not acquired in time (%s)",
+		         why);
+		return;
+	}
+	acquire->err = LK_ECONN;
+	snprintf(acquire->message, sizeof(acquire->message), "%s",
+	         *why ? why : "not connected in time");
+}
+
+void acquire_run(struct acquire *acquire, void (*before_death)(void *arg, int number), void *arg)
+{
+	const struct options *options = acquire->hold.options;
+	struct waitline line;
+
+	acquire->began_ns = clock_ns();
+	acquire->end_ns = NEVER;
+	if (options->wait_ms > 0 && options->wait_ms < (NEVER - acquire->began_ns) / MS / 2)
+		acquire->end_ns = acquire->began_ns + options->wait_ms * MS;
+	outage_init(&acquire->outage, acquire->store->command_timeout_ms, options->quiet,
+	            options->verbose);
+	if (!thread_start(acquire))
+		return;
+	waitline_init(&line, options);
+	if (await(acquire, &line, before_death, arg)) {
+		pthread_join(acquire->thread, NULL);
+		acquire->client = acquire->opened;
+		acquire->err = acquire->result;
+		acquire->nested = acquire->err == LK_EDEADLOCK;
+		memcpy(acquire->message, acquire->detail, sizeof(acquire->message));
+		if ((acquire->err == LK_ECONN || acquire->err == LK_EUNKNOWN) &&
+		    acquire->end_ns != NEVER && outage_lasts(&acquire->outage))
+			judge_outage(acquire);
+	} else {
+		pthread_detach(acquire->thread);
+		judge_outage(acquire);
 	}
 	waitline_wipe(&line);
-	pthread_join(acquire->thread, NULL);
 	acquire->waited_ms = (clock_ns() - acquire->began_ns) / MS;
+}
+
+void acquire_give_up(struct acquire *acquire)
+{
+	acquire->client = NULL;
 }
 
 void acquire_close(struct acquire *acquire)

@@ -327,7 +327,19 @@ static lk_err latch_open(struct hold *hold, lk_client *client)
 
 static lk_err latch_acquire(struct hold *hold, int64_t wait_ms)
 {
-	return lk_latch_await(hold->latch, wait_ms);
+	lk_err err = lk_latch_await(hold->latch, wait_ms);
+	lk_latch_status status;
+
+	if (err != LK_ETIMEDOUT)
+		return err;
+	/* It may rest on what the store said long ago; a store that says nothing is another end. */
+	switch (lk_latch_query(hold->latch, &status)) {
+	case LK_ECONN:
+	case LK_EUNKNOWN:
+		return LK_ECONN;
+	default:
+		return LK_ETIMEDOUT;
+	}
 }
 
 static lk_err latch_cancel(struct hold *hold)

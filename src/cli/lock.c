@@ -138,7 +138,15 @@ static void release(struct session *session)
 
 	/* Waiting for the store to confirm it is no holding. */
 	session->report.held_ms = (clock_ns() - session->held_since_ns) / MS;
+	if (session->run.lost && outage_lasts(&session->acquire.outage)) {
+		/* The loss is the report; what the store still has ends with the lease. */
+		guard_released(&session->guard);
+		acquire_give_up(&session->acquire);
+		return;
+	}
 	err = hold_release(&session->acquire.hold);
+	if (err == LK_EUNKNOWN)
+		acquire_give_up(&session->acquire);
 	guard_released(&session->guard);
 	if (err == LK_ELOST && !session->options->min_hold_ms)
 		session->run.lost = true;

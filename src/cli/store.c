@@ -16,6 +16,7 @@
 #define URL_FILE "/etc/latchkey/url"
 #define NO_DEFAULT "none" /* in that file */
 #define NO_DEFAULT_VARIABLE "LATCHKEY_NO_LOCAL"
+#define TIMEOUT_MAX_MS 3600000 /* the library's */
 
 /* A whole small file.  -1 with errno; one that does not fit is EFBIG.  A FIFO without a writer is
  * an empty file: nothing here waits for anybody. */
@@ -106,6 +107,19 @@ static bool password_file(struct store *store)
 	return true;
 }
 
+/* A time-out among the URL's options.  The library refuses one that it cannot use. */
+static int64_t url_ms(const char *url, const char *option, int64_t otherwise)
+{
+	const char *at = strchr(url, '?');
+	size_t len = strlen(option);
+	int64_t ms = otherwise;
+
+	for (; at; at = strpbrk(at + 1, "?&"))
+		if (!strncmp(at + 1, option, len) && at[len + 1] == '=')
+			ms = strtoll(at + len + 2, NULL, 10);
+	return ms >= 1 && ms <= TIMEOUT_MAX_MS ? ms : otherwise;
+}
+
 static void log_line(void *arg, lk_log_level level, const char *line)
 {
 	(void)arg;
@@ -150,6 +164,8 @@ bool store_find(struct store *store, const struct options *options, int *status)
 		if (isatty(STDERR_FILENO) && !options->quiet)
 			say("no store is named (LATCHKEY_URL), using local: on this machine");
 	}
+	store->connect_timeout_ms = url_ms(store->url, "connect_timeout", 5000);
+	store->command_timeout_ms = url_ms(store->url, "command_timeout", 2000);
 	if (options->verbose) {
 		store->client.log = log_line;
 		store->client.log_level = LK_LOG_INFO;

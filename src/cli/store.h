@@ -8,6 +8,7 @@
 #include <latchkey.h>
 
 #include <stdbool.h>
+#include <stdint.h>
 
 #define STORE_URL_SIZE 4096
 #define STORE_PASSWORD_SIZE 4096
@@ -18,7 +19,8 @@ struct store {
 	bool by_default;    /* nobody named a store */
 	char password[STORE_PASSWORD_SIZE];
 	lk_client_options client;
-	char fault[700]; /* of the URL, with its origin; "" = none */
+	int64_t connect_timeout_ms, command_timeout_ms; /* the URL's, or the library's */
+	char fault[700];                                /* of the URL, with its origin; "" = none */
 };
 
 /* Find out; reads files, connects to nothing.  False when that was told to the user: *status is

@@ -1,0 +1,126 @@
+/* SPDX-License-Identifier: MIT
+ * Is there a connection to the store, and if not, since when and why? */
+#include "outage.h"
+
+#include "clock.h"
+#include "say.h"
+#include "signals.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* Shorter outages are not reported. */
+#define REPORT_NS (5000 * MS)
+
+void outage_init(struct outage *outage, int64_t command_timeout_ms, bool quiet, bool verbose)
+{
+	memset(outage, 0, sizeof(*outage));
+	pthread_mutex_init(&outage->mutex, NULL);
+	outage->since_ns = clock_ns();
+	outage->silent_ns = command_timeout_ms * MS;
+	outage->quiet = quiet;
+	outage->verbose = verbose;
+}
+
+void outage_connected(struct outage *outage)
+{
+	pthread_mutex_lock(&outage->mutex);
+	outage->connected = outage->met = true;
+	outage->reported = false;
+	outage->why[0] = 0;
+	pthread_mutex_unlock(&outage->mutex);
+	signals_wake();
+}
+
+void outage_failed(struct outage *outage, const char *why)
+{
+	pthread_mutex_lock(&outage->mutex);
+	if (outage->connected) {
+		/* One that broke for want of answers had been silent for a command timeout. */
+		bool silent = strstr(why, ": no answer ") || strstr(why, "timed out");
+		outage->connected = false;
+		outage->since_ns = clock_ns() - (silent ? outage->silent_ns : 0);
+	}
+	snprintf(outage->why, sizeof(outage->why), "%s", why);
+	pthread_mutex_unlock(&outage->mutex);
+	signals_wake();
+}
+
+/* What follows the head, NULL if the line has another one. */
+static const char *after(const char *line, const char *head)
+{
+	size_t len = strlen(head);
+
+	return strncmp(line, head, len) ? NULL : line + len;
+}
+
+static bool ends_with(const char *line, const char *tail)
+{
+	size_t len = strlen(line), tail_len = strlen(tail);
+
+	return len >= tail_len && !strcmp(line + len - tail_len, tail);
+}
+
+void outage_log(void *arg, lk_log_level level, const char *line)
+{
+	struct outage *outage = arg;
+	const char *why;
+
+	(void)level;
+	if ((why = after(line, "connection lost: ")) || (why = after(line, "cannot connect: ")))
+		outage_failed(outage, why);
+	else if (ends_with(line, ": connected"))
+		outage_connected(outage);
+	if (outage->verbose)
+		say("%s", line);
+}
+
+bool outage_lasts(struct outage *outage)
+{
+	bool lasts;
+
+	pthread_mutex_lock(&outage->mutex);
+	lasts = !outage->connected;
+	pthread_mutex_unlock(&outage->mutex);
+	return lasts;
+}
+
+bool outage_is_young(struct outage *outage)
+{
+	bool young;
+
+	pthread_mutex_lock(&outage->mutex);
+	young = !outage->connected && outage->met &&
+	        clock_ns() - outage->since_ns < outage->silent_ns;
+	pthread_mutex_unlock(&outage->mutex);
+	return young;
+}
+
+const char *outage_why(struct outage *outage, char why[OUTAGE_WHY_SIZE])
+{
+	pthread_mutex_lock(&outage->mutex);
+	memcpy(why, outage->why, OUTAGE_WHY_SIZE);
+	pthread_mutex_unlock(&outage->mutex);
+	return why;
+}
+
+int64_t outage_due_ns(struct outage *outage)
+{
+	int64_t due_ns = NEVER;
+
+	pthread_mutex_lock(&outage->mutex);
+	if (!outage->connected && !outage->reported && !outage->quiet && outage->why[0])
+		due_ns = outage->since_ns + REPORT_NS;
+	pthread_mutex_unlock(&outage->mutex);
+	return due_ns;
+}
+
+void outage_report(struct outage *outage)
+{
+	char why[OUTAGE_WHY_SIZE];
+
+	pthread_mutex_lock(&outage->mutex);
+	outage->reported = true;
+	pthread_mutex_unlock(&outage->mutex);
+	say("waiting for %s", outage_why(outage, why));
+}
