@@ -487,6 +487,7 @@ TEST(errors_of_the_server_are_sorted)
 		{"MASTERDOWN Link with MASTER is down", LK_ESERVER, true},
 		{"CLUSTERDOWN The cluster is down", LK_ESERVER, true},
 		{"TRYAGAIN Multiple keys request during rehashing of slot", LK_ESERVER, true},
+		{"NOREPLICAS Not enough good replicas to write.", LK_ESERVER, true},
 		{"BUSYKEY Target key name already exists.", LK_ESERVER, false},
 		{"OOM command not allowed when used memory > 'maxmemory'.", LK_ESERVER, false},
 		{"ERR READONLY is only a word here", LK_ESERVER, false},

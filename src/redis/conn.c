@@ -287,8 +287,8 @@ lk_err lk__resp_error(const struct lk__resp *resp)
 
 bool lk__resp_error_passes(const struct lk__resp *resp)
 {
-	static const char *const codes[] = {"LOADING",    "BUSY",        "READONLY",
-	                                    "MASTERDOWN", "CLUSTERDOWN", "TRYAGAIN"};
+	static const char *const codes[] = {"LOADING",     "BUSY",     "READONLY",  "MASTERDOWN",
+	                                    "CLUSTERDOWN", "TRYAGAIN", "NOREPLICAS"};
 
 	return resp->type == LK__RESP_ERROR &&
 	       has_any_code(resp, codes, sizeof(codes) / sizeof(codes[0]));

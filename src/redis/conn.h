@@ -69,7 +69,7 @@ void lk__conn_close(struct lk__conn *conn);
  * script), LK_EFOREIGN (WRONGTYPE), else LK_ESERVER. */
 lk_err lk__resp_error(const struct lk__resp *resp);
 /* The error passes by itself, so that asking again later makes sense: LOADING, BUSY, READONLY,
- * MASTERDOWN, CLUSTERDOWN, TRYAGAIN. */
+ * MASTERDOWN, CLUSTERDOWN, TRYAGAIN, NOREPLICAS. */
 bool lk__resp_error_passes(const struct lk__resp *resp);
 /* The error that ends the setting up of a connection: LK_ECONN if it passes. */
 lk_err lk__resp_refusal(const struct lk__resp *resp);
