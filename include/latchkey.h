@@ -172,7 +172,7 @@ LK_API LK_MUST_USE lk_err lk_client_open(const char *url, const lk_client_option
  * store reported as broken or gone, needs no confirmation: the call does not wait for it.
  *
  * LK_OK         nothing is left behind
- * LK_EUNKNOWN   closed, but a release was not confirmed: it runs out with its lease
+ * LK_EUNKNOWN   closed, but a release was not confirmed, or was refused: it runs out with its lease
  * LK_EDEADLOCK  called from a callback of this client; nothing was done
  * LK_EFORKED    called in a child: its copies of the sockets are closed, nothing was sent
  *
@@ -308,12 +308,16 @@ LK_API lk_err lk_lock_close(lk_lock *lock);
  * LK_ECLOSED    not held; lk_client_close(), or the handle is being closed
  * LK_ELOST      the caller's hold on this lock was lost and not yet released; nothing changed
  * LK_ECONN      not held; the store was not reached, nothing was asked
- * LK_EUNKNOWN   not held; a request was not answered: should it have been granted, nobody uses
- *               that grant and it ends by itself, one lease later at most
+ * LK_EUNKNOWN   not held; a request was not answered, or the store refused to take it back: should
+ *               it be granted, the client gives the grant back as soon as it hears of it, and
+ *               it ends by itself one lease later at most
  * LK_EAUTH, LK_ESERVER, LK_EFOREIGN, LK_EFENCE   not held; the store's refusal, lk_errmsg()
  * LK_EINVALID   wait_ms below -1
  * LK_ELIMIT     re-entered 2^31 - 1 times; the hold is unchanged
  * LK_ENOMEM, LK_EFORKED   not held
+ *
+ * A server that refuses for a moment (it loads its data, is busy, has too few replicas) is asked
+ * again until the wait is over.
  *
  * Returns by wait_ms plus one command timeout.  Any thread.  The caller becomes the owner. */
 LK_API LK_MUST_USE lk_err lk_lock_acquire(lk_lock *lock, int64_t wait_ms);

@@ -181,7 +181,7 @@ static int64_t server_time_us(void)
 
 /* A hold that is not renewed is over for its holder before the server grants the lock again, by a
  * clock that runs as fast as the margin bears. */
-TEST(s22_server_clock_that_is_one_percent_fast_makes_no_overlap)
+TEST(s24_server_clock_that_is_one_percent_fast_makes_no_overlap)
 {
 	const lk_lock_options options = {.fixed = true, .lease_ms = 3000};
 	lk_client *client, *other;

@@ -388,6 +388,81 @@ TEST(forgotten_grant_that_serves_others_needs_no_leave)
 	end();
 }
 
+/* A permit that is in use is never left, whatever message comes for its ticket. */
+TEST(late_grant_leaves_no_used_permit)
+{
+	struct lk__message grant = {
+		.kind = LK__GRANT, .lease_ms = 1000, .fixed = true, .permits = 1, .life_ms = 1000};
+	struct lk__waiter *waiter;
+	struct permits_call ask, hand;
+
+	start_fixed(3, 1000);
+	waiter = permits_forget(a, pa, 1);
+	ask = reach(a, LK__ASK);
+	memcpy(grant.nonce, a->core.all_tickets->nonce, LK__NONCE_SIZE);
+	ask.reply.data[ask.reply.len - 3] = '1'; /* as if the run had had its limit */
+	permits_answer(a, &ask);
+	assert_done(waiter, LK_OK);
+	grant.fence = waiter->fence;
+	/* While it serves others: before that is sent, is under way, and is to be repeated. */
+	lk__core_message(&a->core, w.now_ns, &grant);
+	hand = take(a, LK__HAND);
+	lk__core_message(&a->core, w.now_ns, &grant);
+	permits_refuse(a, &hand, "LOADING the dataset");
+	lk__core_message(&a->core, w.now_ns, &grant);
+	assert_no_request(a);
+	later(100);
+	tick(a);
+	hand = reach(a, LK__HAND);
+	lk__core_message(&a->core, w.now_ns, &grant);
+	permits_answer(a, &hand);
+	assert_no_request(a);
+	ck_assert_ptr_null(a->core.all_tickets);
+	/* And when it is gone. */
+	lk__core_message(&a->core, w.now_ns, &grant);
+	assert_no_request(a);
+	ck_assert_int_eq(used(), 1);
+	later(1000);
+	permits_resize(&w, "s", 3);
+	end();
+}
+
+/* One that was not used, of a wait that ended while the store refused, is. */
+TEST(late_grant_of_a_rate_is_left_when_its_wait_has_ended)
+{
+	struct lk__waiter *waiter, *other;
+	struct permits_call leave;
+
+	start_fixed(1, 1000);
+	waiter = permits_forget(a, pa, 1);
+	step(a, LK__ASK);
+	assert_done(waiter, LK_OK);
+	waiter = permits_forget(b, pb, 1);
+	permits_settle(&w);
+	permits_give_up(b, waiter, LK_ETIMEDOUT);
+	for (int i = 0; i < 4; i++) {
+		leave = take(b, LK__LEAVE);
+		permits_refuse(b, &leave, "NOPERM this user has no permissions");
+		if (i < 3)
+			permits_set_time(&w, lk__core_due(&b->core));
+		tick(b);
+	}
+	assert_done(waiter, LK_EUNKNOWN);
+	other = permits_forget(c, pc, 1);
+	permits_settle(&w);
+	assert_waits(other);
+	later(700); /* a's permit has run out; b's leave is not due yet */
+	ck_assert_int_gt(lk__core_due(&b->core), w.now_ns);
+	permits_resize(&w, "s", 1);
+	permits_settle(&w);
+	assert_done(other, LK_OK);
+	ck_assert_int_eq(used(), 1);
+	ck_assert_ptr_null(b->core.all_tickets);
+	later(1000);
+	permits_resize(&w, "s", 1);
+	end();
+}
+
 TEST(wait_for_a_rate_that_is_cancelled_gives_its_grant_back)
 {
 	struct lk__waiter *waiter;

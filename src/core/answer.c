@@ -51,6 +51,7 @@ static void lapse(struct lk__core *core, int64_t now_ns, struct lk__ticket *tick
 		return;
 	}
 	lk__ticket_unhand(core, &ticket->main);
+	lk__leave_begin(now_ns, ticket);
 	ticket->state = LK__LEAVING;
 	ticket->handing = false;
 	ticket->again = true;
@@ -85,6 +86,7 @@ static void forget(struct lk__core *core, int64_t now_ns, struct lk__ticket *tic
 		return;
 	}
 	place->ticket = NULL;
+	lk__leave_begin(now_ns, ticket);
 	ticket->state = LK__LEAVING; /* without a leave: only serve the head */
 	ticket->next_ns = now_ns;
 	lk__ticket_pursue(core, now_ns, ticket);
@@ -124,7 +126,7 @@ static void granted(struct lk__core *core, int64_t now_ns, struct lk__ticket *ti
 		request->sent_ns + ticket->lease_ms * MS - lk__margin_ns(ticket->lease_ms);
 
 	if (ticket->state == LK__LEAVING)
-		return;
+		return; /* its leave comes after this ask, on the same connection */
 	if (ticket->state == LK__HOLDING) {
 		/* A message was faster; the first one counts. */
 		if (answer->fence != ticket->fence) {
@@ -312,7 +314,7 @@ static void failed(struct lk__core *core, int64_t now_ns, struct lk__ticket *tic
 		return;
 	} else if (answer->passes || request->kind == LK__HAND) {
 		ticket->handing = false;
-		ticket->next_ns = now_ns + RETRY_MS * MS;
+		ticket->next_ns = lk__refusal_retry_ns(core, now_ns, ticket);
 		lk__ticket_pursue(core, now_ns, ticket);
 	} else {
 		refuse_all(core, now_ns, ticket, answer);
@@ -325,9 +327,10 @@ static void left(struct lk__core *core, int64_t now_ns, struct lk__ticket *ticke
 {
 	bool confirmed = answer->kind == LK__LEFT;
 
-	if (!confirmed && answer->passes) {
-		ticket->next_ns = now_ns + RETRY_MS * MS;
-		lk__ticket_pursue(core, now_ns, ticket);
+	if (!confirmed && (answer->passes || !ticket->handing)) {
+		if (!answer->passes && ticket->again)
+			refuse_all(core, now_ns, ticket, answer);
+		lk__leave_refused(core, now_ns, ticket, answer);
 		return;
 	}
 	if (confirmed && !answer->mine && ticket->leaves_sent == 1 && ticket->released)
@@ -347,6 +350,8 @@ static void left(struct lk__core *core, int64_t now_ns, struct lk__ticket *ticke
 		else
 			lk__complete(core, waiter, LK_EUNKNOWN, answer->text);
 	}
+	if (confirmed && lk__leave_confirmed(core, now_ns, ticket, answer))
+		return;
 	if (confirmed && answer->more) {
 		ticket->handing = true;
 		ticket->next_ns = now_ns;
@@ -450,6 +455,9 @@ void lk__core_answer(struct lk__core *core, int64_t now_ns, struct lk__request *
 		lk__ticket_end(core, ticket);
 		return;
 	}
+	lk__refusal_note(core, ticket, answer);
+	if (answer->kind == LK__QUEUED || answer->kind == LK__BUSY)
+		lk__leave_ghosts(core, now_ns, ticket->place->name);
 	if (request == &ticket->leave) {
 		left(core, now_ns, ticket, answer);
 		return;
@@ -574,6 +582,11 @@ void lk__core_message(struct lk__core *core, int64_t now_ns, const struct lk__me
 
 	if (!ticket)
 		return; /* stale or forged; a grant that nobody takes ends with its lease */
+	ticket->may_be_known = true;
+	if (lk__leave_is_pending(ticket) && message->kind != LK__BROKEN) {
+		lk__leave_hear(core, now_ns, ticket, message);
+		return;
+	}
 	switch (message->kind) {
 	case LK__GRANT:
 		grant(core, now_ns, ticket, message);

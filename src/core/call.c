@@ -426,10 +426,13 @@ void lk__core_give_up(struct lk__core *core, int64_t now_ns, struct lk__waiter *
 		return;
 	}
 	/* It was the last one: the ticket goes with it. */
-	if (!ticket->first_sent_ns && !ticket->again) {
+	if (lk__ticket_is_unknown(ticket) && !ticket->again) {
 		if (why == LK_ETIMEDOUT && !core->linked)
 			why = why_unlinked(core);
-		lk__complete(core, waiter, why, text_of(core, why));
+		if (why == LK_ETIMEDOUT && waiter->only_try && ticket->refusals)
+			lk__complete(core, waiter, core->refusal.err, core->refusal.text);
+		else
+			lk__complete(core, waiter, why, text_of(core, why));
 		lk__ticket_leave(core, now_ns, ticket);
 		return;
 	}
@@ -437,8 +440,21 @@ void lk__core_give_up(struct lk__core *core, int64_t now_ns, struct lk__waiter *
 	lk__ticket_leave(core, now_ns, ticket);
 }
 
+/* The latest answer that concerns its call was an error that passes. */
+static bool is_refused(const struct lk__waiter *waiter)
+{
+	const struct lk__ticket *ticket = NULL;
+
+	if (waiter->where == LK__IN_PLACE)
+		ticket = waiter->place->ticket;
+	else if (waiter->where == LK__FOR_LEAVE)
+		ticket = waiter->ticket;
+	return ticket && ticket->refusals;
+}
+
 void lk__core_abandon(struct lk__core *core, int64_t now_ns, struct lk__waiter *waiter)
 {
+	bool refused = is_refused(waiter);
 	lk_err err = LK_EUNKNOWN;
 
 	if (waiter->where == LK__IN_PLACE)
@@ -456,7 +472,7 @@ void lk__core_abandon(struct lk__core *core, int64_t now_ns, struct lk__waiter *
 	} else {
 		remove_from(&waiter->ticket->leavers, waiter);
 	}
-	lk__complete(core, waiter, err, text_of(core, err));
+	lk__complete(core, waiter, err, refused ? core->refusal.text : text_of(core, err));
 }
 
 void lk__core_cancel(struct lk__core *core, int64_t now_ns, struct lk__name *name, void *handle,
@@ -548,4 +564,5 @@ void lk__core_close(struct lk__core *core, int64_t now_ns)
 	lk__latches_close(core, now_ns);
 	while (core->all_holds)
 		drop_hold(core, now_ns, core->all_holds);
+	lk__leave_close(core, now_ns);
 }

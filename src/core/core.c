@@ -310,8 +310,10 @@ void lk__core_link_down(struct lk__core *core, int64_t now_ns, const struct lk__
 		next = ticket->next;
 		lk__ticket_unhand(core, &ticket->main);
 		lk__ticket_unhand(core, &ticket->leave);
+		if (ticket->main.where == LK__UNDER_WAY)
+			ticket->may_be_known = true;
 		ticket->main.where = ticket->leave.where = LK__AT_REST;
-		if (ticket->state == LK__OVER)
+		if (ticket->state == LK__OVER || lk__leave_is_overdue(ticket, now_ns))
 			lk__ticket_end(core, ticket);
 		else
 			lk__ticket_pursue(core, now_ns, ticket);

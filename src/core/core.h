@@ -25,6 +25,7 @@
 #define LK__QUEUE_LIFE_MS 30000    /* of a queue that nobody asks about */
 #define LK__HEAD_PATIENCE_MS 21000 /* with the head of a queue: two re-asks */
 #define LK__COUNT_MAX 0x7fffffff   /* re-entries, permits */
+#define LK__UNCONFIRMED_MAX 1000   /* tickets whose leave was refused; more are forgotten */
 
 struct lk__core;
 struct lk__hold;
@@ -59,7 +60,7 @@ enum lk__ticket_state {
 	LK__WAITING,  /* stands in the queue */
 	LK__CLAIMING, /* granted by a message that has to be claimed */
 	LK__HOLDING,
-	LK__LEAVING, /* on its way out; its place may have another ticket by now */
+	LK__LEAVING, /* on its way out (leave.c); its place may have another ticket by now */
 	LK__OVER,    /* only waits for an answer that is still under way */
 };
 
@@ -68,12 +69,16 @@ struct lk__ticket {
 	struct lk__link link;   /* by nonce */
 	struct lk__ticket *next, *prev;
 	struct lk__place *place;
-	struct lk__waiter *leavers;   /* calls that wait for the end of it, or of some permits */
-	struct lk__waiter *extenders; /* calls that wait for a renewal each, in order */
-	int64_t next_ns;              /* when to send what its state asks for, LK__NEVER */
-	int64_t first_sent_ns;        /* its first ask, 0 = none yet */
-	int64_t valid_until_ns;
-	int64_t store_us, store_us_ns; /* the store's clock, and ours when we heard of it */
+	struct lk__waiter *leavers;    /* calls that wait for the end of it, or of some permits */
+	struct lk__waiter *extenders;  /* calls that wait for a renewal each, in order */
+	int64_t next_ns;               /* when to send what its state asks for, LK__NEVER */
+	int64_t first_sent_ns;         /* its first ask, 0 = none yet */
+	int64_t valid_until_ns;        /* of the hold, also while it LEAVES */
+	int64_t store_us;              /* the store's clock */
+	union {
+		int64_t store_us_ns;    /* ours when we heard of that */
+		int64_t leave_until_ns; /* LEAVING: until when a leave is repeated */
+	};
 	uint64_t fence, last_fence;    /* of the grant; given out last */
 	uint64_t arrival;
 	struct lk__request main, leave;
@@ -84,14 +89,18 @@ struct lk__ticket {
 	bool used;           /* the caller has that grant: no leave may end it */
 	uint16_t leaves_sent;
 	char nonce[LK__NONCE_SIZE];
-	uint8_t state; /* enum lk__ticket_state */
-	uint8_t hands; /* heads served on the way */
+	uint8_t state;    /* enum lk__ticket_state */
+	uint8_t hands;    /* heads served on the way */
+	uint8_t refusals; /* errors answered in a row, up to a limit */
 	bool fixed, only_try, wanted, share, share_asked, again, trouble, handing;
-	bool doubted;    /* it was broken while its request was under way */
-	bool called;     /* told that others wait since its request was sent */
-	bool by_message; /* granted so, and not passed on since */
-	bool released;   /* its owner gave it back: on its way out the store must know it */
-	bool shrinking;  /* the store is still to be told of permits that were given back */
+	bool doubted;          /* it was broken while its request was under way */
+	bool called;           /* told that others wait since its request was sent */
+	bool by_message;       /* granted so, and not passed on since */
+	bool released;         /* its owner gave it back: on its way out the store must know it */
+	bool shrinking;        /* the store is still to be told of permits that were given back */
+	bool unconfirmed : 1;  /* LEAVING: a leave was refused, and none confirmed since */
+	bool late_grant : 1;   /* LEAVING: a grant's message came while a leave was in flight */
+	bool may_be_known : 1; /* to the store: not each of its asks was refused, surely */
 };
 
 struct lk__hold {
@@ -201,9 +210,12 @@ struct lk__core {
 	struct lk__latch *latches; /* those that are busy */
 	uint64_t step_number;      /* given last */
 	uint64_t random;
-	bool linked;             /* the store can be asked, and messages come */
-	bool closing;            /* every wait ends, nothing new begins */
+	uint32_t unconfirmed; /* tickets that are so */
+	bool linked;          /* the store can be asked, and messages come */
+	bool closing;         /* every wait ends, nothing new begins */
+	bool left_behind;     /* closing: a ticket ended unconfirmed, the store refused its leave */
 	struct lk__why link_why; /* why it is not linked */
+	struct lk__why refusal;  /* the latest error that was answered to a ticket */
 };
 
 /* ---- Life (core.c) ------------------------------------------------------------------------ */
@@ -291,6 +303,24 @@ void lk__ticket_pursue(struct lk__core *core, int64_t now_ns, struct lk__ticket 
 void lk__ticket_leave(struct lk__core *core, int64_t now_ns, struct lk__ticket *ticket);
 void lk__ticket_unhand(struct lk__core *core, struct lk__request *request);
 void lk__ticket_end(struct lk__core *core, struct lk__ticket *ticket);
+/* leave.c */
+void lk__refusal_note(struct lk__core *core, struct lk__ticket *ticket,
+                      const struct lk__answer *answer);
+bool lk__ticket_is_unknown(const struct lk__ticket *ticket);
+void lk__leave_begin(int64_t now_ns, struct lk__ticket *ticket);
+void lk__leave_refused(struct lk__core *core, int64_t now_ns, struct lk__ticket *ticket,
+                       const struct lk__answer *answer);
+bool lk__leave_confirmed(struct lk__core *core, int64_t now_ns, struct lk__ticket *ticket,
+                         const struct lk__answer *answer);
+bool lk__leave_is_pending(const struct lk__ticket *ticket);
+bool lk__leave_is_overdue(const struct lk__ticket *ticket, int64_t now_ns);
+void lk__leave_hear(struct lk__core *core, int64_t now_ns, struct lk__ticket *ticket,
+                    const struct lk__message *message);
+void lk__leave_ghosts(struct lk__core *core, int64_t now_ns, const struct lk__name *name);
+void lk__leave_close(struct lk__core *core, int64_t now_ns);
+void lk__leave_forget(struct lk__core *core, struct lk__ticket *ticket);
+int64_t lk__refusal_retry_ns(const struct lk__core *core, int64_t now_ns,
+                             struct lk__ticket *ticket);
 /* When its hold is to be renewed next, LK__NEVER. */
 int64_t lk__ticket_renewal_ns(const struct lk__ticket *ticket);
 void lk__ticket_begin_again(struct lk__core *core, int64_t now_ns, struct lk__ticket *ticket);

@@ -94,6 +94,7 @@ void lk__ticket_end(struct lk__core *core, struct lk__ticket *ticket)
 {
 	lk__ticket_unhand(core, &ticket->main);
 	lk__ticket_unhand(core, &ticket->leave);
+	lk__leave_forget(core, ticket);
 	lk__heap_set(&core->timers, &ticket->timer, LK__NEVER);
 	if (ticket->state != LK__OVER)
 		lk__table_remove(&core->tickets, &ticket->link);
@@ -126,9 +127,10 @@ void lk__ticket_leave(struct lk__core *core, int64_t now_ns, struct lk__ticket *
 		lk__complete(core, waiter, LK_ELOST, "the hold was lost");
 	}
 	lk__ticket_unhand(core, &ticket->main);
+	lk__leave_begin(now_ns, ticket);
 	if (ticket->state == LK__LEAVING)
 		return;
-	if (!ticket->first_sent_ns) {
+	if (lk__ticket_is_unknown(ticket)) {
 		lk__ticket_end(core, ticket);
 		return;
 	}
@@ -144,7 +146,9 @@ void lk__ticket_begin_again(struct lk__core *core, int64_t now_ns, struct lk__ti
 	name_ticket(core, ticket);
 	ticket->state = LK__ASKING;
 	ticket->again = ticket->handing = ticket->wanted = ticket->share = ticket->trouble = false;
-	ticket->called = ticket->by_message = false;
+	ticket->called = ticket->by_message = ticket->late_grant = ticket->may_be_known = false;
+	lk__leave_forget(core, ticket);
+	ticket->refusals = 0;
 	ticket->only_try = ticket->place->first->only_try;
 	ticket->first_sent_ns = 0;
 	ticket->arrival = 0;
@@ -260,6 +264,7 @@ void lk__ticket_pursue(struct lk__core *core, int64_t now_ns, struct lk__ticket 
 		if (due(core, ticket, now_ns, &ticket->leave)) {
 			put_in_line(core, ticket, &ticket->leave,
 			            ticket->handing ? LK__HAND : LK__LEAVE);
+			ticket->late_grant = false;
 			if (!ticket->handing)
 				ticket->leaves_sent++;
 		}

@@ -1,0 +1,199 @@
+/* SPDX-License-Identifier: MIT
+ * The end of a ticket, until the store has confirmed it.
+ *
+ * A leave that the store refuses changes nothing there: the ticket may stand in the queue, and a
+ * grant to it would block the lock.  So the ticket stays in the core, its leave is repeated less
+ * and less often, and a message that shows that the store still knows the ticket has it sent at
+ * once.  That may never happen to a ticket whose grant was used (a rate's: the permit is in use
+ * until its lease ends): such a ticket either is freed at its grant, or serves the head of the
+ * queue and has handing set, as has a ticket whose leave is confirmed. */
+#include "core.h"
+
+#define MS INT64_C(1000000)
+#define RETRY_MS 100           /* the first time, and while a caller waits for the end */
+#define RETRY_WAIT_MAX_MS 1000 /* an ask, or whatever else a wait depends on */
+#define RETRY_LEAVE_MAX_MS 5000
+#define REFUSALS_MAX 6 /* that count */
+
+/* When to send again what was answered with an error: a server that refuses for long is asked less
+ * and less often. */
+int64_t lk__refusal_retry_ns(const struct lk__core *core, int64_t now_ns, struct lk__ticket *ticket)
+{
+	bool in_background = ticket->state == LK__LEAVING && !ticket->again;
+	int64_t most_ms = in_background ? RETRY_LEAVE_MAX_MS : RETRY_WAIT_MAX_MS;
+	int64_t ms = RETRY_MS << ticket->refusals;
+
+	if (ticket->leavers || core->closing) {
+		ticket->refusals = 1;
+		return now_ns + RETRY_MS * MS; /* a call waits for it, and not for long */
+	}
+	if (ticket->refusals < REFUSALS_MAX)
+		ticket->refusals++;
+	return now_ns + (ms < most_ms ? ms : most_ms) * MS;
+}
+
+/* The store ends a hold one lease from now, and forgets a queue that no client asks about. */
+void lk__leave_begin(int64_t now_ns, struct lk__ticket *ticket)
+{
+	int64_t until_ns = now_ns + ticket->lease_ms * MS;
+
+	if (ticket->state == LK__HOLDING && ticket->valid_until_ns > until_ns)
+		until_ns = ticket->valid_until_ns; /* it was extended */
+	ticket->leave_until_ns = until_ns + LK__QUEUE_LIFE_MS * MS;
+	ticket->refusals = 0;
+}
+
+/* The server, or the script, gave it before anything was written. */
+static bool changed_nothing(const struct lk__answer *answer)
+{
+	return answer->kind == LK__FAILED && !answer->odd &&
+	       (answer->passes || answer->err == LK_EFOREIGN || answer->err == LK_ELIMIT ||
+	        answer->err == LK_EFENCE);
+}
+
+/* Remember what an answer says of errors. */
+void lk__refusal_note(struct lk__core *core, struct lk__ticket *ticket,
+                      const struct lk__answer *answer)
+{
+	if (!changed_nothing(answer))
+		ticket->may_be_known = true;
+	if (answer->kind == LK__FAILED)
+		lk__why_set(&core->refusal, answer->err, "%s", answer->text);
+	else
+		ticket->refusals = 0;
+}
+
+/* To the store: nothing of it was sent, or each ask was refused before it changed anything. */
+bool lk__ticket_is_unknown(const struct lk__ticket *ticket)
+{
+	return !ticket->first_sent_ns ||
+	       (!ticket->may_be_known && ticket->main.where != LK__UNDER_WAY);
+}
+
+/* No leave of it was confirmed yet, and its grant, if there was one, was not used. */
+bool lk__leave_is_pending(const struct lk__ticket *ticket)
+{
+	return ticket->state == LK__LEAVING && !ticket->handing;
+}
+
+/* The store has forgotten it by now, and no call depends on it. */
+bool lk__leave_is_overdue(const struct lk__ticket *ticket, int64_t now_ns)
+{
+	return ticket->state == LK__LEAVING && !ticket->again && !ticket->leavers &&
+	       ticket->leave_until_ns <= now_ns;
+}
+
+/* It need not be counted any more. */
+void lk__leave_forget(struct lk__core *core, struct lk__ticket *ticket)
+{
+	if (ticket->unconfirmed)
+		core->unconfirmed--;
+	ticket->unconfirmed = false;
+}
+
+static bool count(struct lk__core *core, struct lk__ticket *ticket)
+{
+	if (ticket->unconfirmed)
+		return true;
+	if (core->unconfirmed == LK__UNCONFIRMED_MAX)
+		return false;
+	ticket->unconfirmed = true;
+	core->unconfirmed++;
+	return true;
+}
+
+/* What the store refused is to be sent again. */
+static bool is_repeated(struct lk__core *core, int64_t now_ns, struct lk__ticket *ticket,
+                        const struct lk__answer *answer)
+{
+	if (lk__leave_is_overdue(ticket, now_ns))
+		return false;
+	if (ticket->handing)
+		return true; /* only errors that pass come here */
+	if (answer->err == LK_EFOREIGN && ticket->fence)
+		return false; /* it was a hold, and what stands in its place is none */
+	if (core->closing && !answer->passes) {
+		core->left_behind = true;
+		return false; /* or the close would wait for it */
+	}
+	return count(core, ticket) || ticket->again || ticket->leavers;
+}
+
+/* The store answered its leave with an error, or what it did for others after that.  Its callers
+ * are done, unless the same request may succeed soon. */
+void lk__leave_refused(struct lk__core *core, int64_t now_ns, struct lk__ticket *ticket,
+                       const struct lk__answer *answer)
+{
+	while (!answer->passes && ticket->leavers) {
+		struct lk__waiter *waiter = ticket->leavers;
+		ticket->leavers = waiter->next;
+		lk__complete(core, waiter, LK_EUNKNOWN, answer->text);
+	}
+	if (!is_repeated(core, now_ns, ticket, answer)) {
+		lk__ticket_end(core, ticket);
+		return;
+	}
+	ticket->next_ns = lk__refusal_retry_ns(core, now_ns, ticket);
+	if (!ticket->again && ticket->leave_until_ns > now_ns &&
+	    ticket->leave_until_ns < ticket->next_ns)
+		ticket->next_ns = ticket->leave_until_ns; /* for the last time */
+	lk__ticket_pursue(core, now_ns, ticket);
+}
+
+/* True when another leave is on its way: the ticket was granted after the confirmed one had run, by
+ * an ask that a lost connection brought late. */
+bool lk__leave_confirmed(struct lk__core *core, int64_t now_ns, struct lk__ticket *ticket,
+                         const struct lk__answer *answer)
+{
+	lk__leave_forget(core, ticket);
+	if (!ticket->late_grant || answer->mine || ticket->handing)
+		return false;
+	ticket->next_ns = now_ns;
+	lk__ticket_pursue(core, now_ns, ticket);
+	return true;
+}
+
+static void send_now(struct lk__core *core, int64_t now_ns, struct lk__ticket *ticket)
+{
+	if (ticket->leave.where != LK__AT_REST)
+		return;
+	ticket->next_ns = now_ns;
+	lk__ticket_pursue(core, now_ns, ticket);
+}
+
+/* A grant, or another message that shows that the store still knows the ticket. */
+void lk__leave_hear(struct lk__core *core, int64_t now_ns, struct lk__ticket *ticket,
+                    const struct lk__message *message)
+{
+	if (message->kind == LK__GRANT && ticket->leave.where == LK__UNDER_WAY)
+		ticket->late_grant = true;
+	send_now(core, now_ns, ticket);
+}
+
+/* The store takes requests for that name again, and one of ours waits behind what is left there. */
+void lk__leave_ghosts(struct lk__core *core, int64_t now_ns, const struct lk__name *name)
+{
+	struct lk__ticket *ticket = core->unconfirmed ? core->all_tickets : NULL;
+
+	for (; ticket; ticket = ticket->next)
+		if (ticket->unconfirmed && ticket->place->name == name)
+			send_now(core, now_ns, ticket);
+}
+
+/* The client closes: what was refused is sent once more, if it can be sent at all. */
+void lk__leave_close(struct lk__core *core, int64_t now_ns)
+{
+	struct lk__ticket *ticket = core->all_tickets, *next;
+
+	for (; ticket; ticket = next) {
+		next = ticket->next;
+		if (!ticket->unconfirmed)
+			continue;
+		if (core->linked || ticket->leavers) {
+			send_now(core, now_ns, ticket);
+		} else {
+			core->left_behind = true;
+			lk__ticket_end(core, ticket);
+		}
+	}
+}

@@ -1,0 +1,432 @@
+/* SPDX-License-Identifier: MIT
+ * The end of a ticket in virtual time when the store refuses the leave: the ticket stays until a
+ * leave is confirmed, and a grant that comes late is left at once.  No thread, no socket, no clock.
+ */
+#include "fixture.h"
+
+/* Answer the next request, which must be of that kind, with an error. */
+static void refuse(struct virt_client *client, enum lk__request_kind kind, bool passes)
+{
+	struct virt_call call;
+
+	ck_assert_msg(virt_take(client, &call), "there is no request");
+	ck_assert_int_eq(call.bytes.kind, kind);
+	virt_refuse(client, &call, passes ? LK_ESERVER : LK_EAUTH, passes);
+}
+
+static void assert_no_request(struct virt_client *client)
+{
+	struct virt_call call;
+
+	ck_assert_msg(!virt_take(client, &call), "a request of kind %d", call.bytes.kind);
+}
+
+/* A wait in the queue that ended, and its leave was refused: its ghost stands there. */
+static void make_ghost(struct virt_client *client, struct lk__place *place, bool passes)
+{
+	struct lk__waiter *waiter = virt_acquire(client, place, 2);
+
+	virt_settle(&v);
+	ck_assert(!waiter->done);
+	virt_give_up(client, waiter, LK_ETIMEDOUT);
+	refuse(client, LK__LEAVE, passes);
+	if (passes)
+		virt_abandon(client, waiter);
+	assert_done(waiter, LK_EUNKNOWN);
+	ck_assert_str_eq(waiter->why.text, "refused");
+	ck_assert_int_eq(client->core.unconfirmed, 1);
+}
+
+TEST(leave_that_was_refused_goes_on_in_the_background)
+{
+	struct lk__waiter *waiter, *other;
+
+	for (int passes = 0; passes < 2; passes++) {
+		start(10000);
+		hold(a, pa);
+		other = virt_acquire(b, pb, 2);
+		virt_settle(&v);
+		waiter = virt_release(a, pa, 2);
+		refuse(a, LK__LEAVE, passes);
+		if (passes)
+			virt_abandon(a, waiter);
+		assert_done(waiter, LK_EUNKNOWN);
+		assert_no_request(a);
+		virt_pass(&v, 100);
+		assert_done(other, LK_OK);
+		ck_assert_ptr_null(a->core.all_tickets);
+		ck_assert_int_eq(a->core.unconfirmed, 0);
+		release(b, pb);
+		end();
+	}
+}
+
+TEST(late_grant_of_a_wait_that_ended_is_left_at_once)
+{
+	struct lk__waiter *waiter;
+
+	for (int passes = 0; passes < 2; passes++) {
+		start(10000);
+		hold(a, pa);
+		make_ghost(b, pb, passes);
+		waiter = virt_acquire(c, pc, 2);
+		virt_pass(&v, 30);
+		ck_assert(!waiter->done);
+		release(a, pa); /* at one moment: the ghost is granted, leaves, and the next one is
+		                   served */
+		assert_done(waiter, LK_OK);
+		ck_assert_ptr_null(b->core.all_tickets);
+		release(c, pc);
+		end();
+	}
+}
+
+/* The same after the ask itself was refused, for good: its wait is over. */
+TEST(ticket_of_a_refused_ask_is_left_until_that_is_confirmed)
+{
+	struct lk__waiter *waiter, *next;
+
+	start(10000);
+	hold(a, pa);
+	waiter = virt_acquire(b, pb, 2);
+	virt_settle(&v);
+	later(11000);
+	tick(b);
+	refuse(b, LK__ASK, false);
+	assert_done(waiter, LK_EAUTH);
+	refuse(b, LK__LEAVE, false);
+	assert_no_request(b);
+	next = virt_acquire(c, pc, 2);
+	virt_settle(&v);
+	assert_done(next, LK_OK); /* a's lease was over: it was granted to b, and left */
+	ck_assert_ptr_null(b->core.all_tickets);
+	release(c, pc);
+	tick(a);
+	virt_settle(&v);
+	release_lost(a, pa);
+	end();
+}
+
+/* A server that refuses for long is not flooded, and not for ever. */
+TEST(refused_leave_is_repeated_less_and_less_and_ends)
+{
+	int64_t begun_ns, gap_ns, last_ns;
+	struct virt_call call;
+	int leaves = 1;
+
+	start(10000);
+	hold(a, pa);
+	make_ghost(b, pb, false);
+	begun_ns = last_ns = v.now_ns;
+	gap_ns = 0;
+	while (b->core.all_tickets) {
+		ck_assert_int_ne(lk__core_due(&b->core), LK__NEVER);
+		ck_assert_int_lt(leaves, 1000);
+		virt_set_time(&v, lk__core_due(&b->core));
+		tick(b);
+		ck_assert(virt_take(b, &call));
+		ck_assert_int_eq(call.bytes.kind, LK__LEAVE);
+		ck_assert_int_ge(v.now_ns - last_ns, leaves == 1 ? 0 : 100 * VIRT_MS);
+		if (v.now_ns - last_ns > gap_ns)
+			gap_ns = v.now_ns - last_ns;
+		last_ns = v.now_ns;
+		leaves++;
+		virt_refuse(b, &call, LK_EAUTH, false);
+		assert_no_request(b);
+	}
+	ck_assert_int_eq(gap_ns, 5000 * VIRT_MS);
+	ck_assert_int_eq(v.now_ns - begun_ns, (10000 + 30000) * VIRT_MS);
+	ck_assert_int_le(leaves, 16);
+	ck_assert_int_eq(b->core.unconfirmed, 0);
+	virt_pass(&v, 60000);
+	release_lost(a, pa);
+	end();
+}
+
+TEST(refused_ask_is_repeated_less_often_and_waits_on)
+{
+	struct lk__waiter *waiter;
+	struct virt_call call;
+	int asks = 0;
+
+	start(10000);
+	waiter = virt_acquire(a, pa, 2);
+	for (int64_t end_ns = v.now_ns + 60000 * VIRT_MS; v.now_ns < end_ns;) {
+		tick(a);
+		while (virt_take(a, &call)) {
+			virt_refuse(a, &call, LK_ESERVER, true);
+			asks++;
+		}
+		virt_set_time(&v, lk__core_due(&a->core));
+	}
+	ck_assert_int_ge(asks, 60);
+	ck_assert_int_le(asks, 66);
+	ck_assert(!waiter->done);
+	virt_settle(&v);
+	assert_done(waiter, LK_OK);
+	release(a, pa);
+	end();
+}
+
+/* It surely was not granted. */
+TEST(try_that_is_refused_ends_with_the_error)
+{
+	struct lk__waiter *waiter;
+
+	start(10000);
+	waiter = virt_try(a, pa, 2);
+	refuse(a, LK__ASK, true);
+	later(100);
+	tick(a);
+	refuse(a, LK__ASK, true);
+	later(50);
+	virt_abandon(a, waiter);
+	assert_done(waiter, LK_ESERVER);
+	ck_assert_str_eq(waiter->why.text, "refused");
+	assert_no_request(a);
+	end();
+}
+
+TEST(wait_of_which_each_ask_was_refused_leaves_nothing_and_says_so)
+{
+	struct lk__waiter *waiter;
+	struct virt_call ask;
+
+	start(10000);
+	hold(b, pb);
+	for (int i = 0; i < 3; i++) {
+		waiter = virt_acquire(a, pa, 2);
+		refuse(a, LK__ASK, true);
+		virt_set_time(&v, lk__core_due(&a->core));
+		tick(a);
+		if (i == 1) {
+			/* One without an answer may have run. */
+			ck_assert(virt_take(a, &ask));
+			virt_link_down(a, LK_EUNKNOWN);
+			virt_link_up(a);
+			refuse(a, LK__ASK, true);
+		} else if (i == 2) {
+			ck_assert(virt_take(a, &ask)); /* or may run */
+		}
+		virt_give_up(a, waiter, LK_ETIMEDOUT);
+		if (i == 0)
+			assert_no_request(a);
+		else
+			step(a, LK__LEAVE);
+		assert_done(waiter, LK_ETIMEDOUT);
+		if (i == 2)
+			virt_refuse(a, &ask, LK_ESERVER, true);
+	}
+	release(b, pb);
+	end();
+}
+
+/* The same client waits again, behind itself. */
+TEST(own_ghost_goes_when_the_store_answers_again)
+{
+	struct lk__waiter *waiter;
+	uint64_t fence;
+
+	start(30000);
+	hold(a, pa);
+	fence = virt_fence(pa, 2);
+	waiter = virt_release(a, pa, 2);
+	refuse(a, LK__LEAVE, false);
+	assert_done(waiter, LK_EUNKNOWN);
+	for (int i = 0; i < 5; i++) {
+		virt_set_time(&v, lk__core_due(&a->core));
+		tick(a);
+		refuse(a, LK__LEAVE, false);
+	}
+	ck_assert_int_gt(lk__core_due(&a->core), v.now_ns + 3000 * VIRT_MS);
+	waiter = virt_acquire(a, pa, 2);
+	virt_settle(&v);
+	assert_done(waiter, LK_OK);
+	ck_assert_uint_gt(waiter->fence, fence);
+	release(a, pa);
+	end();
+}
+
+/* An ask that a lost connection kept runs after the leave, and is granted before the client has
+ * read the answer to that leave. */
+TEST(grant_after_its_leave_is_left_again)
+{
+	struct virt_call ask, leave;
+	struct lk__waiter *waiter, *next;
+
+	start(10000);
+	hold(a, pa);
+	waiter = virt_acquire(b, pb, 2);
+	ck_assert(virt_take(b, &ask));
+	virt_link_down(b, LK_EUNKNOWN);
+	virt_give_up(b, waiter, LK_ETIMEDOUT);
+	virt_link_up(b);
+	ck_assert(virt_take(b, &leave));
+	ck_assert_int_eq(leave.bytes.kind, LK__LEAVE);
+	virt_execute(b, &leave);
+	virt_execute(b, &ask); /* from the old connection */
+	next = virt_acquire(c, pc, 2);
+	step(c, LK__ASK);
+	virt_release(a, pa, 2);
+	step(a, LK__LEAVE);
+	ck_assert(virt_hear(b)); /* granted */
+	virt_answer(b, &leave);
+	assert_done(waiter, LK_ETIMEDOUT);
+	virt_settle(&v);
+	assert_done(next, LK_OK);
+	release(c, pc);
+	end();
+}
+
+/* A grant that the leave has ended needs no second one. */
+TEST(grant_before_its_leave_costs_nothing_more)
+{
+	struct lk__waiter *waiter;
+	struct virt_call leave;
+
+	start(10000);
+	hold(a, pa);
+	waiter = virt_acquire(b, pb, 2);
+	virt_settle(&v);
+	virt_release(a, pa, 2);
+	step(a, LK__LEAVE);
+	virt_give_up(b, waiter, LK_ETIMEDOUT);
+	ck_assert(virt_take(b, &leave));
+	ck_assert(virt_hear(b));
+	virt_execute(b, &leave);
+	virt_answer(b, &leave);
+	assert_done(waiter, LK_ETIMEDOUT);
+	assert_no_request(b);
+	end();
+}
+
+/* A hold that was granted too late, whose leave is refused for good: who waits is told. */
+TEST(refused_leave_of_a_lapse_ends_its_waits)
+{
+	struct lk__waiter *waiter;
+	struct virt_call ask;
+
+	start(1000);
+	waiter = virt_acquire(a, pa, 2);
+	ck_assert(virt_take(a, &ask));
+	virt_execute(a, &ask);
+	later(1100);
+	virt_answer(a, &ask);
+	refuse(a, LK__LEAVE, true);
+	ck_assert(!waiter->done);
+	virt_set_time(&v, lk__core_due(&a->core));
+	tick(a);
+	refuse(a, LK__LEAVE, false);
+	assert_done(waiter, LK_EAUTH);
+	ck_assert_ptr_null(pa->ticket);
+	/* The next call has a ticket of its own. */
+	waiter = virt_acquire(a, pa, 2);
+	virt_settle(&v);
+	assert_done(waiter, LK_OK);
+	release(a, pa);
+	virt_pass(&v, 200);
+	end();
+}
+
+TEST(close_sends_a_refused_leave_once_more_and_waits_for_no_other)
+{
+	start(10000);
+	hold(a, pa);
+	make_ghost(b, pb, false);
+	lk__core_close(&b->core, virt_now(b));
+	refuse(b, LK__LEAVE, false);
+	ck_assert(!lk__core_busy(&b->core));
+	ck_assert(b->core.left_behind);
+	release(a, pa);
+	virt_pass(&v, 30000);
+	end();
+	/* And none at all while there is no connection. */
+	start(10000);
+	hold(a, pa);
+	make_ghost(b, pb, true);
+	virt_link_down(b, LK_ECONN);
+	ck_assert(lk__core_busy(&b->core));
+	lk__core_close(&b->core, virt_now(b));
+	ck_assert(!lk__core_busy(&b->core));
+	release(a, pa);
+	virt_pass(&v, 30000);
+	end();
+}
+
+/* What stands where the lock was is none of ours: nothing is left of the hold. */
+TEST(refused_leave_of_a_hold_whose_key_is_foreign_ends_it)
+{
+	struct lk__waiter *waiter;
+	struct virt_call leave;
+
+	start(10000);
+	hold(a, pa);
+	waiter = virt_release(a, pa, 2);
+	ck_assert(virt_take(a, &leave));
+	virt_refuse(a, &leave, LK_EFOREIGN, false);
+	assert_done(waiter, LK_EUNKNOWN);
+	ck_assert(!lk__core_busy(&a->core));
+	virt_pass(&v, 20000); /* the lease of what is there */
+	waiter = virt_acquire(b, pb, 2);
+	virt_settle(&v);
+	assert_done(waiter, LK_OK);
+	release(b, pb);
+	end();
+}
+
+/* The last handle of its name is closed meanwhile. */
+TEST(refused_leave_outlives_its_handle)
+{
+	start(10000);
+	hold(a, pa);
+	make_ghost(b, pb, false);
+	lk__core_drop(&b->core, virt_now(b), pb->name, pb);
+	lk__place_close(&b->core, pb);
+	ck_assert_uint_eq(b->core.names.count, 1);
+	release(a, pa);
+	ck_assert_ptr_null(b->core.all_tickets);
+	ck_assert_uint_eq(b->core.names.count, 0);
+	end();
+}
+
+TEST(lost_connection_after_the_bound_ends_it)
+{
+	start(10000);
+	hold(a, pa);
+	make_ghost(b, pb, false);
+	virt_link_down(b, LK_ECONN);
+	later(39000);
+	virt_link_up(b);
+	later(2000);
+	virt_link_down(b, LK_ECONN);
+	ck_assert_ptr_null(b->core.all_tickets);
+	tick(a);
+	release_lost(a, pa);
+	end();
+}
+
+TEST(unconfirmed_tickets_have_a_limit)
+{
+	struct lk__waiter *waiter;
+
+	start(10000);
+	hold(a, pa);
+	for (int i = 0; i < 3; i++) {
+		b->core.unconfirmed = LK__UNCONFIRMED_MAX - 1; /* others, for other names */
+		waiter = virt_acquire(b, pb, 2);
+		step(b, LK__ASK);
+		if (i)
+			refuse(b, LK__LEAVE, false); /* of the first one */
+		virt_give_up(b, waiter, LK_ETIMEDOUT);
+		b->core.unconfirmed += i > 0;
+		refuse(b, LK__LEAVE, false);
+		assert_done(waiter, LK_EUNKNOWN);
+		ck_assert_int_eq(b->core.unconfirmed, LK__UNCONFIRMED_MAX);
+		ck_assert(b->core.all_tickets && !b->core.all_tickets->next);
+	}
+	b->core.unconfirmed = 1;
+	release(a, pa);
+	virt_pass(&v, 60000);
+	ck_assert_int_eq(b->core.unconfirmed, 0);
+	end();
+}
