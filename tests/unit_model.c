@@ -49,6 +49,11 @@ TEST_LIMIT(a_ticket_left_in_the_queue_is_found, SECONDS)
 	finds("leave-keeps-the-queue", "a ticket that has ended is left in the store");
 }
 
+TEST_LIMIT(a_ticket_whose_refused_leave_is_forgotten_is_found, SECONDS)
+{
+	finds("refused-leave-is-forgotten", "a ticket that has ended is left in the store");
+}
+
 TEST_LIMIT(a_grant_of_what_is_held_is_found, SECONDS)
 {
 	finds("ask-grants-what-is-held", "two valid holds");
@@ -133,4 +138,5 @@ TEST_LIMIT(what_ships_is_clean_where_those_are_not, SECONDS)
 {
 	is_clean(&model_plant("leave-without-owner-check")->bounds);
 	is_clean(&model_plant("ask-grants-what-is-held")->bounds);
+	is_clean(&model_plant("refused-leave-is-forgotten")->bounds);
 }

@@ -100,6 +100,10 @@ static bool may_happen(const struct model_world *world, struct model_client *cli
 		return client->alive && may_fail(world, verb, bounds->crashes);
 	case DO_CRASH_UNSEEN:
 		return client->alive && client->heard && may_fail(world, verb, bounds->crashes);
+	case DO_REFUSE:
+		return world_next_call(client) && may_fail(world, verb, bounds->refusals);
+	case DO_PUT_OFF:
+		return world_next_call(client) && may_fail(world, verb, bounds->put_offs);
 	case DO_LOSE:
 		return client->inbox_count && client->inbox[0].kind <= ITEM_BROADCAST &&
 		       may_fail(world, verb, bounds->losses);
@@ -237,6 +241,10 @@ static void happen(struct model_world *world, struct model_client *client, enum 
 	case DO_LOSE:
 		world_lose(client);
 		break;
+	case DO_REFUSE:
+	case DO_PUT_OFF:
+		world_refuse(client, verb == DO_PUT_OFF);
+		break;
 	default:
 		world_crash(world, client, verb == DO_CRASH_UNSEEN);
 	}
@@ -251,6 +259,8 @@ void world_do(struct model_world *world, uint8_t action)
 	switch (verb) {
 	case DO_CUT:
 	case DO_LOSE:
+	case DO_REFUSE:
+	case DO_PUT_OFF:
 		world->used[verb]++;
 		world->faults++;
 		break;
@@ -347,6 +357,8 @@ static const char *const verbs[MODEL_VERBS] = {
 	[DO_CRASH] = "dies",
 	[DO_CRASH_UNSEEN] = "dies, and the store still counts it as a receiver",
 	[DO_LOSE] = "a message to it is lost:",
+	[DO_REFUSE] = "the store refuses its",
+	[DO_PUT_OFF] = "the store refuses for a moment its",
 };
 
 void world_tell(const struct model_world *world, uint8_t action, char *text, size_t size)
@@ -356,7 +368,7 @@ void world_tell(const struct model_world *world, uint8_t action, char *text, siz
 	enum model_verb verb = action / MODEL_CLIENTS;
 	const char *what = "";
 
-	if (verb == DO_EXECUTE)
+	if (verb == DO_EXECUTE || verb == DO_REFUSE || verb == DO_PUT_OFF)
 		what = kinds[world_next_call(client)->kind];
 	else if (verb == DO_LATE)
 		what = kinds[client->late[0].kind];

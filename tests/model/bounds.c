@@ -32,10 +32,13 @@ const struct model_bounds model_small[] = {
 	LOCK(TWO, .ticks = 3, .stalls = 1, .calls = 1, .give_ups = 1, .cuts = 1, .crashes = 1,
              .losses = 1, .faults = 1),
 	LOCK(TWO, .ticks = 2, .stalls = 1, .calls = 1, .cuts = 1, .lates = 1, .faults = 1),
+	LOCK(TWO, .ticks = 2, .calls = 2, .give_ups = 1, .refusals = 1, .put_offs = 1, .faults = 1),
 	SEMAPHORE(TWO, .ticks = 3, .stalls = 1, .calls = 1, .twos = 1, .shrinks = 1),
 	SEMAPHORE(TWO, .ticks = 3, .calls = 1, .twos = 2, .shrinks = 1, .cuts = 1, .crashes = 1,
                   .losses = 1, .faults = 1),
 	SEMAPHORE(TWO, .ticks = 2, .calls = 1, .twos = 1, .cuts = 1, .lates = 1, .faults = 1),
+	SEMAPHORE(TWO, .ticks = 2, .calls = 1, .twos = 2, .give_ups = 1, .refusals = 1,
+                  .put_offs = 1, .faults = 1),
 	LATCH(TWO, .ticks = 2, .calls = 1, .sets = 1, .removes = 1, .count = 1, .cuts = 1,
               .losses = 1, .faults = 1),
 	LATCH(TWO, .ticks = 1, .calls = 1, .sets = 1, .count = 1, .cuts = 1, .lates = 1,
@@ -65,6 +68,8 @@ const struct model_bounds model_big[] = {
               .faults = 1),
 	LOCK(THREE, .ticks = 3, .calls = 1, .cuts = 1, .lates = 1, .faults = 1),
 	SEMAPHORE(THREE, .ticks = 2, .calls = 1, .twos = 1, .cuts = 1, .lates = 1, .faults = 1),
+	LOCK(THREE, .ticks = 3, .calls = 1, .give_ups = 1, .refusals = 2, .put_offs = 1,
+             .faults = 2),
 	LATCH(THREE, .ticks = 2, .stalls = 1, .calls = 2, .sets = 1, .count = 2),
 	LOCK(THREE, .ticks = 4, .stalls = 1, .calls = 1, .extends = 1, .give_ups = 1,
              .abandons = 1),
@@ -93,10 +98,11 @@ bool model_bounds_set(struct model_bounds *bounds, const char *text)
 		const char *name;
 		size_t at;
 	} fields[] = {
-		FIELD(clients),  FIELD(steps), FIELD(ticks),   FIELD(stalls),  FIELD(calls),
-		FIELD(tries),    FIELD(twos),  FIELD(extends), FIELD(shrinks), FIELD(give_ups),
-		FIELD(abandons), FIELD(cuts),  FIELD(lates),   FIELD(crashes), FIELD(losses),
-		FIELD(faults),   FIELD(sets),  FIELD(removes), FIELD(count),   FIELD(finals),
+		FIELD(clients),  FIELD(steps),    FIELD(ticks),   FIELD(stalls),  FIELD(calls),
+		FIELD(tries),    FIELD(twos),     FIELD(extends), FIELD(shrinks), FIELD(give_ups),
+		FIELD(abandons), FIELD(cuts),     FIELD(lates),   FIELD(crashes), FIELD(losses),
+		FIELD(refusals), FIELD(put_offs), FIELD(faults),  FIELD(sets),    FIELD(removes),
+		FIELD(count),    FIELD(finals),
 	};
 	const size_t known = sizeof(fields) / sizeof(*fields);
 
@@ -146,4 +152,6 @@ void model_bounds_tell(const struct model_bounds *bounds, char *text, size_t siz
 	add(text, size, bounds->lates, "late requests");
 	add(text, size, bounds->crashes, "crashes");
 	add(text, size, bounds->losses, "lost messages");
+	add(text, size, bounds->refusals, "refusals");
+	add(text, size, bounds->put_offs, "refusals that pass");
 }

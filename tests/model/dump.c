@@ -126,6 +126,8 @@ static void put_ticket(struct form *form, const struct model_client *client, int
 		return;
 	form_put(form, ticket->final | ticket->used << 1);
 	form_put_nonce(form, index, ticket->nonce);
+	form_put(form, ticket->unconfirmed | ticket->late_grant << 1 | ticket->may_be_known << 2 |
+	                       ticket->refusals << 3);
 	put_due(form, ticket->next_ns);
 	form_put_wide(form, ticket->lease_ms / 10);
 	form_put(form, ticket->place->permits);
@@ -153,6 +155,8 @@ static void put_ticket(struct form *form, const struct model_client *client, int
 	form_put(form, ticket->leave.where == LK__UNDER_WAY ? ticket->leave.kind : 0);
 	if (holds)
 		put_due(form, ticket->valid_until_ns);
+	if (ticket->unconfirmed)
+		put_due(form, ticket->leave_until_ns);
 	if (form->world->rule == RULE_FENCE_OF_MESSAGE)
 		holds = holds || ticket->state == LK__CLAIMING;
 	form_put_number(form, FENCES, holds || ticket->used ? ticket->fence : 0);
@@ -227,6 +231,7 @@ static void put_answer(struct form *form, const struct lk__answer *answer)
 		form_put_number(form, FENCES, answer->next);
 	}
 	form_put(form, answer->remaining);
+	form_put(form, answer->passes);
 }
 
 static void put_call(struct form *form, int index, const struct model_call *call)
@@ -281,7 +286,7 @@ static void put_client(struct form *form, const struct model_client *client, boo
 
 	form_put(form, client->alive | client->linked << 1 | client->heard << 2 |
 	                       client->listens << 3 | client->gave_up << 4 | client->was_open << 5 |
-	                       (client->owner != 0) << 6);
+	                       (client->owner != 0) << 6 | client->refused << 7);
 	if (client->alive) {
 		form_put(form, world_is_final(form->world, client));
 		form_put(form, client->verb | client->stalled << 7);

@@ -21,6 +21,8 @@
  *             what came on the next connection
  *   crash     a process dies; the store notices at once, or counts it as a receiver for ever
  *   loss      a message is lost, and nothing else
+ *   refusal   the store answers a request with an error, and runs nothing of it; the error stays
+ * for the core, or passes
  *
  * Of orders that surely lead to the same state one is gone through (is_alone() in actions.c),
  * unless EVERY=1; for a latch all are.  WITH=ticks=2,cuts=0 changes bounds.

@@ -178,6 +178,12 @@ const struct model_plant model_plants[] = {
 		.bounds = LOCK(PAIR, .extends = 1),
 	},
 	{
+		.name = "refused-leave-is-forgotten",
+		.what = "a leave that the store refused is not repeated",
+		.rule = RULE_LEAVE_FORGOTTEN,
+		.bounds = LOCK(PAIR, .give_ups = 1, .refusals = 1, .faults = 1),
+	},
+	{
 		.name = "leave-forgets-used",
 		.what = "a release does not give its permits back",
 		.rule = RULE_SCRIPT,

@@ -237,10 +237,15 @@ void world_answer(struct model_world *world, struct model_client *client)
 	const struct lk__hold *hold = world_hold(client);
 	bool lapsed = hold && !world_valid(world, client);
 	uint64_t fence = hold ? hold->fence : 0;
+	bool forgets;
 
 	remove_call(client->calls, &client->call_count);
 	break_rule(world, &call, valid_until_ns);
+	forgets = world->rule == RULE_LEAVE_FORGOTTEN && call.kind == LK__LEAVE &&
+	          call.answer.kind == LK__FAILED && !call.answer.passes;
 	lk__core_answer(&client->core, world->now_ns, call.request, &call.answer);
+	if (forgets)
+		lk__ticket_end(&client->core, call.request->ticket);
 	if (world->rule == RULE_NEVER_ASKS_AGAIN && client->core.all_tickets &&
 	    client->core.all_tickets->state == LK__WAITING)
 		lk__heap_set(&client->core.timers, &client->core.all_tickets->timer, LK__NEVER);
@@ -343,6 +348,22 @@ void world_link(struct model_world *world, struct model_client *client)
 	world_after(world, client);
 }
 
+/* The store answers its next request with an error, and runs nothing of it. */
+void world_refuse(struct model_client *client, bool passes)
+{
+	struct model_call *call = world_next_call(client);
+
+	call->answer = (struct lk__answer){
+		.kind = LK__FAILED,
+		.err = passes ? LK_ESERVER : LK_EAUTH,
+		.passes = passes,
+		.text = "refused",
+	};
+	call->executed = true;
+	client->refused = true;
+	lk__buf_fini(&call->bytes);
+}
+
 /* unseen: the store still counts it as a receiver. */
 void world_crash(struct model_world *world, struct model_client *client, bool unseen)
 {
@@ -363,7 +384,7 @@ void world_crash(struct model_world *world, struct model_client *client, bool un
 	client->owner = client->seen = client->told = 0;
 	client->verb = 0;
 	client->alive = client->linked = client->gave_up = client->was_open = false;
-	client->was_valid = false;
+	client->was_valid = client->refused = false;
 	client->heard = unseen && client->heard;
 	client->listens = unseen && client->listens;
 }

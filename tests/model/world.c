@@ -290,7 +290,7 @@ static void finished(struct model_world *world, struct model_client *client,
 	case DO_TRY:
 		if (!err)
 			acquired(world, client, waiter);
-		else if (err != LK_EBUSY && !client->gave_up)
+		else if (err != LK_EBUSY && !client->gave_up && !client->refused)
 			world_fail(world, "a wait that ends with an error");
 		break;
 	case DO_RELEASE:
@@ -310,7 +310,7 @@ static void finished(struct model_world *world, struct model_client *client,
 			world_fail(world, "a step that was counted, and was told not to be");
 		break;
 	}
-	client->gave_up = client->was_open = client->was_valid = false;
+	client->gave_up = client->was_open = client->was_valid = client->refused = false;
 	client->seen = 0;
 	client->verb = 0;
 	client->waiter = NULL;

@@ -49,7 +49,8 @@ struct model_bounds {
 	/* By all clients together. */
 	uint8_t tries, twos, extends, give_ups, abandons, shrinks;
 	uint8_t cuts, lates, crashes, losses; /* faults; lates: requests that run after a cut */
-	uint8_t faults;                       /* of the four kinds together */
+	uint8_t refusals, put_offs;           /* errors for an answer that stay, or pass */
+	uint8_t faults;                       /* of these kinds together */
 	uint8_t sets, removes, count;         /* of a latch */
 };
 
@@ -81,6 +82,8 @@ enum model_verb {
 	DO_CRASH,
 	DO_CRASH_UNSEEN,
 	DO_LOSE,
+	DO_REFUSE,
+	DO_PUT_OFF,
 	MODEL_VERBS
 };
 
@@ -100,6 +103,7 @@ enum model_rule {
 	RULE_RELEASE_LOST,
 	RULE_RELEASE_UNKNOWN,
 	RULE_EXTEND_UNKNOWN,
+	RULE_LEAVE_FORGOTTEN,
 };
 
 /* A request under way, or one that a lost connection may still bring. */
@@ -139,6 +143,7 @@ struct model_client {
 	bool gave_up;
 	bool was_open;  /* the latch, at some moment of its wait */
 	bool was_valid; /* its hold, as its call began */
+	bool refused;   /* the store answered with an error since its last call ended */
 };
 
 /* Permits that a caller got and never releases: the store counts them from the fence's time on. */
@@ -186,6 +191,7 @@ void world_cut(struct model_world *world, struct model_client *client);
 void world_link(struct model_world *world, struct model_client *client);
 void world_crash(struct model_world *world, struct model_client *client, bool unseen);
 void world_lose(struct model_client *client);
+void world_refuse(struct model_client *client, bool passes);
 struct model_call *world_next_call(struct model_client *client);
 
 /* Its hold, NULL if it has none; and whether that is valid. */
