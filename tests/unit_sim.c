@@ -63,6 +63,31 @@ TEST_LIMIT(seeds_find_nothing, 120)
 	ck_assert_int_gt(sum.counted + sum.forgot + sum.handed_over, 20);
 }
 
+/* All faults are refusals, of all clients or of some: what could not be left meanwhile is left
+ * afterwards. */
+TEST_LIMIT(refused_leaves_leave_nothing_behind, 120)
+{
+	int refusals = 0;
+
+	for (uint64_t seed = 1; seed <= 12; seed++) {
+		sim_plan_make(&plan, seed, 40 * SIM_S);
+		plan.names = (1u << SIM_NAMES) - 1;
+		plan.fault_count = 40;
+		for (int i = 0; i < plan.fault_count; i++)
+			plan.faults[i] = (struct sim_fault){
+				.kind = SIM_REFUSE,
+				.at_ns = (i + 1) * SIM_S,
+				.length_ns = 600 * SIM_MS + i * 1000,
+				.chance = seed * 1000 + (uint64_t)i,
+			};
+		ck_assert_msg(sim_run(&plan, &result, NULL), "seed %llu at %.6f s: %s: %s",
+		              (unsigned long long)seed, (double)result.at_ns / 1e9, result.check,
+		              result.text);
+		refusals += result.tally.faults[SIM_REFUSE];
+	}
+	ck_assert_int_gt(refusals, 300);
+}
+
 TEST_LIMIT(same_seed_is_the_same_run, 60)
 {
 	struct sim_result first;

@@ -337,6 +337,7 @@ struct sim {
 	int64_t up_ns; /* the server runs again then */
 	int64_t sick_until_ns;
 	const char *sick;     /* how it refuses meanwhile */
+	bool sick_to_some;    /* it refuses every other client only: those without rights */
 	int64_t disturbed_ns; /* when something was wrong with the server last */
 	bool ending;
 	int64_t end_ns;

@@ -50,6 +50,7 @@ static bool is_allowed(const struct sim_caller *caller, lk_err err)
 	case LK_ECLOSED:
 		return caller->client->closed;
 	case LK_ESERVER:
+	case LK_EAUTH:
 		return refused(caller);
 	case LK_ELIMIT:
 		return sim_capacity_since(&caller->client->sim->names[caller->name],
@@ -107,6 +108,7 @@ static bool is_trouble(const struct sim_caller *caller, lk_err err)
 	case LK_EUNKNOWN:
 		return !was_fine(caller);
 	case LK_ESERVER:
+	case LK_EAUTH:
 		return refused(caller);
 	case LK_ECLOSED:
 		return caller->client->closed;

@@ -200,7 +200,7 @@ static void end_dialling(struct sim_client *client)
 
 	client->dialling = false;
 	if (sim->now_ns < client->cut_off_ns || sim->now_ns < sim->up_ns ||
-	    sim->now_ns < sim->sick_until_ns) {
+	    (sim->now_ns < sim->sick_until_ns && !sim->sick_to_some)) {
 		back_off(client);
 		return;
 	}

@@ -15,6 +15,8 @@ static const char *const refusals[] = {
 	"-MISCONF Redis is configured to save RDB snapshots, but it is unable to persist.\r\n",
 };
 #define REFUSALS (sizeof(refusals) / sizeof(*refusals))
+static const char *const denial =
+	"-NOPERM this user has no permissions to run the 'evalsha' command\r\n";
 
 static void stall(struct sim_client *client, const struct sim_fault *fault,
                   struct sim_random *random)
@@ -179,6 +181,10 @@ static void hurt_server(struct sim *sim, const struct sim_fault *fault, struct s
 		break;
 	case SIM_REFUSE:
 		sim->sick = refusals[sim_draw(random, REFUSALS)];
+		/* Not by a draw, which would make all seeds other runs. */
+		sim->sick_to_some = fault->length_ns / 1000 % 3 == 0;
+		if (sim->sick_to_some)
+			sim->sick = denial;
 		sim->sick_until_ns = sim->now_ns + fault->length_ns;
 		sim_disturb(&sim->disturbed_ns, sim->sick_until_ns);
 		break;

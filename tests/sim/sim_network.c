@@ -433,7 +433,7 @@ void sim_network_order(struct sim_client *client)
 	link->orders = item->next;
 	if (!link->orders)
 		link->orders_end = &link->orders;
-	if (sim->now_ns < sim->sick_until_ns && item->kind != SIM_PONG)
+	if (sim->now_ns < sim->sick_until_ns && !sim->sick_to_some && item->kind != SIM_PONG)
 		item->kind = SIM_PUT_OFF;
 	else if (item->kind == SIM_SUBSCRIBED)
 		link->topics |= 1u << item->topic;

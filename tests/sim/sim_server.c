@@ -117,7 +117,7 @@ void sim_server_forget(struct sim *sim)
 /* A full server refuses what begins something new, and no end of anything. */
 static bool is_refused(const struct sim *sim, const struct sim_call *call)
 {
-	if (sim->now_ns >= sim->sick_until_ns)
+	if (sim->now_ns >= sim->sick_until_ns || (sim->sick_to_some && call->slot % 2))
 		return false;
 	return sim->sick[1] != 'O' || call->kind == LK__ASK || call->kind == SIM_QUESTION;
 }
