@@ -518,6 +518,6 @@ TEST(v9_text_of_others_is_escaped_everywhere)
 	ck_assert(is_printable(lk_errmsg()));
 	proxy_cut(&proxy, PROXY_COMMANDS, false);
 	ck_assert(WITHIN(5000, lk_lock_query(lock, &status) != LK_ECONN));
+	ck_assert(WITHIN(5000, log_lines > 0)); /* a thread of the client writes them */
 	OK(lk_client_close(client));
-	ck_assert_int_gt(log_lines, 0);
 }
