@@ -514,3 +514,52 @@ TEST(late_opening_that_never_was_is_found)
 	ck_assert_int_eq(result.tally.late_openings, 0);
 	expect_only(&bug, "latch", "was let through gate6");
 }
+
+/* How the server refuses is a matter of chance, and of the length. */
+static void refuse_otherwise(uint64_t chance)
+{
+	plan.faults[0].chance = chance;
+	plan.faults[0].length_ns += SIM_MS;
+}
+
+/* Seed 300267.  A waiter gives up while the server refuses its leave.  The client repeats the leave
+ * until the server confirms it: at rest no ticket is left in the queue. */
+TEST(refused_leave_of_a_waiter_is_repeated)
+{
+	static const struct sim_act acts[] = {
+		{1 * SIM_S, 0, 0, RATE, 0, 0, 0},
+		{2 * SIM_S, 2, 0, RATE, 2 * SIM_S, 0, 0},
+	};
+	int refused = 0;
+
+	plan_scene(acts, 2);
+	plan.length_ns = 9 * SIM_S;
+	add_fault(SIM_REFUSE, 0, 3900 * SIM_MS, 300 * SIM_MS);
+	for (uint64_t chance = 1; chance <= 8; chance++) {
+		refuse_otherwise(chance);
+		expect_nothing();
+		ck_assert_int_eq(result.tally.forgot, 1);
+		refused += result.tally.leaves_refused > 0;
+	}
+	ck_assert_int_ge(refused, 3);
+}
+
+/* The same of a holder: the lock is free long before the lease ends. */
+TEST(refused_leave_of_a_holder_is_repeated)
+{
+	static const struct sim_act acts[] = {
+		{1 * SIM_S, 0, 0, LOCK, 0, SIM_S, 0},
+		{6 * SIM_S, 1, 0, LOCK, 0, SIM_S, 0},
+	};
+	int refused = 0;
+
+	plan_scene(acts, 2);
+	add_fault(SIM_REFUSE, 0, 1900 * SIM_MS, 300 * SIM_MS);
+	for (uint64_t chance = 1; chance <= 8; chance++) {
+		refuse_otherwise(chance);
+		expect_nothing();
+		ck_assert_int_eq(result.tally.grants, 2);
+		refused += result.tally.leaves_refused > 0;
+	}
+	ck_assert_int_ge(refused, 3);
+}

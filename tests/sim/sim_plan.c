@@ -232,6 +232,7 @@ void sim_tally_add(struct sim_tally *sum, const struct sim_tally *tally)
 	sum->unknown += tally->unknown;
 	sum->fences_again += tally->fences_again;
 	sum->late_openings += tally->late_openings;
+	sum->leaves_refused += tally->leaves_refused;
 	if (tally->longest_grant_ms > sum->longest_grant_ms)
 		sum->longest_grant_ms = tally->longest_grant_ms;
 	if (tally->longest_idle_ms > sum->longest_idle_ms)

@@ -119,6 +119,7 @@ struct sim_tally {
 		released, unknown, faults[SIM_FAULT_KINDS];
 	long long fences_again;  /* given, or held, twice, as docs/protocol.md allows */
 	long long late_openings; /* let a waiter through, as docs/protocol.md allows */
+	long long leaves_refused;
 	double longest_grant_ms, longest_idle_ms; /* of undisturbed clients */
 };
 

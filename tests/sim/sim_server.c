@@ -133,6 +133,7 @@ void sim_server_run(struct sim *sim, struct sim_call *call)
 			abort();
 		memcpy(call->reply.data, sim->sick, len);
 		call->reply.len = call->reply.cap = len;
+		sim->tally.leaves_refused += call->kind == LK__LEAVE;
 		return;
 	}
 	if (call->name < 0) {
