@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * What each answer and each message makes of a ticket.
+ * What each answer makes of a ticket; message.c has the messages.
  *
  * Why a hold is valid: the store keeps a grant for its lease from a moment that is not before the
  * request was sent, so until "sent + lease - margin" on our clock nobody else can have it.  For a
@@ -19,14 +19,11 @@
 #define GRIDS 24 /* renewals of a lease fall on this many moments: batches, not drops */
 #define TRY_HANDS_MAX 2
 #define HANDS_DELAY_MAX 10
-#define WAITED_MAX_US INT64_C(86400000000) /* a day: more makes no difference */
 
 int64_t lk__margin_ns(int64_t lease_ms)
 {
 	return lease_ms * (MS / 100) + 2 * MS;
 }
-
-/* ---- What an answer makes of it ----------------------------------------------------------- */
 
 /* Renewals of one client meet on a grid, so that a thousand holds need a few batches. */
 int64_t lk__ticket_renewal_ns(const struct lk__ticket *ticket)
@@ -93,8 +90,8 @@ static void forget(struct lk__core *core, int64_t now_ns, struct lk__ticket *tic
 }
 
 /* It is a hold now, for the first waiter. */
-static void take(struct lk__core *core, int64_t now_ns, struct lk__ticket *ticket, uint64_t fence,
-                 int64_t store_us, int64_t waiting)
+void lk__ticket_take(struct lk__core *core, int64_t now_ns, struct lk__ticket *ticket,
+                     uint64_t fence, int64_t store_us, int64_t waiting)
 {
 	ticket->fence = ticket->last_fence = fence;
 	ticket->store_us = store_us;
@@ -145,7 +142,8 @@ static void granted(struct lk__core *core, int64_t now_ns, struct lk__ticket *ti
 		ticket->handing = answer->more;
 		/* Only a first ask surely wrote what it said of threads that wait. */
 		ticket->share = ticket->share_asked && request->sent_ns == ticket->first_sent_ns;
-		take(core, now_ns, ticket, answer->fence, answer->store_us, answer->waiting);
+		lk__ticket_take(core, now_ns, ticket, answer->fence, answer->store_us,
+		                answer->waiting);
 	}
 }
 
@@ -232,7 +230,8 @@ static void kept(struct lk__core *core, int64_t now_ns, struct lk__ticket *ticke
 	} else if (ticket->state == LK__CLAIMING) {
 		ticket->valid_until_ns = valid_until_ns;
 		ticket->share = ticket->share_asked;
-		take(core, now_ns, ticket, answer->fence, answer->store_us, answer->waiting);
+		lk__ticket_take(core, now_ns, ticket, answer->fence, answer->store_us,
+		                answer->waiting);
 	} else if (ticket->state == LK__HOLDING && now_ns < ticket->valid_until_ns) {
 		lk__count_renewal(&core->counters, now_ns, ticket, request);
 		/* The store never shortens a lease, so only who asked for less has less. */
@@ -259,8 +258,8 @@ static void kept(struct lk__core *core, int64_t now_ns, struct lk__ticket *ticke
 }
 
 /* The store said that it does not have the hold. */
-static void lose(struct lk__core *core, int64_t now_ns, struct lk__ticket *ticket,
-                 lk_lost_reason reason)
+void lk__ticket_lose(struct lk__core *core, int64_t now_ns, struct lk__ticket *ticket,
+                     lk_lost_reason reason)
 {
 	ticket->valid_until_ns = now_ns;
 	lk__hold_lose(core, now_ns, ticket->place->hold, reason);
@@ -269,7 +268,7 @@ static void lose(struct lk__core *core, int64_t now_ns, struct lk__ticket *ticke
 static void gone(struct lk__core *core, int64_t now_ns, struct lk__ticket *ticket)
 {
 	if (ticket->state == LK__HOLDING) {
-		lose(core, now_ns, ticket, LK_LOST_TAKEN);
+		lk__ticket_lose(core, now_ns, ticket, LK_LOST_TAKEN);
 		return;
 	}
 	if (ticket->state == LK__CLAIMING) {
@@ -307,7 +306,7 @@ static void failed(struct lk__core *core, int64_t now_ns, struct lk__ticket *tic
 			lk__complete(core, waiter, answer->err, answer->text);
 		}
 		if (answer->err == LK_EFOREIGN)
-			lose(core, now_ns, ticket, LK_LOST_TAKEN);
+			lk__ticket_lose(core, now_ns, ticket, LK_LOST_TAKEN);
 		else
 			lk__ticket_pursue(core, now_ns, ticket);
 	} else if (ticket->state == LK__LEAVING) {
@@ -389,7 +388,7 @@ static void shrunk(struct lk__core *core, int64_t now_ns, struct lk__ticket *tic
 		return;
 	}
 	if (!answer->mine) {
-		lose(core, now_ns, ticket, LK_LOST_TAKEN);
+		lk__ticket_lose(core, now_ns, ticket, LK_LOST_TAKEN);
 		return;
 	}
 	while (*at) {
@@ -494,115 +493,6 @@ void lk__core_answer(struct lk__core *core, int64_t now_ns, struct lk__request *
 	case LK__SHOWN:
 	case LK__STEPPED:
 	case LK__OTHER:
-		break; /* a latch's */
-	}
-}
-
-/* ---- What a message makes of it ----------------------------------------------------------- */
-
-/* Use a final grant, however late its message is: it counts from the moment when the store made it.
- * The first ask ran at the arrival, so that moment is at least "grant - arrival" after the first
- * ask was sent, and the store keeps the grant for a lease from then on. */
-static void granted_for_good(struct lk__core *core, int64_t now_ns, struct lk__ticket *ticket,
-                             const struct lk__message *message)
-{
-	int64_t waited_us = ticket->arrival ? message->store_us - (int64_t)ticket->arrival : 0;
-
-	if (waited_us > 0)
-		ticket->valid_until_ns +=
-			(waited_us < WAITED_MAX_US ? waited_us : WAITED_MAX_US) * 1000;
-	take(core, now_ns, ticket, message->fence, message->store_us, message->waiting);
-}
-
-static void grant(struct lk__core *core, int64_t now_ns, struct lk__ticket *ticket,
-                  const struct lk__message *message)
-{
-	int64_t life_ns = message->life_ms * MS;
-
-	if (ticket->state != LK__ASKING && ticket->state != LK__WAITING)
-		return;
-	if (!ticket->first_sent_ns || message->lease_ms != ticket->lease_ms ||
-	    message->fixed != ticket->fixed || message->final != ticket->final ||
-	    message->permits != ticket->place->permits)
-		return; /* no store said this */
-	ticket->handing = false;
-	ticket->valid_until_ns = ticket->first_sent_ns + life_ns - lk__margin_ns(message->life_ms);
-	ticket->by_message = true;
-	ticket->share = false;
-	if (ticket->final && !message->claim) {
-		granted_for_good(core, now_ns, ticket, message);
-		return;
-	}
-	if (message->claim || ticket->fixed ||
-	    ticket->valid_until_ns - now_ns < ticket->lease_ms * MS / 3) {
-		ticket->state = LK__CLAIMING;
-		ticket->next_ns = now_ns;
-		lk__ticket_pursue(core, now_ns, ticket);
-	} else {
-		take(core, now_ns, ticket, message->fence, message->store_us, message->waiting);
-	}
-}
-
-static void broken(struct lk__core *core, int64_t now_ns, struct lk__ticket *ticket)
-{
-	if (ticket->state == LK__HOLDING) {
-		lose(core, now_ns, ticket, LK_LOST_BROKEN);
-	} else if (ticket->state != LK__LEAVING) {
-		/* An answer under way may be of before: then it grants what is no more. */
-		ticket->doubted = ticket->main.where == LK__UNDER_WAY;
-		ticket->state = LK__ASKING;
-		ticket->next_ns = now_ns;
-		lk__ticket_pursue(core, now_ns, ticket);
-	}
-}
-
-/* May come before the answer to its ask. */
-static void again(struct lk__core *core, int64_t now_ns, struct lk__ticket *ticket,
-                  const struct lk__message *message)
-{
-	int64_t in_ms = message->in_ms < LK__REASK_MAX_MS ? message->in_ms : LK__REASK_MAX_MS;
-	int64_t when_ns = now_ns + (in_ms + (ticket->place->permits > 0)) * MS;
-
-	if (ticket->state != LK__WAITING && ticket->state != LK__ASKING)
-		return;
-	/* Who waits for permits is told when some run out: then asking earlier is of no use.  But
-	 * however often it is told, it asks as often as any: that is how it is known to be alive.
-	 */
-	if (ticket->main.sent_ns && when_ns > ticket->main.sent_ns + LK__REASK_MAX_MS * MS)
-		when_ns = ticket->main.sent_ns + LK__REASK_MAX_MS * MS;
-	if (when_ns < ticket->next_ns || (ticket->place->permits && !ticket->handing)) {
-		ticket->next_ns = when_ns;
-		lk__ticket_pursue(core, now_ns, ticket);
-	}
-}
-
-void lk__core_message(struct lk__core *core, int64_t now_ns, const struct lk__message *message)
-{
-	struct lk__ticket *ticket = lk__ticket_find(core, message->nonce);
-
-	if (!ticket)
-		return; /* stale or forged; a grant that nobody takes ends with its lease */
-	ticket->may_be_known = true;
-	if (lk__leave_is_pending(ticket) && message->kind != LK__BROKEN) {
-		lk__leave_hear(core, now_ns, ticket, message);
-		return;
-	}
-	switch (message->kind) {
-	case LK__GRANT:
-		grant(core, now_ns, ticket, message);
-		break;
-	case LK__WANTED:
-		/* May come before the grant, or a renewal's answer: kept by ticket. */
-		ticket->wanted = ticket->called = true;
-		break;
-	case LK__AGAIN:
-		again(core, now_ns, ticket, message);
-		break;
-	case LK__BROKEN:
-		broken(core, now_ns, ticket);
-		break;
-	case LK__OPENED:
-	case LK__REMOVED:
 		break; /* a latch's */
 	}
 }

@@ -69,17 +69,17 @@ struct lk__ticket {
 	struct lk__link link;   /* by nonce */
 	struct lk__ticket *next, *prev;
 	struct lk__place *place;
-	struct lk__waiter *leavers;    /* calls that wait for the end of it, or of some permits */
-	struct lk__waiter *extenders;  /* calls that wait for a renewal each, in order */
-	int64_t next_ns;               /* when to send what its state asks for, LK__NEVER */
-	int64_t first_sent_ns;         /* its first ask, 0 = none yet */
-	int64_t valid_until_ns;        /* of the hold, also while it LEAVES */
-	int64_t store_us;              /* the store's clock */
+	struct lk__waiter *leavers;   /* calls that wait for the end of it, or of some permits */
+	struct lk__waiter *extenders; /* calls that wait for a renewal each, in order */
+	int64_t next_ns;              /* when to send what its state asks for, LK__NEVER */
+	int64_t first_sent_ns;        /* its first ask, 0 = none yet */
+	int64_t valid_until_ns;       /* of the hold, also while it LEAVES */
+	int64_t store_us;             /* the store's clock */
 	union {
 		int64_t store_us_ns;    /* ours when we heard of that */
 		int64_t leave_until_ns; /* LEAVING: until when a leave is repeated */
 	};
-	uint64_t fence, last_fence;    /* of the grant; given out last */
+	uint64_t fence, last_fence; /* of the grant; given out last */
 	uint64_t arrival;
 	struct lk__request main, leave;
 	int64_t lease_ms;
@@ -268,8 +268,7 @@ struct lk__hold *lk__core_hold(const struct lk__name *name, uint64_t owner);
 lk_state lk__hold_state(const struct lk__core *core, const struct lk__hold *hold, int64_t now_ns);
 int64_t lk__hold_left_ns(const struct lk__hold *hold, int64_t now_ns);
 
-/* ---- Events (core.c, answer.c)
- * -------------------------------------------------------------------- */
+/* ---- Events (core.c, answer.c, message.c) ------------------------------------------------- */
 
 void lk__core_link_up(struct lk__core *core, int64_t now_ns);
 /* What was under way has no answer any more. */
@@ -301,6 +300,12 @@ int64_t lk__margin_ns(int64_t lease_ms);
 void lk__ticket_start(struct lk__core *core, int64_t now_ns, struct lk__place *place);
 void lk__ticket_pursue(struct lk__core *core, int64_t now_ns, struct lk__ticket *ticket);
 void lk__ticket_leave(struct lk__core *core, int64_t now_ns, struct lk__ticket *ticket);
+/* Granted: it is a hold now, for the first waiter. */
+void lk__ticket_take(struct lk__core *core, int64_t now_ns, struct lk__ticket *ticket,
+                     uint64_t fence, int64_t store_us, int64_t waiting);
+/* The store reports that the hold is no more. */
+void lk__ticket_lose(struct lk__core *core, int64_t now_ns, struct lk__ticket *ticket,
+                     lk_lost_reason reason);
 void lk__ticket_unhand(struct lk__core *core, struct lk__request *request);
 void lk__ticket_end(struct lk__core *core, struct lk__ticket *ticket);
 /* leave.c */

@@ -1,0 +1,115 @@
+/* SPDX-License-Identifier: MIT
+ * What each message makes of a ticket.  Messages are hints: whatever one says stands in the store,
+ * too, and a ticket asks again by itself. */
+#include "core.h"
+
+#define MS INT64_C(1000000)
+#define WAITED_MAX_US INT64_C(86400000000) /* a day: more makes no difference */
+
+/* Use a final grant, however late its message is: it counts from the moment when the store made it.
+ * The first ask ran at the arrival, so that moment is at least "grant - arrival" after the first
+ * ask was sent, and the store keeps the grant for a lease from then on. */
+static void granted_for_good(struct lk__core *core, int64_t now_ns, struct lk__ticket *ticket,
+                             const struct lk__message *message)
+{
+	int64_t waited_us = ticket->arrival ? message->store_us - (int64_t)ticket->arrival : 0;
+
+	if (waited_us > 0)
+		ticket->valid_until_ns +=
+			(waited_us < WAITED_MAX_US ? waited_us : WAITED_MAX_US) * 1000;
+	lk__ticket_take(core, now_ns, ticket, message->fence, message->store_us, message->waiting);
+}
+
+static void grant(struct lk__core *core, int64_t now_ns, struct lk__ticket *ticket,
+                  const struct lk__message *message)
+{
+	int64_t life_ns = message->life_ms * MS;
+
+	if (ticket->state != LK__ASKING && ticket->state != LK__WAITING)
+		return;
+	if (!ticket->first_sent_ns || message->lease_ms != ticket->lease_ms ||
+	    message->fixed != ticket->fixed || message->final != ticket->final ||
+	    message->permits != ticket->place->permits)
+		return; /* no store said this */
+	ticket->handing = false;
+	ticket->valid_until_ns = ticket->first_sent_ns + life_ns - lk__margin_ns(message->life_ms);
+	ticket->by_message = true;
+	ticket->share = false;
+	if (ticket->final && !message->claim) {
+		granted_for_good(core, now_ns, ticket, message);
+		return;
+	}
+	if (message->claim || ticket->fixed ||
+	    ticket->valid_until_ns - now_ns < ticket->lease_ms * MS / 3) {
+		ticket->state = LK__CLAIMING;
+		ticket->next_ns = now_ns;
+		lk__ticket_pursue(core, now_ns, ticket);
+	} else {
+		lk__ticket_take(core, now_ns, ticket, message->fence, message->store_us,
+		                message->waiting);
+	}
+}
+
+static void broken(struct lk__core *core, int64_t now_ns, struct lk__ticket *ticket)
+{
+	if (ticket->state == LK__HOLDING) {
+		lk__ticket_lose(core, now_ns, ticket, LK_LOST_BROKEN);
+	} else if (ticket->state != LK__LEAVING) {
+		/* An answer under way may be of before: then it grants what is no more. */
+		ticket->doubted = ticket->main.where == LK__UNDER_WAY;
+		ticket->state = LK__ASKING;
+		ticket->next_ns = now_ns;
+		lk__ticket_pursue(core, now_ns, ticket);
+	}
+}
+
+/* May come before the answer to its ask. */
+static void again(struct lk__core *core, int64_t now_ns, struct lk__ticket *ticket,
+                  const struct lk__message *message)
+{
+	int64_t in_ms = message->in_ms < LK__REASK_MAX_MS ? message->in_ms : LK__REASK_MAX_MS;
+	int64_t when_ns = now_ns + (in_ms + (ticket->place->permits > 0)) * MS;
+
+	if (ticket->state != LK__WAITING && ticket->state != LK__ASKING)
+		return;
+	/* Who waits for permits is told when some run out: then asking earlier is of no use.  But
+	 * however often it is told, it asks as often as any: that is how it is known to be alive.
+	 */
+	if (ticket->main.sent_ns && when_ns > ticket->main.sent_ns + LK__REASK_MAX_MS * MS)
+		when_ns = ticket->main.sent_ns + LK__REASK_MAX_MS * MS;
+	if (when_ns < ticket->next_ns || (ticket->place->permits && !ticket->handing)) {
+		ticket->next_ns = when_ns;
+		lk__ticket_pursue(core, now_ns, ticket);
+	}
+}
+
+void lk__core_message(struct lk__core *core, int64_t now_ns, const struct lk__message *message)
+{
+	struct lk__ticket *ticket = lk__ticket_find(core, message->nonce);
+
+	if (!ticket)
+		return; /* stale or forged; a grant that nobody takes ends with its lease */
+	ticket->may_be_known = true;
+	if (lk__leave_is_pending(ticket) && message->kind != LK__BROKEN) {
+		lk__leave_hear(core, now_ns, ticket, message);
+		return;
+	}
+	switch (message->kind) {
+	case LK__GRANT:
+		grant(core, now_ns, ticket, message);
+		break;
+	case LK__WANTED:
+		/* May come before the grant, or a renewal's answer: kept by ticket. */
+		ticket->wanted = ticket->called = true;
+		break;
+	case LK__AGAIN:
+		again(core, now_ns, ticket, message);
+		break;
+	case LK__BROKEN:
+		broken(core, now_ns, ticket);
+		break;
+	case LK__OPENED:
+	case LK__REMOVED:
+		break; /* a latch's */
+	}
+}
