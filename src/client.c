@@ -17,7 +17,6 @@
 #define INTRODUCE_LIFE_MS 60000
 #define INTRODUCE_EACH_NS (20000 * LK__MS)
 #define LABELS_MAX 64 /* of handles, told to people */
-#define PING_MAX_NS (5000 * LK__MS)
 #define MOMENT_NS (200 * LK__MS)
 
 static pthread_mutex_t registry_mutex = PTHREAD_MUTEX_INITIALIZER;
@@ -285,7 +284,6 @@ static struct lk_client *new_client(const lk_client_options *options)
 	client->loop_wake = client->reader_wake = client->listener_wake = client->connect_cancel =
 		(struct lk__wake){-1, -1};
 	client->calls_end = &client->calls;
-	client->ping_ns = PING_MAX_NS;
 	client->start_local = true;
 	client->log_level = LK_LOG_WARN;
 	client->fork_generation = lk__fork_generation();
@@ -310,6 +308,9 @@ static lk_err open_client(const char *url, const lk_client_options *options, lk_
 		free_client(client);
 		return lk__fail(&why);
 	}
+	lk__session_init(&client->session, client->target.connect_timeout_ns,
+	                 client->target.command_timeout_ns);
+	lk__session_dial(&client->session);
 	if (options && options->label && !(client->label = strdup(options->label))) {
 		lk__why_set(&why, LK_ENOMEM, "out of memory");
 	} else if (!init_parts(client)) {

@@ -8,6 +8,7 @@
 #define LK__CLIENT_H
 
 #include "core/core.h"
+#include "core/session.h"
 #include "os.h"
 #include "redis/codec.h"
 #include "redis/conn.h"
@@ -49,11 +50,8 @@ struct lk__pair {
 	struct lk__buf out;                   /* what the socket has not taken yet */
 	struct lk__buf messages_out;          /* the same of messages; the loop alone writes it */
 	bool writing, reading, broken, stuck; /* stuck: the socket was full */
-	bool pong_due;                        /* of messages: the next reply is that of a PING */
 	bool hearing;                         /* somebody reads messages */
 	int users;
-	int64_t made_ns;
-	int64_t heard_ns, pinged_ns; /* the messages connection */
 };
 
 struct lk_client {
@@ -71,8 +69,8 @@ struct lk_client {
 	struct lk_client *next, *prev; /* the registry */
 	struct lk__handle *handles;
 	uint64_t handle_serial;
-	int64_t ping_ns; /* a third of the shortest lease opened */
 
+	struct lk__session session;             /* when to dial, to ping, to give up */
 	struct lk__pair *pair;                  /* NULL while there is none */
 	struct lk__request *calls, **calls_end; /* calls to send */
 	struct lk__sleeper *sleepers;
@@ -91,19 +89,17 @@ struct lk_client {
 	int timer_fd;
 	int64_t armed_ns;  /* when the loop wakes, perhaps earlier than it has to */
 	bool timed;        /* by its timer */
-	int64_t asleep_ns; /* how long the machine has slept */
+	int64_t suspended_ns; /* how long the machine was, until now */
 	bool stop;
 	bool need_reader; /* replies are under way and no caller reads them */
 
 	pthread_t connector;        /* a thread that dials, while connecting */
 	bool connecting, connected; /* connected: it is done and can be joined */
-	bool told_down;             /* the log knows that the connection is lost */
 	bool start_local;           /* a local: server may be started for it */
 	char local_path[108];
 	struct lk__wake connect_cancel;
 	struct lk__pair *new_pair;
 	struct lk__why connect_why;
-	int64_t retry_ns, backoff_ns;
 
 	int64_t introduce_ns; /* when to tell people again who we are */
 
@@ -164,8 +160,10 @@ void lk__wire_wait(struct lk_client *client, struct lk__sleeper *sleeper, int64_
 void lk__wire_finish(struct lk_client *client);
 /* The pair is of no use any more.  _locked */
 void lk__wire_broken(struct lk_client *client, struct lk__pair *pair, const struct lk__why *why);
-/* Break it if a reply is overdue; else the time when it will be, LK__NEVER.  _locked */
-int64_t lk__wire_overdue(struct lk_client *client, struct lk__pair *pair, int64_t now_ns);
+/* When the oldest request of the client without a response was sent, LK__NEVER.  _locked */
+int64_t lk__wire_oldest_ns(const struct lk_client *client);
+/* Break the link because that request is overdue.  _locked */
+void lk__wire_overdue(struct lk_client *client);
 void lk__pair_use(struct lk__pair *pair);
 void lk__pair_leave(struct lk__pair *pair);
 /* Take up a new pair.  _locked */
@@ -210,8 +208,6 @@ bool lk__loop_start(struct lk_client *client);
 void lk__loop_stop(struct lk_client *client);
 /* The pair, dialled by the calling thread. */
 lk_err lk__loop_dial(struct lk_client *client, struct lk__pair **pair, struct lk__why *why);
-/* The pair broke after that many nanoseconds: have another one made.  _locked */
-void lk__loop_reconnect(struct lk_client *client, int64_t lived_ns);
 /* When the loop has something to do by itself, LK__NEVER.  _locked */
 int64_t lk__loop_due(const struct lk_client *client);
 /* Have the loop wake then, LK__NEVER.  client->timed says whether the timer took it.  _locked */

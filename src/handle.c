@@ -8,7 +8,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define PING_MIN_NS (100 * LK__MS)
 #define RESERVED 8
 
 lk_err lk__check_range(const char *what, int64_t value, int64_t least, int64_t most)
@@ -41,15 +40,6 @@ static lk_err check(const struct lk__handle_plan *plan, size_t len)
 	return LK_OK;
 }
 
-/* Silence on a connection is looked into within a third of the shortest lease.  _locked */
-static void mind_lease(struct lk_client *client, int64_t lease_ms)
-{
-	if (lease_ms * LK__MS / 3 < client->ping_ns)
-		client->ping_ns = lease_ms * LK__MS / 3;
-	if (client->ping_ns < PING_MIN_NS)
-		client->ping_ns = PING_MIN_NS;
-}
-
 /* _locked */
 static void adopt(struct lk_client *client, struct lk__handle *handle, struct lk__name *name,
                   struct lk__place *place)
@@ -61,7 +51,7 @@ static void adopt(struct lk_client *client, struct lk__handle *handle, struct lk
 	if (handle->next)
 		handle->next->prev = handle;
 	client->handles = handle;
-	mind_lease(client, handle->place->lease_ms);
+	lk__session_mind_lease(&client->session, handle->place->lease_ms);
 	if (handle->label)
 		client->introduce_ns = 0;
 }

@@ -17,12 +17,6 @@
 #define POLLRDHUP POLLIN
 #endif
 
-#define BACKOFF_FIRST_MS 20
-#define BACKOFF_MAX_MS 500
-#define BACKOFF_AUTH_MS 5000 /* wrong credentials do not get better by asking often */
-#define SETTLED_NS (1000 * LK__MS)
-#define SLEEP_MIN_NS (50 * LK__MS)
-
 /* ---- Connecting --------------------------------------------------------------------------- */
 
 lk_err lk__loop_dial(struct lk_client *client, struct lk__pair **result, struct lk__why *why)
@@ -72,29 +66,10 @@ static void *connector(void *arg)
 	return NULL;
 }
 
-static void back_off(struct lk_client *client, lk_err err)
+static void dial_failed(struct lk_client *client, lk_err err)
 {
-	int64_t ms = client->backoff_ns / LK__MS * 2;
-
-	if (ms < BACKOFF_FIRST_MS)
-		ms = BACKOFF_FIRST_MS;
-	if (ms > BACKOFF_MAX_MS)
-		ms = err == LK_EAUTH ? BACKOFF_AUTH_MS : BACKOFF_MAX_MS;
-	client->backoff_ns = ms * LK__MS;
-	/* Clients that lost one server together do not come back together. */
-	client->retry_ns = lk__now_ns() + client->backoff_ns / 2 +
-	                   (int64_t)(lk__core_random(&client->core) % (uint64_t)(ms * LK__MS / 2));
-}
-
-void lk__loop_reconnect(struct lk_client *client, int64_t lived_ns)
-{
-	if (lived_ns > SETTLED_NS) {
-		client->backoff_ns = 0;
-		client->retry_ns = 0;
-	} else {
-		back_off(client, LK_OK);
-	}
-	lk__wake_notify(&client->loop_wake);
+	lk__session_dial_failed(&client->session, lk__now_ns(), err,
+	                        lk__core_random(&client->core));
 }
 
 /* The dialling thread has ended: take its result. */
@@ -112,23 +87,18 @@ static void connector_ended(struct lk_client *client)
 	client->connecting = client->connected = false;
 	client->new_pair = NULL;
 	if (pair) {
-		client->told_down = false;
 		lk__wire_up(client, pair);
 	} else {
 		client->core.link_why = client->connect_why;
-		back_off(client, client->connect_why.err);
+		dial_failed(client, client->connect_why.err);
 	}
 }
 
-static void mind_connection(struct lk_client *client, int64_t now_ns)
+/* Start the thread that dials. */
+static void start_dial(struct lk_client *client)
 {
-	if (client->connecting && client->connected)
-		connector_ended(client);
-	if (client->pair || client->connecting || now_ns < client->retry_ns)
-		return;
-	if (!client->told_down) {
+	if (lk__session_report_loss(&client->session)) {
 		struct lk__why why = client->core.link_why;
-		client->told_down = true;
 		lk__client_unlock(client);
 		lk__log(client, LK_LOG_WARN, "connection lost: %s", why.text);
 		pthread_mutex_lock(&client->mutex);
@@ -138,64 +108,73 @@ static void mind_connection(struct lk_client *client, int64_t now_ns)
 	client->connecting = true;
 	if (!lk__thread_start(&client->connector, "lk-connect", connector, client)) {
 		client->connecting = false;
-		back_off(client, LK_ESYSTEM);
+		dial_failed(client, LK_ESYSTEM);
 	}
 }
 
-/* ---- Pings -------------------------------------------------------------------------------- */
+/* ---- What the session asks for ------------------------------------------------------------- */
 
-/* When to look whether both connections still lead somewhere: only while somebody waits or holds.
- */
-static int64_t ping_due(const struct lk_client *client)
+static bool is_busy(const struct lk_client *client)
 {
-	const struct lk__pair *pair = client->pair;
-
-	if (!pair || !lk__core_busy(&client->core))
-		return LK__NEVER;
-	if (pair->pinged_ns > pair->heard_ns)
-		return pair->pinged_ns + client->target.command_timeout_ns;
-	return pair->heard_ns + client->ping_ns;
+	return lk__core_busy(&client->core);
 }
 
-static void ping(struct lk_client *client, struct lk__pair *pair, int64_t now_ns)
+static void ping(struct lk_client *client)
 {
-	struct lk__buf buf = {0};
 	const char *argv[] = {"PING"};
-	struct lk__why why;
+	struct lk__pair *pair = client->pair;
+	struct lk__buf buf = {0};
 
-	if (pair->pinged_ns > pair->heard_ns) {
-		lk__why_set(&why, LK_EUNKNOWN, "%s: messages: no answer to PING",
-		            client->target.text);
-		lk__wire_broken(client, pair, &why);
-		return;
-	}
-	pair->pinged_ns = now_ns;
 	if (!pair->sent && lk__resp_command(&buf, 1, argv, NULL))
 		lk__call_background(client, &buf);
-	/* The reply to a subscription is as good.  Without any the connection breaks. */
-	if (!client->core.channels.sent && !pair->pong_due)
-		pair->pong_due = lk__resp_command(&pair->messages_out, 1, argv, NULL);
+	if (lk__channels_ping(&client->core.channels) &&
+	    !lk__resp_command(&pair->messages_out, 1, argv, NULL))
+		lk__channels_ponged(&client->core.channels); /* without any the link breaks */
+}
+
+static void silent(struct lk_client *client)
+{
+	struct lk__why why;
+
+	lk__why_set(&why, LK_EUNKNOWN, "%s: messages: no answer to PING", client->target.text);
+	lk__wire_broken(client, client->pair, &why);
+}
+
+/* Carry out what is due.  Gives the mutex up meanwhile.  _locked */
+static void mind_session(struct lk_client *client)
+{
+	enum lk__duty duty;
+
+	if (client->connecting && client->connected)
+		connector_ended(client);
+	while ((duty = lk__session_next(&client->session, lk__now_ns(), is_busy(client),
+	                                lk__wire_oldest_ns(client)))) {
+		if (duty == LK__DUTY_DIAL)
+			start_dial(client);
+		else if (duty == LK__DUTY_PING)
+			ping(client);
+		else if (duty == LK__DUTY_SILENT)
+			silent(client);
+		else
+			lk__wire_overdue(client);
+	}
 }
 
 /* ---- The loop ----------------------------------------------------------------------------- */
 
 int64_t lk__loop_due(const struct lk_client *client)
 {
-	int64_t due_ns = lk__core_due(&client->core), ping_ns = ping_due(client);
+	/* A caller that reads sees for itself that a reply is overdue. */
+	int64_t oldest_ns = client->need_reader ? lk__wire_oldest_ns(client) : LK__NEVER;
+	int64_t due_ns = lk__core_due(&client->core);
+	int64_t session_ns = lk__session_due(&client->session, is_busy(client), oldest_ns);
 
-	if (ping_ns < due_ns)
-		due_ns = ping_ns;
-	if (!client->pair && !client->connecting && client->retry_ns < due_ns)
-		due_ns = client->retry_ns;
+	if (session_ns < due_ns)
+		due_ns = session_ns;
 	/* Who neither holds nor waits is told nothing that could not wait. */
 	if (client->callers_listen && !client->listener && client->linger_ns < due_ns &&
-	    lk__core_busy(&client->core))
+	    is_busy(client))
 		due_ns = client->linger_ns;
-	if (client->pair && client->pair->sent && client->need_reader) {
-		int64_t late_ns = client->pair->sent->sent_ns + client->target.command_timeout_ns;
-		if (late_ns < due_ns)
-			due_ns = late_ns;
-	}
 	return due_ns;
 }
 
@@ -207,18 +186,16 @@ void lk__loop_arm(struct lk_client *client, int64_t due_ns)
 	                                                                    : 1);
 }
 
-/* Condition variables and poll() do not count the time that the machine sleeps; deadlines do. After
- * it whoever waits looks at the clock. */
-static void mind_sleep(struct lk_client *client, int64_t now_ns)
+/* Condition variables and poll() do not count the time that the machine is suspended; deadlines do.
+ * After it every sleeper looks at the clock. */
+static void mind_suspend(struct lk_client *client, int64_t now_ns)
 {
 	struct timespec awake;
-	int64_t asleep_ns;
 
 	clock_gettime(CLOCK_MONOTONIC, &awake);
-	asleep_ns = now_ns - (awake.tv_sec * 1000 * LK__MS + awake.tv_nsec);
-	if (asleep_ns - client->asleep_ns < SLEEP_MIN_NS)
+	if (!lk__suspend_noticed(&client->suspended_ns, now_ns,
+	                         awake.tv_sec * 1000 * LK__MS + awake.tv_nsec))
 		return;
-	client->asleep_ns = asleep_ns;
 	lk__wire_poke(client, NULL);
 	pthread_cond_broadcast(&client->quiet_cond);
 }
@@ -227,17 +204,13 @@ static void do_what_is_due(struct lk_client *client)
 {
 	int64_t now_ns = lk__now_ns();
 
-	mind_sleep(client, now_ns);
-	mind_connection(client, now_ns);
+	mind_suspend(client, now_ns);
+	mind_session(client);
 	lk__core_tick(&client->core, now_ns);
 	if (client->core.all_tickets)
 		lk__client_introduce(client, now_ns);
 	if (client->callers_listen && !client->listener && client->linger_ns <= now_ns)
 		client->callers_listen = false;
-	if (ping_due(client) <= now_ns)
-		ping(client, client->pair, now_ns);
-	if (client->pair)
-		lk__wire_overdue(client, client->pair, now_ns);
 	lk__messages_flush(client);
 	lk__wire_flush(client);
 	if (client->pair && client->pair->sent && !client->pair->reading && !client->heir)

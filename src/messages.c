@@ -14,15 +14,13 @@
 
 /* ---- Out ---------------------------------------------------------------------------------- */
 
-/* Which channels are wanted, and which no more: into the buffer.  False when out of memory.  Not
- * while a PING has no reply: an error could be that of the one or of the other. */
+/* Append the commands of channels to the buffer.  False when out of memory. */
 static bool fill_messages(struct lk_client *client, struct lk__pair *pair)
 {
 	struct lk__channel *channel;
 	bool subscribe;
 
-	while (!pair->pong_due &&
-	       (channel = lk__channels_next(&client->core.channels, &subscribe))) {
+	while ((channel = lk__channels_next(&client->core.channels, &subscribe))) {
 		const char *argv[] = {subscribe ? "SUBSCRIBE" : "UNSUBSCRIBE", channel->topic};
 		if (!lk__resp_command(&pair->messages_out, 2, argv, NULL))
 			return false;
@@ -77,15 +75,14 @@ static void take_payload(struct lk_client *client, const struct lk__resp *channe
 	}
 }
 
-static void take_message(struct lk_client *client, struct lk__pair *pair,
-                         const struct lk__resp *resp)
+static void take_message(struct lk_client *client, const struct lk__resp *resp)
 {
 	const struct lk__resp *kind, *channel, *last;
 	struct lk__why why;
 
 	/* A refused PING is an answer, too. */
-	if (pair->pong_due && (resp->type != LK__RESP_ARRAY || resp->len == 2)) {
-		pair->pong_due = false;
+	if (client->core.channels.pinged && (resp->type != LK__RESP_ARRAY || resp->len == 2)) {
+		lk__channels_ponged(&client->core.channels);
 		return;
 	}
 	if (resp->type == LK__RESP_ERROR && lk__resp_error_passes(resp)) {
@@ -135,7 +132,7 @@ void lk__messages_read(struct lk_client *client, struct lk__pair *pair)
 		pthread_mutex_lock(&client->mutex);
 		for (size_t i = 0; i < count; i++) {
 			if (!pair->broken)
-				take_message(client, pair, resps[i]);
+				take_message(client, resps[i]);
 			lk__resp_free(resps[i]);
 		}
 		if (count < MESSAGES_MAX)
@@ -143,8 +140,8 @@ void lk__messages_read(struct lk_client *client, struct lk__pair *pair)
 		lk__client_unlock(client);
 	} while (true);
 	pair->hearing = false;
-	if (got > 0)
-		pair->heard_ns = lk__now_ns();
+	if (got > 0 && !pair->broken)
+		lk__session_heard(&client->session, lk__now_ns());
 	if (got < 0 || err)
 		lk__wire_broken(client, pair, &why);
 	lk__pair_leave(pair);

@@ -6,8 +6,8 @@
 
 void lk__wait_begin(struct lk_client *client, int64_t now_ns)
 {
-	if (client->pair && !lk__core_busy(&client->core))
-		client->pair->heard_ns = now_ns;
+	if (!lk__core_busy(&client->core))
+		lk__session_wakes(&client->session, now_ns);
 }
 
 void lk__sleeper_init(struct lk__sleeper *sleeper, struct lk__handle *handle)

@@ -98,6 +98,7 @@ static void finish_call(struct lk_client *client, struct lk__call *call)
 
 void lk__wire_broken(struct lk_client *client, struct lk__pair *pair, const struct lk__why *why)
 {
+	int64_t now_ns = lk__now_ns();
 	struct lk__request *request;
 
 	if (pair->broken)
@@ -117,11 +118,12 @@ void lk__wire_broken(struct lk_client *client, struct lk__pair *pair, const stru
 		}
 	}
 	pair->sent_end = &pair->sent;
-	lk__core_link_down(&client->core, lk__now_ns(), why);
+	lk__core_link_down(&client->core, now_ns, why);
+	lk__session_down(&client->session, now_ns, lk__core_random(&client->core));
 	lk__wake_notify(&client->reader_wake);
 	if (client->listener)
 		lk__wake_notify(&client->listener_wake);
-	lk__loop_reconnect(client, lk__now_ns() - pair->made_ns);
+	lk__wake_notify(&client->loop_wake);
 	lk__pair_leave(pair);
 }
 
@@ -130,27 +132,31 @@ void lk__wire_up(struct lk_client *client, struct lk__pair *pair)
 	int64_t now_ns = lk__now_ns();
 
 	client->pair = pair;
-	pair->made_ns = pair->heard_ns = pair->pinged_ns = now_ns;
+	lk__session_up(&client->session, now_ns);
 	client->introduce_ns = 0;
 	lk__core_link_up(&client->core, now_ns);
 }
 
-static int64_t overdue_at(const struct lk_client *client, const struct lk__pair *pair)
+int64_t lk__wire_oldest_ns(const struct lk_client *client)
 {
-	return pair->sent ? pair->sent->sent_ns + client->target.command_timeout_ns : LK__NEVER;
+	const struct lk__pair *pair = client->pair;
+
+	return pair && pair->sent ? pair->sent->sent_ns : LK__NEVER;
 }
 
-int64_t lk__wire_overdue(struct lk_client *client, struct lk__pair *pair, int64_t now_ns)
+void lk__wire_overdue(struct lk_client *client)
 {
-	int64_t due_ns = overdue_at(client, pair);
 	struct lk__why why;
 
-	if (now_ns < due_ns)
-		return due_ns;
 	lk__why_set(&why, LK_EUNKNOWN, "%s: no answer within %lld ms", client->target.text,
 	            (long long)(client->target.command_timeout_ns / LK__MS));
-	lk__wire_broken(client, pair, &why);
-	return LK__NEVER;
+	lk__wire_broken(client, client->pair, &why);
+}
+
+/* When the oldest request becomes overdue.  A thread that reads sees to that itself. */
+static int64_t overdue_at(const struct lk_client *client)
+{
+	return lk__session_overdue_ns(&client->session, lk__wire_oldest_ns(client));
 }
 
 /* ---- Waking ------------------------------------------------------------------------------- */
@@ -166,7 +172,7 @@ void lk__wire_settle(struct lk_client *client)
 		pthread_cond_signal(&client->notify_cond);
 	if (client->core.closing)
 		pthread_cond_broadcast(&client->quiet_cond);
-	if (client->core.channels.line && client->pair && !client->pair->pong_due)
+	if (client->pair && lk__channels_ready(&client->core.channels))
 		lk__wake_notify(&client->loop_wake); /* it alone writes there */
 	/* The timer is only ever moved forward: the loop sets it anew when it has fired. */
 	if (due_ns < client->armed_ns) {
@@ -444,7 +450,7 @@ void lk__wire_read(struct lk_client *client, struct lk__pair *pair, struct lk__s
                    int64_t deadline_ns)
 {
 	const bool patient = is_patient(pair, sleeper, deadline_ns);
-	int64_t due_ns = overdue_at(client, pair);
+	int64_t due_ns = overdue_at(client);
 	struct lk__resp *resps[REPLIES_MAX];
 	struct lk__why why;
 	lk_err err = LK_OK;
@@ -481,8 +487,8 @@ void lk__wire_read(struct lk_client *client, struct lk__pair *pair, struct lk__s
 	pair->reading = false;
 	if (got < 0 || err)
 		lk__wire_broken(client, pair, &why);
-	if (!pair->broken)
-		lk__wire_overdue(client, pair, lk__now_ns());
+	if (overdue_at(client) <= lk__now_ns())
+		lk__wire_overdue(client);
 	lk__pair_leave(pair);
 	lk__wire_settle(client);
 }

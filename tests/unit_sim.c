@@ -88,6 +88,27 @@ TEST_LIMIT(refused_leaves_leave_nothing_behind, 120)
 	ck_assert_int_gt(refusals, 300);
 }
 
+/* With faults of the network alone, and long ones: checks of links have something to look at. */
+TEST_LIMIT(dead_links_are_noticed_and_others_dialled, 60)
+{
+	static const enum sim_fault_kind kinds[] = {SIM_CUT, SIM_STALL, SIM_CUT_OFF, SIM_STALL,
+	                                            SIM_RESTART};
+	long long stalls = 0;
+
+	for (uint64_t seed = 1; seed <= 6; seed++) {
+		sim_plan_make(&plan, seed, 60 * SIM_S);
+		for (int i = 0; i < plan.fault_count; i++) {
+			struct sim_fault *fault = &plan.faults[i];
+			fault->kind = kinds[i % 5];
+			fault->length_ns = (i % 4) * 3 * SIM_S / 2;
+		}
+		ck_assert_msg(sim_run(&plan, &result, NULL), "seed %llu: %s: %s",
+		              (unsigned long long)seed, result.check, result.text);
+		stalls += result.tally.faults[SIM_STALL];
+	}
+	ck_assert_int_gt(stalls, 10);
+}
+
 TEST_LIMIT(same_seed_is_the_same_run, 60)
 {
 	struct sim_result first;

@@ -165,11 +165,28 @@ bool lk__channel_is_on(const struct lk__channel *channel)
 	return channel->state == LK__CHANNEL_ON || channel->state == LK__CHANNEL_LINGERING;
 }
 
+bool lk__channels_ready(const struct lk__channels *channels)
+{
+	return channels->line && !channels->pinged;
+}
+
+bool lk__channels_ping(struct lk__channels *channels)
+{
+	if (channels->sent || channels->pinged)
+		return false;
+	return channels->pinged = true;
+}
+
+void lk__channels_ponged(struct lk__channels *channels)
+{
+	channels->pinged = false;
+}
+
 struct lk__channel *lk__channels_next(struct lk__channels *channels, bool *subscribe)
 {
 	struct lk__channel *channel = channels->line;
 
-	if (!channel)
+	if (!lk__channels_ready(channels))
 		return NULL;
 	channels->line = channel->next;
 	if (!channels->line)
@@ -298,7 +315,7 @@ void lk__channels_link_down(struct lk__channels *channels)
 {
 	struct lk__channel *channel = channels->all, *next;
 
-	channels->linked = false;
+	channels->linked = channels->pinged = false;
 	channels->line = channels->sent = NULL;
 	channels->line_end = &channels->line;
 	channels->sent_end = &channels->sent;

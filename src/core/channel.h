@@ -61,6 +61,7 @@ struct lk__channels {
 	struct lk__channel *sent, **sent_end; /* commands under way */
 	void *arg;
 	bool linked;
+	bool pinged; /* a PING has no reply yet */
 };
 
 bool lk__channels_init(struct lk__channels *channels, void *arg);
@@ -79,6 +80,14 @@ void lk__channel_unuse(struct lk__channels *channels, int64_t now_ns, struct lk_
 /* It is confirmed, whether used or lingering. */
 bool lk__channel_is_on(const struct lk__channel *channel);
 
+/* A command can be sent now. */
+bool lk__channels_ready(const struct lk__channels *channels);
+/* Ask for a sign of life on this connection: true when PING is to be sent.  Not while a command is
+ * in flight, whose reply is as good a sign; and no command is sent while a PING has no reply, so
+ * that an error reply surely belongs to the one or to the other. */
+bool lk__channels_ping(struct lk__channels *channels);
+/* The reply to PING came, or it could not be sent. */
+void lk__channels_ponged(struct lk__channels *channels);
 /* The next command to send, in order; under way from now on.  NULL if none. */
 struct lk__channel *lk__channels_next(struct lk__channels *channels, bool *subscribe);
 /* A reply to a command: its kind and topic. */

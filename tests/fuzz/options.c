@@ -30,7 +30,7 @@ static void make_client(void)
 		abort();
 	client->calls_end = &client->calls;
 	client->timer_fd = -1;
-	client->ping_ns = INT64_MAX;
+	lk__session_init(&client->session, 1, 1);
 	client->fork_generation = lk__fork_generation();
 	lk__space_init(&client->space, "lk", 0, "abcdefghijklmnopqrstuv");
 }

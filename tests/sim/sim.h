@@ -22,6 +22,7 @@
 #define SIM_H
 
 #include "core/core.h"
+#include "core/session.h"
 #include "core/latch.h"
 #include "lua_store.h"
 #include "redis/codec.h"
@@ -162,7 +163,8 @@ struct sim_call {
 	struct lk__request *request; /* NULL: a ping, a question, or its client has gone */
 	struct sim_caller *asker;    /* of a question */
 	struct lk__buf bytes, reply;
-	int64_t sent_ns, at_ns; /* at_ns: reaches the server, then the client */
+	int64_t sent_ns; /* local */
+	int64_t at_ns;   /* reaches the server, then the client */
 	bool executed;
 	uint8_t kind;
 	int name, slot, life;
@@ -210,8 +212,6 @@ struct sim_link {
 	struct sim_item *items, **items_end;   /* to the client */
 	int64_t last_ns[SIM_WAYS];             /* nothing overtakes on a connection */
 	int64_t stalled_ns[SIM_WAYS];          /* nothing comes through until then */
-	int64_t made_ns, heard_ns, pinged_ns;
-	bool pong_due;
 };
 
 /* ---- Threads (sim_callers.c, sim_latches.c) ------------------------------------------------- */
@@ -266,7 +266,8 @@ enum sim_event {
 	SIM_TICK,
 	SIM_FLUSH,
 	SIM_DIAL,
-	SIM_OVERDUE,
+	SIM_HUNG_UP,
+	SIM_DUTY,
 	SIM_CALL,
 	SIM_CANCEL,
 	SIM_CLOSE,
@@ -297,9 +298,13 @@ struct sim_client {
 	int64_t offset_ns;        /* its clock: the true time, plus this, */
 	int64_t drift_ppm;        /* plus so many millionths.  CLOCK_BOOTTIME is never set */
 	struct sim_link *link;    /* NULL = it has none */
-	int64_t dial_ns;          /* true: when to dial, or when the dialling ends */
-	bool dialling;
-	int64_t backoff_ns, ping_ns;
+	struct lk__session session;
+	int64_t dial_ns; /* true: when the dialling ends */
+	/* For checks, all true: */
+	int64_t linked_ns, unlinked_ns; /* its last link came, and went */
+	int64_t heard_ns;               /* it heard of the server last */
+	int64_t busy_ns;                /* it waits or holds since, LK__NEVER: it does not */
+	int64_t lease_ms;               /* the shortest */
 	int64_t resume_ns, start_ns, close_ns, flush_ns;
 	int64_t cut_off_ns;   /* it reaches nobody until then */
 	int64_t disturbed_ns; /* when something went wrong with it last */
@@ -456,6 +461,10 @@ struct sim_grant *sim_grant_of(struct sim_name *name, uint64_t fence, const char
 /* The last grant of that fence to that process: for a ticket that its core has freed. */
 struct sim_grant *sim_grant_to(struct sim_name *name, uint64_t fence,
                                const struct sim_client *client);
+
+/* sim_check_link.c */
+void sim_check_link(struct sim_client *client);
+void sim_check_redial(struct sim_client *client);
 
 /* sim_check_holds.c */
 void sim_check_backed(struct sim_client *client, const struct lk__hold *hold);

@@ -36,8 +36,11 @@ void sim_caller_plan(struct sim_caller *caller, int64_t ns)
 
 void sim_caller_begin(struct sim_caller *caller, enum sim_doing doing)
 {
-	struct sim *sim = caller->client->sim;
+	struct sim_client *client = caller->client;
+	struct sim *sim = client->sim;
 
+	if (!lk__core_busy(&client->core))
+		lk__session_wakes(&client->session, sim_local(client));
 	caller->waiter = (struct lk__waiter){
 		.place = caller->place,
 		.handle = caller,

@@ -453,6 +453,7 @@ void sim_check_client(struct sim_client *client)
 	for (int i = 0; i < SIM_THREADS; i++)
 		if (client->callers[i].doing == SIM_AWAITING)
 			sim_check_waiting(&client->callers[i]);
+	sim_check_link(client);
 }
 
 /* After the leave of a ticket nothing of it is sent. */

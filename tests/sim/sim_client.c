@@ -1,13 +1,11 @@
 /* SPDX-License-Identifier: MIT
- * A process: its clock, its state machine, and what src/loop.c and src/wire.c do for it: dialling,
- * PING, a request without an answer. */
+ * A process: its clock, its state machines, and the shell around them, which src/loop.c and
+ * src/wire.c are in a real one: it dials, sends and reads when they ask for it. */
 #include "sim.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#define BACKOFF_FIRST_MS 20
-#define BACKOFF_MAX_MS 500
 #define CONNECT_TIMEOUT_NS (2000 * SIM_MS)
 
 /* ---- Its clock ---------------------------------------------------------------------------- */
@@ -42,11 +40,8 @@ static void open_places(struct sim_client *client, struct sim_random *random)
 
 	if (plan->lease_ms)
 		lease_ms = plan->lease_ms;
-	client->ping_ns = 5000 * SIM_MS;
-	if (lease_ms * SIM_MS / 3 < client->ping_ns)
-		client->ping_ns = lease_ms * SIM_MS / 3;
-	if (client->ping_ns < 100 * SIM_MS)
-		client->ping_ns = 100 * SIM_MS;
+	client->lease_ms = lease_ms;
+	lk__session_mind_lease(&client->session, lease_ms);
 	for (int i = 0; i < SIM_NAMES * SIM_HANDLES; i++) {
 		const struct sim_name *name = &client->sim->names[i / SIM_HANDLES];
 		bool second = i % SIM_HANDLES;
@@ -98,7 +93,9 @@ void sim_client_start(struct sim *sim, int slot)
 	client->tie = sim_random_of(sim->plan->seed, 5, index);
 	client->offset_ns = sim_within(&random, 100000 * SIM_MS);
 	client->drift_ppm = (int64_t)sim_draw(&random, 8001) - 4000;
-	client->dial_ns = sim->now_ns;
+	lk__session_init(&client->session, CONNECT_TIMEOUT_NS, SIM_TIMEOUT_NS);
+	client->dial_ns = client->busy_ns = LK__NEVER;
+	client->unlinked_ns = sim->now_ns;
 	client->start_ns = client->close_ns = client->flush_ns = LK__NEVER;
 	client->disturbed_ns = sim->now_ns;
 	snprintf(id, sizeof(id), "c%02u_%05u_aaaaaaaaaaaa", (unsigned)slot % 100u,
@@ -155,28 +152,13 @@ void sim_client_crash(struct sim_client *client)
 	sim_client_free(client);
 }
 
-static void back_off(struct sim_client *client)
-{
-	int64_t ms = client->backoff_ns / SIM_MS * 2;
-
-	if (ms < BACKOFF_FIRST_MS)
-		ms = BACKOFF_FIRST_MS;
-	if (ms > BACKOFF_MAX_MS)
-		ms = BACKOFF_MAX_MS;
-	client->backoff_ns = ms * SIM_MS;
-	client->dial_ns = client->sim->now_ns + client->backoff_ns / 2 +
-	                  sim_within(&client->random, ms * SIM_MS / 2);
-}
-
 void sim_client_unlink(struct sim_client *client, lk_err err)
 {
 	struct lk__why why = {.err = err, .text = "the link is down"};
 	struct sim *sim = client->sim;
-	int64_t lived_ns;
 
 	if (!client->link)
 		return;
-	lived_ns = sim->now_ns - client->link->made_ns;
 	sim_trace(sim, client, "loses its link");
 	for (int i = 0; i < SIM_THREADS; i++)
 		if (client->callers[i].doing == SIM_ASKING)
@@ -184,13 +166,10 @@ void sim_client_unlink(struct sim_client *client, lk_err err)
 	drop_link(client);
 	sim_disturb(&client->disturbed_ns, sim->now_ns);
 	lk__core_link_down(&client->core, sim_local(client), &why);
-	client->dialling = false;
-	if (lived_ns > SIM_S) {
-		client->backoff_ns = 0;
-		client->dial_ns = sim->now_ns;
-	} else {
-		back_off(client);
-	}
+	lk__session_down(&client->session, sim_local(client),
+	                 sim_draw(&client->random, UINT64_MAX));
+	client->unlinked_ns = sim->now_ns;
+	sim_check_redial(client);
 }
 
 /* Both connections are there and the own channel is subscribed, or not. */
@@ -198,15 +177,17 @@ static void end_dialling(struct sim_client *client)
 {
 	struct sim *sim = client->sim;
 
-	client->dialling = false;
+	client->dial_ns = LK__NEVER;
 	if (sim->now_ns < client->cut_off_ns || sim->now_ns < sim->up_ns ||
 	    (sim->now_ns < sim->sick_until_ns && !sim->sick_to_some)) {
-		back_off(client);
+		lk__session_dial_failed(&client->session, sim_local(client), LK_ECONN,
+		                        sim_draw(&client->random, UINT64_MAX));
 		return;
 	}
 	sim_server_load(sim);
 	client->link = sim_link_new(client);
-	client->dial_ns = LK__NEVER;
+	lk__session_up(&client->session, sim_local(client));
+	client->linked_ns = client->heard_ns = sim->now_ns;
 	sim_disturb(&client->disturbed_ns, sim->now_ns);
 	sim_trace(sim, client, "is linked");
 	lk__core_link_up(&client->core, sim_local(client));
@@ -216,33 +197,34 @@ static void dial(struct sim_client *client)
 {
 	struct sim *sim = client->sim;
 
-	if (client->dialling) {
-		end_dialling(client);
-		return;
-	}
-	client->dialling = true;
 	client->dial_ns = sim->now_ns;
 	for (int i = 0; i < 4; i++)
 		client->dial_ns += sim_delay(client);
 	if (sim->now_ns < client->cut_off_ns)
-		client->dial_ns = sim->now_ns + CONNECT_TIMEOUT_NS;
+		client->dial_ns = sim->now_ns + client->session.connect_timeout_ns;
 }
 
-/* A request or a PING has no answer, or the server said that it is over. */
-static void overdue(struct sim_client *client)
+static int64_t oldest_ns(const struct sim_client *client)
 {
-	struct sim_link *link = client->link;
-	int64_t now_ns = client->sim->now_ns;
-	bool silent =
-		(link->calls && link->calls->sent_ns + SIM_TIMEOUT_NS <= now_ns) ||
-		(link->pinged_ns > link->heard_ns && link->pinged_ns + SIM_TIMEOUT_NS <= now_ns);
+	const struct sim_link *link = client->link;
 
-	if (link->reset_ns <= now_ns)
-		sim_client_unlink(client, LK_ECONN);
-	else if (silent)
-		sim_client_unlink(client, LK_EUNKNOWN);
-	else
-		sim_network_ping(client);
+	return link && link->calls ? link->calls->sent_ns : LK__NEVER;
+}
+
+/* Carry out what the session asks for. */
+static void do_duties(struct sim_client *client)
+{
+	enum lk__duty duty;
+
+	while ((duty = lk__session_next(&client->session, sim_local(client),
+	                                lk__core_busy(&client->core), oldest_ns(client)))) {
+		if (duty == LK__DUTY_DIAL)
+			dial(client);
+		else if (duty == LK__DUTY_PING)
+			sim_network_ping(client);
+		else
+			sim_client_unlink(client, LK_EUNKNOWN);
+	}
 }
 
 void sim_client_close(struct sim_client *client)
@@ -288,24 +270,13 @@ static void consider(struct sim_client *client, enum sim_event event, int64_t at
 
 static void consider_link(struct sim_client *client, struct sim_link *link)
 {
-	int64_t at_ns = link->reset_ns;
-
 	if (link->there) {
 		consider(client, SIM_EXECUTE, sim_link_first(link, SIM_COMMANDS_OUT), false, NULL);
 		consider(client, SIM_ORDER, sim_link_first(link, SIM_MESSAGES_OUT), false, NULL);
 	}
 	consider(client, SIM_REPLY, sim_link_first(link, SIM_COMMANDS_IN), true, NULL);
 	consider(client, SIM_HEAR, sim_link_first(link, SIM_MESSAGES_IN), true, NULL);
-	if (link->calls && link->calls->sent_ns + SIM_TIMEOUT_NS < at_ns)
-		at_ns = link->calls->sent_ns + SIM_TIMEOUT_NS;
-	if (lk__core_busy(&client->core)) {
-		int64_t ping_ns = link->pinged_ns > link->heard_ns
-		                          ? link->pinged_ns + SIM_TIMEOUT_NS
-		                          : link->heard_ns + client->ping_ns;
-		if (ping_ns < at_ns)
-			at_ns = ping_ns;
-	}
-	consider(client, SIM_OVERDUE, at_ns, true, NULL);
+	consider(client, SIM_HUNG_UP, link->reset_ns, true, NULL);
 }
 
 static void consider_caller(struct sim_client *client, struct sim_caller *caller)
@@ -322,6 +293,8 @@ static void consider_caller(struct sim_client *client, struct sim_caller *caller
 
 void sim_client_find_next(struct sim_client *client)
 {
+	int64_t duty_ns;
+
 	client->dirty = false;
 	client->next = (struct sim_next){.event = SIM_NOTHING, .at_ns = LK__NEVER};
 	if (!client->alive) {
@@ -330,8 +303,10 @@ void sim_client_find_next(struct sim_client *client)
 	}
 	if (client->link)
 		consider_link(client, client->link);
-	else
-		consider(client, SIM_DIAL, client->dial_ns, true, NULL);
+	consider(client, SIM_DIAL, client->dial_ns, true, NULL);
+	duty_ns =
+		lk__session_due(&client->session, lk__core_busy(&client->core), oldest_ns(client));
+	consider(client, SIM_DUTY, sim_true(client, duty_ns), true, NULL);
 	consider(client, SIM_TICK, sim_true(client, lk__core_due(&client->core)), true, NULL);
 	consider(client, SIM_FLUSH, client->flush_ns, true, NULL);
 	consider(client, SIM_CLOSE, client->close_ns, true, NULL);
@@ -402,10 +377,13 @@ void sim_client_happen(struct sim_client *client, const struct sim_next *next)
 		sim_network_flush(client);
 		break;
 	case SIM_DIAL:
-		dial(client);
+		end_dialling(client);
 		break;
-	case SIM_OVERDUE:
-		overdue(client);
+	case SIM_DUTY:
+		do_duties(client);
+		break;
+	case SIM_HUNG_UP:
+		sim_client_unlink(client, LK_ECONN);
 		break;
 	case SIM_CALL:
 		sim_caller_step(next->caller);

@@ -45,7 +45,6 @@ struct sim_link *sim_link_new(struct sim_client *client)
 	link->calls_end = &link->calls;
 	link->orders_end = &link->orders;
 	link->items_end = &link->items;
-	link->made_ns = link->heard_ns = link->pinged_ns = sim->now_ns;
 	link->next = sim->links;
 	sim->links = link;
 	return link;
@@ -167,7 +166,7 @@ int64_t sim_link_first(const struct sim_link *link, enum sim_way way)
 
 static void append_call(struct sim_link *link, struct sim_call *call)
 {
-	call->sent_ns = link->client->sim->now_ns;
+	call->sent_ns = sim_local(link->client);
 	call->at_ns = arrival(link, SIM_COMMANDS_OUT);
 	call->slot = link->client->slot;
 	call->life = link->client->life;
@@ -285,8 +284,7 @@ void sim_network_flush(struct sim_client *client)
 		sim_check_sent(client, request);
 		append_call(link, take(client, request));
 	}
-	while (!link->pong_due &&
-	       (channel = lk__channels_next(&client->core.channels, &subscribe))) {
+	while ((channel = lk__channels_next(&client->core.channels, &subscribe))) {
 		struct sim_item *item = new_item(subscribe ? SIM_SUBSCRIBED : SIM_UNSUBSCRIBED,
 		                                 topic_of(client->sim, channel->topic));
 		item->at_ns = arrival(link, SIM_MESSAGES_OUT);
@@ -300,16 +298,14 @@ void sim_network_ping(struct sim_client *client)
 	struct sim_link *link = client->link;
 	struct sim_call *call;
 
-	link->pinged_ns = client->sim->now_ns;
 	if (!link->calls) {
 		call = new_call(SIM_PING);
 		if (!lk__resp_command(&call->bytes, 1, ping, NULL))
 			abort();
 		append_call(link, call);
 	}
-	if (!client->core.channels.sent && !link->pong_due) {
+	if (lk__channels_ping(&client->core.channels)) {
 		struct sim_item *item = new_item(SIM_PONG, -1);
-		link->pong_due = true;
 		item->at_ns = arrival(link, SIM_MESSAGES_OUT);
 		append_item(&link->orders_end, item);
 	}
@@ -485,10 +481,11 @@ void sim_network_hear(struct sim_client *client)
 	link->items = item->next;
 	if (!link->items)
 		link->items_end = &link->items;
-	link->heard_ns = sim->now_ns;
+	client->heard_ns = sim->now_ns;
+	lk__session_heard(&client->session, now_ns);
 	switch ((enum sim_item_kind)item->kind) {
 	case SIM_PONG:
-		link->pong_due = false;
+		lk__channels_ponged(channels);
 		break;
 	case SIM_PUT_OFF:
 		lk__channels_put_off(channels, now_ns);

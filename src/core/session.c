@@ -1,0 +1,161 @@
+/* SPDX-License-Identifier: MIT
+ * The policy of one link to a server.
+ *
+ *     DOWN --dial is due--> DIALING --_up--> UP --_down--> DOWN
+ *                           DIALING --_dial_failed--> DOWN
+ *
+ * A link that lasted is dialled again at once, one that did not after a pause that doubles: a
+ * server that accepts and closes is not flooded.  The pause has a random half, so that clients that
+ * lost one server together do not come back together. */
+#include "session.h"
+
+#include "heap.h"
+
+#define MS INT64_C(1000000)
+#define BACKOFF_FIRST_MS 20
+#define BACKOFF_MAX_MS 500
+#define BACKOFF_AUTH_MS 5000 /* wrong credentials do not get better by asking often */
+#define LASTED_NS (1000 * MS)
+#define PING_MIN_NS (100 * MS)
+#define PING_MAX_NS (5000 * MS)
+#define SUSPEND_MIN_NS (50 * MS)
+
+void lk__session_init(struct lk__session *session, int64_t connect_timeout_ns,
+                      int64_t command_timeout_ns)
+{
+	*session = (struct lk__session){
+		.connect_timeout_ns = connect_timeout_ns,
+		.command_timeout_ns = command_timeout_ns,
+		.ping_ns = PING_MAX_NS,
+	};
+}
+
+void lk__session_mind_lease(struct lk__session *session, int64_t lease_ms)
+{
+	if (lease_ms * MS / 3 < session->ping_ns)
+		session->ping_ns = lease_ms * MS / 3;
+	if (session->ping_ns < PING_MIN_NS)
+		session->ping_ns = PING_MIN_NS;
+}
+
+/* ---- Duties ------------------------------------------------------------------------------- */
+
+static bool awaits_pong(const struct lk__session *session)
+{
+	return session->pinged_ns > session->heard_ns;
+}
+
+static int64_t check_ns(const struct lk__session *session)
+{
+	if (awaits_pong(session))
+		return session->pinged_ns + session->command_timeout_ns;
+	return session->heard_ns + session->ping_ns;
+}
+
+int64_t lk__session_overdue_ns(const struct lk__session *session, int64_t oldest_ns)
+{
+	return oldest_ns == LK__NEVER ? LK__NEVER : oldest_ns + session->command_timeout_ns;
+}
+
+int64_t lk__session_due(const struct lk__session *session, bool is_busy, int64_t oldest_ns)
+{
+	int64_t due_ns;
+
+	if (session->state == LK__SESSION_DOWN)
+		return session->retry_ns;
+	if (session->state == LK__SESSION_DIALING)
+		return LK__NEVER;
+	due_ns = lk__session_overdue_ns(session, oldest_ns);
+	if (is_busy && check_ns(session) < due_ns)
+		due_ns = check_ns(session);
+	return due_ns;
+}
+
+enum lk__duty lk__session_next(struct lk__session *session, int64_t now_ns, bool is_busy,
+                               int64_t oldest_ns)
+{
+	if (lk__session_due(session, is_busy, oldest_ns) > now_ns)
+		return LK__DUTY_NONE;
+	if (session->state == LK__SESSION_DOWN) {
+		lk__session_dial(session);
+		return LK__DUTY_DIAL;
+	}
+	if (is_busy && awaits_pong(session) && check_ns(session) <= now_ns)
+		return LK__DUTY_SILENT;
+	if (lk__session_overdue_ns(session, oldest_ns) <= now_ns)
+		return LK__DUTY_OVERDUE;
+	session->pinged_ns = now_ns;
+	return LK__DUTY_PING;
+}
+
+/* ---- Events ------------------------------------------------------------------------------- */
+
+static void back_off(struct lk__session *session, int64_t now_ns, lk_err err, uint64_t random)
+{
+	int64_t ms = session->backoff_ns / MS * 2;
+
+	if (ms < BACKOFF_FIRST_MS)
+		ms = BACKOFF_FIRST_MS;
+	if (ms > BACKOFF_MAX_MS)
+		ms = err == LK_EAUTH ? BACKOFF_AUTH_MS : BACKOFF_MAX_MS;
+	session->backoff_ns = ms * MS;
+	session->retry_ns = now_ns + session->backoff_ns / 2 +
+	                    (int64_t)(random % (uint64_t)(session->backoff_ns / 2));
+}
+
+void lk__session_dial(struct lk__session *session)
+{
+	session->state = LK__SESSION_DIALING;
+}
+
+void lk__session_up(struct lk__session *session, int64_t now_ns)
+{
+	session->state = LK__SESSION_UP;
+	session->up_ns = session->heard_ns = session->pinged_ns = now_ns;
+	session->loss_reported = false;
+}
+
+void lk__session_dial_failed(struct lk__session *session, int64_t now_ns, lk_err err,
+                             uint64_t random)
+{
+	session->state = LK__SESSION_DOWN;
+	back_off(session, now_ns, err, random);
+}
+
+void lk__session_down(struct lk__session *session, int64_t now_ns, uint64_t random)
+{
+	session->state = LK__SESSION_DOWN;
+	if (now_ns - session->up_ns > LASTED_NS) {
+		session->backoff_ns = 0;
+		session->retry_ns = now_ns;
+	} else {
+		back_off(session, now_ns, LK_OK, random);
+	}
+}
+
+void lk__session_heard(struct lk__session *session, int64_t now_ns)
+{
+	session->heard_ns = now_ns;
+}
+
+void lk__session_wakes(struct lk__session *session, int64_t now_ns)
+{
+	if (session->state == LK__SESSION_UP)
+		session->heard_ns = now_ns;
+}
+
+bool lk__session_report_loss(struct lk__session *session)
+{
+	bool first = !session->loss_reported;
+
+	session->loss_reported = true;
+	return first;
+}
+
+bool lk__suspend_noticed(int64_t *suspended_ns, int64_t now_ns, int64_t awake_ns)
+{
+	if (now_ns - awake_ns - *suspended_ns < SUSPEND_MIN_NS)
+		return false;
+	*suspended_ns = now_ns - awake_ns;
+	return true;
+}

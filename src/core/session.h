@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: MIT
+ * The policy of one link to a server: when to dial, how long to back off, when to check that the
+ * server still answers, when a response is overdue.  As in core.h nothing here blocks or reads a
+ * clock: events and time are arguments, and the caller carries out the duty that comes out. */
+#ifndef LK__SESSION_H
+#define LK__SESSION_H
+
+#include "../error.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+enum lk__session_state {
+	LK__SESSION_DOWN,    /* no connection; the next dial comes when it is due */
+	LK__SESSION_DIALING, /* the caller dials, and reports the outcome */
+	LK__SESSION_UP,
+};
+
+enum lk__duty {
+	LK__DUTY_NONE,
+	LK__DUTY_DIAL,    /* the state is DIALING now: dial, then report _up or _dial_failed */
+	LK__DUTY_PING,    /* send PING where nothing is in flight */
+	LK__DUTY_SILENT,  /* no message came since PING: the link is dead, drop it */
+	LK__DUTY_OVERDUE, /* the oldest request has no response in time: drop the link */
+};
+
+struct lk__session {
+	int64_t connect_timeout_ns, command_timeout_ns;
+	int64_t ping_ns;             /* silence on the link that calls for a PING */
+	int64_t retry_ns;            /* DOWN: when to dial */
+	int64_t backoff_ns;          /* the last pause between two dials, 0 = none */
+	int64_t up_ns;               /* UP: since then */
+	int64_t heard_ns, pinged_ns; /* the last sign of life, the last PING */
+	uint8_t state;               /* enum lk__session_state */
+	bool loss_reported;          /* in this outage */
+};
+
+/* DOWN, and due to dial at once. */
+void lk__session_init(struct lk__session *session, int64_t connect_timeout_ns,
+                      int64_t command_timeout_ns);
+/* Check a silent link within a third of this lease, should that be less than now. */
+void lk__session_mind_lease(struct lk__session *session, int64_t lease_ms);
+
+/* When lk__session_next() has a duty, LK__NEVER if only an event can bring one.  is_busy: a caller
+ * waits or something is held; an idle link is not checked.  oldest_ns: when the oldest request
+ * without a response was sent, LK__NEVER if there is none. */
+int64_t lk__session_due(const struct lk__session *session, bool is_busy, int64_t oldest_ns);
+/* The next duty that is due; ask again until there is none. */
+enum lk__duty lk__session_next(struct lk__session *session, int64_t now_ns, bool is_busy,
+                               int64_t oldest_ns);
+/* When a request that was sent at oldest_ns becomes overdue. */
+int64_t lk__session_overdue_ns(const struct lk__session *session, int64_t oldest_ns);
+
+/* A dial of the caller's own begins, whether or not one was due. */
+void lk__session_dial(struct lk__session *session);
+void lk__session_up(struct lk__session *session, int64_t now_ns);
+/* random: any number; it spreads the dials of clients that lost one server together. */
+void lk__session_dial_failed(struct lk__session *session, int64_t now_ns, lk_err err,
+                             uint64_t random);
+/* The link broke. */
+void lk__session_down(struct lk__session *session, int64_t now_ns, uint64_t random);
+/* A message, or the answer to a PING, has come. */
+void lk__session_heard(struct lk__session *session, int64_t now_ns);
+/* An idle client begins to wait: its silence until now was no sign of a dead link. */
+void lk__session_wakes(struct lk__session *session, int64_t now_ns);
+/* True once in each outage: the loss is to be logged. */
+bool lk__session_report_loss(struct lk__session *session);
+
+/* How long the machine has been suspended, as two clocks show it: one counts that time, the other
+ * does not.  True when it was suspended since the last call: condition variables and poll() slept
+ * on, so all sleepers have to look at the clock. */
+bool lk__suspend_noticed(int64_t *suspended_ns, int64_t now_ns, int64_t awake_ns);
+
+#endif

@@ -1,0 +1,76 @@
+/* SPDX-License-Identifier: MIT
+ * What must hold of a link: a dead one is noticed in time, and one that can be had is there. */
+#include "sim.h"
+
+#define SLACK_NS (50 * SIM_MS) /* the two clocks of a check may differ by 0.4 % */
+#define BACKOFF_MAX_NS (500 * SIM_MS)
+
+static int64_t later(int64_t one_ns, int64_t other_ns)
+{
+	return one_ns > other_ns ? one_ns : other_ns;
+}
+
+/* A third of the shortest lease, 0.1 to 5 s: after so much silence a link is tried. */
+static int64_t silence_ns(const struct sim_client *client)
+{
+	int64_t ns = client->lease_ms * SIM_MS / 3;
+
+	return ns > 5 * SIM_S ? 5 * SIM_S : later(ns, 100 * SIM_MS);
+}
+
+static void check_linked(struct sim_client *client, const struct sim_link *link)
+{
+	struct sim *sim = client->sim;
+	int64_t awake_ns = sim->now_ns - client->resume_ns, quiet_since_ns;
+
+	if (link->calls && awake_ns > SLACK_NS &&
+	    sim_local(client) > link->calls->sent_ns + SIM_TIMEOUT_NS + SLACK_NS)
+		sim_fail(sim, "overdue", "a request of client %d has no answer for %lld ms",
+		         client->slot,
+		         (long long)((sim_local(client) - link->calls->sent_ns) / SIM_MS));
+	quiet_since_ns = later(later(client->heard_ns, client->busy_ns), client->resume_ns);
+	if (client->busy_ns != LK__NEVER &&
+	    sim->now_ns - quiet_since_ns > silence_ns(client) + SIM_TIMEOUT_NS + SLACK_NS)
+		sim_fail(sim, "silent", "client %d believes in a link that is silent for %lld ms",
+		         client->slot, (long long)((sim->now_ns - quiet_since_ns) / SIM_MS));
+}
+
+static void check_unlinked(struct sim_client *client)
+{
+	struct sim *sim = client->sim;
+	int64_t since_ns = later(client->unlinked_ns, client->resume_ns);
+
+	since_ns =
+		later(later(since_ns, client->cut_off_ns), later(sim->up_ns, sim->sick_until_ns));
+	if (sim->ending) /* all faults were healed at once */
+		since_ns = later(since_ns, sim->end_ns);
+	if (sim->now_ns - since_ns >
+	    client->session.connect_timeout_ns + BACKOFF_MAX_NS + sim_ways_ns(sim, 4) + SLACK_NS)
+		sim_fail(sim, "unlinked", "client %d could have a link for %lld ms, and has none",
+		         client->slot, (long long)((sim->now_ns - since_ns) / SIM_MS));
+}
+
+void sim_check_link(struct sim_client *client)
+{
+	if (!lk__core_busy(&client->core))
+		client->busy_ns = LK__NEVER;
+	else if (client->busy_ns == LK__NEVER)
+		client->busy_ns = client->sim->now_ns;
+	if (client->link)
+		check_linked(client, client->link);
+	else
+		check_unlinked(client);
+}
+
+/* The link was lost, and the next dial is planned. */
+void sim_check_redial(struct sim_client *client)
+{
+	struct sim *sim = client->sim;
+	int64_t lasted_ns = sim->now_ns - client->linked_ns;
+	int64_t pause_ns = lk__session_due(&client->session, false, LK__NEVER) - sim_local(client);
+
+	if (lasted_ns > SIM_S + SLACK_NS && pause_ns > 0)
+		sim_fail(sim, "redial", "client %d waits %lld ms after a link that lasted %lld ms",
+		         client->slot, (long long)(pause_ns / SIM_MS),
+		         (long long)(lasted_ns / SIM_MS));
+}
