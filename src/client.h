@@ -87,8 +87,8 @@ struct lk_client {
 	pthread_t loop;
 	struct lk__wake loop_wake;
 	int timer_fd;
-	int64_t armed_ns;  /* when the loop wakes, perhaps earlier than it has to */
-	bool timed;        /* by its timer */
+	int64_t armed_ns;     /* when the loop wakes, perhaps earlier than it has to */
+	bool timed;           /* by its timer */
 	int64_t suspended_ns; /* how long the machine was, until now */
 	bool stop;
 	bool need_reader; /* replies are under way and no caller reads them */

@@ -19,8 +19,10 @@ static void my_ticket(const struct lk_lock *lock, char text[LK__TICKET_MAX])
 
 	text[0] = '\0';
 	for (; place; place = place->next)
-		if (place->ticket && place->ticket->state == LK__WAITING)
-			lk__ticket_text(&lock->handle.client->space, place->ticket, text);
+		if (place->ticket && place->ticket->state == LK__WAITING) {
+			struct lk__ticket_id id = lk__ticket_id(place->ticket);
+			lk__ticket_text(&lock->handle.client->space, &id, text);
+		}
 }
 
 /* Run lock_show; on LK_OK *resp is an array of 6 or more of the right types. */

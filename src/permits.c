@@ -109,8 +109,10 @@ static void my_ticket(const struct lk__handle *handle, char text[LK__TICKET_MAX]
 		    (!first || ticket->arrival < first->arrival))
 			first = ticket;
 	}
-	if (first)
-		lk__ticket_text(&handle->client->space, first, text);
+	if (first) {
+		struct lk__ticket_id id = lk__ticket_id(first);
+		lk__ticket_text(&handle->client->space, &id, text);
+	}
 }
 
 /* Run semaphore_show; on LK_OK *resp begins with HEAD elements, and *holds follow: the first ones,

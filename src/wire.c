@@ -280,7 +280,9 @@ static bool fill(struct lk_client *client, struct lk__pair *pair)
 	struct lk__request *request;
 
 	while ((request = lk__core_next_request(&client->core, now_ns))) {
-		if (lk__codec_request(&pair->out, &client->space, request))
+		struct lk__command command;
+		lk__core_command(request, &command);
+		if (lk__codec_request(&pair->out, &client->space, &command))
 			append_sent(pair, request);
 		else
 			refuse_request(client, request);

@@ -406,20 +406,20 @@ TEST(renewal_tells_the_fences_that_were_given_locally)
 /* The request of a waiter, in the library's own bytes. */
 static void ask_as_the_library(const char *nonce)
 {
-	union {
-		struct lk__name name;
-		char room[sizeof(struct lk__name) + 2];
-	} is = {.name = {.kind = LK_KIND_LOCK, .len = 1}};
-	struct lk__place place = {.name = &is.name, .lease_ms = 10000};
-	struct lk__ticket ticket = {.place = &place, .lease_ms = 10000, .state = LK__ASKING};
+	struct lk__command ask = {
+		.kind = LK__ASK,
+		.noun = LK_KIND_LOCK,
+		.by_text = true,
+		.name = "a",
+		.name_len = 1,
+		.ticket = {.lease_ms = 10000},
+	};
 	struct lk__buf request = {0}, reply = {0};
 	struct lk__space space;
 
-	is.name.bytes[0] = 'a';
-	snprintf(ticket.nonce, sizeof(ticket.nonce), "%s", nonce);
-	ticket.main = (struct lk__request){.ticket = &ticket, .kind = LK__ASK, .by_text = true};
+	snprintf(ask.ticket.nonce, sizeof(ask.ticket.nonce), "%s", nonce);
 	lk__space_init(&space, "lk", 0, "aaaaaaaaaaaaaaaaaaaaaa");
-	ck_assert(lk__codec_request(&request, &space, &ticket.main));
+	ck_assert(lk__codec_request(&request, &space, &ask));
 	lua_store_run(store, request.data, request.len, &reply);
 	ck_assert_msg(reply.len && reply.data[0] == '*', "%.*s", (int)reply.len, reply.data);
 	lk__buf_fini(&request);

@@ -10,8 +10,8 @@
 #define LK__CHANNEL_H
 
 #include "../error.h"
-#include "../store.h"
 #include "heap.h"
+#include "request.h"
 #include "table.h"
 
 #define LK__LINGER_MS 5000 /* a channel without users is kept this long */

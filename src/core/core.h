@@ -15,20 +15,37 @@
 #define LK__CORE_H
 
 #include "../error.h"
-#include "../store.h"
 #include "channel.h"
 #include "heap.h"
+#include "request.h"
 #include "table.h"
 
-#define LK__HANDOVERS_MAX 16       /* between threads, once another process waits */
-#define LK__REASK_MAX_MS 10000     /* a waiter asks again at least this often */
-#define LK__QUEUE_LIFE_MS 30000    /* of a queue that nobody asks about */
-#define LK__HEAD_PATIENCE_MS 21000 /* with the head of a queue: two re-asks */
-#define LK__COUNT_MAX 0x7fffffff   /* re-entries, permits */
-#define LK__UNCONFIRMED_MAX 1000   /* tickets whose leave was refused; more are forgotten */
+#define LK__HANDOVERS_MAX 16     /* between threads, once another process waits */
+#define LK__REASK_MAX_MS 10000   /* a waiter asks again at least this often */
+#define LK__COUNT_MAX 0x7fffffff /* re-entries, permits */
+#define LK__UNCONFIRMED_MAX 1000 /* tickets whose leave was refused; more are forgotten */
 
 struct lk__core;
 struct lk__hold;
+
+/* A request of a ticket or a latch: at rest, in line, or under way. */
+struct lk__request {
+	struct lk__request *next; /* in the core's line, then in the link's */
+	union {
+		struct lk__ticket *ticket;
+		struct lk__latch *latch; /* LK__LOOK, LK__STEP */
+	};
+	int64_t sent_ns;  /* taken from the line, thus before any byte was sent */
+	int64_t lease_ms; /* LK__RENEW: from then on */
+	uint8_t kind;     /* enum lk__request_kind */
+	uint8_t where;    /* enum lk__request_where */
+	bool by_text;     /* the store did not know the script: send its text */
+	bool claim;       /* LK__RENEW: whichever fence the grant has */
+	bool extends;     /* LK__RENEW: for the first of those who extend */
+	uint32_t permits; /* LK__SHRINK: that the hold keeps */
+};
+
+enum lk__request_where { LK__AT_REST, LK__IN_LINE, LK__UNDER_WAY };
 
 struct lk__name {
 	struct lk__link link;
@@ -284,6 +301,8 @@ int64_t lk__core_due(const struct lk__core *core);
 
 /* The next request to send, in order; it is under way from now on.  NULL if none. */
 struct lk__request *lk__core_next_request(struct lk__core *core, int64_t now_ns);
+/* What it asks, as a value, from now until its answer is given to lk__core_answer(). */
+void lk__core_command(const struct lk__request *request, struct lk__command *command);
 /* The store did not run it: put it first in the line again.  False when it need not be sent. */
 bool lk__core_resend(struct lk__core *core, struct lk__request *request);
 /* A waiter that is done, each once. */
@@ -292,6 +311,8 @@ struct lk__waiter *lk__core_next_done(struct lk__core *core);
 struct lk__hold *lk__core_next_lost(struct lk__core *core);
 void lk__core_told(struct lk__hold *hold);
 
+/* By what the store knows a ticket. */
+struct lk__ticket_id lk__ticket_id(const struct lk__ticket *ticket);
 /* What a lease of that length leaves as valid after drift of two clocks: the margin. */
 int64_t lk__margin_ns(int64_t lease_ms);
 

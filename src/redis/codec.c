@@ -2,7 +2,6 @@
  * The store in Redis: how requests, answers and messages are written. */
 #include "codec.h"
 
-#include "../core/core.h"
 #include "../text.h"
 #include "conn.h"
 #include "dial.h"
@@ -79,7 +78,7 @@ void lk__space_client_key(const struct lk__space *space, const char *client_id,
 	snprintf(key, LK__CHANNEL_MAX, "%s:client:%s", space->prefix, client_id);
 }
 
-size_t lk__ticket_text(const struct lk__space *space, const struct lk__ticket *ticket,
+size_t lk__ticket_text(const struct lk__space *space, const struct lk__ticket_id *ticket,
                        char text[LK__TICKET_MAX])
 {
 	char *end = put(put(text, "1:", 2), space->client_id, space->client_id_len);
@@ -89,9 +88,9 @@ size_t lk__ticket_text(const struct lk__space *space, const struct lk__ticket *t
 	*end++ = ':';
 	end += lk__decimal(end, ticket->lease_ms);
 	end = put(end, ticket->final ? ":n" : ticket->fixed ? ":f" : ":r", 3) - 1;
-	if (ticket->place->permits) {
+	if (ticket->permits) {
 		*end++ = ':';
-		end += lk__decimal(end, ticket->place->permits);
+		end += lk__decimal(end, ticket->permits);
 	}
 	return (size_t)(end - text);
 }
@@ -172,27 +171,26 @@ bool lk__codec_eval(struct lk__buf *buf, const struct lk__script *script, bool b
 }
 
 static const struct lk__script *lock_request(const struct lk__space *space,
-                                             const struct lk__request *request, struct args *args)
+                                             const struct lk__command *request, struct args *args)
 {
-	const struct lk__ticket *ticket = request->ticket;
-	const char *share = ticket->share_asked ? "s" : "-";
+	const char *share = request->share ? "s" : "-";
 
 	switch (request->kind) {
 	case LK__ASK:
-		add(args, ticket->only_try ? "0" : "1", 1);
-		add_number(args, (int64_t)ticket->arrival);
+		add(args, request->only_try ? "0" : "1", 1);
+		add_number(args, (int64_t)request->arrival);
 		add(args, space->channels, space->channels_len);
 		add(args, share, 1);
 		add_number(args, LK__QUEUE_LIFE_MS);
 		return &lk__script_lock_ask;
 	case LK__RENEW:
-		add_number(args, request->claim ? 0 : (int64_t)ticket->fence);
+		add_number(args, (int64_t)request->fence);
 		add_number(args, request->lease_ms);
-		add_number(args, request->claim ? 0 : (int64_t)ticket->last_fence);
+		add_number(args, (int64_t)request->last_fence);
 		add(args, share, 1);
 		return &lk__script_lock_renew;
 	default:
-		add_number(args, request->kind == LK__HAND ? 0 : (int64_t)ticket->last_fence);
+		add_number(args, (int64_t)request->last_fence);
 		add(args, space->channels, space->channels_len);
 		add(args, "0", 1);
 		return &lk__script_lock_leave;
@@ -200,86 +198,74 @@ static const struct lk__script *lock_request(const struct lk__space *space,
 }
 
 static const struct lk__script *semaphore_request(const struct lk__space *space,
-                                                  const struct lk__request *request,
+                                                  const struct lk__command *request,
                                                   struct args *args)
 {
-	const struct lk__ticket *ticket = request->ticket;
-
 	switch (request->kind) {
 	case LK__ASK:
-		add(args, ticket->only_try ? "0" : "1", 1);
-		add_number(args, (int64_t)ticket->arrival);
+		add(args, request->only_try ? "0" : "1", 1);
+		add_number(args, (int64_t)request->arrival);
 		add(args, space->channels, space->channels_len);
-		add_number(args, ticket->place->capacity);
-		add_number(args, ticket->place->ttl_ms);
+		add_number(args, request->capacity);
+		add_number(args, request->ttl_ms);
 		add_number(args, LK__QUEUE_LIFE_MS);
 		add_number(args, LK__HEAD_PATIENCE_MS);
 		return &lk__script_semaphore_ask;
 	case LK__RENEW:
-		add_number(args, request->claim ? 0 : (int64_t)ticket->fence);
+		add_number(args, (int64_t)request->fence);
 		add_number(args, request->lease_ms);
 		return &lk__script_semaphore_renew;
 	default:
-		add_number(args, request->kind == LK__SHRINK ? request->permits : 0);
+		add_number(args, request->keep);
 		add(args, space->channels, space->channels_len);
 		add(args, "0", 1);
 		add_number(args, LK__HEAD_PATIENCE_MS);
-		if (ticket->used && request->kind == LK__LEAVE)
-			add_number(args, (int64_t)ticket->fence);
+		if (request->fence)
+			add_number(args, (int64_t)request->fence);
 		return &lk__script_semaphore_leave;
 	}
 }
 
-static bool latch_request(struct lk__buf *buf, const struct lk__space *space,
-                          const struct lk__request *request)
+static const struct lk__script *latch_request(const struct lk__space *space,
+                                              const struct lk__command *request, struct args *args)
 {
-	const struct lk__latch *latch = request->latch;
-	const struct lk__step *step = latch->steps;
-	struct args args;
-
-	begin(&args);
-	add_own(&args, put_main_key(args.end, space, latch->name->bytes, latch->name->len));
-	add_key(&args, ":s");
 	if (request->kind == LK__LOOK) {
-		add(&args, space->fence, space->fence_len);
-		return eval(buf, &lk__script_latch_show, request->by_text, &args);
+		add(args, space->fence, space->fence_len);
+		return &lk__script_latch_show;
 	}
-	add_number(&args, (int64_t)step->generation);
-	add(&args, space->client_id, space->client_id_len);
-	add_number(&args, (int64_t)step->number);
-	add_number(&args, step->n);
-	add(&args, step->name, step->len);
-	add(&args, latch->channel->topic, latch->channel->len);
-	return eval(buf, &lk__script_latch_down, request->by_text, &args);
+	add_number(args, (int64_t)request->generation);
+	add(args, space->client_id, space->client_id_len);
+	add_number(args, (int64_t)request->number);
+	add_number(args, request->n);
+	add(args, request->step, request->step_len);
+	add(args, request->topic, request->topic_len);
+	return &lk__script_latch_down;
 }
 
-static bool ticket_request(struct lk__buf *buf, const struct lk__space *space,
-                           const struct lk__request *request)
+bool lk__codec_request(struct lk__buf *buf, const struct lk__space *space,
+                       const struct lk__command *request)
 {
-	const struct lk__name *name = request->ticket->place->name;
 	const struct lk__script *script;
 	struct args args;
 
 	begin(&args);
-	add_own(&args, put_main_key(args.end, space, name->bytes, name->len));
+	add_own(&args, put_main_key(args.end, space, request->name, request->name_len));
+	if (request->noun == LK_KIND_LATCH) {
+		add_key(&args, ":s");
+		script = latch_request(space, request, &args);
+		return eval(buf, script, request->by_text, &args);
+	}
 	add_key(&args, ":q");
 	add(&args, space->fence, space->fence_len);
-	if (name->kind == LK_KIND_SEMAPHORE)
+	if (request->noun == LK_KIND_SEMAPHORE)
 		add_key(&args, ":h");
 	if (request->kind == LK__HAND)
 		add(&args, "", 0);
 	else
-		add_own(&args, lk__ticket_text(space, request->ticket, args.end));
-	script = name->kind == LK_KIND_SEMAPHORE ? semaphore_request(space, request, &args)
-	                                         : lock_request(space, request, &args);
+		add_own(&args, lk__ticket_text(space, &request->ticket, args.end));
+	script = request->noun == LK_KIND_SEMAPHORE ? semaphore_request(space, request, &args)
+	                                            : lock_request(space, request, &args);
 	return eval(buf, script, request->by_text, &args);
-}
-
-bool lk__codec_request(struct lk__buf *buf, const struct lk__space *space,
-                       const struct lk__request *request)
-{
-	return lk__request_is_latch(request) ? latch_request(buf, space, request)
-	                                     : ticket_request(buf, space, request);
 }
 
 /* ---- Answers ------------------------------------------------------------------------------ */

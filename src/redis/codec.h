@@ -3,7 +3,7 @@
 #ifndef LK__CODEC_H
 #define LK__CODEC_H
 
-#include "../store.h"
+#include "../core/request.h"
 #include "resp.h"
 #include "script.h"
 
@@ -41,12 +41,12 @@ void lk__space_topic(const struct lk__space *space, const char *name, size_t len
 void lk__space_client_key(const struct lk__space *space, const char *client_id,
                           char key[LK__CHANNEL_MAX]);
 /* Returns the length. */
-size_t lk__ticket_text(const struct lk__space *space, const struct lk__ticket *ticket,
+size_t lk__ticket_text(const struct lk__space *space, const struct lk__ticket_id *ticket,
                        char text[LK__TICKET_MAX]);
 
 /* Append the command of a request.  False when out of memory. */
 bool lk__codec_request(struct lk__buf *buf, const struct lk__space *space,
-                       const struct lk__request *request);
+                       const struct lk__command *request);
 /* Append EVAL (by_text) or EVALSHA of a script with that many keys and other arguments. */
 bool lk__codec_eval(struct lk__buf *buf, const struct lk__script *script, bool by_text, int count,
                     const char *const *args, const size_t *lens);

@@ -202,13 +202,15 @@ uint32_t permits_count(const struct lk__place *place, uint64_t fence)
 bool permits_take(struct permits_client *client, struct permits_call *call)
 {
 	struct lk__request *request = lk__core_next_request(&client->core, permits_now(client));
+	struct lk__command command;
 
 	memset(call, 0, sizeof(*call));
 	if (!request)
 		return false;
 	call->request = request;
 	call->kind = request->kind;
-	if (!lk__codec_request(&call->bytes, &client->space, request))
+	lk__core_command(request, &command);
+	if (!lk__codec_request(&call->bytes, &client->space, &command))
 		abort();
 	return true;
 }

@@ -48,7 +48,9 @@ const struct lk__space *world_space(const struct model_world *world,
 void world_ticket(const struct model_world *world, const struct model_client *client,
                   const struct lk__ticket *ticket, char text[LK__TICKET_MAX])
 {
-	lk__ticket_text(world_space(world, client), ticket, text);
+	struct lk__ticket_id id = lk__ticket_id(ticket);
+
+	lk__ticket_text(world_space(world, client), &id, text);
 }
 
 const char *world_key(const char *suffix)
@@ -230,6 +232,7 @@ static void describe(struct model_call *call)
 static void send_all(struct model_world *world, struct model_client *client)
 {
 	struct lk__request *request;
+	struct lk__command command;
 
 	while ((request = lk__core_next_request(&client->core, world->now_ns))) {
 		struct model_call *call = &client->calls[client->call_count];
@@ -242,7 +245,8 @@ static void send_all(struct model_world *world, struct model_client *client)
 		if (world->rule == RULE_STEP_RENUMBERED && request->kind == LK__STEP)
 			request->latch->steps->number = ++client->core.step_number;
 		describe(call);
-		if (!lk__codec_request(&call->bytes, world_space(world, client), request))
+		lk__core_command(request, &command);
+		if (!lk__codec_request(&call->bytes, world_space(world, client), &command))
 			abort();
 	}
 }

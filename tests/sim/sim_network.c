@@ -211,8 +211,10 @@ static void describe_step(struct sim_client *client, struct sim_call *call,
 static struct sim_call *take(struct sim_client *client, struct lk__request *request)
 {
 	struct sim_call *call = new_call(request->kind);
+	struct lk__command command;
 
 	call->request = request;
+	lk__core_command(request, &command);
 	if (lk__request_is_latch(request)) {
 		call->name = name_of(request->latch->name);
 		if (request->kind == LK__STEP)
@@ -220,14 +222,14 @@ static struct sim_call *take(struct sim_client *client, struct lk__request *requ
 	} else {
 		call->name = name_of(request->ticket->place->name);
 		if (request->kind != LK__HAND)
-			lk__ticket_text(&client->space, request->ticket, call->ticket);
+			lk__ticket_text(&client->space, &command.ticket, call->ticket);
 		call->permits = request->permits;
 		if (request->kind == LK__ASK)
 			call->arrival_us = (int64_t)request->ticket->arrival;
 		if (request->kind == LK__LEAVE || (request->kind == LK__RENEW && !request->claim))
 			call->fence = request->ticket->last_fence;
 	}
-	if (!lk__codec_request(&call->bytes, &client->space, request))
+	if (!lk__codec_request(&call->bytes, &client->space, &command))
 		abort();
 	return call;
 }

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT
- * What a primitive asks of shared state, and what it hears: requests, answers, messages.  A store
- * (redis/) turns them into bytes and back; the core knows nothing of it. */
-#ifndef LK__STORE_H
-#define LK__STORE_H
+ * What a store is asked and what it answers, as values: requests, answers, messages.  A store turns
+ * them into bytes and back.  It knows nothing of the state machines behind them, and they nothing
+ * of its bytes. */
+#ifndef LK__REQUEST_H
+#define LK__REQUEST_H
 
 #include <latchkey.h>
 
@@ -11,36 +12,59 @@
 
 #define LK__NONCE_SIZE 12 /* 11 characters and a NUL */
 
-struct lk__ticket;
-struct lk__latch;
+#define LK__QUEUE_LIFE_MS 30000    /* of a queue that no ticket asks about */
+#define LK__HEAD_PATIENCE_MS 21000 /* with the head of a queue: two re-asks */
 
 enum lk__request_kind {
 	LK__ASK,    /* acquire, or stand in the queue */
 	LK__LEAVE,  /* end a wait or a hold, serve the next */
-	LK__HAND,   /* serve the next of a lock that is free */
+	LK__HAND,   /* serve the next of a name that is free */
 	LK__RENEW,  /* keep a hold, extend it, or claim a grant */
 	LK__SHRINK, /* give back some permits of a hold, serve the next */
 	LK__LOOK,   /* how is the latch? */
 	LK__STEP,   /* count it down */
 };
 
-struct lk__request {
-	struct lk__request *next; /* in the core's line, then in the link's */
-	union {
-		struct lk__ticket *ticket;
-		struct lk__latch *latch; /* LK__LOOK, LK__STEP */
-	};
-	int64_t sent_ns;  /* taken from the line, thus before any byte was sent */
-	int64_t lease_ms; /* LK__RENEW: from then on */
-	uint8_t kind;     /* enum lk__request_kind */
-	uint8_t where;    /* enum lk__request_where */
-	bool by_text;     /* the store did not know the script: send its text */
-	bool claim;       /* LK__RENEW: whichever fence the grant has */
-	bool extends;     /* LK__RENEW: for the first of those who extend */
-	uint32_t permits; /* LK__SHRINK: that the hold keeps */
+/* By what a store tells one ticket from another. */
+struct lk__ticket_id {
+	char nonce[LK__NONCE_SIZE];
+	int64_t lease_ms;
+	uint32_t permits; /* 0 = a lock's */
+	bool fixed;
+	bool final; /* never released: its grant is the whole lease at once */
 };
 
-enum lk__request_where { LK__AT_REST, LK__IN_LINE, LK__UNDER_WAY };
+/* One request.  What it points to is borrowed until it has been turned into bytes. */
+struct lk__command {
+	uint8_t kind; /* enum lk__request_kind */
+	uint8_t noun; /* lk_kind of the name */
+	bool by_text; /* the store did not know the script: send its text */
+	uint16_t name_len;
+	const char *name;
+	struct lk__ticket_id ticket; /* all but LK__HAND, LK__LOOK, LK__STEP */
+	/* LK__ASK */
+	bool only_try;
+	uint64_t arrival;  /* from an earlier answer, 0 = none */
+	uint32_t capacity; /* of the semaphore, should the store not have it */
+	int64_t ttl_ms;    /* of a semaphore's memory */
+	/* LK__ASK, LK__RENEW */
+	bool share; /* threads of the holder wait: it wants to hear of waiters elsewhere */
+	/* LK__RENEW: 0 = a claim, whichever the grant has.  LK__LEAVE: of the grant that was used
+	 * and stays, 0 = none. */
+	uint64_t fence;
+	/* LK__RENEW */
+	int64_t lease_ms;
+	/* LK__RENEW, LK__LEAVE of a lock */
+	uint64_t last_fence; /* given out by the client itself */
+	/* LK__SHRINK */
+	uint32_t keep; /* permits that the hold keeps */
+	/* LK__STEP */
+	uint64_t generation, number;
+	uint32_t n;
+	uint16_t step_len, topic_len;
+	const char *step;  /* its name, step_len bytes, 0 = none */
+	const char *topic; /* of the latch */
+};
 
 enum lk__answer_kind {
 	LK__GRANTED, /* to ask: fence, store_us, waiting, more */
