@@ -4,8 +4,6 @@
 #include "client.h"
 
 #include "fork.h"
-#include "redis/connect.h"
-#include "scripts.h"
 #include "text.h"
 
 #include <stdarg.h>
@@ -136,64 +134,42 @@ void lk__log(struct lk_client *client, lk_log_level level, const char *fmt, ...)
 
 /* ---- Who we are --------------------------------------------------------------------------- */
 
-static bool append_introduction(struct lk_client *client, struct lk__buf *buf)
+/* A question for whichever label; with a name it is that one's. */
+static struct lk__question *introduction(const struct lk__name *name, const char *label)
 {
-	char pid[24], life[24], key[LK__CHANNEL_MAX];
-	const char *args[10] = {key,          life,      "host",          client->host, "user",
-	                        client->user, "program", client->program, "pid",        pid};
+	struct lk__question *question =
+		lk__question_new(LK__INTRODUCE, name ? (lk_kind)name->kind : LK_KIND_NONE,
+	                         name ? name->bytes : NULL, name ? name->len : 0);
 
-	snprintf(pid, sizeof(pid), "%lld", (long long)getpid());
-	snprintf(life, sizeof(life), "%d", INTRODUCE_LIFE_MS);
-	lk__space_client_key(&client->space, client->space.client_id, key);
-	return lk__codec_eval(buf, &lk__script_client_set, true, 10, args, NULL);
-}
-
-static bool append_label(struct lk_client *client, struct lk__buf *buf, const char *name,
-                         size_t len, const char *label)
-{
-	char key[LK__CHANNEL_MAX], life[24], field[LK__KEY_MAX] = "label";
-	const char *args[4] = {key, life, field, label};
-
-	if (name) {
-		snprintf(field, sizeof(field), "label:");
-		lk__name_encode(field + 6, name, len);
-	}
-	snprintf(life, sizeof(life), "%d", INTRODUCE_LIFE_MS);
-	lk__space_client_key(&client->space, client->space.client_id, key);
-	return lk__codec_eval(buf, &lk__script_client_set, true, 4, args, NULL);
-}
-
-static void introduce_by(struct lk_client *client, bool whole, struct lk__buf *buf)
-{
-	if (whole)
-		lk__call_background(client, buf);
-	else
-		lk__buf_fini(buf);
+	if (!question)
+		return NULL;
+	question->details.life_ms = INTRODUCE_LIFE_MS;
+	if (label)
+		question->details.label = question->label = strdup(label);
+	return question;
 }
 
 void lk__client_introduce(struct lk_client *client, int64_t now_ns)
 {
-	struct lk__buf buf = {0};
+	struct lk__question *question;
 	struct lk__handle *handle;
 	int labels = 0;
 
 	if (now_ns < client->introduce_ns || !client->pair)
 		return;
 	client->introduce_ns = now_ns + INTRODUCE_EACH_NS;
-	introduce_by(client, append_introduction(client, &buf), &buf);
-	if (client->label) {
-		buf = (struct lk__buf){0};
-		introduce_by(client, append_label(client, &buf, NULL, 0, client->label), &buf);
+	if ((question = introduction(NULL, client->label))) {
+		question->details.host = client->host;
+		question->details.user = client->user;
+		question->details.program = client->program;
+		question->details.pid = getpid();
 	}
+	lk__ask_detached(client, question);
 	for (handle = client->handles; handle && labels < LABELS_MAX; handle = handle->next) {
-		const struct lk__name *name = handle->name;
 		if (!handle->label)
 			continue;
 		labels++;
-		buf = (struct lk__buf){0};
-		introduce_by(client,
-		             append_label(client, &buf, name->bytes, name->len, handle->label),
-		             &buf);
+		lk__ask_detached(client, introduction(handle->name, handle->label));
 	}
 }
 
@@ -221,28 +197,14 @@ static bool init_parts(struct lk_client *client)
 	       lk__wake_init(&client->listener_wake) && lk__wake_init(&client->connect_cancel);
 }
 
-static void free_calls(struct lk__request *request)
-{
-	while (request) {
-		struct lk__call *call = (struct lk__call *)request;
-		request = request->next;
-		if (call->request.kind != LK__CALL_KIND)
-			continue; /* a ticket's */
-		lk__buf_fini(&call->bytes);
-		free(call);
-	}
-}
-
 static void free_client(struct lk_client *client)
 {
 	if (client->pair) {
-		free_calls(client->pair->sent);
 		client->pair->broken = true;
 		lk__pair_leave(client->pair);
 	}
 	if (client->core.names.buckets)
 		lk__core_fini(&client->core);
-	free_calls(client->calls);
 	lk__wake_fini(&client->loop_wake);
 	lk__wake_fini(&client->reader_wake);
 	lk__wake_fini(&client->listener_wake);
@@ -283,7 +245,6 @@ static struct lk_client *new_client(const lk_client_options *options)
 	client->timer_fd = -1;
 	client->loop_wake = client->reader_wake = client->listener_wake = client->connect_cancel =
 		(struct lk__wake){-1, -1};
-	client->calls_end = &client->calls;
 	client->start_local = true;
 	client->log_level = LK_LOG_WARN;
 	client->fork_generation = lk__fork_generation();
@@ -366,19 +327,14 @@ lk_err lk_client_counters(lk_client *client, lk_counters *counters)
 
 static void forget_introduction(struct lk_client *client)
 {
-	char key[LK__CHANNEL_MAX];
-	const char *argv[] = {"DEL", key};
-	struct lk__buf buf = {0};
-
-	lk__space_client_key(&client->space, client->space.client_id, key);
-	if (client->introduce_ns && lk__resp_command(&buf, 2, argv, NULL))
-		lk__call_background(client, &buf);
+	if (client->introduce_ns)
+		lk__ask_detached(client, lk__question_new(LK__FORGET, LK_KIND_NONE, NULL, 0));
 }
 
 static bool is_quiet(const struct lk_client *client)
 {
 	return !client->calls_inside && !lk__core_busy(&client->core) &&
-	       (!client->pair || (!client->pair->sent && !client->calls));
+	       (!client->pair || (!client->pair->sent && !client->core.questions));
 }
 
 /* A hold, a place in a queue or a latch's step may be left in the store. */

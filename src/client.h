@@ -7,7 +7,7 @@
 #ifndef LK__CLIENT_H
 #define LK__CLIENT_H
 
-#include "core/core.h"
+#include "core/question.h"
 #include "core/session.h"
 #include "os.h"
 #include "redis/codec.h"
@@ -16,23 +16,9 @@
 
 #include <pthread.h>
 
-#define LK__CALL_KIND 0xff /* of a request that is a struct lk__call */
-
-/* A command that is none of the core's: PING, metadata, a query. */
-struct lk__call {
-	struct lk__request request; /* first; kind LK__CALL_KIND, no ticket */
-	struct lk__buf bytes;
-	bool background; /* nobody waits for it: freed when answered or dropped */
-	bool done;
-	struct lk__resp *resp;       /* the reply, the caller's to free; NULL when it failed */
-	struct lk__sleeper *sleeper; /* who waits for it, NULL if nobody does yet */
-	struct lk__why why;
-};
-
 /* A thread inside a call that may block. */
 struct lk__sleeper {
-	struct lk__waiter waiter; /* first; used when call is NULL */
-	struct lk__call *call;
+	struct lk__waiter waiter; /* first */
 	struct lk__sleeper *next, *prev;
 	struct lk__park park;
 	bool listed, parked; /* among the sleepers; it sleeps, and nobody woke it yet */
@@ -70,9 +56,8 @@ struct lk_client {
 	struct lk__handle *handles;
 	uint64_t handle_serial;
 
-	struct lk__session session;             /* when to dial, to ping, to give up */
-	struct lk__pair *pair;                  /* NULL while there is none */
-	struct lk__request *calls, **calls_end; /* calls to send */
+	struct lk__session session; /* when to dial, to ping, to give up */
+	struct lk__pair *pair;      /* NULL while there is none */
 	struct lk__sleeper *sleepers;
 	struct lk__sleeper *heir;    /* it was woken to be the next who reads; nobody else begins */
 	struct lk__wakes wakes;      /* of sleepers, due when the mutex is given up */
@@ -178,15 +163,17 @@ void lk__wire_settle(struct lk_client *client);
 /* Have the waits on that handle (NULL = all) look at their state again.  _locked */
 void lk__wire_poke(struct lk_client *client, const void *handle);
 
-/* ---- question.c: commands that are none of the core's -------------------------------------- */
+/* ---- ask.c: questions --------------------------------------------------------------------- */
 
-/* Put a call in line.  _locked */
-void lk__call_add(struct lk_client *client, struct lk__call *call);
-/* A call of nobody: true if it was put in line.  buf is taken in any case.  _locked */
-bool lk__call_background(struct lk_client *client, struct lk__buf *buf);
-/* Wait for a call until deadline_ns.  Its result is in call, which nobody uses any more.  _locked
- */
-void lk__call_await(struct lk_client *client, struct lk__call *call, int64_t deadline_ns);
+/* Ask and wait, one command timeout in all; LK_OK when each has an answer that is no failure, else
+ * the first one's failure is this thread's.  For a thread inside a call.  Gives the mutex up
+ * meanwhile.  _locked */
+lk_err lk__ask_all(struct lk_client *client, struct lk__question *const *questions, size_t count);
+lk_err lk__ask(struct lk_client *client, struct lk__question *question);
+/* Ask without waiting for the answer.  The question (NULL: out of memory) is taken.  _locked */
+void lk__ask_detached(struct lk_client *client, struct lk__question *question);
+/* The answer does not fit the question: make that the error of this thread. */
+lk_err lk__odd_answer(const struct lk_client *client);
 
 /* ---- messages.c: the connection that messages come by ------------------------------------- */
 

@@ -2,8 +2,7 @@
  * The latch's public calls.  Waiting and counting down go through the state machine, since they are
  * asked more than once; what is asked once is a question. */
 #include "core/latch.h"
-#include "question.h"
-#include "scripts.h"
+#include "client.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -162,43 +161,29 @@ lk_err lk_latch_down(lk_latch *latch, int64_t n, const char *name, lk_latch_step
 
 /* ---- Questions ---------------------------------------------------------------------------- */
 
-static void make_keys(const struct lk_latch *latch, struct lk__keys *keys)
+static struct lk__question *question_of(const struct lk_latch *latch, enum lk__request_kind kind)
 {
 	const struct lk__name *name = latch->handle.name;
 
-	lk__space_keys(&latch->handle.client->space, name->bytes, name->len, keys);
-}
-
-static bool state_of(const struct lk__resp *resp, lk_latch_state *state)
-{
-	for (size_t i = 0; i < STATES; i++) {
-		if (resp->type == LK__RESP_STRING && !strcmp(resp->str, states[i])) {
-			*state = (lk_latch_state)i;
-			return true;
-		}
-	}
-	return false;
+	return lk__question_new(kind, LK_KIND_LATCH, name->bytes, name->len);
 }
 
 static lk_err query(struct lk_latch *latch, lk_latch_status *status)
 {
 	struct lk_client *client = latch->handle.client;
-	struct lk__keys keys;
-	const char *args[3] = {keys.main, keys.memory, keys.fence};
-	struct lk__resp *resp;
-	lk_err err;
+	struct lk__question *question = question_of(latch, LK__SHOW);
+	lk_err err = lk__ask(client, question);
 
-	make_keys(latch, &keys);
-	if ((err = lk__question_script(client, &lk__script_latch_show, 3, args, &resp)))
-		return err;
-	if (!lk__resp_is(resp, "ssiiisss") || !state_of(resp->elements[0], &status->state))
-		return lk__question_odd(client, resp);
-	status->generation = (uint64_t)lk__resp_number(resp->elements[1]);
-	status->count = resp->elements[2]->integer;
-	status->initial = resp->elements[3]->integer;
-	status->ttl_ms = resp->elements[4]->integer;
-	lk__resp_free(resp);
-	return LK_OK;
+	if (!err) {
+		const struct lk__answer *answer = &question->answer;
+		status->state = answer->latch_state;
+		status->generation = answer->fence;
+		status->count = answer->remaining;
+		status->initial = answer->initial;
+		status->ttl_ms = answer->left_ms;
+	}
+	lk__question_free(&client->core, question);
+	return err;
 }
 
 lk_err lk_latch_query(lk_latch *latch, lk_latch_status *result)
@@ -220,31 +205,27 @@ lk_err lk_latch_query(lk_latch *latch, lk_latch_status *result)
 static lk_err make(struct lk_latch *latch, int64_t count, bool anew, lk_latch_state *was)
 {
 	struct lk_client *client = latch->handle.client;
-	char number[24], open_ttl[24], counting_ttl[24], topic[LK__TOPIC_MAX];
-	const struct lk__name *name = latch->handle.name;
-	struct lk__keys keys;
-	const char *args[9] = {keys.main,        keys.memory, keys.fence,   keys.queue, number,
-	                       anew ? "1" : "0", open_ttl,    counting_ttl, topic};
-	struct lk__resp *resp;
+	struct lk__question *question = question_of(latch, LK__SET);
+	const struct lk__answer *answer;
 	lk_err err;
 
-	make_keys(latch, &keys);
-	lk__space_topic(&client->space, name->bytes, name->len, topic);
-	snprintf(number, sizeof(number), "%lld", (long long)count);
-	snprintf(open_ttl, sizeof(open_ttl), "%lld", (long long)latch->open_ttl_ms);
-	snprintf(counting_ttl, sizeof(counting_ttl), "%lld", (long long)latch->counting_ttl_ms);
-	if ((err = lk__question_script(client, &lk__script_latch_set, 9, args, &resp)))
-		return err;
-	if (lk__resp_is(resp, "sii") && lk__resp_says(resp, "counting"))
-		err = lk__failf(LK_EMISMATCH, "it counts already: %lld of %lld are left",
-		                (long long)resp->elements[1]->integer,
-		                (long long)resp->elements[2]->integer);
-	else if (lk__resp_is(resp, "ss") && lk__resp_says(resp, "fence"))
-		err = lk__failf(LK_EFENCE, "the fence counter is %s", resp->elements[1]->str);
-	else if (!lk__resp_is(resp, "ss") || !lk__resp_says(resp, "set") ||
-	         !state_of(resp->elements[1], was))
-		return lk__question_odd(client, resp);
-	lk__resp_free(resp);
+	if (question) {
+		question->details.count = count;
+		question->details.anew = anew;
+		question->details.open_ttl_ms = latch->open_ttl_ms;
+		question->details.counting_ttl_ms = latch->counting_ttl_ms;
+	}
+	if (!(err = lk__ask(client, question))) {
+		answer = &question->answer;
+		if (answer->kind == LK__COUNTS)
+			err = lk__failf(LK_EMISMATCH, "it counts already: %lld of %lld are left",
+			                (long long)answer->remaining, (long long)answer->initial);
+		else if (answer->kind == LK__MADE)
+			*was = answer->latch_state;
+		else
+			err = lk__odd_answer(client);
+	}
+	lk__question_free(&client->core, question);
 	return err;
 }
 
@@ -277,22 +258,12 @@ lk_err lk_latch_reset(lk_latch *latch, int64_t count, lk_latch_state *was)
 static lk_err remove_it(struct lk_latch *latch)
 {
 	struct lk_client *client = latch->handle.client;
-	const struct lk__name *name = latch->handle.name;
-	char topic[LK__TOPIC_MAX];
-	struct lk__keys keys;
-	const char *args[4] = {keys.main, keys.memory, keys.queue, topic};
-	struct lk__resp *resp;
-	lk_err err;
+	struct lk__question *question = question_of(latch, LK__REMOVE);
+	lk_err err = lk__ask(client, question);
 
-	make_keys(latch, &keys);
-	lk__space_topic(&client->space, name->bytes, name->len, topic);
-	if ((err = lk__question_script(client, &lk__script_latch_remove, 4, args, &resp)))
-		return err;
-	if (lk__resp_says(resp, "absent"))
+	if (!err && question->answer.kind == LK__ABSENT)
 		err = lk__failf(LK_EABSENT, "there is no such latch");
-	else if (!lk__resp_says(resp, "removed"))
-		return lk__question_odd(client, resp);
-	lk__resp_free(resp);
+	lk__question_free(&client->core, question);
 	return err;
 }
 

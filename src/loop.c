@@ -104,7 +104,7 @@ static void start_dial(struct lk_client *client)
 		pthread_mutex_lock(&client->mutex);
 	}
 	/* Nobody who is idle starts a server that somebody stopped. */
-	client->start_local = lk__core_busy(&client->core) || client->calls;
+	client->start_local = lk__core_busy(&client->core) || client->core.questions;
 	client->connecting = true;
 	if (!lk__thread_start(&client->connector, "lk-connect", connector, client)) {
 		client->connecting = false;
@@ -123,10 +123,9 @@ static void ping(struct lk_client *client)
 {
 	const char *argv[] = {"PING"};
 	struct lk__pair *pair = client->pair;
-	struct lk__buf buf = {0};
 
-	if (!pair->sent && lk__resp_command(&buf, 1, argv, NULL))
-		lk__call_background(client, &buf);
+	if (!pair->sent)
+		lk__ask_detached(client, lk__question_new(LK__PING, LK_KIND_NONE, NULL, 0));
 	if (lk__channels_ping(&client->core.channels) &&
 	    !lk__resp_command(&pair->messages_out, 1, argv, NULL))
 		lk__channels_ponged(&client->core.channels); /* without any the link breaks */

@@ -164,8 +164,7 @@ static bool may_listen(const struct lk_client *client, const struct lk__sleeper 
 	const struct lk__pair *pair = client->pair;
 
 	return pair && !pair->hearing && !sleeper->next && client->sleepers == sleeper &&
-	       !sleeper->call && now_ns >= client->alone_ns &&
-	       (sleeper->waiter.where == LK__IN_PLACE || sleeper->waiter.where == LK__IN_LATCH);
+	       now_ns >= client->alone_ns && lk__waiter_expects_message(&sleeper->waiter);
 }
 
 bool lk__messages_listen(struct lk_client *client, struct lk__sleeper *sleeper, int64_t now_ns,

@@ -2,7 +2,7 @@
  * The semaphore's public calls: a thin shell that starts an event in the state machine, sleeps and
  * tells the result. */
 #include "client.h"
-#include "permits.h"
+#include "semaphore_query.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -57,7 +57,7 @@ lk_err lk_semaphore_open(lk_client *client, const char *name, const lk_semaphore
 		return err;
 	}
 	/* The store is asked: it may know another capacity. */
-	err = lk__permits_set(&semaphore->handle, "open", options->capacity, &capacity);
+	err = lk__permits_size(&semaphore->handle, false, options->capacity, &capacity);
 	if (err)
 		lk__handle_free(&semaphore->handle); /* nobody else knows of it */
 	else
@@ -318,7 +318,7 @@ lk_err lk_semaphore_resize(lk_semaphore *semaphore, int64_t capacity)
 	if (err || (err = lk__check_range("capacity", capacity, 1, LK_PERMITS_MAX)) ||
 	    (err = lk__handle_enter(&semaphore->handle)))
 		return err;
-	err = lk__permits_set(&semaphore->handle, "resize", capacity, &now_has);
+	err = lk__permits_size(&semaphore->handle, true, capacity, &now_has);
 	if (!err)
 		keep_capacity(semaphore, (uint32_t)now_has);
 	lk__handle_leave(&semaphore->handle);

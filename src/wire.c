@@ -5,8 +5,6 @@
  * its own I/O. */
 #include "client.h"
 
-#include "core/latch.h"
-
 #include <poll.h>
 #include <stdlib.h>
 #include <string.h>
@@ -84,22 +82,9 @@ void lk__client_wait_quiet(struct lk_client *client, int64_t ns)
 	lk__cond_wait(&client->quiet_cond, &client->mutex, ns);
 }
 
-static void finish_call(struct lk_client *client, struct lk__call *call)
-{
-	call->done = true;
-	lk__buf_fini(&call->bytes);
-	if (call->background) {
-		lk__resp_free(call->resp);
-		free(call);
-	} else if (call->sleeper) {
-		wake(client, call->sleeper);
-	}
-}
-
 void lk__wire_broken(struct lk_client *client, struct lk__pair *pair, const struct lk__why *why)
 {
 	int64_t now_ns = lk__now_ns();
-	struct lk__request *request;
 
 	if (pair->broken)
 		return;
@@ -109,14 +94,7 @@ void lk__wire_broken(struct lk_client *client, struct lk__pair *pair, const stru
 	lk__conn_shutdown(pair->commands);
 	lk__conn_shutdown(pair->messages);
 	/* Before the core hears of it: it may free what its requests stand in. */
-	while ((request = pair->sent)) {
-		pair->sent = request->next;
-		if (request->kind == LK__CALL_KIND) {
-			struct lk__call *call = (struct lk__call *)request;
-			lk__why_set(&call->why, LK_EUNKNOWN, "%s", why->text);
-			finish_call(client, call);
-		}
-	}
+	pair->sent = NULL;
 	pair->sent_end = &pair->sent;
 	lk__core_link_down(&client->core, now_ns, why);
 	lk__session_down(&client->session, now_ns, lk__core_random(&client->core));
@@ -166,8 +144,12 @@ void lk__wire_settle(struct lk_client *client)
 	struct lk__waiter *waiter;
 	int64_t due_ns = lk__loop_due(client);
 
-	while ((waiter = lk__core_next_done(&client->core)))
-		let_go(client, (struct lk__sleeper *)waiter);
+	while ((waiter = lk__core_next_done(&client->core))) {
+		if (waiter->resumes)
+			wake(client, (struct lk__sleeper *)waiter);
+		else
+			let_go(client, (struct lk__sleeper *)waiter);
+	}
 	if (client->core.lost)
 		pthread_cond_signal(&client->notify_cond);
 	if (client->core.closing)
@@ -191,46 +173,6 @@ void lk__wire_poke(struct lk_client *client, const void *handle)
 			wake(client, sleeper);
 }
 
-/* A reply will end or move this wait. */
-static bool expects_reply(const struct lk__sleeper *sleeper)
-{
-	const struct lk__waiter *waiter = &sleeper->waiter;
-
-	if (sleeper->call || waiter->where == LK__FOR_EXTEND || waiter->where == LK__FOR_LEAVE ||
-	    waiter->where == LK__FOR_STEP)
-		return true;
-	if (waiter->where == LK__IN_LATCH)
-		return waiter->place->name->latch->ask.where == LK__UNDER_WAY;
-	return waiter->where == LK__IN_PLACE && waiter->place->first == waiter &&
-	       waiter->place->ticket && waiter->place->ticket->main.where == LK__UNDER_WAY;
-}
-
-static bool is_done(const struct lk__sleeper *sleeper)
-{
-	return sleeper->call ? sleeper->call->done : sleeper->waiter.done;
-}
-
-/* Who waits for the answer to a request; NULL when that is not easily said. */
-static struct lk__sleeper *asker(const struct lk__request *request)
-{
-	const struct lk__ticket *ticket = request->ticket;
-	struct lk__waiter *waiter = NULL;
-
-	if (request->kind == LK__CALL_KIND)
-		return ((const struct lk__call *)request)->sleeper;
-	if (request->kind == LK__STEP)
-		waiter = request->latch->steps ? request->latch->steps->waiter : NULL;
-	else if (request->kind == LK__LOOK)
-		waiter = request->latch->first;
-	else if (request == &ticket->leave || request->kind == LK__SHRINK)
-		waiter = ticket->leavers;
-	else if (request->extends)
-		waiter = ticket->extenders;
-	else if (ticket->place && ticket->place->ticket == ticket)
-		waiter = ticket->place->first;
-	return (struct lk__sleeper *)waiter;
-}
-
 /* Somebody must read what is under way: best the one whose reply comes next, who gets it without
  * being woken for it.  Whoever is awake sees to it by itself before it sleeps or goes. */
 static void pass_reading(struct lk_client *client)
@@ -242,9 +184,11 @@ static void pass_reading(struct lk_client *client)
 	if (!pair || !pair->sent || pair->reading || client->need_reader || client->heir)
 		return;
 	for (request = pair->sent; request && looked_at < HEIRS_MAX; request = request->next) {
-		struct lk__sleeper *sleeper = asker(request);
+		struct lk__waiter *waiter = lk__core_asker(request);
+		struct lk__sleeper *sleeper = (struct lk__sleeper *)waiter;
 		looked_at++;
-		if (!sleeper || !sleeper->listed || is_done(sleeper) || !expects_reply(sleeper))
+		if (!sleeper || !sleeper->listed || waiter->done ||
+		    !lk__waiter_expects_response(waiter))
 			continue;
 		if (sleeper->parked || sleeper == client->listener) {
 			client->heir = sleeper;
@@ -286,26 +230,6 @@ static bool fill(struct lk_client *client, struct lk__pair *pair)
 			append_sent(pair, request);
 		else
 			refuse_request(client, request);
-	}
-	while ((request = client->calls)) {
-		struct lk__call *call = (struct lk__call *)request;
-		struct lk__buf *out = &pair->out;
-		if (out->cap - out->len < call->bytes.len) {
-			size_t cap = (out->len + call->bytes.len) * 2;
-			char *data = realloc(out->data, cap);
-			if (!data)
-				break;
-			out->data = data;
-			out->cap = cap;
-		}
-		memcpy(out->data + out->len, call->bytes.data, call->bytes.len);
-		out->len += call->bytes.len;
-		client->calls = request->next;
-		if (!client->calls)
-			client->calls_end = &client->calls;
-		request->sent_ns = now_ns;
-		request->where = LK__UNDER_WAY;
-		append_sent(pair, request);
 	}
 	return pair->out.len > 0;
 }
@@ -380,6 +304,20 @@ void lk__wire_flush(struct lk_client *client)
 
 /* ---- In ----------------------------------------------------------------------------------- */
 
+static void decode(struct lk_client *client, const struct lk__request *request,
+                   const struct lk__resp *resp, struct lk__answer *answer, struct lk__why *why)
+{
+	struct lk__command command;
+
+	if (!lk__is_question(request->kind)) {
+		lk__codec_answer(resp, client->target.text, answer, why);
+		return;
+	}
+	lk__core_command(request, &command);
+	lk__codec_question_answer(resp, client->target.text, &client->space, &command,
+	                          lk__core_into(request), answer, why);
+}
+
 static void deliver(struct lk_client *client, struct lk__pair *pair, struct lk__resp *resp)
 {
 	struct lk__request *request = pair->sent;
@@ -397,15 +335,10 @@ static void deliver(struct lk_client *client, struct lk__pair *pair, struct lk__
 	if (!pair->sent)
 		pair->sent_end = &pair->sent;
 	request->next = NULL;
-	if (request->kind == LK__CALL_KIND) {
-		((struct lk__call *)request)->resp = resp;
-		finish_call(client, (struct lk__call *)request);
-		return;
-	}
 	if (lk__codec_unknown_script(resp) && !request->by_text) {
 		lk__core_resend(&client->core, request);
 	} else {
-		lk__codec_answer(resp, client->target.text, &answer, &why);
+		decode(client, request, resp, &answer, &why);
 		lk__core_answer(&client->core, lk__now_ns(), request, &answer);
 	}
 	lk__resp_free(resp);
@@ -427,14 +360,9 @@ static size_t parse(struct lk__pair *pair, struct lk__resp **resps, lk_err *err,
 static bool is_patient(const struct lk__pair *pair, const struct lk__sleeper *sleeper,
                        int64_t deadline_ns)
 {
-	const struct lk__waiter *waiter;
-
-	if (!sleeper || sleeper->impatient || !pair->commands->patient ||
-	    asker(pair->sent) != sleeper || deadline_ns - lk__now_ns() < PATIENT_NS)
-		return false;
-	waiter = &sleeper->waiter;
-	return sleeper->call || waiter->where != LK__IN_PLACE ||
-	       waiter->place->ticket->state == LK__ASKING;
+	return sleeper && !sleeper->impatient && pair->commands->patient &&
+	       lk__core_asker(pair->sent) == &sleeper->waiter &&
+	       deadline_ns - lk__now_ns() >= PATIENT_NS && lk__waiter_is_patient(&sleeper->waiter);
 }
 
 static int64_t read_when_ready(struct lk_client *client, struct lk__pair *pair, int64_t deadline_ns,
@@ -505,7 +433,7 @@ void lk__wire_finish(struct lk_client *client)
 
 void lk__wire_wait(struct lk_client *client, struct lk__sleeper *sleeper, int64_t deadline_ns)
 {
-	const bool in_place = !sleeper->call && sleeper->waiter.where == LK__IN_PLACE;
+	const bool in_place = sleeper->waiter.where == LK__IN_PLACE;
 	struct lk__pair *pair;
 	int64_t now_ns;
 
@@ -515,18 +443,18 @@ void lk__wire_wait(struct lk_client *client, struct lk__sleeper *sleeper, int64_
 		sleeper->next->prev = sleeper;
 	client->sleepers = sleeper;
 	sleeper->listed = true;
-	while (!is_done(sleeper)) {
+	while (!sleeper->waiter.done) {
 		lk__wire_flush(client);
 		now_ns = lk__now_ns();
 		if (client->heir == sleeper)
 			client->heir = NULL;
-		if (is_done(sleeper) || deadline_ns <= now_ns)
+		if (sleeper->waiter.done || deadline_ns <= now_ns)
 			break;
 		if (in_place && sleeper->waiter.where == LK__FOR_LEAVE)
 			break; /* cancelled: its caller sets another limit */
 		pair = client->pair;
 		if (pair && !pair->reading && pair->sent && !client->heir &&
-		    expects_reply(sleeper)) {
+		    lk__waiter_expects_response(&sleeper->waiter)) {
 			lk__wire_read(client, pair, sleeper, deadline_ns);
 			continue;
 		}

@@ -10,6 +10,7 @@
 
 #include "counters.h"
 #include "latch.h"
+#include "question.h"
 
 #define MS INT64_C(1000000)
 #define RETRY_MS 100 /* after an error that passes */
@@ -424,6 +425,15 @@ static bool fits(const struct lk__request *request, const struct lk__answer *ans
 		       request->kind == LK__SHRINK;
 	case LK__SHOWN:
 		return request->kind == LK__LOOK;
+	case LK__LISTED:
+	case LK__SIZED:
+	case LK__MISMATCH:
+	case LK__MADE:
+	case LK__COUNTS:
+	case LK__IS:
+	case LK__ABSENT:
+	case LK__DONE:
+		return false; /* to questions */
 	case LK__STEPPED:
 	case LK__OTHER:
 		return request->kind == LK__STEP;
@@ -443,6 +453,10 @@ void lk__core_answer(struct lk__core *core, int64_t now_ns, struct lk__request *
 	struct lk__ticket *ticket = request->ticket;
 	struct lk__request copy = *request;
 
+	if (lk__is_question(request->kind)) {
+		lk__question_answer(core, request->question, answer);
+		return;
+	}
 	if (!fits(request, answer))
 		answer = &odd;
 	if (lk__request_is_latch(request)) {
@@ -490,9 +504,7 @@ void lk__core_answer(struct lk__core *core, int64_t now_ns, struct lk__request *
 	case LK__FAILED:
 		failed(core, now_ns, ticket, &copy, answer);
 		break;
-	case LK__SHOWN:
-	case LK__STEPPED:
-	case LK__OTHER:
+	default:
 		break; /* a latch's */
 	}
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * What the requests of tickets and latches ask, as values for a store. */
-#include "core.h"
+ * What requests ask, as values for a store, and who waits for their answers. */
+#include "latch.h"
+#include "question.h"
 
 #include <string.h>
 
@@ -64,11 +65,71 @@ static void of_ticket(const struct lk__request *request, struct lk__command *com
 	}
 }
 
+static void of_question(const struct lk__question *question, struct lk__command *command)
+{
+	command->noun = question->noun;
+	command->name = question->name;
+	command->name_len = question->name_len;
+	command->ticket = question->ticket;
+	command->details = &question->details;
+}
+
 void lk__core_command(const struct lk__request *request, struct lk__command *command)
 {
 	*command = (struct lk__command){.kind = request->kind, .by_text = request->by_text};
-	if (lk__request_is_latch(request))
+	if (lk__is_question(request->kind))
+		of_question(request->question, command);
+	else if (lk__request_is_latch(request))
 		of_latch(request, command);
 	else
 		of_ticket(request, command);
+}
+
+void *lk__core_into(const struct lk__request *request)
+{
+	return lk__is_question(request->kind) ? request->question->into : NULL;
+}
+
+/* ---- Who waits ---------------------------------------------------------------------------- */
+
+struct lk__waiter *lk__core_asker(const struct lk__request *request)
+{
+	const struct lk__ticket *ticket = request->ticket;
+
+	if (lk__is_question(request->kind))
+		return request->question->waiter;
+	if (request->kind == LK__STEP)
+		return request->latch->steps ? request->latch->steps->waiter : NULL;
+	if (request->kind == LK__LOOK)
+		return request->latch->first;
+	if (request == &ticket->leave || request->kind == LK__SHRINK)
+		return ticket->leavers;
+	if (request->extends)
+		return ticket->extenders;
+	if (ticket->place && ticket->place->ticket == ticket)
+		return ticket->place->first;
+	return NULL;
+}
+
+bool lk__waiter_expects_response(const struct lk__waiter *waiter)
+{
+	switch (waiter->where) {
+	case LK__IN_PLACE:
+		return waiter->place->first == waiter && waiter->place->ticket &&
+		       waiter->place->ticket->main.where == LK__UNDER_WAY;
+	case LK__IN_LATCH:
+		return waiter->place->name->latch->ask.where == LK__UNDER_WAY;
+	default:
+		return waiter->where != LK__NOWHERE;
+	}
+}
+
+bool lk__waiter_is_patient(const struct lk__waiter *waiter)
+{
+	return waiter->where != LK__IN_PLACE || waiter->place->ticket->state == LK__ASKING;
+}
+
+bool lk__waiter_expects_message(const struct lk__waiter *waiter)
+{
+	return waiter->where == LK__IN_PLACE || waiter->where == LK__IN_LATCH;
 }

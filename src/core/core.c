@@ -4,6 +4,7 @@
 
 #include "counters.h"
 #include "latch.h"
+#include "question.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -51,6 +52,7 @@ void lk__core_fini(struct lk__core *core)
 	while (core->all_holds)
 		lk__hold_free(core, core->all_holds);
 	lk__latches_fini(core);
+	lk__questions_fini(core);
 	for (size_t i = 0; core->names.buckets && i < core->names.size; i++) {
 		while (core->names.buckets[i]) {
 			struct lk__name *name = (struct lk__name *)core->names.buckets[i];
@@ -207,6 +209,8 @@ struct lk__request *lk__core_next_request(struct lk__core *core, int64_t now_ns)
 	request->next = NULL;
 	request->where = LK__UNDER_WAY;
 	request->sent_ns = now_ns;
+	if (lk__is_question(request->kind))
+		return request;
 	lk__count(&core->counters.requests, 1);
 	if (lk__request_is_latch(request)) {
 		lk__latch_sent(core, request);
@@ -319,6 +323,7 @@ void lk__core_link_down(struct lk__core *core, int64_t now_ns, const struct lk__
 			lk__ticket_pursue(core, now_ns, ticket);
 	}
 	lk__latches_link_down(core, now_ns);
+	lk__questions_link_down(core, why);
 }
 
 void lk__core_tick(struct lk__core *core, int64_t now_ns)

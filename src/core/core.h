@@ -27,13 +27,15 @@
 
 struct lk__core;
 struct lk__hold;
+struct lk__question;
 
-/* A request of a ticket or a latch: at rest, in line, or under way. */
+/* A request of a ticket, a latch or a question: at rest, in line, or under way. */
 struct lk__request {
 	struct lk__request *next; /* in the core's line, then in the link's */
 	union {
 		struct lk__ticket *ticket;
 		struct lk__latch *latch; /* LK__LOOK, LK__STEP */
+		struct lk__question *question;
 	};
 	int64_t sent_ns;  /* taken from the line, thus before any byte was sent */
 	int64_t lease_ms; /* LK__RENEW: from then on */
@@ -144,6 +146,7 @@ enum lk__waiter_where {
 	LK__FOR_EXTEND,
 	LK__IN_LATCH, /* until it is open */
 	LK__FOR_STEP,
+	LK__FOR_QUESTION,
 };
 
 struct lk__waiter {
@@ -157,6 +160,7 @@ struct lk__waiter {
 	uint32_t permits;    /* to acquire, to give back */
 	bool only_try;
 	bool acquires;
+	bool resumes;   /* its call goes on when it is done */
 	bool behind;    /* somebody of this process was before it */
 	bool forget;    /* the permits are nobody's once they are granted */
 	bool tell_loss; /* the handle has a loss callback */
@@ -224,8 +228,9 @@ struct lk__core {
 	struct lk__channels channels;
 	struct lk_counters counters;
 	struct lk__heap latch_timers;
-	struct lk__latch *latches; /* those that are busy */
-	uint64_t step_number;      /* given last */
+	struct lk__latch *latches;      /* those that are busy */
+	struct lk__question *questions; /* those that have no answer */
+	uint64_t step_number;           /* given last */
 	uint64_t random;
 	uint32_t unconfirmed; /* tickets that are so */
 	bool linked;          /* the store can be asked, and messages come */
@@ -301,8 +306,16 @@ int64_t lk__core_due(const struct lk__core *core);
 
 /* The next request to send, in order; it is under way from now on.  NULL if none. */
 struct lk__request *lk__core_next_request(struct lk__core *core, int64_t now_ns);
-/* What it asks, as a value, from now until its answer is given to lk__core_answer(). */
+/* What it asks, as a value.  What that points to stays until the answer is given. */
 void lk__core_command(const struct lk__request *request, struct lk__command *command);
+/* What the answer is to fill in, NULL if nothing. */
+void *lk__core_into(const struct lk__request *request);
+/* The waiter that the answer will end or move, NULL if none, or if that is not easily said. */
+struct lk__waiter *lk__core_asker(const struct lk__request *request);
+/* A response will end or move this wait; nothing else but its deadline will; a message may. */
+bool lk__waiter_expects_response(const struct lk__waiter *waiter);
+bool lk__waiter_is_patient(const struct lk__waiter *waiter);
+bool lk__waiter_expects_message(const struct lk__waiter *waiter);
 /* The store did not run it: put it first in the line again.  False when it need not be sent. */
 bool lk__core_resend(struct lk__core *core, struct lk__request *request);
 /* A waiter that is done, each once. */

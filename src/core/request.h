@@ -8,6 +8,7 @@
 #include <latchkey.h>
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #define LK__NONCE_SIZE 12 /* 11 characters and a NUL */
@@ -23,7 +24,24 @@ enum lk__request_kind {
 	LK__SHRINK, /* give back some permits of a hold, serve the next */
 	LK__LOOK,   /* how is the latch? */
 	LK__STEP,   /* count it down */
+	/* Questions, asked once each: */
+	LK__SHOW,      /* who holds and waits, or how a latch is */
+	LK__DESCRIBE,  /* what a client says of itself */
+	LK__BREAK,     /* end the hold of another */
+	LK__SIZE,      /* give a semaphore its capacity */
+	LK__SET,       /* make a latch count */
+	LK__REMOVE,    /* remove a latch */
+	LK__KIND,      /* what does a name stand for? */
+	LK__LIST,      /* which names are there? */
+	LK__INTRODUCE, /* say who this client is */
+	LK__FORGET,    /* and that it is no more */
+	LK__PING,
 };
+
+static inline bool lk__is_question(uint8_t kind)
+{
+	return kind >= LK__SHOW;
+}
 
 /* By what a store tells one ticket from another. */
 struct lk__ticket_id {
@@ -64,6 +82,57 @@ struct lk__command {
 	uint16_t step_len, topic_len;
 	const char *step;  /* its name, step_len bytes, 0 = none */
 	const char *topic; /* of the latch */
+	/* Questions. */
+	const struct lk__details *details;
+};
+
+#define LK__ID_SIZE 64 /* of a hold or a wait, as the store writes it */
+
+/* What else a question says. */
+struct lk__details {
+	/* LK__SHOW */
+	size_t holders, waiters; /* so many are to be listed at most */
+	const char *only;        /* the id of the one holder that is to be listed, NULL = any */
+	/* LK__DESCRIBE: the party's id.  LK__BREAK: lk__entry.id, "" = only serve who can be. */
+	const char *subject;
+	/* LK__SIZE */
+	bool must_exist; /* a resize; else it may be new, or have this capacity, 0 = any */
+	int64_t capacity, ttl_ms;
+	/* LK__SET */
+	bool anew; /* also while it counts */
+	int64_t count, open_ttl_ms, counting_ttl_ms;
+	/* LK__INTRODUCE; text that is NULL is not said.  With a name the label alone. */
+	const char *host, *user, *program, *label;
+	int64_t pid, life_ms;
+};
+
+/* A hold or a wait. */
+struct lk__entry {
+	char party[LK_HOLDER_ID_SIZE];
+	char id[LK__ID_SIZE];
+	int64_t permits;
+	uint64_t fence; /* of a hold */
+	int64_t left_ms;
+};
+
+/* What LK__SHOW fills in of a lock or a semaphore: holds first, then waits. */
+struct lk__listing {
+	int64_t store_us;
+	int64_t capacity, used, ttl_ms; /* of a semaphore */
+	int64_t holders, waiting, rank; /* rank: of the ticket that was asked for, -1 = none */
+	size_t held, count;             /* entries that are holds; all of them */
+	size_t room;                    /* set by who asks */
+	struct lk__entry entries[];
+};
+
+/* What LK__LIST fills in: names with their lengths, some of them perhaps twice. */
+struct lk__names {
+	char cursor[32]; /* "0" at first; the next question's, "0" again = these were the last */
+	size_t count, cap;
+	struct lk__listed_name {
+		size_t len;
+		char bytes[];
+	} * *list;
 };
 
 enum lk__answer_kind {
@@ -73,10 +142,19 @@ enum lk__answer_kind {
 	LK__KEPT,    /* to renew: fence, store_us, waiting */
 	LK__GONE,    /* to renew: the store knows no such hold */
 	LK__LEFT,    /* to leave, hand and shrink: mine, more, free */
-	LK__SHOWN,   /* to look: latch_state, fence, opened, removed, next, left_ms */
+	LK__SHOWN,   /* to look, show: latch_state, fence, opened, removed, next, left_ms, counts */
 	LK__STEPPED, /* to step: remaining, counted */
 	LK__OTHER,   /* to step: fence is the latch's generation, 0 = there is none */
-	LK__FAILED,  /* err, passes, text */
+	/* To questions: */
+	LK__LISTED,   /* to show, describe, list: what was to be filled in */
+	LK__SIZED,    /* to size: capacity, more */
+	LK__MISMATCH, /* to size: capacity */
+	LK__MADE,     /* to set: latch_state is what it was before */
+	LK__COUNTS,   /* to set: remaining, initial; nothing was changed */
+	LK__IS,       /* to kind: noun */
+	LK__ABSENT,   /* to show, size, remove: there is none */
+	LK__DONE,     /* to remove, introduce, forget, ping */
+	LK__FAILED,   /* err, passes, text */
 };
 
 struct lk__answer {
@@ -93,8 +171,10 @@ struct lk__answer {
 	lk_latch_state latch_state;
 	uint64_t opened, removed; /* the last generation that was */
 	uint64_t next;            /* no later generation is less */
-	int64_t remaining;
+	int64_t remaining, initial;
 	bool counted;
+	int64_t capacity;
+	lk_kind noun;
 	lk_err err;
 	bool passes;      /* the same request may succeed later */
 	bool odd;         /* it was done or not: the answer could not be read */

@@ -248,6 +248,8 @@ bool lk__codec_request(struct lk__buf *buf, const struct lk__space *space,
 	const struct lk__script *script;
 	struct args args;
 
+	if (lk__is_question(request->kind))
+		return lk__codec_question(buf, space, request);
 	begin(&args);
 	add_own(&args, put_main_key(args.end, space, request->name, request->name_len));
 	if (request->noun == LK_KIND_LATCH) {

@@ -28,7 +28,6 @@ static void make_client(void)
 	    !lk__core_init(&client->core, 1) || !lk__wake_init(&client->loop_wake) ||
 	    !lk__wake_init(&client->reader_wake))
 		abort();
-	client->calls_end = &client->calls;
 	client->timer_fd = -1;
 	lk__session_init(&client->session, 1, 1);
 	client->fork_generation = lk__fork_generation();

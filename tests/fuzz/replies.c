@@ -13,6 +13,7 @@
 #define EXACT_MAX (INT64_C(1) << 53)
 /* What a reply may cost beyond what came: its elements' places. */
 #define CLAIM_BYTES (LK__RESP_MAX_ELEMENTS * sizeof(struct lk__resp *) + 65536)
+#define ENTRIES 3
 #define BYTE_COST 64 /* of a byte that came: of "*0\r\n", a reply of its own */
 
 /* The address sanitizer has it; without, memory is not watched. */
@@ -74,6 +75,38 @@ static void check_answer(const struct lk__answer *answer)
 	          "a number out of its range");
 }
 
+/* The same bytes as the answer to a question. */
+static void answer_question(const struct lk__resp *resp, int kind, int noun)
+{
+	struct lk__command question = {.kind = (uint8_t)kind, .noun = (uint8_t)noun};
+	struct lk__listing *shown = calloc(1, sizeof(*shown) + ENTRIES * sizeof(shown->entries[0]));
+	struct lk__names names = {0};
+	lk_party party = {0};
+	struct lk__answer answer;
+	struct lk__space space;
+	struct lk__why why = {0};
+	void *into = kind == LK__SHOW ? (void *)shown : kind == LK__LIST ? (void *)&names : &party;
+
+	if (!shown)
+		abort();
+	shown->room = ENTRIES;
+	lk__space_init(&space, "lk", 0, "abcdefghijklmnopqrstuv");
+	lk__codec_question_answer(resp, "127.0.0.1:6379", &space, &question, into, &answer, &why);
+	FUZZ_MUST(answer.kind <= LK__FAILED, "kind %d", (int)answer.kind);
+	if (answer.kind == LK__FAILED)
+		check_failed(&answer);
+	FUZZ_MUST(shown->held <= shown->count && shown->count <= ENTRIES, "%zu of %zu entries",
+	          shown->held, shown->count);
+	FUZZ_MUST(fuzz_is_plain(party.host) && fuzz_is_plain(party.label),
+	          "text that is not plain");
+	while (names.count)
+		free(names.list[--names.count]);
+	free(names.list);
+	free(shown);
+	/* Its caller has gone. */
+	lk__codec_question_answer(resp, "127.0.0.1:6379", &space, &question, NULL, &answer, &why);
+}
+
 static void take_reply(const struct lk__resp *resp)
 {
 	struct lk__answer answer;
@@ -85,6 +118,9 @@ static void take_reply(const struct lk__resp *resp)
 	lk__codec_answer(resp, "127.0.0.1:6379", &answer, &why);
 	check_answer(&answer);
 	core_world_answer_all(&answer);
+	for (int kind = LK__SHOW; kind <= LK__PING; kind++)
+		for (int noun = LK_KIND_NONE; noun <= LK_KIND_LATCH; noun++)
+			answer_question(resp, kind, noun);
 }
 
 /* Read all, in pieces whose lengths the seed gives (0 = one piece), and tell what was found. */

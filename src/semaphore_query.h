@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: MIT
  * What the store knows of a semaphore, and what is done to it from outside a hold.  All are for a
  * thread inside a call on the handle; the mutex is given up meanwhile. */
-#ifndef LK__PERMITS_H
-#define LK__PERMITS_H
+#ifndef LK__SEMAPHORE_QUERY_H
+#define LK__SEMAPHORE_QUERY_H
 
 #include "client.h"
 
-/* how is "open" or "resize"; *result is the capacity that it has then. */
-lk_err lk__permits_set(struct lk__handle *handle, const char *how, int64_t capacity,
-                       int64_t *result);
+/* Open it, or with must_exist resize it; *result is the capacity that it has then. */
+lk_err lk__permits_size(struct lk__handle *handle, bool must_exist, int64_t capacity,
+                        int64_t *result);
 lk_err lk__permits_query(struct lk__handle *handle, lk_semaphore_status *status);
 lk_err lk__permits_list(struct lk__handle *handle, bool holders, size_t max, lk_permits *list,
                         size_t *count);

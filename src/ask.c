@@ -1,0 +1,75 @@
+/* SPDX-License-Identifier: MIT
+ * Questions: what a call asks the store once. */
+#include "client.h"
+
+void lk__ask_detached(struct lk_client *client, struct lk__question *question)
+{
+	if (!question)
+		return;
+	question->detached = true;
+	lk__core_ask(&client->core, question);
+}
+
+/* Why it has no answer: it was sent, or it was not. */
+static void explain(struct lk_client *client, struct lk__question *question)
+{
+	struct lk__why *why = &question->why;
+
+	if (question->request.where == LK__UNDER_WAY) {
+		lk__why_set(why, LK_EUNKNOWN, "%s: no answer within %lld ms", client->target.text,
+		            (long long)(client->target.command_timeout_ns / LK__MS));
+	} else if (client->core.linked) {
+		/* Want of memory, or a socket that takes nothing. */
+		lk__why_set(why, LK_ECONN, "%s: it could not be sent in time", client->target.text);
+	} else {
+		*why = client->core.link_why;
+		if (why->err == LK_EUNKNOWN || !why->err)
+			why->err = LK_ECONN;
+	}
+}
+
+static void wait_for(struct lk_client *client, struct lk__question *question, int64_t deadline_ns)
+{
+	struct lk__sleeper sleeper = {0};
+
+	if (lk__park_init(&sleeper.park)) {
+		lk__question_await(&client->core, question, &sleeper.waiter);
+		lk__wire_wait(client, &sleeper, deadline_ns);
+		question->waiter = NULL;
+		lk__park_fini(&sleeper.park);
+	}
+	if (!question->done)
+		explain(client, question);
+	lk__wire_settle(client);
+}
+
+lk_err lk__ask_all(struct lk_client *client, struct lk__question *const *questions, size_t count)
+{
+	int64_t deadline_ns = lk__now_ns() + client->target.command_timeout_ns;
+	struct lk__why why = {0};
+
+	if (client->core.closing)
+		return lk__failf(LK_ECLOSED, "the client was closed");
+	for (size_t i = 0; i < count; i++)
+		lk__core_ask(&client->core, questions[i]);
+	for (size_t i = 0; i < count; i++) {
+		if (!questions[i]->done)
+			wait_for(client, questions[i], why.err ? 0 : deadline_ns);
+		if (questions[i]->why.err && !why.err)
+			why = questions[i]->why;
+	}
+	return why.err ? lk__fail(&why) : LK_OK;
+}
+
+lk_err lk__ask(struct lk_client *client, struct lk__question *question)
+{
+	if (!question)
+		return lk__failf(LK_ENOMEM, "out of memory");
+	return lk__ask_all(client, &question, 1);
+}
+
+lk_err lk__odd_answer(const struct lk_client *client)
+{
+	return lk__failf(LK_ESERVER, "%s: answered a script with something else",
+	                 client->target.text);
+}

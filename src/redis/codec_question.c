@@ -1,0 +1,541 @@
+/* SPDX-License-Identifier: MIT
+ * The store in Redis: how questions are written, and their answers read. */
+#include "../text.h"
+#include "codec.h"
+#include "dial.h"
+#include "scripts.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define SCAN_COUNT "500"
+#define LISTING_HEAD 8 /* what semaphore_show answers before its lists */
+#define PER_HOLD 4
+#define LOCK_HEAD 6
+#define PARTY_FIELDS 6
+
+/* ---- Questions ---------------------------------------------------------------------------- */
+
+/* The words of one question, and the memory of those that are nobody else's. */
+struct words {
+	const struct lk__space *space;
+	const struct lk__command *question;
+	const struct lk__details *details;
+	struct lk__keys keys;
+	char ticket[LK__TICKET_MAX];
+	char topic[LK__TOPIC_MAX];
+	char numbers[4][LK__DECIMAL_SIZE];
+	int number_count;
+};
+
+static const char *number_text(struct words *words, int64_t value)
+{
+	char *text = words->numbers[words->number_count++];
+
+	lk__decimal(text, value);
+	return text;
+}
+
+static bool script(struct lk__buf *buf, const struct lk__script *script, int count,
+                   const char *const *args)
+{
+	return lk__codec_eval(buf, script, true, count, args, NULL);
+}
+
+static bool show(struct lk__buf *buf, struct words *words)
+{
+	const struct lk__details *details = words->details;
+	const struct lk__keys *keys = &words->keys;
+
+	if (words->question->noun == LK_KIND_LATCH) {
+		const char *args[] = {keys->main, keys->memory, keys->fence};
+		return script(buf, &lk__script_latch_show, 3, args);
+	}
+	if (words->question->ticket.nonce[0])
+		lk__ticket_text(words->space, &words->question->ticket, words->ticket);
+	if (words->question->noun == LK_KIND_LOCK) {
+		const char *args[] = {keys->main, keys->queue, words->ticket,
+		                      number_text(words, (int64_t)details->waiters)};
+		return script(buf, &lk__script_lock_show, 4, args);
+	}
+	const char *args[] = {keys->main,
+	                      keys->queue,
+	                      keys->fence,
+	                      keys->holds,
+	                      words->ticket,
+	                      number_text(words, (int64_t)details->holders),
+	                      number_text(words, (int64_t)details->waiters),
+	                      details->only};
+	return script(buf, &lk__script_semaphore_show, details->only ? 8 : 7, args);
+}
+
+static bool end_hold(struct lk__buf *buf, struct words *words)
+{
+	const struct lk__keys *keys = &words->keys;
+
+	if (words->question->noun == LK_KIND_LOCK) {
+		const char *args[] = {keys->main,  keys->queue,
+		                      keys->fence, words->details->subject,
+		                      "0",         words->space->channels,
+		                      "1"};
+		return script(buf, &lk__script_lock_leave, 7, args);
+	}
+	const char *args[] = {keys->main,
+	                      keys->queue,
+	                      keys->fence,
+	                      keys->holds,
+	                      words->details->subject,
+	                      "0",
+	                      words->space->channels,
+	                      "1",
+	                      number_text(words, LK__HEAD_PATIENCE_MS)};
+	return script(buf, &lk__script_semaphore_leave, 9, args);
+}
+
+static bool size(struct lk__buf *buf, struct words *words)
+{
+	const struct lk__details *details = words->details;
+	const struct lk__keys *keys = &words->keys;
+	const char *args[] = {keys->main,
+	                      keys->queue,
+	                      keys->fence,
+	                      keys->holds,
+	                      details->must_exist ? "resize" : "open",
+	                      number_text(words, details->capacity),
+	                      number_text(words, details->ttl_ms),
+	                      words->space->channels,
+	                      number_text(words, LK__HEAD_PATIENCE_MS)};
+
+	return script(buf, &lk__script_semaphore_set, 9, args);
+}
+
+static bool set_latch(struct lk__buf *buf, struct words *words)
+{
+	const struct lk__details *details = words->details;
+	const struct lk__keys *keys = &words->keys;
+	const char *args[] = {keys->main,
+	                      keys->memory,
+	                      keys->fence,
+	                      keys->queue,
+	                      number_text(words, details->count),
+	                      details->anew ? "1" : "0",
+	                      number_text(words, details->open_ttl_ms),
+	                      number_text(words, details->counting_ttl_ms),
+	                      words->topic};
+
+	return script(buf, &lk__script_latch_set, 9, args);
+}
+
+static bool list(struct lk__buf *buf, const struct words *words)
+{
+	char pattern[48];
+	const char *argv[] = {"SCAN",    words->details->subject, "MATCH", pattern, "COUNT",
+	                      SCAN_COUNT};
+
+	snprintf(pattern, sizeof(pattern), "%s:{*}*", words->space->prefix);
+	return lk__resp_command(buf, 6, argv, NULL);
+}
+
+static void put_label_field(const struct lk__command *question, char field[LK__KEY_MAX])
+{
+	snprintf(field, LK__KEY_MAX, question->name_len ? "label:" : "label");
+	if (question->name_len)
+		lk__name_encode(field + strlen(field), question->name, question->name_len);
+}
+
+static bool describe(struct lk__buf *buf, const struct words *words)
+{
+	char id[LK__CLIENT_ID_SIZE], key[LK__CHANNEL_MAX], label[LK__KEY_MAX];
+	const char *argv[2 + PARTY_FIELDS] = {"HMGET",   key,   "host", "user",
+	                                      "program", "pid", label,  "label"};
+
+	snprintf(id, sizeof(id), "%.22s", words->details->subject);
+	lk__space_client_key(words->space, id, key);
+	put_label_field(words->question, label);
+	return lk__resp_command(buf, 2 + PARTY_FIELDS, argv, NULL);
+}
+
+static bool introduce(struct lk__buf *buf, struct words *words)
+{
+	const struct lk__details *details = words->details;
+	char key[LK__CHANNEL_MAX], label[LK__KEY_MAX];
+	const char *fields[][2] = {
+		{"host", details->host}, {"user", details->user}, {"program", details->program},
+		{"pid", NULL},           {label, details->label},
+	};
+	const char *args[2 + 10] = {key, number_text(words, details->life_ms)};
+	int count = 2;
+
+	lk__space_client_key(words->space, words->space->client_id, key);
+	put_label_field(words->question, label);
+	if (details->pid)
+		fields[3][1] = number_text(words, details->pid);
+	for (size_t i = 0; i < 5; i++) {
+		if (!fields[i][1])
+			continue;
+		args[count++] = fields[i][0];
+		args[count++] = fields[i][1];
+	}
+	return script(buf, &lk__script_client_set, count, args);
+}
+
+static bool forget(struct lk__buf *buf, const struct words *words)
+{
+	char key[LK__CHANNEL_MAX];
+	const char *argv[] = {"DEL", key};
+
+	lk__space_client_key(words->space, words->space->client_id, key);
+	return lk__resp_command(buf, 2, argv, NULL);
+}
+
+bool lk__codec_question(struct lk__buf *buf, const struct lk__space *space,
+                        const struct lk__command *question)
+{
+	struct words words = {.space = space, .question = question, .details = question->details};
+	const char *ping[] = {"PING"};
+
+	if (question->name_len) {
+		lk__space_keys(space, question->name, question->name_len, &words.keys);
+		lk__space_topic(space, question->name, question->name_len, words.topic);
+	}
+	switch ((enum lk__request_kind)question->kind) {
+	case LK__SHOW:
+		return show(buf, &words);
+	case LK__DESCRIBE:
+		return describe(buf, &words);
+	case LK__BREAK:
+		return end_hold(buf, &words);
+	case LK__SIZE:
+		return size(buf, &words);
+	case LK__SET:
+		return set_latch(buf, &words);
+	case LK__REMOVE: {
+		const char *args[] = {words.keys.main, words.keys.memory, words.keys.queue,
+		                      words.topic};
+		return script(buf, &lk__script_latch_remove, 4, args);
+	}
+	case LK__KIND: {
+		const char *args[] = {words.keys.main, words.keys.queue};
+		return script(buf, &lk__script_name_kind, 2, args);
+	}
+	case LK__LIST:
+		return list(buf, &words);
+	case LK__INTRODUCE:
+		return introduce(buf, &words);
+	case LK__FORGET:
+		return forget(buf, &words);
+	default:
+		return lk__resp_command(buf, 1, ping, NULL);
+	}
+}
+
+/* ---- Answers ------------------------------------------------------------------------------ */
+
+static bool is_string(const struct lk__resp *resp)
+{
+	return resp->type == LK__RESP_STRING;
+}
+
+/* An array that begins with these: s a string, i an integer. */
+static bool begins(const struct lk__resp *resp, const char *form)
+{
+	if (resp->type != LK__RESP_ARRAY || resp->len < strlen(form))
+		return false;
+	for (size_t i = 0; form[i]; i++)
+		if (resp->elements[i]->type !=
+		    (form[i] == 's' ? LK__RESP_STRING : LK__RESP_INTEGER))
+			return false;
+	return true;
+}
+
+static bool says(const struct lk__resp *resp, const char *word)
+{
+	return begins(resp, "s") && !strcmp(resp->elements[0]->str, word);
+}
+
+/* A number that may have been written as text, 0 if it is none. */
+static int64_t number(const struct lk__resp *resp)
+{
+	int64_t value = 0;
+
+	if (resp->type == LK__RESP_INTEGER)
+		return resp->integer;
+	if (is_string(resp))
+		lk__parse_i64(resp->str, resp->len, 0, INT64_MAX, &value);
+	return value;
+}
+
+/* 1:client:nonce:...: the middle is the party's id.  False when it is no ticket. */
+static bool entry_of(const struct lk__resp *ticket, struct lk__entry *entry)
+{
+	const size_t len = LK__CLIENT_ID_SIZE + LK__NONCE_SIZE - 1;
+
+	if (!is_string(ticket) || ticket->len < 2 + len || ticket->len >= sizeof(entry->id) ||
+	    memcmp(ticket->str, "1:", 2))
+		return false;
+	*entry = (struct lk__entry){0};
+	memcpy(entry->id, ticket->str, ticket->len + 1);
+	lk__escape(entry->party, sizeof(entry->party), ticket->str + 2, len);
+	return true;
+}
+
+static bool lock_listing(const struct lk__resp *resp, struct lk__listing *listing)
+{
+	struct lk__entry *entry = listing->entries;
+
+	if (!begins(resp, "ssisii"))
+		return false;
+	listing->store_us = number(resp->elements[3]);
+	listing->waiting = resp->elements[4]->integer;
+	listing->rank = resp->elements[5]->integer;
+	if (listing->room && entry_of(resp->elements[0], entry)) {
+		entry->fence = (uint64_t)number(resp->elements[1]);
+		entry->left_ms = resp->elements[2]->integer;
+		listing->held = listing->count = listing->holders = 1;
+	}
+	for (size_t i = LOCK_HEAD; i < resp->len && listing->count < listing->room; i++)
+		listing->count += entry_of(resp->elements[i], &listing->entries[listing->count]);
+	return true;
+}
+
+static bool semaphore_listing(const struct lk__resp *resp, struct lk__listing *listing)
+{
+	struct lk__resp *const *part = resp->elements + LISTING_HEAD;
+	size_t holds;
+
+	if (!begins(resp, "ssiiiisi") || resp->elements[7]->integer < 0 ||
+	    (uint64_t)resp->elements[7]->integer > (resp->len - LISTING_HEAD) / PER_HOLD)
+		return false;
+	listing->capacity = number(resp->elements[0]);
+	listing->used = number(resp->elements[1]);
+	listing->holders = resp->elements[2]->integer;
+	listing->waiting = resp->elements[3]->integer;
+	listing->rank = resp->elements[4]->integer;
+	listing->ttl_ms = resp->elements[5]->integer;
+	listing->store_us = number(resp->elements[6]);
+	holds = (size_t)resp->elements[7]->integer;
+	for (size_t i = 0; i < holds && listing->count < listing->room; i++, part += PER_HOLD) {
+		struct lk__entry *entry = &listing->entries[listing->count];
+		if (!entry_of(part[0], entry))
+			continue;
+		entry->permits = number(part[1]);
+		entry->fence = (uint64_t)number(part[2]);
+		entry->left_ms = number(part[3]);
+		listing->held = ++listing->count;
+	}
+	for (size_t i = LISTING_HEAD + holds * PER_HOLD;
+	     i < resp->len && listing->count < listing->room; i++) {
+		struct lk__entry *entry = &listing->entries[listing->count];
+		const char *last;
+		if (!entry_of(resp->elements[i], entry))
+			continue;
+		last = strrchr(entry->id, ':'); /* its last word is what it wants */
+		entry->permits = last ? strtoll(last + 1, NULL, 10) : 0;
+		listing->count++;
+	}
+	return true;
+}
+
+static void copy_field(char *out, size_t size, const struct lk__resp *resp)
+{
+	if (is_string(resp))
+		lk__escape(out, size, resp->str, resp->len);
+}
+
+/* What the client did not say stays empty. */
+static void fill_party(lk_party *party, const struct lk__resp *resp)
+{
+	if (resp->type != LK__RESP_ARRAY || resp->len != PARTY_FIELDS)
+		return;
+	copy_field(party->host, sizeof(party->host), resp->elements[0]);
+	copy_field(party->user, sizeof(party->user), resp->elements[1]);
+	copy_field(party->program, sizeof(party->program), resp->elements[2]);
+	if (is_string(resp->elements[3]))
+		lk__parse_i64(resp->elements[3]->str, resp->elements[3]->len, 0, INT64_MAX,
+		              &party->pid);
+	copy_field(party->label, sizeof(party->label), resp->elements[5]);
+	copy_field(party->label, sizeof(party->label), resp->elements[4]);
+}
+
+static bool room_for_name(struct lk__names *names)
+{
+	size_t cap = names->cap ? names->cap * 2 : 64;
+	struct lk__listed_name **list;
+
+	if (names->count < names->cap)
+		return true;
+	list = realloc(names->list, cap * sizeof(struct lk__listed_name *));
+	if (!list)
+		return false;
+	names->list = list;
+	names->cap = cap;
+	return true;
+}
+
+/* prefix:{name} or prefix:{name}:q; other keys, of which a name has none alone, are passed over.
+ * False when out of memory. */
+static bool add_name(struct lk__names *names, const struct lk__space *space,
+                     const struct lk__resp *key)
+{
+	size_t head = strlen(space->prefix) + 2;
+	struct lk__listed_name *name;
+	const char *end;
+
+	if (!is_string(key) || key->len < head + 2 || !(end = memchr(key->str, '}', key->len)) ||
+	    (size_t)(end - key->str) < head)
+		return true;
+	if (strcmp(end + 1, "") != 0 && strcmp(end + 1, ":q") != 0)
+		return true;
+	if (!room_for_name(names) || !(name = malloc(sizeof(*name) + key->len + 1)))
+		return false;
+	if (lk__name_decode(name->bytes, &name->len, key->str + head,
+	                    (size_t)(end - key->str) - head))
+		names->list[names->count++] = name;
+	else
+		free(name);
+	return true;
+}
+
+static lk_err fill_names(struct lk__names *names, const struct lk__space *space,
+                         const struct lk__resp *resp)
+{
+	const struct lk__resp *keys;
+
+	if (resp->type != LK__RESP_ARRAY || resp->len != 2 || !is_string(resp->elements[0]) ||
+	    resp->elements[1]->type != LK__RESP_ARRAY)
+		return LK_ESERVER;
+	keys = resp->elements[1];
+	for (size_t i = 0; i < keys->len; i++)
+		if (!add_name(names, space, keys->elements[i]))
+			return LK_ENOMEM;
+	snprintf(names->cursor, sizeof(names->cursor), "%s", resp->elements[0]->str);
+	return LK_OK;
+}
+
+static const char *const latch_states[] = {"absent", "counting", "open"};
+static const char *const nouns[] = {"nothing", "lock", "semaphore", "latch"};
+
+/* Which of the words it is, -1 = none. */
+static int which(const struct lk__resp *resp, const char *const *list, int count)
+{
+	for (int i = 0; i < count; i++)
+		if (is_string(resp) && !strcmp(resp->str, list[i]))
+			return i;
+	return -1;
+}
+
+static bool state_of(const struct lk__resp *resp, lk_latch_state *state)
+{
+	int i = which(resp, latch_states, 3);
+
+	*state = i < 0 ? LK_LATCH_ABSENT : (lk_latch_state)i;
+	return i >= 0;
+}
+
+/* What the scripts of questions answer.  False when it is none of that. */
+static bool script_answer(const struct lk__resp *resp, const struct lk__command *question,
+                          struct lk__answer *answer)
+{
+	enum lk__request_kind kind = (enum lk__request_kind)question->kind;
+
+	if (says(resp, "absent") && question->noun != LK_KIND_LATCH && kind != LK__KIND) {
+		answer->kind = LK__ABSENT;
+	} else if (says(resp, "absent") && kind == LK__REMOVE) {
+		answer->kind = LK__ABSENT;
+	} else if (kind == LK__SIZE && says(resp, "mismatch") && resp->len > 1) {
+		answer->kind = LK__MISMATCH;
+		answer->capacity = number(resp->elements[1]);
+	} else if (kind == LK__SIZE && begins(resp, "ssi") && says(resp, "set")) {
+		answer->kind = LK__SIZED;
+		answer->capacity = number(resp->elements[1]);
+		answer->more = resp->elements[2]->integer != 0;
+	} else if (kind == LK__SET && begins(resp, "sii") && says(resp, "counting")) {
+		answer->kind = LK__COUNTS;
+		answer->remaining = resp->elements[1]->integer;
+		answer->initial = resp->elements[2]->integer;
+	} else if (kind == LK__SET && begins(resp, "ss") && says(resp, "set") &&
+	           state_of(resp->elements[1], &answer->latch_state)) {
+		answer->kind = LK__MADE;
+	} else if (kind == LK__REMOVE && says(resp, "removed")) {
+		answer->kind = LK__DONE;
+	} else if (kind == LK__KIND) {
+		int i = begins(resp, "s") ? which(resp->elements[0], nouns, 4) : -1;
+		answer->kind = LK__IS;
+		answer->noun = i < 0 ? LK_KIND_NONE : (lk_kind)i;
+		return i >= 0;
+	} else {
+		return false;
+	}
+	return true;
+}
+
+/* A latch's answer counts as one of a question only when all of it is there. */
+static bool latch_shown(const struct lk__resp *resp, struct lk__answer *answer)
+{
+	if (!begins(resp, "ssiiisss") || !state_of(resp->elements[0], &answer->latch_state))
+		return false;
+	answer->kind = LK__SHOWN;
+	answer->fence = (uint64_t)number(resp->elements[1]);
+	answer->remaining = resp->elements[2]->integer;
+	answer->initial = resp->elements[3]->integer;
+	answer->left_ms = resp->elements[4]->integer;
+	return true;
+}
+
+static bool show_answer(const struct lk__resp *resp, lk_kind noun, struct lk__listing *listing,
+                        struct lk__answer *answer)
+{
+	if (noun == LK_KIND_LATCH)
+		return latch_shown(resp, answer);
+	answer->kind = LK__LISTED;
+	if (!listing) /* its caller has gone */
+		return true;
+	return noun == LK_KIND_LOCK ? lock_listing(resp, listing)
+	                            : semaphore_listing(resp, listing);
+}
+
+static void fail(struct lk__answer *answer, struct lk__why *why, const char *text)
+{
+	answer->kind = LK__FAILED;
+	answer->err = why->err;
+	answer->text = text;
+}
+
+void lk__codec_question_answer(const struct lk__resp *resp, const char *what,
+                               const struct lk__space *space, const struct lk__command *question,
+                               void *into, struct lk__answer *answer, struct lk__why *why)
+{
+	enum lk__request_kind kind = (enum lk__request_kind)question->kind;
+	lk_err err;
+
+	*answer = (struct lk__answer){.kind = LK__DONE};
+	if (resp->type == LK__RESP_ERROR) {
+		lk__conn_why(why, lk__resp_error(resp), what, "%s", resp->str);
+		fail(answer, why, why->text);
+	} else if (kind == LK__BREAK || says(resp, "fence")) {
+		lk__codec_answer(resp, what, answer, why);
+	} else if (kind == LK__DESCRIBE) {
+		answer->kind = LK__LISTED;
+		if (into)
+			fill_party(into, resp);
+	} else if (kind == LK__LIST) {
+		answer->kind = LK__LISTED;
+		err = into ? fill_names(into, space, resp) : LK_OK;
+		if (err == LK_ENOMEM)
+			lk__why_set(why, err, "out of memory");
+		else if (err)
+			lk__conn_why(why, err, what, "answered SCAN with something else");
+		if (err)
+			fail(answer, why, why->text);
+	} else if (kind == LK__INTRODUCE || kind == LK__FORGET || kind == LK__PING) {
+		return;
+	} else if (lk__codec_foreign(resp, why)) {
+		fail(answer, why, why->text);
+	} else if (script_answer(resp, question, answer)) {
+		return;
+	} else if (kind != LK__SHOW || !show_answer(resp, (lk_kind)question->noun, into, answer)) {
+		lk__conn_why(why, LK_ESERVER, what, "answered a script with something else");
+		fail(answer, why, why->text);
+	}
+}
