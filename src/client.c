@@ -179,12 +179,13 @@ static bool init_parts(struct lk_client *client)
 {
 	unsigned char id[16];
 	uint64_t seed;
-	char text[LK__CLIENT_ID_SIZE];
 
 	if (!lk__random(id, sizeof(id)) || !lk__random(&seed, sizeof(seed)))
 		return false;
-	lk__id128(text, id);
-	lk__space_init(&client->space, client->target.prefix, client->target.db, text);
+	lk__id128(client->id, id);
+	client->store = lk__store_of(&client->target)->create(&client->target, client->id);
+	if (!client->store)
+		return false;
 	/* Asked once, and here: a directory of users may take its time. */
 	lk__host_name(client->host, sizeof(client->host));
 	lk__user_name(client->user, sizeof(client->user));
@@ -214,6 +215,8 @@ static void free_client(struct lk_client *client)
 	pthread_mutex_destroy(&client->mutex);
 	pthread_cond_destroy(&client->notify_cond);
 	pthread_cond_destroy(&client->quiet_cond);
+	if (client->store)
+		client->store->ops->destroy(client->store);
 	lk__target_fini(&client->target);
 	free(client->label);
 	free(client);
@@ -305,7 +308,7 @@ lk_err lk_client_open(const char *url, const lk_client_options *options, lk_clie
 
 const char *lk_client_id(const lk_client *client)
 {
-	return client ? client->space.client_id : "";
+	return client ? client->id : "";
 }
 
 lk_err lk_client_counters(lk_client *client, lk_counters *counters)

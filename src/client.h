@@ -10,9 +10,7 @@
 #include "core/question.h"
 #include "core/session.h"
 #include "os.h"
-#include "redis/codec.h"
-#include "redis/conn.h"
-#include "url.h"
+#include "store.h"
 
 #include <pthread.h>
 
@@ -29,10 +27,11 @@ struct lk__sleeper {
 	bool gone;
 };
 
-/* Two connections to one server.  Kept until nobody uses it, also when it is broken. */
+/* The link to one server.  Kept until nobody uses it, also when it is broken. */
 struct lk__pair {
-	struct lk__conn *commands, *messages;
-	struct lk__request *sent, **sent_end; /* commands under way, in order */
+	const struct lk__store_ops *ops;
+	struct lk__peer *peer;
+	struct lk__request *sent, **sent_end; /* requests under way, in order */
 	struct lk__buf out;                   /* what the socket has not taken yet */
 	struct lk__buf messages_out;          /* the same of messages; the loop alone writes it */
 	bool writing, reading, broken, stuck; /* stuck: the socket was full */
@@ -44,7 +43,8 @@ struct lk_client {
 	pthread_mutex_t mutex;
 	struct lk__core core;
 	struct lk__target target;
-	struct lk__space space;
+	struct lk__store *store;
+	char id[LK__CLIENT_ID_SIZE];
 	unsigned fork_generation;
 	char *label;
 	char host[256], user[128], program[128]; /* for people */

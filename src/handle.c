@@ -210,7 +210,7 @@ void lk__handle_hold_id(const struct lk__handle *handle, const struct lk__hold *
 	id[0] = '\0';
 	if (!hold->ticket)
 		return;
-	memcpy(id, handle->client->space.client_id, LK__CLIENT_ID_SIZE - 1);
+	memcpy(id, handle->client->id, LK__CLIENT_ID_SIZE - 1);
 	id[LK__CLIENT_ID_SIZE - 1] = ':';
 	memcpy(id + LK__CLIENT_ID_SIZE, hold->ticket->nonce, LK__NONCE_SIZE);
 }

@@ -39,7 +39,7 @@ static struct lk__latch *new_part(const lk_client *client, const char *name, siz
 
 	if (len > LK_NAME_MAX)
 		len = 0; /* lk__handle_open() refuses it */
-	lk__space_topic(&client->space, name ? name : "", name ? len : 0, topic);
+	client->store->ops->topic(client->store, name ? name : "", name ? len : 0, topic);
 	return lk__latch_new(topic);
 }
 

@@ -4,8 +4,6 @@
 #include "client.h"
 
 #include "local.h"
-#include "redis/connect.h"
-#include "redis/dial.h"
 
 #include <poll.h>
 #include <stdio.h>
@@ -35,14 +33,13 @@ lk_err lk__loop_dial(struct lk_client *client, struct lk__pair **result, struct 
 		snprintf(target.text, sizeof(target.text), "local:");
 	}
 	if (!err)
-		err = lk__connect(&target, &client->space, deadline_ns,
-		                  client->connect_cancel.read_fd, &pair->commands, &pair->messages,
-		                  why);
+		err = client->store->ops->dial(client->store, &target, deadline_ns,
+		                               client->connect_cancel.read_fd, &pair->peer, why);
 	if (err) {
 		free(pair);
 		return err;
 	}
-	lk__conn_be_patient(pair->commands);
+	pair->ops = client->store->ops;
 	pair->users = 1;
 	pair->sent_end = &pair->sent;
 	*result = pair;
@@ -121,13 +118,12 @@ static bool is_busy(const struct lk_client *client)
 
 static void ping(struct lk_client *client)
 {
-	const char *argv[] = {"PING"};
 	struct lk__pair *pair = client->pair;
 
 	if (!pair->sent)
 		lk__ask_detached(client, lk__question_new(LK__PING, LK_KIND_NONE, NULL, 0));
 	if (lk__channels_ping(&client->core.channels) &&
-	    !lk__resp_command(&pair->messages_out, 1, argv, NULL))
+	    !pair->ops->ping(pair->peer, &pair->messages_out))
 		lk__channels_ponged(&client->core.channels); /* without any the link breaks */
 }
 
@@ -224,9 +220,9 @@ static void wait_for_events(struct lk_client *client)
 	struct pollfd fds[4] = {
 		{.fd = client->loop_wake.read_fd, .events = POLLIN},
 		{.fd = client->timer_fd, .events = POLLIN},
-		{.fd = pair ? pair->messages->fd : -1,
+		{.fd = pair ? pair->ops->fd(pair->peer, LK__MESSAGES) : -1,
 	         .events = client->callers_listen ? 0 : POLLIN},
-		{.fd = pair ? pair->commands->fd : -1, .events = POLLRDHUP},
+		{.fd = pair ? pair->ops->fd(pair->peer, LK__RESPONSES) : -1, .events = POLLRDHUP},
 	};
 
 	if (pair && pair->messages_out.len)

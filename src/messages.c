@@ -4,8 +4,6 @@
  * The loop then leaves it alone until no such wait has begun for a while. */
 #include "client.h"
 
-#include "redis/dial.h"
-
 #include <poll.h>
 #include <string.h>
 
@@ -21,8 +19,8 @@ static bool fill_messages(struct lk_client *client, struct lk__pair *pair)
 	bool subscribe;
 
 	while ((channel = lk__channels_next(&client->core.channels, &subscribe))) {
-		const char *argv[] = {subscribe ? "SUBSCRIBE" : "UNSUBSCRIBE", channel->topic};
-		if (!lk__resp_command(&pair->messages_out, 2, argv, NULL))
+		if (!pair->ops->subscribe(pair->peer, channel->topic, subscribe,
+		                          &pair->messages_out))
 			return false;
 	}
 	return true;
@@ -48,7 +46,7 @@ void lk__messages_flush(struct lk_client *client)
 		return;
 	lk__pair_use(pair);
 	lk__client_unlock(client);
-	taken = lk__conn_write(pair->messages, out->data, out->len, &why);
+	taken = pair->ops->write(pair->peer, LK__MESSAGES, out->data, out->len, &why);
 	pthread_mutex_lock(&client->mutex);
 	if (taken > 0) {
 		out->len -= (size_t)taken;
@@ -61,57 +59,41 @@ void lk__messages_flush(struct lk_client *client)
 
 /* ---- In ----------------------------------------------------------------------------------- */
 
-static void take_payload(struct lk_client *client, const struct lk__resp *channel,
-                         const struct lk__resp *payload)
+static void take(struct lk_client *client, struct lk__pair *pair, const void *reply)
 {
-	struct lk__message message;
+	struct lk__channels *channels = &client->core.channels;
+	struct lk__event event;
 
-	if (!strcmp(channel->str, client->space.channel)) {
-		if (lk__codec_message(&client->space, payload->str, payload->len, &message))
-			lk__core_message(&client->core, lk__now_ns(), &message);
-	} else if (lk__codec_broadcast(payload->str, payload->len, &message)) {
-		lk__channels_published(&client->core.channels, lk__now_ns(), channel->str,
-		                       channel->len, &message);
+	pair->ops->event(pair->peer, reply, channels->pinged, &event);
+	switch (event.kind) {
+	case LK__EVENT_NONE:
+		break;
+	case LK__EVENT_PONG:
+		lk__channels_ponged(channels);
+		break;
+	case LK__EVENT_MESSAGE:
+		lk__core_message(&client->core, lk__now_ns(), &event.message);
+		break;
+	case LK__EVENT_PUBLISHED:
+		lk__channels_published(channels, lk__now_ns(), event.topic, event.topic_len,
+		                       &event.message);
+		break;
+	case LK__EVENT_CONFIRMED:
+		lk__channels_confirmed(channels, lk__now_ns(), event.subscribed, event.topic,
+		                       event.topic_len);
+		break;
+	case LK__EVENT_REFUSED:
+		lk__channels_refused(channels, lk__now_ns(), &event.why);
+		break;
+	case LK__EVENT_PUT_OFF:
+		lk__channels_put_off(channels, lk__now_ns());
+		break;
 	}
-}
-
-static void take_message(struct lk_client *client, const struct lk__resp *resp)
-{
-	const struct lk__resp *kind, *channel, *last;
-	struct lk__why why;
-
-	/* A refused PING is an answer, too. */
-	if (client->core.channels.pinged && (resp->type != LK__RESP_ARRAY || resp->len == 2)) {
-		lk__channels_ponged(&client->core.channels);
-		return;
-	}
-	if (resp->type == LK__RESP_ERROR && lk__resp_error_passes(resp)) {
-		lk__channels_put_off(&client->core.channels, lk__now_ns());
-		return;
-	}
-	if (resp->type == LK__RESP_ERROR) {
-		lk__conn_why(&why, lk__resp_error(resp), client->target.text, "SUBSCRIBE: %s",
-		             resp->str);
-		lk__channels_refused(&client->core.channels, lk__now_ns(), &why);
-		return;
-	}
-	if (resp->type != LK__RESP_ARRAY || resp->len != 3)
-		return;
-	kind = resp->elements[0];
-	channel = resp->elements[1];
-	last = resp->elements[2];
-	if (kind->type != LK__RESP_STRING || channel->type != LK__RESP_STRING)
-		return;
-	if (!strcmp(kind->str, "message") && last->type == LK__RESP_STRING)
-		take_payload(client, channel, last);
-	else if (!strcmp(kind->str, "subscribe") || !strcmp(kind->str, "unsubscribe"))
-		lk__channels_confirmed(&client->core.channels, lk__now_ns(), kind->str[0] == 's',
-		                       channel->str, channel->len);
 }
 
 void lk__messages_read(struct lk_client *client, struct lk__pair *pair)
 {
-	struct lk__resp *resps[MESSAGES_MAX];
+	void *replies[MESSAGES_MAX];
 	struct lk__why why;
 	lk_err err = LK_OK;
 	int64_t got;
@@ -120,20 +102,17 @@ void lk__messages_read(struct lk_client *client, struct lk__pair *pair)
 	lk__pair_use(pair);
 	pair->hearing = true;
 	lk__client_unlock(client);
-	got = lk__conn_read(pair->messages, &why);
+	got = pair->ops->read(pair->peer, LK__MESSAGES, false, &why);
 	do {
 		count = 0;
-		while (count < MESSAGES_MAX && !err) {
-			err = lk__resp_next(pair->messages->reader, &resps[count], &why);
-			if (err || !resps[count])
-				break;
-			count++;
-		}
+		if (!err)
+			count = pair->ops->parse(pair->peer, LK__MESSAGES, replies, MESSAGES_MAX,
+			                         &err, &why);
 		pthread_mutex_lock(&client->mutex);
 		for (size_t i = 0; i < count; i++) {
 			if (!pair->broken)
-				take_message(client, resps[i]);
-			lk__resp_free(resps[i]);
+				take(client, pair, replies[i]);
+			pair->ops->discard(replies[i]);
 		}
 		if (count < MESSAGES_MAX)
 			break;
@@ -184,7 +163,8 @@ bool lk__messages_listen(struct lk_client *client, struct lk__sleeper *sleeper, 
 	client->listener = sleeper;
 	lk__pair_use(pair);
 	lk__client_unlock(client);
-	ready = lk__poll2(pair->messages->fd, POLLIN, client->listener_wake.read_fd,
+	ready = lk__poll2(pair->ops->fd(pair->peer, LK__MESSAGES), POLLIN,
+	                  client->listener_wake.read_fd,
 	                  deadline_ns == LK__NEVER ? -1 : deadline_ns);
 	if (ready & 2)
 		lk__wake_drain(&client->listener_wake);

@@ -24,8 +24,7 @@ void lk__pair_leave(struct lk__pair *pair)
 {
 	if (--pair->users || !pair->broken)
 		return;
-	lk__conn_close(pair->commands);
-	lk__conn_close(pair->messages);
+	pair->ops->close(pair->peer);
 	lk__buf_fini(&pair->out);
 	lk__buf_fini(&pair->messages_out);
 	free(pair);
@@ -91,8 +90,7 @@ void lk__wire_broken(struct lk_client *client, struct lk__pair *pair, const stru
 	pair->broken = true;
 	client->pair = NULL;
 	client->need_reader = client->callers_listen = false;
-	lk__conn_shutdown(pair->commands);
-	lk__conn_shutdown(pair->messages);
+	pair->ops->shutdown(pair->peer);
 	/* Before the core hears of it: it may free what its requests stand in. */
 	pair->sent = NULL;
 	pair->sent_end = &pair->sent;
@@ -226,7 +224,7 @@ static bool fill(struct lk_client *client, struct lk__pair *pair)
 	while ((request = lk__core_next_request(&client->core, now_ns))) {
 		struct lk__command command;
 		lk__core_command(request, &command);
-		if (lk__codec_request(&pair->out, &client->space, &command))
+		if (pair->ops->encode(pair->peer, &command, &pair->out))
 			append_sent(pair, request);
 		else
 			refuse_request(client, request);
@@ -263,7 +261,8 @@ static void write_out(struct lk_client *client, struct lk__pair *pair)
 	pair->stuck = false;
 	lk__client_unlock(client);
 	do {
-		taken = lk__conn_write(pair->commands, buf.data + done, buf.len - done, &why);
+		taken = pair->ops->write(pair->peer, LK__RESPONSES, buf.data + done, buf.len - done,
+		                         &why);
 		if (taken > 0)
 			done += (size_t)taken;
 	} while (taken > 0 && done < buf.len);
@@ -304,30 +303,18 @@ void lk__wire_flush(struct lk_client *client)
 
 /* ---- In ----------------------------------------------------------------------------------- */
 
-static void decode(struct lk_client *client, const struct lk__request *request,
-                   const struct lk__resp *resp, struct lk__answer *answer, struct lk__why *why)
-{
-	struct lk__command command;
-
-	if (!lk__is_question(request->kind)) {
-		lk__codec_answer(resp, client->target.text, answer, why);
-		return;
-	}
-	lk__core_command(request, &command);
-	lk__codec_question_answer(resp, client->target.text, &client->space, &command,
-	                          lk__core_into(request), answer, why);
-}
-
-static void deliver(struct lk_client *client, struct lk__pair *pair, struct lk__resp *resp)
+static void deliver(struct lk_client *client, struct lk__pair *pair, void *reply)
 {
 	struct lk__request *request = pair->sent;
+	struct lk__command question;
 	struct lk__answer answer;
 	struct lk__why why;
+	bool asked, known;
 
 	if (!request) {
 		lk__why_set(&why, LK_ESERVER, "%s: answered what was not asked",
 		            client->target.text);
-		lk__resp_free(resp);
+		pair->ops->discard(reply);
 		lk__wire_broken(client, pair, &why);
 		return;
 	}
@@ -335,32 +322,22 @@ static void deliver(struct lk_client *client, struct lk__pair *pair, struct lk__
 	if (!pair->sent)
 		pair->sent_end = &pair->sent;
 	request->next = NULL;
-	if (lk__codec_unknown_script(resp) && !request->by_text) {
+	asked = lk__is_question(request->kind);
+	if (asked)
+		lk__core_command(request, &question);
+	known = pair->ops->answer(pair->peer, reply, asked ? &question : NULL,
+	                          lk__core_into(request), &answer, &why);
+	if (!known && !request->by_text)
 		lk__core_resend(&client->core, request);
-	} else {
-		decode(client, request, resp, &answer, &why);
+	else
 		lk__core_answer(&client->core, lk__now_ns(), request, &answer);
-	}
-	lk__resp_free(resp);
-}
-
-/* Parse up to REPLIES_MAX replies.  Runs without the mutex: only the one who reads parses. */
-static size_t parse(struct lk__pair *pair, struct lk__resp **resps, lk_err *err,
-                    struct lk__why *why)
-{
-	size_t count = 0;
-
-	while (count < REPLIES_MAX &&
-	       !(*err = lk__resp_next(pair->commands->reader, &resps[count], why)) && resps[count])
-		count++;
-	return count;
 }
 
 /* The next reply is the sleeper's own, and nothing else ends its wait, or not often. */
 static bool is_patient(const struct lk__pair *pair, const struct lk__sleeper *sleeper,
                        int64_t deadline_ns)
 {
-	return sleeper && !sleeper->impatient && pair->commands->patient &&
+	return sleeper && !sleeper->impatient && pair->peer->can_wait &&
 	       lk__core_asker(pair->sent) == &sleeper->waiter &&
 	       deadline_ns - lk__now_ns() >= PATIENT_NS && lk__waiter_is_patient(&sleeper->waiter);
 }
@@ -368,12 +345,13 @@ static bool is_patient(const struct lk__pair *pair, const struct lk__sleeper *sl
 static int64_t read_when_ready(struct lk_client *client, struct lk__pair *pair, int64_t deadline_ns,
                                struct lk__why *why)
 {
-	int ready = lk__poll2(pair->commands->fd, POLLIN, client->reader_wake.read_fd,
-	                      deadline_ns == LK__NEVER ? -1 : deadline_ns);
+	int ready =
+		lk__poll2(pair->ops->fd(pair->peer, LK__RESPONSES), POLLIN,
+	                  client->reader_wake.read_fd, deadline_ns == LK__NEVER ? -1 : deadline_ns);
 
 	if (ready & 2)
 		lk__wake_drain(&client->reader_wake);
-	return ready & 1 ? lk__conn_read(pair->commands, why) : 0;
+	return ready & 1 ? pair->ops->read(pair->peer, LK__RESPONSES, false, why) : 0;
 }
 
 void lk__wire_read(struct lk_client *client, struct lk__pair *pair, struct lk__sleeper *sleeper,
@@ -381,7 +359,7 @@ void lk__wire_read(struct lk_client *client, struct lk__pair *pair, struct lk__s
 {
 	const bool patient = is_patient(pair, sleeper, deadline_ns);
 	int64_t due_ns = overdue_at(client);
-	struct lk__resp *resps[REPLIES_MAX];
+	void *replies[REPLIES_MAX];
 	struct lk__why why;
 	lk_err err = LK_OK;
 	int64_t got = 0;
@@ -395,18 +373,21 @@ void lk__wire_read(struct lk_client *client, struct lk__pair *pair, struct lk__s
 	client->need_reader = false;
 	lk__pair_use(pair);
 	lk__client_unlock(client);
-	got = patient ? lk__conn_wait(pair->commands, &why)
+	got = patient ? pair->ops->read(pair->peer, LK__RESPONSES, true, &why)
 	              : read_when_ready(client, pair, deadline_ns, &why);
 	do {
-		count = got && !err ? parse(pair, resps, &err, &why) : 0;
+		count = 0;
+		if (got && !err)
+			count = pair->ops->parse(pair->peer, LK__RESPONSES, replies, REPLIES_MAX,
+			                         &err, &why);
 		pthread_mutex_lock(&client->mutex);
 		if (sleeper)
 			sleeper->reading = false; /* it is awake */
 		for (size_t i = 0; i < count; i++) {
 			if (pair->broken)
-				lk__resp_free(resps[i]);
+				pair->ops->discard(replies[i]);
 			else
-				deliver(client, pair, resps[i]);
+				deliver(client, pair, replies[i]);
 		}
 		if (count < REPLIES_MAX)
 			break;

@@ -3,15 +3,13 @@
 #ifndef LK__CODEC_H
 #define LK__CODEC_H
 
-#include "../core/request.h"
+#include "../store.h"
 #include "resp.h"
 #include "script.h"
 
 #define LK__KEY_MAX (32 + 3 * LK_NAME_MAX + 8) /* prefix:{name}:q and a NUL */
 #define LK__TICKET_MAX 64                      /* 1:client:nonce:lease:mode:permits and a NUL */
 #define LK__CHANNEL_MAX 80
-#define LK__CLIENT_ID_SIZE 23
-#define LK__TOPIC_MAX (LK__KEY_MAX + 24) /* prefix:l:db:{name} and a NUL */
 
 /* Whose keys and channels: fixed for the life of a client. */
 struct lk__space {

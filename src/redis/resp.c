@@ -471,9 +471,3 @@ bool lk__resp_command(struct lk__buf *buf, int argc, const char *const *argv,
 	buf->len = (size_t)(at - buf->data);
 	return true;
 }
-
-void lk__buf_fini(struct lk__buf *buf)
-{
-	free(buf->data);
-	*buf = (struct lk__buf){0};
-}

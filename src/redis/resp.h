@@ -3,6 +3,7 @@
 #ifndef LK__RESP_H
 #define LK__RESP_H
 
+#include "../buf.h"
 #include "../error.h"
 
 #include <stdbool.h>
@@ -45,15 +46,8 @@ lk_err lk__resp_feed(struct lk__resp_reader *reader, const char *bytes, size_t l
 lk_err lk__resp_next(struct lk__resp_reader *reader, struct lk__resp **resp, struct lk__why *why);
 void lk__resp_free(struct lk__resp *resp);
 
-/* A growing buffer of commands to send. */
-struct lk__buf {
-	char *data;
-	size_t len;
-	size_t cap;
-};
 /* Append one command.  False when out of memory: the buffer is as before. */
 bool lk__resp_command(struct lk__buf *buf, int argc, const char *const *argv,
                       const size_t *argv_len);
-void lk__buf_fini(struct lk__buf *buf);
 
 #endif

@@ -31,7 +31,10 @@ static void make_client(void)
 	client->timer_fd = -1;
 	lk__session_init(&client->session, 1, 1);
 	client->fork_generation = lk__fork_generation();
-	lk__space_init(&client->space, "lk", 0, "abcdefghijklmnopqrstuv");
+	memcpy(client->id, "abcdefghijklmnopqrstuv", sizeof(client->id));
+	client->store = lk__store_of(&client->target)->create(&client->target, client->id);
+	if (!client->store)
+		abort();
 }
 
 /* Memory of the input's own, so that one byte too many is found. */

@@ -1,0 +1,15 @@
+/* SPDX-License-Identifier: MIT
+ * Bytes that grow. */
+#ifndef LK__BUF_H
+#define LK__BUF_H
+
+#include <stddef.h>
+
+struct lk__buf {
+	char *data;
+	size_t len, cap;
+};
+
+void lk__buf_fini(struct lk__buf *buf);
+
+#endif

@@ -1,0 +1,235 @@
+/* SPDX-License-Identifier: MIT
+ * The store in one Redis server: its operations, put together.  A peer is a pair of connections,
+ * since RESP2 takes no other commands where it has subscriptions. */
+#include "redis_store.h"
+
+#include "connect.h"
+#include "dial.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+struct redis {
+	struct lk__store store; /* first */
+	struct lk__space space;
+};
+
+struct redis_peer {
+	struct lk__peer peer; /* first */
+	const struct redis *redis;
+	struct lk__conn *conns[2]; /* by enum lk__side */
+	char text[200];            /* names the server in messages */
+};
+
+static struct lk__store *create(const struct lk__target *target, const char *client_id)
+{
+	struct redis *redis = calloc(1, sizeof(*redis));
+
+	if (!redis)
+		return NULL;
+	redis->store.ops = &lk__redis_store;
+	lk__space_init(&redis->space, target->prefix, target->db, client_id);
+	return &redis->store;
+}
+
+static void destroy(struct lk__store *store)
+{
+	free(store);
+}
+
+static void topic_of(const struct lk__store *store, const char *name, size_t len,
+                     char topic[LK__TOPIC_MAX])
+{
+	lk__space_topic(&((const struct redis *)store)->space, name, len, topic);
+}
+
+/* ---- Connections -------------------------------------------------------------------------- */
+
+static struct redis_peer *peer_of(struct lk__peer *peer)
+{
+	return (struct redis_peer *)peer;
+}
+
+static lk_err dial(struct lk__store *store, const struct lk__target *place, int64_t deadline_ns,
+                   int cancel_fd, struct lk__peer **result, struct lk__why *why)
+{
+	const struct redis *redis = (const struct redis *)store;
+	struct redis_peer *peer = calloc(1, sizeof(*peer));
+	lk_err err;
+
+	if (!peer)
+		return lk__why_set(why, LK_ENOMEM, "out of memory");
+	err = lk__connect(place, &redis->space, deadline_ns, cancel_fd, &peer->conns[LK__RESPONSES],
+	                  &peer->conns[LK__MESSAGES], why);
+	if (err) {
+		free(peer);
+		return err;
+	}
+	peer->redis = redis;
+	memcpy(peer->text, place->text, sizeof(peer->text));
+	lk__conn_be_patient(peer->conns[LK__RESPONSES]);
+	peer->peer.can_wait = peer->conns[LK__RESPONSES]->patient;
+	*result = &peer->peer;
+	return LK_OK;
+}
+
+static void shut_down(struct lk__peer *peer)
+{
+	lk__conn_shutdown(peer_of(peer)->conns[LK__RESPONSES]);
+	lk__conn_shutdown(peer_of(peer)->conns[LK__MESSAGES]);
+}
+
+static void close_peer(struct lk__peer *peer)
+{
+	lk__conn_close(peer_of(peer)->conns[LK__RESPONSES]);
+	lk__conn_close(peer_of(peer)->conns[LK__MESSAGES]);
+	free(peer);
+}
+
+static int fd_of(const struct lk__peer *peer, enum lk__side side)
+{
+	return ((const struct redis_peer *)peer)->conns[side]->fd;
+}
+
+static int64_t write_bytes(struct lk__peer *peer, enum lk__side side, const char *bytes, size_t len,
+                           struct lk__why *why)
+{
+	return lk__conn_write(peer_of(peer)->conns[side], bytes, len, why);
+}
+
+static int64_t read_bytes(struct lk__peer *peer, enum lk__side side, bool wait, struct lk__why *why)
+{
+	struct lk__conn *conn = peer_of(peer)->conns[side];
+
+	return wait ? lk__conn_wait(conn, why) : lk__conn_read(conn, why);
+}
+
+/* ---- Requests ----------------------------------------------------------------------------- */
+
+static bool encode(struct lk__peer *peer, const struct lk__command *request, struct lk__buf *buf)
+{
+	return lk__codec_request(buf, &peer_of(peer)->redis->space, request);
+}
+
+static bool subscribe(struct lk__peer *peer, const char *topic, bool on, struct lk__buf *buf)
+{
+	const char *argv[] = {on ? "SUBSCRIBE" : "UNSUBSCRIBE", topic};
+
+	(void)peer;
+	return lk__resp_command(buf, 2, argv, NULL);
+}
+
+static bool ping(struct lk__peer *peer, struct lk__buf *buf)
+{
+	const char *argv[] = {"PING"};
+
+	(void)peer;
+	return lk__resp_command(buf, 1, argv, NULL);
+}
+
+/* ---- Replies ------------------------------------------------------------------------------ */
+
+static size_t parse(struct lk__peer *peer, enum lk__side side, void **replies, size_t max,
+                    lk_err *err, struct lk__why *why)
+{
+	struct lk__resp_reader *reader = peer_of(peer)->conns[side]->reader;
+	size_t count = 0;
+
+	while (count < max) {
+		struct lk__resp *resp;
+		*err = lk__resp_next(reader, &resp, why);
+		if (*err || !resp)
+			break;
+		replies[count++] = resp;
+	}
+	return count;
+}
+
+static void discard(void *reply)
+{
+	lk__resp_free(reply);
+}
+
+static bool answer(struct lk__peer *peer, void *reply, const struct lk__command *question,
+                   void *into, struct lk__answer *result, struct lk__why *why)
+{
+	const struct redis_peer *of = peer_of(peer);
+	bool known = !lk__codec_unknown_script(reply);
+
+	if (question)
+		lk__codec_question_answer(reply, of->text, &of->redis->space, question, into,
+		                          result, why);
+	else
+		lk__codec_answer(reply, of->text, result, why);
+	lk__resp_free(reply);
+	return known;
+}
+
+static void payload(const struct redis_peer *peer, const struct lk__resp *channel,
+                    const struct lk__resp *text, struct lk__event *event)
+{
+	const struct lk__space *space = &peer->redis->space;
+
+	if (!strcmp(channel->str, space->channel)) {
+		if (lk__codec_message(space, text->str, text->len, &event->message))
+			event->kind = LK__EVENT_MESSAGE;
+	} else if (lk__codec_broadcast(text->str, text->len, &event->message)) {
+		event->kind = LK__EVENT_PUBLISHED;
+	}
+}
+
+static void event_of(struct lk__peer *peer, const void *reply, bool awaits_pong,
+                     struct lk__event *event)
+{
+	const struct lk__resp *resp = reply, *kind, *last;
+
+	event->kind = LK__EVENT_NONE;
+	/* A refused PING is an answer, too. */
+	if (awaits_pong && (resp->type != LK__RESP_ARRAY || resp->len == 2)) {
+		event->kind = LK__EVENT_PONG;
+		return;
+	}
+	if (resp->type == LK__RESP_ERROR && lk__resp_error_passes(resp)) {
+		event->kind = LK__EVENT_PUT_OFF;
+		return;
+	}
+	if (resp->type == LK__RESP_ERROR) {
+		event->kind = LK__EVENT_REFUSED;
+		lk__conn_why(&event->why, lk__resp_error(resp), peer_of(peer)->text,
+		             "SUBSCRIBE: %s", resp->str);
+		return;
+	}
+	if (resp->type != LK__RESP_ARRAY || resp->len != 3)
+		return;
+	kind = resp->elements[0];
+	last = resp->elements[2];
+	if (kind->type != LK__RESP_STRING || resp->elements[1]->type != LK__RESP_STRING)
+		return;
+	event->topic = resp->elements[1]->str;
+	event->topic_len = resp->elements[1]->len;
+	if (!strcmp(kind->str, "message") && last->type == LK__RESP_STRING) {
+		payload(peer_of(peer), resp->elements[1], last, event);
+	} else if (!strcmp(kind->str, "subscribe") || !strcmp(kind->str, "unsubscribe")) {
+		event->kind = LK__EVENT_CONFIRMED;
+		event->subscribed = kind->str[0] == 's';
+	}
+}
+
+const struct lk__store_ops lk__redis_store = {
+	.create = create,
+	.destroy = destroy,
+	.topic = topic_of,
+	.dial = dial,
+	.shutdown = shut_down,
+	.close = close_peer,
+	.fd = fd_of,
+	.write = write_bytes,
+	.read = read_bytes,
+	.encode = encode,
+	.subscribe = subscribe,
+	.ping = ping,
+	.parse = parse,
+	.answer = answer,
+	.event = event_of,
+	.discard = discard,
+};
