@@ -319,7 +319,7 @@ TEST(waiter_without_a_limit_goes_on_after_its_server_died)
 	START(&cmd, "latchkey", "lock", "a", "echo", "in");
 	ck_assert(WITHIN(5000, queue_is(1)));
 	server_kill(&server);
-	ck_assert(!command_wait(&cmd, 3000));
+	ck_assert_msg(!command_wait(&cmd, 3000), "status %x: %s", cmd.status, cmd.err);
 	server_restart(&server); /* and has forgotten the holder */
 	ck_assert(command_wait(&cmd, 5000));
 	ck_assert_str_eq(cmd.out, "in\n");
