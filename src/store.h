@@ -9,10 +9,10 @@
 #ifndef LK__STORE_H
 #define LK__STORE_H
 
-#include "buf.h"
+#include "base/buf.h"
 #include "core/request.h"
-#include "error.h"
-#include "url.h"
+#include "base/error.h"
+#include "base/url.h"
 
 #define LK__CLIENT_ID_SIZE 23
 #define LK__TOPIC_MAX (3 * LK_NAME_MAX + 64) /* with its NUL */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * Input that is odd, wrong or hostile (V1 to V5, V8, V9 of the fault list): names, numbers, fences,
  * and what a server answers. */
-#include "client.h"
+#include "runtime/client.h"
 #include "core/core.h"
 
 #include "harness/handles.h"

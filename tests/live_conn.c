@@ -3,7 +3,7 @@
  * command that was not answered. */
 #include "redis/conn.h"
 
-#include "os.h"
+#include "base/os.h"
 
 #include "peer.h"
 #include "process.h"

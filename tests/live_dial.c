@@ -2,7 +2,7 @@
  * Getting to a server: look-up, connect, log-in, each by its deadline and with its own error. */
 #include "redis/conn.h"
 
-#include "os.h"
+#include "base/os.h"
 
 #include "peer.h"
 #include "process.h"

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
  * The private server of local:, each test in a folder of its own.  Such a server is nobody's child,
  * so a guard ends it when the test is over, however it ends. */
-#include "local.h"
+#include "local/local.h"
 #include "local_folder.h"
-#include "os.h"
+#include "base/os.h"
 #include "process.h"
 #include "test.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * Which clock time is taken from: this program's clock_gettime() shows each a reading of its own.
  */
-#include "os.h"
+#include "base/os.h"
 #include "test.h"
 
 #include <time.h>

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  * The operating system's part: clock, descriptors to poll, threads and their serials, and what a
  * forked child keeps. */
-#include "fork.h"
-#include "os.h"
+#include "net/fork.h"
+#include "base/os.h"
 #include "process.h"
 #include "test.h"
 

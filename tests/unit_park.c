@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
  * Threads that sleep until they are woken, and decimal numbers: what every request uses. */
-#include "os.h"
+#include "base/os.h"
 #include "process.h"
 #include "test.h"
-#include "text.h"
+#include "base/text.h"
 
 #include <inttypes.h>
 #include <stdio.h>

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  * Text that crosses a border, and the sentences of errors made of it. */
-#include "error.h"
+#include "base/error.h"
 #include "test.h"
-#include "text.h"
+#include "base/text.h"
 
 #include <errno.h>
 #include <pthread.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * URLs and options: what each means, and that a wrong one is refused by the name of its part. */
 #include "test.h"
-#include "url.h"
+#include "base/url.h"
 
 #include <stdio.h>
 #include <stdlib.h>

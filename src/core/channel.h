@@ -9,7 +9,7 @@
 #ifndef LK__CHANNEL_H
 #define LK__CHANNEL_H
 
-#include "../error.h"
+#include "../base/error.h"
 #include "heap.h"
 #include "request.h"
 #include "table.h"

@@ -14,7 +14,7 @@
 #ifndef LK__CORE_H
 #define LK__CORE_H
 
-#include "../error.h"
+#include "../base/error.h"
 #include "channel.h"
 #include "heap.h"
 #include "request.h"

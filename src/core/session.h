@@ -5,7 +5,7 @@
 #ifndef LK__SESSION_H
 #define LK__SESSION_H
 
-#include "../error.h"
+#include "../base/error.h"
 
 #include <stdbool.h>
 #include <stdint.h>

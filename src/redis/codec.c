@@ -2,7 +2,7 @@
  * The store in Redis: how requests, answers and messages are written. */
 #include "codec.h"
 
-#include "../text.h"
+#include "../base/text.h"
 #include "conn.h"
 #include "dial.h"
 #include "scripts.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  * The store in Redis: how questions are written, and their answers read. */
-#include "../text.h"
+#include "../base/text.h"
 #include "codec.h"
 #include "dial.h"
 #include "scripts.h"

@@ -3,8 +3,8 @@
  * in dial.c. */
 #include "conn.h"
 
-#include "../fork.h"
-#include "../os.h"
+#include "../net/fork.h"
+#include "../base/os.h"
 #include "dial.h"
 
 #include <errno.h>

@@ -4,20 +4,14 @@
 #ifndef LK__CONN_H
 #define LK__CONN_H
 
-#include "../error.h"
-#include "../url.h"
+#include "../base/error.h"
+#include "../base/url.h"
+#include "../net/resolve.h"
 #include "resp.h"
 
 #include <stdbool.h>
 #include <stdint.h>
 #include <sys/socket.h>
-
-/* The resolved place of one server, so that both connections of a client go to the same. */
-struct lk__address {
-	struct sockaddr_storage addr;
-	socklen_t len;
-	int family;
-};
 
 struct lk__conn {
 	int fd; /* CLOEXEC, registered with fork.h, SO_LINGER 0; only lk__conn_wait() blocks */

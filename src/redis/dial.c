@@ -2,10 +2,10 @@
  * Setting a connection up: look-up, socket, connect and log-in, all by one deadline. */
 #include "dial.h"
 
-#include "../fork.h"
-#include "../os.h"
-#include "../text.h"
-#include "resolve.h"
+#include "../net/fork.h"
+#include "../base/os.h"
+#include "../base/text.h"
+#include "../net/resolve.h"
 
 #include <ctype.h>
 #include <errno.h>

@@ -3,9 +3,9 @@
  * nothing, and says of each finding what to do. */
 #include "doctor.h"
 
-#include "../local.h"
-#include "../os.h"
-#include "../text.h"
+#include "../local/local.h"
+#include "../base/os.h"
+#include "../base/text.h"
 
 #include <stdarg.h>
 #include <stdio.h>

@@ -12,8 +12,8 @@
  * within the bounds of every pair. */
 #include "doctor.h"
 
-#include "../os.h"
-#include "../text.h"
+#include "../base/os.h"
+#include "../base/text.h"
 
 #include <stdlib.h>
 #include <time.h>

@@ -4,8 +4,8 @@
  * rights before it looks whether there is anything to do. */
 #include "doctor.h"
 
-#include "../os.h"
-#include "../text.h"
+#include "../base/os.h"
+#include "../base/text.h"
 #include "codec.h"
 
 #include <stdio.h>

@@ -3,7 +3,7 @@
  * elements, bytes and depth, since hiredis itself believes whatever length a peer claims. */
 #include "resp.h"
 
-#include "../text.h"
+#include "../base/text.h"
 
 #include <hiredis/hiredis.h>
 

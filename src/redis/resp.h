@@ -3,8 +3,8 @@
 #ifndef LK__RESP_H
 #define LK__RESP_H
 
-#include "../buf.h"
-#include "../error.h"
+#include "../base/buf.h"
+#include "../base/error.h"
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -2,7 +2,7 @@
  * Names as keys: there and back, no two names in one key, one hash tag in each. */
 #include "fuzz.h"
 #include "redis/codec.h"
-#include "text.h"
+#include "base/text.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -3,9 +3,9 @@
  * out of bounds is refused by its name and leaves nothing, what is within is taken as it is.
  *
  * The client is one that was never connected: nothing here asks a store. */
-#include "client.h"
+#include "runtime/client.h"
 #include "core/latch.h"
-#include "fork.h"
+#include "net/fork.h"
 #include "fuzz.h"
 
 #include <stdlib.h>

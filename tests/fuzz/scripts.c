@@ -12,7 +12,7 @@
 #include "redis/codec.h"
 #include "scripts.h"
 #include "scripts_keys.h"
-#include "text.h"
+#include "base/text.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -3,7 +3,7 @@
 #include "scripts_keys.h"
 
 #include "lua_store_parts.h"
-#include "text.h"
+#include "base/text.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT
  * URLs: what is taken can be written down again and means the same; what is refused leaves nothing,
  * and the reason names the part and shows no secret. */
-#include "url.h"
+#include "base/url.h"
 
 #include "fuzz.h"
-#include "os.h"
+#include "base/os.h"
 
 #include <stdio.h>
 #include <stdlib.h>

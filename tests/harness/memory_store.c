@@ -2,7 +2,7 @@
  * A store in this process' memory. */
 #include "memory_store.h"
 
-#include "os.h"
+#include "base/os.h"
 #include "store.h"
 
 #include <pthread.h>

@@ -183,7 +183,7 @@ void world_subscribe(struct model_world *world, struct model_client *client)
 	add_item(client)->kind = subscribe ? ITEM_SUBSCRIBED : ITEM_UNSUBSCRIBED;
 }
 
-/* As src/latch.c asks: once, with the answer at once. */
+/* As src/api/latch.c asks: once, with the answer at once. */
 void world_question(struct model_world *world, struct model_client *client, enum model_verb verb)
 {
 	char count[8], open_ttl[16];

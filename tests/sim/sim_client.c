@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * A process: its clock, its state machines, and the shell around them, which src/loop.c and
- * src/wire.c are in a real one: it dials, sends and reads when they ask for it. */
+ * A process: its clock, its state machines, and the shell around them, which
+ * src/runtime/ is in a real one: it dials, sends and reads when they ask for it. */
 #include "sim.h"
 
 #include <stdlib.h>

@@ -3,7 +3,7 @@
 #ifndef LK__LOCAL_H
 #define LK__LOCAL_H
 
-#include "error.h"
+#include "../base/error.h"
 
 #include <stdint.h>
 

@@ -3,7 +3,7 @@
  * caller waits for.  It waits in poll() alone, so an idle client costs nothing. */
 #include "client.h"
 
-#include "local.h"
+#include "local/local.h"
 
 #include <poll.h>
 #include <stdio.h>

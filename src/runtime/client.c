@@ -3,8 +3,8 @@
  * thread and a fork concern. */
 #include "client.h"
 
-#include "fork.h"
-#include "text.h"
+#include "net/fork.h"
+#include "base/text.h"
 
 #include <stdarg.h>
 #include <stdio.h>

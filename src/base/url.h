@@ -14,7 +14,7 @@ struct lk__target {
 	char *host;        /* TCP: name or address, no brackets */
 	int port;
 	int db;
-	char *user; /* NULL = default user */
+	char *user;     /* NULL = default user */
 	char *password; /* NULL = no AUTH */
 	char *client_name;
 	char *prefix;

@@ -3,7 +3,7 @@
 #include "client.h"
 
 #include "core/latch.h"
-#include "fork.h"
+#include "net/fork.h"
 
 #include <stdlib.h>
 #include <string.h>

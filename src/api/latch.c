@@ -2,7 +2,7 @@
  * The latch's public calls.  Waiting and counting down go through the state machine, since they are
  * asked more than once; what is asked once is a question. */
 #include "core/latch.h"
-#include "client.h"
+#include "runtime/client.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -7,9 +7,9 @@
  * worker got that the program around us forked meanwhile. */
 #include "local.h"
 
-#include "fork.h"
+#include "../net/fork.h"
 #include "local_exec.h"
-#include "os.h"
+#include "../base/os.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -3,7 +3,7 @@
  * frees it, so a look-up that hangs costs a thread and holds up nobody. */
 #include "resolve.h"
 
-#include "../os.h"
+#include "../base/os.h"
 
 #include <ctype.h>
 #include <errno.h>

@@ -9,7 +9,7 @@
 
 #include "core/question.h"
 #include "core/session.h"
-#include "os.h"
+#include "base/os.h"
 #include "store.h"
 
 #include <pthread.h>

@@ -3,7 +3,7 @@
  * number of threads: between fork and exec only what is safe in a signal handler is called. */
 #include "local_exec.h"
 
-#include "os.h"
+#include "../base/os.h"
 
 #include <dirent.h>
 #include <errno.h>

@@ -3,7 +3,18 @@
 #ifndef LK__RESOLVE_H
 #define LK__RESOLVE_H
 
-#include "conn.h"
+#include "../base/error.h"
+
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/socket.h>
+
+/* The resolved place of one server, so that both connections of a client go to the same. */
+struct lk__address {
+	struct sockaddr_storage addr;
+	socklen_t len;
+	int family;
+};
 
 #define LK__RESOLVE_MAX 8 /* addresses of one host that are tried */
 

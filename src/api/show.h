@@ -4,7 +4,7 @@
 #ifndef LK__SHOW_H
 #define LK__SHOW_H
 
-#include "client.h"
+#include "runtime/client.h"
 
 #define LK__SHOWN_MAX 1000 /* holders, or waiters, that are listed at most */
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  * Names in the store: what each stands for, and which there are. */
-#include "client.h"
+#include "runtime/client.h"
 
 #include <stdio.h>
 #include <stdlib.h>

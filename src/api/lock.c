@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * The lock's public calls: a thin shell that starts an event in the state machine, sleeps and tells
  * the result. */
-#include "client.h"
+#include "runtime/client.h"
 #include "core/counters.h"
 
 #include <stdlib.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * The semaphore's public calls: a thin shell that starts an event in the state machine, sleeps and
  * tells the result. */
-#include "client.h"
+#include "runtime/client.h"
 #include "semaphore_query.h"
 
 #include <stdlib.h>

@@ -4,7 +4,7 @@
 #ifndef LK__SEMAPHORE_QUERY_H
 #define LK__SEMAPHORE_QUERY_H
 
-#include "client.h"
+#include "runtime/client.h"
 
 /* Open it, or with must_exist resize it; *result is the capacity that it has then. */
 lk_err lk__permits_size(struct lk__handle *handle, bool must_exist, int64_t capacity,

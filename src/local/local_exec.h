@@ -3,7 +3,7 @@
 #ifndef LK__LOCAL_EXEC_H
 #define LK__LOCAL_EXEC_H
 
-#include "error.h"
+#include "../base/error.h"
 
 #include <stdbool.h>
 #include <stdint.h>
