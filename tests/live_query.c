@@ -80,6 +80,32 @@ TEST(query_tells_who_holds)
 	OK(lk_client_close(other));
 }
 
+/* Whatever stands where a client describes itself, the hold is listed. */
+TEST(party_that_describes_itself_oddly_is_listed_all_the_same)
+{
+	lk_client *client = set_up(), *other = client_at(server.url);
+	lk_lock *lock = lock_named(client, "a"), *seen = lock_named(other, "a");
+	lk_lock_status status;
+	char id[LK_HOLDER_ID_SIZE];
+
+	OK(lk_lock_acquire(lock, 0));
+	lk_lock_holder_id(lock, id);
+	ck_assert(WITHIN(2000, described(seen, &status)));
+	/* A word that scripts answer with, too. */
+	redis_do(redis, "HSET lk:client:%s host fence user \"\"", lk_client_id(client));
+	OK(lk_lock_query(seen, &status));
+	ck_assert_str_eq(status.holder.host, "fence");
+	ck_assert_str_eq(status.holder.id, id);
+	redis_do(redis, "SET lk:client:%s what", lk_client_id(client));
+	OK(lk_lock_query(seen, &status));
+	ck_assert(status.held);
+	ck_assert_str_eq(status.holder.host, "");
+	ck_assert_str_eq(status.holder.id, id);
+	OK(lk_lock_release(lock));
+	OK(lk_client_close(client));
+	OK(lk_client_close(other));
+}
+
 TEST(label_of_a_lock_wins_over_its_clients)
 {
 	const lk_client_options who = {.label = "of the client"};

@@ -510,15 +510,18 @@ void lk__codec_question_answer(const struct lk__resp *resp, const char *what,
 	lk_err err;
 
 	*answer = (struct lk__answer){.kind = LK__DONE};
-	if (resp->type == LK__RESP_ERROR) {
-		lk__conn_why(why, lk__resp_error(resp), what, "%s", resp->str);
-		fail(answer, why, why->text);
-	} else if (kind == LK__BREAK || says(resp, "fence")) {
-		lk__codec_answer(resp, what, answer, why);
-	} else if (kind == LK__DESCRIBE) {
+	if (kind == LK__DESCRIBE) {
+		/* A party that cannot be described, for whichever reason, is listed all the same.
+		 */
 		answer->kind = LK__LISTED;
 		if (into)
 			fill_party(into, resp);
+	} else if (resp->type == LK__RESP_ERROR) {
+		lk__conn_why(why, lk__resp_error(resp), what, "%s", resp->str);
+		fail(answer, why, why->text);
+	} else if (kind == LK__BREAK ||
+	           ((kind == LK__SIZE || kind == LK__SET) && says(resp, "fence"))) {
+		lk__codec_answer(resp, what, answer, why);
 	} else if (kind == LK__LIST) {
 		answer->kind = LK__LISTED;
 		err = into ? fill_names(into, space, resp) : LK_OK;
