@@ -353,6 +353,52 @@ TEST(close_sends_a_refused_leave_once_more_and_waits_for_no_other)
 	end();
 }
 
+/* A loss was reported already: the close that finds its refused leave has nothing to add. */
+TEST(close_after_a_loss_leaves_nothing_behind_though_the_leave_was_refused)
+{
+	for (int linked = 0; linked < 2; linked++) {
+		start(1000);
+		hold(a, pa);
+		later(400);
+		tick(a);
+		refuse(a, LK__RENEW, false);
+		later(700); /* past the lease */
+		tick(a);
+		lk__core_told(next_loss(a, LK_LOST_EXPIRED));
+		refuse(a, LK__LEAVE, false);
+		ck_assert_int_eq(a->core.unconfirmed, 1);
+		if (!linked)
+			virt_link_down(a, LK_ECONN);
+		lk__core_close(&a->core, virt_now(a));
+		if (linked)
+			refuse(a, LK__LEAVE, false);
+		ck_assert(!lk__core_busy(&a->core));
+		ck_assert(!a->core.left_behind);
+		end();
+	}
+}
+
+/* Also a try that others wait behind. */
+TEST(try_that_is_refused_ends_with_the_error_though_others_wait)
+{
+	struct lk__waiter *waiter, *other;
+
+	start(10000);
+	waiter = virt_try(a, pa, 2);
+	other = virt_acquire(a, pa, 4);
+	refuse(a, LK__ASK, true);
+	later(50);
+	virt_abandon(a, waiter);
+	assert_done(waiter, LK_ESERVER);
+	ck_assert_str_eq(waiter->why.text, "refused");
+	ck_assert(!other->done);
+	virt_pass(&v, 2000);
+	assert_done(other, LK_OK);
+	virt_release(a, pa, 4);
+	virt_settle(&v);
+	end();
+}
+
 /* What stands where the lock was is none of ours: nothing is left of the hold. */
 TEST(refused_leave_of_a_hold_whose_key_is_foreign_ends_it)
 {

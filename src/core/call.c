@@ -6,6 +6,7 @@
 #include "counters.h"
 #include "latch.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 
 /* ---- Holds -------------------------------------------------------------------------------- */
@@ -410,6 +411,25 @@ static lk_err why_unlinked(const struct lk__core *core)
 	                                                                : core->link_why.err;
 }
 
+/* The server's words for the last error that a ticket had. */
+static const char *refusal_text(const struct lk__core *core, const struct lk__ticket *ticket)
+{
+	lk_err err = (lk_err)ticket->refusal;
+
+	return core->refusal.err == err ? core->refusal.text : lk_err_text(err);
+}
+
+/* A try that the server refused each time ends with the server's error, not for want of time. */
+static void complete_refused(struct lk__core *core, struct lk__waiter *waiter,
+                             const struct lk__ticket *ticket, lk_err why)
+{
+	if (why == LK_ETIMEDOUT && waiter->only_try && ticket && ticket->state == LK__ASKING &&
+	    ticket->refusals)
+		lk__complete(core, waiter, (lk_err)ticket->refusal, refusal_text(core, ticket));
+	else
+		lk__complete(core, waiter, why, text_of(core, why));
+}
+
 void lk__core_give_up(struct lk__core *core, int64_t now_ns, struct lk__waiter *waiter, lk_err why)
 {
 	struct lk__place *place = waiter->place;
@@ -422,17 +442,14 @@ void lk__core_give_up(struct lk__core *core, int64_t now_ns, struct lk__waiter *
 	ticket = place->ticket;
 	leave_line(place, waiter);
 	if (place->first || place->hold || !ticket) {
-		lk__complete(core, waiter, why, text_of(core, why));
+		complete_refused(core, waiter, ticket, why);
 		return;
 	}
 	/* It was the last one: the ticket goes with it. */
 	if (lk__ticket_is_unknown(ticket) && !ticket->again) {
 		if (why == LK_ETIMEDOUT && !core->linked)
 			why = why_unlinked(core);
-		if (why == LK_ETIMEDOUT && waiter->only_try && ticket->refusals)
-			lk__complete(core, waiter, core->refusal.err, core->refusal.text);
-		else
-			lk__complete(core, waiter, why, text_of(core, why));
+		complete_refused(core, waiter, ticket, why);
 		lk__ticket_leave(core, now_ns, ticket);
 		return;
 	}
@@ -441,7 +458,7 @@ void lk__core_give_up(struct lk__core *core, int64_t now_ns, struct lk__waiter *
 }
 
 /* The latest answer that concerns its call was an error that passes. */
-static bool is_refused(const struct lk__waiter *waiter)
+static const struct lk__ticket *refused_ticket(const struct lk__waiter *waiter)
 {
 	const struct lk__ticket *ticket = NULL;
 
@@ -449,14 +466,17 @@ static bool is_refused(const struct lk__waiter *waiter)
 		ticket = waiter->place->ticket;
 	else if (waiter->where == LK__FOR_LEAVE)
 		ticket = waiter->ticket;
-	return ticket && ticket->refusals;
+	return ticket && ticket->refusals ? ticket : NULL;
 }
 
 void lk__core_abandon(struct lk__core *core, int64_t now_ns, struct lk__waiter *waiter)
 {
-	bool refused = is_refused(waiter);
+	const struct lk__ticket *refused = refused_ticket(waiter);
+	char text[sizeof(core->refusal.text)] = "";
 	lk_err err = LK_EUNKNOWN;
 
+	if (refused) /* it may be no more below */
+		snprintf(text, sizeof(text), "%s", refusal_text(core, refused));
 	if (waiter->where == LK__IN_PLACE)
 		lk__core_give_up(core, now_ns, waiter, LK_ETIMEDOUT);
 	if (waiter->done)
@@ -472,7 +492,7 @@ void lk__core_abandon(struct lk__core *core, int64_t now_ns, struct lk__waiter *
 	} else {
 		remove_from(&waiter->ticket->leavers, waiter);
 	}
-	lk__complete(core, waiter, err, refused ? core->refusal.text : text_of(core, err));
+	lk__complete(core, waiter, err, text[0] ? text : text_of(core, err));
 }
 
 void lk__core_cancel(struct lk__core *core, int64_t now_ns, struct lk__name *name, void *handle,

@@ -169,26 +169,11 @@ bool lk__core_stepping(const struct lk__core *core)
 	return latch != NULL;
 }
 
-/* A hold that expired, or that the store does not have, was reported as a loss and needs no
- * confirmation.  A ticket that never held may still be granted. */
-static bool is_unconfirmed(const struct lk__ticket *ticket, int64_t since_ns)
-{
-	int64_t end_ns = ticket->valid_until_ns;
-
-	if (ticket->state == LK__OVER || !ticket->fence)
-		return ticket->state != LK__OVER;
-	/* The last renewal of a hold that was released may have no answer, and have come through.
-	 */
-	if (ticket->released && end_ns < ticket->main.sent_ns + ticket->main.lease_ms * MS)
-		end_ns = ticket->main.sent_ns + ticket->main.lease_ms * MS;
-	return since_ns < end_ns;
-}
-
 bool lk__core_unconfirmed(const struct lk__core *core, int64_t since_ns)
 {
 	const struct lk__ticket *ticket = core->all_tickets;
 
-	while (ticket && !is_unconfirmed(ticket, since_ns))
+	while (ticket && !lk__ticket_matters(ticket, since_ns))
 		ticket = ticket->next;
 	return ticket != NULL;
 }

@@ -111,6 +111,7 @@ struct lk__ticket {
 	uint8_t state;    /* enum lk__ticket_state */
 	uint8_t hands;    /* heads served on the way */
 	uint8_t refusals; /* errors answered in a row, up to a limit */
+	uint8_t refusal;  /* the last one: lk_err */
 	bool fixed, only_try, wanted, share, share_asked, again, trouble, handing;
 	bool doubted;          /* it was broken while its request was under way */
 	bool called;           /* told that others wait since its request was sent */
@@ -347,6 +348,7 @@ void lk__refusal_note(struct lk__core *core, struct lk__ticket *ticket,
                       const struct lk__answer *answer);
 bool lk__ticket_is_unknown(const struct lk__ticket *ticket);
 void lk__leave_begin(int64_t now_ns, struct lk__ticket *ticket);
+bool lk__ticket_matters(const struct lk__ticket *ticket, int64_t since_ns);
 void lk__leave_refused(struct lk__core *core, int64_t now_ns, struct lk__ticket *ticket,
                        const struct lk__answer *answer);
 bool lk__leave_confirmed(struct lk__core *core, int64_t now_ns, struct lk__ticket *ticket,

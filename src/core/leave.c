@@ -4,9 +4,9 @@
  * A leave that the store refuses changes nothing there: the ticket may stand in the queue, and a
  * grant to it would block the lock.  So the ticket stays in the core, its leave is repeated less
  * and less often, and a message that shows that the store still knows the ticket has it sent at
- * once.  That may never happen to a ticket whose grant was used (a rate's: the permit is in use
- * until its lease ends): such a ticket either is freed at its grant, or serves the head of the
- * queue and has handing set, as has a ticket whose leave is confirmed. */
+ * once.  A grant that was used (a rate's: the permit is in use until its lease ends) is never
+ * ended: such a ticket is freed at its grant, or serves the head of the queue and has handing set,
+ * as has a ticket whose leave is confirmed, or its leave names the grant, which stays. */
 #include "core.h"
 
 #define MS INT64_C(1000000)
@@ -57,10 +57,12 @@ void lk__refusal_note(struct lk__core *core, struct lk__ticket *ticket,
 {
 	if (!changed_nothing(answer))
 		ticket->may_be_known = true;
-	if (answer->kind == LK__FAILED)
-		lk__why_set(&core->refusal, answer->err, "%s", answer->text);
-	else
+	if (answer->kind != LK__FAILED) {
 		ticket->refusals = 0;
+		return;
+	}
+	ticket->refusal = (uint8_t)answer->err;
+	lk__why_set(&core->refusal, answer->err, "%s", answer->text);
 }
 
 /* To the store: nothing of it was sent, or each ask was refused before it changed anything. */
@@ -70,7 +72,7 @@ bool lk__ticket_is_unknown(const struct lk__ticket *ticket)
 	       (!ticket->may_be_known && ticket->main.where != LK__UNDER_WAY);
 }
 
-/* No leave of it was confirmed yet, and its grant, if there was one, was not used. */
+/* No leave of it was confirmed yet. */
 bool lk__leave_is_pending(const struct lk__ticket *ticket)
 {
 	return ticket->state == LK__LEAVING && !ticket->handing;
@@ -81,6 +83,25 @@ bool lk__leave_is_overdue(const struct lk__ticket *ticket, int64_t now_ns)
 {
 	return ticket->state == LK__LEAVING && !ticket->again && !ticket->leavers &&
 	       ticket->leave_until_ns <= now_ns;
+}
+
+/* Its end has to be confirmed: something may be left in the store that its caller does not know of.
+ * A hold that expired, or that the store does not have, was reported as a loss; a grant that was
+ * used stays.  A ticket that never held may still be granted. */
+bool lk__ticket_matters(const struct lk__ticket *ticket, int64_t since_ns)
+{
+	int64_t end_ns = ticket->valid_until_ns;
+
+	if (ticket->state == LK__OVER || ticket->used ||
+	    (ticket->state == LK__LEAVING && ticket->handing))
+		return false;
+	if (!ticket->fence)
+		return true;
+	/* The last renewal of a hold that was released may have no answer, and have come through.
+	 */
+	if (ticket->released && end_ns < ticket->main.sent_ns + ticket->main.lease_ms * MS)
+		end_ns = ticket->main.sent_ns + ticket->main.lease_ms * MS;
+	return since_ns < end_ns;
 }
 
 /* It need not be counted any more. */
@@ -113,7 +134,7 @@ static bool is_repeated(struct lk__core *core, int64_t now_ns, struct lk__ticket
 	if (answer->err == LK_EFOREIGN && ticket->fence)
 		return false; /* it was a hold, and what stands in its place is none */
 	if (core->closing && !answer->passes) {
-		core->left_behind = true;
+		core->left_behind |= lk__ticket_matters(ticket, now_ns);
 		return false; /* or the close would wait for it */
 	}
 	return count(core, ticket) || ticket->again || ticket->leavers;
@@ -192,7 +213,7 @@ void lk__leave_close(struct lk__core *core, int64_t now_ns)
 		if (core->linked || ticket->leavers) {
 			send_now(core, now_ns, ticket);
 		} else {
-			core->left_behind = true;
+			core->left_behind |= lk__ticket_matters(ticket, now_ns);
 			lk__ticket_end(core, ticket);
 		}
 	}
