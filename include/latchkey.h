@@ -21,8 +21,8 @@
  *  - Times are milliseconds in int64_t.  A wait of 0 tries once, LK_FOREVER (-1) has no limit.
  *  - Strings passed in are copied.  Strings passed out are borrowed until their handle is closed.
  *  - NULL for a handle, a name, a result or a function is LK_EINVALID unless a comment below allows
- *    it.  A function without an lk_err answers as to a caller that holds nothing: 0, false, "" or
- *    LK_STATE_NONE.  Options may be NULL: all defaults.  Closing NULL is a no-op.
+ *    it.  A function without an lk_err returns 0, false, "" or LK_STATE_NONE.  Options may be NULL:
+ *    all defaults.  Closing NULL is a no-op.
  *  - A call on a handle that is being closed returns LK_ECLOSED.  After the close its memory is
  *    freed, and a use of it is not checked: it is a use of freed memory.
  *  - Options structs: all zero means all defaults.  Initialise them with {0} and set what you need.
@@ -172,7 +172,8 @@ LK_API LK_MUST_USE lk_err lk_client_open(const char *url, const lk_client_option
  * store reported as broken or gone, needs no confirmation: the call does not wait for it.
  *
  * LK_OK         nothing is left behind
- * LK_EUNKNOWN   closed, but a release was not confirmed, or was refused: it runs out with its lease
+ * LK_EUNKNOWN   closed, but a release was not confirmed, or was refused: the hold expires with its
+ *               lease
  * LK_EDEADLOCK  called from a callback of this client; nothing was done
  * LK_EFORKED    called in a child: its copies of the sockets are closed, nothing was sent
  *
@@ -308,16 +309,16 @@ LK_API lk_err lk_lock_close(lk_lock *lock);
  * LK_ECLOSED    not held; lk_client_close(), or the handle is being closed
  * LK_ELOST      the caller's hold on this lock was lost and not yet released; nothing changed
  * LK_ECONN      not held; the store was not reached, nothing was asked
- * LK_EUNKNOWN   not held; a request was not answered, or the store refused to take it back: should
- *               it be granted, the client gives the grant back as soon as it hears of it, and
- *               it ends by itself one lease later at most
+ * LK_EUNKNOWN   not held; a request was not answered, or the store refused to withdraw it: the
+ *               client releases a later grant when its message arrives; the grant expires one
+ *               lease later at most
  * LK_EAUTH, LK_ESERVER, LK_EFOREIGN, LK_EFENCE   not held; the store's refusal, lk_errmsg()
  * LK_EINVALID   wait_ms below -1
  * LK_ELIMIT     re-entered 2^31 - 1 times; the hold is unchanged
  * LK_ENOMEM, LK_EFORKED   not held
  *
- * A server that refuses for a moment (it loads its data, is busy, has too few replicas) is asked
- * again until the wait is over.
+ * While the server refuses for a moment (it loads its data, is busy, has too few replicas), the
+ * library repeats the request until the wait is over.
  *
  * Returns by wait_ms plus one command timeout.  Any thread.  The caller becomes the owner. */
 LK_API LK_MUST_USE lk_err lk_lock_acquire(lk_lock *lock, int64_t wait_ms);
@@ -419,7 +420,7 @@ LK_API LK_MUST_USE lk_err lk_lock_break(lk_lock *lock, const char *if_holder);
  * the window's length, and acquire with hold NULL.  Then no window of that length, wherever it
  * begins, sees more grants than the capacity, by the store's clock.  The grant is final: it counts
  * from the moment when the store made it, whenever the call returns.  So a client whose round trip
- * is as long as the window has its turns, too.  A waiter that has died costs one turn. */
+ * is as long as the window also gets its turns.  A waiter that has died costs one turn. */
 typedef struct lk_semaphore lk_semaphore;
 
 /* Told once for each hold that is lost, as lk_lost_fn. */
@@ -464,8 +465,8 @@ LK_API lk_err lk_semaphore_close(lk_semaphore *semaphore);
  *   wait_ms  milliseconds; 0 = try once, LK_FOREVER = no limit
  *   hold     gets the hold's fence, by which the calls below name it.  NULL, for a fixed handle
  *            only: the permits are never released and come back one lease after the grant,
- *            lk_semaphore_close(), lk_client_close() and a crash notwithstanding.  That may be
- *            before the call returns, from a server that is far
+ *            lk_semaphore_close(), lk_client_close() and a crash notwithstanding.  With a
+ *            distant server that may be before the call returns
  *
  * LK_OK         held; renewed in the background until released, or until its end if fixed
  * LK_EBUSY      not held: too few are free, or others wait (wait_ms 0); nothing left behind
