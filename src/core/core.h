@@ -296,7 +296,7 @@ int64_t lk__hold_left_ns(const struct lk__hold *hold, int64_t now_ns);
 void lk__core_link_up(struct lk__core *core, int64_t now_ns);
 /* What was under way has no answer any more. */
 void lk__core_link_down(struct lk__core *core, int64_t now_ns, const struct lk__why *why);
-/* A latch's; else it is a ticket's. */
+/* A latch's; else it is a ticket's, or a question's. */
 bool lk__request_is_latch(const struct lk__request *request);
 void lk__core_answer(struct lk__core *core, int64_t now_ns, struct lk__request *request,
                      const struct lk__answer *answer);

@@ -4,8 +4,10 @@
  * Why nobody is released early: a waiter has a stamp, from an answer to a request that was sent
  * after it came.  It is the generation that counted then, or, of an absent latch, the least one
  * that could be made next.  What opens with at least that generation opened during the wait; an
- * older message cannot reach the stamp, however late it comes.  What it heard of is its own: should
- * the store begin anew with lower generations, the next waiter knows nothing of the old ones.
+ * older message cannot reach the stamp, however late it comes.  The one exception: a store that
+ * lost its memory, and whose clock is behind, begins anew with lower generations.  Then a message
+ * from before the loss may end a wait.  A message counts only for the wait that received it: the
+ * next waiter knows nothing of the old generations.
  *
  * Why nobody is left behind: what messages say stands in the store, too.  Each waiter is looked
  * after by a request that was sent after the channel was confirmed, after each new connection and
