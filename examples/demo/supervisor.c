@@ -75,7 +75,7 @@ static bool start_worker(struct run *run, struct worker *worker)
 			if (run->workers[i].channel >= 0)
 				close(run->workers[i].channel);
 		close(pair[0]);
-		/* A terminal sends these to all of us: the supervisor alone ends the run. */
+		/* A terminal sends these to the whole group: the supervisor alone ends the run. */
 		signal(SIGINT, SIG_IGN);
 		signal(SIGQUIT, SIG_IGN);
 		signal(SIGHUP, SIG_IGN);
@@ -184,7 +184,7 @@ static void hear_done(struct run *run, struct worker *worker, const struct note 
 }
 
 /* Report a death that was not planned. */
-static void tell_death(const struct run *run, const struct worker *worker, int status)
+static void report_death(const struct run *run, const struct worker *worker, int status)
 {
 	char text[80];
 
@@ -210,7 +210,7 @@ static void bury(struct run *run, struct worker *worker)
 	if (!worker->killed) {
 		worker->failed = true;
 		run->ok = false;
-		tell_death(run, worker, status);
+		report_death(run, worker, status);
 	}
 	if (worker == run->stopped)
 		run->stopped = NULL;
