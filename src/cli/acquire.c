@@ -16,30 +16,25 @@
 #define PROMPT_NS (200 * MS) /* after the end of a wait */
 #define BACKOFF_FIRST_MS 20  /* between attempts to connect, as in the library */
 #define BACKOFF_MAX_MS 500
-/* An attempt to connect ends with the wait and says why; one that does not is not waited for. */
+/* An attempt to connect that ends with the wait has time to report why. */
 #define ATTEMPT_GRACE_NS (100 * MS)
 
 enum stage { STAGE_OPENING, STAGE_WAITING, STAGE_DONE, STAGE_ABANDONED };
 
 /* ---- The thread --------------------------------------------------------------------------- */
 
-/* One attempt. */
+/* Make one attempt.  It has the whole connect timeout, which the client keeps for each reconnect:
+ * the end of the wait is await()'s to see to. */
 static lk_err open_hold(struct acquire *acquire)
 {
-	const struct store *store = acquire->store;
-	lk_client_options options = store->client;
+	lk_client_options options = acquire->store->client;
 	lk_err err;
 
 	options.log = outage_log;
 	options.log_arg = &acquire->outage;
 	options.log_level = LK_LOG_INFO;
-	if (acquire->end_ns != NEVER) {
-		int64_t left_ms = (acquire->end_ns - clock_ns() + MS - 1) / MS;
-		if (left_ms < store->connect_timeout_ms)
-			options.connect_timeout_ms = left_ms > 1 ? left_ms : 1;
-	}
 	if (!acquire->opened) {
-		err = lk_client_open(store->url, &options, &acquire->opened);
+		err = lk_client_open(acquire->store->url, &options, &acquire->opened);
 		store_judge(acquire->store, err);
 		if (err != LK_OK)
 			return err;
