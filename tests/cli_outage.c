@@ -18,6 +18,7 @@
 
 /* What a loaded machine may add to a moment that is exact. */
 #define SLACK_MS 1500
+#define NOT_RUN "\"command_status\":null"
 
 static struct test_server server;
 static struct proxy proxy;
@@ -440,5 +441,88 @@ TEST(command_that_was_lost_with_its_server_ends_at_once)
 	start_ms = now_ms();
 	/* Some lease may be left when the command has ended. */
 	expect_end(start_ms, 79, 0, 500 + SLACK_MS);
+	server_stop(&server);
+}
+
+/* ---- Between the grant and the command ----------------------------------------------------------
+ */
+
+/* "a" is granted to a command with --min-hold, whose request for the longer lease is held up. */
+static void begin_granted(const char *on_lost, int timeout_ms)
+{
+	static const struct proxy_fault stall = {.stall = true};
+	char url[120];
+
+	begin();
+	proxy_start(&proxy, &server);
+	hold();
+	snprintf(url, sizeof(url), "%s?command_timeout=%d", proxy.url, timeout_ms);
+	setenv("LATCHKEY_URL", url, 1);
+	START(&cmd, "latchkey", "lock", on_lost, "--lease", "20", "--min-hold", "60", report, "a",
+	      "echo", "ran");
+	setenv("LATCHKEY_URL", server.url, 1);
+	ck_assert(WITHIN(5000, queue_is(1)));
+	proxy_set(&proxy, PROXY_COMMANDS, PROXY_TO_SERVER, &stall);
+	ck_assert_int_eq(command_signal_of("sleep", SIGKILL), 1);
+	ck_assert(command_wait(&holder, 5000));
+	ck_assert(WITHIN(5000, proxy_count(&proxy).held[PROXY_COMMANDS][PROXY_TO_SERVER] > 0));
+	ck_assert_int_eq(shell("latchkey show a | grep -q 'pid %d'", (int)cmd.pid), 0);
+}
+
+TEST(command_whose_lock_was_lost_before_it_began_is_not_run)
+{
+	static const char *const on_lost[] = {"--on-lost=warn", "--on-lost=term"};
+
+	for (int i = 0; i < 2; i++) {
+		begin_granted(on_lost[i], 5000);
+		RUNS(0, &holder, "latchkey", "break", "-q", "a");
+		proxy_heal(&proxy);
+		ck_assert(command_wait(&cmd, 10000));
+		ck_assert_int_eq(WEXITSTATUS(cmd.status), 79);
+		ck_assert_str_eq(cmd.out, "");
+		ck_assert_msg(strstr(cmd.err, "lost before the command") != NULL, "%s", cmd.err);
+		assert_outcome("lost");
+		ck_assert_ptr_nonnull(strstr(command_read("report"), NOT_RUN));
+		/* As the response or the message says. */
+		ck_assert_msg(strstr(command_read("report"), "\"taken\"") ||
+		                      strstr(command_read("report"), "\"broken\""),
+		              "%s", command_read("report"));
+		proxy_stop(&proxy);
+		server_stop(&server);
+	}
+}
+
+TEST(signal_before_the_command_began_ends_the_hold)
+{
+	begin_granted("--on-lost=term", 5000);
+	kill(cmd.pid, SIGTERM);
+	proxy_heal(&proxy);
+	ck_assert(command_wait(&cmd, 10000));
+	ck_assert_msg(WIFSIGNALED(cmd.status) && WTERMSIG(cmd.status) == SIGTERM, "%x %s",
+	              (unsigned)cmd.status, cmd.err);
+	ck_assert_str_eq(cmd.out, "");
+	assert_outcome("cancelled");
+	ck_assert_ptr_nonnull(strstr(command_read("report"), NOT_RUN));
+	RUNS(0, &holder, "latchkey", "lock", "-n", "a", "true");
+	server_stop(&server);
+}
+
+/* It would try for half a lease to shorten the hold again. */
+TEST(signal_ends_a_start_whose_store_went_away)
+{
+	int64_t start_ms;
+
+	begin_granted("--on-lost=term", 1000);
+	proxy_refuse(&proxy, true);
+	proxy_cut(&proxy, PROXY_COMMANDS, false);
+	proxy_cut(&proxy, PROXY_MESSAGES, false);
+	ck_assert(!command_wait(&cmd, 300));
+	start_ms = now_ms();
+	kill(cmd.pid, SIGTERM);
+	ck_assert(command_wait(&cmd, 10000));
+	ck_assert_msg(WIFSIGNALED(cmd.status) && WTERMSIG(cmd.status) == SIGTERM, "%x %s",
+	              (unsigned)cmd.status, cmd.err);
+	ck_assert_str_eq(cmd.out, "");
+	ck_assert_int_le(now_ms() - start_ms, 2000 + SLACK_MS);
 	server_stop(&server);
 }

@@ -19,6 +19,7 @@
 #include <string.h>
 
 #define NARROW_AGAIN_NS (50 * MS)
+#define REASON_NS (500 * MS) /* a callback takes no longer */
 
 struct session {
 	const struct options *options;
@@ -109,27 +110,44 @@ static int tell_not_acquired(struct session *session)
 	return status;
 }
 
-/* Until --min-hold is over, or a signal that ends programs came: its number, else 0. */
+/* While no command runs, react to the signals that came.  Return one that ends programs, else 0. */
+static int take_signals(struct session *session)
+{
+	int number;
+
+	while ((number = signals_next()) && !signal_ends(number)) {
+		if (number == SIGTSTP)
+			signals_suspend(false);
+		else if (number == SIGCHLD)
+			guard_tend(&session->guard);
+	}
+	return number;
+}
+
+/* Until then, or until a signal or a loss. */
+static void pause_until(int64_t until_ns)
+{
+	struct pollfd fds[2];
+
+	fds[1].fd = signals_fd();
+	fds[1].events = POLLIN;
+	clock_wait(fds, 2, until_ns, NULL);
+}
+
+/* Keep the hold until --min-hold is over.  Return the signal that ended this earlier, else 0. */
 static int hold_on(struct session *session)
 {
 	int64_t until_ns = session->held_since_ns + session->options->min_hold_ms * MS;
-	int number;
+	int number = 0;
 
 	if (!session->options->min_hold_ms || session->run.lost)
 		return 0;
-	while (clock_ns() < until_ns && hold_state(&session->acquire.hold) != LK_STATE_LOST) {
-		struct pollfd fds[2];
-		fds[1].fd = signals_fd();
-		fds[1].events = POLLIN;
-		clock_wait(fds, 2, until_ns, NULL);
-		while ((number = signals_next())) {
-			if (signal_ends(number))
-				return number;
-			if (number == SIGTSTP)
-				signals_suspend(false);
-		}
+	while (!number && clock_ns() < until_ns &&
+	       hold_state(&session->acquire.hold) != LK_STATE_LOST) {
+		pause_until(until_ns);
+		number = take_signals(session);
 	}
-	return 0;
+	return number;
 }
 
 static void release(struct session *session)
@@ -145,7 +163,7 @@ static void release(struct session *session)
 		return;
 	}
 	err = hold_release(&session->acquire.hold);
-	if (err == LK_EUNKNOWN)
+	if (err == LK_EUNKNOWN || err == LK_ECONN)
 		acquire_give_up(&session->acquire);
 	guard_released(&session->guard);
 	if (err == LK_ELOST && !session->options->min_hold_ms)
@@ -197,20 +215,21 @@ static void tell_acquired(const struct session *session)
 
 /* --min-hold is to be kept although this process is killed: the store gets a lease that lasts until
  * then.  For this process the usual one comes back at once; the store never shortens a lease.  A
- * hold with the long one would not be renewed, and its loss not be noticed, for as long. */
-static void keep_for_min_hold(struct session *session)
+ * hold with the long one would not be renewed, and its loss not be noticed, for as long.
+ * Return the signal that ended the attempts, else 0. */
+static int keep_for_min_hold(struct session *session)
 {
 	const struct options *options = session->options;
 	struct hold *hold = &session->acquire.hold;
 	int64_t lease_ms = options->lease_ms ? options->lease_ms : LK_LEASE_DEFAULT_MS;
 	int64_t min_ms = options->min_hold_ms;
 	int64_t until_ns = clock_ns() + lease_ms / 2 * MS;
-	struct pollfd timer;
+	int number;
 	lk_err err;
 
 	/* A fixed lease is longer, too. */
 	if (options->fixed || min_ms <= lease_ms)
-		return;
+		return 0;
 	err = hold_extend(hold, min_ms < LK_LEASE_MAX_MS ? min_ms : LK_LEASE_MAX_MS);
 	if (err != LK_OK && err != LK_ELOST)
 		say("\"%s\": --min-hold is not confirmed, the lock may end earlier should latchkey "
@@ -218,24 +237,62 @@ static void keep_for_min_hold(struct session *session)
 		    session->name, lk_errmsg());
 	/* An extension that is not confirmed may be so later. */
 	if (err != LK_OK && err != LK_EUNKNOWN)
-		return;
-	while ((err = hold_extend(hold, lease_ms)) == LK_ECONN || err == LK_EUNKNOWN) {
-		if (clock_ns() >= until_ns)
-			return;
-		clock_wait(&timer, 1, clock_ns() + NARROW_AGAIN_NS, NULL);
-	}
+		return 0;
+	do {
+		if ((number = take_signals(session)))
+			return number;
+		err = hold_extend(hold, lease_ms);
+		if (err != LK_ECONN && err != LK_EUNKNOWN)
+			return 0;
+		pause_until(clock_ns() + NARROW_AGAIN_NS);
+	} while (clock_ns() < until_ns);
+	return 0;
 }
 
 /* See to it that the hold outlives neither this process nor the command, nor ends before
- * --min-hold. */
-static void secure_hold(struct session *session)
+ * --min-hold.  Return the signal that came meanwhile and ends programs, else 0. */
+static int secure_hold(struct session *session)
 {
 	char id[LK_HOLDER_ID_SIZE];
+	int number;
 
 	hold_id(&session->acquire.hold, id);
 	guard_hold(&session->guard, hold_fence(&session->acquire.hold), id,
 	           session->held_since_ns + session->options->min_hold_ms * MS);
-	keep_for_min_hold(session);
+	number = keep_for_min_hold(session);
+	return number ? number : take_signals(session);
+}
+
+/* The callback that reports the reason of a loss is on its way, in another thread. */
+static void await_reason(struct session *session)
+{
+	int64_t until_ns = clock_ns() + REASON_NS;
+
+	while (!atomic_load(&session->run.reason) && clock_ns() < until_ns) {
+		pause_until(until_ns);
+		take_signals(session);
+	}
+}
+
+/* End the hold before the command began: it was lost, or that signal came.  Return the status. */
+static int end_unused(struct session *session, int *number)
+{
+	struct run *run = &session->run;
+	bool lost = hold_state(&session->acquire.hold) == LK_STATE_LOST;
+
+	run->lost = lost;
+	if (lost)
+		await_reason(session);
+	release(session);
+	if (!lost) {
+		session->report.outcome = "cancelled";
+		return STATUS_SIGNAL + *number;
+	}
+	*number = 0;
+	session->report.outcome = "lost";
+	session->report.reason = run_reason(run);
+	say("\"%s\" was lost before the command began (%s)", session->name, run_reason(run));
+	return STATUS_LOST;
 }
 
 static int run_command(struct session *session, int *number)
@@ -252,7 +309,9 @@ static int run_command(struct session *session, int *number)
 		acquire_close(&session->acquire);
 		hold = NULL;
 	} else {
-		secure_hold(session);
+		*number = secure_hold(session);
+		if (*number || hold_state(hold) == LK_STATE_LOST)
+			return end_unused(session, number);
 	}
 	if (options->command) {
 		run_command_under(&session->run, options, hold, &session->guard, &session->terminal,
