@@ -71,6 +71,15 @@ static void assert_outcome(const char *outcome)
 	              command_read("report"));
 }
 
+/* A time of the report. */
+static int64_t reported_ms(const char *field)
+{
+	const char *at = strstr(command_read("report"), field);
+
+	ck_assert_ptr_nonnull(at);
+	return (int64_t)(strtod(at + strlen(field) + 2, NULL) * 1000);
+}
+
 /* The command ends with that status, and between two moments since start_ms. */
 static void expect_end(int64_t start_ms, int status, int64_t least_ms, int64_t most_ms)
 {
@@ -423,6 +432,7 @@ TEST(signal_ends_a_wait_without_a_connection_at_once)
 	ck_assert(WIFSIGNALED(cmd.status) && WTERMSIG(cmd.status) == SIGINT);
 	ck_assert_int_le(now_ms() - start_ms, SLACK_MS);
 	assert_outcome("cancelled");
+	ck_assert_msg(reported_ms("waited_seconds") >= 300, "%s", command_read("report"));
 	server_stop(&server);
 }
 

@@ -45,6 +45,7 @@ static void before_death(void *arg, int number)
 	struct session *session = arg;
 
 	session->report.outcome = "cancelled";
+	session->report.waited_ms = (clock_ns() - session->acquire.began_ns) / MS;
 	conclude(session, STATUS_SIGNAL + number);
 }
 
