@@ -330,6 +330,26 @@ TEST(min_hold_delays_no_loss)
 	server_stop(&server);
 }
 
+/* Of the lease some is over when the grant is noticed: it does not last for --min-hold. */
+TEST(min_hold_of_a_late_grant_is_known_to_the_store)
+{
+	begin();
+	START(&other, "latchkey", "lock", "a", "sleep", "96");
+	ck_assert(WITHIN(5000, command_count_of("sleep") == 1));
+	START(&cmd, "latchkey", "lock", "--lease", "20", "--min-hold", "20", "a", "sleep", "97");
+	assert_waiting("a");
+	kill(cmd.pid, SIGSTOP);
+	ck_assert_int_eq(command_signal_of("sleep", SIGKILL), 1);
+	ck_assert(WITHIN(5000, shell("latchkey show a | grep -q 'pid %d'", (int)cmd.pid) == 0));
+	nap_ms(3000);
+	kill(cmd.pid, SIGCONT);
+	ck_assert(WITHIN(5000, command_count_of("sleep") == 1));
+	ck_assert_int_eq(shell("latchkey show --json a | "
+	                       "grep -Eq 'lease_left_seconds\":(18|19|20)[.]'"),
+	                 0);
+	server_stop(&server);
+}
+
 /* What latchkey was started with is closed while its guard waits, and the guard may be ended. */
 TEST(guard_that_waits_for_min_hold_holds_nothing_else)
 {

@@ -228,8 +228,8 @@ static int keep_for_min_hold(struct session *session)
 	int number;
 	lk_err err;
 
-	/* A fixed lease is longer, too. */
-	if (options->fixed || min_ms <= lease_ms)
+	/* A fixed lease is longer, too.  Of another one some may be over. */
+	if (options->fixed || min_ms <= hold_remaining_ms(hold))
 		return 0;
 	err = hold_extend(hold, min_ms < LK_LEASE_MAX_MS ? min_ms : LK_LEASE_MAX_MS);
 	if (err != LK_OK && err != LK_ELOST)
