@@ -480,14 +480,20 @@ TEST(min_hold_keeps_the_lock_after_the_command)
 
 TEST(max_hold_ends_the_command_in_time)
 {
+	char report[256];
 	int64_t began;
 
 	begin();
+	snprintf(report, sizeof(report), "--report=%s", command_file("report"));
 	began = now_ms();
 	RUNS(79, &cmd, "latchkey", "lock", "--max-hold", "1", "a", "sleep", "96");
 	ck_assert_int_le(now_ms() - began, 1500);
 	ck_assert_int_ge(now_ms() - began, 700);
 	ck_assert_ptr_nonnull(strstr(cmd.err, "max-hold"));
+	/* As long as that it is held, too. */
+	RUNS(79, &cmd, "latchkey", "lock", "--max-hold", "1", "--min-hold", "1", report, "a",
+	     "sleep", "96");
+	assert_report("{\"outcome\":\"lost\",\"status\":79,", "\"held_seconds\":1.");
 	/* One that ignores TERM is dead by then, too. */
 	began = now_ms();
 	RUNS(79, &cmd, "latchkey", "lock", "--max-hold", "1", "a", "-c",

@@ -141,7 +141,9 @@ static int hold_on(struct session *session)
 	int64_t until_ns = session->held_since_ns + session->options->min_hold_ms * MS;
 	int number = 0;
 
-	if (!session->options->min_hold_ms || session->run.lost)
+	/* After --max-hold the hold lasts; without a connection a lost one cannot be kept. */
+	if (!session->options->min_hold_ms ||
+	    (session->run.lost && outage_lasts(&session->acquire.outage)))
 		return 0;
 	while (!number && clock_ns() < until_ns &&
 	       hold_state(&session->acquire.hold) != LK_STATE_LOST) {
