@@ -5,6 +5,7 @@
  */
 #include "command.h"
 #include "process.h"
+#include "proxy.h"
 #include "redis.h"
 #include "server.h"
 #include "test.h"
@@ -204,6 +205,24 @@ TEST(guard_releases_when_the_store_is_back)
 	began = now_ms();
 	RUNS(0, &next, "latchkey", "lock", "a", "-c", alone("true"));
 	ck_assert_int_le(now_ms() - began, 6000);
+	server_stop(&server);
+}
+
+/* Connecting takes longer than a second, and each request nearly half a one. */
+TEST(guard_releases_over_a_slow_link)
+{
+	static const struct proxy_fault slow = {.delay_ms = 200};
+	static struct proxy proxy;
+
+	begin();
+	proxy_start(&proxy, &server);
+	setenv("LATCHKEY_URL", proxy.url, 1);
+	START(&cmd, "latchkey", "lock", "--lease", "60", "a", "-c", witnessed("sleep 97; true"));
+	ck_assert(WITHIN(5000, command_count_of("sleep") == 1));
+	proxy_set_all(&proxy, &slow);
+	kill(cmd.pid, SIGKILL);
+	setenv("LATCHKEY_URL", server.url, 1);
+	RUNS(0, &next, "latchkey", "lock", "-w", "11", "a", "-c", alone("true"));
 	server_stop(&server);
 }
 

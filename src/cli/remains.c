@@ -11,7 +11,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#define TRY_MS 1000 /* for connecting, and for each request */
 #define TRY_AGAIN_NS (100 * MS)
 #define TRY_MAX_MS 10000 /* all tries together; of a lease that is longer the rest must pass */
 #define DESCRIPTORS_MAX 1024
@@ -68,15 +67,25 @@ static bool is_retryable(lk_err err)
 	       err == LK_ENOMEM;
 }
 
-/* False when another try may succeed. */
-static bool try_once(const struct remains *remains)
+static int64_t at_most(int64_t value, int64_t limit)
 {
+	return value < limit ? value : limit;
+}
+
+/* Return false when another try may succeed.  Over a slow link the handshake alone takes seconds,
+ * so a try has the time-outs of the URL. */
+static bool try_once(const struct remains *remains, int64_t end_ns)
+{
+	int64_t left_ms = (end_ns - clock_ns()) / MS;
 	const struct store *store = remains->store;
 	lk_client_options options = store->client;
 	lk_client *client = NULL;
 	lk_err err;
 
-	options.connect_timeout_ms = options.command_timeout_ms = TRY_MS;
+	if (left_ms < 1)
+		left_ms = 1;
+	options.connect_timeout_ms = at_most(store->connect_timeout_ms, left_ms);
+	options.command_timeout_ms = at_most(store->command_timeout_ms, left_ms);
 	options.log = NULL;
 	err = lk_client_open(store->url, &options, &client);
 	if (err == LK_OK)
@@ -103,8 +112,9 @@ void remains_release(const struct remains *remains)
 
 	close_inherited();
 	wait_until(remains->keep_until_ns);
-	end_ns = clock_ns() + (lease_ms < TRY_MAX_MS ? lease_ms : TRY_MAX_MS) * MS;
-	while (!store_is_gone(remains->store) && !try_once(remains) && clock_ns() < end_ns) {
+	end_ns = clock_ns() + at_most(lease_ms, TRY_MAX_MS) * MS;
+	while (!store_is_gone(remains->store) && !try_once(remains, end_ns) &&
+	       clock_ns() < end_ns) {
 		struct pollfd timer;
 		clock_wait(&timer, 1, clock_ns() + TRY_AGAIN_NS, NULL);
 	}
