@@ -376,9 +376,13 @@ TEST(guard_that_waits_for_min_hold_holds_nothing_else)
 
 	begin();
 	START(&cmd, "sh", "-c",
-	      witnessed("exec latchkey lock --min-hold 60 a sh -c 'exec 9>&-; sleep 97; true'"));
+	      witnessed("exec latchkey lock --min-hold 60 --report "
+	                "$(dirname $LATCHKEY_LOCAL_DIR)/the-report a "
+	                "sh -c 'exec 9>&-; sleep 97; true'"));
 	ck_assert(WITHIN(5000, command_count_of("sleep") == 1));
 	guard = guard_of(&cmd);
+	ck_assert_int_eq(shell("ls -l /proc/%d/fd | grep -q the-report", (int)cmd.pid), 0);
+	ck_assert_int_eq(shell("ls -l /proc/%d/fd | grep -q the-report", (int)guard), 1);
 	ck_assert_int_eq(shell("flock -n %s true", command_file("witness")), 1);
 	kill(cmd.pid, SIGKILL);
 	ck_assert(WITHIN(2000, shell("flock -n %s true", command_file("witness")) == 0));

@@ -459,3 +459,21 @@ TEST(killed_latchkey_leaves_the_shell_usable)
 	expect("got word");
 	shell_end();
 }
+
+TEST(guard_that_waits_for_min_hold_leaves_the_terminal)
+{
+	pid_t guard;
+
+	begin();
+	TERMINAL(80, "latchkey", "lock", "--min-hold", "60", "a", "sleep", "98");
+	ck_assert(WITHIN(5000, command_count_of("sleep") == 1));
+	guard = command_child(shell_pid);
+	ck_assert_int_eq(shell("ls -l /proc/%d/fd | grep -q /dev/tty", (int)guard), 0);
+	kill(shell_pid, SIGKILL);
+	ck_assert(WITHIN(5000, command_count_of("sleep") == 0));
+	ck_assert(WITHIN(5000, shell("ls -l /proc/%d/fd | grep -Eq '/dev/(tty|pts)'", (int)guard)));
+	ck_assert(proc_state(guard) && proc_state(guard) != 'Z');
+	RUNS(75, &other, "latchkey", "lock", "-nq", "a", "true");
+	kill(guard, SIGTERM);
+	server_stop(&server);
+}

@@ -129,6 +129,8 @@ static void finish(struct state *state)
 
 	if (state->told)
 		return_terminal(state);
+	if (state->setup->terminal_fd >= 0)
+		close(state->setup->terminal_fd);
 	/* With a process left that could not be killed the lease has to do. */
 	if (state->holder[0] && !state->job.left)
 		remains_release(&remains);
@@ -315,6 +317,9 @@ bool guard_start(struct guard *guard, const struct guard_setup *setup)
 	guard->pid = fork();
 	if (!guard->pid) {
 		close(fds[0]);
+		/* A reader of the report waits for latchkey, not for --min-hold. */
+		if (setup->report_fd >= 0)
+			close(setup->report_fd);
 		guard_main(setup, fds[1], &mask);
 	}
 	sigprocmask(SIG_SETMASK, &mask, NULL);

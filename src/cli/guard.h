@@ -24,6 +24,7 @@ struct guard {
 struct guard_setup {
 	char *const *command;
 	const char *name;
+	int report_fd;        /* latchkey's alone: the guard closes it; -1 = none */
 	int terminal_fd;      /* -1 = none */
 	pid_t terminal_group; /* who gets the terminal back */
 	bool leave;           /* let the command live when its lock is lost or latchkey dies */

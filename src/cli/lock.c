@@ -76,6 +76,7 @@ static bool prepare(struct session *session, const struct store *store)
 	                            .name = options->name,
 	                            .leave = rate || options->on_lost == ON_LOST_WARN,
 	                            .spare = rate,
+	                            .report_fd = report_fd(&session->report),
 	                            .options = options,
 	                            .store = store};
 

@@ -18,6 +18,11 @@ bool report_open(struct report *report, const char *path)
 	return report->file != NULL;
 }
 
+int report_fd(const struct report *report)
+{
+	return report->file ? fileno(report->file) : -1;
+}
+
 void report_write(struct report *report)
 {
 	FILE *file = report->file;

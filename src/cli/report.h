@@ -22,6 +22,8 @@ struct report {
 /* Open the file at once, so that one that cannot be written is told before anything happens.
  * path NULL: no report.  False with errno. */
 bool report_open(struct report *report, const char *path);
+/* Its descriptor, -1 = there is no report. */
+int report_fd(const struct report *report);
 /* Write and close it; once. */
 void report_write(struct report *report);
 
