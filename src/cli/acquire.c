@@ -40,6 +40,8 @@ static lk_err open_hold(struct acquire *acquire)
 			return err;
 		outage_connected(&acquire->outage);
 	}
+	if (atomic_load(&acquire->stage) == STAGE_ABANDONED)
+		return LK_ECANCELED;
 	return hold_open(&acquire->hold, acquire->opened);
 }
 

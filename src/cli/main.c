@@ -50,7 +50,7 @@ int main(int argc, char **argv)
 		[VERB_LOCAL] = verb_local,
 		[VERB_DOCTOR] = verb_doctor,
 	};
-	struct options options;
+	static struct options options; /* a thread that was abandoned may read them after main() */
 	int status;
 
 	fill_standard_descriptors();
