@@ -38,7 +38,7 @@ static lk_err open_hold(struct acquire *acquire)
 		store_judge(acquire->store, err);
 		if (err != LK_OK)
 			return err;
-		outage_connected(&acquire->outage);
+		outage_opened(&acquire->outage);
 	}
 	if (atomic_load(&acquire->stage) == STAGE_ABANDONED)
 		return LK_ECANCELED;

@@ -22,28 +22,50 @@ void outage_init(struct outage *outage, int64_t command_timeout_ms, bool quiet, 
 	outage->verbose = verbose;
 }
 
-void outage_connected(struct outage *outage)
+static void set_connected(struct outage *outage)
 {
-	pthread_mutex_lock(&outage->mutex);
 	outage->connected = outage->met = true;
 	outage->reported = false;
 	outage->why[0] = 0;
+}
+
+void outage_opened(struct outage *outage)
+{
+	pthread_mutex_lock(&outage->mutex);
+	if (!outage->met)
+		set_connected(outage);
+	pthread_mutex_unlock(&outage->mutex);
+	signals_wake();
+}
+
+static void reconnected(struct outage *outage)
+{
+	pthread_mutex_lock(&outage->mutex);
+	set_connected(outage);
+	pthread_mutex_unlock(&outage->mutex);
+	signals_wake();
+}
+
+/* There is no connection; lost: there was one until now. */
+static void disconnected(struct outage *outage, const char *why, bool lost)
+{
+	pthread_mutex_lock(&outage->mutex);
+	/* The first loss may come before outage_opened(). */
+	if (outage->connected || (lost && !outage->met)) {
+		/* One that broke for want of answers had been silent for a command timeout. */
+		bool silent = strstr(why, ": no answer ") || strstr(why, "timed out");
+		outage->connected = false;
+		outage->met = true;
+		outage->since_ns = clock_ns() - (silent ? outage->silent_ns : 0);
+	}
+	snprintf(outage->why, sizeof(outage->why), "%s", why);
 	pthread_mutex_unlock(&outage->mutex);
 	signals_wake();
 }
 
 void outage_failed(struct outage *outage, const char *why)
 {
-	pthread_mutex_lock(&outage->mutex);
-	if (outage->connected) {
-		/* One that broke for want of answers had been silent for a command timeout. */
-		bool silent = strstr(why, ": no answer ") || strstr(why, "timed out");
-		outage->connected = false;
-		outage->since_ns = clock_ns() - (silent ? outage->silent_ns : 0);
-	}
-	snprintf(outage->why, sizeof(outage->why), "%s", why);
-	pthread_mutex_unlock(&outage->mutex);
-	signals_wake();
+	disconnected(outage, why, false);
 }
 
 /* What follows the head, NULL if the line has another one. */
@@ -67,10 +89,12 @@ void outage_log(void *arg, lk_log_level level, const char *line)
 	const char *why;
 
 	(void)level;
-	if ((why = after(line, "connection lost: ")) || (why = after(line, "cannot connect: ")))
-		outage_failed(outage, why);
+	if ((why = after(line, "connection lost: ")))
+		disconnected(outage, why, true);
+	else if ((why = after(line, "cannot connect: ")))
+		disconnected(outage, why, false);
 	else if (ends_with(line, ": connected"))
-		outage_connected(outage);
+		reconnected(outage);
 	if (outage->verbose)
 		say("%s", line);
 }

@@ -25,8 +25,10 @@ struct outage {
 
 /* Begin without a connection. */
 void outage_init(struct outage *outage, int64_t command_timeout_ms, bool quiet, bool verbose);
-/* A connection stands; there is none, and an attempt failed.  Any thread. */
-void outage_connected(struct outage *outage);
+/* The client was opened: it has a connection, unless its log has reported a loss by now.  Any
+ * thread. */
+void outage_opened(struct outage *outage);
+/* An attempt to connect failed.  Any thread. */
 void outage_failed(struct outage *outage, const char *why);
 /* The log of the client from then on (lk_log_fn, level LK_LOG_INFO); arg is the outage. */
 void outage_log(void *arg, lk_log_level level, const char *line);
