@@ -275,6 +275,11 @@ static void judge_outage(struct acquire *acquire)
 	         *why ? why : "not connected in time");
 }
 
+void acquire_give_up(struct acquire *acquire)
+{
+	acquire->client = NULL;
+}
+
 void acquire_run(struct acquire *acquire, void (*before_death)(void *arg, int number), void *arg)
 {
 	const struct options *options = acquire->hold.options;
@@ -296,19 +301,16 @@ void acquire_run(struct acquire *acquire, void (*before_death)(void *arg, int nu
 		acquire->nested = acquire->err == LK_EDEADLOCK;
 		memcpy(acquire->message, acquire->detail, sizeof(acquire->message));
 		if ((acquire->err == LK_ECONN || acquire->err == LK_EUNKNOWN) &&
-		    acquire->end_ns != NEVER && outage_lasts(&acquire->outage))
+		    acquire->end_ns != NEVER && outage_lasts(&acquire->outage)) {
 			judge_outage(acquire);
+			acquire_give_up(acquire); /* whatever the judgement is */
+		}
 	} else {
 		pthread_detach(acquire->thread);
 		judge_outage(acquire);
 	}
 	waitline_wipe(&line);
 	acquire->waited_ms = (clock_ns() - acquire->began_ns) / MS;
-}
-
-void acquire_give_up(struct acquire *acquire)
-{
-	acquire->client = NULL;
 }
 
 void acquire_close(struct acquire *acquire)
