@@ -285,7 +285,7 @@ TEST(local_starts_once_and_stops)
 TEST(local_stop_says_what_was_in_use)
 {
 	static const char message[] = "latchkey: the server of local: was stopped in use: locks "
-				      "held 1, permits held 2, latches counting 1\n";
+				      "held 1, permits and turns in use 2, latches counting 1\n";
 	struct command two;
 
 	command_setup(NULL);

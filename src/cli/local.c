@@ -36,7 +36,7 @@ static void print_info(const lk_local_info *info)
 struct usage {
 	lk_client *client;
 	int names;
-	int64_t locks, permits, latches;
+	int64_t locks, permits, latches; /* permits: or turns of a rate, the same to the store */
 };
 
 static bool count_name(void *arg, const char *name, size_t len)
@@ -83,7 +83,7 @@ static lk_err stop(const struct options *options)
 	err = lk_local_stop();
 	if (err == LK_OK && !options->quiet && (usage.locks || usage.permits || usage.latches))
 		say("the server of local: was stopped in use: locks held %" PRId64
-		    ", permits held %" PRId64 ", latches counting %" PRId64 "%s",
+		    ", permits and turns in use %" PRId64 ", latches counting %" PRId64 "%s",
 		    usage.locks, usage.permits, usage.latches,
 		    usage.names == NAMES_MAX ? ", or more" : "");
 	if (err == LK_ENOTHELD) {
