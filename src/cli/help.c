@@ -1,17 +1,21 @@
 /* SPDX-License-Identifier: MIT
- * What --help and the verb help print.  There is one text; the help of a verb is cut from it:
- *
- *   "latchkey VERB..."           usage, kept if the verb is this one
- *   "VERB, VERB and VERB:"       the heading of options, left out; they are kept if it names the
- * verb, "  --option..."              and the verb takes the option "Exit status..." kept
- *
- * A line that begins otherwise goes on with the one above it. */
+ * What --help and the verb help print. */
 #include "help.h"
 
 #include <ctype.h>
 #include <stdio.h>
 #include <string.h>
 
+/* clang-format off */
+/* There is one text; the help of a verb is cut from it:
+ *
+ *   "latchkey VERB..."       usage, kept if the verb is this one
+ *   "VERB, VERB and VERB:"   the heading of options, left out
+ *   "  --option..."          kept if the heading names the verb, and the verb takes the option
+ *   "Exit status..."         kept
+ *
+ * A line that begins otherwise goes on with the one above it. */
+/* clang-format on */
 static const char help_text[] =
 	"latchkey lock [OPTION...] NAME [--] COMMAND [ARG...]   run a command under a lock\n"
 	"latchkey lock [OPTION...] NAME -c 'SHELL'\n"

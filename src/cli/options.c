@@ -353,7 +353,8 @@ static bool parse_verb(struct parser *parser)
 	char text[64];
 
 	if (!word) {
-		say("a verb is missing: lock, sem, rate, latch, show, break, local or doctor");
+		say("a verb is missing: lock, sem, rate, latch, show, break, local, doctor or "
+		    "help");
 		return false;
 	}
 	parser->at++;
