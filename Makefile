@@ -268,7 +268,7 @@ install: lib command
 	$(Q)chmod 644 $(DESTDIR)$(LIBDIR)/pkgconfig/latchkey.pc
 	$(if $(COMMAND),$(Q)install -m 755 $(COMMAND) $(DESTDIR)$(BINDIR)/)
 	$(if $(wildcard docs/latchkey.1),$(Q)install -m 644 docs/latchkey.1 $(DESTDIR)$(MANDIR)/man1/)
-	$(if $(DESTDIR),,$(Q)tools/loader $(LIBDIR))
+	$(if $(DESTDIR),,$(Q)tools/loader $(LIBDIR) $(SOVERSION))
 
 uninstall:
 	$(call say,REMOVE,$(DESTDIR)$(PREFIX))
@@ -276,7 +276,7 @@ uninstall:
 		$(addprefix $(DESTDIR)$(LIBDIR)/,liblatchkey.a liblatchkey.so liblatchkey.so.$(SOVERSION) \
 		liblatchkey.so.$(VERSION) pkgconfig/latchkey.pc) \
 		$(DESTDIR)$(BINDIR)/latchkey $(DESTDIR)$(MANDIR)/man1/latchkey.1
-	$(if $(DESTDIR),,$(Q)tools/loader $(LIBDIR))
+	$(if $(DESTDIR),,$(Q)tools/loader $(LIBDIR) $(SOVERSION))
 
 clean:
 	$(Q)rm -rf build
