@@ -301,7 +301,7 @@ static bool lock_listing(const struct lk__resp *resp, struct lk__listing *listin
 
 static bool semaphore_listing(const struct lk__resp *resp, struct lk__listing *listing)
 {
-	struct lk__resp *const *part = resp->elements + LISTING_HEAD;
+	struct lk__resp *const *part;
 	size_t holds;
 
 	if (!begins(resp, "ssiiiisi") || resp->elements[7]->integer < 0 ||
@@ -315,6 +315,7 @@ static bool semaphore_listing(const struct lk__resp *resp, struct lk__listing *l
 	listing->ttl_ms = resp->elements[5]->integer;
 	listing->store_us = number(resp->elements[6]);
 	holds = (size_t)resp->elements[7]->integer;
+	part = resp->elements + LISTING_HEAD;
 	for (size_t i = 0; i < holds && listing->count < listing->room; i++, part += PER_HOLD) {
 		struct lk__entry *entry = &listing->entries[listing->count];
 		if (!entry_of(part[0], entry))
@@ -439,9 +440,9 @@ static bool script_answer(const struct lk__resp *resp, const struct lk__command 
 {
 	enum lk__request_kind kind = (enum lk__request_kind)question->kind;
 
-	if (says(resp, "absent") && question->noun != LK_KIND_LATCH && kind != LK__KIND) {
-		answer->kind = LK__ABSENT;
-	} else if (says(resp, "absent") && kind == LK__REMOVE) {
+	/* A latch that is shown says so with all the rest. */
+	if (says(resp, "absent") && (kind == LK__SIZE || kind == LK__REMOVE ||
+	                             (kind == LK__SHOW && question->noun != LK_KIND_LATCH))) {
 		answer->kind = LK__ABSENT;
 	} else if (kind == LK__SIZE && says(resp, "mismatch") && resp->len > 1) {
 		answer->kind = LK__MISMATCH;
@@ -532,12 +533,12 @@ void lk__codec_question_answer(const struct lk__resp *resp, const char *what,
 		if (err)
 			fail(answer, why, why->text);
 	} else if (kind == LK__INTRODUCE || kind == LK__FORGET || kind == LK__PING) {
-		return;
+		answer->kind = LK__DONE;
 	} else if (lk__codec_foreign(resp, why)) {
 		fail(answer, why, why->text);
-	} else if (script_answer(resp, question, answer)) {
-		return;
-	} else if (kind != LK__SHOW || !show_answer(resp, (lk_kind)question->noun, into, answer)) {
+	} else if (!script_answer(resp, question, answer) &&
+	           (kind != LK__SHOW ||
+	            !show_answer(resp, (lk_kind)question->noun, into, answer))) {
 		lk__conn_why(why, LK_ESERVER, what, "answered a script with something else");
 		fail(answer, why, why->text);
 	}
