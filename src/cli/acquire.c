@@ -289,8 +289,9 @@ void acquire_run(struct acquire *acquire, void (*before_death)(void *arg, int nu
 	acquire->end_ns = NEVER;
 	if (options->wait_ms > 0 && options->wait_ms < (NEVER - acquire->began_ns) / MS / 2)
 		acquire->end_ns = acquire->began_ns + options->wait_ms * MS;
-	outage_init(&acquire->outage, acquire->store->command_timeout_ms, options->quiet,
-	            options->verbose);
+	/* One that does not wait has no more to report than that it failed. */
+	outage_init(&acquire->outage, acquire->store->command_timeout_ms,
+	            options->quiet || !options->wait_ms, options->verbose);
 	if (!thread_start(acquire))
 		return;
 	waitline_init(&line, options);
