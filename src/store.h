@@ -75,7 +75,7 @@ struct lk__store_ops {
 
 	/* Append a request, a topic's command or a PING (for the side of messages).  False when out
 	 * of memory.  Responses come in the order of requests. */
-	bool (*encode)(struct lk__peer *peer, const struct lk__command *request,
+	bool (*encode)(struct lk__peer *peer, const struct lk__request *request,
 	               struct lk__buf *buf);
 	bool (*subscribe)(struct lk__peer *peer, const char *topic, bool on, struct lk__buf *buf);
 	bool (*ping)(struct lk__peer *peer, struct lk__buf *buf);
@@ -87,7 +87,7 @@ struct lk__store_ops {
 	/* Decode a reply and free it.  question: NULL unless the request is one; into: what its
 	 * answer fills in.  False: the server does not know the request's script.  answer->text
 	 * borrows why->text. */
-	bool (*answer)(struct lk__peer *peer, void *reply, const struct lk__command *question,
+	bool (*answer)(struct lk__peer *peer, void *reply, const struct lk__request *question,
 	               void *into, struct lk__answer *answer, struct lk__why *why);
 	/* What a reply on the side of messages is; awaits_pong: a PING has no answer yet.  The
 	 * reply stays, and what is borrowed from it. */

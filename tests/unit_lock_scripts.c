@@ -406,7 +406,7 @@ TEST(renewal_tells_the_fences_that_were_given_locally)
 /* The request of a waiter, in the library's own bytes. */
 static void ask_as_the_library(const char *nonce)
 {
-	struct lk__command ask = {
+	struct lk__request ask = {
 		.kind = LK__ASK,
 		.noun = LK_KIND_LOCK,
 		.by_text = true,

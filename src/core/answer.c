@@ -118,7 +118,7 @@ void lk__ticket_take(struct lk__core *core, int64_t now_ns, struct lk__ticket *t
 }
 
 static void granted(struct lk__core *core, int64_t now_ns, struct lk__ticket *ticket,
-                    const struct lk__request *request, const struct lk__answer *answer)
+                    const struct lk__pending *request, const struct lk__answer *answer)
 {
 	int64_t valid_until_ns =
 		request->sent_ns + ticket->lease_ms * MS - lk__margin_ns(ticket->lease_ms);
@@ -219,7 +219,7 @@ static void busy(struct lk__core *core, int64_t now_ns, struct lk__ticket *ticke
 }
 
 static void kept(struct lk__core *core, int64_t now_ns, struct lk__ticket *ticket,
-                 const struct lk__request *request, const struct lk__answer *answer)
+                 const struct lk__pending *request, const struct lk__answer *answer)
 {
 	int64_t valid_until_ns =
 		request->sent_ns + request->lease_ms * MS - lk__margin_ns(request->lease_ms);
@@ -290,7 +290,7 @@ static void refuse_all(struct lk__core *core, int64_t now_ns, struct lk__ticket 
 }
 
 static void failed(struct lk__core *core, int64_t now_ns, struct lk__ticket *ticket,
-                   const struct lk__request *request, const struct lk__answer *answer)
+                   const struct lk__pending *request, const struct lk__answer *answer)
 {
 	struct lk__waiter *waiter = ticket->extenders;
 
@@ -380,7 +380,7 @@ static void handed(struct lk__core *core, int64_t now_ns, struct lk__ticket *tic
 
 /* The store has, or has not, taken some permits of a hold back. */
 static void shrunk(struct lk__core *core, int64_t now_ns, struct lk__ticket *ticket,
-                   const struct lk__request *request, const struct lk__answer *answer)
+                   const struct lk__pending *request, const struct lk__answer *answer)
 {
 	struct lk__waiter **at = &ticket->leavers;
 
@@ -406,7 +406,7 @@ static void shrunk(struct lk__core *core, int64_t now_ns, struct lk__ticket *tic
 }
 
 /* It is one of those that the request's script gives. */
-static bool fits(const struct lk__request *request, const struct lk__answer *answer)
+static bool fits(const struct lk__pending *request, const struct lk__answer *answer)
 {
 	switch (answer->kind) {
 	case LK__FAILED:
@@ -441,7 +441,7 @@ static bool fits(const struct lk__request *request, const struct lk__answer *ans
 	return false;
 }
 
-void lk__core_answer(struct lk__core *core, int64_t now_ns, struct lk__request *request,
+void lk__core_answer(struct lk__core *core, int64_t now_ns, struct lk__pending *request,
                      const struct lk__answer *answer)
 {
 	static const struct lk__answer odd = {
@@ -451,7 +451,7 @@ void lk__core_answer(struct lk__core *core, int64_t now_ns, struct lk__request *
 		.text = "a script was answered with something else",
 	};
 	struct lk__ticket *ticket = request->ticket;
-	struct lk__request copy = *request;
+	struct lk__pending copy = *request;
 
 	if (lk__is_question(request->kind)) {
 		lk__question_answer(core, request->question, answer);
@@ -459,7 +459,7 @@ void lk__core_answer(struct lk__core *core, int64_t now_ns, struct lk__request *
 	}
 	if (!fits(request, answer))
 		answer = &odd;
-	if (lk__request_is_latch(request)) {
+	if (lk__pending_is_latch(request)) {
 		lk__latch_answer(core, now_ns, request, answer);
 		return;
 	}

@@ -180,9 +180,9 @@ bool lk__core_unconfirmed(const struct lk__core *core, int64_t since_ns)
 
 /* ---- What comes out ----------------------------------------------------------------------- */
 
-struct lk__request *lk__core_next_request(struct lk__core *core, int64_t now_ns)
+struct lk__pending *lk__core_next_request(struct lk__core *core, int64_t now_ns)
 {
-	struct lk__request *request = core->line;
+	struct lk__pending *request = core->line;
 	struct lk__waiter *waiter;
 	struct lk__ticket *ticket;
 
@@ -197,7 +197,7 @@ struct lk__request *lk__core_next_request(struct lk__core *core, int64_t now_ns)
 	if (lk__is_question(request->kind))
 		return request;
 	lk__count(&core->counters.requests, 1);
-	if (lk__request_is_latch(request)) {
+	if (lk__pending_is_latch(request)) {
 		lk__latch_sent(core, request);
 		return request;
 	}

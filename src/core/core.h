@@ -30,8 +30,8 @@ struct lk__hold;
 struct lk__question;
 
 /* A request of a ticket, a latch or a question: at rest, in line, or under way. */
-struct lk__request {
-	struct lk__request *next; /* in the core's line, then in the link's */
+struct lk__pending {
+	struct lk__pending *next; /* in the core's line, then in the link's */
 	union {
 		struct lk__ticket *ticket;
 		struct lk__latch *latch; /* LK__LOOK, LK__STEP */
@@ -40,14 +40,14 @@ struct lk__request {
 	int64_t sent_ns;  /* taken from the line, thus before any byte was sent */
 	int64_t lease_ms; /* LK__RENEW: from then on */
 	uint8_t kind;     /* enum lk__request_kind */
-	uint8_t where;    /* enum lk__request_where */
+	uint8_t where;    /* enum lk__pending_where */
 	bool by_text;     /* the store did not know the script: send its text */
 	bool claim;       /* LK__RENEW: whichever fence the grant has */
 	bool extends;     /* LK__RENEW: for the first of those who extend */
 	uint32_t permits; /* LK__SHRINK: that the hold keeps */
 };
 
-enum lk__request_where { LK__AT_REST, LK__IN_LINE, LK__UNDER_WAY };
+enum lk__pending_where { LK__AT_REST, LK__IN_LINE, LK__UNDER_WAY };
 
 struct lk__name {
 	struct lk__link link;
@@ -100,7 +100,7 @@ struct lk__ticket {
 	};
 	uint64_t fence, last_fence; /* of the grant; given out last */
 	uint64_t arrival;
-	struct lk__request main, leave;
+	struct lk__pending main, leave;
 	int64_t lease_ms;
 	uint32_t hand_overs; /* that count */
 	uint32_t keep;       /* permits that were not given back */
@@ -206,7 +206,7 @@ struct lk__latch {
 	struct lk__channel *channel;
 	struct lk__waiter *first, *last; /* waiters in line */
 	struct lk__step *steps, **steps_end;
-	struct lk__request ask, down;
+	struct lk__pending ask, down;
 	int64_t ask_ns, step_ns;  /* when to send them, LK__NEVER */
 	uint64_t generation;      /* as of the last answer, 0 = absent or not known */
 	int64_t known_ns;         /* when that was */
@@ -223,7 +223,7 @@ struct lk__core {
 	struct lk__heap timers;
 	struct lk__ticket *all_tickets;
 	struct lk__hold *all_holds;
-	struct lk__request *line, **line_end; /* requests to send */
+	struct lk__pending *line, **line_end; /* requests to send */
 	struct lk__waiter *done, **done_end;
 	struct lk__hold *lost, **lost_end;
 	struct lk__channels channels;
@@ -297,8 +297,8 @@ void lk__core_link_up(struct lk__core *core, int64_t now_ns);
 /* What was under way has no answer any more. */
 void lk__core_link_down(struct lk__core *core, int64_t now_ns, const struct lk__why *why);
 /* A latch's; else it is a ticket's, or a question's. */
-bool lk__request_is_latch(const struct lk__request *request);
-void lk__core_answer(struct lk__core *core, int64_t now_ns, struct lk__request *request,
+bool lk__pending_is_latch(const struct lk__pending *pending);
+void lk__core_answer(struct lk__core *core, int64_t now_ns, struct lk__pending *pending,
                      const struct lk__answer *answer);
 void lk__core_message(struct lk__core *core, int64_t now_ns, const struct lk__message *message);
 void lk__core_tick(struct lk__core *core, int64_t now_ns);
@@ -306,19 +306,19 @@ void lk__core_tick(struct lk__core *core, int64_t now_ns);
 int64_t lk__core_due(const struct lk__core *core);
 
 /* The next request to send, in order; it is under way from now on.  NULL if none. */
-struct lk__request *lk__core_next_request(struct lk__core *core, int64_t now_ns);
-/* What it asks, as a value.  What that points to stays until the answer is given. */
-void lk__core_command(const struct lk__request *request, struct lk__command *command);
+struct lk__pending *lk__core_next_request(struct lk__core *core, int64_t now_ns);
+/* What a request asks, as a value.  What that points to stays until the answer is given. */
+void lk__core_request(const struct lk__pending *pending, struct lk__request *request);
 /* What the answer is to fill in, NULL if nothing. */
-void *lk__core_into(const struct lk__request *request);
+void *lk__core_into(const struct lk__pending *pending);
 /* The waiter that the answer will end or move, NULL if none, or if that is not easily said. */
-struct lk__waiter *lk__core_asker(const struct lk__request *request);
+struct lk__waiter *lk__core_asker(const struct lk__pending *pending);
 /* A response will end or move this wait; nothing else but its deadline will; a message may. */
 bool lk__waiter_expects_response(const struct lk__waiter *waiter);
 bool lk__waiter_is_patient(const struct lk__waiter *waiter);
 bool lk__waiter_expects_message(const struct lk__waiter *waiter);
 /* The store did not run it: put it first in the line again.  False when it need not be sent. */
-bool lk__core_resend(struct lk__core *core, struct lk__request *request);
+bool lk__core_resend(struct lk__core *core, struct lk__pending *pending);
 /* A waiter that is done, each once. */
 struct lk__waiter *lk__core_next_done(struct lk__core *core);
 /* A loss to tell, each once; give it back with lk__core_told(). */
@@ -341,7 +341,7 @@ void lk__ticket_take(struct lk__core *core, int64_t now_ns, struct lk__ticket *t
 /* The store reports that the hold is no more. */
 void lk__ticket_lose(struct lk__core *core, int64_t now_ns, struct lk__ticket *ticket,
                      lk_lost_reason reason);
-void lk__ticket_unhand(struct lk__core *core, struct lk__request *request);
+void lk__ticket_unhand(struct lk__core *core, struct lk__pending *pending);
 void lk__ticket_end(struct lk__core *core, struct lk__ticket *ticket);
 /* leave.c */
 void lk__refusal_note(struct lk__core *core, struct lk__ticket *ticket,

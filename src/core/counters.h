@@ -79,7 +79,7 @@ static inline void lk__count_loss(struct lk_counters *counters, lk_lost_reason r
 /* The answer to a renewal is here, and what it says is not written down yet. */
 static inline void lk__count_renewal(struct lk_counters *counters, int64_t now_ns,
                                      const struct lk__ticket *ticket,
-                                     const struct lk__request *request)
+                                     const struct lk__pending *request)
 {
 	int64_t due_ns = lk__ticket_renewal_ns(ticket), late_us, gone;
 

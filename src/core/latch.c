@@ -129,7 +129,7 @@ static bool must_ask(const struct lk__latch *latch)
 	        (lk__channel_is_on(latch->channel) && latch->confirmed >= latch->answered));
 }
 
-static void put_in_line(struct lk__core *core, struct lk__request *request)
+static void put_in_line(struct lk__core *core, struct lk__pending *request)
 {
 	request->where = LK__IN_LINE;
 	request->by_text = false;
@@ -184,7 +184,7 @@ static void use_channel(struct lk__core *core, int64_t now_ns, struct lk__latch 
 	}
 }
 
-void lk__latch_sent(struct lk__core *core, struct lk__request *request)
+void lk__latch_sent(struct lk__core *core, struct lk__pending *request)
 {
 	struct lk__latch *latch = request->latch;
 
@@ -194,7 +194,7 @@ void lk__latch_sent(struct lk__core *core, struct lk__request *request)
 		lk__step_sent(core, latch);
 }
 
-bool lk__request_is_latch(const struct lk__request *request)
+bool lk__pending_is_latch(const struct lk__pending *request)
 {
 	return request->kind == LK__LOOK || request->kind == LK__STEP;
 }
@@ -447,7 +447,7 @@ static void look_failed(struct lk__core *core, int64_t now_ns, struct lk__latch 
 	latch->ask_ns = now_ns; /* for those who came meanwhile */
 }
 
-void lk__latch_answer(struct lk__core *core, int64_t now_ns, struct lk__request *request,
+void lk__latch_answer(struct lk__core *core, int64_t now_ns, struct lk__pending *request,
                       const struct lk__answer *answer)
 {
 	struct lk__latch *latch = request->latch;

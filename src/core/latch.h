@@ -43,8 +43,8 @@ void lk__latches_link_up(struct lk__core *core, int64_t now_ns);
 void lk__latches_link_down(struct lk__core *core, int64_t now_ns);
 void lk__latches_tick(struct lk__core *core, int64_t now_ns);
 /* It is under way from now on. */
-void lk__latch_sent(struct lk__core *core, struct lk__request *request);
-void lk__latch_answer(struct lk__core *core, int64_t now_ns, struct lk__request *request,
+void lk__latch_sent(struct lk__core *core, struct lk__pending *pending);
+void lk__latch_answer(struct lk__core *core, int64_t now_ns, struct lk__pending *pending,
                       const struct lk__answer *answer);
 /* After every event, as its last: send what is due.  The latch may be gone when it returns. */
 void lk__latch_pursue(struct lk__core *core, int64_t now_ns, struct lk__latch *latch);

@@ -41,7 +41,7 @@ static void unlist(struct lk__core *core, struct lk__question *question)
 
 void lk__core_ask(struct lk__core *core, struct lk__question *question)
 {
-	struct lk__request *request = &question->request;
+	struct lk__pending *request = &question->request;
 
 	question->asked = true;
 	request->where = LK__IN_LINE;

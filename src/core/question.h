@@ -8,7 +8,7 @@
 #include "core.h"
 
 struct lk__question {
-	struct lk__request request;       /* first */
+	struct lk__pending request;       /* first */
 	struct lk__question *next, *prev; /* those that have no answer */
 	struct lk__waiter *waiter;        /* the call that waits for it just now, NULL if none */
 	struct lk__details details;

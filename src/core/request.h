@@ -53,7 +53,7 @@ struct lk__ticket_id {
 };
 
 /* One request.  What it points to is borrowed until it has been turned into bytes. */
-struct lk__command {
+struct lk__request {
 	uint8_t kind; /* enum lk__request_kind */
 	uint8_t noun; /* lk_kind of the name */
 	bool by_text; /* the store did not know the script: send its text */

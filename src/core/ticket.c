@@ -75,9 +75,9 @@ void lk__ticket_start(struct lk__core *core, int64_t now_ns, struct lk__place *p
 }
 
 /* Take a request out of the line of those to send. */
-void lk__ticket_unhand(struct lk__core *core, struct lk__request *request)
+void lk__ticket_unhand(struct lk__core *core, struct lk__pending *request)
 {
-	struct lk__request **at = &core->line;
+	struct lk__pending **at = &core->line;
 
 	if (request->where != LK__IN_LINE)
 		return;
@@ -161,7 +161,7 @@ void lk__ticket_begin_again(struct lk__core *core, int64_t now_ns, struct lk__ti
 /* ---- What to send, and when --------------------------------------------------------------- */
 
 static void put_in_line(struct lk__core *core, struct lk__ticket *ticket,
-                        struct lk__request *request, enum lk__request_kind kind)
+                        struct lk__pending *request, enum lk__request_kind kind)
 {
 	request->kind = (uint8_t)kind;
 	request->where = LK__IN_LINE;
@@ -177,7 +177,7 @@ static void put_in_line(struct lk__core *core, struct lk__ticket *ticket,
 }
 
 static bool due(const struct lk__core *core, const struct lk__ticket *ticket, int64_t now_ns,
-                const struct lk__request *request)
+                const struct lk__pending *request)
 {
 	return core->linked && request->where == LK__AT_REST && ticket->next_ns <= now_ns;
 }
@@ -226,7 +226,7 @@ static bool pursue_hold(struct lk__core *core, int64_t now_ns, struct lk__ticket
 
 static void arm(struct lk__core *core, struct lk__ticket *ticket)
 {
-	const struct lk__request *request =
+	const struct lk__pending *request =
 		ticket->state == LK__LEAVING ? &ticket->leave : &ticket->main;
 	int64_t when = LK__NEVER;
 
@@ -275,12 +275,12 @@ void lk__ticket_pursue(struct lk__core *core, int64_t now_ns, struct lk__ticket 
 	arm(core, ticket);
 }
 
-bool lk__core_resend(struct lk__core *core, struct lk__request *request)
+bool lk__core_resend(struct lk__core *core, struct lk__pending *request)
 {
 	struct lk__ticket *ticket = request->ticket;
 
 	/* An ask whose wait is over would make a grant that nobody waits for. */
-	if (!lk__request_is_latch(request) &&
+	if (!lk__pending_is_latch(request) &&
 	    (ticket->state == LK__OVER ||
 	     (ticket->state == LK__LEAVING && request == &ticket->main))) {
 		request->where = LK__AT_REST;

@@ -171,7 +171,7 @@ bool lk__codec_eval(struct lk__buf *buf, const struct lk__script *script, bool b
 }
 
 static const struct lk__script *lock_request(const struct lk__space *space,
-                                             const struct lk__command *request, struct args *args)
+                                             const struct lk__request *request, struct args *args)
 {
 	const char *share = request->share ? "s" : "-";
 
@@ -198,7 +198,7 @@ static const struct lk__script *lock_request(const struct lk__space *space,
 }
 
 static const struct lk__script *semaphore_request(const struct lk__space *space,
-                                                  const struct lk__command *request,
+                                                  const struct lk__request *request,
                                                   struct args *args)
 {
 	switch (request->kind) {
@@ -227,7 +227,7 @@ static const struct lk__script *semaphore_request(const struct lk__space *space,
 }
 
 static const struct lk__script *latch_request(const struct lk__space *space,
-                                              const struct lk__command *request, struct args *args)
+                                              const struct lk__request *request, struct args *args)
 {
 	if (request->kind == LK__LOOK) {
 		add(args, space->fence, space->fence_len);
@@ -243,7 +243,7 @@ static const struct lk__script *latch_request(const struct lk__space *space,
 }
 
 bool lk__codec_request(struct lk__buf *buf, const struct lk__space *space,
-                       const struct lk__command *request)
+                       const struct lk__request *request)
 {
 	const struct lk__script *script;
 	struct args args;

@@ -44,10 +44,10 @@ size_t lk__ticket_text(const struct lk__space *space, const struct lk__ticket_id
 
 /* Append the command of a request.  False when out of memory. */
 bool lk__codec_request(struct lk__buf *buf, const struct lk__space *space,
-                       const struct lk__command *request);
+                       const struct lk__request *request);
 /* The same of a question. */
 bool lk__codec_question(struct lk__buf *buf, const struct lk__space *space,
-                        const struct lk__command *question);
+                        const struct lk__request *question);
 /* Append EVAL (by_text) or EVALSHA of a script with that many keys and other arguments. */
 bool lk__codec_eval(struct lk__buf *buf, const struct lk__script *script, bool by_text, int count,
                     const char *const *args, const size_t *lens);
@@ -59,7 +59,7 @@ void lk__codec_answer(const struct lk__resp *resp, const char *what, struct lk__
                       struct lk__why *why);
 /* The same of a question's reply; into: what lk__core_into() says. */
 void lk__codec_question_answer(const struct lk__resp *resp, const char *what,
-                               const struct lk__space *space, const struct lk__command *question,
+                               const struct lk__space *space, const struct lk__request *question,
                                void *into, struct lk__answer *answer, struct lk__why *why);
 /* False when it is no message of this protocol to this client. */
 bool lk__codec_message(const struct lk__space *space, const char *text, size_t len,

@@ -20,7 +20,7 @@
 /* The words of one question, and the memory of those that are nobody else's. */
 struct words {
 	const struct lk__space *space;
-	const struct lk__command *question;
+	const struct lk__request *question;
 	const struct lk__details *details;
 	struct lk__keys keys;
 	char ticket[LK__TICKET_MAX];
@@ -137,7 +137,7 @@ static bool list(struct lk__buf *buf, const struct words *words)
 	return lk__resp_command(buf, 6, argv, NULL);
 }
 
-static void put_label_field(const struct lk__command *question, char field[LK__KEY_MAX])
+static void put_label_field(const struct lk__request *question, char field[LK__KEY_MAX])
 {
 	snprintf(field, LK__KEY_MAX, question->name_len ? "label:" : "label");
 	if (question->name_len)
@@ -190,7 +190,7 @@ static bool forget(struct lk__buf *buf, const struct words *words)
 }
 
 bool lk__codec_question(struct lk__buf *buf, const struct lk__space *space,
-                        const struct lk__command *question)
+                        const struct lk__request *question)
 {
 	struct words words = {.space = space, .question = question, .details = question->details};
 	const char *ping[] = {"PING"};
@@ -435,7 +435,7 @@ static bool state_of(const struct lk__resp *resp, lk_latch_state *state)
 }
 
 /* What the scripts of questions answer.  False when it is none of that. */
-static bool script_answer(const struct lk__resp *resp, const struct lk__command *question,
+static bool script_answer(const struct lk__resp *resp, const struct lk__request *question,
                           struct lk__answer *answer)
 {
 	enum lk__request_kind kind = (enum lk__request_kind)question->kind;
@@ -504,7 +504,7 @@ static void fail(struct lk__answer *answer, struct lk__why *why, const char *tex
 }
 
 void lk__codec_question_answer(const struct lk__resp *resp, const char *what,
-                               const struct lk__space *space, const struct lk__command *question,
+                               const struct lk__space *space, const struct lk__request *question,
                                void *into, struct lk__answer *answer, struct lk__why *why)
 {
 	enum lk__request_kind kind = (enum lk__request_kind)question->kind;

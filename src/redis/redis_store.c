@@ -106,7 +106,7 @@ static int64_t read_bytes(struct lk__peer *peer, enum lk__side side, bool wait, 
 
 /* ---- Requests ----------------------------------------------------------------------------- */
 
-static bool encode(struct lk__peer *peer, const struct lk__command *request, struct lk__buf *buf)
+static bool encode(struct lk__peer *peer, const struct lk__request *request, struct lk__buf *buf)
 {
 	return lk__codec_request(buf, &peer_of(peer)->redis->space, request);
 }
@@ -150,7 +150,7 @@ static void discard(void *reply)
 	lk__resp_free(reply);
 }
 
-static bool answer(struct lk__peer *peer, void *reply, const struct lk__command *question,
+static bool answer(struct lk__peer *peer, void *reply, const struct lk__request *question,
                    void *into, struct lk__answer *result, struct lk__why *why)
 {
 	const struct redis_peer *of = peer_of(peer);

@@ -31,7 +31,7 @@ struct lk__sleeper {
 struct lk__pair {
 	const struct lk__store_ops *ops;
 	struct lk__peer *peer;
-	struct lk__request *sent, **sent_end; /* requests under way, in order */
+	struct lk__pending *sent, **sent_end; /* requests under way, in order */
 	struct lk__buf out;                   /* what the socket has not taken yet */
 	struct lk__buf messages_out;          /* the same of messages; the loop alone writes it */
 	bool writing, reading, broken, stuck; /* stuck: the socket was full */

@@ -176,13 +176,13 @@ void lk__wire_poke(struct lk_client *client, const void *handle)
 static void pass_reading(struct lk_client *client)
 {
 	struct lk__pair *pair = client->pair;
-	const struct lk__request *request;
+	const struct lk__pending *pending;
 	int looked_at = 0;
 
 	if (!pair || !pair->sent || pair->reading || client->need_reader || client->heir)
 		return;
-	for (request = pair->sent; request && looked_at < HEIRS_MAX; request = request->next) {
-		struct lk__waiter *waiter = lk__core_asker(request);
+	for (pending = pair->sent; pending && looked_at < HEIRS_MAX; pending = pending->next) {
+		struct lk__waiter *waiter = lk__core_asker(pending);
 		struct lk__sleeper *sleeper = (struct lk__sleeper *)waiter;
 		looked_at++;
 		if (!sleeper || !sleeper->listed || waiter->done ||
@@ -200,34 +200,34 @@ static void pass_reading(struct lk_client *client)
 
 /* ---- Out ---------------------------------------------------------------------------------- */
 
-static void append_sent(struct lk__pair *pair, struct lk__request *request)
+static void append_sent(struct lk__pair *pair, struct lk__pending *pending)
 {
-	request->next = NULL;
-	*pair->sent_end = request;
-	pair->sent_end = &request->next;
+	pending->next = NULL;
+	*pair->sent_end = pending;
+	pair->sent_end = &pending->next;
 }
 
-static void refuse_request(struct lk_client *client, struct lk__request *request)
+static void refuse_request(struct lk_client *client, struct lk__pending *pending)
 {
 	const struct lk__answer answer = {
 		.kind = LK__FAILED, .err = LK_ENOMEM, .passes = true, .text = "out of memory"};
 
-	lk__core_answer(&client->core, lk__now_ns(), request, &answer);
+	lk__core_answer(&client->core, lk__now_ns(), pending, &answer);
 }
 
 /* Write the commands in line into the pair's buffer.  False when there is nothing to send. */
 static bool fill(struct lk_client *client, struct lk__pair *pair)
 {
 	int64_t now_ns = lk__now_ns();
-	struct lk__request *request;
+	struct lk__pending *pending;
 
-	while ((request = lk__core_next_request(&client->core, now_ns))) {
-		struct lk__command command;
-		lk__core_command(request, &command);
-		if (pair->ops->encode(pair->peer, &command, &pair->out))
-			append_sent(pair, request);
+	while ((pending = lk__core_next_request(&client->core, now_ns))) {
+		struct lk__request request;
+		lk__core_request(pending, &request);
+		if (pair->ops->encode(pair->peer, &request, &pair->out))
+			append_sent(pair, pending);
 		else
-			refuse_request(client, request);
+			refuse_request(client, pending);
 	}
 	return pair->out.len > 0;
 }
@@ -305,32 +305,32 @@ void lk__wire_flush(struct lk_client *client)
 
 static void deliver(struct lk_client *client, struct lk__pair *pair, void *reply)
 {
-	struct lk__request *request = pair->sent;
-	struct lk__command question;
+	struct lk__pending *pending = pair->sent;
+	struct lk__request question;
 	struct lk__answer answer;
 	struct lk__why why;
 	bool asked, known;
 
-	if (!request) {
+	if (!pending) {
 		lk__why_set(&why, LK_ESERVER, "%s: answered what was not asked",
 		            client->target.text);
 		pair->ops->discard(reply);
 		lk__wire_broken(client, pair, &why);
 		return;
 	}
-	pair->sent = request->next;
+	pair->sent = pending->next;
 	if (!pair->sent)
 		pair->sent_end = &pair->sent;
-	request->next = NULL;
-	asked = lk__is_question(request->kind);
+	pending->next = NULL;
+	asked = lk__is_question(pending->kind);
 	if (asked)
-		lk__core_command(request, &question);
+		lk__core_request(pending, &question);
 	known = pair->ops->answer(pair->peer, reply, asked ? &question : NULL,
-	                          lk__core_into(request), &answer, &why);
-	if (!known && !request->by_text)
-		lk__core_resend(&client->core, request);
+	                          lk__core_into(pending), &answer, &why);
+	if (!known && !pending->by_text)
+		lk__core_resend(&client->core, pending);
 	else
-		lk__core_answer(&client->core, lk__now_ns(), request, &answer);
+		lk__core_answer(&client->core, lk__now_ns(), pending, &answer);
 }
 
 /* The next reply is the sleeper's own, and nothing else ends its wait, or not often. */

@@ -42,7 +42,7 @@ static void tell_latch(struct core_world *world, struct fuzz_input *input)
 /* The store does not know its script. */
 static void resend(struct core_world *world)
 {
-	struct lk__request *request = core_take_sent(world);
+	struct lk__pending *request = core_take_sent(world);
 
 	if (request)
 		lk__core_resend(&world->core, request);

@@ -245,16 +245,16 @@ void core_link(struct core_world *world, bool up)
 void core_send(struct core_world *world)
 {
 	while (world->sent_count < CORE_SENT) {
-		struct lk__request *request = lk__core_next_request(&world->core, world->now_ns);
+		struct lk__pending *request = lk__core_next_request(&world->core, world->now_ns);
 		if (!request)
 			break;
 		world->sent[world->sent_count++] = request;
 	}
 }
 
-struct lk__request *core_take_sent(struct core_world *world)
+struct lk__pending *core_take_sent(struct core_world *world)
 {
-	struct lk__request *request = world->sent[0];
+	struct lk__pending *request = world->sent[0];
 
 	if (!world->sent_count)
 		return NULL;
@@ -265,7 +265,7 @@ struct lk__request *core_take_sent(struct core_world *world)
 
 void core_answer(struct core_world *world, const struct lk__answer *answer)
 {
-	struct lk__request *request = core_take_sent(world);
+	struct lk__pending *request = core_take_sent(world);
 
 	if (request)
 		lk__core_answer(&world->core, world->now_ns, request, answer);
@@ -316,7 +316,7 @@ void core_any_answer(struct fuzz_input *input, struct lk__answer *answer)
 	answer->next = any_number(input);
 }
 
-void core_good_answer(const struct lk__request *request, struct lk__answer *answer)
+void core_good_answer(const struct lk__pending *request, struct lk__answer *answer)
 {
 	static const enum lk__answer_kind kinds[] = {
 		[LK__ASK] = LK__BUSY,     [LK__LEAVE] = LK__LEFT,  [LK__HAND] = LK__LEFT,

@@ -26,7 +26,7 @@ struct core_world {
 	struct lk__core core;
 	struct lk__place *places[CORE_PLACES];
 	struct core_call calls[CORE_CALLS];
-	struct lk__request *sent[CORE_SENT]; /* in their order */
+	struct lk__pending *sent[CORE_SENT]; /* in their order */
 	int sent_count;
 	int64_t now_ns;
 };
@@ -50,13 +50,13 @@ void core_link(struct core_world *world, bool up);
 /* Take requests out of the line, all. */
 void core_send(struct core_world *world);
 /* The oldest one under way, NULL if there is none. */
-struct lk__request *core_take_sent(struct core_world *world);
+struct lk__pending *core_take_sent(struct core_world *world);
 /* It has its answer. */
 void core_answer(struct core_world *world, const struct lk__answer *answer);
 /* An answer that the codec could have made. */
 void core_any_answer(struct fuzz_input *input, struct lk__answer *answer);
 /* A good one for that request. */
-void core_good_answer(const struct lk__request *request, struct lk__answer *answer);
+void core_good_answer(const struct lk__pending *request, struct lk__answer *answer);
 void core_channel_event(struct core_world *world, unsigned choice);
 void core_later(struct core_world *world, int64_t ns);
 

@@ -12,7 +12,7 @@
 /* Each ticket has something under way or a timer, else nothing would ever happen to it. */
 static void check_ticket(const struct lk__core *core, const struct lk__ticket *ticket)
 {
-	const struct lk__request *request =
+	const struct lk__pending *request =
 		ticket->state == LK__LEAVING ? &ticket->leave : &ticket->main;
 
 	FUZZ_MUST(ticket->state <= LK__OVER, "state %d", ticket->state);

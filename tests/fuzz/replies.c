@@ -78,7 +78,7 @@ static void check_answer(const struct lk__answer *answer)
 /* The same bytes as the answer to a question. */
 static void answer_question(const struct lk__resp *resp, int kind, int noun)
 {
-	struct lk__command question = {.kind = (uint8_t)kind, .noun = (uint8_t)noun};
+	struct lk__request question = {.kind = (uint8_t)kind, .noun = (uint8_t)noun};
 	struct lk__listing *shown = calloc(1, sizeof(*shown) + ENTRIES * sizeof(shown->entries[0]));
 	struct lk__names names = {0};
 	lk_party party = {0};

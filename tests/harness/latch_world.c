@@ -215,7 +215,7 @@ struct lk__waiter *world_step(struct world_client *client, int64_t n, int name)
 
 bool world_take(struct world_client *client, struct world_call *call)
 {
-	struct lk__request *request = lk__core_next_request(&client->core, client->world->now_ns);
+	struct lk__pending *request = lk__core_next_request(&client->core, client->world->now_ns);
 	const struct lk__step *step;
 
 	memset(call, 0, sizeof(*call));

@@ -28,7 +28,7 @@ struct world_item {
 
 /* A request as its bytes say it. */
 struct world_call {
-	struct lk__request *request;
+	struct lk__pending *request;
 	enum lk__request_kind kind;
 	uint64_t generation, number;
 	int64_t n;

@@ -52,7 +52,7 @@ struct peer {
 
 /* A request as it goes over the wire. */
 struct wire {
-	struct lk__command command;
+	struct lk__request request;
 	char name[64];
 };
 
@@ -85,9 +85,9 @@ static struct name *name_of(const char *text)
 	abort();
 }
 
-static bool same(const struct ticket *ticket, const struct lk__command *command)
+static bool same(const struct ticket *ticket, const struct lk__request *request)
 {
-	return ticket->peer && !strcmp(ticket->id.nonce, command->ticket.nonce);
+	return ticket->peer && !strcmp(ticket->id.nonce, request->ticket.nonce);
 }
 
 static void tell(const struct ticket *to, enum lk__message_kind kind, const struct name *name)
@@ -124,20 +124,20 @@ static void grant(struct name *name, const struct ticket *to, bool share)
 	name->share = share;
 }
 
-static void ask(struct name *name, const struct lk__command *command, struct peer *peer,
+static void ask(struct name *name, const struct lk__request *request, struct peer *peer,
                 struct lk__answer *answer)
 {
-	struct ticket asker = {command->ticket, peer};
+	struct ticket asker = {request->ticket, peer};
 	int rank = 0;
 
-	while (rank < name->waiting && !same(&name->queue[rank], command))
+	while (rank < name->waiting && !same(&name->queue[rank], request))
 		rank++;
 	if (!name->holder.peer && (rank == 0 || !name->waiting)) {
 		if (name->waiting)
 			take_out(name, 0);
-		grant(name, &asker, command->share);
+		grant(name, &asker, request->share);
 	}
-	if (same(&name->holder, command)) {
+	if (same(&name->holder, request)) {
 		*answer = (struct lk__answer){.kind = LK__GRANTED,
 		                              .fence = name->fence,
 		                              .store_us = lk__now_ns() / 1000,
@@ -145,8 +145,8 @@ static void ask(struct name *name, const struct lk__command *command, struct pee
 		return;
 	}
 	answer->free = !name->holder.peer;
-	answer->kind = command->only_try ? LK__BUSY : LK__QUEUED;
-	if (command->only_try)
+	answer->kind = request->only_try ? LK__BUSY : LK__QUEUED;
+	if (request->only_try)
 		return;
 	if (rank == name->waiting) {
 		if (name->waiting == TICKETS)
@@ -161,17 +161,17 @@ static void ask(struct name *name, const struct lk__command *command, struct pee
 	answer->left_ms = (name->until_ns - lk__now_ns()) / LK__MS;
 }
 
-static void leave(struct name *name, const struct lk__command *command, struct lk__answer *answer)
+static void leave(struct name *name, const struct lk__request *request, struct lk__answer *answer)
 {
 	answer->kind = LK__LEFT;
 	for (int i = name->waiting - 1; i >= 0; i--)
-		if (same(&name->queue[i], command))
+		if (same(&name->queue[i], request))
 			take_out(name, i);
-	if (same(&name->holder, command)) {
+	if (same(&name->holder, request)) {
 		answer->mine = true;
 		name->holder.peer = NULL;
-		if (command->last_fence > last_fence)
-			last_fence = command->last_fence;
+		if (request->last_fence > last_fence)
+			last_fence = request->last_fence;
 	}
 	while (!name->holder.peer && name->waiting) {
 		struct ticket next = name->queue[0];
@@ -184,18 +184,18 @@ static void leave(struct name *name, const struct lk__command *command, struct l
 	answer->free = !name->holder.peer;
 }
 
-static void renew(struct name *name, const struct lk__command *command, struct lk__answer *answer)
+static void renew(struct name *name, const struct lk__request *request, struct lk__answer *answer)
 {
-	int64_t until_ns = lk__now_ns() + command->lease_ms * LK__MS;
+	int64_t until_ns = lk__now_ns() + request->lease_ms * LK__MS;
 
 	answer->kind = LK__GONE;
-	if (!same(&name->holder, command) || (command->fence && command->fence != name->fence))
+	if (!same(&name->holder, request) || (request->fence && request->fence != name->fence))
 		return;
-	if (command->last_fence > last_fence)
-		last_fence = command->last_fence;
+	if (request->last_fence > last_fence)
+		last_fence = request->last_fence;
 	if (name->until_ns < until_ns)
 		name->until_ns = until_ns;
-	name->share = command->share;
+	name->share = request->share;
 	*answer = (struct lk__answer){.kind = LK__KEPT,
 	                              .fence = name->fence,
 	                              .store_us = lk__now_ns() / 1000,
@@ -208,17 +208,17 @@ static void execute(struct peer *peer, const struct wire *wire)
 	struct lk__answer *answer = &reply.answer;
 	struct name *name;
 
-	if (!lk__is_question(wire->command.kind)) {
+	if (!lk__is_question(wire->request.kind)) {
 		requests++;
 		name = name_of(wire->name);
 		if (name->holder.peer && name->until_ns <= lk__now_ns())
 			name->holder.peer = NULL;
-		if (wire->command.kind == LK__ASK)
-			ask(name, &wire->command, peer, answer);
-		else if (wire->command.kind == LK__RENEW)
-			renew(name, &wire->command, answer);
+		if (wire->request.kind == LK__ASK)
+			ask(name, &wire->request, peer, answer);
+		else if (wire->request.kind == LK__RENEW)
+			renew(name, &wire->request, answer);
 		else
-			leave(name, &wire->command, answer);
+			leave(name, &wire->request, answer);
 	}
 	push(peer, LK__RESPONSES, &reply);
 }
@@ -349,9 +349,9 @@ static bool append(struct lk__buf *buf, const void *bytes, size_t len)
 	return true;
 }
 
-static bool encode(struct lk__peer *peer, const struct lk__command *request, struct lk__buf *buf)
+static bool encode(struct lk__peer *peer, const struct lk__request *request, struct lk__buf *buf)
 {
-	struct wire wire = {.command = *request};
+	struct wire wire = {.request = *request};
 
 	memcpy(wire.name, request->name, request->name_len < 63 ? request->name_len : 63);
 	return append(buf, &wire, sizeof(wire));
@@ -382,7 +382,7 @@ static size_t parse(struct lk__peer *base, enum lk__side side, void **replies, s
 	return count;
 }
 
-static bool answer_of(struct lk__peer *peer, void *reply, const struct lk__command *question,
+static bool answer_of(struct lk__peer *peer, void *reply, const struct lk__request *question,
                       void *into, struct lk__answer *answer, struct lk__why *why)
 {
 	*answer = ((struct reply *)reply)->answer;

@@ -201,16 +201,16 @@ uint32_t permits_count(const struct lk__place *place, uint64_t fence)
 
 bool permits_take(struct permits_client *client, struct permits_call *call)
 {
-	struct lk__request *request = lk__core_next_request(&client->core, permits_now(client));
-	struct lk__command command;
+	struct lk__pending *request = lk__core_next_request(&client->core, permits_now(client));
+	struct lk__request asked;
 
 	memset(call, 0, sizeof(*call));
 	if (!request)
 		return false;
 	call->request = request;
 	call->kind = request->kind;
-	lk__core_command(request, &command);
-	if (!lk__codec_request(&call->bytes, &client->space, &command))
+	lk__core_request(request, &asked);
+	if (!lk__codec_request(&call->bytes, &client->space, &asked))
 		abort();
 	return true;
 }

@@ -21,7 +21,7 @@ struct permits_world;
 
 /* A request under way: its bytes, and the reply's once it was executed. */
 struct permits_call {
-	struct lk__request *request;
+	struct lk__pending *request;
 	struct lk__buf bytes, reply;
 	uint8_t kind; /* enum lk__request_kind */
 };

@@ -148,7 +148,7 @@ uint64_t virt_fence(const struct lk__place *place, uint64_t owner)
 
 bool virt_take(struct virt_client *client, struct virt_call *call)
 {
-	struct lk__request *request = lk__core_next_request(&client->core, virt_now(client));
+	struct lk__pending *request = lk__core_next_request(&client->core, virt_now(client));
 	const struct lk__ticket *ticket;
 
 	memset(call, 0, sizeof(*call));

@@ -15,7 +15,7 @@ struct virt;
 
 /* A request under way, with what its bytes say. */
 struct virt_call {
-	struct lk__request *request;
+	struct lk__pending *request;
 	struct model_request bytes;
 	struct lk__answer answer;
 };

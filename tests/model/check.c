@@ -136,7 +136,7 @@ static bool is_known(const struct model_world *world, const struct model_client 
 	return strtoul(value, NULL, 10) >= hold->count;
 }
 
-static bool is_under_way(const struct lk__request *request)
+static bool is_under_way(const struct lk__pending *request)
 {
 	return request->where != LK__AT_REST;
 }

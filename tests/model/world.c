@@ -206,12 +206,12 @@ bool world_valid(const struct model_world *world, const struct model_client *cli
 /* What the bytes of a request say, for the explorer. */
 static void describe(struct model_call *call)
 {
-	const struct lk__request *request = call->request;
+	const struct lk__pending *request = call->request;
 
 	call->kind = request->kind;
 	call->lease_ms = request->lease_ms;
 	call->permits = request->permits;
-	if (lk__request_is_latch(request)) {
+	if (lk__pending_is_latch(request)) {
 		if (call->kind == LK__STEP) {
 			call->number = request->latch->steps->number;
 			call->fence = request->latch->steps->generation;
@@ -231,8 +231,8 @@ static void describe(struct model_call *call)
 
 static void send_all(struct model_world *world, struct model_client *client)
 {
-	struct lk__request *request;
-	struct lk__command command;
+	struct lk__pending *request;
+	struct lk__request asked;
 
 	while ((request = lk__core_next_request(&client->core, world->now_ns))) {
 		struct model_call *call = &client->calls[client->call_count];
@@ -245,8 +245,8 @@ static void send_all(struct model_world *world, struct model_client *client)
 		if (world->rule == RULE_STEP_RENUMBERED && request->kind == LK__STEP)
 			request->latch->steps->number = ++client->core.step_number;
 		describe(call);
-		lk__core_command(request, &command);
-		if (!lk__codec_request(&call->bytes, world_space(world, client), &command))
+		lk__core_request(request, &asked);
+		if (!lk__codec_request(&call->bytes, world_space(world, client), &asked))
 			abort();
 	}
 }

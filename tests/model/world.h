@@ -108,7 +108,7 @@ enum model_rule {
 
 /* A request under way, or one that a lost connection may still bring. */
 struct model_call {
-	struct lk__request *request; /* NULL: nobody waits for its answer */
+	struct lk__pending *request; /* NULL: nobody waits for its answer */
 	struct lk__buf bytes;
 	struct lk__answer answer; /* once executed */
 	char nonce[LK__NONCE_SIZE];

@@ -160,7 +160,7 @@ enum sim_call_kind {
 
 struct sim_call {
 	struct sim_call *next;
-	struct lk__request *request; /* NULL: a ping, a question, or its client has gone */
+	struct lk__pending *request; /* NULL: a ping, a question, or its client has gone */
 	struct sim_caller *asker;    /* of a question */
 	struct lk__buf bytes, reply;
 	int64_t sent_ns; /* local */
@@ -454,7 +454,7 @@ void sim_check_after(struct sim *sim, int name, const struct sim_call *call);
 void sim_check_forced(struct sim *sim, int name);
 void sim_check_client(struct sim_client *client);
 void sim_check_names(struct sim *sim);
-void sim_check_sent(struct sim_client *client, const struct lk__request *request);
+void sim_check_sent(struct sim_client *client, const struct lk__pending *request);
 /* Holds that it made while half of its memory was gone. */
 void sim_check_adopt(struct sim *sim, struct sim_name *name, const struct sim_call *call);
 struct sim_grant *sim_grant_of(struct sim_name *name, uint64_t fence, const char *nonce);

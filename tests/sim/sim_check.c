@@ -422,7 +422,7 @@ static void check_hold(struct sim_client *client, const struct lk__hold *hold)
 static void check_ticket(struct sim_client *client, const struct lk__ticket *ticket)
 {
 	bool leaving = ticket->state == LK__LEAVING;
-	const struct lk__request *request = leaving ? &ticket->leave : &ticket->main;
+	const struct lk__pending *request = leaving ? &ticket->leave : &ticket->main;
 
 	if (ticket->state == LK__OVER) {
 		if (ticket->main.where != LK__UNDER_WAY && ticket->leave.where != LK__UNDER_WAY)
@@ -457,11 +457,11 @@ void sim_check_client(struct sim_client *client)
 }
 
 /* After the leave of a ticket nothing of it is sent. */
-void sim_check_sent(struct sim_client *client, const struct lk__request *request)
+void sim_check_sent(struct sim_client *client, const struct lk__pending *request)
 {
 	const struct lk__ticket *ticket = request->ticket;
 
-	if (lk__request_is_latch(request) || request->kind == LK__HAND)
+	if (lk__pending_is_latch(request) || request->kind == LK__HAND)
 		return;
 	if (request->kind == LK__LEAVE) {
 		memcpy(client->left[client->left_count++ % SIM_LEFT], ticket->nonce,

@@ -208,28 +208,28 @@ static void describe_step(struct sim_client *client, struct sim_call *call,
 	caller->step_generation = step->generation;
 }
 
-static struct sim_call *take(struct sim_client *client, struct lk__request *request)
+static struct sim_call *take(struct sim_client *client, struct lk__pending *request)
 {
 	struct sim_call *call = new_call(request->kind);
-	struct lk__command command;
+	struct lk__request asked;
 
 	call->request = request;
-	lk__core_command(request, &command);
-	if (lk__request_is_latch(request)) {
+	lk__core_request(request, &asked);
+	if (lk__pending_is_latch(request)) {
 		call->name = name_of(request->latch->name);
 		if (request->kind == LK__STEP)
 			describe_step(client, call, request->latch);
 	} else {
 		call->name = name_of(request->ticket->place->name);
 		if (request->kind != LK__HAND)
-			lk__ticket_text(&client->space, &command.ticket, call->ticket);
+			lk__ticket_text(&client->space, &asked.ticket, call->ticket);
 		call->permits = request->permits;
 		if (request->kind == LK__ASK)
 			call->arrival_us = (int64_t)request->ticket->arrival;
 		if (request->kind == LK__LEAVE || (request->kind == LK__RENEW && !request->claim))
 			call->fence = request->ticket->last_fence;
 	}
-	if (!lk__codec_request(&call->bytes, &client->space, &command))
+	if (!lk__codec_request(&call->bytes, &client->space, &asked))
 		abort();
 	return call;
 }
@@ -275,7 +275,7 @@ static void push_item(struct sim_link *link, struct sim_item *item)
 void sim_network_flush(struct sim_client *client)
 {
 	struct sim_link *link = client->link;
-	struct lk__request *request;
+	struct lk__pending *request;
 	struct lk__channel *channel;
 	bool subscribe;
 

@@ -1,0 +1,135 @@
+/* SPDX-License-Identifier: MIT
+ * What requests ask, as values for a store, and who waits for their answers. */
+#include "latch.h"
+#include "question.h"
+
+#include <string.h>
+
+struct lk__ticket_id lk__ticket_id(const struct lk__ticket *ticket)
+{
+	struct lk__ticket_id id = {
+		.lease_ms = ticket->lease_ms,
+		.permits = ticket->place->permits,
+		.fixed = ticket->fixed,
+		.final = ticket->final,
+	};
+
+	memcpy(id.nonce, ticket->nonce, sizeof(id.nonce));
+	return id;
+}
+
+static void of_latch(const struct lk__pending *pending, struct lk__request *request)
+{
+	const struct lk__latch *latch = pending->latch;
+	const struct lk__step *step = latch->steps;
+
+	request->noun = LK_KIND_LATCH;
+	request->name = latch->name->bytes;
+	request->name_len = latch->name->len;
+	if (pending->kind == LK__LOOK)
+		return;
+	request->generation = step->generation;
+	request->number = step->number;
+	request->n = step->n;
+	request->step = step->name;
+	request->step_len = step->len;
+	request->topic = latch->channel->topic;
+	request->topic_len = latch->channel->len;
+}
+
+static void of_ticket(const struct lk__pending *pending, struct lk__request *request)
+{
+	const struct lk__ticket *ticket = pending->ticket;
+	const struct lk__place *place = ticket->place;
+
+	request->noun = place->name->kind;
+	request->name = place->name->bytes;
+	request->name_len = place->name->len;
+	if (pending->kind == LK__HAND)
+		return;
+	request->ticket = lk__ticket_id(ticket);
+	request->last_fence = pending->claim ? 0 : ticket->last_fence;
+	request->share = ticket->share_asked;
+	if (pending->kind == LK__ASK) {
+		request->only_try = ticket->only_try;
+		request->arrival = ticket->arrival;
+		request->capacity = place->capacity;
+		request->ttl_ms = place->ttl_ms;
+	} else if (pending->kind == LK__RENEW) {
+		request->fence = pending->claim ? 0 : ticket->fence;
+		request->lease_ms = pending->lease_ms;
+	} else if (pending->kind == LK__SHRINK) {
+		request->keep = pending->permits;
+	} else if (ticket->used) {
+		request->fence = ticket->fence;
+	}
+}
+
+static void of_question(const struct lk__question *question, struct lk__request *request)
+{
+	request->noun = question->noun;
+	request->name = question->name;
+	request->name_len = question->name_len;
+	request->ticket = question->ticket;
+	request->details = &question->details;
+}
+
+void lk__core_request(const struct lk__pending *pending, struct lk__request *request)
+{
+	*request = (struct lk__request){.kind = pending->kind, .by_text = pending->by_text};
+	if (lk__is_question(pending->kind))
+		of_question(pending->question, request);
+	else if (lk__pending_is_latch(pending))
+		of_latch(pending, request);
+	else
+		of_ticket(pending, request);
+}
+
+void *lk__core_into(const struct lk__pending *pending)
+{
+	return lk__is_question(pending->kind) ? pending->question->into : NULL;
+}
+
+/* ---- Who waits ---------------------------------------------------------------------------- */
+
+struct lk__waiter *lk__core_asker(const struct lk__pending *pending)
+{
+	const struct lk__ticket *ticket = pending->ticket;
+
+	if (lk__is_question(pending->kind))
+		return pending->question->waiter;
+	if (pending->kind == LK__STEP)
+		return pending->latch->steps ? pending->latch->steps->waiter : NULL;
+	if (pending->kind == LK__LOOK)
+		return pending->latch->first;
+	if (pending == &ticket->leave || pending->kind == LK__SHRINK)
+		return ticket->leavers;
+	if (pending->extends)
+		return ticket->extenders;
+	if (ticket->place && ticket->place->ticket == ticket)
+		return ticket->place->first;
+	return NULL;
+}
+
+bool lk__waiter_expects_response(const struct lk__waiter *waiter)
+{
+	switch (waiter->where) {
+	case LK__IN_PLACE:
+		return waiter->place->first == waiter && waiter->place->ticket &&
+		       waiter->place->ticket->main.where == LK__UNDER_WAY;
+	case LK__IN_LATCH:
+		return waiter->place->name->latch->ask.where == LK__UNDER_WAY;
+	default:
+		return waiter->where != LK__NOWHERE;
+	}
+}
+
+bool lk__waiter_is_patient(const struct lk__waiter *waiter)
+{
+	return waiter->where != LK__IN_PLACE || waiter->place->ticket->state == LK__ASKING;
+}
+
+bool lk__waiter_expects_message(const struct lk__waiter *waiter)
+{
+	return waiter->where == LK__IN_PLACE || waiter->where == LK__IN_LATCH;
+}
