@@ -2,7 +2,6 @@
  * The lock's public calls: a thin shell that starts an event in the state machine, sleeps and tells
  * the result. */
 #include "runtime/client.h"
-#include "core/counters.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -75,19 +74,10 @@ static void init_sleeper(struct lk__sleeper *sleeper, struct lk_lock *lock, uint
 	sleeper->waiter.owner = owner;
 }
 
-/* The owner's hold if it is sure at that time, else NULL. */
-static struct lk__hold *valid_hold(const struct lk_lock *lock, uint64_t owner, int64_t now_ns)
-{
-	struct lk__hold *hold = lk__core_hold(lock->handle.name, owner);
-
-	return hold && lk__hold_left_ns(hold, now_ns) ? hold : NULL;
-}
-
 lk_err lk_lock_acquire(lk_lock *lock, int64_t wait_ms)
 {
 	struct lk_client *client;
 	struct lk__sleeper sleeper;
-	struct lk__hold *hold;
 	uint64_t owner;
 	int64_t now_ns = lk__now_ns();
 	lk_err err = lk__refuse_null(lock, "lock");
@@ -100,11 +90,7 @@ lk_err lk_lock_acquire(lk_lock *lock, int64_t wait_ms)
 		return err;
 	client = lock->handle.client;
 	owner = owner_of(lock);
-	/* Re-entry needs nothing. */
-	hold = valid_hold(lock, owner, now_ns);
-	if (hold && hold->count < LK__COUNT_MAX) {
-		hold->count++;
-		lk__count(&client->core.counters.reentered, 1);
+	if (lk__core_reenter(&client->core, now_ns, lock->handle.name, owner)) {
 		lk__handle_leave_quiet(&lock->handle);
 		return LK_OK;
 	}
@@ -127,16 +113,13 @@ lk_err lk_lock_release(lk_lock *lock)
 	uint64_t owner;
 	int64_t now_ns = lk__now_ns();
 	struct lk__sleeper sleeper;
-	struct lk__hold *hold;
 	lk_err err = lk__refuse_null(lock, "lock");
 
 	if (err || (err = lk__handle_enter(&lock->handle)))
 		return err;
 	client = lock->handle.client;
 	owner = owner_of(lock);
-	hold = valid_hold(lock, owner, now_ns);
-	if (hold && hold->count > 1) {
-		hold->count--;
+	if (lk__core_unenter(now_ns, lock->handle.name, owner)) {
 		lk__handle_leave_quiet(&lock->handle);
 		return LK_OK;
 	}

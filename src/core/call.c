@@ -9,157 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* ---- Holds -------------------------------------------------------------------------------- */
-
-struct lk__hold *lk__core_hold(const struct lk__name *name, uint64_t owner)
-{
-	struct lk__hold *hold = name->holds;
-
-	while (hold && (hold->owner != owner || hold->released))
-		hold = hold->next_of_name;
-	return hold;
-}
-
-int64_t lk__hold_left_ns(const struct lk__hold *hold, int64_t now_ns)
-{
-	int64_t until;
-
-	if (hold->lost || !hold->ticket)
-		return 0;
-	until = hold->ticket->valid_until_ns;
-	if (hold->max_until_ns < until)
-		until = hold->max_until_ns;
-	return until > now_ns ? until - now_ns : 0;
-}
-
-lk_state lk__hold_state(const struct lk__core *core, const struct lk__hold *hold, int64_t now_ns)
-{
-	const struct lk__ticket *ticket = hold->ticket;
-
-	if (!lk__hold_left_ns(hold, now_ns))
-		return LK_STATE_LOST;
-	/* A renewal is due with two thirds left; with half left something is wrong. */
-	if (!ticket->fixed && (!core->linked || ticket->trouble ||
-	                       ticket->valid_until_ns - now_ns < ticket->lease_ms * 500000))
-		return LK_STATE_UNSURE;
-	return LK_STATE_HELD;
-}
-
-/* Take the first waiter out of the line. */
-struct lk__waiter *lk__line_first(struct lk__place *place)
-{
-	struct lk__waiter *waiter = place->first;
-
-	place->first = waiter->next;
-	if (!place->first)
-		place->last = NULL;
-	return waiter;
-}
-
-/* The first waiter of the place becomes the owner of the place's ticket. */
-void lk__hold_make(struct lk__core *core, int64_t now_ns, struct lk__place *place)
-{
-	struct lk__waiter *waiter = lk__line_first(place);
-	struct lk__hold *hold = waiter->spare_hold;
-
-	waiter->spare_hold = NULL;
-	waiter->fence = place->ticket->last_fence;
-	*hold = (struct lk__hold){
-		.next_of_name = place->name->holds,
-		.next = core->all_holds,
-		.handle = waiter->handle,
-		.owner = place->permits ? waiter->fence : waiter->owner,
-		.name = place->name,
-		.ticket = place->ticket,
-		.fence = place->ticket->last_fence,
-		.since_ns = now_ns,
-		.max_until_ns =
-			waiter->max_hold_ms ? now_ns + waiter->max_hold_ms * 1000000 : LK__NEVER,
-		.count = place->permits ? place->permits : 1,
-		.told = !waiter->tell_loss,
-	};
-	place->name->holds = hold;
-	if (core->all_holds)
-		core->all_holds->prev = hold;
-	core->all_holds = hold;
-	place->hold = hold;
-	lk__complete(core, waiter, LK_OK, NULL);
-}
-
-/* Out of every list; the memory stays. */
-static void unlink_hold(struct lk__core *core, struct lk__hold *hold)
-{
-	struct lk__hold **at = &hold->name->holds;
-
-	while (*at != hold)
-		at = &(*at)->next_of_name;
-	*at = hold->next_of_name;
-	if (hold->prev)
-		hold->prev->next = hold->next;
-	else
-		core->all_holds = hold->next;
-	if (hold->next)
-		hold->next->prev = hold->prev;
-}
-
-void lk__hold_free(struct lk__core *core, struct lk__hold *hold)
-{
-	if (!hold->released)
-		unlink_hold(core, hold);
-	free(hold);
-}
-
-/* The owner is done with it.  A loss that is still to be told keeps the memory until then. */
-static void retire_hold(struct lk__core *core, struct lk__hold *hold)
-{
-	unlink_hold(core, hold);
-	hold->released = true;
-	if (!hold->lost || hold->told)
-		free(hold);
-}
-
-void lk__core_told(struct lk__hold *hold)
-{
-	hold->told = true;
-	if (hold->released)
-		free(hold);
-}
-
-void lk__hold_lose(struct lk__core *core, int64_t now_ns, struct lk__hold *hold,
-                   lk_lost_reason reason)
-{
-	struct lk__ticket *ticket = hold->ticket;
-	struct lk__place *place = ticket->place;
-
-	lk__count_hold(&core->counters, now_ns, hold);
-	lk__count_loss(&core->counters, reason);
-	hold->lost = (uint8_t)reason;
-	hold->ticket = NULL;
-	if (!hold->told) {
-		*core->lost_end = hold;
-		core->lost_end = &hold->next_lost;
-	}
-	place->hold = NULL;
-	lk__ticket_leave(core, now_ns, ticket);
-	if (place->first)
-		lk__ticket_start(core, now_ns, place);
-}
-
 /* ---- Acquire ------------------------------------------------------------------------------ */
-
-static bool expired(const struct lk__hold *hold, int64_t now_ns)
-{
-	return hold && !hold->lost && !lk__hold_left_ns(hold, now_ns);
-}
-
-/* The clock decides, whether or not the timer has run. */
-static void expire(struct lk__core *core, int64_t now_ns, struct lk__hold *hold)
-{
-	if (expired(hold, now_ns))
-		lk__hold_lose(core, now_ns, hold,
-		              hold->ticket->valid_until_ns <= now_ns ? LK_LOST_EXPIRED
-		                                                     : LK_LOST_MAX_HOLD);
-}
 
 void lk__core_acquire(struct lk__core *core, int64_t now_ns, struct lk__waiter *waiter)
 {
@@ -168,17 +18,15 @@ void lk__core_acquire(struct lk__core *core, int64_t now_ns, struct lk__waiter *
 
 	waiter->began_ns = now_ns;
 	waiter->acquires = true;
-	expire(core, now_ns, hold);
-	expire(core, now_ns, place->hold);
+	lk__hold_expire(core, now_ns, hold);
+	lk__hold_expire(core, now_ns, place->hold);
 	if (core->closing) {
 		lk__complete(core, waiter, LK_ECLOSED, "the client is closed");
 	} else if (hold && hold->lost) {
 		lk__complete(core, waiter, LK_ELOST, "the hold was lost: release it first");
 	} else if (hold && hold->count == LK__COUNT_MAX) {
 		lk__complete(core, waiter, LK_ELIMIT, "re-entered 2147483647 times");
-	} else if (hold) {
-		hold->count++;
-		lk__count(&core->counters.reentered, 1);
+	} else if (lk__core_reenter(core, now_ns, place->name, waiter->owner)) {
 		lk__complete(core, waiter, LK_OK, NULL);
 	} else if (waiter->only_try && (place->hold || place->first)) {
 		lk__complete(core, waiter, LK_EBUSY, "held by another thread of this process");
@@ -272,14 +120,14 @@ static void give_back(struct lk__core *core, int64_t now_ns, struct lk__hold *ho
 		if (ticket->wanted || !ticket->share)
 			ticket->hand_overs++;
 		ticket->last_fence++;
-		retire_hold(core, hold);
+		lk__hold_retire(core, hold);
 		lk__hold_make(core, now_ns, place);
 		lk__ticket_pursue(core, now_ns, ticket);
 		if (waiter)
 			lk__complete(core, waiter, LK_OK, NULL);
 		return;
 	}
-	retire_hold(core, hold);
+	lk__hold_retire(core, hold);
 	place->hold = NULL;
 	ticket->released = true;
 	if (waiter)
@@ -293,18 +141,17 @@ void lk__core_release(struct lk__core *core, int64_t now_ns, struct lk__waiter *
 {
 	struct lk__hold *hold = lk__core_hold(waiter->place->name, waiter->owner);
 
-	expire(core, now_ns, hold);
+	lk__hold_expire(core, now_ns, hold);
 	if (!hold) {
 		lk__complete(core, waiter, LK_ENOTOWNER, "not held by the caller");
+	} else if (lk__core_unenter(now_ns, waiter->place->name, waiter->owner)) {
+		lk__complete(core, waiter, LK_OK, NULL);
 	} else if (hold->count > 1) {
 		hold->count--;
-		if (hold->lost)
-			lk__complete(core, waiter, LK_ELOST, lk_lost_reason_name(hold->lost));
-		else
-			lk__complete(core, waiter, LK_OK, NULL);
+		lk__complete(core, waiter, LK_ELOST, lk_lost_reason_name(hold->lost));
 	} else if (hold->lost) {
 		lk__complete(core, waiter, LK_ELOST, lk_lost_reason_name(hold->lost));
-		retire_hold(core, hold);
+		lk__hold_retire(core, hold);
 	} else {
 		give_back(core, now_ns, hold, waiter);
 	}
@@ -331,7 +178,7 @@ void lk__core_release_permits(struct lk__core *core, int64_t now_ns, struct lk__
 	struct lk__hold *hold = lk__core_hold(waiter->place->name, waiter->owner);
 
 	if (waiter->permits && hold)
-		expire(core, now_ns, hold);
+		lk__hold_expire(core, now_ns, hold);
 	if (!hold) {
 		lk__complete(core, waiter, LK_ENOTOWNER, "no such hold");
 	} else if (waiter->permits > hold->count) {
@@ -351,7 +198,7 @@ void lk__core_extend(struct lk__core *core, int64_t now_ns, struct lk__waiter *w
 	struct lk__hold *hold = lk__core_hold(waiter->place->name, waiter->owner);
 	struct lk__waiter **at;
 
-	expire(core, now_ns, hold);
+	lk__hold_expire(core, now_ns, hold);
 	if (!hold) {
 		lk__complete(core, waiter, LK_ENOTOWNER, "not held by the caller");
 	} else if (hold->lost) {
@@ -519,7 +366,7 @@ void lk__core_cancel(struct lk__core *core, int64_t now_ns, struct lk__name *nam
 static void drop_hold(struct lk__core *core, int64_t now_ns, struct lk__hold *hold)
 {
 	if (hold->lost) {
-		retire_hold(core, hold);
+		lk__hold_retire(core, hold);
 		return;
 	}
 	hold->told = true; /* there is nothing to tell */
@@ -557,10 +404,10 @@ void lk__core_thread_ended(struct lk__core *core, int64_t now_ns, uint64_t owner
 		next = hold->next;
 		if (hold->owner != owner || hold->name->kind != LK_KIND_LOCK)
 			continue;
-		expire(core, now_ns, hold);
+		lk__hold_expire(core, now_ns, hold);
 		if (!hold->lost)
 			lk__hold_lose(core, now_ns, hold, LK_LOST_THREAD);
-		retire_hold(core, hold);
+		lk__hold_retire(core, hold);
 		next = core->all_holds; /* losing one may have made others */
 	}
 }

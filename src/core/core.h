@@ -266,6 +266,11 @@ void lk__place_close(struct lk__core *core, struct lk__place *place);
 
 /* ---- Calls (call.c).  waiter->done is set at once or later; see lk__core_next_done(). ----- */
 
+/* Acquire once more, or release once of several times: nothing is asked of the store, and no waiter
+ * is needed.  False, and nothing done, where the owner's hold is not sure or that is not enough. */
+bool lk__core_reenter(struct lk__core *core, int64_t now_ns, const struct lk__name *name,
+                      uint64_t owner);
+bool lk__core_unenter(int64_t now_ns, const struct lk__name *name, uint64_t owner);
 void lk__core_acquire(struct lk__core *core, int64_t now_ns, struct lk__waiter *waiter);
 /* The same for permits; the waiter's place is the handle's, and becomes one of its own. */
 void lk__core_acquire_permits(struct lk__core *core, int64_t now_ns, struct lk__waiter *waiter);
@@ -373,5 +378,9 @@ struct lk__waiter *lk__line_first(struct lk__place *place);
 void lk__hold_lose(struct lk__core *core, int64_t now_ns, struct lk__hold *hold,
                    lk_lost_reason reason);
 void lk__hold_free(struct lk__core *core, struct lk__hold *hold);
+/* The owner is done with it. */
+void lk__hold_retire(struct lk__core *core, struct lk__hold *hold);
+/* Lose it if its time is over; hold may be NULL. */
+void lk__hold_expire(struct lk__core *core, int64_t now_ns, struct lk__hold *hold);
 
 #endif
