@@ -70,10 +70,10 @@ struct state {
 	sigset_t waiting;               /* the mask while waiting: SIGCHLD alone comes through */
 	int64_t deadline_ns;            /* when the command has to be dead */
 	int64_t left_until_ns;          /* when what it left behind has to be dead */
-	bool ending; /* the lock is lost: whatever the command started has to end */
-	bool killed; /* everything was killed */
-	bool late;   /* because the deadline passed */
-	bool told;   /* the end of the command was reported */
+	bool ending;       /* the lock is lost: whatever the command started has to end */
+	bool killed;       /* everything was killed */
+	bool late;         /* because the deadline passed */
+	bool end_reported; /* the end of the command was reported */
 };
 
 static void tell(struct state *state, int kind, int value)
@@ -84,7 +84,7 @@ static void tell(struct state *state, int kind, int value)
 		event.error = job_error(&state->job);
 		event.left = state->job.left;
 		event.late = state->late;
-		state->told = true;
+		state->end_reported = true;
 	}
 	/* If nobody reads it any more, the next read says so. */
 	if (send(state->fd, &event, sizeof(event), MSG_NOSIGNAL) < 0)
@@ -115,7 +115,7 @@ static void go_on_alone(struct state *state)
 		return;
 	/* First the terminal: a script that ran latchkey may be about to read from it. */
 	return_terminal(state);
-	if (state->job.pid && !state->told)
+	if (state->job.pid && !state->end_reported)
 		kill_all(state);
 }
 
@@ -127,7 +127,7 @@ static void finish(struct state *state)
 	                          .holder = state->holder,
 	                          .keep_until_ns = state->keep_until_ns};
 
-	if (state->told)
+	if (state->end_reported)
 		return_terminal(state);
 	if (state->setup->terminal_fd >= 0)
 		close(state->setup->terminal_fd);
@@ -179,13 +179,13 @@ static bool obey(struct state *state)
 	/* A loss that comes after a normal end does not concern the daemons, although latchkey may
 	 * not have received that event yet. */
 	case REQUEST_END:
-		if (state->told)
+		if (state->end_reported)
 			break;
 		state->ending = true;
 		job_signal(&state->job, SIGTERM, true);
 		break;
 	case REQUEST_KILL:
-		if (!state->told)
+		if (!state->end_reported)
 			kill_all(state);
 		break;
 	default:
@@ -228,7 +228,7 @@ static void look(struct state *state)
 			state->left_until_ns = clock_ns() + LEFT_BEHIND_NS;
 		}
 	}
-	if (state->told)
+	if (state->end_reported)
 		return;
 	if (state->killed && !job->reaped) {
 		/* It cannot be killed, and nobody knows when it will end. */
@@ -245,8 +245,8 @@ static void guard_loop(struct state *state)
 {
 	for (;;) {
 		struct job *job = &state->job;
-		bool left_behind = job->reaped && !state->told;
-		int64_t until_ns = job->pid && !state->told ? state->deadline_ns : NEVER;
+		bool left_behind = job->reaped && !state->end_reported;
+		int64_t until_ns = job->pid && !state->end_reported ? state->deadline_ns : NEVER;
 		struct pollfd fds[2];
 
 		/* Orphans may be anybody's to collect: looking is the only way to see them go. */
@@ -257,14 +257,14 @@ static void guard_loop(struct state *state)
 		clock_wait(fds, 2, until_ns, &state->waiting);
 		if (fds[1].revents && !obey(state))
 			go_on_alone(state);
-		if (job->pid && !state->told && clock_ns() >= state->deadline_ns) {
+		if (job->pid && !state->end_reported && clock_ns() >= state->deadline_ns) {
 			state->late = true;
 			kill_all(state);
 		}
 		if (job->pid)
 			look(state);
 		/* A turn at a rate is not held: its command needs no guard. */
-		if (state->fd < 0 && (!job->pid || state->told || state->setup->spare))
+		if (state->fd < 0 && (!job->pid || state->end_reported || state->setup->spare))
 			finish(state);
 	}
 }
