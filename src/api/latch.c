@@ -161,17 +161,10 @@ lk_err lk_latch_down(lk_latch *latch, int64_t n, const char *name, lk_latch_step
 
 /* ---- Questions ---------------------------------------------------------------------------- */
 
-static struct lk__question *question_of(const struct lk_latch *latch, enum lk__request_kind kind)
-{
-	const struct lk__name *name = latch->handle.name;
-
-	return lk__question_new(kind, LK_KIND_LATCH, name->bytes, name->len);
-}
-
 static lk_err query(struct lk_latch *latch, lk_latch_status *status)
 {
 	struct lk_client *client = latch->handle.client;
-	struct lk__question *question = question_of(latch, LK__SHOW);
+	struct lk__question *question = lk__handle_question(&latch->handle, LK__SHOW);
 	lk_err err = lk__ask(client, question);
 
 	if (!err) {
@@ -205,7 +198,7 @@ lk_err lk_latch_query(lk_latch *latch, lk_latch_status *result)
 static lk_err make(struct lk_latch *latch, int64_t count, bool anew, lk_latch_state *was)
 {
 	struct lk_client *client = latch->handle.client;
-	struct lk__question *question = question_of(latch, LK__SET);
+	struct lk__question *question = lk__handle_question(&latch->handle, LK__SET);
 	const struct lk__answer *answer;
 	lk_err err;
 
@@ -258,7 +251,7 @@ lk_err lk_latch_reset(lk_latch *latch, int64_t count, lk_latch_state *was)
 static lk_err remove_it(struct lk_latch *latch)
 {
 	struct lk_client *client = latch->handle.client;
-	struct lk__question *question = question_of(latch, LK__REMOVE);
+	struct lk__question *question = lk__handle_question(&latch->handle, LK__REMOVE);
 	lk_err err = lk__ask(client, question);
 
 	if (!err && question->answer.kind == LK__ABSENT)

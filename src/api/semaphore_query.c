@@ -11,8 +11,7 @@ lk_err lk__permits_size(struct lk__handle *handle, bool must_exist, int64_t capa
                         int64_t *result)
 {
 	struct lk_client *client = handle->client;
-	struct lk__question *question = lk__question_new(LK__SIZE, LK_KIND_SEMAPHORE,
-	                                                 handle->name->bytes, handle->name->len);
+	struct lk__question *question = lk__handle_question(handle, LK__SIZE);
 	const struct lk__answer *answer;
 	bool was_held, more = false;
 	lk_err err;
@@ -36,9 +35,8 @@ lk_err lk__permits_size(struct lk__handle *handle, bool must_exist, int64_t capa
 			err = lk__odd_answer(client);
 	}
 	lk__question_free(&client->core, question);
-	/* Should it fail, the rest is served by whichever client comes next. */
-	if (more && lk__break(handle, "", &was_held) != LK_OK)
-		return LK_OK;
+	if (more) /* should it fail, whichever client comes next serves the rest */
+		lk__break(handle, "", &was_held);
 	return err;
 }
 

@@ -19,18 +19,12 @@ static const struct lk__ticket *my_ticket(const struct lk__handle *handle)
 	return first;
 }
 
-static struct lk__question *question_of(const struct lk__handle *handle, enum lk__request_kind kind)
-{
-	return lk__question_new(kind, (lk_kind)handle->kind, handle->name->bytes,
-	                        handle->name->len);
-}
-
 lk_err lk__show(struct lk__handle *handle, size_t holders, size_t waiters, const char *only,
                 struct lk__listing **result)
 {
 	struct lk_client *client = handle->client;
 	const struct lk__ticket *mine = my_ticket(handle);
-	struct lk__question *question = question_of(handle, LK__SHOW);
+	struct lk__question *question = lk__handle_question(handle, LK__SHOW);
 	size_t room = holders + waiters;
 	struct lk__listing *listing =
 		calloc(1, sizeof(*listing) + room * sizeof(listing->entries[0]));
@@ -69,7 +63,8 @@ lk_err lk__party_describe(struct lk__handle *handle, lk_party *const *parties, s
 	lk_err err = LK_OK;
 	size_t made = 0;
 
-	while (questions && made < count && (questions[made] = question_of(handle, LK__DESCRIBE))) {
+	while (questions && made < count &&
+	       (questions[made] = lk__handle_question(handle, LK__DESCRIBE))) {
 		questions[made]->details.subject = parties[made]->id;
 		questions[made]->into = parties[made];
 		made++;
@@ -97,7 +92,7 @@ lk_err lk__break(struct lk__handle *handle, const char *id, bool *was_held)
 
 	*was_held = false;
 	while (!err && more) {
-		struct lk__question *question = question_of(handle, LK__BREAK);
+		struct lk__question *question = lk__handle_question(handle, LK__BREAK);
 		if (question)
 			question->details.subject = id;
 		if (!(err = lk__ask(handle->client, question))) {

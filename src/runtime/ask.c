@@ -10,6 +10,13 @@ void lk__ask_detached(struct lk_client *client, struct lk__question *question)
 	lk__core_ask(&client->core, question);
 }
 
+struct lk__question *lk__handle_question(const struct lk__handle *handle,
+                                         enum lk__request_kind kind)
+{
+	return lk__question_new(kind, (lk_kind)handle->kind, handle->name->bytes,
+	                        handle->name->len);
+}
+
 /* Why it has no answer: it was sent, or it was not. */
 static void explain(struct lk_client *client, struct lk__question *question)
 {

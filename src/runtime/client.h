@@ -165,6 +165,9 @@ void lk__wire_poke(struct lk_client *client, const void *handle);
 
 /* ---- ask.c: questions --------------------------------------------------------------------- */
 
+/* A question about the name of the handle.  NULL when out of memory.  _locked */
+struct lk__question *lk__handle_question(const struct lk__handle *handle,
+                                         enum lk__request_kind kind);
 /* Ask and wait, one command timeout in all; LK_OK when each has an answer that is no failure, else
  * the first one's failure is this thread's.  For a thread inside a call.  Gives the mutex up
  * meanwhile.  _locked */

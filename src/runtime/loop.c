@@ -111,11 +111,6 @@ static void start_dial(struct lk_client *client)
 
 /* ---- What the session asks for ------------------------------------------------------------- */
 
-static bool is_busy(const struct lk_client *client)
-{
-	return lk__core_busy(&client->core);
-}
-
 static void ping(struct lk_client *client)
 {
 	struct lk__pair *pair = client->pair;
@@ -142,7 +137,8 @@ static void mind_session(struct lk_client *client)
 
 	if (client->connecting && client->connected)
 		connector_ended(client);
-	while ((duty = lk__session_next(&client->session, lk__now_ns(), is_busy(client),
+	while ((duty = lk__session_next(&client->session, lk__now_ns(),
+	                                lk__core_busy(&client->core),
 	                                lk__wire_oldest_ns(client)))) {
 		if (duty == LK__DUTY_DIAL)
 			start_dial(client);
@@ -162,13 +158,14 @@ int64_t lk__loop_due(const struct lk_client *client)
 	/* A caller that reads sees for itself that a reply is overdue. */
 	int64_t oldest_ns = client->need_reader ? lk__wire_oldest_ns(client) : LK__NEVER;
 	int64_t due_ns = lk__core_due(&client->core);
-	int64_t session_ns = lk__session_due(&client->session, is_busy(client), oldest_ns);
+	int64_t session_ns =
+		lk__session_due(&client->session, lk__core_busy(&client->core), oldest_ns);
 
 	if (session_ns < due_ns)
 		due_ns = session_ns;
 	/* Who neither holds nor waits is told nothing that could not wait. */
 	if (client->callers_listen && !client->listener && client->linger_ns < due_ns &&
-	    is_busy(client))
+	    lk__core_busy(&client->core))
 		due_ns = client->linger_ns;
 	return due_ns;
 }
