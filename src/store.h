@@ -40,6 +40,7 @@ struct lk__event {
 
 struct lk__store {
 	const struct lk__store_ops *ops;
+	unsigned links; /* servers; each is dialled, and fails, on its own */
 };
 
 struct lk__peer {
@@ -55,12 +56,15 @@ struct lk__store_ops {
 	/* The topic on which a latch of that name is published, NUL-ended. */
 	void (*topic)(const struct lk__store *store, const char *name, size_t len,
 	              char topic[LK__TOPIC_MAX]);
+	/* The link by which requests about that name go, below store->links. */
+	unsigned (*route)(const struct lk__store *store, const char *name, size_t len);
 
-	/* Reach the server at that place: log in, hear this client's messages, and see that both
-	 * streams lead to the same.  All by deadline_ns; ends with LK_ECONN as soon as cancel_fd
-	 * is readable.  Raw. */
-	lk_err (*dial)(struct lk__store *store, const struct lk__target *place, int64_t deadline_ns,
-	               int cancel_fd, struct lk__peer **peer, struct lk__why *why);
+	/* Reach that link's server, for one server at that place: log in, hear this client's
+	 * messages, and see that both streams lead to the same.  All by deadline_ns; ends with
+	 * LK_ECONN as soon as cancel_fd is readable.  Raw. */
+	lk_err (*dial)(struct lk__store *store, unsigned link, const struct lk__target *place,
+	               int64_t deadline_ns, int cancel_fd, struct lk__peer **peer,
+	               struct lk__why *why);
 	/* Ends both streams at once: whoever reads or writes comes back. */
 	void (*shutdown)(struct lk__peer *peer);
 	void (*close)(struct lk__peer *peer);

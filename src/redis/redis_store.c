@@ -28,6 +28,7 @@ static struct lk__store *create(const struct lk__target *target, const char *cli
 	if (!redis)
 		return NULL;
 	redis->store.ops = &lk__redis_store;
+	redis->store.links = 1;
 	lk__space_init(&redis->space, target->prefix, target->db, client_id);
 	return &redis->store;
 }
@@ -43,6 +44,14 @@ static void topic_of(const struct lk__store *store, const char *name, size_t len
 	lk__space_topic(&((const struct redis *)store)->space, name, len, topic);
 }
 
+static unsigned route(const struct lk__store *store, const char *name, size_t len)
+{
+	(void)store;
+	(void)name;
+	(void)len;
+	return 0;
+}
+
 /* ---- Connections -------------------------------------------------------------------------- */
 
 static struct redis_peer *peer_of(struct lk__peer *peer)
@@ -50,13 +59,15 @@ static struct redis_peer *peer_of(struct lk__peer *peer)
 	return (struct redis_peer *)peer;
 }
 
-static lk_err dial(struct lk__store *store, const struct lk__target *place, int64_t deadline_ns,
-                   int cancel_fd, struct lk__peer **result, struct lk__why *why)
+static lk_err dial(struct lk__store *store, unsigned link, const struct lk__target *place,
+                   int64_t deadline_ns, int cancel_fd, struct lk__peer **result,
+                   struct lk__why *why)
 {
 	const struct redis *redis = (const struct redis *)store;
 	struct redis_peer *peer = calloc(1, sizeof(*peer));
 	lk_err err;
 
+	(void)link;
 	if (!peer)
 		return lk__why_set(why, LK_ENOMEM, "out of memory");
 	err = lk__connect(place, &redis->space, deadline_ns, cancel_fd, &peer->conns[LK__RESPONSES],
@@ -219,6 +230,7 @@ const struct lk__store_ops lk__redis_store = {
 	.create = create,
 	.destroy = destroy,
 	.topic = topic_of,
+	.route = route,
 	.dial = dial,
 	.shutdown = shut_down,
 	.close = close_peer,

@@ -33,7 +33,7 @@ lk_err lk__loop_dial(struct lk_client *client, struct lk__pair **result, struct 
 		snprintf(target.text, sizeof(target.text), "local:");
 	}
 	if (!err)
-		err = client->store->ops->dial(client->store, &target, deadline_ns,
+		err = client->store->ops->dial(client->store, 0, &target, deadline_ns,
 		                               client->connect_cancel.read_fd, &pair->peer, why);
 	if (err) {
 		free(pair);

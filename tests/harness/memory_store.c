@@ -254,7 +254,7 @@ static struct lk__store *create(const struct lk__target *target, const char *cli
 	struct lk__store *store = calloc(1, sizeof(*store));
 
 	if (store)
-		store->ops = &ops;
+		*store = (struct lk__store){.ops = &ops, .links = 1};
 	return store;
 }
 
@@ -263,8 +263,14 @@ static void destroy(struct lk__store *store)
 	free(store);
 }
 
-static lk_err dial(struct lk__store *store, const struct lk__target *place, int64_t deadline_ns,
-                   int cancel_fd, struct lk__peer **result, struct lk__why *why)
+static unsigned route(const struct lk__store *store, const char *name, size_t len)
+{
+	return 0;
+}
+
+static lk_err dial(struct lk__store *store, unsigned link, const struct lk__target *place,
+                   int64_t deadline_ns, int cancel_fd, struct lk__peer **result,
+                   struct lk__why *why)
 {
 	struct peer *peer = calloc(1, sizeof(*peer));
 
@@ -399,6 +405,7 @@ static void event_of(struct lk__peer *peer, const void *reply, bool awaits_pong,
 static const struct lk__store_ops ops = {
 	.create = create,
 	.destroy = destroy,
+	.route = route,
 	.dial = dial,
 	.shutdown = shut_down,
 	.close = close_peer,
