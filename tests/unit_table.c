@@ -9,7 +9,7 @@
 #define ITEMS 1000
 
 struct item {
-	struct lk__link link; /* first */
+	struct lk__node node; /* first */
 	int number;
 };
 
@@ -24,11 +24,11 @@ static uint64_t hash_of(int number, int kinds)
 
 static struct item *find(const struct lk__table *table, int number, int kinds)
 {
-	struct lk__link *link = lk__table_first(table, hash_of(number, kinds));
+	struct lk__node *node = lk__table_first(table, hash_of(number, kinds));
 
-	while (link && ((struct item *)link)->number != number)
-		link = lk__table_next(link);
-	return (struct item *)link;
+	while (node && ((struct item *)node)->number != number)
+		node = lk__table_next(node);
+	return (struct item *)node;
 }
 
 static void add_and_remove(int kinds)
@@ -38,14 +38,14 @@ static void add_and_remove(int kinds)
 	ck_assert(lk__table_init(&table));
 	for (int i = 0; i < ITEMS; i++) {
 		items[i].number = i;
-		lk__table_add(&table, &items[i].link, hash_of(i, kinds));
+		lk__table_add(&table, &items[i].node, hash_of(i, kinds));
 	}
 	ck_assert_uint_eq(table.count, ITEMS);
 	ck_assert_uint_ge(table.size, ITEMS / 2);
 	for (int i = 0; i < ITEMS; i++)
 		ck_assert_ptr_eq(find(&table, i, kinds), &items[i]);
 	for (int i = 0; i < ITEMS; i += 2)
-		lk__table_remove(&table, &items[i].link);
+		lk__table_remove(&table, &items[i].node);
 	for (int i = 0; i < ITEMS; i++)
 		ck_assert_ptr_eq(find(&table, i, kinds), i % 2 ? &items[i] : NULL);
 	ck_assert_uint_eq(table.count, ITEMS / 2);

@@ -416,9 +416,9 @@ void lk__core_close(struct lk__core *core, int64_t now_ns)
 {
 	core->closing = true;
 	for (size_t i = 0; i < core->names.size; i++) {
-		struct lk__link *link = core->names.buckets[i];
-		for (; link; link = link->next) {
-			struct lk__place *place = ((struct lk__name *)link)->places, *next;
+		struct lk__node *node = core->names.buckets[i];
+		for (; node; node = node->next) {
+			struct lk__place *place = ((struct lk__name *)node)->places, *next;
 			for (; place; place = next) {
 				place->refs++; /* its last wait may be its end */
 				while (place->first)

@@ -17,11 +17,11 @@ bool lk__channels_init(struct lk__channels *channels, void *arg)
 
 static struct lk__channel *find(const struct lk__channels *channels, const char *topic, size_t len)
 {
-	struct lk__link *link = lk__table_first(&channels->topics, lk__hash(topic, len, 2));
+	struct lk__node *node = lk__table_first(&channels->topics, lk__hash(topic, len, 2));
 
-	for (; link; link = lk__table_next(link)) {
+	for (; node; node = lk__table_next(node)) {
 		struct lk__channel *channel =
-			(struct lk__channel *)((char *)link - offsetof(struct lk__channel, link));
+			(struct lk__channel *)((char *)node - offsetof(struct lk__channel, node));
 		if (channel->len == len && !memcmp(channel->topic, topic, len))
 			return channel;
 	}
@@ -56,7 +56,7 @@ struct lk__channel *lk__channel_open(struct lk__channels *channels, struct lk__c
 		if (channels->all)
 			channels->all->other_prev = channel;
 		channels->all = channel;
-		lk__table_add(&channels->topics, &channel->link,
+		lk__table_add(&channels->topics, &channel->node,
 		              lk__hash(channel->topic, channel->len, 2));
 	}
 	channel->events = events;
@@ -67,7 +67,7 @@ struct lk__channel *lk__channel_open(struct lk__channels *channels, struct lk__c
 static void free_channel(struct lk__channels *channels, struct lk__channel *channel)
 {
 	lk__heap_set(&channels->timers, &channel->timer, LK__NEVER);
-	lk__table_remove(&channels->topics, &channel->link);
+	lk__table_remove(&channels->topics, &channel->node);
 	if (channel->other_prev)
 		channel->other_prev->other_next = channel->other_next;
 	else

@@ -40,7 +40,7 @@ struct lk__channel_events {
 
 struct lk__channel {
 	struct lk__timer timer;         /* first: a due timer is its channel */
-	struct lk__link link;           /* by topic */
+	struct lk__node node;           /* by topic */
 	struct lk__channel *next;       /* in line, or under way */
 	struct lk__channel *other_next; /* all of them */
 	struct lk__channel *other_prev;

@@ -33,7 +33,7 @@ bool lk__core_init(struct lk__core *core, uint64_t seed)
 
 static void free_name(struct lk__core *core, struct lk__name *name)
 {
-	lk__table_remove(&core->names, &name->link);
+	lk__table_remove(&core->names, &name->node);
 	if (name->latch)
 		lk__latch_free(core, name->latch);
 	free(name);
@@ -96,10 +96,10 @@ struct lk__place *lk__place_new(int64_t lease_ms, bool fixed)
 
 static struct lk__name *find_name(struct lk__core *core, const struct lk__name *like, uint64_t hash)
 {
-	struct lk__link *link = lk__table_first(&core->names, hash);
+	struct lk__node *node = lk__table_first(&core->names, hash);
 
-	for (; link; link = lk__table_next(link)) {
-		struct lk__name *name = (struct lk__name *)link;
+	for (; node; node = lk__table_next(node)) {
+		struct lk__name *name = (struct lk__name *)node;
 		if (name->kind == like->kind && name->len == like->len &&
 		    !memcmp(name->bytes, like->bytes, like->len))
 			return name;
@@ -117,7 +117,7 @@ struct lk__place *lk__place_open(struct lk__core *core, struct lk__name *name,
 	if (known)
 		free(name);
 	else
-		lk__table_add(&core->names, &name->link, hash);
+		lk__table_add(&core->names, &name->node, hash);
 	name = known ? known : name;
 	for (other = name->places; other; other = other->next) {
 		if (name->kind == LK_KIND_LOCK && other->lease_ms == place->lease_ms &&

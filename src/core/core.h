@@ -50,7 +50,7 @@ struct lk__pending {
 enum lk__pending_where { LK__AT_REST, LK__IN_LINE, LK__UNDER_WAY };
 
 struct lk__name {
-	struct lk__link link;
+	struct lk__node node;
 	struct lk__place *places;
 	struct lk__hold *holds;
 	struct lk__latch *latch; /* NULL if it is none */
@@ -85,7 +85,7 @@ enum lk__ticket_state {
 
 struct lk__ticket {
 	struct lk__timer timer; /* first: a due timer is its ticket */
-	struct lk__link link;   /* by nonce */
+	struct lk__node node;   /* by nonce */
 	struct lk__ticket *next, *prev;
 	struct lk__place *place;
 	struct lk__waiter *leavers;   /* calls that wait for the end of it, or of some permits */

@@ -22,18 +22,18 @@ void lk__table_fini(struct lk__table *table)
 
 static void grow(struct lk__table *table)
 {
-	struct lk__link **buckets = calloc(table->size * 2, sizeof(*buckets));
+	struct lk__node **buckets = calloc(table->size * 2, sizeof(*buckets));
 
 	if (!buckets)
 		return;
 	for (size_t i = 0; i < table->size; i++) {
-		struct lk__link *link = table->buckets[i];
-		while (link) {
-			struct lk__link *next = link->next;
-			struct lk__link **bucket = &buckets[link->hash & (table->size * 2 - 1)];
-			link->next = *bucket;
-			*bucket = link;
-			link = next;
+		struct lk__node *node = table->buckets[i];
+		while (node) {
+			struct lk__node *next = node->next;
+			struct lk__node **bucket = &buckets[node->hash & (table->size * 2 - 1)];
+			node->next = *bucket;
+			*bucket = node;
+			node = next;
 		}
 	}
 	free(table->buckets);
@@ -41,43 +41,43 @@ static void grow(struct lk__table *table)
 	table->size *= 2;
 }
 
-void lk__table_add(struct lk__table *table, struct lk__link *link, uint64_t hash)
+void lk__table_add(struct lk__table *table, struct lk__node *node, uint64_t hash)
 {
-	struct lk__link **bucket;
+	struct lk__node **bucket;
 
 	if (table->count >= table->size)
 		grow(table);
 	bucket = &table->buckets[hash & (table->size - 1)];
-	link->hash = hash;
-	link->next = *bucket;
-	*bucket = link;
+	node->hash = hash;
+	node->next = *bucket;
+	*bucket = node;
 	table->count++;
 }
 
-void lk__table_remove(struct lk__table *table, struct lk__link *link)
+void lk__table_remove(struct lk__table *table, struct lk__node *node)
 {
-	struct lk__link **at = &table->buckets[link->hash & (table->size - 1)];
+	struct lk__node **at = &table->buckets[node->hash & (table->size - 1)];
 
-	while (*at != link)
+	while (*at != node)
 		at = &(*at)->next;
-	*at = link->next;
-	link->next = NULL;
+	*at = node->next;
+	node->next = NULL;
 	table->count--;
 }
 
-struct lk__link *lk__table_first(const struct lk__table *table, uint64_t hash)
+struct lk__node *lk__table_first(const struct lk__table *table, uint64_t hash)
 {
-	struct lk__link *link = table->buckets[hash & (table->size - 1)];
+	struct lk__node *node = table->buckets[hash & (table->size - 1)];
 
-	while (link && link->hash != hash)
-		link = link->next;
-	return link;
+	while (node && node->hash != hash)
+		node = node->next;
+	return node;
 }
 
-struct lk__link *lk__table_next(const struct lk__link *link)
+struct lk__node *lk__table_next(const struct lk__node *node)
 {
-	uint64_t hash = link->hash;
-	struct lk__link *next = link->next;
+	uint64_t hash = node->hash;
+	struct lk__node *next = node->next;
 
 	while (next && next->hash != hash)
 		next = next->next;

@@ -8,24 +8,24 @@
 #include <stddef.h>
 #include <stdint.h>
 
-struct lk__link {
-	struct lk__link *next;
+struct lk__node {
+	struct lk__node *next;
 	uint64_t hash;
 };
 
 struct lk__table {
-	struct lk__link **buckets;
+	struct lk__node **buckets;
 	size_t size; /* a power of two */
 	size_t count;
 };
 
 bool lk__table_init(struct lk__table *table);
 void lk__table_fini(struct lk__table *table);
-void lk__table_add(struct lk__table *table, struct lk__link *link, uint64_t hash);
-void lk__table_remove(struct lk__table *table, struct lk__link *link);
+void lk__table_add(struct lk__table *table, struct lk__node *node, uint64_t hash);
+void lk__table_remove(struct lk__table *table, struct lk__node *node);
 /* The first one with this hash, then the next: compare the key yourself. */
-struct lk__link *lk__table_first(const struct lk__table *table, uint64_t hash);
-struct lk__link *lk__table_next(const struct lk__link *link);
+struct lk__node *lk__table_first(const struct lk__table *table, uint64_t hash);
+struct lk__node *lk__table_next(const struct lk__node *node);
 
 uint64_t lk__hash(const void *bytes, size_t len, uint64_t seed);
 

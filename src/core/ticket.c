@@ -28,18 +28,18 @@ static void name_ticket(struct lk__core *core, struct lk__ticket *ticket)
 	for (int i = 0; i < LK__NONCE_SIZE - 1; i++, random >>= 6)
 		ticket->nonce[i] = digits[random & 63];
 	ticket->nonce[LK__NONCE_SIZE - 1] = '\0';
-	lk__table_add(&core->tickets, &ticket->link,
+	lk__table_add(&core->tickets, &ticket->node,
 	              lk__hash(ticket->nonce, LK__NONCE_SIZE - 1, 1));
 }
 
 struct lk__ticket *lk__ticket_find(const struct lk__core *core, const char *nonce)
 {
-	struct lk__link *link =
+	struct lk__node *node =
 		lk__table_first(&core->tickets, lk__hash(nonce, LK__NONCE_SIZE - 1, 1));
 
-	for (; link; link = lk__table_next(link)) {
+	for (; node; node = lk__table_next(node)) {
 		struct lk__ticket *ticket =
-			(struct lk__ticket *)((char *)link - offsetof(struct lk__ticket, link));
+			(struct lk__ticket *)((char *)node - offsetof(struct lk__ticket, node));
 		if (!memcmp(ticket->nonce, nonce, LK__NONCE_SIZE))
 			return ticket;
 	}
@@ -97,7 +97,7 @@ void lk__ticket_end(struct lk__core *core, struct lk__ticket *ticket)
 	lk__leave_forget(core, ticket);
 	lk__heap_set(&core->timers, &ticket->timer, LK__NEVER);
 	if (ticket->state != LK__OVER)
-		lk__table_remove(&core->tickets, &ticket->link);
+		lk__table_remove(&core->tickets, &ticket->node);
 	ticket->state = LK__OVER;
 	if (ticket->place) {
 		if (ticket->place->ticket == ticket)
@@ -142,7 +142,7 @@ void lk__ticket_leave(struct lk__core *core, int64_t now_ns, struct lk__ticket *
 
 void lk__ticket_begin_again(struct lk__core *core, int64_t now_ns, struct lk__ticket *ticket)
 {
-	lk__table_remove(&core->tickets, &ticket->link);
+	lk__table_remove(&core->tickets, &ticket->node);
 	name_ticket(core, ticket);
 	ticket->state = LK__ASKING;
 	ticket->again = ticket->handing = ticket->wanted = ticket->share = ticket->trouble = false;
