@@ -1,13 +1,11 @@
 /* SPDX-License-Identifier: MIT
  * The lock's promise on a real server: one holder at a time, and fences that grow, whoever the
  * contenders are: threads, processes, both. */
-#include "harness/handles.h"
-#include "harness/process.h"
-#include "harness/redis.h"
-#include "harness/server.h"
-#include "harness/test.h"
+#define STORE store_on_server
 
-#include <pthread.h>
+#include "contract/lock.h"
+#include "harness/server.h"
+
 #include <stdlib.h>
 
 #define THREADS_MAX 8
@@ -57,13 +55,13 @@ static void *contend_thread(void *arg)
 	return NULL;
 }
 
-static int contend(void *arg, int in, int out)
+static int contend_in_process(void *arg, int in, int out)
 {
 	struct crowd *crowd = arg;
 	pthread_t threads[THREADS_MAX];
 
 	(void)out;
-	if (in >= 0 && !line_read(in, 10000))
+	if (!line_read(in, 10000))
 		return 2;
 	pthread_mutex_init(&crowd->mutex, NULL);
 	if (lk_client_open(crowd->server.url, NULL, &crowd->client))
@@ -89,24 +87,17 @@ static void run_crowd(int processes, int threads, int rounds)
 	server_start(&crowd.server, NULL);
 	redis = redis_open(&crowd.server);
 	redis_do(redis, "SET counter 0");
-	if (processes == 1)
-		ck_assert_int_eq(contend(&crowd, -1, -1), 0);
-	for (int i = 0; processes > 1 && i < processes; i++)
-		process_start(&workers[i], contend, &crowd);
-	for (int i = 0; processes > 1 && i < processes; i++)
+	for (int i = 0; i < processes; i++)
+		process_start(&workers[i], contend_in_process, &crowd);
+	for (int i = 0; i < processes; i++)
 		line_write(workers[i].in, "go");
-	for (int i = 0; processes > 1 && i < processes; i++)
+	for (int i = 0; i < processes; i++)
 		ck_assert(process_succeeded(&workers[i], 60000));
 	ck_assert_int_eq(redis_int(redis, "GET counter"), processes * threads * rounds);
 	/* Nothing is left but the fence counter and our own two keys. */
 	ck_assert_int_eq(redis_int(redis, "DBSIZE"), 3);
 	ck_assert_int_eq(redis_int(redis, "EXISTS lk:fence"), 1);
 	redis_close(redis);
-}
-
-TEST_LIMIT(counter_of_threads_never_loses, 90)
-{
-	run_crowd(1, 8, 60);
 }
 
 TEST_LIMIT(counter_of_processes_never_loses, 90)
@@ -117,27 +108,6 @@ TEST_LIMIT(counter_of_processes_never_loses, 90)
 TEST_LIMIT(counter_of_processes_with_threads_never_loses, 90)
 {
 	run_crowd(4, 4, 40);
-}
-
-TEST_LIMIT(fences_grow_over_10000_grants, 120)
-{
-	struct test_server server;
-	lk_client *client;
-	lk_lock *lock;
-	uint64_t last = 0;
-
-	server_start(&server, NULL);
-	client = client_at(server.unix_url);
-	lock = lock_named(client, "fences");
-	for (int i = 0; i < 10000; i++) {
-		uint64_t fence;
-		OK(lk_lock_acquire(lock, 1000));
-		fence = lk_lock_fence(lock);
-		OK(lk_lock_release(lock));
-		ck_assert_uint_gt(fence, last);
-		last = fence;
-	}
-	OK(lk_client_close(client));
 }
 
 static uint64_t fence_of_one_hold(lk_lock *lock)
@@ -190,35 +160,5 @@ TEST(fences_grow_across_restart_of_an_empty_server)
 	ck_assert(WITHIN(5000, lk_lock_acquire(lock, 1000) == LK_OK));
 	ck_assert_uint_gt(lk_lock_fence(lock), last);
 	OK(lk_lock_release(lock));
-	OK(lk_client_close(client));
-}
-
-/* A local hand-over's fence is above all that were given before, and so is the next grant's. */
-static void *fence_thread(void *arg)
-{
-	lk_lock *lock = arg;
-	static uint64_t last; /* guarded by the lock under test */
-
-	for (int i = 0; i < 300; i++) {
-		OK(lk_lock_acquire(lock, LK_FOREVER));
-		ck_assert_uint_gt(lk_lock_fence(lock), last);
-		last = lk_lock_fence(lock);
-		OK(lk_lock_release(lock));
-	}
-	return NULL;
-}
-
-TEST_LIMIT(fences_grow_across_local_hand_overs, 60)
-{
-	struct test_server server;
-	lk_client *client;
-	pthread_t threads[4];
-
-	server_start(&server, NULL);
-	client = client_at(server.url);
-	for (int i = 0; i < 4; i++)
-		pthread_create(&threads[i], NULL, fence_thread, lock_named(client, "fences"));
-	for (int i = 0; i < 4; i++)
-		pthread_join(threads[i], NULL);
 	OK(lk_client_close(client));
 }

@@ -1,14 +1,11 @@
 /* SPDX-License-Identifier: MIT
  * Waiting in line: processes are served in the order in which they came, the dead are skipped at
  * once, and threads of one process do not keep others out. */
-#include "harness/handles.h"
-#include "harness/process.h"
-#include "harness/redis.h"
-#include "harness/server.h"
-#include "harness/test.h"
+#define STORE store_on_server
 
-#include <pthread.h>
-#include <stdatomic.h>
+#include "contract/fifo.h"
+#include "harness/server.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -123,20 +120,6 @@ TEST_LIMIT(thirty_dead_of_a_hundred_waiters_are_skipped_at_once, 120)
 	ck_assert_int_eq(redis_int(redis, "EXISTS lk:{line} lk:{line}:q"), 0);
 }
 
-/* A local crowd that never leaves the lock alone. */
-static atomic_bool crowd_ends;
-static atomic_int crowd_rounds;
-
-static void *crowd_thread(void *arg)
-{
-	while (!crowd_ends) {
-		OK(lk_lock_acquire(arg, LK_FOREVER));
-		crowd_rounds++;
-		OK(lk_lock_release(arg));
-	}
-	return NULL;
-}
-
 /* Acquire 20 times, each within a second. */
 static int want_in(void *arg, int in, int out)
 {
@@ -163,38 +146,8 @@ TEST_LIMIT(local_crowd_lets_another_process_in, 60)
 	server_start(&server, NULL);
 	process_start(&worker, want_in, NULL);
 	client = client_at(server.unix_url);
-	for (int i = 0; i < 4; i++)
-		pthread_create(&threads[i], NULL, crowd_thread, lock_named(client, "line"));
-	ck_assert(WITHIN(5000, crowd_rounds > 100));
+	crowd_start(threads, client);
 	line_write(worker.in, "go");
 	ck_assert(process_succeeded(&worker, 30000));
-	crowd_ends = true;
-	for (int i = 0; i < 4; i++)
-		pthread_join(threads[i], NULL);
-	OK(lk_client_close(client));
-}
-
-TEST(local_crowd_hands_over_without_requests)
-{
-	struct redis *redis;
-	lk_client *client;
-	pthread_t threads[4];
-	long long before, calls;
-	int rounds;
-
-	server_start(&server, NULL);
-	redis = redis_open(&server);
-	client = client_at(server.unix_url);
-	for (int i = 0; i < 4; i++)
-		pthread_create(&threads[i], NULL, crowd_thread, lock_named(client, "line"));
-	ck_assert(WITHIN(5000, crowd_rounds > 200));
-	rounds = crowd_rounds;
-	before = redis_script_calls(redis);
-	ck_assert(WITHIN(10000, crowd_rounds > rounds + 2000));
-	calls = redis_script_calls(redis) - before;
-	crowd_ends = true;
-	for (int i = 0; i < 4; i++)
-		pthread_join(threads[i], NULL);
-	ck_assert_msg(calls < 1000, "%lld scripts for 2,000 rounds", calls);
-	OK(lk_client_close(client));
+	crowd_end(threads, client);
 }

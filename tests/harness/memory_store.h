@@ -4,11 +4,19 @@
 #ifndef MEMORY_STORE_H
 #define MEMORY_STORE_H
 
-/* Clients that open from now on use it, whatever their URL says. */
-void memory_store_use(void);
-/* Requests of tickets so far, of all clients. */
-long long memory_store_requests(void);
-/* Tickets in the queue of a name; -1 = there is no such name. */
-int memory_store_queue(const char *name);
+#include <stdatomic.h>
+#include <stdbool.h>
+
+#define MEMORY_STORE_LINKS_MAX 3
+
+/* Clients that open from now on use it, whatever their URL says, and have that many links, each to
+ * a server of its own.  The first byte of a name, modulo their number, is the link of that name: of
+ * three, "a" is on link 1, "b" on 2, "c" on 0. */
+void memory_store_use(unsigned links);
+/* Have a link swallow what is written to it, and answer nothing; a dial to it lasts until its
+ * deadline or its cancellation.  The other links work on. */
+void memory_store_black_hole(unsigned link, bool on);
+/* Requests of tickets that were executed, of all clients. */
+extern atomic_llong memory_store_requests;
 
 #endif

@@ -6,7 +6,7 @@
 
 #include "core/core.h"
 
-#define MODEL_NAMES 2
+#define MODEL_NAMES 8
 #define MODEL_QUEUE 32
 
 struct model_ticket {

@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: MIT
+ * The stores that the tests in tests/contract run on. */
+#include "test_store.h"
+
+#include "memory_store.h"
+#include "server.h"
+
+#include <stddef.h>
+
+#define UNREACHABLE_URL "redis://127.0.0.1:1" /* its host and port mean nothing to a store here */
+
+static struct test_server server;
+
+static const char *start_server(void)
+{
+	server_start(&server, NULL);
+	return server.url;
+}
+
+static struct redis *look_at_server(void)
+{
+	return redis_open(&server);
+}
+
+static long long requests_of_server(void)
+{
+	struct redis *redis = redis_open(&server);
+	long long requests = redis_script_calls(redis);
+
+	redis_close(redis);
+	return requests;
+}
+
+const struct test_store store_on_server = {start_server, look_at_server, requests_of_server};
+
+static const char *start_memory(void)
+{
+	memory_store_use(1);
+	return UNREACHABLE_URL;
+}
+
+static struct redis *no_look(void)
+{
+	return NULL;
+}
+
+static long long requests_of_memory(void)
+{
+	return memory_store_requests;
+}
+
+const struct test_store store_in_memory = {start_memory, no_look, requests_of_memory};

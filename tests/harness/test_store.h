@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: MIT
+ * What the tests in tests/contract run on: they need nothing but what each store has.  A program
+ * names its store and includes them:
+ *
+ *     #define STORE store_on_server
+ *     #include "contract/lock.h" */
+#ifndef TEST_STORE_H
+#define TEST_STORE_H
+
+#include "redis.h"
+
+struct test_store {
+	/* Start an empty store, which ends with the test; the URL that reaches it. */
+	const char *(*start)(void);
+	/* A connection to look at its keys; NULL if it has none. */
+	struct redis *(*look)(void);
+	/* Requests of calls that it executed, of all clients. */
+	long long (*requests)(void);
+};
+
+extern const struct test_store store_on_server; /* a redis-server */
+extern const struct test_store store_in_memory; /* memory_store.h: for locks alone */
+
+#endif
