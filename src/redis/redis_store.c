@@ -9,21 +9,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-struct redis {
-	struct lk__store store; /* first */
-	struct lk__space space;
-};
-
-struct redis_peer {
-	struct lk__peer peer; /* first */
-	const struct redis *redis;
-	struct lk__conn *conns[2]; /* by enum lk__side */
-	char text[200];            /* names the server in messages */
+/* A peer with connections. */
+struct connected {
+	struct lk__redis_peer peer; /* first */
+	struct lk__conn *conns[2];  /* by enum lk__side */
 };
 
 static struct lk__store *create(const struct lk__target *target, const char *client_id)
 {
-	struct redis *redis = calloc(1, sizeof(*redis));
+	struct lk__redis *redis = calloc(1, sizeof(*redis));
 
 	if (!redis)
 		return NULL;
@@ -41,7 +35,7 @@ static void destroy(struct lk__store *store)
 static void topic_of(const struct lk__store *store, const char *name, size_t len,
                      char topic[LK__TOPIC_MAX])
 {
-	lk__space_topic(&((const struct redis *)store)->space, name, len, topic);
+	lk__space_topic(&((const struct lk__redis *)store)->space, name, len, topic);
 }
 
 static unsigned route(const struct lk__store *store, const char *name, size_t len)
@@ -54,68 +48,77 @@ static unsigned route(const struct lk__store *store, const char *name, size_t le
 
 /* ---- Connections -------------------------------------------------------------------------- */
 
-static struct redis_peer *peer_of(struct lk__peer *peer)
+static struct lk__conn *conn_of(struct lk__peer *peer, enum lk__side side)
 {
-	return (struct redis_peer *)peer;
+	return ((struct connected *)peer)->conns[side];
 }
 
 static lk_err dial(struct lk__store *store, unsigned link, const struct lk__target *place,
                    int64_t deadline_ns, int cancel_fd, struct lk__peer **result,
                    struct lk__why *why)
 {
-	const struct redis *redis = (const struct redis *)store;
-	struct redis_peer *peer = calloc(1, sizeof(*peer));
+	const struct lk__redis *redis = (const struct lk__redis *)store;
+	struct connected *connected = calloc(1, sizeof(*connected));
+	struct lk__conn **conns;
 	lk_err err;
 
 	(void)link;
-	if (!peer)
+	if (!connected)
 		return lk__why_set(why, LK_ENOMEM, "out of memory");
-	err = lk__connect(place, &redis->space, deadline_ns, cancel_fd, &peer->conns[LK__RESPONSES],
-	                  &peer->conns[LK__MESSAGES], why);
+	conns = connected->conns;
+	err = lk__connect(place, &redis->space, deadline_ns, cancel_fd, &conns[LK__RESPONSES],
+	                  &conns[LK__MESSAGES], why);
 	if (err) {
-		free(peer);
+		free(connected);
 		return err;
 	}
-	peer->redis = redis;
-	memcpy(peer->text, place->text, sizeof(peer->text));
-	lk__conn_be_patient(peer->conns[LK__RESPONSES]);
-	peer->peer.can_wait = peer->conns[LK__RESPONSES]->patient;
-	*result = &peer->peer;
+	for (int side = 0; side < 2; side++)
+		connected->peer.readers[side] = conns[side]->reader;
+	connected->peer.redis = redis;
+	memcpy(connected->peer.text, place->text, sizeof(place->text));
+	lk__conn_be_patient(conns[LK__RESPONSES]);
+	connected->peer.peer.can_wait = conns[LK__RESPONSES]->patient;
+	*result = &connected->peer.peer;
 	return LK_OK;
 }
 
 static void shut_down(struct lk__peer *peer)
 {
-	lk__conn_shutdown(peer_of(peer)->conns[LK__RESPONSES]);
-	lk__conn_shutdown(peer_of(peer)->conns[LK__MESSAGES]);
+	lk__conn_shutdown(conn_of(peer, LK__RESPONSES));
+	lk__conn_shutdown(conn_of(peer, LK__MESSAGES));
 }
 
 static void close_peer(struct lk__peer *peer)
 {
-	lk__conn_close(peer_of(peer)->conns[LK__RESPONSES]);
-	lk__conn_close(peer_of(peer)->conns[LK__MESSAGES]);
+	lk__conn_close(conn_of(peer, LK__RESPONSES));
+	lk__conn_close(conn_of(peer, LK__MESSAGES));
 	free(peer);
 }
 
 static int fd_of(const struct lk__peer *peer, enum lk__side side)
 {
-	return ((const struct redis_peer *)peer)->conns[side]->fd;
+	return ((const struct connected *)peer)->conns[side]->fd;
 }
 
 static int64_t write_bytes(struct lk__peer *peer, enum lk__side side, const char *bytes, size_t len,
                            struct lk__why *why)
 {
-	return lk__conn_write(peer_of(peer)->conns[side], bytes, len, why);
+	return lk__conn_write(conn_of(peer, side), bytes, len, why);
 }
 
 static int64_t read_bytes(struct lk__peer *peer, enum lk__side side, bool wait, struct lk__why *why)
 {
-	struct lk__conn *conn = peer_of(peer)->conns[side];
+	struct lk__conn *conn = conn_of(peer, side);
 
 	return wait ? lk__conn_wait(conn, why) : lk__conn_read(conn, why);
 }
 
 /* ---- Requests ----------------------------------------------------------------------------- */
+
+static struct lk__redis_peer *peer_of(struct lk__peer *peer)
+{
+	return (struct lk__redis_peer *)peer;
+}
 
 static bool encode(struct lk__peer *peer, const struct lk__request *request, struct lk__buf *buf)
 {
@@ -143,7 +146,7 @@ static bool ping(struct lk__peer *peer, struct lk__buf *buf)
 static size_t parse(struct lk__peer *peer, enum lk__side side, void **replies, size_t max,
                     lk_err *err, struct lk__why *why)
 {
-	struct lk__resp_reader *reader = peer_of(peer)->conns[side]->reader;
+	struct lk__resp_reader *reader = peer_of(peer)->readers[side];
 	size_t count = 0;
 
 	while (count < max) {
@@ -164,7 +167,7 @@ static void discard(void *reply)
 static bool answer(struct lk__peer *peer, void *reply, const struct lk__request *question,
                    void *into, struct lk__answer *result, struct lk__why *why)
 {
-	const struct redis_peer *of = peer_of(peer);
+	const struct lk__redis_peer *of = peer_of(peer);
 	bool known = !lk__codec_unknown_script(reply);
 
 	if (question)
@@ -176,7 +179,7 @@ static bool answer(struct lk__peer *peer, void *reply, const struct lk__request 
 	return known;
 }
 
-static void payload(const struct redis_peer *peer, const struct lk__resp *channel,
+static void payload(const struct lk__redis_peer *peer, const struct lk__resp *channel,
                     const struct lk__resp *text, struct lk__event *event)
 {
 	const struct lk__space *space = &peer->redis->space;
