@@ -3,7 +3,7 @@
  * contenders are: threads, processes, both. */
 #define STORE store_on_server
 
-#include "contract/lock.h"
+#include "stores/lock.h"
 #include "harness/server.h"
 
 #include <stdlib.h>

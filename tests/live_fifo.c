@@ -3,7 +3,7 @@
  * once, and threads of one process do not keep others out. */
 #define STORE store_on_server
 
-#include "contract/fifo.h"
+#include "stores/fifo.h"
 #include "harness/server.h"
 
 #include <stdlib.h>

@@ -3,5 +3,5 @@
  * no server. */
 #define STORE store_in_memory
 
-#include "contract/fifo.h"
-#include "contract/lock.h"
+#include "stores/fifo.h"
+#include "stores/lock.h"

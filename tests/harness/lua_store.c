@@ -315,8 +315,8 @@ static void script_command(struct lua_store *store, int argc, const struct lua_w
 	}
 }
 
-static void dispatch(struct lua_store *store, int argc, const struct lua_word *argv,
-                     struct lk__buf *reply)
+void lua_store_execute(struct lua_store *store, int argc, const struct lua_word *argv,
+                       struct lk__buf *reply)
 {
 	lua_keys_expire(&store->server.keys);
 	if (argc > 1 && lua_word_is(argv[0], "EVALSHA"))
@@ -362,7 +362,7 @@ void lua_store_run(struct lua_store *store, const char *bytes, size_t len, struc
 	}
 	if (at != end)
 		abort();
-	dispatch(store, (int)count, words, reply);
+	lua_store_execute(store, (int)count, words, reply);
 }
 
 /* ---- Commands of tests -------------------------------------------------------------------- */
@@ -420,7 +420,7 @@ const char *lua_store_ask(struct lua_store *store, int argc, const char *const *
 		abort();
 	for (int i = 0; i < argc; i++)
 		words[i] = (struct lua_word){argv[i], lens ? lens[i] : strlen(argv[i])};
-	dispatch(store, argc, words, &reply);
+	lua_store_execute(store, argc, words, &reply);
 	resp = parse(reply.data, reply.len);
 	lk__buf_fini(&reply);
 	free(store->text);

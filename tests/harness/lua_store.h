@@ -10,7 +10,8 @@
  *   lua_store_keys.c      the keys, their values, their ends
  *   lua_store_image.c     all keys as bytes, and back
  *   lua_store_reply.c     replies as bytes
- *   lua_store_sha1.c      digests */
+ *   lua_store_sha1.c      digests
+ *   lua_seam.c            a server of it in this process, behind the seam of src/store.h */
 #ifndef LUA_STORE_H
 #define LUA_STORE_H
 

@@ -15,6 +15,12 @@ struct lua_word {
 	size_t len;
 };
 
+/* ---- Commands of clients (lua_store.c) ------------------------------------------------------ */
+
+/* Run one command, and append the reply's bytes. */
+void lua_store_execute(struct lua_store *store, int argc, const struct lua_word *argv,
+                       struct lk__buf *reply);
+
 /* ---- Replies (lua_store_reply.c) ----------------------------------------------------------- */
 
 void lua_reply_bytes(struct lk__buf *reply, const char *bytes, size_t len);

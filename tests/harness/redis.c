@@ -15,7 +15,8 @@
 
 struct redis {
 	struct redis *next;
-	redisContext *context;
+	redisContext *context; /* NULL: commands are run by run */
+	redis_run_fn *run;
 	char *text; /* of the last answer */
 };
 
@@ -23,19 +24,31 @@ struct redis {
 static struct redis *all_open;
 static pthread_mutex_t open_mutex = PTHREAD_MUTEX_INITIALIZER;
 
-struct redis *redis_open(const struct test_server *server)
+static struct redis *open_by(redisContext *context, redis_run_fn *run)
 {
 	struct redis *redis = calloc(1, sizeof(*redis));
 
 	ck_assert_ptr_nonnull(redis);
-	redis->context = redisConnectUnix(server->socket_path);
-	ck_assert_msg(redis->context && !redis->context->err, "cannot connect to %s",
-	              server->socket_path);
+	redis->context = context;
+	redis->run = run;
 	pthread_mutex_lock(&open_mutex);
 	redis->next = all_open;
 	all_open = redis;
 	pthread_mutex_unlock(&open_mutex);
 	return redis;
+}
+
+struct redis *redis_open(const struct test_server *server)
+{
+	redisContext *context = redisConnectUnix(server->socket_path);
+
+	ck_assert_msg(context && !context->err, "cannot connect to %s", server->socket_path);
+	return open_by(context, NULL);
+}
+
+struct redis *redis_open_in_process(redis_run_fn *run)
+{
+	return open_by(NULL, run);
 }
 
 void redis_close(struct redis *redis)
@@ -47,7 +60,8 @@ void redis_close(struct redis *redis)
 		at = &(*at)->next;
 	*at = redis->next;
 	pthread_mutex_unlock(&open_mutex);
-	redisFree(redis->context);
+	if (redis->context)
+		redisFree(redis->context);
 	free(redis->text);
 	free(redis);
 }
@@ -78,14 +92,34 @@ static void answer_append(FILE *out, const redisReply *reply)
 	}
 }
 
+static redisReply *run_in_process(redis_run_fn *run, const char *fmt, va_list args)
+{
+	redisReader *reader = redisReaderCreate();
+	void *reply = NULL;
+	char *command, *answer;
+	size_t answer_len;
+	int len = redisvFormatCommand(&command, fmt, args);
+
+	ck_assert(reader && len > 0);
+	answer = run(command, (size_t)len, &answer_len);
+	redisReaderFeed(reader, answer, answer_len);
+	redisReaderGetReply(reader, &reply);
+	redisFreeCommand(command);
+	redisReaderFree(reader);
+	free(answer);
+	return reply;
+}
+
 /* The answer's text goes to redis->text. */
 static redisReply *ask(struct redis *redis, const char *fmt, va_list args)
 {
-	redisReply *reply = redisvCommand(redis->context, fmt, args);
+	redisReply *reply = redis->context ? redisvCommand(redis->context, fmt, args)
+	                                   : run_in_process(redis->run, fmt, args);
 	size_t size;
 	FILE *out;
 
-	ck_assert_msg(reply != NULL, "%s: %s", fmt, redis->context->errstr);
+	ck_assert_msg(reply != NULL, "%s: %s", fmt,
+	              redis->context ? redis->context->errstr : "no answer");
 	free(redis->text);
 	redis->text = NULL;
 	out = open_memstream(&redis->text, &size);

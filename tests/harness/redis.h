@@ -6,12 +6,17 @@
 #include "server.h"
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 struct redis; /* one connection; one thread at a time */
 
 /* Connect (to the Unix socket); fails the test when it cannot. */
 struct redis *redis_open(const struct test_server *server);
+/* The same to a server in this process: run() executes a command and returns the reply's bytes,
+ * which are freed. */
+typedef char *redis_run_fn(const char *bytes, size_t len, size_t *reply_len);
+struct redis *redis_open_in_process(redis_run_fn *run);
 void redis_close(struct redis *redis);
 
 /* Send one command, words separated by spaces; in fmt %s is a word, %b bytes and their size_t,

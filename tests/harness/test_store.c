@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
- * The stores that the tests in tests/contract run on. */
+ * The stores that the tests in tests/stores run on. */
 #include "test_store.h"
 
+#include "lua_seam.h"
 #include "memory_store.h"
 #include "server.h"
 
@@ -22,13 +23,17 @@ static struct redis *look_at_server(void)
 	return redis_open(&server);
 }
 
-static long long requests_of_server(void)
+static long long count_requests(struct redis *redis)
 {
-	struct redis *redis = redis_open(&server);
 	long long requests = redis_script_calls(redis);
 
 	redis_close(redis);
 	return requests;
+}
+
+static long long requests_of_server(void)
+{
+	return count_requests(look_at_server());
 }
 
 const struct test_store store_on_server = {start_server, look_at_server, requests_of_server};
@@ -50,3 +55,21 @@ static long long requests_of_memory(void)
 }
 
 const struct test_store store_in_memory = {start_memory, no_look, requests_of_memory};
+
+static const char *start_lua(void)
+{
+	lua_seam_use();
+	return UNREACHABLE_URL;
+}
+
+static struct redis *look_at_lua(void)
+{
+	return redis_open_in_process(lua_seam_run);
+}
+
+static long long requests_of_lua(void)
+{
+	return count_requests(look_at_lua());
+}
+
+const struct test_store store_in_lua = {start_lua, look_at_lua, requests_of_lua};

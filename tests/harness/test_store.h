@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
- * What the tests in tests/contract run on: they need nothing but what each store has.  A program
+ * What the tests in tests/stores run on: they need nothing but what each store has.  A program
  * names its store and includes them:
  *
  *     #define STORE store_on_server
- *     #include "contract/lock.h" */
+ *     #include "stores/lock.h" */
 #ifndef TEST_STORE_H
 #define TEST_STORE_H
 
@@ -20,5 +20,6 @@ struct test_store {
 
 extern const struct test_store store_on_server; /* a redis-server */
 extern const struct test_store store_in_memory; /* memory_store.h: for locks alone */
+extern const struct test_store store_in_lua;    /* lua_seam.h: the scripts in this process */
 
 #endif

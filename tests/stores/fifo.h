@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  * Waiting in line on any store: clients are served in the order in which they came, and the threads
  * of one do not keep others out.  See harness/test_store.h. */
-#ifndef CONTRACT_FIFO_H
-#define CONTRACT_FIFO_H
+#ifndef STORES_FIFO_H
+#define STORES_FIFO_H
 
 #include "harness/handles.h"
 #include "harness/process.h"

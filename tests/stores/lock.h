@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  * The lock's promise on any store: one holder at a time, fences that grow, waits that end.  See
  * harness/test_store.h. */
-#ifndef CONTRACT_LOCK_H
-#define CONTRACT_LOCK_H
+#ifndef STORES_LOCK_H
+#define STORES_LOCK_H
 
 #include "harness/handles.h"
 #include "harness/process.h"

@@ -1,0 +1,362 @@
+/* SPDX-License-Identifier: MIT
+ * A server in this process: see lua_seam.h.  The bytes that go to it and come from it are made and
+ * read by the store in Redis; here are the streams, the channels, and the time. */
+#include "lua_seam.h"
+
+#include "lua_store_parts.h"
+#include "redis/redis_store.h"
+#include "scripts.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <sys/eventfd.h>
+#include <time.h>
+#include <unistd.h>
+
+/* A store need not look at all that it is given. */
+#pragma GCC diagnostic ignored "-Wunused-parameter"
+
+#define DATABASES 16
+
+struct topic {
+	struct topic *next;
+	char name[LK__TOPIC_MAX];
+};
+
+/* One side of a peer: commands to the server, and what it has for the client. */
+struct stream {
+	struct lk__resp_reader *commands;
+	struct lk__buf out;
+	int fd; /* an eventfd: readable when there is more in out */
+};
+
+struct peer {
+	struct lk__redis_peer base; /* first; the client reads its replies with base.readers */
+	struct peer *next;
+	int db;
+	atomic_bool closed;
+	struct stream streams[2]; /* by enum lk__side */
+	struct topic *topics;     /* that it has subscribed */
+	int64_t topic_count;
+};
+
+static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER; /* guards all below, and the streams */
+static struct lua_store *databases[DATABASES];
+static struct peer *peers;
+static struct {
+	const char *name;
+	long long calls;
+} counts[] = {{"eval", 0},      {"evalsha", 0},     {"publish", 0},
+              {"subscribe", 0}, {"unsubscribe", 0}, {"ping", 0}};
+
+/* ---- The server, under the mutex ----------------------------------------------------------- */
+
+static void count(const char *command)
+{
+	for (size_t i = 0; i < sizeof(counts) / sizeof(counts[0]); i++)
+		counts[i].calls += !strcasecmp(counts[i].name, command);
+}
+
+static void reply_counts(struct lk__buf *reply)
+{
+	char text[1000];
+	size_t len = 0;
+
+	for (size_t i = 0; i < sizeof(counts) / sizeof(counts[0]); i++)
+		len += (size_t)snprintf(text + len, sizeof(text) - len, "cmdstat_%s:calls=%lld\n",
+		                        counts[i].name, counts[i].calls);
+	lua_reply_text(reply, text, len);
+}
+
+/* The topic, or the end of the list. */
+static struct topic **find_topic(struct peer *peer, const char *name)
+{
+	struct topic **at = &peer->topics;
+
+	while (*at && strcmp((*at)->name, name) != 0)
+		at = &(*at)->next;
+	return at;
+}
+
+static void subscribe(struct peer *peer, const char *name)
+{
+	struct topic **at = find_topic(peer, name);
+
+	if (*at)
+		return;
+	*at = calloc(1, sizeof(**at));
+	if (!*at)
+		abort();
+	snprintf((*at)->name, sizeof((*at)->name), "%s", name);
+	peer->topic_count++;
+}
+
+static void unsubscribe(struct peer *peer, const char *name)
+{
+	struct topic **at = find_topic(peer, name), *topic = *at;
+
+	if (!topic)
+		return;
+	*at = topic->next;
+	free(topic);
+	peer->topic_count--;
+}
+
+static int publish(void *arg, const char *channel, const char *text, size_t len)
+{
+	int heard = 0;
+
+	count("publish");
+	for (struct peer *peer = peers; peer; peer = peer->next) {
+		struct stream *stream = &peer->streams[LK__MESSAGES];
+		if (peer->closed || !*find_topic(peer, channel))
+			continue;
+		lua_reply_array(&stream->out, 3);
+		lua_reply_text(&stream->out, "message", 7);
+		lua_reply_text(&stream->out, channel, strlen(channel));
+		lua_reply_text(&stream->out, text, len);
+		eventfd_write(stream->fd, 1);
+		heard++;
+	}
+	return heard;
+}
+
+static int count_subscribers(const char *channel)
+{
+	int subscribers = 0;
+
+	for (struct peer *peer = peers; peer; peer = peer->next)
+		subscribers += *find_topic(peer, channel) != NULL;
+	return subscribers;
+}
+
+static void add_key(void *arg, const char *name, size_t len, const char *type, int64_t expires_ms)
+{
+	++*(int64_t *)arg;
+}
+
+/* A database at the time of the wall clock.  It knows the library's scripts. */
+static struct lua_store *database(int db)
+{
+	struct timespec now;
+
+	if (!databases[db]) {
+		databases[db] = lua_store_new(publish, NULL);
+		for (int i = 0; lk__scripts[i]; i++)
+			lua_store_text(databases[db], "SCRIPT", "LOAD", lk__scripts[i]->text, NULL);
+	}
+	clock_gettime(CLOCK_REALTIME, &now);
+	lua_store_set_time(databases[db], (int64_t)now.tv_sec * 1000000 + now.tv_nsec / 1000);
+	return databases[db];
+}
+
+/* Run a command where there are subscriptions. */
+static void run_subscriber(struct peer *peer, const struct lua_word *argv, struct lk__buf *reply)
+{
+	const bool on = lua_word_is(argv[0], "SUBSCRIBE");
+
+	if (lua_word_is(argv[0], "PING")) {
+		lua_reply_array(reply, 2);
+		lua_reply_text(reply, "pong", 4);
+		lua_reply_text(reply, "", 0);
+		return;
+	}
+	(on ? subscribe : unsubscribe)(peer, argv[1].bytes);
+	lua_reply_array(reply, 3);
+	lua_reply_text(reply, on ? "subscribe" : "unsubscribe", on ? 9 : 11);
+	lua_reply_text(reply, argv[1].bytes, argv[1].len);
+	lua_reply_number(reply, peer->topic_count);
+}
+
+static void run_plain(int db, int argc, const struct lua_word *argv, struct lk__buf *reply)
+{
+	struct lua_store *store = database(db);
+	int64_t keys = 0;
+
+	if (lua_word_is(argv[0], "PING")) {
+		lua_reply_status(reply, "PONG");
+	} else if (lua_word_is(argv[0], "INFO")) {
+		reply_counts(reply);
+	} else if (lua_word_is(argv[0], "DBSIZE")) {
+		lua_store_each_key(store, add_key, &keys);
+		lua_reply_number(reply, keys);
+	} else if (argc == 3 && lua_word_is(argv[1], "NUMSUB")) {
+		lua_reply_array(reply, 2);
+		lua_reply_text(reply, argv[2].bytes, argv[2].len);
+		lua_reply_number(reply, count_subscribers(argv[2].bytes));
+	} else {
+		lua_store_execute(store, argc, argv, reply);
+	}
+}
+
+/* Run the commands that have come, and append the replies. */
+static void run(struct lk__resp_reader *commands, struct peer *subscriber, int db,
+                struct lk__buf *reply)
+{
+	struct lua_word argv[LUA_WORDS_MAX];
+	struct lk__resp *command;
+
+	while (!lk__resp_next(commands, &command, NULL) && command) {
+		if (command->len > LUA_WORDS_MAX)
+			abort();
+		for (size_t i = 0; i < command->len; i++)
+			argv[i] = (struct lua_word){command->elements[i]->str,
+			                            command->elements[i]->len};
+		count(argv[0].bytes);
+		if (subscriber)
+			run_subscriber(subscriber, argv, reply);
+		else
+			run_plain(db, (int)command->len, argv, reply);
+		lk__resp_free(command);
+	}
+}
+
+char *lua_seam_run(const char *bytes, size_t len, size_t *reply_len)
+{
+	struct lk__resp_reader *commands = lk__resp_reader_new();
+	struct lk__buf reply = {0};
+
+	if (!commands || lk__resp_feed(commands, bytes, len, NULL))
+		abort();
+	pthread_mutex_lock(&mutex);
+	run(commands, NULL, 0, &reply);
+	pthread_mutex_unlock(&mutex);
+	lk__resp_reader_free(commands);
+	*reply_len = reply.len;
+	return reply.data;
+}
+
+/* ---- The client's end ---------------------------------------------------------------------- */
+
+static struct lk__store_ops ops;
+
+static struct lk__store *create(const struct lk__target *target, const char *client_id)
+{
+	struct lk__store *store = lk__redis_store.create(target, client_id);
+
+	if (store)
+		store->ops = &ops;
+	return store;
+}
+
+static lk_err dial(struct lk__store *store, unsigned link, const struct lk__target *place,
+                   int64_t deadline_ns, int cancel_fd, struct lk__peer **result,
+                   struct lk__why *why)
+{
+	struct peer *peer;
+
+	if (place->db >= DATABASES)
+		return lk__why_set(why, LK_ESERVER, "%s: no such database", place->text);
+	peer = calloc(1, sizeof(*peer));
+	if (!peer)
+		return lk__why_set(why, LK_ENOMEM, "out of memory");
+	peer->base.redis = (struct lk__redis *)store;
+	memcpy(peer->base.text, place->text, sizeof(peer->base.text));
+	peer->db = place->db;
+	for (int side = 0; side < 2; side++) {
+		peer->base.readers[side] = lk__resp_reader_new();
+		peer->streams[side].commands = lk__resp_reader_new();
+		peer->streams[side].fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+		if (!peer->base.readers[side] || !peer->streams[side].commands)
+			abort();
+	}
+	pthread_mutex_lock(&mutex);
+	subscribe(peer, peer->base.redis->space.channel);
+	peer->next = peers;
+	peers = peer;
+	pthread_mutex_unlock(&mutex);
+	*result = &peer->base.peer;
+	return LK_OK;
+}
+
+static void shut_down(struct lk__peer *base)
+{
+	struct peer *peer = (struct peer *)base;
+
+	peer->closed = true;
+	eventfd_write(peer->streams[LK__RESPONSES].fd, 1);
+	eventfd_write(peer->streams[LK__MESSAGES].fd, 1);
+}
+
+static void close_peer(struct lk__peer *base)
+{
+	struct peer *peer = (struct peer *)base, **at = &peers;
+
+	pthread_mutex_lock(&mutex);
+	while (*at != peer)
+		at = &(*at)->next;
+	*at = peer->next;
+	pthread_mutex_unlock(&mutex);
+	for (int side = 0; side < 2; side++) {
+		lk__resp_reader_free(peer->base.readers[side]);
+		lk__resp_reader_free(peer->streams[side].commands);
+		lk__buf_fini(&peer->streams[side].out);
+		close(peer->streams[side].fd);
+	}
+	while (peer->topics)
+		unsubscribe(peer, peer->topics->name);
+	free(peer);
+}
+
+static int fd_of(const struct lk__peer *peer, enum lk__side side)
+{
+	return ((const struct peer *)peer)->streams[side].fd;
+}
+
+static int64_t write_bytes(struct lk__peer *base, enum lk__side side, const char *bytes, size_t len,
+                           struct lk__why *why)
+{
+	struct peer *peer = (struct peer *)base;
+	struct stream *stream = &peer->streams[side];
+
+	if (lk__resp_feed(stream->commands, bytes, len, why))
+		return -1;
+	pthread_mutex_lock(&mutex);
+	run(stream->commands, side == LK__MESSAGES ? peer : NULL, peer->db, &stream->out);
+	if (stream->out.len)
+		eventfd_write(stream->fd, 1);
+	pthread_mutex_unlock(&mutex);
+	return (int64_t)len;
+}
+
+static int64_t read_bytes(struct lk__peer *base, enum lk__side side, bool wait, struct lk__why *why)
+{
+	struct peer *peer = (struct peer *)base;
+	struct stream *stream = &peer->streams[side];
+	struct lk__buf bytes;
+	eventfd_t times;
+	size_t len;
+	lk_err err;
+
+	if (peer->closed) {
+		lk__why_set(why, LK_ECONN, "%s: closed", peer->base.text);
+		return -1;
+	}
+	if (eventfd_read(stream->fd, &times))
+		return 0;
+	pthread_mutex_lock(&mutex);
+	bytes = stream->out;
+	stream->out = (struct lk__buf){0};
+	pthread_mutex_unlock(&mutex);
+	len = bytes.len;
+	err = len ? lk__resp_feed(peer->base.readers[side], bytes.data, len, why) : LK_OK;
+	lk__buf_fini(&bytes);
+	return err ? -1 : (int64_t)len;
+}
+
+void lua_seam_use(void)
+{
+	ops = lk__redis_store;
+	ops.create = create;
+	ops.dial = dial;
+	ops.shutdown = shut_down;
+	ops.close = close_peer;
+	ops.fd = fd_of;
+	ops.write = write_bytes;
+	ops.read = read_bytes;
+	lk__store_use(&ops);
+}

@@ -1,0 +1,499 @@
+/* SPDX-License-Identifier: MIT
+ * The latch on any Redis: the contract of every call, many threads, and what it costs.  See
+ * harness/test_store.h. */
+#ifndef STORES_LATCH_H
+#define STORES_LATCH_H
+
+#include "stores/set_up.h"
+#include "core/channel.h"
+#include "harness/latch_watch.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define CHANNEL "lk:l:0:{a}"
+
+static int subscribers(void)
+{
+	const char *text = redis_text(redis, "PUBSUB NUMSUB " CHANNEL);
+
+	return atoi(text + strcspn(text, "\n"));
+}
+
+/* ---- Set, reset, remove, query ------------------------------------------------------------ */
+
+TEST(set_says_what_it_was_and_refuses_while_it_counts)
+{
+	lk_client *client = set_up();
+	lk_latch *latch = latch_named(client, "a");
+	lk_latch_state was = LK_LATCH_OPEN;
+	lk_latch_status status;
+	uint64_t first;
+
+	status = latch_status(latch);
+	ck_assert_int_eq(status.state, LK_LATCH_ABSENT);
+	ck_assert_uint_eq(status.generation, 0);
+	OK(lk_latch_set(latch, 3, &was));
+	ck_assert_int_eq(was, LK_LATCH_ABSENT);
+	status = latch_status(latch);
+	ck_assert_int_eq(status.state, LK_LATCH_COUNTING);
+	ck_assert_int_eq(status.count, 3);
+	ck_assert_int_eq(status.initial, 3);
+	ck_assert_int_eq(status.ttl_ms, -1);
+	first = status.generation;
+	ck_assert_uint_ne(first, 0);
+	ck_assert_int_eq(latch_down(latch, 1, NULL), 2);
+	EXPECT(lk_latch_set(latch, 9, &was), LK_EMISMATCH);
+	ck_assert_ptr_nonnull(strstr(lk_errmsg(), "2 of 3"));
+	ck_assert_uint_eq(latch_status(latch).generation, first);
+	ck_assert_int_eq(latch_down(latch, 2, NULL), 0);
+	status = latch_status(latch);
+	ck_assert_int_eq(status.state, LK_LATCH_OPEN);
+	ck_assert(status.ttl_ms > LK_TTL_DEFAULT_MS - 5000 && status.ttl_ms <= LK_TTL_DEFAULT_MS);
+	OK(lk_latch_set(latch, 0, &was));
+	ck_assert_int_eq(was, LK_LATCH_OPEN);
+	ck_assert_int_eq(latch_status(latch).state, LK_LATCH_OPEN);
+	ck_assert_uint_gt(latch_status(latch).generation, first);
+	OK(lk_latch_set(latch, LK_COUNT_MAX, NULL));
+	ck_assert_int_eq(latch_status(latch).count, LK_COUNT_MAX);
+	OK(lk_client_close(client));
+}
+
+TEST(reset_begins_anew_in_every_state)
+{
+	lk_client *client = set_up();
+	lk_latch *latch = latch_named(client, "a");
+	lk_latch_state was = LK_LATCH_OPEN;
+
+	OK(lk_latch_reset(latch, 2, &was));
+	ck_assert_int_eq(was, LK_LATCH_ABSENT);
+	ck_assert_int_eq(latch_down(latch, 1, "x"), 1);
+	OK(lk_latch_reset(latch, 3, &was));
+	ck_assert_int_eq(was, LK_LATCH_COUNTING);
+	ck_assert_int_eq(latch_down(latch, 1, "x"), 2);
+	OK(lk_latch_reset(latch, 0, &was));
+	OK(lk_latch_reset(latch, 1, &was));
+	ck_assert_int_eq(was, LK_LATCH_OPEN);
+	OK(lk_client_close(client));
+}
+
+TEST(remove_makes_absent_and_leaves_nothing_for_long)
+{
+	lk_client *client = set_up();
+	lk_latch *latch = latch_named(client, "a");
+
+	EXPECT(lk_latch_remove(latch), LK_EABSENT);
+	OK(lk_latch_set(latch, 3, NULL));
+	OK(lk_latch_remove(latch));
+	EXPECT(lk_latch_remove(latch), LK_EABSENT);
+	ck_assert_int_eq(latch_status(latch).state, LK_LATCH_ABSENT);
+	EXPECT(lk_latch_down(latch, 1, NULL, NULL), LK_EABSENT);
+	ck_assert_int_eq(redis_int(redis, "EXISTS lk:{a}"), 0);
+	ck_assert_int_gt(redis_int(redis, "PTTL lk:{a}:s"), 0);
+	OK(lk_lock_acquire(lock_named(client, "a"), 0)); /* the name is free */
+	OK(lk_client_close(client));
+}
+
+TEST(arguments_out_of_range_change_nothing)
+{
+	lk_client *client = set_up();
+	lk_latch *latch = latch_named(client, "a");
+	char name[LK_STEP_MAX + 2];
+	lk_latch_options wrong[] = {
+		{.open_ttl_ms = LK_TTL_MIN_MS - 1},
+		{.open_ttl_ms = LK_TTL_MAX_MS + 1},
+		{.counting_ttl_ms = -1},
+		{.counting_ttl_ms = LK_TTL_MAX_MS + 1},
+		{.name_len = LK_NAME_MAX + 1},
+		{.reserved = {1}},
+	};
+	long long before;
+
+	for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
+		lk_latch *none = latch;
+		EXPECT(lk_latch_open(client, "a", &wrong[i], &none), LK_EINVALID);
+		ck_assert_ptr_eq(none, latch);
+	}
+	EXPECT(lk_latch_open(client, "", NULL, &latch), LK_EINVALID);
+	EXPECT(lk_latch_open(client, NULL, NULL, &latch), LK_EINVALID);
+	OK(lk_latch_set(latch, 3, NULL));
+	before = redis_script_calls(redis);
+	EXPECT(lk_latch_set(latch, -1, NULL), LK_EINVALID);
+	EXPECT(lk_latch_reset(latch, LK_COUNT_MAX + INT64_C(1), NULL), LK_EINVALID);
+	EXPECT(lk_latch_down(latch, 0, NULL, NULL), LK_EINVALID);
+	EXPECT(lk_latch_down(latch, LK_COUNT_MAX + INT64_C(1), NULL, NULL), LK_EINVALID);
+	EXPECT(lk_latch_down(latch, INT64_MIN, NULL, NULL), LK_EINVALID);
+	memset(name, 'x', sizeof(name));
+	name[LK_STEP_MAX + 1] = '\0';
+	EXPECT(lk_latch_down(latch, 1, name, NULL), LK_EINVALID);
+	EXPECT(lk_latch_down(latch, 1, "", NULL), LK_EINVALID);
+	EXPECT(lk_latch_await(latch, -2), LK_EINVALID);
+	ck_assert_int_eq(redis_script_calls(redis), before);
+	name[LK_STEP_MAX] = '\0';
+	ck_assert_int_eq(latch_down(latch, 1, name), 2);
+	OK(lk_latch_close(NULL));
+	OK(lk_client_close(client));
+}
+
+TEST(other_kinds_of_that_name_are_refused)
+{
+	lk_client *client = set_up();
+	lk_latch *latch = latch_named(client, "a");
+	lk_latch_status status;
+
+	OK(lk_lock_acquire(lock_named(client, "a"), 0));
+	EXPECT(lk_latch_set(latch, 1, NULL), LK_EFOREIGN);
+	ck_assert_ptr_nonnull(strstr(lk_errmsg(), "a lock, not a latch"));
+	EXPECT(lk_latch_down(latch, 1, NULL, NULL), LK_EFOREIGN);
+	EXPECT(lk_latch_await(latch, 5000), LK_EFOREIGN);
+	EXPECT(lk_latch_query(latch, &status), LK_EFOREIGN);
+	EXPECT(lk_latch_remove(latch), LK_EFOREIGN);
+	latch = latch_named(client, "b");
+	OK(lk_latch_set(latch, 1, NULL));
+	EXPECT(lk_lock_acquire(lock_named(client, "b"), 0), LK_EFOREIGN);
+	redis_do(redis, "HSET lk:{c} kind 2:latch gen 1 count 1 initial 1 open_ttl 1000");
+	EXPECT(lk_latch_query(latch_named(client, "c"), &status), LK_EFOREIGN);
+	ck_assert_ptr_nonnull(strstr(lk_errmsg(), "protocol version 2"));
+	redis_do(redis, "HSET lk:{d} kind 1:semaphore");
+	EXPECT(lk_latch_down(latch_named(client, "d"), 1, NULL, NULL), LK_EFOREIGN);
+	ck_assert_ptr_nonnull(strstr(lk_errmsg(), "a semaphore, not a latch"));
+	redis_do(redis, "HSET lk:{e} mine 1");
+	EXPECT(lk_latch_set(latch_named(client, "e"), 1, NULL), LK_EFOREIGN);
+	ck_assert_str_eq(redis_text(redis, "HGETALL lk:{e}"), "mine\n1");
+	redis_do(redis, "SET lk:{f}:s 1");
+	EXPECT(lk_latch_set(latch_named(client, "f"), 1, NULL), LK_EFOREIGN);
+	OK(lk_client_close(client));
+}
+
+TEST(times_to_live_are_as_asked)
+{
+	lk_client *client = set_up();
+	lk_latch *latch = latch_with(
+		client, "a", &(lk_latch_options){.open_ttl_ms = 1000, .counting_ttl_ms = 3000});
+	lk_latch_status status;
+
+	OK(lk_latch_set(latch, 2, NULL));
+	status = latch_status(latch);
+	ck_assert(status.ttl_ms > 2500 && status.ttl_ms <= 3000);
+	nap_ms(300);
+	latch_down(latch, 1, NULL);
+	ck_assert_int_le(latch_status(latch).ttl_ms, 2700); /* a step does not lengthen it */
+	latch_down(latch_named(client, "a"), 1, NULL);
+	status = latch_status(latch);
+	ck_assert(status.ttl_ms > 700 && status.ttl_ms <= 1000); /* as set, whoever opened it */
+	OK(lk_latch_await(latch, 0));
+	ck_assert(WITHIN(1500, latch_status(latch).state == LK_LATCH_ABSENT));
+	EXPECT(lk_latch_await(latch, 0), LK_EBUSY);
+	ck_assert_int_gt(redis_int(redis, "PTTL lk:{a}:s"), 0);
+	OK(lk_client_close(client));
+}
+
+/* ---- Steps -------------------------------------------------------------------------------- */
+
+TEST(named_step_counts_once_in_all_clients)
+{
+	lk_client *client = set_up(), *other = client_at(url);
+	lk_latch *mine = latch_named(client, "a"), *theirs = latch_named(other, "a");
+	lk_latch_step step;
+
+	OK(lk_latch_set(mine, 3, NULL));
+	ck_assert_int_eq(latch_down(mine, 1, "one \xff\r\n{}"), 2);
+	OK(lk_latch_down(mine, 1, "one \xff\r\n{}", &step));
+	ck_assert(!step.counted && step.remaining == 2);
+	OK(lk_latch_down(theirs, 1, "one \xff\r\n{}", &step));
+	ck_assert(!step.counted && step.remaining == 2);
+	ck_assert_int_eq(latch_down(theirs, LK_COUNT_MAX, "two"), 0);
+	OK(lk_latch_down(theirs, 1, NULL, &step)); /* below zero it does not go */
+	ck_assert(!step.counted && step.remaining == 0);
+	OK(lk_latch_down(mine, 1, "three", NULL));
+	ck_assert_int_eq(latch_status(mine).count, 0);
+	OK(lk_client_close(client));
+	OK(lk_client_close(other));
+}
+
+enum { THREADS = 64, STEPS = 20 };
+
+struct counter {
+	lk_latch *latch;
+	pthread_t thread;
+};
+
+static void *count_down(void *arg)
+{
+	struct counter *counter = arg;
+
+	for (int i = 0; i < STEPS; i++)
+		latch_down(counter->latch, 1, NULL);
+	return NULL;
+}
+
+TEST_LIMIT(sixty_four_threads_count_each_step_once, 60)
+{
+	static struct counter counters[THREADS];
+	lk_client *client = set_up();
+	long long before = redis_calls(redis, "publish");
+	struct awaiter awaiter;
+	lk_latch *latch = latch_named(client, "a");
+
+	OK(lk_latch_set(latch, THREADS * STEPS, NULL));
+	awaiter_start(&awaiter, latch, 20000);
+	for (int i = 0; i < THREADS; i++) {
+		counters[i].latch = i & 1 ? latch : latch_named(client, "a");
+		pthread_create(&counters[i].thread, NULL, count_down, &counters[i]);
+	}
+	for (int i = 0; i < THREADS; i++)
+		pthread_join(counters[i].thread, NULL);
+	OK(awaiter_join(&awaiter));
+	ck_assert_int_eq(latch_status(latch).state, LK_LATCH_OPEN);
+	ck_assert_int_eq(redis_calls(redis, "publish") - before, 1);
+	OK(lk_client_close(client));
+}
+
+/* ---- Waits -------------------------------------------------------------------------------- */
+
+TEST(wait_keeps_its_contract)
+{
+	lk_client *client = set_up();
+	lk_latch *latch = latch_named(client, "a");
+	lk_latch *content = latch_with(client, "a", &(lk_latch_options){.absent_is_open = true});
+	int64_t start_ms = now_ms();
+
+	EXPECT(lk_latch_await(latch, 0), LK_EBUSY);
+	EXPECT(lk_latch_await(latch, 100), LK_ETIMEDOUT);
+	ck_assert(now_ms() - start_ms >= 100 && now_ms() - start_ms < 1000);
+	OK(lk_latch_await(content, 0));
+	OK(lk_latch_await(content, LK_FOREVER));
+	OK(lk_latch_set(latch, 1, NULL));
+	EXPECT(lk_latch_await(content, 0), LK_EBUSY);
+	EXPECT(lk_latch_await(content, 50), LK_ETIMEDOUT);
+	latch_down(latch, 1, NULL);
+	OK(lk_latch_await(latch, 0));
+	OK(lk_latch_await(latch, LK_FOREVER));
+	ck_assert_int_eq(redis_int(redis, "DBSIZE"),
+	                 3); /* nothing of a wait: latch, memory, fence */
+	OK(lk_client_close(client));
+}
+
+TEST(wait_for_an_absent_latch_ends_when_it_was_made_and_opened)
+{
+	lk_client *client = set_up(), *other = client_at(url);
+	lk_latch *latch = latch_named(other, "a");
+	struct awaiter awaiter;
+
+	awaiter_start(&awaiter, latch_named(client, "a"), 10000);
+	ck_assert(WITHIN(2000, subscribers() == 1));
+	OK(lk_latch_set(latch, 2, NULL));
+	latch_down(latch, 1, NULL);
+	nap_ms(50);
+	ck_assert(!awaiter.ended);
+	latch_down(latch, 1, NULL);
+	ck_assert(WITHIN(500, awaiter.ended));
+	OK(awaiter_join(&awaiter));
+	OK(lk_client_close(client));
+	OK(lk_client_close(other));
+}
+
+TEST(removed_and_reset_latch_is_waited_for)
+{
+	lk_client *client = set_up(), *other = client_at(url);
+	lk_latch *latch = latch_named(other, "a");
+	struct awaiter waits, content;
+
+	OK(lk_latch_set(latch, 2, NULL));
+	awaiter_start(&waits, latch_named(client, "a"), 10000);
+	awaiter_start(&content,
+	              latch_with(client, "a", &(lk_latch_options){.absent_is_open = true}), 10000);
+	ck_assert(WITHIN(2000, subscribers() == 1));
+	OK(lk_latch_reset(latch, 3, NULL));
+	nap_ms(50);
+	ck_assert(!waits.ended && !content.ended);
+	OK(lk_latch_remove(latch));
+	ck_assert(WITHIN(500, content.ended));
+	OK(awaiter_join(&content));
+	nap_ms(50);
+	ck_assert(!waits.ended);
+	OK(lk_latch_set(latch, 1, NULL));
+	latch_down(latch, 1, NULL);
+	OK(lk_latch_set(latch, 5, NULL)); /* and counts again */
+	ck_assert(WITHIN(500, waits.ended));
+	OK(awaiter_join(&waits));
+	OK(lk_client_close(client));
+	OK(lk_client_close(other));
+}
+
+/* A wait begins with a look at the store. */
+static int64_t looks(lk_client *client)
+{
+	lk_counters counters;
+
+	OK(lk_client_counters(client, &counters));
+	return counters.requests;
+}
+
+/* Start a wait and return when it has asked: until then a close could come before it. */
+static void await_inside(struct awaiter *awaiter, lk_client *client, lk_latch *latch,
+                         int64_t wait_ms)
+{
+	int64_t before = looks(client);
+
+	awaiter_start(awaiter, latch, wait_ms);
+	ck_assert(WITHIN(5000, looks(client) > before));
+}
+
+TEST(cancel_and_close_end_waits_at_once)
+{
+	lk_client *client = set_up();
+	lk_latch *latch = latch_named(client, "a"), *other = latch_named(client, "a");
+	struct awaiter one, two, three;
+
+	OK(lk_latch_set(latch, 1, NULL));
+	OK(lk_latch_cancel(latch));
+	await_inside(&one, client, latch, 10000);
+	await_inside(&two, client, other, 10000);
+	ck_assert(WITHIN(2000, subscribers() == 1));
+	OK(lk_latch_cancel(latch));
+	EXPECT(awaiter_join(&one), LK_ECANCELED);
+	ck_assert(!two.ended);
+	await_inside(&one, client, latch, 10000);
+	OK(lk_latch_close(latch));
+	EXPECT(awaiter_join(&one), LK_ECANCELED);
+	ck_assert(!two.ended);
+	await_inside(&three, client, latch_named(client, "b"), LK_FOREVER);
+	OK(lk_client_close(client));
+	EXPECT(awaiter_join(&two), LK_ECLOSED);
+	EXPECT(awaiter_join(&three), LK_ECLOSED);
+}
+
+TEST(other_databases_and_prefixes_are_other_latches)
+{
+	const lk_client_options apart = {.prefix = "other"};
+	lk_client *client = set_up(), *clients[2];
+	lk_latch *latch = latch_named(client, "a");
+	struct awaiter awaiters[2];
+	char third[128];
+
+	snprintf(third, sizeof(third), "%s/3", url);
+	clients[0] = client_at(third);
+	clients[1] = client_with(url, &apart);
+	for (int i = 0; i < 2; i++)
+		awaiter_start(&awaiters[i], latch_named(clients[i], "a"), 300);
+	OK(lk_latch_set(latch, 0, NULL));
+	for (int i = 0; i < 2; i++)
+		EXPECT(awaiter_join(&awaiters[i]), LK_ETIMEDOUT);
+	for (int i = 0; i < 2; i++)
+		OK(lk_client_close(clients[i]));
+	OK(lk_client_close(client));
+}
+
+/* ---- What it costs ------------------------------------------------------------------------ */
+
+/* Commands of clients that the server has run, less those of a test that asks. */
+static long long commands(void)
+{
+	return redis_script_calls(redis) + redis_calls(redis, "subscribe") +
+	       redis_calls(redis, "unsubscribe") + redis_calls(redis, "ping");
+}
+
+TEST(await_of_an_open_latch_takes_one_request)
+{
+	lk_client *client = set_up();
+	lk_latch *latch = latch_named(client, "a");
+	long long before;
+
+	OK(lk_latch_set(latch, 0, NULL));
+	before = commands();
+	for (int i = 0; i < 100; i++)
+		OK(lk_latch_await(latch, i & 1 ? 1000 : 0));
+	ck_assert_int_eq(commands() - before, 100);
+	OK(lk_client_close(client));
+}
+
+TEST_LIMIT(wait_of_5_s_takes_at_most_3_requests, 30)
+{
+	lk_client *client = set_up(), *other = client_at(url);
+	lk_latch *latch = latch_named(other, "a");
+	struct awaiter awaiter;
+	long long before, pings;
+
+	OK(lk_latch_set(latch, 1, NULL));
+	before = redis_script_calls(redis) + redis_calls(redis, "subscribe");
+	pings = redis_calls(redis, "ping");
+	awaiter_start(&awaiter, latch_named(client, "a"), 10000);
+	nap_ms(5000);
+	/* The step's own is taken off.  Pings look after the connection, not after the wait. */
+	ck_assert_int_le(redis_script_calls(redis) + redis_calls(redis, "subscribe") - before, 3);
+	ck_assert_int_le(redis_calls(redis, "ping") - pings, 4);
+	latch_down(latch, 1, NULL);
+	OK(awaiter_join(&awaiter));
+	OK(lk_client_close(client));
+	OK(lk_client_close(other));
+}
+
+TEST_LIMIT(thousand_waiters_of_a_process_are_released_by_one_message, 60)
+{
+	enum { WAITERS = TSAN || ASAN ? 200 : 1000 };
+	static struct awaiter awaiters[WAITERS];
+	lk_client *client = set_up(), *other = client_at(url);
+	lk_latch *latch = latch_named(other, "a"), *awaited = latch_named(client, "a");
+	long long published, subscribed;
+
+	OK(lk_latch_set(latch, 1, NULL));
+	subscribed = redis_calls(redis, "subscribe");
+	for (int i = 0; i < WAITERS; i++)
+		awaiter_start(&awaiters[i], awaited, 30000);
+	ck_assert(WITHIN(5000, subscribers() == 1));
+	ck_assert(WITHIN(20000, proc_thread_count(0) >= WAITERS));
+	nap_ms(500);
+	published = redis_calls(redis, "publish");
+	latch_down(latch, 1, NULL);
+	for (int i = 0; i < WAITERS; i++)
+		OK(awaiter_join(&awaiters[i]));
+	ck_assert_int_eq(redis_calls(redis, "publish") - published, 1);
+	ck_assert_int_eq(redis_calls(redis, "subscribe") - subscribed, 1);
+	OK(lk_client_close(client));
+	OK(lk_client_close(other));
+}
+
+TEST_LIMIT(channel_is_left_late_and_a_loop_does_not_flap, 40)
+{
+	lk_client *client = set_up();
+	lk_latch *latch = latch_named(client, "a");
+	long long before = redis_calls(redis, "subscribe");
+
+	OK(lk_latch_set(latch, 1, NULL));
+	for (int i = 0; i < 30; i++) {
+		lk_latch *again = latch_named(client, "a");
+		EXPECT(lk_latch_await(again, 10), LK_ETIMEDOUT);
+		OK(lk_latch_close(again));
+	}
+	ck_assert_int_eq(redis_calls(redis, "subscribe") - before, 1);
+	ck_assert_int_eq(redis_calls(redis, "unsubscribe"), 0);
+	ck_assert_int_eq(subscribers(), 1);
+	OK(lk_latch_close(latch));
+	ck_assert(WITHIN(LK__LINGER_MS + 1000, subscribers() == 0));
+	latch = latch_named(client, "a");
+	EXPECT(lk_latch_await(latch, 10), LK_ETIMEDOUT);
+	ck_assert_int_eq(redis_calls(redis, "subscribe") - before, 2);
+	OK(lk_client_close(client));
+}
+
+TEST(client_with_latches_has_two_connections_and_one_thread)
+{
+	lk_client *client = set_up();
+	int threads = proc_thread_count(0), sockets = proc_socket_count(0);
+	lk_latch *latches[100];
+	char name[16];
+
+	for (int i = 0; i < 100; i++) {
+		snprintf(name, sizeof(name), "l%d", i);
+		latches[i] = latch_named(client, name);
+		OK(lk_latch_set(latches[i], 1, NULL));
+		EXPECT(lk_latch_await(latches[i], 2), LK_ETIMEDOUT);
+	}
+	ck_assert_int_eq(proc_thread_count(0), threads);
+	ck_assert_int_eq(proc_socket_count(0), sockets);
+	OK(lk_client_close(client));
+}
+
+#endif

@@ -1,0 +1,455 @@
+/* SPDX-License-Identifier: MIT
+ * Each promise of latchkey.h about opening a semaphore, acquiring and releasing its permits, and
+ * the ends of waits, on any Redis.  See harness/test_store.h. */
+#ifndef STORES_SEMAPHORE_H
+#define STORES_SEMAPHORE_H
+
+#include "stores/set_up.h"
+#include "harness/permit_watch.h"
+
+#include <limits.h>
+#include <stdio.h>
+#include <string.h>
+
+static lk_err open_with(lk_client *client, lk_semaphore_options options)
+{
+	lk_semaphore *semaphore = NULL;
+	lk_err err = lk_semaphore_open(client, "a", &options, &semaphore);
+
+	ck_assert_int_eq(semaphore != NULL, err == LK_OK);
+	OK(lk_semaphore_close(semaphore));
+	return err;
+}
+
+/* The whole of a semaphore, for comparing before and after. */
+static const char *state_of_a(void)
+{
+	static char states[2][1000];
+	static int turn;
+	char *state = states[turn++ % 2];
+
+	snprintf(state, sizeof(states[0]), "%s", redis_text(redis, "HGETALL lk:{a}"));
+	return state;
+}
+
+/* ---- Open --------------------------------------------------------------------------------- */
+
+TEST(first_opening_gives_the_capacity_and_another_one_is_a_mismatch)
+{
+	lk_client *client = set_up(), *other = client_at(url);
+	lk_semaphore *any;
+
+	EXPECT(open_with(client, (lk_semaphore_options){0}), LK_EABSENT);
+	ck_assert_int_eq(redis_int(redis, "DBSIZE"), 0);
+	OK(open_with(client, (lk_semaphore_options){.capacity = 3}));
+	OK(open_with(other, (lk_semaphore_options){.capacity = 3}));
+	EXPECT(open_with(other, (lk_semaphore_options){.capacity = 4}), LK_EMISMATCH);
+	ck_assert_ptr_nonnull(strstr(lk_errmsg(), "3"));
+	EXPECT(open_with(client, (lk_semaphore_options){.capacity = 2}), LK_EMISMATCH);
+	ck_assert(permits_at_rest(redis, "a", 3));
+	/* 0 takes it as it is. */
+	any = semaphore_of(other, "a", 0, 0);
+	permits_of(any, 3, 0);
+	EXPECT(lk_semaphore_acquire(any, 4, 0, &(uint64_t){0}), LK_ELIMIT);
+	OK(lk_client_close(client));
+	OK(lk_client_close(other));
+	ck_assert(permits_at_rest(redis, "a", 3));
+}
+
+TEST(options_out_of_range_are_refused_and_named)
+{
+	static const struct {
+		lk_semaphore_options options;
+		const char *named;
+	} wrong[] = {
+		{{.capacity = -1}, "capacity"},
+		{{.capacity = INT64_MIN}, "capacity"},
+		{{.capacity = INT64_C(1) + LK_PERMITS_MAX}, "capacity"},
+		{{.capacity = INT64_C(1) << 32}, "capacity"},
+		{{.capacity = INT64_MAX}, "capacity"},
+		{{.capacity = 3, .ttl_ms = -1}, "ttl_ms"},
+		{{.capacity = 3, .ttl_ms = LK_TTL_MIN_MS - 1}, "ttl_ms"},
+		{{.capacity = 3, .ttl_ms = LK_TTL_MAX_MS + 1}, "ttl_ms"},
+		{{.capacity = 3, .ttl_ms = INT64_MIN}, "ttl_ms"},
+		{{.capacity = 3, .lease_ms = LK_LEASE_MIN_MS - 1}, "lease_ms"},
+		{{.capacity = 3, .lease_ms = INT64_C(1) + LK_LEASE_MAX_MS}, "lease_ms"},
+		{{.capacity = 3, .lease_ms = INT64_MIN}, "lease_ms"},
+		{{.capacity = 3, .max_hold_ms = -1}, "max_hold_ms"},
+		{{.capacity = 3, .max_hold_ms = INT64_MAX}, "max_hold_ms"},
+		{{.capacity = 3, .name_len = LK_NAME_MAX + 1}, "name"},
+		{{.capacity = 3, .reserved = {[7] = 1}}, "reserved[7]"},
+	};
+	lk_client *client = set_up();
+	char label[LK_LABEL_MAX + 2];
+
+	for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
+		EXPECT(open_with(client, wrong[i].options), LK_EINVALID);
+		ck_assert_msg(strstr(lk_errmsg(), wrong[i].named) != NULL, "%s does not name %s",
+		              lk_errmsg(), wrong[i].named);
+	}
+	memset(label, 'x', sizeof(label));
+	label[LK_LABEL_MAX + 1] = '\0';
+	EXPECT(open_with(client, (lk_semaphore_options){.capacity = 3, .label = label}),
+	       LK_EINVALID);
+	ck_assert_int_eq(redis_int(redis, "DBSIZE"), 0);
+	label[LK_LABEL_MAX] = '\0';
+	OK(open_with(client, (lk_semaphore_options){.capacity = LK_PERMITS_MAX,
+	                                            .ttl_ms = LK_TTL_MAX_MS,
+	                                            .lease_ms = LK_LEASE_MAX_MS,
+	                                            .label = label}));
+	OK(lk_client_close(client));
+}
+
+TEST(capacity_is_kept_for_its_ttl_after_the_last_use)
+{
+	lk_client *client = set_up();
+	lk_semaphore *semaphore;
+	lk_semaphore_status status;
+	uint64_t hold;
+
+	semaphore = semaphore_with(
+		client, "a",
+		&(lk_semaphore_options){.capacity = 2, .ttl_ms = 1000, .lease_ms = 300});
+	OK(lk_semaphore_query(semaphore, &status));
+	ck_assert(status.ttl_ms > 500 && status.ttl_ms <= 1000);
+	hold = permits_of(semaphore, 1, 0);
+	nap_ms(1500); /* a use, all the time */
+	ck_assert_int_eq(lk_semaphore_state(semaphore, hold), LK_STATE_HELD);
+	OK(lk_semaphore_release(semaphore, hold));
+	nap_ms(1100);
+	EXPECT(lk_semaphore_query(semaphore, &status), LK_EABSENT);
+	EXPECT(lk_semaphore_resize(semaphore, 5), LK_EABSENT);
+	EXPECT(open_with(client, (lk_semaphore_options){0}), LK_EABSENT);
+	ck_assert_int_eq(redis_int(redis, "EXISTS lk:{a} lk:{a}:q lk:{a}:h"), 0);
+	/* The handle has not forgotten it, and the memory begins anew. */
+	permits_of(semaphore, 2, 0);
+	OK(lk_semaphore_query(semaphore, &status));
+	ck_assert_int_eq(status.capacity, 2);
+	ck_assert_int_eq(status.available, 0);
+	OK(lk_client_close(client));
+}
+
+/* ---- Acquire ------------------------------------------------------------------------------ */
+
+TEST(acquire_refuses_what_is_out_of_range)
+{
+	static const int64_t wrong[] = {
+		0, -1, INT64_MIN, INT64_C(1) + LK_PERMITS_MAX, (INT64_C(1) << 32) + 1, INT64_MAX};
+	lk_client *client = set_up();
+	lk_semaphore *semaphore = semaphore_of(client, "a", 3, 0);
+	const char *before;
+	uint64_t hold = 77;
+
+	before = state_of_a();
+	for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++)
+		EXPECT(lk_semaphore_acquire(semaphore, wrong[i], 0, &hold), LK_EINVALID);
+	EXPECT(lk_semaphore_acquire(semaphore, 1, -2, &hold), LK_EINVALID);
+	EXPECT(lk_semaphore_acquire(semaphore, 1, INT64_MIN, &hold), LK_EINVALID);
+	EXPECT(lk_semaphore_acquire(semaphore, 1, 0, NULL), LK_EINVALID);
+	ck_assert_ptr_nonnull(strstr(lk_errmsg(), "fixed"));
+	/* More than there are is not a matter of waiting. */
+	EXPECT(lk_semaphore_acquire(semaphore, 4, 0, &hold), LK_ELIMIT);
+	EXPECT(lk_semaphore_acquire(semaphore, 4, LK_FOREVER, &hold), LK_ELIMIT);
+	EXPECT(lk_semaphore_acquire(semaphore, LK_PERMITS_MAX, LK_FOREVER, &hold), LK_ELIMIT);
+	ck_assert_ptr_nonnull(strstr(lk_errmsg(), "3"));
+	ck_assert_uint_eq(hold, 77);
+	ck_assert_str_eq(state_of_a(), before);
+	ck_assert(permits_at_rest(redis, "a", 3));
+	OK(lk_client_close(client));
+}
+
+TEST(permits_at_the_edge_of_their_type_are_counted_right)
+{
+	lk_client *client = set_up();
+	lk_semaphore *semaphore = semaphore_of(client, "a", LK_PERMITS_MAX, 0);
+	lk_semaphore_status status;
+	uint64_t hold, one;
+
+	hold = permits_of(semaphore, LK_PERMITS_MAX, INT64_MAX);
+	ck_assert_int_eq(lk_semaphore_permits(semaphore, hold), LK_PERMITS_MAX);
+	OK(lk_semaphore_query(semaphore, &status));
+	ck_assert_int_eq(status.capacity, LK_PERMITS_MAX);
+	ck_assert_int_eq(status.available, 0);
+	EXPECT(lk_semaphore_acquire(semaphore, 1, 0, &one), LK_EBUSY);
+	OK(lk_semaphore_release_some(semaphore, hold, 1));
+	one = permits_of(semaphore, 1, 0);
+	EXPECT(lk_semaphore_acquire(semaphore, 1, 0, &(uint64_t){0}), LK_EBUSY);
+	OK(lk_semaphore_release_some(semaphore, hold, LK_PERMITS_MAX - 2));
+	ck_assert_int_eq(lk_semaphore_permits(semaphore, hold), 1);
+	permits_add_up(redis, "a");
+	ck_assert_int_eq(permits_used(redis, "a"), 2);
+	OK(lk_semaphore_release(semaphore, hold));
+	OK(lk_semaphore_release(semaphore, one));
+	ck_assert(permits_at_rest(redis, "a", LK_PERMITS_MAX));
+	OK(lk_client_close(client));
+}
+
+TEST(each_acquire_is_a_hold_of_its_own_with_a_greater_fence)
+{
+	lk_client *client = set_up();
+	lk_semaphore *semaphore = semaphore_of(client, "a", 3, 0);
+	char ids[2][LK_HOLDER_ID_SIZE];
+	uint64_t first, second, third = 77;
+	lk_semaphore_status status;
+
+	first = permits_of(semaphore, 1, 0);
+	second = permits_of(semaphore, 2, LK_FOREVER);
+	ck_assert_uint_gt(second, first);
+	EXPECT(lk_semaphore_acquire(semaphore, 1, 0, &third), LK_EBUSY); /* never re-entrant */
+	ck_assert_uint_eq(third, 77);
+	ck_assert_int_eq(lk_semaphore_permits(semaphore, first), 1);
+	ck_assert_int_eq(lk_semaphore_permits(semaphore, second), 2);
+	ck_assert_int_eq(lk_semaphore_state(semaphore, first), LK_STATE_HELD);
+	ck_assert_int_gt(lk_semaphore_remaining_ms(semaphore, second), 9000);
+	ck_assert_int_le(lk_semaphore_remaining_ms(semaphore, second), LK_LEASE_DEFAULT_MS);
+	lk_semaphore_holder_id(semaphore, first, ids[0]);
+	lk_semaphore_holder_id(semaphore, second, ids[1]);
+	ck_assert_str_ne(ids[0], ids[1]);
+	ck_assert(!strncmp(ids[0], lk_client_id(client), strlen(lk_client_id(client))));
+	OK(lk_semaphore_query(semaphore, &status));
+	ck_assert_int_eq(status.available, 0);
+	ck_assert_int_eq(status.holders, 2);
+	ck_assert_int_eq(status.queue_len, 0);
+	ck_assert_int_eq(status.my_rank, -1);
+	OK(lk_semaphore_release(semaphore, first));
+	third = permits_of(semaphore, 1, 0);
+	ck_assert_uint_gt(third, second);
+	OK(lk_client_close(client));
+	ck_assert(permits_at_rest(redis, "a", 3));
+}
+
+TEST(wait_times_out_and_leaves_nothing)
+{
+	lk_client *client = set_up(), *other = client_at(url);
+	lk_semaphore *semaphore = semaphore_of(other, "a", 3, 0);
+	uint64_t hold = 77;
+	int64_t start_ms;
+
+	permits_of(semaphore_of(client, "a", 3, 0), 2, 0);
+	for (int i = 0; i < 2; i++) {
+		start_ms = now_ms();
+		EXPECT(lk_semaphore_acquire(semaphore, 2, 300, &hold), LK_ETIMEDOUT);
+		ck_assert_int_ge(now_ms() - start_ms, 299);
+		ck_assert_int_le(now_ms() - start_ms, 600);
+		ck_assert_int_eq(permits_queue(redis, "a"), 0);
+	}
+	ck_assert_uint_eq(hold, 77);
+	ck_assert_int_eq(permits_used(redis, "a"), 2);
+	permits_of(semaphore, 1, 0); /* what is free is free */
+	OK(lk_client_close(other));
+	OK(lk_client_close(client));
+	ck_assert(permits_at_rest(redis, "a", 3));
+}
+
+TEST(try_is_busy_while_others_wait_though_it_would_fit)
+{
+	lk_client *client = set_up(), *other = client_at(url);
+	lk_semaphore *semaphore = semaphore_of(client, "a", 3, 0);
+	struct permit_wait wait;
+	uint64_t hold = permits_of(semaphore, 2, 0);
+
+	permit_wait_queue(&wait, redis, "a", semaphore_of(other, "a", 3, 0), 3, true);
+	EXPECT(lk_semaphore_acquire(semaphore, 1, 0, &(uint64_t){0}), LK_EBUSY);
+	ck_assert_int_eq(permits_queue(redis, "a"), 1);
+	OK(lk_semaphore_release(semaphore, hold));
+	OK(permit_wait_join(&wait));
+	OK(lk_client_close(client));
+	OK(lk_client_close(other));
+}
+
+/* ---- Release ------------------------------------------------------------------------------ */
+
+TEST(release_by_another_handle_or_of_no_hold_changes_nothing)
+{
+	lk_client *client = set_up(), *other = client_at(url);
+	lk_semaphore *semaphore = semaphore_of(client, "a", 3, 0);
+	lk_semaphore *strangers[] = {semaphore_of(client, "a", 3, 0),
+	                             semaphore_of(other, "a", 3, 0),
+	                             semaphore_of(client, "b", 3, 0)};
+	char id[LK_HOLDER_ID_SIZE] = "x";
+	const char *before;
+	uint64_t hold = permits_of(semaphore, 2, 0);
+
+	before = state_of_a();
+	for (int i = 0; i < 3; i++) {
+		EXPECT(lk_semaphore_release(strangers[i], hold), LK_ENOTOWNER);
+		EXPECT(lk_semaphore_release_some(strangers[i], hold, 1), LK_ENOTOWNER);
+		EXPECT(lk_semaphore_extend(strangers[i], hold, 1000), LK_ENOTOWNER);
+		ck_assert_int_eq(lk_semaphore_state(strangers[i], hold), LK_STATE_NONE);
+		ck_assert_int_eq(lk_semaphore_remaining_ms(strangers[i], hold), 0);
+		ck_assert_int_eq(lk_semaphore_permits(strangers[i], hold), 0);
+		lk_semaphore_holder_id(strangers[i], hold, id);
+		ck_assert_str_eq(id, "");
+	}
+	EXPECT(lk_semaphore_release(semaphore, 0), LK_ENOTOWNER);
+	EXPECT(lk_semaphore_release(semaphore, hold + 1), LK_ENOTOWNER);
+	EXPECT(lk_semaphore_release(semaphore, UINT64_MAX), LK_ENOTOWNER);
+	ck_assert_str_eq(state_of_a(), before);
+	OK(lk_semaphore_release(semaphore, hold));
+	EXPECT(lk_semaphore_release(semaphore, hold), LK_ENOTOWNER);
+	ck_assert(permits_at_rest(redis, "a", 3));
+	OK(lk_client_close(client));
+	OK(lk_client_close(other));
+}
+
+TEST(release_of_some_keeps_the_rest_and_refuses_more_than_there_is)
+{
+	static const int64_t less[] = {0, -1, INT64_MIN};
+	static const int64_t more[] = {
+		6,          LK_PERMITS_MAX,         INT64_C(1) + LK_PERMITS_MAX,
+		UINT32_MAX, (INT64_C(1) << 32) + 1, INT64_MAX};
+	lk_client *client = set_up();
+	lk_semaphore *semaphore = semaphore_of(client, "a", 7, 0);
+	const char *before;
+	uint64_t hold = permits_of(semaphore, 5, 0);
+
+	before = state_of_a();
+	for (size_t i = 0; i < sizeof(less) / sizeof(less[0]); i++)
+		EXPECT(lk_semaphore_release_some(semaphore, hold, less[i]), LK_EINVALID);
+	for (size_t i = 0; i < sizeof(more) / sizeof(more[0]); i++)
+		EXPECT(lk_semaphore_release_some(semaphore, hold, more[i]), LK_ELIMIT);
+	ck_assert_str_eq(state_of_a(), before);
+	ck_assert_int_eq(lk_semaphore_permits(semaphore, hold), 5);
+	OK(lk_semaphore_release_some(semaphore, hold, 2));
+	ck_assert_int_eq(lk_semaphore_permits(semaphore, hold), 3);
+	ck_assert_int_eq(permits_used(redis, "a"), 3);
+	permits_add_up(redis, "a");
+	EXPECT(lk_semaphore_release_some(semaphore, hold, 4), LK_ELIMIT); /* it had them */
+	OK(lk_semaphore_release_some(semaphore, hold, 2));
+	ck_assert_int_eq(lk_semaphore_state(semaphore, hold), LK_STATE_HELD);
+	OK(lk_semaphore_release_some(semaphore, hold, 1)); /* all of them: a release */
+	ck_assert_int_eq(lk_semaphore_state(semaphore, hold), LK_STATE_NONE);
+	EXPECT(lk_semaphore_release_some(semaphore, hold, 1), LK_ENOTOWNER);
+	ck_assert(permits_at_rest(redis, "a", 7));
+	OK(lk_client_close(client));
+}
+
+TEST(release_of_some_serves_who_fits)
+{
+	lk_client *client = set_up(), *other = client_at(url);
+	lk_semaphore *semaphore = semaphore_of(client, "a", 5, 0);
+	lk_semaphore *waits = semaphore_of(other, "a", 5, 0);
+	struct permit_wait two, three;
+	uint64_t hold = permits_of(semaphore, 5, 0);
+
+	permit_wait_queue(&two, redis, "a", waits, 2, true);
+	permit_wait_queue(&three, redis, "a", waits, 3, true);
+	OK(lk_semaphore_release_some(semaphore, hold, 1));
+	nap_ms(100);
+	ck_assert(!two.ended && !three.ended);
+	OK(lk_semaphore_release_some(semaphore, hold, 1));
+	OK(permit_wait_join(&two));
+	ck_assert_int_le(permits_queue(redis, "a"), 1);
+	OK(lk_semaphore_release(semaphore, hold));
+	OK(permit_wait_join(&three));
+	/* By messages: asking again would be a lease later. */
+	ck_assert_int_le(two.took_ms, 1000);
+	ck_assert_int_le(three.took_ms, 1000);
+	permits_add_up(redis, "a");
+	OK(lk_client_close(client));
+	OK(lk_client_close(other));
+	ck_assert(permits_at_rest(redis, "a", 5));
+}
+
+static void *end_holding(void *arg)
+{
+	static uint64_t hold;
+
+	hold = permits_of(arg, 2, 0);
+	return &hold;
+}
+
+TEST(hold_belongs_to_its_handle_and_not_to_a_thread)
+{
+	lk_client *client = set_up();
+	lk_semaphore *semaphore = semaphore_of(client, "a", 3, 0);
+	pthread_t thread;
+	void *hold;
+
+	pthread_create(&thread, NULL, end_holding, semaphore);
+	pthread_join(thread, &hold);
+	nap_ms(200); /* the end of a thread would have been told by now */
+	ck_assert_int_eq(lk_semaphore_state(semaphore, *(uint64_t *)hold), LK_STATE_HELD);
+	ck_assert_int_eq(permits_used(redis, "a"), 2);
+	OK(lk_semaphore_release(semaphore, *(uint64_t *)hold)); /* by another thread */
+	ck_assert(permits_at_rest(redis, "a", 3));
+	OK(lk_client_close(client));
+}
+
+/* ---- Ends of waits ------------------------------------------------------------------------ */
+
+TEST(cancel_ends_the_waits_of_one_handle)
+{
+	lk_client *client = set_up(), *other = client_at(url);
+	lk_semaphore *held = semaphore_of(client, "a", 3, 0);
+	lk_semaphore *semaphore = semaphore_of(other, "a", 3, 0);
+	struct permit_wait waits[3], rest;
+	uint64_t hold = permits_of(held, 3, 0);
+
+	OK(lk_semaphore_cancel(semaphore)); /* nothing to cancel; later waits are not concerned */
+	for (int i = 0; i < 3; i++)
+		permit_wait_queue(&waits[i], redis, "a", semaphore, i + 1, true);
+	permit_wait_queue(&rest, redis, "a", semaphore_of(other, "a", 3, 0), 2, true);
+	OK(lk_semaphore_cancel(semaphore));
+	for (int i = 0; i < 3; i++)
+		EXPECT(permit_wait_join(&waits[i]), LK_ECANCELED);
+	ck_assert(!rest.ended);
+	ck_assert(WITHIN(1000, permits_queue(redis, "a") == 1));
+	OK(lk_semaphore_release(held, hold));
+	OK(permit_wait_join(&rest));
+	OK(lk_client_close(client));
+	OK(lk_client_close(other));
+	ck_assert(permits_at_rest(redis, "a", 3));
+}
+
+TEST(close_of_a_handle_cancels_its_waits_and_gives_its_holds_back)
+{
+	lk_client *client = set_up(), *other = client_at(url);
+	lk_semaphore *held = semaphore_of(client, "a", 4, 0),
+		     *kept = semaphore_of(client, "a", 4, 0);
+	lk_semaphore *semaphore = semaphore_of(other, "a", 4, 0);
+	struct permit_wait waits[2];
+	uint64_t hold;
+
+	permits_of(held, 1, 0);
+	permits_of(held, 2, 0);
+	hold = permits_of(kept, 1, 0);
+	for (int i = 0; i < 2; i++)
+		permit_wait_queue(&waits[i], redis, "a", semaphore, 1, true);
+	OK(lk_semaphore_close(semaphore));
+	for (int i = 0; i < 2; i++)
+		EXPECT(permit_wait_join(&waits[i]), LK_ECANCELED);
+	ck_assert(WITHIN(1000, permits_queue(redis, "a") == 0));
+	OK(lk_semaphore_close(held)); /* released in the background */
+	ck_assert(WITHIN(1000, permits_used(redis, "a") == 1));
+	ck_assert_int_eq(lk_semaphore_state(kept, hold), LK_STATE_HELD);
+	permits_add_up(redis, "a");
+	OK(lk_semaphore_close(NULL));
+	OK(lk_client_close(other));
+	OK(lk_client_close(client));
+	ck_assert(permits_at_rest(redis, "a", 4));
+}
+
+TEST(close_of_a_client_ends_waits_and_releases_all)
+{
+	lk_client *client = set_up(), *other = client_at(url);
+	lk_semaphore *mine = semaphore_of(other, "b", 9, 0);
+	struct permit_wait waits[2];
+
+	permits_of(semaphore_of(client, "a", 3, 0), 3, 0);
+	for (int i = 1; i <= 3; i++)
+		permits_of(mine, i, 0);
+	for (int i = 0; i < 2; i++)
+		permit_wait_queue(&waits[i], redis, "a", semaphore_of(other, "a", 3, 0), 1, true);
+	OK(lk_client_close(other));
+	for (int i = 0; i < 2; i++)
+		EXPECT(permit_wait_join(&waits[i]), LK_ECLOSED);
+	ck_assert(permits_at_rest(redis, "b", 9));
+	ck_assert_int_eq(permits_queue(redis, "a"), 0);
+	ck_assert_int_eq(permits_used(redis, "a"), 3);
+	OK(lk_client_close(client));
+	/* No hold, no queue, no description of a client: two semaphores and the fence counter. */
+	ck_assert_int_eq(redis_int(redis, "DBSIZE"), 3);
+}
+
+#endif

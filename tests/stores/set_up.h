@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: MIT
+ * What the tests on any Redis begin with. */
+#ifndef STORES_SET_UP_H
+#define STORES_SET_UP_H
+
+#include "harness/handles.h"
+#include "harness/process.h"
+#include "harness/test.h"
+#include "harness/test_store.h"
+
+static const char *url;
+static struct redis *redis;
+
+/* A store, a connection to look at its keys, and a client of it. */
+static lk_client *set_up(void)
+{
+	url = STORE.start();
+	redis = STORE.look();
+	return client_at(url);
+}
+
+#endif
