@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: MIT
- * The seam: semaphores and latches over the scripts in this process, without a server. */
+ * The seam: every noun over the scripts in this process, without a server. */
 #define STORE store_in_lua
 
+#include "stores/fifo.h"
 #include "stores/latch.h"
+#include "stores/lock.h"
 #include "stores/semaphore.h"

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * What the scripts in src/redis/scripts do, in C and in virtual time: the store of the tests of the
- * state machine.  Where script and model differ the script is right; live tests run the script. */
+ * What the scripts in src/redis/scripts do, in C, at the time that the caller says: the store of
+ * the tests of the state machine, in virtual time, and of memory_store.h.  Where script and model
+ * differ the script is right; live tests run the script. */
 #ifndef MODEL_H
 #define MODEL_H
 

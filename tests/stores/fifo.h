@@ -116,8 +116,8 @@ TEST(local_crowd_hands_over_without_requests)
 /* Each time within a second. */
 TEST_LIMIT(local_crowd_lets_another_client_in, 60)
 {
-	const char *url = STORE.start();
-	lk_client *client = client_at(url), *other = client_at(url);
+	const char *address = STORE.start();
+	lk_client *client = client_at(address), *other = client_at(address);
 	lk_lock *lock = lock_named(other, "line");
 	pthread_t threads[4];
 

@@ -40,14 +40,14 @@ static void *contend(void *client)
 /* Threads contend, spread over so many clients, and leave nothing behind. */
 static void contend_by(int client_count)
 {
-	const char *url = STORE.start();
-	struct redis *redis = STORE.look();
+	const char *address = STORE.start();
+	struct redis *keys = STORE.look();
 	lk_client *clients[LOCK_CONTENDERS];
 	pthread_t threads[LOCK_CONTENDERS];
 	lk_lock_status status;
 
 	for (int i = 0; i < client_count; i++)
-		clients[i] = client_at(url);
+		clients[i] = client_at(address);
 	for (int i = 0; i < LOCK_CONTENDERS; i++)
 		pthread_create(&threads[i], NULL, contend, clients[i % client_count]);
 	for (int i = 0; i < LOCK_CONTENDERS; i++)
@@ -58,9 +58,9 @@ static void contend_by(int client_count)
 	for (int i = 0; i < client_count; i++)
 		OK(lk_client_close(clients[i]));
 	/* Nothing but the fence counter. */
-	if (redis) {
-		ck_assert_int_eq(redis_int(redis, "DBSIZE"), 1);
-		ck_assert_int_eq(redis_int(redis, "EXISTS lk:fence"), 1);
+	if (keys) {
+		ck_assert_int_eq(redis_int(keys, "DBSIZE"), 1);
+		ck_assert_int_eq(redis_int(keys, "EXISTS lk:fence"), 1);
 	}
 }
 
@@ -120,8 +120,8 @@ TEST_LIMIT(fences_grow_across_local_hand_overs, 60)
 /* A try, a wait that ends, a hold that renewals keep. */
 TEST(waits_end_and_holds_are_renewed)
 {
-	const char *url = STORE.start();
-	lk_client *one = client_at(url), *two = client_at(url);
+	const char *address = STORE.start();
+	lk_client *one = client_at(address), *two = client_at(address);
 	lk_lock *held = lock_leased(one, "kept", 300), *wanted = lock_named(two, "kept");
 	lk_lock_status status;
 
