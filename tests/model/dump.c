@@ -113,16 +113,19 @@ static void put_ticket(struct form *form, const struct model_client *client, int
                        const struct lk__ticket *ticket)
 {
 	bool waits = ticket->state <= LK__CLAIMING, holds = ticket->state == LK__HOLDING;
+	bool over = ticket->state == LK__OVER;
 
 	form_put(form, ticket->state);
 	form_put(form, ticket->main.where | ticket->leave.where << 2 | ticket->fixed << 4 |
-	                       ticket->only_try << 5 | ticket->again << 6 | ticket->handing << 7);
-	form_put(form, ticket->doubted | ticket->shrinking << 1 |
+	                       ticket->only_try << 5 | (!over && ticket->again) << 6 |
+	                       (!over && ticket->handing) << 7);
+	form_put(form, ((waits || holds) && ticket->doubted) |
+	                       (holds && ticket->shrinking) << 1 |
 	                       (ticket->place && ticket->place->ticket == ticket) << 2 |
 	                       (ticket->place && ticket->place->first) << 3 | ticket->share << 4 |
 	                       ticket->share_asked << 5 | ticket->main.claim << 6 |
 	                       ticket->main.extends << 7);
-	if (ticket->state == LK__OVER)
+	if (over)
 		return;
 	form_put(form, ticket->final | ticket->used << 1);
 	form_put_nonce(form, index, ticket->nonce);
@@ -131,8 +134,10 @@ static void put_ticket(struct form *form, const struct model_client *client, int
 	put_due(form, ticket->next_ns);
 	form_put_wide(form, ticket->lease_ms / 10);
 	form_put(form, ticket->place->permits);
-	form_put(form, ticket->keep);
-	form_put(form, ticket->main.permits);
+	form_put(form, holds ? ticket->keep : 0);
+	form_put(form, ticket->main.where != LK__AT_REST && ticket->main.kind == LK__SHRINK
+	                       ? ticket->main.permits
+	                       : 0);
 	form_put(form, waits ? ticket->hands : 0);
 	form_put(form, where_of(client, ticket->place->first));
 	form_put(form, where_of(client, ticket->leavers));
