@@ -142,7 +142,7 @@ static void granted(struct lk__core *core, int64_t now_ns, struct lk__ticket *ti
 		ticket->valid_until_ns = valid_until_ns;
 		ticket->handing = answer->more;
 		/* Only a first ask surely wrote what it said of threads that wait. */
-		ticket->share = ticket->share_asked && request->sent_ns == ticket->first_sent_ns;
+		ticket->share = request->shares && request->sent_ns == ticket->first_sent_ns;
 		lk__ticket_take(core, now_ns, ticket, answer->fence, answer->store_us,
 		                answer->waiting);
 	}
@@ -230,7 +230,7 @@ static void kept(struct lk__core *core, int64_t now_ns, struct lk__ticket *ticke
 		lapse(core, now_ns, ticket);
 	} else if (ticket->state == LK__CLAIMING) {
 		ticket->valid_until_ns = valid_until_ns;
-		ticket->share = ticket->share_asked;
+		ticket->share = request->shares;
 		lk__ticket_take(core, now_ns, ticket, answer->fence, answer->store_us,
 		                answer->waiting);
 	} else if (ticket->state == LK__HOLDING && now_ns < ticket->valid_until_ns) {
@@ -240,9 +240,9 @@ static void kept(struct lk__core *core, int64_t now_ns, struct lk__ticket *ticke
 			ticket->valid_until_ns = valid_until_ns;
 		ticket->next_ns = next_ns(ticket, now_ns);
 		ticket->trouble = false;
-		ticket->share = ticket->share_asked;
+		ticket->share = request->shares;
 		/* An answer of before they came does not know of them. */
-		ticket->wanted = answer->waiting > 0 || ticket->called;
+		ticket->wanted = answer->waiting > 0 || lk__pending_heard(request, LK__WANTED);
 		ticket->store_us = answer->store_us;
 		ticket->store_us_ns = now_ns;
 		if (!ticket->wanted)
@@ -475,7 +475,8 @@ void lk__core_answer(struct lk__core *core, int64_t now_ns, struct lk__pending *
 		left(core, now_ns, ticket, answer);
 		return;
 	}
-	if (ticket->doubted && (answer->kind == LK__GRANTED || answer->kind == LK__KEPT)) {
+	if (ticket->state != LK__LEAVING && lk__pending_heard(&copy, LK__BROKEN) &&
+	    (answer->kind == LK__GRANTED || answer->kind == LK__KEPT)) {
 		lk__ticket_pursue(core, now_ns, ticket); /* it asks again */
 		return;
 	}

@@ -194,6 +194,7 @@ struct lk__pending *lk__core_next_request(struct lk__core *core, int64_t now_ns)
 	request->next = NULL;
 	request->where = LK__UNDER_WAY;
 	request->sent_ns = now_ns;
+	request->heard = 0;
 	if (lk__is_question(request->kind))
 		return request;
 	lk__count(&core->counters.requests, 1);
@@ -204,7 +205,6 @@ struct lk__pending *lk__core_next_request(struct lk__core *core, int64_t now_ns)
 	ticket = request->ticket;
 	if (request == &ticket->leave)
 		return request;
-	ticket->called = false;
 	if (request->kind == LK__ASK && !ticket->first_sent_ns)
 		ticket->first_sent_ns = now_ns;
 	if (request->extends && ticket->extenders)
@@ -213,7 +213,7 @@ struct lk__pending *lk__core_next_request(struct lk__core *core, int64_t now_ns)
 	waiter = ticket->place->first;
 	if (ticket->state != LK__HOLDING && waiter)
 		waiter = waiter->next;
-	ticket->share_asked = waiter && !ticket->fixed;
+	request->shares = waiter && !ticket->fixed;
 	return request;
 }
 

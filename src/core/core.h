@@ -44,6 +44,8 @@ struct lk__pending {
 	bool by_text;     /* the store did not know the script: send its text */
 	bool claim;       /* LK__RENEW: whichever fence the grant has */
 	bool extends;     /* LK__RENEW: for the first of those who extend */
+	bool shares;      /* LK__ASK, LK__RENEW: says that threads wait here behind a holder */
+	uint8_t heard;    /* kinds of messages that came since it was sent, a bit each */
 	uint32_t permits; /* LK__SHRINK: that the hold keeps */
 };
 
@@ -112,14 +114,11 @@ struct lk__ticket {
 	uint8_t hands;    /* heads served on the way */
 	uint8_t refusals; /* errors answered in a row, up to a limit */
 	uint8_t refusal;  /* the last one: lk_err */
-	bool fixed, only_try, wanted, share, share_asked, again, trouble, handing;
-	bool doubted;          /* it was broken while its request was under way */
-	bool called;           /* told that others wait since its request was sent */
+	bool fixed, only_try, wanted, share, again, trouble, handing;
 	bool by_message;       /* granted so, and not passed on since */
 	bool released;         /* its owner gave it back: on its way out the store must know it */
 	bool shrinking;        /* the store is still to be told of permits that were given back */
 	bool unconfirmed : 1;  /* LEAVING: a leave was refused, and none confirmed since */
-	bool late_grant : 1;   /* LEAVING: a grant's message came while a leave was in flight */
 	bool may_be_known : 1; /* to the store: not each of its asks was refused, surely */
 };
 
@@ -330,6 +329,8 @@ struct lk__waiter *lk__core_next_done(struct lk__core *core);
 struct lk__hold *lk__core_next_lost(struct lk__core *core);
 void lk__core_told(struct lk__hold *hold);
 
+/* A message of that kind came while the request was in flight: its answer may be of before. */
+bool lk__pending_heard(const struct lk__pending *pending, enum lk__message_kind kind);
 /* By what the store knows a ticket. */
 struct lk__ticket_id lk__ticket_id(const struct lk__ticket *ticket);
 /* What a lease of that length leaves as valid after drift of two clocks: the margin. */
@@ -360,8 +361,7 @@ bool lk__leave_confirmed(struct lk__core *core, int64_t now_ns, struct lk__ticke
                          const struct lk__answer *answer);
 bool lk__leave_is_pending(const struct lk__ticket *ticket);
 bool lk__leave_is_overdue(const struct lk__ticket *ticket, int64_t now_ns);
-void lk__leave_hear(struct lk__core *core, int64_t now_ns, struct lk__ticket *ticket,
-                    const struct lk__message *message);
+void lk__leave_now(struct lk__core *core, int64_t now_ns, struct lk__ticket *ticket);
 void lk__leave_ghosts(struct lk__core *core, int64_t now_ns, const struct lk__name *name);
 void lk__leave_close(struct lk__core *core, int64_t now_ns);
 void lk__leave_forget(struct lk__core *core, struct lk__ticket *ticket);

@@ -167,28 +167,20 @@ bool lk__leave_confirmed(struct lk__core *core, int64_t now_ns, struct lk__ticke
                          const struct lk__answer *answer)
 {
 	lk__leave_forget(core, ticket);
-	if (!ticket->late_grant || answer->mine || ticket->handing)
+	if (!lk__pending_heard(&ticket->leave, LK__GRANT) || answer->mine || ticket->handing)
 		return false;
 	ticket->next_ns = now_ns;
 	lk__ticket_pursue(core, now_ns, ticket);
 	return true;
 }
 
-static void send_now(struct lk__core *core, int64_t now_ns, struct lk__ticket *ticket)
+/* Send the leave again, before its time. */
+void lk__leave_now(struct lk__core *core, int64_t now_ns, struct lk__ticket *ticket)
 {
 	if (ticket->leave.where != LK__AT_REST)
 		return;
 	ticket->next_ns = now_ns;
 	lk__ticket_pursue(core, now_ns, ticket);
-}
-
-/* A grant, or another message that shows that the store still knows the ticket. */
-void lk__leave_hear(struct lk__core *core, int64_t now_ns, struct lk__ticket *ticket,
-                    const struct lk__message *message)
-{
-	if (message->kind == LK__GRANT && ticket->leave.where == LK__UNDER_WAY)
-		ticket->late_grant = true;
-	send_now(core, now_ns, ticket);
 }
 
 /* The store takes requests for that name again, and one of ours waits behind what is left there. */
@@ -198,7 +190,7 @@ void lk__leave_ghosts(struct lk__core *core, int64_t now_ns, const struct lk__na
 
 	for (; ticket; ticket = ticket->next)
 		if (ticket->unconfirmed && ticket->place->name == name)
-			send_now(core, now_ns, ticket);
+			lk__leave_now(core, now_ns, ticket);
 }
 
 /* The client closes: what was refused is sent once more, if it can be sent at all. */
@@ -211,7 +203,7 @@ void lk__leave_close(struct lk__core *core, int64_t now_ns)
 		if (!ticket->unconfirmed)
 			continue;
 		if (core->linked || ticket->leavers) {
-			send_now(core, now_ns, ticket);
+			lk__leave_now(core, now_ns, ticket);
 		} else {
 			core->left_behind |= lk__ticket_matters(ticket, now_ns);
 			lk__ticket_end(core, ticket);

@@ -55,8 +55,6 @@ static void broken(struct lk__core *core, int64_t now_ns, struct lk__ticket *tic
 	if (ticket->state == LK__HOLDING) {
 		lk__ticket_lose(core, now_ns, ticket, LK_LOST_BROKEN);
 	} else if (ticket->state != LK__LEAVING) {
-		/* An answer under way may be of before: then it grants what is no more. */
-		ticket->doubted = ticket->main.where == LK__UNDER_WAY;
 		ticket->state = LK__ASKING;
 		ticket->next_ns = now_ns;
 		lk__ticket_pursue(core, now_ns, ticket);
@@ -83,15 +81,29 @@ static void again(struct lk__core *core, int64_t now_ns, struct lk__ticket *tick
 	}
 }
 
+/* Note for the answer to the request, if it is in flight, that the message came before it. */
+static void hear(struct lk__pending *pending, const struct lk__message *message)
+{
+	if (pending->where == LK__UNDER_WAY)
+		pending->heard |= (uint8_t)(1U << message->kind);
+}
+
+bool lk__pending_heard(const struct lk__pending *pending, enum lk__message_kind kind)
+{
+	return pending->heard & 1U << kind;
+}
+
 void lk__core_message(struct lk__core *core, int64_t now_ns, const struct lk__message *message)
 {
 	struct lk__ticket *ticket = lk__ticket_find(core, message->nonce);
 
 	if (!ticket)
 		return; /* stale or forged; a grant that nobody takes ends with its lease */
+	hear(&ticket->main, message);
+	hear(&ticket->leave, message);
 	ticket->may_be_known = true;
 	if (lk__leave_is_pending(ticket) && message->kind != LK__BROKEN) {
-		lk__leave_hear(core, now_ns, ticket, message);
+		lk__leave_now(core, now_ns, ticket); /* the store still knows it */
 		return;
 	}
 	switch (message->kind) {
@@ -100,7 +112,7 @@ void lk__core_message(struct lk__core *core, int64_t now_ns, const struct lk__me
 		break;
 	case LK__WANTED:
 		/* May come before the grant, or a renewal's answer: kept by ticket. */
-		ticket->wanted = ticket->called = true;
+		ticket->wanted = true;
 		break;
 	case LK__AGAIN:
 		again(core, now_ns, ticket, message);

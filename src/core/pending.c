@@ -49,7 +49,7 @@ static void of_ticket(const struct lk__pending *pending, struct lk__request *req
 		return;
 	request->ticket = lk__ticket_id(ticket);
 	request->last_fence = pending->claim ? 0 : ticket->last_fence;
-	request->share = ticket->share_asked;
+	request->share = pending->shares;
 	if (pending->kind == LK__ASK) {
 		request->only_try = ticket->only_try;
 		request->arrival = ticket->arrival;

@@ -146,7 +146,7 @@ void lk__ticket_begin_again(struct lk__core *core, int64_t now_ns, struct lk__ti
 	name_ticket(core, ticket);
 	ticket->state = LK__ASKING;
 	ticket->again = ticket->handing = ticket->wanted = ticket->share = ticket->trouble = false;
-	ticket->called = ticket->by_message = ticket->late_grant = ticket->may_be_known = false;
+	ticket->by_message = ticket->may_be_known = false;
 	lk__leave_forget(core, ticket);
 	ticket->refusals = 0;
 	ticket->only_try = ticket->place->first->only_try;
@@ -173,7 +173,6 @@ static void put_in_line(struct lk__core *core, struct lk__ticket *ticket,
 	*core->line_end = request;
 	core->line_end = &request->next;
 	ticket->next_ns = LK__NEVER;
-	ticket->doubted = false;
 }
 
 static bool due(const struct lk__core *core, const struct lk__ticket *ticket, int64_t now_ns,
@@ -264,7 +263,6 @@ void lk__ticket_pursue(struct lk__core *core, int64_t now_ns, struct lk__ticket 
 		if (due(core, ticket, now_ns, &ticket->leave)) {
 			put_in_line(core, ticket, &ticket->leave,
 			            ticket->handing ? LK__HAND : LK__LEAVE);
-			ticket->late_grant = false;
 			if (!ticket->handing)
 				ticket->leaves_sent++;
 		}

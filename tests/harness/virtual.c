@@ -164,7 +164,7 @@ bool virt_take(struct virt_client *client, struct virt_call *call)
 	                   .lease_ms = ticket->lease_ms,
 	                   .fixed = ticket->fixed},
 		.wait = !ticket->only_try,
-		.share = ticket->share_asked,
+		.share = request->shares,
 		.arrival = (int64_t)ticket->arrival,
 		.lease_ms = request->lease_ms,
 		.fence = request->claim ? 0 : ticket->fence,

@@ -114,22 +114,23 @@ static void put_ticket(struct form *form, const struct model_client *client, int
 {
 	bool waits = ticket->state <= LK__CLAIMING, holds = ticket->state == LK__HOLDING;
 	bool over = ticket->state == LK__OVER;
+	bool heard_late = !waits && !holds && lk__pending_heard(&ticket->leave, LK__GRANT);
 
 	form_put(form, ticket->state);
 	form_put(form, ticket->main.where | ticket->leave.where << 2 | ticket->fixed << 4 |
 	                       ticket->only_try << 5 | (!over && ticket->again) << 6 |
 	                       (!over && ticket->handing) << 7);
-	form_put(form, ((waits || holds) && ticket->doubted) |
+	form_put(form, ((waits || holds) && lk__pending_heard(&ticket->main, LK__BROKEN)) |
 	                       (holds && ticket->shrinking) << 1 |
 	                       (ticket->place && ticket->place->ticket == ticket) << 2 |
 	                       (ticket->place && ticket->place->first) << 3 | ticket->share << 4 |
-	                       ticket->share_asked << 5 | ticket->main.claim << 6 |
+	                       ticket->main.shares << 5 | ticket->main.claim << 6 |
 	                       ticket->main.extends << 7);
 	if (over)
 		return;
 	form_put(form, ticket->final | ticket->used << 1);
 	form_put_nonce(form, index, ticket->nonce);
-	form_put(form, ticket->unconfirmed | ticket->late_grant << 1 | ticket->may_be_known << 2 |
+	form_put(form, ticket->unconfirmed | heard_late << 1 | ticket->may_be_known << 2 |
 	                       ticket->refusals << 3);
 	put_due(form, ticket->next_ns);
 	form_put_wide(form, ticket->lease_ms / 10);
