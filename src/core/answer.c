@@ -29,10 +29,10 @@ int64_t lk__margin_ns(int64_t lease_ms)
 /* Renewals of one client meet on a grid, so that a thousand holds need a few batches. */
 int64_t lk__ticket_renewal_ns(const struct lk__ticket *ticket)
 {
-	int64_t when = ticket->valid_until_ns - ticket->lease_ms * MS / 3 * 2;
-	int64_t grid = ticket->lease_ms * MS / GRIDS;
+	int64_t when = ticket->valid_until_ns - ticket->place->lease_ms * MS / 3 * 2;
+	int64_t grid = ticket->place->lease_ms * MS / GRIDS;
 
-	return ticket->fixed ? LK__NEVER : when - when % grid;
+	return ticket->place->fixed ? LK__NEVER : when - when % grid;
 }
 
 /* When a hold has something to send. */
@@ -74,7 +74,6 @@ static void forget(struct lk__core *core, int64_t now_ns, struct lk__ticket *tic
 
 	waiter->fence = ticket->fence;
 	lk__complete(core, waiter, LK_OK, NULL);
-	ticket->used = true;
 	if (!ticket->handing && may_be_queued(ticket, now_ns)) {
 		lk__ticket_leave(core, now_ns, ticket);
 		return;
@@ -107,7 +106,7 @@ void lk__ticket_take(struct lk__core *core, int64_t now_ns, struct lk__ticket *t
 		return;
 	}
 	lk__count_grant(&core->counters, now_ns, ticket, ticket->place->first);
-	if (ticket->place->first->forget) {
+	if (ticket->place->final) {
 		forget(core, now_ns, ticket);
 		return;
 	}
@@ -120,8 +119,8 @@ void lk__ticket_take(struct lk__core *core, int64_t now_ns, struct lk__ticket *t
 static void granted(struct lk__core *core, int64_t now_ns, struct lk__ticket *ticket,
                     const struct lk__pending *request, const struct lk__answer *answer)
 {
-	int64_t valid_until_ns =
-		request->sent_ns + ticket->lease_ms * MS - lk__margin_ns(ticket->lease_ms);
+	int64_t valid_until_ns = request->sent_ns + ticket->place->lease_ms * MS -
+	                         lk__margin_ns(ticket->place->lease_ms);
 
 	if (ticket->state == LK__LEAVING)
 		return; /* its leave comes after this ask, on the same connection */
@@ -136,7 +135,7 @@ static void granted(struct lk__core *core, int64_t now_ns, struct lk__ticket *ti
 			ticket->next_ns = next_ns(ticket, now_ns);
 		}
 		lk__ticket_pursue(core, now_ns, ticket);
-	} else if (valid_until_ns <= now_ns && !ticket->final) {
+	} else if (valid_until_ns <= now_ns && !ticket->place->final) {
 		lapse(core, now_ns, ticket);
 	} else {
 		ticket->valid_until_ns = valid_until_ns;
@@ -152,7 +151,7 @@ static int64_t reask_ns(struct lk__core *core, const struct lk__ticket *ticket,
                         const struct lk__answer *answer)
 {
 	/* Where permits run out by themselves each is told its own time: be there, in order. */
-	bool timed = ticket->place->permits && ticket->fixed;
+	bool timed = ticket->place->permits && ticket->place->fixed;
 	int64_t wait_ms = answer->left_ms < LK__REASK_MAX_MS ? answer->left_ms : LK__REASK_MAX_MS;
 	int64_t rank = answer->rank < RANK_MAX ? answer->rank : RANK_MAX;
 	int64_t jitter_ns = timed ? MS : (wait_ms / 50 + 2) * MS;
@@ -297,10 +296,10 @@ static void failed(struct lk__core *core, int64_t now_ns, struct lk__ticket *tic
 	if (ticket->state == LK__HOLDING) {
 		ticket->trouble = ticket->trouble || request->kind == LK__RENEW;
 		ticket->handing = false;
-		ticket->next_ns = now_ns + (ticket->lease_ms / 20 + 10) * MS;
+		ticket->next_ns = now_ns + (ticket->place->lease_ms / 20 + 10) * MS;
 		if (ticket->shrinking)
 			ticket->next_ns = now_ns + RETRY_MS * MS;
-		else if (ticket->fixed)
+		else if (ticket->place->fixed)
 			ticket->next_ns = LK__NEVER;
 		if (request->extends && waiter && waiter->sent) {
 			ticket->extenders = waiter->next;

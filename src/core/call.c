@@ -69,6 +69,7 @@ void lk__core_acquire_permits(struct lk__core *core, int64_t now_ns, struct lk__
 		.capacity = like->capacity,
 		.permits = waiter->permits,
 		.fixed = like->fixed,
+		.final = waiter->forget,
 	};
 	place->name->places = place;
 	place->name->refs++;
@@ -96,8 +97,8 @@ static bool may_hand_over(const struct lk__place *place, int64_t now_ns)
 	const struct lk__ticket *ticket = place->ticket;
 	int64_t passed_us = (now_ns - ticket->store_us_ns) / 1000;
 
-	if (!place->first || ticket->fixed ||
-	    ticket->valid_until_ns - now_ns < ticket->lease_ms * 250000)
+	if (!place->first || place->fixed ||
+	    ticket->valid_until_ns - now_ns < place->lease_ms * 250000)
 		return false;
 	if ((ticket->wanted || !ticket->share) && ticket->hand_overs >= LK__HANDOVERS_MAX)
 		return false;

@@ -213,7 +213,7 @@ struct lk__pending *lk__core_next_request(struct lk__core *core, int64_t now_ns)
 	waiter = ticket->place->first;
 	if (ticket->state != LK__HOLDING && waiter)
 		waiter = waiter->next;
-	request->shares = waiter && !ticket->fixed;
+	request->shares = waiter && !ticket->place->fixed;
 	return request;
 }
 
@@ -281,7 +281,7 @@ void lk__core_link_up(struct lk__core *core, int64_t now_ns)
 	lk__count(&core->counters.connected, 1);
 	for (; ticket; ticket = next) {
 		next = ticket->next;
-		if (!ticket->fixed || ticket->state != LK__HOLDING || ticket->shrinking ||
+		if (ticket->state != LK__HOLDING || !ticket->place->fixed || ticket->shrinking ||
 		    ticket->handing)
 			ticket->next_ns = now_ns;
 		lk__ticket_pursue(core, now_ns, ticket);

@@ -73,7 +73,8 @@ struct lk__place {
 	uint32_t capacity; /* of the semaphore, should the store not have it */
 	uint32_t permits;  /* wanted; 0 = a lock's, or a handle's */
 	uint32_t refs;     /* handles and tickets */
-	bool fixed;
+	bool fixed;        /* its lease is not renewed */
+	bool final;        /* its permits are never released: the grant alone counts */
 };
 
 enum lk__ticket_state {
@@ -103,18 +104,15 @@ struct lk__ticket {
 	uint64_t fence, last_fence; /* of the grant; given out last */
 	uint64_t arrival;
 	struct lk__pending main, leave;
-	int64_t lease_ms;
 	uint32_t hand_overs; /* that count */
 	uint32_t keep;       /* permits that were not given back */
-	bool final;          /* its permits are never released: the grant alone counts */
-	bool used;           /* the caller has that grant: no leave may end it */
 	uint16_t leaves_sent;
 	char nonce[LK__NONCE_SIZE];
 	uint8_t state;    /* enum lk__ticket_state */
 	uint8_t hands;    /* heads served on the way */
 	uint8_t refusals; /* errors answered in a row, up to a limit */
 	uint8_t refusal;  /* the last one: lk_err */
-	bool fixed, only_try, wanted, share, again, trouble, handing;
+	bool only_try, wanted, share, again, trouble, handing;
 	bool by_message;       /* granted so, and not passed on since */
 	bool released;         /* its owner gave it back: on its way out the store must know it */
 	bool shrinking;        /* the store is still to be told of permits that were given back */
@@ -353,6 +351,8 @@ void lk__ticket_end(struct lk__core *core, struct lk__ticket *ticket);
 void lk__refusal_note(struct lk__core *core, struct lk__ticket *ticket,
                       const struct lk__answer *answer);
 bool lk__ticket_is_unknown(const struct lk__ticket *ticket);
+/* The caller has its grant, and no hold: no leave may end that. */
+bool lk__ticket_is_used(const struct lk__ticket *ticket);
 void lk__leave_begin(int64_t now_ns, struct lk__ticket *ticket);
 bool lk__ticket_matters(const struct lk__ticket *ticket, int64_t since_ns);
 void lk__leave_refused(struct lk__core *core, int64_t now_ns, struct lk__ticket *ticket,

@@ -35,7 +35,7 @@ int64_t lk__refusal_retry_ns(const struct lk__core *core, int64_t now_ns, struct
 /* The store ends a hold one lease from now, and forgets a queue that no client asks about. */
 void lk__leave_begin(int64_t now_ns, struct lk__ticket *ticket)
 {
-	int64_t until_ns = now_ns + ticket->lease_ms * MS;
+	int64_t until_ns = now_ns + ticket->place->lease_ms * MS;
 
 	if (ticket->state == LK__HOLDING && ticket->valid_until_ns > until_ns)
 		until_ns = ticket->valid_until_ns; /* it was extended */
@@ -72,6 +72,11 @@ bool lk__ticket_is_unknown(const struct lk__ticket *ticket)
 	       (!ticket->may_be_known && ticket->main.where != LK__UNDER_WAY);
 }
 
+bool lk__ticket_is_used(const struct lk__ticket *ticket)
+{
+	return ticket->place->final && ticket->fence;
+}
+
 /* No leave of it was confirmed yet. */
 bool lk__leave_is_pending(const struct lk__ticket *ticket)
 {
@@ -92,7 +97,7 @@ bool lk__ticket_matters(const struct lk__ticket *ticket, int64_t since_ns)
 {
 	int64_t end_ns = ticket->valid_until_ns;
 
-	if (ticket->state == LK__OVER || ticket->used ||
+	if (ticket->state == LK__OVER || lk__ticket_is_used(ticket) ||
 	    (ticket->state == LK__LEAVING && ticket->handing))
 		return false;
 	if (!ticket->fence)

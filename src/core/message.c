@@ -27,20 +27,20 @@ static void grant(struct lk__core *core, int64_t now_ns, struct lk__ticket *tick
 
 	if (ticket->state != LK__ASKING && ticket->state != LK__WAITING)
 		return;
-	if (!ticket->first_sent_ns || message->lease_ms != ticket->lease_ms ||
-	    message->fixed != ticket->fixed || message->final != ticket->final ||
+	if (!ticket->first_sent_ns || message->lease_ms != ticket->place->lease_ms ||
+	    message->fixed != ticket->place->fixed || message->final != ticket->place->final ||
 	    message->permits != ticket->place->permits)
 		return; /* no store said this */
 	ticket->handing = false;
 	ticket->valid_until_ns = ticket->first_sent_ns + life_ns - lk__margin_ns(message->life_ms);
 	ticket->by_message = true;
 	ticket->share = false;
-	if (ticket->final && !message->claim) {
+	if (ticket->place->final && !message->claim) {
 		granted_for_good(core, now_ns, ticket, message);
 		return;
 	}
-	if (message->claim || ticket->fixed ||
-	    ticket->valid_until_ns - now_ns < ticket->lease_ms * MS / 3) {
+	if (message->claim || ticket->place->fixed ||
+	    ticket->valid_until_ns - now_ns < ticket->place->lease_ms * MS / 3) {
 		ticket->state = LK__CLAIMING;
 		ticket->next_ns = now_ns;
 		lk__ticket_pursue(core, now_ns, ticket);

@@ -7,11 +7,12 @@
 
 struct lk__ticket_id lk__ticket_id(const struct lk__ticket *ticket)
 {
+	const struct lk__place *place = ticket->place;
 	struct lk__ticket_id id = {
-		.lease_ms = ticket->lease_ms,
-		.permits = ticket->place->permits,
-		.fixed = ticket->fixed,
-		.final = ticket->final,
+		.lease_ms = place->lease_ms,
+		.permits = place->permits,
+		.fixed = place->fixed,
+		.final = place->final,
 	};
 
 	memcpy(id.nonce, ticket->nonce, sizeof(id.nonce));
@@ -60,7 +61,7 @@ static void of_ticket(const struct lk__pending *pending, struct lk__request *req
 		request->lease_ms = pending->lease_ms;
 	} else if (pending->kind == LK__SHRINK) {
 		request->keep = pending->permits;
-	} else if (ticket->used) {
+	} else if (lk__ticket_is_used(ticket)) {
 		request->fence = ticket->fence;
 	}
 }

@@ -54,10 +54,7 @@ void lk__ticket_start(struct lk__core *core, int64_t now_ns, struct lk__place *p
 	place->first->spare_ticket = NULL;
 	*ticket = (struct lk__ticket){
 		.place = place,
-		.lease_ms = place->lease_ms,
 		.keep = place->permits,
-		.fixed = place->fixed,
-		.final = place->first->forget,
 		.only_try = place->first->only_try,
 		.state = LK__ASKING,
 		.next_ns = now_ns,
@@ -168,7 +165,7 @@ static void put_in_line(struct lk__core *core, struct lk__ticket *ticket,
 	request->by_text = false;
 	request->extends = false;
 	request->claim = false;
-	request->lease_ms = ticket->lease_ms;
+	request->lease_ms = ticket->place->lease_ms;
 	request->next = NULL;
 	*core->line_end = request;
 	core->line_end = &request->next;
@@ -185,7 +182,7 @@ static bool due(const struct lk__core *core, const struct lk__ticket *ticket, in
  * wait: it should say when somebody does.  Not while renewals fail: that would be without end. */
 static bool share_is_news(const struct lk__ticket *ticket)
 {
-	return !ticket->fixed && ticket->place->first && !ticket->wanted && !ticket->share &&
+	return !ticket->place->fixed && ticket->place->first && !ticket->wanted && !ticket->share &&
 	       !ticket->trouble;
 }
 

@@ -7,6 +7,7 @@ static void forge(struct core_world *world, struct fuzz_input *input)
 {
 	const struct lk__ticket *ticket = world->core.all_tickets;
 	struct lk__message message = {.kind = (enum lk__message_kind)fuzz_below(input, 4)};
+	const struct lk__place *place;
 	unsigned choice = fuzz_byte(input);
 
 	for (unsigned i = choice % 4; i && ticket && ticket->next; i--)
@@ -15,10 +16,11 @@ static void forge(struct core_world *world, struct fuzz_input *input)
 		return;
 	for (int i = 0; i < LK__NONCE_SIZE; i++)
 		message.nonce[i] = ticket->nonce[i];
-	message.lease_ms = choice & 16 ? 777 : ticket->lease_ms;
-	message.fixed = ticket->fixed;
-	message.final = ticket->final;
-	message.permits = ticket->place ? ticket->place->permits : 0;
+	place = ticket->place;
+	message.lease_ms = choice & 16 || !place ? 777 : place->lease_ms;
+	message.fixed = place && place->fixed;
+	message.final = place && place->final;
+	message.permits = place ? place->permits : 0;
 	message.fence = 1 + fuzz_bits(input, 2);
 	message.life_ms = choice & 32 ? LK_LEASE_MAX_MS : fuzz_bits(input, 2);
 	message.claim = choice & 64;

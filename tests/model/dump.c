@@ -117,9 +117,9 @@ static void put_ticket(struct form *form, const struct model_client *client, int
 	bool heard_late = !waits && !holds && lk__pending_heard(&ticket->leave, LK__GRANT);
 
 	form_put(form, ticket->state);
-	form_put(form, ticket->main.where | ticket->leave.where << 2 | ticket->fixed << 4 |
-	                       ticket->only_try << 5 | (!over && ticket->again) << 6 |
-	                       (!over && ticket->handing) << 7);
+	form_put(form, ticket->main.where | ticket->leave.where << 2 |
+	                       (!over && ticket->place->fixed) << 4 | ticket->only_try << 5 |
+	                       (!over && ticket->again) << 6 | (!over && ticket->handing) << 7);
 	form_put(form, ((waits || holds) && lk__pending_heard(&ticket->main, LK__BROKEN)) |
 	                       (holds && ticket->shrinking) << 1 |
 	                       (ticket->place && ticket->place->ticket == ticket) << 2 |
@@ -128,12 +128,12 @@ static void put_ticket(struct form *form, const struct model_client *client, int
 	                       ticket->main.extends << 7);
 	if (over)
 		return;
-	form_put(form, ticket->final | ticket->used << 1);
+	form_put(form, ticket->place->final | lk__ticket_is_used(ticket) << 1);
 	form_put_nonce(form, index, ticket->nonce);
 	form_put(form, ticket->unconfirmed | heard_late << 1 | ticket->may_be_known << 2 |
 	                       ticket->refusals << 3);
 	put_due(form, ticket->next_ns);
-	form_put_wide(form, ticket->lease_ms / 10);
+	form_put_wide(form, ticket->place->lease_ms / 10);
 	form_put(form, ticket->place->permits);
 	form_put(form, holds ? ticket->keep : 0);
 	form_put(form, ticket->main.where != LK__AT_REST && ticket->main.kind == LK__SHRINK
@@ -144,9 +144,10 @@ static void put_ticket(struct form *form, const struct model_client *client, int
 	form_put(form, where_of(client, ticket->leavers));
 	form_put(form, where_of(client, ticket->extenders));
 	if (waits) {
-		put_age(form, ticket->first_sent_ns, ticket->final ? FAR_MS : ticket->lease_ms);
+		put_age(form, ticket->first_sent_ns,
+		        ticket->place->final ? FAR_MS : ticket->place->lease_ms);
 		form_put_number(form, ARRIVALS, ticket->arrival);
-		if (ticket->final && ticket->arrival)
+		if (ticket->place->final && ticket->arrival)
 			put_store_age(form, (int64_t)ticket->arrival);
 	} else {
 		form_put(form, ticket->first_sent_ns != 0);
@@ -165,7 +166,7 @@ static void put_ticket(struct form *form, const struct model_client *client, int
 		put_due(form, ticket->leave_until_ns);
 	if (form->world->rule == RULE_FENCE_OF_MESSAGE)
 		holds = holds || ticket->state == LK__CLAIMING;
-	form_put_number(form, FENCES, holds || ticket->used ? ticket->fence : 0);
+	form_put_number(form, FENCES, holds || lk__ticket_is_used(ticket) ? ticket->fence : 0);
 	form_put_number(form, FENCES,
 	                holds || ticket->state == LK__LEAVING ? ticket->last_fence : 0);
 }

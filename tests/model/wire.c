@@ -276,7 +276,7 @@ void world_hear(struct model_world *world, struct model_client *client)
 		ticket = lk__ticket_find(&client->core, item.message.nonce);
 		if (world->rule == RULE_CLAIM_SKIPPED && item.message.kind == LK__GRANT && ticket) {
 			item.message.claim = false;
-			item.message.life_ms = ticket->lease_ms;
+			item.message.life_ms = ticket->place->lease_ms;
 			ticket->first_sent_ns = world->now_ns;
 		}
 		if (world->rule == RULE_FENCE_OF_MESSAGE && item.message.kind == LK__GRANT &&

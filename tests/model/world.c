@@ -225,7 +225,7 @@ static void describe(struct model_call *call)
 	call->only_try = request->ticket->only_try;
 	call->last_fence = request->ticket->last_fence;
 	if ((call->kind == LK__RENEW && !request->claim) ||
-	    (call->kind == LK__LEAVE && request->ticket->used))
+	    (call->kind == LK__LEAVE && lk__ticket_is_used(request->ticket)))
 		call->fence = request->ticket->fence;
 }
 

@@ -18,7 +18,7 @@ static int64_t excused_until(const struct sim_client *client, const struct lk__t
 		until_ns = other_ns > until_ns ? other_ns : until_ns;
 	}
 	/* Granted by a message that is still to come. */
-	other_ns = ticket->first_sent_ns + ticket->lease_ms * SIM_MS;
+	other_ns = ticket->first_sent_ns + ticket->place->lease_ms * SIM_MS;
 	if (ticket->state != LK__HOLDING && other_ns > until_ns)
 		until_ns = other_ns;
 	return sim_true(client, until_ns);
