@@ -52,7 +52,6 @@ static void lapse(struct lk__core *core, int64_t now_ns, struct lk__ticket *tick
 	lk__leave_begin(now_ns, ticket);
 	ticket->state = LK__LEAVING;
 	ticket->handing = false;
-	ticket->again = true;
 	ticket->next_ns = now_ns;
 	lk__ticket_pursue(core, now_ns, ticket);
 }
@@ -66,6 +65,15 @@ static bool may_be_queued(const struct lk__ticket *ticket, int64_t now_ns)
 	        (ticket->main.where == LK__UNDER_WAY && ticket->main.kind == LK__ASK));
 }
 
+/* It is over but for the head of the queue. */
+static void serve(struct lk__core *core, int64_t now_ns, struct lk__ticket *ticket)
+{
+	ticket->state = LK__SERVING;
+	ticket->handing = false;
+	ticket->next_ns = now_ns;
+	lk__ticket_pursue(core, now_ns, ticket);
+}
+
 /* Granted for good: the store alone ends it, when its lease is over. */
 static void forget(struct lk__core *core, int64_t now_ns, struct lk__ticket *ticket)
 {
@@ -74,19 +82,15 @@ static void forget(struct lk__core *core, int64_t now_ns, struct lk__ticket *tic
 
 	waiter->fence = ticket->fence;
 	lk__complete(core, waiter, LK_OK, NULL);
-	if (!ticket->handing && may_be_queued(ticket, now_ns)) {
+	if (ticket->handing) {
+		place->ticket = NULL;
+		lk__leave_begin(now_ns, ticket);
+		serve(core, now_ns, ticket);
+	} else if (may_be_queued(ticket, now_ns)) {
 		lk__ticket_leave(core, now_ns, ticket);
-		return;
-	}
-	if (!ticket->handing) {
+	} else {
 		lk__ticket_end(core, ticket);
-		return;
 	}
-	place->ticket = NULL;
-	lk__leave_begin(now_ns, ticket);
-	ticket->state = LK__LEAVING; /* without a leave: only serve the head */
-	ticket->next_ns = now_ns;
-	lk__ticket_pursue(core, now_ns, ticket);
 }
 
 /* It is a hold now, for the first waiter. */
@@ -122,7 +126,7 @@ static void granted(struct lk__core *core, int64_t now_ns, struct lk__ticket *ti
 	int64_t valid_until_ns = request->sent_ns + ticket->place->lease_ms * MS -
 	                         lk__margin_ns(ticket->place->lease_ms);
 
-	if (ticket->state == LK__LEAVING)
+	if (lk__ticket_is_leaving(ticket))
 		return; /* its leave comes after this ask, on the same connection */
 	if (ticket->state == LK__HOLDING) {
 		/* A message was faster; the first one counts. */
@@ -309,7 +313,7 @@ static void failed(struct lk__core *core, int64_t now_ns, struct lk__ticket *tic
 			lk__ticket_lose(core, now_ns, ticket, LK_LOST_TAKEN);
 		else
 			lk__ticket_pursue(core, now_ns, ticket);
-	} else if (ticket->state == LK__LEAVING) {
+	} else if (lk__ticket_is_leaving(ticket)) {
 		return;
 	} else if (answer->passes || request->kind == LK__HAND) {
 		ticket->handing = false;
@@ -326,8 +330,8 @@ static void left(struct lk__core *core, int64_t now_ns, struct lk__ticket *ticke
 {
 	bool confirmed = answer->kind == LK__LEFT;
 
-	if (!confirmed && (answer->passes || !ticket->handing)) {
-		if (!answer->passes && ticket->again)
+	if (!confirmed && (answer->passes || ticket->state == LK__LEAVING)) {
+		if (!answer->passes && lk__ticket_has_lapsed(ticket))
 			refuse_all(core, now_ns, ticket, answer);
 		lk__leave_refused(core, now_ns, ticket, answer);
 		return;
@@ -352,10 +356,8 @@ static void left(struct lk__core *core, int64_t now_ns, struct lk__ticket *ticke
 	if (confirmed && lk__leave_confirmed(core, now_ns, ticket, answer))
 		return;
 	if (confirmed && answer->more) {
-		ticket->handing = true;
-		ticket->next_ns = now_ns;
-		lk__ticket_pursue(core, now_ns, ticket);
-	} else if (ticket->again && ticket->place->first) {
+		serve(core, now_ns, ticket);
+	} else if (lk__ticket_has_lapsed(ticket)) {
 		lk__ticket_begin_again(core, now_ns, ticket);
 	} else {
 		lk__ticket_end(core, ticket);
@@ -474,7 +476,7 @@ void lk__core_answer(struct lk__core *core, int64_t now_ns, struct lk__pending *
 		left(core, now_ns, ticket, answer);
 		return;
 	}
-	if (ticket->state != LK__LEAVING && lk__pending_heard(&copy, LK__BROKEN) &&
+	if (!lk__ticket_is_leaving(ticket) && lk__pending_heard(&copy, LK__BROKEN) &&
 	    (answer->kind == LK__GRANTED || answer->kind == LK__KEPT)) {
 		lk__ticket_pursue(core, now_ns, ticket); /* it asks again */
 		return;

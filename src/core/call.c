@@ -294,7 +294,7 @@ void lk__core_give_up(struct lk__core *core, int64_t now_ns, struct lk__waiter *
 		return;
 	}
 	/* It was the last one: the ticket goes with it. */
-	if (lk__ticket_is_unknown(ticket) && !ticket->again) {
+	if (lk__ticket_is_unknown(ticket) && !lk__ticket_is_leaving(ticket)) {
 		if (why == LK_ETIMEDOUT && !core->linked)
 			why = why_unlinked(core);
 		complete_refused(core, waiter, ticket, why);

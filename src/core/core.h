@@ -82,7 +82,8 @@ enum lk__ticket_state {
 	LK__WAITING,  /* stands in the queue */
 	LK__CLAIMING, /* granted by a message that has to be claimed */
 	LK__HOLDING,
-	LK__LEAVING, /* on its way out (leave.c); its place may have another ticket by now */
+	LK__LEAVING, /* its end is not confirmed (leave.c); its place may have another ticket */
+	LK__SERVING, /* ended, or to be kept; the store still has to serve the head of the queue */
 	LK__OVER,    /* only waits for an answer that is still under way */
 };
 
@@ -99,7 +100,7 @@ struct lk__ticket {
 	int64_t store_us;             /* the store's clock */
 	union {
 		int64_t store_us_ns;    /* ours when we heard of that */
-		int64_t leave_until_ns; /* LEAVING: until when a leave is repeated */
+		int64_t leave_until_ns; /* LEAVING, SERVING: until when that is repeated */
 	};
 	uint64_t fence, last_fence; /* of the grant; given out last */
 	uint64_t arrival;
@@ -112,7 +113,7 @@ struct lk__ticket {
 	uint8_t hands;    /* heads served on the way */
 	uint8_t refusals; /* errors answered in a row, up to a limit */
 	uint8_t refusal;  /* the last one: lk_err */
-	bool only_try, wanted, share, again, trouble, handing;
+	bool only_try, wanted, share, trouble, handing;
 	bool by_message;       /* granted so, and not passed on since */
 	bool released;         /* its owner gave it back: on its way out the store must know it */
 	bool shrinking;        /* the store is still to be told of permits that were given back */
@@ -359,7 +360,8 @@ void lk__leave_refused(struct lk__core *core, int64_t now_ns, struct lk__ticket 
                        const struct lk__answer *answer);
 bool lk__leave_confirmed(struct lk__core *core, int64_t now_ns, struct lk__ticket *ticket,
                          const struct lk__answer *answer);
-bool lk__leave_is_pending(const struct lk__ticket *ticket);
+bool lk__ticket_is_leaving(const struct lk__ticket *ticket);
+bool lk__ticket_has_lapsed(const struct lk__ticket *ticket);
 bool lk__leave_is_overdue(const struct lk__ticket *ticket, int64_t now_ns);
 void lk__leave_now(struct lk__core *core, int64_t now_ns, struct lk__ticket *ticket);
 void lk__leave_ghosts(struct lk__core *core, int64_t now_ns, const struct lk__name *name);

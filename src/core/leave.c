@@ -5,8 +5,11 @@
  * grant to it would block the lock.  So the ticket stays in the core, its leave is repeated less
  * and less often, and a message that shows that the store still knows the ticket has it sent at
  * once.  A grant that was used (a rate's: the permit is in use until its lease ends) is never
- * ended: such a ticket is freed at its grant, or serves the head of the queue and has handing set,
- * as has a ticket whose leave is confirmed, or its leave names the grant, which stays. */
+ * ended: such a ticket is freed at its grant, or serves the head of the queue, as does one whose
+ * leave is confirmed, or its leave names the grant, which stays.
+ *
+ * A ticket that is LEAVING or SERVING and still its place's has lapsed: its grant came too late,
+ * and calls wait for another one.  After its end it asks anew. */
 #include "core.h"
 
 #define MS INT64_C(1000000)
@@ -19,7 +22,7 @@
  * and less often. */
 int64_t lk__refusal_retry_ns(const struct lk__core *core, int64_t now_ns, struct lk__ticket *ticket)
 {
-	bool in_background = ticket->state == LK__LEAVING && !ticket->again;
+	bool in_background = lk__ticket_is_leaving(ticket) && !lk__ticket_has_lapsed(ticket);
 	int64_t most_ms = in_background ? RETRY_LEAVE_MAX_MS : RETRY_WAIT_MAX_MS;
 	int64_t ms = RETRY_MS << ticket->refusals;
 
@@ -77,17 +80,22 @@ bool lk__ticket_is_used(const struct lk__ticket *ticket)
 	return ticket->place->final && ticket->fence;
 }
 
-/* No leave of it was confirmed yet. */
-bool lk__leave_is_pending(const struct lk__ticket *ticket)
+/* Nothing is made of an answer to what it asked for before. */
+bool lk__ticket_is_leaving(const struct lk__ticket *ticket)
 {
-	return ticket->state == LK__LEAVING && !ticket->handing;
+	return ticket->state == LK__LEAVING || ticket->state == LK__SERVING;
+}
+
+bool lk__ticket_has_lapsed(const struct lk__ticket *ticket)
+{
+	return lk__ticket_is_leaving(ticket) && ticket->place->ticket == ticket;
 }
 
 /* The store has forgotten it by now, and no call depends on it. */
 bool lk__leave_is_overdue(const struct lk__ticket *ticket, int64_t now_ns)
 {
-	return ticket->state == LK__LEAVING && !ticket->again && !ticket->leavers &&
-	       ticket->leave_until_ns <= now_ns;
+	return lk__ticket_is_leaving(ticket) && !lk__ticket_has_lapsed(ticket) &&
+	       !ticket->leavers && ticket->leave_until_ns <= now_ns;
 }
 
 /* Its end has to be confirmed: something may be left in the store that its caller does not know of.
@@ -97,8 +105,7 @@ bool lk__ticket_matters(const struct lk__ticket *ticket, int64_t since_ns)
 {
 	int64_t end_ns = ticket->valid_until_ns;
 
-	if (ticket->state == LK__OVER || lk__ticket_is_used(ticket) ||
-	    (ticket->state == LK__LEAVING && ticket->handing))
+	if (ticket->state == LK__OVER || ticket->state == LK__SERVING || lk__ticket_is_used(ticket))
 		return false;
 	if (!ticket->fence)
 		return true;
@@ -134,7 +141,7 @@ static bool is_repeated(struct lk__core *core, int64_t now_ns, struct lk__ticket
 {
 	if (lk__leave_is_overdue(ticket, now_ns))
 		return false;
-	if (ticket->handing)
+	if (ticket->state == LK__SERVING)
 		return true; /* only errors that pass come here */
 	if (answer->err == LK_EFOREIGN && ticket->fence)
 		return false; /* it was a hold, and what stands in its place is none */
@@ -142,7 +149,7 @@ static bool is_repeated(struct lk__core *core, int64_t now_ns, struct lk__ticket
 		core->left_behind |= lk__ticket_matters(ticket, now_ns);
 		return false; /* or the close would wait for it */
 	}
-	return count(core, ticket) || ticket->again || ticket->leavers;
+	return count(core, ticket) || lk__ticket_has_lapsed(ticket) || ticket->leavers;
 }
 
 /* The store answered its leave with an error, or what it did for others after that.  Its callers
@@ -160,7 +167,7 @@ void lk__leave_refused(struct lk__core *core, int64_t now_ns, struct lk__ticket 
 		return;
 	}
 	ticket->next_ns = lk__refusal_retry_ns(core, now_ns, ticket);
-	if (!ticket->again && ticket->leave_until_ns > now_ns &&
+	if (!lk__ticket_has_lapsed(ticket) && ticket->leave_until_ns > now_ns &&
 	    ticket->leave_until_ns < ticket->next_ns)
 		ticket->next_ns = ticket->leave_until_ns; /* for the last time */
 	lk__ticket_pursue(core, now_ns, ticket);
@@ -172,7 +179,8 @@ bool lk__leave_confirmed(struct lk__core *core, int64_t now_ns, struct lk__ticke
                          const struct lk__answer *answer)
 {
 	lk__leave_forget(core, ticket);
-	if (!lk__pending_heard(&ticket->leave, LK__GRANT) || answer->mine || ticket->handing)
+	if (!lk__pending_heard(&ticket->leave, LK__GRANT) || answer->mine ||
+	    ticket->state == LK__SERVING)
 		return false;
 	ticket->next_ns = now_ns;
 	lk__ticket_pursue(core, now_ns, ticket);

@@ -54,7 +54,7 @@ static void broken(struct lk__core *core, int64_t now_ns, struct lk__ticket *tic
 {
 	if (ticket->state == LK__HOLDING) {
 		lk__ticket_lose(core, now_ns, ticket, LK_LOST_BROKEN);
-	} else if (ticket->state != LK__LEAVING) {
+	} else if (!lk__ticket_is_leaving(ticket)) {
 		ticket->state = LK__ASKING;
 		ticket->next_ns = now_ns;
 		lk__ticket_pursue(core, now_ns, ticket);
@@ -102,7 +102,7 @@ void lk__core_message(struct lk__core *core, int64_t now_ns, const struct lk__me
 	hear(&ticket->main, message);
 	hear(&ticket->leave, message);
 	ticket->may_be_known = true;
-	if (lk__leave_is_pending(ticket) && message->kind != LK__BROKEN) {
+	if (ticket->state == LK__LEAVING && message->kind != LK__BROKEN) {
 		lk__leave_now(core, now_ns, ticket); /* the store still knows it */
 		return;
 	}

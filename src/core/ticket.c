@@ -117,7 +117,6 @@ void lk__ticket_leave(struct lk__core *core, int64_t now_ns, struct lk__ticket *
 {
 	if (ticket->place->ticket == ticket)
 		ticket->place->ticket = NULL;
-	ticket->again = false;
 	while (ticket->extenders) {
 		struct lk__waiter *waiter = ticket->extenders;
 		ticket->extenders = waiter->next;
@@ -125,7 +124,7 @@ void lk__ticket_leave(struct lk__core *core, int64_t now_ns, struct lk__ticket *
 	}
 	lk__ticket_unhand(core, &ticket->main);
 	lk__leave_begin(now_ns, ticket);
-	if (ticket->state == LK__LEAVING)
+	if (lk__ticket_is_leaving(ticket))
 		return;
 	if (lk__ticket_is_unknown(ticket)) {
 		lk__ticket_end(core, ticket);
@@ -142,7 +141,7 @@ void lk__ticket_begin_again(struct lk__core *core, int64_t now_ns, struct lk__ti
 	lk__table_remove(&core->tickets, &ticket->node);
 	name_ticket(core, ticket);
 	ticket->state = LK__ASKING;
-	ticket->again = ticket->handing = ticket->wanted = ticket->share = ticket->trouble = false;
+	ticket->wanted = ticket->share = ticket->trouble = false;
 	ticket->by_message = ticket->may_be_known = false;
 	lk__leave_forget(core, ticket);
 	ticket->refusals = 0;
@@ -223,7 +222,7 @@ static bool pursue_hold(struct lk__core *core, int64_t now_ns, struct lk__ticket
 static void arm(struct lk__core *core, struct lk__ticket *ticket)
 {
 	const struct lk__pending *request =
-		ticket->state == LK__LEAVING ? &ticket->leave : &ticket->main;
+		lk__ticket_is_leaving(ticket) ? &ticket->leave : &ticket->main;
 	int64_t when = LK__NEVER;
 
 	if (core->linked && request->where == LK__AT_REST)
@@ -258,11 +257,13 @@ void lk__ticket_pursue(struct lk__core *core, int64_t now_ns, struct lk__ticket 
 		break;
 	case LK__LEAVING:
 		if (due(core, ticket, now_ns, &ticket->leave)) {
-			put_in_line(core, ticket, &ticket->leave,
-			            ticket->handing ? LK__HAND : LK__LEAVE);
-			if (!ticket->handing)
-				ticket->leaves_sent++;
+			put_in_line(core, ticket, &ticket->leave, LK__LEAVE);
+			ticket->leaves_sent++;
 		}
+		break;
+	case LK__SERVING:
+		if (due(core, ticket, now_ns, &ticket->leave))
+			put_in_line(core, ticket, &ticket->leave, LK__HAND);
 		break;
 	default:
 		return;
@@ -277,7 +278,7 @@ bool lk__core_resend(struct lk__core *core, struct lk__pending *request)
 	/* An ask whose wait is over would make a grant that nobody waits for. */
 	if (!lk__pending_is_latch(request) &&
 	    (ticket->state == LK__OVER ||
-	     (ticket->state == LK__LEAVING && request == &ticket->main))) {
+	     (lk__ticket_is_leaving(ticket) && request == &ticket->main))) {
 		request->where = LK__AT_REST;
 		if (ticket->state == LK__OVER)
 			lk__ticket_end(core, ticket);

@@ -13,7 +13,7 @@
 static void check_ticket(const struct lk__core *core, const struct lk__ticket *ticket)
 {
 	const struct lk__pending *request =
-		ticket->state == LK__LEAVING ? &ticket->leave : &ticket->main;
+		lk__ticket_is_leaving(ticket) ? &ticket->leave : &ticket->main;
 
 	FUZZ_MUST(ticket->state <= LK__OVER, "state %d", ticket->state);
 	if (ticket->state == LK__OVER) {

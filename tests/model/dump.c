@@ -119,7 +119,7 @@ static void put_ticket(struct form *form, const struct model_client *client, int
 	form_put(form, ticket->state);
 	form_put(form, ticket->main.where | ticket->leave.where << 2 |
 	                       (!over && ticket->place->fixed) << 4 | ticket->only_try << 5 |
-	                       (!over && ticket->again) << 6 | (!over && ticket->handing) << 7);
+	                       (!over && ticket->handing) << 6);
 	form_put(form, ((waits || holds) && lk__pending_heard(&ticket->main, LK__BROKEN)) |
 	                       (holds && ticket->shrinking) << 1 |
 	                       (ticket->place && ticket->place->ticket == ticket) << 2 |
@@ -168,7 +168,7 @@ static void put_ticket(struct form *form, const struct model_client *client, int
 		holds = holds || ticket->state == LK__CLAIMING;
 	form_put_number(form, FENCES, holds || lk__ticket_is_used(ticket) ? ticket->fence : 0);
 	form_put_number(form, FENCES,
-	                holds || ticket->state == LK__LEAVING ? ticket->last_fence : 0);
+	                holds || lk__ticket_is_leaving(ticket) ? ticket->last_fence : 0);
 }
 
 static void put_hold(struct form *form, const struct model_client *client)

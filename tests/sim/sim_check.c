@@ -421,7 +421,7 @@ static void check_hold(struct sim_client *client, const struct lk__hold *hold)
 /* Each ticket has something under way or a timer, else nothing would ever happen to it. */
 static void check_ticket(struct sim_client *client, const struct lk__ticket *ticket)
 {
-	bool leaving = ticket->state == LK__LEAVING;
+	bool leaving = lk__ticket_is_leaving(ticket);
 	const struct lk__pending *request = leaving ? &ticket->leave : &ticket->main;
 
 	if (ticket->state == LK__OVER) {
