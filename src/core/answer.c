@@ -35,10 +35,16 @@ int64_t lk__ticket_renewal_ns(const struct lk__ticket *ticket)
 	return ticket->place->fixed ? LK__NEVER : when - when % grid;
 }
 
+bool lk__ticket_is_shrinking(const struct lk__ticket *ticket)
+{
+	return ticket->place->hold->count < ticket->permits;
+}
+
 /* When a hold has something to send. */
 static int64_t next_ns(const struct lk__ticket *ticket, int64_t now_ns)
 {
-	return ticket->handing || ticket->shrinking ? now_ns : lk__ticket_renewal_ns(ticket);
+	return ticket->handing || lk__ticket_is_shrinking(ticket) ? now_ns
+	                                                          : lk__ticket_renewal_ns(ticket);
 }
 
 /* Granted, but too late to be used: end it, and begin anew for those who still wait. */
@@ -115,8 +121,8 @@ void lk__ticket_take(struct lk__core *core, int64_t now_ns, struct lk__ticket *t
 		return;
 	}
 	ticket->state = LK__HOLDING;
-	ticket->next_ns = next_ns(ticket, now_ns);
 	lk__hold_make(core, now_ns, ticket->place);
+	ticket->next_ns = next_ns(ticket, now_ns);
 	lk__ticket_pursue(core, now_ns, ticket);
 }
 
@@ -301,7 +307,7 @@ static void failed(struct lk__core *core, int64_t now_ns, struct lk__ticket *tic
 		ticket->trouble = ticket->trouble || request->kind == LK__RENEW;
 		ticket->handing = false;
 		ticket->next_ns = now_ns + (ticket->place->lease_ms / 20 + 10) * MS;
-		if (ticket->shrinking)
+		if (lk__ticket_is_shrinking(ticket))
 			ticket->next_ns = now_ns + RETRY_MS * MS;
 		else if (ticket->place->fixed)
 			ticket->next_ns = LK__NEVER;
@@ -402,7 +408,7 @@ static void shrunk(struct lk__core *core, int64_t now_ns, struct lk__ticket *tic
 		*at = waiter->next;
 		lk__complete(core, waiter, LK_OK, NULL);
 	}
-	ticket->shrinking = ticket->keep < request->permits;
+	ticket->permits = request->permits;
 	handed(core, now_ns, ticket, answer);
 }
 

@@ -166,8 +166,6 @@ static void shrink(struct lk__core *core, int64_t now_ns, struct lk__hold *hold,
 	struct lk__ticket *ticket = hold->ticket;
 
 	hold->count -= waiter->permits;
-	ticket->keep = hold->count;
-	ticket->shrinking = true;
 	ticket->next_ns = now_ns;
 	waiter->permits = hold->count;
 	wait_for_leave(ticket, waiter, LK_OK);

@@ -106,7 +106,7 @@ struct lk__ticket {
 	uint64_t arrival;
 	struct lk__pending main, leave;
 	uint32_t hand_overs; /* that count */
-	uint32_t keep;       /* permits that were not given back */
+	uint32_t permits;    /* of its hold, as far as the store has confirmed; 0 = a lock's */
 	uint16_t leaves_sent;
 	char nonce[LK__NONCE_SIZE];
 	uint8_t state;    /* enum lk__ticket_state */
@@ -116,7 +116,6 @@ struct lk__ticket {
 	bool only_try, wanted, share, trouble, handing;
 	bool by_message;       /* granted so, and not passed on since */
 	bool released;         /* its owner gave it back: on its way out the store must know it */
-	bool shrinking;        /* the store is still to be told of permits that were given back */
 	bool unconfirmed : 1;  /* LEAVING: a leave was refused, and none confirmed since */
 	bool may_be_known : 1; /* to the store: not each of its asks was refused, surely */
 };
@@ -369,6 +368,8 @@ void lk__leave_close(struct lk__core *core, int64_t now_ns);
 void lk__leave_forget(struct lk__core *core, struct lk__ticket *ticket);
 int64_t lk__refusal_retry_ns(const struct lk__core *core, int64_t now_ns,
                              struct lk__ticket *ticket);
+/* HOLDING: the store has not confirmed all permits that were given back. */
+bool lk__ticket_is_shrinking(const struct lk__ticket *ticket);
 /* When its hold is to be renewed next, LK__NEVER. */
 int64_t lk__ticket_renewal_ns(const struct lk__ticket *ticket);
 void lk__ticket_begin_again(struct lk__core *core, int64_t now_ns, struct lk__ticket *ticket);

@@ -54,7 +54,7 @@ void lk__ticket_start(struct lk__core *core, int64_t now_ns, struct lk__place *p
 	place->first->spare_ticket = NULL;
 	*ticket = (struct lk__ticket){
 		.place = place,
-		.keep = place->permits,
+		.permits = place->permits,
 		.only_try = place->first->only_try,
 		.state = LK__ASKING,
 		.next_ns = now_ns,
@@ -188,9 +188,15 @@ static bool share_is_news(const struct lk__ticket *ticket)
 /* What a hold sends: first a renewal that is due, then what others wait for. */
 static void keep(struct lk__core *core, int64_t now_ns, struct lk__ticket *ticket)
 {
-	if ((ticket->handing || ticket->shrinking) && now_ns < lk__ticket_renewal_ns(ticket)) {
-		put_in_line(core, ticket, &ticket->main, ticket->handing ? LK__HAND : LK__SHRINK);
-		ticket->main.permits = ticket->keep;
+	bool renewal_due = lk__ticket_renewal_ns(ticket) <= now_ns;
+
+	if (ticket->handing && !renewal_due) {
+		put_in_line(core, ticket, &ticket->main, LK__HAND);
+		return;
+	}
+	if (lk__ticket_is_shrinking(ticket) && !renewal_due) {
+		put_in_line(core, ticket, &ticket->main, LK__SHRINK);
+		ticket->main.permits = ticket->place->hold->count;
 		return;
 	}
 	put_in_line(core, ticket, &ticket->main, LK__RENEW);

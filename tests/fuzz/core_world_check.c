@@ -29,7 +29,8 @@ static void check_ticket(const struct lk__core *core, const struct lk__ticket *t
 	FUZZ_MUST(ticket->state == LK__HOLDING || !ticket->extenders,
 	          "somebody extends what is not held");
 	if (!core->linked || request->where != LK__AT_REST ||
-	    (ticket->state == LK__HOLDING && ticket->place->fixed && !ticket->shrinking))
+	    (ticket->state == LK__HOLDING && ticket->place->fixed &&
+	     !lk__ticket_is_shrinking(ticket)))
 		return;
 	FUZZ_MUST(ticket->next_ns != LK__NEVER && ticket->timer.due_ns <= ticket->next_ns,
 	          "a ticket in state %d has nothing to come", ticket->state);

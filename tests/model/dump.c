@@ -121,7 +121,7 @@ static void put_ticket(struct form *form, const struct model_client *client, int
 	                       (!over && ticket->place->fixed) << 4 | ticket->only_try << 5 |
 	                       (!over && ticket->handing) << 6);
 	form_put(form, ((waits || holds) && lk__pending_heard(&ticket->main, LK__BROKEN)) |
-	                       (holds && ticket->shrinking) << 1 |
+	                       (holds && lk__ticket_is_shrinking(ticket)) << 1 |
 	                       (ticket->place && ticket->place->ticket == ticket) << 2 |
 	                       (ticket->place && ticket->place->first) << 3 | ticket->share << 4 |
 	                       ticket->main.shares << 5 | ticket->main.claim << 6 |
@@ -135,7 +135,7 @@ static void put_ticket(struct form *form, const struct model_client *client, int
 	put_due(form, ticket->next_ns);
 	form_put_wide(form, ticket->place->lease_ms / 10);
 	form_put(form, ticket->place->permits);
-	form_put(form, holds ? ticket->keep : 0);
+	form_put(form, holds && ticket->permits ? ticket->place->hold->count : 0);
 	form_put(form, ticket->main.where != LK__AT_REST && ticket->main.kind == LK__SHRINK
 	                       ? ticket->main.permits
 	                       : 0);

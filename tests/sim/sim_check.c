@@ -432,7 +432,8 @@ static void check_ticket(struct sim_client *client, const struct lk__ticket *tic
 	}
 	if (!client->core.linked || request->where != LK__AT_REST)
 		return;
-	if (ticket->state == LK__HOLDING && ticket->place->fixed && !ticket->shrinking)
+	if (ticket->state == LK__HOLDING && ticket->place->fixed &&
+	    !lk__ticket_is_shrinking(ticket))
 		return;
 	if (ticket->next_ns == LK__NEVER || ticket->timer.due_ns > ticket->next_ns)
 		sim_fail(client->sim, "machine", "a ticket in state %d has nothing to come",
