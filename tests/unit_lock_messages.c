@@ -448,13 +448,13 @@ TEST(wanted_that_was_lost_is_told_by_the_next_renewal)
 	hold(a, pa);
 	next = virt_acquire(a, pa, 4);
 	virt_settle(&v);
-	ck_assert(pa->ticket->share);
+	ck_assert(pa->ticket->is_shared);
 	other = virt_acquire(b, pb, 2);
 	step(b, LK__ASK);
 	virt_forget(a);
-	ck_assert(!pa->ticket->wanted);
+	ck_assert(!pa->ticket->is_wanted);
 	virt_pass(&v, 1100);
-	ck_assert(pa->ticket->wanted);
+	ck_assert(pa->ticket->is_wanted);
 	virt_release(a, pa, 2);
 	assert_done(next, LK_OK);
 	virt_release(a, pa, 4);
@@ -475,7 +475,7 @@ TEST(wanted_before_the_grant_is_kept)
 	hear_again(a, wanted);
 	virt_answer(a, &ask);
 	ck_assert_int_eq(virt_state(a, pa, 2), LK_STATE_HELD);
-	ck_assert(pa->ticket->wanted);
+	ck_assert(pa->ticket->is_wanted);
 	lk__core_close(&a->core, v.now_ns);
 	end();
 }

@@ -114,9 +114,9 @@ TEST(wanted_is_not_forgotten_for_an_answer_of_before)
 	other = virt_acquire(b, pb, 2);
 	step(b, LK__ASK);
 	ck_assert(virt_hear(a));
-	ck_assert(pa->ticket->wanted);
+	ck_assert(pa->ticket->is_wanted);
 	virt_answer(a, &renewal);
-	ck_assert(pa->ticket->wanted);
+	ck_assert(pa->ticket->is_wanted);
 	virt_pass(&v, 1);
 	virt_release(a, pa, 2);
 	assert_done(next, LK_OK);

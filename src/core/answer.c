@@ -43,8 +43,9 @@ bool lk__ticket_is_shrinking(const struct lk__ticket *ticket)
 /* When a hold has something to send. */
 static int64_t next_ns(const struct lk__ticket *ticket, int64_t now_ns)
 {
-	return ticket->handing || lk__ticket_is_shrinking(ticket) ? now_ns
-	                                                          : lk__ticket_renewal_ns(ticket);
+	if (ticket->head_unserved || lk__ticket_is_shrinking(ticket))
+		return now_ns;
+	return lk__ticket_renewal_ns(ticket);
 }
 
 /* Granted, but too late to be used: end it, and begin anew for those who still wait. */
@@ -57,7 +58,7 @@ static void lapse(struct lk__core *core, int64_t now_ns, struct lk__ticket *tick
 	lk__ticket_unhand(core, &ticket->main);
 	lk__leave_begin(now_ns, ticket);
 	ticket->state = LK__LEAVING;
-	ticket->handing = false;
+	ticket->head_unserved = false;
 	ticket->next_ns = now_ns;
 	lk__ticket_pursue(core, now_ns, ticket);
 }
@@ -66,7 +67,7 @@ static void lapse(struct lk__core *core, int64_t now_ns, struct lk__ticket *tick
  * the end of the grant that came by message. */
 static bool may_be_queued(const struct lk__ticket *ticket, int64_t now_ns)
 {
-	return ticket->by_message &&
+	return ticket->granted_by_message &&
 	       (ticket->valid_until_ns <= now_ns ||
 	        (ticket->main.where == LK__UNDER_WAY && ticket->main.kind == LK__ASK));
 }
@@ -75,7 +76,7 @@ static bool may_be_queued(const struct lk__ticket *ticket, int64_t now_ns)
 static void serve(struct lk__core *core, int64_t now_ns, struct lk__ticket *ticket)
 {
 	ticket->state = LK__SERVING;
-	ticket->handing = false;
+	ticket->head_unserved = false;
 	ticket->next_ns = now_ns;
 	lk__ticket_pursue(core, now_ns, ticket);
 }
@@ -88,7 +89,7 @@ static void forget(struct lk__core *core, int64_t now_ns, struct lk__ticket *tic
 
 	waiter->fence = ticket->fence;
 	lk__complete(core, waiter, LK_OK, NULL);
-	if (ticket->handing) {
+	if (ticket->head_unserved) {
 		place->ticket = NULL;
 		lk__leave_begin(now_ns, ticket);
 		serve(core, now_ns, ticket);
@@ -108,9 +109,9 @@ void lk__ticket_take(struct lk__core *core, int64_t now_ns, struct lk__ticket *t
 	ticket->store_us_ns = now_ns;
 	ticket->hand_overs = 0;
 	ticket->hands = 0;
-	ticket->trouble = false;
+	ticket->renewal_failed = false;
 	if (waiting > 0)
-		ticket->wanted = true;
+		ticket->is_wanted = true;
 	if (!ticket->place->first) {
 		lk__ticket_leave(core, now_ns, ticket);
 		return;
@@ -149,9 +150,9 @@ static void granted(struct lk__core *core, int64_t now_ns, struct lk__ticket *ti
 		lapse(core, now_ns, ticket);
 	} else {
 		ticket->valid_until_ns = valid_until_ns;
-		ticket->handing = answer->more;
+		ticket->head_unserved = answer->more;
 		/* Only a first ask surely wrote what it said of threads that wait. */
-		ticket->share = request->shares && request->sent_ns == ticket->first_sent_ns;
+		ticket->is_shared = request->shares && request->sent_ns == ticket->first_sent_ns;
 		lk__ticket_take(core, now_ns, ticket, answer->fence, answer->store_us,
 		                answer->waiting);
 	}
@@ -184,7 +185,7 @@ static void plan_reask(struct lk__core *core, int64_t now_ns, struct lk__ticket 
 	}
 	/* Free, and others are before us: their holder died.  Serve them, at once the first time.
 	 */
-	ticket->handing = true;
+	ticket->head_unserved = true;
 	ticket->next_ns = now_ns + ticket->hands * RETRY_MS * MS;
 	if (ticket->hands < HANDS_DELAY_MAX)
 		ticket->hands++;
@@ -211,7 +212,7 @@ static void busy(struct lk__core *core, int64_t now_ns, struct lk__ticket *ticke
 		return;
 	}
 	if (answer->free && ticket->hands++ < TRY_HANDS_MAX) {
-		ticket->handing = true;
+		ticket->head_unserved = true;
 		ticket->next_ns = now_ns;
 		lk__ticket_pursue(core, now_ns, ticket);
 		return;
@@ -239,7 +240,7 @@ static void kept(struct lk__core *core, int64_t now_ns, struct lk__ticket *ticke
 		lapse(core, now_ns, ticket);
 	} else if (ticket->state == LK__CLAIMING) {
 		ticket->valid_until_ns = valid_until_ns;
-		ticket->share = request->shares;
+		ticket->is_shared = request->shares;
 		lk__ticket_take(core, now_ns, ticket, answer->fence, answer->store_us,
 		                answer->waiting);
 	} else if (ticket->state == LK__HOLDING && now_ns < ticket->valid_until_ns) {
@@ -248,13 +249,13 @@ static void kept(struct lk__core *core, int64_t now_ns, struct lk__ticket *ticke
 		if (awaited || ticket->valid_until_ns < valid_until_ns)
 			ticket->valid_until_ns = valid_until_ns;
 		ticket->next_ns = next_ns(ticket, now_ns);
-		ticket->trouble = false;
-		ticket->share = request->shares;
+		ticket->renewal_failed = false;
+		ticket->is_shared = request->shares;
 		/* An answer of before they came does not know of them. */
-		ticket->wanted = answer->waiting > 0 || lk__pending_heard(request, LK__WANTED);
+		ticket->is_wanted = answer->waiting > 0 || lk__pending_heard(request, LK__WANTED);
 		ticket->store_us = answer->store_us;
 		ticket->store_us_ns = now_ns;
-		if (!ticket->wanted)
+		if (!ticket->is_wanted)
 			ticket->hand_overs = 0;
 		if (awaited) {
 			ticket->extenders = waiter->next;
@@ -304,8 +305,8 @@ static void failed(struct lk__core *core, int64_t now_ns, struct lk__ticket *tic
 	struct lk__waiter *waiter = ticket->extenders;
 
 	if (ticket->state == LK__HOLDING) {
-		ticket->trouble = ticket->trouble || request->kind == LK__RENEW;
-		ticket->handing = false;
+		ticket->renewal_failed = ticket->renewal_failed || request->kind == LK__RENEW;
+		ticket->head_unserved = false;
 		ticket->next_ns = now_ns + (ticket->place->lease_ms / 20 + 10) * MS;
 		if (lk__ticket_is_shrinking(ticket))
 			ticket->next_ns = now_ns + RETRY_MS * MS;
@@ -322,7 +323,7 @@ static void failed(struct lk__core *core, int64_t now_ns, struct lk__ticket *tic
 	} else if (lk__ticket_is_leaving(ticket)) {
 		return;
 	} else if (answer->passes || request->kind == LK__HAND) {
-		ticket->handing = false;
+		ticket->head_unserved = false;
 		ticket->next_ns = lk__refusal_retry_ns(core, now_ns, ticket);
 		lk__ticket_pursue(core, now_ns, ticket);
 	} else {
@@ -376,10 +377,10 @@ static void handed(struct lk__core *core, int64_t now_ns, struct lk__ticket *tic
                    const struct lk__answer *answer)
 {
 	if (ticket->state == LK__HOLDING) {
-		ticket->handing = answer->more;
+		ticket->head_unserved = answer->more;
 		ticket->next_ns = next_ns(ticket, now_ns);
 	} else if (ticket->state == LK__ASKING || ticket->state == LK__WAITING) {
-		ticket->handing = answer->more;
+		ticket->head_unserved = answer->more;
 		ticket->next_ns = now_ns;
 	}
 	lk__ticket_pursue(core, now_ns, ticket);
@@ -421,9 +422,9 @@ static bool fits(const struct lk__pending *request, const struct lk__answer *ans
 	case LK__GRANTED:
 		return request->kind == LK__ASK;
 	case LK__QUEUED:
-		return request->kind == LK__ASK && !request->ticket->only_try;
+		return request->kind == LK__ASK && !request->ticket->is_try;
 	case LK__BUSY:
-		return request->kind == LK__ASK && request->ticket->only_try;
+		return request->kind == LK__ASK && request->ticket->is_try;
 	case LK__KEPT:
 	case LK__GONE:
 		return request->kind == LK__RENEW;

@@ -100,7 +100,7 @@ static bool may_hand_over(const struct lk__place *place, int64_t now_ns)
 	if (!place->first || place->fixed ||
 	    ticket->valid_until_ns - now_ns < place->lease_ms * 250000)
 		return false;
-	if ((ticket->wanted || !ticket->share) && ticket->hand_overs >= LK__HANDOVERS_MAX)
+	if ((ticket->is_wanted || !ticket->is_shared) && ticket->hand_overs >= LK__HANDOVERS_MAX)
 		return false;
 	return (int64_t)ticket->last_fence + 1 < ticket->store_us + passed_us - passed_us / 100;
 }
@@ -115,10 +115,10 @@ static void give_back(struct lk__core *core, int64_t now_ns, struct lk__hold *ho
 
 	lk__count_hold(&core->counters, now_ns, hold);
 	if (may_hand_over(place, now_ns)) {
-		ticket->by_message = false;
+		ticket->granted_by_message = false;
 		lk__count_grant(&core->counters, now_ns, ticket, place->first);
 		lk__count(&core->counters.by_thread, 1);
-		if (ticket->wanted || !ticket->share)
+		if (ticket->is_wanted || !ticket->is_shared)
 			ticket->hand_overs++;
 		ticket->last_fence++;
 		lk__hold_retire(core, hold);

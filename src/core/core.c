@@ -281,8 +281,8 @@ void lk__core_link_up(struct lk__core *core, int64_t now_ns)
 	lk__count(&core->counters.connected, 1);
 	for (; ticket; ticket = next) {
 		next = ticket->next;
-		if (ticket->state != LK__HOLDING || !ticket->place->fixed || ticket->handing ||
-		    lk__ticket_is_shrinking(ticket))
+		if (ticket->state != LK__HOLDING || !ticket->place->fixed ||
+		    ticket->head_unserved || lk__ticket_is_shrinking(ticket))
 			ticket->next_ns = now_ns;
 		lk__ticket_pursue(core, now_ns, ticket);
 	}

@@ -113,11 +113,16 @@ struct lk__ticket {
 	uint8_t hands;    /* heads served on the way */
 	uint8_t refusals; /* errors answered in a row, up to a limit */
 	uint8_t refusal;  /* the last one: lk_err */
-	bool only_try, wanted, share, trouble, handing;
-	bool by_message;       /* granted so, and not passed on since */
-	bool released;         /* its owner gave it back: on its way out the store must know it */
-	bool unconfirmed : 1;  /* LEAVING: a leave was refused, and none confirmed since */
-	bool may_be_known : 1; /* to the store: not each of its asks was refused, surely */
+	/* Flags; docs/protocol.md lists them, too. */
+	bool is_try;             /* its asks are tries: the store does not queue it */
+	bool may_be_known;       /* to the store: not each of its asks was surely refused */
+	bool granted_by_message; /* and not handed over to another thread since */
+	bool is_shared;          /* the store knows that threads of this process wait, too */
+	bool is_wanted;          /* another process waits, as far as this client knows */
+	bool renewal_failed;     /* the last renewal was answered with an error */
+	bool head_unserved;      /* the head of the queue might be granted: serve it first */
+	bool released;           /* by its owner: if its leave finds nothing, it was lost */
+	bool leave_refused;      /* and no leave was confirmed since; core->unconfirmed counts it */
 };
 
 struct lk__hold {

@@ -24,7 +24,7 @@ static inline int64_t lk__count_us(int64_t ns)
 	return (ns + 500) / 1000;
 }
 
-/* The waiter gets what its ticket has, or had: see ticket->by_message. */
+/* The waiter gets what its ticket has, or had: see ticket->granted_by_message. */
 static inline void lk__count_grant(struct lk_counters *counters, int64_t now_ns,
                                    const struct lk__ticket *ticket, const struct lk__waiter *waiter)
 {
@@ -32,9 +32,9 @@ static inline void lk__count_grant(struct lk_counters *counters, int64_t now_ns,
 
 	lk__count(&counters->acquired, 1);
 	lk__count(&counters->acquired_us, us);
-	if (ticket->by_message)
+	if (ticket->granted_by_message)
 		lk__count(&counters->by_message, 1);
-	if (waiter->behind || ticket->by_message || ticket->arrival) {
+	if (waiter->behind || ticket->granted_by_message || ticket->arrival) {
 		lk__count(&counters->waited, 1);
 		lk__count(&counters->waited_us, us);
 		lk__count_most(&counters->waited_max_us, us);

@@ -119,18 +119,18 @@ bool lk__ticket_matters(const struct lk__ticket *ticket, int64_t since_ns)
 /* It need not be counted any more. */
 void lk__leave_forget(struct lk__core *core, struct lk__ticket *ticket)
 {
-	if (ticket->unconfirmed)
+	if (ticket->leave_refused)
 		core->unconfirmed--;
-	ticket->unconfirmed = false;
+	ticket->leave_refused = false;
 }
 
 static bool count(struct lk__core *core, struct lk__ticket *ticket)
 {
-	if (ticket->unconfirmed)
+	if (ticket->leave_refused)
 		return true;
 	if (core->unconfirmed == LK__UNCONFIRMED_MAX)
 		return false;
-	ticket->unconfirmed = true;
+	ticket->leave_refused = true;
 	core->unconfirmed++;
 	return true;
 }
@@ -202,7 +202,7 @@ void lk__leave_ghosts(struct lk__core *core, int64_t now_ns, const struct lk__na
 	struct lk__ticket *ticket = core->unconfirmed ? core->all_tickets : NULL;
 
 	for (; ticket; ticket = ticket->next)
-		if (ticket->unconfirmed && ticket->place->name == name)
+		if (ticket->leave_refused && ticket->place->name == name)
 			lk__leave_now(core, now_ns, ticket);
 }
 
@@ -213,7 +213,7 @@ void lk__leave_close(struct lk__core *core, int64_t now_ns)
 
 	for (; ticket; ticket = next) {
 		next = ticket->next;
-		if (!ticket->unconfirmed)
+		if (!ticket->leave_refused)
 			continue;
 		if (core->linked || ticket->leavers) {
 			lk__leave_now(core, now_ns, ticket);

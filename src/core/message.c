@@ -31,10 +31,10 @@ static void grant(struct lk__core *core, int64_t now_ns, struct lk__ticket *tick
 	    message->fixed != ticket->place->fixed || message->final != ticket->place->final ||
 	    message->permits != ticket->place->permits)
 		return; /* no store said this */
-	ticket->handing = false;
+	ticket->head_unserved = false;
 	ticket->valid_until_ns = ticket->first_sent_ns + life_ns - lk__margin_ns(message->life_ms);
-	ticket->by_message = true;
-	ticket->share = false;
+	ticket->granted_by_message = true;
+	ticket->is_shared = false;
 	if (ticket->place->final && !message->claim) {
 		granted_for_good(core, now_ns, ticket, message);
 		return;
@@ -75,7 +75,7 @@ static void again(struct lk__core *core, int64_t now_ns, struct lk__ticket *tick
 	 */
 	if (ticket->main.sent_ns && when_ns > ticket->main.sent_ns + LK__REASK_MAX_MS * MS)
 		when_ns = ticket->main.sent_ns + LK__REASK_MAX_MS * MS;
-	if (when_ns < ticket->next_ns || (ticket->place->permits && !ticket->handing)) {
+	if (when_ns < ticket->next_ns || (ticket->place->permits && !ticket->head_unserved)) {
 		ticket->next_ns = when_ns;
 		lk__ticket_pursue(core, now_ns, ticket);
 	}
@@ -112,7 +112,7 @@ void lk__core_message(struct lk__core *core, int64_t now_ns, const struct lk__me
 		break;
 	case LK__WANTED:
 		/* May come before the grant, or a renewal's answer: kept by ticket. */
-		ticket->wanted = true;
+		ticket->is_wanted = true;
 		break;
 	case LK__AGAIN:
 		again(core, now_ns, ticket, message);

@@ -52,7 +52,7 @@ static void of_ticket(const struct lk__pending *pending, struct lk__request *req
 	request->last_fence = pending->claim ? 0 : ticket->last_fence;
 	request->share = pending->shares;
 	if (pending->kind == LK__ASK) {
-		request->only_try = ticket->only_try;
+		request->only_try = ticket->is_try;
 		request->arrival = ticket->arrival;
 		request->capacity = place->capacity;
 		request->ttl_ms = place->ttl_ms;

@@ -55,7 +55,7 @@ void lk__ticket_start(struct lk__core *core, int64_t now_ns, struct lk__place *p
 	*ticket = (struct lk__ticket){
 		.place = place,
 		.permits = place->permits,
-		.only_try = place->first->only_try,
+		.is_try = place->first->only_try,
 		.state = LK__ASKING,
 		.next_ns = now_ns,
 		.next = core->all_tickets,
@@ -131,7 +131,7 @@ void lk__ticket_leave(struct lk__core *core, int64_t now_ns, struct lk__ticket *
 		return;
 	}
 	ticket->state = LK__LEAVING;
-	ticket->handing = false;
+	ticket->head_unserved = false;
 	ticket->next_ns = now_ns;
 	lk__ticket_pursue(core, now_ns, ticket);
 }
@@ -141,11 +141,11 @@ void lk__ticket_begin_again(struct lk__core *core, int64_t now_ns, struct lk__ti
 	lk__table_remove(&core->tickets, &ticket->node);
 	name_ticket(core, ticket);
 	ticket->state = LK__ASKING;
-	ticket->wanted = ticket->share = ticket->trouble = false;
-	ticket->by_message = ticket->may_be_known = false;
+	ticket->is_wanted = ticket->is_shared = ticket->renewal_failed = false;
+	ticket->granted_by_message = ticket->may_be_known = false;
 	lk__leave_forget(core, ticket);
 	ticket->refusals = 0;
-	ticket->only_try = ticket->place->first->only_try;
+	ticket->is_try = ticket->place->first->only_try;
 	ticket->first_sent_ns = 0;
 	ticket->arrival = 0;
 	ticket->leaves_sent = 0;
@@ -181,8 +181,8 @@ static bool due(const struct lk__core *core, const struct lk__ticket *ticket, in
  * wait: it should say when somebody does.  Not while renewals fail: that would be without end. */
 static bool share_is_news(const struct lk__ticket *ticket)
 {
-	return !ticket->place->fixed && ticket->place->first && !ticket->wanted && !ticket->share &&
-	       !ticket->trouble;
+	return !ticket->place->fixed && ticket->place->first && !ticket->is_wanted &&
+	       !ticket->is_shared && !ticket->renewal_failed;
 }
 
 /* What a hold sends: first a renewal that is due, then what others wait for. */
@@ -190,7 +190,7 @@ static void keep(struct lk__core *core, int64_t now_ns, struct lk__ticket *ticke
 {
 	bool renewal_due = lk__ticket_renewal_ns(ticket) <= now_ns;
 
-	if (ticket->handing && !renewal_due) {
+	if (ticket->head_unserved && !renewal_due) {
 		put_in_line(core, ticket, &ticket->main, LK__HAND);
 		return;
 	}
@@ -249,7 +249,7 @@ void lk__ticket_pursue(struct lk__core *core, int64_t now_ns, struct lk__ticket 
 	case LK__WAITING:
 		if (due(core, ticket, now_ns, &ticket->main))
 			put_in_line(core, ticket, &ticket->main,
-			            ticket->handing ? LK__HAND : LK__ASK);
+			            ticket->head_unserved ? LK__HAND : LK__ASK);
 		break;
 	case LK__CLAIMING:
 		if (due(core, ticket, now_ns, &ticket->main)) {

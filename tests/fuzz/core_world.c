@@ -328,7 +328,7 @@ void core_good_answer(const struct lk__pending *request, struct lk__answer *answ
 	answer->kind = kinds[request->kind];
 	answer->left_ms = -1;
 	answer->mine = answer->counted = true;
-	if (request->kind == LK__ASK && !request->ticket->only_try) {
+	if (request->kind == LK__ASK && !request->ticket->is_try) {
 		answer->kind = LK__QUEUED;
 		answer->left_ms = 1000;
 	}

@@ -163,7 +163,7 @@ bool virt_take(struct virt_client *client, struct virt_call *call)
 		.ticket = {.client = client->id,
 	                   .lease_ms = ticket->place->lease_ms,
 	                   .fixed = ticket->place->fixed},
-		.wait = !ticket->only_try,
+		.wait = !ticket->is_try,
 		.share = request->shares,
 		.arrival = (int64_t)ticket->arrival,
 		.lease_ms = request->lease_ms,

@@ -118,19 +118,19 @@ static void put_ticket(struct form *form, const struct model_client *client, int
 
 	form_put(form, ticket->state);
 	form_put(form, ticket->main.where | ticket->leave.where << 2 |
-	                       (!over && ticket->place->fixed) << 4 | ticket->only_try << 5 |
-	                       (!over && ticket->handing) << 6);
+	                       (!over && ticket->place->fixed) << 4 | ticket->is_try << 5 |
+	                       (!over && ticket->head_unserved) << 6);
 	form_put(form, ((waits || holds) && lk__pending_heard(&ticket->main, LK__BROKEN)) |
 	                       (holds && lk__ticket_is_shrinking(ticket)) << 1 |
 	                       (ticket->place && ticket->place->ticket == ticket) << 2 |
-	                       (ticket->place && ticket->place->first) << 3 | ticket->share << 4 |
-	                       ticket->main.shares << 5 | ticket->main.claim << 6 |
-	                       ticket->main.extends << 7);
+	                       (ticket->place && ticket->place->first) << 3 |
+	                       ticket->is_shared << 4 | ticket->main.shares << 5 |
+	                       ticket->main.claim << 6 | ticket->main.extends << 7);
 	if (over)
 		return;
 	form_put(form, ticket->place->final | lk__ticket_is_used(ticket) << 1);
 	form_put_nonce(form, index, ticket->nonce);
-	form_put(form, ticket->unconfirmed | heard_late << 1 | ticket->may_be_known << 2 |
+	form_put(form, ticket->leave_refused | heard_late << 1 | ticket->may_be_known << 2 |
 	                       ticket->refusals << 3);
 	put_due(form, ticket->next_ns);
 	form_put_wide(form, ticket->place->lease_ms / 10);
@@ -162,7 +162,7 @@ static void put_ticket(struct form *form, const struct model_client *client, int
 	form_put(form, ticket->leave.where == LK__UNDER_WAY ? ticket->leave.kind : 0);
 	if (holds)
 		put_due(form, ticket->valid_until_ns);
-	if (ticket->unconfirmed)
+	if (ticket->leave_refused)
 		put_due(form, ticket->leave_until_ns);
 	if (form->world->rule == RULE_FENCE_OF_MESSAGE)
 		holds = holds || ticket->state == LK__CLAIMING;

@@ -222,7 +222,7 @@ static void describe(struct model_call *call)
 	if (call->kind == LK__HAND)
 		return;
 	call->arrival = request->ticket->arrival;
-	call->only_try = request->ticket->only_try;
+	call->only_try = request->ticket->is_try;
 	call->last_fence = request->ticket->last_fence;
 	if ((call->kind == LK__RENEW && !request->claim) ||
 	    (call->kind == LK__LEAVE && lk__ticket_is_used(request->ticket)))
