@@ -48,13 +48,9 @@ static int64_t next_ns(const struct lk__ticket *ticket, int64_t now_ns)
 	return lk__ticket_renewal_ns(ticket);
 }
 
-/* Granted, but too late to be used: end it, and begin anew for those who still wait. */
+/* Granted, but too late to be used: end it, and begin anew for the calls that still wait. */
 static void lapse(struct lk__core *core, int64_t now_ns, struct lk__ticket *ticket)
 {
-	if (!ticket->place->first) {
-		lk__ticket_leave(core, now_ns, ticket);
-		return;
-	}
 	lk__ticket_unhand(core, &ticket->main);
 	lk__leave_begin(now_ns, ticket);
 	ticket->state = LK__LEAVING;
@@ -112,10 +108,6 @@ void lk__ticket_take(struct lk__core *core, int64_t now_ns, struct lk__ticket *t
 	ticket->renewal_failed = false;
 	if (waiting > 0)
 		ticket->is_wanted = true;
-	if (!ticket->place->first) {
-		lk__ticket_leave(core, now_ns, ticket);
-		return;
-	}
 	lk__count_grant(&core->counters, now_ns, ticket, ticket->place->first);
 	if (ticket->place->final) {
 		forget(core, now_ns, ticket);

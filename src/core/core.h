@@ -77,6 +77,7 @@ struct lk__place {
 	bool final;        /* its permits are never released: the grant alone counts */
 };
 
+/* Before HOLDING calls wait for it in the line of its place: it leaves with the last of them. */
 enum lk__ticket_state {
 	LK__ASKING,   /* the store has not answered yet */
 	LK__WAITING,  /* stands in the queue */
