@@ -127,9 +127,9 @@ TEST(pipeline_gives_replies_in_their_order)
 		snprintf(text + sizeof(text) - 10, 10, "%u", (unsigned)i % 1000u);
 		ck_assert(lk__resp_command(&buf, 2, argv, NULL));
 	}
-	ck_assert_int_eq(lk__conn_pipeline(conn, lk__now_ns() + 5000 * LK__MS, -1, &buf, 1000,
-	                                   resps, &why),
-	                 LK_OK);
+	ck_assert_int_eq(
+		lk__conn_pipeline(conn, lk__now_ns() + 5000 * LK__MS, -1, &buf, 1000, resps, &why),
+		LK_OK);
 	for (int i = 0; i < 1000; i++) {
 		ck_assert_int_eq(atoi(resps[i]->str + 1990), i);
 		lk__resp_free(resps[i]);

@@ -40,8 +40,7 @@ static struct outcome dial_until(const char *url, int64_t deadline_ms, int cance
 	struct lk__target target;
 	int64_t start = now_ms();
 
-	ck_assert_msg(!lk__target_parse(url, NULL, &target, &outcome.why), "%s",
-	              outcome.why.text);
+	ck_assert_msg(!lk__target_parse(url, NULL, &target, &outcome.why), "%s", outcome.why.text);
 	outcome.err = lk__conn_dial(&target, lk__now_ns() + deadline_ms * LK__MS, cancel_fd,
 	                            &outcome.conn, &outcome.address, &outcome.why);
 	outcome.ms = now_ms() - start;
@@ -205,8 +204,10 @@ TEST(socket_has_its_options)
 	static const struct {
 		int level, option, least, most;
 	} wanted[] = {
-		{SOL_SOCKET, SO_KEEPALIVE, 1, 1},         {IPPROTO_TCP, TCP_NODELAY, 1, 1},
-		{IPPROTO_TCP, TCP_KEEPIDLE, 7, 7},        {IPPROTO_TCP, TCP_KEEPINTVL, 1, 7},
+		{SOL_SOCKET, SO_KEEPALIVE, 1, 1},
+		{IPPROTO_TCP, TCP_NODELAY, 1, 1},
+		{IPPROTO_TCP, TCP_KEEPIDLE, 7, 7},
+		{IPPROTO_TCP, TCP_KEEPINTVL, 1, 7},
 		{IPPROTO_TCP, TCP_USER_TIMEOUT, 7000, 30000},
 	};
 	struct test_server server;
@@ -539,10 +540,10 @@ TEST(s19_full_server_is_not_reached)
 	ck_assert_int_eq(redis_info(redis, "rejected_connections"), 40);
 	redis_close(redis);
 	ck_assert(WITHIN(2000, ({
-		struct outcome outcome = dial(server.url);
-		lk__conn_close(outcome.conn);
-		outcome.err == LK_OK;
-	})));
+				 struct outcome outcome = dial(server.url);
+				 lk__conn_close(outcome.conn);
+				 outcome.err == LK_OK;
+			 })));
 	server_stop(&server);
 }
 

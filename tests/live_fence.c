@@ -56,8 +56,8 @@ static const char *sql(const char *database, const char *fmt, ...)
 	va_end(args);
 	fputc('\n', file);
 	fclose(file);
-	ck_assert(!shell("sqlite3 -bail -cmd '.timeout 5000' %s <%s >%s", database, script,
-	                 printed));
+	ck_assert(
+		!shell("sqlite3 -bail -cmd '.timeout 5000' %s <%s >%s", database, script, printed));
 	line[0] = '\0';
 	ck_assert((file = fopen(printed, "re")) != NULL);
 	while (fgets(text, sizeof(text), file))

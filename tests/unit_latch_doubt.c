@@ -78,7 +78,8 @@ TEST(forged_message_releases_nobody_who_comes_later)
 	world_set(&w, 1, false);
 	first = world_await(a, false, false);
 	world_settle(&w);
-	lk__channels_published(&a->core.channels, w.now_ns, a->place->name->latch->channel->topic,
+	lk__channels_published(&a->session.channels, w.now_ns,
+	                       a->place->name->latch->channel->topic,
 	                       a->place->name->latch->channel->len, &forged);
 	assert_done(first, LK_OK); /* whoever may publish may do that */
 	later = world_await(a, false, false);
@@ -218,9 +219,9 @@ TEST(refused_subscription_with_a_try_beside_is_asked_for_again)
 	world_set(&w, 1, false);
 	waiter = world_await(a, false, false);
 	look();
-	ck_assert(lk__channels_next(&a->core.channels, &subscribe) && subscribe);
+	ck_assert(lk__channels_next(&a->session.channels, &subscribe) && subscribe);
 	try = world_await(a, true, false);
-	lk__channels_refused(&a->core.channels, w.now_ns, &no_right);
+	lk__channels_refused(&a->session.channels, w.now_ns, &no_right);
 	assert_done(waiter, LK_EAUTH);
 	ck_assert(!try->done);
 	next = world_await(a, false, false);
@@ -243,8 +244,8 @@ TEST(subscription_that_is_put_off_ends_no_wait_and_is_made_good)
 	world_set(&w, 1, false);
 	waiter = world_await(a, false, false);
 	look();
-	ck_assert(lk__channels_next(&a->core.channels, &subscribe) && subscribe);
-	lk__channels_put_off(&a->core.channels, w.now_ns);
+	ck_assert(lk__channels_next(&a->session.channels, &subscribe) && subscribe);
+	lk__channels_put_off(&a->session.channels, w.now_ns);
 	ck_assert(!waiter->done);
 	world_set(&w, 0, true); /* nobody hears of it */
 	ck_assert(!a->subscribed);

@@ -157,8 +157,8 @@ TEST(refused_subscription_ends_the_waits_with_its_reason)
 	world_set(&w, 1, false);
 	waiter = world_await(a, false, false);
 	look(a);
-	ck_assert(lk__channels_next(&a->core.channels, &subscribe) && subscribe);
-	lk__channels_refused(&a->core.channels, w.now_ns, &why);
+	ck_assert(lk__channels_next(&a->session.channels, &subscribe) && subscribe);
+	lk__channels_refused(&a->session.channels, w.now_ns, &why);
 	assert_done(waiter, LK_EAUTH);
 	ck_assert_str_eq(waiter->why.text, "NOPERM");
 	/* The next one tries again. */

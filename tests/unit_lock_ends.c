@@ -350,11 +350,11 @@ TEST(re_entry_costs_no_request_and_each_is_released)
 	for (int i = 0; i < 3; i++)
 		assert_done(virt_acquire(a, pa, 2), LK_OK);
 	ck_assert_uint_eq(lk__core_hold(pa->name, 2)->count, 4);
-	ck_assert_ptr_null(a->core.line);
+	ck_assert_ptr_null(a->session.queue);
 	for (int i = 0; i < 3; i++)
 		assert_done(virt_release(a, pa, 2), LK_OK);
 	ck_assert_int_eq(virt_state(a, pa, 2), LK_STATE_HELD);
-	ck_assert_ptr_null(a->core.line);
+	ck_assert_ptr_null(a->session.queue);
 	assert_done(virt_release(a, pa, 4), LK_ENOTOWNER);
 	release(a, pa);
 	ck_assert_int_eq(v.model.runs[LK__ASK] + v.model.runs[LK__LEAVE], 2);

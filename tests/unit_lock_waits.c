@@ -109,7 +109,7 @@ TEST(holder_that_dies_is_followed_when_its_lease_ends)
 	start(1000);
 	hold(c, pc);
 	c->subscribed = false;
-	lk__core_link_down(&c->core, v.now_ns, &(struct lk__why){.err = LK_ECONN});
+	lk__core_link_down(&c->core, &c->session, v.now_ns, &(struct lk__why){.err = LK_ECONN}, 0);
 	waiter = virt_acquire(b, pb, 2);
 	virt_pass(&v, 1100);
 	assert_done(waiter, LK_OK);

@@ -381,7 +381,7 @@ TEST(permits_of_a_dead_process_come_back_when_its_lease_ends)
 	waiter = wait_for(b, pb, 2);
 	/* It dies: nothing of it is heard or sent any more. */
 	a->subscribed = false;
-	a->core.linked = false;
+	a->session.state = LK__SESSION_DOWN;
 	while (!waiter->done && w.now_ns - start_ns < 60000 * PERMITS_MS)
 		permits_pass(&w, 10);
 	assert_done(waiter, LK_OK);
@@ -401,7 +401,7 @@ TEST(permits_of_many_dead_holders_come_back_in_bounded_runs)
 	for (int i = 0; i < 80; i++)
 		hold(a, pa, 1);
 	a->subscribed = false;
-	a->core.linked = false;
+	a->session.state = LK__SESSION_DOWN;
 	later(1100);
 	waiter = permits_acquire(b, pb, 100);
 	permits_settle(&w);
@@ -445,7 +445,7 @@ TEST(server_clock_that_steps_back_keeps_nothing_longer_than_its_lease)
 	start(2, 4000);
 	hold(a, pa, 2);
 	a->subscribed = false;
-	a->core.linked = false;
+	a->session.state = LK__SESSION_DOWN;
 	w.store_offset_us = -3600000000; /* an hour */
 	permits_set_time(&w, w.now_ns);
 	start_ns = w.now_ns;

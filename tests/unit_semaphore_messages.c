@@ -182,7 +182,7 @@ TEST(short_grant_that_nobody_claims_goes_on)
 	wait_for(b, pb, 2);
 	next = wait_for(c, pc, 1);
 	permits_pass(&w, 4000);
-	b->core.linked = false; /* it is stopped, and counts as one who hears */
+	b->session.state = LK__SESSION_DOWN; /* it is stopped, and counts as one who hears */
 	permits_release(a, pa, fence);
 	step(a, LK__LEAVE);
 	granted_ns = w.now_ns;

@@ -175,7 +175,7 @@ TEST(large_head_that_is_stopped_is_passed_over_after_21_s)
 	wait_for(b, pb, 3);
 	start_ns = w.now_ns;
 	small = wait_for(c, pc, 1);
-	b->core.linked = false; /* it counts as one who hears, and does nothing */
+	b->session.state = LK__SESSION_DOWN; /* it counts as one who hears, and does nothing */
 	while (!small->done && w.now_ns - start_ns < 60000 * PERMITS_MS)
 		permits_pass(&w, 100);
 	assert_done(small, LK_OK);
@@ -253,7 +253,7 @@ TEST(many_dead_waiters_are_skipped_by_who_asks)
 	for (int i = 0; i < 40; i++)
 		wait_for(b, pb, 1);
 	a->subscribed = b->subscribed = false;
-	a->core.linked = b->core.linked = false;
+	a->session.state = b->session.state = LK__SESSION_DOWN;
 	later(1100);
 	waiter = permits_acquire(c, pc, 1);
 	step(c, LK__ASK); /* "queued", and there is more to do */
@@ -278,7 +278,7 @@ TEST(many_dead_waiters_are_skipped_by_who_tries)
 	for (int i = 0; i < 40; i++)
 		wait_for(b, pb, 1);
 	a->subscribed = b->subscribed = false;
-	a->core.linked = b->core.linked = false;
+	a->session.state = b->session.state = LK__SESSION_DOWN;
 	later(1100);
 	waiter = permits_try(c, pc, 2);
 	permits_settle(&w);

@@ -13,6 +13,7 @@ static struct lk__session session;
 static void init(void)
 {
 	lk__session_init(&session, 2 * S, 1 * S);
+	session.users = 1;
 }
 
 static void link_up(int64_t now_ns)
@@ -23,7 +24,7 @@ static void link_up(int64_t now_ns)
 
 static enum lk__duty next(int64_t now_ns)
 {
-	return lk__session_next(&session, now_ns, true, LK__NEVER);
+	return lk__session_next(&session, now_ns, LK__NEVER);
 }
 
 TEST(session_dials_at_once_and_only_once)
@@ -31,7 +32,7 @@ TEST(session_dials_at_once_and_only_once)
 	init();
 	ck_assert_int_eq(next(5 * S), LK__DUTY_DIAL);
 	ck_assert_int_eq(next(50 * S), LK__DUTY_NONE);
-	ck_assert_int_eq(lk__session_due(&session, true, LK__NEVER), LK__NEVER);
+	ck_assert_int_eq(lk__session_due(&session, LK__NEVER), LK__NEVER);
 }
 
 TEST(session_backs_off_from_20_to_500_ms)
@@ -43,7 +44,7 @@ TEST(session_backs_off_from_20_to_500_ms)
 	for (int i = 0; i < 7; i++) {
 		ck_assert_int_eq(next(now_ns), LK__DUTY_DIAL);
 		lk__session_dial_failed(&session, now_ns, LK_ECONN, UINT64_MAX - (uint64_t)i);
-		due_ns = lk__session_due(&session, false, LK__NEVER);
+		due_ns = lk__session_due(&session, LK__NEVER);
 		ck_assert_int_ge(due_ns, now_ns + pauses_ms[i] * MS / 2);
 		ck_assert_int_lt(due_ns, now_ns + pauses_ms[i] * MS);
 		ck_assert_int_eq(next(due_ns - 1), LK__DUTY_NONE);
@@ -58,7 +59,7 @@ TEST(session_asks_seldom_with_credentials_that_were_refused)
 	init();
 	for (int i = 0; i < 7; i++)
 		lk__session_dial_failed(&session, now_ns, LK_EAUTH, 0);
-	ck_assert_int_ge(lk__session_due(&session, false, LK__NEVER), now_ns + 2500 * MS);
+	ck_assert_int_ge(lk__session_due(&session, LK__NEVER), now_ns + 2500 * MS);
 }
 
 TEST(session_redials_at_once_after_a_link_that_lasted)
@@ -71,7 +72,7 @@ TEST(session_redials_at_once_after_a_link_that_lasted)
 	ck_assert_int_eq(next(11 * S + 1), LK__DUTY_DIAL);
 	/* And the next pause is the first again. */
 	lk__session_dial_failed(&session, 12 * S, LK_ECONN, 0);
-	ck_assert_int_eq(lk__session_due(&session, false, LK__NEVER), 12 * S + 10 * MS);
+	ck_assert_int_eq(lk__session_due(&session, LK__NEVER), 12 * S + 10 * MS);
 }
 
 TEST(session_backs_off_after_a_link_that_did_not_last)
@@ -80,23 +81,23 @@ TEST(session_backs_off_after_a_link_that_did_not_last)
 	link_up(10 * S);
 	lk__session_down(&session, 11 * S, 0);
 	ck_assert_int_eq(next(11 * S), LK__DUTY_NONE);
-	ck_assert_int_eq(lk__session_due(&session, false, LK__NEVER), 11 * S + 10 * MS);
+	ck_assert_int_eq(lk__session_due(&session, LK__NEVER), 11 * S + 10 * MS);
 }
 
 TEST(session_pings_a_silent_link_within_a_third_of_the_shortest_lease)
 {
 	init();
 	link_up(10 * S);
-	ck_assert_int_eq(lk__session_due(&session, true, LK__NEVER), 15 * S);
+	ck_assert_int_eq(lk__session_due(&session, LK__NEVER), 15 * S);
 	lk__session_mind_lease(&session, 6000);
 	lk__session_mind_lease(&session, 60000);
 	ck_assert_int_eq(next(12 * S - 1), LK__DUTY_NONE);
 	ck_assert_int_eq(next(12 * S), LK__DUTY_PING);
 	lk__session_heard(&session, 12 * S + 5 * MS);
-	ck_assert_int_eq(lk__session_due(&session, true, LK__NEVER), 14 * S + 5 * MS);
+	ck_assert_int_eq(lk__session_due(&session, LK__NEVER), 14 * S + 5 * MS);
 	/* Never more often than each 100 ms. */
 	lk__session_mind_lease(&session, 100);
-	ck_assert_int_eq(lk__session_due(&session, true, LK__NEVER), 12 * S + 105 * MS);
+	ck_assert_int_eq(lk__session_due(&session, LK__NEVER), 12 * S + 105 * MS);
 }
 
 TEST(session_gives_a_link_up_that_does_not_answer_a_ping)
@@ -112,21 +113,24 @@ TEST(session_gives_a_link_up_that_does_not_answer_a_ping)
 TEST(session_leaves_an_idle_link_alone)
 {
 	init();
+	session.users = 0;
 	link_up(10 * S);
-	ck_assert_int_eq(lk__session_due(&session, false, LK__NEVER), LK__NEVER);
-	ck_assert_int_eq(lk__session_next(&session, 100 * S, false, LK__NEVER), LK__DUTY_NONE);
+	ck_assert_int_eq(lk__session_due(&session, LK__NEVER), LK__NEVER);
+	ck_assert_int_eq(lk__session_next(&session, 100 * S, LK__NEVER), LK__DUTY_NONE);
 	/* Its silence until a call begins proves nothing. */
 	lk__session_wakes(&session, 100 * S);
-	ck_assert_int_eq(lk__session_due(&session, true, LK__NEVER), 105 * S);
+	session.users = 1;
+	ck_assert_int_eq(lk__session_due(&session, LK__NEVER), 105 * S);
 }
 
 TEST(session_notices_that_a_response_is_overdue)
 {
 	init();
+	session.users = 0;
 	link_up(10 * S);
-	ck_assert_int_eq(lk__session_due(&session, false, 12 * S), 13 * S);
-	ck_assert_int_eq(lk__session_next(&session, 13 * S - 1, false, 12 * S), LK__DUTY_NONE);
-	ck_assert_int_eq(lk__session_next(&session, 13 * S, false, 12 * S), LK__DUTY_OVERDUE);
+	ck_assert_int_eq(lk__session_due(&session, 12 * S), 13 * S);
+	ck_assert_int_eq(lk__session_next(&session, 13 * S - 1, 12 * S), LK__DUTY_NONE);
+	ck_assert_int_eq(lk__session_next(&session, 13 * S, 12 * S), LK__DUTY_OVERDUE);
 }
 
 TEST(session_reports_the_loss_once_an_outage)

@@ -114,7 +114,7 @@ lk_err lk_latch_await(lk_latch *latch, int64_t wait_ms)
 	lk__sleeper_init(&sleeper, &latch->handle);
 	sleeper.waiter.only_try = wait_ms == 0;
 	sleeper.waiter.absent_is_open = latch->absent_is_open;
-	lk__wait_begin(client, now_ns);
+	lk__wait_begin(latch->handle.link, now_ns);
 	lk__core_await(&client->core, now_ns, &sleeper.waiter);
 	lk__sleeper_await(client, &sleeper, lk__wait_until_ns(client, now_ns, wait_ms));
 	lk__sleeper_leave(&latch->handle, &sleeper);
@@ -149,7 +149,7 @@ lk_err lk_latch_down(lk_latch *latch, int64_t n, const char *name, lk_latch_step
 	client = latch->handle.client;
 	lk__sleeper_init(&sleeper, &latch->handle);
 	sleeper.waiter.spare_step = step;
-	lk__wait_begin(client, now_ns);
+	lk__wait_begin(latch->handle.link, now_ns);
 	lk__core_step(&client->core, now_ns, &sleeper.waiter);
 	lk__sleeper_await(client, &sleeper, 0);
 	lk__sleeper_leave(&latch->handle, &sleeper);
@@ -165,7 +165,7 @@ static lk_err query(struct lk_latch *latch, lk_latch_status *status)
 {
 	struct lk_client *client = latch->handle.client;
 	struct lk__question *question = lk__handle_question(&latch->handle, LK__SHOW);
-	lk_err err = lk__ask(client, question);
+	lk_err err = lk__ask(latch->handle.link, question);
 
 	if (!err) {
 		const struct lk__answer *answer = &question->answer;
@@ -208,7 +208,7 @@ static lk_err make(struct lk_latch *latch, int64_t count, bool anew, lk_latch_st
 		question->details.open_ttl_ms = latch->open_ttl_ms;
 		question->details.counting_ttl_ms = latch->counting_ttl_ms;
 	}
-	if (!(err = lk__ask(client, question))) {
+	if (!(err = lk__ask(latch->handle.link, question))) {
 		answer = &question->answer;
 		if (answer->kind == LK__COUNTS)
 			err = lk__failf(LK_EMISMATCH, "it counts already: %lld of %lld are left",
@@ -252,7 +252,7 @@ static lk_err remove_it(struct lk_latch *latch)
 {
 	struct lk_client *client = latch->handle.client;
 	struct lk__question *question = lk__handle_question(&latch->handle, LK__REMOVE);
-	lk_err err = lk__ask(client, question);
+	lk_err err = lk__ask(latch->handle.link, question);
 
 	if (!err && question->answer.kind == LK__ABSENT)
 		err = lk__failf(LK_EABSENT, "there is no such latch");

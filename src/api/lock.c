@@ -97,10 +97,9 @@ lk_err lk_lock_acquire(lk_lock *lock, int64_t wait_ms)
 	init_sleeper(&sleeper, lock, owner);
 	sleeper.waiter.only_try = wait_ms == 0;
 	if (lk__sleeper_provide(&sleeper)) {
-		lk__wait_begin(client, now_ns);
+		lk__wait_begin(lock->handle.link, now_ns);
 		lk__core_acquire(&client->core, now_ns, &sleeper.waiter);
-		if (client->core.all_tickets)
-			lk__client_introduce(client, now_ns);
+		lk__client_introduce(client, now_ns);
 		lk__sleeper_await(client, &sleeper, lk__wait_until_ns(client, now_ns, wait_ms));
 	}
 	lk__sleeper_leave(&lock->handle, &sleeper);
@@ -193,7 +192,7 @@ lk_state lk_lock_state(lk_lock *lock)
 
 	if (!hold)
 		return LK_STATE_NONE;
-	state = lk__hold_state(&lock->handle.client->core, hold, lk__now_ns());
+	state = lk__hold_state(hold, lk__now_ns());
 	lk__handle_unlook(&lock->handle);
 	return state;
 }

@@ -19,7 +19,7 @@ const char *lk_kind_name(lk_kind kind)
 static lk_err ask_kind(struct lk_client *client, const char *name, size_t len, lk_kind *kind)
 {
 	struct lk__question *question = lk__question_new(LK__KIND, LK_KIND_NONE, name, len);
-	lk_err err = lk__ask(client, question);
+	lk_err err = lk__ask(lk__client_route(client, name, len), question);
 
 	if (!err)
 		*kind = question->answer.noun;
@@ -56,7 +56,8 @@ static int compare(const void *a, const void *b)
 	return order ? order : (x->len > y->len) - (x->len < y->len);
 }
 
-static lk_err ask_names(struct lk_client *client, struct lk__names *names)
+/* Append the names on one server. */
+static lk_err ask_link(struct lk__link *link, struct lk__names *names)
 {
 	char cursor[sizeof(names->cursor)];
 	lk_err err = LK_OK;
@@ -69,9 +70,18 @@ static lk_err ask_names(struct lk_client *client, struct lk__names *names)
 			question->details.subject = cursor;
 			question->into = names;
 		}
-		err = lk__ask(client, question);
-		lk__question_free(&client->core, question);
+		err = lk__ask(link, question);
+		lk__question_free(&link->client->core, question);
 	} while (!err && strcmp(names->cursor, "0") != 0);
+	return err;
+}
+
+static lk_err ask_names(struct lk_client *client, struct lk__names *names)
+{
+	lk_err err = LK_OK;
+
+	for (unsigned i = 0; i < client->link_count && !err; i++)
+		err = ask_link(&client->links[i], names);
 	return err;
 }
 

@@ -111,10 +111,9 @@ lk_err lk_semaphore_acquire(lk_semaphore *semaphore, int64_t permits, int64_t wa
 	sleeper.waiter.only_try = wait_ms == 0;
 	sleeper.waiter.forget = !hold;
 	if (lk__sleeper_provide(&sleeper)) {
-		lk__wait_begin(client, now_ns);
+		lk__wait_begin(semaphore->handle.link, now_ns);
 		lk__core_acquire_permits(&client->core, now_ns, &sleeper.waiter);
-		if (client->core.all_tickets)
-			lk__client_introduce(client, now_ns);
+		lk__client_introduce(client, now_ns);
 		lk__sleeper_await(client, &sleeper, lk__wait_until_ns(client, now_ns, wait_ms));
 	}
 	lk__sleeper_leave(&semaphore->handle, &sleeper);
@@ -213,7 +212,7 @@ lk_state lk_semaphore_state(lk_semaphore *semaphore, uint64_t fence)
 
 	if (!hold)
 		return LK_STATE_NONE;
-	state = lk__hold_state(&semaphore->handle.client->core, hold, lk__now_ns());
+	state = lk__hold_state(hold, lk__now_ns());
 	lk__handle_unlook(&semaphore->handle);
 	return state;
 }

@@ -21,7 +21,7 @@ lk_err lk__permits_size(struct lk__handle *handle, bool must_exist, int64_t capa
 		question->details.capacity = capacity;
 		question->details.ttl_ms = handle->place->ttl_ms;
 	}
-	if (!(err = lk__ask(client, question))) {
+	if (!(err = lk__ask(handle->link, question))) {
 		answer = &question->answer;
 		more = answer->kind == LK__SIZED && answer->more;
 		if (answer->kind == LK__ABSENT)

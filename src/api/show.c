@@ -39,7 +39,7 @@ lk_err lk__show(struct lk__handle *handle, size_t holders, size_t waiters, const
 		if (mine)
 			question->ticket = lk__ticket_id(mine);
 	}
-	err = lk__ask(client, listing ? question : NULL);
+	err = lk__ask(handle->link, listing ? question : NULL);
 	if (!err && question->answer.kind == LK__ABSENT)
 		err = lk__failf(LK_EABSENT, "there is no such semaphore");
 	lk__question_free(&client->core, question);
@@ -69,7 +69,7 @@ lk_err lk__party_describe(struct lk__handle *handle, lk_party *const *parties, s
 		questions[made]->into = parties[made];
 		made++;
 	}
-	err = questions && made == count ? lk__ask_all(handle->client, questions, count)
+	err = questions && made == count ? lk__ask_all(handle->link, questions, count)
 	                                 : lk__failf(LK_ENOMEM, "out of memory");
 	while (made)
 		lk__question_free(core, questions[--made]);
@@ -95,7 +95,7 @@ lk_err lk__break(struct lk__handle *handle, const char *id, bool *was_held)
 		struct lk__question *question = lk__handle_question(handle, LK__BREAK);
 		if (question)
 			question->details.subject = id;
-		if (!(err = lk__ask(handle->client, question))) {
+		if (!(err = lk__ask(handle->link, question))) {
 			*was_held = *was_held || question->answer.mine;
 			more = question->answer.more;
 			id = "";

@@ -51,7 +51,7 @@ static int64_t next_ns(const struct lk__ticket *ticket, int64_t now_ns)
 /* Granted, but too late to be used: end it, and begin anew for the calls that still wait. */
 static void lapse(struct lk__core *core, int64_t now_ns, struct lk__ticket *ticket)
 {
-	lk__ticket_unhand(core, &ticket->main);
+	lk__pending_dequeue(ticket->session, &ticket->main);
 	lk__leave_begin(now_ns, ticket);
 	ticket->state = LK__LEAVING;
 	ticket->head_unserved = false;

@@ -234,7 +234,7 @@ static void leave_line(struct lk__place *place, struct lk__waiter *waiter)
 	place->last = last;
 }
 
-static const char *text_of(const struct lk__core *core, lk_err why)
+static const char *text_of(const struct lk__session *session, lk_err why)
 {
 	switch (why) {
 	case LK_ETIMEDOUT:
@@ -246,15 +246,14 @@ static const char *text_of(const struct lk__core *core, lk_err why)
 	case LK_EUNKNOWN:
 		return "no answer to a request in time";
 	default:
-		return core->link_why.text[0] ? core->link_why.text : "not connected";
+		return session->why.text[0] ? session->why.text : "not connected";
 	}
 }
 
 /* Nothing was asked for want of a connection: not even one that may have happened. */
-static lk_err why_unlinked(const struct lk__core *core)
+static lk_err why_unlinked(const struct lk__session *session)
 {
-	return core->link_why.err == LK_EUNKNOWN || !core->link_why.err ? LK_ECONN
-	                                                                : core->link_why.err;
+	return session->why.err == LK_EUNKNOWN || !session->why.err ? LK_ECONN : session->why.err;
 }
 
 /* The server's words for the last error that a ticket had. */
@@ -273,7 +272,7 @@ static void complete_refused(struct lk__core *core, struct lk__waiter *waiter,
 	    ticket->refusals)
 		lk__complete(core, waiter, (lk_err)ticket->refusal, refusal_text(core, ticket));
 	else
-		lk__complete(core, waiter, why, text_of(core, why));
+		lk__complete(core, waiter, why, text_of(waiter->place->name->session, why));
 }
 
 void lk__core_give_up(struct lk__core *core, int64_t now_ns, struct lk__waiter *waiter, lk_err why)
@@ -293,8 +292,8 @@ void lk__core_give_up(struct lk__core *core, int64_t now_ns, struct lk__waiter *
 	}
 	/* It was the last one: the ticket goes with it. */
 	if (lk__ticket_is_unknown(ticket) && !lk__ticket_is_leaving(ticket)) {
-		if (why == LK_ETIMEDOUT && !core->linked)
-			why = why_unlinked(core);
+		if (why == LK_ETIMEDOUT && !lk__session_is_up(ticket->session))
+			why = why_unlinked(ticket->session);
 		complete_refused(core, waiter, ticket, why);
 		lk__ticket_leave(core, now_ns, ticket);
 		return;
@@ -338,7 +337,8 @@ void lk__core_abandon(struct lk__core *core, int64_t now_ns, struct lk__waiter *
 	} else {
 		remove_from(&waiter->ticket->leavers, waiter);
 	}
-	lk__complete(core, waiter, err, text[0] ? text : text_of(core, err));
+	lk__complete(core, waiter, err,
+	             text[0] ? text : text_of(waiter->place->name->session, err));
 }
 
 void lk__core_cancel(struct lk__core *core, int64_t now_ns, struct lk__name *name, void *handle,

@@ -16,19 +16,25 @@ bool lk__core_init(struct lk__core *core, uint64_t seed)
 {
 	memset(core, 0, sizeof(*core));
 	core->random = seed;
-	core->line_end = &core->line;
 	core->done_end = &core->done;
 	core->lost_end = &core->lost;
-	core->link_why.err = LK_ECONN;
 	if (!lk__table_init(&core->names))
 		return false;
-	if (lk__table_init(&core->tickets)) {
-		if (lk__channels_init(&core->channels, core))
-			return true;
-		lk__table_fini(&core->tickets);
-	}
+	if (lk__table_init(&core->tickets))
+		return true;
 	lk__table_fini(&core->names);
 	return false;
+}
+
+bool lk__core_add_session(struct lk__core *core, struct lk__session *session)
+{
+	session->queue_end = &session->queue;
+	session->why.err = LK_ECONN;
+	if (!lk__channels_init(&session->channels, core))
+		return false;
+	session->next = core->sessions;
+	core->sessions = session;
+	return true;
 }
 
 static void free_name(struct lk__core *core, struct lk__name *name)
@@ -66,7 +72,8 @@ void lk__core_fini(struct lk__core *core)
 	}
 	lk__table_fini(&core->names);
 	lk__table_fini(&core->tickets);
-	lk__channels_fini(&core->channels);
+	for (struct lk__session *session = core->sessions; session; session = session->next)
+		lk__channels_fini(&session->channels);
 }
 
 /* ---- Names and places --------------------------------------------------------------------- */
@@ -107,8 +114,8 @@ static struct lk__name *find_name(struct lk__core *core, const struct lk__name *
 	return NULL;
 }
 
-struct lk__place *lk__place_open(struct lk__core *core, struct lk__name *name,
-                                 struct lk__place *place)
+struct lk__place *lk__place_open(struct lk__core *core, struct lk__session *session,
+                                 struct lk__name *name, struct lk__place *place)
 {
 	uint64_t hash = lk__hash(name->bytes, name->len, 0);
 	struct lk__name *known = find_name(core, name, hash);
@@ -119,6 +126,7 @@ struct lk__place *lk__place_open(struct lk__core *core, struct lk__name *name,
 	else
 		lk__table_add(&core->names, &name->node, hash);
 	name = known ? known : name;
+	name->session = session;
 	for (other = name->places; other; other = other->next) {
 		if (name->kind == LK_KIND_LOCK && other->lease_ms == place->lease_ms &&
 		    other->fixed == place->fixed) {
@@ -160,6 +168,15 @@ bool lk__core_busy(const struct lk__core *core)
 	return core->all_tickets || core->latches;
 }
 
+bool lk__core_has_requests(const struct lk__core *core)
+{
+	const struct lk__session *session = core->sessions;
+
+	while (session && !session->queue)
+		session = session->next;
+	return session != NULL;
+}
+
 bool lk__core_stepping(const struct lk__core *core)
 {
 	const struct lk__latch *latch = core->latches;
@@ -180,17 +197,41 @@ bool lk__core_unconfirmed(const struct lk__core *core, int64_t since_ns)
 
 /* ---- What comes out ----------------------------------------------------------------------- */
 
-struct lk__pending *lk__core_next_request(struct lk__core *core, int64_t now_ns)
+void lk__pending_enqueue(struct lk__session *session, struct lk__pending *request)
 {
-	struct lk__pending *request = core->line;
+	request->where = LK__IN_LINE;
+	request->next = NULL;
+	*session->queue_end = request;
+	session->queue_end = &request->next;
+}
+
+void lk__pending_dequeue(struct lk__session *session, struct lk__pending *request)
+{
+	struct lk__pending **at = &session->queue;
+
+	if (request->where != LK__IN_LINE)
+		return;
+	while (*at != request)
+		at = &(*at)->next;
+	*at = request->next;
+	if (!*at)
+		session->queue_end = at;
+	request->next = NULL;
+	request->where = LK__AT_REST;
+}
+
+struct lk__pending *lk__core_next_request(struct lk__core *core, struct lk__session *session,
+                                          int64_t now_ns)
+{
+	struct lk__pending *request = session->queue;
 	struct lk__waiter *waiter;
 	struct lk__ticket *ticket;
 
 	if (!request)
 		return NULL;
-	core->line = request->next;
-	if (!core->line)
-		core->line_end = &core->line;
+	session->queue = request->next;
+	if (!session->queue)
+		session->queue_end = &session->queue;
 	request->next = NULL;
 	request->where = LK__UNDER_WAY;
 	request->sent_ns = now_ns;
@@ -262,43 +303,49 @@ int64_t lk__core_due(const struct lk__core *core)
 {
 	const struct lk__timer *ticket = lk__heap_first(&core->timers);
 	const struct lk__timer *latch = lk__heap_first(&core->latch_timers);
-	int64_t due_ns = lk__channels_due(&core->channels);
+	int64_t due_ns = ticket ? ticket->due_ns : LK__NEVER;
 
-	if (ticket && ticket->due_ns < due_ns)
-		due_ns = ticket->due_ns;
 	if (latch && latch->due_ns < due_ns)
 		due_ns = latch->due_ns;
+	for (const struct lk__session *session = core->sessions; session; session = session->next)
+		if (lk__channels_due(&session->channels) < due_ns)
+			due_ns = lk__channels_due(&session->channels);
 	return due_ns;
 }
 
 /* ---- The link, and the clock -------------------------------------------------------------- */
 
-void lk__core_link_up(struct lk__core *core, int64_t now_ns)
+void lk__core_link_up(struct lk__core *core, struct lk__session *session, int64_t now_ns)
 {
 	struct lk__ticket *ticket = core->all_tickets, *next;
 
-	core->linked = true;
+	lk__session_up(session, now_ns);
 	lk__count(&core->counters.connected, 1);
 	for (; ticket; ticket = next) {
 		next = ticket->next;
+		if (ticket->session != session)
+			continue;
 		if (ticket->state != LK__HOLDING || !ticket->place->fixed ||
 		    ticket->head_unserved || lk__ticket_is_shrinking(ticket))
 			ticket->next_ns = now_ns;
 		lk__ticket_pursue(core, now_ns, ticket);
 	}
-	lk__latches_link_up(core, now_ns);
+	lk__latches_link_up(core, session, now_ns);
 }
 
-void lk__core_link_down(struct lk__core *core, int64_t now_ns, const struct lk__why *why)
+void lk__core_link_down(struct lk__core *core, struct lk__session *session, int64_t now_ns,
+                        const struct lk__why *why, uint64_t random)
 {
 	struct lk__ticket *ticket = core->all_tickets, *next;
 
-	core->linked = false;
-	core->link_why = *why;
+	lk__session_down(session, now_ns, random);
+	session->why = *why;
 	for (; ticket; ticket = next) {
 		next = ticket->next;
-		lk__ticket_unhand(core, &ticket->main);
-		lk__ticket_unhand(core, &ticket->leave);
+		if (ticket->session != session)
+			continue;
+		lk__pending_dequeue(session, &ticket->main);
+		lk__pending_dequeue(session, &ticket->leave);
 		if (ticket->main.where == LK__UNDER_WAY)
 			ticket->may_be_known = true;
 		ticket->main.where = ticket->leave.where = LK__AT_REST;
@@ -307,8 +354,8 @@ void lk__core_link_down(struct lk__core *core, int64_t now_ns, const struct lk__
 		else
 			lk__ticket_pursue(core, now_ns, ticket);
 	}
-	lk__latches_link_down(core, now_ns);
-	lk__questions_link_down(core, why);
+	lk__latches_link_down(core, session, now_ns);
+	lk__questions_link_down(core, session, why);
 }
 
 void lk__core_tick(struct lk__core *core, int64_t now_ns)
@@ -318,5 +365,6 @@ void lk__core_tick(struct lk__core *core, int64_t now_ns)
 	while ((timer = lk__heap_first(&core->timers)) && timer->due_ns <= now_ns)
 		lk__ticket_pursue(core, now_ns, (struct lk__ticket *)timer);
 	lk__latches_tick(core, now_ns);
-	lk__channels_tick(&core->channels, now_ns);
+	for (struct lk__session *session = core->sessions; session; session = session->next)
+		lk__channels_tick(&session->channels, now_ns);
 }

@@ -18,6 +18,7 @@
 #include "channel.h"
 #include "heap.h"
 #include "request.h"
+#include "session.h"
 #include "table.h"
 
 #define LK__HANDOVERS_MAX 16     /* between threads, once another process waits */
@@ -31,7 +32,7 @@ struct lk__question;
 
 /* A request of a ticket, a latch or a question: at rest, in line, or under way. */
 struct lk__pending {
-	struct lk__pending *next; /* in the core's line, then in the link's */
+	struct lk__pending *next; /* in its session's queue, then in the link's list */
 	union {
 		struct lk__ticket *ticket;
 		struct lk__latch *latch; /* LK__LOOK, LK__STEP */
@@ -53,6 +54,7 @@ enum lk__pending_where { LK__AT_REST, LK__IN_LINE, LK__UNDER_WAY };
 
 struct lk__name {
 	struct lk__node node;
+	struct lk__session *session; /* its route: the link by which requests about it go */
 	struct lk__place *places;
 	struct lk__hold *holds;
 	struct lk__latch *latch; /* NULL if it is none */
@@ -92,6 +94,7 @@ struct lk__ticket {
 	struct lk__timer timer; /* first: a due timer is its ticket */
 	struct lk__node node;   /* by nonce */
 	struct lk__ticket *next, *prev;
+	struct lk__session *session; /* the name's route */
 	struct lk__place *place;
 	struct lk__waiter *leavers;   /* calls that wait for the end of it, or of some permits */
 	struct lk__waiter *extenders; /* calls that wait for a renewal each, in order */
@@ -155,6 +158,7 @@ enum lk__waiter_where {
 
 struct lk__waiter {
 	struct lk__waiter *next;
+	struct lk__session *session; /* by which its requests go; the core does not look at it */
 	struct lk__place *place;
 	void *handle;
 	uint64_t owner;
@@ -226,10 +230,9 @@ struct lk__core {
 	struct lk__heap timers;
 	struct lk__ticket *all_tickets;
 	struct lk__hold *all_holds;
-	struct lk__pending *line, **line_end; /* requests to send */
 	struct lk__waiter *done, **done_end;
 	struct lk__hold *lost, **lost_end;
-	struct lk__channels channels;
+	struct lk__session *sessions; /* links; each name has its route over one */
 	struct lk_counters counters;
 	struct lk__heap latch_timers;
 	struct lk__latch *latches;      /* those that are busy */
@@ -237,28 +240,31 @@ struct lk__core {
 	uint64_t step_number;           /* given last */
 	uint64_t random;
 	uint32_t unconfirmed; /* tickets that are so */
-	bool linked;          /* the store can be asked, and messages come */
 	bool closing;         /* every wait ends, nothing new begins */
 	bool left_behind;     /* closing: a ticket ended unconfirmed, the store refused its leave */
-	struct lk__why link_why; /* why it is not linked */
-	struct lk__why refusal;  /* the latest error that was answered to a ticket */
+	struct lk__why refusal; /* the latest error that was answered to a ticket */
 };
 
 /* ---- Life (core.c) ------------------------------------------------------------------------ */
 
 bool lk__core_init(struct lk__core *core, uint64_t seed);
-/* Frees what is left, whatever it was. */
+/* Frees what is left, whatever it was; the sessions' memory stays their owner's. */
 void lk__core_fini(struct lk__core *core);
+/* One more link, after lk__session_init().  False when out of memory. */
+bool lk__core_add_session(struct lk__core *core, struct lk__session *session);
 
 struct lk__name *lk__name_new(lk_kind kind, const char *bytes, size_t len);
 struct lk__place *lk__place_new(int64_t lease_ms, bool fixed);
-/* The place for that name and kind: the given ones are taken or freed. */
-struct lk__place *lk__place_open(struct lk__core *core, struct lk__name *name,
-                                 struct lk__place *place);
+/* The place for that name and kind: the given ones are taken or freed.  session: the name's route,
+ * always the same one for the same name. */
+struct lk__place *lk__place_open(struct lk__core *core, struct lk__session *session,
+                                 struct lk__name *name, struct lk__place *place);
 /* A part in a name is given up. */
 void lk__name_close(struct lk__core *core, struct lk__name *name);
 /* Somebody waits, holds, or has a step that is not settled. */
 bool lk__core_busy(const struct lk__core *core);
+/* A request waits to be sent. */
+bool lk__core_has_requests(const struct lk__core *core);
 /* A step of a latch is not settled. */
 bool lk__core_stepping(const struct lk__core *core);
 /* A ticket may still stand in the store, as a hold whose lease was not over at since_ns or in a
@@ -296,14 +302,16 @@ void lk__core_close(struct lk__core *core, int64_t now_ns);
 
 /* The owner's hold on the name, NULL if none. */
 struct lk__hold *lk__core_hold(const struct lk__name *name, uint64_t owner);
-lk_state lk__hold_state(const struct lk__core *core, const struct lk__hold *hold, int64_t now_ns);
+lk_state lk__hold_state(const struct lk__hold *hold, int64_t now_ns);
 int64_t lk__hold_left_ns(const struct lk__hold *hold, int64_t now_ns);
 
 /* ---- Events (core.c, answer.c, message.c) ------------------------------------------------- */
 
-void lk__core_link_up(struct lk__core *core, int64_t now_ns);
-/* What was under way has no answer any more. */
-void lk__core_link_down(struct lk__core *core, int64_t now_ns, const struct lk__why *why);
+void lk__core_link_up(struct lk__core *core, struct lk__session *session, int64_t now_ns);
+/* What was under way over that link has no answer any more.  random: see
+ * lk__session_dial_failed(). */
+void lk__core_link_down(struct lk__core *core, struct lk__session *session, int64_t now_ns,
+                        const struct lk__why *why, uint64_t random);
 /* A latch's; else it is a ticket's, or a question's. */
 bool lk__pending_is_latch(const struct lk__pending *pending);
 void lk__core_answer(struct lk__core *core, int64_t now_ns, struct lk__pending *pending,
@@ -313,8 +321,9 @@ void lk__core_tick(struct lk__core *core, int64_t now_ns);
 /* When to tick next, LK__NEVER. */
 int64_t lk__core_due(const struct lk__core *core);
 
-/* The next request to send, in order; it is under way from now on.  NULL if none. */
-struct lk__pending *lk__core_next_request(struct lk__core *core, int64_t now_ns);
+/* The next request to send over a link, in order; it is under way from now on.  NULL if none. */
+struct lk__pending *lk__core_next_request(struct lk__core *core, struct lk__session *session,
+                                          int64_t now_ns);
 /* What a request asks, as a value.  What that points to stays until the answer is given. */
 void lk__core_request(const struct lk__pending *pending, struct lk__request *request);
 /* What the answer is to fill in, NULL if nothing. */
@@ -351,7 +360,9 @@ void lk__ticket_take(struct lk__core *core, int64_t now_ns, struct lk__ticket *t
 /* The store reports that the hold is no more. */
 void lk__ticket_lose(struct lk__core *core, int64_t now_ns, struct lk__ticket *ticket,
                      lk_lost_reason reason);
-void lk__ticket_unhand(struct lk__core *core, struct lk__pending *pending);
+/* Into the queue of those to send; out of it, if it is there. */
+void lk__pending_enqueue(struct lk__session *session, struct lk__pending *pending);
+void lk__pending_dequeue(struct lk__session *session, struct lk__pending *pending);
 void lk__ticket_end(struct lk__core *core, struct lk__ticket *ticket);
 /* leave.c */
 void lk__refusal_note(struct lk__core *core, struct lk__ticket *ticket,

@@ -27,7 +27,7 @@ int64_t lk__hold_left_ns(const struct lk__hold *hold, int64_t now_ns)
 	return until > now_ns ? until - now_ns : 0;
 }
 
-lk_state lk__hold_state(const struct lk__core *core, const struct lk__hold *hold, int64_t now_ns)
+lk_state lk__hold_state(const struct lk__hold *hold, int64_t now_ns)
 {
 	const struct lk__ticket *ticket = hold->ticket;
 
@@ -35,7 +35,7 @@ lk_state lk__hold_state(const struct lk__core *core, const struct lk__hold *hold
 		return LK_STATE_LOST;
 	/* A renewal is due with two thirds left; with half left something is wrong. */
 	if (!ticket->place->fixed &&
-	    (!core->linked || ticket->renewal_failed ||
+	    (!lk__session_is_up(ticket->session) || ticket->renewal_failed ||
 	     ticket->valid_until_ns - now_ns < ticket->place->lease_ms * 500000))
 		return LK_STATE_UNSURE;
 	return LK_STATE_HELD;

@@ -56,7 +56,7 @@ static void channel_refused(struct lk__channel *channel, void *arg, int64_t now_
 static void channel_message(struct lk__channel *channel, void *arg, int64_t now_ns,
                             const struct lk__message *message);
 
-void lk__latch_open(struct lk__core *core, struct lk__name *name, struct lk__latch *latch)
+void lk__latch_open(struct lk__name *name, struct lk__latch *latch)
 {
 	static const struct lk__channel_events events = {channel_on, channel_refused,
 	                                                 channel_message};
@@ -66,14 +66,14 @@ void lk__latch_open(struct lk__core *core, struct lk__name *name, struct lk__lat
 		return;
 	}
 	latch->name = name;
-	latch->channel = lk__channel_open(&core->channels, latch->channel, &events, latch);
+	latch->channel = lk__channel_open(&name->session->channels, latch->channel, &events, latch);
 	name->latch = latch;
 }
 
 void lk__latch_free(struct lk__core *core, struct lk__latch *latch)
 {
 	lk__heap_set(&core->latch_timers, &latch->timer, LK__NEVER);
-	lk__channel_close(&core->channels, latch->channel);
+	lk__channel_close(&latch->name->session->channels, latch->channel);
 	lk__steps_free(latch);
 	free(latch);
 }
@@ -88,6 +88,7 @@ static void mind_busy(struct lk__core *core, struct lk__latch *latch)
 		return;
 	latch->busy = busy;
 	if (busy) {
+		latch->name->session->users++;
 		latch->name->refs++;
 		latch->prev = NULL;
 		latch->next = core->latches;
@@ -102,6 +103,7 @@ static void mind_busy(struct lk__core *core, struct lk__latch *latch)
 		core->latches = latch->next;
 	if (latch->next)
 		latch->next->prev = latch->prev;
+	latch->name->session->users--;
 	lk__name_close(core, latch->name); /* perhaps the end of the latch */
 }
 
@@ -129,22 +131,24 @@ static bool must_ask(const struct lk__latch *latch)
 	        (lk__channel_is_on(latch->channel) && latch->confirmed >= latch->answered));
 }
 
-static void put_in_line(struct lk__core *core, struct lk__pending *request)
+static void enqueue(struct lk__latch *latch, struct lk__pending *request)
 {
-	request->where = LK__IN_LINE;
 	request->by_text = false;
-	request->next = NULL;
-	*core->line_end = request;
-	core->line_end = &request->next;
+	lk__pending_enqueue(latch->name->session, request);
+}
+
+static bool is_linked(const struct lk__latch *latch)
+{
+	return lk__session_is_up(latch->name->session);
 }
 
 static void arm(struct lk__core *core, struct lk__latch *latch)
 {
 	int64_t when = LK__NEVER;
 
-	if (core->linked && latch->ask.where == LK__AT_REST)
+	if (is_linked(latch) && latch->ask.where == LK__AT_REST)
 		when = latch->ask_ns;
-	if (core->linked && latch->down.where == LK__AT_REST && lk__step_can_go(latch) &&
+	if (is_linked(latch) && latch->down.where == LK__AT_REST && lk__step_can_go(latch) &&
 	    latch->step_ns < when)
 		when = latch->step_ns;
 	lk__heap_set(&core->latch_timers, &latch->timer, when);
@@ -159,28 +163,28 @@ void lk__latch_pursue(struct lk__core *core, int64_t now_ns, struct lk__latch *l
 		latch->ask_ns = now_ns;
 	if (!asks) {
 		latch->ask_ns = LK__NEVER;
-		lk__ticket_unhand(core, &latch->ask);
-	} else if (core->linked && latch->ask.where == LK__AT_REST && latch->ask_ns <= now_ns) {
-		put_in_line(core, &latch->ask);
+		lk__pending_dequeue(latch->name->session, &latch->ask);
+	} else if (is_linked(latch) && latch->ask.where == LK__AT_REST && latch->ask_ns <= now_ns) {
+		enqueue(latch, &latch->ask);
 		latch->ask_ns = LK__NEVER;
 	}
 	if (!lk__step_can_go(latch))
-		lk__ticket_unhand(core, &latch->down);
-	else if (core->linked && latch->down.where == LK__AT_REST && latch->step_ns <= now_ns)
-		put_in_line(core, &latch->down);
+		lk__pending_dequeue(latch->name->session, &latch->down);
+	else if (is_linked(latch) && latch->down.where == LK__AT_REST && latch->step_ns <= now_ns)
+		enqueue(latch, &latch->down);
 	if (latch->using_channel && !latch->first) {
 		latch->using_channel = false;
-		lk__channel_unuse(&core->channels, now_ns, latch->channel);
+		lk__channel_unuse(&latch->name->session->channels, now_ns, latch->channel);
 	}
 	arm(core, latch);
 	mind_busy(core, latch);
 }
 
-static void use_channel(struct lk__core *core, int64_t now_ns, struct lk__latch *latch)
+static void use_channel(int64_t now_ns, struct lk__latch *latch)
 {
 	if (!latch->using_channel) {
 		latch->using_channel = true;
-		lk__channel_use(&core->channels, now_ns, latch->channel);
+		lk__channel_use(&latch->name->session->channels, now_ns, latch->channel);
 	}
 }
 
@@ -220,7 +224,7 @@ void lk__core_await(struct lk__core *core, int64_t now_ns, struct lk__waiter *wa
 	latch->ask_ns = now_ns;
 	/* While it lingers it costs nothing, and saves the second request. */
 	if (!waiter->only_try && lk__channel_is_on(latch->channel))
-		use_channel(core, now_ns, latch);
+		use_channel(now_ns, latch);
 	lk__latch_pursue(core, now_ns, latch);
 }
 
@@ -339,14 +343,14 @@ void lk__latch_cancel(struct lk__core *core, int64_t now_ns, struct lk__latch *l
 /* Nothing was heard of the store: why not? */
 void lk__latch_unheard(struct lk__core *core, struct lk__latch *latch, struct lk__waiter *waiter)
 {
-	const struct lk__why *why = core->linked ? &latch->trouble : &core->link_why;
+	const struct lk__why *why = is_linked(latch) ? &latch->trouble : &latch->name->session->why;
 	lk_err err = why->err;
 
 	if (err == LK_EUNKNOWN || !err)
 		err = LK_ECONN; /* this was not even asked */
 	lk__complete(core, waiter, err,
 	             why->err && why->text[0] ? why->text
-	             : core->linked           ? "no answer to a request in time"
+	             : is_linked(latch)       ? "no answer to a request in time"
 	                                      : "not connected");
 }
 
@@ -366,7 +370,7 @@ void lk__latch_give_up(struct lk__core *core, int64_t now_ns, struct lk__waiter 
 	struct lk__latch *latch = waiter->place->name->latch;
 	bool knows = waiter->stamp && latch->heard;
 
-	if (why == LK_ETIMEDOUT && !knows && core->linked) {
+	if (why == LK_ETIMEDOUT && !knows && is_linked(latch)) {
 		/* An answer is still to come, and may be that it is open. */
 		waiter->only_try = waiter->late = true;
 		return;
@@ -427,7 +431,7 @@ static void shown(struct lk__core *core, int64_t now_ns, struct lk__latch *latch
 	for_each(core, latch, judge, answer);
 	lk__steps_end_asking(core, latch, LK_EABSENT, "there is no such latch");
 	if (latch->first && latch->first->stamp)
-		use_channel(core, now_ns, latch);
+		use_channel(now_ns, latch);
 	latch->ask_ns = must_ask(latch) ? now_ns : now_ns + reask_ns(core, answer);
 }
 
@@ -484,7 +488,7 @@ static void channel_refused(struct lk__channel *channel, void *arg, int64_t now_
 	/* Tries may be left, which need no channel; the next who does has it subscribed again. */
 	if (latch->using_channel) {
 		latch->using_channel = false;
-		lk__channel_unuse(&((struct lk__core *)arg)->channels, now_ns, channel);
+		lk__channel_unuse(&latch->name->session->channels, now_ns, channel);
 	}
 	lk__latch_pursue(arg, now_ns, latch);
 }
@@ -504,28 +508,32 @@ static void channel_message(struct lk__channel *channel, void *arg, int64_t now_
 	lk__latch_pursue(arg, now_ns, latch);
 }
 
-void lk__latches_link_up(struct lk__core *core, int64_t now_ns)
+void lk__latches_link_up(struct lk__core *core, struct lk__session *session, int64_t now_ns)
 {
 	struct lk__latch *latch = core->latches, *next;
 
-	lk__channels_link_up(&core->channels, now_ns);
+	lk__channels_link_up(&session->channels, now_ns);
 	for (; latch; latch = next) {
 		next = latch->next;
+		if (latch->name->session != session)
+			continue;
 		latch->ask_ns = now_ns;
 		latch->step_ns = 0;
 		lk__latch_pursue(core, now_ns, latch);
 	}
 }
 
-void lk__latches_link_down(struct lk__core *core, int64_t now_ns)
+void lk__latches_link_down(struct lk__core *core, struct lk__session *session, int64_t now_ns)
 {
 	struct lk__latch *latch = core->latches, *next;
 
-	lk__channels_link_down(&core->channels);
+	lk__channels_link_down(&session->channels);
 	for (; latch; latch = next) {
 		next = latch->next;
-		lk__ticket_unhand(core, &latch->ask);
-		lk__ticket_unhand(core, &latch->down);
+		if (latch->name->session != session)
+			continue;
+		lk__pending_dequeue(latch->name->session, &latch->ask);
+		lk__pending_dequeue(latch->name->session, &latch->down);
 		if (latch->down.where == LK__UNDER_WAY)
 			latch->steps->doubt = true;
 		latch->ask.where = latch->down.where = LK__AT_REST;

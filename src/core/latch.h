@@ -18,7 +18,7 @@ struct lk__latch *lk__latch_new(const char *topic);
 /* Before it was given to lk__latch_open(). */
 void lk__latch_discard(struct lk__latch *latch);
 /* The name has a latch from now on: the given one is taken or freed. */
-void lk__latch_open(struct lk__core *core, struct lk__name *name, struct lk__latch *latch);
+void lk__latch_open(struct lk__name *name, struct lk__latch *latch);
 /* The name goes, and nothing of the latch is under way. */
 void lk__latch_free(struct lk__core *core, struct lk__latch *latch);
 
@@ -39,8 +39,8 @@ void lk__latch_cancel(struct lk__core *core, int64_t now_ns, struct lk__latch *l
 /* Every wait ends, and every step that was never sent. */
 void lk__latches_close(struct lk__core *core, int64_t now_ns);
 void lk__latches_fini(struct lk__core *core);
-void lk__latches_link_up(struct lk__core *core, int64_t now_ns);
-void lk__latches_link_down(struct lk__core *core, int64_t now_ns);
+void lk__latches_link_up(struct lk__core *core, struct lk__session *session, int64_t now_ns);
+void lk__latches_link_down(struct lk__core *core, struct lk__session *session, int64_t now_ns);
 void lk__latches_tick(struct lk__core *core, int64_t now_ns);
 /* It is under way from now on. */
 void lk__latch_sent(struct lk__core *core, struct lk__pending *pending);

@@ -215,7 +215,7 @@ void lk__leave_close(struct lk__core *core, int64_t now_ns)
 		next = ticket->next;
 		if (!ticket->leave_refused)
 			continue;
-		if (core->linked || ticket->leavers) {
+		if (lk__session_is_up(ticket->session) || ticket->leavers) {
 			lk__leave_now(core, now_ns, ticket);
 		} else {
 			core->left_behind |= lk__ticket_matters(ticket, now_ns);

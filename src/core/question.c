@@ -39,16 +39,14 @@ static void unlist(struct lk__core *core, struct lk__question *question)
 	question->next = question->prev = NULL;
 }
 
-void lk__core_ask(struct lk__core *core, struct lk__question *question)
+void lk__core_ask(struct lk__core *core, struct lk__session *session, struct lk__question *question)
 {
 	struct lk__pending *request = &question->request;
 
 	question->asked = true;
-	request->where = LK__IN_LINE;
+	question->session = session;
 	request->by_text = true;
-	request->next = NULL;
-	*core->line_end = request;
-	core->line_end = &request->next;
+	lk__pending_enqueue(session, request);
 	question->next = core->questions;
 	if (question->next)
 		question->next->prev = question;
@@ -90,7 +88,8 @@ void lk__question_free(struct lk__core *core, struct lk__question *question)
 		question->detached = true;
 		return;
 	}
-	lk__ticket_unhand(core, &question->request);
+	if (question->asked)
+		lk__pending_dequeue(question->session, &question->request);
 	if (question->asked && !question->done)
 		unlist(core, question);
 	discard(question);
@@ -108,13 +107,14 @@ void lk__question_answer(struct lk__core *core, struct lk__question *question,
 	end(core, question);
 }
 
-void lk__questions_link_down(struct lk__core *core, const struct lk__why *why)
+void lk__questions_link_down(struct lk__core *core, const struct lk__session *session,
+                             const struct lk__why *why)
 {
 	struct lk__question *question = core->questions, *next;
 
 	for (; question; question = next) {
 		next = question->next;
-		if (question->request.where != LK__UNDER_WAY)
+		if (question->session != session || question->request.where != LK__UNDER_WAY)
 			continue;
 		question->why = *why;
 		question->why.err = LK_EUNKNOWN;

@@ -10,6 +10,7 @@
 struct lk__question {
 	struct lk__pending request;       /* first */
 	struct lk__question *next, *prev; /* those that have no answer */
+	struct lk__session *session;      /* the link by which it is asked */
 	struct lk__waiter *waiter;        /* the call that waits for it just now, NULL if none */
 	struct lk__details details;
 	struct lk__ticket_id ticket; /* LK__SHOW: whose rank is wanted; no nonce = none */
@@ -27,8 +28,9 @@ struct lk__question {
 /* The name is copied.  NULL when out of memory. */
 struct lk__question *lk__question_new(enum lk__request_kind kind, lk_kind noun, const char *name,
                                       size_t len);
-/* Send the question.  It stays the caller's, until lk__question_free(). */
-void lk__core_ask(struct lk__core *core, struct lk__question *question);
+/* Send the question over that link.  It stays the caller's, until lk__question_free(). */
+void lk__core_ask(struct lk__core *core, struct lk__session *session,
+                  struct lk__question *question);
 /* The waiter is done when the question is. */
 void lk__question_await(struct lk__core *core, struct lk__question *question,
                         struct lk__waiter *waiter);
@@ -39,7 +41,8 @@ void lk__question_free(struct lk__core *core, struct lk__question *question);
 
 void lk__question_answer(struct lk__core *core, struct lk__question *question,
                          const struct lk__answer *answer);
-void lk__questions_link_down(struct lk__core *core, const struct lk__why *why);
+void lk__questions_link_down(struct lk__core *core, const struct lk__session *session,
+                             const struct lk__why *why);
 void lk__questions_fini(struct lk__core *core);
 
 #endif

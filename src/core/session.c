@@ -57,7 +57,7 @@ int64_t lk__session_overdue_ns(const struct lk__session *session, int64_t oldest
 	return oldest_ns == LK__NEVER ? LK__NEVER : oldest_ns + session->command_timeout_ns;
 }
 
-int64_t lk__session_due(const struct lk__session *session, bool is_busy, int64_t oldest_ns)
+int64_t lk__session_due(const struct lk__session *session, int64_t oldest_ns)
 {
 	int64_t due_ns;
 
@@ -66,21 +66,20 @@ int64_t lk__session_due(const struct lk__session *session, bool is_busy, int64_t
 	if (session->state == LK__SESSION_DIALING)
 		return LK__NEVER;
 	due_ns = lk__session_overdue_ns(session, oldest_ns);
-	if (is_busy && check_ns(session) < due_ns)
+	if (session->users && check_ns(session) < due_ns)
 		due_ns = check_ns(session);
 	return due_ns;
 }
 
-enum lk__duty lk__session_next(struct lk__session *session, int64_t now_ns, bool is_busy,
-                               int64_t oldest_ns)
+enum lk__duty lk__session_next(struct lk__session *session, int64_t now_ns, int64_t oldest_ns)
 {
-	if (lk__session_due(session, is_busy, oldest_ns) > now_ns)
+	if (lk__session_due(session, oldest_ns) > now_ns)
 		return LK__DUTY_NONE;
 	if (session->state == LK__SESSION_DOWN) {
 		lk__session_dial(session);
 		return LK__DUTY_DIAL;
 	}
-	if (is_busy && awaits_pong(session) && check_ns(session) <= now_ns)
+	if (session->users && awaits_pong(session) && check_ns(session) <= now_ns)
 		return LK__DUTY_SILENT;
 	if (lk__session_overdue_ns(session, oldest_ns) <= now_ns)
 		return LK__DUTY_OVERDUE;

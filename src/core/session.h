@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: MIT
- * The policy of one link to a server: when to dial, how long to back off, when to check that the
- * server still answers, when a response is overdue.  As in core.h nothing here blocks or reads a
- * clock: events and time are arguments, and the caller carries out the duty that comes out. */
+ * One link to a server: its policy (when to dial, how long to back off, when to check that the
+ * server still answers, when a response is overdue), the requests that wait to be sent over it, and
+ * its subscriptions.  As in core.h nothing here blocks or reads a clock: events and time are
+ * arguments, and the caller carries out the duty that comes out. */
 #ifndef LK__SESSION_H
 #define LK__SESSION_H
 
 #include "../base/error.h"
-
-#include <stdbool.h>
-#include <stdint.h>
+#include "channel.h"
 
 enum lk__session_state {
 	LK__SESSION_DOWN,    /* no connection; the next dial comes when it is due */
@@ -24,7 +23,14 @@ enum lk__duty {
 	LK__DUTY_OVERDUE, /* the oldest request has no response in time: drop the link */
 };
 
+struct lk__pending;
+
 struct lk__session {
+	struct lk__session *next;               /* of the same core */
+	struct lk__pending *queue, **queue_end; /* requests to send */
+	struct lk__channels channels;
+	struct lk__why why; /* why it is not up */
+	uint32_t users;     /* tickets and busy latches whose names are routed to it */
 	int64_t connect_timeout_ns, command_timeout_ns;
 	int64_t ping_ns;             /* silence on the link that calls for a PING */
 	int64_t retry_ns;            /* DOWN: when to dial */
@@ -35,29 +41,35 @@ struct lk__session {
 	bool loss_reported;          /* in this outage */
 };
 
-/* DOWN, and due to dial at once. */
+/* DOWN, and due to dial at once.  lk__core_add_session() does the rest. */
 void lk__session_init(struct lk__session *session, int64_t connect_timeout_ns,
                       int64_t command_timeout_ns);
 /* Check a silent link within a third of this lease, should that be less than now. */
 void lk__session_mind_lease(struct lk__session *session, int64_t lease_ms);
 
-/* When lk__session_next() has a duty, LK__NEVER if only an event can bring one.  is_busy: a caller
- * waits or something is held; an idle link is not checked.  oldest_ns: when the oldest request
- * without a response was sent, LK__NEVER if there is none. */
-int64_t lk__session_due(const struct lk__session *session, bool is_busy, int64_t oldest_ns);
+/* A request can be answered, and messages come. */
+static inline bool lk__session_is_up(const struct lk__session *session)
+{
+	return session->state == LK__SESSION_UP;
+}
+
+/* When lk__session_next() has a duty, LK__NEVER if only an event can bring one.  An idle link,
+ * without users, is not checked.  oldest_ns: when the oldest request without a response was sent,
+ * LK__NEVER if there is none. */
+int64_t lk__session_due(const struct lk__session *session, int64_t oldest_ns);
 /* The next duty that is due; ask again until there is none. */
-enum lk__duty lk__session_next(struct lk__session *session, int64_t now_ns, bool is_busy,
-                               int64_t oldest_ns);
+enum lk__duty lk__session_next(struct lk__session *session, int64_t now_ns, int64_t oldest_ns);
 /* When a request that was sent at oldest_ns becomes overdue. */
 int64_t lk__session_overdue_ns(const struct lk__session *session, int64_t oldest_ns);
 
 /* A dial of the caller's own begins, whether or not one was due. */
 void lk__session_dial(struct lk__session *session);
+/* The caller tells the core of it by lk__core_link_up(), which calls this. */
 void lk__session_up(struct lk__session *session, int64_t now_ns);
 /* random: any number; it spreads the dials of clients that lost one server together. */
 void lk__session_dial_failed(struct lk__session *session, int64_t now_ns, lk_err err,
                              uint64_t random);
-/* The link broke. */
+/* The link broke.  lk__core_link_down() calls it. */
 void lk__session_down(struct lk__session *session, int64_t now_ns, uint64_t random);
 /* A message, or the answer to a PING, has come. */
 void lk__session_heard(struct lk__session *session, int64_t now_ns);

@@ -53,6 +53,7 @@ void lk__ticket_start(struct lk__core *core, int64_t now_ns, struct lk__place *p
 
 	place->first->spare_ticket = NULL;
 	*ticket = (struct lk__ticket){
+		.session = place->name->session,
 		.place = place,
 		.permits = place->permits,
 		.is_try = place->first->only_try,
@@ -65,32 +66,17 @@ void lk__ticket_start(struct lk__core *core, int64_t now_ns, struct lk__place *p
 	if (core->all_tickets)
 		core->all_tickets->prev = ticket;
 	core->all_tickets = ticket;
+	ticket->session->users++;
 	name_ticket(core, ticket);
 	place->ticket = ticket;
 	place->refs++;
 	lk__ticket_pursue(core, now_ns, ticket);
 }
 
-/* Take a request out of the line of those to send. */
-void lk__ticket_unhand(struct lk__core *core, struct lk__pending *request)
-{
-	struct lk__pending **at = &core->line;
-
-	if (request->where != LK__IN_LINE)
-		return;
-	while (*at != request)
-		at = &(*at)->next;
-	*at = request->next;
-	if (!*at)
-		core->line_end = at;
-	request->next = NULL;
-	request->where = LK__AT_REST;
-}
-
 void lk__ticket_end(struct lk__core *core, struct lk__ticket *ticket)
 {
-	lk__ticket_unhand(core, &ticket->main);
-	lk__ticket_unhand(core, &ticket->leave);
+	lk__pending_dequeue(ticket->session, &ticket->main);
+	lk__pending_dequeue(ticket->session, &ticket->leave);
 	lk__leave_forget(core, ticket);
 	lk__heap_set(&core->timers, &ticket->timer, LK__NEVER);
 	if (ticket->state != LK__OVER)
@@ -104,6 +90,7 @@ void lk__ticket_end(struct lk__core *core, struct lk__ticket *ticket)
 	}
 	if (ticket->main.where == LK__UNDER_WAY || ticket->leave.where == LK__UNDER_WAY)
 		return;
+	ticket->session->users--;
 	if (ticket->prev)
 		ticket->prev->next = ticket->next;
 	else
@@ -122,7 +109,7 @@ void lk__ticket_leave(struct lk__core *core, int64_t now_ns, struct lk__ticket *
 		ticket->extenders = waiter->next;
 		lk__complete(core, waiter, LK_ELOST, "the hold was lost");
 	}
-	lk__ticket_unhand(core, &ticket->main);
+	lk__pending_dequeue(ticket->session, &ticket->main);
 	lk__leave_begin(now_ns, ticket);
 	if (lk__ticket_is_leaving(ticket))
 		return;
@@ -156,25 +143,22 @@ void lk__ticket_begin_again(struct lk__core *core, int64_t now_ns, struct lk__ti
 
 /* ---- What to send, and when --------------------------------------------------------------- */
 
-static void put_in_line(struct lk__core *core, struct lk__ticket *ticket,
-                        struct lk__pending *request, enum lk__request_kind kind)
+static void put_in_line(struct lk__ticket *ticket, struct lk__pending *request,
+                        enum lk__request_kind kind)
 {
 	request->kind = (uint8_t)kind;
-	request->where = LK__IN_LINE;
 	request->by_text = false;
 	request->extends = false;
 	request->claim = false;
 	request->lease_ms = ticket->place->lease_ms;
-	request->next = NULL;
-	*core->line_end = request;
-	core->line_end = &request->next;
+	lk__pending_enqueue(ticket->session, request);
 	ticket->next_ns = LK__NEVER;
 }
 
-static bool due(const struct lk__core *core, const struct lk__ticket *ticket, int64_t now_ns,
-                const struct lk__pending *request)
+static bool due(const struct lk__ticket *ticket, int64_t now_ns, const struct lk__pending *request)
 {
-	return core->linked && request->where == LK__AT_REST && ticket->next_ns <= now_ns;
+	return lk__session_is_up(ticket->session) && request->where == LK__AT_REST &&
+	       ticket->next_ns <= now_ns;
 }
 
 /* The store does not know yet that threads here wait for this hold, and nobody else is known to
@@ -186,20 +170,20 @@ static bool share_is_news(const struct lk__ticket *ticket)
 }
 
 /* What a hold sends: first a renewal that is due, then what others wait for. */
-static void keep(struct lk__core *core, int64_t now_ns, struct lk__ticket *ticket)
+static void keep(int64_t now_ns, struct lk__ticket *ticket)
 {
 	bool renewal_due = lk__ticket_renewal_ns(ticket) <= now_ns;
 
 	if (ticket->head_unserved && !renewal_due) {
-		put_in_line(core, ticket, &ticket->main, LK__HAND);
+		put_in_line(ticket, &ticket->main, LK__HAND);
 		return;
 	}
 	if (lk__ticket_is_shrinking(ticket) && !renewal_due) {
-		put_in_line(core, ticket, &ticket->main, LK__SHRINK);
+		put_in_line(ticket, &ticket->main, LK__SHRINK);
 		ticket->main.permits = ticket->place->hold->count;
 		return;
 	}
-	put_in_line(core, ticket, &ticket->main, LK__RENEW);
+	put_in_line(ticket, &ticket->main, LK__RENEW);
 	if (ticket->extenders) {
 		ticket->main.extends = true;
 		ticket->main.lease_ms = ticket->extenders->lease_ms;
@@ -219,9 +203,9 @@ static bool pursue_hold(struct lk__core *core, int64_t now_ns, struct lk__ticket
 		lk__hold_lose(core, now_ns, hold, LK_LOST_MAX_HOLD);
 		return false;
 	}
-	if (core->linked && ticket->main.where == LK__AT_REST &&
+	if (lk__session_is_up(ticket->session) && ticket->main.where == LK__AT_REST &&
 	    (ticket->extenders || ticket->next_ns <= now_ns || share_is_news(ticket)))
-		keep(core, now_ns, ticket);
+		keep(now_ns, ticket);
 	return true;
 }
 
@@ -231,7 +215,7 @@ static void arm(struct lk__core *core, struct lk__ticket *ticket)
 		lk__ticket_is_leaving(ticket) ? &ticket->leave : &ticket->main;
 	int64_t when = LK__NEVER;
 
-	if (core->linked && request->where == LK__AT_REST)
+	if (lk__session_is_up(ticket->session) && request->where == LK__AT_REST)
 		when = ticket->next_ns;
 	if (ticket->state == LK__HOLDING) {
 		if (ticket->valid_until_ns < when)
@@ -247,13 +231,13 @@ void lk__ticket_pursue(struct lk__core *core, int64_t now_ns, struct lk__ticket 
 	switch (ticket->state) {
 	case LK__ASKING:
 	case LK__WAITING:
-		if (due(core, ticket, now_ns, &ticket->main))
-			put_in_line(core, ticket, &ticket->main,
+		if (due(ticket, now_ns, &ticket->main))
+			put_in_line(ticket, &ticket->main,
 			            ticket->head_unserved ? LK__HAND : LK__ASK);
 		break;
 	case LK__CLAIMING:
-		if (due(core, ticket, now_ns, &ticket->main)) {
-			put_in_line(core, ticket, &ticket->main, LK__RENEW);
+		if (due(ticket, now_ns, &ticket->main)) {
+			put_in_line(ticket, &ticket->main, LK__RENEW);
 			ticket->main.claim = true;
 		}
 		break;
@@ -262,14 +246,14 @@ void lk__ticket_pursue(struct lk__core *core, int64_t now_ns, struct lk__ticket 
 			return;
 		break;
 	case LK__LEAVING:
-		if (due(core, ticket, now_ns, &ticket->leave)) {
-			put_in_line(core, ticket, &ticket->leave, LK__LEAVE);
+		if (due(ticket, now_ns, &ticket->leave)) {
+			put_in_line(ticket, &ticket->leave, LK__LEAVE);
 			ticket->leaves_sent++;
 		}
 		break;
 	case LK__SERVING:
-		if (due(core, ticket, now_ns, &ticket->leave))
-			put_in_line(core, ticket, &ticket->leave, LK__HAND);
+		if (due(ticket, now_ns, &ticket->leave))
+			put_in_line(ticket, &ticket->leave, LK__HAND);
 		break;
 	default:
 		return;
@@ -280,6 +264,7 @@ void lk__ticket_pursue(struct lk__core *core, int64_t now_ns, struct lk__ticket 
 bool lk__core_resend(struct lk__core *core, struct lk__pending *request)
 {
 	struct lk__ticket *ticket = request->ticket;
+	struct lk__session *session;
 
 	/* An ask whose wait is over would make a grant that nobody waits for. */
 	if (!lk__pending_is_latch(request) &&
@@ -290,11 +275,12 @@ bool lk__core_resend(struct lk__core *core, struct lk__pending *request)
 			lk__ticket_end(core, ticket);
 		return false;
 	}
+	session = lk__pending_is_latch(request) ? request->latch->name->session : ticket->session;
 	request->where = LK__IN_LINE;
 	request->by_text = true;
-	request->next = core->line;
-	if (!core->line)
-		core->line_end = &request->next;
-	core->line = request;
+	request->next = session->queue;
+	if (!session->queue)
+		session->queue_end = &request->next;
+	session->queue = request;
 	return true;
 }

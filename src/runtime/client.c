@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * Clients: open, close, who we are; and the registry of this process' clients, which the end of a
- * thread and a fork concern. */
+ * Clients: opened, entered and left by calls, closed. */
 #include "client.h"
 
 #include "net/fork.h"
@@ -10,82 +9,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
-#define INTRODUCE_LIFE_MS 60000
-#define INTRODUCE_EACH_NS (20000 * LK__MS)
-#define LABELS_MAX 64 /* of handles, told to people */
 #define MOMENT_NS (200 * LK__MS)
 
-static pthread_mutex_t registry_mutex = PTHREAD_MUTEX_INITIALIZER;
-static struct lk_client *registry;
-static pthread_once_t registry_once = PTHREAD_ONCE_INIT;
-
 static _Thread_local int cancel_state; /* of the thread before it entered */
-
-/* ---- The registry ------------------------------------------------------------------------- */
-
-static void thread_ended(uint64_t serial)
-{
-	struct lk_client *client;
-
-	pthread_mutex_lock(&registry_mutex);
-	for (client = registry; client; client = client->next) {
-		pthread_mutex_lock(&client->mutex);
-		lk__core_thread_ended(&client->core, lk__now_ns(), serial * 2);
-		lk__wire_settle(client);
-		if (client->core.line)
-			lk__wake_notify(&client->loop_wake);
-		lk__client_unlock(client);
-	}
-	pthread_mutex_unlock(&registry_mutex);
-}
-
-static void before_fork(void)
-{
-	pthread_mutex_lock(&registry_mutex);
-}
-
-static void after_fork_in_parent(void)
-{
-	pthread_mutex_unlock(&registry_mutex);
-}
-
-/* The child has none of these clients. */
-static void after_fork_in_child(void)
-{
-	registry = NULL;
-	pthread_mutex_unlock(&registry_mutex);
-}
-
-static void registry_init(void)
-{
-	pthread_atfork(before_fork, after_fork_in_parent, after_fork_in_child);
-	lk__thread_on_exit(thread_ended);
-}
-
-static void registry_add(struct lk_client *client)
-{
-	pthread_once(&registry_once, registry_init);
-	pthread_mutex_lock(&registry_mutex);
-	client->next = registry;
-	if (registry)
-		registry->prev = client;
-	registry = client;
-	pthread_mutex_unlock(&registry_mutex);
-}
-
-static void registry_remove(struct lk_client *client)
-{
-	pthread_mutex_lock(&registry_mutex);
-	if (client->prev)
-		client->prev->next = client->next;
-	else
-		registry = client->next;
-	if (client->next)
-		client->next->prev = client->prev;
-	pthread_mutex_unlock(&registry_mutex);
-}
 
 /* ---- Calls -------------------------------------------------------------------------------- */
 
@@ -119,61 +46,60 @@ void lk__client_left(void)
 	pthread_setcancelstate(cancel_state, NULL);
 }
 
+struct lk__link *lk__client_route(const struct lk_client *client, const char *name, size_t len)
+{
+	return &client->links[client->store->ops->route(client->store, name, len)];
+}
+
 void lk__log(struct lk_client *client, lk_log_level level, const char *fmt, ...)
 {
 	char line[400];
 	va_list args;
 
-	if (!client->log || level > client->log_level)
+	if (!client->log.fn || level > client->log.level)
 		return;
 	va_start(args, fmt);
 	vsnprintf(line, sizeof(line), fmt, args);
 	va_end(args);
-	client->log(client->log_arg, level, line);
-}
-
-/* ---- Who we are --------------------------------------------------------------------------- */
-
-/* A question for whichever label; with a name it is that one's. */
-static struct lk__question *introduction(const struct lk__name *name, const char *label)
-{
-	struct lk__question *question =
-		lk__question_new(LK__INTRODUCE, name ? (lk_kind)name->kind : LK_KIND_NONE,
-	                         name ? name->bytes : NULL, name ? name->len : 0);
-
-	if (!question)
-		return NULL;
-	question->details.life_ms = INTRODUCE_LIFE_MS;
-	if (label)
-		question->details.label = question->label = strdup(label);
-	return question;
-}
-
-void lk__client_introduce(struct lk_client *client, int64_t now_ns)
-{
-	struct lk__question *question;
-	struct lk__handle *handle;
-	int labels = 0;
-
-	if (now_ns < client->introduce_ns || !client->pair)
-		return;
-	client->introduce_ns = now_ns + INTRODUCE_EACH_NS;
-	if ((question = introduction(NULL, client->label))) {
-		question->details.host = client->host;
-		question->details.user = client->user;
-		question->details.program = client->program;
-		question->details.pid = getpid();
-	}
-	lk__ask_detached(client, question);
-	for (handle = client->handles; handle && labels < LABELS_MAX; handle = handle->next) {
-		if (!handle->label)
-			continue;
-		labels++;
-		lk__ask_detached(client, introduction(handle->name, handle->label));
-	}
+	client->log.fn(client->log.arg, level, line);
 }
 
 /* ---- Open --------------------------------------------------------------------------------- */
+
+/* The link, without descriptors and memory of its own: free_link() can be called. */
+static void clear_link(struct lk_client *client, unsigned index)
+{
+	struct lk__link *link = &client->links[index];
+
+	*link = (struct lk__link){.client = client, .index = index};
+	link->reader.wake = link->listener.wake = link->dialer.cancel = (struct lk__wake){-1, -1};
+	link->dialer.starts_local = true;
+	lk__session_init(&link->session, client->target.connect_timeout_ns,
+	                 client->target.command_timeout_ns);
+}
+
+static bool init_link(struct lk__link *link)
+{
+	return lk__core_add_session(&link->client->core, &link->session) &&
+	       lk__wake_init(&link->reader.wake) && lk__wake_init(&link->listener.wake) &&
+	       lk__wake_init(&link->dialer.cancel);
+}
+
+static bool init_links(struct lk_client *client)
+{
+	unsigned count = client->store->links;
+	bool whole = true;
+
+	client->links = calloc(count, sizeof(*client->links));
+	if (!client->links)
+		return false;
+	client->link_count = count;
+	for (unsigned i = 0; i < count; i++)
+		clear_link(client, i);
+	for (unsigned i = 0; i < count && whole; i++)
+		whole = init_link(&client->links[i]);
+	return whole;
+}
 
 static bool init_parts(struct lk_client *client)
 {
@@ -186,39 +112,42 @@ static bool init_parts(struct lk_client *client)
 	client->store = lk__store_of(&client->target)->create(&client->target, client->id);
 	if (!client->store)
 		return false;
-	/* Asked once, and here: a directory of users may take its time. */
-	lk__host_name(client->host, sizeof(client->host));
-	lk__user_name(client->user, sizeof(client->user));
-	lk__program_name(client->program, sizeof(client->program));
-	client->timer_fd = -1;
-	if (!lk__core_init(&client->core, seed))
-		return false;
-	client->timer_fd = lk__timer_open();
-	return lk__wake_init(&client->loop_wake) && lk__wake_init(&client->reader_wake) &&
-	       lk__wake_init(&client->listener_wake) && lk__wake_init(&client->connect_cancel);
+	lk__identity_init(&client->identity);
+	return lk__core_init(&client->core, seed) && init_links(client) && lk__loop_init(client);
+}
+
+static void drop_connection(struct lk__link *link)
+{
+	if (!link->connection)
+		return;
+	link->connection->broken = true;
+	lk__connection_leave(link->connection);
+}
+
+static void fini_link(struct lk__link *link)
+{
+	lk__wake_fini(&link->reader.wake);
+	lk__wake_fini(&link->listener.wake);
+	lk__wake_fini(&link->dialer.cancel);
 }
 
 static void free_client(struct lk_client *client)
 {
-	if (client->pair) {
-		client->pair->broken = true;
-		lk__pair_leave(client->pair);
-	}
+	for (unsigned i = 0; i < client->link_count; i++)
+		drop_connection(&client->links[i]);
 	if (client->core.names.buckets)
 		lk__core_fini(&client->core);
-	lk__wake_fini(&client->loop_wake);
-	lk__wake_fini(&client->reader_wake);
-	lk__wake_fini(&client->listener_wake);
-	lk__wake_fini(&client->connect_cancel);
-	if (client->timer_fd >= 0)
-		close(client->timer_fd);
+	for (unsigned i = 0; i < client->link_count; i++)
+		fini_link(&client->links[i]);
+	lk__loop_fini(client);
 	pthread_mutex_destroy(&client->mutex);
-	pthread_cond_destroy(&client->notify_cond);
+	pthread_cond_destroy(&client->callbacks.work);
 	pthread_cond_destroy(&client->quiet_cond);
 	if (client->store)
 		client->store->ops->destroy(client->store);
 	lk__target_fini(&client->target);
-	free(client->label);
+	free(client->links);
+	free(client->identity.label);
 	free(client);
 }
 
@@ -226,10 +155,10 @@ static bool init_locks(struct lk_client *client)
 {
 	if (pthread_mutex_init(&client->mutex, NULL) != 0)
 		return false;
-	if (lk__cond_init(&client->notify_cond)) {
+	if (lk__cond_init(&client->callbacks.work)) {
 		if (lk__cond_init(&client->quiet_cond))
 			return true;
-		pthread_cond_destroy(&client->notify_cond);
+		pthread_cond_destroy(&client->callbacks.work);
 	}
 	pthread_mutex_destroy(&client->mutex);
 	return false;
@@ -245,25 +174,69 @@ static struct lk_client *new_client(const lk_client_options *options)
 		free(client);
 		return NULL;
 	}
-	client->timer_fd = -1;
-	client->loop_wake = client->reader_wake = client->listener_wake = client->connect_cancel =
-		(struct lk__wake){-1, -1};
-	client->start_local = true;
-	client->log_level = LK_LOG_WARN;
+	client->loop.timer_fd = -1;
+	client->loop.wake = (struct lk__wake){-1, -1};
+	client->log.level = LK_LOG_WARN;
 	client->fork_generation = lk__fork_generation();
 	if (options) {
-		client->log = options->log;
-		client->log_arg = options->log_arg;
+		client->log.fn = options->log;
+		client->log.arg = options->log_arg;
 		if (options->log_level)
-			client->log_level = options->log_level;
+			client->log.level = options->log_level;
 	}
 	return client;
+}
+
+/* Dial the store's only server in the calling thread, then start the background thread. */
+static bool open_link(struct lk_client *client, struct lk__why *why)
+{
+	struct lk__connection *connection;
+
+	lk__session_dial(&client->links[0].session);
+	if (lk__dial(&client->links[0], &connection, why))
+		return false;
+	lk__link_up(&client->links[0], connection);
+	if (lk__loop_start(client))
+		return true;
+	lk__why_set(why, LK_ESYSTEM, "cannot start a thread");
+	return false;
+}
+
+static bool is_any_up(const struct lk_client *client)
+{
+	for (unsigned i = 0; i < client->link_count; i++)
+		if (client->links[i].connection)
+			return true;
+	return false;
+}
+
+/* Have the background thread dial all servers, and wait for the first that answers: the others may
+ * take their time. */
+static bool open_links(struct lk_client *client, struct lk__why *why)
+{
+	int64_t deadline_ns = lk__now_ns() + client->target.connect_timeout_ns, now_ns;
+	bool up;
+
+	for (unsigned i = 0; i < client->link_count; i++)
+		lk__session_report_loss(&client->links[i].session); /* there was none to lose */
+	if (!lk__loop_start(client)) {
+		lk__why_set(why, LK_ESYSTEM, "cannot start a thread");
+		return false;
+	}
+	pthread_mutex_lock(&client->mutex);
+	while (!is_any_up(client) && (now_ns = lk__now_ns()) < deadline_ns)
+		lk__client_wait_quiet(client, deadline_ns - now_ns);
+	up = is_any_up(client);
+	*why = client->links[0].session.why;
+	lk__client_unlock(client);
+	if (!up)
+		lk__loop_stop(client);
+	return up;
 }
 
 static lk_err open_client(const char *url, const lk_client_options *options, lk_client **result)
 {
 	struct lk_client *client = new_client(options);
-	struct lk__pair *pair;
 	struct lk__why why = {0};
 
 	if (!client)
@@ -272,22 +245,15 @@ static lk_err open_client(const char *url, const lk_client_options *options, lk_
 		free_client(client);
 		return lk__fail(&why);
 	}
-	lk__session_init(&client->session, client->target.connect_timeout_ns,
-	                 client->target.command_timeout_ns);
-	lk__session_dial(&client->session);
-	if (options && options->label && !(client->label = strdup(options->label))) {
+	if (options && options->label && !(client->identity.label = strdup(options->label))) {
 		lk__why_set(&why, LK_ENOMEM, "out of memory");
 	} else if (!init_parts(client)) {
 		lk__why_set(&why, LK_ESYSTEM,
 		            "cannot set up a client: descriptors or memory are short");
-	} else if (!lk__loop_dial(client, &pair, &why)) {
-		lk__wire_up(client, pair);
-		if (lk__loop_start(client)) {
-			registry_add(client);
-			*result = client;
-			return LK_OK;
-		}
-		lk__why_set(&why, LK_ESYSTEM, "cannot start a thread");
+	} else if (client->link_count == 1 ? open_link(client, &why) : open_links(client, &why)) {
+		lk__registry_add(client);
+		*result = client;
+		return LK_OK;
 	}
 	free_client(client);
 	return lk__fail(&why);
@@ -328,16 +294,19 @@ lk_err lk_client_counters(lk_client *client, lk_counters *counters)
 
 /* ---- Close -------------------------------------------------------------------------------- */
 
-static void forget_introduction(struct lk_client *client)
+/* A request is in flight, or a question waits on a link that can send it. */
+static bool is_link_quiet(const struct lk__link *link)
 {
-	if (client->introduce_ns)
-		lk__ask_detached(client, lk__question_new(LK__FORGET, LK_KIND_NONE, NULL, 0));
+	return !link->connection || (!link->connection->sent && !link->session.queue);
 }
 
 static bool is_quiet(const struct lk_client *client)
 {
-	return !client->calls_inside && !lk__core_busy(&client->core) &&
-	       (!client->pair || (!client->pair->sent && !client->core.questions));
+	bool quiet = !client->calls_inside && !lk__core_busy(&client->core);
+
+	for (unsigned i = 0; i < client->link_count && quiet; i++)
+		quiet = is_link_quiet(&client->links[i]);
+	return quiet;
 }
 
 /* A hold, a place in a queue or a latch's step may be left in the store. */
@@ -352,32 +321,51 @@ static bool is_unconfirmed(const struct lk_client *client, int64_t began_ns)
 static int64_t drain_until_ns(const struct lk_client *client, int64_t began_ns, int64_t drain_ns)
 {
 	int64_t until_ns = began_ns + client->target.command_timeout_ns;
-	int64_t moment_ns = client->pair ? drain_ns + MOMENT_NS : drain_ns;
+	int64_t moment_ns = is_any_up(client) ? drain_ns + MOMENT_NS : drain_ns;
 
 	return is_unconfirmed(client, began_ns) || until_ns < moment_ns ? until_ns : moment_ns;
 }
 
-/* Let the callers out, and everything be said and confirmed. */
+/* The only link on which requests are in flight, if no thread reads there; NULL = none. */
+static struct lk__link *only_link(struct lk_client *client)
+{
+	struct lk__link *only = NULL;
+
+	for (unsigned i = 0; i < client->link_count; i++) {
+		struct lk__link *link = &client->links[i];
+		if (!link->connection || !link->connection->sent)
+			continue;
+		if (only)
+			return NULL;
+		only = link;
+	}
+	return only && !only->connection->reading ? only : NULL;
+}
+
+/* Wait until the calls have returned and what was sent is confirmed: read it here, or let the
+ * background thread read several links at once. */
 static void drain(struct lk_client *client, int64_t began_ns)
 {
 	const int64_t drain_ns = lk__now_ns();
 
 	while (!is_quiet(client)) {
 		int64_t deadline_ns = drain_until_ns(client, began_ns, drain_ns);
-		struct lk__pair *pair;
 		int64_t now_ns = lk__now_ns();
+		struct lk__link *link;
 
 		if (now_ns >= deadline_ns && !client->calls_inside)
 			break;
 		lk__wire_flush(client);
-		pair = client->pair;
 		if (is_quiet(client))
 			break;
-		if (pair && pair->sent && !pair->reading && now_ns < deadline_ns)
-			lk__wire_read(client, pair, NULL, deadline_ns);
-		else
-			lk__client_wait_quiet(client, deadline_ns > now_ns ? deadline_ns - now_ns
-			                                                   : 100 * LK__MS);
+		link = only_link(client);
+		if (link && now_ns < deadline_ns) {
+			lk__reader_read(link, link->connection, NULL, deadline_ns);
+			continue;
+		}
+		lk__reader_pass(client);
+		lk__client_wait_quiet(client,
+		                      deadline_ns > now_ns ? deadline_ns - now_ns : 100 * LK__MS);
 	}
 }
 
@@ -393,7 +381,7 @@ static void end_calls(struct lk_client *client)
 	lk__wire_settle(client);
 	lk__wire_poke(client, NULL);
 	lk__wire_flush(client);
-	lk__wake_notify(&client->loop_wake);
+	lk__wake_notify(&client->loop.wake);
 }
 
 static lk_err close_client(struct lk_client *client)
@@ -402,17 +390,17 @@ static lk_err close_client(struct lk_client *client)
 	bool left, steps_left;
 
 	pthread_mutex_lock(&client->mutex);
-	if (lk__notify_is_me(client)) {
+	if (lk__callbacks_is_me(client)) {
 		lk__client_unlock(client);
 		return lk__failf(LK_EDEADLOCK, "a callback of the client cannot close it");
 	}
 	end_calls(client);
 	lk__client_unlock(client);
-	lk__notify_stop(client);
-	registry_remove(client);
+	lk__callbacks_stop(client);
+	lk__registry_remove(client);
 
 	pthread_mutex_lock(&client->mutex);
-	forget_introduction(client);
+	lk__client_forget(client);
 	drain(client, began_ns);
 	left = client->core.left_behind || lk__core_unconfirmed(&client->core, began_ns);
 	steps_left = lk__core_stepping(&client->core);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
  * A client from inside: the mutex, the state machine it guards, the wire and the threads around it.
  *
- * Lock order: the registry of clients (client.c), then one client's mutex; nothing else is held at
- * once.  "_locked" in a comment means: the client's mutex is held on entry and on return, and may
- * be given up for a while in between where it says so. */
+ * Lock order: the registry of clients (registry.c), then one client's mutex; nothing else is held
+ * at once.  "_locked" in a comment means: the client's mutex is held on entry and on return, and
+ * may be given up for a while in between where it says so. */
 #ifndef LK__CLIENT_H
 #define LK__CLIENT_H
 
@@ -12,6 +12,7 @@
 #include "base/os.h"
 #include "store.h"
 
+#include <poll.h>
 #include <pthread.h>
 
 /* A thread inside a call that may block. */
@@ -27,78 +28,120 @@ struct lk__sleeper {
 	bool gone;
 };
 
-/* The link to one server.  Kept until nobody uses it, also when it is broken. */
-struct lk__pair {
+/* A connection to one server, in use until nobody reads or writes it any more, also when it is
+ * broken. */
+struct lk__connection {
 	const struct lk__store_ops *ops;
 	struct lk__peer *peer;
-	struct lk__pending *sent, **sent_end; /* requests under way, in order */
+	struct lk__pending *sent, **sent_end; /* requests in flight, in order */
 	struct lk__buf out;                   /* what the socket has not taken yet */
 	struct lk__buf messages_out;          /* the same of messages; the loop alone writes it */
 	bool writing, reading, broken, stuck; /* stuck: the socket was full */
-	bool hearing;                         /* somebody reads messages */
+	bool hearing;                         /* a thread reads messages */
 	int users;
 };
 
+/* Which thread reads responses: see reader.c. */
+struct lk__reader {
+	struct lk__sleeper *next; /* woken to be the next reader: no other thread begins to read */
+	struct lk__wake wake;     /* the reader may have to stop */
+	bool is_loop;             /* no caller reads: the loop does */
+};
+
+/* Which thread reads messages: see messages.c. */
+struct lk__listener {
+	struct lk__sleeper *sleeper; /* reads them itself while it waits for one, NULL = none */
+	struct lk__wake wake;        /* it may have to stop */
+	bool is_caller;              /* the loop leaves messages to callers ... */
+	int64_t linger_ns;           /* ... until then, if no caller reads them */
+	int64_t alone_ns;            /* other callers wait, too: none begins before */
+};
+
+/* A thread that dials, while it does: see dial.c. */
+struct lk__dialer {
+	pthread_t thread;
+	struct lk__wake cancel;
+	bool running, done;        /* done: the thread has a result and can be joined */
+	bool starts_local;         /* it may start the server of a local: URL */
+	struct lk__connection *up; /* the result, NULL = it failed */
+	struct lk__why why;
+};
+
+/* The way to one server of the store.  Each link dials, fails and recovers on its own. */
+struct lk__link {
+	struct lk__session session; /* first: what is due and what is to be sent */
+	struct lk_client *client;
+	unsigned index;                    /* as the store counts */
+	struct lk__connection *connection; /* NULL while there is none */
+	struct lk__connection *polled;     /* by the loop, which alone looks at this */
+	struct lk__reader reader;
+	struct lk__listener listener;
+	struct lk__dialer dialer;
+	int64_t introduce_ns; /* when to tell people again who we are */
+};
+
+/* Who we are, for people. */
+struct lk__identity {
+	char *label;
+	char host[256], user[128], program[128];
+};
+
+struct lk__log {
+	lk_log_fn *fn; /* NULL = silent */
+	void *arg;
+	lk_log_level level;
+};
+
+/* The background thread: see loop.c. */
+struct lk__loop {
+	pthread_t thread;
+	struct lk__wake wake;
+	int timer_fd;
+	struct pollfd *fds; /* of the thread alone */
+	int64_t armed_ns;   /* when it wakes, perhaps earlier than it has to */
+	bool timed;         /* by its timer */
+	bool stop;
+	int64_t suspended_ns; /* how long the machine was, until now */
+};
+
+/* The thread that runs loss callbacks, from the first handle that has one: see callbacks.c. */
+struct lk__callbacks {
+	pthread_t thread;
+	bool running, stop;
+	pthread_cond_t work;         /* a loss is to be reported */
+	struct lk__handle *reported; /* whose callback runs now, NULL = none */
+};
+
 struct lk_client {
-	pthread_mutex_t mutex;
-	struct lk__core core;
+	/* Fixed when it opens. */
 	struct lk__target target;
 	struct lk__store *store;
 	char id[LK__CLIENT_ID_SIZE];
 	unsigned fork_generation;
-	char *label;
-	char host[256], user[128], program[128]; /* for people */
-	lk_log_fn *log;
-	void *log_arg;
-	lk_log_level log_level;
+	struct lk__identity identity;
+	struct lk__log log;
+	char local_path[108];
 
-	struct lk_client *next, *prev; /* the registry */
+	struct lk_client *next, *prev; /* guarded by the registry's mutex: registry.c */
+
+	pthread_mutex_t mutex; /* guards all below */
+	struct lk__core core;
+	struct lk__link *links;
+	unsigned link_count;
 	struct lk__handle *handles;
 	uint64_t handle_serial;
-
-	struct lk__session session; /* when to dial, to ping, to give up */
-	struct lk__pair *pair;      /* NULL while there is none */
 	struct lk__sleeper *sleepers;
-	struct lk__sleeper *heir;    /* it was woken to be the next who reads; nobody else begins */
-	struct lk__wakes wakes;      /* of sleepers, due when the mutex is given up */
-	struct lk__wake reader_wake; /* whoever reads replies may have to stop */
-
-	struct lk__sleeper *listener;  /* waits for messages by itself */
-	struct lk__wake listener_wake; /* and may have to stop */
-	bool callers_listen;           /* the loop leaves messages to them ... */
-	int64_t linger_ns;             /* ... until then, if there is none */
-	int64_t alone_ns;              /* others wait, too: none begins before */
-
-	pthread_t loop;
-	struct lk__wake loop_wake;
-	int timer_fd;
-	int64_t armed_ns;     /* when the loop wakes, perhaps earlier than it has to */
-	bool timed;           /* by its timer */
-	int64_t suspended_ns; /* how long the machine was, until now */
-	bool stop;
-	bool need_reader; /* replies are under way and no caller reads them */
-
-	pthread_t connector;        /* a thread that dials, while connecting */
-	bool connecting, connected; /* connected: it is done and can be joined */
-	bool start_local;           /* a local: server may be started for it */
-	char local_path[108];
-	struct lk__wake connect_cancel;
-	struct lk__pair *new_pair;
-	struct lk__why connect_why;
-
-	int64_t introduce_ns; /* when to tell people again who we are */
-
-	pthread_t notifier; /* runs loss callbacks, from the first lock that has one */
-	bool notifying, notifier_stop;
-	pthread_cond_t notify_cond; /* for it: there is a loss to tell */
-	struct lk__handle *telling; /* whose callback runs now */
-	pthread_cond_t quiet_cond;  /* calls or telling changed */
+	struct lk__wakes wakes; /* of sleepers, due when the mutex is given up */
 	unsigned calls_inside;
+	pthread_cond_t quiet_cond; /* calls, a link or the callback that runs changed */
+	struct lk__loop loop;
+	struct lk__callbacks callbacks;
 };
 
 /* What every handle is: a user's way to one name through one client. */
 struct lk__handle {
 	struct lk_client *client;
+	struct lk__link *link;          /* the name's route */
 	struct lk__handle *next, *prev; /* of the client */
 	struct lk__name *name;
 	struct lk__place *place; /* of a lock; of a semaphore: what its waits' places are like */
@@ -130,36 +173,57 @@ struct lk_semaphore {
 	void *on_lost_arg;
 };
 
-/* ---- wire.c: commands out, replies in ----------------------------------------------------- */
+/* ---- link.c: connections of a link, requests out ------------------------------------------- */
 
-/* Send what is in line; gives the mutex up meanwhile.  _locked */
+/* The link over which the waiter's requests go. */
+struct lk__link *lk__waiter_link(const struct lk__waiter *waiter);
+/* A connection that a thread looks at without the mutex is kept until it has left.  _locked */
+void lk__connection_use(struct lk__connection *connection);
+void lk__connection_leave(struct lk__connection *connection);
+/* The connection is of no use any more.  _locked */
+void lk__link_broken(struct lk__link *link, struct lk__connection *connection,
+                     const struct lk__why *why);
+/* Take up a new connection.  _locked */
+void lk__link_up(struct lk__link *link, struct lk__connection *connection);
+/* When the oldest request without a response was sent, LK__NEVER.  _locked */
+int64_t lk__link_oldest_ns(const struct lk__link *link);
+/* When that request becomes overdue.  A thread that reads sees to that itself.  _locked */
+int64_t lk__link_overdue_ns(const struct lk__link *link);
+/* Break the link because that request is overdue.  _locked */
+void lk__link_overdue(struct lk__link *link);
+/* Send what is queued on all links; gives the mutex up meanwhile.  _locked */
 void lk__wire_flush(struct lk_client *client);
+
+/* ---- reader.c: responses in; which thread reads them --------------------------------------- */
+
 /* Read what is there, or wait for it until deadline_ns or a wake; deliver it.  sleeper is whoever
- * does so, or NULL.  Gives the mutex up meanwhile.  _locked, and only if !pair->reading. */
-void lk__wire_read(struct lk_client *client, struct lk__pair *pair, struct lk__sleeper *sleeper,
-                   int64_t deadline_ns);
+ * does so, or NULL.  Gives the mutex up meanwhile.  _locked, and only if !connection->reading. */
+void lk__reader_read(struct lk__link *link, struct lk__connection *connection,
+                     struct lk__sleeper *sleeper, int64_t deadline_ns);
+/* The sleeper is to read now: its response is in flight, and no other thread reads or is to.
+ * _locked */
+bool lk__reader_is_mine(const struct lk__link *link, const struct lk__sleeper *sleeper);
+/* Have a thread read what is in flight.  A thread that was awake calls this before it sleeps or
+ * leaves its call.  _locked */
+void lk__reader_pass(struct lk_client *client);
+/* Have the loop, which calls this, read where no other thread does or is to.  _locked */
+void lk__reader_take(struct lk_client *client);
+
+/* ---- wire.c: calls that wait ---------------------------------------------------------------- */
+
 /* Sleep until the call or wait is done or deadline_ns has come, sending and reading for others on
  * the way.  Gives the mutex up meanwhile.  _locked, on return unless the sleeper is gone */
 void lk__wire_wait(struct lk_client *client, struct lk__sleeper *sleeper, int64_t deadline_ns);
 /* Before a thread goes: send what is in line, and have somebody read what is under way.  _locked */
 void lk__wire_finish(struct lk_client *client);
-/* The pair is of no use any more.  _locked */
-void lk__wire_broken(struct lk_client *client, struct lk__pair *pair, const struct lk__why *why);
-/* When the oldest request of the client without a response was sent, LK__NEVER.  _locked */
-int64_t lk__wire_oldest_ns(const struct lk_client *client);
-/* Break the link because that request is overdue.  _locked */
-void lk__wire_overdue(struct lk_client *client);
-void lk__pair_use(struct lk__pair *pair);
-void lk__pair_leave(struct lk__pair *pair);
-/* Take up a new pair.  _locked */
-void lk__wire_up(struct lk_client *client, struct lk__pair *pair);
 /* Give the mutex up, and wake who is to be woken.  Whoever has the mutex gives it up by this. */
 void lk__client_unlock(struct lk_client *client);
 /* Wait for quiet_cond at most ns nanoseconds, < 0 = without limit.  _locked */
 void lk__client_wait_quiet(struct lk_client *client, int64_t ns);
 /* Wake all whom the last events of the core concern.  _locked */
 void lk__wire_settle(struct lk_client *client);
-
+/* Have a thread look at its state again.  _locked */
+void lk__wire_wake(struct lk_client *client, struct lk__sleeper *sleeper);
 /* Have the waits on that handle (NULL = all) look at their state again.  _locked */
 void lk__wire_poke(struct lk_client *client, const void *handle);
 
@@ -171,44 +235,69 @@ struct lk__question *lk__handle_question(const struct lk__handle *handle,
 /* Ask and wait, one command timeout in all; LK_OK when each has an answer that is no failure, else
  * the first one's failure is this thread's.  For a thread inside a call.  Gives the mutex up
  * meanwhile.  _locked */
-lk_err lk__ask_all(struct lk_client *client, struct lk__question *const *questions, size_t count);
-lk_err lk__ask(struct lk_client *client, struct lk__question *question);
+lk_err lk__ask_all(struct lk__link *link, struct lk__question *const *questions, size_t count);
+lk_err lk__ask(struct lk__link *link, struct lk__question *question);
 /* Ask without waiting for the answer.  The question (NULL: out of memory) is taken.  _locked */
-void lk__ask_detached(struct lk_client *client, struct lk__question *question);
+void lk__ask_detached(struct lk__link *link, struct lk__question *question);
 /* The answer does not fit the question: make that the error of this thread. */
 lk_err lk__odd_answer(const struct lk_client *client);
 
 /* ---- messages.c: the connection that messages come by ------------------------------------- */
 
 /* Send which channels are wanted.  Only by the loop: what the socket took in part is never cut
- * into. Gives the mutex up meanwhile.  _locked */
-void lk__messages_flush(struct lk_client *client);
-/* Take what has come, if !pair->hearing.  Gives the mutex up meanwhile.  _locked */
-void lk__messages_read(struct lk_client *client, struct lk__pair *pair);
+ * into.  Gives the mutex up meanwhile.  _locked */
+void lk__messages_flush(struct lk__link *link);
+/* Take what has come, if !connection->hearing.  Gives the mutex up meanwhile.  _locked */
+void lk__messages_read(struct lk__link *link, struct lk__connection *connection);
 /* Have the sleeper wait for messages itself, until deadline_ns, a message or a wake.  False, and
  * nothing done, when it should sleep.  Gives the mutex up meanwhile.  _locked */
-bool lk__messages_listen(struct lk_client *client, struct lk__sleeper *sleeper, int64_t now_ns,
+bool lk__messages_listen(struct lk__link *link, struct lk__sleeper *sleeper, int64_t now_ns,
                          int64_t deadline_ns);
 /* The loop listens again.  _locked */
-void lk__messages_to_loop(struct lk_client *client);
+void lk__messages_to_loop(struct lk__link *link);
+
+/* ---- dial.c: threads that dial -------------------------------------------------------------- */
+
+/* A connection, dialled by the calling thread.  Without the mutex. */
+lk_err lk__dial(struct lk__link *link, struct lk__connection **connection, struct lk__why *why);
+/* Start the thread that dials.  Gives the mutex up meanwhile.  _locked */
+void lk__dial_start(struct lk__link *link);
+/* Take the result of a thread that has one.  Gives the mutex up meanwhile.  _locked */
+void lk__dial_take(struct lk__link *link);
+/* Cancel the dial and end its thread.  Without the mutex, when no other thread uses the link. */
+void lk__dial_stop(struct lk__link *link);
 
 /* ---- loop.c: the background thread -------------------------------------------------------- */
 
+bool lk__loop_init(struct lk_client *client);
+void lk__loop_fini(struct lk_client *client);
 bool lk__loop_start(struct lk_client *client);
 void lk__loop_stop(struct lk_client *client);
-/* The pair, dialled by the calling thread. */
-lk_err lk__loop_dial(struct lk_client *client, struct lk__pair **pair, struct lk__why *why);
 /* When the loop has something to do by itself, LK__NEVER.  _locked */
 int64_t lk__loop_due(const struct lk_client *client);
-/* Have the loop wake then, LK__NEVER.  client->timed says whether the timer took it.  _locked */
+/* Have the loop wake then, LK__NEVER.  loop.timed says whether the timer took it.  _locked */
 void lk__loop_arm(struct lk_client *client, int64_t due_ns);
 
-/* ---- notify.c: the thread that runs loss callbacks ---------------------------------------- */
+/* ---- callbacks.c: the thread that runs loss callbacks --------------------------------------- */
 
-bool lk__notify_start(struct lk_client *client); /* _locked */
-void lk__notify_stop(struct lk_client *client);
-/* This thread runs callbacks of the client: it cannot wait for their end.  _locked */
-bool lk__notify_is_me(const struct lk_client *client);
+bool lk__callbacks_start(struct lk_client *client); /* _locked */
+void lk__callbacks_stop(struct lk_client *client);
+/* This thread runs the program's code for the client: it cannot wait for its end.  _locked */
+bool lk__callbacks_is_me(const struct lk_client *client);
+
+/* ---- registry.c: the clients of this process ------------------------------------------------ */
+
+void lk__registry_add(struct lk_client *client);
+void lk__registry_remove(struct lk_client *client);
+
+/* ---- identity.c: who we are ----------------------------------------------------------------- */
+
+void lk__identity_init(struct lk__identity *identity);
+/* Tell people who we are, on each link where it is due and something is held or waited for.
+ * _locked */
+void lk__client_introduce(struct lk_client *client, int64_t now_ns);
+/* And that we are no more.  _locked */
+void lk__client_forget(struct lk_client *client);
 
 /* ---- client.c ----------------------------------------------------------------------------- */
 
@@ -219,8 +308,8 @@ lk_err lk__client_enter(struct lk_client *client);
 void lk__client_leave(struct lk_client *client);
 /* The same for a thread whose call others have left in its place.  Without the mutex. */
 void lk__client_left(void);
-/* Tell people who we are when it is due.  _locked */
-void lk__client_introduce(struct lk_client *client, int64_t now_ns);
+/* The link by which requests about that name go. */
+struct lk__link *lk__client_route(const struct lk_client *client, const char *name, size_t len);
 /* A line for the log hook.  Not with the mutex held. */
 void lk__log(struct lk_client *client, lk_log_level level, const char *fmt, ...)
 	__attribute__((format(printf, 3, 4)));
@@ -266,9 +355,9 @@ lk_err lk__check_range(const char *what, int64_t value, int64_t least, int64_t m
 
 /* ---- wait.c: a call that waits ------------------------------------------------------------ */
 
-/* Something is about to be asked: until now an idle client's silence was no sign of a dead
- * connection.  _locked */
-void lk__wait_begin(struct lk_client *client, int64_t now_ns);
+/* Something is about to be asked over that link: until now the silence of an idle one was no sign
+ * of a dead connection.  _locked */
+void lk__wait_begin(struct lk__link *link, int64_t now_ns);
 /* A sleeper with the waiter's handle and place filled in. */
 void lk__sleeper_init(struct lk__sleeper *sleeper, struct lk__handle *handle);
 /* What an acquire may need.  False when it cannot be, with the reason as the waiter's result. */

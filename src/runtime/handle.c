@@ -44,16 +44,17 @@ static lk_err check(const struct lk__handle_plan *plan, size_t len)
 static void adopt(struct lk_client *client, struct lk__handle *handle, struct lk__name *name,
                   struct lk__place *place)
 {
-	handle->place = lk__place_open(&client->core, name, place);
+	handle->link = lk__client_route(client, name->bytes, name->len);
+	handle->place = lk__place_open(&client->core, &handle->link->session, name, place);
 	handle->name = handle->place->name;
 	handle->serial = ++client->handle_serial;
 	handle->next = client->handles;
 	if (handle->next)
 		handle->next->prev = handle;
 	client->handles = handle;
-	lk__session_mind_lease(&client->session, handle->place->lease_ms);
+	lk__session_mind_lease(&handle->link->session, handle->place->lease_ms);
 	if (handle->label)
-		client->introduce_ns = 0;
+		handle->link->introduce_ns = 0;
 }
 
 lk_err lk__handle_open(struct lk_client *client, struct lk__handle *handle,
@@ -80,14 +81,14 @@ lk_err lk__handle_open(struct lk_client *client, struct lk__handle *handle,
 	handle->tell_loss = plan->tell_loss;
 	if ((err = lk__client_enter(client)))
 		goto undo;
-	if (handle->tell_loss && !lk__notify_start(client)) {
+	if (handle->tell_loss && !lk__callbacks_start(client)) {
 		lk__client_leave(client);
 		err = lk__failf(LK_ESYSTEM, "cannot start a thread for callbacks");
 		goto undo;
 	}
 	adopt(client, handle, name, place);
 	if (plan->latch)
-		lk__latch_open(&client->core, handle->name, plan->latch);
+		lk__latch_open(handle->name, plan->latch);
 	return LK_OK;
 undo:
 	free(place);
@@ -133,20 +134,20 @@ lk_err lk__handle_close(struct lk__handle *handle)
 	client = handle->client;
 	if ((err = lk__client_enter(client)))
 		return err;
-	if (lk__notify_is_me(client)) {
+	if (lk__callbacks_is_me(client)) {
 		lk__client_leave(client);
 		return lk__failf(LK_EDEADLOCK, "a callback cannot close a handle of its client");
 	}
 	handle->closing = true;
-	while (handle->calls_inside || client->telling == handle) {
+	while (handle->calls_inside || client->callbacks.reported == handle) {
 		cancel(handle);
-		if (handle->calls_inside || client->telling == handle)
+		if (handle->calls_inside || client->callbacks.reported == handle)
 			lk__client_wait_quiet(client, -1);
 	}
 	lk__core_drop(&client->core, lk__now_ns(), handle->name, handle);
 	lk__handle_free(handle);
 	lk__wire_flush(client);
-	lk__wake_notify(&client->loop_wake);
+	lk__wake_notify(&client->loop.wake);
 	lk__client_leave(client);
 	return LK_OK;
 }

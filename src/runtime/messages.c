@@ -13,58 +13,58 @@
 /* ---- Out ---------------------------------------------------------------------------------- */
 
 /* Append the commands of channels to the buffer.  False when out of memory. */
-static bool fill_messages(struct lk_client *client, struct lk__pair *pair)
+static bool fill_messages(struct lk__link *link, struct lk__connection *connection)
 {
 	struct lk__channel *channel;
 	bool subscribe;
 
-	while ((channel = lk__channels_next(&client->core.channels, &subscribe))) {
-		if (!pair->ops->subscribe(pair->peer, channel->topic, subscribe,
-		                          &pair->messages_out))
+	while ((channel = lk__channels_next(&link->session.channels, &subscribe))) {
+		if (!connection->ops->subscribe(connection->peer, channel->topic, subscribe,
+		                                &connection->messages_out))
 			return false;
 	}
 	return true;
 }
 
 /* Only the loop writes there, so a command that the socket took in part is never cut into. */
-void lk__messages_flush(struct lk_client *client)
+void lk__messages_flush(struct lk__link *link)
 {
-	struct lk__pair *pair = client->pair;
+	struct lk__connection *connection = link->connection;
 	struct lk__buf *out;
 	struct lk__why why;
 	int64_t taken = 0;
 
-	if (!pair)
+	if (!connection)
 		return;
-	out = &pair->messages_out;
-	if (!fill_messages(client, pair)) {
-		lk__why_set(&why, LK_ENOMEM, "%s: out of memory", client->target.text);
-		lk__wire_broken(client, pair, &why);
+	out = &connection->messages_out;
+	if (!fill_messages(link, connection)) {
+		lk__why_set(&why, LK_ENOMEM, "%s: out of memory", link->client->target.text);
+		lk__link_broken(link, connection, &why);
 		return;
 	}
 	if (!out->len)
 		return;
-	lk__pair_use(pair);
-	lk__client_unlock(client);
-	taken = pair->ops->write(pair->peer, LK__MESSAGES, out->data, out->len, &why);
-	pthread_mutex_lock(&client->mutex);
+	lk__connection_use(connection);
+	lk__client_unlock(link->client);
+	taken = connection->ops->write(connection->peer, LK__MESSAGES, out->data, out->len, &why);
+	pthread_mutex_lock(&link->client->mutex);
 	if (taken > 0) {
 		out->len -= (size_t)taken;
 		memmove(out->data, out->data + taken, out->len);
 	}
 	if (taken < 0)
-		lk__wire_broken(client, pair, &why);
-	lk__pair_leave(pair);
+		lk__link_broken(link, connection, &why);
+	lk__connection_leave(connection);
 }
 
 /* ---- In ----------------------------------------------------------------------------------- */
 
-static void take(struct lk_client *client, struct lk__pair *pair, const void *reply)
+static void take(struct lk__link *link, struct lk__connection *connection, const void *reply)
 {
-	struct lk__channels *channels = &client->core.channels;
+	struct lk__channels *channels = &link->session.channels;
 	struct lk__event event;
 
-	pair->ops->event(pair->peer, reply, channels->pinged, &event);
+	connection->ops->event(connection->peer, reply, channels->pinged, &event);
 	switch (event.kind) {
 	case LK__EVENT_NONE:
 		break;
@@ -72,7 +72,7 @@ static void take(struct lk_client *client, struct lk__pair *pair, const void *re
 		lk__channels_ponged(channels);
 		break;
 	case LK__EVENT_MESSAGE:
-		lk__core_message(&client->core, lk__now_ns(), &event.message);
+		lk__core_message(&link->client->core, lk__now_ns(), &event.message);
 		break;
 	case LK__EVENT_PUBLISHED:
 		lk__channels_published(channels, lk__now_ns(), event.topic, event.topic_len,
@@ -91,7 +91,7 @@ static void take(struct lk_client *client, struct lk__pair *pair, const void *re
 	}
 }
 
-void lk__messages_read(struct lk_client *client, struct lk__pair *pair)
+void lk__messages_read(struct lk__link *link, struct lk__connection *connection)
 {
 	void *replies[MESSAGES_MAX];
 	struct lk__why why;
@@ -99,83 +99,93 @@ void lk__messages_read(struct lk_client *client, struct lk__pair *pair)
 	int64_t got;
 	size_t count;
 
-	lk__pair_use(pair);
-	pair->hearing = true;
-	lk__client_unlock(client);
-	got = pair->ops->read(pair->peer, LK__MESSAGES, false, &why);
+	lk__connection_use(connection);
+	connection->hearing = true;
+	lk__client_unlock(link->client);
+	got = connection->ops->read(connection->peer, LK__MESSAGES, false, &why);
 	do {
 		count = 0;
 		if (!err)
-			count = pair->ops->parse(pair->peer, LK__MESSAGES, replies, MESSAGES_MAX,
-			                         &err, &why);
-		pthread_mutex_lock(&client->mutex);
+			count = connection->ops->parse(connection->peer, LK__MESSAGES, replies,
+			                               MESSAGES_MAX, &err, &why);
+		pthread_mutex_lock(&link->client->mutex);
 		for (size_t i = 0; i < count; i++) {
-			if (!pair->broken)
-				take(client, pair, replies[i]);
-			pair->ops->discard(replies[i]);
+			if (!connection->broken)
+				take(link, connection, replies[i]);
+			connection->ops->discard(replies[i]);
 		}
 		if (count < MESSAGES_MAX)
 			break;
-		lk__client_unlock(client);
+		lk__client_unlock(link->client);
 	} while (true);
-	pair->hearing = false;
-	if (got > 0 && !pair->broken)
-		lk__session_heard(&client->session, lk__now_ns());
+	connection->hearing = false;
+	if (got > 0 && !connection->broken)
+		lk__session_heard(&link->session, lk__now_ns());
 	if (got < 0 || err)
-		lk__wire_broken(client, pair, &why);
-	lk__pair_leave(pair);
+		lk__link_broken(link, connection, &why);
+	lk__connection_leave(connection);
 }
 
 /* ---- Who listens -------------------------------------------------------------------------- */
 
-void lk__messages_to_loop(struct lk_client *client)
+void lk__messages_to_loop(struct lk__link *link)
 {
-	client->callers_listen = false;
-	client->alone_ns = lk__now_ns() + LINGER_NS;
-	lk__wake_notify(&client->loop_wake);
+	link->listener.is_caller = false;
+	link->listener.alone_ns = lk__now_ns() + LINGER_NS;
+	lk__wake_notify(&link->client->loop.wake);
 }
 
 /* Nothing but a message, or time, ends this wait, and nobody else waits who would have to be woken
  * to listen when it is over. */
-static bool may_listen(const struct lk_client *client, const struct lk__sleeper *sleeper,
+static bool may_listen(const struct lk__link *link, const struct lk__sleeper *sleeper,
                        int64_t now_ns)
 {
-	const struct lk__pair *pair = client->pair;
+	const struct lk__connection *connection = link->connection;
 
-	return pair && !pair->hearing && !sleeper->next && client->sleepers == sleeper &&
-	       now_ns >= client->alone_ns && lk__waiter_expects_message(&sleeper->waiter);
+	return connection && !connection->hearing && !sleeper->next &&
+	       link->client->sleepers == sleeper && now_ns >= link->listener.alone_ns &&
+	       lk__waiter_expects_message(&sleeper->waiter);
 }
 
-bool lk__messages_listen(struct lk_client *client, struct lk__sleeper *sleeper, int64_t now_ns,
-                         int64_t deadline_ns)
+/* Wait for a message or a wake, and read what has come. */
+static void listen_once(struct lk__link *link, struct lk__connection *connection,
+                        int64_t deadline_ns)
 {
-	struct lk__pair *pair = client->pair;
+	struct lk_client *client = link->client;
 	int ready;
 
-	if (!may_listen(client, sleeper, now_ns)) {
-		if (client->callers_listen && !client->listener)
-			lk__messages_to_loop(client); /* somebody must, for who sleeps now */
+	lk__connection_use(connection);
+	lk__client_unlock(client);
+	ready = lk__poll2(connection->ops->fd(connection->peer, LK__MESSAGES), POLLIN,
+	                  link->listener.wake.read_fd, deadline_ns == LK__NEVER ? -1 : deadline_ns);
+	if (ready & 2)
+		lk__wake_drain(&link->listener.wake);
+	pthread_mutex_lock(&client->mutex);
+	link->listener.sleeper = NULL; /* it is awake */
+	if ((ready & 1) && !connection->broken)
+		lk__messages_read(link, connection);
+	lk__connection_leave(connection);
+}
+
+bool lk__messages_listen(struct lk__link *link, struct lk__sleeper *sleeper, int64_t now_ns,
+                         int64_t deadline_ns)
+{
+	struct lk__listener *listener = &link->listener;
+	struct lk_client *client = link->client;
+
+	if (!may_listen(link, sleeper, now_ns)) {
+		if (listener->is_caller && !listener->sleeper)
+			lk__messages_to_loop(link); /* a thread must, for who sleeps now */
 		return false;
 	}
-	if (!client->callers_listen)
-		lk__wake_notify(&client->loop_wake); /* it sleeps on that connection, too */
-	client->callers_listen = true;
-	client->listener = sleeper;
-	lk__pair_use(pair);
-	lk__client_unlock(client);
-	ready = lk__poll2(pair->ops->fd(pair->peer, LK__MESSAGES), POLLIN,
-	                  client->listener_wake.read_fd,
-	                  deadline_ns == LK__NEVER ? -1 : deadline_ns);
-	if (ready & 2)
-		lk__wake_drain(&client->listener_wake);
-	pthread_mutex_lock(&client->mutex);
-	client->listener = NULL; /* it is awake */
-	if ((ready & 1) && !pair->broken)
-		lk__messages_read(client, pair);
-	client->linger_ns = lk__now_ns() + LINGER_NS;
-	if (client->callers_listen && (sleeper->next || client->sleepers != sleeper))
-		lk__messages_to_loop(client);
-	lk__pair_leave(pair);
+	if (!listener->is_caller)
+		lk__wake_notify(&client->loop.wake); /* it sleeps on that connection, too */
+	listener->is_caller = true;
+	listener->sleeper = sleeper;
+	listen_once(link, link->connection, deadline_ns);
+	listener->linger_ns = lk__now_ns() + LINGER_NS;
+	if (listener->is_caller && (sleeper->next || client->sleepers != sleeper))
+		lk__messages_to_loop(link);
 	lk__wire_settle(client);
 	return true;
 }

@@ -4,10 +4,10 @@
 
 #include <stdlib.h>
 
-void lk__wait_begin(struct lk_client *client, int64_t now_ns)
+void lk__wait_begin(struct lk__link *link, int64_t now_ns)
 {
-	if (!lk__core_busy(&client->core))
-		lk__session_wakes(&client->session, now_ns);
+	if (!link->session.users)
+		lk__session_wakes(&link->session, now_ns);
 }
 
 void lk__sleeper_init(struct lk__sleeper *sleeper, struct lk__handle *handle)
@@ -15,6 +15,7 @@ void lk__sleeper_init(struct lk__sleeper *sleeper, struct lk__handle *handle)
 	*sleeper = (struct lk__sleeper){
 		.waiter =
 			{
+				.session = &handle->link->session,
 				.place = handle->place,
 				.handle = handle,
 				.max_hold_ms = handle->max_hold_ms,

@@ -37,7 +37,7 @@ static void tell_latch(struct core_world *world, struct fuzz_input *input)
 		.fence = fuzz_bits(input, 2),
 	};
 
-	lk__channels_published(&world->core.channels, world->now_ns, CORE_TOPIC,
+	lk__channels_published(&world->session.channels, world->now_ns, CORE_TOPIC,
 	                       sizeof(CORE_TOPIC) - 1, &message);
 }
 

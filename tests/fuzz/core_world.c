@@ -19,7 +19,7 @@ static struct lk__place *open_place(struct core_world *world, lk_kind kind, cons
 		abort();
 	place->capacity = 3;
 	place->ttl_ms = 60000;
-	return lk__place_open(&world->core, part, place);
+	return lk__place_open(&world->core, &world->session, part, place);
 }
 
 void core_world_init(struct core_world *world)
@@ -28,13 +28,15 @@ void core_world_init(struct core_world *world)
 
 	memset(world, 0, sizeof(*world));
 	world->now_ns = 1000000 * CORE_MS;
-	if (!latch || !lk__core_init(&world->core, 1))
+	lk__session_init(&world->session, 1000 * CORE_MS, 1000 * CORE_MS);
+	if (!latch || !lk__core_init(&world->core, 1) ||
+	    !lk__core_add_session(&world->core, &world->session))
 		abort();
 	world->places[CORE_LOCK] = open_place(world, LK_KIND_LOCK, "a", 1000, false);
 	world->places[CORE_FIXED] = open_place(world, LK_KIND_LOCK, "a", 3000, true);
 	world->places[CORE_PERMITS] = open_place(world, LK_KIND_SEMAPHORE, "b", 1000, false);
 	world->places[CORE_LATCH] = open_place(world, LK_KIND_LATCH, "c", 1000, false);
-	lk__latch_open(&world->core, world->places[CORE_LATCH]->name, latch);
+	lk__latch_open(world->places[CORE_LATCH]->name, latch);
 }
 
 /* ---- Calls --------------------------------------------------------------------------------- */
@@ -232,20 +234,21 @@ void core_link(struct core_world *world, bool up)
 {
 	struct lk__why why = {.err = LK_EUNKNOWN, .text = "the connection broke"};
 
-	if (up == world->core.linked)
+	if (up == lk__session_is_up(&world->session))
 		return;
 	if (up) {
-		lk__core_link_up(&world->core, world->now_ns);
+		lk__core_link_up(&world->core, &world->session, world->now_ns);
 		return;
 	}
 	world->sent_count = 0;
-	lk__core_link_down(&world->core, world->now_ns, &why);
+	lk__core_link_down(&world->core, &world->session, world->now_ns, &why, 0);
 }
 
 void core_send(struct core_world *world)
 {
 	while (world->sent_count < CORE_SENT) {
-		struct lk__pending *request = lk__core_next_request(&world->core, world->now_ns);
+		struct lk__pending *request =
+			lk__core_next_request(&world->core, &world->session, world->now_ns);
 		if (!request)
 			break;
 		world->sent[world->sent_count++] = request;
@@ -336,11 +339,11 @@ void core_good_answer(const struct lk__pending *request, struct lk__answer *answ
 
 void core_channel_event(struct core_world *world, unsigned choice)
 {
-	struct lk__channels *channels = &world->core.channels;
+	struct lk__channels *channels = &world->session.channels;
 	struct lk__why why = {.err = LK_EAUTH, .text = "no right"};
 	bool subscribe;
 
-	if (!world->core.linked)
+	if (!lk__session_is_up(&world->session))
 		return;
 	switch (choice % 5) {
 	case 0:

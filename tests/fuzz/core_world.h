@@ -24,6 +24,7 @@ struct core_call {
 
 struct core_world {
 	struct lk__core core;
+	struct lk__session session; /* its only link */
 	struct lk__place *places[CORE_PLACES];
 	struct core_call calls[CORE_CALLS];
 	struct lk__pending *sent[CORE_SENT]; /* in their order */

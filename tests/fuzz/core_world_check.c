@@ -28,7 +28,7 @@ static void check_ticket(const struct lk__core *core, const struct lk__ticket *t
 	          "a ticket that holds has no hold");
 	FUZZ_MUST(ticket->state == LK__HOLDING || !ticket->extenders,
 	          "somebody extends what is not held");
-	if (!core->linked || request->where != LK__AT_REST ||
+	if (!lk__session_is_up(ticket->session) || request->where != LK__AT_REST ||
 	    (ticket->state == LK__HOLDING && ticket->place->fixed &&
 	     !lk__ticket_is_shrinking(ticket)))
 		return;
@@ -51,10 +51,10 @@ static void check_hold(const struct lk__core *core, const struct lk__hold *hold)
 	          "no timer for the end of a hold");
 }
 
-static void check_latch(const struct lk__core *core, const struct lk__latch *latch)
+static void check_latch(const struct lk__latch *latch)
 {
 	FUZZ_MUST(latch->busy, "a latch at rest is in the list");
-	if (!core->linked)
+	if (!lk__session_is_up(latch->name->session))
 		return;
 	FUZZ_MUST(!latch->first || latch->ask.where != LK__AT_REST || latch->ask_ns != LK__NEVER,
 	          "nobody looks after those who wait for a latch");
@@ -102,7 +102,7 @@ void core_settle(struct core_world *world)
 	for (const struct lk__hold *hold = core->all_holds; hold; hold = hold->next)
 		check_hold(core, hold);
 	for (const struct lk__latch *latch = core->latches; latch; latch = latch->next)
-		check_latch(core, latch);
+		check_latch(latch);
 	check_calls(world);
 }
 
@@ -163,7 +163,7 @@ void core_world_close(struct core_world *world)
 	tell_losses(world);
 	FUZZ_MUST(!core->all_tickets && !core->tickets.count, "a ticket is left in state %d",
 	          core->all_tickets ? core->all_tickets->state : -1);
-	FUZZ_MUST(!core->all_holds && !core->latches && !core->line && !core->done,
+	FUZZ_MUST(!core->all_holds && !core->latches && !lk__core_has_requests(core) && !core->done,
 	          "something is left");
 	for (int i = 0; i < CORE_PLACES; i++) {
 		FUZZ_MUST(!world->places[i]->first && !world->places[i]->ticket &&

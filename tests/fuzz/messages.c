@@ -125,7 +125,7 @@ static void hear(struct core_world *world, const struct lk__space *space, char *
 		FUZZ_MUST(message.kind == LK__OPENED || message.kind == LK__REMOVED, "kind %d",
 		          (int)message.kind);
 		FUZZ_MUST(message.fence <= EXACT_MAX, "a generation out of its bounds");
-		lk__channels_published(&world->core.channels, world->now_ns, CORE_TOPIC,
+		lk__channels_published(&world->session.channels, world->now_ns, CORE_TOPIC,
 		                       strlen(CORE_TOPIC), &message);
 		FUZZ_MUST(count_holds(&world->core) == before, "a latch's message made a hold");
 	}

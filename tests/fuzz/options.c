@@ -16,20 +16,30 @@
 
 static struct lk_client *client;
 
+static bool init_link(struct lk__link *link)
+{
+	*link = (struct lk__link){.client = client};
+	lk__session_init(&link->session, 1, 1);
+	return lk__core_add_session(&client->core, &link->session) &&
+	       lk__wake_init(&link->reader.wake) && lk__wake_init(&link->listener.wake);
+}
+
 static void make_client(void)
 {
 	struct lk__why why = {0};
 
 	client = calloc(1, sizeof(*client));
 	if (!client || pthread_mutex_init(&client->mutex, NULL) ||
-	    !lk__cond_init(&client->notify_cond) || !lk__cond_init(&client->quiet_cond) ||
+	    !lk__cond_init(&client->callbacks.work) || !lk__cond_init(&client->quiet_cond) ||
 	    lk__target_parse("redis://127.0.0.1:1?command_timeout=1", NULL, &client->target,
 	                     &why) ||
-	    !lk__core_init(&client->core, 1) || !lk__wake_init(&client->loop_wake) ||
-	    !lk__wake_init(&client->reader_wake))
+	    !lk__core_init(&client->core, 1) || !lk__wake_init(&client->loop.wake))
 		abort();
-	client->timer_fd = -1;
-	lk__session_init(&client->session, 1, 1);
+	client->loop.timer_fd = -1;
+	client->links = calloc(1, sizeof(*client->links));
+	client->link_count = 1;
+	if (!client->links || !init_link(&client->links[0]))
+		abort();
 	client->fork_generation = lk__fork_generation();
 	memcpy(client->id, "abcdefghijklmnopqrstuv", sizeof(client->id));
 	client->store = lk__store_of(&client->target)->create(&client->target, client->id);

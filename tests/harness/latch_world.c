@@ -143,8 +143,9 @@ void world_open(struct world_client *client)
 {
 	struct lk__name *name = lk__name_new(LK_KIND_LATCH, "gate", 4);
 
-	client->place = lk__place_open(&client->core, name, lk__place_new(10000, false));
-	lk__latch_open(&client->core, client->place->name, lk__latch_new(TOPIC));
+	client->place =
+		lk__place_open(&client->core, &client->session, name, lk__place_new(10000, false));
+	lk__latch_open(client->place->name, lk__latch_new(TOPIC));
 }
 
 void world_init(struct world *world, int clients)
@@ -158,7 +159,9 @@ void world_init(struct world *world, int clients)
 		struct world_client *client = &world->clients[i];
 		client->world = world;
 		client->id = i;
+		lk__session_init(&client->session, 1000000000, 1000000000);
 		ck_assert(lk__core_init(&client->core, (uint64_t)i + 1));
+		ck_assert(lk__core_add_session(&client->core, &client->session));
 		world_open(client);
 		world_link_up(client);
 	}
@@ -215,7 +218,8 @@ struct lk__waiter *world_step(struct world_client *client, int64_t n, int name)
 
 bool world_take(struct world_client *client, struct world_call *call)
 {
-	struct lk__pending *request = lk__core_next_request(&client->core, client->world->now_ns);
+	struct lk__pending *request =
+		lk__core_next_request(&client->core, &client->session, client->world->now_ns);
 	const struct lk__step *step;
 
 	memset(call, 0, sizeof(*call));
@@ -253,7 +257,7 @@ bool world_command(struct world_client *client)
 	struct world *world = client->world;
 	bool subscribe;
 
-	if (!lk__channels_next(&client->core.channels, &subscribe))
+	if (!lk__channels_next(&client->session.channels, &subscribe))
 		return false;
 	if (!world->busy) {
 		client->subscribed = subscribe;
@@ -270,7 +274,7 @@ bool world_command(struct world_client *client)
 bool world_hear(struct world_client *client)
 {
 	struct world_item item = client->inbox[0];
-	struct lk__channels *channels = &client->core.channels;
+	struct lk__channels *channels = &client->session.channels;
 	const struct lk__message message = {
 		.kind = item.kind == WORLD_OPENED ? LK__OPENED : LK__REMOVED,
 		.fence = item.generation,
@@ -298,12 +302,12 @@ void world_link_down(struct world_client *client)
 
 	client->subscribed = false;
 	client->inbox_count = 0;
-	lk__core_link_down(&client->core, client->world->now_ns, &why);
+	lk__core_link_down(&client->core, &client->session, client->world->now_ns, &why, 0);
 }
 
 void world_link_up(struct world_client *client)
 {
-	lk__core_link_up(&client->core, client->world->now_ns);
+	lk__core_link_up(&client->core, &client->session, client->world->now_ns);
 }
 
 void world_tick(struct world_client *client)

@@ -58,7 +58,9 @@ void permits_init(struct permits_world *world, int clients, uint64_t seed)
 		client->id = i;
 		snprintf(id, sizeof(id), "%cclient_AAAAAAAAAAAAAA", 'a' + i);
 		lk__space_init(&client->space, "lk", 0, id);
-		if (!lk__core_init(&client->core, seed * 100 + (uint64_t)i))
+		lk__session_init(&client->session, 1000000000, 1000000000);
+		if (!lk__core_init(&client->core, seed * 100 + (uint64_t)i) ||
+		    !lk__core_add_session(&client->core, &client->session))
 			abort();
 		permits_link_up(client);
 	}
@@ -93,8 +95,8 @@ struct lk__place *permits_open(struct permits_client *client, const char *name, 
 
 	place->capacity = capacity;
 	place->ttl_ms = PERMITS_TTL_MS;
-	return lk__place_open(&client->core, lk__name_new(LK_KIND_SEMAPHORE, name, strlen(name)),
-	                      place);
+	return lk__place_open(&client->core, &client->session,
+	                      lk__name_new(LK_KIND_SEMAPHORE, name, strlen(name)), place);
 }
 
 struct lk__waiter *permits_waiter(struct permits_client *client, struct lk__place *place,
@@ -187,7 +189,7 @@ lk_state permits_state(const struct permits_client *client, const struct lk__pla
 {
 	const struct lk__hold *hold = lk__core_hold(place->name, fence);
 
-	return hold ? lk__hold_state(&client->core, hold, permits_now(client)) : LK_STATE_NONE;
+	return hold ? lk__hold_state(hold, permits_now(client)) : LK_STATE_NONE;
 }
 
 uint32_t permits_count(const struct lk__place *place, uint64_t fence)
@@ -201,7 +203,8 @@ uint32_t permits_count(const struct lk__place *place, uint64_t fence)
 
 bool permits_take(struct permits_client *client, struct permits_call *call)
 {
-	struct lk__pending *request = lk__core_next_request(&client->core, permits_now(client));
+	struct lk__pending *request =
+		lk__core_next_request(&client->core, &client->session, permits_now(client));
 	struct lk__request asked;
 
 	memset(call, 0, sizeof(*call));
@@ -282,13 +285,13 @@ void permits_link_down(struct permits_client *client, lk_err err)
 
 	client->subscribed = false;
 	client->inbox_count = 0;
-	lk__core_link_down(&client->core, permits_now(client), &why);
+	lk__core_link_down(&client->core, &client->session, permits_now(client), &why, 0);
 }
 
 void permits_link_up(struct permits_client *client)
 {
 	client->subscribed = true;
-	lk__core_link_up(&client->core, permits_now(client));
+	lk__core_link_up(&client->core, &client->session, permits_now(client));
 }
 
 /* ---- All at once -------------------------------------------------------------------------- */

@@ -36,6 +36,7 @@ struct permits_client {
 	struct permits_world *world;
 	int id;
 	struct lk__core core;
+	struct lk__session session; /* its only link */
 	struct lk__space space;
 	bool subscribed; /* the store counts it as one that hears */
 	struct permits_message inbox[PERMITS_INBOX];

@@ -36,7 +36,9 @@ void virt_init(struct virt *virt, int clients, uint64_t seed)
 		struct virt_client *client = &virt->clients[i];
 		client->virt = virt;
 		client->id = i;
-		if (!lk__core_init(&client->core, seed * 100 + (uint64_t)i))
+		lk__session_init(&client->session, 1000000000, 1000000000);
+		if (!lk__core_init(&client->core, seed * 100 + (uint64_t)i) ||
+		    !lk__core_add_session(&client->core, &client->session))
 			abort();
 		virt_link_up(client);
 	}
@@ -65,7 +67,8 @@ int64_t virt_now(const struct virt_client *client)
 struct lk__place *virt_open(struct virt_client *client, const char *name, int64_t lease_ms,
                             bool fixed)
 {
-	return lk__place_open(&client->core, lk__name_new(LK_KIND_LOCK, name, strlen(name)),
+	return lk__place_open(&client->core, &client->session,
+	                      lk__name_new(LK_KIND_LOCK, name, strlen(name)),
 	                      lk__place_new(lease_ms, fixed));
 }
 
@@ -134,7 +137,7 @@ lk_state virt_state(const struct virt_client *client, const struct lk__place *pl
 {
 	const struct lk__hold *hold = lk__core_hold(place->name, owner);
 
-	return hold ? lk__hold_state(&client->core, hold, virt_now(client)) : LK_STATE_NONE;
+	return hold ? lk__hold_state(hold, virt_now(client)) : LK_STATE_NONE;
 }
 
 uint64_t virt_fence(const struct lk__place *place, uint64_t owner)
@@ -148,7 +151,8 @@ uint64_t virt_fence(const struct lk__place *place, uint64_t owner)
 
 bool virt_take(struct virt_client *client, struct virt_call *call)
 {
-	struct lk__pending *request = lk__core_next_request(&client->core, virt_now(client));
+	struct lk__pending *request =
+		lk__core_next_request(&client->core, &client->session, virt_now(client));
 	const struct lk__ticket *ticket;
 
 	memset(call, 0, sizeof(*call));
@@ -216,13 +220,13 @@ void virt_link_down(struct virt_client *client, lk_err err)
 
 	client->subscribed = false;
 	virt_forget(client);
-	lk__core_link_down(&client->core, virt_now(client), &why);
+	lk__core_link_down(&client->core, &client->session, virt_now(client), &why, 0);
 }
 
 void virt_link_up(struct virt_client *client)
 {
 	client->subscribed = true;
-	lk__core_link_up(&client->core, virt_now(client));
+	lk__core_link_up(&client->core, &client->session, virt_now(client));
 }
 
 /* ---- All at once -------------------------------------------------------------------------- */

@@ -24,7 +24,8 @@ struct virt_client {
 	struct virt *virt;
 	int id;
 	struct lk__core core;
-	bool subscribed; /* the store counts it as one that hears */
+	struct lk__session session; /* its only link */
+	bool subscribed;            /* the store counts it as one that hears */
 	struct lk__message inbox[VIRT_INBOX];
 	int inbox_count;
 	struct lk__waiter *waiters[256]; /* freed at the end */

@@ -83,7 +83,7 @@ static bool may_happen(const struct model_world *world, struct model_client *cli
 	case DO_EXECUTE:
 		return client->scripts < bounds->steps && world_next_call(client);
 	case DO_SUBSCRIBE:
-		return client->linked && client->core.channels.line;
+		return client->linked && client->session.channels.line;
 	case DO_ANSWER:
 		return client->call_count && client->calls[0].executed;
 	case DO_HEAR:
@@ -172,7 +172,7 @@ static bool is_alone(const struct model_world *world, int index)
 	struct model_client *client = (struct model_client *)(uintptr_t)&world->clients[index];
 
 	return client->alive && !client->stalled && !world_rests(world, client) &&
-	       world->bounds->kind != LK_KIND_LATCH && !client->core.channels.line &&
+	       world->bounds->kind != LK_KIND_LATCH && !client->session.channels.line &&
 	       !client->late_count && !world_next_call(client) &&
 	       (!world_valid(world, client) || keeps_hold(client)) && !waits_in_store(world, index);
 }

@@ -177,7 +177,7 @@ void world_subscribe(struct model_world *world, struct model_client *client)
 	bool subscribe;
 
 	(void)world;
-	if (!lk__channels_next(&client->core.channels, &subscribe))
+	if (!lk__channels_next(&client->session.channels, &subscribe))
 		abort();
 	client->listens = subscribe;
 	add_item(client)->kind = subscribe ? ITEM_SUBSCRIBED : ITEM_UNSUBSCRIBED;
@@ -267,7 +267,7 @@ static void drop_item(struct model_client *client)
 void world_hear(struct model_world *world, struct model_client *client)
 {
 	struct model_item item = client->inbox[0];
-	struct lk__channels *channels = &client->core.channels;
+	struct lk__channels *channels = &client->session.channels;
 	struct lk__ticket *ticket;
 
 	drop_item(client);
@@ -337,14 +337,14 @@ void world_cut(struct model_world *world, struct model_client *client)
 
 	close_connections(world, client);
 	client->linked = client->heard = client->listens = false;
-	lk__core_link_down(&client->core, world->now_ns, &why);
+	lk__core_link_down(&client->core, &client->session, world->now_ns, &why, 0);
 	world_after(world, client);
 }
 
 void world_link(struct model_world *world, struct model_client *client)
 {
 	client->linked = client->heard = true;
-	lk__core_link_up(&client->core, world->now_ns);
+	lk__core_link_up(&client->core, &client->session, world->now_ns);
 	world_after(world, client);
 }
 

@@ -106,16 +106,16 @@ const char *world_value(const struct model_world *world, int argc, const char *c
 /* ---- Life --------------------------------------------------------------------------------- */
 
 /* A call's place, that of its handle. */
-static struct lk__place *open_handle(const struct model_bounds *bounds, struct lk__core *core)
+static struct lk__place *open_handle(const struct model_bounds *bounds, struct model_client *client)
 {
 	struct lk__name *name = lk__name_new(bounds->kind, MODEL_NAME, strlen(MODEL_NAME));
 	struct lk__place *place = lk__place_new(MODEL_LEASE_MS, bounds->fixed);
 
 	place->capacity = MODEL_CAPACITY;
 	place->ttl_ms = MODEL_TTL_MS;
-	place = lk__place_open(core, name, place);
+	place = lk__place_open(&client->core, &client->session, name, place);
 	if (bounds->kind == LK_KIND_LATCH)
-		lk__latch_open(core, place->name, lk__latch_new(MODEL_TOPIC));
+		lk__latch_open(place->name, lk__latch_new(MODEL_TOPIC));
 	return place;
 }
 
@@ -172,11 +172,13 @@ struct model_world *world_begin(const struct model_bounds *bounds, enum model_ru
 		char id[LK__CLIENT_ID_SIZE];
 		snprintf(id, sizeof(id), "%cclient_AAAAAAAAAAAAAA", 'a' + i);
 		lk__space_init(&spaces[i], "lk", 0, id);
-		if (!lk__core_init(&client->core, (uint64_t)i + 1))
+		lk__session_init(&client->session, 1000000000, 1000000000);
+		if (!lk__core_init(&client->core, (uint64_t)i + 1) ||
+		    !lk__core_add_session(&client->core, &client->session))
 			abort();
-		client->place = open_handle(bounds, &client->core);
+		client->place = open_handle(bounds, client);
 		client->alive = client->linked = client->heard = true;
-		lk__core_link_up(&client->core, world->now_ns);
+		lk__core_link_up(&client->core, &client->session, world->now_ns);
 	}
 	arena_use(ARENA_ON);
 	return world;
@@ -234,7 +236,7 @@ static void send_all(struct model_world *world, struct model_client *client)
 	struct lk__pending *request;
 	struct lk__request asked;
 
-	while ((request = lk__core_next_request(&client->core, world->now_ns))) {
+	while ((request = lk__core_next_request(&client->core, &client->session, world->now_ns))) {
 		struct model_call *call = &client->calls[client->call_count];
 		if (client->call_count++ == MODEL_CALLS) {
 			fprintf(stderr, "model: no room for a request\n");

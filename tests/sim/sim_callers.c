@@ -39,7 +39,7 @@ void sim_caller_begin(struct sim_caller *caller, enum sim_doing doing)
 	struct sim_client *client = caller->client;
 	struct sim *sim = client->sim;
 
-	if (!lk__core_busy(&client->core))
+	if (!client->session.users)
 		lk__session_wakes(&client->session, sim_local(client));
 	caller->waiter = (struct lk__waiter){
 		.place = caller->place,

@@ -430,7 +430,7 @@ static void check_ticket(struct sim_client *client, const struct lk__ticket *tic
 			         "a ticket is over and waits for no answer");
 		return;
 	}
-	if (!client->core.linked || request->where != LK__AT_REST)
+	if (!lk__session_is_up(&client->session) || request->where != LK__AT_REST)
 		return;
 	if (ticket->state == LK__HOLDING && ticket->place->fixed &&
 	    !lk__ticket_is_shrinking(ticket))

@@ -16,7 +16,8 @@ static void check_client(struct sim *sim, const struct sim_client *client)
 		sim_fail(sim, "end", "c%02d has a hold left", client->slot);
 	if (core->latches)
 		sim_fail(sim, "end", "c%02d has a step or a wait left", client->slot);
-	if (core->line || core->done || core->lost || lk__core_due(core) != LK__NEVER)
+	if (lk__core_has_requests(core) || core->done || core->lost ||
+	    lk__core_due(core) != LK__NEVER)
 		sim_fail(sim, "end", "c%02d has something left in line", client->slot);
 	for (int i = 0; i < SIM_NAMES * SIM_HANDLES; i++) {
 		const struct lk__place *place = client->places[i / SIM_HANDLES][i % SIM_HANDLES];

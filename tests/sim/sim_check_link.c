@@ -67,7 +67,7 @@ void sim_check_redial(struct sim_client *client)
 {
 	struct sim *sim = client->sim;
 	int64_t lasted_ns = sim->now_ns - client->linked_ns;
-	int64_t pause_ns = lk__session_due(&client->session, false, LK__NEVER) - sim_local(client);
+	int64_t pause_ns = lk__session_due(&client->session, LK__NEVER) - sim_local(client);
 
 	if (lasted_ns > SIM_S + SLACK_NS && pause_ns > 0)
 		sim_fail(sim, "redial", "client %d waits %lld ms after a link that lasted %lld ms",

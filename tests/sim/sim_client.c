@@ -50,11 +50,11 @@ static void open_places(struct sim_client *client, struct sim_random *random)
 
 		place->capacity = plan->capacity;
 		place->ttl_ms = SIM_TTL_MS;
-		place = lk__place_open(&client->core,
+		place = lk__place_open(&client->core, &client->session,
 		                       lk__name_new(name->kind, name->text, strlen(name->text)),
 		                       place);
 		if (name->kind == LK_KIND_LATCH)
-			lk__latch_open(&client->core, place->name, lk__latch_new(name->topic));
+			lk__latch_open(place->name, lk__latch_new(name->topic));
 		client->places[i / SIM_HANDLES][second] = place;
 	}
 }
@@ -101,7 +101,8 @@ void sim_client_start(struct sim *sim, int slot)
 	snprintf(id, sizeof(id), "c%02u_%05u_aaaaaaaaaaaa", (unsigned)slot % 100u,
 	         (unsigned)life % 100000u);
 	lk__space_init(&client->space, "lk", 0, id);
-	if (!lk__core_init(&client->core, sim_draw(&random, UINT64_MAX)))
+	if (!lk__core_init(&client->core, sim_draw(&random, UINT64_MAX)) ||
+	    !lk__core_add_session(&client->core, &client->session))
 		abort();
 	open_places(client, &random);
 	start_callers(client);
@@ -165,9 +166,8 @@ void sim_client_unlink(struct sim_client *client, lk_err err)
 			sim_latch_answered(&client->callers[i], false);
 	drop_link(client);
 	sim_disturb(&client->disturbed_ns, sim->now_ns);
-	lk__core_link_down(&client->core, sim_local(client), &why);
-	lk__session_down(&client->session, sim_local(client),
-	                 sim_draw(&client->random, UINT64_MAX));
+	lk__core_link_down(&client->core, &client->session, sim_local(client), &why,
+	                   sim_draw(&client->random, UINT64_MAX));
 	client->unlinked_ns = sim->now_ns;
 	sim_check_redial(client);
 }
@@ -186,11 +186,10 @@ static void end_dialling(struct sim_client *client)
 	}
 	sim_server_load(sim);
 	client->link = sim_link_new(client);
-	lk__session_up(&client->session, sim_local(client));
 	client->linked_ns = client->heard_ns = sim->now_ns;
 	sim_disturb(&client->disturbed_ns, sim->now_ns);
 	sim_trace(sim, client, "is linked");
-	lk__core_link_up(&client->core, sim_local(client));
+	lk__core_link_up(&client->core, &client->session, sim_local(client));
 }
 
 static void dial(struct sim_client *client)
@@ -216,8 +215,7 @@ static void do_duties(struct sim_client *client)
 {
 	enum lk__duty duty;
 
-	while ((duty = lk__session_next(&client->session, sim_local(client),
-	                                lk__core_busy(&client->core), oldest_ns(client)))) {
+	while ((duty = lk__session_next(&client->session, sim_local(client), oldest_ns(client)))) {
 		if (duty == LK__DUTY_DIAL)
 			dial(client);
 		else if (duty == LK__DUTY_PING)
@@ -304,8 +302,7 @@ void sim_client_find_next(struct sim_client *client)
 	if (client->link)
 		consider_link(client, client->link);
 	consider(client, SIM_DIAL, client->dial_ns, true, NULL);
-	duty_ns =
-		lk__session_due(&client->session, lk__core_busy(&client->core), oldest_ns(client));
+	duty_ns = lk__session_due(&client->session, oldest_ns(client));
 	consider(client, SIM_DUTY, sim_true(client, duty_ns), true, NULL);
 	consider(client, SIM_TICK, sim_true(client, lk__core_due(&client->core)), true, NULL);
 	consider(client, SIM_FLUSH, client->flush_ns, true, NULL);
@@ -345,7 +342,8 @@ void sim_client_settle(struct sim_client *client)
 		sim_client_free(client);
 		return;
 	}
-	if ((!core->line && !core->channels.line) || client->flush_ns != LK__NEVER)
+	if ((!client->session.queue && !client->session.channels.line) ||
+	    client->flush_ns != LK__NEVER)
 		return;
 	if (sim_percent(&client->random, 5) && client->sim->plan->delay_ns)
 		client->flush_ns = client->sim->now_ns + sim_within(&client->random, 5 * SIM_MS);

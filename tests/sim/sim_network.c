@@ -282,11 +282,12 @@ void sim_network_flush(struct sim_client *client)
 	client->flush_ns = LK__NEVER;
 	if (!link)
 		return;
-	while ((request = lk__core_next_request(&client->core, sim_local(client)))) {
+	while ((request = lk__core_next_request(&client->core, &client->session,
+	                                        sim_local(client)))) {
 		sim_check_sent(client, request);
 		append_call(link, take(client, request));
 	}
-	while ((channel = lk__channels_next(&client->core.channels, &subscribe))) {
+	while ((channel = lk__channels_next(&client->session.channels, &subscribe))) {
 		struct sim_item *item = new_item(subscribe ? SIM_SUBSCRIBED : SIM_UNSUBSCRIBED,
 		                                 topic_of(client->sim, channel->topic));
 		item->at_ns = arrival(link, SIM_MESSAGES_OUT);
@@ -306,7 +307,7 @@ void sim_network_ping(struct sim_client *client)
 			abort();
 		append_call(link, call);
 	}
-	if (lk__channels_ping(&client->core.channels)) {
+	if (lk__channels_ping(&client->session.channels)) {
 		struct sim_item *item = new_item(SIM_PONG, -1);
 		item->at_ns = arrival(link, SIM_MESSAGES_OUT);
 		append_item(&link->orders_end, item);
@@ -475,7 +476,7 @@ void sim_network_hear(struct sim_client *client)
 	struct sim *sim = client->sim;
 	struct sim_link *link = client->link;
 	struct sim_item *item = link->items;
-	struct lk__channels *channels = &client->core.channels;
+	struct lk__channels *channels = &client->session.channels;
 	const char *topic = item->topic >= 0 ? sim->names[item->topic].topic : "";
 	int64_t now_ns = sim_local(client);
 	struct lk__message message;

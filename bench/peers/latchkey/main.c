@@ -194,10 +194,10 @@ int main(int argc, char **argv)
 {
 	static const char list[] =
 		"latchkey\tpairs contend semaphore latch\tLatchkey of this tree, C, a process a "
-	        "worker, "
+		"worker, "
 		"a client each; all defaults: lease 10 s, renewed; waits for the grant\n"
 		"latchkey-threads\tpairs contend semaphore latch\tLatchkey of this tree, C, a "
-	        "thread a "
+		"thread a "
 		"worker, a client each (so nothing is handed over inside); all defaults\n";
 
 	if (argc == 2 && !strcmp(argv[1], "list"))

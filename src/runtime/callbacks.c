@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * The thread that tells of losses.  Its own, so that a callback that blocks delays no renewal; made
+ * The thread that reports losses.  Its own, so that a callback that blocks delays no renewal; made
  * with the first lock that has a callback. */
 #include "client.h"
 
@@ -20,24 +20,24 @@ static void *run(void *arg)
 	struct lk__hold *hold;
 
 	pthread_mutex_lock(&client->mutex);
-	while (!client->notifier_stop) {
+	while (!client->callbacks.stop) {
 		struct lk__handle *handle;
 		uint64_t fence;
 		lk_lost_reason reason;
 
 		hold = lk__core_next_lost(&client->core);
 		if (!hold) {
-			lk__cond_wait(&client->notify_cond, &client->mutex, -1);
+			lk__cond_wait(&client->callbacks.work, &client->mutex, -1);
 			continue;
 		}
 		handle = hold->handle;
 		fence = hold->fence;
 		reason = (lk_lost_reason)hold->lost;
-		client->telling = handle;
+		client->callbacks.reported = handle;
 		pthread_mutex_unlock(&client->mutex);
 		tell(handle, fence, reason);
 		pthread_mutex_lock(&client->mutex);
-		client->telling = NULL;
+		client->callbacks.reported = NULL;
 		lk__core_told(hold);
 		pthread_cond_broadcast(&client->quiet_cond);
 	}
@@ -45,29 +45,31 @@ static void *run(void *arg)
 	return NULL;
 }
 
-bool lk__notify_start(struct lk_client *client)
+bool lk__callbacks_start(struct lk_client *client)
 {
-	if (!client->notifying)
-		client->notifying = lk__thread_start(&client->notifier, "lk-notify", run, client);
-	return client->notifying;
+	if (!client->callbacks.running)
+		client->callbacks.running =
+			lk__thread_start(&client->callbacks.thread, "lk-notify", run, client);
+	return client->callbacks.running;
 }
 
-void lk__notify_stop(struct lk_client *client)
+void lk__callbacks_stop(struct lk_client *client)
 {
 	bool notifying;
 
 	pthread_mutex_lock(&client->mutex);
-	client->notifier_stop = true;
-	notifying = client->notifying;
-	pthread_cond_signal(&client->notify_cond);
+	client->callbacks.stop = true;
+	notifying = client->callbacks.running;
+	pthread_cond_signal(&client->callbacks.work);
 	pthread_mutex_unlock(&client->mutex);
 	if (notifying)
-		pthread_join(client->notifier, NULL);
+		pthread_join(client->callbacks.thread, NULL);
 }
 
-bool lk__notify_is_me(const struct lk_client *client)
+bool lk__callbacks_is_me(const struct lk_client *client)
 {
 	/* The loop runs the program's code, too: its log hook. */
-	return pthread_equal(client->loop, pthread_self()) ||
-	       (client->notifying && pthread_equal(client->notifier, pthread_self()));
+	return pthread_equal(client->loop.thread, pthread_self()) ||
+	       (client->callbacks.running &&
+	        pthread_equal(client->callbacks.thread, pthread_self()));
 }

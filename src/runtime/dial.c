@@ -1,0 +1,124 @@
+/* SPDX-License-Identifier: MIT
+ * Dialling: a thread for each dial, so that a server that does not answer holds up nothing, not
+ * even the dials of other links. */
+#include "client.h"
+
+#include "local/local.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+lk_err lk__dial(struct lk__link *link, struct lk__connection **result, struct lk__why *why)
+{
+	struct lk_client *client = link->client;
+	struct lk__target target = client->target;
+	int64_t deadline_ns = lk__now_ns() + target.connect_timeout_ns;
+	struct lk__connection *connection = calloc(1, sizeof(*connection));
+	lk_err err = LK_OK;
+
+	if (!connection)
+		return lk__why_set(why, LK_ENOMEM, "out of memory");
+	if (target.local) {
+		if (link->dialer.starts_local)
+			err = lk__local_ensure(client->local_path, deadline_ns, why);
+		target.socket_path = client->local_path;
+		snprintf(target.text, sizeof(target.text), "local:");
+	}
+	if (!err)
+		err = client->store->ops->dial(client->store, link->index, &target, deadline_ns,
+		                               link->dialer.cancel.read_fd, &connection->peer, why);
+	if (err) {
+		free(connection);
+		return err;
+	}
+	connection->ops = client->store->ops;
+	connection->users = 1;
+	connection->sent_end = &connection->sent;
+	*result = connection;
+	return LK_OK;
+}
+
+static void *run(void *arg)
+{
+	struct lk__link *link = arg;
+	struct lk__connection *connection = NULL;
+	struct lk__why why = {0};
+	lk_err err = lk__dial(link, &connection, &why);
+
+	pthread_mutex_lock(&link->client->mutex);
+	link->dialer.up = connection;
+	link->dialer.why = why;
+	link->dialer.why.err = err;
+	link->dialer.done = true;
+	lk__wake_notify(&link->client->loop.wake);
+	lk__client_unlock(link->client);
+	return NULL;
+}
+
+static void dial_failed(struct lk__link *link, lk_err err)
+{
+	lk__session_dial_failed(&link->session, lk__now_ns(), err,
+	                        lk__core_random(&link->client->core));
+}
+
+void lk__dial_start(struct lk__link *link)
+{
+	struct lk_client *client = link->client;
+	struct lk__dialer *dialer = &link->dialer;
+
+	if (lk__session_report_loss(&link->session)) {
+		struct lk__why why = link->session.why;
+		lk__client_unlock(client);
+		lk__log(client, LK_LOG_WARN, "connection lost: %s", why.text);
+		pthread_mutex_lock(&client->mutex);
+	}
+	/* Nobody who is idle starts a server that somebody stopped. */
+	dialer->starts_local = lk__core_busy(&client->core) || client->core.questions;
+	dialer->running = true;
+	if (!lk__thread_start(&dialer->thread, "lk-connect", run, link)) {
+		dialer->running = false;
+		dial_failed(link, LK_ESYSTEM);
+	}
+}
+
+void lk__dial_take(struct lk__link *link)
+{
+	struct lk_client *client = link->client;
+	struct lk__dialer *dialer = &link->dialer;
+	struct lk__connection *connection = dialer->up;
+
+	if (!dialer->running || !dialer->done)
+		return;
+	lk__client_unlock(client);
+	pthread_join(dialer->thread, NULL);
+	if (connection)
+		lk__log(client, LK_LOG_INFO, "%s: connected", client->target.text);
+	else
+		lk__log(client, LK_LOG_WARN, "cannot connect: %s", dialer->why.text);
+	pthread_mutex_lock(&client->mutex);
+	dialer->running = dialer->done = false;
+	dialer->up = NULL;
+	if (connection) {
+		lk__link_up(link, connection);
+	} else {
+		link->session.why = dialer->why;
+		dial_failed(link, dialer->why.err);
+	}
+	pthread_cond_broadcast(&client->quiet_cond); /* an open may wait for the first one */
+}
+
+void lk__dial_stop(struct lk__link *link)
+{
+	struct lk__dialer *dialer = &link->dialer;
+
+	if (dialer->running) {
+		lk__wake_notify(&dialer->cancel);
+		pthread_join(dialer->thread, NULL);
+	}
+	if (dialer->up) {
+		dialer->up->broken = true;
+		lk__connection_leave(dialer->up);
+	}
+	dialer->running = false;
+	dialer->up = NULL;
+}

@@ -1,0 +1,76 @@
+/* SPDX-License-Identifier: MIT
+ * Who this client is: said to each server where it holds or waits, for people who look there. */
+#include "client.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define LIFE_MS 60000
+#define EACH_NS (20000 * LK__MS)
+#define LABELS_MAX 64 /* of handles, told to people */
+
+void lk__identity_init(struct lk__identity *identity)
+{
+	/* Asked once, and here: a directory of users may take its time. */
+	lk__host_name(identity->host, sizeof(identity->host));
+	lk__user_name(identity->user, sizeof(identity->user));
+	lk__program_name(identity->program, sizeof(identity->program));
+}
+
+/* A question for whichever label; with a name it is that one's. */
+static struct lk__question *introduction(const struct lk__name *name, const char *label)
+{
+	struct lk__question *question =
+		lk__question_new(LK__INTRODUCE, name ? (lk_kind)name->kind : LK_KIND_NONE,
+	                         name ? name->bytes : NULL, name ? name->len : 0);
+
+	if (!question)
+		return NULL;
+	question->details.life_ms = LIFE_MS;
+	if (label)
+		question->details.label = question->label = strdup(label);
+	return question;
+}
+
+static void introduce(struct lk__link *link, int64_t now_ns)
+{
+	const struct lk__identity *identity = &link->client->identity;
+	struct lk__question *question;
+	struct lk__handle *handle;
+	int labels = 0;
+
+	link->introduce_ns = now_ns + EACH_NS;
+	if ((question = introduction(NULL, identity->label))) {
+		question->details.host = identity->host;
+		question->details.user = identity->user;
+		question->details.program = identity->program;
+		question->details.pid = getpid();
+	}
+	lk__ask_detached(link, question);
+	for (handle = link->client->handles; handle && labels < LABELS_MAX; handle = handle->next) {
+		if (!handle->label || handle->link != link)
+			continue;
+		labels++;
+		lk__ask_detached(link, introduction(handle->name, handle->label));
+	}
+}
+
+void lk__client_introduce(struct lk_client *client, int64_t now_ns)
+{
+	if (!client->core.all_tickets)
+		return;
+	for (unsigned i = 0; i < client->link_count; i++) {
+		struct lk__link *link = &client->links[i];
+		if (link->session.users && link->connection && now_ns >= link->introduce_ns)
+			introduce(link, now_ns);
+	}
+}
+
+void lk__client_forget(struct lk_client *client)
+{
+	for (unsigned i = 0; i < client->link_count; i++)
+		if (client->links[i].introduce_ns)
+			lk__ask_detached(&client->links[i],
+			                 lk__question_new(LK__FORGET, LK_KIND_NONE, NULL, 0));
+}

@@ -1,0 +1,195 @@
+/* SPDX-License-Identifier: MIT
+ * Links: one connection each to a server, and requests out.  Any thread that has something to send
+ * writes what is queued, one thread at a time on each link, without the mutex; bytes that the
+ * socket does not take wait for the background thread. */
+#include "client.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+struct lk__link *lk__waiter_link(const struct lk__waiter *waiter)
+{
+	return (struct lk__link *)waiter->session;
+}
+
+/* ---- Connections -------------------------------------------------------------------------- */
+
+void lk__connection_use(struct lk__connection *connection)
+{
+	connection->users++;
+}
+
+void lk__connection_leave(struct lk__connection *connection)
+{
+	if (--connection->users || !connection->broken)
+		return;
+	connection->ops->close(connection->peer);
+	lk__buf_fini(&connection->out);
+	lk__buf_fini(&connection->messages_out);
+	free(connection);
+}
+
+void lk__link_broken(struct lk__link *link, struct lk__connection *connection,
+                     const struct lk__why *why)
+{
+	struct lk_client *client = link->client;
+
+	if (connection->broken)
+		return;
+	connection->broken = true;
+	link->connection = NULL;
+	link->reader.is_loop = link->listener.is_caller = false;
+	connection->ops->shutdown(connection->peer);
+	/* Before the core hears of it: it may free what its requests stand in. */
+	connection->sent = NULL;
+	connection->sent_end = &connection->sent;
+	lk__core_link_down(&client->core, &link->session, lk__now_ns(), why,
+	                   lk__core_random(&client->core));
+	lk__wake_notify(&link->reader.wake);
+	if (link->listener.sleeper)
+		lk__wake_notify(&link->listener.wake);
+	lk__wake_notify(&client->loop.wake);
+	lk__connection_leave(connection);
+}
+
+void lk__link_up(struct lk__link *link, struct lk__connection *connection)
+{
+	link->connection = connection;
+	link->introduce_ns = 0;
+	lk__core_link_up(&link->client->core, &link->session, lk__now_ns());
+}
+
+int64_t lk__link_oldest_ns(const struct lk__link *link)
+{
+	const struct lk__connection *connection = link->connection;
+
+	return connection && connection->sent ? connection->sent->sent_ns : LK__NEVER;
+}
+
+int64_t lk__link_overdue_ns(const struct lk__link *link)
+{
+	return lk__session_overdue_ns(&link->session, lk__link_oldest_ns(link));
+}
+
+void lk__link_overdue(struct lk__link *link)
+{
+	const struct lk__target *target = &link->client->target;
+	struct lk__why why;
+
+	lk__why_set(&why, LK_EUNKNOWN, "%s: no answer within %lld ms", target->text,
+	            (long long)(target->command_timeout_ns / LK__MS));
+	lk__link_broken(link, link->connection, &why);
+}
+
+/* ---- Out ---------------------------------------------------------------------------------- */
+
+static void append_sent(struct lk__connection *connection, struct lk__pending *pending)
+{
+	pending->next = NULL;
+	*connection->sent_end = pending;
+	connection->sent_end = &pending->next;
+}
+
+static void refuse_request(struct lk_client *client, struct lk__pending *pending)
+{
+	const struct lk__answer answer = {
+		.kind = LK__FAILED, .err = LK_ENOMEM, .passes = true, .text = "out of memory"};
+
+	lk__core_answer(&client->core, lk__now_ns(), pending, &answer);
+}
+
+/* Encode the queued requests into the connection's buffer.  False when there is nothing to send. */
+static bool fill(struct lk__link *link)
+{
+	struct lk__connection *connection = link->connection;
+	struct lk_client *client = link->client;
+	int64_t now_ns = lk__now_ns();
+	struct lk__pending *pending;
+
+	while ((pending = lk__core_next_request(&client->core, &link->session, now_ns))) {
+		struct lk__request request;
+		lk__core_request(pending, &request);
+		if (connection->ops->encode(connection->peer, &request, &connection->out))
+			append_sent(connection, pending);
+		else
+			refuse_request(client, pending);
+	}
+	return connection->out.len > 0;
+}
+
+/* The socket was full: what it did not take goes first when the loop finds room. */
+static bool put_back(struct lk__connection *connection, const char *bytes, size_t len)
+{
+	char *data = malloc(len + connection->out.len);
+
+	if (!data)
+		return false;
+	memcpy(data, bytes, len);
+	if (connection->out.len)
+		memcpy(data + len, connection->out.data, connection->out.len);
+	free(connection->out.data);
+	connection->out =
+		(struct lk__buf){data, len + connection->out.len, len + connection->out.len};
+	connection->stuck = true;
+	return true;
+}
+
+/* Write the connection's buffer with the mutex given up. */
+static void write_out(struct lk__link *link, struct lk__connection *connection)
+{
+	struct lk_client *client = link->client;
+	struct lk__buf buf = connection->out;
+	struct lk__why why;
+	int64_t taken;
+	size_t done = 0;
+
+	connection->out = (struct lk__buf){0}; /* others fill another one meanwhile */
+	connection->writing = true;
+	connection->stuck = false;
+	lk__client_unlock(client);
+	do {
+		taken = connection->ops->write(connection->peer, LK__RESPONSES, buf.data + done,
+		                               buf.len - done, &why);
+		if (taken > 0)
+			done += (size_t)taken;
+	} while (taken > 0 && done < buf.len);
+	pthread_mutex_lock(&client->mutex);
+	connection->writing = false;
+	if (taken == 0 && !put_back(connection, buf.data + done, buf.len - done)) {
+		lk__why_set(&why, LK_ENOMEM, "%s: out of memory", client->target.text);
+		taken = -1;
+	}
+	if (connection->stuck)
+		lk__wake_notify(&client->loop.wake);
+	if (connection->out.data) {
+		lk__buf_fini(&buf);
+	} else {
+		buf.len = 0;
+		connection->out = buf;
+	}
+	if (taken < 0)
+		lk__link_broken(link, connection, &why);
+}
+
+static void flush(struct lk__link *link)
+{
+	struct lk__connection *connection = link->connection;
+
+	while (connection && !connection->broken && !connection->writing && fill(link)) {
+		bool stuck;
+		lk__connection_use(connection);
+		write_out(link, connection);
+		stuck = connection->stuck;
+		lk__connection_leave(connection);
+		if (stuck)
+			break;
+		connection = link->connection;
+	}
+}
+
+void lk__wire_flush(struct lk_client *client)
+{
+	for (unsigned i = 0; i < client->link_count; i++)
+		flush(&client->links[i]);
+	lk__wire_settle(client);
+}

@@ -1,0 +1,200 @@
+/* SPDX-License-Identifier: MIT
+ * Which thread reads the responses of a link: leaders and followers.
+ *
+ * One thread reads for all.  It is a thread whose own response is in flight, so alone a caller does
+ * its own I/O; when its response has come it passes the reading to the thread whose response is
+ * next, or, if none waits for one, to the background thread.
+ *
+ * Why there is always a reader while a request is in flight, once every thread sleeps: reading,
+ * next and is_loop are read and written under the mutex.  Every thread that goes to sleep or leaves
+ * its call has called lk__reader_pass() since it last gave the mutex up, and after that
+ *
+ *   - a thread reads (connection->reading), and calls lk__reader_pass() when it is done; or
+ *   - a sleeper was woken to read (next), and looks before it sleeps again; whoever leaves a call
+ *     clears next if it was that one, and passes the reading on; or
+ *   - a thread that expects a response is awake, and looks before it sleeps; or
+ *   - the loop reads (is_loop), since it was woken after is_loop was set.
+ *
+ * Why one thread reads at a time: reading is set under the mutex before the first read and cleared
+ * under it after the last one.
+ *
+ * (Schmidt, O'Ryan, Kircher, Pyarali: Leader/Followers, 2000.) */
+#include "client.h"
+
+#define REPLIES_MAX 64   /* taken at once */
+#define LOOKED_AT_MAX 16 /* requests whose askers may become the next reader */
+#define PATIENT_NS (20 * LK__MS)
+
+/* ---- Reading ------------------------------------------------------------------------------ */
+
+static void deliver(struct lk__link *link, struct lk__connection *connection, void *reply)
+{
+	struct lk_client *client = link->client;
+	struct lk__pending *pending = connection->sent;
+	struct lk__request question;
+	struct lk__answer answer;
+	struct lk__why why;
+	bool asked, known;
+
+	if (!pending) {
+		lk__why_set(&why, LK_ESERVER, "%s: answered what was not asked",
+		            client->target.text);
+		connection->ops->discard(reply);
+		lk__link_broken(link, connection, &why);
+		return;
+	}
+	connection->sent = pending->next;
+	if (!connection->sent)
+		connection->sent_end = &connection->sent;
+	pending->next = NULL;
+	asked = lk__is_question(pending->kind);
+	if (asked)
+		lk__core_request(pending, &question);
+	known = connection->ops->answer(connection->peer, reply, asked ? &question : NULL,
+	                                lk__core_into(pending), &answer, &why);
+	if (!known && !pending->by_text)
+		lk__core_resend(&client->core, pending);
+	else
+		lk__core_answer(&client->core, lk__now_ns(), pending, &answer);
+}
+
+/* The next response is the sleeper's own, and nothing else ends its wait, or not often. */
+static bool is_patient(const struct lk__connection *connection, const struct lk__sleeper *sleeper,
+                       int64_t deadline_ns)
+{
+	return sleeper && !sleeper->impatient && connection->peer->can_wait &&
+	       lk__core_asker(connection->sent) == &sleeper->waiter &&
+	       deadline_ns - lk__now_ns() >= PATIENT_NS && lk__waiter_is_patient(&sleeper->waiter);
+}
+
+static int64_t read_when_ready(struct lk__link *link, struct lk__connection *connection,
+                               int64_t deadline_ns, struct lk__why *why)
+{
+	int ready =
+		lk__poll2(connection->ops->fd(connection->peer, LK__RESPONSES), POLLIN,
+	                  link->reader.wake.read_fd, deadline_ns == LK__NEVER ? -1 : deadline_ns);
+
+	if (ready & 2)
+		lk__wake_drain(&link->reader.wake);
+	if (!(ready & 1))
+		return 0;
+	return connection->ops->read(connection->peer, LK__RESPONSES, false, why);
+}
+
+/* Take what was read, with the mutex taken on return. */
+static lk_err take(struct lk__link *link, struct lk__connection *connection, bool got,
+                   struct lk__sleeper *sleeper, struct lk__why *why)
+{
+	struct lk_client *client = link->client;
+	void *replies[REPLIES_MAX];
+	lk_err err = LK_OK;
+	size_t count;
+
+	for (;;) {
+		count = 0;
+		if (got && !err)
+			count = connection->ops->parse(connection->peer, LK__RESPONSES, replies,
+			                               REPLIES_MAX, &err, why);
+		pthread_mutex_lock(&client->mutex);
+		if (sleeper)
+			sleeper->reading = false; /* it is awake */
+		for (size_t i = 0; i < count; i++) {
+			if (connection->broken)
+				connection->ops->discard(replies[i]);
+			else
+				deliver(link, connection, replies[i]);
+		}
+		if (count < REPLIES_MAX)
+			return err;
+		lk__client_unlock(client);
+	}
+}
+
+void lk__reader_read(struct lk__link *link, struct lk__connection *connection,
+                     struct lk__sleeper *sleeper, int64_t deadline_ns)
+{
+	const bool patient = is_patient(connection, sleeper, deadline_ns);
+	int64_t due_ns = lk__link_overdue_ns(link);
+	struct lk__why why;
+	int64_t got;
+	lk_err err;
+
+	if (due_ns < deadline_ns)
+		deadline_ns = due_ns;
+	connection->reading = true;
+	if (sleeper)
+		sleeper->reading = true;
+	link->reader.is_loop = false;
+	lk__connection_use(connection);
+	lk__client_unlock(link->client);
+	got = patient ? connection->ops->read(connection->peer, LK__RESPONSES, true, &why)
+	              : read_when_ready(link, connection, deadline_ns, &why);
+	err = take(link, connection, got != 0, sleeper, &why);
+	if (sleeper && !got)
+		sleeper->impatient = true;
+	connection->reading = false;
+	if (got < 0 || err)
+		lk__link_broken(link, connection, &why);
+	if (lk__link_overdue_ns(link) <= lk__now_ns())
+		lk__link_overdue(link);
+	lk__connection_leave(connection);
+	lk__wire_settle(link->client);
+}
+
+/* ---- The next reader ---------------------------------------------------------------------- */
+
+static bool has_reader(const struct lk__link *link)
+{
+	const struct lk__connection *connection = link->connection;
+
+	return connection->reading || link->reader.is_loop || link->reader.next;
+}
+
+bool lk__reader_is_mine(const struct lk__link *link, const struct lk__sleeper *sleeper)
+{
+	const struct lk__connection *connection = link->connection;
+
+	return connection && connection->sent && !connection->reading && !link->reader.next &&
+	       lk__waiter_expects_response(&sleeper->waiter);
+}
+
+static void pass(struct lk__link *link)
+{
+	const struct lk__pending *pending;
+	int looked_at = 0;
+
+	if (!link->connection || !link->connection->sent || has_reader(link))
+		return;
+	for (pending = link->connection->sent; pending && looked_at < LOOKED_AT_MAX;
+	     pending = pending->next) {
+		struct lk__waiter *waiter = lk__core_asker(pending);
+		struct lk__sleeper *sleeper = (struct lk__sleeper *)waiter;
+		looked_at++;
+		if (!sleeper || !sleeper->listed || waiter->done ||
+		    !lk__waiter_expects_response(waiter))
+			continue;
+		if (sleeper->parked || sleeper == link->listener.sleeper) {
+			link->reader.next = sleeper;
+			lk__wire_wake(link->client, sleeper);
+		}
+		return;
+	}
+	link->reader.is_loop = true;
+	lk__wake_notify(&link->client->loop.wake);
+}
+
+void lk__reader_pass(struct lk_client *client)
+{
+	for (unsigned i = 0; i < client->link_count; i++)
+		pass(&client->links[i]);
+}
+
+void lk__reader_take(struct lk_client *client)
+{
+	for (unsigned i = 0; i < client->link_count; i++) {
+		struct lk__link *link = &client->links[i];
+		if (link->connection && link->connection->sent && !link->connection->reading &&
+		    !link->reader.next)
+			link->reader.is_loop = true;
+	}
+}
