@@ -5,6 +5,8 @@
 #include "process.h"
 #include "test.h"
 
+#include <pthread.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -524,4 +526,44 @@ TEST(command_too_large_leaves_the_buffer_as_it_was)
 	ck_assert(!lk__resp_command(&buf, 1, argv, lens));
 	ck_assert_uint_eq(buf.len, 13);
 	lk__buf_fini(&buf);
+}
+
+#define PIECES 20000
+
+static void *feed_pieces(void *reader)
+{
+	static const char piece[] = "*2\r\n$3\r\nabc\r\n:7\r\n";
+
+	for (int i = 0; i < PIECES; i++)
+		for (size_t at = 0; at < sizeof(piece) - 1; at += 6)
+			ck_assert_int_eq(lk__resp_feed(reader, piece + at,
+			                               at + 6 < sizeof(piece) - 1
+			                                       ? 6
+			                                       : sizeof(piece) - 1 - at,
+			                               NULL),
+			                 LK_OK);
+	return NULL;
+}
+
+TEST(replies_are_taken_while_another_thread_adds_bytes)
+{
+	struct lk__resp_reader *reader = lk__resp_reader_new();
+	pthread_t thread;
+
+	pthread_create(&thread, NULL, feed_pieces, reader);
+	for (int taken = 0; taken < PIECES;) {
+		struct lk__resp *resp;
+		ck_assert_int_eq(lk__resp_next(reader, &resp, NULL), LK_OK);
+		if (!resp) {
+			sched_yield();
+			continue;
+		}
+		ck_assert_uint_eq(resp->len, 2);
+		ck_assert_str_eq(resp->elements[0]->str, "abc");
+		ck_assert_int_eq(resp->elements[1]->integer, 7);
+		lk__resp_free(resp);
+		taken++;
+	}
+	pthread_join(thread, NULL);
+	lk__resp_reader_free(reader);
 }

@@ -7,6 +7,7 @@
 
 #include <hiredis/hiredis.h>
 
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -27,6 +28,7 @@
 #define ALIGNMENT _Alignof(max_align_t)
 
 struct lk__resp_reader {
+	pthread_mutex_t mutex; /* guards all below; a leaf */
 	redisReader *parser;
 	size_t elements;             /* claimed so far by the reply under way */
 	size_t bytes;                /* of its strings so far */
@@ -240,12 +242,14 @@ struct lk__resp_reader *lk__resp_reader_new(void)
 
 	if (!reader)
 		return NULL;
-	reader->parser = parser_new(reader);
-	if (!reader->parser) {
-		free(reader);
-		return NULL;
+	if (pthread_mutex_init(&reader->mutex, NULL) == 0) {
+		reader->parser = parser_new(reader);
+		if (reader->parser)
+			return reader;
+		pthread_mutex_destroy(&reader->mutex);
 	}
-	return reader;
+	free(reader);
+	return NULL;
 }
 
 void lk__resp_reader_free(struct lk__resp_reader *reader)
@@ -253,6 +257,7 @@ void lk__resp_reader_free(struct lk__resp_reader *reader)
 	if (!reader)
 		return;
 	redisReaderFree(reader->parser);
+	pthread_mutex_destroy(&reader->mutex);
 	free(reader);
 }
 
@@ -266,8 +271,8 @@ static lk_err reader_failed(const struct lk__resp_reader *reader, struct lk__why
 	return lk__why_set(why, LK_ENOMEM, "out of memory");
 }
 
-lk_err lk__resp_feed(struct lk__resp_reader *reader, const char *bytes, size_t len,
-                     struct lk__why *why)
+static lk_err feed(struct lk__resp_reader *reader, const char *bytes, size_t len,
+                   struct lk__why *why)
 {
 	redisReader *parser = reader->parser;
 
@@ -279,6 +284,17 @@ lk_err lk__resp_feed(struct lk__resp_reader *reader, const char *bytes, size_t l
 	if (parser->len > reader->peak)
 		reader->peak = parser->len;
 	return LK_OK;
+}
+
+lk_err lk__resp_feed(struct lk__resp_reader *reader, const char *bytes, size_t len,
+                     struct lk__why *why)
+{
+	lk_err err;
+
+	pthread_mutex_lock(&reader->mutex);
+	err = feed(reader, bytes, len, why);
+	pthread_mutex_unlock(&reader->mutex);
+	return err;
 }
 
 /* Between two replies: a large buffer with nothing in it is exchanged for a small one. */
@@ -375,7 +391,7 @@ static struct lk__resp *quick_array(redisReader *parser)
 
 /* ---- Replies -------------------------------------------------------------------------------- */
 
-lk_err lk__resp_next(struct lk__resp_reader *reader, struct lk__resp **resp, struct lk__why *why)
+static lk_err next(struct lk__resp_reader *reader, struct lk__resp **resp, struct lk__why *why)
 {
 	redisReader *parser = reader->parser;
 	void *reply = NULL;
@@ -393,6 +409,16 @@ lk_err lk__resp_next(struct lk__resp_reader *reader, struct lk__resp **resp, str
 	if (reply)
 		reader_trim(reader);
 	return LK_OK;
+}
+
+lk_err lk__resp_next(struct lk__resp_reader *reader, struct lk__resp **resp, struct lk__why *why)
+{
+	lk_err err;
+
+	pthread_mutex_lock(&reader->mutex);
+	err = next(reader, resp, why);
+	pthread_mutex_unlock(&reader->mutex);
+	return err;
 }
 
 void lk__resp_free(struct lk__resp *resp)

@@ -31,6 +31,8 @@ struct lk__resp {
 	struct lk__resp **elements;
 };
 
+/* What turns a connection's bytes into replies, under a lock of its own: one thread may add bytes
+ * while another takes replies. */
 struct lk__resp_reader;
 
 /* NULL when out of memory. */
