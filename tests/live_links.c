@@ -1,0 +1,216 @@
+/* SPDX-License-Identifier: MIT
+ * Several links of one client, over the store in memory: one that is a black hole delays no other's
+ * dial, renewal or call.  "c" is a name on link 0, "a" on 1, "b" on 2. */
+#include "harness/handles.h"
+#include "harness/memory_store.h"
+#include "harness/process.h"
+#include "harness/test.h"
+#include "store.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+#define URL "redis://127.0.0.1:1" /* no server listens there */
+#define LINKS 3
+#define TIMEOUT_MS 300
+#define DIAL_MS 20000 /* of a dial into a black hole */
+#define LEASE_MS 300
+#define SOON_MS 250 /* far less than a lease, a command timeout or a dial takes */
+
+static const char *const names[LINKS] = {"c", "a", "b"};
+static lk_client *client;
+static lk_lock *locks[LINKS];
+static atomic_int losses;
+
+static void note_loss(void *arg, lk_lock *lock, uint64_t fence, lk_lost_reason reason)
+{
+	(void)lock;
+	(void)fence;
+	(void)reason;
+	ck_assert_ptr_eq(arg, &locks[0]);
+	losses++;
+}
+
+/* The connections dialled last. */
+static const struct lk__store_ops *memory;
+static struct lk__peer *_Atomic peers[LINKS];
+
+static lk_err dial(struct lk__store *store, unsigned link, const struct lk__target *place,
+                   int64_t deadline_ns, int cancel_fd, struct lk__peer **peer, struct lk__why *why)
+{
+	lk_err err = memory->dial(store, link, place, deadline_ns, cancel_fd, peer, why);
+
+	if (!err)
+		peers[link] = *peer;
+	return err;
+}
+
+static struct lk__store *create(const struct lk__target *target, const char *client_id)
+{
+	static struct lk__store_ops ops;
+	struct lk__store *store = memory->create(target, client_id);
+
+	ops = *memory;
+	ops.dial = dial;
+	store->ops = &ops;
+	return store;
+}
+
+static lk_client *another_client(void)
+{
+	const lk_client_options options = {.connect_timeout_ms = DIAL_MS,
+	                                   .command_timeout_ms = TIMEOUT_MS};
+
+	return client_with(URL, &options);
+}
+
+static void start(void)
+{
+	static struct lk__store_ops ops;
+
+	memory_store_use(LINKS);
+	memory = lk__store_of(NULL);
+	ops = *memory;
+	ops.create = create;
+	lk__store_use(&ops);
+	client = another_client();
+	for (int i = 0; i < LINKS; i++) {
+		const lk_lock_options options = {
+			.lease_ms = LEASE_MS, .on_lost = note_loss, .on_lost_arg = &locks[i]};
+		OK(lk_lock_open(client, names[i], &options, &locks[i]));
+	}
+}
+
+/* Acquire and release at once. */
+static void use_soon(lk_lock *lock)
+{
+	int64_t start_ms = now_ms();
+
+	OK(lk_lock_acquire(lock, 0));
+	OK(lk_lock_release(lock));
+	ck_assert_int_le(now_ms() - start_ms, SOON_MS);
+}
+
+/* All links are there: a client is open as soon as one is. */
+static void use_all(void)
+{
+	for (int i = 0; i < LINKS; i++) {
+		ck_assert(WITHIN(5000, lk_lock_acquire(locks[i], 0) == LK_OK));
+		OK(lk_lock_release(locks[i]));
+	}
+}
+
+TEST(names_on_all_links_are_locked_and_kept)
+{
+	start();
+	use_all();
+	for (int i = 0; i < LINKS; i++)
+		OK(lk_lock_acquire(locks[i], 0));
+	nap_ms(4 * LEASE_MS);
+	for (int i = 0; i < LINKS; i++) {
+		ck_assert_int_eq(lk_lock_state(locks[i]), LK_STATE_HELD);
+		OK(lk_lock_release(locks[i]));
+	}
+	OK(lk_client_close(client));
+}
+
+TEST(open_waits_for_one_link_and_for_no_black_hole)
+{
+	int64_t start_ms = now_ms();
+
+	memory_store_black_hole(0, true);
+	start();
+	ck_assert_int_le(now_ms() - start_ms, 1000);
+	for (int i = 1; i < LINKS; i++)
+		ck_assert(WITHIN(1000, lk_lock_acquire(locks[i], 0) == LK_OK));
+	start_ms = now_ms();
+	ck_assert_int_eq(lk_lock_acquire(locks[0], 0), LK_ECONN);
+	ck_assert_int_eq(lk_lock_acquire(locks[0], TIMEOUT_MS), LK_ECONN);
+	ck_assert_int_le(now_ms() - start_ms, 3 * TIMEOUT_MS + SOON_MS);
+	/* The dial into the black hole lasts on, over four leases. */
+	nap_ms(4 * LEASE_MS);
+	for (int i = 1; i < LINKS; i++) {
+		ck_assert_int_eq(lk_lock_state(locks[i]), LK_STATE_HELD);
+		OK(lk_lock_release(locks[i]));
+		use_soon(locks[i]);
+	}
+	start_ms = now_ms();
+	OK(lk_client_close(client));
+	ck_assert_int_le(now_ms() - start_ms, 1000);
+}
+
+TEST(link_that_becomes_a_black_hole_loses_its_holds_alone)
+{
+	start();
+	use_all();
+	for (int i = 0; i < LINKS; i++)
+		OK(lk_lock_acquire(locks[i], 0));
+	memory_store_black_hole(0, true);
+	for (int i = 0; i < 5 * LEASE_MS; i += SOON_MS) {
+		int64_t start_ms = now_ms();
+		for (int j = 1; j < LINKS; j++) {
+			ck_assert_int_eq(lk_lock_state(locks[j]), LK_STATE_HELD);
+			OK(lk_lock_extend(locks[j], LEASE_MS));
+		}
+		ck_assert_int_le(now_ms() - start_ms, SOON_MS);
+		nap_ms(SOON_MS);
+	}
+	ck_assert_int_eq(lk_lock_state(locks[0]), LK_STATE_LOST);
+	ck_assert(WITHIN(1000, losses == 1));
+	ck_assert_int_eq(lk_lock_release(locks[0]), LK_ELOST);
+	for (int i = 1; i < LINKS; i++)
+		OK(lk_lock_release(locks[i]));
+	OK(lk_client_close(client));
+}
+
+TEST(broken_link_is_dialled_while_another_dial_hangs)
+{
+	start();
+	use_all();
+	memory_store_black_hole(0, true);
+	memory->shutdown(peers[0]);
+	nap_ms(SOON_MS); /* its dial has begun, and does not end */
+	for (int i = 1; i < LINKS; i++) {
+		OK(lk_lock_acquire(locks[i], 0));
+		memory->shutdown(peers[i]);
+		nap_ms(4 * LEASE_MS); /* renewed over the next connection */
+		ck_assert_int_eq(lk_lock_state(locks[i]), LK_STATE_HELD);
+		OK(lk_lock_release(locks[i]));
+	}
+	ck_assert_int_eq(lk_lock_acquire(locks[0], 0), LK_ECONN);
+	OK(lk_client_close(client));
+}
+
+static void *wait_for_a(void *arg)
+{
+	OK(lk_lock_acquire(arg, 10000));
+	OK(lk_lock_release(arg));
+	return NULL;
+}
+
+/* A hand-off's message is read though another link neither answers nor can be dialled; also with
+ * several threads, when the background thread reads for them. */
+TEST(hand_off_arrives_while_another_link_is_a_black_hole)
+{
+	lk_client *other;
+	pthread_t threads[2];
+	int64_t start_ms;
+
+	start();
+	use_all();
+	other = another_client();
+	ck_assert(WITHIN(5000, lk_lock_acquire(lock_named(other, "a"), 0) == LK_OK));
+	memory_store_black_hole(0, true);
+	ck_assert_int_ne(lk_lock_acquire(locks[0], 0), LK_OK);
+	for (int i = 0; i < 2; i++)
+		pthread_create(&threads[i], NULL, wait_for_a, locks[1]);
+	nap_ms(LEASE_MS);
+	start_ms = now_ms();
+	OK(lk_lock_release(lock_named(other, "a")));
+	for (int i = 0; i < 2; i++)
+		pthread_join(threads[i], NULL);
+	ck_assert_int_le(now_ms() - start_ms, SOON_MS);
+	OK(lk_client_close(other));
+	/* The try of "c" may have happened: no answer came to it, and none to its end. */
+	ck_assert_int_eq(lk_client_close(client), LK_EUNKNOWN);
+}
