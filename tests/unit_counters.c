@@ -55,7 +55,7 @@ TEST(uncontended_pair_is_counted)
 
 TEST(wait_ended_by_a_message_is_counted)
 {
-	struct lk__waiter *first, *second;
+	struct lk__op *first, *second;
 
 	start(3000);
 	hold(a, pa);
@@ -104,7 +104,7 @@ TEST(longest_of_two_waits_stays)
 /* The message brought it to the process; what its threads pass on is no message. */
 TEST(hand_over_between_threads_is_counted)
 {
-	struct lk__waiter *next;
+	struct lk__op *next;
 
 	start(3000);
 	hold(a, pa);
@@ -134,7 +134,7 @@ TEST(hand_over_between_threads_is_counted)
 /* Nobody sends it a message: it asks when the dead holder's lease is over. */
 TEST(wait_for_a_dead_holder_is_no_message)
 {
-	struct lk__waiter *waiter;
+	struct lk__op *waiter;
 
 	start(3000);
 	hold(a, pa);
@@ -176,7 +176,7 @@ TEST(reentry_is_no_acquisition)
 
 TEST(each_end_of_an_acquire_has_its_count)
 {
-	struct lk__waiter *waiter;
+	struct lk__op *waiter;
 	struct virt_call call;
 
 	start(3000);
@@ -217,7 +217,7 @@ TEST(each_end_of_an_acquire_has_its_count)
 
 TEST(wait_without_confirmation_has_failed)
 {
-	struct lk__waiter *waiter;
+	struct lk__op *waiter;
 	struct virt_call call;
 
 	start(3000);
@@ -263,7 +263,7 @@ TEST(renewal_that_finds_nothing_is_a_loss)
 /* Nobody was told before: the release is what finds out. */
 TEST(release_that_finds_nothing_is_a_loss)
 {
-	struct lk__waiter *waiter;
+	struct lk__op *waiter;
 
 	start(3000);
 	hold(a, pa);
@@ -352,7 +352,7 @@ TEST(renewal_after_a_grant_by_message_is_not_late)
 
 TEST(claim_is_no_renewal)
 {
-	struct lk__waiter *waiter;
+	struct lk__op *waiter;
 
 	start(3000);
 	hold(a, pa);
@@ -369,7 +369,7 @@ TEST(claim_is_no_renewal)
 
 TEST(extended_fixed_hold_is_no_renewal)
 {
-	struct lk__waiter *waiter;
+	struct lk__op *waiter;
 
 	start_fixed(3000);
 	hold(a, pa);

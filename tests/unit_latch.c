@@ -9,7 +9,7 @@ static struct world w;
 static struct world_client *const a = &w.clients[0];
 static struct world_client *const b = &w.clients[1];
 
-static void assert_done(const struct lk__waiter *waiter, lk_err err)
+static void assert_done(const struct lk__op *waiter, lk_err err)
 {
 	ck_assert_msg(waiter->done, "not done, expected %s", lk_err_name(err));
 	ck_assert_msg(waiter->why.err == err, "%s, expected %s: %s", lk_err_name(waiter->why.err),
@@ -37,7 +37,7 @@ static void look(struct world_client *client)
 /* Of another client: all of it comes through at once, for that client. */
 static void count_down(struct world_client *client, int64_t n)
 {
-	struct lk__waiter *waiter = world_step(client, n, 0);
+	struct lk__op *waiter = world_step(client, n, 0);
 	struct world_call call;
 
 	while (world_take(client, &call)) {
@@ -51,7 +51,7 @@ static void count_down(struct world_client *client, int64_t n)
 
 TEST(await_of_an_open_latch_takes_one_request)
 {
-	struct lk__waiter *waiter;
+	struct lk__op *waiter;
 
 	world_init(&w, 1);
 	world_set(&w, 0, false);
@@ -65,7 +65,7 @@ TEST(await_of_an_open_latch_takes_one_request)
 
 TEST(wait_takes_two_looks_and_one_subscription)
 {
-	struct lk__waiter *waiter;
+	struct lk__op *waiter;
 
 	world_init(&w, 1);
 	world_set(&w, 1, false);
@@ -83,7 +83,7 @@ TEST(wait_takes_two_looks_and_one_subscription)
 
 TEST(try_takes_one_look_and_leaves_nothing)
 {
-	struct lk__waiter *waiter;
+	struct lk__op *waiter;
 
 	world_init(&w, 1);
 	waiter = world_await(a, true, false);
@@ -101,7 +101,7 @@ TEST(try_takes_one_look_and_leaves_nothing)
 TEST(thousand_waiters_are_released_by_one_message)
 {
 	enum { WAITERS = 1000 };
-	struct lk__waiter *waiters[WAITERS];
+	struct lk__op *waiters[WAITERS];
 	int looks;
 
 	world_init(&w, 1);
@@ -125,7 +125,7 @@ TEST(thousand_waiters_are_released_by_one_message)
 
 TEST(latch_opened_between_look_and_subscription_is_found)
 {
-	struct lk__waiter *waiter;
+	struct lk__op *waiter;
 
 	world_init(&w, 1);
 	world_set(&w, 1, false);
@@ -143,7 +143,7 @@ TEST(latch_opened_between_look_and_subscription_is_found)
 
 TEST(latch_opened_and_removed_between_look_and_subscription_is_found)
 {
-	struct lk__waiter *waiter;
+	struct lk__op *waiter;
 
 	world_init(&w, 1);
 	world_set(&w, 1, false);
@@ -161,7 +161,7 @@ TEST(latch_opened_and_removed_between_look_and_subscription_is_found)
 
 TEST(look_under_way_at_the_confirmation_is_not_trusted)
 {
-	struct lk__waiter *first, *second;
+	struct lk__op *first, *second;
 	struct world_call call;
 
 	world_init(&w, 1);
@@ -184,7 +184,7 @@ TEST(look_under_way_at_the_confirmation_is_not_trusted)
 
 TEST(message_that_overtakes_the_answer_counts)
 {
-	struct lk__waiter *first, *second;
+	struct lk__op *first, *second;
 	struct world_call call;
 
 	world_init(&w, 2);
@@ -208,7 +208,7 @@ TEST(message_that_overtakes_the_answer_counts)
 
 TEST(old_message_releases_nobody_who_came_later)
 {
-	struct lk__waiter *old, *young;
+	struct lk__op *old, *young;
 	struct world_call call;
 
 	world_init(&w, 2);
@@ -236,7 +236,7 @@ TEST(old_message_releases_nobody_who_came_later)
 
 TEST(old_message_before_the_first_answer_releases_nobody)
 {
-	struct lk__waiter *first, *young;
+	struct lk__op *first, *young;
 
 	world_init(&w, 2);
 	world_set(&w, 1, false);
@@ -257,7 +257,7 @@ TEST(old_message_before_the_first_answer_releases_nobody)
 
 TEST(old_message_of_a_counter_ahead_of_the_clock_releases_nobody)
 {
-	struct lk__waiter *first, *young;
+	struct lk__op *first, *young;
 
 	world_init(&w, 2);
 	w.fence = (uint64_t)(w.now_ns / 1000) + 1000000000;
@@ -281,7 +281,7 @@ TEST(old_message_of_a_counter_ahead_of_the_clock_releases_nobody)
 
 TEST(absent_latch_is_waited_for_until_it_is_made_and_opened)
 {
-	struct lk__waiter *waiter;
+	struct lk__op *waiter;
 
 	world_init(&w, 2);
 	waiter = world_await(a, false, false);
@@ -298,7 +298,7 @@ TEST(absent_latch_is_waited_for_until_it_is_made_and_opened)
 
 TEST(latch_removed_while_awaited_is_waited_for)
 {
-	struct lk__waiter *waits, *content;
+	struct lk__op *waits, *content;
 
 	world_init(&w, 2);
 	world_set(&w, 2, false);
@@ -320,7 +320,7 @@ TEST(latch_removed_while_awaited_is_waited_for)
 
 TEST(removal_that_nobody_heard_of_is_found)
 {
-	struct lk__waiter *content, *waits;
+	struct lk__op *content, *waits;
 
 	world_init(&w, 1);
 	world_set(&w, 2, false);
@@ -340,7 +340,7 @@ TEST(removal_that_nobody_heard_of_is_found)
 
 TEST(old_removal_message_releases_nobody)
 {
-	struct lk__waiter *first, *content;
+	struct lk__op *first, *content;
 
 	world_init(&w, 1);
 	world_set(&w, 1, false);
@@ -362,7 +362,7 @@ TEST(old_removal_message_releases_nobody)
 
 TEST(reset_while_awaited_is_waited_for)
 {
-	struct lk__waiter *waiter;
+	struct lk__op *waiter;
 
 	world_init(&w, 2);
 	world_set(&w, 2, false);
@@ -380,7 +380,7 @@ TEST(reset_while_awaited_is_waited_for)
 
 TEST(waiter_of_the_old_generation_is_released_though_it_counts_again)
 {
-	struct lk__waiter *waiter;
+	struct lk__op *waiter;
 
 	world_init(&w, 2);
 	world_set(&w, 1, false);
@@ -398,7 +398,7 @@ TEST(waiter_of_the_old_generation_is_released_though_it_counts_again)
 
 TEST(latch_that_opened_and_ran_out_is_found)
 {
-	struct lk__waiter *waiter;
+	struct lk__op *waiter;
 
 	world_init(&w, 2);
 	w.open_ttl_ms = 1000;

@@ -11,7 +11,7 @@ static struct world w;
 static struct world_client *const a = &w.clients[0];
 static const struct lk__why no_right = {.err = LK_EAUTH, .text = "NOPERM"};
 
-static void assert_done(const struct lk__waiter *waiter, lk_err err)
+static void assert_done(const struct lk__op *waiter, lk_err err)
 {
 	ck_assert_msg(waiter->done, "not done, expected %s", lk_err_name(err));
 	ck_assert_msg(waiter->why.err == err, "%s, expected %s: %s", lk_err_name(waiter->why.err),
@@ -45,7 +45,7 @@ static void answer_with(const struct world_call *call, const struct lk__answer *
 
 TEST(new_wait_knows_nothing_of_generations_before_the_store_began_anew)
 {
-	struct lk__waiter *waiter;
+	struct lk__op *waiter;
 
 	world_init(&w, 1);
 	w.fence = (uint64_t)w.now_ns / 1000 + HOUR_US;
@@ -72,7 +72,7 @@ TEST(new_wait_knows_nothing_of_generations_before_the_store_began_anew)
 TEST(forged_message_releases_nobody_who_comes_later)
 {
 	const struct lk__message forged = {.kind = LK__OPENED, .fence = UINT64_C(1) << 53};
-	struct lk__waiter *first, *later;
+	struct lk__op *first, *later;
 
 	world_init(&w, 1);
 	world_set(&w, 1, false);
@@ -93,7 +93,7 @@ TEST(forged_message_releases_nobody_who_comes_later)
 
 TEST(opening_with_a_lower_generation_is_looked_at_at_once)
 {
-	struct lk__waiter *waiter;
+	struct lk__op *waiter;
 
 	world_init(&w, 1);
 	w.fence = (uint64_t)w.now_ns / 1000 + HOUR_US;
@@ -110,7 +110,7 @@ TEST(opening_with_a_lower_generation_is_looked_at_at_once)
 
 TEST(opening_is_looked_at_again_if_a_look_is_under_way)
 {
-	struct lk__waiter *waiter;
+	struct lk__op *waiter;
 	struct world_call call;
 
 	world_init(&w, 1);
@@ -133,7 +133,7 @@ TEST(opening_is_looked_at_again_if_a_look_is_under_way)
 
 TEST(opening_that_releases_all_is_not_looked_at)
 {
-	struct lk__waiter *waiter;
+	struct lk__op *waiter;
 	struct world_call call;
 
 	world_init(&w, 1);
@@ -155,7 +155,7 @@ TEST(answer_of_another_kind_ends_no_wait_well)
 
 	for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++) {
 		const struct lk__answer answer = {.kind = kinds[i], .fence = 7};
-		struct lk__waiter *waiter;
+		struct lk__op *waiter;
 		struct world_call call;
 
 		world_init(&w, 1);
@@ -174,7 +174,7 @@ TEST(answer_of_another_kind_leaves_a_step_unknown)
 
 	for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++) {
 		const struct lk__answer answer = {.kind = kinds[i], .fence = 5};
-		struct lk__waiter *waiter;
+		struct lk__op *waiter;
 		struct world_call call;
 
 		world_init(&w, 1);
@@ -193,7 +193,7 @@ TEST(unreadable_answer_leaves_a_step_unknown_and_an_error_does_not)
 	for (int odd = 0; odd < 2; odd++) {
 		const struct lk__answer answer = {
 			.kind = LK__FAILED, .err = LK_ESERVER, .odd = odd, .text = "what?"};
-		struct lk__waiter *waiter;
+		struct lk__op *waiter;
 		struct world_call call;
 
 		world_init(&w, 1);
@@ -212,7 +212,7 @@ TEST(unreadable_answer_leaves_a_step_unknown_and_an_error_does_not)
 
 TEST(refused_subscription_with_a_try_beside_is_asked_for_again)
 {
-	struct lk__waiter *waiter, *try, *next;
+	struct lk__op *waiter, *try, *next;
 	bool subscribe;
 
 	world_init(&w, 1);
@@ -237,7 +237,7 @@ TEST(refused_subscription_with_a_try_beside_is_asked_for_again)
 
 TEST(subscription_that_is_put_off_ends_no_wait_and_is_made_good)
 {
-	struct lk__waiter *waiter;
+	struct lk__op *waiter;
 	bool subscribe;
 
 	world_init(&w, 1);
@@ -259,7 +259,7 @@ TEST(subscription_that_is_put_off_ends_no_wait_and_is_made_good)
 
 TEST(timeout_while_the_link_is_down_says_so)
 {
-	struct lk__waiter *waiter;
+	struct lk__op *waiter;
 
 	world_init(&w, 1);
 	world_set(&w, 1, false);
@@ -277,7 +277,7 @@ TEST(timeout_while_the_link_is_down_says_so)
 TEST(timeout_right_after_the_link_came_back_waits_for_a_look)
 {
 	for (int open = 0; open < 2; open++) {
-		struct lk__waiter *waiter;
+		struct lk__op *waiter;
 
 		world_init(&w, 1);
 		world_set(&w, 1, false);
@@ -300,7 +300,7 @@ TEST(timeout_right_after_the_link_came_back_waits_for_a_look)
 
 TEST(latch_in_its_last_millisecond_is_looked_at_again)
 {
-	struct lk__waiter *waiter;
+	struct lk__op *waiter;
 	struct world_call call;
 
 	world_init(&w, 1);

@@ -10,7 +10,7 @@ static struct world_client *const b = &w.clients[1];
 
 TEST(channel_stays_as_long_as_anybody_waits)
 {
-	struct lk__waiter *first, *second, *step;
+	struct lk__op *first, *second, *step;
 	int looks;
 
 	world_init(&w, 2);

@@ -8,7 +8,7 @@ static struct world w;
 static struct world_client *const a = &w.clients[0];
 static struct world_client *const b = &w.clients[1];
 
-static void assert_done(const struct lk__waiter *waiter, lk_err err)
+static void assert_done(const struct lk__op *waiter, lk_err err)
 {
 	ck_assert_msg(waiter->done, "not done, expected %s", lk_err_name(err));
 	ck_assert_msg(waiter->why.err == err, "%s, expected %s: %s", lk_err_name(waiter->why.err),
@@ -36,7 +36,7 @@ static void look(struct world_client *client)
 /* Of another client: all of it comes through at once, for that client. */
 static void count_down(struct world_client *client, int64_t n)
 {
-	struct lk__waiter *waiter = world_step(client, n, 0);
+	struct lk__op *waiter = world_step(client, n, 0);
 	struct world_call call;
 
 	while (world_take(client, &call)) {
@@ -50,7 +50,7 @@ static void count_down(struct world_client *client, int64_t n)
 
 TEST(lost_message_is_made_good_within_ten_seconds)
 {
-	struct lk__waiter *waiter;
+	struct lk__op *waiter;
 
 	world_init(&w, 1);
 	world_set(&w, 1, false);
@@ -69,7 +69,7 @@ TEST(lost_message_is_made_good_within_ten_seconds)
  */
 TEST(opening_of_a_lost_memory_lets_nobody_through)
 {
-	struct lk__waiter *first, *second;
+	struct lk__op *first, *second;
 	uint64_t older;
 
 	world_init(&w, 1);
@@ -101,7 +101,7 @@ TEST(opening_of_a_lost_memory_lets_nobody_through)
 TEST(link_may_drop_at_every_step_of_a_wait)
 {
 	for (int steps = 0; steps < 6; steps++) {
-		struct lk__waiter *waiter;
+		struct lk__op *waiter;
 		struct world_call call;
 
 		world_init(&w, 2);
@@ -130,7 +130,7 @@ TEST(link_may_drop_at_every_step_of_a_wait)
 
 TEST(errors_that_pass_are_asked_again_and_others_end_the_wait)
 {
-	struct lk__waiter *waiter;
+	struct lk__op *waiter;
 	struct world_call call;
 
 	world_init(&w, 1);
@@ -150,7 +150,7 @@ TEST(errors_that_pass_are_asked_again_and_others_end_the_wait)
 TEST(refused_subscription_ends_the_waits_with_its_reason)
 {
 	const struct lk__why why = {.err = LK_EAUTH, .text = "NOPERM"};
-	struct lk__waiter *waiter;
+	struct lk__op *waiter;
 	bool subscribe;
 
 	world_init(&w, 1);
@@ -175,7 +175,7 @@ TEST(refused_subscription_ends_the_waits_with_its_reason)
 
 TEST(giving_up_completes_at_once_and_says_what_is_known)
 {
-	struct lk__waiter *waiter;
+	struct lk__op *waiter;
 
 	world_init(&w, 1);
 	world_set(&w, 1, false);
@@ -197,7 +197,7 @@ TEST(giving_up_completes_at_once_and_says_what_is_known)
 
 TEST(giving_up_before_the_first_answer_waits_for_it)
 {
-	struct lk__waiter *open_one, *other, *none;
+	struct lk__op *open_one, *other, *none;
 	struct world_call call;
 
 	world_init(&w, 1);
@@ -230,7 +230,7 @@ TEST(giving_up_before_the_first_answer_waits_for_it)
 
 TEST(cancel_and_close_end_every_wait)
 {
-	struct lk__waiter *one, *two;
+	struct lk__op *one, *two;
 
 	world_init(&w, 1);
 	world_set(&w, 1, false);
@@ -249,7 +249,7 @@ TEST(cancel_and_close_end_every_wait)
 
 TEST(latch_outlives_its_handle_as_long_as_something_is_under_way)
 {
-	struct lk__waiter *waiter;
+	struct lk__op *waiter;
 	struct world_call call;
 
 	world_init(&w, 1);

@@ -7,14 +7,14 @@ static struct world w;
 static struct world_client *const a = &w.clients[0];
 static struct world_client *const b = &w.clients[1];
 
-static void assert_done(const struct lk__waiter *waiter, lk_err err)
+static void assert_done(const struct lk__op *waiter, lk_err err)
 {
 	ck_assert_msg(waiter->done, "not done, expected %s", lk_err_name(err));
 	ck_assert_msg(waiter->why.err == err, "%s, expected %s: %s", lk_err_name(waiter->why.err),
 	              lk_err_name(err), waiter->why.text);
 }
 
-static void assert_step(const struct lk__waiter *waiter, int64_t remaining, bool counted)
+static void assert_step(const struct lk__op *waiter, int64_t remaining, bool counted)
 {
 	assert_done(waiter, LK_OK);
 	ck_assert_int_eq(waiter->remaining, remaining);
@@ -37,7 +37,7 @@ static void take(struct world_client *client, enum lk__request_kind kind, struct
 /* a knows the generation, so its next request is the step. */
 static void start(int64_t count)
 {
-	struct lk__waiter *waiter;
+	struct lk__op *waiter;
 
 	world_init(&w, 2);
 	world_set(&w, count + 1, false);
@@ -48,7 +48,7 @@ static void start(int64_t count)
 
 TEST(step_takes_one_request_once_the_generation_is_known)
 {
-	struct lk__waiter *waiter;
+	struct lk__op *waiter;
 
 	world_init(&w, 1);
 	world_set(&w, 3, false);
@@ -71,7 +71,7 @@ TEST(step_takes_one_request_once_the_generation_is_known)
 
 TEST(step_of_an_absent_latch_counts_nothing)
 {
-	struct lk__waiter *waiter;
+	struct lk__op *waiter;
 
 	world_init(&w, 1);
 	waiter = world_step(a, 1, 0);
@@ -91,7 +91,7 @@ TEST(step_of_an_absent_latch_counts_nothing)
 
 TEST(name_counts_once_whoever_says_it)
 {
-	struct lk__waiter *waiter;
+	struct lk__op *waiter;
 
 	start(5);
 	waiter = world_step(a, 1, 3);
@@ -114,7 +114,7 @@ TEST(lost_answer_does_not_count_twice)
 {
 	for (int executed = 0; executed < 2; executed++) {
 		for (int name = 0; name < 2; name++) {
-			struct lk__waiter *waiter;
+			struct lk__op *waiter;
 			struct world_call call;
 
 			start(5);
@@ -135,7 +135,7 @@ TEST(lost_answer_does_not_count_twice)
 
 TEST(lost_answer_to_the_step_that_opened_is_counted_still)
 {
-	struct lk__waiter *waiter;
+	struct lk__op *waiter;
 	struct world_call call;
 
 	start(1);
@@ -152,7 +152,7 @@ TEST(lost_answer_to_the_step_that_opened_is_counted_still)
 
 TEST(request_that_comes_late_counts_nothing)
 {
-	struct lk__waiter *waiter, *next;
+	struct lk__op *waiter, *next;
 	struct world_call late, call;
 
 	start(5);
@@ -179,7 +179,7 @@ TEST(request_that_comes_late_counts_nothing)
 
 TEST(steps_of_a_client_are_settled_one_after_the_other)
 {
-	struct lk__waiter *waiters[10];
+	struct lk__op *waiters[10];
 	struct world_call call;
 
 	start(20);
@@ -199,7 +199,7 @@ TEST(steps_of_a_client_are_settled_one_after_the_other)
 TEST(step_whose_caller_has_gone_is_settled_in_the_background)
 {
 	for (int executed = 0; executed < 2; executed++) {
-		struct lk__waiter *gone, *next;
+		struct lk__op *gone, *next;
 		struct world_call call;
 
 		start(5);
@@ -222,7 +222,7 @@ TEST(step_whose_caller_has_gone_is_settled_in_the_background)
 
 TEST(step_that_was_never_sent_is_withdrawn)
 {
-	struct lk__waiter *waiter;
+	struct lk__op *waiter;
 	struct world_call call;
 
 	start(5);
@@ -249,7 +249,7 @@ TEST(step_that_was_never_sent_is_withdrawn)
 
 TEST(step_for_a_latch_made_anew_meanwhile_counts_on_that)
 {
-	struct lk__waiter *waiter;
+	struct lk__op *waiter;
 
 	start(5);
 	world_set(&w, 9, true);
@@ -263,7 +263,7 @@ TEST(step_for_a_latch_made_anew_meanwhile_counts_on_that)
  * another one. */
 TEST(step_does_not_trust_a_generation_of_long_ago)
 {
-	struct lk__waiter *waiter;
+	struct lk__op *waiter;
 	struct world_call call;
 
 	start(5);
@@ -286,7 +286,7 @@ TEST(doubted_step_never_counts_on_a_latch_made_anew)
 {
 	for (int executed = 0; executed < 2; executed++) {
 		for (int removed = 0; removed < 2; removed++) {
-			struct lk__waiter *waiter, *next;
+			struct lk__op *waiter, *next;
 			struct world_call call;
 
 			start(5);
@@ -315,7 +315,7 @@ TEST(doubted_step_never_counts_on_a_latch_made_anew)
 /* Though the client has learnt of another generation before it could send it again. */
 TEST(doubted_step_stays_bound_to_its_generation)
 {
-	struct lk__waiter *waiter, *look;
+	struct lk__op *waiter, *look;
 	struct world_call call, ask;
 
 	start(5);
@@ -341,7 +341,7 @@ TEST(doubted_step_stays_bound_to_its_generation)
 
 TEST(step_without_caller_is_dropped_with_its_generation)
 {
-	struct lk__waiter *waiter;
+	struct lk__op *waiter;
 	struct world_call call;
 
 	start(5);
@@ -359,7 +359,7 @@ TEST(step_without_caller_is_dropped_with_its_generation)
 /* It was refused, so it was not counted; but nobody is there any more who means the new one. */
 TEST(step_without_caller_stays_bound_to_its_generation)
 {
-	struct lk__waiter *waiter;
+	struct lk__op *waiter;
 	struct world_call call;
 
 	start(5);
@@ -381,7 +381,7 @@ TEST(step_without_caller_stays_bound_to_its_generation)
 
 TEST(errors_that_pass_are_sent_again_and_others_end_the_step)
 {
-	struct lk__waiter *waiter;
+	struct lk__op *waiter;
 	struct world_call call;
 
 	start(5);
@@ -409,7 +409,7 @@ TEST(errors_that_pass_are_sent_again_and_others_end_the_step)
 
 TEST(error_that_passes_is_told_to_who_gives_up)
 {
-	struct lk__waiter *waiter;
+	struct lk__op *waiter;
 	struct world_call call;
 
 	start(5);
@@ -424,7 +424,7 @@ TEST(error_that_passes_is_told_to_who_gives_up)
 
 TEST(refused_look_ends_the_steps_that_needed_it)
 {
-	struct lk__waiter *first, *second;
+	struct lk__op *first, *second;
 	struct world_call call;
 
 	world_init(&w, 1);
@@ -441,7 +441,7 @@ TEST(refused_look_ends_the_steps_that_needed_it)
 
 TEST(close_ends_what_was_not_sent_and_settles_what_was)
 {
-	struct lk__waiter *sent, *waits;
+	struct lk__op *sent, *waits;
 	struct world_call call;
 
 	start(5);
@@ -461,7 +461,7 @@ TEST(close_ends_what_was_not_sent_and_settles_what_was)
 
 TEST(step_outlives_its_handle)
 {
-	struct lk__waiter *waiter;
+	struct lk__op *waiter;
 	struct world_call call;
 
 	start(5);
@@ -480,7 +480,7 @@ TEST(step_outlives_its_handle)
 
 TEST(numbers_go_on_when_a_latch_is_opened_again)
 {
-	struct lk__waiter *waiter;
+	struct lk__op *waiter;
 
 	start(5);
 	lk__place_close(&a->core, a->place);

@@ -20,7 +20,7 @@ TEST(fixed_hold_ends_with_its_lease)
 
 TEST(extension_moves_the_end_of_a_fixed_hold)
 {
-	struct lk__waiter *waiter;
+	struct lk__op *waiter;
 
 	start_fixed(1000);
 	hold(a, pa);
@@ -45,7 +45,7 @@ TEST(extension_moves_the_end_of_a_fixed_hold)
 TEST(extension_without_an_answer_leaves_the_old_end)
 {
 	struct virt_call call;
-	struct lk__waiter *waiter;
+	struct lk__op *waiter;
 
 	start_fixed(3000);
 	hold(a, pa);
@@ -66,7 +66,7 @@ TEST(extension_without_an_answer_leaves_the_old_end)
 
 TEST(extension_that_was_not_sent_did_not_happen)
 {
-	struct lk__waiter *waiter;
+	struct lk__op *waiter;
 
 	start_fixed(3000);
 	hold(a, pa);
@@ -84,7 +84,7 @@ TEST(extension_that_was_not_sent_did_not_happen)
 
 TEST(extensions_of_one_hold_are_answered_each_by_its_own)
 {
-	struct lk__waiter *first, *second;
+	struct lk__op *first, *second;
 	struct virt_call call;
 
 	start_fixed(3000);
@@ -105,7 +105,7 @@ TEST(extensions_of_one_hold_are_answered_each_by_its_own)
 
 TEST(renewal_after_a_longer_extension_takes_nothing_back)
 {
-	struct lk__waiter *waiter;
+	struct lk__op *waiter;
 	struct virt_call call;
 
 	start(1000);
@@ -136,7 +136,7 @@ TEST(renewal_after_a_longer_extension_takes_nothing_back)
 
 TEST(max_hold_ends_a_hold_that_is_renewed)
 {
-	struct lk__waiter *waiter;
+	struct lk__op *waiter;
 
 	start(1000);
 	waiter = virt_waiter(a, pa, 2);
@@ -157,7 +157,7 @@ TEST(max_hold_ends_a_hold_that_is_renewed)
 
 TEST(break_tells_the_holder_and_serves_the_next)
 {
-	struct lk__waiter *waiter;
+	struct lk__op *waiter;
 
 	start(10000);
 	hold(a, pa);
@@ -176,7 +176,7 @@ TEST(break_tells_the_holder_and_serves_the_next)
 
 TEST(thread_that_ends_gives_back_and_is_told)
 {
-	struct lk__waiter *waiter;
+	struct lk__op *waiter;
 
 	start(10000);
 	hold(a, pa);
@@ -274,7 +274,7 @@ TEST(loss_that_the_store_knows_of_needs_no_confirmation)
 /* The client ended these while the store still has them. */
 TEST(hold_that_its_client_ended_needs_confirmation)
 {
-	struct lk__waiter *waiter;
+	struct lk__op *waiter;
 
 	start(1000);
 	waiter = virt_waiter(a, pa, 2);
@@ -301,7 +301,7 @@ TEST(hold_that_its_client_ended_needs_confirmation)
 TEST(released_hold_needs_confirmation_while_a_renewal_may_keep_it)
 {
 	struct virt_call renewal;
-	struct lk__waiter *waiter;
+	struct lk__op *waiter;
 
 	start(1000);
 	hold(a, pa);
@@ -322,7 +322,7 @@ TEST(released_hold_needs_confirmation_while_a_renewal_may_keep_it)
 
 TEST(wait_that_was_given_up_needs_confirmation)
 {
-	struct lk__waiter *waiter;
+	struct lk__op *waiter;
 
 	start(1000);
 	hold(b, pb);

@@ -11,7 +11,7 @@
 TEST(validity_counts_from_before_the_request_was_sent)
 {
 	struct virt_call call;
-	struct lk__waiter *waiter;
+	struct lk__op *waiter;
 	int64_t sent_ns, valid_ns = 1000 * VIRT_MS - lk__margin_ns(1000);
 
 	start(1000);
@@ -38,7 +38,7 @@ TEST(margin_covers_a_hundredth_of_drift)
 TEST(grant_that_arrives_too_late_is_none)
 {
 	struct virt_call call;
-	struct lk__waiter *waiter;
+	struct lk__op *waiter;
 	char nonce[LK__NONCE_SIZE];
 
 	start(1000);
@@ -68,7 +68,7 @@ TEST(grant_that_arrives_too_late_is_none)
 TEST(wait_that_ends_during_a_lapse_leaves_nothing)
 {
 	struct virt_call call;
-	struct lk__waiter *waiter;
+	struct lk__op *waiter;
 
 	start(1000);
 	waiter = virt_acquire(a, pa, 2);
@@ -85,7 +85,7 @@ TEST(wait_that_ends_during_a_lapse_leaves_nothing)
 TEST(renewal_answered_too_late_revives_nothing)
 {
 	struct virt_call call;
-	struct lk__waiter *waiter;
+	struct lk__op *waiter;
 
 	start(1000);
 	hold(a, pa);
@@ -238,7 +238,7 @@ TEST(release_kills_a_renewal_in_line)
 TEST(renewal_under_way_does_not_outlive_a_release)
 {
 	struct virt_call renew, leave;
-	struct lk__waiter *waiter, *next;
+	struct lk__op *waiter, *next;
 
 	start(3000);
 	hold(a, pa);
@@ -302,7 +302,7 @@ TEST(renewal_that_fails_is_tried_again_until_the_end)
 TEST(renewal_that_fails_is_not_hurried_by_a_waiting_thread)
 {
 	struct virt_call call;
-	struct lk__waiter *waiter;
+	struct lk__op *waiter;
 
 	start(3000);
 	hold(a, pa);

@@ -24,7 +24,7 @@ static void assert_no_request(struct virt_client *client)
 /* A wait in the queue that ended, and its leave was refused: its ghost stands there. */
 static void make_ghost(struct virt_client *client, struct lk__place *place, bool passes)
 {
-	struct lk__waiter *waiter = virt_acquire(client, place, 2);
+	struct lk__op *waiter = virt_acquire(client, place, 2);
 
 	virt_settle(&v);
 	ck_assert(!waiter->done);
@@ -39,7 +39,7 @@ static void make_ghost(struct virt_client *client, struct lk__place *place, bool
 
 TEST(leave_that_was_refused_goes_on_in_the_background)
 {
-	struct lk__waiter *waiter, *other;
+	struct lk__op *waiter, *other;
 
 	for (int passes = 0; passes < 2; passes++) {
 		start(10000);
@@ -63,7 +63,7 @@ TEST(leave_that_was_refused_goes_on_in_the_background)
 
 TEST(late_grant_of_a_wait_that_ended_is_left_at_once)
 {
-	struct lk__waiter *waiter;
+	struct lk__op *waiter;
 
 	for (int passes = 0; passes < 2; passes++) {
 		start(10000);
@@ -84,7 +84,7 @@ TEST(late_grant_of_a_wait_that_ended_is_left_at_once)
 /* The same after the ask itself was refused, for good: its wait is over. */
 TEST(ticket_of_a_refused_ask_is_left_until_that_is_confirmed)
 {
-	struct lk__waiter *waiter, *next;
+	struct lk__op *waiter, *next;
 
 	start(10000);
 	hold(a, pa);
@@ -145,7 +145,7 @@ TEST(refused_leave_is_repeated_less_and_less_and_ends)
 
 TEST(refused_ask_is_repeated_less_often_and_waits_on)
 {
-	struct lk__waiter *waiter;
+	struct lk__op *waiter;
 	struct virt_call call;
 	int asks = 0;
 
@@ -171,7 +171,7 @@ TEST(refused_ask_is_repeated_less_often_and_waits_on)
 /* It surely was not granted. */
 TEST(try_that_is_refused_ends_with_the_error)
 {
-	struct lk__waiter *waiter;
+	struct lk__op *waiter;
 
 	start(10000);
 	waiter = virt_try(a, pa, 2);
@@ -189,7 +189,7 @@ TEST(try_that_is_refused_ends_with_the_error)
 
 TEST(wait_of_which_each_ask_was_refused_leaves_nothing_and_says_so)
 {
-	struct lk__waiter *waiter;
+	struct lk__op *waiter;
 	struct virt_call ask;
 
 	start(10000);
@@ -224,7 +224,7 @@ TEST(wait_of_which_each_ask_was_refused_leaves_nothing_and_says_so)
 /* The same client waits again, behind itself. */
 TEST(own_ghost_goes_when_the_store_answers_again)
 {
-	struct lk__waiter *waiter;
+	struct lk__op *waiter;
 	uint64_t fence;
 
 	start(30000);
@@ -252,7 +252,7 @@ TEST(own_ghost_goes_when_the_store_answers_again)
 TEST(grant_after_its_leave_is_left_again)
 {
 	struct virt_call ask, leave;
-	struct lk__waiter *waiter, *next;
+	struct lk__op *waiter, *next;
 
 	start(10000);
 	hold(a, pa);
@@ -281,7 +281,7 @@ TEST(grant_after_its_leave_is_left_again)
 /* A grant that the leave has ended needs no second one. */
 TEST(grant_before_its_leave_costs_nothing_more)
 {
-	struct lk__waiter *waiter;
+	struct lk__op *waiter;
 	struct virt_call leave;
 
 	start(10000);
@@ -303,7 +303,7 @@ TEST(grant_before_its_leave_costs_nothing_more)
 /* A hold that was granted too late, whose leave is refused for good: who waits is told. */
 TEST(refused_leave_of_a_lapse_ends_its_waits)
 {
-	struct lk__waiter *waiter;
+	struct lk__op *waiter;
 	struct virt_call ask;
 
 	start(1000);
@@ -381,7 +381,7 @@ TEST(close_after_a_loss_leaves_nothing_behind_though_the_leave_was_refused)
 /* Also a try that others wait behind. */
 TEST(try_that_is_refused_ends_with_the_error_though_others_wait)
 {
-	struct lk__waiter *waiter, *other;
+	struct lk__op *waiter, *other;
 
 	start(10000);
 	waiter = virt_try(a, pa, 2);
@@ -402,7 +402,7 @@ TEST(try_that_is_refused_ends_with_the_error_though_others_wait)
 /* What stands where the lock was is none of ours: nothing is left of the hold. */
 TEST(refused_leave_of_a_hold_whose_key_is_foreign_ends_it)
 {
-	struct lk__waiter *waiter;
+	struct lk__op *waiter;
 	struct virt_call leave;
 
 	start(10000);
@@ -453,7 +453,7 @@ TEST(lost_connection_after_the_bound_ends_it)
 
 TEST(unconfirmed_tickets_have_a_limit)
 {
-	struct lk__waiter *waiter;
+	struct lk__op *waiter;
 
 	start(10000);
 	hold(a, pa);

@@ -7,9 +7,9 @@
 #include <string.h>
 
 /* a holds, b waits: then a leaves, and the grant is on its way to b. */
-static struct lk__waiter *grant_under_way(void)
+static struct lk__op *grant_under_way(void)
 {
-	struct lk__waiter *waiter;
+	struct lk__op *waiter;
 
 	hold(a, pa);
 	waiter = virt_acquire(b, pb, 2);
@@ -30,7 +30,7 @@ static void hear_again(struct virt_client *client, struct lk__message message)
 
 TEST(grant_may_overtake_the_answer_to_its_ask)
 {
-	struct lk__waiter *waiter;
+	struct lk__op *waiter;
 	struct virt_call ask;
 
 	start(10000);
@@ -93,7 +93,7 @@ TEST(second_grant_of_a_hold_changes_nothing)
 TEST(stale_grant_makes_no_hold)
 {
 	struct lk__message grant;
-	struct lk__waiter *waiter;
+	struct lk__op *waiter;
 
 	start(10000);
 	grant_under_way();
@@ -117,7 +117,7 @@ TEST(forged_grant_makes_no_hold)
 {
 	struct lk__message grant = {
 		.kind = LK__GRANT, .lease_ms = 10000, .life_ms = 10000, .fence = 7};
-	struct lk__waiter *waiter;
+	struct lk__op *waiter;
 
 	start(10000);
 	hold(a, pa);
@@ -144,7 +144,7 @@ TEST(forged_grant_makes_no_hold)
 
 TEST(grant_and_granted_answer_are_one_hold)
 {
-	struct lk__waiter *waiter;
+	struct lk__op *waiter;
 	struct virt_call ask;
 	uint64_t fence;
 
@@ -187,7 +187,7 @@ TEST(granted_answer_revives_no_hold_that_lapsed)
 
 TEST(grant_that_nobody_waits_for_goes_on_to_the_next)
 {
-	struct lk__waiter *waiter, *next;
+	struct lk__op *waiter, *next;
 
 	start(10000);
 	waiter = grant_under_way();
@@ -204,7 +204,7 @@ TEST(hand_that_serves_oneself_leaves_a_hold_that_is_renewed)
 {
 	struct lk__message grant = {.kind = LK__GRANT, .lease_ms = 1000, .life_ms = 1000};
 	struct virt_call call;
-	struct lk__waiter *waiter;
+	struct lk__op *waiter;
 
 	start(1000);
 	hold(c, pc);
@@ -240,7 +240,7 @@ TEST(hand_that_serves_oneself_leaves_a_hold_that_is_renewed)
 
 TEST(old_waiter_claims_a_short_grant)
 {
-	struct lk__waiter *waiter;
+	struct lk__op *waiter;
 	uint64_t fence;
 
 	start(10000);
@@ -265,7 +265,7 @@ TEST(old_waiter_claims_a_short_grant)
 
 TEST(claim_of_a_grant_that_is_gone_asks_again)
 {
-	struct lk__waiter *waiter, *next;
+	struct lk__op *waiter, *next;
 
 	start(10000);
 	hold(a, pa);
@@ -296,7 +296,7 @@ TEST(claim_of_a_grant_that_is_gone_asks_again)
 
 TEST(fixed_lease_is_claimed_to_last_its_whole_length)
 {
-	struct lk__waiter *waiter;
+	struct lk__op *waiter;
 
 	start_fixed(2000);
 	hold(a, pa);
@@ -318,7 +318,7 @@ TEST(fixed_lease_is_claimed_to_last_its_whole_length)
 
 TEST(claim_answered_too_late_is_none)
 {
-	struct lk__waiter *waiter;
+	struct lk__op *waiter;
 	struct virt_call claim;
 
 	start_fixed(1000);
@@ -361,7 +361,7 @@ TEST(again_may_overtake_the_answer_to_its_ask)
 /* Forty threads wait behind owner 2: how many get it, one after the other, without a request. */
 static int count_hand_overs(void)
 {
-	struct lk__waiter *waiters[40];
+	struct lk__op *waiters[40];
 	uint64_t fence = virt_fence(pa, 2);
 	int count = 0;
 
@@ -369,7 +369,7 @@ static int count_hand_overs(void)
 		waiters[i] = virt_acquire(a, pa, (uint64_t)(i + 2) * 2);
 	virt_settle(&v);
 	while (count < 40) {
-		struct lk__waiter *waiter;
+		struct lk__op *waiter;
 		virt_pass(&v, 1);
 		waiter = virt_release(a, pa, (uint64_t)(count + 1) * 2);
 		if (!waiters[count]->done)
@@ -384,7 +384,7 @@ static int count_hand_overs(void)
 }
 
 /* The release that was no hand-over has served the other process. */
-static void drain(struct lk__waiter *other)
+static void drain(struct lk__op *other)
 {
 	virt_settle(&v);
 	assert_done(other, LK_OK);
@@ -407,7 +407,7 @@ TEST(threads_hand_over_without_a_request_while_nobody_else_waits)
 
 TEST(sixteen_hand_overs_when_another_process_waits)
 {
-	struct lk__waiter *other;
+	struct lk__op *other;
 
 	start(10000);
 	hold(a, pa);
@@ -419,7 +419,7 @@ TEST(sixteen_hand_overs_when_another_process_waits)
 
 TEST(sixteen_hand_overs_after_another_process_came)
 {
-	struct lk__waiter *other;
+	struct lk__op *other;
 
 	start(10000);
 	hold(a, pa);
@@ -442,7 +442,7 @@ TEST(sixteen_hand_overs_after_another_process_came)
 
 TEST(wanted_that_was_lost_is_told_by_the_next_renewal)
 {
-	struct lk__waiter *other, *next;
+	struct lk__op *other, *next;
 
 	start(3000);
 	hold(a, pa);
@@ -482,7 +482,7 @@ TEST(wanted_before_the_grant_is_kept)
 
 TEST(local_fence_never_runs_ahead_of_the_store)
 {
-	struct lk__waiter *next;
+	struct lk__op *next;
 
 	start(10000);
 	hold(a, pa);
@@ -502,7 +502,7 @@ TEST(local_fence_never_runs_ahead_of_the_store)
 
 TEST(next_grant_exceeds_local_fences_that_were_told)
 {
-	struct lk__waiter *other;
+	struct lk__op *other;
 	uint64_t fence;
 
 	start(10000);
@@ -531,7 +531,7 @@ TEST(next_grant_exceeds_local_fences_that_were_told)
 
 TEST(break_that_overtakes_the_grants_answer_is_believed)
 {
-	struct lk__waiter *waiter, *other;
+	struct lk__op *waiter, *other;
 	struct virt_call ask;
 
 	start(10000);
@@ -555,7 +555,7 @@ TEST(break_that_overtakes_the_grants_answer_is_believed)
 
 TEST(break_of_a_claim_asks_again)
 {
-	struct lk__waiter *waiter;
+	struct lk__op *waiter;
 	struct virt_call claim;
 
 	start_fixed(2000);

@@ -47,9 +47,9 @@ TEST(renewal_is_due_by_when_the_grant_was_asked_for)
 
 /* b waits, and asks again meanwhile, until much more than a lease has passed since its first ask.
  */
-static struct lk__waiter *old_waiter(void)
+static struct lk__op *old_waiter(void)
 {
-	struct lk__waiter *waiter;
+	struct lk__op *waiter;
 
 	hold(a, pa);
 	waiter = virt_acquire(b, pb, 2);
@@ -67,7 +67,7 @@ static struct lk__waiter *old_waiter(void)
  * before the last ask, and its grant long over. */
 TEST(grant_by_message_is_counted_from_the_first_ask_of_many)
 {
-	struct lk__waiter *waiter;
+	struct lk__op *waiter;
 
 	start(10000);
 	waiter = old_waiter();
@@ -84,7 +84,7 @@ TEST(grant_by_message_is_counted_from_the_first_ask_of_many)
 /* The message is of an earlier grant of the same ticket than the one that is claimed. */
 TEST(claim_takes_the_fence_of_the_store)
 {
-	struct lk__waiter *waiter;
+	struct lk__op *waiter;
 
 	start(10000);
 	waiter = old_waiter();
@@ -101,7 +101,7 @@ TEST(claim_takes_the_fence_of_the_store)
 /* A renewal's answer that was on its way when another process came says that nobody waits. */
 TEST(wanted_is_not_forgotten_for_an_answer_of_before)
 {
-	struct lk__waiter *other, *next;
+	struct lk__op *other, *next;
 	struct virt_call renewal;
 
 	start(3000);

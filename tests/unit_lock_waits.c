@@ -23,7 +23,7 @@ TEST(free_lock_is_granted_by_one_request_and_given_back_by_another)
 
 TEST(hand_off_takes_two_requests_an_acquisition)
 {
-	struct lk__waiter *waiter;
+	struct lk__op *waiter;
 
 	start(10000);
 	hold(a, pa);
@@ -45,7 +45,7 @@ TEST(hand_off_takes_two_requests_an_acquisition)
 
 TEST(waiters_are_served_in_order_of_arrival)
 {
-	struct lk__waiter *second, *third;
+	struct lk__op *second, *third;
 
 	start(10000);
 	hold(a, pa);
@@ -64,7 +64,7 @@ TEST(waiters_are_served_in_order_of_arrival)
 
 TEST(five_seconds_of_waiting_take_at_most_three_requests)
 {
-	struct lk__waiter *waiter;
+	struct lk__op *waiter;
 
 	start(10000);
 	hold(a, pa);
@@ -82,7 +82,7 @@ TEST(five_seconds_of_waiting_take_at_most_three_requests)
 
 TEST(dead_waiter_is_skipped_within_the_release)
 {
-	struct lk__waiter *waiter;
+	struct lk__op *waiter;
 
 	start(10000);
 	hold(a, pa);
@@ -104,7 +104,7 @@ TEST(dead_waiter_is_skipped_within_the_release)
 
 TEST(holder_that_dies_is_followed_when_its_lease_ends)
 {
-	struct lk__waiter *waiter;
+	struct lk__op *waiter;
 
 	start(1000);
 	hold(c, pc);
@@ -126,10 +126,10 @@ TEST(holder_that_dies_is_followed_when_its_lease_ends)
 enum step { IN_LINE, UNDER_WAY, EXECUTED, QUEUED, GRANT_UNDER_WAY, STEPS };
 
 /* Bring b's wait to a step, and end it there. */
-static void end_wait_at(enum step step, lk_err why, void (*finish)(struct lk__waiter *, lk_err))
+static void end_wait_at(enum step step, lk_err why, void (*finish)(struct lk__op *, lk_err))
 {
 	struct virt_call ask = {0}, leave;
-	struct lk__waiter *waiter;
+	struct lk__op *waiter;
 
 	start(10000);
 	hold(a, pa);
@@ -141,7 +141,7 @@ static void end_wait_at(enum step step, lk_err why, void (*finish)(struct lk__wa
 	if (step >= QUEUED)
 		virt_answer(b, &ask);
 	if (step >= GRANT_UNDER_WAY) {
-		struct lk__waiter *done = virt_release(a, pa, 2);
+		struct lk__op *done = virt_release(a, pa, 2);
 		ck_assert(virt_take(a, &leave));
 		virt_execute(a, &leave);
 		virt_answer(a, &leave);
@@ -165,18 +165,18 @@ static void end_wait_at(enum step step, lk_err why, void (*finish)(struct lk__wa
 	end();
 }
 
-static void give_up(struct lk__waiter *waiter, lk_err why)
+static void give_up(struct lk__op *waiter, lk_err why)
 {
 	virt_give_up(b, waiter, why);
 }
 
-static void cancel(struct lk__waiter *waiter, lk_err why)
+static void cancel(struct lk__op *waiter, lk_err why)
 {
 	(void)waiter;
 	lk__core_cancel(&b->core, v.now_ns, pb->name, b, why);
 }
 
-static void close_client(struct lk__waiter *waiter, lk_err why)
+static void close_client(struct lk__op *waiter, lk_err why)
 {
 	(void)waiter;
 	(void)why;
@@ -203,7 +203,7 @@ TEST(close_at_every_step_leaves_nothing)
 
 TEST(cancel_concerns_one_handle)
 {
-	struct lk__waiter *mine, *other;
+	struct lk__op *mine, *other;
 
 	start(10000);
 	hold(a, pa);
@@ -227,7 +227,7 @@ TEST(cancel_concerns_one_handle)
 
 TEST(wait_that_was_not_confirmed_is_unknown_and_ends_later)
 {
-	struct lk__waiter *waiter;
+	struct lk__op *waiter;
 
 	start(10000);
 	hold(a, pa);
@@ -248,7 +248,7 @@ TEST(wait_that_was_not_confirmed_is_unknown_and_ends_later)
 
 TEST(wait_that_asked_nothing_for_want_of_a_link_did_not_happen)
 {
-	struct lk__waiter *waiter;
+	struct lk__op *waiter;
 
 	start(10000);
 	virt_link_down(b, LK_EAUTH);
@@ -269,7 +269,7 @@ TEST(wait_that_asked_nothing_for_want_of_a_link_did_not_happen)
 TEST(grant_whose_answer_is_lost_is_found_by_asking_again)
 {
 	struct virt_call call;
-	struct lk__waiter *waiter;
+	struct lk__op *waiter;
 	uint64_t fence;
 
 	start(10000);
@@ -291,7 +291,7 @@ TEST(grant_whose_answer_is_lost_is_found_by_asking_again)
 TEST(grant_whose_message_is_lost_is_found_by_asking_again)
 {
 	struct virt_call leave;
-	struct lk__waiter *waiter;
+	struct lk__op *waiter;
 
 	start(2000);
 	hold(a, pa);
@@ -316,7 +316,7 @@ TEST(two_losses_cost_a_lease_and_a_command_timeout)
 {
 	const int64_t timeout_ms = 2000;
 	struct virt_call leave, ask;
-	struct lk__waiter *waiter;
+	struct lk__op *waiter;
 	int64_t lost_ns;
 
 	start(60000);
@@ -369,7 +369,7 @@ TEST(hold_outlives_a_link_that_comes_back)
 
 TEST(waiter_that_an_emptied_store_forgot_returns_to_its_place)
 {
-	struct lk__waiter *first, *second;
+	struct lk__op *first, *second;
 
 	start(10000);
 	hold(a, pa);
@@ -396,7 +396,7 @@ TEST(waiter_that_an_emptied_store_forgot_returns_to_its_place)
 TEST(release_whose_answer_is_lost_goes_on_in_the_background)
 {
 	struct virt_call call;
-	struct lk__waiter *waiter;
+	struct lk__op *waiter;
 
 	start(10000);
 	hold(a, pa);
@@ -414,7 +414,7 @@ TEST(release_whose_answer_is_lost_goes_on_in_the_background)
 TEST(release_that_was_done_and_not_answered_succeeds_the_second_time)
 {
 	struct virt_call call;
-	struct lk__waiter *waiter;
+	struct lk__op *waiter;
 
 	start(10000);
 	hold(a, pa);
@@ -430,7 +430,7 @@ TEST(release_that_was_done_and_not_answered_succeeds_the_second_time)
 
 TEST(release_of_a_hold_that_the_store_forgot_is_lost)
 {
-	struct lk__waiter *waiter;
+	struct lk__op *waiter;
 
 	start(10000);
 	hold(a, pa);
@@ -446,7 +446,7 @@ TEST(release_of_a_hold_that_the_store_forgot_is_lost)
 TEST(ask_with_an_unknown_script_is_sent_again_by_text)
 {
 	struct virt_call call, again;
-	struct lk__waiter *waiter;
+	struct lk__op *waiter;
 
 	start(10000);
 	waiter = virt_acquire(a, pa, 2);
@@ -465,7 +465,7 @@ TEST(ask_with_an_unknown_script_is_sent_again_by_text)
 TEST(ask_whose_wait_is_over_is_not_sent_again)
 {
 	struct virt_call ask, leave;
-	struct lk__waiter *waiter;
+	struct lk__op *waiter;
 
 	start(10000);
 	waiter = virt_acquire(a, pa, 2);
@@ -486,7 +486,7 @@ TEST(ask_whose_wait_is_over_is_not_sent_again)
 TEST(refusal_that_passes_is_waited_out)
 {
 	struct virt_call call;
-	struct lk__waiter *waiter;
+	struct lk__op *waiter;
 
 	start(10000);
 	waiter = virt_acquire(a, pa, 2);
@@ -502,7 +502,7 @@ TEST(refusal_that_passes_is_waited_out)
 TEST(refusal_that_stays_ends_every_wait_of_the_place)
 {
 	struct virt_call call;
-	struct lk__waiter *first, *second;
+	struct lk__op *first, *second;
 
 	start(10000);
 	first = virt_acquire(a, pa, 2);
@@ -518,7 +518,7 @@ TEST(refusal_that_stays_ends_every_wait_of_the_place)
 
 TEST(try_of_a_held_lock_is_busy_and_never_queues)
 {
-	struct lk__waiter *waiter;
+	struct lk__op *waiter;
 
 	start(10000);
 	hold(a, pa);
@@ -542,7 +542,7 @@ TEST(try_of_a_held_lock_is_busy_and_never_queues)
 
 TEST(who_comes_after_a_busy_try_waits_on)
 {
-	struct lk__waiter *only_try, *waiter;
+	struct lk__op *only_try, *waiter;
 
 	start(10000);
 	hold(a, pa);
@@ -559,7 +559,7 @@ TEST(who_comes_after_a_busy_try_waits_on)
 
 TEST(try_of_a_free_lock_that_others_wait_for_has_them_served)
 {
-	struct lk__waiter *waiter, *only_try;
+	struct lk__op *waiter, *only_try;
 
 	start(1000);
 	hold(c, pc);

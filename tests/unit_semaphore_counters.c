@@ -7,7 +7,7 @@
 
 TEST(permits_of_one_call_are_one_acquisition)
 {
-	struct lk__waiter *waiter;
+	struct lk__op *waiter;
 	uint64_t held;
 
 	start(3, 3000);
@@ -31,7 +31,7 @@ TEST(permits_of_one_call_are_one_acquisition)
 /* What is given back in parts is one hold. */
 TEST(hold_ends_with_its_last_permit)
 {
-	struct lk__waiter *waiter;
+	struct lk__op *waiter;
 	uint64_t held;
 
 	start(3, 3000);
@@ -51,7 +51,7 @@ TEST(hold_ends_with_its_last_permit)
 
 TEST(permits_that_are_nobodys_make_no_hold)
 {
-	struct lk__waiter *waiter;
+	struct lk__op *waiter;
 
 	start_fixed(1, 1000);
 	waiter = permits_forget(a, pa, 1);
@@ -74,7 +74,7 @@ TEST(permits_that_are_nobodys_make_no_hold)
  */
 TEST(too_large_a_wait_has_failed)
 {
-	struct lk__waiter *waiter;
+	struct lk__op *waiter;
 
 	start(1, 3000);
 	waiter = permits_acquire(a, pa, 2);
@@ -87,7 +87,7 @@ TEST(too_large_a_wait_has_failed)
 
 TEST(broken_permits_are_counted_once)
 {
-	struct lk__waiter *part;
+	struct lk__op *part;
 	struct permits_call call;
 	uint64_t held;
 

@@ -18,7 +18,7 @@
 struct side {
 	struct permits_client *client;
 	struct lk__place *place;
-	struct lk__waiter *waiter;
+	struct lk__op *waiter;
 	int64_t way_ns;
 	struct {
 		struct permits_call call;

@@ -17,7 +17,7 @@ static uint32_t stored(uint64_t fence)
 
 TEST(partial_release_lets_those_in_who_fit)
 {
-	struct lk__waiter *waiter, *some;
+	struct lk__op *waiter, *some;
 	uint64_t fence;
 
 	start(5, 10000);
@@ -53,7 +53,7 @@ TEST(release_of_more_than_it_has_changes_nothing)
 
 TEST(release_of_all_by_number_ends_the_hold)
 {
-	struct lk__waiter *all;
+	struct lk__op *all;
 	uint64_t fence;
 
 	start(5, 10000);
@@ -67,7 +67,7 @@ TEST(release_of_all_by_number_ends_the_hold)
 
 TEST(partial_release_whose_answer_is_lost_is_repeated_and_counts_once)
 {
-	struct lk__waiter *some;
+	struct lk__op *some;
 	struct permits_call shrink;
 	uint64_t fence;
 
@@ -90,7 +90,7 @@ TEST(partial_release_whose_answer_is_lost_is_repeated_and_counts_once)
 
 TEST(partial_release_that_was_never_sent_is_sent_when_the_link_is_back)
 {
-	struct lk__waiter *some;
+	struct lk__op *some;
 	uint64_t fence;
 
 	start_fixed(5, 10000); /* which would else have nothing to send */
@@ -109,7 +109,7 @@ TEST(partial_release_that_was_never_sent_is_sent_when_the_link_is_back)
 
 TEST(partial_release_goes_on_after_its_caller_has_gone)
 {
-	struct lk__waiter *some;
+	struct lk__op *some;
 	uint64_t fence;
 
 	start(5, 10000);
@@ -127,7 +127,7 @@ TEST(partial_release_goes_on_after_its_caller_has_gone)
 
 TEST(partial_releases_at_once_are_each_confirmed_by_their_own)
 {
-	struct lk__waiter *first, *second;
+	struct lk__op *first, *second;
 	struct permits_call shrink;
 	uint64_t fence;
 
@@ -173,7 +173,7 @@ TEST(partial_release_that_comes_late_gives_nothing_back_again)
 
 TEST(whole_release_ends_a_partial_one_under_way)
 {
-	struct lk__waiter *some, *all;
+	struct lk__op *some, *all;
 	struct permits_call shrink;
 	uint64_t fence;
 
@@ -192,7 +192,7 @@ TEST(whole_release_ends_a_partial_one_under_way)
 
 TEST(partial_release_crosses_a_renewal)
 {
-	struct lk__waiter *some;
+	struct lk__op *some;
 	struct permits_call renew;
 	uint64_t fence;
 
@@ -215,7 +215,7 @@ TEST(partial_release_crosses_a_renewal)
 
 TEST(partial_release_crosses_an_extension)
 {
-	struct lk__waiter *some, *extend;
+	struct lk__op *some, *extend;
 	struct permits_call shrink;
 	uint64_t fence;
 
@@ -238,7 +238,7 @@ TEST(partial_release_crosses_an_extension)
 
 TEST(partial_release_of_a_hold_that_the_store_lost_is_a_loss)
 {
-	struct lk__waiter *some;
+	struct lk__op *some;
 	uint64_t fence;
 
 	start(5, 10000);
@@ -255,7 +255,7 @@ TEST(partial_release_of_a_hold_that_the_store_lost_is_a_loss)
 
 TEST(partial_release_that_the_store_refuses_is_repeated)
 {
-	struct lk__waiter *some;
+	struct lk__op *some;
 	struct permits_call shrink;
 	uint64_t fence;
 
@@ -276,7 +276,7 @@ TEST(partial_release_that_the_store_refuses_is_repeated)
 
 TEST(extension_moves_the_end_on)
 {
-	struct lk__waiter *extend;
+	struct lk__op *extend;
 	uint64_t fence;
 
 	start_fixed(2, 1000);
@@ -294,7 +294,7 @@ TEST(extension_moves_the_end_on)
 
 TEST(extension_of_a_hold_that_ended_is_a_loss)
 {
-	struct lk__waiter *extend;
+	struct lk__op *extend;
 	uint64_t fence;
 
 	start_fixed(2, 1000);
@@ -330,7 +330,7 @@ TEST(hold_without_renewal_is_lost_by_its_valid_until)
 
 TEST(hold_that_is_broken_is_told_and_its_permits_go_on)
 {
-	struct lk__waiter *waiter;
+	struct lk__op *waiter;
 	uint64_t fences[2];
 
 	start(4, 10000);
@@ -353,7 +353,7 @@ TEST(hold_that_is_broken_is_told_and_its_permits_go_on)
 
 TEST(hold_ends_after_its_max_hold)
 {
-	struct lk__waiter *waiter;
+	struct lk__op *waiter;
 
 	start(2, 10000);
 	waiter = permits_waiter(a, pa, 1);
@@ -372,7 +372,7 @@ TEST(hold_ends_after_its_max_hold)
 
 TEST(permits_of_a_dead_process_come_back_when_its_lease_ends)
 {
-	struct lk__waiter *waiter;
+	struct lk__op *waiter;
 	int64_t start_ns;
 
 	start(4, 4000);
@@ -395,7 +395,7 @@ TEST(permits_of_a_dead_process_come_back_when_its_lease_ends)
 
 TEST(permits_of_many_dead_holders_come_back_in_bounded_runs)
 {
-	struct lk__waiter *waiter;
+	struct lk__op *waiter;
 
 	start(100, 1000);
 	for (int i = 0; i < 80; i++)
@@ -439,7 +439,7 @@ TEST(ask_of_a_ticket_whose_hold_is_over_counts_once)
 
 TEST(server_clock_that_steps_back_keeps_nothing_longer_than_its_lease)
 {
-	struct lk__waiter *waiter;
+	struct lk__op *waiter;
 	int64_t start_ns;
 
 	start(2, 4000);

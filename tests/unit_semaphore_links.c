@@ -57,7 +57,7 @@ static void pump(void)
 }
 
 /* Until it is done, or should have been. */
-static void finish(const struct lk__waiter *waiter, lk_err err)
+static void finish(const struct lk__op *waiter, lk_err err)
 {
 	pump();
 	for (int i = 0; i < 110 && !waiter->done; i++)
@@ -68,7 +68,7 @@ static void finish(const struct lk__waiter *waiter, lk_err err)
 /* Acquire, wait, partial release, extension, release: three clients, one semaphore. */
 static void live_through(bool fixed, int64_t wait_ms)
 {
-	struct lk__waiter *holder, *waiter, *other;
+	struct lk__op *holder, *waiter, *other;
 
 	start_with(4, 12000, fixed);
 	holder = permits_acquire(a, pa, 3);
@@ -135,7 +135,7 @@ TEST(link_may_break_at_every_point_of_a_forgotten_grant)
 	victim = a;
 	points = cut_at = 0;
 	while (points >= cut_at) {
-		struct lk__waiter *first, *second;
+		struct lk__op *first, *second;
 
 		points = 0;
 		cut_at++;

@@ -6,9 +6,9 @@
 #include <stdio.h>
 
 /* a holds all, b waits: then a leaves, and the grant is on its way to b. */
-static struct lk__waiter *grant_under_way(void)
+static struct lk__op *grant_under_way(void)
 {
-	struct lk__waiter *waiter;
+	struct lk__op *waiter;
 	uint64_t fence = hold(a, pa, 2);
 
 	waiter = wait_for(b, pb, 1);
@@ -37,7 +37,7 @@ static void hear_again(const struct permits_message *copy, const char *fence)
 
 TEST(grant_may_overtake_the_answer_to_its_ask)
 {
-	struct lk__waiter *waiter;
+	struct lk__op *waiter;
 	struct permits_call ask;
 	uint64_t fence;
 
@@ -60,7 +60,7 @@ TEST(grant_may_overtake_the_answer_to_its_ask)
 
 TEST(grant_by_message_is_valid_from_the_first_ask)
 {
-	struct lk__waiter *waiter;
+	struct lk__op *waiter;
 	int64_t asked_ns;
 	uint64_t fence;
 
@@ -82,7 +82,7 @@ TEST(grant_by_message_is_valid_from_the_first_ask)
 TEST(second_grant_of_a_hold_changes_nothing)
 {
 	struct permits_message grant;
-	struct lk__waiter *waiter;
+	struct lk__op *waiter;
 
 	start(2, 10000);
 	waiter = grant_under_way();
@@ -108,7 +108,7 @@ TEST(forged_grant_makes_no_hold)
 {
 	struct lk__message grant = {
 		.kind = LK__GRANT, .lease_ms = 10000, .life_ms = 10000, .permits = 2, .fence = 7};
-	struct lk__waiter *waiter;
+	struct lk__op *waiter;
 	uint64_t fence;
 
 	start(2, 10000);
@@ -131,7 +131,7 @@ TEST(forged_grant_makes_no_hold)
 
 TEST(old_waiter_claims_a_short_grant)
 {
-	struct lk__waiter *waiter;
+	struct lk__op *waiter;
 	uint64_t fence;
 
 	start(2, 10000);
@@ -152,7 +152,7 @@ TEST(old_waiter_claims_a_short_grant)
 
 TEST(fixed_lease_is_claimed_to_last_its_whole_length)
 {
-	struct lk__waiter *waiter;
+	struct lk__op *waiter;
 	uint64_t fence;
 
 	start_fixed(2, 2000);
@@ -173,7 +173,7 @@ TEST(fixed_lease_is_claimed_to_last_its_whole_length)
 
 TEST(short_grant_that_nobody_claims_goes_on)
 {
-	struct lk__waiter *next;
+	struct lk__op *next;
 	int64_t granted_ns;
 	uint64_t fence;
 
@@ -201,7 +201,7 @@ TEST(short_grant_that_nobody_claims_goes_on)
 
 TEST(grant_and_granted_answer_are_one_hold)
 {
-	struct lk__waiter *waiter;
+	struct lk__op *waiter;
 	struct lk__ticket *ticket;
 	struct permits_call ask;
 
@@ -223,7 +223,7 @@ TEST(grant_and_granted_answer_are_one_hold)
 
 TEST(message_before_the_granted_answer_is_one_hold)
 {
-	struct lk__waiter *waiter;
+	struct lk__op *waiter;
 	struct lk__ticket *ticket;
 	struct permits_call ask;
 
@@ -245,7 +245,7 @@ TEST(message_before_the_granted_answer_is_one_hold)
 
 TEST(granted_answer_revives_no_hold_that_lapsed)
 {
-	struct lk__waiter *waiter;
+	struct lk__op *waiter;
 	struct lk__ticket *ticket;
 	struct permits_call ask;
 
@@ -269,7 +269,7 @@ TEST(granted_answer_revives_no_hold_that_lapsed)
 
 TEST(lost_grant_is_found_by_the_next_ask)
 {
-	struct lk__waiter *waiter;
+	struct lk__op *waiter;
 
 	start(2, 10000);
 	waiter = grant_under_way();
@@ -284,7 +284,7 @@ TEST(lost_grant_is_found_by_the_next_ask)
 
 TEST(broken_while_the_grant_is_on_its_way_asks_again)
 {
-	struct lk__waiter *waiter;
+	struct lk__op *waiter;
 
 	start(2, 10000);
 	waiter = grant_under_way();
@@ -303,7 +303,7 @@ TEST(broken_while_the_grant_is_on_its_way_asks_again)
 /* The head was told a late time; before that its wish became impossible, and it is told so. */
 TEST(again_may_come_before_the_answer_to_its_ask)
 {
-	struct lk__waiter *waiter;
+	struct lk__op *waiter;
 	struct permits_call ask;
 	uint64_t fence;
 
@@ -323,7 +323,7 @@ TEST(again_may_come_before_the_answer_to_its_ask)
 
 TEST(again_is_no_reason_to_ask_less_often)
 {
-	struct lk__waiter *waiter;
+	struct lk__op *waiter;
 	uint64_t fence;
 
 	start(4, 10000);

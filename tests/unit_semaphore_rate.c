@@ -26,7 +26,7 @@ static void assert_exact(int64_t lease_ms, uint32_t capacity)
 }
 
 /* A grant that was just told: the store counts it since the beginning of its lease. */
-static void note(const struct lk__waiter *waiter)
+static void note(const struct lk__op *waiter)
 {
 	permits_look(&w, "s", &view);
 	for (int i = 0; i < view.hold_count; i++) {
@@ -44,7 +44,7 @@ static void note(const struct lk__waiter *waiter)
 struct taker {
 	struct permits_client *client;
 	struct lk__place *place;
-	struct lk__waiter *waiter;
+	struct lk__op *waiter;
 	uint32_t permits;
 };
 
@@ -112,7 +112,7 @@ TEST(rate_is_exact_when_messages_are_slow)
 
 TEST(forgotten_permits_send_nothing_and_no_end_takes_them)
 {
-	struct lk__waiter *waiter, *other;
+	struct lk__op *waiter, *other;
 
 	start_fixed(2, 1000);
 	waiter = permits_forget(a, pa, 2);
@@ -139,10 +139,10 @@ TEST(forgotten_permits_send_nothing_and_no_end_takes_them)
 }
 
 /* A waiter of b that has waited for longer than the claim window is granted by a's release. */
-static struct lk__waiter *granted_when_old(struct lk__waiter *(*wait)(struct permits_client *,
-                                                                      struct lk__place *, uint32_t))
+static struct lk__op *granted_when_old(struct lk__op *(*wait)(struct permits_client *,
+                                                              struct lk__place *, uint32_t))
 {
-	struct lk__waiter *waiter;
+	struct lk__op *waiter;
 	uint64_t fence;
 
 	start_fixed(2, 1000);
@@ -160,7 +160,7 @@ static struct lk__waiter *granted_when_old(struct lk__waiter *(*wait)(struct per
 
 TEST(grant_that_is_never_released_is_whole_and_needs_no_claim)
 {
-	struct lk__waiter *waiter = granted_when_old(permits_forget);
+	struct lk__op *waiter = granted_when_old(permits_forget);
 
 	ck_assert_int_eq(view.holds[0].end_us, permits_store_us(&w) + 1000000);
 	later(100);
@@ -178,7 +178,7 @@ TEST(grant_that_is_never_released_is_whole_and_needs_no_claim)
  * half of its lease. */
 TEST(short_grant_of_a_fixed_lease_is_claimed_for_its_whole_length)
 {
-	struct lk__waiter *waiter = granted_when_old(permits_acquire);
+	struct lk__op *waiter = granted_when_old(permits_acquire);
 
 	ck_assert_int_eq(view.holds[0].end_us, permits_store_us(&w) + 500000);
 	later(100);
@@ -195,7 +195,7 @@ TEST(short_grant_of_a_fixed_lease_is_claimed_for_its_whole_length)
 /* A dead waiter that looks alive costs one turn, and the next one is served then. */
 TEST(dead_waiter_for_a_rate_costs_one_turn)
 {
-	struct lk__waiter *waiter = granted_when_old(permits_forget), *next;
+	struct lk__op *waiter = granted_when_old(permits_forget), *next;
 
 	permits_link_down(b, LK_ECONN); /* it never hears of it */
 	next = permits_forget(c, pc, 2);
@@ -215,7 +215,7 @@ TEST(dead_waiter_for_a_rate_costs_one_turn)
 /* The answer takes longer than the lease, and so does the message. */
 TEST(grant_that_is_heard_of_late_is_a_grant)
 {
-	struct lk__waiter *waiter;
+	struct lk__op *waiter;
 	struct permits_call ask;
 
 	start_fixed(2, 1000);
@@ -239,7 +239,7 @@ TEST(grant_that_is_heard_of_late_is_a_grant)
  * given back, and no ticket is left in the queue. */
 TEST(ask_that_is_run_after_a_grant_that_was_used_leaves_nothing)
 {
-	struct lk__waiter *waiter = granted_when_old(permits_forget);
+	struct lk__op *waiter = granted_when_old(permits_forget);
 	struct permits_call ask;
 
 	later(210); /* a's permits would have run out by now */
@@ -259,7 +259,7 @@ TEST(ask_that_is_run_after_a_grant_that_was_used_leaves_nothing)
 /* The same, and others hold the permits then. */
 TEST(ask_that_is_run_after_a_grant_that_was_used_is_not_queued)
 {
-	struct lk__waiter *waiter = granted_when_old(permits_forget), *other;
+	struct lk__op *waiter = granted_when_old(permits_forget), *other;
 	struct permits_call ask;
 
 	later(210);
@@ -286,7 +286,7 @@ TEST(ask_that_is_run_after_a_grant_that_was_used_is_not_queued)
 /* The usual case: the ask runs while the grant stands, which then stays as it is. */
 TEST(ask_that_crosses_a_grant_that_was_used_changes_nothing)
 {
-	struct lk__waiter *waiter = granted_when_old(permits_forget);
+	struct lk__op *waiter = granted_when_old(permits_forget);
 	struct permits_call ask;
 	int64_t end_us = view.holds[0].end_us;
 
@@ -311,7 +311,7 @@ TEST(ask_that_crosses_a_grant_that_was_used_changes_nothing)
 /* The message was held up while the ticket asked and was queued again. */
 TEST(message_that_is_older_than_its_lease_leaves_no_ticket_behind)
 {
-	struct lk__waiter *waiter = granted_when_old(permits_forget), *other;
+	struct lk__op *waiter = granted_when_old(permits_forget), *other;
 
 	later(1001);
 	other = permits_acquire(c, pc, 2);
@@ -331,7 +331,7 @@ TEST(message_that_is_older_than_its_lease_leaves_no_ticket_behind)
 
 TEST(wait_that_ends_before_its_grant_is_heard_of_gives_it_back)
 {
-	struct lk__waiter *waiter = granted_when_old(permits_forget);
+	struct lk__op *waiter = granted_when_old(permits_forget);
 
 	permits_give_up(b, waiter, LK_ETIMEDOUT);
 	step(b, LK__LEAVE);
@@ -343,7 +343,7 @@ TEST(wait_that_ends_before_its_grant_is_heard_of_gives_it_back)
 
 TEST(forgotten_grant_whose_answer_is_lost_is_one_grant)
 {
-	struct lk__waiter *waiter;
+	struct lk__op *waiter;
 	struct permits_call ask;
 	int64_t end_us;
 
@@ -368,7 +368,7 @@ TEST(forgotten_grant_whose_answer_is_lost_is_one_grant)
 
 TEST(forgotten_grant_that_serves_others_needs_no_leave)
 {
-	struct lk__waiter *waiter;
+	struct lk__op *waiter;
 	struct permits_call ask;
 
 	start_fixed(3, 1000);
@@ -393,7 +393,7 @@ TEST(late_grant_leaves_no_used_permit)
 {
 	struct lk__message grant = {
 		.kind = LK__GRANT, .lease_ms = 1000, .fixed = true, .permits = 1, .life_ms = 1000};
-	struct lk__waiter *waiter;
+	struct lk__op *waiter;
 	struct permits_call ask, hand;
 
 	start_fixed(3, 1000);
@@ -430,7 +430,7 @@ TEST(late_grant_leaves_no_used_permit)
 /* One that was not used, of a wait that ended while the store refused, is. */
 TEST(late_grant_of_a_rate_is_left_when_its_wait_has_ended)
 {
-	struct lk__waiter *waiter, *other;
+	struct lk__op *waiter, *other;
 	struct permits_call leave;
 
 	start_fixed(1, 1000);
@@ -465,7 +465,7 @@ TEST(late_grant_of_a_rate_is_left_when_its_wait_has_ended)
 
 TEST(wait_for_a_rate_that_is_cancelled_gives_its_grant_back)
 {
-	struct lk__waiter *waiter;
+	struct lk__op *waiter;
 	struct permits_call ask;
 
 	start_fixed(1, 10000);
@@ -482,7 +482,7 @@ TEST(wait_for_a_rate_that_is_cancelled_gives_its_grant_back)
 
 TEST(resize_up_grants_at_once)
 {
-	struct lk__waiter *waiters[2];
+	struct lk__op *waiters[2];
 	uint64_t fence;
 
 	start(2, 10000);
@@ -502,7 +502,7 @@ TEST(resize_up_grants_at_once)
 
 TEST(resize_down_takes_nothing_and_grants_nothing_until_it_fits)
 {
-	struct lk__waiter *waiter;
+	struct lk__op *waiter;
 	uint64_t first, second;
 
 	start(4, 10000);
@@ -526,7 +526,7 @@ TEST(resize_down_takes_nothing_and_grants_nothing_until_it_fits)
 
 TEST(resize_down_ends_a_wait_that_became_impossible)
 {
-	struct lk__waiter *large, *small;
+	struct lk__op *large, *small;
 	uint64_t fence;
 
 	start(4, 10000);
@@ -545,7 +545,7 @@ TEST(resize_down_ends_a_wait_that_became_impossible)
 
 TEST(resize_down_finds_a_wait_deep_in_the_queue_when_its_turn_comes)
 {
-	struct lk__waiter *first, *large;
+	struct lk__op *first, *large;
 	uint64_t fence;
 
 	start(4, 10000);

@@ -7,7 +7,7 @@
 TEST(permits_are_taken_and_given_back_in_two_requests)
 {
 	uint64_t fence;
-	struct lk__waiter *waiter;
+	struct lk__op *waiter;
 
 	start(3, 10000);
 	permits_acquire(a, pa, 2);
@@ -24,7 +24,7 @@ TEST(permits_are_taken_and_given_back_in_two_requests)
 
 TEST(small_waits_do_not_overtake_a_large_one)
 {
-	struct lk__waiter *large, *small;
+	struct lk__op *large, *small;
 	uint64_t first, second;
 
 	start(4, 10000);
@@ -48,7 +48,7 @@ TEST(small_waits_do_not_overtake_a_large_one)
 
 TEST(one_release_serves_all_who_fit)
 {
-	struct lk__waiter *waiters[4];
+	struct lk__op *waiters[4];
 	uint64_t fence;
 
 	start(5, 10000);
@@ -74,7 +74,7 @@ TEST(one_release_serves_all_who_fit)
 
 TEST(large_head_keeps_its_place_while_others_come_and_go)
 {
-	struct lk__waiter *large, *small;
+	struct lk__op *large, *small;
 	uint64_t fence;
 
 	start(4, 10000);
@@ -83,7 +83,7 @@ TEST(large_head_keeps_its_place_while_others_come_and_go)
 	small = wait_for(c, pc, 1);
 	/* Each of them has the head told anew. */
 	for (int i = 0; i < 60; i++) {
-		struct lk__waiter *other = permits_try(d, pd, 1);
+		struct lk__op *other = permits_try(d, pd, 1);
 		permits_pass(&w, 1000);
 		assert_done(other, LK_EBUSY);
 		assert_waits(large);
@@ -101,7 +101,7 @@ TEST(large_head_keeps_its_place_while_others_come_and_go)
 
 TEST(dead_waiters_are_skipped)
 {
-	struct lk__waiter *next;
+	struct lk__op *next;
 	uint64_t fence;
 
 	start(3, 10000);
@@ -120,7 +120,7 @@ TEST(dead_waiters_are_skipped)
 
 TEST(large_head_that_cancels_lets_small_ones_in)
 {
-	struct lk__waiter *large, *small[2];
+	struct lk__op *large, *small[2];
 	uint64_t fence;
 
 	start(4, 10000);
@@ -141,7 +141,7 @@ TEST(large_head_that_cancels_lets_small_ones_in)
 
 TEST(large_dead_head_is_found_by_being_told)
 {
-	struct lk__waiter *small;
+	struct lk__op *small;
 	uint64_t fences[2];
 
 	start(4, 10000);
@@ -166,7 +166,7 @@ TEST(large_dead_head_is_found_by_being_told)
 
 TEST(large_head_that_is_stopped_is_passed_over_after_21_s)
 {
-	struct lk__waiter *small;
+	struct lk__op *small;
 	int64_t start_ns;
 	uint64_t fence;
 
@@ -196,7 +196,7 @@ TEST(large_head_that_is_stopped_is_passed_over_after_21_s)
 /* Its place is the first, and it fits: it need not wait for another event. */
 TEST(who_returns_to_the_head_of_the_queue_is_granted_at_once)
 {
-	struct lk__waiter *first, *large;
+	struct lk__op *first, *large;
 	uint64_t fences[2];
 
 	start(4, 10000);
@@ -223,7 +223,7 @@ TEST(who_returns_to_the_head_of_the_queue_is_granted_at_once)
 
 TEST(many_who_fit_are_served_by_two_runs)
 {
-	struct lk__waiter *waiters[40];
+	struct lk__op *waiters[40];
 	uint64_t fence;
 
 	start(40, 10000);
@@ -246,7 +246,7 @@ TEST(many_who_fit_are_served_by_two_runs)
 
 TEST(many_dead_waiters_are_skipped_by_who_asks)
 {
-	struct lk__waiter *waiter;
+	struct lk__op *waiter;
 
 	start(2, 1000);
 	hold(a, pa, 2);
@@ -271,7 +271,7 @@ TEST(many_dead_waiters_are_skipped_by_who_asks)
 
 TEST(many_dead_waiters_are_skipped_by_who_tries)
 {
-	struct lk__waiter *waiter;
+	struct lk__op *waiter;
 
 	start(2, 1000);
 	hold(a, pa, 2);
@@ -295,7 +295,7 @@ TEST(many_dead_waiters_are_skipped_by_who_tries)
 
 TEST(cancel_before_anything_was_sent_sends_nothing)
 {
-	struct lk__waiter *waiter;
+	struct lk__op *waiter;
 
 	start(2, 10000);
 	waiter = permits_acquire(a, pa, 1);
@@ -307,7 +307,7 @@ TEST(cancel_before_anything_was_sent_sends_nothing)
 
 TEST(cancel_while_it_asks_gives_a_grant_back)
 {
-	struct lk__waiter *waiter, *next;
+	struct lk__op *waiter, *next;
 	struct permits_call ask;
 
 	start(2, 10000);
@@ -327,7 +327,7 @@ TEST(cancel_while_it_asks_gives_a_grant_back)
 
 TEST(cancel_in_the_queue_leaves_nothing_behind)
 {
-	struct lk__waiter *waiter;
+	struct lk__op *waiter;
 	uint64_t fence;
 
 	start(2, 10000);
@@ -344,7 +344,7 @@ TEST(cancel_in_the_queue_leaves_nothing_behind)
 
 TEST(cancel_that_meets_its_grant_gives_it_back)
 {
-	struct lk__waiter *waiter, *next;
+	struct lk__op *waiter, *next;
 	uint64_t fence;
 
 	start(2, 10000);
@@ -365,7 +365,7 @@ TEST(cancel_that_meets_its_grant_gives_it_back)
 
 TEST(cancel_while_it_claims_gives_the_grant_back)
 {
-	struct lk__waiter *waiter;
+	struct lk__op *waiter;
 	struct permits_call claim;
 	uint64_t fence;
 
@@ -386,7 +386,7 @@ TEST(cancel_while_it_claims_gives_the_grant_back)
 
 TEST(cancel_without_a_link_is_done_when_it_is_back)
 {
-	struct lk__waiter *waiter;
+	struct lk__op *waiter;
 	uint64_t fence;
 
 	start(2, 10000);
@@ -405,7 +405,7 @@ TEST(cancel_without_a_link_is_done_when_it_is_back)
 
 TEST(cancel_ends_all_waits_of_a_handle)
 {
-	struct lk__waiter *waiters[3];
+	struct lk__op *waiters[3];
 	uint64_t fence;
 
 	start(2, 10000);
@@ -428,7 +428,7 @@ TEST(cancel_ends_all_waits_of_a_handle)
 
 TEST(try_is_busy_when_others_wait_though_it_would_fit)
 {
-	struct lk__waiter *large, *other;
+	struct lk__op *large, *other;
 	uint64_t fence;
 
 	start(3, 10000);
@@ -446,7 +446,7 @@ TEST(try_is_busy_when_others_wait_though_it_would_fit)
 
 TEST(more_than_the_capacity_is_refused_at_once)
 {
-	struct lk__waiter *waiter;
+	struct lk__op *waiter;
 
 	start(3, 10000);
 	waiter = permits_acquire(a, pa, 4);
@@ -457,7 +457,7 @@ TEST(more_than_the_capacity_is_refused_at_once)
 
 TEST(end_of_a_wait_that_is_over_changes_nothing)
 {
-	struct lk__waiter *waiter;
+	struct lk__op *waiter;
 
 	start_fixed(2, 1000);
 	waiter = permits_forget(a, pa, 1);
@@ -474,7 +474,7 @@ TEST(end_of_a_wait_that_is_over_changes_nothing)
 /* Somebody else's key stands in the way of the semaphore's. */
 static void meet_foreign(const char *suffix, bool sorted_set)
 {
-	struct lk__waiter *waiter;
+	struct lk__op *waiter;
 
 	start(2, 10000);
 	if (sorted_set)
@@ -502,7 +502,7 @@ TEST(keys_of_others_are_told_and_left_alone)
 
 TEST(waiter_keeps_its_place_when_its_link_breaks)
 {
-	struct lk__waiter *first, *second;
+	struct lk__op *first, *second;
 	uint64_t fence;
 
 	start(2, 10000);
@@ -522,7 +522,7 @@ TEST(waiter_keeps_its_place_when_its_link_breaks)
 
 TEST(ask_whose_answer_is_lost_is_asked_again_and_counts_once)
 {
-	struct lk__waiter *waiter;
+	struct lk__op *waiter;
 	struct permits_call ask;
 
 	start(3, 10000);
@@ -541,7 +541,7 @@ TEST(ask_whose_answer_is_lost_is_asked_again_and_counts_once)
 
 TEST(waits_go_on_after_the_server_was_emptied)
 {
-	struct lk__waiter *waiter;
+	struct lk__op *waiter;
 	uint64_t fence;
 
 	start(2, 10000);
@@ -558,7 +558,7 @@ TEST(waits_go_on_after_the_server_was_emptied)
 
 TEST(script_that_the_server_forgot_is_sent_as_text)
 {
-	struct lk__waiter *waiter;
+	struct lk__op *waiter;
 
 	start(2, 10000);
 	lua_store_text(w.store, "SCRIPT", "FLUSH", NULL);
@@ -573,7 +573,7 @@ TEST(script_that_the_server_forgot_is_sent_as_text)
 
 TEST(grant_that_is_answered_too_late_is_given_back_and_asked_anew)
 {
-	struct lk__waiter *waiter;
+	struct lk__op *waiter;
 	struct permits_call ask;
 
 	start(2, 1000);

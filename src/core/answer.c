@@ -81,7 +81,7 @@ static void serve(struct lk__core *core, int64_t now_ns, struct lk__ticket *tick
 static void forget(struct lk__core *core, int64_t now_ns, struct lk__ticket *ticket)
 {
 	struct lk__place *place = ticket->place;
-	struct lk__waiter *waiter = lk__line_first(place);
+	struct lk__op *waiter = lk__line_first(place);
 
 	waiter->fence = ticket->fence;
 	lk__complete(core, waiter, LK_OK, NULL);
@@ -225,7 +225,7 @@ static void kept(struct lk__core *core, int64_t now_ns, struct lk__ticket *ticke
 {
 	int64_t valid_until_ns =
 		request->sent_ns + request->lease_ms * MS - lk__margin_ns(request->lease_ms);
-	struct lk__waiter *waiter = ticket->extenders;
+	struct lk__op *waiter = ticket->extenders;
 	bool awaited = request->extends && waiter && waiter->sent;
 
 	if (ticket->state == LK__CLAIMING && valid_until_ns <= now_ns) {
@@ -294,7 +294,7 @@ static void refuse_all(struct lk__core *core, int64_t now_ns, struct lk__ticket 
 static void failed(struct lk__core *core, int64_t now_ns, struct lk__ticket *ticket,
                    const struct lk__pending *request, const struct lk__answer *answer)
 {
-	struct lk__waiter *waiter = ticket->extenders;
+	struct lk__op *waiter = ticket->extenders;
 
 	if (ticket->state == LK__HOLDING) {
 		ticket->renewal_failed = ticket->renewal_failed || request->kind == LK__RENEW;
@@ -338,7 +338,7 @@ static void left(struct lk__core *core, int64_t now_ns, struct lk__ticket *ticke
 	if (confirmed && !answer->mine && ticket->leaves_sent == 1 && ticket->released)
 		lk__count_loss(&core->counters, LK_LOST_TAKEN);
 	while (ticket->leavers) {
-		struct lk__waiter *waiter = ticket->leavers;
+		struct lk__op *waiter = ticket->leavers;
 		lk_err err = waiter->why.err;
 		ticket->leavers = waiter->next;
 		/* A second leave finds nothing because the first one may have done it. */
@@ -382,7 +382,7 @@ static void handed(struct lk__core *core, int64_t now_ns, struct lk__ticket *tic
 static void shrunk(struct lk__core *core, int64_t now_ns, struct lk__ticket *ticket,
                    const struct lk__pending *request, const struct lk__answer *answer)
 {
-	struct lk__waiter **at = &ticket->leavers;
+	struct lk__op **at = &ticket->leavers;
 
 	if (ticket->state != LK__HOLDING) {
 		lk__ticket_pursue(core, now_ns, ticket);
@@ -393,7 +393,7 @@ static void shrunk(struct lk__core *core, int64_t now_ns, struct lk__ticket *tic
 		return;
 	}
 	while (*at) {
-		struct lk__waiter *waiter = *at;
+		struct lk__op *waiter = *at;
 		if (waiter->permits < request->permits) {
 			at = &waiter->next; /* gave back more meanwhile */
 			continue;

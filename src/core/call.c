@@ -11,7 +11,7 @@
 
 /* ---- Acquire ------------------------------------------------------------------------------ */
 
-void lk__core_acquire(struct lk__core *core, int64_t now_ns, struct lk__waiter *waiter)
+void lk__core_acquire(struct lk__core *core, int64_t now_ns, struct lk__op *waiter)
 {
 	struct lk__place *place = waiter->place;
 	struct lk__hold *hold = lk__core_hold(place->name, waiter->owner);
@@ -48,7 +48,7 @@ void lk__core_acquire(struct lk__core *core, int64_t now_ns, struct lk__waiter *
 
 /* No two waits for permits share a ticket: none is handed on inside the process, and the store
  * serves them in their order among all. */
-void lk__core_acquire_permits(struct lk__core *core, int64_t now_ns, struct lk__waiter *waiter)
+void lk__core_acquire_permits(struct lk__core *core, int64_t now_ns, struct lk__op *waiter)
 {
 	struct lk__place *place = waiter->spare_place, *like = waiter->place;
 
@@ -81,7 +81,7 @@ void lk__core_acquire_permits(struct lk__core *core, int64_t now_ns, struct lk__
 
 /* ---- Release ------------------------------------------------------------------------------ */
 
-static void wait_for_leave(struct lk__ticket *ticket, struct lk__waiter *waiter, lk_err err)
+static void wait_for_leave(struct lk__ticket *ticket, struct lk__op *waiter, lk_err err)
 {
 	waiter->where = LK__FOR_LEAVE;
 	waiter->ticket = ticket;
@@ -108,7 +108,7 @@ static bool may_hand_over(const struct lk__place *place, int64_t now_ns)
 /* Give the hold's lock on: to a thread here, or back to the store, waiter (may be NULL) waiting for
  * that. */
 static void give_back(struct lk__core *core, int64_t now_ns, struct lk__hold *hold,
-                      struct lk__waiter *waiter)
+                      struct lk__op *waiter)
 {
 	struct lk__ticket *ticket = hold->ticket;
 	struct lk__place *place = ticket->place;
@@ -138,7 +138,7 @@ static void give_back(struct lk__core *core, int64_t now_ns, struct lk__hold *ho
 		lk__ticket_start(core, now_ns, place);
 }
 
-void lk__core_release(struct lk__core *core, int64_t now_ns, struct lk__waiter *waiter)
+void lk__core_release(struct lk__core *core, int64_t now_ns, struct lk__op *waiter)
 {
 	struct lk__hold *hold = lk__core_hold(waiter->place->name, waiter->owner);
 
@@ -161,7 +161,7 @@ void lk__core_release(struct lk__core *core, int64_t now_ns, struct lk__waiter *
 /* Whoever gives back some permits has them no more from now on; the store hears of it until it
  * has confirmed it. */
 static void shrink(struct lk__core *core, int64_t now_ns, struct lk__hold *hold,
-                   struct lk__waiter *waiter)
+                   struct lk__op *waiter)
 {
 	struct lk__ticket *ticket = hold->ticket;
 
@@ -172,7 +172,7 @@ static void shrink(struct lk__core *core, int64_t now_ns, struct lk__hold *hold,
 	lk__ticket_pursue(core, now_ns, ticket);
 }
 
-void lk__core_release_permits(struct lk__core *core, int64_t now_ns, struct lk__waiter *waiter)
+void lk__core_release_permits(struct lk__core *core, int64_t now_ns, struct lk__op *waiter)
 {
 	struct lk__hold *hold = lk__core_hold(waiter->place->name, waiter->owner);
 
@@ -192,10 +192,10 @@ void lk__core_release_permits(struct lk__core *core, int64_t now_ns, struct lk__
 	}
 }
 
-void lk__core_extend(struct lk__core *core, int64_t now_ns, struct lk__waiter *waiter)
+void lk__core_extend(struct lk__core *core, int64_t now_ns, struct lk__op *waiter)
 {
 	struct lk__hold *hold = lk__core_hold(waiter->place->name, waiter->owner);
-	struct lk__waiter **at;
+	struct lk__op **at;
 
 	lk__hold_expire(core, now_ns, hold);
 	if (!hold) {
@@ -216,7 +216,7 @@ void lk__core_extend(struct lk__core *core, int64_t now_ns, struct lk__waiter *w
 
 /* ---- Giving up ---------------------------------------------------------------------------- */
 
-static void remove_from(struct lk__waiter **at, struct lk__waiter *waiter)
+static void remove_from(struct lk__op **at, struct lk__op *waiter)
 {
 	while (*at != waiter)
 		at = &(*at)->next;
@@ -224,12 +224,12 @@ static void remove_from(struct lk__waiter **at, struct lk__waiter *waiter)
 	waiter->next = NULL;
 }
 
-static void leave_line(struct lk__place *place, struct lk__waiter *waiter)
+static void leave_line(struct lk__place *place, struct lk__op *waiter)
 {
-	struct lk__waiter *last = NULL;
+	struct lk__op *last = NULL;
 
 	remove_from(&place->first, waiter);
-	for (struct lk__waiter *other = place->first; other; other = other->next)
+	for (struct lk__op *other = place->first; other; other = other->next)
 		last = other;
 	place->last = last;
 }
@@ -265,7 +265,7 @@ static const char *refusal_text(const struct lk__core *core, const struct lk__ti
 }
 
 /* A try that the server refused each time ends with the server's error, not for want of time. */
-static void complete_refused(struct lk__core *core, struct lk__waiter *waiter,
+static void complete_refused(struct lk__core *core, struct lk__op *waiter,
                              const struct lk__ticket *ticket, lk_err why)
 {
 	if (why == LK_ETIMEDOUT && waiter->only_try && ticket && ticket->state == LK__ASKING &&
@@ -275,7 +275,7 @@ static void complete_refused(struct lk__core *core, struct lk__waiter *waiter,
 		lk__complete(core, waiter, why, text_of(waiter->place->name->session, why));
 }
 
-void lk__core_give_up(struct lk__core *core, int64_t now_ns, struct lk__waiter *waiter, lk_err why)
+void lk__core_give_up(struct lk__core *core, int64_t now_ns, struct lk__op *waiter, lk_err why)
 {
 	struct lk__place *place = waiter->place;
 	struct lk__ticket *ticket;
@@ -303,7 +303,7 @@ void lk__core_give_up(struct lk__core *core, int64_t now_ns, struct lk__waiter *
 }
 
 /* The latest answer that concerns its call was an error that passes. */
-static const struct lk__ticket *refused_ticket(const struct lk__waiter *waiter)
+static const struct lk__ticket *refused_ticket(const struct lk__op *waiter)
 {
 	const struct lk__ticket *ticket = NULL;
 
@@ -314,7 +314,7 @@ static const struct lk__ticket *refused_ticket(const struct lk__waiter *waiter)
 	return ticket && ticket->refusals ? ticket : NULL;
 }
 
-void lk__core_abandon(struct lk__core *core, int64_t now_ns, struct lk__waiter *waiter)
+void lk__core_abandon(struct lk__core *core, int64_t now_ns, struct lk__op *waiter)
 {
 	const struct lk__ticket *refused = refused_ticket(waiter);
 	char text[sizeof(core->refusal.text)] = "";
@@ -349,7 +349,7 @@ void lk__core_cancel(struct lk__core *core, int64_t now_ns, struct lk__name *nam
 	if (name->latch)
 		lk__latch_cancel(core, now_ns, name->latch, handle, why);
 	for (; place; place = next_place) {
-		struct lk__waiter *waiter = place->first, *next;
+		struct lk__op *waiter = place->first, *next;
 
 		next_place = place->next; /* the end of its only wait may be the end of the place */
 		for (; waiter; waiter = next) {

@@ -224,7 +224,7 @@ struct lk__pending *lk__core_next_request(struct lk__core *core, struct lk__sess
                                           int64_t now_ns)
 {
 	struct lk__pending *request = session->queue;
-	struct lk__waiter *waiter;
+	struct lk__op *waiter;
 	struct lk__ticket *ticket;
 
 	if (!request)
@@ -258,9 +258,9 @@ struct lk__pending *lk__core_next_request(struct lk__core *core, struct lk__sess
 	return request;
 }
 
-struct lk__waiter *lk__core_next_done(struct lk__core *core)
+struct lk__op *lk__core_next_done(struct lk__core *core)
 {
-	struct lk__waiter *waiter = core->done;
+	struct lk__op *waiter = core->done;
 
 	if (!waiter)
 		return NULL;
@@ -271,7 +271,7 @@ struct lk__waiter *lk__core_next_done(struct lk__core *core)
 	return waiter;
 }
 
-void lk__complete(struct lk__core *core, struct lk__waiter *waiter, lk_err err, const char *text)
+void lk__complete(struct lk__core *core, struct lk__op *waiter, lk_err err, const char *text)
 {
 	lk__count_end(&core->counters, waiter, err);
 	waiter->where = LK__NOWHERE;

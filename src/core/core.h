@@ -10,13 +10,14 @@
  *           each wait has a place of its own
  *   ticket  one wait and the hold that it becomes, in the store
  *   hold    what one owner in this process has, from grant to release
- *   waiter  one call that blocks */
+ *   op      a call in progress (op.h): in a line here, a waiter */
 #ifndef LK__CORE_H
 #define LK__CORE_H
 
 #include "../base/error.h"
 #include "channel.h"
 #include "heap.h"
+#include "op.h"
 #include "request.h"
 #include "session.h"
 #include "table.h"
@@ -67,9 +68,9 @@ struct lk__name {
 struct lk__place {
 	struct lk__name *name;
 	struct lk__place *next;
-	struct lk__waiter *first, *last; /* waiters in line */
-	struct lk__ticket *ticket;       /* for them, or for the hold; NULL if neither */
-	struct lk__hold *hold;           /* the valid one, NULL if none */
+	struct lk__op *first, *last; /* waiters in line */
+	struct lk__ticket *ticket;   /* for them, or for the hold; NULL if neither */
+	struct lk__hold *hold;       /* the valid one, NULL if none */
 	int64_t lease_ms;
 	int64_t ttl_ms;    /* of a semaphore's memory */
 	uint32_t capacity; /* of the semaphore, should the store not have it */
@@ -96,12 +97,12 @@ struct lk__ticket {
 	struct lk__ticket *next, *prev;
 	struct lk__session *session; /* the name's route */
 	struct lk__place *place;
-	struct lk__waiter *leavers;   /* calls that wait for the end of it, or of some permits */
-	struct lk__waiter *extenders; /* calls that wait for a renewal each, in order */
-	int64_t next_ns;              /* when to send what its state asks for, LK__NEVER */
-	int64_t first_sent_ns;        /* its first ask, 0 = none yet */
-	int64_t valid_until_ns;       /* of the hold, also while it LEAVES */
-	int64_t store_us;             /* the store's clock */
+	struct lk__op *leavers;   /* calls that wait for the end of it, or of some permits */
+	struct lk__op *extenders; /* calls that wait for a renewal each, in order */
+	int64_t next_ns;          /* when to send what its state asks for, LK__NEVER */
+	int64_t first_sent_ns;    /* its first ask, 0 = none yet */
+	int64_t valid_until_ns;   /* of the hold, also while it LEAVES */
+	int64_t store_us;         /* the store's clock */
 	union {
 		int64_t store_us_ns;    /* ours when we heard of that */
 		int64_t leave_until_ns; /* LEAVING, SERVING: until when that is repeated */
@@ -146,59 +147,13 @@ struct lk__hold {
 	bool released;        /* the owner is done with it; freed when told */
 };
 
-enum lk__waiter_where {
-	LK__NOWHERE,
-	LK__IN_PLACE,
-	LK__FOR_LEAVE,
-	LK__FOR_EXTEND,
-	LK__IN_LATCH, /* until it is open */
-	LK__FOR_STEP,
-	LK__FOR_QUESTION,
-};
-
-struct lk__waiter {
-	struct lk__waiter *next;
-	struct lk__session *session; /* by which its requests go; the core does not look at it */
-	struct lk__place *place;
-	void *handle;
-	uint64_t owner;
-	int64_t max_hold_ms; /* 0 = no limit */
-	int64_t lease_ms;    /* extend */
-	int64_t began_ns;    /* acquire */
-	uint32_t permits;    /* to acquire, to give back */
-	bool only_try;
-	bool acquires;
-	bool resumes;   /* its call goes on when it is done */
-	bool behind;    /* somebody of this process was before it */
-	bool forget;    /* the permits are nobody's once they are granted */
-	bool tell_loss; /* the handle has a loss callback */
-	/* Brought along; taken when used, else the caller frees them. */
-	struct lk__ticket *spare_ticket;
-	struct lk__hold *spare_hold;
-	struct lk__place *spare_place; /* permits */
-	struct lk__step *spare_step;   /* of a latch */
-	/* Of a latch. */
-	uint64_t joined, stamp;   /* see latch.c */
-	uint64_t opened, removed; /* the last ones that it heard of */
-	bool absent_is_open, late;
-	/* Out. */
-	uint64_t fence;            /* of the permits */
-	struct lk__ticket *ticket; /* FOR_LEAVE, FOR_EXTEND */
-	bool sent;                 /* FOR_EXTEND: its request went out */
-	int64_t remaining;         /* FOR_STEP, and counted */
-	bool counted;
-	uint8_t where;
-	bool done;
-	struct lk__why why; /* the result, with its sentence */
-};
-
 /* One count-down of a latch. */
 struct lk__step {
 	struct lk__step *next;
-	struct lk__waiter *waiter; /* NULL: its caller has gone, and it goes on */
-	uint64_t number;           /* new for each, 0 = none yet */
-	uint64_t generation;       /* for which it was sent last */
-	uint64_t joined;           /* asks sent before it came */
+	struct lk__op *waiter; /* NULL: its caller has gone, and it goes on */
+	uint64_t number;       /* new for each, 0 = none yet */
+	uint64_t generation;   /* for which it was sent last */
+	uint64_t joined;       /* asks sent before it came */
 	uint32_t n;
 	bool doubt; /* it was sent and has no answer: it may have been counted */
 	uint16_t len;
@@ -211,7 +166,7 @@ struct lk__latch {
 	struct lk__name *name;
 	struct lk__latch *next, *prev; /* those that are busy */
 	struct lk__channel *channel;
-	struct lk__waiter *first, *last; /* waiters in line */
+	struct lk__op *first, *last; /* waiters in line */
 	struct lk__step *steps, **steps_end;
 	struct lk__pending ask, down;
 	int64_t ask_ns, step_ns;  /* when to send them, LK__NEVER */
@@ -230,7 +185,7 @@ struct lk__core {
 	struct lk__heap timers;
 	struct lk__ticket *all_tickets;
 	struct lk__hold *all_holds;
-	struct lk__waiter *done, **done_end;
+	struct lk__op *done, **done_end;
 	struct lk__hold *lost, **lost_end;
 	struct lk__session *sessions; /* links; each name has its route over one */
 	struct lk_counters counters;
@@ -280,17 +235,17 @@ void lk__place_close(struct lk__core *core, struct lk__place *place);
 bool lk__core_reenter(struct lk__core *core, int64_t now_ns, const struct lk__name *name,
                       uint64_t owner);
 bool lk__core_unenter(int64_t now_ns, const struct lk__name *name, uint64_t owner);
-void lk__core_acquire(struct lk__core *core, int64_t now_ns, struct lk__waiter *waiter);
+void lk__core_acquire(struct lk__core *core, int64_t now_ns, struct lk__op *waiter);
 /* The same for permits; the waiter's place is the handle's, and becomes one of its own. */
-void lk__core_acquire_permits(struct lk__core *core, int64_t now_ns, struct lk__waiter *waiter);
-void lk__core_release(struct lk__core *core, int64_t now_ns, struct lk__waiter *waiter);
+void lk__core_acquire_permits(struct lk__core *core, int64_t now_ns, struct lk__op *waiter);
+void lk__core_release(struct lk__core *core, int64_t now_ns, struct lk__op *waiter);
 /* Give back waiter->permits of the hold with that owner, 0 = all. */
-void lk__core_release_permits(struct lk__core *core, int64_t now_ns, struct lk__waiter *waiter);
-void lk__core_extend(struct lk__core *core, int64_t now_ns, struct lk__waiter *waiter);
+void lk__core_release_permits(struct lk__core *core, int64_t now_ns, struct lk__op *waiter);
+void lk__core_extend(struct lk__core *core, int64_t now_ns, struct lk__op *waiter);
 /* A wait ends with LK_ETIMEDOUT, LK_ECANCELED or LK_ECLOSED, at once or when the store confirms. */
-void lk__core_give_up(struct lk__core *core, int64_t now_ns, struct lk__waiter *waiter, lk_err why);
+void lk__core_give_up(struct lk__core *core, int64_t now_ns, struct lk__op *waiter, lk_err why);
 /* The caller can wait no longer: done is set on return. */
-void lk__core_abandon(struct lk__core *core, int64_t now_ns, struct lk__waiter *waiter);
+void lk__core_abandon(struct lk__core *core, int64_t now_ns, struct lk__op *waiter);
 /* Every wait on the handle. */
 void lk__core_cancel(struct lk__core *core, int64_t now_ns, struct lk__name *name, void *handle,
                      lk_err why);
@@ -329,15 +284,15 @@ void lk__core_request(const struct lk__pending *pending, struct lk__request *req
 /* What the answer is to fill in, NULL if nothing. */
 void *lk__core_into(const struct lk__pending *pending);
 /* The waiter that the answer will end or move, NULL if none, or if that is not easily said. */
-struct lk__waiter *lk__core_asker(const struct lk__pending *pending);
+struct lk__op *lk__core_asker(const struct lk__pending *pending);
 /* A response will end or move this wait; nothing else but its deadline will; a message may. */
-bool lk__waiter_expects_response(const struct lk__waiter *waiter);
-bool lk__waiter_is_patient(const struct lk__waiter *waiter);
-bool lk__waiter_expects_message(const struct lk__waiter *waiter);
+bool lk__op_expects_response(const struct lk__op *waiter);
+bool lk__op_is_patient(const struct lk__op *waiter);
+bool lk__op_expects_message(const struct lk__op *waiter);
 /* The store did not run it: put it first in the line again.  False when it need not be sent. */
 bool lk__core_resend(struct lk__core *core, struct lk__pending *pending);
 /* A waiter that is done, each once. */
-struct lk__waiter *lk__core_next_done(struct lk__core *core);
+struct lk__op *lk__core_next_done(struct lk__core *core);
 /* A loss to tell, each once; give it back with lk__core_told(). */
 struct lk__hold *lk__core_next_lost(struct lk__core *core);
 void lk__core_told(struct lk__hold *hold);
@@ -392,9 +347,9 @@ int64_t lk__ticket_renewal_ns(const struct lk__ticket *ticket);
 void lk__ticket_begin_again(struct lk__core *core, int64_t now_ns, struct lk__ticket *ticket);
 struct lk__ticket *lk__ticket_find(const struct lk__core *core, const char *nonce);
 uint64_t lk__core_random(struct lk__core *core);
-void lk__complete(struct lk__core *core, struct lk__waiter *waiter, lk_err err, const char *text);
+void lk__complete(struct lk__core *core, struct lk__op *waiter, lk_err err, const char *text);
 void lk__hold_make(struct lk__core *core, int64_t now_ns, struct lk__place *place);
-struct lk__waiter *lk__line_first(struct lk__place *place);
+struct lk__op *lk__line_first(struct lk__place *place);
 void lk__hold_lose(struct lk__core *core, int64_t now_ns, struct lk__hold *hold,
                    lk_lost_reason reason);
 void lk__hold_free(struct lk__core *core, struct lk__hold *hold);

@@ -26,7 +26,7 @@ static inline int64_t lk__count_us(int64_t ns)
 
 /* The waiter gets what its ticket has, or had: see ticket->granted_by_message. */
 static inline void lk__count_grant(struct lk_counters *counters, int64_t now_ns,
-                                   const struct lk__ticket *ticket, const struct lk__waiter *waiter)
+                                   const struct lk__ticket *ticket, const struct lk__op *waiter)
 {
 	int64_t us = lk__count_us(now_ns - waiter->began_ns);
 
@@ -42,7 +42,7 @@ static inline void lk__count_grant(struct lk_counters *counters, int64_t now_ns,
 }
 
 /* A waiter is done, whatever it waited for. */
-static inline void lk__count_end(struct lk_counters *counters, const struct lk__waiter *waiter,
+static inline void lk__count_end(struct lk_counters *counters, const struct lk__op *waiter,
                                  lk_err err)
 {
 	if (err == LK_OK) {

@@ -42,9 +42,9 @@ lk_state lk__hold_state(const struct lk__hold *hold, int64_t now_ns)
 }
 
 /* Take the first waiter out of the line. */
-struct lk__waiter *lk__line_first(struct lk__place *place)
+struct lk__op *lk__line_first(struct lk__place *place)
 {
-	struct lk__waiter *waiter = place->first;
+	struct lk__op *waiter = place->first;
 
 	place->first = waiter->next;
 	if (!place->first)
@@ -55,7 +55,7 @@ struct lk__waiter *lk__line_first(struct lk__place *place)
 /* The first waiter of the place becomes the owner of the place's ticket. */
 void lk__hold_make(struct lk__core *core, int64_t now_ns, struct lk__place *place)
 {
-	struct lk__waiter *waiter = lk__line_first(place);
+	struct lk__op *waiter = lk__line_first(place);
 	struct lk__hold *hold = waiter->spare_hold;
 
 	waiter->spare_hold = NULL;

@@ -205,7 +205,7 @@ bool lk__pending_is_latch(const struct lk__pending *request)
 
 /* ---- Waiters ------------------------------------------------------------------------------ */
 
-void lk__core_await(struct lk__core *core, int64_t now_ns, struct lk__waiter *waiter)
+void lk__core_await(struct lk__core *core, int64_t now_ns, struct lk__op *waiter)
 {
 	struct lk__latch *latch = waiter->place->name->latch;
 
@@ -229,15 +229,15 @@ void lk__core_await(struct lk__core *core, int64_t now_ns, struct lk__waiter *wa
 }
 
 /* Walk the waiters: fn says whether one is done, and has completed it then. */
-typedef bool waiter_fn(struct lk__core *core, struct lk__latch *latch, struct lk__waiter *waiter,
+typedef bool waiter_fn(struct lk__core *core, struct lk__latch *latch, struct lk__op *waiter,
                        const void *arg);
 
 static void for_each(struct lk__core *core, struct lk__latch *latch, waiter_fn *fn, const void *arg)
 {
-	struct lk__waiter *waiter = latch->first, *last = NULL, **at = &latch->first;
+	struct lk__op *waiter = latch->first, *last = NULL, **at = &latch->first;
 
 	while (waiter) {
-		struct lk__waiter *next = waiter->next;
+		struct lk__op *next = waiter->next;
 		if (fn(core, latch, waiter, arg)) {
 			*at = next;
 		} else {
@@ -250,13 +250,13 @@ static void for_each(struct lk__core *core, struct lk__latch *latch, waiter_fn *
 }
 
 /* It opened during the wait, or ended in a way that is as good for this one. */
-static bool is_over(const struct lk__waiter *waiter)
+static bool is_over(const struct lk__op *waiter)
 {
 	return waiter->stamp && (waiter->opened >= waiter->stamp ||
 	                         (waiter->absent_is_open && waiter->removed >= waiter->stamp));
 }
 
-static void note(struct lk__waiter *waiter, uint64_t opened, uint64_t removed)
+static void note(struct lk__op *waiter, uint64_t opened, uint64_t removed)
 {
 	if (opened > waiter->opened)
 		waiter->opened = opened;
@@ -265,7 +265,7 @@ static void note(struct lk__waiter *waiter, uint64_t opened, uint64_t removed)
 }
 
 /* Also for those whose first answer is still to come: it may be of before. */
-static bool hear(struct lk__core *core, struct lk__latch *latch, struct lk__waiter *waiter,
+static bool hear(struct lk__core *core, struct lk__latch *latch, struct lk__op *waiter,
                  const void *arg)
 {
 	const struct lk__message *message = arg;
@@ -280,7 +280,7 @@ static bool hear(struct lk__core *core, struct lk__latch *latch, struct lk__wait
 }
 
 /* What the store said of the latch, for one waiter. */
-static bool judge(struct lk__core *core, struct lk__latch *latch, struct lk__waiter *waiter,
+static bool judge(struct lk__core *core, struct lk__latch *latch, struct lk__op *waiter,
                   const void *arg)
 {
 	const struct lk__answer *answer = arg;
@@ -312,7 +312,7 @@ struct ending {
 	bool patient; /* only those who do more than try */
 };
 
-static bool end_one(struct lk__core *core, struct lk__latch *latch, struct lk__waiter *waiter,
+static bool end_one(struct lk__core *core, struct lk__latch *latch, struct lk__op *waiter,
                     const void *arg)
 {
 	const struct ending *ending = arg;
@@ -341,7 +341,7 @@ void lk__latch_cancel(struct lk__core *core, int64_t now_ns, struct lk__latch *l
 /* ---- Giving up ---------------------------------------------------------------------------- */
 
 /* Nothing was heard of the store: why not? */
-void lk__latch_unheard(struct lk__core *core, struct lk__latch *latch, struct lk__waiter *waiter)
+void lk__latch_unheard(struct lk__core *core, struct lk__latch *latch, struct lk__op *waiter)
 {
 	const struct lk__why *why = is_linked(latch) ? &latch->trouble : &latch->name->session->why;
 	lk_err err = why->err;
@@ -354,9 +354,9 @@ void lk__latch_unheard(struct lk__core *core, struct lk__latch *latch, struct lk
 	                                      : "not connected");
 }
 
-static void leave_line(struct lk__latch *latch, struct lk__waiter *waiter)
+static void leave_line(struct lk__latch *latch, struct lk__op *waiter)
 {
-	struct lk__waiter **at = &latch->first, *last = NULL;
+	struct lk__op **at = &latch->first, *last = NULL;
 
 	for (; *at != waiter; at = &(*at)->next)
 		last = *at;
@@ -365,7 +365,7 @@ static void leave_line(struct lk__latch *latch, struct lk__waiter *waiter)
 		latch->last = last;
 }
 
-void lk__latch_give_up(struct lk__core *core, int64_t now_ns, struct lk__waiter *waiter, lk_err why)
+void lk__latch_give_up(struct lk__core *core, int64_t now_ns, struct lk__op *waiter, lk_err why)
 {
 	struct lk__latch *latch = waiter->place->name->latch;
 	bool knows = waiter->stamp && latch->heard;
@@ -384,7 +384,7 @@ void lk__latch_give_up(struct lk__core *core, int64_t now_ns, struct lk__waiter 
 	lk__latch_pursue(core, now_ns, latch);
 }
 
-void lk__latch_abandon(struct lk__core *core, int64_t now_ns, struct lk__waiter *waiter)
+void lk__latch_abandon(struct lk__core *core, int64_t now_ns, struct lk__op *waiter)
 {
 	struct lk__latch *latch = waiter->place->name->latch;
 
@@ -540,7 +540,7 @@ void lk__latches_link_down(struct lk__core *core, struct lk__session *session, i
 		latch->heard = false;
 		latch->trouble.err = LK_OK;
 		/* Perhaps of a memory that was lost since: the store still has what counts. */
-		for (struct lk__waiter *waiter = latch->first; waiter; waiter = waiter->next)
+		for (struct lk__op *waiter = latch->first; waiter; waiter = waiter->next)
 			waiter->opened = waiter->removed = 0;
 		lk__latch_pursue(core, now_ns, latch);
 	}

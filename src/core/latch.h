@@ -24,15 +24,14 @@ void lk__latch_free(struct lk__core *core, struct lk__latch *latch);
 
 /* ---- Calls: waiter->place names the latch --------------------------------------------------- */
 
-void lk__core_await(struct lk__core *core, int64_t now_ns, struct lk__waiter *waiter);
+void lk__core_await(struct lk__core *core, int64_t now_ns, struct lk__op *waiter);
 /* waiter->step is taken. */
-void lk__core_step(struct lk__core *core, int64_t now_ns, struct lk__waiter *waiter);
+void lk__core_step(struct lk__core *core, int64_t now_ns, struct lk__op *waiter);
 
 /* ---- Between the core's files ---------------------------------------------------------------- */
 
-void lk__latch_give_up(struct lk__core *core, int64_t now_ns, struct lk__waiter *waiter,
-                       lk_err why);
-void lk__latch_abandon(struct lk__core *core, int64_t now_ns, struct lk__waiter *waiter);
+void lk__latch_give_up(struct lk__core *core, int64_t now_ns, struct lk__op *waiter, lk_err why);
+void lk__latch_abandon(struct lk__core *core, int64_t now_ns, struct lk__op *waiter);
 /* Every wait of that handle; NULL = all. */
 void lk__latch_cancel(struct lk__core *core, int64_t now_ns, struct lk__latch *latch, void *handle,
                       lk_err why);
@@ -49,7 +48,7 @@ void lk__latch_answer(struct lk__core *core, int64_t now_ns, struct lk__pending 
 /* After every event, as its last: send what is due.  The latch may be gone when it returns. */
 void lk__latch_pursue(struct lk__core *core, int64_t now_ns, struct lk__latch *latch);
 /* Nothing was heard of the store: the waiter ends with the reason. */
-void lk__latch_unheard(struct lk__core *core, struct lk__latch *latch, struct lk__waiter *waiter);
+void lk__latch_unheard(struct lk__core *core, struct lk__latch *latch, struct lk__op *waiter);
 
 /* ---- Steps (step.c) ------------------------------------------------------------------------- */
 
@@ -59,7 +58,7 @@ bool lk__step_can_go(const struct lk__latch *latch);
 void lk__step_sent(struct lk__core *core, struct lk__latch *latch);
 void lk__step_answer(struct lk__core *core, int64_t now_ns, struct lk__latch *latch,
                      const struct lk__answer *answer);
-void lk__step_abandon(struct lk__core *core, struct lk__latch *latch, struct lk__waiter *waiter);
+void lk__step_abandon(struct lk__core *core, struct lk__latch *latch, struct lk__op *waiter);
 /* Those that wait to know the generation, and have asked for it, end so. */
 void lk__steps_end_asking(struct lk__core *core, struct lk__latch *latch, lk_err err,
                           const char *text);

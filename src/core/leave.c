@@ -158,7 +158,7 @@ void lk__leave_refused(struct lk__core *core, int64_t now_ns, struct lk__ticket 
                        const struct lk__answer *answer)
 {
 	while (!answer->passes && ticket->leavers) {
-		struct lk__waiter *waiter = ticket->leavers;
+		struct lk__op *waiter = ticket->leavers;
 		ticket->leavers = waiter->next;
 		lk__complete(core, waiter, LK_EUNKNOWN, answer->text);
 	}

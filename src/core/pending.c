@@ -93,7 +93,7 @@ void *lk__core_into(const struct lk__pending *pending)
 
 /* ---- Who waits ---------------------------------------------------------------------------- */
 
-struct lk__waiter *lk__core_asker(const struct lk__pending *pending)
+struct lk__op *lk__core_asker(const struct lk__pending *pending)
 {
 	const struct lk__ticket *ticket = pending->ticket;
 
@@ -112,7 +112,7 @@ struct lk__waiter *lk__core_asker(const struct lk__pending *pending)
 	return NULL;
 }
 
-bool lk__waiter_expects_response(const struct lk__waiter *waiter)
+bool lk__op_expects_response(const struct lk__op *waiter)
 {
 	switch (waiter->where) {
 	case LK__IN_PLACE:
@@ -125,12 +125,12 @@ bool lk__waiter_expects_response(const struct lk__waiter *waiter)
 	}
 }
 
-bool lk__waiter_is_patient(const struct lk__waiter *waiter)
+bool lk__op_is_patient(const struct lk__op *waiter)
 {
 	return waiter->where != LK__IN_PLACE || waiter->place->ticket->state == LK__ASKING;
 }
 
-bool lk__waiter_expects_message(const struct lk__waiter *waiter)
+bool lk__op_expects_message(const struct lk__op *waiter)
 {
 	return waiter->where == LK__IN_PLACE || waiter->where == LK__IN_LATCH;
 }

@@ -55,7 +55,7 @@ void lk__core_ask(struct lk__core *core, struct lk__session *session, struct lk_
 
 static void end(struct lk__core *core, struct lk__question *question)
 {
-	struct lk__waiter *waiter = question->waiter;
+	struct lk__op *waiter = question->waiter;
 
 	question->request.where = LK__AT_REST;
 	question->waiter = NULL;
@@ -67,8 +67,7 @@ static void end(struct lk__core *core, struct lk__question *question)
 		lk__complete(core, waiter, LK_OK, NULL);
 }
 
-void lk__question_await(struct lk__core *core, struct lk__question *question,
-                        struct lk__waiter *waiter)
+void lk__question_await(struct lk__core *core, struct lk__question *question, struct lk__op *waiter)
 {
 	waiter->where = LK__FOR_QUESTION;
 	waiter->resumes = true;

@@ -11,7 +11,7 @@ struct lk__question {
 	struct lk__pending request;       /* first */
 	struct lk__question *next, *prev; /* those that have no answer */
 	struct lk__session *session;      /* the link by which it is asked */
-	struct lk__waiter *waiter;        /* the call that waits for it just now, NULL if none */
+	struct lk__op *waiter;            /* the call that waits for it just now, NULL if none */
 	struct lk__details details;
 	struct lk__ticket_id ticket; /* LK__SHOW: whose rank is wanted; no nonce = none */
 	void *into;                  /* what the answer fills in, NULL = nothing */
@@ -33,7 +33,7 @@ void lk__core_ask(struct lk__core *core, struct lk__session *session,
                   struct lk__question *question);
 /* The waiter is done when the question is. */
 void lk__question_await(struct lk__core *core, struct lk__question *question,
-                        struct lk__waiter *waiter);
+                        struct lk__op *waiter);
 /* The caller is done with it (NULL: nothing): one in flight is freed when its answer comes. */
 void lk__question_free(struct lk__core *core, struct lk__question *question);
 

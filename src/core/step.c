@@ -50,7 +50,7 @@ void lk__step_sent(struct lk__core *core, struct lk__latch *latch)
 		step->generation = latch->generation;
 }
 
-void lk__core_step(struct lk__core *core, int64_t now_ns, struct lk__waiter *waiter)
+void lk__core_step(struct lk__core *core, int64_t now_ns, struct lk__op *waiter)
 {
 	struct lk__latch *latch = waiter->place->name->latch;
 	struct lk__step *step = waiter->spare_step;
@@ -105,7 +105,7 @@ static void settle_step(struct lk__core *core, struct lk__latch *latch, lk_err e
 	latch->step_ns = 0;
 }
 
-void lk__step_abandon(struct lk__core *core, struct lk__latch *latch, struct lk__waiter *waiter)
+void lk__step_abandon(struct lk__core *core, struct lk__latch *latch, struct lk__op *waiter)
 {
 	struct lk__step *step = latch->steps;
 
@@ -182,7 +182,7 @@ static void step_failed(struct lk__core *core, int64_t now_ns, struct lk__latch 
 static void stepped(struct lk__core *core, int64_t now_ns, struct lk__latch *latch,
                     const struct lk__answer *answer)
 {
-	struct lk__waiter *waiter = latch->steps->waiter;
+	struct lk__op *waiter = latch->steps->waiter;
 
 	latch->known_ns = now_ns;
 

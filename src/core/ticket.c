@@ -105,7 +105,7 @@ void lk__ticket_leave(struct lk__core *core, int64_t now_ns, struct lk__ticket *
 	if (ticket->place->ticket == ticket)
 		ticket->place->ticket = NULL;
 	while (ticket->extenders) {
-		struct lk__waiter *waiter = ticket->extenders;
+		struct lk__op *waiter = ticket->extenders;
 		ticket->extenders = waiter->next;
 		lk__complete(core, waiter, LK_ELOST, "the hold was lost");
 	}

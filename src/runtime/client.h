@@ -17,7 +17,7 @@
 
 /* A thread inside a call that may block. */
 struct lk__sleeper {
-	struct lk__waiter waiter; /* first */
+	struct lk__op waiter; /* first */
 	struct lk__sleeper *next, *prev;
 	struct lk__park park;
 	bool listed, parked; /* among the sleepers; it sleeps, and nobody woke it yet */
@@ -176,7 +176,7 @@ struct lk_semaphore {
 /* ---- link.c: connections of a link, requests out ------------------------------------------- */
 
 /* The link over which the waiter's requests go. */
-struct lk__link *lk__waiter_link(const struct lk__waiter *waiter);
+struct lk__link *lk__op_link(const struct lk__op *waiter);
 /* A connection that a thread looks at without the mutex is kept until it has left.  _locked */
 void lk__connection_use(struct lk__connection *connection);
 void lk__connection_leave(struct lk__connection *connection);

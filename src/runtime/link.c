@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-struct lk__link *lk__waiter_link(const struct lk__waiter *waiter)
+struct lk__link *lk__op_link(const struct lk__op *waiter)
 {
 	return (struct lk__link *)waiter->session;
 }

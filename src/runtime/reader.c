@@ -64,7 +64,7 @@ static bool is_patient(const struct lk__connection *connection, const struct lk_
 {
 	return sleeper && !sleeper->impatient && connection->peer->can_wait &&
 	       lk__core_asker(connection->sent) == &sleeper->waiter &&
-	       deadline_ns - lk__now_ns() >= PATIENT_NS && lk__waiter_is_patient(&sleeper->waiter);
+	       deadline_ns - lk__now_ns() >= PATIENT_NS && lk__op_is_patient(&sleeper->waiter);
 }
 
 static int64_t read_when_ready(struct lk__link *link, struct lk__connection *connection,
@@ -155,7 +155,7 @@ bool lk__reader_is_mine(const struct lk__link *link, const struct lk__sleeper *s
 	const struct lk__connection *connection = link->connection;
 
 	return connection && connection->sent && !connection->reading && !link->reader.next &&
-	       lk__waiter_expects_response(&sleeper->waiter);
+	       lk__op_expects_response(&sleeper->waiter);
 }
 
 static void pass(struct lk__link *link)
@@ -167,11 +167,11 @@ static void pass(struct lk__link *link)
 		return;
 	for (pending = link->connection->sent; pending && looked_at < LOOKED_AT_MAX;
 	     pending = pending->next) {
-		struct lk__waiter *waiter = lk__core_asker(pending);
+		struct lk__op *waiter = lk__core_asker(pending);
 		struct lk__sleeper *sleeper = (struct lk__sleeper *)waiter;
 		looked_at++;
 		if (!sleeper || !sleeper->listed || waiter->done ||
-		    !lk__waiter_expects_response(waiter))
+		    !lk__op_expects_response(waiter))
 			continue;
 		if (sleeper->parked || sleeper == link->listener.sleeper) {
 			link->reader.next = sleeper;

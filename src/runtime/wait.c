@@ -27,7 +27,7 @@ void lk__sleeper_init(struct lk__sleeper *sleeper, struct lk__handle *handle)
 
 bool lk__sleeper_provide(struct lk__sleeper *sleeper)
 {
-	struct lk__waiter *waiter = &sleeper->waiter;
+	struct lk__op *waiter = &sleeper->waiter;
 	bool whole;
 
 	waiter->spare_ticket = malloc(sizeof(*waiter->spare_ticket));
@@ -53,7 +53,7 @@ int64_t lk__wait_until_ns(const struct lk_client *client, int64_t now_ns, int64_
 
 void lk__sleeper_await(struct lk_client *client, struct lk__sleeper *sleeper, int64_t until_ns)
 {
-	struct lk__waiter *waiter = &sleeper->waiter;
+	struct lk__op *waiter = &sleeper->waiter;
 
 	if (waiter->where == LK__IN_PLACE || waiter->where == LK__IN_LATCH)
 		lk__wire_wait(client, sleeper, until_ns);

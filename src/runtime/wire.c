@@ -8,7 +8,7 @@
 
 void lk__wire_wake(struct lk_client *client, struct lk__sleeper *sleeper)
 {
-	struct lk__link *link = lk__waiter_link(&sleeper->waiter);
+	struct lk__link *link = lk__op_link(&sleeper->waiter);
 
 	if (sleeper->reading)
 		lk__wake_notify(&link->reader.wake);
@@ -70,7 +70,7 @@ static bool has_topics(const struct lk_client *client)
 
 void lk__wire_settle(struct lk_client *client)
 {
-	struct lk__waiter *waiter;
+	struct lk__op *waiter;
 	int64_t due_ns = lk__loop_due(client);
 
 	while ((waiter = lk__core_next_done(&client->core))) {
@@ -113,7 +113,7 @@ void lk__wire_finish(struct lk_client *client)
 void lk__wire_wait(struct lk_client *client, struct lk__sleeper *sleeper, int64_t deadline_ns)
 {
 	const bool in_place = sleeper->waiter.where == LK__IN_PLACE;
-	struct lk__link *link = lk__waiter_link(&sleeper->waiter);
+	struct lk__link *link = lk__op_link(&sleeper->waiter);
 	int64_t now_ns;
 
 	sleeper->next = client->sleepers;

@@ -51,7 +51,7 @@ static void *provide(size_t size)
 	return memory;
 }
 
-static struct lk__waiter *begin(struct core_world *world, enum core_place place)
+static struct lk__op *begin(struct core_world *world, enum core_place place)
 {
 	struct core_call *call = world->calls;
 
@@ -70,7 +70,7 @@ static struct lk__waiter *begin(struct core_world *world, enum core_place place)
 
 bool core_acquire(struct core_world *world, enum core_place place, uint64_t owner, bool only_try)
 {
-	struct lk__waiter *waiter = begin(world, place);
+	struct lk__op *waiter = begin(world, place);
 
 	if (!waiter)
 		return false;
@@ -85,7 +85,7 @@ bool core_acquire(struct core_world *world, enum core_place place, uint64_t owne
 
 bool core_acquire_permits(struct core_world *world, uint32_t permits, bool only_try, bool final)
 {
-	struct lk__waiter *waiter = begin(world, CORE_PERMITS);
+	struct lk__op *waiter = begin(world, CORE_PERMITS);
 
 	if (!waiter)
 		return false;
@@ -102,7 +102,7 @@ bool core_acquire_permits(struct core_world *world, uint32_t permits, bool only_
 
 bool core_await(struct core_world *world, bool only_try, bool absent_is_open)
 {
-	struct lk__waiter *waiter = begin(world, CORE_LATCH);
+	struct lk__op *waiter = begin(world, CORE_LATCH);
 
 	if (!waiter)
 		return false;
@@ -114,7 +114,7 @@ bool core_await(struct core_world *world, bool only_try, bool absent_is_open)
 
 bool core_step(struct core_world *world, uint32_t n)
 {
-	struct lk__waiter *waiter = begin(world, CORE_LATCH);
+	struct lk__op *waiter = begin(world, CORE_LATCH);
 
 	if (!waiter)
 		return false;
@@ -141,7 +141,7 @@ static void use_hold(struct core_world *world, struct fuzz_input *input, bool ex
 {
 	enum core_place place = (enum core_place)fuzz_below(input, 3);
 	uint64_t owner = 2 * (1 + fuzz_below(input, 3));
-	struct lk__waiter *waiter;
+	struct lk__op *waiter;
 
 	if (place == CORE_PERMITS) {
 		const struct lk__hold *hold = permits_hold(world, fuzz_below(input, 4));

@@ -18,7 +18,7 @@
 enum core_place { CORE_LOCK, CORE_FIXED, CORE_PERMITS, CORE_LATCH };
 
 struct core_call {
-	struct lk__waiter waiter; /* first */
+	struct lk__op waiter; /* first */
 	bool used;
 };
 

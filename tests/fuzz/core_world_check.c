@@ -66,7 +66,7 @@ static void check_latch(const struct lk__latch *latch)
 static void check_calls(const struct core_world *world)
 {
 	for (int i = 0; i < CORE_CALLS; i++) {
-		const struct lk__waiter *waiter = &world->calls[i].waiter;
+		const struct lk__op *waiter = &world->calls[i].waiter;
 		if (!world->calls[i].used)
 			continue;
 		FUZZ_MUST(waiter->where != LK__NOWHERE, "a call that nobody will end");
@@ -77,7 +77,7 @@ static void check_calls(const struct core_world *world)
 	}
 }
 
-static void free_spares(struct lk__waiter *waiter)
+static void free_spares(struct lk__op *waiter)
 {
 	free(waiter->spare_ticket);
 	free(waiter->spare_hold);
@@ -88,7 +88,7 @@ static void free_spares(struct lk__waiter *waiter)
 void core_settle(struct core_world *world)
 {
 	const struct lk__core *core = &world->core;
-	struct lk__waiter *waiter;
+	struct lk__op *waiter;
 
 	while ((waiter = lk__core_next_done(&world->core))) {
 		struct core_call *call = (struct core_call *)waiter;

@@ -42,7 +42,7 @@ FIXTURE void end(void)
 	virt_fini(&v);
 }
 
-FIXTURE void assert_done(const struct lk__waiter *waiter, lk_err err)
+FIXTURE void assert_done(const struct lk__op *waiter, lk_err err)
 {
 	ck_assert_msg(waiter->done, "not done, expected %s", lk_err_name(err));
 	ck_assert_str_eq(lk_err_name(waiter->why.err), lk_err_name(err));
@@ -51,7 +51,7 @@ FIXTURE void assert_done(const struct lk__waiter *waiter, lk_err err)
 /* Owner 2 acquires and releases, all that is under way coming through. */
 FIXTURE void hold(struct virt_client *client, struct lk__place *place)
 {
-	struct lk__waiter *waiter = virt_acquire(client, place, 2);
+	struct lk__op *waiter = virt_acquire(client, place, 2);
 
 	virt_settle(&v);
 	assert_done(waiter, LK_OK);
@@ -59,7 +59,7 @@ FIXTURE void hold(struct virt_client *client, struct lk__place *place)
 
 FIXTURE void release(struct virt_client *client, struct lk__place *place)
 {
-	struct lk__waiter *waiter = virt_release(client, place, 2);
+	struct lk__op *waiter = virt_release(client, place, 2);
 
 	virt_settle(&v);
 	assert_done(waiter, LK_OK);

@@ -177,10 +177,10 @@ void world_fini(struct world *world)
 	}
 }
 
-static struct lk__waiter *new_waiter(struct world_client *client)
+static struct lk__op *new_waiter(struct world_client *client)
 {
 	struct world *world = client->world;
-	struct lk__waiter *waiter = calloc(1, sizeof(*waiter));
+	struct lk__op *waiter = calloc(1, sizeof(*waiter));
 
 	ck_assert(waiter != NULL);
 	ck_assert_int_lt(world->waiter_count, WORLD_WAITERS);
@@ -190,9 +190,9 @@ static struct lk__waiter *new_waiter(struct world_client *client)
 	return waiter;
 }
 
-struct lk__waiter *world_await(struct world_client *client, bool only_try, bool absent_is_open)
+struct lk__op *world_await(struct world_client *client, bool only_try, bool absent_is_open)
 {
-	struct lk__waiter *waiter = new_waiter(client);
+	struct lk__op *waiter = new_waiter(client);
 
 	waiter->only_try = only_try;
 	waiter->absent_is_open = absent_is_open;
@@ -200,9 +200,9 @@ struct lk__waiter *world_await(struct world_client *client, bool only_try, bool 
 	return waiter;
 }
 
-struct lk__waiter *world_step(struct world_client *client, int64_t n, int name)
+struct lk__op *world_step(struct world_client *client, int64_t n, int name)
 {
-	struct lk__waiter *waiter = new_waiter(client);
+	struct lk__op *waiter = new_waiter(client);
 	struct lk__step *step = calloc(1, sizeof(*step));
 
 	ck_assert(step != NULL);

@@ -60,8 +60,8 @@ struct world {
 	int64_t ends_ns; /* it goes by itself, LK__NEVER */
 	int64_t open_ttl_ms;
 	bool named[WORLD_NAMES];
-	int published;                             /* how often it opened */
-	struct lk__waiter *waiters[WORLD_WAITERS]; /* freed by world_fini() */
+	int published;                         /* how often it opened */
+	struct lk__op *waiters[WORLD_WAITERS]; /* freed by world_fini() */
 	int waiter_count;
 	bool busy; /* the store puts commands on the messages connection off */
 };
@@ -79,8 +79,8 @@ bool world_remove(struct world *world);
 /* It forgets everything. */
 void world_flush(struct world *world);
 
-struct lk__waiter *world_await(struct world_client *client, bool only_try, bool absent_is_open);
-struct lk__waiter *world_step(struct world_client *client, int64_t n, int name);
+struct lk__op *world_await(struct world_client *client, bool only_try, bool absent_is_open);
+struct lk__op *world_step(struct world_client *client, int64_t n, int name);
 
 /* The network, by hand.  take: false when there is no request. */
 bool world_take(struct world_client *client, struct world_call *call);

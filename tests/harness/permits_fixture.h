@@ -51,13 +51,13 @@ FIXTURE void end(void)
 	permits_fini(&w);
 }
 
-FIXTURE void assert_done(const struct lk__waiter *waiter, lk_err err)
+FIXTURE void assert_done(const struct lk__op *waiter, lk_err err)
 {
 	ck_assert_msg(waiter->done, "not done, expected %s", lk_err_name(err));
 	ck_assert_str_eq(lk_err_name(waiter->why.err), lk_err_name(err));
 }
 
-FIXTURE void assert_waits(const struct lk__waiter *waiter)
+FIXTURE void assert_waits(const struct lk__op *waiter)
 {
 	ck_assert_msg(!waiter->done, "done with %s", lk_err_name(waiter->why.err));
 }
@@ -65,7 +65,7 @@ FIXTURE void assert_waits(const struct lk__waiter *waiter)
 /* A client acquires, all that is under way coming through. */
 FIXTURE uint64_t hold(struct permits_client *client, struct lk__place *place, uint32_t permits)
 {
-	struct lk__waiter *waiter = permits_acquire(client, place, permits);
+	struct lk__op *waiter = permits_acquire(client, place, permits);
 
 	permits_settle(&w);
 	assert_done(waiter, LK_OK);
@@ -75,7 +75,7 @@ FIXTURE uint64_t hold(struct permits_client *client, struct lk__place *place, ui
 
 FIXTURE void release(struct permits_client *client, struct lk__place *place, uint64_t fence)
 {
-	struct lk__waiter *waiter = permits_release(client, place, fence);
+	struct lk__op *waiter = permits_release(client, place, fence);
 
 	permits_settle(&w);
 	assert_done(waiter, LK_OK);
@@ -95,10 +95,10 @@ FIXTURE void later(int64_t ms)
 }
 
 /* It stands in line, and its ask was answered; a moment later than the one before. */
-FIXTURE struct lk__waiter *wait_for(struct permits_client *client, struct lk__place *place,
-                                    uint32_t permits)
+FIXTURE struct lk__op *wait_for(struct permits_client *client, struct lk__place *place,
+                                uint32_t permits)
 {
-	struct lk__waiter *waiter;
+	struct lk__op *waiter;
 
 	later(1);
 	waiter = permits_acquire(client, place, permits);

@@ -99,10 +99,10 @@ struct lk__place *permits_open(struct permits_client *client, const char *name, 
 	                      lk__name_new(LK_KIND_SEMAPHORE, name, strlen(name)), place);
 }
 
-struct lk__waiter *permits_waiter(struct permits_client *client, struct lk__place *place,
-                                  uint32_t permits)
+struct lk__op *permits_waiter(struct permits_client *client, struct lk__place *place,
+                              uint32_t permits)
 {
-	struct lk__waiter *waiter = calloc(1, sizeof(*waiter));
+	struct lk__op *waiter = calloc(1, sizeof(*waiter));
 
 	waiter->place = place;
 	waiter->handle = client;
@@ -117,56 +117,55 @@ struct lk__waiter *permits_waiter(struct permits_client *client, struct lk__plac
 	return waiter;
 }
 
-static struct lk__waiter *acquire(struct permits_client *client, struct lk__waiter *waiter)
+static struct lk__op *acquire(struct permits_client *client, struct lk__op *waiter)
 {
 	lk__core_acquire_permits(&client->core, permits_now(client), waiter);
 	return waiter;
 }
 
-struct lk__waiter *permits_acquire(struct permits_client *client, struct lk__place *place,
-                                   uint32_t permits)
+struct lk__op *permits_acquire(struct permits_client *client, struct lk__place *place,
+                               uint32_t permits)
 {
 	return acquire(client, permits_waiter(client, place, permits));
 }
 
-struct lk__waiter *permits_try(struct permits_client *client, struct lk__place *place,
-                               uint32_t permits)
+struct lk__op *permits_try(struct permits_client *client, struct lk__place *place, uint32_t permits)
 {
-	struct lk__waiter *waiter = permits_waiter(client, place, permits);
+	struct lk__op *waiter = permits_waiter(client, place, permits);
 
 	waiter->only_try = true;
 	return acquire(client, waiter);
 }
 
-struct lk__waiter *permits_forget(struct permits_client *client, struct lk__place *place,
-                                  uint32_t permits)
+struct lk__op *permits_forget(struct permits_client *client, struct lk__place *place,
+                              uint32_t permits)
 {
-	struct lk__waiter *waiter = permits_waiter(client, place, permits);
+	struct lk__op *waiter = permits_waiter(client, place, permits);
 
 	waiter->forget = true;
 	return acquire(client, waiter);
 }
 
-struct lk__waiter *permits_release_some(struct permits_client *client, struct lk__place *place,
-                                        uint64_t hold, uint32_t permits)
+struct lk__op *permits_release_some(struct permits_client *client, struct lk__place *place,
+                                    uint64_t hold, uint32_t permits)
 {
-	struct lk__waiter *waiter = permits_waiter(client, place, permits);
+	struct lk__op *waiter = permits_waiter(client, place, permits);
 
 	waiter->owner = hold;
 	lk__core_release_permits(&client->core, permits_now(client), waiter);
 	return waiter;
 }
 
-struct lk__waiter *permits_release(struct permits_client *client, struct lk__place *place,
-                                   uint64_t hold)
+struct lk__op *permits_release(struct permits_client *client, struct lk__place *place,
+                               uint64_t hold)
 {
 	return permits_release_some(client, place, hold, 0);
 }
 
-struct lk__waiter *permits_extend(struct permits_client *client, struct lk__place *place,
-                                  uint64_t hold, int64_t lease_ms)
+struct lk__op *permits_extend(struct permits_client *client, struct lk__place *place, uint64_t hold,
+                              int64_t lease_ms)
 {
-	struct lk__waiter *waiter = permits_waiter(client, place, 0);
+	struct lk__op *waiter = permits_waiter(client, place, 0);
 
 	waiter->owner = hold;
 	waiter->lease_ms = lease_ms;
@@ -174,12 +173,12 @@ struct lk__waiter *permits_extend(struct permits_client *client, struct lk__plac
 	return waiter;
 }
 
-void permits_give_up(struct permits_client *client, struct lk__waiter *waiter, lk_err why)
+void permits_give_up(struct permits_client *client, struct lk__op *waiter, lk_err why)
 {
 	lk__core_give_up(&client->core, permits_now(client), waiter, why);
 }
 
-void permits_abandon(struct permits_client *client, struct lk__waiter *waiter)
+void permits_abandon(struct permits_client *client, struct lk__op *waiter)
 {
 	lk__core_abandon(&client->core, permits_now(client), waiter);
 }

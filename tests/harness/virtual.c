@@ -72,9 +72,9 @@ struct lk__place *virt_open(struct virt_client *client, const char *name, int64_
 	                      lk__place_new(lease_ms, fixed));
 }
 
-struct lk__waiter *virt_waiter(struct virt_client *client, struct lk__place *place, uint64_t owner)
+struct lk__op *virt_waiter(struct virt_client *client, struct lk__place *place, uint64_t owner)
 {
-	struct lk__waiter *waiter = calloc(1, sizeof(*waiter));
+	struct lk__op *waiter = calloc(1, sizeof(*waiter));
 
 	waiter->place = place;
 	waiter->handle = client;
@@ -88,47 +88,47 @@ struct lk__waiter *virt_waiter(struct virt_client *client, struct lk__place *pla
 	return waiter;
 }
 
-struct lk__waiter *virt_acquire(struct virt_client *client, struct lk__place *place, uint64_t owner)
+struct lk__op *virt_acquire(struct virt_client *client, struct lk__place *place, uint64_t owner)
 {
-	struct lk__waiter *waiter = virt_waiter(client, place, owner);
+	struct lk__op *waiter = virt_waiter(client, place, owner);
 
 	lk__core_acquire(&client->core, virt_now(client), waiter);
 	return waiter;
 }
 
-struct lk__waiter *virt_try(struct virt_client *client, struct lk__place *place, uint64_t owner)
+struct lk__op *virt_try(struct virt_client *client, struct lk__place *place, uint64_t owner)
 {
-	struct lk__waiter *waiter = virt_waiter(client, place, owner);
+	struct lk__op *waiter = virt_waiter(client, place, owner);
 
 	waiter->only_try = true;
 	lk__core_acquire(&client->core, virt_now(client), waiter);
 	return waiter;
 }
 
-struct lk__waiter *virt_release(struct virt_client *client, struct lk__place *place, uint64_t owner)
+struct lk__op *virt_release(struct virt_client *client, struct lk__place *place, uint64_t owner)
 {
-	struct lk__waiter *waiter = virt_waiter(client, place, owner);
+	struct lk__op *waiter = virt_waiter(client, place, owner);
 
 	lk__core_release(&client->core, virt_now(client), waiter);
 	return waiter;
 }
 
-struct lk__waiter *virt_extend(struct virt_client *client, struct lk__place *place, uint64_t owner,
-                               int64_t lease_ms)
+struct lk__op *virt_extend(struct virt_client *client, struct lk__place *place, uint64_t owner,
+                           int64_t lease_ms)
 {
-	struct lk__waiter *waiter = virt_waiter(client, place, owner);
+	struct lk__op *waiter = virt_waiter(client, place, owner);
 
 	waiter->lease_ms = lease_ms;
 	lk__core_extend(&client->core, virt_now(client), waiter);
 	return waiter;
 }
 
-void virt_give_up(struct virt_client *client, struct lk__waiter *waiter, lk_err why)
+void virt_give_up(struct virt_client *client, struct lk__op *waiter, lk_err why)
 {
 	lk__core_give_up(&client->core, virt_now(client), waiter, why);
 }
 
-void virt_abandon(struct virt_client *client, struct lk__waiter *waiter)
+void virt_abandon(struct virt_client *client, struct lk__op *waiter)
 {
 	lk__core_abandon(&client->core, virt_now(client), waiter);
 }

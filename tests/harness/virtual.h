@@ -28,7 +28,7 @@ struct virt_client {
 	bool subscribed;            /* the store counts it as one that hears */
 	struct lk__message inbox[VIRT_INBOX];
 	int inbox_count;
-	struct lk__waiter *waiters[256]; /* freed at the end */
+	struct lk__op *waiters[256]; /* freed at the end */
 	int waiter_count;
 };
 
@@ -50,16 +50,14 @@ void virt_set_time(struct virt *virt, int64_t now_ns);
 struct lk__place *virt_open(struct virt_client *client, const char *name, int64_t lease_ms,
                             bool fixed);
 /* A waiter that has not called yet. */
-struct lk__waiter *virt_waiter(struct virt_client *client, struct lk__place *place, uint64_t owner);
-struct lk__waiter *virt_acquire(struct virt_client *client, struct lk__place *place,
-                                uint64_t owner);
-struct lk__waiter *virt_try(struct virt_client *client, struct lk__place *place, uint64_t owner);
-struct lk__waiter *virt_release(struct virt_client *client, struct lk__place *place,
-                                uint64_t owner);
-struct lk__waiter *virt_extend(struct virt_client *client, struct lk__place *place, uint64_t owner,
-                               int64_t lease_ms);
-void virt_give_up(struct virt_client *client, struct lk__waiter *waiter, lk_err why);
-void virt_abandon(struct virt_client *client, struct lk__waiter *waiter);
+struct lk__op *virt_waiter(struct virt_client *client, struct lk__place *place, uint64_t owner);
+struct lk__op *virt_acquire(struct virt_client *client, struct lk__place *place, uint64_t owner);
+struct lk__op *virt_try(struct virt_client *client, struct lk__place *place, uint64_t owner);
+struct lk__op *virt_release(struct virt_client *client, struct lk__place *place, uint64_t owner);
+struct lk__op *virt_extend(struct virt_client *client, struct lk__place *place, uint64_t owner,
+                           int64_t lease_ms);
+void virt_give_up(struct virt_client *client, struct lk__op *waiter, lk_err why);
+void virt_abandon(struct virt_client *client, struct lk__op *waiter);
 lk_state virt_state(const struct virt_client *client, const struct lk__place *place,
                     uint64_t owner);
 /* 0 = holds nothing. */

@@ -47,7 +47,7 @@ static bool may_call(const struct model_world *world, const struct model_client 
                      enum model_verb verb)
 {
 	const struct model_bounds *bounds = world->bounds;
-	const struct lk__waiter *waiter = client->waiter;
+	const struct lk__op *waiter = client->waiter;
 	const struct lk__hold *hold = world_hold(client);
 
 	switch (verb) {

@@ -99,7 +99,7 @@ static void put_store_age(struct form *form, int64_t at_us)
 
 /* ---- A client ----------------------------------------------------------------------------- */
 
-static int where_of(const struct model_client *client, const struct lk__waiter *list)
+static int where_of(const struct model_client *client, const struct lk__op *list)
 {
 	int at = 1;
 
@@ -190,7 +190,7 @@ static void put_hold(struct form *form, const struct model_client *client)
 static void put_latch(struct form *form, const struct model_client *client)
 {
 	const struct lk__latch *latch = client->place->name->latch;
-	const struct lk__waiter *waiter = latch->first;
+	const struct lk__op *waiter = latch->first;
 
 	form_put(form, latch->ask.where | latch->down.where << 2 | latch->using_channel << 4 |
 	                       latch->heard << 5 | (latch->confirmed >= latch->answered) << 6 |

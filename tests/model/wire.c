@@ -367,7 +367,7 @@ void world_refuse(struct model_client *client, bool passes)
 /* unseen: the store still counts it as a receiver. */
 void world_crash(struct model_world *world, struct model_client *client, bool unseen)
 {
-	struct lk__waiter *waiter = client->waiter;
+	struct lk__op *waiter = client->waiter;
 
 	close_connections(world, client);
 	if (waiter) {

@@ -255,7 +255,7 @@ static void send_all(struct model_world *world, struct model_client *client)
 
 /* A call has its result: an acquisition's is a hold, with a fence that nobody had. */
 static void acquired(struct model_world *world, struct model_client *client,
-                     const struct lk__waiter *waiter)
+                     const struct lk__op *waiter)
 {
 	uint64_t least = world->bounds->kind == LK_KIND_LOCK ? world->seen : client->seen;
 
@@ -277,8 +277,7 @@ static void acquired(struct model_world *world, struct model_client *client,
 		world_fail(world, "a hold that is not valid when it is given");
 }
 
-static void finished(struct model_world *world, struct model_client *client,
-                     struct lk__waiter *waiter)
+static void finished(struct model_world *world, struct model_client *client, struct lk__op *waiter)
 {
 	lk_err err = waiter->why.err;
 	bool counted;
@@ -329,7 +328,7 @@ static void finished(struct model_world *world, struct model_client *client,
 
 void world_after(struct model_world *world, struct model_client *client)
 {
-	struct lk__waiter *waiter;
+	struct lk__op *waiter;
 	struct lk__hold *hold;
 
 	while ((waiter = lk__core_next_done(&client->core)))
@@ -343,10 +342,10 @@ void world_after(struct model_world *world, struct model_client *client)
 
 /* ---- Calls -------------------------------------------------------------------------------- */
 
-static struct lk__waiter *new_waiter(const struct model_world *world, struct model_client *client,
-                                     enum model_verb verb)
+static struct lk__op *new_waiter(const struct model_world *world, struct model_client *client,
+                                 enum model_verb verb)
 {
-	struct lk__waiter *waiter = calloc(1, sizeof(*waiter));
+	struct lk__op *waiter = calloc(1, sizeof(*waiter));
 
 	waiter->place = client->place;
 	waiter->handle = client;
@@ -371,7 +370,7 @@ static void begin_call(struct model_world *world, struct model_client *client, e
 {
 	bool permits = world->bounds->kind == LK_KIND_SEMAPHORE;
 	struct lk__core *core = &client->core;
-	struct lk__waiter *waiter = new_waiter(world, client, verb);
+	struct lk__op *waiter = new_waiter(world, client, verb);
 
 	client->waiter = waiter;
 	client->was_valid = world_valid(world, client);

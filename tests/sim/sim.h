@@ -228,7 +228,7 @@ enum sim_doing {
 };
 
 struct sim_caller {
-	struct lk__waiter waiter; /* first */
+	struct lk__op waiter; /* first */
 	struct sim_client *client;
 	struct sim_random random;
 	int index;

@@ -41,7 +41,7 @@ void sim_caller_begin(struct sim_caller *caller, enum sim_doing doing)
 
 	if (!client->session.users)
 		lk__session_wakes(&client->session, sim_local(client));
-	caller->waiter = (struct lk__waiter){
+	caller->waiter = (struct lk__op){
 		.place = caller->place,
 		.handle = caller,
 		.owner = caller->owner,
@@ -70,7 +70,7 @@ void sim_caller_free(struct sim_caller *caller)
 
 static void free_spares(struct sim_caller *caller)
 {
-	struct lk__waiter *waiter = &caller->waiter;
+	struct lk__op *waiter = &caller->waiter;
 
 	free(waiter->spare_ticket);
 	free(waiter->spare_hold);
@@ -107,7 +107,7 @@ static void start_call(struct sim_caller *caller, bool forgets)
 {
 	struct sim_client *client = caller->client;
 	const struct sim_name *name = &client->sim->names[caller->name];
-	struct lk__waiter *waiter = &caller->waiter;
+	struct lk__op *waiter = &caller->waiter;
 
 	waiter->spare_ticket = malloc(sizeof(*waiter->spare_ticket));
 	waiter->spare_hold = malloc(sizeof(*waiter->spare_hold));

@@ -154,7 +154,7 @@ void sim_check_latch_forced(struct sim *sim, struct sim_name *name)
 
 /* The waiter heard late of an opening from before the counter was lost and the clock was set back:
  * its generation is above all later ones. */
-static bool is_late_opening(const struct sim_name *name, const struct lk__waiter *waiter)
+static bool is_late_opening(const struct sim_name *name, const struct lk__op *waiter)
 {
 	return waiter->opened > name->fence_max && waiter->opened <= name->opened;
 }

@@ -317,7 +317,7 @@ void sim_client_find_next(struct sim_client *client)
 void sim_client_settle(struct sim_client *client)
 {
 	struct lk__core *core = &client->core;
-	struct lk__waiter *waiter;
+	struct lk__op *waiter;
 	struct lk__hold *hold;
 
 	client->dirty = true;
