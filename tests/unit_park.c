@@ -6,6 +6,7 @@
 #include "base/text.h"
 
 #include <inttypes.h>
+#include <stdatomic.h>
 #include <stdio.h>
 
 #define SLEEPERS (LK__WAKES_MAX + 8)
@@ -20,6 +21,14 @@ struct sleeper {
 	int64_t ns;
 };
 
+/* Sleep once, as the library's threads do.  Entered with the mutex, returns without it. */
+static bool sleep_once(struct lk__park *park, int64_t ns)
+{
+	lk__park_prepare(park);
+	lk__wakes_unlock(&wakes, &mutex);
+	return lk__park_sleep(park, ns);
+}
+
 static void *sleep_until_woken(void *arg)
 {
 	struct sleeper *sleeper = arg;
@@ -27,7 +36,8 @@ static void *sleep_until_woken(void *arg)
 	pthread_mutex_lock(&mutex);
 	while (!sleeper->may_go) {
 		sleeper->asleep = true;
-		lk__park_wait(&sleeper->park, &mutex, &wakes, sleeper->ns);
+		ck_assert(!sleep_once(&sleeper->park, sleeper->ns));
+		pthread_mutex_lock(&mutex);
 	}
 	sleeper->gone = true;
 	lk__wakes_unlock(&wakes, &mutex);
@@ -65,9 +75,9 @@ TEST(thread_parks_no_longer_than_asked)
 
 	ck_assert(lk__park_init(&park));
 	pthread_mutex_lock(&mutex);
-	lk__park_wait(&park, &mutex, &wakes, 30 * LK__MS);
-	lk__park_wait(&park, &mutex, &wakes, 0);
-	lk__wakes_unlock(&wakes, &mutex);
+	ck_assert(!sleep_once(&park, 30 * LK__MS));
+	pthread_mutex_lock(&mutex);
+	ck_assert(!sleep_once(&park, 0));
 	ck_assert_int_lt(lk__now_ns() - begin, 5000 * LK__MS);
 	lk__park_fini(&park);
 }
@@ -138,6 +148,40 @@ TEST(wake_that_comes_before_the_sleep_is_not_lost)
 		lk__wakes_unlock(&wakes, &mutex);
 		end(&sleeper);
 	}
+}
+
+static atomic_bool dismissed;
+
+static void *sleep_until_dismissed(void *arg)
+{
+	struct sleeper *sleeper = arg;
+
+	pthread_mutex_lock(&mutex);
+	sleeper->asleep = true;
+	dismissed = sleep_once(&sleeper->park, -1);
+	return NULL;
+}
+
+/* It comes back while the mutex is held. */
+TEST(dismissed_thread_needs_no_mutex)
+{
+	struct sleeper sleeper = {0};
+	bool claimed;
+
+	ck_assert(lk__park_init(&sleeper.park));
+	ck_assert(lk__thread_start(&sleeper.thread, "lk-sleep", sleep_until_dismissed, &sleeper));
+	ck_assert(WITHIN(5000, reads(&sleeper.asleep)));
+	pthread_mutex_lock(&mutex);
+	claimed = lk__park_claim(&sleeper.park);
+	ck_assert(!lk__park_claim(&sleeper.park));
+	if (claimed)
+		lk__park_dismiss(&sleeper.park, &wakes);
+	else /* threads of this system cannot do without it */
+		lk__park_wake(&sleeper.park, &wakes);
+	lk__wakes_now(&wakes);
+	end(&sleeper);
+	pthread_mutex_unlock(&mutex);
+	ck_assert_int_eq(dismissed, claimed);
 }
 
 TEST(decimal_numbers_are_those_of_printf)

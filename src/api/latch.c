@@ -78,7 +78,7 @@ lk_err lk_latch_open(lk_client *client, const char *name, const lk_latch_options
 	latch->open_ttl_ms = options->open_ttl_ms ? options->open_ttl_ms : LK_TTL_DEFAULT_MS;
 	latch->counting_ttl_ms = options->counting_ttl_ms;
 	latch->absent_is_open = options->absent_is_open;
-	lk__client_leave(client);
+	lk__call_leave(client, NULL);
 	*result = latch;
 	return LK_OK;
 }
@@ -99,7 +99,6 @@ lk_err lk_latch_cancel(lk_latch *latch)
 
 lk_err lk_latch_await(lk_latch *latch, int64_t wait_ms)
 {
-	struct lk_client *client;
 	int64_t now_ns = lk__now_ns();
 	struct lk__sleeper sleeper;
 	lk_err err = lk__refuse_null(latch, "latch");
@@ -110,20 +109,14 @@ lk_err lk_latch_await(lk_latch *latch, int64_t wait_ms)
 		return lk__failf(LK_EINVALID, "wait_ms: -1 or more, not %lld", (long long)wait_ms);
 	if ((err = lk__handle_enter(&latch->handle)))
 		return err;
-	client = latch->handle.client;
-	lk__sleeper_init(&sleeper, &latch->handle);
-	sleeper.waiter.only_try = wait_ms == 0;
-	sleeper.waiter.absent_is_open = latch->absent_is_open;
-	lk__wait_begin(latch->handle.link, now_ns);
-	lk__core_await(&client->core, now_ns, &sleeper.waiter);
-	lk__sleeper_await(client, &sleeper, lk__wait_until_ns(client, now_ns, wait_ms));
-	lk__sleeper_leave(&latch->handle, &sleeper);
-	return lk__sleeper_finish(&sleeper);
+	lk__call_init(&sleeper, &latch->handle);
+	lk__call_limit(&sleeper, now_ns, wait_ms);
+	sleeper.op.absent_is_open = latch->absent_is_open;
+	return lk__call_run(&sleeper, now_ns, lk__core_await);
 }
 
 lk_err lk_latch_down(lk_latch *latch, int64_t n, const char *name, lk_latch_step *result)
 {
-	struct lk_client *client;
 	size_t len = name ? strnlen(name, LK_STEP_MAX + 1) : 0;
 	struct lk__sleeper sleeper;
 	struct lk__step *step;
@@ -146,16 +139,11 @@ lk_err lk_latch_down(lk_latch *latch, int64_t n, const char *name, lk_latch_step
 		free(step);
 		return err;
 	}
-	client = latch->handle.client;
-	lk__sleeper_init(&sleeper, &latch->handle);
-	sleeper.waiter.spare_step = step;
-	lk__wait_begin(latch->handle.link, now_ns);
-	lk__core_step(&client->core, now_ns, &sleeper.waiter);
-	lk__sleeper_await(client, &sleeper, 0);
-	lk__sleeper_leave(&latch->handle, &sleeper);
-	err = lk__sleeper_finish(&sleeper);
+	lk__call_init(&sleeper, &latch->handle);
+	sleeper.op.spare_step = step;
+	err = lk__call_run(&sleeper, now_ns, lk__core_step);
 	if (!err && result)
-		*result = (lk_latch_step){sleeper.waiter.remaining, sleeper.waiter.counted};
+		*result = (lk_latch_step){sleeper.op.remaining, sleeper.op.counted};
 	return err;
 }
 
@@ -188,7 +176,7 @@ lk_err lk_latch_query(lk_latch *latch, lk_latch_status *result)
 	    (err = lk__handle_enter(&latch->handle)))
 		return err;
 	err = query(latch, &status);
-	lk__handle_leave(&latch->handle);
+	lk__call_leave(latch->handle.client, &latch->handle);
 	if (!err)
 		*result = status;
 	return err;
@@ -232,7 +220,7 @@ static lk_err set(struct lk_latch *latch, int64_t count, bool anew, lk_latch_sta
 		return err;
 	err = make(latch, count, anew, &was);
 	latch->handle.name->latch->generation = 0; /* what steps know of it is over */
-	lk__handle_leave(&latch->handle);
+	lk__call_leave(latch->handle.client, &latch->handle);
 	if (!err && result)
 		*result = was;
 	return err;
@@ -268,6 +256,6 @@ lk_err lk_latch_remove(lk_latch *latch)
 		return err;
 	err = remove_it(latch);
 	latch->handle.name->latch->generation = 0;
-	lk__handle_leave(&latch->handle);
+	lk__call_leave(latch->handle.client, &latch->handle);
 	return err;
 }

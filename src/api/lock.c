@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * The lock's public calls: a thin shell that starts an event in the state machine, sleeps and tells
- * the result. */
+ * The lock's public calls: check the arguments, make an op, run it. */
 #include "runtime/client.h"
 
 #include <stdlib.h>
@@ -49,7 +48,7 @@ lk_err lk_lock_open(lk_client *client, const char *name, const lk_lock_options *
 		free(lock);
 		return err;
 	}
-	lk__client_leave(client);
+	lk__call_leave(client, NULL);
 	*result = lock;
 	return LK_OK;
 }
@@ -68,10 +67,10 @@ lk_err lk_lock_cancel(lk_lock *lock)
 
 /* ---- Calls that wait ---------------------------------------------------------------------- */
 
-static void init_sleeper(struct lk__sleeper *sleeper, struct lk_lock *lock, uint64_t owner)
+static void init_call(struct lk__sleeper *sleeper, struct lk_lock *lock, uint64_t owner)
 {
-	lk__sleeper_init(sleeper, &lock->handle);
-	sleeper->waiter.owner = owner;
+	lk__call_init(sleeper, &lock->handle);
+	sleeper->op.owner = owner;
 }
 
 lk_err lk_lock_acquire(lk_lock *lock, int64_t wait_ms)
@@ -91,24 +90,17 @@ lk_err lk_lock_acquire(lk_lock *lock, int64_t wait_ms)
 	client = lock->handle.client;
 	owner = owner_of(lock);
 	if (lk__core_reenter(&client->core, now_ns, lock->handle.name, owner)) {
-		lk__handle_leave_quiet(&lock->handle);
+		lk__call_leave(client, &lock->handle);
 		return LK_OK;
 	}
-	init_sleeper(&sleeper, lock, owner);
-	sleeper.waiter.only_try = wait_ms == 0;
-	if (lk__sleeper_provide(&sleeper)) {
-		lk__wait_begin(lock->handle.link, now_ns);
-		lk__core_acquire(&client->core, now_ns, &sleeper.waiter);
-		lk__client_introduce(client, now_ns);
-		lk__sleeper_await(client, &sleeper, lk__wait_until_ns(client, now_ns, wait_ms));
-	}
-	lk__sleeper_leave(&lock->handle, &sleeper);
-	return lk__sleeper_finish(&sleeper);
+	init_call(&sleeper, lock, owner);
+	lk__call_limit(&sleeper, now_ns, wait_ms);
+	lk__call_provide(&sleeper);
+	return lk__call_run(&sleeper, now_ns, lk__core_acquire);
 }
 
 lk_err lk_lock_release(lk_lock *lock)
 {
-	struct lk_client *client;
 	uint64_t owner;
 	int64_t now_ns = lk__now_ns();
 	struct lk__sleeper sleeper;
@@ -116,17 +108,13 @@ lk_err lk_lock_release(lk_lock *lock)
 
 	if (err || (err = lk__handle_enter(&lock->handle)))
 		return err;
-	client = lock->handle.client;
 	owner = owner_of(lock);
 	if (lk__core_unenter(now_ns, lock->handle.name, owner)) {
-		lk__handle_leave_quiet(&lock->handle);
+		lk__call_leave(lock->handle.client, &lock->handle);
 		return LK_OK;
 	}
-	init_sleeper(&sleeper, lock, owner);
-	lk__core_release(&client->core, now_ns, &sleeper.waiter);
-	lk__sleeper_await(client, &sleeper, 0);
-	lk__sleeper_leave(&lock->handle, &sleeper);
-	return lk__sleeper_finish(&sleeper);
+	init_call(&sleeper, lock, owner);
+	return lk__call_run(&sleeper, now_ns, lk__core_release);
 }
 
 lk_err lk_lock_extend(lk_lock *lock, int64_t lease_ms)
@@ -138,12 +126,9 @@ lk_err lk_lock_extend(lk_lock *lock, int64_t lease_ms)
 		return err;
 	if ((err = lk__handle_enter(&lock->handle)))
 		return err;
-	init_sleeper(&sleeper, lock, owner_of(lock));
-	sleeper.waiter.lease_ms = lease_ms;
-	lk__core_extend(&lock->handle.client->core, lk__now_ns(), &sleeper.waiter);
-	lk__sleeper_await(lock->handle.client, &sleeper, 0);
-	lk__sleeper_leave(&lock->handle, &sleeper);
-	return lk__sleeper_finish(&sleeper);
+	init_call(&sleeper, lock, owner_of(lock));
+	sleeper.op.lease_ms = lease_ms;
+	return lk__call_run(&sleeper, lk__now_ns(), lk__core_extend);
 }
 
 /* ---- The caller's own hold ---------------------------------------------------------------- */

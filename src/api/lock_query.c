@@ -42,7 +42,7 @@ lk_err lk_lock_query(lk_lock *lock, lk_lock_status *result)
 	    (err = lk__handle_enter(&lock->handle)))
 		return err;
 	err = query(lock, &status);
-	lk__handle_leave(&lock->handle);
+	lk__call_leave(lock->handle.client, &lock->handle);
 	if (!err)
 		*result = status;
 	return err;
@@ -72,7 +72,7 @@ lk_err lk_lock_waiters(lk_lock *lock, size_t max, lk_party *waiters, size_t *cou
 		free(listing);
 		err = lk__party_describe(&lock->handle, parties, found);
 	}
-	lk__handle_leave(&lock->handle);
+	lk__call_leave(lock->handle.client, &lock->handle);
 	if (!err)
 		*count = found;
 	return err;
@@ -111,6 +111,6 @@ lk_err lk_lock_break(lk_lock *lock, const char *if_holder)
 	if (err || (err = lk__handle_enter(&lock->handle)))
 		return err;
 	err = break_hold(lock, if_holder);
-	lk__handle_leave(&lock->handle);
+	lk__call_leave(lock->handle.client, &lock->handle);
 	return err;
 }

@@ -40,8 +40,7 @@ lk_err lk_client_kind(lk_client *client, const char *name, size_t name_len, lk_k
 	if ((err = lk__client_enter(client)))
 		return err;
 	err = ask_kind(client, name, len, kind);
-	lk__wire_finish(client);
-	lk__client_leave(client);
+	lk__call_leave(client, NULL);
 	return err;
 }
 
@@ -96,7 +95,7 @@ lk_err lk_client_list(lk_client *client, lk_name_fn *fn, void *arg)
 	if (err || (err = lk__client_enter(client)))
 		return err;
 	err = ask_names(client, &names);
-	lk__client_leave(client);
+	lk__call_leave(client, NULL);
 	if (!err && names.count)
 		qsort(names.list, names.count, sizeof(*names.list), compare);
 	for (size_t i = 0; i < names.count; i++) {

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * The semaphore's public calls: a thin shell that starts an event in the state machine, sleeps and
- * tells the result. */
+ * The semaphore's public calls: check the arguments, make an op, run it. */
 #include "runtime/client.h"
 #include "semaphore_query.h"
 
@@ -62,8 +61,7 @@ lk_err lk_semaphore_open(lk_client *client, const char *name, const lk_semaphore
 		lk__handle_free(&semaphore->handle); /* nobody else knows of it */
 	else
 		semaphore->handle.place->capacity = (uint32_t)capacity;
-	lk__wire_finish(client);
-	lk__client_leave(client);
+	lk__call_leave(client, NULL);
 	if (err)
 		return err;
 	*result = semaphore;
@@ -87,7 +85,6 @@ lk_err lk_semaphore_cancel(lk_semaphore *semaphore)
 lk_err lk_semaphore_acquire(lk_semaphore *semaphore, int64_t permits, int64_t wait_ms,
                             uint64_t *hold)
 {
-	struct lk_client *client;
 	struct lk__sleeper sleeper;
 	int64_t now_ns = lk__now_ns();
 	lk_err err = lk__refuse_null(semaphore, "semaphore");
@@ -100,26 +97,19 @@ lk_err lk_semaphore_acquire(lk_semaphore *semaphore, int64_t permits, int64_t wa
 		return err;
 	if ((err = lk__handle_enter(&semaphore->handle)))
 		return err;
-	client = semaphore->handle.client;
 	if (!hold && !semaphore->handle.place->fixed) {
-		lk__handle_leave(&semaphore->handle);
+		lk__call_leave(semaphore->handle.client, &semaphore->handle);
 		return lk__failf(LK_EINVALID, "hold: NULL needs a handle with fixed leases, or "
 		                              "nobody could release the permits");
 	}
-	lk__sleeper_init(&sleeper, &semaphore->handle);
-	sleeper.waiter.permits = (uint32_t)permits;
-	sleeper.waiter.only_try = wait_ms == 0;
-	sleeper.waiter.forget = !hold;
-	if (lk__sleeper_provide(&sleeper)) {
-		lk__wait_begin(semaphore->handle.link, now_ns);
-		lk__core_acquire_permits(&client->core, now_ns, &sleeper.waiter);
-		lk__client_introduce(client, now_ns);
-		lk__sleeper_await(client, &sleeper, lk__wait_until_ns(client, now_ns, wait_ms));
-	}
-	lk__sleeper_leave(&semaphore->handle, &sleeper);
-	err = lk__sleeper_finish(&sleeper);
+	lk__call_init(&sleeper, &semaphore->handle);
+	sleeper.op.permits = (uint32_t)permits;
+	sleeper.op.forget = !hold;
+	lk__call_limit(&sleeper, now_ns, wait_ms);
+	lk__call_provide(&sleeper);
+	err = lk__call_run(&sleeper, now_ns, lk__core_acquire_permits);
 	if (!err && hold)
-		*hold = sleeper.waiter.fence;
+		*hold = sleeper.op.fence;
 	return err;
 }
 
@@ -133,29 +123,24 @@ static lk_err enter_for(struct lk_semaphore *semaphore, uint64_t fence, struct l
 		return err;
 	hold = lk__core_hold(semaphore->handle.name, fence);
 	if (!hold || hold->handle != semaphore) {
-		lk__handle_leave(&semaphore->handle);
+		lk__call_leave(semaphore->handle.client, &semaphore->handle);
 		return lk__failf(LK_ENOTOWNER, "no such hold");
 	}
-	lk__sleeper_init(sleeper, &semaphore->handle);
-	sleeper->waiter.owner = fence;
+	lk__call_init(sleeper, &semaphore->handle);
+	sleeper->op.owner = fence;
 	return LK_OK;
 }
 
 /* permits 0 = all. */
 static lk_err release(struct lk_semaphore *semaphore, uint64_t hold, uint32_t permits)
 {
-	struct lk_client *client;
 	struct lk__sleeper sleeper;
 	lk_err err = enter_for(semaphore, hold, &sleeper);
 
 	if (err)
 		return err;
-	client = semaphore->handle.client;
-	sleeper.waiter.permits = permits;
-	lk__core_release_permits(&client->core, lk__now_ns(), &sleeper.waiter);
-	lk__sleeper_await(client, &sleeper, 0);
-	lk__sleeper_leave(&semaphore->handle, &sleeper);
-	return lk__sleeper_finish(&sleeper);
+	sleeper.op.permits = permits;
+	return lk__call_run(&sleeper, lk__now_ns(), lk__core_release_permits);
 }
 
 lk_err lk_semaphore_release(lk_semaphore *semaphore, uint64_t hold)
@@ -173,7 +158,6 @@ lk_err lk_semaphore_release_some(lk_semaphore *semaphore, uint64_t hold, int64_t
 
 lk_err lk_semaphore_extend(lk_semaphore *semaphore, uint64_t hold, int64_t lease_ms)
 {
-	struct lk_client *client;
 	struct lk__sleeper sleeper;
 	lk_err err;
 
@@ -181,12 +165,8 @@ lk_err lk_semaphore_extend(lk_semaphore *semaphore, uint64_t hold, int64_t lease
 		return err;
 	if ((err = enter_for(semaphore, hold, &sleeper)))
 		return err;
-	client = semaphore->handle.client;
-	sleeper.waiter.lease_ms = lease_ms;
-	lk__core_extend(&client->core, lk__now_ns(), &sleeper.waiter);
-	lk__sleeper_await(client, &sleeper, 0);
-	lk__sleeper_leave(&semaphore->handle, &sleeper);
-	return lk__sleeper_finish(&sleeper);
+	sleeper.op.lease_ms = lease_ms;
+	return lk__call_run(&sleeper, lk__now_ns(), lk__core_extend);
 }
 
 /* ---- A hold of the handle ----------------------------------------------------------------- */
@@ -267,7 +247,7 @@ lk_err lk_semaphore_query(lk_semaphore *semaphore, lk_semaphore_status *result)
 	    (err = lk__handle_enter(&semaphore->handle)))
 		return err;
 	err = lk__permits_query(&semaphore->handle, &status);
-	lk__handle_leave(&semaphore->handle);
+	lk__call_leave(semaphore->handle.client, &semaphore->handle);
 	if (!err)
 		*result = status;
 	return err;
@@ -284,7 +264,7 @@ static lk_err list(lk_semaphore *semaphore, bool holders, size_t max, lk_permits
 	    (err = lk__handle_enter(&semaphore->handle)))
 		return err;
 	err = lk__permits_list(&semaphore->handle, holders, max, parties, count);
-	lk__handle_leave(&semaphore->handle);
+	lk__call_leave(semaphore->handle.client, &semaphore->handle);
 	return err;
 }
 
@@ -320,7 +300,7 @@ lk_err lk_semaphore_resize(lk_semaphore *semaphore, int64_t capacity)
 	err = lk__permits_size(&semaphore->handle, true, capacity, &now_has);
 	if (!err)
 		keep_capacity(semaphore, (uint32_t)now_has);
-	lk__handle_leave(&semaphore->handle);
+	lk__call_leave(semaphore->handle.client, &semaphore->handle);
 	return err;
 }
 
@@ -331,6 +311,6 @@ lk_err lk_semaphore_break(lk_semaphore *semaphore, const char *if_holder)
 	if (err || (err = lk__handle_enter(&semaphore->handle)))
 		return err;
 	err = lk__permits_break(&semaphore->handle, if_holder);
-	lk__handle_leave(&semaphore->handle);
+	lk__call_leave(semaphore->handle.client, &semaphore->handle);
 	return err;
 }

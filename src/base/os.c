@@ -335,8 +335,12 @@ void lk__park_dismiss(struct lk__park *park, struct lk__wakes *wakes)
 	set_and_note(park, DISMISSED, wakes);
 }
 
-bool lk__park_wait(struct lk__park *park, pthread_mutex_t *mutex, struct lk__wakes *wakes,
-                   int64_t ns)
+void lk__park_prepare(struct lk__park *park)
+{
+	atomic_store(&park->state, ASLEEP);
+}
+
+bool lk__park_sleep(struct lk__park *park, int64_t ns)
 {
 	uint32_t state = ASLEEP;
 	struct timespec left;
@@ -345,38 +349,42 @@ bool lk__park_wait(struct lk__park *park, pthread_mutex_t *mutex, struct lk__wak
 		ns = COND_WAIT_MAX_NS;
 	left.tv_sec = (time_t)(ns / NS_PER_S);
 	left.tv_nsec = (long)(ns % NS_PER_S);
-	atomic_store(&park->state, ASLEEP);
-	lk__wakes_unlock(wakes, mutex);
 	futex(park, FUTEX_WAIT, ASLEEP, ns < 0 ? NULL : &left);
 	/* From here on nobody claims it. */
-	if (!atomic_compare_exchange_strong(&park->state, &state, WOKEN)) {
-		while ((state = atomic_load(&park->state)) == CLAIMED)
-			futex(park, FUTEX_WAIT, CLAIMED, NULL);
-		if (state == DISMISSED)
-			return false;
-	}
-	pthread_mutex_lock(mutex);
-	return true;
+	if (atomic_compare_exchange_strong(&park->state, &state, WOKEN))
+		return false;
+	while ((state = atomic_load(&park->state)) == CLAIMED)
+		futex(park, FUTEX_WAIT, CLAIMED, NULL);
+	return state == DISMISSED;
 }
 
 #else
 
 bool lk__park_init(struct lk__park *park)
 {
-	return lk__cond_init(&park->cond);
+	if (pthread_mutex_init(&park->mutex, NULL) != 0)
+		return false;
+	if (lk__cond_init(&park->cond))
+		return true;
+	pthread_mutex_destroy(&park->mutex);
+	return false;
 }
 
 void lk__park_fini(struct lk__park *park)
 {
 	pthread_cond_destroy(&park->cond);
+	pthread_mutex_destroy(&park->mutex);
 }
 
 static void unpark(struct lk__park *park)
 {
+	pthread_mutex_lock(&park->mutex);
+	park->woken = true;
 	pthread_cond_signal(&park->cond);
+	pthread_mutex_unlock(&park->mutex);
 }
 
-/* At once: the condition variable is gone when the thread is. */
+/* At once: the park is gone when the thread is. */
 void lk__park_wake(struct lk__park *park, struct lk__wakes *wakes)
 {
 	(void)wakes;
@@ -395,12 +403,20 @@ void lk__park_dismiss(struct lk__park *park, struct lk__wakes *wakes)
 	(void)wakes;
 }
 
-bool lk__park_wait(struct lk__park *park, pthread_mutex_t *mutex, struct lk__wakes *wakes,
-                   int64_t ns)
+void lk__park_prepare(struct lk__park *park)
 {
-	(void)wakes;
-	lk__cond_wait(&park->cond, mutex, ns);
-	return true;
+	pthread_mutex_lock(&park->mutex);
+	park->woken = false;
+	pthread_mutex_unlock(&park->mutex);
+}
+
+bool lk__park_sleep(struct lk__park *park, int64_t ns)
+{
+	pthread_mutex_lock(&park->mutex);
+	if (!park->woken)
+		lk__cond_wait(&park->cond, &park->mutex, ns);
+	pthread_mutex_unlock(&park->mutex);
+	return false;
 }
 
 #endif

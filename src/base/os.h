@@ -46,13 +46,17 @@ bool lk__thread_start(pthread_t *thread, const char *name, void *(*fn)(void *), 
 bool lk__cond_init(pthread_cond_t *cond);
 void lk__cond_wait(pthread_cond_t *cond, pthread_mutex_t *mutex, int64_t ns);
 
-/* Where a thread sleeps until another one wakes it.  Who wakes it notes so under the mutex and does
- * it when it gives the mutex up: a thread that wakes earlier finds it taken and sleeps again. */
+/* Where a thread sleeps until another one wakes it.  The thread prepares under the mutex that
+ * guards what it waits for, gives the mutex up and sleeps.  Who wakes it notes so under the mutex
+ * and does it when it gives the mutex up: a thread that wakes earlier finds it taken and sleeps
+ * again. */
 struct lk__park {
 #ifdef LK__HAVE_FUTEX
 	_Atomic uint32_t state; /* enum park_state in os.c */
 #else
+	pthread_mutex_t mutex; /* a leaf; guards woken */
 	pthread_cond_t cond;
+	bool woken;
 #endif
 };
 /* What is noted: whom to wake. */
@@ -62,10 +66,11 @@ struct lk__wakes {
 };
 bool lk__park_init(struct lk__park *park);
 void lk__park_fini(struct lk__park *park);
-/* Sleep at most ns nanoseconds (< 0 = no limit), perhaps less; the mutex is given up meanwhile.
- * False, and without the mutex, for who was dismissed. */
-bool lk__park_wait(struct lk__park *park, pthread_mutex_t *mutex, struct lk__wakes *wakes,
-                   int64_t ns);
+/* With the mutex held: what wakes the park from now on ends the sleep that follows. */
+void lk__park_prepare(struct lk__park *park);
+/* Without the mutex: sleep at most ns nanoseconds (< 0 = no limit), perhaps less.  True for who was
+ * dismissed. */
+bool lk__park_sleep(struct lk__park *park, int64_t ns);
 /* With the mutex held. */
 void lk__park_wake(struct lk__park *park, struct lk__wakes *wakes);
 /* With the mutex held: wake it so that it does not come for the mutex.  Claim it first, which fails

@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: MIT
- * What callers do: acquire, release, extend, give up, close; and who gets a lock inside the
- * process without a request. */
+ * What callers do: acquire, release, extend, close; and who gets a lock inside the process without
+ * a request.  op.c has how a call ends. */
 #include "core.h"
 
 #include "counters.h"
 #include "latch.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 
 /* ---- Acquire ------------------------------------------------------------------------------ */
@@ -16,7 +15,7 @@ void lk__core_acquire(struct lk__core *core, int64_t now_ns, struct lk__op *wait
 	struct lk__place *place = waiter->place;
 	struct lk__hold *hold = lk__core_hold(place->name, waiter->owner);
 
-	waiter->began_ns = now_ns;
+	lk__op_begin_wait(core, now_ns, waiter);
 	waiter->acquires = true;
 	lk__hold_expire(core, now_ns, hold);
 	lk__hold_expire(core, now_ns, place->hold);
@@ -52,7 +51,7 @@ void lk__core_acquire_permits(struct lk__core *core, int64_t now_ns, struct lk__
 {
 	struct lk__place *place = waiter->spare_place, *like = waiter->place;
 
-	waiter->began_ns = now_ns;
+	lk__op_begin_wait(core, now_ns, waiter);
 	waiter->acquires = true;
 	if (core->closing) {
 		lk__complete(core, waiter, LK_ECLOSED, "the client is closed");
@@ -80,15 +79,6 @@ void lk__core_acquire_permits(struct lk__core *core, int64_t now_ns, struct lk__
 }
 
 /* ---- Release ------------------------------------------------------------------------------ */
-
-static void wait_for_leave(struct lk__ticket *ticket, struct lk__op *waiter, lk_err err)
-{
-	waiter->where = LK__FOR_LEAVE;
-	waiter->ticket = ticket;
-	waiter->why.err = err;
-	waiter->next = ticket->leavers;
-	ticket->leavers = waiter;
-}
 
 /* The next thread may have the lock with the next fence: the store granted for long enough, owes
  * nobody a turn, and could not have given that fence to anyone: its clock has passed it. */
@@ -132,16 +122,15 @@ static void give_back(struct lk__core *core, int64_t now_ns, struct lk__hold *ho
 	place->hold = NULL;
 	ticket->released = true;
 	if (waiter)
-		wait_for_leave(ticket, waiter, LK_OK);
+		lk__op_await_leave(ticket, waiter, LK_OK);
 	lk__ticket_leave(core, now_ns, ticket);
 	if (place->first)
 		lk__ticket_start(core, now_ns, place);
 }
 
-void lk__core_release(struct lk__core *core, int64_t now_ns, struct lk__op *waiter)
+static void release(struct lk__core *core, int64_t now_ns, struct lk__hold *hold,
+                    struct lk__op *waiter)
 {
-	struct lk__hold *hold = lk__core_hold(waiter->place->name, waiter->owner);
-
 	lk__hold_expire(core, now_ns, hold);
 	if (!hold) {
 		lk__complete(core, waiter, LK_ENOTOWNER, "not held by the caller");
@@ -158,6 +147,12 @@ void lk__core_release(struct lk__core *core, int64_t now_ns, struct lk__op *wait
 	}
 }
 
+void lk__core_release(struct lk__core *core, int64_t now_ns, struct lk__op *waiter)
+{
+	lk__op_begin(core, now_ns, waiter);
+	release(core, now_ns, lk__core_hold(waiter->place->name, waiter->owner), waiter);
+}
+
 /* Whoever gives back some permits has them no more from now on; the store hears of it until it
  * has confirmed it. */
 static void shrink(struct lk__core *core, int64_t now_ns, struct lk__hold *hold,
@@ -168,7 +163,7 @@ static void shrink(struct lk__core *core, int64_t now_ns, struct lk__hold *hold,
 	hold->count -= waiter->permits;
 	ticket->next_ns = now_ns;
 	waiter->permits = hold->count;
-	wait_for_leave(ticket, waiter, LK_OK);
+	lk__op_await_leave(ticket, waiter, LK_OK);
 	lk__ticket_pursue(core, now_ns, ticket);
 }
 
@@ -176,6 +171,7 @@ void lk__core_release_permits(struct lk__core *core, int64_t now_ns, struct lk__
 {
 	struct lk__hold *hold = lk__core_hold(waiter->place->name, waiter->owner);
 
+	lk__op_begin(core, now_ns, waiter);
 	if (waiter->permits && hold)
 		lk__hold_expire(core, now_ns, hold);
 	if (!hold) {
@@ -184,7 +180,7 @@ void lk__core_release_permits(struct lk__core *core, int64_t now_ns, struct lk__
 		lk__complete(core, waiter, LK_ELIMIT, "more permits than the hold has");
 	} else if (!waiter->permits || waiter->permits == hold->count) {
 		hold->count = 1; /* all of it */
-		lk__core_release(core, now_ns, waiter);
+		release(core, now_ns, hold, waiter);
 	} else if (hold->lost) {
 		lk__complete(core, waiter, LK_ELOST, lk_lost_reason_name(hold->lost));
 	} else {
@@ -197,6 +193,7 @@ void lk__core_extend(struct lk__core *core, int64_t now_ns, struct lk__op *waite
 	struct lk__hold *hold = lk__core_hold(waiter->place->name, waiter->owner);
 	struct lk__op **at;
 
+	lk__op_begin(core, now_ns, waiter);
 	lk__hold_expire(core, now_ns, hold);
 	if (!hold) {
 		lk__complete(core, waiter, LK_ENOTOWNER, "not held by the caller");
@@ -211,152 +208,6 @@ void lk__core_extend(struct lk__core *core, int64_t now_ns, struct lk__op *waite
 		waiter->ticket = hold->ticket;
 		waiter->sent = false;
 		lk__ticket_pursue(core, now_ns, hold->ticket);
-	}
-}
-
-/* ---- Giving up ---------------------------------------------------------------------------- */
-
-static void remove_from(struct lk__op **at, struct lk__op *waiter)
-{
-	while (*at != waiter)
-		at = &(*at)->next;
-	*at = waiter->next;
-	waiter->next = NULL;
-}
-
-static void leave_line(struct lk__place *place, struct lk__op *waiter)
-{
-	struct lk__op *last = NULL;
-
-	remove_from(&place->first, waiter);
-	for (struct lk__op *other = place->first; other; other = other->next)
-		last = other;
-	place->last = last;
-}
-
-static const char *text_of(const struct lk__session *session, lk_err why)
-{
-	switch (why) {
-	case LK_ETIMEDOUT:
-		return "not acquired in time";
-	case LK_ECANCELED:
-		return "the wait was cancelled";
-	case LK_ECLOSED:
-		return "the client was closed";
-	case LK_EUNKNOWN:
-		return "no answer to a request in time";
-	default:
-		return session->why.text[0] ? session->why.text : "not connected";
-	}
-}
-
-/* Nothing was asked for want of a connection: not even one that may have happened. */
-static lk_err why_unlinked(const struct lk__session *session)
-{
-	return session->why.err == LK_EUNKNOWN || !session->why.err ? LK_ECONN : session->why.err;
-}
-
-/* The server's words for the last error that a ticket had. */
-static const char *refusal_text(const struct lk__core *core, const struct lk__ticket *ticket)
-{
-	lk_err err = (lk_err)ticket->refusal;
-
-	return core->refusal.err == err ? core->refusal.text : lk_err_text(err);
-}
-
-/* A try that the server refused each time ends with the server's error, not for want of time. */
-static void complete_refused(struct lk__core *core, struct lk__op *waiter,
-                             const struct lk__ticket *ticket, lk_err why)
-{
-	if (why == LK_ETIMEDOUT && waiter->only_try && ticket && ticket->state == LK__ASKING &&
-	    ticket->refusals)
-		lk__complete(core, waiter, (lk_err)ticket->refusal, refusal_text(core, ticket));
-	else
-		lk__complete(core, waiter, why, text_of(waiter->place->name->session, why));
-}
-
-void lk__core_give_up(struct lk__core *core, int64_t now_ns, struct lk__op *waiter, lk_err why)
-{
-	struct lk__place *place = waiter->place;
-	struct lk__ticket *ticket;
-
-	if (!waiter->done && waiter->where == LK__IN_LATCH)
-		lk__latch_give_up(core, now_ns, waiter, why);
-	if (waiter->done || waiter->where != LK__IN_PLACE)
-		return; /* its place may be no more */
-	ticket = place->ticket;
-	leave_line(place, waiter);
-	if (place->first || place->hold || !ticket) {
-		complete_refused(core, waiter, ticket, why);
-		return;
-	}
-	/* It was the last one: the ticket goes with it. */
-	if (lk__ticket_is_unknown(ticket) && !lk__ticket_is_leaving(ticket)) {
-		if (why == LK_ETIMEDOUT && !lk__session_is_up(ticket->session))
-			why = why_unlinked(ticket->session);
-		complete_refused(core, waiter, ticket, why);
-		lk__ticket_leave(core, now_ns, ticket);
-		return;
-	}
-	wait_for_leave(ticket, waiter, why);
-	lk__ticket_leave(core, now_ns, ticket);
-}
-
-/* The latest answer that concerns its call was an error that passes. */
-static const struct lk__ticket *refused_ticket(const struct lk__op *waiter)
-{
-	const struct lk__ticket *ticket = NULL;
-
-	if (waiter->where == LK__IN_PLACE)
-		ticket = waiter->place->ticket;
-	else if (waiter->where == LK__FOR_LEAVE)
-		ticket = waiter->ticket;
-	return ticket && ticket->refusals ? ticket : NULL;
-}
-
-void lk__core_abandon(struct lk__core *core, int64_t now_ns, struct lk__op *waiter)
-{
-	const struct lk__ticket *refused = refused_ticket(waiter);
-	char text[sizeof(core->refusal.text)] = "";
-	lk_err err = LK_EUNKNOWN;
-
-	if (refused) /* it may be no more below */
-		snprintf(text, sizeof(text), "%s", refusal_text(core, refused));
-	if (waiter->where == LK__IN_PLACE)
-		lk__core_give_up(core, now_ns, waiter, LK_ETIMEDOUT);
-	if (waiter->done)
-		return;
-	if (waiter->where == LK__IN_LATCH || waiter->where == LK__FOR_STEP) {
-		lk__latch_abandon(core, now_ns, waiter);
-		return;
-	}
-	if (waiter->where == LK__FOR_EXTEND) {
-		remove_from(&waiter->ticket->extenders, waiter);
-		if (!waiter->sent)
-			err = LK_ECONN;
-	} else {
-		remove_from(&waiter->ticket->leavers, waiter);
-	}
-	lk__complete(core, waiter, err,
-	             text[0] ? text : text_of(waiter->place->name->session, err));
-}
-
-void lk__core_cancel(struct lk__core *core, int64_t now_ns, struct lk__name *name, void *handle,
-                     lk_err why)
-{
-	struct lk__place *place = name->places, *next_place;
-
-	if (name->latch)
-		lk__latch_cancel(core, now_ns, name->latch, handle, why);
-	for (; place; place = next_place) {
-		struct lk__op *waiter = place->first, *next;
-
-		next_place = place->next; /* the end of its only wait may be the end of the place */
-		for (; waiter; waiter = next) {
-			next = waiter->next;
-			if (waiter->handle == handle)
-				lk__core_give_up(core, now_ns, waiter, why);
-		}
 	}
 }
 

@@ -18,6 +18,8 @@ bool lk__core_init(struct lk__core *core, uint64_t seed)
 	core->random = seed;
 	core->done_end = &core->done;
 	core->lost_end = &core->lost;
+	core->command_timeout_ns = LK__NEVER;
+	core->server = "the server";
 	if (!lk__table_init(&core->names))
 		return false;
 	if (lk__table_init(&core->tickets))
@@ -258,34 +260,6 @@ struct lk__pending *lk__core_next_request(struct lk__core *core, struct lk__sess
 	return request;
 }
 
-struct lk__op *lk__core_next_done(struct lk__core *core)
-{
-	struct lk__op *waiter = core->done;
-
-	if (!waiter)
-		return NULL;
-	core->done = waiter->next;
-	if (!core->done)
-		core->done_end = &core->done;
-	waiter->next = NULL;
-	return waiter;
-}
-
-void lk__complete(struct lk__core *core, struct lk__op *waiter, lk_err err, const char *text)
-{
-	lk__count_end(&core->counters, waiter, err);
-	waiter->where = LK__NOWHERE;
-	waiter->ticket = NULL;
-	waiter->done = true;
-	waiter->why.err = err;
-	waiter->why.text[0] = '\0';
-	if (text)
-		snprintf(waiter->why.text, sizeof(waiter->why.text), "%s", text);
-	waiter->next = NULL;
-	*core->done_end = waiter;
-	core->done_end = &waiter->next;
-}
-
 struct lk__hold *lk__core_next_lost(struct lk__core *core)
 {
 	struct lk__hold *hold = core->lost;
@@ -362,6 +336,7 @@ void lk__core_tick(struct lk__core *core, int64_t now_ns)
 {
 	struct lk__timer *timer;
 
+	lk__ops_tick(core, now_ns);
 	while ((timer = lk__heap_first(&core->timers)) && timer->due_ns <= now_ns)
 		lk__ticket_pursue(core, now_ns, (struct lk__ticket *)timer);
 	lk__latches_tick(core, now_ns);

@@ -183,6 +183,9 @@ struct lk__latch {
 struct lk__core {
 	struct lk__table names, tickets;
 	struct lk__heap timers;
+	struct lk__heap op_timers;  /* deadlines; see op.h */
+	int64_t command_timeout_ns; /* LK__NEVER = no call has a deadline but by its wait */
+	const char *server;         /* what errors call it */
 	struct lk__ticket *all_tickets;
 	struct lk__hold *all_holds;
 	struct lk__op *done, **done_end;
@@ -228,7 +231,7 @@ bool lk__core_unconfirmed(const struct lk__core *core, int64_t since_ns);
 /* No waiter or hold of the closing handle may be left. */
 void lk__place_close(struct lk__core *core, struct lk__place *place);
 
-/* ---- Calls (call.c).  waiter->done is set at once or later; see lk__core_next_done(). ----- */
+/* ---- Calls (call.c).  op->done is set at once or later; see lk__core_next_done(). ----- */
 
 /* Acquire once more, or release once of several times: nothing is asked of the store, and no waiter
  * is needed.  False, and nothing done, where the owner's hold is not sure or that is not enough. */
@@ -242,10 +245,11 @@ void lk__core_release(struct lk__core *core, int64_t now_ns, struct lk__op *wait
 /* Give back waiter->permits of the hold with that owner, 0 = all. */
 void lk__core_release_permits(struct lk__core *core, int64_t now_ns, struct lk__op *waiter);
 void lk__core_extend(struct lk__core *core, int64_t now_ns, struct lk__op *waiter);
-/* A wait ends with LK_ETIMEDOUT, LK_ECANCELED or LK_ECLOSED, at once or when the store confirms. */
-void lk__core_give_up(struct lk__core *core, int64_t now_ns, struct lk__op *waiter, lk_err why);
-/* The caller can wait no longer: done is set on return. */
-void lk__core_abandon(struct lk__core *core, int64_t now_ns, struct lk__op *waiter);
+/* op.c: a wait ends with LK_ETIMEDOUT, LK_ECANCELED or LK_ECLOSED, at once or when the store
+ * confirms; no later than one command timeout from now. */
+void lk__core_give_up(struct lk__core *core, int64_t now_ns, struct lk__op *op, lk_err why);
+/* The caller waits no longer: done is set on return. */
+void lk__core_abandon(struct lk__core *core, int64_t now_ns, struct lk__op *op);
 /* Every wait on the handle. */
 void lk__core_cancel(struct lk__core *core, int64_t now_ns, struct lk__name *name, void *handle,
                      lk_err why);
@@ -273,7 +277,7 @@ void lk__core_answer(struct lk__core *core, int64_t now_ns, struct lk__pending *
                      const struct lk__answer *answer);
 void lk__core_message(struct lk__core *core, int64_t now_ns, const struct lk__message *message);
 void lk__core_tick(struct lk__core *core, int64_t now_ns);
-/* When to tick next, LK__NEVER. */
+/* When to tick next, LK__NEVER; without the deadlines of ops, which who runs them looks at. */
 int64_t lk__core_due(const struct lk__core *core);
 
 /* The next request to send over a link, in order; it is under way from now on.  NULL if none. */
@@ -347,7 +351,6 @@ int64_t lk__ticket_renewal_ns(const struct lk__ticket *ticket);
 void lk__ticket_begin_again(struct lk__core *core, int64_t now_ns, struct lk__ticket *ticket);
 struct lk__ticket *lk__ticket_find(const struct lk__core *core, const char *nonce);
 uint64_t lk__core_random(struct lk__core *core);
-void lk__complete(struct lk__core *core, struct lk__op *waiter, lk_err err, const char *text);
 void lk__hold_make(struct lk__core *core, int64_t now_ns, struct lk__place *place);
 struct lk__op *lk__line_first(struct lk__place *place);
 void lk__hold_lose(struct lk__core *core, int64_t now_ns, struct lk__hold *hold,

@@ -209,6 +209,7 @@ void lk__core_await(struct lk__core *core, int64_t now_ns, struct lk__op *waiter
 {
 	struct lk__latch *latch = waiter->place->name->latch;
 
+	lk__op_begin_wait(core, now_ns, waiter);
 	if (core->closing) {
 		lk__complete(core, waiter, LK_ECLOSED, "the client is closed");
 		return;

@@ -1,12 +1,17 @@
 /* SPDX-License-Identifier: MIT
- * A call in progress: what it asks for, how long it may take, what came of it. */
+ * A call in progress: what it asks for, how long it may take, what came of it.  The core has its
+ * deadline in a heap of its own: whoever runs the call calls lk__core_tick() then, so that its end
+ * depends on no other thread, and a background thread need not wake for it. */
 #ifndef LK__OP_H
 #define LK__OP_H
 
 #include "../base/error.h"
+#include "heap.h"
 
+struct lk__core;
 struct lk__hold;
 struct lk__place;
+struct lk__session;
 struct lk__session;
 struct lk__step;
 struct lk__ticket;
@@ -22,18 +27,22 @@ enum lk__op_where {
 };
 
 struct lk__op {
+	struct lk__timer timer; /* first: a due timer is its op; its present deadline */
 	struct lk__op *next;
-	struct lk__session *session; /* by which its requests go; the core does not look at it */
+	struct lk__session *session; /* the link over which its requests go */
+	/* For whoever takes it out when it is done: see lk__core_next_done(). */
+	void (*on_done)(struct lk__op *op, void *arg);
+	void *on_done_arg;
 	struct lk__place *place;
 	void *handle;
 	uint64_t owner;
 	int64_t max_hold_ms; /* 0 = no limit */
 	int64_t lease_ms;    /* extend */
-	int64_t began_ns;    /* acquire */
-	uint32_t permits;    /* to acquire, to give back */
+	int64_t began_ns;
+	int64_t until_ns; /* acquire, await: until when it waits, 0 = without limit */
+	uint32_t permits; /* to acquire, to give back */
 	bool only_try;
 	bool acquires;
-	bool resumes;   /* its call goes on when it is done */
 	bool behind;    /* somebody of this process was before it */
 	bool forget;    /* the permits are nobody's once they are granted */
 	bool tell_loss; /* the handle has a loss callback */
@@ -52,9 +61,22 @@ struct lk__op {
 	bool sent;                 /* FOR_EXTEND: its request went out */
 	int64_t remaining;         /* FOR_STEP, and counted */
 	bool counted;
+	size_t unanswered; /* FOR_QUESTION: of its questions */
 	uint8_t where;
 	bool done;
 	struct lk__why why; /* the result, with its sentence */
 };
+
+/* ---- Between the core's files ---------------------------------------------------------------- */
+
+/* A call begins: it has one command timeout; a wait what its caller says. */
+void lk__op_begin(struct lk__core *core, int64_t now_ns, struct lk__op *op);
+void lk__op_begin_wait(struct lk__core *core, int64_t now_ns, struct lk__op *op);
+/* The op is done when the ticket's end is confirmed, with err unless the store says otherwise. */
+void lk__op_await_leave(struct lk__ticket *ticket, struct lk__op *op, lk_err err);
+/* The op is done: it has no deadline any more. */
+void lk__complete(struct lk__core *core, struct lk__op *op, lk_err err, const char *text);
+/* End what has reached its deadline. */
+void lk__ops_tick(struct lk__core *core, int64_t now_ns);
 
 #endif

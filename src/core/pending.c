@@ -98,7 +98,7 @@ struct lk__op *lk__core_asker(const struct lk__pending *pending)
 	const struct lk__ticket *ticket = pending->ticket;
 
 	if (lk__is_question(pending->kind))
-		return pending->question->waiter;
+		return pending->question->op;
 	if (pending->kind == LK__STEP)
 		return pending->latch->steps ? pending->latch->steps->waiter : NULL;
 	if (pending->kind == LK__LOOK)

@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define MS INT64_C(1000000)
+
 struct lk__question *lk__question_new(enum lk__request_kind kind, lk_kind noun, const char *name,
                                       size_t len)
 {
@@ -39,7 +41,8 @@ static void unlist(struct lk__core *core, struct lk__question *question)
 	question->next = question->prev = NULL;
 }
 
-void lk__core_ask(struct lk__core *core, struct lk__session *session, struct lk__question *question)
+static void enqueue(struct lk__core *core, struct lk__session *session,
+                    struct lk__question *question)
 {
 	struct lk__pending *request = &question->request;
 
@@ -53,35 +56,87 @@ void lk__core_ask(struct lk__core *core, struct lk__session *session, struct lk_
 	core->questions = question;
 }
 
-static void end(struct lk__core *core, struct lk__question *question)
+void lk__core_ask_detached(struct lk__core *core, struct lk__session *session,
+                           struct lk__question *question)
 {
-	struct lk__op *waiter = question->waiter;
-
-	question->request.where = LK__AT_REST;
-	question->waiter = NULL;
-	question->done = true;
-	unlist(core, question);
-	if (question->detached)
-		discard(question);
-	else if (waiter)
-		lk__complete(core, waiter, LK_OK, NULL);
+	question->detached = true;
+	enqueue(core, session, question);
 }
 
-void lk__question_await(struct lk__core *core, struct lk__question *question, struct lk__op *waiter)
+void lk__core_query(struct lk__core *core, struct lk__session *session, int64_t now_ns,
+                    struct lk__op *op, struct lk__question *const *questions, size_t count)
 {
-	waiter->where = LK__FOR_QUESTION;
-	waiter->resumes = true;
-	if (question->done)
-		lk__complete(core, waiter, LK_OK, NULL);
-	else
-		question->waiter = waiter;
+	op->session = session;
+	lk__op_begin(core, now_ns, op);
+	if (core->closing) {
+		lk__complete(core, op, LK_ECLOSED, "the client was closed");
+		return;
+	}
+	op->where = LK__FOR_QUESTION;
+	op->unanswered = count;
+	for (size_t i = 0; i < count; i++) {
+		questions[i]->op = op;
+		enqueue(core, session, questions[i]);
+	}
+	if (!count)
+		lk__complete(core, op, LK_OK, NULL);
+}
+
+/* The op waits for none of its questions any more.  The first of them that has no answer. */
+static struct lk__question *let_go(struct lk__core *core, const struct lk__op *op)
+{
+	struct lk__question *first = NULL;
+
+	for (struct lk__question *question = core->questions; question; question = question->next) {
+		if (question->op != op)
+			continue;
+		question->op = NULL;
+		first = question; /* the latest one stands first in the list */
+	}
+	return first;
+}
+
+static void end(struct lk__core *core, struct lk__question *question)
+{
+	struct lk__op *op = question->op;
+
+	question->request.where = LK__AT_REST;
+	question->op = NULL;
+	question->done = true;
+	unlist(core, question);
+	if (op && question->why.err) {
+		let_go(core, op);
+		lk__complete(core, op, question->why.err, question->why.text);
+	} else if (op && !--op->unanswered) {
+		lk__complete(core, op, LK_OK, NULL);
+	}
+	if (question->detached)
+		discard(question);
+}
+
+void lk__question_abandon(struct lk__core *core, struct lk__op *op)
+{
+	const struct lk__question *first = let_go(core, op);
+	struct lk__why why;
+
+	if (first->request.where == LK__UNDER_WAY) {
+		lk__why_set(&why, LK_EUNKNOWN, "%s: no answer within %lld ms", core->server,
+		            (long long)(core->command_timeout_ns / MS));
+	} else if (lk__session_is_up(first->session)) {
+		/* Want of memory, or a socket that takes nothing. */
+		lk__why_set(&why, LK_ECONN, "%s: it could not be sent in time", core->server);
+	} else {
+		why = first->session->why;
+		if (why.err == LK_EUNKNOWN || !why.err)
+			why.err = LK_ECONN;
+	}
+	lk__complete(core, op, why.err, why.text);
 }
 
 void lk__question_free(struct lk__core *core, struct lk__question *question)
 {
 	if (!question)
 		return;
-	question->waiter = NULL;
 	if (question->request.where == LK__UNDER_WAY) {
 		question->into = NULL;
 		question->detached = true;

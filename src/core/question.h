@@ -10,8 +10,8 @@
 struct lk__question {
 	struct lk__pending request;       /* first */
 	struct lk__question *next, *prev; /* those that have no answer */
-	struct lk__session *session;      /* the link by which it is asked */
-	struct lk__op *waiter;            /* the call that waits for it just now, NULL if none */
+	struct lk__session *session;      /* the link over which it goes */
+	struct lk__op *op;                /* the call that waits for it, NULL if none */
 	struct lk__details details;
 	struct lk__ticket_id ticket; /* LK__SHOW: whose rank is wanted; no nonce = none */
 	void *into;                  /* what the answer fills in, NULL = nothing */
@@ -28,12 +28,13 @@ struct lk__question {
 /* The name is copied.  NULL when out of memory. */
 struct lk__question *lk__question_new(enum lk__request_kind kind, lk_kind noun, const char *name,
                                       size_t len);
-/* Send the question over that link.  It stays the caller's, until lk__question_free(). */
-void lk__core_ask(struct lk__core *core, struct lk__session *session,
-                  struct lk__question *question);
-/* The waiter is done when the question is. */
-void lk__question_await(struct lk__core *core, struct lk__question *question,
-                        struct lk__op *waiter);
+/* Send the questions over that link; they stay the caller's, until lk__question_free().  The op is
+ * done when each has its answer, or with why of the first that failed. */
+void lk__core_query(struct lk__core *core, struct lk__session *session, int64_t now_ns,
+                    struct lk__op *op, struct lk__question *const *questions, size_t count);
+/* Send a question whose answer nobody waits for; it is taken. */
+void lk__core_ask_detached(struct lk__core *core, struct lk__session *session,
+                           struct lk__question *question);
 /* The caller is done with it (NULL: nothing): one in flight is freed when its answer comes. */
 void lk__question_free(struct lk__core *core, struct lk__question *question);
 
@@ -41,6 +42,8 @@ void lk__question_free(struct lk__core *core, struct lk__question *question);
 
 void lk__question_answer(struct lk__core *core, struct lk__question *question,
                          const struct lk__answer *answer);
+/* The deadline of a query: it ends with the reason why there is no answer. */
+void lk__question_abandon(struct lk__core *core, struct lk__op *op);
 void lk__questions_link_down(struct lk__core *core, const struct lk__session *session,
                              const struct lk__why *why);
 void lk__questions_fini(struct lk__core *core);

@@ -55,6 +55,7 @@ void lk__core_step(struct lk__core *core, int64_t now_ns, struct lk__op *waiter)
 	struct lk__latch *latch = waiter->place->name->latch;
 	struct lk__step *step = waiter->spare_step;
 
+	lk__op_begin(core, now_ns, waiter);
 	if (core->closing) {
 		lk__complete(core, waiter, LK_ECLOSED, "the client is closed");
 		return;

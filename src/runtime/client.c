@@ -12,39 +12,7 @@
 
 #define MOMENT_NS (200 * LK__MS)
 
-static _Thread_local int cancel_state; /* of the thread before it entered */
-
-/* ---- Calls -------------------------------------------------------------------------------- */
-
-lk_err lk__client_enter(struct lk_client *client)
-{
-	if (client->fork_generation != lk__fork_generation())
-		return lk__failf(LK_EFORKED,
-		                 "this client belongs to the parent process: open another");
-	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel_state);
-	pthread_mutex_lock(&client->mutex);
-	if (client->core.closing) {
-		lk__client_unlock(client);
-		pthread_setcancelstate(cancel_state, NULL);
-		return lk__failf(LK_ECLOSED, "the client is closed");
-	}
-	client->calls_inside++;
-	return LK_OK;
-}
-
-void lk__client_leave(struct lk_client *client)
-{
-	client->calls_inside--;
-	if (client->core.closing)
-		pthread_cond_broadcast(&client->quiet_cond);
-	lk__client_unlock(client);
-	pthread_setcancelstate(cancel_state, NULL);
-}
-
-void lk__client_left(void)
-{
-	pthread_setcancelstate(cancel_state, NULL);
-}
+/* ---- Routes and the log ------------------------------------------------------------------- */
 
 struct lk__link *lk__client_route(const struct lk_client *client, const char *name, size_t len)
 {
@@ -113,7 +81,11 @@ static bool init_parts(struct lk_client *client)
 	if (!client->store)
 		return false;
 	lk__identity_init(&client->identity);
-	return lk__core_init(&client->core, seed) && init_links(client) && lk__loop_init(client);
+	if (!lk__core_init(&client->core, seed))
+		return false;
+	client->core.command_timeout_ns = client->target.command_timeout_ns;
+	client->core.server = client->target.text;
+	return init_links(client) && lk__loop_init(client);
 }
 
 static void drop_connection(struct lk__link *link)

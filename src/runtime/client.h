@@ -15,17 +15,14 @@
 #include <poll.h>
 #include <pthread.h>
 
-/* A thread inside a call that may block. */
+/* A blocking call: an op, and the park of its thread. */
 struct lk__sleeper {
-	struct lk__op waiter; /* first */
+	struct lk__op op; /* first */
 	struct lk__sleeper *next, *prev;
 	struct lk__park park;
 	bool listed, parked; /* among the sleepers; it sleeps, and nobody woke it yet */
 	bool reading;   /* it waits for replies, for all: what it is parked at does not wake it */
 	bool impatient; /* its reply takes its time */
-	/* It was let go: others have left the call in its place, client and handle may be no more.
-	 */
-	bool gone;
 };
 
 /* A connection to one server, in use until nobody reads or writes it any more, also when it is
@@ -175,8 +172,8 @@ struct lk_semaphore {
 
 /* ---- link.c: connections of a link, requests out ------------------------------------------- */
 
-/* The link over which the waiter's requests go. */
-struct lk__link *lk__op_link(const struct lk__op *waiter);
+/* The link over which the op's requests go. */
+struct lk__link *lk__op_link(const struct lk__op *op);
 /* A connection that a thread looks at without the mutex is kept until it has left.  _locked */
 void lk__connection_use(struct lk__connection *connection);
 void lk__connection_leave(struct lk__connection *connection);
@@ -209,11 +206,8 @@ void lk__reader_pass(struct lk_client *client);
 /* Have the loop, which calls this, read where no other thread does or is to.  _locked */
 void lk__reader_take(struct lk_client *client);
 
-/* ---- wire.c: calls that wait ---------------------------------------------------------------- */
+/* ---- wire.c: what a thread owes to others -------------------------------------------------- */
 
-/* Sleep until the call or wait is done or deadline_ns has come, sending and reading for others on
- * the way.  Gives the mutex up meanwhile.  _locked, on return unless the sleeper is gone */
-void lk__wire_wait(struct lk_client *client, struct lk__sleeper *sleeper, int64_t deadline_ns);
 /* Before a thread goes: send what is in line, and have somebody read what is under way.  _locked */
 void lk__wire_finish(struct lk_client *client);
 /* Give the mutex up, and wake who is to be woken.  Whoever has the mutex gives it up by this. */
@@ -222,8 +216,6 @@ void lk__client_unlock(struct lk_client *client);
 void lk__client_wait_quiet(struct lk_client *client, int64_t ns);
 /* Wake all whom the last events of the core concern.  _locked */
 void lk__wire_settle(struct lk_client *client);
-/* Have a thread look at its state again.  _locked */
-void lk__wire_wake(struct lk_client *client, struct lk__sleeper *sleeper);
 /* Have the waits on that handle (NULL = all) look at their state again.  _locked */
 void lk__wire_poke(struct lk_client *client, const void *handle);
 
@@ -301,13 +293,6 @@ void lk__client_forget(struct lk_client *client);
 
 /* ---- client.c ----------------------------------------------------------------------------- */
 
-/* Enter and leave a public call.  Enter fails with LK_EFORKED or LK_ECLOSED and takes the mutex
- * only when it succeeds.  The thread cannot be cancelled in between: it may write or read for
- * others, and has the mutex. */
-lk_err lk__client_enter(struct lk_client *client);
-void lk__client_leave(struct lk_client *client);
-/* The same for a thread whose call others have left in its place.  Without the mutex. */
-void lk__client_left(void);
 /* The link by which requests about that name go. */
 struct lk__link *lk__client_route(const struct lk_client *client, const char *name, size_t len);
 /* A line for the log hook.  Not with the mutex held. */
@@ -330,7 +315,7 @@ struct lk__handle_plan {
 };
 
 /* Make the handle one of the client's.  The memory stays the caller's on failure.  On success the
- * caller is inside a call of the client, with the mutex: lk__client_leave() ends it, after
+ * caller is inside a call of the client, with the mutex: lk__call_leave() ends it, after
  * lk__handle_free() if something else failed. */
 lk_err lk__handle_open(struct lk_client *client, struct lk__handle *handle,
                        const struct lk__handle_plan *plan);
@@ -338,11 +323,6 @@ lk_err lk__handle_close(struct lk__handle *handle);
 /* Take it out of the client and free it.  _locked */
 void lk__handle_free(struct lk__handle *handle);
 lk_err lk__handle_cancel(struct lk__handle *handle);
-/* Enter and leave a call on a handle; as lk__client_enter(). */
-lk_err lk__handle_enter(struct lk__handle *handle);
-void lk__handle_leave(struct lk__handle *handle);
-/* The same, when the call has left nothing to send, to read or to tell. */
-void lk__handle_leave_quiet(struct lk__handle *handle);
 /* Take the mutex for a question that is not a call, that is also while the handle is being closed
  * or by a thread that may be cancelled.  False, and nothing taken, in a child process. */
 bool lk__handle_look(const struct lk__handle *handle);
@@ -353,25 +333,33 @@ void lk__handle_hold_id(const struct lk__handle *handle, const struct lk__hold *
 /* The result of a *_open(): "lease_ms: 100 to 86400000, not 5". */
 lk_err lk__check_range(const char *what, int64_t value, int64_t least, int64_t most);
 
-/* ---- wait.c: a call that waits ------------------------------------------------------------ */
+/* ---- call.c: being inside a public call --------------------------------------------------- */
 
-/* Something is about to be asked over that link: until now the silence of an idle one was no sign
- * of a dead connection.  _locked */
-void lk__wait_begin(struct lk__link *link, int64_t now_ns);
-/* A sleeper with the waiter's handle and place filled in. */
-void lk__sleeper_init(struct lk__sleeper *sleeper, struct lk__handle *handle);
-/* What an acquire may need.  False when it cannot be, with the reason as the waiter's result. */
-bool lk__sleeper_provide(struct lk__sleeper *sleeper);
-/* Until when a wait of wait_ms that begins now lasts. */
-int64_t lk__wait_until_ns(const struct lk_client *client, int64_t now_ns, int64_t wait_ms);
-/* An event was given to the core: wait for what comes of it, then one command timeout for its end
- * to be confirmed.  Nothing refers to the waiter afterwards.  _locked, on return unless it is gone
- */
-void lk__sleeper_await(struct lk_client *client, struct lk__sleeper *sleeper, int64_t until_ns);
-/* lk__handle_leave(), if that has not been done in its place. */
-void lk__sleeper_leave(struct lk__handle *handle, const struct lk__sleeper *sleeper);
-/* The result, as this thread's error; what was provided and not used is freed.  Without the mutex.
- */
-lk_err lk__sleeper_finish(struct lk__sleeper *sleeper);
+/* Enter a call of the client, or on one of its handles.  Fails with LK_EFORKED or LK_ECLOSED and
+ * takes the mutex only when it succeeds.  The thread cannot be cancelled until it leaves: it may
+ * write or read for others, and has the mutex. */
+lk_err lk__client_enter(struct lk_client *client);
+lk_err lk__handle_enter(struct lk__handle *handle);
+/* Leave it; handle: NULL for a call of the client.  What was put in line must be on its way:
+ * lk__wire_finish().  Entered with the mutex, returns without it. */
+void lk__call_leave(struct lk_client *client, struct lk__handle *handle);
+
+/* A call on the handle whose end is that of an op.  The op has the handle and its place. */
+void lk__call_init(struct lk__sleeper *sleeper, struct lk__handle *handle);
+/* It waits so long from now on; 0 = it only tries. */
+void lk__call_limit(struct lk__sleeper *sleeper, int64_t now_ns, int64_t wait_ms);
+/* What an acquire may need.  Else the op is done for want of memory. */
+void lk__call_provide(struct lk__sleeper *sleeper);
+/* One of the core's calls: lk__core_acquire() and others. */
+typedef void lk__call_fn(struct lk__core *core, int64_t now_ns, struct lk__op *op);
+/* Begin the op unless it is done, wait for its end and leave the call.  The op's result, as this
+ * thread's error; what was provided and not used is freed.  Entered with the mutex, returns without
+ * it. */
+lk_err lk__call_run(struct lk__sleeper *sleeper, int64_t now_ns, lk__call_fn *begin);
+/* Wait for the end of an op that has begun, inside a call that goes on.  Gives the mutex up
+ * meanwhile.  _locked */
+void lk__call_await(struct lk_client *client, struct lk__sleeper *sleeper);
+/* Have the thread look at its op again.  _locked */
+void lk__call_wake(struct lk_client *client, struct lk__sleeper *sleeper);
 
 #endif

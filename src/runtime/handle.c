@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * What handles of all kinds have in common: opening, closing, cancelling, being inside a call. */
+ * What handles of all kinds have in common: opening, closing, cancelling, looking. */
 #include "client.h"
 
 #include "core/latch.h"
@@ -82,7 +82,7 @@ lk_err lk__handle_open(struct lk_client *client, struct lk__handle *handle,
 	if ((err = lk__client_enter(client)))
 		goto undo;
 	if (handle->tell_loss && !lk__callbacks_start(client)) {
-		lk__client_leave(client);
+		lk__call_leave(client, NULL);
 		err = lk__failf(LK_ESYSTEM, "cannot start a thread for callbacks");
 		goto undo;
 	}
@@ -135,7 +135,7 @@ lk_err lk__handle_close(struct lk__handle *handle)
 	if ((err = lk__client_enter(client)))
 		return err;
 	if (lk__callbacks_is_me(client)) {
-		lk__client_leave(client);
+		lk__call_leave(client, NULL);
 		return lk__failf(LK_EDEADLOCK, "a callback cannot close a handle of its client");
 	}
 	handle->closing = true;
@@ -148,7 +148,7 @@ lk_err lk__handle_close(struct lk__handle *handle)
 	lk__handle_free(handle);
 	lk__wire_flush(client);
 	lk__wake_notify(&client->loop.wake);
-	lk__client_leave(client);
+	lk__call_leave(client, NULL);
 	return LK_OK;
 }
 
@@ -159,38 +159,12 @@ lk_err lk__handle_cancel(struct lk__handle *handle)
 	if (err)
 		return err;
 	cancel(handle);
-	lk__handle_leave(handle);
-	return LK_OK;
-}
-
-/* ---- Inside a call ------------------------------------------------------------------------ */
-
-lk_err lk__handle_enter(struct lk__handle *handle)
-{
-	lk_err err = lk__client_enter(handle->client);
-
-	if (err)
-		return err;
-	if (handle->closing) {
-		lk__client_leave(handle->client);
-		return lk__failf(LK_ECLOSED, "the handle is closed");
-	}
-	handle->calls_inside++;
-	return LK_OK;
-}
-
-void lk__handle_leave(struct lk__handle *handle)
-{
 	lk__wire_finish(handle->client);
-	lk__handle_leave_quiet(handle);
+	lk__call_leave(handle->client, handle);
+	return LK_OK;
 }
 
-void lk__handle_leave_quiet(struct lk__handle *handle)
-{
-	if (!--handle->calls_inside && handle->closing)
-		pthread_cond_broadcast(&handle->client->quiet_cond);
-	lk__client_leave(handle->client);
-}
+/* ---- What is no call ---------------------------------------------------------------------- */
 
 bool lk__handle_look(const struct lk__handle *handle)
 {

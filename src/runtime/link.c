@@ -7,9 +7,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-struct lk__link *lk__op_link(const struct lk__op *waiter)
+struct lk__link *lk__op_link(const struct lk__op *op)
 {
-	return (struct lk__link *)waiter->session;
+	return (struct lk__link *)op->session;
 }
 
 /* ---- Connections -------------------------------------------------------------------------- */

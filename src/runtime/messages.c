@@ -144,7 +144,7 @@ static bool may_listen(const struct lk__link *link, const struct lk__sleeper *sl
 
 	return connection && !connection->hearing && !sleeper->next &&
 	       link->client->sleepers == sleeper && now_ns >= link->listener.alone_ns &&
-	       lk__op_expects_message(&sleeper->waiter);
+	       lk__op_expects_message(&sleeper->op);
 }
 
 /* Wait for a message or a wake, and read what has come. */

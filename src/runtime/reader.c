@@ -63,8 +63,8 @@ static bool is_patient(const struct lk__connection *connection, const struct lk_
                        int64_t deadline_ns)
 {
 	return sleeper && !sleeper->impatient && connection->peer->can_wait &&
-	       lk__core_asker(connection->sent) == &sleeper->waiter &&
-	       deadline_ns - lk__now_ns() >= PATIENT_NS && lk__op_is_patient(&sleeper->waiter);
+	       lk__core_asker(connection->sent) == &sleeper->op &&
+	       deadline_ns - lk__now_ns() >= PATIENT_NS && lk__op_is_patient(&sleeper->op);
 }
 
 static int64_t read_when_ready(struct lk__link *link, struct lk__connection *connection,
@@ -155,7 +155,7 @@ bool lk__reader_is_mine(const struct lk__link *link, const struct lk__sleeper *s
 	const struct lk__connection *connection = link->connection;
 
 	return connection && connection->sent && !connection->reading && !link->reader.next &&
-	       lk__op_expects_response(&sleeper->waiter);
+	       lk__op_expects_response(&sleeper->op);
 }
 
 static void pass(struct lk__link *link)
@@ -175,7 +175,7 @@ static void pass(struct lk__link *link)
 			continue;
 		if (sleeper->parked || sleeper == link->listener.sleeper) {
 			link->reader.next = sleeper;
-			lk__wire_wake(link->client, sleeper);
+			lk__call_wake(link->client, sleeper);
 		}
 		return;
 	}

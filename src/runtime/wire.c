@@ -1,51 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * Calls that wait, and whom an event wakes. */
+ * What a thread owes to others after an event, and before it gives the mutex up, sleeps or leaves:
+ * wakes, requests on their way, a reader. */
 #include "client.h"
-
-#include <string.h>
-
-/* ---- Waking ------------------------------------------------------------------------------- */
-
-void lk__wire_wake(struct lk_client *client, struct lk__sleeper *sleeper)
-{
-	struct lk__link *link = lk__op_link(&sleeper->waiter);
-
-	if (sleeper->reading)
-		lk__wake_notify(&link->reader.wake);
-	if (sleeper == link->listener.sleeper)
-		lk__wake_notify(&link->listener.wake);
-	if (sleeper->parked)
-		lk__park_wake(&sleeper->park, &client->wakes);
-	sleeper->parked = false;
-}
-
-static void unlist(struct lk_client *client, struct lk__sleeper *sleeper)
-{
-	sleeper->listed = false;
-	if (sleeper->prev)
-		sleeper->prev->next = sleeper->next;
-	else
-		client->sleepers = sleeper->next;
-	if (sleeper->next)
-		sleeper->next->prev = sleeper->prev;
-}
-
-/* Its wait is done.  Who sleeps need not come for the mutex, which all who are woken with it would
- * want, too: we leave the call in its place. */
-static void let_go(struct lk_client *client, struct lk__sleeper *sleeper)
-{
-	struct lk__handle *handle = sleeper->waiter.handle;
-
-	if (!sleeper->parked || !lk__park_claim(&sleeper->park)) {
-		lk__wire_wake(client, sleeper);
-		return;
-	}
-	unlist(client, sleeper);
-	client->calls_inside--;
-	if (!--handle->calls_inside && handle->closing)
-		pthread_cond_broadcast(&client->quiet_cond);
-	lk__park_dismiss(&sleeper->park, &client->wakes);
-}
 
 void lk__client_unlock(struct lk_client *client)
 {
@@ -70,15 +26,11 @@ static bool has_topics(const struct lk_client *client)
 
 void lk__wire_settle(struct lk_client *client)
 {
-	struct lk__op *waiter;
 	int64_t due_ns = lk__loop_due(client);
+	struct lk__op *op;
 
-	while ((waiter = lk__core_next_done(&client->core))) {
-		if (waiter->resumes)
-			lk__wire_wake(client, (struct lk__sleeper *)waiter);
-		else
-			let_go(client, (struct lk__sleeper *)waiter);
-	}
+	while ((op = lk__core_next_done(&client->core)))
+		op->on_done(op, op->on_done_arg);
 	if (client->core.lost)
 		pthread_cond_signal(&client->callbacks.work);
 	if (client->core.closing)
@@ -98,56 +50,12 @@ void lk__wire_poke(struct lk_client *client, const void *handle)
 	struct lk__sleeper *sleeper;
 
 	for (sleeper = client->sleepers; sleeper; sleeper = sleeper->next)
-		if (!handle || sleeper->waiter.handle == handle)
-			lk__wire_wake(client, sleeper);
+		if (!handle || sleeper->op.handle == handle)
+			lk__call_wake(client, sleeper);
 }
-
-/* ---- Waiting ------------------------------------------------------------------------------ */
 
 void lk__wire_finish(struct lk_client *client)
 {
 	lk__wire_flush(client);
 	lk__reader_pass(client);
-}
-
-void lk__wire_wait(struct lk_client *client, struct lk__sleeper *sleeper, int64_t deadline_ns)
-{
-	const bool in_place = sleeper->waiter.where == LK__IN_PLACE;
-	struct lk__link *link = lk__op_link(&sleeper->waiter);
-	int64_t now_ns;
-
-	sleeper->next = client->sleepers;
-	sleeper->prev = NULL;
-	if (sleeper->next)
-		sleeper->next->prev = sleeper;
-	client->sleepers = sleeper;
-	sleeper->listed = true;
-	while (!sleeper->waiter.done) {
-		lk__wire_flush(client);
-		now_ns = lk__now_ns();
-		if (link->reader.next == sleeper)
-			link->reader.next = NULL;
-		if (sleeper->waiter.done || deadline_ns <= now_ns)
-			break;
-		if (in_place && sleeper->waiter.where == LK__FOR_LEAVE)
-			break; /* cancelled: its caller sets another limit */
-		if (lk__reader_is_mine(link, sleeper)) {
-			lk__reader_read(link, link->connection, sleeper, deadline_ns);
-			continue;
-		}
-		lk__reader_pass(client);
-		if (!lk__messages_listen(link, sleeper, now_ns, deadline_ns)) {
-			sleeper->parked = true;
-			sleeper->gone = !lk__park_wait(
-				&sleeper->park, &client->mutex, &client->wakes,
-				deadline_ns == LK__NEVER ? -1 : deadline_ns - now_ns);
-			if (sleeper->gone)
-				return;
-			sleeper->parked = false;
-		}
-	}
-	unlist(client, sleeper);
-	if (link->reader.next == sleeper)
-		link->reader.next = NULL;
-	lk__wire_finish(client);
 }

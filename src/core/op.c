@@ -1,0 +1,256 @@
+/* SPDX-License-Identifier: MIT
+ * How a call in progress ends.
+ *
+ * An acquisition, or the wait for a latch, may take as long as its caller says: then it gives up,
+ * and the store has one command timeout to confirm that.  A cancelled wait has that time, too.  Any
+ * other call, also one that only tries, has one command timeout in all.  What is not done at its
+ * last deadline is abandoned: the caller returns, and what may stand in the store is ended in the
+ * background.  So each call ends by its wait plus one command timeout, whatever the store does and
+ * whichever thread calls lk__core_tick(). */
+#include "core.h"
+
+#include "counters.h"
+#include "latch.h"
+#include "question.h"
+
+#include <stdio.h>
+
+/* ---- Begin and end ------------------------------------------------------------------------ */
+
+/* One command timeout from now. */
+static int64_t timeout_ns(const struct lk__core *core, int64_t now_ns)
+{
+	return core->command_timeout_ns < LK__NEVER - now_ns ? now_ns + core->command_timeout_ns
+	                                                     : LK__NEVER;
+}
+
+static void begin(struct lk__core *core, int64_t now_ns, struct lk__op *op, int64_t deadline_ns)
+{
+	op->began_ns = now_ns;
+	lk__timer_init(&op->timer);
+	lk__heap_set(&core->op_timers, &op->timer, deadline_ns);
+}
+
+void lk__op_begin(struct lk__core *core, int64_t now_ns, struct lk__op *op)
+{
+	begin(core, now_ns, op, timeout_ns(core, now_ns));
+}
+
+void lk__op_begin_wait(struct lk__core *core, int64_t now_ns, struct lk__op *op)
+{
+	int64_t until_ns = op->until_ns ? op->until_ns : LK__NEVER;
+
+	begin(core, now_ns, op, op->only_try ? timeout_ns(core, now_ns) : until_ns);
+}
+
+void lk__complete(struct lk__core *core, struct lk__op *op, lk_err err, const char *text)
+{
+	lk__count_end(&core->counters, op, err);
+	lk__heap_set(&core->op_timers, &op->timer, LK__NEVER);
+	op->where = LK__NOWHERE;
+	op->ticket = NULL;
+	op->done = true;
+	op->why.err = err;
+	op->why.text[0] = '\0';
+	if (text)
+		snprintf(op->why.text, sizeof(op->why.text), "%s", text);
+	op->next = NULL;
+	*core->done_end = op;
+	core->done_end = &op->next;
+}
+
+struct lk__op *lk__core_next_done(struct lk__core *core)
+{
+	struct lk__op *op = core->done;
+
+	if (!op)
+		return NULL;
+	core->done = op->next;
+	if (!core->done)
+		core->done_end = &core->done;
+	op->next = NULL;
+	return op;
+}
+
+void lk__op_await_leave(struct lk__ticket *ticket, struct lk__op *op, lk_err err)
+{
+	op->where = LK__FOR_LEAVE;
+	op->ticket = ticket;
+	op->why.err = err;
+	op->next = ticket->leavers;
+	ticket->leavers = op;
+}
+
+/* ---- Giving up ---------------------------------------------------------------------------- */
+
+static void remove_from(struct lk__op **at, struct lk__op *op)
+{
+	while (*at != op)
+		at = &(*at)->next;
+	*at = op->next;
+	op->next = NULL;
+}
+
+static void leave_line(struct lk__place *place, struct lk__op *op)
+{
+	struct lk__op *last = NULL;
+
+	remove_from(&place->first, op);
+	for (struct lk__op *other = place->first; other; other = other->next)
+		last = other;
+	place->last = last;
+}
+
+static const char *text_of(const struct lk__op *op, lk_err why)
+{
+	const char *text = op->place->name->session->why.text;
+
+	switch (why) {
+	case LK_ETIMEDOUT:
+		return "not acquired in time";
+	case LK_ECANCELED:
+		return "the wait was cancelled";
+	case LK_ECLOSED:
+		return "the client was closed";
+	case LK_EUNKNOWN:
+		return "no answer to a request in time";
+	default:
+		return text[0] ? text : "not connected";
+	}
+}
+
+/* Nothing was asked for want of a connection: not even one that may have happened. */
+static lk_err why_unlinked(const struct lk__session *session)
+{
+	return session->why.err == LK_EUNKNOWN || !session->why.err ? LK_ECONN : session->why.err;
+}
+
+/* The server's words for the last error that a ticket had. */
+static const char *refusal_text(const struct lk__core *core, const struct lk__ticket *ticket)
+{
+	lk_err err = (lk_err)ticket->refusal;
+
+	return core->refusal.err == err ? core->refusal.text : lk_err_text(err);
+}
+
+/* A try that the server refused each time ends with the server's error, not for want of time. */
+static void complete_refused(struct lk__core *core, struct lk__op *op,
+                             const struct lk__ticket *ticket, lk_err why)
+{
+	if (why == LK_ETIMEDOUT && op->only_try && ticket && ticket->state == LK__ASKING &&
+	    ticket->refusals)
+		lk__complete(core, op, (lk_err)ticket->refusal, refusal_text(core, ticket));
+	else
+		lk__complete(core, op, why, text_of(op, why));
+}
+
+static void give_up_place(struct lk__core *core, int64_t now_ns, struct lk__op *op, lk_err why)
+{
+	struct lk__place *place = op->place;
+	struct lk__ticket *ticket = place->ticket;
+
+	leave_line(place, op);
+	if (place->first || place->hold || !ticket) {
+		complete_refused(core, op, ticket, why);
+		return;
+	}
+	/* It was the last one: the ticket goes with it. */
+	if (lk__ticket_is_unknown(ticket) && !lk__ticket_is_leaving(ticket)) {
+		if (why == LK_ETIMEDOUT && !lk__session_is_up(ticket->session))
+			why = why_unlinked(ticket->session);
+		complete_refused(core, op, ticket, why);
+		lk__ticket_leave(core, now_ns, ticket);
+		return;
+	}
+	lk__op_await_leave(ticket, op, why);
+	lk__ticket_leave(core, now_ns, ticket);
+}
+
+void lk__core_give_up(struct lk__core *core, int64_t now_ns, struct lk__op *op, lk_err why)
+{
+	const bool only_try = op->only_try; /* its deadline stays */
+
+	if (op->where == LK__IN_LATCH)
+		lk__latch_give_up(core, now_ns, op, why);
+	else if (op->where == LK__IN_PLACE)
+		give_up_place(core, now_ns, op, why);
+	else
+		return; /* its place may be no more */
+	if (!op->done && !only_try)
+		lk__heap_set(&core->op_timers, &op->timer, timeout_ns(core, now_ns));
+}
+
+/* The latest answer that concerns its call was an error that passes. */
+static const struct lk__ticket *refused_ticket(const struct lk__op *op)
+{
+	const struct lk__ticket *ticket = NULL;
+
+	if (op->where == LK__IN_PLACE)
+		ticket = op->place->ticket;
+	else if (op->where == LK__FOR_LEAVE)
+		ticket = op->ticket;
+	return ticket && ticket->refusals ? ticket : NULL;
+}
+
+void lk__core_abandon(struct lk__core *core, int64_t now_ns, struct lk__op *op)
+{
+	const struct lk__ticket *refused = refused_ticket(op);
+	char text[sizeof(core->refusal.text)] = "";
+	lk_err err = LK_EUNKNOWN;
+
+	if (refused) /* it may be no more below */
+		snprintf(text, sizeof(text), "%s", refusal_text(core, refused));
+	if (op->where == LK__IN_PLACE)
+		lk__core_give_up(core, now_ns, op, LK_ETIMEDOUT);
+	if (op->done)
+		return;
+	if (op->where == LK__FOR_QUESTION) {
+		lk__question_abandon(core, op);
+		return;
+	}
+	if (op->where == LK__IN_LATCH || op->where == LK__FOR_STEP) {
+		lk__latch_abandon(core, now_ns, op);
+		return;
+	}
+	if (op->where == LK__FOR_EXTEND) {
+		remove_from(&op->ticket->extenders, op);
+		if (!op->sent)
+			err = LK_ECONN;
+	} else {
+		remove_from(&op->ticket->leavers, op);
+	}
+	lk__complete(core, op, err, text[0] ? text : text_of(op, err));
+}
+
+void lk__ops_tick(struct lk__core *core, int64_t now_ns)
+{
+	struct lk__timer *timer;
+
+	while ((timer = lk__heap_first(&core->op_timers)) && timer->due_ns <= now_ns) {
+		struct lk__op *op = (struct lk__op *)timer;
+		bool waits = op->where == LK__IN_PLACE || op->where == LK__IN_LATCH;
+		if (waits && !op->only_try)
+			lk__core_give_up(core, now_ns, op, LK_ETIMEDOUT);
+		else
+			lk__core_abandon(core, now_ns, op);
+	}
+}
+
+void lk__core_cancel(struct lk__core *core, int64_t now_ns, struct lk__name *name, void *handle,
+                     lk_err why)
+{
+	struct lk__place *place = name->places, *next_place;
+
+	if (name->latch)
+		lk__latch_cancel(core, now_ns, name->latch, handle, why);
+	for (; place; place = next_place) {
+		struct lk__op *op = place->first, *next;
+
+		next_place = place->next; /* the end of its only wait may be the end of the place */
+		for (; op; op = next) {
+			next = op->next;
+			if (op->handle == handle)
+				lk__core_give_up(core, now_ns, op, why);
+		}
+	}
+}

@@ -1,0 +1,288 @@
+/* SPDX-License-Identifier: MIT
+ * Being inside a public call: how a thread enters, waits for the end of its op, and leaves.
+ *
+ * A blocking call is an op and a park.  Its thread sends, reads, listens and ticks for all until
+ * its op is done, and parks when it has nothing to do.  It wakes at its op's deadline and ticks
+ * itself, so that its end depends on no other thread.  The thread that completes the op of a parked
+ * one also leaves the call for it: the sleeper returns to its program without the client's mutex,
+ * which all who are woken together would want at once. */
+#include "client.h"
+
+#include "net/fork.h"
+
+#include <stdlib.h>
+
+static _Thread_local int cancel_state; /* of the thread before it entered */
+
+/* ---- In and out --------------------------------------------------------------------------- */
+
+lk_err lk__client_enter(struct lk_client *client)
+{
+	if (client->fork_generation != lk__fork_generation())
+		return lk__failf(LK_EFORKED,
+		                 "this client belongs to the parent process: open another");
+	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel_state);
+	pthread_mutex_lock(&client->mutex);
+	if (client->core.closing) {
+		lk__client_unlock(client);
+		pthread_setcancelstate(cancel_state, NULL);
+		return lk__failf(LK_ECLOSED, "the client is closed");
+	}
+	client->calls_inside++;
+	return LK_OK;
+}
+
+lk_err lk__handle_enter(struct lk__handle *handle)
+{
+	lk_err err = lk__client_enter(handle->client);
+
+	if (err)
+		return err;
+	if (handle->closing) {
+		lk__call_leave(handle->client, NULL);
+		return lk__failf(LK_ECLOSED, "the handle is closed");
+	}
+	handle->calls_inside++;
+	return LK_OK;
+}
+
+/* The call is inside no more; a close may wait for that.  _locked */
+static void count_out(struct lk_client *client, struct lk__handle *handle)
+{
+	bool is_last = handle && !--handle->calls_inside;
+
+	client->calls_inside--;
+	if (client->core.closing || (is_last && handle->closing))
+		pthread_cond_broadcast(&client->quiet_cond);
+}
+
+void lk__call_leave(struct lk_client *client, struct lk__handle *handle)
+{
+	count_out(client, handle);
+	lk__client_unlock(client);
+	pthread_setcancelstate(cancel_state, NULL);
+}
+
+/* ---- Wakes -------------------------------------------------------------------------------- */
+
+void lk__call_wake(struct lk_client *client, struct lk__sleeper *sleeper)
+{
+	struct lk__link *link = lk__op_link(&sleeper->op);
+
+	if (sleeper->reading)
+		lk__wake_notify(&link->reader.wake);
+	if (sleeper == link->listener.sleeper)
+		lk__wake_notify(&link->listener.wake);
+	if (sleeper->parked)
+		lk__park_wake(&sleeper->park, &client->wakes);
+	sleeper->parked = false;
+}
+
+static void list(struct lk_client *client, struct lk__sleeper *sleeper)
+{
+	sleeper->prev = NULL;
+	sleeper->next = client->sleepers;
+	if (sleeper->next)
+		sleeper->next->prev = sleeper;
+	client->sleepers = sleeper;
+	sleeper->listed = true;
+}
+
+static void unlist(struct lk_client *client, struct lk__sleeper *sleeper)
+{
+	sleeper->listed = false;
+	if (sleeper->prev)
+		sleeper->prev->next = sleeper->next;
+	else
+		client->sleepers = sleeper->next;
+	if (sleeper->next)
+		sleeper->next->prev = sleeper->prev;
+}
+
+/* The op is done, and its call goes on. */
+static void wake_done(struct lk__op *op, void *client)
+{
+	lk__call_wake(client, (struct lk__sleeper *)op);
+}
+
+/* The op is done, and its call with it: leave the call for a thread that is parked.  Nothing
+ * refers to the sleeper afterwards. */
+static void dismiss_done(struct lk__op *op, void *arg)
+{
+	struct lk__sleeper *sleeper = (struct lk__sleeper *)op;
+	struct lk_client *client = arg;
+
+	if (!sleeper->parked || !lk__park_claim(&sleeper->park)) {
+		lk__call_wake(client, sleeper);
+		return;
+	}
+	unlist(client, sleeper);
+	count_out(client, op->handle);
+	lk__park_dismiss(&sleeper->park, &client->wakes);
+}
+
+/* ---- Waiting ------------------------------------------------------------------------------ */
+
+/* Send, read, listen and tick until the op is done or its thread has nothing to do.  True when it
+ * is to park.  Gives the mutex up meanwhile.  _locked */
+static bool has_to_park(struct lk_client *client, struct lk__sleeper *sleeper)
+{
+	struct lk__link *link = lk__op_link(&sleeper->op);
+	struct lk__op *op = &sleeper->op;
+
+	while (!op->done) {
+		int64_t now_ns;
+
+		lk__wire_flush(client);
+		now_ns = lk__now_ns();
+		if (link->reader.next == sleeper)
+			link->reader.next = NULL;
+		if (op->done)
+			break;
+		if (op->timer.due_ns <= now_ns) {
+			lk__core_tick(&client->core, now_ns);
+			continue;
+		}
+		if (lk__reader_is_mine(link, sleeper)) {
+			lk__reader_read(link, link->connection, sleeper, op->timer.due_ns);
+			continue;
+		}
+		lk__reader_pass(client);
+		if (!lk__messages_listen(link, sleeper, now_ns, op->timer.due_ns))
+			return true;
+	}
+	return false;
+}
+
+/* Sleep until a wake or the op's deadline.  Entered with the mutex, returns without it.  True: the
+ * op is done, and the call was left. */
+static bool park(struct lk_client *client, struct lk__sleeper *sleeper)
+{
+	int64_t due_ns = sleeper->op.timer.due_ns, now_ns = lk__now_ns(), ns = -1;
+
+	if (due_ns != LK__NEVER)
+		ns = due_ns > now_ns ? due_ns - now_ns : 0;
+	sleeper->parked = true;
+	lk__park_prepare(&sleeper->park);
+	lk__client_unlock(client);
+	return lk__park_sleep(&sleeper->park, ns);
+}
+
+/* The op is done, and its thread has the mutex: send what is in line, and have another thread read
+ * what is under way.  Gives the mutex up meanwhile.  _locked */
+static void end_wait(struct lk_client *client, struct lk__sleeper *sleeper)
+{
+	struct lk__link *link = lk__op_link(&sleeper->op);
+
+	if (sleeper->listed)
+		unlist(client, sleeper);
+	if (link->reader.next == sleeper)
+		link->reader.next = NULL;
+	lk__wire_finish(client);
+}
+
+void lk__call_await(struct lk_client *client, struct lk__sleeper *sleeper)
+{
+	sleeper->op.on_done = wake_done;
+	sleeper->op.on_done_arg = client;
+	if (!sleeper->op.done)
+		list(client, sleeper);
+	while (has_to_park(client, sleeper)) {
+		park(client, sleeper); /* it is never dismissed */
+		pthread_mutex_lock(&client->mutex);
+		sleeper->parked = false;
+	}
+	end_wait(client, sleeper);
+}
+
+/* Wait until the op is done, and leave the call.  Entered with the mutex, returns without it. */
+static void finish(struct lk_client *client, struct lk__sleeper *sleeper)
+{
+	if (!sleeper->op.done)
+		list(client, sleeper);
+	while (has_to_park(client, sleeper)) {
+		if (park(client, sleeper)) {
+			pthread_setcancelstate(cancel_state, NULL);
+			return;
+		}
+		pthread_mutex_lock(&client->mutex);
+		sleeper->parked = false;
+	}
+	end_wait(client, sleeper);
+	lk__call_leave(client, sleeper->op.handle);
+}
+
+/* ---- Running ------------------------------------------------------------------------------ */
+
+void lk__call_init(struct lk__sleeper *sleeper, struct lk__handle *handle)
+{
+	*sleeper = (struct lk__sleeper){
+		.op =
+			{
+				.on_done = dismiss_done,
+				.on_done_arg = handle->client,
+				.session = &handle->link->session,
+				.place = handle->place,
+				.handle = handle,
+				.max_hold_ms = handle->max_hold_ms,
+				.tell_loss = handle->tell_loss,
+			},
+	};
+	lk__park_init(&sleeper->park);
+}
+
+void lk__call_limit(struct lk__sleeper *sleeper, int64_t now_ns, int64_t wait_ms)
+{
+	struct lk__op *op = &sleeper->op;
+
+	op->only_try = wait_ms == 0;
+	if (wait_ms == LK_FOREVER || wait_ms > (INT64_MAX - now_ns) / LK__MS / 2)
+		op->until_ns = LK__NEVER;
+	else
+		op->until_ns = now_ns + wait_ms * LK__MS;
+}
+
+void lk__call_provide(struct lk__sleeper *sleeper)
+{
+	struct lk__op *op = &sleeper->op;
+	bool whole;
+
+	op->spare_ticket = malloc(sizeof(*op->spare_ticket));
+	op->spare_hold = malloc(sizeof(*op->spare_hold));
+	whole = op->spare_ticket && op->spare_hold;
+	if (op->permits) {
+		op->spare_place = malloc(sizeof(*op->spare_place));
+		whole = whole && op->spare_place;
+	}
+	op->done = !whole;
+	if (!whole)
+		lk__why_set(&op->why, LK_ENOMEM, "out of memory");
+}
+
+/* Something is about to be asked over that link: until now the silence of an idle one was no sign
+ * of a dead connection.  _locked */
+static void end_idling(struct lk__link *link, int64_t now_ns)
+{
+	if (!link->session.users)
+		lk__session_wakes(&link->session, now_ns);
+}
+
+lk_err lk__call_run(struct lk__sleeper *sleeper, int64_t now_ns, lk__call_fn *begin)
+{
+	struct lk__op *op = &sleeper->op;
+	const struct lk__handle *handle = op->handle;
+	struct lk_client *client = handle->client;
+
+	if (!op->done) {
+		end_idling(handle->link, now_ns);
+		begin(&client->core, now_ns, op);
+		lk__client_introduce(client, now_ns);
+	}
+	finish(client, sleeper);
+	lk__park_fini(&sleeper->park);
+	free(op->spare_ticket);
+	free(op->spare_hold);
+	free(op->spare_place);
+	free(op->spare_step);
+	return lk__fail(&op->why);
+}

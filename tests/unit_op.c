@@ -1,0 +1,308 @@
+/* SPDX-License-Identifier: MIT
+ * Deadlines of calls in progress, in virtual time: each call ends by its wait plus one command
+ * timeout, and nothing but lk__core_tick() is called for it. */
+#include "core/question.h"
+#include "fixture.h"
+
+#include <string.h>
+
+#define TIMEOUT_MS 500
+
+static void start_timed(void)
+{
+	start(10000);
+	a->core.command_timeout_ns = b->core.command_timeout_ns = TIMEOUT_MS * VIRT_MS;
+	b->core.server = "one:6379";
+}
+
+/* The op is not done a moment before that time, and is done then. */
+static void assert_ends_at(struct virt_client *client, const struct lk__op *op, int64_t ms,
+                           lk_err err)
+{
+	ck_assert(!op->done);
+	ck_assert_int_eq(op->timer.due_ns, v.now_ns + ms * VIRT_MS);
+	later(ms - 1);
+	tick(client);
+	ck_assert_msg(!op->done, "ended early with %s", lk_err_name(op->why.err));
+	later(1);
+	tick(client);
+	assert_done(op, err);
+	ck_assert_int_eq(op->timer.due_ns, LK__NEVER);
+}
+
+static struct lk__op *acquire_within(int64_t ms)
+{
+	struct lk__op *op = virt_waiter(b, pb, 2);
+
+	op->until_ns = v.now_ns + ms * VIRT_MS;
+	lk__core_acquire(&b->core, v.now_ns, op);
+	return op;
+}
+
+TEST(wait_gives_up_at_its_end_and_the_store_confirms_it)
+{
+	struct lk__op *op;
+
+	start_timed();
+	hold(a, pa);
+	op = acquire_within(3000);
+	virt_settle(&v);
+	later(2999);
+	tick(b);
+	ck_assert_int_eq(op->where, LK__IN_PLACE);
+	later(1);
+	tick(b);
+	ck_assert_int_eq(op->where, LK__FOR_LEAVE);
+	virt_settle(&v);
+	assert_done(op, LK_ETIMEDOUT);
+	release(a, pa);
+	end();
+}
+
+TEST(end_of_a_wait_that_is_not_confirmed_is_unknown_one_timeout_later)
+{
+	struct virt_call leave;
+	struct lk__op *op;
+
+	start_timed();
+	hold(a, pa);
+	op = acquire_within(3000);
+	virt_settle(&v);
+	later(3000);
+	tick(b);
+	ck_assert(virt_take(b, &leave));
+	assert_ends_at(b, op, TIMEOUT_MS, LK_EUNKNOWN);
+	virt_execute(b, &leave);
+	virt_answer(b, &leave);
+	release(a, pa);
+	end();
+}
+
+TEST(cancelled_wait_has_one_timeout_for_its_end)
+{
+	struct virt_call leave;
+	struct lk__op *op;
+
+	start_timed();
+	hold(a, pa);
+	op = virt_acquire(b, pb, 2);
+	virt_settle(&v);
+	ck_assert_int_eq(op->timer.due_ns, LK__NEVER);
+	lk__core_cancel(&b->core, v.now_ns, pb->name, b, LK_ECANCELED);
+	ck_assert(virt_take(b, &leave));
+	assert_ends_at(b, op, TIMEOUT_MS, LK_EUNKNOWN);
+	virt_execute(b, &leave);
+	virt_answer(b, &leave);
+	release(a, pa);
+	end();
+}
+
+/* The wait is over, and being ended: a cancellation gives it no more time. */
+TEST(cancellation_does_not_put_off_an_end)
+{
+	struct virt_call leave;
+	struct lk__op *op;
+
+	start_timed();
+	hold(a, pa);
+	op = acquire_within(1000);
+	virt_settle(&v);
+	later(1000);
+	tick(b);
+	ck_assert(virt_take(b, &leave));
+	later(TIMEOUT_MS / 2);
+	lk__core_cancel(&b->core, v.now_ns, pb->name, b, LK_ECANCELED);
+	assert_ends_at(b, op, TIMEOUT_MS / 2, LK_EUNKNOWN);
+	virt_execute(b, &leave);
+	virt_answer(b, &leave);
+	release(a, pa);
+	end();
+}
+
+TEST(try_has_one_timeout_in_all)
+{
+	struct virt_call ask;
+	struct lk__op *op;
+
+	start_timed();
+	op = virt_try(b, pb, 2);
+	ck_assert(virt_take(b, &ask));
+	assert_ends_at(b, op, TIMEOUT_MS, LK_EUNKNOWN);
+	virt_execute(b, &ask);
+	virt_answer(b, &ask);
+	end();
+}
+
+TEST(release_and_extension_have_one_timeout_each)
+{
+	struct virt_call renew, leave;
+	struct lk__op *op;
+
+	start_timed();
+	hold(b, pb);
+	op = virt_extend(b, pb, 2, 10000);
+	ck_assert(virt_take(b, &renew));
+	assert_ends_at(b, op, TIMEOUT_MS, LK_EUNKNOWN);
+	virt_execute(b, &renew);
+	virt_answer(b, &renew);
+	op = virt_release(b, pb, 2);
+	ck_assert(virt_take(b, &leave));
+	assert_ends_at(b, op, TIMEOUT_MS, LK_EUNKNOWN);
+	virt_execute(b, &leave);
+	virt_answer(b, &leave);
+	end();
+}
+
+TEST(calls_without_a_link_end_in_time)
+{
+	struct lk__op *waits, *extends;
+
+	start_timed();
+	hold(b, pb);
+	virt_link_down(b, LK_ECONN);
+	extends = virt_extend(b, pb, 2, 10000);
+	waits = virt_acquire(b, virt_open(b, "b", 10000, false), 4);
+	assert_ends_at(b, extends, TIMEOUT_MS, LK_ECONN);
+	lk__core_cancel(&b->core, v.now_ns, waits->place->name, b, LK_ECANCELED);
+	assert_done(waits, LK_ECANCELED);
+	virt_link_up(b);
+	release(b, pb);
+	end();
+}
+
+/* Of one place: each ends in its own time, and the others go on. */
+TEST(waits_in_one_line_end_in_the_order_of_their_deadlines)
+{
+	static const int64_t limits[] = {3000, 1000, 2000};
+	struct lk__op *ops[3];
+
+	start_timed();
+	hold(a, pa);
+	for (int i = 0; i < 3; i++) {
+		ops[i] = virt_waiter(b, pb, 2 + 2 * (uint64_t)i);
+		ops[i]->until_ns = v.now_ns + limits[i] * VIRT_MS;
+		lk__core_acquire(&b->core, v.now_ns, ops[i]);
+	}
+	virt_settle(&v);
+	for (int second = 1; second <= 3; second++) {
+		later(1000);
+		virt_settle(&v);
+		for (int i = 0; i < 3; i++)
+			ck_assert_int_eq(ops[i]->done, limits[i] <= second * 1000);
+	}
+	for (int i = 0; i < 3; i++)
+		assert_done(ops[i], LK_ETIMEDOUT);
+	release(a, pa);
+	end();
+}
+
+/* The thread of a call wakes for its end: a background thread has no timer for it. */
+TEST(deadline_is_not_among_the_core_s_own_timers)
+{
+	struct lk__op *op;
+	int64_t due_ns;
+
+	start_timed();
+	hold(a, pa);
+	op = virt_acquire(b, pb, 2);
+	virt_settle(&v);
+	due_ns = lk__core_due(&b->core);
+	virt_give_up(b, op, LK_ECANCELED);
+	virt_settle(&v);
+	op = acquire_within(20);
+	virt_settle(&v);
+	ck_assert_int_gt(lk__core_due(&b->core), op->timer.due_ns);
+	ck_assert_int_gt(due_ns, op->timer.due_ns);
+	later(20);
+	virt_settle(&v);
+	assert_done(op, LK_ETIMEDOUT);
+	release(a, pa);
+	end();
+}
+
+/* ---- Queries ------------------------------------------------------------------------------ */
+
+static struct lk__question *ask(struct lk__op *op, size_t count, struct lk__question **questions)
+{
+	for (size_t i = 0; i < count; i++)
+		questions[i] = lk__question_new(LK__KIND, LK_KIND_NONE, "a", 1);
+	memset(op, 0, sizeof(*op));
+	lk__core_query(&b->core, &b->session, v.now_ns, op, questions, count);
+	return questions[0];
+}
+
+static void answer(struct lk__pending *request, enum lk__answer_kind kind, lk_err err)
+{
+	struct lk__answer value = {.kind = kind, .err = err, .text = err ? "refused" : NULL};
+
+	lk__core_answer(&b->core, v.now_ns, request, &value);
+}
+
+TEST(query_in_flight_ends_as_unknown_and_its_answer_is_dropped)
+{
+	struct lk__question *questions[2];
+	struct lk__pending *request, *other;
+	struct lk__op op;
+
+	start_timed();
+	ask(&op, 2, questions);
+	request = lk__core_next_request(&b->core, &b->session, v.now_ns);
+	other = lk__core_next_request(&b->core, &b->session, v.now_ns);
+	assert_ends_at(b, &op, TIMEOUT_MS, LK_EUNKNOWN);
+	ck_assert_str_eq(op.why.text, "one:6379: no answer within 500 ms");
+	for (int i = 0; i < 2; i++)
+		lk__question_free(&b->core, questions[i]);
+	answer(request, LK__IS, LK_OK);
+	answer(other, LK__IS, LK_OK);
+	ck_assert_ptr_null(b->core.questions);
+	end();
+}
+
+TEST(query_that_was_not_sent_ends_with_the_reason)
+{
+	struct lk__question *question;
+	struct lk__op op;
+
+	start_timed();
+	ask(&op, 1, &question);
+	assert_ends_at(b, &op, TIMEOUT_MS, LK_ECONN);
+	ck_assert_str_eq(op.why.text, "one:6379: it could not be sent in time");
+	lk__question_free(&b->core, question);
+	ck_assert_ptr_eq(lk__core_next_done(&b->core), &op);
+	virt_link_down(b, LK_EAUTH);
+	ask(&op, 1, &question);
+	assert_ends_at(b, &op, TIMEOUT_MS, LK_EAUTH);
+	ck_assert_str_eq(op.why.text, "the link is down");
+	lk__question_free(&b->core, question);
+	virt_link_up(b);
+	end();
+}
+
+TEST(query_is_done_with_its_last_answer_or_its_first_error)
+{
+	struct lk__question *questions[3];
+	struct lk__pending *requests[3];
+	struct lk__op op;
+
+	start_timed();
+	for (int failing = -1; failing < 3; failing++) {
+		ask(&op, 3, questions);
+		for (int i = 0; i < 3; i++)
+			requests[i] = lk__core_next_request(&b->core, &b->session, v.now_ns);
+		for (int i = 0; i < 3; i++) {
+			ck_assert_int_eq(op.done, failing >= 0 && i > failing);
+			answer(requests[i], i == failing ? LK__FAILED : LK__IS,
+			       i == failing ? LK_EAUTH : LK_OK);
+		}
+		assert_done(&op, failing < 0 ? LK_OK : LK_EAUTH);
+		ck_assert_str_eq(op.why.text, failing < 0 ? "" : "refused");
+		ck_assert_ptr_eq(lk__core_next_done(&b->core), &op);
+		ck_assert_ptr_null(lk__core_next_done(&b->core));
+		for (int i = 0; i < 3; i++)
+			lk__question_free(&b->core, questions[i]);
+	}
+	ask(&op, 0, questions);
+	assert_done(&op, LK_OK);
+	lk__core_next_done(&b->core);
+	end();
+}
