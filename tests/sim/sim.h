@@ -240,7 +240,8 @@ struct sim_caller {
 	uint32_t count;             /* permits that it has, or wants */
 	int depth;                  /* re-entries */
 	int64_t next_ns;            /* true: its next step, when it waits for nothing */
-	int64_t until_ns, limit_ns; /* local: when to give up; when to abandon */
+	bool waits;                 /* it may take some time, and then a command timeout */
+	int64_t until_ns;           /* local: that time; of other calls: their begin */
 	int64_t cancel_ns;          /* true */
 	int64_t began_ns;           /* true */
 	int epoch;                  /* of the name, as it began */
@@ -367,6 +368,8 @@ void sim_client_happen(struct sim_client *client, const struct sim_next *next);
 void sim_client_find_next(struct sim_client *client);
 void sim_client_settle(struct sim_client *client);
 void sim_client_close(struct sim_client *client);
+/* Run the timers: any thread does so that wakes for one. */
+void sim_client_tick(struct sim_client *client);
 int64_t sim_local(const struct sim_client *client);
 /* The first true time at which the client's clock shows local_ns. */
 int64_t sim_true(const struct sim_client *client, int64_t local_ns);
@@ -424,7 +427,13 @@ void sim_faults_heal(struct sim *sim);
 /* Its next step comes within that time, by the pace of the run. */
 void sim_caller_plan(struct sim_caller *caller, int64_t ns);
 void sim_caller_step(struct sim_caller *caller);
-void sim_caller_give_up(struct sim_caller *caller, lk_err why);
+/* The call waits so long: LK__NEVER = without end, 0 = it only tries. */
+void sim_caller_limit(struct sim_caller *caller, int64_t wait_ns);
+/* It is inside a call that is an op of the state machine. */
+bool sim_caller_is_inside(const struct sim_caller *caller);
+void sim_caller_cancel(struct sim_caller *caller);
+/* Its time is over, or its client closes. */
+void sim_caller_note(struct sim_caller *caller, lk_err why);
 void sim_caller_done(struct sim_caller *caller);
 void sim_caller_provide(struct sim_caller *caller);
 void sim_caller_free(struct sim_caller *caller);
@@ -476,6 +485,7 @@ int64_t sim_ways_ns(const struct sim *sim, int ways);
 
 /* sim_check_results.c */
 void sim_check_gave_up(struct sim_caller *caller, lk_err err);
+void sim_check_deadline(const struct sim_caller *caller);
 void sim_check_acquired(struct sim_caller *caller, lk_err err);
 void sim_check_reentered(struct sim_caller *caller, lk_err err);
 void sim_check_released(struct sim_caller *caller, lk_err err);

@@ -49,13 +49,30 @@ void sim_caller_begin(struct sim_caller *caller, enum sim_doing doing)
 		.max_hold_ms = caller->waiter.max_hold_ms,
 	};
 	caller->doing = doing;
-	caller->until_ns = caller->cancel_ns = caller->next_ns = LK__NEVER;
-	caller->limit_ns = sim_local(caller->client) + SIM_TIMEOUT_NS;
+	caller->cancel_ns = caller->next_ns = LK__NEVER;
+	caller->waits = false;
+	caller->until_ns = sim_local(client);
 	caller->began_ns = sim->now_ns;
 	caller->epoch = sim->names[caller->name].epoch;
 	caller->step_number = 0;
 	caller->nonce[0] = '\0';
 	caller->gave_up = LK_OK;
+}
+
+void sim_caller_limit(struct sim_caller *caller, int64_t wait_ns)
+{
+	caller->waiter.only_try = !wait_ns;
+	if (!wait_ns)
+		return;
+	caller->waits = true;
+	caller->until_ns = wait_ns == LK__NEVER ? LK__NEVER : sim_local(caller->client) + wait_ns;
+	caller->waiter.until_ns = caller->until_ns;
+}
+
+bool sim_caller_is_inside(const struct sim_caller *caller)
+{
+	return caller->doing != SIM_IDLE && caller->doing != SIM_HOLDING &&
+	       caller->doing != SIM_ASKING;
 }
 
 void sim_caller_free(struct sim_caller *caller)
@@ -92,13 +109,14 @@ static void limit_wait(struct sim_caller *caller)
 	bool cancels = sim_percent(random, 8);
 	int64_t cancel_ns = sim_within(random, SIM_S);
 
-	caller->waiter.only_try = kind < 4;
-	if (caller->waiter.only_try)
-		return;
-	caller->limit_ns = LK__NEVER;
-	if (kind < 18) /* else without end */
-		caller->until_ns = sim_local(caller->client) + wait_ns;
-	if (cancels)
+	if (kind < 4)
+		wait_ns = 0;
+	else if (kind >= 18)
+		wait_ns = LK__NEVER;
+	else if (!wait_ns)
+		wait_ns = 1;
+	sim_caller_limit(caller, wait_ns);
+	if (cancels && wait_ns)
 		caller->cancel_ns = caller->client->sim->now_ns + cancel_ns;
 }
 
@@ -162,11 +180,7 @@ static void act(struct sim_caller *caller)
 	caller->count = 1;
 	caller->depth = 0;
 	sim_caller_begin(caller, SIM_ACQUIRING);
-	caller->waiter.only_try = !caller->act->wait_ns;
-	if (caller->act->wait_ns) {
-		caller->limit_ns = LK__NEVER;
-		caller->until_ns = sim_local(client) + caller->act->wait_ns;
-	}
+	sim_caller_limit(caller, caller->act->wait_ns);
 	start_call(caller, true);
 }
 
@@ -302,48 +316,42 @@ static void use(struct sim_caller *caller)
 
 /* ---- Ends --------------------------------------------------------------------------------- */
 
-void sim_caller_give_up(struct sim_caller *caller, lk_err why)
+void sim_caller_note(struct sim_caller *caller, lk_err why)
 {
 	struct sim_client *client = caller->client;
 	const struct lk__place *place = caller->waiter.place;
-	int64_t now_ns = sim_local(client);
 
+	if (caller->gave_up)
+		return;
 	if (caller->waiter.where == LK__IN_PLACE && place->ticket && !place->hold &&
 	    place->first == &caller->waiter && place->last == &caller->waiter)
 		memcpy(caller->nonce, place->ticket->nonce, LK__NONCE_SIZE);
 	sim_trace(client->sim, client, "thread %d gives up: %s", caller->index, lk_err_name(why));
-	caller->until_ns = caller->cancel_ns = LK__NEVER;
+	caller->cancel_ns = LK__NEVER;
 	caller->gave_up = why;
 	caller->gave_up_ns = client->sim->now_ns;
-	lk__core_give_up(&client->core, now_ns, &caller->waiter, why);
-	if (caller->limit_ns == LK__NEVER)
-		caller->limit_ns = now_ns + SIM_TIMEOUT_NS;
+}
+
+void sim_caller_cancel(struct sim_caller *caller)
+{
+	struct sim_client *client = caller->client;
+
+	sim_caller_note(caller, LK_ECANCELED);
+	lk__core_give_up(&client->core, sim_local(client), &caller->waiter, LK_ECANCELED);
 }
 
 void sim_caller_step(struct sim_caller *caller)
 {
 	struct sim_client *client = caller->client;
-	int64_t now_ns = sim_local(client);
 
-	if (caller->doing == SIM_IDLE && (client->sim->ending || client->closed)) {
+	if (caller->doing == SIM_IDLE && (client->sim->ending || client->closed))
 		caller->next_ns = LK__NEVER;
-	} else if (caller->doing == SIM_IDLE) {
+	else if (caller->doing == SIM_IDLE)
 		begin(caller);
-	} else if (caller->doing == SIM_HOLDING) {
+	else if (caller->doing == SIM_HOLDING)
 		use(caller);
-	} else if (caller->limit_ns <= now_ns) {
-		/* What sleeps in a call wakes by itself then, and returns whatever happened. */
-		if (!caller->gave_up) {
-			caller->gave_up = LK_ETIMEDOUT;
-			caller->gave_up_ns = client->sim->now_ns;
-		}
-		lk__core_abandon(&client->core, now_ns, &caller->waiter);
-		if (!caller->waiter.done)
-			sim_fail(client->sim, "deadline", "a call does not end at its limit");
-		caller->limit_ns = LK__NEVER;
-	} else if (caller->until_ns <= now_ns) {
-		sim_caller_give_up(caller, LK_ETIMEDOUT);
-	}
+	else /* it wakes at its deadline by itself */
+		sim_client_tick(client);
 }
 
 static void acquired(struct sim_caller *caller)
@@ -368,7 +376,7 @@ void sim_caller_done(struct sim_caller *caller)
 	const struct lk__hold *hold;
 
 	sim_trace(sim, caller->client, "thread %d returns %s", caller->index, lk_err_name(err));
-	caller->until_ns = caller->limit_ns = caller->cancel_ns = LK__NEVER;
+	caller->cancel_ns = LK__NEVER;
 	sim->tally.unknown += err == LK_EUNKNOWN;
 	sim_check_counted(caller, was, err);
 	if (was == SIM_AWAITING || was == SIM_STEPPING) {

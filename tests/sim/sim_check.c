@@ -451,9 +451,11 @@ void sim_check_client(struct sim_client *client)
 		check_ticket(client, ticket);
 	for (hold = client->core.all_holds; hold; hold = hold->next)
 		check_hold(client, hold);
-	for (int i = 0; i < SIM_THREADS; i++)
+	for (int i = 0; i < SIM_THREADS; i++) {
 		if (client->callers[i].doing == SIM_AWAITING)
 			sim_check_waiting(&client->callers[i]);
+		sim_check_deadline(&client->callers[i]);
+	}
 	sim_check_link(client);
 }
 

@@ -74,6 +74,24 @@ void sim_check_gave_up(struct sim_caller *caller, lk_err err)
 		         (double)took_ns / 1e9, lk_err_name(err));
 }
 
+/* Whatever happens, a call ends by its wait plus one command timeout; a process that is stopped, by
+ * its awakening plus that. */
+void sim_check_deadline(const struct sim_caller *caller)
+{
+	const struct sim_client *client = caller->client;
+	int64_t now_ns = client->sim->now_ns, over_ns = sim_true(client, caller->until_ns);
+
+	if (!sim_caller_is_inside(caller))
+		return;
+	if (caller->waits && caller->gave_up)
+		over_ns = caller->gave_up_ns;
+	if (over_ns < client->resume_ns)
+		over_ns = client->resume_ns;
+	if (over_ns < now_ns - SIM_TIMEOUT_NS - SIM_TIMEOUT_NS / 100)
+		sim_fail(client->sim, "deadline", "a call does not end: over for %.3f s",
+		         (double)(now_ns - over_ns) / 1e9);
+}
+
 void sim_check_acquired(struct sim_caller *caller, lk_err err)
 {
 	struct sim *sim = caller->client->sim;

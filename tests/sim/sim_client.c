@@ -69,8 +69,7 @@ static void start_callers(struct sim_client *client)
 		caller->random = sim_random_of(client->sim->plan->seed, 4,
 		                               (uint64_t)(client->slot * 100 + client->life) * 100 +
 		                                       (uint64_t)i);
-		caller->next_ns = caller->until_ns = caller->limit_ns = caller->cancel_ns =
-			LK__NEVER;
+		caller->next_ns = caller->cancel_ns = LK__NEVER;
 		if (i < client->sim->plan->threads)
 			sim_caller_plan(caller, 500 * SIM_MS);
 	}
@@ -104,6 +103,7 @@ void sim_client_start(struct sim *sim, int slot)
 	if (!lk__core_init(&client->core, sim_draw(&random, UINT64_MAX)) ||
 	    !lk__core_add_session(&client->core, &client->session))
 		abort();
+	client->core.command_timeout_ns = SIM_TIMEOUT_NS;
 	open_places(client, &random);
 	start_callers(client);
 	sim_trace(sim, client, "starts");
@@ -230,17 +230,30 @@ void sim_client_close(struct sim_client *client)
 	client->closed = true;
 	client->close_ns = LK__NEVER;
 	sim_trace(client->sim, client, "closes");
-	lk__core_close(&client->core, sim_local(client));
 	for (int i = 0; i < SIM_THREADS; i++) {
 		struct sim_caller *caller = &client->callers[i];
-		caller->cancel_ns = caller->until_ns = LK__NEVER;
+		if (sim_caller_is_inside(caller) && caller->waits)
+			sim_caller_note(caller, LK_ECLOSED);
+		caller->cancel_ns = LK__NEVER;
 		if (caller->doing == SIM_HOLDING)
 			caller->doing = SIM_IDLE;
 		if (caller->doing == SIM_IDLE)
 			caller->next_ns = LK__NEVER;
-		else if (caller->limit_ns == LK__NEVER)
-			caller->limit_ns = sim_local(client) + SIM_TIMEOUT_NS;
 	}
+	lk__core_close(&client->core, sim_local(client));
+}
+
+void sim_client_tick(struct sim_client *client)
+{
+	int64_t now_ns = sim_local(client);
+
+	for (int i = 0; i < SIM_THREADS; i++) {
+		struct sim_caller *caller = &client->callers[i];
+		int64_t timeout_ns = caller->waits ? 0 : SIM_TIMEOUT_NS;
+		if (sim_caller_is_inside(caller) && caller->until_ns <= now_ns - timeout_ns)
+			sim_caller_note(caller, LK_ETIMEDOUT);
+	}
+	lk__core_tick(&client->core, now_ns);
 }
 
 /* ---- What comes next ---------------------------------------------------------------------- */
@@ -279,14 +292,12 @@ static void consider_link(struct sim_client *client, struct sim_link *link)
 
 static void consider_caller(struct sim_client *client, struct sim_caller *caller)
 {
-	int64_t local_ns =
-		caller->until_ns < caller->limit_ns ? caller->until_ns : caller->limit_ns;
-
 	consider(client, SIM_CANCEL, caller->cancel_ns, true, caller);
 	if (caller->doing == SIM_IDLE || caller->doing == SIM_HOLDING)
 		consider(client, SIM_CALL, caller->next_ns, true, caller);
-	else
-		consider(client, SIM_CALL, sim_true(client, local_ns), true, caller);
+	else if (sim_caller_is_inside(caller))
+		consider(client, SIM_CALL, sim_true(client, caller->waiter.timer.due_ns), true,
+		         caller);
 }
 
 void sim_client_find_next(struct sim_client *client)
@@ -369,7 +380,7 @@ void sim_client_happen(struct sim_client *client, const struct sim_next *next)
 		sim_network_hear(client);
 		break;
 	case SIM_TICK:
-		lk__core_tick(&client->core, sim_local(client));
+		sim_client_tick(client);
 		break;
 	case SIM_FLUSH:
 		sim_network_flush(client);
@@ -387,7 +398,7 @@ void sim_client_happen(struct sim_client *client, const struct sim_next *next)
 		sim_caller_step(next->caller);
 		break;
 	case SIM_CANCEL:
-		sim_caller_give_up(next->caller, LK_ECANCELED);
+		sim_caller_cancel(next->caller);
 		break;
 	case SIM_CLOSE:
 		sim_client_close(client);

@@ -308,9 +308,9 @@ static void limit_waits(struct sim_client *client)
 {
 	for (int i = 0; i < SIM_THREADS; i++) {
 		struct sim_caller *caller = &client->callers[i];
-		bool waits = caller->doing == SIM_ACQUIRING || caller->doing == SIM_AWAITING;
-		if (waits && caller->until_ns == LK__NEVER && caller->limit_ns == LK__NEVER)
-			caller->until_ns = sim_local(client) + 60 * SIM_S;
+		bool waits = sim_caller_is_inside(caller) && caller->waits && !caller->gave_up;
+		if (waits && caller->until_ns == LK__NEVER)
+			caller->cancel_ns = client->sim->now_ns + 60 * SIM_S;
 	}
 }
 

@@ -32,12 +32,8 @@ static void start_await(struct sim_caller *caller, int64_t wait_ns, bool absent_
 	struct sim_client *client = caller->client;
 
 	sim_caller_begin(caller, SIM_AWAITING);
-	caller->waiter.only_try = !wait_ns;
+	sim_caller_limit(caller, wait_ns);
 	caller->waiter.absent_is_open = absent_is_open;
-	if (wait_ns)
-		caller->limit_ns = LK__NEVER;
-	if (wait_ns && wait_ns != LK__NEVER)
-		caller->until_ns = sim_local(client) + wait_ns;
 	sim_trace(client->sim, client, "thread %d awaits %s", caller->index,
 	          caller->place->name->bytes);
 	lk__core_await(&client->core, sim_local(client), &caller->waiter);
@@ -92,7 +88,6 @@ static void ask(struct sim_caller *caller, const struct set_args *set)
 		return;
 	}
 	sim_caller_begin(caller, SIM_ASKING);
-	caller->limit_ns = LK__NEVER;
 	sim_trace(client->sim, client, "thread %d %s %s", caller->index, set ? "sets" : "removes",
 	          name->text);
 	if (!set) {
