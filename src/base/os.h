@@ -47,9 +47,9 @@ bool lk__cond_init(pthread_cond_t *cond);
 void lk__cond_wait(pthread_cond_t *cond, pthread_mutex_t *mutex, int64_t ns);
 
 /* Where a thread sleeps until another one wakes it.  The thread prepares under the mutex that
- * guards what it waits for, gives the mutex up and sleeps.  Who wakes it notes so under the mutex
- * and does it when it gives the mutex up: a thread that wakes earlier finds it taken and sleeps
- * again. */
+ * guards what it waits for, gives the mutex up and sleeps.  The other one notes the wake under the
+ * mutex and does it when it gives the mutex up: a thread that wakes earlier finds it taken and
+ * sleeps again. */
 struct lk__park {
 #ifdef LK__HAVE_FUTEX
 	_Atomic uint32_t state; /* enum park_state in os.c */
@@ -68,8 +68,8 @@ bool lk__park_init(struct lk__park *park);
 void lk__park_fini(struct lk__park *park);
 /* With the mutex held: what wakes the park from now on ends the sleep that follows. */
 void lk__park_prepare(struct lk__park *park);
-/* Without the mutex: sleep at most ns nanoseconds (< 0 = no limit), perhaps less.  True for who was
- * dismissed. */
+/* Without the mutex: sleep at most ns nanoseconds (< 0 = no limit), perhaps less.  True for a
+ * thread that was dismissed. */
 bool lk__park_sleep(struct lk__park *park, int64_t ns);
 /* With the mutex held. */
 void lk__park_wake(struct lk__park *park, struct lk__wakes *wakes);

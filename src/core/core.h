@@ -277,7 +277,7 @@ void lk__core_answer(struct lk__core *core, int64_t now_ns, struct lk__pending *
                      const struct lk__answer *answer);
 void lk__core_message(struct lk__core *core, int64_t now_ns, const struct lk__message *message);
 void lk__core_tick(struct lk__core *core, int64_t now_ns);
-/* When to tick next, LK__NEVER; without the deadlines of ops, which who runs them looks at. */
+/* When to tick next, LK__NEVER.  Deadlines of ops do not count: their threads tick for them. */
 int64_t lk__core_due(const struct lk__core *core);
 
 /* The next request to send over a link, in order; it is under way from now on.  NULL if none. */

@@ -3,10 +3,10 @@
  *
  * An acquisition, or the wait for a latch, may take as long as its caller says: then it gives up,
  * and the store has one command timeout to confirm that.  A cancelled wait has that time, too.  Any
- * other call, also one that only tries, has one command timeout in all.  What is not done at its
- * last deadline is abandoned: the caller returns, and what may stand in the store is ended in the
- * background.  So each call ends by its wait plus one command timeout, whatever the store does and
- * whichever thread calls lk__core_tick(). */
+ * other call, also one that only tries, has one command timeout in all.  A call that is not done
+ * at its last deadline is abandoned: the caller returns, and what may stand in the store is ended
+ * in the background.  So each call ends by its wait plus one command timeout, whatever the store
+ * does and whichever thread calls lk__core_tick(). */
 #include "core.h"
 
 #include "counters.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  * A call in progress: what it asks for, how long it may take, what came of it.  The core has its
- * deadline in a heap of its own: whoever runs the call calls lk__core_tick() then, so that its end
+ * deadline in a heap of its own: the thread of the call calls lk__core_tick() then, so that its end
  * depends on no other thread, and a background thread need not wake for it. */
 #ifndef LK__OP_H
 #define LK__OP_H
@@ -30,7 +30,7 @@ struct lk__op {
 	struct lk__timer timer; /* first: a due timer is its op; its present deadline */
 	struct lk__op *next;
 	struct lk__session *session; /* the link over which its requests go */
-	/* For whoever takes it out when it is done: see lk__core_next_done(). */
+	/* To be called once the op is done and taken out: see lk__core_next_done(). */
 	void (*on_done)(struct lk__op *op, void *arg);
 	void *on_done_arg;
 	struct lk__place *place;

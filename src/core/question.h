@@ -32,7 +32,7 @@ struct lk__question *lk__question_new(enum lk__request_kind kind, lk_kind noun, 
  * done when each has its answer, or with why of the first that failed. */
 void lk__core_query(struct lk__core *core, struct lk__session *session, int64_t now_ns,
                     struct lk__op *op, struct lk__question *const *questions, size_t count);
-/* Send a question whose answer nobody waits for; it is taken. */
+/* Send a question without waiting for its answer; it is taken. */
 void lk__core_ask_detached(struct lk__core *core, struct lk__session *session,
                            struct lk__question *question);
 /* The caller is done with it (NULL: nothing): one in flight is freed when its answer comes. */
