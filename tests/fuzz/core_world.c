@@ -32,6 +32,7 @@ void core_world_init(struct core_world *world)
 	if (!latch || !lk__core_init(&world->core, 1) ||
 	    !lk__core_add_session(&world->core, &world->session))
 		abort();
+	world->core.command_timeout_ns = 2000 * CORE_MS;
 	world->places[CORE_LOCK] = open_place(world, LK_KIND_LOCK, "a", 1000, false);
 	world->places[CORE_FIXED] = open_place(world, LK_KIND_LOCK, "a", 3000, true);
 	world->places[CORE_PERMITS] = open_place(world, LK_KIND_SEMAPHORE, "b", 1000, false);
@@ -77,6 +78,7 @@ bool core_acquire(struct core_world *world, enum core_place place, uint64_t owne
 	waiter->owner = owner;
 	waiter->only_try = only_try;
 	waiter->max_hold_ms = owner == 6 ? 500 : 0;
+	waiter->until_ns = owner == 4 ? world->now_ns + 700 * CORE_MS : 0;
 	waiter->spare_ticket = provide(sizeof(*waiter->spare_ticket));
 	waiter->spare_hold = provide(sizeof(*waiter->spare_hold));
 	lk__core_acquire(&world->core, world->now_ns, waiter);

@@ -70,6 +70,7 @@ static void check_calls(const struct core_world *world)
 		if (!world->calls[i].used)
 			continue;
 		FUZZ_MUST(waiter->where != LK__NOWHERE, "a call that nobody will end");
+		FUZZ_MUST(waiter->timer.due_ns > world->now_ns, "a call outlives its deadline");
 		FUZZ_MUST(waiter->where != LK__IN_PLACE || waiter->place->ticket,
 		          "somebody waits without a ticket");
 		FUZZ_MUST(waiter->where != LK__IN_PLACE || waiter->spare_hold,
