@@ -88,10 +88,10 @@ struct lk__store_ops {
 	 * Called as read() is. */
 	size_t (*parse)(struct lk__peer *peer, enum lk__side side, void **replies, size_t max,
 	                lk_err *err, struct lk__why *why);
-	/* Decode a reply and free it.  question: NULL unless the request is one; into: what its
+	/* Decode a reply and free it.  query: NULL unless the request is one; into: what its
 	 * answer fills in.  False: the server does not know the request's script.  answer->text
 	 * borrows why->text. */
-	bool (*answer)(struct lk__peer *peer, void *reply, const struct lk__request *question,
+	bool (*answer)(struct lk__peer *peer, void *reply, const struct lk__request *query,
 	               void *into, struct lk__answer *answer, struct lk__why *why);
 	/* What a reply on the side of messages is; awaits_pong: a PING has no answer yet.  The
 	 * reply stays, and what is borrowed from it. */

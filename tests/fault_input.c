@@ -269,7 +269,7 @@ TEST(v5_lock_is_re_entered_up_to_its_limit)
 	client = client_at(server.url);
 	lock = lock_named(client, "a");
 	OK(lk_lock_acquire(lock, 0));
-	lock->handle.place->hold->count = most - 1;
+	lock->handle.queue->hold->count = most - 1;
 	OK(lk_lock_acquire(lock, 0));
 	ck_assert_uint_eq(lk_lock_hold_count(lock), most);
 	for (int i = 0; i < 2; i++) {
@@ -278,7 +278,7 @@ TEST(v5_lock_is_re_entered_up_to_its_limit)
 	}
 	OK(lk_lock_release(lock));
 	ck_assert_uint_eq(lk_lock_hold_count(lock), most - 1);
-	lock->handle.place->hold->count = 1;
+	lock->handle.queue->hold->count = 1;
 	OK(lk_lock_release(lock));
 	ck_assert_int_eq(redis_int(redis, "EXISTS lk:{a}"), 0);
 	OK(lk_client_close(client));

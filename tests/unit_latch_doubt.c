@@ -79,8 +79,8 @@ TEST(forged_message_releases_nobody_who_comes_later)
 	first = world_await(a, false, false);
 	world_settle(&w);
 	lk__channels_published(&a->session.channels, w.now_ns,
-	                       a->place->name->latch->channel->topic,
-	                       a->place->name->latch->channel->len, &forged);
+	                       a->queue->name->latch->channel->topic,
+	                       a->queue->name->latch->channel->len, &forged);
 	assert_done(first, LK_OK); /* whoever may publish may do that */
 	later = world_await(a, false, false);
 	world_settle(&w);

@@ -238,7 +238,7 @@ TEST(cancel_and_close_end_every_wait)
 	two = world_await(a, false, false);
 	two->handle = &w; /* another one */
 	world_settle(&w);
-	lk__core_cancel(&a->core, w.now_ns, a->place->name, a, LK_ECANCELED);
+	lk__core_cancel(&a->core, w.now_ns, a->queue->name, a, LK_ECANCELED);
 	assert_done(one, LK_ECANCELED);
 	ck_assert(!two->done);
 	lk__core_close(&a->core, w.now_ns);
@@ -257,7 +257,7 @@ TEST(latch_outlives_its_handle_as_long_as_something_is_under_way)
 	waiter = world_await(a, false, false);
 	ck_assert(world_take(a, &call));
 	lk__core_give_up(&a->core, w.now_ns, waiter, LK_ECANCELED);
-	lk__place_close(&a->core, a->place);
+	lk__wait_queue_close(&a->core, a->queue);
 	ck_assert(!world_idle(&w));
 	world_execute(a, &call);
 	world_answer(a, &call);

@@ -469,7 +469,7 @@ TEST(step_outlives_its_handle)
 	take(a, LK__STEP, &call);
 	lk__core_abandon(&a->core, w.now_ns, waiter);
 	world_link_down(a);
-	lk__place_close(&a->core, a->place);
+	lk__wait_queue_close(&a->core, a->queue);
 	ck_assert(lk__core_stepping(&a->core));
 	world_link_up(a);
 	world_settle(&w);
@@ -483,7 +483,7 @@ TEST(numbers_go_on_when_a_latch_is_opened_again)
 	struct lk__op *waiter;
 
 	start(5);
-	lk__place_close(&a->core, a->place);
+	lk__wait_queue_close(&a->core, a->queue);
 	ck_assert_uint_eq(a->core.names.count, 0);
 	world_open(a);
 	waiter = world_step(a, 1, 0);

@@ -350,11 +350,11 @@ TEST(re_entry_costs_no_request_and_each_is_released)
 	for (int i = 0; i < 3; i++)
 		assert_done(virt_acquire(a, pa, 2), LK_OK);
 	ck_assert_uint_eq(lk__core_hold(pa->name, 2)->count, 4);
-	ck_assert_ptr_null(a->session.queue);
+	ck_assert_ptr_null(a->session.send_queue);
 	for (int i = 0; i < 3; i++)
 		assert_done(virt_release(a, pa, 2), LK_OK);
 	ck_assert_int_eq(virt_state(a, pa, 2), LK_STATE_HELD);
-	ck_assert_ptr_null(a->session.queue);
+	ck_assert_ptr_null(a->session.send_queue);
 	assert_done(virt_release(a, pa, 4), LK_ENOTOWNER);
 	release(a, pa);
 	ck_assert_int_eq(v.model.runs[LK__ASK] + v.model.runs[LK__LEAVE], 2);
@@ -363,7 +363,7 @@ TEST(re_entry_costs_no_request_and_each_is_released)
 
 TEST(re_entry_through_a_handle_of_another_lease_is_the_same_hold)
 {
-	struct lk__place *other;
+	struct lk__wait_queue *other;
 
 	start(10000);
 	other = virt_open(a, "a", 5000, false);

@@ -182,7 +182,7 @@ static int say_yes(void)
 
 TEST(hundred_holds_are_renewed_in_a_few_batches)
 {
-	struct lk__place *places[100];
+	struct lk__wait_queue *queues[100];
 	int64_t first_ns, end_ns;
 	int batches = 0, renewals = 0;
 
@@ -190,8 +190,8 @@ TEST(hundred_holds_are_renewed_in_a_few_batches)
 	for (int i = 0; i < 100; i++) {
 		char name[16];
 		snprintf(name, sizeof(name), "n%d", i);
-		places[i] = virt_open(a, name, 3000, false);
-		virt_acquire(a, places[i], 2);
+		queues[i] = virt_open(a, name, 3000, false);
+		virt_acquire(a, queues[i], 2);
 		virt_set_time(&v, v.now_ns + 13 * VIRT_MS);
 		tick(a);
 		say_yes();
@@ -210,8 +210,8 @@ TEST(hundred_holds_are_renewed_in_a_few_batches)
 	ck_assert_int_ge(renewals, 1000);
 	ck_assert_int_le(batches, 10 * 10);
 	for (int i = 0; i < 100; i++) {
-		ck_assert_int_eq(virt_state(a, places[i], 2), LK_STATE_HELD);
-		virt_release(a, places[i], 2);
+		ck_assert_int_eq(virt_state(a, queues[i], 2), LK_STATE_HELD);
+		virt_release(a, queues[i], 2);
 	}
 	say_yes();
 	end();

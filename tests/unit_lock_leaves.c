@@ -22,9 +22,9 @@ static void assert_no_request(struct virt_client *client)
 }
 
 /* A wait in the queue that ended, and its leave was refused: its ghost stands there. */
-static void make_ghost(struct virt_client *client, struct lk__place *place, bool passes)
+static void make_ghost(struct virt_client *client, struct lk__wait_queue *queue, bool passes)
 {
-	struct lk__op *waiter = virt_acquire(client, place, 2);
+	struct lk__op *waiter = virt_acquire(client, queue, 2);
 
 	virt_settle(&v);
 	ck_assert(!waiter->done);
@@ -427,7 +427,7 @@ TEST(refused_leave_outlives_its_handle)
 	hold(a, pa);
 	make_ghost(b, pb, false);
 	lk__core_drop(&b->core, virt_now(b), pb->name, pb);
-	lk__place_close(&b->core, pb);
+	lk__wait_queue_close(&b->core, pb);
 	ck_assert_uint_eq(b->core.names.count, 1);
 	release(a, pa);
 	ck_assert_ptr_null(b->core.all_tickets);

@@ -276,7 +276,7 @@ TEST(claim_of_a_grant_that_is_gone_asks_again)
 	virt_settle(&v);
 	virt_release(a, pa, 2);
 	step(a, LK__LEAVE);
-	ck_assert_int_eq(c->inbox[0].kind, LK__AGAIN);
+	ck_assert_int_eq(c->inbox[0].kind, LK__REASK);
 	/* b is stopped for longer than the short grant lasts; c looks after it. */
 	ck_assert(virt_hear(c));
 	later(3100);
@@ -339,7 +339,7 @@ TEST(claim_answered_too_late_is_none)
 
 TEST(again_may_overtake_the_answer_to_its_ask)
 {
-	struct lk__message again = {.kind = LK__AGAIN, .in_ms = 300};
+	struct lk__message again = {.kind = LK__REASK, .in_ms = 300};
 	struct virt_call ask;
 
 	start(10000);

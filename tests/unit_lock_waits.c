@@ -29,8 +29,8 @@ TEST(hand_off_takes_two_requests_an_acquisition)
 	hold(a, pa);
 	for (int i = 0; i < 10; i++) {
 		struct virt_client *next = i & 1 ? a : b, *last = i & 1 ? b : a;
-		struct lk__place *next_place = i & 1 ? pa : pb, *last_place = i & 1 ? pb : pa;
-		waiter = virt_acquire(next, next_place, 2);
+		struct lk__wait_queue *next_queue = i & 1 ? pa : pb, *last_place = i & 1 ? pb : pa;
+		waiter = virt_acquire(next, next_queue, 2);
 		virt_settle(&v);
 		ck_assert(!waiter->done);
 		release(last, last_place);

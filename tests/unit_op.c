@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * Deadlines of calls in progress, in virtual time: each call ends by its wait plus one command
  * timeout, and nothing but lk__core_tick() is called for it. */
-#include "core/question.h"
+#include "core/query.h"
 #include "fixture.h"
 
 #include <string.h>
@@ -49,10 +49,10 @@ TEST(wait_gives_up_at_its_end_and_the_store_confirms_it)
 	virt_settle(&v);
 	later(2999);
 	tick(b);
-	ck_assert_int_eq(op->where, LK__IN_PLACE);
+	ck_assert_int_eq(op->awaits, LK__FOR_GRANT);
 	later(1);
 	tick(b);
-	ck_assert_int_eq(op->where, LK__FOR_LEAVE);
+	ck_assert_int_eq(op->awaits, LK__FOR_LEAVE);
 	virt_settle(&v);
 	assert_done(op, LK_ETIMEDOUT);
 	release(a, pa);
@@ -163,7 +163,7 @@ TEST(calls_without_a_link_end_in_time)
 	extends = virt_extend(b, pb, 2, 10000);
 	waits = virt_acquire(b, virt_open(b, "b", 10000, false), 4);
 	assert_ends_at(b, extends, TIMEOUT_MS, LK_ECONN);
-	lk__core_cancel(&b->core, v.now_ns, waits->place->name, b, LK_ECANCELED);
+	lk__core_cancel(&b->core, v.now_ns, waits->queue->name, b, LK_ECANCELED);
 	assert_done(waits, LK_ECANCELED);
 	virt_link_up(b);
 	release(b, pb);
@@ -222,10 +222,10 @@ TEST(deadline_is_not_among_the_core_s_own_timers)
 
 /* ---- Queries ------------------------------------------------------------------------------ */
 
-static struct lk__question *ask(struct lk__op *op, size_t count, struct lk__question **questions)
+static struct lk__query *ask(struct lk__op *op, size_t count, struct lk__query **questions)
 {
 	for (size_t i = 0; i < count; i++)
-		questions[i] = lk__question_new(LK__KIND, LK_KIND_NONE, "a", 1);
+		questions[i] = lk__query_new(LK__KIND, LK_KIND_NONE, "a", 1);
 	memset(op, 0, sizeof(*op));
 	lk__core_query(&b->core, &b->session, v.now_ns, op, questions, count);
 	return questions[0];
@@ -240,7 +240,7 @@ static void answer(struct lk__pending *request, enum lk__answer_kind kind, lk_er
 
 TEST(query_in_flight_ends_as_unknown_and_its_answer_is_dropped)
 {
-	struct lk__question *questions[2];
+	struct lk__query *questions[2];
 	struct lk__pending *request, *other;
 	struct lk__op op;
 
@@ -251,36 +251,36 @@ TEST(query_in_flight_ends_as_unknown_and_its_answer_is_dropped)
 	assert_ends_at(b, &op, TIMEOUT_MS, LK_EUNKNOWN);
 	ck_assert_str_eq(op.why.text, "one:6379: no answer within 500 ms");
 	for (int i = 0; i < 2; i++)
-		lk__question_free(&b->core, questions[i]);
+		lk__query_free(&b->core, questions[i]);
 	answer(request, LK__IS, LK_OK);
 	answer(other, LK__IS, LK_OK);
-	ck_assert_ptr_null(b->core.questions);
+	ck_assert_ptr_null(b->core.queries);
 	end();
 }
 
 TEST(query_that_was_not_sent_ends_with_the_reason)
 {
-	struct lk__question *question;
+	struct lk__query *question;
 	struct lk__op op;
 
 	start_timed();
 	ask(&op, 1, &question);
 	assert_ends_at(b, &op, TIMEOUT_MS, LK_ECONN);
 	ck_assert_str_eq(op.why.text, "one:6379: it could not be sent in time");
-	lk__question_free(&b->core, question);
+	lk__query_free(&b->core, question);
 	ck_assert_ptr_eq(lk__core_next_done(&b->core), &op);
 	virt_link_down(b, LK_EAUTH);
 	ask(&op, 1, &question);
 	assert_ends_at(b, &op, TIMEOUT_MS, LK_EAUTH);
 	ck_assert_str_eq(op.why.text, "the link is down");
-	lk__question_free(&b->core, question);
+	lk__query_free(&b->core, question);
 	virt_link_up(b);
 	end();
 }
 
 TEST(query_is_done_with_its_last_answer_or_its_first_error)
 {
-	struct lk__question *questions[3];
+	struct lk__query *questions[3];
 	struct lk__pending *requests[3];
 	struct lk__op op;
 
@@ -299,7 +299,7 @@ TEST(query_is_done_with_its_last_answer_or_its_first_error)
 		ck_assert_ptr_eq(lk__core_next_done(&b->core), &op);
 		ck_assert_ptr_null(lk__core_next_done(&b->core));
 		for (int i = 0; i < 3; i++)
-			lk__question_free(&b->core, questions[i]);
+			lk__query_free(&b->core, questions[i]);
 	}
 	ask(&op, 0, questions);
 	assert_done(&op, LK_OK);

@@ -17,7 +17,7 @@
  * the other, each to be never released. */
 struct side {
 	struct permits_client *client;
-	struct lk__place *place;
+	struct lk__wait_queue *queue;
 	struct lk__op *waiter;
 	int64_t way_ns;
 	struct {
@@ -125,10 +125,10 @@ static void take_near_and_far(uint32_t capacity, int64_t far_ms)
 	int64_t end_ns;
 
 	start_fixed(capacity, WINDOW_MS);
-	sides[0] = (struct side){.client = a, .place = pa};
-	sides[1] = (struct side){.client = b, .place = pb};
-	sides[2] = (struct side){.client = c, .place = pc, .way_ns = far_ms * PERMITS_MS};
-	sides[3] = (struct side){.client = d, .place = pd, .way_ns = far_ms * PERMITS_MS};
+	sides[0] = (struct side){.client = a, .queue = pa};
+	sides[1] = (struct side){.client = b, .queue = pb};
+	sides[2] = (struct side){.client = c, .queue = pc, .way_ns = far_ms * PERMITS_MS};
+	sides[3] = (struct side){.client = d, .queue = pd, .way_ns = far_ms * PERMITS_MS};
 	end_ns = w.now_ns + RUN_MS * PERMITS_MS;
 	for (; w.now_ns < end_ns + 20000 * PERMITS_MS; later(1)) {
 		for (struct side *side = sides; side < sides + SIDES; side++) {
@@ -137,7 +137,7 @@ static void take_near_and_far(uint32_t capacity, int64_t far_ms)
 				permits_give_up(side->client, side->waiter, LK_ETIMEDOUT);
 			} else if (!side->waiter || side->waiter->done) {
 				note_used(side);
-				side->waiter = permits_forget(side->client, side->place, 1);
+				side->waiter = permits_forget(side->client, side->queue, 1);
 			}
 		}
 	}

@@ -331,7 +331,7 @@ TEST(again_is_no_reason_to_ask_less_often)
 	waiter = wait_for(b, pb, 3);
 	for (int i = 0; i < 20; i++) {
 		struct lk__message again = {
-			.kind = LK__AGAIN, .lease_ms = 10000, .permits = 3, .in_ms = 10000};
+			.kind = LK__REASK, .lease_ms = 10000, .permits = 3, .in_ms = 10000};
 		memcpy(again.nonce, b->core.all_tickets->nonce, LK__NONCE_SIZE);
 		ck_assert_int_le(lk__core_due(&b->core), w.now_ns + 10300 * PERMITS_MS);
 		lk__core_message(&b->core, w.now_ns, &again);

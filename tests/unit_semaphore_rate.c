@@ -43,7 +43,7 @@ static void note(const struct lk__op *waiter)
 /* A client takes permits for ever, one wait after the other; each grant is noted. */
 struct taker {
 	struct permits_client *client;
-	struct lk__place *place;
+	struct lk__wait_queue *queue;
 	struct lk__op *waiter;
 	uint32_t permits;
 };
@@ -56,7 +56,7 @@ static void take_on(struct taker *taker)
 		assert_done(taker->waiter, LK_OK);
 		note(taker->waiter);
 	}
-	taker->waiter = permits_forget(taker->client, taker->place, taker->permits);
+	taker->waiter = permits_forget(taker->client, taker->queue, taker->permits);
 }
 
 static void take_for(struct taker *takers, int count, int64_t ms)
@@ -140,7 +140,7 @@ TEST(forgotten_permits_send_nothing_and_no_end_takes_them)
 
 /* A waiter of b that has waited for longer than the claim window is granted by a's release. */
 static struct lk__op *granted_when_old(struct lk__op *(*wait)(struct permits_client *,
-                                                              struct lk__place *, uint32_t))
+                                                              struct lk__wait_queue *, uint32_t))
 {
 	struct lk__op *waiter;
 	uint64_t fence;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  * The latch's public calls.  Waiting and counting down go through the state machine, since they are
- * asked more than once; what is asked once is a question. */
+ * asked more than once; what is asked once is a query. */
 #include "core/latch.h"
 #include "runtime/client.h"
 
@@ -147,23 +147,23 @@ lk_err lk_latch_down(lk_latch *latch, int64_t n, const char *name, lk_latch_step
 	return err;
 }
 
-/* ---- Questions ---------------------------------------------------------------------------- */
+/* ---- Queries ---------------------------------------------------------------------------- */
 
 static lk_err query(struct lk_latch *latch, lk_latch_status *status)
 {
 	struct lk_client *client = latch->handle.client;
-	struct lk__question *question = lk__handle_question(&latch->handle, LK__SHOW);
-	lk_err err = lk__ask(latch->handle.link, question);
+	struct lk__query *query = lk__handle_query(&latch->handle, LK__SHOW);
+	lk_err err = lk__ask(latch->handle.link, query);
 
 	if (!err) {
-		const struct lk__answer *answer = &question->answer;
+		const struct lk__answer *answer = &query->answer;
 		status->state = answer->latch_state;
 		status->generation = answer->fence;
 		status->count = answer->remaining;
 		status->initial = answer->initial;
 		status->ttl_ms = answer->left_ms;
 	}
-	lk__question_free(&client->core, question);
+	lk__query_free(&client->core, query);
 	return err;
 }
 
@@ -186,18 +186,18 @@ lk_err lk_latch_query(lk_latch *latch, lk_latch_status *result)
 static lk_err make(struct lk_latch *latch, int64_t count, bool anew, lk_latch_state *was)
 {
 	struct lk_client *client = latch->handle.client;
-	struct lk__question *question = lk__handle_question(&latch->handle, LK__SET);
+	struct lk__query *query = lk__handle_query(&latch->handle, LK__SET);
 	const struct lk__answer *answer;
 	lk_err err;
 
-	if (question) {
-		question->details.count = count;
-		question->details.anew = anew;
-		question->details.open_ttl_ms = latch->open_ttl_ms;
-		question->details.counting_ttl_ms = latch->counting_ttl_ms;
+	if (query) {
+		query->details.count = count;
+		query->details.anew = anew;
+		query->details.open_ttl_ms = latch->open_ttl_ms;
+		query->details.counting_ttl_ms = latch->counting_ttl_ms;
 	}
-	if (!(err = lk__ask(latch->handle.link, question))) {
-		answer = &question->answer;
+	if (!(err = lk__ask(latch->handle.link, query))) {
+		answer = &query->answer;
 		if (answer->kind == LK__COUNTS)
 			err = lk__failf(LK_EMISMATCH, "it counts already: %lld of %lld are left",
 			                (long long)answer->remaining, (long long)answer->initial);
@@ -206,7 +206,7 @@ static lk_err make(struct lk_latch *latch, int64_t count, bool anew, lk_latch_st
 		else
 			err = lk__odd_answer(client);
 	}
-	lk__question_free(&client->core, question);
+	lk__query_free(&client->core, query);
 	return err;
 }
 
@@ -239,12 +239,12 @@ lk_err lk_latch_reset(lk_latch *latch, int64_t count, lk_latch_state *was)
 static lk_err remove_it(struct lk_latch *latch)
 {
 	struct lk_client *client = latch->handle.client;
-	struct lk__question *question = lk__handle_question(&latch->handle, LK__REMOVE);
-	lk_err err = lk__ask(latch->handle.link, question);
+	struct lk__query *query = lk__handle_query(&latch->handle, LK__REMOVE);
+	lk_err err = lk__ask(latch->handle.link, query);
 
-	if (!err && question->answer.kind == LK__ABSENT)
+	if (!err && query->answer.kind == LK__ABSENT)
 		err = lk__failf(LK_EABSENT, "there is no such latch");
-	lk__question_free(&client->core, question);
+	lk__query_free(&client->core, query);
 	return err;
 }
 

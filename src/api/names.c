@@ -18,12 +18,12 @@ const char *lk_kind_name(lk_kind kind)
 
 static lk_err ask_kind(struct lk_client *client, const char *name, size_t len, lk_kind *kind)
 {
-	struct lk__question *question = lk__question_new(LK__KIND, LK_KIND_NONE, name, len);
-	lk_err err = lk__ask(lk__client_route(client, name, len), question);
+	struct lk__query *query = lk__query_new(LK__KIND, LK_KIND_NONE, name, len);
+	lk_err err = lk__ask(lk__client_route(client, name, len), query);
 
 	if (!err)
-		*kind = question->answer.noun;
-	lk__question_free(&client->core, question);
+		*kind = query->answer.noun;
+	lk__query_free(&client->core, query);
 	return err;
 }
 
@@ -63,14 +63,14 @@ static lk_err ask_link(struct lk__link *link, struct lk__names *names)
 
 	snprintf(names->cursor, sizeof(names->cursor), "0");
 	do {
-		struct lk__question *question = lk__question_new(LK__LIST, LK_KIND_NONE, NULL, 0);
+		struct lk__query *query = lk__query_new(LK__LIST, LK_KIND_NONE, NULL, 0);
 		memcpy(cursor, names->cursor, sizeof(cursor));
-		if (question) {
-			question->details.subject = cursor;
-			question->into = names;
+		if (query) {
+			query->details.subject = cursor;
+			query->into = names;
 		}
-		err = lk__ask(link, question);
-		lk__question_free(&link->client->core, question);
+		err = lk__ask(link, query);
+		lk__query_free(&link->client->core, query);
 	} while (!err && strcmp(names->cursor, "0") != 0);
 	return err;
 }

@@ -60,7 +60,7 @@ lk_err lk_semaphore_open(lk_client *client, const char *name, const lk_semaphore
 	if (err)
 		lk__handle_free(&semaphore->handle); /* nobody else knows of it */
 	else
-		semaphore->handle.place->capacity = (uint32_t)capacity;
+		semaphore->handle.queue->capacity = (uint32_t)capacity;
 	lk__call_leave(client, NULL);
 	if (err)
 		return err;
@@ -97,7 +97,7 @@ lk_err lk_semaphore_acquire(lk_semaphore *semaphore, int64_t permits, int64_t wa
 		return err;
 	if ((err = lk__handle_enter(&semaphore->handle)))
 		return err;
-	if (!hold && !semaphore->handle.place->fixed) {
+	if (!hold && !semaphore->handle.queue->fixed) {
 		lk__call_leave(semaphore->handle.client, &semaphore->handle);
 		return lk__failf(LK_EINVALID, "hold: NULL needs a handle with fixed leases, or "
 		                              "nobody could release the permits");
@@ -281,12 +281,12 @@ lk_err lk_semaphore_waiters(lk_semaphore *semaphore, size_t max, lk_permits *wai
 /* For the day when the store has forgotten it; waits in progress may be the ones to find out. */
 static void keep_capacity(struct lk_semaphore *semaphore, uint32_t capacity)
 {
-	struct lk__place *place = semaphore->handle.name->places;
+	struct lk__wait_queue *queue = semaphore->handle.name->queues;
 
-	semaphore->handle.place->capacity = capacity;
-	for (; place; place = place->next)
-		if (place->first && place->first->handle == semaphore)
-			place->capacity = capacity;
+	semaphore->handle.queue->capacity = capacity;
+	for (; queue; queue = queue->next)
+		if (queue->first && queue->first->handle == semaphore)
+			queue->capacity = capacity;
 }
 
 lk_err lk_semaphore_resize(lk_semaphore *semaphore, int64_t capacity)

@@ -11,18 +11,18 @@ lk_err lk__permits_size(struct lk__handle *handle, bool must_exist, int64_t capa
                         int64_t *result)
 {
 	struct lk_client *client = handle->client;
-	struct lk__question *question = lk__handle_question(handle, LK__SIZE);
+	struct lk__query *query = lk__handle_query(handle, LK__SIZE);
 	const struct lk__answer *answer;
 	bool was_held, more = false;
 	lk_err err;
 
-	if (question) {
-		question->details.must_exist = must_exist;
-		question->details.capacity = capacity;
-		question->details.ttl_ms = handle->place->ttl_ms;
+	if (query) {
+		query->details.must_exist = must_exist;
+		query->details.capacity = capacity;
+		query->details.ttl_ms = handle->queue->ttl_ms;
 	}
-	if (!(err = lk__ask(handle->link, question))) {
-		answer = &question->answer;
+	if (!(err = lk__ask(handle->link, query))) {
+		answer = &query->answer;
 		more = answer->kind == LK__SIZED && answer->more;
 		if (answer->kind == LK__ABSENT)
 			err = lk__failf(LK_EABSENT, "there is no such semaphore");
@@ -34,7 +34,7 @@ lk_err lk__permits_size(struct lk__handle *handle, bool must_exist, int64_t capa
 		else
 			err = lk__odd_answer(client);
 	}
-	lk__question_free(&client->core, question);
+	lk__query_free(&client->core, query);
 	if (more) /* should it fail, whichever client comes next serves the rest */
 		lk__break(handle, "", &was_held);
 	return err;

@@ -10,8 +10,9 @@ static const struct lk__ticket *my_ticket(const struct lk__handle *handle)
 {
 	const struct lk__ticket *first = NULL;
 
-	for (const struct lk__place *place = handle->name->places; place; place = place->next) {
-		const struct lk__ticket *ticket = place->ticket;
+	for (const struct lk__wait_queue *queue = handle->name->queues; queue;
+	     queue = queue->next) {
+		const struct lk__ticket *ticket = queue->ticket;
 		if (ticket && ticket->state == LK__WAITING &&
 		    (!first || ticket->arrival < first->arrival))
 			first = ticket;
@@ -24,25 +25,25 @@ lk_err lk__show(struct lk__handle *handle, size_t holders, size_t waiters, const
 {
 	struct lk_client *client = handle->client;
 	const struct lk__ticket *mine = my_ticket(handle);
-	struct lk__question *question = lk__handle_question(handle, LK__SHOW);
+	struct lk__query *query = lk__handle_query(handle, LK__SHOW);
 	size_t room = holders + waiters;
 	struct lk__listing *listing =
 		calloc(1, sizeof(*listing) + room * sizeof(listing->entries[0]));
 	lk_err err;
 
-	if (question && listing) {
+	if (query && listing) {
 		listing->room = room;
-		question->details.holders = holders;
-		question->details.waiters = waiters;
-		question->details.only = only;
-		question->into = listing;
+		query->details.holders = holders;
+		query->details.waiters = waiters;
+		query->details.only = only;
+		query->into = listing;
 		if (mine)
-			question->ticket = lk__ticket_id(mine);
+			query->ticket = lk__ticket_id(mine);
 	}
-	err = lk__ask(handle->link, listing ? question : NULL);
-	if (!err && question->answer.kind == LK__ABSENT)
+	err = lk__ask(handle->link, listing ? query : NULL);
+	if (!err && query->answer.kind == LK__ABSENT)
 		err = lk__failf(LK_EABSENT, "there is no such semaphore");
-	lk__question_free(&client->core, question);
+	lk__query_free(&client->core, query);
 	if (err)
 		free(listing);
 	else
@@ -59,21 +60,21 @@ void lk__party_init(lk_party *party, const struct lk__entry *entry)
 lk_err lk__party_describe(struct lk__handle *handle, lk_party *const *parties, size_t count)
 {
 	struct lk__core *core = &handle->client->core;
-	struct lk__question **questions = calloc(count ? count : 1, sizeof(struct lk__question *));
+	struct lk__query **queries = calloc(count ? count : 1, sizeof(struct lk__query *));
 	lk_err err = LK_OK;
 	size_t made = 0;
 
-	while (questions && made < count &&
-	       (questions[made] = lk__handle_question(handle, LK__DESCRIBE))) {
-		questions[made]->details.subject = parties[made]->id;
-		questions[made]->into = parties[made];
+	while (queries && made < count &&
+	       (queries[made] = lk__handle_query(handle, LK__DESCRIBE))) {
+		queries[made]->details.subject = parties[made]->id;
+		queries[made]->into = parties[made];
 		made++;
 	}
-	err = questions && made == count ? lk__ask_all(handle->link, questions, count)
-	                                 : lk__failf(LK_ENOMEM, "out of memory");
+	err = queries && made == count ? lk__ask_all(handle->link, queries, count)
+	                               : lk__failf(LK_ENOMEM, "out of memory");
 	while (made)
-		lk__question_free(core, questions[--made]);
-	free(questions);
+		lk__query_free(core, queries[--made]);
+	free(queries);
 	return err;
 }
 
@@ -92,15 +93,15 @@ lk_err lk__break(struct lk__handle *handle, const char *id, bool *was_held)
 
 	*was_held = false;
 	while (!err && more) {
-		struct lk__question *question = lk__handle_question(handle, LK__BREAK);
-		if (question)
-			question->details.subject = id;
-		if (!(err = lk__ask(handle->link, question))) {
-			*was_held = *was_held || question->answer.mine;
-			more = question->answer.more;
+		struct lk__query *query = lk__handle_query(handle, LK__BREAK);
+		if (query)
+			query->details.subject = id;
+		if (!(err = lk__ask(handle->link, query))) {
+			*was_held = *was_held || query->answer.mine;
+			more = query->answer.more;
 			id = "";
 		}
-		lk__question_free(&handle->client->core, question);
+		lk__query_free(&handle->client->core, query);
 	}
 	return *was_held ? LK_OK : err;
 }

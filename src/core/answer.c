@@ -10,7 +10,7 @@
 
 #include "counters.h"
 #include "latch.h"
-#include "question.h"
+#include "query.h"
 
 #define MS INT64_C(1000000)
 #define RETRY_MS 100 /* after an error that passes */
@@ -29,15 +29,15 @@ int64_t lk__margin_ns(int64_t lease_ms)
 /* Renewals of one client meet on a grid, so that a thousand holds need a few batches. */
 int64_t lk__ticket_renewal_ns(const struct lk__ticket *ticket)
 {
-	int64_t when = ticket->valid_until_ns - ticket->place->lease_ms * MS / 3 * 2;
-	int64_t grid = ticket->place->lease_ms * MS / GRIDS;
+	int64_t when = ticket->valid_until_ns - ticket->queue->lease_ms * MS / 3 * 2;
+	int64_t grid = ticket->queue->lease_ms * MS / GRIDS;
 
-	return ticket->place->fixed ? LK__NEVER : when - when % grid;
+	return ticket->queue->fixed ? LK__NEVER : when - when % grid;
 }
 
 bool lk__ticket_is_shrinking(const struct lk__ticket *ticket)
 {
-	return ticket->place->hold->count < ticket->permits;
+	return ticket->queue->hold->count < ticket->permits;
 }
 
 /* When a hold has something to send. */
@@ -65,7 +65,7 @@ static bool may_be_queued(const struct lk__ticket *ticket, int64_t now_ns)
 {
 	return ticket->granted_by_message &&
 	       (ticket->valid_until_ns <= now_ns ||
-	        (ticket->main.where == LK__UNDER_WAY && ticket->main.kind == LK__ASK));
+	        (ticket->main.state == LK__IN_FLIGHT && ticket->main.kind == LK__ASK));
 }
 
 /* It is over but for the head of the queue. */
@@ -80,13 +80,13 @@ static void serve(struct lk__core *core, int64_t now_ns, struct lk__ticket *tick
 /* Granted for good: the store alone ends it, when its lease is over. */
 static void forget(struct lk__core *core, int64_t now_ns, struct lk__ticket *ticket)
 {
-	struct lk__place *place = ticket->place;
-	struct lk__op *waiter = lk__line_first(place);
+	struct lk__wait_queue *queue = ticket->queue;
+	struct lk__op *waiter = lk__wait_queue_pop(queue);
 
 	waiter->fence = ticket->fence;
 	lk__complete(core, waiter, LK_OK, NULL);
 	if (ticket->head_unserved) {
-		place->ticket = NULL;
+		queue->ticket = NULL;
 		lk__leave_begin(now_ns, ticket);
 		serve(core, now_ns, ticket);
 	} else if (may_be_queued(ticket, now_ns)) {
@@ -108,13 +108,13 @@ void lk__ticket_take(struct lk__core *core, int64_t now_ns, struct lk__ticket *t
 	ticket->renewal_failed = false;
 	if (waiting > 0)
 		ticket->is_wanted = true;
-	lk__count_grant(&core->counters, now_ns, ticket, ticket->place->first);
-	if (ticket->place->final) {
+	lk__count_grant(&core->counters, now_ns, ticket, ticket->queue->first);
+	if (ticket->queue->final) {
 		forget(core, now_ns, ticket);
 		return;
 	}
 	ticket->state = LK__HOLDING;
-	lk__hold_make(core, now_ns, ticket->place);
+	lk__hold_make(core, now_ns, ticket->queue);
 	ticket->next_ns = next_ns(ticket, now_ns);
 	lk__ticket_pursue(core, now_ns, ticket);
 }
@@ -122,15 +122,15 @@ void lk__ticket_take(struct lk__core *core, int64_t now_ns, struct lk__ticket *t
 static void granted(struct lk__core *core, int64_t now_ns, struct lk__ticket *ticket,
                     const struct lk__pending *request, const struct lk__answer *answer)
 {
-	int64_t valid_until_ns = request->sent_ns + ticket->place->lease_ms * MS -
-	                         lk__margin_ns(ticket->place->lease_ms);
+	int64_t valid_until_ns = request->sent_ns + ticket->queue->lease_ms * MS -
+	                         lk__margin_ns(ticket->queue->lease_ms);
 
 	if (lk__ticket_is_leaving(ticket))
 		return; /* its leave comes after this ask, on the same connection */
 	if (ticket->state == LK__HOLDING) {
 		/* A message was faster; the first one counts. */
 		if (answer->fence != ticket->fence) {
-			lk__hold_lose(core, now_ns, ticket->place->hold, LK_LOST_TAKEN);
+			lk__hold_lose(core, now_ns, ticket->queue->hold, LK_LOST_TAKEN);
 			return;
 		}
 		if (now_ns < ticket->valid_until_ns && ticket->valid_until_ns < valid_until_ns) {
@@ -138,7 +138,7 @@ static void granted(struct lk__core *core, int64_t now_ns, struct lk__ticket *ti
 			ticket->next_ns = next_ns(ticket, now_ns);
 		}
 		lk__ticket_pursue(core, now_ns, ticket);
-	} else if (valid_until_ns <= now_ns && !ticket->place->final) {
+	} else if (valid_until_ns <= now_ns && !ticket->queue->final) {
 		lapse(core, now_ns, ticket);
 	} else {
 		ticket->valid_until_ns = valid_until_ns;
@@ -154,7 +154,7 @@ static int64_t reask_ns(struct lk__core *core, const struct lk__ticket *ticket,
                         const struct lk__answer *answer)
 {
 	/* Where permits run out by themselves each is told its own time: be there, in order. */
-	bool timed = ticket->place->permits && ticket->place->fixed;
+	bool timed = ticket->queue->permits && ticket->queue->fixed;
 	int64_t wait_ms = answer->left_ms < LK__REASK_MAX_MS ? answer->left_ms : LK__REASK_MAX_MS;
 	int64_t rank = answer->rank < RANK_MAX ? answer->rank : RANK_MAX;
 	int64_t jitter_ns = timed ? MS : (wait_ms / 50 + 2) * MS;
@@ -197,7 +197,7 @@ static void queued(struct lk__core *core, int64_t now_ns, struct lk__ticket *tic
 static void busy(struct lk__core *core, int64_t now_ns, struct lk__ticket *ticket,
                  const struct lk__answer *answer)
 {
-	struct lk__place *place = ticket->place;
+	struct lk__wait_queue *queue = ticket->queue;
 
 	if (ticket->state != LK__ASKING) {
 		lk__ticket_pursue(core, now_ns, ticket);
@@ -209,15 +209,15 @@ static void busy(struct lk__core *core, int64_t now_ns, struct lk__ticket *ticke
 		lk__ticket_pursue(core, now_ns, ticket);
 		return;
 	}
-	while (place->first && place->first->only_try)
-		lk__complete(core, lk__line_first(place), LK_EBUSY,
-		             place->permits ? "too few permits are free"
+	while (queue->first && queue->first->only_try)
+		lk__complete(core, lk__wait_queue_pop(queue), LK_EBUSY,
+		             queue->permits ? "too few permits are free"
 		                            : "held by another process");
-	place->refs++; /* the end of its ticket may be its end */
+	queue->refs++; /* the end of its ticket may be its end */
 	lk__ticket_end(core, ticket);
-	if (place->first)
-		lk__ticket_start(core, now_ns, place);
-	lk__place_close(core, place);
+	if (queue->first)
+		lk__ticket_start(core, now_ns, queue);
+	lk__wait_queue_close(core, queue);
 }
 
 static void kept(struct lk__core *core, int64_t now_ns, struct lk__ticket *ticket,
@@ -265,7 +265,7 @@ void lk__ticket_lose(struct lk__core *core, int64_t now_ns, struct lk__ticket *t
                      lk_lost_reason reason)
 {
 	ticket->valid_until_ns = now_ns;
-	lk__hold_lose(core, now_ns, ticket->place->hold, reason);
+	lk__hold_lose(core, now_ns, ticket->queue->hold, reason);
 }
 
 static void gone(struct lk__core *core, int64_t now_ns, struct lk__ticket *ticket)
@@ -284,10 +284,10 @@ static void gone(struct lk__core *core, int64_t now_ns, struct lk__ticket *ticke
 static void refuse_all(struct lk__core *core, int64_t now_ns, struct lk__ticket *ticket,
                        const struct lk__answer *answer)
 {
-	struct lk__place *place = ticket->place;
+	struct lk__wait_queue *queue = ticket->queue;
 
-	while (place->first)
-		lk__complete(core, lk__line_first(place), answer->err, answer->text);
+	while (queue->first)
+		lk__complete(core, lk__wait_queue_pop(queue), answer->err, answer->text);
 	lk__ticket_leave(core, now_ns, ticket);
 }
 
@@ -299,10 +299,10 @@ static void failed(struct lk__core *core, int64_t now_ns, struct lk__ticket *tic
 	if (ticket->state == LK__HOLDING) {
 		ticket->renewal_failed = ticket->renewal_failed || request->kind == LK__RENEW;
 		ticket->head_unserved = false;
-		ticket->next_ns = now_ns + (ticket->place->lease_ms / 20 + 10) * MS;
+		ticket->next_ns = now_ns + (ticket->queue->lease_ms / 20 + 10) * MS;
 		if (lk__ticket_is_shrinking(ticket))
 			ticket->next_ns = now_ns + RETRY_MS * MS;
-		else if (ticket->place->fixed)
+		else if (ticket->queue->fixed)
 			ticket->next_ns = LK__NEVER;
 		if (request->extends && waiter && waiter->sent) {
 			ticket->extenders = waiter->next;
@@ -357,7 +357,7 @@ static void left(struct lk__core *core, int64_t now_ns, struct lk__ticket *ticke
 	if (confirmed && answer->more) {
 		serve(core, now_ns, ticket);
 	} else if (lk__ticket_has_lapsed(ticket)) {
-		lk__ticket_begin_again(core, now_ns, ticket);
+		lk__ticket_restart(core, now_ns, ticket);
 	} else {
 		lk__ticket_end(core, ticket);
 	}
@@ -433,7 +433,7 @@ static bool fits(const struct lk__pending *request, const struct lk__answer *ans
 	case LK__IS:
 	case LK__ABSENT:
 	case LK__DONE:
-		return false; /* to questions */
+		return false; /* to queries */
 	case LK__STEPPED:
 	case LK__OTHER:
 		return request->kind == LK__STEP;
@@ -453,8 +453,8 @@ void lk__core_answer(struct lk__core *core, int64_t now_ns, struct lk__pending *
 	struct lk__ticket *ticket = request->ticket;
 	struct lk__pending copy = *request;
 
-	if (lk__is_question(request->kind)) {
-		lk__question_answer(core, request->question, answer);
+	if (lk__is_query(request->kind)) {
+		lk__query_answer(core, request->query, answer);
 		return;
 	}
 	if (!fits(request, answer))
@@ -463,14 +463,14 @@ void lk__core_answer(struct lk__core *core, int64_t now_ns, struct lk__pending *
 		lk__latch_answer(core, now_ns, request, answer);
 		return;
 	}
-	request->where = LK__AT_REST;
+	request->state = LK__IDLE;
 	if (ticket->state == LK__OVER) {
 		lk__ticket_end(core, ticket);
 		return;
 	}
 	lk__refusal_note(core, ticket, answer);
 	if (answer->kind == LK__QUEUED || answer->kind == LK__BUSY)
-		lk__leave_ghosts(core, now_ns, ticket->place->name);
+		lk__leave_ghosts(core, now_ns, ticket->queue->name);
 	if (request == &ticket->leave) {
 		left(core, now_ns, ticket, answer);
 		return;

@@ -12,36 +12,36 @@
 
 void lk__core_acquire(struct lk__core *core, int64_t now_ns, struct lk__op *waiter)
 {
-	struct lk__place *place = waiter->place;
-	struct lk__hold *hold = lk__core_hold(place->name, waiter->owner);
+	struct lk__wait_queue *queue = waiter->queue;
+	struct lk__hold *hold = lk__core_hold(queue->name, waiter->owner);
 
 	lk__op_begin_wait(core, now_ns, waiter);
 	waiter->acquires = true;
 	lk__hold_expire(core, now_ns, hold);
-	lk__hold_expire(core, now_ns, place->hold);
+	lk__hold_expire(core, now_ns, queue->hold);
 	if (core->closing) {
 		lk__complete(core, waiter, LK_ECLOSED, "the client is closed");
 	} else if (hold && hold->lost) {
 		lk__complete(core, waiter, LK_ELOST, "the hold was lost: release it first");
 	} else if (hold && hold->count == LK__COUNT_MAX) {
 		lk__complete(core, waiter, LK_ELIMIT, "re-entered 2147483647 times");
-	} else if (lk__core_reenter(core, now_ns, place->name, waiter->owner)) {
+	} else if (lk__core_reenter(core, now_ns, queue->name, waiter->owner)) {
 		lk__complete(core, waiter, LK_OK, NULL);
-	} else if (waiter->only_try && (place->hold || place->first)) {
+	} else if (waiter->only_try && (queue->hold || queue->first)) {
 		lk__complete(core, waiter, LK_EBUSY, "held by another thread of this process");
 	} else {
-		waiter->behind = place->ticket != NULL;
-		waiter->where = LK__IN_PLACE;
+		waiter->behind = queue->ticket != NULL;
+		waiter->awaits = LK__FOR_GRANT;
 		waiter->next = NULL;
-		if (place->last)
-			place->last->next = waiter;
+		if (queue->last)
+			queue->last->next = waiter;
 		else
-			place->first = waiter;
-		place->last = waiter;
-		if (place->ticket)
-			lk__ticket_pursue(core, now_ns, place->ticket);
+			queue->first = waiter;
+		queue->last = waiter;
+		if (queue->ticket)
+			lk__ticket_pursue(core, now_ns, queue->ticket);
 		else
-			lk__ticket_start(core, now_ns, place);
+			lk__ticket_start(core, now_ns, queue);
 	}
 }
 
@@ -49,7 +49,7 @@ void lk__core_acquire(struct lk__core *core, int64_t now_ns, struct lk__op *wait
  * serves them in their order among all. */
 void lk__core_acquire_permits(struct lk__core *core, int64_t now_ns, struct lk__op *waiter)
 {
-	struct lk__place *place = waiter->spare_place, *like = waiter->place;
+	struct lk__wait_queue *queue = waiter->spare_queue, *like = waiter->queue;
 
 	lk__op_begin_wait(core, now_ns, waiter);
 	waiter->acquires = true;
@@ -57,10 +57,10 @@ void lk__core_acquire_permits(struct lk__core *core, int64_t now_ns, struct lk__
 		lk__complete(core, waiter, LK_ECLOSED, "the client is closed");
 		return;
 	}
-	waiter->spare_place = NULL;
-	*place = (struct lk__place){
+	waiter->spare_queue = NULL;
+	*queue = (struct lk__wait_queue){
 		.name = like->name,
-		.next = like->name->places,
+		.next = like->name->queues,
 		.first = waiter,
 		.last = waiter,
 		.lease_ms = like->lease_ms,
@@ -70,25 +70,25 @@ void lk__core_acquire_permits(struct lk__core *core, int64_t now_ns, struct lk__
 		.fixed = like->fixed,
 		.final = waiter->forget,
 	};
-	place->name->places = place;
-	place->name->refs++;
-	waiter->place = place;
-	waiter->where = LK__IN_PLACE;
+	queue->name->queues = queue;
+	queue->name->refs++;
+	waiter->queue = queue;
+	waiter->awaits = LK__FOR_GRANT;
 	waiter->next = NULL;
-	lk__ticket_start(core, now_ns, place);
+	lk__ticket_start(core, now_ns, queue);
 }
 
 /* ---- Release ------------------------------------------------------------------------------ */
 
 /* The next thread may have the lock with the next fence: the store granted for long enough, owes
  * nobody a turn, and could not have given that fence to anyone: its clock has passed it. */
-static bool may_hand_over(const struct lk__place *place, int64_t now_ns)
+static bool may_hand_over(const struct lk__wait_queue *queue, int64_t now_ns)
 {
-	const struct lk__ticket *ticket = place->ticket;
+	const struct lk__ticket *ticket = queue->ticket;
 	int64_t passed_us = (now_ns - ticket->store_us_ns) / 1000;
 
-	if (!place->first || place->fixed ||
-	    ticket->valid_until_ns - now_ns < place->lease_ms * 250000)
+	if (!queue->first || queue->fixed ||
+	    ticket->valid_until_ns - now_ns < queue->lease_ms * 250000)
 		return false;
 	if ((ticket->is_wanted || !ticket->is_shared) && ticket->hand_overs >= LK__HANDOVERS_MAX)
 		return false;
@@ -101,31 +101,31 @@ static void give_back(struct lk__core *core, int64_t now_ns, struct lk__hold *ho
                       struct lk__op *waiter)
 {
 	struct lk__ticket *ticket = hold->ticket;
-	struct lk__place *place = ticket->place;
+	struct lk__wait_queue *queue = ticket->queue;
 
 	lk__count_hold(&core->counters, now_ns, hold);
-	if (may_hand_over(place, now_ns)) {
+	if (may_hand_over(queue, now_ns)) {
 		ticket->granted_by_message = false;
-		lk__count_grant(&core->counters, now_ns, ticket, place->first);
+		lk__count_grant(&core->counters, now_ns, ticket, queue->first);
 		lk__count(&core->counters.by_thread, 1);
 		if (ticket->is_wanted || !ticket->is_shared)
 			ticket->hand_overs++;
 		ticket->last_fence++;
 		lk__hold_retire(core, hold);
-		lk__hold_make(core, now_ns, place);
+		lk__hold_make(core, now_ns, queue);
 		lk__ticket_pursue(core, now_ns, ticket);
 		if (waiter)
 			lk__complete(core, waiter, LK_OK, NULL);
 		return;
 	}
 	lk__hold_retire(core, hold);
-	place->hold = NULL;
+	queue->hold = NULL;
 	ticket->released = true;
 	if (waiter)
 		lk__op_await_leave(ticket, waiter, LK_OK);
 	lk__ticket_leave(core, now_ns, ticket);
-	if (place->first)
-		lk__ticket_start(core, now_ns, place);
+	if (queue->first)
+		lk__ticket_start(core, now_ns, queue);
 }
 
 static void release(struct lk__core *core, int64_t now_ns, struct lk__hold *hold,
@@ -134,7 +134,7 @@ static void release(struct lk__core *core, int64_t now_ns, struct lk__hold *hold
 	lk__hold_expire(core, now_ns, hold);
 	if (!hold) {
 		lk__complete(core, waiter, LK_ENOTOWNER, "not held by the caller");
-	} else if (lk__core_unenter(now_ns, waiter->place->name, waiter->owner)) {
+	} else if (lk__core_unenter(now_ns, waiter->queue->name, waiter->owner)) {
 		lk__complete(core, waiter, LK_OK, NULL);
 	} else if (hold->count > 1) {
 		hold->count--;
@@ -150,7 +150,7 @@ static void release(struct lk__core *core, int64_t now_ns, struct lk__hold *hold
 void lk__core_release(struct lk__core *core, int64_t now_ns, struct lk__op *waiter)
 {
 	lk__op_begin(core, now_ns, waiter);
-	release(core, now_ns, lk__core_hold(waiter->place->name, waiter->owner), waiter);
+	release(core, now_ns, lk__core_hold(waiter->queue->name, waiter->owner), waiter);
 }
 
 /* Whoever gives back some permits has them no more from now on; the store hears of it until it
@@ -169,7 +169,7 @@ static void shrink(struct lk__core *core, int64_t now_ns, struct lk__hold *hold,
 
 void lk__core_release_permits(struct lk__core *core, int64_t now_ns, struct lk__op *waiter)
 {
-	struct lk__hold *hold = lk__core_hold(waiter->place->name, waiter->owner);
+	struct lk__hold *hold = lk__core_hold(waiter->queue->name, waiter->owner);
 
 	lk__op_begin(core, now_ns, waiter);
 	if (waiter->permits && hold)
@@ -190,7 +190,7 @@ void lk__core_release_permits(struct lk__core *core, int64_t now_ns, struct lk__
 
 void lk__core_extend(struct lk__core *core, int64_t now_ns, struct lk__op *waiter)
 {
-	struct lk__hold *hold = lk__core_hold(waiter->place->name, waiter->owner);
+	struct lk__hold *hold = lk__core_hold(waiter->queue->name, waiter->owner);
 	struct lk__op **at;
 
 	lk__op_begin(core, now_ns, waiter);
@@ -204,7 +204,7 @@ void lk__core_extend(struct lk__core *core, int64_t now_ns, struct lk__op *waite
 			at = &(*at)->next;
 		*at = waiter;
 		waiter->next = NULL;
-		waiter->where = LK__FOR_EXTEND;
+		waiter->awaits = LK__FOR_EXTEND;
 		waiter->ticket = hold->ticket;
 		waiter->sent = false;
 		lk__ticket_pursue(core, now_ns, hold->ticket);
@@ -268,13 +268,13 @@ void lk__core_close(struct lk__core *core, int64_t now_ns)
 	for (size_t i = 0; i < core->names.size; i++) {
 		struct lk__node *node = core->names.buckets[i];
 		for (; node; node = node->next) {
-			struct lk__place *place = ((struct lk__name *)node)->places, *next;
-			for (; place; place = next) {
-				place->refs++; /* its last wait may be its end */
-				while (place->first)
-					lk__core_give_up(core, now_ns, place->first, LK_ECLOSED);
-				next = place->next;
-				lk__place_close(core, place);
+			struct lk__wait_queue *queue = ((struct lk__name *)node)->queues, *next;
+			for (; queue; queue = next) {
+				queue->refs++; /* its last wait may be its end */
+				while (queue->first)
+					lk__core_give_up(core, now_ns, queue->first, LK_ECLOSED);
+				next = queue->next;
+				lk__wait_queue_close(core, queue);
 			}
 		}
 	}

@@ -10,7 +10,7 @@
 bool lk__channels_init(struct lk__channels *channels, void *arg)
 {
 	*channels = (struct lk__channels){.arg = arg};
-	channels->line_end = &channels->line;
+	channels->queue_end = &channels->queue;
 	channels->sent_end = &channels->sent;
 	return lk__table_init(&channels->topics);
 }
@@ -86,7 +86,7 @@ void lk__channels_fini(struct lk__channels *channels)
 	lk__table_fini(&channels->topics);
 }
 
-/* Of no use to anybody, and nothing of it is under way. */
+/* Of no use to anybody, and nothing of it is in flight. */
 static void free_if_done(struct lk__channels *channels, struct lk__channel *channel)
 {
 	if (!channel->owner && channel->state == LK__CHANNEL_OFF)
@@ -102,26 +102,26 @@ void lk__channel_close(struct lk__channels *channels, struct lk__channel *channe
 
 /* ---- What to send ------------------------------------------------------------------------- */
 
-static void put_in_line(struct lk__channels *channels, struct lk__channel *channel,
-                        enum lk__channel_state state)
+static void enqueue(struct lk__channels *channels, struct lk__channel *channel,
+                    enum lk__channel_state state)
 {
 	channel->state = (uint8_t)state;
 	channel->next = NULL;
-	*channels->line_end = channel;
-	channels->line_end = &channel->next;
+	*channels->queue_end = channel;
+	channels->queue_end = &channel->next;
 }
 
 /* The command that nobody has seen yet is not needed any more. */
 static void take_back(struct lk__channels *channels, struct lk__channel *channel,
                       enum lk__channel_state state)
 {
-	struct lk__channel **at = &channels->line;
+	struct lk__channel **at = &channels->queue;
 
 	while (*at != channel)
 		at = &(*at)->next;
 	*at = channel->next;
 	if (!*at)
-		channels->line_end = at;
+		channels->queue_end = at;
 	channel->next = NULL;
 	channel->state = (uint8_t)state;
 }
@@ -139,7 +139,7 @@ void lk__channel_use(struct lk__channels *channels, int64_t now_ns, struct lk__c
 		return;
 	if (channel->state == LK__CHANNEL_OFF && channels->linked) {
 		lk__heap_set(&channels->timers, &channel->timer, LK__NEVER);
-		put_in_line(channels, channel, LK__CHANNEL_ASKED);
+		enqueue(channels, channel, LK__CHANNEL_ASKED);
 	} else if (channel->state == LK__CHANNEL_LINGERING) {
 		channel->state = LK__CHANNEL_ON;
 		lk__heap_set(&channels->timers, &channel->timer, LK__NEVER);
@@ -167,7 +167,7 @@ bool lk__channel_is_on(const struct lk__channel *channel)
 
 bool lk__channels_ready(const struct lk__channels *channels)
 {
-	return channels->line && !channels->pinged;
+	return channels->queue && !channels->pinged;
 }
 
 bool lk__channels_ping(struct lk__channels *channels)
@@ -184,13 +184,13 @@ void lk__channels_ponged(struct lk__channels *channels)
 
 struct lk__channel *lk__channels_next(struct lk__channels *channels, bool *subscribe)
 {
-	struct lk__channel *channel = channels->line;
+	struct lk__channel *channel = channels->queue;
 
 	if (!lk__channels_ready(channels))
 		return NULL;
-	channels->line = channel->next;
-	if (!channels->line)
-		channels->line_end = &channels->line;
+	channels->queue = channel->next;
+	if (!channels->queue)
+		channels->queue_end = &channels->queue;
 	channel->next = NULL;
 	channel->sent = true;
 	*channels->sent_end = channel;
@@ -201,7 +201,7 @@ struct lk__channel *lk__channels_next(struct lk__channels *channels, bool *subsc
 
 /* ---- What comes back ---------------------------------------------------------------------- */
 
-/* The command under way the longest has its reply. */
+/* The command in flight the longest has its reply. */
 static struct lk__channel *answered(struct lk__channels *channels)
 {
 	struct lk__channel *channel = channels->sent;
@@ -234,7 +234,7 @@ void lk__channels_confirmed(struct lk__channels *channels, int64_t now_ns, bool 
 	if (!subscribed) {
 		channel->state = LK__CHANNEL_OFF;
 		if (channel->users)
-			put_in_line(channels, channel, LK__CHANNEL_ASKED);
+			enqueue(channels, channel, LK__CHANNEL_ASKED);
 		else
 			free_if_done(channels, channel);
 		return;
@@ -308,7 +308,7 @@ void lk__channels_link_up(struct lk__channels *channels, int64_t now_ns)
 	channels->linked = true;
 	for (channel = channels->all; channel; channel = channel->other_next)
 		if (channel->users && channel->state == LK__CHANNEL_OFF)
-			put_in_line(channels, channel, LK__CHANNEL_ASKED);
+			enqueue(channels, channel, LK__CHANNEL_ASKED);
 }
 
 void lk__channels_link_down(struct lk__channels *channels)
@@ -316,8 +316,8 @@ void lk__channels_link_down(struct lk__channels *channels)
 	struct lk__channel *channel = channels->all, *next;
 
 	channels->linked = channels->pinged = false;
-	channels->line = channels->sent = NULL;
-	channels->line_end = &channels->line;
+	channels->queue = channels->sent = NULL;
+	channels->queue_end = &channels->queue;
 	channels->sent_end = &channels->sent;
 	for (; channel; channel = next) {
 		next = channel->other_next;
@@ -336,9 +336,9 @@ void lk__channels_tick(struct lk__channels *channels, int64_t now_ns)
 	while ((timer = lk__heap_first(&channels->timers)) && timer->due_ns <= now_ns) {
 		struct lk__channel *channel = (struct lk__channel *)timer;
 		lk__heap_set(&channels->timers, timer, LK__NEVER);
-		put_in_line(channels, channel,
-		            channel->state == LK__CHANNEL_OFF ? LK__CHANNEL_ASKED
-		                                              : LK__CHANNEL_LEAVING);
+		enqueue(channels, channel,
+		        channel->state == LK__CHANNEL_OFF ? LK__CHANNEL_ASKED
+		                                          : LK__CHANNEL_LEAVING);
 	}
 }
 

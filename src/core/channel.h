@@ -19,10 +19,10 @@
 
 enum lk__channel_state {
 	LK__CHANNEL_OFF,       /* its timer: when to ask again */
-	LK__CHANNEL_ASKED,     /* SUBSCRIBE is in line or under way */
+	LK__CHANNEL_ASKED,     /* SUBSCRIBE is queued or in flight */
 	LK__CHANNEL_ON,        /* confirmed */
 	LK__CHANNEL_LINGERING, /* confirmed, and nobody uses it */
-	LK__CHANNEL_LEAVING,   /* UNSUBSCRIBE is in line or under way */
+	LK__CHANNEL_LEAVING,   /* UNSUBSCRIBE is queued or in flight */
 };
 
 struct lk__channel;
@@ -41,14 +41,14 @@ struct lk__channel_events {
 struct lk__channel {
 	struct lk__timer timer;         /* first: a due timer is its channel */
 	struct lk__node node;           /* by topic */
-	struct lk__channel *next;       /* in line, or under way */
+	struct lk__channel *next;       /* in the queue, or in flight */
 	struct lk__channel *other_next; /* all of them */
 	struct lk__channel *other_prev;
 	const struct lk__channel_events *events;
 	void *owner; /* NULL: it only lingers */
 	uint32_t users;
 	uint8_t state; /* enum lk__channel_state */
-	bool sent;     /* its command is under way */
+	bool sent;     /* its command is in flight */
 	uint16_t len;
 	char topic[]; /* as the store knows it, NUL-ended */
 };
@@ -57,8 +57,8 @@ struct lk__channels {
 	struct lk__table topics;
 	struct lk__heap timers;
 	struct lk__channel *all;
-	struct lk__channel *line, **line_end; /* commands to send */
-	struct lk__channel *sent, **sent_end; /* commands under way */
+	struct lk__channel *queue, **queue_end; /* commands to send */
+	struct lk__channel *sent, **sent_end;   /* commands in flight */
 	void *arg;
 	bool linked;
 	bool pinged; /* a PING has no reply yet */
@@ -88,12 +88,12 @@ bool lk__channels_ready(const struct lk__channels *channels);
 bool lk__channels_ping(struct lk__channels *channels);
 /* The reply to PING came, or it could not be sent. */
 void lk__channels_ponged(struct lk__channels *channels);
-/* The next command to send, in order; under way from now on.  NULL if none. */
+/* The next command to send, in order; in flight from now on.  NULL if none. */
 struct lk__channel *lk__channels_next(struct lk__channels *channels, bool *subscribe);
 /* A reply to a command: its kind and topic. */
 void lk__channels_confirmed(struct lk__channels *channels, int64_t now_ns, bool subscribed,
                             const char *topic, size_t len);
-/* An error reply to the command that has been under way the longest. */
+/* An error reply to the command that has been in flight the longest. */
 void lk__channels_refused(struct lk__channels *channels, int64_t now_ns, const struct lk__why *why);
 /* That one will succeed later: SUBSCRIBE is sent again then. */
 void lk__channels_put_off(struct lk__channels *channels, int64_t now_ns);

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT
- * The state machine's memory: names, places, the lines of what comes out. */
+ * The state machine's memory: names, wait queues, what comes out. */
 #include "core.h"
 
 #include "counters.h"
 #include "latch.h"
-#include "question.h"
+#include "query.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -30,7 +30,7 @@ bool lk__core_init(struct lk__core *core, uint64_t seed)
 
 bool lk__core_add_session(struct lk__core *core, struct lk__session *session)
 {
-	session->queue_end = &session->queue;
+	session->send_queue_end = &session->send_queue;
 	session->why.err = LK_ECONN;
 	if (!lk__channels_init(&session->channels, core))
 		return false;
@@ -54,20 +54,20 @@ void lk__core_fini(struct lk__core *core)
 	while ((hold = lk__core_next_lost(core)))
 		lk__core_told(hold);
 	while (core->all_tickets) {
-		core->all_tickets->main.where = core->all_tickets->leave.where = LK__AT_REST;
+		core->all_tickets->main.state = core->all_tickets->leave.state = LK__IDLE;
 		lk__ticket_end(core, core->all_tickets);
 	}
 	while (core->all_holds)
 		lk__hold_free(core, core->all_holds);
 	lk__latches_fini(core);
-	lk__questions_fini(core);
+	lk__queries_fini(core);
 	for (size_t i = 0; core->names.buckets && i < core->names.size; i++) {
 		while (core->names.buckets[i]) {
 			struct lk__name *name = (struct lk__name *)core->names.buckets[i];
-			while (name->places) {
-				struct lk__place *place = name->places;
-				name->places = place->next;
-				free(place);
+			while (name->queues) {
+				struct lk__wait_queue *queue = name->queues;
+				name->queues = queue->next;
+				free(queue);
 			}
 			free_name(core, name);
 		}
@@ -78,7 +78,7 @@ void lk__core_fini(struct lk__core *core)
 		lk__channels_fini(&session->channels);
 }
 
-/* ---- Names and places --------------------------------------------------------------------- */
+/* ---- Names and wait queues ---------------------------------------------------------------- */
 
 struct lk__name *lk__name_new(lk_kind kind, const char *bytes, size_t len)
 {
@@ -92,15 +92,15 @@ struct lk__name *lk__name_new(lk_kind kind, const char *bytes, size_t len)
 	return name;
 }
 
-struct lk__place *lk__place_new(int64_t lease_ms, bool fixed)
+struct lk__wait_queue *lk__wait_queue_new(int64_t lease_ms, bool fixed)
 {
-	struct lk__place *place = calloc(1, sizeof(*place));
+	struct lk__wait_queue *queue = calloc(1, sizeof(*queue));
 
-	if (place) {
-		place->lease_ms = lease_ms;
-		place->fixed = fixed;
+	if (queue) {
+		queue->lease_ms = lease_ms;
+		queue->fixed = fixed;
 	}
-	return place;
+	return queue;
 }
 
 static struct lk__name *find_name(struct lk__core *core, const struct lk__name *like, uint64_t hash)
@@ -116,12 +116,12 @@ static struct lk__name *find_name(struct lk__core *core, const struct lk__name *
 	return NULL;
 }
 
-struct lk__place *lk__place_open(struct lk__core *core, struct lk__session *session,
-                                 struct lk__name *name, struct lk__place *place)
+struct lk__wait_queue *lk__wait_queue_open(struct lk__core *core, struct lk__session *session,
+                                           struct lk__name *name, struct lk__wait_queue *queue)
 {
 	uint64_t hash = lk__hash(name->bytes, name->len, 0);
 	struct lk__name *known = find_name(core, name, hash);
-	struct lk__place *other;
+	struct lk__wait_queue *other;
 
 	if (known)
 		free(name);
@@ -129,33 +129,33 @@ struct lk__place *lk__place_open(struct lk__core *core, struct lk__session *sess
 		lk__table_add(&core->names, &name->node, hash);
 	name = known ? known : name;
 	name->session = session;
-	for (other = name->places; other; other = other->next) {
-		if (name->kind == LK_KIND_LOCK && other->lease_ms == place->lease_ms &&
-		    other->fixed == place->fixed) {
-			free(place);
+	for (other = name->queues; other; other = other->next) {
+		if (name->kind == LK_KIND_LOCK && other->lease_ms == queue->lease_ms &&
+		    other->fixed == queue->fixed) {
+			free(queue);
 			other->refs++;
 			return other;
 		}
 	}
-	place->name = name;
-	place->next = name->places;
-	place->refs = 1;
-	name->places = place;
+	queue->name = name;
+	queue->next = name->queues;
+	queue->refs = 1;
+	name->queues = queue;
 	name->refs++;
-	return place;
+	return queue;
 }
 
-void lk__place_close(struct lk__core *core, struct lk__place *place)
+void lk__wait_queue_close(struct lk__core *core, struct lk__wait_queue *queue)
 {
-	struct lk__name *name = place->name;
-	struct lk__place **at = &name->places;
+	struct lk__name *name = queue->name;
+	struct lk__wait_queue **at = &name->queues;
 
-	if (--place->refs)
+	if (--queue->refs)
 		return;
-	while (*at != place)
+	while (*at != queue)
 		at = &(*at)->next;
-	*at = place->next;
-	free(place);
+	*at = queue->next;
+	free(queue);
 	lk__name_close(core, name);
 }
 
@@ -174,7 +174,7 @@ bool lk__core_has_requests(const struct lk__core *core)
 {
 	const struct lk__session *session = core->sessions;
 
-	while (session && !session->queue)
+	while (session && !session->send_queue)
 		session = session->next;
 	return session != NULL;
 }
@@ -201,44 +201,44 @@ bool lk__core_unconfirmed(const struct lk__core *core, int64_t since_ns)
 
 void lk__pending_enqueue(struct lk__session *session, struct lk__pending *request)
 {
-	request->where = LK__IN_LINE;
+	request->state = LK__TO_SEND;
 	request->next = NULL;
-	*session->queue_end = request;
-	session->queue_end = &request->next;
+	*session->send_queue_end = request;
+	session->send_queue_end = &request->next;
 }
 
 void lk__pending_dequeue(struct lk__session *session, struct lk__pending *request)
 {
-	struct lk__pending **at = &session->queue;
+	struct lk__pending **at = &session->send_queue;
 
-	if (request->where != LK__IN_LINE)
+	if (request->state != LK__TO_SEND)
 		return;
 	while (*at != request)
 		at = &(*at)->next;
 	*at = request->next;
 	if (!*at)
-		session->queue_end = at;
+		session->send_queue_end = at;
 	request->next = NULL;
-	request->where = LK__AT_REST;
+	request->state = LK__IDLE;
 }
 
 struct lk__pending *lk__core_next_request(struct lk__core *core, struct lk__session *session,
                                           int64_t now_ns)
 {
-	struct lk__pending *request = session->queue;
+	struct lk__pending *request = session->send_queue;
 	struct lk__op *waiter;
 	struct lk__ticket *ticket;
 
 	if (!request)
 		return NULL;
-	session->queue = request->next;
-	if (!session->queue)
-		session->queue_end = &session->queue;
+	session->send_queue = request->next;
+	if (!session->send_queue)
+		session->send_queue_end = &session->send_queue;
 	request->next = NULL;
-	request->where = LK__UNDER_WAY;
+	request->state = LK__IN_FLIGHT;
 	request->sent_ns = now_ns;
 	request->heard = 0;
-	if (lk__is_question(request->kind))
+	if (lk__is_query(request->kind))
 		return request;
 	lk__count(&core->counters.requests, 1);
 	if (lk__pending_is_latch(request)) {
@@ -253,10 +253,10 @@ struct lk__pending *lk__core_next_request(struct lk__core *core, struct lk__sess
 	if (request->extends && ticket->extenders)
 		ticket->extenders->sent = true;
 	/* What the store will know: threads wait here behind the one who gets it, or has it. */
-	waiter = ticket->place->first;
+	waiter = ticket->queue->first;
 	if (ticket->state != LK__HOLDING && waiter)
 		waiter = waiter->next;
-	request->shares = waiter && !ticket->place->fixed;
+	request->shares = waiter && !ticket->queue->fixed;
 	return request;
 }
 
@@ -299,7 +299,7 @@ void lk__core_link_up(struct lk__core *core, struct lk__session *session, int64_
 		next = ticket->next;
 		if (ticket->session != session)
 			continue;
-		if (ticket->state != LK__HOLDING || !ticket->place->fixed ||
+		if (ticket->state != LK__HOLDING || !ticket->queue->fixed ||
 		    ticket->head_unserved || lk__ticket_is_shrinking(ticket))
 			ticket->next_ns = now_ns;
 		lk__ticket_pursue(core, now_ns, ticket);
@@ -320,16 +320,16 @@ void lk__core_link_down(struct lk__core *core, struct lk__session *session, int6
 			continue;
 		lk__pending_dequeue(session, &ticket->main);
 		lk__pending_dequeue(session, &ticket->leave);
-		if (ticket->main.where == LK__UNDER_WAY)
+		if (ticket->main.state == LK__IN_FLIGHT)
 			ticket->may_be_known = true;
-		ticket->main.where = ticket->leave.where = LK__AT_REST;
+		ticket->main.state = ticket->leave.state = LK__IDLE;
 		if (ticket->state == LK__OVER || lk__leave_is_overdue(ticket, now_ns))
 			lk__ticket_end(core, ticket);
 		else
 			lk__ticket_pursue(core, now_ns, ticket);
 	}
 	lk__latches_link_down(core, session, now_ns);
-	lk__questions_link_down(core, session, why);
+	lk__queries_link_down(core, session, why);
 }
 
 void lk__core_tick(struct lk__core *core, int64_t now_ns)

@@ -4,13 +4,12 @@
  * caller's one mutex guards it all.  Memory that an event may need is brought along by its caller,
  * so that no event can fail for want of it.
  *
- *   name    what users agree on; its places and holds
- *   place   one kind of ticket of this client for a lock (lease, fixed or renewed); its waiters
- *           stand in line here and one ticket stands in the store for all of them.  For permits
- *           each wait has a place of its own
- *   ticket  one wait and the hold that it becomes, in the store
- *   hold    what one owner in this process has, from grant to release
- *   op      a call in progress (op.h): in a line here, a waiter */
+ *   name        what users agree on; its wait queues and holds
+ *   wait queue  the waiters of this client that share a ticket in the store: for a lock all those
+ *               with the same lease, fixed or renewed; for permits each wait has one of its own
+ *   ticket      one wait and the hold that it becomes, in the store
+ *   hold        what one owner in this process has, from grant to release
+ *   op          a call in progress (op.h): in a wait queue, a waiter */
 #ifndef LK__CORE_H
 #define LK__CORE_H
 
@@ -29,20 +28,20 @@
 
 struct lk__core;
 struct lk__hold;
-struct lk__question;
+struct lk__query;
 
-/* A request of a ticket, a latch or a question: at rest, in line, or under way. */
+/* A request of a ticket, a latch or a query. */
 struct lk__pending {
-	struct lk__pending *next; /* in its session's queue, then in the link's list */
+	struct lk__pending *next; /* in its session's queue, then in the connection's list */
 	union {
 		struct lk__ticket *ticket;
 		struct lk__latch *latch; /* LK__LOOK, LK__STEP */
-		struct lk__question *question;
+		struct lk__query *query;
 	};
-	int64_t sent_ns;  /* taken from the line, thus before any byte was sent */
+	int64_t sent_ns;  /* taken from the queue, thus before any byte was sent */
 	int64_t lease_ms; /* LK__RENEW: from then on */
 	uint8_t kind;     /* enum lk__request_kind */
-	uint8_t where;    /* enum lk__pending_where */
+	uint8_t state;    /* enum lk__pending_state */
 	bool by_text;     /* the store did not know the script: send its text */
 	bool claim;       /* LK__RENEW: whichever fence the grant has */
 	bool extends;     /* LK__RENEW: for the first of those who extend */
@@ -51,24 +50,24 @@ struct lk__pending {
 	uint32_t permits; /* LK__SHRINK: that the hold keeps */
 };
 
-enum lk__pending_where { LK__AT_REST, LK__IN_LINE, LK__UNDER_WAY };
+enum lk__pending_state { LK__IDLE, LK__TO_SEND, LK__IN_FLIGHT };
 
 struct lk__name {
 	struct lk__node node;
 	struct lk__session *session; /* its route: the link by which requests about it go */
-	struct lk__place *places;
+	struct lk__wait_queue *queues;
 	struct lk__hold *holds;
 	struct lk__latch *latch; /* NULL if it is none */
-	uint32_t refs;           /* its places, and a latch that is busy */
+	uint32_t refs;           /* its wait queues, and a latch that is busy */
 	uint16_t len;
 	uint8_t kind; /* lk_kind */
 	char bytes[];
 };
 
-struct lk__place {
+struct lk__wait_queue {
 	struct lk__name *name;
-	struct lk__place *next;
-	struct lk__op *first, *last; /* waiters in line */
+	struct lk__wait_queue *next;
+	struct lk__op *first, *last; /* waiters */
 	struct lk__ticket *ticket;   /* for them, or for the hold; NULL if neither */
 	struct lk__hold *hold;       /* the valid one, NULL if none */
 	int64_t lease_ms;
@@ -80,15 +79,15 @@ struct lk__place {
 	bool final;        /* its permits are never released: the grant alone counts */
 };
 
-/* Before HOLDING calls wait for it in the line of its place: it leaves with the last of them. */
+/* Before HOLDING calls wait for it in its wait queue: it leaves with the last of them. */
 enum lk__ticket_state {
 	LK__ASKING,   /* the store has not answered yet */
 	LK__WAITING,  /* stands in the queue */
 	LK__CLAIMING, /* granted by a message that has to be claimed */
 	LK__HOLDING,
-	LK__LEAVING, /* its end is not confirmed (leave.c); its place may have another ticket */
+	LK__LEAVING, /* its end is not confirmed (leave.c); its queue may have another ticket */
 	LK__SERVING, /* ended, or to be kept; the store still has to serve the head of the queue */
-	LK__OVER,    /* only waits for an answer that is still under way */
+	LK__OVER,    /* only waits for an answer that is still in flight */
 };
 
 struct lk__ticket {
@@ -96,7 +95,7 @@ struct lk__ticket {
 	struct lk__node node;   /* by nonce */
 	struct lk__ticket *next, *prev;
 	struct lk__session *session; /* the name's route */
-	struct lk__place *place;
+	struct lk__wait_queue *queue;
 	struct lk__op *leavers;   /* calls that wait for the end of it, or of some permits */
 	struct lk__op *extenders; /* calls that wait for a renewal each, in order */
 	int64_t next_ns;          /* when to send what its state asks for, LK__NEVER */
@@ -166,7 +165,7 @@ struct lk__latch {
 	struct lk__name *name;
 	struct lk__latch *next, *prev; /* those that are busy */
 	struct lk__channel *channel;
-	struct lk__op *first, *last; /* waiters in line */
+	struct lk__op *first, *last; /* waiters */
 	struct lk__step *steps, **steps_end;
 	struct lk__pending ask, down;
 	int64_t ask_ns, step_ns;  /* when to send them, LK__NEVER */
@@ -193,9 +192,9 @@ struct lk__core {
 	struct lk__session *sessions; /* links; each name has its route over one */
 	struct lk_counters counters;
 	struct lk__heap latch_timers;
-	struct lk__latch *latches;      /* those that are busy */
-	struct lk__question *questions; /* those that have no answer */
-	uint64_t step_number;           /* given last */
+	struct lk__latch *latches; /* those that are busy */
+	struct lk__query *queries; /* those that have no answer */
+	uint64_t step_number;      /* given last */
 	uint64_t random;
 	uint32_t unconfirmed; /* tickets that are so */
 	bool closing;         /* every wait ends, nothing new begins */
@@ -212,11 +211,11 @@ void lk__core_fini(struct lk__core *core);
 bool lk__core_add_session(struct lk__core *core, struct lk__session *session);
 
 struct lk__name *lk__name_new(lk_kind kind, const char *bytes, size_t len);
-struct lk__place *lk__place_new(int64_t lease_ms, bool fixed);
-/* The place for that name and kind: the given ones are taken or freed.  session: the name's route,
- * always the same one for the same name. */
-struct lk__place *lk__place_open(struct lk__core *core, struct lk__session *session,
-                                 struct lk__name *name, struct lk__place *place);
+struct lk__wait_queue *lk__wait_queue_new(int64_t lease_ms, bool fixed);
+/* The wait queue for that name and kind: the given ones are taken or freed.  session: the name's
+ * route, always the same one for the same name. */
+struct lk__wait_queue *lk__wait_queue_open(struct lk__core *core, struct lk__session *session,
+                                           struct lk__name *name, struct lk__wait_queue *queue);
 /* A part in a name is given up. */
 void lk__name_close(struct lk__core *core, struct lk__name *name);
 /* Somebody waits, holds, or has a step that is not settled. */
@@ -229,7 +228,7 @@ bool lk__core_stepping(const struct lk__core *core);
  * queue, and only a leave's confirmation rules that out. */
 bool lk__core_unconfirmed(const struct lk__core *core, int64_t since_ns);
 /* No waiter or hold of the closing handle may be left. */
-void lk__place_close(struct lk__core *core, struct lk__place *place);
+void lk__wait_queue_close(struct lk__core *core, struct lk__wait_queue *queue);
 
 /* ---- Calls (call.c).  op->done is set at once or later; see lk__core_next_done(). ----- */
 
@@ -239,7 +238,7 @@ bool lk__core_reenter(struct lk__core *core, int64_t now_ns, const struct lk__na
                       uint64_t owner);
 bool lk__core_unenter(int64_t now_ns, const struct lk__name *name, uint64_t owner);
 void lk__core_acquire(struct lk__core *core, int64_t now_ns, struct lk__op *waiter);
-/* The same for permits; the waiter's place is the handle's, and becomes one of its own. */
+/* The same for permits; the op's queue is the handle's, and becomes one of its own. */
 void lk__core_acquire_permits(struct lk__core *core, int64_t now_ns, struct lk__op *waiter);
 void lk__core_release(struct lk__core *core, int64_t now_ns, struct lk__op *waiter);
 /* Give back waiter->permits of the hold with that owner, 0 = all. */
@@ -267,11 +266,11 @@ int64_t lk__hold_left_ns(const struct lk__hold *hold, int64_t now_ns);
 /* ---- Events (core.c, answer.c, message.c) ------------------------------------------------- */
 
 void lk__core_link_up(struct lk__core *core, struct lk__session *session, int64_t now_ns);
-/* What was under way over that link has no answer any more.  random: see
+/* What was in flight over that link has no answer any more.  random: see
  * lk__session_dial_failed(). */
 void lk__core_link_down(struct lk__core *core, struct lk__session *session, int64_t now_ns,
                         const struct lk__why *why, uint64_t random);
-/* A latch's; else it is a ticket's, or a question's. */
+/* A latch's; else it is a ticket's, or a query's. */
 bool lk__pending_is_latch(const struct lk__pending *pending);
 void lk__core_answer(struct lk__core *core, int64_t now_ns, struct lk__pending *pending,
                      const struct lk__answer *answer);
@@ -280,7 +279,7 @@ void lk__core_tick(struct lk__core *core, int64_t now_ns);
 /* When to tick next, LK__NEVER.  Deadlines of ops do not count: their threads tick for them. */
 int64_t lk__core_due(const struct lk__core *core);
 
-/* The next request to send over a link, in order; it is under way from now on.  NULL if none. */
+/* The next request to send over a link, in order; it is in flight from now on.  NULL if none. */
 struct lk__pending *lk__core_next_request(struct lk__core *core, struct lk__session *session,
                                           int64_t now_ns);
 /* What a request asks, as a value.  What that points to stays until the answer is given. */
@@ -293,7 +292,7 @@ struct lk__op *lk__core_asker(const struct lk__pending *pending);
 bool lk__op_expects_response(const struct lk__op *waiter);
 bool lk__op_is_patient(const struct lk__op *waiter);
 bool lk__op_expects_message(const struct lk__op *waiter);
-/* The store did not run it: put it first in the line again.  False when it need not be sent. */
+/* The store did not run it: put it first in the queue again.  False when it need not be sent. */
 bool lk__core_resend(struct lk__core *core, struct lk__pending *pending);
 /* A waiter that is done, each once. */
 struct lk__op *lk__core_next_done(struct lk__core *core);
@@ -310,7 +309,7 @@ int64_t lk__margin_ns(int64_t lease_ms);
 
 /* ---- Between these files ---------------------------------------------------------- */
 
-void lk__ticket_start(struct lk__core *core, int64_t now_ns, struct lk__place *place);
+void lk__ticket_start(struct lk__core *core, int64_t now_ns, struct lk__wait_queue *queue);
 void lk__ticket_pursue(struct lk__core *core, int64_t now_ns, struct lk__ticket *ticket);
 void lk__ticket_leave(struct lk__core *core, int64_t now_ns, struct lk__ticket *ticket);
 /* Granted: it is a hold now, for the first waiter. */
@@ -348,11 +347,11 @@ int64_t lk__refusal_retry_ns(const struct lk__core *core, int64_t now_ns,
 bool lk__ticket_is_shrinking(const struct lk__ticket *ticket);
 /* When its hold is to be renewed next, LK__NEVER. */
 int64_t lk__ticket_renewal_ns(const struct lk__ticket *ticket);
-void lk__ticket_begin_again(struct lk__core *core, int64_t now_ns, struct lk__ticket *ticket);
+void lk__ticket_restart(struct lk__core *core, int64_t now_ns, struct lk__ticket *ticket);
 struct lk__ticket *lk__ticket_find(const struct lk__core *core, const char *nonce);
 uint64_t lk__core_random(struct lk__core *core);
-void lk__hold_make(struct lk__core *core, int64_t now_ns, struct lk__place *place);
-struct lk__op *lk__line_first(struct lk__place *place);
+void lk__hold_make(struct lk__core *core, int64_t now_ns, struct lk__wait_queue *queue);
+struct lk__op *lk__wait_queue_pop(struct lk__wait_queue *queue);
 void lk__hold_lose(struct lk__core *core, int64_t now_ns, struct lk__hold *hold,
                    lk_lost_reason reason);
 void lk__hold_free(struct lk__core *core, struct lk__hold *hold);

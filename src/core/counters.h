@@ -46,9 +46,9 @@ static inline void lk__count_end(struct lk_counters *counters, const struct lk__
                                  lk_err err)
 {
 	if (err == LK_OK) {
-		if (waiter->where == LK__IN_LATCH)
+		if (waiter->awaits == LK__FOR_OPEN)
 			lk__count(&counters->awaited, 1);
-		else if (waiter->where == LK__FOR_STEP)
+		else if (waiter->awaits == LK__FOR_STEP)
 			lk__count(&counters->stepped, 1);
 	} else if (waiter->acquires) {
 		lk__count(err == LK_EBUSY                            ? &counters->busy
@@ -83,13 +83,13 @@ static inline void lk__count_renewal(struct lk_counters *counters, int64_t now_n
 {
 	int64_t due_ns = lk__ticket_renewal_ns(ticket), late_us, gone;
 
-	if (ticket->place->fixed)
+	if (ticket->queue->fixed)
 		return;
 	/* What came by message counts from the first ask, and may have been due at once. */
 	if (due_ns < ticket->store_us_ns)
 		due_ns = ticket->store_us_ns;
 	late_us = request->sent_ns > due_ns ? lk__count_us(request->sent_ns - due_ns) : 0;
-	gone = 1000 - (ticket->valid_until_ns - now_ns) / (ticket->place->lease_ms * 1000);
+	gone = 1000 - (ticket->valid_until_ns - now_ns) / (ticket->queue->lease_ms * 1000);
 	lk__count(&counters->renewed, 1);
 	lk__count(&counters->late_us, late_us);
 	lk__count_most(&counters->late_max_us, late_us);

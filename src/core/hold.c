@@ -34,51 +34,51 @@ lk_state lk__hold_state(const struct lk__hold *hold, int64_t now_ns)
 	if (!lk__hold_left_ns(hold, now_ns))
 		return LK_STATE_LOST;
 	/* A renewal is due with two thirds left; with half left something is wrong. */
-	if (!ticket->place->fixed &&
+	if (!ticket->queue->fixed &&
 	    (!lk__session_is_up(ticket->session) || ticket->renewal_failed ||
-	     ticket->valid_until_ns - now_ns < ticket->place->lease_ms * 500000))
+	     ticket->valid_until_ns - now_ns < ticket->queue->lease_ms * 500000))
 		return LK_STATE_UNSURE;
 	return LK_STATE_HELD;
 }
 
-/* Take the first waiter out of the line. */
-struct lk__op *lk__line_first(struct lk__place *place)
+/* Take the first waiter out of the queue. */
+struct lk__op *lk__wait_queue_pop(struct lk__wait_queue *queue)
 {
-	struct lk__op *waiter = place->first;
+	struct lk__op *waiter = queue->first;
 
-	place->first = waiter->next;
-	if (!place->first)
-		place->last = NULL;
+	queue->first = waiter->next;
+	if (!queue->first)
+		queue->last = NULL;
 	return waiter;
 }
 
-/* The first waiter of the place becomes the owner of the place's ticket. */
-void lk__hold_make(struct lk__core *core, int64_t now_ns, struct lk__place *place)
+/* The first waiter of the queue becomes the owner of the queue's ticket. */
+void lk__hold_make(struct lk__core *core, int64_t now_ns, struct lk__wait_queue *queue)
 {
-	struct lk__op *waiter = lk__line_first(place);
+	struct lk__op *waiter = lk__wait_queue_pop(queue);
 	struct lk__hold *hold = waiter->spare_hold;
 
 	waiter->spare_hold = NULL;
-	waiter->fence = place->ticket->last_fence;
+	waiter->fence = queue->ticket->last_fence;
 	*hold = (struct lk__hold){
-		.next_of_name = place->name->holds,
+		.next_of_name = queue->name->holds,
 		.next = core->all_holds,
 		.handle = waiter->handle,
-		.owner = place->permits ? waiter->fence : waiter->owner,
-		.name = place->name,
-		.ticket = place->ticket,
-		.fence = place->ticket->last_fence,
+		.owner = queue->permits ? waiter->fence : waiter->owner,
+		.name = queue->name,
+		.ticket = queue->ticket,
+		.fence = queue->ticket->last_fence,
 		.since_ns = now_ns,
 		.max_until_ns =
 			waiter->max_hold_ms ? now_ns + waiter->max_hold_ms * 1000000 : LK__NEVER,
-		.count = place->permits ? place->permits : 1,
+		.count = queue->permits ? queue->permits : 1,
 		.told = !waiter->tell_loss,
 	};
-	place->name->holds = hold;
+	queue->name->holds = hold;
 	if (core->all_holds)
 		core->all_holds->prev = hold;
 	core->all_holds = hold;
-	place->hold = hold;
+	queue->hold = hold;
 	lk__complete(core, waiter, LK_OK, NULL);
 }
 
@@ -125,7 +125,7 @@ void lk__hold_lose(struct lk__core *core, int64_t now_ns, struct lk__hold *hold,
                    lk_lost_reason reason)
 {
 	struct lk__ticket *ticket = hold->ticket;
-	struct lk__place *place = ticket->place;
+	struct lk__wait_queue *queue = ticket->queue;
 
 	lk__count_hold(&core->counters, now_ns, hold);
 	lk__count_loss(&core->counters, reason);
@@ -135,10 +135,10 @@ void lk__hold_lose(struct lk__core *core, int64_t now_ns, struct lk__hold *hold,
 		*core->lost_end = hold;
 		core->lost_end = &hold->next_lost;
 	}
-	place->hold = NULL;
+	queue->hold = NULL;
 	lk__ticket_leave(core, now_ns, ticket);
-	if (place->first)
-		lk__ticket_start(core, now_ns, place);
+	if (queue->first)
+		lk__ticket_start(core, now_ns, queue);
 }
 
 static bool expired(const struct lk__hold *hold, int64_t now_ns)

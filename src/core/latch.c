@@ -81,8 +81,8 @@ void lk__latch_free(struct lk__core *core, struct lk__latch *latch)
 /* It has waiters, steps or requests, and with them a part in its name. */
 static void mind_busy(struct lk__core *core, struct lk__latch *latch)
 {
-	bool busy = latch->first || latch->steps || latch->ask.where != LK__AT_REST ||
-	            latch->down.where != LK__AT_REST;
+	bool busy = latch->first || latch->steps || latch->ask.state != LK__IDLE ||
+	            latch->down.state != LK__IDLE;
 
 	if (busy == latch->busy)
 		return;
@@ -113,7 +113,7 @@ void lk__latches_fini(struct lk__core *core)
 		struct lk__latch *latch = core->latches;
 		latch->first = latch->last = NULL;
 		lk__steps_free(latch);
-		latch->ask.where = latch->down.where = LK__AT_REST;
+		latch->ask.state = latch->down.state = LK__IDLE;
 		mind_busy(core, latch);
 	}
 }
@@ -146,9 +146,9 @@ static void arm(struct lk__core *core, struct lk__latch *latch)
 {
 	int64_t when = LK__NEVER;
 
-	if (is_linked(latch) && latch->ask.where == LK__AT_REST)
+	if (is_linked(latch) && latch->ask.state == LK__IDLE)
 		when = latch->ask_ns;
-	if (is_linked(latch) && latch->down.where == LK__AT_REST && lk__step_can_go(latch) &&
+	if (is_linked(latch) && latch->down.state == LK__IDLE && lk__step_can_go(latch) &&
 	    latch->step_ns < when)
 		when = latch->step_ns;
 	lk__heap_set(&core->latch_timers, &latch->timer, when);
@@ -159,18 +159,18 @@ void lk__latch_pursue(struct lk__core *core, int64_t now_ns, struct lk__latch *l
 {
 	bool asks = latch->first || lk__step_asks(latch);
 
-	if (latch->ask_ns == LK__NEVER && latch->ask.where == LK__AT_REST && must_ask(latch))
+	if (latch->ask_ns == LK__NEVER && latch->ask.state == LK__IDLE && must_ask(latch))
 		latch->ask_ns = now_ns;
 	if (!asks) {
 		latch->ask_ns = LK__NEVER;
 		lk__pending_dequeue(latch->name->session, &latch->ask);
-	} else if (is_linked(latch) && latch->ask.where == LK__AT_REST && latch->ask_ns <= now_ns) {
+	} else if (is_linked(latch) && latch->ask.state == LK__IDLE && latch->ask_ns <= now_ns) {
 		enqueue(latch, &latch->ask);
 		latch->ask_ns = LK__NEVER;
 	}
 	if (!lk__step_can_go(latch))
 		lk__pending_dequeue(latch->name->session, &latch->down);
-	else if (is_linked(latch) && latch->down.where == LK__AT_REST && latch->step_ns <= now_ns)
+	else if (is_linked(latch) && latch->down.state == LK__IDLE && latch->step_ns <= now_ns)
 		enqueue(latch, &latch->down);
 	if (latch->using_channel && !latch->first) {
 		latch->using_channel = false;
@@ -207,14 +207,14 @@ bool lk__pending_is_latch(const struct lk__pending *request)
 
 void lk__core_await(struct lk__core *core, int64_t now_ns, struct lk__op *waiter)
 {
-	struct lk__latch *latch = waiter->place->name->latch;
+	struct lk__latch *latch = waiter->queue->name->latch;
 
 	lk__op_begin_wait(core, now_ns, waiter);
 	if (core->closing) {
 		lk__complete(core, waiter, LK_ECLOSED, "the client is closed");
 		return;
 	}
-	waiter->where = LK__IN_LATCH;
+	waiter->awaits = LK__FOR_OPEN;
 	waiter->joined = latch->asks;
 	waiter->next = NULL;
 	if (latch->last)
@@ -355,7 +355,7 @@ void lk__latch_unheard(struct lk__core *core, struct lk__latch *latch, struct lk
 	                                      : "not connected");
 }
 
-static void leave_line(struct lk__latch *latch, struct lk__op *waiter)
+static void leave_queue(struct lk__latch *latch, struct lk__op *waiter)
 {
 	struct lk__op **at = &latch->first, *last = NULL;
 
@@ -368,7 +368,7 @@ static void leave_line(struct lk__latch *latch, struct lk__op *waiter)
 
 void lk__latch_give_up(struct lk__core *core, int64_t now_ns, struct lk__op *waiter, lk_err why)
 {
-	struct lk__latch *latch = waiter->place->name->latch;
+	struct lk__latch *latch = waiter->queue->name->latch;
 	bool knows = waiter->stamp && latch->heard;
 
 	if (why == LK_ETIMEDOUT && !knows && is_linked(latch)) {
@@ -376,7 +376,7 @@ void lk__latch_give_up(struct lk__core *core, int64_t now_ns, struct lk__op *wai
 		waiter->only_try = waiter->late = true;
 		return;
 	}
-	leave_line(latch, waiter);
+	leave_queue(latch, waiter);
 	if (why == LK_ETIMEDOUT && !knows)
 		lk__latch_unheard(core, latch, waiter);
 	else
@@ -387,12 +387,12 @@ void lk__latch_give_up(struct lk__core *core, int64_t now_ns, struct lk__op *wai
 
 void lk__latch_abandon(struct lk__core *core, int64_t now_ns, struct lk__op *waiter)
 {
-	struct lk__latch *latch = waiter->place->name->latch;
+	struct lk__latch *latch = waiter->queue->name->latch;
 
-	if (waiter->where == LK__FOR_STEP) {
+	if (waiter->awaits == LK__FOR_STEP) {
 		lk__step_abandon(core, latch, waiter);
 	} else {
-		leave_line(latch, waiter);
+		leave_queue(latch, waiter);
 		lk__latch_unheard(core, latch, waiter);
 	}
 	lk__latch_pursue(core, now_ns, latch);
@@ -457,7 +457,7 @@ void lk__latch_answer(struct lk__core *core, int64_t now_ns, struct lk__pending 
 {
 	struct lk__latch *latch = request->latch;
 
-	request->where = LK__AT_REST;
+	request->state = LK__IDLE;
 	if (request == &latch->down)
 		lk__step_answer(core, now_ns, latch, answer);
 	else if (answer->kind == LK__SHOWN)
@@ -502,7 +502,7 @@ static void channel_message(struct lk__channel *channel, void *arg, int64_t now_
 	for_each(arg, latch, hear, message);
 	if (latch->first && message->kind == LK__OPENED) {
 		/* Who is left has not been looked at yet; or the store began anew with a clock that
-		 * is behind, and it did open.  An answer that is under way may be of before. */
+		 * is behind, and it did open.  An answer that is in flight may be of before. */
 		latch->confirmed = latch->asks;
 		latch->ask_ns = now_ns;
 	}
@@ -535,9 +535,9 @@ void lk__latches_link_down(struct lk__core *core, struct lk__session *session, i
 			continue;
 		lk__pending_dequeue(latch->name->session, &latch->ask);
 		lk__pending_dequeue(latch->name->session, &latch->down);
-		if (latch->down.where == LK__UNDER_WAY)
+		if (latch->down.state == LK__IN_FLIGHT)
 			latch->steps->doubt = true;
-		latch->ask.where = latch->down.where = LK__AT_REST;
+		latch->ask.state = latch->down.state = LK__IDLE;
 		latch->heard = false;
 		latch->trouble.err = LK_OK;
 		/* Perhaps of a memory that was lost since: the store still has what counts. */

@@ -4,7 +4,7 @@
  *   latch  what one client knows of one name: its waiters, its steps, one request of each kind
  *   step   one count-down.  It carries a number that is new in this client, and is bound to one
  *          generation as long as it may have been counted; one at a time is on its way, the others
- *          stand in line behind it
+ *          are queued behind it
  *
  * All of a latch's memory comes from who opens its name, and of a step from its caller. */
 #ifndef LK__LATCH_H
@@ -19,10 +19,10 @@ struct lk__latch *lk__latch_new(const char *topic);
 void lk__latch_discard(struct lk__latch *latch);
 /* The name has a latch from now on: the given one is taken or freed. */
 void lk__latch_open(struct lk__name *name, struct lk__latch *latch);
-/* The name goes, and nothing of the latch is under way. */
+/* The name goes, and nothing of the latch is in flight. */
 void lk__latch_free(struct lk__core *core, struct lk__latch *latch);
 
-/* ---- Calls: waiter->place names the latch --------------------------------------------------- */
+/* ---- Calls: op->queue names the latch --------------------------------------------------- */
 
 void lk__core_await(struct lk__core *core, int64_t now_ns, struct lk__op *waiter);
 /* waiter->step is taken. */
@@ -41,7 +41,7 @@ void lk__latches_fini(struct lk__core *core);
 void lk__latches_link_up(struct lk__core *core, struct lk__session *session, int64_t now_ns);
 void lk__latches_link_down(struct lk__core *core, struct lk__session *session, int64_t now_ns);
 void lk__latches_tick(struct lk__core *core, int64_t now_ns);
-/* It is under way from now on. */
+/* It is in flight from now on. */
 void lk__latch_sent(struct lk__core *core, struct lk__pending *pending);
 void lk__latch_answer(struct lk__core *core, int64_t now_ns, struct lk__pending *pending,
                       const struct lk__answer *answer);

@@ -8,7 +8,7 @@
  * ended: such a ticket is freed at its grant, or serves the head of the queue, as does one whose
  * leave is confirmed, or its leave names the grant, which stays.
  *
- * A ticket that is LEAVING or SERVING and still its place's has lapsed: its grant came too late,
+ * A ticket that is LEAVING or SERVING and still its queue's has lapsed: its grant came too late,
  * and calls wait for another one.  After its end it asks anew. */
 #include "core.h"
 
@@ -38,7 +38,7 @@ int64_t lk__refusal_retry_ns(const struct lk__core *core, int64_t now_ns, struct
 /* The store ends a hold one lease from now, and forgets a queue that no client asks about. */
 void lk__leave_begin(int64_t now_ns, struct lk__ticket *ticket)
 {
-	int64_t until_ns = now_ns + ticket->place->lease_ms * MS;
+	int64_t until_ns = now_ns + ticket->queue->lease_ms * MS;
 
 	if (ticket->state == LK__HOLDING && ticket->valid_until_ns > until_ns)
 		until_ns = ticket->valid_until_ns; /* it was extended */
@@ -72,12 +72,12 @@ void lk__refusal_note(struct lk__core *core, struct lk__ticket *ticket,
 bool lk__ticket_is_unknown(const struct lk__ticket *ticket)
 {
 	return !ticket->first_sent_ns ||
-	       (!ticket->may_be_known && ticket->main.where != LK__UNDER_WAY);
+	       (!ticket->may_be_known && ticket->main.state != LK__IN_FLIGHT);
 }
 
 bool lk__ticket_is_used(const struct lk__ticket *ticket)
 {
-	return ticket->place->final && ticket->fence;
+	return ticket->queue->final && ticket->fence;
 }
 
 /* Nothing is made of an answer to what it asked for before. */
@@ -88,7 +88,7 @@ bool lk__ticket_is_leaving(const struct lk__ticket *ticket)
 
 bool lk__ticket_has_lapsed(const struct lk__ticket *ticket)
 {
-	return lk__ticket_is_leaving(ticket) && ticket->place->ticket == ticket;
+	return lk__ticket_is_leaving(ticket) && ticket->queue->ticket == ticket;
 }
 
 /* The store has forgotten it by now, and no call depends on it. */
@@ -190,7 +190,7 @@ bool lk__leave_confirmed(struct lk__core *core, int64_t now_ns, struct lk__ticke
 /* Send the leave again, before its time. */
 void lk__leave_now(struct lk__core *core, int64_t now_ns, struct lk__ticket *ticket)
 {
-	if (ticket->leave.where != LK__AT_REST)
+	if (ticket->leave.state != LK__IDLE)
 		return;
 	ticket->next_ns = now_ns;
 	lk__ticket_pursue(core, now_ns, ticket);
@@ -202,7 +202,7 @@ void lk__leave_ghosts(struct lk__core *core, int64_t now_ns, const struct lk__na
 	struct lk__ticket *ticket = core->unconfirmed ? core->all_tickets : NULL;
 
 	for (; ticket; ticket = ticket->next)
-		if (ticket->leave_refused && ticket->place->name == name)
+		if (ticket->leave_refused && ticket->queue->name == name)
 			lk__leave_now(core, now_ns, ticket);
 }
 

@@ -27,20 +27,20 @@ static void grant(struct lk__core *core, int64_t now_ns, struct lk__ticket *tick
 
 	if (ticket->state != LK__ASKING && ticket->state != LK__WAITING)
 		return;
-	if (!ticket->first_sent_ns || message->lease_ms != ticket->place->lease_ms ||
-	    message->fixed != ticket->place->fixed || message->final != ticket->place->final ||
-	    message->permits != ticket->place->permits)
+	if (!ticket->first_sent_ns || message->lease_ms != ticket->queue->lease_ms ||
+	    message->fixed != ticket->queue->fixed || message->final != ticket->queue->final ||
+	    message->permits != ticket->queue->permits)
 		return; /* no store said this */
 	ticket->head_unserved = false;
 	ticket->valid_until_ns = ticket->first_sent_ns + life_ns - lk__margin_ns(message->life_ms);
 	ticket->granted_by_message = true;
 	ticket->is_shared = false;
-	if (ticket->place->final && !message->claim) {
+	if (ticket->queue->final && !message->claim) {
 		granted_for_good(core, now_ns, ticket, message);
 		return;
 	}
-	if (message->claim || ticket->place->fixed ||
-	    ticket->valid_until_ns - now_ns < ticket->place->lease_ms * MS / 3) {
+	if (message->claim || ticket->queue->fixed ||
+	    ticket->valid_until_ns - now_ns < ticket->queue->lease_ms * MS / 3) {
 		ticket->state = LK__CLAIMING;
 		ticket->next_ns = now_ns;
 		lk__ticket_pursue(core, now_ns, ticket);
@@ -62,11 +62,11 @@ static void broken(struct lk__core *core, int64_t now_ns, struct lk__ticket *tic
 }
 
 /* May come before the answer to its ask. */
-static void again(struct lk__core *core, int64_t now_ns, struct lk__ticket *ticket,
+static void reask(struct lk__core *core, int64_t now_ns, struct lk__ticket *ticket,
                   const struct lk__message *message)
 {
 	int64_t in_ms = message->in_ms < LK__REASK_MAX_MS ? message->in_ms : LK__REASK_MAX_MS;
-	int64_t when_ns = now_ns + (in_ms + (ticket->place->permits > 0)) * MS;
+	int64_t when_ns = now_ns + (in_ms + (ticket->queue->permits > 0)) * MS;
 
 	if (ticket->state != LK__WAITING && ticket->state != LK__ASKING)
 		return;
@@ -75,7 +75,7 @@ static void again(struct lk__core *core, int64_t now_ns, struct lk__ticket *tick
 	 */
 	if (ticket->main.sent_ns && when_ns > ticket->main.sent_ns + LK__REASK_MAX_MS * MS)
 		when_ns = ticket->main.sent_ns + LK__REASK_MAX_MS * MS;
-	if (when_ns < ticket->next_ns || (ticket->place->permits && !ticket->head_unserved)) {
+	if (when_ns < ticket->next_ns || (ticket->queue->permits && !ticket->head_unserved)) {
 		ticket->next_ns = when_ns;
 		lk__ticket_pursue(core, now_ns, ticket);
 	}
@@ -84,7 +84,7 @@ static void again(struct lk__core *core, int64_t now_ns, struct lk__ticket *tick
 /* Note for the answer to the request, if it is in flight, that the message came before it. */
 static void hear(struct lk__pending *pending, const struct lk__message *message)
 {
-	if (pending->where == LK__UNDER_WAY)
+	if (pending->state == LK__IN_FLIGHT)
 		pending->heard |= (uint8_t)(1U << message->kind);
 }
 
@@ -114,8 +114,8 @@ void lk__core_message(struct lk__core *core, int64_t now_ns, const struct lk__me
 		/* May come before the grant, or a renewal's answer: kept by ticket. */
 		ticket->is_wanted = true;
 		break;
-	case LK__AGAIN:
-		again(core, now_ns, ticket, message);
+	case LK__REASK:
+		reask(core, now_ns, ticket, message);
 		break;
 	case LK__BROKEN:
 		broken(core, now_ns, ticket);

@@ -11,7 +11,7 @@
 
 #include "counters.h"
 #include "latch.h"
-#include "question.h"
+#include "query.h"
 
 #include <stdio.h>
 
@@ -47,7 +47,7 @@ void lk__complete(struct lk__core *core, struct lk__op *op, lk_err err, const ch
 {
 	lk__count_end(&core->counters, op, err);
 	lk__heap_set(&core->op_timers, &op->timer, LK__NEVER);
-	op->where = LK__NOWHERE;
+	op->awaits = LK__FOR_NOTHING;
 	op->ticket = NULL;
 	op->done = true;
 	op->why.err = err;
@@ -74,7 +74,7 @@ struct lk__op *lk__core_next_done(struct lk__core *core)
 
 void lk__op_await_leave(struct lk__ticket *ticket, struct lk__op *op, lk_err err)
 {
-	op->where = LK__FOR_LEAVE;
+	op->awaits = LK__FOR_LEAVE;
 	op->ticket = ticket;
 	op->why.err = err;
 	op->next = ticket->leavers;
@@ -91,19 +91,19 @@ static void remove_from(struct lk__op **at, struct lk__op *op)
 	op->next = NULL;
 }
 
-static void leave_line(struct lk__place *place, struct lk__op *op)
+static void leave_queue(struct lk__wait_queue *queue, struct lk__op *op)
 {
 	struct lk__op *last = NULL;
 
-	remove_from(&place->first, op);
-	for (struct lk__op *other = place->first; other; other = other->next)
+	remove_from(&queue->first, op);
+	for (struct lk__op *other = queue->first; other; other = other->next)
 		last = other;
-	place->last = last;
+	queue->last = last;
 }
 
 static const char *text_of(const struct lk__op *op, lk_err why)
 {
-	const char *text = op->place->name->session->why.text;
+	const char *text = op->queue->name->session->why.text;
 
 	switch (why) {
 	case LK_ETIMEDOUT:
@@ -144,13 +144,13 @@ static void complete_refused(struct lk__core *core, struct lk__op *op,
 		lk__complete(core, op, why, text_of(op, why));
 }
 
-static void give_up_place(struct lk__core *core, int64_t now_ns, struct lk__op *op, lk_err why)
+static void give_up_grant(struct lk__core *core, int64_t now_ns, struct lk__op *op, lk_err why)
 {
-	struct lk__place *place = op->place;
-	struct lk__ticket *ticket = place->ticket;
+	struct lk__wait_queue *queue = op->queue;
+	struct lk__ticket *ticket = queue->ticket;
 
-	leave_line(place, op);
-	if (place->first || place->hold || !ticket) {
+	leave_queue(queue, op);
+	if (queue->first || queue->hold || !ticket) {
 		complete_refused(core, op, ticket, why);
 		return;
 	}
@@ -170,12 +170,12 @@ void lk__core_give_up(struct lk__core *core, int64_t now_ns, struct lk__op *op, 
 {
 	const bool only_try = op->only_try; /* its deadline stays */
 
-	if (op->where == LK__IN_LATCH)
+	if (op->awaits == LK__FOR_OPEN)
 		lk__latch_give_up(core, now_ns, op, why);
-	else if (op->where == LK__IN_PLACE)
-		give_up_place(core, now_ns, op, why);
+	else if (op->awaits == LK__FOR_GRANT)
+		give_up_grant(core, now_ns, op, why);
 	else
-		return; /* its place may be no more */
+		return; /* its queue may be no more */
 	if (!op->done && !only_try)
 		lk__heap_set(&core->op_timers, &op->timer, timeout_ns(core, now_ns));
 }
@@ -185,9 +185,9 @@ static const struct lk__ticket *refused_ticket(const struct lk__op *op)
 {
 	const struct lk__ticket *ticket = NULL;
 
-	if (op->where == LK__IN_PLACE)
-		ticket = op->place->ticket;
-	else if (op->where == LK__FOR_LEAVE)
+	if (op->awaits == LK__FOR_GRANT)
+		ticket = op->queue->ticket;
+	else if (op->awaits == LK__FOR_LEAVE)
 		ticket = op->ticket;
 	return ticket && ticket->refusals ? ticket : NULL;
 }
@@ -200,19 +200,19 @@ void lk__core_abandon(struct lk__core *core, int64_t now_ns, struct lk__op *op)
 
 	if (refused) /* it may be no more below */
 		snprintf(text, sizeof(text), "%s", refusal_text(core, refused));
-	if (op->where == LK__IN_PLACE)
+	if (op->awaits == LK__FOR_GRANT)
 		lk__core_give_up(core, now_ns, op, LK_ETIMEDOUT);
 	if (op->done)
 		return;
-	if (op->where == LK__FOR_QUESTION) {
-		lk__question_abandon(core, op);
+	if (op->awaits == LK__FOR_QUERY) {
+		lk__query_abandon(core, op);
 		return;
 	}
-	if (op->where == LK__IN_LATCH || op->where == LK__FOR_STEP) {
+	if (op->awaits == LK__FOR_OPEN || op->awaits == LK__FOR_STEP) {
 		lk__latch_abandon(core, now_ns, op);
 		return;
 	}
-	if (op->where == LK__FOR_EXTEND) {
+	if (op->awaits == LK__FOR_EXTEND) {
 		remove_from(&op->ticket->extenders, op);
 		if (!op->sent)
 			err = LK_ECONN;
@@ -228,7 +228,7 @@ void lk__ops_tick(struct lk__core *core, int64_t now_ns)
 
 	while ((timer = lk__heap_first(&core->op_timers)) && timer->due_ns <= now_ns) {
 		struct lk__op *op = (struct lk__op *)timer;
-		bool waits = op->where == LK__IN_PLACE || op->where == LK__IN_LATCH;
+		bool waits = op->awaits == LK__FOR_GRANT || op->awaits == LK__FOR_OPEN;
 		if (waits && !op->only_try)
 			lk__core_give_up(core, now_ns, op, LK_ETIMEDOUT);
 		else
@@ -239,14 +239,14 @@ void lk__ops_tick(struct lk__core *core, int64_t now_ns)
 void lk__core_cancel(struct lk__core *core, int64_t now_ns, struct lk__name *name, void *handle,
                      lk_err why)
 {
-	struct lk__place *place = name->places, *next_place;
+	struct lk__wait_queue *queue = name->queues, *next_queue;
 
 	if (name->latch)
 		lk__latch_cancel(core, now_ns, name->latch, handle, why);
-	for (; place; place = next_place) {
-		struct lk__op *op = place->first, *next;
+	for (; queue; queue = next_queue) {
+		struct lk__op *op = queue->first, *next;
 
-		next_place = place->next; /* the end of its only wait may be the end of the place */
+		next_queue = queue->next; /* the end of its only wait may be the end of the queue */
 		for (; op; op = next) {
 			next = op->next;
 			if (op->handle == handle)

@@ -10,20 +10,20 @@
 
 struct lk__core;
 struct lk__hold;
-struct lk__place;
+struct lk__wait_queue;
 struct lk__session;
 struct lk__session;
 struct lk__step;
 struct lk__ticket;
 
-enum lk__op_where {
-	LK__NOWHERE,
-	LK__IN_PLACE,
+enum lk__op_awaits {
+	LK__FOR_NOTHING,
+	LK__FOR_GRANT,
 	LK__FOR_LEAVE,
 	LK__FOR_EXTEND,
-	LK__IN_LATCH, /* until it is open */
+	LK__FOR_OPEN, /* until it is open */
 	LK__FOR_STEP,
-	LK__FOR_QUESTION,
+	LK__FOR_QUERY,
 };
 
 struct lk__op {
@@ -33,7 +33,7 @@ struct lk__op {
 	/* To be called once the op is done and taken out: see lk__core_next_done(). */
 	void (*on_done)(struct lk__op *op, void *arg);
 	void *on_done_arg;
-	struct lk__place *place;
+	struct lk__wait_queue *queue;
 	void *handle;
 	uint64_t owner;
 	int64_t max_hold_ms; /* 0 = no limit */
@@ -49,8 +49,8 @@ struct lk__op {
 	/* Brought along; taken when used, else the caller frees them. */
 	struct lk__ticket *spare_ticket;
 	struct lk__hold *spare_hold;
-	struct lk__place *spare_place; /* permits */
-	struct lk__step *spare_step;   /* of a latch */
+	struct lk__wait_queue *spare_queue; /* permits */
+	struct lk__step *spare_step;        /* of a latch */
 	/* Of a latch. */
 	uint64_t joined, stamp;   /* see latch.c */
 	uint64_t opened, removed; /* the last ones that it heard of */
@@ -61,8 +61,8 @@ struct lk__op {
 	bool sent;                 /* FOR_EXTEND: its request went out */
 	int64_t remaining;         /* FOR_STEP, and counted */
 	bool counted;
-	size_t unanswered; /* FOR_QUESTION: of its questions */
-	uint8_t where;
+	size_t unanswered; /* FOR_QUERY: of its queries */
+	uint8_t awaits;    /* enum lk__op_awaits */
 	bool done;
 	struct lk__why why; /* the result, with its sentence */
 };

@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: MIT
  * What requests ask, as values for a store, and who waits for their answers. */
 #include "latch.h"
-#include "question.h"
+#include "query.h"
 
 #include <string.h>
 
 struct lk__ticket_id lk__ticket_id(const struct lk__ticket *ticket)
 {
-	const struct lk__place *place = ticket->place;
+	const struct lk__wait_queue *queue = ticket->queue;
 	struct lk__ticket_id id = {
-		.lease_ms = place->lease_ms,
-		.permits = place->permits,
-		.fixed = place->fixed,
-		.final = place->final,
+		.lease_ms = queue->lease_ms,
+		.permits = queue->permits,
+		.fixed = queue->fixed,
+		.final = queue->final,
 	};
 
 	memcpy(id.nonce, ticket->nonce, sizeof(id.nonce));
@@ -41,11 +41,11 @@ static void of_latch(const struct lk__pending *pending, struct lk__request *requ
 static void of_ticket(const struct lk__pending *pending, struct lk__request *request)
 {
 	const struct lk__ticket *ticket = pending->ticket;
-	const struct lk__place *place = ticket->place;
+	const struct lk__wait_queue *queue = ticket->queue;
 
-	request->noun = place->name->kind;
-	request->name = place->name->bytes;
-	request->name_len = place->name->len;
+	request->noun = queue->name->kind;
+	request->name = queue->name->bytes;
+	request->name_len = queue->name->len;
 	if (pending->kind == LK__HAND)
 		return;
 	request->ticket = lk__ticket_id(ticket);
@@ -54,8 +54,8 @@ static void of_ticket(const struct lk__pending *pending, struct lk__request *req
 	if (pending->kind == LK__ASK) {
 		request->only_try = ticket->is_try;
 		request->arrival = ticket->arrival;
-		request->capacity = place->capacity;
-		request->ttl_ms = place->ttl_ms;
+		request->capacity = queue->capacity;
+		request->ttl_ms = queue->ttl_ms;
 	} else if (pending->kind == LK__RENEW) {
 		request->fence = pending->claim ? 0 : ticket->fence;
 		request->lease_ms = pending->lease_ms;
@@ -66,20 +66,20 @@ static void of_ticket(const struct lk__pending *pending, struct lk__request *req
 	}
 }
 
-static void of_question(const struct lk__question *question, struct lk__request *request)
+static void of_query(const struct lk__query *query, struct lk__request *request)
 {
-	request->noun = question->noun;
-	request->name = question->name;
-	request->name_len = question->name_len;
-	request->ticket = question->ticket;
-	request->details = &question->details;
+	request->noun = query->noun;
+	request->name = query->name;
+	request->name_len = query->name_len;
+	request->ticket = query->ticket;
+	request->details = &query->details;
 }
 
 void lk__core_request(const struct lk__pending *pending, struct lk__request *request)
 {
 	*request = (struct lk__request){.kind = pending->kind, .by_text = pending->by_text};
-	if (lk__is_question(pending->kind))
-		of_question(pending->question, request);
+	if (lk__is_query(pending->kind))
+		of_query(pending->query, request);
 	else if (lk__pending_is_latch(pending))
 		of_latch(pending, request);
 	else
@@ -88,7 +88,7 @@ void lk__core_request(const struct lk__pending *pending, struct lk__request *req
 
 void *lk__core_into(const struct lk__pending *pending)
 {
-	return lk__is_question(pending->kind) ? pending->question->into : NULL;
+	return lk__is_query(pending->kind) ? pending->query->into : NULL;
 }
 
 /* ---- Who waits ---------------------------------------------------------------------------- */
@@ -97,8 +97,8 @@ struct lk__op *lk__core_asker(const struct lk__pending *pending)
 {
 	const struct lk__ticket *ticket = pending->ticket;
 
-	if (lk__is_question(pending->kind))
-		return pending->question->op;
+	if (lk__is_query(pending->kind))
+		return pending->query->op;
 	if (pending->kind == LK__STEP)
 		return pending->latch->steps ? pending->latch->steps->waiter : NULL;
 	if (pending->kind == LK__LOOK)
@@ -107,30 +107,30 @@ struct lk__op *lk__core_asker(const struct lk__pending *pending)
 		return ticket->leavers;
 	if (pending->extends)
 		return ticket->extenders;
-	if (ticket->place && ticket->place->ticket == ticket)
-		return ticket->place->first;
+	if (ticket->queue && ticket->queue->ticket == ticket)
+		return ticket->queue->first;
 	return NULL;
 }
 
 bool lk__op_expects_response(const struct lk__op *waiter)
 {
-	switch (waiter->where) {
-	case LK__IN_PLACE:
-		return waiter->place->first == waiter && waiter->place->ticket &&
-		       waiter->place->ticket->main.where == LK__UNDER_WAY;
-	case LK__IN_LATCH:
-		return waiter->place->name->latch->ask.where == LK__UNDER_WAY;
+	switch (waiter->awaits) {
+	case LK__FOR_GRANT:
+		return waiter->queue->first == waiter && waiter->queue->ticket &&
+		       waiter->queue->ticket->main.state == LK__IN_FLIGHT;
+	case LK__FOR_OPEN:
+		return waiter->queue->name->latch->ask.state == LK__IN_FLIGHT;
 	default:
-		return waiter->where != LK__NOWHERE;
+		return waiter->awaits != LK__FOR_NOTHING;
 	}
 }
 
 bool lk__op_is_patient(const struct lk__op *waiter)
 {
-	return waiter->where != LK__IN_PLACE || waiter->place->ticket->state == LK__ASKING;
+	return waiter->awaits != LK__FOR_GRANT || waiter->queue->ticket->state == LK__ASKING;
 }
 
 bool lk__op_expects_message(const struct lk__op *waiter)
 {
-	return waiter->where == LK__IN_PLACE || waiter->where == LK__IN_LATCH;
+	return waiter->awaits == LK__FOR_GRANT || waiter->awaits == LK__FOR_OPEN;
 }

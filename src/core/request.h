@@ -24,7 +24,7 @@ enum lk__request_kind {
 	LK__SHRINK, /* give back some permits of a hold, serve the next */
 	LK__LOOK,   /* how is the latch? */
 	LK__STEP,   /* count it down */
-	/* Questions, asked once each: */
+	/* Queries, asked once each: */
 	LK__SHOW,      /* who holds and waits, or how a latch is */
 	LK__DESCRIBE,  /* what a client says of itself */
 	LK__BREAK,     /* end the hold of another */
@@ -38,7 +38,7 @@ enum lk__request_kind {
 	LK__PING,
 };
 
-static inline bool lk__is_question(uint8_t kind)
+static inline bool lk__is_query(uint8_t kind)
 {
 	return kind >= LK__SHOW;
 }
@@ -82,13 +82,13 @@ struct lk__request {
 	uint16_t step_len, topic_len;
 	const char *step;  /* its name, step_len bytes, 0 = none */
 	const char *topic; /* of the latch */
-	/* Questions. */
+	/* Queries. */
 	const struct lk__details *details;
 };
 
 #define LK__ID_SIZE 64 /* of a hold or a wait, as the store writes it */
 
-/* What else a question says. */
+/* What else a query says. */
 struct lk__details {
 	/* LK__SHOW */
 	size_t holders, waiters; /* so many are to be listed at most */
@@ -127,7 +127,7 @@ struct lk__listing {
 
 /* What LK__LIST fills in: names with their lengths, some of them perhaps twice. */
 struct lk__names {
-	char cursor[32]; /* "0" at first; the next question's, "0" again = these were the last */
+	char cursor[32]; /* "0" at first; the next query's, "0" again = these were the last */
 	size_t count, cap;
 	struct lk__listed_name {
 		size_t len;
@@ -145,7 +145,7 @@ enum lk__answer_kind {
 	LK__SHOWN,   /* to look, show: latch_state, fence, opened, removed, next, left_ms, counts */
 	LK__STEPPED, /* to step: remaining, counted */
 	LK__OTHER,   /* to step: fence is the latch's generation, 0 = there is none */
-	/* To questions: */
+	/* To queries: */
 	LK__LISTED,   /* to show, describe, list: what was to be filled in */
 	LK__SIZED,    /* to size: capacity, more */
 	LK__MISMATCH, /* to size: capacity */
@@ -184,7 +184,7 @@ struct lk__answer {
 enum lk__message_kind {
 	LK__GRANT,  /* the lock is yours */
 	LK__WANTED, /* somebody else waits for what you hold */
-	LK__AGAIN,  /* ask again in in_ms */
+	LK__REASK,  /* ask again in in_ms */
 	LK__BROKEN, /* your hold was broken */
 	/* On the channel of a latch; fence is its generation. */
 	LK__OPENED,
@@ -202,7 +202,7 @@ struct lk__message {
 	bool claim;      /* LK__GRANT: worth nothing until claimed */
 	int64_t waiting;
 	int64_t store_us;
-	int64_t in_ms; /* LK__AGAIN */
+	int64_t in_ms; /* LK__REASK */
 };
 
 #endif

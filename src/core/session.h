@@ -26,8 +26,8 @@ enum lk__duty {
 struct lk__pending;
 
 struct lk__session {
-	struct lk__session *next;               /* of the same core */
-	struct lk__pending *queue, **queue_end; /* requests to send */
+	struct lk__session *next;                         /* of the same core */
+	struct lk__pending *send_queue, **send_queue_end; /* requests to send */
 	struct lk__channels channels;
 	struct lk__why why; /* why it is not up */
 	uint32_t users;     /* tickets and busy latches whose names are routed to it */

@@ -32,7 +32,7 @@ static bool is_bound(const struct lk__step *step)
 bool lk__step_asks(const struct lk__latch *latch)
 {
 	return latch->steps && !is_bound(latch->steps) && !latch->generation &&
-	       latch->down.where != LK__UNDER_WAY;
+	       latch->down.state != LK__IN_FLIGHT;
 }
 
 bool lk__step_can_go(const struct lk__latch *latch)
@@ -52,7 +52,7 @@ void lk__step_sent(struct lk__core *core, struct lk__latch *latch)
 
 void lk__core_step(struct lk__core *core, int64_t now_ns, struct lk__op *waiter)
 {
-	struct lk__latch *latch = waiter->place->name->latch;
+	struct lk__latch *latch = waiter->queue->name->latch;
 	struct lk__step *step = waiter->spare_step;
 
 	lk__op_begin(core, now_ns, waiter);
@@ -65,7 +65,7 @@ void lk__core_step(struct lk__core *core, int64_t now_ns, struct lk__op *waiter)
 	if (!latch->steps && now_ns - latch->known_ns > KNOWN_MS * MS)
 		latch->generation = 0;
 	waiter->spare_step = NULL;
-	waiter->where = LK__FOR_STEP;
+	waiter->awaits = LK__FOR_STEP;
 	step->waiter = waiter;
 	step->joined = latch->asks;
 	step->next = NULL;
@@ -91,7 +91,7 @@ static void remove_step(struct lk__latch *latch, struct lk__step *step)
 /* It may have reached the store. */
 static bool was_sent(const struct lk__latch *latch, const struct lk__step *step)
 {
-	return step->doubt || (step == latch->steps && latch->down.where == LK__UNDER_WAY);
+	return step->doubt || (step == latch->steps && latch->down.state == LK__IN_FLIGHT);
 }
 
 /* The first step is settled. */

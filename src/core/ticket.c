@@ -46,17 +46,17 @@ struct lk__ticket *lk__ticket_find(const struct lk__core *core, const char *nonc
 	return NULL;
 }
 
-/* A ticket for the first waiter of a place, made of what it brought along. */
-void lk__ticket_start(struct lk__core *core, int64_t now_ns, struct lk__place *place)
+/* A ticket for the first waiter of a queue, made of what it brought along. */
+void lk__ticket_start(struct lk__core *core, int64_t now_ns, struct lk__wait_queue *queue)
 {
-	struct lk__ticket *ticket = place->first->spare_ticket;
+	struct lk__ticket *ticket = queue->first->spare_ticket;
 
-	place->first->spare_ticket = NULL;
+	queue->first->spare_ticket = NULL;
 	*ticket = (struct lk__ticket){
-		.session = place->name->session,
-		.place = place,
-		.permits = place->permits,
-		.is_try = place->first->only_try,
+		.session = queue->name->session,
+		.queue = queue,
+		.permits = queue->permits,
+		.is_try = queue->first->only_try,
 		.state = LK__ASKING,
 		.next_ns = now_ns,
 		.next = core->all_tickets,
@@ -68,8 +68,8 @@ void lk__ticket_start(struct lk__core *core, int64_t now_ns, struct lk__place *p
 	core->all_tickets = ticket;
 	ticket->session->users++;
 	name_ticket(core, ticket);
-	place->ticket = ticket;
-	place->refs++;
+	queue->ticket = ticket;
+	queue->refs++;
 	lk__ticket_pursue(core, now_ns, ticket);
 }
 
@@ -82,13 +82,13 @@ void lk__ticket_end(struct lk__core *core, struct lk__ticket *ticket)
 	if (ticket->state != LK__OVER)
 		lk__table_remove(&core->tickets, &ticket->node);
 	ticket->state = LK__OVER;
-	if (ticket->place) {
-		if (ticket->place->ticket == ticket)
-			ticket->place->ticket = NULL;
-		lk__place_close(core, ticket->place);
-		ticket->place = NULL;
+	if (ticket->queue) {
+		if (ticket->queue->ticket == ticket)
+			ticket->queue->ticket = NULL;
+		lk__wait_queue_close(core, ticket->queue);
+		ticket->queue = NULL;
 	}
-	if (ticket->main.where == LK__UNDER_WAY || ticket->leave.where == LK__UNDER_WAY)
+	if (ticket->main.state == LK__IN_FLIGHT || ticket->leave.state == LK__IN_FLIGHT)
 		return;
 	ticket->session->users--;
 	if (ticket->prev)
@@ -102,8 +102,8 @@ void lk__ticket_end(struct lk__core *core, struct lk__ticket *ticket)
 
 void lk__ticket_leave(struct lk__core *core, int64_t now_ns, struct lk__ticket *ticket)
 {
-	if (ticket->place->ticket == ticket)
-		ticket->place->ticket = NULL;
+	if (ticket->queue->ticket == ticket)
+		ticket->queue->ticket = NULL;
 	while (ticket->extenders) {
 		struct lk__op *waiter = ticket->extenders;
 		ticket->extenders = waiter->next;
@@ -123,7 +123,7 @@ void lk__ticket_leave(struct lk__core *core, int64_t now_ns, struct lk__ticket *
 	lk__ticket_pursue(core, now_ns, ticket);
 }
 
-void lk__ticket_begin_again(struct lk__core *core, int64_t now_ns, struct lk__ticket *ticket)
+void lk__ticket_restart(struct lk__core *core, int64_t now_ns, struct lk__ticket *ticket)
 {
 	lk__table_remove(&core->tickets, &ticket->node);
 	name_ticket(core, ticket);
@@ -132,7 +132,7 @@ void lk__ticket_begin_again(struct lk__core *core, int64_t now_ns, struct lk__ti
 	ticket->granted_by_message = ticket->may_be_known = false;
 	lk__leave_forget(core, ticket);
 	ticket->refusals = 0;
-	ticket->is_try = ticket->place->first->only_try;
+	ticket->is_try = ticket->queue->first->only_try;
 	ticket->first_sent_ns = 0;
 	ticket->arrival = 0;
 	ticket->leaves_sent = 0;
@@ -143,21 +143,21 @@ void lk__ticket_begin_again(struct lk__core *core, int64_t now_ns, struct lk__ti
 
 /* ---- What to send, and when --------------------------------------------------------------- */
 
-static void put_in_line(struct lk__ticket *ticket, struct lk__pending *request,
-                        enum lk__request_kind kind)
+static void enqueue(struct lk__ticket *ticket, struct lk__pending *request,
+                    enum lk__request_kind kind)
 {
 	request->kind = (uint8_t)kind;
 	request->by_text = false;
 	request->extends = false;
 	request->claim = false;
-	request->lease_ms = ticket->place->lease_ms;
+	request->lease_ms = ticket->queue->lease_ms;
 	lk__pending_enqueue(ticket->session, request);
 	ticket->next_ns = LK__NEVER;
 }
 
 static bool due(const struct lk__ticket *ticket, int64_t now_ns, const struct lk__pending *request)
 {
-	return lk__session_is_up(ticket->session) && request->where == LK__AT_REST &&
+	return lk__session_is_up(ticket->session) && request->state == LK__IDLE &&
 	       ticket->next_ns <= now_ns;
 }
 
@@ -165,7 +165,7 @@ static bool due(const struct lk__ticket *ticket, int64_t now_ns, const struct lk
  * wait: it should say when somebody does.  Not while renewals fail: that would be without end. */
 static bool share_is_news(const struct lk__ticket *ticket)
 {
-	return !ticket->place->fixed && ticket->place->first && !ticket->is_wanted &&
+	return !ticket->queue->fixed && ticket->queue->first && !ticket->is_wanted &&
 	       !ticket->is_shared && !ticket->renewal_failed;
 }
 
@@ -175,15 +175,15 @@ static void keep(int64_t now_ns, struct lk__ticket *ticket)
 	bool renewal_due = lk__ticket_renewal_ns(ticket) <= now_ns;
 
 	if (ticket->head_unserved && !renewal_due) {
-		put_in_line(ticket, &ticket->main, LK__HAND);
+		enqueue(ticket, &ticket->main, LK__HAND);
 		return;
 	}
 	if (lk__ticket_is_shrinking(ticket) && !renewal_due) {
-		put_in_line(ticket, &ticket->main, LK__SHRINK);
-		ticket->main.permits = ticket->place->hold->count;
+		enqueue(ticket, &ticket->main, LK__SHRINK);
+		ticket->main.permits = ticket->queue->hold->count;
 		return;
 	}
-	put_in_line(ticket, &ticket->main, LK__RENEW);
+	enqueue(ticket, &ticket->main, LK__RENEW);
 	if (ticket->extenders) {
 		ticket->main.extends = true;
 		ticket->main.lease_ms = ticket->extenders->lease_ms;
@@ -193,7 +193,7 @@ static void keep(int64_t now_ns, struct lk__ticket *ticket)
 /* False when the hold ended. */
 static bool pursue_hold(struct lk__core *core, int64_t now_ns, struct lk__ticket *ticket)
 {
-	struct lk__hold *hold = ticket->place->hold;
+	struct lk__hold *hold = ticket->queue->hold;
 
 	if (ticket->valid_until_ns <= now_ns) {
 		lk__hold_lose(core, now_ns, hold, LK_LOST_EXPIRED);
@@ -203,7 +203,7 @@ static bool pursue_hold(struct lk__core *core, int64_t now_ns, struct lk__ticket
 		lk__hold_lose(core, now_ns, hold, LK_LOST_MAX_HOLD);
 		return false;
 	}
-	if (lk__session_is_up(ticket->session) && ticket->main.where == LK__AT_REST &&
+	if (lk__session_is_up(ticket->session) && ticket->main.state == LK__IDLE &&
 	    (ticket->extenders || ticket->next_ns <= now_ns || share_is_news(ticket)))
 		keep(now_ns, ticket);
 	return true;
@@ -215,13 +215,13 @@ static void arm(struct lk__core *core, struct lk__ticket *ticket)
 		lk__ticket_is_leaving(ticket) ? &ticket->leave : &ticket->main;
 	int64_t when = LK__NEVER;
 
-	if (lk__session_is_up(ticket->session) && request->where == LK__AT_REST)
+	if (lk__session_is_up(ticket->session) && request->state == LK__IDLE)
 		when = ticket->next_ns;
 	if (ticket->state == LK__HOLDING) {
 		if (ticket->valid_until_ns < when)
 			when = ticket->valid_until_ns;
-		if (ticket->place->hold->max_until_ns < when)
-			when = ticket->place->hold->max_until_ns;
+		if (ticket->queue->hold->max_until_ns < when)
+			when = ticket->queue->hold->max_until_ns;
 	}
 	lk__heap_set(&core->timers, &ticket->timer, when);
 }
@@ -232,12 +232,11 @@ void lk__ticket_pursue(struct lk__core *core, int64_t now_ns, struct lk__ticket 
 	case LK__ASKING:
 	case LK__WAITING:
 		if (due(ticket, now_ns, &ticket->main))
-			put_in_line(ticket, &ticket->main,
-			            ticket->head_unserved ? LK__HAND : LK__ASK);
+			enqueue(ticket, &ticket->main, ticket->head_unserved ? LK__HAND : LK__ASK);
 		break;
 	case LK__CLAIMING:
 		if (due(ticket, now_ns, &ticket->main)) {
-			put_in_line(ticket, &ticket->main, LK__RENEW);
+			enqueue(ticket, &ticket->main, LK__RENEW);
 			ticket->main.claim = true;
 		}
 		break;
@@ -247,13 +246,13 @@ void lk__ticket_pursue(struct lk__core *core, int64_t now_ns, struct lk__ticket 
 		break;
 	case LK__LEAVING:
 		if (due(ticket, now_ns, &ticket->leave)) {
-			put_in_line(ticket, &ticket->leave, LK__LEAVE);
+			enqueue(ticket, &ticket->leave, LK__LEAVE);
 			ticket->leaves_sent++;
 		}
 		break;
 	case LK__SERVING:
 		if (due(ticket, now_ns, &ticket->leave))
-			put_in_line(ticket, &ticket->leave, LK__HAND);
+			enqueue(ticket, &ticket->leave, LK__HAND);
 		break;
 	default:
 		return;
@@ -270,17 +269,17 @@ bool lk__core_resend(struct lk__core *core, struct lk__pending *request)
 	if (!lk__pending_is_latch(request) &&
 	    (ticket->state == LK__OVER ||
 	     (lk__ticket_is_leaving(ticket) && request == &ticket->main))) {
-		request->where = LK__AT_REST;
+		request->state = LK__IDLE;
 		if (ticket->state == LK__OVER)
 			lk__ticket_end(core, ticket);
 		return false;
 	}
 	session = lk__pending_is_latch(request) ? request->latch->name->session : ticket->session;
-	request->where = LK__IN_LINE;
+	request->state = LK__TO_SEND;
 	request->by_text = true;
-	request->next = session->queue;
-	if (!session->queue)
-		session->queue_end = &request->next;
-	session->queue = request;
+	request->next = session->send_queue;
+	if (!session->send_queue)
+		session->send_queue_end = &request->next;
+	session->send_queue = request;
 	return true;
 }

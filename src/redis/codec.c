@@ -248,8 +248,8 @@ bool lk__codec_request(struct lk__buf *buf, const struct lk__space *space,
 	const struct lk__script *script;
 	struct args args;
 
-	if (lk__is_question(request->kind))
-		return lk__codec_question(buf, space, request);
+	if (lk__is_query(request->kind))
+		return lk__codec_query(buf, space, request);
 	begin(&args);
 	add_own(&args, put_main_key(args.end, space, request->name, request->name_len));
 	if (request->noun == LK_KIND_LATCH) {
@@ -505,7 +505,7 @@ bool lk__codec_message(const struct lk__space *space, const char *text, size_t l
 	} else if (verb_len == 6 && !memcmp(verb, "wanted", 6)) {
 		message->kind = LK__WANTED;
 	} else if (verb_len == 5 && !memcmp(verb, "again", 5)) {
-		message->kind = LK__AGAIN;
+		message->kind = LK__REASK;
 		if (!word_number(&at, end, &message->in_ms) || message->in_ms > LK_LEASE_MAX_MS)
 			return false;
 	} else if (verb_len == 6 && !memcmp(verb, "broken", 6)) {

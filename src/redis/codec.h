@@ -45,9 +45,9 @@ size_t lk__ticket_text(const struct lk__space *space, const struct lk__ticket_id
 /* Append the command of a request.  False when out of memory. */
 bool lk__codec_request(struct lk__buf *buf, const struct lk__space *space,
                        const struct lk__request *request);
-/* The same of a question. */
-bool lk__codec_question(struct lk__buf *buf, const struct lk__space *space,
-                        const struct lk__request *question);
+/* The same of a query. */
+bool lk__codec_query(struct lk__buf *buf, const struct lk__space *space,
+                     const struct lk__request *query);
 /* Append EVAL (by_text) or EVALSHA of a script with that many keys and other arguments. */
 bool lk__codec_eval(struct lk__buf *buf, const struct lk__script *script, bool by_text, int count,
                     const char *const *args, const size_t *lens);
@@ -57,10 +57,10 @@ bool lk__codec_unknown_script(const struct lk__resp *resp);
 /* what names the server in why.  answer->text borrows why->text. */
 void lk__codec_answer(const struct lk__resp *resp, const char *what, struct lk__answer *answer,
                       struct lk__why *why);
-/* The same of a question's reply; into: what lk__core_into() says. */
-void lk__codec_question_answer(const struct lk__resp *resp, const char *what,
-                               const struct lk__space *space, const struct lk__request *question,
-                               void *into, struct lk__answer *answer, struct lk__why *why);
+/* The same of a query's reply; into: what lk__core_into() says. */
+void lk__codec_query_answer(const struct lk__resp *resp, const char *what,
+                            const struct lk__space *space, const struct lk__request *query,
+                            void *into, struct lk__answer *answer, struct lk__why *why);
 /* False when it is no message of this protocol to this client. */
 bool lk__codec_message(const struct lk__space *space, const char *text, size_t len,
                        struct lk__message *message);

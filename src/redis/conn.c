@@ -181,7 +181,7 @@ lk_err lk__conn_exchange(struct lk__conn *conn, int64_t deadline_ns, int cancel_
 		if (why)
 			why->err = err;
 	}
-	/* A late answer must never meet the next question. */
+	/* A late answer must never meet the next query. */
 	if (err)
 		lk__conn_shutdown(conn);
 	return err;

@@ -164,15 +164,15 @@ static void discard(void *reply)
 	lk__resp_free(reply);
 }
 
-static bool answer(struct lk__peer *peer, void *reply, const struct lk__request *question,
-                   void *into, struct lk__answer *result, struct lk__why *why)
+static bool answer(struct lk__peer *peer, void *reply, const struct lk__request *query, void *into,
+                   struct lk__answer *result, struct lk__why *why)
 {
 	const struct lk__redis_peer *of = peer_of(peer);
 	bool known = !lk__codec_unknown_script(reply);
 
-	if (question)
-		lk__codec_question_answer(reply, of->text, &of->redis->space, question, into,
-		                          result, why);
+	if (query)
+		lk__codec_query_answer(reply, of->text, &of->redis->space, query, into, result,
+		                       why);
 	else
 		lk__codec_answer(reply, of->text, result, why);
 	lk__resp_free(reply);

@@ -1,38 +1,36 @@
 /* SPDX-License-Identifier: MIT
- * Questions: what a call asks the store once. */
+ * Queries: what a call asks the store once. */
 #include "client.h"
 
-void lk__ask_detached(struct lk__link *link, struct lk__question *question)
+void lk__ask_detached(struct lk__link *link, struct lk__query *query)
 {
-	if (question)
-		lk__core_ask_detached(&link->client->core, &link->session, question);
+	if (query)
+		lk__core_ask_detached(&link->client->core, &link->session, query);
 }
 
-struct lk__question *lk__handle_question(const struct lk__handle *handle,
-                                         enum lk__request_kind kind)
+struct lk__query *lk__handle_query(const struct lk__handle *handle, enum lk__request_kind kind)
 {
-	return lk__question_new(kind, (lk_kind)handle->kind, handle->name->bytes,
-	                        handle->name->len);
+	return lk__query_new(kind, (lk_kind)handle->kind, handle->name->bytes, handle->name->len);
 }
 
-lk_err lk__ask_all(struct lk__link *link, struct lk__question *const *questions, size_t count)
+lk_err lk__ask_all(struct lk__link *link, struct lk__query *const *queries, size_t count)
 {
 	struct lk_client *client = link->client;
 	struct lk__sleeper sleeper = {0};
 
 	if (!lk__park_init(&sleeper.park))
 		return lk__failf(LK_ENOMEM, "out of memory");
-	lk__core_query(&client->core, &link->session, lk__now_ns(), &sleeper.op, questions, count);
+	lk__core_query(&client->core, &link->session, lk__now_ns(), &sleeper.op, queries, count);
 	lk__call_await(client, &sleeper);
 	lk__park_fini(&sleeper.park);
 	return lk__fail(&sleeper.op.why);
 }
 
-lk_err lk__ask(struct lk__link *link, struct lk__question *question)
+lk_err lk__ask(struct lk__link *link, struct lk__query *query)
 {
-	if (!question)
+	if (!query)
 		return lk__failf(LK_ENOMEM, "out of memory");
-	return lk__ask_all(link, &question, 1);
+	return lk__ask_all(link, &query, 1);
 }
 
 lk_err lk__odd_answer(const struct lk_client *client)

@@ -133,7 +133,7 @@ static bool has_to_park(struct lk_client *client, struct lk__sleeper *sleeper)
 	while (!op->done) {
 		int64_t now_ns;
 
-		lk__wire_flush(client);
+		lk__client_flush(client);
 		now_ns = lk__now_ns();
 		if (link->reader.next == sleeper)
 			link->reader.next = NULL;
@@ -168,8 +168,8 @@ static bool park(struct lk_client *client, struct lk__sleeper *sleeper)
 	return lk__park_sleep(&sleeper->park, ns);
 }
 
-/* The op is done, and its thread has the mutex: send what is in line, and have another thread read
- * what is under way.  Gives the mutex up meanwhile.  _locked */
+/* The op is done, and its thread has the mutex: send what is queued, and have another thread read
+ * what is in flight.  Gives the mutex up meanwhile.  _locked */
 static void end_wait(struct lk_client *client, struct lk__sleeper *sleeper)
 {
 	struct lk__link *link = lk__op_link(&sleeper->op);
@@ -178,7 +178,7 @@ static void end_wait(struct lk_client *client, struct lk__sleeper *sleeper)
 		unlist(client, sleeper);
 	if (link->reader.next == sleeper)
 		link->reader.next = NULL;
-	lk__wire_finish(client);
+	lk__client_finish(client);
 }
 
 void lk__call_await(struct lk_client *client, struct lk__sleeper *sleeper)
@@ -222,7 +222,7 @@ void lk__call_init(struct lk__sleeper *sleeper, struct lk__handle *handle)
 				.on_done = dismiss_done,
 				.on_done_arg = handle->client,
 				.session = &handle->link->session,
-				.place = handle->place,
+				.queue = handle->queue,
 				.handle = handle,
 				.max_hold_ms = handle->max_hold_ms,
 				.tell_loss = handle->tell_loss,
@@ -251,8 +251,8 @@ void lk__call_provide(struct lk__sleeper *sleeper)
 	op->spare_hold = malloc(sizeof(*op->spare_hold));
 	whole = op->spare_ticket && op->spare_hold;
 	if (op->permits) {
-		op->spare_place = malloc(sizeof(*op->spare_place));
-		whole = whole && op->spare_place;
+		op->spare_queue = malloc(sizeof(*op->spare_queue));
+		whole = whole && op->spare_queue;
 	}
 	op->done = !whole;
 	if (!whole)
@@ -282,7 +282,7 @@ lk_err lk__call_run(struct lk__sleeper *sleeper, int64_t now_ns, lk__call_fn *be
 	lk__park_fini(&sleeper->park);
 	free(op->spare_ticket);
 	free(op->spare_hold);
-	free(op->spare_place);
+	free(op->spare_queue);
 	free(op->spare_step);
 	return lk__fail(&op->why);
 }

@@ -266,10 +266,10 @@ lk_err lk_client_counters(lk_client *client, lk_counters *counters)
 
 /* ---- Close -------------------------------------------------------------------------------- */
 
-/* A request is in flight, or a question waits on a link that can send it. */
+/* A request is in flight, or a query waits on a link that can send it. */
 static bool is_link_quiet(const struct lk__link *link)
 {
-	return !link->connection || (!link->connection->sent && !link->session.queue);
+	return !link->connection || (!link->connection->sent && !link->session.send_queue);
 }
 
 static bool is_quiet(const struct lk_client *client)
@@ -327,7 +327,7 @@ static void drain(struct lk_client *client, int64_t began_ns)
 
 		if (now_ns >= deadline_ns && !client->calls_inside)
 			break;
-		lk__wire_flush(client);
+		lk__client_flush(client);
 		if (is_quiet(client))
 			break;
 		link = only_link(client);
@@ -350,9 +350,9 @@ static void end_calls(struct lk_client *client)
 	while ((hold = lk__core_next_lost(&client->core)))
 		lk__core_told(hold);
 	lk__core_close(&client->core, lk__now_ns());
-	lk__wire_settle(client);
-	lk__wire_poke(client, NULL);
-	lk__wire_flush(client);
+	lk__client_settle(client);
+	lk__client_poke(client, NULL);
+	lk__client_flush(client);
 	lk__wake_notify(&client->loop.wake);
 }
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * A client from inside: the mutex, the state machine it guards, the wire and the threads around it.
+ * A client from inside: the mutex, the state machine it guards, its links and the threads around
+ * it.
  *
  * Lock order: the registry of clients (registry.c), then one client's mutex; nothing else is held
  * at once.  "_locked" in a comment means: the client's mutex is held on entry and on return, and
@@ -7,7 +8,7 @@
 #ifndef LK__CLIENT_H
 #define LK__CLIENT_H
 
-#include "core/question.h"
+#include "core/query.h"
 #include "core/session.h"
 #include "base/os.h"
 #include "store.h"
@@ -141,7 +142,8 @@ struct lk__handle {
 	struct lk__link *link;          /* the name's route */
 	struct lk__handle *next, *prev; /* of the client */
 	struct lk__name *name;
-	struct lk__place *place; /* of a lock; of a semaphore: what its waits' places are like */
+	struct lk__wait_queue
+		*queue; /* of a lock; of a semaphore: what its waits' queues are like */
 	char *label;
 	uint64_t serial;
 	int64_t max_hold_ms;
@@ -189,7 +191,7 @@ int64_t lk__link_overdue_ns(const struct lk__link *link);
 /* Break the link because that request is overdue.  _locked */
 void lk__link_overdue(struct lk__link *link);
 /* Send what is queued on all links; gives the mutex up meanwhile.  _locked */
-void lk__wire_flush(struct lk_client *client);
+void lk__client_flush(struct lk_client *client);
 
 /* ---- reader.c: responses in; which thread reads them --------------------------------------- */
 
@@ -206,32 +208,31 @@ void lk__reader_pass(struct lk_client *client);
 /* Have the loop, which calls this, read where no other thread does or is to.  _locked */
 void lk__reader_take(struct lk_client *client);
 
-/* ---- wire.c: what a thread owes to others -------------------------------------------------- */
+/* ---- settle.c: what a thread owes to others ------------------------------------------------ */
 
-/* Before a thread goes: send what is in line, and have somebody read what is under way.  _locked */
-void lk__wire_finish(struct lk_client *client);
+/* Before a thread goes: send what is queued, and have a thread read what is in flight.  _locked */
+void lk__client_finish(struct lk_client *client);
 /* Give the mutex up, and wake who is to be woken.  Whoever has the mutex gives it up by this. */
 void lk__client_unlock(struct lk_client *client);
 /* Wait for quiet_cond at most ns nanoseconds, < 0 = without limit.  _locked */
 void lk__client_wait_quiet(struct lk_client *client, int64_t ns);
 /* Wake all whom the last events of the core concern.  _locked */
-void lk__wire_settle(struct lk_client *client);
+void lk__client_settle(struct lk_client *client);
 /* Have the waits on that handle (NULL = all) look at their state again.  _locked */
-void lk__wire_poke(struct lk_client *client, const void *handle);
+void lk__client_poke(struct lk_client *client, const void *handle);
 
-/* ---- ask.c: questions --------------------------------------------------------------------- */
+/* ---- ask.c: queries --------------------------------------------------------------------- */
 
-/* A question about the name of the handle.  NULL when out of memory.  _locked */
-struct lk__question *lk__handle_question(const struct lk__handle *handle,
-                                         enum lk__request_kind kind);
+/* A query about the name of the handle.  NULL when out of memory.  _locked */
+struct lk__query *lk__handle_query(const struct lk__handle *handle, enum lk__request_kind kind);
 /* Ask and wait, one command timeout in all; LK_OK when each has an answer that is no failure, else
  * the first one's failure is this thread's.  For a thread inside a call.  Gives the mutex up
  * meanwhile.  _locked */
-lk_err lk__ask_all(struct lk__link *link, struct lk__question *const *questions, size_t count);
-lk_err lk__ask(struct lk__link *link, struct lk__question *question);
-/* Ask without waiting for the answer.  The question (NULL: out of memory) is taken.  _locked */
-void lk__ask_detached(struct lk__link *link, struct lk__question *question);
-/* The answer does not fit the question: make that the error of this thread. */
+lk_err lk__ask_all(struct lk__link *link, struct lk__query *const *queries, size_t count);
+lk_err lk__ask(struct lk__link *link, struct lk__query *query);
+/* Ask without waiting for the answer.  The query (NULL: out of memory) is taken.  _locked */
+void lk__ask_detached(struct lk__link *link, struct lk__query *query);
+/* The answer does not fit the query: make that the error of this thread. */
 lk_err lk__odd_answer(const struct lk_client *client);
 
 /* ---- messages.c: the connection that messages come by ------------------------------------- */
@@ -323,7 +324,7 @@ lk_err lk__handle_close(struct lk__handle *handle);
 /* Take it out of the client and free it.  _locked */
 void lk__handle_free(struct lk__handle *handle);
 lk_err lk__handle_cancel(struct lk__handle *handle);
-/* Take the mutex for a question that is not a call, that is also while the handle is being closed
+/* Take the mutex for a look that is not a call, that is also while the handle is being closed
  * or by a thread that may be cancelled.  False, and nothing taken, in a child process. */
 bool lk__handle_look(const struct lk__handle *handle);
 void lk__handle_unlook(const struct lk__handle *handle);
@@ -340,11 +341,11 @@ lk_err lk__check_range(const char *what, int64_t value, int64_t least, int64_t m
  * write or read for others, and has the mutex. */
 lk_err lk__client_enter(struct lk_client *client);
 lk_err lk__handle_enter(struct lk__handle *handle);
-/* Leave it; handle: NULL for a call of the client.  What was put in line must be on its way:
- * lk__wire_finish().  Entered with the mutex, returns without it. */
+/* Leave it; handle: NULL for a call of the client.  What was queued must be on its way:
+ * lk__client_finish().  Entered with the mutex, returns without it. */
 void lk__call_leave(struct lk_client *client, struct lk__handle *handle);
 
-/* A call on the handle whose end is that of an op.  The op has the handle and its place. */
+/* A call on the handle whose end is that of an op.  The op has the handle and its queue. */
 void lk__call_init(struct lk__sleeper *sleeper, struct lk__handle *handle);
 /* It waits so long from now on; 0 = it only tries. */
 void lk__call_limit(struct lk__sleeper *sleeper, int64_t now_ns, int64_t wait_ms);

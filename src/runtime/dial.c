@@ -73,7 +73,7 @@ void lk__dial_start(struct lk__link *link)
 		pthread_mutex_lock(&client->mutex);
 	}
 	/* Nobody who is idle starts a server that somebody stopped. */
-	dialer->starts_local = lk__core_busy(&client->core) || client->core.questions;
+	dialer->starts_local = lk__core_busy(&client->core) || client->core.queries;
 	dialer->running = true;
 	if (!lk__thread_start(&dialer->thread, "lk-connect", run, link)) {
 		dialer->running = false;

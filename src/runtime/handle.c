@@ -42,17 +42,17 @@ static lk_err check(const struct lk__handle_plan *plan, size_t len)
 
 /* _locked */
 static void adopt(struct lk_client *client, struct lk__handle *handle, struct lk__name *name,
-                  struct lk__place *place)
+                  struct lk__wait_queue *queue)
 {
 	handle->link = lk__client_route(client, name->bytes, name->len);
-	handle->place = lk__place_open(&client->core, &handle->link->session, name, place);
-	handle->name = handle->place->name;
+	handle->queue = lk__wait_queue_open(&client->core, &handle->link->session, name, queue);
+	handle->name = handle->queue->name;
 	handle->serial = ++client->handle_serial;
 	handle->next = client->handles;
 	if (handle->next)
 		handle->next->prev = handle;
 	client->handles = handle;
-	lk__session_mind_lease(&handle->link->session, handle->place->lease_ms);
+	lk__session_mind_lease(&handle->link->session, handle->queue->lease_ms);
 	if (handle->label)
 		handle->link->introduce_ns = 0;
 }
@@ -61,20 +61,21 @@ lk_err lk__handle_open(struct lk_client *client, struct lk__handle *handle,
                        const struct lk__handle_plan *plan)
 {
 	size_t len = plan->name_len || !plan->name ? plan->name_len : strlen(plan->name);
-	struct lk__place *place;
+	struct lk__wait_queue *queue;
 	struct lk__name *name;
 	lk_err err = check(plan, len);
 
 	if (err)
 		return err;
 	name = lk__name_new((lk_kind)plan->kind, plan->name, len);
-	place = lk__place_new(plan->lease_ms ? plan->lease_ms : LK_LEASE_DEFAULT_MS, plan->fixed);
-	if (!name || !place || (plan->label && !(handle->label = strdup(plan->label)))) {
+	queue = lk__wait_queue_new(plan->lease_ms ? plan->lease_ms : LK_LEASE_DEFAULT_MS,
+	                           plan->fixed);
+	if (!name || !queue || (plan->label && !(handle->label = strdup(plan->label)))) {
 		err = lk__failf(LK_ENOMEM, "out of memory");
 		goto undo;
 	}
-	place->capacity = plan->capacity;
-	place->ttl_ms = plan->ttl_ms;
+	queue->capacity = plan->capacity;
+	queue->ttl_ms = plan->ttl_ms;
 	handle->client = client;
 	handle->kind = plan->kind;
 	handle->max_hold_ms = plan->max_hold_ms;
@@ -86,12 +87,12 @@ lk_err lk__handle_open(struct lk_client *client, struct lk__handle *handle,
 		err = lk__failf(LK_ESYSTEM, "cannot start a thread for callbacks");
 		goto undo;
 	}
-	adopt(client, handle, name, place);
+	adopt(client, handle, name, queue);
 	if (plan->latch)
 		lk__latch_open(handle->name, plan->latch);
 	return LK_OK;
 undo:
-	free(place);
+	free(queue);
 	free(name);
 	free(handle->label);
 	return err;
@@ -109,7 +110,7 @@ void lk__handle_free(struct lk__handle *handle)
 		client->handles = handle->next;
 	if (handle->next)
 		handle->next->prev = handle->prev;
-	lk__place_close(&client->core, handle->place);
+	lk__wait_queue_close(&client->core, handle->queue);
 	free(handle->label);
 	free(handle); /* the first member of its kind */
 }
@@ -120,8 +121,8 @@ static void cancel(struct lk__handle *handle)
 	struct lk_client *client = handle->client;
 
 	lk__core_cancel(&client->core, lk__now_ns(), handle->name, handle, LK_ECANCELED);
-	lk__wire_settle(client);
-	lk__wire_poke(client, handle);
+	lk__client_settle(client);
+	lk__client_poke(client, handle);
 }
 
 lk_err lk__handle_close(struct lk__handle *handle)
@@ -146,7 +147,7 @@ lk_err lk__handle_close(struct lk__handle *handle)
 	}
 	lk__core_drop(&client->core, lk__now_ns(), handle->name, handle);
 	lk__handle_free(handle);
-	lk__wire_flush(client);
+	lk__client_flush(client);
 	lk__wake_notify(&client->loop.wake);
 	lk__call_leave(client, NULL);
 	return LK_OK;
@@ -159,7 +160,7 @@ lk_err lk__handle_cancel(struct lk__handle *handle)
 	if (err)
 		return err;
 	cancel(handle);
-	lk__wire_finish(handle->client);
+	lk__client_finish(handle->client);
 	lk__call_leave(handle->client, handle);
 	return LK_OK;
 }

@@ -18,36 +18,36 @@ void lk__identity_init(struct lk__identity *identity)
 	lk__program_name(identity->program, sizeof(identity->program));
 }
 
-/* A question for whichever label; with a name it is that one's. */
-static struct lk__question *introduction(const struct lk__name *name, const char *label)
+/* A query for whichever label; with a name it is that one's. */
+static struct lk__query *introduction(const struct lk__name *name, const char *label)
 {
-	struct lk__question *question =
-		lk__question_new(LK__INTRODUCE, name ? (lk_kind)name->kind : LK_KIND_NONE,
-	                         name ? name->bytes : NULL, name ? name->len : 0);
+	struct lk__query *query =
+		lk__query_new(LK__INTRODUCE, name ? (lk_kind)name->kind : LK_KIND_NONE,
+	                      name ? name->bytes : NULL, name ? name->len : 0);
 
-	if (!question)
+	if (!query)
 		return NULL;
-	question->details.life_ms = LIFE_MS;
+	query->details.life_ms = LIFE_MS;
 	if (label)
-		question->details.label = question->label = strdup(label);
-	return question;
+		query->details.label = query->label = strdup(label);
+	return query;
 }
 
 static void introduce(struct lk__link *link, int64_t now_ns)
 {
 	const struct lk__identity *identity = &link->client->identity;
-	struct lk__question *question;
+	struct lk__query *query;
 	struct lk__handle *handle;
 	int labels = 0;
 
 	link->introduce_ns = now_ns + EACH_NS;
-	if ((question = introduction(NULL, identity->label))) {
-		question->details.host = identity->host;
-		question->details.user = identity->user;
-		question->details.program = identity->program;
-		question->details.pid = getpid();
+	if ((query = introduction(NULL, identity->label))) {
+		query->details.host = identity->host;
+		query->details.user = identity->user;
+		query->details.program = identity->program;
+		query->details.pid = getpid();
 	}
-	lk__ask_detached(link, question);
+	lk__ask_detached(link, query);
 	for (handle = link->client->handles; handle && labels < LABELS_MAX; handle = handle->next) {
 		if (!handle->label || handle->link != link)
 			continue;
@@ -72,5 +72,5 @@ void lk__client_forget(struct lk_client *client)
 	for (unsigned i = 0; i < client->link_count; i++)
 		if (client->links[i].introduce_ns)
 			lk__ask_detached(&client->links[i],
-			                 lk__question_new(LK__FORGET, LK_KIND_NONE, NULL, 0));
+			                 lk__query_new(LK__FORGET, LK_KIND_NONE, NULL, 0));
 }

@@ -187,9 +187,9 @@ static void flush(struct lk__link *link)
 	}
 }
 
-void lk__wire_flush(struct lk_client *client)
+void lk__client_flush(struct lk_client *client)
 {
 	for (unsigned i = 0; i < client->link_count; i++)
 		flush(&client->links[i]);
-	lk__wire_settle(client);
+	lk__client_settle(client);
 }

@@ -23,7 +23,7 @@ static void ping(struct lk__link *link)
 	struct lk__channels *channels = &link->session.channels;
 
 	if (!connection->sent)
-		lk__ask_detached(link, lk__question_new(LK__PING, LK_KIND_NONE, NULL, 0));
+		lk__ask_detached(link, lk__query_new(LK__PING, LK_KIND_NONE, NULL, 0));
 	if (lk__channels_ping(channels) &&
 	    !connection->ops->ping(connection->peer, &connection->messages_out))
 		lk__channels_ponged(channels); /* without any the link breaks */
@@ -102,7 +102,7 @@ static void mind_suspend(struct lk_client *client, int64_t now_ns)
 	if (!lk__suspend_noticed(&client->loop.suspended_ns, now_ns,
 	                         awake.tv_sec * 1000 * LK__MS + awake.tv_nsec))
 		return;
-	lk__wire_poke(client, NULL);
+	lk__client_poke(client, NULL);
 	pthread_cond_broadcast(&client->quiet_cond);
 }
 
@@ -121,7 +121,7 @@ static void do_what_is_due(struct lk_client *client)
 			listener->is_caller = false;
 		lk__messages_flush(&client->links[i]);
 	}
-	lk__wire_flush(client);
+	lk__client_flush(client);
 	lk__reader_take(client);
 }
 

@@ -186,6 +186,6 @@ bool lk__messages_listen(struct lk__link *link, struct lk__sleeper *sleeper, int
 	listener->linger_ns = lk__now_ns() + LINGER_NS;
 	if (listener->is_caller && (sleeper->next || client->sleepers != sleeper))
 		lk__messages_to_loop(link);
-	lk__wire_settle(client);
+	lk__client_settle(client);
 	return true;
 }

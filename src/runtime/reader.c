@@ -31,7 +31,7 @@ static void deliver(struct lk__link *link, struct lk__connection *connection, vo
 {
 	struct lk_client *client = link->client;
 	struct lk__pending *pending = connection->sent;
-	struct lk__request question;
+	struct lk__request query;
 	struct lk__answer answer;
 	struct lk__why why;
 	bool asked, known;
@@ -47,10 +47,10 @@ static void deliver(struct lk__link *link, struct lk__connection *connection, vo
 	if (!connection->sent)
 		connection->sent_end = &connection->sent;
 	pending->next = NULL;
-	asked = lk__is_question(pending->kind);
+	asked = lk__is_query(pending->kind);
 	if (asked)
-		lk__core_request(pending, &question);
-	known = connection->ops->answer(connection->peer, reply, asked ? &question : NULL,
+		lk__core_request(pending, &query);
+	known = connection->ops->answer(connection->peer, reply, asked ? &query : NULL,
 	                                lk__core_into(pending), &answer, &why);
 	if (!known && !pending->by_text)
 		lk__core_resend(&client->core, pending);
@@ -138,7 +138,7 @@ void lk__reader_read(struct lk__link *link, struct lk__connection *connection,
 	if (lk__link_overdue_ns(link) <= lk__now_ns())
 		lk__link_overdue(link);
 	lk__connection_leave(connection);
-	lk__wire_settle(link->client);
+	lk__client_settle(link->client);
 }
 
 /* ---- The next reader ---------------------------------------------------------------------- */

@@ -14,7 +14,7 @@ static void thread_ended(uint64_t serial)
 	for (client = registry; client; client = client->next) {
 		pthread_mutex_lock(&client->mutex);
 		lk__core_thread_ended(&client->core, lk__now_ns(), serial * 2);
-		lk__wire_settle(client);
+		lk__client_settle(client);
 		if (lk__core_has_requests(&client->core))
 			lk__wake_notify(&client->loop.wake);
 		lk__client_unlock(client);

@@ -7,7 +7,7 @@ static void forge(struct core_world *world, struct fuzz_input *input)
 {
 	const struct lk__ticket *ticket = world->core.all_tickets;
 	struct lk__message message = {.kind = (enum lk__message_kind)fuzz_below(input, 4)};
-	const struct lk__place *place;
+	const struct lk__wait_queue *queue;
 	unsigned choice = fuzz_byte(input);
 
 	for (unsigned i = choice % 4; i && ticket && ticket->next; i--)
@@ -16,11 +16,11 @@ static void forge(struct core_world *world, struct fuzz_input *input)
 		return;
 	for (int i = 0; i < LK__NONCE_SIZE; i++)
 		message.nonce[i] = ticket->nonce[i];
-	place = ticket->place;
-	message.lease_ms = choice & 16 || !place ? 777 : place->lease_ms;
-	message.fixed = place && place->fixed;
-	message.final = place && place->final;
-	message.permits = place ? place->permits : 0;
+	queue = ticket->queue;
+	message.lease_ms = choice & 16 || !queue ? 777 : queue->lease_ms;
+	message.fixed = queue && queue->fixed;
+	message.final = queue && queue->final;
+	message.permits = queue ? queue->permits : 0;
 	message.fence = 1 + fuzz_bits(input, 2);
 	message.life_ms = choice & 32 ? LK_LEASE_MAX_MS : fuzz_bits(input, 2);
 	message.claim = choice & 64;

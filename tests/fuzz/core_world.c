@@ -9,17 +9,17 @@ static const char text[] = "the store said so";
 
 /* ---- Life ---------------------------------------------------------------------------------- */
 
-static struct lk__place *open_place(struct core_world *world, lk_kind kind, const char *name,
-                                    int64_t lease_ms, bool fixed)
+static struct lk__wait_queue *open_place(struct core_world *world, lk_kind kind, const char *name,
+                                         int64_t lease_ms, bool fixed)
 {
-	struct lk__place *place = lk__place_new(lease_ms, fixed);
+	struct lk__wait_queue *queue = lk__wait_queue_new(lease_ms, fixed);
 	struct lk__name *part = lk__name_new(kind, name, strlen(name));
 
-	if (!place || !part)
+	if (!queue || !part)
 		abort();
-	place->capacity = 3;
-	place->ttl_ms = 60000;
-	return lk__place_open(&world->core, &world->session, part, place);
+	queue->capacity = 3;
+	queue->ttl_ms = 60000;
+	return lk__wait_queue_open(&world->core, &world->session, part, queue);
 }
 
 void core_world_init(struct core_world *world)
@@ -33,11 +33,11 @@ void core_world_init(struct core_world *world)
 	    !lk__core_add_session(&world->core, &world->session))
 		abort();
 	world->core.command_timeout_ns = 2000 * CORE_MS;
-	world->places[CORE_LOCK] = open_place(world, LK_KIND_LOCK, "a", 1000, false);
-	world->places[CORE_FIXED] = open_place(world, LK_KIND_LOCK, "a", 3000, true);
-	world->places[CORE_PERMITS] = open_place(world, LK_KIND_SEMAPHORE, "b", 1000, false);
-	world->places[CORE_LATCH] = open_place(world, LK_KIND_LATCH, "c", 1000, false);
-	lk__latch_open(world->places[CORE_LATCH]->name, latch);
+	world->queues[CORE_LOCK] = open_place(world, LK_KIND_LOCK, "a", 1000, false);
+	world->queues[CORE_FIXED] = open_place(world, LK_KIND_LOCK, "a", 3000, true);
+	world->queues[CORE_PERMITS] = open_place(world, LK_KIND_SEMAPHORE, "b", 1000, false);
+	world->queues[CORE_LATCH] = open_place(world, LK_KIND_LATCH, "c", 1000, false);
+	lk__latch_open(world->queues[CORE_LATCH]->name, latch);
 }
 
 /* ---- Calls --------------------------------------------------------------------------------- */
@@ -52,7 +52,7 @@ static void *provide(size_t size)
 	return memory;
 }
 
-static struct lk__op *begin(struct core_world *world, enum core_place place)
+static struct lk__op *begin(struct core_world *world, enum core_place queue)
 {
 	struct core_call *call = world->calls;
 
@@ -61,17 +61,17 @@ static struct lk__op *begin(struct core_world *world, enum core_place place)
 	if (call == world->calls + CORE_CALLS)
 		return NULL;
 	*call = (struct core_call){
-		.waiter = {.place = world->places[place],
-	                   .handle = &world->places[place],
-	                   .tell_loss = place != CORE_FIXED},
+		.waiter = {.queue = world->queues[queue],
+	                   .handle = &world->queues[queue],
+	                   .tell_loss = queue != CORE_FIXED},
 		.used = true,
 	};
 	return &call->waiter;
 }
 
-bool core_acquire(struct core_world *world, enum core_place place, uint64_t owner, bool only_try)
+bool core_acquire(struct core_world *world, enum core_place queue, uint64_t owner, bool only_try)
 {
-	struct lk__op *waiter = begin(world, place);
+	struct lk__op *waiter = begin(world, queue);
 
 	if (!waiter)
 		return false;
@@ -94,10 +94,10 @@ bool core_acquire_permits(struct core_world *world, uint32_t permits, bool only_
 	waiter->permits = permits;
 	waiter->only_try = only_try;
 	waiter->forget = final;
-	world->places[CORE_PERMITS]->fixed = final; /* as of another handle */
+	world->queues[CORE_PERMITS]->fixed = final; /* as of another handle */
 	waiter->spare_ticket = provide(sizeof(*waiter->spare_ticket));
 	waiter->spare_hold = provide(sizeof(*waiter->spare_hold));
-	waiter->spare_place = provide(sizeof(*waiter->spare_place));
+	waiter->spare_queue = provide(sizeof(*waiter->spare_queue));
 	lk__core_acquire_permits(&world->core, world->now_ns, waiter);
 	return true;
 }
@@ -131,7 +131,7 @@ bool core_step(struct core_world *world, uint32_t n)
 /* Some hold of the semaphore, NULL if there is none. */
 static struct lk__hold *permits_hold(const struct core_world *world, unsigned choice)
 {
-	struct lk__hold *hold = world->places[CORE_PERMITS]->name->holds;
+	struct lk__hold *hold = world->queues[CORE_PERMITS]->name->holds;
 
 	while (choice-- && hold && hold->next_of_name)
 		hold = hold->next_of_name;
@@ -141,24 +141,24 @@ static struct lk__hold *permits_hold(const struct core_world *world, unsigned ch
 /* Release or extend. */
 static void use_hold(struct core_world *world, struct fuzz_input *input, bool extend)
 {
-	enum core_place place = (enum core_place)fuzz_below(input, 3);
+	enum core_place queue = (enum core_place)fuzz_below(input, 3);
 	uint64_t owner = 2 * (1 + fuzz_below(input, 3));
 	struct lk__op *waiter;
 
-	if (place == CORE_PERMITS) {
+	if (queue == CORE_PERMITS) {
 		const struct lk__hold *hold = permits_hold(world, fuzz_below(input, 4));
 		if (!hold)
 			return;
 		owner = hold->owner;
 	}
-	waiter = begin(world, place);
+	waiter = begin(world, queue);
 	if (!waiter)
 		return;
 	waiter->owner = owner;
 	if (extend) {
 		waiter->lease_ms = 100 << fuzz_below(input, 8);
 		lk__core_extend(&world->core, world->now_ns, waiter);
-	} else if (place == CORE_PERMITS) {
+	} else if (queue == CORE_PERMITS) {
 		waiter->permits = fuzz_below(input, 4);
 		lk__core_release_permits(&world->core, world->now_ns, waiter);
 	} else {
@@ -184,7 +184,7 @@ static void end_call(struct core_world *world, struct fuzz_input *input)
 
 void core_call_event(struct core_world *world, struct fuzz_input *input)
 {
-	struct lk__place *place;
+	struct lk__wait_queue *queue;
 	unsigned how;
 
 	switch (fuzz_below(input, 11)) {
@@ -217,16 +217,16 @@ void core_call_event(struct core_world *world, struct fuzz_input *input)
 		lk__core_thread_ended(&world->core, world->now_ns, 2 * (1 + fuzz_below(input, 3)));
 		break;
 	default:
-		place = world->places[fuzz_below(input, CORE_PLACES)];
+		queue = world->queues[fuzz_below(input, CORE_PLACES)];
 		for (int i = 0; i < CORE_PLACES; i++)
-			if (place == world->places[i])
-				lk__core_cancel(&world->core, world->now_ns, place->name,
-				                &world->places[i], LK_ECANCELED);
+			if (queue == world->queues[i])
+				lk__core_cancel(&world->core, world->now_ns, queue->name,
+				                &world->queues[i], LK_ECANCELED);
 		if (fuzz_below(input, 2))
 			for (int i = 0; i < CORE_PLACES; i++)
-				if (place == world->places[i])
-					lk__core_drop(&world->core, world->now_ns, place->name,
-					              &world->places[i]);
+				if (queue == world->queues[i])
+					lk__core_drop(&world->core, world->now_ns, queue->name,
+					              &world->queues[i]);
 	}
 }
 

@@ -25,7 +25,7 @@ struct core_call {
 struct core_world {
 	struct lk__core core;
 	struct lk__session session; /* its only link */
-	struct lk__place *places[CORE_PLACES];
+	struct lk__wait_queue *queues[CORE_PLACES];
 	struct core_call calls[CORE_CALLS];
 	struct lk__pending *sent[CORE_SENT]; /* in their order */
 	int sent_count;
@@ -38,7 +38,7 @@ void core_world_close(struct core_world *world);
 
 /* ---- What callers do.  False when there is no room for another call. ------------------------- */
 
-bool core_acquire(struct core_world *world, enum core_place place, uint64_t owner, bool only_try);
+bool core_acquire(struct core_world *world, enum core_place queue, uint64_t owner, bool only_try);
 /* final: they are never released. */
 bool core_acquire_permits(struct core_world *world, uint32_t permits, bool only_try, bool final);
 bool core_await(struct core_world *world, bool only_try, bool absent_is_open);

@@ -17,19 +17,19 @@ static void check_ticket(const struct lk__core *core, const struct lk__ticket *t
 
 	FUZZ_MUST(ticket->state <= LK__OVER, "state %d", ticket->state);
 	if (ticket->state == LK__OVER) {
-		FUZZ_MUST(ticket->main.where == LK__UNDER_WAY ||
-		                  ticket->leave.where == LK__UNDER_WAY,
+		FUZZ_MUST(ticket->main.state == LK__IN_FLIGHT ||
+		                  ticket->leave.state == LK__IN_FLIGHT,
 		          "a ticket is over and waits for no answer");
 		return;
 	}
 	FUZZ_MUST(lk__ticket_find(core, ticket->nonce) == ticket, "a ticket cannot be found");
 	FUZZ_MUST(ticket->state != LK__HOLDING ||
-	                  (ticket->place->hold && ticket->place->hold->ticket == ticket),
+	                  (ticket->queue->hold && ticket->queue->hold->ticket == ticket),
 	          "a ticket that holds has no hold");
 	FUZZ_MUST(ticket->state == LK__HOLDING || !ticket->extenders,
 	          "somebody extends what is not held");
-	if (!lk__session_is_up(ticket->session) || request->where != LK__AT_REST ||
-	    (ticket->state == LK__HOLDING && ticket->place->fixed &&
+	if (!lk__session_is_up(ticket->session) || request->state != LK__IDLE ||
+	    (ticket->state == LK__HOLDING && ticket->queue->fixed &&
 	     !lk__ticket_is_shrinking(ticket)))
 		return;
 	FUZZ_MUST(ticket->next_ns != LK__NEVER && ticket->timer.due_ns <= ticket->next_ns,
@@ -43,7 +43,7 @@ static void check_hold(const struct lk__core *core, const struct lk__hold *hold)
 		return;
 	}
 	FUZZ_MUST(hold->ticket && hold->ticket->state == LK__HOLDING &&
-	                  hold->ticket->place->hold == hold,
+	                  hold->ticket->queue->hold == hold,
 	          "a hold and its ticket disagree");
 	FUZZ_MUST(hold->count, "a hold of nothing");
 	FUZZ_MUST(lk__core_due(core) <= hold->ticket->valid_until_ns &&
@@ -56,10 +56,10 @@ static void check_latch(const struct lk__latch *latch)
 	FUZZ_MUST(latch->busy, "a latch at rest is in the list");
 	if (!lk__session_is_up(latch->name->session))
 		return;
-	FUZZ_MUST(!latch->first || latch->ask.where != LK__AT_REST || latch->ask_ns != LK__NEVER,
+	FUZZ_MUST(!latch->first || latch->ask.state != LK__IDLE || latch->ask_ns != LK__NEVER,
 	          "nobody looks after those who wait for a latch");
-	FUZZ_MUST(!latch->steps || latch->down.where != LK__AT_REST ||
-	                  latch->ask.where != LK__AT_REST || latch->timer.due_ns != LK__NEVER,
+	FUZZ_MUST(!latch->steps || latch->down.state != LK__IDLE || latch->ask.state != LK__IDLE ||
+	                  latch->timer.due_ns != LK__NEVER,
 	          "nobody looks after a step");
 }
 
@@ -69,11 +69,11 @@ static void check_calls(const struct core_world *world)
 		const struct lk__op *waiter = &world->calls[i].waiter;
 		if (!world->calls[i].used)
 			continue;
-		FUZZ_MUST(waiter->where != LK__NOWHERE, "a call that nobody will end");
+		FUZZ_MUST(waiter->awaits != LK__FOR_NOTHING, "a call that nobody will end");
 		FUZZ_MUST(waiter->timer.due_ns > world->now_ns, "a call outlives its deadline");
-		FUZZ_MUST(waiter->where != LK__IN_PLACE || waiter->place->ticket,
+		FUZZ_MUST(waiter->awaits != LK__FOR_GRANT || waiter->queue->ticket,
 		          "somebody waits without a ticket");
-		FUZZ_MUST(waiter->where != LK__IN_PLACE || waiter->spare_hold,
+		FUZZ_MUST(waiter->awaits != LK__FOR_GRANT || waiter->spare_hold,
 		          "somebody waits without room for a hold");
 	}
 }
@@ -82,7 +82,7 @@ static void free_spares(struct lk__op *waiter)
 {
 	free(waiter->spare_ticket);
 	free(waiter->spare_hold);
-	free(waiter->spare_place);
+	free(waiter->spare_queue);
 	free(waiter->spare_step);
 }
 
@@ -167,10 +167,10 @@ void core_world_close(struct core_world *world)
 	FUZZ_MUST(!core->all_holds && !core->latches && !lk__core_has_requests(core) && !core->done,
 	          "something is left");
 	for (int i = 0; i < CORE_PLACES; i++) {
-		FUZZ_MUST(!world->places[i]->first && !world->places[i]->ticket &&
-		                  !world->places[i]->hold && world->places[i]->refs == 1,
+		FUZZ_MUST(!world->queues[i]->first && !world->queues[i]->ticket &&
+		                  !world->queues[i]->hold && world->queues[i]->refs == 1,
 		          "a place is not at rest");
-		lk__place_close(core, world->places[i]);
+		lk__wait_queue_close(core, world->queues[i]);
 	}
 	FUZZ_MUST(!core->names.count, "a name is left");
 	lk__core_fini(core);
@@ -211,8 +211,8 @@ static bool reach(struct core_world *world, enum lk__request_kind kind, bool per
 		core_later(world, lk__core_due(&world->core) - world->now_ns);
 	else if (kind == LK__LEAVE)
 		lk__core_drop(&world->core, world->now_ns,
-		              world->places[permits ? CORE_PERMITS : CORE_LOCK]->name,
-		              &world->places[permits ? CORE_PERMITS : CORE_LOCK]);
+		              world->queues[permits ? CORE_PERMITS : CORE_LOCK]->name,
+		              &world->queues[permits ? CORE_PERMITS : CORE_LOCK]);
 	core_send(world);
 	return world->sent_count && world->sent[0]->kind == kind;
 }

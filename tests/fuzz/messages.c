@@ -103,9 +103,9 @@ static bool may_grant(const struct core_world *world, const struct lk__message *
 
 	return message->kind == LK__GRANT && ticket && ticket->first_sent_ns &&
 	       (ticket->state == LK__ASKING || ticket->state == LK__WAITING) &&
-	       ticket->place->lease_ms == message->lease_ms &&
-	       ticket->place->fixed == message->fixed && ticket->place->final == message->final &&
-	       ticket->place->permits == message->permits && !message->claim;
+	       ticket->queue->lease_ms == message->lease_ms &&
+	       ticket->queue->fixed == message->fixed && ticket->queue->final == message->final &&
+	       ticket->queue->permits == message->permits && !message->claim;
 }
 
 static void hear(struct core_world *world, const struct lk__space *space, char *text, size_t len)

@@ -137,7 +137,7 @@ static void open_lock(struct fuzz_input *input)
 	check(good, lk_lock_open(client, common.name, &options, &lock));
 	FUZZ_MUST(good == (lock != NULL), "a lock");
 	if (lock) {
-		FUZZ_MUST(lock->handle.place->lease_ms ==
+		FUZZ_MUST(lock->handle.queue->lease_ms ==
 		                  (options.lease_ms ? options.lease_ms : LK_LEASE_DEFAULT_MS),
 		          "another lease");
 		FUZZ_MUST(!lk_lock_close(lock), "close: %s", lk_errmsg());

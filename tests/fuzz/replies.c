@@ -91,7 +91,7 @@ static void answer_question(const struct lk__resp *resp, int kind, int noun)
 		abort();
 	shown->room = ENTRIES;
 	lk__space_init(&space, "lk", 0, "abcdefghijklmnopqrstuv");
-	lk__codec_question_answer(resp, "127.0.0.1:6379", &space, &question, into, &answer, &why);
+	lk__codec_query_answer(resp, "127.0.0.1:6379", &space, &question, into, &answer, &why);
 	FUZZ_MUST(answer.kind <= LK__FAILED, "kind %d", (int)answer.kind);
 	if (answer.kind == LK__FAILED)
 		check_failed(&answer);
@@ -104,7 +104,7 @@ static void answer_question(const struct lk__resp *resp, int kind, int noun)
 	free(names.list);
 	free(shown);
 	/* Its caller has gone. */
-	lk__codec_question_answer(resp, "127.0.0.1:6379", &space, &question, NULL, &answer, &why);
+	lk__codec_query_answer(resp, "127.0.0.1:6379", &space, &question, NULL, &answer, &why);
 }
 
 static void take_reply(const struct lk__resp *resp)

@@ -14,7 +14,7 @@ FIXTURE struct virt v;
 FIXTURE struct virt_client *const a = &v.clients[0];
 FIXTURE struct virt_client *const b = &v.clients[1];
 FIXTURE struct virt_client *const c = &v.clients[2];
-FIXTURE struct lk__place *pa, *pb, *pc;
+FIXTURE struct lk__wait_queue *pa, *pb, *pc;
 
 FIXTURE void start_with(int64_t lease_ms, bool fixed)
 {
@@ -49,26 +49,26 @@ FIXTURE void assert_done(const struct lk__op *waiter, lk_err err)
 }
 
 /* Owner 2 acquires and releases, all that is under way coming through. */
-FIXTURE void hold(struct virt_client *client, struct lk__place *place)
+FIXTURE void hold(struct virt_client *client, struct lk__wait_queue *queue)
 {
-	struct lk__op *waiter = virt_acquire(client, place, 2);
+	struct lk__op *waiter = virt_acquire(client, queue, 2);
 
 	virt_settle(&v);
 	assert_done(waiter, LK_OK);
 }
 
-FIXTURE void release(struct virt_client *client, struct lk__place *place)
+FIXTURE void release(struct virt_client *client, struct lk__wait_queue *queue)
 {
-	struct lk__op *waiter = virt_release(client, place, 2);
+	struct lk__op *waiter = virt_release(client, queue, 2);
 
 	virt_settle(&v);
 	assert_done(waiter, LK_OK);
 }
 
 /* Acknowledge a loss. */
-FIXTURE void release_lost(struct virt_client *client, struct lk__place *place)
+FIXTURE void release_lost(struct virt_client *client, struct lk__wait_queue *queue)
 {
-	assert_done(virt_release(client, place, 2), LK_ELOST);
+	assert_done(virt_release(client, queue, 2), LK_ELOST);
 	virt_settle(&v);
 }
 

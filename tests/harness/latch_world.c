@@ -143,9 +143,9 @@ void world_open(struct world_client *client)
 {
 	struct lk__name *name = lk__name_new(LK_KIND_LATCH, "gate", 4);
 
-	client->place =
-		lk__place_open(&client->core, &client->session, name, lk__place_new(10000, false));
-	lk__latch_open(client->place->name, lk__latch_new(TOPIC));
+	client->queue = lk__wait_queue_open(&client->core, &client->session, name,
+	                                    lk__wait_queue_new(10000, false));
+	lk__latch_open(client->queue->name, lk__latch_new(TOPIC));
 }
 
 void world_init(struct world *world, int clients)
@@ -185,7 +185,7 @@ static struct lk__op *new_waiter(struct world_client *client)
 	ck_assert(waiter != NULL);
 	ck_assert_int_lt(world->waiter_count, WORLD_WAITERS);
 	world->waiters[world->waiter_count++] = waiter;
-	waiter->place = client->place;
+	waiter->queue = client->queue;
 	waiter->handle = client;
 	return waiter;
 }

@@ -40,8 +40,8 @@ struct world_client {
 	struct world *world;
 	int id;
 	struct lk__core core;
-	struct lk__session session; /* its only link */
-	struct lk__place *place;    /* of the handle */
+	struct lk__session session;   /* its only link */
+	struct lk__wait_queue *queue; /* of the handle */
 	bool subscribed;
 	struct world_item inbox[WORLD_INBOX];
 	int inbox_count;

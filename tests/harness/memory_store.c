@@ -86,7 +86,7 @@ static void execute(struct peer *peer, const struct model_request *request)
 	if (request->kind == LK__SHOW) {
 		reply.answer.kind = LK__LISTED;
 		reply.answer.waiting = server->locks[request->name].queued;
-	} else if (!lk__is_question((uint8_t)request->kind)) {
+	} else if (!lk__is_query((uint8_t)request->kind)) {
 		model_run(server, request, &reply.answer);
 		memory_store_requests++;
 	}

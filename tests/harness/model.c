@@ -193,7 +193,7 @@ static bool serve_head(struct model *model, int name, uint64_t fence)
 		.waiting = lock->queued - 1,
 		.store_us = model->now_us,
 	};
-	struct lk__message again = {.kind = LK__AGAIN, .in_ms = grant.life_ms};
+	struct lk__message again = {.kind = LK__REASK, .in_ms = grant.life_ms};
 	int told = publish(model, &head.ticket, &grant);
 
 	dequeue(lock, 0);

@@ -17,7 +17,7 @@ FIXTURE struct permits_client *const a = &w.clients[0];
 FIXTURE struct permits_client *const b = &w.clients[1];
 FIXTURE struct permits_client *const c = &w.clients[2];
 FIXTURE struct permits_client *const d = &w.clients[3];
-FIXTURE struct lk__place *pa, *pb, *pc, *pd;
+FIXTURE struct lk__wait_queue *pa, *pb, *pc, *pd;
 FIXTURE struct permits_view view;
 
 FIXTURE void start_with(uint32_t capacity, int64_t lease_ms, bool fixed)
@@ -63,28 +63,29 @@ FIXTURE void assert_waits(const struct lk__op *waiter)
 }
 
 /* A client acquires, all that is under way coming through. */
-FIXTURE uint64_t hold(struct permits_client *client, struct lk__place *place, uint32_t permits)
+FIXTURE uint64_t hold(struct permits_client *client, struct lk__wait_queue *queue, uint32_t permits)
 {
-	struct lk__op *waiter = permits_acquire(client, place, permits);
+	struct lk__op *waiter = permits_acquire(client, queue, permits);
 
 	permits_settle(&w);
 	assert_done(waiter, LK_OK);
-	ck_assert_uint_eq(permits_count(place, waiter->fence), permits);
+	ck_assert_uint_eq(permits_count(queue, waiter->fence), permits);
 	return waiter->fence;
 }
 
-FIXTURE void release(struct permits_client *client, struct lk__place *place, uint64_t fence)
+FIXTURE void release(struct permits_client *client, struct lk__wait_queue *queue, uint64_t fence)
 {
-	struct lk__op *waiter = permits_release(client, place, fence);
+	struct lk__op *waiter = permits_release(client, queue, fence);
 
 	permits_settle(&w);
 	assert_done(waiter, LK_OK);
 }
 
 /* Acknowledge a loss. */
-FIXTURE void release_lost(struct permits_client *client, struct lk__place *place, uint64_t fence)
+FIXTURE void release_lost(struct permits_client *client, struct lk__wait_queue *queue,
+                          uint64_t fence)
 {
-	assert_done(permits_release(client, place, fence), LK_ELOST);
+	assert_done(permits_release(client, queue, fence), LK_ELOST);
 	permits_settle(&w);
 }
 
@@ -95,13 +96,13 @@ FIXTURE void later(int64_t ms)
 }
 
 /* It stands in line, and its ask was answered; a moment later than the one before. */
-FIXTURE struct lk__op *wait_for(struct permits_client *client, struct lk__place *place,
+FIXTURE struct lk__op *wait_for(struct permits_client *client, struct lk__wait_queue *queue,
                                 uint32_t permits)
 {
 	struct lk__op *waiter;
 
 	later(1);
-	waiter = permits_acquire(client, place, permits);
+	waiter = permits_acquire(client, queue, permits);
 	permits_settle(&w);
 	assert_waits(waiter);
 	return waiter;

@@ -74,7 +74,7 @@ void permits_fini(struct permits_world *world)
 		for (int j = 0; j < client->waiter_count; j++) {
 			free(client->waiters[j]->spare_ticket);
 			free(client->waiters[j]->spare_hold);
-			free(client->waiters[j]->spare_place);
+			free(client->waiters[j]->spare_queue);
 			free(client->waiters[j]);
 		}
 	}
@@ -88,29 +88,29 @@ int64_t permits_now(const struct permits_client *client)
 
 /* ---- Callers ------------------------------------------------------------------------------ */
 
-struct lk__place *permits_open(struct permits_client *client, const char *name, uint32_t capacity,
-                               int64_t lease_ms, bool fixed)
+struct lk__wait_queue *permits_open(struct permits_client *client, const char *name,
+                                    uint32_t capacity, int64_t lease_ms, bool fixed)
 {
-	struct lk__place *place = lk__place_new(lease_ms, fixed);
+	struct lk__wait_queue *queue = lk__wait_queue_new(lease_ms, fixed);
 
-	place->capacity = capacity;
-	place->ttl_ms = PERMITS_TTL_MS;
-	return lk__place_open(&client->core, &client->session,
-	                      lk__name_new(LK_KIND_SEMAPHORE, name, strlen(name)), place);
+	queue->capacity = capacity;
+	queue->ttl_ms = PERMITS_TTL_MS;
+	return lk__wait_queue_open(&client->core, &client->session,
+	                           lk__name_new(LK_KIND_SEMAPHORE, name, strlen(name)), queue);
 }
 
-struct lk__op *permits_waiter(struct permits_client *client, struct lk__place *place,
+struct lk__op *permits_waiter(struct permits_client *client, struct lk__wait_queue *queue,
                               uint32_t permits)
 {
 	struct lk__op *waiter = calloc(1, sizeof(*waiter));
 
-	waiter->place = place;
+	waiter->queue = queue;
 	waiter->handle = client;
 	waiter->permits = permits;
 	waiter->tell_loss = true;
 	waiter->spare_ticket = malloc(sizeof(*waiter->spare_ticket));
 	waiter->spare_hold = malloc(sizeof(*waiter->spare_hold));
-	waiter->spare_place = malloc(sizeof(*waiter->spare_place));
+	waiter->spare_queue = malloc(sizeof(*waiter->spare_queue));
 	if (client->waiter_count == (int)(sizeof(client->waiters) / sizeof(*client->waiters)))
 		abort();
 	client->waiters[client->waiter_count++] = waiter;
@@ -123,49 +123,50 @@ static struct lk__op *acquire(struct permits_client *client, struct lk__op *wait
 	return waiter;
 }
 
-struct lk__op *permits_acquire(struct permits_client *client, struct lk__place *place,
+struct lk__op *permits_acquire(struct permits_client *client, struct lk__wait_queue *queue,
                                uint32_t permits)
 {
-	return acquire(client, permits_waiter(client, place, permits));
+	return acquire(client, permits_waiter(client, queue, permits));
 }
 
-struct lk__op *permits_try(struct permits_client *client, struct lk__place *place, uint32_t permits)
+struct lk__op *permits_try(struct permits_client *client, struct lk__wait_queue *queue,
+                           uint32_t permits)
 {
-	struct lk__op *waiter = permits_waiter(client, place, permits);
+	struct lk__op *waiter = permits_waiter(client, queue, permits);
 
 	waiter->only_try = true;
 	return acquire(client, waiter);
 }
 
-struct lk__op *permits_forget(struct permits_client *client, struct lk__place *place,
+struct lk__op *permits_forget(struct permits_client *client, struct lk__wait_queue *queue,
                               uint32_t permits)
 {
-	struct lk__op *waiter = permits_waiter(client, place, permits);
+	struct lk__op *waiter = permits_waiter(client, queue, permits);
 
 	waiter->forget = true;
 	return acquire(client, waiter);
 }
 
-struct lk__op *permits_release_some(struct permits_client *client, struct lk__place *place,
+struct lk__op *permits_release_some(struct permits_client *client, struct lk__wait_queue *queue,
                                     uint64_t hold, uint32_t permits)
 {
-	struct lk__op *waiter = permits_waiter(client, place, permits);
+	struct lk__op *waiter = permits_waiter(client, queue, permits);
 
 	waiter->owner = hold;
 	lk__core_release_permits(&client->core, permits_now(client), waiter);
 	return waiter;
 }
 
-struct lk__op *permits_release(struct permits_client *client, struct lk__place *place,
+struct lk__op *permits_release(struct permits_client *client, struct lk__wait_queue *queue,
                                uint64_t hold)
 {
-	return permits_release_some(client, place, hold, 0);
+	return permits_release_some(client, queue, hold, 0);
 }
 
-struct lk__op *permits_extend(struct permits_client *client, struct lk__place *place, uint64_t hold,
-                              int64_t lease_ms)
+struct lk__op *permits_extend(struct permits_client *client, struct lk__wait_queue *queue,
+                              uint64_t hold, int64_t lease_ms)
 {
-	struct lk__op *waiter = permits_waiter(client, place, 0);
+	struct lk__op *waiter = permits_waiter(client, queue, 0);
 
 	waiter->owner = hold;
 	waiter->lease_ms = lease_ms;
@@ -183,17 +184,17 @@ void permits_abandon(struct permits_client *client, struct lk__op *waiter)
 	lk__core_abandon(&client->core, permits_now(client), waiter);
 }
 
-lk_state permits_state(const struct permits_client *client, const struct lk__place *place,
+lk_state permits_state(const struct permits_client *client, const struct lk__wait_queue *queue,
                        uint64_t fence)
 {
-	const struct lk__hold *hold = lk__core_hold(place->name, fence);
+	const struct lk__hold *hold = lk__core_hold(queue->name, fence);
 
 	return hold ? lk__hold_state(hold, permits_now(client)) : LK_STATE_NONE;
 }
 
-uint32_t permits_count(const struct lk__place *place, uint64_t fence)
+uint32_t permits_count(const struct lk__wait_queue *queue, uint64_t fence)
 {
-	const struct lk__hold *hold = lk__core_hold(place->name, fence);
+	const struct lk__hold *hold = lk__core_hold(queue->name, fence);
 
 	return hold ? hold->count : 0;
 }

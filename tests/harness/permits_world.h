@@ -64,31 +64,31 @@ int64_t permits_store_us(const struct permits_world *world);
 
 /* ---- Callers ------------------------------------------------------------------------------ */
 
-struct lk__place *permits_open(struct permits_client *client, const char *name, uint32_t capacity,
-                               int64_t lease_ms, bool fixed);
+struct lk__wait_queue *permits_open(struct permits_client *client, const char *name,
+                                    uint32_t capacity, int64_t lease_ms, bool fixed);
 /* A waiter that has not called yet; it is freed with the world. */
-struct lk__op *permits_waiter(struct permits_client *client, struct lk__place *place,
+struct lk__op *permits_waiter(struct permits_client *client, struct lk__wait_queue *queue,
                               uint32_t permits);
-struct lk__op *permits_acquire(struct permits_client *client, struct lk__place *place,
+struct lk__op *permits_acquire(struct permits_client *client, struct lk__wait_queue *queue,
                                uint32_t permits);
-struct lk__op *permits_try(struct permits_client *client, struct lk__place *place,
+struct lk__op *permits_try(struct permits_client *client, struct lk__wait_queue *queue,
                            uint32_t permits);
 /* They are nobody's to release. */
-struct lk__op *permits_forget(struct permits_client *client, struct lk__place *place,
+struct lk__op *permits_forget(struct permits_client *client, struct lk__wait_queue *queue,
                               uint32_t permits);
 /* All of a hold, or so many of it. */
-struct lk__op *permits_release(struct permits_client *client, struct lk__place *place,
+struct lk__op *permits_release(struct permits_client *client, struct lk__wait_queue *queue,
                                uint64_t hold);
-struct lk__op *permits_release_some(struct permits_client *client, struct lk__place *place,
+struct lk__op *permits_release_some(struct permits_client *client, struct lk__wait_queue *queue,
                                     uint64_t hold, uint32_t permits);
-struct lk__op *permits_extend(struct permits_client *client, struct lk__place *place, uint64_t hold,
-                              int64_t lease_ms);
+struct lk__op *permits_extend(struct permits_client *client, struct lk__wait_queue *queue,
+                              uint64_t hold, int64_t lease_ms);
 void permits_give_up(struct permits_client *client, struct lk__op *waiter, lk_err why);
 void permits_abandon(struct permits_client *client, struct lk__op *waiter);
-lk_state permits_state(const struct permits_client *client, const struct lk__place *place,
+lk_state permits_state(const struct permits_client *client, const struct lk__wait_queue *queue,
                        uint64_t hold);
 /* Permits in a hold, 0 if there is none. */
-uint32_t permits_count(const struct lk__place *place, uint64_t hold);
+uint32_t permits_count(const struct lk__wait_queue *queue, uint64_t hold);
 
 /* ---- From outside ------------------------------------------------------------------------- */
 

@@ -64,19 +64,19 @@ int64_t virt_now(const struct virt_client *client)
 
 /* ---- Callers ------------------------------------------------------------------------------ */
 
-struct lk__place *virt_open(struct virt_client *client, const char *name, int64_t lease_ms,
-                            bool fixed)
+struct lk__wait_queue *virt_open(struct virt_client *client, const char *name, int64_t lease_ms,
+                                 bool fixed)
 {
-	return lk__place_open(&client->core, &client->session,
-	                      lk__name_new(LK_KIND_LOCK, name, strlen(name)),
-	                      lk__place_new(lease_ms, fixed));
+	return lk__wait_queue_open(&client->core, &client->session,
+	                           lk__name_new(LK_KIND_LOCK, name, strlen(name)),
+	                           lk__wait_queue_new(lease_ms, fixed));
 }
 
-struct lk__op *virt_waiter(struct virt_client *client, struct lk__place *place, uint64_t owner)
+struct lk__op *virt_waiter(struct virt_client *client, struct lk__wait_queue *queue, uint64_t owner)
 {
 	struct lk__op *waiter = calloc(1, sizeof(*waiter));
 
-	waiter->place = place;
+	waiter->queue = queue;
 	waiter->handle = client;
 	waiter->owner = owner;
 	waiter->tell_loss = true;
@@ -88,35 +88,37 @@ struct lk__op *virt_waiter(struct virt_client *client, struct lk__place *place, 
 	return waiter;
 }
 
-struct lk__op *virt_acquire(struct virt_client *client, struct lk__place *place, uint64_t owner)
+struct lk__op *virt_acquire(struct virt_client *client, struct lk__wait_queue *queue,
+                            uint64_t owner)
 {
-	struct lk__op *waiter = virt_waiter(client, place, owner);
+	struct lk__op *waiter = virt_waiter(client, queue, owner);
 
 	lk__core_acquire(&client->core, virt_now(client), waiter);
 	return waiter;
 }
 
-struct lk__op *virt_try(struct virt_client *client, struct lk__place *place, uint64_t owner)
+struct lk__op *virt_try(struct virt_client *client, struct lk__wait_queue *queue, uint64_t owner)
 {
-	struct lk__op *waiter = virt_waiter(client, place, owner);
+	struct lk__op *waiter = virt_waiter(client, queue, owner);
 
 	waiter->only_try = true;
 	lk__core_acquire(&client->core, virt_now(client), waiter);
 	return waiter;
 }
 
-struct lk__op *virt_release(struct virt_client *client, struct lk__place *place, uint64_t owner)
+struct lk__op *virt_release(struct virt_client *client, struct lk__wait_queue *queue,
+                            uint64_t owner)
 {
-	struct lk__op *waiter = virt_waiter(client, place, owner);
+	struct lk__op *waiter = virt_waiter(client, queue, owner);
 
 	lk__core_release(&client->core, virt_now(client), waiter);
 	return waiter;
 }
 
-struct lk__op *virt_extend(struct virt_client *client, struct lk__place *place, uint64_t owner,
+struct lk__op *virt_extend(struct virt_client *client, struct lk__wait_queue *queue, uint64_t owner,
                            int64_t lease_ms)
 {
-	struct lk__op *waiter = virt_waiter(client, place, owner);
+	struct lk__op *waiter = virt_waiter(client, queue, owner);
 
 	waiter->lease_ms = lease_ms;
 	lk__core_extend(&client->core, virt_now(client), waiter);
@@ -133,16 +135,17 @@ void virt_abandon(struct virt_client *client, struct lk__op *waiter)
 	lk__core_abandon(&client->core, virt_now(client), waiter);
 }
 
-lk_state virt_state(const struct virt_client *client, const struct lk__place *place, uint64_t owner)
+lk_state virt_state(const struct virt_client *client, const struct lk__wait_queue *queue,
+                    uint64_t owner)
 {
-	const struct lk__hold *hold = lk__core_hold(place->name, owner);
+	const struct lk__hold *hold = lk__core_hold(queue->name, owner);
 
 	return hold ? lk__hold_state(hold, virt_now(client)) : LK_STATE_NONE;
 }
 
-uint64_t virt_fence(const struct lk__place *place, uint64_t owner)
+uint64_t virt_fence(const struct lk__wait_queue *queue, uint64_t owner)
 {
-	const struct lk__hold *hold = lk__core_hold(place->name, owner);
+	const struct lk__hold *hold = lk__core_hold(queue->name, owner);
 
 	return hold ? hold->fence : 0;
 }
@@ -163,10 +166,10 @@ bool virt_take(struct virt_client *client, struct virt_call *call)
 	/* What redis/codec.c writes. */
 	call->bytes = (struct model_request){
 		.kind = request->kind,
-		.name = (ticket->place->name->bytes[0] - 'a') % MODEL_NAMES,
+		.name = (ticket->queue->name->bytes[0] - 'a') % MODEL_NAMES,
 		.ticket = {.client = client->id,
-	                   .lease_ms = ticket->place->lease_ms,
-	                   .fixed = ticket->place->fixed},
+	                   .lease_ms = ticket->queue->lease_ms,
+	                   .fixed = ticket->queue->fixed},
 		.wait = !ticket->is_try,
 		.share = request->shares,
 		.arrival = (int64_t)ticket->arrival,

@@ -47,21 +47,24 @@ void virt_set_time(struct virt *virt, int64_t now_ns);
 
 /* ---- Callers ------------------------------------------------------------------------------ */
 
-struct lk__place *virt_open(struct virt_client *client, const char *name, int64_t lease_ms,
-                            bool fixed);
+struct lk__wait_queue *virt_open(struct virt_client *client, const char *name, int64_t lease_ms,
+                                 bool fixed);
 /* A waiter that has not called yet. */
-struct lk__op *virt_waiter(struct virt_client *client, struct lk__place *place, uint64_t owner);
-struct lk__op *virt_acquire(struct virt_client *client, struct lk__place *place, uint64_t owner);
-struct lk__op *virt_try(struct virt_client *client, struct lk__place *place, uint64_t owner);
-struct lk__op *virt_release(struct virt_client *client, struct lk__place *place, uint64_t owner);
-struct lk__op *virt_extend(struct virt_client *client, struct lk__place *place, uint64_t owner,
+struct lk__op *virt_waiter(struct virt_client *client, struct lk__wait_queue *queue,
+                           uint64_t owner);
+struct lk__op *virt_acquire(struct virt_client *client, struct lk__wait_queue *queue,
+                            uint64_t owner);
+struct lk__op *virt_try(struct virt_client *client, struct lk__wait_queue *queue, uint64_t owner);
+struct lk__op *virt_release(struct virt_client *client, struct lk__wait_queue *queue,
+                            uint64_t owner);
+struct lk__op *virt_extend(struct virt_client *client, struct lk__wait_queue *queue, uint64_t owner,
                            int64_t lease_ms);
 void virt_give_up(struct virt_client *client, struct lk__op *waiter, lk_err why);
 void virt_abandon(struct virt_client *client, struct lk__op *waiter);
-lk_state virt_state(const struct virt_client *client, const struct lk__place *place,
+lk_state virt_state(const struct virt_client *client, const struct lk__wait_queue *queue,
                     uint64_t owner);
 /* 0 = holds nothing. */
-uint64_t virt_fence(const struct lk__place *place, uint64_t owner);
+uint64_t virt_fence(const struct lk__wait_queue *queue, uint64_t owner);
 
 /* ---- The network, step by step ------------------------------------------------------------ */
 

@@ -60,11 +60,11 @@ static bool may_call(const struct model_world *world, const struct model_client 
 		return hold && !waiter && !hold->lost && room(world, verb, bounds->extends);
 	case DO_GIVE_UP:
 		return waiter && !client->gave_up && room(world, verb, bounds->give_ups) &&
-		       (waiter->where == LK__IN_PLACE || waiter->where == LK__IN_LATCH);
+		       (waiter->awaits == LK__FOR_GRANT || waiter->awaits == LK__FOR_OPEN);
 	case DO_ABANDON:
 		return waiter && room(world, verb, bounds->abandons) &&
-		       (waiter->where == LK__FOR_LEAVE || waiter->where == LK__FOR_EXTEND ||
-		        waiter->where == LK__FOR_STEP || waiter->late);
+		       (waiter->awaits == LK__FOR_LEAVE || waiter->awaits == LK__FOR_EXTEND ||
+		        waiter->awaits == LK__FOR_STEP || waiter->late);
 	case DO_SET:
 		return bounds->kind == LK_KIND_LATCH && client->linked && !waiter &&
 		       client->scripts < bounds->steps && room(world, verb, bounds->sets);
@@ -83,7 +83,7 @@ static bool may_happen(const struct model_world *world, struct model_client *cli
 	case DO_EXECUTE:
 		return client->scripts < bounds->steps && world_next_call(client);
 	case DO_SUBSCRIBE:
-		return client->linked && client->session.channels.line;
+		return client->linked && client->session.channels.queue;
 	case DO_ANSWER:
 		return client->call_count && client->calls[0].executed;
 	case DO_HEAR:
@@ -172,7 +172,7 @@ static bool is_alone(const struct model_world *world, int index)
 	struct model_client *client = (struct model_client *)(uintptr_t)&world->clients[index];
 
 	return client->alive && !client->stalled && !world_rests(world, client) &&
-	       world->bounds->kind != LK_KIND_LATCH && !client->session.channels.line &&
+	       world->bounds->kind != LK_KIND_LATCH && !client->session.channels.queue &&
 	       !client->late_count && !world_next_call(client) &&
 	       (!world_valid(world, client) || keeps_hold(client)) && !waits_in_store(world, index);
 }
@@ -316,7 +316,7 @@ static const char *const answers[] = {
 };
 
 static const char *const messages[] = {
-	[LK__GRANT] = "grant",   [LK__WANTED] = "wanted", [LK__AGAIN] = "again",
+	[LK__GRANT] = "grant",   [LK__WANTED] = "wanted", [LK__REASK] = "again",
 	[LK__BROKEN] = "broken", [LK__OPENED] = "open",   [LK__REMOVED] = "gone",
 };
 

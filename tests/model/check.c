@@ -138,7 +138,7 @@ static bool is_known(const struct model_world *world, const struct model_client 
 
 static bool is_under_way(const struct lk__pending *request)
 {
-	return request->where != LK__AT_REST;
+	return request->state != LK__IDLE;
 }
 
 /* Nothing is under way for it and nothing planned: it would be forgotten. */
@@ -338,7 +338,7 @@ bool world_rests(const struct model_world *world, const struct model_client *cli
 {
 	return !client->alive ||
 	       (client->linked && !client->call_count && !client->inbox_count &&
-	        !client->session.channels.line && lk__core_due(&client->core) > world->now_ns);
+	        !client->session.channels.queue && lk__core_due(&client->core) > world->now_ns);
 }
 
 bool world_quiet(const struct model_world *world)
@@ -362,7 +362,7 @@ static bool move(struct model_world *world, struct model_client *client)
 		world_execute(world, client);
 	else if (client->call_count)
 		world_answer(world, client);
-	else if (client->session.channels.line)
+	else if (client->session.channels.queue)
 		world_subscribe(world, client);
 	else if (client->inbox_count)
 		world_hear(world, client);

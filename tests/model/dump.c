@@ -117,49 +117,49 @@ static void put_ticket(struct form *form, const struct model_client *client, int
 	bool heard_late = !waits && !holds && lk__pending_heard(&ticket->leave, LK__GRANT);
 
 	form_put(form, ticket->state);
-	form_put(form, ticket->main.where | ticket->leave.where << 2 |
-	                       (!over && ticket->place->fixed) << 4 | ticket->is_try << 5 |
+	form_put(form, ticket->main.state | ticket->leave.state << 2 |
+	                       (!over && ticket->queue->fixed) << 4 | ticket->is_try << 5 |
 	                       (!over && ticket->head_unserved) << 6);
 	form_put(form, ((waits || holds) && lk__pending_heard(&ticket->main, LK__BROKEN)) |
 	                       (holds && lk__ticket_is_shrinking(ticket)) << 1 |
-	                       (ticket->place && ticket->place->ticket == ticket) << 2 |
-	                       (ticket->place && ticket->place->first) << 3 |
+	                       (ticket->queue && ticket->queue->ticket == ticket) << 2 |
+	                       (ticket->queue && ticket->queue->first) << 3 |
 	                       ticket->is_shared << 4 | ticket->main.shares << 5 |
 	                       ticket->main.claim << 6 | ticket->main.extends << 7);
 	if (over)
 		return;
-	form_put(form, ticket->place->final | lk__ticket_is_used(ticket) << 1);
+	form_put(form, ticket->queue->final | lk__ticket_is_used(ticket) << 1);
 	form_put_nonce(form, index, ticket->nonce);
 	form_put(form, ticket->leave_refused | heard_late << 1 | ticket->may_be_known << 2 |
 	                       ticket->refusals << 3);
 	put_due(form, ticket->next_ns);
-	form_put_wide(form, ticket->place->lease_ms / 10);
-	form_put(form, ticket->place->permits);
-	form_put(form, holds && ticket->permits ? ticket->place->hold->count : 0);
-	form_put(form, ticket->main.where != LK__AT_REST && ticket->main.kind == LK__SHRINK
+	form_put_wide(form, ticket->queue->lease_ms / 10);
+	form_put(form, ticket->queue->permits);
+	form_put(form, holds && ticket->permits ? ticket->queue->hold->count : 0);
+	form_put(form, ticket->main.state != LK__IDLE && ticket->main.kind == LK__SHRINK
 	                       ? ticket->main.permits
 	                       : 0);
 	form_put(form, waits ? ticket->hands : 0);
-	form_put(form, where_of(client, ticket->place->first));
+	form_put(form, where_of(client, ticket->queue->first));
 	form_put(form, where_of(client, ticket->leavers));
 	form_put(form, where_of(client, ticket->extenders));
 	if (waits) {
 		put_age(form, ticket->first_sent_ns,
-		        ticket->place->final ? FAR_MS : ticket->place->lease_ms);
+		        ticket->queue->final ? FAR_MS : ticket->queue->lease_ms);
 		form_put_number(form, ARRIVALS, ticket->arrival);
-		if (ticket->place->final && ticket->arrival)
+		if (ticket->queue->final && ticket->arrival)
 			put_store_age(form, (int64_t)ticket->arrival);
 	} else {
 		form_put(form, ticket->first_sent_ns != 0);
 		form_put(form, form_least(ticket->leaves_sent, 2));
 	}
 	/* An extension is as long as it matters, longer than the time between two asks. */
-	if (ticket->main.where == LK__UNDER_WAY || waits)
+	if (ticket->main.state == LK__IN_FLIGHT || waits)
 		put_age(form, ticket->main.sent_ns, MODEL_EXTENSION_MS);
-	if (ticket->main.where == LK__UNDER_WAY)
+	if (ticket->main.state == LK__IN_FLIGHT)
 		form_put_wide(form, ticket->main.lease_ms / 10);
-	form_put(form, ticket->main.where == LK__UNDER_WAY ? ticket->main.kind : 0);
-	form_put(form, ticket->leave.where == LK__UNDER_WAY ? ticket->leave.kind : 0);
+	form_put(form, ticket->main.state == LK__IN_FLIGHT ? ticket->main.kind : 0);
+	form_put(form, ticket->leave.state == LK__IN_FLIGHT ? ticket->leave.kind : 0);
 	if (holds)
 		put_due(form, ticket->valid_until_ns);
 	if (ticket->leave_refused)
@@ -189,10 +189,10 @@ static void put_hold(struct form *form, const struct model_client *client)
 
 static void put_latch(struct form *form, const struct model_client *client)
 {
-	const struct lk__latch *latch = client->place->name->latch;
+	const struct lk__latch *latch = client->queue->name->latch;
 	const struct lk__op *waiter = latch->first;
 
-	form_put(form, latch->ask.where | latch->down.where << 2 | latch->using_channel << 4 |
+	form_put(form, latch->ask.state | latch->down.state << 2 | latch->using_channel << 4 |
 	                       latch->heard << 5 | (latch->confirmed >= latch->answered) << 6 |
 	                       (latch->confirmed >= latch->asks) << 7);
 	put_due(form, latch->ask_ns);

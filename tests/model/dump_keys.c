@@ -101,12 +101,12 @@ static void put_fields(struct form *form, struct reader *reader, uint32_t count,
 		take_text(reader, &len);
 	}
 	/* By the client's place where a field names one; the others are in order already. */
-	for (int place = -1; place < MODEL_CLIENTS; place++) {
+	for (int queue = -1; queue < MODEL_CLIENTS; queue++) {
 		for (uint32_t i = 0; i < count; i++) {
 			const char *name = fields[order[i]].at + sizeof(uint32_t);
 			bool names = name[1] == ':' && name[2] >= 'a' && name[2] < 'a' + 3 &&
 			             (name[0] == '1' || name[0] == 'c');
-			if ((names ? form->place[name[2] - 'a'] : -1) == place) {
+			if ((names ? form->place[name[2] - 'a'] : -1) == queue) {
 				struct reader one = fields[order[i]];
 				put_field(form, &one, now_us);
 			}

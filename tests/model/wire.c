@@ -204,7 +204,7 @@ void world_question(struct model_world *world, struct model_client *client, enum
 	if (strncmp(answer, "set", 3) != 0 && strcmp(answer, "removed") != 0 &&
 	    strcmp(answer, "absent") != 0)
 		world_fail(world, "a script failed");
-	client->place->name->latch->generation = 0;
+	client->queue->name->latch->generation = 0;
 	note_open(world);
 }
 
@@ -276,7 +276,7 @@ void world_hear(struct model_world *world, struct model_client *client)
 		ticket = lk__ticket_find(&client->core, item.message.nonce);
 		if (world->rule == RULE_CLAIM_SKIPPED && item.message.kind == LK__GRANT && ticket) {
 			item.message.claim = false;
-			item.message.life_ms = ticket->place->lease_ms;
+			item.message.life_ms = ticket->queue->lease_ms;
 			ticket->first_sent_ns = world->now_ns;
 		}
 		if (world->rule == RULE_FENCE_OF_MESSAGE && item.message.kind == LK__GRANT &&
@@ -373,14 +373,14 @@ void world_crash(struct model_world *world, struct model_client *client, bool un
 	if (waiter) {
 		free(waiter->spare_ticket);
 		free(waiter->spare_hold);
-		free(waiter->spare_place);
+		free(waiter->spare_queue);
 		free(waiter->spare_step);
 	}
 	lk__core_fini(&client->core);
 	free(waiter);
 	memset(&client->core, 0, sizeof(client->core));
 	client->waiter = NULL;
-	client->place = NULL;
+	client->queue = NULL;
 	client->owner = client->seen = client->told = 0;
 	client->verb = 0;
 	client->alive = client->linked = client->gave_up = client->was_open = false;

@@ -106,17 +106,18 @@ const char *world_value(const struct model_world *world, int argc, const char *c
 /* ---- Life --------------------------------------------------------------------------------- */
 
 /* A call's place, that of its handle. */
-static struct lk__place *open_handle(const struct model_bounds *bounds, struct model_client *client)
+static struct lk__wait_queue *open_handle(const struct model_bounds *bounds,
+                                          struct model_client *client)
 {
 	struct lk__name *name = lk__name_new(bounds->kind, MODEL_NAME, strlen(MODEL_NAME));
-	struct lk__place *place = lk__place_new(MODEL_LEASE_MS, bounds->fixed);
+	struct lk__wait_queue *queue = lk__wait_queue_new(MODEL_LEASE_MS, bounds->fixed);
 
-	place->capacity = MODEL_CAPACITY;
-	place->ttl_ms = MODEL_TTL_MS;
-	place = lk__place_open(&client->core, &client->session, name, place);
+	queue->capacity = MODEL_CAPACITY;
+	queue->ttl_ms = MODEL_TTL_MS;
+	queue = lk__wait_queue_open(&client->core, &client->session, name, queue);
 	if (bounds->kind == LK_KIND_LATCH)
-		lk__latch_open(place->name, lk__latch_new(MODEL_TOPIC));
-	return place;
+		lk__latch_open(queue->name, lk__latch_new(MODEL_TOPIC));
+	return queue;
 }
 
 void world_set_time(struct model_world *world, int64_t now_ns)
@@ -176,7 +177,7 @@ struct model_world *world_begin(const struct model_bounds *bounds, enum model_ru
 		if (!lk__core_init(&client->core, (uint64_t)i + 1) ||
 		    !lk__core_add_session(&client->core, &client->session))
 			abort();
-		client->place = open_handle(bounds, client);
+		client->queue = open_handle(bounds, client);
 		client->alive = client->linked = client->heard = true;
 		lk__core_link_up(&client->core, &client->session, world->now_ns);
 	}
@@ -194,7 +195,7 @@ void world_end(struct model_world *world)
 
 struct lk__hold *world_hold(const struct model_client *client)
 {
-	return client->alive && client->owner ? lk__core_hold(client->place->name, client->owner)
+	return client->alive && client->owner ? lk__core_hold(client->queue->name, client->owner)
 	                                      : NULL;
 }
 
@@ -321,7 +322,7 @@ static void finished(struct model_world *world, struct model_client *client, str
 	client->waiter = NULL;
 	free(waiter->spare_ticket);
 	free(waiter->spare_hold);
-	free(waiter->spare_place);
+	free(waiter->spare_queue);
 	free(waiter->spare_step);
 	free(waiter);
 }
@@ -347,7 +348,7 @@ static struct lk__op *new_waiter(const struct model_world *world, struct model_c
 {
 	struct lk__op *waiter = calloc(1, sizeof(*waiter));
 
-	waiter->place = client->place;
+	waiter->queue = client->queue;
 	waiter->handle = client;
 	waiter->owner = client->owner ? client->owner : 1;
 	waiter->tell_loss = world->rule != RULE_LOSS_UNTOLD;
@@ -361,7 +362,7 @@ static struct lk__op *new_waiter(const struct model_world *world, struct model_c
 	} else if (verb == DO_ACQUIRE || verb == DO_ACQUIRE_TWO || verb == DO_TRY) {
 		waiter->spare_ticket = calloc(1, sizeof(*waiter->spare_ticket));
 		waiter->spare_hold = calloc(1, sizeof(*waiter->spare_hold));
-		waiter->spare_place = calloc(1, sizeof(*waiter->spare_place));
+		waiter->spare_queue = calloc(1, sizeof(*waiter->spare_queue));
 	}
 	return waiter;
 }

@@ -127,12 +127,12 @@ struct model_item {
 
 struct model_client {
 	struct lk__core core;
-	struct lk__session session; /* its only link */
-	struct lk__place *place;    /* of its handle */
-	struct lk__op *waiter;      /* its call, NULL if none is under way */
-	uint64_t owner;             /* of its hold, 0 if it has none */
-	uint64_t seen;              /* the last fence that a hold had when its call began */
-	uint64_t told;              /* the fence of the hold whose loss it was told last */
+	struct lk__session session;   /* its only link */
+	struct lk__wait_queue *queue; /* of its handle */
+	struct lk__op *waiter;        /* its call, NULL if none is under way */
+	uint64_t owner;               /* of its hold, 0 if it has none */
+	uint64_t seen;                /* the last fence that a hold had when its call began */
+	uint64_t told;                /* the fence of the hold whose loss it was told last */
 	struct model_call calls[MODEL_CALLS], late[MODEL_LATE];
 	struct model_item inbox[MODEL_INBOX];
 	uint8_t verb; /* of its call */

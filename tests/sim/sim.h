@@ -233,26 +233,26 @@ struct sim_caller {
 	struct sim_random random;
 	int index;
 	enum sim_doing doing;
-	const struct sim_act *act;  /* of a scene: the present one, or the next; NULL = none */
-	int name;                   /* of what it does */
-	struct lk__place *place;    /* through which it holds */
-	uint64_t owner;             /* of its hold: itself, or the permits' fence */
-	uint32_t count;             /* permits that it has, or wants */
-	int depth;                  /* re-entries */
-	int64_t next_ns;            /* true: its next step, when it waits for nothing */
-	bool waits;                 /* it may take some time, and then a command timeout */
-	int64_t until_ns;           /* local: that time; of other calls: their begin */
-	int64_t cancel_ns;          /* true */
-	int64_t began_ns;           /* true */
-	int epoch;                  /* of the name, as it began */
-	lk_err gave_up;             /* its time was over, or it was cancelled; LK_OK = neither */
-	int64_t gave_up_ns;         /* true */
-	bool was_valid;             /* its hold, as it began to release */
-	uint64_t lapsed;            /* fence of a hold whose time was over */
-	uint64_t told;              /* ... whose loss it was told of */
-	uint32_t least;             /* permits before it gave some back */
-	char nonce[LK__NONCE_SIZE]; /* of the ticket that its end takes along */
-	uint64_t step_number;       /* its step's, 0 = not sent yet */
+	const struct sim_act *act;    /* of a scene: the present one, or the next; NULL = none */
+	int name;                     /* of what it does */
+	struct lk__wait_queue *queue; /* through which it holds */
+	uint64_t owner;               /* of its hold: itself, or the permits' fence */
+	uint32_t count;               /* permits that it has, or wants */
+	int depth;                    /* re-entries */
+	int64_t next_ns;              /* true: its next step, when it waits for nothing */
+	bool waits;                   /* it may take some time, and then a command timeout */
+	int64_t until_ns;             /* local: that time; of other calls: their begin */
+	int64_t cancel_ns;            /* true */
+	int64_t began_ns;             /* true */
+	int epoch;                    /* of the name, as it began */
+	lk_err gave_up;               /* its time was over, or it was cancelled; LK_OK = neither */
+	int64_t gave_up_ns;           /* true */
+	bool was_valid;               /* its hold, as it began to release */
+	uint64_t lapsed;              /* fence of a hold whose time was over */
+	uint64_t told;                /* ... whose loss it was told of */
+	uint32_t least;               /* permits before it gave some back */
+	char nonce[LK__NONCE_SIZE];   /* of the ticket that its end takes along */
+	uint64_t step_number;         /* its step's, 0 = not sent yet */
 	uint64_t step_generation;
 };
 
@@ -309,7 +309,7 @@ struct sim_client {
 	int64_t resume_ns, start_ns, close_ns, flush_ns;
 	int64_t cut_off_ns;   /* it reaches nobody until then */
 	int64_t disturbed_ns; /* when something went wrong with it last */
-	struct lk__place *places[SIM_NAMES][SIM_HANDLES];
+	struct lk__wait_queue *queues[SIM_NAMES][SIM_HANDLES];
 	struct sim_caller callers[SIM_THREADS];
 	struct sim_next next; /* cached; dirty: to be found anew */
 	bool dirty;

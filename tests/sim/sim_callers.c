@@ -42,7 +42,7 @@ void sim_caller_begin(struct sim_caller *caller, enum sim_doing doing)
 	if (!client->session.users)
 		lk__session_wakes(&client->session, sim_local(client));
 	caller->waiter = (struct lk__op){
-		.place = caller->place,
+		.queue = caller->queue,
 		.handle = caller,
 		.owner = caller->owner,
 		.tell_loss = true,
@@ -79,7 +79,7 @@ void sim_caller_free(struct sim_caller *caller)
 {
 	free(caller->waiter.spare_ticket);
 	free(caller->waiter.spare_hold);
-	free(caller->waiter.spare_place);
+	free(caller->waiter.spare_queue);
 	free(caller->waiter.spare_step);
 	memset(&caller->waiter, 0, sizeof(caller->waiter));
 	caller->doing = SIM_IDLE;
@@ -91,11 +91,11 @@ static void free_spares(struct sim_caller *caller)
 
 	free(waiter->spare_ticket);
 	free(waiter->spare_hold);
-	free(waiter->spare_place);
+	free(waiter->spare_queue);
 	free(waiter->spare_step);
 	waiter->spare_ticket = NULL;
 	waiter->spare_hold = NULL;
-	waiter->spare_place = NULL;
+	waiter->spare_queue = NULL;
 	waiter->spare_step = NULL;
 }
 
@@ -131,14 +131,14 @@ static void start_call(struct sim_caller *caller, bool forgets)
 	waiter->spare_hold = malloc(sizeof(*waiter->spare_hold));
 	sim_trace(client->sim, client, "thread %d %s %s, lease %lld ms %c", caller->index,
 	          waiter->only_try ? "tries" : "wants", name->text,
-	          (long long)caller->place->lease_ms, caller->place->fixed ? 'f' : 'r');
+	          (long long)caller->queue->lease_ms, caller->queue->fixed ? 'f' : 'r');
 	if (name->kind == LK_KIND_LOCK) {
 		lk__core_acquire(&client->core, sim_local(client), waiter);
 		return;
 	}
 	waiter->permits = caller->count;
-	waiter->forget = caller->place->fixed && forgets;
-	waiter->spare_place = malloc(sizeof(*waiter->spare_place));
+	waiter->forget = caller->queue->fixed && forgets;
+	waiter->spare_queue = malloc(sizeof(*waiter->spare_queue));
 	lk__core_acquire_permits(&client->core, sim_local(client), waiter);
 }
 
@@ -154,7 +154,7 @@ static void acquire(struct sim_caller *caller)
 
 	caller->waiter.max_hold_ms =
 		sim_percent(random, 8) ? 1 + (int64_t)sim_draw(random, 2000) : 0;
-	caller->place = client->places[caller->name][second];
+	caller->queue = client->queues[caller->name][second];
 	caller->owner = name->kind == LK_KIND_LOCK ? (uint64_t)caller->index + 1 : 0;
 	caller->count = 1 + (uint32_t)sim_draw(random, limit);
 	caller->depth = 0;
@@ -175,7 +175,7 @@ static void act(struct sim_caller *caller)
 		return;
 	}
 	caller->waiter.max_hold_ms = 0;
-	caller->place = client->places[caller->name][name->rate];
+	caller->queue = client->queues[caller->name][name->rate];
 	caller->owner = name->kind == LK_KIND_LOCK ? (uint64_t)caller->index + 1 : 0;
 	caller->count = 1;
 	caller->depth = 0;
@@ -214,7 +214,7 @@ static void begin(struct sim_caller *caller)
 
 static const struct lk__hold *hold_of(const struct sim_caller *caller)
 {
-	return lk__core_hold(caller->place->name, caller->owner);
+	return lk__core_hold(caller->queue->name, caller->owner);
 }
 
 static void go_idle(struct sim_caller *caller)
@@ -241,7 +241,7 @@ static void drop(struct sim_caller *caller, bool thread)
 	if (thread)
 		lk__core_thread_ended(&client->core, now_ns, caller->owner);
 	else
-		lk__core_drop(&client->core, now_ns, caller->place->name, caller);
+		lk__core_drop(&client->core, now_ns, caller->queue->name, caller);
 	go_idle(caller);
 }
 
@@ -254,7 +254,7 @@ static void give_back(struct sim_caller *caller, uint32_t permits)
 	caller->least = caller->count;
 	sim_caller_begin(caller, SIM_RELEASING);
 	sim_trace(client->sim, client, "thread %d gives back %s%s", caller->index,
-	          caller->place->name->bytes, permits ? " in part" : "");
+	          caller->queue->name->bytes, permits ? " in part" : "");
 	if (client->sim->names[caller->name].kind == LK_KIND_LOCK) {
 		lk__core_release(&client->core, now_ns, &caller->waiter);
 		return;
@@ -272,7 +272,7 @@ static void extend(struct sim_caller *caller)
 	caller->was_valid = is_valid(caller);
 	sim_caller_begin(caller, SIM_EXTENDING);
 	caller->waiter.lease_ms =
-		caller->place->lease_ms / 2 * (int64_t)(1 + sim_draw(&caller->random, 4));
+		caller->queue->lease_ms / 2 * (int64_t)(1 + sim_draw(&caller->random, 4));
 	lk__core_extend(&client->core, sim_local(client), &caller->waiter);
 }
 
@@ -319,13 +319,13 @@ static void use(struct sim_caller *caller)
 void sim_caller_note(struct sim_caller *caller, lk_err why)
 {
 	struct sim_client *client = caller->client;
-	const struct lk__place *place = caller->waiter.place;
+	const struct lk__wait_queue *queue = caller->waiter.queue;
 
 	if (caller->gave_up)
 		return;
-	if (caller->waiter.where == LK__IN_PLACE && place->ticket && !place->hold &&
-	    place->first == &caller->waiter && place->last == &caller->waiter)
-		memcpy(caller->nonce, place->ticket->nonce, LK__NONCE_SIZE);
+	if (caller->waiter.awaits == LK__FOR_GRANT && queue->ticket && !queue->hold &&
+	    queue->first == &caller->waiter && queue->last == &caller->waiter)
+		memcpy(caller->nonce, queue->ticket->nonce, LK__NONCE_SIZE);
 	sim_trace(client->sim, client, "thread %d gives up: %s", caller->index, lk_err_name(why));
 	caller->cancel_ns = LK__NEVER;
 	caller->gave_up = why;

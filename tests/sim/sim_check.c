@@ -186,7 +186,7 @@ static const struct lk__hold *hold_of_ticket(struct sim *sim, const struct sim_t
 	const struct lk__ticket *own =
 		client ? lk__ticket_find(&client->core, ticket->nonce) : NULL;
 
-	return own && own->state == LK__HOLDING ? own->place->hold : NULL;
+	return own && own->state == LK__HOLDING ? own->queue->hold : NULL;
 }
 
 static void check_same(const struct script *script, const struct sim_ticket *was,
@@ -403,7 +403,7 @@ static void check_hold(struct sim_client *client, const struct lk__hold *hold)
 			sim_fail(sim, "loss", "a hold is lost and its owner was not told");
 		return;
 	}
-	if (!ticket || ticket->state != LK__HOLDING || ticket->place->hold != hold) {
+	if (!ticket || ticket->state != LK__HOLDING || ticket->queue->hold != hold) {
 		sim_fail(sim, "machine", "a hold and its ticket disagree");
 		return;
 	}
@@ -425,14 +425,14 @@ static void check_ticket(struct sim_client *client, const struct lk__ticket *tic
 	const struct lk__pending *request = leaving ? &ticket->leave : &ticket->main;
 
 	if (ticket->state == LK__OVER) {
-		if (ticket->main.where != LK__UNDER_WAY && ticket->leave.where != LK__UNDER_WAY)
+		if (ticket->main.state != LK__IN_FLIGHT && ticket->leave.state != LK__IN_FLIGHT)
 			sim_fail(client->sim, "machine",
 			         "a ticket is over and waits for no answer");
 		return;
 	}
-	if (!lk__session_is_up(&client->session) || request->where != LK__AT_REST)
+	if (!lk__session_is_up(&client->session) || request->state != LK__IDLE)
 		return;
-	if (ticket->state == LK__HOLDING && ticket->place->fixed &&
+	if (ticket->state == LK__HOLDING && ticket->queue->fixed &&
 	    !lk__ticket_is_shrinking(ticket))
 		return;
 	if (ticket->next_ns == LK__NEVER || ticket->timer.due_ns > ticket->next_ns)
@@ -476,6 +476,6 @@ void sim_check_sent(struct sim_client *client, const struct lk__pending *request
 			sim_fail(client->sim, "zombie", "a request for %s after its leave was sent",
 			         ticket->nonce);
 	if (request->kind == LK__RENEW && !request->claim &&
-	    (ticket->state != LK__HOLDING || !ticket->place->hold))
+	    (ticket->state != LK__HOLDING || !ticket->queue->hold))
 		sim_fail(client->sim, "zombie", "a renewal of %s, which is no hold", ticket->nonce);
 }

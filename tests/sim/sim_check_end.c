@@ -20,8 +20,9 @@ static void check_client(struct sim *sim, const struct sim_client *client)
 	    lk__core_due(core) != LK__NEVER)
 		sim_fail(sim, "end", "c%02d has something left in line", client->slot);
 	for (int i = 0; i < SIM_NAMES * SIM_HANDLES; i++) {
-		const struct lk__place *place = client->places[i / SIM_HANDLES][i % SIM_HANDLES];
-		if (place->first || place->ticket || place->hold)
+		const struct lk__wait_queue *queue =
+			client->queues[i / SIM_HANDLES][i % SIM_HANDLES];
+		if (queue->first || queue->ticket || queue->hold)
 			sim_fail(sim, "end", "c%02d has something left in a place", client->slot);
 	}
 	if (client->link && client->link->topics)

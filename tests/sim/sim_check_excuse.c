@@ -13,12 +13,12 @@ static int64_t excused_until(const struct sim_client *client, const struct lk__t
 	int64_t until_ns = ticket->valid_until_ns, other_ns;
 
 	/* The answer to what is under way may be from before. */
-	if (ticket->main.where == LK__UNDER_WAY) {
+	if (ticket->main.state == LK__IN_FLIGHT) {
 		other_ns = ticket->main.sent_ns + ticket->main.lease_ms * SIM_MS;
 		until_ns = other_ns > until_ns ? other_ns : until_ns;
 	}
 	/* Granted by a message that is still to come. */
-	other_ns = ticket->first_sent_ns + ticket->place->lease_ms * SIM_MS;
+	other_ns = ticket->first_sent_ns + ticket->queue->lease_ms * SIM_MS;
 	if (ticket->state != LK__HOLDING && other_ns > until_ns)
 		until_ns = other_ns;
 	return sim_true(client, until_ns);
@@ -95,8 +95,8 @@ void sim_check_gone(struct sim_client *client, const char *nonce, uint64_t fence
 	const struct lk__ticket *ticket = lk__ticket_find(&client->core, nonce);
 
 	if (fence && ticket && ticket->fence == fence && ticket->state == LK__HOLDING &&
-	    lk__hold_left_ns(ticket->place->hold, sim_local(client)))
+	    lk__hold_left_ns(ticket->queue->hold, sim_local(client)))
 		sim_fail(client->sim, "gone",
 		         "fence %llu of %s is believed in after the store said that it is gone",
-		         (unsigned long long)fence, ticket->place->name->bytes);
+		         (unsigned long long)fence, ticket->queue->name->bytes);
 }

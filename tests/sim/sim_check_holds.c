@@ -312,7 +312,7 @@ void sim_check_made(struct sim_caller *caller)
 	struct sim_client *client = caller->client;
 	struct sim *sim = client->sim;
 	struct sim_name *name = &sim->names[caller->name];
-	const struct lk__hold *hold = lk__core_hold(caller->place->name, caller->owner);
+	const struct lk__hold *hold = lk__core_hold(caller->queue->name, caller->owner);
 	struct sim_grant *grant = hold && hold->ticket ? grant_of(name, hold) : NULL;
 
 	if (!hold || hold->handle != caller) {

@@ -148,8 +148,8 @@ void sim_check_released(struct sim_caller *caller, lk_err err)
 		break;
 	case LK_ELOST:
 		/* A lease that is not renewed, or is short, may run out on the way. */
-		allowed = !caller->was_valid || sim->plan->fault_count || caller->place->fixed ||
-		          caller->place->lease_ms * SIM_MS < 2 * sim_ways_ns(sim, 2);
+		allowed = !caller->was_valid || sim->plan->fault_count || caller->queue->fixed ||
+		          caller->queue->lease_ms * SIM_MS < 2 * sim_ways_ns(sim, 2);
 		break;
 	case LK_ELIMIT:
 		allowed = caller->waiter.permits > caller->least;
@@ -166,7 +166,7 @@ void sim_check_extended(struct sim_caller *caller, lk_err err)
 {
 	struct sim_client *client = caller->client;
 	struct sim *sim = client->sim;
-	const struct lk__hold *hold = lk__core_hold(caller->place->name, caller->owner);
+	const struct lk__hold *hold = lk__core_hold(caller->queue->name, caller->owner);
 	int64_t now_ns = sim_local(client), least_ns;
 	bool valid = hold && lk__hold_left_ns(hold, now_ns);
 

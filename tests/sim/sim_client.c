@@ -46,16 +46,17 @@ static void open_places(struct sim_client *client, struct sim_random *random)
 		const struct sim_name *name = &client->sim->names[i / SIM_HANDLES];
 		bool second = i % SIM_HANDLES;
 		bool fixed = second && sim_percent(random, name->rate ? 100 : plan->fixed_percent);
-		struct lk__place *place = lk__place_new(second ? lease_ms * 2 : lease_ms, fixed);
+		struct lk__wait_queue *queue =
+			lk__wait_queue_new(second ? lease_ms * 2 : lease_ms, fixed);
 
-		place->capacity = plan->capacity;
-		place->ttl_ms = SIM_TTL_MS;
-		place = lk__place_open(&client->core, &client->session,
-		                       lk__name_new(name->kind, name->text, strlen(name->text)),
-		                       place);
+		queue->capacity = plan->capacity;
+		queue->ttl_ms = SIM_TTL_MS;
+		queue = lk__wait_queue_open(
+			&client->core, &client->session,
+			lk__name_new(name->kind, name->text, strlen(name->text)), queue);
 		if (name->kind == LK_KIND_LATCH)
-			lk__latch_open(place->name, lk__latch_new(name->topic));
-		client->places[i / SIM_HANDLES][second] = place;
+			lk__latch_open(queue->name, lk__latch_new(name->topic));
+		client->queues[i / SIM_HANDLES][second] = queue;
 	}
 }
 
@@ -353,7 +354,7 @@ void sim_client_settle(struct sim_client *client)
 		sim_client_free(client);
 		return;
 	}
-	if ((!client->session.queue && !client->session.channels.line) ||
+	if ((!client->session.send_queue && !client->session.channels.queue) ||
 	    client->flush_ns != LK__NEVER)
 		return;
 	if (sim_percent(&client->random, 5) && client->sim->plan->delay_ns)

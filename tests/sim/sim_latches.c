@@ -35,7 +35,7 @@ static void start_await(struct sim_caller *caller, int64_t wait_ns, bool absent_
 	sim_caller_limit(caller, wait_ns);
 	caller->waiter.absent_is_open = absent_is_open;
 	sim_trace(client->sim, client, "thread %d awaits %s", caller->index,
-	          caller->place->name->bytes);
+	          caller->queue->name->bytes);
 	lk__core_await(&client->core, sim_local(client), &caller->waiter);
 }
 
@@ -71,7 +71,7 @@ static void count_down(struct sim_caller *caller)
 	sim_caller_begin(caller, SIM_STEPPING);
 	caller->waiter.spare_step = step;
 	sim_trace(client->sim, client, "thread %d counts %s down by %u, step %s", caller->index,
-	          caller->place->name->bytes, step->n, step->len ? step->name : "unnamed");
+	          caller->queue->name->bytes, step->n, step->len ? step->name : "unnamed");
 	lk__core_step(&client->core, sim_local(client), &caller->waiter);
 }
 
@@ -109,7 +109,7 @@ void sim_latch_begin(struct sim_caller *caller)
 	struct set_args set;
 
 	fill_args(&set, chance / 8);
-	caller->place = caller->client->places[caller->name][0];
+	caller->queue = caller->client->queues[caller->name][0];
 	caller->owner = 0;
 	caller->depth = 0;
 	if (kind < 35)
@@ -124,7 +124,7 @@ void sim_latch_act(struct sim_caller *caller, const struct sim_act *act)
 {
 	struct set_args set = {"", "1", "86400000", "0"};
 
-	caller->place = caller->client->places[caller->name][0];
+	caller->queue = caller->client->queues[caller->name][0];
 	caller->owner = 0;
 	caller->depth = 0;
 	if (act->count < 0) {
@@ -152,7 +152,7 @@ void sim_latch_done(struct sim_caller *caller, enum sim_doing was)
 void sim_latch_answered(struct sim_caller *caller, bool answered)
 {
 	(void)answered;
-	caller->place->name->latch->generation = 0;
+	caller->queue->name->latch->generation = 0;
 	caller->doing = SIM_IDLE;
 	sim_caller_plan(caller, caller->client->sim->plan->idle_ns);
 }

@@ -220,7 +220,7 @@ static struct sim_call *take(struct sim_client *client, struct lk__pending *requ
 		if (request->kind == LK__STEP)
 			describe_step(client, call, request->latch);
 	} else {
-		call->name = name_of(request->ticket->place->name);
+		call->name = name_of(request->ticket->queue->name);
 		if (request->kind != LK__HAND)
 			lk__ticket_text(&client->space, &asked.ticket, call->ticket);
 		call->permits = request->permits;

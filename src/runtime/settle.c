@@ -24,7 +24,7 @@ static bool has_topics(const struct lk_client *client)
 	return false;
 }
 
-void lk__wire_settle(struct lk_client *client)
+void lk__client_settle(struct lk_client *client)
 {
 	int64_t due_ns = lk__loop_due(client);
 	struct lk__op *op;
@@ -45,7 +45,7 @@ void lk__wire_settle(struct lk_client *client)
 	}
 }
 
-void lk__wire_poke(struct lk_client *client, const void *handle)
+void lk__client_poke(struct lk_client *client, const void *handle)
 {
 	struct lk__sleeper *sleeper;
 
@@ -54,8 +54,8 @@ void lk__wire_poke(struct lk_client *client, const void *handle)
 			lk__call_wake(client, sleeper);
 }
 
-void lk__wire_finish(struct lk_client *client)
+void lk__client_finish(struct lk_client *client)
 {
-	lk__wire_flush(client);
+	lk__client_flush(client);
 	lk__reader_pass(client);
 }

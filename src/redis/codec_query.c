@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * The store in Redis: how questions are written, and their answers read. */
+ * The store in Redis: how queries are written, and their answers read. */
 #include "../base/text.h"
 #include "codec.h"
 #include "dial.h"
@@ -15,12 +15,12 @@
 #define LOCK_HEAD 6
 #define PARTY_FIELDS 6
 
-/* ---- Questions ---------------------------------------------------------------------------- */
+/* ---- Queries ---------------------------------------------------------------------------- */
 
-/* The words of one question, and the memory of those that are nobody else's. */
+/* The words of one query, and the memory of those that are nobody else's. */
 struct words {
 	const struct lk__space *space;
-	const struct lk__request *question;
+	const struct lk__request *query;
 	const struct lk__details *details;
 	struct lk__keys keys;
 	char ticket[LK__TICKET_MAX];
@@ -48,13 +48,13 @@ static bool show(struct lk__buf *buf, struct words *words)
 	const struct lk__details *details = words->details;
 	const struct lk__keys *keys = &words->keys;
 
-	if (words->question->noun == LK_KIND_LATCH) {
+	if (words->query->noun == LK_KIND_LATCH) {
 		const char *args[] = {keys->main, keys->memory, keys->fence};
 		return script(buf, &lk__script_latch_show, 3, args);
 	}
-	if (words->question->ticket.nonce[0])
-		lk__ticket_text(words->space, &words->question->ticket, words->ticket);
-	if (words->question->noun == LK_KIND_LOCK) {
+	if (words->query->ticket.nonce[0])
+		lk__ticket_text(words->space, &words->query->ticket, words->ticket);
+	if (words->query->noun == LK_KIND_LOCK) {
 		const char *args[] = {keys->main, keys->queue, words->ticket,
 		                      number_text(words, (int64_t)details->waiters)};
 		return script(buf, &lk__script_lock_show, 4, args);
@@ -74,7 +74,7 @@ static bool end_hold(struct lk__buf *buf, struct words *words)
 {
 	const struct lk__keys *keys = &words->keys;
 
-	if (words->question->noun == LK_KIND_LOCK) {
+	if (words->query->noun == LK_KIND_LOCK) {
 		const char *args[] = {keys->main,  keys->queue,
 		                      keys->fence, words->details->subject,
 		                      "0",         words->space->channels,
@@ -137,11 +137,11 @@ static bool list(struct lk__buf *buf, const struct words *words)
 	return lk__resp_command(buf, 6, argv, NULL);
 }
 
-static void put_label_field(const struct lk__request *question, char field[LK__KEY_MAX])
+static void put_label_field(const struct lk__request *query, char field[LK__KEY_MAX])
 {
-	snprintf(field, LK__KEY_MAX, question->name_len ? "label:" : "label");
-	if (question->name_len)
-		lk__name_encode(field + strlen(field), question->name, question->name_len);
+	snprintf(field, LK__KEY_MAX, query->name_len ? "label:" : "label");
+	if (query->name_len)
+		lk__name_encode(field + strlen(field), query->name, query->name_len);
 }
 
 static bool describe(struct lk__buf *buf, const struct words *words)
@@ -152,7 +152,7 @@ static bool describe(struct lk__buf *buf, const struct words *words)
 
 	snprintf(id, sizeof(id), "%.22s", words->details->subject);
 	lk__space_client_key(words->space, id, key);
-	put_label_field(words->question, label);
+	put_label_field(words->query, label);
 	return lk__resp_command(buf, 2 + PARTY_FIELDS, argv, NULL);
 }
 
@@ -168,7 +168,7 @@ static bool introduce(struct lk__buf *buf, struct words *words)
 	int count = 2;
 
 	lk__space_client_key(words->space, words->space->client_id, key);
-	put_label_field(words->question, label);
+	put_label_field(words->query, label);
 	if (details->pid)
 		fields[3][1] = number_text(words, details->pid);
 	for (size_t i = 0; i < 5; i++) {
@@ -189,17 +189,17 @@ static bool forget(struct lk__buf *buf, const struct words *words)
 	return lk__resp_command(buf, 2, argv, NULL);
 }
 
-bool lk__codec_question(struct lk__buf *buf, const struct lk__space *space,
-                        const struct lk__request *question)
+bool lk__codec_query(struct lk__buf *buf, const struct lk__space *space,
+                     const struct lk__request *query)
 {
-	struct words words = {.space = space, .question = question, .details = question->details};
+	struct words words = {.space = space, .query = query, .details = query->details};
 	const char *ping[] = {"PING"};
 
-	if (question->name_len) {
-		lk__space_keys(space, question->name, question->name_len, &words.keys);
-		lk__space_topic(space, question->name, question->name_len, words.topic);
+	if (query->name_len) {
+		lk__space_keys(space, query->name, query->name_len, &words.keys);
+		lk__space_topic(space, query->name, query->name_len, words.topic);
 	}
-	switch ((enum lk__request_kind)question->kind) {
+	switch ((enum lk__request_kind)query->kind) {
 	case LK__SHOW:
 		return show(buf, &words);
 	case LK__DESCRIBE:
@@ -434,15 +434,15 @@ static bool state_of(const struct lk__resp *resp, lk_latch_state *state)
 	return i >= 0;
 }
 
-/* What the scripts of questions answer.  False when it is none of that. */
-static bool script_answer(const struct lk__resp *resp, const struct lk__request *question,
+/* What the scripts of queries answer.  False when it is none of that. */
+static bool script_answer(const struct lk__resp *resp, const struct lk__request *query,
                           struct lk__answer *answer)
 {
-	enum lk__request_kind kind = (enum lk__request_kind)question->kind;
+	enum lk__request_kind kind = (enum lk__request_kind)query->kind;
 
 	/* A latch that is shown says so with all the rest. */
 	if (says(resp, "absent") && (kind == LK__SIZE || kind == LK__REMOVE ||
-	                             (kind == LK__SHOW && question->noun != LK_KIND_LATCH))) {
+	                             (kind == LK__SHOW && query->noun != LK_KIND_LATCH))) {
 		answer->kind = LK__ABSENT;
 	} else if (kind == LK__SIZE && says(resp, "mismatch") && resp->len > 1) {
 		answer->kind = LK__MISMATCH;
@@ -471,7 +471,7 @@ static bool script_answer(const struct lk__resp *resp, const struct lk__request 
 	return true;
 }
 
-/* A latch's answer counts as one of a question only when all of it is there. */
+/* A latch's answer counts as one of a query only when all of it is there. */
 static bool latch_shown(const struct lk__resp *resp, struct lk__answer *answer)
 {
 	if (!begins(resp, "ssiiisss") || !state_of(resp->elements[0], &answer->latch_state))
@@ -503,11 +503,11 @@ static void fail(struct lk__answer *answer, struct lk__why *why, const char *tex
 	answer->text = text;
 }
 
-void lk__codec_question_answer(const struct lk__resp *resp, const char *what,
-                               const struct lk__space *space, const struct lk__request *question,
-                               void *into, struct lk__answer *answer, struct lk__why *why)
+void lk__codec_query_answer(const struct lk__resp *resp, const char *what,
+                            const struct lk__space *space, const struct lk__request *query,
+                            void *into, struct lk__answer *answer, struct lk__why *why)
 {
-	enum lk__request_kind kind = (enum lk__request_kind)question->kind;
+	enum lk__request_kind kind = (enum lk__request_kind)query->kind;
 	lk_err err;
 
 	*answer = (struct lk__answer){.kind = LK__DONE};
@@ -536,9 +536,8 @@ void lk__codec_question_answer(const struct lk__resp *resp, const char *what,
 		answer->kind = LK__DONE;
 	} else if (lk__codec_foreign(resp, why)) {
 		fail(answer, why, why->text);
-	} else if (!script_answer(resp, question, answer) &&
-	           (kind != LK__SHOW ||
-	            !show_answer(resp, (lk_kind)question->noun, into, answer))) {
+	} else if (!script_answer(resp, query, answer) &&
+	           (kind != LK__SHOW || !show_answer(resp, (lk_kind)query->noun, into, answer))) {
 		lk__conn_why(why, LK_ESERVER, what, "answered a script with something else");
 		fail(answer, why, why->text);
 	}

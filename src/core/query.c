@@ -1,0 +1,185 @@
+/* SPDX-License-Identifier: MIT
+ * Queries: asked once and answered once. */
+#include "query.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define MS INT64_C(1000000)
+
+struct lk__query *lk__query_new(enum lk__request_kind kind, lk_kind noun, const char *name,
+                                size_t len)
+{
+	struct lk__query *query = calloc(1, sizeof(*query) + len + 1);
+
+	if (!query)
+		return NULL;
+	query->request.kind = (uint8_t)kind;
+	query->request.query = query;
+	query->noun = (uint8_t)noun;
+	query->name_len = (uint16_t)len;
+	if (len)
+		memcpy(query->name, name, len);
+	return query;
+}
+
+static void discard(struct lk__query *query)
+{
+	free(query->label);
+	free(query);
+}
+
+static void unlist(struct lk__core *core, struct lk__query *query)
+{
+	if (query->prev)
+		query->prev->next = query->next;
+	else
+		core->queries = query->next;
+	if (query->next)
+		query->next->prev = query->prev;
+	query->next = query->prev = NULL;
+}
+
+static void enqueue(struct lk__core *core, struct lk__session *session, struct lk__query *query)
+{
+	struct lk__pending *request = &query->request;
+
+	query->asked = true;
+	query->session = session;
+	request->by_text = true;
+	lk__pending_enqueue(session, request);
+	query->next = core->queries;
+	if (query->next)
+		query->next->prev = query;
+	core->queries = query;
+}
+
+void lk__core_ask_detached(struct lk__core *core, struct lk__session *session,
+                           struct lk__query *query)
+{
+	query->detached = true;
+	enqueue(core, session, query);
+}
+
+void lk__core_query(struct lk__core *core, struct lk__session *session, int64_t now_ns,
+                    struct lk__op *op, struct lk__query *const *queries, size_t count)
+{
+	op->session = session;
+	lk__op_begin(core, now_ns, op);
+	if (core->closing) {
+		lk__complete(core, op, LK_ECLOSED, "the client was closed");
+		return;
+	}
+	op->awaits = LK__FOR_QUERY;
+	op->unanswered = count;
+	for (size_t i = 0; i < count; i++) {
+		queries[i]->op = op;
+		enqueue(core, session, queries[i]);
+	}
+	if (!count)
+		lk__complete(core, op, LK_OK, NULL);
+}
+
+/* The op waits for none of its queries any more.  The first of them that has no answer. */
+static struct lk__query *let_go(struct lk__core *core, const struct lk__op *op)
+{
+	struct lk__query *first = NULL;
+
+	for (struct lk__query *query = core->queries; query; query = query->next) {
+		if (query->op != op)
+			continue;
+		query->op = NULL;
+		first = query; /* the latest one stands first in the list */
+	}
+	return first;
+}
+
+static void end(struct lk__core *core, struct lk__query *query)
+{
+	struct lk__op *op = query->op;
+
+	query->request.state = LK__IDLE;
+	query->op = NULL;
+	query->done = true;
+	unlist(core, query);
+	if (op && query->why.err) {
+		let_go(core, op);
+		lk__complete(core, op, query->why.err, query->why.text);
+	} else if (op && !--op->unanswered) {
+		lk__complete(core, op, LK_OK, NULL);
+	}
+	if (query->detached)
+		discard(query);
+}
+
+void lk__query_abandon(struct lk__core *core, struct lk__op *op)
+{
+	const struct lk__query *first = let_go(core, op);
+	struct lk__why why;
+
+	if (first->request.state == LK__IN_FLIGHT) {
+		lk__why_set(&why, LK_EUNKNOWN, "%s: no answer within %lld ms", core->server,
+		            (long long)(core->command_timeout_ns / MS));
+	} else if (lk__session_is_up(first->session)) {
+		/* Want of memory, or a socket that takes nothing. */
+		lk__why_set(&why, LK_ECONN, "%s: it could not be sent in time", core->server);
+	} else {
+		why = first->session->why;
+		if (why.err == LK_EUNKNOWN || !why.err)
+			why.err = LK_ECONN;
+	}
+	lk__complete(core, op, why.err, why.text);
+}
+
+void lk__query_free(struct lk__core *core, struct lk__query *query)
+{
+	if (!query)
+		return;
+	if (query->request.state == LK__IN_FLIGHT) {
+		query->into = NULL;
+		query->detached = true;
+		return;
+	}
+	if (query->asked)
+		lk__pending_dequeue(query->session, &query->request);
+	if (query->asked && !query->done)
+		unlist(core, query);
+	discard(query);
+}
+
+void lk__query_answer(struct lk__core *core, struct lk__query *query,
+                      const struct lk__answer *answer)
+{
+	query->answer = *answer;
+	query->answer.text = NULL;
+	if (answer->kind == LK__FAILED)
+		query->why.err = answer->err;
+	if (answer->kind == LK__FAILED && answer->text)
+		snprintf(query->why.text, sizeof(query->why.text), "%s", answer->text);
+	end(core, query);
+}
+
+void lk__queries_link_down(struct lk__core *core, const struct lk__session *session,
+                           const struct lk__why *why)
+{
+	struct lk__query *query = core->queries, *next;
+
+	for (; query; query = next) {
+		next = query->next;
+		if (query->session != session || query->request.state != LK__IN_FLIGHT)
+			continue;
+		query->why = *why;
+		query->why.err = LK_EUNKNOWN;
+		end(core, query);
+	}
+}
+
+void lk__queries_fini(struct lk__core *core)
+{
+	while (core->queries) {
+		struct lk__query *query = core->queries;
+		unlist(core, query);
+		discard(query);
+	}
+}
