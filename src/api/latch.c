@@ -100,7 +100,7 @@ lk_err lk_latch_cancel(lk_latch *latch)
 lk_err lk_latch_await(lk_latch *latch, int64_t wait_ms)
 {
 	int64_t now_ns = lk__now_ns();
-	struct lk__sleeper sleeper;
+	struct lk__call call;
 	lk_err err = lk__refuse_null(latch, "latch");
 
 	if (err)
@@ -109,16 +109,16 @@ lk_err lk_latch_await(lk_latch *latch, int64_t wait_ms)
 		return lk__failf(LK_EINVALID, "wait_ms: -1 or more, not %lld", (long long)wait_ms);
 	if ((err = lk__handle_enter(&latch->handle)))
 		return err;
-	lk__call_init(&sleeper, &latch->handle);
-	lk__call_limit(&sleeper, now_ns, wait_ms);
-	sleeper.op.absent_is_open = latch->absent_is_open;
-	return lk__call_run(&sleeper, now_ns, lk__core_await);
+	lk__call_init(&call, &latch->handle);
+	lk__call_limit(&call, now_ns, wait_ms);
+	call.op.absent_is_open = latch->absent_is_open;
+	return lk__call_run(&call, now_ns, lk__core_await);
 }
 
 lk_err lk_latch_down(lk_latch *latch, int64_t n, const char *name, lk_latch_step *result)
 {
 	size_t len = name ? strnlen(name, LK_STEP_MAX + 1) : 0;
-	struct lk__sleeper sleeper;
+	struct lk__call call;
 	struct lk__step *step;
 	int64_t now_ns = lk__now_ns();
 	lk_err err = lk__refuse_null(latch, "latch");
@@ -139,11 +139,11 @@ lk_err lk_latch_down(lk_latch *latch, int64_t n, const char *name, lk_latch_step
 		free(step);
 		return err;
 	}
-	lk__call_init(&sleeper, &latch->handle);
-	sleeper.op.spare_step = step;
-	err = lk__call_run(&sleeper, now_ns, lk__core_step);
+	lk__call_init(&call, &latch->handle);
+	call.op.spare_step = step;
+	err = lk__call_run(&call, now_ns, lk__core_step);
 	if (!err && result)
-		*result = (lk_latch_step){sleeper.op.remaining, sleeper.op.counted};
+		*result = (lk_latch_step){call.op.remaining, call.op.counted};
 	return err;
 }
 

@@ -67,16 +67,16 @@ lk_err lk_lock_cancel(lk_lock *lock)
 
 /* ---- Calls that wait ---------------------------------------------------------------------- */
 
-static void init_call(struct lk__sleeper *sleeper, struct lk_lock *lock, uint64_t owner)
+static void init_call(struct lk__call *call, struct lk_lock *lock, uint64_t owner)
 {
-	lk__call_init(sleeper, &lock->handle);
-	sleeper->op.owner = owner;
+	lk__call_init(call, &lock->handle);
+	call->op.owner = owner;
 }
 
 lk_err lk_lock_acquire(lk_lock *lock, int64_t wait_ms)
 {
 	struct lk_client *client;
-	struct lk__sleeper sleeper;
+	struct lk__call call;
 	uint64_t owner;
 	int64_t now_ns = lk__now_ns();
 	lk_err err = lk__refuse_null(lock, "lock");
@@ -93,17 +93,17 @@ lk_err lk_lock_acquire(lk_lock *lock, int64_t wait_ms)
 		lk__call_leave(client, &lock->handle);
 		return LK_OK;
 	}
-	init_call(&sleeper, lock, owner);
-	lk__call_limit(&sleeper, now_ns, wait_ms);
-	lk__call_provide(&sleeper);
-	return lk__call_run(&sleeper, now_ns, lk__core_acquire);
+	init_call(&call, lock, owner);
+	lk__call_limit(&call, now_ns, wait_ms);
+	lk__call_provide(&call);
+	return lk__call_run(&call, now_ns, lk__core_acquire);
 }
 
 lk_err lk_lock_release(lk_lock *lock)
 {
 	uint64_t owner;
 	int64_t now_ns = lk__now_ns();
-	struct lk__sleeper sleeper;
+	struct lk__call call;
 	lk_err err = lk__refuse_null(lock, "lock");
 
 	if (err || (err = lk__handle_enter(&lock->handle)))
@@ -113,22 +113,22 @@ lk_err lk_lock_release(lk_lock *lock)
 		lk__call_leave(lock->handle.client, &lock->handle);
 		return LK_OK;
 	}
-	init_call(&sleeper, lock, owner);
-	return lk__call_run(&sleeper, now_ns, lk__core_release);
+	init_call(&call, lock, owner);
+	return lk__call_run(&call, now_ns, lk__core_release);
 }
 
 lk_err lk_lock_extend(lk_lock *lock, int64_t lease_ms)
 {
-	struct lk__sleeper sleeper;
+	struct lk__call call;
 	lk_err err = lk__refuse_null(lock, "lock");
 
 	if (err || (err = lk__check_range("lease_ms", lease_ms, LK_LEASE_MIN_MS, LK_LEASE_MAX_MS)))
 		return err;
 	if ((err = lk__handle_enter(&lock->handle)))
 		return err;
-	init_call(&sleeper, lock, owner_of(lock));
-	sleeper.op.lease_ms = lease_ms;
-	return lk__call_run(&sleeper, lk__now_ns(), lk__core_extend);
+	init_call(&call, lock, owner_of(lock));
+	call.op.lease_ms = lease_ms;
+	return lk__call_run(&call, lk__now_ns(), lk__core_extend);
 }
 
 /* ---- The caller's own hold ---------------------------------------------------------------- */

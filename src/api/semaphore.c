@@ -85,7 +85,7 @@ lk_err lk_semaphore_cancel(lk_semaphore *semaphore)
 lk_err lk_semaphore_acquire(lk_semaphore *semaphore, int64_t permits, int64_t wait_ms,
                             uint64_t *hold)
 {
-	struct lk__sleeper sleeper;
+	struct lk__call call;
 	int64_t now_ns = lk__now_ns();
 	lk_err err = lk__refuse_null(semaphore, "semaphore");
 
@@ -102,19 +102,19 @@ lk_err lk_semaphore_acquire(lk_semaphore *semaphore, int64_t permits, int64_t wa
 		return lk__failf(LK_EINVALID, "hold: NULL needs a handle with fixed leases, or "
 		                              "nobody could release the permits");
 	}
-	lk__call_init(&sleeper, &semaphore->handle);
-	sleeper.op.permits = (uint32_t)permits;
-	sleeper.op.forget = !hold;
-	lk__call_limit(&sleeper, now_ns, wait_ms);
-	lk__call_provide(&sleeper);
-	err = lk__call_run(&sleeper, now_ns, lk__core_acquire_permits);
+	lk__call_init(&call, &semaphore->handle);
+	call.op.permits = (uint32_t)permits;
+	call.op.forget = !hold;
+	lk__call_limit(&call, now_ns, wait_ms);
+	lk__call_provide(&call);
+	err = lk__call_run(&call, now_ns, lk__core_acquire_permits);
 	if (!err && hold)
-		*hold = sleeper.op.fence;
+		*hold = call.op.fence;
 	return err;
 }
 
-/* Enter a call on one of the handle's holds, with a sleeper for it. */
-static lk_err enter_for(struct lk_semaphore *semaphore, uint64_t fence, struct lk__sleeper *sleeper)
+/* Enter a call on one of the handle's holds, with a call for it. */
+static lk_err enter_for(struct lk_semaphore *semaphore, uint64_t fence, struct lk__call *call)
 {
 	const struct lk__hold *hold;
 	lk_err err = lk__refuse_null(semaphore, "semaphore");
@@ -126,21 +126,21 @@ static lk_err enter_for(struct lk_semaphore *semaphore, uint64_t fence, struct l
 		lk__call_leave(semaphore->handle.client, &semaphore->handle);
 		return lk__failf(LK_ENOTOWNER, "no such hold");
 	}
-	lk__call_init(sleeper, &semaphore->handle);
-	sleeper->op.owner = fence;
+	lk__call_init(call, &semaphore->handle);
+	call->op.owner = fence;
 	return LK_OK;
 }
 
 /* permits 0 = all. */
 static lk_err release(struct lk_semaphore *semaphore, uint64_t hold, uint32_t permits)
 {
-	struct lk__sleeper sleeper;
-	lk_err err = enter_for(semaphore, hold, &sleeper);
+	struct lk__call call;
+	lk_err err = enter_for(semaphore, hold, &call);
 
 	if (err)
 		return err;
-	sleeper.op.permits = permits;
-	return lk__call_run(&sleeper, lk__now_ns(), lk__core_release_permits);
+	call.op.permits = permits;
+	return lk__call_run(&call, lk__now_ns(), lk__core_release_permits);
 }
 
 lk_err lk_semaphore_release(lk_semaphore *semaphore, uint64_t hold)
@@ -158,15 +158,15 @@ lk_err lk_semaphore_release_some(lk_semaphore *semaphore, uint64_t hold, int64_t
 
 lk_err lk_semaphore_extend(lk_semaphore *semaphore, uint64_t hold, int64_t lease_ms)
 {
-	struct lk__sleeper sleeper;
+	struct lk__call call;
 	lk_err err;
 
 	if ((err = lk__check_range("lease_ms", lease_ms, LK_LEASE_MIN_MS, LK_LEASE_MAX_MS)))
 		return err;
-	if ((err = enter_for(semaphore, hold, &sleeper)))
+	if ((err = enter_for(semaphore, hold, &call)))
 		return err;
-	sleeper.op.lease_ms = lease_ms;
-	return lk__call_run(&sleeper, lk__now_ns(), lk__core_extend);
+	call.op.lease_ms = lease_ms;
+	return lk__call_run(&call, lk__now_ns(), lk__core_extend);
 }
 
 /* ---- A hold of the handle ----------------------------------------------------------------- */

@@ -16,14 +16,14 @@ struct lk__query *lk__handle_query(const struct lk__handle *handle, enum lk__req
 lk_err lk__ask_all(struct lk__link *link, struct lk__query *const *queries, size_t count)
 {
 	struct lk_client *client = link->client;
-	struct lk__sleeper sleeper = {0};
+	struct lk__call call = {0};
 
-	if (!lk__park_init(&sleeper.park))
+	if (!lk__park_init(&call.park))
 		return lk__failf(LK_ENOMEM, "out of memory");
-	lk__core_query(&client->core, &link->session, lk__now_ns(), &sleeper.op, queries, count);
-	lk__call_await(client, &sleeper);
-	lk__park_fini(&sleeper.park);
-	return lk__fail(&sleeper.op.why);
+	lk__core_query(&client->core, &link->session, lk__now_ns(), &call.op, queries, count);
+	lk__call_await(client, &call);
+	lk__park_fini(&call.park);
+	return lk__fail(&call.op.why);
 }
 
 lk_err lk__ask(struct lk__link *link, struct lk__query *query)

@@ -4,7 +4,7 @@
  * A blocking call is an op and a park.  Its thread sends, reads, listens and ticks for all until
  * its op is done, and parks when it has nothing to do.  It wakes at its op's deadline and ticks
  * itself, so that its end depends on no other thread.  The thread that completes the op of a parked
- * one also leaves the call for it: the sleeper returns to its program without the client's mutex,
+ * one also leaves the call for it: that thread returns to its program without the client's mutex,
  * which all who are woken together would want at once. */
 #include "client.h"
 
@@ -65,77 +65,77 @@ void lk__call_leave(struct lk_client *client, struct lk__handle *handle)
 
 /* ---- Wakes -------------------------------------------------------------------------------- */
 
-void lk__call_wake(struct lk_client *client, struct lk__sleeper *sleeper)
+void lk__call_wake(struct lk_client *client, struct lk__call *call)
 {
-	struct lk__link *link = lk__op_link(&sleeper->op);
+	struct lk__link *link = lk__op_link(&call->op);
 
-	if (sleeper->reading)
+	if (call->reading)
 		lk__wake_notify(&link->reader.wake);
-	if (sleeper == link->listener.sleeper)
+	if (call == link->listener.call)
 		lk__wake_notify(&link->listener.wake);
-	if (sleeper->parked)
-		lk__park_wake(&sleeper->park, &client->wakes);
-	sleeper->parked = false;
+	if (call->parked)
+		lk__park_wake(&call->park, &client->wakes);
+	call->parked = false;
 }
 
-static void list(struct lk_client *client, struct lk__sleeper *sleeper)
+static void list(struct lk_client *client, struct lk__call *call)
 {
-	sleeper->prev = NULL;
-	sleeper->next = client->sleepers;
-	if (sleeper->next)
-		sleeper->next->prev = sleeper;
-	client->sleepers = sleeper;
-	sleeper->listed = true;
+	call->prev = NULL;
+	call->next = client->calls;
+	if (call->next)
+		call->next->prev = call;
+	client->calls = call;
+	call->listed = true;
 }
 
-static void unlist(struct lk_client *client, struct lk__sleeper *sleeper)
+static void unlist(struct lk_client *client, struct lk__call *call)
 {
-	sleeper->listed = false;
-	if (sleeper->prev)
-		sleeper->prev->next = sleeper->next;
+	call->listed = false;
+	if (call->prev)
+		call->prev->next = call->next;
 	else
-		client->sleepers = sleeper->next;
-	if (sleeper->next)
-		sleeper->next->prev = sleeper->prev;
+		client->calls = call->next;
+	if (call->next)
+		call->next->prev = call->prev;
 }
 
 /* The op is done, and its call goes on. */
 static void wake_done(struct lk__op *op, void *client)
 {
-	lk__call_wake(client, (struct lk__sleeper *)op);
+	lk__call_wake(client, (struct lk__call *)op);
 }
 
-/* The op is done, and its call with it: leave the call for a thread that is parked.  Nothing
- * refers to the sleeper afterwards. */
+/* The op is done, and its call with it: leave it for a thread that is parked.  Nothing refers to
+ * the call afterwards. */
 static void dismiss_done(struct lk__op *op, void *arg)
 {
-	struct lk__sleeper *sleeper = (struct lk__sleeper *)op;
+	struct lk__call *call = (struct lk__call *)op;
 	struct lk_client *client = arg;
 
-	if (!sleeper->parked || !lk__park_claim(&sleeper->park)) {
-		lk__call_wake(client, sleeper);
+	if (!call->parked || !lk__park_claim(&call->park)) {
+		lk__call_wake(client, call);
 		return;
 	}
-	unlist(client, sleeper);
+	unlist(client, call);
 	count_out(client, op->handle);
-	lk__park_dismiss(&sleeper->park, &client->wakes);
+	lk__park_dismiss(&call->park, &client->wakes);
 }
 
 /* ---- Waiting ------------------------------------------------------------------------------ */
 
 /* Send, read, listen and tick until the op is done or its thread has nothing to do.  True when it
  * is to park.  Gives the mutex up meanwhile.  _locked */
-static bool has_to_park(struct lk_client *client, struct lk__sleeper *sleeper)
+static bool has_to_park(struct lk_client *client, struct lk__call *call)
 {
-	struct lk__link *link = lk__op_link(&sleeper->op);
-	struct lk__op *op = &sleeper->op;
+	struct lk__link *link = lk__op_link(&call->op);
+	struct lk__op *op = &call->op;
 
 	while (!op->done) {
 		int64_t now_ns;
 
 		lk__client_flush(client);
 		now_ns = lk__now_ns();
-		if (link->reader.next == sleeper)
+		if (link->reader.next == call)
 			link->reader.next = NULL;
 		if (op->done)
 			break;
@@ -143,12 +143,12 @@ static bool has_to_park(struct lk_client *client, struct lk__sleeper *sleeper)
 			lk__core_tick(&client->core, now_ns);
 			continue;
 		}
-		if (lk__reader_is_mine(link, sleeper)) {
-			lk__reader_read(link, link->connection, sleeper, op->timer.due_ns);
+		if (lk__reader_is_mine(link, call)) {
+			lk__reader_read(link, link->connection, call, op->timer.due_ns);
 			continue;
 		}
 		lk__reader_pass(client);
-		if (!lk__messages_listen(link, sleeper, now_ns, op->timer.due_ns))
+		if (!lk__messages_listen(link, call, now_ns, op->timer.due_ns))
 			return true;
 	}
 	return false;
@@ -156,67 +156,67 @@ static bool has_to_park(struct lk_client *client, struct lk__sleeper *sleeper)
 
 /* Sleep until a wake or the op's deadline.  Entered with the mutex, returns without it.  True: the
  * op is done, and the call was left. */
-static bool park(struct lk_client *client, struct lk__sleeper *sleeper)
+static bool park(struct lk_client *client, struct lk__call *call)
 {
-	int64_t due_ns = sleeper->op.timer.due_ns, now_ns = lk__now_ns(), ns = -1;
+	int64_t due_ns = call->op.timer.due_ns, now_ns = lk__now_ns(), ns = -1;
 
 	if (due_ns != LK__NEVER)
 		ns = due_ns > now_ns ? due_ns - now_ns : 0;
-	sleeper->parked = true;
-	lk__park_prepare(&sleeper->park);
+	call->parked = true;
+	lk__park_prepare(&call->park);
 	lk__client_unlock(client);
-	return lk__park_sleep(&sleeper->park, ns);
+	return lk__park_sleep(&call->park, ns);
 }
 
 /* The op is done, and its thread has the mutex: send what is queued, and have another thread read
  * what is in flight.  Gives the mutex up meanwhile.  _locked */
-static void end_wait(struct lk_client *client, struct lk__sleeper *sleeper)
+static void end_wait(struct lk_client *client, struct lk__call *call)
 {
-	struct lk__link *link = lk__op_link(&sleeper->op);
+	struct lk__link *link = lk__op_link(&call->op);
 
-	if (sleeper->listed)
-		unlist(client, sleeper);
-	if (link->reader.next == sleeper)
+	if (call->listed)
+		unlist(client, call);
+	if (link->reader.next == call)
 		link->reader.next = NULL;
 	lk__client_finish(client);
 }
 
-void lk__call_await(struct lk_client *client, struct lk__sleeper *sleeper)
+void lk__call_await(struct lk_client *client, struct lk__call *call)
 {
-	sleeper->op.on_done = wake_done;
-	sleeper->op.on_done_arg = client;
-	if (!sleeper->op.done)
-		list(client, sleeper);
-	while (has_to_park(client, sleeper)) {
-		park(client, sleeper); /* it is never dismissed */
+	call->op.on_done = wake_done;
+	call->op.on_done_arg = client;
+	if (!call->op.done)
+		list(client, call);
+	while (has_to_park(client, call)) {
+		park(client, call); /* it is never dismissed */
 		pthread_mutex_lock(&client->mutex);
-		sleeper->parked = false;
+		call->parked = false;
 	}
-	end_wait(client, sleeper);
+	end_wait(client, call);
 }
 
 /* Wait until the op is done, and leave the call.  Entered with the mutex, returns without it. */
-static void finish(struct lk_client *client, struct lk__sleeper *sleeper)
+static void finish(struct lk_client *client, struct lk__call *call)
 {
-	if (!sleeper->op.done)
-		list(client, sleeper);
-	while (has_to_park(client, sleeper)) {
-		if (park(client, sleeper)) {
+	if (!call->op.done)
+		list(client, call);
+	while (has_to_park(client, call)) {
+		if (park(client, call)) {
 			pthread_setcancelstate(cancel_state, NULL);
 			return;
 		}
 		pthread_mutex_lock(&client->mutex);
-		sleeper->parked = false;
+		call->parked = false;
 	}
-	end_wait(client, sleeper);
-	lk__call_leave(client, sleeper->op.handle);
+	end_wait(client, call);
+	lk__call_leave(client, call->op.handle);
 }
 
 /* ---- Running ------------------------------------------------------------------------------ */
 
-void lk__call_init(struct lk__sleeper *sleeper, struct lk__handle *handle)
+void lk__call_init(struct lk__call *call, struct lk__handle *handle)
 {
-	*sleeper = (struct lk__sleeper){
+	*call = (struct lk__call){
 		.op =
 			{
 				.on_done = dismiss_done,
@@ -228,12 +228,12 @@ void lk__call_init(struct lk__sleeper *sleeper, struct lk__handle *handle)
 				.tell_loss = handle->tell_loss,
 			},
 	};
-	lk__park_init(&sleeper->park);
+	lk__park_init(&call->park);
 }
 
-void lk__call_limit(struct lk__sleeper *sleeper, int64_t now_ns, int64_t wait_ms)
+void lk__call_limit(struct lk__call *call, int64_t now_ns, int64_t wait_ms)
 {
-	struct lk__op *op = &sleeper->op;
+	struct lk__op *op = &call->op;
 
 	op->only_try = wait_ms == 0;
 	if (wait_ms == LK_FOREVER || wait_ms > (INT64_MAX - now_ns) / LK__MS / 2)
@@ -242,9 +242,9 @@ void lk__call_limit(struct lk__sleeper *sleeper, int64_t now_ns, int64_t wait_ms
 		op->until_ns = now_ns + wait_ms * LK__MS;
 }
 
-void lk__call_provide(struct lk__sleeper *sleeper)
+void lk__call_provide(struct lk__call *call)
 {
-	struct lk__op *op = &sleeper->op;
+	struct lk__op *op = &call->op;
 	bool whole;
 
 	op->spare_ticket = malloc(sizeof(*op->spare_ticket));
@@ -267,9 +267,9 @@ static void end_idling(struct lk__link *link, int64_t now_ns)
 		lk__session_wakes(&link->session, now_ns);
 }
 
-lk_err lk__call_run(struct lk__sleeper *sleeper, int64_t now_ns, lk__call_fn *begin)
+lk_err lk__call_run(struct lk__call *call, int64_t now_ns, lk__call_fn *begin)
 {
-	struct lk__op *op = &sleeper->op;
+	struct lk__op *op = &call->op;
 	const struct lk__handle *handle = op->handle;
 	struct lk_client *client = handle->client;
 
@@ -278,8 +278,8 @@ lk_err lk__call_run(struct lk__sleeper *sleeper, int64_t now_ns, lk__call_fn *be
 		begin(&client->core, now_ns, op);
 		lk__client_introduce(client, now_ns);
 	}
-	finish(client, sleeper);
-	lk__park_fini(&sleeper->park);
+	finish(client, call);
+	lk__park_fini(&call->park);
 	free(op->spare_ticket);
 	free(op->spare_hold);
 	free(op->spare_queue);

@@ -16,12 +16,12 @@
 #include <poll.h>
 #include <pthread.h>
 
-/* A blocking call: an op, and the park of its thread. */
-struct lk__sleeper {
+/* A call that blocks: an op, and the park of its thread. */
+struct lk__call {
 	struct lk__op op; /* first */
-	struct lk__sleeper *next, *prev;
+	struct lk__call *next, *prev;
 	struct lk__park park;
-	bool listed, parked; /* among the sleepers; it sleeps, and nobody woke it yet */
+	bool listed, parked; /* among the client's; its thread sleeps, and none woke it yet */
 	bool reading;   /* it waits for replies, for all: what it is parked at does not wake it */
 	bool impatient; /* its reply takes its time */
 };
@@ -41,18 +41,18 @@ struct lk__connection {
 
 /* Which thread reads responses: see reader.c. */
 struct lk__reader {
-	struct lk__sleeper *next; /* woken to be the next reader: no other thread begins to read */
-	struct lk__wake wake;     /* the reader may have to stop */
-	bool is_loop;             /* no caller reads: the loop does */
+	struct lk__call *next; /* woken to be the next reader: no other thread begins to read */
+	struct lk__wake wake;  /* the reader may have to stop */
+	bool is_loop;          /* no caller reads: the loop does */
 };
 
 /* Which thread reads messages: see messages.c. */
 struct lk__listener {
-	struct lk__sleeper *sleeper; /* reads them itself while it waits for one, NULL = none */
-	struct lk__wake wake;        /* it may have to stop */
-	bool is_caller;              /* the loop leaves messages to callers ... */
-	int64_t linger_ns;           /* ... until then, if no caller reads them */
-	int64_t alone_ns;            /* other callers wait, too: none begins before */
+	struct lk__call *call; /* reads them itself while it waits for one, NULL = none */
+	struct lk__wake wake;  /* it may have to stop */
+	bool is_caller;        /* the loop leaves messages to callers ... */
+	int64_t linger_ns;     /* ... until then, if no caller reads them */
+	int64_t alone_ns;      /* other callers wait, too: none begins before */
 };
 
 /* A thread that dials, while it does: see dial.c. */
@@ -128,8 +128,8 @@ struct lk_client {
 	unsigned link_count;
 	struct lk__handle *handles;
 	uint64_t handle_serial;
-	struct lk__sleeper *sleepers;
-	struct lk__wakes wakes; /* of sleepers, due when the mutex is given up */
+	struct lk__call *calls;
+	struct lk__wakes wakes; /* of parked threads, due when the mutex is given up */
 	unsigned calls_inside;
 	pthread_cond_t quiet_cond; /* calls, a link or the callback that runs changed */
 	struct lk__loop loop;
@@ -195,13 +195,14 @@ void lk__client_flush(struct lk_client *client);
 
 /* ---- reader.c: responses in; which thread reads them --------------------------------------- */
 
-/* Read what is there, or wait for it until deadline_ns or a wake; deliver it.  sleeper is whoever
- * does so, or NULL.  Gives the mutex up meanwhile.  _locked, and only if !connection->reading. */
+/* Read what is there, or wait for it until deadline_ns or a wake; deliver it.  call: of the
+ * calling thread, NULL if it is in none.  Gives the mutex up meanwhile.  _locked, and only if
+ * !connection->reading. */
 void lk__reader_read(struct lk__link *link, struct lk__connection *connection,
-                     struct lk__sleeper *sleeper, int64_t deadline_ns);
-/* The sleeper is to read now: its response is in flight, and no other thread reads or is to.
+                     struct lk__call *call, int64_t deadline_ns);
+/* The call's thread is to read now: its response is in flight, and no other thread reads or is to.
  * _locked */
-bool lk__reader_is_mine(const struct lk__link *link, const struct lk__sleeper *sleeper);
+bool lk__reader_is_mine(const struct lk__link *link, const struct lk__call *call);
 /* Have a thread read what is in flight.  A thread that was awake calls this before it sleeps or
  * leaves its call.  _locked */
 void lk__reader_pass(struct lk_client *client);
@@ -242,9 +243,9 @@ lk_err lk__odd_answer(const struct lk_client *client);
 void lk__messages_flush(struct lk__link *link);
 /* Take what has come, if !connection->hearing.  Gives the mutex up meanwhile.  _locked */
 void lk__messages_read(struct lk__link *link, struct lk__connection *connection);
-/* Have the sleeper wait for messages itself, until deadline_ns, a message or a wake.  False, and
- * nothing done, when it should sleep.  Gives the mutex up meanwhile.  _locked */
-bool lk__messages_listen(struct lk__link *link, struct lk__sleeper *sleeper, int64_t now_ns,
+/* Have the call's thread wait for messages itself, until deadline_ns, a message or a wake.  False,
+ * and nothing done, when it should sleep.  Gives the mutex up meanwhile.  _locked */
+bool lk__messages_listen(struct lk__link *link, struct lk__call *call, int64_t now_ns,
                          int64_t deadline_ns);
 /* The loop listens again.  _locked */
 void lk__messages_to_loop(struct lk__link *link);
@@ -346,21 +347,21 @@ lk_err lk__handle_enter(struct lk__handle *handle);
 void lk__call_leave(struct lk_client *client, struct lk__handle *handle);
 
 /* A call on the handle whose end is that of an op.  The op has the handle and its queue. */
-void lk__call_init(struct lk__sleeper *sleeper, struct lk__handle *handle);
+void lk__call_init(struct lk__call *call, struct lk__handle *handle);
 /* It waits so long from now on; 0 = it only tries. */
-void lk__call_limit(struct lk__sleeper *sleeper, int64_t now_ns, int64_t wait_ms);
+void lk__call_limit(struct lk__call *call, int64_t now_ns, int64_t wait_ms);
 /* What an acquire may need.  Else the op is done for want of memory. */
-void lk__call_provide(struct lk__sleeper *sleeper);
+void lk__call_provide(struct lk__call *call);
 /* One of the core's calls: lk__core_acquire() and others. */
 typedef void lk__call_fn(struct lk__core *core, int64_t now_ns, struct lk__op *op);
 /* Begin the op unless it is done, wait for its end and leave the call.  The op's result, as this
  * thread's error; what was provided and not used is freed.  Entered with the mutex, returns without
  * it. */
-lk_err lk__call_run(struct lk__sleeper *sleeper, int64_t now_ns, lk__call_fn *begin);
+lk_err lk__call_run(struct lk__call *call, int64_t now_ns, lk__call_fn *begin);
 /* Wait for the end of an op that has begun, inside a call that goes on.  Gives the mutex up
  * meanwhile.  _locked */
-void lk__call_await(struct lk_client *client, struct lk__sleeper *sleeper);
+void lk__call_await(struct lk_client *client, struct lk__call *call);
 /* Have the thread look at its op again.  _locked */
-void lk__call_wake(struct lk_client *client, struct lk__sleeper *sleeper);
+void lk__call_wake(struct lk_client *client, struct lk__call *call);
 
 #endif

@@ -46,7 +46,7 @@ void lk__link_broken(struct lk__link *link, struct lk__connection *connection,
 	lk__core_link_down(&client->core, &link->session, lk__now_ns(), why,
 	                   lk__core_random(&client->core));
 	lk__wake_notify(&link->reader.wake);
-	if (link->listener.sleeper)
+	if (link->listener.call)
 		lk__wake_notify(&link->listener.wake);
 	lk__wake_notify(&client->loop.wake);
 	lk__connection_leave(connection);

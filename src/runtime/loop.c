@@ -66,7 +66,7 @@ static int64_t link_due(const struct lk__link *link)
 	int64_t due_ns = lk__session_due(&link->session, oldest_ns);
 
 	/* Who neither holds nor waits is told nothing that could not wait. */
-	if (listener->is_caller && !listener->sleeper && listener->linger_ns < due_ns &&
+	if (listener->is_caller && !listener->call && listener->linger_ns < due_ns &&
 	    link->session.users)
 		due_ns = listener->linger_ns;
 	return due_ns;
@@ -93,7 +93,7 @@ void lk__loop_arm(struct lk_client *client, int64_t due_ns)
 }
 
 /* Condition variables and poll() do not count the time that the machine is suspended; deadlines do.
- * After it every sleeper looks at the clock. */
+ * After it every waiting thread looks at the clock. */
 static void mind_suspend(struct lk_client *client, int64_t now_ns)
 {
 	struct timespec awake;
@@ -117,7 +117,7 @@ static void do_what_is_due(struct lk_client *client)
 	lk__client_introduce(client, now_ns);
 	for (unsigned i = 0; i < client->link_count; i++) {
 		struct lk__listener *listener = &client->links[i].listener;
-		if (listener->is_caller && !listener->sleeper && listener->linger_ns <= now_ns)
+		if (listener->is_caller && !listener->call && listener->linger_ns <= now_ns)
 			listener->is_caller = false;
 		lk__messages_flush(&client->links[i]);
 	}

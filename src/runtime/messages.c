@@ -137,14 +137,12 @@ void lk__messages_to_loop(struct lk__link *link)
 
 /* Nothing but a message, or time, ends this wait, and nobody else waits who would have to be woken
  * to listen when it is over. */
-static bool may_listen(const struct lk__link *link, const struct lk__sleeper *sleeper,
-                       int64_t now_ns)
+static bool may_listen(const struct lk__link *link, const struct lk__call *call, int64_t now_ns)
 {
 	const struct lk__connection *connection = link->connection;
 
-	return connection && !connection->hearing && !sleeper->next &&
-	       link->client->sleepers == sleeper && now_ns >= link->listener.alone_ns &&
-	       lk__op_expects_message(&sleeper->op);
+	return connection && !connection->hearing && !call->next && link->client->calls == call &&
+	       now_ns >= link->listener.alone_ns && lk__op_expects_message(&call->op);
 }
 
 /* Wait for a message or a wake, and read what has come. */
@@ -161,30 +159,30 @@ static void listen_once(struct lk__link *link, struct lk__connection *connection
 	if (ready & 2)
 		lk__wake_drain(&link->listener.wake);
 	pthread_mutex_lock(&client->mutex);
-	link->listener.sleeper = NULL; /* it is awake */
+	link->listener.call = NULL; /* it is awake */
 	if ((ready & 1) && !connection->broken)
 		lk__messages_read(link, connection);
 	lk__connection_leave(connection);
 }
 
-bool lk__messages_listen(struct lk__link *link, struct lk__sleeper *sleeper, int64_t now_ns,
+bool lk__messages_listen(struct lk__link *link, struct lk__call *call, int64_t now_ns,
                          int64_t deadline_ns)
 {
 	struct lk__listener *listener = &link->listener;
 	struct lk_client *client = link->client;
 
-	if (!may_listen(link, sleeper, now_ns)) {
-		if (listener->is_caller && !listener->sleeper)
+	if (!may_listen(link, call, now_ns)) {
+		if (listener->is_caller && !listener->call)
 			lk__messages_to_loop(link); /* a thread must, for who sleeps now */
 		return false;
 	}
 	if (!listener->is_caller)
 		lk__wake_notify(&client->loop.wake); /* it sleeps on that connection, too */
 	listener->is_caller = true;
-	listener->sleeper = sleeper;
+	listener->call = call;
 	listen_once(link, link->connection, deadline_ns);
 	listener->linger_ns = lk__now_ns() + LINGER_NS;
-	if (listener->is_caller && (sleeper->next || client->sleepers != sleeper))
+	if (listener->is_caller && (call->next || client->calls != call))
 		lk__messages_to_loop(link);
 	lk__client_settle(client);
 	return true;

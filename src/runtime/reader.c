@@ -10,8 +10,8 @@
  * its call has called lk__reader_pass() since it last gave the mutex up, and after that
  *
  *   - a thread reads (connection->reading), and calls lk__reader_pass() when it is done; or
- *   - a sleeper was woken to read (next), and looks before it sleeps again; whoever leaves a call
- *     clears next if it was that one, and passes the reading on; or
+ *   - the thread of a call was woken to read (next), and looks before it sleeps again; when it
+ *     leaves instead, it clears next and passes the reading on; or
  *   - a thread that expects a response is awake, and looks before it sleeps; or
  *   - the loop reads (is_loop), since it was woken after is_loop was set.
  *
@@ -58,13 +58,13 @@ static void deliver(struct lk__link *link, struct lk__connection *connection, vo
 		lk__core_answer(&client->core, lk__now_ns(), pending, &answer);
 }
 
-/* The next response is the sleeper's own, and nothing else ends its wait, or not often. */
-static bool is_patient(const struct lk__connection *connection, const struct lk__sleeper *sleeper,
+/* The next response is the call's own, and nothing else ends its wait, or not often. */
+static bool is_patient(const struct lk__connection *connection, const struct lk__call *call,
                        int64_t deadline_ns)
 {
-	return sleeper && !sleeper->impatient && connection->peer->can_wait &&
-	       lk__core_asker(connection->sent) == &sleeper->op &&
-	       deadline_ns - lk__now_ns() >= PATIENT_NS && lk__op_is_patient(&sleeper->op);
+	return call && !call->impatient && connection->peer->can_wait &&
+	       lk__core_asker(connection->sent) == &call->op &&
+	       deadline_ns - lk__now_ns() >= PATIENT_NS && lk__op_is_patient(&call->op);
 }
 
 static int64_t read_when_ready(struct lk__link *link, struct lk__connection *connection,
@@ -83,7 +83,7 @@ static int64_t read_when_ready(struct lk__link *link, struct lk__connection *con
 
 /* Take what was read, with the mutex taken on return. */
 static lk_err take(struct lk__link *link, struct lk__connection *connection, bool got,
-                   struct lk__sleeper *sleeper, struct lk__why *why)
+                   struct lk__call *call, struct lk__why *why)
 {
 	struct lk_client *client = link->client;
 	void *replies[REPLIES_MAX];
@@ -96,8 +96,8 @@ static lk_err take(struct lk__link *link, struct lk__connection *connection, boo
 			count = connection->ops->parse(connection->peer, LK__RESPONSES, replies,
 			                               REPLIES_MAX, &err, why);
 		pthread_mutex_lock(&client->mutex);
-		if (sleeper)
-			sleeper->reading = false; /* it is awake */
+		if (call)
+			call->reading = false; /* it is awake */
 		for (size_t i = 0; i < count; i++) {
 			if (connection->broken)
 				connection->ops->discard(replies[i]);
@@ -111,9 +111,9 @@ static lk_err take(struct lk__link *link, struct lk__connection *connection, boo
 }
 
 void lk__reader_read(struct lk__link *link, struct lk__connection *connection,
-                     struct lk__sleeper *sleeper, int64_t deadline_ns)
+                     struct lk__call *call, int64_t deadline_ns)
 {
-	const bool patient = is_patient(connection, sleeper, deadline_ns);
+	const bool patient = is_patient(connection, call, deadline_ns);
 	int64_t due_ns = lk__link_overdue_ns(link);
 	struct lk__why why;
 	int64_t got;
@@ -122,16 +122,16 @@ void lk__reader_read(struct lk__link *link, struct lk__connection *connection,
 	if (due_ns < deadline_ns)
 		deadline_ns = due_ns;
 	connection->reading = true;
-	if (sleeper)
-		sleeper->reading = true;
+	if (call)
+		call->reading = true;
 	link->reader.is_loop = false;
 	lk__connection_use(connection);
 	lk__client_unlock(link->client);
 	got = patient ? connection->ops->read(connection->peer, LK__RESPONSES, true, &why)
 	              : read_when_ready(link, connection, deadline_ns, &why);
-	err = take(link, connection, got != 0, sleeper, &why);
-	if (sleeper && !got)
-		sleeper->impatient = true;
+	err = take(link, connection, got != 0, call, &why);
+	if (call && !got)
+		call->impatient = true;
 	connection->reading = false;
 	if (got < 0 || err)
 		lk__link_broken(link, connection, &why);
@@ -150,12 +150,12 @@ static bool has_reader(const struct lk__link *link)
 	return connection->reading || link->reader.is_loop || link->reader.next;
 }
 
-bool lk__reader_is_mine(const struct lk__link *link, const struct lk__sleeper *sleeper)
+bool lk__reader_is_mine(const struct lk__link *link, const struct lk__call *call)
 {
 	const struct lk__connection *connection = link->connection;
 
 	return connection && connection->sent && !connection->reading && !link->reader.next &&
-	       lk__op_expects_response(&sleeper->op);
+	       lk__op_expects_response(&call->op);
 }
 
 static void pass(struct lk__link *link)
@@ -168,14 +168,13 @@ static void pass(struct lk__link *link)
 	for (pending = link->connection->sent; pending && looked_at < LOOKED_AT_MAX;
 	     pending = pending->next) {
 		struct lk__op *waiter = lk__core_asker(pending);
-		struct lk__sleeper *sleeper = (struct lk__sleeper *)waiter;
+		struct lk__call *call = (struct lk__call *)waiter;
 		looked_at++;
-		if (!sleeper || !sleeper->listed || waiter->done ||
-		    !lk__op_expects_response(waiter))
+		if (!call || !call->listed || waiter->done || !lk__op_expects_response(waiter))
 			continue;
-		if (sleeper->parked || sleeper == link->listener.sleeper) {
-			link->reader.next = sleeper;
-			lk__call_wake(link->client, sleeper);
+		if (call->parked || call == link->listener.call) {
+			link->reader.next = call;
+			lk__call_wake(link->client, call);
 		}
 		return;
 	}

@@ -47,11 +47,11 @@ void lk__client_settle(struct lk_client *client)
 
 void lk__client_poke(struct lk_client *client, const void *handle)
 {
-	struct lk__sleeper *sleeper;
+	struct lk__call *call;
 
-	for (sleeper = client->sleepers; sleeper; sleeper = sleeper->next)
-		if (!handle || sleeper->op.handle == handle)
-			lk__call_wake(client, sleeper);
+	for (call = client->calls; call; call = call->next)
+		if (!handle || call->op.handle == handle)
+			lk__call_wake(client, call);
 }
 
 void lk__client_finish(struct lk_client *client)
