@@ -214,3 +214,18 @@ TEST(hand_off_arrives_while_another_link_is_a_black_hole)
 	/* The try of "c" may have happened: no answer came to it, and none to its end. */
 	ck_assert_int_eq(lk_client_close(client), LK_EUNKNOWN);
 }
+
+TEST(open_tells_why_when_no_link_comes_up)
+{
+	const lk_client_options options = {.connect_timeout_ms = TIMEOUT_MS};
+	lk_client *none = NULL;
+	int64_t start_ms = now_ms();
+
+	memory_store_use(LINKS);
+	for (unsigned i = 0; i < LINKS; i++)
+		memory_store_black_hole(i, true);
+	ck_assert_int_eq(lk_client_open(URL, &options, &none), LK_ECONN);
+	ck_assert_str_eq(lk_errmsg(), "memory: link 0 does not answer");
+	ck_assert_int_le(now_ms() - start_ms, TIMEOUT_MS + 1000);
+	ck_assert_ptr_null(none);
+}

@@ -306,3 +306,23 @@ TEST(query_is_done_with_its_last_answer_or_its_first_error)
 	lk__core_next_done(&b->core);
 	end();
 }
+
+TEST(calls_have_their_deadlines_after_a_loss_too)
+{
+	struct lk__hold *lost;
+	struct lk__op *op;
+
+	start_timed();
+	hold(a, pa);
+	virt_link_down(a, LK_ECONN);
+	later(10000);
+	tick(a);
+	lost = lk__core_next_lost(&a->core);
+	ck_assert_ptr_nonnull(lost);
+	lk__core_told(lost);
+	op = virt_try(a, pa, 3);
+	assert_ends_at(a, op, TIMEOUT_MS, LK_ECONN);
+	virt_link_up(a);
+	release_lost(a, pa);
+	end();
+}

@@ -178,6 +178,8 @@ static void end_wait(struct lk_client *client, struct lk__call *call)
 		unlist(client, call);
 	if (link->reader.next == call)
 		link->reader.next = NULL;
+	if (client->core.done)
+		lk__client_settle(client); /* the next owner need not wait for our writing */
 	lk__client_finish(client);
 }
 
@@ -276,7 +278,8 @@ lk_err lk__call_run(struct lk__call *call, int64_t now_ns, lk__call_fn *begin)
 	if (!op->done) {
 		end_idling(handle->link, now_ns);
 		begin(&client->core, now_ns, op);
-		lk__client_introduce(client, now_ns);
+		if (op->acquires)
+			lk__client_introduce(client, now_ns);
 	}
 	finish(client, call);
 	lk__park_fini(&call->park);

@@ -182,11 +182,21 @@ static bool is_any_up(const struct lk_client *client)
 	return false;
 }
 
+/* Why a dial of each link failed: the first one's reason.  False while one has not failed yet. */
+static bool have_all_failed(const struct lk_client *client, struct lk__why *why)
+{
+	for (unsigned i = client->link_count; i-- > 0;) {
+		if (!client->links[i].session.why.text[0])
+			return false;
+		*why = client->links[i].session.why;
+	}
+	return true;
+}
+
 /* Have the background thread dial all servers, and wait for the first that answers: the others may
- * take their time. */
+ * take their time.  The dials end by themselves, in one connect timeout. */
 static bool open_links(struct lk_client *client, struct lk__why *why)
 {
-	int64_t deadline_ns = lk__now_ns() + client->target.connect_timeout_ns, now_ns;
 	bool up;
 
 	for (unsigned i = 0; i < client->link_count; i++)
@@ -196,10 +206,8 @@ static bool open_links(struct lk_client *client, struct lk__why *why)
 		return false;
 	}
 	pthread_mutex_lock(&client->mutex);
-	while (!is_any_up(client) && (now_ns = lk__now_ns()) < deadline_ns)
-		lk__client_wait_quiet(client, deadline_ns - now_ns);
-	up = is_any_up(client);
-	*why = client->links[0].session.why;
+	while (!(up = is_any_up(client)) && !have_all_failed(client, why))
+		lk__client_wait_quiet(client, -1);
 	lk__client_unlock(client);
 	if (!up)
 		lk__loop_stop(client);
@@ -266,7 +274,7 @@ lk_err lk_client_counters(lk_client *client, lk_counters *counters)
 
 /* ---- Close -------------------------------------------------------------------------------- */
 
-/* A request is in flight, or a query waits on a link that can send it. */
+/* No request is in flight, and none waits that could be sent. */
 static bool is_link_quiet(const struct lk__link *link)
 {
 	return !link->connection || (!link->connection->sent && !link->session.send_queue);
@@ -298,41 +306,24 @@ static int64_t drain_until_ns(const struct lk_client *client, int64_t began_ns, 
 	return is_unconfirmed(client, began_ns) || until_ns < moment_ns ? until_ns : moment_ns;
 }
 
-/* The only link on which requests are in flight, if no thread reads there; NULL = none. */
-static struct lk__link *only_link(struct lk_client *client)
-{
-	struct lk__link *only = NULL;
-
-	for (unsigned i = 0; i < client->link_count; i++) {
-		struct lk__link *link = &client->links[i];
-		if (!link->connection || !link->connection->sent)
-			continue;
-		if (only)
-			return NULL;
-		only = link;
-	}
-	return only && !only->connection->reading ? only : NULL;
-}
-
-/* Wait until the calls have returned and what was sent is confirmed: read it here, or let the
- * background thread read several links at once. */
+/* Wait until the calls have returned and what was sent is confirmed: read one link here, and have
+ * the background thread read several. */
 static void drain(struct lk_client *client, int64_t began_ns)
 {
+	struct lk__link *only = client->link_count == 1 ? client->links : NULL;
 	const int64_t drain_ns = lk__now_ns();
 
 	while (!is_quiet(client)) {
 		int64_t deadline_ns = drain_until_ns(client, began_ns, drain_ns);
 		int64_t now_ns = lk__now_ns();
-		struct lk__link *link;
 
 		if (now_ns >= deadline_ns && !client->calls_inside)
 			break;
 		lk__client_flush(client);
 		if (is_quiet(client))
 			break;
-		link = only_link(client);
-		if (link && now_ns < deadline_ns) {
-			lk__reader_read(link, link->connection, NULL, deadline_ns);
+		if (only && now_ns < deadline_ns && lk__reader_is_free(only)) {
+			lk__reader_read(only, only->connection, NULL, deadline_ns);
 			continue;
 		}
 		lk__reader_pass(client);

@@ -2,9 +2,9 @@
  * A client from inside: the mutex, the state machine it guards, its links and the threads around
  * it.
  *
- * Lock order: the registry of clients (registry.c), then one client's mutex; nothing else is held
- * at once.  "_locked" in a comment means: the client's mutex is held on entry and on return, and
- * may be given up for a while in between where it says so. */
+ * Lock order: the registry of clients (registry.c), then one client's mutex, then leaves
+ * (CONTRIBUTING); never two clients'.  "_locked" in a comment means: the client's mutex is held on
+ * entry and on return, and may be given up for a while in between where it says so. */
 #ifndef LK__CLIENT_H
 #define LK__CLIENT_H
 
@@ -41,7 +41,7 @@ struct lk__connection {
 
 /* Which thread reads responses: see reader.c. */
 struct lk__reader {
-	struct lk__call *next; /* woken to be the next reader: no other thread begins to read */
+	struct lk__call *next; /* woken to be the next reader: no other call begins to read */
 	struct lk__wake wake;  /* the reader may have to stop */
 	bool is_loop;          /* no caller reads: the loop does */
 };
@@ -203,6 +203,8 @@ void lk__reader_read(struct lk__link *link, struct lk__connection *connection,
 /* The call's thread is to read now: its response is in flight, and no other thread reads or is to.
  * _locked */
 bool lk__reader_is_mine(const struct lk__link *link, const struct lk__call *call);
+/* Requests are in flight and no thread reads their responses.  _locked */
+bool lk__reader_is_free(const struct lk__link *link);
 /* Have a thread read what is in flight.  A thread that was awake calls this before it sleeps or
  * leaves its call.  _locked */
 void lk__reader_pass(struct lk_client *client);

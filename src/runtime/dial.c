@@ -77,7 +77,9 @@ void lk__dial_start(struct lk__link *link)
 	dialer->running = true;
 	if (!lk__thread_start(&dialer->thread, "lk-connect", run, link)) {
 		dialer->running = false;
+		lk__why_set(&link->session.why, LK_ESYSTEM, "cannot start a thread");
 		dial_failed(link, LK_ESYSTEM);
+		pthread_cond_broadcast(&client->quiet_cond);
 	}
 }
 

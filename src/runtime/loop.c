@@ -207,10 +207,12 @@ static void wait_for_events(struct lk_client *client)
 	if (fds[1].revents)
 		lk__timer_drain(loop->timer_fd);
 	pthread_mutex_lock(&client->mutex);
-	if (fds[1].revents)
-		loop->armed_ns = LK__NEVER; /* what is due is looked at next, and the timer set */
 	for (unsigned i = 0; i < client->link_count; i++)
 		serve(&client->links[i]);
+	/* Before anything else: the log of one link may keep this thread from the others. */
+	lk__client_flush(client);
+	if (fds[1].revents)
+		loop->armed_ns = LK__NEVER; /* what is due is looked at next, and the timer set */
 }
 
 static void *run(void *arg)

@@ -7,7 +7,8 @@
  *
  * Why there is always a reader while a request is in flight, once every thread sleeps: reading,
  * next and is_loop are read and written under the mutex.  Every thread that goes to sleep or leaves
- * its call has called lk__reader_pass() since it last gave the mutex up, and after that
+ * its call has called lk__reader_pass() since it last gave the mutex up, or has woken the loop,
+ * which calls lk__reader_take(); and after that
  *
  *   - a thread reads (connection->reading), and calls lk__reader_pass() when it is done; or
  *   - the thread of a call was woken to read (next), and looks before it sleeps again; when it
@@ -150,12 +151,16 @@ static bool has_reader(const struct lk__link *link)
 	return connection->reading || link->reader.is_loop || link->reader.next;
 }
 
-bool lk__reader_is_mine(const struct lk__link *link, const struct lk__call *call)
+bool lk__reader_is_free(const struct lk__link *link)
 {
 	const struct lk__connection *connection = link->connection;
 
-	return connection && connection->sent && !connection->reading && !link->reader.next &&
-	       lk__op_expects_response(&call->op);
+	return connection && connection->sent && !connection->reading;
+}
+
+bool lk__reader_is_mine(const struct lk__link *link, const struct lk__call *call)
+{
+	return lk__reader_is_free(link) && !link->reader.next && lk__op_expects_response(&call->op);
 }
 
 static void pass(struct lk__link *link)
@@ -192,8 +197,7 @@ void lk__reader_take(struct lk_client *client)
 {
 	for (unsigned i = 0; i < client->link_count; i++) {
 		struct lk__link *link = &client->links[i];
-		if (link->connection && link->connection->sent && !link->connection->reading &&
-		    !link->reader.next)
+		if (lk__reader_is_free(link) && !link->reader.next)
 			link->reader.is_loop = true;
 	}
 }

@@ -130,8 +130,7 @@ static lk_err dial(struct lk__store *store, unsigned link, const struct lk__targ
 	}
 	if (!(peer = calloc(1, sizeof(*peer))))
 		return lk__why_set(why, LK_ENOMEM, "out of memory");
-	peer->client = ((struct store *)store)->client;
-	peer->link = link;
+	*peer = (struct peer){.client = ((struct store *)store)->client, .link = link};
 	for (int side = 0; side < 2; side++)
 		peer->fds[side] = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
 	pthread_mutex_lock(&mutex);
@@ -146,9 +145,10 @@ static void shut_down(struct lk__peer *base)
 {
 	struct peer *peer = (struct peer *)base;
 
-	peer->closed = true;
-	eventfd_write(peer->fds[LK__RESPONSES], 1);
-	eventfd_write(peer->fds[LK__MESSAGES], 1);
+	pthread_mutex_lock(&mutex);
+	if (!atomic_exchange(&peer->closed, true))
+		eventfd_write(peer->fds[LK__MESSAGES], 1);
+	pthread_mutex_unlock(&mutex);
 }
 
 static void close_peer(struct lk__peer *base)
