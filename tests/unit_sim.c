@@ -421,9 +421,9 @@ TEST(fence_that_comes_again_is_found)
 	expect_only(&bug, "fence", "two holds of lock2 have fence");
 }
 
-/* A lock goes from one thread of a client to another.  The client dies, the lease ends, the clock
- * is set back, and another client comes. */
-static void plan_unreported_fence(int64_t crash_ns, bool back)
+/* A lock goes from one thread of a client to another.  The client dies, or its requests are lost or
+ * refused; the lease ends, the clock is set back, and another client comes. */
+static void plan_unreported_fence(enum sim_fault_kind kind, int64_t at_ns, bool back)
 {
 	static const struct sim_act acts[] = {
 		{5 * SIM_S, 0, 0, LOCK, 0, SIM_S / 2, 0},
@@ -432,18 +432,31 @@ static void plan_unreported_fence(int64_t crash_ns, bool back)
 	};
 
 	plan_scene(acts, 3);
-	add_fault(SIM_CRASH, 0, crash_ns, SIM_S);
+	add_fault(kind, 0, at_ns, 16 * SIM_S);
 	if (back)
 		add_fault(SIM_CLOCK_BACK, 2, 27 * SIM_S, 30 * SIM_S);
 }
 
-/* The client died before it reported the local fence: it comes again, as docs/protocol.md says. */
-TEST(fence_comes_again_if_its_client_died_and_the_clock_is_behind)
+/* Seed 1044.  The hold ended before any report: its fence comes again, as docs/protocol.md says. */
+TEST(fence_comes_again_if_it_was_not_reported_and_the_clock_is_behind)
 {
-	plan_unreported_fence(6 * SIM_S, true);
+	static const enum sim_fault_kind kinds[] = {SIM_CRASH, SIM_RESTART, SIM_STOP, SIM_REFUSE};
+
+	for (int i = 0; i < 4; i++) {
+		plan_unreported_fence(kinds[i], 6 * SIM_S, true);
+		expect_nothing();
+		ck_assert_int_eq(result.tally.fences_again, 1);
+	}
+}
+
+/* No request is lost (forgotten scripts are sent again), but a script ends the lease early. */
+TEST(fence_that_could_have_been_reported_and_comes_again_is_found)
+{
+	static const struct sim_bug bug = {"lock_renew", "left, force = A", "left, force = 1, A"};
+
+	plan_unreported_fence(SIM_FORGET, 6 * SIM_S, true);
 	expect_nothing();
-	ck_assert_int_eq(result.tally.handed_over, 1);
-	ck_assert_int_eq(result.tally.fences_again, 1);
+	expect_only(&bug, "fence", "the store gave fence");
 }
 
 /* The client has reported the fence, and the script ignores that. */
@@ -452,7 +465,7 @@ TEST(fence_that_was_reported_and_comes_again_is_found)
 	static const struct sim_bug bug = {"lock_renew", "redis.call('SET', KEYS[3], ARGV[4])",
 	                                   "last = ARGV[4]"};
 
-	plan_unreported_fence(10 * SIM_S, true);
+	plan_unreported_fence(SIM_RESTART, 10 * SIM_S, true);
 	expect_nothing();
 	ck_assert_int_eq(result.tally.fences_again, 0);
 	expect_only(&bug, "fence", "the store gave fence");
@@ -464,7 +477,7 @@ TEST(unreported_fence_comes_again_with_the_clock_ahead_and_is_found)
 	static const struct sim_bug bug = {
 		"lock_ask", "if last - now >= 0 then fence =", "if last then fence ="};
 
-	plan_unreported_fence(6 * SIM_S, false);
+	plan_unreported_fence(SIM_CRASH, 6 * SIM_S, false);
 	expect_nothing();
 	ck_assert_int_eq(result.tally.fences_again, 0);
 	expect_only(&bug, "fence", "the store gave fence");

@@ -130,10 +130,11 @@ struct sim_name {
 	int epoch;            /* of its memory: what was granted before a loss says nothing after */
 	int regime;        /* of its fences: a lost counter and a clock that is behind begin anew */
 	int64_t forced_ns; /* when somebody took its memory last */
-	uint64_t fence_max;         /* given out, in this regime */
-	uint64_t store_max;         /* ... by the store, or reported to it */
-	int local_slot, local_life; /* the process whose threads made the last local fence */
-	uint64_t made_max;          /* of holds that were made, in made_epoch */
+	uint64_t fence_max;            /* given out, in this regime */
+	uint64_t store_max;            /* ... by the store, or reported to it */
+	const struct sim_grant *local; /* the grant under which threads made the last local fence */
+	int64_t local_ns;              /* when */
+	uint64_t made_max;             /* of holds that were made, in made_epoch */
 	int made_epoch, made_regime;
 	struct sim_grant grants[SIM_GRANTS]; /* the last ones, at fence order modulo their number */
 	int grant_count;

@@ -126,15 +126,27 @@ static void check_order(const struct script *script, const struct sim_ticket *ho
 	}
 }
 
-/* The process of the last local fence died before it reported that, and the clock is behind it: the
+/* Nothing prevented the process of the last local fence from reporting it within its lease: since
+ * then the process has not died or been stopped, no request of it was lost, held up or refused, and
+ * the store has lost no memory.  (A lease as short as the way to the store may end too early.) */
+static bool was_able_to_report(const struct sim *sim, const struct sim_name *name)
+{
+	const struct sim_grant *grant = name->local;
+	const struct sim_client *client = &sim->clients[grant->slot];
+
+	return client->alive && client->life == grant->life && grant->epoch == name->epoch &&
+	       client->disturbed_ns < name->local_ns &&
+	       grant->lease_ms * SIM_MS >= 2 * sim_ways_ns(sim, 2);
+}
+
+/* The last local fence was never reported to the store, and the store's clock is behind it: the
  * store may give the fence again. */
 static bool is_unreported(const struct script *script, uint64_t fence)
 {
 	const struct sim_name *name = script->name;
-	const struct sim_client *client = &script->sim->clients[name->local_slot];
 
 	return fence > name->store_max && (uint64_t)sim_server_us(script->sim) <= name->fence_max &&
-	       (!client->alive || client->life != name->local_life);
+	       name->local && !was_able_to_report(script->sim, name);
 }
 
 /* A holder's leave or renewal reports its last local fence. */

@@ -287,8 +287,8 @@ static void check_fence(struct sim *sim, struct sim_name *name, const struct lk_
 	if (grant->regime != name->regime || hold->fence <= name->fence_max)
 		return;
 	name->fence_max = hold->fence;
-	name->local_slot = grant->slot;
-	name->local_life = grant->life;
+	name->local = grant;
+	name->local_ns = sim->now_ns;
 }
 
 /* Once another process waits and the holder was told so, which is at once as long as no connection

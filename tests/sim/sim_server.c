@@ -134,6 +134,7 @@ void sim_server_run(struct sim *sim, struct sim_call *call)
 		memcpy(call->reply.data, sim->sick, len);
 		call->reply.len = call->reply.cap = len;
 		sim->tally.leaves_refused += call->kind == LK__LEAVE;
+		sim_disturb(&sim->clients[call->slot].disturbed_ns, sim->now_ns);
 		return;
 	}
 	if (call->name < 0) {
