@@ -440,10 +440,11 @@ static void plan_unreported_fence(enum sim_fault_kind kind, int64_t at_ns, bool 
 /* Seed 1044.  The hold ended before any report: its fence comes again, as docs/protocol.md says. */
 TEST(fence_comes_again_if_it_was_not_reported_and_the_clock_is_behind)
 {
-	static const enum sim_fault_kind kinds[] = {SIM_CRASH, SIM_RESTART, SIM_STOP, SIM_REFUSE};
+	static const uint8_t kinds[] = {SIM_CRASH, SIM_RESTART, SIM_STOP, SIM_REFUSE, SIM_BREAK};
 
-	for (int i = 0; i < 4; i++) {
+	for (int i = 0; i < 5; i++) {
 		plan_unreported_fence(kinds[i], 6 * SIM_S, true);
+		plan.faults[0].chance = 6; /* which lock the operator breaks */
 		expect_nothing();
 		ck_assert_int_eq(result.tally.fences_again, 1);
 	}
