@@ -146,17 +146,7 @@ static bool ping(struct lk__peer *peer, struct lk__buf *buf)
 static size_t parse(struct lk__peer *peer, enum lk__side side, void **replies, size_t max,
                     lk_err *err, struct lk__why *why)
 {
-	struct lk__resp_reader *reader = peer_of(peer)->readers[side];
-	size_t count = 0;
-
-	while (count < max) {
-		struct lk__resp *resp;
-		*err = lk__resp_next(reader, &resp, why);
-		if (*err || !resp)
-			break;
-		replies[count++] = resp;
-	}
-	return count;
+	return lk__resp_take(peer_of(peer)->readers[side], replies, max, err, why);
 }
 
 static void discard(void *reply)

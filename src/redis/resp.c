@@ -421,6 +421,19 @@ lk_err lk__resp_next(struct lk__resp_reader *reader, struct lk__resp **resp, str
 	return err;
 }
 
+size_t lk__resp_take(struct lk__resp_reader *reader, void **resps, size_t max, lk_err *err,
+                     struct lk__why *why)
+{
+	struct lk__resp *resp = NULL;
+	size_t count = 0;
+
+	pthread_mutex_lock(&reader->mutex);
+	while (count < max && !(*err = next(reader, &resp, why)) && resp)
+		resps[count++] = resp;
+	pthread_mutex_unlock(&reader->mutex);
+	return count;
+}
+
 void lk__resp_free(struct lk__resp *resp)
 {
 	if (!resp)

@@ -46,6 +46,9 @@ lk_err lk__resp_feed(struct lk__resp_reader *reader, const char *bytes, size_t l
 /* The next whole reply, NULL in *resp if there is none yet; free it with lk__resp_free().
  * LK_ESERVER on a broken protocol or a bound exceeded, LK_ENOMEM: the connection is of no use. */
 lk_err lk__resp_next(struct lk__resp_reader *reader, struct lk__resp **resp, struct lk__why *why);
+/* The next whole replies, up to max (above 0), as many as there are; *err as above. */
+size_t lk__resp_take(struct lk__resp_reader *reader, void **resps, size_t max, lk_err *err,
+                     struct lk__why *why);
 void lk__resp_free(struct lk__resp *resp);
 
 /* Append one command.  False when out of memory: the buffer is as before. */

@@ -171,11 +171,19 @@ static void write_out(struct lk__link *link, struct lk__connection *connection)
 		lk__link_broken(link, connection, &why);
 }
 
+/* There is something to write, and no other thread writes. */
+static bool can_write(const struct lk__link *link)
+{
+	const struct lk__connection *connection = link->connection;
+
+	return connection && !connection->broken && !connection->writing &&
+	       (link->session.send_queue || connection->out.len);
+}
+
 static void flush(struct lk__link *link)
 {
-	struct lk__connection *connection = link->connection;
-
-	while (connection && !connection->broken && !connection->writing && fill(link)) {
+	while (can_write(link) && fill(link)) {
+		struct lk__connection *connection = link->connection;
 		bool stuck;
 		lk__connection_use(connection);
 		write_out(link, connection);
@@ -183,7 +191,6 @@ static void flush(struct lk__link *link)
 		lk__connection_leave(connection);
 		if (stuck)
 			break;
-		connection = link->connection;
 	}
 }
 
