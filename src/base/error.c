@@ -5,6 +5,7 @@
 
 #include "text.h"
 
+#include <ctype.h>
 #include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -93,6 +94,42 @@ lk_err lk__why_set(struct lk__why *why, lk_err err, const char *fmt, ...)
 	va_end(args);
 	errno = saved;
 	return err;
+}
+
+lk_err lk__why_about(struct lk__why *why, lk_err err, const char *subject, const char *fmt, ...)
+{
+	size_t len;
+	va_list args;
+
+	if (!why)
+		return err;
+	why->err = err;
+	/* The subject takes two thirds at most, so that the words are always seen. */
+	len = strlen(subject);
+	if (len > sizeof(why->text) * 2 / 3)
+		len = sizeof(why->text) * 2 / 3;
+	memcpy(why->text, subject, len);
+	memcpy(why->text + len, ": ", 2);
+	len += 2;
+	va_start(args, fmt);
+	format_escaped(why->text + len, sizeof(why->text) - len, fmt, args);
+	va_end(args);
+	return err;
+}
+
+lk_err lk__why_errno(struct lk__why *why, lk_err err, const char *subject, int number,
+                     const char *after)
+{
+	char buffer[128];
+	/* With _GNU_SOURCE on glibc this returns the text, which need not be in the buffer. */
+#if defined(__GLIBC__)
+	const char *words = strerror_r(number, buffer, sizeof(buffer));
+#else
+	const char *words = strerror_r(number, buffer, sizeof(buffer)) ? "unknown error" : buffer;
+#endif
+
+	return lk__why_about(why, err, subject, "%c%s%s", tolower((unsigned char)words[0]),
+	                     words + 1, after);
 }
 
 lk_err lk__fail(const struct lk__why *why)

@@ -4,7 +4,6 @@
 
 #include "../base/text.h"
 #include "conn.h"
-#include "dial.h"
 #include "scripts.h"
 
 #include <stdio.h>
@@ -363,10 +362,11 @@ void lk__codec_answer(const struct lk__resp *resp, const char *what, struct lk__
 
 	memset(answer, 0, sizeof(*answer));
 	if (resp->type == LK__RESP_ERROR) {
-		lk__conn_why(why, lk__resp_error(resp), what, "%s%s",
-		             lk__resp_error(resp) == LK_EAUTH ? "(latchkey doctor names the right) "
-		                                              : "",
-		             resp->str);
+		lk__why_about(why, lk__resp_error(resp), what, "%s%s",
+		              lk__resp_error(resp) == LK_EAUTH
+		                      ? "(latchkey doctor names the right) "
+		                      : "",
+		              resp->str);
 		answer->passes = lk__resp_error_passes(resp);
 		fail(answer, why);
 	} else if ((is(resp, "granted") || is(resp, "held")) && number(resp, 1, &fence) &&
@@ -396,14 +396,14 @@ void lk__codec_answer(const struct lk__resp *resp, const char *what, struct lk__
 		lk__why_set(why, LK_ELIMIT, "more permits than the capacity of %lld", (long long)a);
 		fail(answer, why);
 	} else if (is(resp, "fence")) {
-		lk__conn_why(why, LK_EFENCE, what, "the fence counter is %s",
-		             element(resp, 1) && element(resp, 1)->str ? element(resp, 1)->str
-		                                                       : "bad");
+		lk__why_about(why, LK_EFENCE, what, "the fence counter is %s",
+		              element(resp, 1) && element(resp, 1)->str ? element(resp, 1)->str
+		                                                        : "bad");
 		fail(answer, why);
 	} else if (lk__codec_foreign(resp, why)) {
 		fail(answer, why);
 	} else if (!latch_answer(resp, answer)) {
-		lk__conn_why(why, LK_ESERVER, what, "answered a script with something else");
+		lk__why_about(why, LK_ESERVER, what, "answered a script with something else");
 		answer->odd = true;
 		fail(answer, why);
 	}

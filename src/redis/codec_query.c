@@ -2,7 +2,7 @@
  * The store in Redis: how queries are written, and their answers read. */
 #include "../base/text.h"
 #include "codec.h"
-#include "dial.h"
+#include "conn.h"
 #include "scripts.h"
 
 #include <stdio.h>
@@ -518,7 +518,7 @@ void lk__codec_query_answer(const struct lk__resp *resp, const char *what,
 		if (into)
 			fill_party(into, resp);
 	} else if (resp->type == LK__RESP_ERROR) {
-		lk__conn_why(why, lk__resp_error(resp), what, "%s", resp->str);
+		lk__why_about(why, lk__resp_error(resp), what, "%s", resp->str);
 		fail(answer, why, why->text);
 	} else if (kind == LK__BREAK ||
 	           ((kind == LK__SIZE || kind == LK__SET) && says(resp, "fence"))) {
@@ -529,7 +529,7 @@ void lk__codec_query_answer(const struct lk__resp *resp, const char *what,
 		if (err == LK_ENOMEM)
 			lk__why_set(why, err, "out of memory");
 		else if (err)
-			lk__conn_why(why, err, what, "answered SCAN with something else");
+			lk__why_about(why, err, what, "answered SCAN with something else");
 		if (err)
 			fail(answer, why, why->text);
 	} else if (kind == LK__INTRODUCE || kind == LK__FORGET || kind == LK__PING) {
@@ -538,7 +538,7 @@ void lk__codec_query_answer(const struct lk__resp *resp, const char *what,
 		fail(answer, why, why->text);
 	} else if (!script_answer(resp, query, answer) &&
 	           (kind != LK__SHOW || !show_answer(resp, (lk_kind)query->noun, into, answer))) {
-		lk__conn_why(why, LK_ESERVER, what, "answered a script with something else");
+		lk__why_about(why, LK_ESERVER, what, "answered a script with something else");
 		fail(answer, why, why->text);
 	}
 }

@@ -39,7 +39,7 @@ int64_t lk__conn_write(struct lk__conn *conn, const char *bytes, size_t len, str
 			return 0;
 		if (errno == EINTR)
 			continue;
-		lk__conn_why_errno(why, LK_ECONN, conn->text, errno, " while writing");
+		lk__why_errno(why, LK_ECONN, conn->text, errno, " while writing");
 		return -1;
 	}
 }
@@ -54,18 +54,18 @@ static int64_t read_some(struct lk__conn *conn, int flags, struct lk__why *why)
 		if (got > 0) {
 			if (lk__resp_feed(conn->reader, bytes, (size_t)got, &inner) == LK_OK)
 				return got;
-			lk__conn_why(why, inner.err, conn->text, "%s", inner.text);
+			lk__why_about(why, inner.err, conn->text, "%s", inner.text);
 			return -1;
 		}
 		if (got == 0) {
-			lk__conn_why(why, LK_ECONN, conn->text, "connection closed by the server");
+			lk__why_about(why, LK_ECONN, conn->text, "connection closed by the server");
 			return -1;
 		}
 		if (errno == EAGAIN || errno == EWOULDBLOCK)
 			return 0;
 		if (errno == EINTR)
 			continue;
-		lk__conn_why_errno(why, LK_ECONN, conn->text, errno, " while reading");
+		lk__why_errno(why, LK_ECONN, conn->text, errno, " while reading");
 		return -1;
 	}
 }
@@ -107,11 +107,11 @@ static void send_all(struct lk__conn *conn, int64_t deadline_ns, int cancel_fd,
 			continue;
 		ready = lk__poll2(conn->fd, POLLOUT, cancel_fd, deadline_ns);
 		if (ready & 2) {
-			lk__conn_why(why, LK_ECONN, conn->text, "canceled");
+			lk__why_about(why, LK_ECONN, conn->text, "canceled");
 			return;
 		}
 		if (!ready) {
-			lk__conn_why(why, LK_ECONN, conn->text, "timed out while writing");
+			lk__why_about(why, LK_ECONN, conn->text, "timed out while writing");
 			return;
 		}
 	}
@@ -130,7 +130,7 @@ static lk_err take_all(struct lk__conn *conn, int64_t deadline_ns, int cancel_fd
 		int ready;
 		while (taken < count) {
 			if (lk__resp_next(conn->reader, &resps[taken], &inner) != LK_OK)
-				return lk__conn_why(why, inner.err, conn->text, "%s", inner.text);
+				return lk__why_about(why, inner.err, conn->text, "%s", inner.text);
 			if (!resps[taken])
 				break;
 			taken++;
@@ -138,7 +138,7 @@ static lk_err take_all(struct lk__conn *conn, int64_t deadline_ns, int cancel_fd
 		if (taken == count)
 			return LK_OK;
 		if (late)
-			return lk__conn_why(why, LK_ECONN, conn->text, "no answer in time");
+			return lk__why_about(why, LK_ECONN, conn->text, "no answer in time");
 		got = lk__conn_read(conn, &inner);
 		if (got > 0) {
 			late = deadline_ns >= 0 && lk__now_ns() >= deadline_ns;
@@ -151,9 +151,9 @@ static lk_err take_all(struct lk__conn *conn, int64_t deadline_ns, int cancel_fd
 		}
 		ready = lk__poll2(conn->fd, POLLIN, cancel_fd, deadline_ns);
 		if (ready & 2)
-			return lk__conn_why(why, LK_ECONN, conn->text, "canceled");
+			return lk__why_about(why, LK_ECONN, conn->text, "canceled");
 		if (!ready)
-			return lk__conn_why(why, LK_ECONN, conn->text, "no answer in time");
+			return lk__why_about(why, LK_ECONN, conn->text, "no answer in time");
 	}
 }
 

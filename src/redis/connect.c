@@ -2,7 +2,6 @@
  * Making a client's pair of connections. */
 #include "connect.h"
 
-#include "dial.h"
 #include "scripts.h"
 
 #include <string.h>
@@ -30,11 +29,11 @@ static lk_err subscribe(struct lk__conn *conn, const struct lk__space *space, in
 	if (err)
 		return not_yet(err, why);
 	if (resp->type == LK__RESP_ERROR)
-		err = lk__conn_why(why, lk__resp_refusal(resp), conn->text, "SUBSCRIBE: %s",
-		                   resp->str);
+		err = lk__why_about(why, lk__resp_refusal(resp), conn->text, "SUBSCRIBE: %s",
+		                    resp->str);
 	else if (resp->type != LK__RESP_ARRAY || resp->len != 3)
-		err = lk__conn_why(why, LK_ESERVER, conn->text,
-		                   "answered SUBSCRIBE with something else");
+		err = lk__why_about(why, LK_ESERVER, conn->text,
+		                    "answered SUBSCRIBE with something else");
 	lk__resp_free(resp);
 	return err;
 }
@@ -51,18 +50,18 @@ static lk_err judge_silence(struct lk__conn *messages, int64_t deadline_ns, int 
 	if (err)
 		return not_yet(err, why);
 	lk__resp_free(resp);
-	return lk__conn_why(why, LK_ECONN, messages->text,
-	                    "its two connections lead to different servers");
+	return lk__why_about(why, LK_ECONN, messages->text,
+	                     "its two connections lead to different servers");
 }
 
 static lk_err judge_probe(const struct lk__resp *resp, const struct lk__conn *conn,
                           struct lk__why *why)
 {
 	if (resp->type == LK__RESP_ERROR)
-		return lk__conn_why(why, lk__resp_refusal(resp), conn->text, "%s", resp->str);
+		return lk__why_about(why, lk__resp_refusal(resp), conn->text, "%s", resp->str);
 	if (resp->type != LK__RESP_INTEGER)
-		return lk__conn_why(why, LK_ESERVER, conn->text,
-		                    "answered a script with something else");
+		return lk__why_about(why, LK_ESERVER, conn->text,
+		                     "answered a script with something else");
 	return LK_OK;
 }
 

@@ -4,15 +4,12 @@
 
 #include "../net/fork.h"
 #include "../base/os.h"
-#include "../base/text.h"
 #include "../net/resolve.h"
 
-#include <ctype.h>
 #include <errno.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -24,44 +21,6 @@
 #define BACKLOG_PAUSE_NS (2 * LK__MS)
 /* AUTH, SELECT, CLIENT SETNAME */
 #define LOGIN_COMMANDS 3
-
-lk_err lk__conn_why(struct lk__why *why, lk_err err, const char *text, const char *fmt, ...)
-{
-	char words[sizeof(why->text)];
-	size_t len;
-	va_list args;
-
-	if (!why)
-		return err;
-	va_start(args, fmt);
-	vsnprintf(words, sizeof(words), fmt, args);
-	va_end(args);
-	why->err = err;
-	/* The place takes two thirds at most, so that the words are always seen. */
-	len = strlen(text);
-	if (len > sizeof(why->text) * 2 / 3)
-		len = sizeof(why->text) * 2 / 3;
-	memcpy(why->text, text, len);
-	memcpy(why->text + len, ": ", 2);
-	len += 2;
-	lk__escape(why->text + len, sizeof(why->text) - len, words, strlen(words));
-	return err;
-}
-
-lk_err lk__conn_why_errno(struct lk__why *why, lk_err err, const char *text, int number,
-                          const char *at)
-{
-	char buffer[128];
-	/* With _GNU_SOURCE on glibc this returns the text, which need not be in the buffer. */
-#if defined(__GLIBC__)
-	const char *words = strerror_r(number, buffer, sizeof(buffer));
-#else
-	const char *words = strerror_r(number, buffer, sizeof(buffer)) ? "unknown error" : buffer;
-#endif
-
-	return lk__conn_why(why, err, text, "%c%s%s", tolower((unsigned char)words[0]), words + 1,
-	                    at);
-}
 
 static void set_option(int fd, int level, int option, int value)
 {
@@ -163,16 +122,16 @@ static lk_err connect_failed(int number, const char *text, struct lk__why *why)
 {
 	switch (number) {
 	case ECANCELED:
-		return lk__conn_why(why, LK_ECONN, text, "canceled");
+		return lk__why_about(why, LK_ECONN, text, "canceled");
 	case ETIMEDOUT:
-		return lk__conn_why(why, LK_ECONN, text, "connecting timed out");
+		return lk__why_about(why, LK_ECONN, text, "connecting timed out");
 	case EMFILE:
 	case ENFILE:
-		return lk__conn_why_errno(why, LK_ESYSTEM, text, number, "");
+		return lk__why_errno(why, LK_ESYSTEM, text, number, "");
 	case ENOMEM:
-		return lk__conn_why(why, LK_ENOMEM, text, "out of memory");
+		return lk__why_about(why, LK_ENOMEM, text, "out of memory");
 	default:
-		return lk__conn_why_errno(why, LK_ECONN, text, number, "");
+		return lk__why_errno(why, LK_ECONN, text, number, "");
 	}
 }
 
@@ -184,7 +143,7 @@ static lk_err refused(const struct lk__conn *conn, lk_err err, const struct lk__
 
 	if (!strncmp(words, "ERR ", 4))
 		words += 4;
-	return lk__conn_why(why, err, conn->text, "%s", words);
+	return lk__why_about(why, err, conn->text, "%s", words);
 }
 
 /* The command is not refused for what it is: the server wants a password, or not us at all. */
@@ -202,7 +161,7 @@ static lk_err check_login(const struct lk__conn *conn, const struct lk__resp *re
 	if (resp->type == LK__RESP_STATUS)
 		return LK_OK;
 	if (resp->type != LK__RESP_ERROR)
-		return lk__conn_why(why, LK_ESERVER, conn->text, "does not answer like a Redis");
+		return lk__why_about(why, LK_ESERVER, conn->text, "does not answer like a Redis");
 	/* Sent instead of an answer, before the server closes: nothing happened, later it may. */
 	if (strstr(resp->str, "max number of clients"))
 		return refused(conn, LK_ECONN, resp, why);
@@ -260,7 +219,7 @@ static lk_err log_in(struct lk__conn *conn, const struct lk__target *target, int
 
 	if (!login_commands(target, &buf, &count)) {
 		wipe_buf(&buf);
-		return lk__conn_why(why, LK_ENOMEM, conn->text, "out of memory");
+		return lk__why_about(why, LK_ENOMEM, conn->text, "out of memory");
 	}
 	err = lk__conn_exchange(conn, deadline_ns, cancel_fd, &buf, count, resps, why);
 	wipe_buf(&buf);
@@ -306,7 +265,7 @@ lk_err lk__conn_dial_address(const struct lk__target *target, const struct lk__a
 	lk_err err;
 
 	if (!made)
-		return lk__conn_why(why, LK_ENOMEM, target->text, "out of memory");
+		return lk__why_about(why, LK_ENOMEM, target->text, "out of memory");
 	made->fd = lk__fork_socket(address->family, SOCK_STREAM, 0);
 	if (made->fd < 0) {
 		number = errno;
@@ -332,8 +291,8 @@ static lk_err unix_address(const struct lk__target *target, struct lk__address *
 
 	memset(address, 0, sizeof(*address));
 	if (len >= sizeof(un->sun_path))
-		return lk__conn_why(why, LK_ECONN, target->text,
-		                    "the path is too long for a socket");
+		return lk__why_about(why, LK_ECONN, target->text,
+		                     "the path is too long for a socket");
 	un->sun_family = AF_UNIX;
 	memcpy(un->sun_path, target->socket_path, len + 1);
 	address->len = sizeof(*un);
@@ -360,7 +319,7 @@ lk_err lk__conn_dial(const struct lk__target *target, int64_t deadline_ns, int c
 		err = lk__resolve(target->host, target->port, deadline_ns, cancel_fd, found, &count,
 		                  &inner);
 		if (err)
-			lk__conn_why(why, err, target->text, "%s", inner.text);
+			lk__why_about(why, err, target->text, "%s", inner.text);
 	}
 	if (err)
 		return err;

@@ -4,7 +4,6 @@
 #include "redis_store.h"
 
 #include "connect.h"
-#include "dial.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -199,8 +198,8 @@ static void event_of(struct lk__peer *peer, const void *reply, bool awaits_pong,
 	}
 	if (resp->type == LK__RESP_ERROR) {
 		event->kind = LK__EVENT_REFUSED;
-		lk__conn_why(&event->why, lk__resp_error(resp), peer_of(peer)->text,
-		             "SUBSCRIBE: %s", resp->str);
+		lk__why_about(&event->why, lk__resp_error(resp), peer_of(peer)->text,
+		              "SUBSCRIBE: %s", resp->str);
 		return;
 	}
 	if (resp->type != LK__RESP_ARRAY || resp->len != 3)
