@@ -386,7 +386,7 @@ TEST(shutdown_ends_a_call_in_another_thread)
 		ck_assert(!pthread_create(&thread, NULL, wait_in_call, &waiting));
 		ck_assert(WITHIN(2000, waiting.started));
 		nap_ms(20); /* so that it mostly waits in poll(); it must end in any case */
-		lk__conn_shutdown(waiting.conn);
+		lk__socket_shutdown(&waiting.conn->socket);
 		pthread_join(thread, NULL);
 		ck_assert_msg(waiting.err == LK_EUNKNOWN || waiting.err == LK_ECONN, "%s",
 		              lk_err_name(waiting.err));
@@ -420,12 +420,12 @@ TEST(shutdown_throws_away_what_was_not_delivered)
 
 	peer_start(&peer, swallow_later, &got);
 	conn = connect_to(peer.url);
-	while ((taken = lk__conn_write(conn, block, sizeof(block), NULL)) > 0)
+	while ((taken = lk__socket_write(&conn->socket, block, sizeof(block), NULL)) > 0)
 		total += taken;
 	ck_assert_int_eq(taken, 0);
-	lk__conn_shutdown(conn);
-	ck_assert_int_eq(lk__conn_write(conn, block, 1, NULL), -1);
-	ck_assert_int_eq(lk__conn_read(conn, NULL), -1);
+	lk__socket_shutdown(&conn->socket);
+	ck_assert_int_eq(lk__socket_write(&conn->socket, block, 1, NULL), -1);
+	ck_assert_int_eq(lk__conn_read(conn, false, NULL), -1);
 	got = 1;
 	ck_assert(WITHIN(5000, got < 0));
 	ck_assert_int_lt(-got, total);
@@ -442,14 +442,14 @@ TEST(reads_and_writes_do_not_block)
 
 	server_start(&server, NULL);
 	conn = connect_to(server.url);
-	ck_assert_int_eq(lk__conn_read(conn, &why), 0);
-	ck_assert_int_eq(lk__conn_write(conn, "PING\r\n", 6, &why), 6);
-	ck_assert(WITHIN(2000, lk__conn_read(conn, &why) > 0));
+	ck_assert_int_eq(lk__conn_read(conn, false, &why), 0);
+	ck_assert_int_eq(lk__socket_write(&conn->socket, "PING\r\n", 6, &why), 6);
+	ck_assert(WITHIN(2000, lk__conn_read(conn, false, &why) > 0));
 	ck_assert_int_eq(lk__resp_next(conn->reader, &resp, &why), LK_OK);
 	ck_assert_str_eq(resp->str, "PONG");
 	lk__resp_free(resp);
 	server_kill(&server);
-	ck_assert(WITHIN(2000, lk__conn_read(conn, &why) == -1));
+	ck_assert(WITHIN(2000, lk__conn_read(conn, false, &why) == -1));
 	ck_assert_msg(strstr(why.text, ": connection ") != NULL, "%s", why.text);
 	lk__conn_close(conn);
 	server_stop(&server);

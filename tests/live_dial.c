@@ -166,13 +166,13 @@ TEST(dial_reaches_a_server_by_tcp_and_unix_socket)
 	outcome = dial(server.url);
 	ck_assert_msg(outcome.err == LK_OK, "%s", outcome.why.text);
 	snprintf(text, sizeof(text), "127.0.0.1:%d", server.port);
-	ck_assert_str_eq(outcome.conn->text, text);
+	ck_assert_str_eq(outcome.conn->socket.text, text);
 	ck_assert_str_eq(answer(outcome.conn, "PING", NULL), "PONG");
 	ck_assert_int_eq(outcome.address.family, AF_INET);
 	lk__conn_close(outcome.conn);
 	outcome = dial(server.unix_url);
 	ck_assert_msg(outcome.err == LK_OK, "%s", outcome.why.text);
-	ck_assert_str_eq(outcome.conn->text, server.socket_path);
+	ck_assert_str_eq(outcome.conn->socket.text, server.socket_path);
 	ck_assert_str_eq(answer(outcome.conn, "PING", NULL), "PONG");
 	ck_assert_int_eq(outcome.address.family, AF_UNIX);
 	lk__conn_close(outcome.conn);
@@ -221,12 +221,12 @@ TEST(socket_has_its_options)
 	for (size_t i = 0; i < sizeof(wanted) / sizeof(wanted[0]); i++) {
 		int value = -1;
 		socklen_t size = sizeof(value);
-		ck_assert(!getsockopt(outcome.conn->fd, wanted[i].level, wanted[i].option, &value,
-		                      &size));
+		ck_assert(!getsockopt(outcome.conn->socket.fd, wanted[i].level, wanted[i].option,
+		                      &value, &size));
 		ck_assert_msg(value >= wanted[i].least && value <= wanted[i].most,
 		              "option %d is %d", wanted[i].option, value);
 	}
-	ck_assert(!getsockopt(outcome.conn->fd, SOL_SOCKET, SO_LINGER, &linger, &len));
+	ck_assert(!getsockopt(outcome.conn->socket.fd, SOL_SOCKET, SO_LINGER, &linger, &len));
 	ck_assert(linger.l_onoff && linger.l_linger == 0);
 	lk__conn_close(outcome.conn);
 	server_stop(&server);

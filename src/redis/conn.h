@@ -1,23 +1,20 @@
 /* SPDX-License-Identifier: MIT
- * One connection to one Redis server: socket, handshake, bytes in and out.  Blocking where a
- * deadline is an argument, non-blocking where there is none, but for lk__conn_wait(). */
+ * One connection to one Redis server: log-in, commands and replies. */
 #ifndef LK__CONN_H
 #define LK__CONN_H
 
 #include "../base/error.h"
 #include "../base/url.h"
 #include "../net/resolve.h"
+#include "../net/socket.h"
 #include "resp.h"
 
 #include <stdbool.h>
 #include <stdint.h>
-#include <sys/socket.h>
 
 struct lk__conn {
-	int fd; /* CLOEXEC, registered with fork.h, SO_LINGER 0; only lk__conn_wait() blocks */
-	bool patient; /* lk__conn_wait() can be used */
+	struct lk__socket socket;
 	struct lk__resp_reader *reader;
-	char text[200]; /* "127.0.0.1:6379" */
 };
 
 /* Connect to target and log in (AUTH, SELECT if db > 0, CLIENT SETNAME best effort), all by
@@ -43,19 +40,14 @@ lk_err lk__conn_pipeline(struct lk__conn *conn, int64_t deadline_ns, int cancel_
                          const struct lk__buf *buf, size_t count, struct lk__resp **resps,
                          struct lk__why *why);
 
-/* Non-blocking halves.  write: bytes taken, 0 = the socket is full, -1 = broken (why). read: bytes
- * fed to the reader, 0 = nothing there now, -1 = ended or broken (why).  EINTR is retried, SIGPIPE
- * never raised. */
-int64_t lk__conn_write(struct lk__conn *conn, const char *bytes, size_t len, struct lk__why *why);
-int64_t lk__conn_read(struct lk__conn *conn, struct lk__why *why);
+/* The same, but the replies that came before a failure are left in resps. */
+lk_err lk__conn_exchange(struct lk__conn *conn, int64_t deadline_ns, int cancel_fd,
+                         const struct lk__buf *buf, size_t count, struct lk__resp **resps,
+                         struct lk__why *why);
 
-/* Prepare for lk__conn_wait(), which reads as soon as there is something, within some
- * milliseconds: one system call instead of two.  Only lk__conn_shutdown() wakes it earlier. */
-void lk__conn_be_patient(struct lk__conn *conn);
-int64_t lk__conn_wait(struct lk__conn *conn, struct lk__why *why);
+/* lk__socket_read() into the reader, which may refuse what came: LK_ESERVER or LK_ENOMEM then. */
+int64_t lk__conn_read(struct lk__conn *conn, bool wait, struct lk__why *why);
 
-/* Make every use of the socket fail from now on, in other threads too; the descriptor stays. */
-void lk__conn_shutdown(struct lk__conn *conn);
 /* Close and free; NULL is a no-op. */
 void lk__conn_close(struct lk__conn *conn);
 

@@ -29,10 +29,10 @@ static lk_err subscribe(struct lk__conn *conn, const struct lk__space *space, in
 	if (err)
 		return not_yet(err, why);
 	if (resp->type == LK__RESP_ERROR)
-		err = lk__why_about(why, lk__resp_refusal(resp), conn->text, "SUBSCRIBE: %s",
+		err = lk__why_about(why, lk__resp_refusal(resp), conn->socket.text, "SUBSCRIBE: %s",
 		                    resp->str);
 	else if (resp->type != LK__RESP_ARRAY || resp->len != 3)
-		err = lk__why_about(why, LK_ESERVER, conn->text,
+		err = lk__why_about(why, LK_ESERVER, conn->socket.text,
 		                    "answered SUBSCRIBE with something else");
 	lk__resp_free(resp);
 	return err;
@@ -50,7 +50,7 @@ static lk_err judge_silence(struct lk__conn *messages, int64_t deadline_ns, int 
 	if (err)
 		return not_yet(err, why);
 	lk__resp_free(resp);
-	return lk__why_about(why, LK_ECONN, messages->text,
+	return lk__why_about(why, LK_ECONN, messages->socket.text,
 	                     "its two connections lead to different servers");
 }
 
@@ -58,9 +58,10 @@ static lk_err judge_probe(const struct lk__resp *resp, const struct lk__conn *co
                           struct lk__why *why)
 {
 	if (resp->type == LK__RESP_ERROR)
-		return lk__why_about(why, lk__resp_refusal(resp), conn->text, "%s", resp->str);
+		return lk__why_about(why, lk__resp_refusal(resp), conn->socket.text, "%s",
+		                     resp->str);
 	if (resp->type != LK__RESP_INTEGER)
-		return lk__why_about(why, LK_ESERVER, conn->text,
+		return lk__why_about(why, LK_ESERVER, conn->socket.text,
 		                     "answered a script with something else");
 	return LK_OK;
 }

@@ -324,7 +324,7 @@ static void examine(struct lk__doctor *doctor)
 {
 	const char *const argv[] = {"INFO"};
 
-	lk__doctor_tell(doctor, LK_FIT, "reachable", "", "%s answers", doctor->conn->text);
+	lk__doctor_tell(doctor, LK_FIT, "reachable", "", "%s answers", doctor->conn->socket.text);
 	doctor->info = lk__doctor_call(doctor, 1, argv);
 	check_version(doctor);
 	check_latency(doctor);

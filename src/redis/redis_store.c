@@ -75,16 +75,15 @@ static lk_err dial(struct lk__store *store, unsigned link, const struct lk__targ
 		connected->peer.readers[side] = conns[side]->reader;
 	connected->peer.redis = redis;
 	memcpy(connected->peer.text, place->text, sizeof(place->text));
-	lk__conn_be_patient(conns[LK__RESPONSES]);
-	connected->peer.peer.can_wait = conns[LK__RESPONSES]->patient;
+	connected->peer.peer.can_wait = lk__socket_be_patient(&conns[LK__RESPONSES]->socket);
 	*result = &connected->peer.peer;
 	return LK_OK;
 }
 
 static void shut_down(struct lk__peer *peer)
 {
-	lk__conn_shutdown(conn_of(peer, LK__RESPONSES));
-	lk__conn_shutdown(conn_of(peer, LK__MESSAGES));
+	lk__socket_shutdown(&conn_of(peer, LK__RESPONSES)->socket);
+	lk__socket_shutdown(&conn_of(peer, LK__MESSAGES)->socket);
 }
 
 static void close_peer(struct lk__peer *peer)
@@ -96,20 +95,18 @@ static void close_peer(struct lk__peer *peer)
 
 static int fd_of(const struct lk__peer *peer, enum lk__side side)
 {
-	return ((const struct connected *)peer)->conns[side]->fd;
+	return ((const struct connected *)peer)->conns[side]->socket.fd;
 }
 
 static int64_t write_bytes(struct lk__peer *peer, enum lk__side side, const char *bytes, size_t len,
                            struct lk__why *why)
 {
-	return lk__conn_write(conn_of(peer, side), bytes, len, why);
+	return lk__socket_write(&conn_of(peer, side)->socket, bytes, len, why);
 }
 
 static int64_t read_bytes(struct lk__peer *peer, enum lk__side side, bool wait, struct lk__why *why)
 {
-	struct lk__conn *conn = conn_of(peer, side);
-
-	return wait ? lk__conn_wait(conn, why) : lk__conn_read(conn, why);
+	return lk__conn_read(conn_of(peer, side), wait, why);
 }
 
 /* ---- Requests ----------------------------------------------------------------------------- */

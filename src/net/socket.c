@@ -1,0 +1,112 @@
+/* SPDX-License-Identifier: MIT
+ * Raw bytes over a connected socket. */
+#include "socket.h"
+
+#include "../base/os.h"
+#include "fork.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <sys/time.h>
+#ifdef __linux__
+#include <sys/syscall.h>
+#include <unistd.h>
+#endif
+
+#ifndef MSG_NOSIGNAL
+#define MSG_NOSIGNAL 0 /* then dial.c has set SO_NOSIGPIPE */
+#endif
+
+/* How much later than at once a thread may hear that its wait is over, should its reply not come:
+ * few replies take longer, and hardly a wait ends before its reply. */
+#define PATIENCE_MS 10
+
+int64_t lk__socket_write(const struct lk__socket *socket, const char *bytes, size_t len,
+                         struct lk__why *why)
+{
+	for (;;) {
+		ssize_t sent = send(socket->fd, bytes, len, MSG_NOSIGNAL | MSG_DONTWAIT);
+		if (sent >= 0)
+			return sent;
+		if (errno == EAGAIN || errno == EWOULDBLOCK)
+			return 0;
+		if (errno == EINTR)
+			continue;
+		lk__why_errno(why, LK_ECONN, socket->text, errno, " while writing");
+		return -1;
+	}
+}
+
+lk_err lk__socket_send(const struct lk__socket *socket, int64_t deadline_ns, int cancel_fd,
+                       const char *bytes, size_t len, size_t *sent, struct lk__why *why)
+{
+	*sent = 0;
+	while (*sent < len) {
+		int64_t taken = lk__socket_write(socket, bytes + *sent, len - *sent, why);
+		int ready;
+		if (taken < 0)
+			return LK_ECONN;
+		*sent += (size_t)taken;
+		if (taken > 0)
+			continue;
+		ready = lk__poll2(socket->fd, POLLOUT, cancel_fd, deadline_ns);
+		if (ready & 2)
+			return lk__why_about(why, LK_ECONN, socket->text, "canceled");
+		if (!ready)
+			return lk__why_about(why, LK_ECONN, socket->text,
+			                     "timed out while writing");
+	}
+	return LK_OK;
+}
+
+int64_t lk__socket_read(const struct lk__socket *socket, bool wait, char *bytes, size_t size,
+                        struct lk__why *why)
+{
+	for (;;) {
+		ssize_t got = recv(socket->fd, bytes, size, wait ? 0 : MSG_DONTWAIT);
+		if (got > 0)
+			return got;
+		if (got == 0) {
+			lk__why_about(why, LK_ECONN, socket->text,
+			              "connection closed by the server");
+			return -1;
+		}
+		if (errno == EAGAIN || errno == EWOULDBLOCK)
+			return 0;
+		if (errno == EINTR)
+			continue;
+		lk__why_errno(why, LK_ECONN, socket->text, errno, " while reading");
+		return -1;
+	}
+}
+
+bool lk__socket_be_patient(const struct lk__socket *socket)
+{
+	const struct timeval patience = {.tv_usec = PATIENCE_MS * 1000};
+	int flags = fcntl(socket->fd, F_GETFL);
+
+	return flags >= 0 &&
+	       setsockopt(socket->fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience)) == 0 &&
+	       fcntl(socket->fd, F_SETFL, flags & ~O_NONBLOCK) == 0;
+}
+
+void lk__socket_shutdown(const struct lk__socket *socket)
+{
+	/* On Linux a TCP socket is disconnected first: what it still has to send is thrown away,
+	 * as SO_LINGER 0 would at the close that comes later.  Elsewhere, and for Unix sockets,
+	 * the call fails and shutdown() does what can be done. */
+#ifdef __linux__
+	struct sockaddr nobody = {.sa_family = AF_UNSPEC};
+
+	/* By number, since the thread sanitizer takes connect() for the birth of a descriptor. */
+	(void)syscall(SYS_connect, socket->fd, &nobody, sizeof(nobody));
+#endif
+	(void)shutdown(socket->fd, SHUT_RDWR);
+}
+
+void lk__socket_close(const struct lk__socket *socket)
+{
+	lk__fork_close(socket->fd);
+}

@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: MIT
+ * One connected socket: raw bytes in and out, whatever they mean.  dial.h connects it. */
+#ifndef LK__SOCKET_H
+#define LK__SOCKET_H
+
+#include "../base/error.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct lk__socket {
+	int fd;         /* CLOEXEC, registered with fork.h, SO_LINGER 0 */
+	char text[200]; /* names the peer in errors: "127.0.0.1:6379" */
+};
+
+/* Write without blocking: bytes taken, 0 = the socket is full, -1 = broken (LK_ECONN in why).
+ * EINTR is retried, SIGPIPE never raised. */
+int64_t lk__socket_write(const struct lk__socket *socket, const char *bytes, size_t len,
+                         struct lk__why *why);
+/* Write it all by deadline_ns; LK_ECONN if it fails, or "canceled" as soon as cancel_fd (-1 = none)
+ * is readable.  *sent is how far it came, also then. */
+lk_err lk__socket_send(const struct lk__socket *socket, int64_t deadline_ns, int cancel_fd,
+                       const char *bytes, size_t len, size_t *sent, struct lk__why *why);
+
+/* Read: bytes got, 0 = nothing there now, -1 = ended or broken (LK_ECONN in why).  Never blocks,
+ * but with wait, if lk__socket_be_patient() returned true: then it returns as soon as there is
+ * something, or 0 after some milliseconds, one system call instead of two.  Only
+ * lk__socket_shutdown() wakes it earlier. */
+int64_t lk__socket_read(const struct lk__socket *socket, bool wait, char *bytes, size_t size,
+                        struct lk__why *why);
+bool lk__socket_be_patient(const struct lk__socket *socket);
+
+/* Make every use of the socket fail from now on, in other threads too; the descriptor stays. */
+void lk__socket_shutdown(const struct lk__socket *socket);
+void lk__socket_close(const struct lk__socket *socket);
+
+#endif

@@ -1,0 +1,176 @@
+/* SPDX-License-Identifier: MIT
+ * Setting a connection up: dialling, then the log-in, by one deadline. */
+#include "conn.h"
+
+#include "../net/dial.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* AUTH, SELECT, CLIENT SETNAME */
+#define LOGIN_COMMANDS 3
+
+/* The words of the server, without a code that says nothing. */
+static lk_err refused(const struct lk__conn *conn, lk_err err, const struct lk__resp *resp,
+                      struct lk__why *why)
+{
+	const char *words = resp->str;
+
+	if (!strncmp(words, "ERR ", 4))
+		words += 4;
+	return lk__why_about(why, err, conn->socket.text, "%s", words);
+}
+
+/* The command is not refused for what it is: the server wants a password, or not us at all. */
+static bool is_locked_out(const struct lk__resp *resp)
+{
+	return !strncmp(resp->str, "NOAUTH ", 7) || !strncmp(resp->str, "DENIED ", 7);
+}
+
+/* One reply of the log-in. */
+static lk_err check_login(const struct lk__conn *conn, const struct lk__resp *resp, bool is_auth,
+                          bool is_name, struct lk__why *why)
+{
+	lk_err err;
+
+	if (resp->type == LK__RESP_STATUS)
+		return LK_OK;
+	if (resp->type != LK__RESP_ERROR)
+		return lk__why_about(why, LK_ESERVER, conn->socket.text,
+		                     "does not answer like a Redis");
+	/* Sent instead of an answer, before the server closes: nothing happened, later it may. */
+	if (strstr(resp->str, "max number of clients"))
+		return refused(conn, LK_ECONN, resp, why);
+	err = lk__resp_refusal(resp);
+	if (is_auth && err == LK_ESERVER)
+		err = LK_EAUTH; /* before 6.0: "ERR invalid password", "ERR Client sent AUTH, ..."
+		                 */
+	/* The name is for people: rules that forbid it do no harm.  But where nothing else was
+	 * sent, it is the first to hear that a password is wanted. */
+	if (is_name && !is_locked_out(resp))
+		return LK_OK;
+	return refused(conn, err, resp, why);
+}
+
+/* The password was in it.  Volatile: to the compiler these are stores that nobody reads. */
+static void wipe_buf(struct lk__buf *buf)
+{
+	volatile char *data = buf->data;
+
+	for (size_t i = 0; i < buf->len; i++)
+		data[i] = 0;
+	lk__buf_fini(buf);
+}
+
+static bool login_commands(const struct lk__target *target, struct lk__buf *buf, size_t *count)
+{
+	const char *auth[] = {"AUTH", target->user ? target->user : target->password,
+	                      target->password};
+	char db[16];
+	const char *choose[] = {"SELECT", db};
+	const char *name[] = {"CLIENT", "SETNAME", target->client_name};
+
+	*count = 1;
+	if (target->password) {
+		if (!lk__resp_command(buf, target->user ? 3 : 2, auth, NULL))
+			return false;
+		++*count;
+	}
+	if (target->db > 0) {
+		snprintf(db, sizeof(db), "%d", target->db);
+		if (!lk__resp_command(buf, 2, choose, NULL))
+			return false;
+		++*count;
+	}
+	return lk__resp_command(buf, 3, name, NULL);
+}
+
+static lk_err log_in(struct lk__conn *conn, const struct lk__target *target, int64_t deadline_ns,
+                     int cancel_fd, struct lk__why *why)
+{
+	struct lk__resp *resps[LOGIN_COMMANDS];
+	struct lk__buf buf = {0};
+	size_t count;
+	lk_err err, said = LK_OK;
+
+	if (!login_commands(target, &buf, &count)) {
+		wipe_buf(&buf);
+		return lk__why_about(why, LK_ENOMEM, conn->socket.text, "out of memory");
+	}
+	err = lk__conn_exchange(conn, deadline_ns, cancel_fd, &buf, count, resps, why);
+	wipe_buf(&buf);
+	/* What the server said explains more than that it closed the connection then. */
+	for (size_t i = 0; i < count; i++) {
+		if (resps[i] && !said)
+			said = check_login(conn, resps[i], target->password && i == 0,
+			                   i == count - 1, why);
+		lk__resp_free(resps[i]);
+	}
+	if (said)
+		return said;
+	if (err == LK_EUNKNOWN) {
+		err = LK_ECONN; /* only a log-in was under way */
+		if (why)
+			why->err = err;
+	}
+	return err;
+}
+
+static struct lk__conn *conn_new(void)
+{
+	struct lk__conn *conn = calloc(1, sizeof(*conn));
+
+	if (!conn)
+		return NULL;
+	conn->socket.fd = -1;
+	conn->reader = lk__resp_reader_new();
+	if (!conn->reader) {
+		free(conn);
+		return NULL;
+	}
+	return conn;
+}
+
+lk_err lk__conn_dial_address(const struct lk__target *target, const struct lk__address *address,
+                             int64_t deadline_ns, int cancel_fd, struct lk__conn **conn,
+                             struct lk__why *why)
+{
+	struct lk__conn *made = conn_new();
+	lk_err err;
+
+	if (!made)
+		return lk__why_about(why, LK_ENOMEM, target->text, "out of memory");
+	err = lk__socket_connect(target, address, deadline_ns, cancel_fd, &made->socket, why);
+	if (!err)
+		err = log_in(made, target, deadline_ns, cancel_fd, why);
+	if (err) {
+		lk__conn_close(made);
+		return err;
+	}
+	*conn = made;
+	return LK_OK;
+}
+
+struct dial {
+	const struct lk__target *target;
+	int cancel_fd;
+	struct lk__conn **conn;
+};
+
+static lk_err dial_address(void *context, const struct lk__address *address, int64_t deadline_ns,
+                           struct lk__why *why)
+{
+	const struct dial *dial = context;
+
+	return lk__conn_dial_address(dial->target, address, deadline_ns, dial->cancel_fd,
+	                             dial->conn, why);
+}
+
+lk_err lk__conn_dial(const struct lk__target *target, int64_t deadline_ns, int cancel_fd,
+                     struct lk__conn **conn, struct lk__address *address, struct lk__why *why)
+{
+	struct dial dial = {.target = target, .cancel_fd = cancel_fd, .conn = conn};
+
+	return lk__dial_each(target, deadline_ns, cancel_fd, dial_address, &dial, address, why);
+}
