@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * The end of a call depends on no other thread: while the client's background thread is blocked, in
- * the program's log hook or in the network, each call ends by its wait plus one command timeout. */
+ * The end of a call depends on no other thread: while a thread of the client is blocked, in the
+ * program's log hook or in the network, each call ends by its wait plus one command timeout; and
+ * while the log hook blocks, losses are reported. */
 #include "harness/handles.h"
 #include "harness/process.h"
 #include "harness/server.h"
@@ -292,6 +293,37 @@ TEST_LIMIT(calls_end_in_time_while_the_log_hook_blocks, 30)
 	may_go = true;
 	EXPECT(lk_client_close(client), LK_EUNKNOWN);
 	EXPECT(lk_client_close(other), LK_EUNKNOWN);
+	server_stop(&server);
+}
+
+static atomic_int losses;
+
+static void note_loss(void *arg, lk_lock *lock, uint64_t fence, lk_lost_reason reason)
+{
+	(void)arg;
+	(void)lock;
+	(void)fence;
+	ck_assert_int_eq(reason, LK_LOST_EXPIRED);
+	losses++;
+}
+
+TEST_LIMIT(loss_is_reported_in_time_while_the_log_hook_blocks, 30)
+{
+	const lk_client_options options = {.log = blocking_log, .command_timeout_ms = TIMEOUT_MS};
+	const lk_lock_options short_lease = {.lease_ms = 1000, .on_lost = note_loss};
+	lk_lock *lock;
+
+	server_start(&server, NULL);
+	client = client_with(server.url, &options);
+	lock = lock_with(client, "short", &short_lease);
+	OK(lk_lock_acquire(lock, 0));
+	server_kill(&server);
+	ck_assert(WITHIN(5000, blocked));
+	ck_assert(WITHIN(1000 + SLACK_MS, losses == 1));
+	ck_assert(blocked);
+	EXPECT(lk_lock_release(lock), LK_ELOST);
+	may_go = true;
+	lk_client_close(client);
 	server_stop(&server);
 }
 

@@ -326,3 +326,39 @@ TEST(calls_have_their_deadlines_after_a_loss_too)
 	release_lost(a, pa);
 	end();
 }
+
+TEST(extension_that_was_not_sent_ends_with_the_reason_why)
+{
+	static const lk_err reasons[] = {LK_EAUTH, LK_ECONN, LK_EUNKNOWN};
+
+	for (int i = 0; i < 3; i++) {
+		struct lk__op *op;
+		start_timed();
+		hold(a, pa);
+		virt_link_down(a, reasons[i]);
+		op = virt_extend(a, pa, 2, 5000);
+		assert_ends_at(a, op, TIMEOUT_MS, i == 0 ? LK_EAUTH : LK_ECONN);
+		virt_link_up(a);
+		virt_settle(&v);
+		release(a, pa);
+		end();
+	}
+}
+
+TEST(wait_that_the_server_refused_to_its_end_says_so)
+{
+	struct virt_call call;
+	struct lk__op *op;
+
+	start_timed();
+	op = acquire_within(3000);
+	for (int i = 0; i < 10 && !op->done; i++) {
+		if (virt_take(b, &call))
+			virt_refuse(b, &call, LK_ESERVER, true);
+		later(1000);
+		tick(b);
+	}
+	assert_done(op, LK_ETIMEDOUT);
+	ck_assert_str_eq(op->why.text, "not acquired in time: refused");
+	end();
+}

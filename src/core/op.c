@@ -122,7 +122,9 @@ static const char *text_of(const struct lk__op *op, lk_err why)
 /* Nothing was asked for want of a connection: not even one that may have happened. */
 static lk_err why_unlinked(const struct lk__session *session)
 {
-	return session->why.err == LK_EUNKNOWN || !session->why.err ? LK_ECONN : session->why.err;
+	if (lk__session_is_up(session) || session->why.err == LK_EUNKNOWN || !session->why.err)
+		return LK_ECONN;
+	return session->why.err;
 }
 
 /* The server's words for the last error that a ticket had. */
@@ -133,15 +135,24 @@ static const char *refusal_text(const struct lk__core *core, const struct lk__ti
 	return core->refusal.err == err ? core->refusal.text : lk_err_text(err);
 }
 
-/* A try that the server refused each time ends with the server's error, not for want of time. */
+/* A try that the server refused each time ends with the server's error, not for want of time; a
+ * wait says it. */
 static void complete_refused(struct lk__core *core, struct lk__op *op,
                              const struct lk__ticket *ticket, lk_err why)
 {
-	if (why == LK_ETIMEDOUT && op->only_try && ticket && ticket->state == LK__ASKING &&
-	    ticket->refusals)
-		lk__complete(core, op, (lk_err)ticket->refusal, refusal_text(core, ticket));
-	else
+	bool refused =
+		why == LK_ETIMEDOUT && ticket && ticket->state == LK__ASKING && ticket->refusals;
+	struct lk__why timed_out;
+
+	if (!refused) {
 		lk__complete(core, op, why, text_of(op, why));
+	} else if (op->only_try) {
+		lk__complete(core, op, (lk_err)ticket->refusal, refusal_text(core, ticket));
+	} else {
+		lk__why_set(&timed_out, why, "%s: %s", text_of(op, why),
+		            refusal_text(core, ticket));
+		lk__complete(core, op, why, timed_out.text);
+	}
 }
 
 static void give_up_grant(struct lk__core *core, int64_t now_ns, struct lk__op *op, lk_err why)
@@ -215,7 +226,7 @@ void lk__core_abandon(struct lk__core *core, int64_t now_ns, struct lk__op *op)
 	if (op->awaits == LK__FOR_EXTEND) {
 		remove_from(&op->ticket->extenders, op);
 		if (!op->sent)
-			err = LK_ECONN;
+			err = why_unlinked(op->queue->name->session);
 	} else {
 		remove_from(&op->ticket->leavers, op);
 	}

@@ -68,8 +68,15 @@ void lk__callbacks_stop(struct lk_client *client)
 
 bool lk__callbacks_is_me(const struct lk_client *client)
 {
-	/* The loop runs the program's code, too: its log hook. */
-	return pthread_equal(client->loop.thread, pthread_self()) ||
-	       (client->callbacks.running &&
-	        pthread_equal(client->callbacks.thread, pthread_self()));
+	const pthread_t me = pthread_self();
+
+	if (client->callbacks.running && pthread_equal(client->callbacks.thread, me))
+		return true;
+	/* A thread that dials runs the log hook. */
+	for (unsigned i = 0; i < client->link_count; i++) {
+		const struct lk__dialer *dialer = &client->links[i].dialer;
+		if (dialer->running && pthread_equal(dialer->thread, me))
+			return true;
+	}
+	return false;
 }

@@ -61,6 +61,7 @@ struct lk__dialer {
 	struct lk__wake cancel;
 	bool running, done;        /* done: the thread has a result and can be joined */
 	bool starts_local;         /* it may start the server of a local: URL */
+	struct lk__why lost;       /* the loss to be logged first, LK_OK = none */
 	struct lk__connection *up; /* the result, NULL = it failed */
 	struct lk__why why;
 };
@@ -256,7 +257,7 @@ void lk__messages_to_loop(struct lk__link *link);
 
 /* A connection, dialled by the calling thread.  Without the mutex. */
 lk_err lk__dial(struct lk__link *link, struct lk__connection **connection, struct lk__why *why);
-/* Start the thread that dials.  Gives the mutex up meanwhile.  _locked */
+/* Start the thread that dials.  _locked */
 void lk__dial_start(struct lk__link *link);
 /* Take the result of a thread that has one.  Gives the mutex up meanwhile.  _locked */
 void lk__dial_take(struct lk__link *link);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * Dialling: a thread for each dial, so that a server that does not answer holds up nothing, not
- * even the dials of other links. */
+ * even the dials of other links.  The same thread runs the program's log hook, for which therefore
+ * nothing waits but this link, which is down. */
 #include "client.h"
 
 #include "local/local.h"
@@ -41,17 +42,25 @@ lk_err lk__dial(struct lk__link *link, struct lk__connection **result, struct lk
 static void *run(void *arg)
 {
 	struct lk__link *link = arg;
+	struct lk_client *client = link->client;
 	struct lk__connection *connection = NULL;
 	struct lk__why why = {0};
-	lk_err err = lk__dial(link, &connection, &why);
+	lk_err err;
 
-	pthread_mutex_lock(&link->client->mutex);
+	if (link->dialer.lost.err)
+		lk__log(client, LK_LOG_WARN, "connection lost: %s", link->dialer.lost.text);
+	err = lk__dial(link, &connection, &why);
+	if (err)
+		lk__log(client, LK_LOG_WARN, "cannot connect: %s", why.text);
+	else
+		lk__log(client, LK_LOG_INFO, "%s: connected", client->target.text);
+	pthread_mutex_lock(&client->mutex);
 	link->dialer.up = connection;
 	link->dialer.why = why;
 	link->dialer.why.err = err;
 	link->dialer.done = true;
-	lk__wake_notify(&link->client->loop.wake);
-	lk__client_unlock(link->client);
+	lk__wake_notify(&client->loop.wake);
+	lk__client_unlock(client);
 	return NULL;
 }
 
@@ -66,12 +75,9 @@ void lk__dial_start(struct lk__link *link)
 	struct lk_client *client = link->client;
 	struct lk__dialer *dialer = &link->dialer;
 
-	if (lk__session_report_loss(&link->session)) {
-		struct lk__why why = link->session.why;
-		lk__client_unlock(client);
-		lk__log(client, LK_LOG_WARN, "connection lost: %s", why.text);
-		pthread_mutex_lock(&client->mutex);
-	}
+	dialer->lost.err = LK_OK;
+	if (lk__session_report_loss(&link->session))
+		dialer->lost = link->session.why;
 	/* Nobody who is idle starts a server that somebody stopped. */
 	dialer->starts_local = lk__core_busy(&client->core) || client->core.queries;
 	dialer->running = true;
@@ -93,10 +99,6 @@ void lk__dial_take(struct lk__link *link)
 		return;
 	lk__client_unlock(client);
 	pthread_join(dialer->thread, NULL);
-	if (connection)
-		lk__log(client, LK_LOG_INFO, "%s: connected", client->target.text);
-	else
-		lk__log(client, LK_LOG_WARN, "cannot connect: %s", dialer->why.text);
 	pthread_mutex_lock(&client->mutex);
 	dialer->running = dialer->done = false;
 	dialer->up = NULL;
