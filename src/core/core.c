@@ -82,7 +82,7 @@ void lk__core_fini(struct lk__core *core)
 
 struct lk__name *lk__name_new(lk_kind kind, const char *bytes, size_t len)
 {
-	struct lk__name *name = calloc(1, sizeof(*name) + len + 1);
+	struct lk__name *name = calloc(1, offsetof(struct lk__name, bytes) + len + 1);
 
 	if (name) {
 		name->kind = (uint8_t)kind;
