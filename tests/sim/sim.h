@@ -86,8 +86,8 @@ struct sim_grant {
 	int handed; /* local hand-overs while others are known to wait */
 };
 
-/* An ask that came late may bring a ticket back that has left. */
-#define SIM_LATE_ASKS 256
+/* Tickets that have left and that an ask that came late, or an old memory, brought back. */
+#define SIM_GHOSTS 2048
 
 /* A grant by message that its client has not made use of yet. */
 struct sim_pending {
@@ -339,8 +339,8 @@ struct sim {
 	int next_fault;
 	struct sim_pending pending[SIM_PENDING];
 	int pending_count;
-	char late_asks[SIM_LATE_ASKS][LK__TICKET_MAX];
-	int late_ask_count;
+	char ghosts[SIM_GHOSTS][LK__TICKET_MAX];
+	int ghost_count;
 	int64_t up_ns; /* the server runs again then */
 	int64_t sick_until_ns;
 	const char *sick;     /* how it refuses meanwhile */
@@ -517,6 +517,9 @@ void sim_check_counted(struct sim_caller *caller, enum sim_doing was, lk_err err
 void sim_check_counters(const struct sim_client *client);
 
 /* sim_check_end.c */
+void sim_check_ghost(struct sim *sim, const char *ticket);
+/* Of the memory that a name has now. */
+void sim_check_ghosts(struct sim *sim, const struct sim_name *name);
 /* All calls have ended, a few ways ago. */
 void sim_check_rest(struct sim *sim);
 /* Everything of the dead has run out. */

@@ -126,16 +126,16 @@ static void check_order(const struct script *script, const struct sim_ticket *ho
 	}
 }
 
-/* Nothing prevented the process of the last local fence from reporting it within its lease: since
- * then the process has not died or been stopped, no request of it was lost, held up or refused, no
- * operator broke the hold, and the store has lost no memory.  (A lease as short as the way to the
- * store may end too early.) */
+/* Nothing prevented the process of the last local fence from reporting it within its lease: it had
+ * a link, and since then it has not died or been stopped, no request of it was lost, held up or
+ * refused, no operator broke the hold, and the store has lost no memory.  (A lease as short as the
+ * way to the store may end too early.) */
 static bool was_able_to_report(const struct sim *sim, const struct sim_name *name)
 {
 	const struct sim_grant *grant = name->local;
 	const struct sim_client *client = &sim->clients[grant->slot];
 
-	return client->alive && client->life == grant->life && !grant->broken &&
+	return client->alive && client->life == grant->life && client->link && !grant->broken &&
 	       grant->epoch == name->epoch && client->disturbed_ns < name->local_ns &&
 	       grant->lease_ms * SIM_MS >= 2 * sim_ways_ns(sim, 2);
 }
@@ -399,6 +399,8 @@ void sim_check_forced(struct sim *sim, int index)
 	name->torn = name->kind == LK_KIND_SEMAPHORE && sim_check_is_torn(name);
 	if (name->kind == LK_KIND_LATCH)
 		sim_check_latch_forced(sim, name);
+	else
+		sim_check_ghosts(sim, name);
 }
 
 /* ---- Clients ------------------------------------------------------------------------------ */

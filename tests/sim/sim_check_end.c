@@ -4,8 +4,6 @@
 
 #include <string.h>
 
-#define REVIVED_NS (45 * SIM_S)
-
 static void check_client(struct sim *sim, const struct sim_client *client)
 {
 	const struct lk__core *core = &client->core;
@@ -18,12 +16,12 @@ static void check_client(struct sim *sim, const struct sim_client *client)
 		sim_fail(sim, "end", "c%02d has a step or a wait left", client->slot);
 	if (lk__core_has_requests(core) || core->done || core->lost ||
 	    lk__core_due(core) != LK__NEVER)
-		sim_fail(sim, "end", "c%02d has something left in line", client->slot);
+		sim_fail(sim, "end", "c%02d has a request, an event or a timer left", client->slot);
 	for (int i = 0; i < SIM_NAMES * SIM_HANDLES; i++) {
 		const struct lk__wait_queue *queue =
 			client->queues[i / SIM_HANDLES][i % SIM_HANDLES];
 		if (queue->first || queue->ticket || queue->hold)
-			sim_fail(sim, "end", "c%02d has something left in a place", client->slot);
+			sim_fail(sim, "end", "c%02d has a queue of threads left", client->slot);
 	}
 	if (client->link && client->link->topics)
 		sim_fail(sim, "end", "c%02d is still subscribed to a latch", client->slot);
@@ -31,13 +29,37 @@ static void check_client(struct sim *sim, const struct sim_client *client)
 
 /* ---- Right after the last call ------------------------------------------------------------ */
 
-/* An ask that came after its leave brings a ticket back. */
-static bool came_late(const struct sim *sim, const char *ticket)
+static bool is_ghost(const struct sim *sim, const char *ticket)
 {
-	for (int i = 0; i < SIM_LATE_ASKS && i < sim->late_ask_count; i++)
-		if (!strcmp(sim->late_asks[i], ticket))
+	for (int i = 0; i < SIM_GHOSTS && i < sim->ghost_count; i++)
+		if (!strcmp(sim->ghosts[i], ticket))
 			return true;
 	return false;
+}
+
+void sim_check_ghost(struct sim *sim, const char *ticket)
+{
+	if (!is_ghost(sim, ticket))
+		memcpy(sim->ghosts[sim->ghost_count++ % SIM_GHOSTS], ticket, strlen(ticket) + 1);
+}
+
+/* Its process lives, and knows it no more, or is just told that it has left. */
+static void add_ghost(struct sim *sim, const struct sim_ticket *ticket)
+{
+	const struct sim_client *client = sim_client_of(sim, ticket);
+	const struct lk__ticket *own =
+		client ? lk__ticket_find(&client->core, ticket->nonce) : NULL;
+
+	if (client && (!own || own->leave.state == LK__IN_FLIGHT))
+		sim_check_ghost(sim, ticket->text);
+}
+
+void sim_check_ghosts(struct sim *sim, const struct sim_name *name)
+{
+	for (int i = 0; i < name->view.queued; i++)
+		add_ghost(sim, &name->view.queue[i]);
+	for (int i = 0; i < name->view.hold_count; i++)
+		add_ghost(sim, &name->view.holds[i]);
 }
 
 /* It was linked all the time since. */
@@ -51,9 +73,8 @@ static void check_left(struct sim *sim, struct sim_name *name, const struct sim_
 	const struct sim_grant *grant =
 		ticket->fence ? sim_grant_of(name, ticket->fence, ticket->nonce) : NULL;
 
-	/* An old memory brings back what had left, for as long as it lives. */
-	if (name->forced_ns > sim->end_ns - REVIVED_NS || (grant && grant->forgotten) ||
-	    came_late(sim, ticket->text) || !was_linked(sim_client_of(sim, ticket)))
+	if ((grant && grant->forgotten) || is_ghost(sim, ticket->text) ||
+	    !was_linked(sim_client_of(sim, ticket)))
 		return;
 	sim_fail(sim, "rest", "all calls have ended, and %s of %s is in the store", ticket->text,
 	         name->text);

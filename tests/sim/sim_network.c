@@ -369,8 +369,7 @@ void sim_network_late(struct sim *sim)
 	if (sim->now_ns >= sim->up_ns)
 		sim_server_run(sim, call);
 	if (call->kind == LK__ASK)
-		snprintf(sim->late_asks[sim->late_ask_count++ % SIM_LATE_ASKS], LK__TICKET_MAX,
-		         "%s", call->ticket);
+		sim_check_ghost(sim, call->ticket);
 	sim_call_free(call);
 }
 

@@ -1,0 +1,384 @@
+/* SPDX-License-Identifier: MIT
+ * Scenes of the simulator, call by call.  Most are seeds that a check once called bad: a seed gives
+ * another run as soon as one more draw is made, a scene does not. */
+#include "sim/sim_plan.h"
+#include "test.h"
+
+#include <string.h>
+
+static struct sim_plan plan;
+static struct sim_result result;
+
+#define LOCK 2
+#define RATE 5
+#define LATCH 6
+#define WINDOW_NS (10 * SIM_S) /* of the rate */
+
+/* Three clients; one permit; locks have a lease of 10 s. */
+static void plan_scene(const struct sim_act *acts, int count)
+{
+	memset(&plan, 0, sizeof(plan));
+	plan.seed = 1;
+	plan.length_ns = 40 * SIM_S;
+	plan.clients = 3;
+	plan.threads = 2;
+	plan.delay_ns = 2 * SIM_MS;
+	plan.idle_ns = plan.hold_ns = SIM_S;
+	plan.release_percent = 100;
+	plan.capacity = 1;
+	plan.names = (1u << SIM_NAMES) - 1;
+	plan.acts = acts;
+	plan.act_count = count;
+	plan.lease_ms = acts->name == RATE ? WINDOW_NS / SIM_MS / 2 : 10000;
+}
+
+/* In the order of their times. */
+static void add_fault(enum sim_fault_kind kind, int target, int64_t at_ns, int64_t length_ns)
+{
+	plan.faults[plan.fault_count++] = (struct sim_fault){
+		.at_ns = at_ns, .kind = kind, .target = target, .length_ns = length_ns};
+}
+
+static void expect_nothing(void)
+{
+	ck_assert_msg(sim_run(&plan, &result, NULL), "at %.6f s: %s: %s",
+	              (double)result.at_ns / 1e9, result.check, result.text);
+}
+
+/* The check with that text finds the bug; other checks may find it earlier, and do not count. */
+static void expect_only(const struct sim_bug *bug, const char *check, const char *only)
+{
+	plan.bug = bug;
+	plan.only = only;
+	ck_assert_msg(!sim_run(&plan, &result, NULL), "\"%s\" does not fire", only);
+	ck_assert_str_eq(result.check, check);
+}
+
+/* An operator breaks a grant of a rate.  Its permit is free at once: the rate grants one more. */
+TEST(broken_grant_of_a_rate_makes_room)
+{
+	static const struct sim_act acts[] = {
+		{1 * SIM_S, 0, 0, RATE, 0, 0, 0},
+		{3 * SIM_S, 1, 0, RATE, 0, 0, 0},
+		{4 * SIM_S, 2, 0, RATE, 0, 0, 0},
+	};
+
+	plan_scene(acts, 3);
+	expect_nothing();
+	ck_assert_int_eq(result.tally.forgot, 1);
+	/* The operator chooses a name by chance, until it is the rate. */
+	add_fault(SIM_BREAK, 0, 2 * SIM_S, 0);
+	for (uint64_t chance = 1; chance < 100 && !result.tally.faults[SIM_BREAK]; chance++) {
+		plan.faults[0].chance = chance;
+		expect_nothing();
+	}
+	ck_assert_int_eq(result.tally.faults[SIM_BREAK], 1);
+	ck_assert_int_eq(result.tally.forgot, 2);
+}
+
+/* Seed 300406.  The server counts whole microseconds: it grants again in the microsecond in which a
+ * window ends, though up to 999 ns of the window are left.  (Nothing delays these calls.) */
+TEST(windows_of_a_rate_meet_in_a_microsecond)
+{
+	static const struct sim_act acts[] = {
+		{5 * SIM_S + 900, 0, 0, RATE, 0, 0, 0},
+		{5 * SIM_S + 400 + WINDOW_NS, 1, 0, RATE, 0, 0, 0},
+	};
+
+	plan_scene(acts, 2);
+	plan.delay_ns = 0;
+	expect_nothing();
+	ck_assert_int_eq(result.tally.forgot, 2);
+}
+
+TEST(grant_one_microsecond_before_a_window_ends_is_found)
+{
+	static const struct sim_bug bug = {
+		"semaphore_ask",
+		"first_us > now then return end\n"
+		"\tlocal over = redis.call('ZRANGEBYSCORE', ENDS, '-inf', now_text,",
+		"first_us > now + 1 then return end\n"
+		"\tlocal over = redis.call('ZRANGEBYSCORE', ENDS, '-inf', text(now + 1),"};
+	static const struct sim_act acts[] = {
+		{5 * SIM_S, 0, 0, RATE, 0, 0, 0},
+		{5 * SIM_S - 1000 + WINDOW_NS, 1, 0, RATE, 0, 0, 0},
+	};
+
+	plan_scene(acts, 2);
+	plan.delay_ns = 0;
+	expect_nothing();
+	ck_assert_int_eq(result.tally.forgot, 1);
+	expect_only(&bug, "rate", "permits of rate5 are valid at once");
+}
+
+/* A holder is cut off; a failover loses its grant and the fence; another client gets the lock while
+ * the holder still believes in its hold, and passes it on. */
+static void plan_forgotten_fence(int64_t back_ns)
+{
+	static const struct sim_act acts[] = {
+		{5 * SIM_S, 0, 0, LOCK, 0, SIM_S / 10, 0},
+		{8 * SIM_S, 0, 1, LOCK, 0, 20 * SIM_S, 0},
+		{9 * SIM_S, 1, 0, LOCK, 6 * SIM_S, 3 * SIM_S, 0},
+		{9 * SIM_S, 1, 1, LOCK, 20 * SIM_S, SIM_S, 0},
+	};
+
+	plan_scene(acts, 4);
+	if (back_ns)
+		add_fault(SIM_CLOCK_BACK, 2, 6 * SIM_S, back_ns);
+	add_fault(SIM_CUT_OFF, 0, 8300 * SIM_MS, 8 * SIM_S);
+	add_fault(SIM_FAILOVER, 2, 8500 * SIM_MS, SIM_S);
+}
+
+/* Seed 300329.  With the server's clock set back before, the fence of the lost grant comes again,
+ * as docs/protocol.md says. */
+TEST(fence_comes_again_if_counter_and_clock_are_behind)
+{
+	plan_forgotten_fence(20 * SIM_S);
+	expect_nothing();
+	ck_assert_int_eq(result.tally.fences_again, 1);
+}
+
+/* The same without the step of the clock, and a script that only counts. */
+TEST(fence_that_comes_again_is_found)
+{
+	static const struct sim_bug bug = {
+		"lock_ask", "if last - now >= 0 then fence =", "if last then fence ="};
+
+	plan_forgotten_fence(0);
+	expect_nothing();
+	ck_assert_int_eq(result.tally.fences_again, 0);
+	expect_only(&bug, "fence", "two holds of lock2 have fence");
+}
+
+/* A lock goes from one thread of a client to another.  The client dies, or its requests are lost or
+ * refused; the lease ends, the clock is set back, and another client comes. */
+static void plan_unreported_fence(enum sim_fault_kind kind, int64_t at_ns, bool back)
+{
+	static const struct sim_act acts[] = {
+		{5 * SIM_S, 0, 0, LOCK, 0, SIM_S / 2, 0},
+		{5100 * SIM_MS, 0, 1, LOCK, 5 * SIM_S, 20 * SIM_S, 0},
+		{28 * SIM_S, 1, 0, LOCK, 0, SIM_S, 0},
+	};
+
+	plan_scene(acts, 3);
+	add_fault(kind, 0, at_ns, 16 * SIM_S);
+	if (back)
+		add_fault(SIM_CLOCK_BACK, 2, 27 * SIM_S, 30 * SIM_S);
+}
+
+/* Seed 1044.  The hold ended before any report: its fence comes again, as docs/protocol.md says. */
+TEST(fence_comes_again_if_it_was_not_reported_and_the_clock_is_behind)
+{
+	static const uint8_t kinds[] = {SIM_CRASH, SIM_RESTART, SIM_STOP, SIM_REFUSE, SIM_BREAK};
+
+	for (int i = 0; i < 5; i++) {
+		plan_unreported_fence(kinds[i], 6 * SIM_S, true);
+		plan.faults[0].chance = 6; /* which lock the operator breaks */
+		expect_nothing();
+		ck_assert_int_eq(result.tally.fences_again, 1);
+	}
+}
+
+/* Seed 2000492.  The holder's link is gone before its threads pass the lock on, and the next client
+ * has a link before it has one again. */
+TEST(fence_comes_again_if_it_was_made_without_a_link_and_the_clock_is_behind)
+{
+	static const struct sim_act acts[] = {
+		{5 * SIM_S, 0, 0, LOCK, 0, SIM_S / 2, 0},
+		{5100 * SIM_MS, 0, 1, LOCK, 5 * SIM_S, 20 * SIM_S, 0},
+		{20 * SIM_S, 1, 0, LOCK, 8 * SIM_S, SIM_S, 0},
+	};
+
+	plan_scene(acts, 3);
+	add_fault(SIM_RESTART, 2, 5200 * SIM_MS, 16 * SIM_S);
+	add_fault(SIM_CLOCK_BACK, 2, 19 * SIM_S, 30 * SIM_S);
+	for (plan.seed = 1; plan.seed <= 16; plan.seed++) {
+		expect_nothing();
+		ck_assert_int_eq(result.tally.fences_again, 1);
+	}
+}
+
+/* No request is lost (forgotten scripts are sent again), but a script ends the lease early. */
+TEST(fence_that_could_have_been_reported_and_comes_again_is_found)
+{
+	static const struct sim_bug bug = {"lock_renew", "left, force = A", "left, force = 1, A"};
+
+	plan_unreported_fence(SIM_FORGET, 6 * SIM_S, true);
+	expect_nothing();
+	expect_only(&bug, "fence", "the store gave fence");
+}
+
+/* The client has reported the fence, and the script ignores that. */
+TEST(fence_that_was_reported_and_comes_again_is_found)
+{
+	static const struct sim_bug bug = {"lock_renew", "redis.call('SET', KEYS[3], ARGV[4])",
+	                                   "last = ARGV[4]"};
+
+	plan_unreported_fence(SIM_RESTART, 10 * SIM_S, true);
+	expect_nothing();
+	ck_assert_int_eq(result.tally.fences_again, 0);
+	expect_only(&bug, "fence", "the store gave fence");
+}
+
+/* The clock is not set back, and the script only counts. */
+TEST(unreported_fence_comes_again_with_the_clock_ahead_and_is_found)
+{
+	static const struct sim_bug bug = {
+		"lock_ask", "if last - now >= 0 then fence =", "if last then fence ="};
+
+	plan_unreported_fence(SIM_CRASH, 6 * SIM_S, false);
+	expect_nothing();
+	ck_assert_int_eq(result.tally.fences_again, 0);
+	expect_only(&bug, "fence", "the store gave fence");
+}
+
+/* A message that a latch opened is held up.  Meanwhile the memory is lost, the clock is set back,
+ * and the latch counts again, under a generation that is less; another wait begins. */
+static void plan_late_opening(int count)
+{
+	static struct sim_act acts[] = {
+		{1 * SIM_S, 0, 0, LATCH, 30 * SIM_S, 0, -1},
+		{4 * SIM_S, 1, 0, LATCH, 0, 0, 0},
+		{5 * SIM_S, 1, 0, LATCH, 0, 0, 3},
+		{5500 * SIM_MS, 0, 1, LATCH, 5 * SIM_S, 0, -1},
+	};
+
+	acts[1].count = count; /* 0 = open */
+	plan_scene(acts, 4);
+	add_fault(SIM_STALL, 0, 3900 * SIM_MS, 2100 * SIM_MS);
+	add_fault(SIM_CLOCK_BACK, 2, 4200 * SIM_MS, 20 * SIM_S);
+	add_fault(SIM_FLUSH_ALL, 2, 4500 * SIM_MS, 0);
+}
+
+/* The stall chooses its connection and direction by chance, until it is that of the message. */
+static void find_late_opening(void)
+{
+	plan_late_opening(0);
+	for (uint64_t chance = 1; chance < 100 && !result.tally.late_openings; chance++) {
+		plan.faults[0].chance = chance;
+		expect_nothing();
+	}
+	ck_assert_int_eq(result.tally.late_openings, 1);
+	ck_assert_int_eq(result.tally.released, 2);
+}
+
+/* Seed 800131.  The old opening ends the new wait, as docs/protocol.md says. */
+TEST(opening_of_a_lost_memory_comes_late)
+{
+	find_late_opening();
+}
+
+/* The memory stays, and the waiter is misled about the generation that counts. */
+TEST(late_opening_that_ends_a_wait_is_found)
+{
+	static const struct sim_bug bug = {"latch_show", "'counting', gen, count",
+	                                   "'counting', '1', count"};
+
+	find_late_opening();
+	plan.fault_count = 1;
+	expect_nothing();
+	ck_assert_int_eq(result.tally.late_openings, 0);
+	expect_only(&bug, "latch", "was let through gate6");
+}
+
+/* The memory is lost, and the late message speaks of a generation that never opened. */
+TEST(late_opening_that_never_was_is_found)
+{
+	static const struct sim_bug bug = {"latch_set",
+	                                   "if ARGV[1] == '0' then\n\tredis.call('PEXP",
+	                                   "if true then\n\tredis.call('PEXP"};
+	uint64_t chance;
+
+	find_late_opening();
+	chance = plan.faults[0].chance;
+	plan_late_opening(1);
+	plan.faults[0].chance = chance;
+	expect_nothing();
+	ck_assert_int_eq(result.tally.late_openings, 0);
+	expect_only(&bug, "latch", "was let through gate6");
+}
+
+/* How the server refuses is a matter of chance, and of the length. */
+static void refuse_otherwise(uint64_t chance)
+{
+	plan.faults[0].chance = chance;
+	plan.faults[0].length_ns += SIM_MS;
+}
+
+/* Seed 300267.  A waiter gives up while the server refuses its leave.  The client repeats the leave
+ * until the server confirms it: at rest no ticket is left in the queue. */
+TEST(refused_leave_of_a_waiter_is_repeated)
+{
+	static const struct sim_act acts[] = {
+		{1 * SIM_S, 0, 0, RATE, 0, 0, 0},
+		{2 * SIM_S, 2, 0, RATE, 2 * SIM_S, 0, 0},
+	};
+	int refused = 0;
+
+	plan_scene(acts, 2);
+	plan.length_ns = 9 * SIM_S;
+	add_fault(SIM_REFUSE, 0, 3900 * SIM_MS, 300 * SIM_MS);
+	for (uint64_t chance = 1; chance <= 8; chance++) {
+		refuse_otherwise(chance);
+		expect_nothing();
+		ck_assert_int_eq(result.tally.forgot, 1);
+		refused += result.tally.leaves_refused > 0;
+	}
+	ck_assert_int_ge(refused, 3);
+}
+
+/* The same of a holder: the lock is free long before the lease ends. */
+TEST(refused_leave_of_a_holder_is_repeated)
+{
+	static const struct sim_act acts[] = {
+		{1 * SIM_S, 0, 0, LOCK, 0, SIM_S, 0},
+		{6 * SIM_S, 1, 0, LOCK, 0, SIM_S, 0},
+	};
+	int refused = 0;
+
+	plan_scene(acts, 2);
+	add_fault(SIM_REFUSE, 0, 1900 * SIM_MS, 300 * SIM_MS);
+	for (uint64_t chance = 1; chance <= 8; chance++) {
+		refuse_otherwise(chance);
+		expect_nothing();
+		ck_assert_int_eq(result.tally.grants, 2);
+		refused += result.tally.leaves_refused > 0;
+	}
+	ck_assert_int_ge(refused, 3);
+}
+
+/* A waiter leaves the queue after a while; at 10 s the memory of 4 s comes back.  The lock is held
+ * until 71 s and waited for a little longer; its queue lives as long. */
+static void plan_old_queue(int64_t wait_ns)
+{
+	static struct sim_act acts[] = {
+		{1 * SIM_S, 0, 0, LOCK, 0, 70 * SIM_S, 0},
+		{3 * SIM_S, 1, 0, LOCK, 0, 0, 0},
+		{3500 * SIM_MS, 2, 0, LOCK, 68 * SIM_S, SIM_S, 0},
+	};
+
+	acts[1].wait_ns = wait_ns;
+	plan_scene(acts, 3);
+	add_fault(SIM_OLD, 2, 10 * SIM_S, 6 * SIM_S);
+}
+
+/* Seed 2000159.  The waiter had left before; it is granted the lock long after, and nobody leaves.
+ */
+TEST(old_memory_brings_a_waiter_back_for_as_long_as_its_queue_lives)
+{
+	plan_old_queue(2 * SIM_S);
+	plan.length_ns = 60 * SIM_S;
+	expect_nothing();
+	ck_assert_int_eq(result.tally.faults[SIM_OLD], 1);
+}
+
+/* It leaves after that, and the script ignores it. */
+TEST(waiter_that_stays_after_an_old_memory_is_found)
+{
+	static const struct sim_bug bug = {"lock_leave", "- redis.call('ZREM', KEYS[2], ticket)",
+	                                   ""};
+
+	plan_old_queue(20 * SIM_S);
+	expect_nothing();
+	expect_only(&bug, "rest", "all calls have ended");
+}
