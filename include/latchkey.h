@@ -120,9 +120,8 @@ typedef struct lk_client lk_client;
 
 typedef enum lk_log_level { LK_LOG_ERROR = 1, LK_LOG_WARN, LK_LOG_INFO, LK_LOG_DEBUG } lk_log_level;
 
-/* One line, escaped, without a newline.  Called from any thread that is inside a call of the
- * library, or from the library's own; no lock is held.  Be brief: the next connection, and
- * lk_client_close(), wait for it.
+/* One line, escaped, without a newline.  Called from a thread of the library's own; no lock is
+ * held.  Be brief: the next connection, and lk_client_close(), wait for it.
  *
  * After lk_client_open() the connection's lines are "connection lost: WHY" and, for each attempt
  * that failed, "cannot connect: WHY" at LK_LOG_WARN, and "WHERE: connected" at LK_LOG_INFO. */
