@@ -148,7 +148,7 @@ TEST(max_hold_ends_a_hold_that_is_renewed)
 	later(10);
 	ck_assert_int_eq(virt_state(a, pa, 2), LK_STATE_LOST);
 	tick(a);
-	lk__core_told(next_loss(a, LK_LOST_MAX_HOLD));
+	lk__core_loss_reported(next_loss(a, LK_LOST_MAX_HOLD));
 	virt_settle(&v);
 	ck_assert(!v.model.locks[0].held);
 	release_lost(a, pa);
@@ -165,7 +165,7 @@ TEST(break_tells_the_holder_and_serves_the_next)
 	virt_settle(&v);
 	model_break(&v.model, 0);
 	ck_assert(virt_hear(a));
-	lk__core_told(next_loss(a, LK_LOST_BROKEN));
+	lk__core_loss_reported(next_loss(a, LK_LOST_BROKEN));
 	ck_assert_int_eq(virt_state(a, pa, 2), LK_STATE_LOST);
 	virt_settle(&v);
 	assert_done(waiter, LK_OK);
@@ -185,7 +185,7 @@ TEST(thread_that_ends_gives_back_and_is_told)
 	lk__core_thread_ended(&a->core, v.now_ns, 4); /* another one */
 	ck_assert_int_eq(virt_state(a, pa, 2), LK_STATE_HELD);
 	lk__core_thread_ended(&a->core, v.now_ns, 2);
-	lk__core_told(next_loss(a, LK_LOST_THREAD));
+	lk__core_loss_reported(next_loss(a, LK_LOST_THREAD));
 	ck_assert_int_eq(virt_state(a, pa, 2), LK_STATE_NONE);
 	virt_settle(&v);
 	assert_done(waiter, LK_OK);
@@ -229,7 +229,7 @@ TEST(close_gives_back_and_keeps_what_is_still_to_tell)
 	lk__core_close(&a->core, v.now_ns);
 	lost = next_loss(a, LK_LOST_EXPIRED);
 	ck_assert_int_eq(virt_state(a, pa, 2), LK_STATE_NONE);
-	lk__core_told(lost);
+	lk__core_loss_reported(lost);
 	assert_done(virt_acquire(a, pa, 2), LK_ECLOSED);
 	hold(b, pb);
 	lk__core_close(&b->core, v.now_ns);
@@ -250,14 +250,14 @@ TEST(loss_that_the_store_knows_of_needs_no_confirmation)
 	later(1000); /* expired */
 	tick(a);
 	ck_assert(!unconfirmed());
-	lk__core_told(next_loss(a, LK_LOST_EXPIRED));
+	lk__core_loss_reported(next_loss(a, LK_LOST_EXPIRED));
 	release_lost(a, pa);
 
 	hold(a, pa);
 	model_break(&v.model, 0);
 	ck_assert(virt_hear(a));
 	ck_assert(!unconfirmed());
-	lk__core_told(next_loss(a, LK_LOST_BROKEN));
+	lk__core_loss_reported(next_loss(a, LK_LOST_BROKEN));
 	release_lost(a, pa);
 
 	hold(a, pa);
@@ -266,7 +266,7 @@ TEST(loss_that_the_store_knows_of_needs_no_confirmation)
 	tick(a);
 	step(a, LK__RENEW);
 	ck_assert(!unconfirmed());
-	lk__core_told(next_loss(a, LK_LOST_TAKEN));
+	lk__core_loss_reported(next_loss(a, LK_LOST_TAKEN));
 	release_lost(a, pa);
 	end();
 }
@@ -283,7 +283,7 @@ TEST(hold_that_its_client_ended_needs_confirmation)
 	virt_settle(&v);
 	later(200);
 	tick(a);
-	lk__core_told(next_loss(a, LK_LOST_MAX_HOLD));
+	lk__core_loss_reported(next_loss(a, LK_LOST_MAX_HOLD));
 	ck_assert(unconfirmed());
 	step(a, LK__LEAVE);
 	ck_assert(!unconfirmed());
@@ -291,7 +291,7 @@ TEST(hold_that_its_client_ended_needs_confirmation)
 
 	hold(a, pa);
 	lk__core_thread_ended(&a->core, v.now_ns, 2);
-	lk__core_told(next_loss(a, LK_LOST_THREAD));
+	lk__core_loss_reported(next_loss(a, LK_LOST_THREAD));
 	ck_assert(unconfirmed());
 	step(a, LK__LEAVE);
 	ck_assert(!unconfirmed());

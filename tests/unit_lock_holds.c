@@ -100,7 +100,7 @@ TEST(renewal_answered_too_late_revives_nothing)
 	ck_assert_int_eq(virt_state(a, pa, 2), LK_STATE_LOST);
 	virt_answer(a, &call);
 	ck_assert_int_eq(virt_state(a, pa, 2), LK_STATE_LOST);
-	lk__core_told(next_loss(a, LK_LOST_EXPIRED));
+	lk__core_loss_reported(next_loss(a, LK_LOST_EXPIRED));
 	virt_settle(&v);
 	assert_done(waiter, LK_OK); /* the loss gave it back */
 	release_lost(a, pa);
@@ -137,7 +137,7 @@ TEST(loss_is_told_at_its_moment_without_a_link)
 	ck_assert_int_eq(virt_state(a, pa, 2), LK_STATE_UNSURE);
 	virt_set_time(&v, valid_ns);
 	tick(a);
-	lk__core_told(next_loss(a, LK_LOST_EXPIRED));
+	lk__core_loss_reported(next_loss(a, LK_LOST_EXPIRED));
 	release_lost(a, pa);
 	virt_link_up(a);
 	end();

@@ -364,7 +364,7 @@ TEST(close_after_a_loss_leaves_nothing_behind_though_the_leave_was_refused)
 		refuse(a, LK__RENEW, false);
 		later(700); /* past the lease */
 		tick(a);
-		lk__core_told(next_loss(a, LK_LOST_EXPIRED));
+		lk__core_loss_reported(next_loss(a, LK_LOST_EXPIRED));
 		refuse(a, LK__LEAVE, false);
 		ck_assert_int_eq(a->core.unconfirmed, 1);
 		if (!linked)

@@ -59,6 +59,16 @@ TEST(wait_gives_up_at_its_end_and_the_store_confirms_it)
 	end();
 }
 
+/* b's leave is not answered for so long: its wait ends, and then the leave is answered. */
+static void end_unconfirmed(struct lk__op *op, struct virt_call *leave, int64_t ms)
+{
+	assert_ends_at(b, op, ms, LK_EUNKNOWN);
+	virt_execute(b, leave);
+	virt_answer(b, leave);
+	release(a, pa);
+	end();
+}
+
 TEST(end_of_a_wait_that_is_not_confirmed_is_unknown_one_timeout_later)
 {
 	struct virt_call leave;
@@ -71,11 +81,7 @@ TEST(end_of_a_wait_that_is_not_confirmed_is_unknown_one_timeout_later)
 	later(3000);
 	tick(b);
 	ck_assert(virt_take(b, &leave));
-	assert_ends_at(b, op, TIMEOUT_MS, LK_EUNKNOWN);
-	virt_execute(b, &leave);
-	virt_answer(b, &leave);
-	release(a, pa);
-	end();
+	end_unconfirmed(op, &leave, TIMEOUT_MS);
 }
 
 TEST(cancelled_wait_has_one_timeout_for_its_end)
@@ -90,11 +96,7 @@ TEST(cancelled_wait_has_one_timeout_for_its_end)
 	ck_assert_int_eq(op->timer.due_ns, LK__NEVER);
 	lk__core_cancel(&b->core, v.now_ns, pb->name, b, LK_ECANCELED);
 	ck_assert(virt_take(b, &leave));
-	assert_ends_at(b, op, TIMEOUT_MS, LK_EUNKNOWN);
-	virt_execute(b, &leave);
-	virt_answer(b, &leave);
-	release(a, pa);
-	end();
+	end_unconfirmed(op, &leave, TIMEOUT_MS);
 }
 
 /* The wait is over, and being ended: a cancellation gives it no more time. */
@@ -112,11 +114,7 @@ TEST(cancellation_does_not_put_off_an_end)
 	ck_assert(virt_take(b, &leave));
 	later(TIMEOUT_MS / 2);
 	lk__core_cancel(&b->core, v.now_ns, pb->name, b, LK_ECANCELED);
-	assert_ends_at(b, op, TIMEOUT_MS / 2, LK_EUNKNOWN);
-	virt_execute(b, &leave);
-	virt_answer(b, &leave);
-	release(a, pa);
-	end();
+	end_unconfirmed(op, &leave, TIMEOUT_MS / 2);
 }
 
 TEST(try_has_one_timeout_in_all)
@@ -319,7 +317,7 @@ TEST(calls_have_their_deadlines_after_a_loss_too)
 	tick(a);
 	lost = lk__core_next_lost(&a->core);
 	ck_assert_ptr_nonnull(lost);
-	lk__core_told(lost);
+	lk__core_loss_reported(lost);
 	op = virt_try(a, pa, 3);
 	assert_ends_at(a, op, TIMEOUT_MS, LK_ECONN);
 	virt_link_up(a);

@@ -36,7 +36,7 @@ lk_err lk_lock_open(lk_client *client, const char *name, const lk_lock_options *
 		.reserved = options->reserved,
 		.kind = LK_KIND_LOCK,
 		.fixed = options->fixed,
-		.tell_loss = options->on_lost != NULL,
+		.reports_loss = options->on_lost != NULL,
 	};
 	lock = calloc(1, sizeof(*lock));
 	if (!lock)

@@ -44,7 +44,7 @@ lk_err lk_semaphore_open(lk_client *client, const char *name, const lk_semaphore
 		.reserved = options->reserved,
 		.kind = LK_KIND_SEMAPHORE,
 		.fixed = options->fixed,
-		.tell_loss = options->on_lost != NULL,
+		.reports_loss = options->on_lost != NULL,
 	};
 	semaphore = calloc(1, sizeof(*semaphore));
 	if (!semaphore)

@@ -30,7 +30,7 @@ void lk__core_acquire(struct lk__core *core, int64_t now_ns, struct lk__op *wait
 	} else if (waiter->only_try && (queue->hold || queue->first)) {
 		lk__complete(core, waiter, LK_EBUSY, "held by another thread of this process");
 	} else {
-		waiter->behind = queue->ticket != NULL;
+		waiter->was_queued = queue->ticket != NULL;
 		waiter->awaits = LK__FOR_GRANT;
 		waiter->next = NULL;
 		if (queue->last)
@@ -219,7 +219,7 @@ static void drop_hold(struct lk__core *core, int64_t now_ns, struct lk__hold *ho
 		lk__hold_retire(core, hold);
 		return;
 	}
-	hold->told = true; /* there is nothing to tell */
+	hold->loss_reported = true; /* there is no loss to report */
 	give_back(core, now_ns, hold, NULL);
 }
 
@@ -231,7 +231,7 @@ void lk__core_drop(struct lk__core *core, int64_t now_ns, struct lk__name *name,
 		hold = *lost;
 		if (hold->handle == handle) {
 			*lost = hold->next_lost;
-			lk__core_told(hold);
+			lk__core_loss_reported(hold);
 		} else {
 			lost = &hold->next_lost;
 		}

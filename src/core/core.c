@@ -52,7 +52,7 @@ void lk__core_fini(struct lk__core *core)
 	struct lk__hold *hold;
 
 	while ((hold = lk__core_next_lost(core)))
-		lk__core_told(hold);
+		lk__core_loss_reported(hold);
 	while (core->all_tickets) {
 		core->all_tickets->main.state = core->all_tickets->leave.state = LK__IDLE;
 		lk__ticket_end(core, core->all_tickets);

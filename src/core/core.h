@@ -142,8 +142,8 @@ struct lk__hold {
 	int64_t max_until_ns; /* LK__NEVER */
 	uint32_t count;       /* acquisitions, or permits */
 	uint8_t lost;         /* lk_lost_reason, 0 = not lost */
-	bool told;            /* its loss was told, or is nobody's to know */
-	bool released;        /* the owner is done with it; freed when told */
+	bool loss_reported;   /* its loss was reported, or needs no report */
+	bool released;        /* by its owner; freed once its loss was reported */
 };
 
 /* One count-down of a latch. */
@@ -252,7 +252,7 @@ void lk__core_abandon(struct lk__core *core, int64_t now_ns, struct lk__op *op);
 /* Every wait on the handle. */
 void lk__core_cancel(struct lk__core *core, int64_t now_ns, struct lk__name *name, void *handle,
                      lk_err why);
-/* Give back what was acquired through the handle, and forget losses not yet told. */
+/* Give back what was acquired through the handle, and forget losses not yet reported. */
 void lk__core_drop(struct lk__core *core, int64_t now_ns, struct lk__name *name, void *handle);
 void lk__core_thread_ended(struct lk__core *core, int64_t now_ns, uint64_t owner);
 /* Every wait ends with LK_ECLOSED, every hold is given back. */
@@ -296,9 +296,9 @@ bool lk__op_expects_message(const struct lk__op *waiter);
 bool lk__core_resend(struct lk__core *core, struct lk__pending *pending);
 /* A waiter that is done, each once. */
 struct lk__op *lk__core_next_done(struct lk__core *core);
-/* A loss to tell, each once; give it back with lk__core_told(). */
+/* A loss to report, each once; lk__core_loss_reported() gives it back. */
 struct lk__hold *lk__core_next_lost(struct lk__core *core);
-void lk__core_told(struct lk__hold *hold);
+void lk__core_loss_reported(struct lk__hold *hold);
 
 /* A message of that kind came while the request was in flight: its answer may be of before. */
 bool lk__pending_heard(const struct lk__pending *pending, enum lk__message_kind kind);

@@ -34,7 +34,7 @@ static inline void lk__count_grant(struct lk_counters *counters, int64_t now_ns,
 	lk__count(&counters->acquired_us, us);
 	if (ticket->granted_by_message)
 		lk__count(&counters->by_message, 1);
-	if (waiter->behind || ticket->granted_by_message || ticket->arrival) {
+	if (waiter->was_queued || ticket->granted_by_message || ticket->arrival) {
 		lk__count(&counters->waited, 1);
 		lk__count(&counters->waited_us, us);
 		lk__count_most(&counters->waited_max_us, us);

@@ -72,7 +72,7 @@ void lk__hold_make(struct lk__core *core, int64_t now_ns, struct lk__wait_queue 
 		.max_until_ns =
 			waiter->max_hold_ms ? now_ns + waiter->max_hold_ms * 1000000 : LK__NEVER,
 		.count = queue->permits ? queue->permits : 1,
-		.told = !waiter->tell_loss,
+		.loss_reported = !waiter->reports_loss,
 	};
 	queue->name->holds = hold;
 	if (core->all_holds)
@@ -105,18 +105,18 @@ void lk__hold_free(struct lk__core *core, struct lk__hold *hold)
 	free(hold);
 }
 
-/* The owner is done with it.  A loss that is still to be told keeps the memory until then. */
+/* The owner is done with it.  A loss that is still to be reported keeps the memory until then. */
 void lk__hold_retire(struct lk__core *core, struct lk__hold *hold)
 {
 	unlink_hold(core, hold);
 	hold->released = true;
-	if (!hold->lost || hold->told)
+	if (!hold->lost || hold->loss_reported)
 		free(hold);
 }
 
-void lk__core_told(struct lk__hold *hold)
+void lk__core_loss_reported(struct lk__hold *hold)
 {
-	hold->told = true;
+	hold->loss_reported = true;
 	if (hold->released)
 		free(hold);
 }
@@ -131,7 +131,7 @@ void lk__hold_lose(struct lk__core *core, int64_t now_ns, struct lk__hold *hold,
 	lk__count_loss(&core->counters, reason);
 	hold->lost = (uint8_t)reason;
 	hold->ticket = NULL;
-	if (!hold->told) {
+	if (!hold->loss_reported) {
 		*core->lost_end = hold;
 		core->lost_end = &hold->next_lost;
 	}

@@ -119,14 +119,6 @@ static const char *text_of(const struct lk__op *op, lk_err why)
 	}
 }
 
-/* Nothing was asked for want of a connection: not even one that may have happened. */
-static lk_err why_unlinked(const struct lk__session *session)
-{
-	if (lk__session_is_up(session) || session->why.err == LK_EUNKNOWN || !session->why.err)
-		return LK_ECONN;
-	return session->why.err;
-}
-
 /* The server's words for the last error that a ticket had. */
 static const char *refusal_text(const struct lk__core *core, const struct lk__ticket *ticket)
 {
@@ -168,7 +160,7 @@ static void give_up_grant(struct lk__core *core, int64_t now_ns, struct lk__op *
 	/* It was the last one: the ticket goes with it. */
 	if (lk__ticket_is_unknown(ticket) && !lk__ticket_is_leaving(ticket)) {
 		if (why == LK_ETIMEDOUT && !lk__session_is_up(ticket->session))
-			why = why_unlinked(ticket->session);
+			why = lk__session_unasked(ticket->session);
 		complete_refused(core, op, ticket, why);
 		lk__ticket_leave(core, now_ns, ticket);
 		return;
@@ -226,7 +218,7 @@ void lk__core_abandon(struct lk__core *core, int64_t now_ns, struct lk__op *op)
 	if (op->awaits == LK__FOR_EXTEND) {
 		remove_from(&op->ticket->extenders, op);
 		if (!op->sent)
-			err = why_unlinked(op->queue->name->session);
+			err = lk__session_unasked(op->queue->name->session);
 	} else {
 		remove_from(&op->ticket->leavers, op);
 	}

@@ -12,7 +12,6 @@ struct lk__core;
 struct lk__hold;
 struct lk__wait_queue;
 struct lk__session;
-struct lk__session;
 struct lk__step;
 struct lk__ticket;
 
@@ -21,7 +20,7 @@ enum lk__op_awaits {
 	LK__FOR_GRANT,
 	LK__FOR_LEAVE,
 	LK__FOR_EXTEND,
-	LK__FOR_OPEN, /* until it is open */
+	LK__FOR_OPEN, /* until the latch is open */
 	LK__FOR_STEP,
 	LK__FOR_QUERY,
 };
@@ -43,9 +42,9 @@ struct lk__op {
 	uint32_t permits; /* to acquire, to give back */
 	bool only_try;
 	bool acquires;
-	bool behind;    /* somebody of this process was before it */
-	bool forget;    /* the permits are nobody's once they are granted */
-	bool tell_loss; /* the handle has a loss callback */
+	bool was_queued;   /* behind another call of this process */
+	bool forget;       /* the permits cannot be released; they expire with the lease */
+	bool reports_loss; /* the handle has a loss callback */
 	/* Brought along; taken when used, else the caller frees them. */
 	struct lk__ticket *spare_ticket;
 	struct lk__hold *spare_hold;

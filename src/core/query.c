@@ -82,7 +82,7 @@ void lk__core_query(struct lk__core *core, struct lk__session *session, int64_t 
 }
 
 /* The op waits for none of its queries any more.  The first of them that has no answer. */
-static struct lk__query *let_go(struct lk__core *core, const struct lk__op *op)
+static struct lk__query *detach(struct lk__core *core, const struct lk__op *op)
 {
 	struct lk__query *first = NULL;
 
@@ -104,7 +104,7 @@ static void end(struct lk__core *core, struct lk__query *query)
 	query->done = true;
 	unlist(core, query);
 	if (op && query->why.err) {
-		let_go(core, op);
+		detach(core, op);
 		lk__complete(core, op, query->why.err, query->why.text);
 	} else if (op && !--op->unanswered) {
 		lk__complete(core, op, LK_OK, NULL);
@@ -115,7 +115,7 @@ static void end(struct lk__core *core, struct lk__query *query)
 
 void lk__query_abandon(struct lk__core *core, struct lk__op *op)
 {
-	const struct lk__query *first = let_go(core, op);
+	const struct lk__query *first = detach(core, op);
 	struct lk__why why;
 
 	if (first->request.state == LK__IN_FLIGHT) {
@@ -126,8 +126,7 @@ void lk__query_abandon(struct lk__core *core, struct lk__op *op)
 		lk__why_set(&why, LK_ECONN, "%s: it could not be sent in time", core->server);
 	} else {
 		why = first->session->why;
-		if (why.err == LK_EUNKNOWN || !why.err)
-			why.err = LK_ECONN;
+		why.err = lk__session_unasked(first->session);
 	}
 	lk__complete(core, op, why.err, why.text);
 }

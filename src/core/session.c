@@ -143,6 +143,13 @@ void lk__session_wakes(struct lk__session *session, int64_t now_ns)
 		session->heard_ns = now_ns;
 }
 
+lk_err lk__session_unasked(const struct lk__session *session)
+{
+	if (lk__session_is_up(session) || session->why.err == LK_EUNKNOWN || !session->why.err)
+		return LK_ECONN;
+	return session->why.err;
+}
+
 bool lk__session_report_loss(struct lk__session *session)
 {
 	bool first = !session->loss_reported;

@@ -75,6 +75,9 @@ void lk__session_down(struct lk__session *session, int64_t now_ns, uint64_t rand
 void lk__session_heard(struct lk__session *session, int64_t now_ns);
 /* An idle client begins to wait: its silence until now was no sign of a dead link. */
 void lk__session_wakes(struct lk__session *session, int64_t now_ns);
+/* The error of a call that sent nothing: what keeps the link down, or LK_ECONN.  Never LK_EUNKNOWN,
+ * since nothing can have happened. */
+lk_err lk__session_unasked(const struct lk__session *session);
 /* True once in each outage: the loss is to be logged. */
 bool lk__session_report_loss(struct lk__session *session);
 

@@ -227,7 +227,7 @@ void lk__call_init(struct lk__call *call, struct lk__handle *handle)
 				.queue = handle->queue,
 				.handle = handle,
 				.max_hold_ms = handle->max_hold_ms,
-				.tell_loss = handle->tell_loss,
+				.reports_loss = handle->reports_loss,
 			},
 	};
 	lk__park_init(&call->park);

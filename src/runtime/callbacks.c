@@ -38,7 +38,7 @@ static void *run(void *arg)
 		tell(handle, fence, reason);
 		pthread_mutex_lock(&client->mutex);
 		client->callbacks.reported = NULL;
-		lk__core_told(hold);
+		lk__core_loss_reported(hold);
 		pthread_cond_broadcast(&client->quiet_cond);
 	}
 	pthread_mutex_unlock(&client->mutex);

@@ -34,7 +34,7 @@ void lk__log(struct lk_client *client, lk_log_level level, const char *fmt, ...)
 
 /* ---- Open --------------------------------------------------------------------------------- */
 
-/* The link, without descriptors and memory of its own: free_link() can be called. */
+/* The link, without descriptors and memory of its own: fini_link() can be called. */
 static void clear_link(struct lk_client *client, unsigned index)
 {
 	struct lk__link *link = &client->links[index];
@@ -88,14 +88,6 @@ static bool init_parts(struct lk_client *client)
 	return init_links(client) && lk__loop_init(client);
 }
 
-static void drop_connection(struct lk__link *link)
-{
-	if (!link->connection)
-		return;
-	link->connection->broken = true;
-	lk__connection_leave(link->connection);
-}
-
 static void fini_link(struct lk__link *link)
 {
 	lk__wake_fini(&link->reader.wake);
@@ -106,7 +98,7 @@ static void fini_link(struct lk__link *link)
 static void free_client(struct lk_client *client)
 {
 	for (unsigned i = 0; i < client->link_count; i++)
-		drop_connection(&client->links[i]);
+		lk__connection_drop(client->links[i].connection);
 	if (client->core.names.buckets)
 		lk__core_fini(&client->core);
 	for (unsigned i = 0; i < client->link_count; i++)
@@ -339,7 +331,7 @@ static void end_calls(struct lk_client *client)
 	struct lk__hold *hold;
 
 	while ((hold = lk__core_next_lost(&client->core)))
-		lk__core_told(hold);
+		lk__core_loss_reported(hold);
 	lk__core_close(&client->core, lk__now_ns());
 	lk__client_settle(client);
 	lk__client_poke(client, NULL);

@@ -143,15 +143,14 @@ struct lk__handle {
 	struct lk__link *link;          /* the name's route */
 	struct lk__handle *next, *prev; /* of the client */
 	struct lk__name *name;
-	struct lk__wait_queue
-		*queue; /* of a lock; of a semaphore: what its waits' queues are like */
+	struct lk__wait_queue *queue; /* a semaphore's: the pattern of its waits' queues */
 	char *label;
 	uint64_t serial;
 	int64_t max_hold_ms;
 	unsigned calls_inside;
-	uint8_t kind;   /* lk_kind */
-	bool tell_loss; /* it has a loss callback */
-	bool closing;   /* no call may begin: a callback could still try */
+	uint8_t kind;      /* lk_kind */
+	bool reports_loss; /* it has a loss callback */
+	bool closing;      /* no call may begin: a callback could still try */
 };
 
 struct lk_lock {
@@ -180,6 +179,8 @@ struct lk__link *lk__op_link(const struct lk__op *op);
 /* A connection that a thread looks at without the mutex is kept until it has left.  _locked */
 void lk__connection_use(struct lk__connection *connection);
 void lk__connection_leave(struct lk__connection *connection);
+/* Leave a connection (NULL = none) that no thread uses, and that no core knows any more. */
+void lk__connection_drop(struct lk__connection *connection);
 /* The connection is of no use any more.  _locked */
 void lk__link_broken(struct lk__link *link, struct lk__connection *connection,
                      const struct lk__why *why);
@@ -316,7 +317,7 @@ struct lk__handle_plan {
 	const int64_t *reserved;       /* 8, of the options */
 	struct lk__latch *latch;       /* taken; NULL if it is for none */
 	uint8_t kind;                  /* lk_kind */
-	bool fixed, tell_loss;
+	bool fixed, reports_loss;
 };
 
 /* Make the handle one of the client's.  The memory stays the caller's on failure.  On success the

@@ -119,10 +119,7 @@ void lk__dial_stop(struct lk__link *link)
 		lk__wake_notify(&dialer->cancel);
 		pthread_join(dialer->thread, NULL);
 	}
-	if (dialer->up) {
-		dialer->up->broken = true;
-		lk__connection_leave(dialer->up);
-	}
+	lk__connection_drop(dialer->up);
 	dialer->running = false;
 	dialer->up = NULL;
 }

@@ -79,10 +79,10 @@ lk_err lk__handle_open(struct lk_client *client, struct lk__handle *handle,
 	handle->client = client;
 	handle->kind = plan->kind;
 	handle->max_hold_ms = plan->max_hold_ms;
-	handle->tell_loss = plan->tell_loss;
+	handle->reports_loss = plan->reports_loss;
 	if ((err = lk__client_enter(client)))
 		goto undo;
-	if (handle->tell_loss && !lk__callbacks_start(client)) {
+	if (handle->reports_loss && !lk__callbacks_start(client)) {
 		lk__call_leave(client, NULL);
 		err = lk__failf(LK_ESYSTEM, "cannot start a thread for callbacks");
 		goto undo;

@@ -29,6 +29,14 @@ void lk__connection_leave(struct lk__connection *connection)
 	free(connection);
 }
 
+void lk__connection_drop(struct lk__connection *connection)
+{
+	if (!connection)
+		return;
+	connection->broken = true;
+	lk__connection_leave(connection);
+}
+
 void lk__link_broken(struct lk__link *link, struct lk__connection *connection,
                      const struct lk__why *why)
 {

@@ -144,13 +144,6 @@ void lk__reader_read(struct lk__link *link, struct lk__connection *connection,
 
 /* ---- The next reader ---------------------------------------------------------------------- */
 
-static bool has_reader(const struct lk__link *link)
-{
-	const struct lk__connection *connection = link->connection;
-
-	return connection->reading || link->reader.is_loop || link->reader.next;
-}
-
 bool lk__reader_is_free(const struct lk__link *link)
 {
 	const struct lk__connection *connection = link->connection;
@@ -168,7 +161,7 @@ static void pass(struct lk__link *link)
 	const struct lk__pending *pending;
 	int looked_at = 0;
 
-	if (!link->connection || !link->connection->sent || has_reader(link))
+	if (!lk__reader_is_free(link) || link->reader.is_loop || link->reader.next)
 		return;
 	for (pending = link->connection->sent; pending && looked_at < LOOKED_AT_MAX;
 	     pending = pending->next) {

@@ -105,7 +105,7 @@ static void event(struct core_world *world, struct fuzz_input *input)
 		if (fuzz_below(input, 2))
 			core_send(world);
 		else if ((lost = lk__core_next_lost(&world->core)))
-			lk__core_told(lost);
+			lk__core_loss_reported(lost);
 	}
 }
 

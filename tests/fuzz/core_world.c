@@ -63,7 +63,7 @@ static struct lk__op *begin(struct core_world *world, enum core_place queue)
 	*call = (struct core_call){
 		.waiter = {.queue = world->queues[queue],
 	                   .handle = &world->queues[queue],
-	                   .tell_loss = queue != CORE_FIXED},
+	                   .reports_loss = queue != CORE_FIXED},
 		.used = true,
 	};
 	return &call->waiter;

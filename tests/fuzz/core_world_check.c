@@ -114,7 +114,7 @@ static void tell_losses(struct core_world *world)
 	struct lk__hold *hold;
 
 	while ((hold = lk__core_next_lost(&world->core)))
-		lk__core_told(hold);
+		lk__core_loss_reported(hold);
 }
 
 /* What the store does when all is well, one step. */

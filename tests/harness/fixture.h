@@ -94,7 +94,7 @@ FIXTURE void step(struct virt_client *client, enum lk__request_kind kind)
 	virt_answer(client, &call);
 }
 
-/* The one loss that is to tell; it stays the caller's until lk__core_told(). */
+/* The one loss that is to tell; it stays the caller's until lk__core_loss_reported(). */
 FIXTURE struct lk__hold *next_loss(struct virt_client *client, lk_lost_reason reason)
 {
 	struct lk__hold *lost = lk__core_next_lost(&client->core);

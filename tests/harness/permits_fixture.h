@@ -167,7 +167,7 @@ FIXTURE void assert_lost(struct permits_client *client, lk_lost_reason reason)
 	ck_assert_msg(lost != NULL, "no loss to tell, expected %s", lk_lost_reason_name(reason));
 	ck_assert_str_eq(lk_lost_reason_name(lost->lost), lk_lost_reason_name(reason));
 	ck_assert_ptr_null(lk__core_next_lost(&client->core));
-	lk__core_told(lost);
+	lk__core_loss_reported(lost);
 }
 
 #endif

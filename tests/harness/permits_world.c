@@ -107,7 +107,7 @@ struct lk__op *permits_waiter(struct permits_client *client, struct lk__wait_que
 	waiter->queue = queue;
 	waiter->handle = client;
 	waiter->permits = permits;
-	waiter->tell_loss = true;
+	waiter->reports_loss = true;
 	waiter->spare_ticket = malloc(sizeof(*waiter->spare_ticket));
 	waiter->spare_hold = malloc(sizeof(*waiter->spare_hold));
 	waiter->spare_queue = malloc(sizeof(*waiter->spare_queue));
@@ -303,7 +303,7 @@ static void take_out(struct permits_client *client)
 	while (lk__core_next_done(&client->core))
 		;
 	while ((hold = lk__core_next_lost(&client->core)))
-		lk__core_told(hold);
+		lk__core_loss_reported(hold);
 }
 
 void permits_settle(struct permits_world *world)

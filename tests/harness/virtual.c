@@ -79,7 +79,7 @@ struct lk__op *virt_waiter(struct virt_client *client, struct lk__wait_queue *qu
 	waiter->queue = queue;
 	waiter->handle = client;
 	waiter->owner = owner;
-	waiter->tell_loss = true;
+	waiter->reports_loss = true;
 	waiter->spare_ticket = malloc(sizeof(*waiter->spare_ticket));
 	waiter->spare_hold = malloc(sizeof(*waiter->spare_hold));
 	if (client->waiter_count == (int)(sizeof(client->waiters) / sizeof(*client->waiters)))
@@ -241,7 +241,7 @@ static void take_out(struct virt_client *client)
 	while (lk__core_next_done(&client->core))
 		;
 	while ((hold = lk__core_next_lost(&client->core)))
-		lk__core_told(hold);
+		lk__core_loss_reported(hold);
 }
 
 void virt_settle(struct virt *virt)

@@ -337,7 +337,7 @@ void world_after(struct model_world *world, struct model_client *client)
 	send_all(world, client);
 	while ((hold = lk__core_next_lost(&client->core))) {
 		client->told = hold->fence;
-		lk__core_told(hold);
+		lk__core_loss_reported(hold);
 	}
 }
 
@@ -351,7 +351,7 @@ static struct lk__op *new_waiter(const struct model_world *world, struct model_c
 	waiter->queue = client->queue;
 	waiter->handle = client;
 	waiter->owner = client->owner ? client->owner : 1;
-	waiter->tell_loss = world->rule != RULE_LOSS_UNTOLD;
+	waiter->reports_loss = world->rule != RULE_LOSS_UNTOLD;
 	waiter->only_try = verb == DO_TRY || verb == DO_AWAIT_TRY;
 	waiter->forget = world_is_final(world, client);
 	if (verb == DO_STEP || verb == DO_STEP_NAMED) {

@@ -45,7 +45,7 @@ void sim_caller_begin(struct sim_caller *caller, enum sim_doing doing)
 		.queue = caller->queue,
 		.handle = caller,
 		.owner = caller->owner,
-		.tell_loss = true,
+		.reports_loss = true,
 		.max_hold_ms = caller->waiter.max_hold_ms,
 	};
 	caller->doing = doing;

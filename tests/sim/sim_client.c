@@ -344,7 +344,7 @@ void sim_client_settle(struct sim_client *client)
 		          (unsigned long long)hold->fence, hold->name->bytes,
 		          lk_lost_reason_name(hold->lost));
 		((struct sim_caller *)hold->handle)->told = hold->fence;
-		lk__core_told(hold);
+		lk__core_loss_reported(hold);
 	}
 	sim_check_counters(client);
 	if (client->closed && !lk__core_busy(core)) {
