@@ -35,7 +35,7 @@ static bool ours_acquire(void *arg, int64_t until_ns)
 	struct ours *self = arg;
 
 	(void)until_ns;
-	if (lk_lock_acquire(self->lock, LK_FOREVER))
+	if (lk_lock_acquire(self->lock, LK_FOREVER, NULL))
 		bench_fail("latchkey: %s", lk_errmsg());
 	return true;
 }

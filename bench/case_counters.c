@@ -64,7 +64,7 @@ static int64_t pairs_turn(void *arg, int64_t until_ns)
 	int64_t pairs = 0;
 
 	do {
-		if (self->library.acquire(self->lock, LK_FOREVER) ||
+		if (self->library.acquire(self->lock, LK_FOREVER, NULL) ||
 		    self->library.release(self->lock))
 			bench_fail("a pair failed");
 		pairs++;

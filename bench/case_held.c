@@ -94,7 +94,7 @@ static void run(struct bench *bench)
 	open_locks(client, locks);
 	open = heap_bytes();
 	for (int i = 0; i < LOCKS; i++)
-		if (lk_lock_acquire(locks[i], LK_FOREVER))
+		if (lk_lock_acquire(locks[i], LK_FOREVER, NULL))
 			bench_fail("latchkey: %s", lk_errmsg());
 	held = heap_bytes();
 	bench_number(bench, "held.heap.open", "held: heap of an open lock, name of 32 bytes",

@@ -43,7 +43,7 @@ static int64_t ours_turn(void *arg, int64_t until_ns)
 	int64_t pairs = 0;
 
 	do {
-		if (lk_lock_acquire(self->lock, LK_FOREVER) || lk_lock_release(self->lock))
+		if (lk_lock_acquire(self->lock, LK_FOREVER, NULL) || lk_lock_release(self->lock))
 			bench_fail("latchkey: %s", lk_errmsg());
 		pairs++;
 	} while (bench_now_ns() < until_ns);
@@ -62,7 +62,7 @@ static void *reentry_open(const struct stage *stage)
 {
 	struct ours *self = ours_open(stage->server->url);
 
-	if (lk_lock_acquire(self->lock, LK_FOREVER))
+	if (lk_lock_acquire(self->lock, LK_FOREVER, NULL))
 		bench_fail("latchkey: %s", lk_errmsg());
 	return self;
 }
@@ -74,7 +74,8 @@ static int64_t reentry_turn(void *arg, int64_t until_ns)
 
 	do {
 		for (int i = 0; i < REENTRIES; i++)
-			if (lk_lock_acquire(self->lock, LK_FOREVER) || lk_lock_release(self->lock))
+			if (lk_lock_acquire(self->lock, LK_FOREVER, NULL) ||
+			    lk_lock_release(self->lock))
 				bench_fail("latchkey: %s", lk_errmsg());
 		pairs += REENTRIES;
 	} while (bench_now_ns() < until_ns);

@@ -30,7 +30,7 @@ static int64_t ours_work(void *arg, int number, int64_t until_ns)
 	int64_t pairs = 0;
 
 	do {
-		if (lk_lock_acquire(lock, LK_FOREVER) || lk_lock_release(lock))
+		if (lk_lock_acquire(lock, LK_FOREVER, NULL) || lk_lock_release(lock))
 			bench_fail("latchkey: %s", lk_errmsg());
 		pairs++;
 	} while (bench_now_ns() < until_ns);

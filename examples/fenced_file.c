@@ -47,6 +47,7 @@ int main(int argc, char **argv)
 	lk_client *client;
 	lk_lock *lock;
 	char text[256] = "";
+	uint64_t fence;
 	int result;
 
 	if (argc != 3) {
@@ -54,16 +55,17 @@ int main(int argc, char **argv)
 		return 64;
 	}
 	if (lk_client_open(argv[1], NULL, &client) ||
-	    lk_lock_open(client, argv[2], &options, &lock) || lk_lock_acquire(lock, LK_FOREVER)) {
+	    lk_lock_open(client, argv[2], &options, &lock) ||
+	    lk_lock_acquire(lock, LK_FOREVER, &fence)) {
 		fprintf(stderr, "fenced_file: %s\n", lk_errmsg());
 		return 1;
 	}
-	printf("fence %" PRIu64 "\n", lk_lock_fence(lock));
+	printf("fence %" PRIu64 "\n", fence);
 	fflush(stdout);
 	if (!fgets(text, sizeof(text), stdin))
 		text[0] = '\0';
 	text[strcspn(text, "\n")] = '\0';
-	result = fenced_write(argv[2], lk_lock_fence(lock), text);
+	result = fenced_write(argv[2], fence, text);
 	if (result < 0)
 		perror(argv[2]);
 	printf("%s\n", result > 0 ? "written" : result == 0 ? "refused" : "failed");

@@ -11,16 +11,17 @@ int main(int argc, char **argv)
 	lk_lock *lock;
 	struct statvfs disk;
 	FILE *journal = NULL;
+	uint64_t fence;
 	lk_err err = lk_client_open(NULL, NULL, &client);
 
 	if (err == LK_OK)
 		err = lk_lock_open(client, "nightly", NULL, &lock);
 	if (err == LK_OK)
-		err = lk_lock_acquire(lock, 0);
+		err = lk_lock_acquire(lock, 0, &fence);
 	if (err == LK_OK && argc == 2 && !statvfs("/", &disk))
 		journal = fopen(argv[1], "a");
 	if (journal) {
-		fprintf(journal, "%llu: %llu MB free\n", (unsigned long long)lk_lock_fence(lock),
+		fprintf(journal, "%llu: %llu MB free\n", (unsigned long long)fence,
 		        (unsigned long long)disk.f_bavail * disk.f_frsize >> 20);
 		fclose(journal);
 		err = lk_lock_release(lock);

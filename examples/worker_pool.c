@@ -113,7 +113,7 @@ static int take_job(const struct pool *pool, lk_lock *spool_lock, int worker)
 {
 	int number;
 
-	need(lk_lock_acquire(spool_lock, WAIT_MS), "cannot lock the spool");
+	need(lk_lock_acquire(spool_lock, WAIT_MS, NULL), "cannot lock the spool");
 	number = find_waiting(pool);
 	if (number != NO_JOB)
 		mark_taken(pool, number, worker);
@@ -125,7 +125,7 @@ static void finish_job(const struct pool *pool, lk_lock *spool_lock, int number)
 {
 	struct job job;
 
-	need(lk_lock_acquire(spool_lock, WAIT_MS), "cannot lock the spool");
+	need(lk_lock_acquire(spool_lock, WAIT_MS, NULL), "cannot lock the spool");
 	job = job_read(pool, number);
 	job.state = DONE;
 	job_write(pool, number, job);
@@ -204,7 +204,7 @@ static pid_t start_worker(const struct pool *pool, int worker)
  * until the lease has ended. */
 static void put_back(const struct pool *pool, lk_lock *spool_lock, int worker)
 {
-	need(lk_lock_acquire(spool_lock, WAIT_MS), "cannot lock the spool");
+	need(lk_lock_acquire(spool_lock, WAIT_MS, NULL), "cannot lock the spool");
 	for (int number = 0; number < JOBS; number++) {
 		struct job job = job_read(pool, number);
 

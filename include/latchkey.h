@@ -7,7 +7,8 @@
  *
  *  - A lock in one Redis is as good as that Redis: a server that loses its memory (a crash without
  *    persistence, a failover to a replica that had not caught up, an operator's FLUSHALL) forgets
- *    the holder.  Pass lk_lock_fence() to whatever you protect and let it refuse smaller numbers.
+ *    the holder.  Pass the fence of lk_lock_acquire() to whatever you protect and let it refuse
+ *    smaller numbers.
  *  - A server's clock that runs, or is slewed, more than 1 % faster than the client's ends
  *    leases too early; latchkey doctor measures it.
  *  - A process that is stopped past its lease loses the lock while it cannot run.  It learns of it
@@ -301,6 +302,11 @@ LK_API lk_err lk_lock_close(lk_lock *lock);
  * already re-enters at once without a request, through any handle of the client.
  *
  *   wait_ms  milliseconds; 0 = try once, LK_FOREVER = no limit
+ *   fence    gets the hold's fencing token, which is larger than that of every hold before it; a
+ *            re-entry gets the hold's again.  Send it with each write to the resource that the lock
+ *            protects, and let the resource refuse a write whose fence is smaller than the largest
+ *            that it has seen: no client can stop a holder that was suspended past its lease from
+ *            writing late.  NULL if nothing that the lock protects can compare fences
  *
  * LK_OK         held; renewed in the background until released, or until its end if fixed
  * LK_EBUSY      not held: another has it (wait_ms 0); nothing left behind
@@ -321,7 +327,7 @@ LK_API lk_err lk_lock_close(lk_lock *lock);
  * library repeats the request until the wait is over.
  *
  * Returns by wait_ms plus one command timeout.  Any thread.  The caller becomes the owner. */
-LK_API LK_MUST_USE lk_err lk_lock_acquire(lk_lock *lock, int64_t wait_ms);
+LK_API LK_MUST_USE lk_err lk_lock_acquire(lk_lock *lock, int64_t wait_ms, uint64_t *fence);
 
 /* Release one acquisition; the last one gives the lock to who waits first.
  *

@@ -185,7 +185,7 @@ class named_lock
 	/* Wait as long as it takes. */
 	void lock()
 	{
-		detail::check(lk_lock_acquire(handle_, LK_FOREVER));
+		detail::check(lk_lock_acquire(handle_, LK_FOREVER, NULL));
 	}
 
 	/* False when another holds it. */
@@ -251,7 +251,7 @@ class named_lock
       private:
 	bool acquire(int64_t wait_ms)
 	{
-		return detail::got(lk_lock_acquire(handle_, wait_ms));
+		return detail::got(lk_lock_acquire(handle_, wait_ms, NULL));
 	}
 
 	lk_lock *handle_ = nullptr;

@@ -49,7 +49,7 @@ static void set_up(void)
 
 static void tear_down(void)
 {
-	ck_assert(WITHIN(BACK_MS, lk_lock_acquire(lock, 1000) == LK_OK));
+	ck_assert(WITHIN(BACK_MS, lk_lock_acquire(lock, 1000, NULL) == LK_OK));
 	ck_assert_uint_gt(lk_lock_fence(lock), fence);
 	OK(lk_lock_release(lock));
 	hold = permits_of(semaphore, 3, 1000);
@@ -64,7 +64,7 @@ static void call_in_vain(void)
 {
 	int64_t start_ms = now_ms();
 	uint64_t none = 77;
-	lk_err err = lk_lock_acquire(other, 150);
+	lk_err err = lk_lock_acquire(other, 150, NULL);
 
 	ck_assert_msg(err == LK_ETIMEDOUT || err == LK_EUNKNOWN || err == LK_ECONN, "%s: %s",
 	              lk_err_name(err), lk_errmsg());

@@ -230,7 +230,7 @@ TEST(c22_a_timer_that_cannot_be_set_delays_no_renewal)
 	server_start(&server, NULL);
 	lock = lock_leased(client_at(server.unix_url), "a", 400);
 	no_timer = true;
-	OK(lk_lock_acquire(lock, 0));
+	OK(lk_lock_acquire(lock, 0, NULL));
 	for (int i = 0; i < 20; i++) {
 		nap_ms(60); /* three leases in all */
 		ck_assert_int_eq(lk_lock_state(lock), LK_STATE_HELD);

@@ -75,7 +75,7 @@ static void *race_thread(void *arg)
 		struct timespec until;
 		int64_t ns;
 		lk_err err;
-		OK(lk_lock_acquire(race->held, 1000));
+		OK(lk_lock_acquire(race->held, 1000, NULL));
 		clock_gettime(CLOCK_MONOTONIC, &until);
 		waiter_start(&waiter, race->lock, 20, true);
 		/* Around the end of the wait, a little earlier or later each time. */
@@ -131,7 +131,7 @@ TEST(c8_cancel_before_the_ask_is_answered)
 
 	set_up();
 	lock = lock_of_handle(client_at(proxy.url), "a", 0);
-	OK(lk_lock_acquire(lock, 1000));
+	OK(lk_lock_acquire(lock, 1000, NULL));
 	OK(lk_lock_release(lock));
 	proxy_set(&proxy, PROXY_COMMANDS, PROXY_TO_CLIENT, &late);
 	waiter_start(&waiter, lock, LK_FOREVER, true);
@@ -149,7 +149,7 @@ TEST(c8_cancel_while_queued)
 	set_up();
 	held = lock_named(client_at(server.url), "a");
 	lock = lock_of_handle(client_at(proxy.url), "a", 0);
-	OK(lk_lock_acquire(held, 0));
+	OK(lk_lock_acquire(held, 0, NULL));
 	waiter_start(&waiter, lock, LK_FOREVER, true);
 	ck_assert(WITHIN(1000, queue_is(1)));
 	OK(lk_lock_cancel(lock));
@@ -168,7 +168,7 @@ TEST(c8_cancel_while_the_grant_is_on_its_way)
 	set_up();
 	held = lock_named(client_at(server.url), "a");
 	lock = lock_of_handle(client_at(proxy.url), "a", 0);
-	OK(lk_lock_acquire(held, 0));
+	OK(lk_lock_acquire(held, 0, NULL));
 	waiter_start(&waiter, lock, LK_FOREVER, true);
 	ck_assert(WITHIN(1000, queue_is(1)));
 	proxy_set(&proxy, PROXY_MESSAGES, PROXY_TO_CLIENT, &late);
@@ -190,7 +190,7 @@ TEST(c8_cancel_while_the_grant_is_being_claimed)
 	set_up();
 	held = lock_named(client_at(server.url), "a");
 	lock = lock_of_handle(client_at(proxy.url), "a", 600);
-	OK(lk_lock_acquire(held, 0));
+	OK(lk_lock_acquire(held, 0, NULL));
 	waiter_start(&waiter, lock, LK_FOREVER, true);
 	ck_assert(WITHIN(1000, queue_is(1)));
 	nap_ms(400); /* older than its claim window: the grant has to be claimed */
@@ -212,7 +212,7 @@ TEST(c8_cancel_while_the_link_is_down)
 	set_up();
 	held = lock_named(client_at(server.url), "a");
 	lock = lock_of_handle(client_at(proxy.url), "a", 1000);
-	OK(lk_lock_acquire(held, 0));
+	OK(lk_lock_acquire(held, 0, NULL));
 	waiter_start(&waiter, lock, LK_FOREVER, true);
 	ck_assert(WITHIN(1000, queue_is(1)));
 	proxy_refuse(&proxy, true);
@@ -241,7 +241,7 @@ TEST(c8_cancel_in_the_line_inside_the_process)
 	client = client_at(server.url);
 	held = lock_of_handle(client, "a", 0);
 	lock = lock_of_handle(client, "a", 0);
-	OK(lk_lock_acquire(held, 0));
+	OK(lk_lock_acquire(held, 0, NULL));
 	waiter_start(&first, lock, LK_FOREVER, true);
 	waiter_start(&second, lock_of_handle(client, "a", 0), LK_FOREVER, true);
 	nap_ms(100);
@@ -279,15 +279,15 @@ TEST(c17_storm_of_signals_changes_nothing)
 	held = lock_named(other, "a");
 	lock = lock_named(client, "a");
 	for (int i = 0; i < 300; i++) {
-		OK(lk_lock_acquire(lock, 1000));
+		OK(lk_lock_acquire(lock, 1000, NULL));
 		OK(lk_lock_query(lock, &status));
 		ck_assert(status.held);
 		OK(lk_lock_release(lock));
 	}
-	OK(lk_lock_acquire(held, 0));
+	OK(lk_lock_acquire(held, 0, NULL));
 	for (int i = 0; i < 5; i++) {
 		int64_t start_us = now_us();
-		EXPECT(lk_lock_acquire(lock, 150), LK_ETIMEDOUT);
+		EXPECT(lk_lock_acquire(lock, 150, NULL), LK_ETIMEDOUT);
 		ck_assert_int_ge(now_us() - start_us, 149000);
 		ck_assert_int_le(now_us() - start_us, 400000);
 	}
@@ -309,14 +309,14 @@ TEST(c18_broken_pipe_does_not_kill_the_process)
 	client = client_with(server.unix_url, &options); /* a Unix socket breaks at once */
 	lock = lock_leased(client, "a", 300);
 	for (int i = 0; i < 3; i++) {
-		ck_assert(WITHIN(5000, lk_lock_acquire(lock, 500) == LK_OK));
+		ck_assert(WITHIN(5000, lk_lock_acquire(lock, 500, NULL) == LK_OK));
 		server_kill(&server);
 		lk_lock_release(lock);
-		ck_assert_int_ne(lk_lock_acquire(lock, 0), LK_OK);
+		ck_assert_int_ne(lk_lock_acquire(lock, 0, NULL), LK_OK);
 		lk_lock_release(lock);
 		server_restart(&server);
 	}
-	ck_assert(WITHIN(5000, lk_lock_acquire(lock, 500) == LK_OK));
+	ck_assert(WITHIN(5000, lk_lock_acquire(lock, 500, NULL) == LK_OK));
 	OK(lk_client_close(client));
 }
 
@@ -358,7 +358,7 @@ TEST(c19_no_descriptor_left_is_an_error_and_holds_go_on)
 	nap_ms(100);
 	few.rlim_cur = all.rlim_cur;
 	ck_assert(!setrlimit(RLIMIT_NOFILE, &few));
-	ck_assert(WITHIN(5000, lk_lock_acquire(lock_named(client, "b"), 500) == LK_OK));
+	ck_assert(WITHIN(5000, lk_lock_acquire(lock_named(client, "b"), 500, NULL) == LK_OK));
 	OK(lk_client_close(client));
 	ck_assert(is_free());
 }
@@ -392,9 +392,9 @@ TEST(c26_close_in_the_middle_of_everything_joins_all)
 		lk_client *client = client_at(server.url), *holder = client_at(server.url);
 		lk_lock *held = lock_named(holder, "a");
 		lk_lock *lost = lock_with(client, "lost", &options);
-		OK(lk_lock_acquire(held, 1000));
-		OK(lk_lock_acquire(lost, 1000));
-		OK(lk_lock_acquire(lock_named(client, "mine"), 1000));
+		OK(lk_lock_acquire(held, 1000, NULL));
+		OK(lk_lock_acquire(lost, 1000, NULL));
+		OK(lk_lock_acquire(lock_named(client, "mine"), 1000, NULL));
 		for (int j = 0; j < 4; j++)
 			waiter_start(&waiters[j], lock_of_handle(client, "a", 1000 + j % 2),
 			             LK_FOREVER, true);
@@ -430,7 +430,7 @@ TEST(c26_close_of_a_lock_waits_for_its_callback)
 	client = client_at(server.url);
 	tool = lock_named(client, "a");
 	lock = lock_with(client, "a", &options);
-	OK(lk_lock_acquire(lock, 0));
+	OK(lk_lock_acquire(lock, 0, NULL));
 	OK(lk_lock_break(tool, NULL));
 	ck_assert(WITHIN(2000, inside));
 	OK(lk_lock_close(lock));
@@ -448,7 +448,7 @@ static void busy_callback(void *arg, lk_lock *lock, uint64_t fence, lk_lost_reas
 	(void)arg;
 	(void)fence;
 	(void)reason;
-	acquire_err = lk_lock_acquire(callback_lock, 1000);
+	acquire_err = lk_lock_acquire(callback_lock, 1000, NULL);
 	if (!acquire_err)
 		acquire_err = lk_lock_release(callback_lock);
 	close_client_err = lk_client_close(callback_client);
@@ -467,7 +467,7 @@ TEST(c27_callback_that_calls_back_and_blocks_delays_no_renewal)
 	callback_lock = lock_named(callback_client, "from-callback");
 	held = hold_watched(callback_client, "held", 300);
 	lock = lock_with(callback_client, "a", &options);
-	OK(lk_lock_acquire(lock, 0));
+	OK(lk_lock_acquire(lock, 0, NULL));
 	OK(lk_lock_break(lock_named(callback_client, "a"), NULL));
 	stays_held(held, 1700);
 	ck_assert(WITHIN(2000, told == 1));

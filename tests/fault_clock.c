@@ -70,7 +70,7 @@ TEST(c10_wall_clock_that_is_set_changes_nothing)
 	latch = latch_named(other, "l");
 	for (size_t i = 0; i < sizeof(steps_s) / sizeof(steps_s[0]); i++) {
 		set_s += steps_s[i];
-		WAITS_150_MS(lk_lock_acquire(same, 150));
+		WAITS_150_MS(lk_lock_acquire(same, 150, NULL));
 		WAITS_150_MS(lk_semaphore_acquire(semaphore, 1, 150, &none));
 		WAITS_150_MS(lk_latch_await(latch, 150));
 		stays_held(lock, 50);
@@ -84,7 +84,7 @@ TEST(c10_wall_clock_that_is_set_changes_nothing)
 	ck_assert_uint_eq(lk_lock_fence(lock), fence);
 	/* A new hold's fence is of the server's clock, not of ours. */
 	OK(lk_lock_release(lock));
-	OK(lk_lock_acquire(same, 1000));
+	OK(lk_lock_acquire(same, 1000, NULL));
 	ck_assert_uint_gt(lk_lock_fence(same), fence);
 	ck_assert_uint_lt(lk_lock_fence(same), fence + 60000000);
 	OK(lk_lock_release(same));
@@ -122,7 +122,7 @@ TEST(c11_machine_that_slept_past_a_lease_has_lost_its_holds)
 	ck_assert_int_eq(permit_losses.reason, LK_LOST_EXPIRED);
 	EXPECT(lk_lock_release(lock), LK_ELOST);
 	EXPECT(lk_semaphore_release(semaphore, hold), LK_ELOST);
-	OK(lk_lock_acquire(lock, 5000));
+	OK(lk_lock_acquire(lock, 5000, NULL));
 	ck_assert_uint_gt(lk_lock_fence(lock), fence);
 	OK(lk_lock_release(lock));
 	OK(lk_semaphore_release(semaphore, permits_of(semaphore, 2, 5000)));

@@ -104,7 +104,7 @@ TEST(c26_close_that_finds_the_store_silent_and_holds_nothing_is_quick)
 	lk_client *client = set_up();
 	lk_lock *lock = lock_named(client, "a");
 
-	OK(lk_lock_acquire(lock, 0)); /* from now on it introduces itself */
+	OK(lk_lock_acquire(lock, 0, NULL)); /* from now on it introduces itself */
 	OK(lk_lock_release(lock));
 	proxy_set_all(&proxy, &stall);
 	expect_quick_close(client);
@@ -128,7 +128,7 @@ TEST(c26_close_after_a_maximum_hold_is_unknown_when_the_server_is_silent)
 	lk_client *client = set_up();
 	lk_lock *lock = lock_with(client, "a", &brief);
 
-	OK(lk_lock_acquire(lock, 0));
+	OK(lk_lock_acquire(lock, 0, NULL));
 	proxy_set_all(&proxy, &stall);
 	ck_assert(WITHIN(5000, lk_lock_state(lock) == LK_STATE_LOST));
 	expect_unknown_close(client);
@@ -140,7 +140,7 @@ TEST(c26_close_after_an_unconfirmed_wait_is_unknown)
 	struct waiter waiter = {0};
 	struct redis *redis = redis_open(&server);
 
-	OK(lk_lock_acquire(lock_named(other, "a"), 0));
+	OK(lk_lock_acquire(lock_named(other, "a"), 0, NULL));
 	waiter_start(&waiter, lock_of_handle(client, "a", 0), 1000, false);
 	ck_assert(WITHIN(5000, redis_int(redis, "ZCARD lk:{a}:q") == 1));
 	proxy_set_all(&proxy, &stall);

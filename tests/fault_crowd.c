@@ -47,8 +47,7 @@ TEST_LIMIT(s11_flushall_under_many_waiters_leaves_none_behind, 120)
 	redis = redis_open(&server);
 	client = client_at(server.url);
 	lock = lock_leased(client, "a", lease_ms);
-	OK(lk_lock_acquire(lock, 0));
-	fence = lk_lock_fence(lock);
+	OK(lk_lock_acquire(lock, 0, &fence));
 	for (int i = 0; i < CLIENTS; i++)
 		clients[i] = client_at(server.url);
 	for (int i = 0; i < WAITERS; i++)
@@ -82,7 +81,7 @@ static int hold_both(void *arg, int in, int out)
 	if (!line_read(in, 60000))
 		return 2;
 	client = client_at(server.url);
-	OK(lk_lock_acquire(lock_leased(client, "a", 1000), 0));
+	OK(lk_lock_acquire(lock_leased(client, "a", 1000), 0, NULL));
 	permits_of(semaphore_of(client, "s", 3, 1000), 2, 0);
 	line_write(out, "holds");
 	line_read(in, 60000);
@@ -144,7 +143,7 @@ static uint64_t word_of(int64_t until_ms, int number)
 /* Acquire, look around, hold for a moment, release. */
 static void visit(lk_lock *lock, int name, int number, unsigned short seed[3])
 {
-	lk_err err = lk_lock_acquire(lock, 10000);
+	lk_err err = lk_lock_acquire(lock, 10000, NULL);
 	uint64_t before, fence, mine;
 
 	if (err) {
@@ -230,7 +229,7 @@ TEST_LIMIT(c9_processes_killed_at_random_leave_nothing_and_never_overlap, LONG_L
 		lk_lock *lock;
 		snprintf(name, sizeof(name), "c%d", i);
 		lock = lock_leased(client, name, CROWD_LEASE_MS);
-		OK(lk_lock_acquire(lock, 2 * CROWD_LEASE_MS + 500));
+		OK(lk_lock_acquire(lock, 2 * CROWD_LEASE_MS + 500, NULL));
 		ck_assert_uint_gt(lk_lock_fence(lock), crowd->fence[i]);
 		OK(lk_lock_release(lock));
 		ck_assert_int_eq(redis_int(redis, "EXISTS lk:{%s} lk:{%s}:q", name, name), 0);
@@ -266,10 +265,10 @@ static void *call_everything(void *arg)
 	snprintf(name, sizeof(name), "n%d", small->number);
 	OK(lk_client_open(server.url, NULL, &client));
 	lock = lock_named(small->client, name);
-	OK(lk_lock_acquire(lock, 1000));
+	OK(lk_lock_acquire(lock, 1000, NULL));
 	OK(lk_lock_query(lock, &status));
 	OK(lk_lock_waiters(lock, 2, parties, &count));
-	EXPECT(lk_lock_acquire(lock_named(client, name), 20), LK_ETIMEDOUT);
+	EXPECT(lk_lock_acquire(lock_named(client, name), 20, NULL), LK_ETIMEDOUT);
 	OK(lk_lock_release(lock));
 	snprintf(name, sizeof(name), "s%d", small->number);
 	semaphore = semaphore_of(small->client, name, 2, 0);
@@ -317,7 +316,7 @@ TEST_LIMIT(c23_small_stacks_and_ten_thousand_handles_work, 60)
 	}
 	pthread_attr_destroy(&attributes);
 	for (int i = 0; i < HANDLES; i += 97) {
-		OK(lk_lock_acquire(handles[i], 0));
+		OK(lk_lock_acquire(handles[i], 0, NULL));
 		OK(lk_lock_release(handles[i]));
 	}
 	for (int i = 0; i < HANDLES; i++)
@@ -336,7 +335,7 @@ static void *load(void *arg)
 	lk_lock *lock = lock_of_handle(arg, "load", 0);
 
 	while (!load_ends) {
-		OK(lk_lock_acquire(lock, 5000));
+		OK(lk_lock_acquire(lock, 5000, NULL));
 		OK(lk_lock_release(lock));
 		load_rounds++;
 	}
@@ -360,11 +359,11 @@ TEST_LIMIT(c24_many_holds_are_renewed_in_time_though_another_server_is_stopped, 
 	server_start(&slow, NULL);
 	client = client_at(server.url);
 	other = client_at(slow.url);
-	OK(lk_lock_acquire(lock_leased(other, "a", lease_ms), 0));
+	OK(lk_lock_acquire(lock_leased(other, "a", lease_ms), 0, NULL));
 	for (int i = 0; i < count; i++) {
 		snprintf(name, sizeof(name), "h%d", i);
 		locks[i] = lock_leased(client, name, lease_ms);
-		OK(lk_lock_acquire(locks[i], 0));
+		OK(lk_lock_acquire(locks[i], 0, NULL));
 	}
 	ck_assert(!pthread_create(&thread, NULL, load, client));
 	server_pause(&slow);

@@ -87,7 +87,7 @@ static bool acquire_step(struct lane *lane, int k)
 	int64_t cuts = arm(lane, k);
 	bool cut;
 
-	OK(lk_lock_acquire(lane->lock, 10000)); /* there is time enough for another try */
+	OK(lk_lock_acquire(lane->lock, 10000, NULL)); /* there is time enough for another try */
 	cut = disarm(lane, cuts);
 	expect_one_hold(lane);
 	release_all(lane);
@@ -100,7 +100,7 @@ static bool release_step(struct lane *lane, int k)
 	bool cut;
 	lk_err err;
 
-	OK(lk_lock_acquire(lane->lock, 10000));
+	OK(lk_lock_acquire(lane->lock, 10000, NULL));
 	expect_one_hold(lane);
 	nap_ms(5); /* an introduction on a new link has gone by */
 	cuts = arm(lane, k);
@@ -120,7 +120,7 @@ static bool queue_step(struct lane *lane, int k)
 	int64_t cuts;
 	bool cut;
 
-	OK(lk_lock_acquire(lane->other, 1000));
+	OK(lk_lock_acquire(lane->other, 1000, NULL));
 	cuts = arm(lane, k);
 	waiter_start(&waiter, lane->lock, 10000, true);
 	ck_assert(WITHIN(5000, one_waits(lane)));
@@ -139,7 +139,7 @@ static bool grant_step(struct lane *lane, int k)
 	int64_t cuts;
 	bool cut;
 
-	OK(lk_lock_acquire(lane->other, 1000));
+	OK(lk_lock_acquire(lane->other, 1000, NULL));
 	waiter_start(&waiter, lane->lock, 10000, true);
 	ck_assert(WITHIN(5000, one_waits(lane)));
 	cuts = arm(lane, k);
@@ -164,7 +164,7 @@ static void *lane_thread(void *arg)
 	struct lane *lane = arg;
 	int k = lane->number;
 
-	OK(lk_lock_acquire(lane->lock, 5000));
+	OK(lk_lock_acquire(lane->lock, 5000, NULL));
 	OK(lk_lock_release(lane->lock));
 	nap_ms(100); /* the client has introduced itself */
 	while (lane->step(lane, k)) {

@@ -152,8 +152,8 @@ static void expect_refusals(void)
 	lk_semaphore *none = NULL;
 	uint64_t permit = 0;
 
-	EXPECT_REFUSED(lk_lock_acquire(all.free_lock, 0));
-	EXPECT_REFUSED(lk_lock_acquire(all.free_lock, LK_FOREVER));
+	EXPECT_REFUSED(lk_lock_acquire(all.free_lock, 0, NULL));
+	EXPECT_REFUSED(lk_lock_acquire(all.free_lock, LK_FOREVER, NULL));
 	EXPECT_REFUSED(lk_semaphore_acquire(all.semaphore, 1, 0, &permit));
 	EXPECT_REFUSED(
 		lk_semaphore_open(all.client, "t", &(lk_semaphore_options){.capacity = 1}, &none));
@@ -182,7 +182,7 @@ static void expect_all_is_well(void)
 
 	EXPECT(lk_lock_release(all.lock), LK_ELOST);
 	EXPECT(lk_semaphore_release(all.semaphore, all.hold), LK_ELOST);
-	ck_assert(WITHIN(BACK_MS, lk_lock_acquire(all.lock, 1000) == LK_OK));
+	ck_assert(WITHIN(BACK_MS, lk_lock_acquire(all.lock, 1000, NULL) == LK_OK));
 	ck_assert_uint_gt(lk_lock_fence(all.lock), all.fence);
 	OK(lk_lock_release(all.lock));
 	permits = permits_of(all.semaphore, 3, 2000);

@@ -72,7 +72,7 @@ static void hold_all(const struct text *names, int count)
 		const lk_lock_options options = {.name_len = names[i].len,
 		                                 .owner = LK_OWNER_HANDLE};
 		lk_lock *lock = lock_with(client, names[i].bytes, &options);
-		lk_err err = lk_lock_acquire(lock, 0);
+		lk_err err = lk_lock_acquire(lock, 0, NULL);
 		ck_assert_msg(err == LK_OK, "name %d: %s: %s", i, lk_err_name(err), lk_errmsg());
 	}
 	/* Each has one opening and one closing brace: one tag, not empty. */
@@ -176,15 +176,15 @@ TEST(v3_times_out_of_range_are_refused_before_anything_is_sent)
 	       LK_EINVALID);
 	EXPECT(lk_lock_open(client, "b", &(lk_lock_options){.reserved = {1}}, &lock), LK_EINVALID);
 	for (size_t i = 0; i < sizeof(wrong_waits) / sizeof(wrong_waits[0]); i++)
-		EXPECT(lk_lock_acquire(held, wrong_waits[i]), LK_EINVALID);
+		EXPECT(lk_lock_acquire(held, wrong_waits[i], NULL), LK_EINVALID);
 	ck_assert_int_eq(proxy_count(&proxy).bytes[PROXY_COMMANDS][PROXY_TO_SERVER], sent);
 	ck_assert_uint_eq(lk_lock_hold_count(held), 1);
 	/* The ends of the ranges are right, and so is the longest wait. */
 	OK(lk_lock_open(client, "b", &(lk_lock_options){.lease_ms = LK_LEASE_MAX_MS}, &lock));
-	OK(lk_lock_acquire(lock, INT64_MAX));
+	OK(lk_lock_acquire(lock, INT64_MAX, NULL));
 	ck_assert_int_gt(lk_lock_remaining_ms(lock), LK_LEASE_MAX_MS / 2);
 	OK(lk_lock_open(client, "c", &(lk_lock_options){.lease_ms = LK_LEASE_MIN_MS}, &lock));
-	OK(lk_lock_acquire(lock, 0));
+	OK(lk_lock_acquire(lock, 0, NULL));
 	nap_ms(300);
 	ck_assert_int_eq(lk_lock_state(lock), LK_STATE_HELD);
 	OK(lk_client_close(client));
@@ -217,22 +217,22 @@ TEST(v4_damaged_or_used_up_fence_counter_grants_nothing)
 	set_up();
 	client = client_at(server.url);
 	lock = lock_named(client, "a");
-	OK(lk_lock_acquire(lock, 0));
+	OK(lk_lock_acquire(lock, 0, NULL));
 	OK(lk_lock_release(lock));
 	for (size_t i = 0; i < sizeof(bad_fences) / sizeof(bad_fences[0]); i++) {
 		lk_err err;
 		redis_do(redis, "SET lk:fence %s", bad_fences[i]);
-		err = lk_lock_acquire(lock, i % 2 ? 300 : 0);
+		err = lk_lock_acquire(lock, i % 2 ? 300 : 0, NULL);
 		ck_assert_msg(err == LK_EFENCE, "%s: %s", bad_fences[i], lk_err_name(err));
 		ck_assert_str_eq(redis_text(redis, "GET lk:fence"), bad_fences[i]);
 		ck_assert_int_eq(redis_int(redis, "EXISTS lk:{a} lk:{a}:q"), 0);
 	}
 	/* The last one that there is. */
 	redis_do(redis, "SET lk:fence 9007199254740989");
-	OK(lk_lock_acquire(lock, 0));
+	OK(lk_lock_acquire(lock, 0, NULL));
 	ck_assert_uint_eq(lk_lock_fence(lock), UINT64_C(9007199254740990));
 	OK(lk_lock_release(lock));
-	EXPECT(lk_lock_acquire(lock, 0), LK_EFENCE);
+	EXPECT(lk_lock_acquire(lock, 0, NULL), LK_EFENCE);
 	OK(lk_client_close(client));
 }
 
@@ -268,12 +268,12 @@ TEST(v5_lock_is_re_entered_up_to_its_limit)
 	set_up();
 	client = client_at(server.url);
 	lock = lock_named(client, "a");
-	OK(lk_lock_acquire(lock, 0));
+	OK(lk_lock_acquire(lock, 0, NULL));
 	lock->handle.queue->hold->count = most - 1;
-	OK(lk_lock_acquire(lock, 0));
+	OK(lk_lock_acquire(lock, 0, NULL));
 	ck_assert_uint_eq(lk_lock_hold_count(lock), most);
 	for (int i = 0; i < 2; i++) {
-		EXPECT(lk_lock_acquire(lock, i ? LK_FOREVER : 0), LK_ELIMIT);
+		EXPECT(lk_lock_acquire(lock, i ? LK_FOREVER : 0, NULL), LK_ELIMIT);
 		ck_assert_uint_eq(lk_lock_hold_count(lock), most);
 	}
 	OK(lk_lock_release(lock));
@@ -348,14 +348,14 @@ TEST_LIMIT(v8_garbage_for_an_answer_is_an_error_and_costs_a_connection, 60)
 	set_up();
 	client = client_with(proxy.url, &options);
 	lock = lock_leased(client, "a", 500);
-	OK(lk_lock_acquire(lock, 1000));
+	OK(lk_lock_acquire(lock, 1000, NULL));
 	OK(lk_lock_release(lock));
 	size_kb = proc_size_kb(0);
 	for (int i = 0; i < count; i++) {
 		lk_err err;
 		nap_ms(20); /* an introduction on a new link has gone by */
 		proxy_lie(&proxy, PROXY_COMMANDS, lies[i], strlen(lies[i]));
-		err = lk_lock_acquire(lock, 0);
+		err = lk_lock_acquire(lock, 0, NULL);
 		ck_assert_int_eq(proxy_count(&proxy).lies, i + 1);
 		ck_assert_msg(err == LK_EUNKNOWN || err == LK_ESERVER || err == LK_ECONN ||
 		                      err == LK_EFOREIGN || (!err && really_mine(lock)),
@@ -366,8 +366,8 @@ TEST_LIMIT(v8_garbage_for_an_answer_is_an_error_and_costs_a_connection, 60)
 		ck_assert(!lk_lock_is_mine(lock));
 		ck_assert_int_lt(proc_size_kb(0) - size_kb, 512 * 1024);
 		/* And it goes on, with links of which nothing is left over. */
-		ck_assert_msg(WITHIN(5000, lk_lock_acquire(lock, 2000) == LK_OK), "after lie %d",
-		              i);
+		ck_assert_msg(WITHIN(5000, lk_lock_acquire(lock, 2000, NULL) == LK_OK),
+		              "after lie %d", i);
 		ck_assert(lk_lock_is_mine(lock));
 		OK(lk_lock_release(lock));
 		ck_assert_msg(redis_int(redis, "EXISTS lk:{a} lk:{a}:q") == 0, "after lie %d", i);
@@ -403,7 +403,7 @@ TEST_LIMIT(v8_garbage_for_a_message_grants_nothing_and_loses_no_wait, 60)
 	for (int i = 0; i < count; i++) {
 		struct waiter waiter;
 		lk_lock *lock = lock_of_handle(client, "a", 700);
-		OK(lk_lock_acquire(held, 5000));
+		OK(lk_lock_acquire(held, 5000, NULL));
 		waiter_start(&waiter, lock, 10000, true);
 		ck_assert(WITHIN(5000, redis_int(redis, "ZCARD lk:{a}:q") == 1));
 		proxy_lie(&proxy, PROXY_MESSAGES, message_lies[i], strlen(message_lies[i]));
@@ -488,15 +488,15 @@ TEST(v9_text_of_others_is_escaped_everywhere)
 	set_up();
 	client = client_with(proxy.url, &options);
 	lock = lock_named(client, "a\x1b[31m\n");
-	OK(lk_lock_acquire(lock, 1000));
+	OK(lk_lock_acquire(lock, 1000, NULL));
 	OK(lk_lock_release(lock));
 	nap_ms(50);
 	proxy_lie(&proxy, PROXY_COMMANDS, hostile, sizeof(hostile) - 1);
-	EXPECT(lk_lock_acquire(lock, 0), LK_ESERVER);
+	EXPECT(lk_lock_acquire(lock, 0, NULL), LK_ESERVER);
 	ck_assert_ptr_nonnull(strstr(lk_errmsg(), "evil"));
 	ck_assert_ptr_nonnull(strstr(lk_errmsg(), "\\x1b"));
 	ck_assert_msg(is_printable(lk_errmsg()), "not escaped");
-	ck_assert(WITHIN(5000, lk_lock_acquire(lock, 500) == LK_OK));
+	ck_assert(WITHIN(5000, lk_lock_acquire(lock, 500, NULL) == LK_OK));
 	/* What others say of themselves. */
 	redis_do(redis, "HSET lk:client:%s host %b user %b program %b label %b pid %s",
 	         lk_client_id(client), "\x1b[31mhost", (size_t)9, "u\0ser", (size_t)5,
@@ -514,7 +514,7 @@ TEST(v9_text_of_others_is_escaped_everywhere)
 	/* The name of a key that is not ours, in an error and in the log. */
 	OK(lk_lock_release(lock));
 	redis_do(redis, "SET %b planted", "lk:{a%1B[31m%0A}", (size_t)16);
-	EXPECT(lk_lock_acquire(lock, 0), LK_EFOREIGN);
+	EXPECT(lk_lock_acquire(lock, 0, NULL), LK_EFOREIGN);
 	ck_assert(is_printable(lk_errmsg()));
 	proxy_cut(&proxy, PROXY_COMMANDS, false);
 	ck_assert(WITHIN(5000, lk_lock_query(lock, &status) != LK_ECONN));

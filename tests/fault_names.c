@@ -143,10 +143,10 @@ TEST(n11_slow_look_up_keeps_deadlines_and_holds_up_nobody)
 	/* A client that lost its connections keeps the deadlines of its calls, and closes. */
 	server_kill(&server);
 	begun = lookups;
-	ck_assert(WITHIN(2000, lk_lock_acquire(lock_named(client, "a"), 0) == LK_ECONN));
+	ck_assert(WITHIN(2000, lk_lock_acquire(lock_named(client, "a"), 0, NULL) == LK_ECONN));
 	ck_assert(WITHIN(2000, lookups > begun));
 	start_ms = now_ms();
-	EXPECT(lk_lock_acquire(lock_named(client, "a"), 100), LK_ECONN);
+	EXPECT(lk_lock_acquire(lock_named(client, "a"), 100, NULL), LK_ECONN);
 	ck_assert_int_le(now_ms() - start_ms, 100 + 300 + 200);
 	start_ms = now_ms();
 	lk_client_close(client);
@@ -182,7 +182,7 @@ TEST(n11_changed_address_is_followed_by_both_connections)
 	server_kill(&server);
 	ck_assert(WITHIN(2000, losses.count == 1));
 	EXPECT(lk_lock_release(lock), LK_ELOST);
-	ck_assert(WITHIN(5000, lk_lock_acquire(lock, 500) == LK_OK));
+	ck_assert(WITHIN(5000, lk_lock_acquire(lock, 500, NULL) == LK_OK));
 	ck_assert_uint_gt(lk_lock_fence(lock), fence);
 	ck_assert_int_eq(redis_int(redis, "EXISTS lk:{a}"), 1);
 	/* The messages come from there, too. */
@@ -209,7 +209,7 @@ TEST(n12_client_falls_back_from_ipv6_to_ipv4)
 	redis = redis_open(&server);
 	/* Nobody listens there, or there is no IPv6 at all. */
 	client = client_with(url_of("six.test"), &options);
-	OK(lk_lock_acquire(lock_named(client, "a"), 0));
+	OK(lk_lock_acquire(lock_named(client, "a"), 0, NULL));
 	ck_assert_int_eq(redis_int(redis, "EXISTS lk:{a}"), 1);
 	OK(lk_client_close(client));
 	/* Somebody listens, and never says a word. */
@@ -219,7 +219,7 @@ TEST(n12_client_falls_back_from_ipv6_to_ipv4)
 		ck_assert(!listen(listener, 8));
 		client = client_with(url_of("six.test"), &options);
 		ck_assert_int_ge(now_ms() - start_ms, 100); /* it did try */
-		OK(lk_lock_acquire(lock_named(client, "a"), 0));
+		OK(lk_lock_acquire(lock_named(client, "a"), 0, NULL));
 		OK(lk_client_close(client));
 	}
 	ck_assert_int_ge(lookups, 1);

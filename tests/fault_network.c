@@ -59,7 +59,7 @@ TEST(n5_message_link_cut_wakes_waiters)
 	far = far_client(0);
 	for (int gently = 0; gently < 2; gently++) {
 		held = lock_named(near, "a");
-		OK(lk_lock_acquire(held, 1000));
+		OK(lk_lock_acquire(held, 1000, NULL));
 		waiter_start(&waiter, lock_of_handle(far, "a", 0), LK_FOREVER, false);
 		ck_assert(WITHIN(2000, queue_is(1)));
 		proxy_cut(&proxy, PROXY_MESSAGES, gently);
@@ -208,20 +208,20 @@ TEST(n8_jitter_and_single_bytes_change_nothing)
 	lock = lock_of_handle(far, "a", 0);
 	held = lock_named(near, "a");
 	for (int i = 0; i < 6; i++) {
-		OK(lk_lock_acquire(lock, 1000));
+		OK(lk_lock_acquire(lock, 1000, NULL));
 		OK(lk_lock_query(lock, &status));
 		ck_assert(status.held);
 		ck_assert_uint_eq(status.fence, lk_lock_fence(lock));
 		OK(lk_lock_release(lock));
-		OK(lk_lock_acquire(held, 1000));
+		OK(lk_lock_acquire(held, 1000, NULL));
 		waiter_start(&waiter, lock, 5000, false);
 		ck_assert(WITHIN(2000, queue_is(1)));
 		OK(lk_lock_release(held));
 		OK(waiter_join(&waiter));
 	}
-	OK(lk_lock_acquire(held, 1000));
+	OK(lk_lock_acquire(held, 1000, NULL));
 	start_ms = now_ms();
-	EXPECT(lk_lock_acquire(lock, 300), LK_ETIMEDOUT);
+	EXPECT(lk_lock_acquire(lock, 300, NULL), LK_ETIMEDOUT);
 	ck_assert_int_ge(now_ms() - start_ms, 299);
 	ck_assert_int_le(now_ms() - start_ms, 300 + 2000);
 	OK(lk_lock_release(held));
@@ -292,7 +292,7 @@ TEST(n9_grant_message_after_the_release_revives_nothing)
 	nap_ms(1300); /* whatever is late has come */
 	expect_no_keys(0);
 	ck_assert_int_eq(lk_lock_state(lock), LK_STATE_NONE);
-	OK(lk_lock_acquire(held, 0));
+	OK(lk_lock_acquire(held, 0, NULL));
 	OK(lk_client_close(near));
 	OK(lk_client_close(far));
 }
@@ -311,7 +311,7 @@ static int wait_and_tell(void *arg, int in, int out)
 	client = client_at(server.url);
 	lock = lock_leased(client, "a", 900);
 	line_write(out, "%s", lk_client_id(client));
-	line_write(out, "%s", lk_err_name(lk_lock_acquire(lock, 15000)));
+	line_write(out, "%s", lk_err_name(lk_lock_acquire(lock, 15000, NULL)));
 	OK(lk_lock_release(lock));
 	return lk_client_close(client) != LK_OK;
 }
@@ -371,7 +371,7 @@ TEST_LIMIT(n10_flapping_links_leak_nothing_and_progress_resumes, 120)
 	set_up();
 	for (int i = 0; i < 2; i++) {
 		clients[i] = far_client(500);
-		OK(lk_lock_acquire(lock_named(clients[i], "warm"), 1000));
+		OK(lk_lock_acquire(lock_named(clients[i], "warm"), 1000, NULL));
 		OK(lk_lock_release(lock_named(clients[i], "warm")));
 	}
 	fds = proc_fd_count(0);
@@ -390,7 +390,7 @@ TEST_LIMIT(n10_flapping_links_leak_nothing_and_progress_resumes, 120)
 	for (int i = 0; i < 2; i++) {
 		lk_lock *lock = lock_of_handle(clients[i], "after", 1000);
 		int64_t start_ms = now_ms();
-		ck_assert(WITHIN(1000, lk_lock_acquire(lock, 1000) == LK_OK));
+		ck_assert(WITHIN(1000, lk_lock_acquire(lock, 1000, NULL) == LK_OK));
 		ck_assert_int_le(now_ms() - start_ms, 1000);
 		OK(lk_lock_release(lock));
 	}
@@ -435,14 +435,14 @@ TEST(n14_reconnect_into_a_black_hole_keeps_deadlines)
 	proxy_cut(&proxy, PROXY_MESSAGES, false);
 	ck_assert(WITHIN(2000, lk_lock_state(held) == LK_STATE_UNSURE)); /* it has noticed */
 	start_ms = now_ms();
-	EXPECT(lk_lock_acquire(lock, 300), LK_ECONN);
+	EXPECT(lk_lock_acquire(lock, 300, NULL), LK_ECONN);
 	ck_assert_int_le(now_ms() - start_ms, 300 + 400 + 100);
 	ck_assert(WITHIN(2000, losses.count == 1));
 	ck_assert_int_eq(losses.reason, LK_LOST_EXPIRED);
 	ck_assert_int_gt(proxy_count(&proxy).silent, 0);
 	EXPECT(lk_lock_release(held), LK_ELOST);
 	proxy_heal(&proxy);
-	ck_assert(WITHIN(8000, lk_lock_acquire(lock, 500) == LK_OK));
+	ck_assert(WITHIN(8000, lk_lock_acquire(lock, 500, NULL) == LK_OK));
 	OK(lk_client_close(client));
 }
 
@@ -488,7 +488,7 @@ TEST(n16_rotated_password_makes_no_retry_storm)
 	/* Before it has seen that, a request could be on its way: that would be unknown. */
 	ck_assert(WITHIN(1000, lk_lock_state(held) == LK_STATE_UNSURE));
 	start_ms = now_ms();
-	EXPECT(lk_lock_acquire(lock_named(client, "b"), 300), LK_EAUTH);
+	EXPECT(lk_lock_acquire(lock_named(client, "b"), 300, NULL), LK_EAUTH);
 	ck_assert_int_le(now_ms() - start_ms, 300 + 500);
 	ck_assert(WITHIN(2000, losses.count == 1));
 	ck_assert_int_eq(losses.reason, LK_LOST_EXPIRED);
@@ -497,6 +497,6 @@ TEST(n16_rotated_password_makes_no_retry_storm)
 	ck_assert_int_le(proxy_count(&proxy).connections - before, 30);
 	EXPECT(lk_lock_release(held), LK_ELOST);
 	redis_do(redis, "ACL SETUSER app >old"); /* rotated back: it recovers by itself */
-	ck_assert(WITHIN(8000, lk_lock_acquire(lock_named(client, "b"), 500) == LK_OK));
+	ck_assert(WITHIN(8000, lk_lock_acquire(lock_named(client, "b"), 500, NULL) == LK_OK));
 	OK(lk_client_close(client));
 }

@@ -144,12 +144,12 @@ TEST_LIMIT(n1_dropped_requests_lose_a_hold_at_its_deadline_not_before, 40)
 	ck_assert_int_eq(losses.reason, LK_LOST_EXPIRED);
 	ck_assert_uint_eq(losses.fence, fence);
 	start_ms = now_ms();
-	EXPECT(lk_lock_acquire(other, 200), LK_ECONN);
+	EXPECT(lk_lock_acquire(other, 200, NULL), LK_ECONN);
 	ck_assert_int_le(now_ms() - start_ms, 200 + 300 + 50);
 	ck_assert(WITHIN(2000, redis_int(redis, "EXISTS lk:{a} lk:{b} lk:{b}:q") == 0));
 	ck_assert_int_gt(heal(), 0);
 	EXPECT(lk_lock_release(lock), LK_ELOST);
-	ck_assert(WITHIN(8000, lk_lock_acquire(lock, 1000) == LK_OK));
+	ck_assert(WITHIN(8000, lk_lock_acquire(lock, 1000, NULL) == LK_OK));
 	ck_assert_uint_gt(lk_lock_fence(lock), fence);
 	OK(lk_lock_release(lock));
 	OK(lk_client_close(client));
@@ -164,14 +164,14 @@ TEST_LIMIT(n1_request_that_is_dropped_is_unknown_in_time, 40)
 	set_up();
 	client = client_open(300);
 	lock = lock_named(client, "a");
-	OK(lk_lock_acquire(lock, 1000));
+	OK(lk_lock_acquire(lock, 1000, NULL));
 	OK(lk_lock_release(lock));
 	drop("dport");
 	start_ms = now_ms();
-	EXPECT(lk_lock_acquire(lock, 0), LK_EUNKNOWN); /* the first one cannot know */
+	EXPECT(lk_lock_acquire(lock, 0, NULL), LK_EUNKNOWN); /* the first one cannot know */
 	ck_assert_int_le(now_ms() - start_ms, 300 + 100);
 	ck_assert_int_gt(heal(), 0);
-	ck_assert(WITHIN(8000, lk_lock_acquire(lock, 1000) == LK_OK));
+	ck_assert(WITHIN(8000, lk_lock_acquire(lock, 1000, NULL) == LK_OK));
 	OK(lk_lock_release(lock));
 	ck_assert_int_eq(redis_int(redis, "EXISTS lk:{a} lk:{a}:q"), 0);
 	OK(lk_client_close(client));
@@ -216,7 +216,7 @@ TEST_LIMIT(n2_acquire_that_is_given_up_unanswered_ends_with_its_lease, 40)
 	lock = lock_leased(client, "a", 900);
 	drop("sport");
 	start_ms = now_ms();
-	EXPECT(lk_lock_acquire(lock, 200), LK_EUNKNOWN);
+	EXPECT(lk_lock_acquire(lock, 200, NULL), LK_EUNKNOWN);
 	ck_assert_int_le(now_ms() - start_ms, 200 + 300 + 100);
 	ck_assert(!lk_lock_is_mine(lock));
 	ck_assert_int_gt(redis_int(redis, "GET lk:fence"), 0); /* there was a grant */
@@ -224,7 +224,7 @@ TEST_LIMIT(n2_acquire_that_is_given_up_unanswered_ends_with_its_lease, 40)
 	ck_assert(WITHIN(1200, redis_int(redis, "EXISTS lk:{a}") == 0));
 	ck_assert_int_gt(heal(), 0);
 	other = client_open(300);
-	OK(lk_lock_acquire(lock_named(other, "a"), 1000));
+	OK(lk_lock_acquire(lock_named(other, "a"), 1000, NULL));
 	OK(lk_client_close(other));
 	lk_client_close(client);
 }
@@ -240,7 +240,7 @@ TEST_LIMIT(n3_vanished_server_is_noticed_on_both_connections, 40)
 	set_up();
 	near = client_at(server.unix_url);
 	held = lock_named(near, "a");
-	OK(lk_lock_acquire(held, 0));
+	OK(lk_lock_acquire(held, 0, NULL));
 	client = client_open(300);
 	waiter_start(&waiter, lock_of_handle(client, "a", 900), 15000, true);
 	ck_assert(WITHIN(2000, redis_int(redis, "ZCARD lk:{a}:q") == 1));

@@ -51,7 +51,7 @@ static int obey(void *arg, int in, int out)
 	line_write(out, "ready");
 	while ((order = line_read(in, 60000))) {
 		if (!strcmp(order, "acquire")) {
-			lk_err err = lk_lock_acquire(lock, job->wait_ms);
+			lk_err err = lk_lock_acquire(lock, job->wait_ms, NULL);
 			line_write(out, "%s %lld", lk_err_name(err),
 			           (long long)lk_lock_fence(lock));
 		} else if (!strcmp(order, "state")) {
@@ -103,7 +103,7 @@ TEST(c1_holder_stopped_past_its_lease_is_told_and_harmless)
 	ck_assert_str_eq(tell(&holder, "write"), "1");
 	process_pause(&holder);
 	ck_assert_int_eq(proc_state(holder.pid), 'T');
-	OK(lk_lock_acquire(lock, 5000));
+	OK(lk_lock_acquire(lock, 5000, NULL));
 	redis_do(redis, "SET fenced %lld", (long long)lk_lock_fence(lock));
 	process_continue(&holder);
 	snprintf(state, sizeof(state), "%d", LK_STATE_LOST);
@@ -146,7 +146,8 @@ TEST(c2_grant_that_is_read_too_late_is_no_hold)
 		ck_assert(WITHIN(1000,
 		                 proxy_count(&proxy).held[PROXY_COMMANDS][PROXY_TO_CLIENT] > 0));
 		proxy_heal(&proxy);
-		OK(lk_lock_acquire(lock, 5000)); /* when the lease that nobody used has ended */
+		OK(lk_lock_acquire(lock, 5000,
+		                   NULL)); /* when the lease that nobody used has ended */
 		process_continue(&stopped);
 		answer = line_read(stopped.out, 5000);
 		ck_assert_ptr_nonnull(answer);
@@ -207,7 +208,7 @@ TEST(c3_loss_is_seen_though_the_background_thread_cannot_run)
 	ck_assert_int_eq(waitpid(thread, &status, __WALL), thread);
 	ck_assert(WIFSTOPPED(status));
 	client = client_at(server.url);
-	OK(lk_lock_acquire(lock_named(client, "a"), 5000));
+	OK(lk_lock_acquire(lock_named(client, "a"), 5000, NULL));
 	snprintf(state, sizeof(state), "%d", LK_STATE_LOST);
 	ck_assert_str_eq(tell(&holder, "state"), state);
 	ck_assert_str_eq(tell(&holder, "release"), "LK_ELOST");
@@ -254,7 +255,7 @@ static lk_lock *queue_workers(struct process *workers, struct job *job)
 		process_start(&workers[i], obey, job);
 	redis = redis_open(&server);
 	lock = lock_leased(client_at(server.url), "a", job->lease_ms);
-	OK(lk_lock_acquire(lock, 0));
+	OK(lk_lock_acquire(lock, 0, NULL));
 	for (int i = 0; i < WAITERS; i++) {
 		tell(&workers[i], "start");
 		line_write(workers[i].in, "acquire");
@@ -347,8 +348,8 @@ static int use_after_fork(lk_client *client, lk_lock *lock, const char *url, int
 	size_t count;
 
 	ck_assert_int_eq(proc_socket_count(0), sockets); /* its copies are closed */
-	EXPECT(lk_lock_acquire(lock, 0), LK_EFORKED);
-	EXPECT(lk_lock_acquire(lock, LK_FOREVER), LK_EFORKED);
+	EXPECT(lk_lock_acquire(lock, 0, NULL), LK_EFORKED);
+	EXPECT(lk_lock_acquire(lock, LK_FOREVER, NULL), LK_EFORKED);
 	EXPECT(lk_lock_extend(lock, 1000), LK_EFORKED);
 	EXPECT(lk_lock_cancel(lock), LK_EFORKED);
 	EXPECT(lk_lock_query(lock, &status), LK_EFORKED);
@@ -368,8 +369,8 @@ static int use_after_fork(lk_client *client, lk_lock *lock, const char *url, int
 	own = client_at(url);
 	ck_assert_str_ne(lk_client_id(own), lk_client_id(client));
 	EXPECT(lk_client_close(client), LK_EFORKED);
-	EXPECT(lk_lock_acquire(lock_named(own, "a"), 0), LK_EBUSY);
-	OK(lk_lock_acquire(lock_named(own, "b"), 0));
+	EXPECT(lk_lock_acquire(lock_named(own, "a"), 0, NULL), LK_EBUSY);
+	OK(lk_lock_acquire(lock_named(own, "b"), 0, NULL));
 	OK(lk_client_close(own));
 	return 0;
 }
@@ -400,7 +401,7 @@ TEST(c13_forked_child_is_refused_and_the_parent_unaffected)
 	ck_assert_int_eq(lk_lock_state(lock), LK_STATE_HELD);
 	ck_assert_int_eq(losses.count, 0);
 	OK(lk_lock_release(lock));
-	OK(lk_lock_acquire(lock, 0));
+	OK(lk_lock_acquire(lock, 0, NULL));
 	OK(lk_client_close(client));
 	ck_assert_int_eq(redis_int(redis, "EXISTS lk:{a} lk:{b}"), 0);
 }
@@ -441,14 +442,14 @@ TEST(c13_child_does_not_keep_a_dead_waiter_alive)
 	client = client_at(server.url);
 	lock = lock_named(client, "a");
 	next = lock_named(client_at(server.url), "a");
-	OK(lk_lock_acquire(lock, 0));
+	OK(lk_lock_acquire(lock, 0, NULL));
 	line_write(worker.in, "go");
 	child = line_read(worker.out, 10000);
 	ck_assert_ptr_nonnull(child);
 	process_kill(&worker);
 	OK(lk_lock_release(lock));
 	start_ms = now_ms();
-	ck_assert(WITHIN(200, lk_lock_acquire(next, 0) == LK_OK));
+	ck_assert(WITHIN(200, lk_lock_acquire(next, 0, NULL) == LK_OK));
 	ck_assert_int_le(now_ms() - start_ms, 200);
 	kill(atoi(child), SIGKILL);
 }
@@ -464,7 +465,7 @@ TEST(c14_program_that_is_executed_inherits_no_socket)
 
 static void *hold_and_end(void *arg)
 {
-	OK(lk_lock_acquire(arg, 5000));
+	OK(lk_lock_acquire(arg, 5000, NULL));
 	return NULL;
 }
 
@@ -506,7 +507,7 @@ TEST(c16_release_by_who_does_not_hold_changes_nothing)
 	process_start(&stranger, obey, &job);
 	redis = redis_open(&server);
 	lock = lock_named(client_at(server.url), "a");
-	OK(lk_lock_acquire(lock, 0));
+	OK(lk_lock_acquire(lock, 0, NULL));
 	snprintf(before, sizeof(before), "%s", redis_text(redis, "GET lk:{a}"));
 	pthread_create(&thread, NULL, try_to_inherit, lock);
 	pthread_join(thread, NULL);

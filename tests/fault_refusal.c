@@ -84,9 +84,9 @@ TEST(s22_too_few_replicas_are_waited_out)
 	want_replicas(1);
 	ck_assert(!strncmp(redis_text(redis, "SET x 1"), "-NOREPLICAS", 11));
 	lock = lock_of_handle(client, "a", LEASE_MS);
-	EXPECT(lk_lock_acquire(lock, 0), LK_ESERVER);
+	EXPECT(lk_lock_acquire(lock, 0, NULL), LK_ESERVER);
 	ck_assert_msg(strstr(lk_errmsg(), "NOREPLICAS") != NULL, "%s", lk_errmsg());
-	EXPECT(lk_lock_acquire(lock, 300), LK_ETIMEDOUT);
+	EXPECT(lk_lock_acquire(lock, 300, NULL), LK_ETIMEDOUT);
 	waiter_start(&waiter, lock, 20000, true);
 	nap_ms(500);
 	ck_assert(!waiter.ended);
@@ -104,7 +104,7 @@ TEST(s22_ticket_of_a_wait_that_ended_meanwhile_blocks_nobody)
 
 	set_up();
 	lock = lock_of_handle(holder, "a", LEASE_MS);
-	OK(lk_lock_acquire(lock, 0));
+	OK(lk_lock_acquire(lock, 0, NULL));
 	waiter_start(&ended, lock_of_handle(client, "a", LEASE_MS), 700, false);
 	ck_assert(WITHIN(5000, queue_is("a", 1)));
 	want_replicas(1);
@@ -129,7 +129,7 @@ TEST_LIMIT(s23_ticket_of_who_had_no_rights_for_a_while_blocks_nobody, 40)
 
 	set_up();
 	lock = lock_of_handle(holder, "a", LEASE_MS);
-	OK(lk_lock_acquire(lock, 0));
+	OK(lk_lock_acquire(lock, 0, NULL));
 	waiter_start(&ended, lock_of_handle(client, "a", LEASE_MS), 700, false);
 	ck_assert(WITHIN(5000, queue_is("a", 1)));
 	take_rights();
@@ -154,15 +154,15 @@ TEST(s23_release_without_rights_is_repeated_before_the_next_turn_of_its_own)
 
 	set_up();
 	lock = lock_of_handle(client, "a", LEASE_MS);
-	OK(lk_lock_acquire(lock, 0));
+	OK(lk_lock_acquire(lock, 0, NULL));
 	take_rights();
 	EXPECT(lk_lock_release(lock), LK_EUNKNOWN);
 	ck_assert_int_eq(redis_int(redis, "EXISTS lk:{a}"), 1);
-	EXPECT(lk_lock_acquire(lock, 1000), LK_EAUTH);
+	EXPECT(lk_lock_acquire(lock, 1000, NULL), LK_EAUTH);
 	nap_ms(3200);
 	give_rights();
 	start_ms = now_ms();
-	OK(lk_lock_acquire(lock, 10000));
+	OK(lk_lock_acquire(lock, 10000, NULL));
 	ck_assert_int_le(now_ms() - start_ms, QUICK_MS);
 	OK(lk_lock_release(lock));
 	ck_assert_int_eq(redis_int(redis, "EXISTS lk:{a} lk:{a}:q"), 0);
@@ -211,7 +211,7 @@ TEST(s23_close_waits_for_no_rights)
 
 	set_up();
 	lock = lock_of_handle(holder, "a", LEASE_MS);
-	OK(lk_lock_acquire(lock, 0));
+	OK(lk_lock_acquire(lock, 0, NULL));
 	waiter_start(&ended, lock_of_handle(client, "a", LEASE_MS), 500, false);
 	ck_assert(WITHIN(5000, queue_is("a", 1)));
 	take_rights();

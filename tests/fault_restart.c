@@ -56,7 +56,7 @@ TEST_LIMIT(s3_lock_of_an_old_memory_is_a_loss_and_its_queue_drains, 40)
 	first = client_at(server.url);
 	second = client_at(server.url);
 	old = lock_leased(first, "a", 1000);
-	OK(lk_lock_acquire(old, 0));
+	OK(lk_lock_acquire(old, 0, NULL));
 	/* In the old memory the first holds, and the second waits, in a thread that ends. */
 	waiter_start(&waiter, lock_of_handle(second, "a", 1000), 5000, false);
 	ck_assert(WITHIN(2000, redis_int(redis, "ZCARD lk:{a}:q") == 1));
@@ -215,7 +215,7 @@ TEST_LIMIT(s4_clean_restart_after_the_leases_have_ended, 40)
 	ck_assert_int_ge(redis_int(redis, "GET lk:fence"), (long long)fence);
 	EXPECT(lk_lock_release(lock), LK_ELOST);
 	EXPECT(lk_semaphore_release(semaphore, hold), LK_ELOST);
-	ck_assert(WITHIN(BACK_MS, lk_lock_acquire(lock, 1000) == LK_OK));
+	ck_assert(WITHIN(BACK_MS, lk_lock_acquire(lock, 1000, NULL) == LK_OK));
 	ck_assert_uint_gt(lk_lock_fence(lock), fence);
 	fence = permits_of(semaphore, 3, 1000);
 	ck_assert_uint_gt(fence, hold);
@@ -267,7 +267,7 @@ TEST_LIMIT(s20_nothing_learned_of_one_server_is_believed_of_the_next, 40)
 	lock = lock_leased(client, "a", 800);
 	for (int i = 0; i < 4; i++) {
 		bool is_less = i % 2;
-		ck_assert(WITHIN(BACK_MS, lk_lock_acquire(lock, 1000) == LK_OK));
+		ck_assert(WITHIN(BACK_MS, lk_lock_acquire(lock, 1000, NULL) == LK_OK));
 		ck_assert_uint_gt(lk_lock_fence(lock), fence);
 		fence = lk_lock_fence(lock);
 		redis_do(redis, "SELECT 3");

@@ -88,7 +88,7 @@ TEST(s2_empty_restart_is_a_loss_and_fences_go_on)
 	ck_assert_int_le(losses.at_ms - start_ms, 900 + 50);
 	ck_assert_int_eq(lk_lock_state(lock), LK_STATE_LOST);
 	EXPECT(lk_lock_release(lock), LK_ELOST);
-	ck_assert(WITHIN(5000, lk_lock_acquire(lock, 1000) == LK_OK));
+	ck_assert(WITHIN(5000, lk_lock_acquire(lock, 1000, NULL) == LK_OK));
 	ck_assert_uint_gt(lk_lock_fence(lock), fence);
 	OK(lk_lock_release(lock));
 	OK(lk_client_close(client));
@@ -141,7 +141,7 @@ TEST(s6_stopped_server_past_the_lease_revives_nothing)
 	ck_assert_int_le(losses.at_ms - start_ms, 500 + 50);
 	ck_assert_int_eq(lk_lock_state(lock), LK_STATE_LOST);
 	server_resume(&server);
-	ck_assert(WITHIN(3000, lk_lock_acquire(next, 1000) == LK_OK));
+	ck_assert(WITHIN(3000, lk_lock_acquire(next, 1000, NULL) == LK_OK));
 	ck_assert_uint_gt(lk_lock_fence(next), fence);
 	nap_ms(300); /* late renewals would come now */
 	ck_assert_int_eq(lk_lock_state(next), LK_STATE_HELD);
@@ -170,7 +170,7 @@ TEST(s6_late_renewal_and_leave_touch_no_newer_hold)
 	ck_assert_int_eq(sscanf(redis_text(redis, "GET lk:{a}"), "%199s %31s", ticket, fence), 2);
 	OK(lk_lock_release(lock));
 	next = lock_leased(other, "a", 30000);
-	OK(lk_lock_acquire(next, 0));
+	OK(lk_lock_acquire(next, 0, NULL));
 	snprintf(now_held, sizeof(now_held), "%s", redis_text(redis, "GET lk:{a}"));
 	ck_assert_ptr_null(strstr(now_held, ticket));
 	for (int claim = 0; claim < 2; claim++) {
@@ -226,7 +226,7 @@ TEST(s7_slow_server_is_an_unknown_answer_and_no_late_reply_is_matched)
 	pthread_create(&thread, NULL, sleep_server, second);
 	nap_ms(100); /* the server sleeps from now on */
 	start_ms = now_ms();
-	err = lk_lock_acquire(tried, 0);
+	err = lk_lock_acquire(tried, 0, NULL);
 	ck_assert_msg(err == LK_EUNKNOWN, "%s: %s", lk_err_name(err), lk_errmsg());
 	ck_assert_int_le(now_ms() - start_ms, 500 + 500);
 	pthread_join(thread, NULL);
@@ -259,7 +259,7 @@ static void *load_thread(void *arg)
 
 	(void)arg;
 	while (!load_ends) {
-		OK(lk_lock_acquire(lock, 5000));
+		OK(lk_lock_acquire(lock, 5000, NULL));
 		load_rounds++;
 		OK(lk_lock_release(lock));
 	}
@@ -335,7 +335,7 @@ TEST(s13_full_server_renews_and_releases)
 	queue_up(&waiter, "a", 600);
 	redis_do(redis, "CONFIG SET maxmemory-policy noeviction maxmemory 1");
 	ck_assert_ptr_nonnull(strstr(redis_text(redis, "SET more 1"), "-OOM"));
-	EXPECT(lk_lock_acquire(refused, 0), LK_ESERVER);
+	EXPECT(lk_lock_acquire(refused, 0, NULL), LK_ESERVER);
 	ck_assert_ptr_nonnull(strstr(lk_errmsg(), "OOM"));
 	stays_held(lock, 1500);
 	ck_assert_uint_eq(lk_lock_fence(lock), fence);
@@ -345,7 +345,7 @@ TEST(s13_full_server_renews_and_releases)
 	ck_assert_uint_gt(waiter.fence, fence);
 	ck_assert_int_eq(redis_int(redis, "EXISTS lk:{a} lk:{b} lk:{b}:q"), 0);
 	redis_do(redis, "CONFIG SET maxmemory 0");
-	OK(lk_lock_acquire(refused, 1000));
+	OK(lk_lock_acquire(refused, 1000, NULL));
 	OK(lk_client_close(client));
 }
 
@@ -357,7 +357,7 @@ static void expect_foreign(lk_lock *lock, const char *key, int64_t wait_ms)
 	char before[64];
 
 	snprintf(before, sizeof(before), "%s", redis_text(redis, "DEBUG DIGEST"));
-	EXPECT(lk_lock_acquire(lock, wait_ms), LK_EFOREIGN);
+	EXPECT(lk_lock_acquire(lock, wait_ms, NULL), LK_EFOREIGN);
 	ck_assert_msg(strstr(lk_errmsg(), key) != NULL, "%s does not name %s", lk_errmsg(), key);
 	ck_assert_str_eq(redis_text(redis, "DEBUG DIGEST"), before);
 }
@@ -371,7 +371,7 @@ TEST(s16_key_of_another_type_is_named_and_left_alone)
 	redis = redis_open(&server);
 	client = client_at(server.url);
 	lock = lock_named(client, "a");
-	OK(lk_lock_acquire(lock, 0)); /* so that the description of the client exists */
+	OK(lk_lock_acquire(lock, 0, NULL)); /* so that the description of the client exists */
 	OK(lk_lock_release(lock));
 	nap_ms(50);
 	redis_do(redis, "LPUSH lk:{a} x");
@@ -386,7 +386,7 @@ TEST(s16_key_of_another_type_is_named_and_left_alone)
 	redis_do(redis, "LPUSH lk:fence x");
 	expect_foreign(lock, "lk:fence", 0);
 	redis_do(redis, "DEL lk:fence");
-	OK(lk_lock_acquire(lock, 0));
+	OK(lk_lock_acquire(lock, 0, NULL));
 	OK(lk_client_close(client));
 }
 
@@ -417,7 +417,7 @@ TEST(s17_planted_key_blocks_nobody_for_ever)
 	redis = redis_open(&server);
 	client = client_at(server.url);
 	lock = lock_named(client, "a");
-	OK(lk_lock_acquire(lock, 0));
+	OK(lk_lock_acquire(lock, 0, NULL));
 	OK(lk_lock_release(lock));
 	nap_ms(50);
 	redis_do(redis, "SET lk:{a} planted");
@@ -431,7 +431,7 @@ TEST(s17_planted_key_blocks_nobody_for_ever)
 	redis_do(redis, "SET lk:{a} %s", "1:AAAAAAAAAAAAAAAAAAAAAA:BBBBBBBBBBB:400:r 5 400 -");
 	ck_assert_int_eq(redis_int(redis, "PTTL lk:{a}"), -1);
 	start_ms = now_ms();
-	OK(lk_lock_acquire(lock, 5000));
+	OK(lk_lock_acquire(lock, 5000, NULL));
 	ck_assert_int_ge(now_ms() - start_ms, 390);
 	ck_assert_int_le(now_ms() - start_ms, 1500);
 	OK(lk_client_close(client));
@@ -523,7 +523,7 @@ TEST(s19_client_limit_refuses_newcomers_and_keeps_who_is_there)
 	ck_assert_int_ge(again, 1);
 	ck_assert_int_le(again, 60);
 	redis_do(redis, "CONFIG SET maxclients 100");
-	ck_assert(WITHIN(5000, lk_lock_acquire(lock_named(cut, "b"), 500) == LK_OK));
+	ck_assert(WITHIN(5000, lk_lock_acquire(lock_named(cut, "b"), 500, NULL) == LK_OK));
 	OK(lk_lock_release(lock));
 	OK(lk_client_close(client));
 	OK(lk_client_close(cut));

@@ -26,7 +26,7 @@ static struct {
 	lk_err (*client_open)(const char *, const lk_client_options *, lk_client **);
 	lk_err (*client_close)(lk_client *);
 	lk_err (*lock_open)(lk_client *, const char *, const lk_lock_options *, lk_lock **);
-	lk_err (*lock_acquire)(lk_lock *, int64_t);
+	lk_err (*lock_acquire)(lk_lock *, int64_t, uint64_t *);
 	lk_err (*lock_release)(lk_lock *);
 } lib;
 
@@ -56,7 +56,7 @@ static void load(void)
 	find("lk_lock_release", &lib.lock_release);
 	/* It is another one than this program is linked with. */
 	ck_assert_ptr_ne(*(void **)&lib.lock_acquire,
-	                 *(void **)&(lk_err(*)(lk_lock *, int64_t)){lk_lock_acquire});
+	                 *(void **)&(lk_err(*)(lk_lock *, int64_t, uint64_t *)){lk_lock_acquire});
 }
 
 struct user {
@@ -69,7 +69,7 @@ static void *use(void *arg)
 {
 	struct user *user = arg;
 
-	OK(lib.lock_acquire(user->lock, 5000));
+	OK(lib.lock_acquire(user->lock, 5000, NULL));
 	OK(lib.lock_release(user->lock));
 	user->holds = true;
 	WITHIN(10000, user->may_end);
@@ -95,7 +95,7 @@ static int unload(void *arg, int in, int out)
 	OK(lib.lock_open(client, "b", NULL, &user.lock));
 	pthread_create(&thread, NULL, use, &user);
 	ck_assert(WITHIN(5000, user.holds));
-	OK(lib.lock_acquire(lock, 1000));
+	OK(lib.lock_acquire(lock, 1000, NULL));
 	if (closes) {
 		OK(lib.client_close(client));
 		ck_assert(WITHIN(1000, proc_thread_count(0) <= threads + 1 + TSAN));
@@ -153,7 +153,7 @@ static int leave(void *arg, int in, int out)
 		ck_assert_int_eq(atexit(release_at_exit), 0);
 		keeper = client_at(server.url);
 		kept = lock_of_handle(keeper, "kept", 600);
-		OK(lk_lock_acquire(kept, 0));
+		OK(lk_lock_acquire(kept, 0, NULL));
 	}
 	hold_watched(client, "a", 600);
 	for (int i = 0; i < 3; i++)
@@ -177,7 +177,7 @@ TEST(c28_program_that_exits_in_the_middle_of_everything_just_ends)
 		process_start(&worker, leave, &arg);
 		redis = redis_open(&server);
 		client = client_at(server.url);
-		OK(lk_lock_acquire(lock_named(client, "theirs"), 0));
+		OK(lk_lock_acquire(lock_named(client, "theirs"), 0, NULL));
 		start_ms = now_ms();
 		line_write(worker.in, "go");
 		status = process_wait(&worker, 10000);
@@ -188,7 +188,7 @@ TEST(c28_program_that_exits_in_the_middle_of_everything_just_ends)
 			ck_assert_int_eq(redis_int(redis, "EXISTS lk:{kept}"), 0);
 		/* What it held ends with its lease, who waited is passed over. */
 		lock = lock_named(client, "a");
-		OK(lk_lock_acquire(lock, 600 + 1000));
+		OK(lk_lock_acquire(lock, 600 + 1000, NULL));
 		OK(lk_lock_release(lock));
 		OK(lk_client_close(client));
 		redis_close(redis);

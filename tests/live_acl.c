@@ -40,7 +40,7 @@ static void *acquire(void *arg)
 {
 	struct wait *wait = arg;
 
-	wait->err = lk_lock_acquire(wait->lock, 5000);
+	wait->err = lk_lock_acquire(wait->lock, 5000, NULL);
 	if (!wait->err)
 		wait->err = lk_lock_release(wait->lock);
 	return NULL;
@@ -72,13 +72,13 @@ static lk_err use_locks(lk_lock *mine, lk_lock *other, const char **step)
 	lk_err err;
 
 	*step = "acquire";
-	if ((err = lk_lock_acquire(mine, 1000)))
+	if ((err = lk_lock_acquire(mine, 1000, NULL)))
 		return err;
 	*step = "extend";
 	if ((err = lk_lock_extend(mine, 20000)))
 		return err;
 	*step = "try";
-	if ((err = lk_lock_acquire(other, 0)) != LK_EBUSY)
+	if ((err = lk_lock_acquire(other, 0, NULL)) != LK_EBUSY)
 		return err;
 	ck_assert_int_eq(pthread_create(&thread, NULL, acquire, &wait), 0);
 	*step = "query";
@@ -100,7 +100,7 @@ static lk_err use_locks(lk_lock *mine, lk_lock *other, const char **step)
 	if (err || (err = wait.err))
 		return err;
 	*step = "break";
-	if ((err = lk_lock_acquire(other, 1000)) || (err = lk_lock_break(mine, NULL)))
+	if ((err = lk_lock_acquire(other, 1000, NULL)) || (err = lk_lock_break(mine, NULL)))
 		return err;
 	ck_assert(WITHIN(1000, lk_lock_state(other) == LK_STATE_LOST));
 	EXPECT(lk_lock_release(other), LK_ELOST);

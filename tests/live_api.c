@@ -33,16 +33,16 @@ TEST(hold_count_follows_reentry)
 {
 	lk_client *client = set_up();
 	lk_lock *lock = lock_named(client, "a"), *same = lock_named(client, "a");
-	uint64_t fence;
+	uint64_t fence = 0, again = 0;
 
 	ck_assert_uint_eq(lk_lock_hold_count(lock), 0);
 	ck_assert_int_eq(lk_lock_state(lock), LK_STATE_NONE);
 	ck_assert_uint_eq(lk_lock_fence(lock), 0);
-	OK(lk_lock_acquire(lock, 0));
-	fence = lk_lock_fence(lock);
+	OK(lk_lock_acquire(lock, 0, &fence));
 	ck_assert_uint_ne(fence, 0);
-	OK(lk_lock_acquire(lock, LK_FOREVER));
-	OK(lk_lock_acquire(same, 0)); /* through any handle of the client */
+	OK(lk_lock_acquire(lock, LK_FOREVER, NULL));
+	OK(lk_lock_acquire(same, 0, &again)); /* through any handle of the client */
+	ck_assert_uint_eq(again, fence);
 	ck_assert_uint_eq(lk_lock_hold_count(lock), 3);
 	ck_assert_uint_eq(lk_lock_hold_count(same), 3);
 	ck_assert_uint_eq(lk_lock_fence(same), fence);
@@ -81,7 +81,7 @@ TEST(hold_of_a_thread_is_released_by_it_alone)
 	lk_client *client = set_up();
 	lk_lock *lock = lock_named(client, "a");
 
-	OK(lk_lock_acquire(lock, 0));
+	OK(lk_lock_acquire(lock, 0, NULL));
 	ck_assert_int_eq(release_elsewhere(lock), LK_ENOTOWNER);
 	ck_assert_uint_eq(lk_lock_hold_count(lock), 1);
 	OK(lk_lock_release(lock));
@@ -93,17 +93,19 @@ TEST(hold_of_a_handle_is_released_by_any_thread)
 	const lk_lock_options options = {.owner = LK_OWNER_HANDLE};
 	lk_client *client = set_up();
 	lk_lock *lock = lock_with(client, "a", &options), *other = lock_with(client, "a", &options);
+	uint64_t fence = 17;
 
-	OK(lk_lock_acquire(lock, 0));
-	OK(lk_lock_acquire(lock, 0));
+	OK(lk_lock_acquire(lock, 0, NULL));
+	OK(lk_lock_acquire(lock, 0, NULL));
 	/* Another handle is another owner, in the same thread, too. */
-	EXPECT(lk_lock_acquire(other, 0), LK_EBUSY);
+	EXPECT(lk_lock_acquire(other, 0, &fence), LK_EBUSY);
+	ck_assert_uint_eq(fence, 17); /* a result is written on success only */
 	EXPECT(lk_lock_release(other), LK_ENOTOWNER);
 	ck_assert_int_eq(release_elsewhere(lock), LK_OK);
 	ck_assert_uint_eq(lk_lock_hold_count(lock), 1);
 	ck_assert_int_eq(release_elsewhere(lock), LK_OK);
 	ck_assert_int_eq(keys_of("a"), 0);
-	OK(lk_lock_acquire(other, 0));
+	OK(lk_lock_acquire(other, 0, NULL));
 	OK(lk_client_close(client));
 }
 
@@ -123,7 +125,7 @@ static void *wait_thread(void *arg)
 	struct wait *wait = arg;
 	int64_t start_ms = now_ms();
 
-	wait->err = lk_lock_acquire(wait->lock, wait->wait_ms);
+	wait->err = lk_lock_acquire(wait->lock, wait->wait_ms, NULL);
 	wait->took_ms = now_ms() - start_ms;
 	if (!wait->err)
 		OK(lk_lock_release(wait->lock));
@@ -152,15 +154,15 @@ TEST(try_of_a_held_lock_is_busy_and_a_wait_times_out)
 	lk_lock *held = lock_named(client, "a"), *lock = lock_named(other, "a");
 	struct wait wait;
 
-	OK(lk_lock_acquire(held, 0));
-	EXPECT(lk_lock_acquire(lock, 0), LK_EBUSY);
+	OK(lk_lock_acquire(held, 0, NULL));
+	EXPECT(lk_lock_acquire(lock, 0, NULL), LK_EBUSY);
 	ck_assert_int_eq(keys_of("a"), 1);
 	wait_start(&wait, lock, 200);
 	ck_assert_int_eq(wait_end(&wait), LK_ETIMEDOUT);
 	ck_assert_int_ge(wait.took_ms, 199);
 	ck_assert_int_le(wait.took_ms, 2200);
 	ck_assert_int_eq(keys_of("a"), 1); /* no ticket is left */
-	EXPECT(lk_lock_acquire(lock, -2), LK_EINVALID);
+	EXPECT(lk_lock_acquire(lock, -2, NULL), LK_EINVALID);
 	EXPECT(lk_lock_release(lock), LK_ENOTOWNER);
 	OK(lk_client_close(other));
 	OK(lk_client_close(client));
@@ -173,7 +175,7 @@ TEST(cancel_ends_every_wait_of_the_handle_and_no_other)
 	lk_lock *lock = lock_named(other, "a"), *spared = lock_named(other, "a");
 	struct wait waits[3], rest;
 
-	OK(lk_lock_acquire(held, 0));
+	OK(lk_lock_acquire(held, 0, NULL));
 	OK(lk_lock_cancel(lock)); /* nothing to cancel, and later waits are not concerned */
 	for (int i = 0; i < 3; i++)
 		wait_start(&waits[i], lock, LK_FOREVER);
@@ -198,7 +200,7 @@ TEST(close_of_a_lock_cancels_its_waits_and_gives_its_hold_back)
 	lk_lock *held = lock_named(client, "a"), *lock = lock_named(other, "a");
 	struct wait wait;
 
-	OK(lk_lock_acquire(held, 0));
+	OK(lk_lock_acquire(held, 0, NULL));
 	wait_start(&wait, lock, LK_FOREVER);
 	ck_assert(WITHIN(2000, redis_int(redis, "ZCARD lk:{a}:q") == 1));
 	OK(lk_lock_close(lock));
@@ -219,8 +221,8 @@ TEST(close_of_a_client_ends_waits_and_releases)
 	lk_lock *mine = lock_named(other, "b");
 	struct wait wait;
 
-	OK(lk_lock_acquire(held, 0));
-	OK(lk_lock_acquire(mine, 0));
+	OK(lk_lock_acquire(held, 0, NULL));
+	OK(lk_lock_acquire(mine, 0, NULL));
 	wait_start(&wait, lock, LK_FOREVER);
 	ck_assert(WITHIN(2000, redis_int(redis, "ZCARD lk:{a}:q") == 1));
 	OK(lk_client_close(other));
@@ -239,7 +241,7 @@ TEST(renewed_hold_outlives_its_lease)
 	lk_client *client = set_up();
 	lk_lock *lock = lock_leased(client, "a", 300);
 
-	OK(lk_lock_acquire(lock, 0));
+	OK(lk_lock_acquire(lock, 0, NULL));
 	for (int i = 0; i < 20; i++) {
 		long long left = redis_int(redis, "PTTL lk:{a}");
 		nap_ms(50);
@@ -259,25 +261,25 @@ TEST(fixed_hold_ends_with_its_lease_unless_extended)
 	lk_client *client = set_up(), *other = client_at(server.url);
 	lk_lock *lock = lock_with(client, "a", &options);
 
-	OK(lk_lock_acquire(lock, 0));
+	OK(lk_lock_acquire(lock, 0, NULL));
 	OK(lk_lock_extend(lock, 600));
 	ck_assert_int_gt(lk_lock_remaining_ms(lock), 500);
 	ck_assert_int_gt(redis_int(redis, "PTTL lk:{a}"), 500);
 	nap_ms(400);
 	ck_assert_int_eq(lk_lock_state(lock), LK_STATE_HELD);
 	EXPECT(lk_lock_extend(lock, 0), LK_EINVALID);
-	OK(lk_lock_acquire(lock_named(other, "a"), 5000));
+	OK(lk_lock_acquire(lock_named(other, "a"), 5000, NULL));
 	ck_assert_int_eq(lk_lock_state(lock), LK_STATE_LOST);
 	ck_assert_int_eq(lk_lock_remaining_ms(lock), 0);
 	ck_assert(!lk_lock_is_mine(lock));
 	ck_assert_uint_ne(lk_lock_fence(lock), 0); /* readable until acknowledged */
 	EXPECT(lk_lock_extend(lock, 300), LK_ELOST);
-	EXPECT(lk_lock_acquire(lock, 0), LK_ELOST);
+	EXPECT(lk_lock_acquire(lock, 0, NULL), LK_ELOST);
 	EXPECT(lk_lock_release(lock), LK_ELOST);
 	EXPECT(lk_lock_release(lock), LK_ENOTOWNER);
 	ck_assert_int_eq(lk_lock_state(lock), LK_STATE_NONE);
 	EXPECT(lk_lock_extend(lock, 300), LK_ENOTOWNER);
-	EXPECT(lk_lock_acquire(lock, 0), LK_EBUSY);
+	EXPECT(lk_lock_acquire(lock, 0, NULL), LK_EBUSY);
 	OK(lk_client_close(client));
 	OK(lk_client_close(other));
 }
@@ -289,7 +291,7 @@ TEST(waiter_gets_the_lock_when_a_fixed_lease_ends)
 	lk_lock *lock = lock_with(client, "a", &options);
 	struct wait wait;
 
-	OK(lk_lock_acquire(lock, 0));
+	OK(lk_lock_acquire(lock, 0, NULL));
 	wait_start(&wait, lock_named(other, "a"), LK_FOREVER);
 	ck_assert_int_eq(wait_end(&wait), LK_OK);
 	ck_assert_int_ge(wait.took_ms, 350);
@@ -333,7 +335,7 @@ static lk_lock *watched(lk_client *client, lk_lock_options options)
 	options.on_lost = note_loss;
 	options.on_lost_arg = &losses;
 	lock = lock_with(client, "a", &options);
-	OK(lk_lock_acquire(lock, 0));
+	OK(lk_lock_acquire(lock, 0, NULL));
 	return lock;
 }
 
@@ -361,7 +363,7 @@ TEST(loss_by_a_deleted_key_is_told_at_the_next_renewal)
 	ck_assert_int_le(now_ms() - start_ms, 300 + 100);
 	ck_assert_int_eq(lk_lock_state(lock), LK_STATE_LOST);
 	EXPECT(lk_lock_release(lock), LK_ELOST);
-	OK(lk_lock_acquire(lock, 0)); /* acknowledged: a new hold */
+	OK(lk_lock_acquire(lock, 0, NULL)); /* acknowledged: a new hold */
 	ck_assert_uint_gt(lk_lock_fence(lock), fence);
 	OK(lk_client_close(client));
 }
@@ -393,7 +395,7 @@ TEST(hold_ends_after_its_maximum)
 	ck_assert_int_le(now_ms() - start_ms, 700);
 	/* It was released, not left to its lease. */
 	ck_assert(WITHIN(100, keys_of("a") == 0));
-	OK(lk_lock_acquire(lock_named(other, "a"), 0));
+	OK(lk_lock_acquire(lock_named(other, "a"), 0, NULL));
 	EXPECT(lk_lock_release(lock), LK_ELOST);
 	OK(lk_client_close(client));
 	OK(lk_client_close(other));
@@ -405,7 +407,7 @@ TEST(callback_is_not_called_for_a_release_or_a_close)
 	lk_lock *lock = watched(client, (lk_lock_options){.lease_ms = 100});
 
 	OK(lk_lock_release(lock));
-	OK(lk_lock_acquire(lock, 0));
+	OK(lk_lock_acquire(lock, 0, NULL));
 	OK(lk_lock_close(lock));
 	watched(client, (lk_lock_options){.lease_ms = 100});
 	OK(lk_client_close(client));
@@ -430,7 +432,7 @@ TEST(hold_of_an_ended_thread_is_released_and_told)
 	ck_assert(WITHIN(2000, losses == 1));
 	ck_assert_int_eq(reason_seen, LK_LOST_THREAD);
 	ck_assert_uint_ne(fence_seen, 0);
-	OK(lk_lock_acquire(lock_named(other, "a"), 1000)); /* long before the lease's end */
+	OK(lk_lock_acquire(lock_named(other, "a"), 1000, NULL)); /* long before the lease's end */
 	ck_assert_uint_eq(lk_lock_hold_count(lock), 0);
 	EXPECT(lk_lock_release(lock), LK_ENOTOWNER);
 	OK(lk_client_close(client));

@@ -34,10 +34,10 @@ TEST(calls_of_other_threads_go_on_during_a_callback)
 	client = client_at(server.url);
 	lost = lock_with(client, "lost", &options);
 	other = lock_named(client, "other");
-	OK(lk_lock_acquire(lost, 0));
+	OK(lk_lock_acquire(lost, 0, NULL));
 	OK(lk_lock_break(lost, NULL));
 	ck_assert(WITHIN(2000, inside));
-	OK(lk_lock_acquire(other, 0));
+	OK(lk_lock_acquire(other, 0, NULL));
 	OK(lk_lock_release(other));
 	called = true;
 	ck_assert(WITHIN(2000, !inside));

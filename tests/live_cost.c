@@ -59,7 +59,7 @@ static void have_lock(void *arg)
 	(void)arg;
 	client = client_at(server.url);
 	lock = lock_named(client, "a");
-	OK(lk_lock_acquire(lock, 1000));
+	OK(lk_lock_acquire(lock, 1000, NULL));
 	OK(lk_lock_release(lock));
 }
 
@@ -67,7 +67,7 @@ static void use_lock(void *arg)
 {
 	(void)arg;
 	for (int i = 0; i < EACH; i++) {
-		DO(lk_lock_acquire(lock, i & 1 ? 0 : LK_FOREVER));
+		DO(lk_lock_acquire(lock, i & 1 ? 0 : LK_FOREVER, NULL));
 		DO(lk_lock_release(lock));
 	}
 }
@@ -82,7 +82,7 @@ TEST(uncontended_pair_of_a_lock_takes_four_system_calls)
 static void hold_lock(void *arg)
 {
 	have_lock(arg);
-	OK(lk_lock_acquire(lock, 1000));
+	OK(lk_lock_acquire(lock, 1000, NULL));
 }
 
 TEST(reentry_takes_no_system_call)
@@ -229,7 +229,7 @@ static int rival(void *arg, int in, int out)
 	(void)out;
 	have_lock(arg);
 	for (;;) {
-		DO(lk_lock_acquire(lock, LK_FOREVER));
+		DO(lk_lock_acquire(lock, LK_FOREVER, NULL));
 		nap_ms(1);
 		DO(lk_lock_release(lock));
 	}
@@ -247,7 +247,7 @@ static void queue_for_lock(void *arg)
 {
 	(void)arg;
 	for (int i = 0; i < EACH; i++) {
-		DO(lk_lock_acquire(lock, LK_FOREVER));
+		DO(lk_lock_acquire(lock, LK_FOREVER, NULL));
 		DO(lk_lock_release(lock));
 	}
 }
@@ -279,7 +279,7 @@ static void *pass_on(void *arg)
 	for (;;) {
 		pthread_barrier_wait(&turn);
 		for (int i = 0; i < EACH / THREADS; i++) {
-			DO(lk_lock_acquire(lock, LK_FOREVER));
+			DO(lk_lock_acquire(lock, LK_FOREVER, NULL));
 			nap_ms(2);
 			DO(lk_lock_release(lock));
 		}
@@ -325,7 +325,7 @@ static void hold_many(void *arg)
 	for (int i = 0; i < LOCKS; i++) {
 		char name[32];
 		snprintf(name, sizeof(name), "held-%d", i);
-		OK(lk_lock_acquire(lock_leased(client, name, 1500), 1000));
+		OK(lk_lock_acquire(lock_leased(client, name, 1500), 1000, NULL));
 	}
 }
 

@@ -92,7 +92,7 @@ static void expect_cost(const char *what, void (*work)(void *), void *arg, doubl
 static void use_lock(void *lock)
 {
 	for (int i = 0; i < EACH; i++) {
-		DO(lk_lock_acquire(lock, i & 1 ? 0 : LK_FOREVER));
+		DO(lk_lock_acquire(lock, i & 1 ? 0 : LK_FOREVER, NULL));
 		DO(lk_lock_release(lock));
 	}
 }
@@ -110,7 +110,7 @@ TEST(reentry_asks_for_no_memory)
 
 	set_up();
 	lock = lock_named(client, "a");
-	OK(lk_lock_acquire(lock, 1000));
+	OK(lk_lock_acquire(lock, 1000, NULL));
 	expect_cost("re-entry", use_lock, lock, 0);
 }
 
@@ -168,7 +168,7 @@ TEST(step_of_a_latch_asks_for_memory_twice)
 static void *pass_on(void *lock)
 {
 	for (int i = 0; i < EACH / 2; i++) {
-		DO(lk_lock_acquire(lock, LK_FOREVER));
+		DO(lk_lock_acquire(lock, LK_FOREVER, NULL));
 		nap_ms(1);
 		DO(lk_lock_release(lock));
 	}
@@ -205,7 +205,7 @@ TEST_LIMIT(renewal_asks_for_memory_once, 60)
 	for (int i = 0; i < LOCKS; i++) {
 		char name[32];
 		snprintf(name, sizeof(name), "held-%d", i);
-		OK(lk_lock_acquire(lock_leased(client, name, 1500), 1000));
+		OK(lk_lock_acquire(lock_leased(client, name, 1500), 1000, NULL));
 	}
 	/* Two periods a turn, perhaps a little of a third. */
 	ck_assert_double_le(cost_of("renewal", let_time_pass, NULL, 2 * LOCKS), 1.5);

@@ -55,10 +55,10 @@ TEST(counters_tell_what_a_program_did)
 	other = client_at(server.url);
 	lock = lock_named(client, "a");
 	same = lock_named(other, "a");
-	OK(lk_lock_acquire(lock, 0));
-	OK(lk_lock_acquire(lock, 0));
-	EXPECT(lk_lock_acquire(same, 0), LK_EBUSY);
-	EXPECT(lk_lock_acquire(same, 20), LK_ETIMEDOUT);
+	OK(lk_lock_acquire(lock, 0, NULL));
+	OK(lk_lock_acquire(lock, 0, NULL));
+	EXPECT(lk_lock_acquire(same, 0, NULL), LK_EBUSY);
+	EXPECT(lk_lock_acquire(same, 20, NULL), LK_ETIMEDOUT);
 	OK(lk_lock_release(lock));
 	OK(lk_lock_release(lock));
 	semaphore = semaphore_of(client, "s", 2, 0);
@@ -98,7 +98,7 @@ TEST(counters_tell_of_losses_and_reconnects)
 	server_start(&server, NULL);
 	client = client_at(server.url);
 	lock = lock_leased(client, "a", 1000);
-	OK(lk_lock_acquire(lock, 0));
+	OK(lk_lock_acquire(lock, 0, NULL));
 	ck_assert(WITHIN(5000, counters_of(client).renewed >= 2));
 	ck_assert_int_gt(counters_of(client).lease_max_permille, 250);
 	server_kill(&server);
@@ -126,7 +126,7 @@ static void *contend(void *arg)
 	lk_lock *lock = lock_named(crowd->client, "a");
 
 	for (int i = 0; i < TURNS; i++) {
-		OK(lk_lock_acquire(lock, LK_FOREVER));
+		OK(lk_lock_acquire(lock, LK_FOREVER, NULL));
 		OK(lk_lock_release(lock));
 	}
 	return NULL;

@@ -197,8 +197,8 @@ TEST(s24_server_clock_that_is_one_percent_fast_makes_no_overlap)
 	move_clock(0, 10000);
 	start_us = server_time_us();
 	start_ms = now_ms();
-	OK(lk_lock_acquire(first, 0));
-	while ((err = lk_lock_acquire(next, 0)) == LK_EBUSY)
+	OK(lk_lock_acquire(first, 0, NULL));
+	while ((err = lk_lock_acquire(next, 0, NULL)) == LK_EBUSY)
 		continue;
 	ck_assert_int_eq(err, LK_OK);
 	ck_assert(!lk_lock_is_mine(first));

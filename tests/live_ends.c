@@ -77,17 +77,17 @@ struct call {
 
 static lk_err try_lock(void)
 {
-	return lk_lock_acquire(wanted, 0);
+	return lk_lock_acquire(wanted, 0, NULL);
 }
 
 static lk_err wait_for_lock(void)
 {
-	return lk_lock_acquire(wanted, WAIT_MS);
+	return lk_lock_acquire(wanted, WAIT_MS, NULL);
 }
 
 static lk_err wait_from_before(void)
 {
-	return lk_lock_acquire(wanted, EARLY_MS);
+	return lk_lock_acquire(wanted, EARLY_MS, NULL);
 }
 
 static lk_err release_lock(void)
@@ -160,7 +160,7 @@ static lk_err ask_kind(void)
 
 static lk_err wait_until_cancelled(void)
 {
-	return lk_lock_acquire(cancelled, LK_FOREVER);
+	return lk_lock_acquire(cancelled, LK_FOREVER, NULL);
 }
 
 static lk_err cancel(void)
@@ -254,15 +254,15 @@ static void start(void)
 	server_start(&server, NULL);
 	client = client_with(server.url, &options);
 	other = client_at(server.url);
-	OK(lk_lock_acquire(lock_named(other, "wanted"), 0));
-	OK(lk_lock_acquire(lock_named(other, "cancelled"), 0));
+	OK(lk_lock_acquire(lock_named(other, "wanted"), 0, NULL));
+	OK(lk_lock_acquire(lock_named(other, "cancelled"), 0, NULL));
 	permits_of(semaphore_of(other, "taken", 1, 0), 1, 0);
 	held = lock_with(client, "held", &of_handle);
 	renewed = lock_with(client, "renewed", &of_handle);
 	wanted = lock_named(client, "wanted");
 	cancelled = lock_named(client, "cancelled");
-	OK(lk_lock_acquire(held, 0));
-	OK(lk_lock_acquire(renewed, 0));
+	OK(lk_lock_acquire(held, 0, NULL));
+	OK(lk_lock_acquire(renewed, 0, NULL));
 	permits = semaphore_of(client, "permits", 4, 0);
 	taken = semaphore_of(client, "taken", 1, 0);
 	hold = permits_of(permits, 4, 0);
@@ -316,7 +316,7 @@ TEST_LIMIT(loss_is_reported_in_time_while_the_log_hook_blocks, 30)
 	server_start(&server, NULL);
 	client = client_with(server.url, &options);
 	lock = lock_with(client, "short", &short_lease);
-	OK(lk_lock_acquire(lock, 0));
+	OK(lk_lock_acquire(lock, 0, NULL));
 	server_kill(&server);
 	ck_assert(WITHIN(5000, blocked));
 	ck_assert(WITHIN(1000 + SLACK_MS, losses == 1));
@@ -351,7 +351,7 @@ TEST_LIMIT(calls_end_in_time_while_the_background_thread_writes, 30)
 	EXPECT(result_of("query"), LK_OK);
 	EXPECT(result_of("wait that is cancelled"), LK_ECANCELED);
 
-	OK(lk_lock_acquire(held, 0));
+	OK(lk_lock_acquire(held, 0, NULL));
 	begin(0, EARLY);
 	ck_assert(WITHIN(2000, is_queued()));
 	server_pause(&server);

@@ -29,7 +29,7 @@ static void set_up(struct scene *scene, bool fixed)
 	scene->other = client_at(scene->server.url);
 	scene->held = lock_with(scene->holder, "a", &options);
 	scene->wanted = lock_with(scene->other, "a", &options);
-	OK(lk_lock_acquire(scene->held, 0));
+	OK(lk_lock_acquire(scene->held, 0, NULL));
 	OK(lk_lock_extend(scene->held, 60000));
 	ck_assert_int_gt(redis_int(scene->redis, "PTTL %s", KEY), 55000);
 }
@@ -48,7 +48,7 @@ TEST(extended_lease_is_not_cut_by_a_try)
 	struct scene scene;
 
 	set_up(&scene, true);
-	EXPECT(lk_lock_acquire(scene.wanted, 0), LK_EBUSY);
+	EXPECT(lk_lock_acquire(scene.wanted, 0, NULL), LK_EBUSY);
 	ck_assert_int_gt(redis_int(scene.redis, "PTTL %s", KEY), 55000);
 	ck_assert_int_gt(lk_lock_remaining_ms(scene.held), 55000);
 	tear_down(&scene);
@@ -59,7 +59,7 @@ TEST(extended_lease_is_not_cut_by_a_waiter)
 	struct scene scene;
 
 	set_up(&scene, false);
-	EXPECT(lk_lock_acquire(scene.wanted, 50), LK_ETIMEDOUT);
+	EXPECT(lk_lock_acquire(scene.wanted, 50, NULL), LK_ETIMEDOUT);
 	ck_assert_int_gt(redis_int(scene.redis, "PTTL %s", KEY), 55000);
 	tear_down(&scene);
 }
@@ -73,12 +73,12 @@ TEST(lease_end_beyond_its_length_is_cut_by_who_asks)
 
 	set_up(&scene, true);
 	redis_do(scene.redis, "PEXPIRE %s 3600000", KEY);
-	EXPECT(lk_lock_acquire(scene.wanted, 0), LK_EBUSY);
+	EXPECT(lk_lock_acquire(scene.wanted, 0, NULL), LK_EBUSY);
 	left = redis_int(scene.redis, "PTTL %s", KEY);
 	ck_assert_int_le(left, 60000);
 	ck_assert_int_gt(left, 55000);
 	redis_do(scene.redis, "PERSIST %s", KEY);
-	EXPECT(lk_lock_acquire(scene.wanted, 0), LK_EBUSY);
+	EXPECT(lk_lock_acquire(scene.wanted, 0, NULL), LK_EBUSY);
 	ck_assert_int_gt(redis_int(scene.redis, "PTTL %s", KEY), 55000);
 	tear_down(&scene);
 }

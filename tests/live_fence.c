@@ -92,8 +92,7 @@ static int write_row(void *arg, int in, int out)
 	lk_lock *lock = lock_leased(client, "job 7", LEASE_MS);
 	uint64_t fence;
 
-	OK(lk_lock_acquire(lock, 10000));
-	fence = lk_lock_fence(lock);
+	OK(lk_lock_acquire(lock, 10000, &fence));
 	line_write(out, "%" PRIu64, fence);
 	line_read(in, 10000);
 	line_write(out, "%s", update_row(writer->database, writer->update, writer->state, fence));
@@ -177,7 +176,7 @@ TEST(database_takes_several_writes_of_one_hold)
 	make_table(database);
 	client = client_at(server.url);
 	lock = lock_named(client, "job 7");
-	OK(lk_lock_acquire(lock, 1000));
+	OK(lk_lock_acquire(lock, 1000, NULL));
 	for (int i = 0; i < 2; i++)
 		ck_assert_str_eq(update_row(database, UPDATE_SQL, "new", lk_lock_fence(lock)), "1");
 	OK(lk_lock_release(lock));

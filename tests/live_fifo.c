@@ -27,7 +27,7 @@ static int wait_once(void *arg, int in, int out)
 		return 2;
 	redis = redis_open(&server);
 	line_write(out, "asking");
-	if (lk_lock_acquire(lock, LK_FOREVER))
+	if (lk_lock_acquire(lock, LK_FOREVER, NULL))
 		return 3;
 	redis_do(redis, "RPUSH served %lld:%lld", (long long)(intptr_t)arg, (long long)now_ms());
 	if (lk_lock_release(lock))
@@ -51,7 +51,7 @@ static lk_lock *fill_line(struct process *workers, int count, struct redis **red
 		process_start(&workers[i], wait_once, (void *)(intptr_t)i);
 	*redis = redis_open(&server);
 	lock = lock_named(client_at(server.unix_url), "line");
-	OK(lk_lock_acquire(lock, 1000));
+	OK(lk_lock_acquire(lock, 1000, NULL));
 	for (int i = 0; i < count; i++) {
 		line_write(workers[i].in, "go");
 		ck_assert_ptr_nonnull(line_read(workers[i].out, 10000));
@@ -131,7 +131,7 @@ static int want_in(void *arg, int in, int out)
 	    lk_lock_open(client, "line", NULL, &lock))
 		return 2;
 	for (int i = 0; i < 20; i++)
-		if (lk_lock_acquire(lock, 1000) || lk_lock_release(lock))
+		if (lk_lock_acquire(lock, 1000, NULL) || lk_lock_release(lock))
 			return 3;
 	line_write(out, "done");
 	return lk_client_close(client) != LK_OK;

@@ -40,7 +40,7 @@ TEST(late_answer_is_never_that_of_the_next_question)
 	OK(lk_lock_query(free_one, &status));
 	proxy_set(&proxy, PROXY_COMMANDS, PROXY_TO_CLIENT, &stall);
 	ck_assert_int_eq(pthread_create(&thread, NULL, heal_soon, NULL), 0);
-	EXPECT(lk_lock_acquire(tried, 0), LK_EUNKNOWN);
+	EXPECT(lk_lock_acquire(tried, 0, NULL), LK_EUNKNOWN);
 	err = lk_lock_query(free_one, &status);
 	ck_assert_msg(err == LK_OK || err == LK_ECONN || err == LK_EUNKNOWN, "%s: %s",
 	              lk_err_name(err), lk_errmsg());

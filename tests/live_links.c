@@ -86,7 +86,7 @@ static void use_soon(lk_lock *lock)
 {
 	int64_t start_ms = now_ms();
 
-	OK(lk_lock_acquire(lock, 0));
+	OK(lk_lock_acquire(lock, 0, NULL));
 	OK(lk_lock_release(lock));
 	ck_assert_int_le(now_ms() - start_ms, SOON_MS);
 }
@@ -95,7 +95,7 @@ static void use_soon(lk_lock *lock)
 static void use_all(void)
 {
 	for (int i = 0; i < LINKS; i++) {
-		ck_assert(WITHIN(5000, lk_lock_acquire(locks[i], 0) == LK_OK));
+		ck_assert(WITHIN(5000, lk_lock_acquire(locks[i], 0, NULL) == LK_OK));
 		OK(lk_lock_release(locks[i]));
 	}
 }
@@ -105,7 +105,7 @@ TEST(names_on_all_links_are_locked_and_kept)
 	start();
 	use_all();
 	for (int i = 0; i < LINKS; i++)
-		OK(lk_lock_acquire(locks[i], 0));
+		OK(lk_lock_acquire(locks[i], 0, NULL));
 	nap_ms(4 * LEASE_MS);
 	for (int i = 0; i < LINKS; i++) {
 		ck_assert_int_eq(lk_lock_state(locks[i]), LK_STATE_HELD);
@@ -122,10 +122,10 @@ TEST(open_waits_for_one_link_and_for_no_black_hole)
 	start();
 	ck_assert_int_le(now_ms() - start_ms, 1000);
 	for (int i = 1; i < LINKS; i++)
-		ck_assert(WITHIN(1000, lk_lock_acquire(locks[i], 0) == LK_OK));
+		ck_assert(WITHIN(1000, lk_lock_acquire(locks[i], 0, NULL) == LK_OK));
 	start_ms = now_ms();
-	ck_assert_int_eq(lk_lock_acquire(locks[0], 0), LK_ECONN);
-	ck_assert_int_eq(lk_lock_acquire(locks[0], TIMEOUT_MS), LK_ECONN);
+	ck_assert_int_eq(lk_lock_acquire(locks[0], 0, NULL), LK_ECONN);
+	ck_assert_int_eq(lk_lock_acquire(locks[0], TIMEOUT_MS, NULL), LK_ECONN);
 	ck_assert_int_le(now_ms() - start_ms, 3 * TIMEOUT_MS + SOON_MS);
 	/* The dial into the black hole lasts on, over four leases. */
 	nap_ms(4 * LEASE_MS);
@@ -144,7 +144,7 @@ TEST(link_that_becomes_a_black_hole_loses_its_holds_alone)
 	start();
 	use_all();
 	for (int i = 0; i < LINKS; i++)
-		OK(lk_lock_acquire(locks[i], 0));
+		OK(lk_lock_acquire(locks[i], 0, NULL));
 	memory_store_black_hole(0, true);
 	for (int i = 0; i < 5 * LEASE_MS; i += SOON_MS) {
 		int64_t start_ms = now_ms();
@@ -171,19 +171,19 @@ TEST(broken_link_is_dialled_while_another_dial_hangs)
 	memory->shutdown(peers[0]);
 	nap_ms(SOON_MS); /* its dial has begun, and does not end */
 	for (int i = 1; i < LINKS; i++) {
-		OK(lk_lock_acquire(locks[i], 0));
+		OK(lk_lock_acquire(locks[i], 0, NULL));
 		memory->shutdown(peers[i]);
 		nap_ms(4 * LEASE_MS); /* renewed over the next connection */
 		ck_assert_int_eq(lk_lock_state(locks[i]), LK_STATE_HELD);
 		OK(lk_lock_release(locks[i]));
 	}
-	ck_assert_int_eq(lk_lock_acquire(locks[0], 0), LK_ECONN);
+	ck_assert_int_eq(lk_lock_acquire(locks[0], 0, NULL), LK_ECONN);
 	OK(lk_client_close(client));
 }
 
 static void *wait_for_a(void *arg)
 {
-	OK(lk_lock_acquire(arg, 10000));
+	OK(lk_lock_acquire(arg, 10000, NULL));
 	OK(lk_lock_release(arg));
 	return NULL;
 }
@@ -199,9 +199,9 @@ TEST(hand_off_arrives_while_another_link_is_a_black_hole)
 	start();
 	use_all();
 	other = another_client();
-	ck_assert(WITHIN(5000, lk_lock_acquire(lock_named(other, "a"), 0) == LK_OK));
+	ck_assert(WITHIN(5000, lk_lock_acquire(lock_named(other, "a"), 0, NULL) == LK_OK));
 	memory_store_black_hole(0, true);
-	ck_assert_int_ne(lk_lock_acquire(locks[0], 0), LK_OK);
+	ck_assert_int_ne(lk_lock_acquire(locks[0], 0, NULL), LK_OK);
 	for (int i = 0; i < 2; i++)
 		pthread_create(&threads[i], NULL, wait_for_a, locks[1]);
 	nap_ms(LEASE_MS);

@@ -54,6 +54,13 @@ static bool emptied(void)
 	return empty;
 }
 
+static lk_err try_without_fence(lk_lock *free_lock)
+{
+	lk_err err = lk_lock_acquire(free_lock, 0, NULL);
+
+	return err ? err : lk_lock_release(free_lock);
+}
+
 /* A function, one of its pointers, and a call where that one alone is NULL.  REFUSED: LK_EINVALID,
  * and the detail begins with the pointer's name.  HARMLESS: the condition holds.  ALLOWED: NULL has
  * a meaning of its own, which the condition shows. */
@@ -70,7 +77,8 @@ static bool emptied(void)
 	ALLOWED(lk_lock_open, options, lk_lock_open(client, "a", NULL, &lock) == LK_OK)            \
 	REFUSED(lk_lock_open, lock, (client, "a", NULL, NULL))                                     \
 	ALLOWED(lk_lock_close, lock, lk_lock_close(NULL) == LK_OK)                                 \
-	REFUSED(lk_lock_acquire, lock, (NULL, 0))                                                  \
+	REFUSED(lk_lock_acquire, lock, (NULL, 0, &hold))                                           \
+	ALLOWED(lk_lock_acquire, fence, try_without_fence(lock) == LK_OK)                          \
 	REFUSED(lk_lock_release, lock, (NULL))                                                     \
 	REFUSED(lk_lock_cancel, lock, (NULL))                                                      \
 	REFUSED(lk_lock_extend, lock, (NULL, 1000))                                                \

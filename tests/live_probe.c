@@ -164,7 +164,7 @@ TEST(two_connections_through_a_balancer_to_one_server_are_taken)
 	snprintf(url, sizeof(url), "redis://127.0.0.1:%d", balancer.port);
 	OK(lk_client_open(url, NULL, &client));
 	lock = lock_named(client, "a");
-	OK(lk_lock_acquire(lock, 0));
+	OK(lk_lock_acquire(lock, 0, NULL));
 	OK(lk_lock_release(lock));
 	OK(lk_client_close(client));
 	server_stop(&server);

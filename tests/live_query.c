@@ -60,7 +60,7 @@ TEST(query_tells_who_holds)
 	client = client_with(server.url, &who);
 	lock = lock_leased(client, "a", 5000);
 	seen = lock_named(other, "a");
-	OK(lk_lock_acquire(lock, 0));
+	OK(lk_lock_acquire(lock, 0, NULL));
 	lk_lock_holder_id(lock, id);
 	ck_assert(WITHIN(2000, described(seen, &status)));
 	ck_assert(status.held);
@@ -88,7 +88,7 @@ TEST(party_that_describes_itself_oddly_is_listed_all_the_same)
 	lk_lock_status status;
 	char id[LK_HOLDER_ID_SIZE];
 
-	OK(lk_lock_acquire(lock, 0));
+	OK(lk_lock_acquire(lock, 0, NULL));
 	lk_lock_holder_id(lock, id);
 	ck_assert(WITHIN(2000, described(seen, &status)));
 	/* A word that scripts answer with, too. */
@@ -114,10 +114,10 @@ TEST(label_of_a_lock_wins_over_its_clients)
 	lk_lock *lock = lock_with(client, "a", &what), *seen = lock_named(other, "a");
 	lk_lock_status status;
 
-	OK(lk_lock_acquire(lock, 0));
+	OK(lk_lock_acquire(lock, 0, NULL));
 	ck_assert(WITHIN(2000, described(seen, &status)));
 	ck_assert_str_eq(status.holder.label, "of the lock");
-	OK(lk_lock_acquire(lock_named(client, "b"), 0));
+	OK(lk_lock_acquire(lock_named(client, "b"), 0, NULL));
 	OK(lk_lock_query(lock_named(other, "b"), &status));
 	ck_assert_str_eq(status.holder.label, "of the client");
 	OK(lk_client_close(client));
@@ -135,7 +135,7 @@ static void *queue_thread(void *arg)
 {
 	int i = (int)(intptr_t)arg;
 
-	ends[i] = lk_lock_acquire(locks[i], 20000);
+	ends[i] = lk_lock_acquire(locks[i], 20000, NULL);
 	if (!ends[i])
 		redis_do(redis, "SET got %lld", (long long)i); /* one at a time: it is ours */
 	return NULL;
@@ -171,7 +171,7 @@ TEST(waiters_are_listed_in_their_order_with_ranks)
 	lk_party parties[8];
 	size_t count;
 
-	OK(lk_lock_acquire(lock, 0));
+	OK(lk_lock_acquire(lock, 0, NULL));
 	queue_up();
 	OK(lk_lock_waiters(lock, 8, parties, &count));
 	ck_assert_uint_eq(count, QUEUE);
@@ -196,7 +196,7 @@ TEST(break_gives_the_lock_to_who_waits_first)
 	lk_lock *lock = lock_named(client, "a");
 	lk_lock_status status;
 
-	OK(lk_lock_acquire(lock, 0));
+	OK(lk_lock_acquire(lock, 0, NULL));
 	queue_up();
 	OK(lk_lock_break(lock_named(breaker, "a"), NULL));
 	pthread_join(threads[0], NULL);
@@ -221,10 +221,10 @@ TEST(break_keeps_to_its_condition)
 	char id[LK_HOLDER_ID_SIZE], old[LK_HOLDER_ID_SIZE];
 
 	EXPECT(lk_lock_break(tool, NULL), LK_ENOTHELD);
-	OK(lk_lock_acquire(lock, 0));
+	OK(lk_lock_acquire(lock, 0, NULL));
 	lk_lock_holder_id(lock, old);
 	OK(lk_lock_release(lock));
-	OK(lk_lock_acquire(lock, 0));
+	OK(lk_lock_acquire(lock, 0, NULL));
 	lk_lock_holder_id(lock, id);
 	ck_assert_str_ne(id, old); /* an id is of one hold */
 	EXPECT(lk_lock_break(tool, old), LK_EMISMATCH);
@@ -279,9 +279,9 @@ TEST(list_walks_each_name_once)
 	for (int i = 0; i < 40; i++) {
 		char name[24];
 		snprintf(name, sizeof(name), "name-%d", i);
-		OK(lk_lock_acquire(lock_named(client, name), 0));
+		OK(lk_lock_acquire(lock_named(client, name), 0, NULL));
 	}
-	OK(lk_lock_acquire(lock_with(client, "{\0} %a\xff", &odd), 0));
+	OK(lk_lock_acquire(lock_with(client, "{\0} %a\xff", &odd), 0, NULL));
 	OK(lk_client_list(client, walk_name, &walk));
 	ck_assert_int_eq(walk.count, 41);
 	for (int i = 0; i < 40; i++) {
@@ -301,7 +301,7 @@ TEST(list_shows_a_name_that_is_held_and_waited_for_once)
 	lk_lock *lock = lock_named(client, "a");
 	struct walk walk = {0};
 
-	OK(lk_lock_acquire(lock, 0));
+	OK(lk_lock_acquire(lock, 0, NULL));
 	queue_up();
 	OK(lk_client_list(client, walk_name, &walk));
 	ck_assert_int_eq(walk.count, 1);
@@ -319,9 +319,9 @@ TEST(prefixes_and_databases_do_not_meet)
 
 	snprintf(url, sizeof(url), "%s/1", server.url);
 	third = client_at(url);
-	OK(lk_lock_acquire(lock_named(first, "a"), 0));
-	OK(lk_lock_acquire(lock_named(second, "a"), 0));
-	OK(lk_lock_acquire(lock_named(third, "a"), 0));
+	OK(lk_lock_acquire(lock_named(first, "a"), 0, NULL));
+	OK(lk_lock_acquire(lock_named(second, "a"), 0, NULL));
+	OK(lk_lock_acquire(lock_named(third, "a"), 0, NULL));
 	ck_assert_int_eq(redis_int(redis, "EXISTS lk:{a} other:{a}"), 2);
 	OK(lk_client_close(first));
 	OK(lk_client_close(second));

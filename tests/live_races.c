@@ -88,7 +88,7 @@ static void call_start(struct call *call)
 
 static lk_err acquire(struct call *call)
 {
-	return lk_lock_acquire(call->lock, call->wait_ms);
+	return lk_lock_acquire(call->lock, call->wait_ms, NULL);
 }
 
 static lk_err close_client(struct call *call)
@@ -120,7 +120,7 @@ TEST(cancel_ends_a_long_wait_though_the_store_is_silent)
 	lk_lock *held = lock_named(client, "a"), *lock = lock_named(other, "a");
 	struct call call = {.lock = lock, .wait_ms = 60000, .fn = acquire};
 
-	OK(lk_lock_acquire(held, 0));
+	OK(lk_lock_acquire(held, 0, NULL));
 	call_start(&call);
 	ck_assert(WITHIN(2000, redis_int(redis, "ZCARD lk:{a}:q") == 1));
 	server_pause(&server);
@@ -138,7 +138,7 @@ TEST(close_ends_a_long_wait_though_the_store_is_silent)
 	struct call wait = {.lock = lock_named(other, "a"), .wait_ms = 60000, .fn = acquire};
 	struct call end = {.client = other, .fn = close_client};
 
-	OK(lk_lock_acquire(held, 0));
+	OK(lk_lock_acquire(held, 0, NULL));
 	call_start(&wait);
 	ck_assert(WITHIN(2000, redis_int(redis, "ZCARD lk:{a}:q") == 1));
 	server_pause(&server);
@@ -164,7 +164,7 @@ static void acquire_again(void *arg, lk_lock *lock, uint64_t fence, lk_lost_reas
 	calling_back = true;
 	while (!go_on)
 		nap_ms(1);
-	called_back = lk_lock_acquire(lock, LK_FOREVER);
+	called_back = lk_lock_acquire(lock, LK_FOREVER, NULL);
 	calling_back = false;
 }
 
@@ -174,9 +174,9 @@ static lk_lock *lose(lk_client *client, lk_client *other)
 	const lk_lock_options options = {.on_lost = acquire_again};
 	lk_lock *lock = lock_with(client, "a", &options);
 
-	OK(lk_lock_acquire(lock, 0));
+	OK(lk_lock_acquire(lock, 0, NULL));
 	OK(lk_lock_break(lock_named(other, "a"), NULL));
-	OK(lk_lock_acquire(lock_named(other, "a"), 1000));
+	OK(lk_lock_acquire(lock_named(other, "a"), 1000, NULL));
 	ck_assert(WITHIN(2000, calling_back));
 	return lock;
 }
@@ -241,7 +241,7 @@ static pthread_barrier_t all_hold;
 static void *hold_and_end(void *arg)
 {
 	lk_lock *lock = arg;
-	lk_err err = lk_lock_acquire(lock, LK_FOREVER);
+	lk_err err = lk_lock_acquire(lock, LK_FOREVER, NULL);
 
 	pthread_barrier_wait(&all_hold);
 	return err ? arg : NULL;
@@ -277,7 +277,7 @@ static atomic_bool work_over;
 static void *work(void *arg)
 {
 	while (!work_over) {
-		OK(lk_lock_acquire(arg, LK_FOREVER));
+		OK(lk_lock_acquire(arg, LK_FOREVER, NULL));
 		OK(lk_lock_release(arg));
 	}
 	return NULL;
@@ -295,7 +295,7 @@ TEST(fork_in_the_middle_of_calls_stops_neither_process)
 		int status = -1;
 		pid_t pid = fork();
 		if (pid == 0)
-			_exit(lk_lock_acquire(lock, 0) != LK_EFORKED ||
+			_exit(lk_lock_acquire(lock, 0, NULL) != LK_EFORKED ||
 			      lk_lock_cancel(lock) != LK_EFORKED ||
 			      lk_lock_state(lock) != LK_STATE_NONE ||
 			      lk_lock_close(lock) != LK_EFORKED ||
@@ -317,7 +317,7 @@ TEST(close_frees_what_was_never_answered)
 {
 	lk_client *client = set_up(&quick);
 
-	OK(lk_lock_acquire(lock_named(client, "a"), 0));
+	OK(lk_lock_acquire(lock_named(client, "a"), 0, NULL));
 	server_pause(&server);
 	/* Who we are is on its way to nobody; the address sanitizer looks for it at the end. */
 	EXPECT(lk_client_close(client), LK_EUNKNOWN);
@@ -337,7 +337,7 @@ TEST(slow_user_directory_delays_no_call)
 	users_slow = true;
 	start_ms = now_ms();
 	call_start(&call);
-	ck_assert_int_eq(lk_lock_acquire(lock, 0), LK_OK);
+	ck_assert_int_eq(lk_lock_acquire(lock, 0, NULL), LK_OK);
 	ck_assert_int_eq(lk_lock_state(lock), LK_STATE_HELD);
 	ck_assert_int_le(now_ms() - start_ms, 500);
 	expect_end(&call, 500, LK_OK);
@@ -356,7 +356,7 @@ static void call_all(lk_lock *lock)
 
 	if (lk_lock_query(lock, &status) == LK_OK)
 		lk_lock_cancel(lock);
-	if (lk_lock_acquire(lock, 100) == LK_OK)
+	if (lk_lock_acquire(lock, 100, NULL) == LK_OK)
 		lk_lock_release(lock);
 	if (lk_client_open(server.url, NULL, &client) == LK_OK)
 		lk_client_close(client);
@@ -386,7 +386,7 @@ TEST_LIMIT(cancelled_thread_leaves_the_client_usable, 40)
 		pthread_cancel(thread);
 		pthread_join(thread, NULL);
 		start_ms = now_ms();
-		OK(lk_lock_acquire(other, 1000));
+		OK(lk_lock_acquire(other, 1000, NULL));
 		OK(lk_lock_release(other));
 		ck_assert_int_le(now_ms() - start_ms, 500);
 	}
@@ -429,7 +429,7 @@ static atomic_bool storm_over;
 static void *storm_wait(void *arg)
 {
 	while (!storm_over)
-		if (lk_lock_acquire(arg, 1) == LK_OK)
+		if (lk_lock_acquire(arg, 1, NULL) == LK_OK)
 			lk_lock_release(arg);
 	return NULL;
 }
@@ -450,7 +450,7 @@ TEST_LIMIT(answers_are_read_while_waits_are_cancelled, 40)
 	pthread_t threads[6];
 	int64_t worst_ms = 0, end_ms = now_ms() + 2000;
 
-	OK(lk_lock_acquire(lock_named(other, "held"), 0));
+	OK(lk_lock_acquire(lock_named(other, "held"), 0, NULL));
 	for (int i = 0; i < 3; i++) {
 		lk_lock *lock = lock_named(client, "held");
 		pthread_create(&threads[2 * i], NULL, storm_wait, lock);
@@ -458,7 +458,7 @@ TEST_LIMIT(answers_are_read_while_waits_are_cancelled, 40)
 	}
 	while (now_ms() < end_ms) {
 		int64_t start_ms = now_ms();
-		OK(lk_lock_acquire(free_lock, 10000));
+		OK(lk_lock_acquire(free_lock, 10000, NULL));
 		OK(lk_lock_release(free_lock));
 		if (now_ms() - start_ms > worst_ms)
 			worst_ms = now_ms() - start_ms;

@@ -38,7 +38,7 @@ static void *acquire(void *arg)
 
 	nap_ms(caller->pause_ms);
 	start_ms = now_ms();
-	caller->err = lk_lock_acquire(caller->lock, LK_FOREVER);
+	caller->err = lk_lock_acquire(caller->lock, LK_FOREVER, NULL);
 	caller->took_ms = now_ms() - start_ms;
 	/* The end of a thread that holds a lock is work for the loop, which would then look around.
 	 */
@@ -148,7 +148,7 @@ TEST(who_waited_alone_hears_of_a_break)
 	two_clients();
 	ck_assert(!pthread_barrier_init(&done, NULL, 2));
 	held = lock_named(holding, "a");
-	OK(lk_lock_acquire(held, 0));
+	OK(lk_lock_acquire(held, 0, NULL));
 	start(&caller, lock_with(waiting, "a", &options));
 	ck_assert(WITHIN(5000, stands_in_line(held)));
 	OK(lk_lock_release(held));
@@ -175,7 +175,7 @@ TEST(second_waiter_is_heard_for_when_the_first_has_gone)
 		int64_t start_ms;
 
 		for (int k = 0; k < 2; k++) {
-			OK(lk_lock_acquire(held[k], 1000));
+			OK(lk_lock_acquire(held[k], 1000, NULL));
 			start(&callers[k], wanted[k]);
 			ck_assert(WITHIN(5000, stands_in_line(held[k])));
 		}
@@ -210,13 +210,13 @@ TEST(two_who_wait_after_one_who_waited_alone_are_heard_for)
 		struct caller callers[2];
 		int64_t start_ms;
 
-		OK(lk_lock_acquire(held[0], 1000));
+		OK(lk_lock_acquire(held[0], 1000, NULL));
 		start(&callers[0], wanted[0]);
 		ck_assert(WITHIN(5000, stands_in_line(held[0])));
 		OK(lk_lock_release(held[0])); /* and its thread's end gives it back */
 		ck_assert(!pthread_join(callers[0].thread, NULL));
 		for (int k = 0; k < 2; k++)
-			OK(lk_lock_acquire(held[k], 1000));
+			OK(lk_lock_acquire(held[k], 1000, NULL));
 		proxy_set(&proxy, PROXY_COMMANDS, PROXY_TO_CLIENT, &slow);
 		for (int k = 0; k < 2; k++)
 			start(&callers[k], wanted[k]);

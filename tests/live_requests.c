@@ -59,7 +59,7 @@ static lk_lock *warm_lock(const char *url, const char *name, int64_t lease_ms)
 	lk_client *client = client_at(url);
 	lk_lock *lock = lock_leased(client, name, lease_ms);
 
-	OK(lk_lock_acquire(lock, 1000));
+	OK(lk_lock_acquire(lock, 1000, NULL));
 	OK(lk_lock_release(lock));
 	return lock;
 }
@@ -77,7 +77,7 @@ TEST(acquire_and_release_take_two_scripts)
 	before = redis_script_calls(redis);
 	hsets = redis_calls(redis, "hset");
 	for (int i = 0; i < 100; i++) {
-		OK(lk_lock_acquire(lock, 1000));
+		OK(lk_lock_acquire(lock, 1000, NULL));
 		OK(lk_lock_release(lock));
 	}
 	ck_assert_int_eq(redis_script_calls(redis) - before - (redis_calls(redis, "hset") - hsets),
@@ -95,11 +95,11 @@ TEST(reentry_takes_no_request)
 	server_start(&server, NULL);
 	redis = redis_open(&server);
 	lock = warm_lock(server.url, "cost", 0);
-	OK(lk_lock_acquire(lock, 1000));
+	OK(lk_lock_acquire(lock, 1000, NULL));
 	nap_ms(50);
 	before = redis_info(redis, "total_commands_processed");
 	for (int i = 0; i < 1000; i++)
-		OK(lk_lock_acquire(lock, 1000));
+		OK(lk_lock_acquire(lock, 1000, NULL));
 	for (int i = 0; i < 1000; i++)
 		OK(lk_lock_release(lock));
 	/* Only our own two INFO. */
@@ -119,7 +119,7 @@ static int contend(void *arg, int in, int out)
 	if (!line_read(in, 20000))
 		return 3;
 	for (int i = 0; i < rounds; i++)
-		if (lk_lock_acquire(lock, LK_FOREVER) || lk_lock_release(lock))
+		if (lk_lock_acquire(lock, LK_FOREVER, NULL) || lk_lock_release(lock))
 			return 4;
 	line_write(out, "done");
 	return line_read(in, 20000) ? 0 : 5;
@@ -169,7 +169,7 @@ TEST_LIMIT(contended_acquisition_takes_at_most_2_2_requests, 90)
 
 static void *acquire_thread(void *arg)
 {
-	OK(lk_lock_acquire(arg, 20000));
+	OK(lk_lock_acquire(arg, 20000, NULL));
 	OK(lk_lock_release(arg));
 	return NULL;
 }
@@ -186,7 +186,7 @@ TEST_LIMIT(wait_of_5_s_takes_at_most_3_scripts, 30)
 	redis = redis_open(&server);
 	holder = warm_lock(server.url, "cost", 0);
 	waiter = warm_lock(server.url, "cost", 0);
-	OK(lk_lock_acquire(holder, 1000));
+	OK(lk_lock_acquire(holder, 1000, NULL));
 	monitor = monitor_open(&server);
 	look(redis, monitor);
 	pthread_create(&thread, NULL, acquire_thread, waiter);
@@ -219,7 +219,7 @@ TEST_LIMIT(thousand_held_locks_are_renewed_in_ten_round_trips, 90)
 		char name[32];
 		snprintf(name, sizeof(name), "held-%d", i);
 		locks[i] = lock_leased(client, name, 3000);
-		OK(lk_lock_acquire(locks[i], 1000));
+		OK(lk_lock_acquire(locks[i], 1000, NULL));
 	}
 	proxy_set_all(&proxy, &slow);
 	nap_ms(1000); /* a whole period under way */
@@ -252,7 +252,7 @@ static void *race_renewal(void *arg)
 	snprintf(name, sizeof(name), "race-%d", (int)(intptr_t)arg);
 	lock = lock_leased(client, name, 100);
 	for (int i = 0; i < 40; i++) {
-		OK(lk_lock_acquire(lock, 1000));
+		OK(lk_lock_acquire(lock, 1000, NULL));
 		lk_lock_holder_id(lock, id);
 		nap_ms(28 + i % 10);
 		err = lk_lock_release(lock); /* on a busy machine a lease may have run out */
@@ -317,7 +317,7 @@ static int idle(void *arg, int in, int out)
 	threads = proc_thread_count(0);
 	client = client_at(server.url);
 	lock = lock_named(client, "idle");
-	OK(lk_lock_acquire(lock, 1000));
+	OK(lk_lock_acquire(lock, 1000, NULL));
 	OK(lk_lock_release(lock));
 	/* Threads that looked names up or connected are gone soon; the thread sanitizer has its
 	 * own. */
@@ -375,7 +375,7 @@ TEST_LIMIT(idle_lock_costs_512_bytes_and_a_held_one_768, 60)
 	}
 	open = heap_bytes();
 	for (int i = 0; i < LOCKS; i++)
-		OK(lk_lock_acquire(locks[i], 1000));
+		OK(lk_lock_acquire(locks[i], 1000, NULL));
 	held = heap_bytes();
 	printf("heap: %zu bytes an open lock, %zu a held one\n", (open - empty) / LOCKS,
 	       (held - empty) / LOCKS);

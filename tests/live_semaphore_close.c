@@ -40,7 +40,7 @@ static void *wait_for_ever(void *arg)
 	uint64_t hold;
 
 	hesitate = true;
-	late->err = late->lock ? lk_lock_acquire(late->lock, LK_FOREVER)
+	late->err = late->lock ? lk_lock_acquire(late->lock, LK_FOREVER, NULL)
 	                       : lk_semaphore_acquire(late->semaphore, 1, LK_FOREVER, &hold);
 	return NULL;
 }
@@ -76,7 +76,7 @@ TEST(close_ends_a_wait_that_is_about_to_begin)
 	client = client_at(server.url);
 	lock = lock_named(holder, "lock");
 	semaphore = semaphore_of(holder, "semaphore", 1, 0);
-	OK(lk_lock_acquire(lock, 0));
+	OK(lk_lock_acquire(lock, 0, NULL));
 	OK(lk_semaphore_acquire(semaphore, 1, 0, &hold));
 
 	late.lock = lock_named(client, "lock");

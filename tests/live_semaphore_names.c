@@ -143,7 +143,7 @@ TEST(kind_of_a_name_is_what_it_is_used_for)
 	uint64_t hold;
 
 	ck_assert_int_eq(kind_of(client, "a"), LK_KIND_NONE);
-	OK(lk_lock_acquire(lock, 0));
+	OK(lk_lock_acquire(lock, 0, NULL));
 	ck_assert_int_eq(kind_of(other, "a"), LK_KIND_LOCK);
 	OK(lk_lock_release(lock));
 	ck_assert_int_eq(kind_of(client, "a"), LK_KIND_NONE);
@@ -205,7 +205,7 @@ TEST(name_of_a_lock_is_no_semaphore)
 	hold = permits_of(semaphore, 1, 0);
 	OK(lk_semaphore_release(semaphore, hold));
 	redis_do(redis, "DEL lk:{a}");
-	OK(lk_lock_acquire(lock, 0));
+	OK(lk_lock_acquire(lock, 0, NULL));
 	nap_ms(50); /* the client has introduced itself */
 	FOREIGN(lk_semaphore_open(client, "a", &options, &none), "lk:{a}");
 	FOREIGN(lk_semaphore_open(client, "a", NULL, &none), "lk:{a}");
@@ -234,8 +234,8 @@ TEST(name_of_a_semaphore_is_no_lock)
 	size_t count;
 
 	nap_ms(50);
-	FOREIGN(lk_lock_acquire(lock, 0), "lk:{a}");
-	FOREIGN(lk_lock_acquire(lock, LK_FOREVER), "lk:{a}");
+	FOREIGN(lk_lock_acquire(lock, 0, NULL), "lk:{a}");
+	FOREIGN(lk_lock_acquire(lock, LK_FOREVER, NULL), "lk:{a}");
 	FOREIGN(lk_lock_query(lock, &status), "lk:{a}");
 	FOREIGN(lk_lock_waiters(lock, 1, &party, &count), "lk:{a}");
 	FOREIGN(lk_lock_break(lock, NULL), "lk:{a}");
@@ -277,12 +277,12 @@ TEST(refused_kind_says_what_the_name_is)
 	lk_latch *latch;
 	lk_lock *lock = lock_named(client, "lock");
 
-	OK(lk_lock_acquire(lock, 0));
+	OK(lk_lock_acquire(lock, 0, NULL));
 	OK(lk_latch_open(client, "latch", NULL, &latch));
 	OK(lk_latch_set(latch, 1, NULL));
-	EXPECT(lk_lock_acquire(lock_named(client, "latch"), 0), LK_EFOREIGN);
+	EXPECT(lk_lock_acquire(lock_named(client, "latch"), 0, NULL), LK_EFOREIGN);
 	ck_assert_ptr_nonnull(strstr(lk_errmsg(), "a latch, not a lock"));
-	EXPECT(lk_lock_acquire(lock_named(client, "semaphore"), 0), LK_EFOREIGN);
+	EXPECT(lk_lock_acquire(lock_named(client, "semaphore"), 0, NULL), LK_EFOREIGN);
 	ck_assert_ptr_nonnull(strstr(lk_errmsg(), "a semaphore, not a lock"));
 	EXPECT(lk_semaphore_open(client, "latch", &options, &semaphore), LK_EFOREIGN);
 	ck_assert_ptr_nonnull(strstr(lk_errmsg(), "a latch, not a semaphore"));

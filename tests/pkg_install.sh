@@ -20,7 +20,7 @@ int main(void)
 
 	if (lk_client_open("local:", NULL, &client) != LK_OK ||
 	    lk_lock_open(client, "installed", NULL, &lock) != LK_OK ||
-	    lk_lock_acquire(lock, 5000) != LK_OK || lk_lock_fence(lock) == 0 ||
+	    lk_lock_acquire(lock, 5000, NULL) != LK_OK || lk_lock_fence(lock) == 0 ||
 	    lk_lock_release(lock) != LK_OK || lk_client_close(client) != LK_OK) {
 		fprintf(stderr, "%s\n", lk_errmsg());
 		return 1;

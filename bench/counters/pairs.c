@@ -24,7 +24,7 @@ int main(int argc, char **argv)
 		return 1;
 	count = strtol(argv[3], NULL, 10);
 	for (long i = 0; i < count; i++)
-		if (library.acquire(lock, LK_FOREVER) || library.release(lock))
+		if (library.acquire(lock, LK_FOREVER, NULL) || library.release(lock))
 			return 1;
 	return library.client_close(client) ? 1 : 0;
 }

@@ -83,9 +83,8 @@ static bool merge_once(const struct self *self, struct order *order, const struc
 	snprintf(new_path, sizeof(new_path), "%.*s.%ld", (int)sizeof(new_path) - 24, demo->shared,
 	         (long)getpid());
 	if (lock) {
-		if (lk_lock_acquire(lock, LK_FOREVER) != LK_OK)
+		if (lk_lock_acquire(lock, LK_FOREVER, &note->fence) != LK_OK)
 			return complain("cannot acquire the lock", lk_errmsg());
-		note->fence = lk_lock_fence(lock);
 		note->wait_us = now_us() - start_us;
 	}
 	note->outcome =

@@ -73,11 +73,11 @@ static void init_call(struct lk__call *call, struct lk_lock *lock, uint64_t owne
 	call->op.owner = owner;
 }
 
-lk_err lk_lock_acquire(lk_lock *lock, int64_t wait_ms)
+lk_err lk_lock_acquire(lk_lock *lock, int64_t wait_ms, uint64_t *result)
 {
 	struct lk_client *client;
 	struct lk__call call;
-	uint64_t owner;
+	uint64_t owner, fence;
 	int64_t now_ns = lk__now_ns();
 	lk_err err = lk__refuse_null(lock, "lock");
 
@@ -89,14 +89,20 @@ lk_err lk_lock_acquire(lk_lock *lock, int64_t wait_ms)
 		return err;
 	client = lock->handle.client;
 	owner = owner_of(lock);
-	if (lk__core_reenter(&client->core, now_ns, lock->handle.name, owner)) {
+	fence = lk__core_reenter(&client->core, now_ns, lock->handle.name, owner);
+	if (fence) {
 		lk__call_leave(client, &lock->handle);
-		return LK_OK;
+	} else {
+		init_call(&call, lock, owner);
+		lk__call_limit(&call, now_ns, wait_ms);
+		lk__call_provide(&call);
+		if ((err = lk__call_run(&call, now_ns, lk__core_acquire)))
+			return err;
+		fence = call.op.fence;
 	}
-	init_call(&call, lock, owner);
-	lk__call_limit(&call, now_ns, wait_ms);
-	lk__call_provide(&call);
-	return lk__call_run(&call, now_ns, lk__core_acquire);
+	if (result)
+		*result = fence;
+	return LK_OK;
 }
 
 lk_err lk_lock_release(lk_lock *lock)

@@ -92,11 +92,7 @@ static bool lock_nested(struct hold *hold, const char *chain, char *message, siz
 
 static lk_err lock_acquire(struct hold *hold, int64_t wait_ms)
 {
-	lk_err err = lk_lock_acquire(hold->lock, wait_ms);
-
-	if (err == LK_OK)
-		hold->fence = lk_lock_fence(hold->lock);
-	return err;
+	return lk_lock_acquire(hold->lock, wait_ms, &hold->fence);
 }
 
 static lk_err lock_cancel(struct hold *hold)

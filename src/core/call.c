@@ -25,7 +25,7 @@ void lk__core_acquire(struct lk__core *core, int64_t now_ns, struct lk__op *wait
 		lk__complete(core, waiter, LK_ELOST, "the hold was lost: release it first");
 	} else if (hold && hold->count == LK__COUNT_MAX) {
 		lk__complete(core, waiter, LK_ELIMIT, "re-entered 2147483647 times");
-	} else if (lk__core_reenter(core, now_ns, queue->name, waiter->owner)) {
+	} else if ((waiter->fence = lk__core_reenter(core, now_ns, queue->name, waiter->owner))) {
 		lk__complete(core, waiter, LK_OK, NULL);
 	} else if (waiter->only_try && (queue->hold || queue->first)) {
 		lk__complete(core, waiter, LK_EBUSY, "held by another thread of this process");

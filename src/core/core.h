@@ -232,10 +232,11 @@ void lk__wait_queue_close(struct lk__core *core, struct lk__wait_queue *queue);
 
 /* ---- Calls (call.c).  op->done is set at once or later; see lk__core_next_done(). ----- */
 
-/* Acquire once more, or release once of several times: nothing is asked of the store, and no waiter
- * is needed.  False, and nothing done, where the owner's hold is not sure or that is not enough. */
-bool lk__core_reenter(struct lk__core *core, int64_t now_ns, const struct lk__name *name,
-                      uint64_t owner);
+/* Acquire once more, or release once of several times, without a request and without a waiter.
+ * 0 (false), and nothing changed, if the owner's hold is not sure or that is not enough.  A
+ * re-entry returns the hold's fence. */
+uint64_t lk__core_reenter(struct lk__core *core, int64_t now_ns, const struct lk__name *name,
+                          uint64_t owner);
 bool lk__core_unenter(int64_t now_ns, const struct lk__name *name, uint64_t owner);
 void lk__core_acquire(struct lk__core *core, int64_t now_ns, struct lk__op *waiter);
 /* The same for permits; the op's queue is the handle's, and becomes one of its own. */

@@ -165,16 +165,16 @@ static struct lk__hold *valid_hold(const struct lk__name *name, uint64_t owner, 
 	return hold && lk__hold_left_ns(hold, now_ns) ? hold : NULL;
 }
 
-bool lk__core_reenter(struct lk__core *core, int64_t now_ns, const struct lk__name *name,
-                      uint64_t owner)
+uint64_t lk__core_reenter(struct lk__core *core, int64_t now_ns, const struct lk__name *name,
+                          uint64_t owner)
 {
 	struct lk__hold *hold = valid_hold(name, owner, now_ns);
 
 	if (!hold || hold->count == LK__COUNT_MAX)
-		return false;
+		return 0;
 	hold->count++;
 	lk__count(&core->counters.reentered, 1);
-	return true;
+	return hold->fence;
 }
 
 bool lk__core_unenter(int64_t now_ns, const struct lk__name *name, uint64_t owner)

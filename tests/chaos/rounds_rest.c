@@ -40,7 +40,7 @@ static void have_lock(struct round *round, lk_client *client, int name)
 	lk_err err = lk_lock_open(client, chaos_names[name].name, NULL, &lock);
 
 	if (!err)
-		err = lk_lock_acquire(lock, limit_ms(round));
+		err = lk_lock_acquire(lock, limit_ms(round), NULL);
 	if (err)
 		round_complain(round, "at rest, lock %s: %s", chaos_names[name].name, lk_errmsg());
 	else if (lk_lock_release(lock))

@@ -39,7 +39,7 @@ static lk_err acquire(struct worker_thread *thread, struct worker_handle *handle
 	record.permits = 1;
 	record.u.of.amount = handle->lease_ms;
 	worker_wait_begin(thread, handle, &record, wait_ms);
-	err = lk_lock_acquire(handle->lock, wait_ms);
+	err = lk_lock_acquire(handle->lock, wait_ms, NULL);
 	worker_wait_end(thread);
 	record.u.of.amount = 0;
 	record.u.of.valid_until_ns = 0;
@@ -213,7 +213,7 @@ static void *last_wait(void *arg)
 	record.u.of.amount = handle->lease_ms;
 	record.call = history_begin(handle->worker->history, &record);
 	leaver->begun = true;
-	err = lk_lock_acquire(handle->lock, LK_FOREVER);
+	err = lk_lock_acquire(handle->lock, LK_FOREVER, NULL);
 	record.u.of.amount = 0;
 	worker_done(handle, &record, err == LK_OK || err == LK_ECLOSED ? LK_EUNKNOWN : err);
 	return NULL;

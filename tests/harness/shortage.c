@@ -79,7 +79,7 @@ static void use_lock(lk_client *client, lk_lock *lock)
 	size_t count;
 	lk_err err;
 
-	if (NOTED(lk_lock_acquire(lock, 1000)) == LK_OK) {
+	if (NOTED(lk_lock_acquire(lock, 1000, NULL)) == LK_OK) {
 		char fence[40];
 		snprintf(fence, sizeof(fence), " %llu ", (unsigned long long)lk_lock_fence(lock));
 		ck_assert(lk_lock_is_mine(lock));
@@ -167,7 +167,7 @@ static void use_all(const char *url)
 	if (NOTED(lk_lock_open(client, "a", &options, &lock)) == LK_OK)
 		use_lock(client, lock);
 	if (NOTED(lk_lock_open(client, "near", &options, &busy)) == LK_OK)
-		ck_assert_int_ne(NOTED(lk_lock_acquire(busy, 5)), LK_OK);
+		ck_assert_int_ne(NOTED(lk_lock_acquire(busy, 5, NULL)), LK_OK);
 	if (NOTED(lk_semaphore_open(client, "s", &semaphore_options, &semaphore)) == LK_OK)
 		use_semaphore(semaphore);
 	if (NOTED(lk_latch_open(client, "latch", NULL, &latch)) == LK_OK)
@@ -239,7 +239,7 @@ void shortage_everywhere(const struct test_server *server, const char *url,
 	harmless = shortage->harmless;
 	redis = redis_open(server);
 	near = lock_named(client_with(server->unix_url, &near_options), "near");
-	OK(lk_lock_acquire(near, 1000));
+	OK(lk_lock_acquire(near, 1000, NULL));
 	use_all(url);
 	fds = proc_fd_count(0);
 	threads = settled_thread_count();

@@ -24,7 +24,7 @@ lk_lock *hold_watched(lk_client *client, const char *name, int64_t lease_ms)
 	const lk_lock_options options = {.lease_ms = lease_ms, .on_lost = note_loss};
 	lk_lock *lock = lock_with(client, name, &options);
 
-	OK(lk_lock_acquire(lock, 5000));
+	OK(lk_lock_acquire(lock, 5000, NULL));
 	return lock;
 }
 
@@ -52,7 +52,7 @@ static void *wait_in_thread(void *arg)
 	struct waiter *waiter = arg;
 	int64_t start_ms = now_ms();
 
-	waiter->err = lk_lock_acquire(waiter->lock, waiter->wait_ms);
+	waiter->err = lk_lock_acquire(waiter->lock, waiter->wait_ms, NULL);
 	waiter->took_ms = now_ms() - start_ms;
 	if (!waiter->err) {
 		waiter->order = served++;

@@ -23,7 +23,7 @@ static void *wait_in_line(void *arg)
 	lk_client *client = client_at(fifo_url);
 	lk_lock *lock = lock_named(client, "line");
 
-	OK(lk_lock_acquire(lock, LK_FOREVER));
+	OK(lk_lock_acquire(lock, LK_FOREVER, NULL));
 	served[served_count] = (int)(intptr_t)arg;
 	served_count = served_count + 1; /* guarded by the lock */
 	OK(lk_lock_release(lock));
@@ -48,7 +48,7 @@ TEST_LIMIT(clients_are_served_in_order, 60)
 	fifo_url = STORE.start();
 	client = client_at(fifo_url);
 	lock = lock_named(client, "line");
-	OK(lk_lock_acquire(lock, 1000));
+	OK(lk_lock_acquire(lock, 1000, NULL));
 	for (int i = 0; i < FIFO_CLIENTS; i++) {
 		pthread_create(&threads[i], NULL, wait_in_line, (void *)(intptr_t)i);
 		ck_assert(WITHIN(10000, queue_len_of(lock) == i + 1));
@@ -72,7 +72,7 @@ static void *crowd_thread(void *lock)
 {
 	while (!crowd_ends) {
 		crowd_wants++;
-		OK(lk_lock_acquire(lock, LK_FOREVER));
+		OK(lk_lock_acquire(lock, LK_FOREVER, NULL));
 		crowd_wants--;
 		crowd_rounds++;
 		for (int i = 0; i < 10000 && !crowd_ends && crowd_wants < 3; i++)
@@ -123,7 +123,7 @@ TEST_LIMIT(local_crowd_lets_another_client_in, 60)
 
 	crowd_start(threads, client);
 	for (int i = 0; i < 20; i++) {
-		OK(lk_lock_acquire(lock, 1000));
+		OK(lk_lock_acquire(lock, 1000, NULL));
 		OK(lk_lock_release(lock));
 	}
 	crowd_end(threads, client);

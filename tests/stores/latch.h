@@ -91,7 +91,7 @@ TEST(remove_makes_absent_and_leaves_nothing_for_long)
 	EXPECT(lk_latch_down(latch, 1, NULL, NULL), LK_EABSENT);
 	ck_assert_int_eq(redis_int(redis, "EXISTS lk:{a}"), 0);
 	ck_assert_int_gt(redis_int(redis, "PTTL lk:{a}:s"), 0);
-	OK(lk_lock_acquire(lock_named(client, "a"), 0)); /* the name is free */
+	OK(lk_lock_acquire(lock_named(client, "a"), 0, NULL)); /* the name is free */
 	OK(lk_client_close(client));
 }
 
@@ -142,7 +142,7 @@ TEST(other_kinds_of_that_name_are_refused)
 	lk_latch *latch = latch_named(client, "a");
 	lk_latch_status status;
 
-	OK(lk_lock_acquire(lock_named(client, "a"), 0));
+	OK(lk_lock_acquire(lock_named(client, "a"), 0, NULL));
 	EXPECT(lk_latch_set(latch, 1, NULL), LK_EFOREIGN);
 	ck_assert_ptr_nonnull(strstr(lk_errmsg(), "a lock, not a latch"));
 	EXPECT(lk_latch_down(latch, 1, NULL, NULL), LK_EFOREIGN);
@@ -151,7 +151,7 @@ TEST(other_kinds_of_that_name_are_refused)
 	EXPECT(lk_latch_remove(latch), LK_EFOREIGN);
 	latch = latch_named(client, "b");
 	OK(lk_latch_set(latch, 1, NULL));
-	EXPECT(lk_lock_acquire(lock_named(client, "b"), 0), LK_EFOREIGN);
+	EXPECT(lk_lock_acquire(lock_named(client, "b"), 0, NULL), LK_EFOREIGN);
 	redis_do(redis, "HSET lk:{c} kind 2:latch gen 1 count 1 initial 1 open_ttl 1000");
 	EXPECT(lk_latch_query(latch_named(client, "c"), &status), LK_EFOREIGN);
 	ck_assert_ptr_nonnull(strstr(lk_errmsg(), "protocol version 2"));

@@ -24,7 +24,7 @@ static void *contend(void *client)
 
 	for (int i = 0; i < 60; i++) {
 		int value;
-		OK(lk_lock_acquire(lock, LK_FOREVER));
+		OK(lk_lock_acquire(lock, LK_FOREVER, NULL));
 		ck_assert_uint_gt(lk_lock_fence(lock), lock_last_fence);
 		lock_last_fence = lk_lock_fence(lock);
 		value = lock_counter;
@@ -82,8 +82,7 @@ TEST_LIMIT(fences_grow_over_10000_grants, 120)
 
 	for (int i = 0; i < 10000; i++) {
 		uint64_t fence;
-		OK(lk_lock_acquire(lock, 1000));
-		fence = lk_lock_fence(lock);
+		OK(lk_lock_acquire(lock, 1000, &fence));
 		OK(lk_lock_release(lock));
 		ck_assert_uint_gt(fence, last);
 		last = fence;
@@ -97,7 +96,7 @@ static void *fence_thread(void *arg)
 	lk_lock *lock = arg;
 
 	for (int i = 0; i < 300; i++) {
-		OK(lk_lock_acquire(lock, LK_FOREVER));
+		OK(lk_lock_acquire(lock, LK_FOREVER, NULL));
 		ck_assert_uint_gt(lk_lock_fence(lock), lock_last_fence);
 		lock_last_fence = lk_lock_fence(lock);
 		OK(lk_lock_release(lock));
@@ -125,14 +124,14 @@ TEST(waits_end_and_holds_are_renewed)
 	lk_lock *held = lock_leased(one, "kept", 300), *wanted = lock_named(two, "kept");
 	lk_lock_status status;
 
-	OK(lk_lock_acquire(held, 0));
-	EXPECT(lk_lock_acquire(wanted, 0), LK_EBUSY);
-	EXPECT(lk_lock_acquire(wanted, 700), LK_ETIMEDOUT);
+	OK(lk_lock_acquire(held, 0, NULL));
+	EXPECT(lk_lock_acquire(wanted, 0, NULL), LK_EBUSY);
+	EXPECT(lk_lock_acquire(wanted, 700, NULL), LK_ETIMEDOUT);
 	OK(lk_lock_query(wanted, &status));
 	ck_assert_int_eq(status.queue_len, 0);
 	ck_assert(lk_lock_is_mine(held));
 	OK(lk_lock_release(held));
-	OK(lk_lock_acquire(wanted, 0));
+	OK(lk_lock_acquire(wanted, 0, NULL));
 	OK(lk_lock_release(wanted));
 	OK(lk_client_close(one));
 	OK(lk_client_close(two));

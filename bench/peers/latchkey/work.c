@@ -28,7 +28,7 @@ static struct turn *turn_next(struct job *job, int worker)
 static void lock_once(lk_lock *lock, int64_t hold_ns, struct turn *turn)
 {
 	turn->asked = now_ns();
-	good(lk_lock_acquire(lock, LK_FOREVER), "acquire");
+	good(lk_lock_acquire(lock, LK_FOREVER, NULL), "acquire");
 	turn->granted = now_ns();
 	if (hold_ns)
 		nap_ns(hold_ns);
