@@ -360,20 +360,28 @@ LK_API lk_err lk_lock_cancel(lk_lock *lock);
  * The owner. */
 LK_API LK_MUST_USE lk_err lk_lock_extend(lk_lock *lock, int64_t lease_ms);
 
-/* The next six ask about the caller's own hold.  No I/O, never block.  Any thread. */
+/* What the caller's own hold knows, all of one moment. */
+typedef struct lk_hold {
+	uint64_t fence;       /* 0 = the caller holds nothing */
+	int64_t count;        /* a lock: acquisitions not yet released; a semaphore: permits */
+	lk_state state;       /* LK_STATE_NONE: holds nothing, all other members are 0 */
+	lk_lost_reason lost;  /* 0 unless the state is LK_STATE_LOST */
+	int64_t remaining_ms; /* how long the hold is still sure, 0 if lost */
+	char holder_id[LK_HOLDER_ID_SIZE]; /* as others see it (lk_party.id), "" if lost */
+	int64_t reserved[8];               /* zero */
+} lk_hold;
 
-/* Times acquired and not yet released; 0 if not the owner. */
-LK_API uint32_t lk_lock_hold_count(lk_lock *lock);
-/* The hold's fence, 0 if not the owner.  Stays readable after a loss, until released. */
-LK_API uint64_t lk_lock_fence(lk_lock *lock);
-/* Computed from the clock, so it is right even when no thread of the library could run. */
+/* Look at the caller's hold.  No I/O, never blocks.  After a loss fence and count stay, until the
+ * release.
+ *
+ * LK_OK, also when the caller holds nothing; LK_EFORKED.  Any thread. */
+LK_API LK_MUST_USE lk_err lk_lock_snapshot(lk_lock *lock, lk_hold *hold);
+
+/* The state of the caller's hold.  Computed from the clock, so it is right even when no thread of
+ * the library could run.  No I/O, never blocks.  Any thread. */
 LK_API lk_state lk_lock_state(lk_lock *lock);
-/* Milliseconds the hold is still sure, 0 if lost or not the owner. */
-LK_API int64_t lk_lock_remaining_ms(lk_lock *lock);
-/* The caller holds it and it is not lost. */
+/* The caller holds it and it is not lost.  Otherwise as lk_lock_state(). */
 LK_API bool lk_lock_is_mine(lk_lock *lock);
-/* The hold's id as others see it (see lk_party), "" if not the owner.  Always NUL-ended. */
-LK_API void lk_lock_holder_id(lk_lock *lock, char id[LK_HOLDER_ID_SIZE]);
 
 /* Who holds or waits.  All text is escaped; empty or 0 where the party told nothing. */
 typedef struct lk_party {
@@ -511,17 +519,13 @@ LK_API lk_err lk_semaphore_cancel(lk_semaphore *semaphore);
 LK_API LK_MUST_USE lk_err lk_semaphore_extend(lk_semaphore *semaphore, uint64_t hold,
                                               int64_t lease_ms);
 
-/* The next four ask about a hold of this handle.  No I/O, never block.  Any thread. */
+/* As lk_lock_snapshot(), of that hold of this handle.  hold_fence is what lk_semaphore_acquire()
+ * gave; LK_OK also when this handle has no such hold. */
+LK_API LK_MUST_USE lk_err lk_semaphore_snapshot(lk_semaphore *semaphore, uint64_t hold_fence,
+                                                lk_hold *hold);
 
-/* LK_STATE_NONE if this handle has no such hold.  Computed from the clock. */
-LK_API lk_state lk_semaphore_state(lk_semaphore *semaphore, uint64_t hold);
-/* Milliseconds the hold is still sure, 0 if lost or none. */
-LK_API int64_t lk_semaphore_remaining_ms(lk_semaphore *semaphore, uint64_t hold);
-/* Permits in the hold, 0 if none.  Stays readable after a loss, until released. */
-LK_API int64_t lk_semaphore_permits(lk_semaphore *semaphore, uint64_t hold);
-/* The hold's id as others see it (lk_party.id), "" if none.  Always NUL-ended. */
-LK_API void lk_semaphore_holder_id(lk_semaphore *semaphore, uint64_t hold,
-                                   char id[LK_HOLDER_ID_SIZE]);
+/* As lk_lock_state(); LK_STATE_NONE if this handle has no such hold. */
+LK_API lk_state lk_semaphore_state(lk_semaphore *semaphore, uint64_t hold_fence);
 
 typedef struct lk_semaphore_status {
 	int64_t capacity;

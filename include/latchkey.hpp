@@ -228,9 +228,21 @@ class named_lock
 		detail::check(lk_lock_cancel(handle_));
 	}
 
+	/* Of the caller's hold, 0 without one. */
 	uint64_t fence() const noexcept
 	{
-		return lk_lock_fence(handle_);
+		lk_hold hold;
+
+		return lk_lock_snapshot(handle_, &hold) == LK_OK ? hold.fence : 0;
+	}
+
+	/* All that the caller's hold knows, of one moment. */
+	lk_hold snapshot() const
+	{
+		lk_hold hold;
+
+		detail::check(lk_lock_snapshot(handle_, &hold));
+		return hold;
 	}
 
 	bool is_mine() const noexcept
@@ -312,7 +324,7 @@ class semaphore
 		/* Give back so many of them. */
 		void release(int64_t count)
 		{
-			const bool all = count == lk_semaphore_permits(from_, need());
+			const bool all = need() && count == snapshot().count;
 
 			detail::check(lk_semaphore_release_some(from_, hold_, count));
 			if (all)
@@ -322,6 +334,16 @@ class semaphore
 		uint64_t fence() const noexcept
 		{
 			return hold_;
+		}
+
+		/* All that the hold knows, of one moment; all zero without permits. */
+		lk_hold snapshot() const
+		{
+			lk_hold hold{};
+
+			if (hold_)
+				detail::check(lk_semaphore_snapshot(from_, hold_, &hold));
+			return hold;
 		}
 
 		lk_state state() const noexcept

@@ -44,13 +44,13 @@ static void set_up(void)
 	                              (lk_semaphore_options){.capacity = 3, .lease_ms = LEASE_MS});
 	hold = permits_of(semaphore, 2, 0);
 	lock = hold_watched(client, "a", LEASE_MS);
-	fence = lk_lock_fence(lock);
+	fence = hold_of(lock).fence;
 }
 
 static void tear_down(void)
 {
 	ck_assert(WITHIN(BACK_MS, lk_lock_acquire(lock, 1000, NULL) == LK_OK));
-	ck_assert_uint_gt(lk_lock_fence(lock), fence);
+	ck_assert_uint_gt(hold_of(lock).fence, fence);
 	OK(lk_lock_release(lock));
 	hold = permits_of(semaphore, 3, 1000);
 	OK(lk_semaphore_release(semaphore, hold));
@@ -84,11 +84,11 @@ static void call_in_vain(void)
 /* Both holds end when they were to end, no later and no earlier. */
 static void expect_losses(void)
 {
-	int64_t until_ms = now_ms() + lk_lock_remaining_ms(lock);
+	int64_t until_ms = now_ms() + hold_of(lock).remaining_ms;
 
 	ck_assert_int_eq(losses.count + permit_losses.count, 0);
 	while (lk_lock_is_mine(lock)) {
-		until_ms = now_ms() + lk_lock_remaining_ms(lock);
+		until_ms = now_ms() + hold_of(lock).remaining_ms;
 		nap_ms(1);
 	}
 	ck_assert(WITHIN(400, losses.count == 1 && permit_losses.count == 1));

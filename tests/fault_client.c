@@ -374,7 +374,7 @@ static void slow_callback(void *arg, lk_lock *lock, uint64_t fence, lk_lost_reas
 	(void)reason;
 	inside = 1;
 	nap_ms(300);
-	ck_assert_uint_eq(lk_lock_fence(lock) ? lk_lock_fence(lock) : fence, fence);
+	ck_assert_uint_eq(hold_of(lock).fence ? hold_of(lock).fence : fence, fence);
 	told++;
 	inside = 0;
 }

@@ -62,7 +62,7 @@ TEST(c10_wall_clock_that_is_set_changes_nothing)
 	client = client_at(server.url);
 	other = client_at(server.url);
 	lock = hold_watched(client, "a", 600);
-	fence = lk_lock_fence(lock);
+	fence = hold_of(lock).fence;
 	same = lock_named(other, "a");
 	semaphore = semaphore_watched(client, "s",
 	                              (lk_semaphore_options){.capacity = 2, .lease_ms = 600});
@@ -75,18 +75,18 @@ TEST(c10_wall_clock_that_is_set_changes_nothing)
 		WAITS_150_MS(lk_latch_await(latch, 150));
 		stays_held(lock, 50);
 		permits_stay_held(semaphore, hold, 50);
-		ck_assert_int_le(lk_lock_remaining_ms(lock), 600);
+		ck_assert_int_le(hold_of(lock).remaining_ms, 600);
 		OK(lk_lock_query(same, &status));
 		ck_assert_int_lt(status.held_ms, 20000);
 		ck_assert_int_le(status.lease_left_ms, 600);
 	}
 	ck_assert_int_ne(set_s, 0);
-	ck_assert_uint_eq(lk_lock_fence(lock), fence);
+	ck_assert_uint_eq(hold_of(lock).fence, fence);
 	/* A new hold's fence is of the server's clock, not of ours. */
 	OK(lk_lock_release(lock));
 	OK(lk_lock_acquire(same, 1000, NULL));
-	ck_assert_uint_gt(lk_lock_fence(same), fence);
-	ck_assert_uint_lt(lk_lock_fence(same), fence + 60000000);
+	ck_assert_uint_gt(hold_of(same).fence, fence);
+	ck_assert_uint_lt(hold_of(same).fence, fence + 60000000);
 	OK(lk_lock_release(same));
 	OK(lk_semaphore_release(semaphore, hold));
 	ck_assert_int_eq(losses.count + permit_losses.count, 0);
@@ -106,16 +106,16 @@ TEST(c11_machine_that_slept_past_a_lease_has_lost_its_holds)
 	semaphore = semaphore_watched(client, "s",
 	                              (lk_semaphore_options){.capacity = 2, .lease_ms = 900});
 	lock = hold_watched(client, "a", 900);
-	fence = lk_lock_fence(lock);
+	fence = hold_of(lock).fence;
 	hold = permits_of(semaphore, 2, 0);
-	ck_assert_int_gt(lk_lock_remaining_ms(lock), 0);
+	ck_assert_int_gt(hold_of(lock).remaining_ms, 0);
 	slept_s += 3600;
 	/* The first call after it knows, though nothing of the library could run meanwhile. */
 	ck_assert(!lk_lock_is_mine(lock));
 	ck_assert_int_eq(lk_lock_state(lock), LK_STATE_LOST);
-	ck_assert_int_eq(lk_lock_remaining_ms(lock), 0);
+	ck_assert_int_eq(hold_of(lock).remaining_ms, 0);
 	ck_assert_int_eq(lk_semaphore_state(semaphore, hold), LK_STATE_LOST);
-	ck_assert_int_eq(lk_semaphore_remaining_ms(semaphore, hold), 0);
+	ck_assert_int_eq(hold_in(semaphore, hold).remaining_ms, 0);
 	/* A timer of the kernel's would have run at once; here it is the one of the renewal. */
 	ck_assert(WITHIN(700, losses.count == 1 && permit_losses.count == 1));
 	ck_assert_int_eq(losses.reason, LK_LOST_EXPIRED);
@@ -123,7 +123,7 @@ TEST(c11_machine_that_slept_past_a_lease_has_lost_its_holds)
 	EXPECT(lk_lock_release(lock), LK_ELOST);
 	EXPECT(lk_semaphore_release(semaphore, hold), LK_ELOST);
 	OK(lk_lock_acquire(lock, 5000, NULL));
-	ck_assert_uint_gt(lk_lock_fence(lock), fence);
+	ck_assert_uint_gt(hold_of(lock).fence, fence);
 	OK(lk_lock_release(lock));
 	OK(lk_semaphore_release(semaphore, permits_of(semaphore, 2, 5000)));
 	ck_assert_int_eq(redis_int(redis, "EXISTS lk:{a} lk:{a}:q"), 0);

@@ -152,12 +152,12 @@ static void visit(lk_lock *lock, int name, int number, unsigned short seed[3])
 	}
 	before = crowd->hold[name];
 	fence = crowd->fence[name];
-	mine = word_of(now_ms() + lk_lock_remaining_ms(lock), number);
+	mine = word_of(now_ms() + hold_of(lock).remaining_ms, number);
 	/* What was seen counts if it is still ours: if not, this process stood still. */
 	if (lk_lock_is_mine(lock)) {
 		crowd->overlaps += (int64_t)(before >> 8) > now_ms();
-		crowd->regressions += fence >= lk_lock_fence(lock);
-		crowd->fence[name] = lk_lock_fence(lock);
+		crowd->regressions += fence >= hold_of(lock).fence;
+		crowd->fence[name] = hold_of(lock).fence;
 		crowd->hold[name] = mine;
 		crowd->grants++;
 		if (nrand48(seed) % 4 == 0)
@@ -230,7 +230,7 @@ TEST_LIMIT(c9_processes_killed_at_random_leave_nothing_and_never_overlap, LONG_L
 		snprintf(name, sizeof(name), "c%d", i);
 		lock = lock_leased(client, name, CROWD_LEASE_MS);
 		OK(lk_lock_acquire(lock, 2 * CROWD_LEASE_MS + 500, NULL));
-		ck_assert_uint_gt(lk_lock_fence(lock), crowd->fence[i]);
+		ck_assert_uint_gt(hold_of(lock).fence, crowd->fence[i]);
 		OK(lk_lock_release(lock));
 		ck_assert_int_eq(redis_int(redis, "EXISTS lk:{%s} lk:{%s}:q", name, name), 0);
 		OK(lk_client_close(client));
@@ -370,9 +370,9 @@ TEST_LIMIT(c24_many_holds_are_renewed_in_time_though_another_server_is_stopped, 
 	end_ms = now_ms() + size_of(lease_ms * 4 / 3, lease_ms * 20);
 	while (now_ms() < end_ms) {
 		for (int i = 0; i < count; i++)
-			ck_assert_msg(lk_lock_remaining_ms(locks[i]) >= lease_ms / 3 - 50,
+			ck_assert_msg(hold_of(locks[i]).remaining_ms >= lease_ms / 3 - 50,
 			              "hold %d has %lld ms", i,
-			              (long long)lk_lock_remaining_ms(locks[i]));
+			              (long long)hold_of(locks[i]).remaining_ms);
 		nap_ms(20);
 	}
 	load_ends = true;

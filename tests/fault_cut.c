@@ -69,9 +69,9 @@ static void expect_one_hold(struct lane *lane)
 	const char *value = redis_text(lane->redis, "GET lk:{%s}", lane->name);
 	char id[LK_HOLDER_ID_SIZE];
 
-	lk_lock_holder_id(lane->lock, id);
+	memcpy(id, hold_of(lane->lock).holder_id, LK_HOLDER_ID_SIZE);
 	ck_assert(lk_lock_is_mine(lane->lock));
-	ck_assert_uint_eq(lk_lock_hold_count(lane->lock), 1);
+	ck_assert_uint_eq(hold_of(lane->lock).count, 1);
 	ck_assert_msg(strstr(value, id) != NULL, "%s holds, not %s", value, id);
 	ck_assert_int_eq(redis_int(lane->redis, "ZCARD lk:{%s}:q", lane->name), 0);
 }

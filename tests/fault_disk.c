@@ -53,7 +53,7 @@ TEST(s12_evicted_lock_is_a_loss_and_waiters_go_on)
 	client = client_at(server.url);
 	other = client_at(server.url);
 	lock = hold_watched(client, "a", LEASE_MS);
-	fence = lk_lock_fence(lock);
+	fence = hold_of(lock).fence;
 	waiter_start(&waiter, lock_of_handle(other, "a", LEASE_MS), 10000, false);
 	ck_assert(WITHIN(2000, redis_int(redis, "ZCARD lk:{a}:q") == 1));
 	start_ms = now_ms();
@@ -134,7 +134,7 @@ static void open_all(void)
 		all.client, "s", (lk_semaphore_options){.capacity = 3, .lease_ms = LEASE_MS});
 	all.hold = permits_of(all.semaphore, 2, 0);
 	all.lock = hold_watched(all.client, "a", LEASE_MS);
-	all.fence = lk_lock_fence(all.lock);
+	all.fence = hold_of(all.lock).fence;
 	waiter_start(&all.waiter, lock_of_handle(all.other, "a", LEASE_MS), LK_FOREVER, false);
 	ck_assert(WITHIN(2000, redis_int(redis, "ZCARD lk:{a}:q") == 1));
 }
@@ -148,7 +148,7 @@ static void open_all(void)
 /* The server takes no writes from now on. */
 static void expect_refusals(void)
 {
-	int64_t until_ms = now_ms() + lk_lock_remaining_ms(all.lock);
+	int64_t until_ms = now_ms() + hold_of(all.lock).remaining_ms;
 	lk_semaphore *none = NULL;
 	uint64_t permit = 0;
 
@@ -163,7 +163,7 @@ static void expect_refusals(void)
 	/* Renewals do not succeed: the end is told when it comes, and no earlier. */
 	ck_assert_int_eq(losses.count + permit_losses.count, 0);
 	while (lk_lock_is_mine(all.lock)) {
-		until_ms = now_ms() + lk_lock_remaining_ms(all.lock);
+		until_ms = now_ms() + hold_of(all.lock).remaining_ms;
 		nap_ms(1);
 	}
 	ck_assert(WITHIN(200, losses.count == 1 && permit_losses.count == 1));
@@ -183,7 +183,7 @@ static void expect_all_is_well(void)
 	EXPECT(lk_lock_release(all.lock), LK_ELOST);
 	EXPECT(lk_semaphore_release(all.semaphore, all.hold), LK_ELOST);
 	ck_assert(WITHIN(BACK_MS, lk_lock_acquire(all.lock, 1000, NULL) == LK_OK));
-	ck_assert_uint_gt(lk_lock_fence(all.lock), all.fence);
+	ck_assert_uint_gt(hold_of(all.lock).fence, all.fence);
 	OK(lk_lock_release(all.lock));
 	permits = permits_of(all.semaphore, 3, 2000);
 	ck_assert_uint_gt(permits, all.hold);

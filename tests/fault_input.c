@@ -178,11 +178,11 @@ TEST(v3_times_out_of_range_are_refused_before_anything_is_sent)
 	for (size_t i = 0; i < sizeof(wrong_waits) / sizeof(wrong_waits[0]); i++)
 		EXPECT(lk_lock_acquire(held, wrong_waits[i], NULL), LK_EINVALID);
 	ck_assert_int_eq(proxy_count(&proxy).bytes[PROXY_COMMANDS][PROXY_TO_SERVER], sent);
-	ck_assert_uint_eq(lk_lock_hold_count(held), 1);
+	ck_assert_uint_eq(hold_of(held).count, 1);
 	/* The ends of the ranges are right, and so is the longest wait. */
 	OK(lk_lock_open(client, "b", &(lk_lock_options){.lease_ms = LK_LEASE_MAX_MS}, &lock));
 	OK(lk_lock_acquire(lock, INT64_MAX, NULL));
-	ck_assert_int_gt(lk_lock_remaining_ms(lock), LK_LEASE_MAX_MS / 2);
+	ck_assert_int_gt(hold_of(lock).remaining_ms, LK_LEASE_MAX_MS / 2);
 	OK(lk_lock_open(client, "c", &(lk_lock_options){.lease_ms = LK_LEASE_MIN_MS}, &lock));
 	OK(lk_lock_acquire(lock, 0, NULL));
 	nap_ms(300);
@@ -230,7 +230,7 @@ TEST(v4_damaged_or_used_up_fence_counter_grants_nothing)
 	/* The last one that there is. */
 	redis_do(redis, "SET lk:fence 9007199254740989");
 	OK(lk_lock_acquire(lock, 0, NULL));
-	ck_assert_uint_eq(lk_lock_fence(lock), UINT64_C(9007199254740990));
+	ck_assert_uint_eq(hold_of(lock).fence, UINT64_C(9007199254740990));
 	OK(lk_lock_release(lock));
 	EXPECT(lk_lock_acquire(lock, 0, NULL), LK_EFENCE);
 	OK(lk_client_close(client));
@@ -271,13 +271,13 @@ TEST(v5_lock_is_re_entered_up_to_its_limit)
 	OK(lk_lock_acquire(lock, 0, NULL));
 	lock->handle.queue->hold->count = most - 1;
 	OK(lk_lock_acquire(lock, 0, NULL));
-	ck_assert_uint_eq(lk_lock_hold_count(lock), most);
+	ck_assert_uint_eq(hold_of(lock).count, most);
 	for (int i = 0; i < 2; i++) {
 		EXPECT(lk_lock_acquire(lock, i ? LK_FOREVER : 0, NULL), LK_ELIMIT);
-		ck_assert_uint_eq(lk_lock_hold_count(lock), most);
+		ck_assert_uint_eq(hold_of(lock).count, most);
 	}
 	OK(lk_lock_release(lock));
-	ck_assert_uint_eq(lk_lock_hold_count(lock), most - 1);
+	ck_assert_uint_eq(hold_of(lock).count, most - 1);
 	lock->handle.queue->hold->count = 1;
 	OK(lk_lock_release(lock));
 	ck_assert_int_eq(redis_int(redis, "EXISTS lk:{a}"), 0);
@@ -332,7 +332,7 @@ static bool really_mine(lk_lock *lock)
 {
 	char id[LK_HOLDER_ID_SIZE];
 
-	lk_lock_holder_id(lock, id);
+	memcpy(id, hold_of(lock).holder_id, LK_HOLDER_ID_SIZE);
 	return lk_lock_is_mine(lock) && strstr(redis_text(redis, "GET lk:{a}"), id);
 }
 

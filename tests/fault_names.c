@@ -176,14 +176,14 @@ TEST(n11_changed_address_is_followed_by_both_connections)
 	redis = redis_open(&second);
 	client = client_with(url_of("moves.test"), &options);
 	lock = hold_watched(client, "a", 600);
-	fence = lk_lock_fence(lock);
+	fence = hold_of(lock).fence;
 	ck_assert_int_eq(redis_int(redis, "DBSIZE"), 0);
 	moved_to = 2;
 	server_kill(&server);
 	ck_assert(WITHIN(2000, losses.count == 1));
 	EXPECT(lk_lock_release(lock), LK_ELOST);
 	ck_assert(WITHIN(5000, lk_lock_acquire(lock, 500, NULL) == LK_OK));
-	ck_assert_uint_gt(lk_lock_fence(lock), fence);
+	ck_assert_uint_gt(hold_of(lock).fence, fence);
 	ck_assert_int_eq(redis_int(redis, "EXISTS lk:{a}"), 1);
 	/* The messages come from there, too. */
 	waiter_start(&waiter, lock_of_handle(client_with(second.unix_url, NULL), "a", 0), 5000,

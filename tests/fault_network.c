@@ -147,9 +147,9 @@ TEST(n7_full_grant_by_message_is_a_hold_without_commands)
 	OK(waiter_join(&waiter));
 	ck_assert_int_le(waiter.took_ms, 500);
 	ck_assert(lk_lock_is_mine(lock));
-	until_ms = now_ms() + lk_lock_remaining_ms(lock);
-	ck_assert_int_gt(lk_lock_remaining_ms(lock), 1000);
-	ck_assert_int_le(lk_lock_remaining_ms(lock), 2000);
+	until_ms = now_ms() + hold_of(lock).remaining_ms;
+	ck_assert_int_gt(hold_of(lock).remaining_ms, 1000);
+	ck_assert_int_le(hold_of(lock).remaining_ms, 2000);
 	/* Its renewals get no answer: it ends when it was said to end, not before. */
 	ck_assert(WITHIN(3000, !lk_lock_is_mine(lock)));
 	ck_assert_int_ge(now_ms(), until_ms - 10);
@@ -211,7 +211,7 @@ TEST(n8_jitter_and_single_bytes_change_nothing)
 		OK(lk_lock_acquire(lock, 1000, NULL));
 		OK(lk_lock_query(lock, &status));
 		ck_assert(status.held);
-		ck_assert_uint_eq(status.fence, lk_lock_fence(lock));
+		ck_assert_uint_eq(status.fence, hold_of(lock).fence);
 		OK(lk_lock_release(lock));
 		OK(lk_lock_acquire(held, 1000, NULL));
 		waiter_start(&waiter, lock, 5000, false);
@@ -259,7 +259,7 @@ TEST(n9_grant_that_overtakes_the_answer_is_kept)
 	ck_assert(lk_lock_is_mine(lock));
 	nap_ms(700); /* "queued" arrives at last, and changes nothing */
 	ck_assert(lk_lock_is_mine(lock));
-	ck_assert_uint_eq(lk_lock_fence(lock), waiter.fence);
+	ck_assert_uint_eq(hold_of(lock).fence, waiter.fence);
 	ck_assert(queue_is(0));
 	OK(lk_lock_release(lock));
 	expect_no_keys(0);

@@ -131,10 +131,10 @@ TEST_LIMIT(n1_dropped_requests_lose_a_hold_at_its_deadline_not_before, 40)
 	client = client_open(300);
 	other = lock_named(client, "b");
 	lock = hold_watched(client, "a", 1200);
-	fence = lk_lock_fence(lock);
+	fence = hold_of(lock).fence;
 	drop("dport");
 	while (lk_lock_is_mine(lock)) {
-		until_ms = now_ms() + lk_lock_remaining_ms(lock);
+		until_ms = now_ms() + hold_of(lock).remaining_ms;
 		nap_ms(1);
 	}
 	ck_assert_int_ge(now_ms(), until_ms - 5);
@@ -150,7 +150,7 @@ TEST_LIMIT(n1_dropped_requests_lose_a_hold_at_its_deadline_not_before, 40)
 	ck_assert_int_gt(heal(), 0);
 	EXPECT(lk_lock_release(lock), LK_ELOST);
 	ck_assert(WITHIN(8000, lk_lock_acquire(lock, 1000, NULL) == LK_OK));
-	ck_assert_uint_gt(lk_lock_fence(lock), fence);
+	ck_assert_uint_gt(hold_of(lock).fence, fence);
 	OK(lk_lock_release(lock));
 	OK(lk_client_close(client));
 }
@@ -199,7 +199,7 @@ TEST_LIMIT(n2_acquire_whose_answer_is_dropped_becomes_one_hold, 40)
 	ck_assert_int_eq((long long)waiter.fence, fence);
 	ck_assert_str_eq(redis_text(redis, "GET lk:{a}"), holder);
 	ck_assert_int_eq(redis_int(redis, "EXISTS lk:{a}:q"), 0);
-	ck_assert_uint_eq(lk_lock_hold_count(lock), 1);
+	ck_assert_uint_eq(hold_of(lock).count, 1);
 	OK(lk_lock_release(lock));
 	ck_assert_int_eq(redis_int(redis, "EXISTS lk:{a} lk:{a}:q"), 0);
 	OK(lk_client_close(client));

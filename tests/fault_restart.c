@@ -66,7 +66,7 @@ TEST_LIMIT(s3_lock_of_an_old_memory_is_a_loss_and_its_queue_drains, 40)
 	OK(waiter_join(&waiter));
 	/* Now it is held by one of whom that memory knows nothing, and another one waits. */
 	held = hold_watched(second, "a", 1000);
-	fence = lk_lock_fence(held);
+	fence = hold_of(held).fence;
 	waiter_start(&waiter, lock_of_handle(client_at(server.url), "a", 1000), 15000, false);
 	ck_assert(WITHIN(2000, redis_int(redis, "ZCARD lk:{a}:q") == 1));
 	restart();
@@ -112,11 +112,11 @@ TEST_LIMIT(s3_permits_of_an_old_memory_come_back, 40)
 	ck_assert_uint_eq(permit_losses.hold, later);
 	EXPECT(lk_semaphore_release(held, later), LK_ELOST);
 	/* What it knew and is still held goes on; what nobody holds ends with its lease. */
-	ck_assert_int_eq(lk_semaphore_permits(held, stays), 1);
+	ck_assert_int_eq(hold_in(held, stays).count, 1);
 	ck_assert(WITHIN(BACK_MS, lk_semaphore_acquire(old, 4, 1000, &all) == LK_OK));
 	ck_assert_uint_gt(all, later);
 	permits_add_up(redis, "a");
-	ck_assert_int_gt(lk_semaphore_remaining_ms(held, stays), 0);
+	ck_assert_int_gt(hold_in(held, stays).remaining_ms, 0);
 	OK(lk_semaphore_release(held, stays));
 	OK(lk_semaphore_release(old, all));
 	ck_assert(permits_at_rest(redis, "a", 6));
@@ -196,11 +196,11 @@ TEST_LIMIT(s4_clean_restart_after_the_leases_have_ended, 40)
 	semaphore = semaphore_watched(client, "s",
 	                              (lk_semaphore_options){.capacity = 3, .lease_ms = 700});
 	hold = permits_of(semaphore, 2, 0);
-	fence = lk_lock_fence(lock);
+	fence = hold_of(lock).fence;
 	shut_down();
 	/* Each is told of its loss when its lease ends, not later and not before. */
 	while (lk_lock_is_mine(lock)) {
-		until_ms = now_ms() + lk_lock_remaining_ms(lock);
+		until_ms = now_ms() + hold_of(lock).remaining_ms;
 		nap_ms(1);
 	}
 	ck_assert(WITHIN(500, losses.count == 1 && permit_losses.count == 1));
@@ -208,7 +208,7 @@ TEST_LIMIT(s4_clean_restart_after_the_leases_have_ended, 40)
 	ck_assert_int_ge(losses.at_ms, until_ms - 5);
 	ck_assert_int_le(losses.at_ms, until_ms + 50);
 	ck_assert_int_eq(permit_losses.reason, LK_LOST_EXPIRED);
-	ck_assert_int_eq(lk_semaphore_remaining_ms(semaphore, hold), 0);
+	ck_assert_int_eq(hold_in(semaphore, hold).remaining_ms, 0);
 	nap_ms(50);
 	restart();
 	ck_assert_int_eq(redis_int(redis, "EXISTS lk:{a}"), 0); /* over when it was loaded */
@@ -216,7 +216,7 @@ TEST_LIMIT(s4_clean_restart_after_the_leases_have_ended, 40)
 	EXPECT(lk_lock_release(lock), LK_ELOST);
 	EXPECT(lk_semaphore_release(semaphore, hold), LK_ELOST);
 	ck_assert(WITHIN(BACK_MS, lk_lock_acquire(lock, 1000, NULL) == LK_OK));
-	ck_assert_uint_gt(lk_lock_fence(lock), fence);
+	ck_assert_uint_gt(hold_of(lock).fence, fence);
 	fence = permits_of(semaphore, 3, 1000);
 	ck_assert_uint_gt(fence, hold);
 	OK(lk_lock_release(lock));
@@ -258,7 +258,7 @@ TEST_LIMIT(s20_nothing_learned_of_one_server_is_believed_of_the_next, 40)
 	char url[100];
 	lk_client *client;
 	lk_lock *lock;
-	uint64_t fence = 0;
+	uint64_t fence = 0, last = 0;
 	lk_err err;
 
 	set_up();
@@ -267,9 +267,9 @@ TEST_LIMIT(s20_nothing_learned_of_one_server_is_believed_of_the_next, 40)
 	lock = lock_leased(client, "a", 800);
 	for (int i = 0; i < 4; i++) {
 		bool is_less = i % 2;
-		ck_assert(WITHIN(BACK_MS, lk_lock_acquire(lock, 1000, NULL) == LK_OK));
-		ck_assert_uint_gt(lk_lock_fence(lock), fence);
-		fence = lk_lock_fence(lock);
+		ck_assert(WITHIN(BACK_MS, lk_lock_acquire(lock, 1000, &fence) == LK_OK));
+		ck_assert_uint_gt(fence, last);
+		last = fence;
 		redis_do(redis, "SELECT 3");
 		ck_assert_int_eq(redis_int(redis, "EXISTS lk:{a}"), 1);
 		if (!is_less)

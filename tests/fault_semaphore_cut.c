@@ -67,9 +67,9 @@ static void expect_one_hold(struct lane *lane, lk_semaphore *semaphore, uint64_t
 	const char *value = redis_text(lane->redis, "ZRANGE lk:{%s}:h 0 -1", lane->name);
 	char id[LK_HOLDER_ID_SIZE];
 
-	lk_semaphore_holder_id(semaphore, hold, id);
-	ck_assert_int_gt(lk_semaphore_remaining_ms(semaphore, hold), 0);
-	ck_assert_int_eq(lk_semaphore_permits(semaphore, hold), permits);
+	memcpy(id, hold_in(semaphore, hold).holder_id, LK_HOLDER_ID_SIZE);
+	ck_assert_int_gt(hold_in(semaphore, hold).remaining_ms, 0);
+	ck_assert_int_eq(hold_in(semaphore, hold).count, permits);
 	ck_assert_msg(strstr(value, id) != NULL, "%s holds, not %s", value, id);
 	ck_assert_int_eq(permits_holds(lane->redis, lane->name), 1);
 	ck_assert_int_eq(permits_queue(lane->redis, lane->name), 0);
@@ -126,7 +126,7 @@ static bool shrink_step(struct lane *lane, int k)
 		lk_err err = lk_semaphore_release_some(lane->semaphore, hold, 1);
 		ck_assert_msg(err == LK_OK || err == LK_EUNKNOWN, "%s: %s", lk_err_name(err),
 		              lk_errmsg());
-		ck_assert_int_eq(lk_semaphore_permits(lane->semaphore, hold), 3 - i);
+		ck_assert_int_eq(hold_in(lane->semaphore, hold).count, 3 - i);
 	}
 	cut = disarm(lane, cuts);
 	ck_assert(WITHIN(2500, permits_used(lane->redis, lane->name) == 2));

@@ -58,7 +58,7 @@ TEST(v3_times_out_of_range_are_refused_before_anything_is_sent)
 	options.lease_ms = LK_LEASE_MAX_MS;
 	OK(lk_semaphore_open(client, "b", &options, &none));
 	hold = permits_of(none, 3, INT64_MAX);
-	ck_assert_int_gt(lk_semaphore_remaining_ms(none, hold), LK_LEASE_MAX_MS / 2);
+	ck_assert_int_gt(hold_in(none, hold).remaining_ms, LK_LEASE_MAX_MS / 2);
 	ck_assert_int_gt(redis_int(redis, "PTTL lk:{b}"), LK_LEASE_MAX_MS); /* outlives its holds */
 	semaphore = semaphore_of(client, "c", 1, LK_LEASE_MIN_MS);
 	hold = permits_of(semaphore, 1, 0);

@@ -140,14 +140,13 @@ TEST(n2_partial_release_without_an_answer_is_repeated_until_confirmed)
 		nap_ms(50);
 		proxy_set(&proxy, PROXY_COMMANDS, (enum proxy_way)way, &dropped);
 		EXPECT(lk_semaphore_release_some(semaphore, hold, 2), LK_EUNKNOWN);
-		ck_assert_int_eq(lk_semaphore_permits(semaphore, hold),
-		                 3); /* no more from now on */
+		ck_assert_int_eq(hold_in(semaphore, hold).count, 3); /* no more from now on */
 		EXPECT(lk_semaphore_release_some(semaphore, hold, 4), LK_ELIMIT);
 		ck_assert_int_gt(proxy_count(&proxy).dropped[PROXY_COMMANDS][way], 0);
 		ck_assert_int_eq(permits_used(redis, "a"), way == PROXY_TO_SERVER ? 5 : 3);
 		proxy_heal(&proxy);
 		ck_assert(WITHIN(3500, permits_used(redis, "a") == 3));
-		ck_assert_int_eq(lk_semaphore_permits(semaphore, hold), 3);
+		ck_assert_int_eq(hold_in(semaphore, hold).count, 3);
 		ck_assert(WITHIN(1000, lk_semaphore_state(semaphore, hold) == LK_STATE_HELD));
 		nap_ms(900); /* a renewal has gone by */
 		ck_assert_int_eq(lk_semaphore_state(semaphore, hold), LK_STATE_HELD);
@@ -212,7 +211,7 @@ TEST(n4_calls_without_a_link_say_so_and_are_made_good)
 	ck_assert_uint_eq(got, 77);
 	EXPECT(lk_semaphore_release_some(semaphore, holds[0], 1), LK_EUNKNOWN);
 	EXPECT(lk_semaphore_release_some(semaphore, holds[0], 1), LK_EUNKNOWN);
-	ck_assert_int_eq(lk_semaphore_permits(semaphore, holds[0]), 1);
+	ck_assert_int_eq(hold_in(semaphore, holds[0]).count, 1);
 	EXPECT(lk_semaphore_release(semaphore, holds[1]), LK_EUNKNOWN);
 	ck_assert_int_eq(permits_used(redis, "a"), 5);
 	proxy_heal(&proxy);
@@ -370,7 +369,7 @@ TEST(n7_grant_to_be_claimed_is_no_hold_until_it_is)
 	ck_assert_int_eq(permits_used(redis, "a"), 3);
 	proxy_heal(&proxy);
 	OK(permit_wait_join(&wait));
-	ck_assert_int_eq(lk_semaphore_permits(wait.semaphore, wait.hold), 3);
+	ck_assert_int_eq(hold_in(wait.semaphore, wait.hold).count, 3);
 	permits_stay_held(wait.semaphore, wait.hold,
 	                  1200); /* longer than what it was granted for */
 	OK(lk_semaphore_release(wait.semaphore, wait.hold));
@@ -424,7 +423,7 @@ static void *flap_thread(void *arg)
 		}
 		flap_grants++;
 		start_ms = now_ms();
-		claim(mine, permits, start_ms + lk_semaphore_remaining_ms(mine->semaphore, hold));
+		claim(mine, permits, start_ms + hold_in(mine->semaphore, hold).remaining_ms);
 		nap_ms(nrand48(seed) % 30);
 		if (permits > 1) {
 			claim(mine, permits - 1, mine->until_ms);

@@ -63,7 +63,7 @@ TEST_LIMIT(s1_restart_with_aof_keeps_holds_and_order, 40)
 	ck_assert_int_eq(permits_used(redis, "a"), 3);
 	permits_stay_held(semaphore, three, 1500);
 	ck_assert_int_eq(lk_semaphore_state(semaphore, one), LK_STATE_HELD);
-	ck_assert_int_eq(lk_semaphore_permits(semaphore, three), 2);
+	ck_assert_int_eq(hold_in(semaphore, three).count, 2);
 	ck_assert(WITHIN(5000, permits_queue(redis, "a") == 3));
 	permits_add_up(redis, "a");
 	OK(lk_semaphore_release(semaphore, one));
@@ -181,7 +181,7 @@ TEST(s6_calls_keep_their_deadlines_while_the_server_stands_still)
 	ck_assert_int_ne(lk_semaphore_query(semaphore, &status), LK_OK);
 	ck_assert_int_ne(lk_semaphore_resize(semaphore, 5), LK_OK);
 	UNKNOWN_WITHIN(400 + 200, lk_semaphore_release_some(semaphore, holds[0], 1));
-	ck_assert_int_eq(lk_semaphore_permits(semaphore, holds[0]), 1);
+	ck_assert_int_eq(hold_in(semaphore, holds[0]).count, 1);
 	UNKNOWN_WITHIN(400 + 200, lk_semaphore_release(semaphore, holds[1]));
 	ck_assert_int_eq(proc_state(server.pid), 'T');
 	server_resume(&server);
@@ -189,7 +189,7 @@ TEST(s6_calls_keep_their_deadlines_while_the_server_stands_still)
 	ck_assert(WITHIN(5000, permits_used(redis, "a") == 1));
 	ck_assert_int_eq(permits_queue(redis, "a"), 0);
 	permits_add_up(redis, "a");
-	ck_assert_int_gt(lk_semaphore_remaining_ms(semaphore, holds[0]), 0);
+	ck_assert_int_gt(hold_in(semaphore, holds[0]).remaining_ms, 0);
 	OK(lk_semaphore_release(semaphore, holds[0]));
 	ck_assert_int_eq(permits_used(redis, "a"), 0);
 	OK(lk_client_close(client));

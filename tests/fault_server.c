@@ -45,7 +45,7 @@ TEST_LIMIT(s1_restart_with_aof_keeps_hold_and_order, 40)
 	redis = redis_open(&server);
 	client = client_at(server.url);
 	lock = hold_watched(client, "a", 1200);
-	fence = lk_lock_fence(lock);
+	fence = hold_of(lock).fence;
 	for (int i = 0; i < 3; i++)
 		queue_up(&waiters[i], "a", 10000);
 	killed = server.pid;
@@ -54,7 +54,7 @@ TEST_LIMIT(s1_restart_with_aof_keeps_hold_and_order, 40)
 	ck_assert_int_ne(redis_info(redis, "process_id"), killed);
 	ck_assert_int_eq(redis_int(redis, "EXISTS lk:{a}"), 1);
 	stays_held(lock, 1500);
-	ck_assert_uint_eq(lk_lock_fence(lock), fence);
+	ck_assert_uint_eq(hold_of(lock).fence, fence);
 	ck_assert(WITHIN(5000, redis_int(redis, "ZCARD lk:{a}:q") == 3));
 	OK(lk_lock_release(lock));
 	for (int i = 0; i < 3; i++) {
@@ -78,7 +78,7 @@ TEST(s2_empty_restart_is_a_loss_and_fences_go_on)
 	redis = redis_open(&server);
 	client = client_at(server.url);
 	lock = hold_watched(client, "a", 900);
-	fence = lk_lock_fence(lock);
+	fence = hold_of(lock).fence;
 	start_ms = now_ms();
 	killed = server.pid;
 	server_restart(&server);
@@ -89,7 +89,7 @@ TEST(s2_empty_restart_is_a_loss_and_fences_go_on)
 	ck_assert_int_eq(lk_lock_state(lock), LK_STATE_LOST);
 	EXPECT(lk_lock_release(lock), LK_ELOST);
 	ck_assert(WITHIN(5000, lk_lock_acquire(lock, 1000, NULL) == LK_OK));
-	ck_assert_uint_gt(lk_lock_fence(lock), fence);
+	ck_assert_uint_gt(hold_of(lock).fence, fence);
 	OK(lk_lock_release(lock));
 	OK(lk_client_close(client));
 }
@@ -104,14 +104,14 @@ TEST(s5_stopped_server_within_the_lease_loses_nothing)
 	redis = redis_open(&server);
 	client = client_at(server.url);
 	lock = hold_watched(client, "a", 1200);
-	fence = lk_lock_fence(lock);
+	fence = hold_of(lock).fence;
 	server_pause(&server);
 	ck_assert_int_eq(proc_state(server.pid), 'T');
 	stays_held(lock, 600); /* the first renewal is due after 400 and gets no answer */
 	server_resume(&server);
 	stays_held(lock, 1500);
 	ck_assert_int_eq(lk_lock_state(lock), LK_STATE_HELD);
-	ck_assert_uint_eq(lk_lock_fence(lock), fence);
+	ck_assert_uint_eq(hold_of(lock).fence, fence);
 	OK(lk_lock_release(lock));
 	ck_assert_int_eq(redis_int(redis, "EXISTS lk:{a} lk:{a}:q"), 0);
 	OK(lk_client_close(client));
@@ -130,7 +130,7 @@ TEST(s6_stopped_server_past_the_lease_revives_nothing)
 	other = client_at(server.url);
 	lock = hold_watched(client, "a", 500);
 	next = lock_named(other, "a");
-	fence = lk_lock_fence(lock);
+	fence = hold_of(lock).fence;
 	start_ms = now_ms();
 	server_pause(&server);
 	ck_assert_int_eq(proc_state(server.pid), 'T');
@@ -142,7 +142,7 @@ TEST(s6_stopped_server_past_the_lease_revives_nothing)
 	ck_assert_int_eq(lk_lock_state(lock), LK_STATE_LOST);
 	server_resume(&server);
 	ck_assert(WITHIN(3000, lk_lock_acquire(next, 1000, NULL) == LK_OK));
-	ck_assert_uint_gt(lk_lock_fence(next), fence);
+	ck_assert_uint_gt(hold_of(next).fence, fence);
 	nap_ms(300); /* late renewals would come now */
 	ck_assert_int_eq(lk_lock_state(next), LK_STATE_HELD);
 	ck_assert_ptr_nonnull(strstr(redis_text(redis, "GET lk:{a}"), lk_client_id(other)));
@@ -221,7 +221,7 @@ TEST(s7_slow_server_is_an_unknown_answer_and_no_late_reply_is_matched)
 	held = hold_watched(client, "held", 10000);
 	tried = lock_leased(client, "tried", 1000);
 	probe = lock_named(client, "probe");
-	fence = lk_lock_fence(held);
+	fence = hold_of(held).fence;
 	connections = redis_info(redis, "total_connections_received");
 	pthread_create(&thread, NULL, sleep_server, second);
 	nap_ms(100); /* the server sleeps from now on */
@@ -300,7 +300,7 @@ TEST(s10_flushall_is_a_loss_and_waiters_go_on)
 	redis = redis_open(&server);
 	client = client_at(server.url);
 	lock = hold_watched(client, "a", 900);
-	fence = lk_lock_fence(lock);
+	fence = hold_of(lock).fence;
 	for (int i = 0; i < 2; i++)
 		queue_up(&waiters[i], "a", 900);
 	start_ms = now_ms();
@@ -331,14 +331,14 @@ TEST(s13_full_server_renews_and_releases)
 	client = client_at(server.url);
 	lock = hold_watched(client, "a", 600);
 	refused = lock_named(client, "b");
-	fence = lk_lock_fence(lock);
+	fence = hold_of(lock).fence;
 	queue_up(&waiter, "a", 600);
 	redis_do(redis, "CONFIG SET maxmemory-policy noeviction maxmemory 1");
 	ck_assert_ptr_nonnull(strstr(redis_text(redis, "SET more 1"), "-OOM"));
 	EXPECT(lk_lock_acquire(refused, 0, NULL), LK_ESERVER);
 	ck_assert_ptr_nonnull(strstr(lk_errmsg(), "OOM"));
 	stays_held(lock, 1500);
-	ck_assert_uint_eq(lk_lock_fence(lock), fence);
+	ck_assert_uint_eq(hold_of(lock).fence, fence);
 	/* The release works, and so does the hand-off. */
 	OK(lk_lock_release(lock));
 	OK(waiter_join(&waiter));
@@ -452,12 +452,12 @@ static void pause_clients(const char *kind, int pause_ms, int64_t timeout_ms)
 	redis = redis_open(&server);
 	client = client_with(server.url, &options);
 	lock = hold_watched(client, "a", 1500);
-	fence = lk_lock_fence(lock);
+	fence = hold_of(lock).fence;
 	redis_do(redis, "CLIENT PAUSE %lld %s", (long long)pause_ms, kind);
 	stays_held(lock, pause_ms + 1500);
 	ck_assert_int_eq(redis_calls(redis, "client|pause"), 1);
 	ck_assert_int_eq(lk_lock_state(lock), LK_STATE_HELD);
-	ck_assert_uint_eq(lk_lock_fence(lock), fence);
+	ck_assert_uint_eq(hold_of(lock).fence, fence);
 	OK(lk_lock_release(lock));
 	ck_assert_int_eq(redis_int(redis, "EXISTS lk:{a} lk:{a}:q"), 0);
 	OK(lk_client_close(client));

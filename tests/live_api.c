@@ -35,17 +35,17 @@ TEST(hold_count_follows_reentry)
 	lk_lock *lock = lock_named(client, "a"), *same = lock_named(client, "a");
 	uint64_t fence = 0, again = 0;
 
-	ck_assert_uint_eq(lk_lock_hold_count(lock), 0);
+	ck_assert_uint_eq(hold_of(lock).count, 0);
 	ck_assert_int_eq(lk_lock_state(lock), LK_STATE_NONE);
-	ck_assert_uint_eq(lk_lock_fence(lock), 0);
+	ck_assert_uint_eq(hold_of(lock).fence, 0);
 	OK(lk_lock_acquire(lock, 0, &fence));
 	ck_assert_uint_ne(fence, 0);
 	OK(lk_lock_acquire(lock, LK_FOREVER, NULL));
 	OK(lk_lock_acquire(same, 0, &again)); /* through any handle of the client */
 	ck_assert_uint_eq(again, fence);
-	ck_assert_uint_eq(lk_lock_hold_count(lock), 3);
-	ck_assert_uint_eq(lk_lock_hold_count(same), 3);
-	ck_assert_uint_eq(lk_lock_fence(same), fence);
+	ck_assert_uint_eq(hold_of(lock).count, 3);
+	ck_assert_uint_eq(hold_of(same).count, 3);
+	ck_assert_uint_eq(hold_of(same).fence, fence);
 	OK(lk_lock_release(lock));
 	OK(lk_lock_release(same));
 	ck_assert(lk_lock_is_mine(lock));
@@ -83,7 +83,7 @@ TEST(hold_of_a_thread_is_released_by_it_alone)
 
 	OK(lk_lock_acquire(lock, 0, NULL));
 	ck_assert_int_eq(release_elsewhere(lock), LK_ENOTOWNER);
-	ck_assert_uint_eq(lk_lock_hold_count(lock), 1);
+	ck_assert_uint_eq(hold_of(lock).count, 1);
 	OK(lk_lock_release(lock));
 	OK(lk_client_close(client));
 }
@@ -102,7 +102,7 @@ TEST(hold_of_a_handle_is_released_by_any_thread)
 	ck_assert_uint_eq(fence, 17); /* a result is written on success only */
 	EXPECT(lk_lock_release(other), LK_ENOTOWNER);
 	ck_assert_int_eq(release_elsewhere(lock), LK_OK);
-	ck_assert_uint_eq(lk_lock_hold_count(lock), 1);
+	ck_assert_uint_eq(hold_of(lock).count, 1);
 	ck_assert_int_eq(release_elsewhere(lock), LK_OK);
 	ck_assert_int_eq(keys_of("a"), 0);
 	OK(lk_lock_acquire(other, 0, NULL));
@@ -234,6 +234,58 @@ TEST(close_of_a_client_ends_waits_and_releases)
 	ck_assert_int_eq(redis_int(redis, "DBSIZE"), 1);
 }
 
+/* Every byte of it is 0: the caller holds nothing. */
+static bool is_empty(const lk_hold *hold)
+{
+	static const lk_hold empty;
+
+	return !memcmp(hold, &empty, sizeof(empty));
+}
+
+TEST(snapshot_has_all_that_a_hold_knows)
+{
+	lk_client *client = set_up(), *other = client_at(server.url);
+	lk_lock *lock = lock_leased(client, "a", 1000), *seen = lock_named(other, "a");
+	lk_lock_status status;
+	uint64_t fence;
+	lk_hold hold;
+
+	memset(&hold, 0xff, sizeof(hold));
+	OK(lk_lock_snapshot(lock, &hold));
+	ck_assert(is_empty(&hold));
+	OK(lk_lock_acquire(lock, 0, &fence));
+	OK(lk_lock_acquire(lock, 0, NULL));
+	memset(&hold, 0xff, sizeof(hold));
+	OK(lk_lock_snapshot(lock, &hold));
+	OK(lk_lock_query(seen, &status));
+	ck_assert_uint_eq(hold.fence, fence);
+	ck_assert_int_eq(hold.count, 2);
+	ck_assert_int_eq(hold.state, LK_STATE_HELD);
+	ck_assert_int_eq(hold.lost, 0);
+	ck_assert_int_gt(hold.remaining_ms, 0);
+	ck_assert_int_le(hold.remaining_ms, 1000);
+	ck_assert_str_eq(hold.holder_id, status.holder.id);
+	for (int i = 0; i < 8; i++)
+		ck_assert_int_eq(hold.reserved[i], 0);
+	OK(lk_lock_snapshot(seen, &hold)); /* another client holds nothing */
+	ck_assert(is_empty(&hold));
+	OK(lk_lock_break(seen, NULL));
+	ck_assert(WITHIN(1000, lk_lock_state(lock) == LK_STATE_LOST));
+	OK(lk_lock_snapshot(lock, &hold));
+	ck_assert_int_eq(hold.state, LK_STATE_LOST);
+	ck_assert_int_eq(hold.lost, LK_LOST_BROKEN);
+	ck_assert_int_eq(hold.remaining_ms, 0);
+	ck_assert_str_eq(hold.holder_id, "");
+	ck_assert_uint_eq(hold.fence, fence); /* stays until the loss is acknowledged */
+	ck_assert_int_eq(hold.count, 2);
+	EXPECT(lk_lock_release(lock), LK_ELOST);
+	EXPECT(lk_lock_release(lock), LK_ELOST);
+	OK(lk_lock_snapshot(lock, &hold));
+	ck_assert(is_empty(&hold));
+	OK(lk_client_close(client));
+	OK(lk_client_close(other));
+}
+
 /* ---- Leases ------------------------------------------------------------------------------- */
 
 TEST(renewed_hold_outlives_its_lease)
@@ -248,8 +300,8 @@ TEST(renewed_hold_outlives_its_lease)
 		ck_assert_int_gt(left, 0);
 		ck_assert_int_le(left, 300);
 		ck_assert_int_eq(lk_lock_state(lock), LK_STATE_HELD);
-		ck_assert_int_gt(lk_lock_remaining_ms(lock), 0);
-		ck_assert_int_le(lk_lock_remaining_ms(lock), 300);
+		ck_assert_int_gt(hold_of(lock).remaining_ms, 0);
+		ck_assert_int_le(hold_of(lock).remaining_ms, 300);
 	}
 	OK(lk_lock_release(lock));
 	OK(lk_client_close(client));
@@ -263,16 +315,16 @@ TEST(fixed_hold_ends_with_its_lease_unless_extended)
 
 	OK(lk_lock_acquire(lock, 0, NULL));
 	OK(lk_lock_extend(lock, 600));
-	ck_assert_int_gt(lk_lock_remaining_ms(lock), 500);
+	ck_assert_int_gt(hold_of(lock).remaining_ms, 500);
 	ck_assert_int_gt(redis_int(redis, "PTTL lk:{a}"), 500);
 	nap_ms(400);
 	ck_assert_int_eq(lk_lock_state(lock), LK_STATE_HELD);
 	EXPECT(lk_lock_extend(lock, 0), LK_EINVALID);
 	OK(lk_lock_acquire(lock_named(other, "a"), 5000, NULL));
 	ck_assert_int_eq(lk_lock_state(lock), LK_STATE_LOST);
-	ck_assert_int_eq(lk_lock_remaining_ms(lock), 0);
+	ck_assert_int_eq(hold_of(lock).remaining_ms, 0);
 	ck_assert(!lk_lock_is_mine(lock));
-	ck_assert_uint_ne(lk_lock_fence(lock), 0); /* readable until acknowledged */
+	ck_assert_uint_ne(hold_of(lock).fence, 0); /* readable until acknowledged */
 	EXPECT(lk_lock_extend(lock, 300), LK_ELOST);
 	EXPECT(lk_lock_acquire(lock, 0, NULL), LK_ELOST);
 	EXPECT(lk_lock_release(lock), LK_ELOST);
@@ -345,7 +397,7 @@ TEST(loss_by_the_end_of_a_lease_is_told)
 	lk_lock *lock = watched(client, (lk_lock_options){.lease_ms = 200, .fixed = true});
 	int64_t start_ms = now_ms();
 
-	expect_loss(lk_lock_fence(lock), LK_LOST_EXPIRED);
+	expect_loss(hold_of(lock).fence, LK_LOST_EXPIRED);
 	ck_assert_int_le(now_ms() - start_ms, 200 + 100);
 	EXPECT(lk_lock_release(lock), LK_ELOST);
 	OK(lk_client_close(client));
@@ -355,7 +407,7 @@ TEST(loss_by_a_deleted_key_is_told_at_the_next_renewal)
 {
 	lk_client *client = set_up();
 	lk_lock *lock = watched(client, (lk_lock_options){.lease_ms = 600});
-	uint64_t fence = lk_lock_fence(lock);
+	uint64_t fence = hold_of(lock).fence;
 	int64_t start_ms = now_ms();
 
 	redis_do(redis, "DEL lk:{a}");
@@ -364,7 +416,7 @@ TEST(loss_by_a_deleted_key_is_told_at_the_next_renewal)
 	ck_assert_int_eq(lk_lock_state(lock), LK_STATE_LOST);
 	EXPECT(lk_lock_release(lock), LK_ELOST);
 	OK(lk_lock_acquire(lock, 0, NULL)); /* acknowledged: a new hold */
-	ck_assert_uint_gt(lk_lock_fence(lock), fence);
+	ck_assert_uint_gt(hold_of(lock).fence, fence);
 	OK(lk_client_close(client));
 }
 
@@ -375,7 +427,7 @@ TEST(loss_by_a_break_is_told_at_once)
 	int64_t start_ms = now_ms();
 
 	OK(lk_lock_break(lock_named(other, "a"), NULL));
-	expect_loss(lk_lock_fence(lock), LK_LOST_BROKEN);
+	expect_loss(hold_of(lock).fence, LK_LOST_BROKEN);
 	ck_assert_int_le(now_ms() - start_ms, 500);
 	EXPECT(lk_lock_release(lock), LK_ELOST);
 	OK(lk_client_close(client));
@@ -390,7 +442,7 @@ TEST(hold_ends_after_its_maximum)
 
 	nap_ms(400);
 	ck_assert_int_eq(lk_lock_state(lock), LK_STATE_HELD);
-	expect_loss(lk_lock_fence(lock), LK_LOST_MAX_HOLD);
+	expect_loss(hold_of(lock).fence, LK_LOST_MAX_HOLD);
 	ck_assert_int_ge(now_ms() - start_ms, 499);
 	ck_assert_int_le(now_ms() - start_ms, 700);
 	/* It was released, not left to its lease. */
@@ -433,7 +485,7 @@ TEST(hold_of_an_ended_thread_is_released_and_told)
 	ck_assert_int_eq(reason_seen, LK_LOST_THREAD);
 	ck_assert_uint_ne(fence_seen, 0);
 	OK(lk_lock_acquire(lock_named(other, "a"), 1000, NULL)); /* long before the lease's end */
-	ck_assert_uint_eq(lk_lock_hold_count(lock), 0);
+	ck_assert_uint_eq(hold_of(lock).count, 0);
 	EXPECT(lk_lock_release(lock), LK_ENOTOWNER);
 	OK(lk_client_close(client));
 	OK(lk_client_close(other));

@@ -50,7 +50,7 @@ TEST(extended_lease_is_not_cut_by_a_try)
 	set_up(&scene, true);
 	EXPECT(lk_lock_acquire(scene.wanted, 0, NULL), LK_EBUSY);
 	ck_assert_int_gt(redis_int(scene.redis, "PTTL %s", KEY), 55000);
-	ck_assert_int_gt(lk_lock_remaining_ms(scene.held), 55000);
+	ck_assert_int_gt(hold_of(scene.held).remaining_ms, 55000);
 	tear_down(&scene);
 }
 
@@ -91,6 +91,6 @@ TEST(extension_to_less_does_not_shorten_what_the_store_keeps)
 	set_up(&scene, true);
 	OK(lk_lock_extend(scene.held, 500));
 	ck_assert_int_gt(redis_int(scene.redis, "PTTL %s", KEY), 55000);
-	ck_assert_int_le(lk_lock_remaining_ms(scene.held), 500);
+	ck_assert_int_le(hold_of(scene.held).remaining_ms, 500);
 	tear_down(&scene);
 }

@@ -178,7 +178,7 @@ TEST(database_takes_several_writes_of_one_hold)
 	lock = lock_named(client, "job 7");
 	OK(lk_lock_acquire(lock, 1000, NULL));
 	for (int i = 0; i < 2; i++)
-		ck_assert_str_eq(update_row(database, UPDATE_SQL, "new", lk_lock_fence(lock)), "1");
+		ck_assert_str_eq(update_row(database, UPDATE_SQL, "new", hold_of(lock).fence), "1");
 	OK(lk_lock_release(lock));
 	OK(lk_client_close(client));
 	server_stop(&server);

@@ -19,7 +19,7 @@ static lk_client *client;
 static lk_lock *lock;
 static lk_semaphore *semaphore;
 static lk_latch *latch;
-static char id[LK_HOLDER_ID_SIZE];
+static lk_hold snapshot;
 static lk_party parties[2];
 static lk_permits permits[2];
 static lk_lock_status lock_status;
@@ -43,15 +43,6 @@ static bool named(const char *parameter)
 
 	snprintf(words, sizeof(words), "%s: ", parameter);
 	return !strncmp(lk_errmsg(), words, strlen(words));
-}
-
-/* The id that a function wrote is empty. */
-static bool emptied(void)
-{
-	bool empty = id[0] == '\0';
-
-	id[0] = 'x';
-	return empty;
 }
 
 static lk_err try_without_fence(lk_lock *free_lock)
@@ -82,13 +73,10 @@ static lk_err try_without_fence(lk_lock *free_lock)
 	REFUSED(lk_lock_release, lock, (NULL))                                                     \
 	REFUSED(lk_lock_cancel, lock, (NULL))                                                      \
 	REFUSED(lk_lock_extend, lock, (NULL, 1000))                                                \
-	HARMLESS(lk_lock_hold_count, lock, lk_lock_hold_count(NULL) == 0)                          \
-	HARMLESS(lk_lock_fence, lock, lk_lock_fence(NULL) == 0)                                    \
+	REFUSED(lk_lock_snapshot, lock, (NULL, &snapshot))                                         \
+	REFUSED(lk_lock_snapshot, hold, (lock, NULL))                                              \
 	HARMLESS(lk_lock_state, lock, lk_lock_state(NULL) == LK_STATE_NONE)                        \
-	HARMLESS(lk_lock_remaining_ms, lock, lk_lock_remaining_ms(NULL) == 0)                      \
 	HARMLESS(lk_lock_is_mine, lock, !lk_lock_is_mine(NULL))                                    \
-	HARMLESS(lk_lock_holder_id, lock, (lk_lock_holder_id(NULL, id), emptied()))                \
-	HARMLESS(lk_lock_holder_id, id, (lk_lock_holder_id(lock, NULL), true))                     \
 	REFUSED(lk_lock_query, lock, (NULL, &lock_status))                                         \
 	REFUSED(lk_lock_query, status, (lock, NULL))                                               \
 	REFUSED(lk_lock_waiters, lock, (NULL, 2, parties, &count))                                 \
@@ -110,11 +98,8 @@ static lk_err try_without_fence(lk_lock *free_lock)
 	REFUSED(lk_semaphore_cancel, semaphore, (NULL))                                            \
 	REFUSED(lk_semaphore_extend, semaphore, (NULL, 1, 1000))                                   \
 	HARMLESS(lk_semaphore_state, semaphore, lk_semaphore_state(NULL, 1) == LK_STATE_NONE)      \
-	HARMLESS(lk_semaphore_remaining_ms, semaphore, lk_semaphore_remaining_ms(NULL, 1) == 0)    \
-	HARMLESS(lk_semaphore_permits, semaphore, lk_semaphore_permits(NULL, 1) == 0)              \
-	HARMLESS(lk_semaphore_holder_id, semaphore,                                                \
-	         (lk_semaphore_holder_id(NULL, 1, id), emptied()))                                 \
-	HARMLESS(lk_semaphore_holder_id, id, (lk_semaphore_holder_id(semaphore, 1, NULL), true))   \
+	REFUSED(lk_semaphore_snapshot, semaphore, (NULL, 1, &snapshot))                            \
+	REFUSED(lk_semaphore_snapshot, hold, (semaphore, 1, NULL))                                 \
 	REFUSED(lk_semaphore_query, semaphore, (NULL, &semaphore_status))                          \
 	REFUSED(lk_semaphore_query, status, (semaphore, NULL))                                     \
 	REFUSED(lk_semaphore_holders, semaphore, (NULL, 2, permits, &count))                       \
@@ -189,7 +174,6 @@ TEST(null_is_refused_or_harmless)
 	lock = lock_named(client, "a");
 	semaphore = semaphore_of(client, "s", 2, 0);
 	OK(lk_latch_open(client, "l", NULL, &latch));
-	id[0] = 'x';
 	for (size_t i = 0; i < ROW_COUNT; i++) {
 		bool as_promised;
 

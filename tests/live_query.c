@@ -61,7 +61,7 @@ TEST(query_tells_who_holds)
 	lock = lock_leased(client, "a", 5000);
 	seen = lock_named(other, "a");
 	OK(lk_lock_acquire(lock, 0, NULL));
-	lk_lock_holder_id(lock, id);
+	memcpy(id, hold_of(lock).holder_id, LK_HOLDER_ID_SIZE);
 	ck_assert(WITHIN(2000, described(seen, &status)));
 	ck_assert(status.held);
 	ck_assert_str_eq(status.holder.id, id);
@@ -71,7 +71,7 @@ TEST(query_tells_who_holds)
 	ck_assert_str_eq(status.holder.host, host);
 	/* Escaped: nothing of it can speak to a terminal. */
 	ck_assert_ptr_nonnull(strstr(status.holder.label, "nightly \\x1b[31mreport\\x0a"));
-	ck_assert_uint_eq(status.fence, lk_lock_fence(lock));
+	ck_assert_uint_eq(status.fence, hold_of(lock).fence);
 	ck_assert_int_ge(status.held_ms, 0);
 	ck_assert_int_le(status.held_ms, 2000);
 	ck_assert_int_gt(status.lease_left_ms, 2000);
@@ -89,7 +89,7 @@ TEST(party_that_describes_itself_oddly_is_listed_all_the_same)
 	char id[LK_HOLDER_ID_SIZE];
 
 	OK(lk_lock_acquire(lock, 0, NULL));
-	lk_lock_holder_id(lock, id);
+	memcpy(id, hold_of(lock).holder_id, LK_HOLDER_ID_SIZE);
 	ck_assert(WITHIN(2000, described(seen, &status)));
 	/* A word that scripts answer with, too. */
 	redis_do(redis, "HSET lk:client:%s host fence user \"\"", lk_client_id(client));
@@ -201,7 +201,7 @@ TEST(break_gives_the_lock_to_who_waits_first)
 	OK(lk_lock_break(lock_named(breaker, "a"), NULL));
 	pthread_join(threads[0], NULL);
 	OK(ends[0]);
-	ck_assert_uint_gt(lk_lock_fence(locks[0]), lk_lock_fence(lock));
+	ck_assert_uint_gt(hold_of(locks[0]).fence, hold_of(lock).fence);
 	OK(lk_lock_query(locks[0], &status));
 	ck_assert(!strncmp(status.holder.id, lk_client_id(clients[0]), 22));
 	ck_assert(WITHIN(1000, lk_lock_state(lock) == LK_STATE_LOST));
@@ -222,10 +222,10 @@ TEST(break_keeps_to_its_condition)
 
 	EXPECT(lk_lock_break(tool, NULL), LK_ENOTHELD);
 	OK(lk_lock_acquire(lock, 0, NULL));
-	lk_lock_holder_id(lock, old);
+	memcpy(old, hold_of(lock).holder_id, LK_HOLDER_ID_SIZE);
 	OK(lk_lock_release(lock));
 	OK(lk_lock_acquire(lock, 0, NULL));
-	lk_lock_holder_id(lock, id);
+	memcpy(id, hold_of(lock).holder_id, LK_HOLDER_ID_SIZE);
 	ck_assert_str_ne(id, old); /* an id is of one hold */
 	EXPECT(lk_lock_break(tool, old), LK_EMISMATCH);
 	EXPECT(lk_lock_break(tool, "nobody"), LK_EMISMATCH);

@@ -253,7 +253,7 @@ static void *race_renewal(void *arg)
 	lock = lock_leased(client, name, 100);
 	for (int i = 0; i < 40; i++) {
 		OK(lk_lock_acquire(lock, 1000, NULL));
-		lk_lock_holder_id(lock, id);
+		memcpy(id, hold_of(lock).holder_id, LK_HOLDER_ID_SIZE);
 		nap_ms(28 + i % 10);
 		err = lk_lock_release(lock); /* on a busy machine a lease may have run out */
 		ck_assert(err == LK_OK || err == LK_ELOST);

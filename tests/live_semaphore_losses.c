@@ -41,14 +41,14 @@ static void expect_loss(lk_semaphore *semaphore, uint64_t hold, lk_lost_reason r
 	              lk_lost_reason_name(permit_losses.reason), lk_lost_reason_name(reason));
 	ck_assert_uint_eq(permit_losses.hold, hold);
 	ck_assert_int_eq(lk_semaphore_state(semaphore, hold), LK_STATE_LOST);
-	ck_assert_int_eq(lk_semaphore_remaining_ms(semaphore, hold), 0);
-	ck_assert_int_eq(lk_semaphore_permits(semaphore, hold), 2);
+	ck_assert_int_eq(hold_in(semaphore, hold).remaining_ms, 0);
+	ck_assert_int_eq(hold_in(semaphore, hold).count, 2);
 	EXPECT(lk_semaphore_release_some(semaphore, hold, 1), LK_ELOST);
 	EXPECT(lk_semaphore_extend(semaphore, hold, 1000), LK_ELOST);
-	ck_assert_int_eq(lk_semaphore_permits(semaphore, hold), 2);
+	ck_assert_int_eq(hold_in(semaphore, hold).count, 2);
 	EXPECT(lk_semaphore_release(semaphore, hold), LK_ELOST);
 	EXPECT(lk_semaphore_release(semaphore, hold), LK_ENOTOWNER);
-	ck_assert_int_eq(lk_semaphore_permits(semaphore, hold), 0);
+	ck_assert_int_eq(hold_in(semaphore, hold).count, 0);
 	ck_assert_int_eq(lk_semaphore_state(semaphore, hold), LK_STATE_NONE);
 }
 
@@ -66,8 +66,8 @@ TEST(renewed_holds_outlive_their_lease)
 		nap_ms(50);
 		ck_assert(left > 0 && left <= 300);
 		ck_assert_int_eq(lk_semaphore_state(semaphore, hold), LK_STATE_HELD);
-		ck_assert_int_gt(lk_semaphore_remaining_ms(semaphore, hold), 0);
-		ck_assert_int_le(lk_semaphore_remaining_ms(semaphore, hold), 300);
+		ck_assert_int_gt(hold_in(semaphore, hold).remaining_ms, 0);
+		ck_assert_int_le(hold_in(semaphore, hold).remaining_ms, 300);
 	}
 	ck_assert_int_eq(permit_losses.count, 0);
 	OK(lk_semaphore_release(semaphore, hold));
@@ -89,14 +89,14 @@ TEST(extending_moves_the_end_of_a_hold)
 	EXPECT(lk_semaphore_extend(semaphore, hold + 1, 600), LK_ENOTOWNER);
 	ck_assert_int_le(lease_left(), 300);
 	OK(lk_semaphore_extend(semaphore, hold, 800));
-	ck_assert_int_gt(lk_semaphore_remaining_ms(semaphore, hold), 700);
+	ck_assert_int_gt(hold_in(semaphore, hold).remaining_ms, 700);
 	ck_assert_int_gt(lease_left(), 700);
 	nap_ms(500);
 	ck_assert_int_eq(lk_semaphore_state(semaphore, hold), LK_STATE_HELD);
 	ck_assert_int_eq(permit_losses.count, 0);
 	/* Less than is left: for the holder alone, who then gives it up. */
 	OK(lk_semaphore_extend(semaphore, hold, 100));
-	ck_assert_int_le(lk_semaphore_remaining_ms(semaphore, hold), 100);
+	ck_assert_int_le(hold_in(semaphore, hold).remaining_ms, 100);
 	expect_loss(semaphore, hold, LK_LOST_EXPIRED);
 	ck_assert(WITHIN(500, permits_at_rest(redis, "a", 3)));
 	OK(lk_client_close(client));
@@ -117,7 +117,7 @@ TEST(fixed_hold_that_was_waited_for_has_its_whole_lease)
 	nap_ms(400);
 	OK(lk_semaphore_release(semaphore, hold));
 	OK(permit_wait_join(&wait));
-	ck_assert_int_gt(lk_semaphore_remaining_ms(fixed, wait.hold), 850);
+	ck_assert_int_gt(hold_in(fixed, wait.hold).remaining_ms, 850);
 	ck_assert_int_gt(lease_left(), 850);
 	OK(lk_client_close(client));
 	OK(lk_client_close(other));
@@ -232,7 +232,7 @@ TEST(hold_ends_after_its_maximum_and_is_released)
 
 	nap_ms(400);
 	ck_assert_int_eq(lk_semaphore_state(semaphore, hold), LK_STATE_HELD);
-	ck_assert_int_le(lk_semaphore_remaining_ms(semaphore, hold), 100);
+	ck_assert_int_le(hold_in(semaphore, hold).remaining_ms, 100);
 	expect_loss(semaphore, hold, LK_LOST_MAX_HOLD);
 	ck_assert_int_ge(permit_losses.at_ms - start_ms, 499);
 	ck_assert_int_le(permit_losses.at_ms - start_ms, 600);
@@ -329,7 +329,7 @@ static int use_after_fork(lk_client *client, lk_semaphore *semaphore, uint64_t h
 	lk_semaphore_status status;
 	lk_permits list[1];
 	lk_semaphore *none = NULL;
-	char id[LK_HOLDER_ID_SIZE] = "x";
+	lk_hold snapshot;
 	uint64_t got = 77;
 	lk_kind kind;
 	size_t count;
@@ -350,10 +350,7 @@ static int use_after_fork(lk_client *client, lk_semaphore *semaphore, uint64_t h
 	ck_assert_ptr_null(none);
 	ck_assert_uint_eq(got, 77);
 	ck_assert_int_eq(lk_semaphore_state(semaphore, hold), LK_STATE_NONE);
-	ck_assert_int_eq(lk_semaphore_remaining_ms(semaphore, hold), 0);
-	ck_assert_int_eq(lk_semaphore_permits(semaphore, hold), 0);
-	lk_semaphore_holder_id(semaphore, hold, id);
-	ck_assert_str_eq(id, "");
+	EXPECT(lk_semaphore_snapshot(semaphore, hold, &snapshot), LK_EFORKED);
 	EXPECT(lk_semaphore_close(semaphore), LK_EFORKED);
 	EXPECT(lk_client_close(client), LK_EFORKED);
 	return 0;

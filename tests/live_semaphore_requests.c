@@ -241,7 +241,7 @@ static void *race_renewal(void *arg)
 	for (int i = 0; i < 30; i++) {
 		uint64_t hold = permits_of(semaphore, 1, 1000);
 		lk_err err;
-		lk_semaphore_holder_id(semaphore, hold, id);
+		memcpy(id, hold_in(semaphore, hold).holder_id, LK_HOLDER_ID_SIZE);
 		nap_ms(28 + i % 10);
 		err = lk_semaphore_release(semaphore, hold); /* a lease may have run out */
 		ck_assert(err == LK_OK || err == LK_ELOST);

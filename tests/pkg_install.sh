@@ -17,10 +17,11 @@ int main(void)
 {
 	lk_client *client;
 	lk_lock *lock;
+	uint64_t fence = 0;
 
 	if (lk_client_open("local:", NULL, &client) != LK_OK ||
 	    lk_lock_open(client, "installed", NULL, &lock) != LK_OK ||
-	    lk_lock_acquire(lock, 5000, NULL) != LK_OK || lk_lock_fence(lock) == 0 ||
+	    lk_lock_acquire(lock, 5000, &fence) != LK_OK || fence == 0 ||
 	    lk_lock_release(lock) != LK_OK || lk_client_close(client) != LK_OK) {
 		fprintf(stderr, "%s\n", lk_errmsg());
 		return 1;
@@ -66,7 +67,7 @@ static void guards(latchkey::client &client)
 		std::unique_lock<latchkey::lock> hold(one, std::chrono::seconds(5));
 		check(hold.owns_lock() && one.state() == LK_STATE_HELD, "unique_lock holds");
 		std::unique_lock<latchkey::lock> again(one, std::try_to_lock);
-		check(again.owns_lock() && lk_lock_hold_count(one.native_handle()) == 2, "re-entered");
+		check(again.owns_lock() && one.snapshot().count == 2, "re-entered");
 		check(client.counters().reentered == 1, "and counted");
 	}
 	std::thread([&] {
@@ -110,6 +111,7 @@ static void counting(latchkey::client &client)
 		latchkey::semaphore::permits two = pool.acquire(2);
 		latchkey::semaphore::permits moved = std::move(two);
 		check(moved && !two && moved.fence() && moved.state() == LK_STATE_HELD, "moved");
+		check(moved.snapshot().count == 2 && two.snapshot().fence == 0, "snapshots");
 		check(!pool.try_acquire(2), "one is free");
 		moved.release(1);
 		check(bool(pool.try_acquire_for(std::chrono::seconds(1), 2)), "two are free");

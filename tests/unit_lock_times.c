@@ -26,6 +26,48 @@ TEST(renewal_is_valid_from_when_it_was_sent)
 	end();
 }
 
+/* The clock decides, whether or not the timer has run. */
+TEST(snapshot_knows_a_loss_before_the_timer_runs)
+{
+	const struct lk__hold *held;
+	lk_hold snapshot;
+
+	start_fixed(3000);
+	hold(a, pa);
+	held = lk__core_hold(pa->name, 2);
+	lk__hold_snapshot(held, v.now_ns, &snapshot);
+	ck_assert_int_eq(snapshot.state, LK_STATE_HELD);
+	ck_assert_int_eq(snapshot.lost, 0);
+	ck_assert_int_eq(snapshot.remaining_ms, left_ns() / VIRT_MS);
+	lk__hold_snapshot(held, v.now_ns + left_ns(), &snapshot);
+	ck_assert_int_eq(held->lost, 0);
+	ck_assert_int_eq(snapshot.state, LK_STATE_LOST);
+	ck_assert_int_eq(snapshot.lost, LK_LOST_EXPIRED);
+	ck_assert_int_eq(snapshot.remaining_ms, 0);
+	ck_assert_int_eq(snapshot.count, 1);
+	ck_assert_uint_eq(snapshot.fence, held->fence);
+	release(a, pa);
+	end();
+}
+
+TEST(snapshot_knows_the_end_of_the_maximum_hold)
+{
+	struct lk__hold *held;
+	lk_hold snapshot;
+
+	start_fixed(3000);
+	hold(a, pa);
+	held = lk__core_hold(pa->name, 2);
+	held->max_until_ns = v.now_ns + 500 * VIRT_MS;
+	lk__hold_snapshot(held, v.now_ns, &snapshot);
+	ck_assert_int_eq(snapshot.remaining_ms, 500);
+	lk__hold_snapshot(held, held->max_until_ns, &snapshot);
+	ck_assert_int_eq(snapshot.state, LK_STATE_LOST);
+	ck_assert_int_eq(snapshot.lost, LK_LOST_MAX_HOLD);
+	release(a, pa);
+	end();
+}
+
 /* With a third of the lease gone since the request was sent, however long its answer took. */
 TEST(renewal_is_due_by_when_the_grant_was_asked_for)
 {

@@ -139,65 +139,27 @@ lk_err lk_lock_extend(lk_lock *lock, int64_t lease_ms)
 
 /* ---- The caller's own hold ---------------------------------------------------------------- */
 
-/* The caller's hold with the mutex taken, or NULL with nothing taken. */
-static struct lk__hold *look(const struct lk_lock *lock)
+lk_err lk_lock_snapshot(lk_lock *lock, lk_hold *hold)
 {
-	struct lk__hold *hold;
+	lk_err err;
 
-	if (!lock || !lk__handle_look(&lock->handle))
-		return NULL;
-	hold = lk__core_hold(lock->handle.name, owner_of(lock));
-	if (!hold)
-		lk__handle_unlook(&lock->handle);
-	return hold;
-}
-
-uint32_t lk_lock_hold_count(lk_lock *lock)
-{
-	const struct lk__hold *hold = look(lock);
-	uint32_t count;
-
-	if (!hold)
-		return 0;
-	count = hold->count;
-	lk__handle_unlook(&lock->handle);
-	return count;
-}
-
-uint64_t lk_lock_fence(lk_lock *lock)
-{
-	const struct lk__hold *hold = look(lock);
-	uint64_t fence;
-
-	if (!hold)
-		return 0;
-	fence = hold->fence;
-	lk__handle_unlook(&lock->handle);
-	return fence;
+	if ((err = lk__refuse_null(lock, "lock")) || (err = lk__refuse_null(hold, "hold")))
+		return err;
+	return lk__handle_snapshot(&lock->handle, owner_of(lock), NULL, hold);
 }
 
 lk_state lk_lock_state(lk_lock *lock)
 {
-	const struct lk__hold *hold = look(lock);
-	lk_state state;
+	lk_state state = LK_STATE_NONE;
+	const struct lk__hold *hold;
 
-	if (!hold)
-		return LK_STATE_NONE;
-	state = lk__hold_state(hold, lk__now_ns());
+	if (!lock || !lk__handle_look(&lock->handle))
+		return state;
+	hold = lk__core_hold(lock->handle.name, owner_of(lock));
+	if (hold)
+		state = lk__hold_state(hold, lk__now_ns());
 	lk__handle_unlook(&lock->handle);
 	return state;
-}
-
-int64_t lk_lock_remaining_ms(lk_lock *lock)
-{
-	const struct lk__hold *hold = look(lock);
-	int64_t left_ns;
-
-	if (!hold)
-		return 0;
-	left_ns = lk__hold_left_ns(hold, lk__now_ns());
-	lk__handle_unlook(&lock->handle);
-	return left_ns / LK__MS;
 }
 
 bool lk_lock_is_mine(lk_lock *lock)
@@ -205,18 +167,4 @@ bool lk_lock_is_mine(lk_lock *lock)
 	lk_state state = lk_lock_state(lock);
 
 	return state == LK_STATE_HELD || state == LK_STATE_UNSURE;
-}
-
-void lk_lock_holder_id(lk_lock *lock, char id[LK_HOLDER_ID_SIZE])
-{
-	const struct lk__hold *hold;
-
-	if (!id)
-		return;
-	id[0] = '\0';
-	hold = look(lock);
-	if (!hold)
-		return;
-	lk__handle_hold_id(&lock->handle, hold, id);
-	lk__handle_unlook(&lock->handle);
 }

@@ -171,68 +171,28 @@ lk_err lk_semaphore_extend(lk_semaphore *semaphore, uint64_t hold, int64_t lease
 
 /* ---- A hold of the handle ----------------------------------------------------------------- */
 
-/* The hold with the mutex taken, or NULL with nothing taken. */
-static struct lk__hold *look(const struct lk_semaphore *semaphore, uint64_t fence)
+lk_err lk_semaphore_snapshot(lk_semaphore *semaphore, uint64_t hold_fence, lk_hold *hold)
 {
-	struct lk__hold *hold;
+	lk_err err;
 
-	if (!semaphore || !lk__handle_look(&semaphore->handle))
-		return NULL;
-	hold = lk__core_hold(semaphore->handle.name, fence);
-	if (hold && hold->handle == semaphore)
-		return hold;
-	lk__handle_unlook(&semaphore->handle);
-	return NULL;
+	if ((err = lk__refuse_null(semaphore, "semaphore")) ||
+	    (err = lk__refuse_null(hold, "hold")))
+		return err;
+	return lk__handle_snapshot(&semaphore->handle, hold_fence, semaphore, hold);
 }
 
-lk_state lk_semaphore_state(lk_semaphore *semaphore, uint64_t fence)
+lk_state lk_semaphore_state(lk_semaphore *semaphore, uint64_t hold_fence)
 {
-	const struct lk__hold *hold = look(semaphore, fence);
-	lk_state state;
-
-	if (!hold)
-		return LK_STATE_NONE;
-	state = lk__hold_state(hold, lk__now_ns());
-	lk__handle_unlook(&semaphore->handle);
-	return state;
-}
-
-int64_t lk_semaphore_remaining_ms(lk_semaphore *semaphore, uint64_t fence)
-{
-	const struct lk__hold *hold = look(semaphore, fence);
-	int64_t left_ns;
-
-	if (!hold)
-		return 0;
-	left_ns = lk__hold_left_ns(hold, lk__now_ns());
-	lk__handle_unlook(&semaphore->handle);
-	return left_ns / LK__MS;
-}
-
-int64_t lk_semaphore_permits(lk_semaphore *semaphore, uint64_t fence)
-{
-	const struct lk__hold *hold = look(semaphore, fence);
-	int64_t permits;
-
-	if (!hold)
-		return 0;
-	permits = hold->count;
-	lk__handle_unlook(&semaphore->handle);
-	return permits;
-}
-
-void lk_semaphore_holder_id(lk_semaphore *semaphore, uint64_t fence, char id[LK_HOLDER_ID_SIZE])
-{
+	lk_state state = LK_STATE_NONE;
 	const struct lk__hold *hold;
 
-	if (!id)
-		return;
-	id[0] = '\0';
-	hold = look(semaphore, fence);
-	if (!hold)
-		return;
-	lk__handle_hold_id(&semaphore->handle, hold, id);
+	if (!semaphore || !lk__handle_look(&semaphore->handle))
+		return state;
+	hold = lk__core_hold(semaphore->handle.name, hold_fence);
+	if (hold && hold->handle == semaphore)
+		state = lk__hold_state(hold, lk__now_ns());
 	lk__handle_unlook(&semaphore->handle);
+	return state;
 }
 
 /* ---- What the store knows ----------------------------------------------------------------- */

@@ -22,8 +22,7 @@ struct hold_kind {
 	lk_err (*release)(struct hold *hold);
 	lk_err (*extend)(struct hold *hold, int64_t lease_ms);
 	lk_state (*state)(struct hold *hold);
-	int64_t (*remaining_ms)(struct hold *hold);
-	void (*id)(struct hold *hold, char id[LK_HOLDER_ID_SIZE]);
+	lk_err (*snapshot)(struct hold *hold, lk_hold *snapshot);
 };
 
 /* What others see beside host and pid: never the command's arguments, they carry secrets. */
@@ -132,14 +131,9 @@ static lk_state lock_state(struct hold *hold)
 	return lk_lock_state(hold->lock);
 }
 
-static int64_t lock_remaining_ms(struct hold *hold)
+static lk_err lock_snapshot(struct hold *hold, lk_hold *snapshot)
 {
-	return lk_lock_remaining_ms(hold->lock);
-}
-
-static void lock_id(struct hold *hold, char id[LK_HOLDER_ID_SIZE])
-{
-	lk_lock_holder_id(hold->lock, id);
+	return lk_lock_snapshot(hold->lock, snapshot);
 }
 
 static const struct hold_kind kind_lock = {
@@ -152,8 +146,7 @@ static const struct hold_kind kind_lock = {
 	.release = lock_release,
 	.extend = lock_extend,
 	.state = lock_state,
-	.remaining_ms = lock_remaining_ms,
-	.id = lock_id,
+	.snapshot = lock_snapshot,
 };
 
 /* ---- Permits -------------------------------------------------------------------------------- */
@@ -271,14 +264,9 @@ static lk_state permits_state(struct hold *hold)
 	return lk_semaphore_state(hold->semaphore, hold->fence);
 }
 
-static int64_t permits_remaining_ms(struct hold *hold)
+static lk_err permits_snapshot(struct hold *hold, lk_hold *snapshot)
 {
-	return lk_semaphore_remaining_ms(hold->semaphore, hold->fence);
-}
-
-static void permits_id(struct hold *hold, char id[LK_HOLDER_ID_SIZE])
-{
-	lk_semaphore_holder_id(hold->semaphore, hold->fence, id);
+	return lk_semaphore_snapshot(hold->semaphore, hold->fence, snapshot);
 }
 
 static const struct hold_kind kind_permits = {
@@ -291,8 +279,7 @@ static const struct hold_kind kind_permits = {
 	.release = permits_release,
 	.extend = permits_extend,
 	.state = permits_state,
-	.remaining_ms = permits_remaining_ms,
-	.id = permits_id,
+	.snapshot = permits_snapshot,
 };
 
 /* ---- A turn: permits that nobody gives back ------------------------------------------------- */
@@ -434,17 +421,14 @@ lk_state hold_state(struct hold *hold)
 	return hold->kind->state(hold);
 }
 
-int64_t hold_remaining_ms(struct hold *hold)
+lk_hold hold_snapshot(struct hold *hold)
 {
-	return hold->kind->remaining_ms(hold);
+	lk_hold snapshot;
+
+	return hold->kind->snapshot(hold, &snapshot) == LK_OK ? snapshot : (lk_hold){0};
 }
 
 uint64_t hold_fence(struct hold *hold)
 {
 	return hold->fence;
-}
-
-void hold_id(struct hold *hold, char id[LK_HOLDER_ID_SIZE])
-{
-	hold->kind->id(hold, id);
 }

@@ -48,8 +48,8 @@ lk_err hold_release(struct hold *hold);
 lk_state hold_state(struct hold *hold);
 /* As lk_lock_extend(). */
 lk_err hold_extend(struct hold *hold, int64_t lease_ms);
-int64_t hold_remaining_ms(struct hold *hold);
+/* All zero where nothing is held. */
+lk_hold hold_snapshot(struct hold *hold);
 uint64_t hold_fence(struct hold *hold);
-void hold_id(struct hold *hold, char id[LK_HOLDER_ID_SIZE]);
 
 #endif

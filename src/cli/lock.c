@@ -232,7 +232,7 @@ static int keep_for_min_hold(struct session *session)
 	lk_err err;
 
 	/* A fixed lease is longer, too.  Of another one some may be over. */
-	if (options->fixed || min_ms <= hold_remaining_ms(hold))
+	if (options->fixed || min_ms <= hold_snapshot(hold).remaining_ms)
 		return 0;
 	err = hold_extend(hold, min_ms < LK_LEASE_MAX_MS ? min_ms : LK_LEASE_MAX_MS);
 	if (err != LK_OK && err != LK_ELOST)
@@ -257,11 +257,10 @@ static int keep_for_min_hold(struct session *session)
  * --min-hold.  Return the signal that came meanwhile and ends programs, else 0. */
 static int secure_hold(struct session *session)
 {
-	char id[LK_HOLDER_ID_SIZE];
+	lk_hold hold = hold_snapshot(&session->acquire.hold);
 	int number;
 
-	hold_id(&session->acquire.hold, id);
-	guard_hold(&session->guard, hold_fence(&session->acquire.hold), id,
+	guard_hold(&session->guard, hold.fence, hold.holder_id,
 	           session->held_since_ns + session->options->min_hold_ms * MS);
 	number = keep_for_min_hold(session);
 	return number ? number : take_signals(session);

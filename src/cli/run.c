@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * The command while it runs under its lock or permits ("the lock" below).
  *
- * The lock is sure until `end`: what hold_remaining_ms() says, or --max-hold, which is watched
+ * The lock is sure until `end`: what the hold has left, or --max-hold, which is watched
  * here alone: the library would give the lock away before the command has ended.  A lock that is
  * renewed has never less than a third of its lease left, so one with less than `grace` (a quarter)
  * is about to be lost, and its command gets TERM while there is time to clean up; KILL comes
@@ -63,7 +63,7 @@ static bool leaves(const struct run *run)
 /* The end as of now, and whether it is the lock's or --max-hold's. */
 static int64_t find_end(struct run *run, int64_t now_ns)
 {
-	int64_t end_ns = now_ns + hold_remaining_ms(run->hold) * MS;
+	int64_t end_ns = now_ns + hold_snapshot(run->hold).remaining_ms * MS;
 	int64_t max_ns =
 		run->options->max_hold_ms ? run->began_ns + run->options->max_hold_ms * MS : NEVER;
 

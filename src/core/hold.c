@@ -141,18 +141,32 @@ void lk__hold_lose(struct lk__core *core, int64_t now_ns, struct lk__hold *hold,
 		lk__ticket_start(core, now_ns, queue);
 }
 
-static bool expired(const struct lk__hold *hold, int64_t now_ns)
+/* Why the hold is lost at that time, 0 = it is not.  The clock decides, whether or not the timer
+ * has run. */
+static uint8_t loss_of(const struct lk__hold *hold, int64_t now_ns)
 {
-	return hold && !hold->lost && !lk__hold_left_ns(hold, now_ns);
+	if (hold->lost || lk__hold_left_ns(hold, now_ns))
+		return hold->lost;
+	return hold->ticket->valid_until_ns <= now_ns ? LK_LOST_EXPIRED : LK_LOST_MAX_HOLD;
 }
 
-/* The clock decides, whether or not the timer has run. */
 void lk__hold_expire(struct lk__core *core, int64_t now_ns, struct lk__hold *hold)
 {
-	if (expired(hold, now_ns))
-		lk__hold_lose(core, now_ns, hold,
-		              hold->ticket->valid_until_ns <= now_ns ? LK_LOST_EXPIRED
-		                                                     : LK_LOST_MAX_HOLD);
+	uint8_t reason = hold && !hold->lost ? loss_of(hold, now_ns) : 0;
+
+	if (reason)
+		lk__hold_lose(core, now_ns, hold, (lk_lost_reason)reason);
+}
+
+void lk__hold_snapshot(const struct lk__hold *hold, int64_t now_ns, lk_hold *snapshot)
+{
+	*snapshot = (lk_hold){
+		.fence = hold->fence,
+		.count = hold->count,
+		.state = lk__hold_state(hold, now_ns),
+		.lost = (lk_lost_reason)loss_of(hold, now_ns),
+		.remaining_ms = lk__hold_left_ns(hold, now_ns) / 1000000,
+	};
 }
 
 /* ---- Re-entry ----------------------------------------------------------------------------- */

@@ -333,9 +333,10 @@ lk_err lk__handle_cancel(struct lk__handle *handle);
  * or by a thread that may be cancelled.  False, and nothing taken, in a child process. */
 bool lk__handle_look(const struct lk__handle *handle);
 void lk__handle_unlook(const struct lk__handle *handle);
-/* The id by which others see a hold of the client, "" once it is lost.  _locked */
-void lk__handle_hold_id(const struct lk__handle *handle, const struct lk__hold *hold,
-                        char id[LK_HOLDER_ID_SIZE]);
+/* What the owner's hold on the handle's name knows, of one moment; all zero without such a hold, or
+ * where it was not acquired through that handle (NULL = any). */
+lk_err lk__handle_snapshot(const struct lk__handle *handle, uint64_t owner, const void *through,
+                           lk_hold *snapshot);
 /* The result of a *_open(): "lease_ms: 100 to 86400000, not 5". */
 lk_err lk__check_range(const char *what, int64_t value, int64_t least, int64_t most);
 

@@ -180,13 +180,29 @@ void lk__handle_unlook(const struct lk__handle *handle)
 	lk__client_unlock(handle->client);
 }
 
-void lk__handle_hold_id(const struct lk__handle *handle, const struct lk__hold *hold,
-                        char id[LK_HOLDER_ID_SIZE])
+/* The id by which others see a hold of the client.  _locked */
+static void hold_id(const struct lk__handle *handle, const struct lk__hold *hold,
+                    char id[LK_HOLDER_ID_SIZE])
 {
-	id[0] = '\0';
-	if (!hold->ticket)
-		return;
 	memcpy(id, handle->client->id, LK__CLIENT_ID_SIZE - 1);
 	id[LK__CLIENT_ID_SIZE - 1] = ':';
 	memcpy(id + LK__CLIENT_ID_SIZE, hold->ticket->nonce, LK__NONCE_SIZE);
+}
+
+lk_err lk__handle_snapshot(const struct lk__handle *handle, uint64_t owner, const void *through,
+                           lk_hold *snapshot)
+{
+	const struct lk__hold *hold;
+
+	if (!lk__handle_look(handle))
+		return lk__failf(LK_EFORKED, "this client belongs to the parent process");
+	*snapshot = (lk_hold){.state = LK_STATE_NONE};
+	hold = lk__core_hold(handle->name, owner);
+	if (hold && (!through || hold->handle == through)) {
+		lk__hold_snapshot(hold, lk__now_ns(), snapshot);
+		if (!snapshot->lost)
+			hold_id(handle, hold, snapshot->holder_id);
+	}
+	lk__handle_unlook(handle);
+	return LK_OK;
 }

@@ -8,10 +8,16 @@
 #define LAST_WAIT_US 200000
 #define TOLD_US 1500000 /* by then a loss has been told even on a loaded machine */
 
+static lk_hold hold_of(const struct worker_handle *handle)
+{
+	lk_hold hold;
+
+	return lk_lock_snapshot(handle->lock, &hold) == LK_OK ? hold : (lk_hold){0};
+}
+
 static int64_t valid_until_ns(void *arg)
 {
-	struct worker_handle *handle = arg;
-	int64_t now_ns = history_now_ns(), left_ms = lk_lock_remaining_ms(handle->lock);
+	int64_t now_ns = history_now_ns(), left_ms = hold_of(arg).remaining_ms;
 
 	return left_ms > 0 ? now_ns + left_ms * CHAOS_MS : 0;
 }
@@ -39,14 +45,10 @@ static lk_err acquire(struct worker_thread *thread, struct worker_handle *handle
 	record.permits = 1;
 	record.u.of.amount = handle->lease_ms;
 	worker_wait_begin(thread, handle, &record, wait_ms);
-	err = lk_lock_acquire(handle->lock, wait_ms, NULL);
+	err = lk_lock_acquire(handle->lock, wait_ms, &record.u.of.fence);
 	worker_wait_end(thread);
 	record.u.of.amount = 0;
-	record.u.of.valid_until_ns = 0;
-	if (!err) {
-		record.u.of.fence = lk_lock_fence(handle->lock);
-		record.u.of.valid_until_ns = valid_until_ns(handle);
-	}
+	record.u.of.valid_until_ns = err ? 0 : valid_until_ns(handle);
 	worker_done(handle, &record, err);
 	return err;
 }
@@ -58,7 +60,7 @@ static lk_err release(struct worker_handle *handle, uint8_t flags)
 
 	record.flags |= flags;
 	record.permits = 1;
-	record.u.of.fence = lk_lock_fence(handle->lock);
+	record.u.of.fence = hold_of(handle).fence;
 	record.u.of.valid_until_ns = valid_until_ns(handle);
 	record.call = history_begin(handle->worker->history, &record);
 	err = lk_lock_release(handle->lock);
@@ -73,7 +75,7 @@ static void extend(struct worker_handle *handle)
 	lk_err err;
 
 	record.permits = 1;
-	record.u.of.fence = lk_lock_fence(handle->lock);
+	record.u.of.fence = hold_of(handle).fence;
 	record.u.of.amount = CHAOS_LEASE_MAX_MS;
 	record.call = history_begin(handle->worker->history, &record);
 	err = lk_lock_extend(handle->lock, CHAOS_LEASE_MAX_MS);
@@ -94,7 +96,7 @@ static void note(struct worker_handle *handle, const struct canary *canary, enum
 
 	record.err = err;
 	record.permits = 1;
-	record.u.of.fence = lk_lock_fence(handle->lock);
+	record.u.of.fence = hold_of(handle).fence;
 	record.u.of.valid_until_ns = valid_until_ns(handle);
 	record.u.of.amount = err ? canary->other : 0;
 	history_event(handle->worker->history, &record);
@@ -107,7 +109,7 @@ static void seen(struct worker_handle *handle, int64_t valid_ns)
 	struct history_record record = worker_record(handle, HISTORY_SEEN);
 
 	record.permits = 1;
-	record.u.of.fence = lk_lock_fence(handle->lock);
+	record.u.of.fence = hold_of(handle).fence;
 	record.u.of.valid_until_ns = valid_ns;
 	history_event(handle->worker->history, &record);
 }
@@ -183,7 +185,7 @@ static void *abandon(void *arg)
 	if (acquire(leaver->thread, handle, CHAOS_COMMAND_MS, 0))
 		return NULL;
 	record.permits = 1;
-	record.u.of.fence = lk_lock_fence(handle->lock);
+	record.u.of.fence = hold_of(handle).fence;
 	record.u.of.valid_until_ns = valid_until_ns(handle);
 	record.call = history_begin(handle->worker->history, &record);
 	record.u.of.valid_until_ns = 0;
@@ -261,12 +263,12 @@ void worker_lock(struct worker_thread *thread, struct worker_handle *handle)
 	if (until_ns) {
 		met = canary_enter(&canary, until_ns);
 		if (!met)
-			met = canary_store(&canary, lk_lock_fence(handle->lock));
+			met = canary_store(&canary, hold_of(handle).fence);
 		note(handle, &canary, HISTORY_ENTER, met);
 		work(thread, handle, &canary);
 		/* What it writes at last may come too late: the store with fences refuses it then.
 		 */
-		late = canary_store(&canary, lk_lock_fence(handle->lock));
+		late = canary_store(&canary, hold_of(handle).fence);
 		met = canary_leave(&canary);
 		if (!met && late)
 			met = 3;

@@ -7,11 +7,18 @@ struct stay {
 	uint64_t hold;
 };
 
+static lk_hold hold_in(lk_semaphore *semaphore, uint64_t fence)
+{
+	lk_hold hold;
+
+	return lk_semaphore_snapshot(semaphore, fence, &hold) == LK_OK ? hold : (lk_hold){0};
+}
+
 static int64_t valid_until_ns(void *arg)
 {
-	struct stay *stay = arg;
+	const struct stay *stay = arg;
 	int64_t now_ns = history_now_ns();
-	int64_t left_ms = lk_semaphore_remaining_ms(stay->handle->semaphore, stay->hold);
+	int64_t left_ms = hold_in(stay->handle->semaphore, stay->hold).remaining_ms;
 
 	return left_ms > 0 ? now_ns + left_ms * CHAOS_MS : 0;
 }
@@ -22,7 +29,7 @@ void worker_permits_lost(void *arg, lk_semaphore *semaphore, uint64_t hold, lk_l
 	struct history_record record = worker_record(handle, HISTORY_LOST);
 
 	record.err = LK_ELOST;
-	record.permits = (int32_t)lk_semaphore_permits(semaphore, hold);
+	record.permits = (int32_t)hold_in(semaphore, hold).count;
 	record.u.of.fence = hold;
 	record.u.of.amount = reason;
 	history_event(handle->worker->history, &record);
@@ -35,7 +42,7 @@ static void note(struct stay *stay, const struct canary *canary, enum history_op
 	struct history_record record = worker_record(handle, op);
 
 	record.err = err;
-	record.permits = (int32_t)lk_semaphore_permits(handle->semaphore, stay->hold);
+	record.permits = (int32_t)hold_in(handle->semaphore, stay->hold).count;
 	record.u.of.fence = stay->hold;
 	record.u.of.valid_until_ns = valid_until_ns(stay);
 	record.u.of.amount = err ? canary->other : 0;
@@ -73,7 +80,7 @@ static lk_err release(struct stay *stay, int64_t permits)
 	struct history_record record = worker_record(handle, HISTORY_RELEASE);
 	lk_err err;
 
-	record.permits = (int32_t)lk_semaphore_permits(handle->semaphore, stay->hold);
+	record.permits = (int32_t)hold_in(handle->semaphore, stay->hold).count;
 	record.u.of.fence = stay->hold;
 	record.u.of.valid_until_ns = valid_until_ns(stay);
 	record.u.of.amount = permits;

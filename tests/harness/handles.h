@@ -88,4 +88,21 @@ static inline uint64_t permits_of(lk_semaphore *semaphore, int64_t permits, int6
 	return hold;
 }
 
+/* What the caller's hold on the lock knows; what that hold of the semaphore knows. */
+static inline lk_hold hold_of(lk_lock *lock)
+{
+	lk_hold hold;
+
+	OK(lk_lock_snapshot(lock, &hold));
+	return hold;
+}
+
+static inline lk_hold hold_in(lk_semaphore *semaphore, uint64_t hold_fence)
+{
+	lk_hold hold;
+
+	OK(lk_semaphore_snapshot(semaphore, hold_fence, &hold));
+	return hold;
+}
+
 #endif

@@ -85,7 +85,7 @@ void permits_stay_held(lk_semaphore *semaphore, uint64_t hold, int64_t ms)
 	int64_t end_ms = now_ms() + ms;
 
 	while (now_ms() < end_ms) {
-		ck_assert_int_gt(lk_semaphore_remaining_ms(semaphore, hold), 0);
+		ck_assert_int_gt(hold_in(semaphore, hold).remaining_ms, 0);
 		nap_ms(10);
 	}
 	ck_assert_int_eq(permit_losses.count, 0);

@@ -81,13 +81,13 @@ static void use_lock(lk_client *client, lk_lock *lock)
 
 	if (NOTED(lk_lock_acquire(lock, 1000, NULL)) == LK_OK) {
 		char fence[40];
-		snprintf(fence, sizeof(fence), " %llu ", (unsigned long long)lk_lock_fence(lock));
+		snprintf(fence, sizeof(fence), " %llu ", (unsigned long long)hold_of(lock).fence);
 		ck_assert(lk_lock_is_mine(lock));
-		ck_assert_uint_eq(lk_lock_hold_count(lock), 1);
+		ck_assert_uint_eq(hold_of(lock).count, 1);
 		ck_assert_msg(strstr(redis_text(redis, "GET lk:{a}"), fence) != NULL,
 		              "a hold that the store does not know");
 		if (NOTED(lk_lock_query(lock, &status)) == LK_OK)
-			ck_assert_uint_eq(status.fence, lk_lock_fence(lock));
+			ck_assert_uint_eq(status.fence, hold_of(lock).fence);
 		NOTED(lk_lock_waiters(lock, 2, parties, &count));
 		NOTED(lk_client_list(client, see_name, NULL));
 		NOTED(lk_lock_extend(lock, LEASE_MS));
@@ -97,7 +97,7 @@ static void use_lock(lk_client *client, lk_lock *lock)
 		              "released, and the store has it still");
 	}
 	ck_assert(!lk_lock_is_mine(lock));
-	ck_assert_uint_eq(lk_lock_hold_count(lock), 0);
+	ck_assert_uint_eq(hold_of(lock).count, 0);
 }
 
 static long long permits_used(void)
@@ -115,11 +115,11 @@ static void use_semaphore(lk_semaphore *semaphore)
 
 	if (NOTED(lk_semaphore_acquire(semaphore, 3, 1000, &hold)) != LK_OK)
 		return;
-	ck_assert_int_eq(lk_semaphore_permits(semaphore, hold), 3);
+	ck_assert_int_eq(hold_in(semaphore, hold).count, 3);
 	ck_assert_int_eq(permits_used(), 3);
 	NOTED(lk_semaphore_query(semaphore, &status));
 	err = NOTED(lk_semaphore_release_some(semaphore, hold, 1));
-	ck_assert_int_eq(lk_semaphore_permits(semaphore, hold), 2);
+	ck_assert_int_eq(hold_in(semaphore, hold).count, 2);
 	ck_assert(err != LK_OK || permits_used() == 2);
 	NOTED(lk_semaphore_extend(semaphore, hold, LEASE_MS));
 	err = NOTED(lk_semaphore_release(semaphore, hold));

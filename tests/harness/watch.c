@@ -52,11 +52,10 @@ static void *wait_in_thread(void *arg)
 	struct waiter *waiter = arg;
 	int64_t start_ms = now_ms();
 
-	waiter->err = lk_lock_acquire(waiter->lock, waiter->wait_ms, NULL);
+	waiter->err = lk_lock_acquire(waiter->lock, waiter->wait_ms, &waiter->fence);
 	waiter->took_ms = now_ms() - start_ms;
 	if (!waiter->err) {
 		waiter->order = served++;
-		waiter->fence = lk_lock_fence(waiter->lock);
 		if (!waiter->keep)
 			OK(lk_lock_release(waiter->lock));
 	}

@@ -23,10 +23,11 @@ static void *contend(void *client)
 	lk_lock *lock = lock_named(client, "counter");
 
 	for (int i = 0; i < 60; i++) {
+		uint64_t fence;
 		int value;
-		OK(lk_lock_acquire(lock, LK_FOREVER, NULL));
-		ck_assert_uint_gt(lk_lock_fence(lock), lock_last_fence);
-		lock_last_fence = lk_lock_fence(lock);
+		OK(lk_lock_acquire(lock, LK_FOREVER, &fence));
+		ck_assert_uint_gt(fence, lock_last_fence);
+		lock_last_fence = fence;
 		value = lock_counter;
 		if (value % 16 == 0)
 			nap_ms(1);
@@ -96,9 +97,10 @@ static void *fence_thread(void *arg)
 	lk_lock *lock = arg;
 
 	for (int i = 0; i < 300; i++) {
-		OK(lk_lock_acquire(lock, LK_FOREVER, NULL));
-		ck_assert_uint_gt(lk_lock_fence(lock), lock_last_fence);
-		lock_last_fence = lk_lock_fence(lock);
+		uint64_t fence;
+		OK(lk_lock_acquire(lock, LK_FOREVER, &fence));
+		ck_assert_uint_gt(fence, lock_last_fence);
+		lock_last_fence = fence;
 		OK(lk_lock_release(lock));
 	}
 	return NULL;
