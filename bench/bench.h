@@ -82,9 +82,9 @@ void bench_figure(struct bench *bench, const char *id, const char *what, struct 
 /* The same for a plain number. */
 void bench_number(struct bench *bench, const char *id, const char *what, double value,
                   const char *unit, enum goal goal, double bound);
-/* A point of the picture: series "latchkey", x contenders, y cost: microseconds an acquisition.  A
- * series "latchkey: requests" is of requests an acquisition and stands in a panel of its own. */
-void bench_point(struct bench *bench, const char *series, double x, double y);
+/* A point of the picture (bench/picture): what an acquisition costs when so many clients want it.
+ */
+void bench_point(struct bench *bench, const char *series, int clients, double us, double requests);
 /* A line for people: what was skipped and why. */
 void bench_note(struct bench *bench, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 

@@ -202,15 +202,6 @@ static void tell_rates(struct bench *bench, int size, const struct result *resul
 	}
 }
 
-static void draw(struct bench *bench, int size, const struct performance *of)
-{
-	char series[64];
-
-	bench_point(bench, of->name, size, 1e6 / of->rate.median);
-	snprintf(series, sizeof(series), "%s: requests", of->name);
-	bench_point(bench, series, size, of->requests);
-}
-
 static void run_size(struct bench *bench, int size)
 {
 	static const struct contestant all[ENTRANTS] = {
@@ -245,7 +236,8 @@ static void run_size(struct bench *bench, int size)
 		tell_waits(bench, size);
 	for (int i = 0; now->draw && i < ENTRANTS; i++)
 		if (takes_part[i] && i != OURS_FEW && i != BARE_FEW)
-			draw(bench, size, &result.of[at[i]]);
+			bench_point(bench, all[i].name, size, 1e6 / result.of[at[i]].rate.median,
+			            result.of[at[i]].requests);
 }
 
 void contended_run(struct bench *bench, const struct contended *contended)

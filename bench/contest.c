@@ -293,7 +293,7 @@ bool figure_met(const struct figure *figure)
 	       (figure->goal == AT_MOST && value <= figure->bound);
 }
 
-void bench_point(struct bench *bench, const char *series, double x, double y)
+void bench_point(struct bench *bench, const char *series, int clients, double us, double requests)
 {
 	struct point *point = &bench->points[bench->point_count];
 
@@ -301,8 +301,9 @@ void bench_point(struct bench *bench, const char *series, double x, double y)
 		bench_fail("more than %d points", POINTS_MAX);
 	bench->point_count++;
 	snprintf(point->series, sizeof(point->series), "%s", series);
-	point->x = x;
-	point->y = y;
+	point->clients = clients;
+	point->us = us;
+	point->requests = requests;
 }
 
 void bench_note(struct bench *bench, const char *fmt, ...)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * The bench: how fast Latchkey is, beside what a user would pick instead.
  *
- *   bench [T="pair threads"] [ROUNDS=n] [TURN=ms] [JSON=FILE | --json FILE] [SVG=FILE]
+ *   bench [T="pair threads"] [ROUNDS=n] [TURN=ms] [JSON=FILE | --json FILE]
  *
  * Exit status 0 also when a goal is missed, 1 when something broke, 2 for words it cannot read. */
 #include "run.h"
@@ -22,7 +22,6 @@
 #define ROUNDS_DEFAULT 17
 #define TURN_DEFAULT_MS 100
 #define TURN_MAX_MS 60000
-#define DRAWN "contended" /* the case that has points for the picture */
 
 static const struct bench_case *const cases[] = {
 	&case_pair,  &case_threads, &case_contended, &case_local,   &case_semaphore,
@@ -74,8 +73,8 @@ static void refuse(const char *fmt, ...)
 	va_start(args, fmt);
 	vfprintf(stderr, fmt, args);
 	va_end(args);
-	fprintf(stderr, "\nbench: T=\"CASE...\" ROUNDS=1..%d TURN=ms JSON=FILE SVG=FILE; cases:",
-	        ROUNDS_MAX);
+	fprintf(stderr,
+	        "\nbench: T=\"CASE...\" ROUNDS=1..%d TURN=ms JSON=FILE; cases:", ROUNDS_MAX);
 	for (int i = 0; i < CASE_COUNT; i++)
 		fprintf(stderr, " %s", cases[i]->name);
 	fprintf(stderr, "\n");
@@ -142,8 +141,8 @@ static void check_file(const char *name, const char *path)
 
 static struct bench_options read_options(int argc, char **argv)
 {
-	const char *names[] = {"T=", "ROUNDS=", "TURN=", "JSON=", "SVG="};
-	const char *values[] = {"", "", "", "", ""};
+	const char *names[] = {"T=", "ROUNDS=", "TURN=", "JSON="};
+	const char *values[] = {"", "", "", ""};
 	struct bench_options options;
 
 	for (int i = 1; i < argc; i++) {
@@ -155,9 +154,9 @@ static struct bench_options read_options(int argc, char **argv)
 			values[3] = argv[i];
 			continue;
 		}
-		while (which < 5 && strncmp(argv[i], names[which], strlen(names[which])) != 0)
+		while (which < 4 && strncmp(argv[i], names[which], strlen(names[which])) != 0)
 			which++;
-		if (which == 5)
+		if (which == 4)
 			refuse("%s is none of its options", argv[i]);
 		values[which] = argv[i] + strlen(names[which]);
 		values[which] += strspn(values[which], " ");
@@ -169,9 +168,7 @@ static struct bench_options read_options(int argc, char **argv)
 	options.rounds_said = *values[1];
 	options.turn_said = *values[2];
 	options.json_path = values[3];
-	options.svg_path = values[4];
 	check_file("JSON", options.json_path);
-	check_file("SVG", options.svg_path);
 	return options;
 }
 
@@ -201,11 +198,6 @@ static int run(const struct bench_options *options)
 	bench->case_name = "bench";
 	if (TSAN || ASAN)
 		bench_note(bench, "a sanitized build: its figures say nothing");
-	if (*options->svg_path && *options->cases && !listed(options->cases, DRAWN)) {
-		bench_note(bench, "SVG: only T=" DRAWN " draws: %s is not written",
-		           options->svg_path);
-		bench->options.svg_path = "";
-	}
 	for (int i = 0; i < CASE_COUNT; i++) {
 		if (*options->cases && !listed(options->cases, cases[i]->name))
 			continue;
@@ -213,8 +205,6 @@ static int run(const struct bench_options *options)
 	}
 	bench->case_name = "bench";
 	report_figures(bench);
-	if (*bench->options.svg_path)
-		report_picture(bench, bench->options.svg_path);
 	if (*options->json_path)
 		report_json(bench, options->json_path);
 	fflush(stdout);

@@ -51,7 +51,7 @@ void report_contest(const struct found_contest *contest)
 	fflush(stdout);
 }
 
-static void print_figures(FILE *out, const struct bench *bench, bool all)
+static void print_figures(FILE *out, const struct bench *bench)
 {
 	int missed = 0, goals = 0, width = 0;
 
@@ -63,8 +63,6 @@ static void print_figures(FILE *out, const struct bench *bench, bool all)
 		const struct figure *figure = &bench->figures[i];
 		char value[32], spread[72] = "", bound[32];
 
-		if (!all && figure->goal == NO_GOAL)
-			continue;
 		if (figure->has_spread)
 			range(spread, sizeof(spread), &figure->value);
 		fprintf(out, "%-*s %8s %16s ", width, figure->what,
@@ -85,15 +83,33 @@ static void print_figures(FILE *out, const struct bench *bench, bool all)
 	fflush(out);
 }
 
+/* What bench/picture draws. */
+static void print_points(FILE *out, const struct bench *bench)
+{
+	if (!bench->point_count)
+		return;
+	fprintf(out, "\n%-24s %9s %18s %9s\n", "series", "clients", "us an acquisition",
+	        "requests");
+	for (int i = 0; i < bench->point_count; i++) {
+		const struct point *point = &bench->points[i];
+		char us[32], requests[32];
+
+		fprintf(out, "%-24s %9d %18s %9s\n", point->series, point->clients,
+		        number(us, sizeof(us), point->us),
+		        number(requests, sizeof(requests), point->requests));
+	}
+}
+
 void report_figures(const struct bench *bench)
 {
 	const char *path = getenv("LK_EVIDENCE");
 	FILE *evidence = path && path[0] ? fopen(path, "a") : NULL;
 
 	printf("\n");
-	print_figures(stdout, bench, true);
+	print_figures(stdout, bench);
 	if (!evidence)
 		return;
-	print_figures(evidence, bench, false); /* for docs/performance.md: what was wanted */
+	print_figures(evidence, bench);
+	print_points(evidence, bench);
 	fclose(evidence);
 }

@@ -101,8 +101,9 @@ static json_t *points_json(const struct bench *bench)
 		const struct point *point = &bench->points[i];
 
 		json_array_append_new(array,
-		                      json_pack("{s:s, s:o, s:o}", "series", point->series, "x",
-		                                number(point->x), "y", number(point->y)));
+		                      json_pack("{s:s, s:i, s:o, s:o}", "series", point->series,
+		                                "clients", point->clients, "us", number(point->us),
+		                                "requests", number(point->requests)));
 	}
 	return array;
 }

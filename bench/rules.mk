@@ -9,18 +9,18 @@ JANSSON_CFLAGS = $(eval JANSSON_CFLAGS := $$(shell pkg-config --cflags jansson))
 JANSSON_LIBS = $(eval JANSSON_LIBS := $$(shell pkg-config --libs jansson))$(JANSSON_LIBS)
 
 ## bench   speed, beside others: T="pair threads" (all cases), ROUNDS=17, TURN=100 ms each;
-##         JSON=FILE, SVG=FILE to write besides (SVG: make deps-bench)
-.PHONY: bench bench-program deps-bench
+##         JSON=FILE to write besides
+## bench-picture  draw docs/performance.svg from the figures in docs/figures
+.PHONY: bench bench-program bench-picture
 bench: $(BENCH) $(COMMAND)
 	@LK_COMMIT="$(COMMIT)" LK_BUILD="$(abspath $(BUILD))" $(BENCH) T="$(T)" ROUNDS="$(ROUNDS)" \
-		TURN="$(TURN)" JSON="$(JSON)" SVG="$(SVG)"
+		TURN="$(TURN)" JSON="$(JSON)"
 bench-program: $(BENCH)
 # A test runs each case once; figures of a sanitized build would be none.
 tests: $(if $(SANITIZE),,$(BENCH))
 
-# With gnuplot, which the picture needs and nothing else does.
-deps-bench: deps-test
-	$(if $(DEPS),@tools/deps bench)
+bench-picture:
+	$(Q)bench/picture docs/figures/bench.txt docs/figures/peers.txt >docs/performance.svg
 
 # As unit tests, these see the library's own headers: the baselines send the same scripts.
 $(BENCH_OBJECTS): $(BUILD)/%.o: %.c | deps-test $(BUILD)/gen/scripts.h

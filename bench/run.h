@@ -20,7 +20,6 @@ struct bench_options {
 	int64_t turn_ms;
 	bool rounds_said, turn_said;
 	const char *json_path; /* "" = none */
-	const char *svg_path;  /* "" = none */
 };
 
 struct found_contest {
@@ -40,7 +39,8 @@ struct figure {
 
 struct point {
 	char series[ID_SIZE];
-	double x, y;
+	int clients;
+	double us, requests; /* an acquisition */
 };
 
 struct bench {
@@ -62,7 +62,5 @@ void report_contest(const struct found_contest *contest);
 void report_figures(const struct bench *bench);
 /* All of it, for programs. */
 void report_json(const struct bench *bench, const char *path);
-/* The points, drawn by gnuplot; a note when it is not there. */
-void report_picture(struct bench *bench, const char *path);
 
 #endif

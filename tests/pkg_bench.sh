@@ -14,7 +14,7 @@ fail() {
 }
 
 bench() {
-	LK_BUILD=$build LK_COMMIT=test TMPDIR=$work nice timeout 120 "$build/bench/run" "$@"
+	LK_BUILD=$build LK_COMMIT=test LK_EVIDENCE=$work/figures TMPDIR=$work nice timeout 120 "$build/bench/run" "$@"
 }
 
 # ask WHAT [FROM]: sqlite3 reads the JSON.
@@ -27,7 +27,7 @@ contests=", json_each(j, '\$.contests') AS c"
 rows="$contests, json_each(c.value, '\$.contestants') AS r"
 id="json_extract(value, '\$.id')"
 
-bench ROUNDS=1 TURN=20 JSON="$work/run.json" SVG="$work/run.svg" >"$work/output" 2>&1 || {
+bench ROUNDS=1 TURN=20 JSON="$work/run.json" >"$work/output" 2>&1 || {
 	cat "$work/output"
 	fail "the bench broke"
 }
@@ -63,10 +63,13 @@ done
 [ "$(ask "json_extract(value, '\$.met')" "$figures WHERE $id = 'pair.reentry.requests'")" = 1 ] ||
 	fail "re-entering asks the store"
 
-# With points and gnuplot there is a picture.
-if [ "$(ask "json_array_length(j, '\$.points')")" -gt 0 ] && command -v gnuplot >/dev/null; then
-	grep -q '<svg' "$work/run.svg" || fail "no picture"
-fi
+# Each point of this run is in both panels of its picture, beside one mark of each of the five series
+# in the legend; the picture in docs is drawn from the figures in docs.
+bench/picture "$work/figures" /dev/null >"$work/run.svg" || fail "no picture"
+[ "$(grep -c '<circle\|h11v11' "$work/run.svg")" = "$(ask "2 * json_array_length(j, '\$.points') + 5")" ] ||
+	fail "a picture without the points of this run"
+bench/picture docs/figures/bench.txt docs/figures/peers.txt | cmp - docs/performance.svg ||
+	fail "docs/performance.svg is of other figures: make bench-picture"
 
 # Words it cannot read are refused; nothing is left behind.
 for word in T=nothing ROUNDS=0 ROUNDS=x TURN=-5 FASTER=1 --json; do
