@@ -1,15 +1,16 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# tools/evidence puts figures into a page without the paths of the machine where they were made, and
-# no page shows such a path.
+# tools/evidence keeps figures without the paths of the machine where they were made.  Each file of
+# figures in docs opens with its command and its commit, and a page links to it.
 set -eu
 cd "$(dirname "$0")/.."
 root=$PWD
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
+kept=$work/tree/docs/figures/speed.txt
 
 fail() {
-	cat "$work/tree/docs/page.md"
+	[ ! -e "$kept" ] || cat "$kept"
 	echo "$*"
 	exit 1
 }
@@ -17,10 +18,10 @@ fail() {
 mkdir -p "$work/tree/docs" "$work/tree/tools"
 cd "$work/tree"
 cp "$root/tools/evidence" tools/
-printf '%s\n' before '<!-- speed -->' old '<!-- end -->' after >docs/page.md
+echo '[Figures](figures/speed.txt)' >docs/page.md
 cat >measure <<'END'
 #!/bin/sh
-echo "rate 7 a second, picture in $PWD/docs/speed.svg" | tee -a "$LK_EVIDENCE"
+echo "rate 7 a second, picture in $PWD/docs/speed.svg" | tee -a "${LK_EVIDENCE:-/dev/null}"
 END
 chmod +x measure
 git init -q .
@@ -28,15 +29,28 @@ git add -A
 git -c user.name=a -c user.email=a@example.org commit -qm first
 
 for all in '' --all; do
+	rm -f "$kept"
 	# shellcheck disable=SC2086
 	tools/evidence $all speed "$PWD/measure" T="a b" JSON=/tmp/far/away.json SVG="$PWD/docs/speed.svg" \
 		/elsewhere/file -I/usr/include URL=redis://host/1 >/dev/null
-	grep -q '^    \$ measure T=a b JSON=away.json SVG=docs/speed.svg file -Iinclude URL=redis://host/1$' \
-		docs/page.md || fail "the command is not shown as it should be"
-	grep -q '^    rate 7 a second, picture in docs/speed.svg$' docs/page.md || fail "no figures"
-	! grep -q "$work\|/tmp/\|/elsewhere" docs/page.md || fail "a path of this machine"
-	[ "$(sed -n '1p;$p' docs/page.md | tr '\n' ' ')" = 'before after ' ] || fail "the rest has changed"
+	[ "$(sed -n 1p "$kept")" = '$ measure T=a b JSON=away.json SVG=docs/speed.svg file -Iinclude URL=redis://host/1' ] ||
+		fail "the command is not shown as it should be"
+	sed -n 2p "$kept" | grep -q "^# commit $(git rev-parse --short HEAD), 20" || fail "no commit and date"
+	[ "$(sed -n '3,$p' "$kept")" = 'rate 7 a second, picture in docs/speed.svg' ] || fail "no figures"
+	! grep -q "$work\|/tmp/\|/elsewhere" "$kept" || fail "a path of this machine"
 done
 
+# A tool that fails or leaves no figures replaces none, and figures without a link are refused.
+cp "$kept" before
+! tools/evidence speed false || fail "a failed tool counts"
+! tools/evidence speed true 2>/dev/null || fail "no figures count"
+! tools/evidence rate "$PWD/measure" 2>/dev/null || fail "figures without a link"
+cmp before "$kept" || fail "the figures have changed"
+
 cd "$root"
-! grep -nE '^    \$ (.*[ =])?/' docs/*.md README.md || fail "a page shows a path"
+for file in docs/figures/*; do
+	grep -qF "(figures/${file##*/})" docs/*.md || fail "$file: no page links to it"
+	sed -n 1p "$file" | grep -q '^\$ ' || fail "$file: no command"
+	sed -n 2p "$file" | grep -q '^# commit [0-9a-f]\{7\}.*, 20[0-9-]*, ' || fail "$file: no commit and date"
+done
+! grep -nE '^( {4})?\$ (.*[ =])?/' docs/figures/* docs/*.md README.md || fail "a page shows a path"
