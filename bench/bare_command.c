@@ -9,15 +9,15 @@
 
 #define WORDS_MAX 16
 
-redisContext *bare_dial(const struct test_server *server, const char *who)
+redisContext *bare_dial(const struct test_server *server, const char *baseline)
 {
 	redisContext *context = redisConnect("127.0.0.1", server->port);
 	int one = 1;
 
 	if (!context || context->err)
-		bench_fail("%s: %s", who, context ? context->errstr : "out of memory");
+		bench_fail("%s: %s", baseline, context ? context->errstr : "out of memory");
 	if (setsockopt(context->fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one)))
-		bench_fail("%s: no TCP_NODELAY", who);
+		bench_fail("%s: no TCP_NODELAY", baseline);
 	return context;
 }
 
@@ -43,7 +43,7 @@ void bare_load_ours(redisContext *context, const struct lk__script *script)
 struct command bare_format(int argc, const char *const *argv)
 {
 	struct command command = {0};
-	const char *words[WORDS_MAX]; /* hiredis 0.14 does not promise that it leaves them alone */
+	const char *words[WORDS_MAX]; /* a copy: hiredis 0.14 may change it */
 	int len;
 
 	if (argc > WORDS_MAX)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * What the bare baselines have in common: a connection of hiredis, and commands that are formatted
- * once and then sent as they are. */
+ * Shared by the bare baselines: a connection of hiredis, and commands that are formatted once and
+ * sent many times. */
 #ifndef BARE_COMMAND_H
 #define BARE_COMMAND_H
 
@@ -11,24 +11,24 @@
 
 #include <stddef.h>
 
-/* In the place of a ticket's nonce, which is another one each time. */
+/* Placeholder of a ticket's nonce, which is new each time. */
 #define NONCE_MARK "NoNceNoNceN"
 #define NONCE_LEN 11
 
-/* One command as it goes over the wire. */
+/* One command as it is sent. */
 struct command {
-	char *text, *nonce; /* nonce is in text, NULL = none; text is the caller's to free */
+	char *text, *nonce; /* nonce points into text, NULL = none; the caller frees text */
 	size_t len;
 };
 
-/* A blocking connection by TCP, with TCP_NODELAY.  who names the baseline when it fails. */
-redisContext *bare_dial(const struct test_server *server, const char *who);
-/* Load a script; its digest. */
+/* Open a blocking TCP connection with TCP_NODELAY.  Errors name the baseline. */
+redisContext *bare_dial(const struct test_server *server, const char *baseline);
+/* Load a script and return its digest. */
 void bare_load(redisContext *context, const char *text, size_t len, char sha1[41]);
-/* One of ours, whose digest is known: another one ends the run. */
+/* Load a script of the library; a digest other than the known one ends the run. */
 void bare_load_ours(redisContext *context, const struct lk__script *script);
 struct command bare_format(int argc, const char *const *argv);
-/* Send it and read the answer, the caller's to free.  A lost connection ends the run. */
+/* Send it and read the reply, which the caller frees.  A lost connection ends the run. */
 redisReply *bare_ask(redisContext *context, const struct command *command);
 
 #endif

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * Bare hiredis: what is left when nothing is done but to send commands and to read their answers.
- */
+ * Bare hiredis: sends commands, reads replies, and does nothing else. */
 #include "baseline_bare.h"
 
 #include "scripts.h"
@@ -23,7 +22,7 @@
 
 enum answer { GRANTED, LEFT, NIL, ONE };
 
-/* One command as it goes over the wire, and where in it the changing words are. */
+/* One command as it is sent, and where in it the varying words are. */
 struct command {
 	char *text;
 	size_t len;
@@ -115,7 +114,7 @@ static struct command ours(const char *name, bool leaves)
 	return format(leaves ? LEFT : GRANTED, argc, argv);
 }
 
-/* No two tickets alike: the digits of a count. */
+/* Make the ticket unique by the digits of a count. */
 static void ticket_next(struct bare *bare, char *nonce)
 {
 	uint64_t left = ++bare->tickets;
@@ -155,8 +154,8 @@ void bare_close(struct bare *bare)
 	free(bare);
 }
 
-/* An array whose first word that is. */
-static bool says(const redisReply *reply, const char *word)
+/* Is the reply an array with this first word? */
+static bool begins_with(const redisReply *reply, const char *word)
 {
 	return reply->type == REDIS_REPLY_ARRAY && reply->elements >= 2 &&
 	       reply->element[0]->type == REDIS_REPLY_STRING &&
@@ -170,11 +169,13 @@ static void check(const redisReply *reply, enum answer expects)
 
 	switch (expects) {
 	case GRANTED:
-		good = says(reply, "granted") && reply->element[1]->type == REDIS_REPLY_STRING &&
+		good = begins_with(reply, "granted") &&
+		       reply->element[1]->type == REDIS_REPLY_STRING &&
 		       reply->element[1]->len == FENCE_LEN;
 		break;
 	case LEFT:
-		good = says(reply, "left") && reply->element[1]->type == REDIS_REPLY_INTEGER &&
+		good = begins_with(reply, "left") &&
+		       reply->element[1]->type == REDIS_REPLY_INTEGER &&
 		       reply->element[1]->integer == 1;
 		break;
 	case NIL:
@@ -189,7 +190,7 @@ static void check(const redisReply *reply, enum answer expects)
 		           reply->str ? reply->str : "another type");
 }
 
-/* Send one, take its answer; to be freed. */
+/* Send one command and return its reply, which the caller frees. */
 static redisReply *ask(struct bare *bare, const struct command *command)
 {
 	redisReply *reply;
@@ -276,10 +277,10 @@ struct bare_batch *bare_batch_ours(const char *name)
 	return batch_of(commands, 2);
 }
 
-/* KEYS: the lock, a hash of holder and count; the channel on which a release is told; where the
- * answer of a release is kept.
- * ARGV of acquire: lease in ms, holder.  ARGV of release: message, lease in ms, holder, and how
- * long the answer is kept, in ms. */
+/* KEYS: the lock, a hash of holder and count; the channel that publishes releases; the key that
+ * keeps the reply of a release.
+ * ARGV of acquire: lease in ms, holder.  ARGV of release: message, lease in ms, holder, and the
+ * time to keep the reply, in ms. */
 static const char redisson_acquire[] = "if redis.call('exists', KEYS[1]) == 0 or "
 				       "redis.call('hexists', KEYS[1], ARGV[2]) == 1 then\n"
 				       "	redis.call('hincrby', KEYS[1], ARGV[2], 1)\n"

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * Bare hiredis: what is left when nothing is done but to send commands and to read their answers.
- * As quick as we know to write it: a blocking socket with TCP_NODELAY, commands formatted once,
- * scripts by their digest. */
+ * Bare hiredis: sends commands, reads replies, and does nothing else.  Written as efficiently as we
+ * could: a blocking socket with TCP_NODELAY, commands formatted once, scripts by their digest. */
 #ifndef BASELINE_BARE_H
 #define BASELINE_BARE_H
 
@@ -9,25 +8,25 @@
 
 struct bare; /* one connection; one thread at a time */
 
-/* Connect and load the scripts; the pairs will be of that name. */
+/* Connect and load the scripts for pairs of that name. */
 struct bare *bare_open(const struct test_server *server, bool by_unix, const char *name);
 void bare_close(struct bare *bare);
 
 /* The two scripts of acquire and release, with the arguments that Latchkey sends: a new ticket a
- * pair, the fence of the answer to the first goes into the second. */
+ * pair; the fence of the first reply is an argument of the second script. */
 void bare_pair(struct bare *bare);
 /* PING twice: the same two round trips without any work. */
 void bare_pings(struct bare *bare);
 
-/* Pairs sent in one go, about BARE_DEPTH commands deep: what the server takes for them without the
- * cost of reading one command at a time. */
+/* Pairs sent at once, about BARE_DEPTH commands deep: what they cost the server without the cost of
+ * reading one command at a time. */
 #define BARE_DEPTH 100
 struct bare_batch;
 struct bare_batch *bare_batch_ours(const char *name);
 /* The steps that Redisson publishes for its RLock, written anew: the classic ones, and those of
- * today, which keep the answer of a release for who asks again. */
+ * today, which keep the reply of a release for a client that repeats it. */
 struct bare_batch *bare_batch_redisson(struct bare *bare, const char *name, bool of_today);
-/* Send all, read all; how many pairs. */
+/* Send all commands, read all replies, return the number of pairs. */
 int bare_batch_run(struct bare *bare, struct bare_batch *batch);
 void bare_batch_free(struct bare_batch *batch);
 

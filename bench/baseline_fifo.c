@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * A queue of threads: one mutex and a condition variable for each who waits. */
+ * A queue of threads: one mutex, and a condition variable for each waiting thread. */
 #include "baseline_fifo.h"
 
 void fifo_init(struct fifo *fifo)
@@ -24,8 +24,8 @@ void fifo_acquire(struct fifo *fifo, struct fifo_thread *me)
 	pthread_mutex_unlock(&fifo->mutex);
 }
 
-/* The condition is signalled without the mutex, so that who wakes up need not wait for it: it
- * belongs to the thread and lasts. */
+/* Signal without the mutex, so that the woken thread need not wait for it.  The condition belongs
+ * to that thread and outlives the call. */
 void fifo_release(struct fifo *fifo)
 {
 	struct fifo_thread *next;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * A queue of threads: one mutex, a condition variable for each who waits, and a release hands over
- * to the first.  The least that a fair lock inside one process takes. */
+ * A queue of threads: one mutex, a condition variable for each waiting thread, and a release hands
+ * over to the first.  The least that a fair lock inside one process can cost. */
 #ifndef BASELINE_FIFO_H
 #define BASELINE_FIFO_H
 
@@ -15,7 +15,7 @@ struct fifo_thread {
 
 struct fifo {
 	pthread_mutex_t mutex;
-	struct fifo_thread *first, **end; /* who wait */
+	struct fifo_thread *first, **end; /* waiting threads */
 	bool held;
 };
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  * Latchkey's protocol for a contended lock without Latchkey: ask, wait for the message that grants,
- * leave.  Nothing is renewed, checked for its time, repeated or shared between threads. */
+ * leave.  No renewal, no deadline, no repetition, no sharing between threads. */
 #include "baseline_handoff.h"
 
 #include "bare_command.h"
@@ -50,7 +50,7 @@ struct handoff *handoff_open(const struct test_server *server, const char *name,
 
 	if (!handoff || getrandom(&random, sizeof(random), 0) != sizeof(random))
 		bench_fail("bare hand-off: no memory, or no random bytes");
-	/* 22 characters, as those of a client. */
+	/* 22 characters, as the id of a client has. */
 	snprintf(id, sizeof(id), "%016llx%06u", (unsigned long long)random,
 	         (unsigned)index % 1000000);
 	handoff->commands = bare_dial(server, "bare hand-off");
@@ -74,7 +74,7 @@ void handoff_close(struct handoff *handoff)
 	free(handoff);
 }
 
-/* True when the answer begins with the one word, false when with the other. */
+/* True if the reply begins with the one word, false if with the other. */
 static bool answered(struct handoff *handoff, const struct command *command, const char *yes,
                      const char *no)
 {
@@ -91,7 +91,7 @@ static bool answered(struct handoff *handoff, const struct command *command, con
 	return is_yes;
 }
 
-/* One message, and it is for this ticket. */
+/* Read one message, which must be for this ticket. */
 static void await_grant(struct handoff *handoff)
 {
 	char bytes[512];

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  * Latchkey's protocol for a contended lock without Latchkey: the same scripts and messages by bare
- * hiredis.  What is slow here is so by the server and the machine. */
+ * hiredis.  Time that this takes, too, is that of the server and the machine. */
 #ifndef BASELINE_HANDOFF_H
 #define BASELINE_HANDOFF_H
 
@@ -8,7 +8,7 @@
 
 struct handoff; /* two connections; one process at a time */
 
-/* index tells those of one name apart. */
+/* The index distinguishes processes that share a name. */
 struct handoff *handoff_open(const struct test_server *server, const char *name, int index);
 void handoff_close(struct handoff *handoff);
 void handoff_acquire(struct handoff *handoff);

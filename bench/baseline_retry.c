@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * The usual lock over Redis: who fails to take it waits for a message, as Redisson and others do,
- * and each message sends all who wait to try again.  The subscription stands all the time, and no
- * message is parsed: that there is one says it all. */
+ * The usual lock over Redis: a client that fails to acquire it waits for a message, as with
+ * Redisson and others, and on each message every waiter tries again.  The subscription is
+ * permanent, and messages are not parsed: their arrival is enough. */
 #include "baseline_retry.h"
 
 #include "bare_command.h"
@@ -15,9 +15,10 @@
 
 #define LEASE "10000"
 #define OWNER_LEN 32
-#define LOOK_MS 20 /* at least so often who waits looks whether the turn is over */
+#define LOOK_MS 20 /* how often a waiter checks whether the turn is over */
 
-/* KEYS: the lock.  ARGV: owner, lease in ms.  Returns nil, or for how long it is another's, ms. */
+/* KEYS: the lock.  ARGV: owner, lease in ms.  Returns nil, or the rest of the holder's lease, ms.
+ */
 static const char acquire_text[] =
 	"if redis.call('set', KEYS[1], ARGV[1], 'NX', 'PX', ARGV[2]) then return nil end\n"
 	"return redis.call('pttl', KEYS[1])\n";
@@ -85,7 +86,7 @@ static redisReply *ask(struct retry *retry, const struct command *command)
 	return reply;
 }
 
-/* What was said until now is old news to a try that follows. */
+/* Discard the messages that arrived before a try. */
 static void forget_messages(struct retry *retry)
 {
 	char bytes[16384];
@@ -112,7 +113,7 @@ bool retry_acquire(struct retry *retry, int64_t until_ns)
 			freeReplyObject(reply);
 			return true;
 		}
-		/* By then its lease is over, whatever was lost. */
+		/* By then the lease has expired, even if the message was lost. */
 		again_ns = bench_now_ns() + reply->integer * 1000000;
 		freeReplyObject(reply);
 		while (!poll(&ready, 1, LOOK_MS)) {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * The usual lock over Redis: SET NX PX by a script, a release publishes, and all who wait try
- * again.  As quick as we know to write it. */
+ * The usual lock over Redis: SET NX PX by a script, a release publishes, and all waiters try
+ * again.  Written as efficiently as we could. */
 #ifndef BASELINE_RETRY_H
 #define BASELINE_RETRY_H
 
@@ -10,7 +10,7 @@ struct retry; /* two connections; one process or thread at a time */
 
 struct retry *retry_open(const struct test_server *server, const char *name);
 void retry_close(struct retry *retry);
-/* False when until_ns came first. */
+/* False if until_ns passed first. */
 bool retry_acquire(struct retry *retry, int64_t until_ns);
 void retry_release(struct retry *retry);
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * How something is measured here: contestants do the same work in short turns, one after the other,
- * again and again, and each round gives one ratio.  A noisy machine disturbs neighbours in time
- * alike, so the median of these ratios says more than two figures from two runs. */
+ * How the bench measures: contestants do the same work in short turns, one after the other, again
+ * and again, and each round gives one ratio.  Noise of the machine disturbs neighbouring turns
+ * alike, so the median of these ratios is more reliable than two figures from two runs. */
 #ifndef BENCH_H
 #define BENCH_H
 
@@ -13,30 +13,30 @@
 #define CONTESTANTS_MAX 6
 #define ROUNDS_MAX 64
 
-/* What contestants work with: a server of the run's own, and the case's size. */
+/* The surroundings of a contestant: a server of the run's own, and the case's size. */
 struct stage {
 	const struct test_server *server; /* fresh for each contest */
-	int size;                         /* contenders, threads, ...: what the case says */
+	int size;                         /* contenders, threads, ..., by the case */
 };
 
-/* One way to do the work.  open() connects and warms up; what it does is not measured. */
+/* One way to do the work.  open() connects and warms up; it is not measured. */
 struct contestant {
 	const char *name; /* "latchkey", "bare hiredis" */
 	void *(*open)(const struct stage *stage);
-	/* Work until the clock (bench_now_ns) shows until_ns; how many operations were done. */
+	/* Work until the clock (bench_now_ns) shows until_ns; return the number of operations. */
 	int64_t (*turn)(void *self, int64_t until_ns);
 	void (*close)(void *self);
-	/* CPU time that the client side took until now, in all its processes, ns; NULL = this
-	 * process' own. */
+	/* CPU time of the client side until now, in all its processes, ns; NULL = that of this
+	 * process. */
 	int64_t (*cpu_ns)(void *self);
 };
 
-/* Of many rounds: the middle one and where most lie. */
+/* Of many rounds: the median and the range of most. */
 struct spread {
 	double median, low, high; /* 10th and 90th percentile */
 };
 
-/* What one contestant did. */
+/* The result of one contestant. */
 struct performance {
 	const char *name;
 	struct spread rate;          /* operations a second */
@@ -50,10 +50,10 @@ struct performance {
 
 struct contest {
 	const char *id;   /* "pair/threads/8": case, variant, size */
-	const char *what; /* one line for people */
+	const char *what; /* one line for the reader */
 	int size;
-	int rounds;                                            /* 0 = the run's (--rounds) */
-	int64_t turn_ms;                                       /* 0 = the run's (--turn) */
+	int rounds;                                            /* 0 = the run's (ROUNDS) */
+	int64_t turn_ms;                                       /* 0 = the run's (TURN) */
 	const struct contestant *contestants[CONTESTANTS_MAX]; /* NULL-ended; ours first */
 };
 
@@ -62,10 +62,10 @@ struct result {
 	struct performance of[CONTESTANTS_MAX];
 };
 
-struct bench; /* one run: options, what was found so far */
+struct bench; /* one run: options, results so far */
 
-/* Hold a contest on a new server: each round every contestant has a turn, in an order that is
- * reversed from round to round.  The rows come into the tables and into --json. */
+/* Hold a contest on a new server: in each round every contestant has a turn, in an order that is
+ * reversed from round to round.  Tables and JSON have its rows. */
 void bench_contest(struct bench *bench, const struct contest *contest, struct result *result);
 
 /* of[a].rate / of[b].rate, or of server_us, client_us: round by round, then the median. */
@@ -76,31 +76,30 @@ struct spread spread_of(const double *values, int count);
 
 enum goal { AT_LEAST, AT_MOST, NO_GOAL };
 
-/* One figure of the run, with what is wanted of it.  id is for --json: "pair.ratio.evalsha". */
+/* Add a figure to the run, with its goal.  The id is for JSON: "pair.ratio.evalsha". */
 void bench_figure(struct bench *bench, const char *id, const char *what, struct spread value,
                   const char *unit, enum goal goal, double bound);
-/* The same for a plain number. */
+/* Add a figure that has no spread. */
 void bench_number(struct bench *bench, const char *id, const char *what, double value,
                   const char *unit, enum goal goal, double bound);
-/* A point of the picture (bench/picture): what an acquisition costs when so many clients want it.
- */
+/* Add a point to the picture (bench/picture): the cost of an acquisition at that many clients. */
 void bench_point(struct bench *bench, const char *series, int clients, double us, double requests);
-/* A line for people: what was skipped and why. */
+/* Add a line for the reader: what was skipped and why. */
 void bench_note(struct bench *bench, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
-/* A server of the run's own for a case that is no contest. */
+/* Start a server for a case that is no contest. */
 void bench_server(struct bench *bench, struct test_server *server, const char *const *args);
 
-/* One round only: a test that all of it works, not a measurement.  What is no contest takes a small
- * size then and a second at most. */
+/* Is it one round only, that is a test and no measurement?  A case that is no contest then takes a
+ * small size and a second at most. */
 bool bench_brief(const struct bench *bench);
 int64_t bench_now_ns(void);    /* CLOCK_MONOTONIC */
-int64_t bench_cpu_ns(int pid); /* CPU time of a process of ours, 0 = this one */
-/* Commands that clients sent until now.  A server counts those that scripts run as well: where
- * scripts run, what is left out is every data command, so a contestant has scripts send all its
- * data commands, or runs no script at all. */
+int64_t bench_cpu_ns(int pid); /* CPU time of a process of the run, 0 = this one */
+/* Commands that clients sent until now.  A server also counts those that scripts run.  So where
+ * scripts run, no data command is counted: a contestant sends all its data commands from scripts,
+ * or runs no script at all. */
 int64_t bench_requests(const struct test_server *server);
-/* Say what went wrong and end the run: a figure from a broken run is none. */
+/* Print the error and end the run: the figures of a failed run are void. */
 _Noreturn void bench_fail(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 
 /* A case: bench/case_NAME.c defines case_NAME and main.c lists it. */

@@ -18,7 +18,7 @@
 
 extern char **environ;
 
-/* A command line; its words are its own. */
+/* A command line, with copies of its words. */
 struct job {
 	char *words[8];
 	posix_spawn_file_actions_t files;
@@ -90,7 +90,7 @@ static void *open_lock(const struct stage *stage)
 	return JOB(command_path(), "lock", "--url", stage->server->url, "x", "--", "true");
 }
 
-/* The private server runs already, as it does from the second command on. */
+/* The private server is running, as it is from the second command on. */
 static void *open_lock_local(const struct stage *stage)
 {
 	lk_local_info info;
@@ -125,7 +125,7 @@ static void *open_ping(const struct stage *stage)
 	return JOB("redis-cli", "-p", port, "PING");
 }
 
-/* How much longer one run of a takes than one of b. */
+/* How much longer a run of a takes than a run of b. */
 static struct spread longer_ms(const struct result *result, int a, int b)
 {
 	double difference[ROUNDS_MAX];

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * Processes that want one lock: what an acquisition costs as they become more, how long the
- * unluckiest waits, and how the usual "publish, and all try again" does. */
+ * Processes that want one lock: what an acquisition costs as their number grows, how long the
+ * longest wait is, and how the usual "publish, and all try again" compares. */
 #include "baseline_handoff.h"
 #include "baseline_retry.h"
 #include "contended.h"

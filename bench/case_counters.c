@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
  * What counting costs: acquire + release by the library as it is, and by one that counts nothing
  * (tests/mutants/nothing-counted.mutant, built by bench/counters/rules.mk).  The difference is far
- * below the noise of a round trip, whose rates only bound it.  So callgrind counts instructions as
- * well, of the client alone: as a share of the client's own work, which is less than half of a
- * pair, that is the stricter figure, and the one to believe. */
+ * below the noise of a round trip, so the rates are only an upper bound.  Callgrind also counts the
+ * instructions of the client.  Their share of the client's own work, which is less than half of a
+ * pair, is the stricter figure, and the one to trust. */
 #include "bench.h"
 
 #include "counters/library.h"
@@ -72,7 +72,7 @@ static int64_t pairs_turn(void *arg, int64_t until_ns)
 	return pairs;
 }
 
-/* That the one counts and the other does not is what the case is about. */
+/* Check that the one counts and the other does not: else the case compares nothing. */
 static void pairs_close(struct pairs *self, bool counts)
 {
 	lk_counters counters;
@@ -118,7 +118,7 @@ static void run_rates(struct bench *bench)
 
 /* ---- By instructions ----------------------------------------------------------------------- */
 
-/* Of a pair, inside the two calls and outside the kernel; 0 = there is no callgrind. */
+/* Instructions of a pair, inside the two calls and outside the kernel; 0 = callgrind is missing. */
 static double instructions(const char *library, const char *url)
 {
 	static const char collected[] = "Collected : ";
@@ -148,8 +148,8 @@ static void run_instructions(struct bench *bench)
 	double with, without;
 
 	bench_server(bench, &server, NULL);
-	/* The first client of a server loads the scripts into it, and its heap looks otherwise from
-	 * then on: malloc() then takes hundreds of instructions more or less. */
+	/* The first client of a server loads the scripts, and its heap then differs from that of
+	 * others: malloc() takes hundreds of instructions more or less. */
 	(void)instructions("liblatchkey.so.0", server.unix_url);
 	with = instructions("liblatchkey.so.0", server.unix_url);
 	without = instructions(WITHOUT, server.unix_url);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * Ten thousand locks held by one client: what keeping them costs, how late a renewal comes, and the
+ * Ten thousand locks held by one client: the cost of renewing them, how late a renewal is, and the
  * memory of each. */
 #include "bench.h"
 
@@ -74,7 +74,7 @@ static void tell_keeping(struct bench *bench, lk_client *client, const struct te
 	             "", NO_GOAL, 0);
 	bench_number(bench, "held.late_ms", "held: the latest renewal after it was due",
 	             (double)after.late_max_us / 1000, "ms", NO_GOAL, 0);
-	/* Since the client was opened, the first renewals included. */
+	/* Since the client was opened: this includes the first renewals. */
 	bench_number(bench, "held.lease_gone",
 	             "held: share of a lease that was gone at its renewal, at most",
 	             (double)after.lease_max_permille / 1000, "", AT_MOST, 0.5);

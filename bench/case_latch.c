@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * A latch opens and a thousand are released, processes or threads: how long from the call of down()
- * until the last one has returned, beside what bare PUBLISH takes to reach as many bare
- * subscribers. */
+ * A latch opens and releases a thousand processes or threads: the time from the call of down() to
+ * the last return, compared with a bare PUBLISH to as many bare subscribers. */
 #include "harness/redis.h"
 #include "workers.h"
 
@@ -23,16 +22,16 @@
 #define BARE_CHANNEL "lk:l:0:{bench:bares}"
 #define BARE_MESSAGE "open 1700000000000000"
 #define BARE_WHOLE "*3\r\n$7\r\nmessage\r\n$20\r\n" BARE_CHANNEL "\r\n$21\r\n" BARE_MESSAGE "\r\n"
-#define QUIET_NS 100000000 /* so long nothing is asked: then all wait */
+#define QUIET_NS 100000000 /* without a request for this long, all are waiting */
 #define NAP_NS 5000000
 #define FDS_SPARE 100
 
 enum way { LATCH, PUBLISH, BROADCAST, WAYS };
 
-/* How many wait. */
+/* The number of waiters. */
 static int crowd_size = COUNT;
 
-/* ---- Who waits ----------------------------------------------------------------------------- */
+/* ---- Waiters ------------------------------------------------------------------------------- */
 
 struct waiter {
 	lk_client *client; /* NULL: all share one */
@@ -92,7 +91,7 @@ static void *thread_open(const struct stage *stage, int index)
 	return waiter_open(stage, false);
 }
 
-/* A message of that length is there: it need not be parsed. */
+/* Read a message of that length without parsing it. */
 static void await_message(int fd)
 {
 	char bytes[sizeof(BARE_WHOLE)];
@@ -142,7 +141,7 @@ static void waiter_close(void *arg)
 	free(self);
 }
 
-/* ---- Who releases them --------------------------------------------------------------------- */
+/* ---- Releasing them ------------------------------------------------------------------------ */
 
 struct crowd {
 	struct workers *workers;
@@ -152,7 +151,7 @@ struct crowd {
 	struct redis *redis;
 };
 
-/* Until nobody has asked the server anything for a while: all sleep. */
+/* Wait until the server had no request for a while: all waiters sleep. */
 static void await_quiet(struct crowd *crowd)
 {
 	int64_t since_ns = bench_now_ns();
@@ -185,7 +184,7 @@ static void broadcast(void)
 	pthread_cond_broadcast(&opened);
 }
 
-/* Milliseconds from the call until the last one has returned. */
+/* Milliseconds from the call to the last return. */
 static double release(struct crowd *crowd, enum way way)
 {
 	int64_t start_ns;
@@ -209,7 +208,7 @@ static double release(struct crowd *crowd, enum way way)
 
 /* ---- The figures --------------------------------------------------------------------------- */
 
-/* A thousand connections of one process, and two thousand at the server. */
+/* A thousand connections in one process, and two thousand at the server. */
 static bool fds_suffice(struct bench *bench)
 {
 	const rlim_t wanted = 3 * (rlim_t)crowd_size + FDS_SPARE;
@@ -240,22 +239,25 @@ static void measure(struct crowd *crowd, bool processes, int rounds, double ms[W
 	}
 }
 
-static void tell(struct bench *bench, bool processes, int rounds, double ms[WAYS][ROUNDS])
+static void report(struct bench *bench, bool processes, int rounds, double ms[WAYS][ROUNDS])
 {
-	const char *who = processes ? "processes" : "threads";
+	const char *waiters = processes ? "processes" : "threads";
 	double ratio[ROUNDS];
 	char id[64], what[120];
 
 	for (int i = 0; i < rounds; i++)
 		ratio[i] = ms[LATCH][i] / ms[PUBLISH][i];
-	snprintf(id, sizeof(id), "latch.%s.ratio.publish", who);
-	snprintf(what, sizeof(what), "latch: %d %s released, time / bare PUBLISH", crowd_size, who);
+	snprintf(id, sizeof(id), "latch.%s.ratio.publish", waiters);
+	snprintf(what, sizeof(what), "latch: %d %s released, time / bare PUBLISH", crowd_size,
+	         waiters);
 	bench_figure(bench, id, what, spread_of(ratio, rounds), "", AT_MOST, 1.3);
-	snprintf(id, sizeof(id), "latch.%s.ms", who);
-	snprintf(what, sizeof(what), "latch: %d %s, down() to the last return", crowd_size, who);
+	snprintf(id, sizeof(id), "latch.%s.ms", waiters);
+	snprintf(what, sizeof(what), "latch: %d %s, down() to the last return", crowd_size,
+	         waiters);
 	bench_figure(bench, id, what, spread_of(ms[LATCH], rounds), "ms", NO_GOAL, 0);
-	snprintf(id, sizeof(id), "latch.%s.publish.ms", who);
-	snprintf(what, sizeof(what), "latch: %d %s, PUBLISH to bare subscribers", crowd_size, who);
+	snprintf(id, sizeof(id), "latch.%s.publish.ms", waiters);
+	snprintf(what, sizeof(what), "latch: %d %s, PUBLISH to bare subscribers", crowd_size,
+	         waiters);
 	bench_figure(bench, id, what, spread_of(ms[PUBLISH], rounds), "ms", NO_GOAL, 0);
 	if (processes)
 		return;
@@ -295,7 +297,7 @@ static void run_crowd(struct bench *bench, bool processes)
 	if (shared)
 		lk_client_close(shared);
 	server_stop(&server);
-	tell(bench, processes, rounds, ms);
+	report(bench, processes, rounds, ms);
 }
 
 static void run(struct bench *bench)

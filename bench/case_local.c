@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * Threads of one process on one name: the lock goes from thread to thread without a request, and
- * another process still gets its turn. */
+ * Threads of one process on one name: the lock is handed over without a request, and another
+ * process still gets its turn. */
 #include "baseline_fifo.h"
 #include "workers.h"
 
@@ -23,7 +23,7 @@ struct ours {
 	struct workers *workers;
 };
 
-static struct ours *shared; /* of the workers that are being started */
+static struct ours *shared; /* by the workers that are being started */
 
 static void *ours_join(const struct stage *stage, int index)
 {
@@ -86,8 +86,8 @@ static void ours_close(void *arg)
 	free(self);
 }
 
-/* The lock is held until all threads stand in line: one that runs before the others have woken up
- * would take it again and again, and nothing be handed over. */
+/* Hold the lock until all threads wait for it: a thread that runs before the others have woken up
+ * would acquire it again and again, without a hand-over. */
 static int64_t ours_turn(void *arg, int64_t until_ns)
 {
 	struct ours *self = arg;
@@ -232,8 +232,8 @@ static void guest_part(void *self)
 	ours_close(self);
 }
 
-/* The threads keep the lock among themselves; another process asks for it now and then.  It is told
- * how many of them had it between its call and its return. */
+/* The threads hand the lock over among themselves; another process asks for it now and then, and
+ * counts their grants between its call and its return. */
 static struct tally with_guest(struct bench *bench, int hold_us, double *median_us)
 {
 	struct work thread = ours_work, process = {.open = guest_join,
@@ -291,7 +291,7 @@ static void run_guest(struct bench *bench)
 	bench_number(bench, "local.guest.mean", "local: the same, mean",
 	             (double)tally.passed_sum / (double)tally.waits, "", NO_GOAL, 0);
 	tally = with_guest(bench, 0, &wait_us);
-	/* Here most are over before its request has reached the server. */
+	/* With short holds most grants end before its request reaches the server. */
 	bench_number(bench, "local.guest.busy.mean",
 	             "local: hand-overs while a second process asks, no hold, mean",
 	             (double)tally.passed_sum / (double)tally.waits, "", NO_GOAL, 0);

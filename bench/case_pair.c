@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * Acquire + release with nobody else about: the rate against bare hiredis, the server's CPU against
- * Redisson's steps, and what it costs to re-enter. */
+ * Acquire + release without contention: the rate against bare hiredis, the server's CPU against
+ * Redisson's steps, and the cost of re-entry. */
 #include "baseline_bare.h"
 
 #include <latchkey.h>
@@ -8,7 +8,7 @@
 #include <stdlib.h>
 
 #define NAME "bench:pair"
-#define REENTRIES 1000 /* between two looks at the clock */
+#define REENTRIES 1000 /* between two readings of the clock */
 
 /* ---- Latchkey ------------------------------------------------------------------------------ */
 
@@ -259,7 +259,7 @@ static void run_reentry(struct bench *bench)
 	struct spread cost;
 
 	bench_contest(bench, &contest, &result);
-	/* It waits for nothing, so its CPU time is what it takes, also where others are at work. */
+	/* It never waits, so CPU time measures it, also on a busy machine. */
 	cost = result.of[0].client_us;
 	cost = (struct spread){cost.median * 1e3, cost.low * 1e3, cost.high * 1e3};
 	bench_figure(bench, "pair.reentry.ns", "pair: re-entering, acquire + release", cost, "ns",

@@ -143,8 +143,7 @@ static void run_alone(struct bench *bench)
 
 /* ---- Contended ----------------------------------------------------------------------------- */
 
-/* Each contestant of a contest has its own semaphore: processes of different numbers do not meet.
- */
+/* Each contestant of a contest has a semaphore of its own. */
 static void *worker_open(const struct stage *stage, int capacity)
 {
 	char name[64];

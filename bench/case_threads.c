@@ -20,7 +20,7 @@ struct ours {
 	struct crew *crew;
 };
 
-/* Connections that the server has for our client, when all threads have worked. */
+/* Connections of the client, counted by the server after all threads have worked. */
 static long long connections;
 
 static int64_t ours_work(void *arg, int number, int64_t until_ns)

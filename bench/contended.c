@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * 2 to 128 processes on one name.  Beside as many as are asked for, the fewest that have to wait
- * for each other, two for a lock, have turns of their own on a name of their own: what they do is
- * known of the same moment. */
+ * 2 to 128 processes on one name.  The fewest processes that contend (two for a lock) have turns in
+ * the same contest, on a name of their own: so the ratio of both is one of the same moment. */
 #include "contended.h"
 
 #include <stdio.h>
@@ -10,9 +9,9 @@
 #define REQUESTS_MAX 2.1
 #define TURN_MS 150 /* long enough for 128 to have several turns each */
 
-/* What the contest does not keep: how long who waited. */
+/* The waits of a contestant, which the contest itself does not keep. */
 struct waits {
-	int turns; /* the first is not one of them */
+	int turns;                                                       /* without the first */
 	double longest[ROUNDS_MAX], p99[ROUNDS_MAX], passed[ROUNDS_MAX]; /* by the mean, a turn */
 	double fewest[ROUNDS_MAX]; /* operations of one worker, by the mean */
 };
@@ -23,10 +22,10 @@ struct party {
 	struct waits *waits;
 };
 
-/* Who takes part in a contest. */
+/* The contestants. */
 enum entrant { OURS, OURS_FEW, BARE, BARE_FEW, RETRY, ENTRANTS };
 
-/* The contest that is under way; contestants have no argument of their own. */
+/* The current contest; contestants have no argument of their own. */
 static const struct contended *now;
 static struct waits all_waits[ENTRANTS];
 
@@ -144,7 +143,7 @@ static double worst_of(const double *values, int count)
 	return worst;
 }
 
-static void tell_waits(struct bench *bench, int size)
+static void report_waits(struct bench *bench, int size)
 {
 	const struct waits *waits = &all_waits[OURS];
 	struct label text = label(size, "longest", "longest wait / mean wait");
@@ -158,7 +157,7 @@ static void tell_waits(struct bench *bench, int size)
 	bench_figure(bench, text.id, text.what, spread_of(waits->p99, waits->turns), "", NO_GOAL,
 	             0);
 	text = label(size, "passed", "most grants of others in a wait / mean");
-	/* Of two, one that is once more passed over has twice the mean already. */
+	/* Of two, one that waits for one grant more has twice the mean already. */
 	bench_figure(bench, text.id, text.what, spread_of(waits->passed, waits->turns), "",
 	             size > few() ? AT_MOST : NO_GOAL, 2);
 	text = label(size, "fewest", "fewest turns of a process / mean");
@@ -166,9 +165,9 @@ static void tell_waits(struct bench *bench, int size)
 	             0);
 }
 
-/* Beside two processes, and beside the same protocol without the library. */
-static void tell_rates(struct bench *bench, int size, const struct result *result,
-                       const int at[ENTRANTS])
+/* Compared with two processes, and with the same protocol without the library. */
+static void report_rates(struct bench *bench, int size, const struct result *result,
+                         const int at[ENTRANTS])
 {
 	struct label text;
 	char what[64];
@@ -231,9 +230,9 @@ static void run_size(struct bench *bench, int size)
 	bench_contest(bench, &contest, &result);
 	text = label(size, "requests", "requests an acquisition");
 	bench_number(bench, text.id, text.what, result.of[0].requests, "", AT_MOST, REQUESTS_MAX);
-	tell_rates(bench, size, &result, at);
+	report_rates(bench, size, &result, at);
 	if (size > now->permits)
-		tell_waits(bench, size);
+		report_waits(bench, size);
 	for (int i = 0; now->draw && i < ENTRANTS; i++)
 		if (takes_part[i] && i != OURS_FEW && i != BARE_FEW)
 			bench_point(bench, all[i].name, size, 1e6 / result.of[at[i]].rate.median,

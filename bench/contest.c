@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * Contests: short turns in alternating order, what each round showed, and the middle of it. */
+ * Contests: short turns in alternating order, the result of each round, and their median. */
 #include "measure.h"
 #include "run.h"
 
@@ -11,9 +11,9 @@
 #include <string.h>
 
 #define MS 1000000
-#define TRIES_MAX 4 /* of a turn in which nothing was done */
+#define TRIES_MAX 4 /* of a turn without an operation */
 
-/* What was read around one turn. */
+/* Readings before and after one turn. */
 struct turn {
 	double rate, server_us, client_us;
 	int64_t ops, requests;
@@ -33,7 +33,7 @@ static int by_value(const void *a, const void *b)
 	return (*x > *y) - (*x < *y);
 }
 
-/* Between two values where the place falls between them. */
+/* Interpolate where the rank falls between two values. */
 static double at_share(const double *sorted, int count, double share)
 {
 	double place = share * (count - 1);
@@ -137,7 +137,7 @@ static struct turn try_turn(const struct entrant *entrant, const struct test_ser
 	return turn;
 }
 
-/* On a machine that stands still for a while nothing may get done: then longer. */
+/* A machine may stall for a whole turn: then repeat with a longer one. */
 static struct turn take_turn(const struct entrant *entrant, const struct test_server *server,
                              int64_t turn_ns)
 {
@@ -199,7 +199,7 @@ static void keep(struct bench *bench, const struct contest *contest, int64_t tur
 	report_contest(found);
 }
 
-/* Said once a case, when the words were said that it does not use. */
+/* Note, once a case, that ROUNDS or TURN were given and are not used. */
 static void tell_own(struct bench *bench, const struct contest *contest)
 {
 	const struct bench_options *options = &bench->options;
@@ -235,7 +235,7 @@ void bench_contest(struct bench *bench, const struct contest *contest, struct re
 		entrants[count].contestant = contest->contestants[count];
 		entrants[count].self = contest->contestants[count]->open(&stage);
 	}
-	/* The round before the first is thrown away. */
+	/* The round before the first is discarded. */
 	for (int round = -1; round < rounds; round++)
 		one_round(entrants, count, &server, turn_ms * MS, round);
 	for (int i = count - 1; i >= 0; i--)
@@ -288,7 +288,7 @@ bool figure_met(const struct figure *figure)
 {
 	double value = figure->value.median;
 
-	/* So that no number is not met. */
+	/* Written so that NaN does not meet the goal. */
 	return figure->goal == NO_GOAL || (figure->goal == AT_LEAST && value >= figure->bound) ||
 	       (figure->goal == AT_MOST && value <= figure->bound);
 }
@@ -317,7 +317,7 @@ void bench_note(struct bench *bench, const char *fmt, ...)
 	va_end(args);
 	printf("note: %s\n", note);
 	fflush(stdout);
-	/* More than anybody reads: the last one is written over. */
+	/* Too many to read: overwrite the last one. */
 	if (bench->note_count < NOTES_MAX - 1)
 		bench->note_count++;
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * Threads of one contestant: parked between turns, all at work within one. */
+ * Threads of one contestant: parked between turns, all working within one. */
 #include "crew.h"
 
 #include "bench.h"
@@ -18,8 +18,8 @@ struct crew {
 	crew_fn *fn;
 	void *arg;
 	int count;
-	int64_t until_ns;                /* of this turn, 0 = go home */
-	pthread_barrier_t begin, finish; /* of a turn: all of them and who called crew_turn() */
+	int64_t until_ns;                /* of this turn, 0 = end */
+	pthread_barrier_t begin, finish; /* of a turn: all threads and the caller of crew_turn() */
 	struct hand hands[];
 };
 

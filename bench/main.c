@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
- * The bench: how fast Latchkey is, beside what a user would pick instead.
+ * The bench: how fast Latchkey is, compared with what a user would use instead.
  *
  *   bench [T="pair threads"] [ROUNDS=n] [TURN=ms] [JSON=FILE | --json FILE]
  *
- * Exit status 0 also when a goal is missed, 1 when something broke, 2 for words it cannot read. */
+ * Exit status: 0 also when a goal is missed, 1 if a measurement failed, 2 for an unknown option. */
 #include "run.h"
 
 #include "harness/process.h"
@@ -42,7 +42,7 @@ void bench_fail(const char *fmt, ...)
 	_exit(1);
 }
 
-/* The two that ck_assert() needs: what the harness asserts has no test around it here. */
+/* The two functions that ck_assert() needs: the harness asserts, and here is no test around it. */
 void _ck_assert_failed(const char *file, int line, const char *expr, const char *msg, ...)
 {
 	char text[400] = "";
@@ -95,7 +95,7 @@ static int64_t number(const char *name, const char *text, int64_t standard, int6
 	return value;
 }
 
-/* Is name one of the words? */
+/* Is the name one of the words? */
 static bool listed(const char *words, const char *name)
 {
 	size_t len = strlen(name);
@@ -122,8 +122,8 @@ static void check_cases(const char *words)
 	}
 }
 
-/* Before the run, which would be for nothing.  What was there stays until there is something new.
- */
+/* Check before the run that the file can be written.  A file that exists is kept until the run has
+ * a result. */
 static void check_file(const char *name, const char *path)
 {
 	bool existed = !access(path, F_OK);
@@ -157,7 +157,7 @@ static struct bench_options read_options(int argc, char **argv)
 		while (which < 4 && strncmp(argv[i], names[which], strlen(names[which])) != 0)
 			which++;
 		if (which == 4)
-			refuse("%s is none of its options", argv[i]);
+			refuse("%s: unknown option", argv[i]);
 		values[which] = argv[i] + strlen(names[which]);
 		values[which] += strspn(values[which], " ");
 	}
@@ -197,7 +197,7 @@ static int run(const struct bench_options *options)
 	bench->options = *options;
 	bench->case_name = "bench";
 	if (TSAN || ASAN)
-		bench_note(bench, "a sanitized build: its figures say nothing");
+		bench_note(bench, "a sanitized build: its figures mean nothing");
 	for (int i = 0; i < CASE_COUNT; i++) {
 		if (*options->cases && !listed(options->cases, cases[i]->name))
 			continue;
@@ -221,7 +221,7 @@ static void interrupt(int number)
 }
 
 /* The run has a process of its own.  However it ends, its servers and workers end with it, and the
- * first process removes their folders. */
+ * parent removes their folders. */
 int main(int argc, char **argv)
 {
 	struct sigaction action = {.sa_handler = interrupt};
@@ -254,7 +254,7 @@ int main(int argc, char **argv)
 		continue;
 	if (WIFEXITED(status))
 		return WEXITSTATUS(status) ? 1 : 0;
-	/* Of Ctrl-C the run may have died before this process heard of it, or by our SIGKILL. */
+	/* Ctrl-C may have ended the run before this process got the signal, or our SIGKILL did. */
 	fprintf(stderr, "bench: stopped by signal %d\n", stopped ? stopped : WTERMSIG(status));
 	return 1;
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * What is read before and after a turn: the time, CPU times, how many commands clients sent. */
+ * Readings before and after a turn: the time, CPU times, the number of commands from clients. */
 #include "measure.h"
 
 #include "bench.h"
@@ -35,8 +35,8 @@ int64_t bench_cpu_ns(int pid)
 }
 
 /* Redis 7.0 counts a command that a script runs exactly as one that a client sends, in
- * total_commands_processed and in commandstats alike.  So these, which scripts run, are left out as
- * soon as there are scripts. */
+ * total_commands_processed and in commandstats alike.  So these commands, which scripts run, are
+ * not counted where scripts run. */
 static bool runs_in_scripts(const char *name, size_t len)
 {
 	static const char *const data[] = {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * Commands from clients, as well as a server can tell them from those of its scripts. */
+ * Commands from clients, as far as a server distinguishes them from those of its scripts. */
 #ifndef BENCH_MEASURE_H
 #define BENCH_MEASURE_H
 
@@ -14,8 +14,8 @@ struct requests {
 };
 
 struct requests requests_of(const struct test_server *server);
-/* What clients sent between the two: exact when no script ran meanwhile, or when clients sent no
- * data command beside their scripts. */
+/* Commands that clients sent between the two: exact if no script ran meanwhile, or if clients sent
+ * no data command outside their scripts. */
 int64_t requests_between(const struct requests *before, const struct requests *after);
 
 #endif

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Three digits that count, and no more than are needed. */
+/* Three significant digits. */
 static const char *number(char *text, size_t size, double value)
 {
 	double size_of = fabs(value);

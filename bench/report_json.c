@@ -14,7 +14,7 @@
 
 #define DIGITS 6
 
-/* JSON has no word for what is no number. */
+/* JSON has no NaN. */
 static json_t *number(double value)
 {
 	return isfinite(value) ? json_real(value) : json_null();

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * One run of the bench: what was asked for, and all that was found. */
+ * One run of the bench: its options and all results. */
 #ifndef BENCH_RUN_H
 #define BENCH_RUN_H
 
@@ -45,8 +45,8 @@ struct point {
 
 struct bench {
 	struct bench_options options;
-	const char *case_name; /* the one that runs now */
-	const char *own_case;  /* the last that said that its rounds or turns are its own */
+	const char *case_name; /* the current one */
+	const char *own_case;  /* the last case that was noted to have its own rounds or turns */
 	char server_version[32];
 	int contest_count, figure_count, point_count, note_count;
 	struct found_contest contests[CONTESTS_MAX];
@@ -57,10 +57,10 @@ struct bench {
 
 bool figure_met(const struct figure *figure);
 
-/* The table: each contest as soon as it is over, the figures at the end. */
+/* Print the table: each contest as soon as it has ended, the figures at the end. */
 void report_contest(const struct found_contest *contest);
 void report_figures(const struct bench *bench);
-/* All of it, for programs. */
+/* Write all results as JSON. */
 void report_json(const struct bench *bench, const char *path);
 
 #endif

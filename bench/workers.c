@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  * Workers: processes or threads that begin a turn all at once and sleep outside of it.  They meet
- * at a gate in shared memory, by futexes: nobody spins, and processes and threads are alike. */
+ * at a gate in shared memory, by futexes, without spinning: the same for processes and threads. */
 #include "workers.h"
 
 #include <errno.h>
@@ -23,15 +23,15 @@
 
 #define LINE_UP_US 1000
 #define STACK_SIZE 262144
-#define OPENING_MAX 16    /* at once: a server's line of connections to accept is short */
-#define LOOK_NS 100000000 /* how often to look whether all are alive */
+#define OPENING_MAX 16    /* at once: a server's accept queue is short */
+#define LOOK_NS 100000000 /* how often to check that all are alive */
 #define STUCK_NS 120000000000
 
 struct gate {
-	atomic_uint turn;    /* counts; a worker sleeps until it is another one */
-	atomic_uint working; /* who has not ended the turn (at first: opening) */
+	atomic_uint turn;    /* counts turns; a worker sleeps until it changes */
+	atomic_uint working; /* workers that have not ended the turn (at first: opening) */
 	atomic_uint entered;
-	bool over; /* no turn any more: close and end */
+	bool over; /* no more turns: close and end */
 	struct order order;
 	sem_t opening;
 	_Alignas(64) atomic_llong granted; /* to all, since the start */
@@ -213,7 +213,7 @@ static void start_thread(struct worker *worker)
 	pthread_attr_destroy(&attributes);
 }
 
-/* Until no worker is at work; one that ended by itself ends the run. */
+/* Wait until no worker is working; one that ended by itself ends the run. */
 static void await_all(struct workers *workers)
 {
 	struct gate *gate = workers->gate;

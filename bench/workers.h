@@ -8,10 +8,10 @@
 /* Waits by their length: eight steps from one power of two to the next. */
 #define WAIT_STEPS 320
 
-/* What one worker did in a turn, or all of them. */
+/* The work of one worker in a turn, or of all. */
 struct tally {
 	int64_t ops;
-	int64_t waits; /* those that count: not a worker's first, while the line still forms */
+	int64_t waits; /* without a worker's first, during which the queue still forms */
 	int64_t wait_sum_ns, wait_max_ns;
 	int64_t passed_sum, passed_max; /* grants of others while it waited: no clock in it */
 	int64_t fewest, most;           /* operations of one worker */
@@ -19,22 +19,22 @@ struct tally {
 	int32_t by_length[WAIT_STEPS];
 };
 
-/* So many of the waits are shorter, 0.99, by their steps, ns; 0 when there were none. */
+/* The quantile (0.99) of the waits, ns, to the resolution of their steps; 0 without waits. */
 double tally_wait_ns(const struct tally *tally, double share);
 
-/* What a turn is about. */
+/* The order for a turn. */
 struct order {
 	int64_t until_ns;
-	int number; /* whatever the work wants to be told */
+	int number; /* an argument of the work */
 };
 
-/* The work of one worker.  Whatever fails ends the run by bench_fail(). */
+/* The work of one worker.  A failure ends the run by bench_fail(). */
 struct work {
 	void *(*open)(const struct stage *stage, int index);
-	/* False when the turn ended first. */
+	/* False if the turn ended first. */
 	bool (*acquire)(void *self, int64_t until_ns);
 	void (*release)(void *self);
-	/* Instead of acquiring and releasing without end. */
+	/* Runs instead of the loop of acquire and release. */
 	void (*turn)(void *self, const struct order *order);
 	void (*close)(void *self);
 	int hold_us; /* asleep between acquire and release */
@@ -43,15 +43,15 @@ struct work {
 
 struct workers;
 
-/* Start them, each having opened its own.  The stage has to last as long as they do. */
+/* Start them; each opens its own.  The stage must outlive them. */
 struct workers *workers_start(const struct stage *stage, const struct work *work, int count,
                               bool processes);
-/* They share a count of grants with these: who waits there sees those that were granted here. */
+/* Share a count of grants with these: their waiters count the grants of both. */
 void workers_share_grants(struct workers *workers, const struct workers *with);
-/* Begin a turn; then wait until it is over for all. */
+/* Begin a turn; wait until it has ended for all. */
 void workers_begin(struct workers *workers, const struct order *order);
 void workers_await(struct workers *workers, struct tally *tally);
-/* Until all have begun their turn, and a moment longer. */
+/* Wait until all have begun their turn, and a moment longer. */
 void workers_line_up(const struct workers *workers);
 /* CPU time of all, ns; processes only. */
 int64_t workers_cpu_ns(const struct workers *workers);

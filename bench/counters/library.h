@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * The library from a file, so that one program can have two builds of it. */
+ * The library loaded from a file, so that one program can use two builds of it. */
 #ifndef LIBRARY_H
 #define LIBRARY_H
 
@@ -17,7 +17,7 @@ struct library {
 	lk_err (*client_close)(lk_client *);
 };
 
-/* False with the reason in dlerror().  It stays loaded. */
+/* False on failure, with the reason in dlerror().  The library stays loaded. */
 static inline bool library_load(struct library *library, const char *path)
 {
 	void *file = dlopen(path, RTLD_NOW | RTLD_LOCAL);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * Acquire and release a lock so many times, by the library in a file: callgrind counts the
- * instructions of that (bench/case_counters.c).
+ * Acquire and release a lock COUNT times with the library in a file, for callgrind to count the
+ * instructions (bench/case_counters.c).
  *
  *   pairs LIBRARY URL COUNT */
 #include "library.h"
