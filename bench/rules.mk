@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-# The bench: Latchkey beside what a user would pick instead.
+# The bench: Latchkey compared with what a user would use instead.
 
 BENCH := $(BUILD)/bench/run
 BENCH_SOURCES := $(sort $(wildcard bench/*.c))
@@ -8,8 +8,8 @@ BENCH_OBJECTS := $(BENCH_SOURCES:%.c=$(BUILD)/%.o)
 JANSSON_CFLAGS = $(eval JANSSON_CFLAGS := $$(shell pkg-config --cflags jansson))$(JANSSON_CFLAGS)
 JANSSON_LIBS = $(eval JANSSON_LIBS := $$(shell pkg-config --libs jansson))$(JANSSON_LIBS)
 
-## bench   speed, beside others: T="pair threads" (all cases), ROUNDS=17, TURN=100 ms each;
-##         JSON=FILE to write besides
+## bench   speed, compared with controls: T="pair threads" (all cases), ROUNDS=17, TURN=100 ms each;
+##         JSON=FILE
 ## bench-picture  draw docs/performance.svg from the figures in docs/figures
 .PHONY: bench bench-program bench-picture
 bench: $(BENCH) $(COMMAND)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-# Latchkey beside what a user would pick instead; bench/peers/README.md.
+# Latchkey compared with what a user would use instead; bench/peers/README.md.
 
 PEERS_DRIVER := $(BUILD)/bench-peers
 PEERS_OURS := $(BUILD)/peers/latchkey/contestants
@@ -16,7 +16,7 @@ bench-peers: $(PEERS_DRIVER) $(PEERS_OURS)
 		"PEERS=$(PEERS)" "CONTESTANTS=$(CONTESTANTS)" "T=$(T)" "WORKERS=$(WORKERS)" \
 		"SECONDS=$(SECONDS)" "ROUNDS=$(ROUNDS)" "JSON=$(JSON)"
 
-# So that they stay fit to be built.
+# Built with the tests, so that they keep compiling.
 tests: $(if $(SANITIZE),,$(PEERS_DRIVER) $(PEERS_OURS))
 
 $(PEERS_OBJECTS): $(BUILD)/%.o: %.c | deps-test

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * Which contestants there are: each folder's script is asked. */
+ * List the contestants by the script of each folder. */
 #include "driver.h"
 
 #include "harness/process.h"
@@ -42,7 +42,7 @@ static void word_add(char *words, size_t size, const char *word)
 	snprintf(words + len, size - len, "%s%s", len ? " " : "", word);
 }
 
-/* The next part of a line, up to a tab; false when it is too long or not there. */
+/* Copy the next part of a line, up to a tab; false if it is too long or missing. */
 static bool part(char **line, char *text, size_t size)
 {
 	char *start = strsep(line, "\t");
@@ -110,7 +110,7 @@ static int folder(const char *root, const char *name, const char *names, struct 
 	return list(peer, names, found, max);
 }
 
-/* The names of a folder's contestants; false when it cannot say them, as before it is built. */
+/* List the names of a folder's contestants; false if its script fails, as it may before a build. */
 static bool add_names(const char *root, const char *folder, char *names, size_t size)
 {
 	char command[400], line[1024];
@@ -127,8 +127,8 @@ static bool add_names(const char *root, const char *folder, char *names, size_t 
 	return !pclose(lines);
 }
 
-/* Refuse a name that nobody has.  A folder that cannot say its names is built for that, and only
- * when there is a name that no other has; where that fails, the name may be right. */
+/* Refuse a name that no contestant has.  A folder that cannot list its names is built first, but
+ * only for a name that no other folder has; if the build fails, the name may be right. */
 static void names_check(const char *root, const char *folders, const char *names)
 {
 	char all[WORDS_SIZE] = "", silent[WORDS_SIZE] = "", word[64];
@@ -152,7 +152,7 @@ static void names_check(const char *root, const char *folders, const char *names
 			continue;
 		if (all_said)
 			refuse("CONTESTANTS: there is no %s; there are: %s", word, all);
-		printf("CONTESTANTS: no folder that could be asked has %s\n", word);
+		printf("CONTESTANTS: %s: in no folder that could be listed\n", word);
 	}
 }
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * Clocks: the time, and how much CPU a process, a session, the whole machine has used. */
+ * Clocks: the time, and the CPU time of a process, a session, the whole machine. */
 #include "driver.h"
 
 #include <dirent.h>
@@ -41,7 +41,7 @@ static pid_t session_of(const char *pid)
 	len = fread(text, 1, sizeof(text) - 1, file);
 	fclose(file);
 	text[len] = 0;
-	/* The program's name is in parentheses and may hold anything. */
+	/* The program's name is in parentheses and may have any bytes. */
 	if (!strrchr(text, ')') || sscanf(strrchr(text, ')') + 1, " %*c %*d %*d %d", &session) != 1)
 		return 0;
 	return session;

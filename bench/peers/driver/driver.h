@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * Runs the contestants of bench/peers one by one, on a new server each time, and makes figures of
- * what they write down.  ../README.md is the contract between both. */
+ * Run the contestants of bench/peers one by one, on a new server each time, and compute figures
+ * from the lines that they write.  ../README.md is the contract between both. */
 #ifndef DRIVER_H
 #define DRIVER_H
 
@@ -29,16 +29,16 @@ struct contestant {
 struct work {
 	const char *name;
 	const char *what;
-	int capacity; /* how many may hold at once; 0 = a latch: nobody holds */
+	int capacity; /* holders at once; 0 = a latch, without holders */
 	int sizes[SIZES_MAX];
 };
 
-/* The contestants of these folders (NULL = all there are), those that are missing said in a line.
- * Ours come first. */
+/* Find the contestants of these folders (NULL = all); print a line for each that is missing.
+ * Latchkey's come first. */
 int contestants_find(const char *root, const char *folders, const char *names,
                      struct contestant *found, int max);
 bool word_in(const char *words, const char *word);
-/* The next word, copied; false at the end. */
+/* Copy the next word; false at the end. */
 bool word_next(const char **words, char *word, size_t size);
 
 /* ---- a store ----------------------------------------------------------------------------------
@@ -71,14 +71,14 @@ struct run {
 	size_t count;
 	int workers;
 	double seconds;
-	bool hung;        /* a wait did not end: no figure, but one of its own kind */
+	bool hung;        /* a wait did not end: a failure that is counted by itself */
 	int64_t requests; /* that clients sent; -1 = not counted in this run */
 	int64_t client_cpu_ns, server_cpu_ns;
-	double others; /* share of the machine that went elsewhere */
+	double others; /* share of the machine that other programs used */
 };
 
-/* Run it; false, said in a line, when there is no figure.  The requests to Redis are counted by
- * MONITOR, which takes time: no other figure of such a run is used. */
+/* Run it; false, after a printed line, if there is no figure.  MONITOR counts the requests to
+ * Redis, which takes time: no other figure of such a run is used. */
 bool run_contestant(const struct contestant *contestant, const struct work *work, int workers,
                     double seconds, bool counted, struct run *run);
 void run_free(struct run *run);
@@ -92,7 +92,7 @@ void machine_cpu_ns(int64_t *all, int64_t *busy);
 /* ---- figures ----------------------------------------------------------------------------------
  */
 
-/* What a contestant did at one work and size, over all rounds. */
+/* The results of a contestant at one work and size, over all rounds. */
 struct figures {
 	int rounds;              /* that gave figures */
 	double rate[ROUNDS_MAX]; /* acquisitions a second; 0 in a round that failed */
@@ -106,34 +106,34 @@ struct figures {
 	double client_cpu_us, server_cpu_us; /* an acquisition */
 	double requests;                     /* an acquisition; -1 = not counted */
 	double others;                       /* the worst of the rounds */
-	int64_t overlaps;                    /* holds that began before the one before had ended */
-	int failures;                        /* runs without figures */
-	int hung;                            /* of these: a wait did not end */
+	int64_t overlaps; /* holds that began before the previous one had ended */
+	int failures;     /* runs without figures */
+	int hung;         /* of these: a wait did not end */
 };
 
 void figures_add(struct figures *figures, int round, const struct work *work,
                  const struct run *run);
 void figures_free(struct figures *figures);
-/* The value below which that share lies; reorders the values. */
+/* The value below which that share of the values is; reorders the values. */
 double quantile(double *values, size_t count, double share);
 
 /* ---- tables -----------------------------------------------------------------------------------
  */
 
 struct json_t;
-/* One table; of is in the order of the contestants.  Rows go to the list, too, unless it is NULL.
- */
+/* Print one table; `of` is in the order of the contestants.  Also append the rows to the list,
+ * unless it is NULL. */
 void table_print(const struct work *work, int workers, int rounds, double seconds,
                  const struct contestant *contestants, struct figures *of, int count,
                  struct json_t *rows);
 
-/* The run in a process of its own.  However it ends, also by a signal to this one, all that it
- * started ends with it.  The exit status. */
+/* Run in a process of its own and return the exit status.  However it ends, also by a signal to
+ * this process, all processes that it started end with it. */
 int guarded(int (*run)(void *arg), void *arg);
 
-/* Say which word is not understood, and end with status 2. */
+/* Print which option is wrong, and end with status 2. */
 _Noreturn void refuse(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
-/* Say what went wrong and end: nothing is measured by half. */
+/* Print the error and end with status 1, without results. */
 _Noreturn void give_up(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 
 #endif

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
  * From lines to figures: rates, hand-offs, waits and turns; and whether holds overlapped.
  *
- * With all grants and all releases in the order of time, the one before grant k + capacity is
- * release k: so the time between both is what a hand-off took, and when it is less than nothing,
- * more held than may. */
+ * With all grants and all releases in the order of time, grant k + capacity follows release k.  So
+ * the time between both is that of a hand-off, and if it is negative, there were too many holders.
+ */
 #include "driver.h"
 
 #include <stdlib.h>
@@ -42,7 +42,7 @@ static void *grown(void *memory, size_t count, size_t size)
 	return memory;
 }
 
-/* Hand-offs until end, when contenders begin to leave; overlaps at any time. */
+/* Add hand-offs until `end`, when contenders begin to leave, and overlaps at any time. */
 static void add_handoffs(struct figures *figures, const struct work *work, const struct run *run,
                          int64_t end)
 {
@@ -69,7 +69,7 @@ static void add_handoffs(struct figures *figures, const struct work *work, const
 	free(released);
 }
 
-/* Of a latch: from the count-down to each one's return, and not before. */
+/* Of a latch: the time from the count-down to each return, which must not be earlier. */
 static void add_openings(struct figures *figures, const struct run *run)
 {
 	figures->handoff_us = grown(figures->handoff_us, figures->handoff_count + run->count,

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * The run has a process of its own, and the first process ends all that is left of it: a contestant
- * leads a session, which a Ctrl-C does not reach, and its workers need not end with it. */
+ * The run has a process of its own, and the parent ends all processes that remain of it: a
+ * contestant leads a session, which a Ctrl-C does not reach, and its workers need not end with it.
+ */
 #include "driver.h"
 
 #include <errno.h>
@@ -20,7 +21,7 @@ static void stop(int number)
 		kill(child, SIGKILL);
 }
 
-/* Who loses its parent becomes a child of this process, so in the end nobody is left. */
+/* A process that loses its parent becomes a child of this one, so in the end none is left. */
 static void end_children(void)
 {
 	char path[64];
@@ -63,7 +64,7 @@ int guarded(int (*run)(void *arg), void *arg)
 		sigprocmask(SIG_UNBLOCK, &stops, NULL);
 		exit(run(arg));
 	}
-	/* Also where SIGINT was ignored, as a shell does for what it starts by &. */
+	/* Also where SIGINT was ignored, as by a shell for a command that it starts with &. */
 	for (int i = 0; i < 3; i++)
 		sigaction(numbers[i], &action, NULL);
 	sigprocmask(SIG_UNBLOCK, &stops, NULL);

@@ -4,9 +4,9 @@
  *   driver FOLDER [PEERS=folders] [CONTESTANTS=names] [T=works] [WORKERS=sizes] [SECONDS=number]
  *          [ROUNDS=number] [JSON=file]
  *
- * Exit status 1 when something broke or nothing was measured, 2 for words it cannot read.
- * Each round every contestant has a turn on a new server, in an order that is reversed from round
- * to round; then each has one more turn in which only its requests are counted. */
+ * Exit status: 1 if a measurement failed or none was made, 2 for a wrong option.
+ * In each round every contestant has a turn on a new server, in an order that is reversed from
+ * round to round; then each has one more turn in which only its requests are counted. */
 #include "driver.h"
 
 #include <check.h>
@@ -20,7 +20,7 @@
 #include <unistd.h>
 
 static const struct work works[] = {
-	{"pairs", "acquire and release, nobody else there", 1, {1}},
+	{"pairs", "acquire and release, without contention", 1, {1}},
 	{"contend", "one name, held for 1 ms, asked for again at once", 1, {2, 8, 32, 64}},
 	{"semaphore", "one of 3 permits, held for 1 ms, asked for again at once", 3, {8, 32}},
 	{"latch", "all await one latch; hand-off and longest: from the count-down", 0, {100}},
@@ -60,7 +60,7 @@ void refuse(const char *fmt, ...)
 	end_with(2, fmt, args);
 }
 
-/* The two that the harness' ck_assert() needs: there is no test around it here. */
+/* The two functions that the harness' ck_assert() needs: here is no test around it. */
 void _ck_assert_failed(const char *file, int line, const char *expr, const char *msg, ...)
 {
 	char text[512] = "";
@@ -138,8 +138,8 @@ static void words_check(const struct options *options)
 	}
 }
 
-/* Before the run, which would be for nothing.  What was there stays until there is something new.
- */
+/* Check before the run that the file can be written.  A file that exists is kept until the run has
+ * a result. */
 static void json_check(const char *path)
 {
 	bool existed = !access(path, F_OK);
@@ -156,7 +156,7 @@ static void options_read(struct options *options, int argc, char **argv)
 {
 	*options = (struct options){.seconds = 1, .rounds = 2};
 	if (argc < 2)
-		give_up("say where the peers are");
+		give_up("the folder of the peers is missing");
 	options->root = argv[1];
 	for (int i = 2; i < argc; i++) {
 		const struct {
@@ -171,7 +171,7 @@ static void options_read(struct options *options, int argc, char **argv)
 
 		if (value)
 			value += 1 + strspn(value + 1, " ");
-		/* Empty is as not said: make passes all of them. */
+		/* Empty means not given: make passes all of them. */
 		if (value && !*value)
 			continue;
 		for (size_t k = 0; k < sizeof(texts) / sizeof(texts[0]); k++)
@@ -184,14 +184,14 @@ static void options_read(struct options *options, int argc, char **argv)
 		else if (!strncmp(argv[i], "ROUNDS=", 7))
 			options->rounds = (int)strtol(value, &end, 10);
 		else if (!known)
-			refuse("%s is none of its options", argv[i]);
+			refuse("%s: unknown option", argv[i]);
 		if (end && *end)
-			refuse("%s is no number", argv[i]);
+			refuse("%s: not a number", argv[i]);
 	}
 	if (!(options->seconds > 0 && options->seconds <= 60))
-		refuse("SECONDS is above 0, up to 60");
+		refuse("SECONDS: must be above 0, at most 60");
 	if (options->rounds < 1 || options->rounds > ROUNDS_MAX)
-		refuse("ROUNDS is 1 to %d", ROUNDS_MAX);
+		refuse("ROUNDS: must be 1 to %d", ROUNDS_MAX);
 	words_check(options);
 	if (options->json)
 		json_check(options->json);
@@ -209,7 +209,7 @@ static void count_requests(const struct options *options, const struct work *wor
 	run_free(&run);
 }
 
-/* Whether there was a figure. */
+/* True if there was a figure. */
 static bool compare(const struct options *options, const struct work *work, int workers,
                     const struct contestant *contestants, int count, json_t *rows)
 {
@@ -257,7 +257,7 @@ static void json_write(const struct options *options, json_t *rows)
 	json_decref(all);
 }
 
-/* All sizes of a work that are asked for; whether there was a figure. */
+/* Run all sizes of a work that are asked for; true if there was a figure. */
 static bool work_run(const struct options *options, const struct work *work,
                      const struct contestant *contestants, int count, json_t *rows)
 {
@@ -273,7 +273,7 @@ static bool work_run(const struct options *options, const struct work *work,
 	return measured;
 }
 
-/* A work that is chosen and has none of the numbers of workers that are asked for. */
+/* Is the work chosen, but WORKERS has none of its sizes? */
 static bool left_out(const struct options *options, const struct work *work)
 {
 	const char *at = options->workers;
@@ -303,12 +303,11 @@ static int run(void *arg)
 		printf("%s: %s\n", contestants[i].name, contestants[i].what);
 	for (size_t i = 0; i < WORK_COUNT; i++)
 		if (chosen(options, &works[i]) && left_out(options, &works[i]))
-			printf("left out: %s, which WORKERS=\"%s\" has no number of\n",
+			printf("left out: %s: WORKERS=\"%s\" has none of its sizes\n",
 			       works[i].name, options->workers);
 	printf("\nlongest wait in ms; turns: fewest and most of one worker in a round; client and "
-	       "server: CPU, us an acquisition;\nothers: the most of the machine's CPU that went "
-	       "to "
-	       "neither: a figure beside much of it is disturbed\n");
+	       "server: CPU, us an acquisition;\nothers: the largest share of the machine's CPU "
+	       "that other programs used; a large one disturbs the figures\n");
 	for (size_t i = 0; i < WORK_COUNT; i++)
 		if (chosen(options, &works[i]))
 			measured |= work_run(options, &works[i], contestants, count, rows);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * One run of a contestant: start it, let it work, count meanwhile, and read what it wrote down. */
+ * One run of a contestant: start it, let it work and count meanwhile, then read its lines. */
 #include "driver.h"
 
 #include "harness/process.h"
@@ -22,7 +22,7 @@
 #define LINES_MS 30000
 #define END_MS 10000
 
-/* A contestant's process, leader of a session: all its children are of this session, too. */
+/* A contestant's process, the leader of a session to which all its children belong. */
 struct peer {
 	pid_t pid;
 	int in, out;
@@ -76,14 +76,14 @@ static void peer_start(struct peer *peer, const struct contestant *contestant,
 	peer->out = up[0];
 }
 
-/* It has ms to end by itself; then all that it started is ended, too: its session is a process
- * group of ours.  Whether it succeeded. */
+/* Wait ms for it to end by itself, then end all processes of its session, which is a process group
+ * of this process.  True if it succeeded. */
 static bool peer_end(struct peer *peer, int64_t ms)
 {
 	siginfo_t info = {0};
 	int status = -1;
 
-	/* Not taken from the kernel yet: until then the number stays its own. */
+	/* Not reaped yet: until then the kernel does not reuse the number. */
 	(void)WITHIN(ms, (waitid(P_PID, (id_t)peer->pid, &info, WEXITED | WNOHANG | WNOWAIT),
 	                  info.si_pid == peer->pid));
 	kill(-peer->pid, SIGKILL);
@@ -101,7 +101,7 @@ static bool peer_says(struct peer *peer, const char *word, int64_t ms)
 	return line && !strcmp(line, word);
 }
 
-/* All it writes until it closes its end; NULL when that took too long. */
+/* Read its output until it closes the pipe; NULL if that took too long. */
 static char *peer_rest(struct peer *peer)
 {
 	int64_t end = now_ms() + LINES_MS;
@@ -160,7 +160,7 @@ static bool turns_read(char *text, struct run *run)
 	return run->count > 0;
 }
 
-/* Lines of MONITOR until a mark of ours; how many of them clients sent. */
+/* Read lines of MONITOR up to a mark of our own; count those that clients sent. */
 static int64_t monitor_until(struct monitor *monitor, const char *mark)
 {
 	int64_t count = 0;
@@ -174,8 +174,8 @@ static int64_t monitor_until(struct monitor *monitor, const char *mark)
 	give_up("MONITOR does not show %s", mark);
 }
 
-/* Count while it works: until it says that it is done.  MONITOR's lines are read at once, or the
- * server would keep them all. */
+/* Count while it works, until it reports that it is done.  Read MONITOR's lines at once, or the
+ * server would buffer them all. */
 static int64_t watch(struct peer *peer, const struct store *store, struct monitor *monitor,
                      int64_t ms)
 {
@@ -193,7 +193,7 @@ static int64_t watch(struct peer *peer, const struct store *store, struct monito
 	return count;
 }
 
-/* Between "ready" and "done". */
+/* Count between "ready" and "done". */
 static bool peer_works(struct peer *peer, const struct store *store, bool counted, struct run *run)
 {
 	int64_t ms = (int64_t)(run->seconds * 1000) + WAIT_MS;
@@ -242,15 +242,15 @@ bool run_contestant(const struct contestant *contestant, const struct work *work
 		complain(contestant, work, workers, "is not ready");
 	else if (!peer_works(&peer, &store, counted, run))
 		complain(contestant, work, workers,
-		         run->hung ? "somebody waits for it without end: no figure"
+		         run->hung ? "a wait did not end: no figure"
 		                   : "did not end its work: no figure");
 	else if (!(text = peer_rest(&peer)) || !turns_read(text, run))
-		complain(contestant, work, workers, "its lines are not as they should be");
+		complain(contestant, work, workers, "its lines are malformed");
 	else
 		good = true;
 	free(text);
 	if (!peer_end(&peer, good ? END_MS : 0) && good) {
-		complain(contestant, work, workers, "failed in the end: no figure");
+		complain(contestant, work, workers, "failed at its end: no figure");
 		good = false;
 	}
 	store_stop(&store);

@@ -41,7 +41,7 @@ static void etcd_run(const struct test_server *server, int peer_port)
 	_exit(126);
 }
 
-/* The whole answer to GET path, "" when there is none; the caller frees it. */
+/* The whole response to GET path, "" if there is none; the caller frees it. */
 static char *http_get(int port, const char *path)
 {
 	struct sockaddr_in address = {.sin_family = AF_INET,
@@ -89,7 +89,7 @@ int64_t etcd_requests(const struct store *store)
 	}
 	free(answer);
 	if (!any)
-		give_up("etcd does not tell its number of requests");
+		give_up("etcd does not report its number of requests");
 	return (int64_t)sum;
 }
 

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT
- * What was found, for people and for programs. */
+ * The results as tables and as JSON. */
 #include "driver.h"
 
 #include <jansson.h>
 #include <stdio.h>
 #include <string.h>
 
-/* Of the rounds that gave a figure: median, least, most. */
+/* Of the rounds with a figure: median, least, most. */
 struct middle {
 	double median, low, high;
 };
@@ -22,7 +22,7 @@ static struct middle middle_of(const double *values, int count)
 			some[used++] = values[i];
 	middle.low = quantile(some, used, 0);
 	middle.high = quantile(some, used, 1);
-	/* Of an even number the mean of the two in the middle. */
+	/* Of an even number: the mean of the two in the middle. */
 	middle.median = used ? (some[(used - 1) / 2] + some[used / 2]) / 2 : 0;
 	return middle;
 }
@@ -101,7 +101,7 @@ static void line_print(const struct work *work, const struct contestant *contest
 	       rates, of_first, requests, half, late, figures->longest_ms, turns,
 	       figures->client_cpu_us, figures->server_cpu_us, figures->others * 100);
 	if (figures->failures)
-		printf("  %-25s %d of its runs gave no figure, %d of these since a wait did not "
+		printf("  %-25s %d of its runs have no figure, %d of these because a wait did not "
 		       "end within 30 s\n",
 		       "", figures->failures, figures->hung);
 	if (figures->overlaps)
@@ -128,7 +128,7 @@ void table_print(const struct work *work, int workers, int rounds, double second
 		double ratio = against_first(&of[first], &of[i], rounds);
 
 		if (!of[i].rounds && of[i].failures)
-			printf("  %-25s gave no figure\n", contestants[i].name);
+			printf("  %-25s has no figure\n", contestants[i].name);
 		if (!of[i].rounds)
 			continue;
 		line_print(work, &contestants[i], &of[i], rate, ratio);

@@ -18,9 +18,9 @@ type contestant struct {
 	open                      func(addr string) (client, error)
 }
 
-// A client is one worker's: own connection, own identity.
+// A client belongs to one worker: own connection, own identity.
 type client interface {
-	// lock acquires the lock and gives what releases it.
+	// lock acquires the lock and returns the function that releases it.
 	lock(name string) (release func() error, err error)
 	close() error
 }

@@ -32,7 +32,7 @@ func openRedislock(strategy func() retry) func(addr string) (client, error) {
 }
 
 func (c *redislockClient) lock(name string) (func() error, error) {
-	// Without a deadline of its own it gives up after the TTL.
+	// Without a deadline in the context it gives up after the TTL.
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	lock, err := c.locker.Obtain(ctx, name, 10*time.Second,

@@ -17,7 +17,7 @@ type redsyncClient struct {
 	options []redsync.Option
 }
 
-// openRedsync with its own retry delay (0) or that one.
+// openRedsync opens redsync with its own retry delay (0) or the given one.
 func openRedsync(delay time.Duration) func(addr string) (client, error) {
 	return func(addr string) (client, error) {
 		c := &redsyncClient{

@@ -10,9 +10,9 @@ import (
 	"github.com/redis/rueidis/rueidislock"
 )
 
-// patience is how long a wait may last before it is begun anew.  With 1.0.79 a wait may go on though the
-// lock is free: 4 of 20 runs of 8 workers, 2 s each, stood still.  Perhaps a try that fails forgets its
-// gate when its goroutine is ahead of the count of failures (by reading; not tried).
+// patience is the time after which a wait is repeated.  With 1.0.79 a wait may go on though the lock is
+// free: 4 of 20 runs of 8 workers, 2 s each, made no progress.  Perhaps a try that fails forgets its gate
+// when its goroutine is ahead of the count of failures (by reading; not tried).
 const patience = time.Second
 
 type rueidisClient struct{ locker rueidislock.Locker }
@@ -23,8 +23,8 @@ func openRueidislock(addr string) (client, error) {
 		KeyMajority:    1,
 		NoLoopTracking: true,
 		KeyValidity:    10 * time.Second,
-		// There is no next key to try.  With the default of 20 ms 3 of 11 runs stood still on a busy
-		// machine, perhaps since an answer that comes later is a refusal.
+		// There is no next key to try.  With the default of 20 ms 3 of 11 runs made no progress on
+		// a busy machine, perhaps because a later reply counts as a refusal.
 		TryNextAfter: 5 * time.Second,
 	})
 	return &rueidisClient{locker}, err

@@ -39,13 +39,13 @@ func now() int64 {
 	return ts.Nano()
 }
 
-// say writes a line and waits for the driver's.
+// say writes a line and waits for a line of the driver.
 func (j *job) say(line string) {
 	fmt.Println(line)
 	_, _ = j.in.ReadString('\n')
 }
 
-// all runs fn for each worker at once; when start is not nil, all wait for it.
+// all runs fn for each worker at once; if start is not nil, all wait for it.
 func (j *job) all(fn func(worker int)) {
 	var done sync.WaitGroup
 	for w := range j.workers {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * Latchkey as a contestant: what its workers share, be they processes or threads. */
+ * Latchkey as a contestant: state that its workers share, processes or threads. */
 #ifndef CONTESTANT_H
 #define CONTESTANT_H
 
@@ -22,23 +22,23 @@ struct job {
 	char name[256];
 	int workers;
 	int64_t length_ns, end_ns; /* end_ns is set before the start */
-	/* All workers and the one who leads. */
+	/* All workers and the leader. */
 	pthread_barrier_t step;
-	_Atomic int asked;  /* of a latch's round: how many were about to await */
+	_Atomic int asked;  /* in a round of a latch: workers that are about to await */
 	int64_t opened;     /* just before its count-down */
 	_Atomic bool over;  /* no more rounds */
-	size_t room;        /* turns of one worker, at most */
-	size_t *counts;     /* turns a worker has */
-	struct turn *turns; /* room for each worker */
+	size_t room;        /* most turns of one worker */
+	size_t *counts;     /* turns of each worker */
+	struct turn *turns; /* `room` for each worker */
 };
 
-/* A worker, from connecting to closing; ends the program when something fails. */
+/* Run a worker, from connecting to closing; a failure ends the program. */
 void worker_run(struct job *job, int worker);
-/* The leader's part between "ready" and "done", with all workers. */
+/* Lead all workers between "ready" and "done". */
 void lead(struct job *job);
 
-void meet(struct job *job); /* everybody waits for everybody */
-/* Say a line and wait for the driver's. */
+void meet(struct job *job); /* wait until all have called it */
+/* Write a line and wait for the driver's. */
 void say(const char *line);
 int64_t now_ns(void);
 void nap_ns(int64_t ns);

@@ -118,7 +118,7 @@ static void *thread_main(void *arg)
 	return NULL;
 }
 
-/* A worker's end before its time leaves all others waiting: nobody waits then. */
+/* End the run if a worker ends early: the others would wait for it without end. */
 static void worker_ended(int number)
 {
 	int status;
@@ -160,7 +160,7 @@ static void workers_start(struct job *job, bool processes)
 	}
 }
 
-/* Processes are taken by worker_ended(), or here. */
+/* Processes are reaped by worker_ended(), or here. */
 static void workers_end(struct job *job, bool processes)
 {
 	int status;

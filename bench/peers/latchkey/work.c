@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * What a worker does: the same as in every peer, by lk_ calls with their defaults. */
+ * The work of a worker: the same as in every peer, by lk_ calls with their defaults. */
 #include "contestant.h"
 
 #include <latchkey.h>

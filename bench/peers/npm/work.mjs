@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// One run of redlock: a process a worker, for node runs one thing at a time.
-// The contract is in ../README.md.  The parent starts the workers and tells them when.
+// One run of redlock: a process a worker, for node has one thread.
+// The contract is in ../README.md.  The parent starts the workers and sends them the times.
 
 import { fork } from "node:child_process";
 import { createInterface } from "node:readline";
@@ -35,7 +35,7 @@ async function holder(contestant, host, port, workers) {
 	// -1: no limit of tries, else acquire raises after ten.
 	const settings = { retryCount: -1 };
 	if (contestant.endsWith("-tuned")) {
-		// All of them together ask about once in 1 ms; more often only keeps the holder waiting.
+		// All of them together ask about once in 1 ms; more often only delays the holder.
 		settings.retryDelay = workers;
 		settings.retryJitter = workers;
 	}
@@ -66,7 +66,7 @@ function message() {
 	return new Promise((resolve) => process.once("message", resolve));
 }
 
-// Warm up, say so; work from the time told to the time told, say so; send the figures.
+// Warm up and report it; work between the two given times and report it; send the figures.
 async function worker(number, contestant, work, host, port, name, workers) {
 	process.once("disconnect", () => process.exit(1));
 	const hold = await holder(contestant, host, Number(port), Number(workers));
@@ -101,12 +101,12 @@ async function run(contestant, work, host, port, name, workers, seconds) {
 	const children = [];
 	for (let number = 0; number < Number(workers); number++) {
 		const stdio = ["ignore", "ignore", "inherit", "ipc"];
-		const told = ["worker", `${number}`, contestant, work, host, port, name, workers];
-		const child = fork(fileURLToPath(import.meta.url), told, {
+		const args = ["worker", `${number}`, contestant, work, host, port, name, workers];
+		const child = fork(fileURLToPath(import.meta.url), args, {
 			serialization: "advanced",
 			stdio,
 		});
-		// It wrote what was wrong; the others leave when this process is gone.
+		// It printed the error; the others end with this process.
 		child.once("exit", (status) => status === 0 || process.exit(1));
 		children.push(child);
 	}

@@ -31,18 +31,18 @@ CONTESTANTS = {
 
 def lock_maker(contestant, host, port, workers):
     """A function from a name to a lock of this process, on a connection of its own."""
-    # Here and not above: `peer list` needs no package.
+    # Imported here, so that `peer list` needs no package.
     import redis
 
     if contestant.startswith("redis-py"):
         client = redis.Redis(host, port, single_connection_client=True)
-        # All of them together ask once in 0.3 ms; more often only keeps the holder waiting.
+        # All of them together ask once in 0.3 ms; more often only delays the holder.
         sleep = max(0.001, workers * 0.0003) if contestant == "redis-py-tuned" else 0.1
         return lambda name: client.lock(name, timeout=LEASE_S, sleep=sleep)
 
     import redis_lock
 
-    # No limit of time on the socket: its own BLPOP waits for as long as a lease is.
+    # No timeout on the socket: its own BLPOP waits for a lease.
     client = redis.Redis(host, port, socket_timeout=None)
     renewal = contestant == "python-redis-lock-renewed"
     return lambda name: redis_lock.Lock(client, name, expire=LEASE_S, auto_renewal=renewal)
@@ -61,7 +61,7 @@ def turn(lock, hold):
 
 
 def worker(number, pipe, contestant, work, host, port, name, workers):
-    """Warm up, say so; work from the time told to the time told, say so; send the figures."""
+    """Warm up and report it; work between the two given times and report it; send the figures."""
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     make = lock_maker(contestant, host, port, workers)
     warm = make(f"{name}-w{number}")
@@ -125,7 +125,7 @@ def main():
             contestant, work, host, port, name, workers, seconds = sys.argv[2:]
             run(contestant, work, host, int(port), name, int(workers), float(seconds))
         except EOFError:
-            # The worker wrote what was wrong; the others die with this process.
+            # The worker printed the error; the others end with this process.
             sys.stderr.flush()
             os._exit(1)
     else:

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The Redisson clients of a run and their settings, and what its contestants are to a worker.
+// The Redisson clients of a run and their settings, and the locks that its workers use.
 
 import io.netty.channel.EventLoopGroup;
 import io.netty.channel.epoll.EpollEventLoopGroup;
@@ -16,7 +16,7 @@ import org.redisson.config.Config;
 import org.redisson.config.TransportMode;
 
 final class Clients {
-	/** What is acquired and released in turns, by one thread. */
+	/** A lock that one thread acquires and releases in turns. */
 	interface Turns {
 		void acquire() throws InterruptedException;
 
@@ -26,7 +26,7 @@ final class Clients {
 	static final int LEASE_MS = 10_000;
 	static final int PERMITS = 3;
 	private static final int LOOPS = Runtime.getRuntime().availableProcessors();
-	/** Its thread asks for one thing at a time, but unlock() leaves a DEL behind. */
+	/** Its thread sends one request at a time, but unlock() returns before its last DEL. */
 	private static final int OWN_POOL = 2;
 
 	private final String contestant;
@@ -72,7 +72,7 @@ final class Clients {
 		return turns(client.getSemaphore(name));
 	}
 
-	/** Redisson wants the permits counted out first. */
+	/** Redisson needs the number of permits set first. */
 	void setPermits(RedissonClient client, String name) {
 		if (contestant.equals("redisson-permit"))
 			client.getPermitExpirableSemaphore(name).trySetPermits(PERMITS);
@@ -93,7 +93,7 @@ final class Clients {
 		}
 	}
 
-	/** The exponential one that comes with it lets waiters sleep up to 128 ms. */
+	/** The default, which is exponential, lets waiters sleep up to 128 ms. */
 	private LockOptions.BackOff spinning() {
 		return new LockOptions.ConstantBackOff().delay(Math.max(1, workers / 4));
 	}

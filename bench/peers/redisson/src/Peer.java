@@ -23,7 +23,7 @@ public final class Peer {
 	private static final Logger NETTY = Logger.getLogger("io.netty.util");
 	private static final long HOLD_MS = 1;
 	private static final long BEFORE_COUNT_DOWN_MS = 20;
-	/** By then what uncontended turns run is compiled; the time is for a busy machine. */
+	/** By then the code of uncontended turns is compiled, also on a busy machine. */
 	private static final int ALONE_TURNS = 10_000;
 	private static final long ALONE_NS = 10_000_000_000L;
 	private static final long WARM_UP_NS = 3_000_000_000L;
@@ -61,7 +61,7 @@ public final class Peer {
 	private final BufferedReader driver = new BufferedReader(new InputStreamReader(System.in));
 
 	private Peer(String[] args) {
-		// Netty warns of a timer a client: here a client stands for a process.
+		// Netty warns of one timer for each client: here a client represents a process.
 		NETTY.setLevel(Level.OFF);
 		work = args[1];
 		name = args[4];
@@ -80,7 +80,7 @@ public final class Peer {
 		void run() throws Exception;
 	}
 
-	/** On a thread of the workers; what goes wrong there ends the run, for others may wait. */
+	/** On a thread of the workers; an error there ends the run, for others may wait. */
 	private Future<?> submit(Body body) {
 		return threads.submit(() -> {
 			try {
@@ -111,7 +111,7 @@ public final class Peer {
 		return () -> System.nanoTime() < end;
 	}
 
-	/** The worker's turns of that name while they go on; the times go nowhere without a place. */
+	/** Run the worker's turns on that name; without an array the times are dropped. */
 	private void turns(int worker, String of, boolean hold, BooleanSupplier goOn, Times to)
 			throws InterruptedException {
 		Clients.Turns turns = clients.turns(client[worker], work, of);
@@ -128,7 +128,7 @@ public final class Peer {
 		}
 	}
 
-	/** Alone first, then all on one name: the code of waiting has to be warm, too. */
+	/** Alone first, then all on one name: the code of waiting must be warm, too. */
 	private void warmUp(int worker, CyclicBarrier all) throws Exception {
 		String own = name + "-w" + worker, common = name + "-w";
 		if (work.equals("semaphore")) {
