@@ -140,14 +140,14 @@ static bool tell(const struct chaos_result *sum, int rounds, int bad, int64_t se
 	enough = rate >= PAIRS_MIN && kinds >= kinds_min;
 	say(evidence, "rounds: %d in %lld s, %d in a network namespace\n", rounds,
 	    (long long)seconds, spaces);
-	say(evidence, "processes: %lld; the machine stood still %lld times\n",
-	    (long long)sum->starts, (long long)sum->stalls);
+	say(evidence, "processes: %lld; the machine stalled %lld times\n", (long long)sum->starts,
+	    (long long)sum->stalls);
 	say(evidence, "pairs: %lld, %lld a second of quiet\n", (long long)sum->pairs,
 	    (long long)rate);
 	say(evidence, "waits: %lld\n", (long long)sum->waits);
 	say(evidence, "latch openings: %lld of %lld steps\n", (long long)sum->openings,
 	    (long long)sum->steps);
-	say(evidence, "losses told: %lld; writes after a loss: %lld, refused by fence: %lld\n",
+	say(evidence, "losses reported: %lld; writes after a loss: %lld, refused by fence: %lld\n",
 	    (long long)sum->losses, (long long)sum->lost_writes, (long long)sum->refused);
 	say(evidence, "faults: %d:", faults);
 	for (int i = 0; i < NEMESIS_COUNT; i++)
@@ -155,12 +155,12 @@ static bool tell(const struct chaos_result *sum, int rounds, int bad, int64_t se
 			say(evidence, " %s %d", nemesis_kind_name(i), sum->faults[i]);
 	if (sum->breaks)
 		say(evidence, " break %lld", (long long)sum->breaks);
-	say(evidence, "\nlongest wake-up: %.1f ms, with a fault in its way %.1f ms\n",
+	say(evidence, "\nlongest wake-up: %.1f ms, %.1f ms with a fault\n",
 	    (double)sum->quiet_wake_us / 1000, (double)sum->fault_wake_us / 1000);
 	if (rate < PAIRS_MIN && !round_interrupted)
-		say(evidence, "too little was done: %d pairs a second at least\n", PAIRS_MIN);
+		say(evidence, "too few pairs: must be %d a second or more\n", PAIRS_MIN);
 	if (kinds < kinds_min && !round_interrupted)
-		say(evidence, "too little was broken: %d kinds of faults at least\n", kinds_min);
+		say(evidence, "too few faults: must be of %d kinds or more\n", kinds_min);
 	if (bad || !enough)
 		say(evidence,
 		    "seed %llu, commit %s; the same faults again: make chaos T=%lld SEED=%llu\n",

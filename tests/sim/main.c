@@ -243,9 +243,9 @@ static void tell_figures(FILE *out, const struct sim_tally *sum, long long seeds
 	fprintf(out,
 	        "  %lld losses, %lld permits of rates, %lld openings of latches, %lld steps "
 	        "counted, "
-	        "%lld let through, %lld in doubt\n",
+	        "%lld waits released, %lld unknown outcomes\n",
 	        sum->losses, sum->forgot, sum->openings, sum->counted, sum->released, sum->unknown);
-	fprintf(out, "  longest: %.1f ms from grant to hold, %.1f s free while somebody waits\n",
+	fprintf(out, "  longest: %.1f ms from grant to hold, %.1f s free while a client waits\n",
 	        sum->longest_grant_ms, sum->longest_idle_ms / 1000);
 	fprintf(out, "  faults:");
 	for (int i = 0; i < SIM_FAULT_KINDS; i++)
