@@ -25,7 +25,7 @@ static void *ours_open(const struct stage *stage, int index)
 	(void)index;
 	snprintf(name, sizeof(name), NAME ":%d", stage->size);
 	if (!self || lk_client_open(stage->server->url, NULL, &self->client) ||
-	    lk_lock_open(self->client, name, NULL, &self->lock))
+	    lk_lock_open(self->client, name, 0, NULL, &self->lock))
 		bench_fail("latchkey: %s", lk_errmsg());
 	return self;
 }

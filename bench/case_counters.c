@@ -43,7 +43,7 @@ static void *pairs_open(const struct stage *stage, const char *name)
 	if (!self || !library_load(&self->library, in_build(path, name)))
 		bench_fail("%s: %s", name, self ? dlerror() : "out of memory");
 	if (self->library.client_open(stage->server->unix_url, NULL, &self->client) ||
-	    self->library.lock_open(self->client, "bench:counters", NULL, &self->lock))
+	    self->library.lock_open(self->client, "bench:counters", 0, NULL, &self->lock))
 		bench_fail("%s: cannot open a lock", path);
 	return self;
 }

@@ -46,7 +46,7 @@ static void open_locks(lk_client *client, lk_lock **locks)
 
 	for (int i = 0; i < LOCKS; i++) {
 		snprintf(name, sizeof(name), "a-name-of-thirty-two-bytes-%05d", i);
-		if (strlen(name) != NAME_LEN || lk_lock_open(client, name, &options, &locks[i]))
+		if (strlen(name) != NAME_LEN || lk_lock_open(client, name, 0, &options, &locks[i]))
 			bench_fail("latchkey: %s", lk_errmsg());
 	}
 }

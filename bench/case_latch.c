@@ -49,7 +49,8 @@ static lk_latch *latch_open(const struct test_server *server, lk_client **client
 {
 	lk_latch *latch;
 
-	if (lk_client_open(server->url, NULL, client) || lk_latch_open(*client, NAME, NULL, &latch))
+	if (lk_client_open(server->url, NULL, client) ||
+	    lk_latch_open(*client, NAME, 0, NULL, &latch))
 		bench_fail("latchkey: %s", lk_errmsg());
 	return latch;
 }
@@ -200,7 +201,7 @@ static double release(struct crowd *crowd, enum way way)
 		publish(crowd);
 	else if (way == BROADCAST)
 		broadcast();
-	else if (lk_latch_down(crowd->latch, 1, NULL, NULL))
+	else if (lk_latch_down(crowd->latch, 1, NULL, 0, NULL))
 		bench_fail("latchkey: %s", lk_errmsg());
 	workers_await(crowd->workers, &tally);
 	return (double)(tally.end_ns - start_ns) / 1e6;

@@ -60,7 +60,7 @@ static struct ours *ours_new(const struct stage *stage)
 	struct ours *self = calloc(1, sizeof(*self));
 
 	if (!self || lk_client_open(stage->server->url, NULL, &self->client) ||
-	    lk_lock_open(self->client, NAME, NULL, &self->lock))
+	    lk_lock_open(self->client, NAME, 0, NULL, &self->lock))
 		bench_fail("latchkey: %s", lk_errmsg());
 	self->stage = *stage;
 	return self;
@@ -171,7 +171,7 @@ static void *pair_open(const struct stage *stage)
 	struct ours *self = calloc(1, sizeof(*self));
 
 	if (!self || lk_client_open(stage->server->url, NULL, &self->client) ||
-	    lk_lock_open(self->client, NAME ":pair", NULL, &self->lock))
+	    lk_lock_open(self->client, NAME ":pair", 0, NULL, &self->lock))
 		bench_fail("latchkey: %s", lk_errmsg());
 	return self;
 }

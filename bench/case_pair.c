@@ -22,7 +22,7 @@ static struct ours *ours_open(const char *url)
 	struct ours *self = calloc(1, sizeof(*self));
 
 	if (!self || lk_client_open(url, NULL, &self->client) ||
-	    lk_lock_open(self->client, NAME, NULL, &self->lock))
+	    lk_lock_open(self->client, NAME, 0, NULL, &self->lock))
 		bench_fail("latchkey: %s", lk_errmsg());
 	return self;
 }

@@ -24,7 +24,7 @@ static struct ours *ours_open(const struct stage *stage, const char *name, int c
 	struct ours *self = calloc(1, sizeof(*self));
 
 	if (!self || lk_client_open(stage->server->url, NULL, &self->client) ||
-	    lk_semaphore_open(self->client, name, &options, &self->semaphore))
+	    lk_semaphore_open(self->client, name, 0, &options, &self->semaphore))
 		bench_fail("latchkey: %s", lk_errmsg());
 	return self;
 }

@@ -49,7 +49,7 @@ static void *ours_open(const struct stage *stage)
 		char name[40];
 
 		snprintf(name, sizeof(name), "bench:threads:%d", i);
-		if (lk_lock_open(self->client, name, NULL, &self->locks[i]))
+		if (lk_lock_open(self->client, name, 0, NULL, &self->locks[i]))
 			bench_fail("latchkey: %s", lk_errmsg());
 	}
 	self->crew = crew_start(stage->size, ours_work, self);

@@ -50,7 +50,7 @@ static lk_client *open_gate(const struct night *night, lk_latch **gate)
 	lk_client *client;
 
 	need(lk_client_open(night->url, NULL, &client), "no store");
-	need(lk_latch_open(client, night->folder, NULL, gate), "no latch");
+	need(lk_latch_open(client, night->folder, 0, NULL, gate), "no latch");
 	return client;
 }
 
@@ -85,7 +85,7 @@ static void run_loader(const struct night *night, int loader, bool again)
 
 	load(night, loader);
 	snprintf(name, sizeof(name), "loader %d", loader);
-	need(lk_latch_down(gate, 1, name, &step), "cannot count");
+	need(lk_latch_down(gate, 1, name, 0, &step), "cannot count");
 	if (loader == CRASHING && !again)
 		kill(getpid(), SIGKILL);
 	printf("loader %d: %s, %lld to go\n", loader,

@@ -55,7 +55,7 @@ int main(int argc, char **argv)
 		return 64;
 	}
 	if (lk_client_open(argv[1], NULL, &client) ||
-	    lk_lock_open(client, argv[2], &options, &lock) ||
+	    lk_lock_open(client, argv[2], 0, &options, &lock) ||
 	    lk_lock_acquire(lock, LK_FOREVER, &fence)) {
 		fprintf(stderr, "fenced_file: %s\n", lk_errmsg());
 		return 1;

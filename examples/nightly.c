@@ -15,7 +15,7 @@ int main(int argc, char **argv)
 	lk_err err = lk_client_open(NULL, NULL, &client);
 
 	if (err == LK_OK)
-		err = lk_lock_open(client, "nightly", NULL, &lock);
+		err = lk_lock_open(client, "nightly", 0, NULL, &lock);
 	if (err == LK_OK)
 		err = lk_lock_acquire(lock, 0, &fence);
 	if (err == LK_OK && argc == 2 && !statvfs("/", &disk))

@@ -178,8 +178,8 @@ static void work(const struct pool *pool, int worker)
 	int number;
 
 	need(lk_client_open(pool->url, NULL, &client), "no store");
-	need(lk_lock_open(client, "worker_pool/spool", &lock_options, &spool_lock), "no lock");
-	need(lk_semaphore_open(client, "worker_pool/database", &database_options, &database),
+	need(lk_lock_open(client, "worker_pool/spool", 0, &lock_options, &spool_lock), "no lock");
+	need(lk_semaphore_open(client, "worker_pool/database", 0, &database_options, &database),
 	     "no semaphore");
 	while ((number = take_job(pool, spool_lock, worker)) != NO_JOB) {
 		use_database(pool, database, worker, number);
@@ -230,7 +230,7 @@ static bool run_workers(const struct pool *pool)
 	for (int worker = 0; worker < WORKERS; worker++)
 		pids[worker] = start_worker(pool, worker);
 	need(lk_client_open(pool->url, NULL, &client), "no store");
-	need(lk_lock_open(client, "worker_pool/spool", &options, &spool_lock), "no lock");
+	need(lk_lock_open(client, "worker_pool/spool", 0, &options, &spool_lock), "no lock");
 	while (living > 0) {
 		int worker = 0;
 

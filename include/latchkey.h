@@ -20,6 +20,7 @@
  *  - Every function that can fail returns an lk_err, LK_OK being 0.  Results go through the last
  *    argument, written only on success.  lk_errmsg() has the detail of this thread's last failure.
  *  - Times are milliseconds in int64_t.  A wait of 0 tries once, LK_FOREVER (-1) has no limit.
+ *  - A name is bytes and their number; a number of 0 stands for the length up to the NUL.
  *  - Strings passed in are copied.  Strings passed out are borrowed until their handle is closed.
  *  - NULL for a handle, a name, a result or a function is LK_EINVALID unless a comment below allows
  *    it.  A function without an lk_err returns 0, false, "" or LK_STATE_NONE.  Options may be NULL:
@@ -60,7 +61,7 @@ extern "C" {
 #define LK_HOLDER_ID_SIZE 40       /* bytes of a holder id with its NUL */
 #define LK_PERMITS_MAX 2147483647  /* of a semaphore */
 #define LK_COUNT_MAX 2147483647    /* of a latch */
-#define LK_STEP_MAX 256            /* bytes in the name of a latch's step, without the NUL */
+#define LK_STEP_MAX 256            /* bytes in the name of a latch's step; at least 1, any bytes */
 #define LK_TTL_MIN_MS 1000         /* of what outlives its use */
 #define LK_TTL_MAX_MS 86400000000  /* 1,000 days */
 #define LK_TTL_DEFAULT_MS 86400000 /* a day */
@@ -278,17 +279,17 @@ typedef struct lk_lock_options {
 	const char *label;   /* for people, instead of the client's label */
 	lk_lost_fn *on_lost; /* NULL = none */
 	void *on_lost_arg;   /* passed to on_lost; stays yours */
-	size_t name_len;     /* bytes in name, 0 = up to its NUL */
 	int64_t reserved[8]; /* zero */
 } lk_lock_options;
 
 /* Open a handle on the lock of that name; asks the store nothing.
  *
- *   name  1..LK_NAME_MAX bytes, any; two names never collide
+ *   name      1..LK_NAME_MAX bytes, any; two names never collide
+ *   name_len  bytes in name; 0 = up to its NUL
  *
  * LK_OK, LK_EINVALID (which option: lk_errmsg()), LK_ENOMEM, LK_ESYSTEM (no thread for
  * callbacks), LK_ECLOSED, LK_EFORKED.  Any thread. */
-LK_API LK_MUST_USE lk_err lk_lock_open(lk_client *client, const char *name,
+LK_API LK_MUST_USE lk_err lk_lock_open(lk_client *client, const char *name, size_t name_len,
                                        const lk_lock_options *options, lk_lock **lock);
 
 /* Close a handle.  Waits on it end as by lk_lock_cancel(); what was acquired through it is released
@@ -438,8 +439,8 @@ LK_API LK_MUST_USE lk_err lk_lock_break(lk_lock *lock, const char *if_holder);
 typedef struct lk_semaphore lk_semaphore;
 
 /* Told once for each hold that is lost, as lk_lost_fn. */
-typedef void lk_permits_lost_fn(void *arg, lk_semaphore *semaphore, uint64_t hold,
-                                lk_lost_reason reason);
+typedef void lk_semaphore_lost_fn(void *arg, lk_semaphore *semaphore, uint64_t hold,
+                                  lk_lost_reason reason);
 
 typedef struct lk_semaphore_options {
 	int64_t capacity;    /* permits, 1..LK_PERMITS_MAX; 0 = what it has, it must exist */
@@ -449,10 +450,9 @@ typedef struct lk_semaphore_options {
 	int64_t max_hold_ms; /* a hold ends after this long, 1,000 days at most; 0 = no limit */
 	bool fixed;          /* do not renew: a hold ends with its lease unless extended */
 	const char *label;   /* for people, instead of the client's label */
-	lk_permits_lost_fn *on_lost; /* NULL = none */
-	void *on_lost_arg;           /* passed to on_lost; stays yours */
-	size_t name_len;             /* bytes in name, 0 = up to its NUL */
-	int64_t reserved[8];         /* zero */
+	lk_semaphore_lost_fn *on_lost; /* NULL = none */
+	void *on_lost_arg;             /* passed to on_lost; stays yours */
+	int64_t reserved[8];           /* zero */
 } lk_semaphore_options;
 
 /* Open a handle on the semaphore of that name; the first opening gives it its capacity.  One
@@ -465,7 +465,7 @@ typedef struct lk_semaphore_options {
  * LK_EINVALID (which option: lk_errmsg()), LK_ENOMEM, LK_ESYSTEM, LK_ECONN, LK_EUNKNOWN, LK_EAUTH,
  * LK_ESERVER, LK_EFOREIGN (the name is a lock's or a latch's), LK_EFENCE, LK_ECLOSED, LK_EFORKED:
  * no handle; after LK_EUNKNOWN the store may have the capacity.  Any thread. */
-LK_API LK_MUST_USE lk_err lk_semaphore_open(lk_client *client, const char *name,
+LK_API LK_MUST_USE lk_err lk_semaphore_open(lk_client *client, const char *name, size_t name_len,
                                             const lk_semaphore_options *options,
                                             lk_semaphore **semaphore);
 
@@ -540,21 +540,21 @@ typedef struct lk_semaphore_status {
 LK_API LK_MUST_USE lk_err lk_semaphore_query(lk_semaphore *semaphore, lk_semaphore_status *status);
 
 /* A hold, or (fence, held_ms and lease_left_ms 0) a wait. */
-typedef struct lk_permits {
+typedef struct lk_ticket {
 	lk_party party;
 	int64_t permits;
 	uint64_t fence;
 	int64_t held_ms;       /* since the grant, by the store's clock */
 	int64_t lease_left_ms; /* until the lease ends unless renewed */
-} lk_permits;
+} lk_ticket;
 
 /* The first max holds by the end of their leases, or waits in their order, 1,000 at most; with max
  * 0 the array may be NULL.  *count is how many; the array may be written to on failure, too.  Else
  * as lk_semaphore_query(). */
 LK_API LK_MUST_USE lk_err lk_semaphore_holders(lk_semaphore *semaphore, size_t max,
-                                               lk_permits *holders, size_t *count);
+                                               lk_ticket *holders, size_t *count);
 LK_API LK_MUST_USE lk_err lk_semaphore_waiters(lk_semaphore *semaphore, size_t max,
-                                               lk_permits *waiters, size_t *count);
+                                               lk_ticket *waiters, size_t *count);
 
 /* Give the semaphore another capacity.  Up: who waits and now fits is granted at once.  Down: holds
  * stay, and nothing is granted until it fits; a wait for more than the capacity ends with
@@ -597,14 +597,13 @@ typedef struct lk_latch_options {
 	int64_t counting_ttl_ms; /* a latch that counts is forgotten after this long; 0 = never */
 	bool absent_is_open;     /* lk_latch_await() does not wait for an absent latch to be made */
 	const char *label;       /* for people, instead of the client's label */
-	size_t name_len;         /* bytes in name, 0 = up to its NUL */
 	int64_t reserved[8];     /* zero */
 } lk_latch_options;
 
 /* Open a handle on the latch of that name; asks the store nothing.  The TTLs are those of the
  * latches that this handle sets.  LK_OK, LK_EINVALID (which option: lk_errmsg()), LK_ENOMEM,
  * LK_ECLOSED, LK_EFORKED.  Any thread. */
-LK_API LK_MUST_USE lk_err lk_latch_open(lk_client *client, const char *name,
+LK_API LK_MUST_USE lk_err lk_latch_open(lk_client *client, const char *name, size_t name_len,
                                         const lk_latch_options *options, lk_latch **latch);
 
 /* As lk_lock_close().  Steps that are not settled yet go on in the background. */
@@ -635,11 +634,12 @@ typedef struct lk_latch_step {
 
 /* Count down.  Counted exactly once, though a reply is lost and the request repeated.
  *
- *   n     1..LK_COUNT_MAX; more than remains opens the latch
- *   name  of this step, 1..LK_STEP_MAX bytes, NULL = none.  A latch counts each name once, whoever
- *         says it, until it opens: a job that crashed after it counted and was restarted counts
- *         once
- *   step  what came of it; may be NULL
+ *   n              1..LK_COUNT_MAX; more than remains opens the latch
+ *   step_name      1..LK_STEP_MAX bytes, any; NULL = none.  A latch counts each name once, whoever
+ *                  says it, until it opens: a job that crashed after it counted and was restarted
+ *                  counts once
+ *   step_name_len  bytes in step_name; 0 = up to its NUL
+ *   step           what came of it; may be NULL
  *
  * LK_OK        counted, or had been before
  * LK_EABSENT   there is no such latch; nothing was counted
@@ -653,8 +653,8 @@ typedef struct lk_latch_step {
  * LK_EINVALID, LK_EAUTH, LK_ESERVER, LK_ENOMEM, LK_EFORKED, LK_ECLOSED   not counted
  *
  * Steps of one client on one latch are settled one after the other.  Any thread. */
-LK_API LK_MUST_USE lk_err lk_latch_down(lk_latch *latch, int64_t n, const char *name,
-                                        lk_latch_step *step);
+LK_API LK_MUST_USE lk_err lk_latch_down(lk_latch *latch, int64_t n, const char *step_name,
+                                        size_t step_name_len, lk_latch_step *step);
 
 /* Wait until the latch is open.  An absent one is waited for, to be made and opened (see
  * absent_is_open).  A wait that began on one generation ends with it, also if the latch was set
@@ -699,10 +699,10 @@ typedef enum lk_kind {
 /* "nothing", "lock", "semaphore", "latch".  Never NULL.  Any thread. */
 LK_API const char *lk_kind_name(lk_kind kind);
 
-/* Ask the store what a name stands for.  name_len 0 = up to its NUL.  LK_EFOREIGN when its key is
- * not Latchkey's; else as lk_lock_query().  Any thread. */
-LK_API LK_MUST_USE lk_err lk_client_kind(lk_client *client, const char *name, size_t name_len,
-                                         lk_kind *kind);
+/* Ask the store what a name stands for.  LK_EFOREIGN when its key is not Latchkey's; else as
+ * lk_lock_query().  Any thread. */
+LK_API LK_MUST_USE lk_err lk_client_name_kind(lk_client *client, const char *name, size_t name_len,
+                                              lk_kind *kind);
 
 /* Called for each name, raw bytes as they were given when it was opened; false ends the walk. */
 typedef bool lk_name_fn(void *arg, const char *name, size_t name_len);
@@ -710,7 +710,7 @@ typedef bool lk_name_fn(void *arg, const char *name, size_t name_len);
 /* Walk the names of all locks that are held or waited for, all semaphores and all latches; needs
  * the right to SCAN.  Names may come and go meanwhile; none comes twice.  LK_EAUTH says which right
  * is missing.  Else as lk_lock_query().  The callback runs in the caller's thread.  Any thread. */
-LK_API LK_MUST_USE lk_err lk_client_list(lk_client *client, lk_name_fn *fn, void *arg);
+LK_API LK_MUST_USE lk_err lk_client_names(lk_client *client, lk_name_fn *fn, void *arg);
 
 /* ---- The private server of local: --------------------------------------------------------- */
 

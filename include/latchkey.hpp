@@ -152,10 +152,10 @@ class client
 class named_lock
 {
       public:
-	named_lock(const client &from, const std::string &name, lk_lock_options options = {})
+	named_lock(const client &from, const std::string &name, const lk_lock_options &options = {})
 	{
-		options.name_len = name.size();
-		detail::check(lk_lock_open(from.native_handle(), name.c_str(), &options, &handle_));
+		detail::check(lk_lock_open(from.native_handle(), name.data(), name.size(), &options,
+		                           &handle_));
 	}
 
 	named_lock(named_lock &&other) noexcept : handle_(other.handle_)
@@ -380,9 +380,8 @@ class semaphore
 	          lk_semaphore_options options = {})
 	{
 		options.capacity = capacity;
-		options.name_len = name.size();
-		detail::check(
-			lk_semaphore_open(from.native_handle(), name.c_str(), &options, &handle_));
+		detail::check(lk_semaphore_open(from.native_handle(), name.data(), name.size(),
+		                                &options, &handle_));
 	}
 
 	semaphore(semaphore &&other) noexcept : handle_(other.handle_)
@@ -439,11 +438,10 @@ class semaphore
 class latch
 {
       public:
-	latch(const client &from, const std::string &name, lk_latch_options options = {})
+	latch(const client &from, const std::string &name, const lk_latch_options &options = {})
 	{
-		options.name_len = name.size();
-		detail::check(
-			lk_latch_open(from.native_handle(), name.c_str(), &options, &handle_));
+		detail::check(lk_latch_open(from.native_handle(), name.data(), name.size(),
+		                            &options, &handle_));
 	}
 
 	latch(latch &&other) noexcept : handle_(other.handle_)
@@ -476,7 +474,7 @@ class latch
 	{
 		lk_latch_step step{};
 
-		detail::check(lk_latch_down(handle_, n, nullptr, &step));
+		detail::check(lk_latch_down(handle_, n, nullptr, 0, &step));
 		return step.remaining;
 	}
 
@@ -485,9 +483,7 @@ class latch
 	{
 		lk_latch_step step{};
 
-		if (name.find('\0') != std::string::npos)
-			throw error(LK_EINVALID, "a step's name ends at its NUL");
-		detail::check(lk_latch_down(handle_, n, name.c_str(), &step));
+		detail::check(lk_latch_down(handle_, n, name.data(), name.size(), &step));
 		return step.remaining;
 	}
 

@@ -74,7 +74,7 @@ static void call_in_vain(void)
 	ck_assert_msg(err == LK_EUNKNOWN || err == LK_ECONN || err == LK_ESERVER, "%s: %s",
 	              lk_err_name(err), lk_errmsg());
 	ck_assert_uint_eq(none, 77);
-	err = lk_latch_down(latch, 1, NULL, NULL);
+	err = lk_latch_down(latch, 1, NULL, 0, NULL);
 	ck_assert_msg(err == LK_EUNKNOWN || err == LK_ECONN || err == LK_ESERVER, "%s: %s",
 	              lk_err_name(err), lk_errmsg());
 	remaining -= err == LK_EUNKNOWN; /* by now, or in the background */

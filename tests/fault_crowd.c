@@ -252,7 +252,7 @@ static void *call_everything(void *arg)
 	struct small *small = arg;
 	char name[16];
 	lk_party parties[2];
-	lk_permits permits[2];
+	lk_ticket permits[2];
 	lk_latch_status latch_status;
 	lk_lock_status status;
 	lk_semaphore *semaphore;
@@ -276,10 +276,10 @@ static void *call_everything(void *arg)
 	OK(lk_semaphore_holders(semaphore, 2, permits, &count));
 	OK(lk_semaphore_release(semaphore, hold));
 	snprintf(name, sizeof(name), "l%d", small->number);
-	OK(lk_latch_open(small->client, name, NULL, &latch));
+	OK(lk_latch_open(small->client, name, 0, NULL, &latch));
 	OK(lk_latch_set(latch, 1, NULL));
 	EXPECT(lk_latch_await(latch, 20), LK_ETIMEDOUT);
-	OK(lk_latch_down(latch, 1, "step", NULL));
+	OK(lk_latch_down(latch, 1, "step", 0, NULL));
 	OK(lk_latch_query(latch, &latch_status));
 	OK(lk_client_close(client));
 	small->well = true;

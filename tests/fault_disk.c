@@ -90,7 +90,7 @@ TEST(s12_evicted_permits_are_lost_and_evicted_latches_absent)
 	awaiter_start(&awaiter, latch, 15000);
 	evict_all();
 	ck_assert_int_eq(redis_int(redis, "EXISTS lk:{s} lk:{s}:h lk:{l} lk:{l}:s"), 0);
-	EXPECT(lk_latch_down(latch, 1, NULL, NULL), LK_EABSENT);
+	EXPECT(lk_latch_down(latch, 1, NULL, 0, NULL), LK_EABSENT);
 	ck_assert(WITHIN(2000, permit_losses.count == 1));
 	ck_assert_int_eq(permit_losses.reason, LK_LOST_TAKEN);
 	EXPECT(lk_semaphore_release(semaphore, hold), LK_ELOST);
@@ -155,9 +155,9 @@ static void expect_refusals(void)
 	EXPECT_REFUSED(lk_lock_acquire(all.free_lock, 0, NULL));
 	EXPECT_REFUSED(lk_lock_acquire(all.free_lock, LK_FOREVER, NULL));
 	EXPECT_REFUSED(lk_semaphore_acquire(all.semaphore, 1, 0, &permit));
-	EXPECT_REFUSED(
-		lk_semaphore_open(all.client, "t", &(lk_semaphore_options){.capacity = 1}, &none));
-	EXPECT_REFUSED(lk_latch_down(all.latch, 1, NULL, NULL));
+	EXPECT_REFUSED(lk_semaphore_open(all.client, "t", 0, &(lk_semaphore_options){.capacity = 1},
+	                                 &none));
+	EXPECT_REFUSED(lk_latch_down(all.latch, 1, NULL, 0, NULL));
 	EXPECT_REFUSED(lk_latch_set(latch_named(all.client, "m"), 1, NULL));
 	EXPECT(lk_latch_await(all.latch, 0), LK_EBUSY); /* looking writes nothing */
 	/* Renewals do not succeed: the end is told when it comes, and no earlier. */

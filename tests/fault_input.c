@@ -69,10 +69,11 @@ static void hold_all(const struct text *names, int count)
 	int listed = 0;
 
 	for (int i = 0; i < count; i++) {
-		const lk_lock_options options = {.name_len = names[i].len,
-		                                 .owner = LK_OWNER_HANDLE};
-		lk_lock *lock = lock_with(client, names[i].bytes, &options);
-		lk_err err = lk_lock_acquire(lock, 0, NULL);
+		const lk_lock_options options = {.owner = LK_OWNER_HANDLE};
+		lk_lock *lock = NULL;
+		lk_err err;
+		OK(lk_lock_open(client, names[i].bytes, names[i].len, &options, &lock));
+		err = lk_lock_acquire(lock, 0, NULL);
 		ck_assert_msg(err == LK_OK, "name %d: %s: %s", i, lk_err_name(err), lk_errmsg());
 	}
 	/* Each has one opening and one closing brace: one tag, not empty. */
@@ -86,7 +87,7 @@ static void hold_all(const struct text *names, int count)
 		listed++;
 	}
 	ck_assert_int_eq(listed, count);
-	OK(lk_client_list(client, tick_off, &found));
+	OK(lk_client_names(client, tick_off, &found));
 	ck_assert_int_eq(found.strangers, 0);
 	for (int i = 0; i < count; i++)
 		ck_assert_msg(found.hits[i] == 1, "name %d is listed %d times", i, found.hits[i]);
@@ -121,13 +122,10 @@ TEST(v1_any_bytes_are_a_name_of_1_to_512)
 	set_up();
 	memset(long_name, '\xfd', LK_NAME_MAX + 1);
 	client = client_at(server.url);
-	EXPECT(lk_lock_open(client, "", NULL, &lock), LK_EINVALID);
-	EXPECT(lk_lock_open(client, NULL, NULL, &lock), LK_EINVALID);
-	EXPECT(lk_lock_open(client, long_name, &(lk_lock_options){.name_len = LK_NAME_MAX + 1},
-	                    &lock),
-	       LK_EINVALID);
-	EXPECT(lk_lock_open(client, long_name, &(lk_lock_options){.name_len = SIZE_MAX}, &lock),
-	       LK_EINVALID);
+	EXPECT(lk_lock_open(client, "", 0, NULL, &lock), LK_EINVALID);
+	EXPECT(lk_lock_open(client, NULL, 0, NULL, &lock), LK_EINVALID);
+	EXPECT(lk_lock_open(client, long_name, LK_NAME_MAX + 1, NULL, &lock), LK_EINVALID);
+	EXPECT(lk_lock_open(client, long_name, SIZE_MAX, NULL, &lock), LK_EINVALID);
 	ck_assert_ptr_null(lock);
 	OK(lk_client_close(client));
 	hold_all(names, sizeof(names) / sizeof(names[0]));
@@ -165,25 +163,26 @@ TEST(v3_times_out_of_range_are_refused_before_anything_is_sent)
 	sent = proxy_count(&proxy).bytes[PROXY_COMMANDS][PROXY_TO_SERVER];
 	for (size_t i = 0; i < sizeof(wrong_leases) / sizeof(wrong_leases[0]); i++) {
 		const lk_lock_options options = {.lease_ms = wrong_leases[i]};
-		EXPECT(lk_lock_open(client, "b", &options, &lock), LK_EINVALID);
+		EXPECT(lk_lock_open(client, "b", 0, &options, &lock), LK_EINVALID);
 		ck_assert_ptr_null(lock);
 		EXPECT(lk_lock_extend(held, wrong_leases[i]), LK_EINVALID);
 	}
 	EXPECT(lk_lock_extend(held, 0), LK_EINVALID);
-	EXPECT(lk_lock_open(client, "b", &(lk_lock_options){.max_hold_ms = -1}, &lock),
+	EXPECT(lk_lock_open(client, "b", 0, &(lk_lock_options){.max_hold_ms = -1}, &lock),
 	       LK_EINVALID);
-	EXPECT(lk_lock_open(client, "b", &(lk_lock_options){.max_hold_ms = INT64_MAX}, &lock),
+	EXPECT(lk_lock_open(client, "b", 0, &(lk_lock_options){.max_hold_ms = INT64_MAX}, &lock),
 	       LK_EINVALID);
-	EXPECT(lk_lock_open(client, "b", &(lk_lock_options){.reserved = {1}}, &lock), LK_EINVALID);
+	EXPECT(lk_lock_open(client, "b", 0, &(lk_lock_options){.reserved = {1}}, &lock),
+	       LK_EINVALID);
 	for (size_t i = 0; i < sizeof(wrong_waits) / sizeof(wrong_waits[0]); i++)
 		EXPECT(lk_lock_acquire(held, wrong_waits[i], NULL), LK_EINVALID);
 	ck_assert_int_eq(proxy_count(&proxy).bytes[PROXY_COMMANDS][PROXY_TO_SERVER], sent);
 	ck_assert_uint_eq(hold_of(held).count, 1);
 	/* The ends of the ranges are right, and so is the longest wait. */
-	OK(lk_lock_open(client, "b", &(lk_lock_options){.lease_ms = LK_LEASE_MAX_MS}, &lock));
+	OK(lk_lock_open(client, "b", 0, &(lk_lock_options){.lease_ms = LK_LEASE_MAX_MS}, &lock));
 	OK(lk_lock_acquire(lock, INT64_MAX, NULL));
 	ck_assert_int_gt(hold_of(lock).remaining_ms, LK_LEASE_MAX_MS / 2);
-	OK(lk_lock_open(client, "c", &(lk_lock_options){.lease_ms = LK_LEASE_MIN_MS}, &lock));
+	OK(lk_lock_open(client, "c", 0, &(lk_lock_options){.lease_ms = LK_LEASE_MIN_MS}, &lock));
 	OK(lk_lock_acquire(lock, 0, NULL));
 	nap_ms(300);
 	ck_assert_int_eq(lk_lock_state(lock), LK_STATE_HELD);

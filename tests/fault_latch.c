@@ -77,7 +77,7 @@ TEST_LIMIT(s1_restart_with_aof_keeps_count_steps_and_waiters, 40)
 	server_restart(&server);
 	redis_reopen();
 	ck_assert_int_ne(redis_info(redis, "process_id"), killed);
-	ck_assert(WITHIN(BACK_MS, lk_latch_down(latch, 1, "one", &step) == LK_OK));
+	ck_assert(WITHIN(BACK_MS, lk_latch_down(latch, 1, "one", 0, &step) == LK_OK));
 	ck_assert(!step.counted && step.remaining == 2);
 	ck_assert_uint_eq(latch_status(latch).generation, generation);
 	ck_assert(WITHIN(BACK_MS, subscribers("a") == 1));
@@ -106,7 +106,7 @@ TEST_LIMIT(s2_empty_restart_makes_it_absent_and_waiters_go_on, 40)
 	await_subscribed(&awaiter, other, "a");
 	server_restart(&server);
 	redis_reopen();
-	ck_assert(WITHIN(BACK_MS, lk_latch_down(latch, 1, NULL, NULL) == LK_EABSENT));
+	ck_assert(WITHIN(BACK_MS, lk_latch_down(latch, 1, NULL, 0, NULL) == LK_EABSENT));
 	ck_assert(WITHIN(BACK_MS, subscribers("a") == 1));
 	ck_assert(!awaiter.ended);
 	OK(lk_latch_set(latch, 1, NULL));
@@ -132,13 +132,13 @@ TEST_LIMIT(s6_step_to_a_stopped_server_is_counted_once_when_it_runs, 40)
 	await_subscribed(&awaiter, client, "a");
 	server_pause(&server);
 	ck_assert_int_eq(proc_state(server.pid), 'T');
-	EXPECT(lk_latch_down(latch, 1, NULL, NULL), LK_EUNKNOWN);
+	EXPECT(lk_latch_down(latch, 1, NULL, 0, NULL), LK_EUNKNOWN);
 	EXPECT(lk_latch_await(latch, 10), LK_ECONN);
 	server_resume(&server);
 	ck_assert(WITHIN(BACK_MS, count_of("a") == 1));
 	nap_ms(500); /* what was sent twice would count twice now */
 	ck_assert_int_eq(count_of("a"), 1);
-	ck_assert(WITHIN(BACK_MS, lk_latch_down(latch, 1, NULL, NULL) == LK_OK));
+	ck_assert(WITHIN(BACK_MS, lk_latch_down(latch, 1, NULL, 0, NULL) == LK_OK));
 	ck_assert(WITHIN(BACK_MS, awaiter.ended));
 	OK(awaiter_join(&awaiter));
 	OK(lk_client_close(client));
@@ -163,7 +163,7 @@ TEST(s6_handle_may_be_closed_while_its_request_hangs)
 	nap_ms(3 * TIMEOUT_MS); /* it is overdue, and the connection is given up */
 	server_resume(&server);
 	latch = latch_named(client, "a");
-	ck_assert(WITHIN(BACK_MS, lk_latch_down(latch, 3, NULL, NULL) == LK_OK));
+	ck_assert(WITHIN(BACK_MS, lk_latch_down(latch, 3, NULL, 0, NULL) == LK_OK));
 	OK(lk_client_close(client));
 }
 
@@ -252,7 +252,7 @@ TEST_LIMIT(s6_close_settles_a_step_or_says_that_it_is_not_known, 40)
 		OK(lk_latch_set(latch, 3, NULL));
 		latch_down(latch, 1, NULL);
 		server_pause(&server);
-		EXPECT(lk_latch_down(latch, 1, NULL, NULL), LK_EUNKNOWN);
+		EXPECT(lk_latch_down(latch, 1, NULL, 0, NULL), LK_EUNKNOWN);
 		pthread_create(&thread, NULL, resume_later, &after_ms);
 		start_ms = now_ms();
 		EXPECT(lk_client_close(client), late ? LK_EUNKNOWN : LK_OK);
@@ -330,12 +330,12 @@ TEST_LIMIT(s10_deleted_latch_is_absent_and_waiters_go_on, 40)
 	latch_down(latch, 1, "one");
 	await_subscribed(&awaiter, client, "a");
 	redis_do(redis, "FLUSHALL");
-	EXPECT(lk_latch_down(latch, 1, NULL, NULL), LK_EABSENT);
+	EXPECT(lk_latch_down(latch, 1, NULL, 0, NULL), LK_EABSENT);
 	OK(lk_latch_set(latch, 2, NULL));
 	ck_assert_uint_gt(latch_status(latch).generation, generation);
 	ck_assert_int_eq(latch_down(latch, 1, "one"), 1); /* the name is forgotten with it */
 	redis_do(redis, "DEL lk:{a}");
-	EXPECT(lk_latch_down(latch, 1, NULL, NULL), LK_EABSENT);
+	EXPECT(lk_latch_down(latch, 1, NULL, 0, NULL), LK_EABSENT);
 	ck_assert(!awaiter.ended);
 	OK(lk_latch_set(latch, 0, NULL));
 	ck_assert(WITHIN(1000, awaiter.ended));
@@ -411,7 +411,7 @@ TEST(s16_key_of_another_type_is_refused_and_left_alone)
 	EXPECT(lk_latch_set(latch, 1, NULL), LK_EFOREIGN);
 	ck_assert_ptr_nonnull(strstr(lk_errmsg(), "lk:{a}"));
 	EXPECT(lk_latch_reset(latch, 1, NULL), LK_EFOREIGN);
-	EXPECT(lk_latch_down(latch, 1, NULL, NULL), LK_EFOREIGN);
+	EXPECT(lk_latch_down(latch, 1, NULL, 0, NULL), LK_EFOREIGN);
 	EXPECT(lk_latch_await(latch, 1000), LK_EFOREIGN);
 	EXPECT(lk_latch_query(latch, &status), LK_EFOREIGN);
 	EXPECT(lk_latch_remove(latch), LK_EFOREIGN);
@@ -439,9 +439,8 @@ TEST(v1_v2_any_bytes_make_names_that_never_collide)
 	set_up(NULL);
 	client = client_at(server.url);
 	for (size_t i = 0; i < NAMES; i++) {
-		lk_latch_options options = {.name_len = names[i].len};
 		struct awaiter awaiter;
-		latches[i] = latch_with(client, names[i].bytes, &options);
+		OK(lk_latch_open(client, names[i].bytes, names[i].len, NULL, &latches[i]));
 		awaiter_start(&awaiter, latches[i], 10000);
 		nap_ms(5);
 		OK(lk_latch_set(latches[i], (int64_t)i + 2, NULL));
@@ -476,9 +475,9 @@ TEST(v4_damaged_counter_and_fields_are_told)
 	redis_do(redis, "DEL lk:fence");
 	OK(lk_latch_set(latch, 1, NULL));
 	redis_do(redis, "HSET lk:{a} count -5");
-	EXPECT(lk_latch_down(latch, 1, NULL, NULL), LK_EFOREIGN);
+	EXPECT(lk_latch_down(latch, 1, NULL, 0, NULL), LK_EFOREIGN);
 	redis_do(redis, "HSET lk:{a} count 5 open_ttl x");
-	EXPECT(lk_latch_down(latch, 1, NULL, NULL), LK_EFOREIGN);
+	EXPECT(lk_latch_down(latch, 1, NULL, 0, NULL), LK_EFOREIGN);
 	OK(lk_client_close(client));
 }
 
@@ -499,7 +498,7 @@ TEST(v7_count_stops_at_zero_and_old_waiters_are_released_once)
 	nap_ms(100);
 	latch_down(latch, LK_COUNT_MAX - 1, NULL);
 	ck_assert_int_eq(latch_status(latch).count, 1);
-	OK(lk_latch_down(latch, LK_COUNT_MAX, NULL, &step));
+	OK(lk_latch_down(latch, LK_COUNT_MAX, NULL, 0, &step));
 	ck_assert_int_eq(step.remaining, 0);
 	OK(lk_latch_reset(latch, 1, NULL));
 	for (int i = 0; i < 20; i++)

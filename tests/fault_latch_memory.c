@@ -106,7 +106,7 @@ TEST(s10_steps_that_were_lost_count_no_second_time)
 		OK(lk_latch_reset(latch, 3, NULL));
 		ck_assert_int_eq(latch_down(latch, 1, "job"), 2);
 		redis_do(redis, losses[i]);
-		EXPECT(lk_latch_down(latch, 1, "job", &step), LK_EFOREIGN);
+		EXPECT(lk_latch_down(latch, 1, "job", 0, &step), LK_EFOREIGN);
 		ck_assert_ptr_nonnull(strstr(lk_errmsg(), "reset it"));
 		ck_assert_int_eq(latch_status(latch).count, 2);
 		EXPECT(lk_latch_await(latch, 0), LK_EBUSY);
@@ -114,7 +114,7 @@ TEST(s10_steps_that_were_lost_count_no_second_time)
 	OK(lk_latch_reset(latch, 1, NULL));
 	ck_assert_int_eq(latch_down(latch, 1, "job"), 0);
 	redis_do(redis, "DEL lk:{a}:s");
-	OK(lk_latch_down(latch, 1, "job", &step)); /* open is open */
+	OK(lk_latch_down(latch, 1, "job", 0, &step)); /* open is open */
 	ck_assert(!step.counted);
 	OK(lk_latch_await(latch, 0));
 	OK(lk_client_close(client));

@@ -74,7 +74,7 @@ TEST_LIMIT(n2_lost_replies_count_once, 60)
 	for (int i = 0; i < 3; i++) {
 		int64_t dropped = proxy_count(&proxy).dropped[PROXY_COMMANDS][PROXY_TO_CLIENT];
 		proxy_set(&proxy, PROXY_COMMANDS, PROXY_TO_CLIENT, &drop);
-		EXPECT(lk_latch_down(latch, 1, i ? "named" : NULL, NULL), LK_EUNKNOWN);
+		EXPECT(lk_latch_down(latch, 1, i ? "named" : NULL, 0, NULL), LK_EUNKNOWN);
 		ck_assert_int_gt(proxy_count(&proxy).dropped[PROXY_COMMANDS][PROXY_TO_CLIENT],
 		                 dropped);
 		count -= i < 2; /* the last one's name had been counted */
@@ -82,7 +82,7 @@ TEST_LIMIT(n2_lost_replies_count_once, 60)
 		proxy_heal(&proxy);
 		ck_assert(WITHIN(BACK_MS, answers(latch)));
 		/* Behind it stands what is settled in the background. */
-		ck_assert(WITHIN(BACK_MS, lk_latch_down(latch, 1, NULL, NULL) == LK_OK));
+		ck_assert(WITHIN(BACK_MS, lk_latch_down(latch, 1, NULL, 0, NULL) == LK_OK));
 		count--;
 		ck_assert_int_eq(count_now(), count);
 	}
@@ -138,7 +138,7 @@ static bool down_step(struct lane *lane, int k)
 {
 	lk_latch_step step = {.remaining = -1};
 	int64_t cuts = arm(lane, k);
-	lk_err err = lk_latch_down(lane->latch, 1, NULL, &step);
+	lk_err err = lk_latch_down(lane->latch, 1, NULL, 0, &step);
 	bool cut = disarm(lane, cuts);
 
 	if (err == LK_OK) {
@@ -438,7 +438,7 @@ TEST(n4_step_with_an_unreadable_answer_is_not_known)
 	count--;
 	for (size_t i = 0; i < sizeof(lies) / sizeof(lies[0]); i++) {
 		proxy_lie(&proxy, PROXY_COMMANDS, lies[i], strlen(lies[i]));
-		EXPECT(lk_latch_down(latch, 1, NULL, NULL), LK_EUNKNOWN);
+		EXPECT(lk_latch_down(latch, 1, NULL, 0, NULL), LK_EUNKNOWN);
 		ck_assert_int_eq(proxy_count(&proxy).lies, (int64_t)i + 1);
 		ck_assert_int_eq(count_now(), --count); /* it was */
 		ck_assert(WITHIN(BACK_MS, answers(latch)));

@@ -40,7 +40,7 @@ static int job(void *arg, int in, int out)
 	(void)in;
 	snprintf(name, sizeof(name), "job %d", (int)(intptr_t)arg);
 	nap_ms((int64_t)(random() % 30));
-	OK(lk_latch_down(latch, 1, name, &step));
+	OK(lk_latch_down(latch, 1, name, 0, &step));
 	line_write(out, "%d", step.counted);
 	nap_ms((int64_t)(random() % 30));
 	OK(lk_client_close(client));
@@ -186,13 +186,13 @@ static int use_in_child(lk_client *client, lk_latch *latch)
 	lk_latch *other = NULL;
 	lk_latch_status status;
 
-	if (lk_latch_open(client, "b", NULL, &other) != LK_EFORKED || other)
+	if (lk_latch_open(client, "b", 0, NULL, &other) != LK_EFORKED || other)
 		return 1;
 	if (lk_latch_set(latch, 1, NULL) != LK_EFORKED)
 		return 2;
 	if (lk_latch_reset(latch, 1, NULL) != LK_EFORKED)
 		return 3;
-	if (lk_latch_down(latch, 1, NULL, NULL) != LK_EFORKED)
+	if (lk_latch_down(latch, 1, NULL, 0, NULL) != LK_EFORKED)
 		return 4;
 	if (lk_latch_await(latch, 0) != LK_EFORKED)
 		return 5;

@@ -357,8 +357,8 @@ static int use_after_fork(lk_client *client, lk_lock *lock, const char *url, int
 	EXPECT(lk_lock_query(lock, &status), LK_EFORKED);
 	EXPECT(lk_lock_waiters(lock, 1, &party, &count), LK_EFORKED);
 	EXPECT(lk_lock_break(lock, NULL), LK_EFORKED);
-	EXPECT(lk_client_list(client, keep_name, NULL), LK_EFORKED);
-	EXPECT(lk_lock_open(client, "b", NULL, &other), LK_EFORKED);
+	EXPECT(lk_client_names(client, keep_name, NULL), LK_EFORKED);
+	EXPECT(lk_lock_open(client, "b", 0, NULL, &other), LK_EFORKED);
 	ck_assert(!lk_lock_is_mine(lock));
 	ck_assert_int_eq(lk_lock_state(lock), LK_STATE_NONE);
 	EXPECT(lk_lock_snapshot(lock, &snapshot), LK_EFORKED);

@@ -130,7 +130,7 @@ static bool counts(lk_latch *latch, const char *name, int64_t remaining)
 {
 	lk_latch_step step = {.remaining = -1};
 
-	ck_assert(WITHIN(BACK_MS, lk_latch_down(latch, 1, name, &step) == LK_OK));
+	ck_assert(WITHIN(BACK_MS, lk_latch_down(latch, 1, name, 0, &step) == LK_OK));
 	ck_assert_int_eq(step.remaining, remaining);
 	return step.counted;
 }

@@ -46,7 +46,7 @@ TEST(v3_times_out_of_range_are_refused_before_anything_is_sent)
 	sent = proxy_count(&proxy).bytes[PROXY_COMMANDS][PROXY_TO_SERVER];
 	for (size_t i = 0; i < sizeof(wrong_leases) / sizeof(wrong_leases[0]); i++) {
 		options.lease_ms = wrong_leases[i];
-		EXPECT(lk_semaphore_open(client, "b", &options, &none), LK_EINVALID);
+		EXPECT(lk_semaphore_open(client, "b", 0, &options, &none), LK_EINVALID);
 		EXPECT(lk_semaphore_extend(semaphore, hold, wrong_leases[i]), LK_EINVALID);
 	}
 	for (size_t i = 0; i < sizeof(wrong_waits) / sizeof(wrong_waits[0]); i++)
@@ -56,7 +56,7 @@ TEST(v3_times_out_of_range_are_refused_before_anything_is_sent)
 	ck_assert_int_eq(proxy_count(&proxy).bytes[PROXY_COMMANDS][PROXY_TO_SERVER], sent);
 	/* The ends of the ranges are right, and so is the longest wait. */
 	options.lease_ms = LK_LEASE_MAX_MS;
-	OK(lk_semaphore_open(client, "b", &options, &none));
+	OK(lk_semaphore_open(client, "b", 0, &options, &none));
 	hold = permits_of(none, 3, INT64_MAX);
 	ck_assert_int_gt(hold_in(none, hold).remaining_ms, LK_LEASE_MAX_MS / 2);
 	ck_assert_int_gt(redis_int(redis, "PTTL lk:{b}"), LK_LEASE_MAX_MS); /* outlives its holds */
@@ -171,7 +171,7 @@ TEST(v6_clients_that_disagree_on_the_capacity_lose_nothing)
 	for (int i = 0; i < 2; i++)
 		holds[i] = permits_of(semaphore, 2, 0);
 	OK(lk_semaphore_resize(semaphore, 2)); /* while all 4 are held */
-	EXPECT(lk_semaphore_open(other, "a", &(lk_semaphore_options){.capacity = 4}, &none),
+	EXPECT(lk_semaphore_open(other, "a", 0, &(lk_semaphore_options){.capacity = 4}, &none),
 	       LK_EMISMATCH);
 	ck_assert_ptr_null(none);
 	EXPECT(lk_semaphore_acquire(behind, 3, 0, &got), LK_ELIMIT);
@@ -254,7 +254,7 @@ TEST(v8_forged_grants_do_not_match)
 	struct permit_wait wait;
 	lk_client *client, *near;
 	lk_semaphore *held;
-	lk_permits waiter;
+	lk_ticket waiter;
 	uint64_t hold;
 	size_t count;
 

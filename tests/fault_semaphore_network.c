@@ -204,7 +204,7 @@ TEST(n4_calls_without_a_link_say_so_and_are_made_good)
 	EXPECT(lk_semaphore_acquire(semaphore, 1, 200, &got), LK_ECONN);
 	EXPECT(lk_semaphore_query(semaphore, &status), LK_ECONN);
 	EXPECT(lk_semaphore_resize(semaphore, 6), LK_ECONN);
-	EXPECT(lk_semaphore_open(far, "b", &(lk_semaphore_options){.capacity = 1}, &closed),
+	EXPECT(lk_semaphore_open(far, "b", 0, &(lk_semaphore_options){.capacity = 1}, &closed),
 	       LK_ECONN);
 	EXPECT(lk_semaphore_extend(semaphore, holds[0], 6000), LK_ECONN);
 	ck_assert_ptr_null(closed);

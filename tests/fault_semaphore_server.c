@@ -430,7 +430,7 @@ TEST(s13_full_server_renews_releases_and_hands_on)
 	                  true);
 	redis_do(redis, "CONFIG SET maxmemory-policy noeviction maxmemory 1");
 	ck_assert_ptr_nonnull(strstr(redis_text(redis, "SET more 1"), "-OOM"));
-	EXPECT(lk_semaphore_open(client, "b", &(lk_semaphore_options){.capacity = 1}, &refused),
+	EXPECT(lk_semaphore_open(client, "b", 0, &(lk_semaphore_options){.capacity = 1}, &refused),
 	       LK_ESERVER);
 	ck_assert_ptr_nonnull(strstr(lk_errmsg(), "OOM"));
 	permits_stay_held(semaphore, hold, 900);

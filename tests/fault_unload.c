@@ -25,7 +25,7 @@ static struct {
 	void *handle;
 	lk_err (*client_open)(const char *, const lk_client_options *, lk_client **);
 	lk_err (*client_close)(lk_client *);
-	lk_err (*lock_open)(lk_client *, const char *, const lk_lock_options *, lk_lock **);
+	lk_err (*lock_open)(lk_client *, const char *, size_t, const lk_lock_options *, lk_lock **);
 	lk_err (*lock_acquire)(lk_lock *, int64_t, uint64_t *);
 	lk_err (*lock_release)(lk_lock *);
 } lib;
@@ -91,8 +91,8 @@ static int unload(void *arg, int in, int out)
 		return 2;
 	load();
 	OK(lib.client_open(server.url, NULL, &client));
-	OK(lib.lock_open(client, "a", &(lk_lock_options){.lease_ms = 300}, &lock));
-	OK(lib.lock_open(client, "b", NULL, &user.lock));
+	OK(lib.lock_open(client, "a", 0, &(lk_lock_options){.lease_ms = 300}, &lock));
+	OK(lib.lock_open(client, "b", 0, NULL, &user.lock));
 	pthread_create(&thread, NULL, use, &user);
 	ck_assert(WITHIN(5000, user.holds));
 	OK(lib.lock_acquire(lock, 1000, NULL));

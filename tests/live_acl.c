@@ -112,14 +112,14 @@ static lk_err use_semaphores(lk_client *client, lk_client *other, const char **s
 	const lk_semaphore_options options = {.capacity = 3};
 	lk_semaphore *semaphore, *theirs;
 	lk_semaphore_status status;
-	lk_permits permits;
+	lk_ticket permits;
 	uint64_t hold, more, third;
 	size_t count;
 	lk_err err;
 
 	*step = "semaphore";
-	if ((err = lk_semaphore_open(client, "s", &options, &semaphore)) ||
-	    (err = lk_semaphore_open(other, "s", &options, &theirs)) ||
+	if ((err = lk_semaphore_open(client, "s", 0, &options, &semaphore)) ||
+	    (err = lk_semaphore_open(other, "s", 0, &options, &theirs)) ||
 	    (err = lk_semaphore_acquire(semaphore, 3, 1000, &hold)) ||
 	    (err = lk_semaphore_extend(semaphore, hold, 20000)))
 		return err;
@@ -147,17 +147,18 @@ static lk_err use_latches(lk_client *client, lk_client *other, const char **step
 	lk_err err;
 
 	*step = "latch";
-	if ((err = lk_latch_reset(latch, 3, NULL)) || (err = lk_latch_down(latch, 1, "x", NULL)) ||
+	if ((err = lk_latch_reset(latch, 3, NULL)) ||
+	    (err = lk_latch_down(latch, 1, "x", 0, NULL)) ||
 	    (err = lk_latch_query(theirs, &status)))
 		return err;
 	if ((err = lk_latch_await(theirs, 50)) != LK_ETIMEDOUT)
 		return err ? err : LK_EUNKNOWN;
 	*step = "kind";
-	if ((err = lk_client_kind(client, "l", 0, &kind)))
+	if ((err = lk_client_name_kind(client, "l", 0, &kind)))
 		return err;
 	*step = "open latch";
-	if ((err = lk_latch_down(theirs, 2, NULL, NULL)) || (err = lk_latch_await(latch, 1000)) ||
-	    (err = lk_latch_remove(latch)))
+	if ((err = lk_latch_down(theirs, 2, NULL, 0, NULL)) ||
+	    (err = lk_latch_await(latch, 1000)) || (err = lk_latch_remove(latch)))
 		return err;
 	return LK_OK;
 }

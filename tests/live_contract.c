@@ -40,7 +40,7 @@ static void *contend_thread(void *arg)
 	struct crowd *crowd = arg;
 	struct redis *redis = redis_open(&crowd->server);
 	lk_lock *lock = NULL;
-	int failures = lk_lock_open(crowd->client, "counter", NULL, &lock) != LK_OK;
+	int failures = lk_lock_open(crowd->client, "counter", 0, NULL, &lock) != LK_OK;
 
 	for (int i = 0; i < crowd->rounds && !failures; i++) {
 		uint64_t fence = 0;

@@ -137,7 +137,7 @@ TEST(uncontended_pair_of_a_semaphore_takes_four_system_calls)
 static void have_latch(int64_t count)
 {
 	client = client_at(server.url);
-	OK(lk_latch_open(client, "a", NULL, &latch));
+	OK(lk_latch_open(client, "a", 0, NULL, &latch));
 	OK(lk_latch_set(latch, count, NULL));
 }
 
@@ -166,14 +166,14 @@ static void have_counting_latch(void *arg)
 {
 	(void)arg;
 	have_latch(100000);
-	OK(lk_latch_down(latch, 1, NULL, NULL));
+	OK(lk_latch_down(latch, 1, NULL, 0, NULL));
 }
 
 static void count_down(void *arg)
 {
 	(void)arg;
 	for (int i = 0; i < EACH; i++)
-		DO(lk_latch_down(latch, 1, NULL, NULL));
+		DO(lk_latch_down(latch, 1, NULL, 0, NULL));
 }
 
 TEST(step_of_a_latch_takes_two_system_calls)

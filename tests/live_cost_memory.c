@@ -140,14 +140,14 @@ static void await_latch(void *latch)
 static void count_down(void *latch)
 {
 	for (int i = 0; i < EACH; i++)
-		DO(lk_latch_down(latch, 1, NULL, NULL));
+		DO(lk_latch_down(latch, 1, NULL, 0, NULL));
 }
 
 static lk_latch *latch_of(int64_t count)
 {
 	lk_latch *latch = NULL;
 
-	OK(lk_latch_open(client, "a", NULL, &latch));
+	OK(lk_latch_open(client, "a", 0, NULL, &latch));
 	OK(lk_latch_set(latch, count, NULL));
 	return latch;
 }

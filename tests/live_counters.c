@@ -64,9 +64,9 @@ TEST(counters_tell_what_a_program_did)
 	semaphore = semaphore_of(client, "s", 2, 0);
 	hold = permits_of(semaphore, 2, 0);
 	OK(lk_semaphore_release(semaphore, hold));
-	OK(lk_latch_open(client, "l", NULL, &latch));
+	OK(lk_latch_open(client, "l", 0, NULL, &latch));
 	OK(lk_latch_set(latch, 2, NULL));
-	OK(lk_latch_down(latch, 2, NULL, NULL));
+	OK(lk_latch_down(latch, 2, NULL, 0, NULL));
 	OK(lk_latch_await(latch, 1000));
 	counters = counters_of(client);
 	ck_assert_int_eq(counters.acquired, 2);

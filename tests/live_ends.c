@@ -134,7 +134,7 @@ static lk_err look_at_latch(void)
 
 static lk_err step(void)
 {
-	return lk_latch_down(latch, 1, NULL, NULL);
+	return lk_latch_down(latch, 1, NULL, 0, NULL);
 }
 
 static lk_err query_lock(void)
@@ -155,7 +155,7 @@ static lk_err ask_kind(void)
 {
 	lk_kind kind;
 
-	return lk_client_kind(client, "held", 0, &kind);
+	return lk_client_name_kind(client, "held", 0, &kind);
 }
 
 static lk_err wait_until_cancelled(void)
@@ -266,7 +266,7 @@ static void start(void)
 	permits = semaphore_of(client, "permits", 4, 0);
 	taken = semaphore_of(client, "taken", 1, 0);
 	hold = permits_of(permits, 4, 0);
-	OK(lk_latch_open(client, "latch", NULL, &latch));
+	OK(lk_latch_open(client, "latch", 0, NULL, &latch));
 	OK(lk_latch_set(latch, 100, NULL));
 }
 

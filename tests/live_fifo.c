@@ -23,7 +23,7 @@ static int wait_once(void *arg, int in, int out)
 	lk_lock *lock;
 
 	if (!line_read(in, 60000) || lk_client_open(server.unix_url, NULL, &client) ||
-	    lk_lock_open(client, "line", NULL, &lock))
+	    lk_lock_open(client, "line", 0, NULL, &lock))
 		return 2;
 	redis = redis_open(&server);
 	line_write(out, "asking");
@@ -128,7 +128,7 @@ static int want_in(void *arg, int in, int out)
 
 	(void)arg;
 	if (!line_read(in, 20000) || lk_client_open(server.unix_url, NULL, &client) ||
-	    lk_lock_open(client, "line", NULL, &lock))
+	    lk_lock_open(client, "line", 0, NULL, &lock))
 		return 2;
 	for (int i = 0; i < 20; i++)
 		if (lk_lock_acquire(lock, 1000, NULL) || lk_lock_release(lock))

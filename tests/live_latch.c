@@ -20,7 +20,7 @@ static int count_in_process(void *arg, int in, int out)
 	for (int i = 0; i < STEPS; i++) {
 		lk_latch_step step;
 		snprintf(name, sizeof(name), "step %d", i);
-		OK(lk_latch_down(latch, 1, name, &step));
+		OK(lk_latch_down(latch, 1, name, 0, &step));
 		counted += step.counted;
 		latch_down(latch, 1, NULL);
 	}

@@ -77,7 +77,7 @@ static void start(void)
 	for (int i = 0; i < LINKS; i++) {
 		const lk_lock_options options = {
 			.lease_ms = LEASE_MS, .on_lost = note_loss, .on_lost_arg = &locks[i]};
-		OK(lk_lock_open(client, names[i], &options, &locks[i]));
+		OK(lk_lock_open(client, names[i], 0, &options, &locks[i]));
 	}
 }
 

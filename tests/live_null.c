@@ -21,7 +21,7 @@ static lk_semaphore *semaphore;
 static lk_latch *latch;
 static lk_hold snapshot;
 static lk_party parties[2];
-static lk_permits permits[2];
+static lk_ticket permits[2];
 static lk_lock_status lock_status;
 static lk_semaphore_status semaphore_status;
 static lk_latch_status latch_status;
@@ -63,10 +63,10 @@ static lk_err try_without_fence(lk_lock *free_lock)
 	HARMLESS(lk_client_id, client, !strcmp(lk_client_id(NULL), ""))                            \
 	REFUSED(lk_client_counters, client, (NULL, &counters))                                     \
 	REFUSED(lk_client_counters, counters, (client, NULL))                                      \
-	REFUSED(lk_lock_open, client, (NULL, "a", NULL, &lock))                                    \
-	REFUSED(lk_lock_open, name, (client, NULL, NULL, &lock))                                   \
-	ALLOWED(lk_lock_open, options, lk_lock_open(client, "a", NULL, &lock) == LK_OK)            \
-	REFUSED(lk_lock_open, lock, (client, "a", NULL, NULL))                                     \
+	REFUSED(lk_lock_open, client, (NULL, "a", 0, NULL, &lock))                                 \
+	REFUSED(lk_lock_open, name, (client, NULL, 0, NULL, &lock))                                \
+	ALLOWED(lk_lock_open, options, lk_lock_open(client, "a", 0, NULL, &lock) == LK_OK)         \
+	REFUSED(lk_lock_open, lock, (client, "a", 0, NULL, NULL))                                  \
 	ALLOWED(lk_lock_close, lock, lk_lock_close(NULL) == LK_OK)                                 \
 	REFUSED(lk_lock_acquire, lock, (NULL, 0, &hold))                                           \
 	ALLOWED(lk_lock_acquire, fence, try_without_fence(lock) == LK_OK)                          \
@@ -84,11 +84,11 @@ static lk_err try_without_fence(lk_lock *free_lock)
 	REFUSED(lk_lock_waiters, count, (lock, 2, parties, NULL))                                  \
 	REFUSED(lk_lock_break, lock, (NULL, "x"))                                                  \
 	ALLOWED(lk_lock_break, if_holder, lk_lock_break(lock, NULL) == LK_ENOTHELD)                \
-	REFUSED(lk_semaphore_open, client, (NULL, "s", NULL, &semaphore))                          \
-	REFUSED(lk_semaphore_open, name, (client, NULL, NULL, &semaphore))                         \
+	REFUSED(lk_semaphore_open, client, (NULL, "s", 0, NULL, &semaphore))                       \
+	REFUSED(lk_semaphore_open, name, (client, NULL, 0, NULL, &semaphore))                      \
 	ALLOWED(lk_semaphore_open, options,                                                        \
-	        lk_semaphore_open(client, "s", NULL, &semaphore) == LK_OK)                         \
-	REFUSED(lk_semaphore_open, semaphore, (client, "s", NULL, NULL))                           \
+	        lk_semaphore_open(client, "s", 0, NULL, &semaphore) == LK_OK)                      \
+	REFUSED(lk_semaphore_open, semaphore, (client, "s", 0, NULL, NULL))                        \
 	ALLOWED(lk_semaphore_close, semaphore, lk_semaphore_close(NULL) == LK_OK)                  \
 	REFUSED(lk_semaphore_acquire, semaphore, (NULL, 1, 0, &hold))                              \
 	/* Allowed where leases are fixed, which these are not. */                                 \
@@ -111,29 +111,29 @@ static lk_err try_without_fence(lk_lock *free_lock)
 	REFUSED(lk_semaphore_resize, semaphore, (NULL, 2))                                         \
 	REFUSED(lk_semaphore_break, semaphore, (NULL, "x"))                                        \
 	ALLOWED(lk_semaphore_break, if_holder, lk_semaphore_break(semaphore, NULL) == LK_ENOTHELD) \
-	REFUSED(lk_latch_open, client, (NULL, "l", NULL, &latch))                                  \
-	REFUSED(lk_latch_open, name, (client, NULL, NULL, &latch))                                 \
-	ALLOWED(lk_latch_open, options, lk_latch_open(client, "l", NULL, &latch) == LK_OK)         \
-	REFUSED(lk_latch_open, latch, (client, "l", NULL, NULL))                                   \
+	REFUSED(lk_latch_open, client, (NULL, "l", 0, NULL, &latch))                               \
+	REFUSED(lk_latch_open, name, (client, NULL, 0, NULL, &latch))                              \
+	ALLOWED(lk_latch_open, options, lk_latch_open(client, "l", 0, NULL, &latch) == LK_OK)      \
+	REFUSED(lk_latch_open, latch, (client, "l", 0, NULL, NULL))                                \
 	ALLOWED(lk_latch_close, latch, lk_latch_close(NULL) == LK_OK)                              \
 	REFUSED(lk_latch_set, latch, (NULL, 1, NULL))                                              \
 	ALLOWED(lk_latch_set, was, lk_latch_set(latch, 3, NULL) == LK_OK)                          \
 	REFUSED(lk_latch_reset, latch, (NULL, 1, NULL))                                            \
 	ALLOWED(lk_latch_reset, was, lk_latch_reset(latch, 3, NULL) == LK_OK)                      \
 	REFUSED(lk_latch_remove, latch, (NULL))                                                    \
-	REFUSED(lk_latch_down, latch, (NULL, 1, "x", &step))                                       \
-	ALLOWED(lk_latch_down, name, lk_latch_down(latch, 1, NULL, &step) == LK_OK)                \
-	ALLOWED(lk_latch_down, step, lk_latch_down(latch, 1, "x", NULL) == LK_OK)                  \
+	REFUSED(lk_latch_down, latch, (NULL, 1, "x", 0, &step))                                    \
+	ALLOWED(lk_latch_down, step_name, lk_latch_down(latch, 1, NULL, 0, &step) == LK_OK)        \
+	ALLOWED(lk_latch_down, step, lk_latch_down(latch, 1, "x", 0, NULL) == LK_OK)               \
 	REFUSED(lk_latch_await, latch, (NULL, 0))                                                  \
 	REFUSED(lk_latch_cancel, latch, (NULL))                                                    \
 	REFUSED(lk_latch_query, latch, (NULL, &latch_status))                                      \
 	REFUSED(lk_latch_query, status, (latch, NULL))                                             \
-	REFUSED(lk_client_kind, client, (NULL, "a", 0, &kind))                                     \
-	REFUSED(lk_client_kind, name, (client, NULL, 0, &kind))                                    \
-	REFUSED(lk_client_kind, kind, (client, "a", 0, NULL))                                      \
-	REFUSED(lk_client_list, client, (NULL, next_name, NULL))                                   \
-	REFUSED(lk_client_list, fn, (client, NULL, NULL))                                          \
-	ALLOWED(lk_client_list, arg, lk_client_list(client, next_name, NULL) == LK_OK)             \
+	REFUSED(lk_client_name_kind, client, (NULL, "a", 0, &kind))                                \
+	REFUSED(lk_client_name_kind, name, (client, NULL, 0, &kind))                               \
+	REFUSED(lk_client_name_kind, kind, (client, "a", 0, NULL))                                 \
+	REFUSED(lk_client_names, client, (NULL, next_name, NULL))                                  \
+	REFUSED(lk_client_names, fn, (client, NULL, NULL))                                         \
+	ALLOWED(lk_client_names, arg, lk_client_names(client, next_name, NULL) == LK_OK)           \
 	REFUSED(lk_local_start, info, (NULL))                                                      \
 	REFUSED(lk_local_status, info, (NULL))                                                     \
 	ALLOWED(lk_doctor, url, lk_doctor(NULL, NULL, NULL, NULL, &worst) == LK_ESYSTEM)           \
@@ -173,7 +173,7 @@ TEST(null_is_refused_or_harmless)
 	client = client_at(server.url);
 	lock = lock_named(client, "a");
 	semaphore = semaphore_of(client, "s", 2, 0);
-	OK(lk_latch_open(client, "l", NULL, &latch));
+	OK(lk_latch_open(client, "l", 0, NULL, &latch));
 	for (size_t i = 0; i < ROW_COUNT; i++) {
 		bool as_promised;
 

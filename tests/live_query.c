@@ -269,10 +269,10 @@ static bool walk_has(const struct walk *walk, const char *name, size_t len)
 TEST(list_walks_each_name_once)
 {
 	lk_client *client = set_up();
-	const lk_lock_options odd = {.name_len = 7};
+	lk_lock *odd = NULL;
 	struct walk walk = {0}, empty = {0}, stopped = {.stop_at = 5};
 
-	OK(lk_client_list(client, walk_name, &empty));
+	OK(lk_client_names(client, walk_name, &empty));
 	ck_assert_int_eq(empty.count, 0);
 	redis_do(redis, "SET other:{thing} 1");
 	redis_do(redis, "SET lk:thing 1");
@@ -281,8 +281,9 @@ TEST(list_walks_each_name_once)
 		snprintf(name, sizeof(name), "name-%d", i);
 		OK(lk_lock_acquire(lock_named(client, name), 0, NULL));
 	}
-	OK(lk_lock_acquire(lock_with(client, "{\0} %a\xff", &odd), 0, NULL));
-	OK(lk_client_list(client, walk_name, &walk));
+	OK(lk_lock_open(client, "{\0} %a\xff", 7, NULL, &odd));
+	OK(lk_lock_acquire(odd, 0, NULL));
+	OK(lk_client_names(client, walk_name, &walk));
 	ck_assert_int_eq(walk.count, 41);
 	for (int i = 0; i < 40; i++) {
 		char name[24];
@@ -290,7 +291,7 @@ TEST(list_walks_each_name_once)
 		ck_assert(walk_has(&walk, name, strlen(name)));
 	}
 	ck_assert(walk_has(&walk, "{\0} %a\xff", 7));
-	OK(lk_client_list(client, walk_name, &stopped));
+	OK(lk_client_names(client, walk_name, &stopped));
 	ck_assert_int_eq(stopped.count, 5);
 	OK(lk_client_close(client));
 }
@@ -303,7 +304,7 @@ TEST(list_shows_a_name_that_is_held_and_waited_for_once)
 
 	OK(lk_lock_acquire(lock, 0, NULL));
 	queue_up();
-	OK(lk_client_list(client, walk_name, &walk));
+	OK(lk_client_names(client, walk_name, &walk));
 	ck_assert_int_eq(walk.count, 1);
 	OK(lk_lock_release(lock));
 	queue_serve(0);

@@ -327,14 +327,14 @@ TEST(callback_may_call_everything_but_close)
 static int use_after_fork(lk_client *client, lk_semaphore *semaphore, uint64_t hold)
 {
 	lk_semaphore_status status;
-	lk_permits list[1];
+	lk_ticket list[1];
 	lk_semaphore *none = NULL;
 	lk_hold snapshot;
 	uint64_t got = 77;
 	lk_kind kind;
 	size_t count;
 
-	EXPECT(lk_semaphore_open(client, "a", NULL, &none), LK_EFORKED);
+	EXPECT(lk_semaphore_open(client, "a", 0, NULL, &none), LK_EFORKED);
 	EXPECT(lk_semaphore_acquire(semaphore, 1, 0, &got), LK_EFORKED);
 	EXPECT(lk_semaphore_acquire(semaphore, 1, LK_FOREVER, &got), LK_EFORKED);
 	EXPECT(lk_semaphore_release(semaphore, hold), LK_EFORKED);
@@ -346,7 +346,7 @@ static int use_after_fork(lk_client *client, lk_semaphore *semaphore, uint64_t h
 	EXPECT(lk_semaphore_waiters(semaphore, 1, list, &count), LK_EFORKED);
 	EXPECT(lk_semaphore_resize(semaphore, 5), LK_EFORKED);
 	EXPECT(lk_semaphore_break(semaphore, NULL), LK_EFORKED);
-	EXPECT(lk_client_kind(client, "a", 0, &kind), LK_EFORKED);
+	EXPECT(lk_client_name_kind(client, "a", 0, &kind), LK_EFORKED);
 	ck_assert_ptr_null(none);
 	ck_assert_uint_eq(got, 77);
 	ck_assert_int_eq(lk_semaphore_state(semaphore, hold), LK_STATE_NONE);

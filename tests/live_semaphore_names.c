@@ -90,24 +90,22 @@ TEST(v1_v2_any_bytes_are_a_name_and_no_two_collide)
 	lk_kind kind;
 
 	memset(long_name, '\xfd', LK_NAME_MAX + 1);
-	EXPECT(lk_semaphore_open(client, "", &options, &none), LK_EINVALID);
-	EXPECT(lk_semaphore_open(client, NULL, &options, &none), LK_EINVALID);
-	options.name_len = LK_NAME_MAX + 1;
-	EXPECT(lk_semaphore_open(client, long_name, &options, &none), LK_EINVALID);
-	options.name_len = SIZE_MAX;
-	EXPECT(lk_semaphore_open(client, long_name, &options, &none), LK_EINVALID);
+	EXPECT(lk_semaphore_open(client, "", 0, &options, &none), LK_EINVALID);
+	EXPECT(lk_semaphore_open(client, NULL, 0, &options, &none), LK_EINVALID);
+	EXPECT(lk_semaphore_open(client, long_name, LK_NAME_MAX + 1, &options, &none), LK_EINVALID);
+	EXPECT(lk_semaphore_open(client, long_name, SIZE_MAX, &options, &none), LK_EINVALID);
 	ck_assert_ptr_null(none);
 	ck_assert_int_eq(redis_int(redis, "DBSIZE"), 0);
 	for (size_t i = 0; i < NAMES; i++) {
-		options = (lk_semaphore_options){.capacity = (int64_t)i + 1,
-		                                 .name_len = names[i].len};
-		semaphores[i] = semaphore_with(client, names[i].bytes, &options);
+		options.capacity = (int64_t)i + 1;
+		OK(lk_semaphore_open(client, names[i].bytes, names[i].len, &options,
+		                     &semaphores[i]));
 		holds[i] = permits_of(semaphores[i], (int64_t)i + 1, 0); /* all that it has */
-		OK(lk_client_kind(client, names[i].bytes, names[i].len, &kind));
+		OK(lk_client_name_kind(client, names[i].bytes, names[i].len, &kind));
 		ck_assert_int_eq(kind, LK_KIND_SEMAPHORE);
 	}
 	check_keys();
-	OK(lk_client_list(client, tick_off, NULL));
+	OK(lk_client_names(client, tick_off, NULL));
 	ck_assert_int_eq(strangers, 0);
 	for (size_t i = 0; i < NAMES; i++) {
 		lk_semaphore_status status;
@@ -117,7 +115,7 @@ TEST(v1_v2_any_bytes_are_a_name_and_no_two_collide)
 		ck_assert_int_eq(status.available, 0);
 		OK(lk_semaphore_release(semaphores[i], holds[i]));
 	}
-	OK(lk_client_list(client, tick_off, NULL)); /* they are there while nobody holds any */
+	OK(lk_client_names(client, tick_off, NULL)); /* they are there while nobody holds any */
 	for (size_t i = 0; i < NAMES; i++)
 		ck_assert_int_eq(hits[i], 2);
 	OK(lk_client_close(client));
@@ -129,7 +127,7 @@ static lk_kind kind_of(lk_client *client, const char *name)
 {
 	lk_kind kind = LK_KIND_NONE;
 
-	OK(lk_client_kind(client, name, 0, &kind));
+	OK(lk_client_name_kind(client, name, 0, &kind));
 	return kind;
 }
 
@@ -158,13 +156,13 @@ TEST(kind_of_a_name_is_what_it_is_used_for)
 	lk_semaphore_release(semaphore, hold);
 	OK(lk_semaphore_cancel(wait.semaphore));
 	permit_wait_join(&wait); /* it may have been served before */
-	EXPECT(lk_client_kind(client, "", 0, &kind), LK_EINVALID);
-	EXPECT(lk_client_kind(client, long_name, LK_NAME_MAX + 1, &kind), LK_EINVALID);
+	EXPECT(lk_client_name_kind(client, "", 0, &kind), LK_EINVALID);
+	EXPECT(lk_client_name_kind(client, long_name, LK_NAME_MAX + 1, &kind), LK_EINVALID);
 	redis_do(redis, "LPUSH lk:{list} x");
-	EXPECT(lk_client_kind(client, "list", 0, &kind), LK_EFOREIGN);
+	EXPECT(lk_client_name_kind(client, "list", 0, &kind), LK_EFOREIGN);
 	ck_assert_ptr_nonnull(strstr(lk_errmsg(), "lk:{list}"));
 	redis_do(redis, "HSET lk:{hash} kind %s", "2:semaphore");
-	EXPECT(lk_client_kind(client, "hash", 0, &kind), LK_EFOREIGN);
+	EXPECT(lk_client_name_kind(client, "hash", 0, &kind), LK_EFOREIGN);
 	ck_assert_ptr_nonnull(strstr(lk_errmsg(), "version 2"));
 	redis_do(redis, "HSET lk:{gate} kind 1:latch count 2");
 	ck_assert_int_eq(kind_of(client, "gate"), LK_KIND_LATCH);
@@ -196,7 +194,7 @@ TEST(name_of_a_lock_is_no_semaphore)
 	lk_semaphore *semaphore, *none = NULL;
 	const lk_semaphore_options options = {.capacity = 3};
 	lk_semaphore_status status;
-	lk_permits parties[2];
+	lk_ticket parties[2];
 	uint64_t hold = 77;
 	size_t count;
 
@@ -207,8 +205,8 @@ TEST(name_of_a_lock_is_no_semaphore)
 	redis_do(redis, "DEL lk:{a}");
 	OK(lk_lock_acquire(lock, 0, NULL));
 	nap_ms(50); /* the client has introduced itself */
-	FOREIGN(lk_semaphore_open(client, "a", &options, &none), "lk:{a}");
-	FOREIGN(lk_semaphore_open(client, "a", NULL, &none), "lk:{a}");
+	FOREIGN(lk_semaphore_open(client, "a", 0, &options, &none), "lk:{a}");
+	FOREIGN(lk_semaphore_open(client, "a", 0, NULL, &none), "lk:{a}");
 	ck_assert_ptr_null(none);
 	FOREIGN(lk_semaphore_acquire(semaphore, 1, 0, &hold), "lk:{a}");
 	FOREIGN(lk_semaphore_acquire(semaphore, 1, LK_FOREVER, &hold), "lk:{a}");
@@ -252,18 +250,18 @@ TEST(name_of_a_latch_or_of_nobody_is_no_semaphore)
 	const lk_semaphore_options options = {.capacity = 3};
 
 	redis_do(redis, "HSET lk:{latch} kind 1:latch count 3");
-	FOREIGN(lk_semaphore_open(client, "latch", &options, &none), "lk:{latch}");
+	FOREIGN(lk_semaphore_open(client, "latch", 0, &options, &none), "lk:{latch}");
 	ck_assert_ptr_nonnull(strstr(lk_errmsg(), "a latch"));
 	redis_do(redis, "HSET lk:{hash} field value");
-	FOREIGN(lk_semaphore_open(client, "hash", &options, &none), "lk:{hash}");
+	FOREIGN(lk_semaphore_open(client, "hash", 0, &options, &none), "lk:{hash}");
 	redis_do(redis, "HSET lk:{new} kind 2:semaphore");
-	FOREIGN(lk_semaphore_open(client, "new", &options, &none), "lk:{new}");
+	FOREIGN(lk_semaphore_open(client, "new", 0, &options, &none), "lk:{new}");
 	ck_assert_ptr_nonnull(strstr(lk_errmsg(), "version 2"));
 	redis_do(redis, "ZADD lk:{queue}:q 1 stranger");
-	FOREIGN(lk_semaphore_open(client, "queue", &options, &none), "lk:{queue}:q");
+	FOREIGN(lk_semaphore_open(client, "queue", 0, &options, &none), "lk:{queue}:q");
 	/* Somebody waits for a lock of that name, that nobody holds just now. */
 	redis_do(redis, "ZADD lk:{wait}:q 1 %s", "1:AAAAAAAAAAAAAAAAAAAAAA:BBBBBBBBBBB:400:r");
-	FOREIGN(lk_semaphore_open(client, "wait", &options, &none), "lk:{wait}:q");
+	FOREIGN(lk_semaphore_open(client, "wait", 0, &options, &none), "lk:{wait}:q");
 	ck_assert_ptr_null(none);
 	OK(lk_client_close(client));
 }
@@ -278,17 +276,17 @@ TEST(refused_kind_says_what_the_name_is)
 	lk_lock *lock = lock_named(client, "lock");
 
 	OK(lk_lock_acquire(lock, 0, NULL));
-	OK(lk_latch_open(client, "latch", NULL, &latch));
+	OK(lk_latch_open(client, "latch", 0, NULL, &latch));
 	OK(lk_latch_set(latch, 1, NULL));
 	EXPECT(lk_lock_acquire(lock_named(client, "latch"), 0, NULL), LK_EFOREIGN);
 	ck_assert_ptr_nonnull(strstr(lk_errmsg(), "a latch, not a lock"));
 	EXPECT(lk_lock_acquire(lock_named(client, "semaphore"), 0, NULL), LK_EFOREIGN);
 	ck_assert_ptr_nonnull(strstr(lk_errmsg(), "a semaphore, not a lock"));
-	EXPECT(lk_semaphore_open(client, "latch", &options, &semaphore), LK_EFOREIGN);
+	EXPECT(lk_semaphore_open(client, "latch", 0, &options, &semaphore), LK_EFOREIGN);
 	ck_assert_ptr_nonnull(strstr(lk_errmsg(), "a latch, not a semaphore"));
-	EXPECT(lk_semaphore_open(client, "lock", &options, &semaphore), LK_EFOREIGN);
+	EXPECT(lk_semaphore_open(client, "lock", 0, &options, &semaphore), LK_EFOREIGN);
 	ck_assert_ptr_nonnull(strstr(lk_errmsg(), "a lock, not a semaphore"));
-	OK(lk_latch_open(client, "lock", NULL, &latch));
+	OK(lk_latch_open(client, "lock", 0, NULL, &latch));
 	EXPECT(lk_latch_set(latch, 1, NULL), LK_EFOREIGN);
 	ck_assert_ptr_nonnull(strstr(lk_errmsg(), "a lock, not a latch"));
 	OK(lk_client_close(client));

@@ -41,7 +41,7 @@ TEST(query_holders_and_waiters_tell_what_the_store_knows)
 		other, "a",
 		&(lk_semaphore_options){.capacity = 6, .lease_ms = 5000, .fixed = true});
 	struct permit_wait waits[3];
-	lk_permits list[8];
+	lk_ticket list[8];
 	lk_semaphore_status status;
 	char id[LK_HOLDER_ID_SIZE];
 	uint64_t holds[3];
@@ -107,7 +107,7 @@ TEST(looking_at_what_does_not_exist_is_absent_and_makes_nothing)
 	lk_client *client = set_up();
 	lk_semaphore *semaphore = semaphore_of(client, "a", 6, 0);
 	lk_semaphore_status status = {.capacity = 77};
-	lk_permits list[2];
+	lk_ticket list[2];
 	size_t count = 99;
 
 	redis_do(redis, "FLUSHALL");
@@ -167,7 +167,7 @@ TEST(resize_up_grants_at_once_to_all_who_fit)
 	/* The other handle goes on with what the store has; a third one has to know it. */
 	EXPECT(lk_semaphore_acquire(waits, 9, 0, &(uint64_t){0}), LK_ELIMIT);
 	EXPECT(lk_semaphore_acquire(waits, 8, 0, &(uint64_t){0}), LK_EBUSY);
-	EXPECT(lk_semaphore_open(client, "a", &(lk_semaphore_options){.capacity = 2},
+	EXPECT(lk_semaphore_open(client, "a", 0, &(lk_semaphore_options){.capacity = 2},
 	                         &(lk_semaphore *){NULL}),
 	       LK_EMISMATCH);
 	OK(lk_client_close(client));
@@ -277,7 +277,7 @@ TEST(break_of_a_dead_holder_gives_its_permits_back_at_once)
 	lk_client *client = set_up();
 	lk_semaphore *semaphore = semaphore_of(client, "a", 4, 0);
 	static const char ticket[] = "1:AAAAAAAAAAAAAAAAAAAAAA:BBBBBBBBBBB:60000:r:4";
-	lk_permits list[2];
+	lk_ticket list[2];
 	size_t count;
 
 	redis_do(redis, "EVAL %s 1 lk:{a} %s",
@@ -301,7 +301,7 @@ TEST_LIMIT(break_finds_one_among_many, 60)
 	enum { MANY = 1200 }; /* more than a list has */
 	lk_client *client = set_up();
 	lk_semaphore *semaphore = semaphore_of(client, "a", MANY, 60000);
-	static lk_permits list[1500];
+	static lk_ticket list[1500];
 	char id[LK_HOLDER_ID_SIZE];
 	uint64_t last = 0;
 	size_t count;

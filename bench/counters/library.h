@@ -10,7 +10,7 @@
 
 struct library {
 	lk_err (*client_open)(const char *, const lk_client_options *, lk_client **);
-	lk_err (*lock_open)(lk_client *, const char *, const lk_lock_options *, lk_lock **);
+	lk_err (*lock_open)(lk_client *, const char *, size_t, const lk_lock_options *, lk_lock **);
 	lk_err (*acquire)(lk_lock *, int64_t, uint64_t *);
 	lk_err (*release)(lk_lock *);
 	lk_err (*counters)(lk_client *, lk_counters *);

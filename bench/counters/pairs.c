@@ -20,7 +20,7 @@ int main(int argc, char **argv)
 		return 1;
 	}
 	if (library.client_open(argv[2], NULL, &client) ||
-	    library.lock_open(client, "bench:pairs", NULL, &lock))
+	    library.lock_open(client, "bench:pairs", 0, NULL, &lock))
 		return 1;
 	count = strtol(argv[3], NULL, 10);
 	for (long i = 0; i < count; i++)

@@ -80,7 +80,7 @@ static bool set_latch(void)
 
 	if (lk_client_open("local:", NULL, &client) != LK_OK)
 		return complain("cannot open the store", lk_errmsg());
-	ok = (lk_latch_open(client, "demo/start", NULL, &latch) == LK_OK &&
+	ok = (lk_latch_open(client, "demo/start", 0, NULL, &latch) == LK_OK &&
 	      lk_latch_set(latch, WORKERS, NULL) == LK_OK) ||
 	     complain("cannot set the latch", lk_errmsg());
 	lk_client_close(client);

@@ -162,7 +162,7 @@ static bool start_together(const struct self *self)
 {
 	struct note ready = {.kind = READY, .batch = -1, .ready_us = now_us()};
 
-	if (self->start && (lk_latch_down(self->start, 1, NULL, NULL) != LK_OK ||
+	if (self->start && (lk_latch_down(self->start, 1, NULL, 0, NULL) != LK_OK ||
 	                    lk_latch_await(self->start, START_LIMIT_MS) != LK_OK))
 		return complain("cannot start together", lk_errmsg());
 	ready.begin_us = now_us();
@@ -186,10 +186,10 @@ static bool open_store(struct self *self, lk_client **client)
 	lk_semaphore_options readers_options = {.capacity = READERS};
 
 	return (lk_client_open("local:", NULL, client) == LK_OK &&
-	        lk_lock_open(*client, "demo/counts", &lock_options, &self->lock) == LK_OK &&
-	        lk_semaphore_open(*client, "demo/readers", &readers_options, &self->readers) ==
+	        lk_lock_open(*client, "demo/counts", 0, &lock_options, &self->lock) == LK_OK &&
+	        lk_semaphore_open(*client, "demo/readers", 0, &readers_options, &self->readers) ==
 	                LK_OK &&
-	        lk_latch_open(*client, "demo/start", NULL, &self->start) == LK_OK) ||
+	        lk_latch_open(*client, "demo/start", 0, NULL, &self->start) == LK_OK) ||
 	       complain("cannot open the store", lk_errmsg());
 }
 

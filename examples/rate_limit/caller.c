@@ -59,7 +59,7 @@ static bool warm_up(lk_client *client, CURL *http, int port, struct caller *call
 		.capacity = LK_PERMITS_MAX, .fixed = true, .lease_ms = WINDOW_MS, .ttl_ms = 60000};
 	lk_semaphore *permits;
 
-	if (lk_semaphore_open(client, "rate_limit/warm-up", &options, &permits) != LK_OK)
+	if (lk_semaphore_open(client, "rate_limit/warm-up", 0, &options, &permits) != LK_OK)
 		return complain("no semaphore", lk_errmsg());
 	for (int i = 0; i < WARM_UP_CALLS; i++) {
 		int64_t start_us = now_us(), took_us;
@@ -86,7 +86,7 @@ static bool make_calls(lk_client *client, CURL *http, int port, int calls, struc
 	};
 	lk_semaphore *permits;
 
-	if (lk_semaphore_open(client, "rate_limit/calls", &options, &permits) != LK_OK)
+	if (lk_semaphore_open(client, "rate_limit/calls", 0, &options, &permits) != LK_OK)
 		return complain("no semaphore", lk_errmsg());
 	for (int i = 0; i < calls; i++) {
 		int64_t granted_us, took_us;

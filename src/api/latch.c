@@ -43,8 +43,8 @@ static struct lk__latch *new_part(const lk_client *client, const char *name, siz
 	return lk__latch_new(topic);
 }
 
-lk_err lk_latch_open(lk_client *client, const char *name, const lk_latch_options *options,
-                     lk_latch **result)
+lk_err lk_latch_open(lk_client *client, const char *name, size_t name_len,
+                     const lk_latch_options *options, lk_latch **result)
 {
 	static const lk_latch_options defaults;
 	struct lk__handle_plan plan;
@@ -60,9 +60,9 @@ lk_err lk_latch_open(lk_client *client, const char *name, const lk_latch_options
 	plan = (struct lk__handle_plan){
 		.name = name,
 		.label = options->label,
-		.name_len = options->name_len,
+		.name_len = name_len,
 		.reserved = options->reserved,
-		.latch = new_part(client, name, options->name_len),
+		.latch = new_part(client, name, name_len),
 		.kind = LK_KIND_LATCH,
 	};
 	latch = calloc(1, sizeof(*latch));
@@ -115,9 +115,10 @@ lk_err lk_latch_await(lk_latch *latch, int64_t wait_ms)
 	return lk__call_run(&call, now_ns, lk__core_await);
 }
 
-lk_err lk_latch_down(lk_latch *latch, int64_t n, const char *name, lk_latch_step *result)
+lk_err lk_latch_down(lk_latch *latch, int64_t n, const char *step_name, size_t step_name_len,
+                     lk_latch_step *result)
 {
-	size_t len = name ? strnlen(name, LK_STEP_MAX + 1) : 0;
+	size_t len = step_name_len || !step_name ? step_name_len : strlen(step_name);
 	struct lk__call call;
 	struct lk__step *step;
 	int64_t now_ns = lk__now_ns();
@@ -125,16 +126,18 @@ lk_err lk_latch_down(lk_latch *latch, int64_t n, const char *name, lk_latch_step
 
 	if (err || (err = lk__check_range("n", n, 1, LK_COUNT_MAX)))
 		return err;
-	if (name && (len < 1 || len > LK_STEP_MAX))
-		return lk__failf(LK_EINVALID, "step: 1 to %d bytes, not %s", LK_STEP_MAX,
-		                 len ? "more" : "0");
+	if (!step_name && len)
+		return lk__failf(LK_EINVALID, "step_name: NULL, but step_name_len is %zu", len);
+	if (step_name && (len < 1 || len > LK_STEP_MAX))
+		return lk__failf(LK_EINVALID, "step_name: 1 to %d bytes, not %zu", LK_STEP_MAX,
+		                 len);
 	step = calloc(1, sizeof(*step));
 	if (!step)
 		return lk__failf(LK_ENOMEM, "out of memory");
 	step->n = (uint32_t)n;
 	step->len = (uint16_t)len;
-	if (name)
-		memcpy(step->name, name, len);
+	if (step_name)
+		memcpy(step->name, step_name, len);
 	if ((err = lk__handle_enter(&latch->handle))) {
 		free(step);
 		return err;

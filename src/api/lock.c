@@ -13,8 +13,8 @@ static uint64_t owner_of(const struct lk_lock *lock)
 
 /* ---- Open and close ----------------------------------------------------------------------- */
 
-lk_err lk_lock_open(lk_client *client, const char *name, const lk_lock_options *options,
-                    lk_lock **result)
+lk_err lk_lock_open(lk_client *client, const char *name, size_t name_len,
+                    const lk_lock_options *options, lk_lock **result)
 {
 	static const lk_lock_options defaults;
 	struct lk__handle_plan plan;
@@ -30,7 +30,7 @@ lk_err lk_lock_open(lk_client *client, const char *name, const lk_lock_options *
 	plan = (struct lk__handle_plan){
 		.name = name,
 		.label = options->label,
-		.name_len = options->name_len,
+		.name_len = name_len,
 		.lease_ms = options->lease_ms,
 		.max_hold_ms = options->max_hold_ms,
 		.reserved = options->reserved,

@@ -27,7 +27,7 @@ static lk_err ask_kind(struct lk_client *client, const char *name, size_t len, l
 	return err;
 }
 
-lk_err lk_client_kind(lk_client *client, const char *name, size_t name_len, lk_kind *kind)
+lk_err lk_client_name_kind(lk_client *client, const char *name, size_t name_len, lk_kind *kind)
 {
 	size_t len = name_len || !name ? name_len : strlen(name);
 	lk_err err;
@@ -84,7 +84,7 @@ static lk_err ask_names(struct lk_client *client, struct lk__names *names)
 	return err;
 }
 
-lk_err lk_client_list(lk_client *client, lk_name_fn *fn, void *arg)
+lk_err lk_client_names(lk_client *client, lk_name_fn *fn, void *arg)
 {
 	struct lk__names names = {0};
 	bool go_on = true;

@@ -17,8 +17,8 @@ static lk_err check_options(const lk_semaphore_options *options)
 	return err;
 }
 
-lk_err lk_semaphore_open(lk_client *client, const char *name, const lk_semaphore_options *options,
-                         lk_semaphore **result)
+lk_err lk_semaphore_open(lk_client *client, const char *name, size_t name_len,
+                         const lk_semaphore_options *options, lk_semaphore **result)
 {
 	static const lk_semaphore_options defaults;
 	struct lk__handle_plan plan;
@@ -36,7 +36,7 @@ lk_err lk_semaphore_open(lk_client *client, const char *name, const lk_semaphore
 	plan = (struct lk__handle_plan){
 		.name = name,
 		.label = options->label,
-		.name_len = options->name_len,
+		.name_len = name_len,
 		.lease_ms = options->lease_ms,
 		.max_hold_ms = options->max_hold_ms,
 		.capacity = (uint32_t)options->capacity,
@@ -213,7 +213,7 @@ lk_err lk_semaphore_query(lk_semaphore *semaphore, lk_semaphore_status *result)
 	return err;
 }
 
-static lk_err list(lk_semaphore *semaphore, bool holders, size_t max, lk_permits *parties,
+static lk_err list(lk_semaphore *semaphore, bool holders, size_t max, lk_ticket *parties,
                    size_t *count)
 {
 	lk_err err = lk__refuse_null(semaphore, "semaphore");
@@ -228,12 +228,12 @@ static lk_err list(lk_semaphore *semaphore, bool holders, size_t max, lk_permits
 	return err;
 }
 
-lk_err lk_semaphore_holders(lk_semaphore *semaphore, size_t max, lk_permits *holders, size_t *count)
+lk_err lk_semaphore_holders(lk_semaphore *semaphore, size_t max, lk_ticket *holders, size_t *count)
 {
 	return list(semaphore, true, max, holders, count);
 }
 
-lk_err lk_semaphore_waiters(lk_semaphore *semaphore, size_t max, lk_permits *waiters, size_t *count)
+lk_err lk_semaphore_waiters(lk_semaphore *semaphore, size_t max, lk_ticket *waiters, size_t *count)
 {
 	return list(semaphore, false, max, waiters, count);
 }

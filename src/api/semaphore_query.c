@@ -60,7 +60,7 @@ lk_err lk__permits_query(struct lk__handle *handle, lk_semaphore_status *status)
 	return LK_OK;
 }
 
-lk_err lk__permits_list(struct lk__handle *handle, bool holders, size_t max, lk_permits *list,
+lk_err lk__permits_list(struct lk__handle *handle, bool holders, size_t max, lk_ticket *list,
                         size_t *count)
 {
 	lk_party *parties[LK__SHOWN_MAX];
@@ -74,7 +74,7 @@ lk_err lk__permits_list(struct lk__handle *handle, bool holders, size_t max, lk_
 		return err;
 	for (found = 0; found < listing->count; found++) {
 		const struct lk__entry *entry = &listing->entries[found];
-		lk_permits *permits = &list[found];
+		lk_ticket *permits = &list[found];
 
 		memset(permits, 0, sizeof(*permits));
 		lk__party_init(&permits->party, entry);

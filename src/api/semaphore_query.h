@@ -10,7 +10,7 @@
 lk_err lk__permits_size(struct lk__handle *handle, bool must_exist, int64_t capacity,
                         int64_t *result);
 lk_err lk__permits_query(struct lk__handle *handle, lk_semaphore_status *status);
-lk_err lk__permits_list(struct lk__handle *handle, bool holders, size_t max, lk_permits *list,
+lk_err lk__permits_list(struct lk__handle *handle, bool holders, size_t max, lk_ticket *list,
                         size_t *count);
 lk_err lk__permits_break(struct lk__handle *handle, const char *if_holder);
 

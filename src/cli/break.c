@@ -50,7 +50,7 @@ static int tell(const struct options *options, const char *name, lk_kind kind, l
 static int break_lock(const struct options *options, const char *name, lk_client *client)
 {
 	lk_lock *lock;
-	lk_err err = lk_lock_open(client, options->name, NULL, &lock);
+	lk_err err = lk_lock_open(client, options->name, 0, NULL, &lock);
 
 	if (err == LK_OK)
 		err = lk_lock_break(lock, options->if_holder);
@@ -62,7 +62,7 @@ static int break_semaphore(const struct options *options, const char *name, lk_c
 	static struct look look;
 	lk_semaphore *semaphore;
 	lk_semaphore_options any = {0};
-	lk_err err = lk_semaphore_open(client, options->name, &any, &semaphore);
+	lk_err err = lk_semaphore_open(client, options->name, 0, &any, &semaphore);
 	int status;
 
 	if (err == LK_OK)
@@ -92,7 +92,7 @@ int verb_break(const struct options *options)
 	text_escape(name, sizeof(name), options->name, strlen(options->name));
 	err = store_open(&store, &client);
 	if (err == LK_OK)
-		err = lk_client_kind(client, options->name, 0, &kind);
+		err = lk_client_name_kind(client, options->name, 0, &kind);
 	if (err != LK_OK) {
 		say("cannot break \"%s\": %s", name, store_errmsg(&store));
 		status = status_of(err);

@@ -75,7 +75,7 @@ static lk_err lock_open(struct hold *hold, lk_client *client)
 	lock.label = label_of(options);
 	lock.on_lost = lock_on_lost;
 	lock.on_lost_arg = hold;
-	return lk_lock_open(client, options->name, &lock, &hold->lock);
+	return lk_lock_open(client, options->name, 0, &lock, &hold->lock);
 }
 
 static bool lock_nested(struct hold *hold, const char *chain, char *message, size_t size)
@@ -174,18 +174,18 @@ static lk_err permits_open(struct hold *hold, lk_client *client)
 	semaphore.label = label_of(options);
 	semaphore.on_lost = options->verb == VERB_RATE ? NULL : permits_on_lost;
 	semaphore.on_lost_arg = hold;
-	err = lk_semaphore_open(client, options->name, &semaphore, &hold->semaphore);
+	err = lk_semaphore_open(client, options->name, 0, &semaphore, &hold->semaphore);
 	if (err != LK_EMISMATCH || !options->resize)
 		return err;
 	semaphore.capacity = 0;
-	err = lk_semaphore_open(client, options->name, &semaphore, &hold->semaphore);
+	err = lk_semaphore_open(client, options->name, 0, &semaphore, &hold->semaphore);
 	return err != LK_OK ? err : lk_semaphore_resize(hold->semaphore, options->permits);
 }
 
 static bool permits_nested(struct hold *hold, const char *chain, char *message, size_t size)
 {
 	const struct options *options = hold->options;
-	lk_permits *holders = calloc(HOLDERS_MAX, sizeof(*holders));
+	lk_ticket *holders = calloc(HOLDERS_MAX, sizeof(*holders));
 	size_t count = 0;
 	int64_t ours = 0;
 
@@ -232,7 +232,7 @@ static bool permits_explain(struct hold *hold, char *text, size_t size)
 {
 	char party[1024], since[32], others[48] = "", held[1200] = "";
 	lk_semaphore_status status;
-	lk_permits holder;
+	lk_ticket holder;
 	size_t count = 0;
 
 	if (lk_semaphore_query(hold->semaphore, &status) != LK_OK)
@@ -305,7 +305,7 @@ static lk_err latch_open(struct hold *hold, lk_client *client)
 	lk_latch_options latch = {0};
 
 	latch.absent_is_open = hold->options->absent_is_open;
-	return lk_latch_open(client, hold->options->name, &latch, &hold->latch);
+	return lk_latch_open(client, hold->options->name, 0, &latch, &hold->latch);
 }
 
 static lk_err latch_acquire(struct hold *hold, int64_t wait_ms)

@@ -38,7 +38,7 @@ static bool latch_open(struct latch *latch, const struct options *options, const
 	settings.open_ttl_ms = options->open_ttl_ms;
 	err = store_open(&latch->store, &latch->client);
 	if (err == LK_OK)
-		err = lk_latch_open(latch->client, options->name, &settings, &latch->handle);
+		err = lk_latch_open(latch->client, options->name, 0, &settings, &latch->handle);
 	if (err == LK_OK)
 		return true;
 	say("cannot %s \"%s\": %s", does, latch->name, store_errmsg(&latch->store));
@@ -91,7 +91,7 @@ int verb_latch_down(const struct options *options)
 
 	if (!latch_open(&latch, options, "count down", &status))
 		return status;
-	err = lk_latch_down(latch.handle, options->count, options->step, &step);
+	err = lk_latch_down(latch.handle, options->count, options->step, 0, &step);
 	status = tell(&latch, "count down", err);
 	if (err == LK_OK && !options->quiet)
 		printf("%" PRId64 "\n", step.remaining);

@@ -68,7 +68,7 @@ static void count_usage(struct usage *usage)
 	if (lk_local_status(&info) != LK_OK || !info.running ||
 	    lk_client_open("local:", &options, &usage->client) != LK_OK)
 		return;
-	if (lk_client_list(usage->client, count_name, usage) != LK_OK)
+	if (lk_client_names(usage->client, count_name, usage) != LK_OK)
 		usage->names = 0;
 	lk_client_close(usage->client);
 }

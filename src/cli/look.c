@@ -14,7 +14,6 @@
 static lk_err look_lock(struct look *look, lk_client *client, const char *name, size_t len,
                         bool all)
 {
-	lk_lock_options options = {.name_len = len};
 	lk_lock *lock;
 	lk_err err;
 
@@ -22,7 +21,7 @@ static lk_err look_lock(struct look *look, lk_client *client, const char *name, 
 		look->parties = calloc(LOOK_MAX, sizeof(*look->parties));
 	if (all && !look->parties)
 		return LK_ENOMEM;
-	err = lk_lock_open(client, name, &options, &lock);
+	err = lk_lock_open(client, name, len, NULL, &lock);
 	if (err != LK_OK)
 		return err;
 	err = lk_lock_query(lock, &look->lock);
@@ -35,7 +34,6 @@ static lk_err look_lock(struct look *look, lk_client *client, const char *name, 
 static lk_err look_semaphore(struct look *look, lk_client *client, const char *name, size_t len,
                              bool all)
 {
-	lk_semaphore_options options = {.name_len = len};
 	lk_semaphore *semaphore;
 	lk_err err;
 
@@ -45,7 +43,7 @@ static lk_err look_semaphore(struct look *look, lk_client *client, const char *n
 		look->waiters = calloc(LOOK_MAX, sizeof(*look->waiters));
 	if (all && (!look->holders || !look->waiters))
 		return LK_ENOMEM;
-	err = lk_semaphore_open(client, name, &options, &semaphore);
+	err = lk_semaphore_open(client, name, len, NULL, &semaphore);
 	if (err != LK_OK)
 		return err;
 	err = lk_semaphore_query(semaphore, &look->semaphore);
@@ -59,9 +57,8 @@ static lk_err look_semaphore(struct look *look, lk_client *client, const char *n
 
 static lk_err look_latch(struct look *look, lk_client *client, const char *name, size_t len)
 {
-	lk_latch_options options = {.name_len = len};
 	lk_latch *latch;
-	lk_err err = lk_latch_open(client, name, &options, &latch);
+	lk_err err = lk_latch_open(client, name, len, NULL, &latch);
 
 	if (err != LK_OK)
 		return err;
@@ -72,7 +69,7 @@ static lk_err look_latch(struct look *look, lk_client *client, const char *name,
 
 lk_err look_at(struct look *look, lk_client *client, const char *name, size_t name_len, bool all)
 {
-	lk_err err = lk_client_kind(client, name, name_len, &look->kind);
+	lk_err err = lk_client_name_kind(client, name, name_len, &look->kind);
 
 	look->holder_count = look->waiter_count = 0;
 	if (err != LK_OK)
@@ -140,7 +137,7 @@ static void print_lock(const struct look *look)
 	print_rest(lock->queue_len, look->waiter_count);
 }
 
-static void print_permits(size_t place, const lk_permits *permits)
+static void print_permits(size_t place, const lk_ticket *permits)
 {
 	char text[1024];
 
@@ -159,7 +156,7 @@ static void print_semaphore(const struct look *look)
 	print_ttl("memory  ", semaphore->ttl_ms);
 	printf("holders  %" PRId64 "\n", semaphore->holders);
 	for (size_t i = 0; i < look->holder_count; i++) {
-		const lk_permits *holder = &look->holders[i];
+		const lk_ticket *holder = &look->holders[i];
 		print_permits(i + 1, holder);
 		printf("         for %s, lease %s left, fence %" PRIu64 "\n",
 		       text_duration(since, holder->held_ms),

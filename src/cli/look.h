@@ -18,8 +18,8 @@ struct look {
 	lk_latch_status latch;
 	/* LOOK_MAX of each; NULL until they are needed */
 	lk_party *parties; /* who waits for the lock */
-	lk_permits *holders;
-	lk_permits *waiters;
+	lk_ticket *holders;
+	lk_ticket *waiters;
 	size_t holder_count;
 	size_t waiter_count; /* of parties, or of waiters */
 };

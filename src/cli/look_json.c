@@ -67,7 +67,7 @@ static void json_semaphore(const struct look *look)
 	json_seconds("ttl_seconds", semaphore->ttl_ms);
 	printf(",\"holding\":%" PRId64 ",\"holders\":[", semaphore->holders);
 	for (size_t i = 0; i < look->holder_count; i++) {
-		const lk_permits *holder = &look->holders[i];
+		const lk_ticket *holder = &look->holders[i];
 		if (i)
 			putchar(',');
 		json_party(&holder->party);

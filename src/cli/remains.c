@@ -54,10 +54,10 @@ static lk_err break_by_id(const struct remains *remains, lk_client *client)
 	lk_err err;
 
 	if (remains->options->verb == VERB_SEM) {
-		err = lk_semaphore_open(client, remains->options->name, &any, &semaphore);
+		err = lk_semaphore_open(client, remains->options->name, 0, &any, &semaphore);
 		return err != LK_OK ? err : lk_semaphore_break(semaphore, remains->holder);
 	}
-	err = lk_lock_open(client, remains->options->name, NULL, &lock);
+	err = lk_lock_open(client, remains->options->name, 0, NULL, &lock);
 	return err != LK_OK ? err : lk_lock_break(lock, remains->holder);
 }
 

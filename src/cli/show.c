@@ -121,7 +121,7 @@ static lk_err show_names(lk_client *client, const struct options *options,
 static lk_err show_all(lk_client *client, const struct options *options, struct look *look)
 {
 	struct names names = {NULL, 0, 0, false};
-	lk_err err = lk_client_list(client, collect, &names);
+	lk_err err = lk_client_names(client, collect, &names);
 
 	if (err == LK_OK && names.failed)
 		err = LK_ENOMEM;

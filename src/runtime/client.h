@@ -168,7 +168,7 @@ struct lk_latch {
 
 struct lk_semaphore {
 	struct lk__handle handle; /* first */
-	lk_permits_lost_fn *on_lost;
+	lk_semaphore_lost_fn *on_lost;
 	void *on_lost_arg;
 };
 

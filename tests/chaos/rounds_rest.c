@@ -37,7 +37,7 @@ static void have_lock(struct round *round, lk_client *client, int name)
 {
 	lk_lock_status status;
 	lk_lock *lock;
-	lk_err err = lk_lock_open(client, chaos_names[name].name, NULL, &lock);
+	lk_err err = lk_lock_open(client, chaos_names[name].name, 0, NULL, &lock);
 
 	if (!err)
 		err = lk_lock_acquire(lock, limit_ms(round), NULL);
@@ -65,7 +65,7 @@ static void have_permits(struct round *round, lk_client *client, int name)
 	lk_semaphore_status status = {0};
 	lk_semaphore *semaphore;
 	uint64_t hold;
-	lk_err err = lk_semaphore_open(client, about->name, &options, &semaphore);
+	lk_err err = lk_semaphore_open(client, about->name, 0, &options, &semaphore);
 
 	if (!err)
 		err = lk_semaphore_acquire(semaphore, about->capacity, limit_ms(round), &hold);

@@ -165,7 +165,7 @@ static void open_semaphore(struct worker_handle *handle)
 	lk_err err = LK_ECONN;
 
 	while (err && !worker_over(handle->worker)) {
-		err = lk_semaphore_open(handle->worker->client, name->name, &options,
+		err = lk_semaphore_open(handle->worker->client, name->name, 0, &options,
 		                        &handle->semaphore);
 		if (err == LK_ECONN || err == LK_EUNKNOWN || err == LK_ESERVER)
 			worker_nap_us(20000);
@@ -196,10 +196,11 @@ static void open_handle(struct worker *worker, int name, bool fixed, struct chao
 		                           .fixed = fixed,
 		                           .on_lost = worker_lock_lost,
 		                           .on_lost_arg = handle};
-		err = lk_lock_open(worker->client, chaos_names[name].name, &options, &handle->lock);
+		err = lk_lock_open(worker->client, chaos_names[name].name, 0, &options,
+		                   &handle->lock);
 	} else if (sort == CHAOS_LATCH) {
 		lk_latch_options options = {.open_ttl_ms = 60000};
-		err = lk_latch_open(worker->client, chaos_names[name].name, &options,
+		err = lk_latch_open(worker->client, chaos_names[name].name, 0, &options,
 		                    &handle->latch);
 	} else {
 		open_semaphore(handle);

@@ -89,6 +89,6 @@ void worker_rate(struct worker_thread *thread, struct worker_handle *handle);
 void worker_latch(struct worker_thread *thread, struct worker_handle *handle);
 
 lk_lost_fn worker_lock_lost;
-lk_permits_lost_fn worker_permits_lost;
+lk_semaphore_lost_fn worker_permits_lost;
 
 #endif

@@ -63,7 +63,7 @@ static void down(struct worker_thread *thread, struct worker_handle *handle)
 		record.u.of.valid_until_ns = number;
 	}
 	record.call = history_begin(handle->worker->history, &record);
-	err = lk_latch_down(handle->latch, 1, named ? name : NULL, &step);
+	err = lk_latch_down(handle->latch, 1, named ? name : NULL, 0, &step);
 	record.u.of.valid_until_ns = 0;
 	if (!err) {
 		record.u.of.amount = step.remaining;

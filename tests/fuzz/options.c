@@ -128,13 +128,12 @@ static void open_lock(struct fuzz_input *input)
 	options.max_hold_ms = fuzz_number(input);
 	options.owner = (lk_owner)(int)fuzz_below(input, 4);
 	options.fixed = fuzz_below(input, 2);
-	options.name_len = common.name_len;
 	options.label = common.label;
 	options.reserved[fuzz_below(input, 8)] = common.reserved;
 	good = common.good && good_lease(options.lease_ms) &&
 	       within(options.max_hold_ms, 0, INT64_C(1000) * LK_LEASE_MAX_MS) &&
 	       (options.owner == LK_OWNER_THREAD || options.owner == LK_OWNER_HANDLE);
-	check(good, lk_lock_open(client, common.name, &options, &lock));
+	check(good, lk_lock_open(client, common.name, common.name_len, &options, &lock));
 	FUZZ_MUST(good == (lock != NULL), "a lock");
 	if (lock) {
 		FUZZ_MUST(lock->handle.queue->lease_ms ==
@@ -155,11 +154,10 @@ static void open_latch(struct fuzz_input *input)
 	common_init(input, &common);
 	options.open_ttl_ms = fuzz_number(input);
 	options.counting_ttl_ms = fuzz_number(input);
-	options.name_len = common.name_len;
 	options.label = common.label;
 	options.reserved[fuzz_below(input, 8)] = common.reserved;
 	good = common.good && good_ttl(options.open_ttl_ms) && good_ttl(options.counting_ttl_ms);
-	check(good, lk_latch_open(client, common.name, &options, &latch));
+	check(good, lk_latch_open(client, common.name, common.name_len, &options, &latch));
 	FUZZ_MUST(good == (latch != NULL), "a latch");
 	if (latch)
 		FUZZ_MUST(!lk_latch_close(latch), "close: %s", lk_errmsg());
@@ -180,14 +178,14 @@ static void open_semaphore(struct fuzz_input *input)
 	options.max_hold_ms = fuzz_number(input);
 	options.ttl_ms = fuzz_number(input);
 	options.fixed = fuzz_below(input, 2);
-	options.name_len = common.name_len;
 	options.label = common.label;
 	options.reserved[fuzz_below(input, 8)] = common.reserved;
 	good = common.good && good_lease(options.lease_ms) && good_ttl(options.ttl_ms) &&
 	       within(options.capacity, 0, LK_PERMITS_MAX) &&
 	       within(options.max_hold_ms, 0, INT64_C(1000) * LK_LEASE_MAX_MS);
 	if (!good) {
-		check(false, lk_semaphore_open(client, common.name, &options, &semaphore));
+		check(false, lk_semaphore_open(client, common.name, common.name_len, &options,
+		                               &semaphore));
 		FUZZ_MUST(!semaphore, "a semaphore");
 	}
 	common_fini(&common);

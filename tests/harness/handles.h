@@ -43,7 +43,7 @@ static inline lk_lock *lock_with(lk_client *client, const char *name,
 {
 	lk_lock *lock = NULL;
 
-	OK(lk_lock_open(client, name, options, &lock));
+	OK(lk_lock_open(client, name, 0, options, &lock));
 	return lock;
 }
 
@@ -65,7 +65,7 @@ static inline lk_semaphore *semaphore_with(lk_client *client, const char *name,
 {
 	lk_semaphore *semaphore = NULL;
 
-	OK(lk_semaphore_open(client, name, options, &semaphore));
+	OK(lk_semaphore_open(client, name, 0, options, &semaphore));
 	return semaphore;
 }
 

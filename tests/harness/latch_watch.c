@@ -10,7 +10,7 @@ int64_t latch_down(lk_latch *latch, int64_t n, const char *name)
 {
 	lk_latch_step step;
 
-	OK(lk_latch_down(latch, n, name, &step));
+	OK(lk_latch_down(latch, n, name, 0, &step));
 	ck_assert(step.counted);
 	return step.remaining;
 }

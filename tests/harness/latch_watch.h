@@ -13,7 +13,7 @@ static inline lk_latch *latch_with(lk_client *client, const char *name,
 {
 	lk_latch *latch = NULL;
 
-	OK(lk_latch_open(client, name, options, &latch));
+	OK(lk_latch_open(client, name, 0, options, &latch));
 	return latch;
 }
 

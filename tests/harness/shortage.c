@@ -89,7 +89,7 @@ static void use_lock(lk_client *client, lk_lock *lock)
 		if (NOTED(lk_lock_query(lock, &status)) == LK_OK)
 			ck_assert_uint_eq(status.fence, hold_of(lock).fence);
 		NOTED(lk_lock_waiters(lock, 2, parties, &count));
-		NOTED(lk_client_list(client, see_name, NULL));
+		NOTED(lk_client_names(client, see_name, NULL));
 		NOTED(lk_lock_extend(lock, LEASE_MS));
 		err = NOTED(lk_lock_release(lock));
 		ck_assert(err == LK_OK || err == LK_EUNKNOWN);
@@ -135,7 +135,7 @@ static void use_latch(lk_latch *latch)
 	bool made = NOTED(lk_latch_reset(latch, 2, NULL)) == LK_OK;
 
 	NOTED(lk_latch_await(latch, 5));
-	err = NOTED(lk_latch_down(latch, 1, "x", &step));
+	err = NOTED(lk_latch_down(latch, 1, "x", 0, &step));
 	if (made && err == LK_OK)
 		ck_assert_int_eq(step.remaining, 1);
 	if (made && (err == LK_OK || err == LK_ECONN || err == LK_ENOMEM)) {
@@ -144,7 +144,7 @@ static void use_latch(lk_latch *latch)
 		              lk_err_name(err), count);
 	}
 	NOTED(lk_latch_query(latch, &status));
-	NOTED(lk_latch_down(latch, 1, NULL, NULL));
+	NOTED(lk_latch_down(latch, 1, NULL, 0, NULL));
 	NOTED(lk_latch_await(latch, 100));
 }
 
@@ -164,13 +164,13 @@ static void use_all(const char *url)
 		ck_assert_ptr_null(client);
 		return;
 	}
-	if (NOTED(lk_lock_open(client, "a", &options, &lock)) == LK_OK)
+	if (NOTED(lk_lock_open(client, "a", 0, &options, &lock)) == LK_OK)
 		use_lock(client, lock);
-	if (NOTED(lk_lock_open(client, "near", &options, &busy)) == LK_OK)
+	if (NOTED(lk_lock_open(client, "near", 0, &options, &busy)) == LK_OK)
 		ck_assert_int_ne(NOTED(lk_lock_acquire(busy, 5, NULL)), LK_OK);
-	if (NOTED(lk_semaphore_open(client, "s", &semaphore_options, &semaphore)) == LK_OK)
+	if (NOTED(lk_semaphore_open(client, "s", 0, &semaphore_options, &semaphore)) == LK_OK)
 		use_semaphore(semaphore);
-	if (NOTED(lk_latch_open(client, "latch", NULL, &latch)) == LK_OK)
+	if (NOTED(lk_latch_open(client, "latch", 0, NULL, &latch)) == LK_OK)
 		use_latch(latch);
 	NOTED(lk_lock_close(lock));
 	NOTED(lk_client_close(client));

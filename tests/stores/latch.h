@@ -88,7 +88,7 @@ TEST(remove_makes_absent_and_leaves_nothing_for_long)
 	OK(lk_latch_remove(latch));
 	EXPECT(lk_latch_remove(latch), LK_EABSENT);
 	ck_assert_int_eq(latch_status(latch).state, LK_LATCH_ABSENT);
-	EXPECT(lk_latch_down(latch, 1, NULL, NULL), LK_EABSENT);
+	EXPECT(lk_latch_down(latch, 1, NULL, 0, NULL), LK_EABSENT);
 	ck_assert_int_eq(redis_int(redis, "EXISTS lk:{a}"), 0);
 	ck_assert_int_gt(redis_int(redis, "PTTL lk:{a}:s"), 0);
 	OK(lk_lock_acquire(lock_named(client, "a"), 0, NULL)); /* the name is free */
@@ -105,34 +105,63 @@ TEST(arguments_out_of_range_change_nothing)
 		{.open_ttl_ms = LK_TTL_MAX_MS + 1},
 		{.counting_ttl_ms = -1},
 		{.counting_ttl_ms = LK_TTL_MAX_MS + 1},
-		{.name_len = LK_NAME_MAX + 1},
 		{.reserved = {1}},
 	};
 	long long before;
 
 	for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
 		lk_latch *none = latch;
-		EXPECT(lk_latch_open(client, "a", &wrong[i], &none), LK_EINVALID);
+		EXPECT(lk_latch_open(client, "a", 0, &wrong[i], &none), LK_EINVALID);
 		ck_assert_ptr_eq(none, latch);
 	}
-	EXPECT(lk_latch_open(client, "", NULL, &latch), LK_EINVALID);
-	EXPECT(lk_latch_open(client, NULL, NULL, &latch), LK_EINVALID);
+	EXPECT(lk_latch_open(client, "", 0, NULL, &latch), LK_EINVALID);
+	EXPECT(lk_latch_open(client, NULL, 0, NULL, &latch), LK_EINVALID);
+	EXPECT(lk_latch_open(client, NULL, 3, NULL, &latch), LK_EINVALID);
+	EXPECT(lk_latch_open(client, "a", LK_NAME_MAX + 1, NULL, &latch), LK_EINVALID);
 	OK(lk_latch_set(latch, 3, NULL));
 	before = redis_script_calls(redis);
 	EXPECT(lk_latch_set(latch, -1, NULL), LK_EINVALID);
 	EXPECT(lk_latch_reset(latch, LK_COUNT_MAX + INT64_C(1), NULL), LK_EINVALID);
-	EXPECT(lk_latch_down(latch, 0, NULL, NULL), LK_EINVALID);
-	EXPECT(lk_latch_down(latch, LK_COUNT_MAX + INT64_C(1), NULL, NULL), LK_EINVALID);
-	EXPECT(lk_latch_down(latch, INT64_MIN, NULL, NULL), LK_EINVALID);
+	EXPECT(lk_latch_down(latch, 0, NULL, 0, NULL), LK_EINVALID);
+	EXPECT(lk_latch_down(latch, LK_COUNT_MAX + INT64_C(1), NULL, 0, NULL), LK_EINVALID);
+	EXPECT(lk_latch_down(latch, INT64_MIN, NULL, 0, NULL), LK_EINVALID);
 	memset(name, 'x', sizeof(name));
 	name[LK_STEP_MAX + 1] = '\0';
-	EXPECT(lk_latch_down(latch, 1, name, NULL), LK_EINVALID);
-	EXPECT(lk_latch_down(latch, 1, "", NULL), LK_EINVALID);
+	EXPECT(lk_latch_down(latch, 1, name, 0, NULL), LK_EINVALID);
+	EXPECT(lk_latch_down(latch, 1, name, LK_STEP_MAX + 1, NULL), LK_EINVALID);
+	EXPECT(lk_latch_down(latch, 1, name, SIZE_MAX, NULL), LK_EINVALID);
+	EXPECT(lk_latch_down(latch, 1, "", 0, NULL), LK_EINVALID);
+	EXPECT(lk_latch_down(latch, 1, NULL, 1, NULL), LK_EINVALID);
 	EXPECT(lk_latch_await(latch, -2), LK_EINVALID);
 	ck_assert_int_eq(redis_script_calls(redis), before);
 	name[LK_STEP_MAX] = '\0';
 	ck_assert_int_eq(latch_down(latch, 1, name), 2);
 	OK(lk_latch_close(NULL));
+	OK(lk_client_close(client));
+}
+
+/* A step's name is as many bytes as it has, any of them; each of these names counts once. */
+TEST(step_names_are_any_bytes)
+{
+	static const struct {
+		const char *bytes;
+		size_t len;
+	} names[] = {{"a", 1}, {"a\0", 2}, {"a\0b", 3}, {"a\0c", 3}, {"\0", 1}, {"\r\n\xff", 3}};
+	enum { NAMES = sizeof(names) / sizeof(names[0]) };
+	lk_client *client = set_up();
+	lk_latch *latch = latch_named(client, "a");
+	lk_latch_step step;
+
+	OK(lk_latch_set(latch, 2 * NAMES, NULL));
+	for (int round = 0; round < 2; round++) {
+		for (int i = 0; i < NAMES; i++) {
+			OK(lk_latch_down(latch, 1, names[i].bytes, names[i].len, &step));
+			ck_assert_msg(step.counted == !round, "name %d, round %d", i, round);
+		}
+	}
+	ck_assert_int_eq(step.remaining, NAMES);
+	OK(lk_latch_down(latch, 1, "a", 0, &step)); /* the same name by its NUL */
+	ck_assert(!step.counted);
 	OK(lk_client_close(client));
 }
 
@@ -145,7 +174,7 @@ TEST(other_kinds_of_that_name_are_refused)
 	OK(lk_lock_acquire(lock_named(client, "a"), 0, NULL));
 	EXPECT(lk_latch_set(latch, 1, NULL), LK_EFOREIGN);
 	ck_assert_ptr_nonnull(strstr(lk_errmsg(), "a lock, not a latch"));
-	EXPECT(lk_latch_down(latch, 1, NULL, NULL), LK_EFOREIGN);
+	EXPECT(lk_latch_down(latch, 1, NULL, 0, NULL), LK_EFOREIGN);
 	EXPECT(lk_latch_await(latch, 5000), LK_EFOREIGN);
 	EXPECT(lk_latch_query(latch, &status), LK_EFOREIGN);
 	EXPECT(lk_latch_remove(latch), LK_EFOREIGN);
@@ -156,7 +185,7 @@ TEST(other_kinds_of_that_name_are_refused)
 	EXPECT(lk_latch_query(latch_named(client, "c"), &status), LK_EFOREIGN);
 	ck_assert_ptr_nonnull(strstr(lk_errmsg(), "protocol version 2"));
 	redis_do(redis, "HSET lk:{d} kind 1:semaphore");
-	EXPECT(lk_latch_down(latch_named(client, "d"), 1, NULL, NULL), LK_EFOREIGN);
+	EXPECT(lk_latch_down(latch_named(client, "d"), 1, NULL, 0, NULL), LK_EFOREIGN);
 	ck_assert_ptr_nonnull(strstr(lk_errmsg(), "a semaphore, not a latch"));
 	redis_do(redis, "HSET lk:{e} mine 1");
 	EXPECT(lk_latch_set(latch_named(client, "e"), 1, NULL), LK_EFOREIGN);
@@ -199,14 +228,14 @@ TEST(named_step_counts_once_in_all_clients)
 
 	OK(lk_latch_set(mine, 3, NULL));
 	ck_assert_int_eq(latch_down(mine, 1, "one \xff\r\n{}"), 2);
-	OK(lk_latch_down(mine, 1, "one \xff\r\n{}", &step));
+	OK(lk_latch_down(mine, 1, "one \xff\r\n{}", 0, &step));
 	ck_assert(!step.counted && step.remaining == 2);
-	OK(lk_latch_down(theirs, 1, "one \xff\r\n{}", &step));
+	OK(lk_latch_down(theirs, 1, "one \xff\r\n{}", 0, &step));
 	ck_assert(!step.counted && step.remaining == 2);
 	ck_assert_int_eq(latch_down(theirs, LK_COUNT_MAX, "two"), 0);
-	OK(lk_latch_down(theirs, 1, NULL, &step)); /* below zero it does not go */
+	OK(lk_latch_down(theirs, 1, NULL, 0, &step)); /* below zero it does not go */
 	ck_assert(!step.counted && step.remaining == 0);
-	OK(lk_latch_down(mine, 1, "three", NULL));
+	OK(lk_latch_down(mine, 1, "three", 0, NULL));
 	ck_assert_int_eq(latch_status(mine).count, 0);
 	OK(lk_client_close(client));
 	OK(lk_client_close(other));

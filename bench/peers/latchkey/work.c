@@ -43,14 +43,14 @@ static void lock_work(struct job *job, int worker, lk_client *client)
 	lk_lock *lock, *warm;
 
 	snprintf(name, sizeof(name), "%s-w%d", job->name, worker);
-	good(lk_lock_open(client, name, NULL, &warm), "open");
+	good(lk_lock_open(client, name, 0, NULL, &warm), "open");
 	for (int i = 0; i < WARMUPS; i++)
 		lock_once(warm, 0, &ignored);
 	if (job->work == WORK_PAIRS)
 		snprintf(name, sizeof(name), "%s-%d", job->name, worker);
 	else
 		snprintf(name, sizeof(name), "%s", job->name);
-	good(lk_lock_open(client, name, NULL, &lock), "open");
+	good(lk_lock_open(client, name, 0, NULL, &lock), "open");
 	meet(job); /* ready */
 	meet(job);
 	while (now_ns() < job->end_ns)
@@ -80,10 +80,10 @@ static void semaphore_work(struct job *job, int worker, lk_client *client)
 	struct turn ignored;
 
 	snprintf(name, sizeof(name), "%s-w%d", job->name, worker);
-	good(lk_semaphore_open(client, name, &options, &warm), "open");
+	good(lk_semaphore_open(client, name, 0, &options, &warm), "open");
 	for (int i = 0; i < WARMUPS; i++)
 		permit_once(warm, 0, &ignored);
-	good(lk_semaphore_open(client, job->name, &options, &semaphore), "open");
+	good(lk_semaphore_open(client, job->name, 0, &options, &semaphore), "open");
 	meet(job); /* ready */
 	meet(job);
 	while (now_ns() < job->end_ns)
@@ -107,7 +107,7 @@ static void await_once(struct job *job, int worker, lk_client *client, int round
 	lk_latch *latch;
 
 	latch_name(job, round, name);
-	good(lk_latch_open(client, name, NULL, &latch), "open");
+	good(lk_latch_open(client, name, 0, NULL, &latch), "open");
 	turn->asked = now_ns();
 	atomic_fetch_add(&job->asked, 1);
 	good(lk_latch_await(latch, LK_FOREVER), "await");
@@ -123,7 +123,7 @@ static void open_once(struct job *job, lk_client *client, int round)
 	lk_latch *latch;
 
 	latch_name(job, round, name);
-	good(lk_latch_open(client, name, NULL, &latch), "open");
+	good(lk_latch_open(client, name, 0, NULL, &latch), "open");
 	good(lk_latch_set(latch, 1, NULL), "set");
 	atomic_store(&job->asked, 0);
 	meet(job); /* a round begins */
@@ -131,7 +131,7 @@ static void open_once(struct job *job, lk_client *client, int round)
 		nap_ns(1000000);
 	nap_ns(LATCH_AGE_NS);
 	job->opened = now_ns();
-	good(lk_latch_down(latch, 1, NULL, NULL), "down");
+	good(lk_latch_down(latch, 1, NULL, 0, NULL), "down");
 	meet(job);
 	good(lk_latch_close(latch), "close");
 }
