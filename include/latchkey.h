@@ -90,13 +90,12 @@ LK_API const char *lk_version(void);
 	X(LK_EFOREIGN, 13, "a key is not Latchkey's or of another protocol version")               \
 	X(LK_ENOMEM, 14, "out of memory")                                                          \
 	X(LK_ESYSTEM, 15, "the operating system refused (descriptors, threads, files)")            \
-	X(LK_EFENCE, 16, "the fence counter is damaged or used up")                                \
+	X(LK_EAGAIN, 16, "the store refuses for a moment; it did not happen")                      \
 	X(LK_EDEADLOCK, 17, "the call would wait for itself")                                      \
 	X(LK_ELIMIT, 18, "a count would pass its limit")                                           \
 	X(LK_ENOSERVER, 19, "no redis-server or valkey-server is installed")                       \
-	X(LK_ENOTHELD, 20, "nobody holds it")                                                      \
-	X(LK_EMISMATCH, 21, "it is not as the caller expects")                                     \
-	X(LK_EABSENT, 22, "there is no such thing in the store")
+	X(LK_EMISMATCH, 20, "it is not as the caller expects")                                     \
+	X(LK_EABSENT, 21, "there is no such thing, or no holder, in the store")
 
 typedef enum lk_err {
 #define LK_ERR_ENUM(name, number, text) name = number,
@@ -109,6 +108,39 @@ LK_API const char *lk_err_name(lk_err err);
 
 /* The one-line meaning of an error.  Never NULL.  Any thread. */
 LK_API const char *lk_err_text(lk_err err);
+
+/* Two questions about an error.  Ambiguous: may the call have had its effect, now or later?
+ * Retryable: did nothing happen, and may the same call succeed later?  A repeated call may act
+ * twice after an ambiguous error, so that is never retryable here: functions for which repeating is
+ * safe say so.
+ *
+ *   error         what happened                                              ambiguous  retryable
+ *   LK_OK         what was asked for                                         -          -
+ *   LK_EBUSY      nothing: another holds it                                  -          yes
+ *   LK_ETIMEDOUT  nothing within the wait                                    -          yes
+ *   LK_ECANCELED  nothing: this program ended the wait                       -          -
+ *   LK_ELOST      the hold had ended before                                  -          -
+ *   LK_ENOTOWNER  nothing                                                    -          -
+ *   LK_ECLOSED    nothing: this program closes the handle or the client      -          -
+ *   LK_EFORKED    nothing: the child process needs a client of its own       -          -
+ *   LK_ECONN      nothing: the request did not reach the store               -          yes
+ *   LK_EUNKNOWN   the request was sent and may have its effect, also later   yes        -
+ *   LK_EAUTH      nothing, until an operator grants the right                -          -
+ *   LK_ESERVER    nothing: an operator has to look at the server             -          -
+ *   LK_EINVALID   nothing: the call is wrong                                 -          -
+ *   LK_EFOREIGN   nothing: another program or version uses the key           -          -
+ *   LK_ENOMEM     nothing                                                    -          -
+ *   LK_ESYSTEM    nothing                                                    -          -
+ *   LK_EAGAIN     nothing: it is loading, busy, a replica or short of them   -          yes
+ *   LK_EDEADLOCK  nothing: the call could never end                          -          -
+ *   LK_ELIMIT     nothing                                                    -          -
+ *   LK_ENOSERVER  nothing                                                    -          -
+ *   LK_EMISMATCH  nothing: look at the present state first                   -          -
+ *   LK_EABSENT    nothing                                                    -          -
+ *
+ * Any thread. */
+LK_API bool lk_err_is_ambiguous(lk_err err);
+LK_API bool lk_err_is_retryable(lk_err err);
 
 /* What went wrong in this thread's last failing call, in a sentence that names the thing:
  * "127.0.0.1:6379: connection refused".  Text that came from elsewhere is escaped: printable ASCII
@@ -318,14 +350,16 @@ LK_API lk_err lk_lock_close(lk_lock *lock);
  * LK_ECONN      not held; the store was not reached, nothing was asked
  * LK_EUNKNOWN   not held; a request was not answered, or the store refused to withdraw it: the
  *               client releases a later grant when its message arrives; the grant expires one
- *               lease later at most
- * LK_EAUTH, LK_ESERVER, LK_EFOREIGN, LK_EFENCE   not held; the store's refusal, lk_errmsg()
+ *               lease later at most.  Repeating the call is safe
+ * LK_EAUTH, LK_ESERVER, LK_EFOREIGN   not held; the store's refusal, lk_errmsg().  LK_ESERVER also
+ *               when the counter of fences is damaged or used up
+ * LK_EAGAIN     not held; the server refused for a moment (wait_ms 0)
  * LK_EINVALID   wait_ms below -1
  * LK_ELIMIT     re-entered 2^31 - 1 times; the hold is unchanged
  * LK_ENOMEM, LK_EFORKED   not held
  *
- * While the server refuses for a moment (it loads its data, is busy, has too few replicas), the
- * library repeats the request until the wait is over.
+ * While the server refuses for a moment (see LK_EAGAIN), the library repeats the request until the
+ * wait is over.
  *
  * Returns by wait_ms plus one command timeout.  Any thread.  The caller becomes the owner. */
 LK_API LK_MUST_USE lk_err lk_lock_acquire(lk_lock *lock, int64_t wait_ms, uint64_t *fence);
@@ -336,7 +370,7 @@ LK_API LK_MUST_USE lk_err lk_lock_acquire(lk_lock *lock, int64_t wait_ms, uint64
  * LK_ELOST     the hold had been lost; a release for each acquisition acknowledges it
  * LK_ENOTOWNER the caller does not hold it; nothing changed
  * LK_EUNKNOWN  not confirmed by the store: done in the background, at the latest by the lease's
- *              end; the caller holds it no more
+ *              end; the caller holds it no more.  There is nothing to repeat
  * LK_EFORKED, LK_ECLOSED
  *
  * Any thread (the owner, if that is a thread). */
@@ -355,7 +389,8 @@ LK_API lk_err lk_lock_cancel(lk_lock *lock);
  * LK_OK        the hold lasts lease_ms, less the margin of 1 % and 2 ms, from when it was asked
  * LK_ENOTOWNER the caller does not hold it
  * LK_ELOST     it was lost
- * LK_ECONN     did not happen;  LK_EUNKNOWN may have: for the caller the old end stands
+ * LK_ECONN, LK_EAGAIN  did not happen;  LK_EUNKNOWN may have: for the caller the old end stands.
+ *              Repeating the call is safe
  * LK_EINVALID, LK_ESERVER, LK_EAUTH, LK_ENOMEM, LK_EFORKED, LK_ECLOSED  the old end stands
  *
  * The owner. */
@@ -404,8 +439,9 @@ typedef struct lk_lock_status {
 	int64_t my_rank;       /* tickets before this client's first one, -1 = none waiting */
 } lk_lock_status;
 
-/* Ask the store who holds the lock.  LK_OK, LK_ECONN, LK_EUNKNOWN (no answer), LK_EAUTH,
- * LK_ESERVER, LK_EFOREIGN, LK_EFORKED, LK_ECLOSED, LK_ENOMEM.  Changes nothing.  Any thread. */
+/* Ask the store who holds the lock.  LK_OK, LK_ECONN, LK_EUNKNOWN (no answer), LK_EAGAIN, LK_EAUTH,
+ * LK_ESERVER, LK_EFOREIGN, LK_EFORKED, LK_ECLOSED, LK_ENOMEM.  Changes nothing, so repeating the
+ * call is safe.  Any thread. */
 LK_API LK_MUST_USE lk_err lk_lock_query(lk_lock *lock, lk_lock_status *status);
 
 /* The first max waiters in their order, 1,000 at most; with max 0 waiters may be NULL.  *count is
@@ -420,8 +456,9 @@ LK_API LK_MUST_USE lk_err lk_lock_waiters(lk_lock *lock, size_t max, lk_party *w
  *   if_holder  only if this is the holder's id (lk_party.id), NULL = whoever it is
  *
  * LK_OK         broken
- * LK_ENOTHELD   nobody held it;  LK_EMISMATCH  another holder; nothing changed
- * LK_ECONN did not happen, LK_EUNKNOWN may have; else as lk_lock_query().  Any thread. */
+ * LK_EABSENT    nobody held it;  LK_EMISMATCH  another holder; nothing changed
+ * LK_ECONN did not happen, LK_EUNKNOWN may have: repeating the call is safe with if_holder, and may
+ * break the next hold without; else as lk_lock_query().  Any thread. */
 LK_API LK_MUST_USE lk_err lk_lock_break(lk_lock *lock, const char *if_holder);
 
 /* ---- Semaphore ---------------------------------------------------------------------------- */
@@ -462,9 +499,10 @@ typedef struct lk_semaphore_options {
  * LK_OK
  * LK_EMISMATCH  it has another capacity (which: lk_errmsg()); lk_semaphore_resize() changes it
  * LK_EABSENT    capacity 0, and it does not exist
- * LK_EINVALID (which option: lk_errmsg()), LK_ENOMEM, LK_ESYSTEM, LK_ECONN, LK_EUNKNOWN, LK_EAUTH,
- * LK_ESERVER, LK_EFOREIGN (the name is a lock's or a latch's), LK_EFENCE, LK_ECLOSED, LK_EFORKED:
- * no handle; after LK_EUNKNOWN the store may have the capacity.  Any thread. */
+ * LK_EINVALID (which option: lk_errmsg()), LK_ENOMEM, LK_ESYSTEM, LK_ECONN, LK_EUNKNOWN, LK_EAGAIN,
+ * LK_EAUTH, LK_ESERVER (also when the counter of fences is damaged), LK_EFOREIGN (the name is a
+ * lock's or a latch's), LK_ECLOSED, LK_EFORKED: no handle; after LK_EUNKNOWN the store may have the
+ * capacity, and repeating the call is safe.  Any thread. */
 LK_API LK_MUST_USE lk_err lk_semaphore_open(lk_client *client, const char *name, size_t name_len,
                                             const lk_semaphore_options *options,
                                             lk_semaphore **semaphore);
@@ -486,8 +524,9 @@ LK_API lk_err lk_semaphore_close(lk_semaphore *semaphore);
  * LK_EBUSY      not held: too few are free, or others wait (wait_ms 0); nothing left behind
  * LK_ELIMIT     more than the semaphore's capacity; also a wait that a resize made impossible
  * LK_EINVALID   permits or wait_ms out of range, or hold NULL on a handle that is not fixed
- * LK_ETIMEDOUT, LK_ECANCELED, LK_ECLOSED, LK_ECONN, LK_EUNKNOWN, LK_EAUTH, LK_ESERVER,
- * LK_EFOREIGN, LK_EFENCE, LK_ENOMEM, LK_EFORKED   not held; as lk_lock_acquire()
+ * LK_ETIMEDOUT, LK_ECANCELED, LK_ECLOSED, LK_ECONN, LK_EUNKNOWN, LK_EAUTH, LK_ESERVER, LK_EAGAIN,
+ * LK_EFOREIGN, LK_ENOMEM, LK_EFORKED   not held; as lk_lock_acquire().  With hold NULL a call that
+ * is repeated after LK_EUNKNOWN may use up permits twice
  *
  * Returns by wait_ms plus one command timeout.  Any thread. */
 LK_API LK_MUST_USE lk_err lk_semaphore_acquire(lk_semaphore *semaphore, int64_t permits,
@@ -499,7 +538,7 @@ LK_API LK_MUST_USE lk_err lk_semaphore_acquire(lk_semaphore *semaphore, int64_t 
  * LK_ELOST     the hold had been lost; this acknowledges it
  * LK_ENOTOWNER this handle has no such hold; nothing changed
  * LK_EUNKNOWN  not confirmed by the store: done in the background, at the latest by the lease's
- *              end; the caller holds it no more
+ *              end; the caller holds it no more.  There is nothing to repeat
  * LK_EFORKED, LK_ECLOSED.  Any thread. */
 LK_API lk_err lk_semaphore_release(lk_semaphore *semaphore, uint64_t hold);
 
@@ -508,7 +547,8 @@ LK_API lk_err lk_semaphore_release(lk_semaphore *semaphore, uint64_t hold);
  * LK_OK        the hold has that many less
  * LK_ELIMIT    more than the hold has; nothing changed
  * LK_EINVALID  permits below 1; nothing changed
- * LK_EUNKNOWN  not confirmed by the store: done in the background; the caller has them no more
+ * LK_EUNKNOWN  not confirmed by the store: done in the background; the caller has them no more.
+ *              Do not repeat the call: it would give back as many again
  * LK_ELOST, LK_ENOTOWNER, LK_ENOMEM, LK_EFORKED, LK_ECLOSED.  Any thread. */
 LK_API lk_err lk_semaphore_release_some(lk_semaphore *semaphore, uint64_t hold, int64_t permits);
 
@@ -561,8 +601,9 @@ LK_API LK_MUST_USE lk_err lk_semaphore_waiters(lk_semaphore *semaphore, size_t m
  * LK_ELIMIT.  This handle keeps the new capacity; other handles go on with what the store has, and
  * with the capacity of their own opening should the store lose its memory.
  *
- * LK_OK, LK_EABSENT (it does not exist any more), LK_EINVALID (not 1..LK_PERMITS_MAX), LK_EFENCE,
- * LK_ECONN did not happen, LK_EUNKNOWN may have; else as lk_lock_query().  Any thread. */
+ * LK_OK, LK_EABSENT (it does not exist any more), LK_EINVALID (not 1..LK_PERMITS_MAX),
+ * LK_ESERVER (also when the counter of fences is damaged), LK_ECONN did not happen, LK_EUNKNOWN may
+ * have: repeating the call is safe; else as lk_lock_query().  Any thread. */
 LK_API LK_MUST_USE lk_err lk_semaphore_resize(lk_semaphore *semaphore, int64_t capacity);
 
 /* Take a hold from whoever has it and give its permits to who waits; the holder is told.
@@ -570,7 +611,7 @@ LK_API LK_MUST_USE lk_err lk_semaphore_resize(lk_semaphore *semaphore, int64_t c
  *   if_holder  the hold's id (lk_party.id); NULL = the one hold there is
  *
  * LK_OK         broken
- * LK_ENOTHELD   nobody holds any
+ * LK_EABSENT    nobody holds any, or there is no such semaphore
  * LK_EMISMATCH  no such hold, or NULL and there are several; nothing changed
  * Else as lk_lock_break().  Any thread. */
 LK_API LK_MUST_USE lk_err lk_semaphore_break(lk_semaphore *semaphore, const char *if_holder);
@@ -616,15 +657,20 @@ LK_API lk_err lk_latch_close(lk_latch *latch);
  * LK_OK         a new generation counts
  * LK_EMISMATCH  it counts already (lk_errmsg() says how far); nothing changed
  * LK_EINVALID   count out of range;  LK_EFOREIGN  the name is a lock's or a semaphore's
- * LK_EFENCE     the counter that numbers generations is damaged or used up; nothing changed
- * LK_ECONN did not happen, LK_EUNKNOWN may have; else as lk_lock_query().  Any thread. */
+ * LK_ESERVER    also: the counter that numbers generations is damaged or used up; nothing changed
+ * LK_ECONN did not happen, LK_EUNKNOWN may have; else as lk_lock_query().  Any thread.
+ *
+ * A call that is repeated after LK_EUNKNOWN returns LK_EMISMATCH if the first one had its effect
+ * and the latch still counts.  If it has opened since, the repeated call sets it anew. */
 LK_API LK_MUST_USE lk_err lk_latch_set(lk_latch *latch, int64_t count, lk_latch_state *was);
 
-/* The same in whatever state it is: a new generation.  Who waits goes on waiting, for this one. */
+/* The same in whatever state it is: a new generation.  Who waits goes on waiting, for this one.
+ * Repeated after LK_EUNKNOWN it forgets steps that were counted since. */
 LK_API LK_MUST_USE lk_err lk_latch_reset(lk_latch *latch, int64_t count, lk_latch_state *was);
 
 /* Make it absent.  Who waits goes on waiting, for it to be made and opened; with absent_is_open the
- * wait ends.  LK_EABSENT when it was already.  Else as lk_latch_set(). */
+ * wait ends.  LK_EABSENT when it was already.  Else as lk_latch_set(), but a call that is repeated
+ * after LK_EUNKNOWN removes also a latch that was set since. */
 LK_API LK_MUST_USE lk_err lk_latch_remove(lk_latch *latch);
 
 typedef struct lk_latch_step {
@@ -647,10 +693,11 @@ typedef struct lk_latch_step {
  * LK_EUNKNOWN  no answer in time: it may have been counted, and if not it will be, in the
  *              background, unless the latch is gone or the client is closed first.  Also when
  *              the latch was made anew before an answer came, or the answer could not be read:
- *              then it is not repeated
+ *              then it is not repeated.  Repeating the call is safe for a step with a name, as
+ *              long as the latch is not set again; one without may be counted twice
  * LK_EFOREIGN  not counted: the name is a lock's or a semaphore's; or the store lost which steps
  *              have counted, by eviction: reset it
- * LK_EINVALID, LK_EAUTH, LK_ESERVER, LK_ENOMEM, LK_EFORKED, LK_ECLOSED   not counted
+ * LK_EAGAIN, LK_EINVALID, LK_EAUTH, LK_ESERVER, LK_ENOMEM, LK_EFORKED, LK_ECLOSED   not counted
  *
  * Steps of one client on one latch are settled one after the other.  Any thread. */
 LK_API LK_MUST_USE lk_err lk_latch_down(lk_latch *latch, int64_t n, const char *step_name,
@@ -665,6 +712,7 @@ LK_API LK_MUST_USE lk_err lk_latch_down(lk_latch *latch, int64_t n, const char *
  * LK_ETIMEDOUT  not open within wait_ms
  * LK_ECANCELED  lk_latch_cancel() or lk_latch_close();  LK_ECLOSED  lk_client_close()
  * LK_ECONN      the store was not reached, or did not answer: nothing is known
+ * LK_EAGAIN     the server refused each request for a moment: nothing is known
  * LK_EAUTH, LK_ESERVER, LK_EFOREIGN, LK_EINVALID, LK_ENOMEM, LK_EFORKED
  *
  * Leaves nothing in the store.  Returns by wait_ms plus one command timeout.  Any thread. */
@@ -724,7 +772,7 @@ typedef struct lk_local_info {
 /* Start it if it does not run; two at once start one.  LK_OK, LK_ENOSERVER, LK_ESYSTEM (folder not
  * ours or not 0700, cannot start: lk_errmsg()), LK_ECONN (started, never answered).  Any thread. */
 LK_API LK_MUST_USE lk_err lk_local_start(lk_local_info *info);
-/* End it, whatever is locked in it.  LK_OK, LK_ENOTHELD (did not run), LK_ESYSTEM.  Any thread. */
+/* End it, whatever is locked in it.  LK_OK, LK_EABSENT (did not run), LK_ESYSTEM.  Any thread. */
 LK_API LK_MUST_USE lk_err lk_local_stop(void);
 /* Look, start nothing.  LK_OK, LK_ESYSTEM.  Any thread. */
 LK_API LK_MUST_USE lk_err lk_local_status(lk_local_info *info);

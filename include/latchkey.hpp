@@ -53,6 +53,17 @@ class error : public std::runtime_error
 		return code_;
 	}
 
+	/* As lk_err_is_ambiguous() and lk_err_is_retryable(). */
+	bool is_ambiguous() const noexcept
+	{
+		return lk_err_is_ambiguous(code_);
+	}
+
+	bool is_retryable() const noexcept
+	{
+		return lk_err_is_retryable(code_);
+	}
+
       private:
 	lk_err code_;
 };

@@ -2,6 +2,7 @@
  * latchkey show and break, for whatever a name stands for; the JSON of each. */
 #include "command.h"
 #include "process.h"
+#include "redis.h"
 #include "server.h"
 #include "test.h"
 
@@ -212,6 +213,28 @@ TEST(break_of_a_latch_names_what_does_it)
 	ck_assert_ptr_nonnull(strstr(cmd.err, "latchkey latch rm"));
 	RUNS(0, &cmd, "latchkey", "latch", "show", "l");
 	ck_assert_ptr_nonnull(strstr(cmd.out, "remain   5 of 5\n"));
+	server_stop(&server);
+}
+
+TEST(errors_of_the_store_have_their_statuses)
+{
+	struct redis *redis;
+
+	begin();
+	redis = redis_open(&server);
+	RUNS(1, &cmd, "latchkey", "break", "a");
+	ck_assert_str_eq(cmd.err, "latchkey: cannot break \"a\": nobody holds it\n");
+	redis_do(redis, "SET lk:fence abc");
+	RUNS(69, &cmd, "latchkey", "lock", "a", "true");
+	ck_assert_ptr_nonnull(strstr(cmd.err, "the fence counter is "));
+	redis_do(redis, "DEL lk:fence");
+	redis_do(redis, "CONFIG SET min-replicas-to-write 1");
+	RUNS(69, &cmd, "latchkey", "lock", "-n", "a", "true");
+	ck_assert_ptr_nonnull(strstr(cmd.err, "NOREPLICAS"));
+	RUNS(69, &cmd, "latchkey", "latch", "set", "l", "1");
+	redis_do(redis, "CONFIG SET min-replicas-to-write 0");
+	RUNS(0, &cmd, "latchkey", "lock", "-n", "a", "true");
+	redis_close(redis);
 	server_stop(&server);
 }
 

@@ -465,7 +465,7 @@ TEST(v4_damaged_counter_and_fields_are_told)
 	latch = latch_named(client, "a");
 	for (size_t i = 0; i < sizeof(counters) / sizeof(counters[0]); i++) {
 		redis_do(redis, "SET lk:fence %s", counters[i]);
-		EXPECT(lk_latch_set(latch, 1, NULL), LK_EFENCE);
+		EXPECT(lk_latch_set(latch, 1, NULL), LK_ESERVER);
 		EXPECT(lk_latch_await(latch, 0), LK_EBUSY);
 		ck_assert_int_eq(redis_int(redis, "EXISTS lk:{a}"), 0);
 	}

@@ -166,7 +166,7 @@ TEST(v4_latch_that_counts_does_so_with_a_damaged_counter)
 		ck_assert_int_eq(latch_down(latch, 1, NULL), 1);
 		ck_assert_int_eq(latch_down(latch, 1, NULL), 0);
 		OK(lk_latch_await(latch, 0));
-		EXPECT(lk_latch_reset(latch, 1, NULL), LK_EFENCE);
+		EXPECT(lk_latch_reset(latch, 1, NULL), LK_ESERVER);
 	}
 	OK(lk_client_close(client));
 }

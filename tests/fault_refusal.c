@@ -84,7 +84,7 @@ TEST(s22_too_few_replicas_are_waited_out)
 	want_replicas(1);
 	ck_assert(!strncmp(redis_text(redis, "SET x 1"), "-NOREPLICAS", 11));
 	lock = lock_of_handle(client, "a", LEASE_MS);
-	EXPECT(lk_lock_acquire(lock, 0, NULL), LK_ESERVER);
+	EXPECT(lk_lock_acquire(lock, 0, NULL), LK_EAGAIN);
 	ck_assert_msg(strstr(lk_errmsg(), "NOREPLICAS") != NULL, "%s", lk_errmsg());
 	EXPECT(lk_lock_acquire(lock, 300, NULL), LK_ETIMEDOUT);
 	waiter_start(&waiter, lock, 20000, true);

@@ -118,7 +118,7 @@ int __wrap_fcntl(int fd, int command, ...)
 static void check(lk_err err, const char *call, int n)
 {
 	bool right = err == LK_OK || err == LK_ESYSTEM || err == LK_ECONN || err == LK_ENOMEM ||
-	             err == LK_ENOTHELD;
+	             err == LK_EABSENT;
 
 	ck_assert_msg(right && (err == LK_OK || lk_errmsg()[0]), "n = %d (%s), %s: %s: %s", n,
 	              shared->name, call, lk_err_name(err), lk_errmsg());

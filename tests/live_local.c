@@ -103,10 +103,10 @@ TEST(local_starts_answers_and_stops)
 TEST(local_stop_without_a_server_says_so)
 {
 	dir = local_folder();
-	ck_assert_int_eq(lk_local_stop(), LK_ENOTHELD); /* not even a folder */
+	ck_assert_int_eq(lk_local_stop(), LK_EABSENT); /* not even a folder */
 	started();
 	ck_assert_int_eq(lk_local_stop(), LK_OK);
-	ck_assert_int_eq(lk_local_stop(), LK_ENOTHELD);
+	ck_assert_int_eq(lk_local_stop(), LK_EABSENT);
 }
 
 TEST(local_stops_whatever_is_locked)

@@ -83,7 +83,7 @@ static lk_err try_without_fence(lk_lock *free_lock)
 	REFUSED(lk_lock_waiters, waiters, (lock, 2, NULL, &count))                                 \
 	REFUSED(lk_lock_waiters, count, (lock, 2, parties, NULL))                                  \
 	REFUSED(lk_lock_break, lock, (NULL, "x"))                                                  \
-	ALLOWED(lk_lock_break, if_holder, lk_lock_break(lock, NULL) == LK_ENOTHELD)                \
+	ALLOWED(lk_lock_break, if_holder, lk_lock_break(lock, NULL) == LK_EABSENT)                 \
 	REFUSED(lk_semaphore_open, client, (NULL, "s", 0, NULL, &semaphore))                       \
 	REFUSED(lk_semaphore_open, name, (client, NULL, 0, NULL, &semaphore))                      \
 	ALLOWED(lk_semaphore_open, options,                                                        \
@@ -110,7 +110,7 @@ static lk_err try_without_fence(lk_lock *free_lock)
 	REFUSED(lk_semaphore_waiters, count, (semaphore, 2, permits, NULL))                        \
 	REFUSED(lk_semaphore_resize, semaphore, (NULL, 2))                                         \
 	REFUSED(lk_semaphore_break, semaphore, (NULL, "x"))                                        \
-	ALLOWED(lk_semaphore_break, if_holder, lk_semaphore_break(semaphore, NULL) == LK_ENOTHELD) \
+	ALLOWED(lk_semaphore_break, if_holder, lk_semaphore_break(semaphore, NULL) == LK_EABSENT)  \
 	REFUSED(lk_latch_open, client, (NULL, "l", 0, NULL, &latch))                               \
 	REFUSED(lk_latch_open, name, (client, NULL, 0, NULL, &latch))                              \
 	ALLOWED(lk_latch_open, options, lk_latch_open(client, "l", 0, NULL, &latch) == LK_OK)      \

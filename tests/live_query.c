@@ -220,7 +220,7 @@ TEST(break_keeps_to_its_condition)
 	lk_lock *lock = lock_named(client, "a"), *tool = lock_named(breaker, "a");
 	char id[LK_HOLDER_ID_SIZE], old[LK_HOLDER_ID_SIZE];
 
-	EXPECT(lk_lock_break(tool, NULL), LK_ENOTHELD);
+	EXPECT(lk_lock_break(tool, NULL), LK_EABSENT);
 	OK(lk_lock_acquire(lock, 0, NULL));
 	memcpy(old, hold_of(lock).holder_id, LK_HOLDER_ID_SIZE);
 	OK(lk_lock_release(lock));
@@ -232,7 +232,7 @@ TEST(break_keeps_to_its_condition)
 	ck_assert_int_eq(lk_lock_state(lock), LK_STATE_HELD);
 	ck_assert_int_eq(redis_int(redis, "EXISTS lk:{a}"), 1);
 	OK(lk_lock_break(tool, id));
-	EXPECT(lk_lock_break(tool, id), LK_ENOTHELD);
+	EXPECT(lk_lock_break(tool, id), LK_EABSENT);
 	ck_assert_int_eq(redis_int(redis, "EXISTS lk:{a}"), 0);
 	OK(lk_client_close(client));
 	OK(lk_client_close(breaker));

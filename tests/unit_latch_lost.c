@@ -136,7 +136,7 @@ TEST(errors_that_pass_are_asked_again_and_others_end_the_wait)
 	world_init(&w, 1);
 	waiter = world_await(a, false, false);
 	ck_assert(world_take(a, &call));
-	world_refuse(a, &call, LK_ESERVER, true);
+	world_refuse(a, &call, LK_EAGAIN, true);
 	ck_assert(!waiter->done);
 	ck_assert(!world_take(a, &call));
 	world_later(&w, 100);

@@ -325,7 +325,7 @@ TEST(doubted_step_stays_bound_to_its_generation)
 	world_link_down(a);
 	world_link_up(a);
 	take(a, LK__STEP, &call);
-	world_refuse(a, &call, LK_ESERVER, true);
+	world_refuse(a, &call, LK_EAGAIN, true);
 	world_set(&w, 9, true);
 	look = world_await(a, true, false);
 	take(a, LK__LOOK, &ask);
@@ -366,7 +366,7 @@ TEST(step_without_caller_stays_bound_to_its_generation)
 	waiter = world_step(a, 1, 0);
 	take(a, LK__STEP, &call);
 	lk__core_abandon(&a->core, w.now_ns, waiter);
-	world_refuse(a, &call, LK_ESERVER, true);
+	world_refuse(a, &call, LK_EAGAIN, true);
 	world_set(&w, 9, true);
 	world_await(a, true, false);
 	world_settle(&w);
@@ -387,7 +387,7 @@ TEST(errors_that_pass_are_sent_again_and_others_end_the_step)
 	start(5);
 	waiter = world_step(a, 1, 0);
 	take(a, LK__STEP, &call);
-	world_refuse(a, &call, LK_ESERVER, true);
+	world_refuse(a, &call, LK_EAGAIN, true);
 	ck_assert(!world_take(a, &call));
 	world_later(&w, 100);
 	world_settle(&w);
@@ -415,9 +415,9 @@ TEST(error_that_passes_is_told_to_who_gives_up)
 	start(5);
 	waiter = world_step(a, 1, 0);
 	take(a, LK__STEP, &call);
-	world_refuse(a, &call, LK_ESERVER, true);
+	world_refuse(a, &call, LK_EAGAIN, true);
 	lk__core_abandon(&a->core, w.now_ns, waiter);
-	assert_done(waiter, LK_ESERVER); /* it was not counted */
+	assert_done(waiter, LK_EAGAIN); /* it was not counted */
 	ck_assert_int_eq(w.count, 5);
 	end();
 }

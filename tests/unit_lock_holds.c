@@ -309,7 +309,7 @@ TEST(renewal_that_fails_is_not_hurried_by_a_waiting_thread)
 	waiter = virt_acquire(a, pa, 4); /* which the store should know */
 	ck_assert(virt_take(a, &call));
 	ck_assert_int_eq(call.bytes.kind, LK__RENEW);
-	virt_refuse(a, &call, LK_ESERVER, true);
+	virt_refuse(a, &call, LK_EAGAIN, true);
 	ck_assert(!virt_take(a, &call));
 	ck_assert_int_gt(lk__core_due(&a->core), v.now_ns + 50 * VIRT_MS);
 	virt_pass(&v, 1000);

@@ -11,7 +11,7 @@ static void refuse(struct virt_client *client, enum lk__request_kind kind, bool 
 
 	ck_assert_msg(virt_take(client, &call), "there is no request");
 	ck_assert_int_eq(call.bytes.kind, kind);
-	virt_refuse(client, &call, passes ? LK_ESERVER : LK_EAUTH, passes);
+	virt_refuse(client, &call, passes ? LK_EAGAIN : LK_EAUTH, passes);
 }
 
 static void assert_no_request(struct virt_client *client)
@@ -154,7 +154,7 @@ TEST(refused_ask_is_repeated_less_often_and_waits_on)
 	for (int64_t end_ns = v.now_ns + 60000 * VIRT_MS; v.now_ns < end_ns;) {
 		tick(a);
 		while (virt_take(a, &call)) {
-			virt_refuse(a, &call, LK_ESERVER, true);
+			virt_refuse(a, &call, LK_EAGAIN, true);
 			asks++;
 		}
 		virt_set_time(&v, lk__core_due(&a->core));
@@ -181,7 +181,7 @@ TEST(try_that_is_refused_ends_with_the_error)
 	refuse(a, LK__ASK, true);
 	later(50);
 	virt_abandon(a, waiter);
-	assert_done(waiter, LK_ESERVER);
+	assert_done(waiter, LK_EAGAIN);
 	ck_assert_str_eq(waiter->why.text, "refused");
 	assert_no_request(a);
 	end();
@@ -215,7 +215,7 @@ TEST(wait_of_which_each_ask_was_refused_leaves_nothing_and_says_so)
 			step(a, LK__LEAVE);
 		assert_done(waiter, LK_ETIMEDOUT);
 		if (i == 2)
-			virt_refuse(a, &ask, LK_ESERVER, true);
+			virt_refuse(a, &ask, LK_EAGAIN, true);
 	}
 	release(b, pb);
 	end();
@@ -389,7 +389,7 @@ TEST(try_that_is_refused_ends_with_the_error_though_others_wait)
 	refuse(a, LK__ASK, true);
 	later(50);
 	virt_abandon(a, waiter);
-	assert_done(waiter, LK_ESERVER);
+	assert_done(waiter, LK_EAGAIN);
 	ck_assert_str_eq(waiter->why.text, "refused");
 	ck_assert(!other->done);
 	virt_pass(&v, 2000);

@@ -491,7 +491,7 @@ TEST(refusal_that_passes_is_waited_out)
 	start(10000);
 	waiter = virt_acquire(a, pa, 2);
 	ck_assert(virt_take(a, &call));
-	virt_refuse(a, &call, LK_ESERVER, true);
+	virt_refuse(a, &call, LK_EAGAIN, true);
 	ck_assert(!virt_take(a, &call));
 	virt_pass(&v, 150);
 	assert_done(waiter, LK_OK);

@@ -352,7 +352,7 @@ TEST(wait_that_the_server_refused_to_its_end_says_so)
 	op = acquire_within(3000);
 	for (int i = 0; i < 10 && !op->done; i++) {
 		if (virt_take(b, &call))
-			virt_refuse(b, &call, LK_ESERVER, true);
+			virt_refuse(b, &call, LK_EAGAIN, true);
 		later(1000);
 		tick(b);
 	}

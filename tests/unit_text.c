@@ -6,6 +6,7 @@
 
 #include <errno.h>
 #include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -188,6 +189,41 @@ TEST(every_error_has_a_name_and_a_meaning)
 	ck_assert_str_eq(lk_err_name((lk_err)999), "LK_E?");
 	ck_assert_str_eq(lk_err_name((lk_err)-1), "LK_E?");
 	ck_assert_ptr_nonnull(lk_err_text((lk_err)999));
+}
+
+/* The last two words of the header's line about an error. */
+static bool look_up(const char *header, const char *name, char ambiguous[4], char retryable[4])
+{
+	char start[64], line[128];
+	const char *at;
+
+	snprintf(start, sizeof(start), "\n *   %-13s ", name);
+	at = strstr(header, start);
+	if (!at || strstr(at + 1, start))
+		return false;
+	snprintf(line, sizeof(line), "%.*s", (int)strcspn(at + 1, "\n"), at + 1);
+	return sscanf(line + 75, "%3s %3s", ambiguous, retryable) == 2;
+}
+
+TEST(header_says_of_each_error_whether_it_is_ambiguous_or_retryable)
+{
+	static char header[65536];
+	FILE *file = fopen("include/latchkey.h", "re");
+
+	ck_assert_ptr_nonnull(file);
+	header[fread(header, 1, sizeof(header) - 1, file)] = '\0';
+	fclose(file);
+#define CHECK(name, number, text)                                                                  \
+	do {                                                                                       \
+		char ambiguous[4], retryable[4];                                                   \
+		ck_assert_msg(look_up(header, #name, ambiguous, retryable), "no line: %s", #name); \
+		ck_assert_str_eq(ambiguous, lk_err_is_ambiguous(name) ? "yes" : "-");              \
+		ck_assert_str_eq(retryable, lk_err_is_retryable(name) ? "yes" : "-");              \
+	} while (0);
+	LK_ERR_MAP(CHECK)
+#undef CHECK
+	ck_assert(lk_err_is_ambiguous(LK_EUNKNOWN) && !lk_err_is_retryable(LK_EUNKNOWN));
+	ck_assert(!lk_err_is_ambiguous((lk_err)999) && !lk_err_is_retryable((lk_err)999));
 }
 
 TEST(every_reason_has_a_name)

@@ -100,9 +100,9 @@ lk_err lk__permits_break(struct lk__handle *handle, const char *if_holder)
 	lk_err err = lk__show(handle, 2, 0, if_holder, &listing);
 
 	if (err)
-		return err == LK_EABSENT ? lk__failf(LK_ENOTHELD, "nobody holds any") : err;
+		return err;
 	if (!listing->holders)
-		err = lk__failf(LK_ENOTHELD, "nobody holds any");
+		err = lk__failf(LK_EABSENT, "nobody holds any");
 	else if (!if_holder && listing->held > 1)
 		err = lk__failf(LK_EMISMATCH, "%lld hold some: say which",
 		                (long long)listing->holders);

@@ -46,6 +46,16 @@ const char *lk_err_text(lk_err err)
 	return "no error of Latchkey has this number";
 }
 
+bool lk_err_is_ambiguous(lk_err err)
+{
+	return err == LK_EUNKNOWN;
+}
+
+bool lk_err_is_retryable(lk_err err)
+{
+	return err == LK_EBUSY || err == LK_ETIMEDOUT || err == LK_ECONN || err == LK_EAGAIN;
+}
+
 const char *lk_lost_reason_name(lk_lost_reason reason)
 {
 	switch (reason) {

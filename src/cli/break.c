@@ -36,7 +36,7 @@ static int tell(const struct options *options, const char *name, lk_kind kind, l
 			    kind == LK_KIND_SEMAPHORE ? "a hold on " : "", name);
 		return 0;
 	}
-	if (err == LK_ENOTHELD || err == LK_EMISMATCH || err == LK_EABSENT) {
+	if (err == LK_EABSENT || err == LK_EMISMATCH) {
 		say("cannot break \"%s\": %s", name,
 		    err != LK_EMISMATCH         ? "nobody holds it"
 		    : kind == LK_KIND_SEMAPHORE ? "no hold on it has this id"

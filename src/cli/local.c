@@ -86,7 +86,7 @@ static lk_err stop(const struct options *options)
 		    ", permits and turns in use %" PRId64 ", latches counting %" PRId64 "%s",
 		    usage.locks, usage.permits, usage.latches,
 		    usage.names == NAMES_MAX ? ", or more" : "");
-	if (err == LK_ENOTHELD) {
+	if (err == LK_EABSENT) {
 		if (!options->quiet)
 			say("the server of local: was not running");
 		err = LK_OK;

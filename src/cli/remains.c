@@ -63,8 +63,8 @@ static lk_err break_by_id(const struct remains *remains, lk_client *client)
 
 static bool is_retryable(lk_err err)
 {
-	return err == LK_ECONN || err == LK_EUNKNOWN || err == LK_ESERVER || err == LK_ESYSTEM ||
-	       err == LK_ENOMEM;
+	return lk_err_is_retryable(err) || err == LK_EUNKNOWN || err == LK_ESERVER ||
+	       err == LK_ESYSTEM || err == LK_ENOMEM;
 }
 
 static int64_t at_most(int64_t value, int64_t limit)

@@ -50,8 +50,7 @@ void lk__leave_begin(int64_t now_ns, struct lk__ticket *ticket)
 static bool changed_nothing(const struct lk__answer *answer)
 {
 	return answer->kind == LK__FAILED && !answer->odd &&
-	       (answer->passes || answer->err == LK_EFOREIGN || answer->err == LK_ELIMIT ||
-	        answer->err == LK_EFENCE);
+	       (answer->passes || answer->by_script || answer->err == LK_EFOREIGN);
 }
 
 /* Remember what an answer says of errors. */

@@ -154,7 +154,7 @@ enum lk__answer_kind {
 	LK__IS,       /* to kind: noun */
 	LK__ABSENT,   /* to show, size, remove: there is none */
 	LK__DONE,     /* to remove, introduce, forget, ping */
-	LK__FAILED,   /* err, passes, text */
+	LK__FAILED,   /* err, passes, by_script, odd, text */
 };
 
 struct lk__answer {
@@ -177,6 +177,7 @@ struct lk__answer {
 	lk_kind noun;
 	lk_err err;
 	bool passes;      /* the same request may succeed later */
+	bool by_script;   /* the script refused it, before it wrote anything */
 	bool odd;         /* it was done or not: the answer could not be read */
 	const char *text; /* escaped; borrowed for the call */
 };

@@ -83,7 +83,7 @@ static lk_err folder_open(const char *dir, bool make, int *fd, struct lk__why *w
 		return lk__why_set(why, LK_ESYSTEM, "cannot make %s: %s", dir, strerror(errno));
 	*fd = open(dir, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 	if (*fd < 0 && !make && errno == ENOENT)
-		return LK_ENOTHELD;
+		return LK_EABSENT;
 	if (*fd < 0)
 		return lk__why_set(why, LK_ESYSTEM, "cannot use %s: %s", dir,
 		                   errno == ELOOP || errno == ENOTDIR ? "not a folder"
@@ -229,7 +229,7 @@ static lk_err look(lk_local_info *info, struct lk__why *why)
 	snprintf(info->socket_path, sizeof(info->socket_path), "%.90s%s", dir, SOCKET_NAME);
 	/* What listens in a folder that is not ours is not our server. */
 	err = folder_open(dir, false, &folder, why);
-	if (err != LK_OK && err != LK_ENOTHELD)
+	if (err != LK_OK && err != LK_EABSENT)
 		return err;
 	if (err == LK_OK) {
 		close(folder);
@@ -286,7 +286,7 @@ static lk_err stop(int folder, const char *path, struct lk__why *why)
 	int fd;
 
 	if (!answers(path, &pid) && folder_is_free(folder))
-		return lk__why_set(why, LK_ENOTHELD, "the server of local: does not run");
+		return lk__why_set(why, LK_EABSENT, "the server of local: does not run");
 	fd = connect_to(path);
 	if (fd >= 0) {
 		/* It answers by closing. */
@@ -310,8 +310,8 @@ lk_err lk_local_stop(void)
 
 	if (!err)
 		err = folder_open(dir, false, &folder, &why);
-	if (err == LK_ENOTHELD)
-		return lk__failf(LK_ENOTHELD, "the server of local: does not run");
+	if (err == LK_EABSENT)
+		return lk__failf(LK_EABSENT, "the server of local: does not run");
 	if (err)
 		return lk__fail(&why);
 	snprintf(path, sizeof(path), "%.90s%s", dir, SOCKET_NAME);

@@ -367,8 +367,8 @@ void lk__codec_answer(const struct lk__resp *resp, const char *what, struct lk__
 		                      ? "(latchkey doctor names the right) "
 		                      : "",
 		              resp->str);
-		answer->passes = lk__resp_error_passes(resp);
 		fail(answer, why);
+		answer->passes = why->err == LK_EAGAIN;
 	} else if ((is(resp, "granted") || is(resp, "held")) && number(resp, 1, &fence) &&
 	           number(resp, 2, &answer->store_us) && number(resp, 3, &answer->waiting)) {
 		answer->kind = is(resp, "held") ? LK__KEPT : LK__GRANTED;
@@ -394,11 +394,13 @@ void lk__codec_answer(const struct lk__resp *resp, const char *what, struct lk__
 		answer->free = c != 0;
 	} else if (is(resp, "limit") && number(resp, 1, &a)) {
 		lk__why_set(why, LK_ELIMIT, "more permits than the capacity of %lld", (long long)a);
+		answer->by_script = true;
 		fail(answer, why);
 	} else if (is(resp, "fence")) {
-		lk__why_about(why, LK_EFENCE, what, "the fence counter is %s",
+		lk__why_about(why, LK_ESERVER, what, "the fence counter is %s",
 		              element(resp, 1) && element(resp, 1)->str ? element(resp, 1)->str
 		                                                        : "bad");
+		answer->by_script = true;
 		fail(answer, why);
 	} else if (lk__codec_foreign(resp, why)) {
 		fail(answer, why);

@@ -164,6 +164,9 @@ static bool has_any_code(const struct lk__resp *resp, const char *const *codes, 
 lk_err lk__resp_error(const struct lk__resp *resp)
 {
 	static const char *const refusals[] = {"NOAUTH", "WRONGPASS", "NOPERM", "DENIED"};
+	static const char *const transient[] = {"LOADING",    "BUSY",        "READONLY",
+	                                        "MASTERDOWN", "CLUSTERDOWN", "TRYAGAIN",
+	                                        "NOREPLICAS"};
 	/* Inside a script a missing right has no code of its own (6.0 to 7.0, then 7.2). */
 	static const char *const phrases[] = {"The user executing the script can't",
 	                                      "ACL failure in script"};
@@ -175,19 +178,14 @@ lk_err lk__resp_error(const struct lk__resp *resp)
 	for (size_t i = 0; i < sizeof(phrases) / sizeof(phrases[0]); i++)
 		if (strstr(resp->str, phrases[i]))
 			return LK_EAUTH;
+	if (has_any_code(resp, transient, sizeof(transient) / sizeof(transient[0])))
+		return LK_EAGAIN;
 	return has_code(resp, "WRONGTYPE") ? LK_EFOREIGN : LK_ESERVER;
-}
-
-bool lk__resp_error_passes(const struct lk__resp *resp)
-{
-	static const char *const codes[] = {"LOADING",     "BUSY",     "READONLY",  "MASTERDOWN",
-	                                    "CLUSTERDOWN", "TRYAGAIN", "NOREPLICAS"};
-
-	return resp->type == LK__RESP_ERROR &&
-	       has_any_code(resp, codes, sizeof(codes) / sizeof(codes[0]));
 }
 
 lk_err lk__resp_refusal(const struct lk__resp *resp)
 {
-	return lk__resp_error_passes(resp) ? LK_ECONN : lk__resp_error(resp);
+	lk_err err = lk__resp_error(resp);
+
+	return err == LK_EAGAIN ? LK_ECONN : err;
 }

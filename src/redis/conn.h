@@ -52,12 +52,10 @@ int64_t lk__conn_read(struct lk__conn *conn, bool wait, struct lk__why *why);
 void lk__conn_close(struct lk__conn *conn);
 
 /* What an error reply means: LK_EAUTH (NOAUTH, WRONGPASS, NOPERM, a refused right inside a
- * script), LK_EFOREIGN (WRONGTYPE), else LK_ESERVER. */
+ * script), LK_EAGAIN (transient: LOADING, BUSY, READONLY, MASTERDOWN, CLUSTERDOWN, TRYAGAIN,
+ * NOREPLICAS), LK_EFOREIGN (WRONGTYPE), else LK_ESERVER. */
 lk_err lk__resp_error(const struct lk__resp *resp);
-/* The error passes by itself, so that asking again later makes sense: LOADING, BUSY, READONLY,
- * MASTERDOWN, CLUSTERDOWN, TRYAGAIN, NOREPLICAS. */
-bool lk__resp_error_passes(const struct lk__resp *resp);
-/* The error that ends the setting up of a connection: LK_ECONN if it passes. */
+/* The error that ends the setting up of a connection: LK_ECONN if it is transient. */
 lk_err lk__resp_refusal(const struct lk__resp *resp);
 
 #endif

@@ -84,8 +84,8 @@ bool lk__doctor_usable(struct lk__doctor *doctor, const char *topic, const char 
 	}
 	lk__escape(words, sizeof(words), resp->str, resp->len);
 	lk__doctor_tell(doctor, LK_FIT_WARN, topic,
-	                lk__resp_error_passes(resp) ? "ask again later" : "", "cannot tell: %s",
-	                words);
+	                lk__resp_error(resp) == LK_EAGAIN ? "ask again later" : "",
+	                "cannot tell: %s", words);
 	return false;
 }
 

@@ -196,7 +196,7 @@ static void lists_add(const struct lk__doctor *doctor, struct lists *lists,
 		list_add(right->needed ? lists->needed : lists->wished, rule);
 	else if (is_unknown(resp))
 		list_add(lists->unknown, right->rule + 1);
-	else if (lk__resp_error_passes(resp) && strncmp(resp->str, "READONLY", 8) != 0 &&
+	else if (lk__resp_error(resp) == LK_EAGAIN && strncmp(resp->str, "READONLY", 8) != 0 &&
 	         strncmp(resp->str, "NOREPLICAS", 10) != 0)
 		lk__escape(lists->later, sizeof(lists->later), resp->str, resp->len);
 }

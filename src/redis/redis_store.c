@@ -189,7 +189,7 @@ static void event_of(struct lk__peer *peer, const void *reply, bool awaits_pong,
 		event->kind = LK__EVENT_PONG;
 		return;
 	}
-	if (resp->type == LK__RESP_ERROR && lk__resp_error_passes(resp)) {
+	if (resp->type == LK__RESP_ERROR && lk__resp_error(resp) == LK_EAGAIN) {
 		event->kind = LK__EVENT_PUT_OFF;
 		return;
 	}

@@ -58,6 +58,7 @@ void worker_done(const struct worker_handle *handle, struct history_record *reco
 	case LK_ECONN:
 	case LK_EUNKNOWN:
 	case LK_ESERVER:
+	case LK_EAGAIN:
 		return;
 	case LK_EMISMATCH:
 	case LK_EABSENT:
@@ -81,7 +82,7 @@ void worker_nap_us(int64_t us)
 
 void worker_rest(struct worker_thread *thread, lk_err err)
 {
-	if (err == LK_ECONN || err == LK_EUNKNOWN || err == LK_ESERVER)
+	if (err == LK_ECONN || err == LK_EUNKNOWN || err == LK_ESERVER || err == LK_EAGAIN)
 		worker_nap_us(chaos_between(&thread->dice, 5000, 30000));
 }
 
@@ -167,7 +168,7 @@ static void open_semaphore(struct worker_handle *handle)
 	while (err && !worker_over(handle->worker)) {
 		err = lk_semaphore_open(handle->worker->client, name->name, 0, &options,
 		                        &handle->semaphore);
-		if (err == LK_ECONN || err == LK_EUNKNOWN || err == LK_ESERVER)
+		if (err == LK_ECONN || err == LK_EUNKNOWN || err == LK_ESERVER || err == LK_EAGAIN)
 			worker_nap_us(20000);
 		else if (err) {
 			fprintf(stderr, "worker %d: cannot open %s: %s\n", (int)getpid(),

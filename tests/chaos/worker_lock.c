@@ -162,8 +162,8 @@ void worker_break(struct worker_handle *handle)
 	break_log(handle, "end");
 	if (err == LK_OK)
 		handle->worker->page->breaks++;
-	else if (err != LK_ENOTHELD && err != LK_EMISMATCH && err != LK_EABSENT &&
-	         err != LK_ECONN && err != LK_EUNKNOWN && err != LK_ESERVER)
+	else if (err != LK_EABSENT && err != LK_EMISMATCH && err != LK_ECONN &&
+	         err != LK_EUNKNOWN && err != LK_ESERVER && err != LK_EAGAIN)
 		fprintf(stderr, "worker %d: break: %s\n", (int)getpid(), lk_errmsg());
 }
 

@@ -293,7 +293,7 @@ static uint64_t any_number(struct fuzz_input *input)
 
 void core_any_answer(struct fuzz_input *input, struct lk__answer *answer)
 {
-	static const lk_err errors[] = {LK_ESERVER, LK_EAUTH, LK_EFOREIGN, LK_EFENCE, LK_ELIMIT};
+	static const lk_err errors[] = {LK_ESERVER, LK_EAUTH, LK_EFOREIGN, LK_EAGAIN, LK_ELIMIT};
 	unsigned flags;
 
 	memset(answer, 0, sizeof(*answer));
@@ -307,6 +307,7 @@ void core_any_answer(struct fuzz_input *input, struct lk__answer *answer)
 		answer->err = errors[fuzz_below(input, sizeof(errors) / sizeof(*errors))];
 		answer->passes = flags & 8;
 		answer->odd = flags & 16;
+		answer->by_script = flags & 32;
 		answer->text = text;
 		return;
 	}

@@ -317,7 +317,7 @@ const char *world_result_wrong(const struct model_world *world, const struct mod
 		return err == LK_EUNKNOWN || err == LK_ECONN
 		               ? NULL
 		               : "a call that was not waited for, with a result";
-	if (client->refused && (err == LK_EUNKNOWN || err == LK_EAUTH || err == LK_ESERVER))
+	if (client->refused && (err == LK_EUNKNOWN || err == LK_EAUTH || err == LK_EAGAIN))
 		return NULL;
 	if (err && err != LK_ELOST && (world->answered || client->verb != DO_EXTEND))
 		return "a call that does not know its result, though the answer came";

@@ -355,7 +355,7 @@ void world_refuse(struct model_client *client, bool passes)
 
 	call->answer = (struct lk__answer){
 		.kind = LK__FAILED,
-		.err = passes ? LK_ESERVER : LK_EAUTH,
+		.err = passes ? LK_EAGAIN : LK_EAUTH,
 		.passes = passes,
 		.text = "refused",
 	};

@@ -187,7 +187,8 @@ void sim_check_awaited(struct sim_caller *caller, lk_err err)
 		check_open(caller, name);
 	if (err && err != LK_EBUSY && err != LK_ETIMEDOUT && err != LK_ECANCELED &&
 	    err != LK_ECONN && err != LK_ECLOSED &&
-	    ((err != LK_ESERVER && err != LK_EAUTH) || !sim->tally.faults[SIM_REFUSE]))
+	    ((err != LK_EAGAIN && err != LK_EAUTH && err != LK_ESERVER) ||
+	     !sim->tally.faults[SIM_REFUSE]))
 		sim_fail(sim, "result", "an await ended with %s", lk_err_name(err));
 }
 
@@ -217,7 +218,8 @@ void sim_check_stepped(struct sim_caller *caller, lk_err err)
 
 	if (err && err != LK_ECONN && err != LK_EUNKNOWN && err != LK_EABSENT &&
 	    err != LK_ECLOSED && (err != LK_EFOREIGN || !sim->tally.faults[SIM_EVICT]) &&
-	    ((err != LK_ESERVER && err != LK_EAUTH) || !sim->tally.faults[SIM_REFUSE]))
+	    ((err != LK_EAGAIN && err != LK_EAUTH && err != LK_ESERVER) ||
+	     !sim->tally.faults[SIM_REFUSE]))
 		sim_fail(sim, "result", "a step ended with %s", lk_err_name(err));
 	if (caller->epoch != name->epoch || caller->step_generation != name->count.generation ||
 	    !caller->step_number)

@@ -49,8 +49,9 @@ static bool is_allowed(const struct sim_caller *caller, lk_err err)
 		return caller->waiter.only_try;
 	case LK_ECLOSED:
 		return caller->client->closed;
-	case LK_ESERVER:
+	case LK_EAGAIN:
 	case LK_EAUTH:
+	case LK_ESERVER:
 		return refused(caller);
 	case LK_ELIMIT:
 		return sim_capacity_since(&caller->client->sim->names[caller->name],
@@ -125,8 +126,9 @@ static bool is_trouble(const struct sim_caller *caller, lk_err err)
 	case LK_ECONN:
 	case LK_EUNKNOWN:
 		return !was_fine(caller);
-	case LK_ESERVER:
+	case LK_EAGAIN:
 	case LK_EAUTH:
+	case LK_ESERVER:
 		return refused(caller);
 	case LK_ECLOSED:
 		return caller->client->closed;
