@@ -276,7 +276,8 @@ typedef struct lk_lock lk_lock;
 typedef enum lk_owner {
 	LK_OWNER_THREAD = 0, /* the acquiring thread owns it; it alone re-enters and releases */
 	/* The handle owns it, and any thread that has the handle may release.  It is another owner
-	 * than any thread: a thread that holds the lock would wait for itself. */
+	 * than any thread: a thread that holds the lock as a thread and waits for it through such a
+	 * handle would wait for itself, and gets LK_EDEADLOCK. */
 	LK_OWNER_HANDLE = 1,
 } lk_owner;
 
@@ -355,6 +356,9 @@ LK_API lk_err lk_lock_close(lk_lock *lock);
  *               when the counter of fences is damaged or used up
  * LK_EAGAIN     not held; the server refused for a moment (wait_ms 0)
  * LK_EINVALID   wait_ms below -1
+ * LK_EDEADLOCK  not held; the handle would own the hold (LK_OWNER_HANDLE), and the calling thread
+ *               itself holds the lock as a thread, renewed and without max_hold_ms: the wait could
+ *               not end.  With wait_ms 0 that is LK_EBUSY
  * LK_ELIMIT     re-entered 2^31 - 1 times; the hold is unchanged
  * LK_ENOMEM, LK_EFORKED   not held
  *

@@ -109,6 +109,29 @@ TEST(hold_of_a_handle_is_released_by_any_thread)
 	OK(lk_client_close(client));
 }
 
+TEST(wait_of_a_handle_for_its_own_thread_is_a_deadlock)
+{
+	const lk_lock_options of_handle = {.owner = LK_OWNER_HANDLE};
+	lk_client *client = set_up();
+	lk_lock *lock = lock_named(client, "a"), *other = lock_with(client, "a", &of_handle);
+	lk_lock *limited = lock_with(client, "a", &(lk_lock_options){.max_hold_ms = 300});
+	int64_t start_ms = now_ms();
+	uint64_t fence = 17;
+
+	OK(lk_lock_acquire(lock, 0, NULL));
+	EXPECT(lk_lock_acquire(other, LK_FOREVER, &fence), LK_EDEADLOCK);
+	EXPECT(lk_lock_acquire(other, 5000, &fence), LK_EDEADLOCK);
+	ck_assert_uint_eq(fence, 17);
+	EXPECT(lk_lock_acquire(other, 0, NULL), LK_EBUSY);
+	ck_assert_int_lt(now_ms() - start_ms, 1000);
+	OK(lk_lock_release(lock));
+	OK(lk_lock_acquire(limited, 0, NULL));
+	OK(lk_lock_acquire(other, 5000, NULL));
+	EXPECT(lk_lock_release(limited), LK_ELOST);
+	OK(lk_lock_release(other));
+	OK(lk_client_close(client));
+}
+
 /* ---- Waits and their ends ----------------------------------------------------------------- */
 
 struct wait {

@@ -319,3 +319,88 @@ TEST(renewal_that_fails_is_not_hurried_by_a_waiting_thread)
 	virt_release(a, pa, 4);
 	end();
 }
+
+/* ---- A thread that would wait for itself ------------------------------------------------------
+ */
+
+/* A thread, 2, waits through a handle that owns its holds, 3. */
+static struct lk__op *acquire_by_handle(struct lk__wait_queue *queue, bool only_try)
+{
+	struct lk__op *waiter = virt_waiter(a, queue, 3);
+
+	waiter->thread = 2;
+	waiter->only_try = only_try;
+	lk__core_acquire(&a->core, virt_now(a), waiter);
+	return waiter;
+}
+
+TEST(wait_of_a_handle_for_its_own_thread_is_a_deadlock)
+{
+	struct lk__wait_queue *longer;
+	struct lk__op *waiter;
+
+	start(1000);
+	longer = virt_open(a, "a", 5000, false);
+	hold(a, pa);
+	assert_done(acquire_by_handle(pa, false), LK_EDEADLOCK);
+	assert_done(acquire_by_handle(longer, false), LK_EDEADLOCK);
+	assert_done(acquire_by_handle(pa, true), LK_EBUSY);
+	/* What another thread holds ends without this one. */
+	release(a, pa);
+	waiter = virt_acquire(a, pa, 4);
+	virt_settle(&v);
+	assert_done(waiter, LK_OK);
+	waiter = acquire_by_handle(pa, false);
+	ck_assert(!waiter->done);
+	virt_release(a, pa, 4);
+	virt_settle(&v);
+	assert_done(waiter, LK_OK);
+	virt_release(a, pa, 3);
+	end();
+}
+
+TEST(wait_of_a_handle_for_a_hold_that_ends_by_itself_is_none)
+{
+	struct lk__op *waiter;
+
+	start_fixed(1000);
+	hold(a, pa);
+	waiter = acquire_by_handle(pa, false);
+	ck_assert(!waiter->done);
+	virt_pass(&v, 1100);
+	assert_done(waiter, LK_OK);
+	virt_release(a, pa, 3);
+	release_lost(a, pa);
+	end();
+	start(1000);
+	waiter = virt_waiter(a, pa, 2);
+	waiter->max_hold_ms = 500;
+	lk__core_acquire(&a->core, virt_now(a), waiter);
+	virt_settle(&v);
+	assert_done(waiter, LK_OK);
+	waiter = acquire_by_handle(pa, false);
+	ck_assert(!waiter->done);
+	virt_pass(&v, 600);
+	assert_done(waiter, LK_OK);
+	virt_release(a, pa, 3);
+	release_lost(a, pa);
+	end();
+}
+
+TEST(wait_of_a_handle_for_a_lost_hold_is_no_deadlock)
+{
+	struct lk__op *waiter;
+
+	start(1000);
+	hold(a, pa);
+	virt_link_down(a, LK_ECONN);
+	later(1000);
+	waiter = acquire_by_handle(pa, false); /* before any timer saw the end */
+	ck_assert(!waiter->done);
+	virt_link_up(a);
+	virt_settle(&v);
+	assert_done(waiter, LK_OK);
+	virt_release(a, pa, 3);
+	release_lost(a, pa);
+	end();
+}

@@ -5,10 +5,15 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Even numbers are threads, odd ones handles. */
+static uint64_t this_thread(void)
+{
+	return lk__thread_serial() * 2;
+}
+
 static uint64_t owner_of(const struct lk_lock *lock)
 {
-	/* Even numbers are threads, odd ones handles. */
-	return lock->handle_owns ? lock->handle.serial * 2 + 1 : lk__thread_serial() * 2;
+	return lock->handle_owns ? lock->handle.serial * 2 + 1 : this_thread();
 }
 
 /* ---- Open and close ----------------------------------------------------------------------- */
@@ -94,6 +99,8 @@ lk_err lk_lock_acquire(lk_lock *lock, int64_t wait_ms, uint64_t *result)
 		lk__call_leave(client, &lock->handle);
 	} else {
 		init_call(&call, lock, owner);
+		if (lock->handle_owns)
+			call.op.thread = this_thread();
 		lk__call_limit(&call, now_ns, wait_ms);
 		lk__call_provide(&call);
 		if ((err = lk__call_run(&call, now_ns, lk__core_acquire)))

@@ -10,6 +10,19 @@
 
 /* ---- Acquire ------------------------------------------------------------------------------ */
 
+/* Does the calling thread itself hold the lock that the handle waits for, and does only its own
+ * release end that hold? */
+static bool waits_for_itself(struct lk__core *core, int64_t now_ns, const struct lk__op *waiter)
+{
+	struct lk__hold *hold = NULL;
+
+	if (waiter->thread && !waiter->only_try)
+		hold = lk__core_hold(waiter->queue->name, waiter->thread);
+	lk__hold_expire(core, now_ns, hold);
+	return hold && !hold->lost && !hold->ticket->queue->fixed &&
+	       hold->max_until_ns == LK__NEVER;
+}
+
 void lk__core_acquire(struct lk__core *core, int64_t now_ns, struct lk__op *waiter)
 {
 	struct lk__wait_queue *queue = waiter->queue;
@@ -27,6 +40,9 @@ void lk__core_acquire(struct lk__core *core, int64_t now_ns, struct lk__op *wait
 		lk__complete(core, waiter, LK_ELIMIT, "re-entered 2147483647 times");
 	} else if ((waiter->fence = lk__core_reenter(core, now_ns, queue->name, waiter->owner))) {
 		lk__complete(core, waiter, LK_OK, NULL);
+	} else if (waits_for_itself(core, now_ns, waiter)) {
+		lk__complete(core, waiter, LK_EDEADLOCK,
+		             "the calling thread holds the lock itself");
 	} else if (waiter->only_try && (queue->hold || queue->first)) {
 		lk__complete(core, waiter, LK_EBUSY, "held by another thread of this process");
 	} else {

@@ -35,6 +35,7 @@ struct lk__op {
 	struct lk__wait_queue *queue;
 	void *handle;
 	uint64_t owner;
+	uint64_t thread;     /* acquire by a handle: the calling thread as an owner, else 0 */
 	int64_t max_hold_ms; /* 0 = no limit */
 	int64_t lease_ms;    /* extend */
 	int64_t began_ns;
