@@ -174,6 +174,7 @@ typedef struct lk_client_options {
 	lk_log_fn *log;             /* NULL = silent */
 	void *log_arg;              /* passed to log; stays yours */
 	lk_log_level log_level;     /* 0 = LK_LOG_WARN */
+	bool lazy;                  /* connect at the first call that needs the store, or the URL's */
 	int64_t reserved[8];        /* zero */
 } lk_client_options;
 
@@ -183,9 +184,10 @@ typedef struct lk_client_options {
  *        redis+unix:///path[?db=N&...]
  *        local:  (also NULL) a private server of this user on this machine, started if need be
  *        options: db, user, password, client_name, prefix, connect_timeout, command_timeout,
- *        keepalive (milliseconds); percent-encoded where a byte would be misread
+ *        keepalive (milliseconds), lazy (0 or 1); percent-encoded where a byte would be misread
  *
- * LK_OK        connected, authenticated, subscribed, rights for messages checked
+ * LK_OK        connected, authenticated, subscribed, rights for messages checked; with lazy: the
+ *              URL and the options are valid
  * LK_EINVALID  the URL or an option is wrong; lk_errmsg() names it
  * LK_ECONN     not reached within the connect timeout, or not ready: loading its data, busy, a
  *              replica
@@ -194,6 +196,12 @@ typedef struct lk_client_options {
  * LK_ENOSERVER local: and no server binary; lk_errmsg() says what to install
  * LK_ESYSTEM   no descriptor, no thread, or the folder of local: is not safe to use
  * LK_ENOMEM
+ *
+ * With lazy the call looks up no name, opens no connection and starts no server.  A thread of the
+ * library connects at the first call that needs the store.  Until it is connected for the first
+ * time, such a call returns by its wait plus one command timeout: LK_ECONN if nothing was asked.
+ * A reason that waiting cannot cure (LK_EAUTH, LK_ESERVER, LK_ENOSERVER, LK_EINVALID) ends it at
+ * once.  From then on the client is like any other.
  *
  * Any thread.  Any number of clients in a process. */
 LK_API LK_MUST_USE lk_err lk_client_open(const char *url, const lk_client_options *options,
@@ -259,7 +267,7 @@ typedef struct lk_counters {
 	int64_t stepped; /* lk_latch_down() */
 	/* The store. */
 	int64_t requests;  /* of locks, permits and latches, repeated ones too; not queries, PING */
-	int64_t connected; /* times, 1 after lk_client_open() */
+	int64_t connected; /* times, 1 after lk_client_open(), 0 if lazy */
 	int64_t reserved[8];
 } lk_counters;
 

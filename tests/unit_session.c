@@ -22,6 +22,12 @@ static void link_up(int64_t now_ns)
 	lk__session_up(&session, now_ns);
 }
 
+static void dial_failed(int64_t now_ns, lk_err err, uint64_t random)
+{
+	lk__session_dial_failed(&session, now_ns, &(struct lk__why){.err = err, .text = "no"},
+	                        random);
+}
+
 static enum lk__duty next(int64_t now_ns)
 {
 	return lk__session_next(&session, now_ns, LK__NEVER);
@@ -43,7 +49,7 @@ TEST(session_backs_off_from_20_to_500_ms)
 	init();
 	for (int i = 0; i < 7; i++) {
 		ck_assert_int_eq(next(now_ns), LK__DUTY_DIAL);
-		lk__session_dial_failed(&session, now_ns, LK_ECONN, UINT64_MAX - (uint64_t)i);
+		dial_failed(now_ns, LK_ECONN, UINT64_MAX - (uint64_t)i);
 		due_ns = lk__session_due(&session, LK__NEVER);
 		ck_assert_int_ge(due_ns, now_ns + pauses_ms[i] * MS / 2);
 		ck_assert_int_lt(due_ns, now_ns + pauses_ms[i] * MS);
@@ -58,7 +64,7 @@ TEST(session_asks_seldom_with_credentials_that_were_refused)
 
 	init();
 	for (int i = 0; i < 7; i++)
-		lk__session_dial_failed(&session, now_ns, LK_EAUTH, 0);
+		dial_failed(now_ns, LK_EAUTH, 0);
 	ck_assert_int_ge(lk__session_due(&session, LK__NEVER), now_ns + 2500 * MS);
 }
 
@@ -66,12 +72,12 @@ TEST(session_redials_at_once_after_a_link_that_lasted)
 {
 	init();
 	for (int i = 0; i < 7; i++)
-		lk__session_dial_failed(&session, 0, LK_ECONN, 0);
+		dial_failed(0, LK_ECONN, 0);
 	link_up(10 * S);
 	lk__session_down(&session, 11 * S + 1, 0);
 	ck_assert_int_eq(next(11 * S + 1), LK__DUTY_DIAL);
 	/* And the next pause is the first again. */
-	lk__session_dial_failed(&session, 12 * S, LK_ECONN, 0);
+	dial_failed(12 * S, LK_ECONN, 0);
 	ck_assert_int_eq(lk__session_due(&session, LK__NEVER), 12 * S + 10 * MS);
 }
 
@@ -140,7 +146,7 @@ TEST(session_reports_the_loss_once_an_outage)
 	lk__session_down(&session, 12 * S, 0);
 	ck_assert(lk__session_report_loss(&session));
 	ck_assert(!lk__session_report_loss(&session));
-	lk__session_dial_failed(&session, 13 * S, LK_ECONN, 0);
+	dial_failed(13 * S, LK_ECONN, 0);
 	ck_assert(!lk__session_report_loss(&session));
 	link_up(14 * S);
 	ck_assert(lk__session_report_loss(&session));

@@ -42,6 +42,7 @@ enum option {
 	OPTION_CONNECT_TIMEOUT,
 	OPTION_COMMAND_TIMEOUT,
 	OPTION_KEEPALIVE,
+	OPTION_LAZY,
 	OPTION_COUNT
 };
 
@@ -54,6 +55,7 @@ static const char *const option_names[OPTION_COUNT] = {
 	"connect_timeout",
 	"command_timeout",
 	"keepalive",
+	"lazy",
 };
 
 struct parse {
@@ -246,6 +248,14 @@ static lk_err set_time_option(struct parse *parse, enum option option, struct sp
 	return set_time(parse, option_names[option], time_ms, slot);
 }
 
+static lk_err set_lazy(struct parse *parse, struct span value)
+{
+	if (value.len != 1 || (*value.at != '0' && *value.at != '1'))
+		return WRONG(parse, "lazy: not 0 or 1");
+	parse->target->lazy = *value.at == '1';
+	return LK_OK;
+}
+
 static lk_err set_option(struct parse *parse, enum option option, struct span value)
 {
 	struct lk__target *target = parse->target;
@@ -273,6 +283,8 @@ static lk_err set_option(struct parse *parse, enum option option, struct span va
 	err = replace_decoded(parse, &decoded, value, part);
 	if (err == LK_OK && option == OPTION_DB)
 		err = set_db(parse, span_of(decoded));
+	else if (err == LK_OK && option == OPTION_LAZY)
+		err = set_lazy(parse, span_of(decoded));
 	else if (err == LK_OK)
 		err = set_time_option(parse, option, span_of(decoded));
 	free(decoded);
@@ -416,10 +428,9 @@ static lk_err parse_tcp(struct parse *parse, struct span authority, struct span 
 	snprintf(text, sizeof(text), strchr(target->host, ':') ? "[%s]:%d" : "%s:%d", target->host,
 	         target->port);
 	lk__escape(target->text, sizeof(target->text), text, strlen(text));
-	if (path.len <= 1)
-		return LK_OK;
-	err = set_seen(parse, OPTION_DB);
-	return err == LK_OK ? set_db(parse, span_skip(path, 1)) : err;
+	if (path.len <= 1 || (err = set_seen(parse, OPTION_DB)))
+		return err;
+	return set_db(parse, span_skip(path, 1));
 }
 
 static lk_err parse_unix(struct parse *parse, struct span authority, struct span path)
@@ -465,8 +476,7 @@ static lk_err unknown_scheme(struct parse *parse, struct span url)
 
 static lk_err parse_url(struct parse *parse, struct span rest)
 {
-	struct span whole = rest;
-	struct span authority, path;
+	struct span whole = rest, authority, path;
 	bool over_unix;
 	lk_err err;
 
@@ -479,11 +489,9 @@ static lk_err parse_url(struct parse *parse, struct span rest)
 	if (span_take(&rest, "local:")) {
 		parse->target->local = true;
 		lk__escape(parse->target->text, sizeof(parse->target->text), "local:", 6);
-		if (rest.len == 0)
-			return LK_OK;
-		if (!span_take(&rest, "?"))
+		if (rest.len && !span_take(&rest, "?"))
 			return WRONG(parse, "url: something follows 'local:'");
-		return parse_query(parse, rest);
+		return whole.len > strlen("local:") ? parse_query(parse, rest) : LK_OK;
 	}
 	over_unix = span_take(&rest, "redis+unix://");
 	if (!over_unix && !span_take(&rest, "redis://"))
@@ -538,6 +546,7 @@ static lk_err apply_options(struct parse *parse, const lk_client_options *option
 		err = replace(parse, &target->password, span_of(options->password));
 	if (err != LK_OK)
 		return err;
+	target->lazy = target->lazy || options->lazy;
 	if (options->label && strlen(options->label) > LK_LABEL_MAX)
 		return WRONG(parse, "label: longer than %d bytes", LK_LABEL_MAX);
 	if ((int)options->log_level < 0 || (int)options->log_level > LK_LOG_DEBUG)

@@ -21,6 +21,7 @@ struct lk__target {
 	int64_t connect_timeout_ns;
 	int64_t command_timeout_ns;
 	int64_t keepalive_ms;
+	bool lazy;      /* connect at the first call that needs the store */
 	char text[200]; /* "127.0.0.1:6379", "/run/x.sock": escaped, without userinfo */
 };
 

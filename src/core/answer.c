@@ -281,13 +281,13 @@ static void gone(struct lk__core *core, int64_t now_ns, struct lk__ticket *ticke
 	lk__ticket_pursue(core, now_ns, ticket);
 }
 
-static void refuse_all(struct lk__core *core, int64_t now_ns, struct lk__ticket *ticket,
-                       const struct lk__answer *answer)
+void lk__ticket_refuse(struct lk__core *core, int64_t now_ns, struct lk__ticket *ticket, lk_err err,
+                       const char *text)
 {
 	struct lk__wait_queue *queue = ticket->queue;
 
 	while (queue->first)
-		lk__complete(core, lk__wait_queue_pop(queue), answer->err, answer->text);
+		lk__complete(core, lk__wait_queue_pop(queue), err, text);
 	lk__ticket_leave(core, now_ns, ticket);
 }
 
@@ -319,7 +319,7 @@ static void failed(struct lk__core *core, int64_t now_ns, struct lk__ticket *tic
 		ticket->next_ns = lk__refusal_retry_ns(core, now_ns, ticket);
 		lk__ticket_pursue(core, now_ns, ticket);
 	} else {
-		refuse_all(core, now_ns, ticket, answer);
+		lk__ticket_refuse(core, now_ns, ticket, answer->err, answer->text);
 	}
 }
 
@@ -331,7 +331,7 @@ static void left(struct lk__core *core, int64_t now_ns, struct lk__ticket *ticke
 
 	if (!confirmed && (answer->passes || ticket->state == LK__LEAVING)) {
 		if (!answer->passes && lk__ticket_has_lapsed(ticket))
-			refuse_all(core, now_ns, ticket, answer);
+			lk__ticket_refuse(core, now_ns, ticket, answer->err, answer->text);
 		lk__leave_refused(core, now_ns, ticket, answer);
 		return;
 	}

@@ -294,7 +294,7 @@ void lk__core_close(struct lk__core *core, int64_t now_ns)
 			}
 		}
 	}
-	lk__latches_close(core, now_ns);
+	lk__latches_end(core, NULL, now_ns, &(struct lk__why){LK_ECLOSED, "the client was closed"});
 	while (core->all_holds)
 		drop_hold(core, now_ns, core->all_holds);
 	lk__leave_close(core, now_ns);

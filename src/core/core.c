@@ -332,6 +332,20 @@ void lk__core_link_down(struct lk__core *core, struct lk__session *session, int6
 	lk__queries_link_down(core, session, why);
 }
 
+void lk__core_link_refused(struct lk__core *core, struct lk__session *session, int64_t now_ns)
+{
+	struct lk__ticket *ticket = core->all_tickets, *next;
+
+	for (; ticket; ticket = next) {
+		next = ticket->next;
+		if (ticket->session == session)
+			lk__ticket_refuse(core, now_ns, ticket, session->why.err,
+			                  session->why.text);
+	}
+	lk__latches_end(core, session, now_ns, &session->why);
+	lk__queries_refused(core, session);
+}
+
 void lk__core_tick(struct lk__core *core, int64_t now_ns)
 {
 	struct lk__timer *timer;

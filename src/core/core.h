@@ -273,6 +273,8 @@ void lk__core_link_up(struct lk__core *core, struct lk__session *session, int64_
  * lk__session_dial_failed(). */
 void lk__core_link_down(struct lk__core *core, struct lk__session *session, int64_t now_ns,
                         const struct lk__why *why, uint64_t random);
+/* LK__DUTY_REFUSE: every call that waits for that link ends with the reason why it is down. */
+void lk__core_link_refused(struct lk__core *core, struct lk__session *session, int64_t now_ns);
 /* A latch's; else it is a ticket's, or a query's. */
 bool lk__pending_is_latch(const struct lk__pending *pending);
 void lk__core_answer(struct lk__core *core, int64_t now_ns, struct lk__pending *pending,
@@ -318,6 +320,9 @@ void lk__ticket_leave(struct lk__core *core, int64_t now_ns, struct lk__ticket *
 /* Granted: it is a hold now, for the first waiter. */
 void lk__ticket_take(struct lk__core *core, int64_t now_ns, struct lk__ticket *ticket,
                      uint64_t fence, int64_t store_us, int64_t waiting);
+/* Its calls end with that error, and it leaves. */
+void lk__ticket_refuse(struct lk__core *core, int64_t now_ns, struct lk__ticket *ticket, lk_err err,
+                       const char *text);
 /* The store reports that the hold is no more. */
 void lk__ticket_lose(struct lk__core *core, int64_t now_ns, struct lk__ticket *ticket,
                      lk_lost_reason reason);

@@ -332,7 +332,7 @@ void lk__latch_cancel(struct lk__core *core, int64_t now_ns, struct lk__latch *l
 	const struct ending ending = {
 		.handle = handle,
 		.err = why,
-		.text = why == LK_ECLOSED ? "the client was closed" : "the wait was cancelled",
+		.text = "the wait was cancelled",
 	};
 
 	for_each(core, latch, end_one, &ending);
@@ -398,14 +398,19 @@ void lk__latch_abandon(struct lk__core *core, int64_t now_ns, struct lk__op *wai
 	lk__latch_pursue(core, now_ns, latch);
 }
 
-void lk__latches_close(struct lk__core *core, int64_t now_ns)
+void lk__latches_end(struct lk__core *core, const struct lk__session *session, int64_t now_ns,
+                     const struct lk__why *why)
 {
+	const struct ending ending = {.err = why->err, .text = why->text};
 	struct lk__latch *latch = core->latches, *next;
 
 	for (; latch; latch = next) {
 		next = latch->next;
-		lk__steps_close(core, latch);
-		lk__latch_cancel(core, now_ns, latch, NULL, LK_ECLOSED);
+		if (session && latch->name->session != session)
+			continue;
+		lk__steps_end(core, latch, why);
+		for_each(core, latch, end_one, &ending);
+		lk__latch_pursue(core, now_ns, latch);
 	}
 }
 

@@ -32,11 +32,12 @@ void lk__core_step(struct lk__core *core, int64_t now_ns, struct lk__op *waiter)
 
 void lk__latch_give_up(struct lk__core *core, int64_t now_ns, struct lk__op *waiter, lk_err why);
 void lk__latch_abandon(struct lk__core *core, int64_t now_ns, struct lk__op *waiter);
-/* Every wait of that handle; NULL = all. */
+/* Every wait of that handle. */
 void lk__latch_cancel(struct lk__core *core, int64_t now_ns, struct lk__latch *latch, void *handle,
                       lk_err why);
-/* Every wait ends, and every step that was never sent. */
-void lk__latches_close(struct lk__core *core, int64_t now_ns);
+/* Every wait over that link (NULL = any) ends so, and every step that was never sent. */
+void lk__latches_end(struct lk__core *core, const struct lk__session *session, int64_t now_ns,
+                     const struct lk__why *why);
 void lk__latches_fini(struct lk__core *core);
 void lk__latches_link_up(struct lk__core *core, struct lk__session *session, int64_t now_ns);
 void lk__latches_link_down(struct lk__core *core, struct lk__session *session, int64_t now_ns);
@@ -62,8 +63,8 @@ void lk__step_abandon(struct lk__core *core, struct lk__latch *latch, struct lk_
 /* Those that wait to know the generation, and have asked for it, end so. */
 void lk__steps_end_asking(struct lk__core *core, struct lk__latch *latch, lk_err err,
                           const char *text);
-/* Those that were never sent end. */
-void lk__steps_close(struct lk__core *core, struct lk__latch *latch);
+/* Those that were never sent end so. */
+void lk__steps_end(struct lk__core *core, struct lk__latch *latch, const struct lk__why *why);
 void lk__steps_free(struct lk__latch *latch);
 
 #endif

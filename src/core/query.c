@@ -174,6 +174,20 @@ void lk__queries_link_down(struct lk__core *core, const struct lk__session *sess
 	}
 }
 
+void lk__queries_refused(struct lk__core *core, struct lk__session *session)
+{
+	struct lk__query *query = core->queries, *next;
+
+	for (; query; query = next) {
+		next = query->next;
+		if (query->session != session)
+			continue;
+		lk__pending_dequeue(session, &query->request);
+		query->why = session->why;
+		end(core, query);
+	}
+}
+
 void lk__queries_fini(struct lk__core *core)
 {
 	while (core->queries) {

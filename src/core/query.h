@@ -46,6 +46,8 @@ void lk__query_answer(struct lk__core *core, struct lk__query *query,
 void lk__query_abandon(struct lk__core *core, struct lk__op *op);
 void lk__queries_link_down(struct lk__core *core, const struct lk__session *session,
                            const struct lk__why *why);
+/* The link was never up, and calls do not wait for it: they end with the reason. */
+void lk__queries_refused(struct lk__core *core, struct lk__session *session);
 void lk__queries_fini(struct lk__core *core);
 
 #endif

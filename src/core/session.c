@@ -6,7 +6,11 @@
  *
  * A link that lasted is dialled again at once, one that did not after a pause that doubles: a
  * server that accepts and closes is not flooded.  The pause has a random half, so that clients that
- * lost one server together do not come back together. */
+ * lost one server together do not come back together.
+ *
+ * A lazy session dials while calls need the link.  Its first dial takes the place of one that the
+ * opening of the client would have made: a refusal that waiting cannot cure ends the calls, and
+ * those that begin before the next dial is due.  Once it was up it is like any other. */
 #include "session.h"
 
 #include "heap.h"
@@ -38,6 +42,29 @@ void lk__session_mind_lease(struct lk__session *session, int64_t lease_ms)
 		session->ping_ns = PING_MIN_NS;
 }
 
+/* ---- Lazy sessions ------------------------------------------------------------------------ */
+
+/* A call waits for the link. */
+static bool is_needed(const struct lk__session *session)
+{
+	return session->users || session->send_queue;
+}
+
+/* The last dial failed for a reason that waiting cannot cure. */
+static bool is_refused(const struct lk__session *session)
+{
+	lk_err err = session->why.err;
+
+	return err == LK_EAUTH || err == LK_ESERVER || err == LK_ENOSERVER || err == LK_EINVALID;
+}
+
+static int64_t lazy_due_ns(const struct lk__session *session)
+{
+	if (!is_needed(session))
+		return LK__NEVER;
+	return is_refused(session) ? 0 : session->retry_ns;
+}
+
 /* ---- Duties ------------------------------------------------------------------------------- */
 
 static bool awaits_pong(const struct lk__session *session)
@@ -62,7 +89,7 @@ int64_t lk__session_due(const struct lk__session *session, int64_t oldest_ns)
 	int64_t due_ns;
 
 	if (session->state == LK__SESSION_DOWN)
-		return session->retry_ns;
+		return session->lazy ? lazy_due_ns(session) : session->retry_ns;
 	if (session->state == LK__SESSION_DIALING)
 		return LK__NEVER;
 	due_ns = lk__session_overdue_ns(session, oldest_ns);
@@ -76,6 +103,8 @@ enum lk__duty lk__session_next(struct lk__session *session, int64_t now_ns, int6
 	if (lk__session_due(session, oldest_ns) > now_ns)
 		return LK__DUTY_NONE;
 	if (session->state == LK__SESSION_DOWN) {
+		if (session->lazy && now_ns < session->retry_ns)
+			return LK__DUTY_REFUSE;
 		lk__session_dial(session);
 		return LK__DUTY_DIAL;
 	}
@@ -111,14 +140,15 @@ void lk__session_up(struct lk__session *session, int64_t now_ns)
 {
 	session->state = LK__SESSION_UP;
 	session->up_ns = session->heard_ns = session->pinged_ns = now_ns;
-	session->loss_reported = false;
+	session->loss_reported = session->lazy = false;
 }
 
-void lk__session_dial_failed(struct lk__session *session, int64_t now_ns, lk_err err,
+void lk__session_dial_failed(struct lk__session *session, int64_t now_ns, const struct lk__why *why,
                              uint64_t random)
 {
 	session->state = LK__SESSION_DOWN;
-	back_off(session, now_ns, err, random);
+	session->why = *why;
+	back_off(session, now_ns, why->err, random);
 }
 
 void lk__session_down(struct lk__session *session, int64_t now_ns, uint64_t random)

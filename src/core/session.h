@@ -18,6 +18,7 @@ enum lk__session_state {
 enum lk__duty {
 	LK__DUTY_NONE,
 	LK__DUTY_DIAL,    /* the state is DIALING now: dial, then report _up or _dial_failed */
+	LK__DUTY_REFUSE,  /* lk__core_link_refused(): end the calls that wait for the link */
 	LK__DUTY_PING,    /* send PING where nothing is in flight */
 	LK__DUTY_SILENT,  /* no message came since PING: the link is dead, drop it */
 	LK__DUTY_OVERDUE, /* the oldest request has no response in time: drop the link */
@@ -39,9 +40,11 @@ struct lk__session {
 	int64_t heard_ns, pinged_ns; /* the last sign of life, the last PING */
 	uint8_t state;               /* enum lk__session_state */
 	bool loss_reported;          /* in this outage */
+	bool lazy;                   /* never up yet: it dials for a call only */
 };
 
-/* DOWN, and due to dial at once.  lk__core_add_session() does the rest. */
+/* DOWN, and due to dial at once; with lazy set then, at the first call that needs the link.
+ * lk__core_add_session() does the rest. */
 void lk__session_init(struct lk__session *session, int64_t connect_timeout_ns,
                       int64_t command_timeout_ns);
 /* Check a silent link within a third of this lease, should that be less than now. */
@@ -67,7 +70,7 @@ void lk__session_dial(struct lk__session *session);
 /* The caller tells the core of it by lk__core_link_up(), which calls this. */
 void lk__session_up(struct lk__session *session, int64_t now_ns);
 /* random: any number; it spreads the dials of clients that lost one server together. */
-void lk__session_dial_failed(struct lk__session *session, int64_t now_ns, lk_err err,
+void lk__session_dial_failed(struct lk__session *session, int64_t now_ns, const struct lk__why *why,
                              uint64_t random);
 /* The link broke.  lk__core_link_down() calls it. */
 void lk__session_down(struct lk__session *session, int64_t now_ns, uint64_t random);

@@ -123,7 +123,7 @@ void lk__step_abandon(struct lk__core *core, struct lk__latch *latch, struct lk_
 	remove_step(latch, step);
 }
 
-void lk__steps_close(struct lk__core *core, struct lk__latch *latch)
+void lk__steps_end(struct lk__core *core, struct lk__latch *latch, const struct lk__why *why)
 {
 	struct lk__step *step = latch->steps, *next;
 
@@ -132,7 +132,7 @@ void lk__steps_close(struct lk__core *core, struct lk__latch *latch)
 		if (was_sent(latch, step))
 			continue;
 		if (step->waiter)
-			lk__complete(core, step->waiter, LK_ECLOSED, "the client was closed");
+			lk__complete(core, step->waiter, why->err, why->text);
 		remove_step(latch, step);
 	}
 }

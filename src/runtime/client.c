@@ -44,6 +44,7 @@ static void clear_link(struct lk_client *client, unsigned index)
 	link->dialer.starts_local = true;
 	lk__session_init(&link->session, client->target.connect_timeout_ns,
 	                 client->target.command_timeout_ns);
+	link->session.lazy = client->target.lazy;
 }
 
 static bool init_link(struct lk__link *link)
@@ -151,6 +152,31 @@ static struct lk_client *new_client(const lk_client_options *options)
 	return client;
 }
 
+static bool start_loop(struct lk_client *client, struct lk__why *why)
+{
+	if (lk__loop_start(client))
+		return true;
+	lk__why_set(why, LK_ESYSTEM, "cannot start a thread");
+	return false;
+}
+
+/* There is no link to lose. */
+static void expect_no_loss(struct lk_client *client)
+{
+	for (unsigned i = 0; i < client->link_count; i++)
+		lk__session_report_loss(&client->links[i].session);
+}
+
+/* The background thread dials when a call needs the store. */
+static bool open_lazily(struct lk_client *client, struct lk__why *why)
+{
+	expect_no_loss(client);
+	for (unsigned i = 0; i < client->link_count; i++)
+		lk__why_about(&client->links[i].session.why, LK_ECONN, client->target.text,
+		              "not connected yet");
+	return start_loop(client, why);
+}
+
 /* Dial the store's only server in the calling thread, then start the background thread. */
 static bool open_link(struct lk_client *client, struct lk__why *why)
 {
@@ -160,10 +186,7 @@ static bool open_link(struct lk_client *client, struct lk__why *why)
 	if (lk__dial(&client->links[0], &connection, why))
 		return false;
 	lk__link_up(&client->links[0], connection);
-	if (lk__loop_start(client))
-		return true;
-	lk__why_set(why, LK_ESYSTEM, "cannot start a thread");
-	return false;
+	return start_loop(client, why);
 }
 
 static bool is_any_up(const struct lk_client *client)
@@ -191,12 +214,9 @@ static bool open_links(struct lk_client *client, struct lk__why *why)
 {
 	bool up;
 
-	for (unsigned i = 0; i < client->link_count; i++)
-		lk__session_report_loss(&client->links[i].session); /* there was none to lose */
-	if (!lk__loop_start(client)) {
-		lk__why_set(why, LK_ESYSTEM, "cannot start a thread");
+	expect_no_loss(client);
+	if (!start_loop(client, why))
 		return false;
-	}
 	pthread_mutex_lock(&client->mutex);
 	while (!(up = is_any_up(client)) && !have_all_failed(client, why))
 		lk__client_wait_quiet(client, -1);
@@ -204,6 +224,13 @@ static bool open_links(struct lk_client *client, struct lk__why *why)
 	if (!up)
 		lk__loop_stop(client);
 	return up;
+}
+
+static bool open_connections(struct lk_client *client, struct lk__why *why)
+{
+	if (client->target.lazy)
+		return open_lazily(client, why);
+	return client->link_count == 1 ? open_link(client, why) : open_links(client, why);
 }
 
 static lk_err open_client(const char *url, const lk_client_options *options, lk_client **result)
@@ -222,7 +249,7 @@ static lk_err open_client(const char *url, const lk_client_options *options, lk_
 	} else if (!init_parts(client)) {
 		lk__why_set(&why, LK_ESYSTEM,
 		            "cannot set up a client: descriptors or memory are short");
-	} else if (client->link_count == 1 ? open_link(client, &why) : open_links(client, &why)) {
+	} else if (open_connections(client, &why)) {
 		lk__registry_add(client);
 		*result = client;
 		return LK_OK;

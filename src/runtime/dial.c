@@ -64,9 +64,9 @@ static void *run(void *arg)
 	return NULL;
 }
 
-static void dial_failed(struct lk__link *link, lk_err err)
+static void dial_failed(struct lk__link *link, const struct lk__why *why)
 {
-	lk__session_dial_failed(&link->session, lk__now_ns(), err,
+	lk__session_dial_failed(&link->session, lk__now_ns(), why,
 	                        lk__core_random(&link->client->core));
 }
 
@@ -74,6 +74,7 @@ void lk__dial_start(struct lk__link *link)
 {
 	struct lk_client *client = link->client;
 	struct lk__dialer *dialer = &link->dialer;
+	struct lk__why why;
 
 	dialer->lost.err = LK_OK;
 	if (lk__session_report_loss(&link->session))
@@ -83,8 +84,8 @@ void lk__dial_start(struct lk__link *link)
 	dialer->running = true;
 	if (!lk__thread_start(&dialer->thread, "lk-connect", run, link)) {
 		dialer->running = false;
-		lk__why_set(&link->session.why, LK_ESYSTEM, "cannot start a thread");
-		dial_failed(link, LK_ESYSTEM);
+		lk__why_set(&why, LK_ESYSTEM, "cannot start a thread");
+		dial_failed(link, &why);
 		pthread_cond_broadcast(&client->quiet_cond);
 	}
 }
@@ -102,12 +103,10 @@ void lk__dial_take(struct lk__link *link)
 	pthread_mutex_lock(&client->mutex);
 	dialer->running = dialer->done = false;
 	dialer->up = NULL;
-	if (connection) {
+	if (connection)
 		lk__link_up(link, connection);
-	} else {
-		link->session.why = dialer->why;
-		dial_failed(link, dialer->why.err);
-	}
+	else
+		dial_failed(link, &dialer->why);
 	pthread_cond_broadcast(&client->quiet_cond); /* an open may wait for the first one */
 }
 

@@ -47,6 +47,8 @@ static void mind_session(struct lk__link *link)
 	while ((duty = lk__session_next(&link->session, lk__now_ns(), lk__link_oldest_ns(link)))) {
 		if (duty == LK__DUTY_DIAL)
 			lk__dial_start(link);
+		else if (duty == LK__DUTY_REFUSE)
+			lk__core_link_refused(&link->client->core, &link->session, lk__now_ns());
 		else if (duty == LK__DUTY_PING)
 			ping(link);
 		else if (duty == LK__DUTY_SILENT)

@@ -44,6 +44,8 @@ static void check_unlinked(struct sim_client *client)
 		later(later(since_ns, client->cut_off_ns), later(sim->up_ns, sim->sick_until_ns));
 	if (sim->ending) /* all faults were healed at once */
 		since_ns = later(since_ns, sim->end_ns);
+	if (client->session.lazy) /* it dials for calls only */
+		since_ns = later(since_ns, client->busy_ns);
 	if (sim->now_ns - since_ns >
 	    client->session.connect_timeout_ns + BACKOFF_MAX_NS + sim_ways_ns(sim, 4) + SLACK_NS)
 		sim_fail(sim, "unlinked", "client %d could have a link for %lld ms, and has none",

@@ -94,6 +94,7 @@ void sim_client_start(struct sim *sim, int slot)
 	client->offset_ns = sim_within(&random, 100000 * SIM_MS);
 	client->drift_ppm = (int64_t)sim_draw(&random, 8001) - 4000;
 	lk__session_init(&client->session, CONNECT_TIMEOUT_NS, SIM_TIMEOUT_NS);
+	client->session.lazy = (slot + life) % 3 == 0;
 	client->dial_ns = client->busy_ns = LK__NEVER;
 	client->unlinked_ns = sim->now_ns;
 	client->start_ns = client->close_ns = client->flush_ns = LK__NEVER;
@@ -176,12 +177,15 @@ void sim_client_unlink(struct sim_client *client, lk_err err)
 /* Both connections are there and the own channel is subscribed, or not. */
 static void end_dialling(struct sim_client *client)
 {
+	struct lk__why why = {.err = LK_ECONN, .text = "no link"};
 	struct sim *sim = client->sim;
+	bool is_cut = sim->now_ns < client->cut_off_ns || sim->now_ns < sim->up_ns;
 
 	client->dial_ns = LK__NEVER;
-	if (sim->now_ns < client->cut_off_ns || sim->now_ns < sim->up_ns ||
-	    (sim->now_ns < sim->sick_until_ns && !sim->sick_to_some)) {
-		lk__session_dial_failed(&client->session, sim_local(client), LK_ECONN,
+	if (is_cut || (sim->now_ns < sim->sick_until_ns && !sim->sick_to_some)) {
+		if (!is_cut && (sim->sick[1] == 'O' || sim->sick[1] == 'M'))
+			why.err = LK_ESERVER; /* that does not pass */
+		lk__session_dial_failed(&client->session, sim_local(client), &why,
 		                        sim_draw(&client->random, UINT64_MAX));
 		return;
 	}
@@ -219,6 +223,8 @@ static void do_duties(struct sim_client *client)
 	while ((duty = lk__session_next(&client->session, sim_local(client), oldest_ns(client)))) {
 		if (duty == LK__DUTY_DIAL)
 			dial(client);
+		else if (duty == LK__DUTY_REFUSE)
+			lk__core_link_refused(&client->core, &client->session, sim_local(client));
 		else if (duty == LK__DUTY_PING)
 			sim_network_ping(client);
 		else
