@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: MIT
- * The seam between a client and what keeps its shared state.  A store fills in this table; it has
- * no threads and no timers of its own.  The client's threads own the descriptors' readiness, the
- * order of requests in flight and the retries; the core owns what is asked and when.
+ * The seam between a client and its store, which keeps the shared state.  A store implements this
+ * table; it has no threads and no timers of its own.  The runtime owns the readiness of
+ * descriptors, the order of requests in flight, and retries; the core decides which requests are
+ * sent, and when.
  *
- *   store  what a URL names; knows how keys and channels are called
- *   peer   one server, reached: a stream of responses and a stream of messages, each with a
- *          descriptor.  They may be one and the same */
+ *   store  named by a URL; defines the names of keys and channels
+ *   peer   one connected server: a stream of responses and a stream of messages, each with a
+ *          descriptor.  Both may be the same stream */
 #ifndef LK__STORE_H
 #define LK__STORE_H
 
@@ -20,12 +21,12 @@
 enum lk__side { LK__RESPONSES, LK__MESSAGES };
 
 enum lk__event_kind {
-	LK__EVENT_NONE,      /* of no concern */
-	LK__EVENT_PONG,      /* the answer to a PING */
+	LK__EVENT_NONE,      /* ignore it */
+	LK__EVENT_PONG,      /* the response to a PING */
 	LK__EVENT_MESSAGE,   /* to this client: message */
 	LK__EVENT_PUBLISHED, /* on a topic: message */
-	LK__EVENT_CONFIRMED, /* a topic's subscription or its end: subscribed */
-	LK__EVENT_REFUSED,   /* the oldest command of topics in flight: why */
+	LK__EVENT_CONFIRMED, /* a topic's subscription or its end is in force: subscribed */
+	LK__EVENT_REFUSED,   /* the oldest topic command in flight was refused: why */
 	LK__EVENT_PUT_OFF,   /* the same, and it may succeed later */
 };
 
@@ -40,69 +41,69 @@ struct lk__event {
 
 struct lk__store {
 	const struct lk__store_ops *ops;
-	unsigned links; /* servers; each is dialled, and fails, on its own */
+	unsigned links; /* servers; each is dialled, and fails, independently */
 };
 
 struct lk__peer {
-	bool can_wait; /* read() with wait works on the side of responses */
+	bool can_wait; /* read() with wait works on LK__RESPONSES */
 };
 
-/* "raw": does I/O on a descriptor, and is called without the client's mutex; one thread at a time
- * for each side and direction.  All others do no I/O. */
+/* "Raw" functions do I/O on a descriptor.  Call them without the client's mutex, one thread at a
+ * time for each side and direction.  All others do no I/O. */
 struct lk__store_ops {
 	/* NULL when out of memory.  The target outlives the store. */
 	struct lk__store *(*create)(const struct lk__target *target, const char *client_id);
 	void (*destroy)(struct lk__store *store);
-	/* The topic on which a latch of that name is published, NUL-ended. */
+	/* The topic for messages about the latch of that name, NUL-ended. */
 	void (*topic)(const struct lk__store *store, const char *name, size_t len,
 	              char topic[LK__TOPIC_MAX]);
-	/* The link by which requests about that name go, below store->links. */
+	/* The link for requests about that name, less than store->links. */
 	unsigned (*route)(const struct lk__store *store, const char *name, size_t len);
 
-	/* Reach that link's server, for one server at that place: log in, hear this client's
-	 * messages, and see that both streams lead to the same.  All by deadline_ns; ends with
-	 * LK_ECONN as soon as cancel_fd is readable.  Raw. */
+	/* Connect to that link's server at place: log in, subscribe to this client's messages,
+	 * check that both streams lead to the same server.  All by deadline_ns; returns LK_ECONN as
+	 * soon as cancel_fd is readable.  Raw. */
 	lk_err (*dial)(struct lk__store *store, unsigned link, const struct lk__target *place,
 	               int64_t deadline_ns, int cancel_fd, struct lk__peer **peer,
 	               struct lk__why *why);
-	/* Ends both streams at once: whoever reads or writes comes back. */
+	/* Shut both streams down: threads that read or write return. */
 	void (*shutdown)(struct lk__peer *peer);
 	void (*close)(struct lk__peer *peer);
 	int (*fd)(const struct lk__peer *peer, enum lk__side side);
 
-	/* Bytes taken, 0 when the descriptor takes none now, -1 with why.  Raw. */
+	/* Returns bytes written, 0 when the descriptor takes none now, -1 with why.  Raw. */
 	int64_t (*write)(struct lk__peer *peer, enum lk__side side, const char *bytes, size_t len,
 	                 struct lk__why *why);
-	/* Take in what has come: above 0 if something has, 0 if not, -1 with why.  wait: for a few
-	 * milliseconds, where the peer can.  Raw. */
+	/* Read what has arrived.  Returns above 0 if anything has, 0 if not, -1 with why.  wait:
+	 * block for a few milliseconds, where the peer can.  Raw. */
 	int64_t (*read)(struct lk__peer *peer, enum lk__side side, bool wait, struct lk__why *why);
 
-	/* Append a request, a topic's command or a PING (for the side of messages).  False when out
-	 * of memory.  Responses come in the order of requests. */
+	/* Append a request, a topic's command or a PING (on LK__MESSAGES).  False when out of
+	 * memory.  Responses arrive in the order of requests. */
 	bool (*encode)(struct lk__peer *peer, const struct lk__request *request,
 	               struct lk__buf *buf);
 	bool (*subscribe)(struct lk__peer *peer, const char *topic, bool on, struct lk__buf *buf);
 	bool (*ping)(struct lk__peer *peer, struct lk__buf *buf);
 
-	/* The next replies among what was read, up to max.  *err when the stream makes no sense.
-	 * Called as read() is. */
+	/* Take the next replies from what was read, up to max.  *err is set when the stream is
+	 * malformed.  Same calling rules as read(). */
 	size_t (*parse)(struct lk__peer *peer, enum lk__side side, void **replies, size_t max,
 	                lk_err *err, struct lk__why *why);
-	/* Decode a reply and free it.  query: NULL unless the request is one; into: what its
-	 * answer fills in.  False: the server does not know the request's script.  answer->text
-	 * borrows why->text. */
+	/* Decode a reply and free it.  query: NULL unless the request is one; into: the structure
+	 * that its answer fills.  False: the server does not know the request's script.
+	 * answer->text borrows why->text. */
 	bool (*answer)(struct lk__peer *peer, void *reply, const struct lk__request *query,
 	               void *into, struct lk__answer *answer, struct lk__why *why);
-	/* What a reply on the side of messages is; awaits_pong: a PING has no answer yet.  The
-	 * reply stays, and what is borrowed from it. */
+	/* Classify a reply on LK__MESSAGES; awaits_pong: a PING has no response yet.  The event
+	 * borrows from the reply, which the caller frees. */
 	void (*event)(struct lk__peer *peer, const void *reply, bool awaits_pong,
 	              struct lk__event *event);
 	void (*discard)(void *reply);
 };
 
-/* The store of that target.  stores.c, the one file that names stores. */
+/* The store of that target.  In stores.c, the only file that names stores. */
 const struct lk__store_ops *lk__store_of(const struct lk__target *target);
-/* Clients that open from now on use that one, NULL = as usual.  For tests of the seam. */
+/* Make clients that open from now on use that store, NULL = the default.  For tests. */
 void lk__store_use(const struct lk__store_ops *ops);
 
 #endif

@@ -274,7 +274,7 @@ TEST(n14_silent_server_ends_at_the_connect_deadline)
 	proxy_black_hole(&proxy, true);
 	outcome = dial_until(proxy.url, 300, -1);
 	ck_assert_int_eq(outcome.err, LK_ECONN);
-	ck_assert_msg(strstr(outcome.why.text, "no answer in time") != NULL, "%s",
+	ck_assert_msg(strstr(outcome.why.text, "no response in time") != NULL, "%s",
 	              outcome.why.text);
 	ck_assert_int_ge(outcome.ms, 299);
 	ck_assert_int_le(outcome.ms, 1000);
@@ -564,8 +564,8 @@ TEST(peers_that_are_no_redis_are_told_apart)
 		lk_err err;
 		const char *text;
 	} cases[] = {
-		{"HTTP/1.1 400 Bad Request\r\n\r\n", LK_ESERVER, "not the reply of a Redis"},
-		{":1\r\n", LK_ESERVER, "does not answer like a Redis"},
+		{"HTTP/1.1 400 Bad Request\r\n\r\n", LK_ESERVER, "invalid reply"},
+		{":1\r\n", LK_ESERVER, "unexpected response: not a Redis server"},
 		{"*2147483647\r\n", LK_ESERVER, "too many elements"},
 		{"", LK_ECONN, "connection closed by the server"},
 		{"+O", LK_ECONN, "connection closed by the server"},

@@ -190,7 +190,7 @@ TEST(refused_credentials_are_a_finding)
 	snprintf(url, sizeof(url), "redis://ann:hidden@127.0.0.1:%d", server.port);
 	expect(examine(url), "reachable", LK_UNFIT, "WRONGPASS", "a user and a password");
 	snprintf(url, sizeof(url), "redis://127.0.0.1:%d/99", server.port);
-	expect(examine(url), "reachable", LK_UNFIT, "DB index", "the database of the URL");
+	expect(examine(url), "reachable", LK_UNFIT, "DB index", "the URL's database");
 	server_stop(&server);
 }
 
@@ -217,7 +217,7 @@ TEST(server_that_stops_answering_ends_the_examination_after_one_time_out)
 	report = examine(url);
 	ck_assert_int_ge(now_ms() - start, 299);
 	ck_assert_int_le(now_ms() - start, 1500);
-	expect(report, "version", LK_UNFIT, "stopped answering", "find out why");
+	expect(report, "version", LK_UNFIT, "stopped responding", "find out why");
 	expect(report, "rights", LK_FIT_WARN, "cannot tell: the connection was lost", "");
 	peer_stop(&peer);
 }
@@ -310,7 +310,7 @@ TEST(latency_of_a_far_server_is_warned_of)
 	proxy_start(&proxy, &server);
 	proxy_set(&proxy, PROXY_COMMANDS, PROXY_TO_CLIENT, &far);
 	report = examine(proxy.url);
-	expect(report, "latency", LK_FIT_WARN, "ms a round trip", "a server that is nearer");
+	expect(report, "latency", LK_FIT_WARN, "ms a round trip", "a nearer or less busy server");
 	expect(report, "clock", LK_FIT, "within", "");
 	ck_assert_int_gt(proxy_count(&proxy).late[PROXY_COMMANDS][PROXY_TO_CLIENT], 0);
 	proxy_stop(&proxy);
@@ -552,7 +552,7 @@ TEST(pattern_subscriber_is_warned_of)
 
 	server_start(&server, NULL);
 	redis = redis_open(&server);
-	expect(examine(server.url), "patterns", LK_FIT, "nobody", "");
+	expect(examine(server.url), "patterns", LK_FIT, "no subscriptions", "");
 	redis_do(redis, "PSUBSCRIBE lk:*");
 	expect(examine(server.url), "patterns", LK_FIT_WARN, "1 subscriptions by pattern",
 	       "CLIENT LIST TYPE pubsub");

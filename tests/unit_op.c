@@ -247,7 +247,7 @@ TEST(query_in_flight_ends_as_unknown_and_its_answer_is_dropped)
 	request = lk__core_next_request(&b->core, &b->session, v.now_ns);
 	other = lk__core_next_request(&b->core, &b->session, v.now_ns);
 	assert_ends_at(b, &op, TIMEOUT_MS, LK_EUNKNOWN);
-	ck_assert_str_eq(op.why.text, "one:6379: no answer within 500 ms");
+	ck_assert_str_eq(op.why.text, "one:6379: no response within 500 ms");
 	for (int i = 0; i < 2; i++)
 		lk__query_free(&b->core, questions[i]);
 	answer(request, LK__IS, LK_OK);

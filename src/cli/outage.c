@@ -53,7 +53,7 @@ static void disconnected(struct outage *outage, const char *why, bool lost)
 	/* The first loss may come before outage_opened(). */
 	if (outage->connected || (lost && !outage->met)) {
 		/* One that broke for want of answers had been silent for a command timeout. */
-		bool silent = strstr(why, ": no answer ") || strstr(why, "timed out");
+		bool silent = strstr(why, ": no response ") || strstr(why, "timed out");
 		outage->connected = false;
 		outage->met = true;
 		outage->since_ns = clock_ns() - (silent ? outage->silent_ns : 0);

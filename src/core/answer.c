@@ -448,7 +448,7 @@ void lk__core_answer(struct lk__core *core, int64_t now_ns, struct lk__pending *
 		.kind = LK__FAILED,
 		.err = LK_ESERVER,
 		.odd = true,
-		.text = "a script was answered with something else",
+		.text = "unexpected response to a script",
 	};
 	struct lk__ticket *ticket = request->ticket;
 	struct lk__pending copy = *request;

@@ -351,7 +351,7 @@ void lk__latch_unheard(struct lk__core *core, struct lk__latch *latch, struct lk
 		err = LK_ECONN; /* this was not even asked */
 	lk__complete(core, waiter, err,
 	             why->err && why->text[0] ? why->text
-	             : is_linked(latch)       ? "no answer to a request in time"
+	             : is_linked(latch)       ? "no response to a request in time"
 	                                      : "not connected");
 }
 

@@ -113,7 +113,7 @@ static const char *text_of(const struct lk__op *op, lk_err why)
 	case LK_ECLOSED:
 		return "the client was closed";
 	case LK_EUNKNOWN:
-		return "no answer to a request in time";
+		return "no response to a request in time";
 	default:
 		return text[0] ? text : "not connected";
 	}

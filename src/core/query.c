@@ -119,7 +119,7 @@ void lk__query_abandon(struct lk__core *core, struct lk__op *op)
 	struct lk__why why;
 
 	if (first->request.state == LK__IN_FLIGHT) {
-		lk__why_set(&why, LK_EUNKNOWN, "%s: no answer within %lld ms", core->server,
+		lk__why_set(&why, LK_EUNKNOWN, "%s: no response within %lld ms", core->server,
 		            (long long)(core->command_timeout_ns / MS));
 	} else if (lk__session_is_up(first->session)) {
 		/* Want of memory, or a socket that takes nothing. */

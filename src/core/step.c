@@ -115,8 +115,8 @@ void lk__step_abandon(struct lk__core *core, struct lk__latch *latch, struct lk_
 	if (was_sent(latch, step)) {
 		step->waiter = NULL;
 		lk__complete(core, waiter, LK_EUNKNOWN,
-		             "no answer to a step in time: it goes on in the background, unless "
-		             "the latch is made anew");
+		             "no response to a step in time: it continues in the background, "
+		             "unless the latch is reset");
 		return;
 	}
 	lk__latch_unheard(core, latch, waiter);
@@ -157,7 +157,7 @@ static void other(struct lk__core *core, int64_t now_ns, struct lk__latch *latch
 	latch->known_ns = now_ns;
 	if (step->doubt)
 		settle_step(core, latch, LK_EUNKNOWN,
-		            "no answer, and the latch is another one since: it may have been "
+		            "no response, and the latch is another one since: it may have been "
 		            "counted");
 	else if (!step->waiter)
 		settle_step(core, latch, LK_OK, NULL);

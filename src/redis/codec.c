@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * The store in Redis: how requests, answers and messages are written. */
+ * The store in Redis: the wire format of requests, answers and messages. */
 #include "codec.h"
 
 #include "../base/text.h"
@@ -11,7 +11,7 @@
 #include <string.h>
 
 #define ARGS_MAX 16
-#define EXACT_MAX (INT64_C(1) << 53) /* beyond it the store's numbers are not exact, nor ours */
+#define EXACT_MAX (INT64_C(1) << 53) /* beyond it neither Lua's numbers nor ours are exact */
 
 static uint8_t length(const char *text)
 {
@@ -32,8 +32,8 @@ void lk__space_init(struct lk__space *space, const char *prefix, int db, const c
 	space->fence_len = length(space->fence);
 }
 
-/* Copy the text and return where it ends.  Every request is written by this: printf(), or to look
- * for the end of what was just written, would be most of what a request costs its caller. */
+/* Copy the text and return its end.  Every request is written with this: printf(), or searching the
+ * end of the last copy, would be most of a request's cost. */
 static inline char *put(char *out, const char *text, size_t len)
 {
 	memcpy(out, text, len);
@@ -100,14 +100,14 @@ size_t lk__ticket_text(const struct lk__space *space, const struct lk__ticket_id
 #define OWN_MAX (3 * LK__KEY_MAX + LK__TICKET_MAX + 6 * LK__DECIMAL_SIZE + 1)
 
 struct args {
-	int count; /* the first HEAD of them are eval()'s */
-	char *end; /* of what is in own */
+	int count; /* the first HEAD are filled in by eval() */
+	char *end; /* of the used part of own */
 	const char *text[HEAD + ARGS_MAX];
 	size_t len[HEAD + ARGS_MAX];
-	char own[OWN_MAX]; /* what is not lent by others */
+	char own[OWN_MAX]; /* arguments that are not borrowed */
 };
 
-/* Not zeroed: it is large. */
+/* Does not zero args, which is large. */
 static void begin(struct args *args)
 {
 	args->count = HEAD;
@@ -120,7 +120,7 @@ static inline void add(struct args *args, const char *text, size_t len)
 	args->len[args->count++] = len;
 }
 
-/* So many bytes were written to args->end. */
+/* Add an argument whose bytes are already at args->end. */
 static void add_own(struct args *args, size_t len)
 {
 	add(args, args->end, len);
@@ -129,14 +129,14 @@ static void add_own(struct args *args, size_t len)
 
 static void add_number(struct args *args, int64_t value)
 {
-	/* Zeros and ones are nearly all of them. */
+	/* Nearly all numbers are zeros and ones. */
 	if (value == 0 || value == 1)
 		add(args, value ? "1" : "0", 1);
 	else
 		add_own(args, lk__decimal(args->end, value));
 }
 
-/* The first key again, with two more characters. */
+/* Add the first key again, with two more characters. */
 static void add_key(struct args *args, const char *suffix)
 {
 	size_t len = args->len[HEAD];
@@ -281,7 +281,7 @@ static const struct lk__resp *element(const struct lk__resp *resp, size_t index)
 	return resp->type == LK__RESP_ARRAY && index < resp->len ? resp->elements[index] : NULL;
 }
 
-/* A number that may have been written as text. */
+/* Get a number, which may be text. */
 static bool number(const struct lk__resp *resp, size_t index, int64_t *value)
 {
 	const struct lk__resp *part = element(resp, index);
@@ -320,7 +320,7 @@ static void fail(struct lk__answer *answer, struct lk__why *why)
 	answer->text = why->text;
 }
 
-/* What latch_show and latch_down say.  False when it is none of that. */
+/* Decode the replies of latch_show and latch_down.  False when it is neither. */
 static bool latch_answer(const struct lk__resp *resp, struct lk__answer *answer)
 {
 	static const char *const states[] = {"absent", "counting", "open"};
@@ -349,7 +349,7 @@ static bool latch_answer(const struct lk__resp *resp, struct lk__answer *answer)
 		answer->removed = (uint64_t)removed;
 		answer->next = (uint64_t)next;
 		if (!number(resp, 4, &answer->left_ms))
-			answer->left_ms = -1; /* without end */
+			answer->left_ms = -1; /* none */
 		return true;
 	}
 	return false;
@@ -393,7 +393,8 @@ void lk__codec_answer(const struct lk__resp *resp, const char *what, struct lk__
 		answer->more = b != 0;
 		answer->free = c != 0;
 	} else if (is(resp, "limit") && number(resp, 1, &a)) {
-		lk__why_set(why, LK_ELIMIT, "more permits than the capacity of %lld", (long long)a);
+		lk__why_set(why, LK_ELIMIT, "permits: more than the capacity of %lld",
+		            (long long)a);
 		answer->by_script = true;
 		fail(answer, why);
 	} else if (is(resp, "fence")) {
@@ -405,7 +406,7 @@ void lk__codec_answer(const struct lk__resp *resp, const char *what, struct lk__
 	} else if (lk__codec_foreign(resp, why)) {
 		fail(answer, why);
 	} else if (!latch_answer(resp, answer)) {
-		lk__why_about(why, LK_ESERVER, what, "answered a script with something else");
+		lk__why_about(why, LK_ESERVER, what, "unexpected response to a script");
 		answer->odd = true;
 		fail(answer, why);
 	}
@@ -413,7 +414,7 @@ void lk__codec_answer(const struct lk__resp *resp, const char *what, struct lk__
 
 /* ---- Messages ----------------------------------------------------------------------------- */
 
-/* Cut the next word off, at a single space or the end. */
+/* Cut off the next word, at a single space or the end. */
 static bool word(const char **at, const char *end, const char **start, size_t *len)
 {
 	const char *stop;
@@ -437,12 +438,12 @@ static bool word_number(const char **at, const char *end, int64_t *value)
 	return word(at, end, &start, &len) && lk__parse_i64(start, len, 0, EXACT_MAX, value);
 }
 
-/* 1:client:nonce:lease:mode or 1:client:nonce:lease:mode:permits, client being us. */
+/* Parse 1:client:nonce:lease:mode or 1:client:nonce:lease:mode:permits, where client is us. */
 static bool parse_ticket(const struct lk__space *space, const char *text, size_t len,
                          struct lk__message *message)
 {
 	const size_t head = 2 + LK__CLIENT_ID_SIZE - 1 + 1, nonce = LK__NONCE_SIZE - 1;
-	size_t last = len; /* where the last word begins */
+	size_t last = len; /* start of the last word */
 	int64_t permits = 0;
 	char mode;
 

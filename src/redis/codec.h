@@ -11,7 +11,7 @@
 #define LK__TICKET_MAX 64                      /* 1:client:nonce:lease:mode:permits and a NUL */
 #define LK__CHANNEL_MAX 80
 
-/* Whose keys and channels: fixed for the life of a client. */
+/* The names of one client's keys and channels, fixed for its life. */
 struct lk__space {
 	char prefix[33];
 	char client_id[LK__CLIENT_ID_SIZE];
@@ -23,7 +23,7 @@ struct lk__space {
 };
 
 void lk__space_init(struct lk__space *space, const char *prefix, int db, const char *client_id);
-/* All keys that a name can have; which it has is its kind's. */
+/* All keys that a name can have; its kind determines which are used. */
 struct lk__keys {
 	char main[LK__KEY_MAX];
 	char queue[LK__KEY_MAX];  /* of a lock, a semaphore */
@@ -45,7 +45,7 @@ size_t lk__ticket_text(const struct lk__space *space, const struct lk__ticket_id
 /* Append the command of a request.  False when out of memory. */
 bool lk__codec_request(struct lk__buf *buf, const struct lk__space *space,
                        const struct lk__request *request);
-/* The same of a query. */
+/* Append the command of a query. */
 bool lk__codec_query(struct lk__buf *buf, const struct lk__space *space,
                      const struct lk__request *query);
 /* Append EVAL (by_text) or EVALSHA of a script with that many keys and other arguments. */
@@ -54,19 +54,19 @@ bool lk__codec_eval(struct lk__buf *buf, const struct lk__script *script, bool b
 
 /* The server does not have the script: nothing was run. */
 bool lk__codec_unknown_script(const struct lk__resp *resp);
-/* what names the server in why.  answer->text borrows why->text. */
+/* Decode a reply.  what: names the server in why.  answer->text borrows why->text. */
 void lk__codec_answer(const struct lk__resp *resp, const char *what, struct lk__answer *answer,
                       struct lk__why *why);
-/* The same of a query's reply; into: what lk__core_into() says. */
+/* Decode a query's reply; into: the structure for lk__core_into(). */
 void lk__codec_query_answer(const struct lk__resp *resp, const char *what,
                             const struct lk__space *space, const struct lk__request *query,
                             void *into, struct lk__answer *answer, struct lk__why *why);
-/* False when it is no message of this protocol to this client. */
+/* Parse a message.  False when it is not one of this protocol to this client. */
 bool lk__codec_message(const struct lk__space *space, const char *text, size_t len,
                        struct lk__message *message);
-/* The same of a message on a latch's channel. */
+/* Parse a message on a latch's channel. */
 bool lk__codec_broadcast(const char *text, size_t len, struct lk__message *message);
-/* {"foreign", key, what}: fills why and returns LK_EFOREIGN, else LK_OK. */
+/* Decode {"foreign", key, type}: fills why and returns LK_EFOREIGN, else LK_OK. */
 lk_err lk__codec_foreign(const struct lk__resp *resp, struct lk__why *why);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * The store in Redis: how queries are written, and their answers read. */
+ * The store in Redis: the wire format of queries and of their answers. */
 #include "../base/text.h"
 #include "codec.h"
 #include "conn.h"
@@ -10,14 +10,14 @@
 #include <string.h>
 
 #define SCAN_COUNT "500"
-#define LISTING_HEAD 8 /* what semaphore_show answers before its lists */
+#define LISTING_HEAD 8 /* elements of semaphore_show's reply before its lists */
 #define PER_HOLD 4
 #define LOCK_HEAD 6
 #define PARTY_FIELDS 6
 
 /* ---- Queries ---------------------------------------------------------------------------- */
 
-/* The words of one query, and the memory of those that are nobody else's. */
+/* The words of one query, and the memory of those that are not borrowed. */
 struct words {
 	const struct lk__space *space;
 	const struct lk__request *query;
@@ -237,7 +237,7 @@ static bool is_string(const struct lk__resp *resp)
 	return resp->type == LK__RESP_STRING;
 }
 
-/* An array that begins with these: s a string, i an integer. */
+/* Is it an array that begins with these types: s a string, i an integer? */
 static bool begins(const struct lk__resp *resp, const char *form)
 {
 	if (resp->type != LK__RESP_ARRAY || resp->len < strlen(form))
@@ -249,12 +249,12 @@ static bool begins(const struct lk__resp *resp, const char *form)
 	return true;
 }
 
-static bool says(const struct lk__resp *resp, const char *word)
+static bool first_is(const struct lk__resp *resp, const char *word)
 {
 	return begins(resp, "s") && !strcmp(resp->elements[0]->str, word);
 }
 
-/* A number that may have been written as text, 0 if it is none. */
+/* Get a number, which may be text; 0 if it is none. */
 static int64_t number(const struct lk__resp *resp)
 {
 	int64_t value = 0;
@@ -266,7 +266,7 @@ static int64_t number(const struct lk__resp *resp)
 	return value;
 }
 
-/* 1:client:nonce:...: the middle is the party's id.  False when it is no ticket. */
+/* Get the client id from a ticket, 1:client:nonce:...  False when it is not a ticket. */
 static bool entry_of(const struct lk__resp *ticket, struct lk__entry *entry)
 {
 	const size_t len = LK__CLIENT_ID_SIZE + LK__NONCE_SIZE - 1;
@@ -331,7 +331,7 @@ static bool semaphore_listing(const struct lk__resp *resp, struct lk__listing *l
 		const char *last;
 		if (!entry_of(resp->elements[i], entry))
 			continue;
-		last = strrchr(entry->id, ':'); /* its last word is what it wants */
+		last = strrchr(entry->id, ':'); /* its last word: the permits it wants */
 		entry->permits = last ? strtoll(last + 1, NULL, 10) : 0;
 		listing->count++;
 	}
@@ -344,7 +344,7 @@ static void copy_field(char *out, size_t size, const struct lk__resp *resp)
 		lk__escape(out, size, resp->str, resp->len);
 }
 
-/* What the client did not say stays empty. */
+/* Fields that the client did not publish stay empty. */
 static void fill_party(lk_party *party, const struct lk__resp *resp)
 {
 	if (resp->type != LK__RESP_ARRAY || resp->len != PARTY_FIELDS)
@@ -374,8 +374,8 @@ static bool room_for_name(struct lk__names *names)
 	return true;
 }
 
-/* prefix:{name} or prefix:{name}:q; other keys, of which a name has none alone, are passed over.
- * False when out of memory. */
+/* Add the name in prefix:{name} or prefix:{name}:q; skips other keys, which never exist without one
+ * of these.  False when out of memory. */
 static bool add_name(struct lk__names *names, const struct lk__space *space,
                      const struct lk__resp *key)
 {
@@ -417,7 +417,7 @@ static lk_err fill_names(struct lk__names *names, const struct lk__space *space,
 static const char *const latch_states[] = {"absent", "counting", "open"};
 static const char *const nouns[] = {"nothing", "lock", "semaphore", "latch"};
 
-/* Which of the words it is, -1 = none. */
+/* The index of the matching word, -1 = none. */
 static int which(const struct lk__resp *resp, const char *const *list, int count)
 {
 	for (int i = 0; i < count; i++)
@@ -434,31 +434,31 @@ static bool state_of(const struct lk__resp *resp, lk_latch_state *state)
 	return i >= 0;
 }
 
-/* What the scripts of queries answer.  False when it is none of that. */
+/* Decode the replies of the queries' scripts.  False when it is none of them. */
 static bool script_answer(const struct lk__resp *resp, const struct lk__request *query,
                           struct lk__answer *answer)
 {
 	enum lk__request_kind kind = (enum lk__request_kind)query->kind;
 
-	/* A latch that is shown says so with all the rest. */
-	if (says(resp, "absent") && (kind == LK__SIZE || kind == LK__REMOVE ||
-	                             (kind == LK__SHOW && query->noun != LK_KIND_LATCH))) {
+	/* A latch that is shown has its state and all the rest in one reply. */
+	if (first_is(resp, "absent") && (kind == LK__SIZE || kind == LK__REMOVE ||
+	                                 (kind == LK__SHOW && query->noun != LK_KIND_LATCH))) {
 		answer->kind = LK__ABSENT;
-	} else if (kind == LK__SIZE && says(resp, "mismatch") && resp->len > 1) {
+	} else if (kind == LK__SIZE && first_is(resp, "mismatch") && resp->len > 1) {
 		answer->kind = LK__MISMATCH;
 		answer->capacity = number(resp->elements[1]);
-	} else if (kind == LK__SIZE && begins(resp, "ssi") && says(resp, "set")) {
+	} else if (kind == LK__SIZE && begins(resp, "ssi") && first_is(resp, "set")) {
 		answer->kind = LK__SIZED;
 		answer->capacity = number(resp->elements[1]);
 		answer->more = resp->elements[2]->integer != 0;
-	} else if (kind == LK__SET && begins(resp, "sii") && says(resp, "counting")) {
+	} else if (kind == LK__SET && begins(resp, "sii") && first_is(resp, "counting")) {
 		answer->kind = LK__COUNTS;
 		answer->remaining = resp->elements[1]->integer;
 		answer->initial = resp->elements[2]->integer;
-	} else if (kind == LK__SET && begins(resp, "ss") && says(resp, "set") &&
+	} else if (kind == LK__SET && begins(resp, "ss") && first_is(resp, "set") &&
 	           state_of(resp->elements[1], &answer->latch_state)) {
 		answer->kind = LK__MADE;
-	} else if (kind == LK__REMOVE && says(resp, "removed")) {
+	} else if (kind == LK__REMOVE && first_is(resp, "removed")) {
 		answer->kind = LK__DONE;
 	} else if (kind == LK__KIND) {
 		int i = begins(resp, "s") ? which(resp->elements[0], nouns, 4) : -1;
@@ -471,7 +471,7 @@ static bool script_answer(const struct lk__resp *resp, const struct lk__request 
 	return true;
 }
 
-/* A latch's answer counts as one of a query only when all of it is there. */
+/* Decode a latch's reply, if it is complete. */
 static bool latch_shown(const struct lk__resp *resp, struct lk__answer *answer)
 {
 	if (!begins(resp, "ssiiisss") || !state_of(resp->elements[0], &answer->latch_state))
@@ -490,7 +490,7 @@ static bool show_answer(const struct lk__resp *resp, lk_kind noun, struct lk__li
 	if (noun == LK_KIND_LATCH)
 		return latch_shown(resp, answer);
 	answer->kind = LK__LISTED;
-	if (!listing) /* its caller has gone */
+	if (!listing) /* its caller has returned */
 		return true;
 	return noun == LK_KIND_LOCK ? lock_listing(resp, listing)
 	                            : semaphore_listing(resp, listing);
@@ -512,8 +512,7 @@ void lk__codec_query_answer(const struct lk__resp *resp, const char *what,
 
 	*answer = (struct lk__answer){.kind = LK__DONE};
 	if (kind == LK__DESCRIBE) {
-		/* A party that cannot be described, for whichever reason, is listed all the same.
-		 */
+		/* List a party that cannot be described as well, whatever the reason. */
 		answer->kind = LK__LISTED;
 		if (into)
 			fill_party(into, resp);
@@ -521,7 +520,7 @@ void lk__codec_query_answer(const struct lk__resp *resp, const char *what,
 		lk__why_about(why, lk__resp_error(resp), what, "%s", resp->str);
 		fail(answer, why, why->text);
 	} else if (kind == LK__BREAK ||
-	           ((kind == LK__SIZE || kind == LK__SET) && says(resp, "fence"))) {
+	           ((kind == LK__SIZE || kind == LK__SET) && first_is(resp, "fence"))) {
 		lk__codec_answer(resp, what, answer, why);
 	} else if (kind == LK__LIST) {
 		answer->kind = LK__LISTED;
@@ -529,7 +528,7 @@ void lk__codec_query_answer(const struct lk__resp *resp, const char *what,
 		if (err == LK_ENOMEM)
 			lk__why_set(why, err, "out of memory");
 		else if (err)
-			lk__why_about(why, err, what, "answered SCAN with something else");
+			lk__why_about(why, err, what, "unexpected response to SCAN");
 		if (err)
 			fail(answer, why, why->text);
 	} else if (kind == LK__INTRODUCE || kind == LK__FORGET || kind == LK__PING) {
@@ -538,7 +537,7 @@ void lk__codec_query_answer(const struct lk__resp *resp, const char *what,
 		fail(answer, why, why->text);
 	} else if (!script_answer(resp, query, answer) &&
 	           (kind != LK__SHOW || !show_answer(resp, (lk_kind)query->noun, into, answer))) {
-		lk__why_about(why, LK_ESERVER, what, "answered a script with something else");
+		lk__why_about(why, LK_ESERVER, what, "unexpected response to a script");
 		fail(answer, why, why->text);
 	}
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * One connection: commands and their replies by a deadline.  How it is set up is in login.c. */
+ * One connection: commands and their replies by a deadline.  login.c sets it up. */
 #include "conn.h"
 
 #include "../base/os.h"
@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What one read takes at most; small enough for a thread with a small stack. */
+/* Limit of one read; small enough for a thread with a small stack. */
 #define READ_BYTES 8192
 
 int64_t lk__conn_read(struct lk__conn *conn, bool wait, struct lk__why *why)
@@ -23,12 +23,12 @@ int64_t lk__conn_read(struct lk__conn *conn, bool wait, struct lk__why *why)
 	return -1;
 }
 
-/* Take count replies; those that came are in resps also on failure. */
+/* Read count replies; those that arrived are in resps on failure, too. */
 static lk_err take_all(struct lk__conn *conn, int64_t deadline_ns, int cancel_fd, size_t count,
                        struct lk__resp **resps, struct lk__why *why)
 {
 	size_t taken = 0;
-	bool late = false; /* a peer that drips bytes does not move the deadline */
+	bool late = false; /* a peer that drips bytes does not extend the deadline */
 
 	for (;;) {
 		struct lk__why inner;
@@ -45,7 +45,8 @@ static lk_err take_all(struct lk__conn *conn, int64_t deadline_ns, int cancel_fd
 		if (taken == count)
 			return LK_OK;
 		if (late)
-			return lk__why_about(why, LK_ECONN, conn->socket.text, "no answer in time");
+			return lk__why_about(why, LK_ECONN, conn->socket.text,
+			                     "no response in time");
 		got = lk__conn_read(conn, false, &inner);
 		if (got > 0) {
 			late = deadline_ns >= 0 && lk__now_ns() >= deadline_ns;
@@ -60,7 +61,8 @@ static lk_err take_all(struct lk__conn *conn, int64_t deadline_ns, int cancel_fd
 		if (ready & 2)
 			return lk__why_about(why, LK_ECONN, conn->socket.text, "canceled");
 		if (!ready)
-			return lk__why_about(why, LK_ECONN, conn->socket.text, "no answer in time");
+			return lk__why_about(why, LK_ECONN, conn->socket.text,
+			                     "no response in time");
 	}
 }
 
@@ -76,20 +78,20 @@ lk_err lk__conn_exchange(struct lk__conn *conn, int64_t deadline_ns, int cancel_
 		resps[i] = NULL;
 	sending = lk__socket_send(&conn->socket, deadline_ns, cancel_fd, buf->data, buf->len, &sent,
 	                          &unsent);
-	/* A peer that closes may have said why before, so read even after a write that failed. */
+	/* A server may send its reason before it closes: read even after a write that failed. */
 	err = take_all(conn, sending ? 0 : deadline_ns, cancel_fd, count, resps, why);
 	if (sending) {
 		err = sending;
 		if (why)
 			*why = unsent;
 	}
-	/* Sent, and no answer: it may have happened. */
+	/* Sent without a response: ambiguous. */
 	if (err == LK_ECONN && sent) {
 		err = LK_EUNKNOWN;
 		if (why)
 			why->err = err;
 	}
-	/* A late answer must never meet the next query. */
+	/* A late response must never be taken for that of the next query. */
 	if (err)
 		lk__socket_shutdown(&conn->socket);
 	return err;
@@ -131,8 +133,8 @@ void lk__conn_close(struct lk__conn *conn)
 	free(conn);
 }
 
-/* Does the error begin with this code?  Before 7.0 the error of a command inside a script comes
- * wrapped: "ERR Error running script (call to f_0123): @user_script:1: -READONLY You can't...". */
+/* Does the error have this code?  Before 7.0 the error of a command inside a script is wrapped:
+ * "ERR Error running script (call to f_0123): @user_script:1: -READONLY You can't...". */
 static bool has_code(const struct lk__resp *resp, const char *code)
 {
 	static const char wrapped[] = "ERR Error running script";
@@ -167,7 +169,8 @@ lk_err lk__resp_error(const struct lk__resp *resp)
 	static const char *const transient[] = {"LOADING",    "BUSY",        "READONLY",
 	                                        "MASTERDOWN", "CLUSTERDOWN", "TRYAGAIN",
 	                                        "NOREPLICAS"};
-	/* Inside a script a missing right has no code of its own (6.0 to 7.0, then 7.2). */
+	/* Inside a script a missing right has no code (first text: 6.0 to 7.0; second: since
+	 * 7.2). */
 	static const char *const phrases[] = {"The user executing the script can't",
 	                                      "ACL failure in script"};
 

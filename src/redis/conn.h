@@ -18,44 +18,44 @@ struct lk__conn {
 };
 
 /* Connect to target and log in (AUTH, SELECT if db > 0, CLIENT SETNAME best effort), all by
- * deadline_ns; gives up with LK_ECONN "canceled" as soon as cancel_fd (-1 = none) is readable.
- * Tries every address of the host in turn.  Name look-up runs in a thread of its own that is left
- * behind when it is late.  *address gets the one that worked (may be NULL).
+ * deadline_ns; returns LK_ECONN "canceled" as soon as cancel_fd (-1 = none) is readable.
+ * Tries every address of the host in turn.  Name look-up runs in a thread of its own, which is
+ * detached if it is late.  Stores the address that worked in *address (may be NULL).
  *
  * LK_OK, LK_ECONN, LK_EAUTH, LK_ESERVER, LK_ESYSTEM, LK_ENOMEM */
 lk_err lk__conn_dial(const struct lk__target *target, int64_t deadline_ns, int cancel_fd,
                      struct lk__conn **conn, struct lk__address *address, struct lk__why *why);
-/* The same, to an address found before. */
+/* The same, to an address that is known already. */
 lk_err lk__conn_dial_address(const struct lk__target *target, const struct lk__address *address,
                              int64_t deadline_ns, int cancel_fd, struct lk__conn **conn,
                              struct lk__why *why);
 
-/* Send one command and take its reply, whatever it is (also an error reply).  LK_OK with *resp,
- * LK_ECONN (no byte was sent), LK_EUNKNOWN (sent, no answer), LK_ESERVER, LK_ENOMEM. */
+/* Send one command and read its reply, which may be an error reply.  LK_OK with *resp, LK_ECONN (no
+ * byte was sent), LK_EUNKNOWN (sent, no response), LK_ESERVER, LK_ENOMEM. */
 lk_err lk__conn_call(struct lk__conn *conn, int64_t deadline_ns, int cancel_fd, int argc,
                      const char *const *argv, const size_t *argv_len, struct lk__resp **resp,
                      struct lk__why *why);
-/* Send what is in buf, then take count replies in their order (all to be freed by the caller). */
+/* Send buf, then read count replies in order.  The caller frees them all. */
 lk_err lk__conn_pipeline(struct lk__conn *conn, int64_t deadline_ns, int cancel_fd,
                          const struct lk__buf *buf, size_t count, struct lk__resp **resps,
                          struct lk__why *why);
 
-/* The same, but the replies that came before a failure are left in resps. */
+/* The same, but replies that arrived before a failure stay in resps. */
 lk_err lk__conn_exchange(struct lk__conn *conn, int64_t deadline_ns, int cancel_fd,
                          const struct lk__buf *buf, size_t count, struct lk__resp **resps,
                          struct lk__why *why);
 
-/* lk__socket_read() into the reader, which may refuse what came: LK_ESERVER or LK_ENOMEM then. */
+/* lk__socket_read() into the reader, which may refuse the bytes: LK_ESERVER or LK_ENOMEM then. */
 int64_t lk__conn_read(struct lk__conn *conn, bool wait, struct lk__why *why);
 
 /* Close and free; NULL is a no-op. */
 void lk__conn_close(struct lk__conn *conn);
 
-/* What an error reply means: LK_EAUTH (NOAUTH, WRONGPASS, NOPERM, a refused right inside a
+/* Classify an error reply: LK_EAUTH (NOAUTH, WRONGPASS, NOPERM, a right that is missing inside a
  * script), LK_EAGAIN (transient: LOADING, BUSY, READONLY, MASTERDOWN, CLUSTERDOWN, TRYAGAIN,
  * NOREPLICAS), LK_EFOREIGN (WRONGTYPE), else LK_ESERVER. */
 lk_err lk__resp_error(const struct lk__resp *resp);
-/* The error that ends the setting up of a connection: LK_ECONN if it is transient. */
+/* The error that ends the set-up of a connection: LK_ECONN if it is transient. */
 lk_err lk__resp_refusal(const struct lk__resp *resp);
 
 #endif

@@ -13,7 +13,7 @@ static const struct lk__script *const scripts[] = {
 };
 #define SCRIPT_COUNT (sizeof(scripts) / sizeof(*scripts))
 
-/* While connecting nothing can have happened that anybody asked for. */
+/* While connecting, no request of a caller has been sent: nothing is ambiguous. */
 static lk_err not_yet(lk_err err, struct lk__why *why)
 {
 	return why->err = err == LK_EUNKNOWN ? LK_ECONN : err;
@@ -33,13 +33,13 @@ static lk_err subscribe(struct lk__conn *conn, const struct lk__space *space, in
 		                    resp->str);
 	else if (resp->type != LK__RESP_ARRAY || resp->len != 3)
 		err = lk__why_about(why, LK_ESERVER, conn->socket.text,
-		                    "answered SUBSCRIBE with something else");
+		                    "unexpected response to SUBSCRIBE");
 	lk__resp_free(resp);
 	return err;
 }
 
-/* The probe's message had no receiver.  Either the message connection stands on another server, or
- * it was lost after it subscribed: a response on it, whatever it says, excludes the latter. */
+/* The probe's message had no receiver.  Either the message connection leads to another server, or
+ * it was lost after it subscribed: any response on it excludes the latter. */
 static lk_err judge_silence(struct lk__conn *messages, int64_t deadline_ns, int cancel_fd,
                             struct lk__why *why)
 {
@@ -62,11 +62,12 @@ static lk_err judge_probe(const struct lk__resp *resp, const struct lk__conn *co
 		                     resp->str);
 	if (resp->type != LK__RESP_INTEGER)
 		return lk__why_about(why, LK_ESERVER, conn->socket.text,
-		                     "answered a script with something else");
+		                     "unexpected response to a script");
 	return LK_OK;
 }
 
-/* Append the scripts, ahead of their first use; who may not load them sends their text then. */
+/* Append the scripts, ahead of their first use.  Without the right to load scripts, a client sends
+ * their text when it uses them. */
 static bool load(struct lk__buf *buf)
 {
 	for (size_t i = 0; i < SCRIPT_COUNT; i++) {
@@ -78,7 +79,8 @@ static bool load(struct lk__buf *buf)
 	return true;
 }
 
-/* The probe, by its digest, or by its text and with all the scripts.  Its answer is last. */
+/* Send the probe, by its digest, or by its text and with all the scripts.  Its reply is the
+ * last. */
 static lk_err send_probe(struct lk__conn *conn, const struct lk__space *space, bool by_text,
                          int64_t deadline_ns, int cancel_fd, struct lk__resp **answer,
                          struct lk__why *why)
@@ -106,8 +108,8 @@ static lk_err send_probe(struct lk__conn *conn, const struct lk__space *space, b
 	return LK_OK;
 }
 
-/* A server that knows the probe has seen a client connect, and most probably knows the other
- * scripts: to take their digests again would cost it more than all else that a connection does. */
+/* A server that knows the probe has most probably all scripts from an earlier client: hashing them
+ * again would cost it more than the rest of the connection set-up. */
 static lk_err probe(struct lk__conn *conn, struct lk__conn *messages, const struct lk__space *space,
                     int64_t deadline_ns, int cancel_fd, struct lk__why *why)
 {

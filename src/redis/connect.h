@@ -6,10 +6,11 @@
 #include "codec.h"
 #include "conn.h"
 
-/* Dial both, subscribe the client's channel, load the scripts, and see that a script's message to
- * that channel arrives at a subscriber: then every right is there and both stand on one server.
+/* Dial both, subscribe to the client's channel, load the scripts, and check that a message which a
+ * script publishes arrives there.  This proves that every right is granted and that both
+ * connections lead to the same server.
  *
- * LK_OK, or as lk__conn_dial(); nothing is left open then. */
+ * LK_OK, or as lk__conn_dial(); no connection is open after an error. */
 lk_err lk__connect(const struct lk__target *target, const struct lk__space *space,
                    int64_t deadline_ns, int cancel_fd, struct lk__conn **commands,
                    struct lk__conn **messages, struct lk__why *why);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * lk_doctor(): is a server fit for locks?  Asks it what it is and how it is set up, changes
- * nothing, and says of each finding what to do. */
+ * lk_doctor(): is a server fit for locks?  Examines its version and configuration without changing
+ * anything, and reports a cure with each finding. */
 #include "doctor.h"
 
 #include "../local/local.h"
@@ -23,10 +23,10 @@ static const char *const topics[] = {"reachable", "version", "latency", "evictio
                                      "replicas",  "rights",  "clock",   "patterns"};
 #define TOPIC_COUNT (sizeof(topics) / sizeof(topics[0]))
 
-/* ---- Asking and telling ------------------------------------------------------------------- */
+/* ---- Requests and findings ---------------------------------------------------------------- */
 
-void lk__doctor_tell(struct lk__doctor *doctor, lk_fitness fitness, const char *topic,
-                     const char *cure, const char *fmt, ...)
+void lk__doctor_report(struct lk__doctor *doctor, lk_fitness fitness, const char *topic,
+                       const char *cure, const char *fmt, ...)
 {
 	char text[TEXT_SIZE];
 	lk_finding finding = {.fitness = fitness, .topic = topic, .text = text, .cure = cure};
@@ -52,18 +52,18 @@ struct lk__resp *lk__doctor_call(struct lk__doctor *doctor, int argc, const char
 	return resp;
 }
 
-static void tell_lost(struct lk__doctor *doctor, const char *topic)
+static void report_lost(struct lk__doctor *doctor, const char *topic)
 {
-	if (doctor->lost_told) {
-		lk__doctor_tell(doctor, LK_FIT_WARN, topic, "",
-		                "cannot tell: the connection was lost");
+	if (doctor->loss_reported) {
+		lk__doctor_report(doctor, LK_FIT_WARN, topic, "",
+		                  "cannot tell: the connection was lost");
 		return;
 	}
-	doctor->lost_told = true;
-	lk__doctor_tell(doctor, LK_UNFIT, topic,
-	                "find out why it does not answer; a lock's holder must reach it at each "
-	                "third of its lease",
-	                "stopped answering: %s", doctor->lost.text);
+	doctor->loss_reported = true;
+	lk__doctor_report(doctor, LK_UNFIT, topic,
+	                  "find out why it does not respond; a holder must reach it every "
+	                  "third of its lease",
+	                  "stopped responding: %s", doctor->lost.text);
 }
 
 bool lk__doctor_usable(struct lk__doctor *doctor, const char *topic, const char *rule,
@@ -72,24 +72,24 @@ bool lk__doctor_usable(struct lk__doctor *doctor, const char *topic, const char 
 	char words[FIELD_SIZE], cure[2 * FIELD_SIZE];
 
 	if (!resp) {
-		tell_lost(doctor, topic);
+		report_lost(doctor, topic);
 		return false;
 	}
 	if (resp->type != LK__RESP_ERROR)
 		return true;
 	if (lk__resp_error(resp) == LK_EAUTH) {
 		snprintf(cure, sizeof(cure), "ACL SETUSER %s %s", doctor->user, rule);
-		lk__doctor_tell(doctor, LK_FIT_WARN, topic, cure, "cannot tell: grant %s", rule);
+		lk__doctor_report(doctor, LK_FIT_WARN, topic, cure, "cannot tell: grant %s", rule);
 		return false;
 	}
 	lk__escape(words, sizeof(words), resp->str, resp->len);
-	lk__doctor_tell(doctor, LK_FIT_WARN, topic,
-	                lk__resp_error(resp) == LK_EAGAIN ? "ask again later" : "",
-	                "cannot tell: %s", words);
+	lk__doctor_report(doctor, LK_FIT_WARN, topic,
+	                  lk__resp_error(resp) == LK_EAGAIN ? "try again later" : "",
+	                  "cannot tell: %s", words);
 	return false;
 }
 
-/* A field of INFO, escaped; "" when it is not there. */
+/* A field of INFO, escaped; "" when it is absent. */
 static void info_field(const struct lk__doctor *doctor, const char *name, char value[FIELD_SIZE])
 {
 	size_t len = strlen(name);
@@ -141,19 +141,18 @@ static void check_version(struct lk__doctor *doctor)
 	if (minor_len && lk__parse_i64(version + major_len + 1, minor_len, 0, 1000000, &number))
 		minor = number;
 	if (!version[0])
-		lk__doctor_tell(doctor, LK_FIT_WARN, "version", "",
-		                "cannot tell: INFO does not say it");
+		lk__doctor_report(doctor, LK_FIT_WARN, "version", "",
+		                  "cannot tell: INFO has no redis_version");
 	else if (major < 5)
-		lk__doctor_tell(doctor, LK_UNFIT, "version", "install version 6.2 or newer",
-		                "Redis %s: its scripts may not ask for the time and then write",
-		                version);
+		lk__doctor_report(doctor, LK_UNFIT, "version", "install version 6.2 or newer",
+		                  "Redis %s: scripts cannot read the time and then write", version);
 	else if (major < 6 || (major == 6 && minor < 2))
-		lk__doctor_tell(doctor, LK_FIT_WARN, "version", "install version 6.2 or newer",
-		                "Redis %s is out of support", version);
+		lk__doctor_report(doctor, LK_FIT_WARN, "version", "install version 6.2 or newer",
+		                  "Redis %s is out of support", version);
 	else if (valkey[0])
-		lk__doctor_tell(doctor, LK_FIT, "version", "", "Valkey %s", valkey);
+		lk__doctor_report(doctor, LK_FIT, "version", "", "Valkey %s", valkey);
 	else
-		lk__doctor_tell(doctor, LK_FIT, "version", "", "Redis %s", version);
+		lk__doctor_report(doctor, LK_FIT, "version", "", "Redis %s", version);
 }
 
 static int compare_i64(const void *a, const void *b)
@@ -179,14 +178,13 @@ static void check_latency(struct lk__doctor *doctor)
 	}
 	qsort(taken_ns, PINGS, sizeof(taken_ns[0]), compare_i64);
 	if (taken_ns[MEDIAN] > LATENCY_WARN_NS)
-		lk__doctor_tell(
-			doctor, LK_FIT_WARN, "latency",
-			"use a server that is nearer or less busy, or leases of many times that",
-			"%.0f ms a round trip: each lock and each unlock takes that long",
-			(double)taken_ns[MEDIAN] / 1e6);
+		lk__doctor_report(doctor, LK_FIT_WARN, "latency",
+		                  "use a nearer or less busy server, or leases of many times that",
+		                  "%.0f ms a round trip: each lock and each unlock takes that long",
+		                  (double)taken_ns[MEDIAN] / 1e6);
 	else
-		lk__doctor_tell(doctor, LK_FIT, "latency", "", "%.2f ms a round trip",
-		                (double)taken_ns[MEDIAN] / 1e6);
+		lk__doctor_report(doctor, LK_FIT, "latency", "", "%.2f ms a round trip",
+		                  (double)taken_ns[MEDIAN] / 1e6);
 }
 
 static void check_eviction(struct lk__doctor *doctor)
@@ -199,30 +197,28 @@ static void check_eviction(struct lk__doctor *doctor)
 	limit = info_number(doctor, "maxmemory");
 	info_field(doctor, "maxmemory_policy", policy);
 	if (!policy[0])
-		lk__doctor_tell(doctor, LK_FIT_WARN, "eviction", "",
-		                "cannot tell: INFO does not say maxmemory_policy");
+		lk__doctor_report(doctor, LK_FIT_WARN, "eviction", "",
+		                  "cannot tell: INFO has no maxmemory_policy");
 	else if (strcmp(policy, "noeviction") != 0)
-		lk__doctor_tell(
-			doctor, limit ? LK_UNFIT : LK_FIT_WARN, "eviction",
-			"CONFIG SET maxmemory-policy noeviction",
-			limit ? "%s at %lld bytes: a server that is full throws locks away"
-			      : "%s: it would throw locks away if maxmemory (%lld) were set",
-			policy, (long long)limit);
+		lk__doctor_report(doctor, limit ? LK_UNFIT : LK_FIT_WARN, "eviction",
+		                  "CONFIG SET maxmemory-policy noeviction",
+		                  limit ? "%s at %lld bytes: a full server evicts locks"
+		                        : "%s: it would evict locks if maxmemory (%lld) were set",
+		                  policy, (long long)limit);
 	else if (limit && info_number(doctor, "used_memory") > limit)
-		lk__doctor_tell(doctor, LK_UNFIT, "eviction", "CONFIG SET maxmemory BYTES",
-		                "the server is full (%lld bytes): it refuses new locks",
-		                (long long)limit);
+		lk__doctor_report(doctor, LK_UNFIT, "eviction", "CONFIG SET maxmemory BYTES",
+		                  "the server is full (%lld bytes): it refuses new locks",
+		                  (long long)limit);
 	else if (limit)
-		lk__doctor_tell(
-			doctor, LK_FIT, "eviction", "",
-			"no key is thrown away; a server that is full (%lld bytes) refuses new "
-			"locks and keeps those that are held",
-			(long long)limit);
+		lk__doctor_report(doctor, LK_FIT, "eviction", "",
+		                  "no key is evicted; a full server (%lld bytes) refuses new "
+		                  "locks and keeps those that are held",
+		                  (long long)limit);
 	else
-		lk__doctor_tell(doctor, LK_FIT, "eviction", "", "no key is thrown away");
+		lk__doctor_report(doctor, LK_FIT, "eviction", "", "no key is evicted");
 }
 
-/* The value of one setting, escaped; false when that was told as "cannot tell". */
+/* The value of one setting, escaped; false when it is reported as "cannot tell". */
 static bool config_get(struct lk__doctor *doctor, const char *topic, const char *name,
                        char value[FIELD_SIZE])
 {
@@ -245,25 +241,25 @@ static void check_persistence(struct lk__doctor *doctor)
 	if (!has_info(doctor, "persistence"))
 		return;
 	if (doctor->target->local) {
-		lk__doctor_tell(doctor, LK_FIT, "persistence", "",
-		                "none: locks end with the private server");
+		lk__doctor_report(doctor, LK_FIT, "persistence", "",
+		                  "none: locks end with the private server");
 		return;
 	}
 	if (info_number(doctor, "aof_enabled")) {
-		lk__doctor_tell(doctor, LK_FIT, "persistence", "",
-		                "append-only file: locks outlive a restart");
+		lk__doctor_report(doctor, LK_FIT, "persistence", "",
+		                  "append-only file: locks survive a restart");
 		return;
 	}
 	if (!config_get(doctor, "persistence", "save", value))
 		return;
 	if (value[0])
-		lk__doctor_tell(doctor, LK_FIT_WARN, "persistence", cure,
-		                "snapshots only (save %s): a crash goes back to the last one, and "
-		                "forgets newer locks",
-		                value);
+		lk__doctor_report(doctor, LK_FIT_WARN, "persistence", cure,
+		                  "snapshots only (save %s): a crash loses the locks since the "
+		                  "last one",
+		                  value);
 	else
-		lk__doctor_tell(doctor, LK_FIT_WARN, "persistence", cure,
-		                "nothing is saved: a restart forgets who holds what");
+		lk__doctor_report(doctor, LK_FIT_WARN, "persistence", cure,
+		                  "nothing is saved: a restart loses all locks");
 }
 
 static void check_replicas(struct lk__doctor *doctor)
@@ -277,24 +273,24 @@ static void check_replicas(struct lk__doctor *doctor)
 	info_field(doctor, "master_host", host);
 	replicas = info_number(doctor, "connected_slaves");
 	if (info_number(doctor, "cluster_enabled")) {
-		lk__doctor_tell(
+		lk__doctor_report(
 			doctor, LK_UNFIT, "replicas", "use a server outside of the cluster",
 			"one node of a cluster, where a lock's keys are on different nodes");
 	} else if (!strcmp(role, "slave")) {
 		snprintf(cure, sizeof(cure), "use its master: %s:%lld", host,
 		         (long long)info_number(doctor, "master_port"));
-		lk__doctor_tell(doctor, LK_UNFIT, "replicas", cure,
-		                "a replica: it refuses to write");
+		lk__doctor_report(doctor, LK_UNFIT, "replicas", cure,
+		                  "a replica: it refuses to write");
 	} else if (strcmp(role, "master") != 0) {
-		lk__doctor_tell(doctor, LK_FIT_WARN, "replicas", "",
-		                "cannot tell: INFO says \"%s\" for its role", role);
+		lk__doctor_report(doctor, LK_FIT_WARN, "replicas", "",
+		                  "cannot tell: INFO has the role \"%s\"", role);
 	} else if (replicas) {
-		lk__doctor_tell(doctor, LK_FIT_WARN, "replicas",
-		                "have what the locks protect refuse smaller fences",
-		                "%lld: a failover to one that lags forgets the newest locks",
-		                replicas);
+		lk__doctor_report(doctor, LK_FIT_WARN, "replicas",
+		                  "make the protected resource refuse smaller fences",
+		                  "%lld: a failover to one that lags loses the newest locks",
+		                  replicas);
 	} else {
-		lk__doctor_tell(doctor, LK_FIT, "replicas", "", "a master without replicas");
+		lk__doctor_report(doctor, LK_FIT, "replicas", "", "a master without replicas");
 	}
 }
 
@@ -305,10 +301,10 @@ static void check_patterns(struct lk__doctor *doctor)
 
 	if (lk__doctor_usable(doctor, "patterns", "+pubsub", resp)) {
 		if (resp->type == LK__RESP_INTEGER && resp->integer == 0)
-			lk__doctor_tell(doctor, LK_FIT, "patterns", "",
-			                "nobody subscribes by pattern");
+			lk__doctor_report(doctor, LK_FIT, "patterns", "",
+			                  "no subscriptions by pattern");
 		else
-			lk__doctor_tell(
+			lk__doctor_report(
 				doctor, LK_FIT_WARN, "patterns",
 				"end them: CLIENT LIST TYPE pubsub shows them by psub=",
 				"%lld subscriptions by pattern: one that matches %s:c:* hears "
@@ -324,7 +320,7 @@ static void examine(struct lk__doctor *doctor)
 {
 	const char *const argv[] = {"INFO"};
 
-	lk__doctor_tell(doctor, LK_FIT, "reachable", "", "%s answers", doctor->conn->socket.text);
+	lk__doctor_report(doctor, LK_FIT, "reachable", "", "%s answers", doctor->conn->socket.text);
 	doctor->info = lk__doctor_call(doctor, 1, argv);
 	check_version(doctor);
 	check_latency(doctor);
@@ -338,20 +334,20 @@ static void examine(struct lk__doctor *doctor)
 	doctor->info = NULL;
 }
 
-static void tell_unreachable(struct lk__doctor *doctor, const struct lk__why *why)
+static void report_unreachable(struct lk__doctor *doctor, const struct lk__why *why)
 {
 	const char *cure = "start the server, or correct the URL";
 
 	if (why->err == LK_EAUTH)
-		cure = "give a user and a password that the server takes";
+		cure = "use a user and a password that the server accepts";
 	else if (why->err == LK_ESERVER)
-		cure = "see whether a Redis listens there, and has the database of the URL";
+		cure = "check that a Redis server listens there and has the URL's database";
 	else if (why->err == LK_ENOSERVER)
 		cure = "install redis-server or valkey-server";
-	lk__doctor_tell(doctor, LK_UNFIT, "reachable", cure, "%s", why->text);
+	lk__doctor_report(doctor, LK_UNFIT, "reachable", cure, "%s", why->text);
 	for (size_t i = 1; i < TOPIC_COUNT; i++)
-		lk__doctor_tell(doctor, LK_FIT_WARN, topics[i], "",
-		                "cannot tell: the server was not reached");
+		lk__doctor_report(doctor, LK_FIT_WARN, topics[i], "",
+		                  "cannot tell: the server was not reached");
 }
 
 static lk_err reach(struct lk__target *target, struct lk__conn **conn, struct lk__why *why)
@@ -392,7 +388,7 @@ lk_err lk_doctor(const char *url, const lk_client_options *options, lk_finding_f
 		why = doctor.lost;
 		err = doctor.lost.err;
 	} else if (err != LK_ENOMEM && err != LK_ESYSTEM) {
-		tell_unreachable(&doctor, &why);
+		report_unreachable(&doctor, &why);
 	}
 	lk__conn_close(doctor.conn);
 	lk__target_fini(&target);

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: MIT
- * Topic "clock" of lk_doctor(): what the server's clock shows, and how fast it runs.
+ * Topic "clock" of lk_doctor(): the time on the server's clock, and its speed.
  *
- * A holder believes in its lease for 1 % and 2 ms less than the lease (lk__margin_ns()), counted by
- * its own clock; the server ends it by the server's.  So a server's clock that runs more than 1 %
- * faster ends leases too early.
+ * A holder trusts its lease for 1 % and 2 ms less than its length (lk__margin_ns()), measured by
+ * its own clock; the server expires it by the server's.  So a server's clock that runs more than 1
+ * % faster expires leases too early.
  *
- * Of one reading only this is known: the server read its clock between the request and the reply.
- * Two readings bound the speed from both sides: the server's clock went on by so much while ours
- * went on by at least the time from the first reply to the second request, and at most from the
- * first request to the second reply.  No average is taken: the true speed, if it is constant, lies
- * within the bounds of every pair. */
+ * One reading shows only that the server read its clock between the request and the reply.  Two
+ * readings bound the speed from both sides: while the server's clock advanced by the difference of
+ * its times, ours advanced by at least the time from the first reply to the second request, and at
+ * most from the first request to the second reply.  No average is used: the true speed, if it is
+ * constant, lies within the bounds of every pair. */
 #include "doctor.h"
 
 #include "../base/os.h"
@@ -22,7 +22,7 @@
 #define READINGS_MIN 3
 #define READINGS_MAX 100
 #define PAUSE_NS (10 * LK__MS)
-#define TIME_NS (1000 * LK__MS) /* no reading begins later, READINGS_MIN aside */
+#define TIME_NS (1000 * LK__MS) /* no reading begins later, except the first READINGS_MIN */
 #define ERROR_ENOUGH 0.001      /* the speed is known well enough to stop */
 #define DIFFERENCE_WARN_US US_PER_S
 
@@ -34,7 +34,7 @@ static void narrow(struct lk__clock_rate *rate, const struct lk__clock_reading *
 {
 	double least = (double)(second->sent_ns - first->received_ns);
 	double most = (double)(second->received_ns - first->sent_ns);
-	/* Each time is cut to a microsecond. */
+	/* Each time is truncated to a microsecond. */
 	double server_least = (double)(second->server_us - first->server_us - 1) * 1000;
 	double server_most = (double)(second->server_us - first->server_us + 1) * 1000;
 	double low, high;
@@ -69,7 +69,7 @@ enum lk__clock_verdict lk__clock_judge(const struct lk__clock_rate *rate)
 	if (rate->low > rate->high)
 		return LK__CLOCK_UNEVEN;
 	if (rate->low > LK__CLOCK_FASTEST)
-		return LK__CLOCK_FAST; /* however large the error is */
+		return LK__CLOCK_FAST; /* whatever the error */
 	if (lk__clock_error(rate) > LK__CLOCK_ERROR_MAX)
 		return LK__CLOCK_UNKNOWN;
 	return rate->high > LK__CLOCK_FASTEST ? LK__CLOCK_DOUBTFUL : LK__CLOCK_FITS;
@@ -77,11 +77,11 @@ enum lk__clock_verdict lk__clock_judge(const struct lk__clock_rate *rate)
 
 /* ---- Readings ----------------------------------------------------------------------------- */
 
-/* What is kept of all readings. */
+/* The state of all readings. */
 struct clocks {
 	struct lk__clock_reading readings[READINGS_MAX];
 	size_t count;
-	int64_t difference_us; /* the server's clock less ours, by the quickest reading */
+	int64_t difference_us; /* the server's clock minus ours, by the quickest reading */
 	int64_t error_us;      /* of that */
 };
 
@@ -99,7 +99,7 @@ static bool parse_time(const struct lk__resp *resp, int64_t *us)
 	return true;
 }
 
-/* Take one more reading.  False when there is none, which is reported. */
+/* Take one more reading.  False when it failed, which is reported. */
 static bool read_clock(struct lk__doctor *doctor, struct clocks *clocks)
 {
 	const char *const argv[] = {"TIME"};
@@ -109,15 +109,15 @@ static bool read_clock(struct lk__doctor *doctor, struct clocks *clocks)
 	int64_t half_us;
 	bool usable;
 
-	/* Wall clocks are compared here, and nowhere else is one read. */
+	/* The only place that reads a wall clock: the comparison needs it. */
 	clock_gettime(CLOCK_REALTIME, &wall);
 	reading->sent_ns = lk__now_ns();
 	resp = lk__doctor_call(doctor, 1, argv);
 	reading->received_ns = lk__now_ns();
 	usable = lk__doctor_usable(doctor, "clock", "+time", resp);
 	if (usable && !parse_time(resp, &reading->server_us)) {
-		lk__doctor_tell(doctor, LK_FIT_WARN, "clock", "",
-		                "cannot tell: TIME tells no time");
+		lk__doctor_report(doctor, LK_FIT_WARN, "clock", "",
+		                  "cannot tell: unexpected response to TIME");
 		usable = false;
 	}
 	lk__resp_free(resp);
@@ -133,7 +133,7 @@ static bool read_clock(struct lk__doctor *doctor, struct clocks *clocks)
 	return true;
 }
 
-/* Wait for the next reading; false when there is none: the speed is known, or the time is up. */
+/* Wait for the next reading.  False when none is needed (the speed is known) or time is up. */
 static bool await_next(const struct clocks *clocks, int64_t end_ns)
 {
 	const struct lk__clock_reading *last = &clocks->readings[clocks->count - 1];
@@ -156,58 +156,59 @@ static void report_difference(struct lk__doctor *doctor, const struct clocks *cl
 	int64_t by_us = llabs(clocks->difference_us);
 
 	if (by_us - clocks->error_us > DIFFERENCE_WARN_US)
-		lk__doctor_tell(
-			doctor, LK_FIT_WARN, "clock", "set both clocks right (NTP)",
-			"the server's is %.1f s %s this machine's: should another server take "
-			"over, fences may go back",
-			(double)by_us / 1e6, clocks->difference_us < 0 ? "behind" : "ahead of");
+		lk__doctor_report(doctor, LK_FIT_WARN, "clock", "set both clocks right (NTP)",
+		                  "the server's is %.1f s %s this machine's: after a failover to "
+		                  "another server, fences may go back",
+		                  (double)by_us / 1e6,
+		                  clocks->difference_us < 0 ? "behind" : "ahead of");
 	else
-		lk__doctor_tell(doctor, LK_FIT, "clock", "",
-		                "the server's is this machine's, within %.3f s",
-		                (double)(by_us + clocks->error_us) / 1e6);
+		lk__doctor_report(doctor, LK_FIT, "clock", "",
+		                  "the server's is this machine's, within %.3f s",
+		                  (double)(by_us + clocks->error_us) / 1e6);
 }
 
 static void report_rate(struct lk__doctor *doctor, const struct clocks *clocks)
 {
-	static const char cure[] =
-		"find out what slews one of the two clocks, and limit it (chrony: "
-		"maxslewrate 4000 on both machines)";
+	static const char cure[] = "find out which clock is slewed, and limit its rate (chrony: "
+				   "maxslewrate 4000 on both machines)";
 	struct lk__clock_rate rate = lk__clock_rate(clocks->readings, clocks->count);
 	double faster = ((rate.low + rate.high) / 2 - 1) * 100,
 	       error = lk__clock_error(&rate) * 100;
 
 	switch (lk__clock_judge(&rate)) {
 	case LK__CLOCK_FAST:
-		lk__doctor_tell(doctor, LK_UNFIT, "clock", cure,
-		                "the server's runs %.2f %% faster than this machine's (error %.2f "
-		                "%%): leases end too early for their holders",
-		                faster, error);
+		lk__doctor_report(
+			doctor, LK_UNFIT, "clock", cure,
+			"the server's runs %.2f %% faster than this machine's (error %.2f "
+			"%%): leases end too early for their holders",
+			faster, error);
 		break;
 	case LK__CLOCK_DOUBTFUL:
-		lk__doctor_tell(doctor, LK_FIT_WARN, "clock", cure,
-		                "the server's runs %.2f %% faster than this machine's (error %.2f "
-		                "%%): leases bear 1 %%",
-		                faster, error);
+		lk__doctor_report(
+			doctor, LK_FIT_WARN, "clock", cure,
+			"the server's runs %.2f %% faster than this machine's (error %.2f "
+			"%%): leases tolerate 1 %%",
+			faster, error);
 		break;
 	case LK__CLOCK_UNEVEN:
-		lk__doctor_tell(
-			doctor, LK_FIT_WARN, "clock", "ask again; then find out what sets it",
+		lk__doctor_report(
+			doctor, LK_FIT_WARN, "clock",
+			"try again; then find out which program sets it",
 			"cannot tell how fast the server's runs: one of the two clocks was set, "
 			"or changed its speed");
 		break;
 	case LK__CLOCK_UNKNOWN:
-		lk__doctor_tell(
-			doctor, LK_FIT_WARN, "clock",
-			"ask from a machine that is nearer to the server",
+		lk__doctor_report(
+			doctor, LK_FIT_WARN, "clock", "run this on a machine nearer to the server",
 			"cannot tell how fast the server's runs: round trips of %.1f ms are "
 			"too long for that",
 			(double)clocks->error_us * 2 / 1000);
 		break;
 	case LK__CLOCK_FITS:
-		lk__doctor_tell(doctor, LK_FIT, "clock", "",
-		                "the server's runs %.2f %% %s than this machine's (error %.2f %%)",
-		                faster < 0 ? -faster : faster, faster < 0 ? "slower" : "faster",
-		                error);
+		lk__doctor_report(
+			doctor, LK_FIT, "clock", "",
+			"the server's runs %.2f %% %s than this machine's (error %.2f %%)",
+			faster < 0 ? -faster : faster, faster < 0 ? "slower" : "faster", error);
 		break;
 	}
 }

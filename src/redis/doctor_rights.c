@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * Has this user every right that Latchkey needs?  Each is tried: that needs no right of its own and
- * holds for every version.  A command is chosen so that it changes nothing: the server checks
- * rights before it looks whether there is anything to do. */
+ * Does this user have every right that Latchkey needs?  Tries each one, which needs no further
+ * right and works with every version.  Each command is chosen to change nothing: servers check
+ * rights before they execute. */
 #include "doctor.h"
 
 #include "../base/os.h"
@@ -15,13 +15,13 @@
 #define LIST_SIZE 512
 #define RULE_SIZE 64
 
-/* Stand-ins for the names that this examination uses; nothing else in the server has them. */
+/* Placeholders for the names of this examination, which are unique in the server. */
 static const char LOCK[] = "@lock", QUEUE[] = "@queue", FENCE[] = "@fence", CLIENT[] = "@client",
 		  CHANNEL[] = "@channel", BROADCAST[] = "@broadcast";
 
 struct right {
-	const char *rule; /* what ACL SETUSER would add */
-	bool needed;      /* else: told, but locks work without */
+	const char *rule; /* for ACL SETUSER */
+	bool needed;      /* else: reported, but locks work without */
 	const char *argv[ARGS_MAX];
 };
 
@@ -29,7 +29,7 @@ static const struct right rights[] = {
 	{"+ping", true, {"PING"}},
 	{"+time", true, {"TIME"}},
 	{"+get", true, {"GET", LOCK}},
-	{"+set", true, {"SET", LOCK, "", "XX"}}, /* XX: only what exists */
+	{"+set", true, {"SET", LOCK, "", "XX"}}, /* XX: only if it exists */
 	{"+pexpire", true, {"PEXPIRE", LOCK, "1000"}},
 	{"+pttl", true, {"PTTL", LOCK}},
 	{"+del", true, {"DEL", LOCK}},
@@ -39,7 +39,7 @@ static const struct right rights[] = {
 	{"+zrank", true, {"ZRANK", QUEUE, "x"}},
 	{"+zcard", true, {"ZCARD", QUEUE}},
 	{"+zscore", true, {"ZSCORE", QUEUE, "x"}},
-	/* The one key that is there in earnest, and a string: refused, or WRONGTYPE. */
+	/* The one key that may really exist, as a string: refused, or WRONGTYPE. */
 	{"+zrem", true, {"ZREM", FENCE, "x"}},
 	{"+zrevrange", true, {"ZREVRANGE", QUEUE, "0", "0"}},
 	{"+zrangebyscore", true, {"ZRANGEBYSCORE", QUEUE, "0", "0"}},
@@ -50,17 +50,17 @@ static const struct right rights[] = {
 	{"+hdel", true, {"HDEL", LOCK, "x"}},
 	{"+publish", true, {"PUBLISH", CHANNEL, "doctor"}},
 	{"+publish", true, {"PUBLISH", BROADCAST, "doctor"}},
-	/* Neither is run: no such script, and no Lua. */
+	/* Neither runs: no such script, and not valid Lua. */
 	{"+evalsha", true, {"EVALSHA", "0000000000000000000000000000000000000000", "0"}},
 	{"+eval", true, {"EVAL", "(", "0"}},
 	{"+script|load", false, {"SCRIPT", "LOAD", "("}},
-	/* Which names there are: for people. */
+	/* Listing names: for display. */
 	{"+scan", false, {"SCAN", "0", "COUNT", "1"}},
 	{"+client|setname", false, {"CLIENT", "SETNAME", "latchkey-doctor"}},
 };
 #define RIGHT_COUNT (sizeof(rights) / sizeof(rights[0]))
 
-/* What leaves a trace, and what takes it away again. */
+/* Commands that leave a trace, and those that remove it. */
 static const struct right last_rights[] = {
 	{"+hset", true, {"HSET", CLIENT, "x", "x"}},
 	{"+hsetnx", false, {"HSETNX", CLIENT, "x", "x"}},
@@ -70,7 +70,7 @@ static const struct right last_rights[] = {
 	{"+subscribe", true, {"SUBSCRIBE", CHANNEL}},
 };
 #define LAST_COUNT (sizeof(last_rights) / sizeof(last_rights[0]))
-#define FIRST_SUBSCRIBE 3 /* in last_rights: where to start if DEL is refused */
+#define FIRST_SUBSCRIBE 3 /* in last_rights: the first one to try if DEL is refused */
 
 const char *lk__doctor_rule(size_t index, bool *needed)
 {
@@ -93,7 +93,7 @@ struct names {
 	struct lk__space space;
 };
 
-/* False when the kernel gives no random bytes. */
+/* False when the kernel has no random bytes. */
 static bool names_make(struct names *names, const struct lk__target *target)
 {
 	char name[48], id[23];
@@ -137,12 +137,12 @@ static bool append(struct lk__buf *buf, const struct names *names, const struct 
 	return lk__resp_command(buf, argc, argv, NULL);
 }
 
-/* What was found missing: rules or commands, separated by spaces. */
+/* The missing rules or commands, separated by spaces. */
 struct lists {
 	char needed[LIST_SIZE];
 	char wished[LIST_SIZE];
 	char unknown[LIST_SIZE];
-	char later[LIST_SIZE]; /* why some of it cannot be told now, escaped */
+	char later[LIST_SIZE]; /* why the others are unknown for now, escaped */
 };
 
 static bool list_has(const char *list, const char *word)
@@ -163,7 +163,7 @@ static void list_add(char list[LIST_SIZE], const char *word)
 		snprintf(list + len, LIST_SIZE - len, "%s%s", len ? " " : "", word);
 }
 
-/* Which rule would let pass what this reply refuses; "" when nothing is refused. */
+/* The rule that would allow what this reply refuses; "" when nothing was refused. */
 static void missing_rule(const struct lk__doctor *doctor, const struct right *right,
                          const struct lk__resp *resp, char rule[RULE_SIZE])
 {
@@ -201,7 +201,8 @@ static void lists_add(const struct lk__doctor *doctor, struct lists *lists,
 		lk__escape(lists->later, sizeof(lists->later), resp->str, resp->len);
 }
 
-/* Try count of a table (RIGHT_COUNT at most) in one go; false when the connection was lost. */
+/* Try count rights of a table (RIGHT_COUNT at most) in one pipeline; false when the connection was
+ * lost. */
 static bool try_all(struct lk__doctor *doctor, const struct names *names, const struct right *table,
                     size_t count, struct lists *lists)
 {
@@ -226,33 +227,33 @@ static bool try_all(struct lk__doctor *doctor, const struct names *names, const 
 	return true;
 }
 
-static void tell_list(struct lk__doctor *doctor, lk_fitness fitness, const char *text,
-                      const char *list)
+static void report_list(struct lk__doctor *doctor, lk_fitness fitness, const char *text,
+                        const char *list)
 {
 	char cure[LIST_SIZE + 2 * sizeof(doctor->user)];
 
 	snprintf(cure, sizeof(cure), "ACL SETUSER %s %s", doctor->user, list);
-	lk__doctor_tell(doctor, fitness, "rights", cure, "%s: %s", text, list);
+	lk__doctor_report(doctor, fitness, "rights", cure, "%s: %s", text, list);
 }
 
-static void tell_lists(struct lk__doctor *doctor, const struct lists *lists)
+static void report_lists(struct lk__doctor *doctor, const struct lists *lists)
 {
 	if (lists->needed[0])
-		tell_list(doctor, LK_UNFIT, "this user lacks rights that are needed",
-		          lists->needed);
+		report_list(doctor, LK_UNFIT, "this user lacks rights that are needed",
+		            lists->needed);
 	if (lists->unknown[0])
-		lk__doctor_tell(doctor, LK_UNFIT, "rights",
-		                "see rename-command in the server's configuration",
-		                "the server does not have these commands: %s", lists->unknown);
+		lk__doctor_report(doctor, LK_UNFIT, "rights",
+		                  "see rename-command in the server's configuration",
+		                  "the server does not have these commands: %s", lists->unknown);
 	if (lists->wished[0])
-		tell_list(doctor, LK_FIT_WARN, "this user lacks rights that locks can do without",
-		          lists->wished);
+		report_list(doctor, LK_FIT_WARN, "this user lacks rights that locks can do without",
+		            lists->wished);
 	if (lists->later[0])
-		lk__doctor_tell(doctor, LK_FIT_WARN, "rights", "ask again later", "cannot tell: %s",
-		                lists->later);
+		lk__doctor_report(doctor, LK_FIT_WARN, "rights", "try again later",
+		                  "cannot tell: %s", lists->later);
 	else if (!lists->needed[0] && !lists->unknown[0] && !lists->wished[0])
-		lk__doctor_tell(doctor, LK_FIT, "rights", "",
-		                "this user may run every command and use every key and channel");
+		lk__doctor_report(doctor, LK_FIT, "rights", "",
+		                  "this user may run every command and use every key and channel");
 }
 
 void lk__doctor_rights(struct lk__doctor *doctor)
@@ -262,19 +263,19 @@ void lk__doctor_rights(struct lk__doctor *doctor)
 	size_t start;
 
 	if (!names_make(&names, doctor->target)) {
-		lk__doctor_tell(doctor, LK_FIT_WARN, "rights", "",
-		                "cannot tell: the system gives no random bytes");
+		lk__doctor_report(doctor, LK_FIT_WARN, "rights", "",
+		                  "cannot tell: the system gives no random bytes");
 		return;
 	}
 	if (!try_all(doctor, &names, rights, RIGHT_COUNT, &lists)) {
 		(void)lk__doctor_usable(doctor, "rights", "", NULL);
 		return;
 	}
-	/* HSET has no harmless form: it is tried only where its key can be deleted again. */
+	/* HSET has no harmless form: try it only where its key can be deleted again. */
 	start = list_has(lists.needed, "+del") || lists.later[0] ? FIRST_SUBSCRIBE : 0;
 	if (!try_all(doctor, &names, last_rights + start, LAST_COUNT - start, &lists)) {
 		(void)lk__doctor_usable(doctor, "rights", "", NULL);
 		return;
 	}
-	tell_lists(doctor, &lists);
+	report_lists(doctor, &lists);
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * Setting a connection up: dialling, then the log-in, by one deadline. */
+ * Connection set-up: dial, then log in, by one deadline. */
 #include "conn.h"
 
 #include "../net/dial.h"
@@ -11,7 +11,7 @@
 /* AUTH, SELECT, CLIENT SETNAME */
 #define LOGIN_COMMANDS 3
 
-/* The words of the server, without a code that says nothing. */
+/* Quote the server's error, without the meaningless code "ERR". */
 static lk_err refused(const struct lk__conn *conn, lk_err err, const struct lk__resp *resp,
                       struct lk__why *why)
 {
@@ -22,13 +22,13 @@ static lk_err refused(const struct lk__conn *conn, lk_err err, const struct lk__
 	return lk__why_about(why, err, conn->socket.text, "%s", words);
 }
 
-/* The command is not refused for what it is: the server wants a password, or not us at all. */
+/* The reply does not refuse the command: the server requires a password, or denies this client. */
 static bool is_locked_out(const struct lk__resp *resp)
 {
 	return !strncmp(resp->str, "NOAUTH ", 7) || !strncmp(resp->str, "DENIED ", 7);
 }
 
-/* One reply of the log-in. */
+/* Check one reply of the log-in. */
 static lk_err check_login(const struct lk__conn *conn, const struct lk__resp *resp, bool is_auth,
                           bool is_name, struct lk__why *why)
 {
@@ -38,22 +38,22 @@ static lk_err check_login(const struct lk__conn *conn, const struct lk__resp *re
 		return LK_OK;
 	if (resp->type != LK__RESP_ERROR)
 		return lk__why_about(why, LK_ESERVER, conn->socket.text,
-		                     "does not answer like a Redis");
-	/* Sent instead of an answer, before the server closes: nothing happened, later it may. */
+		                     "unexpected response: not a Redis server");
+	/* Sent instead of a reply, before the server closes: nothing happened; a retry may
+	 * succeed. */
 	if (strstr(resp->str, "max number of clients"))
 		return refused(conn, LK_ECONN, resp, why);
 	err = lk__resp_refusal(resp);
 	if (is_auth && err == LK_ESERVER)
-		err = LK_EAUTH; /* before 6.0: "ERR invalid password", "ERR Client sent AUTH, ..."
-		                 */
-	/* The name is for people: rules that forbid it do no harm.  But where nothing else was
-	 * sent, it is the first to hear that a password is wanted. */
+		err = LK_EAUTH; /* "ERR invalid password", before 6.0 */
+	/* The name is only for display: ignore a rule that forbids it.  But if it is the only
+	 * command, its error may be that a password is required. */
 	if (is_name && !is_locked_out(resp))
 		return LK_OK;
 	return refused(conn, err, resp, why);
 }
 
-/* The password was in it.  Volatile: to the compiler these are stores that nobody reads. */
+/* It had the password.  Volatile: the compiler must not remove stores that are never read. */
 static void wipe_buf(struct lk__buf *buf)
 {
 	volatile char *data = buf->data;
@@ -100,7 +100,7 @@ static lk_err log_in(struct lk__conn *conn, const struct lk__target *target, int
 	}
 	err = lk__conn_exchange(conn, deadline_ns, cancel_fd, &buf, count, resps, why);
 	wipe_buf(&buf);
-	/* What the server said explains more than that it closed the connection then. */
+	/* The server's error explains more than the close that follows it. */
 	for (size_t i = 0; i < count; i++) {
 		if (resps[i] && !said)
 			said = check_login(conn, resps[i], target->password && i == 0,
@@ -110,7 +110,7 @@ static lk_err log_in(struct lk__conn *conn, const struct lk__target *target, int
 	if (said)
 		return said;
 	if (err == LK_EUNKNOWN) {
-		err = LK_ECONN; /* only a log-in was under way */
+		err = LK_ECONN; /* nothing but the log-in was in flight */
 		if (why)
 			why->err = err;
 	}

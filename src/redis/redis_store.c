@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * The store in one Redis server: its operations, put together.  A peer is a pair of connections,
- * since RESP2 takes no other commands where it has subscriptions. */
+ * The store in one Redis server: the table of its operations.  A peer is a pair of connections,
+ * since a RESP2 connection with subscriptions takes no other commands. */
 #include "redis_store.h"
 
 #include "connect.h"
@@ -184,7 +184,7 @@ static void event_of(struct lk__peer *peer, const void *reply, bool awaits_pong,
 	const struct lk__resp *resp = reply, *kind, *last;
 
 	event->kind = LK__EVENT_NONE;
-	/* A refused PING is an answer, too. */
+	/* An error reply to PING is a response, too. */
 	if (awaits_pong && (resp->type != LK__RESP_ARRAY || resp->len == 2)) {
 		event->kind = LK__EVENT_PONG;
 		return;

@@ -11,13 +11,13 @@ struct lk__redis {
 	struct lk__space space;
 };
 
-/* All that turning requests into bytes and bytes into replies needs.  A store that carries the
- * bytes in another way puts its own dial, shutdown, close, fd, write and read around this. */
+/* Everything for encoding requests and decoding replies.  A store with another transport adds its
+ * own dial, shutdown, close, fd, write and read. */
 struct lk__redis_peer {
 	struct lk__peer peer; /* first */
 	const struct lk__redis *redis;
-	struct lk__resp_reader *readers[2]; /* by enum lk__side; borrowed from what read() feeds */
-	char text[200];                     /* names the server in messages */
+	struct lk__resp_reader *readers[2]; /* by enum lk__side; borrowed, filled by read() */
+	char text[200];                     /* names the server in error texts */
 };
 
 extern const struct lk__store_ops lk__redis_store;

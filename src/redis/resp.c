@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * The RESP2 codec over hiredis' reader; no other file includes hiredis.  A reply is bounded in
- * elements, bytes and depth, since hiredis itself believes whatever length a peer claims. */
+ * The RESP2 codec over hiredis' reader; no other file includes hiredis.  Replies are limited in
+ * elements, bytes and depth, since hiredis itself trusts any length that a peer claims. */
 #include "resp.h"
 
 #include "../base/text.h"
@@ -11,36 +11,36 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Our replies nest three levels.  hiredis before 1.0 stops at 7, later ones do not stop at all. */
+/* Our replies nest three levels.  hiredis before 1.0 limits depth to 7, later versions do not. */
 #define MAX_DEPTH 7
-/* A reader that once took a large reply gives the memory back when it is empty. */
+/* After a large reply, an empty reader frees a buffer larger than this. */
 #define KEEP_BYTES (64u << 10)
 /* A header like "$1234\r\n" has a decimal number of 64 bits at most. */
 #define NUMBER_BYTES 20
-/* Behind that many bytes hiredis moves what is left to the front of its buffer, but only when it
+/* Past that many parsed bytes hiredis moves the rest to the front of its buffer, but only when it
  * has parsed a reply itself. */
 #define DISCARD_BYTES 1024
-/* The elements of an array as small as our scripts' answers stand in its own memory, as long as
- * they fit: strings of that many bytes on average. */
+/* An array as small as our scripts' replies has its elements in its own memory while they fit:
+ * strings of that many bytes on average. */
 #define SMALL_ARRAY 8
 #define SMALL_STRING 24
-#define QUICK_DIGITS 18 /* cannot be more than an int64_t holds */
+#define QUICK_DIGITS 18 /* cannot exceed an int64_t */
 #define ALIGNMENT _Alignof(max_align_t)
 
 struct lk__resp_reader {
 	pthread_mutex_t mutex; /* guards all below; a leaf */
 	redisReader *parser;
-	size_t elements;             /* claimed so far by the reply under way */
+	size_t elements;             /* claimed so far by the current reply */
 	size_t bytes;                /* of its strings so far */
 	size_t peak;                 /* most that the parser's buffer ever had in it */
-	const char *refused;         /* why we, not hiredis, gave up; NULL = we did not */
-	const struct lk__resp *host; /* an array with room behind it for its elements */
+	const char *refused;         /* why we, not hiredis, failed; NULL = we did not */
+	const struct lk__resp *host; /* an array with room for its elements behind it */
 	char *room;
 	size_t room_len;
 };
 
-/* The callbacks of hiredis: NULL makes it stop with "out of memory", which lk__resp_next() tells
- * apart by ->refused. */
+/* The callbacks of hiredis.  NULL makes it stop with "out of memory"; ->refused tells a refusal
+ * from that. */
 
 static struct lk__resp *refuse(struct lk__resp_reader *reader, const char *text)
 {
@@ -48,7 +48,7 @@ static struct lk__resp *refuse(struct lk__resp_reader *reader, const char *text)
 	return NULL;
 }
 
-/* Memory inside the array that the reply is an element of, NULL if there is none left. */
+/* Take memory inside the array that the reply is an element of, NULL if none is left. */
 static struct lk__resp *take_room(struct lk__resp_reader *reader, const struct lk__resp *parent,
                                   size_t size)
 {
@@ -62,8 +62,8 @@ static struct lk__resp *take_room(struct lk__resp_reader *reader, const struct l
 	return resp;
 }
 
-/* A new reply with room for payload bytes behind it, hung into its parent.  The payload is not
- * zeroed: calloc() would leave out what malloc() keeps ready for a thread. */
+/* Allocate a reply with payload bytes behind it and link it into its parent.  The payload is not
+ * zeroed: calloc() bypasses malloc()'s cache for the thread. */
 static struct lk__resp *resp_new(const redisReadTask *task, enum lk__resp_type type, size_t payload)
 {
 	struct lk__resp *parent = task->parent ? task->parent->obj : NULL;
@@ -80,7 +80,7 @@ static struct lk__resp *resp_new(const redisReadTask *task, enum lk__resp_type t
 	return resp;
 }
 
-/* The counts are of one reply: a root starts them anew. */
+/* The counts are for one reply: a root resets them. */
 static struct lk__resp_reader *reader_of(const redisReadTask *task)
 {
 	struct lk__resp_reader *reader = task->privdata;
@@ -102,21 +102,21 @@ static void *create_string(const redisReadTask *task, char *bytes, size_t len)
 	switch (task->type) {
 	case REDIS_REPLY_STRING:
 		type = LK__RESP_STRING;
-		/* hiredis skips the two bytes behind the string unseen. */
+		/* hiredis skips the two bytes after the string without a check. */
 		if (bytes[len] != '\r' || bytes[len + 1] != '\n')
-			return refuse(reader, "a string is longer than announced");
+			return refuse(reader, "a string exceeds its declared length");
 		break;
 	case REDIS_REPLY_STATUS:
 	case REDIS_REPLY_ERROR:
 		type = task->type == REDIS_REPLY_STATUS ? LK__RESP_STATUS : LK__RESP_ERROR;
 		if (memchr(bytes, '\n', len) || memchr(bytes, '\r', len))
-			return refuse(reader, "a line with a line break in it");
+			return refuse(reader, "a line break inside a line");
 		break;
 	default:
 		return refuse(reader, "a RESP3 reply to a RESP2 client");
 	}
 	if (len > LK__RESP_MAX_BYTES - reader->bytes)
-		return refuse(reader, "the reply is too large");
+		return refuse(reader, "too large");
 	reader->bytes += len;
 	resp = resp_new(task, type, len + 1);
 	if (!resp)
@@ -139,9 +139,9 @@ static void *create_array_sized(const redisReadTask *task, size_t count)
 		return refuse(reader, "a RESP3 reply to a RESP2 client");
 	for (const redisReadTask *up = task->parent; up; up = up->parent)
 		if (++depth > MAX_DEPTH)
-			return refuse(reader, "the reply nests too deep");
+			return refuse(reader, "nested too deeply");
 	if (count > LK__RESP_MAX_ELEMENTS - reader->elements)
-		return refuse(reader, "the reply has too many elements");
+		return refuse(reader, "too many elements");
 	reader->elements += count;
 	if (count <= SMALL_ARRAY)
 		room = count * (sizeof(*resp) + SMALL_STRING);
@@ -211,7 +211,7 @@ static void *create_array(const redisReadTask *task, int count)
 }
 #endif
 
-/* hiredis wants it writable, and never writes it. */
+/* Writable because hiredis wants it so; it never writes. */
 static redisReplyObjectFunctions functions = {
 	.createString = create_string,
 	.createArray = create_array,
@@ -231,7 +231,8 @@ static redisReader *parser_new(struct lk__resp_reader *reader)
 	if (!parser)
 		return NULL;
 	parser->privdata = reader;
-	/* Else hiredis 0.14 shrinks its buffer by itself and asserts that this needs no memory. */
+	/* hiredis 0.14 would otherwise shrink its buffer by itself and assert that this cannot
+	 * fail. */
 	parser->maxbuf = 0;
 	return parser;
 }
@@ -264,10 +265,9 @@ void lk__resp_reader_free(struct lk__resp_reader *reader)
 static lk_err reader_failed(const struct lk__resp_reader *reader, struct lk__why *why)
 {
 	if (reader->refused)
-		return lk__why_set(why, LK_ESERVER, "not the reply of a Redis: %s",
-		                   reader->refused);
+		return lk__why_set(why, LK_ESERVER, "invalid reply: %s", reader->refused);
 	if (reader->parser->err == REDIS_ERR_PROTOCOL)
-		return lk__why_set(why, LK_ESERVER, "not the reply of a Redis: broken protocol");
+		return lk__why_set(why, LK_ESERVER, "invalid reply: malformed");
 	return lk__why_set(why, LK_ENOMEM, "out of memory");
 }
 
@@ -278,7 +278,7 @@ static lk_err feed(struct lk__resp_reader *reader, const char *bytes, size_t len
 
 	if (!reader->refused && !parser->err &&
 	    len > LK__RESP_MAX_BYTES - (parser->len - parser->pos))
-		reader->refused = "the reply is too large";
+		reader->refused = "too large";
 	if (reader->refused || redisReaderFeed(parser, bytes, len) != REDIS_OK)
 		return reader_failed(reader, why);
 	if (parser->len > reader->peak)
@@ -297,7 +297,7 @@ lk_err lk__resp_feed(struct lk__resp_reader *reader, const char *bytes, size_t l
 	return err;
 }
 
-/* Between two replies: a large buffer with nothing in it is exchanged for a small one. */
+/* Between replies, replace a large empty buffer by a small one. */
 static void reader_trim(struct lk__resp_reader *reader)
 {
 	redisReader *parser;
@@ -312,9 +312,9 @@ static void reader_trim(struct lk__resp_reader *reader)
 	reader->peak = 0;
 }
 
-/* ---- What nearly all answers are ------------------------------------------------------------ */
+/* ---- The format of nearly all replies ------------------------------------------------------- */
 
-/* A line of a sign and a number as a Redis writes it.  *at is behind it. */
+/* Parse a line of a sign and a number as Redis writes it.  Moves *at past it. */
 static inline bool quick_number(char **at, const char *end, char sign, int64_t *value)
 {
 	char *start = *at, *digit = start + 1;
@@ -351,8 +351,8 @@ static bool quick_element(char **at, const char *end, struct lk__resp *part)
 	return true;
 }
 
-/* Take a small array of integers and strings that is there as a whole: hiredis needs several times
- * as long.  NULL for anything else, also what is broken: that is left to hiredis. */
+/* Parse a small, complete array of integers and strings, several times as fast as hiredis.  NULL
+ * for anything else, also malformed data: hiredis handles that. */
 static struct lk__resp *quick_array(redisReader *parser)
 {
 	char *at = parser->buf + parser->pos, *end = parser->buf + parser->len;
@@ -399,7 +399,7 @@ static lk_err next(struct lk__resp_reader *reader, struct lk__resp **resp, struc
 	*resp = NULL;
 	if (reader->refused)
 		return reader_failed(reader, why);
-	/* Whoever takes all there are asks once more than there are. */
+	/* Callers that drain the reader ask once more after the last reply. */
 	if (parser->pos == parser->len && !parser->err)
 		return LK_OK;
 	reply = quick_array(parser);
@@ -445,7 +445,7 @@ void lk__resp_free(struct lk__resp *resp)
 		free(resp);
 }
 
-/* Room for more bytes, or false and the buffer as it was. */
+/* Make room for more bytes, or return false with the buffer unchanged. */
 static bool buf_reserve(struct lk__buf *buf, size_t more)
 {
 	size_t cap = buf->cap ? buf->cap : 256;

@@ -10,7 +10,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define LK__RESP_MAX_ELEMENTS 20000   /* in one reply, all levels together */
+#define LK__RESP_MAX_ELEMENTS 20000   /* in one reply, all levels */
 #define LK__RESP_MAX_BYTES (4u << 20) /* of one reply */
 
 enum lk__resp_type {
@@ -24,15 +24,15 @@ enum lk__resp_type {
 
 struct lk__resp {
 	enum lk__resp_type type;
-	bool inside; /* its memory is a part of the array that it is an element of */
+	bool inside; /* allocated inside its parent array */
 	int64_t integer;
 	size_t len; /* bytes of str, or number of elements */
-	char *str;  /* NUL-ended besides; raw bytes of the server: escape before showing */
+	char *str;  /* NUL-terminated; raw bytes of the server: escape before showing */
 	struct lk__resp **elements;
 };
 
-/* What turns a connection's bytes into replies, under a lock of its own: one thread may add bytes
- * while another takes replies. */
+/* Parses a connection's bytes into replies, under its own lock: one thread may add bytes while
+ * another takes replies. */
 struct lk__resp_reader;
 
 /* NULL when out of memory. */
@@ -44,14 +44,14 @@ lk_err lk__resp_feed(struct lk__resp_reader *reader, const char *bytes, size_t l
                      struct lk__why *why);
 
 /* The next whole reply, NULL in *resp if there is none yet; free it with lk__resp_free().
- * LK_ESERVER on a broken protocol or a bound exceeded, LK_ENOMEM: the connection is of no use. */
+ * LK_ESERVER on malformed data or an exceeded limit, LK_ENOMEM: the connection is unusable. */
 lk_err lk__resp_next(struct lk__resp_reader *reader, struct lk__resp **resp, struct lk__why *why);
-/* The next whole replies, up to max (above 0), as many as there are; *err as above. */
+/* The next whole replies, up to max (above 0); *err as above. */
 size_t lk__resp_take(struct lk__resp_reader *reader, void **resps, size_t max, lk_err *err,
                      struct lk__why *why);
 void lk__resp_free(struct lk__resp *resp);
 
-/* Append one command.  False when out of memory: the buffer is as before. */
+/* Append one command.  False when out of memory: the buffer is unchanged. */
 bool lk__resp_command(struct lk__buf *buf, int argc, const char *const *argv,
                       const size_t *argv_len);
 

@@ -84,7 +84,7 @@ void lk__link_overdue(struct lk__link *link)
 	const struct lk__target *target = &link->client->target;
 	struct lk__why why;
 
-	lk__why_set(&why, LK_EUNKNOWN, "%s: no answer within %lld ms", target->text,
+	lk__why_set(&why, LK_EUNKNOWN, "%s: no response within %lld ms", target->text,
 	            (long long)(target->command_timeout_ns / LK__MS));
 	lk__link_broken(link, link->connection, &why);
 }

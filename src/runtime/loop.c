@@ -33,7 +33,7 @@ static void silent(struct lk__link *link)
 {
 	struct lk__why why;
 
-	lk__why_set(&why, LK_EUNKNOWN, "%s: messages: no answer to PING",
+	lk__why_set(&why, LK_EUNKNOWN, "%s: messages: no response to PING",
 	            link->client->target.text);
 	lk__link_broken(link, link->connection, &why);
 }

@@ -1,8 +1,8 @@
--- Tell people who a client is.  Grants nothing; gone by itself after the client.
+-- Publish the details of a client (host, program, ...) for display.  They expire after the client.
 --
 -- KEYS[1]  the client's hash
 -- ARGV[1]  its life, ms
--- ARGV[2]  field, then its value, and so on in pairs; since (seconds) is added
+-- ARGV[2]  field, then its value, and so on in pairs; the script adds since (seconds)
 --
 -- Returns  1
 local pairs_of = {}

@@ -1,17 +1,17 @@
--- Count a latch down.  A step is counted once, however often it is sent.
+-- Count a latch down.  A step counts once, however often it is sent.
 --
 -- KEYS[1]  the latch
 -- KEYS[2]  its memory
 -- ARGV[1]  the generation that the step is for
 -- ARGV[2]  the client
--- ARGV[3]  the step's number; a client's numbers grow
--- ARGV[4]  by how much
+-- ARGV[3]  the step's number, increasing within a client
+-- ARGV[4]  the decrement
 -- ARGV[5]  the step's name, "" = none
 -- ARGV[6]  the latch's channel
 --
--- Returns  stepped, what remains, 1 = this step was counted, now or when it was sent before
---          other, the generation that there is, 0 = none: not counted now
---          foreign, key, what it is
+-- Returns  stepped, remaining count, 1 = this step counted, now or when it was sent before
+--          other, the current generation, 0 = none: not counted now
+--          foreign, key, its actual type
 -- include shared/latch.lua
 local wrong = read()
 if wrong then return wrong end
@@ -22,12 +22,12 @@ end
 local client, name = 'c:' .. ARGV[2], 'n:' .. ARGV[5]
 local known = redis.call('HMGET', MEMORY, client, name)
 if known[1] and not number(known[1]) then return {'foreign', MEMORY, 'not the steps of a latch'} end
--- The very step, sent again because its answer was lost.
+-- The same step was sent again because its response was lost.
 if known[1] and tonumber(known[1]) >= tonumber(ARGV[3]) then return {'stepped', count, 1} end
 if count == 0 or (ARGV[5] ~= '' and known[2]) then return {'stepped', count, 0} end
 
 count = math.max(count - tonumber(ARGV[4]), 0)
--- The first write is one that a full server does not refuse; then the others pass, too.
+-- A full server (maxmemory) accepts this first command, and then the writes that follow it.
 redis.call('HDEL', LATCH, '')
 redis.call('HSET', LATCH, 'count', string.format('%.0f', count))
 redis.call('HSET', MEMORY, client, ARGV[3])
@@ -39,6 +39,6 @@ end
 redis.call('HSET', MEMORY, 'opened', gen)
 redis.call('PEXPIRE', LATCH, open_ttl)
 redis.call('PEXPIRE', MEMORY, tonumber(open_ttl) + MEMORY_MS)
--- Whoever may not publish has opened it all the same; those who wait ask, a little later.
+-- Without the right to publish, the latch still opens; waiters ask a little later.
 redis.pcall('PUBLISH', ARGV[6], 'open ' .. gen)
 return {'stepped', 0, 1}

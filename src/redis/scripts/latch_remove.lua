@@ -1,4 +1,4 @@
--- Make a latch absent.
+-- Remove a latch.
 --
 -- KEYS[1]  the latch
 -- KEYS[2]  its memory
@@ -7,16 +7,16 @@
 --
 -- Returns  removed
 --          absent: nothing was changed
---          foreign, key, what it is
+--          foreign, key, its actual type
 -- include shared/latch.lua
 local wrong = read()
 if wrong then return wrong end
 wrong = of_another(KEYS[3])
 if wrong then return wrong end
 if not gen then return {'absent'} end
--- The first write is one that a full server does not refuse; then the others pass, too.
+-- A full server (maxmemory) accepts this first command, and then the writes that follow it.
 redis.call('DEL', LATCH, MEMORY)
--- For those who wait and did not hear of it.
+-- For waiters that missed the message.
 redis.call('HSET', MEMORY, 'opened', opened, 'removed', gen)
 redis.call('PEXPIRE', MEMORY, MEMORY_MS)
 redis.pcall('PUBLISH', ARGV[1], 'gone ' .. gen)

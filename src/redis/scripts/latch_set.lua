@@ -1,19 +1,19 @@
--- Make a latch: a new generation counts.
+-- Make a latch, or reset it to a new generation.
 --
 -- KEYS[1]  the latch
 -- KEYS[2]  its memory
 -- KEYS[3]  the fence counter
 -- KEYS[4]  the queue of a lock or a semaphore of that name
--- ARGV[1]  count, 0 = it is open at once
--- ARGV[2]  1 = also while another generation counts, 0 = not then
--- ARGV[3]  how long it stays open, ms
--- ARGV[4]  how long it counts at most, ms, 0 = without end
+-- ARGV[1]  count, 0 = open at once
+-- ARGV[2]  1 = replace a counting generation, 0 = do not
+-- ARGV[3]  ttl of the open latch, ms
+-- ARGV[4]  ttl of the counting latch, ms, 0 = none
 -- ARGV[5]  its channel
 --
--- Returns  set, what it was before: absent, counting or open
+-- Returns  set, its state before: absent, counting or open
 --          counting, count, initial count: nothing was changed
---          foreign, key, what it is
---          fence, what is wrong with the counter
+--          foreign, key, its actual type
+--          fence, defect of the counter
 -- include shared/latch.lua
 local wrong = read()
 if wrong then return wrong end
@@ -34,16 +34,16 @@ local next = math.max(tonumber(last) + 1, tonumber(time[1]) * 1000000 + tonumber
 if next >= 9007199254740991 then return {'fence', 'used up'} end
 gen = string.format('%.0f', next)
 
--- The first write is one that a full server refuses: then nothing is changed.
+-- A full server (maxmemory) refuses this first write: then nothing is changed.
 redis.call('SET', KEYS[3], gen)
 redis.call('DEL', LATCH, MEMORY)
 redis.call('HSET', LATCH, 'kind', '1:latch', 'gen', gen, 'count', ARGV[1], 'initial', ARGV[1], 'open_ttl', ARGV[3])
--- Steps are of one generation; what opened and what was removed before is not.
+-- Steps belong to one generation; the last opened and the last removed generation carry over.
 redis.call('HSET', MEMORY, 'opened', ARGV[1] == '0' and gen or opened, 'removed', removed, 'gen', gen)
 if ARGV[1] == '0' then
 	redis.call('PEXPIRE', LATCH, ARGV[3])
 	redis.call('PEXPIRE', MEMORY, tonumber(ARGV[3]) + MEMORY_MS)
-	-- Whoever may not publish has opened it all the same; those who wait ask, a little later.
+	-- Without the right to publish, the latch still opens; waiters ask a little later.
 	redis.pcall('PUBLISH', ARGV[5], 'open ' .. gen)
 elseif ARGV[4] ~= '0' then
 	redis.call('PEXPIRE', LATCH, ARGV[4])

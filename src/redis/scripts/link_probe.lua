@@ -1,5 +1,5 @@
--- Publish to the client's own channel, at connect: a right that is missing shows here and not in
--- the middle of a hand-off, and 0 says that the subscription stands on another server.
+-- Publish to the client's own channel when connecting.  A missing right shows now and not during a
+-- hand-off, and 0 means that the subscription is on another server.
 --
 -- KEYS[1]  the client's hash
 -- ARGV[1]  the client's channel

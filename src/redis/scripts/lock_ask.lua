@@ -1,27 +1,27 @@
--- Acquire a lock, or stand in its queue.  Safe to run any number of times for one ticket.
+-- Acquire a lock, or wait for it in its queue.  Idempotent for one ticket.
 --
--- KEYS[1]  the lock     "<ticket> <fence> <lease in force, ms> <s|->", s: its holder wants to hear of
---          waiters
+-- KEYS[1]  the lock     "<ticket> <fence> <lease in force, ms> <s|->", s: notify its holder of the
+--          first waiter
 -- KEYS[2]  its queue    sorted set of tickets by arrival
 -- KEYS[3]  the fence counter
 -- ARGV[1]  ticket       1:<client>:<nonce>:<lease ms>:<r|f>
--- ARGV[2]  1 = stand in the queue if it is not free, 0 = only try
--- ARGV[3]  arrival of an earlier answer, microseconds, 0 = none
+-- ARGV[2]  1 = enqueue if it is not free, 0 = only try
+-- ARGV[3]  arrival from an earlier response, microseconds, 0 = none
 -- ARGV[4]  prefix of client channels
--- ARGV[5]  s = other threads wait behind this ticket, - = none
+-- ARGV[5]  s = other threads of the client wait behind this ticket, - = none
 -- ARGV[6]  life of the queue, ms
 --
 -- Returns  granted, fence, server time us, tickets in the queue
 --          queued, arrival us, rank, ms until the holder's lease ends, 1 = the lock is free:
---                  have the head served
---          busy, 1 = the lock is free: have the head served
---          foreign, key, what it is
---          fence, what is wrong with the counter
+--                  serve the head
+--          busy, 1 = the lock is free: serve the head
+--          foreign, key, its actual type
+--          fence, defect of the counter
 -- include shared/lock.lua
 local VALUE = '^(1:[%w_%-]+:[%w_%-]+:%d+:[rf]) (%d+) (%d+) ([s%-])$'
 local ticket = ARGV[1]
 
--- Read everything first: nothing is written before everything was found to be ours.
+-- Read and validate everything before the first write.
 local value = redis.pcall('GET', KEYS[1])
 local owner, fence, lease, share
 if value then
@@ -51,7 +51,7 @@ end
 local my_lease = string.match(ticket, ':(%d+):[rf]$', -15)
 
 if owner == ticket then
-	-- An earlier answer was lost.  A lease is never shortened: it may have been extended since.
+	-- An earlier response was lost.  Never shorten a lease: it may have been extended since.
 	redis.call('PEXPIRE', KEYS[1], math.max(redis.call('PTTL', KEYS[1]), tonumber(my_lease)))
 	return {'granted', fence, clock(), waiting}
 end
@@ -79,8 +79,8 @@ local left = 0
 if owner then
 	left = redis.call('PTTL', KEYS[1])
 	if left < 0 or left > tonumber(lease) then
-		-- No lease ends later than its length from now: the clock stepped back, or a hand meddled.
-		-- (The length in force, not the ticket's own: it may have been extended.)
+		-- No lease may end later than its length from now: the clock was set back, or another program
+		-- wrote the key.  (The length in force, not the ticket's: it may have been extended.)
 		left = tonumber(lease)
 		redis.call('PEXPIRE', KEYS[1], left)
 	end
@@ -107,6 +107,6 @@ if not arrival then
 	end
 end
 redis.call('PEXPIRE', KEYS[2], ARGV[6])
--- A place that is none of ours, by a hand that meddled, is told as the nearest that is.
+-- Clamp an arrival that another program wrote to the range that clients accept.
 arrival = math.min(math.max(tonumber(arrival), 1), 9007199254740991)
 return {'queued', string.format('%.0f', arrival), rank or redis.call('ZRANK', KEYS[2], ticket), left, free}

@@ -1,18 +1,18 @@
--- The one end of everything: release, cancel, loss, break, a grant nobody waits for.  Removes the
--- ticket wherever it stands and, if the lock is free then, serves the head of the queue.  Safe to
--- run any number of times.
+-- The single exit path of a ticket: release, cancel, loss, break, and a grant without a waiter.
+-- Removes the ticket from the lock and the queue and, if the lock is then free, serves the head of
+-- the queue.  Idempotent.
 --
 -- KEYS[1]  the lock
 -- KEYS[2]  its queue
 -- KEYS[3]  the fence counter
 -- ARGV[1]  ticket, "" = none: only serve the head
--- ARGV[2]  last fence that the holder gave out, 0 = none
+-- ARGV[2]  last fence that the holder issued itself, 0 = none
 -- ARGV[3]  prefix of client channels
--- ARGV[4]  1 = somebody else ends this hold: tell its holder
+-- ARGV[4]  1 = a break by another client: notify the holder
 --
--- Returns  left, 1 = the ticket was the holder's, 1 = there is more to do: run me again with "",
---                1 = the lock is free and nobody waits
---          foreign, key, what it is
+-- Returns  left, 1 = the ticket was the holder's, 1 = the run had its limit: run again with "",
+--                1 = the lock is free and the queue is empty
+--          foreign, key, its actual type
 -- include shared/lock.lua
 local TICKET = '^1:([%w_%-]+):[%w_%-]+:(%d+):[rf]$'
 local VALUE = '^1:[%w_%-]+:[%w_%-]+:%d+:[rf] %d+ %d+ [s%-]$'
@@ -20,7 +20,7 @@ local DEAD_MAX = 32
 local CLAIM_MS = 3000
 local ticket = ARGV[1]
 
--- Read everything first: nothing is written before everything was found to be ours.
+-- Read and validate everything before the first write.
 local value = redis.pcall('GET', KEYS[1])
 local granted -- the fence of this ticket's grant, if it is the holder's
 if value then
@@ -42,7 +42,7 @@ end
 local now = waiting > 0 and clock()
 local mine = granted and 1 or 0
 
--- The first write is one that a full server does not refuse; then the others pass, too.
+-- A full server (maxmemory) accepts this first command, and then the writes that follow it.
 if now then waiting = waiting - redis.call('ZREM', KEYS[2], ticket) end
 if value and not granted then return {'left', 0, 0, 0} end
 if granted then
@@ -51,13 +51,13 @@ if granted then
 		redis.pcall('PUBLISH', ARGV[3] .. string.match(ticket, '^1:([%w_%-]+):'), 'broken ' .. ticket)
 	end
 end
--- The fence of its grant stands in the counter already; one that was given out later may not.
+-- The counter has the fence of the grant already, but may lack fences that the holder issued.
 local given = granted and ARGV[2] ~= granted and ARGV[2] ~= '0'
 if waiting == 0 and not given then return {'left', mine, 0, 1} end
 
 local last = redis.pcall('GET', KEYS[3]) or '0'
 if type(last) == 'table' or not string.match(last, '^%d+$') or #last > 16 then
-	-- No fence can be given: who asks next is told so.
+	-- No fence can be issued; the next ask reports it.
 	return {'left', mine, 0, waiting == 0 and 1 or 0}
 end
 if granted and ARGV[2] - last > 0 then
@@ -74,8 +74,8 @@ for _ = 1, DEAD_MAX do
 	local to, lease = string.match(head[1], TICKET)
 	if not to or #lease > 11 or tonumber(lease) < 2 then return {'left', mine, 0, 0} end
 	waiting = waiting - 1
-	-- A receiver count proves little about a ticket that is old: a stopped process and a half-open
-	-- connection count, too.  Such a grant is short, to be claimed, and the next one looks after it.
+	-- The receiver count is weak evidence for an old ticket: it includes stopped processes and half-open
+	-- connections.  Such a grant is short until it is claimed, and the next waiter asks when it ends.
 	local claim_ms = math.min(CLAIM_MS, math.floor(tonumber(lease) / 2))
 	local age = now - head[2]
 	local old = age < 0 or age > claim_ms * 1000

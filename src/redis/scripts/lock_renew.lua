@@ -1,13 +1,13 @@
--- Keep a hold: renewal, extension, and the claim of a grant that came by message.
+-- Renew or extend a lease, or claim a grant that arrived by message.
 --
 -- KEYS[1]  the lock
 -- KEYS[2]  its queue
 -- KEYS[3]  the fence counter
 -- ARGV[1]  ticket
--- ARGV[2]  fence of its grant, 0 = whichever it has (a claim)
--- ARGV[3]  lease from now, ms; it moves the end on, never back
--- ARGV[4]  last fence that the holder gave out, 0 = none
--- ARGV[5]  s = tell me of the first waiter, - = do not
+-- ARGV[2]  fence of its grant, 0 = any (a claim)
+-- ARGV[3]  lease from now, ms; only lengthens the lease
+-- ARGV[4]  last fence that the holder issued itself, 0 = none
+-- ARGV[5]  s = notify this holder of the first waiter, - = do not
 --
 -- Returns  held, fence, server time us, tickets in the queue
 --          gone
@@ -21,21 +21,21 @@ if type(value) == 'table' then
 end
 local fence, lease, share = held_by(ARGV[1], value)
 if not fence or tonumber(fence) > 9007199254740991 or (ARGV[2] ~= '0' and ARGV[2] ~= fence) then return {'gone'} end
--- A lease is never shortened: a request that comes late may be older than an extension.
+-- Never shorten a lease: a delayed request may be older than an extension.
 local left = redis.call('PTTL', KEYS[1])
 local force = lease
 if left < tonumber(ARGV[3]) then
 	left, force = ARGV[3], ARGV[3]
 elseif tonumber(lease) < tonumber(ARGV[3]) then
-	-- The clock stepped back: an ask would cut the end to the length in force, which is too short now.
+	-- The clock was set back: an ask would cut the lease to the length in force, now too short.
 	force = ARGV[3]
 end
--- The first write is one that a full server does not refuse; then the others pass, too.
+-- A full server (maxmemory) accepts this first command, and then the writes that follow it.
 redis.call('PEXPIRE', KEYS[1], left)
 if share ~= ARGV[5] or lease ~= force then
 	redis.call('SET', KEYS[1], ARGV[1] .. ' ' .. fence .. ' ' .. force .. ' ' .. ARGV[5], 'PX', left)
 end
--- The fence of its grant stands in the counter already; one that was given out later may not.
+-- The counter has the fence of the grant already, but may lack fences that the holder issued.
 if ARGV[4] ~= fence and ARGV[4] ~= '0' then
 	local last = redis.pcall('GET', KEYS[3]) or '0'
 	if type(last) == 'string' and string.match(last, '^%d+$') and #last <= 16 and ARGV[4] - last > 0 then

@@ -1,4 +1,4 @@
--- Look at a lock.  Writes nothing.
+-- Show a lock.  Writes nothing.
 --
 -- KEYS[1]  the lock
 -- KEYS[2]  its queue
@@ -6,8 +6,8 @@
 -- ARGV[2]  how many waiters to list
 --
 -- Returns  holder's ticket ("" = free), fence, ms left of its lease, server time us,
---          tickets in the queue, rank (-1 = does not wait), then the first tickets
---          foreign, key, what it is
+--          tickets in the queue, rank (-1 = not in the queue), then the first tickets
+--          foreign, key, its actual type
 -- include shared/lock.lua
 local VALUE = '^(1:[%w_%-]+:[%w_%-]+:%d+:[rf]) (%d+) %d+ [s%-]$'
 
@@ -24,7 +24,7 @@ if value then
 		return {'foreign', KEYS[1], version and version ~= '1' and 'protocol version ' .. version or 'not a lock'}
 	end
 end
--- The first one also when none is wanted: it tells whether the queue is ours.
+-- Read the first ticket even if none is wanted: it shows whether the queue is ours.
 local count = tonumber(ARGV[2])
 local tickets = redis.pcall('ZRANGE', KEYS[2], 0, math.max(count, 1) - 1)
 if tickets.err then

@@ -1,10 +1,10 @@
--- What a name stands for.  Writes nothing.
+-- Return the kind of a name.  Writes nothing.
 --
 -- KEYS[1]  the name's key
 -- KEYS[2]  its queue
 --
 -- Returns  nothing, lock, semaphore or latch
---          foreign, key, what it is
+--          foreign, key, its actual type
 local function of_another(text)
 	local version = string.match(text, '^(%d+):')
 	return {'foreign', KEYS[1], version and version ~= '1' and 'protocol version ' .. version or 'none of ours'}

@@ -1,25 +1,25 @@
--- Acquire permits, or stand in the queue for them.  Safe to run any number of times for one ticket.
+-- Acquire permits, or wait for them in the queue.  Idempotent for one ticket.
 --
 -- KEYS[1]  the semaphore
 -- KEYS[2]  its queue
 -- KEYS[3]  the fence counter
 -- KEYS[4]  its ends
 -- ARGV[1]  ticket
--- ARGV[2]  1 = stand in the queue if too few are free, 0 = only try
--- ARGV[3]  arrival of an earlier answer, microseconds, 0 = none
+-- ARGV[2]  1 = enqueue if too few are free, 0 = only try
+-- ARGV[3]  arrival from an earlier response, microseconds, 0 = none
 -- ARGV[4]  prefix of client channels
--- ARGV[5]  capacity, should there be no such semaphore
--- ARGV[6]  how long it is remembered after its last use then, ms
+-- ARGV[5]  capacity of a semaphore that has to be created
+-- ARGV[6]  its ttl after the last use, ms
 -- ARGV[7]  life of the queue, ms
--- ARGV[8]  how long a head that does not ask is waited for, ms
+-- ARGV[8]  how long the head of the queue may be silent before it is skipped, ms
 --
--- Returns  granted, fence, server time us, tickets in the queue, 1 = the run had its limit: have the
---                  head served
---          queued, arrival us, rank, ms until it may fit, 1 = have the head served
---          busy, 1 = have the head served
+-- Returns  granted, fence, server time us, tickets in the queue, 1 = the run had its limit: serve
+--                  the head
+--          queued, arrival us, rank, ms until it may fit, 1 = serve the head
+--          busy, 1 = serve the head
 --          limit, capacity
---          foreign, key, what it is
---          fence, what is wrong with the counter
+--          foreign, key, its actual type
+--          fence, defect of the counter
 local CLAMP_MAX = 8
 local ticket = ARGV[1]
 -- include shared/semaphore.lua
@@ -29,8 +29,8 @@ local lease, permits = tonumber(lease_text), tonumber(permits_text)
 local wrong = count()
 if wrong then return wrong end
 
--- No lease ends later than its length from now: the clock stepped back.  The latest ends are those
--- that nobody renews.
+-- No lease may end later than its length from now: the clock was set back.  The latest ends are
+-- those of leases that are not renewed.
 local latest = alone and ends or redis.call('ZREVRANGE', ENDS, '0', CLAMP_MAX - 1, 'WITHSCORES')
 latest_us = tonumber(latest[2] or now)
 for i = 1, #latest, 2 do
@@ -55,7 +55,7 @@ local function take()
 	return fence
 end
 
--- The usual case: it fits, and nothing else is to be done.
+-- The common case: it fits, the queue is empty, and no lease has expired.
 if waiting == 0 and capacity and used + permits <= capacity and not fields[5] and not torn and
 		(not first_us or first_us > now) then
 	return granted(take())
@@ -67,8 +67,8 @@ if not capacity then make(ARGV[5], ARGV[6]) end
 if fields[5] then
 	local held, fence, _, ends_us = hold_of(ticket, fields[5])
 	if held and ends_us > now then
-		-- An earlier answer was lost.  A lease is never shortened: it may have been extended since.
-		-- Permits that are never released count from their grant on, whenever it is heard of.
+		-- An earlier response was lost.  Never shorten a lease: it may have been extended since.
+		-- Permits that are never released count from their grant, not from the response.
 		if mode ~= 'n' then set_end(ticket, math.max(ends_us, now + lease * 1000)) end
 		return granted(fence)
 	end
@@ -82,8 +82,8 @@ if permits > capacity then
 	return {'limit', text(capacity)}
 end
 
--- Who returns (it could not be told, or did not claim in time) stands at its old place first.
--- (A full server refuses to write it again, so it is not.)
+-- A returning waiter (its message had no receiver, or it did not claim in time) keeps its arrival.
+-- (A full server refuses the write, and the waiter stays out.)
 local arrival = waiting > 0 and redis.call('ZSCORE', QUEUE, ticket)
 if ARGV[3] ~= '0' and (not arrival or arrival - ARGV[3] > 0) then
 	waiting = waiting + redis.call('ZADD', QUEUE, ARGV[3], ticket)
@@ -119,8 +119,8 @@ if rank == 0 or head_known == ticket then
 	redis.call('HSET', STATE, 'head', ticket, 'head_us', now_text, 'told_us', now_text)
 end
 
--- Its own time, if permits run out by themselves; else when the first lease ends that may not be
--- renewed.
+-- The expected wait: of this ticket if the permits expire by themselves, otherwise until the first
+-- lease ends, which may not be renewed.
 local at, unrenewed = first_end()
 if unrenewed then
 	local wanted = used + permits - capacity
@@ -133,7 +133,7 @@ if unrenewed then
 	at = back_at(wanted, lease)
 end
 write()
--- A place or an end that is none of ours, by a hand that meddled, is told as the nearest that is.
+-- Clamp an arrival or an end that another program wrote to the range that clients accept.
 arrival = math.min(math.max(tonumber(arrival), 1), 9007199254740991)
 at = math.min(math.max(at - now, 0), 9007199254740991)
 return {'queued', text(arrival), rank, math.ceil(at / 1000), more and 1 or 0}

@@ -1,24 +1,24 @@
--- The one end of everything: release of all or some permits, cancel, loss, break, a grant nobody
--- waits for.  Removes the ticket wherever it stands, and serves the queue.  Safe to run any number
--- of times.
+-- The single exit path of a ticket: release of all or some permits, cancel, loss, break, and a grant
+-- without a waiter.  Removes the ticket from the holders and the queue, then serves the queue.
+-- Idempotent.
 --
 -- KEYS[1]  the semaphore
 -- KEYS[2]  its queue
 -- KEYS[3]  the fence counter
 -- KEYS[4]  its ends
--- ARGV[1]  ticket, "" = none: only serve the head
--- ARGV[2]  permits that the hold keeps, 0 = none: it ends.  It never has more than it had
+-- ARGV[1]  ticket, "" = none: only serve the queue
+-- ARGV[2]  permits that the hold keeps, 0 = none: it ends.  Never more than it has now
 -- ARGV[3]  prefix of client channels
--- ARGV[4]  1 = somebody else ends this hold: tell its holder
--- ARGV[5]  how long a head that does not ask is waited for, ms
--- ARGV[6]  the fence of a grant that was used and is never released: it stays; may be missing
+-- ARGV[4]  1 = a break by another client: notify the holder
+-- ARGV[5]  how long the head of the queue may be silent before it is skipped, ms
+-- ARGV[6]  the fence of a used grant that is never released: that hold stays; may be missing
 --
--- Returns  left, 1 = the ticket was a holder's, 1 = there is more to do: run me again with "",
---                1 = permits are free and nobody waits
---          foreign, key, what it is
+-- Returns  left, 1 = the ticket was a holder's, 1 = the run had its limit: run again with "",
+--                1 = permits are free and the queue is empty
+--          foreign, key, its actual type
 local ticket, keep = ARGV[1], tonumber(ARGV[2])
 -- include shared/semaphore.lua
--- Counters that give no fence end no hold less: who asks next is told of them.
+-- A damaged fence counter does not prevent a release; the next ask reports it.
 local unfenced = waiting > 0 and count()
 if unfenced and unfenced.err then return unfenced end
 local held, fence, lease, ends_us
@@ -26,7 +26,7 @@ if fields[5] and not torn then held, fence, lease, ends_us = hold_of(ticket, fie
 local mine = held and ends_us > now
 if mine and fence == ARGV[6] then keep = held end
 
--- The first write is one that a full server does not refuse; then the others pass, too.
+-- A full server (maxmemory) accepts this first command, and then the writes that follow it.
 if keep > 0 and capacity then
 	redis.call('HDEL', STATE, '')
 elseif waiting > 0 and not mine then -- who holds does not wait

@@ -1,12 +1,12 @@
--- Keep a hold: renewal, extension, and the claim of a grant that came by message.
+-- Renew or extend a lease, or claim a grant that arrived by message.
 --
 -- KEYS[1]  the semaphore
 -- KEYS[2]  its queue
 -- KEYS[3]  the fence counter
 -- KEYS[4]  its ends
 -- ARGV[1]  ticket
--- ARGV[2]  fence of its grant, 0 = whichever it has (a claim)
--- ARGV[3]  lease from now, ms; it moves the end on, never back
+-- ARGV[2]  fence of its grant, 0 = any (a claim)
+-- ARGV[3]  lease from now, ms; only lengthens the lease
 --
 -- Returns  held, fence, server time us, tickets in the queue
 --          gone
@@ -16,10 +16,10 @@ local ticket = ARGV[1]
 if not fields[5] then return {'gone'} end
 local held, fence, lease, ends_us = hold_of(ticket, fields[5])
 if not held or ends_us <= now or (ARGV[2] ~= '0' and ARGV[2] ~= fence) then return {'gone'} end
--- The first write is one that a full server does not refuse; then the others pass, too.
+-- A full server (maxmemory) accepts this first command, and then the writes that follow it.
 redis.call('HDEL', STATE, '')
--- A lease is never shortened (a request that comes late may be older than an extension), but that of
--- a clock that stepped back is.
+-- Never shorten a lease (a delayed request may be older than an extension), unless the clock was set
+-- back.
 local wanted = tonumber(ARGV[3])
 ends_us = math.min(ends_us, now + lease * 1000)
 if ends_us < now + wanted * 1000 then

@@ -1,20 +1,20 @@
--- Give a semaphore its capacity: at its first opening, or by a resize.
+-- Set the capacity of a semaphore, when it is opened or resized.
 --
 -- KEYS[1]  the semaphore
 -- KEYS[2]  its queue
 -- KEYS[3]  the fence counter
 -- KEYS[4]  its ends
--- ARGV[1]  open = it may be new, and must have this capacity (0 = any); resize = it must be there
+-- ARGV[1]  open = create if absent, and require this capacity (0 = any); resize = must exist
 -- ARGV[2]  capacity
--- ARGV[3]  how long it is remembered after its last use, ms
+-- ARGV[3]  ttl after its last use, ms
 -- ARGV[4]  prefix of client channels
--- ARGV[5]  how long a head that does not ask is waited for, ms
+-- ARGV[5]  how long the head of the queue may be silent before it is skipped, ms
 --
--- Returns  set, capacity, 1 = there is more to do: run semaphore_leave with ""
---          mismatch, the capacity that it has
+-- Returns  set, capacity, 1 = the run had its limit: run semaphore_leave with ""
+--          mismatch, its actual capacity
 --          absent
---          foreign, key, what it is
---          fence, what is wrong with the counter
+--          foreign, key, its actual type
+--          fence, defect of the counter
 local ticket = ''
 -- include shared/semaphore.lua
 local wanted = tonumber(ARGV[2])

@@ -1,4 +1,4 @@
--- Look at a semaphore.  Writes nothing.
+-- Show a semaphore.  Writes nothing.
 --
 -- KEYS[1]  the semaphore
 -- KEYS[2]  its queue
@@ -7,13 +7,13 @@
 -- ARGV[1]  a ticket whose rank is wanted, "" = none
 -- ARGV[2]  how many holds to list
 -- ARGV[3]  how many waiters to list
--- ARGV[4]  the id of the one hold to list; may be missing
+-- ARGV[4]  the id of the only hold to list; may be missing
 --
--- Returns  capacity, permits held, holds, tickets in the queue, rank (-1 = does not wait), ms until
---          it is forgotten, server time us, how many holds follow, then for each hold: ticket,
+-- Returns  capacity, permits held, holds, tickets in the queue, rank (-1 = not in the queue), ms
+--          until it expires, server time us, number of holds below, then for each hold: ticket,
 --          permits, fence, ms left of its lease; then the first tickets of the queue
 --          absent
---          foreign, key, what it is
+--          foreign, key, its actual type
 local ticket = ARGV[1]
 -- include shared/semaphore.lua
 local PAGE = 1000
@@ -32,7 +32,7 @@ end
 
 if not capacity then return {'absent'} end
 if torn then used = 0 end
--- Leases that are over are nobody's, whether or not somebody came by to reclaim them.
+-- Expired leases do not count, whether or not a script has reclaimed them.
 local over = redis.call('ZRANGEBYSCORE', ENDS, '-inf', text(now), 'LIMIT', 0, 1000)
 for _, ticket in ipairs(over) do used = used - (hold_of(ticket) or 0) end
 local tickets = ARGV[4] and only(ARGV[4]) or

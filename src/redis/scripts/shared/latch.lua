@@ -1,11 +1,11 @@
--- What the scripts of a latch share: reading it.  Each of them begins with the same two keys.
+-- Reads a latch; included by the scripts of a latch, whose first two keys are the same.
 --
--- the latch   a hash: kind "1:latch"; gen, its generation; count, what remains; initial; open_ttl,
---             how long it stays open, ms
--- its memory  a hash that outlives it by MEMORY_MS: opened and removed, the last generation that
---             was; and of the present one c:<client>, the number of that client's last step that
---             counted, and n:<name>, each name that did; gen, which that is.  A latch that counts
---             without it has lost its steps, to an eviction
+-- the latch   a hash: kind "1:latch"; gen, its generation; count, the remaining steps; initial;
+--             open_ttl, ms until an open latch expires
+-- its memory  a hash that outlives it by MEMORY_MS: opened and removed, the last generation that was
+--             opened or removed; for the generation in field gen: c:<client>, the number of that
+--             client's last counted step, and n:<name>, one field for each counted name.  A counting
+--             latch without it has lost its steps to an eviction
 local LATCH, MEMORY = KEYS[1], KEYS[2]
 local MEMORY_MS = 60000
 local gen, count, initial, open_ttl -- gen is nil when there is no latch
@@ -21,7 +21,7 @@ local function other_kind(kind)
 	return {'foreign', LATCH, kind == '1:semaphore' and 'a semaphore, not a latch' or 'not a latch'}
 end
 
--- Reads everything and writes nothing; what is found wrong is the script's answer.
+-- Read everything and write nothing.  Returns the reply of the script if it has to end here.
 local function read()
 	local fields = redis.pcall('HMGET', LATCH, 'kind', 'gen', 'count', 'initial', 'open_ttl')
 	if fields.err then
@@ -49,13 +49,13 @@ local function read()
 	steps_of = memory[3]
 end
 
--- The last generation that its keys speak of.  The next one is later, also when the counter was lost and
--- the clock is behind: else what opened before would let those through who wait for the new one.
+-- The greatest generation in its keys.  The next one must exceed it even if the fence counter was
+-- lost and the clock is behind: an old opening would otherwise release waiters of the new latch.
 local function known()
 	return math.max(tonumber(gen or 0), tonumber(opened), tonumber(removed))
 end
 
--- There is no latch, and tickets of another kind wait: a lock may be free for a moment.
+-- Reject a name whose queue has tickets of another kind: a lock may be free for a moment.
 local function of_another(queue)
 	if gen then return nil end
 	local head = redis.pcall('ZRANGE', queue, 0, 0)

@@ -1,19 +1,19 @@
--- What the scripts of a lock share.
+-- Included by the scripts of a lock.
 
--- What stands where the lock should, which is no string.
+-- Describe the value at the lock's key, which is not a string.
 local function instead()
 	local kind = redis.pcall('HGET', KEYS[1], 'kind')
 	local what = type(kind) == 'string' and string.match(kind, '^1:(%l+)$')
 	return what and 'a ' .. what .. ', not a lock' or 'not a lock'
 end
 
--- The server's clock, us, as text: most fences and answers are this, and printing a number costs more.
+-- The server's clock, us, as text: most fences and responses are this, and formatting costs more.
 local function clock()
 	local time = redis.call('TIME')
 	return time[1] .. string.sub('00000', #time[2]) .. time[2]
 end
 
--- Fence, lease in force and s or - of a value, if it is this ticket's.
+-- The fence, the lease in force and the share mark (s or -) of a value that belongs to the ticket.
 local function held_by(ticket, value)
 	if ticket == '' or string.sub(value, 1, #ticket) ~= ticket then return nil end
 	return string.match(value, '^ (%d+) (%d+) ([s%-])$', #ticket + 1)

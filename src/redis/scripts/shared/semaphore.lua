@@ -1,15 +1,15 @@
--- What the scripts of a semaphore share: reading it, reclaiming leases that are over, writing it
--- back.  Each of them has the same four keys, and names its ticket ("" = none) before this.
+-- Reads a semaphore, reclaims expired leases, writes it back.  Included by the scripts of a
+-- semaphore, which have the same four keys and set "ticket" ("" = none) before the include.
 --
 -- the semaphore   a hash: kind "1:semaphore"; capacity; used, permits held; ttl, ms; a field for each
 --                 hold, its ticket: "<permits> <fence> <lease in force, ms>"; and while the head of
---                 the queue does not fit: head, its ticket; head_us, when it became so or asked last;
---                 told_us, when it was told last
+--                 the queue does not fit: head, its ticket; head_us, when it became head or last
+--                 asked; told_us, when it was last notified
 -- its queue       tickets by arrival, us
 -- the fence counter
 -- its ends        tickets of the holds by the end of their leases, us
 --
--- A ticket is 1:<client>:<nonce>:<lease ms>:<mode>:<permits>; mode r = its lease is renewed, f = fixed,
+-- A ticket is 1:<client>:<nonce>:<lease ms>:<mode>:<permits>; mode r = renewed lease, f = fixed,
 -- n = fixed, and its permits are never released.
 local STATE, QUEUE, FENCE, ENDS = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local TICKET = '^1:([%w_%-]+):[%w_%-]+:(%d+):([rfn]):(%d+)$'
@@ -27,14 +27,14 @@ local function text(number)
 	return string.format('%.0f', number)
 end
 
--- A number as we write it, nil for what only looks like one to Lua: nan, inf, 0x10, 1e9.
+-- Parse a number as we write it; nil for nan, inf, 0x10 and 1e9, which Lua accepts.
 local function whole(written)
 	if not written or #written > 16 or not string.match(written, '^%d+$') then return nil end
 	local number = tonumber(written)
 	return number <= 9007199254740991 and number or nil
 end
 
--- Read everything first: nothing is written before everything was found to be ours.
+-- Read and validate everything before the first write.
 local fields = redis.pcall('HMGET', STATE, 'kind', 'capacity', 'used', 'ttl', ticket, 'head', 'head_us', 'told_us')
 if fields.err then
 	if string.sub(fields.err, 1, 9) ~= 'WRONGTYPE' then return fields end
@@ -66,7 +66,7 @@ if ends.err then
 	if string.sub(ends.err, 1, 9) == 'WRONGTYPE' then return {'foreign', ENDS, 'not a sorted set'} end
 	return ends
 end
--- The holds whose leases end first, as far as is known; and of all the latest end, false = not known.
+-- The two holds whose leases end first, if known.  latest_us: the latest end, false = unknown.
 local first, first_us, after, after_us = ends[1], tonumber(ends[2]), ends[3], tonumber(ends[4])
 if first and not string.match(first, '^1:[%w_%-]+:[%w_%-]+:%d+:[rfn]:%d+$') then
 	return {'foreign', ENDS, "not a semaphore's ends"}
@@ -81,7 +81,7 @@ end
 local stored = used -- what is written of it
 local torn = kind and used > 0 and not first
 
--- The fence counter is read, as the rest, before anything is written; by who may grant.
+-- Read the fence counter.  Scripts that may grant call it before their first write.
 local function count()
 	local counter = redis.pcall('GET', FENCE) or '0'
 	if type(counter) == 'table' then
@@ -93,13 +93,13 @@ local function count()
 	if last + RUN_MAX + 1 >= 9007199254740991 or now >= 9007199254740991 then return {'fence', 'used up'} end
 end
 
--- Half of it was lost, by eviction: what is left says nothing of who holds.
+-- An eviction took one of the keys: the rest does not identify the holders.
 local function mend()
 	redis.call('DEL', STATE)
 	used, fields[5], changed = 0, false, true
 end
 
--- The permits, fence and lease of a hold, or nothing; with the end of its lease.
+-- The permits, fence, lease and lease end of a hold, or nothing.
 local function hold_of(ticket, value)
 	value = value or redis.call('HGET', STATE, ticket) or ''
 	local permits, fence, lease = string.match(value, '^(%d+) (%d+) (%d+)$')
@@ -119,7 +119,7 @@ local function drop(ticket, permits)
 	after = nil
 end
 
--- Leases that are over.
+-- Drop the holds whose leases have expired.
 local function reclaim()
 	if not first_us or first_us > now then return end
 	local over = redis.call('ZRANGEBYSCORE', ENDS, '-inf', now_text, 'LIMIT', '0', RUN_MAX)
@@ -138,7 +138,7 @@ local function next_fence()
 	return last < now and now_text or text(last + 1)
 end
 
--- All of them as text but its life, ms.
+-- Record a hold.  All arguments are text but its life, ms.
 local function grant(ticket, permits, fence, lease, life)
 	used = used + permits
 	local value = permits .. ' ' .. fence .. ' ' .. lease
@@ -152,7 +152,7 @@ local function grant(ticket, permits, fence, lease, life)
 	set_end(ticket, now + life * 1000)
 end
 
--- Every key lives at least as long as the last lease.
+-- Write the changes back.  Every key lives at least as long as the last lease.
 local function write()
 	local latest = latest_us or redis.call('ZRANGE', ENDS, '-1', '-1', 'WITHSCORES')[2] or now
 	local life = math.max(math.ceil((latest - now) / 1000), 0) + 1000

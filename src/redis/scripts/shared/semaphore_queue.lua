@@ -1,5 +1,5 @@
--- What the scripts of a semaphore share that may find it with a queue, or not at all: making it,
--- serving its queue.
+-- Creates a semaphore and serves its queue.  Included by the scripts of a semaphore that may find
+-- it with a queue, or absent.
 local LOOK_MAX = 64 -- tickets looked at to tell a waiter its time
 local CLAIM_MS = 3000
 local TELL_US = 3000000
@@ -8,7 +8,7 @@ local head_known, head_us, told_us = fields[6], whole(fields[7]) or 0, whole(fie
 local silent
 local short = false
 
--- Its first write is one that a full server refuses: nothing new begins there.
+-- Its first write is one that a full server (maxmemory) refuses: no new semaphore is made there.
 local function make(new_capacity, new_ttl)
 	capacity, used, stored, ttl = tonumber(new_capacity), 0, 0, tonumber(new_ttl)
 	redis.call('HSET', STATE, 'kind', '1:semaphore', 'capacity', capacity, 'used', '0', 'ttl', ttl)
@@ -21,7 +21,7 @@ local function unqueue(ticket)
 	if head and head[1] == ticket then head = nil end
 end
 
--- When the lease that ends first will end, us, and whether nobody renews it.
+-- When the first lease ends, us, and whether that lease is fixed.
 local function first_end()
 	if not first then
 		local found = redis.call('ZRANGE', ENDS, '0', '0', 'WITHSCORES')
@@ -32,7 +32,7 @@ local function first_end()
 	return first_us, mode ~= 'r'
 end
 
--- When so many permits will have come back, us, if no lease is renewed.
+-- When so many permits will be free, us, if no lease is renewed.
 local function back_at(wanted, lease)
 	local ends = redis.call('ZRANGE', ENDS, 0, LOOK_MAX - 1, 'WITHSCORES')
 	local at = now
@@ -42,14 +42,14 @@ local function back_at(wanted, lease)
 		wanted = wanted - tonumber(permits or 0)
 		if wanted <= 0 then return at end
 	end
-	-- They have to be given out and come back again first.
+	-- The rest of the permits must be granted and released first.
 	return at + math.ceil(wanted / capacity) * lease * 1000
 end
 
--- The head of the queue does not fit.  Permits that lie idle because of it should not wait for one
--- who is dead, and nobody releases permits that run out, or that were granted to one who may be
--- dead: then it is told when to ask.  False when it is to be passed over; then those of its client
--- that follow are, too: one silence is enough.
+-- The head of the queue does not fit.  Permits that it keeps idle must not wait for a dead client,
+-- and no release will serve the queue if the held permits only expire, or if their holder may be
+-- dead: tell the head when to ask again.  Returns false if the head is to be skipped; later tickets
+-- of the same client are then skipped, too, without waiting for each.
 local function tell_head(ticket, client, permits, lease, channels, patience)
 	local at, unrenewed = first_end()
 	if used >= capacity and not unrenewed and not short then return true end
@@ -74,8 +74,8 @@ local function tell_head(ticket, client, permits, lease, channels, patience)
 	return true
 end
 
--- Grant to the head of the queue while it fits.  Stops at the ticket "own": its turn has come, and it
--- is told by the answer.
+-- Grant to the head of the queue while it fits.  Stops at the ticket "own", which is at the head and
+-- learns of its grant from the response.
 local function serve(own, channels, patience)
 	for _ = 1, RUN_MAX do
 		if waiting == 0 then return end
@@ -86,22 +86,22 @@ local function serve(own, channels, patience)
 		if not client then return end
 		local lease_ms, count = tonumber(lease), tonumber(permits)
 		if count > capacity then
-			-- It never fits, since a resize: it asks and is told so.
+			-- It can never fit since a resize: its next ask returns "limit".
 			redis.pcall('PUBLISH', channels .. client, 'again ' .. ticket .. ' 0')
 			unqueue(ticket)
 		elseif used + count > capacity then
 			if tell_head(ticket, client, count, lease_ms, channels, patience) then return end
 			unqueue(ticket)
 		else
-			-- A receiver count proves little about a ticket that is old: a stopped process and a
-			-- half-open connection count, too.  Such a grant is short, to be claimed; unless nothing
-			-- follows it: a grant of permits that are never released is final.
+			-- The receiver count is weak evidence for an old ticket: it includes stopped processes and half-open
+			-- connections.  Such a grant is short until it is claimed.  Exception: a grant of permits that
+			-- are never released is final.
 			local claim_ms = math.min(CLAIM_MS, math.floor(lease_ms / 2))
 			local age = now - head[2]
 			local old = mode ~= 'n' and (age < 0 or age > claim_ms * 1000)
 			local life = old and claim_ms or lease_ms
 			local fence = next_fence()
-			-- A server that takes no writes says so here, and not when the grant has been told.
+			-- If the server takes no writes, fail here, before the grant is published.
 			if not wrote then redis.call('HDEL', STATE, '') end
 			wrote = true
 			local told = redis.pcall('PUBLISH', channels .. client, 'grant ' .. ticket .. ' ' .. fence .. ' ' ..
