@@ -488,10 +488,10 @@ TEST(bad_url_names_where_it_came_from)
 	command_setup("redis://job:s3cret@127.0.0.1:99999");
 	for (size_t i = 0; i < ASKING; i++) {
 		snprintf(line, sizeof(line), "latchkey %s", asking[i]);
-		assert_blames(line, "LATCHKEY_URL", "port: not a number");
+		assert_blames(line, "LATCHKEY_URL", "port: must be 1 to 65535");
 		snprintf(line, sizeof(line), "latchkey --url redi://s3cret@127.0.0.1 %s",
 		         asking[i]);
-		assert_blames(line, "--url", "scheme: not redis://");
+		assert_blames(line, "--url", "scheme: must be redis://");
 	}
 	setenv("LATCHKEY_URL", "redis://job@127.0.0.1:1", 1);
 	assert_blames("latchkey show a", "LATCHKEY_URL", "password: missing");
@@ -516,7 +516,7 @@ TEST(bad_url_names_where_it_came_from)
 		snprintf(line, sizeof(line),
 		         "unshare %s --mount sh -c 'mount --bind %s /etc && latchkey %s'",
 		         unshare_right(), command_file("etc"), asking[i]);
-		assert_blames(line, "/etc/latchkey/url", "port: not a number");
+		assert_blames(line, "/etc/latchkey/url", "port: must be 1 to 65535");
 	}
 }
 

@@ -215,7 +215,7 @@ TEST_LIMIT(local_stopped_server_is_not_replaced, 60)
 	ck_assert_int_eq(kill((pid_t)info.pid, SIGSTOP), 0);
 	ck_assert(WITHIN(5000, proc_state((pid_t)info.pid) == 'T'));
 	ck_assert_int_eq(lk__local_ensure(path, lk__now_ns() + 300 * LK__MS, &why), LK_ECONN);
-	ck_assert_msg(strstr(why.text, "does not answer"), "%s", why.text);
+	ck_assert_msg(strstr(why.text, "does not respond"), "%s", why.text);
 	ck_assert_int_eq(local_servers(0), 1);
 	ck_assert_int_eq(kill((pid_t)info.pid, SIGCONT), 0);
 	ck_assert_int_eq(started().pid, info.pid);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * Bytes that grow. */
+ * A growing byte buffer. */
 #include "buf.h"
 
 #include <stdlib.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * Bytes that grow. */
+ * A growing byte buffer. */
 #ifndef LK__BUF_H
 #define LK__BUF_H
 

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * What failed and how it is told: the names of all numbers a caller may meet, and the sentence of
- * this thread's last failure. */
+ * Errors: the names of all codes, and the text of this thread's last failure. */
 #include "error.h"
 
 #include "text.h"
@@ -11,10 +10,11 @@
 #include <stdio.h>
 #include <string.h>
 
-/* A plain array: a thread may fail while its destructors run, so nothing here may need one. */
+/* A plain array: a thread may fail while its destructors run, so this must not need one. */
 static _Thread_local char last_text[sizeof(((struct lk__why *)NULL)->text)];
 
-/* Cut here before escaping.  Longer than what is kept, so that a cut is seen as "...". */
+/* Text is cut to this size before escaping.  Larger than lk__why's text, so that a cut shows as
+ * "...". */
 #define RAW_SIZE 512
 
 const char *lk_version(void)
@@ -43,7 +43,7 @@ const char *lk_err_text(lk_err err)
 		LK_ERR_MAP(CASE)
 #undef CASE
 	}
-	return "no error of Latchkey has this number";
+	return "not an error code of Latchkey";
 }
 
 bool lk_err_is_ambiguous(lk_err err)
@@ -93,7 +93,7 @@ __attribute__((format(printf, 3, 0))) static void format_escaped(char *out, size
 
 lk_err lk__why_set(struct lk__why *why, lk_err err, const char *fmt, ...)
 {
-	int saved = errno; /* a caller may still want to look at it */
+	int saved = errno; /* the caller may still need errno */
 	va_list args;
 
 	if (!why)
@@ -114,7 +114,7 @@ lk_err lk__why_about(struct lk__why *why, lk_err err, const char *subject, const
 	if (!why)
 		return err;
 	why->err = err;
-	/* The subject takes two thirds at most, so that the words are always seen. */
+	/* Limit the subject to two thirds, so that part of the message is always visible. */
 	len = strlen(subject);
 	if (len > sizeof(why->text) * 2 / 3)
 		len = sizeof(why->text) * 2 / 3;
@@ -131,7 +131,7 @@ lk_err lk__why_errno(struct lk__why *why, lk_err err, const char *subject, int n
                      const char *after)
 {
 	char buffer[128];
-	/* With _GNU_SOURCE on glibc this returns the text, which need not be in the buffer. */
+	/* glibc's version (_GNU_SOURCE) returns the text, which need not be in the buffer. */
 #if defined(__GLIBC__)
 	const char *words = strerror_r(number, buffer, sizeof(buffer));
 #else

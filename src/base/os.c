@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * What differs between operating systems, and nothing else.  Linux is what is tested; the other
- * branches are for macOS.  LK__OS_PORTABLE builds those of them that Linux can run, too. */
+ * The differences between operating systems, and nothing else.  Linux is tested; the other branches
+ * are for macOS.  LK__OS_PORTABLE builds those that Linux can run, too. */
 #include "os.h"
 
 #include <errno.h>
@@ -28,10 +28,10 @@
 
 #define NS_PER_S INT64_C(1000000000)
 #define THREAD_NAME_SIZE 16
-#define RANDOM_CHUNK 256 /* what one getentropy() may be asked for */
-#define PASSWD_SIZE 4096 /* bytes for the strings of one user's entry */
+#define RANDOM_CHUNK 256 /* limit of one getentropy() */
+#define PASSWD_SIZE 4096 /* for the strings of one user's entry */
 
-/* Waits are cut to these.  Callers wait in a loop, and sums of time cannot overflow. */
+/* Waits are limited to these: callers wait in a loop, and sums of time cannot overflow. */
 #define COND_WAIT_MAX_NS (3600 * NS_PER_S)
 #define POLL_MAX_MS INT64_C(3600000)
 
@@ -42,7 +42,7 @@ int64_t lk__now_ns(void)
 #ifdef CLOCK_BOOTTIME
 	clock_gettime(CLOCK_BOOTTIME, &now);
 #else
-	/* On macOS this clock goes on while the machine sleeps. */
+	/* On macOS this clock advances while the machine sleeps. */
 	clock_gettime(CLOCK_MONOTONIC, &now);
 #endif
 	return now.tv_sec * NS_PER_S + now.tv_nsec;
@@ -108,7 +108,7 @@ void lk__wake_notify(struct lk__wake *wake)
 	errno = saved;
 }
 
-/* An eventfd is empty after one read; a pipe is when a read finds less than was asked for. */
+/* One read empties an eventfd; a pipe is empty after a short read. */
 static void drain(int fd)
 {
 	char bytes[64];
@@ -148,7 +148,7 @@ bool lk__timer_set(int fd, int64_t when_ns)
 	struct itimerspec spec = {.it_value = {0}};
 
 	if (when_ns < 0)
-		when_ns = 1; /* long past; 0 would mean never */
+		when_ns = 1; /* in the past; 0 would mean never */
 	spec.it_value.tv_sec = (time_t)(when_ns / NS_PER_S);
 	spec.it_value.tv_nsec = (long)(when_ns % NS_PER_S);
 	return fd >= 0 && timerfd_settime(fd, TFD_TIMER_ABSTIME, &spec, NULL) == 0;
@@ -175,7 +175,8 @@ int lk__poll2(int fd, short events, int fd2, int64_t deadline_ns)
 		int ready;
 
 		if (deadline_ns >= 0) {
-			/* Rounded up, or the last fraction would be spent spinning. */
+			/* Round up: the last fraction of a millisecond would otherwise be spent
+			 * spinning. */
 			wait_ms = left_ns > 0 ? (left_ns - 1) / LK__MS + 1 : 0;
 			if (wait_ms > POLL_MAX_MS)
 				wait_ms = POLL_MAX_MS;
@@ -203,7 +204,7 @@ static void *run_thread(void *arg)
 	struct thread_start start = *(struct thread_start *)arg;
 
 	free(arg);
-	/* A cancelled thread would leave locked mutexes behind. */
+	/* A cancelled thread would leave mutexes locked. */
 	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, NULL);
 #ifdef __APPLE__
 	pthread_setname_np(start.name);
@@ -215,8 +216,8 @@ static void *run_thread(void *arg)
 
 bool lk__thread_start(pthread_t *thread, const char *name, void *(*fn)(void *), void *arg)
 {
-	/* These tell of a fault of the thread itself: blocked, they would pass by the program's own
-	 * crash handler. */
+	/* Faults of the thread itself: if they were blocked, the program's own crash handler would
+	 * not run. */
 	static const int faults[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGSYS};
 	struct thread_start *start = malloc(sizeof(*start));
 	sigset_t blocked, before;
@@ -230,7 +231,7 @@ bool lk__thread_start(pthread_t *thread, const char *name, void *(*fn)(void *), 
 	sigfillset(&blocked);
 	for (size_t i = 0; i < sizeof(faults) / sizeof(faults[0]); i++)
 		sigdelset(&blocked, faults[i]);
-	/* The new thread inherits the mask, so no signal finds it unblocked even at its start. */
+	/* The new thread inherits the mask: it never runs with a signal unblocked. */
 	pthread_sigmask(SIG_SETMASK, &blocked, &before);
 	error = pthread_create(thread, NULL, run_thread, start);
 	pthread_sigmask(SIG_SETMASK, &before, NULL);
@@ -283,7 +284,8 @@ void lk__cond_wait(pthread_cond_t *cond, pthread_mutex_t *mutex, int64_t ns)
 
 #ifdef LK__HAVE_FUTEX
 
-/* Who sleeps is woken to take the mutex, or claimed by who has the mutex, then dismissed. */
+/* A sleeper is woken to reacquire the mutex, or claimed by the thread with the mutex and then
+ * dismissed. */
 enum park_state { ASLEEP, WOKEN, CLAIMED, DISMISSED };
 
 bool lk__park_init(struct lk__park *park)
@@ -302,8 +304,8 @@ static void futex(struct lk__park *park, int what, uint32_t value, const struct 
 	syscall(SYS_futex, &park->state, what | FUTEX_PRIVATE_FLAG, value, left, NULL, 0);
 }
 
-/* The thread may be awake and gone by now: the kernel then finds nobody at that address, or
- * somebody whom a wake without a reason does not harm. */
+/* The thread may be awake already and its park freed: the kernel then finds no waiter at that
+ * address, or one that tolerates a spurious wake-up. */
 static void unpark(struct lk__park *park)
 {
 	futex(park, FUTEX_WAKE, 1, NULL);
@@ -350,7 +352,7 @@ bool lk__park_sleep(struct lk__park *park, int64_t ns)
 	left.tv_sec = (time_t)(ns / NS_PER_S);
 	left.tv_nsec = (long)(ns % NS_PER_S);
 	futex(park, FUTEX_WAIT, ASLEEP, ns < 0 ? NULL : &left);
-	/* From here on nobody claims it. */
+	/* From here on it cannot be claimed. */
 	if (atomic_compare_exchange_strong(&park->state, &state, WOKEN))
 		return false;
 	while ((state = atomic_load(&park->state)) == CLAIMED)
@@ -384,7 +386,7 @@ static void unpark(struct lk__park *park)
 	pthread_mutex_unlock(&park->mutex);
 }
 
-/* At once: the park is gone when the thread is. */
+/* Not deferred: the park is freed with its thread. */
 void lk__park_wake(struct lk__park *park, struct lk__wakes *wakes)
 {
 	(void)wakes;
@@ -441,21 +443,21 @@ void lk__wakes_unlock(struct lk__wakes *wakes, pthread_mutex_t *mutex)
 
 /* ---- Serials of threads ------------------------------------------------------------------- */
 
-static _Thread_local uint64_t this_serial; /* 0 = not asked for yet */
+static _Thread_local uint64_t this_serial; /* 0 = not assigned yet */
 static _Atomic uint64_t last_serial;
 static void (*_Atomic exit_fn)(uint64_t serial);
 static pthread_once_t key_once = PTHREAD_ONCE_INIT;
 static pthread_key_t key;
 static atomic_bool key_made;
 
-/* The value is the serial where it fits into a pointer: some systems free thread-local variables
- * by a key like this one, perhaps before it. */
+/* The key's value is the serial where it fits into a pointer: some systems free thread-local
+ * variables by a key like this one, perhaps before it. */
 static void thread_ends(void *value)
 {
 	uint64_t serial = sizeof(value) >= sizeof(serial) ? (uintptr_t)value : this_serial;
 	void (*fn)(uint64_t) = atomic_load(&exit_fn);
 
-	/* Should a later destructor of the program call the library, it does so as a new thread. */
+	/* If a later destructor of the program calls the library, it does so as a new thread. */
 	this_serial = 0;
 	if (fn)
 		fn(serial);
@@ -466,7 +468,7 @@ static void make_key(void)
 	atomic_store(&key_made, pthread_key_create(&key, thread_ends) == 0);
 }
 
-/* After dlclose() there is no thread_ends() to call any more. */
+/* After dlclose(), thread_ends() no longer exists. */
 __attribute__((destructor)) static void delete_key(void)
 {
 	if (atomic_exchange(&key_made, false))
@@ -497,7 +499,7 @@ void lk__host_name(char *out, size_t size)
 
 	if (gethostname(name, sizeof(name)) != 0)
 		name[0] = '\0';
-	name[sizeof(name) - 1] = '\0'; /* a cut name need not have one */
+	name[sizeof(name) - 1] = '\0'; /* a truncated name may lack it */
 	snprintf(out, size, "%s", name);
 }
 

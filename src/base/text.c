@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT
- * Text that crosses a border: escaping for people, encoding of names in keys, ids. */
+ * Text for keys, logs and terminals: escaping, encoding of names in keys, ids. */
 #include "text.h"
 
 #include <string.h>
 
 #define ID_CHARS "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
 
-#define SAFE_DIGITS 18 /* of any that many an int64_t can hold the number */
+#define SAFE_DIGITS 18 /* any number of so many digits fits into an int64_t */
 
 static const char hex_lower[] = "0123456789abcdef";
 static const char hex_upper[] = "0123456789ABCDEF";
@@ -14,7 +14,7 @@ static const char hex_upper[] = "0123456789ABCDEF";
 size_t lk__escape(char *out, size_t size, const char *in, size_t len)
 {
 	size_t pos = 0;
-	size_t cut = 0; /* the last border between two units that leaves room for "..." */
+	size_t cut = 0; /* the last boundary between two units that leaves room for "..." */
 
 	for (size_t i = 0; i < len; i++) {
 		unsigned char byte = (unsigned char)in[i];
@@ -39,8 +39,8 @@ size_t lk__escape(char *out, size_t size, const char *in, size_t len)
 	return pos;
 }
 
-/* The bytes that would end a hash tag, break a line of a log or be taken for an escape: up to 0x20,
- * 0x7f, '%', '{', '}'.  Asked of each byte of a name in each request. */
+/* The bytes that would end a hash tag, break a log line or look like an escape: up to 0x20, 0x7f,
+ * '%', '{', '}'.  Called for each byte of a name in each request. */
 static bool is_special(unsigned char byte)
 {
 	const uint64_t low = (UINT64_C(1) << 33) - 1 + (UINT64_C(1) << '%');
@@ -69,7 +69,7 @@ size_t lk__name_encode(char *out, const char *name, size_t len)
 	return pos;
 }
 
-/* -1 for what is no upper-case hexadecimal digit: a second spelling would be a second name. */
+/* -1 unless it is an upper-case hexadecimal digit: a second spelling would be a second name. */
 static int hex_value(char digit)
 {
 	if (digit >= '0' && digit <= '9')
@@ -106,7 +106,7 @@ bool lk__name_decode(char *out, size_t *out_len, const char *in, size_t len)
 	return true;
 }
 
-/* Six bits a character, first byte first; the last character is filled up with zero bits. */
+/* Six bits a character, first byte first; the last character is padded with zero bits. */
 static void encode_id(char *out, const unsigned char *bytes, size_t size)
 {
 	unsigned bits = 0; /* only the low `have` ones count */
@@ -145,7 +145,7 @@ bool lk__parse_i64(const char *text, size_t len, int64_t min, int64_t max, int64
 	bool negative = len > 0 && text[0] == '-' && min < 0;
 	size_t i = negative ? 1 : 0;
 	size_t safe = len < SAFE_DIGITS ? len : SAFE_DIGITS;
-	int64_t sum = 0; /* kept negative: that side has one number more */
+	int64_t sum = 0; /* kept negative: that range has one number more */
 
 	if (len == i)
 		return false;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * Text that crosses a border: escaping for people, encoding of names in keys, ids. */
+ * Text for keys, logs and terminals: escaping, encoding of names in keys, ids. */
 #ifndef LK__TEXT_H
 #define LK__TEXT_H
 
@@ -7,28 +7,28 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Copy len bytes so that only printable ASCII (0x20..0x7e) remains: other bytes and the backslash
- * as \xHH, cut to size with "..." at the end when it does not fit.  Always NUL-ended (size >= 4).
- * Returns the length written. */
+/* Copy len bytes as printable ASCII (0x20..0x7e): other bytes and the backslash become \xHH.
+ * Cut to size with "..." at the end.  Always NUL-terminated (size >= 4).  Returns the length
+ * written. */
 size_t lk__escape(char *out, size_t size, const char *in, size_t len);
 
-/* Percent-encode '%', '{', '}', bytes <= 0x20 and 0x7f; all other bytes stay.  out needs
- * 3 * len + 1 bytes.  Returns the length.  Injective. */
+/* Percent-encode '%', '{', '}', bytes <= 0x20 and 0x7f; all other bytes stay.  out needs 3 * len +
+ * 1 bytes.  Returns the length.  Injective. */
 size_t lk__name_encode(char *out, const char *name, size_t len);
 
-/* The reverse; out needs len + 1 bytes.  False when the text is no encoding that
- * lk__name_encode() could have made. */
+/* The reverse; out needs len + 1 bytes.  False for a text that lk__name_encode() never makes. */
 bool lk__name_decode(char *out, size_t *out_len, const char *in, size_t len);
 
-/* 128 bits as 22, 64 bits as 11 characters of [A-Za-z0-9_-], NUL-ended. */
+/* 128 bits as 22, 64 bits as 11 characters of [A-Za-z0-9_-], NUL-terminated. */
 void lk__id128(char out[23], const unsigned char bytes[16]);
 void lk__id64(char out[12], uint64_t value);
 
-/* A whole string as a decimal number in [min, max]: digits only, no sign (but for a leading '-'
- * when min < 0), no space. */
+/* Parse the whole text as a decimal number in [min, max]: digits only, no space, and no sign but a
+ * leading '-' when min < 0. */
 bool lk__parse_i64(const char *text, size_t len, int64_t min, int64_t max, int64_t *value);
 
-/* A number in decimal, NUL-ended: out needs LK__DECIMAL_SIZE bytes.  Returns the length. */
+/* Write a number in decimal, NUL-terminated: out needs LK__DECIMAL_SIZE bytes.  Returns the
+ * length. */
 #define LK__DECIMAL_SIZE 21
 size_t lk__decimal(char *out, int64_t value);
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * Where the store is and how to enter it: URL and options, checked once.  Strict, since a typing
- * error that is passed over means another store, and there every lock is free.  Messages name the
- * part and never show its text: a password with a raw '/' in it can turn up in any part. */
+ * Parses the URL and options of a store, once.  Strict, since an ignored typing error means another
+ * store, where every lock is free.  Error texts name the part and never quote it: a password with a
+ * raw '/' in it can end up in any part. */
 #include "url.h"
 
 #include "os.h"
@@ -27,7 +27,7 @@
 #define LOWER "abcdefghijklmnopqrstuvwxyz"
 #define ALNUM LOWER "ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
 
-/* A part of the URL; not NUL-ended. */
+/* A part of the URL; not NUL-terminated. */
 struct span {
 	const char *at;
 	size_t len;
@@ -61,7 +61,7 @@ static const char *const option_names[OPTION_COUNT] = {
 struct parse {
 	struct lk__target *target;
 	struct lk__why *why;
-	bool seen[OPTION_COUNT]; /* in the URL; nothing may be said twice */
+	bool seen[OPTION_COUNT]; /* in the URL; each may be given once */
 };
 
 /* ---- Spans -------------------------------------------------------------------------------- */
@@ -109,14 +109,14 @@ static bool span_take(struct span *in, const char *start)
 	return true;
 }
 
-/* Give up: fmt begins with the name of the part. */
+/* Fail: fmt begins with the name of the part. */
 #define WRONG(parse, ...) lk__why_set((parse)->why, LK_EINVALID, __VA_ARGS__)
 
 /* ---- Values ------------------------------------------------------------------------------- */
 
 static void wipe_free(char *secret)
 {
-	volatile char *byte = secret; /* volatile: these stores are dead ones to the compiler */
+	volatile char *byte = secret; /* volatile: the compiler must not remove these stores */
 
 	if (!secret)
 		return;
@@ -125,7 +125,7 @@ static void wipe_free(char *secret)
 	free(secret);
 }
 
-/* Put a copy in place of what was there. */
+/* Replace *slot by a copy of value. */
 static lk_err replace(struct parse *parse, char **slot, struct span value)
 {
 	char *copy = malloc(value.len + 1);
@@ -150,7 +150,7 @@ static int hex_value(char digit)
 	return -1;
 }
 
-/* Percent-decode value in place of what was in slot. */
+/* Replace *slot by the percent-decoded value. */
 static lk_err replace_decoded(struct parse *parse, char **slot, struct span value, const char *part)
 {
 	lk_err err = replace(parse, slot, value);
@@ -175,7 +175,7 @@ static lk_err replace_decoded(struct parse *parse, char **slot, struct span valu
 		(*slot)[len++] = (char)(high * 16 + low);
 		i += 2;
 	}
-	/* What the text was longer than its meaning is wiped, too. */
+	/* Wipe the rest of the encoded text, too. */
 	memset(*slot + len, 0, value.len - len);
 	return LK_OK;
 }
@@ -183,12 +183,12 @@ static lk_err replace_decoded(struct parse *parse, char **slot, struct span valu
 static lk_err check_prefix(struct parse *parse, struct span value)
 {
 	if (value.len < 1 || value.len > PREFIX_MAX || !span_only(value, ALNUM "._-"))
-		return WRONG(parse, "prefix: not 1 to %d letters, digits, '.', '_' or '-'",
+		return WRONG(parse, "prefix: must be 1 to %d letters, digits, '.', '_' or '-'",
 		             PREFIX_MAX);
 	return LK_OK;
 }
 
-/* CLIENT SETNAME takes no spaces and no bytes that are not printable. */
+/* CLIENT SETNAME allows no spaces and only printable bytes. */
 static lk_err check_client_name(struct parse *parse, struct span value)
 {
 	bool good = value.len >= 1 && value.len <= CLIENT_NAME_MAX;
@@ -196,22 +196,22 @@ static lk_err check_client_name(struct parse *parse, struct span value)
 	for (size_t i = 0; i < value.len; i++)
 		good = good && value.at[i] > 0x20 && value.at[i] < 0x7f;
 	if (!good)
-		return WRONG(parse, "client_name: not 1 to %d printable characters without a space",
+		return WRONG(parse,
+		             "client_name: must be 1 to %d printable characters without spaces",
 		             CLIENT_NAME_MAX);
 	return LK_OK;
 }
 
 static lk_err check_user(struct parse *parse, struct span value)
 {
-	return value.len > 0 ? LK_OK : WRONG(parse, "user: empty");
+	return value.len > 0 ? LK_OK : WRONG(parse, "user: must not be empty");
 }
 
 static lk_err set_time(struct parse *parse, const char *part, int64_t time_ms, int64_t *slot)
 {
 	if (time_ms < 1 || time_ms > TIME_MAX_MS)
-		return WRONG(parse, "%s: not a number of milliseconds from 1 to %d", part,
-		             TIME_MAX_MS);
-	/* Of the three only this one is passed on to the system as milliseconds. */
+		return WRONG(parse, "%s: must be 1 to %d milliseconds", part, TIME_MAX_MS);
+	/* The only one of the three that the system takes in milliseconds. */
 	*slot = slot == &parse->target->keepalive_ms ? time_ms : time_ms * LK__MS;
 	return LK_OK;
 }
@@ -221,7 +221,7 @@ static lk_err set_db(struct parse *parse, struct span value)
 	int64_t number;
 
 	if (!lk__parse_i64(value.at, value.len, 0, INT32_MAX, &number))
-		return WRONG(parse, "db: not a number from 0 to %d", INT32_MAX);
+		return WRONG(parse, "db: must be 0 to %d", INT32_MAX);
 	parse->target->db = (int)number;
 	return LK_OK;
 }
@@ -242,7 +242,7 @@ static lk_err set_time_option(struct parse *parse, enum option option, struct sp
 	int64_t *slot = option == OPTION_CONNECT_TIMEOUT   ? &target->connect_timeout_ns
 	                : option == OPTION_COMMAND_TIMEOUT ? &target->command_timeout_ns
 	                                                   : &target->keepalive_ms;
-	int64_t time_ms = 0; /* which is refused */
+	int64_t time_ms = 0; /* an invalid value */
 
 	lk__parse_i64(value.at, value.len, 1, TIME_MAX_MS, &time_ms);
 	return set_time(parse, option_names[option], time_ms, slot);
@@ -266,7 +266,7 @@ static lk_err set_option(struct parse *parse, enum option option, struct span va
 	if (err != LK_OK)
 		return err;
 	switch (option) {
-	case OPTION_PASSWORD: /* straight to its place: no copy to wipe */
+	case OPTION_PASSWORD: /* directly into place: no copy to wipe */
 		return replace_decoded(parse, &target->password, value, part);
 	case OPTION_USER:
 		err = replace_decoded(parse, &target->user, value, part);
@@ -339,7 +339,7 @@ static lk_err parse_userinfo(struct parse *parse, struct span userinfo)
 	                       "password");
 }
 
-/* Take "...@" off the authority. */
+/* Parse "...@" and remove it from the authority. */
 static lk_err take_userinfo(struct parse *parse, struct span *authority)
 {
 	struct span userinfo = span_until(*authority, "@");
@@ -350,11 +350,11 @@ static lk_err take_userinfo(struct parse *parse, struct span *authority)
 	if (span_has(*authority, '@'))
 		return WRONG(parse, "url: more than one '@' (in a user or password write %%40)");
 	if (userinfo.len == 0)
-		return WRONG(parse, "user: empty");
+		return WRONG(parse, "user: must not be empty");
 	return parse_userinfo(parse, userinfo);
 }
 
-/* An address that stood in brackets: "fe80::1", or with a zone "fe80::1%25eth0". */
+/* Parse an address between brackets: "fe80::1", or with a zone "fe80::1%25eth0". */
 static lk_err set_ipv6(struct parse *parse, struct span inside)
 {
 	struct span zone = span_until(inside, "%");
@@ -375,7 +375,7 @@ static lk_err set_ipv6(struct parse *parse, struct span inside)
 		         name.at);
 	}
 	if (!good)
-		return WRONG(parse, "host: no IPv6 address between '[' and ']'");
+		return WRONG(parse, "host: not an IPv6 address between '[' and ']'");
 	return replace(parse, &parse->target->host, span_of(host));
 }
 
@@ -391,17 +391,18 @@ static lk_err set_host(struct parse *parse, struct span *rest)
 		err = set_ipv6(parse, host);
 		*rest = span_skip(*rest, host.len + 1);
 		if (err == LK_OK && rest->len > 0 && rest->at[0] != ':')
-			err = WRONG(parse, "host: something follows the ']'");
+			err = WRONG(parse, "host: unexpected text after ']'");
 		return err;
 	}
 	host = span_until(*rest, ":");
 	*rest = span_skip(*rest, host.len);
 	if (rest->len > 0 && span_has(span_skip(*rest, 1), ':'))
-		return WRONG(parse, "host: more than one ':' (an IPv6 address stands in [ ])");
+		return WRONG(parse, "host: more than one ':' (put an IPv6 address in [ ])");
 	if (host.len == 0)
 		return WRONG(parse, "host: missing");
 	if (host.len > HOST_MAX || !span_only(host, ALNUM "._-"))
-		return WRONG(parse, "host: not a name or an address of at most %d bytes", HOST_MAX);
+		return WRONG(parse, "host: must be a name or an address of at most %d bytes",
+		             HOST_MAX);
 	return replace(parse, &parse->target->host, host);
 }
 
@@ -423,7 +424,7 @@ static lk_err parse_tcp(struct parse *parse, struct span authority, struct span 
 		return err;
 	if (span_take(&authority, ":") &&
 	    !lk__parse_i64(authority.at, authority.len, 1, 65535, &port))
-		return WRONG(parse, "port: not a number from 1 to 65535");
+		return WRONG(parse, "port: must be 1 to 65535");
 	target->port = (int)port;
 	snprintf(text, sizeof(text), strchr(target->host, ':') ? "[%s]:%d" : "%s:%d", target->host,
 	         target->port);
@@ -449,10 +450,9 @@ static lk_err parse_unix(struct parse *parse, struct span authority, struct span
 		return err;
 	len = strlen(target->socket_path);
 	if (len < 2 || target->socket_path[len - 1] == '/')
-		return WRONG(parse, "path: names no socket");
+		return WRONG(parse, "path: must name a socket");
 	if (len >= SOCKET_PATH_SIZE)
-		return WRONG(parse, "path: a socket's may have at most %zu bytes",
-		             SOCKET_PATH_SIZE - 1);
+		return WRONG(parse, "path: longer than %zu bytes", SOCKET_PATH_SIZE - 1);
 	lk__escape(target->text, sizeof(target->text), target->socket_path, len);
 	return LK_OK;
 }
@@ -465,13 +465,13 @@ static lk_err unknown_scheme(struct parse *parse, struct span url)
 	                                      "redis+quorum", "etcd"};
 	struct span scheme = span_until(url, ":");
 
-	/* Only these are shown: what else stands there may be a password. */
+	/* Quote only these: any other text may be a password. */
 	for (size_t i = 0; i < sizeof(planned) / sizeof(planned[0]); i++)
 		if (scheme.len == strlen(planned[i]) && scheme.len < url.len &&
 		    !memcmp(scheme.at, planned[i], scheme.len))
 			return WRONG(parse, "scheme: %s is not supported by this version",
 			             planned[i]);
-	return WRONG(parse, "scheme: not redis://, redis+unix:// or local:");
+	return WRONG(parse, "scheme: must be redis://, redis+unix:// or local:");
 }
 
 static lk_err parse_url(struct parse *parse, struct span rest)
@@ -490,7 +490,7 @@ static lk_err parse_url(struct parse *parse, struct span rest)
 		parse->target->local = true;
 		lk__escape(parse->target->text, sizeof(parse->target->text), "local:", 6);
 		if (rest.len && !span_take(&rest, "?"))
-			return WRONG(parse, "url: something follows 'local:'");
+			return WRONG(parse, "url: unexpected text after 'local:'");
 		return whole.len > strlen("local:") ? parse_query(parse, rest) : LK_OK;
 	}
 	over_unix = span_take(&rest, "redis+unix://");
@@ -550,10 +550,10 @@ static lk_err apply_options(struct parse *parse, const lk_client_options *option
 	if (options->label && strlen(options->label) > LK_LABEL_MAX)
 		return WRONG(parse, "label: longer than %d bytes", LK_LABEL_MAX);
 	if ((int)options->log_level < 0 || (int)options->log_level > LK_LOG_DEBUG)
-		return WRONG(parse, "log_level: not one of lk_log_level");
+		return WRONG(parse, "log_level: must be an lk_log_level");
 	for (size_t i = 0; i < sizeof(options->reserved) / sizeof(options->reserved[0]); i++)
 		if (options->reserved[i])
-			return WRONG(parse, "reserved: not zero");
+			return WRONG(parse, "reserved: must be zero");
 	return LK_OK;
 }
 
@@ -581,7 +581,7 @@ lk_err lk__target_parse(const char *url, const lk_client_options *options,
 	if (err == LK_OK && options)
 		err = apply_options(&parse, options);
 	if (err == LK_OK && target->user && !target->password)
-		err = lk__why_set(why, LK_EINVALID, "password: missing, though there is a user");
+		err = lk__why_set(why, LK_EINVALID, "password: missing (a user is given)");
 	if (err != LK_OK)
 		lk__target_fini(target);
 	return err;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * Where the store is and how to enter it: URL and options, checked once. */
+ * Parses the URL and options of a store, once. */
 #ifndef LK__URL_H
 #define LK__URL_H
 
@@ -26,9 +26,9 @@ struct lk__target {
 };
 
 /* Parse url (NULL = local:) and apply options (NULL = none).  On failure why names the part, never
- * the password, and nothing is left allocated. */
+ * the password, and nothing stays allocated. */
 lk_err lk__target_parse(const char *url, const lk_client_options *options,
                         struct lk__target *target, struct lk__why *why);
-void lk__target_fini(struct lk__target *target); /* wipes the password; zeroed memory is fine */
+void lk__target_fini(struct lk__target *target); /* wipes the password; zeroed memory is allowed */
 
 #endif

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT
- * The private server behind local:.  One folder a user, /var/tmp/latchkey-<uid> (root's is in
- * /run): the same under every kind of login, in cron and under env -i, and not gone at logout.  A
- * server takes the folder's flock before it becomes one and keeps it for its life, so there is one
- * at most, a stale socket is known to be stale, and cleaners of temporary folders pass it by.  We
- * look at that lock only for a moment, and undo it by LOCK_UN: that holds for a copy, too, which a
- * worker got that the program around us forked meanwhile. */
+ * The private server behind local:.  One folder a user, /var/tmp/latchkey-<uid> (for root in /run):
+ * the same for every kind of login, in cron and under env -i, and kept after logout.  A server
+ * locks the folder (flock) before it starts and for its life: so there is at most one, a socket
+ * without a lock is stale, and cleaners of temporary folders skip the folder.  We test that lock
+ * only for a moment and release it by LOCK_UN, which also releases a copy that a worker inherited
+ * if the program forks at that moment. */
 #include "local.h"
 
 #include "../net/fork.h"
@@ -26,15 +26,15 @@
 
 #define SOCKET_NAME "/redis.sock"
 #define DIR_MAX (108 - sizeof(SOCKET_NAME))
-#define PAUSE_NS (3 * LK__MS) /* between looks at a server that is starting or ending */
+#define PAUSE_NS (3 * LK__MS) /* between polls of a server that is starting or stopping */
 #define ANSWER_NS (1000 * LK__MS)
 #define STOP_NS (5000 * LK__MS)
 #define START_NS (10000 * LK__MS)
 
 /* ---- The folder --------------------------------------------------------------------------- */
 
-/* A systemd unit with PrivateTmp has a /var/tmp of its own: a server there would be a second one,
- * that grants every lock again. */
+/* A systemd unit with PrivateTmp has its own /var/tmp: a server there would be a second one, which
+ * grants every lock again. */
 static bool var_tmp_is_private(void)
 {
 	FILE *file = fopen("/proc/self/mountinfo", "re");
@@ -61,31 +61,32 @@ static lk_err folder_path(char dir[108], struct lk__why *why)
 		if (len < 0 || (size_t)len > DIR_MAX || dir[0] != '/')
 			return lk__why_set(
 				why, LK_ESYSTEM,
-				"LATCHKEY_LOCAL_DIR must be an absolute path of at most %zu "
-				"bytes: %s",
+				"LATCHKEY_LOCAL_DIR: must be an absolute path of at most %zu "
+				"bytes, not %s",
 				DIR_MAX, given);
 		return LK_OK;
 	}
 	if (!strcmp(base, "/var/tmp") && var_tmp_is_private())
-		return lk__why_set(why, LK_ESYSTEM,
-		                   "local: would not be shared from here, since this service has a "
-		                   "/var/tmp of its own (PrivateTmp): use a redis:// URL");
+		return lk__why_set(
+			why, LK_ESYSTEM,
+			"local: not shared with other programs, since this service has a "
+			"private /var/tmp (PrivateTmp): use a redis:// URL");
 	snprintf(dir, 108, "%s/latchkey-%lu", base, (unsigned long)geteuid());
 	return LK_OK;
 }
 
-/* The folder, made if need be, and surely ours: its descriptor. */
+/* Open the folder, create it if make, and check that it is ours. */
 static lk_err folder_open(const char *dir, bool make, int *fd, struct lk__why *why)
 {
 	struct stat status;
 
 	if (make && mkdir(dir, 0700) != 0 && errno != EEXIST)
-		return lk__why_set(why, LK_ESYSTEM, "cannot make %s: %s", dir, strerror(errno));
+		return lk__why_set(why, LK_ESYSTEM, "%s: cannot create: %s", dir, strerror(errno));
 	*fd = open(dir, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 	if (*fd < 0 && !make && errno == ENOENT)
 		return LK_EABSENT;
 	if (*fd < 0)
-		return lk__why_set(why, LK_ESYSTEM, "cannot use %s: %s", dir,
+		return lk__why_set(why, LK_ESYSTEM, "%s: cannot open: %s", dir,
 		                   errno == ELOOP || errno == ENOTDIR ? "not a folder"
 		                                                      : strerror(errno));
 	if (fstat(*fd, &status) == 0 && status.st_uid == geteuid() &&
@@ -93,18 +94,17 @@ static lk_err folder_open(const char *dir, bool make, int *fd, struct lk__why *w
 		return LK_OK;
 	close(*fd);
 	*fd = -1;
-	return lk__why_set(why, LK_ESYSTEM,
-	                   "%s is not safe to use: it must belong to uid %lu with mode 0700", dir,
-	                   (unsigned long)geteuid());
+	return lk__why_set(why, LK_ESYSTEM, "%s: unsafe: must belong to uid %lu with mode 0700",
+	                   dir, (unsigned long)geteuid());
 }
 
-/* No server has the folder, nor starts in it. */
+/* No server has the folder or is starting in it. */
 static bool folder_is_free(int folder)
 {
 	return flock(folder, LOCK_SH | LOCK_NB) == 0 && flock(folder, LOCK_UN) == 0;
 }
 
-/* ---- Talking to the server ---------------------------------------------------------------- */
+/* ---- Requests to the server --------------------------------------------------------------- */
 
 static int connect_to(const char *path)
 {
@@ -120,8 +120,8 @@ static int connect_to(const char *path)
 	return -1;
 }
 
-/* Send a line, and see whether the answer begins as expected. */
-static bool says(int fd, const char *line, const char *expected, int64_t deadline_ns)
+/* Send a line and check how the response begins. */
+static bool responds_with(int fd, const char *line, const char *expected, int64_t deadline_ns)
 {
 	char answer[16] = "";
 	size_t len = strlen(line);
@@ -135,14 +135,14 @@ static bool says(int fd, const char *line, const char *expected, int64_t deadlin
 	return got > 0 && !strncmp(answer, expected, strlen(expected));
 }
 
-static bool answers(const char *path, int64_t *pid)
+static bool responds(const char *path, int64_t *pid)
 {
 	int fd = connect_to(path);
 	bool good;
 
 	if (fd < 0)
 		return false;
-	good = says(fd, "PING\r\n", "+PONG", lk__now_ns() + ANSWER_NS);
+	good = responds_with(fd, "PING\r\n", "+PONG", lk__now_ns() + ANSWER_NS);
 #ifdef SO_PEERCRED
 	struct ucred peer;
 	socklen_t len = sizeof(peer);
@@ -166,12 +166,12 @@ static lk_err no_server(struct lk__why *why)
 {
 	return lk__why_set(
 		why, LK_ENOSERVER,
-		"no redis-server or valkey-server found: install one (Debian, Ubuntu: "
+		"local: no redis-server or valkey-server found, install one (Debian, Ubuntu: "
 		"apt-get install redis-server; Fedora: dnf install valkey; Alpine: apk add "
 		"redis; macOS: brew install redis)");
 }
 
-/* Have a server that answers by deadline_ns. */
+/* Start a server unless one responds; wait until it does, by deadline_ns. */
 static lk_err have_server(const char *dir, int folder, const char *path, int64_t deadline_ns,
                           struct lk__why *why)
 {
@@ -179,7 +179,7 @@ static lk_err have_server(const char *dir, int folder, const char *path, int64_t
 	bool started = false;
 
 	for (;;) {
-		if (answers(path, NULL))
+		if (responds(path, NULL))
 			return LK_OK;
 		if (!started && folder_is_free(folder)) {
 			lk_err err;
@@ -193,7 +193,7 @@ static lk_err have_server(const char *dir, int folder, const char *path, int64_t
 		}
 		if (lk__now_ns() >= deadline_ns)
 			return lk__why_set(why, LK_ECONN,
-			                   "the server of local: does not answer, see %s/log", dir);
+			                   "local: server does not respond, see %s/log", dir);
 		pause_until(lk__now_ns() + PAUSE_NS);
 	}
 }
@@ -227,13 +227,13 @@ static lk_err look(lk_local_info *info, struct lk__why *why)
 		return err;
 	memset(info, 0, sizeof(*info));
 	snprintf(info->socket_path, sizeof(info->socket_path), "%.90s%s", dir, SOCKET_NAME);
-	/* What listens in a folder that is not ours is not our server. */
+	/* A server in a folder that is not ours is not our server. */
 	err = folder_open(dir, false, &folder, why);
 	if (err != LK_OK && err != LK_EABSENT)
 		return err;
 	if (err == LK_OK) {
 		close(folder);
-		info->running = answers(info->socket_path, &info->pid);
+		info->running = responds(info->socket_path, &info->pid);
 	}
 	if (!info->running)
 		info->pid = 0;
@@ -269,7 +269,7 @@ lk_err lk_local_start(lk_local_info *result)
 	return lk_local_status(result);
 }
 
-/* Until its lock is free, so that the next start cannot meet the old one. */
+/* Wait until the folder's lock is free: the next start must not meet the old server. */
 static bool ended(int folder, int64_t deadline_ns)
 {
 	while (!folder_is_free(folder)) {
@@ -282,22 +282,22 @@ static bool ended(int folder, int64_t deadline_ns)
 
 static lk_err stop(int folder, const char *path, struct lk__why *why)
 {
-	int64_t pid = 0; /* also known of a server that is stopped and cannot answer */
+	int64_t pid = 0; /* known even of a stopped process, which cannot respond */
 	int fd;
 
-	if (!answers(path, &pid) && folder_is_free(folder))
+	if (!responds(path, &pid) && folder_is_free(folder))
 		return lk__why_set(why, LK_EABSENT, "the server of local: does not run");
 	fd = connect_to(path);
 	if (fd >= 0) {
-		/* It answers by closing. */
-		says(fd, "SHUTDOWN NOSAVE\r\n", "", lk__now_ns() + ANSWER_NS);
+		/* Its response is to close the connection. */
+		responds_with(fd, "SHUTDOWN NOSAVE\r\n", "", lk__now_ns() + ANSWER_NS);
 		lk__fork_close(fd);
 	}
 	if (ended(folder, lk__now_ns() + STOP_NS))
 		return LK_OK;
 	if (pid > 1 && kill((pid_t)pid, SIGKILL) == 0 && ended(folder, lk__now_ns() + STOP_NS))
 		return LK_OK;
-	return lk__why_set(why, LK_ESYSTEM, "the server of local: (pid %lld) does not end",
+	return lk__why_set(why, LK_ESYSTEM, "local: server (pid %lld) does not exit",
 	                   (long long)pid);
 }
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * Finding a server's binary and starting it as nobody's child.  The program around us may have any
- * number of threads: between fork and exec only what is safe in a signal handler is called. */
+ * Finds a server's binary and starts it as a child of init.  The program around us may have any
+ * number of threads: between fork and exec, call only async-signal-safe functions. */
 #include "local_exec.h"
 
 #include "../base/os.h"
@@ -25,10 +25,10 @@
 #define LOCK_FD 3
 #define REPORT_FD 4
 #define FDS_MAX 65536
-#define EXEC_NS (100 * LK__MS) /* for an exec to fail in */
+#define EXEC_NS (100 * LK__MS) /* time for a failing exec */
 
-/* On Debian the server and the checker of its files are one binary that goes by its name, and
- * redis-tools has it without a service. */
+/* On Debian the server and the checker of its files are one binary, which acts by its name, and
+ * redis-tools has the checker without a service. */
 static const struct {
 	const char *file, *name;
 } binaries[] = {
@@ -88,7 +88,7 @@ bool lk__server_find(struct lk__server *server)
 	return false;
 }
 
-/* All that the child needs, made before the fork. */
+/* Everything that the child needs, prepared before the fork. */
 struct plan {
 	const char *binary;
 	char *const *argv;
@@ -99,17 +99,16 @@ struct plan {
 	int fd_bound;
 };
 
-/* In the child: an errno to whoever started us, and out. */
-static void give_up(int fd, int number)
+/* In the child: report an errno to the parent, and exit. */
+static void report_and_exit(int fd, int number)
 {
 	ssize_t done = write(fd, &number, sizeof(number));
 
 	_exit(done < 0 ? 126 : 127);
 }
 
-/* In the child: the folder's lock, or out.  It is taken here and not by our starter, whose other
- * threads may fork at any moment: a worker of theirs would keep the lock when the server is dead.
- */
+/* In the child: lock the folder, or exit.  Not done by the parent, whose other threads may fork at
+ * any moment: such a child would keep the lock after the server's death. */
 static int take_lock(const struct plan *plan)
 {
 	struct stat opened, named;
@@ -117,38 +116,38 @@ static int take_lock(const struct plan *plan)
 	int sock;
 
 	if (fd < 0 || flock(fd, LOCK_EX | LOCK_NB) != 0)
-		give_up(plan->report_fd, errno);
-	/* Somebody may have removed the folder and made it anew since. */
+		report_and_exit(plan->report_fd, errno);
+	/* The folder may have been removed and created again since. */
 	if (fstat(fd, &opened) != 0 || stat(plan->dir, &named) != 0)
-		give_up(plan->report_fd, errno);
+		report_and_exit(plan->report_fd, errno);
 	if (opened.st_ino != named.st_ino || opened.st_dev != named.st_dev)
-		give_up(plan->report_fd, EWOULDBLOCK);
-	/* A server that listens is not replaced, whatever became of its lock. */
+		report_and_exit(plan->report_fd, EWOULDBLOCK);
+	/* Never replace a server that listens, even one without its lock. */
 	sock = socket(AF_UNIX, SOCK_STREAM, 0);
 	if (sock < 0)
-		give_up(plan->report_fd, errno);
+		report_and_exit(plan->report_fd, errno);
 	if (connect(sock, (const struct sockaddr *)&plan->address, sizeof(plan->address)) == 0)
-		give_up(plan->report_fd, EWOULDBLOCK);
+		report_and_exit(plan->report_fd, EWOULDBLOCK);
 	close(sock);
 	return fd;
 }
 
-/* In the child: only descriptors 0 to 4 stay. */
+/* In the child: keep only descriptors 0 to 4. */
 static void arrange_fds(const struct plan *plan, int lock_fd)
 {
-	/* Out of the way first, since each may be another's place. */
+	/* Move them away first: each may have the number of another. */
 	int lock = fcntl(lock_fd, F_DUPFD, 10), report = fcntl(plan->report_fd, F_DUPFD, 10);
 	int null = fcntl(plan->null_fd, F_DUPFD, 10);
 
 	if (lock < 0 || report < 0 || null < 0)
-		give_up(plan->report_fd, errno);
+		report_and_exit(plan->report_fd, errno);
 	if (dup2(null, 0) < 0 || dup2(null, 1) < 0 || dup2(null, 2) < 0 ||
 	    dup2(lock, LOCK_FD) < 0 || dup2(report, REPORT_FD) < 0)
-		give_up(report, errno);
+		report_and_exit(report, errno);
 	for (int fd = REPORT_FD + 1; fd < plan->fd_bound; fd++)
 		close(fd);
 	if (fcntl(REPORT_FD, F_SETFD, FD_CLOEXEC) < 0)
-		give_up(REPORT_FD, errno);
+		report_and_exit(REPORT_FD, errno);
 }
 
 static void become_server(const struct plan *plan)
@@ -164,32 +163,32 @@ static void become_server(const struct plan *plan)
 	arrange_fds(plan, take_lock(plan));
 	umask(077);
 	if (chdir(plan->dir) != 0)
-		give_up(REPORT_FD, errno);
+		report_and_exit(REPORT_FD, errno);
 	if (write(REPORT_FD, &good, sizeof(good)) != sizeof(good))
 		_exit(126);
 	execv(plan->binary, plan->argv);
-	give_up(REPORT_FD, errno);
+	report_and_exit(REPORT_FD, errno);
 }
 
-/* Start it through a child that ends at once: the server belongs to init then, and no wait() of the
- * program around us ever sees it. */
+/* Start it through a child that exits at once: the server is then a child of init, and no wait() of
+ * the program around us ever returns it. */
 static void start(const struct plan *plan)
 {
 	sigset_t all, before;
 	pid_t pid;
 
-	/* No handler of the program may run in the child. */
+	/* No signal handler of the program may run in the child. */
 	sigfillset(&all);
 	pthread_sigmask(SIG_SETMASK, &all, &before);
 	pid = fork();
 	if (pid == 0) {
 		if (setsid() < 0)
-			give_up(plan->report_fd, errno);
+			report_and_exit(plan->report_fd, errno);
 		pid = fork();
 		if (pid == 0)
 			become_server(plan);
 		if (pid < 0)
-			give_up(plan->report_fd, errno);
+			report_and_exit(plan->report_fd, errno);
 		_exit(0);
 	}
 	if (pid < 0) {
@@ -198,14 +197,14 @@ static void start(const struct plan *plan)
 		(void)done;
 	}
 	pthread_sigmask(SIG_SETMASK, &before, NULL);
-	/* Who ignores SIGCHLD has no child to wait for: ECHILD is as good. */
+	/* ECHILD if the program ignores SIGCHLD: just as good. */
 	while (pid > 0 && waitpid(pid, NULL, 0) < 0 && errno == EINTR)
 		;
 }
 
-/* What the child says, 0 if it says nothing.  Its end of the pipe closes with the exec that
- * succeeds, but a worker forked meanwhile may have a copy: nothing waits for that alone. */
-static int hear(int fd, int64_t deadline_ns)
+/* Read the child's report, 0 if there is none.  A successful exec closes the child's end of the
+ * pipe, but a concurrently forked process may have a copy: do not rely on end of file. */
+static int read_report(int fd, int64_t deadline_ns)
 {
 	int number = 0;
 	ssize_t got;
@@ -218,7 +217,7 @@ static int hear(int fd, int64_t deadline_ns)
 	return got == sizeof(number) ? number : 0;
 }
 
-/* One more than the highest descriptor, asked for before the fork. */
+/* One more than the highest descriptor, determined before the fork. */
 static int fd_bound(void)
 {
 	struct rlimit limit;
@@ -231,8 +230,8 @@ static int fd_bound(void)
 			if (atoi(entry->d_name) > most)
 				most = atoi(entry->d_name);
 		closedir(dir);
-		return most +
-		       64; /* other threads may open some meanwhile; theirs are CLOEXEC or few */
+		return most + 64; /* margin for descriptors that other threads open meanwhile; ours
+		                   * are CLOEXEC */
 	}
 	if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur > FDS_MAX)
 		return FDS_MAX;
@@ -277,7 +276,7 @@ lk_err lk__server_exec(const struct lk__server *server, const char *dir, const c
 		number = errno;
 		if (plan.null_fd >= 0)
 			close(plan.null_fd);
-		return lk__why_set(why, LK_ESYSTEM, "cannot start %s: %s", file, strerror(number));
+		return lk__why_set(why, LK_ESYSTEM, "%s: cannot start: %s", file, strerror(number));
 	}
 	fcntl(report[0], F_SETFD, FD_CLOEXEC);
 	fcntl(report[1], F_SETFD, FD_CLOEXEC);
@@ -286,13 +285,13 @@ lk_err lk__server_exec(const struct lk__server *server, const char *dir, const c
 	start(&plan);
 	close(report[1]);
 	close(plan.null_fd);
-	number = hear(report[0], deadline_ns);
+	number = read_report(report[0], deadline_ns);
 	if (number == 0)
-		number = hear(report[0], lk__now_ns() + EXEC_NS);
+		number = read_report(report[0], lk__now_ns() + EXEC_NS);
 	close(report[0]);
 	if (number == EWOULDBLOCK)
 		return LK_EBUSY;
 	if (number)
-		return lk__why_set(why, LK_ESYSTEM, "cannot start %s: %s", file, strerror(number));
+		return lk__why_set(why, LK_ESYSTEM, "%s: cannot start: %s", file, strerror(number));
 	return LK_OK;
 }

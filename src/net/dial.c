@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * Reaching a server: look-up, socket and connect, all by one deadline. */
+ * Connecting to a server: look-up, socket and connect, all by one deadline. */
 #include "dial.h"
 
 #include "../base/os.h"
@@ -12,14 +12,15 @@
 #include <string.h>
 #include <sys/un.h>
 
-/* Probes that stay unanswered before the peer counts as gone. */
+/* Probes without an answer before the peer counts as dead. */
 #define KEEPALIVE_PROBES 3
-/* Between two tries when the queue of a Unix socket's listener is full: poll() cannot tell. */
+/* Pause between attempts while the backlog of a Unix listener is full, which poll() cannot
+ * await. */
 #define BACKLOG_PAUSE_NS (2 * LK__MS)
 
 static void set_option(int fd, int level, int option, int value)
 {
-	/* A system that does not know one of these works without it. */
+	/* A system without one of these options works without it. */
 	(void)setsockopt(fd, level, option, &value, sizeof(value));
 }
 
@@ -29,8 +30,8 @@ static void set_options(int fd, const struct lk__target *target, int family)
 	int64_t idle_s = (target->keepalive_ms + 999) / 1000;
 	int idle, pause;
 
-	/* A dropped connection is reset: bytes of it that are still under way must not be carried
-	 * out after we have gone on to something else. */
+	/* Reset a dropped connection: bytes still in the send buffer must not be executed after we
+	 * have moved on. */
 	(void)setsockopt(fd, SOL_SOCKET, SO_LINGER, &linger, sizeof(linger));
 #ifdef SO_NOSIGPIPE
 	set_option(fd, SOL_SOCKET, SO_NOSIGPIPE, 1);
@@ -39,7 +40,7 @@ static void set_options(int fd, const struct lk__target *target, int family)
 		return;
 	if (idle_s < 1)
 		idle_s = 1;
-	idle = idle_s > 32767 ? 32767 : (int)idle_s; /* the most that Linux takes */
+	idle = idle_s > 32767 ? 32767 : (int)idle_s; /* the maximum of Linux */
 	pause = idle / KEEPALIVE_PROBES > 0 ? idle / KEEPALIVE_PROBES : 1;
 	set_option(fd, IPPROTO_TCP, TCP_NODELAY, 1);
 	set_option(fd, SOL_SOCKET, SO_KEEPALIVE, 1);
@@ -53,13 +54,13 @@ static void set_options(int fd, const struct lk__target *target, int family)
 	set_option(fd, IPPROTO_TCP, TCP_KEEPCNT, KEEPALIVE_PROBES);
 #endif
 #ifdef TCP_USER_TIMEOUT
-	/* Keepalive does not run while bytes are unacknowledged; this bounds that case alike. */
+	/* Keepalive does not run while bytes are unacknowledged; this limits that case. */
 	set_option(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, (idle + KEEPALIVE_PROBES * pause) * 1000);
 #endif
 }
 
-/* A port of this machine's own range that nobody listens on may be given to us as our own end, and
- * then TCP connects us to ourselves. */
+/* TCP simultaneous open: if the port is in this machine's ephemeral range and has no listener, the
+ * kernel may choose it as our own end and connect the socket to itself. */
 static bool connected_to_itself(int fd, int family)
 {
 	struct sockaddr_storage here = {0}, there = {0};
@@ -70,7 +71,7 @@ static bool connected_to_itself(int fd, int family)
 	       here_len == there_len && !memcmp(&here, &there, here_len);
 }
 
-/* Wait for a connect that is under way; 0 or an errno, ECANCELED if cancel_fd came first. */
+/* Wait for a pending connect; returns 0 or an errno, ECANCELED if cancel_fd was ready. */
 static int connect_wait(int fd, int64_t deadline_ns, int cancel_fd)
 {
 	int ready = lk__poll2(fd, POLLOUT, cancel_fd, deadline_ns);
@@ -101,7 +102,7 @@ static int connect_socket(int fd, const struct lk__address *address, int64_t dea
 			number = errno;
 		if (number != EAGAIN)
 			break;
-		/* A Unix socket whose listener has no room just now. */
+		/* The backlog of a Unix listener is full for now. */
 		pause_ns = lk__now_ns() + BACKLOG_PAUSE_NS;
 		if (deadline_ns >= 0 && pause_ns >= deadline_ns)
 			return ETIMEDOUT;
@@ -158,8 +159,7 @@ static lk_err unix_address(const struct lk__target *target, struct lk__address *
 
 	memset(address, 0, sizeof(*address));
 	if (len >= sizeof(un->sun_path))
-		return lk__why_about(why, LK_ECONN, target->text,
-		                     "the path is too long for a socket");
+		return lk__why_about(why, LK_ECONN, target->text, "path too long for a socket");
 	un->sun_family = AF_UNIX;
 	memcpy(un->sun_path, target->socket_path, len + 1);
 	address->len = sizeof(*un);
@@ -198,7 +198,7 @@ lk_err lk__dial_each(const struct lk__target *target, int64_t deadline_ns, int c
 	if (err)
 		return err;
 	for (size_t i = 0; i < count; i++) {
-		/* An address that swallows everything must leave time for those after it. */
+		/* An address that drops packets must leave time for those after it. */
 		int64_t now_ns = lk__now_ns();
 		int64_t share_ns = deadline_ns;
 		if (deadline_ns > now_ns)
@@ -206,7 +206,7 @@ lk_err lk__dial_each(const struct lk__target *target, int64_t deadline_ns, int c
 		err = dial(context, &found[i], share_ns, why);
 		if (!err && address)
 			*address = found[i];
-		/* Only an address that was not reached is a reason to try the next. */
+		/* Only a failure to connect is a reason to try the next address. */
 		if (err != LK_ECONN || is_canceled(cancel_fd))
 			break;
 	}

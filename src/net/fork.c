@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * The table of the library's sockets.  Each is entered in the same critical section that makes it,
- * and fork() waits for that section: so no child ever has a socket that is not in its table. */
+ * The table of the library's sockets.  A socket is created and entered in one critical section, and
+ * fork() waits for its end: a child never has a socket that is not in its table. */
 #include "fork.h"
 
 #include <errno.h>
@@ -13,7 +13,7 @@
 
 #define FIRST_CAP 8
 
-static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER; /* a leaf: nothing is locked under it */
+static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER; /* a leaf: no lock is taken under it */
 static int *fds;
 static size_t fd_count;
 static size_t fd_cap;
@@ -30,7 +30,7 @@ static void after_fork_parent(void)
 	pthread_mutex_unlock(&mutex);
 }
 
-/* Closing sends nothing: the parent has each connection open still. */
+/* Closing sends nothing: the parent still has each connection open. */
 static void after_fork_child(void)
 {
 	for (size_t i = 0; i < fd_count; i++)
@@ -40,8 +40,8 @@ static void after_fork_child(void)
 	pthread_mutex_unlock(&mutex);
 }
 
-/* Room for one more, and the handlers.  Not pthread_once(): what failed for want of memory may
- * succeed the next time. */
+/* Make room for one more entry, and register the handlers.  Not with pthread_once(): after a
+ * failure for lack of memory, the next attempt may succeed. */
 static bool prepare_locked(void)
 {
 	size_t cap;
@@ -113,8 +113,8 @@ void lk__fork_close(int fd)
 		close(fd);
 		break;
 	}
-	/* Not found: a handle of the parent is closed in a child, where the number may by now be a
-	 * file of somebody else. */
+	/* Not found: a child closes a handle of its parent, and the number may now be another
+	 * file. */
 	pthread_mutex_unlock(&mutex);
 	errno = saved;
 }

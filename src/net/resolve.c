@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * Name look-up in a thread of its own.  The caller and the thread share one block; who leaves last
- * frees it, so a look-up that hangs costs a thread and holds up nobody. */
+ * Name look-up in a thread of its own.  Caller and thread share a reference-counted block, so that
+ * a look-up that hangs costs a thread and delays no caller. */
 #include "resolve.h"
 
 #include "../base/os.h"
@@ -83,7 +83,7 @@ static size_t copy_addresses(const struct addrinfo *list,
 	return count;
 }
 
-/* getaddrinfo() with flags besides those that are always wanted. */
+/* getaddrinfo() with additional flags. */
 static void look_up(const char *host, const char *port, int flags, int *status, int *system_error,
                     struct lk__address addresses[LK__RESOLVE_MAX], size_t *count)
 {
@@ -132,7 +132,7 @@ static lk_err lookup_failed(int status, int system_error, struct lk__why *why)
 	return lk__why_set(why, LK_ECONN, "%s", text);
 }
 
-/* Wait for the thread; what it found is copied out, so that the block may outlive us. */
+/* Wait for the thread and copy its result out: the block may be freed by the thread later. */
 static lk_err lookup_wait(struct lookup *lookup, int64_t deadline_ns, int cancel_fd,
                           struct lk__address addresses[LK__RESOLVE_MAX], size_t *count,
                           struct lk__why *why)

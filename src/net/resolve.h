@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * Host names to addresses, with a deadline that getaddrinfo() itself does not have. */
+ * Host names to addresses, with the deadline that getaddrinfo() lacks. */
 #ifndef LK__RESOLVE_H
 #define LK__RESOLVE_H
 
@@ -9,7 +9,7 @@
 #include <stdint.h>
 #include <sys/socket.h>
 
-/* The resolved place of one server, so that both connections of a client go to the same. */
+/* The resolved address of one server, so that both connections of a client lead to the same. */
 struct lk__address {
 	struct sockaddr_storage addr;
 	socklen_t len;
@@ -18,8 +18,8 @@ struct lk__address {
 
 #define LK__RESOLVE_MAX 8 /* addresses of one host that are tried */
 
-/* Look host up.  A numeric one at once; else in a thread that is left behind when it is late.
- * The sentence in why has no prefix.
+/* Look up host: a numeric address at once, a name in a thread that is detached if it is late. The
+ * text in why has no prefix.
  *
  * LK_OK with at least one address, LK_ECONN (unknown, late, canceled), LK_ESYSTEM, LK_ENOMEM */
 lk_err lk__resolve(const char *host, int port, int64_t deadline_ns, int cancel_fd,

@@ -16,11 +16,11 @@
 #endif
 
 #ifndef MSG_NOSIGNAL
-#define MSG_NOSIGNAL 0 /* then dial.c has set SO_NOSIGPIPE */
+#define MSG_NOSIGNAL 0 /* dial.c sets SO_NOSIGPIPE instead */
 #endif
 
-/* How much later than at once a thread may hear that its wait is over, should its reply not come:
- * few replies take longer, and hardly a wait ends before its reply. */
+/* Limit of a blocking read, and so of how late a thread learns that its wait is over if no reply
+ * arrives: few replies take longer, and few waits end before their reply. */
 #define PATIENCE_MS 10
 
 int64_t lk__socket_write(const struct lk__socket *socket, const char *bytes, size_t len,
@@ -94,13 +94,14 @@ bool lk__socket_be_patient(const struct lk__socket *socket)
 
 void lk__socket_shutdown(const struct lk__socket *socket)
 {
-	/* On Linux a TCP socket is disconnected first: what it still has to send is thrown away,
-	 * as SO_LINGER 0 would at the close that comes later.  Elsewhere, and for Unix sockets,
-	 * the call fails and shutdown() does what can be done. */
+	/* On Linux disconnect a TCP socket first: this discards its send buffer, as SO_LINGER 0
+	 * does when the socket is closed later.  Elsewhere, and for Unix sockets, the call fails
+	 * and shutdown() is the best available. */
 #ifdef __linux__
 	struct sockaddr nobody = {.sa_family = AF_UNSPEC};
 
-	/* By number, since the thread sanitizer takes connect() for the birth of a descriptor. */
+	/* By number, since the thread sanitizer takes connect() for the creation of a
+	 * descriptor. */
 	(void)syscall(SYS_connect, socket->fd, &nobody, sizeof(nobody));
 #endif
 	(void)shutdown(socket->fd, SHUT_RDWR);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * One connected socket: raw bytes in and out, whatever they mean.  dial.h connects it. */
+ * One connected socket: raw bytes in and out.  dial.h connects it. */
 #ifndef LK__SOCKET_H
 #define LK__SOCKET_H
 
@@ -15,23 +15,23 @@ struct lk__socket {
 };
 
 /* Write without blocking: bytes taken, 0 = the socket is full, -1 = broken (LK_ECONN in why).
- * EINTR is retried, SIGPIPE never raised. */
+ * Retries EINTR, never raises SIGPIPE. */
 int64_t lk__socket_write(const struct lk__socket *socket, const char *bytes, size_t len,
                          struct lk__why *why);
-/* Write it all by deadline_ns; LK_ECONN if it fails, or "canceled" as soon as cancel_fd (-1 = none)
- * is readable.  *sent is how far it came, also then. */
+/* Write everything by deadline_ns; LK_ECONN if it fails, or "canceled" as soon as cancel_fd (-1 =
+ * none) is readable.  *sent: the bytes written, after a failure, too. */
 lk_err lk__socket_send(const struct lk__socket *socket, int64_t deadline_ns, int cancel_fd,
                        const char *bytes, size_t len, size_t *sent, struct lk__why *why);
 
-/* Read: bytes got, 0 = nothing there now, -1 = ended or broken (LK_ECONN in why).  Never blocks,
- * but with wait, if lk__socket_be_patient() returned true: then it returns as soon as there is
- * something, or 0 after some milliseconds, one system call instead of two.  Only
- * lk__socket_shutdown() wakes it earlier. */
+/* Read: bytes got, 0 = no data now, -1 = ended or broken (LK_ECONN in why).  With wait, if
+ * lk__socket_be_patient() returned true, block until there is data, or some milliseconds: one
+ * system call instead of two.  Only lk__socket_shutdown() wakes it earlier. */
 int64_t lk__socket_read(const struct lk__socket *socket, bool wait, char *bytes, size_t size,
                         struct lk__why *why);
 bool lk__socket_be_patient(const struct lk__socket *socket);
 
-/* Make every use of the socket fail from now on, in other threads too; the descriptor stays. */
+/* Make every use of the socket fail from now on, in other threads, too; the descriptor stays
+ * open. */
 void lk__socket_shutdown(const struct lk__socket *socket);
 void lk__socket_close(const struct lk__socket *socket);
 
