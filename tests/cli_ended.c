@@ -110,7 +110,7 @@ static void assert_lost(size_t i)
 	              "%s: latchkey ended before its command", shapes[i].before);
 	ck_assert_msg(WIFEXITED(cmds[i].status) && WEXITSTATUS(cmds[i].status) == 79, "%s: %x %s",
 	              shapes[i].before, cmds[i].status, cmds[i].err);
-	ck_assert_msg(!strstr(cmds[i].err, "could not be ended"), "%s: %s", shapes[i].before,
+	ck_assert_msg(!strstr(cmds[i].err, "could not be killed"), "%s: %s", shapes[i].before,
 	              cmds[i].err);
 }
 
@@ -316,7 +316,7 @@ TEST(process_that_forks_away_is_ended)
 	RUNS(0, &other, "latchkey", "break", "a0");
 	ck_assert(command_wait(&cmds[0], 8000));
 	unlink(file_of("witness", 0));
-	ck_assert_ptr_null(strstr(cmds[0].err, "could not be ended"));
+	ck_assert_ptr_null(strstr(cmds[0].err, "could not be killed"));
 	ck_assert_int_eq(command_count(), 0);
 	server_stop(&server);
 }

@@ -243,7 +243,7 @@ TEST(on_lost_warn_lets_the_command_end)
 	RUNS(0, &other, "latchkey", "break", "a");
 	assert_status(79);
 	ck_assert_str_eq(cmd.out, "done\n");
-	ck_assert_ptr_nonnull(strstr(cmd.err, "goes on"));
+	ck_assert_ptr_nonnull(strstr(cmd.err, "continues"));
 	server_stop(&server);
 }
 
@@ -273,7 +273,7 @@ TEST(process_that_changed_its_user_is_warned_of)
 	START(&cmd, "setpriv", "--reuid=65534", "--clear-groups", command_file("latchkey"), "lock",
 	      "--max-hold", "1", "a", command_file("root"), "--reuid=0", "sleep", "60");
 	assert_status(79);
-	ck_assert_ptr_nonnull(strstr(cmd.err, "1 processes of the command could not be ended"));
+	ck_assert_ptr_nonnull(strstr(cmd.err, "1 processes of the command could not be killed"));
 	ck_assert_int_eq(command_signal_of("sleep", SIGKILL), 1);
 	ck_assert(WITHIN(2000, command_count() == 0));
 	server_stop(&server);

@@ -170,7 +170,7 @@ TEST(break_takes_the_one_hold_there_is)
 	ck_assert(command_wait(&two, 5000));
 	ck_assert_int_eq(WEXITSTATUS(two.status), 0);
 	RUNS(1, &cmd, "latchkey", "break", "s");
-	ck_assert_str_eq(cmd.err, "latchkey: cannot break \"s\": nobody holds it\n");
+	ck_assert_str_eq(cmd.err, "latchkey: cannot break \"s\": not held\n");
 	server_stop(&server);
 }
 
@@ -184,7 +184,7 @@ TEST(break_of_several_lists_them_and_takes_the_one_that_is_named)
 	hold(&two, "second", "1");
 	ck_assert(WITHIN(3000, RUN(&cmd, "latchkey", "break", "s") == 1 &&
 	                               strstr(cmd.err, "second") && strstr(cmd.err, "first")));
-	ck_assert_ptr_nonnull(strstr(cmd.err, "cannot break \"s\": 2 hold it"));
+	ck_assert_ptr_nonnull(strstr(cmd.err, "cannot break \"s\": 2 holders"));
 	ck_assert_ptr_nonnull(strstr(cmd.err, "--if-holder"));
 	at = strstr(cmd.err, "second");
 	while (at[-1] != '\n')
@@ -193,7 +193,7 @@ TEST(break_of_several_lists_them_and_takes_the_one_that_is_named)
 	snprintf(id, sizeof(id), "%.*s", (int)strcspn(at, " "), at);
 	RUNS(1, &cmd, "latchkey", "break", "--if-holder", "AAAAAAAAAAAAAAAAAAAAAA:AAAAAAAAAAA",
 	     "s");
-	ck_assert_ptr_nonnull(strstr(cmd.err, "no hold on it has this id"));
+	ck_assert_ptr_nonnull(strstr(cmd.err, "no hold has this id"));
 	RUNS(0, &cmd, "latchkey", "break", "--if-holder", id, "s");
 	ends_lost(&two);
 	ck_assert_int_eq(command_count_of("sleep"), 1);

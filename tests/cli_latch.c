@@ -72,7 +72,7 @@ TEST(down_tells_what_remains)
 	begin();
 	RUNS(1, &cmd, "latchkey", "latch", "down", "a");
 	ck_assert_str_eq(cmd.out, "");
-	ck_assert_str_eq(cmd.err, "latchkey: cannot count down \"a\": there is no such latch\n");
+	ck_assert_str_eq(cmd.err, "latchkey: cannot count down \"a\": no such latch\n");
 	RUNS(0, &cmd, "latchkey", "latch", "set", "-q", "a", "5");
 	RUNS(0, &cmd, "latchkey", "latch", "down", "a");
 	ck_assert_str_eq(cmd.out, "4\n");
@@ -162,7 +162,7 @@ TEST(removed_latch_is_waited_for)
 {
 	begin();
 	RUNS(1, &cmd, "latchkey", "latch", "rm", "a");
-	ck_assert_str_eq(cmd.err, "latchkey: cannot remove \"a\": there is no such latch\n");
+	ck_assert_str_eq(cmd.err, "latchkey: cannot remove \"a\": no such latch\n");
 	RUNS(0, &cmd, "latchkey", "latch", "set", "-q", "a", "1");
 	START(&waiter, "latchkey", "latch", "wait", "a");
 	assert_waits(&waiter);

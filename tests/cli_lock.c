@@ -236,13 +236,13 @@ TEST(help_of_a_verb_has_its_options_and_no_other)
 	            WORDS("latchkey sem", "--permits", "--ttl", "--id", "--json", "latch:"));
 	assert_help(
 		"sem", NULL, WORDS("\n  --permits N", "\n  -k UNITS", "\n  --ttl SECS", "--fixed"),
-		WORDS("latchkey rate", "--per SECS", "--open-ttl", "forget it if it is not open"));
+		WORDS("latchkey rate", "--per SECS", "--open-ttl", "remove it if it is not open"));
 	assert_help("rate", NULL, WORDS("\n  --permits N, --limit N", "\n  --per SECS", "--report"),
 	            WORDS("latchkey sem", "--lease", "=kill", "--open-ttl"));
 	assert_help("latch", NULL,
 	            WORDS("latchkey latch set|reset", "latchkey latch rm", "\n  --id ID", "\n  -n ",
-	                  "\n  --absent-is-open", "\n  --ttl SECS        forget it"),
-	            WORDS("latchkey lock", "--lease", "--label", "is remembered"));
+	                  "\n  --absent-is-open", "\n  --ttl SECS        remove it"),
+	            WORDS("latchkey lock", "--lease", "--label", "after the last use"));
 	assert_help("latch", "wait",
 	            WORDS("latchkey latch wait", "\n  --absent-is-open", "\n  -n "),
 	            WORDS("latch set", "latch rm", "--id", "--ttl", "--open-ttl"));
@@ -255,7 +255,7 @@ TEST(help_of_a_verb_has_its_options_and_no_other)
 	ck_assert(!strncmp(cmd.out, "latchkey local start|stop|status", 32));
 	ck_assert_ptr_null(strstr(cmd.out, "--url"));
 	RUNS(64, &cmd, "latchkey", "help", "nothing");
-	ck_assert_ptr_nonnull(strstr(cmd.err, "no verb is called \"nothing\""));
+	ck_assert_ptr_nonnull(strstr(cmd.err, "unknown verb \"nothing\""));
 	ck_assert_str_eq(cmd.out, "");
 	RUNS(64, &cmd, "latchkey", "help", "latch", "nothing");
 	RUNS(64, &cmd, "latchkey", "help", "lock", "a");
@@ -342,8 +342,8 @@ TEST(nested_lock_of_the_same_name_fails_at_once)
 	began = now_ms();
 	RUNS(75, &cmd, "latchkey", "lock", "a", "latchkey", "lock", "a", "true");
 	ck_assert_int_lt(now_ms() - began, 5000);
-	ck_assert_str_eq(cmd.err, "latchkey: cannot acquire \"a\": the command that runs this one "
-	                          "holds it\n");
+	ck_assert_str_eq(cmd.err, "latchkey: cannot acquire \"a\": held by the command that runs "
+	                          "this one\n");
 	RUNS(9, &cmd, "latchkey", "lock", "a", "-c", "latchkey lock b latchkey lock -E9 a true");
 	RUNS(0, &cmd, "latchkey", "lock", "a", "latchkey", "lock", "b", "echo", "in");
 	ck_assert_str_eq(cmd.out, "in\n");

@@ -200,12 +200,12 @@ TEST(foreign_proc_is_not_believed)
 	      "latchkey", "lock", "--max-hold", "0.5", "a", "-c", "sleep 90");
 	ck_assert(command_wait(&cmd, 10000));
 	ck_assert_int_eq(WEXITSTATUS(cmd.status), 79);
-	ck_assert_ptr_null(strstr(cmd.err, "could not be ended"));
+	ck_assert_ptr_null(strstr(cmd.err, "could not be killed"));
 	/* What left the group is not found there, but it is known that something is left. */
 	START(&cmd, "unshare", unshare_right(), "--mount", "--pid", "--fork", "--kill-child",
 	      "latchkey", "lock", "--max-hold", "0.5", "a", "-c", "setsid sleep 90 & sleep 91");
 	ck_assert(command_wait(&cmd, 10000));
 	ck_assert_int_eq(WEXITSTATUS(cmd.status), 79);
-	ck_assert_ptr_nonnull(strstr(cmd.err, "could not be ended"));
+	ck_assert_ptr_nonnull(strstr(cmd.err, "could not be killed"));
 	server_stop(&server);
 }

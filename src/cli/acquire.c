@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * Getting what is named: in a thread, so that signals, the waiting line and the end of the wait are
- * served meanwhile.  The thread is left behind when nothing but a dead store holds it up. */
+ * Acquiring the named lock, permits, turn or open latch in a thread, so that signals, the waiting
+ * line and the end of the wait are handled meanwhile.  The thread is detached if only a dead store
+ * delays it. */
 #include "acquire.h"
 
 #include "clock.h"
@@ -16,15 +17,15 @@
 #define PROMPT_NS (200 * MS) /* after the end of a wait */
 #define BACKOFF_FIRST_MS 20  /* between attempts to connect, as in the library */
 #define BACKOFF_MAX_MS 500
-/* An attempt to connect that ends with the wait has time to report why. */
+/* An attempt to connect that ends with the wait needs time to report its error. */
 #define ATTEMPT_GRACE_NS (100 * MS)
 
 enum stage { STAGE_OPENING, STAGE_WAITING, STAGE_DONE, STAGE_ABANDONED };
 
 /* ---- The thread --------------------------------------------------------------------------- */
 
-/* Make one attempt.  It has the whole connect timeout, which the client keeps for each reconnect:
- * the end of the wait is await()'s to see to. */
+/* Make one attempt, with the whole connect timeout, which the client keeps for each reconnect:
+ * await() handles the end of the wait. */
 static lk_err open_hold(struct acquire *acquire)
 {
 	lk_client_options options = acquire->store->client;
@@ -45,8 +46,8 @@ static lk_err open_hold(struct acquire *acquire)
 	return hold_open(&acquire->hold, acquire->opened);
 }
 
-/* Pause before the next attempt; false when the wait is over by then.  Commands that failed
- * together do not come back together. */
+/* Pause before the next attempt; false when the wait ends before that.  Jitter: commands that
+ * failed together do not retry together. */
 static bool back_off(const struct acquire *acquire, int64_t *backoff_ms)
 {
 	int64_t now_ns = clock_ns(), left_ms = (acquire->end_ns - now_ns) / MS, ms;
@@ -58,14 +59,14 @@ static bool back_off(const struct acquire *acquire, int64_t *backoff_ms)
 	return ms < left_ms && atomic_load(&acquire->stage) != STAGE_ABANDONED;
 }
 
-/* Attempts until the end of the wait, as long as the store is merely out of reach. */
+/* Retry until the end of the wait while the only problem is the connection. */
 static lk_err open_in_time(struct acquire *acquire)
 {
 	int64_t backoff_ms = BACKOFF_FIRST_MS / 2;
 	lk_err err;
 
 	while ((err = open_hold(acquire)) == LK_ECONN || err == LK_EUNKNOWN) {
-		if (!acquire->opened) /* else its log has more to say */
+		if (!acquire->opened) /* otherwise its log has more detail */
 			outage_failed(&acquire->outage, lk_errmsg());
 		if (acquire->end_ns == NEVER || !back_off(acquire, &backoff_ms))
 			break;
@@ -73,7 +74,7 @@ static lk_err open_in_time(struct acquire *acquire)
 	return err;
 }
 
-/* Go on to that stage; false when the thread was abandoned: its result is of no use. */
+/* Enter that stage; false when the thread was abandoned and its result is unused. */
 static bool enter(struct acquire *acquire, int stage)
 {
 	int before = atomic_load(&acquire->stage);
@@ -94,8 +95,8 @@ static int64_t wait_left_ms(const struct acquire *acquire)
 	return wait_ms > 1 ? wait_ms : 1;
 }
 
-/* Has the store just answered?  A wait ends one command timeout late when it did not, and a request
- * to a server that is gone would add another. */
+/* Has the store responded just now?  Otherwise the wait ended one command timeout late, and a
+ * request to a dead server would add another. */
 static bool store_answers(struct acquire *acquire, lk_err err)
 {
 	return err == LK_EBUSY ||
@@ -103,7 +104,7 @@ static bool store_answers(struct acquire *acquire, lk_err err)
 	        !outage_lasts(&acquire->outage));
 }
 
-/* Why it was not acquired, for the user: the holder rather than "busy". */
+/* Describe the failure for the user: name the holder rather than say "busy". */
 static void explain(struct acquire *acquire, lk_err err)
 {
 	const char *detail = store_errmsg(acquire->store);
@@ -162,8 +163,8 @@ static bool thread_start(struct acquire *acquire)
 
 /* ---- The wait ----------------------------------------------------------------------------- */
 
-/* When the thread is not waited for any longer: there is no connection, and the wait is over, or
- * was by a signal. */
+/* The time to abandon the thread: there is no connection, and the wait is over or was ended by a
+ * signal. */
 static int64_t abandon_ns(struct acquire *acquire)
 {
 	char why[OUTAGE_WHY_SIZE];
@@ -177,7 +178,7 @@ static int64_t abandon_ns(struct acquire *acquire)
 	return acquire->end_ns + (*outage_why(&acquire->outage, why) ? 0 : ATTEMPT_GRACE_NS);
 }
 
-/* False when it is done, just now. */
+/* False when the thread has just finished. */
 static bool abandon(struct acquire *acquire)
 {
 	int before = atomic_load(&acquire->stage);
@@ -195,7 +196,7 @@ static int64_t next_ns(struct acquire *acquire, const struct waitline *line)
 	if (atomic_load(&acquire->stage) != STAGE_WAITING || outage_lasts(&acquire->outage))
 		until_ns = NEVER;
 	else if (acquire->signal)
-		/* A cancel that came before the wait had begun was for nothing. */
+		/* Repeat a cancel: one that was sent before the wait began had no effect. */
 		until_ns = clock_ns() + CANCEL_AGAIN_NS;
 	else
 		until_ns = waitline_due(line);
@@ -233,7 +234,7 @@ static void report_outage(struct acquire *acquire, struct waitline *line)
 		outage_report(&acquire->outage);
 }
 
-/* Until the thread is done; false when it was abandoned. */
+/* Wait for the thread; false when it was abandoned. */
 static bool await(struct acquire *acquire, struct waitline *line,
                   void (*before_death)(void *arg, int number), void *arg)
 {
@@ -257,8 +258,8 @@ static bool await(struct acquire *acquire, struct waitline *line,
 	return true;
 }
 
-/* The wait ended without a connection: busy if the store answered until just now, else not reached.
- */
+/* The wait ended without a connection: busy if the store responded until just now, else
+ * unreachable. */
 static void judge_outage(struct acquire *acquire)
 {
 	char why[OUTAGE_WHY_SIZE];
@@ -289,7 +290,7 @@ void acquire_run(struct acquire *acquire, void (*before_death)(void *arg, int nu
 	acquire->end_ns = NEVER;
 	if (options->wait_ms > 0 && options->wait_ms < (NEVER - acquire->began_ns) / MS / 2)
 		acquire->end_ns = acquire->began_ns + options->wait_ms * MS;
-	/* One that does not wait has no more to report than that it failed. */
+	/* A command that does not wait reports its failure only. */
 	outage_init(&acquire->outage, acquire->store->command_timeout_ms,
 	            options->quiet || !options->wait_ms, options->verbose);
 	if (!thread_start(acquire))
@@ -304,7 +305,7 @@ void acquire_run(struct acquire *acquire, void (*before_death)(void *arg, int nu
 		if ((acquire->err == LK_ECONN || acquire->err == LK_EUNKNOWN) &&
 		    acquire->end_ns != NEVER && outage_lasts(&acquire->outage)) {
 			judge_outage(acquire);
-			acquire_give_up(acquire); /* whatever the judgement is */
+			acquire_give_up(acquire); /* whatever judge_outage() found */
 		}
 	} else {
 		pthread_detach(acquire->thread);
@@ -316,8 +317,8 @@ void acquire_run(struct acquire *acquire, void (*before_death)(void *arg, int nu
 
 void acquire_close(struct acquire *acquire)
 {
-	/* What the store did not answer once it need not be asked again: the wait was long enough,
-	 * and with the connection the ticket is gone. */
+	/* After LK_EUNKNOWN or LK_ECONN a close would ask a silent store again.  The store has had
+	 * its time, and the ticket ends with the connection. */
 	if (acquire->err != LK_EUNKNOWN && acquire->err != LK_ECONN)
 		lk_client_close(acquire->client);
 	acquire->client = NULL;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * Getting what is named: in a thread, so that signals and the waiting line are served meanwhile. */
+ * Acquiring the named lock, permits, turn or open latch in a thread, so that signals and the
+ * waiting line are handled meanwhile. */
 #ifndef ACQUIRE_H
 #define ACQUIRE_H
 
@@ -22,28 +23,28 @@ struct acquire {
 	/* set by acquire_run() */
 	lk_client *client;
 	lk_err err;
-	bool nested; /* this very chain of commands holds it: it would wait for itself */
-	int signal;  /* it was given up because of this signal */
+	bool nested; /* held by the commands that run this one: it would wait for itself */
+	int signal;  /* the signal that ended the wait */
 	int64_t waited_ms;
 	char message[1600];
 	struct outage outage;
 	/* its own */
 	pthread_t thread;
 	int64_t began_ns;
-	int64_t end_ns; /* of the wait, NEVER = there is none */
+	int64_t end_ns; /* end of the wait, NEVER = no limit */
 	atomic_int stage;
-	lk_client *opened; /* these three are the thread's until it is done */
+	lk_client *opened; /* the thread owns these three until it is done */
 	lk_err result;
 	char detail[1600];
 };
 
-/* Acquire; LK_OK, or err and message say why not.  The wait that the options allow covers
- * connecting, too.  A signal that ends programs while the store is still being connected to ends
- * this one at once, after before_death(signal), if not NULL. */
+/* Acquire; LK_OK, or err and message give the reason.  The wait includes connecting.  While the
+ * store is still being connected to, a signal that ends programs ends this one at once, after
+ * before_death(signal), if not NULL. */
 void acquire_run(struct acquire *acquire, void (*before_death)(void *arg, int number), void *arg);
-/* Have acquire_close() close nothing: the store was asked once, and did not answer. */
+/* Make acquire_close() close nothing: the store did not respond. */
 void acquire_give_up(struct acquire *acquire);
-/* Close the client, if it is open: no more of the hold. */
+/* Close the client, if it is open.  Its hold ends with it. */
 void acquire_close(struct acquire *acquire);
 
 #endif

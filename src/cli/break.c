@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * The verb break: take a lock, or permits, from their holder. */
+ * The verb break: end the hold of another client. */
 #include "look.h"
 #include "say.h"
 #include "status.h"
@@ -13,34 +13,34 @@
 
 #define HOLDERS_TOLD 20
 
-/* A semaphore with several holders, and none was named. */
+/* A semaphore has several holders, and the user named none. */
 static void tell_holders(const struct look *look, const char *name)
 {
 	char party[1024];
 
-	say("cannot break \"%s\": %" PRId64 " hold it, name one of them by --if-holder", name,
+	say("cannot break \"%s\": %" PRId64 " holders, choose one with --if-holder", name,
 	    look->semaphore.holders);
 	for (size_t i = 0; i < look->holder_count && i < HOLDERS_TOLD; i++)
 		say("  %s  %s, permits: %" PRId64, look->holders[i].party.id,
 		    text_party(party, sizeof(party), &look->holders[i].party),
 		    look->holders[i].permits);
 	if (look->holder_count > HOLDERS_TOLD)
-		say("  the others: latchkey show");
+		say("  more: latchkey show");
 }
 
 static int tell(const struct options *options, const char *name, lk_kind kind, lk_err err)
 {
 	if (err == LK_OK) {
 		if (!options->quiet)
-			say("%s\"%s\" was taken from its holder, who may still be at work",
+			say("%s\"%s\" was broken; the former holder may still be working",
 			    kind == LK_KIND_SEMAPHORE ? "a hold on " : "", name);
 		return 0;
 	}
 	if (err == LK_EABSENT || err == LK_EMISMATCH) {
 		say("cannot break \"%s\": %s", name,
-		    err != LK_EMISMATCH         ? "nobody holds it"
-		    : kind == LK_KIND_SEMAPHORE ? "no hold on it has this id"
-		                                : "another holds it");
+		    err != LK_EMISMATCH         ? "not held"
+		    : kind == LK_KIND_SEMAPHORE ? "no hold has this id"
+		                                : "the holder is another");
 		return STATUS_OTHERWISE;
 	}
 	say("cannot break \"%s\": %s", name, lk_errmsg());
@@ -99,7 +99,7 @@ int verb_break(const struct options *options)
 	} else if (kind == LK_KIND_SEMAPHORE) {
 		status = break_semaphore(options, name, client);
 	} else if (kind == LK_KIND_LATCH) {
-		say("cannot break \"%s\": it is a latch, which nobody holds; \"latchkey latch "
+		say("cannot break \"%s\": a latch has no holder; \"latchkey latch "
 		    "down\" counts it down, \"latchkey latch rm\" removes it",
 		    name);
 		status = STATUS_OTHERWISE;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * The clock that leases run on, and waiting on it. */
+ * The clock of leases, and waiting on it. */
 #include "clock.h"
 
 #include <string.h>
@@ -23,8 +23,8 @@ int64_t clock_ns(void)
 	return now.tv_sec * SECOND + now.tv_nsec;
 }
 
-/* poll() counts the time the machine is awake; only a timer of the clock ends a wait in time after
- * the machine slept.  -1 where there is none: then the time-out has to do. */
+/* poll() counts only time while the machine is awake; a timer on this clock ends a wait in time
+ * after a suspend.  -1 where there is none: then the time-out must do. */
 static int timer_arm(int64_t deadline_ns)
 {
 #ifdef __linux__
@@ -40,7 +40,7 @@ static int timer_arm(int64_t deadline_ns)
 		when.it_value.tv_sec = deadline_ns / SECOND;
 		when.it_value.tv_nsec = deadline_ns % SECOND;
 	}
-	/* Also forgets an earlier expiry that nobody read. */
+	/* This also clears an earlier expiry that was not read. */
 	timerfd_settime(timer, TFD_TIMER_ABSTIME, &when, NULL);
 	return timer;
 #else

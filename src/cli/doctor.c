@@ -22,13 +22,13 @@ static void print_finding(void *arg, const lk_finding *finding)
 	fflush(stdout);
 }
 
-/* The command alone knows that no store was named: the library examines the URL it is given. */
+/* The library examines the URL it gets; only the command knows that the user named no store. */
 static void judge_default(struct options *options, lk_fitness *worst)
 {
 	const lk_finding finding = {
 		.fitness = LK_FIT_WARN,
 		.topic = "store",
-		.text = "no store is named: local: locks nothing between machines",
+		.text = "no store is named: local: does not lock between machines",
 		.cure = "set LATCHKEY_URL (local: if that is meant); LATCHKEY_NO_LOCAL=1, or the "
 			"word none in /etc/latchkey/url, forbids the default",
 	};

@@ -1,24 +1,24 @@
 /* SPDX-License-Identifier: MIT
- * The guard: a small process between latchkey and the command, which sees to it that the command
- * does not outlive its lock, whatever becomes of latchkey.
+ * The guard: a small process between latchkey and the command, which ensures that the command does
+ * not outlive its lock, whatever happens to latchkey.
  *
  *     shell -- latchkey -- guard -- command -- its children
  *
- * latchkey talks to the store and to the terminal; the guard is the command's parent.  What could
- * go wrong, and why the command ends all the same:
+ * latchkey uses the store and the terminal; the guard is the command's parent.  The command ends in
+ * each of these cases:
  *
  *  - latchkey is killed: the kernel closes its socket, the guard reads end of file and kills.  When
  *    no process of the command is left, it releases the hold in place of latchkey.
  *  - latchkey is stopped: no later deadline arrives, and the guard kills at the last one it has.
  *  - a child leaves the group (setsid) or is orphaned (double fork): the guard is a subreaper, so
- *    that all of them stay below it, and it walks down from itself.
- *  - the guard is killed: the command dies with its parent (PDEATHSIG), the rest becomes latchkey's
- *    (a subreaper, too), which reads end of file and kills.
- *  - somebody signals latchkey's group: the guard is in a group of its own, and blocks all signals.
+ *    that all of them remain its descendants, and it walks the tree below itself.
+ *  - the guard is killed: the command dies with its parent (PDEATHSIG), its other processes become
+ *    children of latchkey (a subreaper, too), which reads end of file and kills.
+ *  - a signal is sent to latchkey's group: the guard has its own group, and blocks all signals.
  *    It stays in the session, or the command's group would be an orphaned one and ^Z would do
  *    nothing.
  *
- * The guard is forked from a process with one thread.  It starts others, those of a client, when
+ * The guard is forked from a process with one thread.  It starts threads (of a client) when
  * latchkey and the command have ended and only the release is left to do. */
 #include "guard.h"
 
@@ -37,7 +37,7 @@
 #include <sys/prctl.h>
 #endif
 
-#define LEFT_BEHIND_NS (5000 * MS) /* from TERM to KILL for what the command left in its group */
+#define LEFT_BEHIND_NS (5000 * MS) /* from TERM to KILL for the rest of the command's group */
 #define LEFT_BEHIND_LOOK_NS (20 * MS)
 
 enum request_kind {
@@ -65,12 +65,12 @@ struct state {
 	int fd; /* to latchkey, -1 = it has ended */
 	struct job job;
 	struct job_start start;
-	char holder[LK_HOLDER_ID_SIZE]; /* "" = nothing is held, or it was released */
+	char holder[LK_HOLDER_ID_SIZE]; /* "" = nothing is held, or already released */
 	int64_t keep_until_ns;          /* --min-hold */
-	sigset_t waiting;               /* the mask while waiting: SIGCHLD alone comes through */
-	int64_t deadline_ns;            /* when the command has to be dead */
-	int64_t left_until_ns;          /* when what it left behind has to be dead */
-	bool ending;       /* the lock is lost: whatever the command started has to end */
+	sigset_t waiting;               /* the mask while waiting: only SIGCHLD is unblocked */
+	int64_t deadline_ns;            /* when the command must be dead */
+	int64_t left_until_ns;          /* when the rest of its group must be dead */
+	bool ending;       /* the lock is lost: all processes of the command must end */
 	bool killed;       /* everything was killed */
 	bool late;         /* because the deadline passed */
 	bool end_reported; /* the end of the command was reported */
@@ -86,7 +86,7 @@ static void tell(struct state *state, int kind, int value)
 		event.late = state->late;
 		state->end_reported = true;
 	}
-	/* If nobody reads it any more, the next read says so. */
+	/* If latchkey has closed its end, the next read returns end of file. */
 	if (send(state->fd, &event, sizeof(event), MSG_NOSIGNAL) < 0)
 		return;
 }
@@ -106,14 +106,14 @@ static void return_terminal(const struct state *state)
 		tcsetpgrp(setup->terminal_fd, setup->terminal_group);
 }
 
-/* latchkey has ended.  Daemons that a command left behind in peace are not touched. */
+/* latchkey has ended.  Keep daemons of a command that ended normally. */
 static void go_on_alone(struct state *state)
 {
 	close(state->fd);
 	state->fd = -1;
 	if (state->setup->leave)
 		return;
-	/* First the terminal: a script that ran latchkey may be about to read from it. */
+	/* The terminal first: a script that ran latchkey may be about to read from it. */
 	return_terminal(state);
 	if (state->job.pid && !state->end_reported)
 		kill_all(state);
@@ -131,7 +131,7 @@ static void finish(struct state *state)
 		return_terminal(state);
 	if (state->setup->terminal_fd >= 0)
 		close(state->setup->terminal_fd);
-	/* With a process left that could not be killed the lease has to do. */
+	/* If a process could not be killed, the hold must expire by itself. */
 	if (state->holder[0] && !state->job.left)
 		remains_release(&remains);
 	_exit(0);
@@ -148,7 +148,7 @@ static void run(struct state *state, const struct request *request)
 		tell(state, GUARD_REFUSED, errno);
 }
 
-/* False at end of file. */
+/* Handle a request; false at end of file. */
 static bool obey(struct state *state)
 {
 	struct request request;
@@ -172,12 +172,12 @@ static bool obey(struct state *state)
 		run(state, &request);
 		break;
 	case REQUEST_SIGNAL:
-		/* What was stopped past its lease is ended, never continued. */
+		/* A command that was stopped past its lease is ended, never continued. */
 		if (request.value != SIGCONT || clock_ns() < state->deadline_ns)
 			job_signal(&state->job, request.value, false);
 		break;
-	/* A loss that comes after a normal end does not concern the daemons, although latchkey may
-	 * not have received that event yet. */
+	/* Ignore a loss after a normal end: daemons may stay.  latchkey may not have received the
+	 * event of that end yet. */
 	case REQUEST_END:
 		if (state->end_reported)
 			break;
@@ -194,7 +194,7 @@ static bool obey(struct state *state)
 	return true;
 }
 
-/* The command has ended by itself: end what it left in its group.  True when that is done. */
+/* The command has ended by itself: end the rest of its group.  True when done. */
 static bool end_group(struct state *state)
 {
 	struct job *job = &state->job;
@@ -203,13 +203,13 @@ static bool end_group(struct state *state)
 		return true;
 	if (clock_ns() < state->left_until_ns)
 		return false;
-	/* What is left now may be collected by its own parent alone. */
+	/* Only their own parents can collect processes that are left after this. */
 	job_signal(job, SIGKILL, false);
 	return true;
 }
 
-/* Collect what ended; report when the command has ended: after a loss that is when no process of it
- * is left, wherever it went, and at the deadline all are killed. */
+/* Collect ended processes and report the end of the command.  After a loss it has ended when no
+ * process of it is left, in any group; at the deadline all are killed. */
 static void look(struct state *state)
 {
 	struct job *job = &state->job;
@@ -222,7 +222,7 @@ static void look(struct state *state)
 			tell(state, GUARD_CONTINUED, 0);
 		if (job->reaped && !state->killed && !state->ending && !state->setup->spare &&
 		    job_group_lives(job)) {
-			/* Stopped ones must run to obey; the lease still does. */
+			/* Stopped processes must run to handle TERM; the lease is still valid. */
 			job_signal(job, SIGTERM, false);
 			job_signal(job, SIGCONT, false);
 			state->left_until_ns = clock_ns() + LEFT_BEHIND_NS;
@@ -231,7 +231,7 @@ static void look(struct state *state)
 	if (state->end_reported)
 		return;
 	if (state->killed && !job->reaped) {
-		/* It cannot be killed, and nobody knows when it will end. */
+		/* It cannot be killed, and its end cannot be predicted. */
 		tell(state, GUARD_ENDED, SIGKILL);
 		return;
 	}
@@ -249,7 +249,8 @@ static void guard_loop(struct state *state)
 		int64_t until_ns = job->pid && !state->end_reported ? state->deadline_ns : NEVER;
 		struct pollfd fds[2];
 
-		/* Orphans may be anybody's to collect: looking is the only way to see them go. */
+		/* Orphans may be collected by other processes: polling is the only way to notice
+		 * their end. */
 		if (left_behind && clock_ns() + LEFT_BEHIND_LOOK_NS < until_ns)
 			until_ns = clock_ns() + LEFT_BEHIND_LOOK_NS;
 		fds[1].fd = state->fd;
@@ -263,7 +264,7 @@ static void guard_loop(struct state *state)
 		}
 		if (job->pid)
 			look(state);
-		/* A turn at a rate is not held: its command needs no guard. */
+		/* A turn at a rate is not a hold: its command needs no guard. */
 		if (state->fd < 0 && (!job->pid || state->end_reported || state->setup->spare))
 			finish(state);
 	}
@@ -317,7 +318,7 @@ bool guard_start(struct guard *guard, const struct guard_setup *setup)
 	guard->pid = fork();
 	if (!guard->pid) {
 		close(fds[0]);
-		/* A reader of the report waits for latchkey, not for --min-hold. */
+		/* The report's reader waits for latchkey to exit, not for --min-hold. */
 		if (setup->report_fd >= 0)
 			close(setup->report_fd);
 		guard_main(setup, fds[1], &mask);
@@ -335,7 +336,7 @@ bool guard_start(struct guard *guard, const struct guard_setup *setup)
 static void ask(struct guard *guard, struct request *request)
 {
 	request->deadline_ns = guard->deadline_ns;
-	/* A full buffer means a guard that was stopped; what it misses here the next one says. */
+	/* A full buffer means a stopped guard; the next request repeats the deadline. */
 	if (send(guard->fd, request, sizeof(*request), MSG_NOSIGNAL | MSG_DONTWAIT) < 0)
 		return;
 }
@@ -408,7 +409,7 @@ void guard_tend(struct guard *guard)
 
 	if (!waitid(P_PID, (id_t)guard->pid, &info, WSTOPPED | WNOHANG) && info.si_pid)
 		kill(guard->pid, SIGCONT);
-	/* An ended guard stays uncollected: its entry in /proc still tells when it began. */
+	/* Leave an ended guard uncollected: its /proc entry still has its start time. */
 	for (;;) {
 		info.si_pid = 0;
 		if (waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) || !info.si_pid ||

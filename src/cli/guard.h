@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * The guard: a small process between latchkey and the command, which sees to it that the command
- * does not outlive its lock, whatever becomes of latchkey, and that the lock does not outlive both.
- */
+ * The guard: a small process between latchkey and the command, which ensures that the command does
+ * not outlive its lock, whatever happens to latchkey, and that the lock does not outlive both. */
 #ifndef GUARD_H
 #define GUARD_H
 
@@ -17,19 +16,19 @@
 struct guard {
 	pid_t pid;
 	int fd;
-	int64_t deadline_ns; /* the last one told */
+	int64_t deadline_ns; /* the last one that was sent */
 };
 
-/* What the guard has to know before it is born. */
+/* What the guard needs before it is forked. */
 struct guard_setup {
 	char *const *command;
 	const char *name;
-	int report_fd;        /* latchkey's alone: the guard closes it; -1 = none */
+	int report_fd;        /* latchkey's only: the guard closes it; -1 = none */
 	int terminal_fd;      /* -1 = none */
-	pid_t terminal_group; /* who gets the terminal back */
+	pid_t terminal_group; /* the group that gets the terminal back */
 	bool leave;           /* let the command live when its lock is lost or latchkey dies */
-	bool spare;           /* also what the command leaves in its group: nothing is held */
-	const struct options *options; /* what is held, and where: to release it */
+	bool spare;           /* keep the rest of the command's group, too: nothing is held */
+	const struct options *options; /* names the hold and its options, for a release */
 	const struct store *store;
 };
 
@@ -50,34 +49,34 @@ struct guard_event {
 	int32_t late;  /* of GUARD_ENDED: the guard killed it at the deadline */
 };
 
-/* Fork the guard.  Before any client is open and any signal is handled: it must not hold a socket
- * of the client, and the command gets its dispositions.  What the setup points to stays as it is.
- * False with errno. */
+/* Fork the guard.  Call it before a client is open and signals are handled: the guard must not hold
+ * a socket of the client, and the command inherits its signal dispositions.  The setup's pointers
+ * must stay valid.  False with errno. */
 bool guard_start(struct guard *guard, const struct guard_setup *setup);
 
-/* From now on that is held.  Should this process be killed, the guard releases it when the command
- * has ended, and not before keep_until_ns. */
+/* Report the hold.  If this process is killed, the guard releases it when the command has ended,
+ * but not before keep_until_ns. */
 void guard_hold(struct guard *guard, uint64_t fence, const char *holder, int64_t keep_until_ns);
-/* Nothing is held any more. */
+/* Report that nothing is held any more. */
 void guard_released(struct guard *guard);
 /* Start the command; kill it at deadline_ns (NEVER = no deadline). */
 void guard_run(struct guard *guard, bool terminal, int64_t deadline_ns);
 void guard_deadline(struct guard *guard, int64_t deadline_ns);
 /* Signal the command's group. */
 void guard_signal(struct guard *guard, int number);
-/* The lock is lost: TERM to everything that the command started, KILL at deadline_ns.  From now on
- * the command has ended when nothing of it is left. */
+/* The lock is lost: send TERM to all processes of the command, and KILL at deadline_ns.  From now
+ * on the command has ended when none of them is left. */
 void guard_end(struct guard *guard, int64_t deadline_ns);
-/* Kill everything that the command started. */
+/* Kill all processes of the command. */
 void guard_kill(struct guard *guard);
 
 /* The next event, when guard->fd is readable. */
 void guard_event(struct guard *guard, struct guard_event *event);
 
-/* On SIGCHLD: continue a guard that somebody stopped, collect orphans that fell to us. */
+/* On SIGCHLD: continue a guard that was stopped, collect orphans that became our children. */
 void guard_tend(struct guard *guard);
 
-/* Let it end and wait for that. */
+/* Let it end, and wait for that. */
 void guard_close(struct guard *guard);
 
 #endif

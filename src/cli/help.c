@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * What --help and the verb help print. */
+ * The text of --help and of the verb help. */
 #include "help.h"
 
 #include <ctype.h>
@@ -7,14 +7,14 @@
 #include <string.h>
 
 /* clang-format off */
-/* There is one text; the help of a verb is cut from it:
+/* There is one text; the help of a verb is selected from it:
  *
- *   "latchkey VERB..."       usage, kept if the verb is this one
- *   "VERB, VERB and VERB:"   the heading of options, left out
- *   "  --option..."          kept if the heading names the verb, and the verb takes the option
+ *   "latchkey VERB..."       usage, kept for this verb
+ *   "VERB, VERB and VERB:"   heading of options, left out
+ *   "  --option..."          kept if the heading names the verb, and the verb has the option
  *   "Exit status..."         kept
  *
- * A line that begins otherwise goes on with the one above it. */
+ * Any other line continues the one above it. */
 /* clang-format on */
 static const char help_text[] =
 	"latchkey lock [OPTION...] NAME [--] COMMAND [ARG...]   run a command under a lock\n"
@@ -22,13 +22,13 @@ static const char help_text[] =
 	"latchkey sem --permits N [-k UNITS] [OPTION...] NAME [--] COMMAND [ARG...]\n"
 	"                                      run it under permits of a semaphore\n"
 	"latchkey rate --limit N --per SECS [-k UNITS] [OPTION...] NAME [COMMAND...]\n"
-	"                                      run it in its turn: N grants in SECS at most\n"
+	"                                      run it at a rate of at most N in SECS\n"
 	"latchkey latch set|reset [--ttl SECS] [--open-ttl SECS] NAME N\n"
 	"latchkey latch down [--id ID] NAME [N]\n"
 	"latchkey latch wait [-n | -w SECS] [-E CODE] [--absent-is-open] NAME\n"
 	"latchkey latch show [--json] NAME\n"
 	"latchkey latch rm NAME\n"
-	"latchkey show [--json] [NAME]          who holds it, who waits\n"
+	"latchkey show [--json] [NAME]          its holders and waiters\n"
 	"latchkey break [--if-holder ID] NAME   take a lock or permits from the holder\n"
 	"latchkey local start|stop|status       the private server of local:\n"
 	"latchkey doctor                        is this server fit for locks?\n"
@@ -36,49 +36,49 @@ static const char help_text[] =
 	"\n"
 	"  --url URL         the store, without a password; else LATCHKEY_URL, else\n"
 	"                    /etc/latchkey/url, else local: unless LATCHKEY_NO_LOCAL=1\n"
-	"  -q, -v            say less, more\n"
+	"  -q, -v            print less, more\n"
 	"  -h, -V            this help, the version\n"
 	"\n"
 	"lock, sem, rate and latch wait:\n"
 	"  -n                do not wait\n"
-	"  -w SECS           wait at most so long, for the store, too (default: no\n"
+	"  -w SECS           wait at most this long, for the store, too (default: no\n"
 	"                    limit, but one attempt to connect)\n"
 	"  -E CODE           exit status when not acquired, not open (default: 75)\n"
 	"\n"
 	"lock, sem and rate:\n"
-	"  --label TEXT      shown to who waits, instead of the program's name\n"
-	"  --report FILE     write how it went as JSON\n"
+	"  --label TEXT      shown to waiters, instead of the program's name\n"
+	"  --report FILE     write the outcome as JSON\n"
 	"\n"
 	"lock and sem:\n"
-	"  --lease SECS      how long it outlives its last renewal (default: 10)\n"
-	"  --fixed           do not renew: the command has to end within the lease\n"
-	"  --min-hold SECS   hold at least so long, also if the command ends earlier\n"
-	"  --max-hold SECS   end the command and the hold after so long\n"
-	"  --on-lost=term    a hold that is lost ends the command by TERM, then KILL\n"
+	"  --lease SECS      expire this long after the last renewal (default: 10)\n"
+	"  --fixed           do not renew: the command must end within the lease\n"
+	"  --min-hold SECS   hold at least this long, even if the command ends\n"
+	"  --max-hold SECS   end the command and the hold after this time\n"
+	"  --on-lost=term    end the command after a loss: by TERM, then KILL\n"
 	"           =kill    by KILL alone\n"
-	"           =warn    not at all\n"
+	"           =warn    do not end it\n"
 	"\n"
 	"sem and rate:\n"
-	"  --permits N, --limit N   the same in every command that names it\n"
+	"  --permits N, --limit N   the same in every command with this name\n"
 	"  -k UNITS          permits that this command takes (default: 1)\n"
-	"  --resize          should it have another N, give it this one\n"
+	"  --resize          change its N if it has another one\n"
 	"  --per SECS        rate: the length of the window\n"
-	"  --slack SECS      rate: starts obey the limit, too, if the way from a grant\n"
-	"                    to its start takes at most so long (default: 0)\n"
-	"  --ttl SECS        how long N is remembered after the last use (default: 86400)\n"
+	"  --slack SECS      rate: the limit also holds for the commands' starts, if\n"
+	"                    each follows its grant within this time (default: 0)\n"
+	"  --ttl SECS        keep N this long after the last use (default: 86400)\n"
 	"\n"
 	"latch:\n"
-	"  --ttl SECS        forget it if it is not open by then (default: never)\n"
-	"  --open-ttl SECS   stay open so long (default: 86400)\n"
+	"  --ttl SECS        remove it if it is not open by then (default: never)\n"
+	"  --open-ttl SECS   stay open this long (default: 86400)\n"
 	"  --id ID           name of this step: a latch counts each name once\n"
 	"  --absent-is-open  do not wait for a latch that does not exist\n"
 	"\n"
 	"Exit status: the command's own, 128+n when signal n ended it; 64 usage,\n"
 	"69 store unreachable, 75 not acquired in time, not open, or already set,\n"
-	"79 lost while running, 126 and 127 the command cannot be run; 1 nobody holds\n"
-	"it, no such latch.  doctor: 0 fit, 1 warnings, 2 unfit.\n";
+	"79 lost while running, 126 and 127 the command cannot be run; 1 not held,\n"
+	"no such latch.  doctor: 0 fit, 1 warnings, 2 unfit.\n";
 
-/* Is the word among those of the text? */
+/* Does the text contain the word? */
 static bool has_word(const char *text, size_t len, const char *word)
 {
 	size_t word_len = strlen(word);

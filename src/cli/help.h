@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT
- * What --help and the verb help print. */
+ * The text of --help and of the verb help. */
 #ifndef HELP_H
 #define HELP_H
 
 #include <stdbool.h>
 #include <stddef.h>
 
-/* The verb that is asked about: "latch", "set". */
+/* The verb to explain: "latch", "set". */
 struct help_topic {
 	const char *word;
 	const char *second; /* NULL = every verb that begins with word */
@@ -14,7 +14,7 @@ struct help_topic {
 	bool (*takes)(const struct help_topic *topic, const char *option, size_t len);
 };
 
-/* Print the whole help, or what of it concerns the topic (NULL = none). */
+/* Print the whole help, or the part for the topic (NULL = none). */
 void help_print(const struct help_topic *topic);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * What the command line names: a lock, permits of a semaphore, a turn at a rate, or a latch. */
+ * The object of the command line: a lock, permits of a semaphore, a turn at a rate, or a latch. */
 #include "hold.h"
 
 #include "say.h"
@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define HOLDERS_MAX 1000 /* that are looked at for one of ours */
+#define HOLDERS_MAX 1000 /* limit of the search for one of ours */
 
 struct hold_kind {
 	lk_err (*open)(struct hold *hold, lk_client *client);
@@ -17,15 +17,15 @@ struct hold_kind {
 	lk_err (*acquire)(struct hold *hold, int64_t wait_ms);
 	lk_err (*cancel)(struct hold *hold);
 	bool (*describe)(struct hold *hold, char *text, size_t size);
-	bool (*explain)(struct hold *hold, char *text, size_t size); /* NULL = no holder to name */
-	/* NULL where nothing is held */
+	bool (*explain)(struct hold *hold, char *text, size_t size); /* NULL = it has no holder */
+	/* NULL if nothing is held */
 	lk_err (*release)(struct hold *hold);
 	lk_err (*extend)(struct hold *hold, int64_t lease_ms);
 	lk_state (*state)(struct hold *hold);
 	lk_err (*snapshot)(struct hold *hold, lk_hold *snapshot);
 };
 
-/* What others see beside host and pid: never the command's arguments, they carry secrets. */
+/* Shown to others beside host and pid: never the command's arguments, which may contain secrets. */
 static const char *label_of(const struct options *options)
 {
 	const char *program = options->command ? options->command[0] : NULL;
@@ -38,8 +38,8 @@ static const char *label_of(const struct options *options)
 	return strlen(program) <= LK_LABEL_MAX ? program : NULL;
 }
 
-/* Does the holder's id stand among those of the commands above us?  Ids are never the same twice,
- * so that one that was handed down to a daemon and is long over means nothing. */
+/* Is the holder's id one of those of the commands that run this one?  Ids are unique: an expired
+ * one in the environment of a daemon matches nothing. */
 static bool chain_has(const char *chain, const char *id)
 {
 	size_t len = strlen(id);
@@ -85,7 +85,7 @@ static bool lock_nested(struct hold *hold, const char *chain, char *message, siz
 	if (lk_lock_query(hold->lock, &status) != LK_OK || !status.held ||
 	    !chain_has(chain, status.holder.id))
 		return false;
-	snprintf(message, size, "the command that runs this one holds it");
+	snprintf(message, size, "held by the command that runs this one");
 	return true;
 }
 
@@ -282,7 +282,7 @@ static const struct hold_kind kind_permits = {
 	.snapshot = permits_snapshot,
 };
 
-/* ---- A turn: permits that nobody gives back ------------------------------------------------- */
+/* ---- A turn: permits that are never released ------------------------------------------------ */
 
 static lk_err turn_acquire(struct hold *hold, int64_t wait_ms)
 {
@@ -315,7 +315,8 @@ static lk_err latch_acquire(struct hold *hold, int64_t wait_ms)
 
 	if (err != LK_ETIMEDOUT)
 		return err;
-	/* It may rest on what the store said long ago; a store that says nothing is another end. */
+	/* The wait may have relied on an old state.  If the store does not respond now, that is
+	 * another outcome. */
 	switch (lk_latch_query(hold->latch, &status)) {
 	case LK_ECONN:
 	case LK_EUNKNOWN:

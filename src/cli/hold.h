@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * What the command line names: a lock, permits of a semaphore, a turn at a rate, or a latch.  All
- * of them are waited for; a lock and permits are held then, and given back. */
+ * The object of the command line: a lock, permits of a semaphore, a turn at a rate, or a latch.
+ * All can be waited for; a lock and permits are then held and released. */
 #ifndef HOLD_H
 #define HOLD_H
 
@@ -24,25 +24,25 @@ struct hold {
 	lk_lock *lock;
 	lk_semaphore *semaphore;
 	lk_latch *latch;
-	uint64_t fence; /* of permits: names them */
+	uint64_t fence; /* of permits: identifies them */
 };
 
-/* Open the handle of what the options name; the client's end is the handle's. */
+/* Open the handle for the options.  It is closed with the client. */
 lk_err hold_open(struct hold *hold, lk_client *client);
-/* Would acquiring wait for what the commands above us hold?  Then message says so.  A store that
- * does not answer is found out by acquiring. */
+/* Would acquiring wait for a hold of the commands that run this one?  If so, message describes it.
+ * A store that does not respond shows when acquiring. */
 bool hold_is_nested(struct hold *hold, char *message, size_t size);
 lk_err hold_acquire(struct hold *hold, int64_t wait_ms);
 /* Any thread. */
 void hold_cancel(struct hold *hold);
-/* What a person wants to know while it is waited for, in one request: "2 ahead, 0 of 3 free". False
- * when the store does not tell. */
+/* Describe the wait for a person, with one request: "2 ahead, 0 of 3 free".  False when the store
+ * does not respond. */
 bool hold_describe(struct hold *hold, char *text, size_t size);
-/* Why it was not acquired, in a few requests: its holder.  False, with text "", when there is
- * nothing to add: the store does not answer, or the holder is gone. */
+/* Describe the holder after a failure, with a few requests.  False, with text "", when there is
+ * nothing to add: the store does not respond, or the hold has ended. */
 bool hold_explain(struct hold *hold, char *text, size_t size);
 
-/* There is something to lose and to give back: a lock, permits.  The rest is for these. */
+/* Can it be lost and released: a lock, permits?  The functions below are for these only. */
 bool hold_lasts(const struct hold *hold);
 lk_err hold_release(struct hold *hold);
 lk_state hold_state(struct hold *hold);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * The user's command and what it started: a process group, and whoever left it. */
+ * The user's command and its processes: a process group, and descendants that left it. */
 #include "job.h"
 
 #include "clock.h"
@@ -18,12 +18,13 @@
 #include <sys/prctl.h>
 #endif
 
-#define KILL_NS (1000 * MS) /* what cannot be killed by then is left */
+#define KILL_NS (1000 * MS) /* processes still alive by then are left */
 #define KILL_ROUND_NS (2 * MS)
-#define KILL_DENIED_ROUND_NS (20 * MS) /* when all that is left refuses */
-#define EMPTY_WALKS 2 /* one walk may miss a child whose number is below that of its parent */
+#define KILL_DENIED_ROUND_NS (20 * MS) /* when all that are left refuse the signal */
+#define EMPTY_WALKS 2 /* one walk may miss a child whose pid is below its parent's */
 
-/* The holders above this command: a latchkey below it finds its own in it. */
+/* Append to the list of holders above this command: a latchkey below it looks for its own holder
+ * there. */
 static void chain_extend(const char *holder)
 {
 	const char *before = getenv("LATCHKEY_CHAIN");
@@ -40,7 +41,7 @@ static void chain_extend(const char *holder)
 	free(chain);
 }
 
-/* In the child.  Signals are blocked until everything is as the caller had it. */
+/* In the child.  Signals stay blocked until everything is as in the caller. */
 static void job_become(const struct job_start *start, pid_t parent, int error_fd)
 {
 	char fence[32];
@@ -95,7 +96,7 @@ bool job_run(struct job *job, const struct job_start *start)
 	if (!job->pid)
 		job_become(start, parent, error[1]);
 	close(error[1]);
-	/* Both sides do it, so that neither depends on who runs first. */
+	/* Done in parent and child, so that the order in which they run does not matter. */
 	setpgid(job->pid, job->pid);
 	job->error_fd = error[0];
 	return true;
@@ -118,7 +119,7 @@ bool job_group_lives(struct job *job)
 {
 	if (!job->pid || job->group_gone)
 		return false;
-	/* Until the command is collected the number is its own. */
+	/* The number stays its own until the command is collected. */
 	if (job->reaped && kill(-job->pid, 0) && errno == ESRCH)
 		job->group_gone = true;
 	return !job->group_gone;
@@ -136,8 +137,8 @@ void job_signal(struct job *job, int number, bool all)
 
 bool job_is_gone(struct job *job)
 {
-	/* Every descendant stands below a child, orphans do so at once: without a child there is
-	 * none.  Where orphans are not adopted the group is all that is known. */
+	/* Every descendant is below a child, and orphans become children at once: without children
+	 * there are no descendants.  Where orphans are not adopted, only the group is known. */
 	return job->childless && !job_group_lives(job);
 }
 
@@ -171,12 +172,12 @@ void job_kill(struct job *job, unsigned long long since)
 			kill(-job->pid, SIGKILL);
 		if (!job->reaped)
 			kill(job->pid, SIGKILL);
-		/* Each round kills what was started during the one before. */
+		/* Each round kills processes that were started during the one before. */
 		seen = tree_signal(SIGKILL, since, 0, &count);
 		while (job_collect(job, &status))
 			continue;
 		empty = seen && !count.found ? empty + 1 : 0;
-		/* latchkey may have children of its own, from before it was latchkey. */
+		/* latchkey may have other children, from before its exec(). */
 		if (since)
 			over = seen ? empty >= EMPTY_WALKS : !job_group_lives(job);
 		else

@@ -17,13 +17,13 @@
 
 struct latch {
 	const struct options *options;
-	char name[NAME_TEXT_SIZE]; /* for people */
+	char name[NAME_TEXT_SIZE]; /* for messages */
 	struct store store;
 	lk_client *client;
 	lk_latch *handle;
 };
 
-/* False when there is none, and that was told: *status is what to exit with. */
+/* False after an error, which is reported: *status is the exit status. */
 static bool latch_open(struct latch *latch, const struct options *options, const char *does,
                        int *status)
 {
@@ -51,7 +51,7 @@ static int tell(const struct latch *latch, const char *does, lk_err err)
 {
 	if (err != LK_OK)
 		say("cannot %s \"%s\": %s", does, latch->name,
-		    err == LK_EABSENT ? "there is no such latch" : lk_errmsg());
+		    err == LK_EABSENT ? "no such latch" : lk_errmsg());
 	return status_of(err);
 }
 
@@ -75,7 +75,7 @@ int verb_latch_set(const struct options *options)
 	} else {
 		status = tell(&latch, does, err);
 	}
-	/* "absent" would read like the outcome. */
+	/* "absent" would look like the outcome. */
 	if (err == LK_OK && !options->quiet && was != LK_LATCH_ABSENT)
 		printf("%s\n", lk_latch_state_name(was));
 	lk_client_close(latch.client);

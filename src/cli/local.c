@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * The verb local: the private server of local:, by hand. */
+ * The verb local: start, stop and show the private server of local:. */
 #include "look.h"
 #include "say.h"
 #include "status.h"
@@ -11,7 +11,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#define NAMES_MAX 1000 /* that are counted before a stop */
+#define NAMES_MAX 1000 /* limit of the count before a stop */
 
 static const char *safe(char *out, size_t size, const char *text)
 {
@@ -30,13 +30,13 @@ static void print_info(const lk_local_info *info)
 	if (info->server_path[0])
 		printf("server  %s\n", safe(server, sizeof(server), info->server_path));
 	else
-		printf("server  none is installed: install redis-server or valkey-server\n");
+		printf("server  none (install redis-server or valkey-server)\n");
 }
 
 struct usage {
 	lk_client *client;
 	int names;
-	int64_t locks, permits, latches; /* permits: or turns of a rate, the same to the store */
+	int64_t locks, permits, latches; /* permits: and turns of a rate */
 };
 
 static bool count_name(void *arg, const char *name, size_t len)
@@ -49,7 +49,7 @@ static bool count_name(void *arg, const char *name, size_t len)
 	if (err == LK_EFOREIGN)
 		return true;
 	if (err != LK_OK)
-		return false; /* each of the others would cost a command timeout */
+		return false; /* each further name would cost a command timeout */
 	usage->locks += look.kind == LK_KIND_LOCK && look.lock.held;
 	if (look.kind == LK_KIND_SEMAPHORE)
 		usage->permits += look.semaphore.capacity - look.semaphore.available;
@@ -57,14 +57,14 @@ static bool count_name(void *arg, const char *name, size_t len)
 	return ++usage->names < NAMES_MAX;
 }
 
-/* Count what a stop takes away.  A server that does not answer is stopped all the same. */
+/* Count what a stop will end.  A server that does not respond is stopped all the same. */
 static void count_usage(struct usage *usage)
 {
 	lk_client_options options = {.connect_timeout_ms = 1000, .command_timeout_ms = 1000};
 	lk_local_info info;
 
 	memset(usage, 0, sizeof(*usage));
-	/* To connect would start one that does not run. */
+	/* Connecting would start a server that is not running. */
 	if (lk_local_status(&info) != LK_OK || !info.running ||
 	    lk_client_open("local:", &options, &usage->client) != LK_OK)
 		return;
@@ -96,7 +96,7 @@ static lk_err stop(const struct options *options)
 
 int verb_local(const struct options *options)
 {
-	static const char *const actions[] = {"start", "stop", "look at"};
+	static const char *const actions[] = {"start", "stop", "query"};
 	lk_local_info info = {0};
 	lk_err err = LK_OK;
 

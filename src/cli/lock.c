@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * The verbs lock, sem and rate: acquire, run the command, release, say how it went. */
+ * The verbs lock, sem and rate: acquire, run the command, release, report. */
 #include "acquire.h"
 #include "clock.h"
 #include "guard.h"
@@ -19,11 +19,11 @@
 #include <string.h>
 
 #define NARROW_AGAIN_NS (50 * MS)
-#define REASON_NS (500 * MS) /* a callback takes no longer */
+#define REASON_NS (500 * MS) /* limit for a callback */
 
 struct session {
 	const struct options *options;
-	char name[NAME_TEXT_SIZE]; /* for people */
+	char name[NAME_TEXT_SIZE]; /* for messages */
 	struct report report;
 	struct terminal terminal;
 	struct guard guard;
@@ -32,7 +32,7 @@ struct session {
 	int64_t held_since_ns;
 };
 
-/* What is left to do before this process ends by a signal. */
+/* Write the report and end the guard, before this process ends by a signal. */
 static void conclude(struct session *session, int status)
 {
 	session->report.status = status;
@@ -57,8 +57,8 @@ static void on_lost(void *arg, lk_lost_reason reason)
 	signals_wake();
 }
 
-/* A private server that has to be started is started before orphans come to us: it must be nobody's
- * child, and not die with a command.  Should this fail, opening the client says why. */
+/* Start the private server, if it is used, before orphans become our children: the server must be a
+ * child of init and must not die with a command.  If this fails, opening the client reports why. */
 static void start_local(const struct store *store)
 {
 	lk_local_info info;
@@ -67,7 +67,7 @@ static void start_local(const struct store *store)
 		return;
 }
 
-/* Fork the guard while there is nothing yet that it should not have. */
+/* Fork the guard before anything exists that it must not inherit. */
 static bool prepare(struct session *session, const struct store *store)
 {
 	const struct options *options = session->options;
@@ -112,7 +112,7 @@ static int tell_not_acquired(struct session *session)
 	return status;
 }
 
-/* While no command runs, react to the signals that came.  Return one that ends programs, else 0. */
+/* Handle pending signals while no command runs.  Returns one that ends programs, else 0. */
 static int take_signals(struct session *session)
 {
 	int number;
@@ -126,7 +126,7 @@ static int take_signals(struct session *session)
 	return number;
 }
 
-/* Until then, or until a signal or a loss. */
+/* Wait until then, or until a signal or a loss. */
 static void pause_until(int64_t until_ns)
 {
 	struct pollfd fds[2];
@@ -136,13 +136,13 @@ static void pause_until(int64_t until_ns)
 	clock_wait(fds, 2, until_ns, NULL);
 }
 
-/* Keep the hold until --min-hold is over.  Return the signal that ended this earlier, else 0. */
+/* Keep the hold until --min-hold is over.  Returns the signal that ended this earlier, else 0. */
 static int hold_on(struct session *session)
 {
 	int64_t until_ns = session->held_since_ns + session->options->min_hold_ms * MS;
 	int number = 0;
 
-	/* After --max-hold the hold lasts; without a connection a lost one cannot be kept. */
+	/* After --max-hold the hold stays valid; without a connection a lost one cannot be kept. */
 	if (!session->options->min_hold_ms ||
 	    (session->run.lost && outage_lasts(&session->acquire.outage)))
 		return 0;
@@ -158,10 +158,10 @@ static void release(struct session *session)
 {
 	lk_err err;
 
-	/* Waiting for the store to confirm it is no holding. */
+	/* The time until the store confirms does not count as held. */
 	session->report.held_ms = (clock_ns() - session->held_since_ns) / MS;
 	if (session->run.lost && outage_lasts(&session->acquire.outage)) {
-		/* The loss is the report; what the store still has ends with the lease. */
+		/* Only the loss matters; the store's entry expires with the lease. */
 		guard_released(&session->guard);
 		acquire_give_up(&session->acquire);
 		return;
@@ -173,11 +173,11 @@ static void release(struct session *session)
 	if (err == LK_ELOST && !session->options->min_hold_ms)
 		session->run.lost = true;
 	if (err != LK_OK && err != LK_ELOST)
-		say("the release of \"%s\" is not confirmed, it ends with its lease: %s",
-		    session->name, lk_errmsg());
+		say("\"%s\": release not confirmed, it expires with its lease: %s", session->name,
+		    lk_errmsg());
 }
 
-/* Status of the whole, and the signal to end by, if any. */
+/* Returns the exit status; *number is the signal to end by, if any. */
 static int tell_ended(struct session *session, int *number)
 {
 	const struct run *run = &session->run;
@@ -217,10 +217,10 @@ static void tell_acquired(const struct session *session)
 		say("a turn at \"%s\" after %s", session->name, time);
 }
 
-/* --min-hold is to be kept although this process is killed: the store gets a lease that lasts until
- * then.  For this process the usual one comes back at once; the store never shortens a lease.  A
- * hold with the long one would not be renewed, and its loss not be noticed, for as long.
- * Return the signal that ended the attempts, else 0. */
+/* --min-hold must hold even if this process is killed: extend the lease in the store until then.
+ * This process goes back to the usual lease at once (the store never shortens one): with the long
+ * one it would not renew, nor notice a loss, for as long.  Returns the signal that ended the
+ * attempts, else 0. */
 static int keep_for_min_hold(struct session *session)
 {
 	const struct options *options = session->options;
@@ -231,15 +231,16 @@ static int keep_for_min_hold(struct session *session)
 	int number;
 	lk_err err;
 
-	/* A fixed lease is longer, too.  Of another one some may be over. */
+	/* A fixed lease is longer than --min-hold.  For others, part of the lease may have
+	 * passed. */
 	if (options->fixed || min_ms <= hold_snapshot(hold).remaining_ms)
 		return 0;
 	err = hold_extend(hold, min_ms < LK_LEASE_MAX_MS ? min_ms : LK_LEASE_MAX_MS);
 	if (err != LK_OK && err != LK_ELOST)
-		say("\"%s\": --min-hold is not confirmed, the lock may end earlier should latchkey "
-		    "be killed: %s",
+		say("\"%s\": --min-hold not confirmed, the lock may expire earlier if latchkey "
+		    "is killed: %s",
 		    session->name, lk_errmsg());
-	/* An extension that is not confirmed may be so later. */
+	/* An unconfirmed extension may be confirmed by the next attempt. */
 	if (err != LK_OK && err != LK_EUNKNOWN)
 		return 0;
 	do {
@@ -253,8 +254,8 @@ static int keep_for_min_hold(struct session *session)
 	return 0;
 }
 
-/* See to it that the hold outlives neither this process nor the command, nor ends before
- * --min-hold.  Return the signal that came meanwhile and ends programs, else 0. */
+/* Ensure that the hold does not outlive this process and the command, nor end before --min-hold.
+ * Returns a pending signal that ends programs, else 0. */
 static int secure_hold(struct session *session)
 {
 	lk_hold hold = hold_snapshot(&session->acquire.hold);
@@ -266,7 +267,7 @@ static int secure_hold(struct session *session)
 	return number ? number : take_signals(session);
 }
 
-/* The callback that reports the reason of a loss is on its way, in another thread. */
+/* Wait for the callback with the reason of the loss, which comes from another thread. */
 static void await_reason(struct session *session)
 {
 	int64_t until_ns = clock_ns() + REASON_NS;
@@ -277,7 +278,7 @@ static void await_reason(struct session *session)
 	}
 }
 
-/* End the hold before the command began: it was lost, or that signal came.  Return the status. */
+/* End the hold before the command began: it was lost, or a signal came.  Returns the status. */
 static int end_unused(struct session *session, int *number)
 {
 	struct run *run = &session->run;
@@ -308,7 +309,7 @@ static int run_command(struct session *session, int *number)
 	if (options->verbose)
 		tell_acquired(session);
 	if (!hold_lasts(hold)) {
-		/* It was its turn, and nothing more is to be asked of the store. */
+		/* The turn was granted, and no further request is needed. */
 		acquire_close(&session->acquire);
 		hold = NULL;
 	} else {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * What the store knows of a name, whatever it stands for, and telling it to people. */
+ * The state of a name of any kind, and its output for people. */
 #include "look.h"
 
 #include "say.h"
@@ -85,7 +85,7 @@ lk_err look_at(struct look *look, lk_client *client, const char *name, size_t na
 	}
 	if (err != LK_EABSENT)
 		return err;
-	/* It ended meanwhile. */
+	/* It ended between the two requests. */
 	look->kind = LK_KIND_NONE;
 	memset(&look->lock, 0, sizeof(look->lock));
 	return LK_OK;
@@ -129,7 +129,7 @@ static void print_lock(const struct look *look)
 		printf("lease    %s left\n", text_duration(time, lock->lease_left_ms));
 		printf("fence    %" PRIu64 "\n", lock->fence);
 	} else {
-		printf("held by  nobody\n");
+		printf("held by  -\n");
 	}
 	printf("waiting  %" PRId64 "\n", lock->queue_len);
 	for (size_t i = 0; i < look->waiter_count; i++)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * What the store knows of a name, for scripts.  Members are added, none is renamed or removed. */
+ * The state of a name, for scripts.  Members are added, never renamed or removed. */
 #include "look.h"
 
 #include "say.h"
@@ -7,7 +7,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 
-/* ,"key":1.234; ,"key":null for a time that has no end. */
+/* ,"key":1.234; ,"key":null for a time without an end. */
 static void json_seconds(const char *key, int64_t ms)
 {
 	if (ms < 0)
@@ -16,7 +16,7 @@ static void json_seconds(const char *key, int64_t ms)
 		printf(",\"%s\":%" PRId64 ".%03d", key, ms / 1000, (int)(ms % 1000));
 }
 
-/* The object's end is left to the caller. */
+/* Leaves the object open for further members. */
 static void json_party(const lk_party *party)
 {
 	const struct {

@@ -11,8 +11,8 @@
 #include <string.h>
 #include <unistd.h>
 
-/* A closed standard descriptor would be taken by the first socket, which the command would then
- * read or write. */
+/* The first socket would otherwise get the number of a closed standard descriptor, and the command
+ * would read or write it. */
 static void fill_standard_descriptors(void)
 {
 	for (int fd = 0; fd < 3; fd++)
@@ -20,10 +20,10 @@ static void fill_standard_descriptors(void)
 			open("/dev/null", fd ? O_WRONLY : O_RDONLY);
 }
 
-/* False when output was lost, which must not look like an empty answer. */
+/* False when output was lost: a truncated result must not look complete. */
 static bool flush_output(void)
 {
-	bool lost = ferror(stdout); /* of a flush before this one */
+	bool lost = ferror(stdout); /* in an earlier flush */
 
 	errno = 0;
 	lost = fflush(stdout) || lost;
@@ -50,7 +50,7 @@ int main(int argc, char **argv)
 		[VERB_LOCAL] = verb_local,
 		[VERB_DOCTOR] = verb_doctor,
 	};
-	static struct options options; /* a thread that was abandoned may read them after main() */
+	static struct options options; /* a detached thread may read them after main() */
 	int status;
 
 	fill_standard_descriptors();

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  * The command line.
  *
- * Read by hand: getopt_long() prints the argument it does not know, which may be a URL with a
- * password, and takes abbreviations, which a new option would break. */
+ * Not parsed by getopt_long(), which prints unknown arguments (perhaps a URL with a password) and
+ * accepts abbreviations, which a new option would break. */
 #include "options.h"
 
 #include "help.h"
@@ -15,7 +15,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#define HOLD_MAX_MS 999999999000 /* of times that no lease limits */
+#define HOLD_MAX_MS 999999999000 /* for times that no lease limits */
 
 enum option_id {
 	OPTION_URL,
@@ -96,10 +96,10 @@ static const struct option_spec {
 };
 #define SPECS (sizeof(specs) / sizeof(specs[0]))
 
-/* In the order of enum verb; how many words there are after it, if no command follows. */
+/* In the order of enum verb; the number of words after it, if no command follows. */
 static const struct verb_spec {
 	const char *word;
-	const char *second; /* NULL = it is one word */
+	const char *second; /* NULL = the verb is one word */
 	int least;
 	int most;
 } verbs[] = {
@@ -114,12 +114,12 @@ static const struct verb_spec {
 
 struct parser {
 	struct options *options;
-	char **argv; /* NULL-ended */
+	char **argv; /* NULL-terminated */
 	int at;
 	bool seen[SPECS];
 	bool help;
 	bool version;
-	int words;  /* of the verb that were read: 0, 1 of two, 2 = all */
+	int words;  /* words of the verb read so far: 0, 1 of two, 2 = all */
 	bool waits; /* -n or -w was given */
 	bool over;  /* "--" ended the options */
 };
@@ -142,7 +142,7 @@ static const char *verb_name(const struct options *options, char text[32])
 static bool apply_wait(struct parser *parser, const struct option_spec *spec, const char *value)
 {
 	if (parser->waits) {
-		say("-n and -w: one of them, once");
+		say("-n and -w: give one of them, once");
 		return false;
 	}
 	parser->waits = true;
@@ -152,7 +152,7 @@ static bool apply_wait(struct parser *parser, const struct option_spec *spec, co
 	return true;
 }
 
-/* Options whose value is a time. */
+/* Apply an option whose value is a time. */
 static bool apply_time(struct options *options, const struct option_spec *spec, const char *value)
 {
 	const char *name = spec->name;
@@ -245,20 +245,20 @@ static bool parse_long(struct parser *parser, char *text)
 		if (strncmp(spec->name, text, len) || spec->name[len])
 			continue;
 		if (!spec->has_value && value) {
-			say("--%s takes no value", spec->name);
+			say("--%s: takes no value", spec->name);
 			return false;
 		}
 		if (spec->has_value && !value)
 			value = parser->argv[parser->at] ? parser->argv[parser->at++] : NULL;
 		if (spec->has_value && !value) {
-			say("--%s needs a value", spec->name);
+			say("--%s: value missing", spec->name);
 			return false;
 		}
 		return apply(parser, spec, value);
 	}
 	{
 		char name[64];
-		say("no option is called --%s", text_escape(name, sizeof(name), text, len));
+		say("unknown option --%s", text_escape(name, sizeof(name), text, len));
 	}
 	return false;
 }
@@ -274,14 +274,14 @@ static bool parse_short(struct parser *parser, char *text)
 			if (specs[i].letter == *text)
 				spec = &specs[i];
 		if (!spec) {
-			say("no option is called -%s", text_escape(name, sizeof(name), text, 1));
+			say("unknown option -%s", text_escape(name, sizeof(name), text, 1));
 			return false;
 		}
 		text++;
 		if (spec->has_value) {
 			value = *text ? text : parser->argv[parser->at];
 			if (!value) {
-				say("-%c needs a value", spec->letter);
+				say("-%c: value missing", spec->letter);
 				return false;
 			}
 			if (!*text)
@@ -294,7 +294,7 @@ static bool parse_short(struct parser *parser, char *text)
 	return true;
 }
 
-/* Options up to the first word that is none; "--" ends them. */
+/* Parse options up to the first other word; "--" ends them. */
 static bool parse_options(struct parser *parser)
 {
 	char *word;
@@ -312,7 +312,7 @@ static bool parse_options(struct parser *parser)
 	return true;
 }
 
-/* The second word of "latch set"; first is the first verb that begins with "latch". */
+/* Parse the second word of "latch set"; first is the first verb that begins with "latch". */
 static bool parse_second(struct parser *parser, size_t first)
 {
 	const char *word;
@@ -329,13 +329,14 @@ static bool parse_second(struct parser *parser, size_t first)
 		}
 	if (parser->help || parser->version)
 		return true;
-	say("latchkey %s takes set, reset, down, wait, show or rm", verbs[first].word);
+	say("latchkey %s: must be followed by set, reset, down, wait, show or rm",
+	    verbs[first].word);
 	return false;
 }
 
 static bool parse_verb(struct parser *parser);
 
-/* What follows "help": nothing, or a verb. */
+/* Parse the rest after "help": nothing, or a verb. */
 static bool parse_help(struct parser *parser)
 {
 	parser->help = true;
@@ -353,7 +354,7 @@ static bool parse_verb(struct parser *parser)
 	char text[64];
 
 	if (!word) {
-		say("a verb is missing: lock, sem, rate, latch, show, break, local, doctor or "
+		say("verb missing: lock, sem, rate, latch, show, break, local, doctor or "
 		    "help");
 		return false;
 	}
@@ -366,11 +367,11 @@ static bool parse_verb(struct parser *parser)
 			parser->words = verbs[i].second ? 1 : 2;
 			return !verbs[i].second || parse_second(parser, i);
 		}
-	say("no verb is called \"%s\"", text_escape(text, sizeof(text), word, strlen(word)));
+	say("unknown verb \"%s\"", text_escape(text, sizeof(text), word, strlen(word)));
 	return false;
 }
 
-/* NAME -c 'SHELL' or NAME [--] COMMAND [ARG...] */
+/* Parse NAME -c 'SHELL' or NAME [--] COMMAND [ARG...] */
 static bool parse_command(struct parser *parser)
 {
 	struct options *options = parser->options;
@@ -381,7 +382,7 @@ static bool parse_command(struct parser *parser)
 		return true;
 	if (*rest && (!strcmp(*rest, "-c") || !strcmp(*rest, "--command"))) {
 		if (!rest[1] || rest[2]) {
-			say("-c takes one argument, a command line for /bin/sh");
+			say("-c: must have one argument, a command line for /bin/sh");
 			return false;
 		}
 		options->shell[0] = sh;
@@ -397,14 +398,14 @@ static bool parse_command(struct parser *parser)
 		return false;
 	}
 	if (!*rest || !**rest) {
-		say("a command is missing: latchkey %s NAME COMMAND", verbs[options->verb].word);
+		say("COMMAND: missing (latchkey %s NAME COMMAND)", verbs[options->verb].word);
 		return false;
 	}
 	options->command = rest;
 	return true;
 }
 
-/* Where no command follows, options may stand between and after the words, too. */
+/* For verbs without a command, options may also come between and after the words. */
 static bool parse_words(struct parser *parser, const char *words[WORDS_MAX])
 {
 	const struct verb_spec *verb = &verbs[parser->options->verb];
@@ -449,38 +450,38 @@ static bool parse_rest(struct parser *parser)
 	if ((words[0] || verb->least) && !value_name(words[0], &options->name))
 		return false;
 	if (verb->least == 2 && !words[1]) {
-		say("a count is missing: latchkey %s NAME N", verb_name(options, name));
+		say("N: missing (latchkey %s NAME N)", verb_name(options, name));
 		return false;
 	}
-	return !words[1] || value_count("a latch's count", words[1], !is_for(parser, FOR_MAKE),
-	                                LK_COUNT_MAX, &options->count);
+	return !words[1] ||
+	       value_count("N", words[1], !is_for(parser, FOR_MAKE), LK_COUNT_MAX, &options->count);
 }
 
-/* What belongs to permits. */
+/* Check the options of permits. */
 static bool fits_permits(const struct options *options)
 {
 	const char *permits = options->verb == VERB_RATE ? "--limit" : "--permits";
 
 	if (!options->permits) {
-		say("%s is missing", permits);
+		say("%s: missing", permits);
 		return false;
 	}
 	if (options->verb == VERB_RATE && !options->lease_ms) {
-		say("--per is missing");
+		say("--per: missing");
 		return false;
 	}
 	if (options->lease_ms + options->slack_ms > LK_LEASE_MAX_MS) {
-		say("--per and --slack together: %d seconds at most", LK_LEASE_MAX_MS / 1000);
+		say("--per plus --slack: must not exceed %d seconds", LK_LEASE_MAX_MS / 1000);
 		return false;
 	}
 	if (options->units > options->permits) {
-		say("-k is more than %s", permits);
+		say("-k: must not exceed %s", permits);
 		return false;
 	}
 	return true;
 }
 
-/* Options that stood before the verb are checked here, too. */
+/* Check the options against the verb, also those before it. */
 static bool fits_verb(const struct parser *parser)
 {
 	const struct options *options = parser->options;
@@ -488,21 +489,21 @@ static bool fits_verb(const struct parser *parser)
 
 	for (size_t i = 0; i < SPECS; i++)
 		if (parser->seen[i] && !is_for(parser, specs[i].verbs)) {
-			say("--%s is no option of %s", specs[i].name, verb_name(options, name));
+			say("--%s: not an option of %s", specs[i].name, verb_name(options, name));
 			return false;
 		}
 	if (options->quiet && options->verbose) {
-		say("-q and -v: one of them");
+		say("-q and -v: give only one of them");
 		return false;
 	}
 	if (options->min_hold_ms && options->max_hold_ms &&
 	    options->min_hold_ms > options->max_hold_ms) {
-		say("--min-hold is longer than --max-hold");
+		say("--min-hold: must not exceed --max-hold");
 		return false;
 	}
 	if (options->fixed &&
 	    options->min_hold_ms > (options->lease_ms ? options->lease_ms : LK_LEASE_DEFAULT_MS)) {
-		say("--min-hold is longer than the --fixed lease");
+		say("--min-hold: must not exceed the --fixed lease");
 		return false;
 	}
 	return !is_for(parser, FOR_PERMITS) || fits_permits(options);
@@ -524,7 +525,7 @@ static bool topic_takes(const struct help_topic *topic, const char *option, size
 	return false;
 }
 
-/* "latchkey --help", or of the verb that was named. */
+/* "latchkey --help", or the help of the given verb. */
 static void print_help(const struct parser *parser)
 {
 	const struct verb_spec *verb = &verbs[parser->options->verb];
@@ -567,6 +568,6 @@ bool options_parse(struct options *options, int argc, char **argv, int *status)
 		if (fits_verb(&parser))
 			return true;
 	}
-	say("latchkey --help says more");
+	say("try latchkey --help");
 	return false;
 }

@@ -44,7 +44,7 @@ struct options {
 	int64_t ttl_ms; /* of a semaphore, a rate, a latch that counts */
 	int64_t open_ttl_ms;
 	int64_t permits; /* --permits, --limit */
-	int64_t units;   /* of these for this command */
+	int64_t units;   /* of these, for this command */
 	int64_t count;   /* of a latch */
 	const char *step;
 	enum on_lost on_lost;
@@ -53,11 +53,12 @@ struct options {
 	const char *report;
 	const char *if_holder;
 	const char *name; /* NULL = none */
-	char **command;   /* NULL-ended; NULL = none */
-	char *shell[4];   /* what -c becomes */
+	char **command;   /* NULL-terminated; NULL = none */
+	char *shell[4];   /* the command for -c */
 };
 
-/* False when the program is to end with *status at once: a usage error that was told, or help. */
+/* False when the program must end with *status at once: after help, or a usage error, which is
+ * reported. */
 bool options_parse(struct options *options, int argc, char **argv, int *status);
 
 #endif

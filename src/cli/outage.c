@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * Is there a connection to the store, and if not, since when and why? */
+ * Whether there is a connection to the store, and if not, since when and why. */
 #include "outage.h"
 
 #include "clock.h"
@@ -46,13 +46,13 @@ static void reconnected(struct outage *outage)
 	signals_wake();
 }
 
-/* There is no connection; lost: there was one until now. */
+/* There is no connection.  lost: there was one until now. */
 static void disconnected(struct outage *outage, const char *why, bool lost)
 {
 	pthread_mutex_lock(&outage->mutex);
-	/* The first loss may come before outage_opened(). */
+	/* The first loss may be logged before outage_opened(). */
 	if (outage->connected || (lost && !outage->met)) {
-		/* One that broke for want of answers had been silent for a command timeout. */
+		/* A connection that timed out was silent for a command timeout before. */
 		bool silent = strstr(why, ": no response ") || strstr(why, "timed out");
 		outage->connected = false;
 		outage->met = true;
@@ -68,7 +68,7 @@ void outage_failed(struct outage *outage, const char *why)
 	disconnected(outage, why, false);
 }
 
-/* What follows the head, NULL if the line has another one. */
+/* The text after the head, NULL if the line begins otherwise. */
 static const char *after(const char *line, const char *head)
 {
 	size_t len = strlen(head);

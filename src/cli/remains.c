@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * Releasing the hold of a latchkey that was killed. */
+ * Releasing the hold of a latchkey process that was killed. */
 #include "remains.h"
 
 #include "clock.h"
@@ -12,11 +12,11 @@
 #include <unistd.h>
 
 #define TRY_AGAIN_NS (100 * MS)
-#define TRY_MAX_MS 10000 /* all tries together; of a lease that is longer the rest must pass */
+#define TRY_MAX_MS 10000 /* limit of all attempts; a longer lease must expire */
 #define DESCRIPTORS_MAX 1024
 
-/* Our own descriptors are closed by exec(); those that latchkey was started with are not.  Some
- * reader may wait for their end, a flock for its release. */
+/* Close inherited descriptors, which exec() does not close as it does our own: a reader may wait
+ * for end of file, another process for a flock. */
 static void close_inherited(void)
 {
 	int null = open("/dev/null", O_RDWR | O_CLOEXEC);
@@ -27,12 +27,12 @@ static void close_inherited(void)
 	for (int fd = 3; fd < DESCRIPTORS_MAX; fd++)
 		if (!(fcntl(fd, F_GETFD) & FD_CLOEXEC))
 			close(fd);
-	/* Nor is a file system kept busy. */
+	/* And do not keep a file system busy. */
 	if (chdir("/"))
 		return;
 }
 
-/* Only the release depends on this process by now: the usual signals may end it. */
+/* Only the release depends on this process now: the usual signals may end it. */
 static void wait_until(int64_t until_ns)
 {
 	static const int ends[] = {SIGTERM, SIGINT, SIGHUP, SIGQUIT};
@@ -72,8 +72,8 @@ static int64_t at_most(int64_t value, int64_t limit)
 	return value < limit ? value : limit;
 }
 
-/* Return false when another try may succeed.  Over a slow link the handshake alone takes seconds,
- * so a try has the time-outs of the URL. */
+/* Returns false when another attempt may succeed.  Over a slow link the handshake alone takes
+ * seconds, so an attempt has the time-outs of the URL. */
 static bool try_once(const struct remains *remains, int64_t end_ns)
 {
 	int64_t left_ms = (end_ns - clock_ns()) / MS;
@@ -94,8 +94,7 @@ static bool try_once(const struct remains *remains, int64_t end_ns)
 	return !is_retryable(err);
 }
 
-/* With a private server that was stopped all holds in it have ended; it must not be started again.
- */
+/* If the private server was stopped, all its holds have ended; it must not be started again. */
 static bool store_is_gone(const struct store *store)
 {
 	lk_local_info info;

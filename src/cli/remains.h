@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * Releasing the hold of a latchkey that was killed. */
+ * Releasing the hold of a latchkey process that was killed. */
 #ifndef REMAINS_H
 #define REMAINS_H
 
@@ -8,7 +8,7 @@
 
 #include <stdint.h>
 
-/* What has to be known of the hold. */
+/* The hold to release. */
 struct remains {
 	const struct options *options;
 	const struct store *store;
@@ -16,10 +16,10 @@ struct remains {
 	int64_t keep_until_ns; /* --min-hold: not earlier */
 };
 
-/* Release it by its id, which is that of no later hold.  Waits for --min-hold, then tries for one
- * lease at most, after which the hold has ended by itself.  For a process that has nothing else to
- * do: it closes the descriptors that latchkey was started with, and TERM, INT, HUP and QUIT end it
- * while it waits. */
+/* Release it by its id, which no later hold can have.  Waits for --min-hold, then tries for one
+ * lease at most, after which the hold has expired.  Call it in a process with nothing else to do:
+ * it closes the descriptors that latchkey inherited, and TERM, INT, HUP and QUIT end it while it
+ * waits. */
 void remains_release(const struct remains *remains);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * --report: how it went, as one JSON object. */
+ * --report: the outcome as one JSON object. */
 #include "report.h"
 
 #include "say.h"

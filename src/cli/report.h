@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * --report: how it went, as one JSON object. */
+ * --report: the outcome as one JSON object. */
 #ifndef REPORT_H
 #define REPORT_H
 
@@ -19,12 +19,12 @@ struct report {
 	int64_t held_ms;
 };
 
-/* Open the file at once, so that one that cannot be written is told before anything happens.
- * path NULL: no report.  False with errno. */
+/* Open the file at once, so that an error is reported before anything happens. path NULL: no
+ * report.  False with errno. */
 bool report_open(struct report *report, const char *path);
-/* Its descriptor, -1 = there is no report. */
+/* Its descriptor, -1 = no report. */
 int report_fd(const struct report *report);
-/* Write and close it; once. */
+/* Write and close it, once. */
 void report_write(struct report *report);
 
 #endif

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT
  * The command while it runs under its lock or permits ("the lock" below).
  *
- * The lock is sure until `end`: what the hold has left, or --max-hold, which is watched
- * here alone: the library would give the lock away before the command has ended.  A lock that is
- * renewed has never less than a third of its lease left, so one with less than `grace` (a quarter)
- * is about to be lost, and its command gets TERM while there is time to clean up; KILL comes
- * `lead` before the end: what is killed needs a processor once more to be gone.  The guard is told
- * that time with each tick, and acts when this process cannot. */
+ * The lock is certain until `end`: the remaining time of the hold, or --max-hold.  Only this file
+ * enforces --max-hold, since the library would release the lock before the command has ended.  A
+ * renewed lock always has at least a third of its lease left.  One with less than `grace` (a
+ * quarter) is about to be lost: its command gets TERM while it has time to clean up, and KILL
+ * `lead` before the end, since a killed process still needs the processor to exit.  Each tick sends
+ * that time to the guard, which acts if this process cannot. */
 #include "run.h"
 
 #include "clock.h"
@@ -24,7 +24,7 @@
 #define LEAD_MAX_NS (200 * MS)
 #define TICK_MAX_NS (60000 * MS)
 #define PATIENCE_NS (250 * MS)
-/* After a loss that nobody could foresee (broken, emptied store): another may hold it by now. */
+/* After an unforeseeable loss (broken, emptied store): another client may hold it already. */
 #define LATE_GRACE_NS (500 * MS)
 
 static int64_t at_most(int64_t value, int64_t limit)
@@ -60,7 +60,7 @@ static bool leaves(const struct run *run)
 	return run->options->on_lost == ON_LOST_WARN;
 }
 
-/* The end as of now, and whether it is the lock's or --max-hold's. */
+/* Compute the end as of now, and whether it is that of --max-hold. */
 static int64_t find_end(struct run *run, int64_t now_ns)
 {
 	int64_t end_ns = now_ns + hold_snapshot(run->hold).remaining_ms * MS;
@@ -82,7 +82,7 @@ static void kill_now(struct run *run)
 /* The lock is lost, or cannot be kept. */
 static void lose(struct run *run, int64_t now_ns, bool over)
 {
-	const char *does = leaves(run)                             ? "the command goes on"
+	const char *does = leaves(run)                             ? "the command continues"
 	                   : run->options->on_lost == ON_LOST_KILL ? "killing the command"
 	                                                           : "ending the command";
 
@@ -97,30 +97,30 @@ static void lose(struct run *run, int64_t now_ns, bool over)
 	run->lost = true;
 	if (leaves(run))
 		return;
-	/* A lease that would still run was taken away: that is late already. */
+	/* A lease that had time left was ended by others: already late. */
 	run->kill_at_ns = run->end_ns - run->lead_ns;
 	if (over)
 		run->kill_at_ns = at_most(run->kill_at_ns, now_ns + LATE_GRACE_NS);
-	/* A stopped one could not obey TERM, and must not be continued. */
+	/* A stopped command cannot handle TERM, and must not be continued. */
 	if (run->options->on_lost == ON_LOST_KILL || run->stopped || run->kill_at_ns <= now_ns)
 		kill_now(run);
 	else
 		guard_end(run->guard, run->kill_at_ns);
 }
 
-/* Whether the lock cannot be kept any more, though it is still held. */
+/* Is the lock certain to be lost, though it is still held? */
 static bool is_doomed(struct run *run, int64_t now_ns)
 {
 	if (now_ns < run->end_ns - (leaves(run) ? 0 : run->grace_ns))
 		return false;
-	/* This process was stopped, and with it the thread that renews: let it try. */
+	/* This process was stopped, and with it the thread that renews: let that try first. */
 	if (now_ns - run->looked_ns > 2 * run->tick_ns)
 		run->patient_ns =
 			now_ns + at_most(PATIENCE_NS, (run->end_ns - run->lead_ns - now_ns) / 2);
 	return run->options->fixed || run->max_hold_passed || now_ns >= run->patient_ns;
 }
 
-/* Look after the lock; returns when to look again. */
+/* Check the lock; returns the time of the next check. */
 static int64_t watch(struct run *run)
 {
 	int64_t now_ns = clock_ns();
@@ -154,7 +154,7 @@ static int64_t watch(struct run *run)
 	return run->kill_at_ns;
 }
 
-/* Continue the command, if its lock is still sure. */
+/* Continue the command, if its lock is still certain. */
 static void resume(struct run *run)
 {
 	if (!run->group || run->ended)
@@ -171,7 +171,7 @@ static void resume(struct run *run)
 	guard_signal(run->guard, SIGCONT);
 }
 
-/* The command was stopped.  At a terminal its stop is ours, so that the shell sees it. */
+/* The command was stopped.  At a terminal, stop this process, too, so that the shell notices. */
 static void follow_stop(struct run *run, int number)
 {
 	bool reads = number == SIGTTIN || number == SIGTTOU;
@@ -184,7 +184,7 @@ static void follow_stop(struct run *run, int number)
 	if (run->terminal->fd < 0)
 		return;
 	if (reads && terminal_is_ours(run->terminal)) {
-		/* Part of a pipeline, it did without until now. */
+		/* As part of a pipeline it has not needed the terminal until now. */
 		run->had_terminal = true;
 		resume(run);
 		return;
@@ -207,19 +207,19 @@ static void on_signal(struct run *run, int number)
 	if (number == SIGINT || number == SIGQUIT)
 		run->signal = number;
 	guard_signal(run->guard, number);
-	/* As shells do: what is to end must run to obey. */
+	/* As shells do: a process must run to handle the signal that ends it. */
 	if (run->stopped && signal_ends(number))
 		resume(run);
 }
 
 static void report_left(int left)
 {
-	say("%d processes of the command could not be ended: another user's, or stuck in the "
+	say("%d processes of the command could not be killed: another user's, or stuck in the "
 	    "kernel",
 	    left);
 }
 
-/* Somebody killed the guard.  Its orphans are ours now. */
+/* The guard was killed.  Its orphans are now our children. */
 static void do_guards_work(struct run *run)
 {
 	struct job job = {.pid = run->group, .error_fd = -1};
@@ -238,7 +238,7 @@ static void on_ended(struct run *run, const struct guard_event *event)
 	run->ended = true;
 	run->wait_status = event->value;
 	run->error = event->error;
-	/* Also when no thread of this process could see it. */
+	/* Even if no thread of this process could notice it. */
 	if (event->late || (run->hold && !run->lost && hold_state(run->hold) == LK_STATE_LOST))
 		run->lost = true;
 	if (WIFSIGNALED(event->value) && !run->signal &&

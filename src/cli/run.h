@@ -17,16 +17,17 @@
 
 struct run {
 	/* results */
-	int wait_status; /* as waitpid() gives it */
+	int wait_status; /* as from waitpid() */
 	int error;       /* errno, if the command could not be run */
-	int signal;      /* INT or QUIT ended it: end by the same */
-	bool typed; /* at the terminal, thus sent to the command's group alone: without latchkey
-	               the rest of our group, a script's shell, would have got it */
-	bool lost;  /* the lock was lost, or the command ended because it was about to be */
-	atomic_int reason; /* lk_lost_reason, 0 = not told */
+	int signal;      /* INT or QUIT ended it: end by the same signal */
+	/* It was typed at the terminal, and so sent to the command's group only: without latchkey,
+	 * the rest of our group (a script's shell) would have received it. */
+	bool typed;
+	bool lost;         /* the lock was lost, or the command ended because it was about to be */
+	atomic_int reason; /* lk_lost_reason, 0 = not known yet */
 	/* its own */
 	const struct options *options;
-	struct hold *hold; /* NULL = nothing that could be lost */
+	struct hold *hold; /* NULL = nothing that can be lost */
 	struct guard *guard;
 	struct terminal *terminal;
 	const char *name;
@@ -34,28 +35,28 @@ struct run {
 	bool ended;
 	bool stopped;
 	bool killed;
-	bool had_terminal; /* it goes back to the command after a stop */
+	bool had_terminal; /* it gets the terminal back after a stop */
 	bool max_hold_passed;
 	int64_t began_ns;
-	int64_t end_ns;   /* the lock is sure until then */
-	int64_t grace_ns; /* TERM comes so long before the end, */
-	int64_t lead_ns;  /* and KILL so long */
+	int64_t end_ns;   /* the lock is certain until then */
+	int64_t grace_ns; /* TERM so long before the end, */
+	int64_t lead_ns;  /* KILL so long before it */
 	int64_t tick_ns;
 	int64_t kill_at_ns;
-	int64_t looked_ns;  /* the last look at the lock */
-	int64_t patient_ns; /* the lock may have little lease left until then */
+	int64_t looked_ns;  /* the last check of the lock */
+	int64_t patient_ns; /* tolerate little remaining lease until then */
 };
 
-/* Run it until it has ended, or was ended since the hold was lost. */
+/* Run it until it has ended by itself or because of a loss. */
 void run_command_under(struct run *run, const struct options *options, struct hold *hold,
                        struct guard *guard, struct terminal *terminal, const char *name);
 
-/* From the library's callback of a loss. */
+/* Called from the library's on_lost callback. */
 void run_note_lost(struct run *run, lk_lost_reason reason);
 
-/* The command's exit status as a shell gives it. */
+/* The command's exit status, as in a shell. */
 int run_status(const struct run *run);
-/* Why the lock was lost, in a word. */
+/* Why the lock was lost, in one word. */
 const char *run_reason(const struct run *run);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * What people read: messages, foreign text made harmless, durations, JSON. */
+ * Output for people: messages, escaping of foreign text, durations, JSON. */
 #include "say.h"
 
 #include "status.h"
@@ -16,7 +16,7 @@
 #define LINE_SIZE 4096
 #define MARKS_MAX 3 /* on one letter */
 
-/* The locale's. */
+/* the locale's encoding */
 static bool utf8;
 
 int status_of(lk_err err)
@@ -25,7 +25,7 @@ int status_of(lk_err err)
 	case LK_OK:
 		return 0;
 	case LK_EINVALID:
-	case LK_EMISMATCH: /* of the capacity that a command line names */
+	case LK_EMISMATCH: /* a capacity other than that on the command line */
 	case LK_ELIMIT:
 		return STATUS_USAGE;
 	case LK_EABSENT:
@@ -59,12 +59,12 @@ void say(const char *fmt, ...)
 	if (len > sizeof(line) - 2)
 		len = sizeof(line) - 2;
 	line[len++] = '\n';
-	/* There is nobody to tell that standard error is closed. */
+	/* A closed standard error cannot be reported. */
 	if (write(STDERR_FILENO, line, len) < 0)
 		return;
 }
 
-/* ---- Text of others ------------------------------------------------------------------------- */
+/* ---- Foreign text --------------------------------------------------------------------------- */
 
 void text_init(void)
 {
@@ -73,8 +73,8 @@ void text_init(void)
 		setlocale(LC_CTYPE, "C");
 }
 
-/* Printable by its class, and yet nothing that a reader sees: formats, directions, fillers, spaces
- * other than the one.  Private characters look like nothing in particular.  In ascending order. */
+/* Is the character printable by its class, but invisible: formats, directions, fillers, other
+ * spaces than U+0020?  Private characters have no defined shape.  In ascending order. */
 static bool is_unseen(wint_t character)
 {
 	static const struct {
@@ -94,7 +94,7 @@ static bool is_unseen(wint_t character)
 	return false;
 }
 
-/* The character that begins there: its bytes and columns.  0 when it is none. */
+/* Decode the next character: its bytes and columns.  0 if it is invalid. */
 static size_t read_character(const char *in, size_t len, wchar_t *character, int *width)
 {
 	mbstate_t state;
@@ -108,8 +108,9 @@ static size_t read_character(const char *in, size_t len, wchar_t *character, int
 	return bytes;
 }
 
-/* How many bytes there may be printed as they are.  *marks is how many marks the letter before
- * bears yet: a mark on nothing, and a tower of marks, cover what is beside them. */
+/* The number of bytes that may be printed as they are.  *marks: how many more combining marks the
+ * last letter may have: a mark without a letter, or too many of them, would cover neighbouring
+ * text. */
 static size_t plain_bytes(const char *in, size_t len, bool ascii, int *marks)
 {
 	unsigned char byte = (unsigned char)*in;
@@ -147,7 +148,7 @@ static const char *escape(char *out, size_t size, const char *in, size_t len, bo
 
 		taken = plain ? plain : 1;
 		if (at + 4 <= size)
-			safe = at; /* the last place where "..." still fits */
+			safe = at; /* the last position where "..." still fits */
 		if (at + need + 1 > size) {
 			memcpy(out + safe, "...", 4);
 			return out;
@@ -176,7 +177,7 @@ const char *text_ascii(char *out, size_t size, const char *in, size_t len)
 	return escape(out, size, in, len, true);
 }
 
-/* *columns is what there is, and then what is left. */
+/* In: the columns available; out: those left. */
 static size_t fit(const char *text, size_t *columns)
 {
 	size_t at = 0, bytes, len = strlen(text);
@@ -230,7 +231,7 @@ const char *text_duration(char out[32], int64_t ms)
 const char *text_party(char *out, size_t size, const lk_party *party)
 {
 	const char *what = party->label[0] ? party->label : party->program;
-	const char *host = party->host[0] ? party->host : "somebody";
+	const char *host = party->host[0] ? party->host : "unknown host";
 
 	if (party->pid && what[0])
 		snprintf(out, size, "%s (pid %" PRId64 ", %s)", host, party->pid, what);

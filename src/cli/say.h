@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * What people read: messages, foreign text made harmless, durations, JSON. */
+ * Output for people: messages, escaping of foreign text, durations, JSON. */
 #ifndef SAY_H
 #define SAY_H
 
@@ -17,27 +17,27 @@
 void say(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 
 /* Read the locale, before any thread is started.  Until then, and in a locale that is not UTF-8,
- * only ASCII is printed as it is. */
+ * all but ASCII is escaped. */
 void text_init(void);
 
-/* What people can see remains; other bytes and the backslash become \xHH.  Cut with "..." when it
- * does not fit.  Always NUL-ended (size >= 4).  Returns out. */
+/* Keep visible characters; other bytes and the backslash become \xHH.  Cut to size with "...".
+ * Always NUL-terminated (size >= 4).  Returns out. */
 const char *text_escape(char *out, size_t size, const char *in, size_t len);
-/* The same for programs: only printable ASCII remains, in every locale. */
+/* The same for programs: keep only printable ASCII, in every locale. */
 const char *text_ascii(char *out, size_t size, const char *in, size_t len);
 
-/* How many bytes of the text, whole characters, fit into so many columns of a terminal. */
+/* How many bytes of the text, in whole characters, fit into so many columns of a terminal. */
 size_t text_fit(const char *text, size_t columns);
-/* The columns that it takes. */
+/* The columns of the text. */
 size_t text_columns(const char *text);
 
 /* "850ms", "12s", "1m12s", "3h05m", "2d04h". */
 const char *text_duration(char out[32], int64_t ms);
 
-/* "build-7 (pid 4242, make)", as much of it as is known. */
+/* "build-7 (pid 4242, make)", as far as known. */
 const char *text_party(char *out, size_t size, const lk_party *party);
 
-/* A JSON string of text that has been escaped. */
+/* Write escaped text as a JSON string. */
 void json_string(FILE *out, const char *text);
 
 #endif

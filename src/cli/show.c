@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * The verb show: who holds what, since when, who waits and in which order. */
+ * The verb show: holders and waiters, since when and in which order. */
 #include "look.h"
 #include "say.h"
 #include "status.h"
@@ -76,7 +76,7 @@ static lk_err show_one(lk_client *client, const struct options *options, struct 
 	return LK_OK;
 }
 
-/* Released or removed since the names were walked? */
+/* Was it released or removed since the names were listed? */
 static bool is_over(const struct look *look)
 {
 	return look->kind == LK_KIND_NONE ||
@@ -96,7 +96,7 @@ static lk_err show_names(lk_client *client, const struct options *options,
 		const struct name *name = &names->all[i];
 		lk_err err = look_at(look, client, name->bytes, name->len, options->json);
 		if (err == LK_EFOREIGN)
-			continue; /* asked for by name it says so */
+			continue; /* show NAME reports it */
 		if (err != LK_OK)
 			return err;
 		if (is_over(look))
@@ -114,7 +114,7 @@ static lk_err show_names(lk_client *client, const struct options *options,
 	if (options->json)
 		puts("]");
 	else if (!any && !options->quiet)
-		say("no lock is held or waited for, and there is no semaphore and no latch");
+		say("no lock is held or waited for, and no semaphore or latch exists");
 	return LK_OK;
 }
 
@@ -130,7 +130,7 @@ static lk_err show_all(lk_client *client, const struct options *options, struct 
 	if (err == LK_OK)
 		err = show_names(client, options, &names, look);
 	else if (err == LK_EAUTH)
-		say("cannot tell: grant +scan (%s)", lk_errmsg());
+		say("cannot list names: grant +scan (%s)", lk_errmsg());
 	for (size_t i = 0; i < names.count; i++)
 		free(names.all[i].bytes);
 	free(names.all);

@@ -52,7 +52,8 @@ bool signals_take(void)
 	}
 	for (size_t i = 0; i < HANDLED; i++) {
 		struct sigaction before;
-		/* nohup and a shell's & mean it; but without SIGCHLD nobody could be waited for. */
+		/* Keep ignored signals ignored (nohup, a shell's &), except SIGCHLD, which waiting
+		 * needs. */
 		if (!sigaction(handled[i], NULL, &before) && before.sa_handler == SIG_IGN &&
 		    handled[i] != SIGCHLD && handled[i] != SIGCONT)
 			continue;
@@ -76,7 +77,7 @@ void signals_wake(void)
 {
 	char byte = 0;
 
-	/* A full pipe wakes as well. */
+	/* A full pipe wakes, too. */
 	if (write(wake[1], &byte, 1) < 0)
 		return;
 }
@@ -125,7 +126,7 @@ void signals_die(int number, bool group)
 	struct rlimit none = {0, 0};
 	sigset_t only;
 
-	/* A core dump, if any, was the command's to make. */
+	/* Only the command may dump core. */
 	setrlimit(RLIMIT_CORE, &none);
 	install(number, SIG_DFL);
 	sigemptyset(&only);

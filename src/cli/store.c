@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * Which store is meant, and a client on it. */
+ * Finding the store of this command, and opening a client on it. */
 #include "store.h"
 
 #include "say.h"
@@ -14,12 +14,12 @@
 #include <unistd.h>
 
 #define URL_FILE "/etc/latchkey/url"
-#define NO_DEFAULT "none" /* in that file */
+#define NO_DEFAULT "none" /* in that file: local: must not be used */
 #define NO_DEFAULT_VARIABLE "LATCHKEY_NO_LOCAL"
-#define TIMEOUT_MAX_MS 3600000 /* the library's */
+#define TIMEOUT_MAX_MS 3600000 /* as in the library */
 
-/* A whole small file.  -1 with errno; one that does not fit is EFBIG.  A FIFO without a writer is
- * an empty file: nothing here waits for anybody. */
+/* Read a whole small file.  -1 with errno; EFBIG if it does not fit.  A FIFO without a writer reads
+ * as empty: this never blocks. */
 static ssize_t file_read(const char *path, char *text, size_t size)
 {
 	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
@@ -41,8 +41,8 @@ static ssize_t file_read(const char *path, char *text, size_t size)
 	return (ssize_t)len;
 }
 
-/* The first line of URL_FILE without spaces around it.  A file that is there and cannot be read
- * must not mean local: a lock of this machine alone. */
+/* Read the first line of URL_FILE without surrounding spaces.  A file that exists but cannot be
+ * read must not mean local:, which locks on this machine only. */
 static bool url_file(struct store *store)
 {
 	char text[STORE_URL_SIZE], *begin = text, *end;
@@ -64,8 +64,8 @@ static bool url_file(struct store *store)
 	return true;
 }
 
-/* No option and no variable names a store.  May it be local:?  A job that finds no URL where it was
- * meant to find one would lock nothing between machines, so an operator can forbid it. */
+/* No option and no variable names a store: may it be local:?  A job that should have found a URL
+ * would then not lock between machines, so an operator can forbid it. */
 static bool default_allowed(const struct store *store)
 {
 	const char *variable = getenv(NO_DEFAULT_VARIABLE);
@@ -100,14 +100,14 @@ static bool password_file(struct store *store)
 	if (len && store->password[len - 1] == '\r')
 		store->password[--len] = 0;
 	if (!len) {
-		say("LATCHKEY_PASSWORD_FILE is empty");
+		say("LATCHKEY_PASSWORD_FILE: empty");
 		return false;
 	}
 	store->client.password = store->password;
 	return true;
 }
 
-/* A time-out among the URL's options.  The library refuses one that it cannot use. */
+/* A time-out from the URL's options.  The library refuses an invalid one. */
 static int64_t url_ms(const char *url, const char *option, int64_t otherwise)
 {
 	const char *at = strchr(url, '?');
@@ -143,8 +143,7 @@ bool store_find(struct store *store, const struct options *options, int *status)
 	if (url) {
 		size_t len = strlen(url);
 		if (len >= sizeof(store->url)) {
-			say("the store's URL is wrong: %s: longer than %zu bytes", store->origin,
-			    sizeof(store->url) - 1);
+			say("%s: longer than %zu bytes", store->origin, sizeof(store->url) - 1);
 			*status = STATUS_USAGE;
 			return false;
 		}
@@ -184,7 +183,7 @@ lk_err store_open(struct store *store, lk_client **client)
 
 void store_judge(struct store *store, lk_err err)
 {
-	/* Of all that the command gives it, the URL alone can be invalid. */
+	/* Of all that the command passes, only the URL can be invalid. */
 	if (err == LK_EINVALID && !store->by_default)
 		snprintf(store->fault, sizeof(store->fault), "%s: %s", store->origin, lk_errmsg());
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * Which store is meant, and a client on it. */
+ * Finding the store of this command, and opening a client on it. */
 #ifndef STORE_H
 #define STORE_H
 
@@ -16,22 +16,22 @@
 struct store {
 	char url[STORE_URL_SIZE];
 	const char *origin; /* of the URL: "--url", "LATCHKEY_URL", a file */
-	bool by_default;    /* nobody named a store */
+	bool by_default;    /* the user named no store */
 	char password[STORE_PASSWORD_SIZE];
 	lk_client_options client;
-	int64_t connect_timeout_ms, command_timeout_ms; /* the URL's, or the library's */
-	char fault[700];                                /* of the URL, with its origin; "" = none */
+	int64_t connect_timeout_ms, command_timeout_ms; /* from the URL, or the library's */
+	char fault[700]; /* an error in the URL and its origin, or "" */
 };
 
-/* Find out; reads files, connects to nothing.  False when that was told to the user: *status is
- * what to exit with. */
+/* Find the store: reads files, does not connect.  False after an error, which is reported: *status
+ * is the exit status. */
 bool store_find(struct store *store, const struct options *options, int *status);
 
 /* lk_client_open(). */
 lk_err store_open(struct store *store, lk_client **client);
-/* Was err, of a call that was given the URL, the URL's fault?  Then store_errmsg() says so. */
+/* If err, from a call with the URL, is an error in the URL, remember it for store_errmsg(). */
 void store_judge(struct store *store, lk_err err);
-/* lk_errmsg(), with the origin of a URL that is wrong. */
+/* lk_errmsg(), with the origin of an invalid URL. */
 const char *store_errmsg(const struct store *store);
 
 #endif

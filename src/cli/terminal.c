@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * The controlling terminal: which process group has it, and the hand-over to the command's. */
+ * The controlling terminal: which process group has it, and giving it to the command's. */
 #include "terminal.h"
 
 #include <fcntl.h>

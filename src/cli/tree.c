@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: MIT
- * The processes below one: a command's children that left its process group are found here.
+ * The descendants of a process: finds children of a command that left its process group.
  *
- * Linux alone: whoever is orphaned below a subreaper becomes its child, so that every descendant
- * of the guard stays one, whatever it did (setsid, a double fork), and a walk from the guard down
- * finds it. */
+ * Linux only: an orphan below a subreaper becomes its child, so every descendant of the guard stays
+ * one, whatever it does (setsid, a double fork), and a walk down from the guard finds it. */
 #include "tree.h"
 
 #include <ctype.h>
@@ -23,8 +22,8 @@ struct process {
 	pid_t pid;
 	pid_t parent;
 	pid_t group;
-	bool dead;  /* nothing of it runs any more: it waits to be collected */
-	bool below; /* a descendant that is meant */
+	bool dead;  /* none of its threads runs: a zombie */
+	bool below; /* a descendant to be signalled */
 	unsigned long long began;
 };
 
@@ -58,14 +57,14 @@ static bool process_read(pid_t pid, struct process *process)
 	if (len <= 0)
 		return false;
 	text[len] = 0;
-	/* The program's name may hold anything; what follows its last parenthesis does not. */
+	/* The program's name may contain anything; there is no parenthesis after it. */
 	at = strrchr(text, ')');
 	if (!at || sscanf(at + 1,
 	                  " %c %d %d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %d "
 	                  "%*d %llu",
 	                  &state, &parent, &group, &threads, &process->began) != 5)
 		return false;
-	/* Its first thread may be a zombie while others run. */
+	/* The main thread may be a zombie while others run. */
 	process->dead = (state == 'Z' || state == 'X') && threads <= 1;
 	process->pid = pid;
 	process->parent = parent;
@@ -96,7 +95,7 @@ static bool processes_add(struct processes *processes, pid_t pid)
 	return true;
 }
 
-/* /proc may be that of another PID name space: its numbers would mean other processes. */
+/* /proc may belong to another PID name space, where the numbers mean other processes. */
 static bool proc_is_ours(void)
 {
 	char text[32];
@@ -108,8 +107,8 @@ static bool proc_is_ours(void)
 	return strtol(text, NULL, 10) == getpid();
 }
 
-/* With kill_children set, kill children of this process as soon as they are seen: one that forks
- * and ends all the time is another process when the walk is over. */
+/* With kill_children, kill children of this process as soon as they are seen: one that keeps
+ * forking and exiting would have another pid at the end of the walk. */
 static bool processes_read(struct processes *processes, bool kill_children,
                            unsigned long long since)
 {
@@ -151,7 +150,7 @@ static const struct process *process_find(const struct processes *processes, pid
 	return bsearch(&key, processes->all, processes->count, sizeof(key), compare);
 }
 
-/* Mark generation by generation; the number of passes is the depth of the tree. */
+/* Mark level by level; the number of passes is the depth of the tree. */
 static void processes_mark(struct processes *processes, unsigned long long since)
 {
 	pid_t root = getpid();
@@ -185,7 +184,7 @@ bool tree_signal(int number, unsigned long long since, pid_t but, struct tree_co
 		const struct process *process = &processes.all[i];
 		if (!process->below || process->dead || (but && process->group == but))
 			continue;
-		/* One that ended meanwhile is as good as found: the caller looks again. */
+		/* A process that has just ended counts as found: the caller looks again. */
 		count->found++;
 		if (kill(process->pid, number) && errno == EPERM) {
 			count->denied++;

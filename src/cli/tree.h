@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * The processes below one: a command's children that left its process group are found here. */
+ * The descendants of a process: finds children of a command that left its process group. */
 #ifndef TREE_H
 #define TREE_H
 
@@ -8,19 +8,19 @@
 
 struct tree_count {
 	int found;  /* living descendants that were signalled */
-	int denied; /* of these, those that may not be signalled: another user's */
+	int denied; /* of these, processes of other users, which cannot be signalled */
 	pid_t denied_pid;
 };
 
-/* Send number to each living descendant of this process; 0 sends nothing.  Those that began before
- * `since` (see tree_began()) are not meant, nor is what they started; nor are members of the group
+/* Send number to each living descendant of this process; 0 sends nothing.  Excluded are processes
+ * that began before `since` (see tree_began()) with their descendants, and members of the group
  * `but` (0 = none).  False where the system does not show its processes. */
 bool tree_signal(int number, unsigned long long since, pid_t but, struct tree_count *count);
 
-/* When a process began, in the system's ticks; 0 = unknown. */
+/* The start time of a process, in the system's ticks; 0 = unknown. */
 unsigned long long tree_began(pid_t pid);
 
-/* Orphans below this process become its children.  Only Linux knows that. */
+/* Make orphans below this process its children.  Linux only. */
 void tree_adopt(void);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * The values that options and operands take.  Each function says what is wrong with a bad one. */
+ * The values of options and operands.  Each function reports an invalid one. */
 #include "value.h"
 
 #include "say.h"
@@ -11,7 +11,8 @@
 #define SECONDS_DIGITS_MAX 9 /* before the point */
 #define COUNT_DIGITS_MAX 10
 
-/* A decimal number of seconds as milliseconds, rounded up: "0.0001" is not "try once". */
+/* Parse a decimal number of seconds as milliseconds, rounded up: "0.0001" must not mean "try
+ * once". */
 static bool parse_seconds(const char *text, int64_t min_ms, int64_t max_ms, int64_t *ms)
 {
 	int64_t value = 0, unit = 100;
@@ -40,7 +41,7 @@ bool value_seconds(const char *option, const char *text, int64_t min_ms, int64_t
 {
 	if (parse_seconds(text, min_ms, max_ms, ms))
 		return true;
-	say("--%s takes seconds, %lld.%03lld to %lld", option, (long long)min_ms / 1000,
+	say("--%s: must be %lld.%03lld to %lld seconds", option, (long long)min_ms / 1000,
 	    (long long)min_ms % 1000, (long long)max_ms / 1000);
 	return false;
 }
@@ -53,7 +54,7 @@ bool value_count(const char *what, const char *text, int64_t min, int64_t max, i
 	for (; isdigit((unsigned char)*text) && digits < COUNT_DIGITS_MAX; text++, digits++)
 		value = value * 10 + (*text - '0');
 	if (!digits || *text || value < min || value > max) {
-		say("%s is a number, %" PRId64 " to %" PRId64, what, min, max);
+		say("%s: must be %" PRId64 " to %" PRId64, what, min, max);
 		return false;
 	}
 	*count = value;
@@ -68,7 +69,7 @@ bool value_status(const char *text, int *status)
 	for (int i = 0; i < 3 && isdigit((unsigned char)*text); i++)
 		number = number * 10 + (*text++ - '0');
 	if (!given || *text || number > 255) {
-		say("-E takes an exit status, 0 to 255");
+		say("-E: must be 0 to 255");
 		return false;
 	}
 	*status = number;
@@ -84,11 +85,11 @@ bool value_on_lost(const char *text, enum on_lost *on_lost)
 			*on_lost = (enum on_lost)i;
 			return true;
 		}
-	say("--on-lost takes term, kill or warn");
+	say("--on-lost: must be term, kill or warn");
 	return false;
 }
 
-/* A command line is everybody's to read. */
+/* Every user can read a command line. */
 static bool has_password(const char *url)
 {
 	const char *query = strchr(url, '?');
@@ -110,12 +111,12 @@ static bool has_password(const char *url)
 bool value_url(const char *text, const char **url)
 {
 	if (!*text) {
-		/* As from a variable that was not set: local: would lock this machine alone. */
-		say("--url is empty");
+		/* Perhaps from an unset variable: local: would lock on this machine only. */
+		say("--url: must not be empty");
 		return false;
 	}
 	if (has_password(text)) {
-		say("--url with a password could be read by every user of this machine: put the "
+		say("--url: every user of this machine could read its password: put the "
 		    "URL into LATCHKEY_URL, or the password into a file named by "
 		    "LATCHKEY_PASSWORD_FILE");
 		return false;
@@ -129,7 +130,7 @@ bool value_step(const char *text, const char **step)
 	size_t len = strlen(text);
 
 	if (!len || len > LK_STEP_MAX) {
-		say("--id takes 1 to %d bytes", LK_STEP_MAX);
+		say("--id: must be 1 to %d bytes", LK_STEP_MAX);
 		return false;
 	}
 	*step = text;
@@ -141,11 +142,11 @@ bool value_name(const char *text, const char **name)
 	size_t len = text ? strlen(text) : 0;
 
 	if (!text) {
-		say("a name is missing");
+		say("NAME: missing");
 		return false;
 	}
 	if (!len || len > LK_NAME_MAX) {
-		say("a name has 1 to %d bytes", LK_NAME_MAX);
+		say("NAME: must be 1 to %d bytes", LK_NAME_MAX);
 		return false;
 	}
 	*name = text;
@@ -161,6 +162,6 @@ bool value_local(const char *text, enum local_action *action)
 			*action = (enum local_action)i;
 			return true;
 		}
-	say("latchkey local takes start, stop or status");
+	say("latchkey local: must be followed by start, stop or status");
 	return false;
 }

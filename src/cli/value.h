@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * The values that options and operands take.  Each function says what is wrong with a bad one. */
+ * The values of options and operands.  Each function reports an invalid one. */
 #ifndef VALUE_H
 #define VALUE_H
 
@@ -11,12 +11,12 @@
 /* Seconds, with decimals, as milliseconds; option is its long name. */
 bool value_seconds(const char *option, const char *text, int64_t min_ms, int64_t max_ms,
                    int64_t *ms);
-/* A whole number; what is the option or the operand, as the user knows it. */
+/* A whole number; what: the option or operand, as the user knows it. */
 bool value_count(const char *what, const char *text, int64_t min, int64_t max, int64_t *count);
 bool value_status(const char *text, int *status);
 bool value_on_lost(const char *text, enum on_lost *on_lost);
 bool value_step(const char *text, const char **step);
-/* text NULL = it is missing */
+/* text NULL = missing */
 bool value_name(const char *text, const char **name);
 bool value_local(const char *text, enum local_action *action);
 bool value_url(const char *text, const char **url);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * The line that a person at a terminal sees while what it wants is another's. */
+ * The line that a person at a terminal sees while waiting. */
 #include "waitline.h"
 
 #include "clock.h"
@@ -10,7 +10,7 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
-#define FIRST_NS (200 * MS) /* a short wait shows nothing */
+#define FIRST_NS (200 * MS) /* nothing is shown for a short wait */
 #define AGAIN_NS (1000 * MS)
 #define LINE_SIZE 4096
 
@@ -29,7 +29,7 @@ int64_t waitline_due(const struct waitline *line)
 	return line->wanted ? line->due_ns : NEVER;
 }
 
-/* Columns to write on; the last one stays free, or some terminals would wrap. */
+/* Usable columns; the last one stays free, since some terminals wrap there. */
 static size_t columns(void)
 {
 	struct winsize size;
@@ -64,7 +64,8 @@ void waitline_draw(struct waitline *line, struct hold *hold)
 		return;
 	line->due_ns = clock_ns() + AGAIN_NS;
 	if (tcgetpgrp(STDERR_FILENO) != getpgrp()) {
-		line->drawn = false; /* another's terminal now: nothing of ours to wipe */
+		line->drawn = false; /* another group has the terminal: there is nothing of ours to
+		                      * wipe */
 		return;
 	}
 	if (!hold_describe(hold, detail, sizeof(detail)))

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * The line that a person at a terminal sees while what it wants is another's. */
+ * The line that a person at a terminal sees while waiting. */
 #ifndef WAITLINE_H
 #define WAITLINE_H
 
@@ -17,12 +17,12 @@ struct waitline {
 };
 
 void waitline_init(struct waitline *line, const struct options *options);
-/* When to draw next, NEVER = not at all. */
+/* When to draw next, NEVER = never. */
 int64_t waitline_due(const struct waitline *line);
-/* Draw if it is due, standard error is a terminal and this its foreground group: then it asks the
- * store, once a second. */
+/* Draw if it is due, standard error is a terminal and this its foreground group: that queries the
+ * store once a second. */
 void waitline_draw(struct waitline *line, struct hold *hold);
-/* Leave nothing of it on the terminal. */
+/* Remove it from the terminal. */
 void waitline_wipe(struct waitline *line);
 
 #endif
