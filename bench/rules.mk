@@ -4,9 +4,9 @@
 BENCH := $(BUILD)/bench/run
 BENCH_SOURCES := $(sort $(wildcard bench/*.c))
 BENCH_OBJECTS := $(BENCH_SOURCES:%.c=$(BUILD)/%.o)
-# Expanded when a recipe runs, that is after tools/deps, and once.
-JANSSON_CFLAGS = $(eval JANSSON_CFLAGS := $$(shell pkg-config --cflags jansson))$(JANSSON_CFLAGS)
-JANSSON_LIBS = $(eval JANSSON_LIBS := $$(shell pkg-config --libs jansson))$(JANSSON_LIBS)
+JANSSON_CFLAGS := $$(pkg-config --cflags jansson)
+JANSSON_LIBS := $$(pkg-config --libs jansson)
+$(call settings,ROUNDS TURN JSON)
 
 ## bench   speed, compared with controls: T="pair threads" (all cases), ROUNDS=17, TURN=100 ms each;
 ##         JSON=FILE
@@ -23,7 +23,7 @@ bench-picture:
 	$(Q)bench/picture docs/figures/bench.txt docs/figures/peers.txt >docs/performance.svg
 
 # As unit tests, these see the library's own headers: the baselines send the same scripts.
-$(BENCH_OBJECTS): $(BUILD)/%.o: %.c | deps-test $(BUILD)/gen/scripts.h
+$(BENCH_OBJECTS): $(BUILD)/%.o: %.c | needs $(BUILD)/gen/scripts.h
 	$(call say,CC,$<)
 	$(Q)mkdir -p $(@D)
 	$(Q)$(CC) $(ALL_CFLAGS) $(CHECK_CFLAGS) $(HIREDIS_CFLAGS) $(JANSSON_CFLAGS) -Iinclude -Isrc \
@@ -31,7 +31,6 @@ $(BENCH_OBJECTS): $(BUILD)/%.o: %.c | deps-test $(BUILD)/gen/scripts.h
 
 $(BENCH): $(BENCH_OBJECTS) $(HARNESS) $(STATIC)
 	$(call say,LINK,$@)
-	$(Q)$(CC) $(ALL_CFLAGS) $(LDFLAGS) -o $@ $(BENCH_OBJECTS) $(HARNESS) $(STATIC) \
-		$(HIREDIS_LIBS) $(CHECK_LIBS) $(LUA_LIBS) $(JANSSON_LIBS) -ldl -lm
+	$(Q)$(CC) $(ALL_CFLAGS) $(LDFLAGS) -o $@ $(BENCH_OBJECTS) $(TEST_LIBS) $(JANSSON_LIBS) -lm
 
 -include $(BENCH_OBJECTS:.o=.d)

@@ -10,6 +10,7 @@ PEERS_OBJECTS := $(PEERS_DRIVER_OBJECTS) $(PEERS_OURS_OBJECTS)
 ## bench-peers  other libraries at the same work: PEERS="go python" (all), CONTESTANTS=names,
 ##         T="pairs contend semaphore latch", SECONDS=1 a turn, ROUNDS=2, JSON=file,
 ##         WORKERS="2 8": of the works' numbers only these (pairs 1, latch 100, else 2 8 32 64)
+$(call settings,PEERS CONTESTANTS WORKERS SECONDS ROUNDS JSON)
 .PHONY: bench-peers
 bench-peers: $(PEERS_DRIVER) $(PEERS_OURS)
 	@LK_COMMIT="$(COMMIT)" LK_BUILD="$(abspath $(BUILD))" $(PEERS_DRIVER) $(CURDIR)/bench/peers \
@@ -19,7 +20,7 @@ bench-peers: $(PEERS_DRIVER) $(PEERS_OURS)
 # Built with the tests, so that they keep compiling.
 tests: $(if $(SANITIZE),,$(PEERS_DRIVER) $(PEERS_OURS))
 
-$(PEERS_OBJECTS): $(BUILD)/%.o: %.c | deps-test
+$(PEERS_OBJECTS): $(BUILD)/%.o: %.c | needs
 	$(call say,CC,$<)
 	$(Q)mkdir -p $(@D)
 	$(Q)$(CC) $(ALL_CFLAGS) $(CHECK_CFLAGS) $(JANSSON_CFLAGS) -Iinclude -Itests \

@@ -4,4 +4,4 @@
 ## chaos  real processes and faults: T=seconds (20), SEED=
 .PHONY: chaos
 chaos: $(BUILD)/chaos $(BUILD)/judge $(BUILD)/tests/clock.so
-	@LK_COMMIT="$(COMMIT)" $(BUILD)/chaos T=$(or $(T),20) SEED=$(SEED)
+	@LK_COMMIT="$(COMMIT)" $(call pass,V) $(BUILD)/chaos T=$(or $(T),20) SEED=$(SEED)

@@ -13,10 +13,10 @@ FUZZ_PARTS := $(patsubst %.c,$(BUILD)/%.o,$(wildcard src/cli/options.c src/cli/v
 FUZZ_LINK := $(FUZZ_OBJECTS) $(FUZZ_PARTS) -Wl,--wrap=say
 FUZZ_FLAGS := fuzzer-no-link,address,undefined
 T_FUZZ := $(if $(filter fuzz,$(MAKECMDGOALS)),$(or $(T),5),5)
-F ?=
+$(call settings,F)
 
 .PHONY: fuzz fuzz-replay fuzz-program
-fuzz: deps-ci
+fuzz: | needs
 	$(Q)$(MAKE) --no-print-directory -j2 CC=clang SANITIZE=$(FUZZ_FLAGS) BUILD=build/fuzz DEPS= \
 		fuzz-program
 	@LK_COMMIT="$(COMMIT)" tests/fuzz/run $(T_FUZZ) $(F)

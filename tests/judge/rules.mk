@@ -5,7 +5,6 @@
 tests: $(BUILD)/judge
 $(BUILD)/judge: $(BUILD)/tests/judge/main.o $(HARNESS) $(STATIC)
 	$(call say,LINK,$@)
-	$(Q)$(CC) $(ALL_CFLAGS) $(LDFLAGS) -o $@ $< $(HARNESS) $(STATIC) $(HIREDIS_LIBS) \
-		$(CHECK_LIBS) $(LUA_LIBS) -ldl
+	$(Q)$(CC) $(ALL_CFLAGS) $(LDFLAGS) -o $@ $< $(TEST_LIBS)
 
 -include $(BUILD)/tests/judge/main.d

@@ -3,6 +3,7 @@
 
 ## model  every state: 2 clients, 4 steps each; BIG=1: 3 and 6, 40 minutes; KIND=lock|semaphore|rate|latch;
 ##        PLANT=NAME: with that thing wrong, and what it leads to; PLANT=all; SECONDS=, STATES= limits
+$(call settings,BIG KIND PLANT SECONDS STATES EVERY WITH)
 .PHONY: model
 model: $(BUILD)/model
 	@LK_COMMIT="$(COMMIT)" $(BUILD)/model $(if $(BIG),BIG=$(BIG)) \

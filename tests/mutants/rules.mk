@@ -4,6 +4,7 @@
 ## mutants  see the tests fail: M="name ..." (default all), SHARE=1/3 (a part), J=2 (at once)
 ## MUTANT=  a build with that bug, in build/mutant-NAME: make MUTANT=claim-skipped test T=live_fifo
 
+$(call settings,M SHARE)
 .PHONY: mutants
 mutants:
-	$(Q)MAKE="$(MAKE)" J="$(J)" SHARE="$(SHARE)" LK_COMMIT="$(COMMIT)" tests/mutants/run $(M)
+	$(Q)MAKE="$(MAKE)" $(call pass,J SHARE) LK_COMMIT="$(COMMIT)" tests/mutants/run $(M)

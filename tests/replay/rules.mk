@@ -7,12 +7,12 @@ REPLAY := $(BUILD)/replay
 
 $(REPLAY): $(BUILD)/tests/replay/main.o $(HARNESS) $(STATIC)
 	$(call say,LINK,$@)
-	$(Q)$(CC) $(ALL_CFLAGS) $(LDFLAGS) -o $@ $< $(HARNESS) $(STATIC) $(HIREDIS_LIBS) \
-		$(CHECK_LIBS) $(LUA_LIBS) -ldl
+	$(Q)$(CC) $(ALL_CFLAGS) $(LDFLAGS) -o $@ $< $(TEST_LIBS)
 -include $(BUILD)/tests/replay/main.d
 
 tests: $(REPLAY)
 
+$(call settings,CALLS)
 .PHONY: replay
 replay: $(REPLAY) $(PRELOADS)
 	$(Q)LK_COMMIT="$(COMMIT)" $(REPLAY) $(or $(CALLS),50000) $(SEED)

@@ -17,8 +17,9 @@ $(STATEMENTS): $(STATEMENTS_OBJECTS)
 
 tests: $(STATEMENTS)
 
+$(call settings,SHARE FILES TRACE)
 .PHONY: statements mutants-scripts
 mutants-scripts: statements
 statements: $(STATEMENTS) $(STATEMENTS_KILLERS)
-	$(Q)LK_COMMIT="$(COMMIT)" LK_BUILD="$(BUILD)" SHARE="$(SHARE)" SEED="$(SEED)" FILES="$(FILES)" \
-		J="$(J)" TRACE="$(TRACE)" $(STATEMENTS)
+	$(Q)LK_COMMIT="$(COMMIT)" LK_BUILD="$(BUILD)" \
+		$(call pass,SHARE SEED FILES J TRACE) $(STATEMENTS)

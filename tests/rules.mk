@@ -1,0 +1,97 @@
+# SPDX-License-Identifier: MIT
+# The tests, and the checks of the source.
+
+CHECK_CFLAGS := $$(pkg-config --cflags check)
+CHECK_LIBS := $$(pkg-config --libs check)
+# Lua 5.1, as in the server; the name of its package is not the same everywhere.
+LUA := $$(pkg-config --exists lua5.1 && echo lua5.1 || echo lua-5.1)
+LUA_CFLAGS := $$(pkg-config --cflags $(LUA))
+LUA_LIBS := $$(pkg-config --libs $(LUA))
+
+# The programs that attack the promises: a folder each.  All but their main.c belongs to the harness,
+# so that unit tests can test the checkers themselves.
+PROOFS := $(patsubst tests/%/main.c,%,$(sort $(wildcard tests/sim/main.c tests/model/main.c \
+	tests/chaos/main.c)))
+HARNESS_SOURCES := $(sort $(wildcard tests/harness/*.c) \
+	$(filter-out %/main.c,$(wildcard tests/sim/*.c tests/model/*.c tests/chaos/*.c)))
+TEST_SOURCES := $(sort $(wildcard tests/*.c))
+PRELOAD_SOURCES := $(sort $(wildcard tests/preload/*.c))
+
+HARNESS := $(BUILD)/tests/harness.a
+HARNESS_OBJECTS := $(HARNESS_SOURCES:%.c=$(BUILD)/%.o)
+TESTS := $(TEST_SOURCES:tests/%.c=$(BUILD)/tests/%)
+PROOF_PROGRAMS := $(PROOFS:%=$(BUILD)/%)
+PRELOADS := $(PRELOAD_SOURCES:tests/preload/%.c=$(BUILD)/tests/%.so)
+TEST_LIBS := $(HARNESS) $(STATIC) $(HIREDIS_LIBS) $(CHECK_LIBS) $(LUA_LIBS) -ldl
+
+# A figure names the commit that it was measured at.
+COMMIT = $(or $(LK_COMMIT),$(shell git rev-parse --short HEAD 2>/dev/null || echo unknown; \
+	git diff --quiet HEAD 2>/dev/null || ! git rev-parse HEAD >/dev/null 2>&1 || echo +changes))
+# pass NAMES: hand these settings to a program in its environment.
+pass = $(foreach name,$(1),$(name)="$($(name))")
+
+# ---- what is built -------------------------------------------------------------------------------
+
+## tests      build all test programs
+.PHONY: tests
+tests: $(TESTS) $(PROOF_PROGRAMS) $(PRELOADS) lib command $(EXAMPLES) $(RATE_LIMIT) $(DEMO)
+
+# Unit tests see the library's own headers; hidden symbols are visible in the static library.
+$(BUILD)/tests/%.o: tests/%.c | needs $(BUILD)/gen/scripts.h
+	$(call say,CC,$<)
+	$(Q)mkdir -p $(@D)
+	$(Q)$(CC) $(ALL_CFLAGS) $(CHECK_CFLAGS) $(HIREDIS_CFLAGS) $(LUA_CFLAGS) -Iinclude -Isrc -Itests \
+		-Itests/harness -I$(BUILD)/gen -MMD -MP -c -o $@ $<
+
+$(HARNESS): $(HARNESS_OBJECTS)
+	$(call say,AR,$@)
+	$(Q)rm -f $@ && $(AR) rcs $@ $(HARNESS_OBJECTS)
+
+# A line " * LDFLAGS: ..." in a test's head is for its link, as for --wrap.
+$(TESTS): $(BUILD)/tests/%: $(BUILD)/tests/%.o $(HARNESS) $(STATIC)
+	$(call say,LINK,$@)
+	$(Q)$(CC) $(ALL_CFLAGS) $(LDFLAGS) $$(sed -n 's/^ \* LDFLAGS: //p' tests/$*.c) -o $@ $< $(TEST_LIBS)
+
+$(PROOF_PROGRAMS): $(BUILD)/%: $(BUILD)/tests/%/main.o $(HARNESS) $(STATIC)
+	$(call say,LINK,$@)
+	$(Q)$(CC) $(ALL_CFLAGS) $(LDFLAGS) $$(sed -n 's/^ \* LDFLAGS: //p' tests/$*/main.c) -o $@ $< \
+		$(TEST_LIBS)
+
+# Loaded into servers, which know no sanitizer.
+$(PRELOADS): $(BUILD)/tests/%.so: tests/preload/%.c | needs
+	$(call say,LINK,$@)
+	$(Q)mkdir -p $(@D)
+	$(Q)$(CC) -std=c11 -D_GNU_SOURCE $(WARNINGS) $(CPPFLAGS) $(CFLAGS) -fPIC -shared -o $@ $< -ldl
+
+-include $(patsubst %.o,%.d,$(HARNESS_OBJECTS) $(TESTS:=.o) $(PROOFS:%=$(BUILD)/tests/%/main.o))
+
+# ---- what is run ---------------------------------------------------------------------------------
+
+## test       build and run all tests; T="unit_text live_conn" these alone, V=1 names each test, J=4 at once
+.PHONY: test test-hiredis12 tidy lint format
+test: $(if $(T),$(EXAMPLES) $(addprefix $(BUILD)/tests/,$(filter-out tests/%,$(T))) $(PRELOADS) \
+		$(if $(filter-out unit_% live_%,$(T)),tests),tests)
+	@LK_BUILD=$(abspath $(BUILD)) CC="$(CC)" $(call pass,SANITIZE V J) tests/run $(T)
+
+## test-hiredis12  the tests that depend on hiredis, with 1.2, which newer systems have (Debian 12: 0.14)
+HIREDIS12 := build/deps/hiredis-1.2
+HIREDIS12_TESTS := unit_resp live_conn live_dial live_contract live_fence live_requests
+test-hiredis12: | needs
+	$(Q)tools/hiredis trixie $(HIREDIS12)
+	$(Q)$(MAKE) --no-print-directory HIREDIS=$(HIREDIS12) test T="$(HIREDIS12_TESTS)"
+
+## tidy       layers, exports, house style: tests/tidy
+tidy: lib
+	@LK_BUILD=$(abspath $(BUILD)) CC="$(CC)" tests/tidy
+
+## lint       clang-tidy
+LINT_SOURCES := $(LIB_SOURCES) $(CLI_SOURCES) $(DEMO_SOURCES) $(EXAMPLE_SOURCES) \
+	$(RATE_LIMIT_SOURCES)
+lint: $(BUILD)/gen/scripts.h
+	$(call say,TIDY,src examples)
+	$(Q)printf '%s\n' $(LINT_SOURCES) | xargs -P 2 -n 2 sh -c \
+		'clang-tidy --quiet "$$@" -- -std=c11 -D_GNU_SOURCE $(LIB_CFLAGS) $(HIREDIS_CFLAGS) 2>/dev/null' lint
+
+## format     clang-format
+format:
+	$(Q)find src tests examples bench -name '*.[ch]' | xargs clang-format -i
