@@ -34,8 +34,9 @@ else
 
 # ---- version and places --------------------------------------------------------------------------
 
-VERSION := 0.1.0
-SOVERSION := 0
+VERSION := 0.2.0
+# While MAJOR is 0 a new MINOR may break programs.
+SOVERSION := $(basename $(VERSION))
 PREFIX ?= /usr/local
 LIBDIR ?= $(PREFIX)/lib
 INCLUDEDIR ?= $(PREFIX)/include
@@ -120,7 +121,7 @@ NEEDS := build $(filter demo,$(GOALS)) $(if $(filter lint fuzz,$(GOALS)),ci) \
 	$(if $(filter-out $(BUILD_GOALS) demo deps deps-% lint fuzz,$(GOALS)),test)
 LOOK := $(if $(filter demo test test-%,$(GOALS)),,--check)
 
-## deps       install what `make` and `make demo` need; deps-examples, deps-test, deps-bench and
+## deps       install what `make` and `make demo` need; deps-examples, deps-test and
 ##            deps-ci more: what each of these needs
 .PHONY: needs deps
 needs: | $(filter deps deps-%,$(GOALS))
@@ -153,10 +154,10 @@ $(STATIC): $(LIB_OBJECTS)
 	$(call say,AR,$@)
 	$(Q)rm -f $@ && $(AR) rcs $@ $(LIB_OBJECTS)
 
-$(SHARED): $(LIB_OBJECTS)
+$(SHARED): $(LIB_OBJECTS) src/latchkey.map
 	$(call say,LINK,$@)
 	$(Q)$(CC) $(ALL_CFLAGS) -shared -Wl,-soname,liblatchkey.so.$(SOVERSION) $(SO_LDFLAGS) \
-		$(LDFLAGS) -o $@ $(LIB_OBJECTS) $(HIREDIS_LIBS)
+		-Wl,--version-script=src/latchkey.map $(LDFLAGS) -o $@ $(LIB_OBJECTS) $(HIREDIS_LIBS)
 	$(Q)ln -sf $(@F) $(BUILD)/liblatchkey.so.$(SOVERSION)
 	$(Q)ln -sf $(@F) $(BUILD)/liblatchkey.so
 

@@ -14,7 +14,7 @@
 #include <unistd.h>
 
 #define PATH_SIZE 512
-#define WITHOUT "mutant-nothing-counted/build/liblatchkey.so.0"
+#define WITHOUT "mutant-nothing-counted/build/liblatchkey.so"
 #define TURN_MS 30
 #define PAIRS 2000
 #define AT_MOST_PERCENT 2.0
@@ -50,7 +50,7 @@ static void *pairs_open(const struct stage *stage, const char *name)
 
 static void *with_open(const struct stage *stage)
 {
-	return pairs_open(stage, "liblatchkey.so.0");
+	return pairs_open(stage, "liblatchkey.so");
 }
 
 static void *without_open(const struct stage *stage)
@@ -150,8 +150,8 @@ static void run_instructions(struct bench *bench)
 	bench_server(bench, &server, NULL);
 	/* The first client of a server loads the scripts, and its heap then differs from that of
 	 * others: malloc() takes hundreds of instructions more or less. */
-	(void)instructions("liblatchkey.so.0", server.unix_url);
-	with = instructions("liblatchkey.so.0", server.unix_url);
+	(void)instructions("liblatchkey.so", server.unix_url);
+	with = instructions("liblatchkey.so", server.unix_url);
 	without = instructions(WITHOUT, server.unix_url);
 	server_stop(&server);
 	if (with <= 0 || without <= 0) {

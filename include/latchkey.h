@@ -28,6 +28,9 @@
  *  - A call on a handle that is being closed returns LK_ECLOSED.  After the close its memory is
  *    freed, and a use of it is not checked: it is a use of freed memory.
  *  - Options structs: all zero means all defaults.  Initialise them with {0} and set what you need.
+ *  - Structs that the library fills end in reserved members, which it sets to 0.  Later versions
+ * put new members there, so that the size of a struct stays and programs need not be compiled
+ * again.
  *  - Each function says which threads may call it.  Callbacks run on a thread of the library with
  *    no lock held; they may call everything but lk_client_close() and lk_lock_close(),
  *    lk_semaphore_close(), lk_latch_close().  The log hook must not call the library.
@@ -51,7 +54,8 @@ extern "C" {
 #define LK_MUST_USE
 #endif
 
-#define LK_VERSION "0.1.0"
+#define LK_VERSION "0.2.0"
+#define LK_VERSION_NUM 200 /* 10000 * major + 100 * minor + patch, for #if */
 #define LK_FOREVER ((int64_t)-1)
 #define LK_NAME_MAX 512 /* bytes in a name; at least 1, any bytes */
 #define LK_LEASE_MIN_MS 100
@@ -66,7 +70,7 @@ extern "C" {
 #define LK_TTL_MAX_MS 86400000000  /* 1,000 days */
 #define LK_TTL_DEFAULT_MS 86400000 /* a day */
 
-/* The library's version, "0.1.0"; compare with LK_VERSION to see what was linked.  Any thread. */
+/* The library's version, "0.2.0"; compare with LK_VERSION to see what was linked.  Any thread. */
 LK_API const char *lk_version(void);
 
 /* ---- Errors ------------------------------------------------------------------------------- */
@@ -268,7 +272,7 @@ typedef struct lk_counters {
 	/* The store. */
 	int64_t requests;  /* of locks, permits and latches, repeated ones too; not queries, PING */
 	int64_t connected; /* times, 1 after lk_client_open(), 0 if lazy */
-	int64_t reserved[8];
+	int64_t reserved[8]; /* zero */
 } lk_counters;
 
 /* The client's counters, all of one moment.  No I/O, never blocks.
@@ -439,6 +443,7 @@ typedef struct lk_party {
 	char program[64];
 	char label[LK_LABEL_MAX * 4 + 1]; /* "" if none */
 	int64_t pid;
+	int64_t reserved[8]; /* zero */
 } lk_party;
 
 typedef struct lk_lock_status {
@@ -449,6 +454,7 @@ typedef struct lk_lock_status {
 	int64_t lease_left_ms; /* until the lease ends unless renewed */
 	int64_t queue_len;     /* tickets in the store: one a process and kind of lease */
 	int64_t my_rank;       /* tickets before this client's first one, -1 = none waiting */
+	int64_t reserved[8];   /* zero */
 } lk_lock_status;
 
 /* Ask the store who holds the lock.  LK_OK, LK_ECONN, LK_EUNKNOWN (no answer), LK_EAGAIN, LK_EAUTH,
@@ -581,11 +587,12 @@ LK_API lk_state lk_semaphore_state(lk_semaphore *semaphore, uint64_t hold_fence)
 
 typedef struct lk_semaphore_status {
 	int64_t capacity;
-	int64_t available; /* capacity less what is held; below 0 after a resize down */
-	int64_t holders;   /* holds, of all clients */
-	int64_t queue_len; /* waits, of all clients */
-	int64_t my_rank;   /* waits before this client's first one, -1 = none waiting */
-	int64_t ttl_ms;    /* until it is forgotten unless used */
+	int64_t available;   /* capacity less what is held; below 0 after a resize down */
+	int64_t holders;     /* holds, of all clients */
+	int64_t queue_len;   /* waits, of all clients */
+	int64_t my_rank;     /* waits before this client's first one, -1 = none waiting */
+	int64_t ttl_ms;      /* until it is forgotten unless used */
+	int64_t reserved[8]; /* zero */
 } lk_semaphore_status;
 
 /* Ask the store.  LK_EABSENT when it does not exist (any more); else as lk_lock_query(). */
@@ -598,6 +605,7 @@ typedef struct lk_ticket {
 	uint64_t fence;
 	int64_t held_ms;       /* since the grant, by the store's clock */
 	int64_t lease_left_ms; /* until the lease ends unless renewed */
+	int64_t reserved[8];   /* zero */
 } lk_ticket;
 
 /* The first max holds by the end of their leases, or waits in their order, 1,000 at most; with max
@@ -688,6 +696,7 @@ LK_API LK_MUST_USE lk_err lk_latch_remove(lk_latch *latch);
 typedef struct lk_latch_step {
 	int64_t remaining; /* after it; 0 = open */
 	bool counted; /* false: it had been counted before, by its name, or the latch was open */
+	int64_t reserved[8]; /* zero */
 } lk_latch_step;
 
 /* Count down.  Counted exactly once, though a reply is lost and the request repeated.
@@ -740,6 +749,7 @@ typedef struct lk_latch_status {
 	int64_t initial;     /* what it was set to */
 	uint64_t generation; /* grows with every set and reset; 0 = absent */
 	int64_t ttl_ms;      /* until it is forgotten, -1 = never */
+	int64_t reserved[8]; /* zero */
 } lk_latch_status;
 
 /* Ask the store.  An absent latch is a state, not an error.  Else as lk_lock_query(). */
@@ -779,6 +789,7 @@ typedef struct lk_local_info {
 	int64_t pid;           /* of the server, 0 if not running */
 	char socket_path[108]; /* where it listens, also when not running */
 	char server_path[256]; /* the binary it was, or would be, started from; "" if none */
+	int64_t reserved[8];   /* zero */
 } lk_local_info;
 
 /* Start it if it does not run; two at once start one.  LK_OK, LK_ENOSERVER, LK_ESYSTEM (folder not
@@ -795,10 +806,11 @@ typedef enum lk_fitness { LK_FIT = 0, LK_FIT_WARN = 1, LK_UNFIT = 2 } lk_fitness
 
 typedef struct lk_finding {
 	lk_fitness fitness;
-	const char *topic; /* "reachable", "version", "latency", "eviction", "persistence",
-	                      "replicas", "rights", "clock", "patterns" */
-	const char *text;  /* what was found, escaped */
-	const char *cure;  /* what to do, "" if nothing */
+	const char *topic;   /* "reachable", "version", "latency", "eviction", "persistence",
+	                        "replicas", "rights", "clock", "patterns" */
+	const char *text;    /* what was found, escaped */
+	const char *cure;    /* what to do, "" if nothing */
+	int64_t reserved[8]; /* zero */
 } lk_finding;
 
 typedef void lk_finding_fn(void *arg, const lk_finding *finding);

@@ -6,6 +6,8 @@
 #include "server.h"
 #include "test.h"
 
+#include <latchkey.h>
+
 #include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
@@ -190,7 +192,7 @@ TEST(help_and_version_are_told)
 	ck_assert_str_eq(cmd.out, whole);
 	RUNS(0, &cmd, "latchkey", "show", "a", "--help");
 	RUNS(0, &cmd, "latchkey", "-V");
-	ck_assert_ptr_nonnull(strstr(cmd.out, "latchkey 0.1.0\n"));
+	ck_assert_ptr_nonnull(strstr(cmd.out, "latchkey " LK_VERSION "\n"));
 }
 
 /* Three ways to ask, one answer. */

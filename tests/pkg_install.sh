@@ -180,14 +180,14 @@ for link in shared static; do
 	timeout 60 "$work/cpp-$link" || fail "the $link C++ program failed"
 	ldd "$work/c-$link" >"$work/ldd"
 	case $link in
-	shared) grep -q 'liblatchkey\.so\.0 => .*/root/usr/lib/' "$work/ldd" || fail "not the installed one" ;;
+	shared) grep -q 'liblatchkey\.so\.0\.2 => .*/root/usr/lib/' "$work/ldd" || fail "not the installed one" ;;
 	static) ! grep -q liblatchkey "$work/ldd" || fail "not static" ;;
 	esac
 done
 
 [ "$(pkg-config --modversion latchkey)" = "$(sed -n 's/^#define LK_VERSION "\(.*\)"/\1/p' include/latchkey.h)" ] ||
 	fail "pkg-config and the header differ on the version"
-objdump -p "$root/usr/lib/liblatchkey.so" | grep -q 'SONAME *liblatchkey\.so\.0$' || fail "wrong soname"
+objdump -p "$root/usr/lib/liblatchkey.so" | grep -q 'SONAME *liblatchkey\.so\.0\.2$' || fail "wrong soname"
 grep -q "$root" "$root/usr/lib/pkgconfig/latchkey.pc" && fail "DESTDIR is in latchkey.pc"
 [ -s "$root/usr/share/man/man1/latchkey.1" ] || fail "no manual page"
 latchkey local status >/dev/null || fail "the installed command does not run"

@@ -8,6 +8,7 @@
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <stdio.h>
 #include <string.h>
 
 TEST(escape_leaves_printable_text)
@@ -238,7 +239,11 @@ TEST(every_reason_has_a_name)
 
 TEST(version_is_the_headers)
 {
+	int major, minor, patch;
+
 	ck_assert_str_eq(lk_version(), LK_VERSION);
+	ck_assert_int_eq(sscanf(LK_VERSION, "%d.%d.%d", &major, &minor, &patch), 3);
+	ck_assert_int_eq(LK_VERSION_NUM, 10000 * major + 100 * minor + patch);
 }
 
 TEST(failure_is_told_escaped)

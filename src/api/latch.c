@@ -146,7 +146,8 @@ lk_err lk_latch_down(lk_latch *latch, int64_t n, const char *step_name, size_t s
 	call.op.spare_step = step;
 	err = lk__call_run(&call, now_ns, lk__core_step);
 	if (!err && result)
-		*result = (lk_latch_step){call.op.remaining, call.op.counted};
+		*result =
+			(lk_latch_step){.remaining = call.op.remaining, .counted = call.op.counted};
 	return err;
 }
 
@@ -172,7 +173,7 @@ static lk_err query(struct lk_latch *latch, lk_latch_status *status)
 
 lk_err lk_latch_query(lk_latch *latch, lk_latch_status *result)
 {
-	lk_latch_status status;
+	lk_latch_status status = {.state = LK_LATCH_ABSENT};
 	lk_err err;
 
 	if ((err = lk__refuse_null(latch, "latch")) || (err = lk__refuse_null(result, "status")) ||
