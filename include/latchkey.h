@@ -178,7 +178,7 @@ typedef struct lk_client_options {
 	lk_log_fn *log;             /* NULL = silent */
 	void *log_arg;              /* passed to log; stays yours */
 	lk_log_level log_level;     /* 0 = LK_LOG_WARN */
-	bool lazy;                  /* connect at the first call that needs the store, or the URL's */
+	bool lazy;                  /* connect at the first call that needs the store */
 	int64_t reserved[8];        /* zero */
 } lk_client_options;
 

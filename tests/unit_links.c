@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * A core with two links, in virtual time: what happens to one concerns what is routed over it, and
  * nothing else. */
+#include "core/latch.h"
 #include "core/query.h"
 #include "test.h"
 
@@ -189,4 +190,76 @@ TEST(only_a_link_that_is_used_is_checked)
 	ck_assert_int_lt(lk__session_due(&far, LK__NEVER), LK__NEVER);
 	end();
 	free_op(op);
+}
+
+static struct lk__op *await(struct lk__wait_queue *queue)
+{
+	struct lk__op *op = calloc(1, sizeof(*op));
+
+	op->queue = queue;
+	lk__core_await(&core, now_ns, op);
+	return op;
+}
+
+static struct lk__op *count_down(struct lk__wait_queue *queue)
+{
+	struct lk__op *op = calloc(1, sizeof(*op));
+
+	op->queue = queue;
+	op->spare_step = calloc(1, sizeof(*op->spare_step));
+	op->spare_step->n = 1;
+	lk__core_step(&core, now_ns, op);
+	return op;
+}
+
+static struct lk__wait_queue *latch_on(struct lk__session *session, const char *name)
+{
+	struct lk__wait_queue *queue =
+		lk__wait_queue_open(&core, session, lk__name_new(LK_KIND_LATCH, name, 1),
+	                            lk__wait_queue_new(LEASE_MS, false));
+
+	lk__latch_open(queue->name, lk__latch_new(name));
+	return queue;
+}
+
+TEST(refused_link_ends_every_call_that_waits_for_it_and_no_other)
+{
+	const struct lk__why refused = {.err = LK_EAUTH, .text = "no such password"};
+	struct lk__query *query = lk__query_new(LK__KIND, LK_KIND_NONE, "a", 1);
+	struct lk__query *detached = lk__query_new(LK__PING, LK_KIND_NONE, NULL, 0);
+	struct lk__op asked = {0}, *ops[6], *other;
+	struct lk__wait_queue *latch;
+
+	start();
+	break_link(&far);
+	near.lazy = true;
+	near.state = LK__SESSION_DOWN;
+	latch = latch_on(&near, "l");
+	ops[0] = acquire(on_near);
+	ops[1] = acquire(on_near);
+	ops[2] = acquire(open_on(&near, "c"));
+	ops[3] = await(latch);
+	ops[4] = await(latch);
+	ops[5] = count_down(latch);
+	lk__core_query(&core, &near, now_ns, &asked, &query, 1);
+	lk__core_ask_detached(&core, &near, detached);
+	other = acquire(on_far);
+	ck_assert_int_eq(lk__session_next(&near, now_ns, LK__NEVER), LK__DUTY_DIAL);
+	lk__session_dial_failed(&near, now_ns, &refused, 0);
+	ck_assert_int_eq(lk__session_next(&near, now_ns, LK__NEVER), LK__DUTY_REFUSE);
+	lk__core_link_refused(&core, &near, now_ns);
+	ck_assert(asked.done && asked.why.err == LK_EAUTH);
+	for (int i = 0; i < 6; i++) {
+		ck_assert_msg(ops[i]->done && ops[i]->why.err == LK_EAUTH, "call %d", i);
+		ck_assert_str_eq(ops[i]->why.text, refused.text);
+		free_op(ops[i]);
+	}
+	ck_assert(!other->done);
+	/* Nothing waits any more, and nothing is left to be sent. */
+	ck_assert_int_eq(lk__session_next(&near, now_ns, LK__NEVER), LK__DUTY_NONE);
+	ck_assert_ptr_null(near.send_queue);
+	ck_assert_uint_eq(near.users, 0);
+	lk__query_free(&core, query);
+	end();
+	free_op(other);
 }

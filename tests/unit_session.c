@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * A link's policy in virtual time: dialling and backing off, silence, overdue responses, a
  * suspended machine. */
-#include "core/heap.h"
-#include "core/session.h"
+#include "core/core.h"
 #include "test.h"
 
 #define MS INT64_C(1000000)
@@ -128,6 +127,80 @@ TEST(session_leaves_an_idle_link_alone)
 	session.users = 1;
 	ck_assert_int_eq(lk__session_due(&session, LK__NEVER), 105 * S);
 }
+
+/* ---- Lazy: it dials for calls only ---------------------------------------------------------- */
+
+static void init_lazy(void)
+{
+	init();
+	session.lazy = true;
+	session.users = 0;
+}
+
+TEST(lazy_session_dials_when_a_call_needs_it)
+{
+	struct lk__pending query;
+
+	init_lazy();
+	ck_assert_int_eq(lk__session_due(&session, LK__NEVER), LK__NEVER);
+	ck_assert_int_eq(next(5 * S), LK__DUTY_NONE);
+	session.users = 1;
+	ck_assert_int_le(lk__session_due(&session, LK__NEVER), 5 * S);
+	ck_assert_int_eq(next(5 * S), LK__DUTY_DIAL);
+	ck_assert_int_eq(next(5 * S), LK__DUTY_NONE);
+	/* A query is a call, too. */
+	init_lazy();
+	session.send_queue = &query;
+	ck_assert_int_eq(next(5 * S), LK__DUTY_DIAL);
+}
+
+TEST(lazy_session_backs_off_while_a_call_waits)
+{
+	init_lazy();
+	session.users = 1;
+	ck_assert_int_eq(next(5 * S), LK__DUTY_DIAL);
+	dial_failed(5 * S, LK_ECONN, 0);
+	ck_assert_int_eq(lk__session_due(&session, LK__NEVER), 5 * S + 10 * MS);
+	ck_assert_int_eq(next(5 * S), LK__DUTY_NONE);
+	session.users = 0;
+	ck_assert_int_eq(next(9 * S), LK__DUTY_NONE);
+	session.users = 1;
+	ck_assert_int_eq(next(9 * S), LK__DUTY_DIAL);
+}
+
+TEST(lazy_session_does_not_wait_out_what_waiting_cannot_cure)
+{
+	static const lk_err errs[] = {LK_EAUTH, LK_ESERVER, LK_ENOSERVER, LK_EINVALID};
+
+	for (size_t i = 0; i < sizeof(errs) / sizeof(*errs); i++) {
+		init_lazy();
+		session.users = 1;
+		ck_assert_int_eq(next(5 * S), LK__DUTY_DIAL);
+		dial_failed(5 * S, errs[i], 0);
+		ck_assert_int_eq(next(5 * S), LK__DUTY_REFUSE);
+		session.users = 0; /* by that */
+		ck_assert_int_eq(lk__session_due(&session, LK__NEVER), LK__NEVER);
+		/* A call that begins soon ends with what is known. */
+		session.users = 1;
+		ck_assert_int_eq(next(5 * S + 10 * MS - 1), LK__DUTY_REFUSE);
+		ck_assert_int_eq(lk__session_unasked(&session), errs[i]);
+		ck_assert_int_eq(next(5 * S + 10 * MS), LK__DUTY_DIAL);
+	}
+}
+
+TEST(lazy_session_that_was_up_is_like_any_other)
+{
+	init_lazy();
+	link_up(10 * S);
+	lk__session_down(&session, 12 * S, 0);
+	ck_assert_int_eq(next(12 * S), LK__DUTY_DIAL);
+	session.users = 1;
+	dial_failed(12 * S, LK_EAUTH, 0);
+	ck_assert_int_eq(next(12 * S), LK__DUTY_NONE);
+	ck_assert_int_eq(next(12 * S + 10 * MS), LK__DUTY_DIAL);
+}
+
+/* ---- The rest ------------------------------------------------------------------------------- */
 
 TEST(session_notices_that_a_response_is_overdue)
 {

@@ -69,6 +69,7 @@ TEST(url_local_takes_options)
 	ck_assert(target.local);
 	ck_assert_str_eq(target.prefix, "app");
 	ck_assert_int_eq(target.db, 3);
+	ck_assert(!target.lazy);
 	lk__target_fini(&target);
 }
 
@@ -159,7 +160,7 @@ TEST(url_takes_every_option)
 {
 	struct lk__target target = parsed(
 		"redis://h?db=1&user=u&password=p&client_name=c%2Fd&prefix=P.-_9&connect_timeout=1"
-		"&command_timeout=3600000&keepalive=7");
+		"&command_timeout=3600000&keepalive=7&lazy=%31");
 
 	ck_assert_int_eq(target.db, 1);
 	ck_assert_str_eq(target.user, "u");
@@ -169,6 +170,7 @@ TEST(url_takes_every_option)
 	ck_assert_int_eq(target.connect_timeout_ns, 1 * MS);
 	ck_assert_int_eq(target.command_timeout_ns, 3600000 * MS);
 	ck_assert_int_eq(target.keepalive_ms, 7);
+	ck_assert(target.lazy);
 	lk__target_fini(&target);
 }
 
@@ -241,6 +243,11 @@ static const struct {
 	{"redis://h?command_timeout=-1", "command_timeout"},
 	{"redis://h?keepalive=1s", "keepalive"},
 	{"redis://h?keepalive=%31%00", "keepalive"},
+	{"redis://h?lazy=", "lazy"},
+	{"redis://h?lazy=2", "lazy"},
+	{"redis://h?lazy=yes", "lazy"},
+	{"local:?lazy=01", "lazy"},
+	{"redis://h?lazy=1&lazy=1", "lazy"},
 	{"redis+unix://", "path"},
 	{"redis+unix:///", "path"},
 	{"redis+unix:///a/", "path"},
@@ -366,16 +373,18 @@ TEST(options_win_over_the_url)
 	                             .prefix = "op",
 	                             .user = "ou",
 	                             .password = "opw",
-	                             .client_name = "oc"};
+	                             .client_name = "oc",
+	                             .lazy = true};
 	struct lk__target target;
 
 	ck_assert_int_eq(lk__target_parse("redis://u:p@h?prefix=p&client_name=c&connect_timeout=1"
-	                                  "&command_timeout=1&keepalive=1",
+	                                  "&command_timeout=1&keepalive=1&lazy=0",
 	                                  &options, &target, NULL),
 	                 LK_OK);
 	ck_assert_int_eq(target.connect_timeout_ns, 11 * MS);
 	ck_assert_int_eq(target.command_timeout_ns, 12 * MS);
 	ck_assert_int_eq(target.keepalive_ms, 13);
+	ck_assert(target.lazy);
 	ck_assert_str_eq(target.prefix, "op");
 	ck_assert_str_eq(target.user, "ou");
 	ck_assert_str_eq(target.password, "opw");
@@ -388,8 +397,10 @@ TEST(options_all_zero_change_nothing)
 	lk_client_options options = {0};
 	struct lk__target target;
 
-	ck_assert_int_eq(lk__target_parse("redis://u:p@h?keepalive=1", &options, &target, NULL),
-	                 LK_OK);
+	ck_assert_int_eq(
+		lk__target_parse("redis://u:p@h?keepalive=1&lazy=1", &options, &target, NULL),
+		LK_OK);
+	ck_assert(target.lazy);
 	ck_assert_str_eq(target.user, "u");
 	ck_assert_int_eq(target.keepalive_ms, 1);
 	ck_assert_int_eq(target.connect_timeout_ns, 5000 * MS);

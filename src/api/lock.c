@@ -99,9 +99,9 @@ lk_err lk_lock_acquire(lk_lock *lock, int64_t wait_ms, uint64_t *result)
 		lk__call_leave(client, &lock->handle);
 	} else {
 		init_call(&call, lock, owner);
+		lk__call_limit(&call, now_ns, wait_ms);
 		if (lock->handle_owns)
 			call.op.thread = this_thread();
-		lk__call_limit(&call, now_ns, wait_ms);
 		lk__call_provide(&call);
 		if ((err = lk__call_run(&call, now_ns, lk__core_acquire)))
 			return err;

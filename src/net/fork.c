@@ -40,18 +40,23 @@ static void after_fork_child(void)
 	pthread_mutex_unlock(&mutex);
 }
 
-/* Make room for one more entry, and register the handlers.  Not with pthread_once(): after a
- * failure for lack of memory, the next attempt may succeed. */
+/* Register the handlers.  Not with pthread_once(): after a failure for lack of memory, the next
+ * attempt may succeed. */
+static bool register_locked(void)
+{
+	if (!registered)
+		registered = !pthread_atfork(before_fork, after_fork_parent, after_fork_child);
+	return registered;
+}
+
+/* Make room for one more entry, and register the handlers. */
 static bool prepare_locked(void)
 {
 	size_t cap;
 	int *grown;
 
-	if (!registered) {
-		if (pthread_atfork(before_fork, after_fork_parent, after_fork_child) != 0)
-			return false;
-		registered = true;
-	}
+	if (!register_locked())
+		return false;
 	if (fd_count < fd_cap)
 		return true;
 	cap = fd_cap > 0 ? 2 * fd_cap : FIRST_CAP;
@@ -117,6 +122,16 @@ void lk__fork_close(int fd)
 	 * file. */
 	pthread_mutex_unlock(&mutex);
 	errno = saved;
+}
+
+bool lk__fork_watch(void)
+{
+	bool watched;
+
+	pthread_mutex_lock(&mutex);
+	watched = register_locked();
+	pthread_mutex_unlock(&mutex);
+	return watched;
 }
 
 unsigned lk__fork_generation(void)

@@ -12,6 +12,8 @@ int lk__fork_socket(int family, int type, int protocol);
 /* close(2) and deregistration, atomic with respect to fork(). */
 void lk__fork_close(int fd);
 
+/* Count forks from now on, even if the process has no socket yet.  False when out of memory. */
+bool lk__fork_watch(void);
 /* The number of forks between this process and the one that first used the library.  A handle keeps
  * the value of its creation; a difference means that it belongs to a parent. */
 unsigned lk__fork_generation(void);

@@ -75,7 +75,7 @@ static bool init_parts(struct lk_client *client)
 	unsigned char id[16];
 	uint64_t seed;
 
-	if (!lk__random(id, sizeof(id)) || !lk__random(&seed, sizeof(seed)))
+	if (!lk__random(id, sizeof(id)) || !lk__random(&seed, sizeof(seed)) || !lk__fork_watch())
 		return false;
 	lk__id128(client->id, id);
 	client->store = lk__store_of(&client->target)->create(&client->target, client->id);
