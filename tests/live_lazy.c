@@ -298,7 +298,7 @@ TEST(peer_that_is_no_redis_ends_calls_at_once)
 	peer_start(&peer, say, words);
 	client = lazy_client(peer.url);
 	expect_all(client, LK_FOREVER, LK_ESERVER, SOON_MS);
-	ck_assert_ptr_nonnull(strstr(lk_errmsg(), "not a Redis server"));
+	ck_assert_ptr_nonnull(strstr(lk_errmsg(), "not the Redis protocol"));
 	close_quickly(client);
 	peer_stop(&peer);
 }

@@ -267,7 +267,7 @@ static lk_err reader_failed(const struct lk__resp_reader *reader, struct lk__why
 	if (reader->refused)
 		return lk__why_set(why, LK_ESERVER, "invalid reply: %s", reader->refused);
 	if (reader->parser->err == REDIS_ERR_PROTOCOL)
-		return lk__why_set(why, LK_ESERVER, "invalid reply: malformed");
+		return lk__why_set(why, LK_ESERVER, "invalid reply: not the Redis protocol");
 	return lk__why_set(why, LK_ENOMEM, "out of memory");
 }
 
