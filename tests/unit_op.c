@@ -264,7 +264,7 @@ TEST(query_that_was_not_sent_ends_with_the_reason)
 	start_timed();
 	ask(&op, 1, &question);
 	assert_ends_at(b, &op, TIMEOUT_MS, LK_ECONN);
-	ck_assert_str_eq(op.why.text, "one:6379: it could not be sent in time");
+	ck_assert_str_eq(op.why.text, "one:6379: request not sent in time");
 	lk__query_free(&b->core, question);
 	ck_assert_ptr_eq(lk__core_next_done(&b->core), &op);
 	virt_link_down(b, LK_EAUTH);

@@ -247,7 +247,7 @@ static lk_err remove_it(struct lk_latch *latch)
 	lk_err err = lk__ask(latch->handle.link, query);
 
 	if (!err && query->answer.kind == LK__ABSENT)
-		err = lk__failf(LK_EABSENT, "there is no such latch");
+		err = lk__failf(LK_EABSENT, "no such latch");
 	lk__query_free(&client->core, query);
 	return err;
 }

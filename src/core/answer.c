@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT
- * What each answer makes of a ticket; message.c has the messages.
+ * How each answer changes a ticket; message.c has the messages.
  *
  * Why a hold is valid: the store keeps a grant for its lease from a moment that is not before the
- * request was sent, so until "sent + lease - margin" on our clock nobody else can have it.  For a
- * grant that came by message that request is the ticket's first one.  An answer that comes after
- * that moment neither makes nor revives a hold; the check is on the time, not on a timer having
- * run.  docs/protocol.md has the whole argument. */
+ * request was sent, so until "sent + lease - margin" on our clock no other client can hold it.  For
+ * a grant by message that request is the ticket's first one.  An answer that arrives after that
+ * moment neither makes nor revives a hold; the check compares times and does not rely on a timer.
+ * docs/protocol.md has the whole argument. */
 #include "core.h"
 
 #include "counters.h"
@@ -13,11 +13,11 @@
 #include "query.h"
 
 #define MS INT64_C(1000000)
-#define RETRY_MS 100 /* after an error that passes */
-#define RANK_MS 20   /* later asks of later ranks */
+#define RETRY_MS 100 /* after a transient error */
+#define RANK_MS 20   /* further delay of an ask for each rank */
 #define RANK_TIMED_MS 1
 #define RANK_MAX 50
-#define GRIDS 24 /* renewals of a lease fall on this many moments: batches, not drops */
+#define GRIDS 24 /* renewals of a lease fall on so many moments, so that they are batched */
 #define TRY_HANDS_MAX 2
 #define HANDS_DELAY_MAX 10
 
@@ -40,7 +40,7 @@ bool lk__ticket_is_shrinking(const struct lk__ticket *ticket)
 	return ticket->queue->hold->count < ticket->permits;
 }
 
-/* When a hold has something to send. */
+/* When a hold has a request to send. */
 static int64_t next_ns(const struct lk__ticket *ticket, int64_t now_ns)
 {
 	if (ticket->head_unserved || lk__ticket_is_shrinking(ticket))
@@ -48,7 +48,7 @@ static int64_t next_ns(const struct lk__ticket *ticket, int64_t now_ns)
 	return lk__ticket_renewal_ns(ticket);
 }
 
-/* Granted, but too late to be used: end it, and begin anew for the calls that still wait. */
+/* Granted too late to be used: end the grant, and start again for the calls that still wait. */
 static void lapse(struct lk__core *core, int64_t now_ns, struct lk__ticket *ticket)
 {
 	lk__pending_dequeue(ticket->session, &ticket->main);
@@ -59,8 +59,8 @@ static void lapse(struct lk__core *core, int64_t now_ns, struct lk__ticket *tick
 	lk__ticket_pursue(core, now_ns, ticket);
 }
 
-/* The store may queue this ticket once more, or grant to it: an ask of it ran, or will run, after
- * the end of the grant that came by message. */
+/* May the store enqueue this ticket once more, or grant to it?  One of its asks ran, or will run,
+ * after the end of the grant by message. */
 static bool may_be_queued(const struct lk__ticket *ticket, int64_t now_ns)
 {
 	return ticket->granted_by_message &&
@@ -68,7 +68,7 @@ static bool may_be_queued(const struct lk__ticket *ticket, int64_t now_ns)
 	        (ticket->main.state == LK__IN_FLIGHT && ticket->main.kind == LK__ASK));
 }
 
-/* It is over but for the head of the queue. */
+/* It has ended, but the head of the queue must still be served. */
 static void serve(struct lk__core *core, int64_t now_ns, struct lk__ticket *ticket)
 {
 	ticket->state = LK__SERVING;
@@ -77,7 +77,7 @@ static void serve(struct lk__core *core, int64_t now_ns, struct lk__ticket *tick
 	lk__ticket_pursue(core, now_ns, ticket);
 }
 
-/* Granted for good: the store alone ends it, when its lease is over. */
+/* A final grant: only the store ends it, when its lease expires. */
 static void forget(struct lk__core *core, int64_t now_ns, struct lk__ticket *ticket)
 {
 	struct lk__wait_queue *queue = ticket->queue;
@@ -96,7 +96,7 @@ static void forget(struct lk__core *core, int64_t now_ns, struct lk__ticket *tic
 	}
 }
 
-/* It is a hold now, for the first waiter. */
+/* Make a hold for the first waiter. */
 void lk__ticket_take(struct lk__core *core, int64_t now_ns, struct lk__ticket *ticket,
                      uint64_t fence, int64_t store_us, int64_t waiting)
 {
@@ -126,9 +126,9 @@ static void granted(struct lk__core *core, int64_t now_ns, struct lk__ticket *ti
 	                         lk__margin_ns(ticket->queue->lease_ms);
 
 	if (lk__ticket_is_leaving(ticket))
-		return; /* its leave comes after this ask, on the same connection */
+		return; /* its leave follows this ask on the same connection */
 	if (ticket->state == LK__HOLDING) {
-		/* A message was faster; the first one counts. */
+		/* A message was faster; the first grant counts. */
 		if (answer->fence != ticket->fence) {
 			lk__hold_lose(core, now_ns, ticket->queue->hold, LK_LOST_TAKEN);
 			return;
@@ -143,7 +143,7 @@ static void granted(struct lk__core *core, int64_t now_ns, struct lk__ticket *ti
 	} else {
 		ticket->valid_until_ns = valid_until_ns;
 		ticket->head_unserved = answer->more;
-		/* Only a first ask surely wrote what it said of threads that wait. */
+		/* Only the first ask is sure to have stored its share mark. */
 		ticket->is_shared = request->shares && request->sent_ns == ticket->first_sent_ns;
 		lk__ticket_take(core, now_ns, ticket, answer->fence, answer->store_us,
 		                answer->waiting);
@@ -153,7 +153,7 @@ static void granted(struct lk__core *core, int64_t now_ns, struct lk__ticket *ti
 static int64_t reask_ns(struct lk__core *core, const struct lk__ticket *ticket,
                         const struct lk__answer *answer)
 {
-	/* Where permits run out by themselves each is told its own time: be there, in order. */
+	/* Where permits expire by themselves, each waiter knows its own time: keep their order. */
 	bool timed = ticket->queue->permits && ticket->queue->fixed;
 	int64_t wait_ms = answer->left_ms < LK__REASK_MAX_MS ? answer->left_ms : LK__REASK_MAX_MS;
 	int64_t rank = answer->rank < RANK_MAX ? answer->rank : RANK_MAX;
@@ -175,8 +175,8 @@ static void plan_reask(struct lk__core *core, int64_t now_ns, struct lk__ticket 
 		ticket->next_ns = now_ns + reask_ns(core, ticket, answer);
 		return;
 	}
-	/* Free, and others are before us: their holder died.  Serve them, at once the first time.
-	 */
+	/* Free, but other tickets are first: their holder died.  Serve them, at once the first
+	 * time. */
 	ticket->head_unserved = true;
 	ticket->next_ns = now_ns + ticket->hands * RETRY_MS * MS;
 	if (ticket->hands < HANDS_DELAY_MAX)
@@ -193,7 +193,7 @@ static void queued(struct lk__core *core, int64_t now_ns, struct lk__ticket *tic
 	lk__ticket_pursue(core, now_ns, ticket);
 }
 
-/* A try that found it held.  Who came after it with time to wait begins anew. */
+/* A try found it held.  Later waiters with time to wait start again. */
 static void busy(struct lk__core *core, int64_t now_ns, struct lk__ticket *ticket,
                  const struct lk__answer *answer)
 {
@@ -213,7 +213,7 @@ static void busy(struct lk__core *core, int64_t now_ns, struct lk__ticket *ticke
 		lk__complete(core, lk__wait_queue_pop(queue), LK_EBUSY,
 		             queue->permits ? "too few permits are free"
 		                            : "held by another process");
-	queue->refs++; /* the end of its ticket may be its end */
+	queue->refs++; /* ending the ticket may drop the last reference */
 	lk__ticket_end(core, ticket);
 	if (queue->first)
 		lk__ticket_start(core, now_ns, queue);
@@ -237,13 +237,14 @@ static void kept(struct lk__core *core, int64_t now_ns, struct lk__ticket *ticke
 		                answer->waiting);
 	} else if (ticket->state == LK__HOLDING && now_ns < ticket->valid_until_ns) {
 		lk__count_renewal(&core->counters, now_ns, ticket, request);
-		/* The store never shortens a lease, so only who asked for less has less. */
+		/* The store never shortens a lease: only an extension to a shorter one does so
+		 * here. */
 		if (awaited || ticket->valid_until_ns < valid_until_ns)
 			ticket->valid_until_ns = valid_until_ns;
 		ticket->next_ns = next_ns(ticket, now_ns);
 		ticket->renewal_failed = false;
 		ticket->is_shared = request->shares;
-		/* An answer of before they came does not know of them. */
+		/* An answer from before a message does not include the new waiter. */
 		ticket->is_wanted = answer->waiting > 0 || lk__pending_heard(request, LK__WANTED);
 		ticket->store_us = answer->store_us;
 		ticket->store_us_ns = now_ns;
@@ -255,12 +256,12 @@ static void kept(struct lk__core *core, int64_t now_ns, struct lk__ticket *ticke
 		}
 		lk__ticket_pursue(core, now_ns, ticket);
 	} else {
-		/* A hold for which it is too late ends there. */
+		/* Too late: the hold ends there. */
 		lk__ticket_pursue(core, now_ns, ticket);
 	}
 }
 
-/* The store said that it does not have the hold. */
+/* The store does not have the hold. */
 void lk__ticket_lose(struct lk__core *core, int64_t now_ns, struct lk__ticket *ticket,
                      lk_lost_reason reason)
 {
@@ -323,7 +324,7 @@ static void failed(struct lk__core *core, int64_t now_ns, struct lk__ticket *tic
 	}
 }
 
-/* The end of a leave: its callers, and those who waited through a lapse. */
+/* A leave is answered: complete its callers, and continue for waiters after a lapse. */
 static void left(struct lk__core *core, int64_t now_ns, struct lk__ticket *ticket,
                  const struct lk__answer *answer)
 {
@@ -341,9 +342,9 @@ static void left(struct lk__core *core, int64_t now_ns, struct lk__ticket *ticke
 		struct lk__op *waiter = ticket->leavers;
 		lk_err err = waiter->why.err;
 		ticket->leavers = waiter->next;
-		/* A second leave finds nothing because the first one may have done it. */
+		/* A second leave finds nothing if the first one was executed. */
 		if (confirmed && err == LK_OK && !answer->mine && ticket->leaves_sent == 1)
-			lk__complete(core, waiter, LK_ELOST, "the store no longer knew the hold");
+			lk__complete(core, waiter, LK_ELOST, "the store no longer had the hold");
 		else if (confirmed)
 			lk__complete(core, waiter, err,
 			             err == LK_ETIMEDOUT ? "not acquired in time"
@@ -363,8 +364,8 @@ static void left(struct lk__core *core, int64_t now_ns, struct lk__ticket *ticke
 	}
 }
 
-/* The head of a free lock was served while a ticket was waiting for its own turn.  That turn may
- * have come by this: then what became due meanwhile is sent now. */
+/* The head of a free lock was served on behalf of a waiting ticket.  Its own turn may have come by
+ * that: send now what became due meanwhile. */
 static void handed(struct lk__core *core, int64_t now_ns, struct lk__ticket *ticket,
                    const struct lk__answer *answer)
 {
@@ -378,7 +379,7 @@ static void handed(struct lk__core *core, int64_t now_ns, struct lk__ticket *tic
 	lk__ticket_pursue(core, now_ns, ticket);
 }
 
-/* The store has, or has not, taken some permits of a hold back. */
+/* The store has released some permits of a hold, or does not have the hold. */
 static void shrunk(struct lk__core *core, int64_t now_ns, struct lk__ticket *ticket,
                    const struct lk__pending *request, const struct lk__answer *answer)
 {
@@ -395,7 +396,7 @@ static void shrunk(struct lk__core *core, int64_t now_ns, struct lk__ticket *tic
 	while (*at) {
 		struct lk__op *waiter = *at;
 		if (waiter->permits < request->permits) {
-			at = &waiter->next; /* gave back more meanwhile */
+			at = &waiter->next; /* has released more since */
 			continue;
 		}
 		*at = waiter->next;
@@ -405,7 +406,7 @@ static void shrunk(struct lk__core *core, int64_t now_ns, struct lk__ticket *tic
 	handed(core, now_ns, ticket, answer);
 }
 
-/* It is one of those that the request's script gives. */
+/* Can the request's script return this answer? */
 static bool fits(const struct lk__pending *request, const struct lk__answer *answer)
 {
 	switch (answer->kind) {
@@ -433,7 +434,7 @@ static bool fits(const struct lk__pending *request, const struct lk__answer *ans
 	case LK__IS:
 	case LK__ABSENT:
 	case LK__DONE:
-		return false; /* to queries */
+		return false; /* to queries only */
 	case LK__STEPPED:
 	case LK__OTHER:
 		return request->kind == LK__STEP;
@@ -506,6 +507,6 @@ void lk__core_answer(struct lk__core *core, int64_t now_ns, struct lk__pending *
 		failed(core, now_ns, ticket, &copy, answer);
 		break;
 	default:
-		break; /* a latch's */
+		break; /* of a latch */
 	}
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * What callers do: acquire, release, extend, close; and who gets a lock inside the process without
- * a request.  op.c has how a call ends. */
+ * Calls: acquire, release, extend, close; and handing over inside the process without a request.
+ * op.c has the end of a call. */
 #include "core.h"
 
 #include "counters.h"
@@ -61,8 +61,8 @@ void lk__core_acquire(struct lk__core *core, int64_t now_ns, struct lk__op *wait
 	}
 }
 
-/* No two waits for permits share a ticket: none is handed on inside the process, and the store
- * serves them in their order among all. */
+/* Waits for permits never share a ticket: none is handed over inside the process, and the store
+ * serves them all FIFO. */
 void lk__core_acquire_permits(struct lk__core *core, int64_t now_ns, struct lk__op *waiter)
 {
 	struct lk__wait_queue *queue = waiter->spare_queue, *like = waiter->queue;
@@ -96,8 +96,8 @@ void lk__core_acquire_permits(struct lk__core *core, int64_t now_ns, struct lk__
 
 /* ---- Release ------------------------------------------------------------------------------ */
 
-/* The next thread may have the lock with the next fence: the store granted for long enough, owes
- * nobody a turn, and could not have given that fence to anyone: its clock has passed it. */
+/* May the next thread have the lock with the next fence?  Enough lease is left, no remote waiter is
+ * being starved, and the store cannot have issued that fence: its clock has passed it. */
 static bool may_hand_over(const struct lk__wait_queue *queue, int64_t now_ns)
 {
 	const struct lk__ticket *ticket = queue->ticket;
@@ -111,8 +111,8 @@ static bool may_hand_over(const struct lk__wait_queue *queue, int64_t now_ns)
 	return (int64_t)ticket->last_fence + 1 < ticket->store_us + passed_us - passed_us / 100;
 }
 
-/* Give the hold's lock on: to a thread here, or back to the store, waiter (may be NULL) waiting for
- * that. */
+/* End the hold: hand its lock over to a thread here, or release it in the store; waiter (may be
+ * NULL) waits for that. */
 static void give_back(struct lk__core *core, int64_t now_ns, struct lk__hold *hold,
                       struct lk__op *waiter)
 {
@@ -169,8 +169,8 @@ void lk__core_release(struct lk__core *core, int64_t now_ns, struct lk__op *wait
 	release(core, now_ns, lk__core_hold(waiter->queue->name, waiter->owner), waiter);
 }
 
-/* Whoever gives back some permits has them no more from now on; the store hears of it until it
- * has confirmed it. */
+/* Release some permits: they are invalid here from now on; the request is repeated until the store
+ * confirms it. */
 static void shrink(struct lk__core *core, int64_t now_ns, struct lk__hold *hold,
                    struct lk__op *waiter)
 {
@@ -193,7 +193,7 @@ void lk__core_release_permits(struct lk__core *core, int64_t now_ns, struct lk__
 	if (!hold) {
 		lk__complete(core, waiter, LK_ENOTOWNER, "no such hold");
 	} else if (waiter->permits > hold->count) {
-		lk__complete(core, waiter, LK_ELIMIT, "more permits than the hold has");
+		lk__complete(core, waiter, LK_ELIMIT, "permits: more than the hold has");
 	} else if (!waiter->permits || waiter->permits == hold->count) {
 		hold->count = 1; /* all of it */
 		release(core, now_ns, hold, waiter);
@@ -227,7 +227,7 @@ void lk__core_extend(struct lk__core *core, int64_t now_ns, struct lk__op *waite
 	}
 }
 
-/* ---- Ends that no owner asked for --------------------------------------------------------- */
+/* ---- Involuntary release ------------------------------------------------------------------ */
 
 static void drop_hold(struct lk__core *core, int64_t now_ns, struct lk__hold *hold)
 {
@@ -286,7 +286,7 @@ void lk__core_close(struct lk__core *core, int64_t now_ns)
 		for (; node; node = node->next) {
 			struct lk__wait_queue *queue = ((struct lk__name *)node)->queues, *next;
 			for (; queue; queue = next) {
-				queue->refs++; /* its last wait may be its end */
+				queue->refs++; /* its last wait may drop the last reference */
 				while (queue->first)
 					lk__core_give_up(core, now_ns, queue->first, LK_ECLOSED);
 				next = queue->next;

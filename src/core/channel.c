@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * Broadcast channels: subscribed with their first user, left some time after the last one. */
+ * Broadcast channels: subscribed by the first user, kept for some time after the last one. */
 #include "channel.h"
 
 #include <stdlib.h>
@@ -86,7 +86,7 @@ void lk__channels_fini(struct lk__channels *channels)
 	lk__table_fini(&channels->topics);
 }
 
-/* Of no use to anybody, and nothing of it is in flight. */
+/* Free it if it has no owner and nothing in flight. */
 static void free_if_done(struct lk__channels *channels, struct lk__channel *channel)
 {
 	if (!channel->owner && channel->state == LK__CHANNEL_OFF)
@@ -111,7 +111,7 @@ static void enqueue(struct lk__channels *channels, struct lk__channel *channel,
 	channels->queue_end = &channel->next;
 }
 
-/* The command that nobody has seen yet is not needed any more. */
+/* The queued command is not needed any more. */
 static void take_back(struct lk__channels *channels, struct lk__channel *channel,
                       enum lk__channel_state state)
 {
@@ -199,9 +199,9 @@ struct lk__channel *lk__channels_next(struct lk__channels *channels, bool *subsc
 	return channel;
 }
 
-/* ---- What comes back ---------------------------------------------------------------------- */
+/* ---- Replies ------------------------------------------------------------------------------ */
 
-/* The command in flight the longest has its reply. */
+/* The oldest command in flight has its reply. */
 static struct lk__channel *answered(struct lk__channels *channels)
 {
 	struct lk__channel *channel = channels->sent;
@@ -214,7 +214,7 @@ static struct lk__channel *answered(struct lk__channels *channels)
 	return channel;
 }
 
-/* It is subscribed, and has users. */
+/* It is subscribed and has users. */
 static void stays(struct lk__channels *channels, int64_t now_ns, struct lk__channel *channel)
 {
 	channel->state = LK__CHANNEL_ON;
@@ -229,7 +229,7 @@ void lk__channels_confirmed(struct lk__channels *channels, int64_t now_ns, bool 
 
 	if (!channel || channel->len != len || memcmp(channel->topic, topic, len) != 0 ||
 	    subscribed != (channel->state == LK__CHANNEL_ASKED))
-		return; /* nobody asked for this */
+		return; /* not the reply to our command */
 	answered(channels);
 	if (!subscribed) {
 		channel->state = LK__CHANNEL_OFF;
@@ -254,7 +254,7 @@ void lk__channels_refused(struct lk__channels *channels, int64_t now_ns, const s
 		return;
 	channel = answered(channels);
 	if (channel->state == LK__CHANNEL_LEAVING) {
-		/* Still subscribed then, which harms nobody: it lasts as long as the connection. */
+		/* It stays subscribed as long as the connection, without harm. */
 		if (channel->users)
 			stays(channels, now_ns, channel);
 		else

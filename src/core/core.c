@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * The state machine's memory: names, wait queues, what comes out. */
+ * The state machine's memory (names, wait queues) and its output. */
 #include "core.h"
 
 #include "counters.h"
@@ -197,7 +197,7 @@ bool lk__core_unconfirmed(const struct lk__core *core, int64_t since_ns)
 	return ticket != NULL;
 }
 
-/* ---- What comes out ----------------------------------------------------------------------- */
+/* ---- Output ------------------------------------------------------------------------------- */
 
 void lk__pending_enqueue(struct lk__session *session, struct lk__pending *request)
 {
@@ -252,7 +252,8 @@ struct lk__pending *lk__core_next_request(struct lk__core *core, struct lk__sess
 		ticket->first_sent_ns = now_ns;
 	if (request->extends && ticket->extenders)
 		ticket->extenders->sent = true;
-	/* What the store will know: threads wait here behind the one who gets it, or has it. */
+	/* For the store: do threads wait here behind the holder, or behind the waiter that becomes
+	 * it? */
 	waiter = ticket->queue->first;
 	if (ticket->state != LK__HOLDING && waiter)
 		waiter = waiter->next;

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: MIT
  * The state machine of waits and holds.  Nothing here blocks, reads a clock, starts a thread or
  * touches a socket: time and events are arguments, requests and completions come out, and the
- * caller's one mutex guards it all.  Memory that an event may need is brought along by its caller,
- * so that no event can fail for want of it.
+ * caller's one mutex guards everything.  Callers supply the memory that later events may need, so
+ * that no event can fail for lack of it.
  *
- *   name        what users agree on; its wait queues and holds
+ *   name        a lock, semaphore or latch by its name; has wait queues and holds
  *   wait queue  the waiters of this client that share a ticket in the store: for a lock all those
- *               with the same lease, fixed or renewed; for permits each wait has one of its own
+ *               with the same lease, fixed or renewed; for permits each wait has its own
  *   ticket      one wait and the hold that it becomes, in the store
- *   hold        what one owner in this process has, from grant to release
+ *   hold        one ownership in this process, from grant to release
  *   op          a call in progress (op.h): in a wait queue, a waiter */
 #ifndef LK__CORE_H
 #define LK__CORE_H
@@ -21,10 +21,10 @@
 #include "session.h"
 #include "table.h"
 
-#define LK__HANDOVERS_MAX 16     /* between threads, once another process waits */
+#define LK__HANDOVERS_MAX 16     /* between threads, while another process waits */
 #define LK__REASK_MAX_MS 10000   /* a waiter asks again at least this often */
 #define LK__COUNT_MAX 0x7fffffff /* re-entries, permits */
-#define LK__UNCONFIRMED_MAX 1000 /* tickets whose leave was refused; more are forgotten */
+#define LK__UNCONFIRMED_MAX 1000 /* limit of tickets whose refused leave is repeated */
 
 struct lk__core;
 struct lk__hold;
@@ -38,27 +38,27 @@ struct lk__pending {
 		struct lk__latch *latch; /* LK__LOOK, LK__STEP */
 		struct lk__query *query;
 	};
-	int64_t sent_ns;  /* taken from the queue, thus before any byte was sent */
-	int64_t lease_ms; /* LK__RENEW: from then on */
+	int64_t sent_ns;  /* dequeued, and so before any byte was sent */
+	int64_t lease_ms; /* LK__RENEW: the new lease */
 	uint8_t kind;     /* enum lk__request_kind */
 	uint8_t state;    /* enum lk__pending_state */
 	bool by_text;     /* the store did not know the script: send its text */
-	bool claim;       /* LK__RENEW: whichever fence the grant has */
-	bool extends;     /* LK__RENEW: for the first of those who extend */
-	bool shares;      /* LK__ASK, LK__RENEW: says that threads wait here behind a holder */
-	uint8_t heard;    /* kinds of messages that came since it was sent, a bit each */
-	uint32_t permits; /* LK__SHRINK: that the hold keeps */
+	bool claim;       /* LK__RENEW: accept any fence of the grant */
+	bool extends;     /* LK__RENEW: for the first of the extenders */
+	bool shares;      /* LK__ASK, LK__RENEW: reports that threads wait here behind the holder */
+	uint8_t heard;    /* kinds of messages that arrived since it was sent, a bit each */
+	uint32_t permits; /* LK__SHRINK: how many the hold keeps */
 };
 
 enum lk__pending_state { LK__IDLE, LK__TO_SEND, LK__IN_FLIGHT };
 
 struct lk__name {
 	struct lk__node node;
-	struct lk__session *session; /* its route: the link by which requests about it go */
+	struct lk__session *session; /* its route: the link for its requests */
 	struct lk__wait_queue *queues;
 	struct lk__hold *holds;
-	struct lk__latch *latch; /* NULL if it is none */
-	uint32_t refs;           /* its wait queues, and a latch that is busy */
+	struct lk__latch *latch; /* NULL unless it is a latch */
+	uint32_t refs;           /* references: its wait queues, and a busy latch */
 	uint16_t len;
 	uint8_t kind; /* lk_kind */
 	char bytes[];
@@ -68,26 +68,26 @@ struct lk__wait_queue {
 	struct lk__name *name;
 	struct lk__wait_queue *next;
 	struct lk__op *first, *last; /* waiters */
-	struct lk__ticket *ticket;   /* for them, or for the hold; NULL if neither */
+	struct lk__ticket *ticket;   /* theirs, or the hold's; NULL if there is neither */
 	struct lk__hold *hold;       /* the valid one, NULL if none */
 	int64_t lease_ms;
-	int64_t ttl_ms;    /* of a semaphore's memory */
-	uint32_t capacity; /* of the semaphore, should the store not have it */
+	int64_t ttl_ms;    /* of a semaphore without holds */
+	uint32_t capacity; /* for a semaphore that has to be created */
 	uint32_t permits;  /* wanted; 0 = a lock's, or a handle's */
 	uint32_t refs;     /* handles and tickets */
 	bool fixed;        /* its lease is not renewed */
-	bool final;        /* its permits are never released: the grant alone counts */
+	bool final;        /* its permits are never released: only the grant counts */
 };
 
-/* Before HOLDING calls wait for it in its wait queue: it leaves with the last of them. */
+/* Before HOLDING, calls wait for the ticket in its wait queue: it ends with the last of them. */
 enum lk__ticket_state {
-	LK__ASKING,   /* the store has not answered yet */
-	LK__WAITING,  /* stands in the queue */
-	LK__CLAIMING, /* granted by a message that has to be claimed */
+	LK__ASKING,   /* the store has not responded yet */
+	LK__WAITING,  /* is in the queue */
+	LK__CLAIMING, /* granted by a message, to be claimed */
 	LK__HOLDING,
-	LK__LEAVING, /* its end is not confirmed (leave.c); its queue may have another ticket */
-	LK__SERVING, /* ended, or to be kept; the store still has to serve the head of the queue */
-	LK__OVER,    /* only waits for an answer that is still in flight */
+	LK__LEAVING, /* its end is unconfirmed (leave.c); its queue may have another ticket */
+	LK__SERVING, /* ended, or final; the head of the queue still has to be served */
+	LK__OVER,    /* kept only for a response that is still in flight */
 };
 
 struct lk__ticket {
@@ -96,37 +96,37 @@ struct lk__ticket {
 	struct lk__ticket *next, *prev;
 	struct lk__session *session; /* the name's route */
 	struct lk__wait_queue *queue;
-	struct lk__op *leavers;   /* calls that wait for the end of it, or of some permits */
-	struct lk__op *extenders; /* calls that wait for a renewal each, in order */
-	int64_t next_ns;          /* when to send what its state asks for, LK__NEVER */
+	struct lk__op *leavers;   /* calls that wait for its end, or a partial release */
+	struct lk__op *extenders; /* calls that each wait for a renewal, in order */
+	int64_t next_ns;          /* when to send the request of its state, LK__NEVER */
 	int64_t first_sent_ns;    /* its first ask, 0 = none yet */
-	int64_t valid_until_ns;   /* of the hold, also while it LEAVES */
+	int64_t valid_until_ns;   /* of the hold, also while LEAVING */
 	int64_t store_us;         /* the store's clock */
 	union {
-		int64_t store_us_ns;    /* ours when we heard of that */
-		int64_t leave_until_ns; /* LEAVING, SERVING: until when that is repeated */
+		int64_t store_us_ns;    /* our clock when store_us arrived */
+		int64_t leave_until_ns; /* LEAVING, SERVING: the end of retries */
 	};
-	uint64_t fence, last_fence; /* of the grant; given out last */
+	uint64_t fence, last_fence; /* of the grant; the last one issued here */
 	uint64_t arrival;
 	struct lk__pending main, leave;
-	uint32_t hand_overs; /* that count */
-	uint32_t permits;    /* of its hold, as far as the store has confirmed; 0 = a lock's */
+	uint32_t hand_overs; /* that count towards the limit */
+	uint32_t permits;    /* of its hold, as confirmed by the store; 0 = a lock's */
 	uint16_t leaves_sent;
 	char nonce[LK__NONCE_SIZE];
 	uint8_t state;    /* enum lk__ticket_state */
-	uint8_t hands;    /* heads served on the way */
-	uint8_t refusals; /* errors answered in a row, up to a limit */
+	uint8_t hands;    /* heads of the queue served while it waits */
+	uint8_t refusals; /* consecutive errors, up to a limit */
 	uint8_t refusal;  /* the last one: lk_err */
 	/* Flags; docs/protocol.md lists them, too. */
-	bool is_try;             /* its asks are tries: the store does not queue it */
-	bool may_be_known;       /* to the store: not each of its asks was surely refused */
+	bool is_try;             /* its asks are tries: the store does not enqueue it */
+	bool may_be_known;       /* to the store: at least one ask may have succeeded */
 	bool granted_by_message; /* and not handed over to another thread since */
 	bool is_shared;          /* the store knows that threads of this process wait, too */
 	bool is_wanted;          /* another process waits, as far as this client knows */
 	bool renewal_failed;     /* the last renewal was answered with an error */
 	bool head_unserved;      /* the head of the queue might be granted: serve it first */
 	bool released;           /* by its owner: if its leave finds nothing, it was lost */
-	bool leave_refused;      /* and no leave was confirmed since; core->unconfirmed counts it */
+	bool leave_refused;      /* none confirmed since; see core->unconfirmed */
 };
 
 struct lk__hold {
@@ -142,121 +142,121 @@ struct lk__hold {
 	int64_t max_until_ns; /* LK__NEVER */
 	uint32_t count;       /* acquisitions, or permits */
 	uint8_t lost;         /* lk_lost_reason, 0 = not lost */
-	bool loss_reported;   /* its loss was reported, or needs no report */
-	bool released;        /* by its owner; freed once its loss was reported */
+	bool loss_reported;   /* the loss was reported, or needs no report */
+	bool released;        /* by its owner; freed once the loss was reported */
 };
 
 /* One count-down of a latch. */
 struct lk__step {
 	struct lk__step *next;
-	struct lk__op *waiter; /* NULL: its caller has gone, and it goes on */
+	struct lk__op *waiter; /* NULL: the call has returned, and the step continues */
 	uint64_t number;       /* new for each, 0 = none yet */
-	uint64_t generation;   /* for which it was sent last */
-	uint64_t joined;       /* asks sent before it came */
+	uint64_t generation;   /* of the last time it was sent */
+	uint64_t joined;       /* asks sent before it was queued */
 	uint32_t n;
-	bool doubt; /* it was sent and has no answer: it may have been counted */
+	bool doubt; /* it was sent without a response: it may have been counted */
 	uint16_t len;
 	char name[LK_STEP_MAX]; /* len bytes, 0 = none */
 };
 
-/* What this client knows of one latch: its waiters, its steps, one request of each kind. */
+/* One latch in this client: its waiters, its steps, one request of each kind. */
 struct lk__latch {
 	struct lk__timer timer; /* first: a due timer is its latch */
 	struct lk__name *name;
-	struct lk__latch *next, *prev; /* those that are busy */
+	struct lk__latch *next, *prev; /* list of busy latches */
 	struct lk__channel *channel;
 	struct lk__op *first, *last; /* waiters */
 	struct lk__step *steps, **steps_end;
 	struct lk__pending ask, down;
 	int64_t ask_ns, step_ns;  /* when to send them, LK__NEVER */
-	uint64_t generation;      /* as of the last answer, 0 = absent or not known */
-	int64_t known_ns;         /* when that was */
+	uint64_t generation;      /* from the last answer, 0 = absent or unknown */
+	int64_t known_ns;         /* the time of that answer */
 	uint64_t asks;            /* sent so far */
-	uint64_t answered;        /* the last of them that has its answer */
-	uint64_t confirmed;       /* asks sent before the channel was */
-	bool busy, using_channel; /* busy: it has a part in the name, and is in the core's list */
-	bool heard;               /* it was looked at since the store was reached last */
-	struct lk__why trouble;   /* why the last request failed that will be sent again */
+	uint64_t answered;        /* the last of them with an answer */
+	uint64_t confirmed;       /* asks sent before the channel was confirmed */
+	bool busy, using_channel; /* busy: it references the name, and is in the core's list */
+	bool heard;               /* an answer arrived since the link came up */
+	struct lk__why trouble;   /* why the last request failed, if it will be repeated */
 };
 
 struct lk__core {
 	struct lk__table names, tickets;
 	struct lk__heap timers;
 	struct lk__heap op_timers;  /* deadlines; see op.h */
-	int64_t command_timeout_ns; /* LK__NEVER = no call has a deadline but by its wait */
-	const char *server;         /* what errors call it */
+	int64_t command_timeout_ns; /* LK__NEVER = only waits have a deadline */
+	const char *server;         /* its name in error texts */
 	struct lk__ticket *all_tickets;
 	struct lk__hold *all_holds;
 	struct lk__op *done, **done_end;
 	struct lk__hold *lost, **lost_end;
-	struct lk__session *sessions; /* links; each name has its route over one */
+	struct lk__session *sessions; /* links; each name has one as its route */
 	struct lk_counters counters;
 	struct lk__heap latch_timers;
-	struct lk__latch *latches; /* those that are busy */
-	struct lk__query *queries; /* those that have no answer */
-	uint64_t step_number;      /* given last */
+	struct lk__latch *latches; /* list of busy latches */
+	struct lk__query *queries; /* those without a response */
+	uint64_t step_number;      /* the last one assigned */
 	uint64_t random;
-	uint32_t unconfirmed; /* tickets that are so */
-	bool closing;         /* every wait ends, nothing new begins */
-	bool left_behind;     /* closing: a ticket ended unconfirmed, the store refused its leave */
-	struct lk__why refusal; /* the latest error that was answered to a ticket */
+	uint32_t unconfirmed;   /* tickets with leave_refused */
+	bool closing;           /* every wait ends, no new one begins */
+	bool left_behind;       /* closing: a refused leave was given up */
+	struct lk__why refusal; /* the latest error in an answer to a ticket */
 };
 
 /* ---- Life (core.c) ------------------------------------------------------------------------ */
 
 bool lk__core_init(struct lk__core *core, uint64_t seed);
-/* Frees what is left, whatever it was; the sessions' memory stays their owner's. */
+/* Frees the rest, in any state; the sessions belong to their owner. */
 void lk__core_fini(struct lk__core *core);
-/* One more link, after lk__session_init().  False when out of memory. */
+/* Add a link, after lk__session_init().  False when out of memory. */
 bool lk__core_add_session(struct lk__core *core, struct lk__session *session);
 
 struct lk__name *lk__name_new(lk_kind kind, const char *bytes, size_t len);
 struct lk__wait_queue *lk__wait_queue_new(int64_t lease_ms, bool fixed);
-/* The wait queue for that name and kind: the given ones are taken or freed.  session: the name's
- * route, always the same one for the same name. */
+/* The wait queue for that name and kind; frees an argument if there is one already.  session: the
+ * name's route, always the same one for the same name. */
 struct lk__wait_queue *lk__wait_queue_open(struct lk__core *core, struct lk__session *session,
                                            struct lk__name *name, struct lk__wait_queue *queue);
-/* A part in a name is given up. */
+/* Drop a reference to a name. */
 void lk__name_close(struct lk__core *core, struct lk__name *name);
-/* Somebody waits, holds, or has a step that is not settled. */
+/* Is there a wait, a hold, or an unsettled step? */
 bool lk__core_busy(const struct lk__core *core);
-/* A request waits to be sent. */
+/* Is a request queued? */
 bool lk__core_has_requests(const struct lk__core *core);
-/* A step of a latch is not settled. */
+/* Is a step of a latch unsettled? */
 bool lk__core_stepping(const struct lk__core *core);
-/* A ticket may still stand in the store, as a hold whose lease was not over at since_ns or in a
- * queue, and only a leave's confirmation rules that out. */
+/* May the store still have a ticket, as a hold whose lease had not expired at since_ns or in a
+ * queue, unless a leave is confirmed? */
 bool lk__core_unconfirmed(const struct lk__core *core, int64_t since_ns);
-/* No waiter or hold of the closing handle may be left. */
+/* The closing handle must have no waiter or hold left. */
 void lk__wait_queue_close(struct lk__core *core, struct lk__wait_queue *queue);
 
 /* ---- Calls (call.c).  op->done is set at once or later; see lk__core_next_done(). ----- */
 
-/* Acquire once more, or release once of several times, without a request and without a waiter.
- * 0 (false), and nothing changed, if the owner's hold is not sure or that is not enough.  A
- * re-entry returns the hold's fence. */
+/* Acquire once more, or release one of several acquisitions: sends no request and needs no waiter.
+ * 0 (false), without effect, if the owner's hold is not certain or that is not enough.  A re-entry
+ * returns the hold's fence. */
 uint64_t lk__core_reenter(struct lk__core *core, int64_t now_ns, const struct lk__name *name,
                           uint64_t owner);
 bool lk__core_unenter(int64_t now_ns, const struct lk__name *name, uint64_t owner);
 void lk__core_acquire(struct lk__core *core, int64_t now_ns, struct lk__op *waiter);
-/* The same for permits; the op's queue is the handle's, and becomes one of its own. */
+/* The same for permits; the op's queue is the handle's, and is replaced by one of its own. */
 void lk__core_acquire_permits(struct lk__core *core, int64_t now_ns, struct lk__op *waiter);
 void lk__core_release(struct lk__core *core, int64_t now_ns, struct lk__op *waiter);
-/* Give back waiter->permits of the hold with that owner, 0 = all. */
+/* Release waiter->permits of the hold with that owner, 0 = all. */
 void lk__core_release_permits(struct lk__core *core, int64_t now_ns, struct lk__op *waiter);
 void lk__core_extend(struct lk__core *core, int64_t now_ns, struct lk__op *waiter);
-/* op.c: a wait ends with LK_ETIMEDOUT, LK_ECANCELED or LK_ECLOSED, at once or when the store
- * confirms; no later than one command timeout from now. */
+/* op.c: end a wait with LK_ETIMEDOUT, LK_ECANCELED or LK_ECLOSED, at once or when the store
+ * confirms; within one command timeout. */
 void lk__core_give_up(struct lk__core *core, int64_t now_ns, struct lk__op *op, lk_err why);
-/* The caller waits no longer: done is set on return. */
+/* The caller stops waiting: done is set on return. */
 void lk__core_abandon(struct lk__core *core, int64_t now_ns, struct lk__op *op);
-/* Every wait on the handle. */
+/* End every wait on the handle. */
 void lk__core_cancel(struct lk__core *core, int64_t now_ns, struct lk__name *name, void *handle,
                      lk_err why);
-/* Give back what was acquired through the handle, and forget losses not yet reported. */
+/* Release everything acquired through the handle, and drop losses not yet reported. */
 void lk__core_drop(struct lk__core *core, int64_t now_ns, struct lk__name *name, void *handle);
 void lk__core_thread_ended(struct lk__core *core, int64_t now_ns, uint64_t owner);
-/* Every wait ends with LK_ECLOSED, every hold is given back. */
+/* End every wait with LK_ECLOSED, release every hold. */
 void lk__core_close(struct lk__core *core, int64_t now_ns);
 
 /* The owner's hold on the name, NULL if none. */
@@ -269,47 +269,49 @@ void lk__hold_snapshot(const struct lk__hold *hold, int64_t now_ns, lk_hold *sna
 /* ---- Events (core.c, answer.c, message.c) ------------------------------------------------- */
 
 void lk__core_link_up(struct lk__core *core, struct lk__session *session, int64_t now_ns);
-/* What was in flight over that link has no answer any more.  random: see
+/* Requests in flight over that link will have no response.  random: see
  * lk__session_dial_failed(). */
 void lk__core_link_down(struct lk__core *core, struct lk__session *session, int64_t now_ns,
                         const struct lk__why *why, uint64_t random);
-/* LK__DUTY_REFUSE: every call that waits for that link ends with the reason why it is down. */
+/* LK__DUTY_REFUSE: end every call that waits for that link, with the reason why it is down. */
 void lk__core_link_refused(struct lk__core *core, struct lk__session *session, int64_t now_ns);
-/* A latch's; else it is a ticket's, or a query's. */
+/* Is it a latch's?  Otherwise it is a ticket's, or a query's. */
 bool lk__pending_is_latch(const struct lk__pending *pending);
 void lk__core_answer(struct lk__core *core, int64_t now_ns, struct lk__pending *pending,
                      const struct lk__answer *answer);
 void lk__core_message(struct lk__core *core, int64_t now_ns, const struct lk__message *message);
 void lk__core_tick(struct lk__core *core, int64_t now_ns);
-/* When to tick next, LK__NEVER.  Deadlines of ops do not count: their threads tick for them. */
+/* When to tick next, LK__NEVER.  Excludes deadlines of ops: their threads tick for them. */
 int64_t lk__core_due(const struct lk__core *core);
 
-/* The next request to send over a link, in order; it is in flight from now on.  NULL if none. */
+/* The next request to send over a link, in order; it is then in flight.  NULL if none. */
 struct lk__pending *lk__core_next_request(struct lk__core *core, struct lk__session *session,
                                           int64_t now_ns);
-/* What a request asks, as a value.  What that points to stays until the answer is given. */
+/* Describe a request as a value, which borrows memory until the answer. */
 void lk__core_request(const struct lk__pending *pending, struct lk__request *request);
-/* What the answer is to fill in, NULL if nothing. */
+/* The structure that the answer fills, NULL if none. */
 void *lk__core_into(const struct lk__pending *pending);
-/* The waiter that the answer will end or move, NULL if none, or if that is not easily said. */
+/* The waiter that the answer will end or advance, NULL if none or unknown. */
 struct lk__op *lk__core_asker(const struct lk__pending *pending);
-/* A response will end or move this wait; nothing else but its deadline will; a message may. */
+/* Is it a response that will end or advance this wait; is there nothing else but its deadline; may
+ * a message do it? */
 bool lk__op_expects_response(const struct lk__op *waiter);
 bool lk__op_is_patient(const struct lk__op *waiter);
 bool lk__op_expects_message(const struct lk__op *waiter);
-/* The store did not run it: put it first in the queue again.  False when it need not be sent. */
+/* The store did not run it: put it first in the queue again.  False when it is not needed any
+ * more. */
 bool lk__core_resend(struct lk__core *core, struct lk__pending *pending);
-/* A waiter that is done, each once. */
+/* The next completed op, each once. */
 struct lk__op *lk__core_next_done(struct lk__core *core);
-/* A loss to report, each once; lk__core_loss_reported() gives it back. */
+/* The next loss to report, each once; return it with lk__core_loss_reported(). */
 struct lk__hold *lk__core_next_lost(struct lk__core *core);
 void lk__core_loss_reported(struct lk__hold *hold);
 
-/* A message of that kind came while the request was in flight: its answer may be of before. */
+/* A message of that kind arrived while the request was in flight: its answer may be older. */
 bool lk__pending_heard(const struct lk__pending *pending, enum lk__message_kind kind);
-/* By what the store knows a ticket. */
+/* The ticket's identity in the store. */
 struct lk__ticket_id lk__ticket_id(const struct lk__ticket *ticket);
-/* What a lease of that length leaves as valid after drift of two clocks: the margin. */
+/* The part of a lease that is not trusted, for the drift between two clocks. */
 int64_t lk__margin_ns(int64_t lease_ms);
 
 /* ---- Between these files ---------------------------------------------------------- */
@@ -317,16 +319,16 @@ int64_t lk__margin_ns(int64_t lease_ms);
 void lk__ticket_start(struct lk__core *core, int64_t now_ns, struct lk__wait_queue *queue);
 void lk__ticket_pursue(struct lk__core *core, int64_t now_ns, struct lk__ticket *ticket);
 void lk__ticket_leave(struct lk__core *core, int64_t now_ns, struct lk__ticket *ticket);
-/* Granted: it is a hold now, for the first waiter. */
+/* Granted: make a hold for the first waiter. */
 void lk__ticket_take(struct lk__core *core, int64_t now_ns, struct lk__ticket *ticket,
                      uint64_t fence, int64_t store_us, int64_t waiting);
-/* Its calls end with that error, and it leaves. */
+/* End its calls with that error, and let it leave. */
 void lk__ticket_refuse(struct lk__core *core, int64_t now_ns, struct lk__ticket *ticket, lk_err err,
                        const char *text);
-/* The store reports that the hold is no more. */
+/* The store reports that the hold has ended. */
 void lk__ticket_lose(struct lk__core *core, int64_t now_ns, struct lk__ticket *ticket,
                      lk_lost_reason reason);
-/* Into the queue of those to send; out of it, if it is there. */
+/* Enqueue a request; dequeue it if it is queued. */
 void lk__pending_enqueue(struct lk__session *session, struct lk__pending *pending);
 void lk__pending_dequeue(struct lk__session *session, struct lk__pending *pending);
 void lk__ticket_end(struct lk__core *core, struct lk__ticket *ticket);
@@ -334,7 +336,7 @@ void lk__ticket_end(struct lk__core *core, struct lk__ticket *ticket);
 void lk__refusal_note(struct lk__core *core, struct lk__ticket *ticket,
                       const struct lk__answer *answer);
 bool lk__ticket_is_unknown(const struct lk__ticket *ticket);
-/* The caller has its grant, and no hold: no leave may end that. */
+/* The caller has used the grant, and no hold: no leave may end it. */
 bool lk__ticket_is_used(const struct lk__ticket *ticket);
 void lk__leave_begin(int64_t now_ns, struct lk__ticket *ticket);
 bool lk__ticket_matters(const struct lk__ticket *ticket, int64_t since_ns);
@@ -351,7 +353,7 @@ void lk__leave_close(struct lk__core *core, int64_t now_ns);
 void lk__leave_forget(struct lk__core *core, struct lk__ticket *ticket);
 int64_t lk__refusal_retry_ns(const struct lk__core *core, int64_t now_ns,
                              struct lk__ticket *ticket);
-/* HOLDING: the store has not confirmed all permits that were given back. */
+/* HOLDING: the store has not confirmed the release of some permits. */
 bool lk__ticket_is_shrinking(const struct lk__ticket *ticket);
 /* When its hold is to be renewed next, LK__NEVER. */
 int64_t lk__ticket_renewal_ns(const struct lk__ticket *ticket);
@@ -363,7 +365,7 @@ struct lk__op *lk__wait_queue_pop(struct lk__wait_queue *queue);
 void lk__hold_lose(struct lk__core *core, int64_t now_ns, struct lk__hold *hold,
                    lk_lost_reason reason);
 void lk__hold_free(struct lk__core *core, struct lk__hold *hold);
-/* The owner is done with it. */
+/* The owner has released it. */
 void lk__hold_retire(struct lk__core *core, struct lk__hold *hold);
 /* Lose it if its time is over; hold may be NULL. */
 void lk__hold_expire(struct lk__core *core, int64_t now_ns, struct lk__hold *hold);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * What is counted, and how: plain additions under the client's mutex.  All of them go through the
- * first two functions; with these empty the compiler leaves nothing of it, which is how the cost is
- * measured (bench/case_counters.c). */
+ * The counters: plain additions under the client's mutex.  All use the first two functions; with
+ * these empty the compiler removes everything, which is how the cost is measured
+ * (bench/case_counters.c). */
 #ifndef LK__COUNTERS_H
 #define LK__COUNTERS_H
 
@@ -18,13 +18,13 @@ static inline void lk__count_most(int64_t *most, int64_t value)
 		*most = value;
 }
 
-/* Rounded, so that a sum of many is neither too little nor too much. */
+/* Rounded, so that a sum of many is unbiased. */
 static inline int64_t lk__count_us(int64_t ns)
 {
 	return (ns + 500) / 1000;
 }
 
-/* The waiter gets what its ticket has, or had: see ticket->granted_by_message. */
+/* Count the grant of the ticket to the waiter: see ticket->granted_by_message. */
 static inline void lk__count_grant(struct lk_counters *counters, int64_t now_ns,
                                    const struct lk__ticket *ticket, const struct lk__op *waiter)
 {
@@ -41,7 +41,7 @@ static inline void lk__count_grant(struct lk_counters *counters, int64_t now_ns,
 	}
 }
 
-/* A waiter is done, whatever it waited for. */
+/* Count the end of a wait of any kind. */
 static inline void lk__count_end(struct lk_counters *counters, const struct lk__op *waiter,
                                  lk_err err)
 {
@@ -59,7 +59,7 @@ static inline void lk__count_end(struct lk_counters *counters, const struct lk__
 	}
 }
 
-/* A hold ends now. */
+/* Count a hold that ends now. */
 static inline void lk__count_hold(struct lk_counters *counters, int64_t now_ns,
                                   const struct lk__hold *hold)
 {
@@ -76,7 +76,7 @@ static inline void lk__count_loss(struct lk_counters *counters, lk_lost_reason r
 	lk__count(&counters->lost[reason], 1);
 }
 
-/* The answer to a renewal is here, and what it says is not written down yet. */
+/* Count the answer to a renewal, before it is applied. */
 static inline void lk__count_renewal(struct lk_counters *counters, int64_t now_ns,
                                      const struct lk__ticket *ticket,
                                      const struct lk__pending *request)
@@ -85,7 +85,7 @@ static inline void lk__count_renewal(struct lk_counters *counters, int64_t now_n
 
 	if (ticket->queue->fixed)
 		return;
-	/* What came by message counts from the first ask, and may have been due at once. */
+	/* A grant by message counts from the first ask, and may have been due at once. */
 	if (due_ns < ticket->store_us_ns)
 		due_ns = ticket->store_us_ns;
 	late_us = request->sent_ns > due_ns ? lk__count_us(request->sent_ns - due_ns) : 0;

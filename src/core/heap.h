@@ -11,7 +11,8 @@
 
 struct lk__timer {
 	int64_t due_ns;                        /* LK__NEVER: not in the heap */
-	struct lk__timer *child, *next, *prev; /* prev: left sibling, or parent of a first child */
+	struct lk__timer *child, *next, *prev; /* prev: left sibling, or the parent of a first
+	                                        * child */
 };
 
 struct lk__heap {

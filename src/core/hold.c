@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * Holds: what one owner in this process has, from grant to release or loss. */
+ * Holds: the ownerships in this process, from grant to release or loss. */
 #include "core.h"
 
 #include "counters.h"
@@ -33,7 +33,7 @@ lk_state lk__hold_state(const struct lk__hold *hold, int64_t now_ns)
 
 	if (!lk__hold_left_ns(hold, now_ns))
 		return LK_STATE_LOST;
-	/* A renewal is due with two thirds left; with half left something is wrong. */
+	/* A renewal is due with two thirds of the lease left; with half left it has failed. */
 	if (!ticket->queue->fixed &&
 	    (!lk__session_is_up(ticket->session) || ticket->renewal_failed ||
 	     ticket->valid_until_ns - now_ns < ticket->queue->lease_ms * 500000))
@@ -41,7 +41,7 @@ lk_state lk__hold_state(const struct lk__hold *hold, int64_t now_ns)
 	return LK_STATE_HELD;
 }
 
-/* Take the first waiter out of the queue. */
+/* Remove the first waiter from the queue. */
 struct lk__op *lk__wait_queue_pop(struct lk__wait_queue *queue)
 {
 	struct lk__op *waiter = queue->first;
@@ -82,7 +82,7 @@ void lk__hold_make(struct lk__core *core, int64_t now_ns, struct lk__wait_queue 
 	lk__complete(core, waiter, LK_OK, NULL);
 }
 
-/* Out of every list; the memory stays. */
+/* Remove it from every list; the memory stays. */
 static void unlink_hold(struct lk__core *core, struct lk__hold *hold)
 {
 	struct lk__hold **at = &hold->name->holds;
@@ -105,7 +105,7 @@ void lk__hold_free(struct lk__core *core, struct lk__hold *hold)
 	free(hold);
 }
 
-/* The owner is done with it.  A loss that is still to be reported keeps the memory until then. */
+/* The owner has released it.  A loss that is not reported yet keeps the memory until then. */
 void lk__hold_retire(struct lk__core *core, struct lk__hold *hold)
 {
 	unlink_hold(core, hold);
@@ -171,7 +171,7 @@ void lk__hold_snapshot(const struct lk__hold *hold, int64_t now_ns, lk_hold *sna
 
 /* ---- Re-entry ----------------------------------------------------------------------------- */
 
-/* The owner's hold if it is sure at that time, else NULL. */
+/* The owner's hold if it is certain at that time, else NULL. */
 static struct lk__hold *valid_hold(const struct lk__name *name, uint64_t owner, int64_t now_ns)
 {
 	struct lk__hold *hold = lk__core_hold(name, owner);

@@ -1,25 +1,25 @@
 /* SPDX-License-Identifier: MIT
- * Latches: what is asked when, and what each answer and message makes of waiters and steps.
+ * Latches: when to ask, and how each answer and message changes waiters and steps.
  *
- * Why nobody is released early: a waiter has a stamp, from an answer to a request that was sent
- * after it came.  It is the generation that counted then, or, of an absent latch, the least one
- * that could be made next.  What opens with at least that generation opened during the wait; an
- * older message cannot reach the stamp, however late it comes.  The one exception: a store that
- * lost its memory, and whose clock is behind, begins anew with lower generations.  Then a message
- * from before the loss may end a wait.  A message counts only for the wait that received it: the
- * next waiter knows nothing of the old generations.
+ * Why no waiter is released early: a waiter has a stamp, from an answer to a request that was sent
+ * after the wait began.  It is the generation that counted then, or, of an absent latch, the
+ * smallest one that could be made next.  An opening of at least that generation happened during the
+ * wait; an older message cannot reach the stamp, however late it arrives.  The one exception: a
+ * store that lost its memory, and whose clock is behind, starts again with lower generations.  Then
+ * a message from before the loss may end a wait.  A message counts only for the waits that receive
+ * it: the next waiter knows nothing of the old generations.
  *
- * Why nobody is left behind: what messages say stands in the store, too.  Each waiter is looked
- * after by a request that was sent after the channel was confirmed, after each new connection and
- * every ten seconds; the store remembers what opened last, also when it is no more. */
+ * Why no waiter is missed: the store keeps the content of each message.  Each waiter is covered by
+ * a request that was sent after the channel was confirmed, after each new connection and every ten
+ * seconds; the store remembers the last opening, even of a removed latch. */
 #include "latch.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 #define MS INT64_C(1000000)
-#define RETRY_MS 100 /* after an error that passes */
-#define JITTER 20    /* asks come up to one in so many earlier, not all at once */
+#define RETRY_MS 100 /* after a transient error */
+#define JITTER 20    /* asks are up to one part in so many earlier: jitter */
 
 /* ---- Life --------------------------------------------------------------------------------- */
 
@@ -78,7 +78,7 @@ void lk__latch_free(struct lk__core *core, struct lk__latch *latch)
 	free(latch);
 }
 
-/* It has waiters, steps or requests, and with them a part in its name. */
+/* Update "busy": with waiters, steps or requests it references its name. */
 static void mind_busy(struct lk__core *core, struct lk__latch *latch)
 {
 	bool busy = latch->first || latch->steps || latch->ask.state != LK__IDLE ||
@@ -104,7 +104,7 @@ static void mind_busy(struct lk__core *core, struct lk__latch *latch)
 	if (latch->next)
 		latch->next->prev = latch->prev;
 	latch->name->session->users--;
-	lk__name_close(core, latch->name); /* perhaps the end of the latch */
+	lk__name_close(core, latch->name); /* perhaps frees the latch */
 }
 
 void lk__latches_fini(struct lk__core *core)
@@ -120,8 +120,8 @@ void lk__latches_fini(struct lk__core *core)
 
 /* ---- What to send, and when --------------------------------------------------------------- */
 
-/* Something is not covered by the last answer: a waiter that came after its request was sent, or a
- * subscription that was confirmed after it. */
+/* Is anything not covered by the last answer: a waiter that joined after its request was sent, or a
+ * subscription that was confirmed after it? */
 static bool must_ask(const struct lk__latch *latch)
 {
 	if (lk__step_asks(latch))
@@ -154,7 +154,7 @@ static void arm(struct lk__core *core, struct lk__latch *latch)
 	lk__heap_set(&core->latch_timers, &latch->timer, when);
 }
 
-/* After every event, as its last: the latch may be gone when it returns. */
+/* Call it last in every event: the latch may be freed when it returns. */
 void lk__latch_pursue(struct lk__core *core, int64_t now_ns, struct lk__latch *latch)
 {
 	bool asks = latch->first || lk__step_asks(latch);
@@ -223,13 +223,13 @@ void lk__core_await(struct lk__core *core, int64_t now_ns, struct lk__op *waiter
 		latch->first = waiter;
 	latch->last = waiter;
 	latch->ask_ns = now_ns;
-	/* While it lingers it costs nothing, and saves the second request. */
+	/* Using a lingering channel costs nothing, and saves the second request. */
 	if (!waiter->only_try && lk__channel_is_on(latch->channel))
 		use_channel(now_ns, latch);
 	lk__latch_pursue(core, now_ns, latch);
 }
 
-/* Walk the waiters: fn says whether one is done, and has completed it then. */
+/* Walk the waiters: fn returns true if it has completed the waiter. */
 typedef bool waiter_fn(struct lk__core *core, struct lk__latch *latch, struct lk__op *waiter,
                        const void *arg);
 
@@ -250,7 +250,7 @@ static void for_each(struct lk__core *core, struct lk__latch *latch, waiter_fn *
 	latch->last = last;
 }
 
-/* It opened during the wait, or ended in a way that is as good for this one. */
+/* Did it open during the wait, or end in an equivalent way for this waiter? */
 static bool is_over(const struct lk__op *waiter)
 {
 	return waiter->stamp && (waiter->opened >= waiter->stamp ||
@@ -265,7 +265,7 @@ static void note(struct lk__op *waiter, uint64_t opened, uint64_t removed)
 		waiter->removed = removed;
 }
 
-/* Also for those whose first answer is still to come: it may be of before. */
+/* Also note it for waiters without a first answer: that answer may be older. */
 static bool hear(struct lk__core *core, struct lk__latch *latch, struct lk__op *waiter,
                  const void *arg)
 {
@@ -280,7 +280,7 @@ static bool hear(struct lk__core *core, struct lk__latch *latch, struct lk__op *
 	return true;
 }
 
-/* What the store said of the latch, for one waiter. */
+/* Apply an answer to one waiter. */
 static bool judge(struct lk__core *core, struct lk__latch *latch, struct lk__op *waiter,
                   const void *arg)
 {
@@ -288,7 +288,7 @@ static bool judge(struct lk__core *core, struct lk__latch *latch, struct lk__op 
 	bool absent = answer->latch_state == LK_LATCH_ABSENT;
 
 	if (waiter->joined >= latch->answered)
-		return false; /* it came after that was asked */
+		return false; /* it joined after that request was sent */
 	if (!waiter->stamp)
 		waiter->stamp = absent ? answer->next : answer->fence;
 	note(waiter, answer->opened, answer->removed);
@@ -298,8 +298,7 @@ static bool judge(struct lk__core *core, struct lk__latch *latch, struct lk__op 
 	else if (waiter->late)
 		lk__complete(core, waiter, LK_ETIMEDOUT, "not open in time");
 	else if (waiter->only_try)
-		lk__complete(core, waiter, LK_EBUSY,
-		             absent ? "there is no such latch" : "it is not open");
+		lk__complete(core, waiter, LK_EBUSY, absent ? "no such latch" : "not open");
 	else
 		return false;
 	return true;
@@ -309,8 +308,8 @@ struct ending {
 	void *handle; /* NULL: any */
 	lk_err err;
 	const char *text;
-	bool covered; /* only those whom the last request was for */
-	bool patient; /* only those who do more than try */
+	bool covered; /* only those covered by the last request */
+	bool patient; /* only those that do more than try */
 };
 
 static bool end_one(struct lk__core *core, struct lk__latch *latch, struct lk__op *waiter,
@@ -341,14 +340,14 @@ void lk__latch_cancel(struct lk__core *core, int64_t now_ns, struct lk__latch *l
 
 /* ---- Giving up ---------------------------------------------------------------------------- */
 
-/* Nothing was heard of the store: why not? */
+/* The store did not respond: find the reason. */
 void lk__latch_unheard(struct lk__core *core, struct lk__latch *latch, struct lk__op *waiter)
 {
 	const struct lk__why *why = is_linked(latch) ? &latch->trouble : &latch->name->session->why;
 	lk_err err = why->err;
 
 	if (err == LK_EUNKNOWN || !err)
-		err = LK_ECONN; /* this was not even asked */
+		err = LK_ECONN; /* the request was never sent */
 	lk__complete(core, waiter, err,
 	             why->err && why->text[0] ? why->text
 	             : is_linked(latch)       ? "no response to a request in time"
@@ -372,7 +371,7 @@ void lk__latch_give_up(struct lk__core *core, int64_t now_ns, struct lk__op *wai
 	bool knows = waiter->stamp && latch->heard;
 
 	if (why == LK_ETIMEDOUT && !knows && is_linked(latch)) {
-		/* An answer is still to come, and may be that it is open. */
+		/* An answer is in flight, and may report that it is open. */
 		waiter->only_try = waiter->late = true;
 		return;
 	}
@@ -416,13 +415,13 @@ void lk__latches_end(struct lk__core *core, const struct lk__session *session, i
 
 /* ---- Answers ------------------------------------------------------------------------------ */
 
-/* When to look again though nobody said anything. */
+/* When to ask again without a message. */
 static int64_t reask_ns(struct lk__core *core, const struct lk__answer *answer)
 {
 	int64_t wait_ms = LK__REASK_MAX_MS;
 
 	if (answer->left_ms >= 0 && answer->left_ms < wait_ms)
-		return (answer->left_ms + 1) * MS; /* it goes by itself then */
+		return (answer->left_ms + 1) * MS; /* it expires at that moment */
 	return wait_ms * MS - (int64_t)(lk__core_random(core) % (uint64_t)(wait_ms * MS / JITTER));
 }
 
@@ -435,7 +434,7 @@ static void shown(struct lk__core *core, int64_t now_ns, struct lk__latch *latch
 	latch->generation = answer->latch_state == LK_LATCH_ABSENT ? 0 : answer->fence;
 	latch->known_ns = now_ns;
 	for_each(core, latch, judge, answer);
-	lk__steps_end_asking(core, latch, LK_EABSENT, "there is no such latch");
+	lk__steps_end_asking(core, latch, LK_EABSENT, "no such latch");
 	if (latch->first && latch->first->stamp)
 		use_channel(now_ns, latch);
 	latch->ask_ns = must_ask(latch) ? now_ns : now_ns + reask_ns(core, answer);
@@ -454,7 +453,7 @@ static void look_failed(struct lk__core *core, int64_t now_ns, struct lk__latch 
 	latch->answered = latch->asks;
 	for_each(core, latch, end_one, &ending);
 	lk__steps_end_asking(core, latch, answer->err, answer->text);
-	latch->ask_ns = now_ns; /* for those who came meanwhile */
+	latch->ask_ns = now_ns; /* for waiters that joined meanwhile */
 }
 
 void lk__latch_answer(struct lk__core *core, int64_t now_ns, struct lk__pending *request,
@@ -491,7 +490,7 @@ static void channel_refused(struct lk__channel *channel, void *arg, int64_t now_
 	struct lk__latch *latch = channel->owner;
 
 	for_each(arg, latch, end_one, &ending);
-	/* Tries may be left, which need no channel; the next who does has it subscribed again. */
+	/* Tries may be left, which need no channel; the next longer wait subscribes again. */
 	if (latch->using_channel) {
 		latch->using_channel = false;
 		lk__channel_unuse(&latch->name->session->channels, now_ns, channel);
@@ -506,8 +505,8 @@ static void channel_message(struct lk__channel *channel, void *arg, int64_t now_
 
 	for_each(arg, latch, hear, message);
 	if (latch->first && message->kind == LK__OPENED) {
-		/* Who is left has not been looked at yet; or the store began anew with a clock that
-		 * is behind, and it did open.  An answer that is in flight may be of before. */
+		/* The remaining waiters have no answer yet; or the store started again with a clock
+		 * that is behind, and the latch did open.  An answer in flight may be older. */
 		latch->confirmed = latch->asks;
 		latch->ask_ns = now_ns;
 	}
@@ -545,7 +544,8 @@ void lk__latches_link_down(struct lk__core *core, struct lk__session *session, i
 		latch->ask.state = latch->down.state = LK__IDLE;
 		latch->heard = false;
 		latch->trouble.err = LK_OK;
-		/* Perhaps of a memory that was lost since: the store still has what counts. */
+		/* These may be from a memory that the store has lost since; its answers have what
+		 * counts. */
 		for (struct lk__op *waiter = latch->first; waiter; waiter = waiter->next)
 			waiter->opened = waiter->removed = 0;
 		lk__latch_pursue(core, now_ns, latch);

@@ -1,25 +1,24 @@
 /* SPDX-License-Identifier: MIT
  * The end of a ticket, until the store has confirmed it.
  *
- * A leave that the store refuses changes nothing there: the ticket may stand in the queue, and a
- * grant to it would block the lock.  So the ticket stays in the core, its leave is repeated less
- * and less often, and a message that shows that the store still knows the ticket has it sent at
- * once.  A grant that was used (a rate's: the permit is in use until its lease ends) is never
- * ended: such a ticket is freed at its grant, or serves the head of the queue, as does one whose
- * leave is confirmed, or its leave names the grant, which stays.
+ * A leave that the store refuses changes nothing there: the ticket may still be in the queue, and a
+ * grant to it would block the lock.  So the ticket stays in the core and its leave is repeated with
+ * a growing delay, or at once after a message that shows that the store still knows the ticket.  A
+ * used grant (a rate's: the permit is in use until its lease ends) is never ended.  Such a ticket
+ * is freed at its grant or serves the head of the queue, as after a confirmed leave; or its leave
+ * names the grant, which stays.
  *
- * A ticket that is LEAVING or SERVING and still its queue's has lapsed: its grant came too late,
- * and calls wait for another one.  After its end it asks anew. */
+ * A ticket that is LEAVING or SERVING and still belongs to its queue has lapsed: its grant arrived
+ * too late, and calls wait for another one.  After its end it asks again. */
 #include "core.h"
 
 #define MS INT64_C(1000000)
-#define RETRY_MS 100           /* the first time, and while a caller waits for the end */
-#define RETRY_WAIT_MAX_MS 1000 /* an ask, or whatever else a wait depends on */
+#define RETRY_MS 100           /* the first delay, and the one while a caller waits for the end */
+#define RETRY_WAIT_MAX_MS 1000 /* for asks and other requests that a wait depends on */
 #define RETRY_LEAVE_MAX_MS 5000
 #define REFUSALS_MAX 6 /* that count */
 
-/* When to send again what was answered with an error: a server that refuses for long is asked less
- * and less often. */
+/* When to repeat a refused request: with a growing delay. */
 int64_t lk__refusal_retry_ns(const struct lk__core *core, int64_t now_ns, struct lk__ticket *ticket)
 {
 	bool in_background = lk__ticket_is_leaving(ticket) && !lk__ticket_has_lapsed(ticket);
@@ -35,7 +34,7 @@ int64_t lk__refusal_retry_ns(const struct lk__core *core, int64_t now_ns, struct
 	return now_ns + (ms < most_ms ? ms : most_ms) * MS;
 }
 
-/* The store ends a hold one lease from now, and forgets a queue that no client asks about. */
+/* The store ends a hold one lease from now, and expires a queue without asks. */
 void lk__leave_begin(int64_t now_ns, struct lk__ticket *ticket)
 {
 	int64_t until_ns = now_ns + ticket->queue->lease_ms * MS;
@@ -46,14 +45,14 @@ void lk__leave_begin(int64_t now_ns, struct lk__ticket *ticket)
 	ticket->refusals = 0;
 }
 
-/* The server, or the script, gave it before anything was written. */
+/* Was the error returned before anything was written? */
 static bool changed_nothing(const struct lk__answer *answer)
 {
 	return answer->kind == LK__FAILED && !answer->odd &&
 	       (answer->passes || answer->by_script || answer->err == LK_EFOREIGN);
 }
 
-/* Remember what an answer says of errors. */
+/* Remember an error, and whether the ticket may be known. */
 void lk__refusal_note(struct lk__core *core, struct lk__ticket *ticket,
                       const struct lk__answer *answer)
 {
@@ -67,7 +66,7 @@ void lk__refusal_note(struct lk__core *core, struct lk__ticket *ticket,
 	lk__why_set(&core->refusal, answer->err, "%s", answer->text);
 }
 
-/* To the store: nothing of it was sent, or each ask was refused before it changed anything. */
+/* To the store: nothing was sent, or each ask was refused before it changed anything. */
 bool lk__ticket_is_unknown(const struct lk__ticket *ticket)
 {
 	return !ticket->first_sent_ns ||
@@ -79,7 +78,7 @@ bool lk__ticket_is_used(const struct lk__ticket *ticket)
 	return ticket->queue->final && ticket->fence;
 }
 
-/* Nothing is made of an answer to what it asked for before. */
+/* Answers to earlier requests are ignored. */
 bool lk__ticket_is_leaving(const struct lk__ticket *ticket)
 {
 	return ticket->state == LK__LEAVING || ticket->state == LK__SERVING;
@@ -90,16 +89,16 @@ bool lk__ticket_has_lapsed(const struct lk__ticket *ticket)
 	return lk__ticket_is_leaving(ticket) && ticket->queue->ticket == ticket;
 }
 
-/* The store has forgotten it by now, and no call depends on it. */
+/* The store has expired it by now, and no call depends on it. */
 bool lk__leave_is_overdue(const struct lk__ticket *ticket, int64_t now_ns)
 {
 	return lk__ticket_is_leaving(ticket) && !lk__ticket_has_lapsed(ticket) &&
 	       !ticket->leavers && ticket->leave_until_ns <= now_ns;
 }
 
-/* Its end has to be confirmed: something may be left in the store that its caller does not know of.
- * A hold that expired, or that the store does not have, was reported as a loss; a grant that was
- * used stays.  A ticket that never held may still be granted. */
+/* Must its end be confirmed, because the store may keep something unknown to its caller?  A hold
+ * that expired, or that the store does not have, was reported as a loss; a used grant stays.  A
+ * ticket that never held may still be granted. */
 bool lk__ticket_matters(const struct lk__ticket *ticket, int64_t since_ns)
 {
 	int64_t end_ns = ticket->valid_until_ns;
@@ -108,14 +107,13 @@ bool lk__ticket_matters(const struct lk__ticket *ticket, int64_t since_ns)
 		return false;
 	if (!ticket->fence)
 		return true;
-	/* The last renewal of a hold that was released may have no answer, and have come through.
-	 */
+	/* The last renewal of a released hold may have been executed without a response. */
 	if (ticket->released && end_ns < ticket->main.sent_ns + ticket->main.lease_ms * MS)
 		end_ns = ticket->main.sent_ns + ticket->main.lease_ms * MS;
 	return since_ns < end_ns;
 }
 
-/* It need not be counted any more. */
+/* Stop counting it as unconfirmed. */
 void lk__leave_forget(struct lk__core *core, struct lk__ticket *ticket)
 {
 	if (ticket->leave_refused)
@@ -134,25 +132,25 @@ static bool count(struct lk__core *core, struct lk__ticket *ticket)
 	return true;
 }
 
-/* What the store refused is to be sent again. */
+/* Must the refused request be repeated? */
 static bool is_repeated(struct lk__core *core, int64_t now_ns, struct lk__ticket *ticket,
                         const struct lk__answer *answer)
 {
 	if (lk__leave_is_overdue(ticket, now_ns))
 		return false;
 	if (ticket->state == LK__SERVING)
-		return true; /* only errors that pass come here */
+		return true; /* only transient errors come here */
 	if (answer->err == LK_EFOREIGN && ticket->fence)
-		return false; /* it was a hold, and what stands in its place is none */
+		return false; /* it was a hold, and its key now has another type */
 	if (core->closing && !answer->passes) {
 		core->left_behind |= lk__ticket_matters(ticket, now_ns);
-		return false; /* or the close would wait for it */
+		return false; /* otherwise the close would wait for it */
 	}
 	return count(core, ticket) || lk__ticket_has_lapsed(ticket) || ticket->leavers;
 }
 
-/* The store answered its leave with an error, or what it did for others after that.  Its callers
- * are done, unless the same request may succeed soon. */
+/* The store answered the leave, or the serving after it, with an error.  Complete the callers,
+ * unless the same request may succeed soon. */
 void lk__leave_refused(struct lk__core *core, int64_t now_ns, struct lk__ticket *ticket,
                        const struct lk__answer *answer)
 {
@@ -172,8 +170,8 @@ void lk__leave_refused(struct lk__core *core, int64_t now_ns, struct lk__ticket 
 	lk__ticket_pursue(core, now_ns, ticket);
 }
 
-/* True when another leave is on its way: the ticket was granted after the confirmed one had run, by
- * an ask that a lost connection brought late. */
+/* True when another leave is sent: the ticket was granted after the confirmed one had run, by an
+ * ask that a lost connection delivered late. */
 bool lk__leave_confirmed(struct lk__core *core, int64_t now_ns, struct lk__ticket *ticket,
                          const struct lk__answer *answer)
 {
@@ -195,7 +193,8 @@ void lk__leave_now(struct lk__core *core, int64_t now_ns, struct lk__ticket *tic
 	lk__ticket_pursue(core, now_ns, ticket);
 }
 
-/* The store takes requests for that name again, and one of ours waits behind what is left there. */
+/* The store accepts requests for that name again, and one of our tickets waits behind unconfirmed
+ * ones. */
 void lk__leave_ghosts(struct lk__core *core, int64_t now_ns, const struct lk__name *name)
 {
 	struct lk__ticket *ticket = core->unconfirmed ? core->all_tickets : NULL;
@@ -205,7 +204,7 @@ void lk__leave_ghosts(struct lk__core *core, int64_t now_ns, const struct lk__na
 			lk__leave_now(core, now_ns, ticket);
 }
 
-/* The client closes: what was refused is sent once more, if it can be sent at all. */
+/* The client closes: repeat refused leaves once more, where there is a connection. */
 void lk__leave_close(struct lk__core *core, int64_t now_ns)
 {
 	struct lk__ticket *ticket = core->all_tickets, *next;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * What each message makes of a ticket.  Messages are hints: whatever one says stands in the store,
- * too, and a ticket asks again by itself. */
+ * How each message changes a ticket.  Messages are hints: the store keeps their content, and a
+ * ticket asks again by itself. */
 #include "core.h"
 
 #define MS INT64_C(1000000)
@@ -30,7 +30,7 @@ static void grant(struct lk__core *core, int64_t now_ns, struct lk__ticket *tick
 	if (!ticket->first_sent_ns || message->lease_ms != ticket->queue->lease_ms ||
 	    message->fixed != ticket->queue->fixed || message->final != ticket->queue->final ||
 	    message->permits != ticket->queue->permits)
-		return; /* no store said this */
+		return; /* malformed or forged; ignore it */
 	ticket->head_unserved = false;
 	ticket->valid_until_ns = ticket->first_sent_ns + life_ns - lk__margin_ns(message->life_ms);
 	ticket->granted_by_message = true;
@@ -61,7 +61,7 @@ static void broken(struct lk__core *core, int64_t now_ns, struct lk__ticket *tic
 	}
 }
 
-/* May come before the answer to its ask. */
+/* May arrive before the answer to its ask. */
 static void reask(struct lk__core *core, int64_t now_ns, struct lk__ticket *ticket,
                   const struct lk__message *message)
 {
@@ -70,9 +70,8 @@ static void reask(struct lk__core *core, int64_t now_ns, struct lk__ticket *tick
 
 	if (ticket->state != LK__WAITING && ticket->state != LK__ASKING)
 		return;
-	/* Who waits for permits is told when some run out: then asking earlier is of no use.  But
-	 * however often it is told, it asks as often as any: that is how it is known to be alive.
-	 */
+	/* The store tells a waiter for permits when some expire: asking earlier is useless.  But
+	 * the waiter still asks as often as others: its asks show that it is alive. */
 	if (ticket->main.sent_ns && when_ns > ticket->main.sent_ns + LK__REASK_MAX_MS * MS)
 		when_ns = ticket->main.sent_ns + LK__REASK_MAX_MS * MS;
 	if (when_ns < ticket->next_ns || (ticket->queue->permits && !ticket->head_unserved)) {
@@ -81,7 +80,7 @@ static void reask(struct lk__core *core, int64_t now_ns, struct lk__ticket *tick
 	}
 }
 
-/* Note for the answer to the request, if it is in flight, that the message came before it. */
+/* Note for the answer to the request, if it is in flight, that the message arrived first. */
 static void hear(struct lk__pending *pending, const struct lk__message *message)
 {
 	if (pending->state == LK__IN_FLIGHT)
@@ -98,7 +97,7 @@ void lk__core_message(struct lk__core *core, int64_t now_ns, const struct lk__me
 	struct lk__ticket *ticket = lk__ticket_find(core, message->nonce);
 
 	if (!ticket)
-		return; /* stale or forged; a grant that nobody takes ends with its lease */
+		return; /* stale or forged; an unclaimed grant expires with its lease */
 	hear(&ticket->main, message);
 	hear(&ticket->leave, message);
 	ticket->may_be_known = true;
@@ -111,7 +110,7 @@ void lk__core_message(struct lk__core *core, int64_t now_ns, const struct lk__me
 		grant(core, now_ns, ticket, message);
 		break;
 	case LK__WANTED:
-		/* May come before the grant, or a renewal's answer: kept by ticket. */
+		/* May arrive before the grant, or a renewal's answer: kept with the ticket. */
 		ticket->is_wanted = true;
 		break;
 	case LK__REASK:
@@ -122,6 +121,6 @@ void lk__core_message(struct lk__core *core, int64_t now_ns, const struct lk__me
 		break;
 	case LK__OPENED:
 	case LK__REMOVED:
-		break; /* a latch's */
+		break; /* of a latch */
 	}
 }

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT
  * How a call in progress ends.
  *
- * An acquisition, or the wait for a latch, may take as long as its caller says: then it gives up,
- * and the store has one command timeout to confirm that.  A cancelled wait has that time, too.  Any
- * other call, also one that only tries, has one command timeout in all.  A call that is not done
- * at its last deadline is abandoned: the caller returns, and what may stand in the store is ended
- * in the background.  So each call ends by its wait plus one command timeout, whatever the store
- * does and whichever thread calls lk__core_tick(). */
+ * An acquisition, or the wait for a latch, may take as long as its caller allows: then it gives up,
+ * and the store has one command timeout to confirm that, as after a cancel.  Any other call, also a
+ * try, has one command timeout in total.  A call that is not done at its last deadline is
+ * abandoned: the caller returns, and entries that may be left in the store are ended in the
+ * background.  So each call ends by its wait plus one command timeout, whatever the store does and
+ * whichever thread calls lk__core_tick(). */
 #include "core.h"
 
 #include "counters.h"
@@ -119,7 +119,7 @@ static const char *text_of(const struct lk__op *op, lk_err why)
 	}
 }
 
-/* The server's words for the last error that a ticket had. */
+/* The server's text of the last error for a ticket. */
 static const char *refusal_text(const struct lk__core *core, const struct lk__ticket *ticket)
 {
 	lk_err err = (lk_err)ticket->refusal;
@@ -127,8 +127,8 @@ static const char *refusal_text(const struct lk__core *core, const struct lk__ti
 	return core->refusal.err == err ? core->refusal.text : lk_err_text(err);
 }
 
-/* A try that the server refused each time ends with the server's error, not for want of time; a
- * wait says it. */
+/* A try that the server refused each time ends with the server's error, not with a time-out; a wait
+ * quotes it. */
 static void complete_refused(struct lk__core *core, struct lk__op *op,
                              const struct lk__ticket *ticket, lk_err why)
 {
@@ -157,7 +157,7 @@ static void give_up_grant(struct lk__core *core, int64_t now_ns, struct lk__op *
 		complete_refused(core, op, ticket, why);
 		return;
 	}
-	/* It was the last one: the ticket goes with it. */
+	/* The last waiter: end the ticket, too. */
 	if (lk__ticket_is_unknown(ticket) && !lk__ticket_is_leaving(ticket)) {
 		if (why == LK_ETIMEDOUT && !lk__session_is_up(ticket->session))
 			why = lk__session_unasked(ticket->session);
@@ -171,19 +171,19 @@ static void give_up_grant(struct lk__core *core, int64_t now_ns, struct lk__op *
 
 void lk__core_give_up(struct lk__core *core, int64_t now_ns, struct lk__op *op, lk_err why)
 {
-	const bool only_try = op->only_try; /* its deadline stays */
+	const bool only_try = op->only_try; /* a try keeps its deadline */
 
 	if (op->awaits == LK__FOR_OPEN)
 		lk__latch_give_up(core, now_ns, op, why);
 	else if (op->awaits == LK__FOR_GRANT)
 		give_up_grant(core, now_ns, op, why);
 	else
-		return; /* its queue may be no more */
+		return; /* its queue may have been freed */
 	if (!op->done && !only_try)
 		lk__heap_set(&core->op_timers, &op->timer, timeout_ns(core, now_ns));
 }
 
-/* The latest answer that concerns its call was an error that passes. */
+/* The call's ticket if its latest answer was a transient error, else NULL. */
 static const struct lk__ticket *refused_ticket(const struct lk__op *op)
 {
 	const struct lk__ticket *ticket = NULL;
@@ -201,7 +201,7 @@ void lk__core_abandon(struct lk__core *core, int64_t now_ns, struct lk__op *op)
 	char text[sizeof(core->refusal.text)] = "";
 	lk_err err = LK_EUNKNOWN;
 
-	if (refused) /* it may be no more below */
+	if (refused) /* it may be freed below */
 		snprintf(text, sizeof(text), "%s", refusal_text(core, refused));
 	if (op->awaits == LK__FOR_GRANT)
 		lk__core_give_up(core, now_ns, op, LK_ETIMEDOUT);
@@ -249,7 +249,7 @@ void lk__core_cancel(struct lk__core *core, int64_t now_ns, struct lk__name *nam
 	for (; queue; queue = next_queue) {
 		struct lk__op *op = queue->first, *next;
 
-		next_queue = queue->next; /* the end of its only wait may be the end of the queue */
+		next_queue = queue->next; /* the end of its only wait may free the queue */
 		for (; op; op = next) {
 			next = op->next;
 			if (op->handle == handle)

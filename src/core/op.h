@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * A call in progress: what it asks for, how long it may take, what came of it.  The core has its
- * deadline in a heap of its own: the thread of the call calls lk__core_tick() then, so that its end
- * depends on no other thread, and a background thread need not wake for it. */
+ * A call in progress: its request, its deadline, its result.  The core keeps the deadlines in a
+ * heap of their own: the thread of the call calls lk__core_tick() at its deadline, so that its end
+ * depends on no other thread, and no background thread wakes for it. */
 #ifndef LK__OP_H
 #define LK__OP_H
 
@@ -26,10 +26,10 @@ enum lk__op_awaits {
 };
 
 struct lk__op {
-	struct lk__timer timer; /* first: a due timer is its op; its present deadline */
+	struct lk__timer timer; /* first: a due timer is its op; its current deadline */
 	struct lk__op *next;
-	struct lk__session *session; /* the link over which its requests go */
-	/* To be called once the op is done and taken out: see lk__core_next_done(). */
+	struct lk__session *session; /* the link for its requests */
+	/* Called once the op is done and dequeued: see lk__core_next_done(). */
 	void (*on_done)(struct lk__op *op, void *arg);
 	void *on_done_arg;
 	struct lk__wait_queue *queue;
@@ -39,44 +39,44 @@ struct lk__op {
 	int64_t max_hold_ms; /* 0 = no limit */
 	int64_t lease_ms;    /* extend */
 	int64_t began_ns;
-	int64_t until_ns; /* acquire, await: until when it waits, 0 = without limit */
-	uint32_t permits; /* to acquire, to give back */
+	int64_t until_ns; /* acquire, await: the end of the wait, 0 = no limit */
+	uint32_t permits; /* to acquire or release */
 	bool only_try;
 	bool acquires;
 	bool was_queued;   /* behind another call of this process */
 	bool forget;       /* the permits cannot be released; they expire with the lease */
 	bool reports_loss; /* the handle has a loss callback */
-	/* Brought along; taken when used, else the caller frees them. */
+	/* Supplied by the caller; set to NULL when used, otherwise the caller frees them. */
 	struct lk__ticket *spare_ticket;
 	struct lk__hold *spare_hold;
 	struct lk__wait_queue *spare_queue; /* permits */
 	struct lk__step *spare_step;        /* of a latch */
 	/* Of a latch. */
 	uint64_t joined, stamp;   /* see latch.c */
-	uint64_t opened, removed; /* the last ones that it heard of */
+	uint64_t opened, removed; /* the last ones that it knows of */
 	bool absent_is_open, late;
 	/* Out. */
 	uint64_t fence;            /* of the permits */
 	struct lk__ticket *ticket; /* FOR_LEAVE, FOR_EXTEND */
-	bool sent;                 /* FOR_EXTEND: its request went out */
+	bool sent;                 /* FOR_EXTEND: its request was sent */
 	int64_t remaining;         /* FOR_STEP, and counted */
 	bool counted;
 	size_t unanswered; /* FOR_QUERY: of its queries */
 	uint8_t awaits;    /* enum lk__op_awaits */
 	bool done;
-	struct lk__why why; /* the result, with its sentence */
+	struct lk__why why; /* the result, with its text */
 };
 
 /* ---- Between the core's files ---------------------------------------------------------------- */
 
-/* A call begins: it has one command timeout; a wait what its caller says. */
+/* Begin a call: it has one command timeout; a wait has the time that its caller allows. */
 void lk__op_begin(struct lk__core *core, int64_t now_ns, struct lk__op *op);
 void lk__op_begin_wait(struct lk__core *core, int64_t now_ns, struct lk__op *op);
-/* The op is done when the ticket's end is confirmed, with err unless the store says otherwise. */
+/* Complete the op when the ticket's end is confirmed, with err unless the store reports a loss. */
 void lk__op_await_leave(struct lk__ticket *ticket, struct lk__op *op, lk_err err);
-/* The op is done: it has no deadline any more. */
+/* Complete the op: it has no deadline any more. */
 void lk__complete(struct lk__core *core, struct lk__op *op, lk_err err, const char *text);
-/* End what has reached its deadline. */
+/* End the ops that have reached their deadline. */
 void lk__ops_tick(struct lk__core *core, int64_t now_ns);
 
 #endif

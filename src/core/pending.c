@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * What requests ask, as values for a store, and who waits for their answers. */
+ * Requests as values for a store, and the waiters for their answers. */
 #include "latch.h"
 #include "query.h"
 
@@ -91,7 +91,7 @@ void *lk__core_into(const struct lk__pending *pending)
 	return lk__is_query(pending->kind) ? pending->query->into : NULL;
 }
 
-/* ---- Who waits ---------------------------------------------------------------------------- */
+/* ---- Waiters ------------------------------------------------------------------------------ */
 
 struct lk__op *lk__core_asker(const struct lk__pending *pending)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * Queries: asked once and answered once. */
+ * Queries: sent once, without retries. */
 #include "query.h"
 
 #include <stdio.h>
@@ -81,7 +81,7 @@ void lk__core_query(struct lk__core *core, struct lk__session *session, int64_t 
 		lk__complete(core, op, LK_OK, NULL);
 }
 
-/* The op waits for none of its queries any more.  The first of them that has no answer. */
+/* Detach the op from its queries.  Returns the first of them without a response. */
 static struct lk__query *detach(struct lk__core *core, const struct lk__op *op)
 {
 	struct lk__query *first = NULL;
@@ -90,7 +90,7 @@ static struct lk__query *detach(struct lk__core *core, const struct lk__op *op)
 		if (query->op != op)
 			continue;
 		query->op = NULL;
-		first = query; /* the latest one stands first in the list */
+		first = query; /* the list is in reverse order */
 	}
 	return first;
 }
@@ -122,8 +122,8 @@ void lk__query_abandon(struct lk__core *core, struct lk__op *op)
 		lk__why_set(&why, LK_EUNKNOWN, "%s: no response within %lld ms", core->server,
 		            (long long)(core->command_timeout_ns / MS));
 	} else if (lk__session_is_up(first->session)) {
-		/* Want of memory, or a socket that takes nothing. */
-		lk__why_set(&why, LK_ECONN, "%s: it could not be sent in time", core->server);
+		/* Out of memory, or the socket's buffer is full. */
+		lk__why_set(&why, LK_ECONN, "%s: request not sent in time", core->server);
 	} else {
 		why = first->session->why;
 		why.err = lk__session_unasked(first->session);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * Queries: requests that are asked once and answered once.  Unlike those of tickets and latches
- * they are never repeated: when the link breaks, a query in flight ends with LK_EUNKNOWN, and
- * one that was not sent stays in the queue. */
+ * Queries: requests that are sent once.  Unlike those of tickets and latches they are never
+ * repeated: when the link breaks, a query in flight ends with LK_EUNKNOWN, and one that was not
+ * sent stays in the queue. */
 #ifndef LK__QUERY_H
 #define LK__QUERY_H
 
@@ -9,40 +9,40 @@
 
 struct lk__query {
 	struct lk__pending request;    /* first */
-	struct lk__query *next, *prev; /* those that have no answer */
-	struct lk__session *session;   /* the link over which it goes */
+	struct lk__query *next, *prev; /* list of those without a response */
+	struct lk__session *session;   /* the link for it */
 	struct lk__op *op;             /* the call that waits for it, NULL if none */
 	struct lk__details details;
-	struct lk__ticket_id ticket; /* LK__SHOW: whose rank is wanted; no nonce = none */
-	void *into;                  /* what the answer fills in, NULL = nothing */
-	struct lk__answer answer;    /* text is not in it: see why */
+	struct lk__ticket_id ticket; /* LK__SHOW: of the wanted rank; no nonce = none */
+	void *into;                  /* the structure that the answer fills, NULL = none */
+	struct lk__answer answer;    /* without text: see why */
 	struct lk__why why;          /* why it failed, LK_OK = it did not */
 	char *label;                 /* a copy of details.label */
 	bool asked, done;
-	bool detached; /* its caller has gone: freed when it is done */
+	bool detached; /* its caller has returned: freed when it is done */
 	uint8_t noun;  /* lk_kind */
 	uint16_t name_len;
 	char name[];
 };
 
-/* The name is copied.  NULL when out of memory. */
+/* Copies the name.  NULL when out of memory. */
 struct lk__query *lk__query_new(enum lk__request_kind kind, lk_kind noun, const char *name,
                                 size_t len);
-/* Send the queries over that link; they stay the caller's, until lk__query_free().  The op is
- * done when each has its answer, or with why of the first that failed. */
+/* Send the queries over that link; they belong to the caller, until lk__query_free().  The op is
+ * done when each has its answer, or with the error of the first that failed. */
 void lk__core_query(struct lk__core *core, struct lk__session *session, int64_t now_ns,
                     struct lk__op *op, struct lk__query *const *queries, size_t count);
-/* Send a query without waiting for its answer; it is taken. */
+/* Send a query without waiting for its response, and take ownership of it. */
 void lk__core_ask_detached(struct lk__core *core, struct lk__session *session,
                            struct lk__query *query);
-/* The caller is done with it (NULL: nothing): one in flight is freed when its answer comes. */
+/* Free a query (NULL: no-op): one in flight is freed when its response arrives. */
 void lk__query_free(struct lk__core *core, struct lk__query *query);
 
 /* ---- Between the core's files ---------------------------------------------------------------- */
 
 void lk__query_answer(struct lk__core *core, struct lk__query *query,
                       const struct lk__answer *answer);
-/* The deadline of a query: it ends with the reason why there is no answer. */
+/* The deadline of a query has passed: end it with the reason for the missing response. */
 void lk__query_abandon(struct lk__core *core, struct lk__op *op);
 void lk__queries_link_down(struct lk__core *core, const struct lk__session *session,
                            const struct lk__why *why);

@@ -4,13 +4,13 @@
  *     DOWN --dial is due--> DIALING --_up--> UP --_down--> DOWN
  *                           DIALING --_dial_failed--> DOWN
  *
- * A link that lasted is dialled again at once, one that did not after a pause that doubles: a
- * server that accepts and closes is not flooded.  The pause has a random half, so that clients that
- * lost one server together do not come back together.
+ * A link that lasted is dialled again at once, a short-lived one after a pause that doubles: a
+ * server that accepts and closes is not flooded.  Half of the pause is jitter, so that clients that
+ * lost one server together do not reconnect together.
  *
- * A lazy session dials while calls need the link.  Its first dial takes the place of one that the
- * opening of the client would have made: a refusal that waiting cannot cure ends the calls, and
- * those that begin before the next dial is due.  Once it was up it is like any other. */
+ * A lazy session dials while calls need the link.  Its first dial replaces the one of an ordinary
+ * open: a refusal that waiting cannot cure ends the pending calls, and those that begin before the
+ * next dial is due.  Once it was up it is like any other. */
 #include "session.h"
 
 #include "heap.h"
@@ -18,7 +18,7 @@
 #define MS INT64_C(1000000)
 #define BACKOFF_FIRST_MS 20
 #define BACKOFF_MAX_MS 500
-#define BACKOFF_AUTH_MS 5000 /* wrong credentials do not get better by asking often */
+#define BACKOFF_AUTH_MS 5000 /* wrong credentials are not worth frequent retries */
 #define LASTED_NS (1000 * MS)
 #define PING_MIN_NS (100 * MS)
 #define PING_MAX_NS (5000 * MS)

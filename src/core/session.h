@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  * One link to a server: its policy (when to dial, how long to back off, when to check that the
- * server still answers, when a response is overdue), the requests that wait to be sent over it, and
- * its subscriptions.  As in core.h nothing here blocks or reads a clock: events and time are
- * arguments, and the caller carries out the duty that comes out. */
+ * server still responds, when a response is overdue), its send queue, and its subscriptions.  As in
+ * core.h nothing here blocks or reads a clock: events and time are arguments, and the caller
+ * performs the resulting duty. */
 #ifndef LK__SESSION_H
 #define LK__SESSION_H
 
@@ -10,7 +10,7 @@
 #include "channel.h"
 
 enum lk__session_state {
-	LK__SESSION_DOWN,    /* no connection; the next dial comes when it is due */
+	LK__SESSION_DOWN,    /* no connection; the next dial follows when it is due */
 	LK__SESSION_DIALING, /* the caller dials, and reports the outcome */
 	LK__SESSION_UP,
 };
@@ -19,8 +19,8 @@ enum lk__duty {
 	LK__DUTY_NONE,
 	LK__DUTY_DIAL,    /* the state is DIALING now: dial, then report _up or _dial_failed */
 	LK__DUTY_REFUSE,  /* lk__core_link_refused(): end the calls that wait for the link */
-	LK__DUTY_PING,    /* send PING where nothing is in flight */
-	LK__DUTY_SILENT,  /* no message came since PING: the link is dead, drop it */
+	LK__DUTY_PING,    /* send PING unless a command is in flight */
+	LK__DUTY_SILENT,  /* no message since PING: the link is dead, drop it */
 	LK__DUTY_OVERDUE, /* the oldest request has no response in time: drop the link */
 };
 
@@ -33,7 +33,7 @@ struct lk__session {
 	struct lk__why why; /* why it is not up */
 	uint32_t users;     /* tickets and busy latches whose names are routed to it */
 	int64_t connect_timeout_ns, command_timeout_ns;
-	int64_t ping_ns;             /* silence on the link that calls for a PING */
+	int64_t ping_ns;             /* how long a silence calls for a PING */
 	int64_t retry_ns;            /* DOWN: when to dial */
 	int64_t backoff_ns;          /* the last pause between two dials, 0 = none */
 	int64_t up_ns;               /* UP: since then */
@@ -43,14 +43,14 @@ struct lk__session {
 	bool lazy;                   /* never up yet: it dials for a call only */
 };
 
-/* DOWN, and due to dial at once; with lazy set then, at the first call that needs the link.
- * lk__core_add_session() does the rest. */
+/* Initialize: DOWN, and due to dial at once; if lazy is set then, at the first call that needs the
+ * link.  lk__core_add_session() does the rest. */
 void lk__session_init(struct lk__session *session, int64_t connect_timeout_ns,
                       int64_t command_timeout_ns);
-/* Check a silent link within a third of this lease, should that be less than now. */
+/* Check a silent link within a third of this lease, if that is sooner than now. */
 void lk__session_mind_lease(struct lk__session *session, int64_t lease_ms);
 
-/* A request can be answered, and messages come. */
+/* Can requests be answered, and do messages arrive? */
 static inline bool lk__session_is_up(const struct lk__session *session)
 {
 	return session->state == LK__SESSION_UP;
@@ -60,33 +60,33 @@ static inline bool lk__session_is_up(const struct lk__session *session)
  * without users, is not checked.  oldest_ns: when the oldest request without a response was sent,
  * LK__NEVER if there is none. */
 int64_t lk__session_due(const struct lk__session *session, int64_t oldest_ns);
-/* The next duty that is due; ask again until there is none. */
+/* The next due duty; call again until there is none. */
 enum lk__duty lk__session_next(struct lk__session *session, int64_t now_ns, int64_t oldest_ns);
 /* When a request that was sent at oldest_ns becomes overdue. */
 int64_t lk__session_overdue_ns(const struct lk__session *session, int64_t oldest_ns);
 
-/* A dial of the caller's own begins, whether or not one was due. */
+/* The caller dials by itself, whether or not a dial was due. */
 void lk__session_dial(struct lk__session *session);
-/* The caller tells the core of it by lk__core_link_up(), which calls this. */
+/* The link is up.  Called by lk__core_link_up(). */
 void lk__session_up(struct lk__session *session, int64_t now_ns);
-/* random: any number; it spreads the dials of clients that lost one server together. */
+/* random: any number; jitter for clients that lost one server together. */
 void lk__session_dial_failed(struct lk__session *session, int64_t now_ns, const struct lk__why *why,
                              uint64_t random);
-/* The link broke.  lk__core_link_down() calls it. */
+/* The link is down.  Called by lk__core_link_down(). */
 void lk__session_down(struct lk__session *session, int64_t now_ns, uint64_t random);
-/* A message, or the answer to a PING, has come. */
+/* A message, or the response to a PING, has arrived. */
 void lk__session_heard(struct lk__session *session, int64_t now_ns);
 /* An idle client begins to wait: its silence until now was no sign of a dead link. */
 void lk__session_wakes(struct lk__session *session, int64_t now_ns);
-/* The error of a call that sent nothing: what keeps the link down, or LK_ECONN.  Never LK_EUNKNOWN,
- * since nothing can have happened. */
+/* The error for a call whose requests were not sent: the reason why the link is down, or LK_ECONN.
+ * Never LK_EUNKNOWN, since nothing can have happened. */
 lk_err lk__session_unasked(const struct lk__session *session);
-/* True once in each outage: the loss is to be logged. */
+/* True once in each outage: log the loss. */
 bool lk__session_report_loss(struct lk__session *session);
 
-/* How long the machine has been suspended, as two clocks show it: one counts that time, the other
- * does not.  True when it was suspended since the last call: condition variables and poll() slept
- * on, so all sleepers have to look at the clock. */
+/* *suspended_ns: how long the machine has been suspended, by two clocks of which only one counts
+ * that time.  True if it was suspended since the last call: condition variables and poll() did not
+ * count that time, so all sleepers must check the clock. */
 bool lk__suspend_noticed(int64_t *suspended_ns, int64_t now_ns, int64_t awake_ns);
 
 #endif

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: MIT
  * Counting a latch down, exactly once.
  *
- * Why a step counts once: it goes out under one number and for one generation until its answer
- * comes, and the store keeps each client's last number of the generation.  No other step of the
+ * Why a step counts once: it is sent under one number and for one generation until its answer
+ * arrives, and the store keeps each client's last number of the generation.  No other step of the
  * client overtakes it. */
 #include "latch.h"
 
 #include <stdlib.h>
 
 #define MS INT64_C(1000000)
-#define RETRY_MS 100  /* after an error that passes */
-#define KNOWN_MS 1000 /* a generation that nobody spoke of for longer is asked for again */
+#define RETRY_MS 100  /* after a transient error */
+#define KNOWN_MS 1000 /* an older known generation is asked for again */
 
 void lk__steps_free(struct lk__latch *latch)
 {
@@ -22,8 +22,8 @@ void lk__steps_free(struct lk__latch *latch)
 	}
 }
 
-/* It is for the generation for which it was sent, and no other: it may have been counted on that,
- * or nobody is there to mean another. */
+/* Is it bound to the generation for which it was sent: because it may have been counted there, or
+ * because its caller has returned? */
 static bool is_bound(const struct lk__step *step)
 {
 	return step->doubt || !step->waiter;
@@ -60,8 +60,8 @@ void lk__core_step(struct lk__core *core, int64_t now_ns, struct lk__op *waiter)
 		lk__complete(core, waiter, LK_ECLOSED, "the client is closed");
 		return;
 	}
-	/* Its caller means the latch as it is now.  Bound to one of before, a step whose answer is
-	 * lost could not be sent again. */
+	/* Its caller means the latch as it is now.  If it were bound to an earlier generation, it
+	 * could not be repeated after a lost response. */
 	if (!latch->steps && now_ns - latch->known_ns > KNOWN_MS * MS)
 		latch->generation = 0;
 	waiter->spare_step = NULL;
@@ -88,13 +88,13 @@ static void remove_step(struct lk__latch *latch, struct lk__step *step)
 	free(step);
 }
 
-/* It may have reached the store. */
+/* May it have reached the store? */
 static bool was_sent(const struct lk__latch *latch, const struct lk__step *step)
 {
 	return step->doubt || (step == latch->steps && latch->down.state == LK__IN_FLIGHT);
 }
 
-/* The first step is settled. */
+/* Settle the first step. */
 static void settle_step(struct lk__core *core, struct lk__latch *latch, lk_err err,
                         const char *text)
 {
@@ -146,8 +146,8 @@ void lk__steps_end_asking(struct lk__core *core, struct lk__latch *latch, lk_err
 
 /* ---- Answers ------------------------------------------------------------------------------ */
 
-/* The step was for another generation than there is, and was not counted now.  Whoever waits for
- * it meant the latch as it is; unless it was counted before. */
+/* The step was for another generation than the current one, and was not counted now.  Its waiter
+ * meant the current latch, unless the step was counted before. */
 static void other(struct lk__core *core, int64_t now_ns, struct lk__latch *latch,
                   const struct lk__answer *answer)
 {
@@ -157,12 +157,12 @@ static void other(struct lk__core *core, int64_t now_ns, struct lk__latch *latch
 	latch->known_ns = now_ns;
 	if (step->doubt)
 		settle_step(core, latch, LK_EUNKNOWN,
-		            "no response, and the latch is another one since: it may have been "
+		            "no response, and the latch was replaced since: the step may have been "
 		            "counted");
 	else if (!step->waiter)
 		settle_step(core, latch, LK_OK, NULL);
 	else if (!answer->fence)
-		settle_step(core, latch, LK_EABSENT, "there is no such latch");
+		settle_step(core, latch, LK_EABSENT, "no such latch");
 	if (lk__step_asks(latch))
 		latch->ask_ns = now_ns;
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * The hash table with links inside. */
+ * The intrusive hash table. */
 #include "table.h"
 
 #include <stdlib.h>

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * A hash table of things that carry their own link; it never fails after its creation: when it
- * cannot grow it gets slower. */
+ * An intrusive hash table.  It cannot fail after its creation: if it cannot grow it gets slower. */
 #ifndef LK__TABLE_H
 #define LK__TABLE_H
 
@@ -23,7 +22,7 @@ bool lk__table_init(struct lk__table *table);
 void lk__table_fini(struct lk__table *table);
 void lk__table_add(struct lk__table *table, struct lk__node *node, uint64_t hash);
 void lk__table_remove(struct lk__table *table, struct lk__node *node);
-/* The first one with this hash, then the next: compare the key yourself. */
+/* The first node with this hash, then the next: the caller compares the keys. */
 struct lk__node *lk__table_first(const struct lk__table *table, uint64_t hash);
 struct lk__node *lk__table_next(const struct lk__node *node);
 

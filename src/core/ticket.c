@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * Tickets: their life, and what is sent for each when. */
+ * Tickets: their life, and the requests that they send. */
 #include "core.h"
 
 #include <stdlib.h>
@@ -46,7 +46,7 @@ struct lk__ticket *lk__ticket_find(const struct lk__core *core, const char *nonc
 	return NULL;
 }
 
-/* A ticket for the first waiter of a queue, made of what it brought along. */
+/* Start a ticket for the first waiter of a queue, from the memory that the waiter supplied. */
 void lk__ticket_start(struct lk__core *core, int64_t now_ns, struct lk__wait_queue *queue)
 {
 	struct lk__ticket *ticket = queue->first->spare_ticket;
@@ -161,15 +161,16 @@ static bool due(const struct lk__ticket *ticket, int64_t now_ns, const struct lk
 	       ticket->next_ns <= now_ns;
 }
 
-/* The store does not know yet that threads here wait for this hold, and nobody else is known to
- * wait: it should say when somebody does.  Not while renewals fail: that would be without end. */
+/* Should a renewal report that threads wait here for this hold?  The store does not know it yet,
+ * and no remote waiter is known: the store will then notify us of the first one.  Not while
+ * renewals fail: they would be repeated without a pause. */
 static bool share_is_news(const struct lk__ticket *ticket)
 {
 	return !ticket->queue->fixed && ticket->queue->first && !ticket->is_wanted &&
 	       !ticket->is_shared && !ticket->renewal_failed;
 }
 
-/* What a hold sends: first a renewal that is due, then what others wait for. */
+/* Send the request of a hold: a due renewal first, then the serving of others. */
 static void keep(int64_t now_ns, struct lk__ticket *ticket)
 {
 	bool renewal_due = lk__ticket_renewal_ns(ticket) <= now_ns;
@@ -265,7 +266,7 @@ bool lk__core_resend(struct lk__core *core, struct lk__pending *request)
 	struct lk__ticket *ticket = request->ticket;
 	struct lk__session *session;
 
-	/* An ask whose wait is over would make a grant that nobody waits for. */
+	/* An ask whose wait is over would make a grant without a waiter. */
 	if (!lk__pending_is_latch(request) &&
 	    (ticket->state == LK__OVER ||
 	     (lk__ticket_is_leaving(ticket) && request == &ticket->main))) {
