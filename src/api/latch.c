@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * The latch's public calls.  Waiting and counting down go through the state machine, since they are
- * asked more than once; what is asked once is a query. */
+ * The latch's public calls.  Waiting and counting down may repeat requests and go through the state
+ * machine; everything else is a query. */
 #include "core/latch.h"
 #include "runtime/client.h"
 
@@ -31,7 +31,7 @@ static lk_err check_ttls(const lk_latch_options *options)
 	return err;
 }
 
-/* What the state machine keeps of the latch of that name. */
+/* The state machine's part of the latch of that name. */
 static struct lk__latch *new_part(const lk_client *client, const char *name, size_t name_len)
 {
 	size_t len = name_len || !name ? name_len : strlen(name);
@@ -106,7 +106,8 @@ lk_err lk_latch_await(lk_latch *latch, int64_t wait_ms)
 	if (err)
 		return err;
 	if (wait_ms < LK_FOREVER)
-		return lk__failf(LK_EINVALID, "wait_ms: -1 or more, not %lld", (long long)wait_ms);
+		return lk__failf(LK_EINVALID, "wait_ms: must be -1 or more, not %lld",
+		                 (long long)wait_ms);
 	if ((err = lk__handle_enter(&latch->handle)))
 		return err;
 	lk__call_init(&call, &latch->handle);
@@ -129,8 +130,8 @@ lk_err lk_latch_down(lk_latch *latch, int64_t n, const char *step_name, size_t s
 	if (!step_name && len)
 		return lk__failf(LK_EINVALID, "step_name: NULL, but step_name_len is %zu", len);
 	if (step_name && (len < 1 || len > LK_STEP_MAX))
-		return lk__failf(LK_EINVALID, "step_name: 1 to %d bytes, not %zu", LK_STEP_MAX,
-		                 len);
+		return lk__failf(LK_EINVALID, "step_name: must be 1 to %d bytes, not %zu",
+		                 LK_STEP_MAX, len);
 	step = calloc(1, sizeof(*step));
 	if (!step)
 		return lk__failf(LK_ENOMEM, "out of memory");
@@ -186,7 +187,7 @@ lk_err lk_latch_query(lk_latch *latch, lk_latch_status *result)
 	return err;
 }
 
-/* anew: also while it counts. */
+/* anew: replace a counting generation, too. */
 static lk_err make(struct lk_latch *latch, int64_t count, bool anew, lk_latch_state *was)
 {
 	struct lk_client *client = latch->handle.client;
@@ -203,7 +204,7 @@ static lk_err make(struct lk_latch *latch, int64_t count, bool anew, lk_latch_st
 	if (!(err = lk__ask(latch->handle.link, query))) {
 		answer = &query->answer;
 		if (answer->kind == LK__COUNTS)
-			err = lk__failf(LK_EMISMATCH, "it counts already: %lld of %lld are left",
+			err = lk__failf(LK_EMISMATCH, "counts already: %lld of %lld remain",
 			                (long long)answer->remaining, (long long)answer->initial);
 		else if (answer->kind == LK__MADE)
 			*was = answer->latch_state;
@@ -223,7 +224,7 @@ static lk_err set(struct lk_latch *latch, int64_t count, bool anew, lk_latch_sta
 	    (err = lk__handle_enter(&latch->handle)))
 		return err;
 	err = make(latch, count, anew, &was);
-	latch->handle.name->latch->generation = 0; /* what steps know of it is over */
+	latch->handle.name->latch->generation = 0; /* the known one is outdated */
 	lk__call_leave(latch->handle.client, &latch->handle);
 	if (!err && result)
 		*result = was;

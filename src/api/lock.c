@@ -31,7 +31,8 @@ lk_err lk_lock_open(lk_client *client, const char *name, size_t name_len,
 	if (!options)
 		options = &defaults;
 	if (options->owner != LK_OWNER_THREAD && options->owner != LK_OWNER_HANDLE)
-		return lk__failf(LK_EINVALID, "owner: %d is none", (int)options->owner);
+		return lk__failf(LK_EINVALID, "owner: must be an lk_owner, not %d",
+		                 (int)options->owner);
 	plan = (struct lk__handle_plan){
 		.name = name,
 		.label = options->label,
@@ -89,7 +90,8 @@ lk_err lk_lock_acquire(lk_lock *lock, int64_t wait_ms, uint64_t *result)
 	if (err)
 		return err;
 	if (wait_ms < LK_FOREVER)
-		return lk__failf(LK_EINVALID, "wait_ms: -1 or more, not %lld", (long long)wait_ms);
+		return lk__failf(LK_EINVALID, "wait_ms: must be -1 or more, not %lld",
+		                 (long long)wait_ms);
 	if ((err = lk__handle_enter(&lock->handle)))
 		return err;
 	client = lock->handle.client;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * Looking at locks and breaking them: who holds, who waits. */
+ * Querying locks (holder, waiters) and breaking them. */
 #include "show.h"
 
 #include <stdlib.h>
@@ -101,7 +101,8 @@ static lk_err break_hold(struct lk_lock *lock, const char *if_holder)
 		if (err || broke)
 			return err;
 	}
-	return lk__failf(LK_EMISMATCH, "its holder changed %d times meanwhile", BREAK_TRIES);
+	return lk__failf(LK_EMISMATCH, "holder changed %d times while it was being broken",
+	                 BREAK_TRIES);
 }
 
 lk_err lk_lock_break(lk_lock *lock, const char *if_holder)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * Names in the store: what each stands for, and which there are. */
+ * Names in the store: their kinds, and their list. */
 #include "runtime/client.h"
 
 #include <stdio.h>
@@ -36,7 +36,8 @@ lk_err lk_client_name_kind(lk_client *client, const char *name, size_t name_len,
 	    (err = lk__refuse_null(kind, "kind")))
 		return err;
 	if (len < 1 || len > LK_NAME_MAX)
-		return lk__failf(LK_EINVALID, "name: 1 to %d bytes, not %zu", LK_NAME_MAX, len);
+		return lk__failf(LK_EINVALID, "name: must be 1 to %d bytes, not %zu", LK_NAME_MAX,
+		                 len);
 	if ((err = lk__client_enter(client)))
 		return err;
 	err = ask_kind(client, name, len, kind);

@@ -55,10 +55,10 @@ lk_err lk_semaphore_open(lk_client *client, const char *name, size_t name_len,
 		free(semaphore);
 		return err;
 	}
-	/* The store is asked: it may know another capacity. */
+	/* Ask the store, which may have another capacity. */
 	err = lk__permits_size(&semaphore->handle, false, options->capacity, &capacity);
 	if (err)
-		lk__handle_free(&semaphore->handle); /* nobody else knows of it */
+		lk__handle_free(&semaphore->handle); /* no other thread knows it */
 	else
 		semaphore->handle.queue->capacity = (uint32_t)capacity;
 	lk__call_leave(client, NULL);
@@ -92,15 +92,17 @@ lk_err lk_semaphore_acquire(lk_semaphore *semaphore, int64_t permits, int64_t wa
 	if (err)
 		return err;
 	if (wait_ms < LK_FOREVER)
-		return lk__failf(LK_EINVALID, "wait_ms: -1 or more, not %lld", (long long)wait_ms);
+		return lk__failf(LK_EINVALID, "wait_ms: must be -1 or more, not %lld",
+		                 (long long)wait_ms);
 	if ((err = lk__check_range("permits", permits, 1, LK_PERMITS_MAX)))
 		return err;
 	if ((err = lk__handle_enter(&semaphore->handle)))
 		return err;
 	if (!hold && !semaphore->handle.queue->fixed) {
 		lk__call_leave(semaphore->handle.client, &semaphore->handle);
-		return lk__failf(LK_EINVALID, "hold: NULL needs a handle with fixed leases, or "
-		                              "nobody could release the permits");
+		return lk__failf(LK_EINVALID,
+		                 "hold: must not be NULL unless leases are fixed, since "
+		                 "the permits could not be released");
 	}
 	lk__call_init(&call, &semaphore->handle);
 	call.op.permits = (uint32_t)permits;
@@ -113,7 +115,7 @@ lk_err lk_semaphore_acquire(lk_semaphore *semaphore, int64_t permits, int64_t wa
 	return err;
 }
 
-/* Enter a call on one of the handle's holds, with a call for it. */
+/* Enter a call on one of the handle's holds, and prepare it. */
 static lk_err enter_for(struct lk_semaphore *semaphore, uint64_t fence, struct lk__call *call)
 {
 	const struct lk__hold *hold;
@@ -131,7 +133,7 @@ static lk_err enter_for(struct lk_semaphore *semaphore, uint64_t fence, struct l
 	return LK_OK;
 }
 
-/* permits 0 = all. */
+/* permits: 0 = all. */
 static lk_err release(struct lk_semaphore *semaphore, uint64_t hold, uint32_t permits)
 {
 	struct lk__call call;
@@ -151,8 +153,9 @@ lk_err lk_semaphore_release(lk_semaphore *semaphore, uint64_t hold)
 lk_err lk_semaphore_release_some(lk_semaphore *semaphore, uint64_t hold, int64_t permits)
 {
 	if (permits < 1)
-		return lk__failf(LK_EINVALID, "permits: 1 or more, not %lld", (long long)permits);
-	/* More than any hold can have is more than this one has. */
+		return lk__failf(LK_EINVALID, "permits: must be 1 or more, not %lld",
+		                 (long long)permits);
+	/* No hold can have more: same error as for more than this one has. */
 	return release(semaphore, hold, permits > LK_PERMITS_MAX ? UINT32_MAX : (uint32_t)permits);
 }
 
@@ -195,7 +198,7 @@ lk_state lk_semaphore_state(lk_semaphore *semaphore, uint64_t hold_fence)
 	return state;
 }
 
-/* ---- What the store knows ----------------------------------------------------------------- */
+/* ---- Queries ------------------------------------------------------------------------------ */
 
 lk_err lk_semaphore_query(lk_semaphore *semaphore, lk_semaphore_status *result)
 {
@@ -238,7 +241,8 @@ lk_err lk_semaphore_waiters(lk_semaphore *semaphore, size_t max, lk_ticket *wait
 	return list(semaphore, false, max, waiters, count);
 }
 
-/* For the day when the store has forgotten it; waits in progress may be the ones to find out. */
+/* For the case that the store has expired the semaphore; waits in progress may be the first to
+ * notice. */
 static void keep_capacity(struct lk_semaphore *semaphore, uint32_t capacity)
 {
 	struct lk__wait_queue *queue = semaphore->handle.name->queues;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * What the store knows of a semaphore, and what is done to it from outside a hold. */
+ * Queries about a semaphore, and changes to it without a hold. */
 #include "semaphore_query.h"
 
 #include "show.h"
@@ -25,9 +25,9 @@ lk_err lk__permits_size(struct lk__handle *handle, bool must_exist, int64_t capa
 		answer = &query->answer;
 		more = answer->kind == LK__SIZED && answer->more;
 		if (answer->kind == LK__ABSENT)
-			err = lk__failf(LK_EABSENT, "there is no such semaphore");
+			err = lk__failf(LK_EABSENT, "no such semaphore");
 		else if (answer->kind == LK__MISMATCH)
-			err = lk__failf(LK_EMISMATCH, "its capacity is %lld, not %lld",
+			err = lk__failf(LK_EMISMATCH, "capacity: is %lld, not %lld",
 			                (long long)answer->capacity, (long long)capacity);
 		else if (answer->kind == LK__SIZED)
 			*result = answer->capacity;
@@ -35,12 +35,12 @@ lk_err lk__permits_size(struct lk__handle *handle, bool must_exist, int64_t capa
 			err = lk__odd_answer(client);
 	}
 	lk__query_free(&client->core, query);
-	if (more) /* should it fail, whichever client comes next serves the rest */
+	if (more) /* if this fails, the next client serves the rest */
 		lk__break(handle, "", &was_held);
 	return err;
 }
 
-/* ---- Looking ------------------------------------------------------------------------------ */
+/* ---- Queries ------------------------------------------------------------------------------ */
 
 lk_err lk__permits_query(struct lk__handle *handle, lk_semaphore_status *status)
 {
@@ -104,7 +104,7 @@ lk_err lk__permits_break(struct lk__handle *handle, const char *if_holder)
 	if (!listing->holders)
 		err = lk__failf(LK_EABSENT, "nobody holds any");
 	else if (!if_holder && listing->held > 1)
-		err = lk__failf(LK_EMISMATCH, "%lld hold some: say which",
+		err = lk__failf(LK_EMISMATCH, "%lld holders: give the id of one",
 		                (long long)listing->holders);
 	else if (!listing->held)
 		err = lk__failf(LK_EMISMATCH, "no such holder");
@@ -112,6 +112,6 @@ lk_err lk__permits_break(struct lk__handle *handle, const char *if_holder)
 		err = lk__break(handle, listing->entries[0].id, &broke);
 	free(listing);
 	if (!err && !broke)
-		return lk__failf(LK_EMISMATCH, "the holder has released meanwhile");
+		return lk__failf(LK_EMISMATCH, "the holder released while it was being broken");
 	return err;
 }

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT
- * What the store knows of a semaphore, and what is done to it from outside a hold.  All are for a
- * thread inside a call on the handle; the mutex is given up meanwhile. */
+ * Queries about a semaphore, and changes to it without a hold.  For a thread inside a call on the
+ * handle; they release the mutex meanwhile. */
 #ifndef LK__SEMAPHORE_QUERY_H
 #define LK__SEMAPHORE_QUERY_H
 
 #include "runtime/client.h"
 
-/* Open it, or with must_exist resize it; *result is the capacity that it has then. */
+/* Open it, or with must_exist resize it; *result is its capacity afterwards. */
 lk_err lk__permits_size(struct lk__handle *handle, bool must_exist, int64_t capacity,
                         int64_t *result);
 lk_err lk__permits_query(struct lk__handle *handle, lk_semaphore_status *status);

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT
- * Who holds and who waits, for locks and semaphores. */
+ * Holders and waiters of locks and semaphores. */
 #include "show.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-/* The waiting ticket of this client that came first, NULL if none waits. */
+/* The first waiting ticket of this client, NULL if none. */
 static const struct lk__ticket *my_ticket(const struct lk__handle *handle)
 {
 	const struct lk__ticket *first = NULL;
@@ -42,7 +42,7 @@ lk_err lk__show(struct lk__handle *handle, size_t holders, size_t waiters, const
 	}
 	err = lk__ask(handle->link, listing ? query : NULL);
 	if (!err && query->answer.kind == LK__ABSENT)
-		err = lk__failf(LK_EABSENT, "there is no such semaphore");
+		err = lk__failf(LK_EABSENT, "no such semaphore");
 	lk__query_free(&client->core, query);
 	if (err)
 		free(listing);
@@ -82,7 +82,7 @@ int64_t lk__held_ms(const struct lk__listing *listing, const struct lk__entry *e
 {
 	int64_t granted_us = (int64_t)entry->fence;
 
-	/* A fence is the microsecond of its grant, or a little more. */
+	/* A fence is the microsecond of its grant, or slightly more. */
 	return listing->store_us > granted_us ? (listing->store_us - granted_us) / 1000 : 0;
 }
 

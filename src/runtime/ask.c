@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * Queries: what a call asks the store once. */
+ * Queries: requests that a call sends once. */
 #include "client.h"
 
 void lk__ask_detached(struct lk__link *link, struct lk__query *query)

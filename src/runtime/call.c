@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT
- * Being inside a public call: how a thread enters, waits for the end of its op, and leaves.
+ * Inside a public call: how a thread enters, waits for the end of its op, and leaves.
  *
  * A blocking call is an op and a park.  Its thread sends, reads, listens and ticks for all until
- * its op is done, and parks when it has nothing to do.  It wakes at its op's deadline and ticks
+ * its op is done, and parks when there is nothing to do.  It wakes at its op's deadline and ticks
  * itself, so that its end depends on no other thread.  The thread that completes the op of a parked
- * one also leaves the call for it: that thread returns to its program without the client's mutex,
- * which all who are woken together would want at once. */
+ * thread also does that call's exit bookkeeping: the sleeper returns to its program without
+ * reacquiring the client's mutex, which would cause a thundering herd. */
 #include "client.h"
 
 #include "net/fork.h"
@@ -20,7 +20,7 @@ lk_err lk__client_enter(struct lk_client *client)
 {
 	if (client->fork_generation != lk__fork_generation())
 		return lk__failf(LK_EFORKED,
-		                 "this client belongs to the parent process: open another");
+		                 "this client belongs to the parent process, open another");
 	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel_state);
 	pthread_mutex_lock(&client->mutex);
 	if (client->core.closing) {
@@ -46,7 +46,7 @@ lk_err lk__handle_enter(struct lk__handle *handle)
 	return LK_OK;
 }
 
-/* The call is inside no more; a close may wait for that.  _locked */
+/* Count a call as left; a close may wait for that.  _locked */
 static void count_out(struct lk_client *client, struct lk__handle *handle)
 {
 	bool is_last = handle && !--handle->calls_inside;
@@ -99,14 +99,14 @@ static void unlist(struct lk_client *client, struct lk__call *call)
 		call->next->prev = call->prev;
 }
 
-/* The op is done, and its call goes on. */
+/* The op is done, but its call continues. */
 static void wake_done(struct lk__op *op, void *client)
 {
 	lk__call_wake(client, (struct lk__call *)op);
 }
 
-/* The op is done, and its call with it: leave it for a thread that is parked.  Nothing refers to
- * the call afterwards. */
+/* The op is done, and with it its call: do the exit bookkeeping for a parked thread.  The call must
+ * not be used afterwards. */
 static void dismiss_done(struct lk__op *op, void *arg)
 {
 	struct lk__call *call = (struct lk__call *)op;
@@ -123,8 +123,8 @@ static void dismiss_done(struct lk__op *op, void *arg)
 
 /* ---- Waiting ------------------------------------------------------------------------------ */
 
-/* Send, read, listen and tick until the op is done or its thread has nothing to do.  True when it
- * is to park.  Gives the mutex up meanwhile.  _locked */
+/* Send, read, listen and tick until the op is done or there is nothing to do.  True when the thread
+ * must park.  Releases the mutex meanwhile.  _locked */
 static bool has_to_park(struct lk_client *client, struct lk__call *call)
 {
 	struct lk__link *link = lk__op_link(&call->op);
@@ -155,7 +155,7 @@ static bool has_to_park(struct lk_client *client, struct lk__call *call)
 }
 
 /* Sleep until a wake or the op's deadline.  Entered with the mutex, returns without it.  True: the
- * op is done, and the call was left. */
+ * op is done, and the call was left by the waking thread. */
 static bool park(struct lk_client *client, struct lk__call *call)
 {
 	int64_t due_ns = call->op.timer.due_ns, now_ns = lk__now_ns(), ns = -1;
@@ -168,8 +168,8 @@ static bool park(struct lk_client *client, struct lk__call *call)
 	return lk__park_sleep(&call->park, ns);
 }
 
-/* The op is done, and its thread has the mutex: send what is queued, and have another thread read
- * what is in flight.  Gives the mutex up meanwhile.  _locked */
+/* The op is done, and its thread has the mutex: send queued requests, and choose another reader.
+ * Releases the mutex meanwhile.  _locked */
 static void end_wait(struct lk_client *client, struct lk__call *call)
 {
 	struct lk__link *link = lk__op_link(&call->op);
@@ -179,7 +179,7 @@ static void end_wait(struct lk_client *client, struct lk__call *call)
 	if (link->reader.next == call)
 		link->reader.next = NULL;
 	if (client->core.done)
-		lk__client_settle(client); /* the next owner need not wait for our writing */
+		lk__client_settle(client); /* let the next owner start before we write */
 	lk__client_finish(client);
 }
 
@@ -261,8 +261,8 @@ void lk__call_provide(struct lk__call *call)
 		lk__why_set(&op->why, LK_ENOMEM, "out of memory");
 }
 
-/* Something is about to be asked over that link: until now the silence of an idle one was no sign
- * of a dead connection.  _locked */
+/* A request follows on that link: the silence of an idle link was no sign of a dead connection.
+ * _locked */
 static void end_idling(struct lk__link *link, int64_t now_ns)
 {
 	if (!link->session.users)

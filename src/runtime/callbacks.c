@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * The thread that reports losses.  Its own, so that a callback that blocks delays no renewal; made
- * with the first lock that has a callback. */
+ * The thread that reports losses.  Separate, so that a callback that blocks delays no renewal;
+ * started for the first handle that has a callback. */
 #include "client.h"
 
 static void tell(struct lk__handle *handle, uint64_t fence, lk_lost_reason reason)

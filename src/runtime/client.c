@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * Clients: opened, entered and left by calls, closed. */
+ * Clients: opened and closed. */
 #include "client.h"
 
 #include "net/fork.h"
@@ -34,7 +34,7 @@ void lk__log(struct lk_client *client, lk_log_level level, const char *fmt, ...)
 
 /* ---- Open --------------------------------------------------------------------------------- */
 
-/* The link, without descriptors and memory of its own: fini_link() can be called. */
+/* Initialize the link without descriptors and memory: then fini_link() can be called. */
 static void clear_link(struct lk_client *client, unsigned index)
 {
 	struct lk__link *link = &client->links[index];
@@ -197,7 +197,8 @@ static bool is_any_up(const struct lk_client *client)
 	return false;
 }
 
-/* Why a dial of each link failed: the first one's reason.  False while one has not failed yet. */
+/* The first reason why a dial failed, if one of each link did.  False while one may still
+ * succeed. */
 static bool have_all_failed(const struct lk_client *client, struct lk__why *why)
 {
 	for (unsigned i = client->link_count; i-- > 0;) {
@@ -208,8 +209,8 @@ static bool have_all_failed(const struct lk_client *client, struct lk__why *why)
 	return true;
 }
 
-/* Have the background thread dial all servers, and wait for the first that answers: the others may
- * take their time.  The dials end by themselves, in one connect timeout. */
+/* Make the background thread dial all servers, and wait for the first that responds.  The other
+ * dials end by themselves, within one connect timeout. */
 static bool open_links(struct lk_client *client, struct lk__why *why)
 {
 	bool up;
@@ -248,7 +249,7 @@ static lk_err open_client(const char *url, const lk_client_options *options, lk_
 		lk__why_set(&why, LK_ENOMEM, "out of memory");
 	} else if (!init_parts(client)) {
 		lk__why_set(&why, LK_ESYSTEM,
-		            "cannot set up a client: descriptors or memory are short");
+		            "cannot set up a client: out of descriptors or memory");
 	} else if (open_connections(client, &why)) {
 		lk__registry_add(client);
 		*result = client;
@@ -293,7 +294,7 @@ lk_err lk_client_counters(lk_client *client, lk_counters *counters)
 
 /* ---- Close -------------------------------------------------------------------------------- */
 
-/* No request is in flight, and none waits that could be sent. */
+/* No request is in flight, and none is queued that could be sent. */
 static bool is_link_quiet(const struct lk__link *link)
 {
 	return !link->connection || (!link->connection->sent && !link->session.send_queue);
@@ -308,15 +309,15 @@ static bool is_quiet(const struct lk_client *client)
 	return quiet;
 }
 
-/* A hold, a place in a queue or a latch's step may be left in the store. */
+/* May a hold, a waiting ticket or a latch's step be left in the store? */
 static bool is_unconfirmed(const struct lk_client *client, int64_t began_ns)
 {
 	return lk__core_unconfirmed(&client->core, began_ns) || lk__core_stepping(&client->core);
 }
 
-/* Until when a close that began at began_ns waits for the store.  The client's own hash and the
- * leaves of lost holds are worth a moment at most, and only over a connection: the store forgets
- * both by itself. */
+/* The end of the drain for a close that began at began_ns.  Removing the client's details and
+ * repeating leaves of lost holds are worth a moment at most, and only with a connection: the store
+ * expires both. */
 static int64_t drain_until_ns(const struct lk_client *client, int64_t began_ns, int64_t drain_ns)
 {
 	int64_t until_ns = began_ns + client->target.command_timeout_ns;
@@ -325,8 +326,8 @@ static int64_t drain_until_ns(const struct lk_client *client, int64_t began_ns, 
 	return is_unconfirmed(client, began_ns) || until_ns < moment_ns ? until_ns : moment_ns;
 }
 
-/* Wait until the calls have returned and what was sent is confirmed: read one link here, and have
- * the background thread read several. */
+/* Wait until calls have returned and requests are confirmed: read a single link here, and let the
+ * background thread read several. */
 static void drain(struct lk_client *client, int64_t began_ns)
 {
 	struct lk__link *only = client->link_count == 1 ? client->links : NULL;
@@ -351,8 +352,8 @@ static void drain(struct lk_client *client, int64_t began_ns)
 	}
 }
 
-/* End all: waits with LK_ECLOSED, also one in a callback, which has to return before it is joined;
- * losses that were not told are nobody's to know any more. */
+/* End all waits with LK_ECLOSED, also one in a callback, which must return before its thread is
+ * joined.  Losses not yet reported are dropped. */
 static void end_calls(struct lk_client *client)
 {
 	struct lk__hold *hold;
@@ -393,11 +394,12 @@ static lk_err close_client(struct lk_client *client)
 		lk__handle_free(client->handles);
 	free_client(client);
 	if (left)
-		return lk__failf(LK_EUNKNOWN,
-		                 "closed; a release was not confirmed and ends with its lease");
+		return lk__failf(
+			LK_EUNKNOWN,
+			"closed, but a release is not confirmed: it expires with its lease");
 	if (steps_left)
 		return lk__failf(LK_EUNKNOWN,
-		                 "closed; a latch's step was not confirmed: it may have been "
+		                 "closed, but a latch's step is not confirmed: it may have been "
 		                 "counted");
 	return LK_OK;
 }

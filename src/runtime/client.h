@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: MIT
- * A client from inside: the mutex, the state machine it guards, its links and the threads around
- * it.
+ * Internals of a client: the mutex, the state machine that it guards, its links and its threads.
  *
  * Lock order: the registry of clients (registry.c), then one client's mutex, then leaves
- * (CONTRIBUTING); never two clients'.  "_locked" in a comment means: the client's mutex is held on
- * entry and on return, and may be given up for a while in between where it says so. */
+ * (CONTRIBUTING); never two clients'.  "_locked" in a comment: the client's mutex is held on entry
+ * and on return.  The comment says so if it is released in between. */
 #ifndef LK__CLIENT_H
 #define LK__CLIENT_H
 
@@ -16,70 +15,70 @@
 #include <poll.h>
 #include <pthread.h>
 
-/* A call that blocks: an op, and the park of its thread. */
+/* A blocking call: an op, and the park of its thread. */
 struct lk__call {
 	struct lk__op op; /* first */
 	struct lk__call *next, *prev;
 	struct lk__park park;
-	bool listed, parked; /* among the client's; its thread sleeps, and none woke it yet */
-	bool reading;   /* it waits for replies, for all: what it is parked at does not wake it */
-	bool impatient; /* its reply takes its time */
+	bool listed, parked; /* in the client's list; its thread sleeps and was not woken yet */
+	bool reading;        /* its thread reads responses for all, and is not parked */
+	bool impatient;      /* its response is slow: do not block in read() */
 };
 
-/* A connection to one server, in use until nobody reads or writes it any more, also when it is
- * broken. */
+/* A connection to one server.  Freed when no thread uses it any more, even if it is broken
+ * before. */
 struct lk__connection {
 	const struct lk__store_ops *ops;
 	struct lk__peer *peer;
 	struct lk__pending *sent, **sent_end; /* requests in flight, in order */
-	struct lk__buf out;                   /* what the socket has not taken yet */
-	struct lk__buf messages_out;          /* the same of messages; the loop alone writes it */
+	struct lk__buf out;                   /* bytes that the socket has not taken yet */
+	struct lk__buf messages_out;          /* the same for messages; only the loop writes it */
 	bool writing, reading, broken, stuck; /* stuck: the socket was full */
 	bool hearing;                         /* a thread reads messages */
 	int users;
 };
 
-/* Which thread reads responses: see reader.c. */
+/* The choice of the thread that reads responses: see reader.c. */
 struct lk__reader {
-	struct lk__call *next; /* woken to be the next reader: no other call begins to read */
-	struct lk__wake wake;  /* the reader may have to stop */
+	struct lk__call *next; /* woken to be the next reader: no other call starts to read */
+	struct lk__wake wake;  /* makes the reader stop */
 	bool is_loop;          /* no caller reads: the loop does */
 };
 
-/* Which thread reads messages: see messages.c. */
+/* The choice of the thread that reads messages: see messages.c. */
 struct lk__listener {
-	struct lk__call *call; /* reads them itself while it waits for one, NULL = none */
-	struct lk__wake wake;  /* it may have to stop */
+	struct lk__call *call; /* reads messages itself while it waits for one, NULL = none */
+	struct lk__wake wake;  /* makes it stop */
 	bool is_caller;        /* the loop leaves messages to callers ... */
 	int64_t linger_ns;     /* ... until then, if no caller reads them */
-	int64_t alone_ns;      /* other callers wait, too: none begins before */
+	int64_t alone_ns;      /* several callers waited: none starts to read before */
 };
 
-/* A thread that dials, while it does: see dial.c. */
+/* A thread that dials: see dial.c. */
 struct lk__dialer {
 	pthread_t thread;
 	struct lk__wake cancel;
 	bool running, done;        /* done: the thread has a result and can be joined */
-	bool starts_local;         /* it may start the server of a local: URL */
-	struct lk__why lost;       /* the loss to be logged first, LK_OK = none */
-	struct lk__connection *up; /* the result, NULL = it failed */
+	bool starts_local;         /* may start the server of a local: URL */
+	struct lk__why lost;       /* the loss to log first, LK_OK = none */
+	struct lk__connection *up; /* the result, NULL = failed */
 	struct lk__why why;
 };
 
-/* The way to one server of the store.  Each link dials, fails and recovers on its own. */
+/* The link to one server of the store.  Each dials, fails and recovers on its own. */
 struct lk__link {
-	struct lk__session session; /* first: what is due and what is to be sent */
+	struct lk__session session; /* first: policy and send queue */
 	struct lk_client *client;
 	unsigned index;                    /* as the store counts */
 	struct lk__connection *connection; /* NULL while there is none */
-	struct lk__connection *polled;     /* by the loop, which alone looks at this */
+	struct lk__connection *polled;     /* by the loop; only the loop uses this */
 	struct lk__reader reader;
 	struct lk__listener listener;
 	struct lk__dialer dialer;
-	int64_t introduce_ns; /* when to tell people again who we are */
+	int64_t introduce_ns; /* when to publish our details again */
 };
 
-/* Who we are, for people. */
+/* The details of this client, for display. */
 struct lk__identity {
 	char *label;
 	char host[256], user[128], program[128];
@@ -96,23 +95,24 @@ struct lk__loop {
 	pthread_t thread;
 	struct lk__wake wake;
 	int timer_fd;
-	struct pollfd *fds; /* of the thread alone */
-	int64_t armed_ns;   /* when it wakes, perhaps earlier than it has to */
+	struct pollfd *fds; /* only for that thread */
+	int64_t armed_ns;   /* when it wakes, perhaps earlier than necessary */
 	bool timed;         /* by its timer */
 	bool stop;
-	int64_t suspended_ns; /* how long the machine was, until now */
+	int64_t suspended_ns; /* total time of suspension so far */
 };
 
-/* The thread that runs loss callbacks, from the first handle that has one: see callbacks.c. */
+/* The thread that runs loss callbacks, started for the first handle that has one: see
+ * callbacks.c. */
 struct lk__callbacks {
 	pthread_t thread;
 	bool running, stop;
-	pthread_cond_t work;         /* a loss is to be reported */
-	struct lk__handle *reported; /* whose callback runs now, NULL = none */
+	pthread_cond_t work;         /* there is a loss to report */
+	struct lk__handle *reported; /* its callback is running, NULL = none */
 };
 
 struct lk_client {
-	/* Fixed when it opens. */
+	/* Set when it opens, constant afterwards. */
 	struct lk__target target;
 	struct lk__store *store;
 	char id[LK__CLIENT_ID_SIZE];
@@ -123,27 +123,27 @@ struct lk_client {
 
 	struct lk_client *next, *prev; /* guarded by the registry's mutex: registry.c */
 
-	pthread_mutex_t mutex; /* guards all below */
+	pthread_mutex_t mutex; /* guards everything below */
 	struct lk__core core;
 	struct lk__link *links;
 	unsigned link_count;
 	struct lk__handle *handles;
 	uint64_t handle_serial;
 	struct lk__call *calls;
-	struct lk__wakes wakes; /* of parked threads, due when the mutex is given up */
+	struct lk__wakes wakes; /* of parked threads, performed when the mutex is released */
 	unsigned calls_inside;
-	pthread_cond_t quiet_cond; /* calls, a link or the callback that runs changed */
+	pthread_cond_t quiet_cond; /* a call, a link or the running callback has changed */
 	struct lk__loop loop;
 	struct lk__callbacks callbacks;
 };
 
-/* What every handle is: a user's way to one name through one client. */
+/* The common part of all handles: access to one name through one client. */
 struct lk__handle {
 	struct lk_client *client;
 	struct lk__link *link;          /* the name's route */
 	struct lk__handle *next, *prev; /* of the client */
 	struct lk__name *name;
-	struct lk__wait_queue *queue; /* a semaphore's: the pattern of its waits' queues */
+	struct lk__wait_queue *queue; /* a semaphore's: the template for the queues of its waits */
 	char *label;
 	uint64_t serial;
 	int64_t max_hold_ms;
@@ -174,95 +174,96 @@ struct lk_semaphore {
 
 /* ---- link.c: connections of a link, requests out ------------------------------------------- */
 
-/* The link over which the op's requests go. */
+/* The link for the op's requests. */
 struct lk__link *lk__op_link(const struct lk__op *op);
-/* A connection that a thread looks at without the mutex is kept until it has left.  _locked */
+/* Keep a connection alive while a thread uses it without the mutex.  _locked */
 void lk__connection_use(struct lk__connection *connection);
 void lk__connection_leave(struct lk__connection *connection);
-/* Leave a connection (NULL = none) that no thread uses, and that no core knows any more. */
+/* Drop a connection (NULL = none) that no thread uses and the core has forgotten. */
 void lk__connection_drop(struct lk__connection *connection);
-/* The connection is of no use any more.  _locked */
+/* The connection is unusable from now on.  _locked */
 void lk__link_broken(struct lk__link *link, struct lk__connection *connection,
                      const struct lk__why *why);
-/* Take up a new connection.  _locked */
+/* Start to use a new connection.  _locked */
 void lk__link_up(struct lk__link *link, struct lk__connection *connection);
 /* When the oldest request without a response was sent, LK__NEVER.  _locked */
 int64_t lk__link_oldest_ns(const struct lk__link *link);
-/* When that request becomes overdue.  A thread that reads sees to that itself.  _locked */
+/* When that request becomes overdue.  A thread that reads checks that itself.  _locked */
 int64_t lk__link_overdue_ns(const struct lk__link *link);
 /* Break the link because that request is overdue.  _locked */
 void lk__link_overdue(struct lk__link *link);
-/* Send what is queued on all links; gives the mutex up meanwhile.  _locked */
+/* Send what is queued on all links; releases the mutex meanwhile.  _locked */
 void lk__client_flush(struct lk_client *client);
 
 /* ---- reader.c: responses in; which thread reads them --------------------------------------- */
 
-/* Read what is there, or wait for it until deadline_ns or a wake; deliver it.  call: of the
- * calling thread, NULL if it is in none.  Gives the mutex up meanwhile.  _locked, and only if
- * !connection->reading. */
+/* Read available responses, or wait for them until deadline_ns or a wake, and deliver them.  call:
+ * of the calling thread, NULL if it is in none.  Releases the mutex meanwhile.  Requires
+ * !connection->reading.  _locked */
 void lk__reader_read(struct lk__link *link, struct lk__connection *connection,
                      struct lk__call *call, int64_t deadline_ns);
-/* The call's thread is to read now: its response is in flight, and no other thread reads or is to.
- * _locked */
+/* Must the call's thread read now?  Its response is in flight, and no other thread reads or will
+ * read.  _locked */
 bool lk__reader_is_mine(const struct lk__link *link, const struct lk__call *call);
-/* Requests are in flight and no thread reads their responses.  _locked */
+/* Are requests in flight without a thread that reads their responses?  _locked */
 bool lk__reader_is_free(const struct lk__link *link);
-/* Have a thread read what is in flight.  A thread that was awake calls this before it sleeps or
+/* Choose a reader for the responses in flight.  An awake thread calls this before it sleeps or
  * leaves its call.  _locked */
 void lk__reader_pass(struct lk_client *client);
-/* Have the loop, which calls this, read where no other thread does or is to.  _locked */
+/* Make the calling loop the reader where no other thread reads or will read.  _locked */
 void lk__reader_take(struct lk_client *client);
 
 /* ---- settle.c: what a thread owes to others ------------------------------------------------ */
 
-/* Before a thread goes: send what is queued, and have a thread read what is in flight.  _locked */
+/* Before a thread leaves: send queued requests, and choose a reader.  _locked */
 void lk__client_finish(struct lk_client *client);
-/* Give the mutex up, and wake who is to be woken.  Whoever has the mutex gives it up by this. */
+/* Release the mutex and perform the recorded wakes.  The mutex is always released by this. */
 void lk__client_unlock(struct lk_client *client);
-/* Wait for quiet_cond at most ns nanoseconds, < 0 = without limit.  _locked */
+/* Wait for quiet_cond at most ns nanoseconds, < 0 = no limit.  _locked */
 void lk__client_wait_quiet(struct lk_client *client, int64_t ns);
-/* Wake all whom the last events of the core concern.  _locked */
+/* Wake all threads that the last events of the core concern.  _locked */
 void lk__client_settle(struct lk_client *client);
-/* Have the waits on that handle (NULL = all) look at their state again.  _locked */
+/* Make the waits on that handle (NULL = all) check their state.  _locked */
 void lk__client_poke(struct lk_client *client, const void *handle);
 
 /* ---- ask.c: queries --------------------------------------------------------------------- */
 
-/* A query about the name of the handle.  NULL when out of memory.  _locked */
+/* A query about the handle's name.  NULL when out of memory.  _locked */
 struct lk__query *lk__handle_query(const struct lk__handle *handle, enum lk__request_kind kind);
-/* Ask and wait, one command timeout in all; LK_OK when each has an answer that is no failure, else
- * the first one's failure is this thread's.  For a thread inside a call.  Gives the mutex up
+/* Send queries and wait, one command timeout in total.  LK_OK when all succeeded, otherwise the
+ * first failure becomes this thread's error.  For a thread inside a call.  Releases the mutex
  * meanwhile.  _locked */
 lk_err lk__ask_all(struct lk__link *link, struct lk__query *const *queries, size_t count);
 lk_err lk__ask(struct lk__link *link, struct lk__query *query);
-/* Ask without waiting for the answer.  The query (NULL: out of memory) is taken.  _locked */
+/* Send a query without waiting.  Takes the query (NULL: out of memory).  _locked */
 void lk__ask_detached(struct lk__link *link, struct lk__query *query);
-/* The answer does not fit the query: make that the error of this thread. */
+/* The answer does not fit the query: make that this thread's error. */
 lk_err lk__odd_answer(const struct lk_client *client);
 
-/* ---- messages.c: the connection that messages come by ------------------------------------- */
+/* ---- messages.c: the connection for messages ---------------------------------------------- */
 
-/* Send which channels are wanted.  Only by the loop: what the socket took in part is never cut
- * into.  Gives the mutex up meanwhile.  _locked */
+/* Send SUBSCRIBE, UNSUBSCRIBE and PING.  For the loop only, so that a partly written command is
+ * completed before the next.  Releases the mutex meanwhile.  _locked */
 void lk__messages_flush(struct lk__link *link);
-/* Take what has come, if !connection->hearing.  Gives the mutex up meanwhile.  _locked */
+/* Read the messages that have arrived.  Requires !connection->hearing.  Releases the mutex
+ * meanwhile.  _locked */
 void lk__messages_read(struct lk__link *link, struct lk__connection *connection);
-/* Have the call's thread wait for messages itself, until deadline_ns, a message or a wake.  False,
- * and nothing done, when it should sleep.  Gives the mutex up meanwhile.  _locked */
+/* Let the call's thread wait for messages itself, until deadline_ns, a message or a wake.  False,
+ * without effect, when it should park.  Releases the mutex meanwhile.  _locked */
 bool lk__messages_listen(struct lk__link *link, struct lk__call *call, int64_t now_ns,
                          int64_t deadline_ns);
-/* The loop listens again.  _locked */
+/* Let the loop read messages again.  _locked */
 void lk__messages_to_loop(struct lk__link *link);
 
 /* ---- dial.c: threads that dial -------------------------------------------------------------- */
 
-/* A connection, dialled by the calling thread.  Without the mutex. */
+/* Dial in the calling thread.  Without the mutex. */
 lk_err lk__dial(struct lk__link *link, struct lk__connection **connection, struct lk__why *why);
 /* Start the thread that dials.  _locked */
 void lk__dial_start(struct lk__link *link);
-/* Take the result of a thread that has one.  Gives the mutex up meanwhile.  _locked */
+/* Collect the result of a finished thread.  Releases the mutex meanwhile.  _locked */
 void lk__dial_take(struct lk__link *link);
-/* Cancel the dial and end its thread.  Without the mutex, when no other thread uses the link. */
+/* Cancel the dial and join its thread.  Without the mutex, when no other thread uses the link. */
 void lk__dial_stop(struct lk__link *link);
 
 /* ---- loop.c: the background thread -------------------------------------------------------- */
@@ -271,16 +272,16 @@ bool lk__loop_init(struct lk_client *client);
 void lk__loop_fini(struct lk_client *client);
 bool lk__loop_start(struct lk_client *client);
 void lk__loop_stop(struct lk_client *client);
-/* When the loop has something to do by itself, LK__NEVER.  _locked */
+/* When the loop must act by itself, LK__NEVER.  _locked */
 int64_t lk__loop_due(const struct lk_client *client);
-/* Have the loop wake then, LK__NEVER.  loop.timed says whether the timer took it.  _locked */
+/* Make the loop wake then, LK__NEVER.  loop.timed: whether the timer was set.  _locked */
 void lk__loop_arm(struct lk_client *client, int64_t due_ns);
 
 /* ---- callbacks.c: the thread that runs loss callbacks --------------------------------------- */
 
 bool lk__callbacks_start(struct lk_client *client); /* _locked */
 void lk__callbacks_stop(struct lk_client *client);
-/* This thread runs the program's code for the client: it cannot wait for its end.  _locked */
+/* Is this a thread that runs the program's callbacks?  It cannot wait for their end.  _locked */
 bool lk__callbacks_is_me(const struct lk_client *client);
 
 /* ---- registry.c: the clients of this process ------------------------------------------------ */
@@ -288,26 +289,26 @@ bool lk__callbacks_is_me(const struct lk_client *client);
 void lk__registry_add(struct lk_client *client);
 void lk__registry_remove(struct lk_client *client);
 
-/* ---- identity.c: who we are ----------------------------------------------------------------- */
+/* ---- identity.c: details of a client-----------------------------------------------------------
+ */
 
 void lk__identity_init(struct lk__identity *identity);
-/* Tell people who we are, on each link where it is due and something is held or waited for.
- * _locked */
+/* Publish our details on each link where that is due and the client holds or waits.  _locked */
 void lk__client_introduce(struct lk_client *client, int64_t now_ns);
-/* And that we are no more.  _locked */
+/* Remove them.  _locked */
 void lk__client_forget(struct lk_client *client);
 
 /* ---- client.c ----------------------------------------------------------------------------- */
 
-/* The link by which requests about that name go. */
+/* The link for requests about that name. */
 struct lk__link *lk__client_route(const struct lk_client *client, const char *name, size_t len);
-/* A line for the log hook.  Not with the mutex held. */
+/* Write a line to the log hook.  Not with the mutex held. */
 void lk__log(struct lk_client *client, lk_log_level level, const char *fmt, ...)
 	__attribute__((format(printf, 3, 4)));
 
-/* ---- handle.c: what handles of all kinds have in common ----------------------------------- */
+/* ---- handle.c: the common part of all handles --------------------------------------------- */
 
-/* What a handle is opened with, checked by lk__handle_open(). */
+/* The arguments of lk__handle_open(), which checks them. */
 struct lk__handle_plan {
 	const char *name, *label;
 	size_t name_len;
@@ -315,58 +316,58 @@ struct lk__handle_plan {
 	int64_t ttl_ms;                /* of a semaphore */
 	uint32_t capacity;             /* of a semaphore */
 	const int64_t *reserved;       /* 8, of the options */
-	struct lk__latch *latch;       /* taken; NULL if it is for none */
+	struct lk__latch *latch;       /* taken on success; NULL unless it is a latch's */
 	uint8_t kind;                  /* lk_kind */
 	bool fixed, reports_loss;
 };
 
-/* Make the handle one of the client's.  The memory stays the caller's on failure.  On success the
- * caller is inside a call of the client, with the mutex: lk__call_leave() ends it, after
- * lk__handle_free() if something else failed. */
+/* Add the handle to the client.  On failure the memory still belongs to the caller.  On success the
+ * caller is inside a call of the client, with the mutex: end it by lk__call_leave(), after
+ * lk__handle_free() if a later step failed. */
 lk_err lk__handle_open(struct lk_client *client, struct lk__handle *handle,
                        const struct lk__handle_plan *plan);
 lk_err lk__handle_close(struct lk__handle *handle);
-/* Take it out of the client and free it.  _locked */
+/* Remove it from the client and free it.  _locked */
 void lk__handle_free(struct lk__handle *handle);
 lk_err lk__handle_cancel(struct lk__handle *handle);
-/* Take the mutex for a look that is not a call, that is also while the handle is being closed
- * or by a thread that may be cancelled.  False, and nothing taken, in a child process. */
+/* Lock the mutex for a read that is not a call, and so works while the handle is being closed, too,
+ * and in a thread that may be cancelled.  False, without locking, in a child process. */
 bool lk__handle_look(const struct lk__handle *handle);
 void lk__handle_unlook(const struct lk__handle *handle);
-/* What the owner's hold on the handle's name knows, of one moment; all zero without such a hold, or
- * where it was not acquired through that handle (NULL = any). */
+/* A snapshot of the owner's hold on the handle's name; all zero without such a hold, or if it was
+ * not acquired through that handle (NULL = any). */
 lk_err lk__handle_snapshot(const struct lk__handle *handle, uint64_t owner, const void *through,
                            lk_hold *snapshot);
-/* The result of a *_open(): "lease_ms: 100 to 86400000, not 5". */
+/* Check an argument: LK_EINVALID "lease_ms: must be 100 to 86400000, not 5", else LK_OK. */
 lk_err lk__check_range(const char *what, int64_t value, int64_t least, int64_t most);
 
-/* ---- call.c: being inside a public call --------------------------------------------------- */
+/* ---- call.c: entering and leaving calls --------------------------------------------------- */
 
-/* Enter a call of the client, or on one of its handles.  Fails with LK_EFORKED or LK_ECLOSED and
- * takes the mutex only when it succeeds.  The thread cannot be cancelled until it leaves: it may
- * write or read for others, and has the mutex. */
+/* Enter a call of the client, or on one of its handles.  LK_EFORKED or LK_ECLOSED; locks the mutex
+ * only on success.  The thread cannot be cancelled until it leaves: it may write or read for
+ * others, and holds the mutex. */
 lk_err lk__client_enter(struct lk_client *client);
 lk_err lk__handle_enter(struct lk__handle *handle);
-/* Leave it; handle: NULL for a call of the client.  What was queued must be on its way:
- * lk__client_finish().  Entered with the mutex, returns without it. */
+/* Leave it; handle: NULL for a call of the client.  Call lk__client_finish() first if requests may
+ * be queued.  Entered with the mutex, returns without it. */
 void lk__call_leave(struct lk_client *client, struct lk__handle *handle);
 
-/* A call on the handle whose end is that of an op.  The op has the handle and its queue. */
+/* Prepare a call on the handle that consists of one op.  Sets the op's handle and queue. */
 void lk__call_init(struct lk__call *call, struct lk__handle *handle);
-/* It waits so long from now on; 0 = it only tries. */
+/* Set how long it waits from now on; 0 = only try. */
 void lk__call_limit(struct lk__call *call, int64_t now_ns, int64_t wait_ms);
-/* What an acquire may need.  Else the op is done for want of memory. */
+/* Allocate what an acquire may need.  If that fails, the op is done, with LK_ENOMEM. */
 void lk__call_provide(struct lk__call *call);
-/* One of the core's calls: lk__core_acquire() and others. */
+/* A call of the core: lk__core_acquire() and others. */
 typedef void lk__call_fn(struct lk__core *core, int64_t now_ns, struct lk__op *op);
-/* Begin the op unless it is done, wait for its end and leave the call.  The op's result, as this
- * thread's error; what was provided and not used is freed.  Entered with the mutex, returns without
- * it. */
+/* Begin the op unless it is done, wait for its end and leave the call.  Returns the op's result, as
+ * this thread's error; frees unused memory of lk__call_provide().  Entered with the mutex, returns
+ * without it. */
 lk_err lk__call_run(struct lk__call *call, int64_t now_ns, lk__call_fn *begin);
-/* Wait for the end of an op that has begun, inside a call that goes on.  Gives the mutex up
+/* Wait for the end of an op that has begun, inside a call that continues.  Releases the mutex
  * meanwhile.  _locked */
 void lk__call_await(struct lk_client *client, struct lk__call *call);
-/* Have the thread look at its op again.  _locked */
+/* Make the thread check its op.  _locked */
 void lk__call_wake(struct lk_client *client, struct lk__call *call);
 
 #endif

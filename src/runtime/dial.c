@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * Dialling: a thread for each dial, so that a server that does not answer holds up nothing, not
- * even the dials of other links.  The same thread runs the program's log hook, for which therefore
- * nothing waits but this link, which is down. */
+ * Dialling: a thread for each dial, so that a server that does not respond delays nothing else, not
+ * even the dials of other links.  The same thread calls the program's log hook, which can therefore
+ * delay only this link, which is down. */
 #include "client.h"
 
 #include "local/local.h"
@@ -79,7 +79,7 @@ void lk__dial_start(struct lk__link *link)
 	dialer->lost.err = LK_OK;
 	if (lk__session_report_loss(&link->session))
 		dialer->lost = link->session.why;
-	/* Nobody who is idle starts a server that somebody stopped. */
+	/* An idle client must not restart a server that was stopped. */
 	dialer->starts_local = lk__core_busy(&client->core) || client->core.queries;
 	dialer->running = true;
 	if (!lk__thread_start(&dialer->thread, "lk-connect", run, link)) {
@@ -107,7 +107,7 @@ void lk__dial_take(struct lk__link *link)
 		lk__link_up(link, connection);
 	else
 		dial_failed(link, &dialer->why);
-	pthread_cond_broadcast(&client->quiet_cond); /* an open may wait for the first one */
+	pthread_cond_broadcast(&client->quiet_cond); /* an open may wait for the first link */
 }
 
 void lk__dial_stop(struct lk__link *link)

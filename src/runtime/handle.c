@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * What handles of all kinds have in common: opening, closing, cancelling, looking. */
+ * The common part of all handles: open, close, cancel, look. */
 #include "client.h"
 
 #include "core/latch.h"
@@ -14,7 +14,7 @@ lk_err lk__check_range(const char *what, int64_t value, int64_t least, int64_t m
 {
 	if (value >= least && value <= most)
 		return LK_OK;
-	return lk__failf(LK_EINVALID, "%s: %lld to %lld, not %lld", what, (long long)least,
+	return lk__failf(LK_EINVALID, "%s: must be %lld to %lld, not %lld", what, (long long)least,
 	                 (long long)most, (long long)value);
 }
 
@@ -25,7 +25,8 @@ static lk_err check(const struct lk__handle_plan *plan, size_t len)
 	lk_err err;
 
 	if (!plan->name || len < 1 || len > LK_NAME_MAX)
-		return lk__failf(LK_EINVALID, "name: 1 to %d bytes, not %zu", LK_NAME_MAX, len);
+		return lk__failf(LK_EINVALID, "name: must be 1 to %d bytes, not %zu", LK_NAME_MAX,
+		                 len);
 	if (plan->lease_ms &&
 	    (err = lk__check_range("lease_ms", plan->lease_ms, LK_LEASE_MIN_MS, LK_LEASE_MAX_MS)))
 		return err;
@@ -36,7 +37,7 @@ static lk_err check(const struct lk__handle_plan *plan, size_t len)
 		return lk__failf(LK_EINVALID, "label: longer than %d bytes", LK_LABEL_MAX);
 	for (int i = 0; i < RESERVED; i++)
 		if (plan->reserved[i])
-			return lk__failf(LK_EINVALID, "reserved[%d] is not 0: start from {0}", i);
+			return lk__failf(LK_EINVALID, "reserved[%d]: must be 0, start from {0}", i);
 	return LK_OK;
 }
 
@@ -165,7 +166,7 @@ lk_err lk__handle_cancel(struct lk__handle *handle)
 	return LK_OK;
 }
 
-/* ---- What is no call ---------------------------------------------------------------------- */
+/* ---- Outside of calls --------------------------------------------------------------------- */
 
 bool lk__handle_look(const struct lk__handle *handle)
 {

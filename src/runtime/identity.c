@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * Who this client is: said to each server where it holds or waits, for people who look there. */
+ * The details of this client (host, user, program, pid, labels), published to each server where it
+ * holds or waits. */
 #include "client.h"
 
 #include <stdlib.h>
@@ -8,17 +9,17 @@
 
 #define LIFE_MS 60000
 #define EACH_NS (20000 * LK__MS)
-#define LABELS_MAX 64 /* of handles, told to people */
+#define LABELS_MAX 64 /* limit of published labels of handles */
 
 void lk__identity_init(struct lk__identity *identity)
 {
-	/* Asked once, and here: a directory of users may take its time. */
+	/* Looked up once, here: a user directory may be slow. */
 	lk__host_name(identity->host, sizeof(identity->host));
 	lk__user_name(identity->user, sizeof(identity->user));
 	lk__program_name(identity->program, sizeof(identity->program));
 }
 
-/* A query for whichever label; with a name it is that one's. */
+/* A query that publishes a label, of the client or of a name. */
 static struct lk__query *introduction(const struct lk__name *name, const char *label)
 {
 	struct lk__query *query =

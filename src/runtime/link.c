@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * Links: one connection each to a server, and requests out.  Any thread that has something to send
- * writes what is queued, one thread at a time on each link, without the mutex; bytes that the
- * socket does not take wait for the background thread. */
+ * Links: one connection each to a server, and sending.  Any thread writes what is queued, one
+ * thread at a time on each link, without the mutex; bytes that the socket does not take are left to
+ * the background thread. */
 #include "client.h"
 
 #include <stdlib.h>
@@ -48,7 +48,7 @@ void lk__link_broken(struct lk__link *link, struct lk__connection *connection,
 	link->connection = NULL;
 	link->reader.is_loop = link->listener.is_caller = false;
 	connection->ops->shutdown(connection->peer);
-	/* Before the core hears of it: it may free what its requests stand in. */
+	/* Before lk__core_link_down(), which may free the requests in this list. */
 	connection->sent = NULL;
 	connection->sent_end = &connection->sent;
 	lk__core_link_down(&client->core, &link->session, lk__now_ns(), why,
@@ -89,7 +89,7 @@ void lk__link_overdue(struct lk__link *link)
 	lk__link_broken(link, link->connection, &why);
 }
 
-/* ---- Out ---------------------------------------------------------------------------------- */
+/* ---- Send --------------------------------------------------------------------------------- */
 
 static void append_sent(struct lk__connection *connection, struct lk__pending *pending)
 {
@@ -125,7 +125,7 @@ static bool fill(struct lk__link *link)
 	return connection->out.len > 0;
 }
 
-/* The socket was full: what it did not take goes first when the loop finds room. */
+/* The socket was full: the rest goes first when the loop finds it writable. */
 static bool put_back(struct lk__connection *connection, const char *bytes, size_t len)
 {
 	char *data = malloc(len + connection->out.len);
@@ -142,7 +142,7 @@ static bool put_back(struct lk__connection *connection, const char *bytes, size_
 	return true;
 }
 
-/* Write the connection's buffer with the mutex given up. */
+/* Write the connection's buffer without the mutex. */
 static void write_out(struct lk__link *link, struct lk__connection *connection)
 {
 	struct lk_client *client = link->client;
@@ -151,7 +151,7 @@ static void write_out(struct lk__link *link, struct lk__connection *connection)
 	int64_t taken;
 	size_t done = 0;
 
-	connection->out = (struct lk__buf){0}; /* others fill another one meanwhile */
+	connection->out = (struct lk__buf){0}; /* other threads fill another one meanwhile */
 	connection->writing = true;
 	connection->stuck = false;
 	lk__client_unlock(client);
@@ -179,7 +179,7 @@ static void write_out(struct lk__link *link, struct lk__connection *connection)
 		lk__link_broken(link, connection, &why);
 }
 
-/* There is something to write, and no other thread writes. */
+/* Is there anything to write, and no other thread writing? */
 static bool can_write(const struct lk__link *link)
 {
 	const struct lk__connection *connection = link->connection;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * The background thread: messages, timers, renewals, pings, reconnecting, on every link; and
- * responses that no caller waits for.  It waits in poll() alone, so an idle client costs nothing.
- */
+ * The background thread: messages, timers, renewals, pings, reconnects, on every link; and
+ * responses without a waiting caller.  It blocks only in poll(), so an idle client costs
+ * nothing. */
 #include "client.h"
 
 #include <stdlib.h>
@@ -12,10 +12,10 @@
 #define POLLRDHUP POLLIN
 #endif
 
-#define OWN_FDS 2  /* the wake, the timer */
+#define OWN_FDS 2  /* wake, timer */
 #define LINK_FDS 2 /* of each link, by enum lk__side */
 
-/* ---- What the sessions ask for -------------------------------------------------------------- */
+/* ---- Duties of the sessions ------------------------------------------------------------------ */
 
 static void ping(struct lk__link *link)
 {
@@ -26,7 +26,7 @@ static void ping(struct lk__link *link)
 		lk__ask_detached(link, lk__query_new(LK__PING, LK_KIND_NONE, NULL, 0));
 	if (lk__channels_ping(channels) &&
 	    !connection->ops->ping(connection->peer, &connection->messages_out))
-		lk__channels_ponged(channels); /* without any the link breaks */
+		lk__channels_ponged(channels); /* out of memory: unanswered, the link will break */
 }
 
 static void silent(struct lk__link *link)
@@ -38,7 +38,7 @@ static void silent(struct lk__link *link)
 	lk__link_broken(link, link->connection, &why);
 }
 
-/* Carry out what is due.  Gives the mutex up meanwhile.  _locked */
+/* Perform the due duties.  Releases the mutex meanwhile.  _locked */
 static void mind_session(struct lk__link *link)
 {
 	enum lk__duty duty;
@@ -58,16 +58,16 @@ static void mind_session(struct lk__link *link)
 	}
 }
 
-/* ---- When it is due ------------------------------------------------------------------------- */
+/* ---- Due times ------------------------------------------------------------------------------ */
 
 static int64_t link_due(const struct lk__link *link)
 {
 	const struct lk__listener *listener = &link->listener;
-	/* A caller that reads sees for itself that a response is overdue. */
+	/* A caller that reads checks for overdue responses itself. */
 	int64_t oldest_ns = link->reader.is_loop ? lk__link_oldest_ns(link) : LK__NEVER;
 	int64_t due_ns = lk__session_due(&link->session, oldest_ns);
 
-	/* Who neither holds nor waits is told nothing that could not wait. */
+	/* Without holds and waits, no message is urgent. */
 	if (listener->is_caller && !listener->call && listener->linger_ns < due_ns &&
 	    link->session.users)
 		due_ns = listener->linger_ns;
@@ -94,8 +94,8 @@ void lk__loop_arm(struct lk_client *client, int64_t due_ns)
 	                                                                              : 1);
 }
 
-/* Condition variables and poll() do not count the time that the machine is suspended; deadlines do.
- * After it every waiting thread looks at the clock. */
+/* Condition variables and poll() do not count time while the machine is suspended; deadlines do.
+ * After a suspend every waiting thread must check the clock. */
 static void mind_suspend(struct lk_client *client, int64_t now_ns)
 {
 	struct timespec awake;
@@ -129,9 +129,8 @@ static void do_what_is_due(struct lk_client *client)
 
 /* ---- The loop ----------------------------------------------------------------------------- */
 
-/* A timer that is too early is left as it is: to be woken once for nothing costs less than to set
- * it at each message.  Where there is none, or it would not be set, poll() has to count: the result
- * is its timeout. */
+/* Keep a timer that is too early: one spurious wake costs less than setting it at each message.
+ * Without a usable timer poll() must do: returns its timeout. */
 static int arm(struct lk_client *client)
 {
 	int64_t due_ns = lk__loop_due(client), left_ms;
@@ -149,7 +148,7 @@ static struct pollfd *fds_of(const struct lk__link *link)
 	return &link->client->loop.fds[OWN_FDS + link->index * LINK_FDS];
 }
 
-/* Say what to wait for on a link; its connection is kept until that is over. */
+/* Set up the poll() entries of a link; keeps its connection until serve(). */
 static void watch(struct lk__link *link)
 {
 	struct lk__connection *connection = link->connection;
@@ -175,7 +174,7 @@ static void watch(struct lk__link *link)
 		fds[LK__MESSAGES].events |= POLLOUT;
 }
 
-/* Read what has come over a link. */
+/* Read what has arrived on a link. */
 static void serve(struct lk__link *link)
 {
 	const struct pollfd *fds = fds_of(link);
@@ -211,10 +210,10 @@ static void wait_for_events(struct lk_client *client)
 	pthread_mutex_lock(&client->mutex);
 	for (unsigned i = 0; i < client->link_count; i++)
 		serve(&client->links[i]);
-	/* Before anything else: the log of one link may keep this thread from the others. */
+	/* First send what these events have queued. */
 	lk__client_flush(client);
 	if (fds[1].revents)
-		loop->armed_ns = LK__NEVER; /* what is due is looked at next, and the timer set */
+		loop->armed_ns = LK__NEVER; /* due work is done next, and the timer set */
 }
 
 static void *run(void *arg)

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: MIT
- * The connection that messages come by.  The loop reads it; but a thread that waits for a message,
- * and is the only one to wait, reads it itself, so that a hand-off wakes one thread and not two.
- * The loop then leaves it alone until no such wait has begun for a while. */
+ * The connection for messages.  The loop reads it; but a thread that waits for a message, and is
+ * the only waiting thread, reads it itself, so that a hand-off wakes one thread and not two.  The
+ * loop then leaves it alone until no such wait has begun for a while. */
 #include "client.h"
 
 #include <poll.h>
 #include <string.h>
 
-#define MESSAGES_MAX 64          /* taken at once */
+#define MESSAGES_MAX 64          /* parsed at once */
 #define LINGER_NS (100 * LK__MS) /* after such a wait: the next one often follows */
 
-/* ---- Out ---------------------------------------------------------------------------------- */
+/* ---- Send --------------------------------------------------------------------------------- */
 
 /* Append the commands of channels to the buffer.  False when out of memory. */
 static bool fill_messages(struct lk__link *link, struct lk__connection *connection)
@@ -26,7 +26,7 @@ static bool fill_messages(struct lk__link *link, struct lk__connection *connecti
 	return true;
 }
 
-/* Only the loop writes there, so a command that the socket took in part is never cut into. */
+/* Only the loop writes here, so a partly written command is completed before the next. */
 void lk__messages_flush(struct lk__link *link)
 {
 	struct lk__connection *connection = link->connection;
@@ -57,7 +57,7 @@ void lk__messages_flush(struct lk__link *link)
 	lk__connection_leave(connection);
 }
 
-/* ---- In ----------------------------------------------------------------------------------- */
+/* ---- Receive ------------------------------------------------------------------------------ */
 
 static void take(struct lk__link *link, struct lk__connection *connection, const void *reply)
 {
@@ -126,7 +126,7 @@ void lk__messages_read(struct lk__link *link, struct lk__connection *connection)
 	lk__connection_leave(connection);
 }
 
-/* ---- Who listens -------------------------------------------------------------------------- */
+/* ---- The listener ------------------------------------------------------------------------- */
 
 void lk__messages_to_loop(struct lk__link *link)
 {
@@ -135,8 +135,8 @@ void lk__messages_to_loop(struct lk__link *link)
 	lk__wake_notify(&link->client->loop.wake);
 }
 
-/* Nothing but a message, or time, ends this wait, and nobody else waits who would have to be woken
- * to listen when it is over. */
+/* Only a message or time can end this wait, and no other caller waits, which would have to be woken
+ * to listen afterwards. */
 static bool may_listen(const struct lk__link *link, const struct lk__call *call, int64_t now_ns)
 {
 	const struct lk__connection *connection = link->connection;
@@ -145,7 +145,7 @@ static bool may_listen(const struct lk__link *link, const struct lk__call *call,
 	       now_ns >= link->listener.alone_ns && lk__op_expects_message(&call->op);
 }
 
-/* Wait for a message or a wake, and read what has come. */
+/* Wait for a message or a wake, and read what has arrived. */
 static void listen_once(struct lk__link *link, struct lk__connection *connection,
                         int64_t deadline_ns)
 {
@@ -173,11 +173,11 @@ bool lk__messages_listen(struct lk__link *link, struct lk__call *call, int64_t n
 
 	if (!may_listen(link, call, now_ns)) {
 		if (listener->is_caller && !listener->call)
-			lk__messages_to_loop(link); /* a thread must, for who sleeps now */
+			lk__messages_to_loop(link); /* the loop must listen for sleeping threads */
 		return false;
 	}
 	if (!listener->is_caller)
-		lk__wake_notify(&client->loop.wake); /* it sleeps on that connection, too */
+		lk__wake_notify(&client->loop.wake); /* it polls that connection, too */
 	listener->is_caller = true;
 	listener->call = call;
 	listen_once(link, link->connection, deadline_ns);

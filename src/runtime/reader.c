@@ -1,29 +1,29 @@
 /* SPDX-License-Identifier: MIT
- * Which thread reads the responses of a link: leaders and followers.
+ * The choice of the thread that reads the responses of a link: leader/followers.
  *
- * One thread reads for all.  It is a thread whose own response is in flight, so alone a caller does
- * its own I/O; when its response has come it passes the reading to the thread whose response is
- * next, or, if none waits for one, to the background thread.
+ * One thread reads for all.  It is a thread whose own response is in flight, so a single caller
+ * does its own I/O.  When its response has arrived, it passes the reading to the thread with the
+ * next response, or to the background thread if there is none.
  *
- * Why there is always a reader while a request is in flight, once every thread sleeps: reading,
- * next and is_loop are read and written under the mutex.  Every thread that goes to sleep or leaves
- * its call has called lk__reader_pass() since it last gave the mutex up, or has woken the loop,
- * which calls lk__reader_take(); and after that
+ * Invariant: once every thread sleeps, there is a reader while a request is in flight.  reading,
+ * next and is_loop are accessed under the mutex.  Every thread that goes to sleep or leaves its
+ * call has called lk__reader_pass() since it last released the mutex, or has woken the loop, which
+ * calls lk__reader_take(); and after that
  *
  *   - a thread reads (connection->reading), and calls lk__reader_pass() when it is done; or
- *   - the thread of a call was woken to read (next), and looks before it sleeps again; when it
+ *   - the thread of a call was woken to read (next), and checks before it sleeps again; if it
  *     leaves instead, it clears next and passes the reading on; or
- *   - a thread that expects a response is awake, and looks before it sleeps; or
+ *   - a thread that expects a response is awake, and checks before it sleeps; or
  *   - the loop reads (is_loop), since it was woken after is_loop was set.
  *
- * Why one thread reads at a time: reading is set under the mutex before the first read and cleared
+ * Only one thread reads at a time: reading is set under the mutex before the first read and cleared
  * under it after the last one.
  *
  * (Schmidt, O'Ryan, Kircher, Pyarali: Leader/Followers, 2000.) */
 #include "client.h"
 
-#define REPLIES_MAX 64   /* taken at once */
-#define LOOKED_AT_MAX 16 /* requests whose askers may become the next reader */
+#define REPLIES_MAX 64   /* parsed at once */
+#define LOOKED_AT_MAX 16 /* requests whose waiters may become the next reader */
 #define PATIENT_NS (20 * LK__MS)
 
 /* ---- Reading ------------------------------------------------------------------------------ */
@@ -38,7 +38,7 @@ static void deliver(struct lk__link *link, struct lk__connection *connection, vo
 	bool asked, known;
 
 	if (!pending) {
-		lk__why_set(&why, LK_ESERVER, "%s: answered what was not asked",
+		lk__why_set(&why, LK_ESERVER, "%s: response without a request",
 		            client->target.text);
 		connection->ops->discard(reply);
 		lk__link_broken(link, connection, &why);
@@ -59,7 +59,8 @@ static void deliver(struct lk__link *link, struct lk__connection *connection, vo
 		lk__core_answer(&client->core, lk__now_ns(), pending, &answer);
 }
 
-/* The next response is the call's own, and nothing else ends its wait, or not often. */
+/* May it block in read()?  The next response is the call's own, and hardly anything else ends its
+ * wait. */
 static bool is_patient(const struct lk__connection *connection, const struct lk__call *call,
                        int64_t deadline_ns)
 {
@@ -82,7 +83,7 @@ static int64_t read_when_ready(struct lk__link *link, struct lk__connection *con
 	return connection->ops->read(connection->peer, LK__RESPONSES, false, why);
 }
 
-/* Take what was read, with the mutex taken on return. */
+/* Parse and deliver what was read.  Returns with the mutex held. */
 static lk_err take(struct lk__link *link, struct lk__connection *connection, bool got,
                    struct lk__call *call, struct lk__why *why)
 {

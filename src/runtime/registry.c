@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
- * The clients of this process, which the end of a thread and a fork concern. */
+ * The clients of this process, for the end of a thread and for fork(). */
 #include "client.h"
 
-static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER; /* taken before any client's */
+static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER; /* locked before any client's */
 static struct lk_client *registry;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 

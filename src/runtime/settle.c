@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * What a thread owes to others after an event, and before it gives the mutex up, sleeps or leaves:
- * wakes, requests on their way, a reader. */
+ * Duties of a thread after an event, and before it releases the mutex, sleeps or leaves: perform
+ * wakes, send requests, choose a reader. */
 #include "client.h"
 
 void lk__client_unlock(struct lk_client *client)
@@ -14,7 +14,7 @@ void lk__client_wait_quiet(struct lk_client *client, int64_t ns)
 	lk__cond_wait(&client->quiet_cond, &client->mutex, ns);
 }
 
-/* A command of topics is to be sent: the loop alone writes there. */
+/* Is a channel command to be sent?  Only the loop writes there. */
 static bool has_topics(const struct lk_client *client)
 {
 	for (unsigned i = 0; i < client->link_count; i++)
@@ -37,7 +37,8 @@ void lk__client_settle(struct lk_client *client)
 		pthread_cond_broadcast(&client->quiet_cond);
 	if (has_topics(client))
 		lk__wake_notify(&client->loop.wake);
-	/* The timer is only ever moved forward: the loop sets it anew when it has fired. */
+	/* The timer is only moved to an earlier time here: the loop sets it again when it has
+	 * fired. */
 	if (due_ns < client->loop.armed_ns) {
 		lk__loop_arm(client, due_ns);
 		if (!client->loop.timed)

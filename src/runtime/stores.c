@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * Which stores there are. */
+ * The list of stores. */
 #include "redis/redis_store.h"
 #include "store.h"
 
@@ -7,7 +7,7 @@ static const struct lk__store_ops *used;
 
 const struct lk__store_ops *lk__store_of(const struct lk__target *target)
 {
-	(void)target; /* every URL of today names a Redis server */
+	(void)target; /* every URL scheme so far means a Redis server */
 	return used ? used : &lk__redis_store;
 }
 
