@@ -2,6 +2,7 @@
  * The command never outlives its lock: loss, latchkey killed or stopped, its guard killed. */
 #include "command.h"
 #include "process.h"
+#include "rights.h"
 #include "server.h"
 #include "test.h"
 
@@ -261,10 +262,7 @@ TEST(command_that_stopped_itself_is_killed_when_lost)
 /* Root's processes do not obey this user; and what cannot be ended does not keep latchkey. */
 TEST(process_that_changed_its_user_is_warned_of)
 {
-	if (geteuid() != 0) {
-		printf("process_that_changed_its_user_is_warned_of: needs root, not run\n");
-		return;
-	}
+	NEEDS_ROOT;
 	begin();
 	ck_assert_int_eq(shell("chmod 755 %s; cp %s %s; cp $(command -v setpriv) %s; chmod 4755 %s",
 	                       command_folder(), command_path(), command_file("latchkey"),

@@ -2,6 +2,7 @@
  * latchkey lock and signals: forwarded to the command's group, and what becomes of latchkey. */
 #include "command.h"
 #include "process.h"
+#include "rights.h"
 #include "server.h"
 #include "test.h"
 
@@ -169,6 +170,7 @@ TEST(stopped_command_without_a_terminal_keeps_its_lock)
 /* As in a container: no default dispositions, orphans to collect. */
 TEST(pid_1_passes_signals_and_collects_orphans)
 {
+	NEEDS_OWN_PROC;
 	begin();
 	START(&cmd, "unshare", unshare_right(), "--mount", "--pid", "--fork", "--mount-proc",
 	      "--kill-child", "latchkey", "lock", "a", "-c",
@@ -195,6 +197,7 @@ TEST(pid_1_passes_signals_and_collects_orphans)
 /* Numbers of another name space's /proc would mean other processes. */
 TEST(foreign_proc_is_not_believed)
 {
+	NEEDS_PIDS;
 	begin();
 	START(&cmd, "unshare", unshare_right(), "--mount", "--pid", "--fork", "--kill-child",
 	      "latchkey", "lock", "--max-hold", "0.5", "a", "-c", "sleep 90");

@@ -3,6 +3,7 @@
 #include "command.h"
 #include "process.h"
 #include "redis.h"
+#include "rights.h"
 #include "server.h"
 #include "test.h"
 
@@ -364,6 +365,7 @@ TEST(store_is_chosen_by_option_environment_file)
 	static struct test_server second;
 	char line[128];
 
+	NEEDS_MOUNTS;
 	begin();
 	server_start(&second, NULL);
 	snprintf(line, sizeof(line), "  %s  ", second.url);
@@ -404,6 +406,7 @@ TEST(default_store_can_be_forbidden)
 	                                      "latch show a", "show", "doctor -q"};
 	char words[256];
 
+	NEEDS_MOUNTS;
 	begin();
 	make_etc("none");
 	for (size_t i = 0; i < sizeof(refused) / sizeof(refused[0]); i++) {
@@ -443,6 +446,7 @@ TEST(default_store_can_be_forbidden)
 
 TEST(doctor_says_that_no_store_is_named)
 {
+	NEEDS_MOUNTS;
 	begin();
 	make_etc("");
 	ck_assert_int_eq(in_etc("latchkey doctor"), 1);
@@ -506,6 +510,7 @@ TEST(bad_url_names_where_it_came_from)
 	RUNS(69, &cmd, "latchkey", "show", "a");
 	ck_assert_ptr_null(strstr(cmd.err, "LATCHKEY_URL"));
 	unsetenv("LATCHKEY_URL");
+	NEEDS_MOUNTS;
 	ck_assert(!mkdir(command_file("etc"), 0755));
 	ck_assert(!mkdir(command_file("etc/latchkey"), 0755));
 	ck_assert_int_eq(shell("cp -L /etc/ld.so.cache %s 2>/dev/null; "

@@ -3,6 +3,7 @@
  * job control (bash -i) runs under a pseudo-terminal, and the test types. */
 #include "command.h"
 #include "process.h"
+#include "rights.h"
 #include "server.h"
 #include "test.h"
 
@@ -135,6 +136,7 @@ TEST(wait_line_is_wiped_in_an_outage)
 {
 	char line[100];
 
+	NEEDS_TERMINAL;
 	begin();
 	hold();
 	TERMINAL(200, "latchkey", "lock", "deploy", "echo", "ran");
@@ -154,6 +156,7 @@ TEST(wait_line_names_the_holder_and_is_wiped)
 {
 	char line[128];
 
+	NEEDS_TERMINAL;
 	begin();
 	hold();
 	TERMINAL(200, "latchkey", "lock", "deploy", "echo", "ran");
@@ -170,6 +173,7 @@ TEST(wait_line_begins_and_counts_as_documented)
 {
 	static struct command second;
 
+	NEEDS_TERMINAL;
 	begin();
 	hold();
 	START(&second, "latchkey", "lock", "deploy", "true");
@@ -185,6 +189,7 @@ TEST(wait_line_begins_and_counts_as_documented)
 
 TEST(wait_line_of_permits_tells_what_is_free)
 {
+	NEEDS_TERMINAL;
 	begin();
 	START(&other, "latchkey", "sem", "--permits", "3", "-k", "2", "builds", "sleep", "89");
 	ck_assert(WITHIN(5000, command_count_of("sleep") == 1));
@@ -199,6 +204,7 @@ TEST(wait_line_of_permits_tells_what_is_free)
 
 TEST(wait_line_of_a_latch_tells_what_remains)
 {
+	NEEDS_TERMINAL;
 	begin();
 	TERMINAL(200, "latchkey", "latch", "wait", "loaders");
 	expect("\r\033[Kwaiting for latch loaders: not set yet");
@@ -213,6 +219,7 @@ TEST(wait_line_of_a_latch_tells_what_remains)
 
 TEST(wait_line_is_cut_to_the_width)
 {
+	NEEDS_TERMINAL;
 	begin();
 	hold();
 	TERMINAL(30, "latchkey", "lock", "deploy", "true");
@@ -234,6 +241,7 @@ TEST(wait_line_of_wide_characters_is_cut_to_the_columns)
 #define WIDE "\u65e5"
 	static const char name[] = WIDE WIDE WIDE WIDE WIDE WIDE WIDE WIDE WIDE WIDE WIDE WIDE;
 
+	NEEDS_TERMINAL;
 	begin();
 	setenv("LC_ALL", "C.UTF-8", 1);
 	START(&other, "latchkey", "lock", name, "sleep", "89");
@@ -261,6 +269,7 @@ TEST(wait_line_of_wide_characters_is_cut_to_the_columns)
 
 TEST(quiet_wait_shows_nothing)
 {
+	NEEDS_TERMINAL;
 	begin();
 	hold();
 	TERMINAL(80, "latchkey", "lock", "-q", "-w", "0.7", "deploy", "true");
@@ -271,6 +280,7 @@ TEST(quiet_wait_shows_nothing)
 
 TEST(background_wait_shows_nothing)
 {
+	NEEDS_TERMINAL;
 	begin();
 	hold();
 	shell_start();
@@ -287,6 +297,7 @@ TEST(default_store_is_said_once)
 {
 	char *first;
 
+	NEEDS_TERMINAL;
 	begin();
 	unsetenv("LATCHKEY_URL");
 	TERMINAL(80, "latchkey", "lock", "a", "echo", "ran");
@@ -302,6 +313,7 @@ TEST(default_store_is_said_once)
 
 TEST(command_has_the_terminal)
 {
+	NEEDS_TERMINAL;
 	begin();
 	shell_start();
 	/* It reads from it, and its group is the foreground one; afterwards the shell's again. */
@@ -327,6 +339,7 @@ TEST(command_has_the_terminal)
 
 TEST(interrupt_ends_the_command_and_the_loop_around_it)
 {
+	NEEDS_TERMINAL;
 	begin();
 	shell_start();
 	type("for i in 1 2 3; do latchkey lock a -c 'echo in $LATCHKEY_NAME; sleep 88'; done; echo "
@@ -355,6 +368,7 @@ TEST(interrupt_ends_the_command_and_the_loop_around_it)
 
 TEST(stopped_command_continues_within_its_lease)
 {
+	NEEDS_TERMINAL;
 	begin();
 	shell_start();
 	type("latchkey lock --lease 20 a -c 'echo in; read x; echo got $x; exit 6'; echo status "
@@ -374,6 +388,7 @@ TEST(stopped_command_continues_within_its_lease)
 
 TEST(stopped_command_is_ended_past_its_lease)
 {
+	NEEDS_TERMINAL;
 	begin();
 	shell_start();
 	type("latchkey lock --lease 2 a -c 'echo in; sleep 60; echo again'\n");
@@ -394,6 +409,7 @@ TEST(stopped_command_is_ended_past_its_lease)
 
 TEST(stopped_wait_continues)
 {
+	NEEDS_TERMINAL;
 	begin();
 	hold();
 	shell_start();
@@ -412,6 +428,7 @@ TEST(stopped_wait_continues)
 /* A turn is not held, and yet the command is treated like one that holds. */
 TEST(command_of_a_rate_has_the_terminal)
 {
+	NEEDS_TERMINAL;
 	begin();
 	shell_start();
 	type("latchkey rate --limit 9 --per 1 a -c 'echo in; read x; echo got $x; exit 6'\n");
@@ -446,6 +463,7 @@ TEST(command_of_a_rate_has_the_terminal)
 
 TEST(killed_latchkey_leaves_the_shell_usable)
 {
+	NEEDS_TERMINAL;
 	begin();
 	shell_start();
 	type("latchkey lock a -c 'echo in; sleep 86'\n");
@@ -464,6 +482,7 @@ TEST(guard_that_waits_for_min_hold_leaves_the_terminal)
 {
 	pid_t guard;
 
+	NEEDS_TERMINAL;
 	begin();
 	TERMINAL(80, "latchkey", "lock", "--min-hold", "60", "a", "sleep", "98");
 	ck_assert(WITHIN(5000, command_count_of("sleep") == 1));

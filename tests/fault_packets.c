@@ -4,6 +4,7 @@
 #include "harness/handles.h"
 #include "harness/process.h"
 #include "harness/redis.h"
+#include "harness/rights.h"
 #include "harness/server.h"
 #include "harness/test.h"
 #include "harness/watch.h"
@@ -127,6 +128,7 @@ TEST_LIMIT(n1_dropped_requests_lose_a_hold_at_its_deadline_not_before, 40)
 	int64_t until_ms = 0, start_ms;
 	uint64_t fence;
 
+	NEEDS_PACKETS;
 	set_up();
 	client = client_open(300);
 	other = lock_named(client, "b");
@@ -161,6 +163,7 @@ TEST_LIMIT(n1_request_that_is_dropped_is_unknown_in_time, 40)
 	lk_lock *lock;
 	int64_t start_ms;
 
+	NEEDS_PACKETS;
 	set_up();
 	client = client_open(300);
 	lock = lock_named(client, "a");
@@ -185,6 +188,7 @@ TEST_LIMIT(n2_acquire_whose_answer_is_dropped_becomes_one_hold, 40)
 	long long fence;
 	char holder[200];
 
+	NEEDS_PACKETS;
 	set_up();
 	client = client_open(300);
 	lock = lock_of_handle(client, "a", 10000);
@@ -211,6 +215,7 @@ TEST_LIMIT(n2_acquire_that_is_given_up_unanswered_ends_with_its_lease, 40)
 	lk_lock *lock;
 	int64_t start_ms;
 
+	NEEDS_PACKETS;
 	set_up();
 	client = client_open(300);
 	lock = lock_leased(client, "a", 900);
@@ -237,6 +242,7 @@ TEST_LIMIT(n3_vanished_server_is_noticed_on_both_connections, 40)
 	lk_lock *held;
 	int64_t start_ms;
 
+	NEEDS_PACKETS;
 	set_up();
 	near = client_at(server.unix_url);
 	held = lock_named(near, "a");

@@ -4,6 +4,7 @@
 #include "net/fork.h"
 #include "base/os.h"
 #include "process.h"
+#include "rights.h"
 #include "test.h"
 
 #include <errno.h>
@@ -475,6 +476,7 @@ TEST(child_has_no_socket_made_meanwhile)
 {
 	pthread_t threads[2];
 
+	NEEDS_PROC;
 	/* Check may have one of its own. */
 	ck_assert_int_eq(proc_socket_count(0), 0);
 	for (int i = 0; i < 2; i++)

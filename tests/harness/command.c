@@ -155,11 +155,6 @@ int command_run(struct command *command, const char *const *args)
 	return WEXITSTATUS(command->status);
 }
 
-const char *unshare_right(void)
-{
-	return geteuid() == 0 ? "--propagation=private" : "--map-root-user";
-}
-
 /* Is it alive, of this test, and, if asked, that program? */
 static bool is_marked(pid_t pid, const char *program)
 {

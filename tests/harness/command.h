@@ -43,10 +43,6 @@ int command_run(struct command *command, const char *const *args);
 /* The same, and fail the test unless it is this one. */
 #define RUNS(status, command, ...) ck_assert_int_eq(RUN(command, __VA_ARGS__), status)
 
-/* The option that gives unshare(1) what it needs: root has it, others get it in a user name space.
- */
-const char *unshare_right(void);
-
 /* Living processes of this test (by its mark in their environment), this one not counted. */
 int command_count(void);
 /* The same, of one program: "sleep". */
