@@ -352,7 +352,9 @@ TEST(process_knows_its_names)
 	lk__user_name(user, sizeof(user));
 	lk__program_name(program, sizeof(program));
 	ck_assert_int_eq(shell("[ \"$(uname -n)\" = '%s' ]", host), 0);
-	ck_assert_int_eq(shell("[ \"$(id -un)\" = '%s' ]", user), 0);
+	/* A user without a name, as in many containers, has "". */
+	ck_assert_int_eq(shell("[ \"$(name=$(id -un 2>/dev/null) && echo $name)\" = '%s' ]", user),
+	                 0);
 	ck_assert_str_eq(program, "unit_os");
 	lk__program_name(tiny, sizeof(tiny));
 	ck_assert_str_eq(tiny, "uni");
