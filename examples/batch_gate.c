@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT
  * A batch job that starts when five loaders have finished: batch_gate [URL]
  *
- * The gate is a latch of five steps.  Loader 3 crashes at the worst moment: it has counted, and
- * nobody knows, since it could not report.  It is started again, loads again, and counts again. Its
- * step has a name, the same both times, so the latch counts it once.  Had it counted twice, the
- * batch would have started without loader 5, which takes its time. */
+ * The gate is a latch of five steps.  Loader 3 crashes at the worst moment: it has counted, and has
+ * not reported this.  It is restarted, loads again, and counts again.  Its step has the same name
+ * both times, so the latch counts it once.  If it counted twice, the batch job would start without
+ * the data of loader 5, which is slow. */
 #include <latchkey.h>
 
 #include <errno.h>
@@ -24,10 +24,10 @@
 
 struct night {
 	const char *url;
-	char folder[PATH_SIZE]; /* where loaders put what they load; the name of the latch, too */
+	char folder[PATH_SIZE]; /* for the loaded files; also the name of the latch */
 };
 
-/* Go on only if a call of the library succeeded. */
+/* Exit unless the call of the library succeeded. */
 static void need(lk_err err, const char *what)
 {
 	if (err == LK_OK)
@@ -44,7 +44,7 @@ static void need_system(bool ok, const char *what)
 	exit(1);
 }
 
-/* What every process begins with: a client and the latch of this night. */
+/* Open a client and the latch of this night; each process does this first. */
 static lk_client *open_gate(const struct night *night, lk_latch **gate)
 {
 	lk_client *client;
@@ -59,7 +59,7 @@ static void result_path(const struct night *night, int loader, char path[PATH_SI
 	snprintf(path, PATH_SIZE, "%.*s/part-%d", PATH_SIZE - 32, night->folder, loader);
 }
 
-/* What is loaded appears whole or not at all, and loading it again does no harm. */
+/* Write the loaded file as a whole or not at all, so that loading may be repeated. */
 static void load(const struct night *night, int loader)
 {
 	struct timespec work = {.tv_sec = loader == SLOW, .tv_nsec = loader * 50000000L};
@@ -92,11 +92,11 @@ static void run_loader(const struct night *night, int loader, bool again)
 	       step.counted ? "has finished" : "had counted before its crash",
 	       (long long)step.remaining);
 	need(lk_client_close(client), "cannot close");
-	/* A step that was counted a second time would open the gate too early. */
+	/* If the step counted twice, the gate would open too early. */
 	exit(step.counted == again ? 1 : 0);
 }
 
-/* Sleeps at the gate, then looks whether everything is there. */
+/* Sleep until the gate opens, then check that all files exist. */
 static void run_batch(const struct night *night)
 {
 	lk_latch *gate;
@@ -134,7 +134,7 @@ static pid_t start_loader(const struct night *night, int loader, bool again)
 	return pid;
 }
 
-/* Start all, and again who crashes, until all have ended.  True if each did what it should. */
+/* Start all loaders, restart those that crash, and wait for all.  True if each succeeded. */
 static bool run_night(const struct night *night)
 {
 	pid_t batch = start_batch(night), loaders[LOADERS + 1] = {0};
@@ -151,7 +151,7 @@ static bool run_night(const struct night *night)
 		while (loader <= LOADERS && loaders[loader] != pid)
 			loader++;
 		if (pid != batch && WIFSIGNALED(status)) {
-			printf("loader %d: crashed, nobody knows how far it came; again\n", loader);
+			printf("loader %d: crashed, progress unknown; restarted\n", loader);
 			loaders[loader] = start_loader(night, loader, true);
 			crashes++;
 		} else {
@@ -181,7 +181,7 @@ int main(int argc, char **argv)
 	lk_latch *gate;
 	bool ok;
 
-	/* A line is written at once, so no process inherits half of one. */
+	/* Write each line at once, so that no child process inherits a partial line. */
 	setvbuf(stdout, NULL, _IOLBF, 0);
 	need_system(mkdtemp(night.folder) != NULL, night.folder);
 	client = open_gate(&night, &gate);

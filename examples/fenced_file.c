@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * How to use a fence in a file: fenced_file URL PATH replaces PATH by a line from standard input,
- * under a lock, unless a later holder has written it meanwhile. */
+ * Use a fence in a file: fenced_file URL PATH replaces PATH with a line from standard input, under
+ * a lock, unless a later holder has written it. */
 #include <latchkey.h>
 
 #include <fcntl.h>

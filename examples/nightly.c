@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * Started by cron on every machine at the same minute, writes the free disk space to a journal that
- * all share; one of them writes, the others leave.  nightly JOURNAL */
+ * Append the free disk space to a shared journal: nightly JOURNAL.  cron starts this program on
+ * every machine in the same minute; one of them writes, and the others exit. */
 #include <latchkey.h>
 #include <stdio.h>
 #include <sys/statvfs.h>

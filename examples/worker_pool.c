@@ -2,12 +2,11 @@
  * Worker processes share a spool of jobs and a database that is easily overloaded:
  * worker_pool [URL]
  *
- * A lock makes taking a job one step: whoever holds it looks for a job that nobody has and writes
- * down that it is taken.  A semaphore of two permits keeps all but two of the six workers out of
- * the database.  Two workers are killed on the way, one with a permit, one with the lock.  What
- * they held comes back when its lease ends; the job that they had is put back by the parent, which
- * sees them die.  In the end every job must have been done once, and never more than two at a time.
- */
+ * A lock makes taking a job one step: its holder finds a waiting job and marks it as taken.  A
+ * semaphore of two permits admits two of the six workers to the database.  Two workers are killed,
+ * one with a permit, one with the lock.  Their holds expire with their leases; their parent sees
+ * them die and puts their jobs back.  In the end each job must have been done once, and never more
+ * than two at a time. */
 #include <latchkey.h>
 
 #include <errno.h>
@@ -29,7 +28,7 @@
 #define WAIT_MS 60000
 #define WORK_MS 60 /* of a job, in the database */
 
-/* Whoever takes one of these jobs for the first time is killed. */
+/* The first worker that takes one of these jobs is killed. */
 #define JOB_KILLED_WITH_LOCK 5
 #define JOB_KILLED_WITH_PERMIT 11
 
@@ -37,11 +36,11 @@
 
 struct job {
 	enum { WAITING, TAKEN, DONE } state;
-	int worker; /* who took it last */
+	int worker; /* the last one that took it */
 	int times_taken;
 };
 
-/* Measured beside the library, in memory that all processes share. */
+/* A measurement in shared memory, independent of the library. */
 struct meter {
 	atomic_bool inside[WORKERS]; /* this worker is in the database */
 	atomic_int most;             /* workers in the database at once */
@@ -49,12 +48,12 @@ struct meter {
 
 struct pool {
 	const char *url;
-	int spool;   /* a file: JOBS times a struct job */
-	int results; /* a file: the number of each job that was done, in the order of their ends */
+	int spool;   /* a file of JOBS struct jobs */
+	int results; /* a file: the numbers of the jobs that were done, in this order */
 	struct meter *meter;
 };
 
-/* Go on only if a call of the library succeeded. */
+/* Exit unless the call of the library succeeded. */
 static void need(lk_err err, const char *what)
 {
 	if (err == LK_OK)
@@ -108,7 +107,7 @@ static void mark_taken(const struct pool *pool, int number, int worker)
 		kill(getpid(), SIGKILL);
 }
 
-/* Without the lock two workers could find the same job. */
+/* Take a job.  Without the lock, two workers could take the same one. */
 static int take_job(const struct pool *pool, lk_lock *spool_lock, int worker)
 {
 	int number;
@@ -132,7 +131,7 @@ static void finish_job(const struct pool *pool, lk_lock *spool_lock, int number)
 	need(lk_lock_release(spool_lock), "cannot unlock the spool");
 }
 
-/* First say that we are in, then count who is: whoever comes last sees all. */
+/* Enter first, then count: the worker that enters last sees all others. */
 static void meter_enter(struct meter *meter, int worker)
 {
 	int count = 0, most = atomic_load(&meter->most);
@@ -149,7 +148,7 @@ static void meter_leave(struct meter *meter, int worker)
 	atomic_store(&meter->inside[worker], false);
 }
 
-/* The part of a job that needs the database, under one of its permits. */
+/* Do the part of a job that needs the database, with a permit. */
 static void use_database(const struct pool *pool, lk_semaphore *database, int worker, int number)
 {
 	struct timespec work = {.tv_nsec = WORK_MS * 1000000L};
@@ -166,7 +165,7 @@ static void use_database(const struct pool *pool, lk_semaphore *database, int wo
 	need(lk_semaphore_release(database, hold), "cannot give the permit back");
 }
 
-/* The life of a worker.  It is a process, so its client and its connections are its own. */
+/* Run a worker.  It is a process with a client and connections of its own. */
 static void work(const struct pool *pool, int worker)
 {
 	lk_lock_options lock_options = {.lease_ms = LEASE_MS};
@@ -200,8 +199,8 @@ static pid_t start_worker(const struct pool *pool, int worker)
 	return pid;
 }
 
-/* The job of a worker that died is there for others again.  If it died with the lock, this waits
- * until the lease has ended. */
+/* Put the job of a dead worker back.  If it died with the lock, this waits until the lease has
+ * ended. */
 static void put_back(const struct pool *pool, lk_lock *spool_lock, int worker)
 {
 	need(lk_lock_acquire(spool_lock, WAIT_MS, NULL), "cannot lock the spool");
@@ -217,7 +216,7 @@ static void put_back(const struct pool *pool, lk_lock *spool_lock, int worker)
 	need(lk_lock_release(spool_lock), "cannot unlock the spool");
 }
 
-/* Start all, and a new one in the place of each that is killed, until there is no job left. */
+/* Start all workers, and replace each one that is killed, until no job is left. */
 static bool run_workers(const struct pool *pool)
 {
 	lk_lock_options options = {.lease_ms = LEASE_MS};
@@ -253,7 +252,7 @@ static bool run_workers(const struct pool *pool)
 	return ok;
 }
 
-/* What came of it: by the results, not by what the workers say. */
+/* Judge the run by its results, not by reports of the workers. */
 static bool check(const struct pool *pool)
 {
 	int number, wrong = 0, again = 0, most = atomic_load(&pool->meter->most);
@@ -288,7 +287,7 @@ int main(int argc, char **argv)
 	need_system(fcntl(pool.results, F_SETFL, O_APPEND) == 0, "cannot append to the results");
 	for (int number = 0; number < JOBS; number++)
 		job_write(&pool, number, (struct job){.state = WAITING});
-	/* A line is written at once, so no process inherits half of one. */
+	/* Write each line at once, so that no child process inherits a partial line. */
 	setvbuf(stdout, NULL, _IOLBF, 0);
 	printf("%d workers, %d jobs\n", WORKERS, JOBS);
 	return run_workers(&pool) && check(&pool) ? 0 : 1;

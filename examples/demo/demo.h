@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: MIT
- * The demo: eight processes count the identifiers of all C headers of this machine and merge what
- * they find, batch by batch, into one file, under a lock.  They start together, at a latch, and at
- * most three of them read files at once, with the permits of a semaphore.
+ * The demo: eight processes count the identifiers of all C headers of this machine and merge their
+ * counts, batch by batch, into one file under a lock.  A latch starts them together, and a
+ * semaphore lets at most three of them read files at once.
  *
- *   main        a folder and a store of its own, start to end
- *   files       which files there are, cut into batches
+ *   main        the run from start to end, with a folder and a store of its own
+ *   files       the list of files, cut into batches
  *   words       counting the identifiers of one batch
- *   shared      the one file: read, merge, replace unless the fence is old
- *   meter       who reads at this moment
+ *   shared      the shared file: read, merge, replace unless the fence is old
+ *   meter       counts the workers that read at this moment
  *   worker      a process: start, read a batch, lock, merge
- *   supervisor  gives batches out; kills one worker, stops another
- *   report      what find, grep, sort and uniq say; the table; the verdict */
+ *   supervisor  hands batches out; kills one worker, stops another
+ *   report      the result of find, grep, sort and uniq; the table; the verdict */
 #ifndef DEMO_H
 #define DEMO_H
 
@@ -30,7 +30,7 @@ struct meter;
 
 struct demo {
 	bool locked;            /* LOCK=on: with lock, semaphore and latch */
-	char folder[200];       /* everything of this run */
+	char folder[200];       /* for all files of this run */
 	char shared[PATH_SIZE]; /* the file that all workers change */
 	char expected[PATH_SIZE];
 	char **paths;
@@ -47,7 +47,7 @@ struct demo {
 int64_t now_us(void);
 /* Since the start of the run. */
 double seconds_of(const struct demo *demo);
-/* To standard error, as a sentence with errno's or the library's reason; returns false. */
+/* Print an error with errno's or the library's reason; returns false. */
 bool complain(const char *what, const char *reason);
 
 /* ---- files.c: file i belongs to batch i % batch_count. */
@@ -64,7 +64,7 @@ struct words; /* a table; reused from batch to batch */
 struct words *words_new(void);
 void words_free(struct words *words);
 void words_clear(struct words *words);
-/* Adds all identifiers of a file; false when it cannot be read. */
+/* Add all identifiers of a file; false if it cannot be read. */
 bool words_count_file(struct words *words, const char *path);
 /* All words in the order of their bytes; valid until the table is used again. */
 const struct word *words_sorted(struct words *words, size_t *count);
@@ -77,25 +77,25 @@ struct shared_head {
 	uint64_t fence; /* of the hold under which it was written */
 	bool merged[BATCHES_MAX];
 };
-/* An empty file, before anybody looks for it. */
+/* Create an empty file, before any worker opens it. */
 bool shared_create(const char *path);
 bool shared_read_head(const char *path, struct shared_head *head);
-/* The whole file, to be freed; *body is where the counts begin. */
+/* Read the whole file; the caller frees it.  *body is where the counts begin. */
 char *shared_read(const char *path, size_t *len, struct shared_head *head, char **body);
-/* The new contents, beside the old ones: read, add, write to new_path. */
+/* Read the file, add the counts, write the sum to new_path. */
 enum outcome shared_prepare(const char *path, const char *new_path, uint64_t fence, int batch,
                             const struct word *words, size_t word_count);
-/* Puts new_path in the place of path, unless what is there has a greater fence. */
+/* Rename new_path to path, unless the file at path has a greater fence. */
 enum outcome shared_commit(const char *path, const char *new_path, uint64_t fence);
 
 /* One line of counts, as uniq -c writes it.  Returns the next line, NULL on a broken one. */
 const char *line_parse(const char *line, const char *end, struct word *word);
 
-/* ---- meter.c: in memory that all workers share, beside the library. */
+/* ---- meter.c: in shared memory, independent of the library. */
 struct meter *meter_new(void);
 void meter_enter(struct meter *meter, int worker);
 void meter_leave(struct meter *meter, int worker);
-/* The most that were in at once. */
+/* The largest number that were inside at once. */
 int meter_most(const struct meter *meter);
 
 /* ---- worker.c */
@@ -103,7 +103,7 @@ enum order_kind { DO_BATCH, GO_ON, QUIT };
 struct order {
 	enum order_kind kind;
 	int batch;
-	bool pause; /* once the lock is held, say so and wait for GO_ON */
+	bool pause; /* once the lock is held, report this and wait for GO_ON */
 };
 enum note_kind { READY, HOLDING, DONE };
 struct note {
@@ -112,22 +112,22 @@ struct note {
 	uint64_t fence;
 	int64_t wait_us;            /* for this acquisition */
 	int64_t ready_us, begin_us; /* READY: at the latch, and past it */
-	bool lost;                  /* the lock was gone when it was to be released */
+	bool lost;                  /* the release found that the lock was lost */
 	enum outcome outcome;
 };
 bool channel_send(int fd, const void *message, size_t size);
 bool channel_receive(int fd, void *message, size_t size);
-/* The life of one worker, in its own process; returns its exit status. */
+/* Run one worker in its own process; returns its exit status. */
 int worker_run(const struct demo *demo, int number, int channel);
 
 /* ---- supervisor.c */
 struct worker {
 	pid_t pid;
 	int channel; /* -1 once it has ended */
-	int batch;   /* at work on, -1 = none */
-	bool pause;  /* its order said so */
+	int batch;   /* in progress, -1 = none */
+	bool pause;  /* its order has the flag */
 	bool killed, stopped;
-	bool failed; /* ended by itself, in trouble */
+	bool failed; /* ended by itself with an error */
 	int merges, losses, refused;
 	int wait_count;
 	int64_t waits_us[2 * BATCHES_MAX];
@@ -136,12 +136,12 @@ bool supervisor_run(struct demo *demo, struct worker workers[WORKERS], volatile 
 
 /* ---- report.c */
 bool report_start_check(struct demo *demo);
-/* False also when *stop becomes true meanwhile. */
+/* Also false if *stop becomes true. */
 bool report_wait_for_check(struct demo *demo, volatile const int *stop);
 void report_table(struct demo *demo, struct worker workers[WORKERS]);
-/* The start and the readers; false if they were not as they should be. */
+/* Report the start and the readers; false if they broke the rules. */
 bool report_limits(const struct demo *demo);
-/* The verdict is the last line.  Returns the exit status. */
+/* Print the verdict as the last line.  Returns the exit status. */
 int report_verdict(struct demo *demo);
 
 #endif

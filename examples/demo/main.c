@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * `make demo`: a folder and a store of its own, the run, the verdict; leaves nothing behind.
- * `make demo LOCK=off` does the same without the lock. */
+ * `make demo`: run the demo in a folder and a store of its own, and leave nothing behind.  `make
+ * demo LOCK=off` does the same without the lock. */
 #include "demo.h"
 
 #include <errno.h>
@@ -53,7 +53,7 @@ static int remove_one(const char *path, const struct stat *status, int type, str
 	return 0;
 }
 
-/* A store of this run alone: local: looks for its folder where we say. */
+/* Start a store for this run only: the environment tells local: which folder to use. */
 static bool start_store(const struct demo *demo)
 {
 	char folder[PATH_SIZE];
@@ -70,8 +70,8 @@ static bool start_store(const struct demo *demo)
 	return true;
 }
 
-/* The latch at which the workers start.  Before they are there: one that comes to a latch that is
- * absent waits, and one that counts down on it is told so. */
+/* Set the latch at which the workers start, before they run: counting down an absent latch is an
+ * error. */
 static bool set_latch(void)
 {
 	lk_client *client;
@@ -98,7 +98,7 @@ static bool set_up(struct demo *demo)
 	sigaction(SIGQUIT, &action, NULL);
 	sigaction(SIGTERM, &action, NULL);
 	sigaction(SIGHUP, &action, NULL);
-	/* A socket's path is short: a long TMPDIR would not do. */
+	/* The path of a socket must be short, so a long TMPDIR does not work. */
 	snprintf(demo->folder, sizeof(demo->folder), "%s/latchkey-demo-XXXXXX",
 	         tmp && *tmp == '/' && strlen(tmp) < 40 ? tmp : "/tmp");
 	if (!mkdtemp(demo->folder)) {
@@ -141,7 +141,7 @@ int main(int argc, char **argv)
 	}
 	demo.locked = argc < 2 || !strcmp(argv[1], "LOCK=on");
 	demo.start_us = now_us();
-	/* Another's store is none of ours to end. */
+	/* Do not stop the store of another user. */
 	unsetenv("LATCHKEY_LOCAL_DIR");
 	if (set_up(&demo)) {
 		printf("%d workers count the identifiers of %zu files under " ROOT ", %s\n",

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * Counts who reads at this moment, without any help of the library. */
+ * Counts the workers that read at this moment, independently of the library. */
 #include "demo.h"
 
 #include <stdatomic.h>
@@ -18,7 +18,7 @@ struct meter *meter_new(void)
 	return meter == MAP_FAILED ? NULL : meter;
 }
 
-/* First in, then count: whoever comes last sees all. */
+/* Enter first, then count: the worker that enters last sees all others. */
 void meter_enter(struct meter *meter, int worker)
 {
 	int count = 0, most = atomic_load(&meter->most);

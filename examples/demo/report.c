@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * What find, grep, sort and uniq count, beside the workers; the table; the verdict. */
+ * The counts of find, grep, sort and uniq, which run beside the workers; the table; the verdict. */
 #include "demo.h"
 
 #include <errno.h>
@@ -11,7 +11,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* $1 is where to write. */
+/* $1 is the output file. */
 #define CHECK                                                                                      \
 	"find " ROOT " -type f -name '*.h' -exec grep -ahoE '[A-Za-z_][A-Za-z0-9_]*' {} + |"       \
 	" sort | uniq -c >\"$1\""
@@ -24,10 +24,10 @@ bool report_start_check(struct demo *demo)
 		return complain("cannot fork", strerror(errno));
 	}
 	if (demo->checker == 0) {
-		/* One group, so that all four can be ended together; the workers go first. */
+		/* One process group, to end all four together; the workers have priority. */
 		setpgid(0, 0);
 		if (nice(10) < 0) {
-			/* Then as an equal. */
+			/* Then it runs with the workers' priority. */
 		}
 		signal(SIGPIPE, SIG_DFL);
 		setenv("LC_ALL", "C", 1);
@@ -162,7 +162,7 @@ static int verdict(const struct demo *demo, const struct shared_head *head, bool
 		       (int64_t)(true_ones->occurrences - ours->occurrences), missing,
 		       demo->batch_count);
 	printf("%s\n", same ? "identical" : "DIFFERENT");
-	/* Without the lock, counts must be lost: that is what there is to see. */
+	/* Without the lock, counts must be lost: the demo shows this. */
 	return demo->locked ? !same || missing > 0 : same;
 }
 

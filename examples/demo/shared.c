@@ -5,8 +5,8 @@
  *   batches 0 1 2 17
  *         12 LK_API
  *
- * It is never changed in place: a new one is written beside it and put in its place by one
- * rename(2), so that whoever dies leaves the old one or the new one. */
+ * A worker never changes it in place, but writes a new file and moves it into place with
+ * rename(2).  So a worker that dies leaves either the old file or the new one. */
 #include "demo.h"
 
 #include <errno.h>
@@ -26,7 +26,7 @@ struct text {
 	size_t len;
 };
 
-/* At most limit bytes of a file, with a NUL behind them. */
+/* Read at most limit bytes of a file, and append a NUL. */
 static bool read_text(const char *path, size_t limit, struct text *text)
 {
 	int fd = open(path, O_RDONLY | O_CLOEXEC);
@@ -155,8 +155,8 @@ static char *put_word(char *out, uint64_t count, const struct word *word)
 	return out;
 }
 
-/* Both are in order: one pass.  Lines that do not change are copied as they are, many at a time.
- * Returns where out ends, NULL on a broken line. */
+/* Merge two sorted lists in one pass; copy unchanged lines many at a time.  Returns the end of out,
+ * NULL on a broken line. */
 static char *merge(char *out, const char *body, const char *end, const struct word *words,
                    size_t word_count)
 {
@@ -235,12 +235,11 @@ enum outcome shared_prepare(const char *path, const char *new_path, uint64_t fen
 	return outcome;
 }
 
-/* A worker may be stopped anywhere, for any time: also after it saw that its fence is the greatest
- * and before its rename.  So the look and the rename must be one step, as they are in a database
- * that does "update ... where fence < :mine".  A file has no such step; flock() on a file beside it
- * makes one, and stands for the resource, not for our lock: it guards these few lines only, knows
- * nothing of who read what before, and would not save a single count without the lock and its fence
- * (in LOCK=off mode it is taken as well). */
+/* Compare the fences and rename in one step.  A worker may be stopped at any point and for any
+ * time, also between the comparison and the rename.  A database does both in one step, by "update
+ * ...  where fence < :mine".  For a file, flock() on a second file makes them one step.  This
+ * flock() represents the resource and does not replace the lock: it guards only these few lines,
+ * and without the lock and its fence it would save no count (LOCK=off takes it as well). */
 enum outcome shared_commit(const char *path, const char *new_path, uint64_t fence)
 {
 	enum outcome outcome = FAILED;

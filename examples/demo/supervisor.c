@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * Starts the workers and gives batches out.  It sees to two accidents: one worker is killed while
- * it holds the lock, one is stopped while it holds it until another has merged under a greater
- * fence. A batch whose worker died is given out again unless the file says that it is in. */
+ * Starts the workers and hands batches out.  It causes two accidents: it kills one worker that
+ * holds the lock, and stops another holder until a third worker has merged under a greater fence.
+ * If a worker died and the file does not have its batch, it hands the batch out again. */
 #include "demo.h"
 
 #include <errno.h>
@@ -18,18 +18,18 @@
 #define TICK_MS 20
 #define LIMIT_SECONDS 180
 
-/* After this many orders, of 60: the accidents happen in the middle of the work. */
+/* After this many orders, so that the accidents happen in the middle of the work. */
 #define KILL_AFTER(batches) (10 * (batches) / 60)
 #define STOP_AFTER(batches) (25 * (batches) / 60)
 
 struct run {
 	struct demo *demo;
 	struct worker *workers;
-	int next;           /* the first batch never given out */
-	int again[WORKERS]; /* batches of the dead */
+	int next;           /* the first batch that was never handed out */
+	int again[WORKERS]; /* batches of dead workers */
 	int again_count;
-	int orders; /* given so far */
-	int done;   /* batches merged, as the workers say */
+	int orders; /* handed out so far */
+	int done;   /* batches merged, as reported by the workers */
 	struct worker *stopped;
 	uint64_t stopped_fence;
 	bool kill_planned, stop_planned; /* still to come */
@@ -38,7 +38,7 @@ struct run {
 	bool ok;
 };
 
-/* A line about what happened; the progress line is drawn again below it. */
+/* Print a line about an event, and redraw the progress line below it. */
 static void tell(const struct run *run, const char *text, const struct worker *worker,
                  uint64_t fence)
 {
@@ -70,12 +70,12 @@ static bool start_worker(struct run *run, struct worker *worker)
 		return complain("no socket pair", strerror(errno));
 	worker->pid = fork();
 	if (worker->pid == 0) {
-		/* The end of a channel that a brother keeps open would never be seen as closed. */
+		/* Close the other workers' channels: an inherited copy would hide their end. */
 		for (int i = 0; i < WORKERS; i++)
 			if (run->workers[i].channel >= 0)
 				close(run->workers[i].channel);
 		close(pair[0]);
-		/* A terminal sends these to the whole group: the supervisor alone ends the run. */
+		/* A terminal signals the whole group, but only the supervisor ends the run. */
 		signal(SIGINT, SIG_IGN);
 		signal(SIGQUIT, SIG_IGN);
 		signal(SIGHUP, SIG_IGN);
@@ -92,7 +92,7 @@ static bool start_worker(struct run *run, struct worker *worker)
 	return true;
 }
 
-/* The next order for a worker that has nothing to do; none yet if the last batches are under way,
+/* Give an idle worker its next order.  While the last batches are in progress, there is none yet,
  * since one of them may come back. */
 static void give_order(struct run *run, struct worker *worker)
 {
@@ -114,7 +114,7 @@ static void give_order(struct run *run, struct worker *worker)
 		worker->stopped = order.pause = true;
 	}
 	worker->batch = order.batch;
-	/* Should it be dead, its channel ends, and that is where its batch is taken back. */
+	/* If the worker is dead, its channel ends, and its batch is taken back then. */
 	(void)channel_send(worker->channel, &order, sizeof(order));
 }
 
@@ -138,7 +138,7 @@ static void stop_holder(struct run *run, struct worker *worker, const struct not
 	tell(run, "holds the lock and is stopped (SIGSTOP)", worker, note->fence);
 }
 
-/* Continue the stopped one as soon as its lease has run out and somebody else has merged. */
+/* Continue the stopped worker when its lease has expired and another worker has merged. */
 static void look_after_stopped(struct run *run)
 {
 	struct order go_on = {.kind = GO_ON};
@@ -153,7 +153,7 @@ static void look_after_stopped(struct run *run)
 	run->stopped = NULL;
 }
 
-/* Past the latch, which opens when the last one is ready. */
+/* Record the times of a worker that has passed the latch, and give it its first order. */
 static void hear_ready(struct run *run, struct worker *worker, const struct note *note)
 {
 	struct demo *demo = run->demo;
@@ -196,8 +196,8 @@ static void report_death(const struct run *run, const struct worker *worker, int
 	tell(run, text, worker, 0);
 }
 
-/* The channel has ended, so the process has or will: nothing of it can change the file after
- * waitpid() returned. */
+/* The channel has ended, so the process has ended or will end.  After waitpid() it cannot change
+ * the file any more. */
 static void bury(struct run *run, struct worker *worker)
 {
 	struct shared_head head;
@@ -260,13 +260,13 @@ static void listen_to_all(struct run *run)
 		for (int i = 0; i < WORKERS; i++)
 			if (fds[i].revents)
 				hear(run, &run->workers[i]);
-	/* A batch that came back goes to whoever has nothing to do. */
+	/* Hand a batch that came back to an idle worker. */
 	for (int i = 0; i < WORKERS && run->again_count > 0; i++)
 		if (run->workers[i].channel >= 0 && run->workers[i].batch < 0)
 			give_order(run, &run->workers[i]);
 }
 
-/* All is merged, or all is over: every worker ends. */
+/* End every worker: all batches are merged, or the run has failed. */
 static void dismiss(struct run *run)
 {
 	struct order quit = {.kind = QUIT};
@@ -313,7 +313,7 @@ bool supervisor_run(struct demo *demo, struct worker workers[WORKERS], volatile 
 	if (run.terminal)
 		printf("\r\033[K");
 	dismiss(&run);
-	/* A run in which nothing went wrong would prove nothing. */
+	/* A run without both accidents would prove nothing. */
 	if (run.ok && demo->locked && (run.kill_planned || run.stop_planned || !run.refusal_seen))
 		run.ok = complain("an accident did not happen", "no verdict");
 	return run.ok;

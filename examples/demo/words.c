@@ -29,7 +29,7 @@ struct words {
 	size_t file_size;
 };
 
-/* What a byte may be in an identifier. */
+/* The role that a byte can have in an identifier. */
 static bool starts(unsigned char byte)
 {
 	return (byte >= 'a' && byte <= 'z') || (byte >= 'A' && byte <= 'Z') || byte == '_';
@@ -154,7 +154,7 @@ static bool add(struct words *words, const char *text, size_t len)
 	return true;
 }
 
-/* The whole file into words->file. */
+/* Read the whole file into words->file. */
 static bool read_file(struct words *words, const char *path, size_t *len)
 {
 	int fd = open(path, O_RDONLY | O_CLOEXEC);

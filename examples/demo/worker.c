@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT
  * One worker: takes a batch, counts it with a permit to read, and merges the counts under the lock.
- * It trusts nobody, not even itself: that the lock was lost meanwhile is for the file to notice, by
- * the fence. */
+ * It does not check whether it has lost the lock: the file does this, by the fence. */
 #include "demo.h"
 
 #include <errno.h>
@@ -17,7 +16,7 @@
 
 #define START_LIMIT_MS 30000
 
-/* What a worker has.  Without the lock there is no store: the three are NULL. */
+/* The state of a worker.  Without the lock there is no store, and the three handles are NULL. */
 struct self {
 	const struct demo *demo;
 	int number; /* from 0 */
@@ -58,8 +57,8 @@ bool channel_receive(int fd, void *message, size_t size)
 	return true;
 }
 
-/* Says that the lock is held and does not go on before it is told to.  The supervisor kills or
- * stops us here, so that it happens for sure while we hold it. */
+/* Report that the lock is held, and wait for an order to continue.  The supervisor kills or stops
+ * the worker here, so that this certainly happens while it holds the lock. */
 static bool pause_holding(int channel, struct note *note)
 {
 	struct order order;
@@ -69,7 +68,7 @@ static bool pause_holding(int channel, struct note *note)
 	       channel_receive(channel, &order, sizeof(order));
 }
 
-/* One attempt.  False when this worker cannot go on. */
+/* Try once to merge.  False if this worker cannot continue. */
 static bool merge_once(const struct self *self, struct order *order, const struct word *words,
                        size_t count, struct note *note)
 {
@@ -116,8 +115,8 @@ static bool count_batch(const struct self *self, int batch)
 	return true;
 }
 
-/* Reads files only with a permit of the semaphore.  One that was lost is no harm here: what we read
- * stays as it is; the meter will say if there were too many of us. */
+/* Read files with a permit of the semaphore.  The loss of a permit does no harm here: the files do
+ * not change, and the meter detects too many readers. */
 static bool read_batch(const struct self *self, int batch)
 {
 	uint64_t hold = 0;
@@ -133,7 +132,7 @@ static bool read_batch(const struct self *self, int batch)
 		return ok;
 	err = lk_semaphore_release(self->readers, hold);
 	if (err != LK_OK && err != LK_ELOST && err != LK_EUNKNOWN)
-		return complain("cannot give the permit back", lk_errmsg());
+		return complain("cannot release the permit", lk_errmsg());
 	return ok;
 }
 
@@ -148,7 +147,7 @@ static bool do_batch(const struct self *self, struct order *order)
 	sorted = words_sorted(self->words, &count);
 	if (!sorted)
 		return complain("out of memory", "sorting");
-	/* Refused: what we read was old.  Once more, from the start, under a new hold. */
+	/* Refused: the file has changed since it was read.  Start again under a new hold. */
 	do {
 		if (!merge_once(self, order, sorted, count, &note) ||
 		    !channel_send(self->channel, &note, sizeof(note)))
@@ -157,7 +156,7 @@ static bool do_batch(const struct self *self, struct order *order)
 	return true;
 }
 
-/* Counts itself at the latch and waits until all have: nobody begins before all are ready. */
+/* Count down and wait for the latch, so that no worker begins before all are ready. */
 static bool start_together(const struct self *self)
 {
 	struct note ready = {.kind = READY, .batch = -1, .ready_us = now_us()};

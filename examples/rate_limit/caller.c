@@ -10,13 +10,12 @@
 #define WARM_UP_CALLS 20
 #define WAIT_MS 60000
 #define CALL_LIMIT_MS 10000
-/* Between a permit and its call other things happen, and the network to a real service is slow and
- * never equally so.  The loopback is neither: a nap of 0 to 40 ms stands for all that. */
+/* Between a grant and its call other code runs, and the network to a real service is slow and
+ * irregular.  The loopback is neither, so a nap of 0 to 40 ms represents these delays. */
 #define DELAY_MAX_MS 40
-/* What is allowed for is a multiple of what was measured, and some more: a permit that was waited
- * for is announced by a message and then claimed, one round trip more than in the warm-up, and a
- * few calls say little of the hour when the machine is busy.  It costs speed only: each 200 calls
- * take that much longer. */
+/* The allowance for delays is a multiple of the measured delay plus a constant: a grant after a
+ * wait arrives by a message, unlike those of the warm-up, and a few calls do not show how slow a
+ * busy machine can be.  It costs only speed: each 200 calls take that much longer. */
 #define HEADROOM 3
 #define HEADROOM_MORE_US 100000
 
@@ -50,9 +49,8 @@ static bool call(CURL *http, int port, const char *path, int number)
 	return status == 200 || complain(url, "not 200");
 }
 
-/* Everything that a call does, with permits that nobody else wants: the time from before the
- * request for the permit to the answer of the service is longer than that from the grant to the
- * arrival. */
+/* Measure whole calls, with permits that no other process wants.  The time from the request for a
+ * permit to the response of the service is longer than the time from the grant to the arrival. */
 static bool warm_up(lk_client *client, CURL *http, int port, struct caller *caller)
 {
 	lk_semaphore_options options = {

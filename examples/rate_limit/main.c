@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * Starts ten callers and the service, and asks the service what it saw. */
+ * Start ten callers and the service, and compare the service's count with the limit. */
 #include "rate_limit.h"
 
 #include <stdio.h>
@@ -17,7 +17,7 @@ int64_t now_us(void)
 	return (int64_t)now.tv_sec * 1000000 + now.tv_nsec / 1000;
 }
 
-/* False if one could not be started; the others go on. */
+/* False if a caller could not be started; the others continue. */
 static bool start_callers(const char *store, int listener, int port, struct caller *callers)
 {
 	for (int i = 0; i < CALLERS; i++) {
@@ -43,7 +43,7 @@ static bool wait_for_callers(void)
 	return ok;
 }
 
-/* What the callers measured, and what it cost. */
+/* Print the delays that the callers measured, and the time that the lease was extended by. */
 static void report_callers(const struct caller *callers)
 {
 	int64_t measured_us = 0, allowed_us = 0, longest_us = 0;

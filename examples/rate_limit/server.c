@@ -32,8 +32,8 @@ int server_listen(int *port)
 	return listener;
 }
 
-/* Called twice for a request: when its head was read, which is when it counts, and when it was read
- * whole and may be answered. */
+/* Called twice per request: when its head was read, which is when it counts, and when it was read
+ * completely and may be answered. */
 static enum MHD_Result answer(void *arg, struct MHD_Connection *connection, const char *url,
                               const char *method, const char *version, const char *body,
                               size_t *body_size, void **request)
@@ -72,7 +72,7 @@ int server_calls(void)
 	return arrival_count;
 }
 
-/* A window that has the most calls begins with a call: only these are looked at. */
+/* A window with the most calls begins with a call, so only such windows are examined. */
 int server_most_calls(int64_t window_us)
 {
 	int most = 0, last = 0;
