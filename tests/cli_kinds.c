@@ -223,7 +223,7 @@ TEST(errors_of_the_store_have_their_statuses)
 	begin();
 	redis = redis_open(&server);
 	RUNS(1, &cmd, "latchkey", "break", "a");
-	ck_assert_str_eq(cmd.err, "latchkey: cannot break \"a\": nobody holds it\n");
+	ck_assert_str_eq(cmd.err, "latchkey: cannot break \"a\": not held\n");
 	redis_do(redis, "SET lk:fence abc");
 	RUNS(69, &cmd, "latchkey", "lock", "a", "true");
 	ck_assert_ptr_nonnull(strstr(cmd.err, "the fence counter is "));
