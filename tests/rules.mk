@@ -28,7 +28,7 @@ TEST_LIBS := $(HARNESS) $(STATIC) $(HIREDIS_LIBS) $(CHECK_LIBS) $(LUA_LIBS) -ldl
 COMMIT = $(or $(LK_COMMIT),$(shell git rev-parse --short HEAD 2>/dev/null || echo unknown; \
 	git diff --quiet HEAD 2>/dev/null || ! git rev-parse HEAD >/dev/null 2>&1 || echo +changes))
 # pass NAMES: hand these settings to a program in its environment.
-pass = $(foreach name,$(1),$(name)="$($(name))")
+pass = $(foreach name,$(1),$(if $($(name)),$(name)="$($(name))"))
 
 # ---- what is built -------------------------------------------------------------------------------
 
