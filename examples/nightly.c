@@ -5,29 +5,35 @@
 #include <stdio.h>
 #include <sys/statvfs.h>
 
+/* Runs under the lock. */
+static int write_line(void *path, uint64_t fence)
+{
+	struct statvfs disk;
+	FILE *journal;
+
+	if (statvfs("/", &disk) || !(journal = fopen(path, "a")))
+		return 1;
+	fprintf(journal, "%llu: %llu MB free\n", (unsigned long long)fence,
+	        (unsigned long long)disk.f_bavail * disk.f_frsize >> 20);
+	return fclose(journal) != 0;
+}
+
 int main(int argc, char **argv)
 {
 	lk_client *client = NULL;
 	lk_lock *lock;
-	struct statvfs disk;
-	FILE *journal = NULL;
-	uint64_t fence;
-	lk_err err = lk_client_open(NULL, NULL, &client);
+	lk_run run = {.result = 1};
+	lk_err err;
 
+	if (argc != 2)
+		return 64;
+	err = lk_client_open(NULL, NULL, &client);
 	if (err == LK_OK)
 		err = lk_lock_open(client, "nightly", 0, NULL, &lock);
 	if (err == LK_OK)
-		err = lk_lock_acquire(lock, 0, &fence);
-	if (err == LK_OK && argc == 2 && !statvfs("/", &disk))
-		journal = fopen(argv[1], "a");
-	if (journal) {
-		fprintf(journal, "%llu: %llu MB free\n", (unsigned long long)fence,
-		        (unsigned long long)disk.f_bavail * disk.f_frsize >> 20);
-		fclose(journal);
-		err = lk_lock_release(lock);
-	}
+		err = lk_lock_run(lock, 0, write_line, argv[1], &run);
 	if (err != LK_OK)
 		fprintf(stderr, "nightly: %s\n", lk_errmsg());
 	lk_client_close(client);
-	return err != LK_OK || !journal;
+	return err != LK_OK || run.result != 0;
 }

@@ -412,6 +412,46 @@ LK_API lk_err lk_lock_cancel(lk_lock *lock);
  * The owner. */
 LK_API LK_MUST_USE lk_err lk_lock_extend(lk_lock *lock, int64_t lease_ms);
 
+/* Called while the lock or the permits are held.  fence is the hold's: see lk_lock_acquire().  It
+ * must return (no longjmp(), no pthread_exit()), and must close neither the handle nor its client.
+ */
+typedef int lk_run_fn(void *arg, uint64_t fence);
+
+typedef enum lk_run_stage {
+	LK_RUN_DONE = 0,    /* acquired, called, released */
+	LK_RUN_ACQUIRE = 1, /* not acquired: the function was not called */
+	LK_RUN_RELEASE = 2, /* the function returned, the release failed */
+} lk_run_stage;
+
+typedef struct lk_run {
+	lk_run_stage stage;  /* how far it came */
+	int result;          /* what the function returned, 0 if it was not called */
+	uint64_t fence;      /* of the hold, 0 if the function was not called */
+	lk_lost_reason lost; /* the hold was lost while the function ran; 0 = it was not */
+	int64_t reserved[8]; /* zero */
+} lk_run;
+
+/* Acquire the lock, call a function, release the lock.
+ *
+ *   wait_ms  as for lk_lock_acquire()
+ *   fn       called once, by this thread, if the lock was acquired
+ *   arg      passed to fn
+ *   out      gets what happened; may be NULL.  Written whatever the call returns, except
+ *            LK_EINVALID
+ *
+ * LK_OK         fn was called, and the lock was held all the time; what fn returned is out->result
+ * LK_ELOST      fn was called, but the hold was lost meanwhile (out->lost): another client may have
+ *               held the lock while fn ran.  With LK_RUN_ACQUIRE: as lk_lock_acquire()
+ * LK_EUNKNOWN   with LK_RUN_RELEASE: fn was called, and the release is not confirmed, as
+ *               lk_lock_release().  With LK_RUN_ACQUIRE: as lk_lock_acquire()
+ * LK_ENOTOWNER  fn was called, and has released the hold itself
+ * LK_EINVALID   lock or fn is NULL, or wait_ms is below -1; fn was not called
+ * Else as lk_lock_acquire() and lk_lock_release(); out->stage tells which of them failed.
+ *
+ * Any thread.  fn may acquire and release the lock again, like every owner. */
+LK_API LK_MUST_USE lk_err lk_lock_run(lk_lock *lock, int64_t wait_ms, lk_run_fn *fn, void *arg,
+                                      lk_run *out);
+
 /* What the caller's own hold knows, all of one moment. */
 typedef struct lk_hold {
 	uint64_t fence;       /* 0 = the caller holds nothing */
@@ -576,6 +616,11 @@ LK_API lk_err lk_semaphore_cancel(lk_semaphore *semaphore);
 /* As lk_lock_extend(), for that hold.  Any thread. */
 LK_API LK_MUST_USE lk_err lk_semaphore_extend(lk_semaphore *semaphore, uint64_t hold,
                                               int64_t lease_ms);
+
+/* As lk_lock_run(), with a hold of that many permits; the errors of acquiring are those of
+ * lk_semaphore_acquire().  fence names the hold.  Any thread. */
+LK_API LK_MUST_USE lk_err lk_semaphore_run(lk_semaphore *semaphore, int64_t permits,
+                                           int64_t wait_ms, lk_run_fn *fn, void *arg, lk_run *out);
 
 /* As lk_lock_snapshot(), of that hold of this handle.  hold_fence is what lk_semaphore_acquire()
  * gave; LK_OK also when this handle has no such hold. */

@@ -8,6 +8,7 @@
  *   std::unique_lock<latchkey::lock> hold(nightly, std::chrono::seconds(5));
  *   if (hold)
  *           store_report(nightly.fence());
+ *   nightly.run([](uint64_t fence) { store_report(fence); });
  *
  * What fails throws latchkey::error; that another holds the lock is no failure but a false.
  *
@@ -25,8 +26,10 @@
 
 #include <chrono>
 #include <cstdint>
+#include <optional>
 #include <stdexcept>
 #include <string>
+#include <type_traits>
 
 namespace latchkey
 {
@@ -100,10 +103,96 @@ template <class Rep, class Period> int64_t wait_ms(const std::chrono::duration<R
 	return wait > limit ? LONGEST_WAIT_MS : std::chrono::ceil<milliseconds>(wait).count();
 }
 
+/* Call a function with the fence, if it takes one. */
+template <class Function> auto call(Function &fn, uint64_t fence)
+{
+	if constexpr (std::is_invocable_v<Function &, uint64_t>)
+		return fn(fence);
+	else
+		return fn();
+}
+
+/* Call a function while a hold lasts, then release; also if the function throws, and then without
+ * a word, since its exception is on its way. */
+template <class Function, class Release>
+auto call_and_release(Function &fn, uint64_t fence, const Release &release)
+{
+	const auto guarded = [&] {
+		try {
+			return detail::call(fn, fence);
+		} catch (...) {
+			release();
+			throw;
+		}
+	};
+
+	if constexpr (std::is_void_v<decltype(guarded())>) {
+		guarded();
+		detail::check(release());
+	} else {
+		auto result = guarded();
+		detail::check(release());
+		return result;
+	}
+}
+
+/* The same for a hold that was perhaps not to be had (fence 0): false, or an optional that is
+ * empty, where the function was not called. */
+template <class Function, class Release>
+auto call_if_held(Function &fn, uint64_t fence, const Release &release)
+{
+	if constexpr (std::is_void_v<decltype(detail::call(fn, fence))>) {
+		if (fence)
+			detail::call_and_release(fn, fence, release);
+		return fence != 0;
+	} else {
+		using result = std::optional<decltype(detail::call(fn, fence))>;
+		return fence ? result(detail::call_and_release(fn, fence, release)) : result();
+	}
+}
+
+/* The owner of one handle of the C interface, which it closes. */
+template <class Handle, lk_err (*Close)(Handle *)> class owner
+{
+      public:
+	owner(owner &&other) noexcept : handle_(other.handle_)
+	{
+		other.handle_ = nullptr;
+	}
+
+	owner &operator=(owner &&other) noexcept
+	{
+		if (this != &other) {
+			Close(handle_);
+			handle_ = other.handle_;
+			other.handle_ = nullptr;
+		}
+		return *this;
+	}
+
+	owner(const owner &) = delete;
+	owner &operator=(const owner &) = delete;
+
+	Handle *native_handle() const noexcept
+	{
+		return handle_;
+	}
+
+      protected:
+	owner() = default;
+
+	~owner()
+	{
+		Close(handle_);
+	}
+
+	Handle *handle_ = nullptr;
+};
+
 } // namespace detail
 
 /* An owner of one lk_client.  Outlives the handles opened from it. */
-class client
+class client : public detail::owner<lk_client, lk_client_close>
 {
       public:
 	explicit client(const char *url = nullptr, const lk_client_options *options = nullptr)
@@ -118,29 +207,6 @@ class client
 	{
 	}
 
-	client(client &&other) noexcept : handle_(other.handle_)
-	{
-		other.handle_ = nullptr;
-	}
-
-	client &operator=(client &&other) noexcept
-	{
-		if (this != &other) {
-			lk_client_close(handle_);
-			handle_ = other.handle_;
-			other.handle_ = nullptr;
-		}
-		return *this;
-	}
-
-	client(const client &) = delete;
-	client &operator=(const client &) = delete;
-
-	~client()
-	{
-		lk_client_close(handle_);
-	}
-
 	/* What it did since it was opened. */
 	lk_counters counters() const
 	{
@@ -148,19 +214,12 @@ class client
 		detail::check(lk_client_counters(handle_, &result));
 		return result;
 	}
-
-	lk_client *native_handle() const noexcept
-	{
-		return handle_;
-	}
-
-      private:
-	lk_client *handle_ = nullptr;
 };
 
-/* An owner of one lk_lock.  Reentrant: the owner may lock it again, through any handle.  Known as
- * latchkey::lock; the class needs another name, since one called lock cannot have a lock(). */
-class named_lock
+/* An owner of one lk_lock, whose destructor releases what was acquired through it.  Reentrant: the
+ * owner may lock it again, through any handle.  Known as latchkey::lock; the class needs another
+ * name, since one called lock cannot have a lock(). */
+class named_lock : public detail::owner<lk_lock, lk_lock_close>
 {
       public:
 	named_lock(const client &from, const std::string &name, const lk_lock_options &options = {})
@@ -169,34 +228,10 @@ class named_lock
 		                           &handle_));
 	}
 
-	named_lock(named_lock &&other) noexcept : handle_(other.handle_)
-	{
-		other.handle_ = nullptr;
-	}
-
-	named_lock &operator=(named_lock &&other) noexcept
-	{
-		if (this != &other) {
-			lk_lock_close(handle_);
-			handle_ = other.handle_;
-			other.handle_ = nullptr;
-		}
-		return *this;
-	}
-
-	named_lock(const named_lock &) = delete;
-	named_lock &operator=(const named_lock &) = delete;
-
-	/* Releases what was acquired through it. */
-	~named_lock()
-	{
-		lk_lock_close(handle_);
-	}
-
 	/* Wait as long as it takes. */
 	void lock()
 	{
-		detail::check(lk_lock_acquire(handle_, LK_FOREVER, NULL));
+		detail::check(lk_lock_acquire(handle_, LK_FOREVER, nullptr));
 	}
 
 	/* False when another holds it. */
@@ -233,6 +268,29 @@ class named_lock
 		detail::check(lk_lock_release(handle_));
 	}
 
+	/* Call fn() or fn(fence) while the lock is held, and return its result.  The lock is
+	 * released before an exception of fn leaves.  Throws LK_ELOST if the hold was lost while fn
+	 * ran, and what release() throws. */
+	template <class Function> auto run(Function &&fn)
+	{
+		uint64_t fence = 0;
+
+		detail::check(lk_lock_acquire(handle_, LK_FOREVER, &fence));
+		return detail::call_and_release(fn, fence,
+		                                [this] { return lk_lock_release(handle_); });
+	}
+
+	/* The same, waiting at most that long for the lock; an empty std::optional, or false if fn
+	 * returns nothing, when it was not to be had in time: then fn was not called. */
+	template <class Rep, class Period, class Function>
+	auto run_for(const std::chrono::duration<Rep, Period> &wait, Function &&fn)
+	{
+		uint64_t fence = 0;
+
+		detail::got(lk_lock_acquire(handle_, detail::wait_ms(wait), &fence));
+		return detail::call_if_held(fn, fence, [this] { return lk_lock_release(handle_); });
+	}
+
 	/* End every wait in progress on this handle; they throw LK_ECANCELED.  Any thread. */
 	void cancel()
 	{
@@ -266,24 +324,17 @@ class named_lock
 		return lk_lock_state(handle_);
 	}
 
-	lk_lock *native_handle() const noexcept
-	{
-		return handle_;
-	}
-
       private:
 	bool acquire(int64_t wait_ms)
 	{
-		return detail::got(lk_lock_acquire(handle_, wait_ms, NULL));
+		return detail::got(lk_lock_acquire(handle_, wait_ms, nullptr));
 	}
-
-	lk_lock *handle_ = nullptr;
 };
 
 using lock = named_lock;
 
 /* An owner of one lk_semaphore. */
-class semaphore
+class semaphore : public detail::owner<lk_semaphore, lk_semaphore_close>
 {
       public:
 	/* Some of its permits; given back by the destructor.  Empty when they were not to be had.
@@ -395,20 +446,6 @@ class semaphore
 		                                &options, &handle_));
 	}
 
-	semaphore(semaphore &&other) noexcept : handle_(other.handle_)
-	{
-		other.handle_ = nullptr;
-	}
-
-	semaphore &operator=(semaphore &&) = delete;
-	semaphore(const semaphore &) = delete;
-	semaphore &operator=(const semaphore &) = delete;
-
-	~semaphore()
-	{
-		lk_semaphore_close(handle_);
-	}
-
 	/* Wait as long as it takes. */
 	permits acquire(int64_t count = 1)
 	{
@@ -427,9 +464,25 @@ class semaphore
 		return take(count, detail::wait_ms(wait));
 	}
 
-	lk_semaphore *native_handle() const noexcept
+	/* As those of a lock, with so many permits. */
+	template <class Function> auto run(Function &&fn, int64_t count = 1)
 	{
-		return handle_;
+		uint64_t fence = 0;
+
+		detail::check(lk_semaphore_acquire(handle_, count, LK_FOREVER, &fence));
+		return detail::call_and_release(
+			fn, fence, [&] { return lk_semaphore_release(handle_, fence); });
+	}
+
+	template <class Rep, class Period, class Function>
+	auto run_for(const std::chrono::duration<Rep, Period> &wait, Function &&fn,
+	             int64_t count = 1)
+	{
+		uint64_t fence = 0;
+
+		detail::got(lk_semaphore_acquire(handle_, count, detail::wait_ms(wait), &fence));
+		return detail::call_if_held(fn, fence,
+		                            [&] { return lk_semaphore_release(handle_, fence); });
 	}
 
       private:
@@ -441,32 +494,16 @@ class semaphore
 			return {};
 		return {handle_, hold};
 	}
-
-	lk_semaphore *handle_ = nullptr;
 };
 
 /* An owner of one lk_latch. */
-class latch
+class latch : public detail::owner<lk_latch, lk_latch_close>
 {
       public:
 	latch(const client &from, const std::string &name, const lk_latch_options &options = {})
 	{
 		detail::check(lk_latch_open(from.native_handle(), name.data(), name.size(),
 		                            &options, &handle_));
-	}
-
-	latch(latch &&other) noexcept : handle_(other.handle_)
-	{
-		other.handle_ = nullptr;
-	}
-
-	latch &operator=(latch &&) = delete;
-	latch(const latch &) = delete;
-	latch &operator=(const latch &) = delete;
-
-	~latch()
-	{
-		lk_latch_close(handle_);
 	}
 
 	/* False when it counts already: then nothing changed. */
@@ -513,14 +550,6 @@ class latch
 	{
 		return detail::got(lk_latch_await(handle_, detail::wait_ms(wait)));
 	}
-
-	lk_latch *native_handle() const noexcept
-	{
-		return handle_;
-	}
-
-      private:
-	lk_latch *handle_ = nullptr;
 };
 
 } // namespace latchkey

@@ -20,6 +20,7 @@ static lk_lock *lock;
 static lk_semaphore *semaphore;
 static lk_latch *latch;
 static lk_hold snapshot;
+static lk_run run;
 static lk_party parties[2];
 static lk_ticket permits[2];
 static lk_lock_status lock_status;
@@ -35,6 +36,11 @@ static size_t count;
 static bool next_name(void *arg, const char *name, size_t name_len)
 {
 	return arg != NULL || name != NULL || name_len > 0;
+}
+
+static int work(void *arg, uint64_t fence)
+{
+	return arg != NULL && fence == 0;
 }
 
 static bool named(const char *parameter)
@@ -70,6 +76,10 @@ static lk_err try_without_fence(lk_lock *free_lock)
 	ALLOWED(lk_lock_close, lock, lk_lock_close(NULL) == LK_OK)                                 \
 	REFUSED(lk_lock_acquire, lock, (NULL, 0, &hold))                                           \
 	ALLOWED(lk_lock_acquire, fence, try_without_fence(lock) == LK_OK)                          \
+	REFUSED(lk_lock_run, lock, (NULL, 0, work, NULL, &run))                                    \
+	REFUSED(lk_lock_run, fn, (lock, 0, NULL, NULL, &run))                                      \
+	ALLOWED(lk_lock_run, arg, lk_lock_run(lock, 0, work, NULL, &run) == LK_OK)                 \
+	ALLOWED(lk_lock_run, out, lk_lock_run(lock, 0, work, &count, NULL) == LK_OK)               \
 	REFUSED(lk_lock_release, lock, (NULL))                                                     \
 	REFUSED(lk_lock_cancel, lock, (NULL))                                                      \
 	REFUSED(lk_lock_extend, lock, (NULL, 1000))                                                \
@@ -93,6 +103,12 @@ static lk_err try_without_fence(lk_lock *free_lock)
 	REFUSED(lk_semaphore_acquire, semaphore, (NULL, 1, 0, &hold))                              \
 	/* Allowed where leases are fixed, which these are not. */                                 \
 	REFUSED(lk_semaphore_acquire, hold, (semaphore, 1, 0, NULL))                               \
+	REFUSED(lk_semaphore_run, semaphore, (NULL, 1, 0, work, NULL, &run))                       \
+	REFUSED(lk_semaphore_run, fn, (semaphore, 1, 0, NULL, NULL, &run))                         \
+	ALLOWED(lk_semaphore_run, arg,                                                             \
+	        lk_semaphore_run(semaphore, 1, 0, work, NULL, &run) == LK_OK)                      \
+	ALLOWED(lk_semaphore_run, out,                                                             \
+	        lk_semaphore_run(semaphore, 1, 0, work, &count, NULL) == LK_OK)                    \
 	REFUSED(lk_semaphore_release, semaphore, (NULL, 1))                                        \
 	REFUSED(lk_semaphore_release_some, semaphore, (NULL, 1, 1))                                \
 	REFUSED(lk_semaphore_cancel, semaphore, (NULL))                                            \

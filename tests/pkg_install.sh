@@ -99,6 +99,55 @@ static void loss(latchkey::client &client)
 	check(told == LK_ELOST, "release tells of the loss");
 }
 
+/* A function runs under the lock; what it throws leaves after the release. */
+static void runs(latchkey::client &client)
+{
+	latchkey::lock one(client, "run");
+	latchkey::semaphore pool(client, "run pool", 2);
+	latchkey::client others;
+	latchkey::lock same(others, "run");
+	const auto wait = std::chrono::milliseconds(50);
+	uint64_t seen = 0;
+	bool called = false;
+	lk_err told = LK_OK;
+
+	check(one.run([&](uint64_t fence) { return fence == one.fence() && fence; }), "the fence");
+	one.run([&] { called = one.is_mine() && !same.try_lock(); });
+	check(called && !one.is_mine(), "held while it runs");
+	check(one.run_for(wait, [] { return std::string("text"); }).value() == "text", "a result");
+	check(one.run_for(wait, [&](uint64_t fence) { seen = fence; }) && seen, "true: it ran");
+	same.lock();
+	check(!one.run_for(wait, [] {}) && !one.run_for(wait, [] { return 1; }), "not called");
+	same.unlock();
+	try {
+		one.run([]() -> int { throw std::out_of_range("thrown"); });
+		check(false, "thrown on");
+	} catch (const std::out_of_range &error) {
+		check(same.try_lock(), "released before the exception leaves");
+		same.unlock();
+	}
+	try {
+		one.run([&] {
+			check(lk_lock_break(same.native_handle(), nullptr) == LK_OK, "broken");
+		});
+	} catch (const latchkey::error &error) {
+		told = error.code();
+	}
+	check(told == LK_ELOST, "a loss is thrown");
+
+	check(pool.run([&] { return !pool.try_acquire(1); }, 2), "two permits");
+	check(pool.run_for(wait, [&](uint64_t fence) { return fence; }).value() > 0, "a fence");
+	{
+		latchkey::semaphore::permits all = pool.acquire(2);
+		check(!pool.run_for(wait, [] {}), "no permits");
+	}
+	try {
+		pool.run([] { throw 1; }, 2);
+	} catch (int) {
+		check(bool(pool.try_acquire(2)), "given back before the exception leaves");
+	}
+}
+
 /* Permits go back with their owner, some of them before; a latch opens. */
 static void counting(latchkey::client &client)
 {
@@ -148,6 +197,7 @@ int main()
 		latchkey::client client("local:");
 		guards(client);
 		loss(client);
+		runs(client);
 		counting(client);
 		try {
 			latchkey::client nowhere("redis+unix:///nowhere/at/all");

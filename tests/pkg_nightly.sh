@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# The program of 25 lines does what it says: of several that start together each line is one that
+# examples/nightly.c does what it says: of several that start together each line is one that
 # held the lock, and who finds it held leaves.
 set -eu
 cd "$(dirname "$0")/.."

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * The lock's public calls: check the arguments, make an op, run it. */
 #include "runtime/client.h"
+#include "run.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -114,14 +115,14 @@ lk_err lk_lock_acquire(lk_lock *lock, int64_t wait_ms, uint64_t *result)
 	return LK_OK;
 }
 
-lk_err lk_lock_release(lk_lock *lock)
+lk_err lk__lock_release(struct lk_lock *lock, lk_lost_reason *lost)
 {
 	uint64_t owner;
 	int64_t now_ns = lk__now_ns();
 	struct lk__call call;
-	lk_err err = lk__refuse_null(lock, "lock");
+	lk_err err = lk__handle_enter(&lock->handle);
 
-	if (err || (err = lk__handle_enter(&lock->handle)))
+	if (err)
 		return err;
 	owner = owner_of(lock);
 	if (lk__core_unenter(now_ns, lock->handle.name, owner)) {
@@ -129,7 +130,17 @@ lk_err lk_lock_release(lk_lock *lock)
 		return LK_OK;
 	}
 	init_call(&call, lock, owner);
-	return lk__call_run(&call, now_ns, lk__core_release);
+	if ((err = lk__call_run(&call, now_ns, lk__core_release)) == LK_ELOST)
+		*lost = (lk_lost_reason)call.op.lost;
+	return err;
+}
+
+lk_err lk_lock_release(lk_lock *lock)
+{
+	lk_lost_reason lost;
+	lk_err err = lk__refuse_null(lock, "lock");
+
+	return err ? err : lk__lock_release(lock, &lost);
 }
 
 lk_err lk_lock_extend(lk_lock *lock, int64_t lease_ms)

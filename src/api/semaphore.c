@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * The semaphore's public calls: check the arguments, make an op, run it. */
 #include "runtime/client.h"
+#include "run.h"
 #include "semaphore_query.h"
 
 #include <stdlib.h>
@@ -119,9 +120,9 @@ lk_err lk_semaphore_acquire(lk_semaphore *semaphore, int64_t permits, int64_t wa
 static lk_err enter_for(struct lk_semaphore *semaphore, uint64_t fence, struct lk__call *call)
 {
 	const struct lk__hold *hold;
-	lk_err err = lk__refuse_null(semaphore, "semaphore");
+	lk_err err = lk__handle_enter(&semaphore->handle);
 
-	if (err || (err = lk__handle_enter(&semaphore->handle)))
+	if (err)
 		return err;
 	hold = lk__core_hold(semaphore->handle.name, fence);
 	if (!hold || hold->handle != semaphore) {
@@ -134,7 +135,8 @@ static lk_err enter_for(struct lk_semaphore *semaphore, uint64_t fence, struct l
 }
 
 /* permits: 0 = all. */
-static lk_err release(struct lk_semaphore *semaphore, uint64_t hold, uint32_t permits)
+static lk_err release(struct lk_semaphore *semaphore, uint64_t hold, uint32_t permits,
+                      lk_lost_reason *lost)
 {
 	struct lk__call call;
 	lk_err err = enter_for(semaphore, hold, &call);
@@ -142,21 +144,38 @@ static lk_err release(struct lk_semaphore *semaphore, uint64_t hold, uint32_t pe
 	if (err)
 		return err;
 	call.op.permits = permits;
-	return lk__call_run(&call, lk__now_ns(), lk__core_release_permits);
+	err = lk__call_run(&call, lk__now_ns(), lk__core_release_permits);
+	if (err == LK_ELOST)
+		*lost = (lk_lost_reason)call.op.lost;
+	return err;
+}
+
+lk_err lk__semaphore_release(struct lk_semaphore *semaphore, uint64_t hold, lk_lost_reason *lost)
+{
+	return release(semaphore, hold, 0, lost);
 }
 
 lk_err lk_semaphore_release(lk_semaphore *semaphore, uint64_t hold)
 {
-	return release(semaphore, hold, 0);
+	lk_lost_reason lost;
+	lk_err err = lk__refuse_null(semaphore, "semaphore");
+
+	return err ? err : release(semaphore, hold, 0, &lost);
 }
 
 lk_err lk_semaphore_release_some(lk_semaphore *semaphore, uint64_t hold, int64_t permits)
 {
+	lk_lost_reason lost;
+	lk_err err = lk__refuse_null(semaphore, "semaphore");
+
+	if (err)
+		return err;
 	if (permits < 1)
 		return lk__failf(LK_EINVALID, "permits: must be 1 or more, not %lld",
 		                 (long long)permits);
 	/* No hold can have more: same error as for more than this one has. */
-	return release(semaphore, hold, permits > LK_PERMITS_MAX ? UINT32_MAX : (uint32_t)permits);
+	return release(semaphore, hold, permits > LK_PERMITS_MAX ? UINT32_MAX : (uint32_t)permits,
+	               &lost);
 }
 
 lk_err lk_semaphore_extend(lk_semaphore *semaphore, uint64_t hold, int64_t lease_ms)
@@ -164,9 +183,9 @@ lk_err lk_semaphore_extend(lk_semaphore *semaphore, uint64_t hold, int64_t lease
 	struct lk__call call;
 	lk_err err;
 
-	if ((err = lk__check_range("lease_ms", lease_ms, LK_LEASE_MIN_MS, LK_LEASE_MAX_MS)))
-		return err;
-	if ((err = enter_for(semaphore, hold, &call)))
+	if ((err = lk__refuse_null(semaphore, "semaphore")) ||
+	    (err = lk__check_range("lease_ms", lease_ms, LK_LEASE_MIN_MS, LK_LEASE_MAX_MS)) ||
+	    (err = enter_for(semaphore, hold, &call)))
 		return err;
 	call.op.lease_ms = lease_ms;
 	return lk__call_run(&call, lk__now_ns(), lk__core_extend);

@@ -344,7 +344,7 @@ static void left(struct lk__core *core, int64_t now_ns, struct lk__ticket *ticke
 		ticket->leavers = waiter->next;
 		/* A second leave finds nothing if the first one was executed. */
 		if (confirmed && err == LK_OK && !answer->mine && ticket->leaves_sent == 1)
-			lk__complete(core, waiter, LK_ELOST, "the store no longer had the hold");
+			lk__complete_lost(core, waiter, LK_LOST_TAKEN);
 		else if (confirmed)
 			lk__complete(core, waiter, err,
 			             err == LK_ETIMEDOUT ? "not acquired in time"

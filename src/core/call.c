@@ -154,9 +154,9 @@ static void release(struct lk__core *core, int64_t now_ns, struct lk__hold *hold
 		lk__complete(core, waiter, LK_OK, NULL);
 	} else if (hold->count > 1) {
 		hold->count--;
-		lk__complete(core, waiter, LK_ELOST, lk_lost_reason_name(hold->lost));
+		lk__complete_lost(core, waiter, hold->lost);
 	} else if (hold->lost) {
-		lk__complete(core, waiter, LK_ELOST, lk_lost_reason_name(hold->lost));
+		lk__complete_lost(core, waiter, hold->lost);
 		lk__hold_retire(core, hold);
 	} else {
 		give_back(core, now_ns, hold, waiter);
@@ -198,7 +198,7 @@ void lk__core_release_permits(struct lk__core *core, int64_t now_ns, struct lk__
 		hold->count = 1; /* all of it */
 		release(core, now_ns, hold, waiter);
 	} else if (hold->lost) {
-		lk__complete(core, waiter, LK_ELOST, lk_lost_reason_name(hold->lost));
+		lk__complete_lost(core, waiter, hold->lost);
 	} else {
 		shrink(core, now_ns, hold, waiter);
 	}
@@ -214,7 +214,7 @@ void lk__core_extend(struct lk__core *core, int64_t now_ns, struct lk__op *waite
 	if (!hold) {
 		lk__complete(core, waiter, LK_ENOTOWNER, "not held by the caller");
 	} else if (hold->lost) {
-		lk__complete(core, waiter, LK_ELOST, lk_lost_reason_name(hold->lost));
+		lk__complete_lost(core, waiter, hold->lost);
 	} else {
 		for (at = &hold->ticket->extenders; *at;)
 			at = &(*at)->next;

@@ -59,6 +59,12 @@ void lk__complete(struct lk__core *core, struct lk__op *op, lk_err err, const ch
 	core->done_end = &op->next;
 }
 
+void lk__complete_lost(struct lk__core *core, struct lk__op *op, uint8_t reason)
+{
+	op->lost = reason;
+	lk__complete(core, op, LK_ELOST, lk_lost_reason_name((lk_lost_reason)reason));
+}
+
 struct lk__op *lk__core_next_done(struct lk__core *core)
 {
 	struct lk__op *op = core->done;

@@ -56,7 +56,8 @@ struct lk__op {
 	uint64_t opened, removed; /* the last ones that it knows of */
 	bool absent_is_open, late;
 	/* Out. */
-	uint64_t fence;            /* of the permits */
+	uint64_t fence;            /* of the grant */
+	uint8_t lost;              /* LK_ELOST: lk_lost_reason */
 	struct lk__ticket *ticket; /* FOR_LEAVE, FOR_EXTEND */
 	bool sent;                 /* FOR_EXTEND: its request was sent */
 	int64_t remaining;         /* FOR_STEP, and counted */
@@ -76,6 +77,8 @@ void lk__op_begin_wait(struct lk__core *core, int64_t now_ns, struct lk__op *op)
 void lk__op_await_leave(struct lk__ticket *ticket, struct lk__op *op, lk_err err);
 /* Complete the op: it has no deadline any more. */
 void lk__complete(struct lk__core *core, struct lk__op *op, lk_err err, const char *text);
+/* Complete the op with LK_ELOST. */
+void lk__complete_lost(struct lk__core *core, struct lk__op *op, uint8_t reason);
 /* End the ops that have reached their deadline. */
 void lk__ops_tick(struct lk__core *core, int64_t now_ns);
 
