@@ -420,14 +420,15 @@ TEST_LIMIT(s8_busy_server_ends_no_wait_and_is_subscribed_later, 40)
 	tear_down();
 }
 
+static const char *const lies[] = {
+	"*1\r\n$5\r\nhello\r\n",
+	"*3\r\n$7\r\nstepped\r\n$1\r\nx\r\n:1\r\n",
+	"*5\r\n$7\r\ngranted\r\n:1\r\n:1\r\n:0\r\n:0\r\n",
+	"+OK\r\n",
+};
+
 TEST(n4_step_with_an_unreadable_answer_is_not_known)
 {
-	static const char *const lies[] = {
-		"*1\r\n$5\r\nhello\r\n",
-		"*3\r\n$7\r\nstepped\r\n$1\r\nx\r\n:1\r\n",
-		"*5\r\n$7\r\ngranted\r\n:1\r\n:1\r\n:0\r\n:0\r\n",
-		"+OK\r\n",
-	};
 	lk_latch *latch;
 	int count = 9;
 
@@ -443,5 +444,25 @@ TEST(n4_step_with_an_unreadable_answer_is_not_known)
 		ck_assert_int_eq(count_now(), --count); /* it was */
 		ck_assert(WITHIN(BACK_MS, answers(latch)));
 	}
+	tear_down();
+}
+
+TEST(n4_set_with_an_unreadable_answer_is_not_known)
+{
+	lk_latch *latch;
+
+	set_up();
+	latch = latch_named(far, "a");
+	OK(lk_latch_set(latch, 1, NULL));
+	for (size_t i = 0; i < sizeof(lies) / sizeof(lies[0]); i++) {
+		proxy_lie(&proxy, PROXY_COMMANDS, lies[i], strlen(lies[i]));
+		EXPECT(lk_latch_reset(latch, (int64_t)i + 2, NULL), LK_EUNKNOWN);
+		ck_assert_int_eq(count_now(), (int64_t)i + 2); /* it was */
+		ck_assert(WITHIN(BACK_MS, answers(latch)));
+	}
+	proxy_lie(&proxy, PROXY_COMMANDS, lies[0], strlen(lies[0]));
+	EXPECT(lk_latch_remove(latch), LK_EUNKNOWN);
+	ck_assert(WITHIN(BACK_MS, answers(latch)));
+	ck_assert_int_eq(latch_status(latch).state, LK_LATCH_ABSENT);
 	tear_down();
 }

@@ -248,6 +248,22 @@ TEST(calls_end_by_their_wait_and_one_command_timeout)
 	peer_stop(&hole);
 }
 
+TEST(close_ends_a_wait_that_has_no_connection)
+{
+	struct waiter waiter;
+	struct peer hole;
+	lk_client *client;
+
+	peer_start(&hole, NULL, NULL);
+	client = lazy_client(hole.url);
+	waiter_start(&waiter, lock_of_handle(client, "a", 10000), LK_FOREVER, true);
+	nap_ms(100);
+	ck_assert(!waiter.ended);
+	close_quickly(client);
+	EXPECT(waiter_join(&waiter), LK_ECLOSED);
+	peer_stop(&hole);
+}
+
 TEST(name_is_looked_up_by_the_first_call)
 {
 	lk_client *client = lazy_client("redis://no-such-host.invalid");

@@ -537,7 +537,9 @@ void lk__codec_query_answer(const struct lk__resp *resp, const char *what,
 		fail(answer, why, why->text);
 	} else if (!script_answer(resp, query, answer) &&
 	           (kind != LK__SHOW || !show_answer(resp, (lk_kind)query->noun, into, answer))) {
-		lk__why_about(why, LK_ESERVER, what, "unexpected response to a script");
+		bool changes = kind == LK__SIZE || kind == LK__SET || kind == LK__REMOVE;
+		lk__why_about(why, changes ? LK_EUNKNOWN : LK_ESERVER, what,
+		              "unexpected response to a script");
 		fail(answer, why, why->text);
 	}
 }

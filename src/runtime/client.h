@@ -237,7 +237,8 @@ lk_err lk__ask_all(struct lk__link *link, struct lk__query *const *queries, size
 lk_err lk__ask(struct lk__link *link, struct lk__query *query);
 /* Send a query without waiting.  Takes the query (NULL: out of memory).  _locked */
 void lk__ask_detached(struct lk__link *link, struct lk__query *query);
-/* The answer does not fit the query: make that this thread's error. */
+/* The response does not fit the query, which may have changed something: make that the error of
+ * this thread. */
 lk_err lk__odd_answer(const struct lk_client *client);
 
 /* ---- messages.c: the connection for messages ---------------------------------------------- */
