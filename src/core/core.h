@@ -293,8 +293,7 @@ void lk__core_request(const struct lk__pending *pending, struct lk__request *req
 void *lk__core_into(const struct lk__pending *pending);
 /* The waiter that the answer will end or advance, NULL if none or unknown. */
 struct lk__op *lk__core_asker(const struct lk__pending *pending);
-/* Is it a response that will end or advance this wait; is there nothing else but its deadline; may
- * a message do it? */
+/* A response will end or advance this wait; only a response or its deadline will; a message may. */
 bool lk__op_expects_response(const struct lk__op *waiter);
 bool lk__op_is_patient(const struct lk__op *waiter);
 bool lk__op_expects_message(const struct lk__op *waiter);
@@ -336,7 +335,7 @@ void lk__ticket_end(struct lk__core *core, struct lk__ticket *ticket);
 void lk__refusal_note(struct lk__core *core, struct lk__ticket *ticket,
                       const struct lk__answer *answer);
 bool lk__ticket_is_unknown(const struct lk__ticket *ticket);
-/* The caller has used the grant, and no hold: no leave may end it. */
+/* The grant was used, without a hold: no leave may end it. */
 bool lk__ticket_is_used(const struct lk__ticket *ticket);
 void lk__leave_begin(int64_t now_ns, struct lk__ticket *ticket);
 bool lk__ticket_matters(const struct lk__ticket *ticket, int64_t since_ns);

@@ -18,7 +18,7 @@ struct lk__address {
 
 #define LK__RESOLVE_MAX 8 /* addresses of one host that are tried */
 
-/* Look up host: a numeric address at once, a name in a thread that is detached if it is late. The
+/* Look up host: a numeric address at once, a name in a thread that is detached if it is late.  The
  * text in why has no prefix.
  *
  * LK_OK with at least one address, LK_ECONN (unknown, late, canceled), LK_ESYSTEM, LK_ENOMEM */

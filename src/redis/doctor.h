@@ -40,7 +40,7 @@ struct lk__clock_reading {
 	int64_t server_us;
 };
 
-/* The speed of the server's clock relative to ours: at least low, at most high; 1 = equal. If low
+/* The speed of the server's clock relative to ours: at least low, at most high; 1 = equal.  If low
  * is more than high, no constant speed explains the readings. */
 struct lk__clock_rate {
 	double low, high;
@@ -52,10 +52,10 @@ struct lk__clock_rate {
 
 enum lk__clock_verdict {
 	LK__CLOCK_FITS,
-	LK__CLOCK_FAST,     /* for sure faster than the margin bears */
-	LK__CLOCK_DOUBTFUL, /* certainly faster than the margin tolerates */
+	LK__CLOCK_FAST,     /* certainly faster than the margin tolerates */
+	LK__CLOCK_DOUBTFUL, /* perhaps faster */
 	LK__CLOCK_UNKNOWN,  /* the error is too large */
-	LK__CLOCK_UNEVEN,   /* one of the clocks was set meanwhile */
+	LK__CLOCK_UNEVEN,   /* one of the clocks was set during the readings */
 };
 
 /* Estimate from readings in their order, each sent after the one before was received. */

@@ -2,8 +2,8 @@
  * Topic "clock" of lk_doctor(): the time on the server's clock, and its speed.
  *
  * A holder trusts its lease for 1 % and 2 ms less than its length (lk__margin_ns()), measured by
- * its own clock; the server expires it by the server's.  So a server's clock that runs more than 1
- * % faster expires leases too early.
+ * its own clock; the server expires it by the server's.  So leases expire too early if the server's
+ * clock is more than 1 % faster.
  *
  * One reading shows only that the server read its clock between the request and the reply.  Two
  * readings bound the speed from both sides: while the server's clock advanced by the difference of

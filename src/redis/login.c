@@ -53,7 +53,8 @@ static lk_err check_login(const struct lk__conn *conn, const struct lk__resp *re
 	return refused(conn, err, resp, why);
 }
 
-/* It had the password.  Volatile: the compiler must not remove stores that are never read. */
+/* The buffer held the password.  Volatile: the compiler must not remove stores that are never read.
+ */
 static void wipe_buf(struct lk__buf *buf)
 {
 	volatile char *data = buf->data;
