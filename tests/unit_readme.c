@@ -61,12 +61,15 @@ static char *next_block(char **at, const char *opening)
 TEST(errors_page_lists_every_error)
 {
 	static char page[PAGE_MAX];
+	char row[200];
 	int errors = 0;
 
 	read_page("docs/errors.md", page);
 #define LOOK(name, number, text)                                                                   \
-	ck_assert_msg(strstr(page, "\n| `" #name "` | " #number " | " text " |\n") != NULL,        \
-	              "docs/errors.md does not say: | `%s` | %d | %s |", #name, number, text);     \
+	snprintf(row, sizeof(row), "\n| `%s` | %d | %s | %s | %s |\n", #name, number, text,        \
+	         lk_err_is_ambiguous(name) ? "yes" : "-",                                          \
+	         lk_err_is_retryable(name) ? "yes" : "-");                                         \
+	ck_assert_msg(strstr(page, row) != NULL, "docs/errors.md does not have: %s", row);         \
 	errors++;
 	LK_ERR_MAP(LOOK)
 #undef LOOK
