@@ -1,40 +1,69 @@
 /* SPDX-License-Identifier: MIT
  *
- * Latchkey: distributed locks, latches and semaphores for C programs.  State lives in Redis, every
- * step is one atomic script, waiting is a message and a condition variable.
+ * Latchkey: distributed locks, semaphores and latches for C programs.  The shared state lives in a
+ * Redis server, called the store here.  A thread that waits sleeps until a message arrives.
  *
- * Caveats, before anything else
+ * Example
  *
- *  - A lock in one Redis is as good as that Redis: a server that loses its memory (a crash without
- *    persistence, a failover to a replica that had not caught up, an operator's FLUSHALL) forgets
- *    the holder.  Pass the fence of lk_lock_acquire() to whatever you protect and let it refuse
- *    smaller numbers.
- *  - A server's clock that runs, or is slewed, more than 1 % faster than the client's ends
- *    leases too early; latchkey doctor measures it.
- *  - A process that is stopped past its lease loses the lock while it cannot run.  It learns of it
- *    as soon as it runs again and asks; it cannot learn of it while it is stopped.  Fences again.
- *  - After fork() the child must open a client of its own; calls on the parent's return LK_EFORKED.
+ *	#include <latchkey.h>
+ *	#include <stdio.h>
+ *
+ *	int main(void)
+ *	{
+ *		lk_client *client;
+ *		lk_lock *lock;
+ *		uint64_t fence;
+ *
+ *		if (lk_client_open("local:", NULL, &client) ||
+ *		    lk_lock_open(client, "nightly", 0, NULL, &lock) ||
+ *		    lk_lock_acquire(lock, 5000, &fence)) {
+ *			fprintf(stderr, "nightly: %s\n", lk_errmsg());
+ *			return 1;
+ *		}
+ *		printf("held, with fence %llu\n", (unsigned long long)fence);
+ *		lk_lock_release(lock);
+ *		return lk_client_close(client);
+ *	}
+ *
+ * Limits
+ *
+ *  - Do not use a handle after its close, or after the close of its client.  The library does not
+ *    check this: the memory of a closed handle has been freed.
+ *  - A lock is only as reliable as its store.  A Redis server that loses its memory (a crash
+ *    without persistence, a failover to a lagging replica, FLUSHALL, eviction) forgets the holder.
+ *    So send the fence of lk_lock_acquire() with each write, and let the protected resource refuse
+ *    a fence that is smaller than the largest one it has seen.
+ *  - If the store's clock runs, or is slewed, more than 1 % faster than the client's clock, leases
+ *    end too early.  `latchkey doctor` measures the rate.
+ *  - A process that is stopped for longer than its lease loses the lock, and learns of the loss
+ *    only when it runs again.  The fence protects the resource in this case as well.
+ *  - After fork(), calls of the child on its parent's handles return LK_EFORKED.  The child must
+ *    open its own client.
  *
  * Conventions
  *
- *  - Every function that can fail returns an lk_err, LK_OK being 0.  Results go through the last
- *    argument, written only on success.  lk_errmsg() has the detail of this thread's last failure.
- *  - Times are milliseconds in int64_t.  A wait of 0 tries once, LK_FOREVER (-1) has no limit.
- *  - A name is bytes and their number; a number of 0 stands for the length up to the NUL.
- *  - Strings passed in are copied.  Strings passed out are borrowed until their handle is closed.
- *  - NULL for a handle, a name, a result or a function is LK_EINVALID unless a comment below allows
- *    it.  A function without an lk_err returns 0, false, "" or LK_STATE_NONE.  Options may be NULL:
- *    all defaults.  Closing NULL is a no-op.
- *  - A call on a handle that is being closed returns LK_ECLOSED.  After the close its memory is
- *    freed, and a use of it is not checked: it is a use of freed memory.
- *  - Options structs: all zero means all defaults.  Initialise them with {0} and set what you need.
- *  - Structs that the library fills end in reserved members, which it sets to 0.  Later versions
- * put new members there, so that the size of a struct stays and programs need not be compiled
- * again.
- *  - Each function says which threads may call it.  Callbacks run on a thread of the library with
- *    no lock held; they may call everything but lk_client_close() and lk_lock_close(),
- *    lk_semaphore_close(), lk_latch_close().  The log hook must not call the library.
- *  - No call prints, exits, aborts, changes a signal disposition or lets SIGPIPE reach you. */
+ *  - A function that can fail returns an lk_err, which is LK_OK (0) on success.  Results are
+ *    written through the last arguments, and only on success unless a comment says otherwise.
+ *    lk_errmsg() describes the calling thread's last failure.
+ *  - Times are milliseconds in an int64_t.  A wait of 0 is a try: the call does not wait.  A wait
+ *    of LK_FOREVER (-1) has no limit.
+ *  - The library copies strings that it receives.  A string that it returns remains valid until its
+ *    handle is closed.
+ *  - A function that takes a name also takes its length in bytes; 0 means that the name ends at its
+ *    NUL.
+ *  - NULL for a handle, a name, a result or a function is LK_EINVALID, unless a comment allows it.
+ *    A function that returns no lk_err returns 0, false, "" or LK_STATE_NONE in this case.  Closing
+ *    NULL does nothing.
+ *  - Options may be NULL.  An options struct whose bytes are all zero selects all defaults:
+ *    initialise it with {0} and set the members that you need.
+ *  - A struct that the library fills ends in reserved members, which it sets to 0.  Later versions
+ *    will put new members there, so that the size of the struct stays the same.
+ *  - A call on a handle while another thread closes it returns LK_ECLOSED.
+ *  - Each function says which threads may call it.  "Any thread" includes several threads at once.
+ *  - Callbacks run in a thread of the library, which holds no lock of the library meanwhile.  They
+ *    may call every function except lk_client_close(), lk_lock_close(), lk_semaphore_close() and
+ *    lk_latch_close().  The log function must not call the library at all.
+ *  - No function prints, exits, aborts, changes the disposition of a signal, or raises SIGPIPE. */
 #ifndef LATCHKEY_H
 #define LATCHKEY_H
 
@@ -57,25 +86,26 @@ extern "C" {
 #define LK_VERSION "0.2.0"
 #define LK_VERSION_NUM 200 /* 10000 * major + 100 * minor + patch, for #if */
 #define LK_FOREVER ((int64_t)-1)
-#define LK_NAME_MAX 512 /* bytes in a name; at least 1, any bytes */
+#define LK_NAME_MAX 512 /* bytes in a name, which has at least 1; any bytes */
 #define LK_LEASE_MIN_MS 100
 #define LK_LEASE_MAX_MS 86400000
 #define LK_LEASE_DEFAULT_MS 10000
 #define LK_LABEL_MAX 128           /* bytes in a label, without the NUL */
-#define LK_HOLDER_ID_SIZE 40       /* bytes of a holder id with its NUL */
+#define LK_HOLDER_ID_SIZE 40       /* bytes of a holder id, with its NUL */
 #define LK_PERMITS_MAX 2147483647  /* of a semaphore */
 #define LK_COUNT_MAX 2147483647    /* of a latch */
-#define LK_STEP_MAX 256            /* bytes in the name of a latch's step; at least 1, any bytes */
-#define LK_TTL_MIN_MS 1000         /* of what outlives its use */
+#define LK_STEP_MAX 256            /* bytes in the name of a latch's step, without the NUL */
+#define LK_TTL_MIN_MS 1000         /* of a semaphore or latch after its last use */
 #define LK_TTL_MAX_MS 86400000000  /* 1,000 days */
 #define LK_TTL_DEFAULT_MS 86400000 /* a day */
 
-/* The library's version, "0.2.0"; compare with LK_VERSION to see what was linked.  Any thread. */
+/* Return the version of the linked library; LK_VERSION is the version of this header.  Any
+ * thread. */
 LK_API const char *lk_version(void);
 
 /* ---- Errors ------------------------------------------------------------------------------- */
 
-/* Each error: its name, its number, what it means in one line. */
+/* Each error: its name, its number, its meaning in one line. */
 #define LK_ERR_MAP(X)                                                                              \
 	X(LK_OK, 0, "success")                                                                     \
 	X(LK_EBUSY, 1, "held by another, and the wait was 0")                                      \
@@ -107,375 +137,383 @@ typedef enum lk_err {
 #undef LK_ERR_ENUM
 } lk_err;
 
-/* "LK_EBUSY"; "LK_E?" for a number that is none.  Never NULL.  Any thread. */
+/* Return the name of an error, such as "LK_EBUSY"; "LK_E?" for an unknown number.  Never NULL.  Any
+ * thread. */
 LK_API const char *lk_err_name(lk_err err);
 
-/* The one-line meaning of an error.  Never NULL.  Any thread. */
+/* Return the meaning of an error in one line.  Never NULL.  Any thread. */
 LK_API const char *lk_err_text(lk_err err);
 
-/* Two questions about an error.  Ambiguous: may the call have had its effect, now or later?
- * Retryable: did nothing happen, and may the same call succeed later?  A repeated call may act
- * twice after an ambiguous error, so that is never retryable here: functions for which repeating is
- * safe say so.
+/* Ambiguous: the failed call may have had its effect, or may still have it later.
+ * Retryable: nothing happened, and the same call may succeed later.
+ * An ambiguous error is never retryable here, because a repeated call may act twice.  If repeating
+ * a function is safe, its comment says so.
  *
  *   error         what happened                                              ambiguous  retryable
- *   LK_OK         what was asked for                                         -          -
- *   LK_EBUSY      nothing: another holds it                                  -          yes
+ *   LK_OK         the call succeeded                                         -          -
+ *   LK_EBUSY      nothing: another owner holds it                            -          yes
  *   LK_ETIMEDOUT  nothing within the wait                                    -          yes
  *   LK_ECANCELED  nothing: this program ended the wait                       -          -
  *   LK_ELOST      the hold had ended before                                  -          -
  *   LK_ENOTOWNER  nothing                                                    -          -
  *   LK_ECLOSED    nothing: this program closes the handle or the client      -          -
- *   LK_EFORKED    nothing: the child process needs a client of its own       -          -
+ *   LK_EFORKED    nothing: the child process must open its own client        -          -
  *   LK_ECONN      nothing: the request did not reach the store               -          yes
- *   LK_EUNKNOWN   the request was sent and may have its effect, also later   yes        -
+ *   LK_EUNKNOWN   the request was sent, and may take effect even later       yes        -
  *   LK_EAUTH      nothing, until an operator grants the right                -          -
- *   LK_ESERVER    nothing: an operator has to look at the server             -          -
+ *   LK_ESERVER    nothing: an operator must examine the server               -          -
  *   LK_EINVALID   nothing: the call is wrong                                 -          -
  *   LK_EFOREIGN   nothing: another program or version uses the key           -          -
  *   LK_ENOMEM     nothing                                                    -          -
  *   LK_ESYSTEM    nothing                                                    -          -
- *   LK_EAGAIN     nothing: it is loading, busy, a replica or short of them   -          yes
+ *   LK_EAGAIN     nothing: it loads, is busy, a replica, or lacks replicas   -          yes
  *   LK_EDEADLOCK  nothing: the call could never end                          -          -
  *   LK_ELIMIT     nothing                                                    -          -
  *   LK_ENOSERVER  nothing                                                    -          -
- *   LK_EMISMATCH  nothing: look at the present state first                   -          -
+ *   LK_EMISMATCH  nothing: query the present state first                     -          -
  *   LK_EABSENT    nothing                                                    -          -
  *
  * Any thread. */
 LK_API bool lk_err_is_ambiguous(lk_err err);
 LK_API bool lk_err_is_retryable(lk_err err);
 
-/* What went wrong in this thread's last failing call, in a sentence that names the thing:
- * "127.0.0.1:6379: connection refused".  Text that came from elsewhere is escaped: printable ASCII
- * only.  Never NULL; "" before the first failure.  Valid until this thread's next failing call. */
+/* Describe the calling thread's last failed call in one sentence that names its subject, such as
+ * "127.0.0.1:6379: connection refused".  Text from other programs is escaped to printable ASCII.
+ * Never NULL; "" before the first failure.  Valid until the thread's next failed call. */
 LK_API const char *lk_errmsg(void);
 
 /* ---- Client ------------------------------------------------------------------------------- */
 
-/* One identity at one store: two connections and one thread, shared by all its handles. */
+/* One identity at one store.  Its handles share two connections and one thread. */
 typedef struct lk_client lk_client;
 
 typedef enum lk_log_level { LK_LOG_ERROR = 1, LK_LOG_WARN, LK_LOG_INFO, LK_LOG_DEBUG } lk_log_level;
 
-/* One line, escaped, without a newline.  Called from a thread of the library's own; no lock is
- * held.  Be brief: the next connection, and lk_client_close(), wait for it.
+/* Receive one log line, escaped and without a newline.  Called in a thread of the library, which
+ * holds no lock.  Return quickly: the next connection and lk_client_close() wait for this function.
  *
- * After lk_client_open() the connection's lines are "connection lost: WHY" and, for each attempt
- * that failed, "cannot connect: WHY" at LK_LOG_WARN, and "WHERE: connected" at LK_LOG_INFO. */
+ * After lk_client_open() the lines about the connection are, at LK_LOG_WARN, "connection lost: WHY"
+ * and, for each failed attempt, "cannot connect: WHY"; and at LK_LOG_INFO "WHERE: connected". */
 typedef void lk_log_fn(void *arg, lk_log_level level, const char *line);
 
-/* Options of lk_client_open(); what is set here wins over the URL. */
+/* Options of lk_client_open(); they take precedence over the URL. */
 typedef struct lk_client_options {
-	int64_t connect_timeout_ms; /* name look-up to ready, 0 = 5,000 */
+	int64_t connect_timeout_ms; /* from name look-up to log-in, 0 = 5,000 */
 	int64_t command_timeout_ms; /* for one request, 0 = 2,000 */
 	int64_t keepalive_ms;       /* silence before TCP probes, 0 = 15,000 */
 	const char *prefix;         /* of keys and channels, NULL = "lk"; [A-Za-z0-9._-]{1,32} */
 	const char *user;           /* NULL = the URL's, or the server's default user */
 	const char *password;       /* NULL = the URL's, or none */
 	const char *client_name;    /* shown by CLIENT LIST, NULL = "latchkey" */
-	const char *label;          /* who we are, for people; NULL = the program's name */
-	lk_log_fn *log;             /* NULL = silent */
-	void *log_arg;              /* passed to log; stays yours */
+	const char *label;          /* describes this client to people; NULL = the program's name */
+	lk_log_fn *log;             /* NULL = no log */
+	void *log_arg;              /* passed to log; the library does not free it */
 	lk_log_level log_level;     /* 0 = LK_LOG_WARN */
 	bool lazy;                  /* connect at the first call that needs the store */
 	int64_t reserved[8];        /* zero */
 } lk_client_options;
 
-/* Open a client.
+/* Open a client: connect to the store and log in.
  *
  *   url  redis://[user[:password]@]host[:port][/db][?OPTION=VALUE&...]
  *        redis+unix:///path[?db=N&...]
- *        local:  (also NULL) a private server of this user on this machine, started if need be
+ *        local:  (also NULL) a private server of this user on this machine; the call starts it if
+ *        it does not run
  *        options: db, user, password, client_name, prefix, connect_timeout, command_timeout,
- *        keepalive (milliseconds), lazy (0 or 1); percent-encoded where a byte would be misread
+ *        keepalive (milliseconds), lazy (0 or 1); bytes with a meaning in URLs are percent-encoded
  *
- * LK_OK        connected, authenticated, subscribed, rights for messages checked; with lazy: the
- *              URL and the options are valid
- * LK_EINVALID  the URL or an option is wrong; lk_errmsg() names it
- * LK_ECONN     not reached within the connect timeout, or not ready: loading its data, busy, a
- *              replica
- * LK_EAUTH     wrong credentials, or a right is missing (which one: lk_errmsg())
- * LK_ESERVER   the server answered with another error, or not like a Redis
- * LK_ENOSERVER local: and no server binary; lk_errmsg() says what to install
- * LK_ESYSTEM   no descriptor, no thread, or the folder of local: is not safe to use
+ * LK_OK         connected, logged in, subscribed, rights for messages checked; with lazy: the URL
+ *               and the options are valid
+ * LK_EINVALID   the URL or an option is wrong; lk_errmsg() names it
+ * LK_ECONN      the store was not reached within the connect timeout, or it is not ready: it loads
+ *               its data, is busy, or is a replica
+ * LK_EAUTH      the credentials are wrong, or a right is missing; lk_errmsg() names the right
+ * LK_ESERVER    the server returned another error, or is no Redis
+ * LK_ENOSERVER  local: without a server binary; lk_errmsg() says what to install
+ * LK_ESYSTEM    no descriptor, no thread, or the directory of local: is not safe to use
  * LK_ENOMEM
  *
- * With lazy the call looks up no name, opens no connection and starts no server.  A thread of the
- * library connects at the first call that needs the store.  Until it is connected for the first
- * time, such a call returns by its wait plus one command timeout: LK_ECONN if nothing was asked.
- * A reason that waiting cannot cure (LK_EAUTH, LK_ESERVER, LK_ENOSERVER, LK_EINVALID) ends it at
- * once.  From then on the client is like any other.
+ * With lazy, the call looks up no name, opens no connection and starts no server.  A thread of the
+ * library connects at the first call that needs the store.  Until the client has been connected
+ * once, such a call returns within its wait plus one command timeout: with LK_ECONN if no request
+ * was sent.  If waiting cannot help (LK_EAUTH, LK_ESERVER, LK_ENOSERVER, LK_EINVALID), it returns
+ * at once.  Later, a lazy client behaves as any other.
  *
- * Any thread.  Any number of clients in a process. */
+ * Any thread.  A process may have any number of clients. */
 LK_API LK_MUST_USE lk_err lk_client_open(const char *url, const lk_client_options *options,
                                          lk_client **client);
 
-/* Close a client and every handle opened from it (do not use them afterwards).
- * Waits in progress in other threads end with LK_ECLOSED (LK_EUNKNOWN if the store does not confirm
- * it); what is held is released, without an on_lost call.  Returns when that is done, at the latest
- * one command timeout later, and when no callback runs any more.  A hold that expired, or that the
- * store reported as broken or gone, needs no confirmation: the call does not wait for it.
+/* Close a client and all its handles; do not use any of them afterwards.  Waits in other threads
+ * end with LK_ECLOSED (LK_EUNKNOWN, if the store does not confirm the end).  All holds are
+ * released, without a call of on_lost.  The function returns when the store has confirmed this, one
+ * command timeout later at most, and when no callback runs any more.  It does not wait for holds
+ * that expired, or that the store reported as broken or gone, since these need no confirmation.
  *
  * LK_OK         nothing is left behind
- * LK_EUNKNOWN   closed, but a release was not confirmed, or was refused: the hold expires with its
- *               lease
- * LK_EDEADLOCK  called from a callback of this client; nothing was done
- * LK_EFORKED    called in a child: its copies of the sockets are closed, nothing was sent
+ * LK_EUNKNOWN   closed, but the store did not confirm a release, or refused it: that hold expires
+ *               with its lease
+ * LK_EDEADLOCK  called in a callback of this client; nothing changed
+ * LK_EFORKED    called in a child process; closed the child's copies of the sockets, sent nothing
  *
- * NULL is a no-op.  One thread; no other may start a call on this client or its handles
- * meanwhile. */
+ * NULL does nothing.  One thread; meanwhile no other thread may start a call on this client or on
+ * its handles. */
 LK_API lk_err lk_client_close(lk_client *client);
 
-/* The client's identity, 22 characters, never the same twice.  Borrowed.  Any thread. */
+/* Return the client's identity, 22 characters that no other client ever has.  Valid until the
+ * close.  Any thread. */
 LK_API const char *lk_client_id(const lk_client *client);
 
-/* What a client did since it was opened, for whoever watches it from time to time.  Counts and sums
- * only grow; what is called max is the largest so far.  Names that end in _us are microseconds of
- * the client's own clock, each time rounded before it is added. */
+/* Counters of a client since it was opened, for monitoring.  Counts and sums only grow.  A name
+ * with max is the largest value so far.  A name that ends in _us is in microseconds of the client's
+ * clock; each time is rounded before it is added. */
 typedef struct lk_counters {
-	/* Calls of lk_lock_acquire() and lk_semaphore_acquire(): each is one of acquired,
-	 * reentered, busy, timed_out, canceled, failed.  Those that were refused before anything
-	 * was tried are none (LK_EINVALID, LK_ENOMEM, LK_EFORKED, LK_ECLOSED of a client that was
-	 * closed). */
-	int64_t acquired;      /* LK_OK, and not held before; permits of one call count as one */
-	int64_t acquired_us;   /* of these: from the call to the grant */
-	int64_t by_thread;     /* of these: from a thread of this client, without a request */
-	int64_t by_message;    /* of these: somebody's release gave it to this client */
-	int64_t waited;        /* of these: stood in the store's queue, or behind a thread */
-	int64_t waited_us;     /* of those that waited: from the call to the grant */
+	/* Calls of lk_lock_acquire() and lk_semaphore_acquire().  Each call counts as one of
+	 * acquired, reentered, busy, timed_out, canceled, failed.  A call that fails before its
+	 * first attempt is not counted (LK_EINVALID, LK_ENOMEM, LK_EFORKED, LK_ECLOSED of a closed
+	 * client). */
+	int64_t acquired;      /* LK_OK, a new hold; several permits of one call count as one */
+	int64_t acquired_us;   /* of these, from the call to the grant */
+	int64_t by_thread;     /* of these, by hand-over from a thread of this client, no request */
+	int64_t by_message;    /* of these, granted by a message after another hold's end */
+	int64_t waited;        /* of these, after a wait in the store's queue or behind a thread */
+	int64_t waited_us;     /* of those that waited, from the call to the grant */
 	int64_t waited_max_us; /* the longest of them */
-	int64_t reentered;     /* LK_OK, held before by the same owner */
+	int64_t reentered;     /* LK_OK, the same owner held it already */
 	int64_t busy;          /* LK_EBUSY */
 	int64_t timed_out;     /* LK_ETIMEDOUT */
 	int64_t canceled;      /* LK_ECANCELED, LK_ECLOSED */
 	int64_t failed;        /* any other error */
-	/* Holds that have ended: released, passed on to a thread, lost, or closed.  Permits that
-	 * were acquired with hold NULL make none. */
+	/* Holds that have ended: released, handed over to a thread, lost, or closed.  Permits that
+	 * were acquired with NULL for the hold make none. */
 	int64_t holds;
-	int64_t held_us;     /* from the grant until the release was called or the loss was seen */
+	int64_t held_us;     /* from the grant to the call that released it, or to the loss */
 	int64_t held_max_us; /* the longest of them */
-	int64_t lost[8];     /* by lk_lost_reason; lost[0] is the sum.  A release that finds the
-	                      * store without the hold counts as taken */
-	/* Renewals that the store confirmed, extensions of renewed holds included.  One is due when
-	 * a third of the lease is gone, or a little earlier, so that several are sent together; and
-	 * once when a thread begins to wait behind the hold, which the store is told that way. */
+	int64_t lost[8];     /* by lk_lost_reason; lost[0] is the sum.  If the store no longer has
+	                      * the hold at its release, this counts as taken */
+	/* Renewals that the store confirmed, including extensions of renewed holds.  A renewal is
+	 * due after a third of the lease, or a little earlier, to send several together.  Another
+	 * one is due when a thread starts to wait behind the hold; it reports this to the store. */
 	int64_t renewed;
-	int64_t late_us;            /* sent after they were due */
+	int64_t late_us;            /* how late they were sent */
 	int64_t late_max_us;        /* the latest of them */
-	int64_t lease_max_permille; /* how much of a lease was gone when the confirmation came, at
-	                             * most: up to 340 is as it should be, above 500 the hold
-	                             * was UNSURE, at 1,000 it would be lost */
+	int64_t lease_max_permille; /* the largest part of a lease that had passed when its renewal
+	                             * was confirmed: up to 340 is normal, above 500 the hold was
+	                             * UNSURE, at 1,000 it is lost */
 	/* Calls on latches that returned LK_OK. */
 	int64_t awaited; /* lk_latch_await() */
 	int64_t stepped; /* lk_latch_down() */
 	/* The store. */
-	int64_t requests;  /* of locks, permits and latches, repeated ones too; not queries, PING */
-	int64_t connected; /* times, 1 after lk_client_open(), 0 if lazy */
+	int64_t requests;    /* for locks, permits and latches, also repeated; not queries, PING */
+	int64_t connected;   /* connections made; 1 after lk_client_open(), 0 if lazy */
 	int64_t reserved[8]; /* zero */
 } lk_counters;
 
-/* The client's counters, all of one moment.  No I/O, never blocks.
+/* Read all counters as of one moment.  No I/O, never blocks.
  *
- * LK_OK, LK_EFORKED.  Any thread, but not while lk_client_close() runs. */
+ * LK_OK, LK_EFORKED.  Any thread, but not during lk_client_close(). */
 LK_API lk_err lk_client_counters(lk_client *client, lk_counters *counters);
 
 /* ---- Lock --------------------------------------------------------------------------------- */
 
-/* A handle on one named lock.  Any number of handles may name the same lock. */
+/* A handle on one named lock.  Several handles may name the same lock. */
 typedef struct lk_lock lk_lock;
 
 typedef enum lk_owner {
 	LK_OWNER_THREAD = 0, /* the acquiring thread owns it; it alone re-enters and releases */
-	/* The handle owns it, and any thread that has the handle may release.  It is another owner
-	 * than any thread: a thread that holds the lock as a thread and waits for it through such a
-	 * handle would wait for itself, and gets LK_EDEADLOCK. */
+	/* The handle owns the hold, and any thread may release it through the handle.  A handle is
+	 * a different owner from every thread.  So a thread that holds the lock as a thread, and
+	 * waits for it through such a handle, would wait for itself: LK_EDEADLOCK. */
 	LK_OWNER_HANDLE = 1,
 } lk_owner;
 
 typedef enum lk_state {
 	LK_STATE_NONE = 0,   /* the caller holds nothing */
-	LK_STATE_HELD = 1,   /* held, lease running, store in reach */
-	LK_STATE_UNSURE = 2, /* held and the lease still runs, but renewing it does not succeed */
-	LK_STATE_LOST = 3,   /* no longer held; release to acknowledge */
+	LK_STATE_HELD = 1,   /* held; the lease runs, and the store can be reached */
+	LK_STATE_UNSURE = 2, /* held; the lease still runs, but renewing it fails */
+	LK_STATE_LOST = 3,   /* no longer held; a release acknowledges this */
 } lk_state;
 
 typedef enum lk_lost_reason {
-	LK_LOST_EXPIRED = 1,  /* the lease ran out before it could be renewed */
-	LK_LOST_TAKEN = 2,    /* the store no longer knows it: emptied, failed over, deleted */
-	LK_LOST_BROKEN = 3,   /* somebody broke the lock */
-	LK_LOST_MAX_HOLD = 4, /* max_hold_ms passed; the lock was released */
-	LK_LOST_THREAD = 5,   /* the owning thread ended while holding; the lock was released */
+	LK_LOST_EXPIRED = 1,  /* the lease ended before it could be renewed */
+	LK_LOST_TAKEN = 2,    /* the store no longer has it: emptied, failed over, key deleted */
+	LK_LOST_BROKEN = 3,   /* another client broke the lock */
+	LK_LOST_MAX_HOLD = 4, /* max_hold_ms passed; the library released the lock */
+	LK_LOST_THREAD = 5,   /* the owning thread ended; the library released the lock */
 } lk_lost_reason;
 
 /* "expired", "taken", "broken", "max-hold", "thread-ended".  Never NULL.  Any thread. */
 LK_API const char *lk_lost_reason_name(lk_lost_reason reason);
 
-/* Told once for each hold that is lost, no later than its lease's end (scheduling aside).
- * Runs on the client's callback thread, one at a time, no lock held; blocking here delays other
- * callbacks and nothing else. */
+/* Receive the report of a loss: once for each lost hold, by the end of its lease (unless the
+ * scheduler delays the thread).  Called in the client's callback thread, one callback at a time,
+ * with no lock held.  A callback that blocks delays only other callbacks. */
 typedef void lk_lost_fn(void *arg, lk_lock *lock, uint64_t fence, lk_lost_reason reason);
 
 typedef struct lk_lock_options {
 	int64_t lease_ms;    /* LK_LEASE_MIN_MS..LK_LEASE_MAX_MS, 0 = 10,000 */
-	int64_t max_hold_ms; /* a hold ends after this long, 1,000 days at most; 0 = no limit */
+	int64_t max_hold_ms; /* a hold ends after this time, 1,000 days at most; 0 = no limit */
 	bool fixed;          /* do not renew: the hold ends with its lease unless extended */
-	lk_owner owner;      /* who owns a hold, 0 = the calling thread */
-	const char *label;   /* for people, instead of the client's label */
+	lk_owner owner;      /* the owner of a hold, 0 = the calling thread */
+	const char *label;   /* describes the holder to people, instead of the client's label */
 	lk_lost_fn *on_lost; /* NULL = none */
-	void *on_lost_arg;   /* passed to on_lost; stays yours */
+	void *on_lost_arg;   /* passed to on_lost; the library does not free it */
 	int64_t reserved[8]; /* zero */
 } lk_lock_options;
 
-/* Open a handle on the lock of that name; asks the store nothing.
+/* Open a handle on a lock.  Sends no request.
  *
- *   name      1..LK_NAME_MAX bytes, any; two names never collide
- *   name_len  bytes in name; 0 = up to its NUL
+ *   name  1..LK_NAME_MAX bytes of any value; different names never collide
  *
- * LK_OK, LK_EINVALID (which option: lk_errmsg()), LK_ENOMEM, LK_ESYSTEM (no thread for
+ * LK_OK, LK_EINVALID (lk_errmsg() names the option), LK_ENOMEM, LK_ESYSTEM (no thread for
  * callbacks), LK_ECLOSED, LK_EFORKED.  Any thread. */
 LK_API LK_MUST_USE lk_err lk_lock_open(lk_client *client, const char *name, size_t name_len,
                                        const lk_lock_options *options, lk_lock **lock);
 
-/* Close a handle.  Waits on it end as by lk_lock_cancel(); what was acquired through it is released
- * in the background.  NULL is a no-op.  Returns when no call and no callback uses it any more.
+/* Close a handle.  Its waits end as by lk_lock_cancel(), and its holds are released in the
+ * background.  The function returns when no other call and no callback uses the handle any more.
+ * NULL does nothing.
  *
- * LK_OK, LK_EDEADLOCK (from a callback of this client; nothing was done), LK_EFORKED.
- * One thread; no other may start a call on it meanwhile. */
+ * LK_OK, LK_EDEADLOCK (called in a callback of this client; nothing changed), LK_EFORKED.
+ * One thread; meanwhile no other thread may start a call on the handle. */
 LK_API lk_err lk_lock_close(lk_lock *lock);
 
-/* Acquire the lock, waiting at most wait_ms for it, in order of arrival.  An owner that holds it
- * already re-enters at once without a request, through any handle of the client.
+/* Acquire the lock; wait at most wait_ms.  Waiters are served FIFO.  An owner that already holds
+ * the lock re-enters at once and without a request, through any handle of the client.
  *
  *   wait_ms  milliseconds; 0 = try once, LK_FOREVER = no limit
- *   fence    gets the hold's fencing token, which is larger than that of every hold before it; a
- *            re-entry gets the hold's again.  Send it with each write to the resource that the lock
- *            protects, and let the resource refuse a write whose fence is smaller than the largest
- *            that it has seen: no client can stop a holder that was suspended past its lease from
- *            writing late.  NULL if nothing that the lock protects can compare fences
+ *   fence    receives the hold's fence (fencing token), a number that is larger than the fence of
+ *            every earlier hold.  A re-entry receives the hold's fence again.  Send the fence with
+ *            each write to the resource that the lock protects, and let the resource refuse a fence
+ *            that is smaller than the largest one it has seen.  Nothing else stops a late write of
+ *            a holder that was suspended for longer than its lease.  May be NULL, if the resource
+ *            cannot compare fences
  *
- * LK_OK         held; renewed in the background until released, or until its end if fixed
- * LK_EBUSY      not held: another has it (wait_ms 0); nothing left behind
- * LK_ETIMEDOUT  not held; nothing left behind
- * LK_ECANCELED  not held; lk_lock_cancel() or lk_lock_close(); nothing left behind
- * LK_ECLOSED    not held; lk_client_close(), or the handle is being closed
- * LK_ELOST      the caller's hold on this lock was lost and not yet released; nothing changed
- * LK_ECONN      not held; the store was not reached, nothing was asked
- * LK_EUNKNOWN   not held; a request was not answered, or the store refused to withdraw it: the
- *               client releases a later grant when its message arrives; the grant expires one
- *               lease later at most.  Repeating the call is safe
- * LK_EAUTH, LK_ESERVER, LK_EFOREIGN   not held; the store's refusal, lk_errmsg().  LK_ESERVER also
- *               when the counter of fences is damaged or used up
- * LK_EAGAIN     not held; the server refused for a moment (wait_ms 0)
- * LK_EINVALID   wait_ms below -1
- * LK_EDEADLOCK  not held; the handle would own the hold (LK_OWNER_HANDLE), and the calling thread
- *               itself holds the lock as a thread, renewed and without max_hold_ms: the wait could
- *               not end.  With wait_ms 0 that is LK_EBUSY
+ * LK_OK         held; renewed in the background until released, or, if fixed, until the lease ends
+ * LK_EBUSY      not held: another owner holds it, and wait_ms is 0; nothing is left behind
+ * LK_ETIMEDOUT  not held; nothing is left behind
+ * LK_ECANCELED  not held: lk_lock_cancel() or lk_lock_close(); nothing is left behind
+ * LK_ECLOSED    not held: lk_client_close(), or another thread closes the handle
+ * LK_ELOST      the caller's hold was lost and has not been released yet; nothing changed
+ * LK_ECONN      not held: the store was not reached, and no request was sent
+ * LK_EUNKNOWN   not held: the store did not respond, or refused to end the wait.  It may still
+ *               grant the lock later; the client then releases it when the grant's message arrives,
+ *               and the grant expires after one lease at most.  Repeating the call is safe
+ * LK_EAUTH, LK_ESERVER, LK_EFOREIGN   not held: the store refused; lk_errmsg() has the reason.
+ *               LK_ESERVER also means that the counter of fences is damaged or used up
+ * LK_EAGAIN     not held: the store refused for a moment, and wait_ms is 0
+ * LK_EINVALID   wait_ms is below -1
+ * LK_EDEADLOCK  not held: the hold would belong to the handle (LK_OWNER_HANDLE), but the calling
+ *               thread itself holds the lock as a thread, renewed and without max_hold_ms.  The
+ *               wait could never end.  If wait_ms is 0, this is LK_EBUSY
  * LK_ELIMIT     re-entered 2^31 - 1 times; the hold is unchanged
  * LK_ENOMEM, LK_EFORKED   not held
  *
- * While the server refuses for a moment (see LK_EAGAIN), the library repeats the request until the
- * wait is over.
+ * If the store refuses for a moment (see LK_EAGAIN), the library repeats the request until the wait
+ * is over.
  *
- * Returns by wait_ms plus one command timeout.  Any thread.  The caller becomes the owner. */
+ * Returns within wait_ms plus one command timeout.  Any thread.  The owner of the hold is the
+ * caller, or the handle (LK_OWNER_HANDLE). */
 LK_API LK_MUST_USE lk_err lk_lock_acquire(lk_lock *lock, int64_t wait_ms, uint64_t *fence);
 
-/* Release one acquisition; the last one gives the lock to who waits first.
+/* Release one acquisition.  The release of the last one hands the lock to the first waiter.
  *
- * LK_OK        released (or re-entered one time less)
- * LK_ELOST     the hold had been lost; a release for each acquisition acknowledges it
- * LK_ENOTOWNER the caller does not hold it; nothing changed
- * LK_EUNKNOWN  not confirmed by the store: done in the background, at the latest by the lease's
- *              end; the caller holds it no more.  There is nothing to repeat
+ * LK_OK         released, or one re-entry less
+ * LK_ELOST      the hold had been lost; one release for each acquisition acknowledges the loss
+ * LK_ENOTOWNER  the caller does not hold the lock; nothing changed
+ * LK_EUNKNOWN   the caller no longer holds the lock, but the store has not confirmed the release.
+ *               The library completes it in the background, at the latest when the lease ends.
+ *               Repeating the call is not needed
  * LK_EFORKED, LK_ECLOSED
  *
- * Any thread (the owner, if that is a thread). */
+ * Any thread if the handle owns the hold; otherwise only the owner. */
 LK_API lk_err lk_lock_release(lk_lock *lock);
 
-/* End every wait that is now in progress on this handle with LK_ECANCELED (LK_EUNKNOWN if the
- * store does not confirm that nothing is left); later ones are not concerned.
+/* End every wait that is in progress on this handle with LK_ECANCELED (LK_EUNKNOWN, if the store
+ * does not confirm that nothing is left).  Later waits are not affected.
  *
- * LK_OK (also when there was none), LK_EFORKED, LK_ECLOSED.  Any thread. */
+ * LK_OK (also if there was no wait), LK_EFORKED, LK_ECLOSED.  Any thread. */
 LK_API lk_err lk_lock_cancel(lk_lock *lock);
 
-/* Give the caller's hold a lease of lease_ms from now; meant for a fixed one, a renewed one goes on
- * being renewed.  The store never shortens a lease: with less than is left the hold ends earlier
- * for its owner, who then gives it up.
+/* Give the caller's hold a lease of lease_ms from now.  This is meant for a fixed lease; a renewed
+ * one continues to be renewed.  The store never shortens a lease: if lease_ms is less than what is
+ * left, the hold expires earlier only on the client's side, and the client then releases it.
  *
- * LK_OK        the hold lasts lease_ms, less the margin of 1 % and 2 ms, from when it was asked
- * LK_ENOTOWNER the caller does not hold it
- * LK_ELOST     it was lost
- * LK_ECONN, LK_EAGAIN  did not happen;  LK_EUNKNOWN may have: for the caller the old end stands.
- *              Repeating the call is safe
- * LK_EINVALID, LK_ESERVER, LK_EAUTH, LK_ENOMEM, LK_EFORKED, LK_ECLOSED  the old end stands
+ * LK_OK         the hold lasts for lease_ms, less a margin of 1 % and 2 ms, from when the request
+ *               was sent
+ * LK_ENOTOWNER  the caller does not hold the lock
+ * LK_ELOST      the hold was lost
+ * LK_ECONN, LK_EAGAIN  not extended
+ * LK_EUNKNOWN   perhaps extended, but the caller must assume the old end.  Repeating the call is
+ *               safe
+ * LK_EINVALID, LK_ESERVER, LK_EAUTH, LK_ENOMEM, LK_EFORKED, LK_ECLOSED   not extended
  *
- * The owner. */
+ * Only the owner. */
 LK_API LK_MUST_USE lk_err lk_lock_extend(lk_lock *lock, int64_t lease_ms);
 
-/* Called while the lock or the permits are held.  fence is the hold's: see lk_lock_acquire().  It
- * must return (no longjmp(), no pthread_exit()), and must close neither the handle nor its client.
- */
+/* A function that is called while the lock or the permits are held.  fence is the fence of the
+ * hold; see lk_lock_acquire().  The function must return (no longjmp(), no pthread_exit()), and
+ * must not close the handle or its client. */
 typedef int lk_run_fn(void *arg, uint64_t fence);
 
 typedef enum lk_run_stage {
 	LK_RUN_DONE = 0,    /* acquired, called, released */
-	LK_RUN_ACQUIRE = 1, /* not acquired: the function was not called */
-	LK_RUN_RELEASE = 2, /* the function returned, the release failed */
+	LK_RUN_ACQUIRE = 1, /* not acquired; the function was not called */
+	LK_RUN_RELEASE = 2, /* the function returned, but the release failed */
 } lk_run_stage;
 
 typedef struct lk_run {
-	lk_run_stage stage;  /* how far it came */
-	int result;          /* what the function returned, 0 if it was not called */
+	lk_run_stage stage;  /* where the call failed, if it did */
+	int result;          /* the function's result, 0 if it was not called */
 	uint64_t fence;      /* of the hold, 0 if the function was not called */
-	lk_lost_reason lost; /* the hold was lost while the function ran; 0 = it was not */
+	lk_lost_reason lost; /* why the hold was lost while the function ran; 0 = it was not */
 	int64_t reserved[8]; /* zero */
 } lk_run;
 
 /* Acquire the lock, call a function, release the lock.
  *
  *   wait_ms  as for lk_lock_acquire()
- *   fn       called once, by this thread, if the lock was acquired
+ *   fn       called once, in this thread, if the lock was acquired
  *   arg      passed to fn
- *   out      gets what happened; may be NULL.  Written whatever the call returns, except
- *            LK_EINVALID
+ *   out      receives the outcome, also if the call fails, except with LK_EINVALID; may be NULL
  *
- * LK_OK         fn was called, and the lock was held all the time; what fn returned is out->result
- * LK_ELOST      fn was called, but the hold was lost meanwhile (out->lost): another client may have
- *               held the lock while fn ran.  With LK_RUN_ACQUIRE: as lk_lock_acquire()
- * LK_EUNKNOWN   with LK_RUN_RELEASE: fn was called, and the release is not confirmed, as
- *               lk_lock_release().  With LK_RUN_ACQUIRE: as lk_lock_acquire()
- * LK_ENOTOWNER  fn was called, and has released the hold itself
+ * LK_OK         fn was called, and the lock was held all the time; out->result is its result
+ * LK_ELOST      fn was called, but the hold was lost while it ran (out->lost): another client may
+ *               have held the lock at the same time.  If the stage is LK_RUN_ACQUIRE, as
+ *               lk_lock_acquire()
+ * LK_EUNKNOWN   fn was called, and the release is not confirmed, as by lk_lock_release().  If the
+ *               stage is LK_RUN_ACQUIRE, as lk_lock_acquire()
+ * LK_ENOTOWNER  fn was called, and released the hold itself
  * LK_EINVALID   lock or fn is NULL, or wait_ms is below -1; fn was not called
- * Else as lk_lock_acquire() and lk_lock_release(); out->stage tells which of them failed.
+ * Other errors as lk_lock_acquire() and lk_lock_release(); out->stage says which of them failed.
  *
- * Any thread.  fn may acquire and release the lock again, like every owner. */
+ * Any thread.  fn may acquire and release the lock again, as any owner may. */
 LK_API LK_MUST_USE lk_err lk_lock_run(lk_lock *lock, int64_t wait_ms, lk_run_fn *fn, void *arg,
                                       lk_run *out);
 
-/* What the caller's own hold knows, all of one moment. */
+/* The caller's own hold, as of one moment. */
 typedef struct lk_hold {
 	uint64_t fence;       /* 0 = the caller holds nothing */
 	int64_t count;        /* a lock: acquisitions not yet released; a semaphore: permits */
-	lk_state state;       /* LK_STATE_NONE: holds nothing, all other members are 0 */
+	lk_state state;       /* LK_STATE_NONE: the caller holds nothing, and all members are 0 */
 	lk_lost_reason lost;  /* 0 unless the state is LK_STATE_LOST */
-	int64_t remaining_ms; /* how long the hold is still sure, 0 if lost */
-	char holder_id[LK_HOLDER_ID_SIZE]; /* as others see it (lk_party.id), "" if lost */
+	int64_t remaining_ms; /* the hold is sure for this time, 0 if lost */
+	char holder_id[LK_HOLDER_ID_SIZE]; /* as other clients see it (lk_party.id), "" if lost */
 	int64_t reserved[8];               /* zero */
 } lk_hold;
 
-/* Look at the caller's hold.  No I/O, never blocks.  After a loss fence and count stay, until the
+/* Read the caller's hold.  No I/O, never blocks.  After a loss, fence and count remain until the
  * release.
  *
- * LK_OK, also when the caller holds nothing; LK_EFORKED.  Any thread. */
+ * LK_OK (also if the caller holds nothing), LK_EFORKED.  Any thread. */
 LK_API LK_MUST_USE lk_err lk_lock_snapshot(lk_lock *lock, lk_hold *hold);
 
-/* The state of the caller's hold.  Computed from the clock, so it is right even when no thread of
- * the library could run.  No I/O, never blocks.  Any thread. */
+/* Return the state of the caller's hold.  It is computed from the clock, so it is right even if no
+ * thread of the library could run.  No I/O, never blocks.  Any thread. */
 LK_API lk_state lk_lock_state(lk_lock *lock);
-/* The caller holds it and it is not lost.  Otherwise as lk_lock_state(). */
+/* True if the caller holds the lock and has not lost it.  No I/O, never blocks. */
 LK_API bool lk_lock_is_mine(lk_lock *lock);
 
-/* Who holds or waits.  All text is escaped; empty or 0 where the party told nothing. */
+/* A holder or waiter.  All text is escaped, and empty or 0 if the client did not supply it. */
 typedef struct lk_party {
 	char id[LK_HOLDER_ID_SIZE]; /* of this one hold or wait */
 	char host[128];
@@ -491,76 +529,85 @@ typedef struct lk_lock_status {
 	lk_party holder;       /* if held */
 	uint64_t fence;        /* of the holder's grant, 0 if not held */
 	int64_t held_ms;       /* since the grant, by the store's clock */
-	int64_t lease_left_ms; /* until the lease ends unless renewed */
-	int64_t queue_len;     /* tickets in the store: one a process and kind of lease */
-	int64_t my_rank;       /* tickets before this client's first one, -1 = none waiting */
+	int64_t lease_left_ms; /* until the lease ends, unless it is renewed */
+	int64_t queue_len;     /* tickets in the queue: one per client and kind of lease */
+	int64_t my_rank;       /* tickets before this client's first one, -1 = it does not wait */
 	int64_t reserved[8];   /* zero */
 } lk_lock_status;
 
-/* Ask the store who holds the lock.  LK_OK, LK_ECONN, LK_EUNKNOWN (no answer), LK_EAGAIN, LK_EAUTH,
- * LK_ESERVER, LK_EFOREIGN, LK_EFORKED, LK_ECLOSED, LK_ENOMEM.  Changes nothing, so repeating the
- * call is safe.  Any thread. */
+/* Query the holder of the lock.  Changes nothing, so repeating the call is safe.
+ *
+ * LK_OK, LK_ECONN, LK_EUNKNOWN (no response), LK_EAGAIN, LK_EAUTH, LK_ESERVER, LK_EFOREIGN,
+ * LK_EFORKED, LK_ECLOSED, LK_ENOMEM.  Any thread. */
 LK_API LK_MUST_USE lk_err lk_lock_query(lk_lock *lock, lk_lock_status *status);
 
-/* The first max waiters in their order, 1,000 at most; with max 0 waiters may be NULL.  *count is
- * how many; waiters may be written to on failure, too.  Else as above. */
+/* Query the first max waiters in their order, 1,000 at most, and write their number to *count.  If
+ * max is 0, waiters may be NULL.  A failed call may also write to waiters.  Other errors as
+ * lk_lock_query(). */
 LK_API LK_MUST_USE lk_err lk_lock_waiters(lk_lock *lock, size_t max, lk_party *waiters,
                                           size_t *count);
 
-/* Take the lock from whoever holds it and give it to who waits first; the fence moves on, the
- * holder is told, as a rule within 100 ms.  Its process may still be at work: only the fence stops
- * it.
+/* Take the lock from its holder and hand it to the first waiter.  Later fences are larger.  The
+ * holder is notified, usually within 100 ms.  Its process may continue to work; only the fence
+ * protects against that.
  *
- *   if_holder  only if this is the holder's id (lk_party.id), NULL = whoever it is
+ *   if_holder  break only if the holder has this id (lk_party.id); NULL = any holder
  *
  * LK_OK         broken
- * LK_EABSENT    nobody held it;  LK_EMISMATCH  another holder; nothing changed
- * LK_ECONN did not happen, LK_EUNKNOWN may have: repeating the call is safe with if_holder, and may
- * break the next hold without; else as lk_lock_query().  Any thread. */
+ * LK_EABSENT    there was no holder
+ * LK_EMISMATCH  there is another holder; nothing changed
+ * LK_ECONN      not broken
+ * LK_EUNKNOWN   perhaps broken.  Repeating the call is safe with if_holder; without it, the second
+ *               call may break the next hold
+ * Other errors as lk_lock_query().  Any thread. */
 LK_API LK_MUST_USE lk_err lk_lock_break(lk_lock *lock, const char *if_holder);
 
 /* ---- Semaphore ---------------------------------------------------------------------------- */
 
-/* A handle on one named counting semaphore.  It has a capacity of permits; each hold has some of
- * them, a fence, a lease that is renewed, and ends by release or loss.  The permits of a process
- * that dies come back when its lease ends.  Who waits is served in order of arrival: a request for
- * many permits is not starved by small ones that come after it.
+/* A handle on one named counting semaphore.  A semaphore has a capacity of permits.  Each hold has
+ * some of the permits, a fence, and a lease that is renewed; it ends by release or loss.  The
+ * permits of a dead process come back when its lease ends.  Waiters are served FIFO: later requests
+ * for few permits do not starve a request for many.
  *
- * Permits with a fixed lease that are never released make a rate: open with fixed and a lease of
- * the window's length, and acquire with hold NULL.  Then no window of that length, wherever it
- * begins, sees more grants than the capacity, by the store's clock.  The grant is final: it counts
- * from the moment when the store made it, whenever the call returns.  So a client whose round trip
- * is as long as the window also gets its turns.  A waiter that has died costs one turn. */
+ * Permits with a fixed lease that are never released make a rate limit: open the semaphore with
+ * fixed and with a lease of the window's length, and acquire with NULL for the hold.  Then no
+ * window of that length, wherever it begins, has more grants than the capacity, by the store's
+ * clock.  Such a grant is final: it counts from the moment when the store made it, whenever the
+ * call returns.  So a client whose round trip is as long as the window also gets grants.  A dead
+ * waiter uses up one grant. */
 typedef struct lk_semaphore lk_semaphore;
 
-/* Told once for each hold that is lost, as lk_lost_fn. */
+/* Receive the report of a loss; as lk_lost_fn. */
 typedef void lk_semaphore_lost_fn(void *arg, lk_semaphore *semaphore, uint64_t hold,
                                   lk_lost_reason reason);
 
 typedef struct lk_semaphore_options {
-	int64_t capacity;    /* permits, 1..LK_PERMITS_MAX; 0 = what it has, it must exist */
-	int64_t ttl_ms;      /* capacity is kept this long after the last use, 0 = a day;
-	                        what the last opening with a capacity said counts */
+	int64_t capacity;    /* permits, 1..LK_PERMITS_MAX; 0 = that of the existing semaphore */
+	int64_t ttl_ms;      /* the store keeps the capacity for this time after the last use,
+	                      * 0 = a day; set by the last opening with a capacity */
 	int64_t lease_ms;    /* LK_LEASE_MIN_MS..LK_LEASE_MAX_MS, 0 = 10,000 */
-	int64_t max_hold_ms; /* a hold ends after this long, 1,000 days at most; 0 = no limit */
+	int64_t max_hold_ms; /* a hold ends after this time, 1,000 days at most; 0 = no limit */
 	bool fixed;          /* do not renew: a hold ends with its lease unless extended */
-	const char *label;   /* for people, instead of the client's label */
+	const char *label;   /* describes the holder to people, instead of the client's label */
 	lk_semaphore_lost_fn *on_lost; /* NULL = none */
-	void *on_lost_arg;             /* passed to on_lost; stays yours */
+	void *on_lost_arg;             /* passed to on_lost; the library does not free it */
 	int64_t reserved[8];           /* zero */
 } lk_semaphore_options;
 
-/* Open a handle on the semaphore of that name; the first opening gives it its capacity.  One
- * request.  The handle keeps the capacity: should the semaphore's memory end while the handle is
- * idle (its TTL, a flush), the next acquire makes it again.
+/* Open a handle on a semaphore; the first opening of a name sets its capacity.  Sends one request.
+ * The handle keeps the capacity: if the store forgets the semaphore while the handle is idle (TTL,
+ * FLUSHALL), the next acquire makes it again.
  *
  * LK_OK
- * LK_EMISMATCH  it has another capacity (which: lk_errmsg()); lk_semaphore_resize() changes it
- * LK_EABSENT    capacity 0, and it does not exist
- * LK_EINVALID (which option: lk_errmsg()), LK_ENOMEM, LK_ESYSTEM, LK_ECONN, LK_EUNKNOWN, LK_EAGAIN,
- * LK_EAUTH, LK_ESERVER (also when the counter of fences is damaged), LK_EFOREIGN (the name is a
- * lock's or a latch's), LK_ECLOSED, LK_EFORKED: no handle; after LK_EUNKNOWN the store may have the
- * capacity, and repeating the call is safe.  Any thread. */
+ * LK_EMISMATCH  the semaphore has another capacity, which lk_errmsg() names; lk_semaphore_resize()
+ *               changes it
+ * LK_EABSENT    capacity is 0, and the semaphore does not exist
+ * LK_EUNKNOWN   no handle, but the store may have the capacity.  Repeating the call is safe
+ * LK_EINVALID (lk_errmsg() names the option), LK_ENOMEM, LK_ESYSTEM, LK_ECONN, LK_EAGAIN, LK_EAUTH,
+ * LK_ESERVER (also if the counter of fences is damaged), LK_EFOREIGN (the name is a lock's or a
+ * latch's), LK_ECLOSED, LK_EFORKED   no handle
+ *
+ * Any thread. */
 LK_API LK_MUST_USE lk_err lk_semaphore_open(lk_client *client, const char *name, size_t name_len,
                                             const lk_semaphore_options *options,
                                             lk_semaphore **semaphore);
@@ -568,130 +615,144 @@ LK_API LK_MUST_USE lk_err lk_semaphore_open(lk_client *client, const char *name,
 /* As lk_lock_close(). */
 LK_API lk_err lk_semaphore_close(lk_semaphore *semaphore);
 
-/* Acquire permits, waiting at most wait_ms for them, in order of arrival.  Never re-entrant: each
- * call makes a hold of its own, which belongs to the handle; any thread may release it.
+/* Acquire permits; wait at most wait_ms.  Waiters are served FIFO.  Never re-entrant: each call
+ * makes a new hold.  The hold belongs to the handle, and any thread may release it.
  *
  *   permits  1..LK_PERMITS_MAX, all or none
  *   wait_ms  milliseconds; 0 = try once, LK_FOREVER = no limit
- *   hold     gets the hold's fence, by which the calls below name it.  NULL, for a fixed handle
- *            only: the permits are never released and come back one lease after the grant,
- *            lk_semaphore_close(), lk_client_close() and a crash notwithstanding.  With a
- *            distant server that may be before the call returns
+ *   hold     receives the hold's fence, which names the hold in the functions below.  NULL is
+ *            allowed for a fixed handle: then the permits are never released, and come back one
+ *            lease after the grant, even after lk_semaphore_close(), lk_client_close() or a crash.
+ *            If the store is distant, that may be before the call returns
  *
- * LK_OK         held; renewed in the background until released, or until its end if fixed
- * LK_EBUSY      not held: too few are free, or others wait (wait_ms 0); nothing left behind
- * LK_ELIMIT     more than the semaphore's capacity; also a wait that a resize made impossible
- * LK_EINVALID   permits or wait_ms out of range, or hold NULL on a handle that is not fixed
+ * LK_OK         held; renewed in the background until released, or, if fixed, until the lease ends
+ * LK_EBUSY      not held: too few permits are free, or others wait, and wait_ms is 0; nothing is
+ *               left behind
+ * LK_ELIMIT     not held: permits exceeds the capacity, which a resize may have lowered during the
+ *               wait
+ * LK_EINVALID   permits or wait_ms is out of range, or hold is NULL and the handle is not fixed
  * LK_ETIMEDOUT, LK_ECANCELED, LK_ECLOSED, LK_ECONN, LK_EUNKNOWN, LK_EAUTH, LK_ESERVER, LK_EAGAIN,
- * LK_EFOREIGN, LK_ENOMEM, LK_EFORKED   not held; as lk_lock_acquire().  With hold NULL a call that
- * is repeated after LK_EUNKNOWN may use up permits twice
+ * LK_EFOREIGN, LK_ENOMEM, LK_EFORKED   not held; as lk_lock_acquire().  But if hold is NULL, a call
+ *               that is repeated after LK_EUNKNOWN may use up the permits twice
  *
- * Returns by wait_ms plus one command timeout.  Any thread. */
+ * Returns within wait_ms plus one command timeout.  Any thread. */
 LK_API LK_MUST_USE lk_err lk_semaphore_acquire(lk_semaphore *semaphore, int64_t permits,
                                                int64_t wait_ms, uint64_t *hold);
 
-/* Give back a whole hold; who waits and fits gets the permits.
+/* Release a hold.  Waiters that now fit get its permits.
  *
- * LK_OK        released
- * LK_ELOST     the hold had been lost; this acknowledges it
- * LK_ENOTOWNER this handle has no such hold; nothing changed
- * LK_EUNKNOWN  not confirmed by the store: done in the background, at the latest by the lease's
- *              end; the caller holds it no more.  There is nothing to repeat
- * LK_EFORKED, LK_ECLOSED.  Any thread. */
+ * LK_OK         released
+ * LK_ELOST      the hold had been lost; this call acknowledges the loss
+ * LK_ENOTOWNER  this handle has no such hold; nothing changed
+ * LK_EUNKNOWN   the caller no longer has the hold, but the store has not confirmed the release.
+ *               The library completes it in the background, at the latest when the lease ends.
+ *               Repeating the call is not needed
+ * LK_EFORKED, LK_ECLOSED
+ *
+ * Any thread. */
 LK_API lk_err lk_semaphore_release(lk_semaphore *semaphore, uint64_t hold);
 
-/* Give back some permits of a hold; all of them is as lk_semaphore_release().
+/* Release some permits of a hold.  Releasing all of them is the same as lk_semaphore_release().
  *
- * LK_OK        the hold has that many less
- * LK_ELIMIT    more than the hold has; nothing changed
- * LK_EINVALID  permits below 1; nothing changed
- * LK_EUNKNOWN  not confirmed by the store: done in the background; the caller has them no more.
- *              Do not repeat the call: it would give back as many again
- * LK_ELOST, LK_ENOTOWNER, LK_ENOMEM, LK_EFORKED, LK_ECLOSED.  Any thread. */
+ * LK_OK         the hold has fewer permits
+ * LK_ELIMIT     the hold has fewer permits than that; nothing changed
+ * LK_EINVALID   permits is below 1; nothing changed
+ * LK_EUNKNOWN   the caller no longer has these permits, but the store has not confirmed the
+ *               release.  The library completes it in the background.  Do not repeat the call: it
+ *               would release as many permits again
+ * LK_ELOST, LK_ENOTOWNER, LK_ENOMEM, LK_EFORKED, LK_ECLOSED
+ *
+ * Any thread. */
 LK_API lk_err lk_semaphore_release_some(lk_semaphore *semaphore, uint64_t hold, int64_t permits);
 
 /* As lk_lock_cancel(). */
 LK_API lk_err lk_semaphore_cancel(lk_semaphore *semaphore);
 
-/* As lk_lock_extend(), for that hold.  Any thread. */
+/* As lk_lock_extend(), for this hold.  Any thread. */
 LK_API LK_MUST_USE lk_err lk_semaphore_extend(lk_semaphore *semaphore, uint64_t hold,
                                               int64_t lease_ms);
 
-/* As lk_lock_run(), with a hold of that many permits; the errors of acquiring are those of
- * lk_semaphore_acquire().  fence names the hold.  Any thread. */
+/* As lk_lock_run(), with a hold on the given number of permits; its fence names the hold.  If the
+ * hold cannot be acquired, the errors are those of lk_semaphore_acquire().  Any thread. */
 LK_API LK_MUST_USE lk_err lk_semaphore_run(lk_semaphore *semaphore, int64_t permits,
                                            int64_t wait_ms, lk_run_fn *fn, void *arg, lk_run *out);
 
-/* As lk_lock_snapshot(), of that hold of this handle.  hold_fence is what lk_semaphore_acquire()
- * gave; LK_OK also when this handle has no such hold. */
+/* As lk_lock_snapshot(), for the hold whose fence lk_semaphore_acquire() returned.  LK_OK also if
+ * this handle has no such hold. */
 LK_API LK_MUST_USE lk_err lk_semaphore_snapshot(lk_semaphore *semaphore, uint64_t hold_fence,
                                                 lk_hold *hold);
 
-/* As lk_lock_state(); LK_STATE_NONE if this handle has no such hold. */
+/* As lk_lock_state(), for this hold; LK_STATE_NONE if this handle has no such hold. */
 LK_API lk_state lk_semaphore_state(lk_semaphore *semaphore, uint64_t hold_fence);
 
 typedef struct lk_semaphore_status {
 	int64_t capacity;
-	int64_t available;   /* capacity less what is held; below 0 after a resize down */
-	int64_t holders;     /* holds, of all clients */
-	int64_t queue_len;   /* waits, of all clients */
-	int64_t my_rank;     /* waits before this client's first one, -1 = none waiting */
-	int64_t ttl_ms;      /* until it is forgotten unless used */
+	int64_t available;   /* capacity minus permits held; may be below 0 after a resize */
+	int64_t holders;     /* holds of all clients */
+	int64_t queue_len;   /* waits of all clients */
+	int64_t my_rank;     /* waits before this client's first one, -1 = it does not wait */
+	int64_t ttl_ms;      /* until the store forgets the semaphore, unless it is used */
 	int64_t reserved[8]; /* zero */
 } lk_semaphore_status;
 
-/* Ask the store.  LK_EABSENT when it does not exist (any more); else as lk_lock_query(). */
+/* Query the semaphore.  LK_EABSENT if it does not exist (any more); other errors as
+ * lk_lock_query(). */
 LK_API LK_MUST_USE lk_err lk_semaphore_query(lk_semaphore *semaphore, lk_semaphore_status *status);
 
-/* A hold, or (fence, held_ms and lease_left_ms 0) a wait. */
+/* A hold, or a wait: then fence, held_ms and lease_left_ms are 0. */
 typedef struct lk_ticket {
 	lk_party party;
 	int64_t permits;
 	uint64_t fence;
 	int64_t held_ms;       /* since the grant, by the store's clock */
-	int64_t lease_left_ms; /* until the lease ends unless renewed */
+	int64_t lease_left_ms; /* until the lease ends, unless it is renewed */
 	int64_t reserved[8];   /* zero */
 } lk_ticket;
 
-/* The first max holds by the end of their leases, or waits in their order, 1,000 at most; with max
- * 0 the array may be NULL.  *count is how many; the array may be written to on failure, too.  Else
- * as lk_semaphore_query(). */
+/* Query the first max holds in the order in which their leases end, or the first max waits in the
+ * order of the queue; 1,000 at most.  *count receives their number.  If max is 0, the array may be
+ * NULL.  A failed call may also write to the array.  Other errors as lk_semaphore_query(). */
 LK_API LK_MUST_USE lk_err lk_semaphore_holders(lk_semaphore *semaphore, size_t max,
                                                lk_ticket *holders, size_t *count);
 LK_API LK_MUST_USE lk_err lk_semaphore_waiters(lk_semaphore *semaphore, size_t max,
                                                lk_ticket *waiters, size_t *count);
 
-/* Give the semaphore another capacity.  Up: who waits and now fits is granted at once.  Down: holds
- * stay, and nothing is granted until it fits; a wait for more than the capacity ends with
- * LK_ELIMIT.  This handle keeps the new capacity; other handles go on with what the store has, and
- * with the capacity of their own opening should the store lose its memory.
+/* Change the capacity.  If it grows, waiters that now fit are granted at once.  If it shrinks, all
+ * holds remain, nothing is granted until the permits held fit, and a wait for more than the
+ * capacity ends with LK_ELIMIT.  This handle keeps the new capacity.  Other handles use the
+ * capacity that the store has; if the store loses its memory, they use the capacity of their own
+ * opening.
  *
- * LK_OK, LK_EABSENT (it does not exist any more), LK_EINVALID (not 1..LK_PERMITS_MAX),
- * LK_ESERVER (also when the counter of fences is damaged), LK_ECONN did not happen, LK_EUNKNOWN may
- * have: repeating the call is safe; else as lk_lock_query().  Any thread. */
+ * LK_OK
+ * LK_EABSENT    the semaphore does not exist (any more)
+ * LK_EINVALID   capacity is not 1..LK_PERMITS_MAX
+ * LK_ECONN      not changed
+ * LK_EUNKNOWN   perhaps changed.  Repeating the call is safe
+ * LK_ESERVER    also if the counter of fences is damaged
+ * Other errors as lk_lock_query().  Any thread. */
 LK_API LK_MUST_USE lk_err lk_semaphore_resize(lk_semaphore *semaphore, int64_t capacity);
 
-/* Take a hold from whoever has it and give its permits to who waits; the holder is told.
+/* Take a hold from its holder and grant its permits to waiters.  The holder is notified.
  *
- *   if_holder  the hold's id (lk_party.id); NULL = the one hold there is
+ *   if_holder  the id of the hold (lk_party.id); NULL = the only hold
  *
  * LK_OK         broken
- * LK_EABSENT    nobody holds any, or there is no such semaphore
- * LK_EMISMATCH  no such hold, or NULL and there are several; nothing changed
- * Else as lk_lock_break().  Any thread. */
+ * LK_EABSENT    there is no hold, or no such semaphore
+ * LK_EMISMATCH  there is no such hold, or if_holder is NULL and there are several; nothing changed
+ * Other errors as lk_lock_break().  Any thread. */
 LK_API LK_MUST_USE lk_err lk_semaphore_break(lk_semaphore *semaphore, const char *if_holder);
 
 /* ---- Latch -------------------------------------------------------------------------------- */
 
-/* A handle on one named count-down latch.  A latch is absent until its count is set, then counts
- * down, and is open at zero.  An open latch stays open for a while, for those who come late; then
- * it is absent again.  Setting it again once it is open, or resetting it, begins a new
- * generation: a step meant for the old one never counts on it. */
+/* A handle on one named count-down latch.  A latch is absent until its count is set.  Then it
+ * counts down, and at zero it is open.  It stays open for a while, for processes that come late;
+ * then it is absent again.  Setting an open latch, or resetting any latch, begins a new generation:
+ * a step for an old generation never counts on the new one. */
 typedef struct lk_latch lk_latch;
 
 typedef enum lk_latch_state {
-	LK_LATCH_ABSENT = 0,   /* never set, removed, or its TTL is over */
-	LK_LATCH_COUNTING = 1, /* steps are missing */
+	LK_LATCH_ABSENT = 0,   /* never set, removed, or its TTL has passed */
+	LK_LATCH_COUNTING = 1, /* the count is above zero */
 	LK_LATCH_OPEN = 2,
 } lk_latch_state;
 
@@ -699,113 +760,119 @@ typedef enum lk_latch_state {
 LK_API const char *lk_latch_state_name(lk_latch_state state);
 
 typedef struct lk_latch_options {
-	int64_t open_ttl_ms;     /* an open latch stays open this long, 0 = a day */
-	int64_t counting_ttl_ms; /* a latch that counts is forgotten after this long; 0 = never */
-	bool absent_is_open;     /* lk_latch_await() does not wait for an absent latch to be made */
-	const char *label;       /* for people, instead of the client's label */
+	int64_t open_ttl_ms;     /* an open latch stays open for this time, 0 = a day */
+	int64_t counting_ttl_ms; /* a counting latch is forgotten after this time; 0 = never */
+	bool absent_is_open;     /* lk_latch_await() does not wait for an absent latch */
+	const char *label;       /* describes the caller to people, instead of the client's label */
 	int64_t reserved[8];     /* zero */
 } lk_latch_options;
 
-/* Open a handle on the latch of that name; asks the store nothing.  The TTLs are those of the
- * latches that this handle sets.  LK_OK, LK_EINVALID (which option: lk_errmsg()), LK_ENOMEM,
- * LK_ECLOSED, LK_EFORKED.  Any thread. */
+/* Open a handle on a latch.  Sends no request.  The TTLs apply to latches that this handle sets.
+ *
+ * LK_OK, LK_EINVALID (lk_errmsg() names the option), LK_ENOMEM, LK_ECLOSED, LK_EFORKED.  Any
+ * thread. */
 LK_API LK_MUST_USE lk_err lk_latch_open(lk_client *client, const char *name, size_t name_len,
                                         const lk_latch_options *options, lk_latch **latch);
 
-/* As lk_lock_close().  Steps that are not settled yet go on in the background. */
+/* As lk_lock_close().  Unsettled steps continue in the background. */
 LK_API lk_err lk_latch_close(lk_latch *latch);
 
-/* Make the latch: it counts from count, 0..LK_COUNT_MAX (0: it is open at once).
+/* Set an absent or open latch: it counts down from count, 0..LK_COUNT_MAX (0: it is open at once).
  *
- *   was  what it was before: LK_LATCH_ABSENT or LK_LATCH_OPEN; may be NULL
+ *   was  receives the previous state: LK_LATCH_ABSENT or LK_LATCH_OPEN; may be NULL
  *
  * LK_OK         a new generation counts
- * LK_EMISMATCH  it counts already (lk_errmsg() says how far); nothing changed
- * LK_EINVALID   count out of range;  LK_EFOREIGN  the name is a lock's or a semaphore's
- * LK_ESERVER    also: the counter that numbers generations is damaged or used up; nothing changed
- * LK_ECONN did not happen, LK_EUNKNOWN may have; else as lk_lock_query().  Any thread.
- *
- * A call that is repeated after LK_EUNKNOWN returns LK_EMISMATCH if the first one had its effect
- * and the latch still counts.  If it has opened since, the repeated call sets it anew. */
+ * LK_EMISMATCH  the latch is counting already (lk_errmsg() has its count); nothing changed
+ * LK_EINVALID   count is out of range
+ * LK_EFOREIGN   the name is a lock's or a semaphore's
+ * LK_ESERVER    also if the counter that numbers generations is damaged or used up; nothing changed
+ * LK_ECONN      not set
+ * LK_EUNKNOWN   perhaps set.  A repeated call returns LK_EMISMATCH if the first call took effect
+ *               and the latch still counts.  If the latch has opened since, the repeated call sets
+ *               it again
+ * Other errors as lk_lock_query().  Any thread. */
 LK_API LK_MUST_USE lk_err lk_latch_set(lk_latch *latch, int64_t count, lk_latch_state *was);
 
-/* The same in whatever state it is: a new generation.  Who waits goes on waiting, for this one.
- * Repeated after LK_EUNKNOWN it forgets steps that were counted since. */
+/* Set a latch in any state, as lk_latch_set(): it begins a new generation.  Waiters keep waiting,
+ * for the new generation.  If the call is repeated after LK_EUNKNOWN, the latch forgets steps that
+ * were counted in between. */
 LK_API LK_MUST_USE lk_err lk_latch_reset(lk_latch *latch, int64_t count, lk_latch_state *was);
 
-/* Make it absent.  Who waits goes on waiting, for it to be made and opened; with absent_is_open the
- * wait ends.  LK_EABSENT when it was already.  Else as lk_latch_set(), but a call that is repeated
- * after LK_EUNKNOWN removes also a latch that was set since. */
+/* Make the latch absent.  Waiters keep waiting until it is set and opens; with absent_is_open their
+ * waits end.  LK_EABSENT if it was absent already; other errors as lk_latch_set().  If the call is
+ * repeated after LK_EUNKNOWN, it also removes a latch that was set in between. */
 LK_API LK_MUST_USE lk_err lk_latch_remove(lk_latch *latch);
 
 typedef struct lk_latch_step {
-	int64_t remaining; /* after it; 0 = open */
-	bool counted; /* false: it had been counted before, by its name, or the latch was open */
+	int64_t remaining;   /* after the step; 0 = open */
+	bool counted;        /* false: its name was counted before, or the latch was open */
 	int64_t reserved[8]; /* zero */
 } lk_latch_step;
 
-/* Count down.  Counted exactly once, though a reply is lost and the request repeated.
+/* Count down.  The step counts exactly once, even if a response is lost and the library repeats the
+ * request.
  *
- *   n              1..LK_COUNT_MAX; more than remains opens the latch
- *   step_name      1..LK_STEP_MAX bytes, any; NULL = none.  A latch counts each name once, whoever
- *                  says it, until it opens: a job that crashed after it counted and was restarted
- *                  counts once
- *   step_name_len  bytes in step_name; 0 = up to its NUL
- *   step           what came of it; may be NULL
+ *   n          1..LK_COUNT_MAX; more than the remaining count opens the latch
+ *   step_name  of 1..LK_STEP_MAX bytes, NULL = none.  Until the latch opens, it counts each name
+ *              only once, whichever client sends it.  So a job that counted, crashed and was
+ *              restarted counts once
+ *   step       receives the result; may be NULL
  *
- * LK_OK        counted, or had been before
- * LK_EABSENT   there is no such latch; nothing was counted
+ * LK_OK        counted, now or before
+ * LK_EABSENT   not counted: the latch is absent
  * LK_ECONN     not counted: the store was not reached
- * LK_EUNKNOWN  no answer in time: it may have been counted, and if not it will be, in the
- *              background, unless the latch is gone or the client is closed first.  Also when
- *              the latch was made anew before an answer came, or the answer could not be read:
- *              then it is not repeated.  Repeating the call is safe for a step with a name, as
- *              long as the latch is not set again; one without may be counted twice
- * LK_EFOREIGN  not counted: the name is a lock's or a semaphore's; or the store lost which steps
- *              have counted, by eviction: reset it
+ * LK_EUNKNOWN  no response in time.  The step may have been counted.  If not, the library completes
+ *              it in the background, unless the latch is removed or the client is closed first.
+ *              The library does not do so if the latch was set again before a response arrived, or
+ *              if the response was unreadable.  Repeating the call is safe for a step with a name,
+ *              as long as the latch is not set again; a step without a name may be counted twice
+ * LK_EFOREIGN  not counted: the name is a lock's or a semaphore's, or an eviction removed the
+ *              record of counted steps; then reset the latch
  * LK_EAGAIN, LK_EINVALID, LK_EAUTH, LK_ESERVER, LK_ENOMEM, LK_EFORKED, LK_ECLOSED   not counted
  *
- * Steps of one client on one latch are settled one after the other.  Any thread. */
+ * The library settles one step at a time for each client and latch.  Any thread. */
 LK_API LK_MUST_USE lk_err lk_latch_down(lk_latch *latch, int64_t n, const char *step_name,
                                         size_t step_name_len, lk_latch_step *step);
 
-/* Wait until the latch is open.  An absent one is waited for, to be made and opened (see
- * absent_is_open).  A wait that began on one generation ends with it, also if the latch was set
- * again since.
+/* Wait until the latch is open.  If it is absent, wait until it is set and opens (but see
+ * absent_is_open).  A wait that began on one generation ends when that generation opens, even if
+ * the latch was set again since.
  *
- * LK_OK         it is open, or was since the call began
- * LK_EBUSY      not open (wait_ms 0)
+ * LK_OK         open now, or at some time since the call began
+ * LK_EBUSY      not open, and wait_ms is 0
  * LK_ETIMEDOUT  not open within wait_ms
- * LK_ECANCELED  lk_latch_cancel() or lk_latch_close();  LK_ECLOSED  lk_client_close()
- * LK_ECONN      the store was not reached, or did not answer: nothing is known
- * LK_EAGAIN     the server refused each request for a moment: nothing is known
+ * LK_ECANCELED  lk_latch_cancel() or lk_latch_close()
+ * LK_ECLOSED    lk_client_close()
+ * LK_ECONN      unknown whether it is open: the store was not reached, or did not respond
+ * LK_EAGAIN     unknown whether it is open: the store refused each request for a moment
  * LK_EAUTH, LK_ESERVER, LK_EFOREIGN, LK_EINVALID, LK_ENOMEM, LK_EFORKED
  *
- * Leaves nothing in the store.  Returns by wait_ms plus one command timeout.  Any thread. */
+ * Leaves nothing in the store.  Returns within wait_ms plus one command timeout.  Any thread. */
 LK_API LK_MUST_USE lk_err lk_latch_await(lk_latch *latch, int64_t wait_ms);
 
-/* End every wait that is now in progress on this handle with LK_ECANCELED.
- * LK_OK (also when there was none), LK_EFORKED, LK_ECLOSED.  Any thread. */
+/* End every wait that is in progress on this handle with LK_ECANCELED.
+ *
+ * LK_OK (also if there was no wait), LK_EFORKED, LK_ECLOSED.  Any thread. */
 LK_API lk_err lk_latch_cancel(lk_latch *latch);
 
 typedef struct lk_latch_status {
 	lk_latch_state state;
 	int64_t count;       /* remaining */
-	int64_t initial;     /* what it was set to */
+	int64_t initial;     /* the count that was set */
 	uint64_t generation; /* grows with every set and reset; 0 = absent */
-	int64_t ttl_ms;      /* until it is forgotten, -1 = never */
+	int64_t ttl_ms;      /* until the store forgets the latch, -1 = never */
 	int64_t reserved[8]; /* zero */
 } lk_latch_status;
 
-/* Ask the store.  An absent latch is a state, not an error.  Else as lk_lock_query(). */
+/* Query the latch.  An absent latch is a state, not an error.  Other errors as lk_lock_query(). */
 LK_API LK_MUST_USE lk_err lk_latch_query(lk_latch *latch, lk_latch_status *status);
 
 /* ---- Names ------------------------------------------------------------------------------- */
 
-/* What a name stands for in the store.  One name is one thing at a time: a lock's name cannot be a
- * semaphore's, too; calls for another kind return LK_EFOREIGN. */
+/* The kind of a name in the store.  A name has one kind at a time: a lock's name cannot also be a
+ * semaphore's.  Calls for another kind return LK_EFOREIGN. */
 typedef enum lk_kind {
-	LK_KIND_NONE = 0, /* nothing: a lock that is free, or never used */
+	LK_KIND_NONE = 0, /* none: a lock that is free, or an unused name */
 	LK_KIND_LOCK = 1,
 	LK_KIND_SEMAPHORE = 2,
 	LK_KIND_LATCH = 3,
@@ -814,35 +881,41 @@ typedef enum lk_kind {
 /* "nothing", "lock", "semaphore", "latch".  Never NULL.  Any thread. */
 LK_API const char *lk_kind_name(lk_kind kind);
 
-/* Ask the store what a name stands for.  LK_EFOREIGN when its key is not Latchkey's; else as
+/* Query the kind of a name.  LK_EFOREIGN if its key is not Latchkey's; other errors as
  * lk_lock_query().  Any thread. */
 LK_API LK_MUST_USE lk_err lk_client_name_kind(lk_client *client, const char *name, size_t name_len,
                                               lk_kind *kind);
 
-/* Called for each name, raw bytes as they were given when it was opened; false ends the walk. */
+/* Receive one name, with the bytes that it was opened with.  Return false to end the walk. */
 typedef bool lk_name_fn(void *arg, const char *name, size_t name_len);
 
-/* Walk the names of all locks that are held or waited for, all semaphores and all latches; needs
- * the right to SCAN.  Names may come and go meanwhile; none comes twice.  LK_EAUTH says which right
- * is missing.  Else as lk_lock_query().  The callback runs in the caller's thread.  Any thread. */
+/* Walk the names of all locks that are held or waited for, of all semaphores and of all latches.
+ * Needs the right to SCAN.  Names may appear and disappear during the walk; no name is passed
+ * twice.  LK_EAUTH: lk_errmsg() names the missing right.  Other errors as lk_lock_query().  The
+ * callback runs in the calling thread.  Any thread. */
 LK_API LK_MUST_USE lk_err lk_client_names(lk_client *client, lk_name_fn *fn, void *arg);
 
 /* ---- The private server of local: --------------------------------------------------------- */
 
 typedef struct lk_local_info {
 	bool running;
-	int64_t pid;           /* of the server, 0 if not running */
-	char socket_path[108]; /* where it listens, also when not running */
-	char server_path[256]; /* the binary it was, or would be, started from; "" if none */
+	int64_t pid;           /* of the server, 0 if it does not run */
+	char socket_path[108]; /* of the server's socket, even if it does not run */
+	char server_path[256]; /* the binary that it was or would be started from; "" if none */
 	int64_t reserved[8];   /* zero */
 } lk_local_info;
 
-/* Start it if it does not run; two at once start one.  LK_OK, LK_ENOSERVER, LK_ESYSTEM (folder not
- * ours or not 0700, cannot start: lk_errmsg()), LK_ECONN (started, never answered).  Any thread. */
+/* Start the server unless it runs; two simultaneous calls start one.
+ *
+ * LK_OK, LK_ENOSERVER, LK_ESYSTEM (the directory belongs to another user or has not mode 0700, or
+ * the server does not start: lk_errmsg()), LK_ECONN (started, but never responded).  Any thread. */
 LK_API LK_MUST_USE lk_err lk_local_start(lk_local_info *info);
-/* End it, whatever is locked in it.  LK_OK, LK_EABSENT (did not run), LK_ESYSTEM.  Any thread. */
+
+/* Stop the server, even if it has holders.  LK_OK, LK_EABSENT (it did not run), LK_ESYSTEM.  Any
+ * thread. */
 LK_API LK_MUST_USE lk_err lk_local_stop(void);
-/* Look, start nothing.  LK_OK, LK_ESYSTEM.  Any thread. */
+
+/* Query the server without starting it.  LK_OK, LK_ESYSTEM.  Any thread. */
 LK_API LK_MUST_USE lk_err lk_local_status(lk_local_info *info);
 
 /* ---- Is a server fit for locks? ----------------------------------------------------------- */
@@ -853,18 +926,19 @@ typedef struct lk_finding {
 	lk_fitness fitness;
 	const char *topic;   /* "reachable", "version", "latency", "eviction", "persistence",
 	                        "replicas", "rights", "clock", "patterns" */
-	const char *text;    /* what was found, escaped */
+	const char *text;    /* the finding, escaped */
 	const char *cure;    /* what to do, "" if nothing */
 	int64_t reserved[8]; /* zero */
 } lk_finding;
 
+/* Receive one finding; it is valid until this function returns. */
 typedef void lk_finding_fn(void *arg, const lk_finding *finding);
 
-/* Examine the server at url with these credentials; writes nothing that stays.  Each topic is
- * reported at least once.  *worst is the worst of all.  fn and worst may be NULL.
+/* Examine the server at url with these credentials.  Leaves nothing in the store.  Reports each
+ * topic at least once, and writes the worst fitness to *worst.  fn and worst may be NULL.
  *
- * LK_OK when it was examined, however unfit (an unreachable server is a finding); LK_EINVALID,
- * LK_ENOMEM, LK_ESYSTEM.  The callback runs in the caller's thread.  Any thread. */
+ * LK_OK if the server was examined, however unfit it is (an unreachable server is a finding);
+ * LK_EINVALID, LK_ENOMEM, LK_ESYSTEM.  The callback runs in the calling thread.  Any thread. */
 LK_API LK_MUST_USE lk_err lk_doctor(const char *url, const lk_client_options *options,
                                     lk_finding_fn *fn, void *arg, lk_fitness *worst);
 

@@ -1,24 +1,35 @@
 /* SPDX-License-Identifier: MIT
  *
- * Latchkey for C++17: the C interface with destructors; a lock that std::unique_lock,
- * std::scoped_lock and std::lock accept, a semaphore and a latch.
+ * Latchkey for C++17: the functions of latchkey.h with destructors and exceptions.  A lock that
+ * std::unique_lock, std::scoped_lock and std::lock accept, a semaphore and a latch.
  *
- *   latchkey::client client;
- *   latchkey::lock nightly(client, "nightly");
- *   std::unique_lock<latchkey::lock> hold(nightly, std::chrono::seconds(5));
- *   if (hold)
- *           store_report(nightly.fence());
- *   nightly.run([](uint64_t fence) { store_report(fence); });
+ * Example
  *
- * What fails throws latchkey::error; that another holds the lock is no failure but a false.
+ *	#include <latchkey.hpp>
+ *	#include <iostream>
+ *	#include <mutex>
  *
- * unlock() never throws, since guards call it from their destructors, also while another exception
- * is on its way: a hold that had been lost is then acknowledged in silence.  Who must know before
- * committing something asks is_mine() or state(), or ends the hold with release(), which tells.
- * The fence is what stops a holder that does not ask.
+ *	int main()
+ *	{
+ *		latchkey::client client;
+ *		latchkey::lock nightly(client, "nightly");
+ *		std::unique_lock<latchkey::lock> hold(nightly, std::chrono::seconds(5));
  *
- * What is not here (queries, rates, resizing, loss callbacks, breaking) is a C call on
- * native_handle(). */
+ *		if (hold)
+ *			std::cout << "held, with fence " << nightly.fence() << "\n";
+ *		nightly.run([](uint64_t fence) { std::cout << "again, with " << fence << "\n"; });
+ *	}
+ *
+ * A failed call throws latchkey::error.  A lock that another owner holds is no failure: the call
+ * returns false.
+ *
+ * unlock() never throws, because guards call it in their destructors, even during another
+ * exception.  So it also acknowledges a lost hold without an error.  To learn of a loss before
+ * committing results, call is_mine() or state(), or end the hold with release(), which throws
+ * LK_ELOST.  The fence stops a holder that does not check.
+ *
+ * For everything else (queries, rate limits, resizing, loss callbacks, breaking) call the C
+ * function with native_handle(). */
 #ifndef LATCHKEY_HPP
 #define LATCHKEY_HPP
 
@@ -37,7 +48,7 @@ namespace latchkey
 class error : public std::runtime_error
 {
       public:
-	/* Takes the detail of this thread's last failure along. */
+	/* Includes lk_errmsg(), the detail of this thread's last failure. */
 	explicit error(lk_err code)
 	    : std::runtime_error(std::string(lk_err_name(code)) + ": " +
 	                         (*lk_errmsg() ? lk_errmsg() : lk_err_text(code))),
@@ -45,7 +56,7 @@ class error : public std::runtime_error
 	{
 	}
 
-	/* What this header finds out by itself. */
+	/* An error that this header detects. */
 	error(lk_err code, const char *text)
 	    : std::runtime_error(std::string(lk_err_name(code)) + ": " + text), code_(code)
 	{
@@ -82,7 +93,7 @@ inline void check(lk_err err)
 		throw error(err);
 }
 
-/* For calls that wait: false when it was not to be had (in time). */
+/* For calls that wait: false if nothing was acquired in time. */
 inline bool got(lk_err err)
 {
 	if (err == LK_EBUSY || err == LK_ETIMEDOUT)
@@ -91,8 +102,8 @@ inline bool got(lk_err err)
 	return true;
 }
 
-/* Parts of a millisecond are rounded up; what does not fit the C interface is longer than anybody
- * waits. */
+/* Round up to milliseconds, and limit the wait to a time that the C function accepts and that no
+ * caller will reach. */
 template <class Rep, class Period> int64_t wait_ms(const std::chrono::duration<Rep, Period> &wait)
 {
 	using milliseconds = std::chrono::duration<int64_t, std::milli>;
@@ -112,8 +123,8 @@ template <class Function> auto call(Function &fn, uint64_t fence)
 		return fn();
 }
 
-/* Call a function while a hold lasts, then release; also if the function throws, and then without
- * a word, since its exception is on its way. */
+/* Call a function while a hold lasts, then release.  If the function throws, release as well, but
+ * do not report an error of the release, because the exception leaves. */
 template <class Function, class Release>
 auto call_and_release(Function &fn, uint64_t fence, const Release &release)
 {
@@ -136,8 +147,8 @@ auto call_and_release(Function &fn, uint64_t fence, const Release &release)
 	}
 }
 
-/* The same for a hold that was perhaps not to be had (fence 0): false, or an optional that is
- * empty, where the function was not called. */
+/* The same for a hold that was perhaps not acquired (fence 0).  Without a hold the function is not
+ * called, and the result is false, or an empty optional. */
 template <class Function, class Release>
 auto call_if_held(Function &fn, uint64_t fence, const Release &release)
 {
@@ -151,7 +162,7 @@ auto call_if_held(Function &fn, uint64_t fence, const Release &release)
 	}
 }
 
-/* The owner of one handle of the C interface, which it closes. */
+/* Owns one handle of the C interface, and closes it. */
 template <class Handle, lk_err (*Close)(Handle *)> class owner
 {
       public:
@@ -191,7 +202,7 @@ template <class Handle, lk_err (*Close)(Handle *)> class owner
 
 } // namespace detail
 
-/* An owner of one lk_client.  Outlives the handles opened from it. */
+/* Owns one lk_client.  Must outlive the handles opened from it. */
 class client : public detail::owner<lk_client, lk_client_close>
 {
       public:
@@ -207,7 +218,7 @@ class client : public detail::owner<lk_client, lk_client_close>
 	{
 	}
 
-	/* What it did since it was opened. */
+	/* The counters since the client was opened. */
 	lk_counters counters() const
 	{
 		lk_counters result;
@@ -216,9 +227,9 @@ class client : public detail::owner<lk_client, lk_client_close>
 	}
 };
 
-/* An owner of one lk_lock, whose destructor releases what was acquired through it.  Reentrant: the
- * owner may lock it again, through any handle.  Known as latchkey::lock; the class needs another
- * name, since one called lock cannot have a lock(). */
+/* Owns one lk_lock.  The destructor releases the holds that were acquired through it.  Reentrant:
+ * the owner may lock it again, through any handle.  Use it by the name latchkey::lock; a class
+ * called lock could not have a member lock(). */
 class named_lock : public detail::owner<lk_lock, lk_lock_close>
 {
       public:
@@ -228,19 +239,19 @@ class named_lock : public detail::owner<lk_lock, lk_lock_close>
 		                           &handle_));
 	}
 
-	/* Wait as long as it takes. */
+	/* Wait without limit. */
 	void lock()
 	{
 		detail::check(lk_lock_acquire(handle_, LK_FOREVER, nullptr));
 	}
 
-	/* False when another holds it. */
+	/* False if another owner holds it. */
 	bool try_lock()
 	{
 		return acquire(0);
 	}
 
-	/* False when it was not to be had in time. */
+	/* False if it was not acquired in time. */
 	template <class Rep, class Period>
 	bool try_lock_for(const std::chrono::duration<Rep, Period> &wait)
 	{
@@ -252,17 +263,17 @@ class named_lock : public detail::owner<lk_lock, lk_lock_close>
 	{
 		const auto now = Clock::now();
 
-		/* A deadline of long ago would overflow the difference. */
+		/* With a deadline long ago the difference would overflow. */
 		return deadline <= now ? try_lock() : try_lock_for(deadline - now);
 	}
 
-	/* For guards: never throws, and does not say whether the hold had been lost. */
+	/* For guards: never throws, and does not report a loss. */
 	void unlock() noexcept
 	{
 		lk_lock_release(handle_);
 	}
 
-	/* As unlock(), but tells: LK_ELOST when somebody else may have been in meanwhile. */
+	/* As unlock(), but throws: LK_ELOST if another owner may have held the lock. */
 	void release()
 	{
 		detail::check(lk_lock_release(handle_));
@@ -280,8 +291,9 @@ class named_lock : public detail::owner<lk_lock, lk_lock_close>
 		                                [this] { return lk_lock_release(handle_); });
 	}
 
-	/* The same, waiting at most that long for the lock; an empty std::optional, or false if fn
-	 * returns nothing, when it was not to be had in time: then fn was not called. */
+	/* The same, but wait for the lock at most for this time.  If it was not acquired in time,
+	 * fn is not called, and the result is an empty std::optional, or false if fn returns
+	 * void. */
 	template <class Rep, class Period, class Function>
 	auto run_for(const std::chrono::duration<Rep, Period> &wait, Function &&fn)
 	{
@@ -291,13 +303,13 @@ class named_lock : public detail::owner<lk_lock, lk_lock_close>
 		return detail::call_if_held(fn, fence, [this] { return lk_lock_release(handle_); });
 	}
 
-	/* End every wait in progress on this handle; they throw LK_ECANCELED.  Any thread. */
+	/* End every wait in progress on this handle; each throws LK_ECANCELED.  Any thread. */
 	void cancel()
 	{
 		detail::check(lk_lock_cancel(handle_));
 	}
 
-	/* Of the caller's hold, 0 without one. */
+	/* The fence of the caller's hold, 0 without one. */
 	uint64_t fence() const noexcept
 	{
 		lk_hold hold;
@@ -305,7 +317,7 @@ class named_lock : public detail::owner<lk_lock, lk_lock_close>
 		return lk_lock_snapshot(handle_, &hold) == LK_OK ? hold.fence : 0;
 	}
 
-	/* All that the caller's hold knows, of one moment. */
+	/* The caller's hold, as of one moment. */
 	lk_hold snapshot() const
 	{
 		lk_hold hold;
@@ -333,12 +345,12 @@ class named_lock : public detail::owner<lk_lock, lk_lock_close>
 
 using lock = named_lock;
 
-/* An owner of one lk_semaphore. */
+/* Owns one lk_semaphore. */
 class semaphore : public detail::owner<lk_semaphore, lk_semaphore_close>
 {
       public:
-	/* Some of its permits; given back by the destructor.  Empty when they were not to be had.
-	 * Does not outlive its semaphore. */
+	/* A hold on some permits, which the destructor releases.  Empty if none were acquired.
+	 * Must not outlive its semaphore. */
 	class permits
 	{
 	      public:
@@ -373,8 +385,8 @@ class semaphore : public detail::owner<lk_semaphore, lk_semaphore_close>
 			return hold_ != 0;
 		}
 
-		/* As the destructor, but tells: LK_ELOST when the hold had been lost,
-		 * LK_ENOTOWNER when there is none. */
+		/* As the destructor, but throws: LK_ELOST if the hold was lost, LK_ENOTOWNER if it
+		 * is empty. */
 		void release()
 		{
 			const uint64_t hold = need();
@@ -383,7 +395,7 @@ class semaphore : public detail::owner<lk_semaphore, lk_semaphore_close>
 			detail::check(lk_semaphore_release(from_, hold));
 		}
 
-		/* Give back so many of them. */
+		/* Release count of the permits. */
 		void release(int64_t count)
 		{
 			const bool all = need() && count == snapshot().count;
@@ -398,7 +410,7 @@ class semaphore : public detail::owner<lk_semaphore, lk_semaphore_close>
 			return hold_;
 		}
 
-		/* All that the hold knows, of one moment; all zero without permits. */
+		/* The hold, as of one moment; all zero if it is empty. */
 		lk_hold snapshot() const
 		{
 			lk_hold hold{};
@@ -446,13 +458,13 @@ class semaphore : public detail::owner<lk_semaphore, lk_semaphore_close>
 		                                &options, &handle_));
 	}
 
-	/* Wait as long as it takes. */
+	/* Wait without limit. */
 	permits acquire(int64_t count = 1)
 	{
 		return take(count, LK_FOREVER);
 	}
 
-	/* Empty when they are not to be had. */
+	/* Empty if the permits are not free. */
 	permits try_acquire(int64_t count = 1)
 	{
 		return take(count, 0);
@@ -464,7 +476,7 @@ class semaphore : public detail::owner<lk_semaphore, lk_semaphore_close>
 		return take(count, detail::wait_ms(wait));
 	}
 
-	/* As those of a lock, with so many permits. */
+	/* As run() and run_for() of a lock, with count permits. */
 	template <class Function> auto run(Function &&fn, int64_t count = 1)
 	{
 		uint64_t fence = 0;
@@ -496,7 +508,7 @@ class semaphore : public detail::owner<lk_semaphore, lk_semaphore_close>
 	}
 };
 
-/* An owner of one lk_latch. */
+/* Owns one lk_latch. */
 class latch : public detail::owner<lk_latch, lk_latch_close>
 {
       public:
@@ -506,7 +518,7 @@ class latch : public detail::owner<lk_latch, lk_latch_close>
 		                            &options, &handle_));
 	}
 
-	/* False when it counts already: then nothing changed. */
+	/* False if it counts already; nothing changed then. */
 	bool set(int64_t count)
 	{
 		lk_err err = lk_latch_set(handle_, count, nullptr);
@@ -517,7 +529,7 @@ class latch : public detail::owner<lk_latch, lk_latch_close>
 		return true;
 	}
 
-	/* Returns what remains. */
+	/* Return the remaining count. */
 	int64_t count_down(int64_t n = 1)
 	{
 		lk_latch_step step{};
@@ -526,7 +538,7 @@ class latch : public detail::owner<lk_latch, lk_latch_close>
 		return step.remaining;
 	}
 
-	/* A step of that name counts once, whoever says it. */
+	/* A step with a name counts once, whichever client sends it. */
 	int64_t count_down(const std::string &name, int64_t n = 1)
 	{
 		lk_latch_step step{};
