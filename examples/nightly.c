@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <sys/statvfs.h>
 
-/* Runs under the lock. */
+/* Append a line to the journal; called under the lock. */
 static int write_line(void *path, uint64_t fence)
 {
 	struct statvfs disk;
