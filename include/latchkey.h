@@ -108,7 +108,7 @@ LK_API const char *lk_version(void);
 /* Each error: its name, its number, its meaning in one line. */
 #define LK_ERR_MAP(X)                                                                              \
 	X(LK_OK, 0, "success")                                                                     \
-	X(LK_EBUSY, 1, "held by another, and the wait was 0")                                      \
+	X(LK_EBUSY, 1, "held by another owner, and the wait was 0")                                \
 	X(LK_ETIMEDOUT, 2, "not acquired in time; nothing was left behind")                        \
 	X(LK_ECANCELED, 3, "the wait was cancelled; nothing was left behind")                      \
 	X(LK_ELOST, 4, "the hold was lost")                                                        \
@@ -116,20 +116,20 @@ LK_API const char *lk_version(void);
 	X(LK_ECLOSED, 6,                                                                           \
 	  "the handle or its client is being closed (a use after that is not checked)")            \
 	X(LK_EFORKED, 7, "this handle belongs to the parent process")                              \
-	X(LK_ECONN, 8, "the store cannot be reached; it did not happen")                           \
-	X(LK_EUNKNOWN, 9, "no answer; it may have happened")                                       \
-	X(LK_EAUTH, 10, "the store refused the credentials or a right is missing")                 \
-	X(LK_ESERVER, 11, "the store answered with an error")                                      \
+	X(LK_ECONN, 8, "the store was not reached; the operation did not happen")                  \
+	X(LK_EUNKNOWN, 9, "no response; the operation may have happened")                          \
+	X(LK_EAUTH, 10, "the store refused the credentials, or a right is missing")                \
+	X(LK_ESERVER, 11, "the store returned an error")                                           \
 	X(LK_EINVALID, 12, "an argument is not valid")                                             \
-	X(LK_EFOREIGN, 13, "a key is not Latchkey's or of another protocol version")               \
+	X(LK_EFOREIGN, 13, "the key is not Latchkey's, or has another protocol version")           \
 	X(LK_ENOMEM, 14, "out of memory")                                                          \
 	X(LK_ESYSTEM, 15, "the operating system refused (descriptors, threads, files)")            \
-	X(LK_EAGAIN, 16, "the store refuses for a moment; it did not happen")                      \
+	X(LK_EAGAIN, 16, "the store refuses for a moment; the operation did not happen")           \
 	X(LK_EDEADLOCK, 17, "the call would wait for itself")                                      \
-	X(LK_ELIMIT, 18, "a count would pass its limit")                                           \
+	X(LK_ELIMIT, 18, "a count would exceed its limit")                                         \
 	X(LK_ENOSERVER, 19, "no redis-server or valkey-server is installed")                       \
-	X(LK_EMISMATCH, 20, "it is not as the caller expects")                                     \
-	X(LK_EABSENT, 21, "there is no such thing, or no holder, in the store")
+	X(LK_EMISMATCH, 20, "the state or the holder is not the expected one")                     \
+	X(LK_EABSENT, 21, "there is no such thing in the store, or it has no holder")
 
 typedef enum lk_err {
 #define LK_ERR_ENUM(name, number, text) name = number,
