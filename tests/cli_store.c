@@ -285,7 +285,7 @@ TEST(local_starts_once_and_stops)
  * done all the same, and said. */
 TEST(local_stop_says_what_was_in_use)
 {
-	static const char message[] = "latchkey: the server of local: was stopped in use: locks "
+	static const char message[] = "latchkey: local: server was stopped in use: locks "
 				      "held 1, permits and turns in use 2, latches counting 1\n";
 	struct command two;
 

@@ -92,7 +92,7 @@ static lk_err break_hold(struct lk_lock *lock, const char *if_holder)
 			return err;
 		holder = &listing->entries[0];
 		if (!listing->held)
-			err = lk__failf(LK_EABSENT, "nobody holds it");
+			err = lk__failf(LK_EABSENT, "not held");
 		else if (if_holder && strcmp(if_holder, holder->party))
 			err = lk__failf(LK_EMISMATCH, "held by %s", holder->party);
 		else

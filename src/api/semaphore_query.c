@@ -102,7 +102,7 @@ lk_err lk__permits_break(struct lk__handle *handle, const char *if_holder)
 	if (err)
 		return err;
 	if (!listing->holders)
-		err = lk__failf(LK_EABSENT, "nobody holds any");
+		err = lk__failf(LK_EABSENT, "not held");
 	else if (!if_holder && listing->held > 1)
 		err = lk__failf(LK_EMISMATCH, "%lld holders: give the id of one",
 		                (long long)listing->holders);

@@ -11,24 +11,24 @@
 #include <inttypes.h>
 #include <string.h>
 
-#define HOLDERS_TOLD 20
+#define HOLDERS_LISTED 20
 
 /* A semaphore has several holders, and the user named none. */
-static void tell_holders(const struct look *look, const char *name)
+static void print_holders(const struct look *look, const char *name)
 {
 	char party[1024];
 
 	say("cannot break \"%s\": %" PRId64 " holders, choose one with --if-holder", name,
 	    look->semaphore.holders);
-	for (size_t i = 0; i < look->holder_count && i < HOLDERS_TOLD; i++)
+	for (size_t i = 0; i < look->holder_count && i < HOLDERS_LISTED; i++)
 		say("  %s  %s, permits: %" PRId64, look->holders[i].party.id,
 		    text_party(party, sizeof(party), &look->holders[i].party),
 		    look->holders[i].permits);
-	if (look->holder_count > HOLDERS_TOLD)
+	if (look->holder_count > HOLDERS_LISTED)
 		say("  more: latchkey show");
 }
 
-static int tell(const struct options *options, const char *name, lk_kind kind, lk_err err)
+static int report_result(const struct options *options, const char *name, lk_kind kind, lk_err err)
 {
 	if (err == LK_OK) {
 		if (!options->quiet)
@@ -54,7 +54,7 @@ static int break_lock(const struct options *options, const char *name, lk_client
 
 	if (err == LK_OK)
 		err = lk_lock_break(lock, options->if_holder);
-	return tell(options, name, LK_KIND_LOCK, err);
+	return report_result(options, name, LK_KIND_LOCK, err);
 }
 
 static int break_semaphore(const struct options *options, const char *name, lk_client *client)
@@ -69,10 +69,10 @@ static int break_semaphore(const struct options *options, const char *name, lk_c
 		err = lk_semaphore_break(semaphore, options->if_holder);
 	if (err == LK_EMISMATCH && !options->if_holder &&
 	    look_at(&look, client, options->name, 0, true) == LK_OK) {
-		tell_holders(&look, name);
+		print_holders(&look, name);
 		status = STATUS_OTHERWISE;
 	} else {
-		status = tell(options, name, LK_KIND_SEMAPHORE, err);
+		status = report_result(options, name, LK_KIND_SEMAPHORE, err);
 	}
 	look_fini(&look);
 	return status;

@@ -76,7 +76,7 @@ struct state {
 	bool end_reported; /* the end of the command was reported */
 };
 
-static void tell(struct state *state, int kind, int value)
+static void send_event(struct state *state, int kind, int value)
 {
 	struct guard_event event = {.kind = kind, .value = value};
 
@@ -143,13 +143,13 @@ static void run(struct state *state, const struct request *request)
 
 	start.terminal_fd = request->value ? state->setup->terminal_fd : -1;
 	if (job_run(&state->job, &start))
-		tell(state, GUARD_STARTED, state->job.pid);
+		send_event(state, GUARD_STARTED, state->job.pid);
 	else
-		tell(state, GUARD_REFUSED, errno);
+		send_event(state, GUARD_REFUSED, errno);
 }
 
 /* Handle a request; false at end of file. */
-static bool obey(struct state *state)
+static bool handle_request(struct state *state)
 {
 	struct request request;
 	ssize_t len = recv(state->fd, &request, sizeof(request), MSG_WAITALL);
@@ -210,16 +210,16 @@ static bool end_group(struct state *state)
 
 /* Collect ended processes and report the end of the command.  After a loss it has ended when no
  * process of it is left, in any group; at the deadline all are killed. */
-static void look(struct state *state)
+static void collect(struct state *state)
 {
 	struct job *job = &state->job;
 	int status;
 
 	while (job_collect(job, &status)) {
 		if (WIFSTOPPED(status))
-			tell(state, GUARD_STOPPED, WSTOPSIG(status));
+			send_event(state, GUARD_STOPPED, WSTOPSIG(status));
 		else if (WIFCONTINUED(status))
-			tell(state, GUARD_CONTINUED, 0);
+			send_event(state, GUARD_CONTINUED, 0);
 		if (job->reaped && !state->killed && !state->ending && !state->setup->spare &&
 		    job_group_lives(job)) {
 			/* Stopped processes must run to handle TERM; the lease is still valid. */
@@ -232,13 +232,13 @@ static void look(struct state *state)
 		return;
 	if (state->killed && !job->reaped) {
 		/* It cannot be killed, and its end cannot be predicted. */
-		tell(state, GUARD_ENDED, SIGKILL);
+		send_event(state, GUARD_ENDED, SIGKILL);
 		return;
 	}
 	if (!job->reaped)
 		return;
 	if (state->killed || (state->ending ? job_is_gone(job) : end_group(state)))
-		tell(state, GUARD_ENDED, job->status);
+		send_event(state, GUARD_ENDED, job->status);
 }
 
 static void guard_loop(struct state *state)
@@ -256,14 +256,14 @@ static void guard_loop(struct state *state)
 		fds[1].fd = state->fd;
 		fds[1].events = POLLIN;
 		clock_wait(fds, 2, until_ns, &state->waiting);
-		if (fds[1].revents && !obey(state))
+		if (fds[1].revents && !handle_request(state))
 			go_on_alone(state);
 		if (job->pid && !state->end_reported && clock_ns() >= state->deadline_ns) {
 			state->late = true;
 			kill_all(state);
 		}
 		if (job->pid)
-			look(state);
+			collect(state);
 		/* A turn at a rate is not a hold: its command needs no guard. */
 		if (state->fd < 0 && (!job->pid || state->end_reported || state->setup->spare))
 			finish(state);
@@ -333,7 +333,7 @@ bool guard_start(struct guard *guard, const struct guard_setup *setup)
 	return false;
 }
 
-static void ask(struct guard *guard, struct request *request)
+static void send_request(struct guard *guard, struct request *request)
 {
 	request->deadline_ns = guard->deadline_ns;
 	/* A full buffer means a stopped guard; the next request repeats the deadline. */
@@ -347,14 +347,14 @@ void guard_hold(struct guard *guard, uint64_t fence, const char *holder, int64_t
 		.kind = REQUEST_HOLD, .fence = fence, .keep_until_ns = keep_until_ns};
 
 	memcpy(request.holder, holder, strlen(holder) + 1);
-	ask(guard, &request);
+	send_request(guard, &request);
 }
 
 void guard_released(struct guard *guard)
 {
 	struct request request = {.kind = REQUEST_RELEASED};
 
-	ask(guard, &request);
+	send_request(guard, &request);
 }
 
 void guard_run(struct guard *guard, bool terminal, int64_t deadline_ns)
@@ -362,7 +362,7 @@ void guard_run(struct guard *guard, bool terminal, int64_t deadline_ns)
 	struct request request = {.kind = REQUEST_RUN, .value = terminal};
 
 	guard->deadline_ns = deadline_ns;
-	ask(guard, &request);
+	send_request(guard, &request);
 }
 
 void guard_deadline(struct guard *guard, int64_t deadline_ns)
@@ -370,14 +370,14 @@ void guard_deadline(struct guard *guard, int64_t deadline_ns)
 	struct request request = {.kind = REQUEST_DEADLINE};
 
 	guard->deadline_ns = deadline_ns;
-	ask(guard, &request);
+	send_request(guard, &request);
 }
 
 void guard_signal(struct guard *guard, int number)
 {
 	struct request request = {.kind = REQUEST_SIGNAL, .value = number};
 
-	ask(guard, &request);
+	send_request(guard, &request);
 }
 
 void guard_end(struct guard *guard, int64_t deadline_ns)
@@ -385,14 +385,14 @@ void guard_end(struct guard *guard, int64_t deadline_ns)
 	struct request request = {.kind = REQUEST_END};
 
 	guard->deadline_ns = deadline_ns;
-	ask(guard, &request);
+	send_request(guard, &request);
 }
 
 void guard_kill(struct guard *guard)
 {
 	struct request request = {.kind = REQUEST_KILL};
 
-	ask(guard, &request);
+	send_request(guard, &request);
 }
 
 void guard_event(struct guard *guard, struct guard_event *event)

@@ -48,7 +48,7 @@ lk_err hold_release(struct hold *hold);
 lk_state hold_state(struct hold *hold);
 /* As lk_lock_extend(). */
 lk_err hold_extend(struct hold *hold, int64_t lease_ms);
-/* All zero where nothing is held. */
+/* All zero if nothing is held. */
 lk_hold hold_snapshot(struct hold *hold);
 uint64_t hold_fence(struct hold *hold);
 

@@ -47,7 +47,7 @@ static bool latch_open(struct latch *latch, const struct options *options, const
 	return false;
 }
 
-static int tell(const struct latch *latch, const char *does, lk_err err)
+static int report_error(const struct latch *latch, const char *does, lk_err err)
 {
 	if (err != LK_OK)
 		say("cannot %s \"%s\": %s", does, latch->name,
@@ -73,7 +73,7 @@ int verb_latch_set(const struct options *options)
 		if (!options->quiet)
 			say("cannot set \"%s\": %s", latch.name, lk_errmsg());
 	} else {
-		status = tell(&latch, does, err);
+		status = report_error(&latch, does, err);
 	}
 	/* "absent" would look like the outcome. */
 	if (err == LK_OK && !options->quiet && was != LK_LATCH_ABSENT)
@@ -92,7 +92,7 @@ int verb_latch_down(const struct options *options)
 	if (!latch_open(&latch, options, "count down", &status))
 		return status;
 	err = lk_latch_down(latch.handle, options->count, options->step, 0, &step);
-	status = tell(&latch, "count down", err);
+	status = report_error(&latch, "count down", err);
 	if (err == LK_OK && !options->quiet)
 		printf("%" PRId64 "\n", step.remaining);
 	if (err == LK_OK && options->verbose && !step.counted)
@@ -108,7 +108,7 @@ int verb_latch_rm(const struct options *options)
 
 	if (!latch_open(&latch, options, "remove", &status))
 		return status;
-	status = tell(&latch, "remove", lk_latch_remove(latch.handle));
+	status = report_error(&latch, "remove", lk_latch_remove(latch.handle));
 	lk_client_close(latch.client);
 	return status;
 }
@@ -123,7 +123,7 @@ int verb_latch_show(const struct options *options)
 	if (!latch_open(&latch, options, "show", &status))
 		return status;
 	err = lk_latch_query(latch.handle, &look.latch);
-	status = tell(&latch, "show", err);
+	status = report_error(&latch, "show", err);
 	if (err == LK_OK && options->json) {
 		look_json(&look, text_ascii(latch.name, sizeof(latch.name), options->name,
 		                            strlen(options->name)));
@@ -135,7 +135,7 @@ int verb_latch_show(const struct options *options)
 	return status;
 }
 
-static int tell_not_open(const struct acquire *acquire)
+static int report_not_open(const struct acquire *acquire)
 {
 	const struct options *options = acquire->hold.options;
 	char name[NAME_TEXT_SIZE];
@@ -167,7 +167,7 @@ int verb_latch_wait(const struct options *options)
 	acquire.hold.options = options;
 	acquire_run(&acquire, NULL, NULL);
 	if (!acquire.signal)
-		status = acquire.err == LK_OK ? 0 : tell_not_open(&acquire);
+		status = acquire.err == LK_OK ? 0 : report_not_open(&acquire);
 	acquire_close(&acquire);
 	if (acquire.signal)
 		signals_die(acquire.signal, false);

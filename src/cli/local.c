@@ -82,13 +82,13 @@ static lk_err stop(const struct options *options)
 		count_usage(&usage);
 	err = lk_local_stop();
 	if (err == LK_OK && !options->quiet && (usage.locks || usage.permits || usage.latches))
-		say("the server of local: was stopped in use: locks held %" PRId64
+		say("local: server was stopped in use: locks held %" PRId64
 		    ", permits and turns in use %" PRId64 ", latches counting %" PRId64 "%s",
 		    usage.locks, usage.permits, usage.latches,
 		    usage.names == NAMES_MAX ? ", or more" : "");
 	if (err == LK_EABSENT) {
 		if (!options->quiet)
-			say("the server of local: was not running");
+			say("local: server was not running");
 		err = LK_OK;
 	}
 	return err;

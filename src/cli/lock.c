@@ -92,7 +92,7 @@ static bool prepare(struct session *session, const struct store *store)
 	return false;
 }
 
-static int tell_not_acquired(struct session *session)
+static int report_not_acquired(struct session *session)
 {
 	const struct options *options = session->options;
 	const struct acquire *acquire = &session->acquire;
@@ -178,7 +178,7 @@ static void release(struct session *session)
 }
 
 /* Returns the exit status; *number is the signal to end by, if any. */
-static int tell_ended(struct session *session, int *number)
+static int report_ended(struct session *session, int *number)
 {
 	const struct run *run = &session->run;
 	int status = run_status(run);
@@ -205,7 +205,7 @@ static int tell_ended(struct session *session, int *number)
 	return *number ? STATUS_SIGNAL + *number : status;
 }
 
-static void tell_acquired(const struct session *session)
+static void report_acquired(const struct session *session)
 {
 	char time[32];
 
@@ -307,7 +307,7 @@ static int run_command(struct session *session, int *number)
 	session->held_since_ns = clock_ns();
 	session->report.fence = hold_fence(hold);
 	if (options->verbose)
-		tell_acquired(session);
+		report_acquired(session);
 	if (!hold_lasts(hold)) {
 		/* The turn was granted, and no further request is needed. */
 		acquire_close(&session->acquire);
@@ -324,7 +324,7 @@ static int run_command(struct session *session, int *number)
 			*number = hold_on(session);
 			release(session);
 		}
-		return tell_ended(session, number);
+		return report_ended(session, number);
 	}
 	session->report.outcome = "ended";
 	return 0;
@@ -369,7 +369,7 @@ int verb_lock(const struct options *options)
 		session.report.outcome = "cancelled";
 		status = STATUS_SIGNAL + number;
 	} else if (acquire->err != LK_OK) {
-		status = tell_not_acquired(&session);
+		status = report_not_acquired(&session);
 	} else {
 		status = run_command(&session, &number);
 	}

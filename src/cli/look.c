@@ -109,10 +109,10 @@ static void print_ttl(const char *title, int64_t ttl_ms)
 		printf("%s %s left\n", title, text_duration(time, ttl_ms));
 }
 
-static void print_rest(int64_t all, size_t told)
+static void print_rest(int64_t all, size_t listed)
 {
-	if (all > (int64_t)told && told == LOOK_MAX)
-		printf("    ...  and %" PRId64 " more\n", all - (int64_t)told);
+	if (all > (int64_t)listed && listed == LOOK_MAX)
+		printf("    ...  and %" PRId64 " more\n", all - (int64_t)listed);
 }
 
 static void print_lock(const struct look *look)
@@ -198,7 +198,7 @@ void look_print(const struct look *look, const char *name)
 
 void look_row(const struct look *look, const char *name)
 {
-	char who[1024] = "-", since[32] = "-", left[32] = "-", waiting[32] = "-";
+	char holder[1024] = "-", since[32] = "-", left[32] = "-", waiting[32] = "-";
 	size_t len;
 
 	if (!look) {
@@ -208,20 +208,21 @@ void look_row(const struct look *look, const char *name)
 	}
 	switch (look->kind) {
 	case LK_KIND_SEMAPHORE:
-		snprintf(who, sizeof(who), "%" PRId64 " holder%s, %" PRId64 " of %" PRId64 " free",
+		snprintf(holder, sizeof(holder),
+		         "%" PRId64 " holder%s, %" PRId64 " of %" PRId64 " free",
 		         look->semaphore.holders, look->semaphore.holders == 1 ? "" : "s",
 		         look->semaphore.available > 0 ? look->semaphore.available : 0,
 		         look->semaphore.capacity);
 		snprintf(waiting, sizeof(waiting), "%" PRId64, look->semaphore.queue_len);
 		break;
 	case LK_KIND_LATCH:
-		snprintf(who, sizeof(who), "%s, %" PRId64 " of %" PRId64 " remain",
+		snprintf(holder, sizeof(holder), "%s, %" PRId64 " of %" PRId64 " remain",
 		         lk_latch_state_name(look->latch.state), look->latch.count,
 		         look->latch.initial);
 		break;
 	default:
 		if (look->lock.held) {
-			text_party(who, sizeof(who), &look->lock.holder);
+			text_party(holder, sizeof(holder), &look->lock.holder);
 			text_duration(since, look->lock.held_ms);
 			text_duration(left, look->lock.lease_left_ms);
 		}
@@ -231,6 +232,6 @@ void look_row(const struct look *look, const char *name)
 	/* printf() would count bytes. */
 	len = text_columns(name);
 	printf("%s%*s %-9s %-36s %8s %8s %7s\n", name,
-	       len < NAME_COLUMNS ? NAME_COLUMNS - (int)len : 0, "", lk_kind_name(look->kind), who,
-	       since, left, waiting);
+	       len < NAME_COLUMNS ? NAME_COLUMNS - (int)len : 0, "", lk_kind_name(look->kind),
+	       holder, since, left, waiting);
 }

@@ -315,7 +315,7 @@ static void failed(struct lk__core *core, int64_t now_ns, struct lk__ticket *tic
 			lk__ticket_pursue(core, now_ns, ticket);
 	} else if (lk__ticket_is_leaving(ticket)) {
 		return;
-	} else if (answer->passes || request->kind == LK__HAND) {
+	} else if (answer->retryable || request->kind == LK__HAND) {
 		ticket->head_unserved = false;
 		ticket->next_ns = lk__refusal_retry_ns(core, now_ns, ticket);
 		lk__ticket_pursue(core, now_ns, ticket);
@@ -330,8 +330,8 @@ static void left(struct lk__core *core, int64_t now_ns, struct lk__ticket *ticke
 {
 	bool confirmed = answer->kind == LK__LEFT;
 
-	if (!confirmed && (answer->passes || ticket->state == LK__LEAVING)) {
-		if (!answer->passes && lk__ticket_has_lapsed(ticket))
+	if (!confirmed && (answer->retryable || ticket->state == LK__LEAVING)) {
+		if (!answer->retryable && lk__ticket_has_lapsed(ticket))
 			lk__ticket_refuse(core, now_ns, ticket, answer->err, answer->text);
 		lk__leave_refused(core, now_ns, ticket, answer);
 		return;

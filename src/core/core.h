@@ -263,7 +263,7 @@ void lk__core_close(struct lk__core *core, int64_t now_ns);
 struct lk__hold *lk__core_hold(const struct lk__name *name, uint64_t owner);
 lk_state lk__hold_state(const struct lk__hold *hold, int64_t now_ns);
 int64_t lk__hold_left_ns(const struct lk__hold *hold, int64_t now_ns);
-/* All that the hold knows at that time, but its id: only the client knows that. */
+/* Fill in everything but the id, which only the client knows. */
 void lk__hold_snapshot(const struct lk__hold *hold, int64_t now_ns, lk_hold *snapshot);
 
 /* ---- Events (core.c, answer.c, message.c) ------------------------------------------------- */

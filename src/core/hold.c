@@ -141,7 +141,7 @@ void lk__hold_lose(struct lk__core *core, int64_t now_ns, struct lk__hold *hold,
 		lk__ticket_start(core, now_ns, queue);
 }
 
-/* Why the hold is lost at that time, 0 = it is not.  The clock decides, whether or not the timer
+/* The reason if the hold is lost at that time, else 0.  The clock decides, whether or not the timer
  * has run. */
 static uint8_t loss_of(const struct lk__hold *hold, int64_t now_ns)
 {

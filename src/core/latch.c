@@ -266,8 +266,8 @@ static void note(struct lk__op *waiter, uint64_t opened, uint64_t removed)
 }
 
 /* Also note it for waiters without a first answer: that answer may be older. */
-static bool hear(struct lk__core *core, struct lk__latch *latch, struct lk__op *waiter,
-                 const void *arg)
+static bool apply_message(struct lk__core *core, struct lk__latch *latch, struct lk__op *waiter,
+                          const void *arg)
 {
 	const struct lk__message *message = arg;
 
@@ -445,7 +445,7 @@ static void look_failed(struct lk__core *core, int64_t now_ns, struct lk__latch 
 {
 	const struct ending ending = {.err = answer->err, .text = answer->text, .covered = true};
 
-	if (answer->passes) {
+	if (answer->retryable) {
 		lk__why_set(&latch->trouble, answer->err, "%s", answer->text);
 		latch->ask_ns = now_ns + RETRY_MS * MS;
 		return;
@@ -503,7 +503,7 @@ static void channel_message(struct lk__channel *channel, void *arg, int64_t now_
 {
 	struct lk__latch *latch = channel->owner;
 
-	for_each(arg, latch, hear, message);
+	for_each(arg, latch, apply_message, message);
 	if (latch->first && message->kind == LK__OPENED) {
 		/* The remaining waiters have no answer yet; or the store started again with a clock
 		 * that is behind, and the latch did open.  An answer in flight may be older. */

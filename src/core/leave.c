@@ -49,7 +49,7 @@ void lk__leave_begin(int64_t now_ns, struct lk__ticket *ticket)
 static bool changed_nothing(const struct lk__answer *answer)
 {
 	return answer->kind == LK__FAILED && !answer->odd &&
-	       (answer->passes || answer->by_script || answer->err == LK_EFOREIGN);
+	       (answer->retryable || answer->by_script || answer->err == LK_EFOREIGN);
 }
 
 /* Remember an error, and whether the ticket may be known. */
@@ -142,7 +142,7 @@ static bool is_repeated(struct lk__core *core, int64_t now_ns, struct lk__ticket
 		return true; /* only transient errors come here */
 	if (answer->err == LK_EFOREIGN && ticket->fence)
 		return false; /* it was a hold, and its key now has another type */
-	if (core->closing && !answer->passes) {
+	if (core->closing && !answer->retryable) {
 		core->left_behind |= lk__ticket_matters(ticket, now_ns);
 		return false; /* otherwise the close would wait for it */
 	}
@@ -154,7 +154,7 @@ static bool is_repeated(struct lk__core *core, int64_t now_ns, struct lk__ticket
 void lk__leave_refused(struct lk__core *core, int64_t now_ns, struct lk__ticket *ticket,
                        const struct lk__answer *answer)
 {
-	while (!answer->passes && ticket->leavers) {
+	while (!answer->retryable && ticket->leavers) {
 		struct lk__op *waiter = ticket->leavers;
 		ticket->leavers = waiter->next;
 		lk__complete(core, waiter, LK_EUNKNOWN, answer->text);

@@ -81,7 +81,7 @@ static void reask(struct lk__core *core, int64_t now_ns, struct lk__ticket *tick
 }
 
 /* Note for the answer to the request, if it is in flight, that the message arrived first. */
-static void hear(struct lk__pending *pending, const struct lk__message *message)
+static void note_heard(struct lk__pending *pending, const struct lk__message *message)
 {
 	if (pending->state == LK__IN_FLIGHT)
 		pending->heard |= (uint8_t)(1U << message->kind);
@@ -98,8 +98,8 @@ void lk__core_message(struct lk__core *core, int64_t now_ns, const struct lk__me
 
 	if (!ticket)
 		return; /* stale or forged; an unclaimed grant expires with its lease */
-	hear(&ticket->main, message);
-	hear(&ticket->leave, message);
+	note_heard(&ticket->main, message);
+	note_heard(&ticket->leave, message);
 	ticket->may_be_known = true;
 	if (ticket->state == LK__LEAVING && message->kind != LK__BROKEN) {
 		lk__leave_now(core, now_ns, ticket); /* the store still knows it */

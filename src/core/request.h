@@ -97,7 +97,7 @@ struct lk__details {
 	bool must_exist; /* a resize; otherwise create it, or check its capacity (0 = any) */
 	int64_t capacity, ttl_ms;
 	/* LK__SET */
-	bool anew; /* also while it counts */
+	bool anew; /* replace a counting generation, too */
 	int64_t count, open_ttl_ms, counting_ttl_ms;
 	/* LK__INTRODUCE; NULL = not published.  With a name: only the label. */
 	const char *host, *user, *program, *label;
@@ -152,7 +152,7 @@ enum lk__answer_kind {
 	LK__IS,       /* to kind: noun */
 	LK__ABSENT,   /* to show, size, remove: no such name */
 	LK__DONE,     /* to remove, introduce, forget, ping */
-	LK__FAILED,   /* err, passes, by_script, odd, text */
+	LK__FAILED,   /* err, retryable, by_script, odd, text */
 };
 
 struct lk__answer {
@@ -174,7 +174,7 @@ struct lk__answer {
 	int64_t capacity;
 	lk_kind noun;
 	lk_err err;
-	bool passes;      /* the same request may succeed later */
+	bool retryable;   /* the same request may succeed later */
 	bool by_script;   /* refused by the script, before it wrote anything */
 	bool odd;         /* ambiguous: the answer was malformed */
 	const char *text; /* escaped; borrowed during the call */

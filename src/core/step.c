@@ -172,7 +172,7 @@ static void step_failed(struct lk__core *core, int64_t now_ns, struct lk__latch 
 {
 	bool unknown = latch->steps->doubt || answer->odd; /* it may have been counted */
 
-	if (answer->passes) {
+	if (answer->retryable) {
 		lk__why_set(&latch->trouble, answer->err, "%s", answer->text);
 		latch->step_ns = now_ns + RETRY_MS * MS;
 	} else {

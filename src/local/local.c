@@ -286,7 +286,7 @@ static lk_err stop(int folder, const char *path, struct lk__why *why)
 	int fd;
 
 	if (!responds(path, &pid) && folder_is_free(folder))
-		return lk__why_set(why, LK_EABSENT, "the server of local: does not run");
+		return lk__why_set(why, LK_EABSENT, "local: server is not running");
 	fd = connect_to(path);
 	if (fd >= 0) {
 		/* Its response is to close the connection. */
@@ -311,7 +311,7 @@ lk_err lk_local_stop(void)
 	if (!err)
 		err = folder_open(dir, false, &folder, &why);
 	if (err == LK_EABSENT)
-		return lk__failf(LK_EABSENT, "the server of local: does not run");
+		return lk__failf(LK_EABSENT, "local: server is not running");
 	if (err)
 		return lk__fail(&why);
 	snprintf(path, sizeof(path), "%.90s%s", dir, SOCKET_NAME);

@@ -98,11 +98,11 @@ void lk__socket_shutdown(const struct lk__socket *socket)
 	 * does when the socket is closed later.  Elsewhere, and for Unix sockets, the call fails
 	 * and shutdown() is the best available. */
 #ifdef __linux__
-	struct sockaddr nobody = {.sa_family = AF_UNSPEC};
+	struct sockaddr unspecified = {.sa_family = AF_UNSPEC};
 
 	/* By number, since the thread sanitizer takes connect() for the creation of a
 	 * descriptor. */
-	(void)syscall(SYS_connect, socket->fd, &nobody, sizeof(nobody));
+	(void)syscall(SYS_connect, socket->fd, &unspecified, sizeof(unspecified));
 #endif
 	(void)shutdown(socket->fd, SHUT_RDWR);
 }

@@ -368,7 +368,7 @@ void lk__codec_answer(const struct lk__resp *resp, const char *what, struct lk__
 		                      : "",
 		              resp->str);
 		fail(answer, why);
-		answer->passes = why->err == LK_EAGAIN;
+		answer->retryable = why->err == LK_EAGAIN;
 	} else if ((is(resp, "granted") || is(resp, "held")) && number(resp, 1, &fence) &&
 	           number(resp, 2, &answer->store_us) && number(resp, 3, &answer->waiting)) {
 		answer->kind = is(resp, "held") ? LK__KEPT : LK__GRANTED;

@@ -304,12 +304,11 @@ static void check_patterns(struct lk__doctor *doctor)
 			lk__doctor_report(doctor, LK_FIT, "patterns", "",
 			                  "no subscriptions by pattern");
 		else
-			lk__doctor_report(
-				doctor, LK_FIT_WARN, "patterns",
-				"end them: CLIENT LIST TYPE pubsub shows them by psub=",
-				"%lld subscriptions by pattern: one that matches %s:c:* hears "
-				"messages for the dead, who are then waited for, not skipped",
-				(long long)resp->integer, doctor->target->prefix);
+			lk__doctor_report(doctor, LK_FIT_WARN, "patterns",
+			                  "end them: CLIENT LIST TYPE pubsub shows them by psub=",
+			                  "%lld subscriptions by pattern: one that matches %s:c:* "
+			                  "counts as a receiver, and dead waiters are not skipped",
+			                  (long long)resp->integer, doctor->target->prefix);
 	}
 	lk__resp_free(resp);
 }

@@ -3,7 +3,7 @@
  * started for the first handle that has a callback. */
 #include "client.h"
 
-static void tell(struct lk__handle *handle, uint64_t fence, lk_lost_reason reason)
+static void call_back(struct lk__handle *handle, uint64_t fence, lk_lost_reason reason)
 {
 	struct lk_lock *lock = (struct lk_lock *)handle;
 	struct lk_semaphore *semaphore = (struct lk_semaphore *)handle;
@@ -35,7 +35,7 @@ static void *run(void *arg)
 		reason = (lk_lost_reason)hold->lost;
 		client->callbacks.reported = handle;
 		pthread_mutex_unlock(&client->mutex);
-		tell(handle, fence, reason);
+		call_back(handle, fence, reason);
 		pthread_mutex_lock(&client->mutex);
 		client->callbacks.reported = NULL;
 		lk__core_loss_reported(hold);

@@ -101,7 +101,7 @@ static void append_sent(struct lk__connection *connection, struct lk__pending *p
 static void refuse_request(struct lk_client *client, struct lk__pending *pending)
 {
 	const struct lk__answer answer = {
-		.kind = LK__FAILED, .err = LK_ENOMEM, .passes = true, .text = "out of memory"};
+		.kind = LK__FAILED, .err = LK_ENOMEM, .retryable = true, .text = "out of memory"};
 
 	lk__core_answer(&client->core, lk__now_ns(), pending, &answer);
 }

@@ -247,7 +247,7 @@ void world_refuse(struct world_client *client, const struct world_call *call, lk
                   bool passes)
 {
 	const struct lk__answer answer = {
-		.kind = LK__FAILED, .err = err, .passes = passes, .text = "refused"};
+		.kind = LK__FAILED, .err = err, .retryable = passes, .text = "refused"};
 
 	lk__core_answer(&client->core, client->world->now_ns, call->request, &answer);
 }

@@ -194,7 +194,7 @@ void virt_answer(struct virt_client *client, const struct virt_call *call)
 void virt_refuse(struct virt_client *client, const struct virt_call *call, lk_err err, bool passes)
 {
 	struct lk__answer answer = {
-		.kind = LK__FAILED, .err = err, .passes = passes, .text = "refused"};
+		.kind = LK__FAILED, .err = err, .retryable = passes, .text = "refused"};
 
 	lk__core_answer(&client->core, virt_now(client), call->request, &answer);
 }

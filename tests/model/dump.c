@@ -238,7 +238,7 @@ static void put_answer(struct form *form, const struct lk__answer *answer)
 		form_put_number(form, FENCES, answer->next);
 	}
 	form_put(form, answer->remaining);
-	form_put(form, answer->passes | answer->by_script << 1);
+	form_put(form, answer->retryable | answer->by_script << 1);
 }
 
 static void put_call(struct form *form, int index, const struct model_call *call)

@@ -242,7 +242,7 @@ void world_answer(struct model_world *world, struct model_client *client)
 	remove_call(client->calls, &client->call_count);
 	break_rule(world, &call, valid_until_ns);
 	forgets = world->rule == RULE_LEAVE_FORGOTTEN && call.kind == LK__LEAVE &&
-	          call.answer.kind == LK__FAILED && !call.answer.passes;
+	          call.answer.kind == LK__FAILED && !call.answer.retryable;
 	lk__core_answer(&client->core, world->now_ns, call.request, &call.answer);
 	if (forgets)
 		lk__ticket_end(&client->core, call.request->ticket);
@@ -356,7 +356,7 @@ void world_refuse(struct model_client *client, bool passes)
 	call->answer = (struct lk__answer){
 		.kind = LK__FAILED,
 		.err = passes ? LK_EAGAIN : LK_EAUTH,
-		.passes = passes,
+		.retryable = passes,
 		.text = "refused",
 	};
 	call->executed = true;

@@ -98,7 +98,7 @@ if not arrival then
 		if tail and tail - arrival >= 0 then
 			arrival = string.format('%.0f', math.min(tail + 1, 9007199254740991))
 		else
-			rank = waiting -- the last; to look for it is to walk through all of them
+			rank = waiting -- the last; ZRANK would walk the whole queue
 		end
 	end
 	redis.call('ZADD', KEYS[2], arrival, ticket)

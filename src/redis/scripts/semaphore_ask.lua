@@ -109,7 +109,7 @@ if not arrival then
 	if tail and tail - now >= 0 then
 		arrival = text(math.min(tail + 1, 9007199254740991))
 	else
-		rank = waiting -- the last; to look for it is to walk through all of them
+		rank = waiting -- the last; ZRANK would walk the whole queue
 	end
 	redis.call('ZADD', QUEUE, arrival, ticket)
 end

@@ -29,7 +29,7 @@ if mine and fence == ARGV[6] then keep = held end
 -- A full server (maxmemory) accepts this first command, and then the writes that follow it.
 if keep > 0 and capacity then
 	redis.call('HDEL', STATE, '')
-elseif waiting > 0 and not mine then -- who holds does not wait
+elseif waiting > 0 and not mine then -- a holder is not in the queue
 	waiting = waiting - redis.call('ZREM', QUEUE, ticket)
 	if head[1] == ticket then head = nil end
 end

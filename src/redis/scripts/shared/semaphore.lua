@@ -18,8 +18,8 @@ local RUN_MAX = 32 -- tickets served, and leases reclaimed, in one run
 local time = redis.call('TIME')
 local now_text = time[1] .. string.sub('00000', #time[2]) .. time[2]
 local now = tonumber(now_text)
-local last -- the last fence, when it was asked for
-local given -- the last fence that was given here, as text
+local last -- the last fence, once count() has read it
+local given -- the last fence that this run granted, as text
 local changed = false -- more than the permits held
 local more, wrote = false, false
 
@@ -157,7 +157,7 @@ local function write()
 	local latest = latest_us or redis.call('ZRANGE', ENDS, '-1', '-1', 'WITHSCORES')[2] or now
 	local life = math.max(math.ceil((latest - now) / 1000), 0) + 1000
 	if life < ttl then life = ttl end
-	life = text(math.min(life, 9007199254740991)) -- of an end that is none of ours
+	life = text(math.min(life, 9007199254740991)) -- another program may have written the end
 	if changed then
 		redis.call('HSET', STATE, 'kind', '1:semaphore', 'capacity', capacity, 'used', used, 'ttl', ttl)
 	elseif used ~= stored then

@@ -1,6 +1,6 @@
 -- Creates a semaphore and serves its queue.  Included by the scripts of a semaphore that may find
 -- it with a queue, or absent.
-local LOOK_MAX = 64 -- tickets looked at to tell a waiter its time
+local LOOK_MAX = 64 -- tickets read to estimate a wait
 local CLAIM_MS = 3000
 local TELL_US = 3000000
 local AGAIN_MAX_MS = 86400000
