@@ -74,7 +74,7 @@ struct lk__store_ops {
 	/* Returns bytes written, 0 when the descriptor takes none now, -1 with why.  Raw. */
 	int64_t (*write)(struct lk__peer *peer, enum lk__side side, const char *bytes, size_t len,
 	                 struct lk__why *why);
-	/* Read what has arrived.  Returns above 0 if anything has, 0 if not, -1 with why.  wait:
+	/* Read the available bytes.  Returns above 0 if there are any, 0 if not, -1 with why. wait:
 	 * block for a few milliseconds, where the peer can.  Raw. */
 	int64_t (*read)(struct lk__peer *peer, enum lk__side side, bool wait, struct lk__why *why);
 
@@ -85,7 +85,7 @@ struct lk__store_ops {
 	bool (*subscribe)(struct lk__peer *peer, const char *topic, bool on, struct lk__buf *buf);
 	bool (*ping)(struct lk__peer *peer, struct lk__buf *buf);
 
-	/* Take the next replies from what was read, up to max.  *err is set when the stream is
+	/* Parse the next replies from the bytes read, up to max.  *err is set when the stream is
 	 * malformed.  Same calling rules as read(). */
 	size_t (*parse)(struct lk__peer *peer, enum lk__side side, void **replies, size_t max,
 	                lk_err *err, struct lk__why *why);

@@ -19,7 +19,7 @@ struct guard {
 	int64_t deadline_ns; /* the last one that was sent */
 };
 
-/* What the guard needs before it is forked. */
+/* The guard's set-up, from before it is forked. */
 struct guard_setup {
 	char *const *command;
 	const char *name;

@@ -57,7 +57,8 @@ static bool count_name(void *arg, const char *name, size_t len)
 	return ++usage->names < NAMES_MAX;
 }
 
-/* Count what a stop will end.  A server that does not respond is stopped all the same. */
+/* Count the holds and latches that a stop will end.  A server that does not respond is stopped all
+ * the same. */
 static void count_usage(struct usage *usage)
 {
 	lk_client_options options = {.connect_timeout_ms = 1000, .command_timeout_ms = 1000};

@@ -365,7 +365,7 @@ static void left(struct lk__core *core, int64_t now_ns, struct lk__ticket *ticke
 }
 
 /* The head of a free lock was served on behalf of a waiting ticket.  Its own turn may have come by
- * that: send now what became due meanwhile. */
+ * that: send the requests that became due meanwhile. */
 static void handed(struct lk__core *core, int64_t now_ns, struct lk__ticket *ticket,
                    const struct lk__answer *answer)
 {

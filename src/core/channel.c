@@ -100,7 +100,7 @@ void lk__channel_close(struct lk__channels *channels, struct lk__channel *channe
 	free_if_done(channels, channel);
 }
 
-/* ---- What to send ------------------------------------------------------------------------- */
+/* ---- Commands ----------------------------------------------------------------------------- */
 
 static void enqueue(struct lk__channels *channels, struct lk__channel *channel,
                     enum lk__channel_state state)

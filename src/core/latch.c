@@ -118,7 +118,7 @@ void lk__latches_fini(struct lk__core *core)
 	}
 }
 
-/* ---- What to send, and when --------------------------------------------------------------- */
+/* ---- Requests and their times ------------------------------------------------------------- */
 
 /* Is anything not covered by the last answer: a waiter that joined after its request was sent, or a
  * subscription that was confirmed after it? */
@@ -544,8 +544,8 @@ void lk__latches_link_down(struct lk__core *core, struct lk__session *session, i
 		latch->ask.state = latch->down.state = LK__IDLE;
 		latch->heard = false;
 		latch->trouble.err = LK_OK;
-		/* These may be from a memory that the store has lost since; its answers have what
-		 * counts. */
+		/* These may be from a memory that the store has lost since; its answers are
+		 * complete. */
 		for (struct lk__op *waiter = latch->first; waiter; waiter = waiter->next)
 			waiter->opened = waiter->removed = 0;
 		lk__latch_pursue(core, now_ns, latch);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * What crosses the seam, as values: requests, answers, messages.  A store turns them into bytes and
+ * The values that cross the seam: requests, answers, messages.  A store turns them into bytes and
  * back.  It knows nothing of the state machines, and they know nothing of its bytes. */
 #ifndef LK__REQUEST_H
 #define LK__REQUEST_H

@@ -141,7 +141,7 @@ void lk__ticket_restart(struct lk__core *core, int64_t now_ns, struct lk__ticket
 	lk__ticket_pursue(core, now_ns, ticket);
 }
 
-/* ---- What to send, and when --------------------------------------------------------------- */
+/* ---- Requests and their times ------------------------------------------------------------- */
 
 static void enqueue(struct lk__ticket *ticket, struct lk__pending *request,
                     enum lk__request_kind kind)

@@ -28,7 +28,7 @@
 
 /* ---- The estimate ------------------------------------------------------------------------- */
 
-/* Narrow the bounds by what two readings allow. */
+/* Narrow the bounds by two readings. */
 static void narrow(struct lk__clock_rate *rate, const struct lk__clock_reading *first,
                    const struct lk__clock_reading *second)
 {
@@ -69,7 +69,7 @@ enum lk__clock_verdict lk__clock_judge(const struct lk__clock_rate *rate)
 	if (rate->low > rate->high)
 		return LK__CLOCK_UNEVEN;
 	if (rate->low > LK__CLOCK_FASTEST)
-		return LK__CLOCK_FAST; /* whatever the error */
+		return LK__CLOCK_FAST; /* however large the error */
 	if (lk__clock_error(rate) > LK__CLOCK_ERROR_MAX)
 		return LK__CLOCK_UNKNOWN;
 	return rate->high > LK__CLOCK_FASTEST ? LK__CLOCK_DOUBTFUL : LK__CLOCK_FITS;

@@ -163,7 +163,7 @@ static void list_add(char list[LIST_SIZE], const char *word)
 		snprintf(list + len, LIST_SIZE - len, "%s%s", len ? " " : "", word);
 }
 
-/* The rule that would allow what this reply refuses; "" when nothing was refused. */
+/* The rule that would permit the command of this reply; "" when it was not refused. */
 static void missing_rule(const struct lk__doctor *doctor, const struct right *right,
                          const struct lk__resp *resp, char rule[RULE_SIZE])
 {

@@ -192,7 +192,7 @@ int64_t lk__link_oldest_ns(const struct lk__link *link);
 int64_t lk__link_overdue_ns(const struct lk__link *link);
 /* Break the link because that request is overdue.  _locked */
 void lk__link_overdue(struct lk__link *link);
-/* Send what is queued on all links; releases the mutex meanwhile.  _locked */
+/* Send the queued requests of all links; releases the mutex meanwhile.  _locked */
 void lk__client_flush(struct lk_client *client);
 
 /* ---- reader.c: responses in; which thread reads them --------------------------------------- */
@@ -213,7 +213,7 @@ void lk__reader_pass(struct lk_client *client);
 /* Make the calling loop the reader where no other thread reads or will read.  _locked */
 void lk__reader_take(struct lk_client *client);
 
-/* ---- settle.c: what a thread owes to others ------------------------------------------------ */
+/* ---- settle.c: duties of a thread to others ------------------------------------------------ */
 
 /* Before a thread leaves: send queued requests, and choose a reader.  _locked */
 void lk__client_finish(struct lk_client *client);
@@ -357,7 +357,7 @@ void lk__call_leave(struct lk_client *client, struct lk__handle *handle);
 void lk__call_init(struct lk__call *call, struct lk__handle *handle);
 /* Set how long it waits from now on; 0 = only try. */
 void lk__call_limit(struct lk__call *call, int64_t now_ns, int64_t wait_ms);
-/* Allocate what an acquire may need.  If that fails, the op is done, with LK_ENOMEM. */
+/* Allocate the memory that an acquire may need.  If that fails, the op is done, with LK_ENOMEM. */
 void lk__call_provide(struct lk__call *call);
 /* A call of the core: lk__core_acquire() and others. */
 typedef void lk__call_fn(struct lk__core *core, int64_t now_ns, struct lk__op *op);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * Links: one connection each to a server, and sending.  Any thread writes what is queued, one
+ * Links: one connection each to a server, and sending.  Any thread writes queued requests, one
  * thread at a time on each link, without the mutex; bytes that the socket does not take are left to
  * the background thread. */
 #include "client.h"

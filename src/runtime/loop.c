@@ -174,7 +174,7 @@ static void watch(struct lk__link *link)
 		fds[LK__MESSAGES].events |= POLLOUT;
 }
 
-/* Read what has arrived on a link. */
+/* Read the responses and messages of a link. */
 static void serve(struct lk__link *link)
 {
 	const struct pollfd *fds = fds_of(link);
@@ -210,7 +210,7 @@ static void wait_for_events(struct lk_client *client)
 	pthread_mutex_lock(&client->mutex);
 	for (unsigned i = 0; i < client->link_count; i++)
 		serve(&client->links[i]);
-	/* First send what these events have queued. */
+	/* First send the requests that these events have queued. */
 	lk__client_flush(client);
 	if (fds[1].revents)
 		loop->armed_ns = LK__NEVER; /* due work is done next, and the timer set */

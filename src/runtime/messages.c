@@ -145,7 +145,7 @@ static bool may_listen(const struct lk__link *link, const struct lk__call *call,
 	       now_ns >= link->listener.alone_ns && lk__op_expects_message(&call->op);
 }
 
-/* Wait for a message or a wake, and read what has arrived. */
+/* Wait for a message or a wake, and read the messages. */
 static void listen_once(struct lk__link *link, struct lk__connection *connection,
                         int64_t deadline_ns)
 {

@@ -83,7 +83,7 @@ static int64_t read_when_ready(struct lk__link *link, struct lk__connection *con
 	return connection->ops->read(connection->peer, LK__RESPONSES, false, why);
 }
 
-/* Parse and deliver what was read.  Returns with the mutex held. */
+/* Parse and deliver the bytes that were read.  Returns with the mutex held. */
 static lk_err take(struct lk__link *link, struct lk__connection *connection, bool got,
                    struct lk__call *call, struct lk__why *why)
 {

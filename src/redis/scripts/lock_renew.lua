@@ -11,7 +11,7 @@
 --
 -- Returns  held, fence, server time us, tickets in the queue
 --          gone
---          foreign, key, what it is
+--          foreign, key, its actual type
 -- include shared/lock.lua
 local value = redis.pcall('GET', KEYS[1])
 if not value then return {'gone'} end

@@ -10,7 +10,7 @@
 --
 -- Returns  held, fence, server time us, tickets in the queue
 --          gone
---          foreign, key, what it is
+--          foreign, key, its actual type
 local ticket = ARGV[1]
 -- include shared/semaphore.lua
 if not fields[5] then return {'gone'} end

@@ -78,7 +78,7 @@ if kind then
 	capacity, used, ttl = whole(fields[2]), whole(fields[3]), whole(fields[4])
 	if not (capacity and used and ttl) then return {'foreign', STATE, 'a damaged semaphore'} end
 end
-local stored = used -- what is written of it
+local stored = used -- its value in the store
 local torn = kind and used > 0 and not first
 
 -- Read the fence counter.  Scripts that may grant call it before their first write.
