@@ -227,7 +227,7 @@ bool lk__core_stepping(const struct lk__core *core);
 /* May the store still have a ticket, as a hold whose lease had not expired at since_ns or in a
  * queue, unless a leave is confirmed? */
 bool lk__core_unconfirmed(const struct lk__core *core, int64_t since_ns);
-/* The closing handle must have no waiter or hold left. */
+/* Drop a reference to a queue; a closing handle must have no waiter or hold left. */
 void lk__wait_queue_close(struct lk__core *core, struct lk__wait_queue *queue);
 
 /* ---- Calls (call.c).  op->done is set at once or later; see lk__core_next_done(). ----- */

@@ -362,7 +362,7 @@ static void end_calls(struct lk_client *client)
 		lk__core_loss_reported(hold);
 	lk__core_close(&client->core, lk__now_ns());
 	lk__client_settle(client);
-	lk__client_poke(client, NULL);
+	lk__client_wake_calls(client, NULL);
 	lk__client_flush(client);
 	lk__wake_notify(&client->loop.wake);
 }

@@ -224,7 +224,7 @@ void lk__client_wait_quiet(struct lk_client *client, int64_t ns);
 /* Wake all threads that the last events of the core concern.  _locked */
 void lk__client_settle(struct lk_client *client);
 /* Make the waits on that handle (NULL = all) check their state.  _locked */
-void lk__client_poke(struct lk_client *client, const void *handle);
+void lk__client_wake_calls(struct lk_client *client, const void *handle);
 
 /* ---- ask.c: queries --------------------------------------------------------------------- */
 
@@ -290,8 +290,7 @@ bool lk__callbacks_is_me(const struct lk_client *client);
 void lk__registry_add(struct lk_client *client);
 void lk__registry_remove(struct lk_client *client);
 
-/* ---- identity.c: details of a client-----------------------------------------------------------
- */
+/* ---- identity.c: details of a client -------------------------------------------------------- */
 
 void lk__identity_init(struct lk__identity *identity);
 /* Publish our details on each link where that is due and the client holds or waits.  _locked */

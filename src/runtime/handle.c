@@ -123,7 +123,7 @@ static void cancel(struct lk__handle *handle)
 
 	lk__core_cancel(&client->core, lk__now_ns(), handle->name, handle, LK_ECANCELED);
 	lk__client_settle(client);
-	lk__client_poke(client, handle);
+	lk__client_wake_calls(client, handle);
 }
 
 lk_err lk__handle_close(struct lk__handle *handle)

@@ -104,7 +104,7 @@ static void mind_suspend(struct lk_client *client, int64_t now_ns)
 	if (!lk__suspend_noticed(&client->loop.suspended_ns, now_ns,
 	                         awake.tv_sec * 1000 * LK__MS + awake.tv_nsec))
 		return;
-	lk__client_poke(client, NULL);
+	lk__client_wake_calls(client, NULL);
 	pthread_cond_broadcast(&client->quiet_cond);
 }
 

@@ -46,7 +46,7 @@ void lk__client_settle(struct lk_client *client)
 	}
 }
 
-void lk__client_poke(struct lk_client *client, const void *handle)
+void lk__client_wake_calls(struct lk_client *client, const void *handle)
 {
 	struct lk__call *call;
 
