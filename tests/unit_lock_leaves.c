@@ -336,7 +336,7 @@ TEST(close_sends_a_refused_leave_once_more_and_waits_for_no_other)
 	lk__core_close(&b->core, virt_now(b));
 	refuse(b, LK__LEAVE, false);
 	ck_assert(!lk__core_busy(&b->core));
-	ck_assert(b->core.left_behind);
+	ck_assert(b->core.leave_given_up);
 	release(a, pa);
 	virt_pass(&v, 30000);
 	end();
@@ -373,7 +373,7 @@ TEST(close_after_a_loss_leaves_nothing_behind_though_the_leave_was_refused)
 		if (linked)
 			refuse(a, LK__LEAVE, false);
 		ck_assert(!lk__core_busy(&a->core));
-		ck_assert(!a->core.left_behind);
+		ck_assert(!a->core.leave_given_up);
 		end();
 	}
 }

@@ -209,7 +209,7 @@ static lk_err make(struct lk_latch *latch, int64_t count, bool anew, lk_latch_st
 		else if (answer->kind == LK__MADE)
 			*was = answer->latch_state;
 		else
-			err = lk__odd_answer(client);
+			err = lk__malformed_answer(client);
 	}
 	lk__query_free(&client->core, query);
 	return err;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * Releases that say why a hold was lost. */
+ * Releases that report why a hold was lost. */
 #ifndef LK__RUN_H
 #define LK__RUN_H
 

@@ -32,7 +32,7 @@ lk_err lk__permits_size(struct lk__handle *handle, bool must_exist, int64_t capa
 		else if (answer->kind == LK__SIZED)
 			*result = answer->capacity;
 		else
-			err = lk__odd_answer(client);
+			err = lk__malformed_answer(client);
 	}
 	lk__query_free(&client->core, query);
 	if (more) /* if this fails, the next client serves the rest */

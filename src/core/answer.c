@@ -445,10 +445,10 @@ static bool fits(const struct lk__pending *request, const struct lk__answer *ans
 void lk__core_answer(struct lk__core *core, int64_t now_ns, struct lk__pending *request,
                      const struct lk__answer *answer)
 {
-	static const struct lk__answer odd = {
+	static const struct lk__answer malformed = {
 		.kind = LK__FAILED,
 		.err = LK_ESERVER,
-		.odd = true,
+		.malformed = true,
 		.text = "unexpected response to a script",
 	};
 	struct lk__ticket *ticket = request->ticket;
@@ -459,7 +459,7 @@ void lk__core_answer(struct lk__core *core, int64_t now_ns, struct lk__pending *
 		return;
 	}
 	if (!fits(request, answer))
-		answer = &odd;
+		answer = &malformed;
 	if (lk__pending_is_latch(request)) {
 		lk__latch_answer(core, now_ns, request, answer);
 		return;

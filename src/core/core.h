@@ -154,7 +154,7 @@ struct lk__step {
 	uint64_t generation;   /* of the last time it was sent */
 	uint64_t joined;       /* asks sent before it was queued */
 	uint32_t n;
-	bool doubt; /* it was sent without a response: it may have been counted */
+	bool may_be_counted; /* it was sent, without a response */
 	uint16_t len;
 	char name[LK_STEP_MAX]; /* len bytes, 0 = none */
 };
@@ -198,7 +198,7 @@ struct lk__core {
 	uint64_t random;
 	uint32_t unconfirmed;   /* tickets with leave_refused */
 	bool closing;           /* every wait ends, no new one begins */
-	bool left_behind;       /* closing: a refused leave was given up */
+	bool leave_given_up;    /* closing: a refused leave was not repeated */
 	struct lk__why refusal; /* the latest error in an answer to a ticket */
 };
 

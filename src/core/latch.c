@@ -540,7 +540,7 @@ void lk__latches_link_down(struct lk__core *core, struct lk__session *session, i
 		lk__pending_dequeue(latch->name->session, &latch->ask);
 		lk__pending_dequeue(latch->name->session, &latch->down);
 		if (latch->down.state == LK__IN_FLIGHT)
-			latch->steps->doubt = true;
+			latch->steps->may_be_counted = true;
 		latch->ask.state = latch->down.state = LK__IDLE;
 		latch->heard = false;
 		latch->trouble.err = LK_OK;

@@ -48,7 +48,7 @@ void lk__leave_begin(int64_t now_ns, struct lk__ticket *ticket)
 /* Was the error returned before anything was written? */
 static bool changed_nothing(const struct lk__answer *answer)
 {
-	return answer->kind == LK__FAILED && !answer->odd &&
+	return answer->kind == LK__FAILED && !answer->malformed &&
 	       (answer->retryable || answer->by_script || answer->err == LK_EFOREIGN);
 }
 
@@ -143,7 +143,7 @@ static bool is_repeated(struct lk__core *core, int64_t now_ns, struct lk__ticket
 	if (answer->err == LK_EFOREIGN && ticket->fence)
 		return false; /* it was a hold, and its key now has another type */
 	if (core->closing && !answer->retryable) {
-		core->left_behind |= lk__ticket_matters(ticket, now_ns);
+		core->leave_given_up |= lk__ticket_matters(ticket, now_ns);
 		return false; /* otherwise the close would wait for it */
 	}
 	return count(core, ticket) || lk__ticket_has_lapsed(ticket) || ticket->leavers;
@@ -216,7 +216,7 @@ void lk__leave_close(struct lk__core *core, int64_t now_ns)
 		if (lk__session_is_up(ticket->session) || ticket->leavers) {
 			lk__leave_now(core, now_ns, ticket);
 		} else {
-			core->left_behind |= lk__ticket_matters(ticket, now_ns);
+			core->leave_given_up |= lk__ticket_matters(ticket, now_ns);
 			lk__ticket_end(core, ticket);
 		}
 	}

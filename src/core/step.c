@@ -26,7 +26,7 @@ void lk__steps_free(struct lk__latch *latch)
  * because its caller has returned? */
 static bool is_bound(const struct lk__step *step)
 {
-	return step->doubt || !step->waiter;
+	return step->may_be_counted || !step->waiter;
 }
 
 bool lk__step_asks(const struct lk__latch *latch)
@@ -91,7 +91,7 @@ static void remove_step(struct lk__latch *latch, struct lk__step *step)
 /* May it have reached the store? */
 static bool was_sent(const struct lk__latch *latch, const struct lk__step *step)
 {
-	return step->doubt || (step == latch->steps && latch->down.state == LK__IN_FLIGHT);
+	return step->may_be_counted || (step == latch->steps && latch->down.state == LK__IN_FLIGHT);
 }
 
 /* Settle the first step. */
@@ -155,7 +155,7 @@ static void other(struct lk__core *core, int64_t now_ns, struct lk__latch *latch
 
 	latch->generation = answer->fence;
 	latch->known_ns = now_ns;
-	if (step->doubt)
+	if (step->may_be_counted)
 		settle_step(core, latch, LK_EUNKNOWN,
 		            "no response, and the latch was replaced since: the step may have been "
 		            "counted");
@@ -170,7 +170,8 @@ static void other(struct lk__core *core, int64_t now_ns, struct lk__latch *latch
 static void step_failed(struct lk__core *core, int64_t now_ns, struct lk__latch *latch,
                         const struct lk__answer *answer)
 {
-	bool unknown = latch->steps->doubt || answer->odd; /* it may have been counted */
+	bool unknown =
+		latch->steps->may_be_counted || answer->malformed; /* it may have been counted */
 
 	if (answer->retryable) {
 		lk__why_set(&latch->trouble, answer->err, "%s", answer->text);

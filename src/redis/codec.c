@@ -407,7 +407,7 @@ void lk__codec_answer(const struct lk__resp *resp, const char *what, struct lk__
 		fail(answer, why);
 	} else if (!latch_answer(resp, answer)) {
 		lk__why_about(why, LK_ESERVER, what, "unexpected response to a script");
-		answer->odd = true;
+		answer->malformed = true;
 		fail(answer, why);
 	}
 }

@@ -33,7 +33,7 @@ lk_err lk__ask(struct lk__link *link, struct lk__query *query)
 	return lk__ask_all(link, &query, 1);
 }
 
-lk_err lk__odd_answer(const struct lk_client *client)
+lk_err lk__malformed_answer(const struct lk_client *client)
 {
 	return lk__failf(LK_EUNKNOWN, "%s: unexpected response to a script", client->target.text);
 }

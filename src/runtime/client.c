@@ -385,7 +385,7 @@ static lk_err close_client(struct lk_client *client)
 	pthread_mutex_lock(&client->mutex);
 	lk__client_forget(client);
 	drain(client, began_ns);
-	left = client->core.left_behind || lk__core_unconfirmed(&client->core, began_ns);
+	left = client->core.leave_given_up || lk__core_unconfirmed(&client->core, began_ns);
 	steps_left = lk__core_stepping(&client->core);
 	lk__client_unlock(client);
 

@@ -239,7 +239,7 @@ lk_err lk__ask(struct lk__link *link, struct lk__query *query);
 void lk__ask_detached(struct lk__link *link, struct lk__query *query);
 /* The response does not fit the query, which may have changed something: make that the error of
  * this thread. */
-lk_err lk__odd_answer(const struct lk_client *client);
+lk_err lk__malformed_answer(const struct lk_client *client);
 
 /* ---- messages.c: the connection for messages ---------------------------------------------- */
 

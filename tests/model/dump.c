@@ -213,7 +213,7 @@ static void put_latch(struct form *form, const struct model_client *client)
 		form_put_number(form, FENCES, waiter->removed);
 	}
 	for (const struct lk__step *step = latch->steps; step; step = step->next) {
-		form_put(form, 2 | (step->waiter != NULL) << 2 | step->doubt << 3 |
+		form_put(form, 2 | (step->waiter != NULL) << 2 | step->may_be_counted << 3 |
 		                       (step->joined >= latch->answered) << 4 |
 		                       (step->joined >= latch->asks) << 5 | (step->len != 0) << 6);
 		form_put(form, (int64_t)step->number);
