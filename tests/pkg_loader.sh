@@ -24,7 +24,7 @@ if [ "${1-}" != inside ]; then
 	exit 0
 fi
 . tests/install.sh
-unset LD_LIBRARY_PATH LD_RUN_PATH PKG_CONFIG_PATH
+unset LD_LIBRARY_PATH LD_RUN_PATH PKG_CONFIG_PATH MAKEFLAGS MFLAGS MAKELEVEL
 PATH=$PATH:/usr/sbin:/sbin
 LC_ALL=C
 export PATH LC_ALL
