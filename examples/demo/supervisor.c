@@ -39,8 +39,8 @@ struct run {
 };
 
 /* Print a line about an event, and redraw the progress line below it. */
-static void tell(const struct run *run, const char *text, const struct worker *worker,
-                 uint64_t fence)
+static void print_event(const struct run *run, const char *text, const struct worker *worker,
+                        uint64_t fence)
 {
 	printf("%s%6.1f s  worker %d %s", run->terminal ? "\r\033[K" : "", seconds_of(run->demo),
 	       (int)(worker - run->workers) + 1, text);
@@ -121,7 +121,7 @@ static void give_order(struct run *run, struct worker *worker)
 static void kill_holder(struct run *run, struct worker *worker, const struct note *note)
 {
 	kill(worker->pid, SIGKILL);
-	tell(run, "holds the lock and is killed (SIGKILL)", worker, note->fence);
+	print_event(run, "holds the lock and is killed (SIGKILL)", worker, note->fence);
 }
 
 static void stop_holder(struct run *run, struct worker *worker, const struct note *note)
@@ -135,7 +135,7 @@ static void stop_holder(struct run *run, struct worker *worker, const struct not
 	}
 	run->stopped = worker;
 	run->stopped_fence = note->fence;
-	tell(run, "holds the lock and is stopped (SIGSTOP)", worker, note->fence);
+	print_event(run, "holds the lock and is stopped (SIGSTOP)", worker, note->fence);
 }
 
 /* Continue the stopped worker when its lease has expired and another worker has merged. */
@@ -147,14 +147,14 @@ static void look_after_stopped(struct run *run)
 	if (!run->stopped || !shared_read_head(run->demo->shared, &head) ||
 	    head.fence <= run->stopped_fence)
 		return;
-	tell(run, "is continued (SIGCONT) after others merged", run->stopped, head.fence);
+	print_event(run, "is continued (SIGCONT) after others merged", run->stopped, head.fence);
 	(void)channel_send(run->stopped->channel, &go_on, sizeof(go_on));
 	kill(run->stopped->pid, SIGCONT);
 	run->stopped = NULL;
 }
 
 /* Record the times of a worker that has passed the latch, and give it its first order. */
-static void hear_ready(struct run *run, struct worker *worker, const struct note *note)
+static void take_ready(struct run *run, struct worker *worker, const struct note *note)
 {
 	struct demo *demo = run->demo;
 
@@ -167,7 +167,7 @@ static void hear_ready(struct run *run, struct worker *worker, const struct note
 	give_order(run, worker);
 }
 
-static void hear_done(struct run *run, struct worker *worker, const struct note *note)
+static void take_done(struct run *run, struct worker *worker, const struct note *note)
 {
 	if (worker->wait_count < 2 * BATCHES_MAX)
 		worker->waits_us[worker->wait_count++] = note->wait_us;
@@ -175,7 +175,7 @@ static void hear_done(struct run *run, struct worker *worker, const struct note 
 	if (note->outcome == REFUSED) {
 		worker->refused++;
 		run->refusal_seen = true;
-		tell(run, "comes too late: its update is refused", worker, note->fence);
+		print_event(run, "comes too late: its update is refused", worker, note->fence);
 		return;
 	}
 	worker->merges += note->outcome == MERGED;
@@ -193,7 +193,7 @@ static void report_death(const struct run *run, const struct worker *worker, int
 		         strsignal(WTERMSIG(status)));
 	else
 		snprintf(text, sizeof(text), "ended by itself with status %d", WEXITSTATUS(status));
-	tell(run, text, worker, 0);
+	print_event(run, text, worker, 0);
 }
 
 /* The channel has ended, so the process has ended or will end.  After waitpid() it cannot change
@@ -220,12 +220,13 @@ static void bury(struct run *run, struct worker *worker)
 		run->done++;
 	} else {
 		run->again[run->again_count++] = worker->batch;
-		tell(run, "is dead and its batch wholly out: given to another", worker, 0);
+		print_event(run, "is dead, and its batch is not in the file: handed out again",
+		            worker, 0);
 	}
 	worker->batch = -1;
 }
 
-static void hear(struct run *run, struct worker *worker)
+static void read_notes(struct run *run, struct worker *worker)
 {
 	struct note note;
 
@@ -236,9 +237,9 @@ static void hear(struct run *run, struct worker *worker)
 	else if (note.kind == HOLDING)
 		stop_holder(run, worker, &note);
 	else if (note.kind == READY)
-		hear_ready(run, worker, &note);
+		take_ready(run, worker, &note);
 	else
-		hear_done(run, worker, &note);
+		take_done(run, worker, &note);
 }
 
 static int living(const struct run *run)
@@ -259,7 +260,7 @@ static void listen_to_all(struct run *run)
 	if (poll(fds, WORKERS, TICK_MS) > 0)
 		for (int i = 0; i < WORKERS; i++)
 			if (fds[i].revents)
-				hear(run, &run->workers[i]);
+				read_notes(run, &run->workers[i]);
 	/* Hand a batch that came back to an idle worker. */
 	for (int i = 0; i < WORKERS && run->again_count > 0; i++)
 		if (run->workers[i].channel >= 0 && run->workers[i].batch < 0)
