@@ -530,8 +530,8 @@ typedef struct lk_lock_status {
 	uint64_t fence;        /* of the holder's grant, 0 if not held */
 	int64_t held_ms;       /* since the grant, by the store's clock */
 	int64_t lease_left_ms; /* until the lease ends, unless it is renewed */
-	int64_t queue_len;     /* tickets in the queue: one per client and kind of lease */
-	int64_t my_rank;       /* tickets before this client's first one, -1 = it does not wait */
+	int64_t queue_len;     /* entries in the queue: one per client and kind of lease */
+	int64_t my_rank;       /* entries before this client's first one, -1 = it does not wait */
 	int64_t reserved[8];   /* zero */
 } lk_lock_status;
 
