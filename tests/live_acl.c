@@ -206,6 +206,31 @@ TEST(rights_in_the_protocol_page_are_enough)
 	server_stop(&server);
 }
 
+/* Else the details of a client that crashed would stay for good. */
+TEST(client_without_a_right_to_describe_itself_writes_nothing)
+{
+	lk_client_options options = {.user = "latchkey", .password = "SECRET"};
+	struct test_server server;
+	struct redis *redis;
+	char rule[RULE_MAX];
+	lk_client *client;
+	lk_lock *lock;
+
+	read_rule(rule);
+	server_start(&server, NULL);
+	redis = redis_open(&server);
+	redis_do(redis, rule);
+	redis_do(redis, "ACL SETUSER latchkey +client|setname +script|load -hsetnx");
+	ck_assert_int_eq(lk_client_open(server.url, &options, &client), LK_OK);
+	ck_assert_int_eq(lk_lock_open(client, "a", 0, NULL, &lock), LK_OK);
+	ck_assert_int_eq(lk_lock_acquire(lock, 1000, NULL), LK_OK);
+	WITHIN(2000, *redis_text(redis, "ACL LOG"));
+	ck_assert_int_eq(redis_int(redis, "EXISTS lk:client:%s", lk_client_id(client)), 0);
+	ck_assert_int_eq(lk_client_close(client), LK_OK);
+	redis_close(redis);
+	server_stop(&server);
+}
+
 TEST(rights_in_the_protocol_page_are_all_needed)
 {
 	struct test_server server;

@@ -309,11 +309,11 @@ TEST(client_is_told_of_and_probed)
 {
 	contract_start();
 	SAYS("1", "client_set", "60000", "host", "h", "pid", "7");
-	SAYS("host h pid 7 since 1700000000", "HGETALL", "lk:client:a");
+	SAYS("since 1700000000 host h pid 7", "HGETALL", "lk:client:a");
 	SAYS("60000", "PTTL", "lk:client:a");
 	contract_at(5000);
 	SAYS("1", "client_set", "70000", "pid", "8");
-	SAYS("host h pid 8 since 1700000000", "HGETALL", "lk:client:a");
+	SAYS("since 1700000000 host h pid 8", "HGETALL", "lk:client:a");
 	SAYS("70000", "PTTL", "lk:client:a");
 	SAYS("1 | a probe", "link_probe", "lk:c:0:a");
 	SAYS("0", "EXISTS", "lk:client:a");
