@@ -18,7 +18,7 @@
 #include <unistd.h>
 
 #define TIMEOUT_MS 400 /* of a command */
-#define SOON_MS 300    /* far less than a wait that would be sat out */
+#define SOON_MS 1000   /* far less than a wait that would be sat out */
 #define LINES_MAX 4096
 
 static struct test_server server;
@@ -152,7 +152,7 @@ TEST(client_that_no_call_waits_for_dials_no_more)
 	peer_start(&peer, hang_up, NULL);
 	client = lazy_client(peer.url);
 	EXPECT(lk_lock_acquire(lock_named(client, "a"), 100, NULL), LK_ECONN);
-	nap_ms(50); /* for a dial that has begun */
+	nap_ms(500); /* for a dial that has begun */
 	accepted = peer.accepted;
 	nap_ms(1200);
 	ck_assert_int_eq(peer.accepted, accepted);

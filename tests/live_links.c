@@ -50,8 +50,11 @@ static struct lk__store *create(const struct lk__target *target, const char *cli
 	static struct lk__store_ops ops;
 	struct lk__store *store = memory->create(target, client_id);
 
-	ops = *memory;
-	ops.dial = dial;
+	/* Once: a thread of an earlier client may be reading it. */
+	if (!ops.dial) {
+		ops = *memory;
+		ops.dial = dial;
+	}
 	store->ops = &ops;
 	return store;
 }
@@ -228,4 +231,22 @@ TEST(open_tells_why_when_no_link_comes_up)
 	ck_assert_str_eq(lk_errmsg(), "memory: link 0 does not answer");
 	ck_assert_int_le(now_ms() - start_ms, TIMEOUT_MS + 1000);
 	ck_assert_ptr_null(none);
+}
+
+TEST(lazy_client_dials_the_link_of_its_call_only)
+{
+	const lk_client_options options = {.lazy = true, .command_timeout_ms = TIMEOUT_MS};
+	lk_client *lazy;
+
+	start();
+	use_all();
+	OK(lk_client_close(client));
+	for (int i = 0; i < LINKS; i++)
+		peers[i] = NULL;
+	lazy = client_with(URL, &options);
+	use_soon(lock_named(lazy, "a"));
+	nap_ms(100);
+	ck_assert_ptr_nonnull(peers[1]);
+	ck_assert(!peers[0] && !peers[2]);
+	OK(lk_client_close(lazy));
 }
