@@ -82,6 +82,48 @@ TEST(extension_that_was_not_sent_did_not_happen)
 	end();
 }
 
+/* The server executes the request, the response is lost, and the repeated request is refused. */
+TEST(extension_that_was_refused_the_second_time_is_unknown)
+{
+	static const lk_err errs[] = {LK_EAGAIN, LK_EAUTH};
+	struct virt_call call;
+	struct lk__op *waiter;
+
+	for (int i = 0; i < 2; i++) {
+		start_fixed(3000);
+		hold(a, pa);
+		waiter = virt_extend(a, pa, 2, 60000);
+		ck_assert(virt_take(a, &call));
+		virt_execute(a, &call);
+		virt_link_down(a, LK_EUNKNOWN);
+		ck_assert(!waiter->done);
+		virt_link_up(a);
+		ck_assert(virt_take(a, &call));
+		virt_refuse(a, &call, errs[i], errs[i] == LK_EAGAIN);
+		assert_done(waiter, LK_EUNKNOWN);
+		release(a, pa);
+		end();
+	}
+}
+
+TEST(extension_with_an_unreadable_response_is_unknown)
+{
+	static const struct lk__answer malformed = {
+		.kind = LK__FAILED, .err = LK_ESERVER, .malformed = true, .text = "odd"};
+	struct virt_call call;
+	struct lk__op *waiter;
+
+	start_fixed(3000);
+	hold(a, pa);
+	waiter = virt_extend(a, pa, 2, 60000);
+	ck_assert(virt_take(a, &call));
+	virt_execute(a, &call);
+	lk__core_answer(&a->core, v.now_ns, call.request, &malformed);
+	assert_done(waiter, LK_EUNKNOWN);
+	release(a, pa);
+	end();
+}
+
 TEST(extensions_of_one_hold_are_answered_each_by_its_own)
 {
 	struct lk__op *first, *second;

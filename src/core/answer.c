@@ -306,8 +306,10 @@ static void failed(struct lk__core *core, int64_t now_ns, struct lk__ticket *tic
 		else if (ticket->queue->fixed)
 			ticket->next_ns = LK__NEVER;
 		if (request->extends && waiter && waiter->sent) {
+			bool unknown = waiter->may_be_extended || answer->malformed;
 			ticket->extenders = waiter->next;
-			lk__complete(core, waiter, answer->err, answer->text);
+			lk__complete(core, waiter, unknown ? LK_EUNKNOWN : answer->err,
+			             answer->text);
 		}
 		if (answer->err == LK_EFOREIGN)
 			lk__ticket_lose(core, now_ns, ticket, LK_LOST_TAKEN);

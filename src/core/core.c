@@ -321,8 +321,12 @@ void lk__core_link_down(struct lk__core *core, struct lk__session *session, int6
 			continue;
 		lk__pending_dequeue(session, &ticket->main);
 		lk__pending_dequeue(session, &ticket->leave);
-		if (ticket->main.state == LK__IN_FLIGHT)
+		if (ticket->main.state == LK__IN_FLIGHT) {
+			struct lk__op *extender = ticket->main.extends ? ticket->extenders : NULL;
 			ticket->may_be_known = true;
+			if (extender && extender->sent)
+				extender->may_be_extended = true;
+		}
 		ticket->main.state = ticket->leave.state = LK__IDLE;
 		if (ticket->state == LK__OVER || lk__leave_is_overdue(ticket, now_ns))
 			lk__ticket_end(core, ticket);

@@ -60,6 +60,7 @@ struct lk__op {
 	uint8_t lost;              /* LK_ELOST: lk_lost_reason */
 	struct lk__ticket *ticket; /* FOR_LEAVE, FOR_EXTEND */
 	bool sent;                 /* FOR_EXTEND: its request was sent */
+	bool may_be_extended;      /* FOR_EXTEND: a request got no response */
 	int64_t remaining;         /* FOR_STEP, and counted */
 	bool counted;
 	size_t unanswered; /* FOR_QUERY: of its queries */
