@@ -109,9 +109,17 @@ template <class Rep, class Period> int64_t wait_ms(const std::chrono::duration<R
 	using milliseconds = std::chrono::duration<int64_t, std::milli>;
 	const std::chrono::duration<double, std::milli> limit(LONGEST_WAIT_MS);
 
-	if (wait <= wait.zero())
+	if (!(wait > wait.zero())) /* a NaN, too */
 		return 0;
 	return wait > limit ? LONGEST_WAIT_MS : std::chrono::ceil<milliseconds>(wait).count();
+}
+
+/* Check the release at the end of a run. */
+inline void check_end(lk_err err)
+{
+	if (err == LK_ENOTOWNER)
+		throw error(err, "the function ended the hold itself");
+	check(err);
 }
 
 /* Call a function with the fence, if it takes one. */
@@ -139,10 +147,10 @@ auto call_and_release(Function &fn, uint64_t fence, const Release &release)
 
 	if constexpr (std::is_void_v<decltype(guarded())>) {
 		guarded();
-		detail::check(release());
+		detail::check_end(release());
 	} else {
 		auto result = guarded();
-		detail::check(release());
+		detail::check_end(release());
 		return result;
 	}
 }
@@ -234,6 +242,7 @@ class named_lock : public detail::owner<lk_lock, lk_lock_close>
 {
       public:
 	named_lock(const client &from, const std::string &name, const lk_lock_options &options = {})
+	    : handle_owns_(options.owner == LK_OWNER_HANDLE)
 	{
 		detail::check(lk_lock_open(from.native_handle(), name.data(), name.size(), &options,
 		                           &handle_));
@@ -279,6 +288,26 @@ class named_lock : public detail::owner<lk_lock, lk_lock_close>
 		detail::check(lk_lock_release(handle_));
 	}
 
+      private:
+	/* Release the acquisition of a run, and no other: the function may have released it, and
+	 * acquired the lock again. */
+	auto release_run(uint64_t fence) const
+	{
+		lk_hold before{};
+
+		if (fence)
+			detail::check(lk_lock_snapshot(handle_, &before));
+		return [this, fence, count = handle_owns_ ? 0 : before.count] {
+			lk_hold now;
+			const lk_err err = lk_lock_snapshot(handle_, &now);
+
+			if (err == LK_OK && (now.fence != fence || now.count < count))
+				return LK_ENOTOWNER;
+			return err == LK_OK ? lk_lock_release(handle_) : err;
+		};
+	}
+
+      public:
 	/* Call fn() or fn(fence) while the lock is held, and return its result.  The lock is
 	 * released before an exception of fn leaves.  Throws LK_ELOST if the hold was lost while fn
 	 * ran, and what release() throws. */
@@ -287,8 +316,7 @@ class named_lock : public detail::owner<lk_lock, lk_lock_close>
 		uint64_t fence = 0;
 
 		detail::check(lk_lock_acquire(handle_, LK_FOREVER, &fence));
-		return detail::call_and_release(fn, fence,
-		                                [this] { return lk_lock_release(handle_); });
+		return detail::call_and_release(fn, fence, release_run(fence));
 	}
 
 	/* The same, but wait for the lock at most for this time.  If it was not acquired in time,
@@ -300,7 +328,7 @@ class named_lock : public detail::owner<lk_lock, lk_lock_close>
 		uint64_t fence = 0;
 
 		detail::got(lk_lock_acquire(handle_, detail::wait_ms(wait), &fence));
-		return detail::call_if_held(fn, fence, [this] { return lk_lock_release(handle_); });
+		return detail::call_if_held(fn, fence, release_run(fence));
 	}
 
 	/* End every wait in progress on this handle; each throws LK_ECANCELED.  Any thread. */
@@ -341,6 +369,8 @@ class named_lock : public detail::owner<lk_lock, lk_lock_close>
 	{
 		return detail::got(lk_lock_acquire(handle_, wait_ms, nullptr));
 	}
+
+	bool handle_owns_ = false;
 };
 
 using lock = named_lock;
@@ -399,10 +429,11 @@ class semaphore : public detail::owner<lk_semaphore, lk_semaphore_close>
 		void release(int64_t count)
 		{
 			const bool all = need() && count == snapshot().count;
+			const lk_err err = lk_semaphore_release_some(from_, hold_, count);
 
-			detail::check(lk_semaphore_release_some(from_, hold_, count));
-			if (all)
+			if (all && (err == LK_OK || err == LK_EUNKNOWN || err == LK_ELOST))
 				hold_ = 0;
+			detail::check(err);
 		}
 
 		uint64_t fence() const noexcept

@@ -227,6 +227,62 @@ TEST(function_that_releases_is_reported)
 	OK(lk_client_close(client));
 }
 
+/* The second hold is not the run's to release. */
+static int release_and_acquire(void *arg, uint64_t fence)
+{
+	struct work *self = arg;
+
+	OK(lk_lock_release(self->lock));
+	OK(lk_lock_acquire(self->other, 0, NULL));
+	OK(lk_lock_release(self->other));
+	OK(lk_lock_acquire(self->lock, 0, NULL));
+	return note(self, fence, 6);
+}
+
+TEST(function_that_releases_and_acquires_again_is_reported)
+{
+	lk_client *client = set_up();
+
+	EXPECT(lk_lock_run(work.lock, 0, release_and_acquire, &work, &run), LK_ENOTOWNER);
+	expect_run(LK_RUN_RELEASE, 6, work.fence, 0);
+	ck_assert(lk_lock_is_mine(work.lock));
+	OK(lk_lock_release(work.lock));
+	OK(lk_client_close(client));
+}
+
+static int acknowledge_a_loss(void *arg, uint64_t fence)
+{
+	struct work *self = arg;
+
+	OK(lk_lock_break(self->other, NULL));
+	ck_assert(WITHIN(2000, lk_lock_state(self->lock) == LK_STATE_LOST));
+	EXPECT(lk_lock_release(self->lock), LK_ELOST);
+	OK(lk_lock_acquire(self->lock, 0, NULL));
+	return note(self, fence, 7);
+}
+
+TEST(loss_that_the_function_acknowledged_is_no_success)
+{
+	lk_client *client = set_up();
+
+	EXPECT(lk_lock_run(work.lock, 0, acknowledge_a_loss, &work, &run), LK_ENOTOWNER);
+	expect_run(LK_RUN_RELEASE, 7, work.fence, 0);
+	OK(lk_client_close(client));
+}
+
+/* An inner run, whose function releases its acquisition, takes none of the outer hold. */
+TEST(run_releases_its_own_acquisition_only)
+{
+	lk_client *client = set_up();
+
+	OK(lk_lock_acquire(work.lock, 0, NULL));
+	EXPECT(lk_lock_run(work.lock, 0, release_it, &work, &run), LK_ENOTOWNER);
+	expect_run(LK_RUN_RELEASE, 5, work.fence, 0);
+	ck_assert(lk_lock_is_mine(work.lock));
+	OK(lk_lock_release(work.lock));
+	OK(lk_client_close(client));
+}
+
 /* ---- Permits ------------------------------------------------------------------------------ */
 
 static int look_at_permits(void *arg, uint64_t fence)

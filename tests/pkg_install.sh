@@ -114,6 +114,16 @@ static void runs(latchkey::client &client)
 	check(one.run([&](uint64_t fence) { return fence == one.fence() && fence; }), "the fence");
 	one.run([&] { called = one.is_mine() && !same.try_lock(); });
 	check(called && !one.is_mine(), "held while it runs");
+	try {
+		one.run([&] {
+			one.unlock();
+			one.lock();
+		});
+		check(false, "a second hold is none of the run");
+	} catch (const latchkey::error &e) {
+		check(e.code() == LK_ENOTOWNER && one.is_mine(), "which hold it was");
+		one.unlock();
+	}
 	check(one.run_for(wait, [] { return std::string("text"); }).value() == "text", "a result");
 	check(one.run_for(wait, [&](uint64_t fence) { seen = fence; }) && seen, "true: it ran");
 	same.lock();

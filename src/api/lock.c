@@ -135,6 +135,11 @@ lk_err lk__lock_release(struct lk_lock *lock, lk_lost_reason *lost)
 	return err;
 }
 
+bool lk__lock_handle_owns(const struct lk_lock *lock)
+{
+	return lock->handle_owns;
+}
+
 lk_err lk_lock_release(lk_lock *lock)
 {
 	lk_lost_reason lost;
