@@ -39,6 +39,25 @@ static struct lk__op *acquire_within(int64_t ms)
 	return op;
 }
 
+/* No other thread holds the lock, and the server was never asked: each waiter learns that. */
+TEST(waits_behind_one_that_was_not_sent_end_with_its_reason)
+{
+	struct lk__op *first, *second;
+
+	start_timed();
+	virt_link_down(b, LK_ECONN);
+	first = acquire_within(1000);
+	second = acquire_within(500);
+	later(500);
+	tick(b);
+	assert_done(second, LK_ECONN);
+	later(500);
+	tick(b);
+	assert_done(first, LK_ECONN);
+	virt_link_up(b);
+	end();
+}
+
 TEST(wait_gives_up_at_its_end_and_the_store_confirms_it)
 {
 	struct lk__op *op;

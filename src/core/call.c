@@ -44,7 +44,9 @@ void lk__core_acquire(struct lk__core *core, int64_t now_ns, struct lk__op *wait
 		lk__complete(core, waiter, LK_EDEADLOCK,
 		             "the calling thread holds the lock itself");
 	} else if (waiter->only_try && (queue->hold || queue->first)) {
-		lk__complete(core, waiter, LK_EBUSY, "held by another thread of this process");
+		lk__complete(core, waiter, LK_EBUSY,
+		             queue->hold ? "held by another thread of this process"
+		                         : "another thread of this process waits for it");
 	} else {
 		waiter->was_queued = queue->ticket != NULL;
 		waiter->awaits = LK__FOR_GRANT;

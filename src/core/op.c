@@ -157,16 +157,17 @@ static void give_up_grant(struct lk__core *core, int64_t now_ns, struct lk__op *
 {
 	struct lk__wait_queue *queue = op->queue;
 	struct lk__ticket *ticket = queue->ticket;
+	bool unasked = ticket && lk__ticket_is_unknown(ticket) && !lk__ticket_is_leaving(ticket);
 
 	leave_queue(queue, op);
+	if (unasked && why == LK_ETIMEDOUT && !lk__session_is_up(ticket->session))
+		why = lk__session_unasked(ticket->session);
 	if (queue->first || queue->hold || !ticket) {
 		complete_refused(core, op, ticket, why);
 		return;
 	}
 	/* The last waiter: end the ticket, too. */
-	if (lk__ticket_is_unknown(ticket) && !lk__ticket_is_leaving(ticket)) {
-		if (why == LK_ETIMEDOUT && !lk__session_is_up(ticket->session))
-			why = lk__session_unasked(ticket->session);
+	if (unasked) {
 		complete_refused(core, op, ticket, why);
 		lk__ticket_leave(core, now_ns, ticket);
 		return;
