@@ -127,6 +127,13 @@ program build unit_d 0 'kill -9 $$'
 run_suite 1
 last_line 'make test: 11 passed, 2 failed'
 
+# One whose run was killed before its verdict failed, too.
+suite
+program build unit_e 0 "[ \$(wc -l <'$work/tree/build/runs.unit_e') -gt 1 ] || kill -9 \$PPID; $good"
+run_suite 0
+says '^  again, alone: unit_e '
+last_line 'make test: 15 passed, 0 failed'
+
 # ---- .ci/run -------------------------------------------------------------------------------------
 
 # 4 variants of 15 checks, and its own 19 steps.
