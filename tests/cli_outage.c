@@ -145,6 +145,11 @@ TEST(wait_that_never_met_the_store_ends_exactly_with_69)
 	start_ms = now_ms();
 	START(&cmd, "latchkey", "latch", "wait", "-w", "1.5", "l");
 	expect_end(start_ms, 69, 1500, 1500 + SLACK_MS);
+	/* With lazy the client is open though it has no connection. */
+	snprintf(text, sizeof(text), "%s?lazy=1", server.url);
+	start_ms = now_ms();
+	START(&cmd, "latchkey", "lock", "-w", "1.5", "-E", "9", "--url", text, "a", "true");
+	expect_end(start_ms, 69, 1500, 1500 + SLACK_MS);
 	server_stop(&server);
 }
 

@@ -11,7 +11,9 @@
 #include "harness/test.h"
 #include "harness/watch.h"
 
+#include <fcntl.h>
 #include <stdio.h>
+#include <sys/stat.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
@@ -372,6 +374,36 @@ TEST(local_without_a_server_binary_ends_calls_at_once)
 	client = lazy_client("local:?prefix=p");
 	expect_all(client, LK_FOREVER, LK_ENOSERVER, SOON_MS);
 	ck_assert_ptr_nonnull(strstr(lk_errmsg(), "apt-get install redis-server"));
+	close_quickly(client);
+}
+
+/* A binary that listens nowhere: the close does not wait for it. */
+TEST(close_ends_the_start_of_a_local_server)
+{
+	static const char script[] = "#!/bin/sh\nwhile :; do sleep 0.1; done\n";
+	lk_client *client;
+	char path[160];
+	int fd;
+
+	snprintf(path, sizeof(path), "%s.server", local_folder());
+	fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0755);
+	ck_assert_int_eq(write(fd, script, strlen(script)), (int)strlen(script));
+	close(fd);
+	setenv("LATCHKEY_SERVER", path, 1);
+	client = lazy_client("local:?prefix=p");
+	EXPECT(lk_lock_acquire(lock_named(client, "a"), 0, NULL), LK_ECONN);
+	close_quickly(client);
+}
+
+TEST(local_folder_that_is_unsafe_ends_calls_at_once)
+{
+	const char *dir = local_folder();
+	lk_client *client;
+
+	ck_assert_int_eq(mkdir(dir, 0777), 0);
+	ck_assert_int_eq(chmod(dir, 0777), 0);
+	client = lazy_client("local:?prefix=p");
+	expect_all(client, LK_FOREVER, LK_ESYSTEM, SOON_MS);
 	close_quickly(client);
 }
 

@@ -214,7 +214,7 @@ TEST_LIMIT(local_stopped_server_is_not_replaced, 60)
 	info = started();
 	ck_assert_int_eq(kill((pid_t)info.pid, SIGSTOP), 0);
 	ck_assert(WITHIN(5000, proc_state((pid_t)info.pid) == 'T'));
-	ck_assert_int_eq(lk__local_ensure(path, lk__now_ns() + 300 * LK__MS, &why), LK_ECONN);
+	ck_assert_int_eq(lk__local_ensure(path, lk__now_ns() + 300 * LK__MS, -1, &why), LK_ECONN);
 	ck_assert_msg(strstr(why.text, "does not respond"), "%s", why.text);
 	ck_assert_int_eq(local_servers(0), 1);
 	ck_assert_int_eq(kill((pid_t)info.pid, SIGCONT), 0);
@@ -492,7 +492,8 @@ TEST_LIMIT(local_start_is_not_kept_by_forked_workers, 60)
 		ck_assert(!pthread_create(&thread, NULL, fork_workers, NULL));
 		ck_assert(WITHIN(5000, forked_count > 0));
 		begin = now_ms();
-		ck_assert_msg(lk__local_ensure(path, lk__now_ns() + 5000 * LK__MS, &why) == LK_OK,
+		ck_assert_msg(lk__local_ensure(path, lk__now_ns() + 5000 * LK__MS, -1, &why) ==
+		                      LK_OK,
 		              "%d: %s", round, why.text);
 		ck_assert_int_lt(now_ms() - begin, 6000);
 		stop_forking = true;

@@ -29,6 +29,7 @@ enum stage { STAGE_OPENING, STAGE_WAITING, STAGE_DONE, STAGE_ABANDONED };
 static lk_err open_hold(struct acquire *acquire)
 {
 	lk_client_options options = acquire->store->client;
+	lk_counters counters;
 	lk_err err;
 
 	options.log = outage_log;
@@ -39,7 +40,9 @@ static lk_err open_hold(struct acquire *acquire)
 		store_judge(acquire->store, err);
 		if (err != LK_OK)
 			return err;
-		outage_opened(&acquire->outage);
+		lk_client_counters(acquire->opened, &counters);
+		if (counters.connected) /* a lazy client has not tried yet */
+			outage_opened(&acquire->outage);
 	}
 	if (atomic_load(&acquire->stage) == STAGE_ABANDONED)
 		return LK_ECANCELED;
@@ -65,7 +68,7 @@ static lk_err open_in_time(struct acquire *acquire)
 	int64_t backoff_ms = BACKOFF_FIRST_MS / 2;
 	lk_err err;
 
-	while ((err = open_hold(acquire)) == LK_ECONN || err == LK_EUNKNOWN) {
+	while ((err = open_hold(acquire)) == LK_ECONN || err == LK_EAGAIN || err == LK_EUNKNOWN) {
 		if (!acquire->opened) /* otherwise its log has more detail */
 			outage_failed(&acquire->outage, lk_errmsg());
 		if (acquire->end_ns == NEVER || !back_off(acquire, &backoff_ms))

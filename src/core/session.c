@@ -55,7 +55,8 @@ static bool is_refused(const struct lk__session *session)
 {
 	lk_err err = session->why.err;
 
-	return err == LK_EAUTH || err == LK_ESERVER || err == LK_ENOSERVER || err == LK_EINVALID;
+	return err == LK_EAUTH || err == LK_ESERVER || err == LK_EFOREIGN || err == LK_ENOSERVER ||
+	       err == LK_ESYSTEM || err == LK_EINVALID;
 }
 
 static int64_t lazy_due_ns(const struct lk__session *session)

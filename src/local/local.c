@@ -160,6 +160,12 @@ static void pause_until(int64_t when_ns)
 	lk__poll2(-1, 0, -1, when_ns);
 }
 
+/* True if cancel_fd became readable meanwhile. */
+static bool pause_or_cancel(int cancel_fd, int64_t when_ns)
+{
+	return lk__poll2(-1, 0, cancel_fd, when_ns) & 2;
+}
+
 /* ---- Start -------------------------------------------------------------------------------- */
 
 static lk_err no_server(struct lk__why *why)
@@ -173,7 +179,7 @@ static lk_err no_server(struct lk__why *why)
 
 /* Start a server unless one responds; wait until it does, by deadline_ns. */
 static lk_err have_server(const char *dir, int folder, const char *path, int64_t deadline_ns,
-                          struct lk__why *why)
+                          int cancel_fd, struct lk__why *why)
 {
 	struct lk__server server;
 	bool started = false;
@@ -194,11 +200,13 @@ static lk_err have_server(const char *dir, int folder, const char *path, int64_t
 		if (lk__now_ns() >= deadline_ns)
 			return lk__why_set(why, LK_ECONN,
 			                   "local: server does not respond, see %s/log", dir);
-		pause_until(lk__now_ns() + PAUSE_NS);
+		if (pause_or_cancel(cancel_fd, lk__now_ns() + PAUSE_NS))
+			return lk__why_set(why, LK_ECONN, "local: canceled");
 	}
 }
 
-lk_err lk__local_ensure(char socket_path[108], int64_t deadline_ns, struct lk__why *why)
+lk_err lk__local_ensure(char socket_path[108], int64_t deadline_ns, int cancel_fd,
+                        struct lk__why *why)
 {
 	char dir[108];
 	int folder;
@@ -209,7 +217,7 @@ lk_err lk__local_ensure(char socket_path[108], int64_t deadline_ns, struct lk__w
 	snprintf(socket_path, 108, "%.90s%s", dir, SOCKET_NAME);
 	if ((err = folder_open(dir, true, &folder, why)))
 		return err;
-	err = have_server(dir, folder, socket_path, deadline_ns, why);
+	err = have_server(dir, folder, socket_path, deadline_ns, cancel_fd, why);
 	close(folder);
 	return err;
 }
@@ -264,7 +272,7 @@ lk_err lk_local_start(lk_local_info *result)
 
 	if (err)
 		return err;
-	if (lk__local_ensure(path, lk__now_ns() + START_NS, &why))
+	if (lk__local_ensure(path, lk__now_ns() + START_NS, -1, &why))
 		return lk__fail(&why);
 	return lk_local_status(result);
 }

@@ -8,6 +8,7 @@
 #include <stdint.h>
 
 /* Make sure that it runs and responds by deadline_ns; stores the socket's path. */
-lk_err lk__local_ensure(char socket_path[108], int64_t deadline_ns, struct lk__why *why);
+lk_err lk__local_ensure(char socket_path[108], int64_t deadline_ns, int cancel_fd,
+                        struct lk__why *why);
 
 #endif

@@ -355,7 +355,7 @@ static lk_err reach(struct lk__target *target, struct lk__conn **conn, struct lk
 
 	if (target->local) {
 		char path[108];
-		lk_err err = lk__local_ensure(path, deadline_ns, why);
+		lk_err err = lk__local_ensure(path, deadline_ns, -1, why);
 		if (err)
 			return err;
 		free(target->socket_path);

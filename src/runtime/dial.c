@@ -21,7 +21,8 @@ lk_err lk__dial(struct lk__link *link, struct lk__connection **result, struct lk
 		return lk__why_set(why, LK_ENOMEM, "out of memory");
 	if (target.local) {
 		if (link->dialer.starts_local)
-			err = lk__local_ensure(client->local_path, deadline_ns, why);
+			err = lk__local_ensure(client->local_path, deadline_ns,
+			                       link->dialer.cancel.read_fd, why);
 		target.socket_path = client->local_path;
 		snprintf(target.text, sizeof(target.text), "local:");
 	}
