@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
  * Latchkey: distributed locks, semaphores and latches for C programs.  The shared state lives in a
- * Redis server, called the store here.  A thread that waits sleeps until a message arrives.
+ * Redis server, called the store here.  A waiting thread sleeps until a message arrives.  In case
+ * the message is lost, the client also asks again after 10 s at most.
  *
  * Example
  *
@@ -27,14 +28,14 @@
  *
  * Limits
  *
- *  - Do not use a handle after its close, or after the close of its client.  The library does not
- *    check this: the memory of a closed handle has been freed.
+ *  - Do not start a call on a handle once its close, or the close of its client, has begun.  The
+ *    library does not check this: the close frees the handle's memory.
  *  - A lock is only as reliable as its store.  A Redis server that loses its memory (a crash
  *    without persistence, a failover to a lagging replica, FLUSHALL, eviction) forgets the holder.
  *    So send the fence of lk_lock_acquire() with each write, and let the protected resource refuse
  *    a fence that is smaller than the largest one it has seen.
- *  - If the store's clock runs, or is slewed, more than 1 % faster than the client's clock, leases
- *    end too early.  `latchkey doctor` measures the rate.
+ *  - If the store's clock runs more than 1 % faster than the client's clock (even for a while, when
+ *    it is slewed), leases end too early.  `latchkey doctor` measures the difference.
  *  - A process that is stopped for longer than its lease loses the lock, and learns of the loss
  *    only when it runs again.  The fence protects the resource in this case as well.
  *  - After fork(), calls of the child on its parent's handles return LK_EFORKED.  The child must
@@ -43,26 +44,30 @@
  * Conventions
  *
  *  - A function that can fail returns an lk_err, which is LK_OK (0) on success.  Results are
- *    written through the last arguments, and only on success unless a comment says otherwise.
- *    lk_errmsg() describes the calling thread's last failure.
- *  - Times are milliseconds in an int64_t.  A wait of 0 is a try: the call does not wait.  A wait
- *    of LK_FOREVER (-1) has no limit.
- *  - The library copies strings that it receives.  A string that it returns remains valid until its
- *    handle is closed.
+ *    written through pointers, the last arguments; a failed call leaves them unchanged unless a
+ *    comment says otherwise.  lk_errmsg() describes the calling thread's last failure.
+ *  - An error that a comment lists without a text has the meaning of lk_err_text().
+ *  - Times are milliseconds in an int64_t.  A wait of 0 is a try: the call asks once, and waits
+ *    only for the response.  A wait of LK_FOREVER (-1) has no limit.
+ *  - The library copies strings that it receives.  The strings that it returns are constant, except
+ *    those of lk_errmsg() and lk_client_id().
  *  - A function that takes a name also takes its length in bytes; 0 means that the name ends at its
  *    NUL.
- *  - NULL for a handle, a name, a result or a function is LK_EINVALID, unless a comment allows it.
- *    A function that returns no lk_err returns 0, false, "" or LK_STATE_NONE in this case.  Closing
- *    NULL does nothing.
+ *  - A function returns LK_EINVALID if a handle, a name, a result or a function is NULL, unless its
+ *    comment allows NULL; the lists of errors do not repeat this.  A function that returns no
+ *    lk_err returns 0, false, "" or LK_STATE_NONE in this case.  Closing NULL does nothing.
  *  - Options may be NULL.  An options struct whose bytes are all zero selects all defaults:
  *    initialise it with {0} and set the members that you need.
  *  - A struct that the library fills ends in reserved members, which it sets to 0.  Later versions
  *    will put new members there, so that the size of the struct stays the same.
- *  - A call on a handle while another thread closes it returns LK_ECLOSED.
+ *  - The close of a handle ends the waits on it with LK_ECANCELED; the close of a client ends all
+ *    its waits with LK_ECLOSED.  LK_ECLOSED is also the result of a call that a callback makes on
+ *    what is being closed.
  *  - Each function says which threads may call it.  "Any thread" includes several threads at once.
- *  - Callbacks run in a thread of the library, which holds no lock of the library meanwhile.  They
- *    may call every function except lk_client_close(), lk_lock_close(), lk_semaphore_close() and
- *    lk_latch_close().  The log function must not call the library at all.
+ *  - on_lost and log functions run in threads of the library, which hold none of its mutexes
+ *    meanwhile.  An on_lost function may call every function except lk_client_close(),
+ *    lk_lock_close(), lk_semaphore_close() and lk_latch_close(); a log function may call none.
+ *    The other functions that a program passes run in the calling thread.
  *  - No function prints, exits, aborts, changes the disposition of a signal, or raises SIGPIPE. */
 #ifndef LATCHKEY_H
 #define LATCHKEY_H
@@ -84,18 +89,18 @@ extern "C" {
 #endif
 
 #define LK_VERSION "0.2.0"
-#define LK_VERSION_NUM 200 /* 10000 * major + 100 * minor + patch, for #if */
+#define LK_VERSION_NUM 200 /* 10000 * major + 100 * minor + patch, for use in #if */
 #define LK_FOREVER ((int64_t)-1)
-#define LK_NAME_MAX 512 /* bytes in a name, which has at least 1; any bytes */
+#define LK_NAME_MAX 512 /* bytes in a name, at least 1; of any value */
 #define LK_LEASE_MIN_MS 100
 #define LK_LEASE_MAX_MS 86400000
 #define LK_LEASE_DEFAULT_MS 10000
 #define LK_LABEL_MAX 128           /* bytes in a label, without the NUL */
 #define LK_HOLDER_ID_SIZE 40       /* bytes of a holder id, with its NUL */
-#define LK_PERMITS_MAX 2147483647  /* of a semaphore */
-#define LK_COUNT_MAX 2147483647    /* of a latch */
+#define LK_PERMITS_MAX 2147483647  /* the largest capacity of a semaphore */
+#define LK_COUNT_MAX 2147483647    /* the largest count of a latch */
 #define LK_STEP_MAX 256            /* bytes in the name of a latch's step, without the NUL */
-#define LK_TTL_MIN_MS 1000         /* of a semaphore or latch after its last use */
+#define LK_TTL_MIN_MS 1000         /* limits of the TTLs of semaphores and latches */
 #define LK_TTL_MAX_MS 86400000000  /* 1,000 days */
 #define LK_TTL_DEFAULT_MS 86400000 /* a day */
 
@@ -108,28 +113,27 @@ LK_API const char *lk_version(void);
 /* Each error: its name, its number, its meaning in one line. */
 #define LK_ERR_MAP(X)                                                                              \
 	X(LK_OK, 0, "success")                                                                     \
-	X(LK_EBUSY, 1, "held by another owner, and the wait was 0")                                \
-	X(LK_ETIMEDOUT, 2, "not acquired in time; nothing was left behind")                        \
+	X(LK_EBUSY, 1, "not available at once, and the wait was 0")                                \
+	X(LK_ETIMEDOUT, 2, "not acquired, or not open, in time; nothing was left behind")          \
 	X(LK_ECANCELED, 3, "the wait was cancelled; nothing was left behind")                      \
 	X(LK_ELOST, 4, "the hold was lost")                                                        \
-	X(LK_ENOTOWNER, 5, "the caller does not hold it")                                          \
-	X(LK_ECLOSED, 6,                                                                           \
-	  "the handle or its client is being closed (a use after that is not checked)")            \
+	X(LK_ENOTOWNER, 5, "the caller does not hold the lock or the permits")                     \
+	X(LK_ECLOSED, 6, "the client or the handle is being closed")                               \
 	X(LK_EFORKED, 7, "this handle belongs to the parent process")                              \
-	X(LK_ECONN, 8, "the store was not reached; the operation did not happen")                  \
-	X(LK_EUNKNOWN, 9, "no response; the operation may have happened")                          \
+	X(LK_ECONN, 8, "the store was not reached, or is not ready; the operation did not happen") \
+	X(LK_EUNKNOWN, 9, "not confirmed by the store; the operation may have happened")           \
 	X(LK_EAUTH, 10, "the store refused the credentials, or a right is missing")                \
 	X(LK_ESERVER, 11, "the store returned an error")                                           \
 	X(LK_EINVALID, 12, "an argument is not valid")                                             \
-	X(LK_EFOREIGN, 13, "the key is not Latchkey's, or has another protocol version")           \
+	X(LK_EFOREIGN, 13, "the key has another kind, format or protocol version")                 \
 	X(LK_ENOMEM, 14, "out of memory")                                                          \
 	X(LK_ESYSTEM, 15, "the operating system refused (descriptors, threads, files)")            \
-	X(LK_EAGAIN, 16, "the store refuses for a moment; the operation did not happen")           \
-	X(LK_EDEADLOCK, 17, "the call would wait for itself")                                      \
+	X(LK_EAGAIN, 16, "the store refuses temporarily; the operation did not happen")            \
+	X(LK_EDEADLOCK, 17, "the call would wait for its own caller")                              \
 	X(LK_ELIMIT, 18, "a count would exceed its limit")                                         \
 	X(LK_ENOSERVER, 19, "no redis-server or valkey-server is installed")                       \
-	X(LK_EMISMATCH, 20, "the state or the holder is not the expected one")                     \
-	X(LK_EABSENT, 21, "there is no such thing in the store, or it has no holder")
+	X(LK_EMISMATCH, 20, "the state, the holder or the capacity is not the expected one")       \
+	X(LK_EABSENT, 21, "there is no such semaphore, latch, holder or server")
 
 typedef enum lk_err {
 #define LK_ERR_ENUM(name, number, text) name = number,
@@ -146,66 +150,72 @@ LK_API const char *lk_err_text(lk_err err);
 
 /* Ambiguous: the failed call may have had its effect, or may still have it later.
  * Retryable: nothing happened, and the same call may succeed later.
- * An ambiguous error is never retryable here, because a repeated call may act twice.  If repeating
- * a function is safe, its comment says so.
+ * An ambiguous error is not retryable in this sense, because a repeated call may act twice.  If
+ * repeating a function is safe, its comment says so.
  *
- *   error         what happened                                              ambiguous  retryable
+ *   error         cause, or what to do                                       ambiguous  retryable
  *   LK_OK         the call succeeded                                         -          -
- *   LK_EBUSY      nothing: another owner holds it                            -          yes
- *   LK_ETIMEDOUT  nothing within the wait                                    -          yes
- *   LK_ECANCELED  nothing: this program ended the wait                       -          -
- *   LK_ELOST      the hold had ended before                                  -          -
- *   LK_ENOTOWNER  nothing                                                    -          -
- *   LK_ECLOSED    nothing: this program closes the handle or the client      -          -
- *   LK_EFORKED    nothing: the child process must open its own client        -          -
- *   LK_ECONN      nothing: the request did not reach the store               -          yes
+ *   LK_EBUSY      held by another owner, too few permits, or not open        -          yes
+ *   LK_ETIMEDOUT  the same, during the whole wait                            -          yes
+ *   LK_ECANCELED  this program ended the wait                                -          -
+ *   LK_ELOST      the hold has ended; a release acknowledges that            -          -
+ *   LK_ENOTOWNER  never acquired by this owner, or released already          -          -
+ *   LK_ECLOSED    this program closes the client or the handle               -          -
+ *   LK_EFORKED    open a client in the child process                         -          -
+ *   LK_ECONN      no connection, or a store that is not ready                -          yes
  *   LK_EUNKNOWN   the request was sent, and may take effect even later       yes        -
- *   LK_EAUTH      nothing, until an operator grants the right                -          -
- *   LK_ESERVER    nothing: an operator must examine the server               -          -
- *   LK_EINVALID   nothing: the call is wrong                                 -          -
- *   LK_EFOREIGN   nothing: another program or version uses the key           -          -
- *   LK_ENOMEM     nothing                                                    -          -
- *   LK_ESYSTEM    nothing                                                    -          -
- *   LK_EAGAIN     nothing: it loads, is busy, a replica, or lacks replicas   -          yes
- *   LK_EDEADLOCK  nothing: the call could never end                          -          -
- *   LK_ELIMIT     nothing                                                    -          -
- *   LK_ENOSERVER  nothing                                                    -          -
- *   LK_EMISMATCH  nothing: query the present state first                     -          -
- *   LK_EABSENT    nothing                                                    -          -
+ *   LK_EAUTH      an operator must grant the right                           -          -
+ *   LK_ESERVER    an operator must examine the server                        -          -
+ *   LK_EINVALID   mend the call; lk_errmsg() names the argument              -          -
+ *   LK_EFOREIGN   another program, kind or version uses the key              -          -
+ *   LK_ENOMEM     memory ran out in this process                             -          -
+ *   LK_ESYSTEM    lk_errmsg() has the cause                                  -          -
+ *   LK_EAGAIN     the store is loading, busy, a replica, or lacks replicas   -          yes
+ *   LK_EDEADLOCK  the call could never end                                   -          -
+ *   LK_ELIMIT     lk_errmsg() names the limit                                -          -
+ *   LK_ENOSERVER  install one; lk_errmsg() says how                          -          -
+ *   LK_EMISMATCH  query the present state first                              -          -
+ *   LK_EABSENT    lk_errmsg() names what is absent                           -          -
+ *
+ * With the errors that are not ambiguous the call has changed nothing, except where its comment
+ * says otherwise: lk_lock_run() returns LK_ELOST and LK_ENOTOWNER after its function was called.
  *
  * Any thread. */
 LK_API bool lk_err_is_ambiguous(lk_err err);
 LK_API bool lk_err_is_retryable(lk_err err);
 
-/* Describe the calling thread's last failed call in one sentence that names its subject, such as
+/* Describe the calling thread's last failed call in one sentence that names what failed, such as
  * "127.0.0.1:6379: connection refused".  Text from other programs is escaped to printable ASCII.
  * Never NULL; "" before the first failure.  Valid until the thread's next failed call. */
 LK_API const char *lk_errmsg(void);
 
 /* ---- Client ------------------------------------------------------------------------------- */
 
-/* One identity at one store.  Its handles share two connections and one thread. */
+/* A client has one identity, at one store.  Its handles share two connections and one thread.  A
+ * second thread runs on_lost functions if a handle has one; another one runs while it reconnects.
+ */
 typedef struct lk_client lk_client;
 
 typedef enum lk_log_level { LK_LOG_ERROR = 1, LK_LOG_WARN, LK_LOG_INFO, LK_LOG_DEBUG } lk_log_level;
 
-/* Receive one log line, escaped and without a newline.  Called in a thread of the library, which
- * holds no lock.  Return quickly: the next connection and lk_client_close() wait for this function.
+/* Receive one log line, escaped and without a newline.  The function must return quickly: meanwhile
+ * the client cannot reconnect, and lk_client_close() waits.
  *
- * After lk_client_open() the lines about the connection are, at LK_LOG_WARN, "connection lost: WHY"
- * and, for each failed attempt, "cannot connect: WHY"; and at LK_LOG_INFO "WHERE: connected". */
+ * The lines about the connection, after lk_client_open(), are "connection lost: WHY" and, for each
+ * failed attempt, "cannot connect: WHY" (both LK_LOG_WARN), and "WHERE: connected" (LK_LOG_INFO).
+ */
 typedef void lk_log_fn(void *arg, lk_log_level level, const char *line);
 
 /* Options of lk_client_open(); they take precedence over the URL. */
 typedef struct lk_client_options {
 	int64_t connect_timeout_ms; /* from name look-up to log-in, 0 = 5,000 */
 	int64_t command_timeout_ms; /* for one request, 0 = 2,000 */
-	int64_t keepalive_ms;       /* silence before TCP probes, 0 = 15,000 */
+	int64_t keepalive_ms;       /* idle time before a TCP keepalive probe, 0 = 15,000 */
 	const char *prefix;         /* of keys and channels, NULL = "lk"; [A-Za-z0-9._-]{1,32} */
 	const char *user;           /* NULL = the URL's, or the server's default user */
 	const char *password;       /* NULL = the URL's, or none */
 	const char *client_name;    /* shown by CLIENT LIST, NULL = "latchkey" */
-	const char *label;          /* describes this client to people; NULL = the program's name */
+	const char *label;          /* shown to people with its holds; NULL = the program's name */
 	lk_log_fn *log;             /* NULL = no log */
 	void *log_arg;              /* passed to log; the library does not free it */
 	lk_log_level log_level;     /* 0 = LK_LOG_WARN */
@@ -220,24 +230,24 @@ typedef struct lk_client_options {
  *        local:  (also NULL) a private server of this user on this machine; the call starts it if
  *        it does not run
  *        options: db, user, password, client_name, prefix, connect_timeout, command_timeout,
- *        keepalive (milliseconds), lazy (0 or 1); bytes with a meaning in URLs are percent-encoded
+ *        keepalive (milliseconds), lazy (0 or 1); percent-encode bytes that have a meaning in URLs
  *
- * LK_OK         connected, logged in, subscribed, rights for messages checked; with lazy: the URL
- *               and the options are valid
+ * LK_OK         connected, logged in, subscribed; a message of the client to itself was published.
+ *               With lazy: the URL and the options are valid
  * LK_EINVALID   the URL or an option is wrong; lk_errmsg() names it
  * LK_ECONN      the store was not reached within the connect timeout, or it is not ready: it loads
- *               its data, is busy, or is a replica
+ *               its data, is busy, is a replica, or has its maximum of clients
  * LK_EAUTH      the credentials are wrong, or a right is missing; lk_errmsg() names the right
  * LK_ESERVER    the server returned another error, or is no Redis
  * LK_ENOSERVER  local: without a server binary; lk_errmsg() says what to install
  * LK_ESYSTEM    no descriptor, no thread, or the directory of local: is not safe to use
  * LK_ENOMEM
  *
- * With lazy, the call looks up no name, opens no connection and starts no server.  A thread of the
- * library connects at the first call that needs the store.  Until the client has been connected
- * once, such a call returns within its wait plus one command timeout: with LK_ECONN if no request
- * was sent.  If waiting cannot help (LK_EAUTH, LK_ESERVER, LK_ENOSERVER, LK_EINVALID), it returns
- * at once.  Later, a lazy client behaves as any other.
+ * With lazy, the call looks up no host name, opens no connection and starts no server.  A thread of
+ * the library connects at the first call that needs the store.  Until the first connection
+ * succeeds, a call that could send no request returns LK_ECONN after its wait plus one command
+ * timeout at most.  If waiting cannot help (LK_EAUTH, LK_ESERVER, LK_ENOSERVER, LK_EINVALID), it
+ * returns that error at once.  After that, a lazy client behaves as any other.
  *
  * Any thread.  A process may have any number of clients. */
 LK_API LK_MUST_USE lk_err lk_client_open(const char *url, const lk_client_options *options,
@@ -245,38 +255,37 @@ LK_API LK_MUST_USE lk_err lk_client_open(const char *url, const lk_client_option
 
 /* Close a client and all its handles; do not use any of them afterwards.  Waits in other threads
  * end with LK_ECLOSED (LK_EUNKNOWN, if the store does not confirm the end).  All holds are
- * released, without a call of on_lost.  The function returns when the store has confirmed this, one
- * command timeout later at most, and when no callback runs any more.  It does not wait for holds
- * that expired, or that the store reported as broken or gone, since these need no confirmation.
+ * released, without a call of on_lost.  The function waits for the confirmation of the releases,
+ * one command timeout at most, and for running callbacks, without a limit.  Holds that have
+ * expired, or that the store reported as broken or gone, need no confirmation.
  *
  * LK_OK         nothing is left behind
  * LK_EUNKNOWN   closed, but the store did not confirm a release, or refused it: that hold expires
- *               with its lease
+ *               with its lease.  Or a step of a latch is not confirmed: it may have been counted
  * LK_EDEADLOCK  called in a callback of this client; nothing changed
  * LK_EFORKED    called in a child process; closed the child's copies of the sockets, sent nothing
  *
- * NULL does nothing.  One thread; meanwhile no other thread may start a call on this client or on
- * its handles. */
+ * One thread; from then on no other thread may start a call on this client or on its handles. */
 LK_API lk_err lk_client_close(lk_client *client);
 
 /* Return the client's identity, 22 characters that no other client ever has.  Valid until the
  * close.  Any thread. */
 LK_API const char *lk_client_id(const lk_client *client);
 
-/* Counters of a client since it was opened, for monitoring.  Counts and sums only grow.  A name
- * with max is the largest value so far.  A name that ends in _us is in microseconds of the client's
- * clock; each time is rounded before it is added. */
+/* Counters of a client since it was opened, for monitoring.  All of them only grow.
+ * A member with max in its name is the largest value so far.  A member whose name ends in _us is in
+ * microseconds of the client's clock; each time is rounded before it is added. */
 typedef struct lk_counters {
 	/* Calls of lk_lock_acquire() and lk_semaphore_acquire().  Each call counts as one of
 	 * acquired, reentered, busy, timed_out, canceled, failed.  A call that fails before its
-	 * first attempt is not counted (LK_EINVALID, LK_ENOMEM, LK_EFORKED, LK_ECLOSED of a closed
-	 * client). */
+	 * first attempt is not counted (LK_EINVALID, LK_ENOMEM, LK_EFORKED, LK_ECLOSED because the
+	 * close had begun). */
 	int64_t acquired;      /* LK_OK, a new hold; several permits of one call count as one */
-	int64_t acquired_us;   /* of these, from the call to the grant */
-	int64_t by_thread;     /* of these, by hand-over from a thread of this client, no request */
-	int64_t by_message;    /* of these, granted by a message after another hold's end */
-	int64_t waited;        /* of these, after a wait in the store's queue or behind a thread */
-	int64_t waited_us;     /* of those that waited, from the call to the grant */
+	int64_t acquired_us;   /* sum of their times from the call to the grant */
+	int64_t by_thread;     /* of acquired: handed over by a thread of this client, no request */
+	int64_t by_message;    /* of acquired: granted by a message, after another hold's end */
+	int64_t waited;        /* of acquired: waited in the store's queue or behind a thread */
+	int64_t waited_us;     /* sum of their times from the call to the grant */
 	int64_t waited_max_us; /* the longest of them */
 	int64_t reentered;     /* LK_OK, the same owner held it already */
 	int64_t busy;          /* LK_EBUSY */
@@ -284,18 +293,19 @@ typedef struct lk_counters {
 	int64_t canceled;      /* LK_ECANCELED, LK_ECLOSED */
 	int64_t failed;        /* any other error */
 	/* Holds that have ended: released, handed over to a thread, lost, or closed.  Permits that
-	 * were acquired with NULL for the hold make none. */
+	 * were acquired with NULL for the hold are not counted here. */
 	int64_t holds;
 	int64_t held_us;     /* from the grant to the call that released it, or to the loss */
 	int64_t held_max_us; /* the longest of them */
-	int64_t lost[8];     /* by lk_lost_reason; lost[0] is the sum.  If the store no longer has
-	                      * the hold at its release, this counts as taken */
+	int64_t lost[8];     /* by lk_lost_reason; lost[0] is the sum.  A release that finds no
+	                      * hold in the store counts as LK_LOST_TAKEN */
 	/* Renewals that the store confirmed, including extensions of renewed holds.  A renewal is
-	 * due after a third of the lease, or a little earlier, to send several together.  Another
-	 * one is due when a thread starts to wait behind the hold; it reports this to the store. */
+	 * due after a third of the lease, or a little earlier, so that several are sent together.
+	 * Another one, which reports the wait to the store, is due when a thread of this client
+	 * starts to wait for a lock that the client holds. */
 	int64_t renewed;
-	int64_t late_us;            /* how late they were sent */
-	int64_t late_max_us;        /* the latest of them */
+	int64_t late_us;            /* sum of the times by which they were sent too late */
+	int64_t late_max_us;        /* the longest of them */
 	int64_t lease_max_permille; /* the largest part of a lease that had passed when its renewal
 	                             * was confirmed: up to 340 is normal, above 500 the hold was
 	                             * UNSURE, at 1,000 it is lost */
@@ -303,12 +313,12 @@ typedef struct lk_counters {
 	int64_t awaited; /* lk_latch_await() */
 	int64_t stepped; /* lk_latch_down() */
 	/* The store. */
-	int64_t requests;    /* for locks, permits and latches, also repeated; not queries, PING */
+	int64_t requests;    /* on locks, permits, latches, with repeats; not queries, PING */
 	int64_t connected;   /* connections made; 1 after lk_client_open(), 0 if lazy */
 	int64_t reserved[8]; /* zero */
 } lk_counters;
 
-/* Read all counters as of one moment.  No I/O, never blocks.
+/* Read all counters, as they were at one moment.  No I/O, never blocks.
  *
  * LK_OK, LK_EFORKED.  Any thread, but not during lk_client_close(). */
 LK_API lk_err lk_client_counters(lk_client *client, lk_counters *counters);
@@ -319,23 +329,24 @@ LK_API lk_err lk_client_counters(lk_client *client, lk_counters *counters);
 typedef struct lk_lock lk_lock;
 
 typedef enum lk_owner {
-	LK_OWNER_THREAD = 0, /* the acquiring thread owns it; it alone re-enters and releases */
+	LK_OWNER_THREAD = 0, /* the acquiring thread; only this thread re-enters and releases */
 	/* The handle owns the hold, and any thread may release it through the handle.  A handle is
-	 * a different owner from every thread.  So a thread that holds the lock as a thread, and
-	 * waits for it through such a handle, would wait for itself: LK_EDEADLOCK. */
+	 * a different owner from every thread.  So a thread that holds the lock by LK_OWNER_THREAD,
+	 * and waits for it through such a handle, would wait for itself: LK_EDEADLOCK. */
 	LK_OWNER_HANDLE = 1,
 } lk_owner;
 
 typedef enum lk_state {
 	LK_STATE_NONE = 0,   /* the caller holds nothing */
-	LK_STATE_HELD = 1,   /* held; the lease runs, and the store can be reached */
-	LK_STATE_UNSURE = 2, /* held; the lease still runs, but renewing it fails */
+	LK_STATE_HELD = 1,   /* held */
+	LK_STATE_UNSURE = 2, /* held, but the lease may end: the connection is down, or a renewal
+	                      * failed or is late (half of the lease has passed); never if fixed */
 	LK_STATE_LOST = 3,   /* no longer held; a release acknowledges this */
 } lk_state;
 
 typedef enum lk_lost_reason {
 	LK_LOST_EXPIRED = 1,  /* the lease ended before it could be renewed */
-	LK_LOST_TAKEN = 2,    /* the store no longer has it: emptied, failed over, key deleted */
+	LK_LOST_TAKEN = 2,    /* the store lost it: emptied, failed over, key deleted */
 	LK_LOST_BROKEN = 3,   /* another client broke the lock */
 	LK_LOST_MAX_HOLD = 4, /* max_hold_ms passed; the library released the lock */
 	LK_LOST_THREAD = 5,   /* the owning thread ended; the library released the lock */
