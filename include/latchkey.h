@@ -355,9 +355,9 @@ typedef enum lk_lost_reason {
 /* "expired", "taken", "broken", "max-hold", "thread-ended".  Never NULL.  Any thread. */
 LK_API const char *lk_lost_reason_name(lk_lost_reason reason);
 
-/* Receive the report of a loss: once for each lost hold, by the end of its lease (unless the
- * scheduler delays the thread).  Called in the client's callback thread, one callback at a time,
- * with no lock held.  A callback that blocks delays only other callbacks. */
+/* Receive the report of a loss: once for each lost hold, at the latest when its lease ends (unless
+ * the scheduler delays the thread).  The client's callback thread calls one function at a time, so
+ * a function that blocks delays only other callbacks. */
 typedef void lk_lost_fn(void *arg, lk_lock *lock, uint64_t fence, lk_lost_reason reason);
 
 typedef struct lk_lock_options {
@@ -365,7 +365,7 @@ typedef struct lk_lock_options {
 	int64_t max_hold_ms; /* a hold ends after this time, 1,000 days at most; 0 = no limit */
 	bool fixed;          /* do not renew: the hold ends with its lease unless extended */
 	lk_owner owner;      /* the owner of a hold, 0 = the calling thread */
-	const char *label;   /* describes the holder to people, instead of the client's label */
+	const char *label;   /* shown to people instead of the client's label */
 	lk_lost_fn *on_lost; /* NULL = none */
 	void *on_lost_arg;   /* passed to on_lost; the library does not free it */
 	int64_t reserved[8]; /* zero */
@@ -382,57 +382,60 @@ LK_API LK_MUST_USE lk_err lk_lock_open(lk_client *client, const char *name, size
 
 /* Close a handle.  Its waits end as by lk_lock_cancel(), and its holds are released in the
  * background.  The function returns when no other call and no callback uses the handle any more.
- * NULL does nothing.
  *
  * LK_OK, LK_EDEADLOCK (called in a callback of this client; nothing changed), LK_EFORKED.
- * One thread; meanwhile no other thread may start a call on the handle. */
+ * One thread; from then on no other thread may start a call on the handle. */
 LK_API lk_err lk_lock_close(lk_lock *lock);
 
-/* Acquire the lock; wait at most wait_ms.  Waiters are served FIFO.  An owner that already holds
- * the lock re-enters at once and without a request, through any handle of the client.
+/* Acquire the lock; wait at most wait_ms.  Waiters are served FIFO, except that threads of one
+ * client may hand the lock over to each other first: 16 times in a row at most while another client
+ * waits.  A thread that already holds the lock re-enters at once and without a request, through any
+ * LK_OWNER_THREAD handle of the client on this name.  A handle that owns the hold (LK_OWNER_HANDLE)
+ * re-enters in the same way.
  *
  *   wait_ms  milliseconds; 0 = try once, LK_FOREVER = no limit
  *   fence    receives the hold's fence (fencing token), a number that is larger than the fence of
- *            every earlier hold.  A re-entry receives the hold's fence again.  Send the fence with
- *            each write to the resource that the lock protects, and let the resource refuse a fence
- *            that is smaller than the largest one it has seen.  Nothing else stops a late write of
- *            a holder that was suspended for longer than its lease.  May be NULL, if the resource
- *            cannot compare fences
+ *            every earlier hold of the lock; the README has the conditions if the store loses its
+ *            memory.  A re-entry receives the hold's fence again.  Send the fence with each write
+ *            to the resource that the lock protects, and let the resource refuse a fence that is
+ *            smaller than the largest one it has seen.  Nothing else stops a late write of a holder
+ *            that was suspended for longer than its lease.  May be NULL, if the resource cannot
+ *            compare fences
  *
- * LK_OK         held; renewed in the background until released, or, if fixed, until the lease ends
+ * LK_OK         held.  The lease is renewed in the background until the release.  If fixed, it is
+ *               not renewed, and the hold ends with it
  * LK_EBUSY      not held: another owner holds it, and wait_ms is 0; nothing is left behind
  * LK_ETIMEDOUT  not held; nothing is left behind
  * LK_ECANCELED  not held: lk_lock_cancel() or lk_lock_close(); nothing is left behind
- * LK_ECLOSED    not held: lk_client_close(), or another thread closes the handle
- * LK_ELOST      the caller's hold was lost and has not been released yet; nothing changed
+ * LK_ECLOSED    not held: lk_client_close(), or the call began during a close
+ * LK_ELOST      the caller's hold was lost, and is not released yet: acknowledge the loss first
  * LK_ECONN      not held: the store was not reached, and no request was sent
- * LK_EUNKNOWN   not held: the store did not respond, or refused to end the wait.  It may still
- *               grant the lock later; the client then releases it when the grant's message arrives,
- *               and the grant expires after one lease at most.  Repeating the call is safe
+ * LK_EUNKNOWN   not held: the store did not respond, or did not confirm that the wait has ended.
+ *               So the store may still grant the lock.  The client then releases it when the
+ *               grant's message arrives, and the grant expires after one lease at most.  Repeating
+ *               the call is safe
  * LK_EAUTH, LK_ESERVER, LK_EFOREIGN   not held: the store refused; lk_errmsg() has the reason.
  *               LK_ESERVER also means that the counter of fences is damaged or used up
- * LK_EAGAIN     not held: the store refused for a moment, and wait_ms is 0
+ * LK_EAGAIN     not held: the store refused temporarily, and wait_ms is 0.  A longer wait repeats
+ *               the request until it is over
  * LK_EINVALID   wait_ms is below -1
- * LK_EDEADLOCK  not held: the hold would belong to the handle (LK_OWNER_HANDLE), but the calling
- *               thread itself holds the lock as a thread, renewed and without max_hold_ms.  The
- *               wait could never end.  If wait_ms is 0, this is LK_EBUSY
+ * LK_EDEADLOCK  not held: the handle would own the hold (LK_OWNER_HANDLE), but the calling thread
+ *               holds the lock by LK_OWNER_THREAD, renewed and without max_hold_ms.  So the wait
+ *               could never end.  If wait_ms is 0, this is LK_EBUSY
  * LK_ELIMIT     re-entered 2^31 - 1 times; the hold is unchanged
  * LK_ENOMEM, LK_EFORKED   not held
  *
- * If the store refuses for a moment (see LK_EAGAIN), the library repeats the request until the wait
- * is over.
- *
  * Returns within wait_ms plus one command timeout.  Any thread.  The owner of the hold is the
- * caller, or the handle (LK_OWNER_HANDLE). */
+ * calling thread, or the handle (LK_OWNER_HANDLE). */
 LK_API LK_MUST_USE lk_err lk_lock_acquire(lk_lock *lock, int64_t wait_ms, uint64_t *fence);
 
-/* Release one acquisition.  The release of the last one hands the lock to the first waiter.
+/* Release one acquisition.  The release of the last one hands the lock to the next waiter.
  *
- * LK_OK         released, or one re-entry less
- * LK_ELOST      the hold had been lost; one release for each acquisition acknowledges the loss
+ * LK_OK         released; after a re-entry: the hold's count is one lower
+ * LK_ELOST      the hold had been lost; release once for each acquisition, to acknowledge the loss
  * LK_ENOTOWNER  the caller does not hold the lock; nothing changed
  * LK_EUNKNOWN   the caller no longer holds the lock, but the store has not confirmed the release.
- *               The library completes it in the background, at the latest when the lease ends.
+ *               The library repeats it in the background, until the hold expires with its lease.
  *               Repeating the call is not needed
  * LK_EFORKED, LK_ECLOSED
  *
@@ -440,25 +443,25 @@ LK_API LK_MUST_USE lk_err lk_lock_acquire(lk_lock *lock, int64_t wait_ms, uint64
 LK_API lk_err lk_lock_release(lk_lock *lock);
 
 /* End every wait that is in progress on this handle with LK_ECANCELED (LK_EUNKNOWN, if the store
- * does not confirm that nothing is left).  Later waits are not affected.
+ * does not confirm that nothing is left behind).  Later waits are not affected.
  *
  * LK_OK (also if there was no wait), LK_EFORKED, LK_ECLOSED.  Any thread. */
 LK_API lk_err lk_lock_cancel(lk_lock *lock);
 
 /* Give the caller's hold a lease of lease_ms from now.  This is meant for a fixed lease; a renewed
  * one continues to be renewed.  The store never shortens a lease: if lease_ms is less than what is
- * left, the hold expires earlier only on the client's side, and the client then releases it.
+ * left, the client ends the hold after lease_ms, unless it is renewed, and releases it then.
  *
- * LK_OK         the hold lasts for lease_ms, less a margin of 1 % and 2 ms, from when the request
- *               was sent
+ * LK_OK         the hold lasts for lease_ms, less a margin of 1 % and 2 ms, counted from when the
+ *               request was sent
  * LK_ENOTOWNER  the caller does not hold the lock
  * LK_ELOST      the hold was lost
  * LK_ECONN, LK_EAGAIN  not extended
- * LK_EUNKNOWN   perhaps extended, but the caller must assume the old end.  Repeating the call is
+ * LK_EUNKNOWN   perhaps extended; only the old end of the lease is certain.  Repeating the call is
  *               safe
  * LK_EINVALID, LK_ESERVER, LK_EAUTH, LK_ENOMEM, LK_EFORKED, LK_ECLOSED   not extended
  *
- * Only the owner. */
+ * Any thread if the handle owns the hold; otherwise only the owner. */
 LK_API LK_MUST_USE lk_err lk_lock_extend(lk_lock *lock, int64_t lease_ms);
 
 /* A function that is called while the lock or the permits are held.  fence is the fence of the
@@ -483,32 +486,34 @@ typedef struct lk_run {
 /* Acquire the lock, call a function, release the lock.
  *
  *   wait_ms  as for lk_lock_acquire()
- *   fn       called once, in this thread, if the lock was acquired
+ *   fn       called once, in the calling thread, if the lock was acquired
  *   arg      passed to fn
  *   out      receives the outcome, also if the call fails, except with LK_EINVALID; may be NULL
  *
- * LK_OK         fn was called, and the lock was held all the time; out->result is its result
- * LK_ELOST      fn was called, but the hold was lost while it ran (out->lost): another client may
- *               have held the lock at the same time.  If the stage is LK_RUN_ACQUIRE, as
- *               lk_lock_acquire()
- * LK_EUNKNOWN   fn was called, and the release is not confirmed, as by lk_lock_release().  If the
- *               stage is LK_RUN_ACQUIRE, as lk_lock_acquire()
- * LK_ENOTOWNER  fn was called, and released the hold itself
- * LK_EINVALID   lock or fn is NULL, or wait_ms is below -1; fn was not called
- * Other errors as lk_lock_acquire() and lk_lock_release(); out->stage says which of them failed.
+ * If out->stage is LK_RUN_ACQUIRE, fn was not called, and the error is that of lk_lock_acquire().
+ * Otherwise fn was called:
  *
- * Any thread.  fn may acquire and release the lock again, as any owner may. */
+ * LK_OK         the lock was held all the time; out->result is the result of fn
+ * LK_ELOST      the hold was lost while fn ran (out->lost): another client may have held the lock
+ *               at the same time
+ * LK_EUNKNOWN   the release is not confirmed, as by lk_lock_release()
+ * LK_ENOTOWNER  fn released the hold itself
+ * Other errors as lk_lock_release().
+ *
+ * LK_EINVALID means that lock or fn is NULL, or that wait_ms is below -1; fn was not called.
+ *
+ * Any thread.  fn may acquire and release the lock again (a re-entry). */
 LK_API LK_MUST_USE lk_err lk_lock_run(lk_lock *lock, int64_t wait_ms, lk_run_fn *fn, void *arg,
                                       lk_run *out);
 
-/* The caller's own hold, as of one moment. */
+/* The caller's own hold, as it was at one moment. */
 typedef struct lk_hold {
 	uint64_t fence;       /* 0 = the caller holds nothing */
 	int64_t count;        /* a lock: acquisitions not yet released; a semaphore: permits */
 	lk_state state;       /* LK_STATE_NONE: the caller holds nothing, and all members are 0 */
 	lk_lost_reason lost;  /* 0 unless the state is LK_STATE_LOST */
-	int64_t remaining_ms; /* the hold is sure for this time, 0 if lost */
-	char holder_id[LK_HOLDER_ID_SIZE]; /* as other clients see it (lk_party.id), "" if lost */
+	int64_t remaining_ms; /* the hold lasts for this time even without a renewal, 0 if lost */
+	char holder_id[LK_HOLDER_ID_SIZE]; /* shown to other clients (lk_party.id), "" if lost */
 	int64_t reserved[8];               /* zero */
 } lk_hold;
 
@@ -521,10 +526,10 @@ LK_API LK_MUST_USE lk_err lk_lock_snapshot(lk_lock *lock, lk_hold *hold);
 /* Return the state of the caller's hold.  It is computed from the clock, so it is right even if no
  * thread of the library could run.  No I/O, never blocks.  Any thread. */
 LK_API lk_state lk_lock_state(lk_lock *lock);
-/* True if the caller holds the lock and has not lost it.  No I/O, never blocks. */
+/* True if that state is LK_STATE_HELD or LK_STATE_UNSURE.  No I/O, never blocks.  Any thread. */
 LK_API bool lk_lock_is_mine(lk_lock *lock);
 
-/* A holder or waiter.  All text is escaped, and empty or 0 if the client did not supply it. */
+/* A holder or a waiter.  All text is escaped.  What the client did not supply is "" or 0. */
 typedef struct lk_party {
 	char id[LK_HOLDER_ID_SIZE]; /* of this one hold or wait */
 	char host[128];
@@ -541,7 +546,8 @@ typedef struct lk_lock_status {
 	uint64_t fence;        /* of the holder's grant, 0 if not held */
 	int64_t held_ms;       /* since the grant, by the store's clock */
 	int64_t lease_left_ms; /* until the lease ends, unless it is renewed */
-	int64_t queue_len;     /* entries in the queue: one per client and kind of lease */
+	int64_t queue_len;     /* entries in the queue: the threads of a client share one if their
+	                        * handles have the same lease_ms and fixed */
 	int64_t my_rank;       /* entries before this client's first one, -1 = it does not wait */
 	int64_t reserved[8];   /* zero */
 } lk_lock_status;
@@ -552,9 +558,9 @@ typedef struct lk_lock_status {
  * LK_EFORKED, LK_ECLOSED, LK_ENOMEM.  Any thread. */
 LK_API LK_MUST_USE lk_err lk_lock_query(lk_lock *lock, lk_lock_status *status);
 
-/* Query the first max waiters in their order, 1,000 at most, and write their number to *count.  If
- * max is 0, waiters may be NULL.  A failed call may also write to waiters.  Other errors as
- * lk_lock_query(). */
+/* Query the first waiters in the order of the queue, at most max and at most 1,000, and write their
+ * number to *count.  If max is 0, waiters may be NULL.  A failed call may also write to waiters.
+ * Other errors as lk_lock_query().  Any thread. */
 LK_API LK_MUST_USE lk_err lk_lock_waiters(lk_lock *lock, size_t max, lk_party *waiters,
                                           size_t *count);
 
@@ -576,16 +582,16 @@ LK_API LK_MUST_USE lk_err lk_lock_break(lk_lock *lock, const char *if_holder);
 /* ---- Semaphore ---------------------------------------------------------------------------- */
 
 /* A handle on one named counting semaphore.  A semaphore has a capacity of permits.  Each hold has
- * some of the permits, a fence, and a lease that is renewed; it ends by release or loss.  The
- * permits of a dead process come back when its lease ends.  Waiters are served FIFO: later requests
- * for few permits do not starve a request for many.
+ * some of the permits, a fence, and a lease that is renewed; the hold ends when it is released or
+ * lost.  If its process dies, the permits become free when the lease ends.  Waiters are served
+ * FIFO: later requests for few permits do not starve a request for many.
  *
- * Permits with a fixed lease that are never released make a rate limit: open the semaphore with
- * fixed and with a lease of the window's length, and acquire with NULL for the hold.  Then no
- * window of that length, wherever it begins, has more grants than the capacity, by the store's
- * clock.  Such a grant is final: it counts from the moment when the store made it, whenever the
- * call returns.  So a client whose round trip is as long as the window also gets grants.  A dead
- * waiter uses up one grant. */
+ * A rate limit of N per window is a semaphore with a capacity of N, opened with fixed and with a
+ * lease_ms of the window's length, whose permits are acquired with NULL for the hold, and so never
+ * released.  Then at most N permits are granted in any window of that length, wherever it begins, by
+ * the store's clock.  Such a grant is final: it counts from the moment when the store made it.  So
+ * a call succeeds even if its response takes as long as the window.  A dead waiter uses up one
+ * grant. */
 typedef struct lk_semaphore lk_semaphore;
 
 /* Receive the report of a loss; as lk_lost_fn. */
@@ -593,27 +599,27 @@ typedef void lk_semaphore_lost_fn(void *arg, lk_semaphore *semaphore, uint64_t h
                                   lk_lost_reason reason);
 
 typedef struct lk_semaphore_options {
-	int64_t capacity;    /* permits, 1..LK_PERMITS_MAX; 0 = that of the existing semaphore */
+	int64_t capacity;    /* permits, 1..LK_PERMITS_MAX; 0 = that which the semaphore has */
 	int64_t ttl_ms;      /* the store keeps the capacity for this time after the last use,
-	                      * 0 = a day; set by the last opening with a capacity */
+	                      * 0 = a day; the latest opening with a capacity sets it */
 	int64_t lease_ms;    /* LK_LEASE_MIN_MS..LK_LEASE_MAX_MS, 0 = 10,000 */
 	int64_t max_hold_ms; /* a hold ends after this time, 1,000 days at most; 0 = no limit */
 	bool fixed;          /* do not renew: a hold ends with its lease unless extended */
-	const char *label;   /* describes the holder to people, instead of the client's label */
+	const char *label;   /* shown to people instead of the client's label */
 	lk_semaphore_lost_fn *on_lost; /* NULL = none */
 	void *on_lost_arg;             /* passed to on_lost; the library does not free it */
 	int64_t reserved[8];           /* zero */
 } lk_semaphore_options;
 
 /* Open a handle on a semaphore; the first opening of a name sets its capacity.  Sends one request.
- * The handle keeps the capacity: if the store forgets the semaphore while the handle is idle (TTL,
- * FLUSHALL), the next acquire makes it again.
+ * The handle keeps the capacity, even if the option was 0: if the store forgets the semaphore while
+ * the handle is idle (TTL, FLUSHALL), the next acquire makes it again.
  *
  * LK_OK
  * LK_EMISMATCH  the semaphore has another capacity, which lk_errmsg() names; lk_semaphore_resize()
  *               changes it
  * LK_EABSENT    capacity is 0, and the semaphore does not exist
- * LK_EUNKNOWN   no handle, but the store may have the capacity.  Repeating the call is safe
+ * LK_EUNKNOWN   no handle, but the store may have made the semaphore.  Repeating the call is safe
  * LK_EINVALID (lk_errmsg() names the option), LK_ENOMEM, LK_ESYSTEM, LK_ECONN, LK_EAGAIN, LK_EAUTH,
  * LK_ESERVER (also if the counter of fences is damaged), LK_EFOREIGN (the name is a lock's or a
  * latch's), LK_ECLOSED, LK_EFORKED   no handle
@@ -634,9 +640,9 @@ LK_API lk_err lk_semaphore_close(lk_semaphore *semaphore);
  *   hold     receives the hold's fence, which names the hold in the functions below.  NULL is
  *            allowed for a fixed handle: then the permits are never released, and come back one
  *            lease after the grant, even after lk_semaphore_close(), lk_client_close() or a crash.
- *            If the store is distant, that may be before the call returns
+ *            If the response is slow, that may be before the call returns
  *
- * LK_OK         held; renewed in the background until released, or, if fixed, until the lease ends
+ * LK_OK         held; renewed as by lk_lock_acquire()
  * LK_EBUSY      not held: too few permits are free, or others wait, and wait_ms is 0; nothing is
  *               left behind
  * LK_ELIMIT     not held: permits exceeds the capacity, which a resize may have lowered during the
@@ -644,7 +650,7 @@ LK_API lk_err lk_semaphore_close(lk_semaphore *semaphore);
  * LK_EINVALID   permits or wait_ms is out of range, or hold is NULL and the handle is not fixed
  * LK_ETIMEDOUT, LK_ECANCELED, LK_ECLOSED, LK_ECONN, LK_EUNKNOWN, LK_EAUTH, LK_ESERVER, LK_EAGAIN,
  * LK_EFOREIGN, LK_ENOMEM, LK_EFORKED   not held; as lk_lock_acquire().  But if hold is NULL, a call
- *               that is repeated after LK_EUNKNOWN may use up the permits twice
+ *               that is repeated after LK_EUNKNOWN may use up permits twice
  *
  * Returns within wait_ms plus one command timeout.  Any thread. */
 LK_API LK_MUST_USE lk_err lk_semaphore_acquire(lk_semaphore *semaphore, int64_t permits,
@@ -656,7 +662,7 @@ LK_API LK_MUST_USE lk_err lk_semaphore_acquire(lk_semaphore *semaphore, int64_t 
  * LK_ELOST      the hold had been lost; this call acknowledges the loss
  * LK_ENOTOWNER  this handle has no such hold; nothing changed
  * LK_EUNKNOWN   the caller no longer has the hold, but the store has not confirmed the release.
- *               The library completes it in the background, at the latest when the lease ends.
+ *               The library repeats it in the background, until the hold expires with its lease.
  *               Repeating the call is not needed
  * LK_EFORKED, LK_ECLOSED
  *
@@ -665,8 +671,8 @@ LK_API lk_err lk_semaphore_release(lk_semaphore *semaphore, uint64_t hold);
 
 /* Release some permits of a hold.  Releasing all of them is the same as lk_semaphore_release().
  *
- * LK_OK         the hold has fewer permits
- * LK_ELIMIT     the hold has fewer permits than that; nothing changed
+ * LK_OK         released; the hold keeps the rest
+ * LK_ELIMIT     permits is more than the hold has; nothing changed
  * LK_EINVALID   permits is below 1; nothing changed
  * LK_EUNKNOWN   the caller no longer has these permits, but the store has not confirmed the
  *               release.  The library completes it in the background.  Do not repeat the call: it
@@ -679,7 +685,7 @@ LK_API lk_err lk_semaphore_release_some(lk_semaphore *semaphore, uint64_t hold, 
 /* As lk_lock_cancel(). */
 LK_API lk_err lk_semaphore_cancel(lk_semaphore *semaphore);
 
-/* As lk_lock_extend(), for this hold.  Any thread. */
+/* As lk_lock_extend(), for the given hold.  Any thread. */
 LK_API LK_MUST_USE lk_err lk_semaphore_extend(lk_semaphore *semaphore, uint64_t hold,
                                               int64_t lease_ms);
 
@@ -693,14 +699,14 @@ LK_API LK_MUST_USE lk_err lk_semaphore_run(lk_semaphore *semaphore, int64_t perm
 LK_API LK_MUST_USE lk_err lk_semaphore_snapshot(lk_semaphore *semaphore, uint64_t hold_fence,
                                                 lk_hold *hold);
 
-/* As lk_lock_state(), for this hold; LK_STATE_NONE if this handle has no such hold. */
+/* As lk_lock_state(), for the given hold; LK_STATE_NONE if this handle has no such hold. */
 LK_API lk_state lk_semaphore_state(lk_semaphore *semaphore, uint64_t hold_fence);
 
 typedef struct lk_semaphore_status {
 	int64_t capacity;
 	int64_t available;   /* capacity minus permits held; may be below 0 after a resize */
-	int64_t holders;     /* holds of all clients */
-	int64_t queue_len;   /* waits of all clients */
+	int64_t holders;     /* number of holds, of all clients */
+	int64_t queue_len;   /* number of waits, of all clients */
 	int64_t my_rank;     /* waits before this client's first one, -1 = it does not wait */
 	int64_t ttl_ms;      /* until the store forgets the semaphore, unless it is used */
 	int64_t reserved[8]; /* zero */
@@ -710,7 +716,7 @@ typedef struct lk_semaphore_status {
  * lk_lock_query(). */
 LK_API LK_MUST_USE lk_err lk_semaphore_query(lk_semaphore *semaphore, lk_semaphore_status *status);
 
-/* A hold, or a wait: then fence, held_ms and lease_left_ms are 0. */
+/* A hold or a wait.  In a wait, fence, held_ms and lease_left_ms are 0. */
 typedef struct lk_ticket {
 	lk_party party;
 	int64_t permits;
@@ -720,19 +726,19 @@ typedef struct lk_ticket {
 	int64_t reserved[8];   /* zero */
 } lk_ticket;
 
-/* Query the first max holds in the order in which their leases end, or the first max waits in the
- * order of the queue; 1,000 at most.  *count receives their number.  If max is 0, the array may be
- * NULL.  A failed call may also write to the array.  Other errors as lk_semaphore_query(). */
+/* Query the first holds in the order in which their leases end, or the first waits in the order of
+ * the queue; at most max and at most 1,000.  *count receives their number.  If max is 0, the array
+ * may be NULL.  A failed call may also write to the array.  Other errors as lk_semaphore_query().
+ * Any thread. */
 LK_API LK_MUST_USE lk_err lk_semaphore_holders(lk_semaphore *semaphore, size_t max,
                                                lk_ticket *holders, size_t *count);
 LK_API LK_MUST_USE lk_err lk_semaphore_waiters(lk_semaphore *semaphore, size_t max,
                                                lk_ticket *waiters, size_t *count);
 
 /* Change the capacity.  If it grows, waiters that now fit are granted at once.  If it shrinks, all
- * holds remain, nothing is granted until the permits held fit, and a wait for more than the
- * capacity ends with LK_ELIMIT.  This handle keeps the new capacity.  Other handles use the
- * capacity that the store has; if the store loses its memory, they use the capacity of their own
- * opening.
+ * holds remain, nothing is granted until the permits held fit into the new capacity, and a wait for
+ * more than the capacity ends with LK_ELIMIT.  This handle keeps the new capacity.  Other handles
+ * use the capacity in the store; if the store loses it, they use that of their own opening.
  *
  * LK_OK
  * LK_EABSENT    the semaphore does not exist (any more)
@@ -774,7 +780,7 @@ typedef struct lk_latch_options {
 	int64_t open_ttl_ms;     /* an open latch stays open for this time, 0 = a day */
 	int64_t counting_ttl_ms; /* a counting latch is forgotten after this time; 0 = never */
 	bool absent_is_open;     /* lk_latch_await() does not wait for an absent latch */
-	const char *label;       /* describes the caller to people, instead of the client's label */
+	const char *label;       /* shown to people instead of the client's label */
 	int64_t reserved[8];     /* zero */
 } lk_latch_options;
 
