@@ -588,9 +588,9 @@ LK_API LK_MUST_USE lk_err lk_lock_break(lk_lock *lock, const char *if_holder);
  *
  * A rate limit of N per window is a semaphore with a capacity of N, opened with fixed and with a
  * lease_ms of the window's length, whose permits are acquired with NULL for the hold, and so never
- * released.  Then at most N permits are granted in any window of that length, wherever it begins, by
- * the store's clock.  Such a grant is final: it counts from the moment when the store made it.  So
- * a call succeeds even if its response takes as long as the window.  A dead waiter uses up one
+ * released.  Then at most N permits are granted in any window of that length, wherever it begins,
+ * by the store's clock.  Such a grant is final: it counts from the moment when the store made it.
+ * So a call succeeds even if its response takes as long as the window.  A dead waiter uses up one
  * grant. */
 typedef struct lk_semaphore lk_semaphore;
 
@@ -761,10 +761,10 @@ LK_API LK_MUST_USE lk_err lk_semaphore_break(lk_semaphore *semaphore, const char
 
 /* ---- Latch -------------------------------------------------------------------------------- */
 
-/* A handle on one named count-down latch.  A latch is absent until its count is set.  Then it
- * counts down, and at zero it is open.  It stays open for a while, for processes that come late;
- * then it is absent again.  Setting an open latch, or resetting any latch, begins a new generation:
- * a step for an old generation never counts on the new one. */
+/* A handle on one named count-down latch.  A latch is absent until its count is set.  Steps count
+ * it down, and at zero it is open.  It stays open for open_ttl_ms, for processes that come late;
+ * then it is absent again.  Setting an open latch, or resetting any latch, begins a new generation.
+ * A step that was sent for one generation never counts in a later one. */
 typedef struct lk_latch lk_latch;
 
 typedef enum lk_latch_state {
@@ -778,8 +778,8 @@ LK_API const char *lk_latch_state_name(lk_latch_state state);
 
 typedef struct lk_latch_options {
 	int64_t open_ttl_ms;     /* an open latch stays open for this time, 0 = a day */
-	int64_t counting_ttl_ms; /* a counting latch is forgotten after this time; 0 = never */
-	bool absent_is_open;     /* lk_latch_await() does not wait for an absent latch */
+	int64_t counting_ttl_ms; /* how long after its set it is forgotten; 0 = never */
+	bool absent_is_open;     /* lk_latch_await() returns LK_OK if the latch is absent */
 	const char *label;       /* shown to people instead of the client's label */
 	int64_t reserved[8];     /* zero */
 } lk_latch_options;
@@ -791,14 +791,14 @@ typedef struct lk_latch_options {
 LK_API LK_MUST_USE lk_err lk_latch_open(lk_client *client, const char *name, size_t name_len,
                                         const lk_latch_options *options, lk_latch **latch);
 
-/* As lk_lock_close().  Unsettled steps continue in the background. */
+/* As lk_lock_close().  Steps that are not confirmed yet continue in the background. */
 LK_API lk_err lk_latch_close(lk_latch *latch);
 
 /* Set an absent or open latch: it counts down from count, 0..LK_COUNT_MAX (0: it is open at once).
  *
  *   was  receives the previous state: LK_LATCH_ABSENT or LK_LATCH_OPEN; may be NULL
  *
- * LK_OK         a new generation counts
+ * LK_OK         set: a new generation has begun
  * LK_EMISMATCH  the latch is counting already (lk_errmsg() has its count); nothing changed
  * LK_EINVALID   count is out of range
  * LK_EFOREIGN   the name is a lock's or a semaphore's
@@ -806,13 +806,13 @@ LK_API lk_err lk_latch_close(lk_latch *latch);
  * LK_ECONN      not set
  * LK_EUNKNOWN   perhaps set.  A repeated call returns LK_EMISMATCH if the first call took effect
  *               and the latch still counts.  If the latch has opened since, the repeated call sets
- *               it again
+ *               it again; so query it first
  * Other errors as lk_lock_query().  Any thread. */
 LK_API LK_MUST_USE lk_err lk_latch_set(lk_latch *latch, int64_t count, lk_latch_state *was);
 
 /* Set a latch in any state, as lk_latch_set(): it begins a new generation.  Waiters keep waiting,
- * for the new generation.  If the call is repeated after LK_EUNKNOWN, the latch forgets steps that
- * were counted in between. */
+ * for the new generation.  If the call is repeated after LK_EUNKNOWN, steps that were counted
+ * between the two calls are lost. */
 LK_API LK_MUST_USE lk_err lk_latch_reset(lk_latch *latch, int64_t count, lk_latch_state *was);
 
 /* Make the latch absent.  Waiters keep waiting until it is set and opens; with absent_is_open their
@@ -821,33 +821,34 @@ LK_API LK_MUST_USE lk_err lk_latch_reset(lk_latch *latch, int64_t count, lk_latc
 LK_API LK_MUST_USE lk_err lk_latch_remove(lk_latch *latch);
 
 typedef struct lk_latch_step {
-	int64_t remaining;   /* after the step; 0 = open */
+	int64_t remaining;   /* the count after the step; 0 = open */
 	bool counted;        /* false: its name was counted before, or the latch was open */
 	int64_t reserved[8]; /* zero */
 } lk_latch_step;
 
-/* Count down.  The step counts exactly once, even if a response is lost and the library repeats the
- * request.
+/* Count down by one step.  It counts exactly once, even if a response is lost and the library
+ * repeats the request.
  *
- *   n          1..LK_COUNT_MAX; more than the remaining count opens the latch
- *   step_name  of 1..LK_STEP_MAX bytes, NULL = none.  Until the latch opens, it counts each name
- *              only once, whichever client sends it.  So a job that counted, crashed and was
- *              restarted counts once
+ *   n          1..LK_COUNT_MAX; the latch opens if n is the remaining count or more
+ *   step_name  of 1..LK_STEP_MAX bytes, NULL = none.  A generation counts each name only once,
+ *              whichever client sends it.  So a job that counted, crashed and was restarted counts
+ *              once
  *   step       receives the result; may be NULL
  *
  * LK_OK        counted, now or before
  * LK_EABSENT   not counted: the latch is absent
  * LK_ECONN     not counted: the store was not reached
- * LK_EUNKNOWN  no response in time.  The step may have been counted.  If not, the library completes
- *              it in the background, unless the latch is removed or the client is closed first.
- *              The library does not do so if the latch was set again before a response arrived, or
- *              if the response was unreadable.  Repeating the call is safe for a step with a name,
- *              as long as the latch is not set again; a step without a name may be counted twice
+ * LK_EUNKNOWN  not confirmed in time: the step may have been counted.  The library repeats it in
+ *              the background until the store responds, unless the latch is removed or set again,
+ *              or the client is closed, before that.  It does not repeat a step whose response was
+ *              unreadable.  Repeating the call is safe for a named step, as long as the latch is
+ *              not set again; a step without a name may be counted twice
  * LK_EFOREIGN  not counted: the name is a lock's or a semaphore's, or an eviction removed the
  *              record of counted steps; then reset the latch
  * LK_EAGAIN, LK_EINVALID, LK_EAUTH, LK_ESERVER, LK_ENOMEM, LK_EFORKED, LK_ECLOSED   not counted
  *
- * The library settles one step at a time for each client and latch.  Any thread. */
+ * A client sends its steps on one latch one after the other, so a call waits for those before it.
+ * Any thread. */
 LK_API LK_MUST_USE lk_err lk_latch_down(lk_latch *latch, int64_t n, const char *step_name,
                                         size_t step_name_len, lk_latch_step *step);
 
@@ -903,13 +904,13 @@ LK_API const char *lk_kind_name(lk_kind kind);
 LK_API LK_MUST_USE lk_err lk_client_name_kind(lk_client *client, const char *name, size_t name_len,
                                               lk_kind *kind);
 
-/* Receive one name, with the bytes that it was opened with.  Return false to end the walk. */
+/* Receive one name, with the bytes that it was opened with.  Return false to stop. */
 typedef bool lk_name_fn(void *arg, const char *name, size_t name_len);
 
-/* Walk the names of all locks that are held or waited for, of all semaphores and of all latches.
- * Needs the right to SCAN.  Names may appear and disappear during the walk; no name is passed
- * twice.  LK_EAUTH: lk_errmsg() names the missing right.  Other errors as lk_lock_query().  The
- * callback runs in the calling thread.  Any thread. */
+/* Call fn for the name of each lock that is held or waited for, each semaphore and each latch, in
+ * the calling thread.  Needs the right to SCAN.  Names may appear and disappear meanwhile; no name
+ * is passed twice.  LK_EAUTH: lk_errmsg() names the missing right.  Other errors as
+ * lk_lock_query().  Any thread. */
 LK_API LK_MUST_USE lk_err lk_client_names(lk_client *client, lk_name_fn *fn, void *arg);
 
 /* ---- The private server of local: --------------------------------------------------------- */
@@ -918,17 +919,18 @@ typedef struct lk_local_info {
 	bool running;
 	int64_t pid;           /* of the server, 0 if it does not run */
 	char socket_path[108]; /* of the server's socket, even if it does not run */
-	char server_path[256]; /* the binary that it was or would be started from; "" if none */
+	char server_path[256]; /* the server's binary, "" if none is installed */
 	int64_t reserved[8];   /* zero */
 } lk_local_info;
 
 /* Start the server unless it runs; two simultaneous calls start one.
  *
- * LK_OK, LK_ENOSERVER, LK_ESYSTEM (the directory belongs to another user or has not mode 0700, or
- * the server does not start: lk_errmsg()), LK_ECONN (started, but never responded).  Any thread. */
+ * LK_OK, LK_ENOSERVER, LK_ESYSTEM (the directory belongs to another user or has another mode than
+ * 0700, or the server does not start: lk_errmsg()), LK_ECONN (perhaps started, but it did not
+ * respond in time; repeating the call is safe).  Any thread. */
 LK_API LK_MUST_USE lk_err lk_local_start(lk_local_info *info);
 
-/* Stop the server, even if it has holders.  LK_OK, LK_EABSENT (it did not run), LK_ESYSTEM.  Any
+/* Stop the server, even while locks are held.  LK_OK, LK_EABSENT (it did not run), LK_ESYSTEM.  Any
  * thread. */
 LK_API LK_MUST_USE lk_err lk_local_stop(void);
 
@@ -937,6 +939,8 @@ LK_API LK_MUST_USE lk_err lk_local_status(lk_local_info *info);
 
 /* ---- Is a server fit for locks? ----------------------------------------------------------- */
 
+/* LK_FIT_WARN: there is a risk, or the topic could not be examined.  LK_UNFIT: locks fail with this
+ * server, or break a promise. */
 typedef enum lk_fitness { LK_FIT = 0, LK_FIT_WARN = 1, LK_UNFIT = 2 } lk_fitness;
 
 typedef struct lk_finding {

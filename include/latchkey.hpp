@@ -20,16 +20,16 @@
  *		nightly.run([](uint64_t fence) { std::cout << "again, with " << fence << "\n"; });
  *	}
  *
- * A failed call throws latchkey::error.  A lock that another owner holds is no failure: the call
- * returns false.
+ * A failed call throws latchkey::error.  A call whose wait ends without the lock
+ * or the permits does not throw: it returns false or an empty result.
  *
  * unlock() never throws, because guards call it in their destructors, even during another
- * exception.  So it also acknowledges a lost hold without an error.  To learn of a loss before
+ * exception.  So it does not report a loss, but acknowledges it.  To learn of a loss before
  * committing results, call is_mine() or state(), or end the hold with release(), which throws
- * LK_ELOST.  The fence stops a holder that does not check.
+ * LK_ELOST.  Only the fence stops a holder that does not check.
  *
- * For everything else (queries, rate limits, resizing, loss callbacks, breaking) call the C
- * function with native_handle(). */
+ * For everything else (queries, rate limits, resizing, breaking) call the C function with
+ * native_handle(); set on_lost in the options. */
 #ifndef LATCHKEY_HPP
 #define LATCHKEY_HPP
 
@@ -93,7 +93,7 @@ inline void check(lk_err err)
 		throw error(err);
 }
 
-/* For calls that wait: false if nothing was acquired in time. */
+/* The result of a call that waits: false if nothing was acquired in time. */
 inline bool got(lk_err err)
 {
 	if (err == LK_EBUSY || err == LK_ETIMEDOUT)
@@ -235,8 +235,8 @@ class client : public detail::owner<lk_client, lk_client_close>
 	}
 };
 
-/* Owns one lk_lock.  The destructor releases the holds that were acquired through it.  Reentrant:
- * the owner may lock it again, through any handle.  Use it by the name latchkey::lock; a class
+/* Owns one lk_lock.  The destructor releases the holds that were acquired through it.  It
+ * may be locked again as lk_lock_acquire() says.  Use it by the name latchkey::lock; a class
  * called lock could not have a member lock(). */
 class named_lock : public detail::owner<lk_lock, lk_lock_close>
 {
@@ -254,13 +254,13 @@ class named_lock : public detail::owner<lk_lock, lk_lock_close>
 		detail::check(lk_lock_acquire(handle_, LK_FOREVER, nullptr));
 	}
 
-	/* False if another owner holds it. */
+	/* Return false if another owner holds it. */
 	bool try_lock()
 	{
 		return acquire(0);
 	}
 
-	/* False if it was not acquired in time. */
+	/* Return false if it was not acquired in time. */
 	template <class Rep, class Period>
 	bool try_lock_for(const std::chrono::duration<Rep, Period> &wait)
 	{
@@ -319,7 +319,7 @@ class named_lock : public detail::owner<lk_lock, lk_lock_close>
 		return detail::call_and_release(fn, fence, release_run(fence));
 	}
 
-	/* The same, but wait for the lock at most for this time.  If it was not acquired in time,
+	/* As run(), but wait for the lock at most for this time.  If it was not acquired in time,
 	 * fn is not called, and the result is an empty std::optional, or false if fn returns
 	 * void. */
 	template <class Rep, class Period, class Function>
@@ -345,7 +345,7 @@ class named_lock : public detail::owner<lk_lock, lk_lock_close>
 		return lk_lock_snapshot(handle_, &hold) == LK_OK ? hold.fence : 0;
 	}
 
-	/* The caller's hold, as of one moment. */
+	/* The caller's hold, as it was at one moment. */
 	lk_hold snapshot() const
 	{
 		lk_hold hold;
@@ -415,8 +415,8 @@ class semaphore : public detail::owner<lk_semaphore, lk_semaphore_close>
 			return hold_ != 0;
 		}
 
-		/* As the destructor, but throws: LK_ELOST if the hold was lost, LK_ENOTOWNER if it
-		 * is empty. */
+		/* As the destructor, but throws: LK_ELOST if the hold was lost, LK_ENOTOWNER if
+		 * there is none. */
 		void release()
 		{
 			const uint64_t hold = need();
@@ -441,7 +441,7 @@ class semaphore : public detail::owner<lk_semaphore, lk_semaphore_close>
 			return hold_;
 		}
 
-		/* The hold, as of one moment; all zero if it is empty. */
+		/* The hold, as it was at one moment; all zero if there is none. */
 		lk_hold snapshot() const
 		{
 			lk_hold hold{};
@@ -549,7 +549,7 @@ class latch : public detail::owner<lk_latch, lk_latch_close>
 		                            &options, &handle_));
 	}
 
-	/* False if it counts already; nothing changed then. */
+	/* Return false if it counts already; nothing changed then. */
 	bool set(int64_t count)
 	{
 		lk_err err = lk_latch_set(handle_, count, nullptr);
@@ -569,7 +569,7 @@ class latch : public detail::owner<lk_latch, lk_latch_close>
 		return step.remaining;
 	}
 
-	/* A step with a name counts once, whichever client sends it. */
+	/* The same for a named step, which counts once, whichever client sends it. */
 	int64_t count_down(const std::string &name, int64_t n = 1)
 	{
 		lk_latch_step step{};
