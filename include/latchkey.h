@@ -49,8 +49,8 @@
  *  - An error that a comment lists without a text has the meaning of lk_err_text().
  *  - Times are milliseconds in an int64_t.  A wait of 0 is a try: the call asks once, and waits
  *    only for the response.  A wait of LK_FOREVER (-1) has no limit.
- *  - The library copies strings that it receives.  The strings that it returns are constant, except
- *    those of lk_errmsg() and lk_client_id().
+ *  - The library copies strings that it receives.  The strings that it returns are constant, unless
+ *    a comment says how long they are valid.
  *  - A function that takes a name also takes its length in bytes; 0 means that the name ends at its
  *    NUL.
  *  - A function returns LK_EINVALID if a handle, a name, a result or a function is NULL, unless its
@@ -232,8 +232,8 @@ typedef struct lk_client_options {
  *        options: db, user, password, client_name, prefix, connect_timeout, command_timeout,
  *        keepalive (milliseconds), lazy (0 or 1); percent-encode bytes that have a meaning in URLs
  *
- * LK_OK         connected, logged in, subscribed; a message of the client to itself was published.
- *               With lazy: the URL and the options are valid
+ * LK_OK         connected, logged in, subscribed to the client's channel, and able to publish
+ *               there; with lazy: the URL and the options are valid
  * LK_EINVALID   the URL or an option is wrong; lk_errmsg() names it
  * LK_ECONN      the store was not reached within the connect timeout, or it is not ready: it loads
  *               its data, is busy, is a replica, or has its maximum of clients
@@ -346,7 +346,7 @@ typedef enum lk_state {
 
 typedef enum lk_lost_reason {
 	LK_LOST_EXPIRED = 1,  /* the lease ended before it could be renewed */
-	LK_LOST_TAKEN = 2,    /* the store lost it: emptied, failed over, key deleted */
+	LK_LOST_TAKEN = 2,    /* it is gone from the store: emptied, failed over, key deleted */
 	LK_LOST_BROKEN = 3,   /* another client broke the lock */
 	LK_LOST_MAX_HOLD = 4, /* max_hold_ms passed; the library released the lock */
 	LK_LOST_THREAD = 5,   /* the owning thread ended; the library released the lock */
@@ -402,8 +402,8 @@ LK_API lk_err lk_lock_close(lk_lock *lock);
  *            that was suspended for longer than its lease.  May be NULL, if the resource cannot
  *            compare fences
  *
- * LK_OK         held.  The lease is renewed in the background until the release.  If fixed, it is
- *               not renewed, and the hold ends with it
+ * LK_OK         held.  The lease is renewed in the background until the release; with the option
+ *               fixed it is not, and the hold ends with it
  * LK_EBUSY      not held: another owner holds it, and wait_ms is 0; nothing is left behind
  * LK_ETIMEDOUT  not held; nothing is left behind
  * LK_ECANCELED  not held: lk_lock_cancel() or lk_lock_close(); nothing is left behind
@@ -435,8 +435,8 @@ LK_API LK_MUST_USE lk_err lk_lock_acquire(lk_lock *lock, int64_t wait_ms, uint64
  * LK_ELOST      the hold had been lost; release once for each acquisition, to acknowledge the loss
  * LK_ENOTOWNER  the caller does not hold the lock; nothing changed
  * LK_EUNKNOWN   the caller no longer holds the lock, but the store has not confirmed the release.
- *               The library repeats it in the background, until the hold expires with its lease.
- *               Repeating the call is not needed
+ *               The library repeats it in the background, at most until the lease ends, when the
+ *               hold expires.  Repeating the call is not needed
  * LK_EFORKED, LK_ECLOSED
  *
  * Any thread if the handle owns the hold; otherwise only the owner. */
@@ -662,8 +662,8 @@ LK_API LK_MUST_USE lk_err lk_semaphore_acquire(lk_semaphore *semaphore, int64_t 
  * LK_ELOST      the hold had been lost; this call acknowledges the loss
  * LK_ENOTOWNER  this handle has no such hold; nothing changed
  * LK_EUNKNOWN   the caller no longer has the hold, but the store has not confirmed the release.
- *               The library repeats it in the background, until the hold expires with its lease.
- *               Repeating the call is not needed
+ *               The library repeats it in the background, at most until the lease ends, when the
+ *               hold expires.  Repeating the call is not needed
  * LK_EFORKED, LK_ECLOSED
  *
  * Any thread. */
@@ -778,7 +778,7 @@ LK_API const char *lk_latch_state_name(lk_latch_state state);
 
 typedef struct lk_latch_options {
 	int64_t open_ttl_ms;     /* an open latch stays open for this time, 0 = a day */
-	int64_t counting_ttl_ms; /* how long after its set it is forgotten; 0 = never */
+	int64_t counting_ttl_ms; /* a latch that counts is forgotten after this time; 0 = never */
 	bool absent_is_open;     /* lk_latch_await() returns LK_OK if the latch is absent */
 	const char *label;       /* shown to people instead of the client's label */
 	int64_t reserved[8];     /* zero */
@@ -919,7 +919,7 @@ typedef struct lk_local_info {
 	bool running;
 	int64_t pid;           /* of the server, 0 if it does not run */
 	char socket_path[108]; /* of the server's socket, even if it does not run */
-	char server_path[256]; /* the server's binary, "" if none is installed */
+	char server_path[256]; /* the binary that a start uses, "" if none is installed */
 	int64_t reserved[8];   /* zero */
 } lk_local_info;
 

@@ -20,8 +20,8 @@
  *		nightly.run([](uint64_t fence) { std::cout << "again, with " << fence << "\n"; });
  *	}
  *
- * A failed call throws latchkey::error.  A call whose wait ends without the lock
- * or the permits does not throw: it returns false or an empty result.
+ * A failed call throws latchkey::error.  A try that fails, or a wait that times out, does not
+ * throw: it returns false or an empty result.
  *
  * unlock() never throws, because guards call it in their destructors, even during another
  * exception.  So it does not report a loss, but acknowledges it.  To learn of a loss before
@@ -235,9 +235,9 @@ class client : public detail::owner<lk_client, lk_client_close>
 	}
 };
 
-/* Owns one lk_lock.  The destructor releases the holds that were acquired through it.  It
- * may be locked again as lk_lock_acquire() says.  Use it by the name latchkey::lock; a class
- * called lock could not have a member lock(). */
+/* Owns one lk_lock.  The destructor releases the holds that were acquired through it.  A held lock
+ * may be locked again by its owner, as by lk_lock_acquire().  Use it by the name latchkey::lock; a
+ * class called lock could not have a member lock(). */
 class named_lock : public detail::owner<lk_lock, lk_lock_close>
 {
       public:
