@@ -179,6 +179,9 @@ LK_API const char *lk_err_text(lk_err err);
  *
  * With the errors that are not ambiguous the call has changed nothing, except where its comment
  * says otherwise: lk_lock_run() returns LK_ELOST and LK_ENOTOWNER after its function was called.
+ * LK_EAUTH has an exception: if the client may run the scripts, but not one of their commands, the
+ * server refuses in the middle of a script, and has executed the part before.  So grant all rights
+ * of docs/protocol.md.
  *
  * Any thread. */
 LK_API bool lk_err_is_ambiguous(lk_err err);
@@ -206,7 +209,7 @@ typedef enum lk_log_level { LK_LOG_ERROR = 1, LK_LOG_WARN, LK_LOG_INFO, LK_LOG_D
  */
 typedef void lk_log_fn(void *arg, lk_log_level level, const char *line);
 
-/* Options of lk_client_open(); they take precedence over the URL. */
+/* Options of lk_client_open(); those that are not 0 take precedence over the URL. */
 typedef struct lk_client_options {
 	int64_t connect_timeout_ms; /* from name look-up to log-in, 0 = 5,000 */
 	int64_t command_timeout_ms; /* for one request, 0 = 2,000 */
@@ -219,13 +222,13 @@ typedef struct lk_client_options {
 	lk_log_fn *log;             /* NULL = no log */
 	void *log_arg;              /* passed to log; the library does not free it */
 	lk_log_level log_level;     /* 0 = LK_LOG_WARN */
-	bool lazy;                  /* connect at the first call that needs the store */
+	bool lazy;                  /* as lazy=1: connect at the first call that needs the store */
 	int64_t reserved[8];        /* zero */
 } lk_client_options;
 
 /* Open a client: connect to the store and log in.
  *
- *   url  redis://[user[:password]@]host[:port][/db][?OPTION=VALUE&...]
+ *   url  redis://[[user]:password@]host[:port][/db][?OPTION=VALUE&...]
  *        redis+unix:///path[?db=N&...]
  *        local:  (also NULL) a private server of this user on this machine; the call starts it if
  *        it does not run
@@ -243,11 +246,14 @@ typedef struct lk_client_options {
  * LK_ESYSTEM    no descriptor, no thread, or the directory of local: is not safe to use
  * LK_ENOMEM
  *
- * With lazy, the call looks up no host name, opens no connection and starts no server.  A thread of
- * the library connects at the first call that needs the store.  Until the first connection
- * succeeds, a call that could send no request returns LK_ECONN after its wait plus one command
- * timeout at most.  If waiting cannot help (LK_EAUTH, LK_ESERVER, LK_ENOSERVER, LK_EINVALID), it
- * returns that error at once.  After that, a lazy client behaves as any other.
+ * With lazy, the call looks up no host name, opens no connection and starts no server.  (It does
+ * start the client's thread.)  The library connects at the first call that needs the store.  Until
+ * the first connection succeeds, a call that could send no request returns LK_ECONN after its wait
+ * plus one command timeout at most.  If waiting cannot help (LK_EAUTH, LK_ESERVER, LK_EFOREIGN,
+ * LK_ENOSERVER, LK_ESYSTEM, LK_EINVALID), every function that needs the store returns that error at
+ * once, also functions that do not list it.  The library tries again after a pause; calls during
+ * the pause return the same error (5 s at most with LK_EAUTH, otherwise 0.5 s).  After the first
+ * connection, a lazy client behaves as any other.
  *
  * Any thread.  A process may have any number of clients. */
 LK_API LK_MUST_USE lk_err lk_client_open(const char *url, const lk_client_options *options,
@@ -420,8 +426,9 @@ LK_API lk_err lk_lock_close(lk_lock *lock);
  *               the request until it is over
  * LK_EINVALID   wait_ms is below -1
  * LK_EDEADLOCK  not held: the handle would own the hold (LK_OWNER_HANDLE), but the calling thread
- *               holds the lock by LK_OWNER_THREAD, renewed and without max_hold_ms.  So the wait
- *               could never end.  If wait_ms is 0, this is LK_EBUSY
+ *               holds the lock by LK_OWNER_THREAD of the same client, renewed and without
+ *               max_hold_ms, as far as the client knows.  So the wait could never end.  If wait_ms
+ *               is 0, this is LK_EBUSY
  * LK_ELIMIT     re-entered 2^31 - 1 times; the hold is unchanged
  * LK_ENOMEM, LK_EFORKED   not held
  *
@@ -460,13 +467,15 @@ LK_API lk_err lk_lock_cancel(lk_lock *lock);
  * LK_EUNKNOWN   perhaps extended; only the old end of the lease is certain.  Repeating the call is
  *               safe
  * LK_EINVALID, LK_ESERVER, LK_EAUTH, LK_ENOMEM, LK_EFORKED, LK_ECLOSED   not extended
+ * LK_EFOREIGN   another program uses the key, so the hold is lost
  *
  * Any thread if the handle owns the hold; otherwise only the owner. */
 LK_API LK_MUST_USE lk_err lk_lock_extend(lk_lock *lock, int64_t lease_ms);
 
 /* A function that is called while the lock or the permits are held.  fence is the fence of the
- * hold; see lk_lock_acquire().  The function must return (no longjmp(), no pthread_exit()), and
- * must not close the handle or its client. */
+ * hold; see lk_lock_acquire().  The function must return (no longjmp(), no pthread_exit(), no C++
+ * exception: latchkey.hpp has run() for functions that throw), and must not close the handle or its
+ * client. */
 typedef int lk_run_fn(void *arg, uint64_t fence);
 
 typedef enum lk_run_stage {
@@ -479,7 +488,7 @@ typedef struct lk_run {
 	lk_run_stage stage;  /* where the call failed, if it did */
 	int result;          /* the function's result, 0 if it was not called */
 	uint64_t fence;      /* of the hold, 0 if the function was not called */
-	lk_lost_reason lost; /* why the hold was lost while the function ran; 0 = it was not */
+	lk_lost_reason lost; /* with LK_ELOST: why the hold was lost while the function ran */
 	int64_t reserved[8]; /* zero */
 } lk_run;
 
@@ -497,12 +506,15 @@ typedef struct lk_run {
  * LK_ELOST      the hold was lost while fn ran (out->lost): another client may have held the lock
  *               at the same time
  * LK_EUNKNOWN   the release is not confirmed, as by lk_lock_release()
- * LK_ENOTOWNER  fn released the hold itself
+ * LK_ENOTOWNER  fn ended the hold itself: it released the hold, or acknowledged its loss.  If fn
+ *               acquired the lock again, that hold is not released
  * Other errors as lk_lock_release().
  *
  * LK_EINVALID means that lock or fn is NULL, or that wait_ms is below -1; fn was not called.
  *
- * Any thread.  fn may acquire and release the lock again (a re-entry). */
+ * Any thread.  fn may acquire the lock again (a re-entry), and releases what it acquires.  If the
+ * handle owns its holds (LK_OWNER_HANDLE), another thread that runs a function through the same
+ * handle re-enters: both functions run at the same time. */
 LK_API LK_MUST_USE lk_err lk_lock_run(lk_lock *lock, int64_t wait_ms, lk_run_fn *fn, void *arg,
                                       lk_run *out);
 
