@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * The user that docs/protocol.md tells administrators to make: its rights are enough for everything
- * that locks, semaphores and latches do, and not one of those said to be needed can be left out. */
+ * The user that docs/protocol.md tells administrators to create.  Its rights suffice for everything
+ * that locks, semaphores and latches do, and each right that the page calls necessary is necessary.
+ */
 #include "latch_watch.h"
 #include "process.h"
 #include "redis.h"
@@ -13,7 +14,7 @@
 
 #define RULE_MAX 1000
 
-/* How the command in the page begins, and how it ends: with rights that can be done without. */
+/* The beginning of the page's command, and its end: the rights that are not necessary. */
 #define COMMAND "ACL SETUSER latchkey "
 #define SPARE " +ping +hsetnx +unsubscribe"
 
@@ -53,7 +54,7 @@ static bool queued(lk_lock *lock)
 	return lk_lock_query(lock, &status) || status.queue_len == 1;
 }
 
-/* Its client knows that it waits, and so asks for its rank. */
+/* The waiter's client knows that it waits, and therefore queries its rank. */
 static bool ranked(lk_lock *lock, lk_err *err)
 {
 	lk_lock_status status;
@@ -61,7 +62,7 @@ static bool ranked(lk_lock *lock, lk_err *err)
 	return (*err = lk_lock_query(lock, &status)) || status.my_rank == 0;
 }
 
-/* The first failure, and in *step where. */
+/* Return the first failure; *step names the step that failed. */
 static lk_err use_locks(lk_lock *mine, lk_lock *other, const char **step)
 {
 	struct wait wait = {.lock = other};
@@ -197,7 +198,7 @@ TEST(rights_in_the_protocol_page_are_enough)
 	redis = redis_open(&server);
 	redis_do(redis, rule);
 	ck_assert_msg(use_all(&server, &step) == LK_OK, "%s: %s", step, lk_errmsg());
-	/* And nobody was refused anything in the background, but what the page says may be. */
+	/* No request was refused in the background, except those that the page names. */
 	redis_do(redis, "ACL LOG RESET");
 	redis_do(redis, "ACL SETUSER latchkey +client|setname +script|load");
 	ck_assert_msg(use_all(&server, &step) == LK_OK, "%s: %s", step, lk_errmsg());
@@ -206,7 +207,7 @@ TEST(rights_in_the_protocol_page_are_enough)
 	server_stop(&server);
 }
 
-/* Else the details of a client that crashed would stay for good. */
+/* Otherwise the details of a crashed client would remain for ever. */
 TEST(client_without_a_right_to_describe_itself_writes_nothing)
 {
 	lk_client_options options = {.user = "latchkey", .password = "SECRET"};

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * Each promise of latchkey.h about one caller's own hold: reentry, owners, waits and their ends,
+ * Each promise of latchkey.h about one caller's own hold: re-entry, owners, waits and their ends,
  * fixed leases, losses and their reasons. */
 #include "harness/handles.h"
 #include "harness/process.h"
@@ -14,7 +14,7 @@
 static struct test_server server;
 static struct redis *redis;
 
-/* A server, and a client of it. */
+/* A server and its client. */
 static lk_client *set_up(void)
 {
 	server_start(&server, NULL);
@@ -65,7 +65,7 @@ static void *release_thread(void *arg)
 	return &err;
 }
 
-/* What release says in another thread. */
+/* Return the result of a release in another thread. */
 static lk_err release_elsewhere(lk_lock *lock)
 {
 	pthread_t thread;
@@ -97,7 +97,7 @@ TEST(hold_of_a_handle_is_released_by_any_thread)
 
 	OK(lk_lock_acquire(lock, 0, NULL));
 	OK(lk_lock_acquire(lock, 0, NULL));
-	/* Another handle is another owner, in the same thread, too. */
+	/* Another handle is another owner, even in the same thread. */
 	EXPECT(lk_lock_acquire(other, 0, &fence), LK_EBUSY);
 	ck_assert_uint_eq(fence, 17); /* a result is written on success only */
 	EXPECT(lk_lock_release(other), LK_ENOTOWNER);
@@ -184,7 +184,7 @@ TEST(try_of_a_held_lock_is_busy_and_a_wait_times_out)
 	ck_assert_int_eq(wait_end(&wait), LK_ETIMEDOUT);
 	ck_assert_int_ge(wait.took_ms, 199);
 	ck_assert_int_le(wait.took_ms, 2200);
-	ck_assert_int_eq(keys_of("a"), 1); /* no ticket is left */
+	ck_assert_int_eq(keys_of("a"), 1); /* no ticket remains */
 	EXPECT(lk_lock_acquire(lock, -2, NULL), LK_EINVALID);
 	EXPECT(lk_lock_release(lock), LK_ENOTOWNER);
 	OK(lk_client_close(other));
@@ -199,12 +199,13 @@ TEST(cancel_ends_every_wait_of_the_handle_and_no_other)
 	struct wait waits[3], rest;
 
 	OK(lk_lock_acquire(held, 0, NULL));
-	OK(lk_lock_cancel(lock)); /* nothing to cancel, and later waits are not concerned */
+	OK(lk_lock_cancel(lock)); /* no wait to cancel; later waits are unaffected */
 	for (int i = 0; i < 3; i++)
 		wait_start(&waits[i], lock, LK_FOREVER);
 	wait_start(&rest, spared, LK_FOREVER);
 	ck_assert(WITHIN(2000, redis_int(redis, "ZCARD lk:{a}:q") == 1));
-	nap_ms(50); /* the others stand in the line inside the process, where nobody sees them */
+	nap_ms(50); /* the others wait in the queue inside the process, which the store does not see
+	             */
 	OK(lk_lock_cancel(lock));
 	for (int i = 0; i < 3; i++)
 		ck_assert_int_eq(wait_end(&waits[i]), LK_ECANCELED);
@@ -253,7 +254,7 @@ TEST(close_of_a_client_ends_waits_and_releases)
 	ck_assert_int_eq(keys_of("b"), 0);
 	ck_assert_int_eq(keys_of("a"), 1);
 	OK(lk_client_close(client));
-	/* No hold, no queue, no description of a client: only the fence counter. */
+	/* No hold, no queue, no description of a client remains: only the fence counter. */
 	ck_assert_int_eq(redis_int(redis, "DBSIZE"), 1);
 }
 
@@ -299,7 +300,7 @@ TEST(snapshot_has_all_that_a_hold_knows)
 	ck_assert_int_eq(hold.lost, LK_LOST_BROKEN);
 	ck_assert_int_eq(hold.remaining_ms, 0);
 	ck_assert_str_eq(hold.holder_id, "");
-	ck_assert_uint_eq(hold.fence, fence); /* stays until the loss is acknowledged */
+	ck_assert_uint_eq(hold.fence, fence); /* remains until the loss is acknowledged */
 	ck_assert_int_eq(hold.count, 2);
 	EXPECT(lk_lock_release(lock), LK_ELOST);
 	EXPECT(lk_lock_release(lock), LK_ELOST);
@@ -391,10 +392,10 @@ static void note_loss(void *arg, lk_lock *lock, uint64_t fence, lk_lost_reason r
 	losses++;
 }
 
-/* The loss is told once, with this reason and the hold's fence. */
+/* The loss is reported once, with this reason and the hold's fence. */
 static void expect_loss(uint64_t fence, lk_lost_reason reason)
 {
-	ck_assert_msg(WITHIN(3000, losses > 0), "no loss was told");
+	ck_assert_msg(WITHIN(3000, losses > 0), "no loss was reported");
 	nap_ms(20);
 	ck_assert_int_eq(losses, 1);
 	ck_assert_msg(reason_seen == reason, "%s, not %s", lk_lost_reason_name(reason_seen),
@@ -402,7 +403,7 @@ static void expect_loss(uint64_t fence, lk_lost_reason reason)
 	ck_assert_uint_eq(fence_seen, fence);
 }
 
-/* A held lock that tells its loss. */
+/* Return a held lock whose loss is recorded. */
 static lk_lock *watched(lk_client *client, lk_lock_options options)
 {
 	lk_lock *lock;
@@ -468,7 +469,7 @@ TEST(hold_ends_after_its_maximum)
 	expect_loss(hold_of(lock).fence, LK_LOST_MAX_HOLD);
 	ck_assert_int_ge(now_ms() - start_ms, 499);
 	ck_assert_int_le(now_ms() - start_ms, 700);
-	/* It was released, not left to its lease. */
+	/* It was released; the lease did not have to expire. */
 	ck_assert(WITHIN(100, keys_of("a") == 0));
 	OK(lk_lock_acquire(lock_named(other, "a"), 0, NULL));
 	EXPECT(lk_lock_release(lock), LK_ELOST);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * A callback that blocks: everything else of its client goes on, since no lock is held. */
+ * While a callback blocks, the client's other calls continue, because no mutex is held. */
 #include "harness/handles.h"
 #include "harness/process.h"
 #include "harness/server.h"
@@ -11,7 +11,7 @@
 static atomic_bool inside, called;
 static bool was_called;
 
-/* Blocks until the other thread's calls are through, for a second at most. */
+/* Block until the other thread's calls are done, for a second at most. */
 static void blocking_callback(void *arg, lk_lock *lock, uint64_t fence, lk_lost_reason reason)
 {
 	(void)arg;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * Commands and their replies over a connection: deadlines, cuts, stalls, and what may be said of a
- * command that was not answered. */
+ * Commands and their replies over a connection: deadlines, cuts, stalls, and the error of a command
+ * without a reply. */
 #include "redis/conn.h"
 
 #include "base/os.h"
@@ -35,7 +35,7 @@ static struct lk__conn *connect_to(const char *url)
 	return conn;
 }
 
-/* One command of up to four words, answered within ms; *text is "" when there is no reply. */
+/* Send one command of up to four words and wait ms for the reply; *text is "" without a reply. */
 static lk_err call(struct lk__conn *conn, int64_t ms, const char *words, char text[256],
                    struct lk__why *why)
 {
@@ -81,7 +81,7 @@ static lk_err call(struct lk__conn *conn, int64_t ms, const char *words, char te
 		ck_assert_msg(strstr(why_.text, part_) != NULL, "%s", why_.text);                  \
 	} while (0)
 
-/* Greets like a Redis: one +OK for the log-in.  What else it does is in arg. */
+/* Greet like a Redis: one +OK for the log-in. */
 static void greet(int fd)
 {
 	char bytes[1024];
@@ -155,7 +155,7 @@ TEST(unanswered_call_may_have_happened_and_its_answer_meets_no_other_question)
 	ck_assert_int_ge(now_ms() - start, 199);
 	ck_assert_int_le(now_ms() - start, 1000);
 	server_resume(&server);
-	/* It did happen. */
+	/* It took effect. */
 	ck_assert(WITHIN(2000, redis_int(redis, "GET a") == 1));
 	EXPECT_FAILURE(conn, 200, "PING", LK_ECONN, ": ");
 	lk__conn_close(conn);
@@ -385,7 +385,8 @@ TEST(shutdown_ends_a_call_in_another_thread)
 		server_pause(&server);
 		ck_assert(!pthread_create(&thread, NULL, wait_in_call, &waiting));
 		ck_assert(WITHIN(2000, waiting.started));
-		nap_ms(20); /* so that it mostly waits in poll(); it must end in any case */
+		nap_ms(20); /* most often the call waits in poll() by now; it must end in any case
+		             */
 		lk__socket_shutdown(&waiting.conn->socket);
 		pthread_join(thread, NULL);
 		ck_assert_msg(waiting.err == LK_EUNKNOWN || waiting.err == LK_ECONN, "%s",

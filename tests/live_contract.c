@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * The lock's promise on a real server: one holder at a time, and fences that grow, whoever the
- * contenders are: threads, processes, both. */
+ * The lock's promise on a real server: one holder at a time, and growing fences, for contending
+ * threads, processes and both. */
 #define STORE store_on_server
 
 #include "stores/lock.h"
@@ -11,7 +11,7 @@
 #define THREADS_MAX 8
 #define PROCESSES_MAX 8
 
-/* A crowd of contenders that count in Redis, without any protection but the lock. */
+/* Contenders that count in Redis, protected only by the lock. */
 struct crowd {
 	struct test_server server;
 	int processes, threads, rounds;
@@ -20,7 +20,7 @@ struct crowd {
 	pthread_mutex_t mutex;
 };
 
-/* One unprotected increment: read, think, write.  The fence goes with it and must grow. */
+/* Do one unprotected increment: read, pause, write.  The fence is written as well and must grow. */
 static bool increment(struct redis *redis, uint64_t fence)
 {
 	long long value = redis_int(redis, "GET counter");
@@ -95,7 +95,7 @@ static void run_crowd(int processes, int threads, int rounds)
 	for (int i = 0; i < processes; i++)
 		ck_assert(process_succeeded(&workers[i], 60000));
 	ck_assert_int_eq(redis_int(redis, "GET counter"), processes * threads * rounds);
-	/* Nothing is left but the fence counter and our own two keys. */
+	/* Only the fence counter and this test's own two keys remain. */
 	ck_assert_int_eq(redis_int(redis, "DBSIZE"), 3);
 	ck_assert_int_eq(redis_int(redis, "EXISTS lk:fence"), 1);
 	redis_close(redis);
@@ -155,8 +155,8 @@ TEST(fences_grow_across_restart_of_an_empty_server)
 	lock = lock_named(client, "fences");
 	last = fence_of_one_hold(lock);
 	server_restart(&server);
-	/* What was sent into the dead connection may be unknown; then the next try finds a new one.
-	 */
+	/* A request sent into the dead connection may be ambiguous; the next try uses a new
+	 * connection. */
 	ck_assert(WITHIN(5000, lk_lock_acquire(lock, 1000, &fence) == LK_OK));
 	ck_assert_uint_gt(fence, last);
 	OK(lk_lock_release(lock));

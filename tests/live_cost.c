@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * What an operation costs in system calls, of all threads of the process, so that it cannot grow
- * unseen.  None of it depends on the machine: of several turns the cheapest counts.  Sanitizers
- * make calls of their own: their builds leave this out. */
+ * The system calls that an operation costs, in all threads of the process, so that an increase
+ * fails a test.  The limits do not depend on the machine: the cheapest of several turns counts.
+ * Sanitizers make calls of their own, so their builds leave this out. */
 #include "harness/calls.h"
 #include "harness/handles.h"
 #include "harness/process.h"
@@ -41,7 +41,7 @@ static struct calls measure(const char *what, void (*prepare)(void *), void (*wo
 	return calls;
 }
 
-/* A request that nobody disturbs: one call out, one in. */
+/* A request without contention: one call to send, one to receive. */
 static void expect_requests(const struct calls *calls, int requests)
 {
 	if (TSAN || ASAN)
@@ -185,7 +185,7 @@ TEST(step_of_a_latch_takes_two_system_calls)
 
 /* ---- Requests ----------------------------------------------------------------------------- */
 
-/* Commands that clients sent since the last mark; what a script does is the script's. */
+/* Return the number of commands that clients sent since the last mark, without those of scripts. */
 static int commands_seen(struct redis *redis, struct monitor *monitor)
 {
 	const char *line;
@@ -198,7 +198,7 @@ static int commands_seen(struct redis *redis, struct monitor *monitor)
 	return seen;
 }
 
-/* A request that goes and comes along with another one costs no system call. */
+/* A request that shares its packets with another costs no system call. */
 TEST(operations_send_their_scripts_and_nothing_else)
 {
 	struct monitor *monitor;
@@ -207,7 +207,7 @@ TEST(operations_send_their_scripts_and_nothing_else)
 	server_start(&server, NULL);
 	redis = redis_open(&server);
 	have_lock(NULL);
-	nap_ms(50); /* the description of the client */
+	nap_ms(50); /* the description of the client is sent by now */
 	monitor = monitor_open(&server);
 	commands_seen(redis, monitor);
 	use_lock(NULL);
@@ -222,7 +222,7 @@ TEST(operations_send_their_scripts_and_nothing_else)
 
 /* ---- Processes ---------------------------------------------------------------------------- */
 
-/* Another process always wants the lock, too, and holds it a little. */
+/* Another process always wants the lock as well, and holds it briefly. */
 static int rival(void *arg, int in, int out)
 {
 	(void)in;
@@ -252,7 +252,7 @@ static void queue_for_lock(void *arg)
 	}
 }
 
-/* The message that grants it is read by the thread that waits: no other one runs for it. */
+/* The waiting thread itself reads the message that grants the lock: no other thread wakes. */
 TEST(hand_off_between_processes_wakes_one_thread)
 {
 	struct calls calls = measure("hand-off", have_a_rival, queue_for_lock, EACH);
@@ -271,8 +271,8 @@ TEST(hand_off_between_processes_wakes_one_thread)
 
 static pthread_barrier_t turn;
 
-/* The threads of one process pass the lock on.  Who has it keeps it until all others wait for it.
- */
+/* Hand the lock over between the threads of one process.  The holder keeps it until all others
+ * wait. */
 static void *pass_on(void *arg)
 {
 	(void)arg;
@@ -310,7 +310,7 @@ TEST(hand_over_wakes_one_thread)
 
 	if (TSAN || ASAN)
 		return;
-	/* The test's own are the naps, and the barrier of each turn. */
+	/* The test's own calls are the naps, and the barrier of each turn. */
 	ck_assert_msg(calls.sends <= 0.1 && calls.sleeps <= 1.2 && calls.wakes <= 1.2 &&
 	                      calls.all - 1 <= 2.6,
 	              "%.2f calls", calls.all);
@@ -329,7 +329,7 @@ static void hold_many(void *arg)
 	}
 }
 
-/* Two periods, in each of which each hold is renewed once. */
+/* Two periods; in each, every hold is renewed once. */
 static void let_time_pass(void *arg)
 {
 	(void)arg;

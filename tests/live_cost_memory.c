@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * How often an operation asks for memory, of all threads of the process and hiredis' reader, so
- * that it cannot grow unseen.  Of several turns the cheapest counts: what the clock adds is left
- * out, what the code adds is not.
+ * The number of allocations of an operation, in all threads of the process and in hiredis' reader,
+ * so that an increase fails a test.  The cheapest of several turns counts: allocations caused by
+ * the clock are left out, those of the code are not.
  *
  * LDFLAGS: -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc,--wrap=strdup
  * LDFLAGS: -Wl,-u,redisReaderCreateWithFunctions -l:libhiredis.a
@@ -65,12 +65,12 @@ static void set_up(void)
 	client = client_at(server.url);
 }
 
-/* Requests for memory of the cheapest turn, an operation. */
+/* Return the allocations of the cheapest turn, per operation. */
 static double cost_of(const char *what, void (*work)(void *), void *arg, int each)
 {
 	long best = -1;
 
-	work(arg); /* buffers grow, the server learns */
+	work(arg); /* buffers grow, the server caches the scripts */
 	for (int i = 0; i < TURNS; i++) {
 		long before = atomic_load(&asked), cost;
 		work(arg);
@@ -97,7 +97,7 @@ static void use_lock(void *lock)
 	}
 }
 
-/* A ticket, a hold, two answers. */
+/* A ticket, a hold, two responses. */
 TEST(pair_of_a_lock_asks_for_memory_four_times)
 {
 	set_up();
@@ -124,7 +124,7 @@ static void use_semaphore(void *semaphore)
 	}
 }
 
-/* A place besides. */
+/* In addition, a queue entry. */
 TEST(pair_of_a_semaphore_asks_for_memory_five_times)
 {
 	set_up();
@@ -158,7 +158,7 @@ TEST(await_of_an_open_latch_asks_for_memory_once)
 	expect_cost("await", await_latch, latch_of(0), 1);
 }
 
-/* The step, and the answer. */
+/* The step, and the response. */
 TEST(step_of_a_latch_asks_for_memory_twice)
 {
 	set_up();
@@ -185,7 +185,7 @@ static void let_them_pass(void *lock)
 		ck_assert(!pthread_join(threads[i], NULL));
 }
 
-/* A ticket that nobody needs, a hold; some answers, and the threads. */
+/* An unneeded ticket, a hold; some responses, and the threads. */
 TEST(hand_over_between_threads_asks_for_memory_twice)
 {
 	set_up();
@@ -198,7 +198,7 @@ static void let_time_pass(void *arg)
 	nap_ms(1000);
 }
 
-/* The answer. */
+/* The response. */
 TEST_LIMIT(renewal_asks_for_memory_once, 60)
 {
 	set_up();
@@ -207,7 +207,7 @@ TEST_LIMIT(renewal_asks_for_memory_once, 60)
 		snprintf(name, sizeof(name), "held-%d", i);
 		OK(lk_lock_acquire(lock_leased(client, name, 1500), 1000, NULL));
 	}
-	/* Two periods a turn, perhaps a little of a third. */
+	/* A turn has two periods, perhaps a little of a third. */
 	ck_assert_double_le(cost_of("renewal", let_time_pass, NULL, 2 * LOCKS), 1.5);
 	OK(lk_client_close(client));
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * A client's counters on a real server: what a program that watches itself sees, also while other
- * threads are at work. */
+ * A client's counters on a real server, as a monitoring program sees them, also while other threads
+ * work. */
 #include "harness/handles.h"
 #include "harness/process.h"
 #include "harness/server.h"
@@ -77,7 +77,7 @@ TEST(counters_tell_what_a_program_did)
 	ck_assert_int_ge(counters.held_us, counters.held_max_us);
 	ck_assert_int_eq(counters.awaited, 1);
 	ck_assert_int_eq(counters.stepped, 1);
-	/* ask, leave; ask, leave; look and down; look */
+	/* acquire, leave; acquire, leave; query and down; query */
 	ck_assert_int_eq(counters.requests, 7);
 	counters = counters_of(other);
 	ck_assert_int_eq(counters.acquired, 0);
@@ -132,7 +132,7 @@ static void *contend(void *arg)
 	return NULL;
 }
 
-/* Each look is of one moment: what belongs together agrees, and nothing goes back. */
+/* Each snapshot is of one moment: its counters agree, and none decreases. */
 static void *watch(void *arg)
 {
 	struct crowd *crowd = arg;
@@ -171,8 +171,8 @@ TEST(counters_agree_while_threads_contend)
 	ck_assert_int_eq(counters.acquired, THREADS * TURNS);
 	ck_assert_int_eq(counters.holds, THREADS * TURNS);
 	ck_assert_int_gt(counters.by_thread, 0);
-	/* Two requests for each that did not come from a thread; renewals and news of others, few.
-	 */
+	/* Two requests for each grant that was no hand-over; few renewals and messages of other
+	 * clients. */
 	ck_assert_int_ge(counters.requests, 2 * (counters.acquired - counters.by_thread));
 	ck_assert_int_ge(counters.acquired_us, counters.waited_us);
 	ck_assert_int_ge(counters.waited_us, counters.waited_max_us);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * Getting to a server: look-up, connect, log-in, each by its deadline and with its own error. */
+ * Connecting to a server: look-up, connect, log-in, each with its own deadline and error. */
 #include "redis/conn.h"
 
 #include "base/os.h"
@@ -25,7 +25,7 @@
 
 /* ---- Helpers ------------------------------------------------------------------------------ */
 
-/* What one dial came to; the connection is open when err is LK_OK. */
+/* The result of one dial; the connection is open when err is LK_OK. */
 struct outcome {
 	lk_err err;
 	struct lk__why why;
@@ -55,7 +55,7 @@ static struct outcome dial(const char *url)
 	return dial_until(url, 5000, -1);
 }
 
-/* The dial fails with err, and the sentence has words in it. */
+/* The dial fails with err, and the error text contains words. */
 #define EXPECT_REFUSED(url_, err_, words_)                                                         \
 	do {                                                                                       \
 		struct outcome outcome_ = dial(url_);                                              \
@@ -94,7 +94,7 @@ static const char *answer(struct lk__conn *conn, const char *first, const char *
 	return text;
 }
 
-/* This getaddrinfo() knows a few names of its own; the library's calls end here. */
+/* This getaddrinfo() replaces libc's for the library and knows a few names of its own. */
 static atomic_int lookups;
 static atomic_int lookups_ended;
 
@@ -147,7 +147,7 @@ void freeaddrinfo(struct addrinfo *list)
 {
 	while (list) {
 		struct addrinfo *next = list->ai_next;
-		/* One of ours has its address behind it; so has one of glibc. */
+		/* This program's entries, as glibc's, have their address in the same allocation. */
 		free(list->ai_canonname);
 		free(list);
 		list = next;
@@ -252,8 +252,8 @@ TEST(port_that_nobody_listens_on_never_answers_itself)
 	struct peer peer;
 	char url[64];
 
-	/* A port from the range of outgoing connections.  Linux gives them even ones, and odd ones
-	 * to who binds. */
+	/* A port of the range for outgoing connections.  Linux uses even ports for these, and odd
+	 * ones for bind(). */
 	peer_start(&peer, NULL, NULL);
 	peer_stop(&peer);
 	snprintf(url, sizeof(url), "redis://127.0.0.1:%d", peer.port & ~1);
@@ -412,7 +412,7 @@ TEST(slow_look_up_is_left_behind_at_the_deadline)
 
 TEST(second_address_is_tried_when_the_first_refuses)
 {
-	struct test_server server; /* on 127.0.0.1 alone */
+	struct test_server server; /* listens on 127.0.0.1 alone */
 	struct outcome outcome;
 	char url[64];
 
@@ -470,7 +470,7 @@ TEST(n16_wrong_credentials_are_refused_and_right_ones_taken)
 	EXPECT_REFUSED(url_at(&server, "ann:secret@", ""), LK_EAUTH, ": WRONGPASS ");
 	EXPECT_REFUSED(url_at(&server, "bob:secret@", ""), LK_EAUTH, ": WRONGPASS ");
 	EXPECT_REFUSED(url_at(&server, "off:x@", ""), LK_EAUTH, ": WRONGPASS ");
-	/* Rotated: the old one is refused from then on. */
+	/* The password was rotated: the server now refuses the old one. */
 	redis_do(redis, "ACL SETUSER ann resetpass >new");
 	EXPECT_REFUSED(url_at(&server, "ann:p%40ss@", ""), LK_EAUTH, ": WRONGPASS ");
 	close_ok(dial(url_at(&server, "ann:new@", "")));
@@ -547,7 +547,7 @@ TEST(s19_full_server_is_not_reached)
 	server_stop(&server);
 }
 
-/* ---- Peers that are no Redis, or one that does not want us --------------------------------- */
+/* ---- Peers that are no Redis, or that refuse this client --------------------------------- */
 
 static void say(int fd, void *words)
 {

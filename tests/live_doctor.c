@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * lk_doctor(): each finding, on a server that was made so. */
+ * lk_doctor(): each finding, on a server that was set up to cause it. */
 #include <latchkey.h>
 
 #include "redis/doctor.h"
@@ -54,7 +54,7 @@ static void keep(void *arg, const lk_finding *finding)
 	report->count++;
 }
 
-/* Static memory; every topic is in it, and worst is the worst of it. */
+/* The report, in static memory.  It has every topic, and worst is the worst of them. */
 static const struct report *examine(const char *url)
 {
 	static struct report report;
@@ -82,7 +82,7 @@ static void print_report(const struct report *report)
 		       report->findings[i].text, report->findings[i].cure);
 }
 
-/* There is a finding of this fitness on the topic with these words in its text and its cure. */
+/* The topic has a finding of this fitness, with these words in its text and in its cure. */
 static void expect(const struct report *report, const char *topic, lk_fitness fitness,
                    const char *text, const char *cure)
 {
@@ -112,7 +112,7 @@ static const char *ann_at(const struct test_server *server)
 	return url;
 }
 
-/* Give ann exactly these rights. */
+/* Give the user ann exactly these rights. */
 static void grant(struct redis *redis, const char *rules)
 {
 	char line[700];
@@ -137,7 +137,7 @@ TEST(doctor_finds_a_durable_server_fit_and_leaves_nothing_there)
 	if (report->worst != LK_FIT)
 		print_report(report);
 	ck_assert_int_eq(report->worst, LK_FIT);
-	ck_assert_uint_eq(report->count, TOPIC_COUNT + 1); /* what the clock shows, and its speed */
+	ck_assert_uint_eq(report->count, TOPIC_COUNT + 1); /* the clock's deviation, and its rate */
 	for (size_t i = 0; i < report->count; i++)
 		ck_assert_str_eq(report->findings[i].cure, "");
 	ck_assert_str_eq(redis_text(redis, "KEYS *"), "lk:fence");
@@ -226,11 +226,11 @@ TEST(server_that_stops_answering_ends_the_examination_after_one_time_out)
 
 struct disguise {
 	int port;           /* of the real server */
-	const char *before; /* what it says of itself */
-	const char *after;  /* what the client hears: as long */
+	const char *before; /* the version that it reports */
+	const char *after;  /* the version that the client receives: of the same length */
 };
 
-/* Pass bytes on both ways, with one text exchanged for another. */
+/* Forward bytes in both directions, with one text replaced by another. */
 static void disguised(int fd, void *arg)
 {
 	static char bytes[1 << 17];
@@ -438,7 +438,7 @@ TEST(all_that_is_missing_is_in_one_cure)
 	server_stop(&server);
 }
 
-/* What the cure says, cures: a user with no right at all is fit after a few rounds of it. */
+/* The cures work: a user without any right is fit after a few rounds of them. */
 TEST(cures_of_missing_rights_cure)
 {
 	struct test_server server;
@@ -473,7 +473,7 @@ TEST(missing_keys_and_channels_are_named_with_their_cure)
 	redis = redis_open(&server);
 	grant(redis, "~other:* &* +@all");
 	expect(examine(ann_at(&server)), "rights", LK_UNFIT, "~lk:*", "ACL SETUSER ann ~lk:*");
-	grant(redis, "~lk:{* ~lk:client:* &* +@all"); /* not the fences */
+	grant(redis, "~lk:{* ~lk:client:* &* +@all"); /* the fences do not */
 	expect(examine(ann_at(&server)), "rights", LK_UNFIT, "~lk:*", "ACL SETUSER ann ~lk:*");
 	grant(redis, "~lk:* resetchannels &other:* +@all");
 	expect(examine(ann_at(&server)), "rights", LK_UNFIT, "&lk:c:*", "ACL SETUSER ann &lk:c:*");
@@ -492,7 +492,7 @@ TEST(renamed_command_is_named)
 	server_stop(&server);
 }
 
-/* The list of rights cannot go stale: each command in the scripts is in it. */
+/* The list of rights is complete: it has each command in the scripts. */
 TEST(rights_cover_every_command_of_the_scripts)
 {
 	int calls = 0;
@@ -507,7 +507,7 @@ TEST(rights_cover_every_command_of_the_scripts)
 				rule[n] = at[n - 1];
 			for (size_t r = 0; !found && (have = lk__doctor_rule(r, &needed)); r++)
 				found = !strcasecmp(have, rule);
-			/* What tells people who a client is may fail; the rest may not. */
+			/* Descriptions of clients may be refused; other requests may not. */
 			needed = needed || lk__scripts[i] == &lk__script_client_set;
 			ck_assert_msg(found && needed, "%s uses %s", lk__scripts[i]->name, rule);
 		}

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * The server's clock: what latchkey doctor says of one that is wrong or runs at another speed, and
- * that leases bear the fastest that it calls fit.  A shim that is loaded into the server moves its
- * clock. */
+ * The server's clock: what latchkey doctor reports for a wrong clock or a wrong rate, and that
+ * leases tolerate the fastest rate that it calls fit.  A library that is preloaded into the server
+ * changes its clock. */
 #include "harness/handles.h"
 #include "harness/process.h"
 #include "harness/proxy.h"
@@ -24,7 +24,7 @@ static struct redis *redis;
 static char folder[80];
 static int clock_fd;
 
-/* As tests/preload/clock.c reads it. */
+/* The layout that tests/preload/clock.c reads. */
 static struct moved {
 	int64_t offset_ms, ppm, since_us;
 } moved;
@@ -86,8 +86,8 @@ static const char *examine(const char *url)
 	return text;
 }
 
-/* It says so.  A machine that is busy makes round trips long, and then it says that it cannot tell:
- * asked again it can. */
+/* The doctor reports it.  On a busy machine round trips are long, and the doctor reports that it
+ * cannot measure; then run it again. */
 static void expect(const char *url, const char *begin_of_a_line)
 {
 	const char *text = "";
@@ -115,7 +115,7 @@ TEST(clock_that_is_wrong_is_warned_of)
 	finish();
 }
 
-/* The clock runs so much faster, and that is what is found, and judged so. */
+/* The clock runs faster by this rate, and the doctor measures and judges it correctly. */
 static void expect_speed(int64_t ppm, lk_fitness fitness)
 {
 	double percent = ppm < 0 ? -(double)ppm / 1e4 : (double)ppm / 1e4, found;
@@ -143,12 +143,12 @@ TEST_LIMIT(clock_that_runs_too_fast_is_unfit, 60)
 	expect_speed(10000, LK_FIT_WARN);
 	expect_speed(20000, LK_UNFIT);
 	ck_assert_ptr_nonnull(strstr(examine(server.url), "maxslewrate"));
-	/* With a slow one leases last longer: no hold ends too early. */
+	/* With a slow clock leases last longer: no hold ends too early. */
 	expect_speed(-20000, LK_FIT);
 	finish();
 }
 
-/* And asks for a second at most: here no more than 1,000 / 70 readings. */
+/* It takes readings for a second at most: here no more than 1,000 / 70. */
 TEST(speed_behind_long_round_trips_cannot_be_told)
 {
 	struct proxy_fault far = {.delay_ms = 70};
@@ -163,7 +163,7 @@ TEST(speed_behind_long_round_trips_cannot_be_told)
 	ck_assert_int_eq(sscanf(strstr(redis_text(redis, "INFO commandstats"), "cmdstat_time:"),
 	                        "cmdstat_time:calls=%lld", &calls),
 	                 1);
-	/* One more is tried for the right to it. */
+	/* One more request tests the right to it. */
 	ck_assert_int_ge(calls, 3);
 	ck_assert_int_le(calls, TRIES * (1000 / 70 + 1 + 1));
 	proxy_stop(&proxy);
@@ -179,8 +179,8 @@ static int64_t server_time_us(void)
 	return seconds * 1000000 + us;
 }
 
-/* A hold that is not renewed is over for its holder before the server grants the lock again, by a
- * clock that runs as fast as the margin bears. */
+/* A hold that is not renewed expires for its holder before the server grants the lock again, even
+ * by a clock at the fastest rate that the margin allows for. */
 TEST(s24_server_clock_that_is_one_percent_fast_makes_no_overlap)
 {
 	const lk_lock_options options = {.fixed = true, .lease_ms = 3000};
@@ -203,7 +203,7 @@ TEST(s24_server_clock_that_is_one_percent_fast_makes_no_overlap)
 	ck_assert_int_eq(err, LK_OK);
 	ck_assert(!lk_lock_is_mine(first));
 	ck_assert_int_eq(lk_lock_state(first), LK_STATE_LOST);
-	/* It did run that fast. */
+	/* The clock did run that fast. */
 	ck_assert_int_ge((server_time_us() - start_us) / 1000, (now_ms() - start_ms) * 1005 / 1000);
 	OK(lk_lock_release(next));
 	OK(lk_client_close(other));

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * The end of a call depends on no other thread: while a thread of the client is blocked, in the
- * program's log hook or in the network, each call ends by its wait plus one command timeout; and
- * while the log hook blocks, losses are reported. */
+ * The end of a call depends on no other thread.  While a thread of the client is blocked, in the
+ * program's log function or in the network, each call ends within its wait plus one command
+ * timeout.  While the log function blocks, losses are reported. */
 #include "harness/handles.h"
 #include "harness/process.h"
 #include "harness/server.h"
@@ -169,7 +169,7 @@ static lk_err cancel(void)
 	return lk_lock_cancel(cancelled);
 }
 
-/* Those of the first part begin before the thread is blocked. */
+/* The first calls begin before the thread is blocked. */
 #define EARLY 2
 static struct call calls[] = {
 	{.name = "wait from before", .run = wait_from_before, .wait_ms = EARLY_MS},
@@ -218,7 +218,7 @@ static int count_done(void)
 	return done;
 }
 
-/* Each has ended in time, and the background thread was of no help. */
+/* Each call has ended in time, and without the background thread. */
 static void assert_ended(void)
 {
 	ck_assert_msg(WITHIN(EARLY_MS + TIMEOUT_MS + 2 * SLACK_MS, count_done() == CALLS),
@@ -243,9 +243,9 @@ static lk_err result_of(const char *name)
 	return LK_OK;
 }
 
-/* ---- Worlds ------------------------------------------------------------------------------- */
+/* ---- Setups ------------------------------------------------------------------------------- */
 
-/* A client whose calls are in the table, and another one that holds what they wait for. */
+/* Start a client for the calls of the table, and another one that holds what they wait for. */
 static void start(void)
 {
 	const lk_client_options options = {.log = blocking_log, .command_timeout_ms = TIMEOUT_MS};
@@ -327,7 +327,7 @@ TEST_LIMIT(loss_is_reported_in_time_while_the_log_hook_blocks, 30)
 	server_stop(&server);
 }
 
-/* The server answers; then it is stopped, and requests stay in flight. */
+/* The server responds; then it is stopped, and requests remain in flight. */
 TEST_LIMIT(calls_end_in_time_while_the_background_thread_writes, 30)
 {
 	blocking_store = lk__redis_store;

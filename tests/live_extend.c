@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * An extended lease on a real server: nobody shortens it. */
+ * An extended lease on a real server: no request shortens it. */
 #include "harness/handles.h"
 #include "harness/redis.h"
 #include "harness/server.h"
@@ -64,8 +64,8 @@ TEST(extended_lease_is_not_cut_by_a_waiter)
 	tear_down(&scene);
 }
 
-/* A server clock that stepped back leaves an end that is further away than any lease of this hold:
- * who asks cuts it, to the length in force. */
+/* After a step back of the server's clock, a lease's end may be further away than any lease of this
+ * hold.  The next request of a waiter shortens it to the lease in force. */
 TEST(lease_end_beyond_its_length_is_cut_by_who_asks)
 {
 	struct scene scene;
@@ -83,7 +83,7 @@ TEST(lease_end_beyond_its_length_is_cut_by_who_asks)
 	tear_down(&scene);
 }
 
-/* A request that comes late, from before an extension, must not take it back. */
+/* A late request from before an extension must not undo it. */
 TEST(extension_to_less_does_not_shorten_what_the_store_keeps)
 {
 	struct scene scene;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * Fences where README says to use them, in a database and in a file: a holder that was stopped
- * past its lease comes back and writes, and what the next one wrote stands.  And the
- * counter-example, for the test itself: without the fence the late write wins. */
+ * Fences as README tells users to use them, in a database and in a file: a holder that was stopped
+ * past its lease writes late, and the next holder's write remains.  The counter-example tests the
+ * test: without the fence the late write wins. */
 #include "handles.h"
 #include "process.h"
 #include "server.h"
@@ -15,7 +15,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* The example itself, to be run in a process of its own. */
+/* The example itself, run in its own process. */
 int fenced_file_main(int argc, char **argv);
 #define main fenced_file_main
 #include "../examples/fenced_file.c"
@@ -26,7 +26,7 @@ int fenced_file_main(int argc, char **argv);
 
 /* ---- In a database ------------------------------------------------------------------------ */
 
-/* README shows these; unit_readme.c compares. */
+/* README shows these statements; unit_readme.c compares them. */
 #define CREATE_SQL "ALTER TABLE job ADD COLUMN fence INTEGER NOT NULL DEFAULT 0;"
 #define UPDATE_SQL "UPDATE job SET state = ?1, fence = ?2 WHERE id = ?3 AND fence <= ?2;"
 #define UNFENCED_SQL "UPDATE job SET state = ?1, fence = ?2 WHERE id = ?3;"
@@ -38,7 +38,7 @@ struct writer {
 	const char *update;
 };
 
-/* Run SQL, one statement or dot-command a line; the last line that it printed. */
+/* Run SQL, one statement or dot-command a line; return the last line that it printed. */
 static const char *sql(const char *database, const char *fmt, ...)
 	__attribute__((format(printf, 2, 3)));
 static const char *sql(const char *database, const char *fmt, ...)
@@ -74,7 +74,7 @@ static void make_table(const char *database)
 	    CREATE_SQL);
 }
 
-/* The statement of a holder; how many rows it changed. */
+/* Run a holder's statement; return the number of rows that it changed. */
 static const char *update_row(const char *database, const char *update, const char *state,
                               uint64_t fence)
 {
@@ -84,7 +84,8 @@ static const char *update_row(const char *database, const char *update, const ch
 	           state, fence, update);
 }
 
-/* Take the lock, say its fence; on a word write, and say how many rows that changed. */
+/* Acquire the lock and print its fence; on a line of input write, and print the number of rows
+ * changed. */
 static int write_row(void *arg, int in, int out)
 {
 	const struct writer *writer = arg;
@@ -115,8 +116,8 @@ static uint64_t fence_said(struct process *process)
 		ck_assert_str_eq(says_line_ ? says_line_ : "(nothing)", expected);                 \
 	} while (0)
 
-/* One holder is stopped past its lease, another writes, the first comes back and writes; what the
- * database says then. */
+/* Stop one holder past its lease; another writes, then the first resumes and writes.  Return the
+ * content of the database. */
 static void write_late(const char *update, const char *late_changes, const char *expected)
 {
 	struct test_server server;

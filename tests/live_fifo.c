@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * Waiting in line: processes are served in the order in which they came, the dead are skipped at
- * once, and threads of one process do not keep others out. */
+ * Fairness: waiting processes are served FIFO, dead waiters are skipped at once, and the threads of
+ * one process do not starve others. */
 #define STORE store_on_server
 
 #include "stores/fifo.h"
@@ -10,12 +10,12 @@
 #include <string.h>
 
 #define WAITERS_MAX 100
-/* Between the ends of two holds when dead ones stood between them; a claim window would be 3 s. */
+/* The limit between the ends of two holds with dead waiters between them; a claim window is 3 s. */
 #define SKIP_MS_MAX 500
 
 static struct test_server server;
 
-/* Wait for the lock once told to, write down that it had it and when, release. */
+/* On a line of input acquire the lock, record the fact and its time, and release. */
 static int wait_once(void *arg, int in, int out)
 {
 	struct redis *redis;
@@ -41,7 +41,7 @@ static int64_t queue_len(struct redis *redis)
 	return redis_int(redis, "ZCARD lk:{line}:q");
 }
 
-/* Hold the lock, and have count processes queue for it one after the other. */
+/* Hold the lock, and start count processes that enter the queue one after the other. */
 static lk_lock *fill_line(struct process *workers, int count, struct redis **redis)
 {
 	lk_lock *lock;
@@ -60,7 +60,8 @@ static lk_lock *fill_line(struct process *workers, int count, struct redis **red
 	return lock;
 }
 
-/* Check that all but the dead were served, in order; the longest time between two of them. */
+/* Check that all processes but the dead were served FIFO; return the longest time between two of
+ * them. */
 static int64_t check_served(struct redis *redis, int count, const bool *dead, int64_t since_ms)
 {
 	char *text = strdup(redis_text(redis, "LRANGE served 0 -1")), *at = text;

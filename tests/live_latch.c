@@ -42,7 +42,7 @@ TEST_LIMIT(sixteen_processes_count_each_step_once, 60)
 		process_start(&workers[i], count_in_process, NULL);
 	redis = redis_open(&server);
 	latch = latch_named(client_at(server.url), "a");
-	/* The names count once for all, the others once each. */
+	/* The shared step names count once for all, the others once for each process. */
 	OK(lk_latch_set(latch, STEPS + WORKERS * STEPS, NULL));
 	for (int i = 0; i < WORKERS; i++)
 		line_write(workers[i].in, "go");
@@ -95,7 +95,7 @@ TEST_LIMIT(hundred_processes_are_released_by_one_message, 90)
 		ck_assert_msg(line && !strcmp(line, "released"), "%d", i);
 	}
 	ck_assert_int_eq(redis_calls(redis, "publish") - published, 1);
-	ck_assert_int_le(redis_script_calls(redis) - scripts, 2); /* the step, and its look */
+	ck_assert_int_le(redis_script_calls(redis) - scripts, 2); /* the step, and its query */
 	for (int i = 0; i < WORKERS; i++)
 		ck_assert(process_succeeded(&workers[i], 10000));
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * An answer that comes after its request was given up, while the next question is under way. */
+ * A late response, whose request was given up, arrives while the next request is pending. */
 #include "harness/handles.h"
 #include "harness/process.h"
 #include "harness/proxy.h"
@@ -20,7 +20,7 @@ static void *heal_soon(void *arg)
 	return arg;
 }
 
-/* Its own answer, or none: an answer to an acquire says that somebody holds the lock. */
+/* The query gets its own response or none: the response to the acquire would report a holder. */
 TEST(late_answer_is_never_that_of_the_next_question)
 {
 	const lk_client_options options = {.command_timeout_ms = TIMEOUT_MS};

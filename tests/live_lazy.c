@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * Clients that connect at the first call that needs the store: how many connections are made and
- * when, and how the calls end that cannot have one. */
+ * Clients that connect at the first call that needs the store: the number and times of connections,
+ * and the ends of calls that get none. */
 #include "harness/handles.h"
 #include "harness/latch_watch.h"
 #include "harness/local_folder.h"
@@ -19,8 +19,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define TIMEOUT_MS 400 /* of a command */
-#define SOON_MS 1000   /* far less than a wait that would be sat out */
+#define TIMEOUT_MS 400 /* the command timeout */
+#define SOON_MS 1000   /* far less than a wait of full length */
 #define LINES_MAX 4096
 
 static struct test_server server;
@@ -54,7 +54,7 @@ static int64_t connected(lk_client *client)
 	return counters.connected;
 }
 
-/* Everything that needs no store. */
+/* Make all calls that need no store. */
 static void use_without_a_store(lk_client *client)
 {
 	lk_lock *lock = lock_named(client, "a");
@@ -85,7 +85,7 @@ static void expect_all(lk_client *client, int64_t wait_ms, lk_err err, int64_t w
 	EXPECT(call, err);                                                                         \
 	ck_assert_msg(now_ms() - start_ms <= within_ms, "%s took %d ms", #call,                    \
 	              (int)(now_ms() - start_ms));                                                 \
-	ck_assert_msg(*lk_errmsg(), "%s says nothing", #call);                                     \
+	ck_assert_msg(*lk_errmsg(), "%s leaves no error text", #call);                             \
 	start_ms = now_ms()
 	ENDS(lk_lock_acquire(lock, 0, NULL));
 	ENDS(lk_lock_acquire(lock, wait_ms, NULL));
@@ -181,7 +181,7 @@ TEST(first_call_connects_once)
 	OK(lk_semaphore_release(semaphore, permits_of(semaphore, 1, 0)));
 	ck_assert_int_eq(connected(client), 1);
 	close_quickly(client);
-	/* To open a semaphore is a call, too. */
+	/* Opening a semaphore needs the store, too. */
 	client = lazy_client(server.url);
 	semaphore_of(client, "s", 3, 0);
 	ck_assert_int_eq(connected(client), 1);
@@ -241,7 +241,7 @@ TEST(calls_end_by_their_wait_and_one_command_timeout)
 	expect_all(client, 200, LK_ECONN, TIMEOUT_MS + SOON_MS);
 	ck_assert_ptr_nonnull(strstr(lk_errmsg(), "connection refused"));
 	close_quickly(client);
-	/* Nobody answers there, and a dial takes far longer than a call. */
+	/* No server answers there, and a dial takes far longer than a call. */
 	peer_start(&hole, NULL, NULL);
 	client = lazy_client(hole.url);
 	expect_all(client, 200, LK_ECONN, TIMEOUT_MS + SOON_MS);
@@ -290,7 +290,7 @@ TEST_LIMIT(wrong_password_ends_calls_at_once, 30)
 	use_without_a_store(client);
 	for (int i = 0; i < 5; i++)
 		expect_all(client, LK_FOREVER, LK_EAUTH, SOON_MS);
-	/* What is cured is noticed at the next dial. */
+	/* The next dial notices the cure. */
 	redis_do(redis, "CONFIG SET requirepass wrong");
 	lock = lock_named(client, "a");
 	ck_assert(WITHIN(8000, lk_lock_acquire(lock, 0, NULL) == LK_OK));

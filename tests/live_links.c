@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * Several links of one client, over the store in memory: one that is a black hole delays no other's
- * dial, renewal or call.  "c" is a name on link 0, "a" on 1, "b" on 2. */
+ * Several links of one client, over the store in memory: a link that is a black hole delays no
+ * dial, renewal or call of another.  "c" is a name on link 0, "a" on 1, "b" on 2. */
 #include "harness/handles.h"
 #include "harness/memory_store.h"
 #include "harness/process.h"
@@ -13,7 +13,7 @@
 #define URL "redis://127.0.0.1:1" /* no server listens there */
 #define LINKS 3
 #define TIMEOUT_MS 300
-#define DIAL_MS 20000 /* of a dial into a black hole */
+#define DIAL_MS 20000 /* for a dial into a black hole */
 #define LEASE_MS 300
 #define SOON_MS 250 /* far less than a lease, a command timeout or a dial takes */
 
@@ -31,7 +31,7 @@ static void note_loss(void *arg, lk_lock *lock, uint64_t fence, lk_lost_reason r
 	losses++;
 }
 
-/* The connections dialled last. */
+/* The connections that were dialled last. */
 static const struct lk__store_ops *memory;
 static struct lk__peer *_Atomic peers[LINKS];
 
@@ -50,7 +50,7 @@ static struct lk__store *create(const struct lk__target *target, const char *cli
 	static struct lk__store_ops ops;
 	struct lk__store *store = memory->create(target, client_id);
 
-	/* Once: a thread of an earlier client may be reading it. */
+	/* Set it once: a thread of an earlier client may be reading it. */
 	if (!ops.dial) {
 		ops = *memory;
 		ops.dial = dial;
@@ -84,7 +84,7 @@ static void start(void)
 	}
 }
 
-/* Acquire and release at once. */
+/* Both calls return at once. */
 static void use_soon(lk_lock *lock)
 {
 	int64_t start_ms = now_ms();
@@ -94,7 +94,7 @@ static void use_soon(lk_lock *lock)
 	ck_assert_int_le(now_ms() - start_ms, SOON_MS);
 }
 
-/* All links are there: a client is open as soon as one is. */
+/* All links are up.  The client is open as soon as one link is up. */
 static void use_all(void)
 {
 	for (int i = 0; i < LINKS; i++) {
@@ -130,7 +130,7 @@ TEST(open_waits_for_one_link_and_for_no_black_hole)
 	ck_assert_int_eq(lk_lock_acquire(locks[0], 0, NULL), LK_ECONN);
 	ck_assert_int_eq(lk_lock_acquire(locks[0], TIMEOUT_MS, NULL), LK_ECONN);
 	ck_assert_int_le(now_ms() - start_ms, 3 * TIMEOUT_MS + SOON_MS);
-	/* The dial into the black hole lasts on, over four leases. */
+	/* The dial into the black hole lasts for more than four leases. */
 	nap_ms(4 * LEASE_MS);
 	for (int i = 1; i < LINKS; i++) {
 		ck_assert_int_eq(lk_lock_state(locks[i]), LK_STATE_HELD);
@@ -191,8 +191,8 @@ static void *wait_for_a(void *arg)
 	return NULL;
 }
 
-/* A hand-off's message is read though another link neither answers nor can be dialled; also with
- * several threads, when the background thread reads for them. */
+/* The message of a hand-off is read although another link neither answers nor can be dialled; with
+ * several threads, too, when the background thread reads for them. */
 TEST(hand_off_arrives_while_another_link_is_a_black_hole)
 {
 	lk_client *other;
@@ -214,7 +214,7 @@ TEST(hand_off_arrives_while_another_link_is_a_black_hole)
 		pthread_join(threads[i], NULL);
 	ck_assert_int_le(now_ms() - start_ms, SOON_MS);
 	OK(lk_client_close(other));
-	/* The try of "c" may have happened: no answer came to it, and none to its end. */
+	/* The try of "c" is ambiguous: neither it nor its withdrawal got a response. */
 	ck_assert_int_eq(lk_client_close(client), LK_EUNKNOWN);
 }
 

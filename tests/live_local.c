@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * The private server of local:, each test in a folder of its own.  Such a server is nobody's child,
- * so a guard ends it when the test is over, however it ends. */
+ * The private server of local:, in a directory for each test.  Such a server is not a child of the
+ * test, so a guard ends it when the test ends. */
 #include "local/local.h"
 #include "local_folder.h"
 #include "base/os.h"
@@ -46,7 +46,7 @@ static lk_local_info status(void)
 	return info;
 }
 
-/* Nobody has the folder's lock; LOCK_UN at once, so that the look leaves nothing behind. */
+/* No process holds the directory's lock.  LOCK_UN at once, so that this check has no effect. */
 static bool lock_is_free(void)
 {
 	int fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -103,7 +103,7 @@ TEST(local_starts_answers_and_stops)
 TEST(local_stop_without_a_server_says_so)
 {
 	dir = local_folder();
-	ck_assert_int_eq(lk_local_stop(), LK_EABSENT); /* not even a folder */
+	ck_assert_int_eq(lk_local_stop(), LK_EABSENT); /* not even a directory */
 	started();
 	ck_assert_int_eq(lk_local_stop(), LK_OK);
 	ck_assert_int_eq(lk_local_stop(), LK_EABSENT);
@@ -118,7 +118,7 @@ TEST(local_stops_whatever_is_locked)
 	ck_assert_int_eq(shell("redis-cli -s %s set a b >/dev/null", info.socket_path), 0);
 	ck_assert_int_eq(lk_local_stop(), LK_OK);
 	info = started();
-	/* It keeps nothing on disk. */
+	/* The server keeps nothing on disk. */
 	ck_assert_int_eq(shell("[ \"$(redis-cli -s %s dbsize)\" = 0 ]", info.socket_path), 0);
 }
 
@@ -149,7 +149,7 @@ static int start_one(void *arg, int in, int out)
 	return 0;
 }
 
-/* All at once; a value is the pid each of them was told. */
+/* Start all at once; each prints the pid of the server that it found. */
 static int64_t start_many(void)
 {
 	struct process starters[STARTERS];
@@ -182,7 +182,7 @@ TEST_LIMIT(local_many_starters_start_one, 60)
 	ck_assert_int_eq(local_servers(0), 1);
 	ck_assert_int_eq(status().pid, pid);
 	ck_assert_int_eq(kill((pid_t)pid, SIGKILL), 0);
-	/* And once more over a socket that is left. */
+	/* Once more, beside a socket that was left behind. */
 	ck_assert(WITHIN(5000, gone(pid)));
 	ck_assert_int_ne(start_many(), pid);
 	ck_assert_int_eq(local_servers(0), 1);
@@ -203,7 +203,7 @@ TEST(local_killed_server_is_replaced)
 	ck_assert_str_eq(after.socket_path, before.socket_path);
 }
 
-/* A stopped server is alive: to take its socket would be to grant every lock again. */
+/* A stopped server is alive: replacing it would grant every lock again. */
 TEST_LIMIT(local_stopped_server_is_not_replaced, 60)
 {
 	lk_local_info info;
@@ -231,7 +231,7 @@ TEST(local_folder_of_wrong_mode_is_refused)
 	refused(lk_local_stop(), LK_ESYSTEM, dir);
 	ck_assert(!chmod(dir, 0700));
 	started();
-	/* And with a server in it: who could have entered may have put it there. */
+	/* The same with a server inside: any user with access may have put it there. */
 	ck_assert(!chmod(dir, 0701));
 	refused(lk_local_start(&info), LK_ESYSTEM, dir);
 	ck_assert(!chmod(dir, 0700));
@@ -264,7 +264,7 @@ TEST(local_folder_must_be_an_absolute_short_path)
 	refused(lk_local_start(&info), LK_ESYSTEM, "LATCHKEY_LOCAL_DIR");
 }
 
-/* The user's own store is not touched: a look starts and makes nothing. */
+/* The user's own store is untouched: a status query starts and creates nothing. */
 static int tell_path(void *arg, int in, int out)
 {
 	lk_local_info info;
@@ -328,7 +328,7 @@ TEST(local_binary_that_does_not_run_is_named)
 	ck_assert(WITHIN(5000, lock_is_free()));
 }
 
-/* Of its starter the server has the folder's lock and nothing else. */
+/* The server inherits nothing from its starter except the directory's lock. */
 TEST(local_server_has_nothing_of_its_starter)
 {
 	char fds[40], link[400], target[300];
@@ -363,14 +363,15 @@ TEST(local_server_has_nothing_of_its_starter)
 		else if (fd == 3)
 			ck_assert_str_eq(target, dir);
 		ck_assert_msg(fd < 100, "%ld is %s", fd, target);
-		/* Its own pipe, events and socket: the test's pipe is none of them. */
+		/* Its own pipe, event and socket descriptors: none is the test's pipe. */
 		snprintf(link, sizeof(link), "/proc/self/fd/%d", pipes[0]);
 		char mine[64] = "";
 		ck_assert_int_gt(readlink(link, mine, sizeof(mine) - 1), 0);
 		ck_assert_str_ne(target, mine);
 	}
 	closedir(list);
-	/* No child of ours, in no session of ours, and no signal blocked or ignored but its own. */
+	/* The server is no child of the test, has a session of its own, and no signal blocked or
+	 * ignored except its own choice. */
 	ck_assert_int_eq(waitpid((pid_t)info.pid, NULL, WNOHANG), -1);
 	ck_assert_int_ne(getsid((pid_t)info.pid), getsid(0));
 	ck_assert_int_eq(shell("grep -q '^SigBlk:.*0000000000000000' /proc/%lld/status",
@@ -460,7 +461,7 @@ static atomic_bool stop_forking;
 static pid_t forked[4000];
 static atomic_int forked_count;
 
-/* A program that forks workers all the time, which live on and do not exec. */
+/* A program that always forks workers, which live on and do not exec. */
 static void *fork_workers(void *arg)
 {
 	while (!stop_forking && forked_count < 4000) {
@@ -477,7 +478,7 @@ static void *fork_workers(void *arg)
 	return arg;
 }
 
-/* Workers that the program forks in the middle of a start keep neither the caller nor the lock. */
+/* Workers forked in the middle of a start delay neither the caller nor the lock. */
 TEST_LIMIT(local_start_is_not_kept_by_forked_workers, 60)
 {
 	pthread_t thread;

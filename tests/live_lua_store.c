@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * The Redis in memory against a real one: small scripts that look at every edge of what a script
- * can see and do, and random calls of the library's own (harness/replay.h; many more: make replay).
- */
+ * The Redis in memory compared with a real one: small scripts for each limit of what a script can
+ * see and do, and random calls of the library's own (harness/replay.h; many more: make replay). */
 #include "lua_store.h"
 #include "redis.h"
 #include "replay.h"
@@ -12,10 +11,10 @@
 
 #define CALLS 10000
 
-/* Each has KEYS[1], a key that is not there, and ARGV[1], "a"; the reply and its text are to be the
- * same, digests and lines of errors included. */
+/* Each probe gets KEYS[1], a key that does not exist, and ARGV[1], "a".  Reply and text must be
+ * equal, including the digests and lines of errors. */
 static const char *const probes[] = {
-	/* what is not there, and what cannot be written */
+	/* undefined variables, and read-only tables */
 	"x = 1",
 	"\n\nx = 1",
 	"function f() end",
@@ -64,7 +63,7 @@ static const char *const probes[] = {
 	"assert(false)",
 	"assert(nil, 'told')",
 	"return select('#', 1, nil, nil)",
-	/* redis.call, redis.pcall and what they end with */
+	/* redis.call, redis.pcall and their last arguments */
 	"return redis.call('FLY')",
 	"return redis.call('GET')",
 	"return redis.call('get', KEYS[1])",
@@ -89,7 +88,7 @@ static const char *const probes[] = {
 	"local good, e = xpcall(function() error('x') end, function(e) return 'seen ' .. e end) "
 	"return {tostring(good), e}",
 	"redis.call('SET', KEYS[1], 'x') error('after a write')",
-	/* replies that a script makes */
+	/* replies made by a script */
 	"return {err = 'x'}",
 	"return {err = 'A x'}",
 	"return {ok = 'fine'}",
@@ -103,7 +102,7 @@ static const char *const probes[] = {
 	"return redis.error_reply('a', 'b')",
 	"return redis.status_reply('x')",
 	"return redis.status_reply()",
-	/* values to Lua and back */
+	/* conversions to Lua and back */
 	"return 3.99",
 	"return -3.99",
 	"return 1e300",
@@ -136,7 +135,7 @@ static const char *const probes[] = {
 	"return redis.call('HMGET', KEYS[1], 'a', 'b')",
 	"return #redis.call('ZRANGE', KEYS[1], 0, -1)",
 	"return redis.call('TYPE', KEYS[1]).ok",
-	/* keys and their ends */
+	/* keys and their expiry */
 	"return redis.call('PTTL', KEYS[1])",
 	"redis.call('SET', KEYS[1], 'x') return redis.call('PTTL', KEYS[1])",
 	"redis.call('SET', KEYS[1], 'x', 'PX', 100000) redis.call('SET', KEYS[1], 'y') "
@@ -240,7 +239,7 @@ TEST(script_sees_and_does_in_memory_what_it_does_on_a_server)
 	}
 	fflush(stdout);
 	ck_assert_int_eq(differ, 0);
-	/* Lines and digests, whatever the text came as. */
+	/* Lines and digests, for each way to send the text. */
 	ck_assert_str_eq(told(one, redis_text(redis, "SCRIPT LOAD %s", "\nerror('x')")),
 	                 lua_store_text(store, "SCRIPT", "LOAD", "\nerror('x')", NULL));
 	ck_assert_str_eq(told(other, redis_text(redis, "EVALSHA %s 0", one)),

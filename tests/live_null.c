@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * NULL where latchkey.h wants a handle, a name or a place for a result: LK_EINVALID, or the
- * harmless value that the header promises.  The rows below cover every pointer of every function:
- * the header itself is read to find one that is missing. */
+ * harmless value that the header promises.  The rows below cover every pointer of every function;
+ * the test reads the header and fails if one is missing. */
 #include "harness/handles.h"
 #include "harness/server.h"
 #include "harness/test.h"
@@ -14,7 +14,7 @@
 #define HEADER "include/latchkey.h"
 #define HEADER_MAX (1 << 17)
 
-/* What the calls below have beside the NULL. */
+/* The other arguments of the calls below. */
 static lk_client *client;
 static lk_lock *lock;
 static lk_semaphore *semaphore;
@@ -58,9 +58,9 @@ static lk_err try_without_fence(lk_lock *free_lock)
 	return err ? err : lk_lock_release(free_lock);
 }
 
-/* A function, one of its pointers, and a call where that one alone is NULL.  REFUSED: LK_EINVALID,
- * and the detail begins with the pointer's name.  HARMLESS: the condition holds.  ALLOWED: NULL has
- * a meaning of its own, which the condition shows. */
+/* A function, one of its pointers, and a call where only that pointer is NULL.  REFUSED:
+ * LK_EINVALID, and lk_errmsg() begins with the pointer's name.  HARMLESS: the condition holds.
+ * ALLOWED: NULL has a meaning of its own, which the condition checks. */
 #define ROWS(REFUSED, HARMLESS, ALLOWED)                                                           \
 	ALLOWED(lk_client_open, url, lk_client_open(NULL, NULL, &client) == LK_ESYSTEM)            \
 	ALLOWED(lk_client_open, options, lk_client_open("x:", NULL, &client) == LK_EINVALID)       \
@@ -184,7 +184,7 @@ TEST(null_is_refused_or_harmless)
 	struct test_server server;
 
 	server_start(&server, NULL);
-	/* No folder of anybody: local: cannot be started by mistake. */
+	/* Not a valid directory: local: cannot be started by mistake. */
 	setenv("LATCHKEY_LOCAL_DIR", "not/absolute", 1);
 	client = client_at(server.url);
 	lock = lock_named(client, "a");
@@ -198,7 +198,7 @@ TEST(null_is_refused_or_harmless)
 		ck_assert_msg(as_promised, "%s, %s NULL: not as promised; last error: %s",
 		              rows[i].function, rows[i].parameter, lk_errmsg());
 	}
-	/* Of an array without elements nothing is read. */
+	/* Nothing is read from an array without elements. */
 	OK(lk_lock_waiters(lock, 0, NULL, &count));
 	OK(lk_semaphore_holders(semaphore, 0, NULL, &count));
 	OK(lk_semaphore_waiters(semaphore, 0, NULL, &count));
@@ -216,7 +216,7 @@ static bool has_row(const char *function, const char *parameter)
 	return false;
 }
 
-/* The last word of a declaration without its brackets: the parameter's name. */
+/* Return the last word of a declaration without its brackets: the parameter's name. */
 static const char *name_of(char *declaration)
 {
 	char *end;
@@ -230,7 +230,8 @@ static const char *name_of(char *declaration)
 	return end;
 }
 
-/* How many pointers a prototype has, "lk_err lk_noun_verb(lk_noun *noun, ...)"; each has a row. */
+/* Return the number of pointers in a prototype "lk_err lk_noun_verb(lk_noun *noun, ...)"; each
+ * needs a row. */
 static size_t check_prototype(char *prototype)
 {
 	char *open = strchr(prototype, '('), *rest = NULL, *declaration;
@@ -274,7 +275,7 @@ TEST(every_pointer_of_the_header_has_a_row)
 		pointers += check_prototype(at);
 		functions++;
 	}
-	/* No row is of a function that is gone. */
+	/* No row is for a function that the header lacks. */
 	ck_assert_uint_eq(pointers, ROW_COUNT);
 	ck_assert_uint_ge(functions, 50);
 }

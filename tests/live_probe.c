@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * Two connections of one client that lead to two servers, as behind a balancer of connections: a
- * hand-off would be published on the one and listened for on the other, so it is refused at once.
- */
+ * Two connections of one client that lead to two servers, as behind a load balancer.  A hand-off
+ * would be published on the one server while the client listens on the other, so the client refuses
+ * them at once. */
 #include "harness/handles.h"
 #include "harness/redis.h"
 #include "harness/server.h"
@@ -19,14 +19,14 @@
 
 #define LINKS 16
 
-/* Takes connections and leads them to the two servers by turns. */
+/* A balancer: it accepts connections and forwards them to the two servers by turns. */
 static struct {
 	int listener, port;
 	int to[2];          /* ports of the servers */
 	int fds[2 * LINKS]; /* pairs: a client's, the server's */
 	int count;
-	/* Not NULL: kill the message connection there before a probe is passed on, once, and keep
-	 * the client's end open until the client sends something on it. */
+	/* Not NULL: kill the message connection there before a probe is forwarded, once, and keep
+	 * the client's end open until the client sends on it. */
 	struct redis *killer;
 	bool killed;
 } balancer;
@@ -107,7 +107,7 @@ static void balancer_start(const struct test_server *one, const struct test_serv
 	ck_assert_int_eq(listen(balancer.listener, LINKS), 0);
 	ck_assert_int_eq(getsockname(balancer.listener, (struct sockaddr *)&here, &len), 0);
 	balancer.port = ntohs(here.sin_port);
-	/* It ends with the test's process. */
+	/* The thread ends with the test's process. */
 	ck_assert_int_eq(pthread_create(&thread, NULL, balance, NULL), 0);
 	pthread_detach(thread);
 }
@@ -128,8 +128,9 @@ TEST(two_connections_to_two_servers_are_refused)
 	server_stop(&two);
 }
 
-/* The server's end of the message connection is gone when the probe runs, and the client's end does
- * not show it yet: nothing but a question on that connection can tell it from another server. */
+/* The server's end of the message connection is closed when the probe runs, and the client's end
+ * does not show it yet: only a request on that connection can show the difference from another
+ * server. */
 TEST(connection_killed_before_the_probe_is_a_lost_connection)
 {
 	struct test_server server;
@@ -144,14 +145,15 @@ TEST(connection_killed_before_the_probe_is_a_lost_connection)
 	ck_assert(balancer.killed);
 	ck_assert_msg(strstr(lk_errmsg(), "connection closed by the server") != NULL, "%s",
 	              lk_errmsg());
-	/* The next attempt is as good as any. */
+	/* The next attempt is handled as any other. */
 	OK(lk_client_open(url, NULL, &client));
 	OK(lk_client_close(client));
 	redis_close(balancer.killer);
 	server_stop(&server);
 }
 
-/* Both connections to one server are fine, whoever leads them there. */
+/* Both connections lead to one server, through the balancer or directly: the client accepts
+ * them. */
 TEST(two_connections_through_a_balancer_to_one_server_are_taken)
 {
 	struct test_server server;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * Looking at a lock from outside: who holds, who waits, which names there are; and breaking it. */
+ * Lock queries from outside: holders, waiters, existing names; and breaking a lock. */
 #include "harness/handles.h"
 #include "harness/process.h"
 #include "harness/redis.h"
@@ -21,7 +21,7 @@ static lk_client *set_up(void)
 	return client_at(server.url);
 }
 
-/* The description of a client comes in the background. */
+/* The description of a client arrives in the background. */
 static bool described(lk_lock *lock, lk_lock_status *status)
 {
 	OK(lk_lock_query(lock, status));
@@ -44,7 +44,7 @@ TEST(query_of_a_free_lock_says_so)
 	OK(lk_lock_waiters(lock_named(client, "a"), 1, &party, &count));
 	ck_assert_uint_eq(count, 0);
 	OK(lk_client_close(client));
-	/* Looking writes nothing. */
+	/* A query writes nothing. */
 	ck_assert_int_eq(redis_int(redis, "DBSIZE"), 0);
 }
 
@@ -69,7 +69,7 @@ TEST(query_tells_who_holds)
 	ck_assert_int_eq(status.holder.pid, getpid());
 	gethostname(host, sizeof(host));
 	ck_assert_str_eq(status.holder.host, host);
-	/* Escaped: nothing of it can speak to a terminal. */
+	/* Escaped: a label cannot send control sequences to a terminal. */
 	ck_assert_ptr_nonnull(strstr(status.holder.label, "nightly \\x1b[31mreport\\x0a"));
 	ck_assert_uint_eq(status.fence, hold_of(lock).fence);
 	ck_assert_int_ge(status.held_ms, 0);
@@ -80,7 +80,7 @@ TEST(query_tells_who_holds)
 	OK(lk_client_close(other));
 }
 
-/* Whatever stands where a client describes itself, the hold is listed. */
+/* The hold is listed whatever bytes the client's description contains. */
 TEST(party_that_describes_itself_oddly_is_listed_all_the_same)
 {
 	lk_client *client = set_up(), *other = client_at(server.url);
@@ -91,7 +91,7 @@ TEST(party_that_describes_itself_oddly_is_listed_all_the_same)
 	OK(lk_lock_acquire(lock, 0, NULL));
 	memcpy(id, hold_of(lock).holder_id, LK_HOLDER_ID_SIZE);
 	ck_assert(WITHIN(2000, described(seen, &status)));
-	/* A word that scripts answer with, too. */
+	/* A word that scripts also return as a status. */
 	redis_do(redis, "HSET lk:client:%s host fence user \"\"", lk_client_id(client));
 	OK(lk_lock_query(seen, &status));
 	ck_assert_str_eq(status.holder.host, "fence");
@@ -137,7 +137,8 @@ static void *queue_thread(void *arg)
 
 	ends[i] = lk_lock_acquire(locks[i], 20000, NULL);
 	if (!ends[i])
-		redis_do(redis, "SET got %lld", (long long)i); /* one at a time: it is ours */
+		redis_do(redis, "SET got %lld",
+		         (long long)i); /* one at a time: the query's own client */
 	return NULL;
 }
 
@@ -207,7 +208,7 @@ TEST(break_gives_the_lock_to_who_waits_first)
 	ck_assert(WITHIN(1000, lk_lock_state(lock) == LK_STATE_LOST));
 	EXPECT(lk_lock_release(lock), LK_ELOST);
 	ck_assert_int_eq(lk_lock_state(locks[0]),
-	                 LK_STATE_HELD); /* untouched by the late release */
+	                 LK_STATE_HELD); /* unaffected by the late release */
 	OK(lk_lock_release(locks[0]));
 	queue_serve(1);
 	OK(lk_client_close(client));
@@ -226,7 +227,7 @@ TEST(break_keeps_to_its_condition)
 	OK(lk_lock_release(lock));
 	OK(lk_lock_acquire(lock, 0, NULL));
 	memcpy(id, hold_of(lock).holder_id, LK_HOLDER_ID_SIZE);
-	ck_assert_str_ne(id, old); /* an id is of one hold */
+	ck_assert_str_ne(id, old); /* an id belongs to one hold */
 	EXPECT(lk_lock_break(tool, old), LK_EMISMATCH);
 	EXPECT(lk_lock_break(tool, "nobody"), LK_EMISMATCH);
 	ck_assert_int_eq(lk_lock_state(lock), LK_STATE_HELD);
@@ -238,7 +239,7 @@ TEST(break_keeps_to_its_condition)
 	OK(lk_client_close(breaker));
 }
 
-/* What a walk has seen. */
+/* The names found by a walk. */
 struct walk {
 	char names[64][32];
 	size_t lens[64];

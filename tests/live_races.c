@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * Calls that meet: a close while others wait, call back or are cancelled, a store that does not
- * answer, a machine that sleeps.  None hangs, leaks or takes longer than it says. */
+ * Concurrent calls: a close while others wait, run callbacks or are cancelled, a store that does
+ * not respond, a machine that sleeps.  No call hangs, leaks or exceeds its time limit. */
 #include "harness/handles.h"
 #include "harness/process.h"
 #include "harness/redis.h"
@@ -27,9 +27,9 @@ static lk_client *set_up(const lk_client_options *options)
 	return client_with(server.url, options);
 }
 
-/* ---- This program's clock and users, in place of libc's ------------------------------------ */
+/* ---- Replacements for libc's clock and user look-up ------------------------------------ */
 
-static atomic_llong slept_s; /* how long the machine seems to have been asleep */
+static atomic_llong slept_s; /* how long the machine appears to have slept */
 
 int clock_gettime(clockid_t clock, struct timespec *now)
 {
@@ -43,7 +43,7 @@ int clock_gettime(clockid_t clock, struct timespec *now)
 static atomic_bool users_slow;
 static atomic_int users_asked;
 
-/* A directory of users that does not answer just now. */
+/* A user directory that does not respond for a while. */
 int getpwuid_r(uid_t uid, struct passwd *entry, char *buf, size_t len, struct passwd **result)
 {
 	(void)uid;
@@ -57,7 +57,8 @@ int getpwuid_r(uid_t uid, struct passwd *entry, char *buf, size_t len, struct pa
 	return ENOENT;
 }
 
-/* ---- A thread with one call ----------------------------------------------------------------- */
+/* ---- A thread that makes one call
+ * ----------------------------------------------------------------- */
 
 struct call {
 	lk_lock *lock;
@@ -110,7 +111,8 @@ static void expect_end(struct call *call, int64_t ms, lk_err expected)
 	              lk_err_name(expected));
 }
 
-/* ---- Ends of waits while the store is silent ------------------------------------------------- */
+/* ---- Ends of waits while the store does not respond
+ * ------------------------------------------------- */
 
 static const lk_client_options quick = {.command_timeout_ms = 500};
 
@@ -155,7 +157,7 @@ TEST(close_ends_a_long_wait_though_the_store_is_silent)
 static atomic_bool calling_back, go_on;
 static _Atomic(lk_err) called_back;
 
-/* What a program may well do: get the lock again. */
+/* Acquire the lock again, as programs may do. */
 static void acquire_again(void *arg, lk_lock *lock, uint64_t fence, lk_lost_reason reason)
 {
 	(void)arg;
@@ -168,7 +170,7 @@ static void acquire_again(void *arg, lk_lock *lock, uint64_t fence, lk_lost_reas
 	calling_back = false;
 }
 
-/* A lock of client, lost to other, whose callback is running and waits for go_on. */
+/* Return a lock that client lost to other, whose callback is running and waits for go_on. */
 static lk_lock *lose(lk_client *client, lk_client *other)
 {
 	const lk_lock_options options = {.on_lost = acquire_again};
@@ -202,7 +204,8 @@ TEST(close_of_a_lock_ends_a_wait_that_a_callback_begins_later)
 
 	end.lock = lose(client, other);
 	call_start(&end);
-	nap_ms(100); /* it waits for the callback by now; should it not, the test passes, too */
+	nap_ms(100); /* it most likely waits for the callback by now; if not, the test passes, too
+	              */
 	go_on = true;
 	expect_end(&end, 2000, LK_OK);
 	ck_assert_int_eq(called_back, LK_ECLOSED);
@@ -233,8 +236,8 @@ TEST(log_hook_cannot_close_its_client)
 	OK(lk_client_close(logging));
 }
 
-/* ---- Threads and processes that come and go -----------------------------------------------------
- */
+/* ---- Threads and processes that start and end
+ * ----------------------------------------------------- */
 
 static pthread_barrier_t all_hold;
 
@@ -310,8 +313,7 @@ TEST(fork_in_the_middle_of_calls_stops_neither_process)
 	OK(lk_client_close(client));
 }
 
-/* ---- Nothing is forgotten ----------------------------------------------------------------------
- */
+/* ---- Nothing is leaked ---------------------------------------------------------------------- */
 
 TEST(close_frees_what_was_never_answered)
 {
@@ -319,13 +321,13 @@ TEST(close_frees_what_was_never_answered)
 
 	OK(lk_lock_acquire(lock_named(client, "a"), 0, NULL));
 	server_pause(&server);
-	/* Who we are is on its way to nobody; the address sanitizer looks for it at the end. */
+	/* The client's description gets no response; the address sanitizer would report a leak. */
 	EXPECT(lk_client_close(client), LK_EUNKNOWN);
 	server_resume(&server);
 }
 
-/* ---- No name is looked up under the mutex -------------------------------------------------------
- */
+/* ---- The mutex is not held during a look-up
+ * ------------------------------------------------------- */
 
 TEST(slow_user_directory_delays_no_call)
 {
@@ -362,7 +364,7 @@ static void call_all(lk_lock *lock)
 		lk_client_close(client);
 }
 
-/* Nothing of its own is on its stack: the address sanitizer does not see it go by cancellation. */
+/* Keep no locals: the address sanitizer does not notice that a cancellation ends this function. */
 static void *cancel_victim(void *arg)
 {
 	for (;;) {
@@ -402,7 +404,7 @@ TEST(wait_ends_soon_after_the_machine_slept_past_its_end)
 	lk_client *other = set_up(NULL);
 	struct call calls[2];
 
-	/* Another machine has it. */
+	/* A client of another machine holds the lock. */
 	redis_do(redis, "SET lk:{a} %s PX 60000",
 	         "1:AAAAAAAAAAAAAAAAAAAAAA:BBBBBBBBBBB:60000:r 5 60000 -");
 	for (int i = 0; i < 2; i++) {
@@ -421,8 +423,7 @@ TEST(wait_ends_soon_after_the_machine_slept_past_its_end)
 	OK(lk_client_close(other));
 }
 
-/* ---- Replies always have a reader ---------------------------------------------------------------
- */
+/* ---- Replies are always read --------------------------------------------------------------- */
 
 static atomic_bool storm_over;
 
@@ -441,7 +442,7 @@ static void *storm_cancel(void *arg)
 	return NULL;
 }
 
-/* An answer that nobody reads is only found by the next ping, which breaks the connection. */
+/* An unread response is only found by the next ping, which breaks the connection. */
 TEST_LIMIT(answers_are_read_while_waits_are_cancelled, 40)
 {
 	lk_client *client = set_up(NULL);

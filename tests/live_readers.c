@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * One thread reads the replies for all: who reads on when it goes, and how soon it hears of what is
- * no reply. */
+ * One thread reads the replies for all: which thread reads next when it leaves, and how soon the
+ * next reader handles messages. */
 #include "harness/handles.h"
 #include "harness/process.h"
 #include "harness/proxy.h"
@@ -40,13 +40,14 @@ static void *acquire(void *arg)
 	start_ms = now_ms();
 	caller->err = lk_lock_acquire(caller->lock, LK_FOREVER, NULL);
 	caller->took_ms = now_ms() - start_ms;
-	/* The end of a thread that holds a lock is work for the loop, which would then look around.
-	 */
+	/* The end of a thread that holds a lock is work for the loop, which would then look for a
+	 * reader. */
 	pthread_barrier_wait(&done);
 	return NULL;
 }
 
-/* Each reply comes when the reader of the one before has gone, and calls nothing any more. */
+/* Each reply arrives after the thread that read the previous one has left and makes no more
+ * calls. */
 TEST(reply_is_read_when_the_reader_has_gone)
 {
 	const struct proxy_fault slow = {.delay_ms = 50};
@@ -71,8 +72,8 @@ TEST(reply_is_read_when_the_reader_has_gone)
 	OK(lk_client_close(client));
 }
 
-/* The reader waits for its own reply, which does not come; a wait that another one cancels ends all
- * the same, for a thread behind it stays in line. */
+/* The reader waits for its own reply, which does not arrive.  Cancelling its wait ends it all the
+ * same, while another thread remains in the queue. */
 TEST(reader_whose_reply_is_late_hears_that_it_is_cancelled)
 {
 	const struct proxy_fault stall = {.stall = true};
@@ -138,7 +139,7 @@ static void on_lost(void *arg, lk_lock *lock, uint64_t fence, lk_lost_reason rea
 	lost = reason == LK_LOST_BROKEN;
 }
 
-/* It listened itself while it waited; now that it holds the lock the loop does. */
+/* It read messages itself while it waited; now that it holds the lock, the loop reads. */
 TEST(who_waited_alone_hears_of_a_break)
 {
 	const lk_lock_options options = {.on_lost = on_lost};
@@ -160,8 +161,8 @@ TEST(who_waited_alone_hears_of_a_break)
 	close_both();
 }
 
-/* Whoever listened has its lock and goes; who waits beside it does not wait for somebody to notice:
- * most often it has its own at once. */
+/* The thread that read messages gets its lock and leaves.  The other waiter does not depend on a
+ * timer to become the next reader: most often it gets its own lock at once. */
 TEST(second_waiter_is_heard_for_when_the_first_has_gone)
 {
 	int prompt = 0;
@@ -194,8 +195,8 @@ TEST(second_waiter_is_heard_for_when_the_first_has_gone)
 	close_both();
 }
 
-/* Nobody is alone when both have their answers: the loop listens again, at once and not when it
- * would anyway. */
+/* When both have their responses, two threads wait: the loop reads for them at once, and not only
+ * when its sleep ends. */
 TEST(two_who_wait_after_one_who_waited_alone_are_heard_for)
 {
 	const struct proxy_fault slow = {.delay_ms = 30};
@@ -213,14 +214,14 @@ TEST(two_who_wait_after_one_who_waited_alone_are_heard_for)
 		OK(lk_lock_acquire(held[0], 1000, NULL));
 		start(&callers[0], wanted[0]);
 		ck_assert(WITHIN(5000, stands_in_line(held[0])));
-		OK(lk_lock_release(held[0])); /* and its thread's end gives it back */
+		OK(lk_lock_release(held[0])); /* the end of its thread releases it */
 		ck_assert(!pthread_join(callers[0].thread, NULL));
 		for (int k = 0; k < 2; k++)
 			OK(lk_lock_acquire(held[k], 1000, NULL));
 		proxy_set(&proxy, PROXY_COMMANDS, PROXY_TO_CLIENT, &slow);
 		for (int k = 0; k < 2; k++)
 			start(&callers[k], wanted[k]);
-		nap_ms(45); /* they have been told that they are queued */
+		nap_ms(45); /* their responses, that they are queued, have arrived */
 		start_ms = now_ms();
 		for (int k = 0; k < 2; k++)
 			OK(lk_lock_release(held[k]));

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * What the lock costs a server and its process: requests, round trips, processor time, memory.
- * Scripts are counted by the server; renewals and descriptions of clients, which come by the
- * clock, are told apart by their digest. */
+ * What the lock costs a server and its process: requests, round trips, processor time, memory.  The
+ * server counts scripts; renewals and descriptions of clients depend on the clock, and their
+ * digests tell them apart. */
 #include "harness/handles.h"
 #include "harness/process.h"
 #include "harness/proxy.h"
@@ -30,7 +30,7 @@ static bool names_script(const char *line, const struct lk__script *script)
 	return strstr(line, script->sha1) != NULL;
 }
 
-/* Count what the monitor has seen until now. */
+/* Count the commands that the monitor saw until now. */
 static struct seen look(struct redis *redis, struct monitor *monitor)
 {
 	static int marks;
@@ -53,7 +53,8 @@ static struct seen look(struct redis *redis, struct monitor *monitor)
 	return seen;
 }
 
-/* A lock that was used once, so that the server has the scripts and knows the client. */
+/* Return a lock that was used once, so that the server has the scripts and the client's
+ * description. */
 static lk_lock *warm_lock(const char *url, const char *name, int64_t lease_ms)
 {
 	lk_client *client = client_at(url);
@@ -73,7 +74,7 @@ TEST(acquire_and_release_take_two_scripts)
 	server_start(&server, NULL);
 	redis = redis_open(&server);
 	lock = warm_lock(server.url, "cost", 0);
-	nap_ms(50); /* the description may come a little later */
+	nap_ms(50); /* the description may arrive a little later */
 	before = redis_script_calls(redis);
 	hsets = redis_calls(redis, "hset");
 	for (int i = 0; i < 100; i++) {
@@ -82,7 +83,7 @@ TEST(acquire_and_release_take_two_scripts)
 	}
 	ck_assert_int_eq(redis_script_calls(redis) - before - (redis_calls(redis, "hset") - hsets),
 	                 200);
-	/* A text is sent once, to a server that does not know it yet. */
+	/* The text of a script is sent once, to a server that does not have it yet. */
 	ck_assert_int_le(redis_calls(redis, "eval"), 4);
 }
 
@@ -102,7 +103,7 @@ TEST(reentry_takes_no_request)
 		OK(lk_lock_acquire(lock, 1000, NULL));
 	for (int i = 0; i < 1000; i++)
 		OK(lk_lock_release(lock));
-	/* Only our own two INFO. */
+	/* Only the test's own two INFO. */
 	ck_assert_int_le(redis_info(redis, "total_commands_processed") - before, 2);
 	OK(lk_lock_release(lock));
 }
@@ -194,7 +195,7 @@ TEST_LIMIT(wait_of_5_s_takes_at_most_3_scripts, 30)
 	OK(lk_lock_release(holder));
 	pthread_join(thread, NULL);
 	seen = look(redis, monitor);
-	/* The holder's own leave is one of the leaves. */
+	/* One of the leaves is the holder's own. */
 	ck_assert_int_le(seen.asks + seen.leaves - 1, 3);
 	ck_assert_int_le(seen.all - seen.renewals - seen.introductions - 1, 3);
 	monitor_close(monitor);
@@ -222,7 +223,7 @@ TEST_LIMIT(thousand_held_locks_are_renewed_in_ten_round_trips, 90)
 		OK(lk_lock_acquire(locks[i], 1000, NULL));
 	}
 	proxy_set_all(&proxy, &slow);
-	nap_ms(1000); /* a whole period under way */
+	nap_ms(1000); /* a whole period passes */
 	monitor = monitor_open(&server);
 	turns = proxy_count(&proxy).turns[PROXY_COMMANDS];
 	nap_ms(3000); /* three periods */
@@ -255,7 +256,7 @@ static void *race_renewal(void *arg)
 		OK(lk_lock_acquire(lock, 1000, NULL));
 		memcpy(id, hold_of(lock).holder_id, LK_HOLDER_ID_SIZE);
 		nap_ms(28 + i % 10);
-		err = lk_lock_release(lock); /* on a busy machine a lease may have run out */
+		err = lk_lock_release(lock); /* on a busy machine a lease may have expired */
 		ck_assert(err == LK_OK || err == LK_ELOST);
 		redis_do(redis, "ECHO released:%s", id);
 	}
@@ -298,7 +299,7 @@ TEST_LIMIT(c25_released_hold_is_never_renewed, 60)
 	}
 	ck_assert_ptr_nonnull(line);
 	ck_assert_int_eq(count, RELEASED_MAX);
-	ck_assert_int_gt(renewals, 50); /* else there was no race */
+	ck_assert_int_gt(renewals, 50); /* otherwise there was no race */
 	monitor_close(monitor);
 	redis_close(redis);
 }
@@ -319,8 +320,7 @@ static int idle(void *arg, int in, int out)
 	lock = lock_named(client, "idle");
 	OK(lk_lock_acquire(lock, 1000, NULL));
 	OK(lk_lock_release(lock));
-	/* Threads that looked names up or connected are gone soon; the thread sanitizer has its
-	 * own. */
+	/* Threads for look-ups and connects end soon; the thread sanitizer has one of its own. */
 	WITHIN(1000, proc_thread_count(0) - threads <= 1);
 	line_write(out, "%d %d", (int)(proc_socket_count(0) - before),
 	           proc_thread_count(0) - threads);

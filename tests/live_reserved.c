@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * Structs that the library fills have reserved room at their end, and the library sets it to 0: a
- * program can tell that a later version has not put a member there. */
+ * Structs that the library fills have reserved room at their end, which the library sets to 0, so
+ * that a program can tell that no later version put a member there. */
 #include "harness/handles.h"
 #include "harness/latch_watch.h"
 #include "harness/local_folder.h"
@@ -11,7 +11,7 @@
 
 #include <string.h>
 
-/* The program's memory has something else in it than zeros. */
+/* Memory that a program passes contains other values than zeros. */
 #define FILL(room) memset(&(room), 0xff, sizeof(room))
 #define ZERO(room) ck_assert_msg(is_zero((room).reserved), "%s.reserved is not 0", #room)
 

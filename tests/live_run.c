@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * lk_lock_run() and lk_semaphore_run(): what the function gets, what the caller learns of its
- * result, of a loss and of the release, and what is left in the store. */
+ * lk_lock_run() and lk_semaphore_run(): the function's arguments, the report about its result, a
+ * loss and the release, and the remaining keys of the store. */
 #include "harness/handles.h"
 #include "harness/process.h"
 #include "harness/redis.h"
@@ -9,7 +9,7 @@
 
 #include <string.h>
 
-/* What a function under the lock does, and what it saw. */
+/* The behaviour of a function under the lock, and its observations. */
 struct work {
 	lk_lock *lock, *other;
 	lk_semaphore *semaphore;
@@ -23,7 +23,7 @@ static struct redis *redis;
 static struct work work;
 static lk_run run;
 
-/* A client with a short command timeout, and a lock "a" of it. */
+/* Open a client with a short command timeout, and its lock "a". */
 static lk_client *set_up(void)
 {
 	const lk_client_options options = {.command_timeout_ms = 300};
@@ -38,7 +38,7 @@ static lk_client *set_up(void)
 	return client;
 }
 
-/* What the last run says; the rest of it is 0. */
+/* The last run's report has these values; its other members are 0. */
 static void expect_run(lk_run_stage stage, int result, uint64_t fence, lk_lost_reason lost)
 {
 	const lk_run expected = {.stage = stage, .result = result, .fence = fence, .lost = lost};
@@ -134,7 +134,7 @@ static int break_it(void *arg, uint64_t fence)
 	return note(self, fence, 1);
 }
 
-/* The client hears of it when it releases. */
+/* The client learns of the loss when it releases. */
 static int delete_it(void *arg, uint64_t fence)
 {
 	struct work *self = arg;
@@ -173,7 +173,7 @@ TEST(loss_is_reported_with_its_reason)
 	OK(lk_client_close(client));
 }
 
-/* Within an outer hold the loss stays to be acknowledged by the outer one. */
+/* Within an outer hold the loss remains for the outer one to acknowledge. */
 TEST(loss_is_reported_to_each_of_nested_holds)
 {
 	lk_client *client = set_up();
@@ -205,7 +205,7 @@ TEST(release_that_is_not_confirmed_is_reported)
 	expect_run(LK_RUN_RELEASE, 4, work.fence, 0);
 	ck_assert_int_eq(lk_lock_state(work.lock), LK_STATE_NONE);
 	server_resume(&server);
-	OK(lk_lock_run(work.lock, 10000, look, &work, NULL)); /* it was released all the same */
+	OK(lk_lock_run(work.lock, 10000, look, &work, NULL)); /* it was released nevertheless */
 	OK(lk_client_close(client));
 }
 
@@ -319,7 +319,7 @@ TEST(function_runs_under_permits)
 	OK(lk_semaphore_run(work.semaphore, 2, 0, look_at_permits, &work, &run));
 	expect_run(LK_RUN_DONE, 6, work.fence, 0);
 	OK(lk_semaphore_run(work.semaphore, 2, LK_FOREVER, look_at_permits, &work, NULL));
-	hold = permits_of(work.semaphore, 2, 0); /* all were given back */
+	hold = permits_of(work.semaphore, 2, 0); /* all were released */
 	EXPECT(lk_semaphore_run(work.semaphore, 2, 0, look_at_permits, &work, &run), LK_EBUSY);
 	expect_run(LK_RUN_ACQUIRE, 0, 0, 0);
 	EXPECT(lk_semaphore_run(work.semaphore, 4, 0, look_at_permits, &work, &run), LK_ELIMIT);

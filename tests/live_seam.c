@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * The seam: the threads, the state machines and the public calls over a store that is no Redis and
- * no server. */
+ * The seam of src/store.h: the threads, the state machines and the public calls over a store
+ * without Redis and without a server. */
 #define STORE store_in_memory
 
 #include "harness/memory_store.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * The seam: every noun over the scripts in this process, without a server. */
+ * The seam of src/store.h: each primitive over the scripts in this process, without a server. */
 #define STORE store_in_lua
 
 #include "stores/fifo.h"

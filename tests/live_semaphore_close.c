@@ -14,7 +14,7 @@
 void *__real_malloc(size_t size);
 void *__wrap_malloc(size_t size);
 
-static _Thread_local bool hesitate; /* this thread's next malloc() takes its time */
+static _Thread_local bool hesitate; /* this thread's next malloc() blocks */
 static sem_t allocating, go_on;
 
 void *__wrap_malloc(size_t size)
@@ -99,8 +99,8 @@ TEST(close_ends_a_wait_that_is_about_to_begin)
 	server_stop(&server);
 }
 
-/* The store refuses for a while what would give permits back: it is told again soon, however long
- * the lease. */
+/* The store refuses a partial release for a while: the request is repeated soon, however long the
+ * lease. */
 TEST(partial_release_is_repeated_soon)
 {
 	const lk_client_options quick = {.command_timeout_ms = 300};
@@ -138,8 +138,8 @@ static void *acquire_one(void *arg)
 	return NULL;
 }
 
-/* A wait that was in progress at the resize finds the store emptied, and makes the semaphore as its
- * handle has it now. */
+/* A wait that was in progress at the resize finds the store emptied, and creates the semaphore with
+ * the handle's present capacity. */
 TEST(resize_concerns_waits_in_progress)
 {
 	struct test_server server;
@@ -158,10 +158,10 @@ TEST(resize_concerns_waits_in_progress)
 	late.semaphore = semaphore;
 	ck_assert_int_eq(pthread_create(&late.thread, NULL, acquire_one, &late), 0);
 	ck_assert(WITHIN(5000, redis_int(redis, "ZCARD lk:{s}:q") == 1));
-	/* Too small to serve the one who waits. */
+	/* Too small for the waiter. */
 	OK(lk_semaphore_resize(semaphore, 1));
 	redis_do(redis, "FLUSHALL");
-	redis_do(redis, "CLIENT KILL TYPE normal SKIPME yes"); /* it asks at once */
+	redis_do(redis, "CLIENT KILL TYPE normal SKIPME yes"); /* the waiter asks at once */
 	pthread_join(late.thread, NULL);
 	ck_assert_int_eq(late.err, LK_OK);
 	OK(lk_semaphore_query(semaphore, &status));

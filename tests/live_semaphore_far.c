@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * A rate whose window is as long as the round trip of some of its clients: they get their turns,
- * beside clients that are near, and no wait ends with "unknown" on a network that is only slow. */
+ * A rate whose window is as long as the round trip of some of its clients.  These get their turns
+ * beside near clients, and no wait ends as ambiguous on a network that is merely slow. */
 #include "harness/handles.h"
 #include "harness/permit_watch.h"
 #include "harness/process.h"
@@ -103,12 +103,12 @@ TEST_LIMIT(rate_whose_window_is_the_round_trip_is_granted_to_far_clients, 60)
 	}
 	ck_assert_int_gt(proxy_count(&proxy).late[PROXY_COMMANDS][PROXY_TO_CLIENT], 0);
 	ck_assert_int_le(sum, LIMIT * (took_ms / WINDOW_MS + 1));
-	/* One in a round trip and a window at best; a quarter of that on a machine that is busy. */
+	/* At best one in a round trip plus a window; a quarter of that on a busy machine. */
 	for (int i = NEAR; i < NEAR + FAR; i++)
 		ck_assert_int_ge(takers[i].granted, RUN_MS / (2 * WAY_MS + WINDOW_MS) / 4);
 	ck_assert_int_ge(sum, RUN_MS / WINDOW_MS * LIMIT / 3);
 	ck_assert_int_eq(claims, 0);
-	/* Nothing stands behind. */
+	/* The queue is empty in the end. */
 	ck_assert(WITHIN(2000, permits_queue(redis, "a") == 0));
 	for (int i = 0; i < NEAR + FAR; i++)
 		OK(lk_client_close(takers[i].client));

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * A semaphore under load: crowds of threads and processes, holders that are killed, a capacity
- * that changes.  A counter in shared memory, which nobody guards, is the witness that no more
- * permits are out than there are. */
+ * A semaphore under load: many threads and processes, holders that are killed, a changing capacity.
+ * A counter in unprotected shared memory checks that no more permits are held than exist. */
 #include "harness/handles.h"
 #include "harness/permit_watch.h"
 #include "harness/process.h"
@@ -19,8 +18,8 @@
 
 /* In shared memory. */
 struct witness {
-	atomic_int out;   /* permits that are held, or a little less */
-	atomic_int limit; /* more must not be out */
+	atomic_int out;   /* permits that are held, or slightly fewer */
+	atomic_int limit; /* the most permits that may be held */
 	atomic_int worst, grants, partial, failures;
 	atomic_bool end;
 };
@@ -51,7 +50,8 @@ static struct crowd crowd_of(int threads, int rounds, int64_t capacity)
 	return crowd;
 }
 
-/* So many are out now; the limit may be moved meanwhile, up before and down after the store's. */
+/* Count these permits as held.  The limit may change meanwhile: it is raised before the store's,
+ * and lowered after it. */
 static void count_out(struct witness *witness, int permits)
 {
 	int before = witness->limit;
@@ -65,7 +65,7 @@ static void count_out(struct witness *witness, int permits)
 		witness->worst = out;
 }
 
-/* Acquire, give some back, think, release.  False when a call fails. */
+/* Acquire, release some, pause, release the rest.  False if a call fails. */
 static bool one_round(struct crowd *crowd, lk_semaphore *semaphore, unsigned short seed[3])
 {
 	int64_t wanted = 1 + nrand48(seed) % crowd->wanted_max, less;
@@ -73,7 +73,7 @@ static bool one_round(struct crowd *crowd, lk_semaphore *semaphore, unsigned sho
 	lk_err err = lk_semaphore_acquire(semaphore, wanted, LK_FOREVER, &hold);
 
 	if (err == LK_ELIMIT && crowd->resized) {
-		nap_ms(1); /* more than there is just now */
+		nap_ms(1); /* more than the present capacity */
 		return true;
 	}
 	if (err)
@@ -137,7 +137,7 @@ static void check_end(const struct crowd *crowd, int64_t capacity)
 	       witness->partial, witness->worst, (long long)crowd->capacity);
 	ck_assert_int_eq(witness->failures, 0);
 	ck_assert_int_eq(witness->out, 0);
-	ck_assert_int_gt(witness->worst, 1); /* else there was no crowd */
+	ck_assert_int_gt(witness->worst, 1); /* otherwise there was no contention */
 	ck_assert_int_gt(witness->partial, 0);
 	ck_assert(permits_at_rest(redis, "a", capacity));
 }
@@ -150,13 +150,13 @@ static void *crowd_in_thread(void *arg)
 	return &status;
 }
 
-/* What the store has adds up at all times, until so many were granted. */
+/* Check that the store's counts agree at all times, until this many grants. */
 static void watch_crowd(const struct crowd *crowd, int until)
 {
 	while (crowd->witness->grants < until) {
 		int grants = crowd->witness->grants;
 		permits_add_up(redis, "a");
-		ck_assert_msg(WITHIN(10000, crowd->witness->grants > grants), "it stands still");
+		ck_assert_msg(WITHIN(10000, crowd->witness->grants > grants), "no progress");
 	}
 }
 
@@ -218,14 +218,14 @@ TEST_LIMIT(capacity_that_changes_under_load_is_kept, 90)
 		if (next > last)
 			crowd.witness->limit = next;
 		OK(lk_semaphore_resize(semaphore, next));
-		/* Down: once it fits, it fits from then on. */
+		/* Shrink: as soon as the holds fit, they fit from then on. */
 		ck_assert(WITHIN(5000, lk_semaphore_query(semaphore, &status) == LK_OK &&
 		                               status.available >= 0));
 		ck_assert_int_eq(status.capacity, next);
 		crowd.witness->limit = next;
 		last = next;
 		ck_assert_msg(WITHIN(10000, crowd.witness->grants > grants + 20),
-		              "it stands still at %d", next);
+		              "no progress at %d", next);
 		permits_add_up(redis, "a");
 	}
 	crowd.witness->end = true;
@@ -274,7 +274,7 @@ TEST_LIMIT(threads_give_the_permits_of_one_hold_back_one_by_one, 60)
 
 #define LEASE_MS 800
 
-/* Hold that many permits until killed. */
+/* Hold this many permits until killed. */
 static int hold_for_ever(void *arg, int in, int out)
 {
 	lk_client *client;
@@ -323,7 +323,8 @@ TEST_LIMIT(c4_permits_of_killed_holders_come_back_and_nobody_polls_for_them, 40)
 	scripts = redis_script_calls(redis);
 	commands = redis_info(redis, "total_commands_processed");
 	nap_ms(LEASE_MS + 100);
-	/* Nobody wants any, so nobody asks: our own two looks, and pings of the links. */
+	/* There is no waiter, so no client sends a request: only the test's two queries, and
+	 * pings. */
 	ck_assert_int_eq(redis_script_calls(redis), scripts);
 	ck_assert_int_le(redis_info(redis, "total_commands_processed") - commands, 12);
 	OK(lk_semaphore_acquire(semaphore, 9, 0, &hold));
@@ -352,7 +353,7 @@ TEST_LIMIT(c4_waiters_get_the_permits_of_killed_holders_after_their_lease, 40)
 		OK(permit_wait_join(&waits[i]));
 	ck_assert_int_ge(now_ms() - start_ms, LEASE_MS / 3);
 	ck_assert_int_le(now_ms() - start_ms, LEASE_MS + 300);
-	/* Each has asked when the first lease ended at the latest, and one was enough. */
+	/* Each waiter has asked by the end of the first lease, and once was enough. */
 	scripts = redis_script_calls(redis) - scripts;
 	printf("%lld scripts\n", scripts);
 	ck_assert_int_le(scripts, 12);
@@ -371,11 +372,11 @@ TEST_LIMIT(c4_permits_come_back_while_others_go_on_renewing, 40)
 
 	permit_wait_queue(&wait, redis, "a", semaphore, 3, true);
 	nap_ms(300);
-	process_kill(&holders[1]); /* which has 3 */
+	process_kill(&holders[1]); /* it holds 3 */
 	start_ms = now_ms();
 	OK(permit_wait_join(&wait));
 	printf("%lld ms\n", (long long)(now_ms() - start_ms));
-	/* The waiter looks when the lease ends that would end first: one lease more at most. */
+	/* The waiter asks at the earliest end of a lease: one more lease at most. */
 	ck_assert_int_le(now_ms() - start_ms, 2 * LEASE_MS + 200);
 	ck_assert_int_eq(permits_used(redis, "a"), 9);
 	permits_add_up(redis, "a");
@@ -396,7 +397,7 @@ static int hold_many(void *arg, int in, int out)
 	return line_read(in, 60000) ? 3 : 4;
 }
 
-/* One look reclaims some of them only; the rest follows at once, for a wait and for a try. */
+/* One request reclaims only some of them; the rest follows at once, for a wait and for a try. */
 static void reclaim_hundred(bool wait)
 {
 	struct process holder;
@@ -435,7 +436,7 @@ TEST_LIMIT(c4_hundred_holds_of_a_killed_process_come_back_to_a_try, 40)
 
 /* ---- C9 ----------------------------------------------------------------------------------- */
 
-/* Acquire and release at random until killed or told to end. */
+/* Acquire and release at random until killed or signalled to end. */
 static int live_at_random(void *arg, int in, int out)
 {
 	struct crowd *crowd = arg;
@@ -486,7 +487,7 @@ TEST_LIMIT(c9_processes_killed_at_random_leave_nothing, 90)
 		line_write(workers[i].in, "%d", i);
 		if (i < MANY / 4)
 			continue;
-		/* One comes, one goes. */
+		/* One starts, one is killed. */
 		nap_ms(10 + nrand48(seed) % 80);
 		process_kill(&workers[i - MANY / 4]);
 		killed++;
@@ -498,7 +499,7 @@ TEST_LIMIT(c9_processes_killed_at_random_leave_nothing, 90)
 	crowd.witness->end = true;
 	for (int i = MANY * 3 / 4; i < MANY; i++)
 		ck_assert_msg(process_succeeded(&workers[i], 20000), "worker %d", i);
-	/* A lease later all that the dead had is back. */
+	/* One lease later all permits of the dead are free. */
 	OK(lk_semaphore_acquire(semaphore, 7, 2000, &hold));
 	OK(lk_semaphore_release(semaphore, hold));
 	ck_assert(permits_at_rest(redis, "a", 7));

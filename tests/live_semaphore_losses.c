@@ -23,7 +23,7 @@ static lk_client *set_up(void)
 	return client_at(server.url);
 }
 
-/* Milliseconds until the store ends the one hold that there is. */
+/* Return the milliseconds until the store ends the only hold. */
 static long long lease_left(void)
 {
 	return redis_int(redis, "EVAL %s 1 lk:{a}:h",
@@ -31,10 +31,10 @@ static long long lease_left(void)
 	                 "'WITHSCORES') return math.floor((e[2] - t[1] * 1000000 - t[2]) / 1000)");
 }
 
-/* The loss is told once, with this reason and the hold's fence, and the hold is as it says. */
+/* The loss is reported once, with this reason and the hold's fence, and the hold's state agrees. */
 static void expect_loss(lk_semaphore *semaphore, uint64_t hold, lk_lost_reason reason)
 {
-	ck_assert_msg(WITHIN(3000, permit_losses.count > 0), "no loss was told");
+	ck_assert_msg(WITHIN(3000, permit_losses.count > 0), "no loss was reported");
 	nap_ms(20);
 	ck_assert_int_eq(permit_losses.count, 1);
 	ck_assert_msg(permit_losses.reason == reason, "%s, not %s",
@@ -94,7 +94,7 @@ TEST(extending_moves_the_end_of_a_hold)
 	nap_ms(500);
 	ck_assert_int_eq(lk_semaphore_state(semaphore, hold), LK_STATE_HELD);
 	ck_assert_int_eq(permit_losses.count, 0);
-	/* Less than is left: for the holder alone, who then gives it up. */
+	/* Less than is left: only the holder shortens it, and then releases it. */
 	OK(lk_semaphore_extend(semaphore, hold, 100));
 	ck_assert_int_le(hold_in(semaphore, hold).remaining_ms, 100);
 	expect_loss(semaphore, hold, LK_LOST_EXPIRED);
@@ -102,7 +102,8 @@ TEST(extending_moves_the_end_of_a_hold)
 	OK(lk_client_close(client));
 }
 
-/* A grant by message is counted from when the wait began, a fixed one from when it was claimed. */
+/* After a grant by message, the lease is counted from the start of the wait; a fixed one from its
+ * claim. */
 TEST(fixed_hold_that_was_waited_for_has_its_whole_lease)
 {
 	lk_client *client = set_up(), *other = client_at(server.url);
@@ -142,7 +143,7 @@ TEST(permits_of_nobody_come_back_when_their_lease_ends_and_not_before)
 	OK(lk_semaphore_acquire(later, 3, 5000, NULL));
 	ck_assert_int_ge(now_ms() - start_ms, 600);
 	ck_assert_int_le(now_ms() - start_ms, 900);
-	/* A hold that has a name is released by it, fixed or not. */
+	/* A hold with an id is released by the id, fixed or not. */
 	nap_ms(650);
 	ck_assert_uint_ne(permits_of(later, 3, 0), 0);
 	OK(lk_client_close(other));
@@ -194,7 +195,7 @@ TEST(loss_by_a_deleted_key_is_told_at_the_next_renewal)
 		redis_do(redis, "DEL %s", keys[i]);
 		expect_loss(semaphore, hold, LK_LOST_TAKEN);
 		ck_assert_int_le(permit_losses.at_ms - start_ms, 300 + 100);
-		next = permits_of(semaphore, 3, 0); /* half a memory is none */
+		next = permits_of(semaphore, 3, 0); /* partial data counts as lost */
 		ck_assert_uint_gt(next, hold);
 		permits_add_up(redis, "a");
 		OK(lk_client_close(client));
@@ -255,7 +256,7 @@ TEST(callback_is_not_called_for_a_release_or_a_close)
 	                              (lk_semaphore_options){.capacity = 3, .lease_ms = 100});
 	permits_of(semaphore, 3, 1000);
 	OK(lk_client_close(client));
-	/* Nor for what is nobody's. */
+	/* Nor for permits without an id. */
 	client = client_at(server.url);
 	semaphore = semaphore_watched(
 		client, "a", (lk_semaphore_options){.capacity = 3, .lease_ms = 100, .fixed = true});
@@ -323,7 +324,7 @@ TEST(callback_may_call_everything_but_close)
 
 /* ---- Forks -------------------------------------------------------------------------------- */
 
-/* Every call on the parent's handles. */
+/* Make every call on the parent's handles. */
 static int use_after_fork(lk_client *client, lk_semaphore *semaphore, uint64_t hold)
 {
 	lk_semaphore_status status;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * What a semaphore's name may be, and what a name stands for: one thing at a time, and whoever
- * takes it for another thing is told so and changes nothing. */
+ * Which names a semaphore may have, and the kind of a name: one at a time.  A call for another kind
+ * is refused and changes nothing. */
 #include "harness/handles.h"
 #include "harness/permit_watch.h"
 #include "harness/process.h"
@@ -65,7 +65,8 @@ static bool tick_off(void *arg, const char *name, size_t len)
 	return true;
 }
 
-/* Each key has one opening and one closing brace: its keys lie in one slot of a cluster. */
+/* Each key has one opening and one closing brace: all keys of a name are in one slot of a
+ * cluster. */
 static void check_keys(void)
 {
 	const char *key = redis_text(redis, "KEYS lk:{*"), *end;
@@ -100,7 +101,7 @@ TEST(v1_v2_any_bytes_are_a_name_and_no_two_collide)
 		options.capacity = (int64_t)i + 1;
 		OK(lk_semaphore_open(client, names[i].bytes, names[i].len, &options,
 		                     &semaphores[i]));
-		holds[i] = permits_of(semaphores[i], (int64_t)i + 1, 0); /* all that it has */
+		holds[i] = permits_of(semaphores[i], (int64_t)i + 1, 0); /* its whole capacity */
 		OK(lk_client_name_kind(client, names[i].bytes, names[i].len, &kind));
 		ck_assert_int_eq(kind, LK_KIND_SEMAPHORE);
 	}
@@ -115,13 +116,13 @@ TEST(v1_v2_any_bytes_are_a_name_and_no_two_collide)
 		ck_assert_int_eq(status.available, 0);
 		OK(lk_semaphore_release(semaphores[i], holds[i]));
 	}
-	OK(lk_client_names(client, tick_off, NULL)); /* they are there while nobody holds any */
+	OK(lk_client_names(client, tick_off, NULL)); /* they are listed without any holder, too */
 	for (size_t i = 0; i < NAMES; i++)
 		ck_assert_int_eq(hits[i], 2);
 	OK(lk_client_close(client));
 }
 
-/* ---- One name, one thing ------------------------------------------------------------------ */
+/* ---- One name, one kind ------------------------------------------------------------------ */
 
 static lk_kind kind_of(lk_client *client, const char *name)
 {
@@ -148,14 +149,14 @@ TEST(kind_of_a_name_is_what_it_is_used_for)
 	semaphore = semaphore_with(client, "a",
 	                           &(lk_semaphore_options){.capacity = 3, .ttl_ms = LK_TTL_MIN_MS});
 	ck_assert_int_eq(kind_of(other, "a"), LK_KIND_SEMAPHORE);
-	/* Of one that lost its memory the queue is left: it is a semaphore's. */
+	/* A semaphore that lost its data leaves a queue, which shows the kind. */
 	hold = permits_of(semaphore, 3, 0);
 	permit_wait_queue(&wait, redis, "a", semaphore_of(other, "a", 0, 0), 2, true);
 	redis_do(redis, "DEL lk:{a}");
 	ck_assert_int_eq(kind_of(client, "a"), LK_KIND_SEMAPHORE);
 	lk_semaphore_release(semaphore, hold);
 	OK(lk_semaphore_cancel(wait.semaphore));
-	permit_wait_join(&wait); /* it may have been served before */
+	permit_wait_join(&wait); /* it may have been granted before */
 	EXPECT(lk_client_name_kind(client, "", 0, &kind), LK_EINVALID);
 	EXPECT(lk_client_name_kind(client, long_name, LK_NAME_MAX + 1, &kind), LK_EINVALID);
 	redis_do(redis, "LPUSH lk:{list} x");
@@ -198,13 +199,13 @@ TEST(name_of_a_lock_is_no_semaphore)
 	uint64_t hold = 77;
 	size_t count;
 
-	/* One that was opened while the name was a semaphore's. */
+	/* A handle from the time when the name was a semaphore's. */
 	semaphore = semaphore_of(client, "a", 3, 0);
 	hold = permits_of(semaphore, 1, 0);
 	OK(lk_semaphore_release(semaphore, hold));
 	redis_do(redis, "DEL lk:{a}");
 	OK(lk_lock_acquire(lock, 0, NULL));
-	nap_ms(50); /* the client has introduced itself */
+	nap_ms(50); /* the client's description is sent by now */
 	FOREIGN(lk_semaphore_open(client, "a", 0, &options, &none), "lk:{a}");
 	FOREIGN(lk_semaphore_open(client, "a", 0, NULL, &none), "lk:{a}");
 	ck_assert_ptr_null(none);
@@ -259,14 +260,14 @@ TEST(name_of_a_latch_or_of_nobody_is_no_semaphore)
 	ck_assert_ptr_nonnull(strstr(lk_errmsg(), "version 2"));
 	redis_do(redis, "ZADD lk:{queue}:q 1 stranger");
 	FOREIGN(lk_semaphore_open(client, "queue", 0, &options, &none), "lk:{queue}:q");
-	/* Somebody waits for a lock of that name, that nobody holds just now. */
+	/* A client waits for a lock of this name, which has no holder at the moment. */
 	redis_do(redis, "ZADD lk:{wait}:q 1 %s", "1:AAAAAAAAAAAAAAAAAAAAAA:BBBBBBBBBBB:400:r");
 	FOREIGN(lk_semaphore_open(client, "wait", 0, &options, &none), "lk:{wait}:q");
 	ck_assert_ptr_null(none);
 	OK(lk_client_close(client));
 }
 
-/* Not only that the name is taken, but by what. */
+/* The error text names the kind that the name has. */
 TEST(refused_kind_says_what_the_name_is)
 {
 	const lk_semaphore_options options = {.capacity = 2};

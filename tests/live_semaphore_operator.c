@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * What is done to a semaphore from outside a hold: looking, resizing, breaking. */
+ * Operations on a semaphore from outside a hold: queries, resize, break. */
 #include "harness/handles.h"
 #include "harness/permit_watch.h"
 #include "harness/process.h"
@@ -30,7 +30,7 @@ static lk_semaphore_status status_of(lk_semaphore *semaphore)
 	return status;
 }
 
-/* ---- Looking ------------------------------------------------------------------------------ */
+/* ---- Queries ------------------------------------------------------------------------------ */
 
 TEST(query_holders_and_waiters_tell_what_the_store_knows)
 {
@@ -64,11 +64,11 @@ TEST(query_holders_and_waiters_tell_what_the_store_knows)
 	ck_assert_int_eq(status_of(fixed).my_rank, 0);
 	ck_assert_int_eq(status_of(semaphore_of(client_at(server.url), "a", 0, 0)).my_rank, -1);
 	ck_assert(status.ttl_ms > LK_TTL_DEFAULT_MS - 5000 && status.ttl_ms <= LK_TTL_DEFAULT_MS);
-	/* By the ends of their leases. */
+	/* Sorted by the ends of their leases. */
 	OK(lk_semaphore_holders(held, 8, list, &count));
 	ck_assert_uint_eq(count, 3);
 	for (int i = 0; i < 3; i++) {
-		int whose = (i + 2) % 3; /* the one with 5 s first, then in order */
+		int whose = (i + 2) % 3; /* the one with 5 s first, then in order of their grants */
 		memcpy(id, hold_in(whose == 2 ? fixed : held, holds[whose]).holder_id,
 		       LK_HOLDER_ID_SIZE);
 		ck_assert_str_eq(list[i].party.id, id);
@@ -83,7 +83,7 @@ TEST(query_holders_and_waiters_tell_what_the_store_knows)
 	ck_assert_uint_eq(count, 2);
 	OK(lk_semaphore_holders(held, 0, list, &count));
 	ck_assert_uint_eq(count, 0);
-	/* In their order. */
+	/* In the order of the queue. */
 	OK(lk_semaphore_waiters(held, SIZE_MAX, list, &count));
 	ck_assert_uint_eq(count, 3);
 	for (int i = 0; i < 3; i++) {
@@ -164,7 +164,8 @@ TEST(resize_up_grants_at_once_to_all_who_fit)
 	OK(lk_semaphore_resize(semaphore, 8));
 	OK(permit_wait_join(&twos[2]));
 	permits_add_up(redis, "a");
-	/* The other handle goes on with what the store has; a third one has to know it. */
+	/* The other handle continues with the store's capacity; an open with another one is
+	 * refused. */
 	EXPECT(lk_semaphore_acquire(waits, 9, 0, &(uint64_t){0}), LK_ELIMIT);
 	EXPECT(lk_semaphore_acquire(waits, 8, 0, &(uint64_t){0}), LK_EBUSY);
 	EXPECT(lk_semaphore_open(client, "a", 0, &(lk_semaphore_options){.capacity = 2},
@@ -190,7 +191,7 @@ TEST(resize_down_takes_nothing_from_holders_and_grants_nothing_until_it_fits)
 	permit_wait_queue(&one, redis, "a", waits, 1, true);
 	start_ms = now_ms();
 	OK(lk_semaphore_resize(semaphore, 3));
-	/* What has become impossible ends at once. */
+	/* A wait that became impossible ends at once. */
 	EXPECT(permit_wait_join(&four), LK_ELIMIT);
 	ck_assert_int_le(now_ms() - start_ms, 500);
 	ck_assert_int_eq(status_of(semaphore).available, -2);
@@ -242,7 +243,7 @@ TEST(break_takes_one_hold_and_gives_its_permits_on)
 	broken = permits_of(watched, 3, 0);
 	EXPECT(lk_semaphore_break(tool, "nobody"), LK_EMISMATCH);
 	kept = permits_of(watched, 1, 0);
-	EXPECT(lk_semaphore_break(tool, NULL), LK_EMISMATCH); /* which one? */
+	EXPECT(lk_semaphore_break(tool, NULL), LK_EMISMATCH); /* ambiguous without an id */
 	ck_assert_int_eq(permits_used(redis, "a"), 4);
 	permit_wait_queue(&wait, redis, "a", tool, 3, true);
 	memcpy(id, hold_in(watched, broken).holder_id, LK_HOLDER_ID_SIZE);
@@ -257,12 +258,12 @@ TEST(break_takes_one_hold_and_gives_its_permits_on)
 	ck_assert_int_eq(lk_semaphore_state(watched, broken), LK_STATE_LOST);
 	ck_assert_int_eq(hold_in(watched, broken).count, 3); /* until acknowledged */
 	ck_assert_int_eq(lk_semaphore_state(watched, kept), LK_STATE_HELD);
-	EXPECT(lk_semaphore_break(tool, id), LK_EMISMATCH); /* it is gone already */
+	EXPECT(lk_semaphore_break(tool, id), LK_EMISMATCH); /* it has ended already */
 	EXPECT(lk_semaphore_release(watched, broken), LK_ELOST);
 	EXPECT(lk_semaphore_release(watched, broken), LK_ENOTOWNER);
 	ck_assert_int_eq(permits_used(redis, "a"), 4);
 	permits_add_up(redis, "a");
-	/* The only one needs no name. */
+	/* A single hold needs no id. */
 	OK(lk_semaphore_release(watched, kept));
 	OK(lk_semaphore_break(tool, NULL));
 	ck_assert(WITHIN(500, permits_used(redis, "a") == 0));
@@ -298,7 +299,7 @@ TEST(break_of_a_dead_holder_gives_its_permits_back_at_once)
 
 TEST_LIMIT(break_finds_one_among_many, 60)
 {
-	enum { MANY = 1200 }; /* more than a list has */
+	enum { MANY = 1200 }; /* more than one list holds */
 	lk_client *client = set_up();
 	lk_semaphore *semaphore = semaphore_of(client, "a", MANY, 60000);
 	static lk_ticket list[1500];

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * Waiting for permits in line: whoever came first is served first, whatever it wants; several are
- * served by one release; the dead are skipped. */
+ * The wait queue for permits: FIFO, for any number of permits; one release serves several waiters;
+ * dead waiters are skipped. */
 #include "harness/handles.h"
 #include "harness/permit_watch.h"
 #include "harness/process.h"
@@ -81,9 +81,9 @@ TEST(one_release_serves_all_who_fit_and_nobody_else)
 	while ((line = monitor_next(monitor, 5000)) && !strstr(line, "the-end"))
 		scripts += strstr(line, "\"EVALSHA\"") || strstr(line, "\"EVAL\"");
 	ck_assert_ptr_nonnull(line);
-	ck_assert_int_le(scripts, 2); /* the release, once more with its text */
+	ck_assert_int_le(scripts, 2); /* the release, sent once more with its text */
 	nap_ms(100);
-	/* Four want 4, which are not there, and the one behind does not overtake. */
+	/* The head wants 4, which are not free, and the waiter behind it does not overtake. */
 	ck_assert(!waits[4].ended && !waits[5].ended);
 	ck_assert_int_eq(permits_used(redis, "a"), 8);
 	OK(lk_semaphore_release(waits[2].semaphore, waits[2].hold));
@@ -137,7 +137,7 @@ TEST_LIMIT(wait_for_all_is_not_starved_by_a_crowd_of_small_ones, 60)
 	OK(lk_client_close(other));
 }
 
-/* A release has a limit of grants; the rest follows at once. */
+/* A release grants to a limited number of waiters; the rest follows at once. */
 TEST_LIMIT(hundred_waits_are_served_by_one_release, 60)
 {
 	lk_client *client = set_up(), *other = client_at(server.url);
@@ -171,7 +171,7 @@ static int64_t weight(int worker)
 	return worker % 3 + 1;
 }
 
-/* Wait for permits once told to, write down which fence it had, hold a moment, release. */
+/* On a line of input wait for permits, record the fence, hold briefly, release. */
 static int wait_once(void *arg, int in, int out)
 {
 	int number = (int)(intptr_t)arg;
@@ -246,7 +246,7 @@ TEST_LIMIT(fifteen_dead_of_fifty_waiting_processes_are_skipped, 120)
 	ck_assert(permits_at_rest(redis, "line", 4));
 }
 
-/* A head that wants more than is free keeps others waiting, but not when it is dead. */
+/* A head that wants more than is free blocks the waiters behind it, unless it is dead. */
 TEST_LIMIT(large_head_that_dies_does_not_block, 40)
 {
 	struct process worker;
@@ -265,11 +265,12 @@ TEST_LIMIT(large_head_that_dies_does_not_block, 40)
 	ck_assert(WITHIN(5000, permits_queue(redis, "line") == 1));
 	permit_wait_queue(&wait, redis, "line", semaphore, 1, true);
 	nap_ms(1500);
-	ck_assert(!wait.ended); /* it lives, and comes first */
+	ck_assert(!wait.ended); /* it lives, and is the head */
 	process_kill(&worker);
 	start_ms = now_ms();
 	OK(permit_wait_join(&wait));
-	ck_assert_int_le(now_ms() - start_ms, 3000 + 1500); /* told each 3 s, asked each lease */
+	ck_assert_int_le(now_ms() - start_ms,
+	                 3000 + 1500); /* one message each 3 s, one request each lease */
 	ck_assert_int_eq(permits_queue(redis, "line"), 0);
 	ck_assert_int_eq(permits_used(redis, "line"), 3);
 	OK(lk_client_close(client));
@@ -292,13 +293,13 @@ TEST_LIMIT(large_head_that_stands_still_is_passed_over_at_last, 60)
 	permits_of(semaphore, 2, 0);
 	line_write(worker.in, "go");
 	ck_assert(WITHIN(5000, permits_queue(redis, "line") == 1));
-	process_pause(&worker); /* its connection lives on */
+	process_pause(&worker); /* its connection remains open */
 	start_ms = now_ms();
 	permit_wait_start(&wait, semaphore, 1, 40000, true);
 	ck_assert(WITHIN(30000, wait.ended));
 	OK(permit_wait_join(&wait));
 	ck_assert_int_ge(now_ms() - start_ms, 15000);
-	/* When it runs again it asks again, and is served. */
+	/* When it runs again it asks again, and is granted. */
 	process_continue(&worker);
 	OK(lk_semaphore_close(semaphore));
 	ck_assert(process_succeeded(&worker, 15000));

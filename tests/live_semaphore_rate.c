@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * Permits with a fixed lease that nobody releases make a rate: no window of the lease's length,
- * wherever it begins, sees more grants than the capacity.  A witness beside the semaphore reads
- * each grant's time from the store, where it is its fence. */
+ * Permits with a fixed lease, which their holders do not release, make a rate: no window of the
+ * lease's length contains more grants than the capacity.  A witness reads the time of each grant
+ * from the store, where it is the fence. */
 #include "harness/handles.h"
 #include "harness/permit_watch.h"
 #include "harness/process.h"
@@ -19,7 +19,7 @@
 #define WINDOW_MS 500
 #define RUN_MS 5000
 #define GRANTS_MAX 2000
-/* Several grants of one microsecond have fences that follow each other. */
+/* Grants in the same microsecond have consecutive fences. */
 #define FENCE_SLACK_US 100
 
 static struct test_server server;
@@ -30,7 +30,7 @@ struct rate {
 	atomic_bool end;
 	int64_t permits_max;
 	atomic_int after_count;
-	int64_t after_us[GRANTS_MAX]; /* by the store's clock, when the call had returned */
+	int64_t after_us[GRANTS_MAX]; /* by the store's clock, after the call returned */
 };
 
 static struct rate *rate_of(int64_t permits_max)
@@ -106,7 +106,7 @@ struct grant {
 static struct grant grants[GRANTS_MAX];
 static int grant_count;
 
-/* All that is held now; each grant is there for a whole window, and is seen. */
+/* Record all present holds.  Each lasts for a whole window, so none is missed. */
 static void look(void)
 {
 	char *text = strdup(redis_text(redis, "HGETALL lk:{a}")), *at = text, *ticket, *value;
@@ -138,7 +138,7 @@ static int by_time(const void *a, const void *b)
 	return (one->us > other->us) - (one->us < other->us);
 }
 
-/* From each grant on, a window holds no more than the limit. */
+/* A window that begins at any grant contains no more than the limit. */
 static void check_windows(void)
 {
 	qsort(grants, (size_t)grant_count, sizeof(grants[0]), by_time);
@@ -160,7 +160,7 @@ static int number_order(const void *a, const void *b)
 	return (one > other) - (one < other);
 }
 
-/* What a watcher behind the calls would have seen; for information. */
+/* Return the most returns of calls in any window; for information. */
 static int most_after(struct rate *rate)
 {
 	int count = rate->after_count, most = 0;
@@ -175,7 +175,7 @@ static int most_after(struct rate *rate)
 	return most;
 }
 
-/* Sixteen processes that want all they can get; the scripts that it took. */
+/* Run sixteen processes that acquire as often as they can; return the number of scripts. */
 static long long run_rate(struct rate *rate)
 {
 	struct process workers[WORKERS];
@@ -202,7 +202,7 @@ static long long run_rate(struct rate *rate)
 	scripts = redis_script_calls(redis) - scripts;
 	scripts -= redis_calls(redis, "hsetnx") - introductions;
 	rate->end = true;
-	/* The last ones are granted while others still wait. */
+	/* The last ones are granted while other processes still wait. */
 	for (end_ms += 20000; rate->ended < WORKERS && now_ms() < end_ms; nap_ms(20))
 		look();
 	for (int i = 0; i < WORKERS; i++)
@@ -211,8 +211,8 @@ static long long run_rate(struct rate *rate)
 	return scripts;
 }
 
-/* None was given to nobody, none was missed.  A wait that ended as it was granted gave it back, and
- * somebody may have seen it. */
+/* Each recorded grant reached a waiter, and none was missed.  A wait that ended at its grant
+ * released it, possibly after it was recorded. */
 static void check_grants(const struct rate *rate)
 {
 	ck_assert_int_ge(grant_count, rate->grants);
@@ -231,7 +231,7 @@ TEST_LIMIT(rate_is_kept_in_every_window_and_used_up, 60)
 	ck_assert_int_eq(rate->failures, 0);
 	check_grants(rate);
 	check_windows();
-	/* Nobody has to wait for more than the window: nine tenths of what is allowed. */
+	/* No waiter waits longer than the window: nine tenths of the allowed rate are used. */
 	ck_assert_int_ge(granted, RUN_MS / WINDOW_MS * LIMIT * 9 / 10);
 	ck_assert_msg((double)scripts / granted <= 2.5, "%lld scripts for %d grants", scripts,
 	              granted);

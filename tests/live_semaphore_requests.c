@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * What a semaphore costs a server: requests and round trips.  Scripts are counted by the server;
- * descriptions of clients, which come by the clock, are told apart by a command of their own. */
+ * What a semaphore costs a server: requests and round trips.  The server counts scripts;
+ * descriptions of clients depend on the clock, and a command of their own tells them apart. */
 #include "harness/handles.h"
 #include "harness/permit_watch.h"
 #include "harness/process.h"
@@ -21,13 +21,13 @@
 static struct test_server server;
 static struct redis *redis;
 
-/* Scripts that clients sent, without those by which they say who they are. */
+/* Return the number of scripts that clients sent, without those for their descriptions. */
 static long long scripts_so_far(void)
 {
 	return redis_script_calls(redis) - redis_calls(redis, "hsetnx");
 }
 
-/* One that was used once, so that the server has the scripts and knows the client. */
+/* Return a semaphore that was used once, so that the server has the scripts and the description. */
 static lk_semaphore *warm(const char *url, int64_t capacity)
 {
 	lk_semaphore *semaphore = semaphore_of(client_at(url), "a", capacity, 0);
@@ -52,13 +52,13 @@ TEST(acquire_and_release_take_two_scripts)
 		OK(lk_semaphore_release(semaphore, hold));
 	}
 	ck_assert_int_eq(scripts_so_far() - before, 200);
-	/* Giving some back is one more, and each look is one. */
+	/* A partial release is one more request, and so is each query. */
 	before = scripts_so_far();
 	hold = permits_of(semaphore, 3, 0);
 	OK(lk_semaphore_release_some(semaphore, hold, 1));
 	OK(lk_semaphore_release(semaphore, hold));
 	ck_assert_int_eq(scripts_so_far() - before, 3);
-	OK(lk_semaphore_query(semaphore, &status)); /* its text is sent once */
+	OK(lk_semaphore_query(semaphore, &status)); /* the text of a script is sent once */
 	before = scripts_so_far();
 	OK(lk_semaphore_query(semaphore, &status));
 	ck_assert_int_eq(scripts_so_far() - before, 1);
@@ -134,7 +134,7 @@ TEST_LIMIT(contended_acquisition_of_3_takes_at_most_2_2_requests, 90)
 
 /* ---- Waiting ------------------------------------------------------------------------------ */
 
-/* A wait of 5 s for wanted permits of 4 while others have held of them. */
+/* Wait 5 s for wanted permits of 4 while others hold held of them. */
 static void wait_5_s(int64_t held, int64_t wanted)
 {
 	lk_semaphore *holder, *waiting;
@@ -166,7 +166,7 @@ static void wait_5_s(int64_t held, int64_t wanted)
 	}
 	ck_assert_ptr_nonnull(line);
 	printf("wait of 5 s: %d asks, %d leaves of two, %d others\n", asks, leaves, others);
-	/* The holder's own leave is one of the leaves; a renewal's text may be sent once. */
+	/* One of the leaves is the holder's own; the text of the renewal may be sent once. */
 	ck_assert_int_ge(asks, 1);
 	ck_assert_int_ge(leaves, 2);
 	ck_assert_int_le(asks + leaves - 1, 3);
@@ -206,7 +206,7 @@ TEST_LIMIT(thousand_holds_are_renewed_in_ten_round_trips, 90)
 	for (int i = 0; i < HOLDS; i++)
 		holds[i] = permits_of(semaphore, 1, 1000);
 	proxy_set_all(&proxy, &slow);
-	nap_ms(1000); /* a whole period under way */
+	nap_ms(1000); /* a whole period passes */
 	monitor = monitor_open(&server);
 	turns = proxy_count(&proxy).turns[PROXY_COMMANDS];
 	nap_ms(3000); /* three periods */
@@ -243,7 +243,7 @@ static void *race_renewal(void *arg)
 		lk_err err;
 		memcpy(id, hold_in(semaphore, hold).holder_id, LK_HOLDER_ID_SIZE);
 		nap_ms(28 + i % 10);
-		err = lk_semaphore_release(semaphore, hold); /* a lease may have run out */
+		err = lk_semaphore_release(semaphore, hold); /* a lease may have expired */
 		ck_assert(err == LK_OK || err == LK_ELOST);
 		redis_do(mine, "ECHO released:%s", id);
 	}
@@ -284,7 +284,7 @@ TEST_LIMIT(c25_released_hold_is_never_renewed, 60)
 	}
 	ck_assert_ptr_nonnull(line);
 	ck_assert_int_eq(count, RELEASED_MAX);
-	ck_assert_int_gt(renewals, 50); /* else there was no race */
+	ck_assert_int_gt(renewals, 50); /* otherwise there was no race */
 	ck_assert(permits_at_rest(redis, "a", 8));
 	monitor_close(monitor);
 }

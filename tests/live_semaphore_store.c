@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * What the scripts of a semaphore write, when they are run by hand: accounting through expiry, half
- * a memory, clocks. */
+ * What the scripts of a semaphore write when they are run by hand: counts through expiry, partial
+ * data, clocks. */
 #include "harness/redis.h"
 #include "harness/server.h"
 #include "harness/test.h"
@@ -28,7 +28,7 @@ static void end(void)
 	server_stop(&server);
 }
 
-/* A ticket of a client of its own. */
+/* Return a ticket with a client of its own. */
 static const char *ticket(int number, int lease_ms, char mode, int permits)
 {
 	static char text[4][80];
@@ -66,7 +66,7 @@ static const char *resize(int capacity)
 	                  lk__script_semaphore_set.text, capacity, CHANNELS);
 }
 
-/* Somebody who hears what is sent to the clients of these tickets. */
+/* Subscribe to the messages for the clients of these tickets. */
 static struct redis *listen(const char *first, const char *second)
 {
 	struct redis *ears = redis_open(&server);
@@ -81,7 +81,7 @@ static long long used(void)
 	return redis_int(redis, "HGET lk:{s} used");
 }
 
-/* The permits in the fields of all holds. */
+/* Return the sum of the permits in the fields of all holds. */
 static long long held(void)
 {
 	char text[8192], *line, *save = NULL;
@@ -103,8 +103,8 @@ static void assert_begins(const char *text, const char *with)
 	              with);
 }
 
-/* More leases are over than one run takes out, and the holder that comes back first is one of
- * those that it does not: its permits count once. */
+/* More leases have expired than one run reclaims, and the holder that returns first is among the
+ * remaining ones: its permits count once. */
 TEST(expired_hold_that_asks_again_counts_once)
 {
 	begin();
@@ -149,7 +149,7 @@ TEST(late_partial_release_gives_nothing_back)
 	assert_begins(ask(who, 5), "granted");
 	assert_begins(leave(who, 2), "left\n1");
 	ck_assert_int_eq(used(), 2);
-	assert_begins(leave(who, 4), "left\n1"); /* sent before, comes after */
+	assert_begins(leave(who, 4), "left\n1"); /* sent earlier, arrives later */
 	ck_assert_int_eq(used(), 2);
 	assert_begins(leave(who, 0), "left\n1");
 	assert_begins(leave(who, 2), "left\n0");
@@ -161,7 +161,7 @@ TEST(end_beyond_its_length_is_cut_by_who_asks)
 {
 	begin();
 	assert_begins(ask(ticket(1, 1000, 'r', 1), 1), "granted");
-	/* As if the clock had been an hour ahead then. */
+	/* As if the clock had been an hour ahead at that time. */
 	redis_do(redis, "ZINCRBY lk:{s}:h 3600000000 %s", ticket(1, 1000, 'r', 1));
 	assert_begins(ask(ticket(2, 1000, 'r', 1), 1), "queued");
 	nap_ms(1010);
@@ -195,7 +195,7 @@ TEST(fence_counter_that_is_damaged_ends_no_hold_less)
 	end();
 }
 
-/* Ticket 1 holds all, ticket 2 waits and can be told. */
+/* Ticket 1 holds all permits; ticket 2 waits and its client listens. */
 static struct redis *one_holds_one_waits(void)
 {
 	struct redis *ears;
@@ -207,7 +207,7 @@ static struct redis *one_holds_one_waits(void)
 	return ears;
 }
 
-/* A grant that was told and not written would be a second holder. */
+/* A grant that was published but not written would lead to a second holder. */
 TEST(server_that_takes_no_writes_tells_no_grant)
 {
 	struct redis *ears = one_holds_one_waits();
@@ -257,7 +257,7 @@ TEST(full_server_keeps_who_waits)
 	end();
 }
 
-/* Many tickets of one stopped process cost one patience, not one each. */
+/* Many tickets of one stopped process cost one claim window, not one each. */
 TEST(silent_client_is_waited_for_once)
 {
 	const char *silent[2] = {"1:client----------------07:nonce-----1:60000:r:6",
