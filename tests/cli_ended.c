@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
- * When has a command ended?  After a loss, when no process of it is left, whichever group or
- * session it moved to and whichever signals it traps; by itself, when its process group is empty.
+ * The end of a command: after a loss, when no process of it is left, whichever group or session it
+ * moved to and whichever signals it traps; otherwise, when its process group is empty.
  *
- * The witness is the kernel's: each command takes a flock, and every process that it starts
- * inherits the descriptor.  The flock is free when the last of them is dead. */
+ * The kernel is the witness: each command takes a flock, and every process that it starts inherits
+ * the descriptor.  The flock is free when the last of them is dead. */
 #include "command.h"
 #include "process.h"
 #include "proxy.h"
@@ -18,7 +18,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* Between the two stands a worker that does not obey TERM. */
+/* Between the two the test inserts a worker that ignores TERM. */
 struct shape {
 	const char *before, *after;
 };
@@ -57,7 +57,7 @@ static const char *name_of(size_t i)
 	return names[i];
 }
 
-/* A command line of that shape under its witness. */
+/* Make a command line of this shape, which takes the witness's flock. */
 static void make_line(char *line, size_t size, const struct shape *shape, size_t i)
 {
 	const char *witness = file_of("witness", i);
@@ -72,11 +72,11 @@ static void assert_ready(size_t i)
 {
 	ck_assert_msg(WITHIN(8000, !access(file_of("up", i), F_OK)), "%s does not start",
 	              shapes[i].before);
-	/* Taken by a process that lives. */
+	/* Check that a live process holds the flock. */
 	ck_assert_int_eq(shell("flock -n %s true", file_of("witness", i)), 1);
 }
 
-/* One command of each shape, each with a lock of its own. */
+/* Start one command of each shape, each with its own lock. */
 static void start_all(const char *option, const char *value)
 {
 	char line[1024];
@@ -89,7 +89,7 @@ static void start_all(const char *option, const char *value)
 		assert_ready(i);
 }
 
-/* Others wait for these locks; when one enters it looks at the witness. */
+/* Start the next holders, which wait for these locks; each checks the witness when it enters. */
 static void start_nexts(void)
 {
 	char line[256];
@@ -187,7 +187,7 @@ TEST_LIMIT(hole_in_the_network_leaves_no_descendant, 60)
 	proxy_start(&proxy, &server);
 	command_setup(proxy.url);
 	start_all("--lease", "3");
-	/* The next ones have a network. */
+	/* The next holders still reach the store. */
 	setenv("LATCHKEY_URL", server.url, 1);
 	start_nexts();
 	proxy_set_all(&proxy, &hole);
@@ -199,7 +199,7 @@ TEST_LIMIT(hole_in_the_network_leaves_no_descendant, 60)
 	assert_nothing_left();
 }
 
-/* The guard does it alone: latchkey cannot. */
+/* The guard acts alone: latchkey is stopped. */
 TEST_LIMIT(stopped_latchkey_leaves_no_descendant, 60)
 {
 	begin();
@@ -216,7 +216,7 @@ TEST_LIMIT(stopped_latchkey_leaves_no_descendant, 60)
 	assert_nothing_left();
 }
 
-/* The guard does it alone: latchkey was killed while it did it. */
+/* The guard acts alone: latchkey is killed during the grace period. */
 TEST(latchkey_killed_during_the_grace_leaves_no_descendant)
 {
 	char line[1024];
@@ -225,7 +225,7 @@ TEST(latchkey_killed_during_the_grace_leaves_no_descendant)
 	make_line(line, sizeof(line), &shapes[0], 0);
 	START(&cmds[0], "latchkey", "lock", "--lease", "60", "--max-hold", "8", "a0", "-c", line);
 	assert_ready(0);
-	/* TERM is sent a quarter of it before its end. */
+	/* TERM is sent a quarter of max-hold before its end. */
 	ck_assert(WITHIN(15000, strstr(command_err(&cmds[0]), "max-hold")));
 	ck_assert_int_eq(shell("flock -n %s true", file_of("witness", 0)), 1);
 	kill(cmds[0].pid, SIGKILL);
@@ -234,7 +234,7 @@ TEST(latchkey_killed_during_the_grace_leaves_no_descendant)
 	server_stop(&server);
 }
 
-/* latchkey does it alone: the guard is dead. */
+/* latchkey acts alone: the guard is dead. */
 TEST_LIMIT(killed_guard_leaves_no_descendant, 60)
 {
 	begin();
@@ -249,8 +249,7 @@ TEST_LIMIT(killed_guard_leaves_no_descendant, 60)
 	assert_nothing_left();
 }
 
-/* The command itself has ended, and what it left in its group is being ended, when the lock goes.
- */
+/* The command itself has ended, and the rest of its group is being ended, when the lock is lost. */
 TEST(loss_while_the_group_is_being_ended_leaves_no_daemon)
 {
 	struct shape shape = {"setsid sh -c '", ""};
@@ -274,7 +273,7 @@ TEST(loss_while_the_group_is_being_ended_leaves_no_daemon)
 	assert_nothing_left();
 }
 
-/* Whatever becomes of the lock later, it was a normal end. */
+/* A later loss does not change that the command ended normally. */
 TEST(command_that_ended_before_the_loss_leaves_its_daemons)
 {
 	struct shape shape = {"setsid sh -c '", ""};
@@ -291,7 +290,7 @@ TEST(command_that_ended_before_the_loss_leaves_its_daemons)
 	ck_assert(WITHIN(1000, proc_state(cmds[0].pid) == 'T'));
 	ck_assert_int_eq(shell("touch %s", file_of("go", 0)), 0);
 	ck_assert(WITHIN(1500, command_count_of("sh") == 1));
-	RUNS(0, &other, "latchkey", "lock", "a0", "true"); /* the lease is over */
+	RUNS(0, &other, "latchkey", "lock", "a0", "true"); /* the lease has expired */
 	kill(cmds[0].pid, SIGCONT);
 	ck_assert(command_wait(&cmds[0], 5000));
 	ck_assert_int_eq(WEXITSTATUS(cmds[0].status), 79);
@@ -301,7 +300,7 @@ TEST(command_that_ended_before_the_loss_leaves_its_daemons)
 	server_stop(&server);
 }
 
-/* Each process lives for the time of a fork: a walk of /proc finds it dead already. */
+/* Each process lives for the time of a fork: a walk of /proc finds it already dead. */
 TEST(process_that_forks_away_is_ended)
 {
 	char line[1024];

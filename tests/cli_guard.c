@@ -13,7 +13,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* The command of the issue, and one whose children hide: a session of its own, a double fork. */
+/* The issue's command, and one whose children hide: in a session of their own, by a double fork. */
 #define PLAIN "sleep 99 & sleep 98; true"
 #define HIDING                                                                                     \
 	"setsid sleep 99 & (sleep 97 & setsid sh -c 'sleep 96 & sleep 95 & exit' &) ; sleep 98; "  \
@@ -41,7 +41,7 @@ static void assert_status(int status)
 	              cmd.status, cmd.err);
 }
 
-/* A later holder is served when the lease of the killed one has ended. */
+/* The next holder gets the lock when the lease of the killed one has expired. */
 static void assert_free_within(int64_t ms)
 {
 	int64_t began = now_ms();
@@ -74,7 +74,7 @@ TEST(killed_group_of_latchkey_leaves_no_descendant)
 	begin();
 	START(&cmd, "setsid", "latchkey", "lock", "a", "-c", PLAIN);
 	ck_assert(WITHIN(5000, command_count_of("sleep") == 2));
-	/* As a shell's kill -9 %1. */
+	/* As kill -9 %1 in a shell does. */
 	ck_assert_int_eq(getpgid(cmd.pid), cmd.pid);
 	ck_assert(!kill(-cmd.pid, SIGKILL));
 	ck_assert(WITHIN(500, command_count() == 0));
@@ -87,8 +87,8 @@ static void stopped_latchkey(const char *line, int sleeps)
 	begin_command("2", line, sleeps);
 	kill(cmd.pid, SIGSTOP);
 	ck_assert(WITHIN(1000, proc_state(cmd.pid) == 'T'));
-	/* The lease cannot be renewed any more: the next holder comes when it ends, and finds
-	 * nobody. */
+	/* The lease is no longer renewed: the next holder enters when it expires, and finds no
+	 * process. */
 	RUNS(0, &other, "latchkey", "lock", "a", "true");
 	ck_assert_int_eq(command_count_of("sleep"), 0);
 	kill(cmd.pid, SIGCONT);
@@ -107,7 +107,8 @@ TEST(stopped_latchkey_leaves_no_child_that_left_the_group)
 	stopped_latchkey(HIDING, 5);
 }
 
-/* The first touches a file all the time; the second removes it and must not see it again. */
+/* The first command touches a file continuously; the second removes it and must not see it
+ * again. */
 TEST(next_holder_of_a_stopped_latchkey_is_alone)
 {
 	char busy[512];
@@ -188,7 +189,7 @@ TEST(lost_store_ends_the_command_within_the_lease)
 	ck_assert(WITHIN(5000, command_count_of("sleep") == 1));
 	server_kill(&server);
 	began = now_ms();
-	/* TERM first, with time to clean up, then KILL: this one does not obey. */
+	/* TERM comes first, with time to clean up, then KILL: this command ignores TERM. */
 	ck_assert(WITHIN(3000, !access(command_file("termed"), F_OK)));
 	ck_assert(WITHIN(3000 - (now_ms() - began), command_count_of("sh") == 0));
 	assert_status(79);
@@ -207,7 +208,7 @@ TEST(store_that_comes_back_in_time_ends_nothing)
 	server_stop(&server);
 }
 
-/* What is left of its lease would mean the end for one that was not stopped. */
+/* The lease left at the resumption would be too short for a command that was not stopped. */
 TEST(latchkey_that_was_stopped_for_a_while_goes_on)
 {
 	begin();
@@ -259,7 +260,7 @@ TEST(command_that_stopped_itself_is_killed_when_lost)
 	server_stop(&server);
 }
 
-/* Root's processes do not obey this user; and what cannot be ended does not keep latchkey. */
+/* A user cannot signal root's processes; and latchkey ends although a process cannot be killed. */
 TEST(process_that_changed_its_user_is_warned_of)
 {
 	NEEDS_ROOT;

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT
- * A latchkey that is killed costs no lease: its guard ends the command and releases what was held.
+ * A killed latchkey does not cost the next holder a lease: its guard ends the command and releases
+ * the hold.
  *
- * Each command takes a flock that all its processes inherit; the next holder looks if it is free.
- */
+ * Each command takes a flock that all its processes inherit; the next holder checks that it is
+ * free. */
 #include "command.h"
 #include "process.h"
 #include "proxy.h"
@@ -30,7 +31,7 @@ static void begin(void)
 	command_setup(server.url);
 }
 
-/* Something that all processes of the command hold while one of them lives. */
+/* Make a command line whose processes all hold a flock while one of them lives. */
 static const char *witnessed(const char *command)
 {
 	static char line[1024];
@@ -39,7 +40,7 @@ static const char *witnessed(const char *command)
 	return line;
 }
 
-/* The next holder's command: the first's is dead. */
+/* Make the next holder's command: it checks that the first command is dead. */
 static const char *alone(const char *command)
 {
 	static char line[512];
@@ -76,7 +77,7 @@ static pid_t guard_of(const struct command *command)
 	return guard;
 }
 
-/* Kill latchkey; the time until the next holder's command has ended. */
+/* Kill latchkey; return the time until the next holder's command has ended. */
 static int64_t kill_and_follow(void)
 {
 	int64_t began = now_ms();
@@ -135,7 +136,7 @@ TEST(c4_killed_latchkey_hands_its_permits_on)
 		ck_assert(command_wait(&cmd, 5000));
 	}
 	assert_soon(best);
-	/* The other holder was not meant. */
+	/* The other holder was not affected. */
 	ck_assert_int_eq(shell("touch %s", command_file("go")), 0);
 	ck_assert(command_wait(&other, 5000));
 	ck_assert_int_eq(WEXITSTATUS(other.status), 5);
@@ -159,7 +160,7 @@ TEST(guard_logs_in_with_a_password_that_no_argument_shows)
 	START(&cmd, "latchkey", "lock", "--lease", "20", "a", "-c", witnessed("sleep 97; true"));
 	ck_assert(WITHIN(5000, command_count_of("sleep") == 1));
 	ck_assert_int_eq(shell("! grep -q s3cret /proc/%d/cmdline", (int)guard_of(&cmd)), 0);
-	/* What the file says now is of no use to it. */
+	/* The file's present content does not help the guard. */
 	ck_assert_int_eq(shell("cp %s %s; echo >%s", command_file("password"), command_file("copy"),
 	                       command_file("password")),
 	                 0);
@@ -171,7 +172,7 @@ TEST(guard_logs_in_with_a_password_that_no_argument_shows)
 	server_stop(&server);
 }
 
-/* The store is not to be had: the lease, as it is without a guard, and the guard ends. */
+/* The store is down: the lease has to expire, as without a guard, and the guard ends. */
 TEST(guard_gives_up_when_the_lease_has_ended)
 {
 	pid_t guard;
@@ -200,7 +201,7 @@ TEST(guard_releases_when_the_store_is_back)
 	server_pause(&server);
 	kill(cmd.pid, SIGKILL);
 	ck_assert(WITHIN(1000, command_count_of("sleep") == 0));
-	nap_ms(1200); /* a try has failed */
+	nap_ms(1200); /* one try has failed */
 	server_resume(&server);
 	began = now_ms();
 	RUNS(0, &next, "latchkey", "lock", "a", "-c", alone("true"));
@@ -208,7 +209,7 @@ TEST(guard_releases_when_the_store_is_back)
 	server_stop(&server);
 }
 
-/* Connecting takes longer than a second, and each request nearly half a one. */
+/* Connecting takes longer than a second, and each request nearly half a second. */
 TEST(guard_releases_over_a_slow_link)
 {
 	static const struct proxy_fault slow = {.delay_ms = 200};
@@ -226,7 +227,7 @@ TEST(guard_releases_over_a_slow_link)
 	server_stop(&server);
 }
 
-/* latchkey was stopped past its lease and another holds the lock when it is killed. */
+/* latchkey was stopped past its lease and another client holds the lock when it is killed. */
 TEST(guard_of_a_lost_lock_breaks_no_other_holder)
 {
 	pid_t guard;
@@ -242,13 +243,13 @@ TEST(guard_of_a_lost_lock_breaks_no_other_holder)
 		WITHIN(5000, !access(command_file("in"), F_OK) && command_count_of("sleep") == 1));
 	kill(cmd.pid, SIGKILL);
 	ck_assert(WITHIN(5000, is_gone(guard)));
-	/* It goes on, and so it would not had its lock been broken. */
+	/* The command continues; it would not if its lock had been broken. */
 	ck_assert_int_eq(command_signal_of("sleep", SIGTERM), 1);
 	assert_next(5000);
 	server_stop(&server);
 }
 
-/* No connection more than those of the commands. */
+/* There are no connections but those of the commands. */
 TEST(guard_asks_nothing_after_a_release)
 {
 	struct redis *redis;
@@ -260,7 +261,7 @@ TEST(guard_asks_nothing_after_a_release)
 	RUNS(0, &cmd, "latchkey", "lock", "a", "true");
 	RUNS(0, &cmd, "latchkey", "lock", "--min-hold", "0.1", "a", "true");
 	RUNS(79, &cmd, "latchkey", "lock", "a", "-c", "latchkey break -q a; sleep 95");
-	/* Two of each client, of which there are four. */
+	/* Four clients with two connections each. */
 	ck_assert_int_eq(redis_info(redis, "total_connections_received") - before, 8);
 	redis_close(redis);
 	server_stop(&server);
@@ -273,7 +274,7 @@ TEST(killed_latchkey_holds_until_min_hold_is_over)
 	int64_t began, took;
 
 	begin();
-	/* The lease is longer, and shorter. */
+	/* The lease is longer in one case, shorter in the other. */
 	for (int i = 0; i < 2; i++) {
 		began = now_ms();
 		START(&cmd, "latchkey", "lock", "--lease", i ? "1" : "20", "--min-hold", "3", "a",
@@ -292,7 +293,7 @@ TEST(killed_latchkey_holds_until_min_hold_is_over)
 	server_stop(&server);
 }
 
-/* The store alone keeps it: both processes that could are dead. */
+/* Only the store keeps the hold: both processes that could do so are dead. */
 TEST(min_hold_outlives_latchkey_and_its_guard)
 {
 	static const char *const verbs[][4] = {{"lock", "--lease", "0.5", "-v"},
@@ -322,7 +323,7 @@ TEST(min_hold_outlives_latchkey_and_its_guard)
 	server_stop(&server);
 }
 
-/* The long lease is the store's alone: losses are noticed as without --min-hold. */
+/* Only the store uses the long lease: losses are noticed as without --min-hold. */
 TEST(min_hold_delays_no_loss)
 {
 	struct redis *redis;
@@ -349,7 +350,7 @@ TEST(min_hold_delays_no_loss)
 	server_stop(&server);
 }
 
-/* Of the lease some is over when the grant is noticed: it does not last for --min-hold. */
+/* Part of the lease has passed when the grant is noticed: it is extended to last for --min-hold. */
 TEST(min_hold_of_a_late_grant_is_known_to_the_store)
 {
 	begin();
@@ -369,7 +370,7 @@ TEST(min_hold_of_a_late_grant_is_known_to_the_store)
 	server_stop(&server);
 }
 
-/* What latchkey was started with is closed while its guard waits, and the guard may be ended. */
+/* The guard has closed the descriptors of latchkey's start while it waits, and may be killed. */
 TEST(guard_that_waits_for_min_hold_holds_nothing_else)
 {
 	pid_t guard;
@@ -413,7 +414,8 @@ TEST(command_that_goes_on_keeps_the_lock_until_it_ends)
 	server_stop(&server);
 }
 
-/* It was not renewed, and another holder entered: that one is left alone when the command ends. */
+/* The lock was not renewed, and another holder entered: the end of the command does not affect
+ * it. */
 TEST(command_that_goes_on_too_long_breaks_no_other_holder)
 {
 	pid_t guard;

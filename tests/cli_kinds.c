@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * latchkey show and break, for whatever a name stands for; the JSON of each. */
+ * latchkey show and break, for each kind of name; the JSON of each. */
 #include "command.h"
 #include "process.h"
 #include "redis.h"
@@ -38,7 +38,7 @@ static void wait_behind(struct command *command, const char *label, const char *
 	ck_assert(WITHIN(5000, shell("latchkey show s | grep -q 'waiting  %d'", place) == 0));
 }
 
-/* What sqlite, which has a parser of its own, finds at path. */
+/* Compare the value at path, as parsed by sqlite's own parser. */
 static void assert_json(const char *args, const char *path, const char *value)
 {
 	ck_assert_int_eq(shell("latchkey show --json %s >%s", args, command_file("json")), 0);
@@ -72,7 +72,7 @@ TEST(show_tells_of_a_semaphore_who_holds_and_who_waits)
 	hold(&one, "first", "2");
 	wait_behind(&two, "second", "3", 1);
 	wait_behind(&three, "third", "1", 2);
-	/* Who waits says who it is in the background. */
+	/* The waiters' descriptions arrive in the background. */
 	ck_assert(WITHIN(3000, RUN(&cmd, "latchkey", "show", "s") == 0 &&
 	                               strstr(cmd.out, "second") && strstr(cmd.out, "third")));
 	ck_assert_ptr_nonnull(
@@ -140,7 +140,7 @@ TEST(show_lists_every_kind)
 	assert_json("", "$[1].kind", "latch");
 	assert_json("", "$[2].kind", "semaphore");
 	assert_json("", "$[2].holders[0].permits", "2");
-	/* A semaphore that nobody uses is remembered, a lock is not. */
+	/* The store keeps an unused semaphore, but not an unused lock. */
 	kill(one.pid, SIGTERM);
 	kill(two.pid, SIGTERM);
 	ck_assert(command_wait(&one, 5000) && command_wait(&two, 5000));
@@ -238,7 +238,7 @@ TEST(errors_of_the_store_have_their_statuses)
 	server_stop(&server);
 }
 
-/* A rate's turns have holders that nobody can end; the last of them is not for ever. */
+/* A rate's turns have holders that no user can end; the last turn expires. */
 TEST(show_tells_of_a_rate)
 {
 	begin();

@@ -22,7 +22,7 @@ static void begin(void)
 	command_setup(server.url);
 }
 
-/* It is still waiting after a while. */
+/* The command still waits after 400 ms. */
 static void assert_waits(struct command *command)
 {
 	ck_assert_msg(!command_wait(command, 400), "it ended: %x %s", command->status,
@@ -39,7 +39,7 @@ static void assert_ends(struct command *command, int status)
 TEST(set_tells_what_it_was_and_leaves_a_counting_one)
 {
 	begin();
-	/* It was nothing: there is nothing to report. */
+	/* The latch did not exist: there is nothing to report. */
 	RUNS(0, &cmd, "latchkey", "latch", "set", "a", "2");
 	ck_assert_str_eq(cmd.out, "");
 	ck_assert_str_eq(cmd.err, "");
@@ -59,7 +59,7 @@ TEST(set_tells_what_it_was_and_leaves_a_counting_one)
 	ck_assert_str_eq(cmd.out, "");
 	RUNS(0, &cmd, "latchkey", "latch", "show", "a");
 	ck_assert_ptr_nonnull(strstr(cmd.out, "remain   3 of 3\n"));
-	/* Of nothing it is open at once. */
+	/* With a count of 0 it is open at once. */
 	RUNS(0, &cmd, "latchkey", "latch", "set", "b", "0");
 	RUNS(0, &cmd, "latchkey", "latch", "wait", "-n", "b");
 	RUNS(0, &cmd, "latchkey", "latch", "reset", "c", "2147483647");
@@ -100,7 +100,7 @@ TEST(down_of_one_id_counts_once)
 	ck_assert_ptr_nonnull(strstr(cmd.err, "this step had been counted before"));
 	RUNS(0, &cmd, "latchkey", "latch", "down", "--id", "two", "a");
 	ck_assert_str_eq(cmd.out, "1\n");
-	/* A latch made anew counts it anew. */
+	/* A reset latch counts the step again. */
 	RUNS(0, &cmd, "latchkey", "latch", "reset", "-q", "a", "3");
 	RUNS(0, &cmd, "latchkey", "latch", "down", "--id", "one", "a");
 	ck_assert_str_eq(cmd.out, "2\n");
@@ -119,7 +119,7 @@ TEST(wait_ends_with_the_last_step)
 	assert_ends(&waiter, 0);
 	ck_assert_str_eq(waiter.out, "");
 	ck_assert_str_eq(waiter.err, "");
-	/* Who comes late finds it open. */
+	/* A later wait finds it open. */
 	RUNS(0, &cmd, "latchkey", "latch", "wait", "-n", "a");
 	server_stop(&server);
 }
@@ -190,7 +190,7 @@ TEST(signal_ends_a_wait)
 		ck_assert_msg(WIFSIGNALED(waiter.status) && WTERMSIG(waiter.status) == numbers[i],
 		              "%x %s", waiter.status, waiter.err);
 	}
-	/* And while it is connected to a store that does not answer. */
+	/* The same while it is connected to a store that does not respond. */
 	server_pause(&server);
 	START(&waiter, "latchkey", "latch", "wait", "a");
 	nap_ms(300);
@@ -323,7 +323,7 @@ TEST(wait_ends_in_time_when_the_server_is_gone)
 	nap_ms(300);
 	server_kill(&server);
 	ck_assert(command_wait(&waiter, 10000));
-	/* Nobody knows, or it did not open in time. */
+	/* Either the state is unknown, or the latch did not open in time. */
 	ck_assert(WEXITSTATUS(waiter.status) == 69 || WEXITSTATUS(waiter.status) == 75);
 	ck_assert_int_le(now_ms() - began, 1000 + 2000 + 1000);
 	server_stop(&server);
@@ -343,7 +343,7 @@ TEST(name_of_a_lock_is_no_latch)
 	server_stop(&server);
 }
 
-/* Without a terminal nobody looks: it is told. */
+/* Without a terminal the command does not poll: the store publishes the end. */
 TEST(wait_asks_the_store_only_at_its_begin)
 {
 	struct redis *redis;
@@ -362,7 +362,7 @@ TEST(wait_asks_the_store_only_at_its_begin)
 	server_stop(&server);
 }
 
-/* Five loaders, one of which crashes after it counted and is started again. */
+/* Five loaders, one of which crashes after its step and is restarted. */
 TEST_LIMIT(batch_waits_for_its_loaders, 30)
 {
 	begin();

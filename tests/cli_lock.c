@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * latchkey lock: options, exit statuses, what the command gets, the report. */
+ * latchkey lock: options, exit statuses, the command's environment, the report. */
 #include "command.h"
 #include "process.h"
 #include "redis.h"
@@ -79,7 +79,7 @@ TEST(busy_lock_is_75_or_the_chosen_status)
 	ck_assert_int_ge(now_ms() - began, 250);
 	ck_assert_int_lt(now_ms() - began, 2000);
 	RUNS(0, &cmd, "latchkey", "lock", "-w.1", "-E0", "a", "true");
-	/* Nothing is left behind. */
+	/* No waiter remains. */
 	RUNS(0, &cmd, "latchkey", "show", "a");
 	ck_assert_ptr_nonnull(strstr(cmd.out, "waiting  0\n"));
 	server_stop(&server);
@@ -95,7 +95,7 @@ TEST(busy_lock_names_its_holder)
 	snprintf(expected, sizeof(expected),
 	         "latchkey: cannot acquire \"a\": held by %s (pid %d, sh) for ", host,
 	         (int)other.pid);
-	/* A holder says who it is in the background. */
+	/* The holder's description arrives in the background. */
 	ck_assert_msg(WITHIN(5000, RUN(&cmd, "latchkey", "lock", "-n", "a", "true") == 75 &&
 	                                   !strncmp(cmd.err, expected, strlen(expected))),
 	              "%s, not %s", cmd.err, expected);
@@ -103,7 +103,7 @@ TEST(busy_lock_names_its_holder)
 	         "latchkey: cannot acquire \"a\": not acquired in time, held by %s (pid %d, sh) "
 	         "for ",
 	         host, (int)other.pid);
-	/* A store that is slow to end the wait is not asked. */
+	/* If the store is slow to end the wait, it is not queried for the holder. */
 	ck_assert_msg(WITHIN(5000, RUN(&cmd, "latchkey", "lock", "-w", "0.1", "a", "true") == 75 &&
 	                                   !strncmp(cmd.err, expected, strlen(expected))),
 	              "%s", cmd.err);
@@ -195,7 +195,7 @@ TEST(help_and_version_are_told)
 	ck_assert_ptr_nonnull(strstr(cmd.out, "latchkey " LK_VERSION "\n"));
 }
 
-/* Three ways to ask, one answer. */
+/* Compare three ways to ask for help. */
 static const char *help_of(const char *verb, const char *second)
 {
 	static char first[sizeof(cmd.out)];
@@ -272,7 +272,7 @@ TEST(options_stand_before_or_after_the_verb)
 	RUNS(9, &cmd, "latchkey", "-E", "9", "lock", "--nonblock", "a", "true");
 	RUNS(9, &cmd, "latchkey", "lock", "-n", "--conflict-exit-code=9", "a", "true");
 	RUNS(0, &cmd, "latchkey", "lock", "b", "echo", "-n");
-	ck_assert_str_eq(cmd.out, ""); /* echo's own option */
+	ck_assert_str_eq(cmd.out, ""); /* -n is echo's own option */
 	server_stop(&server);
 }
 
@@ -291,7 +291,7 @@ TEST(url_with_a_password_is_refused)
 		ck_assert_ptr_nonnull(strstr(cmd.err, "LATCHKEY_PASSWORD_FILE"));
 		ck_assert_ptr_null(strstr(cmd.err, "secret"));
 	}
-	/* Nor does a misspelt option print it. */
+	/* A misspelt option does not print it either. */
 	RUNS(64, &cmd, "latchkey", "lock", "--ulr=redis://:secret@h", "a", "true");
 	ck_assert_ptr_null(strstr(cmd.err, "secret"));
 }
@@ -352,7 +352,7 @@ TEST(nested_lock_of_the_same_name_fails_at_once)
 	server_stop(&server);
 }
 
-/* What a program sees of itself, once alone and once below latchkey, must be the same. */
+/* Run a program alone and below latchkey: its own state must be the same. */
 static void assert_same_below(const char *line)
 {
 	char alone[sizeof(cmd.out)];
@@ -492,11 +492,11 @@ TEST(max_hold_ends_the_command_in_time)
 	ck_assert_int_le(now_ms() - began, 1500);
 	ck_assert_int_ge(now_ms() - began, 700);
 	ck_assert_ptr_nonnull(strstr(cmd.err, "max-hold"));
-	/* As long as that it is held, too. */
+	/* The hold lasts as long, too. */
 	RUNS(79, &cmd, "latchkey", "lock", "--max-hold", "1", "--min-hold", "1", report, "a",
 	     "sleep", "96");
 	assert_report("{\"outcome\":\"lost\",\"status\":79,", "\"held_seconds\":1.");
-	/* One that ignores TERM is dead by then, too. */
+	/* A command that ignores TERM is dead by then, too. */
 	began = now_ms();
 	RUNS(79, &cmd, "latchkey", "lock", "--max-hold", "1", "a", "-c",
 	     "trap '' TERM; while :; do sleep 0.05; done");
@@ -522,7 +522,7 @@ TEST(what_the_command_leaves_in_its_group_is_ended)
 	begin();
 	RUNS(3, &cmd, "latchkey", "lock", "a", "-c", "sleep 94 & exit 3");
 	ck_assert_int_eq(command_count(), 0);
-	/* A daemon has left the group: it was meant to stay. */
+	/* A daemon has left the group: it is meant to stay. */
 	RUNS(0, &cmd, "latchkey", "lock", "a", "-c", "setsid sleep 4 & sleep 0.2");
 	ck_assert_int_eq(command_count_of("sleep"), 1);
 	ck_assert(WITHIN(6000, command_count() == 0));

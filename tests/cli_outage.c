@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * The command and a store that is down: one rule for waits, whether the store was down at the start
- * or went away later. */
+ * The command and a store that is down: the same rule for waits, whether the store was down at the
+ * start or failed later. */
 #include "command.h"
 #include "process.h"
 #include "proxy.h"
@@ -16,7 +16,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* What a loaded machine may add to a moment that is exact. */
+/* The delay that a loaded machine may add to an exact time. */
 #define SLACK_MS 1500
 #define NOT_RUN "\"command_status\":null"
 
@@ -32,7 +32,7 @@ static void begin(void)
 	snprintf(report, sizeof(report), "--report=%s", command_file("report"));
 }
 
-/* The store is down, and comes back on the same port by server_restart(). */
+/* The store is down, and returns on the same port by server_restart(). */
 static void begin_down(void)
 {
 	begin();
@@ -51,7 +51,7 @@ static bool queue_is(int len)
 	return shell("latchkey show a | grep -q 'waiting  %d'", len) == 0;
 }
 
-/* How often the line of an outage was written. */
+/* Return how often the line about an outage was written. */
 static int lines_of(const struct command *command)
 {
 	const char *at = command_err(command);
@@ -71,7 +71,7 @@ static void assert_outcome(const char *outcome)
 	              command_read("report"));
 }
 
-/* A time of the report. */
+/* Return a time of the report. */
 static int64_t reported_ms(const char *field)
 {
 	const char *at = strstr(command_read("report"), field);
@@ -80,7 +80,7 @@ static int64_t reported_ms(const char *field)
 	return (int64_t)(strtod(at + strlen(field) + 2, NULL) * 1000);
 }
 
-/* The command ends with that status, and between two moments since start_ms. */
+/* The command ends with this status, between two times since start_ms. */
 static void expect_end(int64_t start_ms, int status, int64_t least_ms, int64_t most_ms)
 {
 	ck_assert(command_wait(&cmd, 30000));
@@ -103,7 +103,7 @@ TEST(wait_covers_connecting)
 	start_ms = now_ms();
 	expect_end(start_ms, 0, 0, 1000 + SLACK_MS);
 	ck_assert_str_eq(cmd.out, "in\n");
-	ck_assert_str_eq(cmd.err, ""); /* too short an outage to speak of */
+	ck_assert_str_eq(cmd.err, ""); /* the outage was too short for a message */
 	assert_outcome("ended");
 	server_stop(&server);
 }
@@ -166,7 +166,7 @@ TEST(wait_is_not_outlived_by_a_connect_that_hangs)
 	START(&cmd, "latchkey", "lock", "-w", "1.5", "a", "true");
 	expect_end(start_ms, 69, 1500, 1500 + SLACK_MS);
 	ck_assert_str_eq(cmd.err, "latchkey: cannot acquire \"a\": not connected in time\n");
-	/* Nor by the patience that the URL asks for. */
+	/* The URL's longer connect timeout does not extend the wait either. */
 	snprintf(url, sizeof(url), "%s?connect_timeout=20000", proxy.url);
 	setenv("LATCHKEY_URL", url, 1);
 	start_ms = now_ms();
@@ -176,7 +176,7 @@ TEST(wait_is_not_outlived_by_a_connect_that_hangs)
 	server_stop(&server);
 }
 
-/* The limit of the wait is no limit of what comes after it: a reconnect has the URL's patience. */
+/* The limit of the wait does not apply to later reconnects: these have the URL's timeout. */
 TEST(wait_shortens_no_later_connect)
 {
 	static const struct proxy_fault slow = {.delay_ms = 300};
@@ -247,7 +247,7 @@ TEST(failure_that_no_wait_cures_ends_at_once)
 	server_stop(&server);
 }
 
-/* As while it loads its data, the server answers, but not to what it is asked. */
+/* As while it loads its data, the server responds, but runs no command. */
 TEST(server_that_is_busy_at_the_start_is_waited_for)
 {
 	struct redis *redis, *killer;
@@ -306,7 +306,7 @@ TEST(waiter_whose_server_died_just_now_ends_exactly_with_75)
 	server_stop(&server);
 }
 
-/* The connection looks alive until its silence is noticed. */
+/* The connection appears to work until its silence is noticed. */
 TEST(waiter_whose_server_is_silent_ends_a_command_timeout_later_with_69)
 {
 	static const struct proxy_fault stall = {.stall = true};
@@ -328,7 +328,7 @@ TEST(waiter_whose_server_is_silent_ends_a_command_timeout_later_with_69)
 	server_stop(&server);
 }
 
-/* Its silence was noticed before the end, less than a command timeout ago, but began earlier. */
+/* The silence was noticed less than a command timeout before the end, but began earlier. */
 TEST(waiter_whose_server_fell_silent_long_ago_ends_with_69)
 {
 	static const struct proxy_fault stall = {.stall = true};
@@ -357,13 +357,13 @@ TEST(waiter_without_a_limit_goes_on_after_its_server_died)
 	ck_assert(WITHIN(5000, queue_is(1)));
 	server_kill(&server);
 	ck_assert_msg(!command_wait(&cmd, 3000), "status %x: %s", cmd.status, cmd.err);
-	server_restart(&server); /* and has forgotten the holder */
+	server_restart(&server); /* the holder is forgotten */
 	ck_assert(command_wait(&cmd, 5000));
 	ck_assert_str_eq(cmd.out, "in\n");
 	server_stop(&server);
 }
 
-/* ---- What is written about it ---------------------------------------------------------------- */
+/* ---- Messages about an outage -------------------------------------------------------------- */
 
 TEST_LIMIT(outage_of_5_seconds_is_reported_once, 60)
 {
@@ -421,14 +421,14 @@ TEST(signal_ends_a_wait_without_a_connection_at_once)
 	START(&cmd, "latchkey", "lock", "-w", "60", report, "a", "true");
 	ck_assert(WITHIN(5000, queue_is(1)));
 	server_kill(&server);
-	nap_ms(300); /* it may notice; whether it has, it ends */
+	nap_ms(300); /* the command may notice the loss of its link; it must end in either case */
 	start_ms = now_ms();
 	kill(cmd.pid, SIGTERM);
 	ck_assert(command_wait(&cmd, 5000));
 	ck_assert(WIFSIGNALED(cmd.status) && WTERMSIG(cmd.status) == SIGTERM);
 	ck_assert_int_le(now_ms() - start_ms, SLACK_MS);
 	assert_outcome("cancelled");
-	/* Also one that never had a connection. */
+	/* The same for a command that was never connected. */
 	START(&cmd, "latchkey", "lock", "-w", "60", report, "a", "true");
 	ck_assert(!command_wait(&cmd, 500));
 	start_ms = now_ms();
@@ -454,7 +454,7 @@ TEST(command_that_was_lost_with_its_server_ends_at_once)
 	server_kill(&server);
 	ck_assert(WITHIN(5000, command_count_of("sleep") == 0));
 	start_ms = now_ms();
-	/* Some lease may be left when the command has ended. */
+	/* Some of the lease may be left when the command has ended. */
 	expect_end(start_ms, 79, 0, 500 + SLACK_MS);
 	server_stop(&server);
 }
@@ -462,7 +462,7 @@ TEST(command_that_was_lost_with_its_server_ends_at_once)
 /* ---- Between the grant and the command ----------------------------------------------------------
  */
 
-/* "a" is granted to a command with --min-hold, whose request for the longer lease is held up. */
+/* "a" is granted to a command with --min-hold, whose request for the longer lease is delayed. */
 static void begin_granted(const char *on_lost, int timeout_ms)
 {
 	static const struct proxy_fault stall = {.stall = true};
@@ -498,7 +498,7 @@ TEST(command_whose_lock_was_lost_before_it_began_is_not_run)
 		ck_assert_msg(strstr(cmd.err, "lost before the command") != NULL, "%s", cmd.err);
 		assert_outcome("lost");
 		ck_assert_ptr_nonnull(strstr(command_read("report"), NOT_RUN));
-		/* As the response or the message says. */
+		/* The reason comes from the response or from the message, whichever is first. */
 		ck_assert_msg(strstr(command_read("report"), "\"taken\"") ||
 		                      strstr(command_read("report"), "\"broken\""),
 		              "%s", command_read("report"));
@@ -522,7 +522,7 @@ TEST(signal_before_the_command_began_ends_the_hold)
 	server_stop(&server);
 }
 
-/* It would try for half a lease to shorten the hold again. */
+/* Without the signal, latchkey would try for half a lease to shorten the hold again. */
 TEST(signal_ends_a_start_whose_store_went_away)
 {
 	int64_t start_ms;

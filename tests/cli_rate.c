@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * latchkey rate: so many turns in any window, by whoever, and no guard for the command. */
+ * latchkey rate: a limited number of turns in any window, for all clients together, and no guard
+ * for the command. */
 #include "command.h"
 #include "process.h"
 #include "proxy.h"
@@ -23,8 +24,8 @@ static void begin(void)
 	command_setup(server.url);
 }
 
-/* The store's clock decides, and what is measured here are ends of commands: so many turns take so
- * many windows, whatever the delays between. */
+/* The store's clock decides, and the test measures ends of commands.  So it checks only that many
+ * turns take many windows. */
 TEST_LIMIT(no_window_sees_more_than_the_limit, 40)
 {
 	int64_t began, took;
@@ -40,7 +41,7 @@ TEST_LIMIT(no_window_sees_more_than_the_limit, 40)
 	ck_assert_str_eq(command_read("bad"), "");
 	ck_assert_int_eq(strlen(command_read("turns")), 12);
 	ck_assert_int_ge(took, 2 * 1500);
-	/* Nor is it slower than it needs to be. */
+	/* Nor is it unnecessarily slow. */
 	ck_assert_int_lt(took, 4 * 1500);
 	server_stop(&server);
 }
@@ -56,7 +57,7 @@ static int compare_ms(const void *a, const void *b)
 }
 
 /* Two turns are granted at once, and their commands start late: the store is far.  The next two are
- * granted when the permits come back, and their commands start at once.  Without the slack all four
+ * granted when the permits expire, and their commands start at once.  Without the slack all four
  * would start within one window. */
 TEST_LIMIT(slack_makes_starts_obey_the_limit, 60)
 {
@@ -104,7 +105,8 @@ TEST(slack_keeps_a_permit_for_longer_than_the_window)
 	nap_ms(300);
 	RUNS(75, &cmd, "latchkey", "rate", "-n", "--limit", "1", "--per", "0.1", "--slack", "600",
 	     "a");
-	/* It is its permit's, not the rate's: another command may name another, or none. */
+	/* The slack belongs to its permit, not to the rate: another command may use another slack,
+	 * or none. */
 	RUNS(75, &cmd, "latchkey", "rate", "-n", "--limit", "1", "--per", "0.1", "a");
 	RUNS(0, &cmd, "latchkey", "rate", "--limit", "1", "--per", "0.1", "--slack", "0", "b");
 	RUNS(0, &cmd, "latchkey", "rate", "-w", "15", "--limit", "1", "--per", "0.1", "b");
@@ -242,7 +244,7 @@ TEST(command_runs_without_a_guard_and_without_the_store)
 	START(&cmd, "latchkey", "rate", "--limit", "9", "--per", "0.1", "a", "sleep", "3");
 	ck_assert(WITHIN(5000, command_count_of("sleep") == 1));
 	ck_assert(WITHIN(1000, redis_info(redis, "connected_clients") == 1));
-	/* Its time is over and the store is gone: nothing happens to it. */
+	/* Its window has passed and the store is down: the command continues. */
 	redis_close(redis);
 	server_kill(&server);
 	nap_ms(500);
@@ -274,7 +276,7 @@ TEST(environment_is_that_of_the_caller)
 	RUNS(0, &cmd, "latchkey", "rate", "--limit", "9", "--per", "1", "a", "-c",
 	     "echo ${LATCHKEY_NAME-none} ${LATCHKEY_FENCE-none} ${LATCHKEY_CHAIN-none}");
 	ck_assert_str_eq(cmd.out, "none none none\n");
-	/* A hold above it stays the command's. */
+	/* A hold of an outer command remains that command's hold. */
 	RUNS(75, &cmd, "latchkey", "lock", "b", "latchkey", "rate", "--limit", "9", "--per", "1",
 	     "a", "latchkey", "lock", "b", "true");
 	ck_assert_ptr_nonnull(strstr(cmd.err, "held by the command that runs this one"));
@@ -346,7 +348,7 @@ TEST(killed_wait_takes_no_turn)
 	server_stop(&server);
 }
 
-/* The permit that the command above holds does not come back while this one waits. */
+/* The permit that the outer command holds is not released while this one waits. */
 TEST(rate_under_a_sem_of_the_same_name_does_not_wait_for_itself)
 {
 	begin();

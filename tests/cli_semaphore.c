@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * latchkey sem: as many at once as there are permits, whatever becomes of who has them. */
+ * latchkey sem: at most as many commands at once as there are permits, even if holders are killed.
+ */
 #include "command.h"
 #include "process.h"
 #include "server.h"
@@ -76,7 +77,7 @@ TEST(busy_permits_name_their_holder)
 	server_stop(&server);
 }
 
-/* Each leaves a file while it runs, and writes how many it sees. */
+/* Each command leaves a file while it runs, and records how many it sees. */
 #define COUNTS                                                                                     \
 	"touch in.$$; ls | grep -c \"^in\" >>seen; sleep 0.05; "                                   \
 	"ls | grep -c \"^in\" >>seen; rm in.$$"
@@ -203,7 +204,7 @@ TEST(other_capacity_is_refused_and_both_are_named)
 	RUNS(0, &cmd, "latchkey", "sem", "--permits", "3", "a", "true");
 	RUNS(0, &cmd, "latchkey", "sem", "--resize", "--permits", "41", "-k", "41", "a", "true");
 	RUNS(64, &cmd, "latchkey", "sem", "--permits", "3", "a", "true");
-	/* The one that makes it has nothing to change. */
+	/* The command that creates the semaphore has nothing to resize. */
 	RUNS(0, &cmd, "latchkey", "sem", "--resize", "--permits", "5", "b", "true");
 	server_stop(&server);
 }
@@ -223,7 +224,7 @@ TEST(resize_serves_who_waits_and_ends_nobody)
 	ck_assert_int_eq(command_count_of("sleep"), 2);
 	kill(third.pid, SIGTERM);
 	ck_assert(command_wait(&third, 5000));
-	/* It fits again, but nothing is free. */
+	/* The holds fit again, but no permit is free. */
 	RUNS(75, &cmd, "latchkey", "sem", "-n", "--permits", "1", "a", "true");
 	kill(other.pid, SIGTERM);
 	ck_assert(command_wait(&other, 5000));
@@ -262,7 +263,7 @@ TEST(nested_commands_fail_at_once_when_they_would_wait_for_themselves)
 	RUNS(9, &cmd, "latchkey", "sem", "--permits", "2", "b", "-c",
 	     "latchkey sem --permits 2 b latchkey lock c latchkey sem -E9 --permits 2 b true");
 	ck_assert_ptr_nonnull(strstr(cmd.err, "hold 2 of its 2 permits"));
-	/* What others hold is waited for. */
+	/* Permits that other commands hold may be waited for. */
 	hold(&other, "2", "1");
 	RUNS(75, &cmd, "latchkey", "lock", "c", "latchkey", "sem", "-n", "--permits", "2", "-k",
 	     "2", "a", "true");

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * latchkey lock and signals: forwarded to the command's group, and what becomes of latchkey. */
+ * latchkey lock and signals: forwarded to the command's group, and latchkey's own end. */
 #include "command.h"
 #include "process.h"
 #include "rights.h"
@@ -22,7 +22,7 @@ static void begin(void)
 	command_setup(server.url);
 }
 
-/* Start a command that traps; return when its trap is set. */
+/* Start a command that traps a signal; return when its trap is set. */
 static void begin_trap(const char *trap)
 {
 	char line[1024];
@@ -153,7 +153,7 @@ TEST(closed_standard_error_ends_nothing)
 	server_stop(&server);
 }
 
-/* Without a terminal a stopped command stays under its lock, which is renewed. */
+/* Without a terminal a stopped command keeps its lock, which is renewed. */
 TEST(stopped_command_without_a_terminal_keeps_its_lock)
 {
 	begin();
@@ -167,7 +167,7 @@ TEST(stopped_command_without_a_terminal_keeps_its_lock)
 	server_stop(&server);
 }
 
-/* As in a container: no default dispositions, orphans to collect. */
+/* As in a container: no default dispositions, and orphans to reap. */
 TEST(pid_1_passes_signals_and_collects_orphans)
 {
 	NEEDS_OWN_PROC;
@@ -184,7 +184,7 @@ TEST(pid_1_passes_signals_and_collects_orphans)
 		START(&cmd, "unshare", unshare_right(), "--mount", "--pid", "--fork",
 		      "--mount-proc", "--kill-child", "latchkey", "lock", "a", "-c",
 		      "sleep 90; true");
-		/* A shell that is interrupted just when its child has ended goes on. */
+		/* A shell that is interrupted just as its child ends continues. */
 		ck_assert(WITHIN(5000, command_count_of("sleep") == 1));
 		kill(command_child(cmd.pid), number);
 		ck_assert(command_wait(&cmd, 5000));
@@ -194,7 +194,7 @@ TEST(pid_1_passes_signals_and_collects_orphans)
 	server_stop(&server);
 }
 
-/* Numbers of another name space's /proc would mean other processes. */
+/* The pids of another namespace's /proc would be other processes. */
 TEST(foreign_proc_is_not_believed)
 {
 	NEEDS_PIDS;
@@ -204,7 +204,8 @@ TEST(foreign_proc_is_not_believed)
 	ck_assert(command_wait(&cmd, 10000));
 	ck_assert_int_eq(WEXITSTATUS(cmd.status), 79);
 	ck_assert_ptr_null(strstr(cmd.err, "could not be killed"));
-	/* What left the group is not found there, but it is known that something is left. */
+	/* A process that left the group is not found there, but latchkey detects that one is
+	 * left. */
 	START(&cmd, "unshare", unshare_right(), "--mount", "--pid", "--fork", "--kill-child",
 	      "latchkey", "lock", "--max-hold", "0.5", "a", "-c", "setsid sleep 90 & sleep 91");
 	ck_assert(command_wait(&cmd, 10000));

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * latchkey show, break, local and doctor, and which store is meant. */
+ * latchkey show, break, local and doctor, and the choice of the store. */
 #include "command.h"
 #include "process.h"
 #include "redis.h"
@@ -50,7 +50,7 @@ TEST(show_names_holder_and_waiters_in_order)
 	hold("deploy", "first");
 	wait_behind("deploy", "second", 1);
 	wait_behind("deploy", "third", 2);
-	/* Who waits says who it is in the background. */
+	/* The waiter's description arrives in the background. */
 	ck_assert(WITHIN(3000, RUN(&cmd, "latchkey", "show", "deploy") == 0 &&
 	                               strstr(cmd.out, "second") && strstr(cmd.out, "third")));
 	snprintf(text, sizeof(text), "(pid %d, first)\n", (int)holder.pid);
@@ -92,7 +92,7 @@ TEST(show_lists_all_names_escaped)
 	server_stop(&server);
 }
 
-/* What a name is made of, and how it is shown in a UTF-8 locale.  NULL: as it is. */
+/* The bytes of a name, and its form in a UTF-8 locale.  NULL: unchanged. */
 static const struct {
 	const char *name, *shown;
 } spellings[] = {
@@ -102,7 +102,7 @@ static const struct {
 	{"\u0e17\u0e35\u0e48", NULL}, /* two marks on one letter */
 	{"cafe\u0301", NULL},
 	{"a\\b\033", "a\\x5cb\\x1b"},
-	{"\u0301a", "\\xcc\\x81a"}, /* a mark on nothing */
+	{"\u0301a", "\\xcc\\x81a"}, /* a mark without a letter */
 	{"a \u0301", "a \\xcc\\x81"},
 	{"\n\u0301", "\\x0a\\xcc\\x81"},
 	{"z\u0301\u0301\u0301\u0301", "z\u0301\u0301\u0301\\xcc\\x81"},
@@ -123,7 +123,7 @@ static const struct {
          "a\\xc2\\xadb"},
 	{"a\xc2\xa0"
          "b",
-         "a\\xc2\\xa0b"}, /* looks like another name */
+         "a\\xc2\\xa0b"}, /* would look like another name */
 	{"a\u3000b", "a\\xe3\\x80\\x80b"},
 	{"a\u2028b", "a\\xe2\\x80\\xa8b"},
 	{"a\U000e0041b", "a\\xf3\\xa0\\x81\\x81b"},
@@ -162,7 +162,7 @@ TEST(names_are_shown_as_they_are_in_a_utf8_locale_if_they_can_be_seen)
 		RUNS(1, &cmd, "latchkey", "latch", "down", name);
 		snprintf(line, sizeof(line), "latchkey: cannot count down \"%s\": ", shown);
 		ck_assert_msg(!strncmp(cmd.err, line, strlen(line)), "%zu: %s", i, cmd.err);
-		/* For programs it is the same in every locale. */
+		/* The JSON is the same in every locale. */
 		RUNS(0, &cmd, "latchkey", "show", "--json", name);
 		ck_assert_msg(is_ascii(cmd.out), "%zu: %s", i, cmd.out);
 		RUNS(0, &cmd, "latchkey", "latch", "show", "--json", name);
@@ -257,7 +257,7 @@ TEST(local_starts_once_and_stops)
 	command_setup(NULL);
 	RUNS(1, &cmd, "latchkey", "local", "status");
 	ck_assert_ptr_nonnull(strstr(cmd.out, "not running\nsocket  "));
-	/* Two starters at once: one server, both use it. */
+	/* Two concurrent starts: one server, both use it. */
 	for (int i = 0; i < 2; i++)
 		START(&two[i], "latchkey", "lock", "a", "-c", "latchkey local status | head -1");
 	for (int i = 0; i < 2; i++) {
@@ -267,7 +267,7 @@ TEST(local_starts_once_and_stops)
 	ck_assert_str_eq(two[0].out, two[1].out);
 	snprintf(first, sizeof(first), "%.60s", two[0].out);
 	ck_assert(!strncmp(first, "running, pid ", 13));
-	/* The same one under an empty environment. */
+	/* The same server with an empty environment. */
 	ck_assert_int_eq(shell("env -i LATCHKEY_LOCAL_DIR=$LATCHKEY_LOCAL_DIR %s lock a "
 	                       "%s local status | head -1 >%s",
 	                       command_path(), command_path(), command_file("env")),
@@ -281,8 +281,7 @@ TEST(local_starts_once_and_stops)
 	ck_assert_ptr_nonnull(strstr(cmd.err, "not running"));
 }
 
-/* Stopping takes everything from its holders, who need not be this user's other terminal: it is
- * done all the same, and said. */
+/* A stop ends every hold, also those of other programs: it is done nevertheless, with a message. */
 TEST(local_stop_says_what_was_in_use)
 {
 	static const char message[] = "latchkey: local: server was stopped in use: locks "
@@ -303,7 +302,7 @@ TEST(local_stop_says_what_was_in_use)
 		ck_assert(command_wait(&holder, 5000) && command_wait(&two, 5000));
 		ck_assert_int_eq(WEXITSTATUS(holder.status), 79);
 		ck_assert_int_eq(WEXITSTATUS(two.status), 79);
-		/* They may have started it again, to learn that all is gone. */
+		/* They may have started it again to find out that their holds are lost. */
 		RUNS(0, &cmd, "latchkey", "local", "stop", "-q");
 	}
 	RUNS(0, &cmd, "latchkey", "lock", "a", "true");
@@ -314,7 +313,7 @@ TEST(local_stop_says_what_was_in_use)
 TEST(local_server_keeps_no_descriptor_of_its_starter)
 {
 	command_setup(NULL);
-	/* A reader of our output would wait for the server's end otherwise. */
+	/* Otherwise a reader of the command's output would wait for the server's end. */
 	ck_assert_int_eq(shell("test \"$(latchkey local start | head -1 | cut -c1-7)\" = running"),
 	                 0);
 	ck_assert_int_eq(
@@ -348,8 +347,8 @@ TEST(doctor_statuses)
 	ck_assert_ptr_nonnull(strstr(cmd.out, "unfit    reachable"));
 }
 
-/* /etc/latchkey is the system's: a mount name space of a test's own has this folder as its /etc,
- * with that line in latchkey/url. */
+/* /etc/latchkey belongs to the system: the test uses a mount namespace with this directory as its
+ * /etc, and this line in latchkey/url. */
 static void make_etc(const char *line)
 {
 	ck_assert(!mkdir(command_file("etc"), 0755));
@@ -370,7 +369,7 @@ TEST(store_is_chosen_by_option_environment_file)
 	server_start(&second, NULL);
 	snprintf(line, sizeof(line), "  %s  ", second.url);
 	make_etc(line);
-	/* Held in the second one: whoever finds it busy asked there. */
+	/* Held in the second store: a command that finds it busy used that store. */
 	START(&holder, "latchkey", "lock", "--url", second.url, "a", "sleep", "83");
 	ck_assert(WITHIN(5000, command_count_of("sleep") == 1));
 	ck_assert_int_eq(shell("unshare %s --mount sh -c 'mount --bind %s /etc && "
@@ -389,7 +388,7 @@ TEST(store_is_chosen_by_option_environment_file)
 	server_stop(&server);
 }
 
-/* A command in the test's /etc, without LATCHKEY_URL unless it sets that itself. */
+/* Run a command in the test's /etc, without LATCHKEY_URL unless it sets the variable itself. */
 static int in_etc(const char *words)
 {
 	return shell("unshare %s --mount sh -c 'mount --bind %s /etc && unset LATCHKEY_URL && "
@@ -398,7 +397,8 @@ static int in_etc(const char *words)
 	             command_file("err"));
 }
 
-/* The word in the file, or the variable: nothing is locked, and the message says what to set. */
+/* By the word in the file, or by the variable: no lock is acquired, and the message names the
+ * setting. */
 TEST(default_store_can_be_forbidden)
 {
 	static const char *const by_variable[] = {"LATCHKEY_NO_LOCAL=1", "LATCHKEY_NO_LOCAL=yes"};
@@ -417,7 +417,7 @@ TEST(default_store_can_be_forbidden)
 		ck_assert_ptr_nonnull(strstr(command_read("err"), "LATCHKEY_URL"));
 		ck_assert_ptr_nonnull(strstr(command_read("err"), "\"none\" in /etc/latchkey/url"));
 	}
-	/* Every explicit store works, local: as well. */
+	/* Every explicit store works, including local:. */
 	ck_assert_int_eq(in_etc("latchkey lock -n --url local: a true && "
 	                        "LATCHKEY_URL=local: latchkey lock -n a true && "
 	                        "latchkey local status && latchkey local stop"),
@@ -435,7 +435,7 @@ TEST(default_store_can_be_forbidden)
 	                        "LATCHKEY_NO_LOCAL=1 latchkey lock -n a true && "
 	                        "latchkey local stop"),
 	                 0);
-	/* A variable that says no is as one that is not set. */
+	/* A variable set to 0, or empty, counts as unset. */
 	ck_assert_int_eq(in_etc("rm /etc/latchkey/url; "
 	                        "LATCHKEY_NO_LOCAL=0 latchkey lock -n a true && "
 	                        "LATCHKEY_NO_LOCAL= latchkey lock -n a true && "
@@ -458,7 +458,7 @@ TEST(doctor_says_that_no_store_is_named)
 	server_stop(&server);
 }
 
-/* Every verb that asks a store. */
+/* Every verb that uses a store. */
 static const char *const asking[] = {
 	"lock a true",
 	"sem --permits 2 a true",
@@ -505,7 +505,7 @@ TEST(bad_url_names_where_it_came_from)
 	setenv("LATCHKEY_URL", url, 1);
 	assert_blames("latchkey show a", "LATCHKEY_URL", "longer than");
 	free(url);
-	/* What else is wrong is not the URL's. */
+	/* The message names the variable only for errors of the URL. */
 	setenv("LATCHKEY_URL", "redis://127.0.0.1:1", 1);
 	RUNS(69, &cmd, "latchkey", "show", "a");
 	ck_assert_ptr_null(strstr(cmd.err, "LATCHKEY_URL"));
@@ -540,7 +540,7 @@ TEST(password_file_that_has_none_is_refused_at_once)
 	ck_assert_int_le(now_ms() - start_ms, 5000);
 }
 
-/* Output that is lost must not look like an empty answer, whichever verb it was of. */
+/* Lost output must not look like an empty answer, for any verb. */
 TEST(full_output_is_said_by_every_verb_that_prints)
 {
 	static const char *const lines[] = {
@@ -575,7 +575,7 @@ TEST(full_output_is_said_by_every_verb_that_prints)
 		                               "on device\n"),
 		              "%s: %s", line, cmd.err);
 	}
-	/* The step was counted, all the same. */
+	/* The step was counted nevertheless. */
 	RUNS(0, &cmd, "latchkey", "show", "l");
 	ck_assert_ptr_nonnull(strstr(cmd.out, "remain   2 of 3"));
 	RUNS(0, &cmd, "latchkey", "local", "stop");

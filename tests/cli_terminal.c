@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * latchkey at a terminal: the waiting line, who has the terminal, ^C, ^Z and fg.  A shell with
- * job control (bash -i) runs under a pseudo-terminal, and the test types. */
+ * latchkey at a terminal: the waiting line, the foreground group, ^C, ^Z and fg.  A shell with job
+ * control (bash -i) runs under a pseudo-terminal, and the test types. */
 #include "command.h"
 #include "process.h"
 #include "rights.h"
@@ -23,7 +23,7 @@
 static struct test_server server;
 static struct command other;
 
-/* The terminal: all that was shown so far. */
+/* The terminal, and its output so far. */
 static int terminal;
 static pid_t shell_pid;
 static char screen[65536];
@@ -51,7 +51,7 @@ static void terminal_start(int width, const char *const *args)
 }
 #define TERMINAL(width, ...) terminal_start(width, (const char *const[]){__VA_ARGS__, NULL})
 
-/* Read what there is; true while the other side is open. */
+/* Read the available output; true while the other side is open. */
 static bool terminal_read(int ms)
 {
 	struct pollfd ready = {terminal, POLLIN, 0};
@@ -73,7 +73,7 @@ static bool shows(const char *text)
 	return memmem(screen, screen_len, text, strlen(text)) != NULL;
 }
 
-/* Read until the text was shown; then forget all up to it. */
+/* Read until the text appeared; then drop the output up to its end. */
 static void expect(const char *text)
 {
 	char *at;
@@ -91,7 +91,7 @@ static void type(const char *text)
 	ck_assert_int_eq(write(terminal, text, strlen(text)), (ssize_t)strlen(text));
 }
 
-/* Read to the end; the status of what ran. */
+/* Read to the end; return the exit status. */
 static int terminal_end(void)
 {
 	int status = -1;
@@ -106,7 +106,7 @@ static int terminal_end(void)
 	return status;
 }
 
-/* A shell that says P> when it is ready, as people have it. */
+/* Start an interactive shell, whose prompt is P>. */
 static void shell_start(void)
 {
 	setenv("PS1", "P> ", 1);
@@ -131,7 +131,7 @@ static void hold(void)
 	ck_assert(WITHIN(5000, command_count_of("sleep") == 1));
 }
 
-/* What the line would show is not known then; after 5 s people read what is waited for. */
+/* The line's content is unknown during the outage; after 5 s a message names the store. */
 TEST(wait_line_is_wiped_in_an_outage)
 {
 	char line[100];
@@ -180,7 +180,7 @@ TEST(wait_line_begins_and_counts_as_documented)
 	ck_assert(WITHIN(5000, shell("latchkey show deploy | grep -q 'waiting  1'") == 0));
 	TERMINAL(200, "latchkey", "lock", "deploy", "true");
 	expect("\r\033[Kwaiting for deploy: 1 ahead, held by ");
-	/* Nothing of it goes elsewhere. */
+	/* The line appears nowhere else. */
 	ck_assert_str_eq(command_err(&second), "");
 	kill(shell_pid, SIGTERM);
 	terminal_end();
@@ -246,7 +246,8 @@ TEST(wait_line_of_wide_characters_is_cut_to_the_columns)
 	setenv("LC_ALL", "C.UTF-8", 1);
 	START(&other, "latchkey", "lock", name, "sleep", "89");
 	ck_assert(WITHIN(5000, command_count_of("sleep") == 1));
-	/* 30 columns may be written on: 12 of ASCII and 9 characters of two, no half of a tenth. */
+	/* 30 columns are available: 12 of ASCII and 9 characters of two columns, not half of a
+	 * tenth. */
 	TERMINAL(31, "latchkey", "lock", name, "true");
 	expect("\r\033[Kwaiting for ");
 	ck_assert(WITHIN(3000, (terminal_read(5), screen_len >= 9 * strlen(WIDE))));
@@ -256,7 +257,7 @@ TEST(wait_line_of_wide_characters_is_cut_to_the_columns)
 	terminal_end();
 	screen[strcspn(screen, "\r\n\033^")] = 0;
 	ck_assert_str_eq(screen, WIDE WIDE WIDE WIDE WIDE WIDE WIDE WIDE WIDE);
-	/* The tenth has room for one of its columns only. */
+	/* There is room for only one column of the tenth. */
 	TERMINAL(32, "latchkey", "lock", name, "true");
 	expect("\r\033[Kwaiting for " WIDE WIDE WIDE WIDE WIDE WIDE WIDE WIDE WIDE);
 	nap_ms(50);
@@ -316,7 +317,8 @@ TEST(command_has_the_terminal)
 	NEEDS_TERMINAL;
 	begin();
 	shell_start();
-	/* It reads from it, and its group is the foreground one; afterwards the shell's again. */
+	/* The command reads from the terminal, as the foreground group; afterwards the shell is the
+	 * foreground group again. */
 	type("latchkey lock a -c 'read x; set -- $(cat /proc/$$/stat); test $5 = $8 && echo "
 	     "foreground; echo got $x'; echo status $?\n");
 	ck_assert(WITHIN(5000, command_count_of("latchkey") == 1));
@@ -328,7 +330,7 @@ TEST(command_has_the_terminal)
 	type("more\n");
 	expect("and more");
 	expect("P> ");
-	/* As part of a pipeline, too. */
+	/* In a pipeline, too. */
 	type("echo | latchkey lock a -c 'read x </dev/tty; echo piped $x' | cat\n");
 	ck_assert(WITHIN(5000, command_count_of("latchkey") == 1));
 	type("word\n");
@@ -345,7 +347,7 @@ TEST(interrupt_ends_the_command_and_the_loop_around_it)
 	type("for i in 1 2 3; do latchkey lock a -c 'echo in $LATCHKEY_NAME; sleep 88'; done; echo "
 	     "$?\n");
 	expect("in a");
-	/* dash itself loses an interrupt that comes while it forks. */
+	/* dash itself loses an interrupt that arrives during a fork. */
 	ck_assert(WITHIN(5000, command_count_of("sleep") == 1));
 	type("\003");
 	expect("P> ");
@@ -353,7 +355,7 @@ TEST(interrupt_ends_the_command_and_the_loop_around_it)
 	type("echo status $?\n");
 	expect("status 130");
 	expect("P> ");
-	/* Also in a script, whose shell got no signal itself. */
+	/* In a script, too, whose shell itself got no signal. */
 	type("bash -c 'for i in 1 2 3; do latchkey lock a -c \"echo in; sleep 87\"; done; echo "
 	     "not'\n");
 	expect("in\r\n");
@@ -393,12 +395,12 @@ TEST(stopped_command_is_ended_past_its_lease)
 	shell_start();
 	type("latchkey lock --lease 2 a -c 'echo in; sleep 60; echo again'\n");
 	expect("in\r\n");
-	/* dash itself hangs when a stop comes while it forks. */
+	/* dash itself hangs when it is stopped during a fork. */
 	ck_assert(WITHIN(5000, command_count_of("sleep") == 1));
 	type("\032");
 	expect("Stopped");
 	expect("P> ");
-	/* The next holder has it alone. */
+	/* The next holder is alone. */
 	RUNS(0, &other, "latchkey", "lock", "-w", "5", "a", "true");
 	ck_assert_int_eq(command_count_of("sleep") + command_count_of("sh"), 0);
 	type("fg; echo status $?\n");
@@ -425,7 +427,7 @@ TEST(stopped_wait_continues)
 	shell_end();
 }
 
-/* A turn is not held, and yet the command is treated like one that holds. */
+/* A turn is no hold, yet its command is treated as that of a hold. */
 TEST(command_of_a_rate_has_the_terminal)
 {
 	NEEDS_TERMINAL;
@@ -436,7 +438,7 @@ TEST(command_of_a_rate_has_the_terminal)
 	type("\032");
 	expect("Stopped");
 	expect("P> ");
-	/* Longer than its time: it has no lease that could end. */
+	/* Longer than the window: the command has no lease that could expire. */
 	nap_ms(1200);
 	type("fg\n");
 	type("word\n");
@@ -450,7 +452,7 @@ TEST(command_of_a_rate_has_the_terminal)
 	type("\003");
 	expect("P> ");
 	ck_assert_int_eq(command_count_of("sleep"), 0);
-	/* Also while it waits, without a command. */
+	/* The same while it waits, before there is a command. */
 	type("for i in 1 2 3; do latchkey rate --limit 1 --per 60 b; echo turn; done\n");
 	expect("turn");
 	expect("waiting for b: 0 of 1 free");

@@ -547,7 +547,7 @@ TEST(s19_full_server_is_not_reached)
 	server_stop(&server);
 }
 
-/* ---- Peers that are no Redis, or that refuse this client --------------------------------- */
+/* ---- Peers that are no Redis, or that refuse this client ----------------------------------- */
 
 static void say(int fd, void *words)
 {

@@ -243,7 +243,7 @@ static lk_err result_of(const char *name)
 	return LK_OK;
 }
 
-/* ---- Setups ------------------------------------------------------------------------------- */
+/* ---- Setups -------------------------------------------------------------------------------- */
 
 /* Start a client for the calls of the table, and another one that holds what they wait for. */
 static void start(void)

@@ -27,7 +27,7 @@ static lk_client *set_up(const lk_client_options *options)
 	return client_with(server.url, options);
 }
 
-/* ---- Replacements for libc's clock and user look-up ------------------------------------ */
+/* ---- Replacements for libc's clock and user look-up ---------------------------------------- */
 
 static atomic_llong slept_s; /* how long the machine appears to have slept */
 
@@ -313,7 +313,7 @@ TEST(fork_in_the_middle_of_calls_stops_neither_process)
 	OK(lk_client_close(client));
 }
 
-/* ---- Nothing is leaked ---------------------------------------------------------------------- */
+/* ---- Nothing is leaked --------------------------------------------------------------------- */
 
 TEST(close_frees_what_was_never_answered)
 {

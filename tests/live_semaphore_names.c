@@ -122,7 +122,7 @@ TEST(v1_v2_any_bytes_are_a_name_and_no_two_collide)
 	OK(lk_client_close(client));
 }
 
-/* ---- One name, one kind ------------------------------------------------------------------ */
+/* ---- One name, one kind -------------------------------------------------------------------- */
 
 static lk_kind kind_of(lk_client *client, const char *name)
 {

@@ -30,7 +30,7 @@ static lk_semaphore_status status_of(lk_semaphore *semaphore)
 	return status;
 }
 
-/* ---- Queries ------------------------------------------------------------------------------ */
+/* ---- Queries ------------------------------------------------------------------------------- */
 
 TEST(query_holders_and_waiters_tell_what_the_store_knows)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * Preloaded into a server: moves its clock, while it runs, by what stands in the file that
- * CLOCK_FILE names.  Three int64_t: milliseconds to add; parts per million by which it runs faster,
- * and since when, in microseconds of the real clock.  What the file is too short for is 0. */
+ * Preloaded into a server: change its clock while it runs, by the values in the file CLOCK_FILE.
+ * Three int64_t: milliseconds to add; parts per million by which it runs faster, and the start of
+ * this rate, in microseconds of the real clock.  Values beyond the end of the file are 0. */
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <stdint.h>

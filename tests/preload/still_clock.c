@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * Preloaded into a server: its clock stands at the microseconds (an int64_t) that the file says
- * which STILL_CLOCK_FILE names; it may be moved while the server runs.  0 = the real clock. */
+ * Preloaded into a server: hold its clock at the microseconds (an int64_t) in the file
+ * STILL_CLOCK_FILE; the value may change while the server runs.  0 = the real clock. */
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <stdint.h>

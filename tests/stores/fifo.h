@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * Waiting in line on any store: clients are served in the order in which they came, and the threads
- * of one do not keep others out.  See harness/test_store.h. */
+ * Fairness on any store: clients are served FIFO, and the threads of one client do not starve
+ * others.  See harness/test_store.h. */
 #ifndef STORES_FIFO_H
 #define STORES_FIFO_H
 
@@ -62,9 +62,9 @@ TEST_LIMIT(clients_are_served_in_order, 60)
 	OK(lk_client_close(client));
 }
 
-/* A local crowd that never leaves the lock alone.  A thread holds until another wants the lock,
- * too, for a while: the store, which may answer at once, is else asked for each round of a thread
- * that is alone. */
+/* Local threads that contend for the lock without a pause.  A thread holds it until another one
+ * wants it, too, up to a limit: otherwise a store that responds at once would get a request for
+ * each round of a lone thread. */
 static atomic_bool crowd_ends;
 static atomic_int crowd_rounds, crowd_wants;
 
@@ -113,7 +113,7 @@ TEST(local_crowd_hands_over_without_requests)
 	ck_assert_msg(requests < 1000, "%lld requests for 2,000 rounds", requests);
 }
 
-/* Each time within a second. */
+/* Each acquisition takes less than a second. */
 TEST_LIMIT(local_crowd_lets_another_client_in, 60)
 {
 	const char *address = STORE.start();

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * The latch on any Redis: the contract of every call, many threads, and what it costs.  See
+ * The latch on any Redis: the contract of every call, many threads, and its cost.  See
  * harness/test_store.h. */
 #ifndef STORES_LATCH_H
 #define STORES_LATCH_H
@@ -140,7 +140,7 @@ TEST(arguments_out_of_range_change_nothing)
 	OK(lk_client_close(client));
 }
 
-/* A step's name is as many bytes as it has, any of them; each of these names counts once. */
+/* A step's name consists of any bytes of the given length; each of these names counts once. */
 TEST(step_names_are_any_bytes)
 {
 	static const struct {
@@ -160,7 +160,7 @@ TEST(step_names_are_any_bytes)
 		}
 	}
 	ck_assert_int_eq(step.remaining, NAMES);
-	OK(lk_latch_down(latch, 1, "a", 0, &step)); /* the same name by its NUL */
+	OK(lk_latch_down(latch, 1, "a", 0, &step)); /* the same name, ended by its NUL */
 	ck_assert(!step.counted);
 	OK(lk_client_close(client));
 }
@@ -207,10 +207,10 @@ TEST(times_to_live_are_as_asked)
 	ck_assert(status.ttl_ms > 2500 && status.ttl_ms <= 3000);
 	nap_ms(300);
 	latch_down(latch, 1, NULL);
-	ck_assert_int_le(latch_status(latch).ttl_ms, 2700); /* a step does not lengthen it */
+	ck_assert_int_le(latch_status(latch).ttl_ms, 2700); /* a step does not extend it */
 	latch_down(latch_named(client, "a"), 1, NULL);
 	status = latch_status(latch);
-	ck_assert(status.ttl_ms > 700 && status.ttl_ms <= 1000); /* as set, whoever opened it */
+	ck_assert(status.ttl_ms > 700 && status.ttl_ms <= 1000); /* not the opening handle's */
 	OK(lk_latch_await(latch, 0));
 	ck_assert(WITHIN(1500, latch_status(latch).state == LK_LATCH_ABSENT));
 	EXPECT(lk_latch_await(latch, 0), LK_EBUSY);
@@ -233,7 +233,7 @@ TEST(named_step_counts_once_in_all_clients)
 	OK(lk_latch_down(theirs, 1, "one \xff\r\n{}", 0, &step));
 	ck_assert(!step.counted && step.remaining == 2);
 	ck_assert_int_eq(latch_down(theirs, LK_COUNT_MAX, "two"), 0);
-	OK(lk_latch_down(theirs, 1, NULL, 0, &step)); /* below zero it does not go */
+	OK(lk_latch_down(theirs, 1, NULL, 0, &step)); /* it does not fall below zero */
 	ck_assert(!step.counted && step.remaining == 0);
 	OK(lk_latch_down(mine, 1, "three", 0, NULL));
 	ck_assert_int_eq(latch_status(mine).count, 0);
@@ -300,7 +300,7 @@ TEST(wait_keeps_its_contract)
 	OK(lk_latch_await(latch, 0));
 	OK(lk_latch_await(latch, LK_FOREVER));
 	ck_assert_int_eq(redis_int(redis, "DBSIZE"),
-	                 3); /* nothing of a wait: latch, memory, fence */
+	                 3); /* no key for the wait: latch, memory, fence */
 	OK(lk_client_close(client));
 }
 
@@ -351,7 +351,7 @@ TEST(removed_and_reset_latch_is_waited_for)
 	OK(lk_client_close(other));
 }
 
-/* A wait begins with a look at the store. */
+/* A wait begins with a request. */
 static int64_t looks(lk_client *client)
 {
 	lk_counters counters;
@@ -360,7 +360,7 @@ static int64_t looks(lk_client *client)
 	return counters.requests;
 }
 
-/* Start a wait and return when it has asked: until then a close could come before it. */
+/* Start a wait and return after its first request, so that a close cannot come before it. */
 static void await_inside(struct awaiter *awaiter, lk_client *client, lk_latch *latch,
                          int64_t wait_ms)
 {
@@ -415,9 +415,9 @@ TEST(other_databases_and_prefixes_are_other_latches)
 	OK(lk_client_close(client));
 }
 
-/* ---- What it costs ------------------------------------------------------------------------ */
+/* ---- Costs --------------------------------------------------------------------------------- */
 
-/* Commands of clients that the server has run, less those of a test that asks. */
+/* Return the number of commands that clients sent, without the test's own queries. */
 static long long commands(void)
 {
 	return redis_script_calls(redis) + redis_calls(redis, "subscribe") +
@@ -450,7 +450,8 @@ TEST_LIMIT(wait_of_5_s_takes_at_most_3_requests, 30)
 	pings = redis_calls(redis, "ping");
 	awaiter_start(&awaiter, latch_named(client, "a"), 10000);
 	nap_ms(5000);
-	/* The step's own is taken off.  Pings look after the connection, not after the wait. */
+	/* The step's own request is excluded.  Pings check the connection; they are no part of the
+	 * wait. */
 	ck_assert_int_le(redis_script_calls(redis) + redis_calls(redis, "subscribe") - before, 3);
 	ck_assert_int_le(redis_calls(redis, "ping") - pings, 4);
 	latch_down(latch, 1, NULL);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * The lock's promise on any store: one holder at a time, fences that grow, waits that end.  See
+ * The lock's promise on any store: one holder at a time, growing fences, waits that end.  See
  * harness/test_store.h. */
 #ifndef STORES_LOCK_H
 #define STORES_LOCK_H
@@ -14,7 +14,7 @@
 
 #define LOCK_CONTENDERS 8
 
-/* Guarded by nothing but the lock: read, think, write. */
+/* Protected only by the lock: read, pause, write. */
 static atomic_int lock_counter;
 static _Atomic uint64_t lock_last_fence;
 
@@ -38,7 +38,7 @@ static void *contend(void *client)
 	return NULL;
 }
 
-/* Threads contend, spread over so many clients, and leave nothing behind. */
+/* Contend with threads that share so many clients, and check that no key remains. */
 static void contend_by(int client_count)
 {
 	const char *address = STORE.start();
@@ -58,7 +58,7 @@ static void contend_by(int client_count)
 	ck_assert(!status.held && status.queue_len == 0);
 	for (int i = 0; i < client_count; i++)
 		OK(lk_client_close(clients[i]));
-	/* Nothing but the fence counter. */
+	/* Only the fence counter remains. */
 	if (keys) {
 		ck_assert_int_eq(redis_int(keys, "DBSIZE"), 1);
 		ck_assert_int_eq(redis_int(keys, "EXISTS lk:fence"), 1);
@@ -91,7 +91,7 @@ TEST_LIMIT(fences_grow_over_10000_grants, 120)
 	OK(lk_client_close(client));
 }
 
-/* A local hand-over's fence is above all that were given before, and so is the next grant's. */
+/* The fence of a local hand-over is larger than all earlier ones, and so is the next grant's. */
 static void *fence_thread(void *arg)
 {
 	lk_lock *lock = arg;
@@ -118,7 +118,7 @@ TEST_LIMIT(fences_grow_across_local_hand_overs, 60)
 	OK(lk_client_close(client));
 }
 
-/* A try, a wait that ends, a hold that renewals keep. */
+/* A try, a wait that ends, a hold that is renewed. */
 TEST(waits_end_and_holds_are_renewed)
 {
 	const char *address = STORE.start();

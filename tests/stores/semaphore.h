@@ -21,7 +21,7 @@ static lk_err open_with(lk_client *client, lk_semaphore_options options)
 	return err;
 }
 
-/* The whole of a semaphore, for comparing before and after. */
+/* Return all keys of a semaphore, to compare before and after. */
 static const char *state_of_a(void)
 {
 	static char states[2][1000];
@@ -47,7 +47,7 @@ TEST(first_opening_gives_the_capacity_and_another_one_is_a_mismatch)
 	ck_assert_ptr_nonnull(strstr(lk_errmsg(), "3"));
 	EXPECT(open_with(client, (lk_semaphore_options){.capacity = 2}), LK_EMISMATCH);
 	ck_assert(permits_at_rest(redis, "a", 3));
-	/* 0 takes it as it is. */
+	/* 0 accepts the existing capacity. */
 	any = semaphore_of(other, "a", 0, 0);
 	permits_of(any, 3, 0);
 	EXPECT(lk_semaphore_acquire(any, 4, 0, &(uint64_t){0}), LK_ELIMIT);
@@ -112,7 +112,7 @@ TEST(capacity_is_kept_for_its_ttl_after_the_last_use)
 	OK(lk_semaphore_query(semaphore, &status));
 	ck_assert(status.ttl_ms > 500 && status.ttl_ms <= 1000);
 	hold = permits_of(semaphore, 1, 0);
-	nap_ms(1500); /* a use, all the time */
+	nap_ms(1500); /* a hold counts as use */
 	ck_assert_int_eq(lk_semaphore_state(semaphore, hold), LK_STATE_HELD);
 	OK(lk_semaphore_release(semaphore, hold));
 	nap_ms(1100);
@@ -120,7 +120,7 @@ TEST(capacity_is_kept_for_its_ttl_after_the_last_use)
 	EXPECT(lk_semaphore_resize(semaphore, 5), LK_EABSENT);
 	EXPECT(open_with(client, (lk_semaphore_options){0}), LK_EABSENT);
 	ck_assert_int_eq(redis_int(redis, "EXISTS lk:{a} lk:{a}:q lk:{a}:h"), 0);
-	/* The handle has not forgotten it, and the memory begins anew. */
+	/* The handle still knows the capacity, and creates the semaphore again. */
 	permits_of(semaphore, 2, 0);
 	OK(lk_semaphore_query(semaphore, &status));
 	ck_assert_int_eq(status.capacity, 2);
@@ -146,7 +146,7 @@ TEST(acquire_refuses_what_is_out_of_range)
 	EXPECT(lk_semaphore_acquire(semaphore, 1, INT64_MIN, &hold), LK_EINVALID);
 	EXPECT(lk_semaphore_acquire(semaphore, 1, 0, NULL), LK_EINVALID);
 	ck_assert_ptr_nonnull(strstr(lk_errmsg(), "fixed"));
-	/* More than there are is not a matter of waiting. */
+	/* A wait cannot help when more are wanted than exist. */
 	EXPECT(lk_semaphore_acquire(semaphore, 4, 0, &hold), LK_ELIMIT);
 	EXPECT(lk_semaphore_acquire(semaphore, 4, LK_FOREVER, &hold), LK_ELIMIT);
 	EXPECT(lk_semaphore_acquire(semaphore, LK_PERMITS_MAX, LK_FOREVER, &hold), LK_ELIMIT);
@@ -234,7 +234,7 @@ TEST(wait_times_out_and_leaves_nothing)
 	}
 	ck_assert_uint_eq(hold, 77);
 	ck_assert_int_eq(permits_used(redis, "a"), 2);
-	permits_of(semaphore, 1, 0); /* what is free is free */
+	permits_of(semaphore, 1, 0); /* the free permit can be acquired */
 	OK(lk_client_close(other));
 	OK(lk_client_close(client));
 	ck_assert(permits_at_rest(redis, "a", 3));
@@ -312,10 +312,10 @@ TEST(release_of_some_keeps_the_rest_and_refuses_more_than_there_is)
 	ck_assert_int_eq(hold_in(semaphore, hold).count, 3);
 	ck_assert_int_eq(permits_used(redis, "a"), 3);
 	permits_add_up(redis, "a");
-	EXPECT(lk_semaphore_release_some(semaphore, hold, 4), LK_ELIMIT); /* it had them */
+	EXPECT(lk_semaphore_release_some(semaphore, hold, 4), LK_ELIMIT); /* it held them earlier */
 	OK(lk_semaphore_release_some(semaphore, hold, 2));
 	ck_assert_int_eq(lk_semaphore_state(semaphore, hold), LK_STATE_HELD);
-	OK(lk_semaphore_release_some(semaphore, hold, 1)); /* all of them: a release */
+	OK(lk_semaphore_release_some(semaphore, hold, 1)); /* all of them: a full release */
 	ck_assert_int_eq(lk_semaphore_state(semaphore, hold), LK_STATE_NONE);
 	EXPECT(lk_semaphore_release_some(semaphore, hold, 1), LK_ENOTOWNER);
 	ck_assert(permits_at_rest(redis, "a", 7));
@@ -340,7 +340,7 @@ TEST(release_of_some_serves_who_fits)
 	ck_assert_int_le(permits_queue(redis, "a"), 1);
 	OK(lk_semaphore_release(semaphore, hold));
 	OK(permit_wait_join(&three));
-	/* By messages: asking again would be a lease later. */
+	/* By messages: a repeated request would come a lease later. */
 	ck_assert_int_le(two.took_ms, 1000);
 	ck_assert_int_le(three.took_ms, 1000);
 	permits_add_up(redis, "a");
@@ -366,7 +366,7 @@ TEST(hold_belongs_to_its_handle_and_not_to_a_thread)
 
 	pthread_create(&thread, NULL, end_holding, semaphore);
 	pthread_join(thread, &hold);
-	nap_ms(200); /* the end of a thread would have been told by now */
+	nap_ms(200); /* the end of the thread would have had its effect by now */
 	ck_assert_int_eq(lk_semaphore_state(semaphore, *(uint64_t *)hold), LK_STATE_HELD);
 	ck_assert_int_eq(permits_used(redis, "a"), 2);
 	OK(lk_semaphore_release(semaphore, *(uint64_t *)hold)); /* by another thread */
@@ -384,7 +384,7 @@ TEST(cancel_ends_the_waits_of_one_handle)
 	struct permit_wait waits[3], rest;
 	uint64_t hold = permits_of(held, 3, 0);
 
-	OK(lk_semaphore_cancel(semaphore)); /* nothing to cancel; later waits are not concerned */
+	OK(lk_semaphore_cancel(semaphore)); /* no wait to cancel; later waits are unaffected */
 	for (int i = 0; i < 3; i++)
 		permit_wait_queue(&waits[i], redis, "a", semaphore, i + 1, true);
 	permit_wait_queue(&rest, redis, "a", semaphore_of(other, "a", 3, 0), 2, true);
@@ -446,7 +446,8 @@ TEST(close_of_a_client_ends_waits_and_releases_all)
 	ck_assert_int_eq(permits_queue(redis, "a"), 0);
 	ck_assert_int_eq(permits_used(redis, "a"), 3);
 	OK(lk_client_close(client));
-	/* No hold, no queue, no description of a client: two semaphores and the fence counter. */
+	/* No hold, no queue, no description of a client remains: two semaphores and the fence
+	 * counter. */
 	ck_assert_int_eq(redis_int(redis, "DBSIZE"), 3);
 }
 

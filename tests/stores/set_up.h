@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * What the tests on any Redis begin with. */
+ * The common start of the tests on any Redis. */
 #ifndef STORES_SET_UP_H
 #define STORES_SET_UP_H
 
@@ -11,7 +11,7 @@
 static const char *url;
 static struct redis *redis;
 
-/* A store, a connection to look at its keys, and a client of it. */
+/* Start a store, a connection to look at its keys, and a client. */
 static lk_client *set_up(void)
 {
 	url = STORE.start();
