@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
-# Sourced by the tests that use the library as its users do: installed, found by pkg-config, with a
-# private store of the test's own.  Defines $work, $root and install_latchkey.
+# Sourced by the tests that use an installed library, which pkg-config finds, with a private store of
+# their own.  Defines $work, $root and install_latchkey.
 # shellcheck shell=sh
 build=${LK_BUILD:-$PWD/build}
 work=$(mktemp -d) || exit 1
@@ -21,7 +21,7 @@ fail() {
 	exit 1
 }
 
-# Installs what is built under $root, and makes pkg-config, the loader and the shell find it.
+# Install the build under $root, where pkg-config, the loader and the shell then find it.
 install_latchkey() {
 	make --no-print-directory -s DEPS= install DESTDIR="$root" PREFIX=/usr >"$work/install.log" 2>&1 || {
 		cat "$work/install.log"

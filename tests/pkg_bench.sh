@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# The bench works: each of its cases runs, and its JSON has the machine, rows with requests and a
-# value for each figure.  Whether goals are met is not asked here, that depends on the machine.
+# The bench works: each case runs, and the JSON has the machine, rows with requests and a value for
+# each figure.  The test does not check the goals, which depend on the machine.
 set -eu
 cd "$(dirname "$0")/.."
 build=${LK_BUILD:-$PWD/build}
@@ -17,7 +17,7 @@ bench() {
 	LK_BUILD=$build LK_COMMIT=test LK_EVIDENCE=$work/figures TMPDIR=$work nice timeout 120 "$build/bench/run" "$@"
 }
 
-# ask WHAT [FROM]: sqlite3 reads the JSON.
+# ask COLUMN [FROM]: query the JSON with sqlite3.
 ask() {
 	sqlite3 :memory: "WITH run(j) AS (SELECT readfile('$work/run.json')) SELECT $1 FROM run${2-};"
 }
@@ -29,17 +29,17 @@ id="json_extract(value, '\$.id')"
 
 bench ROUNDS=1 TURN=20 JSON="$work/run.json" >"$work/output" 2>&1 || {
 	cat "$work/output"
-	fail "the bench broke"
+	fail "the bench failed"
 }
 cat "$work/output"
 
 for key in cpu kernel server hiredis commit date; do
 	[ -n "$(ask "json_extract(j, '\$.machine.$key')")" ] || fail "the machine has no $key"
 done
-[ "$(ask "json_extract(j, '\$.machine.commit')")" = test ] || fail "not of this commit"
+[ "$(ask "json_extract(j, '\$.machine.commit')")" = test ] || fail "the commit is wrong"
 [ "$(ask "json_extract(j, '\$.machine.cores')")" -ge 1 ] || fail "no cores"
 
-# Every case of the tree has left figures, or a note why not, and every figure has a value.
+# Every case of the tree has figures, or a note with the reason, and every figure has a value.
 for file in bench/case_*.c; do
 	name=${file#bench/case_}
 	name=${name%.c}
@@ -61,7 +61,7 @@ for name in pair.tcp.requests pair.unix.requests; do
 		fail "$name is not 2"
 done
 [ "$(ask "json_extract(value, '\$.met')" "$figures WHERE $id = 'pair.reentry.requests'")" = 1 ] ||
-	fail "re-entering asks the store"
+	fail "re-entry sends requests"
 
 # Each point of this run is in both panels of its picture, beside one mark of each of the five series
 # in the legend; the picture in docs is drawn from the figures in docs.
@@ -69,14 +69,14 @@ bench/picture "$work/figures" /dev/null >"$work/run.svg" || fail "no picture"
 [ "$(grep -c '<circle\|h11v11' "$work/run.svg")" = "$(ask "2 * json_array_length(j, '\$.points') + 5")" ] ||
 	fail "a picture without the points of this run"
 bench/picture docs/figures/bench.txt docs/figures/peers.txt | cmp - docs/performance.svg ||
-	fail "docs/performance.svg is of other figures: make bench-picture"
+	fail "docs/performance.svg shows other figures: make bench-picture"
 
-# Words it cannot read are refused; nothing is left behind.
+# Unknown arguments are refused; no folder is left.
 for word in T=nothing ROUNDS=0 ROUNDS=x TURN=-5 FASTER=1 --json; do
 	status=0
 	bench "$word" >"$work/output" 2>&1 || status=$?
 	[ $status = 2 ] || fail "$word: exit status $status"
-	grep -q 'cases: pair ' "$work/output" || fail "$word: does not say what there is"
+	grep -q 'cases: pair ' "$work/output" || fail "$word: does not list the cases"
 done
 if ls -d "$work"/latchkey-test-* 2>/dev/null; then
 	fail "left a folder"

@@ -1,8 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# tests/run and .ci/run on a made-up suite: what is counted, what runs again, which second runs and
-# skips fail.  Its programs are shell scripts, started by a made-up make.  A real test then meets a
-# made-up unshare(1): a refusal skips it, a missing command fails it.
+# tests/run and .ci/run with a simulated suite: their counts, second runs, and the second runs and
+# skips that fail.  Its programs are shell scripts, started by a simulated make.  Then a real test
+# runs with a simulated unshare(1): a refusal skips it, a missing command fails it.
 set -eu
 cd "$(dirname "$0")/.."
 source=$PWD
@@ -17,19 +17,19 @@ fail() {
 	exit 1
 }
 says() {
-	grep -q -e "$1" "$work/output" || fail "does not say: $1"
+	grep -q -e "$1" "$work/output" || fail "does not print: $1"
 }
 silent_about() {
-	! grep -q -e "$1" "$work/output" || fail "says: $1"
+	! grep -q -e "$1" "$work/output" || fail "prints: $1"
 }
 
-# The tree: .ci/run and tests/run as they are, and what they call.
+# The tree: .ci/run and tests/run unchanged, and stubs of the programs that they call.
 mkdir -p "$work/bin" "$work/tree/tests" "$work/tree/tools" "$work/tree/.ci"
 cd "$work/tree"
 cp "$source/.ci/run" .ci/
 cp "$source/tests/run" tests/
 printf '#!/bin/sh\n' >tools/deps
-# One variant of the suite for each kind of `make test`; every other goal is done.
+# One variant of the suite for each kind of `make test`; every other goal does nothing.
 cat >"$work/bin/make" <<'END'
 #!/bin/sh
 variant=
@@ -62,7 +62,7 @@ suite() {
 	done
 }
 
-# program BUILD NAME FAILURES COMMAND: fails that often, then does the command.
+# program BUILD NAME FAILURES COMMAND: fails this often, then runs the command.
 program() {
 	cat >"$1/tests/$2" <<END
 #!/bin/sh
@@ -107,7 +107,7 @@ run_suite 0 unit_a unit_b
 last_line 'make test: 6 passed, 0 failed'
 says '^make test: 2 programs, [0-9]* at once$'
 
-# A skipped test is no passed one, in C and in a script.
+# A skipped test does not count as passed, in C and in a script.
 printf '#!/bin/sh\necho "skipped: pkg_x.sh: no right"\n' >tests/pkg_x.sh
 chmod 755 tests/pkg_x.sh
 program build unit_a 0 "echo 'skipped: one_of_three: no right to do it'; $good"
@@ -116,7 +116,7 @@ last_line 'make test: 14 passed, 0 failed, 2 skipped'
 says '^  skipped: unit_a: one_of_three: no right to do it$'
 says '^  skipped: pkg_x.sh: pkg_x.sh: no right$'
 
-# One that fails runs again, and the second verdict counts; so does that of one that died.
+# A program that fails or dies runs again, and its second result counts.
 suite
 program build unit_b 1 "$good"
 run_suite 0
@@ -136,7 +136,7 @@ last_line 'make test: 15 passed, 0 failed'
 
 # ---- .ci/run -------------------------------------------------------------------------------------
 
-# 4 variants of 15 checks, and its own 19 steps.
+# 4 variants of 15 checks, and 19 steps of .ci/run.
 suite
 run_ci 0
 last_line '79 passed, 0 failed'
@@ -145,7 +145,7 @@ says '^ *[0-9]* s  ok      demo without the lock$'
 says '^ *[0-9]* s  in all$'
 [ "$(grep -c '^ *[0-9]* s  ok ' "$work/output")" = 19 ] || fail "not every step is in the table"
 
-# Three programs of one variant may run again, and are named; not four.
+# Three programs of one variant may run again, and are listed; four may not.
 suite
 for name in unit_a unit_b unit_c; do program build $name 1 "$good"; done
 run_ci 0
@@ -159,7 +159,7 @@ says '^make test: 4 programs ran again, 3 may$'
 says '^failed: few second runs'
 says '^ *[0-9]* s  FAILED  few second runs$'
 
-# Four of different variants may; one program in two may not, unless tests/retries has it.
+# Four of different variants may; one program in two variants may not, unless tests/retries lists it.
 suite
 program build unit_a 1 "$good"
 program build unit_b 1 "$good"
@@ -179,7 +179,7 @@ echo 'unit_a  loses a race with the machine' >>tests/retries
 run_ci 0
 says '^ran again: unit_a (test with thread), as tests/retries expects$'
 
-# A skip fails, although all else passes; so does a failure.
+# A skip fails the run, although all checks pass; so does a failure.
 suite
 program build/thread unit_e 0 "echo 'skipped: one_of_three: no right'; $good"
 run_ci 1
@@ -192,13 +192,13 @@ run_ci 1
 last_line '77 passed, 2 failed'
 says '^failed: make test (exit status 1)$'
 
-# ---- what skips a test ---------------------------------------------------------------------------
+# ---- reasons to skip a test ----------------------------------------------------------------------
 
 printf '#!/bin/sh\necho "unshare: unshare failed: Operation not permitted"\nexit 1\n' >"$work/bin/unshare"
 chmod 755 "$work/bin/unshare"
 "$build/tests/fault_packets" >"$work/output" 2>&1 || fail "a refusal fails the test"
 [ "$(grep -c '^skipped: n[1-3]_[a-z0-9_]*: unshare: unshare failed: Operation not permitted$' "$work/output")" = 5 ] ||
-	fail "not each test is skipped, or does not say why"
+	fail "a test is not skipped, or prints no reason"
 printf '#!/bin/sh\necho "unshare: failed to execute nft: No such file"\nexit 127\n' >"$work/bin/unshare"
 ! "$build/tests/fault_packets" >"$work/output" 2>&1 || fail "a missing command does not fail the test"
 silent_about '^skipped: '

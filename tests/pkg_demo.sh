@@ -1,9 +1,9 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# The demo: identical with the lock, whatever happens to two of its workers; counts lost without.
-# The workers start together and at most three read at once, as it measured.
-# It prints no progress into a file, and leaves no process and no folder; nor does one that ^C or ^\
-# ends, which says that and nothing else.
+# The demo: the results are identical with the lock, although two workers fail; without the lock
+# counts are lost.  By its own measurements the workers start together, and at most three read at
+# once.  It prints no progress into a file, and leaves no process and no folder, not even after ^C or
+# ^\, which it reports in one line.
 set -eu
 cd "$(dirname "$0")/.."
 build=${LK_BUILD:-$PWD/build}
@@ -19,8 +19,8 @@ fail() {
 }
 
 "$build/demo" >"$work/output" 2>&1 || fail "the demo failed"
-[ "$(tail -n 1 "$work/output")" = identical ] || fail "the last line is no verdict"
-grep -q 'is killed (SIGKILL)' "$work/output" || fail "nobody was killed"
+[ "$(tail -n 1 "$work/output")" = identical ] || fail "the last line is not: identical"
+grep -q 'is killed (SIGKILL)' "$work/output" || fail "no worker was killed"
 grep -q 'its update is refused' "$work/output" || fail "no late update was refused"
 grep -q '^start: none before all 8 were ready, then all within [0-9.]* ms$' "$work/output" ||
 	fail "the workers did not start together"
@@ -28,11 +28,11 @@ grep -q '^workers that read at once: [1-3] at most, 3 allowed$' "$work/output" |
 	fail "more than three readers at once"
 ! grep -q "$(printf '\r')" "$work/output" || fail "progress in a file"
 [ "$(sed -n 's/.* files in \([0-9]*\) batches.*/\1/p' "$work/output")" -ge 200 ] || fail "few batches"
-# left_nothing: neither a store nor a folder.
+# left_nothing: no store and no folder is left.
 left_nothing() {
 	store=$(sed -n 's/^store: .*, pid \([0-9]*\), .*/\1/p' "$work/output")
-	[ -n "$store" ] || fail "it named no store"
-	# A zombie that nobody reaps is no process any more.
+	[ -n "$store" ] || fail "its output has no store"
+	# A zombie without a parent that reaps it has ended.
 	case $(sed -n 's/^State:[[:space:]]*//p' "/proc/$store/status" 2>/dev/null | cut -c 1) in
 	'' | Z | X) ;;
 	*) fail "its store still runs" ;;
@@ -41,7 +41,7 @@ left_nothing() {
 }
 left_nothing
 
-# workers: the pids of the seven that live; the first child is the checker.  A list that is read
+# workers: the pids of the seven live workers; the first child is the checker.  A list that is read
 # while a child ends may be short.
 workers() {
 	for _ in 1 2 3 4 5 6 7 8 9 10; do
@@ -54,16 +54,15 @@ workers() {
 	echo "$@"
 }
 
-# As a terminal does it: the signal reaches the whole process group, in the middle of the work, and
-# the workers may be the first to have it.  A shell without job control starts what runs in the
-# background with both signals ignored.
+# As from a terminal: the signal reaches the whole process group during the work, and possibly the
+# workers first.  A shell without job control starts background processes with both signals ignored.
 for signal in INT QUIT; do
 	setsid env --default-signal=INT,QUIT "$build/demo" >"$work/output" 2>&1 &
 	demo=$!
 	tries=0
 	until grep -q 'is killed (SIGKILL)' "$work/output"; do
 		tries=$((tries + 1))
-		[ $tries -lt 1200 ] || fail "nobody was killed before SIG$signal"
+		[ $tries -lt 1200 ] || fail "no worker was killed before SIG$signal"
 		sleep 0.05
 	done
 	# shellcheck disable=SC2046
@@ -82,16 +81,16 @@ for signal in INT QUIT; do
 	left_nothing
 done
 
-# Whereas one whose worker was ended names the signal.
+# If one worker is ended by a signal, the demo reports the signal.
 setsid env --default-signal=INT,QUIT "$build/demo" >"$work/output" 2>&1 &
 demo=$!
 tries=0
 until grep -q 'is killed (SIGKILL)' "$work/output"; do
 	tries=$((tries + 1))
-	[ $tries -lt 1200 ] || fail "nobody was killed"
+	[ $tries -lt 1200 ] || fail "no worker was killed"
 	sleep 0.05
 done
-# The last one: the first ones may be the dead worker, which its parent has not waited for yet.
+# Use the last pid: the first ones may be the dead worker, which its parent has not reaped yet.
 kill -s TERM "$(workers | sed 's/.* //')"
 wait "$demo" && fail "it did not fail when a worker was ended"
 grep -q 'was ended by signal 15 (Terminated)' "$work/output" || fail "the signal is not named"
@@ -99,5 +98,5 @@ left_nothing
 
 "$build/demo" LOCK=off >"$work/output" 2>&1 || fail "the demo without the lock failed"
 [ "$(tail -n 1 "$work/output")" = DIFFERENT ] || fail "nothing was lost without the lock"
-grep -q '^lost: [1-9]' "$work/output" || fail "it does not say how many"
+grep -q '^lost: [1-9]' "$work/output" || fail "the number of lost updates is missing"
 grep -q '^workers that read at once: [1-8] at most$' "$work/output" || fail "readers were not counted"

@@ -1,15 +1,15 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# Missing packages: `make` names them with the command that installs them and installs nothing; demo,
-# test and deps* install them and say first what and how much; where they may not, they print the
-# command.  The package manager is made up.
+# Missing packages: `make` prints their names and the command that installs them, and installs
+# nothing; demo, test and deps* print names and sizes and install them, or print the command if they
+# may not.  The package manager is simulated.
 set -eu
 cd "$(dirname "$0")/.."
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 chmod 755 "$work"
 mkdir "$work/bin"
-# A machine with hardly anything on it, above all without sudo and a server.
+# A machine with few programs, in particular without sudo and without a server.
 for tool in sh sed tr id uname ls cat env make awk grep; do
 	ln -s "$(command -v $tool)" "$work/bin/$tool"
 done
@@ -26,7 +26,7 @@ case " \$* " in
 esac
 END
 chmod 755 "$work/bin/apt-get"
-# Nothing here gets as far as its first compilation.
+# No goal here reaches its first compilation.
 cp -r Makefile tools include src examples tests "$work/"
 mkdir -m 777 "$work/build"
 chmod -R a+rX "$work"
@@ -38,12 +38,12 @@ fail() {
 	exit 1
 }
 
-# says PATTERN, silent_about PATTERN: what the last run printed.
+# says PATTERN, silent_about PATTERN: check the output of the last run.
 says() {
-	grep -q -e "$1" "$work/output" || fail "does not say: $1"
+	grep -q -e "$1" "$work/output" || fail "does not print: $1"
 }
 silent_about() {
-	! grep -q -e "$1" "$work/output" || fail "says: $1"
+	! grep -q -e "$1" "$work/output" || fail "prints: $1"
 }
 
 # ends_2 COMMAND...: as a plain user of that machine.
@@ -60,7 +60,7 @@ ends_2() {
 	[ $status = 2 ] || fail "$*: exit status $status"
 }
 
-# Named, all at once, and not installed.
+# All names are printed at once, and nothing is installed.
 for goal in all lib command install; do
 	ends_2 make $goal
 	says 'missing: gcc libc pkg-config hiredis$'
@@ -75,16 +75,16 @@ says 'redis-tools.*sqlite3.*, run: make deps-test$'
 silent_about 'apt-get'
 ends_2 make -j4 lint sim
 says 'clang-tidy.*, run: make deps-ci deps-test$'
-[ "$(grep -c 'missing:' "$work/output")" = 1 ] || fail "names them more than once"
+[ "$(grep -c 'missing:' "$work/output")" = 1 ] || fail "prints the names more than once"
 
-# Neither root nor sudo: the command.
+# Without root and sudo, the command is printed.
 for goal in deps demo deps-test test; do
 	ends_2 make $goal
 	says 'neither root nor sudo'
 	says 'apt-get .*update && .*apt-get .*install -y --no-install-recommends .*gcc.* redis-tools'
 done
 
-# With sudo they install, and first say what and how much.  This package manager brings nothing.
+# With sudo they print names and sizes, then install.  The simulated manager installs nothing.
 printf '#!/bin/sh\nexec "$@"\n' >"$work/bin/sudo"
 chmod 755 "$work/bin/sudo"
 for goal in deps demo deps-test test; do
@@ -93,19 +93,19 @@ for goal in deps demo deps-test test; do
 	says '^apt-get .*install .* redis-tools'
 	says 'installed, yet still missing: gcc'
 	[ "$(grep -n '45.6 MB' "$work/output" | sed 's/:.*//')" -lt \
-		"$(grep -n '^apt-get .*install' "$work/output" | sed 's/:.*//; 1q')" ] || fail "says so too late"
+		"$(grep -n '^apt-get .*install' "$work/output" | sed 's/:.*//; 1q')" ] || fail "prints the sizes too late"
 done
 ends_2 make lib
 silent_about 'apt-get'
 
-# Where nothing is missing it says nothing, and a hiredis of one's own needs no other.
+# If nothing is missing, nothing is printed; with HIREDIS the packaged hiredis is not needed.
 [ -z "$(tools/deps build examples test 2>&1)" ]
 [ -z "$(tools/deps --check test 2>&1)" ]
 ends_2 make HIREDIS=/elsewhere
 says 'missing: gcc libc pkg-config$'
 
-# Without the libraries of one example make builds all else, and says which it leaves out and how to
-# install them.  -n: it asks pkg-config all the same, and nothing in the tree changes.
+# Without the libraries of one example make builds the others, and prints which one it skips and how
+# to install its libraries.  -n: make runs pkg-config all the same, and the tree does not change.
 cat >"$work/bin/pkg-config" <<END
 #!/bin/sh
 case "\$*" in
@@ -117,7 +117,7 @@ chmod 755 "$work/bin/pkg-config"
 rm "$work/bin/sudo"
 PATH=$work/bin:$PATH make --no-print-directory -n -B DEPS= examples >"$work/output"
 [ "$(grep -c 'SKIP.*rate_limit: needs libmicrohttpd and libcurl (make deps-examples)' "$work/output")" = 1 ] ||
-	fail "does not say what it leaves out"
+	fail "does not print the skipped example"
 silent_about 'rate_limit/main\.c'
 says 'examples/worker_pool\.c'
 make --no-print-directory -n -B DEPS= examples >"$work/output"

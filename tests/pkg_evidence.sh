@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# tools/evidence keeps figures without the paths of the machine where they were made.  Each file of
-# figures in docs opens with its command and its commit, and a page links to it.
+# tools/evidence keeps figures without the paths of the machine that measured them.  Each file of
+# figures in docs begins with its command and its commit, and a page links to it.
 set -eu
 cd "$(dirname "$0")/.."
 root=$PWD
@@ -37,14 +37,15 @@ for all in '' --all; do
 		fail "the command is not shown as it should be"
 	sed -n 2p "$kept" | grep -q "^# commit $(git rev-parse --short HEAD), 20" || fail "no commit and date"
 	[ "$(sed -n '3,$p' "$kept")" = 'rate 7 a second, picture in docs/speed.svg' ] || fail "no figures"
-	! grep -q "$work\|/tmp/\|/elsewhere" "$kept" || fail "a path of this machine"
+	! grep -q "$work\|/tmp/\|/elsewhere" "$kept" || fail "a path of this machine is kept"
 done
 
-# A tool that fails or leaves no figures replaces none, and figures without a link are refused.
+# A tool that fails or prints no figures does not replace the old ones, and figures without a link
+# are refused.
 cp "$kept" before
-! tools/evidence speed false || fail "a failed tool counts"
-! tools/evidence speed true 2>/dev/null || fail "no figures count"
-! tools/evidence rate "$PWD/measure" 2>/dev/null || fail "figures without a link"
+! tools/evidence speed false || fail "a failed tool is accepted"
+! tools/evidence speed true 2>/dev/null || fail "a run without figures is accepted"
+! tools/evidence rate "$PWD/measure" 2>/dev/null || fail "figures without a link are accepted"
 cmp before "$kept" || fail "the figures have changed"
 
 cd "$root"

@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# The public headers alone, as C11 and C++17, by both compilers, without a warning; their version in
-# an #if.
+# The public headers compile alone, as C11 and C++17, by both compilers, without a warning; their
+# version works in an #if.
 set -eu
 cd "$(dirname "$0")/.."
 flags="-Wall -Wextra -Wshadow -Wconversion -pedantic -Werror -Iinclude -fsyntax-only"

@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
 # The installed library: a C and a C++ program find it by pkg-config, shared and static, and run;
-# the manual and the command are there; uninstall leaves nothing.
+# the manual and the command are installed; uninstall leaves no file.
 set -eu
 cd "$(dirname "$0")/.."
 . tests/install.sh
@@ -230,7 +230,7 @@ run() {
 for link in shared static; do
 	libs="$(pkg-config --libs latchkey)"
 	if [ $link = static ]; then
-		# Ours from the archive, what it needs as the system has it.
+		# Use the library's archive, and its dependencies as the system has them.
 		libs="$(pkg-config --static --libs latchkey | sed "s|-llatchkey|$root/usr/lib/liblatchkey.a|")"
 	fi
 	run gcc -std=c11 $flags $(pkg-config --cflags latchkey) -o "$work/c-$link" "$work/program.c" $libs
@@ -240,8 +240,8 @@ for link in shared static; do
 	timeout 60 "$work/cpp-$link" || fail "the $link C++ program failed"
 	ldd "$work/c-$link" >"$work/ldd"
 	case $link in
-	shared) grep -q 'liblatchkey\.so\.0\.2 => .*/root/usr/lib/' "$work/ldd" || fail "not the installed one" ;;
-	static) ! grep -q liblatchkey "$work/ldd" || fail "not static" ;;
+	shared) grep -q 'liblatchkey\.so\.0\.2 => .*/root/usr/lib/' "$work/ldd" || fail "not the installed library" ;;
+	static) ! grep -q liblatchkey "$work/ldd" || fail "the library is not static" ;;
 	esac
 done
 

@@ -1,13 +1,13 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# The installed library is found: README's ten lines of C run after `make install`, without
-# LD_LIBRARY_PATH.  What an installation changes is private here: /etc, /usr/local and the loader's
-# own cache are overlays in a mount name space, so nothing of it stays on the machine.
+# The loader finds the installed library: README's ten lines of C run after `make install`, without
+# LD_LIBRARY_PATH.  The installation does not change the machine: /etc, /usr/local and the loader's
+# own cache are overlays in a mount namespace.
 set -eu
 cd "$(dirname "$0")/.."
 if [ "${1-}" != inside ]; then
-	# The mounts below, tried as root or in a user namespace.  Where neither may, a container forbids
-	# it: this test is skipped with the words of the first.
+	# Try the mounts below as root or in a user namespace.  If a container forbids both, the test is
+	# skipped with the first error text.
 	why=
 	try='mount -t tmpfs none /mnt && mkdir /mnt/upper /mnt/work &&
 		mount -t overlay overlay -o lowerdir=/etc,upperdir=/mnt/upper,workdir=/mnt/work /etc'
@@ -29,8 +29,8 @@ PATH=$PATH:/usr/sbin:/sbin
 LC_ALL=C
 export PATH LC_ALL
 
-# private DIR SUBDIR...: what is written there goes into memory.  The folders that are to be written
-# are made in advance: where root is mapped from another user, those of the machine are not ours.
+# private DIR SUBDIR...: keep writes to these folders in memory.  The written subfolders are created
+# in advance: if root is mapped from another user, the machine's own ones belong to another user.
 mkdir "$work/memory"
 mount -t tmpfs none "$work/memory"
 trap '"$build/latchkey" local stop >/dev/null 2>&1; umount -l "$work/memory"; end' EXIT
@@ -47,7 +47,7 @@ private /usr/local lib/pkgconfig include bin share/man/man1
 mkdir -p /var/cache
 private /var/cache ldconfig
 
-# make GOAL ARG...; what it says beside its progress is left in $work/said.
+# say_make GOAL ARG...: run make; its output without the progress lines is in $work/said.
 say_make() {
 	make --no-print-directory DEPS= "$@" >"$work/make.log" 2>&1 || {
 		cat "$work/make.log"
@@ -57,12 +57,12 @@ say_make() {
 }
 
 says_nothing() {
-	[ ! -s "$work/said" ] || fail "$1: make says: $(cat "$work/said")"
+	[ ! -s "$work/said" ] || fail "$1: make prints: $(cat "$work/said")"
 }
 
-# The command that make prints, and no other.
+# Return the command that make prints; it prints nothing else.
 printed_line() {
-	[ "$(wc -l <"$work/said")" = 1 ] || fail "$1: make says: $(cat "$work/said")"
+	[ "$(wc -l <"$work/said")" = 1 ] || fail "$1: make prints: $(cat "$work/said")"
 	sed -n 's/^run: //p' "$work/said"
 }
 
@@ -73,7 +73,7 @@ in_cache() {
 awk '/^```c$/ { on = 1; next } /^```/ { if (on) exit } on' README.md >"$work/ten.c"
 grep -q 'lk_lock_acquire' "$work/ten.c" || fail "README's ten lines are not its first block of C"
 
-# build PREFIX: as README says.
+# build_ten PREFIX: build as in README.
 build_ten() {
 	rm -f "$work/ten"
 	# shellcheck disable=SC2046
@@ -89,7 +89,7 @@ ten_lines_run() {
 	esac
 }
 
-# Root, and the usual place: they run at once, and nothing is left to do.
+# As root, with the default PREFIX, the lines run at once, without another command.
 say_make uninstall
 ! in_cache || fail "the loader's cache has a library that was removed"
 say_make install
@@ -100,36 +100,36 @@ say_make uninstall
 says_nothing "uninstall"
 ! in_cache || fail "uninstall leaves the library in the loader's cache"
 
-# A package is made: the machine's loader is none of its business.
+# An install with DESTDIR, for a package, does not change the loader's cache.
 before=$(ls -i /etc/ld.so.cache)
 say_make install DESTDIR="$work/package"
 says_nothing "an install with DESTDIR"
 [ "$(ls -i /etc/ld.so.cache)" = "$before" ] || fail "an install with DESTDIR changed the machine"
 
-# A cache that this user may not write: the line does it.
+# If the user may not write the cache, make prints the command.
 mount -o remount,ro /etc
 say_make install
 mount -o remount,rw /etc
 build_ten /usr/local
-! ten_lines_run || fail "the cache was written all the same: this case shows nothing"
-[ "$(printed_line "an install that may not write /etc")" = ldconfig ] || fail "not the line: $(cat "$work/said")"
+! ten_lines_run || fail "the cache was written nevertheless: invalid test case"
+[ "$(printed_line "an install that may not write /etc")" = ldconfig ] || fail "not the command: $(cat "$work/said")"
 ldconfig
-ten_lines_run || fail "the line that was printed does not help"
+ten_lines_run || fail "the printed command does not help"
 say_make uninstall
 
-# A place that the loader does not search: the line adds it, once.
+# For a folder that the loader does not search, the printed command adds it, once.
 say_make install PREFIX="$work/opt"
-line=$(printed_line "an install into an unusual place")
+line=$(printed_line "an install into another folder")
 build_ten "$work/opt"
-! ten_lines_run || fail "$work/opt/lib is searched: this case shows nothing"
-sh -ec "$line" || fail "the line that was printed fails: $line"
-ten_lines_run || fail "the line that was printed does not help: $line"
+! ten_lines_run || fail "$work/opt/lib is searched: invalid test case"
+sh -ec "$line" || fail "the printed command fails: $line"
+ten_lines_run || fail "the printed command does not help: $line"
 say_make install PREFIX="$work/opt"
-says_nothing "an install into a place that was added"
+says_nothing "an install into a folder that was added"
 say_make uninstall PREFIX="$work/opt"
 ! in_cache || fail "uninstall leaves the library in the loader's cache"
 
-# A system whose ldconfig knows no cache (musl), or that has none (macOS).
+# A system whose ldconfig has no cache (musl), or without ldconfig (macOS).
 ldconfig=$(readlink -f "$(command -v ldconfig)")
 for other in '#!/bin/sh' ''; do
 	echo "$other" >"$work/ldconfig"

@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# What the environment does to a build: the usual variables reach it, all other names do not.
+# The environment of a build: the usual variables reach it, all other names do not.
 set -eu
 cd "$(dirname "$0")/.."
 work=$(mktemp -d)
@@ -15,12 +15,12 @@ fail() {
 	exit 1
 }
 
-# plan NAME=VALUE... -- ARG...: the commands that make would run.
+# plan NAME=VALUE... make ARG...: print the commands that make would run.
 plan() {
 	env -i PATH="$PATH" LK_COMMIT=test "$@" 2>&1
 }
 
-# Every name in capitals of every makefile, with an odd value.
+# Every name in capitals in every makefile, with an unusual value.
 grep -ohE '\b[A-Z][A-Z0-9_]*\b' Makefile */rules.mk */*/rules.mk | sort -u |
 	grep -vxE "$(echo "$usual" | tr ' ' '|')|PATH|MAKE|MAKECMDGOALS|CURDIR|LK_[A-Z_]*" |
 	sed 's/$/=odd/' >"$work/odd"
@@ -28,27 +28,27 @@ grep -ohE '\b[A-Z][A-Z0-9_]*\b' Makefile */rules.mk */*/rules.mk | sort -u |
 for name in T F V J SEED DEPS LOCK MUTANT SANITIZE HIREDIS WERROR BUILD SECONDS PLAN SHARE; do
 	grep -qx "$name=odd" "$work/odd" || fail "$name is not among them"
 done
-# -n runs what calls make itself: mutants, fuzz, bench, test-hiredis12 are not among these.
+# Even with -n, make runs recipes that call make: mutants, fuzz, bench, test-hiredis12 are left out.
 goals="all tests test sim model chaos replay statements bench-program bench-peers demo install lint tidy"
 # shellcheck disable=SC2046,SC2086
 {
 	plan make -n -B DEPS= $goals >"$work/plain"
 	plan $(cat "$work/odd") make -n -B DEPS= $goals >"$work/with"
 }
-[ "$(wc -l <"$work/plain")" -ge 500 ] || fail "this is no build: $(cat "$work/plain")"
+[ "$(wc -l <"$work/plain")" -ge 500 ] || fail "not a build: $(cat "$work/plain")"
 diff "$work/plain" "$work/with" >"$work/diff" || fail "the environment changes the build: $(head -c 2000 "$work/diff")"
 
-# Nor does a program that make runs see such a name.
+# Programs that make runs do not see such names either.
 printf 'include Makefile\nshow:\n\t@env\n' >"$work/show.mk"
 env -i PATH="$PATH" T=odd V=odd J=odd SEED=odd SECONDS=odd SHARE=odd PLAN=odd \
 	make -f "$work/show.mk" show >"$work/seen"
 ! grep odd "$work/seen" || fail "recipes see variables of the environment"
-# The command line sets them.
+# The command line sets such names.
 make -n -B DEPS= test sim V=1 T=unit_text SEED=7 >"$work/plan"
 grep -q 'V="1" .*tests/run unit_text$' "$work/plan" || fail "V=1 T=unit_text of the command line is lost"
 grep -q 'SEED="7"' "$work/plan" || fail "SEED=7 of the command line is lost"
 
-# The usual ones reach every compilation, every link, every archive and the installation.
+# The usual variables reach every compilation, every link, every archive and the installation.
 plan CC=oddcc AR=oddar CPPFLAGS=-DODD CFLAGS=-Oodd LDFLAGS=-Lodd PREFIX=/odd LIBDIR=/odd/lib64 \
 	BINDIR=/odd/programs DESTDIR=/root make -n -B DEPS= tests install >"$work/plan"
 grep -q '^oddcc .* -c -o build/oddcc/' "$work/plan" || fail "CC is not from the environment"
@@ -60,9 +60,9 @@ for folder in /odd/lib64/pkgconfig /odd/programs /odd/include /odd/share/man; do
 	grep -q "/root$folder" "$work/plan" || fail "nothing is installed in $folder"
 done
 
-# For real: a source that CPPFLAGS completes.
+# Without -n: a source that compiles only with CPPFLAGS.
 mkdir "$work/tree"
 cp -r Makefile tools include src "$work/tree/"
 printf '#ifndef ODD\n#error CPPFLAGS did not arrive\n#endif\n' >>"$work/tree/src/base/text.c"
 plan CPPFLAGS=-DODD make -C "$work/tree" DEPS= build/src/base/text.o >"$work/output" || fail "$(cat "$work/output")"
-! plan make -C "$work/tree" DEPS= -B build/src/base/text.o >"$work/output" || fail "this case shows nothing"
+! plan make -C "$work/tree" DEPS= -B build/src/base/text.o >"$work/output" || fail "invalid test case"

@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# examples/nightly.c does what it says: of several that start together each line is one that
-# held the lock, and who finds it held leaves.
+# examples/nightly.c: a run that holds the lock writes one line with its fence, and a run that finds
+# the lock held fails without one.
 set -eu
 cd "$(dirname "$0")/.."
 . tests/install.sh
@@ -14,7 +14,7 @@ status=0
 latchkey lock nightly -- "$build/examples/nightly" "$journal" 2>"$work/error" || status=$?
 cat "$work/error"
 [ $status = 1 ] || fail "exit status $status although another held the lock"
-grep -q '^nightly: ' "$work/error" || fail "did not say why"
+grep -q '^nightly: ' "$work/error" || fail "no error text"
 [ "$(wc -l <"$journal")" = 1 ] || fail "wrote although another held the lock"
 "$build/examples/nightly" "$journal"
 sort -n -c "$journal" || fail "fences do not grow"

@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
 # The worker pool does each job once and keeps to its two permits, although two of its workers are
-# killed; a second run finds nothing in its way.
+# killed; a second run works as well.
 set -eu
 cd "$(dirname "$0")/.."
 . tests/install.sh
@@ -15,16 +15,16 @@ for run in first second; do
 	cat "$work/output"
 	for job in 5 11; do
 		grep -q "^worker [0-5] was killed with job $job, which is put back\$" "$work/output" ||
-			fail "nobody was killed with job $job"
+			fail "no worker was killed with job $job"
 	done
 	grep -qx 'jobs done exactly once: 24 of 24, 2 of them by a second worker' "$work/output" ||
-		fail "not every job once"
+		fail "some job was not done exactly once"
 	grep -qx 'workers in the database at once: 2, 2 allowed' "$work/output" ||
-		fail "not two at once"
+		fail "not two workers at once"
 done
 
-# A store that is not there is said, and is no success.
+# Without a store the pool reports it and fails.
 status=0
 timeout 60 "$build/examples/worker_pool" "redis+unix://$work/nowhere" >"$work/output" 2>&1 || status=$?
 [ $status = 1 ] || fail "exit status $status without a store"
-grep -q '^worker_pool: no store: .*nowhere' "$work/output" || fail "does not name the store"
+grep -q '^worker_pool: no store: .*nowhere' "$work/output" || fail "does not print the store"
