@@ -195,7 +195,7 @@ TEST(help_and_version_are_told)
 	ck_assert_ptr_nonnull(strstr(cmd.out, "latchkey " LK_VERSION "\n"));
 }
 
-/* Compare three ways to ask for help. */
+/* Return the text of the help, which must be the same for three ways to ask. */
 static const char *help_of(const char *verb, const char *second)
 {
 	static char first[sizeof(cmd.out)];

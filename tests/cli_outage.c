@@ -409,8 +409,7 @@ TEST(outage_while_the_command_runs_is_no_wait)
 	server_stop(&server);
 }
 
-/* ---- Signals ----------------------------------------------------------------------------------
- */
+/* ---- Signals ------------------------------------------------------------------------------- */
 
 TEST(signal_ends_a_wait_without_a_connection_at_once)
 {
@@ -441,8 +440,7 @@ TEST(signal_ends_a_wait_without_a_connection_at_once)
 	server_stop(&server);
 }
 
-/* ---- After a loss ------------------------------------------------------------------------------
- */
+/* ---- After a loss -------------------------------------------------------------------------- */
 
 TEST(command_that_was_lost_with_its_server_ends_at_once)
 {
@@ -459,8 +457,7 @@ TEST(command_that_was_lost_with_its_server_ends_at_once)
 	server_stop(&server);
 }
 
-/* ---- Between the grant and the command ----------------------------------------------------------
- */
+/* ---- Between the grant and the command ----------------------------------------------------- */
 
 /* "a" is granted to a command with --min-hold, whose request for the longer lease is delayed. */
 static void begin_granted(const char *on_lost, int timeout_ms)

@@ -456,7 +456,7 @@ TEST(reads_and_writes_do_not_block)
 	server_stop(&server);
 }
 
-/* ---- What errors mean --------------------------------------------------------------------- */
+/* ---- The meaning of errors ----------------------------------------------------------------- */
 
 TEST(errors_of_the_server_are_sorted)
 {

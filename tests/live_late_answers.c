@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * A late response, whose request was given up, arrives while the next request is pending. */
+ * A late response, whose request timed out, arrives while the next request is pending. */
 #include "harness/handles.h"
 #include "harness/process.h"
 #include "harness/proxy.h"

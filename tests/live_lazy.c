@@ -228,7 +228,7 @@ TEST(server_that_comes_up_later_is_reached)
 	server_stop(&server);
 }
 
-/* ---- What cannot connect ------------------------------------------------------------------ */
+/* ---- Failures to connect ------------------------------------------------------------------- */
 
 TEST(calls_end_by_their_wait_and_one_command_timeout)
 {

@@ -149,7 +149,7 @@ static int start_one(void *arg, int in, int out)
 	return 0;
 }
 
-/* Start all at once; each prints the pid of the server that it found. */
+/* Start all at once; return the pid of the server that each of them found. */
 static int64_t start_many(void)
 {
 	struct process starters[STARTERS];

@@ -63,7 +63,7 @@ static const char *const probes[] = {
 	"assert(false)",
 	"assert(nil, 'told')",
 	"return select('#', 1, nil, nil)",
-	/* redis.call, redis.pcall and their last arguments */
+	/* redis.call, redis.pcall and their errors */
 	"return redis.call('FLY')",
 	"return redis.call('GET')",
 	"return redis.call('get', KEYS[1])",

@@ -152,8 +152,7 @@ TEST(connection_killed_before_the_probe_is_a_lost_connection)
 	server_stop(&server);
 }
 
-/* Both connections lead to one server, through the balancer or directly: the client accepts
- * them. */
+/* Both connections lead to one server, although through the balancer: the client accepts them. */
 TEST(two_connections_through_a_balancer_to_one_server_are_taken)
 {
 	struct test_server server;

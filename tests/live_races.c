@@ -57,8 +57,7 @@ int getpwuid_r(uid_t uid, struct passwd *entry, char *buf, size_t len, struct pa
 	return ENOENT;
 }
 
-/* ---- A thread that makes one call
- * ----------------------------------------------------------------- */
+/* ---- A thread that makes one call ---------------------------------------------------------- */
 
 struct call {
 	lk_lock *lock;
@@ -111,8 +110,7 @@ static void expect_end(struct call *call, int64_t ms, lk_err expected)
 	              lk_err_name(expected));
 }
 
-/* ---- Ends of waits while the store does not respond
- * ------------------------------------------------- */
+/* ---- Ends of waits while the store does not respond ---------------------------------------- */
 
 static const lk_client_options quick = {.command_timeout_ms = 500};
 
@@ -151,8 +149,7 @@ TEST(close_ends_a_long_wait_though_the_store_is_silent)
 	OK(lk_client_close(client));
 }
 
-/* ---- Closing while a loss callback waits ------------------------------------------------------
- */
+/* ---- Closing while a loss callback waits --------------------------------------------------- */
 
 static atomic_bool calling_back, go_on;
 static _Atomic(lk_err) called_back;
@@ -236,8 +233,7 @@ TEST(log_hook_cannot_close_its_client)
 	OK(lk_client_close(logging));
 }
 
-/* ---- Threads and processes that start and end
- * ----------------------------------------------------- */
+/* ---- Threads and processes that start and end ---------------------------------------------- */
 
 static pthread_barrier_t all_hold;
 
@@ -326,8 +322,7 @@ TEST(close_frees_what_was_never_answered)
 	server_resume(&server);
 }
 
-/* ---- The mutex is not held during a look-up
- * ------------------------------------------------------- */
+/* ---- The mutex is not held during a look-up ------------------------------------------------ */
 
 TEST(slow_user_directory_delays_no_call)
 {
@@ -348,8 +343,7 @@ TEST(slow_user_directory_delays_no_call)
 	OK(lk_client_close(client));
 }
 
-/* ---- Thread cancellation ------------------------------------------------------------------------
- */
+/* ---- Thread cancellation ------------------------------------------------------------------- */
 
 static void call_all(lk_lock *lock)
 {
@@ -396,8 +390,7 @@ TEST_LIMIT(cancelled_thread_leaves_the_client_usable, 40)
 	OK(lk_client_close(client));
 }
 
-/* ---- A machine that sleeps ----------------------------------------------------------------------
- */
+/* ---- A machine that sleeps ----------------------------------------------------------------- */
 
 TEST(wait_ends_soon_after_the_machine_slept_past_its_end)
 {

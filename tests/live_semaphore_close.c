@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  * LDFLAGS: -Wl,--wrap=malloc
- * A handle that is closed just as a wait on it begins, and what a handle remembers. */
+ * A close of a handle just as a wait on it begins, and the state that a handle keeps. */
 #include "handles.h"
 #include "process.h"
 #include "redis.h"

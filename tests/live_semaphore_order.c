@@ -164,7 +164,7 @@ TEST_LIMIT(hundred_waits_are_served_by_one_release, 60)
 	ck_assert(permits_at_rest(redis, "a", 100));
 }
 
-/* ---- The dead ----------------------------------------------------------------------------- */
+/* ---- Dead waiters -------------------------------------------------------------------------- */
 
 static int64_t weight(int worker)
 {
