@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * Which clock time is taken from: this program's clock_gettime() shows each a reading of its own.
- */
+ * The clock that the library reads: this program's clock_gettime() returns a different reading for
+ * each clock. */
 #include "base/os.h"
 #include "test.h"
 
@@ -11,7 +11,7 @@ static struct {
 	time_t seconds;
 } const readings[] = {
 	{CLOCK_REALTIME, 1700000000},
-	{CLOCK_MONOTONIC, 3000}, /* the machine has slept since it started */
+	{CLOCK_MONOTONIC, 3000}, /* the machine has slept since its start */
 	{CLOCK_BOOTTIME, 90000},
 };
 
@@ -24,7 +24,7 @@ int clock_gettime(clockid_t clock, struct timespec *now)
 	return 0;
 }
 
-/* One that is set, or stands still meanwhile, would lengthen holds. */
+/* A clock that can be set, or stops during sleep, would lengthen holds. */
 TEST(time_is_of_the_clock_that_counts_sleep_and_nobody_sets)
 {
 	ck_assert_int_eq(lk__now_ns(), INT64_C(90000) * 1000 * LK__MS);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * What a client counts of its locks, in virtual time: each story with its exact numbers.  No
+ * The counters of a client's locks, in virtual time: each scenario with its exact numbers.  No
  * thread, no socket, no clock. */
 #include "fixture.h"
 
@@ -11,7 +11,7 @@ static void lost(struct virt_client *client, lk_lost_reason reason)
 	COUNT(client, lost[reason], 1);
 }
 
-/* Whatever happened, each call that acquires is one of these. */
+/* Each call that acquires is counted in exactly one of these. */
 static void all_are(struct virt_client *client, int64_t calls)
 {
 	const struct lk_counters *counters = &client->core.counters;
@@ -101,7 +101,7 @@ TEST(longest_of_two_waits_stays)
 	end();
 }
 
-/* The message brought it to the process; what its threads pass on is no message. */
+/* The message brought the lock to the process; hand-overs between its threads are no messages. */
 TEST(hand_over_between_threads_is_counted)
 {
 	struct lk__op *next;
@@ -131,7 +131,7 @@ TEST(hand_over_between_threads_is_counted)
 	end();
 }
 
-/* Nobody sends it a message: it asks when the dead holder's lease is over. */
+/* The client receives no message: it asks when the dead holder's lease has ended. */
 TEST(wait_for_a_dead_holder_is_no_message)
 {
 	struct lk__op *waiter;
@@ -260,7 +260,7 @@ TEST(renewal_that_finds_nothing_is_a_loss)
 	end();
 }
 
-/* Nobody was told before: the release is what finds out. */
+/* The loss was not reported before: the release detects it. */
 TEST(release_that_finds_nothing_is_a_loss)
 {
 	struct lk__op *waiter;
@@ -289,8 +289,8 @@ TEST(loss_is_counted_once)
 
 /* ---- Renewals ----------------------------------------------------------------------------- */
 
-/* Granted at 1,000 ms and valid until 3,968 ms, so due at 1,968 ms: on the grid that is 1,875 ms.
- */
+/* Granted at 1,000 ms and valid until 3,968 ms, so due at 1,968 ms, which the grid makes 1,875
+ * ms. */
 TEST(renewal_in_time_is_not_late)
 {
 	start(3000);
@@ -332,7 +332,7 @@ TEST(late_renewal_is_counted_by_how_late_it_was_sent)
 	end();
 }
 
-/* It counts from the first ask, so it was due before there was a hold. */
+/* The renewal counts from the first ask, so it was due before there was a hold. */
 TEST(renewal_after_a_grant_by_message_is_not_late)
 {
 	start(3000);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * How fast a server's clock runs, as latchkey doctor bounds it, in virtual time: the true speed is
- * never outside of the bounds, however long and lopsided the ways are. */
+ * The rate of a server's clock, as latchkey doctor bounds it, in virtual time: the true rate is
+ * never outside the bounds, however long and asymmetric the network's delays are. */
 #include "core/core.h"
 #include "redis/doctor.h"
 #include "test.h"
@@ -11,14 +11,14 @@
 #define MS_NS INT64_C(1000000)
 #define EPOCH_US INT64_C(1700000000000000)
 
-/* A server, and the way to it. */
+/* A server, and the network to it. */
 struct world {
-	int64_t ppm;    /* its clock runs so much faster than ours */
-	int64_t way_ns; /* of a request or a reply, at most; always if steady */
+	int64_t ppm;    /* how much faster its clock runs than the client's */
+	int64_t way_ns; /* largest delay of a request or a reply; the only one if steady */
 	bool steady;
 	int64_t pause_ms;
 	int64_t now_ns;
-	int64_t set_us; /* its clock was set forward by that */
+	int64_t set_us; /* its clock was set forward by this */
 	struct lk__clock_reading readings[READINGS];
 	size_t count;
 };
@@ -44,7 +44,7 @@ static void read_clock(struct world *world)
 
 	reading->sent_ns = world->now_ns;
 	world->now_ns += way(world);
-	/* Cut to a microsecond, as TIME is. */
+	/* Truncated to a microsecond, as TIME is. */
 	reading->server_us =
 		EPOCH_US + world->set_us + world->now_ns * (1000000 + world->ppm) / 1000000000;
 	world->now_ns += way(world);
@@ -79,11 +79,11 @@ TEST(true_speed_lies_within_the_bounds)
 				ck_assert_msg(rate.low <= truth && truth <= rate.high,
 				              "%zu readings: %.9f is not in %.9f to %.9f", i + 1,
 				              truth, rate.low, rate.high);
-				/* A further reading never makes it worse. */
+				/* Another reading never widens the bounds. */
 				ck_assert(lk__clock_error(&rate) <= before);
 				before = lk__clock_error(&rate);
 			}
-			/* 0.4 s of a quick server say enough. */
+			/* 0.4 s are enough with a quick server. */
 			if (ways_ns[w] <= 200000 && ppms[p] <= 20000 && ppms[p] >= -20000)
 				ck_assert(before < 0.0015);
 		}
@@ -98,7 +98,7 @@ TEST(one_reading_bounds_nothing)
 	ck_assert_int_eq(lk__clock_judge(&rate), LK__CLOCK_UNKNOWN);
 	rate = rate_of(&world, 1);
 	ck_assert_int_eq(lk__clock_judge(&rate), LK__CLOCK_UNKNOWN);
-	/* Nor do two of the same moment. */
+	/* Neither are two readings of the same moment. */
 	world.readings[1] = world.readings[0];
 	rate = lk__clock_rate(world.readings, 2);
 	ck_assert_int_eq(lk__clock_judge(&rate), LK__CLOCK_UNKNOWN);
@@ -112,7 +112,7 @@ static enum lk__clock_verdict verdict_of(int64_t ppm, int64_t way_ns)
 	return lk__clock_judge(&rate);
 }
 
-/* What a second is enough for. */
+/* The verdict after one second. */
 static enum lk__clock_verdict verdict_of_far(int64_t ppm)
 {
 	struct world world = {.ppm = ppm, .way_ns = 50 * MS_NS, .steady = true, .pause_ms = 10};
@@ -130,7 +130,7 @@ TEST(speed_is_judged_by_what_leases_bear)
 	ck_assert_int_eq(verdict_of(10000, 100000), LK__CLOCK_DOUBTFUL);
 	ck_assert_int_eq(verdict_of(11000, 100000), LK__CLOCK_FAST);
 	ck_assert_int_eq(verdict_of(20000, 100000), LK__CLOCK_FAST);
-	/* With a far server it cannot be told; but what is beyond any doubt is reported. */
+	/* With a far server the verdict is unknown; only an error beyond doubt is reported. */
 	ck_assert_int_eq(verdict_of_far(0), LK__CLOCK_UNKNOWN);
 	ck_assert_int_eq(verdict_of_far(20000), LK__CLOCK_UNKNOWN);
 	ck_assert_int_eq(verdict_of_far(1000000), LK__CLOCK_FAST);
@@ -161,8 +161,8 @@ TEST(clock_that_is_set_meanwhile_is_no_speed)
 	}
 }
 
-/* What doctor calls fit, every lease bears: the store keeps it no shorter than its holder believes.
- */
+/* Each lease bears a clock that doctor accepts: the store keeps it at least as long as its
+ * holder. */
 TEST(margin_bears_the_fastest_clock_that_is_fit)
 {
 	for (int64_t lease_ms = LK_LEASE_MIN_MS; lease_ms <= LK_LEASE_MAX_MS;
@@ -172,6 +172,6 @@ TEST(margin_bears_the_fastest_clock_that_is_fit)
 
 		ck_assert_msg(kept_ns >= believed_ns, "a lease of %lld ms", (long long)lease_ms);
 	}
-	/* At 2 % they do not: by what README says. */
+	/* At 2 % it does not, as README says. */
 	ck_assert(1150e6 / 1.02 < (double)(1150 * MS_NS - lk__margin_ns(1150)) - 8.5e6);
 }

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * The fuzz targets over the inputs that are kept: what once was found stays found.  `make fuzz`
- * looks for new ones. */
+ * The fuzz targets over the corpus: bugs found once stay found.  `make fuzz` looks for new ones. */
 #include "fuzz/fuzz.h"
 #include "test.h"
 
@@ -21,12 +20,12 @@ static void replay_one(fuzz_fn *run, const char *path)
 	size = fread(bytes, 1, sizeof(bytes), file);
 	fclose(file);
 	ck_assert_msg(size < sizeof(bytes), "%s is too long", path);
-	/* Of just that size, so that a sanitizer sees a byte too many. */
+	/* Exact size, so that a sanitizer detects an overrun. */
 	exact = malloc(size + !size);
 	ck_assert_ptr_nonnull(exact);
 	for (size_t i = 0; i < size; i++)
 		exact[i] = bytes[i];
-	/* What a target says when it fails does not name the input. */
+	/* A failing target does not name its input. */
 	fprintf(stderr, "%s\n", path);
 	run(exact, size);
 	free(exact);

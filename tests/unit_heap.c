@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * The heap of timers against a plain search. */
+ * The heap of timers, compared with a linear search. */
 #include "core/heap.h"
 #include "test.h"
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * The judge of chaos against hand-made histories: of each pair one is bad and one a near miss. */
+ * The judge of chaos against hand-made histories: in each pair one is bad and one is a near
+ * miss. */
 #include "chaos/judge_made.h"
 
 /* ---- locks -------------------------------------------------------------------------------------
@@ -35,7 +36,7 @@ TEST(judge_ends_a_hold_by_its_valid_until)
 	release(1, LOCK, 700 * MS, 701 * MS, 5, LK_ELOST);
 	judge();
 	GOOD();
-	/* A renewal was seen at the release of another time: it was valid until there. */
+	/* A leave record shows a renewal: the hold was valid until then. */
 	begin_round();
 	acquire(1, LOCK, 10 * MS, 20 * MS, 5, 500 * MS);
 	put(490 * MS, 1, HISTORY_LEAVE, HISTORY_EVENT, LOCK)->u.of.fence = 5;
@@ -54,7 +55,7 @@ TEST(judge_excuses_an_overlap_when_the_store_forgot_between)
 	judge();
 	GOOD();
 	ck_assert_int_eq(verdict.excused, 1);
-	/* Before the older grant was asked for, and of another name: no excuse. */
+	/* Requested before the older grant, and with another name: no excuse. */
 	two_holds(25 * MS);
 	note(nemesis, "%lld flushall server at memory=lost\n", 9LL * MS);
 	note(nemesis, "%lld delete pool at memory=lost\n", 22LL * MS);
@@ -67,7 +68,8 @@ TEST(judge_excuses_an_overlap_when_the_store_forgot_between)
 	GOOD();
 }
 
-/* The first one was forgotten at 22 ms and renews on: for a lease of 1000 ms it may not know. */
+/* The store forgot the first hold at 22 ms, and its client still renews: it may be unaware for one
+ * lease of 1000 ms. */
 TEST(judge_excuses_who_was_forgotten_for_a_lease)
 {
 	for (int late = 0; late < 2; late++) {
@@ -109,7 +111,7 @@ TEST(judge_believes_the_canary)
 	ck_assert_int_eq(verdict.canaries_excused, 1);
 }
 
-/* It was valid until 1000 ms as far as was known, and had nothing left when it was released. */
+/* The release finds it lost, though it seemed valid until 1000 ms. */
 TEST(judge_wants_on_lost_to_be_called_once)
 {
 	for (int told = 0; told < 3; told++) {
@@ -199,7 +201,7 @@ TEST(judge_wants_fences_to_grow_when_the_store_forgot)
 	note(nemesis, "%lld flushall server at memory=lost\n", 42LL * MS);
 	judge();
 	BAD(JUDGE_FENCES);
-	/* Both together nobody can help. */
+	/* Both faults together excuse it. */
 	two_fences(7, 6, 45 * MS);
 	note(nemesis, "%lld clock server at clock=-5000\n", 41LL * MS);
 	note(nemesis, "%lld flushall server at memory=lost\n", 42LL * MS);
@@ -262,7 +264,7 @@ TEST(judge_counts_permits_that_were_given_back)
 {
 	for (int amount = 1; amount <= 2; amount++) {
 		three_holds(2, 25 * MS);
-		/* The first hold has 2 permits and gives some back. */
+		/* The first hold has 2 permits and releases some. */
 		release(1, POOL, 22 * MS, 23 * MS, 11, LK_OK);
 		records[count - 2].u.of.amount = records[count - 1].u.of.amount = 1;
 		if (amount == 2)
@@ -336,7 +338,7 @@ TEST(judge_sees_a_step_count_twice_or_not_at_all)
 	latch(2, 60 * MS);
 	judge();
 	BAD(JUDGE_LATCH);
-	/* A step of unknown outcome may have been the other one. */
+	/* A step of unknown outcome may have been the missing one. */
 	latch(0, 60 * MS);
 	call(6, HISTORY_DOWN, GATE, 3 * MS, 2003 * MS, LK_EUNKNOWN);
 	records[count - 1].at_ns = 1900 * MS;
@@ -387,7 +389,8 @@ TEST(judge_sees_a_lost_wake_up)
 	wake(1000 * MS + 1);
 	judge();
 	ONLY(JUDGE_WAKEUP);
-	/* With a fault: the lease, an ask, the claims of two, and its own length. */
+	/* With a fault: the lease, an ask, the claims of two waiters, and the fault's own
+	 * length. */
 	for (int over = 0; over < 2; over++) {
 		wake((1000 + 11200 + 2 * 3000 + 100) * MS + over);
 		note(nemesis, "%lld drop server begin\n%lld drop server end\n", 100LL * MS,
@@ -432,7 +435,7 @@ TEST(judge_sees_a_call_that_hangs)
 		else
 			GOOD();
 	}
-	/* While it was stopped it could not return. */
+	/* A stopped process could not return. */
 	note(nemesis, "%lld stop 1 begin\n%lld stop 1 end\n", 20LL * MS, 21LL * MS);
 	judge();
 	GOOD();

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * The judge of chaos against made-up rounds: waits without end, links of processes, losses that
- * were looked at, and the search for an order after the store forgot. */
+ * The judge of chaos against made-up rounds: waits without end, links of processes, losses and
+ * their reports, and the search for an order after the store lost its memory. */
 #include "chaos/judge_made.h"
 
 static struct history_record *wait_without_end(int op, int name, int64_t to_ns, int err)
@@ -37,7 +37,8 @@ TEST(judge_sees_a_cancelled_wait_that_goes_on)
 		        900 * MS);
 		judge();
 		ONLY(JUDGE_HANG);
-		/* It never ends; somebody stops it for so long; nobody cancels it. */
+		/* Three cases: the wait never ends, its process is stopped for as long, it is not
+		 * cancelled. */
 		for (int how = 0; how < 3; how++) {
 			struct history_record *wait;
 			begin_round();
@@ -87,7 +88,7 @@ TEST(judge_knows_whose_link_a_fault_is)
 	note(nemesis, "%lld stall proxy1 begin\n%lld stall proxy1 end\n", 12LL * MS, 19LL * MS);
 	judge();
 	ONLY(JUDGE_FIFO);
-	/* What nobody's link is may be everybody's. */
+	/* A link of unknown process may belong to any. */
 	passed_over();
 	note(nemesis, "%lld stall proxy9 at\n", 12LL * MS);
 	judge();
@@ -116,7 +117,7 @@ TEST(judge_wants_a_loss_told_that_was_seen)
 	}
 }
 
-/* A hold that was over before its acquire returned: the next one may lie inside that call, but not
+/* A hold that ended before its acquire returned: the next one may lie inside that call, but not
  * before it. */
 TEST(judge_lets_a_hold_end_inside_its_acquire)
 {
@@ -136,7 +137,7 @@ TEST(judge_lets_a_hold_end_inside_its_acquire)
 	BAD(JUDGE_LINEAR);
 }
 
-/* The one with the larger fence ends before the other one is asked for, in a lock that is held. */
+/* The hold with the larger fence ends before the other is requested, in a lock that is held. */
 static void disorder(int64_t from_ns)
 {
 	struct history_record *again;
@@ -150,7 +151,7 @@ static void disorder(int64_t from_ns)
 
 TEST(judge_searches_again_a_lease_after_a_loss)
 {
-	/* The lease is 1 s, and one for the machine. */
+	/* The lease is 1 s, and another one allows for the machine. */
 	static const struct {
 		const char *fault;
 		int64_t from_ms;
@@ -178,7 +179,8 @@ TEST(judge_searches_again_a_lease_after_a_loss)
 	}
 }
 
-/* Who held it before the search begins again may still release it, and nobody else before him. */
+/* The holder from before the restarted search may still release the lock; no other may before
+ * it. */
 TEST(judge_takes_old_holds_over)
 {
 	for (int early = 0; early < 2; early++) {
@@ -196,7 +198,7 @@ TEST(judge_takes_old_holds_over)
 	}
 }
 
-/* A process that was forgotten may hand on what it had, for as long as its lease. */
+/* A process that the store forgot may hand over its hold between threads for one lease. */
 TEST(judge_knows_what_was_handed_on_inside_a_process)
 {
 	for (int how = 0; how < 4; how++) {

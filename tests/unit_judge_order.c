@@ -27,7 +27,7 @@ TEST(judge_sees_who_jumps_the_queue)
 	goes_to(20 * MS, 3, 3, 6);
 	judge();
 	ONLY(JUDGE_FIFO);
-	/* Where something was not seen nobody can say who waits. */
+	/* After a gap in the monitor's output the waiters are unknown. */
 	begin_queue();
 	note(monitor, "%lld gap\n", 20LL * MS);
 	goes_to(20 * MS, 3, 3, 6);
@@ -70,7 +70,8 @@ TEST(judge_sees_a_zombie)
 	}
 }
 
-/* It writes nothing, and the network is at fault: by the connection of its leave it is one. */
+/* It writes nothing, and the network is at fault: the connection of its leave marks it as a
+ * zombie. */
 TEST(judge_knows_a_zombie_by_its_connection)
 {
 	for (int other = 0; other < 2; other++) {
@@ -113,7 +114,7 @@ TEST(judge_counts_handovers_while_another_process_waits)
 	handovers(17, 600 * MS);
 	judge();
 	ONLY(JUDGE_HANDOVERS);
-	/* As long as it may not have heard of it. */
+	/* The holder may not have received "wanted" yet. */
 	handovers(17, 20 * MS);
 	judge();
 	GOOD();

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * Waiting for a latch, in virtual time: what releases a wait, what must not, and what is lost on
- * the way and found again.  Every order of answer, confirmation and message that matters stands
- * here by hand; the simulator (tests/sim) has the others. */
+ * Waiting for a latch, in virtual time: what completes a wait, what must not, and lost messages.
+ * Each relevant order of answer, confirmation and message is written out here; the simulator
+ * (tests/sim) covers the others. */
 #include "latch_world.h"
 #include "test.h"
 
@@ -23,7 +23,7 @@ static void end(void)
 	world_fini(&w);
 }
 
-/* Take, execute and answer the one request that there must be. */
+/* Take, execute and answer the only request. */
 static void look(struct world_client *client)
 {
 	struct world_call call;
@@ -34,7 +34,7 @@ static void look(struct world_client *client)
 	world_answer(client, &call);
 }
 
-/* Of another client: all of it comes through at once, for that client. */
+/* By another client: each request is executed and answered at once, for that client. */
 static void count_down(struct world_client *client, int64_t n)
 {
 	struct lk__op *waiter = world_step(client, n, 0);
@@ -131,7 +131,7 @@ TEST(latch_opened_between_look_and_subscription_is_found)
 	world_set(&w, 1, false);
 	waiter = world_await(a, false, false);
 	look(a);
-	world_set(&w, 0, true); /* nobody hears of it */
+	world_set(&w, 0, true); /* no message */
 	ck_assert_int_eq(a->inbox_count, 0);
 	ck_assert(!waiter->done);
 	ck_assert(world_command(a));
@@ -172,7 +172,7 @@ TEST(look_under_way_at_the_confirmation_is_not_trusted)
 	ck_assert(world_take(a, &call));
 	world_execute(a, &call); /* it still counts */
 	world_set(&w, 0, true);
-	ck_assert(world_command(a)); /* too late to hear of it */
+	ck_assert(world_command(a)); /* too late for the message */
 	ck_assert(world_hear(a));
 	world_answer(a, &call);
 	ck_assert(!first->done && !second->done);
@@ -215,7 +215,7 @@ TEST(old_message_releases_nobody_who_came_later)
 	world_set(&w, 1, false);
 	old = world_await(a, false, false);
 	world_settle(&w);
-	count_down(b, 1); /* its message is held up */
+	count_down(b, 1); /* its message is delayed */
 	ck_assert_int_eq(a->inbox_count, 1);
 	world_later(&w, 50);
 	world_set(&w, 3, false);
@@ -245,7 +245,7 @@ TEST(old_message_before_the_first_answer_releases_nobody)
 	count_down(b, 1);
 	world_set(&w, 3, false);
 	young = world_await(a, false, false);
-	ck_assert(world_hear(a)); /* of the old one, before it has asked */
+	ck_assert(world_hear(a)); /* of the old generation, before young has asked */
 	assert_done(first, LK_OK);
 	world_settle(&w);
 	ck_assert(!young->done);
@@ -308,7 +308,7 @@ TEST(latch_removed_while_awaited_is_waited_for)
 	ck_assert(!waits->done && !content->done);
 	world_remove(&w);
 	world_settle(&w);
-	assert_done(content, LK_OK); /* to it absent is open */
+	assert_done(content, LK_OK); /* an absent latch counts as open for it */
 	world_pass(&w, 30000);
 	ck_assert(!waits->done);
 	world_set(&w, 1, false);
@@ -327,7 +327,7 @@ TEST(removal_that_nobody_heard_of_is_found)
 	content = world_await(a, false, true);
 	waits = world_await(a, false, false);
 	world_settle(&w);
-	a->subscribed = false; /* a server that forgot it */
+	a->subscribed = false; /* a server that forgot the subscription */
 	world_remove(&w);
 	world_set(&w, 5, false);
 	world_pass(&w, 10100);
@@ -346,7 +346,7 @@ TEST(old_removal_message_releases_nobody)
 	world_set(&w, 1, false);
 	first = world_await(a, false, false);
 	world_settle(&w);
-	world_remove(&w); /* held up */
+	world_remove(&w); /* its message is delayed */
 	world_set(&w, 2, false);
 	content = world_await(a, false, true);
 	look(a);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * The subscription manager in virtual time: when it subscribes and leaves, and that no late reply
- * is taken for another's. */
+ * The subscription manager in virtual time: when it subscribes and unsubscribes, and that no late
+ * reply is matched to another command. */
 #include "core/channel.h"
 #include "test.h"
 
@@ -54,7 +54,7 @@ static void later(int64_t ms)
 	lk__channels_tick(&channels, now_ns);
 }
 
-/* The one command that there is to send. */
+/* Take the only command to send. */
 static void sends(bool subscribe)
 {
 	bool is_subscribe;
@@ -144,7 +144,7 @@ TEST(command_that_was_not_sent_yet_is_taken_back)
 	confirm(true);
 	unuse();
 	later(LK__LINGER_MS);
-	use(); /* UNSUBSCRIBE stands in line */
+	use(); /* UNSUBSCRIBE is queued */
 	sends_nothing();
 	ck_assert(lk__channel_is_on(c));
 	end();
@@ -161,13 +161,13 @@ TEST(user_who_comes_while_it_is_left_gets_a_new_subscription)
 	sends(false);
 	use();
 	sends_nothing(); /* one command at a time */
-	confirm(true);   /* of before: nobody asked for this one */
+	confirm(true);   /* an old one: not requested now */
 	ck_assert(!lk__channel_is_on(c));
 	ck_assert_int_eq(heard_on, 1);
 	confirm(false);
 	ck_assert_int_eq(heard_on, 1);
 	sends(true);
-	confirm(false); /* not an answer to this */
+	confirm(false); /* no reply to this command */
 	ck_assert(!lk__channel_is_on(c));
 	confirm(true);
 	ck_assert_int_eq(heard_on, 2);
@@ -201,7 +201,7 @@ TEST(new_connection_is_told_of_every_channel_in_use)
 	ck_assert(lk__channels_next(&channels, &subscribe) != NULL);
 	lk__channels_link_down(&channels);
 	sends_nothing();
-	confirm(true); /* of the connection that is gone */
+	confirm(true); /* of the lost connection */
 	ck_assert_int_eq(heard_on, 0);
 	lk__channels_link_up(&channels, now_ns);
 	for (int i = 0; i < 2; i++)
@@ -245,7 +245,7 @@ TEST(refusal_is_told_and_the_next_user_tries_again)
 	const struct lk__why why = {.err = LK_EAUTH, .text = "NOPERM"};
 
 	start();
-	lk__channels_refused(&channels, now_ns, &why); /* of nothing */
+	lk__channels_refused(&channels, now_ns, &why); /* of no command */
 	use();
 	sends(true);
 	lk__channels_refused(&channels, now_ns, &why);
@@ -255,7 +255,7 @@ TEST(refusal_is_told_and_the_next_user_tries_again)
 	sends(true);
 	confirm(true);
 	ck_assert_int_eq(heard_on, 1);
-	/* Who may not leave stays. */
+	/* A channel that cannot be left stays subscribed. */
 	unuse();
 	later(LK__LINGER_MS);
 	sends(false);
@@ -293,7 +293,7 @@ TEST(channel_lingers_for_the_next_owner)
 	end();
 }
 
-/* ---- Errors that pass --------------------------------------------------------------------- */
+/* ---- Transient errors --------------------------------------------------------------------- */
 
 TEST(subscription_that_is_put_off_is_asked_for_again)
 {
@@ -324,7 +324,7 @@ TEST(subscription_that_is_put_off_goes_with_its_users_and_with_the_link)
 	ck_assert_int_eq(lk__channels_due(&channels), LK__NEVER);
 	later(LK__PUT_OFF_MS);
 	sends_nothing();
-	use(); /* another one does not wait for the time */
+	use(); /* another command does not wait for the pause */
 	sends(true);
 	lk__channels_put_off(&channels, now_ns);
 	lk__channels_link_down(&channels);
@@ -332,7 +332,7 @@ TEST(subscription_that_is_put_off_goes_with_its_users_and_with_the_link)
 	lk__channels_link_up(&channels, now_ns);
 	sends(true);
 	lk__channels_put_off(&channels, now_ns);
-	lk__channels_put_off(&channels, now_ns); /* nobody asked */
+	lk__channels_put_off(&channels, now_ns); /* not requested */
 	unuse();
 	lk__channel_close(&channels, c);
 	ck_assert_ptr_null(channels.all);

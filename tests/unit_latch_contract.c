@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * What the scripts of a latch owe to who calls them, and what name_kind, client_set and link_probe
- * do. */
+ * The contract of a latch's scripts with their callers, and of name_kind, client_set and
+ * link_probe. */
 #include "contract.h"
 
 #define LATCH "lk:{n}"
@@ -99,7 +99,7 @@ TEST(last_step_opens_and_tells)
 	     MEMORY);
 	SAYS("stepped 0 1", DOWN("b", "1", "7", "x"));
 	SAYS("stepped 0 0", DOWN("b", "2", "1", ""));
-	/* Its memory may be lost: it is open all the same. */
+	/* It is open even if its memory key is lost. */
 	SAYS("1", "DEL", MEMORY);
 	SAYS("open 1700000000000000 0 2 5000 1700000000000000 0 1700000000000001", SHOW);
 	SAYS("stepped 0 0", DOWN("b", "3", "1", ""));
@@ -175,8 +175,8 @@ TEST(counter_gives_generations)
 	contract_stop();
 }
 
-/* The counter is lost and the clock behind: what opened before is older than the new one all the
- * same. */
+/* The counter is lost and the clock is behind: the earlier opening is still older than the new
+ * generation. */
 TEST(generation_is_above_those_that_its_keys_speak_of)
 {
 	contract_start();
@@ -245,7 +245,7 @@ TEST(tickets_of_another_kind_keep_a_latch_away)
 	SAYS("OK", "SET", QUEUE, "x");
 	SAYS("foreign lk:{n}:q not a sorted set", SET_LATCH("1"));
 	SAYS("foreign lk:{n}:q not a sorted set", "latch_remove", "bell");
-	/* Of a latch that is there nobody waits in a queue. */
+	/* An existing latch has no wait queue. */
 	SAYS("OK", "FLUSHALL");
 	SAYS("set absent", SET_LATCH("1"));
 	SAYS("OK", "SET", QUEUE, "x");

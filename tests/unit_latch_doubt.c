@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * Waiting for a latch and counting it down, in virtual time, where what was heard may be wrong or
- * is not known any more: answers of the wrong kind, a store that began anew, a link that was
- * down. */
+ * Waiting for a latch and counting it down, in virtual time, when the client's knowledge is wrong
+ * or outdated: answers of the wrong kind, a store that lost its memory, a link that was down. */
 #include "latch_world.h"
 #include "test.h"
 
@@ -25,7 +24,7 @@ static void end(void)
 	world_fini(&w);
 }
 
-/* Take, execute and answer the one request that there must be. */
+/* Take, execute and answer the only request. */
 static void look(void)
 {
 	struct world_call call;
@@ -81,7 +80,7 @@ TEST(forged_message_releases_nobody_who_comes_later)
 	lk__channels_published(&a->session.channels, w.now_ns,
 	                       a->queue->name->latch->channel->topic,
 	                       a->queue->name->latch->channel->len, &forged);
-	assert_done(first, LK_OK); /* whoever may publish may do that */
+	assert_done(first, LK_OK); /* any client with the right to publish may do that */
 	later = world_await(a, false, false);
 	world_settle(&w);
 	ck_assert(!later->done);
@@ -118,13 +117,13 @@ TEST(opening_is_looked_at_again_if_a_look_is_under_way)
 	waiter = world_await(a, false, false);
 	look();
 	ck_assert(world_command(a));
-	ck_assert(world_hear(a)); /* subscribed: it looks again */
+	ck_assert(world_hear(a)); /* subscribed: another look follows */
 	ck_assert(world_take(a, &call));
 	world_flush(&w);
 	world_execute(a, &call);
 	world_set(&w, 0, true);
 	ck_assert(world_hear(a));
-	world_answer(a, &call); /* of before */
+	world_answer(a, &call); /* outdated */
 	ck_assert(!waiter->done);
 	look();
 	assert_done(waiter, LK_OK);
@@ -208,7 +207,7 @@ TEST(unreadable_answer_leaves_a_step_unknown_and_an_error_does_not)
 	}
 }
 
-/* ---- Subscriptions that are refused --------------------------------------------------------- */
+/* ---- Refused subscriptions ------------------------------------------------------------------ */
 
 TEST(refused_subscription_with_a_try_beside_is_asked_for_again)
 {
@@ -247,11 +246,11 @@ TEST(subscription_that_is_put_off_ends_no_wait_and_is_made_good)
 	ck_assert(lk__channels_next(&a->session.channels, &subscribe) && subscribe);
 	lk__channels_put_off(&a->session.channels, w.now_ns);
 	ck_assert(!waiter->done);
-	world_set(&w, 0, true); /* nobody hears of it */
+	world_set(&w, 0, true); /* no message */
 	ck_assert(!a->subscribed);
 	world_pass(&w, LK__PUT_OFF_MS + 1);
 	ck_assert_int_eq(a->subscribes, 1);
-	assert_done(waiter, LK_OK); /* by the look that follows it */
+	assert_done(waiter, LK_OK); /* by the look that follows */
 	end();
 }
 
@@ -315,7 +314,7 @@ TEST(latch_in_its_last_millisecond_is_looked_at_again)
 			ck_assert(world_command(a) && world_hear(a));
 	}
 	world_remove(&w);
-	a->inbox_count = 0; /* it ran out: no message */
+	a->inbox_count = 0; /* expired: no message */
 	world_pass(&w, 2);
 	assert_done(waiter, LK_OK);
 	end();

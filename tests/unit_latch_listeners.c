@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * Several who listen on one channel, in virtual time: one that goes takes nothing from the others.
- */
+ * Several listeners on one channel, in virtual time: when one leaves, the others still receive. */
 #include "latch_world.h"
 #include "test.h"
 
@@ -24,7 +23,7 @@ TEST(channel_stays_as_long_as_anybody_waits)
 	world_pass(&w, LK__LINGER_MS + 1000);
 	ck_assert(a->subscribed);
 	ck_assert_int_eq(a->unsubscribes, 0);
-	/* Released by the message, and not by a look of its own. */
+	/* Completed by the message, not by a look of its own. */
 	looks = a->looks;
 	step = world_step(b, 1, 0);
 	world_settle(&w);

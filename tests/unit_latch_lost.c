@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * Waiting for a latch, in virtual time: what is lost on the way and found again, and how a wait is
+ * Waiting for a latch, in virtual time: lost messages and how waits recover, and how waits are
  * given up. */
 #include "latch_world.h"
 #include "test.h"
@@ -22,7 +22,7 @@ static void end(void)
 	world_fini(&w);
 }
 
-/* Take, execute and answer the one request that there must be. */
+/* Take, execute and answer the only request. */
 static void look(struct world_client *client)
 {
 	struct world_call call;
@@ -33,7 +33,7 @@ static void look(struct world_client *client)
 	world_answer(client, &call);
 }
 
-/* Of another client: all of it comes through at once, for that client. */
+/* By another client: each request is executed and answered at once, for that client. */
 static void count_down(struct world_client *client, int64_t n)
 {
 	struct lk__op *waiter = world_step(client, n, 0);
@@ -46,7 +46,7 @@ static void count_down(struct world_client *client, int64_t n)
 	assert_done(waiter, LK_OK);
 }
 
-/* ---- What is lost ------------------------------------------------------------------------- */
+/* ---- Losses ------------------------------------------------------------------------------- */
 
 TEST(lost_message_is_made_good_within_ten_seconds)
 {
@@ -65,8 +65,7 @@ TEST(lost_message_is_made_good_within_ten_seconds)
 	end();
 }
 
-/* What was heard over a connection that is gone may be of a memory that the store has lost since.
- */
+/* A message from a closed connection may be of a memory that the store has lost since. */
 TEST(opening_of_a_lost_memory_lets_nobody_through)
 {
 	struct lk__op *first, *second;
@@ -78,7 +77,7 @@ TEST(opening_of_a_lost_memory_lets_nobody_through)
 	world_set(&w, 1, true);
 	first = world_await(a, false, false);
 	world_settle(&w);
-	world_set(&w, 0, true); /* its message is on its way */
+	world_set(&w, 0, true); /* its message is in flight */
 	second = world_await(a, false, false);
 	while (world_hear(a))
 		;
@@ -187,7 +186,7 @@ TEST(giving_up_completes_at_once_and_says_what_is_known)
 	waiter = world_await(a, false, false);
 	world_later(&w, 100);
 	lk__core_give_up(&a->core, w.now_ns, waiter, LK_ETIMEDOUT);
-	assert_done(waiter, LK_ECONN); /* nothing is known, and not even asked */
+	assert_done(waiter, LK_ECONN); /* nothing is known, and no request was sent */
 	ck_assert_str_eq(waiter->why.text, "the link is down");
 	waiter = world_await(a, false, false);
 	lk__core_give_up(&a->core, w.now_ns, waiter, LK_ECANCELED);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * The scripts of a latch, as they ship, one rule of docs/protocol.md after the other, in a Redis in
- * memory.  The other unit tests of latches stand on a model of these scripts in C, so what is wrong
- * in the scripts alone is seen here first. */
+ * memory.  The other unit tests of latches use a model of these scripts in C, so a bug in the
+ * scripts alone shows here first. */
 #include "lua_store.h"
 #include "scripts.h"
 #include "test.h"
@@ -18,7 +18,7 @@
 
 static struct lua_store *store;
 static int64_t now_us;
-static char messages[1024]; /* one a line */
+static char messages[1024]; /* one per line */
 
 static int publish(void *arg, const char *channel, const char *text, size_t len)
 {
@@ -48,7 +48,7 @@ static void later(int64_t ms)
 	lua_store_set_time(store, now_us);
 }
 
-/* A new generation counts: which one. */
+/* Start a new generation; returns it. */
 static const char *make(const char *count)
 {
 	static char gen[2][24];
@@ -98,9 +98,9 @@ TEST(step_counts_once_however_often_it_comes)
 	for (int i = 0; i < 3; i++)
 		ck_assert_str_eq(down(gen, "a", "1", ""), "stepped\n2\n1");
 	ck_assert_str_eq(down(gen, "a", "2", ""), "stepped\n1\n1");
-	/* One that a network kept, below the last. */
+	/* A step that the network delayed, below the last one. */
 	ck_assert_str_eq(down(gen, "a", "1", ""), "stepped\n1\n1");
-	/* Numbers are a client's own. */
+	/* Each client numbers its own steps. */
 	ck_assert_str_eq(down(gen, "b", "1", ""), "stepped\n0\n1");
 	ck_assert_str_eq(down(gen, "b", "1", ""), "stepped\n0\n1");
 	end();
@@ -179,7 +179,7 @@ TEST(generations_grow_without_memory_and_without_clock)
 	start();
 	snprintf(first, sizeof(first), "%s", make("1"));
 	later(-3600000);
-	ck_assert_str_gt(make("1"), first); /* of as many digits */
+	ck_assert_str_gt(make("1"), first); /* the same number of digits */
 	snprintf(first, sizeof(first), "%s", make("1"));
 	lua_store_text(store, "FLUSHALL", NULL);
 	later(3600001);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * Counting down, in virtual time: exactly once, whatever is lost, late or out of order. */
+ * Counting down, in virtual time: exactly once, despite lost, late and reordered messages. */
 #include "latch_world.h"
 #include "test.h"
 
@@ -65,7 +65,7 @@ TEST(step_takes_one_request_once_the_generation_is_known)
 	ck_assert_int_eq(w.published, 1);
 	waiter = world_step(a, 1, 0);
 	world_settle(&w);
-	assert_step(waiter, 0, false); /* it was open */
+	assert_step(waiter, 0, false); /* it was open before */
 	end();
 }
 
@@ -82,7 +82,7 @@ TEST(step_of_an_absent_latch_counts_nothing)
 	waiter = world_step(a, 1, 0);
 	world_settle(&w);
 	assert_step(waiter, 1, true);
-	world_remove(&w); /* it does not know that yet */
+	world_remove(&w); /* the client is not aware yet */
 	waiter = world_step(a, 1, 0);
 	world_settle(&w);
 	assert_done(waiter, LK_EABSENT);
@@ -126,7 +126,7 @@ TEST(lost_answer_does_not_count_twice)
 			ck_assert(!waiter->done);
 			world_link_up(a);
 			world_settle(&w);
-			assert_step(waiter, 3, true); /* it was this call's step */
+			assert_step(waiter, 3, true); /* by this call's step */
 			ck_assert_int_eq(a->counted[call.number], 1);
 			end();
 		}
@@ -162,7 +162,7 @@ TEST(request_that_comes_late_counts_nothing)
 	world_link_up(a);
 	world_settle(&w);
 	assert_step(waiter, 4, true);
-	world_execute(a, &late); /* what a network had kept */
+	world_execute(a, &late); /* a request that the network delayed */
 	ck_assert_int_eq(w.count, 4);
 	next = world_step(a, 1, 0);
 	world_settle(&w);
@@ -170,7 +170,7 @@ TEST(request_that_comes_late_counts_nothing)
 	call = late;
 	world_execute(a, &call);
 	ck_assert_int_eq(w.count, 3);
-	/* Nor on a latch that was made anew. */
+	/* Nor on a latch that was set again. */
 	world_set(&w, 8, true);
 	world_execute(a, &late);
 	ck_assert_int_eq(w.count, 8);
@@ -233,7 +233,7 @@ TEST(step_that_was_never_sent_is_withdrawn)
 	ck_assert_str_eq(waiter->why.text, "the link is down");
 	world_link_up(a);
 	ck_assert(!world_take(a, &call));
-	/* Nor one that stands behind another. */
+	/* Also a step that is queued behind another. */
 	world_step(a, 1, 0);
 	waiter = world_step(a, 1, 0);
 	take(a, LK__STEP, &call);
@@ -259,8 +259,8 @@ TEST(step_for_a_latch_made_anew_meanwhile_counts_on_that)
 	end();
 }
 
-/* Bound to a generation of long ago it would be lost, should its answer be: the latch it meant is
- * another one. */
+/* A step bound to an old generation would be lost if its answer were: the caller means the present
+ * latch. */
 TEST(step_does_not_trust_a_generation_of_long_ago)
 {
 	struct lk__op *waiter;
@@ -312,7 +312,7 @@ TEST(doubted_step_never_counts_on_a_latch_made_anew)
 	}
 }
 
-/* Though the client has learnt of another generation before it could send it again. */
+/* Even if the client learns of another generation before it can repeat the step. */
 TEST(doubted_step_stays_bound_to_its_generation)
 {
 	struct lk__op *waiter, *look;
@@ -356,7 +356,8 @@ TEST(step_without_caller_is_dropped_with_its_generation)
 	end();
 }
 
-/* It was refused, so it was not counted; but nobody is there any more who means the new one. */
+/* The step was refused, so not counted; but no caller is left that could mean the new
+ * generation. */
 TEST(step_without_caller_stays_bound_to_its_generation)
 {
 	struct lk__op *waiter;
@@ -396,7 +397,7 @@ TEST(errors_that_pass_are_sent_again_and_others_end_the_step)
 	take(a, LK__STEP, &call);
 	world_refuse(a, &call, LK_EAUTH, false);
 	assert_done(waiter, LK_EAUTH);
-	/* What was sent before may have been counted. */
+	/* The first request may have been counted. */
 	waiter = world_step(a, 1, 0);
 	take(a, LK__STEP, &call);
 	world_link_down(a);
@@ -433,7 +434,7 @@ TEST(refused_look_ends_the_steps_that_needed_it)
 	second = world_step(a, 1, 0);
 	world_refuse(a, &call, LK_EFOREIGN, false);
 	assert_done(first, LK_EFOREIGN);
-	ck_assert(!second->done); /* it was not asked for this one */
+	ck_assert(!second->done); /* the error was not for this step */
 	world_settle(&w);
 	assert_done(second, LK_EABSENT);
 	end();

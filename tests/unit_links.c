@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * A core with two links, in virtual time: what happens to one concerns what is routed over it, and
- * nothing else. */
+ * A core with two links, in virtual time: events of one link affect only its own requests. */
 #include "core/latch.h"
 #include "core/query.h"
 #include "test.h"
@@ -57,7 +56,7 @@ static struct lk__op *acquire(struct lk__wait_queue *queue)
 	return op;
 }
 
-/* The next request over the link, which is of that kind. */
+/* Take the link's next request, which must be of that kind. */
 static struct lk__pending *take(struct lk__session *session, enum lk__request_kind kind)
 {
 	struct lk__pending *pending = lk__core_next_request(&core, session, now_ns);
@@ -120,7 +119,7 @@ TEST(link_that_breaks_ends_nothing_of_another)
 	ask = take(&far, LK__ASK);
 	break_link(&near);
 	ck_assert_int_eq(state_of(on_near), LK_STATE_UNSURE);
-	/* In flight, so neither sent again nor forgotten. */
+	/* In flight, so neither repeated nor dropped. */
 	ck_assert_int_eq(ask->state, LK__IN_FLIGHT);
 	ck_assert_ptr_null(lk__core_next_request(&core, &far, now_ns));
 	grant(ask);
@@ -255,7 +254,7 @@ TEST(refused_link_ends_every_call_that_waits_for_it_and_no_other)
 		free_op(ops[i]);
 	}
 	ck_assert(!other->done);
-	/* Nothing waits any more, and nothing is left to be sent. */
+	/* No call waits, and no request is left to send. */
 	ck_assert_int_eq(lk__session_next(&near, now_ns, LK__NEVER), LK__DUTY_NONE);
 	ck_assert_ptr_null(near.send_queue);
 	ck_assert_uint_eq(near.users, 0);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * What the scripts of a lock owe to who calls them. */
+ * The contract of a lock's scripts with their callers. */
 #include "contract.h"
 
 #include <stdio.h>
@@ -84,14 +84,14 @@ TEST(queue_is_in_order_of_arrival)
 	SAYS("queued 1700000000000000 0 900 0", ASK(B));
 	SAYS("1:b:n1:2000:r 1700000000000000 1:c:n1:8000:f 1700000000000001", "ZRANGE", QUEUE, "0",
 	     "-1", "WITHSCORES");
-	/* An old arrival is kept, or comes back. */
+	/* An old arrival is kept, or restored. */
 	SAYS("1", "ZREM", QUEUE, B);
 	SAYS("queued 1699999999000000 0 900 0", "lock_ask", B, "1", "1699999999000000",
 	     "lk:c:0:", "-", "7000");
 	SAYS("1:b:n1:2000:r 1699999999000000 1:c:n1:8000:f 1700000000000001", "ZRANGE", QUEUE, "0",
 	     "-1", "WITHSCORES");
 	SAYS("7000", "PTTL", QUEUE);
-	/* Nobody overtakes when the lock is free. */
+	/* A free lock is granted to the head of the queue only. */
 	SAYS("1", "DEL", LOCK);
 	SAYS("busy 1", TRY(A));
 	SAYS("queued 1700000000000001 1 0 1", ASK(C));
@@ -154,7 +154,7 @@ TEST(renewal_moves_the_end_on_and_never_back)
 	contract_stop();
 }
 
-/* The next ask cuts the end to the length in force: it has to be the extension's. */
+/* The next ask cuts the end to the length in force, which must be the extension's. */
 TEST(extension_counts_though_the_clock_stepped_back)
 {
 	contract_start();
@@ -223,7 +223,7 @@ TEST(last_fence_of_the_holder_counts_at_release)
 	SAYS("granted 1700000000000000 1700000000000000 0", ASK(A));
 	SAYS("left 1 0 1", "lock_leave", A, "1700000000900000", "lk:c:0:", "0");
 	SAYS("1700000000900000", "GET", "lk:fence");
-	/* Of one who holds nothing it does not. */
+	/* Not from a client that does not hold it. */
 	SAYS("left 0 0 1", "lock_leave", A, "1700000000950000", "lk:c:0:", "0");
 	SAYS("1700000000900000", "GET", "lk:fence");
 	SAYS("granted 1700000000900001 1700000000000000 0", ASK(A));
@@ -247,7 +247,7 @@ TEST(old_waiter_is_granted_a_short_lease_and_the_next_is_told_when)
 	SAYS("left 1 0 0 | b grant 1:b:n1:2000:r 1700000000501001 2000 0 0 1700000000501000",
 	     LEAVE(A));
 	SAYS("2000", "PTTL", LOCK);
-	/* A claim of at most three seconds; a clock that stepped back makes old, too. */
+	/* A claim of at most three seconds; a clock that stepped back also makes it old. */
 	SAYS("queued 1700000000501000 0 2000 0", ASK(C));
 	contract_at(-10);
 	SAYS("left 1 0 0 | c grant 1:c:n1:8000:f 1700000000501002 3000 1 0 1699999999990000",

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * Holds in virtual time: what moves their end, what ends them that the owner did not ask for, and
- * who is told; re-entry.  No thread, no socket, no clock. */
+ * Holds in virtual time: changes of their end, involuntary ends and their reports; re-entry.  No
+ * thread, no socket, no clock. */
 #include "fixture.h"
 
 /* ---- Extension ---------------------------------------------------------------------------- */
@@ -28,7 +28,7 @@ TEST(extension_moves_the_end_of_a_fixed_hold)
 	waiter = virt_extend(a, pa, 2, 5000);
 	virt_settle(&v);
 	assert_done(waiter, LK_OK);
-	/* Who asks meanwhile does not cut it down to the first lease. */
+	/* A waiter's ask does not shorten it to the first lease. */
 	waiter = virt_acquire(b, pb, 2);
 	virt_pass(&v, 4800);
 	ck_assert_int_eq(virt_state(a, pa, 2), LK_STATE_HELD);
@@ -56,7 +56,7 @@ TEST(extension_without_an_answer_leaves_the_old_end)
 	assert_done(waiter, LK_EUNKNOWN);
 	later(495);
 	ck_assert_int_eq(virt_state(a, pa, 2), LK_STATE_HELD);
-	virt_answer(a, &call); /* nobody waits for it any more */
+	virt_answer(a, &call); /* no call waits for it any more */
 	ck_assert_int_eq(virt_state(a, pa, 2), LK_STATE_HELD);
 	later(2500);
 	ck_assert_int_eq(virt_state(a, pa, 2), LK_STATE_LOST);
@@ -174,7 +174,7 @@ TEST(renewal_after_a_longer_extension_takes_nothing_back)
 	end();
 }
 
-/* ---- Ends that the owner did not ask for -------------------------------------------------- */
+/* ---- Involuntary ends --------------------------------------------------------------------- */
 
 TEST(max_hold_ends_a_hold_that_is_renewed)
 {
@@ -224,7 +224,7 @@ TEST(thread_that_ends_gives_back_and_is_told)
 	hold(a, pa);
 	waiter = virt_acquire(b, pb, 2);
 	virt_settle(&v);
-	lk__core_thread_ended(&a->core, v.now_ns, 4); /* another one */
+	lk__core_thread_ended(&a->core, v.now_ns, 4); /* another thread */
 	ck_assert_int_eq(virt_state(a, pa, 2), LK_STATE_HELD);
 	lk__core_thread_ended(&a->core, v.now_ns, 2);
 	lk__core_loss_reported(next_loss(a, LK_LOST_THREAD));
@@ -313,7 +313,7 @@ TEST(loss_that_the_store_knows_of_needs_no_confirmation)
 	end();
 }
 
-/* The client ended these while the store still has them. */
+/* The client ended these while the store still keeps them. */
 TEST(hold_that_its_client_ended_needs_confirmation)
 {
 	struct lk__op *waiter;
@@ -354,7 +354,7 @@ TEST(released_hold_needs_confirmation_while_a_renewal_may_keep_it)
 	waiter = virt_release(a, pa, 2);
 	virt_abandon(a, waiter);
 	assert_done(waiter, LK_EUNKNOWN);
-	later(700); /* past the lease that was confirmed */
+	later(700); /* past the confirmed lease */
 	ck_assert(unconfirmed());
 	later(300);
 	ck_assert(!unconfirmed());
@@ -375,7 +375,7 @@ TEST(wait_that_was_given_up_needs_confirmation)
 	virt_abandon(a, waiter);
 	assert_done(waiter, LK_EUNKNOWN);
 	later(300);
-	ck_assert(unconfirmed()); /* it may be granted for as long as it stands in the queue */
+	ck_assert(unconfirmed()); /* a queued ticket may be granted */
 	virt_link_up(a);
 	virt_settle(&v);
 	ck_assert(!unconfirmed());

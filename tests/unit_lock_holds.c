@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT
- * Holds in virtual time: how long they are valid, and what keeps them.  No thread, no socket, no
- * clock. */
+ * Holds in virtual time: how long they are valid, and how they are renewed.  No thread, no socket,
+ * no clock. */
 #include "fixture.h"
 
 #include <stdio.h>
 #include <string.h>
 
-/* ---- How long it is valid ----------------------------------------------------------------- */
+/* ---- Validity ----------------------------------------------------------------------------- */
 
 TEST(validity_counts_from_before_the_request_was_sent)
 {
@@ -49,7 +49,7 @@ TEST(grant_that_arrives_too_late_is_none)
 	later(990);
 	virt_answer(a, &call);
 	ck_assert(!waiter->done);
-	/* It ends what it has, and begins anew under another name. */
+	/* The client leaves it, and asks anew with another nonce. */
 	ck_assert(virt_take(a, &call));
 	ck_assert_int_eq(call.bytes.kind, LK__LEAVE);
 	ck_assert_str_eq(call.bytes.ticket.nonce, nonce);
@@ -102,7 +102,7 @@ TEST(renewal_answered_too_late_revives_nothing)
 	ck_assert_int_eq(virt_state(a, pa, 2), LK_STATE_LOST);
 	lk__core_loss_reported(next_loss(a, LK_LOST_EXPIRED));
 	virt_settle(&v);
-	assert_done(waiter, LK_OK); /* the loss gave it back */
+	assert_done(waiter, LK_OK); /* the loss released it */
 	release_lost(a, pa);
 	release(b, pb);
 	end();
@@ -161,7 +161,7 @@ TEST(hold_is_renewed_with_two_thirds_left)
 	end();
 }
 
-/* The store is not needed for this: every answer says yes. */
+/* Confirm all requests, without the store. */
 static int say_yes(void)
 {
 	struct lk__answer yes = {.waiting = 0};
@@ -224,7 +224,7 @@ TEST(release_kills_a_renewal_in_line)
 	start(3000);
 	hold(a, pa);
 	later(1500);
-	tick(a); /* in line, not sent */
+	tick(a); /* queued, not sent */
 	virt_release(a, pa, 2);
 	ck_assert(virt_take(a, &call));
 	ck_assert_int_eq(call.bytes.kind, LK__LEAVE);
@@ -247,7 +247,7 @@ TEST(renewal_under_way_does_not_outlive_a_release)
 	ck_assert(virt_take(a, &renew));
 	waiter = virt_release(a, pa, 2);
 	ck_assert(virt_take(a, &leave));
-	/* Also when another thread has begun a wait meanwhile. */
+	/* Also if another thread has started a wait. */
 	next = virt_acquire(a, pa, 4);
 	virt_execute(a, &renew);
 	virt_execute(a, &leave);
@@ -306,7 +306,7 @@ TEST(renewal_that_fails_is_not_hurried_by_a_waiting_thread)
 
 	start(3000);
 	hold(a, pa);
-	waiter = virt_acquire(a, pa, 4); /* which the store should know */
+	waiter = virt_acquire(a, pa, 4); /* which the renewal should report to the store */
 	ck_assert(virt_take(a, &call));
 	ck_assert_int_eq(call.bytes.kind, LK__RENEW);
 	virt_refuse(a, &call, LK_EAGAIN, true);
@@ -323,7 +323,7 @@ TEST(renewal_that_fails_is_not_hurried_by_a_waiting_thread)
 /* ---- A thread that would wait for itself ------------------------------------------------------
  */
 
-/* A thread, 2, waits through a handle that owns its holds, 3. */
+/* Thread 2 waits through a handle that owns its holds, owner 3. */
 static struct lk__op *acquire_by_handle(struct lk__wait_queue *queue, bool only_try)
 {
 	struct lk__op *waiter = virt_waiter(a, queue, 3);
@@ -345,7 +345,7 @@ TEST(wait_of_a_handle_for_its_own_thread_is_a_deadlock)
 	assert_done(acquire_by_handle(pa, false), LK_EDEADLOCK);
 	assert_done(acquire_by_handle(longer, false), LK_EDEADLOCK);
 	assert_done(acquire_by_handle(pa, true), LK_EBUSY);
-	/* What another thread holds ends without this one. */
+	/* A hold of another thread can end without this thread. */
 	release(a, pa);
 	waiter = virt_acquire(a, pa, 4);
 	virt_settle(&v);
@@ -395,7 +395,7 @@ TEST(wait_of_a_handle_for_a_lost_hold_is_no_deadlock)
 	hold(a, pa);
 	virt_link_down(a, LK_ECONN);
 	later(1000);
-	waiter = acquire_by_handle(pa, false); /* before any timer saw the end */
+	waiter = acquire_by_handle(pa, false); /* before any timer noticed the end */
 	ck_assert(!waiter->done);
 	virt_link_up(a);
 	virt_settle(&v);

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT
  * The end of a ticket in virtual time when the store refuses the leave: the ticket stays until a
- * leave is confirmed, and a grant that comes late is left at once.  No thread, no socket, no clock.
- */
+ * leave is confirmed, and a late grant is left at once.  No thread, no socket, no clock. */
 #include "fixture.h"
 
 /* Answer the next request, which must be of that kind, with an error. */
@@ -21,7 +20,7 @@ static void assert_no_request(struct virt_client *client)
 	ck_assert_msg(!virt_take(client, &call), "a request of kind %d", call.bytes.kind);
 }
 
-/* A wait in the queue that ended, and its leave was refused: its ghost stands there. */
+/* End a queued wait whose leave is refused: its ghost stays in the queue. */
 static void make_ghost(struct virt_client *client, struct lk__wait_queue *queue, bool passes)
 {
 	struct lk__op *waiter = virt_acquire(client, queue, 2);
@@ -72,8 +71,7 @@ TEST(late_grant_of_a_wait_that_ended_is_left_at_once)
 		waiter = virt_acquire(c, pc, 2);
 		virt_pass(&v, 30);
 		ck_assert(!waiter->done);
-		release(a, pa); /* at one moment: the ghost is granted, leaves, and the next one is
-		                   served */
+		release(a, pa); /* at once: granted to the ghost, which leaves, then to c */
 		assert_done(waiter, LK_OK);
 		ck_assert_ptr_null(b->core.all_tickets);
 		release(c, pc);
@@ -81,7 +79,7 @@ TEST(late_grant_of_a_wait_that_ended_is_left_at_once)
 	}
 }
 
-/* The same after the ask itself was refused, for good: its wait is over. */
+/* The same after the ask itself was refused permanently: its wait is over. */
 TEST(ticket_of_a_refused_ask_is_left_until_that_is_confirmed)
 {
 	struct lk__op *waiter, *next;
@@ -98,7 +96,7 @@ TEST(ticket_of_a_refused_ask_is_left_until_that_is_confirmed)
 	assert_no_request(b);
 	next = virt_acquire(c, pc, 2);
 	virt_settle(&v);
-	assert_done(next, LK_OK); /* a's lease was over: it was granted to b, and left */
+	assert_done(next, LK_OK); /* a's lease has ended: granted to b, and left */
 	ck_assert_ptr_null(b->core.all_tickets);
 	release(c, pc);
 	tick(a);
@@ -107,7 +105,7 @@ TEST(ticket_of_a_refused_ask_is_left_until_that_is_confirmed)
 	end();
 }
 
-/* A server that refuses for long is not flooded, and not for ever. */
+/* A server that keeps refusing is not flooded, and not asked for ever. */
 TEST(refused_leave_is_repeated_less_and_less_and_ends)
 {
 	int64_t begun_ns, gap_ns, last_ns;
@@ -168,7 +166,7 @@ TEST(refused_ask_is_repeated_less_often_and_waits_on)
 	end();
 }
 
-/* It surely was not granted. */
+/* It was certainly not granted. */
 TEST(try_that_is_refused_ends_with_the_error)
 {
 	struct lk__op *waiter;
@@ -200,13 +198,13 @@ TEST(wait_of_which_each_ask_was_refused_leaves_nothing_and_says_so)
 		virt_set_time(&v, lk__core_due(&a->core));
 		tick(a);
 		if (i == 1) {
-			/* One without an answer may have run. */
+			/* An ask without an answer may have run. */
 			ck_assert(virt_take(a, &ask));
 			virt_link_down(a, LK_EUNKNOWN);
 			virt_link_up(a);
 			refuse(a, LK__ASK, true);
 		} else if (i == 2) {
-			ck_assert(virt_take(a, &ask)); /* or may run */
+			ck_assert(virt_take(a, &ask)); /* or may still run */
 		}
 		virt_give_up(a, waiter, LK_ETIMEDOUT);
 		if (i == 0)
@@ -221,7 +219,7 @@ TEST(wait_of_which_each_ask_was_refused_leaves_nothing_and_says_so)
 	end();
 }
 
-/* The same client waits again, behind itself. */
+/* The same client waits again, behind its own ghost. */
 TEST(own_ghost_goes_when_the_store_answers_again)
 {
 	struct lk__op *waiter;
@@ -247,8 +245,8 @@ TEST(own_ghost_goes_when_the_store_answers_again)
 	end();
 }
 
-/* An ask that a lost connection kept runs after the leave, and is granted before the client has
- * read the answer to that leave. */
+/* An ask from a lost connection runs after the leave, and is granted before the client has read the
+ * answer to that leave. */
 TEST(grant_after_its_leave_is_left_again)
 {
 	struct virt_call ask, leave;
@@ -278,7 +276,7 @@ TEST(grant_after_its_leave_is_left_again)
 	end();
 }
 
-/* A grant that the leave has ended needs no second one. */
+/* A grant that the leave has ended needs no second leave. */
 TEST(grant_before_its_leave_costs_nothing_more)
 {
 	struct lk__op *waiter;
@@ -300,7 +298,7 @@ TEST(grant_before_its_leave_costs_nothing_more)
 	end();
 }
 
-/* A hold that was granted too late, whose leave is refused for good: who waits is told. */
+/* A hold was granted too late, and its leave is refused permanently: the waiters get the error. */
 TEST(refused_leave_of_a_lapse_ends_its_waits)
 {
 	struct lk__op *waiter;
@@ -319,7 +317,7 @@ TEST(refused_leave_of_a_lapse_ends_its_waits)
 	refuse(a, LK__LEAVE, false);
 	assert_done(waiter, LK_EAUTH);
 	ck_assert_ptr_null(pa->ticket);
-	/* The next call has a ticket of its own. */
+	/* The next call gets its own ticket. */
 	waiter = virt_acquire(a, pa, 2);
 	virt_settle(&v);
 	assert_done(waiter, LK_OK);
@@ -340,7 +338,7 @@ TEST(close_sends_a_refused_leave_once_more_and_waits_for_no_other)
 	release(a, pa);
 	virt_pass(&v, 30000);
 	end();
-	/* And none at all while there is no connection. */
+	/* And no request at all while the link is down. */
 	start(10000);
 	hold(a, pa);
 	make_ghost(b, pb, true);
@@ -353,7 +351,7 @@ TEST(close_sends_a_refused_leave_once_more_and_waits_for_no_other)
 	end();
 }
 
-/* A loss was reported already: the close that finds its refused leave has nothing to add. */
+/* The loss was reported already: the close that finds the refused leave has nothing to add. */
 TEST(close_after_a_loss_leaves_nothing_behind_though_the_leave_was_refused)
 {
 	for (int linked = 0; linked < 2; linked++) {
@@ -378,7 +376,7 @@ TEST(close_after_a_loss_leaves_nothing_behind_though_the_leave_was_refused)
 	}
 }
 
-/* Also a try that others wait behind. */
+/* Also a try with other waiters behind it. */
 TEST(try_that_is_refused_ends_with_the_error_though_others_wait)
 {
 	struct lk__op *waiter, *other;
@@ -399,7 +397,7 @@ TEST(try_that_is_refused_ends_with_the_error_though_others_wait)
 	end();
 }
 
-/* What stands where the lock was is none of ours: nothing is left of the hold. */
+/* The key of the lock is foreign now: nothing is left of the hold. */
 TEST(refused_leave_of_a_hold_whose_key_is_foreign_ends_it)
 {
 	struct lk__op *waiter;
@@ -412,7 +410,7 @@ TEST(refused_leave_of_a_hold_whose_key_is_foreign_ends_it)
 	virt_refuse(a, &leave, LK_EFOREIGN, false);
 	assert_done(waiter, LK_EUNKNOWN);
 	ck_assert(!lk__core_busy(&a->core));
-	virt_pass(&v, 20000); /* the lease of what is there */
+	virt_pass(&v, 20000); /* the lease of the foreign key */
 	waiter = virt_acquire(b, pb, 2);
 	virt_settle(&v);
 	assert_done(waiter, LK_OK);
@@ -420,7 +418,7 @@ TEST(refused_leave_of_a_hold_whose_key_is_foreign_ends_it)
 	end();
 }
 
-/* The last handle of its name is closed meanwhile. */
+/* The last handle of its name is closed before. */
 TEST(refused_leave_outlives_its_handle)
 {
 	start(10000);
@@ -458,11 +456,11 @@ TEST(unconfirmed_tickets_have_a_limit)
 	start(10000);
 	hold(a, pa);
 	for (int i = 0; i < 3; i++) {
-		b->core.unconfirmed = LK__UNCONFIRMED_MAX - 1; /* others, for other names */
+		b->core.unconfirmed = LK__UNCONFIRMED_MAX - 1; /* of other names */
 		waiter = virt_acquire(b, pb, 2);
 		step(b, LK__ASK);
 		if (i)
-			refuse(b, LK__LEAVE, false); /* of the first one */
+			refuse(b, LK__LEAVE, false); /* the first one's */
 		virt_give_up(b, waiter, LK_ETIMEDOUT);
 		b->core.unconfirmed += i > 0;
 		refuse(b, LK__LEAVE, false);

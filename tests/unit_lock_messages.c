@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: MIT
- * Messages in virtual time: grants that come early, late, twice or from nowhere, claims, "wanted"
- * and the hand-over between threads that it limits, "again", "broken".  No thread, no socket, no
- * clock. */
+ * Messages in virtual time: grants that come early, late, twice or unasked; claims; "wanted" and
+ * its limit on hand-overs between threads; "again"; "broken".  No thread, no socket, no clock. */
 #include "fixture.h"
 
 #include <string.h>
 
-/* a holds, b waits: then a leaves, and the grant is on its way to b. */
+/* a holds, b waits: then a leaves, and the grant to b is in flight. */
 static struct lk__op *grant_under_way(void)
 {
 	struct lk__op *waiter;
@@ -42,7 +41,7 @@ TEST(grant_may_overtake_the_answer_to_its_ask)
 	step(a, LK__LEAVE);
 	ck_assert(virt_hear(b));
 	assert_done(waiter, LK_OK);
-	virt_answer(b, &ask); /* "queued", long ago */
+	virt_answer(b, &ask); /* the old "queued" */
 	ck_assert_int_eq(virt_state(b, pb, 2), LK_STATE_HELD);
 	virt_pass(&v, 20000);
 	ck_assert_int_eq(virt_state(b, pb, 2), LK_STATE_HELD);
@@ -122,7 +121,7 @@ TEST(forged_grant_makes_no_hold)
 	start(10000);
 	hold(a, pa);
 	waiter = virt_acquire(b, pb, 2);
-	/* The right nonce, before anything was asked. */
+	/* The right nonce, before any ask was sent. */
 	memcpy(grant.nonce, pb->ticket->nonce, LK__NONCE_SIZE);
 	hear_again(b, grant);
 	ck_assert(!waiter->done);
@@ -151,7 +150,7 @@ TEST(grant_and_granted_answer_are_one_hold)
 	start(10000);
 	waiter = grant_under_way();
 	fence = b->inbox[0].fence;
-	/* A re-ask overtakes the message. */
+	/* A repeated ask overtakes the message. */
 	pb->ticket->next_ns = v.now_ns;
 	lk__ticket_pursue(&b->core, v.now_ns, pb->ticket);
 	ck_assert(virt_take(b, &ask));
@@ -177,7 +176,7 @@ TEST(granted_answer_revives_no_hold_that_lapsed)
 	lk__ticket_pursue(&b->core, v.now_ns, pb->ticket);
 	ck_assert(virt_take(b, &ask));
 	ck_assert(virt_hear(b));
-	virt_execute(b, &ask); /* "mine already": the store counts anew */
+	virt_execute(b, &ask); /* "mine already": the store restarts the lease */
 	later(500);
 	virt_answer(b, &ask);
 	ck_assert_int_eq(virt_state(b, pb, 2), LK_STATE_LOST);
@@ -215,7 +214,7 @@ TEST(hand_that_serves_oneself_leaves_a_hold_that_is_renewed)
 	virt_answer(b, &call);
 	ck_assert(virt_take(b, &call));
 	ck_assert_int_eq(call.bytes.kind, LK__HAND);
-	/* The grant comes before the answer to the hand. */
+	/* The grant comes before the answer to the hand request. */
 	model_flush(&v.model);
 	grant.fence = (uint64_t)v.model.now_us;
 	memcpy(grant.nonce, pb->ticket->nonce, LK__NONCE_SIZE);
@@ -253,7 +252,7 @@ TEST(old_waiter_claims_a_short_grant)
 	ck_assert(b->inbox[0].claim);
 	ck_assert_int_eq(b->inbox[0].life_ms, 3000);
 	ck_assert(virt_hear(b));
-	ck_assert(!waiter->done); /* worth nothing yet */
+	ck_assert(!waiter->done); /* not valid yet */
 	step(b, LK__RENEW);
 	assert_done(waiter, LK_OK);
 	ck_assert_uint_eq(virt_fence(pb, 2), fence);
@@ -277,7 +276,7 @@ TEST(claim_of_a_grant_that_is_gone_asks_again)
 	virt_release(a, pa, 2);
 	step(a, LK__LEAVE);
 	ck_assert_int_eq(c->inbox[0].kind, LK__REASK);
-	/* b is stopped for longer than the short grant lasts; c looks after it. */
+	/* b is stopped for longer than the short grant lasts; c checks on the lock. */
 	ck_assert(virt_hear(c));
 	later(3100);
 	tick(c);
@@ -356,9 +355,9 @@ TEST(again_may_overtake_the_answer_to_its_ask)
 	end();
 }
 
-/* ---- Wanted, and the bound of hand-overs between threads ---------------------------------- */
+/* ---- Wanted, and the limit of hand-overs between threads ---------------------------------- */
 
-/* Forty threads wait behind owner 2: how many get it, one after the other, without a request. */
+/* With forty threads behind owner 2: the number of hand-overs that need no request. */
 static int count_hand_overs(void)
 {
 	struct lk__op *waiters[40];
@@ -383,7 +382,7 @@ static int count_hand_overs(void)
 	return count;
 }
 
-/* The release that was no hand-over has served the other process. */
+/* The release that was no hand-over has granted the other process. */
 static void drain(struct lk__op *other)
 {
 	virt_settle(&v);
@@ -400,7 +399,7 @@ TEST(threads_hand_over_without_a_request_while_nobody_else_waits)
 	ck_assert_int_eq(count_hand_overs(), 40);
 	ck_assert_int_eq(v.model.runs[LK__LEAVE], 0);
 	ck_assert_int_eq(v.model.runs[LK__ASK], 1);
-	ck_assert_int_eq(v.model.runs[LK__RENEW], 1); /* which said that threads wait */
+	ck_assert_int_eq(v.model.runs[LK__RENEW], 1); /* which reported waiting threads */
 	virt_release(a, pa, 41 * 2);
 	end();
 }
@@ -424,7 +423,7 @@ TEST(sixteen_hand_overs_after_another_process_came)
 	start(10000);
 	hold(a, pa);
 	virt_acquire(a, pa, 1000);
-	virt_settle(&v); /* the store knows that threads wait */
+	virt_settle(&v); /* the store learns that threads wait */
 	virt_pass(&v, 1);
 	virt_release(a, pa, 2);
 	ck_assert_uint_ne(virt_fence(pa, 1000), 0);
@@ -488,13 +487,13 @@ TEST(local_fence_never_runs_ahead_of_the_store)
 	hold(a, pa);
 	next = virt_acquire(a, pa, 4);
 	virt_settle(&v);
-	/* At the very moment of the grant there is no number between it and the store's clock. */
+	/* At the very moment of the grant no number is free between it and the store's clock. */
 	pa->ticket->store_us = (int64_t)pa->ticket->fence;
 	pa->ticket->store_us_ns = v.now_ns;
 	virt_release(a, pa, 2);
 	ck_assert(!next->done);
 	virt_settle(&v);
-	assert_done(next, LK_OK); /* by way of the store */
+	assert_done(next, LK_OK); /* through the store */
 	ck_assert_int_eq(v.model.runs[LK__ASK], 2);
 	virt_release(a, pa, 4);
 	end();

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * The scripts of a lock, as they ship, one rule of docs/protocol.md after the other, in a Redis in
- * memory: the clock, and who hears what, is the test's.  The other unit tests of locks stand on a
- * model of these scripts in C, so what is wrong in the scripts alone is seen here first. */
+ * memory: the test controls the clock and the subscriptions.  The other unit tests of locks use a
+ * model of these scripts in C, so a bug in the scripts alone shows here first. */
 #include "core/core.h"
 #include "lua_store.h"
 #include "redis/codec.h"
@@ -29,8 +29,8 @@
 
 static struct lua_store *store;
 static int64_t now_us;
-static char messages[4096];   /* what was received, "<client>: <text>" one a line */
-static const char *dead = ""; /* clients whose channel nobody hears, one letter each */
+static char messages[4096];   /* received messages, one "<client>: <text>" per line */
+static const char *dead = ""; /* clients without a subscription, one letter each */
 
 static int publish(void *arg, const char *channel, const char *text, size_t len)
 {
@@ -113,7 +113,7 @@ static uint64_t fence_in(const char *answer)
 	return strtoull(number + 1, NULL, 10);
 }
 
-/* Asks, and must get the lock: the fence. */
+/* Ask, and require a grant; returns the fence. */
 static uint64_t take(const char *ticket)
 {
 	const char *answer = ask(ticket);
@@ -122,7 +122,7 @@ static uint64_t take(const char *ticket)
 	return fence_in(answer);
 }
 
-/* The ticket that holds it has which fence? */
+/* The fence of the hold with this ticket. */
 static uint64_t fence_of(const char *ticket)
 {
 	const char *value = command("GET", KEY);
@@ -164,7 +164,7 @@ TEST(renewal_of_an_earlier_grant_is_gone)
 	ck_assert_str_eq(command("PTTL", KEY), "6000");
 	assert_begins(renew(A, second, "10000"), "held");
 	ck_assert_str_eq(command("PTTL", KEY), "10000");
-	/* A claim does not know its fence yet, and is told. */
+	/* A claim does not know its fence yet; the answer has it. */
 	ck_assert_uint_eq(fence_in(renew(A, 0, "10000")), second);
 	end();
 }
@@ -179,7 +179,7 @@ TEST(renewal_never_brings_the_end_nearer)
 	later(1000);
 	assert_begins(renew(A, fence, "10000"), "held");
 	ck_assert_str_eq(command("PTTL", KEY), "59000");
-	/* Nor is it forgotten how long the lease in force is. */
+	/* The length of the lease in force is also kept. */
 	assert_begins(ask(B), "queued");
 	ck_assert_str_eq(command("PTTL", KEY), "59000");
 	end();
@@ -222,7 +222,7 @@ TEST(free_lock_is_only_for_the_head_of_its_queue)
 	later(10001); /* the end of its lease */
 	answer = ask(C);
 	assert_begins(answer, "queued");
-	ck_assert_str_eq(strrchr(answer, '\n'), "\n1"); /* have the head served */
+	ck_assert_str_eq(strrchr(answer, '\n'), "\n1"); /* request a hand-off to the head */
 	ck_assert_str_eq(ask_with(D, "0", "0"), "busy\n1");
 	ck_assert_str_eq(command("EXISTS", KEY), "0");
 	take(B);
@@ -250,7 +250,7 @@ TEST(who_returns_stands_at_its_old_place)
 
 /* ---- Leaving ------------------------------------------------------------------------------ */
 
-/* Its own repeated ask came late, when the hold was over and another had begun. */
+/* Its own repeated ask came late, after the hold was over and another had begun. */
 TEST(release_removes_its_own_ticket_from_the_queue)
 {
 	uint64_t fence;
@@ -327,7 +327,7 @@ TEST(old_waiter_gets_the_claim_window_and_the_next_is_told)
 	assert_granted(B, "b", "3000 1 1");
 	ck_assert_str_eq(command("PTTL", KEY), "3000");
 	ck_assert(strstr(messages, "c: again " C " 3000\n") != NULL);
-	/* It claims; and c asked lately, so its word is believed. */
+	/* b claims; and c asked recently, so it counts as alive. */
 	fence = fence_in(renew(B, 0, "10000"));
 	ck_assert_str_eq(command("PTTL", KEY), "10000");
 	leave(B, fence);
@@ -379,7 +379,7 @@ TEST(release_tells_the_fences_that_were_given_locally)
 	uint64_t fence;
 
 	start();
-	fence = take(A) + 1000000; /* threads handed it on so often */
+	fence = take(A) + 1000000; /* so many hand-overs between threads */
 	leave(A, fence);
 	ck_assert_uint_gt(take(B), fence);
 	end();
@@ -396,12 +396,12 @@ TEST(renewal_tells_the_fences_that_were_given_locally)
 	assert_begins(lua_store_text(store, "EVAL", lk__script_lock_renew.text, "3", KEY, QUEUE,
 	                             FENCE, A, "0", "10000", text, "-", NULL),
 	              "held");
-	command("DEL", KEY); /* taken */
+	command("DEL", KEY); /* lost */
 	ck_assert_uint_gt(take(B), fence + 1000000);
 	end();
 }
 
-/* ---- As the library says it --------------------------------------------------------------- */
+/* ---- As the library sends it -------------------------------------------------------------- */
 
 /* The request of a waiter, in the library's own bytes. */
 static void ask_as_the_library(const char *nonce)
@@ -426,7 +426,7 @@ static void ask_as_the_library(const char *nonce)
 	lk__buf_fini(&reply);
 }
 
-/* Each 10 s, with a fiftieth by chance, later ranks up to a second later: docs/protocol.md. */
+/* Every 10 s, with 2 % jitter, later ranks up to a second later: docs/protocol.md. */
 TEST(queue_outlives_the_longest_time_between_two_asks)
 {
 	start();

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * From when a hold is counted, in virtual time: what is slow on its way never lengthens it, and
- * what is old never makes one.  No thread, no socket, no clock. */
+ * When the time of a hold begins, in virtual time: no delay lengthens a hold, and no old message
+ * makes one.  No thread, no socket, no clock. */
 #include "fixture.h"
 
 static int64_t left_ns(void)
@@ -26,7 +26,7 @@ TEST(renewal_is_valid_from_when_it_was_sent)
 	end();
 }
 
-/* The clock decides, whether or not the timer has run. */
+/* The clock decides, even before the timer runs. */
 TEST(snapshot_knows_a_loss_before_the_timer_runs)
 {
 	const struct lk__hold *held;
@@ -68,7 +68,7 @@ TEST(snapshot_knows_the_end_of_the_maximum_hold)
 	end();
 }
 
-/* With a third of the lease gone since the request was sent, however long its answer took. */
+/* After a third of the lease since the request was sent, however long its answer took. */
 TEST(renewal_is_due_by_when_the_grant_was_asked_for)
 {
 	struct virt_call ask;
@@ -87,8 +87,7 @@ TEST(renewal_is_due_by_when_the_grant_was_asked_for)
 	end();
 }
 
-/* b waits, and asks again meanwhile, until much more than a lease has passed since its first ask.
- */
+/* b waits and repeats its ask, until much more than a lease has passed since its first ask. */
 static struct lk__op *old_waiter(void)
 {
 	struct lk__op *waiter;
@@ -105,8 +104,8 @@ static struct lk__op *old_waiter(void)
 	return waiter;
 }
 
-/* A store that asks for no claim cannot know how old the ticket is; and the message may be of
- * before the last ask, and its grant long over. */
+/* A store that requires no claim cannot know the ticket's age; and the message may be from before
+ * the last ask, with its grant long over. */
 TEST(grant_by_message_is_counted_from_the_first_ask_of_many)
 {
 	struct lk__op *waiter;
@@ -123,7 +122,7 @@ TEST(grant_by_message_is_counted_from_the_first_ask_of_many)
 	end();
 }
 
-/* The message is of an earlier grant of the same ticket than the one that is claimed. */
+/* The message is of an earlier grant of the same ticket than the claimed one. */
 TEST(claim_takes_the_fence_of_the_store)
 {
 	struct lk__op *waiter;
@@ -140,7 +139,7 @@ TEST(claim_takes_the_fence_of_the_store)
 	end();
 }
 
-/* A renewal's answer that was on its way when another process came says that nobody waits. */
+/* The answer to a renewal, sent before another process began to wait, reports no waiters. */
 TEST(wanted_is_not_forgotten_for_an_answer_of_before)
 {
 	struct lk__op *other, *next;

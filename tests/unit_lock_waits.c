@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * Waits in virtual time: grant, queue, hand-off; what ends a wait at each of its steps; what is
- * lost on the way and found again.  No thread, no socket, no clock. */
+ * Waits in virtual time: grant, queue, hand-off; what ends a wait at each of its steps; lost
+ * messages and recovery.  No thread, no socket, no clock. */
 #include "fixture.h"
 
 #include <string.h>
@@ -90,14 +90,14 @@ TEST(dead_waiter_is_skipped_within_the_release)
 	virt_settle(&v);
 	waiter = virt_acquire(b, pb, 2);
 	virt_settle(&v);
-	/* c dies: nobody hears its channel any more. */
+	/* c dies: its channel has no subscriber any more. */
 	virt_link_down(c, LK_ECONN);
 	release(a, pa);
 	assert_done(waiter, LK_OK);
 	release(b, pb);
 	virt_link_up(c);
 	virt_settle(&v);
-	ck_assert_int_eq(virt_state(c, pc, 2), LK_STATE_HELD); /* it has asked again */
+	ck_assert_int_eq(virt_state(c, pc, 2), LK_STATE_HELD); /* it has repeated its ask */
 	release(c, pc);
 	end();
 }
@@ -150,7 +150,7 @@ static void end_wait_at(enum step step, lk_err why, void (*finish)(struct lk__op
 	}
 	finish(waiter, why);
 	ck_assert_int_eq(waiter->done, step == IN_LINE);
-	/* The rest comes in the order in which it was sent. */
+	/* The other answers arrive in the order of their requests. */
 	if (step == UNDER_WAY)
 		virt_execute(b, &ask);
 	if (step == UNDER_WAY || step == EXECUTED)
@@ -216,7 +216,7 @@ TEST(cancel_concerns_one_handle)
 	virt_settle(&v);
 	assert_done(mine, LK_ECANCELED);
 	ck_assert(!other->done);
-	/* The ticket that the first one began serves the other. */
+	/* The ticket that the first thread began is used for the other. */
 	ck_assert_int_eq(v.model.locks[0].queued, 1);
 	release(a, pa);
 	assert_done(other, LK_OK);
@@ -264,7 +264,7 @@ TEST(wait_that_asked_nothing_for_want_of_a_link_did_not_happen)
 	end();
 }
 
-/* ---- What is lost on the way -------------------------------------------------------------- */
+/* ---- Lost messages ------------------------------------------------------------------------ */
 
 TEST(grant_whose_answer_is_lost_is_found_by_asking_again)
 {
@@ -310,8 +310,8 @@ TEST(grant_whose_message_is_lost_is_found_by_asking_again)
 	end();
 }
 
-/* What README says of two losses: the lease (10 s at most), 1.2 s for place and chance, and a
- * command timeout, after which the caller of the core takes the link for dead. */
+/* README's bound for two losses: the lease (10 s at most), 1.2 s for rank and jitter, and a command
+ * timeout, after which the runtime takes the link for dead. */
 TEST(two_losses_cost_a_lease_and_a_command_timeout)
 {
 	const int64_t timeout_ms = 2000;
@@ -424,7 +424,7 @@ TEST(release_that_was_done_and_not_answered_succeeds_the_second_time)
 	virt_link_down(a, LK_EUNKNOWN);
 	virt_link_up(a);
 	virt_settle(&v);
-	assert_done(waiter, LK_OK); /* it finds nothing, but may have done it itself */
+	assert_done(waiter, LK_OK); /* it finds no ticket, but may have removed it itself */
 	end();
 }
 
@@ -526,7 +526,7 @@ TEST(try_of_a_held_lock_is_busy_and_never_queues)
 	virt_settle(&v);
 	assert_done(waiter, LK_EBUSY);
 	ck_assert_int_eq(v.model.locks[0].queued, 0);
-	/* Among threads it is known without a request. */
+	/* Among threads it is refused without a request. */
 	v.model.runs[LK__ASK] = 0;
 	waiter = virt_try(a, pa, 4);
 	assert_done(waiter, LK_EBUSY);
