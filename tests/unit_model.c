@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * The model of every state can fail: each wrong variant is found, and in bounds as small what ships
- * is clean.
+ * The model of every state can fail: each wrong variant is found, and within the same small bounds
+ * the shipped version is clean.
  *
  * LDFLAGS: -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc,--wrap=free,--wrap=lk__core_random
  */
@@ -8,9 +8,9 @@
 
 #include "test.h"
 
-#define SECONDS 60 /* on a machine with much else to do; else two */
+#define SECONDS 60 /* on a heavily loaded machine; otherwise two */
 
-/* With what it leads to; and without it the same bounds hold nothing wrong. */
+/* With the harm that follows; without the variant the same bounds find nothing. */
 static void finds(const char *name, const char *harm)
 {
 	const struct model_plant *plant = model_plant(name);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * Deadlines of calls in progress, in virtual time: each call ends by its wait plus one command
- * timeout, and nothing but lk__core_tick() is called for it. */
+ * Deadlines of calls in progress, in virtual time: each call ends within its wait plus one command
+ * timeout, driven by lk__core_tick() alone. */
 #include "core/query.h"
 #include "fixture.h"
 
@@ -15,7 +15,7 @@ static void start_timed(void)
 	b->core.server = "one:6379";
 }
 
-/* The op is not done a moment before that time, and is done then. */
+/* The op is not done just before that time, and is done then. */
 static void assert_ends_at(struct virt_client *client, const struct lk__op *op, int64_t ms,
                            lk_err err)
 {
@@ -78,7 +78,7 @@ TEST(wait_gives_up_at_its_end_and_the_store_confirms_it)
 	end();
 }
 
-/* b's leave is not answered for so long: its wait ends, and then the leave is answered. */
+/* b's leave gets no answer until its wait has ended; then the answer arrives. */
 static void end_unconfirmed(struct lk__op *op, struct virt_call *leave, int64_t ms)
 {
 	assert_ends_at(b, op, ms, LK_EUNKNOWN);
@@ -118,7 +118,7 @@ TEST(cancelled_wait_has_one_timeout_for_its_end)
 	end_unconfirmed(op, &leave, TIMEOUT_MS);
 }
 
-/* The wait is over, and being ended: a cancellation gives it no more time. */
+/* The wait is over and its leave is pending: a cancellation does not extend it. */
 TEST(cancellation_does_not_put_off_an_end)
 {
 	struct virt_call leave;
@@ -187,7 +187,7 @@ TEST(calls_without_a_link_end_in_time)
 	end();
 }
 
-/* Of one place: each ends in its own time, and the others go on. */
+/* In one queue: each ends in its own time, and the others continue. */
 TEST(waits_in_one_line_end_in_the_order_of_their_deadlines)
 {
 	static const int64_t limits[] = {3000, 1000, 2000};
@@ -213,7 +213,7 @@ TEST(waits_in_one_line_end_in_the_order_of_their_deadlines)
 	end();
 }
 
-/* The thread of a call wakes for its end: a background thread has no timer for it. */
+/* The calling thread wakes for its own deadline: the background thread has no timer for it. */
 TEST(deadline_is_not_among_the_core_s_own_timers)
 {
 	struct lk__op *op;

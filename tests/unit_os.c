@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * The operating system's part: clock, descriptors to poll, threads and their serials, and what a
- * forked child keeps. */
+ * The operating system's part: clock, file descriptors for poll, threads and their serial numbers,
+ * and descriptors in a forked child. */
 #include "net/fork.h"
 #include "base/os.h"
 #include "process.h"
@@ -92,7 +92,7 @@ TEST(timer_is_readable_at_its_time)
 	ck_assert_int_ge(lk__now_ns(), when);
 	lk__timer_drain(fd);
 	ck_assert(!readable(fd));
-	lk__timer_set(fd, 1); /* the past */
+	lk__timer_set(fd, 1); /* a time in the past */
 	ck_assert(readable(fd));
 	lk__timer_set(fd, -5);
 	ck_assert(readable(fd));
@@ -291,7 +291,7 @@ TEST(thread_serial_is_never_used_again)
 		ck_assert(!pthread_join(thread, &result));
 		ck_assert_ptr_nonnull(result);
 		ck_assert_uint_gt(serials[i], i ? serials[i - 1] : mine);
-		/* Joined: its end has been told. */
+		/* Joined: its end has been reported. */
 		ck_assert_int_eq(ended_count, i + 1);
 		ck_assert_uint_eq(ended[i], serials[i]);
 	}
@@ -315,7 +315,7 @@ static void call_late(void *arg)
 {
 	uint64_t *count = arg;
 
-	/* The first round of destructors may come before the library's own: go on to the next. */
+	/* The first round of destructors may run before the library's own: continue in the next. */
 	if (++*count < 2)
 		pthread_setspecific(late_key, arg);
 	else
@@ -352,7 +352,7 @@ TEST(process_knows_its_names)
 	lk__user_name(user, sizeof(user));
 	lk__program_name(program, sizeof(program));
 	ck_assert_int_eq(shell("[ \"$(uname -n)\" = '%s' ]", host), 0);
-	/* A user without a name, as in many containers, has "". */
+	/* A user without a name, as in many containers, gets "". */
 	ck_assert_int_eq(shell("[ \"$(name=$(id -un 2>/dev/null) && echo $name)\" = '%s' ]", user),
 	                 0);
 	ck_assert_str_eq(program, "unit_os");
@@ -362,7 +362,7 @@ TEST(process_knows_its_names)
 
 /* ---- Fork --------------------------------------------------------------------------------- */
 
-/* What the child finds, as its exit status: bit by bit, 0 = all as it should be. */
+/* The child's findings as its exit status: one bit each, 0 = all correct. */
 static int in_child(bool (*fn)(void *), void *arg)
 {
 	int status;
@@ -414,7 +414,8 @@ TEST(child_has_no_socket_of_its_parent)
 	for (int i = 0; i < 50; i++)
 		ck_assert(is_open(fds[i]));
 	ck_assert_uint_eq(lk__fork_generation(), 0);
-	/* Those that were closed are not closed again: here the number is somebody else's. */
+	/* Descriptors closed before are not closed again: the number may belong to other code by
+	 * now. */
 	for (int i = 0; i < 50; i++)
 		lk__fork_close(fds[i]);
 	ck_assert_int_eq(dup2(0, fds[0]), fds[0]);
@@ -435,7 +436,7 @@ static bool child_opens_its_own(void *arg)
 	int fd = lk__fork_socket(AF_UNIX, SOCK_STREAM, 0);
 	bool good = fd >= 0 && lk__fork_generation() == 1;
 
-	/* The number is free again, so it is likely the same: then it is the child's own. */
+	/* The number is free again, so likely the same: then it is the child's own. */
 	if (fd != *parents)
 		lk__fork_close(*parents);
 	good = good && is_open(fd) && in_child(grandchild_counts, NULL) == 0 && is_open(fd);
@@ -473,13 +474,13 @@ static bool no_sockets(void *arg)
 	return proc_socket_count(0) == 0;
 }
 
-/* Whenever the fork happens, the child has no socket that is not in the table. */
+/* At any moment of a fork, the child has no socket outside the table. */
 TEST(child_has_no_socket_made_meanwhile)
 {
 	pthread_t threads[2];
 
 	NEEDS_PROC;
-	/* Check may have one of its own. */
+	/* The Check library may have one of its own. */
 	ck_assert_int_eq(proc_socket_count(0), 0);
 	for (int i = 0; i < 2; i++)
 		ck_assert(!pthread_create(&threads[i], NULL, churn, threads));

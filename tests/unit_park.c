@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * Threads that sleep until they are woken, and decimal numbers: what every request uses. */
+ * Threads that sleep until they are woken, and decimal numbers: every request uses both. */
 #include "base/os.h"
 #include "process.h"
 #include "test.h"
@@ -114,7 +114,7 @@ TEST(more_threads_are_woken_than_can_be_noted)
 		end(&sleepers[i]);
 }
 
-/* For a wait on something else, which gives the mutex up by itself. */
+/* For a wait that releases the mutex itself. */
 TEST(noted_wake_can_be_done_with_the_mutex_held)
 {
 	struct sleeper sleeper;
@@ -130,7 +130,7 @@ TEST(noted_wake_can_be_done_with_the_mutex_held)
 	end(&sleeper);
 }
 
-/* It was woken between its last look, under the mutex, and its sleep. */
+/* It was woken after its last check under the mutex, and before its sleep. */
 TEST(wake_that_comes_before_the_sleep_is_not_lost)
 {
 	struct sleeper sleeper;
@@ -162,7 +162,7 @@ static void *sleep_until_dismissed(void *arg)
 	return NULL;
 }
 
-/* It comes back while the mutex is held. */
+/* It returns while the mutex is held. */
 TEST(dismissed_thread_needs_no_mutex)
 {
 	struct sleeper sleeper = {0};
@@ -176,7 +176,7 @@ TEST(dismissed_thread_needs_no_mutex)
 	ck_assert(!lk__park_claim(&sleeper.park));
 	if (claimed)
 		lk__park_dismiss(&sleeper.park, &wakes);
-	else /* threads of this system cannot do without it */
+	else /* threads on this system need the mutex */
 		lk__park_wake(&sleeper.park, &wakes);
 	lk__wakes_now(&wakes);
 	end(&sleeper);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * The pages agree with the sources: their tables of errors and counters list what the header
+ * The documents agree with the sources: their tables of errors and counters list what the header
  * declares, code that tests/readme does not run is quoted from a tested file, and each link has a
  * target. */
 #include "test.h"
@@ -43,7 +43,7 @@ static int count(const char *text, const char *words)
 	return found;
 }
 
-/* The next block of that language from *at on: cut off and *at set behind it; NULL if none. */
+/* Cut off the next block of that language from *at on, and set *at behind it; NULL if none. */
 static char *next_block(char **at, const char *opening)
 {
 	char *start = strstr(*at, opening), *end;
@@ -118,7 +118,7 @@ TEST(fence_page_quotes_tested_statements)
 	ck_assert_int_eq(statements, 2);
 }
 
-/* A heading becomes an anchor: in lower case, without punctuation, with dashes for spaces. */
+/* Find a heading by its anchor: lower case, no punctuation, dashes for spaces. */
 static bool has_anchor(const char *text, const char *anchor, size_t len)
 {
 	for (const char *at = text; (at = strstr(at, "\n#")); at++) {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * The codec against honest, broken and hostile peers (V8).  Nothing here needs a server. */
+ * The codec against correct, broken and hostile peers (V8).  No test needs a server. */
 #include "redis/resp.h"
 
 #include "process.h"
@@ -17,7 +17,7 @@
 
 /* ---- Helpers ------------------------------------------------------------------------------ */
 
-/* A reply as text, in a notation of its own: +ok -error :1 "string" nil [a,b]. */
+/* Print a reply as text, in a notation of its own: +ok -error :1 "string" nil [a,b]. */
 static void print(FILE *out, const struct lk__resp *resp)
 {
 	switch (resp->type) {
@@ -51,7 +51,7 @@ static void print(FILE *out, const struct lk__resp *resp)
 	}
 }
 
-/* Take what is ready; each reply's text and a space go to out. */
+/* Take the complete replies; the text of each and a space go to out. */
 static lk_err take(struct lk__resp_reader *reader, FILE *out, struct lk__why *why)
 {
 	for (;;) {
@@ -65,7 +65,7 @@ static lk_err take(struct lk__resp_reader *reader, FILE *out, struct lk__why *wh
 	}
 }
 
-/* Feed bytes in pieces of size step; the text is static.  The first error ends it. */
+/* Feed bytes in pieces of size step, up to the first error; the text is static. */
 static const char *parse(const char *bytes, size_t len, size_t step, lk_err *err,
                          struct lk__why *why)
 {
@@ -80,7 +80,7 @@ static const char *parse(const char *bytes, size_t len, size_t step, lk_err *err
 	*err = LK_OK;
 	for (size_t at = 0; at < len && !*err; at += step) {
 		size_t piece = len - at < step ? len - at : step;
-		char *copy = malloc(piece); /* so that a sanitizer sees who reads too far */
+		char *copy = malloc(piece); /* exact size, so that a sanitizer detects an overrun */
 		memcpy(copy, bytes + at, piece);
 		*err = lk__resp_feed(reader, copy, piece, why);
 		free(copy);
@@ -119,7 +119,7 @@ static uint64_t random_next(uint64_t below)
 	return random_state % below;
 }
 
-/* ---- Honest peers ------------------------------------------------------------------------- */
+/* ---- Correct peers ------------------------------------------------------------------------ */
 
 static const struct {
 	const char *bytes;
@@ -176,7 +176,7 @@ TEST(resp_cut_at_every_byte_is_no_reply_yet)
 		}
 }
 
-/* Small arrays have a short way of their own when they come in one piece. */
+/* Small arrays that come in one piece have a fast path. */
 TEST(resp_many_answers_in_one_piece_are_those_of_many_pieces)
 {
 	static const char answer[] = "*3\r\n$7\r\ngranted\r\n:17\r\n$3\r\n123\r\n";
@@ -345,7 +345,7 @@ TEST(v8_huge_string_is_not_buffered_beyond_the_bound)
 		ck_assert_int_eq(err, LK_ESERVER);
 		ck_assert_str_eq(why.text, "invalid reply: too large");
 		ck_assert_uint_le(fed, BYTES_MAX + sizeof(block));
-		/* And it stays refused. */
+		/* And it keeps refusing. */
 		ck_assert_int_eq(lk__resp_feed(reader, "+OK\r\n", 5, &why), LK_ESERVER);
 		ck_assert_int_eq(lk__resp_next(reader, &resp, &why), LK_ESERVER);
 		lk__resp_reader_free(reader);
@@ -379,7 +379,7 @@ TEST(v8_many_large_strings_are_refused_in_sum)
 
 TEST(v8_elements_are_bounded_in_sum)
 {
-	/* 150 arrays of 150: none is large, all together are. */
+	/* 150 arrays of 150: none is large, the whole is. */
 	size_t len = 0, size = 1 << 20;
 	char *bytes = malloc(size);
 
@@ -425,8 +425,8 @@ TEST(v8_resp3_is_refused)
 		expect_refused(third[i]);
 }
 
-/* Change a valid stream here and there: whatever comes of it is parsed or refused, in any slices,
- * with no other outcome and nothing leaked or overrun (that is for the sanitizers to say). */
+/* Change a valid stream at random places: in any slices, it is parsed or refused; the sanitizers
+ * detect leaks and overruns. */
 TEST_LIMIT(v8_mutated_replies_are_parsed_or_refused, 60)
 {
 	static const char interesting[] = "*$+-:\r\n0123456789\0\xff%~>_#,(";
@@ -466,7 +466,7 @@ TEST_LIMIT(v8_mutated_replies_are_parsed_or_refused, 60)
 		              lk_err_name(err));
 		refused += err != LK_OK;
 	}
-	/* A check of the check: both outcomes occur. */
+	/* Both outcomes must occur. */
 	ck_assert_int_gt(refused, MUTATIONS / 10);
 	ck_assert_int_lt(refused, MUTATIONS * 9 / 10);
 }
@@ -547,8 +547,8 @@ static void *take_one(void *arg)
 	return NULL;
 }
 
-/* The thread that adds bytes is about to give the reader's lock up: another takes a reply, and must
- * not have it while this one is here. */
+/* The thread that adds bytes is about to release the reader's mutex: another thread takes a reply,
+ * and must not get it before this call ends. */
 int pthread_mutex_unlock(pthread_mutex_t *mutex)
 {
 	int (*real)(pthread_mutex_t *) =

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * The scripts as tools/embed put them into the library: the text that is sent is the file's, and
- * its digest is the one by which the server will know it. */
+ * The scripts as tools/embed puts them into the library: the embedded text is the file's, and its
+ * digest is the one that the server computes. */
 #include "scripts.h"
 #include "test.h"
 
@@ -14,7 +14,7 @@
 
 #define INCLUDE "-- include "
 
-/* Append a file of the scripts' folder; where it includes another, that one. */
+/* Append a file of the scripts' folder, and the files that it includes. */
 static size_t read_script(const char *name, char *text, size_t len)
 {
 	char path[200], line[1000];
@@ -45,7 +45,7 @@ static void read_file(const struct lk__script *script, char text[TEXT_MAX])
 	read_script(name, text, 0);
 }
 
-/* What a line says besides indentation. */
+/* The line without its indentation. */
 static const char *words(const char *line)
 {
 	return line + strspn(line, " \t");

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * What the scripts of a semaphore owe to who acquires, keeps, releases and waits. */
+ * The contract of a semaphore's scripts with clients that acquire, renew, release and wait. */
 #include "contract_semaphore.h"
 
 #include <stdio.h>
@@ -77,7 +77,7 @@ TEST(queue_is_in_order_of_arrival)
 	SAYS("kind 1:semaphore capacity 2 used 2 ttl 60000 1:b:n1:2000:r:2 2 1700000000000000 2000 "
 	     "head 1:a:n1:1000:r:1 head_us 1700000000100000 told_us 1700000000100000",
 	     "HGETALL", STATE);
-	/* An old arrival is kept, or comes back. */
+	/* An old arrival is kept, or restored. */
 	SAYS("queued 1600000000000000 0 1900 0", "semaphore_ask", E, "1", "1600000000000000",
 	     "lk:c:0:", "2", "60000", "7000", "21000");
 	SAYS("1:e:n1:2000:r:1 1600000000000000 1:a:n1:1000:r:1 1700000000000000", ALL_QUEUE);
@@ -331,7 +331,7 @@ TEST(head_is_told_of_permits_that_run_out)
 	SAYS("left 0 0 0 | b again 1:b:n1:2000:r:2 4800", LEAVE(""));
 	SAYS("1:b:n1:2000:r:2 1700000000100000 1700000003200000", "HMGET", STATE, "head", "head_us",
 	     "told_us");
-	/* A clock that stepped back: as if it had come now. */
+	/* The clock stepped back: as if it had arrived now. */
 	contract_at(-50000);
 	SAYS("left 0 0 0 | b again 1:b:n1:2000:r:2 58000", LEAVE(""));
 	SAYS("1:b:n1:2000:r:2 1699999950000000 1699999950000000", "HMGET", STATE, "head", "head_us",
@@ -370,7 +370,7 @@ TEST(keys_live_as_long_as_the_longest_lease)
 	SAYS("left 1 0 1", LEAVE(A));
 	SAYS("left 1 0 1", LEAVE("1:z:n1:90000:r:1"));
 	SAYS("60000", "PTTL", STATE);
-	/* Ends that nobody's hold has are none. */
+	/* Ends without a hold do not count. */
 	SAYS("granted 1700000000000004 1699999980000000 0 0", ASK("1:z:n1:90000:r:1"));
 	SAYS("1", "DEL", STATE);
 	SAYS("granted 1700000000000005 1699999980000000 0 0", ASK(A));
@@ -419,7 +419,7 @@ TEST(grant_that_is_never_released_counts_from_its_time_on)
 	contract_at(400);
 	SAYS("granted 1700000000000000 1700000000400000 0 0", ASK(N));
 	SAYS("1:n:n1:8000:n:1 1700000008000000", ALL_ENDS);
-	/* The next one is told when it runs out. */
+	/* The next waiter learns when the lease ends. */
 	SAYS("queued 1700000000400000 0 7600 0", ASK(B));
 	contract_at(8000);
 	SAYS("granted 1700000008000000 1700000008000000 0 0", ASK(B));
@@ -433,7 +433,7 @@ TEST(grant_that_was_used_stays_and_its_ticket_leaves)
 	SAYS("left 1 0 1", USED_LEAVE(N, "1700000000000000"));
 	SAYS("1:n:n1:8000:n:1 1700000008000000", ALL_ENDS);
 	SAYS("1", "HGET", STATE, "used");
-	/* One that was granted after it was not used. */
+	/* A hold that was granted after it was not used. */
 	SAYS("left 1 0 1", USED_LEAVE(N, "1699999999000000"));
 	SAYS("0", "HGET", STATE, "used");
 	SAYS("", ALL_ENDS);
@@ -467,7 +467,7 @@ TEST(clock_that_stepped_back_shortens_what_is_never_released)
 	contract_stop();
 }
 
-/* A queue of such tickets is a semaphore's, also while there is no other key. */
+/* A queue of such tickets makes the name a semaphore, also without any other key. */
 TEST(tickets_that_are_never_released_are_a_semaphores)
 {
 	contract_start();

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * What the scripts of a semaphore owe to operators, and what they do with a store that is damaged,
- * full, or in other hands. */
+ * The contract of a semaphore's scripts with operators, and their behaviour in a store that is
+ * damaged or full, or whose keys are foreign. */
 #include "contract_semaphore.h"
 
 #include <stdio.h>
@@ -100,7 +100,7 @@ TEST(half_of_it_lost_counts_as_nothing_held)
 	SAYS("1", "DEL", ENDS);
 	SAYS("left 0 0 1", LEAVE(""));
 	SAYS("kind 1:semaphore capacity 2 used 0 ttl 60000", "HGETALL", STATE);
-	/* The other half: whose end is known and nothing else. */
+	/* The other half: only its end is left. */
 	SAYS("granted 1700000000000003 1700000000000000 0 0", ASK(B));
 	SAYS("1", "DEL", STATE);
 	SAYS("granted 1700000000000004 1700000000000000 0 0", ASK(C));
@@ -257,7 +257,7 @@ TEST(own_lease_that_is_over_is_not_counted_twice)
 	}
 	SAYS("0", "HSET", STATE, "used", "40");
 	contract_at(2000);
-	/* Not among the first 32, by its bytes. */
+	/* By its bytes, not among the first 32. */
 	SAYS("granted 1700000002000000 1700000002000000 0 1", ASK("1:a:n9:1000:r:1"));
 	SAYS("8", "HGET", STATE, "used");
 	contract_stop();
@@ -314,7 +314,7 @@ TEST(full_server_answers_who_only_tries)
 	contract_stop();
 }
 
-/* The message goes out when nothing can refuse the grant any more. */
+/* The message is sent once no error can undo the grant. */
 TEST(full_server_serves_after_a_resize)
 {
 	contract_start();
@@ -357,7 +357,7 @@ TEST(head_behind_short_grants_is_told_when_to_ask)
 	contract_stop();
 }
 
-/* A hand has meddled: an answer all the same, in numbers that a client can read. */
+/* After manual changes: an answer all the same, with numbers that a client can read. */
 TEST(places_and_ends_beyond_all_numbers)
 {
 	contract_start();

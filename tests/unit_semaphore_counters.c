@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * What a client counts of its permits, in virtual time: each story with its exact numbers.  No
+ * The counters of a client's permits, in virtual time: each scenario with its exact numbers.  No
  * thread, no socket, no clock. */
 #include "permits_fixture.h"
 
@@ -28,7 +28,7 @@ TEST(permits_of_one_call_are_one_acquisition)
 	end();
 }
 
-/* What is given back in parts is one hold. */
+/* Permits that are released in parts count as one hold. */
 TEST(hold_ends_with_its_last_permit)
 {
 	struct lk__op *waiter;
@@ -64,14 +64,13 @@ TEST(permits_that_are_nobodys_make_no_hold)
 	COUNT(a, waited, 1);
 	COUNT(a, by_message, 0);
 	permits_pass(&w, 1200);
-	permits_resize(&w, "s", 1); /* takes out what is over */
+	permits_resize(&w, "s", 1); /* removes expired holds */
 	COUNT(a, lost[0], 0);
 	COUNT(a, holds, 0);
 	end();
 }
 
-/* Waiting for more than there is ends with an error that is none of those with a count of its own.
- */
+/* Waiting for more permits than there are ends with an error that has no counter of its own. */
 TEST(too_large_a_wait_has_failed)
 {
 	struct lk__op *waiter;
@@ -93,7 +92,7 @@ TEST(broken_permits_are_counted_once)
 
 	start(3, 3000);
 	held = hold(a, pa, 3);
-	/* Some are being given back when the store loses the hold. */
+	/* A partial release is in flight when the store loses the hold. */
 	part = permits_release_some(a, pa, held, 1);
 	call = take(a, LK__SHRINK);
 	permits_look(&w, "s", &view);

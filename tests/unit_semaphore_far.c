@@ -1,20 +1,20 @@
 /* SPDX-License-Identifier: MIT
  * A rate whose clients are near and far, in virtual time: a client whose round trip is as long as
- * the window, or longer, gets its turns, and uses up no turn of another one. */
+ * the window, or longer, gets its share, and wastes no share of another one. */
 #include "permits_fixture.h"
 
 #include <stdio.h>
 
 #define GRANTS_MAX 1000
-#define CALLS_MAX 8 /* of a client, under way */
+#define CALLS_MAX 8 /* of a client, in flight */
 #define SIDES 4
 #define RUN_MS 4000
 #define WINDOW_MS 100
-/* Grants of one microsecond have fences that follow each other. */
+/* Grants within one microsecond have consecutive fences. */
 #define FENCE_SLACK_US 100
 
-/* A client whose requests, answers and messages take so long each way.  It wants one permit after
- * the other, each to be never released. */
+/* A client whose requests, answers and messages take so long each way.  It acquires one permit
+ * after the other, none of them to be released. */
 struct side {
 	struct permits_client *client;
 	struct lk__wait_queue *queue;
@@ -30,7 +30,7 @@ struct side {
 
 static struct side sides[SIDES];
 
-/* What the store has granted, and which of it callers got: fences. */
+/* Fences of the store's grants, and of those that callers received. */
 static uint64_t given[GRANTS_MAX], used_up[GRANTS_MAX];
 static int given_count, used_count;
 
@@ -41,7 +41,7 @@ static bool is_in(const uint64_t *fences, int count, uint64_t fence)
 	return count > 0;
 }
 
-/* After each script. */
+/* Record new grants of the store, after each script. */
 static void note_given(void)
 {
 	permits_look(&w, "s", &view);
@@ -53,7 +53,7 @@ static void note_given(void)
 	}
 }
 
-/* A success is one grant of the store, and no other success is that one. */
+/* A success is one grant of the store, which no other success has. */
 static void note_used(struct side *side)
 {
 	if (!side->waiter || side->waiter->why.err)
@@ -64,7 +64,7 @@ static void note_used(struct side *side)
 	side->granted++;
 }
 
-/* In no window, by the time of the grant, which is its fence, are there more than the capacity. */
+/* No window, by the time of the grant, which is its fence, has more grants than the capacity. */
 static void assert_exact(uint32_t capacity)
 {
 	for (int i = 0; i < used_count; i++) {
@@ -76,7 +76,7 @@ static void assert_exact(uint32_t capacity)
 	}
 }
 
-/* ---- A network with distances ------------------------------------------------------------- */
+/* ---- A network with delays ---------------------------------------------------------------- */
 
 static void run_calls(struct side *side)
 {
@@ -96,7 +96,7 @@ static void run_calls(struct side *side)
 	}
 }
 
-/* All that this client does at this moment. */
+/* All actions of this client at this moment. */
 static void live(struct side *side)
 {
 	struct permits_client *client = side->client;
@@ -118,8 +118,8 @@ static void live(struct side *side)
 		;
 }
 
-/* The first two are near, the others so far away each way.  All take what they can get for RUN_MS;
- * then they give up, and time passes until nothing is left. */
+/* The first two are near, the others that far each way.  All acquire as fast as they can for
+ * RUN_MS; then they give up, and time passes until nothing is left. */
 static void take_near_and_far(uint32_t capacity, int64_t far_ms)
 {
 	int64_t end_ns;
@@ -148,12 +148,12 @@ static void take_near_and_far(uint32_t capacity, int64_t far_ms)
 	       "%d\n",
 	       (long long)far_ms * 2, WINDOW_MS, used_count, given_count, sides[0].granted,
 	       sides[1].granted, sides[2].granted, sides[3].granted);
-	permits_resize(&w, "s", capacity); /* takes out what is over */
+	permits_resize(&w, "s", capacity); /* removes expired holds */
 	end();
 }
 
-/* Nine tenths of what the rate allows, of which each far client has so much at least; and next to
- * no turn was used up by a grant that no caller got. */
+/* The callers got nine tenths of the permitted rate, each far client at least its share; and almost
+ * no grant was wasted without reaching a caller. */
 static void assert_used(int capacity, int far_least)
 {
 	ck_assert_int_ge(used_count, RUN_MS / WINDOW_MS * capacity * 9 / 10);

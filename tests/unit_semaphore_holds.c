@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
- * Holds of permits in virtual time: giving back some or all, extending, losing; what becomes of the
- * permits of the dead. */
+ * Holds of permits in virtual time: partial and full release, extension, loss; and the permits of
+ * dead holders. */
 #include "permits_fixture.h"
 
-/* Permits that the store has for a hold, 0 = it knows no such hold. */
+/* The store's permits for a hold, 0 = no such hold. */
 static uint32_t stored(uint64_t fence)
 {
 	permits_look(&w, "s", &view);
@@ -13,7 +13,7 @@ static uint32_t stored(uint64_t fence)
 	return 0;
 }
 
-/* ---- Giving back some --------------------------------------------------------------------- */
+/* ---- Partial release ---------------------------------------------------------------------- */
 
 TEST(partial_release_lets_those_in_who_fit)
 {
@@ -93,7 +93,7 @@ TEST(partial_release_that_was_never_sent_is_sent_when_the_link_is_back)
 	struct lk__op *some;
 	uint64_t fence;
 
-	start_fixed(5, 10000); /* which would else have nothing to send */
+	start_fixed(5, 10000); /* otherwise it would have nothing to send */
 	fence = hold(a, pa, 4);
 	permits_link_down(a, LK_ECONN);
 	some = permits_release_some(a, pa, fence, 3);
@@ -156,7 +156,7 @@ TEST(partial_release_that_comes_late_gives_nothing_back_again)
 	start(5, 10000);
 	fence = hold(a, pa, 5);
 	permits_release_some(a, pa, fence, 1);
-	late = take(a, LK__SHRINK); /* on its way for long */
+	late = take(a, LK__SHRINK); /* delayed in the network */
 	permits_link_down(a, LK_EUNKNOWN);
 	permits_link_up(a);
 	permits_settle(&w);
@@ -379,7 +379,7 @@ TEST(permits_of_a_dead_process_come_back_when_its_lease_ends)
 	hold(a, pa, 3);
 	start_ns = w.now_ns;
 	waiter = wait_for(b, pb, 2);
-	/* It dies: nothing of it is heard or sent any more. */
+	/* It dies: it receives and sends nothing any more. */
 	a->subscribed = false;
 	a->session.state = LK__SESSION_DOWN;
 	while (!waiter->done && w.now_ns - start_ns < 60000 * PERMITS_MS)
@@ -413,7 +413,7 @@ TEST(permits_of_many_dead_holders_come_back_in_bounded_runs)
 	end();
 }
 
-/* Its old hold is over, and there are more of those than one run reclaims. */
+/* Its old hold is over, among more expired holds than one run reclaims. */
 TEST(ask_of_a_ticket_whose_hold_is_over_counts_once)
 {
 	struct permits_call last = {0};
@@ -486,7 +486,7 @@ static void evict(const char *suffix)
 	start(3, 10000);
 	first = hold(a, pa, 2);
 	lua_store_text(w.store, "DEL", permits_key("s", suffix), NULL);
-	second = hold(b, pb, 3); /* it has forgotten who holds */
+	second = hold(b, pb, 3); /* the store has lost its holds */
 	ck_assert_int_eq(used(), 3);
 	ck_assert_uint_gt(second, first);
 	permits_pass(&w, 5000);

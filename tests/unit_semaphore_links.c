@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: MIT
- * Links of clients of a semaphore that break at every point there is, in virtual time: between any
- * two steps of the network, what was under way being lost.  Nobody may see more of it than a delay.
- */
+ * Links of a semaphore's clients that break at every possible point, in virtual time: between any
+ * two steps of the network, losing what is in flight.  Callers must notice no more than a delay. */
 #include "permits_fixture.h"
 
 static struct permits_client *victim;
 static int points, cut_at;
 
-/* One more step was made; when it is that one, the link breaks, and is back a little later. */
+/* Count one more step; at the chosen one, break the link, and restore it a little later. */
 static bool cut(const struct permits_client *client)
 {
 	if (client != victim || ++points != cut_at)
@@ -18,7 +17,7 @@ static bool cut(const struct permits_client *client)
 	return true;
 }
 
-/* The client's next request on its way there and back. */
+/* Send, execute and answer the client's next request. */
 static bool send_one(struct permits_client *client)
 {
 	struct permits_call call;
@@ -56,7 +55,7 @@ static void pump(void)
 	}
 }
 
-/* Until it is done, or should have been. */
+/* Run until it is done, or overdue. */
 static void finish(const struct lk__op *waiter, lk_err err)
 {
 	pump();
@@ -129,7 +128,8 @@ TEST(link_may_break_at_every_point_with_fixed_leases)
 	cut_everywhere(true, 0);
 }
 
-/* Permits that are nobody's: wherever the link breaks, they are granted once and last. */
+/* Permits that cannot be released: wherever the link breaks, they are granted once and stay
+ * granted. */
 TEST(link_may_break_at_every_point_of_a_forgotten_grant)
 {
 	victim = a;

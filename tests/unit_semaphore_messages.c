@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT
- * Messages to those who wait for permits, in virtual time: grants that come early, late, twice or
- * from nowhere, and their claims; "again"; answers in every order with them. */
+ * Messages to waiters for permits, in virtual time: grants that come early, late, twice or unasked,
+ * and their claims; "again"; in every order with answers. */
 #include "permits_fixture.h"
 
 #include <stdio.h>
 
-/* a holds all, b waits: then a leaves, and the grant is on its way to b. */
+/* a holds all, b waits: then a leaves, and the grant to b is in flight. */
 static struct lk__op *grant_under_way(void)
 {
 	struct lk__op *waiter;
@@ -18,7 +18,7 @@ static struct lk__op *grant_under_way(void)
 	return waiter;
 }
 
-/* The same bytes once more, with one word after the ticket replaced, NULL = as they are. */
+/* Deliver the same bytes again, with one word after the ticket replaced, NULL = unchanged. */
 static void hear_again(const struct permits_message *copy, const char *fence)
 {
 	struct permits_message *message = &b->inbox[b->inbox_count++];
@@ -51,7 +51,7 @@ TEST(grant_may_overtake_the_answer_to_its_ask)
 	step(a, LK__LEAVE);
 	ck_assert(permits_hear(b));
 	assert_done(waiter, LK_OK);
-	permits_answer(b, &ask); /* "queued", long ago */
+	permits_answer(b, &ask); /* the old "queued" */
 	permits_pass(&w, 20000);
 	ck_assert_int_eq(permits_state(b, pb, waiter->fence), LK_STATE_HELD);
 	release(b, pb, waiter->fence);
@@ -94,7 +94,7 @@ TEST(second_grant_of_a_hold_changes_nothing)
 	ck_assert_uint_eq(permits_count(pb, waiter->fence), 1);
 	assert_no_request(b);
 	release(b, pb, waiter->fence);
-	/* Nor is it one for who comes later. */
+	/* Nor does it grant a later wait. */
 	waiter = permits_acquire(b, pb, 1);
 	hear_again(&grant, NULL);
 	assert_waits(waiter);
@@ -158,7 +158,7 @@ TEST(fixed_lease_is_claimed_to_last_its_whole_length)
 	start_fixed(2, 2000);
 	fence = hold(a, pa, 2);
 	waiter = wait_for(b, pb, 1);
-	later(900); /* the grant is no short one */
+	later(900); /* the grant is not a short one */
 	permits_release(a, pa, fence);
 	step(a, LK__LEAVE);
 	ck_assert(permits_hear(b));
@@ -182,7 +182,7 @@ TEST(short_grant_that_nobody_claims_goes_on)
 	wait_for(b, pb, 2);
 	next = wait_for(c, pc, 1);
 	permits_pass(&w, 4000);
-	b->session.state = LK__SESSION_DOWN; /* it is stopped, and counts as one who hears */
+	b->session.state = LK__SESSION_DOWN; /* it is stopped, but still counts as a receiver */
 	permits_release(a, pa, fence);
 	step(a, LK__LEAVE);
 	granted_ns = w.now_ns;
@@ -190,7 +190,7 @@ TEST(short_grant_that_nobody_claims_goes_on)
 		permits_pass(&w, 10);
 	assert_done(next, LK_OK);
 	ck_assert_int_ge(w.now_ns - granted_ns, 3000 * PERMITS_MS);
-	ck_assert_int_le(w.now_ns - granted_ns, 13100 * PERMITS_MS); /* a re-ask later */
+	ck_assert_int_le(w.now_ns - granted_ns, 13100 * PERMITS_MS); /* one repeated ask later */
 	lk__core_close(&b->core, w.now_ns);
 	permits_link_down(b, LK_ECONN);
 	permits_link_up(b);
@@ -207,7 +207,7 @@ TEST(grant_and_granted_answer_are_one_hold)
 
 	start(2, 10000);
 	waiter = grant_under_way();
-	/* A re-ask overtakes the message. */
+	/* A repeated ask overtakes the message. */
 	ticket = b->core.all_tickets;
 	ticket->next_ns = w.now_ns;
 	lk__ticket_pursue(&b->core, w.now_ns, ticket);
@@ -258,7 +258,7 @@ TEST(granted_answer_revives_no_hold_that_lapsed)
 	ask = take(b, LK__ASK);
 	ck_assert(permits_hear(b));
 	assert_done(waiter, LK_OK);
-	permits_execute(b, &ask); /* the store counts anew */
+	permits_execute(b, &ask); /* the store restarts the lease */
 	later(500);
 	permits_answer(b, &ask);
 	ck_assert_int_eq(permits_state(b, pb, waiter->fence), LK_STATE_LOST);
@@ -275,7 +275,7 @@ TEST(lost_grant_is_found_by_the_next_ask)
 	waiter = grant_under_way();
 	b->inbox_count = 0;
 	permits_pass(&w, 10500);
-	/* The store had kept it for its lease, and it asked within. */
+	/* The store had kept it for its lease, and the ask came within. */
 	assert_done(waiter, LK_OK);
 	ck_assert_int_eq(used(), 1);
 	release(b, pb, waiter->fence);
@@ -300,7 +300,8 @@ TEST(broken_while_the_grant_is_on_its_way_asks_again)
 	end();
 }
 
-/* The head was told a late time; before that its wish became impossible, and it is told so. */
+/* The head received a late time; before that its request became impossible, and "again" reports
+ * this. */
 TEST(again_may_come_before_the_answer_to_its_ask)
 {
 	struct lk__op *waiter;

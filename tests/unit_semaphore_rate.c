@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: MIT
- * Permits that are nobody's to release, in virtual time: they make a rate that is exact in every
- * window; and capacities that change. */
+ * Permits that cannot be released, in virtual time: their rate is exact in every window; and
+ * changes of capacity. */
 #include "permits_fixture.h"
 
 #define GRANTS_MAX 2000
 
-/* Whoever has got a permit, and when the store began to count it. */
+/* The callers that received a permit, and when the store began to count it. */
 static struct {
 	int64_t at_us;
 	uint32_t permits;
 } grants[GRANTS_MAX];
 static int grant_count;
 
-/* In no window as long as the lease are there more than the capacity. */
+/* No window as long as the lease has more grants than the capacity. */
 static void assert_exact(int64_t lease_ms, uint32_t capacity)
 {
 	for (int i = 0; i < grant_count; i++) {
@@ -25,7 +25,7 @@ static void assert_exact(int64_t lease_ms, uint32_t capacity)
 	}
 }
 
-/* A grant that was just told: the store counts it since the beginning of its lease. */
+/* A grant that was just received: the store counts it from the beginning of its lease. */
 static void note(const struct lk__op *waiter)
 {
 	permits_look(&w, "s", &view);
@@ -40,7 +40,7 @@ static void note(const struct lk__op *waiter)
 	ck_abort_msg("the store does not know the grant");
 }
 
-/* A client takes permits for ever, one wait after the other; each grant is noted. */
+/* A client acquires permits for ever, one wait after the other; each grant is recorded. */
 struct taker {
 	struct permits_client *client;
 	struct lk__wait_queue *queue;
@@ -83,15 +83,15 @@ TEST(rate_is_exact_and_used_up)
 	takers[2] = (struct taker){c, pc, NULL, 1};
 	take_for(takers, 3, 20000);
 	assert_exact(1000, 5);
-	/* Nearly all of them were taken: each taker is there when its own run out. */
+	/* Nearly all permits were used: each client asks again when its own expires. */
 	ck_assert_int_ge(grant_count, 20 * 3);
-	permits_resize(&w, "s", 5); /* whoever comes by reclaims */
+	permits_resize(&w, "s", 5); /* any request reclaims */
 	end();
 }
 
 static int64_t slow_ns(struct permits_world *world)
 {
-	return world->now_ns % 7 * 50 * PERMITS_MS; /* now and then past the claim's time */
+	return world->now_ns % 7 * 50 * PERMITS_MS; /* sometimes past the claim window */
 }
 
 TEST(rate_is_exact_when_messages_are_slow)
@@ -122,7 +122,7 @@ TEST(forgotten_permits_send_nothing_and_no_end_takes_them)
 	assert_no_request(a);
 	ck_assert_ptr_null(a->core.all_tickets);
 	ck_assert_ptr_null(a->core.all_holds);
-	/* Neither the end of the handle nor that of the client gives them back. */
+	/* Neither the end of the handle nor that of the client releases them. */
 	lk__core_drop(&a->core, w.now_ns, pa->name, a);
 	lk__core_close(&a->core, w.now_ns);
 	permits_settle(&w);
@@ -138,7 +138,7 @@ TEST(forgotten_permits_send_nothing_and_no_end_takes_them)
 	end();
 }
 
-/* A waiter of b that has waited for longer than the claim window is granted by a's release. */
+/* b's wait is older than the claim window when a's release grants it. */
 static struct lk__op *granted_when_old(struct lk__op *(*wait)(struct permits_client *,
                                                               struct lk__wait_queue *, uint32_t))
 {
@@ -174,8 +174,8 @@ TEST(grant_that_is_never_released_is_whole_and_needs_no_claim)
 	end();
 }
 
-/* The same with permits that the caller may release: the caller would learn of a hold that ends at
- * half of its lease. */
+/* The same with permits that the caller may release: the caller would otherwise have a hold that
+ * ends at half of its lease. */
 TEST(short_grant_of_a_fixed_lease_is_claimed_for_its_whole_length)
 {
 	struct lk__op *waiter = granted_when_old(permits_acquire);
@@ -192,12 +192,12 @@ TEST(short_grant_of_a_fixed_lease_is_claimed_for_its_whole_length)
 	end();
 }
 
-/* A dead waiter that looks alive costs one turn, and the next one is served then. */
+/* A dead waiter that seems alive costs one turn; then the next waiter is granted. */
 TEST(dead_waiter_for_a_rate_costs_one_turn)
 {
 	struct lk__op *waiter = granted_when_old(permits_forget), *next;
 
-	permits_link_down(b, LK_ECONN); /* it never hears of it */
+	permits_link_down(b, LK_ECONN); /* it never receives the message */
 	next = permits_forget(c, pc, 2);
 	permits_settle(&w);
 	assert_waits(next);
@@ -235,14 +235,14 @@ TEST(grant_that_is_heard_of_late_is_a_grant)
 	end();
 }
 
-/* An ask is in flight as the message comes, and runs when the grant is over: the second grant is
- * given back, and no ticket is left in the queue. */
+/* An ask is in flight when the message comes, and runs when the grant is over: the second grant is
+ * left, and no ticket stays in the queue. */
 TEST(ask_that_is_run_after_a_grant_that_was_used_leaves_nothing)
 {
 	struct lk__op *waiter = granted_when_old(permits_forget);
 	struct permits_call ask;
 
-	later(210); /* a's permits would have run out by now */
+	later(210); /* a's permits would have expired by now */
 	tick(b);
 	ask = take(b, LK__ASK);
 	ck_assert(permits_hear(b));
@@ -256,7 +256,7 @@ TEST(ask_that_is_run_after_a_grant_that_was_used_leaves_nothing)
 	end();
 }
 
-/* The same, and others hold the permits then. */
+/* The same, while other clients hold the permits. */
 TEST(ask_that_is_run_after_a_grant_that_was_used_is_not_queued)
 {
 	struct lk__op *waiter = granted_when_old(permits_forget), *other;
@@ -283,7 +283,7 @@ TEST(ask_that_is_run_after_a_grant_that_was_used_is_not_queued)
 	end();
 }
 
-/* The usual case: the ask runs while the grant stands, which then stays as it is. */
+/* The usual case: the ask runs while the grant exists, and does not change it. */
 TEST(ask_that_crosses_a_grant_that_was_used_changes_nothing)
 {
 	struct lk__op *waiter = granted_when_old(permits_forget);
@@ -308,7 +308,7 @@ TEST(ask_that_crosses_a_grant_that_was_used_changes_nothing)
 	end();
 }
 
-/* The message was held up while the ticket asked and was queued again. */
+/* The message was delayed while the ticket asked and was queued again. */
 TEST(message_that_is_older_than_its_lease_leaves_no_ticket_behind)
 {
 	struct lk__op *waiter = granted_when_old(permits_forget), *other;
@@ -357,7 +357,7 @@ TEST(forgotten_grant_whose_answer_is_lost_is_one_grant)
 	permits_link_up(a);
 	step(a, LK__ASK);
 	assert_done(waiter, LK_OK);
-	/* It counts from the grant on, however late it is heard of. */
+	/* It counts from the grant on, however late the client receives it. */
 	permits_look(&w, "s", &view);
 	ck_assert_int_eq(view.hold_count, 1);
 	ck_assert_int_eq(view.holds[0].end_us, end_us);
@@ -374,7 +374,7 @@ TEST(forgotten_grant_that_serves_others_needs_no_leave)
 	start_fixed(3, 1000);
 	waiter = permits_forget(a, pa, 1);
 	ask = reach(a, LK__ASK);
-	/* As if the run had had its limit. */
+	/* As if the run had reached its limit. */
 	ck_assert_mem_eq(ask.reply.data + ask.reply.len - 4, ":0\r\n", 4);
 	ask.reply.data[ask.reply.len - 3] = '1';
 	permits_answer(a, &ask);
@@ -388,7 +388,7 @@ TEST(forgotten_grant_that_serves_others_needs_no_leave)
 	end();
 }
 
-/* A permit that is in use is never left, whatever message comes for its ticket. */
+/* A permit in use is never left, whatever message comes for its ticket. */
 TEST(late_grant_leaves_no_used_permit)
 {
 	struct lk__message grant = {
@@ -400,11 +400,12 @@ TEST(late_grant_leaves_no_used_permit)
 	waiter = permits_forget(a, pa, 1);
 	ask = reach(a, LK__ASK);
 	memcpy(grant.nonce, a->core.all_tickets->nonce, LK__NONCE_SIZE);
-	ask.reply.data[ask.reply.len - 3] = '1'; /* as if the run had had its limit */
+	ask.reply.data[ask.reply.len - 3] = '1'; /* as if the run had reached its limit */
 	permits_answer(a, &ask);
 	assert_done(waiter, LK_OK);
 	grant.fence = waiter->fence;
-	/* While it serves others: before that is sent, is under way, and is to be repeated. */
+	/* While its queue grants others: before that request is sent, in flight, and to be
+	 * repeated. */
 	lk__core_message(&a->core, w.now_ns, &grant);
 	hand = take(a, LK__HAND);
 	lk__core_message(&a->core, w.now_ns, &grant);
@@ -418,7 +419,7 @@ TEST(late_grant_leaves_no_used_permit)
 	permits_answer(a, &hand);
 	assert_no_request(a);
 	ck_assert_ptr_null(a->core.all_tickets);
-	/* And when it is gone. */
+	/* And after that. */
 	lk__core_message(&a->core, w.now_ns, &grant);
 	assert_no_request(a);
 	ck_assert_int_eq(used(), 1);
@@ -427,7 +428,7 @@ TEST(late_grant_leaves_no_used_permit)
 	end();
 }
 
-/* One that was not used, of a wait that ended while the store refused, is. */
+/* An unused grant, of a wait that ended while the store refused requests, is left. */
 TEST(late_grant_of_a_rate_is_left_when_its_wait_has_ended)
 {
 	struct lk__op *waiter, *other;
@@ -451,7 +452,7 @@ TEST(late_grant_of_a_rate_is_left_when_its_wait_has_ended)
 	other = permits_forget(c, pc, 1);
 	permits_settle(&w);
 	assert_waits(other);
-	later(700); /* a's permit has run out; b's leave is not due yet */
+	later(700); /* a's permit has expired; b's leave is not due yet */
 	ck_assert_int_gt(lk__core_due(&b->core), w.now_ns);
 	permits_resize(&w, "s", 1);
 	permits_settle(&w);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  * The scripts of a semaphore, one rule of docs/protocol.md after the other, in a Redis in memory:
- * each request by itself, without the state machine that would not send it so. */
+ * requests that the state machine would not send in this form. */
 #include "lua_store.h"
 #include "scripts.h"
 #include "test.h"
@@ -57,7 +57,7 @@ static const char *renew(const char *ticket, const char *fence, const char *leas
 	                      lease_ms, NULL);
 }
 
-/* When the lease of a hold ends, microseconds of the store's clock; 0 = it is none. */
+/* The end of a hold's lease, in microseconds of the store's clock; 0 = no such hold. */
 static int64_t end_of(const char *ticket)
 {
 	return atoll(lua_store_text(store, "ZSCORE", ENDS, ticket, NULL));

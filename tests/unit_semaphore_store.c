@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * The Redis in memory that the tests of permits stand on: what its scripts may do, and random calls
- * of the library's scripts on it and on a real server, which must answer, and leave, the same. */
+ * The Redis in memory that the tests of permits use: the commands of its scripts, and random calls
+ * of the library's scripts on it and on a real server, which must give the same answers and leave
+ * the same keys. */
 #include "lua_store.h"
 #include "test.h"
 

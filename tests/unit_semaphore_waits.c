@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * Waits for permits in virtual time: their order, who is passed over, how each of them ends. */
+ * Waits for permits in virtual time: their order, skipped waiters, and how each of them ends. */
 #include "permits_fixture.h"
 
 /* ---- Order -------------------------------------------------------------------------------- */
@@ -31,7 +31,7 @@ TEST(small_waits_do_not_overtake_a_large_one)
 	first = hold(a, pa, 2);
 	second = hold(a, pa, 1);
 	large = wait_for(b, pb, 3);
-	small = wait_for(c, pc, 1); /* one is free, and it waits all the same */
+	small = wait_for(c, pc, 1); /* one is free, and it must still wait */
 	permits_pass(&w, 60000);
 	assert_waits(large);
 	assert_waits(small);
@@ -81,7 +81,7 @@ TEST(large_head_keeps_its_place_while_others_come_and_go)
 	fence = hold(a, pa, 2);
 	large = wait_for(b, pb, 3);
 	small = wait_for(c, pc, 1);
-	/* Each of them has the head told anew. */
+	/* Each of them sends another message to the head. */
 	for (int i = 0; i < 60; i++) {
 		struct lk__op *other = permits_try(d, pd, 1);
 		permits_pass(&w, 1000);
@@ -97,7 +97,7 @@ TEST(large_head_keeps_its_place_while_others_come_and_go)
 	end();
 }
 
-/* ---- Who is passed over ------------------------------------------------------------------- */
+/* ---- Skipped waiters ---------------------------------------------------------------------- */
 
 TEST(dead_waiters_are_skipped)
 {
@@ -108,7 +108,7 @@ TEST(dead_waiters_are_skipped)
 	fence = hold(a, pa, 3);
 	wait_for(b, pb, 2);
 	next = wait_for(c, pc, 3);
-	b->subscribed = false; /* its connections are gone, and nobody told it */
+	b->subscribed = false; /* its connections are closed, without any notice */
 	permits_release(a, pa, fence);
 	step(a, LK__LEAVE);
 	permits_hear(c);
@@ -150,10 +150,10 @@ TEST(large_dead_head_is_found_by_being_told)
 	wait_for(b, pb, 3);
 	small = wait_for(c, pc, 1);
 	b->subscribed = false;
-	permits_pass(&w, 3000); /* it was told lately: not each time */
+	permits_pass(&w, 3000); /* it received a message recently: not each time */
 	assert_waits(small);
-	/* It does not fit after this either, but permits are idle, and it is not there to be told.
-	 */
+	/* It does not fit after this either, but permits are idle, and it cannot receive a
+	 * message. */
 	permits_release(a, pa, fences[1]);
 	step(a, LK__LEAVE);
 	permits_hear(c);
@@ -175,13 +175,13 @@ TEST(large_head_that_is_stopped_is_passed_over_after_21_s)
 	wait_for(b, pb, 3);
 	start_ns = w.now_ns;
 	small = wait_for(c, pc, 1);
-	b->session.state = LK__SESSION_DOWN; /* it counts as one who hears, and does nothing */
+	b->session.state = LK__SESSION_DOWN; /* it counts as a receiver, but does nothing */
 	while (!small->done && w.now_ns - start_ns < 60000 * PERMITS_MS)
 		permits_pass(&w, 100);
 	assert_done(small, LK_OK);
 	ck_assert_int_ge(w.now_ns - start_ns, 21000 * PERMITS_MS);
 	ck_assert_int_le(w.now_ns - start_ns, 32000 * PERMITS_MS);
-	/* When it runs again it has its place, and waits for the permits. */
+	/* When it runs again it has kept its rank, and waits for the permits. */
 	permits_link_down(b, LK_ECONN);
 	permits_link_up(b);
 	permits_settle(&w);
@@ -193,7 +193,7 @@ TEST(large_head_that_is_stopped_is_passed_over_after_21_s)
 	end();
 }
 
-/* Its place is the first, and it fits: it need not wait for another event. */
+/* It is the head, and it fits: it need not wait for another event. */
 TEST(who_returns_to_the_head_of_the_queue_is_granted_at_once)
 {
 	struct lk__op *first, *large;
@@ -205,7 +205,7 @@ TEST(who_returns_to_the_head_of_the_queue_is_granted_at_once)
 	first = wait_for(b, pb, 1);
 	large = wait_for(c, pc, 2);
 	permits_link_down(b, LK_ECONN);
-	/* It cannot be told, and loses its turn to one who does not fit. */
+	/* It cannot receive a message, and loses its turn to a ticket that does not fit. */
 	release(a, pa, fences[1]);
 	ck_assert_int_eq(used(), 3);
 	permits_link_up(b);
@@ -219,7 +219,7 @@ TEST(who_returns_to_the_head_of_the_queue_is_granted_at_once)
 	end();
 }
 
-/* ---- More than one run of a script does ---------------------------------------------------- */
+/* ---- More work than one run of a script does ----------------------------------------------- */
 
 TEST(many_who_fit_are_served_by_two_runs)
 {
@@ -256,7 +256,7 @@ TEST(many_dead_waiters_are_skipped_by_who_asks)
 	a->session.state = b->session.state = LK__SESSION_DOWN;
 	later(1100);
 	waiter = permits_acquire(c, pc, 1);
-	step(c, LK__ASK); /* "queued", and there is more to do */
+	step(c, LK__ASK); /* "queued", with more work left */
 	assert_waits(waiter);
 	step(c, LK__HAND);
 	permits_settle(&w);
@@ -353,7 +353,7 @@ TEST(cancel_that_meets_its_grant_gives_it_back)
 	next = wait_for(c, pc, 2);
 	permits_release(a, pa, fence);
 	step(a, LK__LEAVE);
-	permits_give_up(b, waiter, LK_ECANCELED); /* the grant is on its way */
+	permits_give_up(b, waiter, LK_ECANCELED); /* the grant is in flight */
 	ck_assert(permits_hear(b));
 	step(b, LK__LEAVE);
 	assert_done(waiter, LK_ECANCELED);
@@ -413,7 +413,7 @@ TEST(cancel_ends_all_waits_of_a_handle)
 	waiters[0] = wait_for(b, pb, 1);
 	waiters[1] = wait_for(b, pb, 2);
 	waiters[2] = permits_waiter(b, pb, 1);
-	waiters[2]->handle = &waiters; /* another one's */
+	waiters[2]->handle = &waiters; /* another handle's */
 	lk__core_acquire_permits(&b->core, w.now_ns, waiters[2]);
 	lk__core_cancel(&b->core, w.now_ns, pb->name, b, LK_ECANCELED);
 	permits_settle(&w);
@@ -462,7 +462,7 @@ TEST(end_of_a_wait_that_is_over_changes_nothing)
 	start_fixed(2, 1000);
 	waiter = permits_forget(a, pa, 1);
 	permits_settle(&w);
-	assert_done(waiter, LK_OK); /* and its place is no more */
+	assert_done(waiter, LK_OK); /* and its ticket is removed */
 	permits_give_up(a, waiter, LK_ECANCELED);
 	permits_abandon(a, waiter);
 	assert_done(waiter, LK_OK);
@@ -471,7 +471,7 @@ TEST(end_of_a_wait_that_is_over_changes_nothing)
 	end();
 }
 
-/* Somebody else's key stands in the way of the semaphore's. */
+/* A foreign key has the name of one of the semaphore's keys. */
 static void meet_foreign(const char *suffix, bool sorted_set)
 {
 	struct lk__op *waiter;
@@ -549,7 +549,7 @@ TEST(waits_go_on_after_the_server_was_emptied)
 	waiter = wait_for(b, pb, 2);
 	lua_store_text(w.store, "FLUSHALL", NULL);
 	permits_pass(&w, 11000);
-	/* Its renewal found nothing, and who asked again has the permits. */
+	/* Its renewal found nothing, and the waiter that asked again has the permits. */
 	release_lost(a, pa, fence);
 	assert_done(waiter, LK_OK);
 	release(b, pb, waiter->fence);

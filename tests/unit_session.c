@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * A link's policy in virtual time: dialling and backing off, silence, overdue responses, a
+ * A link's policy in virtual time: connecting and backing off, silence, overdue responses, a
  * suspended machine. */
 #include "core/core.h"
 #include "test.h"
@@ -75,7 +75,7 @@ TEST(session_redials_at_once_after_a_link_that_lasted)
 	link_up(10 * S);
 	lk__session_down(&session, 11 * S + 1, 0);
 	ck_assert_int_eq(next(11 * S + 1), LK__DUTY_DIAL);
-	/* And the next pause is the first again. */
+	/* And the next pause is the initial one again. */
 	dial_failed(12 * S, LK_ECONN, 0);
 	ck_assert_int_eq(lk__session_due(&session, LK__NEVER), 12 * S + 10 * MS);
 }
@@ -100,7 +100,7 @@ TEST(session_pings_a_silent_link_within_a_third_of_the_shortest_lease)
 	ck_assert_int_eq(next(12 * S), LK__DUTY_PING);
 	lk__session_heard(&session, 12 * S + 5 * MS);
 	ck_assert_int_eq(lk__session_due(&session, LK__NEVER), 14 * S + 5 * MS);
-	/* Never more often than each 100 ms. */
+	/* Never more often than every 100 ms. */
 	lk__session_mind_lease(&session, 100);
 	ck_assert_int_eq(lk__session_due(&session, LK__NEVER), 12 * S + 105 * MS);
 }
@@ -128,7 +128,7 @@ TEST(session_leaves_an_idle_link_alone)
 	ck_assert_int_eq(lk__session_due(&session, LK__NEVER), 105 * S);
 }
 
-/* ---- Lazy: it dials for calls only ---------------------------------------------------------- */
+/* ---- Lazy: it connects for calls only ------------------------------------------------------- */
 
 static void init_lazy(void)
 {
@@ -178,9 +178,9 @@ TEST(lazy_session_does_not_wait_out_what_waiting_cannot_cure)
 		ck_assert_int_eq(next(5 * S), LK__DUTY_DIAL);
 		dial_failed(5 * S, errs[i], 0);
 		ck_assert_int_eq(next(5 * S), LK__DUTY_REFUSE);
-		session.users = 0; /* by that */
+		session.users = 0; /* ended by the refusal */
 		ck_assert_int_eq(lk__session_due(&session, LK__NEVER), LK__NEVER);
-		/* A call that begins soon ends with what is known. */
+		/* A call that begins soon afterwards ends with the known error. */
 		session.users = 1;
 		ck_assert_int_eq(next(5 * S + 10 * MS - 1), LK__DUTY_REFUSE);
 		ck_assert_int_eq(lk__session_unasked(&session), errs[i]);
@@ -200,7 +200,7 @@ TEST(lazy_session_that_was_up_is_like_any_other)
 	ck_assert_int_eq(next(12 * S + 10 * MS), LK__DUTY_DIAL);
 }
 
-/* ---- The rest ------------------------------------------------------------------------------- */
+/* ---- Others --------------------------------------------------------------------------------- */
 
 TEST(session_notices_that_a_response_is_overdue)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * The simulator itself: a few seeds find nothing, the same seed is the same run, a failure shrinks;
- * and each of its checks can fail: with one script's text altered, the check that is named finds
- * it. `make sim` runs many seeds. */
+ * The simulator itself: a few seeds find nothing, the same seed gives the same run, a failure
+ * shrinks; and each of its checks can fail: with one script altered, the named check finds the bug.
+ * `make sim` runs many seeds. */
 #include "sim/sim_plan.h"
 #include "test.h"
 
@@ -12,7 +12,7 @@
 static struct sim_plan plan;
 static struct sim_result result;
 
-/* One minute, little delay, all names, no faults. */
+/* One minute, short delays, all names, no faults. */
 static void plan_calm(uint64_t seed)
 {
 	sim_plan_make(&plan, seed, 60 * SIM_S);
@@ -25,7 +25,7 @@ static void plan_calm(uint64_t seed)
 	plan.names = (1u << SIM_NAMES) - 1;
 }
 
-/* Some seed finds the bug, and it is that check that does. */
+/* Some seed finds the bug, by this check. */
 static void expect(const struct sim_bug *bug, const char *checks, bool calm)
 {
 	for (uint64_t seed = 1; seed <= 12; seed++) {
@@ -58,12 +58,12 @@ TEST_LIMIT(seeds_find_nothing, 120)
 		              result.check, result.text, (unsigned long long)plan.seed);
 		sim_tally_add(&sum, &result.tally);
 	}
-	/* Else they have explored nothing. */
+	/* Otherwise they have explored nothing. */
 	ck_assert_int_gt(sum.grants, 200);
 	ck_assert_int_gt(sum.counted + sum.forgot + sum.handed_over, 20);
 }
 
-/* All faults are refusals, of all clients or of some: what could not be left meanwhile is left
+/* All faults are refusals, for all clients or some: tickets whose leave was refused are left
  * afterwards. */
 TEST_LIMIT(refused_leaves_leave_nothing_behind, 120)
 {
@@ -88,7 +88,7 @@ TEST_LIMIT(refused_leaves_leave_nothing_behind, 120)
 	ck_assert_int_gt(refusals, 300);
 }
 
-/* With faults of the network alone, and long ones: checks of links have something to look at. */
+/* With network faults only, and long ones, so that the checks of links have work. */
 TEST_LIMIT(dead_links_are_noticed_and_others_dialled, 60)
 {
 	static const enum sim_fault_kind kinds[] = {SIM_CUT, SIM_STALL, SIM_CUT_OFF, SIM_STALL,
@@ -163,7 +163,7 @@ TEST_LIMIT(failure_shrinks, 120)
 	ck_assert(!sim_run(&plan, &result, NULL));
 }
 
-/* ---- Bugs that are found ------------------------------------------------------------------ */
+/* ---- Bugs that must be found -------------------------------------------------------------- */
 
 TEST_LIMIT(leave_without_owner_check_is_found, 60)
 {

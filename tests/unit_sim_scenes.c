@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * Scenes of the simulator, call by call.  Most are seeds that a check once called bad: a seed gives
- * another run as soon as one more draw is made, a scene does not. */
+ * Scenes of the simulator, call by call.  Most come from seeds that a check once reported: one more
+ * random draw changes the run of a seed, but not a scene. */
 #include "sim/sim_plan.h"
 #include "test.h"
 
@@ -45,7 +45,7 @@ static void expect_nothing(void)
 	              (double)result.at_ns / 1e9, result.check, result.text);
 }
 
-/* The check with that text finds the bug; other checks may find it earlier, and do not count. */
+/* The check with that text finds the bug; other checks may report it earlier, and are ignored. */
 static void expect_only(const struct sim_bug *bug, const char *check, const char *only)
 {
 	plan.bug = bug;
@@ -66,7 +66,7 @@ TEST(broken_grant_of_a_rate_makes_room)
 	plan_scene(acts, 3);
 	expect_nothing();
 	ck_assert_int_eq(result.tally.forgot, 1);
-	/* The operator chooses a name by chance, until it is the rate. */
+	/* The operator chooses a name at random; repeat until it is the rate. */
 	add_fault(SIM_BREAK, 0, 2 * SIM_S, 0);
 	for (uint64_t chance = 1; chance < 100 && !result.tally.faults[SIM_BREAK]; chance++) {
 		plan.faults[0].chance = chance;
@@ -112,7 +112,7 @@ TEST(grant_one_microsecond_before_a_window_ends_is_found)
 }
 
 /* A holder is cut off; a failover loses its grant and the fence; another client gets the lock while
- * the holder still believes in its hold, and passes it on. */
+ * the holder still believes in its hold, and hands it over between threads. */
 static void plan_forgotten_fence(int64_t back_ns)
 {
 	static const struct sim_act acts[] = {
@@ -129,7 +129,7 @@ static void plan_forgotten_fence(int64_t back_ns)
 	add_fault(SIM_FAILOVER, 2, 8500 * SIM_MS, SIM_S);
 }
 
-/* Seed 300329.  With the server's clock set back before, the fence of the lost grant comes again,
+/* Seed 300329.  With the server's clock set back before, the fence of the lost grant is used again,
  * as docs/protocol.md says. */
 TEST(fence_comes_again_if_counter_and_clock_are_behind)
 {
@@ -138,7 +138,7 @@ TEST(fence_comes_again_if_counter_and_clock_are_behind)
 	ck_assert_int_eq(result.tally.fences_again, 1);
 }
 
-/* The same without the step of the clock, and a script that only counts. */
+/* The same without the step of the clock, and a script that only increments. */
 TEST(fence_that_comes_again_is_found)
 {
 	static const struct sim_bug bug = {
@@ -150,8 +150,8 @@ TEST(fence_that_comes_again_is_found)
 	expect_only(&bug, "fence", "two holds of lock2 have fence");
 }
 
-/* A lock goes from one thread of a client to another.  The client dies, or its requests are lost or
- * refused; the lease ends, the clock is set back, and another client comes. */
+/* A lock is handed over from one thread of a client to another.  The client dies, or its requests
+ * are lost or refused; the lease ends, the clock is set back, and another client asks. */
 static void plan_unreported_fence(enum sim_fault_kind kind, int64_t at_ns, bool back)
 {
 	static const struct sim_act acts[] = {
@@ -166,21 +166,22 @@ static void plan_unreported_fence(enum sim_fault_kind kind, int64_t at_ns, bool 
 		add_fault(SIM_CLOCK_BACK, 2, 27 * SIM_S, 30 * SIM_S);
 }
 
-/* Seed 1044.  The hold ended before any report: its fence comes again, as docs/protocol.md says. */
+/* Seed 1044.  The hold ended before any report: its fence is used again, as docs/protocol.md
+ * says. */
 TEST(fence_comes_again_if_it_was_not_reported_and_the_clock_is_behind)
 {
 	static const uint8_t kinds[] = {SIM_CRASH, SIM_RESTART, SIM_STOP, SIM_REFUSE, SIM_BREAK};
 
 	for (int i = 0; i < 5; i++) {
 		plan_unreported_fence(kinds[i], 6 * SIM_S, true);
-		plan.faults[0].chance = 6; /* which lock the operator breaks */
+		plan.faults[0].chance = 6; /* the lock that the operator breaks */
 		expect_nothing();
 		ck_assert_int_eq(result.tally.fences_again, 1);
 	}
 }
 
-/* Seed 2000492.  The holder's link is gone before its threads pass the lock on, and the next client
- * has a link before it has one again. */
+/* Seed 2000492.  The holder's link is down before its threads hand the lock over, and the next
+ * client has a link before the holder does. */
 TEST(fence_comes_again_if_it_was_made_without_a_link_and_the_clock_is_behind)
 {
 	static const struct sim_act acts[] = {
@@ -220,7 +221,7 @@ TEST(fence_that_was_reported_and_comes_again_is_found)
 	expect_only(&bug, "fence", "the store gave fence");
 }
 
-/* The clock is not set back, and the script only counts. */
+/* The clock is not set back, and the script only increments. */
 TEST(unreported_fence_comes_again_with_the_clock_ahead_and_is_found)
 {
 	static const struct sim_bug bug = {
@@ -232,8 +233,8 @@ TEST(unreported_fence_comes_again_with_the_clock_ahead_and_is_found)
 	expect_only(&bug, "fence", "the store gave fence");
 }
 
-/* A message that a latch opened is held up.  Meanwhile the memory is lost, the clock is set back,
- * and the latch counts again, under a generation that is less; another wait begins. */
+/* A message about an opened latch is delayed.  Meanwhile the memory is lost, the clock is set back,
+ * and the latch counts again, under a smaller generation; another wait begins. */
 static void plan_late_opening(int count)
 {
 	static struct sim_act acts[] = {
@@ -250,7 +251,8 @@ static void plan_late_opening(int count)
 	add_fault(SIM_FLUSH_ALL, 2, 4500 * SIM_MS, 0);
 }
 
-/* The stall chooses its connection and direction by chance, until it is that of the message. */
+/* The stall chooses its connection and direction at random; repeat until it is that of the
+ * message. */
 static void find_late_opening(void)
 {
 	plan_late_opening(0);
@@ -281,7 +283,7 @@ TEST(late_opening_that_ends_a_wait_is_found)
 	expect_only(&bug, "latch", "was let through gate6");
 }
 
-/* The memory is lost, and the late message speaks of a generation that never opened. */
+/* The memory is lost, and the late message names a generation that never opened. */
 TEST(late_opening_that_never_was_is_found)
 {
 	static const struct sim_bug bug = {"latch_set",
@@ -298,7 +300,7 @@ TEST(late_opening_that_never_was_is_found)
 	expect_only(&bug, "latch", "was let through gate6");
 }
 
-/* How the server refuses is a matter of chance, and of the length. */
+/* The kind of refusal depends on the random number and on the length. */
 static void refuse_otherwise(uint64_t chance)
 {
 	plan.faults[0].chance = chance;
@@ -306,7 +308,7 @@ static void refuse_otherwise(uint64_t chance)
 }
 
 /* Seed 300267.  A waiter gives up while the server refuses its leave.  The client repeats the leave
- * until the server confirms it: at rest no ticket is left in the queue. */
+ * until the server confirms it: at the end no ticket is left in the queue. */
 TEST(refused_leave_of_a_waiter_is_repeated)
 {
 	static const struct sim_act acts[] = {
@@ -327,7 +329,7 @@ TEST(refused_leave_of_a_waiter_is_repeated)
 	ck_assert_int_ge(refused, 3);
 }
 
-/* The same of a holder: the lock is free long before the lease ends. */
+/* The same for a holder: the lock is free long before the lease ends. */
 TEST(refused_leave_of_a_holder_is_repeated)
 {
 	static const struct sim_act acts[] = {
@@ -347,8 +349,8 @@ TEST(refused_leave_of_a_holder_is_repeated)
 	ck_assert_int_ge(refused, 3);
 }
 
-/* A waiter leaves the queue after a while; at 10 s the memory of 4 s comes back.  The lock is held
- * until 71 s and waited for a little longer; its queue lives as long. */
+/* A waiter leaves the queue after a while; at 10 s the memory of 4 s is restored.  The lock is held
+ * until 71 s, with a waiter for a little longer; its queue lives as long. */
 static void plan_old_queue(int64_t wait_ns)
 {
 	static struct sim_act acts[] = {
@@ -362,8 +364,8 @@ static void plan_old_queue(int64_t wait_ns)
 	add_fault(SIM_OLD, 2, 10 * SIM_S, 6 * SIM_S);
 }
 
-/* Seed 2000159.  The waiter had left before; it is granted the lock long after, and nobody leaves.
- */
+/* Seed 2000159.  The waiter had left before; it is granted the lock long after, and no leave is
+ * sent. */
 TEST(old_memory_brings_a_waiter_back_for_as_long_as_its_queue_lives)
 {
 	plan_old_queue(2 * SIM_S);
@@ -372,7 +374,7 @@ TEST(old_memory_brings_a_waiter_back_for_as_long_as_its_queue_lives)
 	ck_assert_int_eq(result.tally.faults[SIM_OLD], 1);
 }
 
-/* It leaves after that, and the script ignores it. */
+/* The waiter leaves after that, and the script ignores it. */
 TEST(waiter_that_stays_after_an_old_memory_is_found)
 {
 	static const struct sim_bug bug = {"lock_leave", "- redis.call('ZREM', KEYS[2], ticket)",

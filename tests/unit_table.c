@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * The hash table: what was added is found until it is removed, also under equal hashes. */
+ * The hash table: entries are found from insertion to removal, also under equal hashes. */
 #include "core/table.h"
 #include "test.h"
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * Text that crosses a border, and the sentences of errors made of it. */
+ * Text from other programs, and error messages made of it. */
 #include "base/error.h"
 #include "test.h"
 #include "base/text.h"
@@ -29,7 +29,7 @@ TEST(escape_shows_other_bytes_as_numbers)
 	ck_assert_str_eq(out, "\\x00\\x0a\\x1b[\\x5c\\x7f\\xff");
 }
 
-/* Whatever comes in and however small the room: printable, ended, and never half an escape. */
+/* Whatever the input and however small the buffer: printable, terminated, and no partial escape. */
 TEST(escape_cuts_between_escapes)
 {
 	const char in[] = "ab\ncd\\ef\x01\x02gh";
@@ -49,10 +49,10 @@ TEST(escape_cuts_between_escapes)
 		}
 		ck_assert_str_eq(out + len - 3, "...");
 		ck_assert(!strncmp(out, whole, len - 3));
-		/* What follows the cut in the whole text begins a unit. */
+		/* In the whole text, a unit begins at the cut. */
 		for (size_t back = 1; back < 4 && back <= len - 3; back++)
 			ck_assert(whole[len - 3 - back] != '\\');
-		/* No more was lost than the dots and one unit need. */
+		/* No more is lost than the dots and one unit need. */
 		ck_assert_uint_ge(len + 4, size - 1);
 	}
 }
@@ -94,7 +94,7 @@ TEST(name_has_one_spelling)
 	ck_assert(!lk__name_decode(out, &len, "a\0", 2));
 }
 
-/* A random text either is no encoding, or is the encoding of what it decodes to. */
+/* A random text either is not an encoding, or is the encoding of what it decodes to. */
 TEST(name_decode_inverts_encode)
 {
 	static const char alphabet[] = "%27BDFab{} \x7f";

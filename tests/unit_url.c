@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * URLs and options: what each means, and that a wrong one is refused by the name of its part. */
+ * URLs and options: the meaning of each part, and that the error for a wrong part names it. */
 #include "test.h"
 #include "base/url.h"
 
@@ -310,7 +310,7 @@ TEST(url_planned_scheme_is_not_supported_yet)
 	}
 }
 
-/* Passwords whose special bytes were not encoded end up in any part. */
+/* Passwords with unencoded special bytes end up in any part. */
 TEST(url_password_is_in_no_message)
 {
 	static const char *const urls[] = {
@@ -344,7 +344,7 @@ TEST(url_password_is_in_no_message)
 		struct lk__why why = {0};
 
 		if (lk__target_parse(urls[i], NULL, &target, &why) == LK_OK) {
-			/* A password no, but "sesame" is a good name for a host. */
+			/* No password: "sesame" is the host here. */
 			ck_assert_str_eq(urls[i], "redis://sesame");
 			lk__target_fini(&target);
 			continue;
@@ -455,7 +455,7 @@ TEST(options_wrong_one_is_named)
 	lk__target_fini(&target);
 }
 
-/* Whatever the bytes: an answer, no crash, nothing left (the sanitizers look). */
+/* Any bytes get an answer, without a crash or a leak (the sanitizers check). */
 TEST(url_of_any_bytes_is_answered)
 {
 	static const char *const pieces[] = {"redis://", "redis+unix://",
