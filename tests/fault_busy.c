@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * A server that does not come to answer (S7, S8 of the fault list): it is slow, or runs a script of
- * somebody else.  It is not asked to stop that; what can wait waits, what cannot is told in time.
- */
+ * A server that does not answer (S7, S8 of the fault list): it is slow, or runs another program's
+ * script.  The library does not stop that script; waits continue, other calls fail in time. */
 #include "harness/handles.h"
 #include "harness/latch_watch.h"
 #include "harness/permit_watch.h"
@@ -59,7 +58,7 @@ static void tear_down(void)
 	OK(lk_client_close(client));
 }
 
-/* Calls that get no answer, or only that the server is busy, end in time. */
+/* Calls without an answer, or answered by "busy" only, end in time. */
 static void call_in_vain(void)
 {
 	int64_t start_ms = now_ms();
@@ -77,11 +76,11 @@ static void call_in_vain(void)
 	err = lk_latch_down(latch, 1, NULL, 0, NULL);
 	ck_assert_msg(err == LK_EUNKNOWN || err == LK_ECONN || err == LK_EAGAIN, "%s: %s",
 	              lk_err_name(err), lk_errmsg());
-	remaining -= err == LK_EUNKNOWN; /* by now, or in the background */
+	remaining -= err == LK_EUNKNOWN; /* now, or in the background */
 	ck_assert_int_le(now_ms() - start_ms, 2 * TIMEOUT_MS + 200);
 }
 
-/* Both holds end when they were to end, no later and no earlier. */
+/* Both holds end on time, neither later nor earlier. */
 static void expect_losses(void)
 {
 	int64_t until_ms = now_ms() + hold_of(lock).remaining_ms;
@@ -98,14 +97,14 @@ static void expect_losses(void)
 	ck_assert_int_eq(permit_losses.reason, LK_LOST_EXPIRED);
 }
 
-/* What had no answer is done in the background: counted once each. */
+/* Requests without an answer are executed in the background: each counts once. */
 static void expect_counted(void)
 {
 	lk_latch_status status;
 
 	ck_assert(WITHIN(BACK_MS,
 	                 lk_latch_query(latch, &status) == LK_OK && status.count == remaining));
-	nap_ms(200); /* what was sent twice would count twice now */
+	nap_ms(200); /* a repeated request would count twice now */
 	ck_assert_int_eq(latch_status(latch).count, remaining);
 }
 
@@ -140,7 +139,7 @@ TEST(s7_slow_server_loses_nothing_within_the_lease_and_tells_later)
 	tear_down();
 }
 
-/* Run for ever, until it is killed. */
+/* Run until it is killed. */
 static void *run_endless_script(void *arg)
 {
 	(void)arg;
@@ -162,7 +161,7 @@ TEST(s8_foreign_script_that_blocks_the_server_is_sat_out)
 	for (int i = 0; i < 2; i++) {
 		pthread_create(&script, NULL, run_endless_script, NULL);
 		ck_assert(WITHIN(2000, is_busy()));
-		/* It answers, but is not ready: that will pass. */
+		/* It answers, but is not ready: a transient error. */
 		EXPECT(lk_client_open(server.url, NULL, &none), LK_ECONN);
 		if (i) {
 			expect_losses();
@@ -170,7 +169,7 @@ TEST(s8_foreign_script_that_blocks_the_server_is_sat_out)
 		} else {
 			stays_held(lock, 450); /* a renewal is due, and refused */
 		}
-		ck_assert(is_busy()); /* nobody kills it but we */
+		ck_assert(is_busy()); /* no client kills it but this test */
 		redis_do(redis, "SCRIPT KILL");
 		pthread_join(script, NULL);
 		ck_assert_int_eq(redis_calls(redis, "script|kill"), i + 1);

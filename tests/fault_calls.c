@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  * System calls that fail (C22 of the fault list): the n-th one does, for every n that the library
- * comes to, with an error, by a signal, or by doing a part of it only.
+ * reaches, with an error, by a signal, or by a partial transfer.
  *
  * LDFLAGS: -Wl,--wrap=socket,--wrap=connect,--wrap=setsockopt,--wrap=getsockopt,--wrap=getsockname
  * LDFLAGS: -Wl,--wrap=poll,--wrap=send,--wrap=recv,--wrap=read,--wrap=write,--wrap=close
@@ -30,7 +30,7 @@ enum how { AN_ERROR, A_SIGNAL, A_PART };
 static struct shortage calls;
 static enum how how;
 
-/* Which call failed how often: a test that comes to few of them proves little. */
+/* How often each call failed: a test that reaches few of them proves little. */
 static struct {
 	const char *name;
 	atomic_int failures;
@@ -49,7 +49,7 @@ static bool strikes(const char *name)
 	return true;
 }
 
-/* __wrap_NAME fails with that error where errors are wanted. */
+/* __wrap_NAME fails with that error in the error mode. */
 #define FAILING(type, name, parameters, arguments, error)                                          \
 	type __real_##name parameters;                                                             \
 	type __wrap_##name parameters;                                                             \
@@ -73,7 +73,7 @@ FAILING(ssize_t, getrandom, (void *bytes, size_t size, unsigned flags), (bytes, 
         ENOSYS)
 FAILING(int, gethostname, (char *name, size_t size), (name, size), EPERM)
 
-static bool no_timer; /* none can be set any more */
+static bool no_timer; /* no timer can be set any more */
 
 int __real_timerfd_settime(int fd, int flags, const struct itimerspec *when,
                            struct itimerspec *old);
@@ -86,7 +86,7 @@ int __wrap_timerfd_settime(int fd, int flags, const struct itimerspec *when, str
 	return __real_timerfd_settime(fd, flags, when, old);
 }
 
-/* ... and with EINTR where signals are. */
+/* ... and with EINTR in the signal mode. */
 #define INTERRUPTED(type, name, parameters, arguments, error)                                      \
 	type __real_##name parameters;                                                             \
 	type __wrap_##name parameters;                                                             \
@@ -100,7 +100,7 @@ int __wrap_timerfd_settime(int fd, int flags, const struct itimerspec *when, str
 INTERRUPTED(int, poll, (struct pollfd * fds, nfds_t count, int timeout_ms),
             (fds, count, timeout_ms), ENOMEM)
 
-/* A signal does not stop a connect: it goes on. */
+/* A signal does not stop a connect: it continues. */
 int __real_connect(int fd, const struct sockaddr *address, socklen_t len);
 int __wrap_connect(int fd, const struct sockaddr *address, socklen_t len);
 int __wrap_connect(int fd, const struct sockaddr *address, socklen_t len)
@@ -116,7 +116,7 @@ int __wrap_connect(int fd, const struct sockaddr *address, socklen_t len)
 	return result;
 }
 
-/* ... and one byte only where parts are. */
+/* ... and with one byte only in the partial mode. */
 #define TRANSFER(name, parameters, whole, part, error)                                             \
 	ssize_t __real_##name parameters;                                                          \
 	ssize_t __wrap_##name parameters;                                                          \
@@ -134,11 +134,11 @@ TRANSFER(send, (int fd, const void *bytes, size_t len, int flags), (fd, bytes, l
 TRANSFER(recv, (int fd, void *bytes, size_t size, int flags), (fd, bytes, size, flags),
          (fd, bytes, 1, flags), ECONNRESET)
 
-/* Of descriptors that take and give eight bytes at once. */
+/* For descriptors that transfer eight bytes at once. */
 INTERRUPTED(ssize_t, read, (int fd, void *bytes, size_t size), (fd, bytes, size), EIO)
 INTERRUPTED(ssize_t, write, (int fd, const void *bytes, size_t len), (fd, bytes, len), EIO)
 
-/* The descriptor is gone all the same, as it is on Linux. */
+/* The descriptor is closed all the same, as on Linux. */
 int __real_close(int fd);
 int __wrap_close(int fd);
 int __wrap_close(int fd)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * What can happen inside a process of a client (C7, C8, C17 to C19, C26, C27 of the fault list):
- * ends that race, signals, no descriptors left, closing in the middle of everything. */
+ * Faults inside a client's process (C7, C8, C17 to C19, C26, C27 of the fault list): racing ends,
+ * signals, no free descriptors, closing while calls are in progress. */
 #include "harness/handles.h"
 #include "harness/process.h"
 #include "harness/proxy.h"
@@ -39,7 +39,7 @@ static bool queue_is(long long len)
 	return redis_int(redis, "ZCARD lk:{a}:q") == len;
 }
 
-/* A wait that ended as err: it holds, or it holds nothing; the store agrees in any case. */
+/* A wait that ended with err either holds or not; the store agrees in any case. */
 static void settle(struct waiter *waiter, lk_err other_end)
 {
 	lk_err err = waiter_join(waiter);
@@ -50,11 +50,11 @@ static void settle(struct waiter *waiter, lk_err other_end)
 		OK(lk_lock_release(waiter->lock));
 	else
 		EXPECT(lk_lock_release(waiter->lock), LK_ENOTOWNER);
-	/* What was granted to nobody is given back at once, not left to its lease. */
+	/* A grant without a holder is left at once, not kept for its lease. */
 	ck_assert(WITHIN(500, is_free()));
 }
 
-/* Lanes, each with a lock of its own, since most of it is waiting. */
+/* Parallel lanes, each with its own lock, since most of the time is waiting. */
 #define RACES 4
 #define ROUNDS 50
 
@@ -88,7 +88,7 @@ static void *race_thread(void *arg)
 		ck_assert_msg(err == LK_OK || err == LK_ETIMEDOUT, "%s", lk_err_name(err));
 		ck_assert_int_eq(lk_lock_is_mine(race->lock), err == LK_OK);
 		EXPECT(lk_lock_release(race->lock), err == LK_OK ? LK_OK : LK_ENOTOWNER);
-		/* What was granted to nobody is given back at once, not left to its lease. */
+		/* A grant without a holder is left at once, not kept for its lease. */
 		ck_assert(WITHIN(500, redis_int(race->redis, "EXISTS lk:{%s} lk:{%s}:q", race->name,
 		                                race->name) == 0));
 		race->got += err == LK_OK;
@@ -135,7 +135,7 @@ TEST(c8_cancel_before_the_ask_is_answered)
 	OK(lk_lock_release(lock));
 	proxy_set(&proxy, PROXY_COMMANDS, PROXY_TO_CLIENT, &late);
 	waiter_start(&waiter, lock, LK_FOREVER, true);
-	ck_assert(WITHIN(1000, redis_int(redis, "EXISTS lk:{a}") == 1)); /* granted, but not told */
+	ck_assert(WITHIN(1000, redis_int(redis, "EXISTS lk:{a}") == 1)); /* granted, answer late */
 	OK(lk_lock_cancel(lock));
 	settle(&waiter, LK_ECANCELED);
 	ck_assert_int_gt(proxy_count(&proxy).late[PROXY_COMMANDS][PROXY_TO_CLIENT], 0);
@@ -175,7 +175,7 @@ TEST(c8_cancel_while_the_grant_is_on_its_way)
 	OK(lk_lock_release(held));
 	OK(lk_lock_cancel(lock));
 	settle(&waiter, LK_ECANCELED);
-	nap_ms(400); /* the message comes, too late for anything */
+	nap_ms(400); /* the message arrives, too late to matter */
 	ck_assert_int_gt(proxy_count(&proxy).late[PROXY_MESSAGES][PROXY_TO_CLIENT], 0);
 	ck_assert(is_free());
 	ck_assert(!lk_lock_is_mine(lock));
@@ -193,7 +193,7 @@ TEST(c8_cancel_while_the_grant_is_being_claimed)
 	OK(lk_lock_acquire(held, 0, NULL));
 	waiter_start(&waiter, lock, LK_FOREVER, true);
 	ck_assert(WITHIN(1000, queue_is(1)));
-	nap_ms(400); /* older than its claim window: the grant has to be claimed */
+	nap_ms(400); /* older than its claim window: the grant must be claimed */
 	proxy_set(&proxy, PROXY_COMMANDS, PROXY_TO_CLIENT, &late);
 	OK(lk_lock_release(held));
 	nap_ms(50);
@@ -222,7 +222,7 @@ TEST(c8_cancel_while_the_link_is_down)
 	start_ms = now_ms();
 	OK(lk_lock_cancel(lock));
 	err = waiter_join(&waiter);
-	/* Unconfirmed, it is not said to have left nothing behind. */
+	/* Without confirmation it must not report that nothing is left behind. */
 	ck_assert_msg(err == LK_EUNKNOWN || err == LK_ECANCELED, "%s", lk_err_name(err));
 	ck_assert_int_le(now_ms() - start_ms, 2000 + 300);
 	proxy_heal(&proxy);
@@ -335,8 +335,7 @@ TEST(c19_no_descriptor_left_is_an_error_and_holds_go_on)
 	fds = proc_fd_count(0);
 	ck_assert(!getrlimit(RLIMIT_NOFILE, &all));
 	for (rlim_t spare = 0; spare < 4; spare++) {
-		/* Descriptors are given out from the lowest, so some may be free below the limit.
-		 */
+		/* The lowest free descriptor is used first, so some may be free below the limit. */
 		few = all;
 		few.rlim_cur = (rlim_t)fds + spare;
 		ck_assert(!setrlimit(RLIMIT_NOFILE, &few));
@@ -353,7 +352,7 @@ TEST(c19_no_descriptor_left_is_an_error_and_holds_go_on)
 	few.rlim_cur = (rlim_t)fds;
 	ck_assert(!setrlimit(RLIMIT_NOFILE, &few));
 	stays_held(lock, 1500);
-	/* Its links are cut and cannot be replaced: lost in time, and well again afterwards. */
+	/* Its links are cut and cannot be replaced: lost in time, and working again afterwards. */
 	proxy_cut(&proxy, PROXY_MESSAGES, false);
 	nap_ms(100);
 	few.rlim_cur = all.rlim_cur;
@@ -365,7 +364,7 @@ TEST(c19_no_descriptor_left_is_an_error_and_holds_go_on)
 
 /* ---- Closing and callbacks ---------------------------------------------------------------- */
 
-static atomic_int inside; /* a callback is under way */
+static atomic_int inside; /* a callback is running */
 static atomic_int told;
 
 static void slow_callback(void *arg, lk_lock *lock, uint64_t fence, lk_lost_reason reason)
@@ -399,7 +398,7 @@ TEST(c26_close_in_the_middle_of_everything_joins_all)
 			waiter_start(&waiters[j], lock_of_handle(client, "a", 1000 + j % 2),
 			             LK_FOREVER, true);
 		ck_assert(WITHIN(2000, queue_is(2)));
-		nap_ms(50); /* all four are inside: nobody outside could tell */
+		nap_ms(50); /* all four are inside: the outside cannot observe this */
 		if (i % 2) {
 			OK(lk_lock_break(lock_named(holder, "lost"), NULL));
 			ck_assert(WITHIN(2000, inside));
@@ -413,8 +412,7 @@ TEST(c26_close_in_the_middle_of_everything_joins_all)
 		OK(lk_client_close(holder));
 	}
 	ck_assert_int_eq(told, 2);
-	/* A thread that was joined may be seen a moment longer; the thread sanitizer has its own.
-	 */
+	/* A joined thread may be visible a moment longer; the thread sanitizer has its own. */
 	ck_assert(WITHIN(1000, proc_thread_count(0) <= threads + TSAN));
 	ck_assert_int_eq(proc_fd_count(0), fds);
 	ck_assert_int_eq(redis_int(redis, "DBSIZE"), 1);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * What can happen to the clock of a client's machine (C10, C11 of the fault list): its wall clock
- * is set, and it sleeps. */
+ * Changes to the clock of a client's machine (C10, C11 of the fault list): its wall clock is set,
+ * and the machine sleeps. */
 #include "harness/handles.h"
 #include "harness/latch_watch.h"
 #include "harness/permit_watch.h"
@@ -24,8 +24,8 @@ static void set_up(void)
 	redis = redis_open(&server);
 }
 
-/* This program's clocks, in place of libc's. */
-static atomic_llong set_s;   /* what was added to the wall clock */
+/* This program's clocks, which replace libc's. */
+static atomic_llong set_s;   /* the sum of changes to the wall clock */
 static atomic_llong slept_s; /* how long the machine was asleep */
 
 int clock_gettime(clockid_t clock, struct timespec *now)
@@ -39,7 +39,7 @@ int clock_gettime(clockid_t clock, struct timespec *now)
 	return result;
 }
 
-/* A wait of 150 ms takes that long; now_ms() is of the boot time. */
+/* A wait of 150 ms takes that long; now_ms() uses the boot time. */
 #define WAITS_150_MS(call)                                                                         \
 	do {                                                                                       \
 		int64_t waits_start_ms_ = now_ms();                                                \
@@ -82,7 +82,7 @@ TEST(c10_wall_clock_that_is_set_changes_nothing)
 	}
 	ck_assert_int_ne(set_s, 0);
 	ck_assert_uint_eq(hold_of(lock).fence, fence);
-	/* A new hold's fence is of the server's clock, not of ours. */
+	/* A new hold's fence comes from the server's clock. */
 	OK(lk_lock_release(lock));
 	OK(lk_lock_acquire(same, 1000, NULL));
 	ck_assert_uint_gt(hold_of(same).fence, fence);
@@ -110,13 +110,13 @@ TEST(c11_machine_that_slept_past_a_lease_has_lost_its_holds)
 	hold = permits_of(semaphore, 2, 0);
 	ck_assert_int_gt(hold_of(lock).remaining_ms, 0);
 	slept_s += 3600;
-	/* The first call after it knows, though nothing of the library could run meanwhile. */
+	/* The first call afterwards detects it, though no thread of the library could run. */
 	ck_assert(!lk_lock_is_mine(lock));
 	ck_assert_int_eq(lk_lock_state(lock), LK_STATE_LOST);
 	ck_assert_int_eq(hold_of(lock).remaining_ms, 0);
 	ck_assert_int_eq(lk_semaphore_state(semaphore, hold), LK_STATE_LOST);
 	ck_assert_int_eq(hold_in(semaphore, hold).remaining_ms, 0);
-	/* A timer of the kernel's would have run at once; here it is the one of the renewal. */
+	/* A kernel timer would have expired at once; here it is the renewal's. */
 	ck_assert(WITHIN(700, losses.count == 1 && permit_losses.count == 1));
 	ck_assert_int_eq(losses.reason, LK_LOST_EXPIRED);
 	ck_assert_int_eq(permit_losses.reason, LK_LOST_EXPIRED);

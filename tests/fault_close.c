@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * lk_client_close() when the server does not answer: it waits for what the store may still keep,
- * and for nothing else. */
+ * lk_client_close() when the server does not answer: it waits for confirmation of what the store
+ * may still keep, and for nothing else. */
 #include "harness/handles.h"
 #include "harness/process.h"
 #include "harness/proxy.h"
@@ -9,7 +9,7 @@
 #include "harness/test.h"
 #include "harness/watch.h"
 
-/* One command timeout is 4 s here, so that a slow machine's "quick" is still less. */
+/* A command timeout of 4 s, so that a slow machine's "quick" is still less. */
 #define COMMAND_TIMEOUT_MS 4000
 #define QUICK_MS 2000
 
@@ -49,7 +49,7 @@ static void expect_unknown_close(lk_client *client)
 	ck_assert_int_le(now_ms() - start_ms, COMMAND_TIMEOUT_MS + 2000);
 }
 
-/* ---- What was lost needs no confirmation --------------------------------------------------- */
+/* ---- Lost holds need no confirmation ------------------------------------------------------- */
 
 TEST(c26_close_after_a_loss_does_not_wait_for_a_killed_server)
 {
@@ -104,13 +104,13 @@ TEST(c26_close_that_finds_the_store_silent_and_holds_nothing_is_quick)
 	lk_client *client = set_up();
 	lk_lock *lock = lock_named(client, "a");
 
-	OK(lk_lock_acquire(lock, 0, NULL)); /* from now on it introduces itself */
+	OK(lk_lock_acquire(lock, 0, NULL)); /* on this call the client introduces itself */
 	OK(lk_lock_release(lock));
 	proxy_set_all(&proxy, &stall);
 	expect_quick_close(client);
 }
 
-/* ---- What the store may still keep does ------------------------------------------------------ */
+/* ---- What the store may still keep needs it -------------------------------------------------- */
 
 TEST(c26_close_with_a_valid_hold_is_unknown_when_the_server_is_gone)
 {
@@ -121,7 +121,7 @@ TEST(c26_close_with_a_valid_hold_is_unknown_when_the_server_is_gone)
 	expect_unknown_close(client);
 }
 
-/* Its owner has no hold any more, the store has it until the lease ends. */
+/* Its owner has no hold any more; the store keeps it until the lease ends. */
 TEST(c26_close_after_a_maximum_hold_is_unknown_when_the_server_is_silent)
 {
 	const lk_lock_options brief = {.lease_ms = 60000, .max_hold_ms = 500};
@@ -145,7 +145,7 @@ TEST(c26_close_after_an_unconfirmed_wait_is_unknown)
 	ck_assert(WITHIN(5000, redis_int(redis, "ZCARD lk:{a}:q") == 1));
 	proxy_set_all(&proxy, &stall);
 	ck_assert_int_eq(waiter_join(&waiter), LK_EUNKNOWN);
-	/* The ticket still stands in the queue, and may be granted. */
+	/* The ticket is still queued, and may be granted. */
 	EXPECT(lk_client_close(client), LK_EUNKNOWN);
 	ck_assert_int_eq(redis_int(redis, "ZCARD lk:{a}:q"), 1);
 	OK(lk_client_close(other));

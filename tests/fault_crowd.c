@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * Faults in a crowd (S11, S21, C9, C23, C24 of the fault list): many who wait, many keys, many who
- * die, many locks, small stacks.  LK_LONG=1 makes the crowds as large as the list wants them. */
+ * Faults in a crowd (S11, S21, C9, C23, C24 of the fault list): many waiters, many keys, many dying
+ * processes, many locks, small stacks.  LK_LONG=1 makes the crowds as large as in the list. */
 #include "harness/handles.h"
 #include "harness/permit_watch.h"
 #include "harness/process.h"
@@ -21,7 +21,7 @@
 static struct test_server server;
 static struct redis *redis;
 
-/* The short form is for every change, the long one for a night. */
+/* The short form is for every change, the long one for a nightly run. */
 static long long size_of(long long in_short, long long in_long)
 {
 	const char *wanted = getenv("LK_LONG");
@@ -29,11 +29,11 @@ static long long size_of(long long in_short, long long in_long)
 	return wanted && !strcmp(wanted, "1") ? in_long : in_short;
 }
 
-/* ---- S11: emptied while many wait --------------------------------------------------------- */
+/* ---- S11: flushed while many wait --------------------------------------------------------- */
 
 TEST_LIMIT(s11_flushall_under_many_waiters_leaves_none_behind, 120)
 {
-	/* A tenth of it where each thread is dear. */
+	/* A tenth of it where each thread is expensive. */
 	enum { CLIENTS = TSAN ? 10 : 100, WAITERS = 10 * CLIENTS };
 	const int64_t lease_ms = TSAN ? 2000 : 700;
 	static struct waiter waiters[WAITERS];
@@ -53,7 +53,7 @@ TEST_LIMIT(s11_flushall_under_many_waiters_leaves_none_behind, 120)
 	for (int i = 0; i < WAITERS; i++)
 		waiter_start(&waiters[i], lock_of_handle(clients[i % CLIENTS], "a", lease_ms),
 		             60000, false);
-	/* One ticket a client; the others stand behind it inside. */
+	/* One ticket per client; its other waiters queue behind it in the process. */
 	ck_assert(WITHIN(20000, redis_int(redis, "ZCARD lk:{a}:q") == CLIENTS));
 	redis_do(redis, "FLUSHALL ASYNC");
 	ck_assert_int_eq(redis_calls(redis, "flushall"), 1);
@@ -99,7 +99,8 @@ TEST_LIMIT(s21_slow_expiry_delays_no_waiter, 120)
 	server_start(&server, NULL);
 	process_start(&holder, hold_both, NULL);
 	redis = redis_open(&server);
-	/* As many keys that run out, and no cycle that looks for them: it never comes to ours. */
+	/* As many expired keys, and no active expiry: the server never reaches the library's
+	 * keys. */
 	redis_do(redis, "DEBUG SET-ACTIVE-EXPIRE 0");
 	redis_do(redis, "EVAL %s 0 %lld",
 	         "for i = 1, ARGV[1] do redis.call('SET', 'k' .. i, i, 'PX', 100) end",
@@ -115,7 +116,7 @@ TEST_LIMIT(s21_slow_expiry_delays_no_waiter, 120)
 	OK(waiter_join(&waiter));
 	OK(permit_wait_join(&wait));
 	ck_assert_int_le(now_ms() - start_ms, 1000 + 800);
-	ck_assert_int_ge(redis_int(redis, "DBSIZE"), size_of(50000, 1000000)); /* still there */
+	ck_assert_int_ge(redis_int(redis, "DBSIZE"), size_of(50000, 1000000)); /* still present */
 	ck_assert_int_eq(redis_int(redis, "EXISTS lk:{a} lk:{a}:q"), 0);
 	ck_assert(permits_at_rest(redis, "s", 3));
 	OK(lk_client_close(client));
@@ -127,8 +128,8 @@ TEST_LIMIT(s21_slow_expiry_delays_no_waiter, 120)
 #define WORKERS_MAX 100
 #define CROWD_LEASE_MS 400
 
-/* In memory that all share: who holds, and until when at least, in one word, so that a process
- * that stood still for long cannot mix its own word with a newer one. */
+/* In shared memory: the holder, and the earliest end of its hold, in one word, so that a process
+ * that was stopped for long cannot combine its own word with a newer one. */
 static struct crowd {
 	_Atomic uint64_t hold[NAMES]; /* 0 = none */
 	_Atomic uint64_t fence[NAMES];
@@ -140,7 +141,7 @@ static uint64_t word_of(int64_t until_ms, int number)
 	return (uint64_t)until_ms << 8 | (uint64_t)(number + 1);
 }
 
-/* Acquire, look around, hold for a moment, release. */
+/* Acquire, check for other holders, hold for a moment, release. */
 static void visit(lk_lock *lock, int name, int number, unsigned short seed[3])
 {
 	lk_err err = lk_lock_acquire(lock, 10000, NULL);
@@ -153,7 +154,7 @@ static void visit(lk_lock *lock, int name, int number, unsigned short seed[3])
 	before = crowd->hold[name];
 	fence = crowd->fence[name];
 	mine = word_of(now_ms() + hold_of(lock).remaining_ms, number);
-	/* What was seen counts if it is still ours: if not, this process stood still. */
+	/* The check counts if the hold is still valid: otherwise this process was stopped. */
 	if (lk_lock_is_mine(lock)) {
 		crowd->overlaps += (int64_t)(before >> 8) > now_ms();
 		crowd->regressions += fence >= hold_of(lock).fence;
@@ -220,7 +221,8 @@ TEST_LIMIT(c9_processes_killed_at_random_leave_nothing_and_never_overlap, LONG_L
 	ck_assert_int_ge(kills, 10);
 	ck_assert_int_gt(crowd->grants, 20 * kills / 10);
 	ck_assert_int_eq(crowd->failures, 0);
-	/* A lease later all is free: the next one comes through at once, past all the dead. */
+	/* A lease later everything is free: the next client acquires at once, past all dead
+	 * ones. */
 	redis = redis_open(&server);
 	nap_ms(CROWD_LEASE_MS);
 	for (int i = 0; i < NAMES; i++) {
@@ -303,7 +305,7 @@ TEST_LIMIT(c23_small_stacks_and_ten_thousand_handles_work, 60)
 		handles[i] = lock_named(client, name);
 	}
 	ck_assert(!pthread_attr_init(&attributes));
-	if (!TSAN && !ASAN) /* these have stacks of their own needs */
+	if (!TSAN && !ASAN) /* the sanitizers need larger stacks */
 		ck_assert(!pthread_attr_setstacksize(&attributes, 64 * 1024));
 	for (int i = 0; i < THREADS; i++) {
 		threads[i] = (struct small){.client = client, .number = i};
@@ -342,7 +344,7 @@ static void *load(void *arg)
 	return NULL;
 }
 
-/* No renewal is late: of each lease a third is left at any time. */
+/* No renewal is late: a third of each lease is left at any time. */
 TEST_LIMIT(c24_many_holds_are_renewed_in_time_though_another_server_is_stopped, 120)
 {
 	enum { HOLDS_MAX = 10000 };

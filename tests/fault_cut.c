@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
- * N4 of the fault list: a link is cut after each byte of each answer, of each request and of each
- * message.  Whatever happens, there is one hold or none, and nothing stays.  Lanes, each with a
- * proxy, a client and a lock of its own, share the bytes among them, since each cut costs a client
- * the pause before it connects again. */
+ * N4 of the fault list: a link is cut after each byte of each answer, request and message.
+ * Whatever happens, there is one hold or none, and nothing is left.  Lanes, each with its own
+ * proxy, client and lock, share the bytes among them, since after each cut a client pauses before
+ * it reconnects. */
 #include "harness/handles.h"
 #include "harness/process.h"
 #include "harness/proxy.h"
@@ -23,12 +23,12 @@ struct lane {
 	char name[16];
 	struct proxy proxy;
 	struct redis *redis;
-	lk_client *far, *near; /* behind the proxy, and not */
+	lk_client *far, *near; /* through the proxy, and directly */
 	lk_lock *lock, *other; /* of far, of near */
 	enum proxy_link link;
 	enum proxy_way way;
 	bool (*step)(struct lane *lane, int k);
-	int end; /* the first k that cut nothing any more */
+	int end; /* the first k that cut nothing */
 	pthread_t thread;
 };
 
@@ -36,17 +36,17 @@ static struct test_server server;
 static struct lane lanes[LANES];
 static const struct proxy_fault none;
 
-/* Cut the lane's link after k bytes of what comes next; even k by RST, odd k by FIN. */
+/* Cut the lane's link after k bytes of the next transfer; even k by RST, odd k by FIN. */
 static int64_t arm(struct lane *lane, int k)
 {
 	struct proxy_fault cut = {.cut_after = k ? k : -1, .cut_gently = k % 2};
 	int64_t cuts = proxy_count(&lane->proxy).cuts;
 
 	proxy_set(&lane->proxy, lane->link, lane->way, &cut);
-	return cuts; /* it may have happened by now */
+	return cuts; /* the cut may have happened by now */
 }
 
-/* Disarm it; whether the cut has happened. */
+/* Disarm it; returns whether the cut has happened. */
 static bool disarm(struct lane *lane, int64_t cuts_before)
 {
 	proxy_set(&lane->proxy, lane->link, lane->way, &none);
@@ -63,7 +63,7 @@ static bool one_waits(struct lane *lane)
 	return redis_int(lane->redis, "ZCARD lk:{%s}:q", lane->name) == 1;
 }
 
-/* Exactly this hold, in the store and here. */
+/* Exactly this hold, in the store and in the client. */
 static void expect_one_hold(struct lane *lane)
 {
 	const char *value = redis_text(lane->redis, "GET lk:{%s}", lane->name);
@@ -87,7 +87,7 @@ static bool acquire_step(struct lane *lane, int k)
 	int64_t cuts = arm(lane, k);
 	bool cut;
 
-	OK(lk_lock_acquire(lane->lock, 10000, NULL)); /* there is time enough for another try */
+	OK(lk_lock_acquire(lane->lock, 10000, NULL)); /* enough time for another try */
 	cut = disarm(lane, cuts);
 	expect_one_hold(lane);
 	release_all(lane);
@@ -102,12 +102,12 @@ static bool release_step(struct lane *lane, int k)
 
 	OK(lk_lock_acquire(lane->lock, 10000, NULL));
 	expect_one_hold(lane);
-	nap_ms(5); /* an introduction on a new link has gone by */
+	nap_ms(5); /* the introduction on a new link is over */
 	cuts = arm(lane, k);
 	err = lk_lock_release(lane->lock);
 	cut = disarm(lane, cuts);
 	ck_assert_msg(err == LK_OK || err == LK_EUNKNOWN, "%s: %s", lk_err_name(err), lk_errmsg());
-	/* The caller holds it no more; the store knows at the latest when the link is back. */
+	/* The caller does not hold it any more; the store agrees once the link is up. */
 	ck_assert(!lk_lock_is_mine(lane->lock));
 	EXPECT(lk_lock_release(lane->lock), LK_ENOTOWNER);
 	ck_assert(WITHIN(2500, is_free(lane)));
@@ -151,7 +151,7 @@ static bool grant_step(struct lane *lane, int k)
 	return cut;
 }
 
-/* The link may still be down when a step begins: then nothing would be asked. */
+/* The link may still be down when a step begins: then no request would be sent. */
 static bool reachable(struct lane *lane)
 {
 	lk_lock_status status;
@@ -176,7 +176,7 @@ static void *lane_thread(void *arg)
 	return NULL;
 }
 
-/* Cut the link at each byte of what a step moves on it; there are least bytes or more. */
+/* Cut the link at each byte that a step transfers, which are at least that many. */
 static void cut_everywhere(bool (*step)(struct lane *lane, int k), enum proxy_link link,
                            enum proxy_way way, int least)
 {
@@ -207,7 +207,7 @@ static void cut_everywhere(bool (*step)(struct lane *lane, int k), enum proxy_li
 		OK(lk_client_close(lanes[i].far));
 		OK(lk_client_close(lanes[i].near));
 	}
-	/* All but the fence counter is gone. */
+	/* Only the fence counter is left. */
 	ck_assert_int_eq(redis_int(lanes[0].redis, "DBSIZE"), 1);
 }
 

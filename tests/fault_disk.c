@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * A server that has no room (S12, S14, S15 of the fault list): keys are evicted, snapshots fail,
- * the disk is full.  What cannot be written is refused in words, and what cannot be renewed is lost
- * in time. */
+ * A server without room (S12, S14, S15 of the fault list): keys are evicted, snapshots fail, the
+ * disk is full.  A refused write is reported with the reason, and a hold that cannot be renewed is
+ * lost on time. */
 #include "harness/handles.h"
 #include "harness/latch_watch.h"
 #include "harness/permit_watch.h"
@@ -30,7 +30,7 @@ static void set_up(const struct server_options *options)
 
 /* ---- S12: eviction ------------------------------------------------------------------------ */
 
-/* Every key with a TTL goes, as the least recently used would one after the other. */
+/* Every key with a TTL is evicted, as the least recently used ones would be. */
 static void evict_all(void)
 {
 	long long before = redis_info(redis, "evicted_keys");
@@ -94,12 +94,12 @@ TEST(s12_evicted_permits_are_lost_and_evicted_latches_absent)
 	ck_assert(WITHIN(2000, permit_losses.count == 1));
 	ck_assert_int_eq(permit_losses.reason, LK_LOST_TAKEN);
 	EXPECT(lk_semaphore_release(semaphore, hold), LK_ELOST);
-	/* The handle knows how many permits there are; nobody has one. */
+	/* The handle has the capacity; no permit is held. */
 	all = permits_of(semaphore, 3, 1000);
 	ck_assert_uint_gt(all, hold);
 	OK(lk_semaphore_release(semaphore, all));
 	ck_assert(permits_at_rest(redis, "s", 3));
-	/* Who waits for the latch waits for it to be made anew and opened. */
+	/* The waiter for the latch waits until the latch is set again and opened. */
 	ck_assert(!awaiter.ended);
 	OK(lk_latch_set(latch, 1, NULL));
 	ck_assert(!awaiter.ended);
@@ -108,9 +108,9 @@ TEST(s12_evicted_permits_are_lost_and_evicted_latches_absent)
 	OK(lk_client_close(client));
 }
 
-/* ---- S14, S15: nothing can be written ----------------------------------------------------- */
+/* ---- S14, S15: all writes fail ------------------------------------------------------------ */
 
-/* Everything there is, before the disk fails. */
+/* All objects, before the disk fails. */
 static struct {
 	lk_client *client, *other;
 	lk_lock *lock, *free_lock;
@@ -145,7 +145,7 @@ static void open_all(void)
 		ck_assert_msg(strstr(lk_errmsg(), "MISCONF") != NULL, "%s", lk_errmsg());          \
 	} while (0)
 
-/* The server takes no writes from now on. */
+/* The server refuses writes from now on. */
 static void expect_refusals(void)
 {
 	int64_t until_ms = now_ms() + hold_of(all.lock).remaining_ms;
@@ -159,8 +159,8 @@ static void expect_refusals(void)
 	                                 &none));
 	EXPECT_REFUSED(lk_latch_down(all.latch, 1, NULL, 0, NULL));
 	EXPECT_REFUSED(lk_latch_set(latch_named(all.client, "m"), 1, NULL));
-	EXPECT(lk_latch_await(all.latch, 0), LK_EBUSY); /* looking writes nothing */
-	/* Renewals do not succeed: the end is told when it comes, and no earlier. */
+	EXPECT(lk_latch_await(all.latch, 0), LK_EBUSY); /* a query writes nothing */
+	/* Renewals fail: the loss is reported at the end of the lease, not earlier. */
 	ck_assert_int_eq(losses.count + permit_losses.count, 0);
 	while (lk_lock_is_mine(all.lock)) {
 		until_ms = now_ms() + hold_of(all.lock).remaining_ms;
@@ -171,11 +171,11 @@ static void expect_refusals(void)
 	ck_assert_int_ge(losses.at_ms, until_ms - 5);
 	ck_assert_int_le(losses.at_ms, until_ms + 50);
 	ck_assert_int_eq(permit_losses.reason, LK_LOST_EXPIRED);
-	/* Who waits learns why it does not get it. */
+	/* The waiter gets the reason. */
 	EXPECT(waiter_join(&all.waiter), LK_ESERVER);
 }
 
-/* It takes writes again. */
+/* The server accepts writes again. */
 static void expect_all_is_well(void)
 {
 	uint64_t permits;
@@ -189,7 +189,7 @@ static void expect_all_is_well(void)
 	ck_assert_uint_gt(permits, all.hold);
 	OK(lk_semaphore_release(all.semaphore, permits));
 	ck_assert(permits_at_rest(redis, "s", 3));
-	/* Nothing of what was refused happened, or happens now. */
+	/* No refused request took effect, or does so now. */
 	ck_assert_int_eq(redis_int(redis, "EXISTS lk:{b} lk:{b}:q lk:{t} lk:{m}"), 0);
 	ck_assert(!all.awaiter.ended);
 	ck_assert_int_eq(latch_down(all.latch, 1, NULL), 1);
@@ -200,7 +200,7 @@ static void expect_all_is_well(void)
 	ck_assert_int_eq(redis_int(redis, "EXISTS lk:{a} lk:{a}:q"), 0);
 }
 
-/* The last snapshot came to that, "ok" or "err". */
+/* The result of the last snapshot, "ok" or "err". */
 static bool snapshot_is(const char *status)
 {
 	char line[64];
@@ -216,7 +216,7 @@ TEST(s14_failed_snapshot_refuses_grants_and_loses_in_time)
 
 	set_up(NULL);
 	open_all();
-	/* A folder is where the snapshot belongs: whoever runs the server cannot write there. */
+	/* A folder has the snapshot's name: the server cannot write there, whatever its user. */
 	snprintf(path, sizeof(path), "%s/dump.rdb", server.dir);
 	ck_assert(!mkdir(path, 0700));
 	redis_do(redis, "CONFIG SET save %s", "3600 1");
@@ -230,7 +230,7 @@ TEST(s14_failed_snapshot_refuses_grants_and_loses_in_time)
 	expect_all_is_well();
 }
 
-/* The log of writes ends in a device that has no room. */
+/* The append-only file is on a device without room. */
 TEST(s15_full_disk_refuses_grants_and_loses_in_time)
 {
 	char path[200];
@@ -246,7 +246,7 @@ TEST(s15_full_disk_refuses_grants_and_loses_in_time)
 	ck_assert(WITHIN(5000, !strncmp(redis_text(redis, "SET more 1"), "-MISCONF", 8)));
 	ck_assert_ptr_nonnull(strstr(redis_text(redis, "SET more 1"), "No space left"));
 	expect_refusals();
-	/* The next part of the log is an ordinary file again. */
+	/* The next part of the file is a regular one again. */
 	redis_do(redis, "BGREWRITEAOF");
 	ck_assert(WITHIN(5000, !strncmp(redis_text(redis, "SET more 1"), "OK", 2)));
 	expect_all_is_well();

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * Input that is odd, wrong or hostile (V1 to V5, V8, V9 of the fault list): names, numbers, fences,
- * and what a server answers. */
+ * Unusual, wrong or hostile input (V1 to V5, V8, V9 of the fault list): names, numbers, fences, and
+ * a server's answers. */
 #include "runtime/client.h"
 #include "core/core.h"
 
@@ -59,8 +59,8 @@ static bool tick_off(void *arg, const char *name, size_t len)
 	return true;
 }
 
-/* All can be held at once, by handles of one client, each with a key of one hash tag, and a walk
- * gives back exactly these bytes. */
+/* All can be held at once, by handles of one client, each with keys of one hash tag, and a walk
+ * returns exactly these bytes. */
 static void hold_all(const struct text *names, int count)
 {
 	struct found found = {.names = names, .count = count};
@@ -76,7 +76,7 @@ static void hold_all(const struct text *names, int count)
 		err = lk_lock_acquire(lock, 0, NULL);
 		ck_assert_msg(err == LK_OK, "name %d: %s: %s", i, lk_err_name(err), lk_errmsg());
 	}
-	/* Each has one opening and one closing brace: one tag, not empty. */
+	/* Each key has one opening and one closing brace: one tag, not empty. */
 	for (key = redis_text(redis, "KEYS lk:{*}*"); key; key = *end ? end + 1 : NULL) {
 		size_t len;
 		end = strchrnul(key, '\n');
@@ -178,7 +178,7 @@ TEST(v3_times_out_of_range_are_refused_before_anything_is_sent)
 		EXPECT(lk_lock_acquire(held, wrong_waits[i], NULL), LK_EINVALID);
 	ck_assert_int_eq(proxy_count(&proxy).bytes[PROXY_COMMANDS][PROXY_TO_SERVER], sent);
 	ck_assert_uint_eq(hold_of(held).count, 1);
-	/* The ends of the ranges are right, and so is the longest wait. */
+	/* The ends of the ranges are accepted, and so is the longest wait. */
 	OK(lk_lock_open(client, "b", 0, &(lk_lock_options){.lease_ms = LK_LEASE_MAX_MS}, &lock));
 	OK(lk_lock_acquire(lock, INT64_MAX, NULL));
 	ck_assert_int_gt(hold_of(lock).remaining_ms, LK_LEASE_MAX_MS / 2);
@@ -227,7 +227,7 @@ TEST(v4_damaged_or_used_up_fence_counter_grants_nothing)
 		ck_assert_str_eq(redis_text(redis, "GET lk:fence"), bad_fences[i]);
 		ck_assert_int_eq(redis_int(redis, "EXISTS lk:{a} lk:{a}:q"), 0);
 	}
-	/* The last one that there is. */
+	/* The last possible one. */
 	redis_do(redis, "SET lk:fence 9007199254740989");
 	OK(lk_lock_acquire(lock, 0, NULL));
 	ck_assert_uint_eq(hold_of(lock).fence, UINT64_C(9007199254740990));
@@ -258,7 +258,7 @@ TEST(v4_fence_counter_damaged_while_held_ends_the_wait_with_an_error)
 	OK(lk_client_close(other));
 }
 
-/* Nobody waits for two thousand million calls: the count begins near its end. */
+/* Two thousand million calls would take too long: the count begins near its end. */
 TEST(v5_lock_is_re_entered_up_to_its_limit)
 {
 	const uint32_t most = 2147483647;
@@ -289,7 +289,7 @@ TEST(v5_lock_is_re_entered_up_to_its_limit)
 static char deep[4 * 10000 + 1];
 static char endless[60001];
 
-/* Answers that no script of ours gives, and bytes that are no answer. */
+/* Answers that no script of the library gives, and bytes that are no answer. */
 static const char *const lies[] = {
 	"+OK\r\n",
 	":1\r\n",
@@ -327,7 +327,7 @@ static void fill_lies(void)
 	memset(endless, '+', sizeof(endless) - 1);
 }
 
-/* The store says so, too. */
+/* The store agrees that it is held. */
 static bool really_mine(lk_lock *lock)
 {
 	char id[LK_HOLDER_ID_SIZE];
@@ -353,19 +353,19 @@ TEST_LIMIT(v8_garbage_for_an_answer_is_an_error_and_costs_a_connection, 60)
 	size_kb = proc_size_kb(0);
 	for (int i = 0; i < count; i++) {
 		lk_err err;
-		nap_ms(20); /* an introduction on a new link has gone by */
+		nap_ms(20); /* the introduction on a new link is over */
 		proxy_lie(&proxy, PROXY_COMMANDS, lies[i], strlen(lies[i]));
 		err = lk_lock_acquire(lock, 0, NULL);
 		ck_assert_int_eq(proxy_count(&proxy).lies, i + 1);
 		ck_assert_msg(err == LK_EUNKNOWN || err == LK_ESERVER || err == LK_ECONN ||
 		                      err == LK_EFOREIGN || (!err && really_mine(lock)),
 		              "lie %d: %s: %s", i, lk_err_name(err), lk_errmsg());
-		/* It may have asked again on a new link, and have got a true answer. */
+		/* It may have repeated the ask on a new link, and got a true answer. */
 		if (!err)
 			OK(lk_lock_release(lock));
 		ck_assert(!lk_lock_is_mine(lock));
 		ck_assert_int_lt(proc_size_kb(0) - size_kb, 512 * 1024);
-		/* And it goes on, with links of which nothing is left over. */
+		/* And it continues, with new links that carry none of the garbage. */
 		ck_assert_msg(WITHIN(5000, lk_lock_acquire(lock, 2000, NULL) == LK_OK),
 		              "after lie %d", i);
 		ck_assert(lk_lock_is_mine(lock));
@@ -407,7 +407,7 @@ TEST_LIMIT(v8_garbage_for_a_message_grants_nothing_and_loses_no_wait, 60)
 		waiter_start(&waiter, lock, 10000, true);
 		ck_assert(WITHIN(5000, redis_int(redis, "ZCARD lk:{a}:q") == 1));
 		proxy_lie(&proxy, PROXY_MESSAGES, message_lies[i], strlen(message_lies[i]));
-		/* A message that the proxy can put its own in the place of. */
+		/* A message that the proxy can replace. */
 		redis_do(redis, "PUBLISH lk:c:0:%s hello", lk_client_id(client));
 		ck_assert(WITHIN(2000, proxy_count(&proxy).lies == i + 1));
 		nap_ms(50);
@@ -497,7 +497,7 @@ TEST(v9_text_of_others_is_escaped_everywhere)
 	ck_assert_ptr_nonnull(strstr(lk_errmsg(), "\\x1b"));
 	ck_assert_msg(is_printable(lk_errmsg()), "not escaped");
 	ck_assert(WITHIN(5000, lk_lock_acquire(lock, 500, NULL) == LK_OK));
-	/* What others say of themselves. */
+	/* The descriptions of other clients. */
 	redis_do(redis, "HSET lk:client:%s host %b user %b program %b label %b pid %s",
 	         lk_client_id(client), "\x1b[31mhost", (size_t)9, "u\0ser", (size_t)5,
 	         "\r\nprogram", (size_t)9,
@@ -511,13 +511,13 @@ TEST(v9_text_of_others_is_escaped_everywhere)
 	ck_assert_str_eq(party.host, "\\x1b[31mhost");
 	ck_assert_str_eq(party.user, "u\\x00ser");
 	ck_assert_int_eq(party.pid, 0);
-	/* The name of a key that is not ours, in an error and in the log. */
+	/* The name of a foreign key, in an error and in the log. */
 	OK(lk_lock_release(lock));
 	redis_do(redis, "SET %b planted", "lk:{a%1B[31m%0A}", (size_t)16);
 	EXPECT(lk_lock_acquire(lock, 0, NULL), LK_EFOREIGN);
 	ck_assert(is_printable(lk_errmsg()));
 	proxy_cut(&proxy, PROXY_COMMANDS, false);
 	ck_assert(WITHIN(5000, lk_lock_query(lock, &status) != LK_ECONN));
-	ck_assert(WITHIN(5000, log_lines > 0)); /* a thread of the client writes them */
+	ck_assert(WITHIN(5000, log_lines > 0)); /* a thread of the client writes the lines */
 	OK(lk_client_close(client));
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * What servers and hostile contents do to latches (S and V of the fault list): nothing counts
- * twice, nobody is released early, nobody is left behind. */
+ * Faults of servers and hostile contents, for latches (S and V of the fault list): nothing counts
+ * twice, and each waiter is released, none early. */
 #include "harness/latch_watch.h"
 #include "harness/process.h"
 #include "harness/redis.h"
@@ -14,7 +14,7 @@
 #include <string.h>
 
 #define TIMEOUT_MS 300
-#define BACK_MS 5000 /* until a client is connected again, and has asked */
+#define BACK_MS 5000 /* for a client to reconnect and to repeat its request */
 
 static struct test_server server;
 static struct redis *redis;
@@ -39,7 +39,7 @@ static int subscribers(const char *name)
 	return atoi(text + strcspn(text, "\n"));
 }
 
-/* Wait in a thread, from when the channel stands. */
+/* Wait in a thread; returns when its channel is subscribed. */
 static void await_subscribed(struct awaiter *awaiter, lk_client *client, const char *name)
 {
 	int before = subscribers(name);
@@ -136,7 +136,7 @@ TEST_LIMIT(s6_step_to_a_stopped_server_is_counted_once_when_it_runs, 40)
 	EXPECT(lk_latch_await(latch, 10), LK_ECONN);
 	server_resume(&server);
 	ck_assert(WITHIN(BACK_MS, count_of("a") == 1));
-	nap_ms(500); /* what was sent twice would count twice now */
+	nap_ms(500); /* a repeated request would count twice now */
 	ck_assert_int_eq(count_of("a"), 1);
 	ck_assert(WITHIN(BACK_MS, lk_latch_down(latch, 1, NULL, 0, NULL) == LK_OK));
 	ck_assert(WITHIN(BACK_MS, awaiter.ended));
@@ -144,7 +144,7 @@ TEST_LIMIT(s6_step_to_a_stopped_server_is_counted_once_when_it_runs, 40)
 	OK(lk_client_close(client));
 }
 
-/* The answer never comes, and the connection ends after all that asked for it have gone. */
+/* The answer never comes, and the connection ends after all its callers have left. */
 TEST(s6_handle_may_be_closed_while_its_request_hangs)
 {
 	struct awaiter awaiter;
@@ -167,7 +167,7 @@ TEST(s6_handle_may_be_closed_while_its_request_hangs)
 	OK(lk_client_close(client));
 }
 
-/* The wait and the handle have gone when the connection breaks under the answer. */
+/* The wait and the handle have ended when the connection breaks before the answer. */
 TEST(s6_latch_that_nobody_has_any_more_goes_with_its_connection)
 {
 	struct awaiter awaiter;
@@ -195,7 +195,7 @@ TEST(s6_latch_that_nobody_has_any_more_goes_with_its_connection)
 	OK(lk_client_close(client));
 }
 
-/* What a network kept for long, brought by hand. */
+/* A request that the network delayed for long, executed by hand. */
 TEST(s6_late_step_counts_on_no_newer_latch)
 {
 	char generation[32];
@@ -417,7 +417,7 @@ TEST(s16_key_of_another_type_is_refused_and_left_alone)
 	EXPECT(lk_latch_remove(latch), LK_EFOREIGN);
 	ck_assert_str_eq(redis_text(redis, "LRANGE lk:{a} 0 -1"), "x");
 	ck_assert_int_eq(redis_int(redis, "EXISTS lk:{a}:s lk:fence"), 0);
-	/* One that becomes so while somebody waits is found by the next look, and told. */
+	/* A key that becomes foreign during a wait is found and reported by the next look. */
 	redis_do(redis, "DEL lk:{a}");
 	OK(lk_client_close(client));
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * What the store remembers of latches, and what comes of it when that is lost or damaged (S and V
- * of the fault list): a step never counts twice, and no opening is forgotten too early. */
+ * The memory keys of latches, and what happens if they are lost or damaged (S and V of the fault
+ * list): a step never counts twice, and no opening is forgotten too early. */
 #include "harness/latch_watch.h"
 #include "harness/redis.h"
 #include "harness/server.h"
@@ -61,7 +61,7 @@ TEST(s10_memory_outlives_the_latch_by_a_minute)
 	OK(lk_client_close(client));
 }
 
-/* As long as it is open a step that comes again is known as the one that counted. */
+/* While the latch is open, a repeated last step is recognised as the one that counted. */
 TEST(s10_last_step_sent_again_is_known_while_the_latch_is_open)
 {
 	lk_client *client = set_up();
@@ -114,13 +114,13 @@ TEST(s10_steps_that_were_lost_count_no_second_time)
 	OK(lk_latch_reset(latch, 1, NULL));
 	ck_assert_int_eq(latch_down(latch, 1, "job"), 0);
 	redis_do(redis, "DEL lk:{a}:s");
-	OK(lk_latch_down(latch, 1, "job", 0, &step)); /* open is open */
+	OK(lk_latch_down(latch, 1, "job", 0, &step)); /* it is open in any case */
 	ck_assert(!step.counted);
 	OK(lk_latch_await(latch, 0));
 	OK(lk_client_close(client));
 }
 
-/* A lock is free for a moment between its holder and who waits. */
+/* A lock is free for a moment between its holder and the next waiter. */
 TEST(v4_name_with_tickets_of_another_kind_becomes_no_latch)
 {
 	lk_client *client = set_up();
@@ -143,7 +143,7 @@ TEST(v4_name_with_tickets_of_another_kind_becomes_no_latch)
 	EXPECT(lk_latch_remove(latch), LK_EFOREIGN);
 	redis_do(redis, "DEL lk:{a}:q");
 	OK(lk_latch_set(latch, 1, NULL));
-	/* What is a latch stays one, and can be removed. */
+	/* An existing latch remains one, and can be removed. */
 	redis_do(redis, "ZADD lk:{a}:q 1 1:abcdefghijklmnopqrstuv:abcdefghijk:10000:r");
 	OK(lk_latch_reset(latch, 2, NULL));
 	OK(lk_latch_remove(latch));

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * What networks do to latches (N2, N4, N5, N6, N8, S8 of the fault list): replies that are lost,
- * connections cut after each byte, messages that do not come. */
+ * Network faults for latches (N2, N4, N5, N6, N8, S8 of the fault list): lost replies, connections
+ * cut after each byte, messages that do not arrive. */
 #include "harness/latch_watch.h"
 #include "harness/process.h"
 #include "harness/proxy.h"
@@ -19,7 +19,7 @@
 static struct test_server server;
 static struct proxy proxy;
 static struct redis *redis;
-static lk_client *far, *near; /* behind the proxy, and not */
+static lk_client *far, *near; /* through the proxy, and directly */
 static const struct proxy_fault none;
 
 static void set_up(void)
@@ -81,7 +81,7 @@ TEST_LIMIT(n2_lost_replies_count_once, 60)
 		ck_assert_int_eq(count_now(), count);
 		proxy_heal(&proxy);
 		ck_assert(WITHIN(BACK_MS, answers(latch)));
-		/* Behind it stands what is settled in the background. */
+		/* It is queued behind the steps that are settled in the background. */
 		ck_assert(WITHIN(BACK_MS, lk_latch_down(latch, 1, NULL, 0, NULL) == LK_OK));
 		count--;
 		ck_assert_int_eq(count_now(), count);
@@ -91,8 +91,8 @@ TEST_LIMIT(n2_lost_replies_count_once, 60)
 
 /* ---- N4: cut after each byte -------------------------------------------------------------- */
 
-/* Lanes, each with a proxy, a client and a latch of its own, share the bytes among them, since each
- * cut costs a client the pause before it connects again. */
+/* Lanes, each with its own proxy, client and latch, share the bytes among them, since after each
+ * cut a client pauses before it reconnects. */
 #define LANES 16
 
 struct lane {
@@ -112,14 +112,14 @@ struct lane {
 
 static struct lane lanes[LANES];
 
-/* Cut the lane's link after k bytes of what comes next; even k by RST, odd k by FIN. */
+/* Cut the lane's link after k bytes of the next transfer; even k by RST, odd k by FIN. */
 static int64_t arm(struct lane *lane, int k)
 {
 	struct proxy_fault cut = {.cut_after = k ? k : -1, .cut_gently = k % 2};
 	int64_t cuts = proxy_count(&lane->proxy).cuts;
 
 	proxy_set(&lane->proxy, lane->link, lane->way, &cut);
-	return cuts; /* it may have happened by now */
+	return cuts; /* the cut may have happened by now */
 }
 
 static bool disarm(struct lane *lane, int64_t cuts_before)
@@ -133,7 +133,7 @@ static bool is_count(struct lane *lane)
 	return redis_int(lane->redis, "HGET lk:{%s} count", lane->name) == lane->count;
 }
 
-/* What becomes of one step when the link is cut after k bytes; whether it was cut. */
+/* One step while the link is cut after k bytes; returns whether it was cut. */
 static bool down_step(struct lane *lane, int k)
 {
 	lk_latch_step step = {.remaining = -1};
@@ -154,7 +154,7 @@ static bool down_step(struct lane *lane, int k)
 	return cut;
 }
 
-/* The confirmation of the subscription, or the message, comes in part. */
+/* The confirmation of the subscription, or the message, is cut. */
 static bool await_step(struct lane *lane, int k)
 {
 	struct awaiter awaiter;
@@ -169,7 +169,7 @@ static bool await_step(struct lane *lane, int k)
 	ck_assert_msg(WITHIN(BACK_MS, awaiter.ended), "cut after %d bytes", k);
 	OK(awaiter_join(&awaiter));
 	disarm(lane, cuts);
-	return k < 140; /* some of the bytes before come once in five seconds: not all ks cut */
+	return k < 140; /* some of the first bytes come once in five seconds: not every k cuts */
 }
 
 static void *lane_thread(void *arg)
@@ -189,7 +189,7 @@ static void *lane_thread(void *arg)
 	return NULL;
 }
 
-/* Cut that link after each byte of what a step moves on it, or each third one. */
+/* Cut that link after each byte, or each third byte, that a step transfers. */
 static void cut_everywhere(const struct lane *plan)
 {
 	const lk_client_options options = {.command_timeout_ms = 1500};
@@ -218,7 +218,7 @@ static void cut_everywhere(const struct lane *plan)
 	}
 	printf("%lld cuts\n", (long long)cuts);
 	ck_assert_int_ge(cuts, LANES / 2);
-	nap_ms(200); /* what was sent twice would count twice now */
+	nap_ms(200); /* a repeated request would count twice now */
 	for (int i = 0; i < LANES; i++) {
 		ck_assert(plan->step != down_step || is_count(&lanes[i]));
 		OK(lk_client_close(lanes[i].far));
@@ -238,14 +238,14 @@ TEST_LIMIT(n4_cut_within_the_request_counts_once, 90)
 		.step = down_step, .link = PROXY_COMMANDS, .way = PROXY_TO_SERVER, .every = 3});
 }
 
-/* The messages' link is cut within the confirmation and within the message. */
+/* The message link is cut within the confirmation and within the message. */
 TEST_LIMIT(n4_cut_within_a_message_leaves_nobody_behind, 90)
 {
 	cut_everywhere(&(struct lane){
 		.step = await_step, .link = PROXY_MESSAGES, .way = PROXY_TO_CLIENT, .every = 3});
 }
 
-/* ---- N5, N6: messages that do not come ----------------------------------------------------- */
+/* ---- N5, N6: messages that do not arrive --------------------------------------------------- */
 
 TEST_LIMIT(n5_opening_while_the_subscription_is_lost_is_found, 40)
 {
@@ -266,7 +266,7 @@ TEST_LIMIT(n5_opening_while_the_subscription_is_lost_is_found, 40)
 		else
 			proxy_cut(&proxy, PROXY_MESSAGES, false);
 		ck_assert(WITHIN(2000, subscribers() == 0));
-		/* By one who has lost nothing. */
+		/* By a client whose links work. */
 		other = client_at(server.url);
 		latch_down(latch_named(other, "a"), 1, NULL);
 		OK(lk_latch_set(latch_named(other, "a"), 7, NULL)); /* and it counts again */
@@ -291,7 +291,7 @@ TEST_LIMIT(n6_stalled_messages_are_found_out, 40)
 	set_up();
 	theirs = latch_named(near, "a");
 	OK(lk_latch_set(theirs, 1, NULL));
-	lock_leased(far, "a", 900); /* so that silence is looked into after 300 ms */
+	lock_leased(far, "a", 900); /* so that silence is checked after 300 ms */
 	awaiter_start(&awaiter, latch_named(far, "a"), 20000);
 	ck_assert(WITHIN(3000, subscribers() == 1));
 	nap_ms(50);
@@ -308,7 +308,7 @@ TEST_LIMIT(n6_stalled_messages_are_found_out, 40)
 	tear_down();
 }
 
-/* A subscription that the server did not hear of is not taken to stand. */
+/* A subscription that did not reach the server is not taken for confirmed. */
 TEST_LIMIT(n6_stalled_subscription_is_found_out, 40)
 {
 	const struct proxy_fault stall = {.stall = true};
@@ -351,7 +351,8 @@ TEST_LIMIT(n8_sliced_and_late_bytes_are_understood, 40)
 	tear_down();
 }
 
-/* A user without +ping: its PING is answered with an error, which no subscription may get. */
+/* A user without +ping: the reply to its PING is an error, which must not be matched to a
+ * subscription. */
 TEST_LIMIT(n16_refused_pings_are_not_taken_for_refused_subscriptions, 40)
 {
 	const lk_client_options options = {.user = "ann", .password = "x"};
@@ -364,7 +365,7 @@ TEST_LIMIT(n16_refused_pings_are_not_taken_for_refused_subscriptions, 40)
 	OK(lk_client_close(far));
 	far = client_with(proxy.url, &options);
 	proxy_set(&proxy, PROXY_MESSAGES, PROXY_TO_CLIENT, &slow);
-	lock_leased(far, "a", 300); /* so that silence is looked into after 100 ms */
+	lock_leased(far, "a", 300); /* so that silence is checked after 100 ms */
 	awaiter_start(&awaiter, latch_named(far, "a"), 6000);
 	for (int i = 0; i < 10; i++) {
 		snprintf(name, sizeof(name), "l%d", i);
@@ -376,7 +377,7 @@ TEST_LIMIT(n16_refused_pings_are_not_taken_for_refused_subscriptions, 40)
 	tear_down();
 }
 
-/* ---- Answers that say nothing ------------------------------------------------------------- */
+/* ---- Answers without a result ------------------------------------------------------------- */
 
 static void *run_endless_script(void *arg)
 {
@@ -393,7 +394,7 @@ static bool is_busy(void)
 	return !strncmp(redis_text(redis, "PING"), "-BUSY", 5);
 }
 
-/* A long script of somebody else is in the way just when the channel is subscribed. */
+/* Another program's long script runs at the moment of the subscription. */
 TEST_LIMIT(s8_busy_server_ends_no_wait_and_is_subscribed_later, 40)
 {
 	const struct proxy_fault stall = {.stall = true};
@@ -441,7 +442,7 @@ TEST(n4_step_with_an_unreadable_answer_is_not_known)
 		proxy_lie(&proxy, PROXY_COMMANDS, lies[i], strlen(lies[i]));
 		EXPECT(lk_latch_down(latch, 1, NULL, 0, NULL), LK_EUNKNOWN);
 		ck_assert_int_eq(proxy_count(&proxy).lies, (int64_t)i + 1);
-		ck_assert_int_eq(count_now(), --count); /* it was */
+		ck_assert_int_eq(count_now(), --count); /* it was counted */
 		ck_assert(WITHIN(BACK_MS, answers(latch)));
 	}
 	tear_down();
@@ -457,7 +458,7 @@ TEST(n4_set_with_an_unreadable_answer_is_not_known)
 	for (size_t i = 0; i < sizeof(lies) / sizeof(lies[0]); i++) {
 		proxy_lie(&proxy, PROXY_COMMANDS, lies[i], strlen(lies[i]));
 		EXPECT(lk_latch_reset(latch, (int64_t)i + 2, NULL), LK_EUNKNOWN);
-		ck_assert_int_eq(count_now(), (int64_t)i + 2); /* it was */
+		ck_assert_int_eq(count_now(), (int64_t)i + 2); /* it took effect */
 		ck_assert(WITHIN(BACK_MS, answers(latch)));
 	}
 	proxy_lie(&proxy, PROXY_COMMANDS, lies[0], strlen(lies[0]));

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * What becomes of latches when processes are killed, stopped and cancelled (C4 to C9, C13 of
- * the fault list). */
+ * Latches while processes are killed, stopped and cancelled (C4 to C9, C13 of the fault list). */
 #include "harness/latch_watch.h"
 #include "harness/process.h"
 #include "harness/redis.h"
@@ -29,7 +28,7 @@ static int subscribers(void)
 	return atoi(text + strcspn(text, "\n"));
 }
 
-/* A job that counts under its name and then dies, unless it is told to live. */
+/* A job that counts under its name and then dies, unless its order is to live. */
 static int job(void *arg, int in, int out)
 {
 	lk_client *client = client_at(server.url);
@@ -47,7 +46,7 @@ static int job(void *arg, int in, int out)
 	return 0;
 }
 
-/* Each is killed at some moment and run again, a few times; the last run ends by itself. */
+/* Each is killed at random and run again, a few times; the last run ends by itself. */
 TEST_LIMIT(c9_killed_and_restarted_jobs_count_once_each, 60)
 {
 	enum { JOBS = 12, ROUNDS = 5 };
@@ -91,7 +90,7 @@ static int wait_for_it(void *arg, int in, int out)
 	return 0;
 }
 
-/* C4 to C6: there is nothing to hand on, so the dead and the stopped keep nobody. */
+/* C4 to C6: a latch has no hand-off, so dead and stopped waiters delay no other. */
 TEST_LIMIT(c5_killed_and_stopped_waiters_keep_nobody, 40)
 {
 	enum { WAITERS = 6 };
@@ -114,7 +113,7 @@ TEST_LIMIT(c5_killed_and_stopped_waiters_keep_nobody, 40)
 	for (int i = 2; i < WAITERS; i++)
 		if (i != 3)
 			ck_assert(process_succeeded(&waiters[i], 3000));
-	/* Who was stopped meanwhile is released, though it counts again. */
+	/* A waiter that was stopped is released, though the latch counts again. */
 	OK(lk_latch_set(latch, 5, NULL));
 	process_continue(&waiters[1]);
 	ck_assert(process_succeeded(&waiters[1], 5000));
@@ -147,7 +146,7 @@ TEST_LIMIT(c7_timeout_and_opening_at_once_have_one_outcome, 40)
 		pthread_create(&thread, NULL, open_after, theirs);
 		err = lk_latch_await(latch, 8 + i % 5);
 		if (err == LK_OK)
-			OK(lk_latch_await(theirs, 0)); /* then it is open */
+			OK(lk_latch_await(theirs, 0)); /* open afterwards */
 		else
 			ck_assert_int_eq(err, LK_ETIMEDOUT);
 		released += !err;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * No memory and no threads (C20, C21 of the fault list): the n-th request for either fails, for
- * every n that the library comes to.  hiredis' reader is linked in, so that its requests count,
- * too.
+ * every n that the library reaches.  hiredis' reader is linked statically, so that its requests
+ * count, too.
  *
  * LDFLAGS: -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc,--wrap=strdup,--wrap=pthread_create
  * LDFLAGS: -Wl,-u,redisReaderCreateWithFunctions -l:libhiredis.a

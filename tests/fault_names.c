@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * Ways to a server that are not there, or lead elsewhere (N11, N12, N15 of the fault list): names
- * that do not resolve, or slowly, or to another address than before; IPv6 without a server; TLS. */
+ * Routes to a server that do not exist, or lead elsewhere (N11, N12, N15 of the fault list): names
+ * that do not resolve, or slowly, or to a new address; IPv6 without a server; TLS. */
 #include "harness/handles.h"
 #include "harness/peer.h"
 #include "harness/process.h"
@@ -23,9 +23,9 @@
 static struct test_server server;
 static struct redis *redis;
 
-/* ---- This program's name service, in place of libc's --------------------------------------- */
+/* ---- This program's name service, which replaces libc's ------------------------------------ */
 
-static atomic_bool is_slow;     /* answers wait until it is not */
+static atomic_bool is_slow;     /* answers wait while this is set */
 static atomic_int lookups;      /* begun */
 static atomic_int moved_to = 1; /* moves.test is 127.0.0.<this> */
 
@@ -67,7 +67,7 @@ int getaddrinfo(const char *restrict node, const char *restrict service,
 	if (!strcmp(node, "slow.test") || !strcmp(node, "moves.test"))
 		WITHIN(10000, !is_slow);
 	if (!strcmp(node, "busy.test"))
-		return EAI_AGAIN; /* what SERVFAIL becomes */
+		return EAI_AGAIN; /* the result of SERVFAIL */
 	if (!strcmp(node, "six.test")) {
 		*list = info_new(AF_INET6, "::1", port, info_new(AF_INET, "127.0.0.1", port, NULL));
 		return 0;
@@ -83,7 +83,7 @@ void freeaddrinfo(struct addrinfo *list)
 {
 	while (list) {
 		struct addrinfo *next = list->ai_next;
-		/* The address is behind it, in one of ours and in one of glibc's. */
+		/* The address is behind it, in this program's lists and in glibc's. */
 		free(list->ai_canonname);
 		free(list);
 		list = next;
@@ -133,8 +133,8 @@ TEST(n11_slow_look_up_keeps_deadlines_and_holds_up_nobody)
 	ck_assert_int_ge(now_ms() - start_ms, 299);
 	ck_assert_int_le(now_ms() - start_ms, 300 + 250);
 	ck_assert_ptr_nonnull(strstr(lk_errmsg(), "slow.test"));
-	ck_assert_int_gt(lookups, begun); /* and that one still hangs */
-	/* Others open, with and without a name to look up, and renew. */
+	ck_assert_int_gt(lookups, begun); /* and the first one still hangs */
+	/* Other clients open, with and without a name to look up, and renew. */
 	start_ms = now_ms();
 	OK(lk_client_open(server.url, &hasty, &none));
 	OK(lk_client_close(none));
@@ -151,7 +151,7 @@ TEST(n11_slow_look_up_keeps_deadlines_and_holds_up_nobody)
 	start_ms = now_ms();
 	lk_client_close(client);
 	ck_assert_int_le(now_ms() - start_ms, 300 + 300);
-	ck_assert(WITHIN(1000, losses.count == 1)); /* of the server that died, and not before */
+	ck_assert(WITHIN(1000, losses.count == 1)); /* the hold on the dead server */
 	ck_assert_int_eq(lk_lock_state(lock), LK_STATE_LOST);
 	is_slow = false;
 	lk_client_close(near);
@@ -185,7 +185,7 @@ TEST(n11_changed_address_is_followed_by_both_connections)
 	ck_assert(WITHIN(5000, lk_lock_acquire(lock, 500, NULL) == LK_OK));
 	ck_assert_uint_gt(hold_of(lock).fence, fence);
 	ck_assert_int_eq(redis_int(redis, "EXISTS lk:{a}"), 1);
-	/* The messages come from there, too. */
+	/* The messages come from the new server, too. */
 	waiter_start(&waiter, lock_of_handle(client_with(second.unix_url, NULL), "a", 0), 5000,
 	             true);
 	ck_assert(WITHIN(2000, redis_int(redis, "ZCARD lk:{a}:q") == 1));
@@ -205,14 +205,14 @@ TEST(n12_client_falls_back_from_ipv6_to_ipv4)
 	int listener = socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC, 0);
 	lk_client *client;
 
-	server_start(&server, NULL); /* on 127.0.0.1 alone */
+	server_start(&server, NULL); /* on 127.0.0.1 only */
 	redis = redis_open(&server);
-	/* Nobody listens there, or there is no IPv6 at all. */
+	/* No server listens there, or there is no IPv6 at all. */
 	client = client_with(url_of("six.test"), &options);
 	OK(lk_lock_acquire(lock_named(client, "a"), 0, NULL));
 	ck_assert_int_eq(redis_int(redis, "EXISTS lk:{a}"), 1);
 	OK(lk_client_close(client));
-	/* Somebody listens, and never says a word. */
+	/* A server listens, and never answers. */
 	address.sin6_port = htons((uint16_t)server.port);
 	if (listener >= 0 && !bind(listener, (struct sockaddr *)&address, sizeof(address))) {
 		int64_t start_ms = now_ms();
@@ -226,7 +226,7 @@ TEST(n12_client_falls_back_from_ipv6_to_ipv4)
 	close(listener);
 }
 
-/* ---- N15: TLS, which is not there yet ------------------------------------------------------ */
+/* ---- N15: TLS, which is not supported ------------------------------------------------------ */
 
 static void answer_as_tls(int fd, void *arg)
 {
@@ -254,8 +254,8 @@ TEST(n15_tls_is_refused_and_never_spoken_to_in_plain_text)
 	ck_assert_ptr_nonnull(strstr(lk_errmsg(), "rediss"));
 	ck_assert_ptr_null(strstr(lk_errmsg(), "secret"));
 	ck_assert_int_eq(peer.accepted, 0);
-	/* A server that wants TLS where none was asked for: told at once, and not tried for long.
-	 */
+	/* A server that requires TLS when the client does not use it: an error at once, without
+	 * retries. */
 	start_ms = now_ms();
 	err = lk_client_open(peer.url, NULL, &client);
 	ck_assert_msg(err == LK_ESERVER || err == LK_ECONN, "%s", lk_err_name(err));

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * What a network can do to a client (N5 to N16 of the fault list), done by the proxy of the tests:
+ * Network faults for a client (N5 to N16 of the fault list), caused by the proxy of the tests:
  * links cut, stalled, late, flapping, overtaken, silent, and logins refused. */
 #include "harness/handles.h"
 #include "harness/process.h"
@@ -39,7 +39,7 @@ static bool queue_is(long long len)
 	return redis_int(redis, "ZCARD lk:{a}:q") == len;
 }
 
-/* Nobody holds, nobody waits. */
+/* No hold and no waiter is left. */
 static void expect_no_keys(int64_t within_ms)
 {
 	ck_assert(WITHIN(within_ms, redis_int(redis, "EXISTS lk:{a} lk:{a}:q") == 0));
@@ -64,7 +64,7 @@ TEST(n5_message_link_cut_wakes_waiters)
 		ck_assert(WITHIN(2000, queue_is(1)));
 		proxy_cut(&proxy, PROXY_MESSAGES, gently);
 		start_ms = now_ms();
-		OK(lk_lock_release(held)); /* a message that finds nobody, or an old friend */
+		OK(lk_lock_release(held)); /* its message has no subscriber, or a stale one */
 		OK(waiter_join(&waiter));
 		ck_assert_int_le(now_ms() - start_ms, 2000);
 		ck_assert_int_eq(proxy_count(&proxy).cuts, gently + 1);
@@ -112,10 +112,10 @@ TEST(n6_stalled_message_link_is_noticed)
 	waiter_start(&waiter, lock_of_handle(far, "a", 900), LK_FOREVER, false);
 	ck_assert(WITHIN(2000, queue_is(1)));
 	proxy_set(&proxy, PROXY_MESSAGES, PROXY_TO_CLIENT, &stalled);
-	OK(lk_lock_release(held)); /* the grant is held by the proxy */
+	OK(lk_lock_release(held)); /* the proxy keeps the grant back */
 	start_ms = now_ms();
 	ck_assert(WITHIN(2000, proxy_count(&proxy).held[PROXY_MESSAGES][PROXY_TO_CLIENT] > 0));
-	/* Its silence is noticed: it makes new links, which are well. */
+	/* The client notices the silence, and opens new links, which work. */
 	ck_assert(WITHIN(2000, proxy_count(&proxy).connections > 2));
 	proxy_heal(&proxy);
 	OK(waiter_join(&waiter));
@@ -150,7 +150,7 @@ TEST(n7_full_grant_by_message_is_a_hold_without_commands)
 	until_ms = now_ms() + hold_of(lock).remaining_ms;
 	ck_assert_int_gt(hold_of(lock).remaining_ms, 1000);
 	ck_assert_int_le(hold_of(lock).remaining_ms, 2000);
-	/* Its renewals get no answer: it ends when it was said to end, not before. */
+	/* Its renewals get no answer: the hold ends at its deadline, not before. */
 	ck_assert(WITHIN(3000, !lk_lock_is_mine(lock)));
 	ck_assert_int_ge(now_ms(), until_ms - 10);
 	ck_assert_int_le(now_ms(), until_ms + 50);
@@ -231,7 +231,7 @@ TEST(n8_jitter_and_single_bytes_change_nothing)
 		ck_assert_int_gt(count.late[link][PROXY_TO_CLIENT], 0);
 		ck_assert_int_gt(count.sliced[link][PROXY_TO_CLIENT], 100);
 	}
-	ck_assert_int_eq(count.connections, 2); /* nothing was taken for broken */
+	ck_assert_int_eq(count.connections, 2); /* no link was given up */
 	OK(lk_client_close(near));
 	OK(lk_client_close(far));
 }
@@ -285,11 +285,11 @@ TEST(n9_grant_message_after_the_release_revives_nothing)
 	ck_assert(WITHIN(2000, queue_is(1)));
 	proxy_set(&proxy, PROXY_MESSAGES, PROXY_TO_CLIENT, &late);
 	OK(lk_lock_release(held));
-	OK(waiter_join(&waiter)); /* by a re-ask at the latest */
+	OK(waiter_join(&waiter)); /* by a repeated ask at the latest */
 	ck_assert_int_gt(proxy_count(&proxy).late[PROXY_MESSAGES][PROXY_TO_CLIENT], 0);
 	OK(lk_lock_release(lock));
 	expect_no_keys(0);
-	nap_ms(1300); /* whatever is late has come */
+	nap_ms(1300); /* all late bytes have arrived */
 	expect_no_keys(0);
 	ck_assert_int_eq(lk_lock_state(lock), LK_STATE_NONE);
 	OK(lk_lock_acquire(held, 0, NULL));
@@ -299,7 +299,7 @@ TEST(n9_grant_message_after_the_release_revives_nothing)
 
 /* ---- A subscriber that does not read ------------------------------------------------------ */
 
-/* A worker that waits for the lock, and tells its client's id and what came of it. */
+/* A worker that waits for the lock, and prints its client's id and the result. */
 static int wait_and_tell(void *arg, int in, int out)
 {
 	lk_client *client;
@@ -384,7 +384,7 @@ TEST_LIMIT(n10_flapping_links_leak_nothing_and_progress_resumes, 120)
 		proxy_cut(&proxy, PROXY_COMMANDS, flap % 2);
 		proxy_cut(&proxy, PROXY_MESSAGES, flap % 2);
 		for (int i = 0; i < 2; i++)
-			waiter_join(&waiters[i]); /* any end is right, if it is one */
+			waiter_join(&waiters[i]); /* any result, as long as the wait ends */
 	}
 	ck_assert_int_ge(proxy_count(&proxy).cuts, flaps / 2);
 	for (int i = 0; i < 2; i++) {
@@ -433,7 +433,7 @@ TEST(n14_reconnect_into_a_black_hole_keeps_deadlines)
 	proxy_black_hole(&proxy, true);
 	proxy_cut(&proxy, PROXY_COMMANDS, false);
 	proxy_cut(&proxy, PROXY_MESSAGES, false);
-	ck_assert(WITHIN(2000, lk_lock_state(held) == LK_STATE_UNSURE)); /* it has noticed */
+	ck_assert(WITHIN(2000, lk_lock_state(held) == LK_STATE_UNSURE)); /* noticed by now */
 	start_ms = now_ms();
 	EXPECT(lk_lock_acquire(lock, 300, NULL), LK_ECONN);
 	ck_assert_int_le(now_ms() - start_ms, 300 + 400 + 100);
@@ -482,10 +482,11 @@ TEST(n16_rotated_password_makes_no_retry_storm)
 	client = client_with(proxy.url, &app);
 	held = hold_watched(client, "a", 1000);
 	before = proxy_count(&proxy).connections;
-	/* The user goes, and with it its connections; then it is there again, with other words. */
+	/* The user is deleted, and with it its connections; then it exists again, with another
+	 * password. */
 	redis_do(redis, "ACL DELUSER app");
 	redis_do(redis, "ACL SETUSER app on >new ~* &* +@all");
-	/* Before it has seen that, a request could be on its way: that would be unknown. */
+	/* Before the client notices, a request could be in flight, with an unknown result. */
 	ck_assert(WITHIN(1000, lk_lock_state(held) == LK_STATE_UNSURE));
 	start_ms = now_ms();
 	EXPECT(lk_lock_acquire(lock_named(client, "b"), 300, NULL), LK_EAUTH);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * Packets that the kernel drops (N1 to N3 of the fault list): no reset, no end, only silence.  Each
- * test is in a network namespace of its own, which ends with it; the rules there touch nobody. */
+ * test has its own network namespace, which ends with it, so that its rules affect no other
+ * program. */
 #include "harness/handles.h"
 #include "harness/process.h"
 #include "harness/redis.h"
@@ -20,7 +21,7 @@
 #include <unistd.h>
 
 static struct test_server server;
-static struct redis *redis; /* by the Unix socket: it is heard always */
+static struct redis *redis; /* over the Unix socket, which always works */
 
 static void file_write(const char *path, const char *text)
 {
@@ -31,7 +32,7 @@ static void file_write(const char *path, const char *text)
 	close(fd);
 }
 
-/* A loopback of our own, with or without root. */
+/* A private loopback interface, with or without root. */
 static void enter_namespace(void)
 {
 	struct ifreq lo = {.ifr_name = "lo"};
@@ -62,7 +63,7 @@ static void set_up(void)
 	redis = redis_open(&server);
 }
 
-/* Drop what goes to ("dport") or comes from ("sport") the server. */
+/* Drop packets to ("dport") or from ("sport") the server. */
 static void drop(const char *which)
 {
 	ck_assert_msg(!shell("nft 'add table inet faults; add chain inet faults in "
@@ -72,14 +73,14 @@ static void drop(const char *which)
 	              "nft does not work: install nftables");
 }
 
-/* Drop both: the other machine is gone, and nobody says so. */
+/* Drop both: the other machine is gone, without notice. */
 static void vanish(void)
 {
 	drop("dport");
 	ck_assert(!shell("nft add rule inet faults in tcp sport %d counter drop", server.port));
 }
 
-/* End the drop; how many packets it took. */
+/* End the drop; returns the number of dropped packets. */
 static long heal(void)
 {
 	FILE *rules = popen("nft list table inet faults", "re");
@@ -104,7 +105,7 @@ static lk_client *client_open(int64_t command_timeout_ms)
 	return client_with(server.url, &options);
 }
 
-/* Connections to the server that this process takes for alive. */
+/* Connections to the server that this process believes alive. */
 static int established(void)
 {
 	FILE *table = fopen("/proc/self/net/tcp", "re");
@@ -171,7 +172,7 @@ TEST_LIMIT(n1_request_that_is_dropped_is_unknown_in_time, 40)
 	OK(lk_lock_release(lock));
 	drop("dport");
 	start_ms = now_ms();
-	EXPECT(lk_lock_acquire(lock, 0, NULL), LK_EUNKNOWN); /* the first one cannot know */
+	EXPECT(lk_lock_acquire(lock, 0, NULL), LK_EUNKNOWN); /* the first call cannot know */
 	ck_assert_int_le(now_ms() - start_ms, 300 + 100);
 	ck_assert_int_gt(heal(), 0);
 	ck_assert(WITHIN(8000, lk_lock_acquire(lock, 1000, NULL) == LK_OK));
@@ -225,7 +226,8 @@ TEST_LIMIT(n2_acquire_that_is_given_up_unanswered_ends_with_its_lease, 40)
 	ck_assert_int_le(now_ms() - start_ms, 200 + 300 + 100);
 	ck_assert(!lk_lock_is_mine(lock));
 	ck_assert_int_gt(redis_int(redis, "GET lk:fence"), 0); /* there was a grant */
-	/* The leave that followed took it back; had it been dropped, the lease would have. */
+	/* The leave that followed released it; had that been dropped, the lease would have ended
+	 * it. */
 	ck_assert(WITHIN(1200, redis_int(redis, "EXISTS lk:{a}") == 0));
 	ck_assert_int_gt(heal(), 0);
 	other = client_open(300);
@@ -234,7 +236,7 @@ TEST_LIMIT(n2_acquire_that_is_given_up_unanswered_ends_with_its_lease, 40)
 	lk_client_close(client);
 }
 
-/* The machine of the server vanishes: no FIN, no RST, and the server's end stays. */
+/* The server's machine vanishes: no FIN, no RST, and the server's side stays open. */
 TEST_LIMIT(n3_vanished_server_is_noticed_on_both_connections, 40)
 {
 	struct waiter waiter;
@@ -254,11 +256,11 @@ TEST_LIMIT(n3_vanished_server_is_noticed_on_both_connections, 40)
 	ck_assert_int_eq(established(), 2);
 	vanish();
 	start_ms = now_ms();
-	/* Asked after a third of the lease of silence, given up after a command timeout. */
+	/* A PING after a third of the lease without data; given up after a command timeout. */
 	ck_assert(WITHIN(2000, established() == 0));
 	ck_assert_int_le(now_ms() - start_ms, 900 / 3 + 300 + 150);
-	ck_assert_int_ge(redis_info(redis, "connected_clients"), 4); /* there they stand */
-	/* The grant goes to an end of which nobody knows; the wait is not lost by that. */
+	ck_assert_int_ge(redis_info(redis, "connected_clients"), 4); /* they are still open */
+	/* The grant goes to a stale connection; the wait does not lose it. */
 	OK(lk_lock_release(held));
 	nap_ms(50);
 	ck_assert(!waiter.ended);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * What can happen to a process of a client (C1 to C6, C13 to C16 of the fault list): stopped,
- * killed, forked, its threads ended. */
+ * Faults of a client's process (C1 to C6, C13 to C16 of the fault list): stopped, killed, forked,
+ * its threads ended. */
 #include "harness/handles.h"
 #include "harness/process.h"
 #include "harness/proxy.h"
@@ -32,7 +32,7 @@ struct job {
 	int64_t wait_ms;
 };
 
-/* Told by a line each: acquire, state, release, write (fenced), thread (ids of the library's). */
+/* Orders, one per line: acquire, state, release, write (fenced), thread (the library's ids). */
 static int obey(void *arg, int in, int out)
 {
 	const struct job *job = arg;
@@ -73,7 +73,7 @@ static int obey(void *arg, int in, int out)
 	return 3;
 }
 
-/* Give an order and take the answer. */
+/* Send an order and return the answer. */
 static const char *tell(struct process *process, const char *order)
 {
 	const char *answer;
@@ -108,7 +108,7 @@ TEST(c1_holder_stopped_past_its_lease_is_told_and_harmless)
 	redis_do(redis, "SET fenced %lld", (long long)fence);
 	process_continue(&holder);
 	snprintf(state, sizeof(state), "%d", LK_STATE_LOST);
-	ck_assert_str_eq(tell(&holder, "state"), state); /* the first call knows */
+	ck_assert_str_eq(tell(&holder, "state"), state); /* the first call detects it */
 	ck_assert_str_eq(tell(&holder, "write"), "0");
 	ck_assert_str_eq(tell(&holder, "release"), "LK_ELOST");
 	nap_ms(200);
@@ -120,7 +120,8 @@ TEST(c1_holder_stopped_past_its_lease_is_told_and_harmless)
 	OK(lk_client_close(client));
 }
 
-/* The answer to an acquire waits in the kernel while its process is stopped past the lease. */
+/* The answer to an acquire is in the kernel's buffer while its process is stopped past the
+ * lease. */
 TEST(c2_grant_that_is_read_too_late_is_no_hold)
 {
 	static const int64_t waits_ms[] = {0, 700, 1500};
@@ -148,7 +149,7 @@ TEST(c2_grant_that_is_read_too_late_is_no_hold)
 		                 proxy_count(&proxy).held[PROXY_COMMANDS][PROXY_TO_CLIENT] > 0));
 		proxy_heal(&proxy);
 		OK(lk_lock_acquire(lock, 5000,
-		                   NULL)); /* when the lease that nobody used has ended */
+		                   NULL)); /* when the lease of the unused grant has ended */
 		process_continue(&stopped);
 		answer = line_read(stopped.out, 5000);
 		ck_assert_ptr_nonnull(answer);
@@ -203,7 +204,7 @@ TEST(c3_loss_is_seen_though_the_background_thread_cannot_run)
 	process_start(&holder, obey, &job);
 	tell(&holder, "start");
 	ck_assert(!strncmp(tell(&holder, "acquire"), "LK_OK ", 6));
-	ck_assert(WITHIN(2000, (thread = library_thread(holder.pid)) > 0)); /* it names itself */
+	ck_assert(WITHIN(2000, (thread = library_thread(holder.pid)) > 0)); /* it has its name */
 	ck_assert(!ptrace(PTRACE_SEIZE, thread, NULL, NULL));
 	ck_assert(!ptrace(PTRACE_INTERRUPT, thread, NULL, NULL));
 	ck_assert_int_eq(waitpid(thread, &status, __WALL), thread);
@@ -244,7 +245,7 @@ TEST(c4_next_holder_follows_a_killed_one_after_its_lease)
 	OK(lk_client_close(client));
 }
 
-/* Start the workers, hold the lock, and have them queue in their order. */
+/* Start the workers, hold the lock, and queue them in their order. */
 static lk_lock *queue_workers(struct process *workers, struct job *job)
 {
 	lk_lock *lock;
@@ -265,7 +266,7 @@ static lk_lock *queue_workers(struct process *workers, struct job *job)
 	return lock;
 }
 
-/* That worker is the next to hold, within ms; it releases. */
+/* That worker must be the next to hold, within ms; it releases. */
 static long long expect_next(struct process *worker, int64_t ms)
 {
 	const char *answer = line_read(worker->out, ms);
@@ -291,7 +292,7 @@ TEST(c5_killed_waiters_are_skipped_wherever_they_stand)
 	ck_assert(WITHIN(500, redis_int(redis, "EXISTS lk:{a} lk:{a}:q") == 0));
 }
 
-/* A stopped waiter still has its connection, so the grant goes to it; then it is killed. */
+/* A stopped waiter keeps its connection, so it gets the grant; then it is killed. */
 static void kill_granted(int64_t queued_ms, int64_t within_ms)
 {
 	struct job job = {.lease_ms = 1200}; /* its claim window is 600 ms */
@@ -321,7 +322,7 @@ static void kill_granted(int64_t queued_ms, int64_t within_ms)
 
 TEST(c6_full_grant_of_a_killed_waiter_ends_with_its_lease)
 {
-	kill_granted(0, 1200 + 1200 + 500); /* a lease, and the time until the next asks again */
+	kill_granted(0, 1200 + 1200 + 500); /* a lease, and the time until the next repeated ask */
 }
 
 TEST(c6_short_grant_of_a_killed_waiter_ends_with_its_claim_window)
@@ -339,7 +340,7 @@ static bool keep_name(void *arg, const char *name, size_t len)
 	return true;
 }
 
-/* The child of C13: every call on the parent's handles, then a client of its own. */
+/* The child of C13: every call on the parent's handles, then its own client. */
 static int use_after_fork(lk_client *client, lk_lock *lock, const char *url, int sockets)
 {
 	lk_lock_status status;
@@ -364,7 +365,7 @@ static int use_after_fork(lk_client *client, lk_lock *lock, const char *url, int
 	EXPECT(lk_lock_snapshot(lock, &snapshot), LK_EFORKED);
 	EXPECT(lk_lock_release(lock), LK_EFORKED);
 	EXPECT(lk_lock_close(lock), LK_EFORKED);
-	if (TSAN) { /* which cannot start a thread in the child of a process with threads */
+	if (TSAN) { /* the sanitizer cannot start a thread in the child of a process with threads */
 		EXPECT(lk_client_close(client), LK_EFORKED);
 		return 0;
 	}
@@ -399,7 +400,7 @@ TEST(c13_forked_child_is_refused_and_the_parent_unaffected)
 	ck_assert_int_eq(waitpid(child, &status, 0), child);
 	ck_assert_msg(WIFEXITED(status) && !WEXITSTATUS(status), "status %x", (unsigned)status);
 	ck_assert_int_eq(proxy_count(&proxy).bytes[PROXY_COMMANDS][PROXY_TO_SERVER], sent);
-	ck_assert_int_eq(proxy_count(&proxy).open, 2); /* nothing was closed */
+	ck_assert_int_eq(proxy_count(&proxy).open, 2); /* no connection was closed */
 	ck_assert_int_eq(lk_lock_state(lock), LK_STATE_HELD);
 	ck_assert_int_eq(losses.count, 0);
 	OK(lk_lock_release(lock));
@@ -408,7 +409,7 @@ TEST(c13_forked_child_is_refused_and_the_parent_unaffected)
 	ck_assert_int_eq(redis_int(redis, "EXISTS lk:{a} lk:{b}"), 0);
 }
 
-/* A worker that queues, forks, and dies: its child must not make it look alive. */
+/* A worker that queues, forks, and dies: its child must not make it seem alive. */
 static int fork_in_queue(void *arg, int in, int out)
 {
 	struct waiter waiter;
@@ -487,7 +488,7 @@ TEST(c15_hold_of_an_ended_thread_is_inherited_by_none)
 	server_start(&server, NULL);
 	redis = redis_open(&server);
 	lock = lock_named(client_at(server.url), "a");
-	for (int i = 0; i < 50; i++) { /* thread ids are used again at once */
+	for (int i = 0; i < 50; i++) { /* thread ids are reused at once */
 		pthread_create(&thread, NULL, hold_and_end, lock);
 		pthread_join(thread, NULL);
 		pthread_create(&thread, NULL, try_to_inherit, lock);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * A server that refuses for a while and takes requests again (S22, S23 of the fault list): it has
- * too few replicas, or an operator withdraws rights and gives them back.  What stood in its queues
- * meanwhile may block no other client afterwards. */
+ * A server that refuses requests for a while (S22, S23 of the fault list): it has too few replicas,
+ * or an operator withdraws rights and grants them again.  Tickets left in its queues meanwhile must
+ * not block other clients afterwards. */
 #include "harness/handles.h"
 #include "harness/permit_watch.h"
 #include "harness/process.h"
@@ -14,12 +14,12 @@
 #include <string.h>
 
 #define TIMEOUT_MS 400
-#define LEASE_MS 60000 /* ends nothing here */
-#define QUICK_MS 1200  /* less than a claim window, 3 s, on a machine with much else to do */
+#define LEASE_MS 60000 /* long enough that no lease ends in a test */
+#define QUICK_MS 1200  /* less than a claim window, 3 s, on a heavily loaded machine */
 
 static struct test_server server;
 static struct redis *redis;
-static lk_client *holder, *client, *next; /* client's user may lose its rights */
+static lk_client *holder, *client, *next; /* the user of client may lose its rights */
 
 static void set_up(void)
 {
@@ -62,7 +62,7 @@ static bool queue_is(const char *name, int count)
 	return redis_int(redis, "ZCARD lk:{%s}:q", name) == count;
 }
 
-/* It stands still in the background: nothing of it comes in the next second and a half. */
+/* No request of it reaches the server in the next second and a half. */
 static bool is_seldom_refused(void)
 {
 	const char *at = strstr(redis_text(redis, "ACL LOG 1"), "count\n");
@@ -110,7 +110,7 @@ TEST(s22_ticket_of_a_wait_that_ended_meanwhile_blocks_nobody)
 	want_replicas(1);
 	EXPECT(waiter_join(&ended), LK_EUNKNOWN);
 	ck_assert(queue_is("a", 1));
-	nap_ms(3200); /* it is old, and by now it is left again each 3 s at most */
+	nap_ms(3200); /* it is old, and its leave is now repeated every 3 s at most */
 	want_replicas(0);
 	OK(lk_lock_release(lock));
 	waiter_start(&waiter, lock_of_handle(next, "a", LEASE_MS), 20000, false);
@@ -120,7 +120,7 @@ TEST(s22_ticket_of_a_wait_that_ended_meanwhile_blocks_nobody)
 	tear_down();
 }
 
-/* ---- S23: rights that are withdrawn and given back ------------------------------------------ */
+/* ---- S23: rights that are withdrawn and granted again --------------------------------------- */
 
 TEST_LIMIT(s23_ticket_of_who_had_no_rights_for_a_while_blocks_nobody, 40)
 {
@@ -135,7 +135,7 @@ TEST_LIMIT(s23_ticket_of_who_had_no_rights_for_a_while_blocks_nobody, 40)
 	take_rights();
 	EXPECT(waiter_join(&ended), LK_EUNKNOWN);
 	ck_assert(queue_is("a", 1));
-	/* It is not forgotten, and the server's log is not filled with it. */
+	/* It is not forgotten, and does not fill the server's log. */
 	ck_assert(WITHIN(15000, is_seldom_refused()));
 	give_rights();
 	waiter_start(&waiter, lock_of_handle(next, "a", LEASE_MS), 20000, false);
@@ -169,7 +169,7 @@ TEST(s23_release_without_rights_is_repeated_before_the_next_turn_of_its_own)
 	tear_down();
 }
 
-/* As soon as a wait for "r" stands in the queue. */
+/* As soon as a wait for "r" is queued. */
 static void *take_rights_from_waiter(void *arg)
 {
 	redis = redis_open(&server);
@@ -178,7 +178,7 @@ static void *take_rights_from_waiter(void *arg)
 	return arg;
 }
 
-/* Its permit is not used up, and it stands before no other. */
+/* Its permit is not used up, and its ticket blocks no other. */
 TEST_LIMIT(s23_turn_of_a_rate_that_ended_without_rights_is_nobodys, 40)
 {
 	const lk_semaphore_options options = {.capacity = 1, .lease_ms = 6000, .fixed = true};

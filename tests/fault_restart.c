@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * A server that comes back as another one (S3, S4, S20 of the fault list): with the memory of an
- * hour ago, after its leases have run out, or with other abilities than before. */
+ * A server that comes back different (S3, S4, S20 of the fault list): with the memory of an hour
+ * ago, after its leases have ended, or with other commands than before. */
 #include "harness/handles.h"
 #include "harness/latch_watch.h"
 #include "harness/permit_watch.h"
@@ -14,7 +14,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#define BACK_MS 5000 /* until a client is connected again, and has asked */
+#define BACK_MS 5000 /* for a client to reconnect and to repeat its request */
 
 static struct test_server server;
 static struct redis *redis;
@@ -25,13 +25,13 @@ static void set_up(void)
 	redis = redis_open(&server);
 }
 
-/* What it knows now is what it will know after any restart from now on. */
+/* Save the present memory, which the server will load at each restart from now on. */
 static void remember(void)
 {
 	redis_do(redis, "SAVE");
 }
 
-/* Start it again, and be sure that it is another one. */
+/* Restart it, and check that it is a new process. */
 static void restart(void)
 {
 	pid_t before = server.pid;
@@ -64,7 +64,7 @@ TEST_LIMIT(s3_lock_of_an_old_memory_is_a_loss_and_its_queue_drains, 40)
 	remember();
 	OK(lk_lock_release(old));
 	OK(waiter_join(&waiter));
-	/* Now it is held by one of whom that memory knows nothing, and another one waits. */
+	/* Now a client that the old memory does not contain holds it, and another one waits. */
 	held = hold_watched(second, "a", 1000);
 	fence = hold_of(held).fence;
 	waiter_start(&waiter, lock_of_handle(client_at(server.url), "a", 1000), 15000, false);
@@ -77,7 +77,7 @@ TEST_LIMIT(s3_lock_of_an_old_memory_is_a_loss_and_its_queue_drains, 40)
 	ck_assert_uint_eq(losses.fence, fence);
 	ck_assert_int_eq(lk_lock_state(old), LK_STATE_NONE); /* it is not revived either */
 	EXPECT(lk_lock_release(held), LK_ELOST);
-	/* The old hold ends with its lease, the old ticket with the lease that it is granted. */
+	/* The old hold ends with its lease, the old ticket with the lease of its grant. */
 	OK(waiter_join(&waiter));
 	ck_assert_int_le(waiter.took_ms, 1000 + 1000 + 2500);
 	ck_assert_uint_gt(waiter.fence, fence);
@@ -107,11 +107,12 @@ TEST_LIMIT(s3_permits_of_an_old_memory_come_back, 40)
 	later = permits_of(held, 5, 0);
 	restart();
 	permits_add_up(redis, "a");
-	ck_assert_int_eq(permits_used(redis, "a"), 5); /* 3 of nobody, 2 of which 1 is kept */
+	ck_assert_int_eq(permits_used(redis, "a"), 5); /* 3 stale, and 2 of which 1 is kept */
 	ck_assert(WITHIN(2500, permit_losses.count == 1));
 	ck_assert_uint_eq(permit_losses.hold, later);
 	EXPECT(lk_semaphore_release(held, later), LK_ELOST);
-	/* What it knew and is still held goes on; what nobody holds ends with its lease. */
+	/* Remembered permits that are still held stay; those without a holder end with their
+	 * lease. */
 	ck_assert_int_eq(hold_in(held, stays).count, 1);
 	ck_assert(WITHIN(BACK_MS, lk_semaphore_acquire(old, 4, 1000, &all) == LK_OK));
 	ck_assert_uint_gt(all, later);
@@ -125,7 +126,7 @@ TEST_LIMIT(s3_permits_of_an_old_memory_come_back, 40)
 	OK(lk_client_close(second));
 }
 
-/* Whether the step counted, once there is a connection again. */
+/* Whether the step counted, once the connection is up again. */
 static bool counts(lk_latch *latch, const char *name, int64_t remaining)
 {
 	lk_latch_step step = {.remaining = -1};
@@ -152,11 +153,11 @@ TEST_LIMIT(s3_latch_of_an_old_memory_counts_from_there, 40)
 	ck_assert(counts(latch, "one", 2));
 	awaiter_start(&awaiters[0], theirs, 15000);
 	remember();
-	/* It opens, and who waits is released; in the old memory that has not happened. */
+	/* It opens, and the waiter is released; the old memory does not contain this. */
 	ck_assert_int_eq(latch_down(latch, 2, "two"), 0);
 	OK(awaiter_join(&awaiters[0]));
 	restart();
-	ck_assert(!counts(latch, "one", 2)); /* this one it remembers */
+	ck_assert(!counts(latch, "one", 2)); /* it remembers this one */
 	ck_assert_uint_eq(latch_status(latch).generation, generation);
 	awaiter_start(&awaiters[1], theirs, 15000);
 	ck_assert(counts(latch, "two", 1));
@@ -167,9 +168,9 @@ TEST_LIMIT(s3_latch_of_an_old_memory_counts_from_there, 40)
 	OK(lk_client_close(other));
 }
 
-/* ---- S4: it was away for longer than a lease ---------------------------------------------- */
+/* ---- S4: it was down for longer than a lease ---------------------------------------------- */
 
-/* End it by SIGTERM, as an init system does: it saves what it knows, and goes. */
+/* End it by SIGTERM, as an init system does: it saves its memory and exits. */
 static void shut_down(void)
 {
 	redis_do(redis, "CONFIG SET save %s", "3600 1");
@@ -198,7 +199,7 @@ TEST_LIMIT(s4_clean_restart_after_the_leases_have_ended, 40)
 	hold = permits_of(semaphore, 2, 0);
 	fence = hold_of(lock).fence;
 	shut_down();
-	/* Each is told of its loss when its lease ends, not later and not before. */
+	/* Each loss is reported when its lease ends, neither later nor earlier. */
 	while (lk_lock_is_mine(lock)) {
 		until_ms = now_ms() + hold_of(lock).remaining_ms;
 		nap_ms(1);
@@ -211,7 +212,7 @@ TEST_LIMIT(s4_clean_restart_after_the_leases_have_ended, 40)
 	ck_assert_int_eq(hold_in(semaphore, hold).remaining_ms, 0);
 	nap_ms(50);
 	restart();
-	ck_assert_int_eq(redis_int(redis, "EXISTS lk:{a}"), 0); /* over when it was loaded */
+	ck_assert_int_eq(redis_int(redis, "EXISTS lk:{a}"), 0); /* expired when it was loaded */
 	ck_assert_int_ge(redis_int(redis, "GET lk:fence"), (long long)fence);
 	EXPECT(lk_lock_release(lock), LK_ELOST);
 	EXPECT(lk_semaphore_release(semaphore, hold), LK_ELOST);
@@ -222,16 +223,16 @@ TEST_LIMIT(s4_clean_restart_after_the_leases_have_ended, 40)
 	OK(lk_lock_release(lock));
 	OK(lk_semaphore_release(semaphore, fence));
 	ck_assert(permits_at_rest(redis, "s", 3));
-	/* A latch has no lease: it counts on, and who waits goes on waiting. */
+	/* A latch has no lease: it keeps its count, and the waiter still waits. */
 	ck_assert(!awaiter.ended);
 	ck_assert_int_eq(latch_down(latch, 2, NULL), 0);
 	OK(awaiter_join(&awaiter));
 	OK(lk_client_close(client));
 }
 
-/* ---- S20: a server with other abilities --------------------------------------------------- */
+/* ---- S20: a server with other commands ---------------------------------------------------- */
 
-/* How many connections in that database are called so. */
+/* The number of connections with that name in that database. */
 static int connections_called(const char *name, int db)
 {
 	char word[64], db_word[16];
@@ -248,11 +249,11 @@ static int connections_called(const char *name, int db)
 	return count;
 }
 
-/* The library learns nothing of a server that it would believe of the next one: whatever it needs
- * it says or finds out on each connection. */
+/* The library does not carry facts from one server over to the next: it sends or checks what it
+ * needs on each connection. */
 TEST_LIMIT(s20_nothing_learned_of_one_server_is_believed_of_the_next, 40)
 {
-	/* One without the command that names connections, as old servers are. */
+	/* Without the command that names connections, as in old servers. */
 	static const char *const less[] = {"--rename-command", "CLIENT", "none", NULL};
 	lk_client_options options = {.client_name = "app"};
 	char url[100];
@@ -274,7 +275,7 @@ TEST_LIMIT(s20_nothing_learned_of_one_server_is_believed_of_the_next, 40)
 		ck_assert_int_eq(redis_int(redis, "EXISTS lk:{a}"), 1);
 		if (!is_less)
 			ck_assert_int_eq(connections_called("app", 3), 2);
-		/* The scripts were there at once: nobody had loaded them. */
+		/* The scripts were present at once, though no client had loaded them. */
 		ck_assert_int_ge(redis_calls(redis, "eval"), 1);
 		if (i < 3) {
 			server.args[1] = is_less ? NULL : less[0];

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
- * N4 of the fault list, for permits: a link is cut after each byte of each answer, of each request
- * and of each message.  Whatever happens, no permit is out twice, and none is gone.  Lanes, each
- * with a proxy, a client and a semaphore of its own, share the bytes among them, since each cut
- * costs a client the pause before it connects again. */
+ * N4 of the fault list, for permits: a link is cut after each byte of each answer, request and
+ * message.  Whatever happens, no permit is granted twice, and none is missing.  Lanes, each with
+ * its own proxy, client and semaphore, share the bytes among them, since after each cut a client
+ * pauses before it reconnects. */
 #include "harness/handles.h"
 #include "harness/permit_watch.h"
 #include "harness/process.h"
@@ -24,13 +24,13 @@ struct lane {
 	char name[16];
 	struct proxy proxy;
 	struct redis *redis;
-	lk_client *far, *near;                  /* behind the proxy, and not */
+	lk_client *far, *near;                  /* through the proxy, and directly */
 	lk_semaphore *semaphore, *fixed, *rate; /* of far */
 	lk_semaphore *other;                    /* of near */
 	enum proxy_link link;
 	enum proxy_way way;
 	bool (*step)(struct lane *lane, int k);
-	int end; /* the first k that cut nothing any more */
+	int end; /* the first k that cut nothing */
 	pthread_t thread;
 };
 
@@ -38,17 +38,17 @@ static struct test_server server;
 static struct lane lanes[LANES];
 static const struct proxy_fault none;
 
-/* Cut the lane's link after k bytes of what comes next; even k by RST, odd k by FIN. */
+/* Cut the lane's link after k bytes of the next transfer; even k by RST, odd k by FIN. */
 static int64_t arm(struct lane *lane, int k)
 {
 	struct proxy_fault cut = {.cut_after = k ? k : -1, .cut_gently = k % 2};
 	int64_t cuts = proxy_count(&lane->proxy).cuts;
 
 	proxy_set(&lane->proxy, lane->link, lane->way, &cut);
-	return cuts; /* it may have happened by now */
+	return cuts; /* the cut may have happened by now */
 }
 
-/* Disarm it; whether the cut has happened. */
+/* Disarm it; returns whether the cut has happened. */
 static bool disarm(struct lane *lane, int64_t cuts_before)
 {
 	proxy_set(&lane->proxy, lane->link, lane->way, &none);
@@ -60,7 +60,7 @@ static bool at_rest(struct lane *lane)
 	return permits_at_rest(lane->redis, lane->name, CAPACITY);
 }
 
-/* Exactly this hold with so many permits, in the store and here. */
+/* Exactly this hold with that many permits, in the store and in the client. */
 static void expect_one_hold(struct lane *lane, lk_semaphore *semaphore, uint64_t hold,
                             int64_t permits)
 {
@@ -86,7 +86,7 @@ static void release_all(struct lane *lane, lk_semaphore *semaphore, uint64_t hol
 static bool acquire_step(struct lane *lane, int k)
 {
 	int64_t cuts = arm(lane, k);
-	/* There is time enough for another try, and room for another grant. */
+	/* Enough time for another try, and room for another grant. */
 	uint64_t hold = permits_of(lane->semaphore, 2, 10000);
 	bool cut = disarm(lane, cuts);
 
@@ -102,18 +102,18 @@ static bool release_step(struct lane *lane, int k)
 	bool cut;
 	lk_err err;
 
-	nap_ms(5); /* an introduction on a new link has gone by */
+	nap_ms(5); /* the introduction on a new link is over */
 	cuts = arm(lane, k);
 	err = lk_semaphore_release(lane->semaphore, hold);
 	cut = disarm(lane, cuts);
 	ck_assert_msg(err == LK_OK || err == LK_EUNKNOWN, "%s: %s", lk_err_name(err), lk_errmsg());
-	/* The caller holds it no more; the store knows at the latest when the link is back. */
+	/* The caller does not hold it any more; the store agrees once the link is up. */
 	EXPECT(lk_semaphore_release(lane->semaphore, hold), LK_ENOTOWNER);
 	ck_assert(WITHIN(2500, at_rest(lane)));
 	return cut;
 }
 
-/* Twice at once, so that what is not confirmed yet is more by the time it is told again. */
+/* Two at once, so that the unconfirmed part has grown when it is sent again. */
 static bool shrink_step(struct lane *lane, int k)
 {
 	uint64_t hold = permits_of(lane->semaphore, 4, 10000);
@@ -152,7 +152,7 @@ static bool queue_step(struct lane *lane, int k)
 	return cut;
 }
 
-/* A wait that is served by message, fully; or, with a fixed lease, to be claimed. */
+/* A wait that is granted in full by message; or, with a fixed lease, must be claimed. */
 static bool serve_step(struct lane *lane, int k, lk_semaphore *semaphore)
 {
 	struct permit_wait wait;
@@ -164,7 +164,7 @@ static bool serve_step(struct lane *lane, int k, lk_semaphore *semaphore)
 	nap_ms(5); /* "queued" has arrived */
 	cuts = arm(lane, k);
 	OK(lk_semaphore_release(lane->other, held));
-	OK(permit_wait_join(&wait)); /* or by asking again on new links */
+	OK(permit_wait_join(&wait)); /* or by a repeated ask on new links */
 	cut = disarm(lane, cuts);
 	expect_one_hold(lane, semaphore, wait.hold, 3);
 	release_all(lane, semaphore, wait.hold);
@@ -181,7 +181,7 @@ static bool claim_step(struct lane *lane, int k)
 	return serve_step(lane, k, lane->fixed);
 }
 
-/* Permits of nobody are given out once, whatever becomes of the answer. */
+/* Permits that cannot be released are granted once, even if the answer is lost. */
 static bool rate_step(struct lane *lane, int k)
 {
 	lk_semaphore_status status;
@@ -199,7 +199,7 @@ static bool rate_step(struct lane *lane, int k)
 	return cut;
 }
 
-/* The link may still be down when a step begins: then nothing would be asked. */
+/* The link may still be down when a step begins: then no request would be sent. */
 static bool reachable(struct lane *lane)
 {
 	lk_semaphore_status status;
@@ -239,7 +239,7 @@ static void open_lane(struct lane *lane)
 	lane->other = semaphore_of(lane->near, lane->name, CAPACITY, 5000);
 }
 
-/* Cut the link at each byte of what a step moves on it; there are least bytes or more. */
+/* Cut the link at each byte that a step transfers, which are at least that many. */
 static void cut_everywhere(bool (*step)(struct lane *lane, int k), enum proxy_link link,
                            enum proxy_way way, int least)
 {
@@ -265,7 +265,7 @@ static void cut_everywhere(bool (*step)(struct lane *lane, int k), enum proxy_li
 		OK(lk_client_close(lanes[i].far));
 		OK(lk_client_close(lanes[i].near));
 	}
-	/* All but the fence counter and the semaphores is gone. */
+	/* Only the fence counter and the semaphores are left. */
 	if (step != rate_step)
 		ck_assert_int_eq(redis_int(lanes[0].redis, "DBSIZE"), 1 + LANES);
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * Input that is odd, wrong or hostile (V3 to V8 of the fault list), for permits: numbers, fences,
- * capacities that disagree, and what a server or somebody else says.  Names are in
+ * Unusual, wrong or hostile input (V3 to V8 of the fault list), for permits: numbers, fences,
+ * capacities that disagree, a server's answers and forged messages.  Names are in
  * live_semaphore_names.c. */
 #include "harness/handles.h"
 #include "harness/permit_watch.h"
@@ -54,7 +54,7 @@ TEST(v3_times_out_of_range_are_refused_before_anything_is_sent)
 	ck_assert_ptr_null(none);
 	ck_assert_uint_eq(got, 77);
 	ck_assert_int_eq(proxy_count(&proxy).bytes[PROXY_COMMANDS][PROXY_TO_SERVER], sent);
-	/* The ends of the ranges are right, and so is the longest wait. */
+	/* The ends of the ranges are accepted, and so is the longest wait. */
 	options.lease_ms = LK_LEASE_MAX_MS;
 	OK(lk_semaphore_open(client, "b", 0, &options, &none));
 	hold = permits_of(none, 3, INT64_MAX);
@@ -179,7 +179,7 @@ TEST(v6_clients_that_disagree_on_the_capacity_lose_nothing)
 	EXPECT(lk_semaphore_release_some(semaphore, holds[0], 3), LK_ELIMIT);
 	EXPECT(lk_semaphore_release_some(behind, holds[0], 1), LK_ENOTOWNER);
 	OK(lk_semaphore_release(semaphore, holds[0]));
-	EXPECT(lk_semaphore_acquire(behind, 1, 0, &got), LK_EBUSY); /* 2 of 2 are out */
+	EXPECT(lk_semaphore_acquire(behind, 1, 0, &got), LK_EBUSY); /* 2 of 2 are held */
 	OK(lk_semaphore_release_some(semaphore, holds[1], 1));
 	holds[2] = permits_of(behind, 1, 0);
 	ck_assert_int_eq(permits_used(redis, "a"), 2);
@@ -192,7 +192,7 @@ TEST(v6_clients_that_disagree_on_the_capacity_lose_nothing)
 	OK(lk_client_close(other));
 }
 
-/* ---- What others say ---------------------------------------------------------------------- */
+/* ---- Forged and damaged input ------------------------------------------------------------- */
 
 static const char *const lies[] = {
 	"*5\r\n$7\r\ngranted\r\n$3\r\nabc\r\n$1\r\n1\r\n:0\r\n:0\r\n",
@@ -220,13 +220,13 @@ TEST_LIMIT(v8_garbage_for_an_answer_is_an_error_and_loses_no_permit, 60)
 	for (int i = 0; i < count; i++) {
 		uint64_t hold = 77;
 		lk_err err;
-		nap_ms(20); /* an introduction on a new link has gone by */
+		nap_ms(20); /* the introduction on a new link is over */
 		proxy_lie(&proxy, PROXY_COMMANDS, lies[i], strlen(lies[i]));
 		err = lk_semaphore_acquire(semaphore, 2, 0, &hold);
 		ck_assert_int_eq(proxy_count(&proxy).lies, i + 1);
 		ck_assert_msg(err != LK_EINVALID && err != LK_ELIMIT && err != LK_EBUSY,
 		              "lie %d: %s: %s", i, lk_err_name(err), lk_errmsg());
-		if (!err) /* it may have asked again on a new link */
+		if (!err) /* it may have repeated the ask on a new link */
 			OK(lk_semaphore_release(semaphore, hold));
 		ck_assert_msg(WITHIN(5000, permits_at_rest(redis, "a", 3)), "after lie %d", i);
 		ck_assert_msg(
@@ -237,7 +237,8 @@ TEST_LIMIT(v8_garbage_for_an_answer_is_an_error_and_loses_no_permit, 60)
 	OK(lk_client_close(client));
 }
 
-/* Anybody may publish on a client's channel; what does not fit its ticket is nothing. */
+/* Any program may publish on a client's channel; a message that does not match its ticket is
+ * ignored. */
 TEST(v8_forged_grants_do_not_match)
 {
 	static const char *const forms[] = {
@@ -287,7 +288,7 @@ TEST(v8_forged_grants_do_not_match)
 	OK(lk_client_close(near));
 }
 
-/* What is in the hash may be anything, too. */
+/* The hash may also contain anything. */
 TEST(v8_damaged_memory_is_an_error_and_no_grant)
 {
 	static const char *const fields[][2] = {{"capacity", "abc"}, {"used", ""},
@@ -307,7 +308,7 @@ TEST(v8_damaged_memory_is_an_error_and_no_grant)
 		redis_do(redis, "HSET lk:{a} %s %b", fields[i][0], fields[i][1],
 		         strlen(fields[i][1]));
 		err = lk_semaphore_acquire(semaphore, 1, 300, &hold);
-		if (i == 5) { /* only of use while a head is waited for */
+		if (i == 5) { /* only used while there is a head */
 			OK(err);
 			OK(lk_semaphore_release(semaphore, hold));
 			continue;

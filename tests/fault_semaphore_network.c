@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * What a network can do to holders of permits and to those who wait for them (N2, N4 to N7, N10
- * of the fault list): answers that never come, a message link that is cut or stands still. */
+ * Network faults for holders of permits and for waiters (N2, N4 to N7, N10 of the fault list):
+ * answers that never arrive, a message link that is cut or stalled. */
 #include "harness/handles.h"
 #include "harness/permit_watch.h"
 #include "harness/process.h"
@@ -46,7 +46,7 @@ static void expect_lost_answers(void)
 	ck_assert(WITHIN(500, proxy_count(&proxy).dropped[PROXY_COMMANDS][PROXY_TO_CLIENT] > 0));
 }
 
-/* ---- N2: answers that never come ---------------------------------------------------------- */
+/* ---- N2: answers that never arrive -------------------------------------------------------- */
 
 TEST(n2_grant_without_an_answer_is_unknown_and_given_back)
 {
@@ -66,7 +66,7 @@ TEST(n2_grant_without_an_answer_is_unknown_and_given_back)
 	ck_assert_int_le(now_ms() - start_ms, 400 + 400);
 	ck_assert_uint_eq(hold, 77);
 	expect_lost_answers();
-	ck_assert_int_eq(permits_used(redis, "a"), 3); /* it did happen */
+	ck_assert_int_eq(permits_used(redis, "a"), 3); /* it took effect */
 	proxy_heal(&proxy);
 	ck_assert(WITHIN(2000, permits_at_rest(redis, "a", 4)));
 	OK(lk_semaphore_release(semaphore, permits_of(semaphore, 4, 2000)));
@@ -85,13 +85,13 @@ TEST(n2_grant_whose_answer_is_lost_becomes_one_hold)
 	OK(lk_semaphore_release(semaphore, permits_of(semaphore, 1, 1000)));
 	nap_ms(50);
 	lose_answers();
-	permit_wait_start(&wait, semaphore, 2, 10000, true); /* twice would fit, too */
+	permit_wait_start(&wait, semaphore, 2, 10000, true); /* a second grant would fit, too */
 	ck_assert(WITHIN(1000, permits_used(redis, "a") == 2));
 	expect_lost_answers();
 	nap_ms(100);
 	ck_assert(!wait.ended);
 	proxy_heal(&proxy);
-	OK(permit_wait_join(&wait)); /* the link is given up, and it asks again */
+	OK(permit_wait_join(&wait)); /* the link is given up, and the ask repeated */
 	ck_assert_int_le(wait.took_ms, 2000);
 	ck_assert_int_eq(permits_used(redis, "a"), 2);
 	ck_assert_int_eq(permits_holds(redis, "a"), 1);
@@ -110,7 +110,7 @@ TEST(n2_release_without_an_answer_is_unknown_and_done)
 	set_up();
 	far = far_client(400);
 	semaphore = semaphore_of(far, "a", 4, 10000);
-	/* The server has the scripts, and knows the client. */
+	/* The server has the scripts and the client's description. */
 	OK(lk_semaphore_release(semaphore, permits_of(semaphore, 1, 1000)));
 	hold = permits_of(semaphore, 3, 1000);
 	nap_ms(50);
@@ -126,7 +126,7 @@ TEST(n2_release_without_an_answer_is_unknown_and_done)
 	OK(lk_client_close(far));
 }
 
-/* Both ways: the request is lost, or its answer. */
+/* In both cases: the request is lost, or its answer. */
 TEST(n2_partial_release_without_an_answer_is_repeated_until_confirmed)
 {
 	set_up();
@@ -148,7 +148,7 @@ TEST(n2_partial_release_without_an_answer_is_repeated_until_confirmed)
 		ck_assert(WITHIN(3500, permits_used(redis, "a") == 3));
 		ck_assert_int_eq(hold_in(semaphore, hold).count, 3);
 		ck_assert(WITHIN(1000, lk_semaphore_state(semaphore, hold) == LK_STATE_HELD));
-		nap_ms(900); /* a renewal has gone by */
+		nap_ms(900); /* a renewal is over */
 		ck_assert_int_eq(lk_semaphore_state(semaphore, hold), LK_STATE_HELD);
 		ck_assert_int_eq(permits_used(redis, "a"), 3);
 		permits_add_up(redis, "a");
@@ -176,7 +176,7 @@ TEST(n2_resize_without_an_answer_is_unknown_and_may_have_happened)
 	proxy_heal(&proxy);
 	ck_assert(WITHIN(3000, lk_semaphore_query(semaphore, &status) == LK_OK));
 	ck_assert_int_eq(status.capacity, 6);
-	OK(lk_semaphore_resize(semaphore, 6)); /* once more does no harm */
+	OK(lk_semaphore_resize(semaphore, 6)); /* repeating it is harmless */
 	ck_assert(permits_at_rest(redis, "a", 6));
 	OK(lk_client_close(far));
 }
@@ -244,8 +244,7 @@ TEST(n5_message_link_cut_wakes_waiters_in_order)
 			permit_wait_queue(&waits[i], redis, "a", waiting, 2 + i % 2, false);
 		proxy_cut(&proxy, PROXY_MESSAGES, gently);
 		start_ms = now_ms();
-		OK(lk_semaphore_release(held,
-		                        hold)); /* messages that find nobody, or an old friend */
+		OK(lk_semaphore_release(held, hold)); /* no subscriber, or a stale one */
 		for (int i = 0; i < 3; i++)
 			OK(permit_wait_join(&waits[i]));
 		ck_assert_int_le(now_ms() - start_ms, 2000);
@@ -284,7 +283,7 @@ TEST(n5_message_links_killed_by_the_server_wake_waiters)
 	OK(lk_client_close(far));
 }
 
-/* ---- N6, N7: a link stands still ---------------------------------------------------------- */
+/* ---- N6, N7: a stalled link --------------------------------------------------------------- */
 
 TEST(n6_stalled_message_link_is_noticed)
 {
@@ -301,10 +300,10 @@ TEST(n6_stalled_message_link_is_noticed)
 	hold = permits_of(held, 4, 0);
 	permit_wait_queue(&wait, redis, "a", semaphore_of(far, "a", 4, 900), 3, true);
 	proxy_set(&proxy, PROXY_MESSAGES, PROXY_TO_CLIENT, &stalled);
-	OK(lk_semaphore_release(held, hold)); /* the grant is held by the proxy */
+	OK(lk_semaphore_release(held, hold)); /* the proxy keeps the grant back */
 	start_ms = now_ms();
 	ck_assert(WITHIN(2000, proxy_count(&proxy).held[PROXY_MESSAGES][PROXY_TO_CLIENT] > 0));
-	/* Its silence is noticed: it makes new links, which are well. */
+	/* The client notices the silence, and opens new links, which work. */
 	ck_assert(WITHIN(2000, proxy_count(&proxy).connections > 2));
 	ck_assert(!wait.ended);
 	proxy_heal(&proxy);
@@ -335,12 +334,12 @@ TEST(n6_wait_that_ends_while_the_message_link_stands_still_leaves_nothing)
 	ck_assert(WITHIN(500, permits_queue(redis, "a") == 1));
 	proxy_set(&proxy, PROXY_MESSAGES, PROXY_TO_CLIENT, &stalled);
 	OK(lk_semaphore_release(held, hold));
-	ck_assert_int_eq(permits_used(redis, "a"), 3); /* granted to one who cannot hear it */
+	ck_assert_int_eq(permits_used(redis, "a"), 3); /* granted, but the message is stuck */
 	EXPECT(permit_wait_join(&wait), LK_ETIMEDOUT);
 	ck_assert_int_gt(proxy_count(&proxy).held[PROXY_MESSAGES][PROXY_TO_CLIENT], 0);
 	ck_assert(permits_at_rest(redis, "a", 4)); /* long before the lease's end */
 	proxy_heal(&proxy);
-	nap_ms(100); /* the grant comes, too late for anything */
+	nap_ms(100); /* the grant arrives, too late to matter */
 	ck_assert(permits_at_rest(redis, "a", 4));
 	permits_of(held, 4, 0);
 	OK(lk_client_close(near));
@@ -370,8 +369,7 @@ TEST(n7_grant_to_be_claimed_is_no_hold_until_it_is)
 	proxy_heal(&proxy);
 	OK(permit_wait_join(&wait));
 	ck_assert_int_eq(hold_in(wait.semaphore, wait.hold).count, 3);
-	permits_stay_held(wait.semaphore, wait.hold,
-	                  1200); /* longer than what it was granted for */
+	permits_stay_held(wait.semaphore, wait.hold, 1200); /* longer than the grant's life */
 	OK(lk_semaphore_release(wait.semaphore, wait.hold));
 	ck_assert(permits_at_rest(redis, "a", 4));
 	OK(lk_client_close(near));
@@ -385,7 +383,7 @@ TEST(n7_grant_to_be_claimed_is_no_hold_until_it_is)
 #define FLAP_MS 2500
 #define FLAP_LONG_MS 60000 /* LK_LONG=1 */
 
-/* What one thread surely has: so many permits until then, at least.  Odd while it is written. */
+/* The least that a thread holds: so many permits, at least until then.  Odd while it is written. */
 struct claim {
 	atomic_uint version;
 	atomic_int permits;
@@ -406,7 +404,7 @@ static void claim(struct claim *mine, int64_t permits, int64_t until_ms)
 	mine->version++;
 }
 
-/* Hold and give back at random, whatever the links do. */
+/* Acquire and release at random, whatever the links do. */
 static void *flap_thread(void *arg)
 {
 	struct claim *mine = arg;
@@ -436,7 +434,7 @@ static void *flap_thread(void *arg)
 	return NULL;
 }
 
-/* The sum of what threads had, all of it at one moment; -1 when there was none such. */
+/* The sum of the threads' permits at one moment; -1 if no consistent one was found. */
 static int claimed(void)
 {
 	unsigned versions[FLAPPERS];
@@ -494,7 +492,7 @@ TEST_LIMIT(n10_no_permit_is_out_twice_while_links_flap, 120)
 	       FLAP_CAPACITY);
 	ck_assert_int_ge(proxy_count(&proxy).cuts, 10);
 	ck_assert_int_gt(flap_grants, 20);
-	ck_assert_int_ge(most, FLAP_CAPACITY - 1); /* else nothing was seen */
+	ck_assert_int_ge(most, FLAP_CAPACITY - 1); /* otherwise nothing was observed */
 	ck_assert(WITHIN(3000, permits_at_rest(redis, "a", FLAP_CAPACITY)));
 	for (int i = 0; i < 4; i++)
 		OK(lk_client_close(clients[i]));

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * What can happen to processes that hold permits or wait for them, and to their calls (C1, C5 to
- * C8 of the fault list): stopped, killed, given up while the grant is on its way. */
+ * Faults of processes that hold permits or wait for them, and of their calls (C1, C5 to C8 of the
+ * fault list): stopped, killed, given up while the grant is in flight. */
 #include "harness/handles.h"
 #include "harness/permit_watch.h"
 #include "harness/process.h"
@@ -27,7 +27,7 @@ struct job {
 	int64_t lease_ms, permits;
 };
 
-/* Told by a line each: acquire, state, release, quit. */
+/* Orders, one per line: acquire, state, release, quit. */
 static int obey(void *arg, int in, int out)
 {
 	const struct job *job = arg;
@@ -62,7 +62,7 @@ static int obey(void *arg, int in, int out)
 	return 3;
 }
 
-/* Give an order and take the answer. */
+/* Send an order and return the answer. */
 static const char *tell(struct process *process, const char *order)
 {
 	const char *answer;
@@ -92,7 +92,7 @@ TEST(c1_holder_stopped_past_its_lease_is_told_and_harmless)
 	hold = permits_of(semaphore, CAPACITY, 5000);
 	process_continue(&holder);
 	snprintf(state, sizeof(state), "%d", LK_STATE_LOST);
-	ck_assert_str_eq(tell(&holder, "state"), state); /* the first call knows */
+	ck_assert_str_eq(tell(&holder, "state"), state); /* the first call detects it */
 	ck_assert_str_eq(tell(&holder, "some"), "LK_ELOST");
 	ck_assert_str_eq(tell(&holder, "release"), "LK_ELOST");
 	nap_ms(200);
@@ -104,7 +104,7 @@ TEST(c1_holder_stopped_past_its_lease_is_told_and_harmless)
 	ck_assert(process_succeeded(&holder, 5000));
 }
 
-/* Start the workers, hold all permits, and have them queue in their order. */
+/* Start the workers, hold all permits, and queue them in their order. */
 static lk_semaphore *queue_workers(struct process *workers, struct job *job, uint64_t *hold)
 {
 	lk_semaphore *semaphore;
@@ -123,7 +123,7 @@ static lk_semaphore *queue_workers(struct process *workers, struct job *job, uin
 	return semaphore;
 }
 
-/* That worker is the next to hold, within ms; it releases. */
+/* That worker must be the next to hold, within ms; it releases. */
 static long long expect_next(struct process *worker, int64_t ms)
 {
 	const char *answer = line_read(worker->out, ms);
@@ -150,7 +150,7 @@ TEST(c5_killed_waiters_are_skipped_wherever_they_stand)
 	ck_assert(WITHIN(500, permits_at_rest(redis, "a", CAPACITY)));
 }
 
-/* A stopped waiter still has its connection, so the grant goes to it; then it is killed. */
+/* A stopped waiter keeps its connection, so it gets the grant; then it is killed. */
 static void kill_granted(int64_t permits, int64_t queued_ms, int64_t within_ms)
 {
 	struct job job = {.lease_ms = 1200, .permits = permits}; /* claimed within 600 ms */
@@ -175,7 +175,7 @@ static void kill_granted(int64_t permits, int64_t queued_ms, int64_t within_ms)
 	}
 	ck_assert_int_le(now_ms() - start_ms, within_ms + 500);
 	ck_assert(WITHIN(1500, permits_holds(redis, "a") <= 1));
-	/* What the dead one had is back, too. */
+	/* The dead worker's permits are free again, too. */
 	OK(lk_semaphore_acquire(semaphore, CAPACITY, 2000, &hold));
 	OK(lk_semaphore_release(semaphore, hold));
 	ck_assert(permits_at_rest(redis, "a", CAPACITY));
@@ -183,7 +183,7 @@ static void kill_granted(int64_t permits, int64_t queued_ms, int64_t within_ms)
 
 TEST(c6_full_grant_of_a_killed_waiter_ends_with_its_lease)
 {
-	kill_granted(CAPACITY, 0, 1200 + 1200 + 500); /* a lease, and until the next asks again */
+	kill_granted(CAPACITY, 0, 1200 + 1200 + 500); /* a lease, then the next repeated ask */
 }
 
 TEST(c6_short_grant_of_a_killed_waiter_ends_with_its_claim_window)
@@ -210,7 +210,7 @@ static bool is_free(void)
 	return permits_at_rest(redis, "a", CAPACITY);
 }
 
-/* A wait that ended as err: it holds, or it holds nothing; the store agrees in any case. */
+/* A wait that ended with err either holds or not; the store agrees in any case. */
 static void settle(struct permit_wait *wait, lk_err other_end, struct redis *own, const char *name)
 {
 	lk_err err = permit_wait_join(wait);
@@ -220,17 +220,17 @@ static void settle(struct permit_wait *wait, lk_err other_end, struct redis *own
 		OK(lk_semaphore_release(wait->semaphore, wait->hold));
 	else
 		ck_assert_uint_eq(wait->hold, 0);
-	/* What was granted to nobody is given back at once, not left to its lease. */
+	/* A grant without a holder is left at once, not kept for its lease. */
 	ck_assert(WITHIN(500, permits_at_rest(own, name, CAPACITY)));
 }
 
-/* Lanes, each with a semaphore of its own, since most of it is waiting. */
+/* Parallel lanes, each with its own semaphore, since most of the time is waiting. */
 #define RACES 4
 #define ROUNDS 50
 
 struct race {
 	char name[8];
-	bool fixed; /* its grants by message have to be claimed */
+	bool fixed; /* its grants by message must be claimed */
 	lk_semaphore *held, *semaphore;
 	struct redis *redis;
 	int got, missed;
@@ -310,13 +310,13 @@ TEST(c8_cancel_before_the_ask_is_answered)
 	OK(lk_semaphore_release(semaphore, permits_of(semaphore, 1, 1000)));
 	proxy_set(&proxy, PROXY_COMMANDS, PROXY_TO_CLIENT, &late);
 	permit_wait_start(&wait, semaphore, 5, LK_FOREVER, true);
-	ck_assert(WITHIN(1000, permits_used(redis, "a") == 5)); /* granted, but not told */
+	ck_assert(WITHIN(1000, permits_used(redis, "a") == 5)); /* granted, answer late */
 	OK(lk_semaphore_cancel(semaphore));
 	settle(&wait, LK_ECANCELED, redis, "a");
 	ck_assert_int_gt(proxy_count(&proxy).late[PROXY_COMMANDS][PROXY_TO_CLIENT], 0);
 }
 
-/* Others hold 4 of 6, and a wait for 3 stands in the queue. */
+/* Other clients hold 4 of 6, and a wait for 3 is queued. */
 static lk_semaphore *queue_one(struct permit_wait *wait, int64_t lease_ms, uint64_t *hold)
 {
 	lk_semaphore *held;
@@ -335,7 +335,7 @@ TEST(c8_cancel_while_queued)
 	uint64_t hold;
 	lk_semaphore *held = queue_one(&wait, 0, &hold);
 
-	/* One that would fit stands behind it, and goes on at once. */
+	/* One that would fit is queued behind it, and is granted at once afterwards. */
 	permit_wait_queue(&small, redis, "a", semaphore_of(client_at(server.url), "a", 0, 0), 2,
 	                  false);
 	OK(lk_semaphore_cancel(wait.semaphore));
@@ -358,7 +358,7 @@ TEST(c8_cancel_while_the_grant_is_on_its_way)
 	OK(lk_semaphore_release(held, hold));
 	OK(lk_semaphore_cancel(wait.semaphore));
 	settle(&wait, LK_ECANCELED, redis, "a");
-	nap_ms(400); /* the message comes, too late for anything */
+	nap_ms(400); /* the message arrives, too late to matter */
 	ck_assert_int_gt(proxy_count(&proxy).late[PROXY_MESSAGES][PROXY_TO_CLIENT], 0);
 	ck_assert(is_free());
 }
@@ -370,7 +370,7 @@ TEST(c8_cancel_while_the_grant_is_being_claimed)
 	uint64_t hold;
 	lk_semaphore *held = queue_one(&wait, 600, &hold);
 
-	nap_ms(400); /* older than its claim window: the grant has to be claimed */
+	nap_ms(400); /* older than its claim window: the grant must be claimed */
 	proxy_set(&proxy, PROXY_COMMANDS, PROXY_TO_CLIENT, &late);
 	OK(lk_semaphore_release(held, hold));
 	nap_ms(50);
@@ -394,7 +394,7 @@ TEST(c8_cancel_while_the_link_is_down)
 	start_ms = now_ms();
 	OK(lk_semaphore_cancel(wait.semaphore));
 	err = permit_wait_join(&wait);
-	/* Unconfirmed, it is not said to have left nothing behind. */
+	/* Without confirmation it must not report that nothing is left behind. */
 	ck_assert_msg(err == LK_EUNKNOWN || err == LK_ECANCELED, "%s", lk_err_name(err));
 	ck_assert_int_le(now_ms() - start_ms, 2000 + 300);
 	proxy_heal(&proxy);

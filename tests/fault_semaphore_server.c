@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * What a server can do to holders of permits and to those who wait for them (S1 to S16 of the
- * fault list): die, forget, stop, be full, or hold what is not ours. */
+ * Server faults for holders of permits and for waiters (S1 to S16 of the fault list): it dies,
+ * loses its memory, stops, is full, or has foreign keys. */
 #include "harness/handles.h"
 #include "harness/permit_watch.h"
 #include "harness/process.h"
@@ -23,7 +23,7 @@ static void set_up(const struct server_options *options)
 	redis = redis_open(&server);
 }
 
-/* Kill it and start it again, and be sure that it is another one. */
+/* Kill and restart it, and check that it is a new process. */
 static void restart(void)
 {
 	pid_t killed = server.pid;
@@ -98,7 +98,7 @@ TEST(s2_empty_restart_is_a_loss_of_every_hold_and_begins_anew)
 		ck_assert_int_eq(lk_semaphore_state(semaphore, holds[i]), LK_STATE_LOST);
 		EXPECT(lk_semaphore_release(semaphore, holds[i]), LK_ELOST);
 	}
-	/* The capacity is what the handles know, and fences go on. */
+	/* The handles supply the capacity, and fences keep growing. */
 	ck_assert(WITHIN(5000, lk_semaphore_acquire(other, 4, 1000, &next) == LK_OK));
 	ck_assert_uint_gt(next, holds[1]);
 	OK(lk_semaphore_query(semaphore, &status));
@@ -109,7 +109,7 @@ TEST(s2_empty_restart_is_a_loss_of_every_hold_and_begins_anew)
 	OK(lk_client_close(client));
 }
 
-/* ---- Standing still ----------------------------------------------------------------------- */
+/* ---- Stopped servers ---------------------------------------------------------------------- */
 
 TEST(s6_stopped_server_past_the_lease_revives_nothing)
 {
@@ -127,7 +127,7 @@ TEST(s6_stopped_server_past_the_lease_revives_nothing)
 	server_pause(&server);
 	ck_assert_int_eq(proc_state(server.pid), 'T');
 	nap_ms(1300);
-	/* It was told in time, while the server could not say a word. */
+	/* The loss was reported in time, while the server was stopped. */
 	ck_assert_int_eq(permit_losses.count, 1);
 	ck_assert_int_eq(permit_losses.reason, LK_LOST_EXPIRED);
 	ck_assert_int_le(permit_losses.at_ms - start_ms, 500 + 50);
@@ -146,7 +146,7 @@ TEST(s6_stopped_server_past_the_lease_revives_nothing)
 	OK(lk_client_close(client));
 }
 
-/* call is LK_EUNKNOWN, no later than that. */
+/* The call returns LK_EUNKNOWN, no later than that. */
 #define UNKNOWN_WITHIN(ms, call)                                                                   \
 	do {                                                                                       \
 		int64_t unknown_start_ = now_ms();                                                 \
@@ -177,7 +177,7 @@ TEST(s6_calls_keep_their_deadlines_while_the_server_stands_still)
 	ck_assert_uint_eq(none, 77);
 	OK(lk_semaphore_cancel(waits));
 	EXPECT(permit_wait_join(&wait), LK_EUNKNOWN);
-	/* By now the link was given up: nothing is asked any more, or nothing answered. */
+	/* The link was given up by now: no request is sent, or none answered. */
 	ck_assert_int_ne(lk_semaphore_query(semaphore, &status), LK_OK);
 	ck_assert_int_ne(lk_semaphore_resize(semaphore, 5), LK_OK);
 	UNKNOWN_WITHIN(400 + 200, lk_semaphore_release_some(semaphore, holds[0], 1));
@@ -185,7 +185,7 @@ TEST(s6_calls_keep_their_deadlines_while_the_server_stands_still)
 	UNKNOWN_WITHIN(400 + 200, lk_semaphore_release(semaphore, holds[1]));
 	ck_assert_int_eq(proc_state(server.pid), 'T');
 	server_resume(&server);
-	/* All of it is done in the background. */
+	/* All of it is executed in the background. */
 	ck_assert(WITHIN(5000, permits_used(redis, "a") == 1));
 	ck_assert_int_eq(permits_queue(redis, "a"), 0);
 	permits_add_up(redis, "a");
@@ -196,7 +196,7 @@ TEST(s6_calls_keep_their_deadlines_while_the_server_stands_still)
 	OK(lk_client_close(other));
 }
 
-/* What a hold sent and a network kept for long, brought by hand. */
+/* Requests of an earlier hold that the network delayed for long, executed by hand. */
 TEST(s6_late_requests_of_a_hold_that_is_over_touch_no_newer_one)
 {
 	char ticket[200] = "", before[1000], ends[200];
@@ -225,12 +225,12 @@ TEST(s6_late_requests_of_a_hold_that_is_over_touch_no_newer_one)
 		         lk__script_semaphore_leave.text, ticket, (long long)keep);
 	ck_assert_str_eq(redis_text(redis, "HGETALL lk:{a}"), before);
 	ck_assert_str_eq(redis_text(redis, "ZRANGE lk:{a}:h 0 -1 WITHSCORES"), ends);
-	/* Of the newer hold a renewal with another fence is nobody's. */
+	/* A renewal with another fence does not concern the newer hold. */
 	snprintf(ticket, sizeof(ticket), "%s", redis_text(redis, "ZRANGE lk:{a}:h 0 0"));
 	redis_do(redis, "EVAL %s 4 lk:{a} lk:{a}:q lk:fence lk:{a}:h %s 7 60000",
 	         lk__script_semaphore_renew.text, ticket);
 	ck_assert_str_eq(redis_text(redis, "ZRANGE lk:{a}:h 0 -1 WITHSCORES"), ends);
-	/* Of a hold whose lease is over, though nobody came by to see it. */
+	/* For a hold whose lease is over, before any request has noticed. */
 	OK(lk_semaphore_release(other, next));
 	other = semaphore_with(
 		client_at(server.url), "a",
@@ -241,7 +241,7 @@ TEST(s6_late_requests_of_a_hold_that_is_over_touch_no_newer_one)
 	ck_assert_str_eq(redis_text(redis, "EVAL %s 4 lk:{a} lk:{a}:q lk:fence lk:{a}:h %s 0 60000",
 	                            lk__script_semaphore_renew.text, ticket),
 	                 "gone");
-	/* A hold never has more than it had: permits that were given back stay so. */
+	/* A hold never regains permits: released ones stay released. */
 	other = semaphore_of(client_at(server.url), "a", 4, 30000);
 	next = permits_of(other, 2, 0);
 	snprintf(ticket, sizeof(ticket), "%s", redis_text(redis, "ZRANGE lk:{a}:h 0 0"));
@@ -254,7 +254,7 @@ TEST(s6_late_requests_of_a_hold_that_is_over_touch_no_newer_one)
 	ck_assert(permits_at_rest(redis, "a", 4));
 }
 
-/* ---- What operators do -------------------------------------------------------------------- */
+/* ---- Operators' actions ------------------------------------------------------------------- */
 
 static atomic_bool load_ends;
 static atomic_int load_rounds;
@@ -326,7 +326,7 @@ TEST(s10_flushall_is_a_loss_and_waiters_go_on)
 	OK(lk_client_close(client));
 }
 
-/* One key of four; the others tell less than the truth then, and nothing may be made of it. */
+/* One key of four; the others are incomplete then, and must not be misread. */
 TEST_LIMIT(s10_any_key_may_be_deleted_at_any_time, 60)
 {
 	static const char *const keys[] = {"lk:{a}", "lk:{a}:h", "lk:{a}:q", "lk:fence"};
@@ -357,7 +357,7 @@ TEST_LIMIT(s10_any_key_may_be_deleted_at_any_time, 60)
 	}
 }
 
-/* The same, and the holder is dead: nobody cleans up after it. */
+/* The same, and the holder is dead: no client cleans up after it. */
 TEST(s10_holds_without_ends_or_ends_without_holds_are_nobodys)
 {
 	static const char ticket[] = "1:AAAAAAAAAAAAAAAAAAAAAA:BBBBBBBBBBB:60000:r:3";
@@ -434,7 +434,7 @@ TEST(s13_full_server_renews_releases_and_hands_on)
 	       LK_ESERVER);
 	ck_assert_ptr_nonnull(strstr(lk_errmsg(), "OOM"));
 	permits_stay_held(semaphore, hold, 900);
-	/* Giving back works, some or all, and so does the hand-off. */
+	/* Release works, partial or full, and so does the hand-off. */
 	OK(lk_semaphore_release_some(semaphore, hold, 1));
 	ck_assert_int_eq(permits_used(redis, "a"), 3);
 	OK(lk_semaphore_release_some(semaphore, hold, 1));
@@ -452,7 +452,7 @@ TEST(s13_full_server_renews_releases_and_hands_on)
 	ck_assert(permits_at_rest(redis, "a", 4));
 }
 
-/* ---- Keys that are not ours --------------------------------------------------------------- */
+/* ---- Foreign keys ------------------------------------------------------------------------- */
 
 TEST(s16_key_of_another_type_is_named_and_left_alone)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * What a server can do to its clients (S1 to S19 of the fault list): die, forget, stop, be slow,
- * full, or hold what is not ours. */
+ * Server faults for clients (S1 to S19 of the fault list): it dies, loses its memory, stops, is
+ * slow or full, or has foreign keys. */
 #include "harness/handles.h"
 #include "harness/process.h"
 #include "harness/redis.h"
@@ -23,7 +23,7 @@ static void redis_reopen(void)
 	redis = redis_open(&server);
 }
 
-/* Queue for the lock with a client of its own. */
+/* Queue for the lock with its own client. */
 static void queue_up(struct waiter *waiter, const char *name, int64_t lease_ms)
 {
 	long long before = redis_int(redis, "ZCARD lk:{%s}:q", name);
@@ -135,7 +135,7 @@ TEST(s6_stopped_server_past_the_lease_revives_nothing)
 	server_pause(&server);
 	ck_assert_int_eq(proc_state(server.pid), 'T');
 	nap_ms(1300);
-	/* It was told in time, while the server could not say a word. */
+	/* The loss was reported in time, while the server was stopped. */
 	ck_assert_int_eq(losses.count, 1);
 	ck_assert_int_eq(losses.reason, LK_LOST_EXPIRED);
 	ck_assert_int_le(losses.at_ms - start_ms, 500 + 50);
@@ -154,7 +154,7 @@ TEST(s6_stopped_server_past_the_lease_revives_nothing)
 	OK(lk_client_close(other));
 }
 
-/* What a hold before sent and a network kept for long, brought by hand. */
+/* Requests of an earlier hold that the network delayed for long, executed by hand. */
 TEST(s6_late_renewal_and_leave_touch_no_newer_hold)
 {
 	char ticket[200], fence[32], now_held[256];
@@ -183,7 +183,7 @@ TEST(s6_late_renewal_and_leave_touch_no_newer_hold)
 	redis_do(redis, "EVAL %s 3 lk:{a} lk:{a}:q lk:fence %s %s lk:c:0: 0",
 	         lk__script_lock_leave.text, ticket, fence);
 	ck_assert_str_eq(redis_text(redis, "GET lk:{a}"), now_held);
-	/* Of its own ticket only with its own fence. */
+	/* With its own ticket, only if the fence matches. */
 	ck_assert_int_eq(sscanf(now_held, "%199s", ticket), 1);
 	redis_do(redis, "EVAL %s 3 lk:{a} lk:{a}:q lk:fence %s 7 60000 0 -",
 	         lk__script_lock_renew.text, ticket);
@@ -230,7 +230,7 @@ TEST(s7_slow_server_is_an_unknown_answer_and_no_late_reply_is_matched)
 	ck_assert_msg(err == LK_EUNKNOWN, "%s: %s", lk_err_name(err), lk_errmsg());
 	ck_assert_int_le(now_ms() - start_ms, 500 + 500);
 	pthread_join(thread, NULL);
-	/* The link was dropped, and on the new one each answer belongs to its question. */
+	/* The link was dropped, and on the new one each answer matches its request. */
 	ck_assert(WITHIN(3000, lk_lock_query(probe, &status) == LK_OK));
 	ck_assert(!status.held);
 	ck_assert_int_gt(redis_info(redis, "total_connections_received"), connections);
@@ -242,12 +242,12 @@ TEST(s7_slow_server_is_an_unknown_answer_and_no_late_reply_is_matched)
 		ck_assert(!status.held);
 	}
 	ck_assert_int_eq(lk_lock_state(held), LK_STATE_HELD);
-	/* A grant that nobody uses ends with its lease, or before. */
+	/* An unused grant ends with its lease, or before. */
 	ck_assert(WITHIN(1500, redis_int(redis, "EXISTS lk:{tried}") == 0));
 	OK(lk_client_close(client));
 }
 
-/* ---- What operators do -------------------------------------------------------------------- */
+/* ---- Operators' actions ------------------------------------------------------------------- */
 
 static atomic_bool load_ends;
 static atomic_int load_rounds;
@@ -349,7 +349,7 @@ TEST(s13_full_server_renews_and_releases)
 	OK(lk_client_close(client));
 }
 
-/* ---- Keys that are not ours --------------------------------------------------------------- */
+/* ---- Foreign keys ------------------------------------------------------------------------- */
 
 /* Acquire fails with LK_EFOREIGN, names the key, and writes nothing. */
 static void expect_foreign(lk_lock *lock, const char *key, int64_t wait_ms)
@@ -371,7 +371,7 @@ TEST(s16_key_of_another_type_is_named_and_left_alone)
 	redis = redis_open(&server);
 	client = client_at(server.url);
 	lock = lock_named(client, "a");
-	OK(lk_lock_acquire(lock, 0, NULL)); /* so that the description of the client exists */
+	OK(lk_lock_acquire(lock, 0, NULL)); /* so that the client's description exists */
 	OK(lk_lock_release(lock));
 	nap_ms(50);
 	redis_do(redis, "LPUSH lk:{a} x");
@@ -423,11 +423,11 @@ TEST(s17_planted_key_blocks_nobody_for_ever)
 	redis_do(redis, "SET lk:{a} planted");
 	expect_foreign(lock, "lk:{a}", 0);
 	expect_foreign(lock, "lk:{a}", LK_FOREVER);
-	/* Another protocol version is not ours either, and the text says which. */
+	/* Another protocol version is foreign, too, and the text names it. */
 	redis_do(redis, "SET lk:{a} %s", "2:abc 7");
 	expect_foreign(lock, "lk:{a}", LK_FOREVER);
 	ck_assert_ptr_nonnull(strstr(lk_errmsg(), "version 2"));
-	/* One that looks like ours but lost its TTL ends with the lease that it names. */
+	/* A key in the library's format without a TTL ends with the lease that it names. */
 	redis_do(redis, "SET lk:{a} %s", "1:AAAAAAAAAAAAAAAAAAAAAA:BBBBBBBBBBB:400:r 5 400 -");
 	ck_assert_int_eq(redis_int(redis, "PTTL lk:{a}"), -1);
 	start_ms = now_ms();
@@ -439,7 +439,7 @@ TEST(s17_planted_key_blocks_nobody_for_ever)
 
 /* ---- Pauses and limits -------------------------------------------------------------------- */
 
-/* As S5, by CLIENT PAUSE: for longer than a renewal is due, or than its command timeout, and for
+/* As S5, by CLIENT PAUSE: for longer than a renewal interval, or than the command timeout, and for
  * less than the lease. */
 static void pause_clients(const char *kind, int pause_ms, int64_t timeout_ms)
 {
@@ -478,7 +478,7 @@ TEST(s18_paused_writers_lose_nothing)
 	pause_clients("WRITE", 750, 0);
 }
 
-/* The id of a connection by its name, as CLIENT KILL wants it. */
+/* The id of a connection by its name, for CLIENT KILL. */
 static const char *connection_of(const char *name)
 {
 	static char id[32];
@@ -516,7 +516,8 @@ TEST(s19_client_limit_refuses_newcomers_and_keeps_who_is_there)
 	ck_assert_ptr_null(none);
 	rejected = redis_info(redis, "rejected_connections");
 	ck_assert_int_ge(rejected, 1);
-	/* One that loses its place tries again, but not in a hot loop; it has a place later. */
+	/* A client that loses its connection retries, without a busy loop, and is connected
+	 * later. */
 	redis_do(redis, "CLIENT KILL ID %s", connection_of("cut"));
 	stays_held(lock, 1500);
 	again = redis_info(redis, "rejected_connections") - rejected;

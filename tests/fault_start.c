@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * Starting and ending the private server of local: while system calls fail, in the child that
- * becomes the server as well (C22 of the fault list): the n-th one, for every n.
+ * Starting and ending the private server of local: while system calls fail (C22 of the fault list),
+ * also in the child that becomes the server: the n-th one, for every n.
  *
  * LDFLAGS: -Wl,--wrap=fork,--wrap=setsid,--wrap=dup2,--wrap=fcntl,--wrap=flock,--wrap=mkdir
  * LDFLAGS: -Wl,--wrap=open,--wrap=pipe,--wrap=socket,--wrap=connect,--wrap=send,--wrap=recv
@@ -114,7 +114,7 @@ int __wrap_fcntl(int fd, int command, ...)
 	return __real_fcntl(fd, command, arg);
 }
 
-/* It did its work, or says why not. */
+/* It succeeded, or reports the reason. */
 static void check(lk_err err, const char *call, int n)
 {
 	bool right = err == LK_OK || err == LK_ESYSTEM || err == LK_ECONN || err == LK_ENOMEM ||
@@ -124,7 +124,7 @@ static void check(lk_err err, const char *call, int n)
 	              shared->name, call, lk_err_name(err), lk_errmsg());
 }
 
-/* Start and stop one with the n-th call failing.  False when there are not so many. */
+/* Start and stop one with the n-th call failing.  False if there are fewer calls. */
 static bool fails_well(int n)
 {
 	lk_local_info info = {0};
@@ -139,7 +139,7 @@ static bool fails_well(int n)
 		check(err, "stop", n);
 	}
 	shared->left = 0;
-	/* Nothing of it stands in the way of the next start, which has one server. */
+	/* The next start is not affected, and has one server. */
 	OK(lk_local_start(&info));
 	ck_assert(info.running);
 	ck_assert_msg(WITHIN(2000, local_servers(0) == 1), "n = %d (%s): %d servers", n,

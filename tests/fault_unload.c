@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  * The end of a program, or of the library in it (C28 of the fault list): a program that unloads the
- * library, or ends, in the middle of everything does not crash and does not hang. */
+ * library, or ends, during calls does not crash and does not hang. */
 #include "harness/handles.h"
 #include "harness/process.h"
 #include "harness/redis.h"
@@ -20,7 +20,7 @@
 static struct test_server server;
 static struct redis *redis;
 
-/* What a program finds in the library that it loads. */
+/* The functions that the program looks up in the loaded library. */
 static struct {
 	void *handle;
 	lk_err (*client_open)(const char *, const lk_client_options *, lk_client **);
@@ -54,7 +54,7 @@ static void load(void)
 	find("lk_lock_open", &lib.lock_open);
 	find("lk_lock_acquire", &lib.lock_acquire);
 	find("lk_lock_release", &lib.lock_release);
-	/* It is another one than this program is linked with. */
+	/* It is a different copy from the one linked to this program. */
 	ck_assert_ptr_ne(*(void **)&lib.lock_acquire,
 	                 *(void **)&(lk_err(*)(lk_lock *, int64_t, uint64_t *)){lk_lock_acquire});
 }
@@ -101,7 +101,7 @@ static int unload(void *arg, int in, int out)
 		ck_assert(WITHIN(1000, proc_thread_count(0) <= threads + 1 + TSAN));
 	}
 	ck_assert_int_eq(dlclose(lib.handle), 0);
-	nap_ms(350); /* renewals would run, if there is anybody */
+	nap_ms(350); /* renewals would run, if a thread was left */
 	user.may_end = true;
 	pthread_join(thread, NULL);
 	nap_ms(50);
@@ -127,7 +127,7 @@ TEST(c28_no_thread_runs_code_that_was_unloaded)
 static lk_lock *kept;
 static lk_client *keeper;
 
-/* Handlers run in the opposite order: whatever is called, it says something and comes back. */
+/* Exit handlers run in reverse order: the calls here still work. */
 static void release_at_exit(void)
 {
 	lk_err err = lk_lock_release(kept);
@@ -138,7 +138,7 @@ static void release_at_exit(void)
 		_exit(4);
 }
 
-/* A worker that ends by exit() while it holds, waits, and is told of losses. */
+/* A worker that calls exit() while it holds, waits, and receives losses. */
 static int leave(void *arg, int in, int out)
 {
 	bool tidy = *(bool *)arg;
@@ -186,7 +186,7 @@ TEST(c28_program_that_exits_in_the_middle_of_everything_just_ends)
 		ck_assert_int_le(now_ms() - start_ms, 3000);
 		if (tidy)
 			ck_assert_int_eq(redis_int(redis, "EXISTS lk:{kept}"), 0);
-		/* What it held ends with its lease, who waited is passed over. */
+		/* Its hold ends with the lease; its waiter is skipped. */
 		lock = lock_named(client, "a");
 		OK(lk_lock_acquire(lock, 600 + 1000, NULL));
 		OK(lk_lock_release(lock));
