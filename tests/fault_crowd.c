@@ -379,7 +379,7 @@ TEST_LIMIT(c24_many_holds_are_renewed_in_time_though_another_server_is_stopped, 
 	}
 	load_ends = true;
 	pthread_join(thread, NULL);
-	printf("%d holds, %d acquisitions beside\n", count, load_rounds);
+	printf("%d holds, %d other acquisitions\n", count, load_rounds);
 	ck_assert_int_gt(load_rounds, 100);
 	server_resume(&slow);
 	OK(lk_client_close(client));

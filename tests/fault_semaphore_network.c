@@ -477,7 +477,7 @@ TEST_LIMIT(n10_no_permit_is_out_twice_while_links_flap, 120)
 	next_ms = 0;
 	for (int flap = 0; now_ms() < end_ms; looks++) {
 		int sum = claimed();
-		ck_assert_msg(sum <= FLAP_CAPACITY, "%d permits are out", sum);
+		ck_assert_msg(sum <= FLAP_CAPACITY, "%d permits are held", sum);
 		most = sum > most ? sum : most;
 		if (now_ms() < next_ms)
 			continue;
@@ -487,7 +487,7 @@ TEST_LIMIT(n10_no_permit_is_out_twice_while_links_flap, 120)
 	flap_ends = true;
 	for (int i = 0; i < FLAPPERS; i++)
 		pthread_join(threads[i], NULL);
-	printf("%d grants, %d failures, %d losses, %lld cuts, at most %d of %d seen out\n",
+	printf("%d grants, %d failures, %d losses, %lld cuts, at most %d of %d held at once\n",
 	       flap_grants, flap_failures, flap_losses, (long long)proxy_count(&proxy).cuts, most,
 	       FLAP_CAPACITY);
 	ck_assert_int_ge(proxy_count(&proxy).cuts, 10);

@@ -129,7 +129,7 @@ static long long expect_next(struct process *worker, int64_t ms)
 	const char *answer = line_read(worker->out, ms);
 	long long fence;
 
-	ck_assert_msg(answer != NULL, "not served within %lld ms", (long long)ms);
+	ck_assert_msg(answer != NULL, "not granted within %lld ms", (long long)ms);
 	ck_assert_int_eq(sscanf(answer, "LK_OK %lld", &fence), 1);
 	ck_assert_str_eq(tell(worker, "release"), "LK_OK");
 	return fence;

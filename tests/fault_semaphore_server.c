@@ -409,7 +409,7 @@ TEST_LIMIT(s11_flushall_under_a_thousand_waiters_leaves_none_behind, 120)
 		OK(permit_wait_join(&waits[i]));
 		ck_assert_uint_gt(waits[i].hold, hold);
 	}
-	printf("all served after %lld ms\n", (long long)(now_ms() - start_ms));
+	printf("all waits granted after %lld ms\n", (long long)(now_ms() - start_ms));
 	ck_assert(permits_at_rest(redis, "a", 4));
 	for (int i = 0; i < CLIENTS; i++)
 		OK(lk_semaphore_close(semaphores[i]));

@@ -118,8 +118,7 @@ TEST(c28_no_thread_runs_code_that_was_unloaded)
 		process_start(&worker, unload, &arg);
 		line_write(worker.in, "go");
 		ck_assert_msg(process_succeeded(&worker, 10000),
-		              "it does not end well, its client being %s",
-		              closes ? "closed" : "open");
+		              "the program fails; its client was %s", closes ? "closed" : "open");
 		server_stop(&server);
 	}
 }

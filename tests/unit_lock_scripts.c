@@ -309,7 +309,7 @@ static void assert_granted(const char *ticket, const char *client, const char *r
 
 	snprintf(text, sizeof(text), "%s: grant %s %llu %s %lld\n", client, ticket,
 	         (unsigned long long)fence_of(ticket), rest, (long long)now_us);
-	ck_assert_msg(strstr(messages, text) != NULL, "\"%s\" was said, not \"%s\"", messages,
+	ck_assert_msg(strstr(messages, text) != NULL, "published \"%s\", not \"%s\"", messages,
 	              text);
 }
 

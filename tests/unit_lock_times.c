@@ -115,7 +115,7 @@ TEST(grant_by_message_is_counted_from_the_first_ask_of_many)
 	b->inbox[0].claim = false;
 	b->inbox[0].life_ms = 10000;
 	ck_assert(virt_hear(b));
-	ck_assert_msg(!waiter->done, "nothing was left of it");
+	ck_assert_msg(!waiter->done, "a grant that was over is a hold");
 	virt_settle(&v); /* the claim */
 	assert_done(waiter, LK_OK);
 	release(b, pb);
