@@ -223,7 +223,7 @@ TEST(old_message_releases_nobody_who_came_later)
 	ck_assert(world_take(a, &call));
 	world_execute(a, &call);
 	world_answer(a, &call);
-	assert_done(old, LK_OK); /* the answer says what opened */
+	assert_done(old, LK_OK); /* the answer names the opened generation */
 	ck_assert(!young->done);
 	ck_assert(world_hear(a));
 	world_settle(&w);
