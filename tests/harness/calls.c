@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * System calls are counted by ptrace(): each thread stops as it enters one.  The child says where a
- * piece of work begins and ends by a close() that fails. */
+ * Count system calls by ptrace(): each thread stops as it enters one.  The child marks the
+ * beginning and the end of a piece of work by a close() that fails. */
 #include "calls.h"
 
 #include "process.h"
@@ -106,7 +106,7 @@ static void enter(struct tally *tally, pid_t thread)
 	}
 }
 
-/* Let the child run until it ends, stop by stop. */
+/* Let the child run from stop to stop until it ends. */
 static int follow(struct tally *tally, pid_t pid)
 {
 	int status;
@@ -139,7 +139,7 @@ struct calls calls_of(const struct calls_work *work)
 	int status;
 
 	process_start(&process, child, &copy);
-	/* Before it has other threads: they are followed from their birth. */
+	/* Before the child has other threads: each new thread is traced from its start. */
 	ck_assert_msg(!ptrace(PTRACE_SEIZE, process.pid, NULL, (void *)options) &&
 	                      !ptrace(PTRACE_INTERRUPT, process.pid, NULL, NULL),
 	              "ptrace: errno %d", errno);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * How many system calls a piece of work costs, by kind: all threads of the process count.  A child
- * is traced while it works; its own sanitizers would add calls, so such builds leave this out. */
+ * Count the system calls of a piece of work, by kind, over all threads of the process.  A child is
+ * traced while it works.  Builds with sanitizers leave this out, because a sanitizer adds calls. */
 #ifndef CALLS_H
 #define CALLS_H
 
@@ -8,16 +8,16 @@
 
 struct calls {
 	double all;
-	double sends, receives; /* send*, recv*; read and write are among the others */
+	double sends, receives; /* send*, recv*; read and write count as others */
 	double polls;           /* poll, ppoll, epoll_wait, select */
 	double sleeps, wakes;   /* futex */
 	double timers;          /* timerfd_settime */
-	double descriptors;     /* read, write: of descriptors that wake, or the program's own */
+	double descriptors;     /* read, write: descriptors that wake, or the program's own */
 	double memory;          /* mmap, munmap, brk, madvise, mprotect */
 };
 
-/* What is counted: prepare() once, then work() as often as it is said, in a child.  arg is for
- * both. */
+/* The work to count, in a child: prepare() once, then work() as often as requested.  Both receive
+ * arg. */
 struct calls_work {
 	void (*prepare)(void *arg);
 	void (*work)(void *arg);
@@ -25,8 +25,8 @@ struct calls_work {
 	int each; /* operations in one work() */
 };
 
-/* A piece of work of the cheapest of several work()s, an operation: what the clock adds to one of
- * them is left out that way, and what the code adds to all is not. */
+/* The counts of one operation in the cheapest of several work()s.  This leaves out calls that the
+ * clock causes in some of them, and keeps those that the code makes in each. */
 struct calls calls_of(const struct calls_work *work);
 
 #endif

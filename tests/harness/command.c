@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * Running the latchkey command of this build, and finding what it left behind. */
+ * Run the latchkey command of this build, and find the processes that it left behind. */
 #include "command.h"
 
 #include "process.h"
@@ -155,7 +155,7 @@ int command_run(struct command *command, const char *const *args)
 	return WEXITSTATUS(command->status);
 }
 
-/* Is it alive, of this test, and, if asked, that program? */
+/* Is this process alive, of this test, and, if asked, of that program? */
 static bool is_marked(pid_t pid, const char *program)
 {
 	char path[64], text[32768], name[64];

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * Running the latchkey command of this build, and finding what it left behind. */
+ * Run the latchkey command of this build, and find the processes that it left behind. */
 #ifndef COMMAND_H
 #define COMMAND_H
 
@@ -10,20 +10,20 @@
 /* Path of the command under test. */
 const char *command_path(void);
 
-/* Make this test's processes recognisable, and point them at a store: LATCHKEY_URL is url, or unset
- * when it is NULL; LATCHKEY_LOCAL_DIR is a folder of the test.  Also puts the command's folder
- * first into PATH.  Call it first. */
+/* Mark the processes of this test, and set their store: LATCHKEY_URL is url, or unset if url is
+ * NULL; LATCHKEY_LOCAL_DIR is a folder of the test.  Also put the command's folder first into PATH.
+ * Call this first. */
 void command_setup(const char *url);
 /* A folder of this test, after command_setup(). */
 const char *command_folder(void);
-/* The path of a file in it; static memory, the last four stay valid. */
+/* The path of a file in it; static memory, the last four results stay valid. */
 const char *command_file(const char *name);
-/* A whole file of it as text, "" if there is none; static memory. */
+/* The text of a whole file in it, "" if there is none; static memory. */
 const char *command_read(const char *name);
 
 struct command {
 	pid_t pid;
-	int status; /* as waitpid() gives it, once ended */
+	int status; /* the status of waitpid(), once ended */
 	char out[16384];
 	char err[16384];
 };
@@ -34,20 +34,21 @@ void command_start(struct command *command, const char *const *args);
 #define START(command, ...) command_start(command, (const char *const[]){__VA_ARGS__, NULL})
 /* True when it ended within ms; then status, out and err are set. */
 bool command_wait(struct command *command, int64_t ms);
-/* What it has written so far. */
+/* The output so far. */
 const char *command_err(const struct command *command);
 
-/* Run to the end: the exit status, 128 + n for signal n. */
+/* Run to the end; return the exit status, or 128 + n for signal n. */
 int command_run(struct command *command, const char *const *args);
 #define RUN(command, ...) command_run(command, (const char *const[]){__VA_ARGS__, NULL})
-/* The same, and fail the test unless it is this one. */
+/* The same, and fail the test if the status differs. */
 #define RUNS(status, command, ...) ck_assert_int_eq(RUN(command, __VA_ARGS__), status)
 
-/* Living processes of this test (by its mark in their environment), this one not counted. */
+/* The number of living processes of this test without this one; a mark in their environment
+ * tells. */
 int command_count(void);
-/* The same, of one program: "sleep". */
+/* The same for one program, such as "sleep". */
 int command_count_of(const char *program);
-/* Signal all of one program; how many. */
+/* Send a signal to all processes of one program; return how many there are. */
 int command_signal_of(const char *program, int number);
 /* The first child of a process, 0 = none. */
 pid_t command_child(pid_t parent);

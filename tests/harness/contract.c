@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * What a script owes to who calls it: see contract.h. */
+ * The contract of a script with its caller: see contract.h. */
 #include "contract.h"
 
 #include "scripts.h"
@@ -15,7 +15,7 @@
 
 static struct lua_store *store;
 static char messages[2000];
-static int unheard; /* messages to the dead */
+static int unheard; /* messages to the channels of dead clients */
 
 static int publish(void *arg, const char *channel, const char *text, size_t len)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * Words for the contracts of a semaphore's scripts: tickets, keys, calls. */
+ * Shorthands for the contracts of a semaphore's scripts: tickets, keys, calls. */
 #ifndef CONTRACT_SEMAPHORE_H
 #define CONTRACT_SEMAPHORE_H
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * What the tests of locks in virtual time share: three clients a, b and c with one place each for
- * the lock "a", and steps that a test would else repeat.  All of it is static: the names are short.
- */
+ * Shared by the tests of locks in virtual time: three clients a, b and c with one handle each on
+ * the lock "a", and steps that tests would otherwise repeat.  All of it is static: the names are
+ * short. */
 #ifndef FIXTURE_H
 #define FIXTURE_H
 
@@ -34,7 +34,7 @@ FIXTURE void start_fixed(int64_t lease_ms)
 	start_with(lease_ms, true);
 }
 
-/* Nothing may be left. */
+/* Assert that nothing is left. */
 FIXTURE void end(void)
 {
 	virt_settle(&v);
@@ -48,7 +48,7 @@ FIXTURE void assert_done(const struct lk__op *waiter, lk_err err)
 	ck_assert_str_eq(lk_err_name(waiter->why.err), lk_err_name(err));
 }
 
-/* Owner 2 acquires and releases, all that is under way coming through. */
+/* Owner 2 acquires and releases; everything pending is delivered. */
 FIXTURE void hold(struct virt_client *client, struct lk__wait_queue *queue)
 {
 	struct lk__op *waiter = virt_acquire(client, queue, 2);
@@ -72,7 +72,7 @@ FIXTURE void release_lost(struct virt_client *client, struct lk__wait_queue *que
 	virt_settle(&v);
 }
 
-/* Time goes by and nothing happens. */
+/* Let time pass and assert that nothing happens. */
 FIXTURE void later(int64_t ms)
 {
 	virt_set_time(&v, v.now_ns + ms * VIRT_MS);
@@ -83,7 +83,7 @@ FIXTURE void tick(struct virt_client *client)
 	lk__core_tick(&client->core, virt_now(client));
 }
 
-/* Send, execute and answer the next request, which must be of that kind. */
+/* Send, execute and answer the next request; assert its kind. */
 FIXTURE void step(struct virt_client *client, enum lk__request_kind kind)
 {
 	struct virt_call call;
@@ -94,12 +94,12 @@ FIXTURE void step(struct virt_client *client, enum lk__request_kind kind)
 	virt_answer(client, &call);
 }
 
-/* The one loss that is to tell; it stays the caller's until lk__core_loss_reported(). */
+/* The one unreported loss; it stays pending until lk__core_loss_reported(). */
 FIXTURE struct lk__hold *next_loss(struct virt_client *client, lk_lost_reason reason)
 {
 	struct lk__hold *lost = lk__core_next_lost(&client->core);
 
-	ck_assert_msg(lost != NULL, "no loss to tell, expected %s", lk_lost_reason_name(reason));
+	ck_assert_msg(lost != NULL, "no loss to report, expected %s", lk_lost_reason_name(reason));
 	ck_assert_str_eq(lk_lost_reason_name(lost->lost), lk_lost_reason_name(reason));
 	ck_assert_ptr_null(lk__core_next_lost(&client->core));
 	return lost;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * Clients, locks and semaphores of a test in one line each: what is not the test's subject must
- * succeed. */
+ * Clients, locks and semaphores of a test in one line each.  Whatever is not the subject of the
+ * test must succeed. */
 #ifndef HANDLES_H
 #define HANDLES_H
 
@@ -9,7 +9,7 @@
 
 #include <stdlib.h>
 
-/* err is expected; anything else fails the test with the names of both and the detail. */
+/* Assert that err is the expected one; a failure shows the names of both and the detail. */
 #define EXPECT(call, expected)                                                                     \
 	do {                                                                                       \
 		lk_err expect_err_ = (call);                                                       \
@@ -17,8 +17,7 @@
 		              lk_err_name(expect_err_), #expected, lk_errmsg());                   \
 	} while (0)
 #define OK(call) EXPECT(call, LK_OK)
-/* The same where every system call and every request for memory counts: Check's assertions make
- * some each. */
+/* The same for tests that count each system call and allocation: Check's assertions make some. */
 #define DO(call)                                                                                   \
 	do {                                                                                       \
 		if ((call) != LK_OK)                                                               \
@@ -52,7 +51,7 @@ static inline lk_lock *lock_named(lk_client *client, const char *name)
 	return lock_with(client, name, NULL);
 }
 
-/* A lock whose lease is that many milliseconds. */
+/* A lock with a lease of that many milliseconds. */
 static inline lk_lock *lock_leased(lk_client *client, const char *name, int64_t lease_ms)
 {
 	lk_lock_options options = {.lease_ms = lease_ms};
@@ -88,7 +87,7 @@ static inline uint64_t permits_of(lk_semaphore *semaphore, int64_t permits, int6
 	return hold;
 }
 
-/* What the caller's hold on the lock knows; what that hold of the semaphore knows. */
+/* The snapshot of the caller's hold on the lock; of that hold of the semaphore. */
 static inline lk_hold hold_of(lk_lock *lock)
 {
 	lk_hold hold;

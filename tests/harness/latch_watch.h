@@ -22,7 +22,7 @@ static inline lk_latch *latch_named(lk_client *client, const char *name)
 	return latch_with(client, name, NULL);
 }
 
-/* Count it down; what remains.  It must be counted. */
+/* Count it down and assert that the step counted; return the remaining count. */
 int64_t latch_down(lk_latch *latch, int64_t n, const char *name);
 lk_latch_status latch_status(lk_latch *latch);
 
@@ -37,7 +37,7 @@ struct awaiter {
 };
 
 void awaiter_start(struct awaiter *awaiter, lk_latch *latch, int64_t wait_ms);
-/* What it said; fails the test when it says nothing for 20 s. */
+/* The result of its await; fails the test if there is none within 20 s. */
 lk_err awaiter_join(struct awaiter *awaiter);
 
 #endif

@@ -315,7 +315,8 @@ void world_tick(struct world_client *client)
 	lk__core_tick(&client->core, client->world->now_ns);
 }
 
-/* ---- All at once -------------------------------------------------------------------------- */
+/* ---- The network, whole
+ * -------------------------------------------------------------------------- */
 
 void world_settle(struct world *world)
 {

@@ -13,7 +13,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* The folder of this test's server: not made yet, in one that is. */
+/* The folder of this test's server: not yet created, inside one that is. */
 static char dir[120];
 
 int local_servers(int signal_number)
@@ -56,7 +56,7 @@ const char *local_folder(void)
 	ck_assert_int_ge(pid, 0);
 	if (pid == 0) {
 		close(ends[1]);
-		setsid(); /* Check ends the whole group of a test */
+		setsid(); /* Check kills the whole process group of a test */
 		while (read(ends[0], &byte, 1) > 0)
 			continue;
 		local_servers(SIGKILL);

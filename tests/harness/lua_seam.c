@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * A server in this process: see lua_seam.h.  The bytes that go to it and come from it are made and
- * read by the store in Redis; here are the streams, the channels, and the time. */
+ * A server in this process: see lua_seam.h.  The store in Redis writes and reads the bytes; this
+ * file has the streams, the channels and the time. */
 #include "lua_seam.h"
 
 #include "lua_store_parts.h"
@@ -17,7 +17,7 @@
 #include <time.h>
 #include <unistd.h>
 
-/* A store need not look at all that it is given. */
+/* A store may ignore arguments. */
 #pragma GCC diagnostic ignored "-Wunused-parameter"
 
 #define DATABASES 16
@@ -27,11 +27,11 @@ struct topic {
 	char name[LK__TOPIC_MAX];
 };
 
-/* One side of a peer: commands to the server, and what it has for the client. */
+/* One side of a peer: commands to the server, and bytes for the client. */
 struct stream {
 	struct lk__resp_reader *commands;
 	struct lk__buf out;
-	int fd; /* an eventfd: readable when there is more in out */
+	int fd; /* an eventfd, readable if out has more */
 };
 
 struct peer {
@@ -40,7 +40,7 @@ struct peer {
 	int db;
 	atomic_bool closed;
 	struct stream streams[2]; /* by enum lk__side */
-	struct topic *topics;     /* that it has subscribed */
+	struct topic *topics;     /* its subscriptions */
 	int64_t topic_count;
 };
 
@@ -139,7 +139,7 @@ static void add_key(void *arg, const char *name, size_t len, const char *type, i
 	++*(int64_t *)arg;
 }
 
-/* A database at the time of the wall clock.  It knows the library's scripts. */
+/* A database that uses the wall clock and has the library's scripts loaded. */
 static struct lua_store *database(int db)
 {
 	struct timespec now;
@@ -154,7 +154,7 @@ static struct lua_store *database(int db)
 	return databases[db];
 }
 
-/* Run a command where there are subscriptions. */
+/* Run a command that may publish to subscribers. */
 static void run_subscriber(struct peer *peer, const struct lua_word *argv, struct lk__buf *reply)
 {
 	const bool on = lua_word_is(argv[0], "SUBSCRIBE");
@@ -193,7 +193,7 @@ static void run_plain(int db, int argc, const struct lua_word *argv, struct lk__
 	}
 }
 
-/* Run the commands that have come, and append the replies. */
+/* Run the pending commands, and append the replies. */
 static void run(struct lk__resp_reader *commands, struct peer *subscriber, int db,
                 struct lk__buf *reply)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * What a client says to the Redis in memory: see lua_store.h. */
+ * The commands that clients send to the Redis in memory: see lua_store.h. */
 #include "lua_store.h"
 
 #include "lua_store_parts.h"
@@ -12,9 +12,9 @@
 
 #define REPLACE_VARIABLE "LK_SCRIPT_REPLACE"
 
-/* A text that EVAL or SCRIPT LOAD brought, or may bring. */
+/* A text that EVAL or SCRIPT LOAD has sent, or may send. */
 struct script {
-	const struct lk__script *shipped; /* NULL = none of the library's */
+	const struct lk__script *shipped; /* NULL = not one of the library's */
 	char sha1[41];
 	char *text; /* its own; NULL = shipped */
 	size_t len;
@@ -27,7 +27,7 @@ struct lua_store {
 	struct lua_script_host *host;
 	struct script *scripts; /* the library's first */
 	size_t script_count, script_room;
-	char *text; /* of the last answer */
+	char *text; /* of the last reply */
 };
 
 /* ---- Scripts ------------------------------------------------------------------------------ */
@@ -52,7 +52,7 @@ static struct lua_word text_of(const struct script *script)
 	return (struct lua_word){script->shipped->text, script->shipped->len};
 }
 
-/* Whether it came as that text: a replaced script still does as its own. */
+/* Was it sent with that text?  A replaced script keeps its own digest. */
 static bool came_as(const struct script *script, struct lua_word text)
 {
 	struct lua_word own = text_of(script);
@@ -99,7 +99,7 @@ static void set_text(struct script *script, const char *bytes, size_t len)
 	script->len = len;
 }
 
-/* The script of that text, compiled; NULL if it does not compile: the reply says so. */
+/* The compiled script of that text; NULL if it does not compile: the reply has the error. */
 static struct script *take_script(struct lua_store *store, struct lua_word text,
                                   struct lk__buf *reply)
 {
@@ -329,8 +329,8 @@ void lua_store_execute(struct lua_store *store, int argc, const struct lua_word 
 		lua_command_run(&store->server, argc, argv, reply);
 }
 
-/* The number after a '*' or '$', and on to the next line.  What comes from a client of ours is well
- * formed, or the test ends here. */
+/* The number after a '*' or '$'; move on to the next line.  The bytes come from a client of ours;
+ * malformed ones end the test. */
 static size_t take_count(const char **at, const char *end, char type)
 {
 	size_t number = 0;

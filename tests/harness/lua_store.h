@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: MIT
  * A Redis in memory, for scripts: it runs the library's Lua as it is sent, in an embedded Lua 5.1
- * with an environment as narrow as the server's, over the commands that the scripts use, at a time
- * that the test sets.  unit_semaphore_store.c compares it with a real server.
+ * with an environment as narrow as the server's, over the commands that the scripts use, with a
+ * clock that the test sets. unit_semaphore_store.c compares it with a real server.
  *
- *   lua_store.c           what a client says: EVAL, EVALSHA, a command; the known scripts
- *   lua_store_script.c    the Lua state, what a script can see, its values to replies and back
+ *   lua_store.c           commands of clients: EVAL, EVALSHA, others; the known scripts
+ *   lua_store_script.c    the Lua state, its globals, its values to replies and back
  *   lua_store_commands.c  the table of commands; those of keys and strings, TIME, PUBLISH
  *   lua_store_items.c     the commands of hashes and sorted sets
- *   lua_store_keys.c      the keys, their values, their ends
+ *   lua_store_keys.c      the keys, their values, their expiry
  *   lua_store_image.c     all keys as bytes, and back
  *   lua_store_reply.c     replies as bytes
  *   lua_store_sha1.c      digests
- *   lua_seam.c            a server of it in this process, behind the seam of src/store.h */
+ *   lua_seam.c            a server in this process, behind the interface of src/store.h */
 #ifndef LUA_STORE_H
 #define LUA_STORE_H
 
@@ -22,48 +22,49 @@
 
 struct lua_store;
 
-/* A message, as PUBLISH sends it; returns how many receive it. */
+/* A message that PUBLISH sends; returns the number of receivers. */
 typedef int lua_store_publish_fn(void *arg, const char *channel, const char *text, size_t len);
 
-/* publish may be NULL: nobody receives.  Aborts when out of memory, as all of it does. */
+/* publish may be NULL: there are no receivers.  Aborts when out of memory, as do all functions
+ * here. */
 struct lua_store *lua_store_new(lua_store_publish_fn *publish, void *arg);
 void lua_store_free(struct lua_store *store);
 
-/* The server's wall clock; it may step back.  Keys whose end has passed are gone. */
+/* The server's wall clock; it may step back.  Expired keys are removed. */
 void lua_store_set_time(struct lua_store *store, int64_t now_us);
 int64_t lua_store_time(const struct lua_store *store);
-/* A full server, which evicts nothing: it refuses commands that may need memory, and a script whose
- * first write is one of them. */
+/* A full server with noeviction: it refuses commands that may need memory, and a script whose first
+ * write is one of them. */
 void lua_store_set_full(struct lua_store *store, bool full);
-/* A command that scripts have no right to, NULL = none, on a key, NULL = on any.  Borrowed. */
+/* Refuse scripts a command, NULL = none, on a key, NULL = on any.  Borrowed. */
 void lua_store_refuse(struct lua_store *store, const char *command, const char *key);
 
-/* Run one command as a client sends it, and append the reply's bytes.  A script that no EVAL and
- * no SCRIPT LOAD has brought since the last SCRIPT FLUSH is unknown. */
+/* Run one command of a client, and append the reply's bytes.  A script is unknown until EVAL or
+ * SCRIPT LOAD sends it, and again after SCRIPT FLUSH. */
 void lua_store_run(struct lua_store *store, const char *bytes, size_t len, struct lk__buf *reply);
 
-/* The same with words, the reply as redis_text() tells it: strings as they are, errors with a
+/* The same with words; the reply is formatted as by redis_text(): strings unchanged, errors with a
  * leading '-', numbers in decimal, "" for nil, the elements of an array one a line.  Valid until
- * the next one. */
+ * the next call. */
 const char *lua_store_ask(struct lua_store *store, int argc, const char *const *argv,
                           const size_t *lens);
-/* Words up to a NULL. */
+/* Takes words up to a NULL. */
 const char *lua_store_text(struct lua_store *store, const char *word, ...)
 	__attribute__((sentinel));
 
 /* ---- All keys ------------------------------------------------------------------------------ */
 
-/* A copy of all keys with their ends in absolute time; neither the time nor what SCRIPT LOAD
- * brought.  One image can be loaded any number of times, into any store. */
+/* A copy of all keys with their expiry in absolute time; without the clock and the loaded scripts.
+ * One image can be loaded any number of times, into any store. */
 struct lua_store_image;
 struct lua_store_image *lua_store_save(const struct lua_store *store);
-/* These keys take the place of all that are there; whose end has passed are gone. */
+/* Replace all keys by those of the image; expired ones are removed. */
 void lua_store_load(struct lua_store *store, const struct lua_store_image *image);
 void lua_store_image_free(struct lua_store_image *image);
 
-/* Append all keys as bytes: equal for equal keys, in whatever order they were written.  For each
- * key, by name: type (1 byte: 0 string, 1 hash, 2 sorted set); end, ms (int64_t, -1 = never); name;
- * a string's text, or the number of items (uint32_t) and each: field and value, by field; or score
+/* Append all keys as bytes: equal for equal keys, whatever the order of the writes.  For each key,
+ * by name: type (1 byte: 0 string, 1 hash, 2 sorted set); expiry, ms (int64_t, -1 = never); name; a
+ * string's text, or the number of items (uint32_t) and each: field and value, by field; or score
  * (double) and member, in their order.  A text is its length (uint32_t) and bytes. */
 void lua_store_dump(const struct lua_store *store, struct lk__buf *out);
 
@@ -74,10 +75,10 @@ void lua_store_each_key(const struct lua_store *store, lua_store_key_fn *fn, voi
 
 /* ---- Altered scripts ----------------------------------------------------------------------- */
 
-/* From now on another text runs instead of a script of the library, which is told by its name,
- * digest or text; NULL = its own again.  False if there is no such script or the text does not
- * compile.  LK_SCRIPT_REPLACE=NAME:FILE,... in the environment does the same to every new store,
- * with the texts in those files; it ends the program when it cannot. */
+/* Replace a script of the library, given by its name, digest or text, by another text; NULL =
+ * restore it.  False if there is no such script or the text does not compile.
+ * LK_SCRIPT_REPLACE=NAME:FILE,... in the environment does the same to every new store, with the
+ * texts in those files; if that fails, the program ends. */
 bool lua_store_replace(struct lua_store *store, const char *script, const char *text);
 
 #endif

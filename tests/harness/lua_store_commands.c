@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * The commands of the Redis in memory: those of keys and strings, TIME and PUBLISH.  What the
- * scripts do not use is not there; a command that a new script needs is one function and one row.
- */
+ * The commands of the Redis in memory: those of keys and strings, TIME and PUBLISH. Commands that
+ * no script uses are missing; a command for a new script needs one function and one row. */
 #include "lua_store_parts.h"
 
 #include <stdlib.h>
@@ -15,7 +14,7 @@ bool lua_word_is(struct lua_word word, const char *text)
 	return word.len == strlen(text) && !strncasecmp(word.bytes, text, word.len);
 }
 
-/* As strict as the server: "09", "+1", "-0" and what is too big are none. */
+/* As strict as the server: rejects "09", "+1", "-0" and numbers that are too big. */
 bool lua_word_number(struct lua_word word, int64_t *number)
 {
 	bool negative = word.len && word.bytes[0] == '-';
@@ -88,13 +87,13 @@ static void run_type(struct lua_server *server, int argc, const struct lua_word 
 	lua_reply_status(reply, key ? lua_type_name(key->type) : "none");
 }
 
-/* The end of a life of so many ms from now; false when there is no such time. */
+/* The expiry that many ms from now; false if it is out of range. */
 static bool end_of(const struct lua_server *server, int64_t ms, int64_t *expires_ms)
 {
 	return !__builtin_add_overflow(lua_keys_now_ms(&server->keys), ms, expires_ms);
 }
 
-/* An end that has passed is the key's end at once. */
+/* An expiry in the past removes the key at once. */
 static void run_pexpire(struct lua_server *server, int argc, const struct lua_word *argv,
                         struct lk__buf *reply)
 {
@@ -246,7 +245,7 @@ static const struct lua_command plain_commands[] = {
 	{NULL, 0, NULL, LUA_READS},
 };
 
-/* The slot of a command, an empty one if there is none such. */
+/* The slot of a command; an empty one if it is unknown. */
 static size_t slot_of(const struct lua_server *server, struct lua_word name)
 {
 	size_t slot = name.len;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  * All keys of the Redis in memory as bytes, and back.  Equal keys give equal bytes, whatever the
- * order in which they came: an image is also what a hash of the state is made of. */
+ * order of the writes: the state is hashed over its image. */
 #include "lua_store_parts.h"
 
 #include <stdlib.h>
@@ -86,7 +86,7 @@ struct lua_store_image *lua_keys_save(const struct lua_keys *keys)
 	if (!image)
 		abort();
 	lua_keys_dump(keys, &image->bytes);
-	/* There may be very many of them. */
+	/* There may be very many keys. */
 	image->bytes.data = realloc(image->bytes.data, image->bytes.len + 1);
 	image->bytes.cap = image->bytes.len + 1;
 	if (!image->bytes.data)

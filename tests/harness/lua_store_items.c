@@ -135,7 +135,7 @@ static void run_hdel(struct lua_server *server, int argc, const struct lua_word 
 
 static bool parse_score(struct lua_word word, double *score)
 {
-	char text[512], *end; /* 1e308 in full, and more */
+	char text[512], *end; /* 1e308 in full, with room to spare */
 
 	if (!word.len || word.len >= sizeof(text))
 		return false;
@@ -221,7 +221,7 @@ static void run_zrank(struct lua_server *server, int argc, const struct lua_word
 		lua_reply_number(reply, index);
 }
 
-/* Members from one index to another, from the other end if they are reversed. */
+/* Members from one index to another, counted from the last one if reversed. */
 static void reply_members(struct lk__buf *reply, const struct lua_key *key, int64_t first,
                           int64_t last, bool reversed, bool scores)
 {
@@ -276,7 +276,7 @@ static void run_zrevrange(struct lua_server *server, int argc, const struct lua_
 	range(server, argc, argv, true, reply);
 }
 
-/* A bound: a number, "(" before it excludes it, -inf, +inf. */
+/* A bound: a number, exclusive after "(", -inf, +inf. */
 static bool parse_bound(struct lua_word word, double *bound, bool *excluded)
 {
 	*excluded = word.len && word.bytes[0] == '(';

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * The keys of the Redis in memory: a table of chains by a hash of the name.  There are few items in
- * each, so arrays will do for those. */
+ * The keys of the Redis in memory: a hash table by name, with chains.  A key has few items, so they
+ * are arrays. */
 #include "lua_store_parts.h"
 
 #include <stdlib.h>
@@ -128,7 +128,7 @@ void lua_keys_set_end(struct lua_keys *keys, struct lua_key *key, int64_t expire
 	}
 }
 
-/* A key lives through the millisecond of its end, as in the server. */
+/* A key exists through the millisecond of its expiry, as in the server. */
 void lua_keys_expire(struct lua_keys *keys)
 {
 	int64_t now_ms = lua_keys_now_ms(keys);
@@ -223,7 +223,7 @@ void lua_item_set_value(struct lua_item *item, struct lua_word value)
 	item->value_len = value.len;
 }
 
-/* By bytes; a hash has no order of its own that anybody may rely on. */
+/* By bytes; callers must not rely on an order of a hash. */
 int lua_item_order(const struct lua_item *one, const struct lua_item *other)
 {
 	size_t len = one->name_len < other->name_len ? one->name_len : other->name_len;

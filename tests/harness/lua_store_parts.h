@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * Between the files of the Redis in memory: see lua_store.h. */
+ * Shared by the files of the Redis in memory: see lua_store.h. */
 #ifndef LUA_STORE_PARTS_H
 #define LUA_STORE_PARTS_H
 
@@ -55,7 +55,7 @@ struct lua_key {
 	int64_t expires_ms; /* -1 = never */
 	char *text;         /* string */
 	size_t text_len;
-	struct lua_item *items; /* a sorted set's in its order */
+	struct lua_item *items; /* a sorted set's in order of score */
 	size_t count, room;
 };
 
@@ -64,7 +64,7 @@ struct lua_keys {
 	size_t slot_count, count;
 	int64_t now_us;
 	bool has_ends;
-	int64_t first_end_ms; /* no key ends before that */
+	int64_t first_end_ms; /* no key expires before that */
 };
 
 int64_t lua_keys_now_ms(const struct lua_keys *keys);
@@ -72,21 +72,21 @@ int64_t lua_keys_now_ms(const struct lua_keys *keys);
 struct lua_key *lua_keys_find(const struct lua_keys *keys, struct lua_word name);
 struct lua_key *lua_keys_make(struct lua_keys *keys, struct lua_word name, enum lua_type type);
 void lua_keys_remove(struct lua_keys *keys, struct lua_key *key);
-/* -1 = never.  The only way to give a key its end. */
+/* -1 = never.  The only function that sets the expiry of a key. */
 void lua_keys_set_end(struct lua_keys *keys, struct lua_key *key, int64_t expires_ms);
 void lua_keys_expire(struct lua_keys *keys);
 void lua_keys_flush(struct lua_keys *keys);
-/* All of them by name, keys->count of them; free the array. */
+/* All keys by name, keys->count of them; the caller frees the array. */
 struct lua_key **lua_keys_sorted(const struct lua_keys *keys);
 void lua_key_set_text(struct lua_key *key, struct lua_word text);
-/* The index of an item, -1 if there is none. */
+/* The index of an item, -1 if it is missing. */
 long lua_key_item(const struct lua_key *key, struct lua_word name);
 struct lua_item *lua_key_add_item(struct lua_key *key, struct lua_word name);
 int lua_item_order(const struct lua_item *one, const struct lua_item *other); /* by name */
 void lua_item_set_value(struct lua_item *item, struct lua_word value);
-/* Give a member its score, and its place; returns false when it was there. */
+/* Set the score of a member and sort it in; returns false if the member existed. */
 bool lua_key_set_score(struct lua_key *key, struct lua_word name, double score);
-/* The key goes with its last item. */
+/* Removing the last item removes the key. */
 void lua_key_remove_item(struct lua_keys *keys, struct lua_key *key, long index);
 
 /* ---- Images of all keys (lua_store_image.c) ------------------------------------------------ */
@@ -105,7 +105,8 @@ struct lua_server {
 	lua_store_publish_fn *publish;
 	void *arg;
 	bool full;
-	const char *refused, *refused_key; /* a command, NULL = none; on that key, NULL = on any */
+	const char *refused,
+		*refused_key; /* a refused command, NULL = none; on that key, NULL = on any */
 };
 
 #define LUA_REFUSED "ERR The user executing the script can't run this command or subcommand"
@@ -116,7 +117,7 @@ typedef void lua_command_fn(struct lua_server *server, int argc, const struct lu
 
 struct lua_command {
 	const char *name;
-	int arity; /* with the name; negative = at least */
+	int arity; /* including the name; negative = at least */
 	lua_command_fn *run;
 	enum { LUA_READS, LUA_WRITES, LUA_GROWS } effect; /* LUA_GROWS: a full server refuses it */
 };
@@ -129,9 +130,9 @@ bool lua_command_takes(const struct lua_command *command, int argc);
 void lua_command_run(struct lua_server *server, int argc, const struct lua_word *argv,
                      struct lk__buf *reply);
 const char *lua_type_name(enum lua_type type);
-bool lua_word_is(struct lua_word word, const char *text); /* in any case */
+bool lua_word_is(struct lua_word word, const char *text); /* of any type */
 bool lua_word_number(struct lua_word word, int64_t *number);
-/* The key, if it is there.  False when it has another type: the reply says so. */
+/* The key, if it exists.  False if it has another type: the reply has the error. */
 bool lua_key_of(const struct lua_server *server, struct lua_word name, enum lua_type type,
                 struct lua_key **key, struct lk__buf *reply);
 
@@ -145,10 +146,10 @@ struct lua_script_host; /* a Lua state */
 
 struct lua_script_host *lua_script_host_new(struct lua_server *server);
 void lua_script_host_free(struct lua_script_host *host);
-/* Compile a text, once for all its runs; 0 if it does not compile: the reply says why. */
+/* Compile a text, once for all its runs; 0 if it does not compile: the reply has the error. */
 int lua_script_compile(struct lua_script_host *host, struct lua_word text, struct lk__buf *reply);
 void lua_script_forget(struct lua_script_host *host, int compiled);
-/* digest: for the error that it may end with. */
+/* digest: for the text of an error. */
 void lua_script_run(struct lua_script_host *host, int compiled, const char *digest, int keys,
                     int argc, const struct lua_word *argv, struct lk__buf *reply);
 

@@ -20,7 +20,7 @@ void lua_reply_bytes(struct lk__buf *reply, const char *bytes, size_t len)
 	reply->len += len;
 }
 
-/* By hand: there are many of them, and snprintf() takes its time. */
+/* Without snprintf(), which is slow for so many numbers. */
 static void head(struct lk__buf *reply, char type, int64_t number)
 {
 	char text[32], *at = text + sizeof(text);
@@ -59,8 +59,8 @@ void lua_reply_array(struct lk__buf *reply, size_t count)
 	head(reply, '*', (int64_t)count);
 }
 
-/* As Redis 7.0 does, "%.17g"; later ones write the shortest text, which is the same for whole
- * numbers.  Those are nearly all, and quicker this way. */
+/* As Redis 7.0 does, "%.17g"; later versions write the shortest text, which is the same for whole
+ * numbers.  Nearly all are whole, and faster this way. */
 size_t lua_number_text(double number, char text[LUA_NUMBER_SIZE])
 {
 	long long whole = number > -1e16 && number < 1e16 ? (long long)number : 0;
@@ -78,7 +78,7 @@ void lua_reply_score(struct lk__buf *reply, double score)
 	lua_reply_text(reply, text, len);
 }
 
-/* One line: what would end it becomes a space. */
+/* One line: each CR or LF becomes a space. */
 static void line(struct lk__buf *reply, char type, const char *text)
 {
 	size_t from = reply->len + 1;

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: MIT
- * A script and its world: a Lua 5.1 in which it sees what a server lets it see, and values on their
- * way between Lua and the protocol, as the server converts them.  What no script of ours uses, as
- * cjson, bit, loadstring or math.random, is not there.
- *
- * A Lua error is a jump: nothing that has to be freed may be alive where one can happen. */
+ * Run scripts: a Lua 5.1 with the globals of a server's, and the conversion of values between Lua
+ * and the protocol, as the server does it.  What our scripts do not use, such as cjson, bit,
+ * loadstring and math.random, is missing.  A Lua error is a longjmp(): no memory that must be freed
+ * may be held where one can happen. */
 #include "lua_store_parts.h"
 
 #include <lauxlib.h>
@@ -13,18 +12,18 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define INSTRUCTIONS_MAX 5000000 /* more of them have no end */
+#define INSTRUCTIONS_MAX 5000000 /* a script with more has an endless loop */
 
 struct lua_script_host {
 	lua_State *lua;
 	struct lua_server *server;
-	bool wrote;           /* the script that runs */
-	struct lk__buf reply; /* of the command that runs; kept, and so nothing to free in a jump */
+	bool wrote;           /* the running script */
+	struct lk__buf reply; /* of the running command; kept, so that a jump leaks nothing */
 };
 
 /* ---- From the protocol to Lua ------------------------------------------------------------- */
 
-/* The number in a line that begins there, and the line's end. */
+/* The number in the line that begins there; move past the line's end. */
 static long long take_number(const char *at, const char **end)
 {
 	bool negative = *at == '-';
@@ -43,7 +42,7 @@ static void push_field(lua_State *lua, const char *name, const char *bytes, size
 	lua_setfield(lua, -2, name);
 }
 
-/* Push what begins at *at, and move on. */
+/* Push the value that begins at *at, and move past it. */
 static void push_reply(lua_State *lua, const char **at)
 {
 	const char *start = *at + 1, *end;
@@ -99,7 +98,7 @@ static bool string_field(lua_State *lua, const char *name, char *text, size_t si
 	return is;
 }
 
-/* Cut towards zero; what no integer can tell is the least one, as on the server's machines. */
+/* Truncated; a number out of range becomes INT64_MIN, as on the server's machines. */
 static int64_t whole(double number)
 {
 	return number > -0x1p63 && number < 0x1p63 ? (int64_t)number : INT64_MIN;
@@ -136,7 +135,7 @@ static void write_table(lua_State *lua, struct lk__buf *reply)
 	}
 }
 
-/* Write the value on top; it stays there. */
+/* Write the value on top, and leave it there. */
 static void write_value(lua_State *lua, struct lk__buf *reply)
 {
 	const char *bytes;
@@ -166,8 +165,8 @@ static void write_value(lua_State *lua, struct lk__buf *reply)
 
 /* ---- redis.call --------------------------------------------------------------------------- */
 
-/* Push {err = text}.  "-CODE text" and, from the server's own hand, "CODE text" have a code; other
- * texts get one. */
+/* Push {err = text}. "-CODE text" and, from the server itself, "CODE text" have a code; other texts
+ * get one. */
 static void push_error(lua_State *lua, const char *text)
 {
 	const char *space = strchr(text, ' ');
@@ -181,8 +180,8 @@ static void push_error(lua_State *lua, const char *text)
 	lua_setfield(lua, -2, "err");
 }
 
-/* The arguments as words; numbers become strings where they stand, so that they live.  0 when they
- * are no command: an error was pushed. */
+/* The arguments as words; numbers are converted in place, so that the strings stay alive. 0 if they
+ * are not a command: an error was pushed. */
 static int take_words(lua_State *lua, struct lua_word *words)
 {
 	int argc = lua_gettop(lua);
@@ -215,7 +214,7 @@ static bool is_refused(const struct lua_server *server, const struct lua_word *w
 	return !server->refused_key || (argc > 1 && lua_word_is(words[1], server->refused_key));
 }
 
-/* Push the reply of the command that the arguments are.  The host is the function's upvalue. */
+/* Push the reply of the command in the arguments.  The host is the function's upvalue. */
 static void push_answer(lua_State *lua)
 {
 	struct lua_script_host *host = lua_touserdata(lua, lua_upvalueindex(1));
@@ -236,7 +235,7 @@ static void push_answer(lua_State *lua)
 		push_error(lua, "-" LUA_REFUSED);
 		return;
 	}
-	/* What has begun to write goes on. */
+	/* A script that has written runs on. */
 	if (host->server->full && command->effect == LUA_GROWS && !host->wrote) {
 		push_error(lua, "-" LUA_FULL);
 		return;
@@ -298,7 +297,7 @@ static int redis_status_reply(lua_State *lua)
 	return 1;
 }
 
-/* What pcall() catches of redis.call() is the text alone. */
+/* pcall() gets only the text of an error of redis.call(). */
 static int script_pcall(lua_State *lua)
 {
 	luaL_checkany(lua, 1);
@@ -324,7 +323,7 @@ static int refuse_read(lua_State *lua)
 	                  lua_tostring(lua, 2));
 }
 
-/* The table on top gives way to one through which it can be read only. */
+/* Replace the table on top by a read-only proxy of it. */
 static void protect(lua_State *lua)
 {
 	lua_newtable(lua);
@@ -378,7 +377,7 @@ static void make_globals(lua_State *lua, struct lua_script_host *host)
 	lua_pushcfunction(lua, script_pcall);
 	lua_setfield(lua, -2, "pcall");
 	add_redis(lua, host);
-	/* What is not there is an error to read. */
+	/* Reading a missing global is an error. */
 	lua_newtable(lua);
 	lua_pushcfunction(lua, refuse_read);
 	lua_setfield(lua, -2, "__index");
@@ -403,7 +402,7 @@ struct lua_script_host *lua_script_host_new(struct lua_server *server)
 	host->lua = lua;
 	host->server = server;
 	luaL_openlibs(lua);
-	/* Chance would make two runs differ. */
+	/* Without randomness, because two runs must not differ. */
 	lua_getglobal(lua, "math");
 	lua_pushnil(lua);
 	lua_setfield(lua, -2, "random");
@@ -457,7 +456,7 @@ static void set_global(lua_State *lua, const char *name, int count, const struct
 	lua_pop(lua, 1);
 }
 
-/* Called where an error happens: it becomes a table that tells the place. */
+/* Called where an error happens: converts it into a table that has the place. */
 static int add_place(lua_State *lua)
 {
 	lua_Debug place;
@@ -480,7 +479,7 @@ static int add_place(lua_State *lua)
 	return 1;
 }
 
-/* What the script ended with, as the server tells it. */
+/* The error that ended the script, worded as by the server. */
 static void write_failure(lua_State *lua, const char *digest, struct lk__buf *reply)
 {
 	char text[400] = "ERR no memory", place[100];

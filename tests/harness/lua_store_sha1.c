@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * SHA-1, by which a server knows its scripts. */
+ * SHA-1: a server identifies scripts by it. */
 #include "lua_store_parts.h"
 
 #include <stdio.h>

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * A store in this process' memory: streams of values between clients and models of servers. */
+ * A store in the memory of this process: streams of values between clients and models of
+ * servers. */
 #include "memory_store.h"
 
 #include "base/os.h"
@@ -13,7 +14,7 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-/* A store need not look at all that it is given. */
+/* A store may ignore arguments. */
 #pragma GCC diagnostic ignored "-Wunused-parameter"
 
 struct store {
@@ -21,7 +22,7 @@ struct store {
 	int client;
 };
 
-/* An answer, or an event on the side of messages. */
+/* A reply, or an event on the message stream. */
 struct reply {
 	struct reply *next;
 	struct lk__answer answer;
@@ -35,7 +36,7 @@ struct peer {
 	unsigned link;
 	atomic_bool closed;
 	int fds[2];               /* by enum lk__side */
-	struct reply *replies[2]; /* the oldest first */
+	struct reply *replies[2]; /* oldest first */
 };
 
 atomic_llong memory_store_requests;
@@ -44,7 +45,7 @@ static atomic_bool black_holes[MEMORY_STORE_LINKS_MAX];
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER; /* guards all below */
 static struct model servers[MEMORY_STORE_LINKS_MAX];
 static char names[MODEL_NAMES][LK_NAME_MAX + 1];
-static struct peer *peers; /* closed ones stay */
+static struct peer *peers; /* closed ones stay in the list */
 
 /* ---- The servers, under the mutex ---------------------------------------------------------- */
 
@@ -197,7 +198,7 @@ static int64_t read_bytes(struct lk__peer *base, enum lk__side side, bool wait, 
 	return -1;
 }
 
-/* What the model calls that name; of none, anything. */
+/* The model's number of that name; any number if it has none. */
 static int index_of(const char *name, size_t len)
 {
 	int i = 0;

@@ -61,7 +61,7 @@ static void dequeue(struct model_lock *lock, int index)
 	        sizeof(lock->queue[0]) * (size_t)(lock->queued - index));
 }
 
-/* Members of equal score stand by their text: any fixed order does. */
+/* Members of equal score are ordered by their text: any fixed order will do. */
 static bool before(const struct model_waiter *a, const struct model_waiter *b)
 {
 	if (a->arrival != b->arrival)
@@ -176,7 +176,7 @@ static void ask(struct model *model, const struct model_request *request, struct
 		answer->kind = LK__BUSY;
 }
 
-/* True when it was told. */
+/* True if the message was delivered. */
 static bool serve_head(struct model *model, int name, uint64_t fence)
 {
 	struct model_lock *lock = &model->locks[name];
@@ -205,7 +205,7 @@ static bool serve_head(struct model *model, int name, uint64_t fence)
 	return true;
 }
 
-/* lock_leave.lua; ticket NULL: only serve the head. */
+/* lock_leave.lua; ticket NULL: only grant the lock to the head of the queue. */
 static void leave(struct model *model, int name, const struct model_ticket *ticket,
                   uint64_t last_fence, bool by_force, struct lk__answer *answer)
 {
@@ -249,7 +249,7 @@ static void renew(struct model *model, const struct model_request *request,
 		answer->kind = LK__GONE;
 		return;
 	}
-	/* Never shortened; lease_ms is the length in force. */
+	/* Never shortened; lease_ms is the current length. */
 	if (lock->ends_ms < now_ms(model) + request->lease_ms) {
 		lock->ends_ms = now_ms(model) + request->lease_ms;
 		lock->lease_ms = request->lease_ms;
@@ -283,7 +283,7 @@ void model_run(struct model *model, const struct model_request *request, struct 
 	case LK__RENEW:
 		renew(model, request, answer);
 		break;
-	default: /* not of a lock */
+	default: /* not a kind of locks */
 		break;
 	}
 }

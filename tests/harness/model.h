@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * What the scripts in src/redis/scripts do, in C, at the time that the caller says: the store of
- * the tests of the state machine, in virtual time, and of memory_store.h.  Where script and model
- * differ the script is right; live tests run the script. */
+ * The scripts in src/redis/scripts in C, at a time that the caller passes: the store of the tests
+ * of the state machine in virtual time, and of memory_store.h.  Where script and model differ the
+ * script is right; live tests run the script. */
 #ifndef MODEL_H
 #define MODEL_H
 
@@ -28,13 +28,13 @@ struct model_lock {
 	uint64_t fence;
 	bool share;
 	int64_t ends_ms;
-	int64_t lease_ms;                       /* no lease ends later than this from now */
+	int64_t lease_ms;                       /* no lease expires later than this from now */
 	struct model_waiter queue[MODEL_QUEUE]; /* by arrival */
 	int queued;
 	int64_t queue_ends_ms;
 };
 
-/* A request as its bytes say it: what its ticket was as it was sent. */
+/* A request, parsed from its bytes, with its ticket's values at the time of sending. */
 struct model_request {
 	enum lk__request_kind kind;
 	int name;
@@ -49,18 +49,18 @@ struct model {
 	int64_t now_us;
 	uint64_t fence;
 	struct model_lock locks[MODEL_NAMES];
-	/* How many heard it. */
+	/* The number of receivers. */
 	int (*publish)(void *arg, int client, const struct lk__message *message);
 	void *arg;
 	int runs[LK__RENEW + 1]; /* requests by kind */
 };
 
-/* Run one script.  The answer has no text. */
+/* Run one script.  The reply has no text. */
 void model_run(struct model *model, const struct model_request *request, struct lk__answer *answer);
-/* lock_leave.lua for somebody else's hold. */
+/* lock_leave.lua for another client's hold. */
 void model_break(struct model *model, int name);
 void model_flush(struct model *model);
-/* What has run out is gone. */
+/* Remove expired keys. */
 void model_expire(struct model *model);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * A TCP peer that no real server plays: a function of the test answers each connection. */
+ * A scripted TCP peer: a function of the test serves each connection. */
 #include "peer.h"
 
 #include <arpa/inet.h>

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * A TCP peer that no real server plays: a function of the test answers each connection. */
+ * A scripted TCP peer, for behaviour that real servers do not show: a function of the test serves
+ * each connection. */
 #ifndef PEER_H
 #define PEER_H
 
@@ -7,7 +8,7 @@
 #include <stdatomic.h>
 #include <stddef.h>
 
-/* One connection, in the peer's thread, one at a time; it is closed afterwards. */
+/* Serve one connection, in the peer's thread, one at a time; the caller closes it. */
 typedef void peer_fn(int fd, void *arg);
 
 struct peer {
@@ -15,20 +16,20 @@ struct peer {
 	char url[64];
 	int listen_fd;
 	atomic_int accepted; /* connections so far */
-	atomic_int fd;       /* the one under way, -1 = none */
+	atomic_int fd;       /* the current one, -1 = none */
 	atomic_int ending;
 	peer_fn *fn;
 	void *arg;
 	pthread_t thread;
 };
 
-/* fn NULL: connections are accepted by the kernel, and nobody ever looks at them. */
+/* fn NULL: the kernel accepts connections, and no thread reads them. */
 void peer_start(struct peer *peer, peer_fn *fn, void *arg);
 void peer_stop(struct peer *peer);
 
-/* For a peer_fn.  Read what there is, once; 0 when the other side is gone. */
+/* For a peer_fn.  Read the available bytes, once; 0 if the other side has closed. */
 size_t peer_read(int fd, char *bytes, size_t size);
-/* Send all; stops quietly when the other side is gone. */
+/* Send all; returns quietly if the other side has closed. */
 void peer_send(int fd, const char *bytes, size_t len);
 
 #endif

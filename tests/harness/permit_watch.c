@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * What tests of semaphores have in common: what the store says, a hold whose loss is noted, and a
- * wait in a thread of its own. */
+ * Shared by tests of semaphores: the state in the store, a hold that records its loss, and a wait
+ * in a thread of its own. */
 #include "permit_watch.h"
 
 #include "handles.h"
@@ -12,8 +12,8 @@
 
 struct permit_losses permit_losses;
 
-/* ---- What the store says ----------------------------------------------------------------------
- */
+/* ---- The state in the store
+ * ---------------------------------------------------------------------- */
 
 long long permits_used(struct redis *redis, const char *name)
 {
@@ -32,8 +32,8 @@ long long permits_queue(struct redis *redis, const char *name)
 	return redis_int(redis, "ZCARD lk:{%s}:q", name);
 }
 
-/* Used as it is written, the sum of the holds, holds without an end, and the capacity, in one look.
- */
+/* The recorded number of used permits, the sum of the holds, holds without expiry, and the
+ * capacity, in one script. */
 #define SUM                                                                                        \
 	"local all, sum, loose = redis.call('HGETALL', KEYS[1]), 0, 0 "                            \
 	"for i = 1, #all, 2 do if string.sub(all[i], 1, 2) == '1:' then "                          \
@@ -49,7 +49,7 @@ void permits_add_up(struct redis *redis, const char *name)
 
 	ck_assert_int_eq(sscanf(answer, "%lld %lld %lld %lld", &sum, &used, &loose, &capacity), 4);
 	ck_assert_msg(sum == used && !loose && used <= capacity,
-	              "%lld used of %lld, holds have %lld, %lld holds without an end", used,
+	              "%lld used of %lld, the holds' sum is %lld, %lld holds without expiry", used,
 	              capacity, sum, loose);
 }
 
@@ -60,8 +60,8 @@ bool permits_at_rest(struct redis *redis, const char *name, long long capacity)
 	       redis_int(redis, "HGET lk:{%s} capacity", name) == capacity;
 }
 
-/* ---- A hold whose loss is noted ----------------------------------------------------------------
- */
+/* ---- A hold that records its loss
+ * ---------------------------------------------------------------- */
 
 static void note_loss(void *arg, lk_semaphore *semaphore, uint64_t hold, lk_lost_reason reason)
 {
@@ -91,8 +91,7 @@ void permits_stay_held(lk_semaphore *semaphore, uint64_t hold, int64_t ms)
 	ck_assert_int_eq(permit_losses.count, 0);
 }
 
-/* ---- A wait in a thread of its own -------------------------------------------------------------
- */
+/* ---- A wait in a thread of its own ----------------------------------------------------------- */
 
 static void *wait_in_thread(void *arg)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * What the tests of semaphores in virtual time share: four clients a, b, c and d with one place
- * each for the semaphore "s", and steps that a test would else repeat.  All of it is static: the
+ * Shared by the tests of semaphores in virtual time: four clients a, b, c and d with one handle
+ * each on the semaphore "s", and steps that tests would otherwise repeat.  All of it is static: the
  * names are short. */
 #ifndef PERMITS_FIXTURE_H
 #define PERMITS_FIXTURE_H
@@ -40,7 +40,7 @@ FIXTURE void start_fixed(uint32_t capacity, int64_t lease_ms)
 	start_with(capacity, lease_ms, true);
 }
 
-/* Nothing may be left. */
+/* Assert that nothing is left. */
 FIXTURE void end(void)
 {
 	permits_settle(&w);
@@ -62,7 +62,7 @@ FIXTURE void assert_waits(const struct lk__op *waiter)
 	ck_assert_msg(!waiter->done, "done with %s", lk_err_name(waiter->why.err));
 }
 
-/* A client acquires, all that is under way coming through. */
+/* A client acquires; everything pending is delivered. */
 FIXTURE uint64_t hold(struct permits_client *client, struct lk__wait_queue *queue, uint32_t permits)
 {
 	struct lk__op *waiter = permits_acquire(client, queue, permits);
@@ -89,13 +89,13 @@ FIXTURE void release_lost(struct permits_client *client, struct lk__wait_queue *
 	permits_settle(&w);
 }
 
-/* Time goes by and nothing happens. */
+/* Let time pass and assert that nothing happens. */
 FIXTURE void later(int64_t ms)
 {
 	permits_set_time(&w, w.now_ns + ms * PERMITS_MS);
 }
 
-/* It stands in line, and its ask was answered; a moment later than the one before. */
+/* Enqueue a waiter and deliver the reply; a moment later than the previous one. */
 FIXTURE struct lk__op *wait_for(struct permits_client *client, struct lk__wait_queue *queue,
                                 uint32_t permits)
 {
@@ -113,7 +113,7 @@ FIXTURE void tick(struct permits_client *client)
 	lk__core_tick(&client->core, permits_now(client));
 }
 
-/* Take the next request, which must be of that kind. */
+/* Take the next request; assert its kind. */
 FIXTURE struct permits_call take(struct permits_client *client, enum lk__request_kind kind)
 {
 	struct permits_call call;
@@ -123,7 +123,7 @@ FIXTURE struct permits_call take(struct permits_client *client, enum lk__request
 	return call;
 }
 
-/* The same, sent and executed. */
+/* The same; it is sent and executed. */
 FIXTURE struct permits_call reach(struct permits_client *client, enum lk__request_kind kind)
 {
 	struct permits_call call = take(client, kind);
@@ -132,7 +132,7 @@ FIXTURE struct permits_call reach(struct permits_client *client, enum lk__reques
 	return call;
 }
 
-/* The same, and answered. */
+/* The same; the reply is delivered. */
 FIXTURE void step(struct permits_client *client, enum lk__request_kind kind)
 {
 	struct permits_call call = reach(client, kind);
@@ -147,7 +147,7 @@ FIXTURE void assert_no_request(struct permits_client *client)
 	ck_assert_msg(!permits_take(client, &call), "a request of kind %d", call.kind);
 }
 
-/* Permits held, by the store's own count, which is the sum of its holds. */
+/* Permits held, by the store's own counter, which must be the sum of its holds. */
 FIXTURE int64_t used(void)
 {
 	int64_t sum = 0;
@@ -159,12 +159,12 @@ FIXTURE int64_t used(void)
 	return sum;
 }
 
-/* The one loss that is to tell. */
+/* The one unreported loss. */
 FIXTURE void assert_lost(struct permits_client *client, lk_lost_reason reason)
 {
 	struct lk__hold *lost = lk__core_next_lost(&client->core);
 
-	ck_assert_msg(lost != NULL, "no loss to tell, expected %s", lk_lost_reason_name(reason));
+	ck_assert_msg(lost != NULL, "no loss to report, expected %s", lk_lost_reason_name(reason));
 	ck_assert_str_eq(lk_lost_reason_name(lost->lost), lk_lost_reason_name(reason));
 	ck_assert_ptr_null(lk__core_next_lost(&client->core));
 	lk__core_loss_reported(lost);

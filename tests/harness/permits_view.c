@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * A semaphore of the virtual world as the store has it, and what is done to it from outside. */
+ * A semaphore of the virtual world, read from the store's keys, and changed from outside. */
 #include "permits_world.h"
 
 #include "scripts.h"
@@ -12,7 +12,7 @@
 
 const char *permits_key(const char *name, const char *suffix)
 {
-	static char keys[4][64]; /* of one call after the other */
+	static char keys[4][64]; /* the sequence number of the next call */
 	static unsigned next;
 	char *key = keys[next++ % 4];
 
@@ -22,7 +22,7 @@ const char *permits_key(const char *name, const char *suffix)
 
 /* ---- From outside ------------------------------------------------------------------------- */
 
-/* Run a script of the semaphore with four other arguments at most, NULL at the end. */
+/* Run a script of the semaphore with at most four other arguments, NULL at the end. */
 static const char *run(struct permits_world *world, const struct lk__script *script,
                        const char *name, const char *const *args)
 {
@@ -40,7 +40,7 @@ static const char *run(struct permits_world *world, const struct lk__script *scr
 	return lua_store_ask(world->store, argc, argv, NULL);
 }
 
-/* Have the head served, as whoever was told of more to do does. */
+/* Serve the head of the queue, again as long as the reply asks for more. */
 static void serve(struct permits_world *world, const char *name, const char *ticket,
                   const char *tell)
 {
@@ -81,7 +81,7 @@ void permits_break(struct permits_world *world, const char *name, const char *ti
 	serve(world, name, ticket, "1");
 }
 
-/* ---- As the store has it ------------------------------------------------------------------ */
+/* ---- The state in the store ------------------------------------------------------------------ */
 
 /* 1:<client>:<nonce>:<lease>:<mode>:<permits> */
 static bool parse_ticket(const char *text, struct permits_ticket *ticket)
@@ -103,7 +103,7 @@ static bool parse_ticket(const char *text, struct permits_ticket *ticket)
 	return true;
 }
 
-/* The next two lines of an answer; false at its end. */
+/* The next two lines of a reply; false at its end. */
 static bool next_pair(char **at, char **name, char **value)
 {
 	*name = strsep(at, "\n");
@@ -125,7 +125,7 @@ static void add_hold(struct permits_view *view, const char *name, const char *va
 	view->hold_count++;
 }
 
-/* An end without a hold is a hold of no permits and fence 0: half a memory. */
+/* An expiry without a hold reads as a hold of no permits and fence 0: the keys disagree. */
 static void add_end(struct permits_view *view, const char *name, const char *value)
 {
 	for (int i = 0; i < view->hold_count; i++) {

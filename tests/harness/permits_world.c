@@ -274,7 +274,7 @@ bool permits_hear(struct permits_client *client)
 	memmove(&client->inbox[0], &client->inbox[1],
 	        sizeof(client->inbox[0]) * (size_t)client->inbox_count);
 	if (!lk__codec_message(&client->space, copy.text, copy.len, &message))
-		abort(); /* no script may say what a client does not understand */
+		abort(); /* a script must not send what clients cannot parse */
 	lk__core_message(&client->core, permits_now(client), &message);
 	return true;
 }
@@ -294,7 +294,8 @@ void permits_link_up(struct permits_client *client)
 	lk__core_link_up(&client->core, &client->session, permits_now(client));
 }
 
-/* ---- All at once -------------------------------------------------------------------------- */
+/* ---- The network, whole
+ * -------------------------------------------------------------------------- */
 
 static void take_out(struct permits_client *client)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * Processes of a test: workers with pipes, waiting with a deadline, what /proc knows, and time. */
+ * Processes of a test: workers with pipes, waiting with a deadline, facts from /proc, and time. */
 #include "process.h"
 
 #include <check.h>
@@ -21,7 +21,7 @@
 #include <unistd.h>
 
 /* Tests fork while the library's thread runs, and open new clients in the child; the thread
- * sanitizer would end such a child. */
+ * sanitizer would kill such a child. */
 const char *__tsan_default_options(void);
 const char *__tsan_default_options(void)
 {
@@ -260,7 +260,7 @@ int64_t proc_size_kb(pid_t pid)
 	return sscanf(at, "%lld", &bytes) == 1 ? bytes / 1024 : -1;
 }
 
-/* The process of main(): its forks name their folders after it, and it removes them all. */
+/* The process of main(): its forks name their folders after it, and it removes all of them. */
 static pid_t runner;
 
 static const char *folder_base(void)

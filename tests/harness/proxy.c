@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * A TCP proxy that does to a client what a network does.  One process, one poll loop; orders come
- * in shared memory and by a byte in a pipe, and are acknowledged by a number. */
+ * A TCP proxy that simulates faults of a network.  One process, one poll loop; commands come in
+ * shared memory and by a byte in a pipe, and are acknowledged by a number. */
 #include "proxy.h"
 
 #include "process.h"
@@ -28,7 +28,7 @@
 #define ORDER_MS 5000
 
 /* Written by one side at a time: by the test until it raises ordered, by the proxy until it raises
- * done.  The counters are read by the test at any time. */
+ * done.  The test may read the counters at any time. */
 struct proxy_shared {
 	_Atomic int ordered;
 	_Atomic int done;
@@ -49,7 +49,7 @@ struct proxy_shared {
 
 /* ---- In the proxy's process --------------------------------------------------------------- */
 
-/* Bytes on their way. */
+/* Bytes in transit. */
 struct chunk {
 	struct chunk *next;
 	int64_t due_ms;
@@ -61,19 +61,19 @@ struct chunk {
 struct flow {
 	struct chunk *first, **last;
 	bool ended; /* its source sent FIN */
-	bool told;  /* and so did we */
+	bool told;  /* and this proxy forwarded it */
 };
 
 struct pair {
-	int fd[2]; /* by the way that ends there: TO_SERVER the server's, TO_CLIENT the client's */
+	int fd[2]; /* by the way that ends at it: TO_SERVER the server's, TO_CLIENT the client's */
 	struct flow flow[PROXY_WAYS];
 	enum proxy_link link;
-	bool silent;       /* taken into the black hole */
+	bool silent;       /* accepted into the black hole */
 	bool server_spoke; /* the last bytes came from the server */
 };
 
 static struct pair *pairs[PAIRS_MAX];
-static int64_t cut_left[PROXY_LINKS][PROXY_WAYS]; /* bytes until the cut, -1 = none is due */
+static int64_t cut_left[PROXY_LINKS][PROXY_WAYS]; /* bytes until the cut, -1 = none is set */
 static struct sockaddr_un upstream;
 static struct proxy_shared *shared;
 
@@ -168,7 +168,7 @@ static void flow_append(struct pair *pair, enum proxy_way way, const char *bytes
 	flow->last = &chunk->next;
 }
 
-/* Take what came from the source of a way.  False when the pair is gone. */
+/* Read from the source of a way.  False if the pair is closed. */
 static bool flow_read(struct pair *pair, enum proxy_way way)
 {
 	static char bytes[READ_SIZE];
@@ -204,7 +204,7 @@ static bool flow_read(struct pair *pair, enum proxy_way way)
 	return true;
 }
 
-/* Send one piece of the first chunk on.  1 = more at once, 0 = not now, -1 = the pair is gone. */
+/* Forward one piece of the first chunk. 1 = more at once, 0 = not now, -1 = the pair is closed. */
 static int flow_send(struct pair *pair, enum proxy_way way)
 {
 	const struct proxy_fault *fault = &shared->fault[pair->link][way];
@@ -244,7 +244,7 @@ static int flow_send(struct pair *pair, enum proxy_way way)
 	return flow->first != NULL;
 }
 
-/* Send on what is due.  The next time to look, INT64_MAX = when something comes. */
+/* Forward what is due.  Returns when to look again, INT64_MAX = when more bytes arrive. */
 static int64_t pair_pump(struct pair *pair)
 {
 	int64_t next = INT64_MAX, now = now_ms();
@@ -309,7 +309,7 @@ static void orders_follow(int pipe_fd)
 	shared->done = ordered;
 }
 
-/* Poll entries: the orders, the listener, then both ends of each pair that can be read. */
+/* Poll entries: the commands, the listener, then both ends of each pair that can be read. */
 static void proxy_run(int listener, int pipe_fd)
 {
 	static struct pollfd polls[2 + 2 * PAIRS_MAX];

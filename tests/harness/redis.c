@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * What a test says to a server by itself: one command, its answer as text or number. */
+ * The test's own commands to a server: one command, its reply as text or number. */
 #include "redis.h"
 
 #include "process.h"
@@ -15,12 +15,12 @@
 
 struct redis {
 	struct redis *next;
-	redisContext *context; /* NULL: commands are run by run */
+	redisContext *context; /* NULL: run() executes the commands */
 	redis_run_fn *run;
-	char *text; /* of the last answer */
+	char *text; /* of the last reply */
 };
 
-/* Those still open: a test may leave its own to the end of its process.  Threads open them, too. */
+/* Those still open: a test may leave one open until its process ends.  Threads open some, too. */
 static struct redis *all_open;
 static pthread_mutex_t open_mutex = PTHREAD_MUTEX_INITIALIZER;
 
@@ -110,7 +110,7 @@ static redisReply *run_in_process(redis_run_fn *run, const char *fmt, va_list ar
 	return reply;
 }
 
-/* The answer's text goes to redis->text. */
+/* Store the text of the reply in redis->text. */
 static redisReply *ask(struct redis *redis, const char *fmt, va_list args)
 {
 	redisReply *reply = redis->context ? redisvCommand(redis->context, fmt, args)
@@ -169,7 +169,7 @@ void redis_do(struct redis *redis, const char *fmt, ...)
 	freeReplyObject(reply);
 }
 
-/* The number behind name and separator in an INFO section, 0 when it is not there. */
+/* The number after a name and a separator in an INFO section, 0 if the name is missing. */
 static long long info_number(const char *text, const char *name, const char *rest)
 {
 	size_t len = strlen(name);

@@ -86,8 +86,8 @@ void replay_say(int fd, const struct lk__buf *bytes)
 	}
 }
 
-/* Read into "got" as many bytes; fewer when no more come, or when they are already others: replies
- * are compared as they come, so that a shorter one is not waited for. */
+/* Read as many bytes into "got"; fewer if no more arrive, or if they already differ: replies are
+ * compared as they arrive, so a reply that is too short is not awaited. */
 void replay_hear(struct replay_sides *sides, int fd, const struct lk__buf *wanted)
 {
 	static char bytes[1 << 16];
@@ -143,7 +143,7 @@ static int publish(void *arg, const char *channel, const char *text, size_t len)
 	return 1;
 }
 
-/* Append to the batch what the server is to be asked. */
+/* Append a command for the server to the batch. */
 static struct replay_sent *add_request(struct replay_sides *sides, int argc,
                                        const char *const *argv)
 {
@@ -171,7 +171,7 @@ const char *replay_command(struct replay *replay, int argc, const char *const *a
 	return replay_answer(replay, 0, sides->last, sizeof(sides->last));
 }
 
-/* From one value to the next. */
+/* Move from one value to the next. */
 static const char *skip(const char *at)
 {
 	long count = strtol(at + 1, NULL, 10);
@@ -254,7 +254,7 @@ const char *replay_script(struct replay *replay, const struct lk__script *script
 		index++;
 	replay->sums.script[index]++;
 	replay->sums.calls++;
-	/* Numbers and answers without a word are of one kind. */
+	/* Numbers and replies without a word are of one kind. */
 	count_answer(replay, index,
 	             answer[0] >= 'a' && answer[0] <= 'z' ? answer
 	             : answer[0] == '-'                   ? "error"
@@ -268,7 +268,7 @@ const char *replay_script(struct replay *replay, const struct lk__script *script
 
 /* ---- Batches ------------------------------------------------------------------------------ */
 
-/* What the store would say to each is known; the server is asked for all of it at once. */
+/* The store's replies to the batch are known; send all of it to the server at once. */
 static void compare_batch(struct replay *replay, const struct lk__buf *keys)
 {
 	struct replay_sides *sides = replay->sides;
@@ -300,8 +300,8 @@ static void compare_batch(struct replay *replay, const struct lk__buf *keys)
 	}
 }
 
-/* The batch ends: keys that are over go on both sides (the clock may step back), the subscriber
- * gets a message that tells the end, and all keys are compared by their digest. */
+/* End the batch: remove expired keys on both sides (the clock may step back), send the subscriber a
+ * message that marks the end, and compare the digests of all keys. */
 static void settle(struct replay *replay)
 {
 	const char *exists[REPLAY_NAMES * 4 + REPLAY_CLIENTS + 2] = {"EXISTS", "lk:fence"};
@@ -360,7 +360,7 @@ static void move_clock(struct replay *replay)
 		step_us = (int64_t)replay_draw(replay, 5000000);
 		break;
 	case 5:
-		/* Right at the end of something: leases are whole ms. */
+		/* Exactly at an expiry: leases are whole ms. */
 		step_us = (int64_t)replay_draw(replay, 500) * 1000;
 		break;
 	default:
@@ -371,7 +371,7 @@ static void move_clock(struct replay *replay)
 	lua_store_set_time(replay->sides->store, replay->now_us);
 }
 
-/* Begin or cease to hear a channel; both sides know it before the next batch. */
+/* Subscribe to a channel or unsubscribe; both sides apply it before the next batch. */
 static void move_subscription(struct replay *replay, int index, bool hears)
 {
 	struct replay_sides *sides = replay->sides;
@@ -402,7 +402,7 @@ static void move_subscription(struct replay *replay, int index, bool hears)
 	lk__buf_fini(&reply);
 }
 
-/* Nobody hears, for a while: all that wait are dead. */
+/* No subscribers for a while: all waiters are dead. */
 static void silence(struct replay *replay)
 {
 	for (int i = 0; i < REPLAY_CLIENTS + REPLAY_NAMES; i++)
@@ -421,7 +421,7 @@ static void move_subscriptions(struct replay *replay)
 		                  replay_draw(replay, 4) > 0);
 }
 
-/* The server is full, or no more; both sides know it before the next batch. */
+/* Make the server full, or not full; both sides apply it before the next batch. */
 static void move_memory(struct replay *replay, bool full)
 {
 	struct replay_sides *sides = replay->sides;

@@ -1,18 +1,17 @@
 /* SPDX-License-Identifier: MIT
- * The Redis in memory against a real one: random calls of all the library's scripts, as clients,
- * operators and strangers would mix them, with the same arguments at the same time on both.
- * Compared are, byte by byte: each reply, errors and their texts included; the messages that a
- * subscriber gets; and after every batch of calls all keys with their values and the time they have
- * left.
+ * The Redis in memory against a real one: random calls of all the library's scripts, mixed as by
+ * clients, operators and foreign programs, with the same arguments at the same time on both.  It
+ * compares byte by byte: each reply, including error texts; the messages that a subscriber gets;
+ * and after every batch of calls all keys with their values and TTLs.
  *
- * The server's clock stands still (tests/preload/still_clock.c) and is moved by hand between two
- * batches, so no tolerance is needed anywhere.  A run is its seed: it is the same each time.
+ * The server's clock stands still (tests/preload/still_clock.c) and is set between two batches, so
+ * comparisons need no tolerance.  The seed determines the run.
  *
  *   replay.c          both sides, batches, comparing
- *   replay_show.c     what was not the same
+ *   replay_show.c     differences
  *   replay_keys.c     all keys of either side as text
  *   replay_calls.c    which script is called, with which arguments
- *   replay_damage.c   what else happens to keys: evictions, strangers, operators */
+ *   replay_damage.c   other changes of keys: evictions, foreign programs, operators */
 #ifndef REPLAY_H
 #define REPLAY_H
 
@@ -26,15 +25,15 @@
 #define REPLAY_WORDS 40 /* of one command */
 #define REPLAY_NAMES 4
 #define REPLAY_CLIENTS 6
-#define REPLAY_TICKETS 90 /* of one name and kind, at most */
+#define REPLAY_TICKETS 90 /* at most, of one name and kind */
 #define REPLAY_KEY 40
-#define REPLAY_BATCH 40 /* calls at most */
+#define REPLAY_BATCH 40 /* calls, at most */
 #define REPLAY_SCRIPTS 32
-#define REPLAY_ANSWERS 12 /* kinds of answer of one script that are counted apart */
+#define REPLAY_ANSWERS 12 /* kinds of reply of one script that are counted separately */
 
 enum replay_kind { REPLAY_LOCK, REPLAY_SEMAPHORE, REPLAY_LATCH, REPLAY_KINDS };
 
-/* What its client knows of it. */
+/* The client's knowledge of it. */
 struct replay_ticket {
 	char text[100];
 	char arrival[24], fence[24];
@@ -42,8 +41,8 @@ struct replay_ticket {
 };
 
 struct replay_name {
-	enum replay_kind kind; /* what it is used as, mostly */
-	int tickets;           /* how many there are at a time */
+	enum replay_kind kind; /* its main kind */
+	int tickets;           /* how many exist at a time */
 	int capacity;
 	char main[REPLAY_KEY], queue[REPLAY_KEY], holds[REPLAY_KEY], memory[REPLAY_KEY];
 	char topic[REPLAY_KEY];
@@ -68,40 +67,39 @@ struct replay {
 	char client_key[REPLAY_CLIENTS][REPLAY_KEY];
 	int64_t step[REPLAY_CLIENTS]; /* the number of a client's last step on a latch */
 	int serial;
-	char damaged[REPLAY_KEY]; /* a key that somebody meddled with; "" = none */
+	char damaged[REPLAY_KEY]; /* a damaged key; "" = none */
 	struct replay_sums sums;
 };
 
-/* Run so many calls.  True when all was the same; else what was not is written to "out".  each:
- * compare all keys after each single call from that batch on, to find the call that is to blame; -1
- * = after each batch. */
+/* Run so many calls.  True if both sides agreed; else the difference is written to "out". each:
+ * from that batch on, compare all keys after each call, to find the call that caused it; -1 = after
+ * each batch. */
 bool replay_run(uint64_t seed, long long calls, long long each, struct replay_sums *sums,
                 FILE *out);
-/* How often each script was called, and what it answered. */
+/* The number of calls of each script, and of each kind of reply. */
 void replay_print(const struct replay_sums *sums, FILE *out);
 
-/* ---- Between the files --------------------------------------------------------------------- */
+/* ---- Shared by the files --------------------------------------------------------------------- */
 
 uint64_t replay_draw(struct replay *replay, uint64_t below);
 
-/* One command on both.  The first element of the store's answer, or the whole of it. */
+/* Run one command on both.  Returns the first element of the store's reply, or all of it. */
 const char *replay_command(struct replay *replay, int argc, const char *const *argv);
-/* A script with its keys and arguments, NULL at the end of each. */
+/* Run a script with its keys and arguments, NULL at the end of each. */
 const char *replay_script(struct replay *replay, const struct lk__script *script,
                           const char *const *keys, const char *const *args);
-/* The element at an index of the last answer, "" if there is none. */
+/* The element at an index of the last reply, "" if there is none. */
 const char *replay_answer(struct replay *replay, int index, char *text, size_t size);
-/* What the store says to a command that the server never hears. */
+/* The store's reply to a command that the server does not get. */
 const char *replay_peek(struct replay *replay, const char *command, const char *key,
                         const char *field);
 
 void replay_calls_init(struct replay *replay);
-void replay_call(struct replay *replay);   /* one script, by chance */
-void replay_crowd(struct replay *replay);  /* many stand in one queue */
-void replay_damage(struct replay *replay); /* one command that is none of ours */
+void replay_call(struct replay *replay);   /* call a random script */
+void replay_crowd(struct replay *replay);  /* fill one queue with many tickets */
+void replay_damage(struct replay *replay); /* run one command that no script sends */
 
-/* The script that a server is asked for all its keys with, and the same text from the store's dump.
- */
+/* The script that dumps all keys of a server, and the same text from the store's dump. */
 extern const char replay_keys_script[];
 void replay_keys_text(const struct lk__buf *dump, int64_t now_us, struct lk__buf *text);
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * Which script a replay calls, with which arguments: mostly what clients would send who know what
- * they were answered, sometimes what nobody should. */
+ * Select the script and the arguments of a replay's calls: mostly those of clients that have read
+ * the replies, sometimes invalid ones. */
 #include "replay.h"
 
 #include <inttypes.h>
@@ -56,7 +56,7 @@ static void make_ticket(struct replay *replay, struct replay_name *name, bool se
 
 void replay_calls_init(struct replay *replay)
 {
-	/* One of them has room for runs that reach their limits. */
+	/* One name has room for runs that reach their limits. */
 	static const int tickets[REPLAY_NAMES] = {6, 9, REPLAY_TICKETS, 7};
 	static const int capacity[REPLAY_NAMES] = {1, 3, 45, 2};
 	static const enum replay_kind kind[REPLAY_NAMES] = {REPLAY_LOCK, REPLAY_SEMAPHORE,
@@ -84,7 +84,7 @@ void replay_calls_init(struct replay *replay)
 	}
 }
 
-/* What the answer says of the ticket. */
+/* Update the ticket from the reply. */
 static void learn(struct replay *replay, struct replay_ticket *ticket)
 {
 	char word[16], value[24];
@@ -97,7 +97,7 @@ static void learn(struct replay *replay, struct replay_ticket *ticket)
 		snprintf(ticket->fence, sizeof(ticket->fence), "%s", value);
 }
 
-/* A fence that a client may have given out: of the grant, a little later, 0, or nonsense. */
+/* A fence that a client may have: of the grant, a later one, 0, or nonsense. */
 static const char *last_fence(struct replay *replay, const struct replay_ticket *ticket,
                               char text[24])
 {
@@ -246,7 +246,7 @@ static void count_down(struct replay *replay, struct replay_name *name)
 	int client = (int)replay_draw(replay, REPLAY_CLIENTS);
 	char generation[24], step[24];
 
-	/* A generation that is, was, or never will be. */
+	/* A generation: current, past, or impossible. */
 	snprintf(generation, sizeof(generation), "%s",
 	         replay_peek(replay, "HGET", name->main, "gen"));
 	if (generation[0] == '-' || !generation[0] || chance(replay, 12))
@@ -325,10 +325,10 @@ void replay_crowd(struct replay *replay)
 
 void replay_call(struct replay *replay)
 {
-	/* The one with many tickets needs the more calls. */
+	/* The name with many tickets needs more calls. */
 	struct replay_name *name =
 		&replay->name[chance(replay, 3) ? BIG : replay_draw(replay, REPLAY_NAMES)];
-	/* Now and then somebody takes it for something else. */
+	/* Sometimes the name is used as another kind. */
 	enum replay_kind kind = chance(replay, 25)
 	                                ? (enum replay_kind)replay_draw(replay, REPLAY_KINDS)
 	                                : name->kind;
@@ -339,7 +339,7 @@ void replay_call(struct replay *replay)
 	} else if (chance(replay, 40)) {
 		call_client(replay);
 	} else {
-		/* Another kind, from time to time: a new life for what was there. */
+		/* Sometimes delete the name and start with another kind. */
 		if (chance(replay, 3000)) {
 			name->kind = (enum replay_kind)replay_draw(replay, REPLAY_KINDS);
 			name->capacity = name == &replay->name[BIG] && chance(replay, 2) ? 45 : 3;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * What happens to keys in a replay that no script of ours does: evictions, strangers' values,
- * damaged ones, an operator's hand.  What was damaged stays for a while, so that scripts meet it,
- * and goes. */
+ * Changes of keys in a replay that no script of ours makes: evictions, foreign and damaged values,
+ * an operator's commands.  Damage stays for a while, so that scripts meet it, and is then
+ * removed. */
 #include "replay.h"
 
 #include <stdio.h>
@@ -115,7 +115,7 @@ static const char *any_key(struct replay *replay)
 	}
 }
 
-/* A field of a hash gets a value that may be one of it, or not. */
+/* Set a field of a hash to a valid or invalid value. */
 static void damage_hash(struct replay *replay, const char *key)
 {
 	const char *field = any(replay, COUNT(fields), fields);
@@ -168,7 +168,8 @@ void replay_damage(struct replay *replay)
 	const char *key = any_key(replay);
 
 	replay->sums.damages++;
-	/* What was damaged before is met for a while; a counter that is used up would stay. */
+	/* Keep older damage for a while, so that scripts meet it; a used-up counter would stay
+	 * forever. */
 	if (replay->damaged[0]) {
 		say(replay, 2, "DEL", replay->damaged, NULL, NULL);
 		replay->damaged[0] = '\0';

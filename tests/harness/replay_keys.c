@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * All keys of either side as text: name, type, time left, values, each ended by a NUL. */
+ * All keys of either side as text: name, type, TTL, values, each ended by a NUL. */
 #include "lua_store_parts.h"
 #include "replay.h"
 
@@ -59,7 +59,7 @@ static void copy_word(const char **at, struct lk__buf *text)
 	*at += len;
 }
 
-/* A member stands after its score in the dump, and before it in the text. */
+/* The dump has the score before the member, the text has it after. */
 static void copy_member(const char **at, struct lk__buf *text)
 {
 	char number[LUA_NUMBER_SIZE];
@@ -84,7 +84,7 @@ void replay_keys_text(const struct lk__buf *dump, int64_t now_us, struct lk__buf
 		take(&at, &expires_ms, sizeof(expires_ms));
 		copy_word(&at, text);
 		add(text, types[type], strlen(types[type]));
-		/* A number of the server's Lua, as far as one goes. */
+		/* A number, formatted as by the server's Lua. */
 		snprintf(left, sizeof(left), "%.0f",
 		         (double)(expires_ms < 0 ? -1 : expires_ms - now_us / 1000));
 		add(text, left, strlen(left));

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * What was not the same in a replay. */
+ * Print the differences of a replay. */
 #include "lua_store_parts.h"
 #include "replay_sides.h"
 
@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define SHOWN_BEFORE 6 /* commands of the batch that are shown before the one that differs */
+#define SHOWN_BEFORE 6 /* commands of the batch that are printed before the one that differs */
 
 void replay_show_bytes(FILE *out, const char *bytes, size_t len)
 {
@@ -54,7 +54,7 @@ void replay_show_command(const struct replay_sides *sides, int i)
 	show_request(sides->out, sides->requests.data + from, sides->command[i].request_end - from);
 }
 
-/* Which reply of the batch differs, and both. */
+/* Find the reply of the batch that differs, and print both. */
 void replay_show_reply(struct replay *replay, size_t at)
 {
 	struct replay_sides *sides = replay->sides;

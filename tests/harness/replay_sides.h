@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * Both sides of a replay, for the files that compare and show them. */
+ * Both sides of a replay, for the files that compare and print them. */
 #ifndef REPLAY_SIDES_H
 #define REPLAY_SIDES_H
 
@@ -18,12 +18,12 @@ struct replay_sides {
 	volatile int64_t *clock_us;
 	struct lua_store *store;
 	int fd, subscriber_fd;
-	struct lk__buf requests, replies; /* of the batch; what the store answers */
-	struct lk__buf messages;          /* what the subscriber should get */
+	struct lk__buf requests, replies; /* of the batch; the store's replies */
+	struct lk__buf messages;          /* the messages that the subscriber must get */
 	struct lk__buf got;
 	struct replay_sent command[REPLAY_COMMANDS];
 	int count;
-	char last[160]; /* a text of replay_peek() or the last answer's first word */
+	char last[160]; /* a text of replay_peek() or the first word of the last reply */
 	size_t last_reply;
 	bool hears[REPLAY_CLIENTS + REPLAY_NAMES];
 	long long syncs;
@@ -31,18 +31,18 @@ struct replay_sides {
 	FILE *out;
 };
 
-/* Send, and read into sides->got as many bytes as are wanted; fewer when no more come, or when they
- * are already others: a reply that is too short is not waited for. */
+/* Send, and read the wanted number of bytes into sides->got; fewer if no more arrive, or if they
+ * already differ: a reply that is too short is not awaited. */
 void replay_say(int fd, const struct lk__buf *bytes);
 void replay_hear(struct replay_sides *sides, int fd, const struct lk__buf *wanted);
 
 /* ---- replay_show.c ------------------------------------------------------------------------- */
 
-/* How many first bytes are the same. */
+/* The length of the common prefix. */
 size_t replay_same(const struct lk__buf *one, const struct lk__buf *other);
 void replay_show_bytes(FILE *out, const char *bytes, size_t len);
 void replay_show_command(const struct replay_sides *sides, int i);
-/* The reply that holds that byte differs, or the keys do, whose text the store has. */
+/* Print the reply that has that byte, or the keys, given the store's text of them. */
 void replay_show_reply(struct replay *replay, size_t at);
 void replay_show_keys(struct replay *replay, const struct lk__buf *text);
 

@@ -11,7 +11,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* For root, then for other users and for a root that has too few capabilities. */
+/* For root; for other users, and for root without enough capabilities. */
 static const char *const ways[] = {"--propagation=private", "--map-root-user"};
 static int way = -1; /* the one that worked */
 
@@ -22,7 +22,7 @@ static void skip(const char *test, const char *why)
 	fflush(stdout);
 }
 
-/* Try one way; the exit status, and the first line of what was printed. */
+/* Try one way; return the exit status, and the first line of the output. */
 static int try_way(int which, const char *options_and_command, char *line, int size)
 {
 	char command[512];

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * Real Redis (or Valkey) servers for tests: one a test, ended with the test however it ends. */
+ * Real Redis (or Valkey) servers for tests: one a test, stopped with it however it ends. */
 #include "server.h"
 
 #include "process.h"
@@ -44,7 +44,8 @@ static bool find_on_path(const char *name, char *path, unsigned size)
 
 bool server_find(char *path, unsigned size, const char **argv0)
 {
-	/* Debian's redis-server is a link to redis-check-rdb, which redis-tools brings alone. */
+	/* Debian's redis-server is a link to redis-check-rdb; redis-tools alone installs the
+	 * latter. */
 	static const char *const binaries[][2] = {{"redis-server", "redis-server"},
 	                                          {"valkey-server", "valkey-server"},
 	                                          {"redis-check-rdb", "redis-server"},
@@ -80,7 +81,7 @@ int port_pick(void)
 	return 0;
 }
 
-/* Ask on the Unix socket, which is in our own folder: no other server can answer there. */
+/* Ask on the Unix socket, which is in our own folder: no other server can reply there. */
 static bool answers(const struct test_server *server)
 {
 	static const char ping[] = "PING\r\n";
@@ -145,7 +146,7 @@ static void run(const struct test_server *server, const char *path, const char *
 	execv(path, exec_argv);
 }
 
-/* One start; false when the process ended before it answered, as it does when the port is taken. */
+/* Start once; false if the process ends before it replies, as it does if the port is in use. */
 static bool start_once(struct test_server *server)
 {
 	char path[4200];

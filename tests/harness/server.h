@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  * Real Redis (or Valkey) servers for tests: one a test, on loopback TCP and on a Unix socket, in a
- * folder of its own, ended with the test however the test ends. */
+ * folder of its own, stopped with the test however the test ends. */
 #ifndef SERVER_H
 #define SERVER_H
 
@@ -10,11 +10,11 @@
 #define SERVER_ARGS_MAX 32
 
 struct test_server {
-	pid_t pid;                         /* 0 when it does not run */
+	pid_t pid;                         /* 0 if it is not running */
 	int port;                          /* on 127.0.0.1, 0 = Unix socket only */
 	char dir[80];                      /* its folder: redis.log, dump.rdb, ... */
 	char socket_path[100];             /* in dir */
-	char url[80];                      /* redis://127.0.0.1:port; without TCP the Unix one */
+	char url[80];                      /* redis://127.0.0.1:port; the Unix one without TCP */
 	char unix_url[120];                /* redis+unix:///... */
 	const char *args[SERVER_ARGS_MAX]; /* borrowed from the options */
 };
@@ -25,22 +25,22 @@ struct server_options {
 	const char *const *args; /* more arguments, NULL-ended: {"--maxmemory", "1mb", NULL} */
 };
 
-/* Start one and wait until it answers PING; options may be NULL.  Without extra arguments nothing
- * is saved, and log level is warning.  Fails the test when it cannot. */
+/* Start a server and wait until it replies to PING; options may be NULL. Without extra arguments it
+ * saves nothing, and its log level is warning.  Fails the test on an error. */
 void server_start(struct test_server *server, const struct server_options *options);
 /* SIGKILL; the port and the folder stay as they are, for server_restart(). */
 void server_kill(struct test_server *server);
-/* Start it again, same port, folder and arguments; after server_kill() or while it runs. */
+/* Restart it with the same port, folder and arguments; after server_kill() or while it runs. */
 void server_restart(struct test_server *server);
 /* Kill it if it runs, and remove its folder. */
 void server_stop(struct test_server *server);
 void server_pause(struct test_server *server);  /* SIGSTOP, returns when it is stopped */
 void server_resume(struct test_server *server); /* SIGCONT */
 
-/* The path of a server binary and the name to run it by (its argv[0]); false when none is there. */
+/* The path of a server binary and its argv[0]; false if none is installed. */
 bool server_find(char *path, unsigned size, const char **argv0);
 
-/* A TCP port on 127.0.0.1 that nobody listens on, outside the range of outgoing connections. */
+/* A TCP port on 127.0.0.1 without a listener, outside the range of outgoing connections. */
 int port_pick(void);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * Everything is used once while the system fails: see shortage.h. */
+ * Use everything once while one system call fails: see shortage.h. */
 #include "shortage.h"
 
 #include "handles.h"
@@ -16,7 +16,7 @@
 #define REQUESTS_MAX 3000
 #define LEASE_MS 500
 
-/* The test's own thread, while it is in no call. */
+/* Is this the test's own thread, outside any call of the library? */
 static __thread bool exempt;
 static struct redis *redis;
 static bool harmless;
@@ -33,7 +33,7 @@ bool shortage_strikes(struct shortage *shortage)
 	return true;
 }
 
-/* An end of a call: it did its work, or says why not. */
+/* Assert that a call succeeded, or returned an error with a text. */
 static lk_err noted(lk_err err, const char *call)
 {
 	bool right = err == LK_OK || err == LK_ETIMEDOUT || err == LK_EABSENT;
@@ -42,7 +42,7 @@ static lk_err noted(lk_err err, const char *call)
 		right = right || err == LK_ENOMEM || err == LK_ECONN || err == LK_EUNKNOWN ||
 		        err == LK_ESYSTEM;
 	ck_assert_msg(right, "%s: %s: %s", call, lk_err_name(err), lk_errmsg());
-	ck_assert_msg(err == LK_OK || lk_errmsg()[0], "%s: %s, and no word", call,
+	ck_assert_msg(err == LK_OK || lk_errmsg()[0], "%s: %s, without an error text", call,
 	              lk_err_name(err));
 	outcomes[err]++;
 	return err;
@@ -70,7 +70,7 @@ static bool see_name(void *arg, const char *name, size_t len)
 	return len > 0;
 }
 
-/* ---- Each kind, and what the store says of it --------------------------------------------- */
+/* ---- Each kind, and its state in the store --------------------------------------------- */
 
 static void use_lock(lk_client *client, lk_lock *lock)
 {
@@ -85,7 +85,7 @@ static void use_lock(lk_client *client, lk_lock *lock)
 		ck_assert(lk_lock_is_mine(lock));
 		ck_assert_uint_eq(hold_of(lock).count, 1);
 		ck_assert_msg(strstr(redis_text(redis, "GET lk:{a}"), fence) != NULL,
-		              "a hold that the store does not know");
+		              "a hold that the store does not have");
 		if (NOTED(lk_lock_query(lock, &status)) == LK_OK)
 			ck_assert_uint_eq(status.fence, hold_of(lock).fence);
 		NOTED(lk_lock_waiters(lock, 2, parties, &count));
@@ -94,7 +94,7 @@ static void use_lock(lk_client *client, lk_lock *lock)
 		err = NOTED(lk_lock_release(lock));
 		ck_assert(err == LK_OK || err == LK_EUNKNOWN);
 		ck_assert_msg(err != LK_OK || redis_int(redis, "EXISTS lk:{a}") == 0,
-		              "released, and the store has it still");
+		              "released, but still in the store");
 	}
 	ck_assert(!lk_lock_is_mine(lock));
 	ck_assert_uint_eq(hold_of(lock).count, 0);
@@ -148,7 +148,7 @@ static void use_latch(lk_latch *latch)
 	NOTED(lk_latch_await(latch, 100));
 }
 
-/* Everything once, with a wait in the middle that times out. */
+/* Use everything once, with a wait in the middle that times out. */
 static void use_all(const char *url)
 {
 	const lk_client_options client_options = {
@@ -178,7 +178,7 @@ static void use_all(const char *url)
 
 /* ---- What is left ------------------------------------------------------------------------- */
 
-/* Of this process, for people. */
+/* The state of this process, for failure messages. */
 static const char *thread_names(void)
 {
 	static char names[1000];
@@ -203,7 +203,7 @@ static const char *thread_names(void)
 	return names;
 }
 
-/* A thread that was joined is seen for an instant more. */
+/* A joined thread is visible for a moment longer. */
 static int settled_thread_count(void)
 {
 	int least = proc_thread_count(0);
@@ -217,7 +217,7 @@ static int settled_thread_count(void)
 	return least;
 }
 
-/* A lease that has run out is nobody's hold, though nobody has come to remove it. */
+/* An expired lease is not a hold, even if no script has removed it yet. */
 static bool store_is_clean(void)
 {
 	long long seconds = strtoll(redis_text(redis, "TIME"), NULL, 10);
@@ -229,7 +229,7 @@ static bool store_is_clean(void)
 void shortage_everywhere(const struct test_server *server, const char *url,
                          struct shortage *shortage, int least)
 {
-	/* Its links may have to be made anew, too, and that is over before threads are counted. */
+	/* Links may have to reconnect, too, and must be up before threads are counted. */
 	const lk_client_options near_options = {.connect_timeout_ms = 1000};
 	lk_lock *near; /* another client's */
 	int step = shortage->step && !getenv("LK_LONG") ? shortage->step : 1;
@@ -253,7 +253,7 @@ void shortage_everywhere(const struct test_server *server, const char *url,
 		              n);
 		ck_assert_msg(WITHIN(2000, proc_thread_count(0) == threads),
 		              "n = %d leaves threads: %s", n, thread_names());
-		/* Though its links may have had to be made anew. */
+		/* Links may have had to reconnect. */
 		ck_assert(lk_lock_is_mine(near));
 		if (shortage->failures == before)
 			break;

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * The n-th time that the library asks the system for something, it fails: for every n that a use of
- * everything comes to.  A test wraps what it wants to fail (--wrap), and asks shortage_strikes().
- */
+ * Make the library's n-th request to the system fail, for each n that a use of everything reaches.
+ * A test wraps the functions that shall fail (--wrap), and asks shortage_strikes(). */
 #ifndef SHORTAGE_H
 #define SHORTAGE_H
 
@@ -9,21 +8,21 @@
 #include <stdbool.h>
 
 struct shortage {
-	atomic_int left;     /* which request fails: 1 is the next one, 0 none any more */
-	atomic_int failures; /* so far */
-	bool for_good;       /* and all after it */
-	bool harmless;       /* nothing may come of it: every call does its work all the same */
-	int step;            /* not each n, but each so manieth; LK_LONG=1 tries each */
+	atomic_int left;     /* the request that fails: 1 is the next one, 0 = none any more */
+	atomic_int failures; /* requests so far */
+	bool for_good;       /* so far */
+	bool harmless;       /* the failure must have no effect: every call succeeds all the same */
+	int step;            /* from one tried n to the next; LK_LONG=1 tries each */
 };
 
-/* This request fails.  Never one of the test's own thread while it is in no call of the library:
- * the test, too, needs memory and sockets. */
+/* Must this request fail?  Never one of the test's own thread outside a call of the library: the
+ * test itself needs memory and sockets. */
 bool shortage_strikes(struct shortage *shortage);
 
-/* Use locks, permits and latches by a client of that URL (of the server that runs) with the first
- * request failing, then with the second, until there is none any more.  Each call must do its work
- * or say why not, what it says must be true of the store, and no key, descriptor or thread may be
- * left. At least so many requests must have failed. */
+/* Use locks, permits and latches by a client of that URL (of the running server) with the first
+ * request failing, then with the second, until no request is left.  Each call must succeed or
+ * return an error, the result must agree with the store, and no key, descriptor or thread may be
+ * left.  At least so many requests must have failed. */
 struct test_server;
 void shortage_everywhere(const struct test_server *server, const char *url,
                          struct shortage *shortage, int least);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * One macro to write a test with.  A test file is a program: it links harness/main.c, which runs
+ * One macro that defines a test.  A test file is a program: it links harness/main.c, which runs
  * every TEST() of the file through Check, each in a process and with a time limit of its own. */
 #ifndef TEST_H
 #define TEST_H
@@ -20,7 +20,7 @@
 
 void test_register(const TTest *test, double seconds);
 
-/* The seed of this run: LK_SEED from the environment, else new.  Printed when a test fails. */
+/* The seed of this run: LK_SEED from the environment, else random.  Printed if a test fails. */
 unsigned long long test_seed(void);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * The stores that the tests in tests/stores run on. */
+ * The stores for the tests in tests/stores. */
 #include "test_store.h"
 
 #include "lua_seam.h"
@@ -8,7 +8,7 @@
 
 #include <stddef.h>
 
-#define UNREACHABLE_URL "redis://127.0.0.1:1" /* its host and port mean nothing to a store here */
+#define UNREACHABLE_URL "redis://127.0.0.1:1" /* host and port have no meaning for a store here */
 
 static struct test_server server;
 

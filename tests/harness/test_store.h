@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * What the tests in tests/stores run on: they need nothing but what each store has.  A program
- * names its store and includes them:
+ * The stores for the tests in tests/stores, which need only features that each store has.  A
+ * program names its store and includes them:
  *
  *     #define STORE store_on_server
  *     #include "stores/lock.h" */
@@ -10,16 +10,16 @@
 #include "redis.h"
 
 struct test_store {
-	/* Start an empty store, which ends with the test; the URL that reaches it. */
+	/* Start an empty store, which ends with the test; returns its URL. */
 	const char *(*start)(void);
-	/* A connection to look at its keys; NULL if it has none. */
+	/* A connection to examine its keys; NULL if it has none. */
 	struct redis *(*look)(void);
-	/* Requests of calls that it executed, of all clients. */
+	/* The number of executed requests of calls, of all clients. */
 	long long (*requests)(void);
 };
 
 extern const struct test_store store_on_server; /* a redis-server */
-extern const struct test_store store_in_memory; /* memory_store.h: for locks alone */
+extern const struct test_store store_in_memory; /* memory_store.h: for locks only */
 extern const struct test_store store_in_lua;    /* lua_seam.h: the scripts in this process */
 
 #endif

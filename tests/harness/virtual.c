@@ -163,7 +163,7 @@ bool virt_take(struct virt_client *client, struct virt_call *call)
 		return false;
 	ticket = request->ticket;
 	call->request = request;
-	/* What redis/codec.c writes. */
+	/* Mirrors the bytes of redis/codec.c. */
 	call->bytes = (struct model_request){
 		.kind = request->kind,
 		.name = (ticket->queue->name->bytes[0] - 'a') % MODEL_NAMES,
@@ -232,7 +232,8 @@ void virt_link_up(struct virt_client *client)
 	lk__core_link_up(&client->core, &client->session, virt_now(client));
 }
 
-/* ---- All at once -------------------------------------------------------------------------- */
+/* ---- The network, whole
+ * -------------------------------------------------------------------------- */
 
 static void take_out(struct virt_client *client)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  * Clients of a lock in virtual time: the state machine of each, the model of the store, and a
- * network between them that the test is.  No thread, no socket, no clock. */
+ * simulated network between them.  No thread, no socket, no clock. */
 #ifndef VIRTUAL_H
 #define VIRTUAL_H
 
@@ -13,7 +13,7 @@
 
 struct virt;
 
-/* A request under way, with what its bytes say. */
+/* A pending request, with the content of its bytes. */
 struct virt_call {
 	struct lk__pending *request;
 	struct model_request bytes;
@@ -25,7 +25,7 @@ struct virt_client {
 	int id;
 	struct lk__core core;
 	struct lk__session session; /* its only link */
-	bool subscribed;            /* the store counts it as one that hears */
+	bool subscribed;            /* the store counts it as a receiver */
 	struct lk__message inbox[VIRT_INBOX];
 	int inbox_count;
 	struct lk__op *waiters[256]; /* freed at the end */
@@ -39,7 +39,7 @@ struct virt {
 	struct virt_client clients[VIRT_CLIENTS];
 };
 
-/* Clients that are linked and subscribed. */
+/* Clients with links and subscriptions. */
 void virt_init(struct virt *virt, int clients, uint64_t seed);
 void virt_fini(struct virt *virt);
 int64_t virt_now(const struct virt_client *client);
@@ -72,22 +72,22 @@ uint64_t virt_fence(const struct lk__wait_queue *queue, uint64_t owner);
 bool virt_take(struct virt_client *client, struct virt_call *call);
 void virt_execute(struct virt_client *client, struct virt_call *call);
 void virt_answer(struct virt_client *client, const struct virt_call *call);
-/* Answer with a failure instead. */
+/* Reply with a failure instead. */
 void virt_refuse(struct virt_client *client, const struct virt_call *call, lk_err err, bool passes);
 /* Deliver the oldest message.  False if there is none. */
 bool virt_hear(struct virt_client *client);
-void virt_forget(struct virt_client *client); /* the messages under way */
+void virt_forget(struct virt_client *client); /* the messages in flight */
 void virt_link_down(struct virt_client *client, lk_err err);
 void virt_link_up(struct virt_client *client);
 
 /* ---- The network, whole ------------------------------------------------------------------- */
 
-/* Send, execute, answer and hear at this moment until nothing is under way. */
+/* Send, execute, reply and deliver at this moment until nothing is pending. */
 void virt_settle(struct virt *virt);
-/* Let time pass, everything happening when it is due. */
+/* Let time pass; each event happens when it is due. */
 void virt_pass(struct virt *virt, int64_t ms);
 
-/* Nothing is left: neither in a state machine nor, but for the fence, in the store. */
+/* Assert that nothing is left: neither in a state machine nor, except the fence, in the store. */
 bool virt_at_rest(const struct virt *virt);
 
 #endif

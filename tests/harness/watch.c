@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * What tests of faults have in common: a hold whose loss is noted, and a client that waits. */
+ * Shared by tests of faults: a hold that records its loss, and a client that waits. */
 #include "watch.h"
 
 #include "handles.h"

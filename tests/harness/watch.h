@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * What tests of faults have in common: a hold whose loss is noted, and a client that waits in a
- * thread of its own. */
+ * Shared by tests of faults: a hold that records its loss, and a client that waits in a thread of
+ * its own. */
 #ifndef WATCH_H
 #define WATCH_H
 
@@ -11,7 +11,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* The losses that were told in this process, and the last one. */
+/* The number of losses reported in this process, and the last one. */
 struct losses {
 	atomic_int count;
 	_Atomic(lk_lost_reason) reason;
@@ -20,27 +20,27 @@ struct losses {
 };
 extern struct losses losses;
 
-/* Open a lock whose loss is noted, and acquire it. */
+/* Open a lock that records its loss, and acquire it. */
 lk_lock *hold_watched(lk_client *client, const char *name, int64_t lease_ms);
-/* It must be valid all the time for that long, and no loss may be told. */
+/* Assert that it stays valid for that long, without a reported loss. */
 void stays_held(lk_lock *lock, int64_t ms);
 
-/* One acquire in a thread of its own; the handle owns the hold, so that the test may release it. */
+/* One acquire in a thread of its own; the handle owns the hold, so the test may release it. */
 struct waiter {
 	lk_lock *lock;
 	int64_t wait_ms;
 	bool keep; /* do not release at once */
 	lk_err err;
 	uint64_t fence;
-	int order; /* in which it was served among all waiters */
+	int order; /* its position among all grants */
 	int64_t took_ms;
 	atomic_bool ended;
 	pthread_t thread;
 };
 
-/* lock was opened with lock_of_handle(). */
+/* The lock must come from lock_of_handle(). */
 void waiter_start(struct waiter *waiter, lk_lock *lock, int64_t wait_ms, bool keep);
-/* What its acquire said; fails the test when it says nothing for 20 s. */
+/* The result of its acquire; fails the test if there is none within 20 s. */
 lk_err waiter_join(struct waiter *waiter);
 /* A lock owned by its handle. */
 lk_lock *lock_of_handle(lk_client *client, const char *name, int64_t lease_ms);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * The simulator's command: many seeds, in several processes.  The environment says which:
+ * The simulator's command: many seeds, in several processes.  Its environment:
  *
  *   SEEDS        how many (0 = until SECONDS_MAX)       SEED         the first one
  *   MINUTES      simulated, each                        JOBS         processes
@@ -7,7 +7,7 @@
  *   PLAN         what to leave out, as a failure prints it
  *   TRACE=1      tell every event of SEED               SHRINK=0     do not look for a smaller plan
  *
- * Exit status 0: no check failed, and there was enough in the seeds for that to say something. */
+ * Exit status 0: no check failed, and the seeds had enough load to make that meaningful. */
 #include "sim_plan.h"
 
 #include <errno.h>
@@ -24,13 +24,13 @@
 #define SHRINK_SECONDS 45
 #define TAIL_EVENTS 60
 
-/* What the processes share. */
+/* Shared by the processes. */
 struct job {
 	struct sim_tally tally;
-	uint64_t seed; /* that it is at */
+	uint64_t seed; /* the seed that it runs */
 	long long seeds;
 	bool busy;
-	int thin; /* seeds with too little in them */
+	int thin; /* seeds with too little load */
 };
 
 struct board {
@@ -94,7 +94,7 @@ static void read_options(void)
 
 /* ---- A failure ---------------------------------------------------------------------------- */
 
-/* The last events; a line that begins with blanks alone belongs to the one before. */
+/* Print the last events; a line that begins with blanks belongs to the line before. */
 static void tell_tail(FILE *out, const char *text, size_t len)
 {
 	const char *at = text + len;
@@ -300,7 +300,8 @@ int main(void)
 		return 2;
 	tell_figures(stdout, &sum, seeds);
 	failures = atomic_load(&board->failures);
-	/* One seed is somebody's question, and a failure ends its run.  Of many, some are thin. */
+	/* A single seed was selected by the user, and any failure ends the run.  Of many seeds,
+	 * some have little load. */
 	good = !failures && (seeds < 8 || (thin * 50 <= seeds && sim_tally_is_full(&sum)));
 	snprintf(verdict, sizeof(verdict),
 	         "sim: %s: %d of %lld seeds failed a check, %d had too little in them, %.2f "

@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: MIT
  * The simulator: many clients with their real state machines and real bytes, the library's own
- * scripts on a Redis in memory, and between them a network, a server and processes that fail as a
- * plan says; in one thread, in virtual time, from one seed.
+ * scripts on a Redis in memory, and between them a network, a server and processes that fail by a
+ * plan; in one thread, in virtual time, from one seed.
  *
- *   sim_plan.c       what a seed means: how long, who, how fast, which faults when
- *   sim_world.c      the run: each step is the event whose time comes first
+ *   sim_plan.c       the plan of a seed: duration, clients, load, times of faults
+ *   sim_world.c      the run: each step is the earliest event
  *   sim_client.c     a process: its clock, its state machine, its link to the server
- *   sim_network.c    requests, replies and messages under way
- *   sim_server.c     the server: its clock, its memory, who is subscribed
+ *   sim_network.c    requests, replies and messages in flight
+ *   sim_server.c     the server: its clock, its memory, its subscribers
  *   sim_faults.c     what each fault does
- *   sim_callers.c    threads that acquire, hold and release; by chance, or as a scene says
+ *   sim_callers.c    threads that acquire, hold and release; at random, or by a scene
  *   sim_latches.c    threads that await, count down, set and remove
- *   sim_view.c       a name as the store has it
- *   sim_check*.c     what must hold
- *   sim_trace.c      the last events, for people
+ *   sim_view.c       the state of a name in the store
+ *   sim_check*.c     the invariants
+ *   sim_trace.c      the last events, as text
  *   sim_shrink.c     the smallest plan that fails in the same way
  *
  * Each client, thread and fault has a random stream of its own, so leaving one out of the plan
@@ -30,26 +30,27 @@
 
 #define SIM_EPOCH_US INT64_C(1700000000000000)
 #define SIM_START_NS (1000 * SIM_S)
-#define SIM_TIMEOUT_NS (2000 * SIM_MS) /* of a command, as the library's default */
-#define SIM_TICKETS 96                 /* looked at of a name */
+#define SIM_TIMEOUT_NS (2000 * SIM_MS) /* of a command, the library's default */
+#define SIM_TICKETS 96                 /* read of a name */
 #define SIM_GRANTS 1024                /* remembered of a name */
-#define SIM_TTL_MS 3600000             /* of a semaphore's memory */
+#define SIM_TTL_MS 3600000             /* how long the keys of a semaphore are kept */
 #define SIM_STEP_NAMES 6               /* of steps of a latch */
 
 struct sim;
 struct sim_client;
 
-/* ---- A name as the store has it (sim_view.c) ----------------------------------------------- */
+/* ---- The state of a name in the store (sim_view.c)
+ * ----------------------------------------------- */
 
 struct sim_ticket {
 	char text[LK__TICKET_MAX];
 	char nonce[LK__NONCE_SIZE];
-	int slot, life; /* whose: the client, and which process of it */
+	int slot, life; /* its client, and that client's process */
 	int64_t lease_ms;
 	bool fixed;
 	uint32_t permits; /* 0 = a lock's */
-	/* Of a hold: what it has, its fence, its lease in force and the end of that.  Of a wait:
-	 * its arrival. */
+	/* Of a hold: its permits, its fence, its current lease and expiry.  Of a wait: its
+	 * arrival. */
 	uint32_t held;
 	uint64_t fence;
 	int64_t force_ms, end_us;
@@ -66,7 +67,7 @@ struct sim_view {
 	/* Of a latch. */
 	uint64_t generation;
 	int64_t count, initial;
-	int64_t end_us; /* of its key, INT64_MAX = never */
+	int64_t end_us; /* expiry of its key, INT64_MAX = never */
 };
 
 /* One grant of the store. */
@@ -75,21 +76,21 @@ struct sim_grant {
 	int epoch, regime, slot, life;
 	uint32_t permits;
 	int64_t lease_ms, granted_ns;
-	int64_t counted_ns; /* since when it lasts for its whole lease */
+	int64_t counted_ns; /* since when it had its whole lease */
 	char nonce[LK__NONCE_SIZE];
 	bool whole;   /* counted_ns is true */
 	bool broken;  /* by an operator */
-	bool excused; /* ... or its memory was lost, and it may be believed in until then: */
+	bool excused; /* ... or the memory was lost; its holder may believe in it until then: */
 	int64_t excused_ns;
-	bool forgotten; /* reported to its caller, and nobody's from then on */
+	bool forgotten; /* reported to its caller, and detached from then on */
 	int64_t forgotten_ns;
-	int handed; /* local hand-overs while others are known to wait */
+	int handed; /* local hand-overs while other clients are known to wait */
 };
 
-/* Tickets that have left and that an ask that came late, or an old memory, brought back. */
+/* Tickets that left, and that a late ask or a restored image brought back. */
 #define SIM_GHOSTS 2048
 
-/* A grant by message that its client has not made use of yet. */
+/* A grant by message that its client has not claimed yet. */
 struct sim_pending {
 	int name, slot, life;
 	int64_t at_ns;
@@ -104,55 +105,56 @@ struct sim_capacity {
 #define SIM_CAPACITIES 256
 #define SIM_COUNTED 1024
 
-/* A step of a latch that counted. */
+/* A counted step of a latch. */
 struct sim_counted {
 	int slot, life;
 	uint64_t number;
 };
 
-/* What is known of one generation of a latch. */
+/* The record of one generation of a latch. */
 struct sim_count {
 	uint64_t generation;
 	struct sim_counted steps[SIM_COUNTED];
 	int step_count;
 	bool named[SIM_STEP_NAMES + 1];
-	uint64_t published; /* the last generation that was told to be open */
+	uint64_t published; /* the last generation that was reported open */
 };
 
-/* What is known of a name: the store's present, and what was promised. */
+/* The record of a name: the present state in the store, and the promises made. */
 struct sim_name {
 	char text[12];
 	int index;
 	lk_kind kind;
-	bool rate; /* its permits are mostly forgotten */
+	bool rate; /* most of its permits are forgotten */
 	char main[24], queue[24], holds[24], memory[24], topic[40];
-	struct sim_view view; /* after the last look */
-	int epoch;            /* of its memory: what was granted before a loss says nothing after */
-	int regime;        /* of its fences: a lost counter and a clock that is behind begin anew */
-	int64_t forced_ns; /* when somebody took its memory last */
-	uint64_t fence_max;            /* given out, in this regime */
-	uint64_t store_max;            /* ... by the store, or reported to it */
-	const struct sim_grant *local; /* the grant under which threads made the last local fence */
-	int64_t local_ns;              /* when */
-	uint64_t made_max;             /* of holds that were made, in made_epoch */
+	struct sim_view view; /* after the last read */
+	int epoch;            /* of its memory: grants before a loss prove nothing after it */
+	int regime; /* of its fences: restart after the counter is lost while the clock is behind */
+	int64_t forced_ns;  /* when its memory was last lost */
+	uint64_t fence_max; /* issued, in this regime */
+	uint64_t store_max; /* ... by the store, or reported to it */
+	const struct sim_grant
+		*local;    /* the grant under which threads issued the last local fence */
+	int64_t local_ns;  /* when */
+	uint64_t made_max; /* of acquired holds, in made_epoch */
 	int made_epoch, made_regime;
 	struct sim_grant grants[SIM_GRANTS]; /* the last ones, at fence order modulo their number */
 	int grant_count;
 	struct sim_capacity capacities[SIM_CAPACITIES];
 	int capacity_count;
 	bool torn;             /* half of it was evicted */
-	int64_t idle_since_ns; /* since when somebody fits whom nobody serves */
+	int64_t idle_since_ns; /* since when a waiter fits and is not granted */
 	char idle[LK__TICKET_MAX];
-	int64_t busy_since_ns; /* since when tickets stand in the queue without a pause */
+	int64_t busy_since_ns; /* since when the queue was never empty */
 	struct sim_count count;
 	uint64_t opened;    /* the last generation that opened */
 	int64_t opened_ns;  /* when */
-	int64_t open_ns;    /* when it was open last */
-	int64_t absent_ns;  /* when there was none last */
-	int64_t removed_ns; /* when one was removed last */
+	int64_t open_ns;    /* when a latch was last open */
+	int64_t absent_ns;  /* when no latch last existed */
+	int64_t removed_ns; /* when a latch was last removed */
 };
 
-/* ---- Under way (sim_network.c) -------------------------------------------------------------- */
+/* ---- In flight (sim_network.c) -------------------------------------------------------------- */
 
 enum sim_call_kind {
 	SIM_PING = 100, /* else enum lk__request_kind */
@@ -161,18 +163,18 @@ enum sim_call_kind {
 
 struct sim_call {
 	struct sim_call *next;
-	struct lk__pending *request; /* NULL: a ping, a question, or its client has gone */
-	struct sim_caller *asker;    /* of a question */
+	struct lk__pending *request; /* NULL: a ping, a query, or its client has ended */
+	struct sim_caller *asker;    /* of a query */
 	struct lk__buf bytes, reply;
 	int64_t sent_ns; /* local */
-	int64_t at_ns;   /* reaches the server, then the client */
+	int64_t at_ns;   /* arrival at the server, then at the client */
 	bool executed;
 	uint8_t kind;
 	int name, slot, life;
 	char ticket[LK__TICKET_MAX];
-	int64_t arrival_us; /* of an ask: that it brings along */
+	int64_t arrival_us; /* of an ask: permits that it reports */
 	uint64_t fence;     /* the last local one, which it reports to the store */
-	uint32_t permits;   /* of a partial release: that it keeps */
+	uint32_t permits;   /* of a partial release: the rest */
 	uint64_t generation, number;
 	uint32_t n;
 	int step_name; /* 0 = none */
@@ -186,7 +188,7 @@ enum sim_item_kind {
 	SIM_PONG,
 };
 
-/* On the connection of messages, either way. */
+/* A message on the message connection, either way. */
 struct sim_item {
 	struct sim_item *next;
 	int64_t at_ns;
@@ -198,21 +200,21 @@ struct sim_item {
 
 enum sim_way { SIM_COMMANDS_OUT, SIM_COMMANDS_IN, SIM_MESSAGES_OUT, SIM_MESSAGES_IN, SIM_WAYS };
 
-/* The two connections of one client, as long as either end believes in them. */
+/* The two connections of one client, as long as either end considers them open. */
 struct sim_link {
 	struct sim_link *next;
 	struct sim_client *client;
 	int life;
 	char channel[LK__CHANNEL_MAX];
 	bool here, there;
-	int64_t there_until_ns; /* the server notices the end then */
-	int64_t reset_ns;       /* the client hears of the end then */
+	int64_t there_until_ns; /* when the server notices the end */
+	int64_t reset_ns;       /* when the client notices the end */
 	uint32_t topics;        /* names subscribed */
 	struct sim_call *calls, **calls_end;
 	struct sim_item *orders, **orders_end; /* to the server */
 	struct sim_item *items, **items_end;   /* to the client */
-	int64_t last_ns[SIM_WAYS];             /* nothing overtakes on a connection */
-	int64_t stalled_ns[SIM_WAYS];          /* nothing comes through until then */
+	int64_t last_ns[SIM_WAYS];             /* a connection keeps the order */
+	int64_t stalled_ns[SIM_WAYS];          /* nothing arrives until then */
 };
 
 /* ---- Threads (sim_callers.c, sim_latches.c) ------------------------------------------------- */
@@ -234,25 +236,25 @@ struct sim_caller {
 	struct sim_random random;
 	int index;
 	enum sim_doing doing;
-	const struct sim_act *act;    /* of a scene: the present one, or the next; NULL = none */
-	int name;                     /* of what it does */
-	struct lk__wait_queue *queue; /* through which it holds */
+	const struct sim_act *act;    /* of a scene: the current one, or the next; NULL = none */
+	int name;                     /* of its activity */
+	struct lk__wait_queue *queue; /* the handle of its hold */
 	uint64_t owner;               /* of its hold: itself, or the permits' fence */
-	uint32_t count;               /* permits that it has, or wants */
-	int depth;                    /* re-entries */
-	int64_t next_ns;              /* true: its next step, when it waits for nothing */
-	bool waits;                   /* it may take some time, and then a command timeout */
-	int64_t until_ns;             /* local: that time; of other calls: their begin */
+	uint32_t count;               /* permits held or wanted */
+	int depth;                    /* it waits, and then has one command timeout */
+	int64_t next_ns;              /* true: its next step, if it waits for nothing */
+	bool waits;                   /* local: the end of the wait; of other calls: their begin */
+	int64_t until_ns;             /* local: the end of that; of other calls: their begin */
 	int64_t cancel_ns;            /* true */
 	int64_t began_ns;             /* true */
-	int epoch;                    /* of the name, as it began */
-	lk_err gave_up;               /* its time was over, or it was cancelled; LK_OK = neither */
+	int epoch;                    /* of the name, when it began */
+	lk_err gave_up;               /* it timed out, or was cancelled; LK_OK = neither */
 	int64_t gave_up_ns;           /* true */
-	bool was_valid;               /* its hold, as it began to release */
-	uint64_t lapsed;              /* fence of a hold whose time was over */
-	uint64_t told;                /* ... whose loss it was told of */
-	uint32_t least;               /* permits before it gave some back */
-	char nonce[LK__NONCE_SIZE];   /* of the ticket that its end takes along */
+	bool was_valid;               /* its hold, when it began to release */
+	uint64_t lapsed;              /* fence of a hold that expired */
+	uint64_t told;                /* ... whose loss was reported to it */
+	uint32_t least;               /* permits before it released some */
+	char nonce[LK__NONCE_SIZE];   /* of the ticket that its end releases */
 	uint64_t step_number;         /* its step's, 0 = not sent yet */
 	uint64_t step_generation;
 };
@@ -291,45 +293,45 @@ struct sim_next {
 
 struct sim_client {
 	struct sim *sim;
-	int slot, life; /* life: which process, from 1 */
+	int slot, life; /* life: the process, from 1 */
 	bool alive, closed;
 	struct lk__core core;
 	struct lk__space space;
 	struct sim_random random; /* of its machine and network */
-	struct sim_random tie;    /* of the order of what is due at once */
+	struct sim_random tie;    /* of the order of simultaneous events */
 	int64_t offset_ns;        /* its clock: the true time, plus this, */
 	int64_t drift_ppm;        /* plus so many millionths.  CLOCK_BOOTTIME is never set */
 	struct sim_link *link;    /* NULL = it has none */
 	struct lk__session session;
-	int64_t dial_ns; /* true: when the dialling ends */
+	int64_t dial_ns; /* true: when the dial ends */
 	/* For checks, all true: */
-	int64_t linked_ns, unlinked_ns; /* its last link came, and went */
-	int64_t heard_ns;               /* it heard of the server last */
-	int64_t busy_ns;                /* it waits or holds since, LK__NEVER: it does not */
+	int64_t linked_ns, unlinked_ns; /* when its last link came up, and went down */
+	int64_t heard_ns;               /* when it last received from the server */
+	int64_t busy_ns;                /* it waits or holds since, LK__NEVER: it does neither */
 	int64_t lease_ms;               /* the shortest */
 	int64_t resume_ns, start_ns, close_ns, flush_ns;
-	int64_t cut_off_ns;   /* it reaches nobody until then */
-	int64_t disturbed_ns; /* when something went wrong with it last */
+	int64_t cut_off_ns;   /* it reaches no server until then */
+	int64_t disturbed_ns; /* when its last fault ended */
 	struct lk__wait_queue *queues[SIM_NAMES][SIM_HANDLES];
 	struct sim_caller callers[SIM_THREADS];
-	struct sim_next next; /* cached; dirty: to be found anew */
+	struct sim_next next; /* cached; dirty: to be computed again */
 	bool dirty;
 	char left[SIM_LEFT][LK__NONCE_SIZE]; /* tickets whose leave was sent */
 	int left_count;
-	struct lk_counters counted; /* what its callers saw */
+	struct lk_counters counted; /* results that its callers saw */
 };
 
 /* ---- The world ------------------------------------------------------------------------------ */
 
-struct sim_image; /* of the store, with what is known of each name */
+struct sim_image; /* of the store, with the record of each name */
 
 struct sim {
 	const struct sim_plan *plan;
 	struct lua_store *store;
 	int64_t now_ns;          /* the true time */
-	int64_t store_offset_us; /* the server's clock, less that */
+	int64_t store_offset_us; /* the server's clock, less now_ns */
 	bool clock_was_back;     /* it was set back once */
-	uint64_t fence_max;      /* the largest that the store ever gave out */
+	uint64_t fence_max;      /* the largest that the store ever issued */
 	bool scripts_loaded;
 	struct sim_client clients[SIM_CLIENTS];
 	struct sim_name names[SIM_NAMES];
@@ -341,15 +343,15 @@ struct sim {
 	int pending_count;
 	char ghosts[SIM_GHOSTS][LK__TICKET_MAX];
 	int ghost_count;
-	int64_t up_ns; /* the server runs again then */
+	int64_t up_ns; /* when the server runs again */
 	int64_t sick_until_ns;
-	const char *sick;     /* how it refuses meanwhile */
-	bool sick_to_some;    /* it refuses every other client only: those without rights */
-	int64_t disturbed_ns; /* when something was wrong with the server last */
+	const char *sick;     /* how it refuses until then */
+	bool sick_to_some;    /* it refuses every second client only: those without rights */
+	int64_t disturbed_ns; /* when the server's last fault ended */
 	bool ending;
 	int64_t end_ns;
-	int64_t pace;     /* pauses are divided by it: a plan with little load is given more */
-	int64_t paced_ns; /* when that was looked at last */
+	int64_t pace;     /* divides the pauses: a plan with little load gets more */
+	int64_t paced_ns; /* when load was last adjusted */
 	struct sim_tally tally;
 	struct sim_result *result;
 	FILE *trace;
@@ -357,7 +359,7 @@ struct sim {
 
 /* sim_world.c */
 void sim_set_time(struct sim *sim, int64_t now_ns);
-/* Something is wrong with a client, or with the server, until then. */
+/* Is a fault of a client, or of the server, in effect until then? */
 void sim_disturb(int64_t *disturbed_ns, int64_t until_ns);
 bool sim_is_fine(const struct sim_client *client, int64_t for_ns);
 
@@ -369,14 +371,14 @@ void sim_client_happen(struct sim_client *client, const struct sim_next *next);
 void sim_client_find_next(struct sim_client *client);
 void sim_client_settle(struct sim_client *client);
 void sim_client_close(struct sim_client *client);
-/* Run the timers: any thread does so that wakes for one. */
+/* Run the timers, as any thread that wakes up for one does. */
 void sim_client_tick(struct sim_client *client);
 int64_t sim_local(const struct sim_client *client);
 /* The first true time at which the client's clock shows local_ns. */
 int64_t sim_true(const struct sim_client *client, int64_t local_ns);
-/* The client's end of its link is over. */
+/* The client closes its end of its link. */
 void sim_client_unlink(struct sim_client *client, lk_err err);
-/* The client whose ticket that is, NULL if that process is gone. */
+/* The client of the ticket, NULL if that process has ended. */
 struct sim_client *sim_client_of(struct sim *sim, const struct sim_ticket *ticket);
 
 /* sim_network.c */
@@ -392,7 +394,7 @@ int sim_network_publish(void *arg, const char *channel, const char *text, size_t
 void sim_network_ask(struct sim_caller *caller, const struct lk__script *script, int count,
                      const char *const *args);
 struct sim_link *sim_link_new(struct sim_client *client);
-/* What the client sent and the server has not run: some of it runs yet. */
+/* Requests sent by the client that the server has not run: some of them still run. */
 void sim_link_cut(struct sim_link *link);
 void sim_link_drop(struct sim_link *link);
 void sim_link_free(struct sim *sim, struct sim_link *link);
@@ -406,17 +408,17 @@ void sim_server_fini(struct sim *sim);
 int64_t sim_server_us(const struct sim *sim);
 void sim_server_run(struct sim *sim, struct sim_call *call);
 void sim_server_load(struct sim *sim);
-/* Every connection ends, what was sent is not run, and it is away for a while. */
+/* Close every connection, discard pending requests, and stay down for a while. */
 void sim_server_restart(struct sim *sim, int64_t away_ns);
 void sim_server_save(struct sim *sim, int image);
 void sim_server_restore(struct sim *sim, int image);
-/* Somebody took the memory of a name: -1 = of all, with the fence counter. */
+/* Record the loss of a name's memory: -1 = of all, with the fence counter. */
 void sim_server_forced(struct sim *sim, int name);
-/* The fence counter may be gone, and the clock may be behind: then fences begin anew. */
+/* If the fence counter is lost and the clock is behind, fences restart. */
 void sim_server_uncounted(struct sim *sim);
 /* SCRIPT FLUSH */
 void sim_server_forget(struct sim *sim);
-/* Run a script with other arguments after the keys; the answer's first word and text. */
+/* Run a script with other arguments after the keys; the reply's first word and text. */
 const char *sim_server_script(struct sim *sim, const struct sim_name *name,
                               const struct lk__script *script, const char *const *args);
 
@@ -425,15 +427,15 @@ void sim_fault_happen(struct sim *sim, const struct sim_fault *fault);
 void sim_faults_heal(struct sim *sim);
 
 /* sim_callers.c */
-/* Its next step comes within that time, by the pace of the run. */
+/* Schedule its next step within that time, by the pace of the run. */
 void sim_caller_plan(struct sim_caller *caller, int64_t ns);
 void sim_caller_step(struct sim_caller *caller);
-/* The call waits so long: LK__NEVER = without end, 0 = it only tries. */
+/* The call waits so long: LK__NEVER = without limit, 0 = it is a try. */
 void sim_caller_limit(struct sim_caller *caller, int64_t wait_ns);
-/* It is inside a call that is an op of the state machine. */
+/* Is it inside a call that is an op of the state machine? */
 bool sim_caller_is_inside(const struct sim_caller *caller);
 void sim_caller_cancel(struct sim_caller *caller);
-/* Its time is over, or its client closes. */
+/* It times out, or its client closes. */
 void sim_caller_note(struct sim_caller *caller, lk_err why);
 void sim_caller_done(struct sim_caller *caller);
 void sim_caller_provide(struct sim_caller *caller);
@@ -445,7 +447,7 @@ void sim_latch_begin(struct sim_caller *caller);
 void sim_latch_act(struct sim_caller *caller, const struct sim_act *act);
 void sim_latch_done(struct sim_caller *caller, enum sim_doing was);
 void sim_latch_answered(struct sim_caller *caller, bool answered);
-/* An operator does something to it; and, at the end, lets everybody go. */
+/* An operator changes it; at the end of the run, wakes all waiters. */
 void sim_latch_open_all(struct sim *sim);
 void sim_latch_change(struct sim *sim, int name, uint64_t chance);
 
@@ -459,13 +461,13 @@ const struct sim_ticket *sim_find(const struct sim_ticket *tickets, int count, c
 void sim_fail(struct sim *sim, const char *check, const char *fmt, ...)
 	__attribute__((format(printf, 3, 4)));
 void sim_check_before(struct sim *sim, int name);
-/* call: NULL for what comes from outside, which may end holds by force. */
+/* call: NULL for changes from outside, which may break holds. */
 void sim_check_after(struct sim *sim, int name, const struct sim_call *call);
 void sim_check_forced(struct sim *sim, int name);
 void sim_check_client(struct sim_client *client);
 void sim_check_names(struct sim *sim);
 void sim_check_sent(struct sim_client *client, const struct lk__pending *request);
-/* Holds that it made while half of its memory was gone. */
+/* Holds that it acquired while half of its memory was lost. */
 void sim_check_adopt(struct sim *sim, struct sim_name *name, const struct sim_call *call);
 struct sim_grant *sim_grant_of(struct sim_name *name, uint64_t fence, const char *nonce);
 /* The last grant of that fence to that process: for a ticket that its core has freed. */
@@ -481,7 +483,7 @@ void sim_check_backed(struct sim_client *client, const struct lk__hold *hold);
 void sim_check_made(struct sim_caller *caller);
 void sim_check_forgotten(struct sim_caller *caller);
 int64_t sim_capacity_since(const struct sim_name *name, int64_t since_ns, bool least);
-/* So many ways between a client and the server take no longer. */
+/* The most time that so many trips between a client and the server take. */
 int64_t sim_ways_ns(const struct sim *sim, int ways);
 
 /* sim_check_results.c */
@@ -505,8 +507,8 @@ void sim_check_waiting(struct sim_caller *caller);
 void sim_check_awaited(struct sim_caller *caller, lk_err err);
 void sim_check_stepped(struct sim_caller *caller, lk_err err);
 
-/* sim_check_excuse.c: what is believed in for longer than the store stands by it. */
-/* What was granted until now is not looked after any more: NULL = all of them. */
+/* sim_check_excuse.c: holds that clients believe in for longer than the store keeps them. */
+/* Stop checking all earlier grants: NULL = of all names. */
 void sim_check_excuse(struct sim *sim, struct sim_name *name, struct sim_grant *grant);
 void sim_check_excused(struct sim_client *client, const struct lk__hold *hold,
                        struct sim_grant *grant);
@@ -520,9 +522,9 @@ void sim_check_counters(const struct sim_client *client);
 void sim_check_ghost(struct sim *sim, const char *ticket);
 /* Of the memory that a name has now. */
 void sim_check_ghosts(struct sim *sim, const struct sim_name *name);
-/* All calls have ended, a few ways ago. */
+/* All calls have ended, a few trips ago. */
 void sim_check_rest(struct sim *sim);
-/* Everything of the dead has run out. */
+/* Everything of ended processes has expired. */
 void sim_check_end(struct sim *sim);
 
 /* sim_trace.c */

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT
- * Threads that acquire, hold and release: what lock.c, semaphore.c and their users are to the state
- * machine. */
+ * Threads that acquire, hold and release: they stand for lock.c, semaphore.c and the code that uses
+ * them. */
 #include "sim.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-/* Find the thread's act after its present one, NULL = none.  A new process skips acts whose time is
- * over. */
+/* Find the thread's act after the current one, NULL = none.  A new process skips acts in the
+ * past. */
 static const struct sim_act *next_act(const struct sim_caller *caller)
 {
 	const struct sim *sim = caller->client->sim;
@@ -163,7 +163,7 @@ static void acquire(struct sim_caller *caller)
 	start_call(caller, forgets);
 }
 
-/* Begin the present act of a scene. */
+/* Begin the current act of a scene. */
 static void act(struct sim_caller *caller)
 {
 	struct sim_client *client = caller->client;
@@ -194,7 +194,7 @@ static void begin(struct sim_caller *caller)
 		return;
 	}
 	name = (int)sim_draw(&caller->random, SIM_NAMES);
-	/* Who waits for a rate or a latch takes nothing else meanwhile. */
+	/* A thread that waits for a rate or a latch acquires nothing else meanwhile. */
 	if (name > 4 && sim->pace >= 8 && sim_percent(&caller->random, 85))
 		name = (int)sim_draw(&caller->random, 4);
 	while (!(sim->plan->names >> name & 1))
@@ -253,7 +253,7 @@ static void give_back(struct sim_caller *caller, uint32_t permits)
 	caller->was_valid = is_valid(caller);
 	caller->least = caller->count;
 	sim_caller_begin(caller, SIM_RELEASING);
-	sim_trace(client->sim, client, "thread %d gives back %s%s", caller->index,
+	sim_trace(client->sim, client, "thread %d releases %s%s", caller->index,
 	          caller->queue->name->bytes, permits ? " in part" : "");
 	if (client->sim->names[caller->name].kind == LK_KIND_LOCK) {
 		lk__core_release(&client->core, now_ns, &caller->waiter);
@@ -276,7 +276,7 @@ static void extend(struct sim_caller *caller)
 	lk__core_extend(&client->core, sim_local(client), &caller->waiter);
 }
 
-/* A lock is re-entered; of permits some are given back. */
+/* Re-enter a lock; release some of the permits. */
 static void use_otherwise(struct sim_caller *caller)
 {
 	struct sim_client *client = caller->client;
@@ -284,7 +284,7 @@ static void use_otherwise(struct sim_caller *caller)
 
 	if (client->sim->names[caller->name].kind == LK_KIND_LOCK) {
 		caller->was_valid = is_valid(caller);
-		sim_caller_begin(caller, SIM_ACQUIRING); /* re-entry needs no memory */
+		sim_caller_begin(caller, SIM_ACQUIRING); /* re-entry needs no allocation */
 		caller->depth++;
 		lk__core_acquire(&client->core, sim_local(client), &caller->waiter);
 	} else if (sim_percent(random, 5)) {
@@ -294,7 +294,7 @@ static void use_otherwise(struct sim_caller *caller)
 	}
 }
 
-/* It has a hold, or had one until a moment ago. */
+/* Does it have a hold, or did it until a moment ago? */
 static void use(struct sim_caller *caller)
 {
 	struct sim *sim = caller->client->sim;
@@ -326,7 +326,8 @@ void sim_caller_note(struct sim_caller *caller, lk_err why)
 	if (caller->waiter.awaits == LK__FOR_GRANT && queue->ticket && !queue->hold &&
 	    queue->first == &caller->waiter && queue->last == &caller->waiter)
 		memcpy(caller->nonce, queue->ticket->nonce, LK__NONCE_SIZE);
-	sim_trace(client->sim, client, "thread %d gives up: %s", caller->index, lk_err_name(why));
+	sim_trace(client->sim, client, "thread %d stops waiting: %s", caller->index,
+	          lk_err_name(why));
 	caller->cancel_ns = LK__NEVER;
 	caller->gave_up = why;
 	caller->gave_up_ns = client->sim->now_ns;
@@ -350,7 +351,7 @@ void sim_caller_step(struct sim_caller *caller)
 		begin(caller);
 	else if (caller->doing == SIM_HOLDING)
 		use(caller);
-	else /* it wakes at its deadline by itself */
+	else /* it wakes up at its deadline by itself */
 		sim_client_tick(client);
 }
 

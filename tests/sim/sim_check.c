@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT
- * What a script may make of a name: the difference that it made, looked at from outside; and what
- * every step may make of a client. */
+ * Check the change that a script made to a name, read from outside, and the change that every step
+ * made to a client. */
 #include "sim.h"
 
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define QUIET_NS (25 * SIM_S) /* longer than the patience with the head of a queue */
+#define QUIET_NS (25 * SIM_S) /* longer than a head of the queue may stay silent */
 
 /* The first failure counts. */
 void sim_fail(struct sim *sim, const char *check, const char *fmt, ...)
@@ -30,7 +30,7 @@ void sim_fail(struct sim *sim, const char *check, const char *fmt, ...)
 
 /* ---- Grants ------------------------------------------------------------------------------- */
 
-/* Look for the ticket, too: a store whose counter and clock are both behind gives a fence again. */
+/* Compare the ticket, too: a store whose counter and clock are both behind issues a fence again. */
 struct sim_grant *sim_grant_of(struct sim_name *name, uint64_t fence, const char *nonce)
 {
 	int least = name->grant_count > SIM_GRANTS ? name->grant_count - SIM_GRANTS : 0;
@@ -57,7 +57,7 @@ struct sim_grant *sim_grant_to(struct sim_name *name, uint64_t fence,
 	return NULL;
 }
 
-/* What one script did. */
+/* The changes made by one script. */
 struct script {
 	struct sim *sim;
 	struct sim_name *name;
@@ -107,7 +107,7 @@ static void note_grant(const struct script *script, const struct sim_ticket *hol
 	memcpy(pending->nonce, hold->nonce, sizeof(pending->nonce));
 }
 
-/* Nobody who was in the queue before and still is came earlier. */
+/* No waiter that was in the queue before and still is arrived earlier. */
 static void check_order(const struct script *script, const struct sim_ticket *hold)
 {
 	const struct sim_ticket *was = wait_in(script->before, hold->text);
@@ -433,7 +433,7 @@ static void check_hold(struct sim_client *client, const struct lk__hold *hold)
 		sim_check_backed(client, hold);
 }
 
-/* Each ticket has something under way or a timer, else nothing would ever happen to it. */
+/* Each ticket has a pending request or a timer; without either it would never make progress. */
 static void check_ticket(struct sim_client *client, const struct lk__ticket *ticket)
 {
 	bool leaving = lk__ticket_is_leaving(ticket);
@@ -474,7 +474,7 @@ void sim_check_client(struct sim_client *client)
 	sim_check_link(client);
 }
 
-/* After the leave of a ticket nothing of it is sent. */
+/* Nothing of a ticket is sent after its leave. */
 void sim_check_sent(struct sim_client *client, const struct lk__pending *request)
 {
 	const struct lk__ticket *ticket = request->ticket;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * What a client counts is what its callers saw, after every event. */
+ * After every event, a client's counters must match the results that its callers saw. */
 #include "sim.h"
 
 void sim_check_counted(struct sim_caller *caller, enum sim_doing was, lk_err err)
@@ -24,7 +24,7 @@ void sim_check_counted(struct sim_caller *caller, enum sim_doing was, lk_err err
 		seen->canceled++;
 	else
 		seen->failed++;
-	/* Nobody's permits: they are no hold, and end when they end. */
+	/* Detached permits: they are not a hold, and expire with their lease. */
 	if (!err && caller->waiter.forget)
 		seen->holds++;
 }
@@ -79,6 +79,6 @@ void sim_check_counters(const struct sim_client *client)
 	at_most(client, "longest wait", counters->waited_max_us, counters->waited_us);
 	at_most(client, "longest hold", counters->held_max_us, counters->held_us);
 	at_most(client, "latest renewal", counters->late_max_us, counters->late_us);
-	/* Of a lease that was over nothing is renewed. */
+	/* An expired lease is not renewed. */
 	at_most(client, "share of a lease", counters->lease_max_permille, 1000);
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * At the end, when nothing went wrong for a while and everybody has gone: nothing is left. */
+ * At the end, after a while without faults and with all callers gone, nothing must be left. */
 #include "sim.h"
 
 #include <string.h>
@@ -43,7 +43,7 @@ void sim_check_ghost(struct sim *sim, const char *ticket)
 		memcpy(sim->ghosts[sim->ghost_count++ % SIM_GHOSTS], ticket, strlen(ticket) + 1);
 }
 
-/* Its process lives, and knows it no more, or is just told that it has left. */
+/* Its process lives, and has forgotten it, or its leave is about to be acknowledged. */
 static void add_ghost(struct sim *sim, const struct sim_ticket *ticket)
 {
 	const struct sim_client *client = sim_client_of(sim, ticket);
@@ -62,7 +62,7 @@ void sim_check_ghosts(struct sim *sim, const struct sim_name *name)
 		add_ghost(sim, &name->view.holds[i]);
 }
 
-/* It was linked all the time since. */
+/* It had a link all the time since. */
 static bool was_linked(const struct sim_client *client)
 {
 	return client && sim_is_fine(client, sim_ways_ns(client->sim, 8));
@@ -101,7 +101,7 @@ void sim_check_rest(struct sim *sim)
 	}
 }
 
-/* ---- When everything has run out ---------------------------------------------------------- */
+/* ---- When everything has expired ---------------------------------------------------------- */
 
 static void check_key(void *arg, const char *key, size_t len, const char *type, int64_t expires_ms)
 {
@@ -112,7 +112,7 @@ static void check_key(void *arg, const char *key, size_t len, const char *type, 
 	(void)expires_ms;
 	if (!strcmp(key, "lk:fence"))
 		return;
-	/* Semaphores and latches are made to last. */
+	/* Semaphores and latches are meant to last. */
 	for (int i = 3; i < SIM_NAMES; i++)
 		if (!strcmp(key, sim->names[i].main) ||
 		    !strcmp(key, i > 5 ? sim->names[i].memory : sim->names[i].holds))
@@ -120,7 +120,7 @@ static void check_key(void *arg, const char *key, size_t len, const char *type, 
 	sim_fail(sim, "end", "a key is left: %s", key);
 }
 
-/* At rest all permits are there. */
+/* At rest all permits are free. */
 static void check_rest(struct sim *sim, struct sim_name *name)
 {
 	const struct sim_view *view = &name->view;

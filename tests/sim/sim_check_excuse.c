@@ -1,23 +1,23 @@
 /* SPDX-License-Identifier: MIT
- * What an operator broke, and what was granted before its memory was lost, may be believed in for
- * as long as its holder could know at that moment, and no longer. */
+ * A holder may believe in a hold that an operator broke, or that was granted before the memory was
+ * lost, for as long as it could know at that moment, and no longer. */
 #include "sim.h"
 
 #include <string.h>
 
 #define ROUNDING_NS (2 * SIM_MS)
 
-/* Until when a ticket may be believed in by what was sent until now: the true time. */
+/* Until when a client may believe in a ticket, given what was sent so far: the true time. */
 static int64_t excused_until(const struct sim_client *client, const struct lk__ticket *ticket)
 {
 	int64_t until_ns = ticket->valid_until_ns, other_ns;
 
-	/* The answer to what is under way may be from before. */
+	/* The reply to a pending request may be from before. */
 	if (ticket->main.state == LK__IN_FLIGHT) {
 		other_ns = ticket->main.sent_ns + ticket->main.lease_ms * SIM_MS;
 		until_ns = other_ns > until_ns ? other_ns : until_ns;
 	}
-	/* Granted by a message that is still to come. */
+	/* Granted by a message that is still in flight. */
 	other_ns = ticket->first_sent_ns + ticket->queue->lease_ms * SIM_MS;
 	if (ticket->state != LK__HOLDING && other_ns > until_ns)
 		until_ns = other_ns;
@@ -51,7 +51,7 @@ void sim_check_excuse(struct sim *sim, struct sim_name *name, struct sim_grant *
 			excuse(sim, &name->grants[i % SIM_GRANTS]);
 }
 
-/* The memory that there is now has it, too, for as long as its holder believes. */
+/* The present memory has it, too, for as long as its holder believes in it. */
 static bool is_backed(const struct sim *sim, const struct sim_name *name,
                       const struct sim_grant *grant, int64_t until_ns)
 {
@@ -71,7 +71,7 @@ void sim_check_excused(struct sim_client *client, const struct lk__hold *hold,
 	struct sim *sim = client->sim;
 	struct sim_name *name = &sim->names[hold->name->bytes[hold->name->len - 1] - '0'];
 	int64_t until_ns = sim_true(client, hold->ticket->valid_until_ns);
-	/* An answer of before may still come, and move it on to there. */
+	/* A reply from before may still arrive and extend it to there. */
 	int64_t most_ns = until_ns > grant->excused_ns ? until_ns : grant->excused_ns;
 
 	if (name->torn)
@@ -89,7 +89,7 @@ void sim_check_excused(struct sim_client *client, const struct lk__hold *hold,
 		         (long long)(until_ns - grant->excused_ns) / 1000);
 }
 
-/* The store told it that its hold is gone. */
+/* The store reported that the hold is gone. */
 void sim_check_gone(struct sim_client *client, const char *nonce, uint64_t fence)
 {
 	const struct lk__ticket *ticket = lk__ticket_find(&client->core, nonce);

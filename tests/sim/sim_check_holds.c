@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * Who believes to hold what: exclusion, permits, fences, and that somebody gets what is free. */
+ * What clients believe they hold: exclusion, permits, fences; and free locks and permits must be
+ * granted. */
 #include "sim.h"
 
 #include <stdlib.h>
@@ -7,14 +8,14 @@
 
 /* ---- Lost wake-ups ------------------------------------------------------------------------ *
  *
- * A grant by message is used within GRANT bound: the message's way, and a claim there and back;
- * each way takes 1.05 of the plan's delay at most, and what is sent may be held up by 5 ms.
+ * A grant by message is used within GRANT bound: the message's trip, and a claim there and back;
+ * each trip takes 1.05 of the plan's delay at most, and sending may be delayed by 5 ms.
  *
- * What is free is granted within IDLE bound to somebody who waits, hears and asks: it asks again
- * within 11.2 s at the latest (LK__REASK_MAX_MS, 50 ranks of 20 ms, 2 % of jitter), is told "free",
- * has the head served and is told.  The dead before it do not count: while a dead one is granted,
- * for one claim window or one lease, it is not free.  Permits have one rule more: a head that does
- * not fit and is silent is passed over after 21 s, found by an ask. */
+ * A free lock is granted within IDLE bound to a waiter that receives and asks: it asks again within
+ * 11.2 s at the latest (LK__REASK_MAX_MS, 50 ranks of 20 ms, 2 % of jitter), the reply is "free",
+ * it has the head served and gets a message.  Dead waiters before it do not count: while a dead one
+ * is granted, for one claim window or one lease, the lock is not free.  Permits have one rule more:
+ * a head that does not fit and is silent is skipped after 21 s, found by an ask. */
 #define HAND_OVERS 16 /* as documented */
 #define SLACK_NS (100 * SIM_MS)
 #define IDLE_NS (13 * SIM_S)
@@ -25,7 +26,7 @@ int64_t sim_ways_ns(const struct sim *sim, int ways)
 	return ways * (sim->plan->delay_ns + sim->plan->delay_ns / 20 + 5 * SIM_MS) + SLACK_NS;
 }
 
-/* False when it need not be looked at any more. */
+/* False if it needs no more checks. */
 static bool check_pending(struct sim *sim, const struct sim_pending *pending)
 {
 	struct sim_client *client = &sim->clients[pending->slot];
@@ -48,13 +49,13 @@ static bool check_pending(struct sim *sim, const struct sim_pending *pending)
 	     ticket->state != LK__CLAIMING))
 		return false;
 	if (sim->now_ns - pending->at_ns > sim_ways_ns(sim, 3))
-		sim_fail(sim, "wake-up", "%s was granted %s %.3f s ago and does not know",
+		sim_fail(sim, "wake-up", "%s was granted %s %.3f s ago and has not learned of it",
 		         pending->nonce, sim->names[pending->name].text,
 		         (double)(sim->now_ns - pending->at_ns) / 1e9);
 	return true;
 }
 
-/* The first in the queue who hears and asks, if it fits; NULL if there is none. */
+/* The first in the queue that receives and asks, if it fits; NULL if there is none. */
 static const struct sim_ticket *who_fits(struct sim *sim, const struct sim_name *name, bool *head)
 {
 	const struct sim_view *view = &name->view;
@@ -116,13 +117,14 @@ void sim_check_names(struct sim *sim)
 
 /* ---- Validity ----------------------------------------------------------------------------- */
 
-/* Find the grant of a hold by its ticket's fence: hand-overs inside a process change the hold's. */
+/* Find the grant of a hold by its ticket's fence: hand-overs inside a process change the hold's
+ * fence. */
 static struct sim_grant *grant_of(struct sim_name *name, const struct lk__hold *hold)
 {
 	return sim_grant_of(name, hold->ticket->fence, hold->ticket->nonce);
 }
 
-/* What is believed stands in the store, for at least as long. */
+/* A hold that a client believes in is in the store, for at least as long. */
 void sim_check_backed(struct sim_client *client, const struct lk__hold *hold)
 {
 	struct sim *sim = client->sim;
@@ -203,7 +205,7 @@ static void judge(struct sim *sim, const struct sim_name *name, const struct sum
 		         (long long)sim_capacity_since(name, sum->oldest_ns, false));
 }
 
-/* Never are more valid than there are, or were when they were granted. */
+/* Never are more valid than the capacity, now or when they were granted. */
 static void check_sum(struct sim *sim, struct sim_name *name)
 {
 	struct sum sum = {0, INT64_MAX};
@@ -220,7 +222,7 @@ static void check_sum(struct sim *sim, struct sim_name *name)
 	judge(sim, name, &sum, "permits");
 }
 
-/* Two valid holds have one fence: only a counter and a clock that are both behind excuse it. */
+/* Two valid holds have one fence: only if a counter and a clock are both behind. */
 static void check_twins(struct sim *sim, const struct sim_name *name, const struct lk__hold *mine,
                         const struct sim_grant *grant, const struct sim_grant *other)
 {
@@ -231,7 +233,7 @@ static void check_twins(struct sim *sim, const struct sim_name *name, const stru
 		sim->tally.fences_again++;
 }
 
-/* No two valid holds of a lock, but over a loss of memory or a break between their grants. */
+/* No two valid holds of a lock, except after a loss of memory or a break between their grants. */
 static void check_alone(struct sim *sim, struct sim_name *name, const struct lk__hold *mine)
 {
 	const struct sim_grant *grant = grant_of(name, mine);
@@ -268,7 +270,7 @@ static void check_fence(struct sim *sim, struct sim_name *name, const struct lk_
 	bool local = hold->fence != hold->ticket->fence;
 
 	if (grant->broken)
-		return; /* its holder has yet to hear of it */
+		return; /* its holder has not learned of it yet */
 	if (grant->epoch == name->made_epoch && grant->regime == name->made_regime &&
 	    hold->fence <= name->made_max)
 		sim_fail(sim, "fence", "fence %llu of %s is not above %llu",
@@ -291,8 +293,8 @@ static void check_fence(struct sim *sim, struct sim_name *name, const struct lk_
 	name->local_ns = sim->now_ns;
 }
 
-/* Once another process waits and the holder was told so, which is at once as long as no connection
- * breaks, a lock goes round inside a process so many more times at most. */
+/* Once another process waits and the holder knows it, which is at once as long as no connection
+ * breaks, a lock is handed over inside a process at most so many more times. */
 static void check_share(struct sim_client *client, struct sim_name *name,
                         const struct lk__hold *hold, struct sim_grant *grant)
 {
@@ -334,8 +336,8 @@ void sim_check_made(struct sim_caller *caller)
 	}
 }
 
-/* Permits that are nobody's must last, from their grant, as long as their lease; and in no window
- * of that length more were granted than there are. */
+/* Detached permits must last, from their grant, as long as their lease; and in no window of that
+ * length were more granted than the capacity. */
 void sim_check_forgotten(struct sim_caller *caller)
 {
 	struct sim *sim = caller->client->sim;

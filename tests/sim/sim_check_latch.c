@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: MIT
- * What must hold of a latch: each step counts once, it opens once a generation, when the last step
- * counted, and nobody is let through before, or forgotten after. */
+ * Invariants of a latch: each step counts once, it opens once a generation, at the last step, and
+ * no waiter returns before it opened, or is forgotten after. */
 #include "sim.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-/* Whoever waits for a generation that has opened knows it by the message, or by the look that each
- * makes within 10 s (LK__REASK_MAX_MS); a look there and back. */
+/* A waiter for a generation that has opened learns it from the message, or from the look that each
+ * waiter makes within 10 s (LK__REASK_MAX_MS), after a trip there and back. */
 #define WAKE_NS (10 * SIM_S)
 
-/* It was open, or absent, until now or until it ran out. */
+/* It was open, or absent, until now or until it expired. */
 void sim_check_latch_now(struct sim *sim, struct sim_name *name)
 {
 	const struct sim_view *view = &name->view;
@@ -33,7 +33,7 @@ static void note_opening(struct sim *sim, struct sim_name *name, uint64_t genera
 		name->opened = generation;
 }
 
-/* What PUBLISH tells those who wait. */
+/* The message that PUBLISH sends to waiters. */
 void sim_check_opened(struct sim *sim, int index, const char *text)
 {
 	struct sim_name *name = &sim->names[index];
@@ -140,20 +140,20 @@ void sim_check_latch(struct sim *sim, struct sim_name *name, const struct sim_vi
 	sim_check_latch_now(sim, name);
 }
 
-/* Somebody took its memory, or gave back an old one. */
+/* Its memory was lost, or an old one was restored. */
 void sim_check_latch_forced(struct sim *sim, struct sim_name *name)
 {
 	if (!name->view.there)
 		name->absent_ns = sim->now_ns;
-	/* An old memory that is back may say of a generation that it has opened, as it once had. */
+	/* A restored memory may report that a generation has opened, as it once had. */
 	name->open_ns = sim->now_ns;
 	sim_check_latch_now(sim, name);
 }
 
 /* ---- Callers ------------------------------------------------------------------------------ */
 
-/* The waiter heard late of an opening from before the counter was lost and the clock was set back:
- * its generation is above all later ones. */
+/* The waiter learned late of an opening from before the counter was lost and the clock was set
+ * back: its generation is above all later ones. */
 static bool is_late_opening(const struct sim_name *name, const struct lk__op *waiter)
 {
 	return waiter->opened > name->fence_max && waiter->opened <= name->opened;
@@ -192,7 +192,7 @@ void sim_check_awaited(struct sim_caller *caller, lk_err err)
 		sim_fail(sim, "result", "an await ended with %s", lk_err_name(err));
 }
 
-/* What it waits for has opened; it does not wait much longer. */
+/* Its generation has opened; it must soon return. */
 void sim_check_waiting(struct sim_caller *caller)
 {
 	struct sim_client *client = caller->client;
@@ -223,7 +223,7 @@ void sim_check_stepped(struct sim_caller *caller, lk_err err)
 		sim_fail(sim, "result", "a step ended with %s", lk_err_name(err));
 	if (caller->epoch != name->epoch || caller->step_generation != name->count.generation ||
 	    !caller->step_number)
-		return; /* its account is of another memory, or closed */
+		return; /* its record is of another memory, or closed */
 	times = times_counted(&name->count, caller->client, caller->step_number);
 	if (err == LK_OK && times != (caller->waiter.counted ? 1 : 0) &&
 	    name->count.step_count < SIM_COUNTED)

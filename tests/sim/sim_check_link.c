@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * What must hold of a link: a dead one is noticed in time, and one that can be had is there. */
+ * Invariants of a link: the client notices a dead one in time, and has one if it can. */
 #include "sim.h"
 
 #define SLACK_NS (50 * SIM_MS) /* the two clocks of a check may differ by 0.4 % */
@@ -10,7 +10,7 @@ static int64_t later(int64_t one_ns, int64_t other_ns)
 	return one_ns > other_ns ? one_ns : other_ns;
 }
 
-/* A third of the shortest lease, 0.1 to 5 s: after so much silence a link is tried. */
+/* A third of the shortest lease, 0.1 to 5 s: after so much silence the client pings. */
 static int64_t silence_ns(const struct sim_client *client)
 {
 	int64_t ns = client->lease_ms * SIM_MS / 3;
@@ -44,7 +44,7 @@ static void check_unlinked(struct sim_client *client)
 		later(later(since_ns, client->cut_off_ns), later(sim->up_ns, sim->sick_until_ns));
 	if (sim->ending) /* all faults were healed at once */
 		since_ns = later(since_ns, sim->end_ns);
-	if (client->session.lazy) /* it dials for calls only */
+	if (client->session.lazy) /* it dials only for calls */
 		since_ns = later(since_ns, client->busy_ns);
 	if (sim->now_ns - since_ns >
 	    client->session.connect_timeout_ns + BACKOFF_MAX_NS + sim_ways_ns(sim, 4) + SLACK_NS)
@@ -64,7 +64,7 @@ void sim_check_link(struct sim_client *client)
 		check_unlinked(client);
 }
 
-/* The link was lost, and the next dial is planned. */
+/* The link went down, and the next dial is scheduled. */
 void sim_check_redial(struct sim_client *client)
 {
 	struct sim *sim = client->sim;

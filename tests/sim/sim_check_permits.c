@@ -18,7 +18,7 @@ static void note_capacity(struct sim *sim, struct sim_name *name)
 		(struct sim_capacity){sim->now_ns, name->view.capacity};
 }
 
-/* Both halves agree, and the sum is the store's. */
+/* Both keys agree, and the sum is the recorded one. */
 static void check_sum(struct sim *sim, const struct sim_name *name)
 {
 	const struct sim_view *view = &name->view;
@@ -66,15 +66,15 @@ static void check_holds(struct sim *sim, const struct sim_name *name, const stru
 		         (long long)view->used, (long long)view->capacity, name->text);
 }
 
-/* Whoever reclaims or gives back serves the queue, or says that there is more to do. */
+/* A call that reclaims or releases serves the queue, or reports that there is more to do. */
 static void check_served(struct sim *sim, const struct sim_name *name,
                          const struct sim_view *before, const struct sim_call *call,
                          const struct lk__answer *answer)
 {
 	const struct sim_view *view = &name->view;
 
-	/* It was a holder's before: nothing is given back, and whoever was told "more" is on its
-	 * way. */
+	/* It had the permits before: nothing is released, and the client that got "more" is about
+	 * to serve. */
 	if (call && call->kind == LK__ASK &&
 	    sim_find(before->holds, before->hold_count, call->ticket))
 		return;
@@ -100,7 +100,7 @@ bool sim_check_is_torn(const struct sim_name *name)
 	return !whole || sum != view->used;
 }
 
-/* Half of the memory was evicted: the next one that asks makes it whole, and others may. */
+/* Half of the memory was evicted: the next ask must repair it, other calls may. */
 static void check_torn(struct sim *sim, struct sim_name *name, const struct sim_call *call,
                        const struct lk__answer *answer)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * What calls on locks and permits return: each result only where it may come, and in time. */
+ * Results of calls on locks and permits: each result only where it is possible, and in time. */
 #include "sim.h"
 
 #include <stdlib.h>
@@ -17,7 +17,7 @@ static bool store_knows(struct sim *sim, struct sim_name *name, const char *nonc
 	return false;
 }
 
-/* Nothing went wrong with it or the server since the call began. */
+/* Neither the client nor the server had a fault since the call began. */
 static bool was_fine(const struct sim_caller *caller)
 {
 	const struct sim *sim = caller->client->sim;
@@ -61,7 +61,7 @@ static bool is_allowed(const struct sim_caller *caller, lk_err err)
 	}
 }
 
-/* A wait that is cancelled, or whose time is over, ends as soon as the store has heard of it. */
+/* A wait that is cancelled or times out ends as soon as the store has acknowledged it. */
 void sim_check_gave_up(struct sim_caller *caller, lk_err err)
 {
 	struct sim *sim = caller->client->sim;
@@ -75,8 +75,8 @@ void sim_check_gave_up(struct sim_caller *caller, lk_err err)
 		         (double)took_ns / 1e9, lk_err_name(err));
 }
 
-/* Whatever happens, a call ends by its wait plus one command timeout; a process that is stopped, by
- * its awakening plus that. */
+/* In any case a call ends by its wait plus one command timeout; in a stopped process, by its
+ * continuation plus that. */
 void sim_check_deadline(const struct sim_caller *caller)
 {
 	const struct sim_client *client = caller->client;
@@ -102,7 +102,7 @@ void sim_check_acquired(struct sim_caller *caller, lk_err err)
 	if (!is_allowed(caller, err))
 		sim_fail(sim, "result", "acquire of %s ended with %s", name->text,
 		         lk_err_name(err));
-	/* What was sent over a connection that is no more, or twice, may come after the leave. */
+	/* Requests sent over a closed connection, or twice, may arrive after the leave. */
 	if ((err == LK_ETIMEDOUT || err == LK_ECANCELED || err == LK_ECLOSED) && caller->nonce[0] &&
 	    !sim->plan->fault_count && store_knows(sim, name, caller->nonce))
 		sim_fail(sim, "result", "a wait ended with %s and left its ticket",
@@ -119,7 +119,7 @@ void sim_check_reentered(struct sim_caller *caller, lk_err err)
 
 /* ---- Holds -------------------------------------------------------------------------------- */
 
-/* What an answer that is missing or a server that refuses makes of a call. */
+/* The result of a call whose reply is missing, or that the server refuses. */
 static bool is_trouble(const struct sim_caller *caller, lk_err err)
 {
 	switch (err) {
@@ -149,7 +149,7 @@ void sim_check_released(struct sim_caller *caller, lk_err err)
 		allowed = caller->was_valid;
 		break;
 	case LK_ELOST:
-		/* A lease that is not renewed, or is short, may run out on the way. */
+		/* A lease that is not renewed, or is short, may expire in flight. */
 		allowed = !caller->was_valid || sim->plan->fault_count || caller->queue->fixed ||
 		          caller->queue->lease_ms * SIM_MS < 2 * sim_ways_ns(sim, 2);
 		break;

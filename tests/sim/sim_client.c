@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * A process: its clock, its state machines, and the shell around them, which
- * src/runtime/ is in a real one: it dials, sends and reads when they ask for it. */
+ * A process: its clock, its state machines, and the part of src/runtime/: it dials, sends and reads
+ * when the state machines ask for it. */
 #include "sim.h"
 
 #include <stdlib.h>
@@ -111,7 +111,7 @@ void sim_client_start(struct sim *sim, int slot)
 	sim_trace(sim, client, "starts");
 }
 
-/* The state machine and all that its threads had is gone. */
+/* Drop the state machine and all state of its threads. */
 void sim_client_free(struct sim_client *client)
 {
 	if (!client->alive)
@@ -122,7 +122,7 @@ void sim_client_free(struct sim_client *client)
 		sim_caller_free(&client->callers[i]);
 }
 
-/* The server hears of it soon, or when it gives up on a silent connection. */
+/* The server notices it soon, or when it closes a silent connection. */
 static void half_open(struct sim_client *client, struct sim_link *link)
 {
 	bool silent = client->cut_off_ns > client->sim->now_ns ||
@@ -174,7 +174,7 @@ void sim_client_unlink(struct sim_client *client, lk_err err)
 	sim_check_redial(client);
 }
 
-/* Both connections are there and the own channel is subscribed, or not. */
+/* Are both connections up and the client's own channel subscribed? */
 static void end_dialling(struct sim_client *client)
 {
 	struct lk__why why = {.err = LK_ECONN, .text = "no link"};
@@ -184,7 +184,7 @@ static void end_dialling(struct sim_client *client)
 	client->dial_ns = LK__NEVER;
 	if (is_cut || (sim->now_ns < sim->sick_until_ns && !sim->sick_to_some)) {
 		if (!is_cut && (sim->sick[1] == 'O' || sim->sick[1] == 'M'))
-			why.err = LK_ESERVER; /* that does not pass */
+			why.err = LK_ESERVER; /* a permanent one */
 		lk__session_dial_failed(&client->session, sim_local(client), &why,
 		                        sim_draw(&client->random, UINT64_MAX));
 		return;
@@ -215,7 +215,7 @@ static int64_t oldest_ns(const struct sim_client *client)
 	return link && link->calls ? link->calls->sent_ns : LK__NEVER;
 }
 
-/* Carry out what the session asks for. */
+/* Execute the session's requests. */
 static void do_duties(struct sim_client *client)
 {
 	enum lk__duty duty;
@@ -273,7 +273,7 @@ static void consider(struct sim_client *client, enum sim_event event, int64_t at
 
 	if (at_ns == LK__NEVER)
 		return;
-	/* What is overdue has no order: a stopped process finds it all at once. */
+	/* Overdue events have no order: a stopped process finds all of them at once. */
 	if (here && at_ns < client->resume_ns)
 		at_ns = client->resume_ns;
 	if (at_ns < client->sim->now_ns)
@@ -331,7 +331,7 @@ void sim_client_find_next(struct sim_client *client)
 
 /* ---- What happens ------------------------------------------------------------------------- */
 
-/* Take out what the state machine has for its shell, and send. */
+/* Take the pending work of the state machine for the runtime, and send. */
 void sim_client_settle(struct sim_client *client)
 {
 	struct lk__core *core = &client->core;
@@ -346,7 +346,7 @@ void sim_client_settle(struct sim_client *client)
 	while ((hold = lk__core_next_lost(core))) {
 		client->sim->tally.losses++;
 		client->counted.lost[hold->lost]++;
-		sim_trace(client->sim, client, "hears that fence %llu of %s is lost: %s",
+		sim_trace(client->sim, client, "learns that fence %llu of %s is lost: %s",
 		          (unsigned long long)hold->fence, hold->name->bytes,
 		          lk_lost_reason_name(hold->lost));
 		((struct sim_caller *)hold->handle)->told = hold->fence;

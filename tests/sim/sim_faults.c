@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * What each fault does.  Whatever it needs to choose comes from its own stream. */
+ * The effect of each fault.  Its choices come from its own random stream. */
 #include "sim.h"
 
 #include "scripts.h"
@@ -34,7 +34,7 @@ static void stall(struct sim_client *client, const struct sim_fault *fault,
 	sim_disturb(&client->disturbed_ns, client->sim->now_ns + fault->length_ns);
 }
 
-/* A message goes, and with it the connection, as the server does with a slow reader. */
+/* A message is lost, and its connection closed, as the server does with a slow reader. */
 static void lose(struct sim_client *client)
 {
 	struct sim_link *link = client->link;
@@ -111,7 +111,7 @@ static void evict(struct sim *sim, struct sim_random *random)
 		return;
 	sim->tally.faults[SIM_EVICT]++;
 	if (key == keys[4]) {
-		sim_server_uncounted(sim); /* no holder is lost by it */
+		sim_server_uncounted(sim); /* no holder loses its hold by it */
 		return;
 	}
 	sim_server_forced(sim, name->index);
@@ -135,7 +135,7 @@ static void hurt_memory(struct sim *sim, const struct sim_fault *fault, struct s
 		sim_server_forced(sim, -1);
 		break;
 	case SIM_FAILOVER:
-		/* Another machine: its clock is not the same to the millisecond. */
+		/* Another machine: its clock differs by some milliseconds. */
 		offset_us = (int64_t)sim_draw(random, 40001) - 20000;
 		sim->store_offset_us += offset_us;
 		sim->clock_was_back |= offset_us < 0;
@@ -166,7 +166,7 @@ static void step_clock(struct sim *sim, int64_t by_us)
 		sim->clock_was_back = true;
 	sim_set_time(sim, sim->now_ns);
 	sim_server_uncounted(sim); /* a counter that was lost a moment ago has not caught up yet */
-	/* Set forward it ends leases too early: their holders still believe in them. */
+	/* Set forward, it expires leases too early: their holders still believe in them. */
 	for (int i = 0; i < SIM_NAMES && by_us > 0; i++)
 		sim_check_forced(sim, i);
 	sim_disturb(&sim->disturbed_ns, sim->now_ns);
@@ -181,7 +181,7 @@ static void hurt_server(struct sim *sim, const struct sim_fault *fault, struct s
 		break;
 	case SIM_REFUSE:
 		sim->sick = refusals[sim_draw(random, REFUSALS)];
-		/* Not by a draw, which would make all seeds other runs. */
+		/* Without a draw, which would change the runs of all seeds. */
 		sim->sick_to_some = fault->length_ns / 1000 % 3 == 0;
 		if (sim->sick_to_some)
 			sim->sick = denial;
@@ -198,7 +198,7 @@ static void hurt_server(struct sim *sim, const struct sim_fault *fault, struct s
 
 /* ---- Operators ---------------------------------------------------------------------------- */
 
-/* Have the head served, as whoever was told of more to do does. */
+/* Serve the head of the queue, again as long as the reply asks for more. */
 static void serve(struct sim *sim, const struct sim_name *name, const char *ticket)
 {
 	const char *lock_args[] = {ticket, "0", "lk:c:0:", "1", NULL};
@@ -303,7 +303,7 @@ void sim_fault_happen(struct sim *sim, const struct sim_fault *fault)
 	}
 }
 
-/* Who waits without end, perhaps for a rate that many wait for, does so no more. */
+/* A wait without limit, perhaps for a rate with many waiters, is cancelled. */
 static void limit_waits(struct sim_client *client)
 {
 	for (int i = 0; i < SIM_THREADS; i++) {

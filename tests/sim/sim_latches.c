@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * Threads that await latches, count them down, set and remove them; and the operator who does. */
+ * Threads that await latches, count them down, set and remove them; and the operator, who does the
+ * same. */
 #include "sim.h"
 
 #include "scripts.h"
@@ -7,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What follows the keys of latch_set. */
+/* The arguments after the keys of latch_set. */
 struct set_args {
 	char count[24];
 	const char *anew, *open_ttl, *counting_ttl;
@@ -26,7 +27,7 @@ static void fill_args(struct set_args *args, uint64_t chance)
 
 /* ---- Calls -------------------------------------------------------------------------------- */
 
-/* wait_ns: LK__NEVER = without end, 0 = only look. */
+/* wait_ns: LK__NEVER = without limit, 0 = look once. */
 static void start_await(struct sim_caller *caller, int64_t wait_ns, bool absent_is_open)
 {
 	struct sim_client *client = caller->client;
@@ -148,7 +149,7 @@ void sim_latch_done(struct sim_caller *caller, enum sim_doing was)
 	}
 }
 
-/* A question has its answer, or never will; what steps know of the latch is over. */
+/* A query has its reply, or will never get one; the steps' knowledge of the latch is discarded. */
 void sim_latch_answered(struct sim_caller *caller, bool answered)
 {
 	(void)answered;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * Requests, replies and messages under way.  A connection keeps its order; the two of a client do
- * not wait for each other. */
+ * Requests, replies and messages in flight.  A connection keeps its order; the two of a client are
+ * independent. */
 #include "sim.h"
 
 #include "scripts.h"
@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Mostly short, sometimes as long as it gets. */
+/* Mostly short, sometimes up to the maximum. */
 int64_t sim_delay(struct sim_client *client)
 {
 	int64_t ns = client->sim->plan->delay_ns;
@@ -17,7 +17,7 @@ int64_t sim_delay(struct sim_client *client)
 	       sim_within(&client->random, ns / (sim_percent(&client->random, 80) ? 10 : 1));
 }
 
-/* When something that is sent now arrives. */
+/* The arrival time of bytes that are sent now. */
 static int64_t arrival(struct sim_link *link, enum sim_way way)
 {
 	int64_t at_ns = link->client->sim->now_ns + sim_delay(link->client);
@@ -124,7 +124,7 @@ void sim_link_cut(struct sim_link *link)
 	link->calls = NULL;
 	for (; call; call = next) {
 		next = call->next;
-		/* In the server's buffer, or its kernel's: it comes to it later. */
+		/* In the server's buffer, or its kernel's: the server runs it later. */
 		if (!call->executed && link->there && call->kind != SIM_PING &&
 		    sim_percent(&client->random, 40))
 			come_late(client, call);
@@ -134,7 +134,7 @@ void sim_link_cut(struct sim_link *link)
 	sim_link_drop(link);
 }
 
-/* The first unexecuted call, NULL if none. */
+/* The first call that was not executed, NULL if there is none. */
 static struct sim_call *to_execute(const struct sim_link *link)
 {
 	struct sim_call *call = link->calls;
@@ -351,7 +351,7 @@ void sim_network_execute(struct sim_client *client)
 		return;
 	call->executed = true;
 	call->at_ns = arrival(link, SIM_COMMANDS_IN);
-	/* As one that was sent again over a second connection, and comes late by the first. */
+	/* As if it was sent again over a second connection, and arrives late by the first. */
 	if (call->request && client->sim->plan->fault_count && !client->sim->ending &&
 	    sim_percent(&client->random, 1))
 		come_late(client, copy_of(call));
@@ -451,7 +451,7 @@ static void publish_to(struct sim_link *link, int topic, const char *text, size_
 	push_item(link, item);
 }
 
-/* The store's PUBLISH: how many the server believes to have heard it. */
+/* The store's PUBLISH; returns how many subscribers the server counts. */
 int sim_network_publish(void *arg, const char *channel, const char *text, size_t len)
 {
 	struct sim *sim = arg;
@@ -500,7 +500,7 @@ void sim_network_hear(struct sim_client *client)
 	case SIM_MESSAGE:
 		if (item->topic < 0) {
 			if (!lk__codec_message(&client->space, item->text, item->len, &message))
-				sim_fail(sim, "message", "a client does not understand %.*s",
+				sim_fail(sim, "message", "a client cannot parse %.*s",
 				         (int)item->len, item->text);
 			else
 				lk__core_message(&client->core, now_ns, &message);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * What a seed means: how long, who, how fast, and which faults when.  Each seed has some kinds of
- * faults and not others, and its own load: what never comes together in one mix does in another. */
+ * The plan of a seed: duration, clients, load, and times of faults.  Each seed has only some kinds
+ * of faults, and its own load, so that seeds cover different combinations. */
 #include "sim_plan.h"
 
 #include <stdlib.h>
@@ -43,7 +43,7 @@ static int64_t pick(struct sim_random *random, const int64_t choices[4])
 
 /* ---- Faults ------------------------------------------------------------------------------- */
 
-/* How often a kind comes where it is in the mix, and how long it lasts at most. */
+/* The rate of a kind of fault in the plans that have it, and its longest duration. */
 static const struct {
 	const char *name;
 	int weight;
@@ -85,7 +85,7 @@ static void plan_fault(struct sim_plan *plan, struct sim_random *random, uint32_
 	fault->at_ns = at_ns;
 	fault->kind = (enum sim_fault_kind)kind;
 	fault->target = (int)sim_draw(random, (uint64_t)plan->clients);
-	/* Mostly short, sometimes as long as it gets. */
+	/* Mostly short, sometimes up to the maximum. */
 	fault->length_ns =
 		sim_within(random, kinds[kind].ms * SIM_MS / (sim_percent(random, 50) ? 20 : 1));
 	fault->chance = sim_draw(random, UINT64_MAX);
@@ -111,8 +111,8 @@ static void plan_faults(struct sim_plan *plan, struct sim_random *random)
 
 /* ---- The plan ----------------------------------------------------------------------------- */
 
-/* All want one lock, all the time, and each process has as many threads as it can: that is when a
- * lock goes round inside a process while others wait. */
+/* All want one lock, all the time, and each process has as many threads as possible: then a lock is
+ * handed over inside a process while other clients wait. */
 static void plan_crowd(struct sim_plan *plan, struct sim_random *random)
 {
 	plan->crowd = true;
@@ -147,14 +147,14 @@ void sim_plan_make(struct sim_plan *plan, uint64_t seed, int64_t length_ns)
 	for (int i = 0; i < SIM_NAMES; i++)
 		if (sim_percent(&random, 25))
 			plan->names &= ~(1u << i);
-	/* One lock and one pool at least: a rate alone grants little, and latches nothing. */
+	/* One lock and one pool at least: a rate alone grants little, and latches grant nothing. */
 	if (!(plan->names & 7))
 		plan->names |= 1u << sim_draw(&random, 3);
 	if (!(plan->names & 0x18))
 		plan->names |= 8u << sim_draw(&random, 2);
 	if (seed % 8 == 4)
 		plan_crowd(plan, &random);
-	/* A calm one: what a fault may excuse has no excuse there. */
+	/* A calm plan, in which no failure is excused by a fault. */
 	if (seed % 8)
 		plan_faults(plan, &random);
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * What a seed means, and what came of it. */
+ * The plan of a seed, and the results of its run. */
 #ifndef SIM_PLAN_H
 #define SIM_PLAN_H
 
@@ -22,7 +22,7 @@ struct sim_random {
 	uint64_t state;
 };
 
-/* A stream of its own for each purpose. */
+/* An independent stream for each purpose. */
 struct sim_random sim_random_of(uint64_t seed, uint64_t purpose, uint64_t index);
 uint64_t sim_draw(struct sim_random *random, uint64_t below);
 bool sim_percent(struct sim_random *random, unsigned percents);
@@ -33,17 +33,17 @@ int64_t sim_within(struct sim_random *random, int64_t ns);
 
 enum sim_fault_kind {
 	SIM_CUT,        /* a client's connections break */
-	SIM_STALL,      /* one way of a connection, or more, lets nothing through for a while */
-	SIM_CUT_OFF,    /* a client reaches nobody for a while */
-	SIM_CRASH,      /* a process dies; another one may take its place */
-	SIM_STOP,       /* a process stops, and goes on later */
-	SIM_LOSE,       /* a message is lost: the server dropped a slow reader's connection */
-	SIM_RESTART,    /* the server, with its memory */
-	SIM_EMPTY,      /* the server, without */
-	SIM_OLD,        /* the server, from an image of some time ago */
-	SIM_FAILOVER,   /* to a replica that lags, and whose clock differs a little */
-	SIM_EVICT,      /* a key */
-	SIM_FLUSH_ALL,  /* all keys */
+	SIM_STALL,      /* one way of a connection, or more, is blocked for a while */
+	SIM_CUT_OFF,    /* a client reaches no server for a while */
+	SIM_CRASH,      /* a process is killed; another one may replace it */
+	SIM_STOP,       /* a process stops, and continues later */
+	SIM_LOSE,       /* a message is lost: the server closed a slow reader's connection */
+	SIM_RESTART,    /* the server restarts, with its memory */
+	SIM_EMPTY,      /* the server restarts, empty */
+	SIM_OLD,        /* the server restarts, from an older image */
+	SIM_FAILOVER,   /* fail-over to a replica that lags, and whose clock differs a little */
+	SIM_EVICT,      /* a key is evicted */
+	SIM_FLUSH_ALL,  /* all keys are removed */
 	SIM_FORGET,     /* SCRIPT FLUSH */
 	SIM_REFUSE,     /* the server refuses for a while */
 	SIM_CLOCK_ON,   /* the server's clock steps forward */
@@ -51,7 +51,7 @@ enum sim_fault_kind {
 	SIM_BREAK,      /* an operator breaks a hold */
 	SIM_RESIZE,     /* ... gives a semaphore another capacity */
 	SIM_RESET,      /* ... sets, resets or removes a latch */
-	SIM_LEAVE,      /* a client is closed in order; another one takes its place */
+	SIM_LEAVE,      /* a client is closed in order; another one replaces it */
 	SIM_FAULT_KINDS,
 };
 
@@ -61,23 +61,23 @@ struct sim_fault {
 	int64_t at_ns; /* since the start */
 	enum sim_fault_kind kind;
 	int target;        /* a client, or a name */
-	int64_t length_ns; /* how long it lasts; of an image, how old it is */
-	uint64_t chance;   /* what else it needs */
+	int64_t length_ns; /* its duration; of an image, its age */
+	uint64_t chance;   /* its other parameter */
 	bool out;          /* left out */
 };
 
-/* An alteration of a script, to see a check fail. */
+/* An altered script, to test that a check fails. */
 struct sim_bug {
 	const char *script, *from, *to;
 };
 
-/* One call of a scene.  A scene is a plan that lists its calls; no call is drawn.  Its callers
- * acquire a lock or permits; they forget those of the rate, and release every other hold after
- * hold_ns.  A latch they await (count is -1) or set. */
+/* One call of a scene.  A scene is a plan that lists its calls; none is drawn at random.  Its
+ * callers acquire a lock or permits; they forget those of the rate, and release every other hold
+ * after hold_ns.  A latch they await (count is -1) or set. */
 struct sim_act {
 	int64_t at_ns; /* since the start; each thread's acts are in this order */
 	int client, thread, name;
-	int64_t wait_ns; /* 0 = only try */
+	int64_t wait_ns; /* 0 = a try */
 	int64_t hold_ns;
 	int count;
 };
@@ -91,7 +91,7 @@ struct sim_plan {
 	struct sim_fault faults[SIM_FAULTS];
 	int fault_count;
 	/* The load. */
-	int64_t delay_ns; /* of a request on its way, mostly less */
+	int64_t delay_ns; /* of a request in flight, mostly less */
 	int64_t idle_ns, hold_ns;
 	unsigned release_percent, forget_percent, fixed_percent;
 	uint32_t capacity;
@@ -106,7 +106,7 @@ struct sim_plan {
 };
 
 void sim_plan_make(struct sim_plan *plan, uint64_t seed, int64_t length_ns);
-/* What was left out of it, as text that sim_plan_cut() takes. */
+/* The parts that were left out, as text for sim_plan_cut(). */
 void sim_plan_text(const struct sim_plan *plan, char text[SIM_PLAN_TEXT]);
 bool sim_plan_cut(struct sim_plan *plan, const char *text);
 
@@ -117,8 +117,8 @@ struct sim_tally {
 	double client_seconds;
 	long long steps, scripts, grants, forgot, handed_over, waits, losses, openings, counted,
 		released, unknown, faults[SIM_FAULT_KINDS];
-	long long fences_again;  /* given, or held, twice, as docs/protocol.md allows */
-	long long late_openings; /* let a waiter through, as docs/protocol.md allows */
+	long long fences_again;  /* granted, or held, twice, as docs/protocol.md allows */
+	long long late_openings; /* released a waiter, as docs/protocol.md allows */
 	long long leaves_refused;
 	double longest_grant_ms, longest_idle_ms; /* of undisturbed clients */
 };
@@ -131,15 +131,15 @@ struct sim_result {
 	struct sim_tally tally;
 };
 
-/* trace: where to tell each event, NULL = nowhere.  False when a check failed. */
+/* trace: the file for each event, NULL = none.  False if a check failed. */
 bool sim_run(const struct sim_plan *plan, struct sim_result *result, FILE *trace);
 void sim_tally_add(struct sim_tally *sum, const struct sim_tally *tally);
 
-/* Leave out what the failure does not need, with so many tries at most, and in so many seconds of
- * real time, plus one try. */
+/* Leave out what the failure does not need, in at most so many tries and seconds of real time, plus
+ * one try. */
 void sim_shrink(struct sim_plan *plan, struct sim_result *result, int runs, int seconds);
 
-/* What is simulated is worth it: enough clients, grants and faults. */
+/* Did the run have enough clients, grants and faults to be meaningful? */
 bool sim_tally_is_full(const struct sim_tally *tally);
 
 #endif

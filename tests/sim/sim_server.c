@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * The server: its clock, its memory, when it is away, how it refuses. */
+ * The server: its clock, its memory, its outages, its refusals. */
 #include "sim.h"
 
 #include "scripts.h"
@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The store's keys, and what was known of each name then. */
+/* The store's keys, and the record of each name at that time. */
 struct sim_image {
 	struct lua_store_image *keys;
 	struct sim_count counts[SIM_NAMES];
@@ -96,7 +96,7 @@ void sim_server_fini(struct sim *sim)
 	lua_store_free(sim->store);
 }
 
-/* Who connects brings the scripts. */
+/* A client that connects loads the scripts. */
 void sim_server_load(struct sim *sim)
 {
 	if (sim->scripts_loaded)
@@ -114,7 +114,7 @@ void sim_server_forget(struct sim *sim)
 
 /* ---- Requests ----------------------------------------------------------------------------- */
 
-/* A full server refuses what begins something new, and no end of anything. */
+/* A full server refuses requests that begin something, and none that end something. */
 static bool is_refused(const struct sim *sim, const struct sim_call *call)
 {
 	if (sim->now_ns >= sim->sick_until_ns || (sim->sick_to_some && call->slot % 2))
@@ -199,7 +199,7 @@ void sim_server_uncounted(struct sim *sim)
 {
 	uint64_t counter = strtoull(lua_store_text(sim->store, "GET", "lk:fence", NULL), NULL, 10);
 
-	/* The counter has all that the store gave out, or the clock is past it. */
+	/* The counter has all that the store issued, or the clock is past it. */
 	if (counter >= sim->fence_max || (uint64_t)sim_server_us(sim) > sim->fence_max)
 		return;
 	for (int i = 0; i < SIM_NAMES; i++) {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * The smallest plan that fails in the same way: it ends at the failure, and what can be left out
- * is: faults, halves of them first, then clients, then names.  It fails in the same way when the
- * same check fails. */
+ * Find the smallest plan that fails in the same way, that is, in the same check: end it at the
+ * failure, and leave out what it does not need: faults, halves of them first, then clients, then
+ * names. */
 #include "sim_plan.h"
 
 #include <string.h>
@@ -53,7 +53,7 @@ static void shorten(void)
 	try_it();
 }
 
-/* Leave out so many of the faults that are left, from the first-th on.  False if there are none. */
+/* Leave out so many of the remaining faults, from the first-th on.  False if there are none. */
 static bool leave_out(int first, int count)
 {
 	int seen = 0, left_out = 0;
@@ -118,7 +118,7 @@ void sim_shrink(struct sim_plan *plan, struct sim_result *result, int runs, int 
 	search.result = *result;
 	search.runs = runs;
 	search.until_ns = real_ns() + seconds * SIM_S;
-	/* What is over before a fault comes does not need it. */
+	/* Calls that end before a fault do not need it. */
 	while (smaller && search.runs > 0) {
 		shorten();
 		smaller = shrink_faults();

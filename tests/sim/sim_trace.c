@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * What happened, for people.  Only a run that is told to somebody writes it. */
+ * The events of a run as text.  Only a run that is printed writes it. */
 #include "sim.h"
 
 #include <stdarg.h>

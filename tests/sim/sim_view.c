@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * A name as the store has it, looked at from outside the scripts. */
+ * The state of a name in the store, read from outside the scripts. */
 #include "sim.h"
 
 #include "lua_store_parts.h"
@@ -51,8 +51,8 @@ const struct sim_ticket *sim_find(const struct sim_ticket *tickets, int count, c
 	return NULL;
 }
 
-/* Looked at thousands of times a second: not by commands, but where the store has it.  (Its keys
- * are the first thing in it; sim_view_check() makes sure.) */
+/* Read thousands of times a second: directly from the store, without commands.  (Its keys are its
+ * first member; sim_view_check() verifies that.) */
 static const struct lua_key *key_of(const struct sim *sim, const char *name, enum lua_type type)
 {
 	const struct lua_keys *keys = &((const struct lua_server *)(const void *)sim->store)->keys;
@@ -91,7 +91,7 @@ static void look_at_queue(struct sim *sim, const struct sim_name *name, struct s
 	}
 }
 
-/* <ticket> <fence> <lease in force> <s|-> */
+/* <ticket> <fence> <current lease> <s|-> */
 static void look_at_lock(struct sim *sim, const struct sim_name *name, struct sim_view *view)
 {
 	const struct lua_key *key = key_of(sim, name->main, LUA_STRING);
@@ -129,7 +129,7 @@ static void add_hold(struct sim_view *view, const struct lua_item *item)
 	view->hold_count++;
 }
 
-/* An end without a hold is a hold of no permits and fence 0: half a memory. */
+/* An expiry without a hold reads as a hold of no permits and fence 0: the keys disagree. */
 static void add_end(struct sim_view *view, const struct lua_item *item)
 {
 	for (int i = 0; i < view->hold_count; i++) {
@@ -175,7 +175,7 @@ static void look_at_latch(struct sim *sim, const struct sim_name *name, struct s
 	view->initial = key ? field_of(key, "initial") : 0;
 	view->end_us = key ? end_of(key) : INT64_MAX;
 	if (view->end_us != INT64_MAX)
-		view->end_us += 1000; /* a key lives through the millisecond of its end */
+		view->end_us += 1000; /* a key exists through the millisecond of its expiry */
 }
 
 void sim_look(struct sim *sim, struct sim_name *name, struct sim_view *view)

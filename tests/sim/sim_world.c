@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: MIT
- * A run: each step is the event whose time comes first, and after each one the checks. */
+ * A run: each step is the earliest event, and the checks follow each step. */
 #include "sim.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 #define ENDING_NS (90 * SIM_S) /* until every wait has ended */
-#define REST_NS (45 * SIM_S)   /* until everything of the dead has run out */
+#define REST_NS (45 * SIM_S)   /* until everything of ended processes has expired */
 #define STEPS_A_SECOND_MAX 200000
 #define PACE_GRANTS 12 /* a second, at least */
 #define PACE_MAX 64
 
-/* Images that old servers and replicas come back with are taken before. */
+/* Take images first that restarted servers and replicas load later. */
 struct image {
 	int64_t at_ns;
 	int fault;
@@ -88,7 +88,7 @@ static void consider_world(struct sim *sim, const struct agenda *agenda, struct 
 		         SIM_START_NS + sim->plan->faults[sim->next_fault].at_ns);
 }
 
-/* The server gives up on a connection whose other end has gone. */
+/* The server closes a connection whose other end is gone. */
 static void end_half_open(struct sim *sim)
 {
 	struct sim_link *link = sim->links, *next;
@@ -119,7 +119,7 @@ static void world_happen(struct sim *sim, struct agenda *agenda, const struct si
 
 /* ---- Steps -------------------------------------------------------------------------------- */
 
-/* For the trace: the event, and what it is about. */
+/* For the trace: the event, and its subject. */
 static void tell(struct sim *sim, const struct sim_client *client, const struct sim_next *next)
 {
 	const struct sim_call *call = client && client->link ? client->link->calls : NULL;
@@ -134,13 +134,13 @@ static void tell(struct sim *sim, const struct sim_client *client, const struct 
 	else if (next->event == SIM_TICK)
 		sim_trace(sim, client, "has a timer that is due");
 	else if (next->event == SIM_HALF_OPEN)
-		sim_trace(sim, NULL, "the server gives up on a silent connection");
+		sim_trace(sim, NULL, "the server closes a silent connection");
 	else if (next->event == SIM_IMAGE)
 		sim_trace(sim, NULL, "an image is taken");
-	/* Other events tell themselves what they do. */
+	/* Other events trace themselves. */
 }
 
-/* Where little is granted its callers pause less. */
+/* Where little is granted, callers pause less. */
 static void set_pace(struct sim *sim)
 {
 	int64_t seconds = (sim->now_ns - SIM_START_NS) / SIM_S;
@@ -215,7 +215,7 @@ static bool is_endless(struct sim *sim)
 	return true;
 }
 
-/* Nothing goes wrong any more; what waits comes to its end. */
+/* Heal all faults; pending calls run to their end. */
 static void finish(struct sim *sim, struct agenda *agenda)
 {
 	int64_t rested_ns;
@@ -228,7 +228,7 @@ static void finish(struct sim *sim, struct agenda *agenda)
 		if (is_endless(sim))
 			return;
 	if (!sim->result->failed && somebody_waits(sim))
-		sim_fail(sim, "end", "somebody still waits or holds");
+		sim_fail(sim, "end", "a client still waits or holds");
 	sim->pace = 1;
 	rested_ns = sim->now_ns + sim_ways_ns(sim, 8);
 	while ((sim->late || sim->now_ns < rested_ns) &&
@@ -272,7 +272,7 @@ bool sim_run(const struct sim_plan *plan, struct sim_result *result, FILE *trace
 		;
 	if (!result->failed)
 		finish(sim, &agenda);
-	/* Not the silence at the end. */
+	/* Without the quiet time at the end. */
 	sim->tally.seconds =
 		(double)(sim->ending ? plan->length_ns : sim->now_ns - SIM_START_NS) / 1e9;
 	result->tally = sim->tally;
