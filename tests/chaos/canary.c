@@ -1,11 +1,9 @@
 /* SPDX-License-Identifier: MIT
- * The canary: shared memory that each holder enters and leaves, so that two holders that are inside
- * at once meet, were it for a nanosecond.
- *
- * Somebody who is found inside proves nothing by itself: he may be dead, or stopped past his lease.
- * So each leaves behind until when his hold is sure; only a meeting of two that were sure is one.
- * valid_until is never later than the truth, and is looked at after the exchange: what this calls a
- * violation is one. */
+ * The canary: shared memory that each holder enters and leaves, so that two holders inside at the
+ * same time are detected, even for a nanosecond.  Meeting another thread inside is no proof: it may
+ * be dead, or stopped past its lease.  So each thread records until when its hold is certain; only
+ * a meeting of two certain holds is a violation. valid_until is never later than the truth, and is
+ * checked after the exchange, so each reported violation is a real one. */
 #include "chaos/chaos.h"
 
 #include <errno.h>
@@ -74,7 +72,7 @@ void chaos_page_unmap(struct chaos_page *page)
 
 /* ---- a lock ------------------------------------------------------------------------------- */
 
-/* The stay that a token names, NULL when its slot has gone on too far to know. */
+/* The stay of a token, NULL if its slot has been reused too often to know. */
 static struct chaos_stay *stay_of(struct chaos_page *page, uint64_t token)
 {
 	uint64_t serial = token >> 8;
@@ -111,7 +109,8 @@ int canary_enter(struct canary *canary, int64_t valid_until_ns)
 		canary->other = other->pid;
 	canary->writer = place->writer;
 	canary->read = place->value;
-	/* Stopped before the exchange, one is sure no more: whom it met is not to blame. */
+	/* If this thread was stopped before the exchange, its hold is no longer certain, and the
+	 * other one is not to blame. */
 	stay->sure = canary->valid(canary->arg) > 0;
 	return met && stay->sure;
 }
@@ -165,7 +164,7 @@ int canary_leave(struct canary *canary)
 
 /* ---- permits ------------------------------------------------------------------------------ */
 
-/* All that are surely inside; seen gets the stays that were counted. */
+/* All stays that are certainly inside; seen gets the stays that were counted. */
 static int64_t permits_inside(struct chaos_place *place, uint64_t seen[CHAOS_SLOTS],
                               int64_t until[CHAOS_SLOTS])
 {
@@ -194,7 +193,8 @@ int canary_take(struct canary *canary, int64_t permits, int64_t capacity, int64_
 	canary_keep(canary, permits, valid_until_ns);
 	if (permits_inside(place, first, until) <= capacity)
 		return 0;
-	/* Who was inside before and after a moment was inside then, with what he has at the end. */
+	/* A thread that was inside before and after a moment was inside then, with its permits at
+	 * the end. */
 	now_ns = history_now_ns();
 	permits_inside(place, second, until);
 	for (int i = 0; i < CHAOS_SLOTS; i++)
@@ -210,7 +210,8 @@ void canary_keep(struct canary *canary, int64_t permits, int64_t valid_until_ns)
 {
 	struct chaos_permits *mine = &canary->page->places[canary->name].permits[canary->slot];
 
-	/* A changed hold is another one to who counts: the serial goes first and last. */
+	/* A changed hold is a new one to a thread that counts: the serial is written first and
+	 * last. */
 	mine->valid_until_ns = 0;
 	mine->serial++;
 	mine->permits = permits;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * What the parts of the chaos program share: the names that are fought for, the page of memory that
- * all its processes map, and the parts themselves. */
+ * Shared by the parts of the chaos program: the names that workers compete for, the page of memory
+ * that all processes map, and the entry points of the parts. */
 #ifndef CHAOS_H
 #define CHAOS_H
 
@@ -40,7 +40,7 @@ struct chaos_name {
 extern const struct chaos_name chaos_names[CHAOS_NAMES];
 const char *chaos_sort_name(enum chaos_sort sort);
 
-/* ---- numbers by chance -------------------------------------------------------------------- */
+/* ---- random numbers -------------------------------------------------------------------- */
 
 struct chaos_dice {
 	uint64_t state;
@@ -49,22 +49,22 @@ struct chaos_dice {
 uint64_t chaos_next(struct chaos_dice *dice);
 /* low..high, both included. */
 int64_t chaos_between(struct chaos_dice *dice, int64_t low, int64_t high);
-/* True once in so many. */
+/* True once in so many calls, at random. */
 bool chaos_once_in(struct chaos_dice *dice, int64_t times);
 
 /* ---- the shared page ---------------------------------------------------------------------- */
 
-/* A stay inside, of the thread that has the slot.  Its owner alone writes it, before it enters. */
+/* A stay inside, of the thread that has the slot.  Only its owner writes it, before it enters. */
 struct chaos_stay {
 	_Atomic uint64_t serial;
 	_Atomic int64_t valid_until_ns;
 	_Atomic uint32_t pid;
-	_Atomic bool sure;  /* it was still valid after it had entered */
-	_Atomic bool wrote; /* and after it had written */
+	_Atomic bool sure;  /* the hold was still valid after the entry */
+	_Atomic bool wrote; /* and after the write */
 };
 
 struct chaos_slot {
-	_Atomic uint64_t serial; /* goes on when another process takes the slot over */
+	_Atomic uint64_t serial; /* continues when another process takes the slot */
 	struct chaos_stay ring[CHAOS_RING];
 };
 
@@ -75,28 +75,28 @@ struct chaos_permits {
 };
 
 struct chaos_place {
-	_Atomic uint64_t owner; /* of a lock: serial and slot of who is inside, 0 = nobody */
+	_Atomic uint64_t owner; /* of a lock: serial and slot of the thread inside, 0 = none */
 	_Atomic uint64_t value, writer; /* the store without fences */
-	_Atomic uint64_t fence;         /* the store with fences: the highest it saw */
+	_Atomic uint64_t fence;         /* the store with fences: the highest fence so far */
 	struct chaos_permits permits[CHAOS_SLOTS];
 };
 
 #define CHAOS_STALLS 64
 
-/* When the machine stood still: nobody ran who wanted to. */
+/* When the machine stalled: no runnable process ran. */
 struct chaos_stall {
 	int64_t from_ns, to_ns;
 };
 
 struct chaos_page {
 	_Atomic bool stop;  /* begin no more calls */
-	_Atomic bool quiet; /* no faults any more */
-	_Atomic bool loses; /* holds may be taken away */
+	_Atomic bool quiet; /* begin no more faults */
+	_Atomic bool loses; /* holds may be broken */
 	_Atomic int64_t pairs, quiet_pairs, waits, openings, steps, refused, lost_writes;
 	_Atomic int64_t losses, violations, starts, breaks;
-	_Atomic int64_t crowd_until_ns; /* some of all come to this name until then */
+	_Atomic int64_t crowd_until_ns; /* some workers prefer this name until then */
 	_Atomic int crowd_name;
-	_Atomic int stall_count; /* raised when the entry is written */
+	_Atomic int stall_count; /* set when the entry is complete */
 	struct chaos_stall stalls[CHAOS_STALLS];
 	struct chaos_slot slots[CHAOS_SLOTS];
 	struct chaos_place places[CHAOS_NAMES];
@@ -108,7 +108,7 @@ void chaos_page_unmap(struct chaos_page *page);
 
 /* ---- the canary --------------------------------------------------------------------------- */
 
-/* How long the caller's hold is sure, in ns of CLOCK_MONOTONIC; 0 = it is not. */
+/* How long the caller's hold is certain, in ns of CLOCK_MONOTONIC; 0 = it is not. */
 typedef int64_t canary_valid_fn(void *arg);
 
 struct canary {
@@ -121,19 +121,19 @@ struct canary {
 	struct chaos_stay *stay;
 	uint64_t token;
 	uint64_t read, writer; /* of the store without fences */
-	uint32_t other;        /* pid of whom it met */
+	uint32_t other;        /* pid of the thread that it met */
 };
 
-/* Into a lock: 0, 1 = somebody valid was inside.  The stay is to be ended by canary_leave(). */
+/* Enter a lock: 0, 1 = a thread with a valid hold was inside. canary_leave() ends the stay. */
 int canary_enter(struct canary *canary, int64_t valid_until_ns);
-/* Tell that the hold was found valid until then. */
+/* Record that the hold was found valid until then. */
 void canary_refresh(struct canary *canary, int64_t valid_until_ns);
 /* The fenced store: 0, 2 = a valid hold was refused. */
 int canary_store(struct canary *canary, uint64_t fence);
-/* Out again: 0, 1 = somebody valid came in meanwhile, 2 = somebody valid wrote. */
+/* Leave: 0, 1 = a thread with a valid hold entered meanwhile, 2 = one wrote. */
 int canary_leave(struct canary *canary);
 
-/* The same for permits: 1 = more of them are valid than there are. */
+/* The same for permits: 1 = more of them are valid than the capacity. */
 int canary_take(struct canary *canary, int64_t permits, int64_t capacity, int64_t valid_until_ns);
 void canary_keep(struct canary *canary, int64_t permits, int64_t valid_until_ns);
 void canary_give(struct canary *canary);
@@ -144,7 +144,7 @@ void canary_give(struct canary *canary);
 int worker_main(int argc, char **argv);
 int recorder_main(int argc, char **argv);
 
-/* What a round came to. */
+/* The results of a round. */
 struct chaos_result {
 	int64_t pairs, quiet_pairs, waits, openings, steps, refused, lost_writes, losses, starts,
 		breaks, stalls;
@@ -152,19 +152,19 @@ struct chaos_result {
 	int faults[64];                                 /* by kind, see nemesis_kind_name() */
 	bool bad;
 	bool in_namespace;
-	char folder[256]; /* kept if bad */
+	char folder[256]; /* kept if the round failed */
 };
 
 struct chaos_options {
 	uint64_t seed;
 	int64_t seconds;
-	bool loses;       /* also faults that take the store's memory */
-	bool moves_clock; /* and some that move its clock */
+	bool loses;       /* also faults that delete the store's memory */
+	bool moves_clock; /* and some that set its clock */
 	bool wants_namespace;
 	int number;
 };
 
-/* One round, in the calling process, which is all children's parent. */
+/* Run one round in the calling process, which is the parent of all others. */
 void round_run(const struct chaos_options *options, struct chaos_result *result);
 /* Set by a signal: end as soon as possible. */
 extern volatile sig_atomic_t round_interrupted;

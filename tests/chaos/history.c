@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * Histories, written by workers and read by the judge.
- *
- * A record is one write(2) on a descriptor with O_APPEND: threads cannot tear each other's, and
- * what was written survives a kill.  There is no buffer that could hold a record back. */
+ * Histories, written by workers and read by the judge.  A record is one write(2) on a descriptor
+ * with O_APPEND: threads cannot tear each other's records, and written records survive a kill.
+ * There is no buffer that could delay a record. */
 #include "chaos/history.h"
 
 #include <dirent.h>
@@ -61,8 +60,7 @@ void history_close(struct history *history)
 	free(history);
 }
 
-/* A history with a hole would accuse the innocent and acquit the guilty: without it there is no
- * run. */
+/* A history with a gap would lead to wrong verdicts, so the process stops. */
 static void put(struct history *history, const struct history_record *record)
 {
 	ssize_t put;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * The judge: runs all checks on a round, accuses, and sums up. */
+ * The judge: runs all checks on a round, reports violations, and summarizes. */
 #include "chaos/judge_parts.h"
 
 #include <stdarg.h>
@@ -89,8 +89,8 @@ void judge_map_free(struct judge_map *map)
 	*map = (struct judge_map){0};
 }
 
-/* ---- accusing ----------------------------------------------------------------------------------
- */
+/* ---- violations
+ * ---------------------------------------------------------------------------------- */
 
 double judge_clock(const struct judge *judge, int64_t at_ns)
 {

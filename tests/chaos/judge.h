@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * The judge of a round under chaos: reads what the processes, the nemesis and the server's monitor
- * wrote, and says which promises were broken.  It knows nothing of the library but its promises.
+ * The judge of a round under chaos: reads the records of the processes, the nemesis and the
+ * server's monitor, and reports broken promises.  Of the library it uses only the promises.
  *
  * A round is a folder:
  *
@@ -8,15 +8,14 @@
  *   names.txt       "<index> <lock|semaphore|rate|latch> <lease ms> <capacity> <name>" each; the
  *                   lease of a rate is its window, the capacity of a latch 0
  *   nemesis.log     "<ns> <kind> <target> begin|end|at [word...]", times as in histories; "at" is a
- *                   moment.  Target: a pid, a name, or what all workers depend on ("server").
- *                   Kinds that mean more than their name: "kill" (of a pid: it is no crash),
- *                   "stop" (of a pid: it could not run), "break" (of a name: its holder was told
- *                   to go).  Words: "memory=lost" (the server forgot all, or its target if that
- *                   is a name), "clock=<ms>" (its clock was moved by so much).
- *                   "# <ns> worker <pid> <target>" says that this process, when it is started,
- *                   reaches the server by that target only: faults of it concern no other
- *   monitor.log     "<ns> <a line of MONITOR>", and "<ns> gap" where something was not seen
- *   final.txt       "<name> <available> <capacity> <queued>", after all is over
+ *                   moment.  Target: a pid, a name, or a part that all workers depend on
+ * ("server"). Special kinds: "kill" (of a pid: it is no crash), "stop" (of a pid: it could not
+ * run), "break" (of a name: its hold was broken).  Words: "memory=lost" (the server forgot all, or
+ * its target if that is a name), "clock=<ms>" (its clock was set by so much).
+ *                   "# <ns> worker <pid> <target>" means that this process, from its start,
+ *                   reaches the server only by that target: its faults concern no other
+ *   monitor.log     "<ns> <a line of MONITOR>", and "<ns> gap" where lines are missing
+ *   final.txt       "<name> <available> <capacity> <queued>", after the round
  *
  * The last two may be missing. */
 #ifndef JUDGE_H
@@ -31,21 +30,21 @@
 
 #define JUDGE_CHECK_MAP(X)                                                                         \
 	X(JUDGE_EXCLUSION, "exclusion") /* no two holds of a lock at a time */                     \
-	X(JUDGE_CANARY, "canary")       /* nobody was inside when another entered */               \
-	X(JUDGE_FENCES, "fences")       /* they grow, and none is given twice */                   \
-	X(JUDGE_FIFO, "fifo")           /* who came first is served first */                       \
+	X(JUDGE_CANARY, "canary")       /* no other thread is inside when one enters */            \
+	X(JUDGE_FENCES, "fences")       /* they grow, and none is issued twice */                  \
+	X(JUDGE_FIFO, "fifo")           /* waiters are granted FIFO */                             \
 	X(JUDGE_HANDOVERS, "handovers") /* inside a process, 16 in a row at most */                \
 	X(JUDGE_PERMITS, "permits")     /* never more than the capacity */                         \
 	X(JUDGE_RATE, "rate")           /* nor in any window of a rate */                          \
-	X(JUDGE_LATCH, "latch")         /* steps count once, nobody is early */                    \
-	X(JUDGE_WAKEUP, "wakeup")       /* nobody waits for what is free */                        \
+	X(JUDGE_LATCH, "latch")         /* steps count once, no waiter returns early */            \
+	X(JUDGE_WAKEUP, "wakeup")       /* nothing free is left ungranted while a client waits */  \
 	X(JUDGE_HANG, "hang")           /* each call returns in its time */                        \
-	X(JUDGE_ZOMBIE, "zombie")       /* nothing is asked for a ticket that has left */          \
-	X(JUDGE_LOSS, "loss")           /* told by the end of the lease, and then believed */      \
+	X(JUDGE_ZOMBIE, "zombie")       /* no request of a ticket after its leave */               \
+	X(JUDGE_LOSS, "loss")           /* reported by the end of the lease, and final */          \
 	X(JUDGE_LINEAR, "linearizable") /* one order of all calls explains each answer */          \
-	X(JUDGE_CRASH, "crash")         /* who was not killed ends by itself */                    \
-	X(JUDGE_FINAL, "final")         /* at rest all is free */                                  \
-	X(JUDGE_LOAD, "load")           /* enough was done for a verdict */                        \
+	X(JUDGE_CRASH, "crash")         /* a process that was not killed ends by itself */         \
+	X(JUDGE_FINAL, "final")         /* at rest everything is free */                           \
+	X(JUDGE_LOAD, "load")           /* enough load for a verdict */                            \
 	X(JUDGE_HISTORY, "history")     /* records that contradict each other */
 
 enum judge_check {
@@ -57,19 +56,19 @@ enum judge_check {
 
 struct judge_input {
 	struct history_list history;
-	/* The files' text; NULL = there is none.  The monitor's is changed while it is read. */
+	/* The files' text; NULL = missing.  Reading changes the monitor's. */
 	const char *names, *nemesis, *final;
 	char *monitor;
 	size_t monitor_len;
 };
 
 struct judge_options {
-	double min_rate;       /* pairs a second outside faults, less is too little load */
+	double min_rate;       /* pairs a second outside faults; fewer are too little load */
 	int min_faults;        /* faults that must have happened */
-	int64_t slack_ms;      /* what a loaded machine may take more than the bounds */
+	int64_t slack_ms;      /* tolerance beyond the bounds for a loaded machine */
 	int64_t quiet_wake_ms; /* longest wake-up without faults */
 	int64_t command_ms;    /* the workers' command timeout */
-	int64_t ask_ms;        /* how often a waiter asks again at least */
+	int64_t ask_ms;        /* the longest time between two asks of a waiter */
 	int64_t claim_ms;      /* the claim window */
 	int evidence;          /* violations of a check that are printed in full */
 };
@@ -80,10 +79,10 @@ struct judge_verdict {
 	int violations, of[JUDGE_CHECKS];
 	int64_t pairs, grants, waits, openings, faults, excused, canaries_excused, handovers;
 	int64_t passed_over, lost, killed, unknown, quiet_grants;
-	/* How often a check had something to look at that no fault excused. */
+	/* How often a check was applied outside the excuse of a fault. */
 	int64_t passed_over_judged, vain_judged, ends_judged, losses_judged, overs_judged,
 		cancels_judged;
-	/* The longest row of hand-overs, and of those while another process surely waited. */
+	/* The most hand-overs in a row, and the most while another process certainly waited. */
 	int64_t handovers_row, handovers_known;
 	int64_t quiet_max_ns, quiet_p999_ns, fault_max_ns; /* wake-ups */
 	int64_t windows, window_ops, windows_skipped;      /* searched for an order */
@@ -91,7 +90,8 @@ struct judge_verdict {
 	double seconds, rate;
 };
 
-/* Judge a round and write the report.  False: the input cannot be read (what: in the report). */
+/* Judge a round and write the report.  False: the input cannot be read (the report has the
+ * reason). */
 bool judge_round(struct judge_input *input, const struct judge_options *options,
                  struct judge_verdict *verdict, FILE *report);
 

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * Exclusion, permits, rates, fences and losses, from the histories alone.
- *
- * Only what is sure is used: a hold was one from the moment when acquire had returned until its
- * release began, its valid_until or the news of its loss, whichever came first. */
+ * Exclusion, permits, rates, fences and losses, from the histories alone.  They use only certain
+ * facts: a hold is certain from the return of acquire until its release begins, its valid_until
+ * passes or its loss is reported, whichever comes first. */
 #include "chaos/judge_parts.h"
 
 #include <stdlib.h>
@@ -85,8 +84,8 @@ static void add_part(struct change *changes, size_t *count, const struct hold *h
 	changes[(*count)++] = (struct change){.at_ns = sure_ns, .permits = -permits, .hold = hold};
 }
 
-/* The oldest hold that was alive at this moment, and the permits that the store may have forgotten
- * by then. */
+/* The oldest hold that was alive at this moment, and the permits that the store may have lost by
+ * then. */
 static const struct hold *oldest_at(const struct judge *judge, const struct change *changes,
                                     size_t count, int64_t at_ns, int64_t *stale)
 {
@@ -138,8 +137,8 @@ static void check_permits(struct judge *judge, size_t name, struct judge_list *l
 	free(changes);
 }
 
-/* A grant happened between asked and got: those of a set whose first asked and last got are closer
- * than the window were surely within it. */
+/* A grant happened between asked and got: if in a set the first asked and the last got are closer
+ * than the window, all its grants were certainly within the window. */
 static void check_rate(struct judge *judge, size_t name, struct judge_list *list)
 {
 	int64_t window_ns = judge->names[name].lease_ms * MS;
@@ -180,15 +179,15 @@ static void check_canaries(struct judge *judge)
 		if ((record->op != HISTORY_ENTER && record->op != HISTORY_LEAVE) || !record->err ||
 		    record->name >= judge->name_count)
 			continue;
-		/* Fences may have gone back, and stay below the highest for as long as the clock
-		 * did. */
+		/* Fences may have been reset, and stay below the highest for as long as the clock
+		 * was set back. */
 		if (record->err == (record->op == HISTORY_ENTER ? 2 : 3) &&
 		    judge_clock_back(judge, record->at_ns) &&
 		    judge_forgot(judge, 0, record->at_ns, record->name)) {
 			judge->verdict->canaries_excused++;
 			continue;
 		}
-		/* Who was forgotten believes in its hold for a lease at most. */
+		/* The holder of a forgotten hold believes in it for a lease at most. */
 		before_ns = judge->names[record->name].lease_ms * MS + SECOND;
 		if (judge_excused(judge, record->at_ns - before_ns, record->at_ns, record->name))
 			judge->verdict->canaries_excused++;
@@ -221,7 +220,7 @@ void judge_check_holds(struct judge *judge)
 /* ---- fences ------------------------------------------------------------------------------------
  */
 
-/* Nobody has the fence of another, unless fences went back. */
+/* A fence is issued once, unless fences were reset. */
 static void check_twice(struct judge *judge, const struct hold *hold, size_t name)
 {
 	const struct hold *other;
@@ -236,8 +235,8 @@ static void check_twice(struct judge *judge, const struct hold *hold, size_t nam
 		             judge_name(judge, name));
 }
 
-/* Whoever asked after another had been granted has the larger fence; only a store that forgot and
- * whose clock is behind may break that. */
+/* A hold that was asked for after another's grant has the larger fence; only a store that forgot
+ * and whose clock is behind may violate that. */
 void judge_check_fences(struct judge *judge)
 {
 	for (size_t name = 0; name < judge->name_count; name++) {
@@ -264,7 +263,7 @@ void judge_check_fences(struct judge *judge)
 			if (judge_clock_back(judge, hold->got->at_ns) &&
 			    judge_forgot(judge, top->asked->at_ns, hold->got->at_ns, name))
 				continue;
-			/* Handed on by one that was forgotten: not of the store's making. */
+			/* Handed over from a forgotten hold: the store did not issue its fence. */
 			if (hold->root_ns < hold->asked->at_ns &&
 			    judge_is_stale(judge, hold, hold->got->at_ns))
 				continue;
@@ -281,8 +280,8 @@ void judge_check_fences(struct judge *judge)
 
 #define TOLD_MS 200
 
-/* A renewal moves the end and nobody sees it: only of a fixed hold is the end that is known the
- * real one. */
+/* Renewals extend the lease without a record: only for a fixed hold is the known expiry the real
+ * one. */
 static void check_told(struct judge *judge, const struct hold *hold)
 {
 	const struct process *process = &judge->processes[hold->process];
@@ -309,8 +308,8 @@ static void check_told(struct judge *judge, const struct hold *hold)
 		             judge_clock(judge, hold->valid_ns));
 }
 
-/* Its owner looked at it and it was over, and went on: then it is told.  That is so for a hold that
- * is renewed, too. */
+/* Its owner checked it, it had ended, and the owner went on: then the loss is reported.  That is so
+ * for a renewed hold, too. */
 static void check_seen(struct judge *judge, const struct hold *hold)
 {
 	const struct process *process = &judge->processes[hold->process];
@@ -334,8 +333,8 @@ static void check_seen(struct judge *judge, const struct hold *hold)
 		             judge_clock(judge, late_ns));
 }
 
-/* Its owner could see that it was lost before it released it: then on_lost has come, or comes.  (A
- * release that finds the loss itself tells it, and on_lost does not.) */
+/* Its owner could see the loss before the release: then on_lost has run, or will run.  (A release
+ * that finds the loss itself returns it, and on_lost does not run.) */
 static void check_called(struct judge *judge, const struct hold *hold)
 {
 	const struct process *process = &judge->processes[hold->process];

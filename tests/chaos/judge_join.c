@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Maps that live while the records are read. */
+/* Maps that exist while the records are read. */
 struct joins {
 	struct judge_map processes; /* pid */
 	struct judge_map calls;     /* process, call */
@@ -22,7 +22,7 @@ static size_t process_of(struct judge *judge, struct joins *joins,
 {
 	size_t *at = judge_map_at(&joins->processes, record->pid, 0);
 
-	/* The same pid again, after its last process had ended: another one. */
+	/* The same pid again, after its last process ended: a new process. */
 	if (*at == NONE || (record->op == HISTORY_START && judge->processes[*at].last_ns)) {
 		judge->processes = judge_more(judge->processes, judge->process_count,
 		                              &judge->process_room, sizeof(*judge->processes));
@@ -87,12 +87,12 @@ static void new_hold(struct judge *judge, struct joins *joins, struct call *call
 		return;
 	}
 	at = judge_map_at(&joins->holds, got->name, hold.fence);
-	/* Whether that may be, the faults will tell, which are not read yet. */
+	/* The faults, which are read later, decide whether that is possible. */
 	judge->holds[call->hold].same_fence = *at;
 	*at = call->hold;
 }
 
-/* The permits that a release gives back; the last of them end the hold. */
+/* The permits that a release releases; the last of them end the hold. */
 static void let_go(struct judge *judge, const struct history_record *record, struct hold *hold,
                    size_t index)
 {
@@ -229,7 +229,7 @@ static void note_event(struct judge *judge, struct joins *joins,
 
 	if (record->op == HISTORY_ID) {
 		struct client client = {.process = process};
-		/* 22 characters; a NUL behind them is there or is made here. */
+		/* 22 characters; a NUL after them is there or is written here. */
 		memcpy(client.id, record->u.text, sizeof(client.id) - 1);
 		judge->clients = judge_more(judge->clients, judge->client_count,
 		                            &judge->client_room, sizeof(client));
@@ -257,8 +257,7 @@ static void note_event(struct judge *judge, struct joins *joins,
 	}
 }
 
-/* Who hands a lock on inside its process gives the next fence with it, and what is left of its
- * lease. */
+/* A hand-over inside a process passes the next fence and the rest of the lease. */
 static void find_roots(struct judge *judge, size_t name)
 {
 	struct judge_list list = judge_holds_of(judge, name);
@@ -269,7 +268,7 @@ static void find_roots(struct judge *judge, size_t name)
 		int64_t left_ms = (hold->got->u.of.valid_until_ns - hold->got->at_ns) / MS + 1;
 		hold->root_ns = hold->asked->at_ns;
 		hold->root_lease_ms = hold->lease_ms;
-		/* Another one may have extended it before it handed it on. */
+		/* Another thread may have extended it before the hand-over. */
 		if (left_ms > hold->root_lease_ms)
 			hold->root_lease_ms = left_ms;
 		if (!before || !hold->fence || before->fence + 1 != hold->fence ||
@@ -282,7 +281,7 @@ static void find_roots(struct judge *judge, size_t name)
 	free(list.items);
 }
 
-/* Known only when all records were seen: a loss may be told while a release is under way. */
+/* Known only after all records: a loss may be reported while a release is pending. */
 static void settle(struct judge *judge)
 {
 	for (size_t i = 0; i < judge->hold_count; i++) {

@@ -1,9 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * Latches: no step counts twice or is lost, nobody returns early, nobody is left behind.
- *
- * A generation lives from the beginning of the call that set it to the return of the next one.  A
- * step that may have met two of them is sure in none.  A step of unknown outcome may count at any
- * time. */
+ * Latches: no step counts twice or is lost, no waiter returns early or is forgotten.  A generation
+ * lives from the beginning of the call that set it to the return of the next one.  A step that may
+ * have met two of them is certain in none.  A step of unknown outcome may count at any time. */
 #include "chaos/judge_parts.h"
 
 #include <stdlib.h>
@@ -19,11 +17,11 @@ struct generation {
 	int64_t from_ns, ready_ns; /* set began; returned */
 	int64_t over_ns, until_ns; /* the next one began; returned (or never) */
 	int64_t count;
-	bool sure; /* it was set for certain */
+	bool sure; /* it was certainly set */
 	struct step *steps;
 	size_t step_count;
-	int64_t open_ns; /* all steps of it that are sure had returned; NEVER if some are missing */
-	int64_t first_ns; /* nobody can have seen it open before */
+	int64_t open_ns;  /* all its certain steps had returned; NEVER if some are missing */
+	int64_t first_ns; /* no client can have seen it open before */
 };
 
 static bool may_have(const struct call *call)
@@ -45,14 +43,14 @@ static int by_time(const void *left, const void *right)
 	return one->call < two->call ? -1 : one->call > two->call;
 }
 
-/* The end of what an unknown outcome may do: never. */
+/* The end of the possible effect of an ambiguous result: never. */
 static int64_t end_of(const struct call *call)
 {
 	return did(call) ? call->end_ns : NEVER;
 }
 
-/* The last moment when a step can have met a generation.  After its caller has gone it counts for
- * the one that it was bound to, or not at all. */
+/* The last moment when a step can have met a generation.  After its caller has ended it counts for
+ * the generation that it was bound to, or not at all. */
 static int64_t met_until(const struct judge *judge, const struct call *call)
 {
 	return call->end ? call->end_ns : judge->processes[call->process].killed_ns;
@@ -96,7 +94,7 @@ static void add_steps(const struct judge *judge, struct generation *generation,
 		qsort(generation->steps, kept, sizeof(*generation->steps), by_time);
 }
 
-/* When it was surely open, and before when it surely was not. */
+/* When it was certainly open, and before when it certainly was not. */
 static void find_opening(struct generation *generation)
 {
 	int64_t sum = 0, possible = 0;
@@ -126,8 +124,8 @@ static void find_opening(struct generation *generation)
 		generation->first_ns = generation->from_ns;
 }
 
-/* What a step reports remains: at least what is left if all that may have counted did, and at most
- * what is left by those that surely had counted before it began. */
+/* The remaining count in a step's result: at least the rest if all steps that may have counted did,
+ * and at most the rest after those that certainly counted before it began. */
 static void check_step(struct judge *judge, const struct generation *generation,
                        const struct step *step, size_t name)
 {
@@ -152,7 +150,8 @@ static void check_step(struct judge *judge, const struct generation *generation,
 		             (long long)high);
 }
 
-/* A step whose answer was lost is told what remains later, so only calls without a fault count. */
+/* A step whose reply was lost gets the remaining count later, so only calls without a fault are
+ * checked. */
 static void check_remaining(struct judge *judge, const struct generation *generation, size_t name)
 {
 	struct judge_map seen = {0}, named = {0};
@@ -205,7 +204,7 @@ static void check_await(struct judge *judge, const struct call *call,
 		if (generation->open_ns >= generation->over_ns ||
 		    call->end_ns < generation->open_ns)
 			continue;
-		/* It was open from then on, and the wait had the rest of its time to see it. */
+		/* It was open from then on, and the wait had the rest of its time to notice. */
 		from_ns = generation->open_ns > begin_ns ? generation->open_ns : begin_ns;
 		bound_ns = options->quiet_wake_ms * MS;
 		if (judge_faulty(judge, begin_ns, from_ns + bound_ns, options->claim_ms * MS,
@@ -227,7 +226,7 @@ static void check_await(struct judge *judge, const struct call *call,
 			             judge_clock(judge, generation->open_ns),
 			             call->end ? (double)(call->end_ns - from_ns) / 1e6 : -1.0);
 	}
-	/* A store that goes back to an old memory may have an open latch of then. */
+	/* A store restored from an old memory may have a latch that was open then. */
 	if (newest_ns > begin_ns)
 		newest_ns = begin_ns;
 	if (did(call) && !possible && !judge_forgot(judge, newest_ns, call->end_ns, name))

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * Rounds that are made up for the judge, record by record and line by line.  For the tests of one
- * program each; what one of them does not use is not missed. */
+ * Synthetic rounds for the judge, record by record and line by line.  For the tests of one program
+ * each, which may leave some functions unused. */
 #ifndef JUDGE_MADE_H
 #define JUDGE_MADE_H
 
@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Not every test program uses each of these. */
+/* Each test program uses only some of these. */
 #define MADE __attribute__((unused)) static
 
 #define MS INT64_C(1000000)
@@ -27,7 +27,7 @@
 static const char names[] = "0 lock 1000 1 job\n1 semaphore 1000 3 pool\n2 latch 0 0 gate\n"
 			    "3 rate 100 2 tap\n";
 
-/* A round that is being made up. */
+/* A round under construction. */
 static struct history_record records[RECORDS_MAX];
 static size_t count;
 static uint64_t calls;
@@ -182,7 +182,7 @@ MADE void client(uint32_t pid)
 	memcpy(put(1 * MS, pid, HISTORY_ID, HISTORY_EVENT, 0)->u.text, clients[pid], 22);
 }
 
-/* The connection by which scripts come. */
+/* The connection of the client's scripts. */
 static int connection = 1;
 
 /* A script of a client for its ticket number n. */

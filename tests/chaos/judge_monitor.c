@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: MIT
- * What the server's own monitor shows: the queues, as its scripts write them, line by line.
- *
- * A line stands there before its command runs, in the order of the commands; those of a script
- * follow the line that called it and say "lua".  Keys that expire show nothing, so their time is
- * kept here, on the server's clock, which each line has. */
+ * Read the server's own monitor: the queues, as the scripts write them, line by line.  A line is
+ * written before its command runs, in the order of the commands; those of a script follow the line
+ * that called it and contain "lua".  Expiring keys leave no line, so their expiry is tracked here,
+ * on the server's clock, which each line has. */
 #include "chaos/judge_monitor.h"
 
 #include <ctype.h>
@@ -19,7 +18,7 @@ static int hex(char digit)
 	return digit >= 'a' ? digit - 'a' + 10 : digit - '0';
 }
 
-/* A quoted word, unescaped in its place; NULL when there is none. */
+/* A quoted word, unescaped in place; NULL if there is none. */
 static char *next_word(char **at, size_t *len)
 {
 	char *from = *at, *to, *word;
@@ -95,7 +94,7 @@ static bool split(char *text, struct monitor_line *line)
 /* ---- what a key is -----------------------------------------------------------------------------
  */
 
-/* "lk:{name}" and what follows the brace. */
+/* "lk:{name}" and the part after the brace. */
 static size_t name_of(const struct judge *judge, const char *key, const char **rest)
 {
 	const char *open = strchr(key, '{'), *close = open ? strrchr(open, '}') : NULL;
@@ -106,7 +105,7 @@ static size_t name_of(const struct judge *judge, const char *key, const char **r
 	return judge_find_name(judge, open + 1, (size_t)(close - open - 1));
 }
 
-/* Two hashes of 64 bits stand for the text: no two tickets of a run share both. */
+/* Two hashes of 64 bits represent the text: no two tickets of a run share both. */
 static size_t ticket_of(struct monitor *monitor, const char *text, size_t len)
 {
 	size_t *at, id_len;
@@ -177,7 +176,7 @@ static void begin_script(struct monitor *monitor, const struct monitor_line *lin
 	run->breaks = strcmp(line->words[3 + keys + 3], "1") == 0;
 }
 
-/* Who was taken out of the queue and not granted is gone, or it was passed over. */
+/* A ticket that was dequeued and not granted has left, or was skipped. */
 static void end_script(struct monitor *monitor)
 {
 	struct run *run = &monitor->run;
@@ -303,7 +302,7 @@ static void in_script(struct monitor *monitor, const struct monitor_line *line)
 	}
 }
 
-/* Commands of others, by which the store forgets. */
+/* Commands of others that make the store forget. */
 static void outside(struct monitor *monitor, const struct monitor_line *line)
 {
 	const char *rest;
@@ -343,7 +342,7 @@ void judge_check_monitor(struct judge *judge)
 	while (at < end) {
 		char *stop = memchr(at, '\n', (size_t)(end - at));
 		if (!stop)
-			break; /* The last line may not be whole. */
+			break; /* The last line may be incomplete. */
 		*stop = 0;
 		judge->verdict->monitor_lines++;
 		if (split(at, &line)) {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * Between the reader of the monitor's lines and what is judged by them. */
+ * Shared by the reader of the monitor's lines and the checks that use them. */
 #ifndef JUDGE_MONITOR_H
 #define JUDGE_MONITOR_H
 
@@ -11,9 +11,9 @@
 #define MONITOR_REMOVED 64
 
 struct monitor_line {
-	int64_t at_ns;     /* when the recorder had it: later than it ran */
+	int64_t at_ns;     /* when the recorder read it: later than it ran */
 	int64_t server_us; /* on the server's clock */
-	uint64_t from;     /* the connection that it came by, hashed */
+	uint64_t from;     /* its connection, hashed */
 	bool in_script, gap;
 	char *words[MONITOR_WORDS];
 	size_t lens[MONITOR_WORDS];
@@ -23,21 +23,21 @@ struct monitor_line {
 struct ticket {
 	char text[64];
 	uint64_t client;
-	size_t process; /* NONE: of none that has a history */
+	size_t process; /* NONE: of a client without a history */
 	uint64_t fence; /* of a semaphore's hold */
 	int64_t permits, ends_us;
-	int64_t left_ns;    /* its own leave had run, 0 = it has not */
-	uint64_t left_from; /* and by which connection that came */
-	bool told;          /* a zombie is told of once */
+	int64_t left_ns;    /* when its own leave ran, 0 = it has not */
+	uint64_t left_from; /* and on which connection that was sent */
+	bool told;          /* a zombie is reported once */
 };
 
-/* A place in a queue. */
+/* An entry of a queue. */
 struct waiting {
 	size_t ticket;
 	int64_t score;
 };
 
-/* From then on somebody of another client has waited since; 0 = nobody, or not known. */
+/* Since then a waiter of another client has been there; 0 = none, or not known. */
 struct mark {
 	int64_t at_ns, since_ns;
 };
@@ -47,12 +47,12 @@ struct grant {
 	int64_t at_ns;
 };
 
-/* What the store has of a name. */
+/* The state of a name in the store. */
 struct place {
 	size_t owner; /* of a lock */
 	uint64_t fence;
 	int64_t capacity, queue_over_us; /* 0 = not known; it does not expire */
-	struct waiting *queue;           /* in no order */
+	struct waiting *queue;           /* unordered */
 	size_t queue_count, queue_room;
 	size_t *holds; /* of a semaphore: tickets */
 	size_t hold_count, hold_room;
@@ -83,7 +83,7 @@ struct monitor {
 	size_t ticket_count, ticket_room;
 	struct judge_map known; /* hashes of a ticket: its index */
 	struct run run;
-	int64_t gap_ns; /* of the last one that hid something, 0 = none */
+	int64_t gap_ns; /* of the last gap, 0 = none */
 };
 
 /* A script was called for this ticket. */
@@ -98,12 +98,12 @@ void monitor_dropped(struct monitor *monitor, size_t name, size_t ticket,
                      const struct monitor_line *line);
 void monitor_queued(struct monitor *monitor, struct place *place, size_t ticket, int64_t score,
                     int64_t at_ns);
-/* Its score, -1 when it was not there. */
+/* Its score, -1 if it was missing. */
 int64_t monitor_unqueued(struct monitor *monitor, struct place *place, size_t ticket,
                          int64_t at_ns);
 void monitor_passed_over(struct monitor *monitor, size_t name, size_t ticket, int64_t at_ns);
 void monitor_expire(struct monitor *monitor, struct place *place, const struct monitor_line *line);
-/* All that is known of a name (NONE = of all) holds no more. */
+/* Forget all that is known of a name (NONE = of all). */
 void monitor_forget(struct monitor *monitor, size_t name, int64_t at_ns);
 void monitor_forget_key(struct monitor *monitor, size_t name, const char *rest, int64_t at_ns);
 void monitor_check_handovers(struct monitor *monitor);

@@ -1,14 +1,12 @@
 /* SPDX-License-Identifier: MIT
- * Is there one order of all calls on a name that explains each answer?
- *
- * The search of Wing and Gong, done just in time as Lowe does it: all orders are followed together,
- * from event to event.  A call is put into an order when one that returns needs it there; what then
- * comes to the same is one state.  A state is which calls under way have had their effect, how many
- * permits are held, and the last fence; a lock is one permit.
- *
- * A release of unknown outcome, and the end of a hold that was lost, may have its effect at any
- * time from then on, or never.  An acquire of unknown outcome is left out: what it may have done,
- * and its end, nobody saw, and it only stands in the way of others. */
+ * Is there one order of all calls on a name that explains each result?  The search of Wing and
+ * Gong, done just in time as Lowe does it: all orders are followed together, from event to event.
+ * A call is put into an order when one that returns needs it there; orders with the same outcome
+ * are one state.  A state is the set of pending calls that have had their effect, the number of
+ * permits held, and the last fence; a lock is one permit.  A release of unknown outcome, and the
+ * end of a lost hold, may have its effect at any time from then on, or never.  An acquire of
+ * unknown outcome is left out: no record shows its effect or its end, and it can only delay
+ * others. */
 #include "chaos/judge_parts.h"
 
 #include <stdlib.h>
@@ -47,7 +45,7 @@ struct search {
 	bool is_lock;
 	struct op *ops;
 	size_t op_count, op_room;
-	size_t slots[SLOTS]; /* NONE = nobody's */
+	size_t slots[SLOTS]; /* NONE = free */
 	struct state *states, *next, *stack;
 	size_t state_count, next_count, stack_count;
 };
@@ -113,7 +111,7 @@ static bool take_in(struct search *search, const struct op *returning)
 	return true;
 }
 
-/* The slot is free again, once no state differs in it. */
+/* The slot can be used again, once it is equal in all states. */
 static void clear(struct search *search, int slot)
 {
 	for (size_t i = 0; i < search->state_count; i++)
@@ -147,7 +145,7 @@ static void add_op(struct search *search, const struct op *op)
 	search->ops[search->op_count++] = *op;
 }
 
-/* From from_ns on; what was before it and not over may have had its effect, or not. */
+/* Start at from_ns; earlier calls that have not returned may have had their effect, or not. */
 static void add_hold(struct search *search, const struct hold *hold, int64_t from_ns)
 {
 	bool old = hold->got->at_ns < from_ns;
@@ -159,7 +157,7 @@ static void add_hold(struct search *search, const struct hold *hold, int64_t fro
 	                .begin = hold->asked,
 	                .end = hold->got};
 
-	/* How much of a hold was given back before then is not known. */
+	/* It is not known how much of a hold was released before. */
 	if (old && (hold->part != NONE || hold->gone_ns < from_ns ||
 	            (hold->gone_ns == NEVER && hold->sure_ns < from_ns)))
 		return;
@@ -176,7 +174,7 @@ static void add_hold(struct search *search, const struct hold *hold, int64_t fro
 	                 .permits = hold->permits,
 	                 .fence = hold->fence,
 	                 .begin = hold->let ? hold->let : hold->got};
-	/* A hold that was over before its acquire returned ended inside that call. */
+	/* A hold that ended before its acquire returned ended inside that call. */
 	if (op.from_ns < hold->asked->at_ns)
 		op.from_ns = hold->asked->at_ns;
 	if (op.from_ns < from_ns)
@@ -236,7 +234,7 @@ static struct event *events_of(const struct search *search, int64_t until_ns, si
 	return events;
 }
 
-/* False: it cannot be followed any further, or needs not be. */
+/* False: it cannot be followed any further, or need not be. */
 static bool follow(struct search *search, const struct event *event)
 {
 	struct judge *judge = search->judge;
@@ -275,7 +273,7 @@ static bool follow(struct search *search, const struct event *event)
 	return true;
 }
 
-/* Until the store forgets: then an order says nothing any more. */
+/* Until the store forgets: from then on an order proves nothing. */
 static int64_t remembers_until(const struct judge *judge, size_t name, int64_t from_ns)
 {
 	for (size_t i = 0; i < judge->fault_count; i++) {
@@ -287,8 +285,8 @@ static int64_t remembers_until(const struct judge *judge, size_t name, int64_t f
 	return NEVER;
 }
 
-/* A lease after it forgot: by then nobody believes in what it forgot.  A clock that was set back
- * may make fences fall, and then there is no order again. */
+/* A lease after it forgot: by then no client believes in a forgotten hold.  A clock that was set
+ * back may make fences fall, and then no order exists. */
 static int64_t remembers_again(const struct judge *judge, size_t name, int64_t forgets_ns)
 {
 	int64_t lease_ns = judge->names[name].lease_ms * MS + SECOND, from_ns = forgets_ns;

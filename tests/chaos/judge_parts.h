@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * What the parts of the judge share: the round as calls, holds and faults, and how to accuse. */
+ * Shared by the parts of the judge: the round as calls, holds and faults, and the report of
+ * violations. */
 #ifndef JUDGE_PARTS_H
 #define JUDGE_PARTS_H
 
@@ -11,7 +12,7 @@
 #define MS INT64_C(1000000)
 #define SECOND (1000 * MS)
 #define NONE SIZE_MAX
-/* remaining_ms is whole milliseconds, and is asked a little later than what it tells of. */
+/* remaining_ms is in whole milliseconds, and is read a little later than the event. */
 #define JUDGE_CLOSE_NS (5 * MS)
 
 enum name_kind { NAME_LOCK, NAME_SEMAPHORE, NAME_RATE, NAME_LATCH };
@@ -27,9 +28,9 @@ struct process {
 	uint32_t pid;
 	int64_t start_ns, last_ns;
 	int64_t close_ns;  /* when it began to close its last client, NEVER if it did not */
-	int64_t end_ns;    /* of its own, NEVER if it did not */
-	int64_t killed_ns; /* by the nemesis, NEVER if not */
-	char link[16];     /* by what it reaches the server, "" = not known */
+	int64_t end_ns;    /* when it exited by itself, NEVER if it did not */
+	int64_t killed_ns; /* when the nemesis killed it, NEVER if it did not */
+	char link[16];     /* the link by which it reaches the server, "" = not known */
 };
 
 struct client {
@@ -38,8 +39,8 @@ struct client {
 };
 
 struct call {
-	const struct history_record *begin, *end; /* end NULL: nobody saw it return */
-	int64_t cancel_ns;    /* a cancel of this wait had returned, NEVER if none did */
+	const struct history_record *begin, *end; /* end NULL: it has no recorded return */
+	int64_t cancel_ns;    /* when a cancel of this wait had returned, NEVER if none did */
 	size_t process, hold; /* hold: NONE, or its index */
 	int64_t end_ns;
 };
@@ -48,26 +49,27 @@ struct hold {
 	const struct history_record *asked, *got, *let; /* let: the beginning of its release */
 	size_t process;
 	uint64_t fence;
-	int64_t permits; /* what remains after partial releases */
+	int64_t permits; /* the rest after partial releases */
 	int64_t lease_ms;
 	int64_t valid_ns; /* the latest valid_until that is known, 0 = none */
-	int64_t lost_ns;  /* when its loss was told, NEVER if not */
-	int64_t told_ns;  /* when by on_lost, NEVER if not */
-	int64_t let_ns;   /* release begun, NEVER if not */
-	int64_t gone_ns;  /* release returned LK_OK, NEVER if not */
-	int64_t sure_ns;  /* it was surely a hold from got to here */
-	int64_t free_ns;  /* from here on others could have it, as far as its own process knew */
-	/* Of the first of those that were handed on inside the process up to this one. */
-	int64_t root_ns;                    /* it was asked for */
+	int64_t lost_ns;  /* when its loss was reported, NEVER if it was not */
+	int64_t told_ns;  /* when on_lost reported it, NEVER if it did not */
+	int64_t let_ns;   /* when its release began, NEVER if it did not */
+	int64_t gone_ns;  /* when its release returned LK_OK, NEVER if it did not */
+	int64_t sure_ns;  /* it was certainly a hold from got to here */
+	int64_t free_ns;  /* from here on others could have it, as far as its own process could know
+	                   */
+	/* Of the first of the holds that were handed over inside the process up to this one. */
+	int64_t root_ns;                    /* when it was asked for */
 	int64_t root_lease_ms;              /* the longest lease from there on */
-	int64_t over_ns;                    /* its owner looked and it was over, NEVER if not */
+	int64_t over_ns;                    /* when its owner found it ended, NEVER if it did not */
 	int let_err;                        /* of the release, -1 if it never returned */
 	size_t part;                        /* its latest partial release, NONE if there was none */
 	size_t same_fence;                  /* another hold of that fence, NONE if there is none */
 	const struct history_record *proof; /* of valid_ns */
 };
 
-/* Some permits of a hold, for as long as they surely were its own. */
+/* Some permits of a hold, for as long as they certainly belonged to it. */
 struct part {
 	size_t hold, next; /* next: an earlier one of the same hold, or NONE */
 	int64_t permits, sure_ns, free_ns;
@@ -75,11 +77,11 @@ struct part {
 
 struct fault {
 	char kind[24], target[64];
-	uint32_t pid; /* 0 = no worker's */
-	size_t name;  /* NONE = no name's */
+	uint32_t pid; /* 0 = not of a worker */
+	size_t name;  /* NONE = not of a name */
 	int64_t begin_ns, end_ns;
 	bool memory, clock, stop, kill, breaks;
-	bool link; /* of those processes only that reach the server by its target */
+	bool link; /* concerns only processes that reach the server by its target */
 	int64_t clock_ms;
 };
 
@@ -116,15 +118,15 @@ struct judge {
 	size_t fault_count, fault_room;
 };
 
-/* Room for one item more; ends the program when there is no memory. */
+/* Room for one more item; ends the program if memory runs out. */
 void *judge_more(void *items, size_t count, size_t *room, size_t size);
 void *judge_zeroed(size_t count, size_t size);
 
-/* Where the value of this key is, new ones being NONE. */
+/* The address of this key's value; NONE for a new key. */
 size_t *judge_map_at(struct judge_map *map, uint64_t one, uint64_t two);
 void judge_map_free(struct judge_map *map);
 
-/* Count a violation, and print it with up to two records that prove it. */
+/* Count a violation, and print it with up to two records as proof. */
 void judge_accuse(struct judge *judge, enum judge_check check, const struct history_record *one,
                   const struct history_record *two, const char *format, ...)
 	__attribute__((format(printf, 5, 6)));
@@ -145,23 +147,24 @@ size_t judge_find_client(const struct judge *judge, const char *id, size_t len);
 /* ---- faults ------------------------------------------------------------------------------------
  */
 
-/* The fault concerns this process (NONE = any) and name (NONE = any). */
+/* Does the fault concern this process (NONE = any) and name (NONE = any)? */
 bool judge_concerns(const struct judge *judge, const struct fault *fault, size_t process,
                     size_t name);
-/* There was one that concerns them between from and to, or ended less than after_ns before. */
+/* Was there one that concerns them between from and to, or that ended less than after_ns before? */
 bool judge_faulty(const struct judge *judge, int64_t from_ns, int64_t to_ns, int64_t after_ns,
                   size_t process, size_t name);
-/* The sum of their lengths inside from..to, and how many began there. */
+/* The sum of their lengths inside from..to, and the number that began there. */
 int64_t judge_fault_ns(const struct judge *judge, int64_t from_ns, int64_t to_ns, size_t process,
                        size_t name, int *count);
 /* How long the process was stopped between from and to. */
 int64_t judge_stopped_ns(const struct judge *judge, int64_t from_ns, int64_t to_ns, size_t process);
-/* The store forgot this name, or its clock was moved, or the holder was told to go. */
+/* The store forgot this name, or its clock was set, or the hold was broken. */
 bool judge_excused(const struct judge *judge, int64_t from_ns, int64_t to_ns, size_t name);
-/* The store may have given to others at that moment what this hold surely still had: one of these
- * happened in between, and the hold lasted no longer than a lease that was renewed just before. */
+/* The store may have granted to others at that moment what this hold certainly still had: one of
+ * these happened in between, and the hold lasted no longer than a lease that was renewed just
+ * before. */
 bool judge_is_stale(const struct judge *judge, const struct hold *hold, int64_t at_ns);
-/* The server's memory or clock was changed. */
+/* The server's memory was lost or its clock was set. */
 bool judge_upset(const struct judge *judge, int64_t from_ns, int64_t to_ns, int64_t after_ns,
                  size_t name);
 bool judge_forgot(const struct judge *judge, int64_t from_ns, int64_t to_ns, size_t name);
@@ -179,7 +182,7 @@ void judge_check_latches(struct judge *judge);
 void judge_check_monitor(struct judge *judge); /* fifo, handovers, permits, zombie */
 void judge_check_order(struct judge *judge);   /* linearizable */
 
-/* The holds of a name, sorted: by grant (fence, where there is one) or by asked. */
+/* The holds of a name, sorted: by grant (fence, if there is one) or by asked. */
 struct judge_list {
 	struct hold **items;
 	size_t count;

@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: MIT
- * Order, hand-overs, permits and zombies, by what the server's monitor shows. */
+ * Order, hand-overs, permits and zombies, from the server's monitor. */
 #include "chaos/judge_monitor.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#define AWAY_MS 12000   /* from a fault's end until its connections are surely back */
-#define SILENT_MS 33000 /* a head of permits is passed over when it was silent for so long */
-#define CLOSE_US 20000  /* a line's time is that of its own, not of the script's beginning */
-#define KNOWN_MS 500    /* by when a holder has surely heard that another process waits */
+#define AWAY_MS 12000   /* from a fault's end until its connections are certainly up again */
+#define SILENT_MS 33000 /* a head of a semaphore's queue is skipped after so long a silence */
+#define CLOSE_US 20000  /* a line has its own time, not that of the script's start */
+#define KNOWN_MS 500    /* by then a holder has certainly learned that another process waits */
 #define HANDOVERS_MAX 16
-#define UNSEEN_MS 15000 /* by when each waiter has asked again after a gap */
-#define LATE_MS 5000    /* how long a network may keep what was sent before a leave */
+#define UNSEEN_MS 15000 /* by then each waiter has asked again after a gap */
+#define LATE_MS 5000    /* how long a network may keep bytes that were sent before a leave */
 
 /* ---- queues ------------------------------------------------------------------------------------
  */
@@ -21,7 +21,7 @@ static struct place *place_of(struct monitor *monitor, size_t name)
 	return &monitor->places[name];
 }
 
-/* Does anybody wait who is not of the owner's process? */
+/* Is there a waiter of another process than the owner's? */
 static void mark(struct monitor *monitor, struct place *place, int64_t at_ns)
 {
 	int64_t last_ns = place->mark_count ? place->marks[place->mark_count - 1].since_ns : 0;
@@ -75,8 +75,7 @@ int64_t monitor_unqueued(struct monitor *monitor, struct place *place, size_t ti
 	return score;
 }
 
-/* A queue that nobody asked about runs out.  When it is close nobody can say, so it is forgotten.
- */
+/* A queue without asks expires.  Near its expiry the state is unknown, so it is forgotten. */
 void monitor_expire(struct monitor *monitor, struct place *place, const struct monitor_line *line)
 {
 	if (!place->queue_over_us || line->server_us + SECOND / 1000 < place->queue_over_us)
@@ -100,7 +99,7 @@ void monitor_forget(struct monitor *monitor, size_t name, int64_t at_ns)
 	}
 }
 
-/* One of its keys is gone, and what was in the others is still there. */
+/* One of its keys is lost, and the others keep their content. */
 void monitor_forget_key(struct monitor *monitor, size_t name, const char *rest, int64_t at_ns)
 {
 	struct place *place = place_of(monitor, name);
@@ -147,10 +146,10 @@ static void check_turn(struct monitor *monitor, size_t name, size_t ticket, uint
 	}
 	if (!first || (own && own->score < first->score))
 		return;
-	/* It may have come while nothing was seen. */
+	/* It may have been enqueued in a gap. */
 	if (!own && monitor->gap_ns && line->at_ns < monitor->gap_ns + UNSEEN_MS * MS)
 		return;
-	/* The same moment to the microsecond: then the text decides. */
+	/* The same microsecond: then the text decides. */
 	if (own && own->score == first->score &&
 	    strcmp(monitor->tickets[ticket].text, monitor->tickets[first->ticket].text) < 0)
 		return;
@@ -161,7 +160,7 @@ static void check_turn(struct monitor *monitor, size_t name, size_t ticket, uint
 	             monitor->tickets[first->ticket].text, (long long)first->score);
 }
 
-/* It was taken out of the queue by another's script and got nothing. */
+/* Another ticket's script dequeued it without a grant. */
 void monitor_passed_over(struct monitor *monitor, size_t name, size_t ticket, int64_t at_ns)
 {
 	struct judge *judge = monitor->judge;
@@ -172,7 +171,7 @@ void monitor_passed_over(struct monitor *monitor, size_t name, size_t ticket, in
 	judge->verdict->passed_over++;
 	if (gone->process != NONE) {
 		const struct process *process = &judge->processes[gone->process];
-		/* More than there is: it is told so when it asks. */
+		/* More than the capacity: its next ask returns that error. */
 		bool never_fits = permits && strrchr(gone->text, ':') &&
 		                  atoll(strrchr(gone->text, ':') + 1) > judge->names[name].capacity;
 		bool away =
@@ -258,7 +257,7 @@ void monitor_granted(struct monitor *monitor, size_t name, size_t ticket, uint64
 	place->grants[place->grant_count++] = (struct grant){.fence = fence, .at_ns = line->at_ns};
 	if (monitor->judge->names[name].kind != NAME_LOCK) {
 		check_room(monitor, name, ticket, fence, line);
-		/* Taken out of the queue in the next line; that is no passing over. */
+		/* Dequeued in the next line; it was not skipped. */
 		monitor_unqueued(monitor, place, ticket, line->at_ns);
 		return;
 	}
@@ -269,8 +268,8 @@ void monitor_granted(struct monitor *monitor, size_t name, size_t ticket, uint64
 /* ---- zombies -----------------------------------------------------------------------------------
  */
 
-/* A connection keeps its order: what it brings after a leave was sent after it, whatever may have
- * happened meanwhile. */
+/* A connection keeps its order: requests that arrive after a leave were sent after it, in every
+ * case. */
 void monitor_asked(struct monitor *monitor, size_t index, const struct monitor_line *line)
 {
 	struct ticket *ticket = &monitor->tickets[index];
@@ -287,7 +286,7 @@ void monitor_asked(struct monitor *monitor, size_t index, const struct monitor_l
 	             judge_clock(monitor->judge, ticket->left_ns));
 }
 
-/* After its own leave nothing is asked for a ticket.  What a network kept may still come. */
+/* After its leave nothing is sent for a ticket.  Bytes that a network kept may still arrive. */
 void monitor_used(struct monitor *monitor, size_t index, const struct monitor_line *line)
 {
 	struct judge *judge = monitor->judge;
@@ -319,7 +318,7 @@ static int by_fence(const void *left, const void *right)
 	return one < two ? -1 : one > two;
 }
 
-/* Since when somebody else waited then, as far as the monitor had shown; 0 = nobody did. */
+/* Since when another client waited then, as far as the monitor showed; 0 = none did. */
 static int64_t waited_since(const struct place *place, int64_t at_ns)
 {
 	size_t low = 0, high = place->mark_count;
@@ -334,7 +333,7 @@ static int64_t waited_since(const struct place *place, int64_t at_ns)
 	return low ? place->marks[low - 1].since_ns : 0;
 }
 
-/* A hold whose fence the server never gave was handed over inside its process. */
+/* A hold whose fence is not from the server was handed over inside its process. */
 static void check_handovers(struct monitor *monitor, size_t name)
 {
 	struct judge *judge = monitor->judge;
@@ -356,7 +355,7 @@ static void check_handovers(struct monitor *monitor, size_t name)
 		}
 		judge->verdict->handovers++;
 		since_ns = waited_since(place, hold->got->at_ns);
-		/* The message may be lost; the next renewal that is answered tells the same. */
+		/* The message may be lost; the next reply to a renewal has the same content. */
 		away_ns = judge_fault_ns(judge, since_ns - AWAY_MS * MS, hold->got->at_ns,
 		                         hold->process, name, &faults);
 		if (faults)

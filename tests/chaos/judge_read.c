@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * The table of names and the log of the nemesis; what a fault concerns and excuses. */
+ * The table of names and the log of the nemesis; which calls a fault concerns and excuses. */
 #include "chaos/judge_parts.h"
 
 #include <inttypes.h>
@@ -122,13 +122,13 @@ static void read_target(struct judge *judge, struct fault *fault)
 	fault->name = judge_find_name(judge, fault->target, strlen(fault->target));
 	if (fault->name != NONE || *end || end == fault->target)
 		return;
-	/* A pid that is no worker's is a server's: all are concerned. */
+	/* A pid that is not a worker's is a server's: it concerns all processes. */
 	for (size_t i = 0; i < judge->process_count; i++)
 		if (judge->processes[i].pid == pid)
 			fault->pid = (uint32_t)pid;
 }
 
-/* The beginning that this line ends. */
+/* The beginning that belongs to this end. */
 static struct fault *open_fault(struct judge *judge, const struct fault *line)
 {
 	for (size_t i = judge->fault_count; i-- > 0;) {
@@ -159,7 +159,7 @@ static void take_line(struct judge *judge, struct fault *line, const char *phase
 }
 
 /* "# <ns> worker <pid> <link>": the first process of that pid from then on.  A log without such
- * lines is one of another program, and what it tells of a link may concern anybody. */
+ * lines is from another program, and its faults of links may concern any process. */
 static void note_link(struct judge *judge, const char *line)
 {
 	int64_t at_ns;

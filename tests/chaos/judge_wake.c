@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * Wake-ups, calls that never return, processes that crash, load, and what is left at the end. */
+ * Wake-ups, calls that never return, processes that crash, load, and the state at the end. */
 #include "chaos/judge_parts.h"
 
 #include <inttypes.h>
@@ -16,11 +16,11 @@ static int64_t later(int64_t one, int64_t two)
 
 struct wake {
 	struct hold *hold;
-	const struct hold *before; /* who had to go first, NULL = nobody */
+	const struct hold *before; /* the hold that had to end first, NULL = none */
 	int64_t since_ns;
 };
 
-/* Permits that are still out, as far as their own processes know. */
+/* Permits in use, as far as their own processes know. */
 struct out {
 	const struct hold *hold;
 	int64_t permits, free_ns;
@@ -51,7 +51,7 @@ static int64_t fits_at(struct out *outs, size_t count, int64_t capacity, int64_t
 	return at_ns;
 }
 
-/* Those who were before it and gave up stood in its way until then. */
+/* Waiters before it that stopped waiting blocked it until then. */
 static int64_t gave_up_at(const struct hold *hold, const struct call *const *failed, size_t count)
 {
 	int64_t at_ns = 0;
@@ -154,8 +154,8 @@ static int by_number(const void *left, const void *right)
 	return one < two ? -1 : one > two;
 }
 
-/* Grants in the server's order, which the fences tell: each could have been made once the one
- * before it had been made and enough permits were back. */
+/* Grants in the server's order, which is that of the fences: each was possible once the previous
+ * one was made and enough permits were free. */
 static void check_name(struct judge *judge, size_t name, int64_t **quiet, size_t *quiet_count,
                        size_t *quiet_room)
 {
@@ -196,8 +196,7 @@ static bool is_vain(const struct call *call, size_t name)
 	       call->end->err == LK_ETIMEDOUT;
 }
 
-/* A wait that timed out although the lock was surely free, and nobody's, for longer than it may
- * take to wake up. */
+/* A wait that timed out although the lock was certainly free for longer than a wake-up may take. */
 static void check_vain(struct judge *judge, size_t name)
 {
 	struct judge_list list = judge_holds_of(judge, name);
@@ -255,7 +254,7 @@ void judge_check_wakeups(struct judge *judge)
 
 #define CONNECT_MS 5000
 
-/* When a call must have returned at the latest, if its process can run; NEVER = no limit. */
+/* The latest time when a call must have returned, if its process can run; NEVER = no limit. */
 static int64_t due(const struct judge *judge, const struct call *call)
 {
 	const struct history_record *begin = call->begin;
@@ -276,8 +275,8 @@ static int64_t due(const struct judge *judge, const struct call *call)
 	return limit_ns + (judge->options->command_ms + judge->options->slack_ms) * MS;
 }
 
-/* A wait without end: as long as others have it or faults go on it may last.  Only where nothing
- * more is ever granted to anybody it surely hangs. */
+/* A wait without limit may last while others hold or faults go on.  Only if nothing is ever granted
+ * again it certainly hangs. */
 static bool waits_in_vain(const struct judge *judge, const struct call *call, int64_t until_ns)
 {
 	const struct judge_options *options = judge->options;

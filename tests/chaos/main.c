@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT
- * Chaos: real processes, a real server, real faults; all they do is written down and judged.
+ * Chaos: real processes, a real server, real faults; a judge checks the records of all calls.
  *
  *   chaos [T=seconds] [SEED=number]
  *
- * Runs rounds of at most 60 s.  In every second one faults may take the store's memory, in half of
- * these also move its clock; there the judge excuses what the promises exclude.  One in five is run
- * in a network namespace of its own, if the machine allows it. */
+ * Runs rounds of at most 60 s.  In every second one, faults may delete the store's memory, in half
+ * of these also set its clock; there the judge excuses what the promises exclude.  One in five is
+ * run in a network namespace of its own, if the machine allows it. */
 #include "chaos/nemesis.h"
 
 #include "harness/process.h"
@@ -24,12 +24,13 @@
 #define ROUND_S 60
 #define NAMESPACE_EACH 5
 #define PAIRS_MIN                                                                                  \
-	(TSAN || ASAN ? 20 : 50) /* a second of quiet; a verdict about less would mean little */
+	(TSAN || ASAN ? 20                                                                         \
+	              : 50) /* a second without faults; a verdict about less would mean little */
 
 static pid_t child;
 
-/* The two that ck_assert() needs.  What the harness asserts has no test around it here: it ends the
- * round and says so. */
+/* The two that ck_assert() needs.  Assertions of the harness run outside a test here: a failure
+ * prints its text and ends the round. */
 void _ck_assert_failed(const char *file, int line, const char *expr, const char *msg, ...)
 {
 	va_list args;
@@ -60,7 +61,7 @@ static void interrupt(int number)
 		kill(child, SIGTERM);
 }
 
-/* A round has a process of its own: a namespace ends with it, and so do all its children. */
+/* A round has a process of its own: its namespace ends with it, and so do its children. */
 static void run(const struct chaos_options *options, struct chaos_result *result)
 {
 	pid_t parent = getpid();
@@ -122,7 +123,7 @@ static void say(FILE *evidence, const char *fmt, ...)
 	va_end(args);
 }
 
-/* The figures; true when they are enough for a verdict. */
+/* Print the figures; true if they are enough for a verdict. */
 static bool tell(const struct chaos_result *sum, int rounds, int bad, int64_t seconds,
                  unsigned long long seed, int spaces)
 {
@@ -181,7 +182,7 @@ static int run_all(int64_t seconds, unsigned long long seed)
 	int rounds = (int)((seconds + ROUND_S - 1) / ROUND_S), bad = 0, spaces = 0, number = 0;
 	bool enough;
 
-	/* Both sorts, if there is time for both. */
+	/* Both sorts of rounds, if there is time for both. */
 	if (rounds < 2 && seconds >= 16)
 		rounds = 2;
 	result = mmap(NULL, sizeof(*result), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1,
@@ -194,7 +195,7 @@ static int run_all(int64_t seconds, unsigned long long seed)
 			.seed = seed + (uint64_t)number * 7368787u,
 			.seconds = seconds / rounds,
 			.loses = number % 2,
-			/* Apart, since fences may fall where both happen. */
+			/* Counted apart, since fences may fall where both happen. */
 			.moves_clock = (seed + (unsigned)number / 2) % 2,
 			.wants_namespace = number % NAMESPACE_EACH == 0,
 			.number = number,
@@ -237,7 +238,7 @@ int main(int argc, char **argv)
 		char *end;
 		seed = strtoull(seed_text, &end, 10);
 		if (*end || *seed_text == '-') {
-			fprintf(stderr, "chaos: SEED=%s is no number\n", seed_text);
+			fprintf(stderr, "chaos: SEED=%s is not a number\n", seed_text);
 			return 2;
 		}
 	}

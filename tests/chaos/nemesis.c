@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * The nemesis: breaks something each second or three, at random, by a seed, and mends it later.
- * Each fault is logged when it begins and when it has ended. */
+ * The nemesis: causes a fault every one to three seconds, at random, from a seed, and ends it
+ * later.  Each fault is logged when it begins and when it has ended. */
 #include "chaos/nemesis.h"
 
 #include <errno.h>
@@ -54,7 +54,7 @@ static bool worker_begin(struct round *round, struct nemesis_fault *fault)
 	}
 	kill(worker->pid, SIGSTOP);
 	if (waitpid(worker->pid, &status, WUNTRACED) != worker->pid || !WIFSTOPPED(status)) {
-		/* It ended just now; nobody else will be told of it. */
+		/* It ended just now, and only this process can collect its status. */
 		worker->pid = 0;
 		if (!WIFEXITED(status) || WEXITSTATUS(status))
 			round_complain(round, "worker %d ended with status %#x", (int)fault->pid,
@@ -92,7 +92,7 @@ static void fault_end(struct round *round, struct nemesis_fault *fault)
 	fault->active = false;
 }
 
-/* One thing at a time is broken of each link, and of the server. */
+/* At most one fault at a time of each link, and of the server. */
 static bool is_taken(const struct round *round, const struct nemesis_fault *wanted)
 {
 	for (int i = 0; i < NEMESIS_FAULTS; i++) {
@@ -116,7 +116,7 @@ static bool is_allowed(const struct round *round, enum nemesis_kind kind)
 	       !(needs & NEEDS_NAMESPACE && !round->result->in_namespace);
 }
 
-/* What the judge is to know of it beside its name. */
+/* Further words for the judge. */
 static const char *words_of(enum nemesis_kind kind)
 {
 	switch (kind) {
@@ -148,10 +148,10 @@ static bool target_choose(struct round *round, struct nemesis_fault *fault)
 	return worker->pid && !worker->stopped && !worker->killed;
 }
 
-/* Logged before it is done: what it does must not be seen before it is known. */
+/* Logged before it is caused: its effects must not be seen before the log has it. */
 static bool fault_begin(struct round *round, struct nemesis_fault *fault)
 {
-	/* What is special to a round comes in one of three. */
+	/* Every third fault is one that only this kind of round has. */
 	bool special = round->options->loses && chaos_once_in(&round->dice, 3);
 	enum nemesis_kind kind = (enum nemesis_kind)chaos_between(
 		&round->dice, special ? NEMESIS_FLUSH_ALL : 0, NEMESIS_COUNT - 1);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * One round of chaos: its processes, and what breaks them.  The process that runs a round is the
- * parent of all others in it, so that it ends each by its id and knows how each ended. */
+ * One round of chaos: its processes and their faults.  The process that runs a round is the parent
+ * of all others in it, so that it ends each by its id and collects its status. */
 #ifndef NEMESIS_H
 #define NEMESIS_H
 
@@ -9,7 +9,7 @@
 #include "harness/proxy.h"
 #include "harness/server.h"
 
-/* Kind of a fault, what it needs, how long it lasts (ms; 0, 0 = a moment). */
+/* Kind of a fault, its precondition, its duration (ms; 0, 0 = an event). */
 #define NEMESIS_KINDS(X)                                                                           \
 	X(WORKER_KILL, "kill", 0, 0, 0)                                                            \
 	X(WORKER_STOP, "stop", 0, 100, 6000)                                                       \
@@ -61,7 +61,7 @@ struct round_worker {
 struct nemesis_fault {
 	enum nemesis_kind kind;
 	int target; /* a worker's or a proxy's index, -1 = the server */
-	pid_t pid;  /* of the worker; of who runs the busy script */
+	pid_t pid;  /* of the worker; of the process that runs the busy script */
 	int64_t ends_ns;
 	bool active;
 };
@@ -80,48 +80,48 @@ struct round {
 	struct round_worker workers[CHAOS_WORKERS];
 	pid_t recorder, pulse;
 	FILE *log;    /* nemesis.log */
-	int clock_fd; /* by how many ms the server's clock is off */
+	int clock_fd; /* the offset of the server's clock in ms */
 	int64_t clock_ms;
 	bool stopping; /* start no workers any more */
 	bool saved;
 	int complaints;
-	int stalls; /* that are logged */
+	int stalls; /* logged faults */
 	struct nemesis_fault faults[NEMESIS_FAULTS];
 	int64_t next_ns; /* when the next fault begins */
 };
 
-/* Something that must not be: the round is bad, and says why. */
+/* The round failed: record the reason. */
 void round_complain(struct round *round, const char *fmt, ...)
 	__attribute__((format(printf, 2, 3)));
-/* A fault in nemesis.log, as judge.h has it; round_note() is for people. */
+/* A fault in nemesis.log, in judge.h's format; round_note() is for readers. */
 void round_log(struct round *round, const char *kind, const char *target, const char *fmt, ...)
 	__attribute__((format(printf, 4, 5)));
 
 void round_note(struct round *round, const char *text, int64_t number);
 
-/* Start the server again, or for the first time, with its clock; options NULL = again. */
+/* Start the server, with its clock; options NULL = restart it. */
 void round_server(struct round *round, const struct server_options *options);
-/* Start a worker in that place. */
+/* Start the worker of that index. */
 void round_worker_start(struct round *round, int index);
-/* Notice who has ended, and start others instead.  How many still run. */
+/* Collect workers that have ended, and start others instead.  Returns how many still run. */
 int round_reap(struct round *round);
-/* This program in a role of its own, output into a file of the folder. */
+/* Run this program in another role, with its output in a file of the folder. */
 pid_t round_spawn(struct round *round, const char *const *args);
 
-/* End what is over and begin what is due. */
+/* End faults that are over and begin faults that are due. */
 void nemesis_step(struct round *round);
-/* End everything that is broken. */
+/* End all faults. */
 void nemesis_heal(struct round *round);
 
-/* Each begins or ends a fault that concerns a server, a link, a process.  Beginning fails (false)
- * when there is no fit target. */
+/* Each begins or ends a fault of a server, a link or a process.  Beginning returns false if there
+ * is no suitable target. */
 bool nemesis_server_begin(struct round *round, struct nemesis_fault *fault, int64_t ms);
 void nemesis_server_end(struct round *round, struct nemesis_fault *fault);
 bool nemesis_network_begin(struct round *round, struct nemesis_fault *fault, int64_t ms);
 void nemesis_network_end(struct round *round, struct nemesis_fault *fault);
 
-/* A network namespace for this process and its children; false when the machine does not allow it,
- * and why. */
+/* A network namespace for this process and its children; false if the machine refuses, and the
+ * reason. */
 bool nemesis_namespace(const char **why);
 
 #endif

@@ -117,7 +117,7 @@ bool nemesis_network_begin(struct round *round, struct nemesis_fault *fault, int
 			proxy_refuse(proxy, true);
 		else
 			proxy_black_hole(proxy, true);
-		/* Who is connected must come again to meet it. */
+		/* Existing connections must reconnect to meet it. */
 		proxy_cut(proxy, PROXY_COMMANDS, gently);
 		return true;
 	default:
@@ -137,8 +137,7 @@ void nemesis_network_end(struct round *round, struct nemesis_fault *fault)
 		return;
 	}
 	if (fault->kind == NEMESIS_DROP || fault->kind == NEMESIS_BLACK_HOLE) {
-		/* No network delivers what comes after bytes that it lost: these connections end.
-		 */
+		/* No network delivers bytes after it lost some: close these connections. */
 		proxy_refuse(proxy, true);
 		proxy_cut(proxy, PROXY_COMMANDS, false);
 		proxy_cut(proxy, PROXY_MESSAGES, false);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * Faults of the server: stopped, killed, emptied, full, busy, its clock moved. */
+ * Faults of the server: stopped, killed, emptied, full, busy, its clock set. */
 #include "chaos/nemesis.h"
 
 #include "harness/process.h"
@@ -18,7 +18,7 @@
 #define CLOCK_STEP_MS 5000
 #define BUSY_SCRIPT "local e=os.clock()+0.7 while os.clock()<e do end return 1"
 
-/* One command on a connection of its own; true when it was done. */
+/* One command on a connection of its own; true on success. */
 static bool say(const struct round *round, const char *fmt, const char *word)
 {
 	struct timeval limit = {SAY_S, 0};
@@ -35,7 +35,7 @@ static bool say(const struct round *round, const char *fmt, const char *word)
 	return done;
 }
 
-/* A script of somebody else that takes long; in a process of its own, since it is waited for. */
+/* A foreign script that takes long; in a process of its own, because the command blocks. */
 static pid_t busy_start(const struct round *round)
 {
 	pid_t parent = getpid(), pid = fork();
@@ -67,7 +67,7 @@ static void clock_step(struct round *round)
 
 	if (chaos_once_in(&round->dice, 2))
 		step_ms = -step_ms;
-	/* It wanders around the truth: what lives until a time is to end in this round. */
+	/* The offset stays near zero: keys must expire within this round. */
 	if (round->clock_ms + step_ms > CLOCK_STEP_MS || round->clock_ms + step_ms < -CLOCK_STEP_MS)
 		step_ms = -step_ms;
 	round_log(round, "clock", "server", "at clock=%lld", (long long)step_ms);
@@ -143,7 +143,7 @@ void nemesis_server_end(struct round *round, struct nemesis_fault *fault)
 		return;
 	case NEMESIS_OUT_OF_MEMORY:
 		if (!say(round, "CONFIG SET maxmemory %s", "0"))
-			round_complain(round, "the server cannot be given its memory back");
+			round_complain(round, "the server's memory limit cannot be reset");
 		return;
 	case NEMESIS_BUSY_SCRIPT:
 		while (waitpid(fault->pid, NULL, 0) < 0 && errno == EINTR)

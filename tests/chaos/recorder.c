@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * The recorder: writes down what MONITOR shows of a server, the second witness of a round.  It
- * comes back as soon as the server does, and says where it saw nothing. */
+ * The recorder: writes a server's MONITOR lines, as a second witness of a round.  It reconnects as
+ * soon as the server is back, and marks the gaps. */
 #include "chaos/chaos.h"
 
 #include <hiredis/hiredis.h>
@@ -79,7 +79,7 @@ int recorder_main(int argc, char **argv)
 			fprintf(log, "%lld gap\n", (long long)history_now_ns());
 			fflush(log);
 		} else {
-			/* Nothing tells when a server comes back: knock again. */
+			/* There is no notification of a restarted server: retry. */
 			poll(NULL, 0, 2);
 		}
 		freeReplyObject(reply);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * A round: server, proxies, workers and recorder are started, the nemesis is let loose, then all is
- * mended, must drain and end, and a judge reads what was written down. */
+ * A round: start server, proxies, workers and recorder, run the nemesis, then end all faults, let
+ * the calls end, and have a judge check the records. */
 #include "chaos/nemesis.h"
 #include "chaos/rounds.h"
 
@@ -22,7 +22,7 @@
 #define PULSE_MS 20
 #define STALL_MS 200
 #define COMPLAINTS_MAX 20 /* that are printed; one is enough */
-/* All calls end by their wait and one command timeout; the client's end has another. */
+/* All calls end by their wait plus one command timeout; closing the client has another. */
 #define END_MS (CHAOS_WAIT_MS + 3 * CHAOS_COMMAND_MS + 4000)
 
 volatile sig_atomic_t round_interrupted;
@@ -61,10 +61,10 @@ void round_note(struct round *round, const char *text, int64_t number)
 	fflush(round->log);
 }
 
-/* ---- a machine that stands still ---------------------------------------------------------- */
+/* ---- a stalled machine ---------------------------------------------------------- */
 
-/* A process that only looks at the clock.  When it could not, nor could others: no worker is to
- * blame for that time. */
+/* A process that only reads the clock.  If it could not run, others could not either: no worker is
+ * to blame for that time. */
 static void pulse_start(struct round *round)
 {
 	struct chaos_page *page = round->page;
@@ -90,7 +90,7 @@ static void pulse_start(struct round *round)
 	_exit(0);
 }
 
-/* To the judge it is as if all had been stopped. */
+/* For the judge, all processes were stopped. */
 static void stalls_log(struct round *round)
 {
 	for (; round->stalls < round->page->stall_count; round->stalls++) {
@@ -151,7 +151,7 @@ void round_worker_start(struct round *round, int index)
 	fflush(round->log);
 }
 
-/* What a worker has left: nothing on its standard error, and a good status unless it was killed. */
+/* Check a worker that has ended: no output on standard error, and status 0 unless it was killed. */
 static void worker_judge(struct round *round, const struct round_worker *worker, int status)
 {
 	char path[300], text[200] = "";
@@ -241,8 +241,7 @@ static void names_write(const struct round *round)
 
 static bool round_begin(struct round *round)
 {
-	/* The kernel keeps what was written when a process is killed: no fsync is needed for that.
-	 */
+	/* The kernel keeps written data of a killed process: no fsync is needed. */
 	static const char *const keeps[] = {"--appendfsync", "no", "--lua-time-limit", "100", NULL};
 	static const char *const loses[] = {"--lua-time-limit", "100", NULL};
 	struct server_options options = {.appendonly = !round->options->loses,
@@ -308,7 +307,7 @@ static void run(struct round *round)
 	healed_ns = history_now_ns();
 	round_note(round, "quiet", 0);
 	round->page->quiet = true;
-	/* The rest of it is for calls that are under way. */
+	/* The rest of it is for pending calls. */
 	while (!round_interrupted && history_now_ns() < healed_ns + quiet_ns * 2 / 3) {
 		round_reap(round);
 		nap_ms(TICK_MS);
@@ -344,7 +343,7 @@ static void judge(struct round *round)
 {
 	char program[600], path[300], line[1000];
 	char command[32];
-	/* One round may have little quiet; all together must have enough, see main.c. */
+	/* A single round may have little quiet time; all together must have enough, see main.c. */
 	const char *const args[] = {program, command, "min-rate=20", round->folder, NULL};
 	const char *slash = strrchr(round->self, '/');
 	int status = -1;
@@ -394,7 +393,7 @@ static void figures(struct round *round)
 	result->starts = page->starts;
 	result->breaks = page->breaks;
 	result->stalls = page->stall_count;
-	/* Where the store keeps its memory nothing excuses a meeting; elsewhere the judge knows. */
+	/* If the store keeps its memory, no meeting is excused; otherwise the judge decides. */
 	if (page->violations && !round->options->loses)
 		round_complain(round, "%lld meetings in the canary", (long long)page->violations);
 }

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT
- * What a round checks by itself when all its workers have ended. */
+ * The checks of a round itself after all its workers have ended. */
 #ifndef ROUNDS_H
 #define ROUNDS_H
 
 #include "chaos/nemesis.h"
 
-/* All names can be had, in time, and nothing is left in the store but what was made to last. */
+/* Each name can be acquired, in time, and the store has only keys that are meant to last. */
 void round_check_rest(struct round *round);
 
 #endif

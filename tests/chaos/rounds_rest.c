@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * At rest: when all workers have ended, each name can be had within a lease, and the store has
- * nothing more than what was made to last. */
+ * At rest: after all workers have ended, each name can be acquired within a lease, and the store
+ * has only keys that are meant to last. */
 #include "chaos/rounds.h"
 
 #include "harness/process.h"
@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A grant that nobody uses ends with its lease; each clock step may have moved that end. */
+/* An unclaimed grant expires with its lease; each step of the clock may have moved the expiry. */
 #define REST_MS (CHAOS_LEASE_MAX_MS + 1000)
 #define CLIENT_TTL_MS 60000
 
@@ -82,7 +82,7 @@ static void have_permits(struct round *round, lk_client *client, int name)
 	final_write(round, name, status.available, status.capacity, status.queue_len);
 }
 
-/* Made to last: the counter; a semaphore; a latch and its memory; a dead client's card for a
+/* Meant to last: the counter; a semaphore; a latch and its memory; a dead client's card for a
  * minute. */
 static bool may_last(struct redis *redis, const char *key)
 {
@@ -102,7 +102,7 @@ static bool may_last(struct redis *redis, const char *key)
 	return !strcmp(key, "lk:fence");
 }
 
-/* The first key that may not be there, NULL = none. */
+/* The first key that must not be there, NULL = none. */
 static const char *left_over(struct redis *redis, char *keys, size_t size)
 {
 	char *at = keys, *next;

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * A worker: a process with one client, whose threads fight for the names until they are told to
- * stop or its own time is over.  It writes down every call and ends by itself, with nothing left.
- */
+ * A worker: a process with one client, whose threads compete for the names until the round ends or
+ * its own time is over.  It records every call, exits by itself, and leaves nothing behind. */
 #include "chaos/worker.h"
 
 #include "harness/process.h"
@@ -19,7 +18,8 @@
 #define EXIT_BAD 3
 #define LONG_LEASE_MS 500
 #define CANCEL_MIN_MS 300
-/* Once more, for a wait that had not begun at the first time; later than the judge lets it last. */
+/* Again, for a wait that had not begun at the first time; later than the judge permits it to
+ * last. */
 #define CANCEL_AGAIN_MS (CHAOS_COMMAND_MS + 2000)
 #define WATCH_MS 20
 #define CROWD_MIN_MS 300
@@ -109,7 +109,8 @@ int64_t worker_hold_us(struct worker_thread *thread, const struct worker_handle 
 		return chaos_between(&thread->dice, 1000, 5000);
 	if (chance <= 974)
 		return chaos_between(&thread->dice, 5000, 40000);
-	/* Long enough to see what a renewal did; those of long leases would stop all others. */
+	/* Long enough to see the effect of a renewal; holds with long leases would block all
+	 * others. */
 	if (chance <= 994)
 		return handle->fixed || handle->lease_ms > LONG_LEASE_MS
 		               ? 0
@@ -152,7 +153,7 @@ void worker_pair(const struct worker *worker, bool waited)
 
 /* ---- handles ------------------------------------------------------------------------------ */
 
-/* Semaphores ask the store when they are opened: tried until it answers. */
+/* Opening a semaphore needs a reply of the store: retry until it comes. */
 static void open_semaphore(struct worker_handle *handle)
 {
 	const struct chaos_name *name = &chaos_names[handle->name];
@@ -252,7 +253,7 @@ static void cancel(const struct worker_handle *handle)
 		lk_latch_cancel(handle->latch);
 }
 
-/* A wait without end whose time is over is cancelled, and it is written that it was. */
+/* Cancel a wait without limit whose time is over, and record the cancel. */
 static void watch(struct worker_thread *thread)
 {
 	struct worker *worker = thread->worker;
@@ -275,8 +276,8 @@ static void watch(struct worker_thread *thread)
 	history_done(worker->history, &record);
 }
 
-/* All threads of this worker go where one lock is handed from one to the next, and some of others
- * wait for it meanwhile.  Fixed leases are not handed over. */
+/* All threads of this worker compete for one lock, to cause hand-overs, while some threads of other
+ * workers wait for it.  Fixed leases are not handed over. */
 static void crowd_begin(struct worker_thread *thread, int index)
 {
 	struct worker *worker = thread->worker;
@@ -289,7 +290,7 @@ static void crowd_begin(struct worker_thread *thread, int index)
 	worker->page->crowd_until_ns = until_ns;
 }
 
-/* Where the thread goes next. */
+/* Select the thread's next name. */
 static struct worker_handle *choose(struct worker_thread *thread)
 {
 	struct worker *worker = thread->worker;
@@ -319,7 +320,7 @@ static void *thread_run(void *arg)
 	while (!worker_over(worker)) {
 		struct worker_handle *handle = choose(thread);
 		turns[chaos_names[handle->name].sort](thread, handle);
-		/* End the waits of others now and then. */
+		/* Cancel the waits of others now and then. */
 		if (chaos_once_in(&thread->dice, 200))
 			cancel(&worker->handles[chaos_between(&thread->dice, 0,
 			                                      worker->handle_count - 1)]);
@@ -375,7 +376,7 @@ static bool close_client(struct worker *worker, int threads_before)
 	history_done(worker->history, &record);
 	if (err && err != LK_EUNKNOWN)
 		fprintf(stderr, "worker %d: close: %s\n", (int)getpid(), lk_errmsg());
-	/* A joined thread is in /proc for a moment still. */
+	/* A joined thread is in /proc for a moment longer. */
 	if (!WITHIN(2000, proc_thread_count(0) <= threads_before)) {
 		fprintf(stderr, "worker %d: %d threads left of %d\n", (int)getpid(),
 		        proc_thread_count(0), threads_before);
@@ -393,7 +394,7 @@ int worker_main(int argc, char **argv)
 	struct worker worker = {0};
 	struct history_record record = {.op = HISTORY_START};
 	struct chaos_dice dice;
-	/* The thread sanitizer has one of its own. */
+	/* The thread sanitizer has a thread of its own. */
 	int threads = proc_thread_count(0) + TSAN;
 	char path[300];
 	bool good = true;

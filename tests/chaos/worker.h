@@ -9,7 +9,7 @@
 
 struct worker;
 
-/* A handle of one name; two of a name differ in lease and renewal. */
+/* A handle of one name; the two of a name differ in lease and renewal. */
 struct worker_handle {
 	struct worker *worker;
 	int name;
@@ -22,7 +22,7 @@ struct worker_handle {
 
 #define WORKER_HANDLES (2 * CHAOS_NAMES)
 
-/* Where all threads of a worker go for a while, so that one hands a lock to the next. */
+/* The name for which all threads of a worker compete for a while, to cause hand-overs. */
 struct worker_crowd {
 	_Atomic int64_t until_ns;
 	_Atomic int handle;
@@ -48,41 +48,41 @@ struct worker_thread {
 	int slot;
 	struct chaos_dice dice;
 	_Atomic bool over;
-	/* Of a wait without end: who cancels it, and when. */
+	/* Of a wait without limit: its canceller, and the time. */
 	pthread_mutex_t wait_mutex;
 	const struct worker_handle *wait_handle;
 	uint64_t wait_call;
 	int64_t cancel_ns; /* 0 = there is none */
 };
 
-/* Nobody begins a call any more. */
+/* Begin no more calls. */
 bool worker_over(const struct worker *worker);
-/* A record of a call on a handle. */
+/* Prepare the record of a call on a handle. */
 struct history_record worker_record(const struct worker_handle *handle, enum history_op op);
-/* Write how a call ended; an error that no fault explains is told on standard error. */
+/* Record the result of a call; an error that no fault explains is printed on standard error. */
 void worker_done(const struct worker_handle *handle, struct history_record *record, lk_err err);
-/* Rest after an error that comes at once, so that no loop is hot. */
+/* Pause after an immediate error, so that the loop does not spin. */
 void worker_rest(struct worker_thread *thread, lk_err err);
-/* For how long to wait for something, 0 = a try, LK_FOREVER = until it is cancelled; and for how
- * long to hold it. */
+/* The wait for the next acquire, 0 = a try, LK_FOREVER = until it is cancelled; and the time of the
+ * hold. */
 int64_t worker_wait_ms(struct worker_thread *thread);
 int64_t worker_hold_us(struct worker_thread *thread, const struct worker_handle *handle);
-/* Write that a wait begins, and have it cancelled some time if it has no end. */
+/* Record that a wait begins, and schedule its cancel if it has no limit. */
 void worker_wait_begin(struct worker_thread *thread, const struct worker_handle *handle,
                        struct history_record *record, int64_t wait_ms);
 void worker_wait_end(struct worker_thread *thread);
 /* Let some time pass. */
 void worker_nap_us(int64_t us);
-/* A pair was made. */
+/* Count a pair. */
 void worker_pair(const struct worker *worker, bool waited);
 
 /* One turn with a lock, a semaphore, a rate, a latch. */
 void worker_lock(struct worker_thread *thread, struct worker_handle *handle);
-/* In a thread that ends while it holds the lock. */
+/* The same in a thread that ends while it holds the lock. */
 void worker_abandon(struct worker_thread *thread, struct worker_handle *handle);
-/* Close the client, at times while a wait goes on. */
+/* Close the client, at times during a wait. */
 lk_err worker_close(struct worker *worker);
-/* Take a lock, or the only hold of a semaphore, from whoever has it. */
+/* Break the hold of a lock, or the only hold of a semaphore. */
 void worker_break(struct worker_handle *handle);
 void worker_semaphore(struct worker_thread *thread, struct worker_handle *handle);
 void worker_rate(struct worker_thread *thread, struct worker_handle *handle);

@@ -6,10 +6,10 @@
 
 #define COUNT_MAX 12
 #define STEP_NAMES 40
-#define SET_NS UINT64_C(5000000000) /* as long as one takes at most */
+#define SET_NS UINT64_C(5000000000) /* the longest wait */
 
-/* It may be made anew while others count it down and wait for it, or taken away: that is a
- * generation that nobody can open. */
+/* It may be set again while others count it down and wait for it, or removed: such a generation
+ * never opens. */
 static lk_err make(struct worker_handle *handle, int64_t chance, int64_t count)
 {
 	lk_err err;
@@ -31,7 +31,7 @@ static void set(struct worker_thread *thread, struct worker_handle *handle)
 	uint64_t now_ns = (uint64_t)history_now_ns(), busy_until_ns = *turn;
 	lk_err err;
 
-	/* One at a time, or no judge could tell whose generation a step was of. */
+	/* One at a time, or the judge could not know the generation of a step. */
 	if (busy_until_ns > now_ns ||
 	    !atomic_compare_exchange_strong(turn, &busy_until_ns, now_ns + SET_NS))
 		return;
@@ -41,7 +41,7 @@ static void set(struct worker_thread *thread, struct worker_handle *handle)
 	record.call = history_begin(handle->worker->history, &record);
 	err = make(handle, chance, count);
 	worker_done(handle, &record, err);
-	/* One without an answer may still be under way. */
+	/* One without a reply may still be pending. */
 	if (err != LK_EUNKNOWN)
 		*turn = 0;
 	worker_rest(thread, err);

@@ -6,7 +6,7 @@
 #include <unistd.h>
 
 #define LAST_WAIT_US 200000
-#define TOLD_US 1500000 /* by then a loss has been told even on a loaded machine */
+#define TOLD_US 1500000 /* by then a loss is reported even on a loaded machine */
 
 static lk_hold hold_of(const struct worker_handle *handle)
 {
@@ -114,7 +114,7 @@ static void seen(struct worker_handle *handle, int64_t valid_ns)
 	history_event(handle->worker->history, &record);
 }
 
-/* Inside: in pieces, so that the canary knows of renewals. */
+/* Stay inside, in pieces, so that the canary sees renewals. */
 static void work(struct worker_thread *thread, struct worker_handle *handle, struct canary *canary)
 {
 	int64_t left_us = worker_hold_us(thread, handle), valid_ns;
@@ -133,7 +133,7 @@ static void work(struct worker_thread *thread, struct worker_handle *handle, str
 		if (left_us <= 0 || over)
 			continue;
 		seen(handle, valid_ns);
-		/* Nobody is kept waiting by one that is lost: stay to see whether it is told. */
+		/* A lost hold blocks no waiter: stay to see whether the loss is reported. */
 		over = !valid_ns;
 		if (over && chaos_once_in(&thread->dice, 3))
 			left_us = TOLD_US;
@@ -167,7 +167,7 @@ void worker_break(struct worker_handle *handle)
 		fprintf(stderr, "worker %d: break: %s\n", (int)getpid(), lk_errmsg());
 }
 
-/* ---- holds and waits that their threads leave behind -------------------------------------- */
+/* ---- detached holds and waits -------------------------------------- */
 
 struct leaver {
 	struct worker_thread *thread;
@@ -175,7 +175,7 @@ struct leaver {
 	_Atomic bool begun;
 };
 
-/* Ends while it holds the lock, which is then released. */
+/* A thread that ends while it holds the lock, which is then released. */
 static void *abandon(void *arg)
 {
 	struct leaver *leaver = arg;
@@ -189,7 +189,7 @@ static void *abandon(void *arg)
 	record.u.of.valid_until_ns = valid_until_ns(handle);
 	record.call = history_begin(handle->worker->history, &record);
 	record.u.of.valid_until_ns = 0;
-	/* When it happens nobody is told. */
+	/* There is no event when it happens. */
 	worker_done(handle, &record, LK_EUNKNOWN);
 	return NULL;
 }
@@ -203,7 +203,7 @@ void worker_abandon(struct worker_thread *thread, struct worker_handle *handle)
 		pthread_join(id, NULL);
 }
 
-/* A wait that the end of the client ends.  Whether it was served it may not ask any more. */
+/* A wait that the close of the client ends.  It cannot find out whether it was granted. */
 static void *last_wait(void *arg)
 {
 	struct leaver *leaver = arg;
@@ -235,7 +235,8 @@ lk_err worker_close(struct worker *worker)
 		waits = !pthread_create(&id, NULL, last_wait, &leaver);
 	while (waits && !leaver.begun)
 		worker_nap_us(1000);
-	/* Long enough for it to be inside the call: none may begin while the client is closed. */
+	/* Long enough for the thread to be inside the call: none may begin while the client is
+	 * closed. */
 	if (waits)
 		worker_nap_us(LAST_WAIT_US);
 	err = lk_client_close(worker->client);
@@ -266,8 +267,7 @@ void worker_lock(struct worker_thread *thread, struct worker_handle *handle)
 			met = canary_store(&canary, hold_of(handle).fence);
 		note(handle, &canary, HISTORY_ENTER, met);
 		work(thread, handle, &canary);
-		/* What it writes at last may come too late: the store with fences refuses it then.
-		 */
+		/* Its last write may come too late: the store with fences refuses it then. */
 		late = canary_store(&canary, hold_of(handle).fence);
 		met = canary_leave(&canary);
 		if (!met && late)

@@ -73,7 +73,7 @@ static lk_err acquire(struct worker_thread *thread, struct worker_handle *handle
 	return err;
 }
 
-/* permits 0 = all that are left. */
+/* permits 0 = all that it still has. */
 static lk_err release(struct stay *stay, int64_t permits)
 {
 	struct worker_handle *handle = stay->handle;
@@ -94,7 +94,7 @@ static lk_err release(struct stay *stay, int64_t permits)
 	return err;
 }
 
-/* Inside; false when the hold turned out to be lost, which has been acknowledged then. */
+/* Stay inside; false if the hold was lost, which has been acknowledged then. */
 static bool work(struct worker_thread *thread, struct stay *stay, struct canary *canary,
                  int64_t permits)
 {
