@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * What may happen next in a state of the model, within its bounds, and doing it. */
+ * The possible actions in a state of the model, within its bounds, and their execution. */
 #include "world.h"
 
 #include <stdio.h>
@@ -42,7 +42,7 @@ static bool may_begin(const struct model_world *world, const struct model_client
 	}
 }
 
-/* A call about a hold, or about a call that is under way. */
+/* A call about a hold, or about a pending call. */
 static bool may_call(const struct model_world *world, const struct model_client *client,
                      enum model_verb verb)
 {
@@ -112,7 +112,7 @@ static bool may_happen(const struct model_world *world, struct model_client *cli
 	}
 }
 
-/* A tick goes by when everybody has done what there is to do, or stands still. */
+/* Time passes once every client has done all it can, or is stalled. */
 static bool may_pass(const struct model_world *world)
 {
 	for (int i = 0; i < world->bounds->clients; i++)
@@ -139,7 +139,7 @@ static bool may(const struct model_world *world, struct model_client *client, en
 	return may_happen(world, client, verb);
 }
 
-/* ---- What needs no other order -------------------------------------------------------------- */
+/* ---- Partial order reduction -------------------------------------------------------------- */
 
 static bool waits_in_store(const struct model_world *world, int index)
 {
@@ -151,7 +151,8 @@ static bool waits_in_store(const struct model_world *world, int index)
 	return false;
 }
 
-/* What it reads keeps its hold: that of another client would be seen beside it, after as before. */
+/* Its input leaves its hold valid: another client's hold would be seen beside it, after as
+ * before. */
 static bool keeps_hold(const struct model_client *client)
 {
 	for (int i = 0; i < client->call_count; i++)
@@ -160,13 +161,13 @@ static bool keeps_hold(const struct model_client *client)
 	return !client->inbox_count;
 }
 
-/* Whatever the others do until this client does something, it can do the same then as now, with the
- * same effect, and it has to do something before time goes by: nothing of it is still to be run,
- * the store has nothing to tell it, and what it does is only seen by others when the store runs
- * what it sends, which is another action.  So any order in which others come first leads to a
- * state to which one leads in which it comes first; and it is enough to go through those.  It may
- * not end a valid hold by it, which another one might be seen beside.  Not of a latch, of which
- * more is between clients and store at once. */
+/* Whatever the others do until this client acts, its action is possible then as now, with the same
+ * effect, and it must act before time passes: none of its requests is still to be executed, the
+ * store has no message for it, and others see its action only when the store executes a request,
+ * which is another action.  So any order in which others come first leads to a state that is also
+ * reached with this client first; exploring the latter is enough.  The action must not end a valid
+ * hold, beside which another one might be seen.  Not for latches, where more is in flight between
+ * clients and store. */
 static bool is_alone(const struct model_world *world, int index)
 {
 	struct model_client *client = (struct model_client *)(uintptr_t)&world->clients[index];
@@ -190,7 +191,7 @@ int world_actions(const struct model_world *world, bool reduced, uint8_t actions
 	}
 	for (int verb = 0; verb < MODEL_VERBS; verb++) {
 		for (int i = first; i < end; i++) {
-			/* The explorer only looks: whose calls they are makes no difference. */
+			/* The explorer only reads: the owner of the calls makes no difference. */
 			struct model_client *client =
 				(struct model_client *)(uintptr_t)&world->clients[i];
 			if (may(world, client, (enum model_verb)verb))
@@ -301,7 +302,7 @@ void world_do(struct model_world *world, uint8_t action)
 		happen(world, client, verb);
 }
 
-/* ---- Telling ------------------------------------------------------------------------------ */
+/* ---- As text ------------------------------------------------------------------------------ */
 
 static const char *const kinds[] = {
 	[LK__ASK] = "ask",       [LK__LEAVE] = "leave", [LK__HAND] = "hand", [LK__RENEW] = "renew",
@@ -334,18 +335,18 @@ static const char *const verbs[MODEL_VERBS] = {
 	[DO_ACQUIRE_TWO] = "acquires two permits",
 	[DO_TRY] = "tries",
 	[DO_RELEASE] = "releases",
-	[DO_RELEASE_ONE] = "gives one permit back",
+	[DO_RELEASE_ONE] = "releases one permit",
 	[DO_EXTEND] = "extends its hold",
 	[DO_AWAIT] = "awaits the latch",
-	[DO_AWAIT_TRY] = "looks whether the latch is open",
+	[DO_AWAIT_TRY] = "checks whether the latch is open",
 	[DO_STEP] = "counts down",
 	[DO_STEP_NAMED] = "counts down under a name",
 	[DO_SET] = "sets the latch",
 	[DO_REMOVE] = "removes the latch",
 	[DO_GIVE_UP] = "waits no longer",
-	[DO_ABANDON] = "does not wait for the confirmation",
+	[DO_ABANDON] = "does not wait for the reply",
 	[DO_EXECUTE] = "the store runs its",
-	[DO_SUBSCRIBE] = "the store takes its subscription",
+	[DO_SUBSCRIBE] = "the store executes its subscription",
 	[DO_ANSWER] = "reads the answer:",
 	[DO_HEAR] = "hears:",
 	[DO_TIMER] = "sees its timer",
@@ -358,7 +359,7 @@ static const char *const verbs[MODEL_VERBS] = {
 	[DO_CRASH_UNSEEN] = "dies, and the store still counts it as a receiver",
 	[DO_LOSE] = "a message to it is lost:",
 	[DO_REFUSE] = "the store refuses its",
-	[DO_PUT_OFF] = "the store refuses for a moment its",
+	[DO_PUT_OFF] = "the store puts off its",
 };
 
 void world_tell(const struct model_world *world, uint8_t action, char *text, size_t size)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * The arena: free lists by size over one growing block; its own state lies in it, too. */
+ * The arena: free lists by size over one growing block; its own state is inside it, too. */
 #include "arena.h"
 
 #include <stdint.h>
@@ -14,7 +14,7 @@
 #define CLASSES 128 /* of sizes, GRAIN bytes each */
 
 struct cell {
-	size_t class; /* of what follows */
+	size_t class; /* of the following block */
 	struct cell *next;
 };
 
@@ -23,7 +23,7 @@ struct arena {
 	struct cell *unused[CLASSES];
 };
 
-/* --wrap gives these names. */
+/* --wrap requires these names. */
 void *__real_malloc(size_t size);
 void *__real_calloc(size_t count, size_t size);
 void *__real_realloc(void *old, size_t size);

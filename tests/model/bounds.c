@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * The bounds of the runs over what ships.  Faults multiply the states more than anything else, so
- * each kind of run has its own: one with many calls and no fault, others with one fault of some
- * kinds. */
+ * The bounds of the runs over the shipped code.  Faults multiply the states most, so each kind of
+ * run has its own: one with many calls and no fault, others with one fault of some kinds. */
 #include "plants.h"
 
 #include <stddef.h>
@@ -120,7 +119,7 @@ bool model_bounds_set(struct model_bounds *bounds, const char *text)
 	return bounds->clients && bounds->clients <= MODEL_CLIENTS;
 }
 
-/* " 2 give-ups", if there may be any. */
+/* " 2 give-ups", if the bound is not 0. */
 static void add(char *text, size_t size, unsigned count, const char *what)
 {
 	size_t len = strlen(text);

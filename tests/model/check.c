@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * What must hold in every state of the model, after each script, and when everything has come to
- * its end. */
+ * The invariants in every state of the model, after each script, and at the end of all calls. */
 #include "world.h"
 
 #include <stdio.h>
@@ -8,15 +7,15 @@
 #include <string.h>
 
 #define MS INT64_C(1000000)
-/* Until everybody who waits is served when nothing fails any more: a lease, two asks of who is
- * left, a head that is dead and counts as a receiver; with a second to spare. */
+/* The time to serve every waiter when there are no more faults: a lease, two asks of a waiter, a
+ * dead head that counts as a receiver; with a second to spare. */
 #define SERVED_MS (MODEL_EXTENSION_MS + 2 * LK__REASK_MAX_MS + LK__HEAD_PATIENCE_MS + 1000)
-#define FORGOTTEN_MS 100000 /* nothing of it is left by then */
-#define SETTLE_MAX 2000     /* events at one moment */
+#define FORGOTTEN_MS 100000 /* all its keys have expired by then */
+#define SETTLE_MAX 2000     /* events at the same moment */
 
 /* ---- Around a script ---------------------------------------------------------------------- */
 
-/* The lines of the store's last word; every one, or a score after each. */
+/* The lines of the store's last reply; each one, or a score after each. */
 static int take_lines(const char *at, char tickets[][LK__TICKET_MAX], uint64_t *scores)
 {
 	int count = 0;
@@ -74,7 +73,7 @@ static int find(const char tickets[][LK__TICKET_MAX], int count, const char *tic
 	return -1;
 }
 
-/* Its client is there and would have heard of a grant. */
+/* Its client lives and would have received a grant. */
 static bool is_live(const struct model_world *world, const char *ticket)
 {
 	const struct model_client *client = &world->clients[ticket[2] - 'a'];
@@ -82,7 +81,7 @@ static bool is_live(const struct model_world *world, const char *ticket)
 	return client->alive && client->heard;
 }
 
-/* This very script was to take it out. */
+/* This script had the task to dequeue it. */
 static bool is_leaving(const struct model_call *call, const char *ticket)
 {
 	return call->kind == LK__LEAVE && strstr(ticket, call->nonce);
@@ -97,7 +96,7 @@ const char *world_order_wrong(const struct model_world *world, const struct mode
 		if (find(before->owners, before->owner_count, owner) >= 0)
 			continue;
 		if (ahead < 0 && call->arrival) {
-			/* It brought its place along. */
+			/* Its ask had its queue position. */
 			for (ahead = 0; ahead < before->count; ahead++)
 				if (before->arrivals[ahead] > call->arrival)
 					break;
@@ -115,8 +114,8 @@ const char *world_order_wrong(const struct model_world *world, const struct mode
 
 /* ---- In each state ------------------------------------------------------------------------ */
 
-/* Each valid hold is known to the store: stronger than what is promised, so only what ships has to
- * keep it. */
+/* The store has each valid hold: more than is promised, so only the shipped code must satisfy
+ * it. */
 static bool is_known(const struct model_world *world, const struct model_client *client)
 {
 	const struct lk__hold *hold = world_hold(client);
@@ -141,7 +140,7 @@ static bool is_under_way(const struct lk__pending *request)
 	return request->state != LK__IDLE;
 }
 
-/* Nothing is under way for it and nothing planned: it would be forgotten. */
+/* It has no pending request and no timer: it would be forgotten. */
 static bool is_forgotten(const struct model_client *client)
 {
 	for (const struct lk__ticket *ticket = client->core.all_tickets; ticket;
@@ -152,7 +151,7 @@ static bool is_forgotten(const struct model_client *client)
 	return false;
 }
 
-/* Its time is over, the client has nothing more to do now, and its owner does not know. */
+/* It has expired, the client has nothing more to do now, and its owner does not know. */
 static bool is_untold(const struct model_world *world, const struct model_client *client)
 {
 	const struct lk__hold *hold = world_hold(client);
@@ -163,10 +162,10 @@ static bool is_untold(const struct model_world *world, const struct model_client
 
 /* ---- Permits that are never released ------------------------------------------------------ */
 
-/* Grants of one microsecond have fences that follow each other. */
+/* Grants of one microsecond have consecutive fences. */
 #define SLACK_US 100
 
-/* Uses whose lease includes that moment. */
+/* The uses whose lease includes that moment. */
 static uint32_t used_at(const struct model_world *world, int64_t at_us)
 {
 	uint32_t sum = 0;
@@ -213,8 +212,8 @@ static bool is_used(const struct model_world *world, const char *ticket)
 
 /* ---- What is left ------------------------------------------------------------------------- */
 
-/* All its tickets have ended with the store's word for it, but the store knows one, which is no use
- * of permits that are never released. */
+/* All its tickets have ended with the store's reply, but the store has one that is not a use of
+ * permits that are never released. */
 static bool is_left(const struct model_world *world, int index)
 {
 	const struct model_client *client = &world->clients[index];
@@ -251,7 +250,7 @@ static const char *wrong_of(const struct model_world *world, int index)
 	return NULL;
 }
 
-/* What the semaphore says of its permits is what its holds have. */
+/* The semaphore's counter equals the sum of its holds. */
 static bool is_conserved(const struct model_world *world)
 {
 	const struct model_order *order;
@@ -349,7 +348,7 @@ bool world_quiet(const struct model_world *world)
 	return true;
 }
 
-/* One thing that this client can do now. */
+/* One possible action of this client now. */
 static bool move(struct model_world *world, struct model_client *client)
 {
 	if (!client->alive)
@@ -373,7 +372,7 @@ static bool move(struct model_world *world, struct model_client *client)
 	return true;
 }
 
-/* All that can be done now. */
+/* All possible actions now. */
 static const char *settle(struct model_world *world)
 {
 	bool moved = true;
@@ -390,7 +389,7 @@ static const char *settle(struct model_world *world)
 	return NULL;
 }
 
-/* Everything that happens in so many ms, or until nobody waits. */
+/* All events of so many ms, or until there is no waiter. */
 static const char *pass(struct model_world *world, int64_t ms, bool while_waiting)
 {
 	int64_t end_ns = world->now_ns + ms * MS;
@@ -413,7 +412,7 @@ static const char *pass(struct model_world *world, int64_t ms, bool while_waitin
 		}
 		if (world->now_ns >= end_ns || (while_waiting && !waits))
 			return NULL;
-		/* The store knows of whole milliseconds. */
+		/* The store has whole milliseconds. */
 		world_time(world, (next_ns - world->now_ns + MS - 1) / MS * MS);
 	}
 }
@@ -476,7 +475,7 @@ const char *world_finish(struct model_world *world, int64_t *longest)
 	return left_over(world);
 }
 
-/* ---- Telling ------------------------------------------------------------------------------ */
+/* ---- As text ------------------------------------------------------------------------------ */
 
 static void print_store(const struct model_world *world)
 {

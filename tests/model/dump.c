@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: MIT
- * A state's one form: two states of which no future differs should have the same bytes here, and
- * two of which one may differ must not.
+ * A state's canonical form: two states whose futures are the same should have the same bytes here,
+ * and two whose futures may differ must not.
  *
- * - Moments are ticks from now, rounded up: all that ever happens is at a tick, so nothing else can
- *   be seen of them.  What has passed is as good as any other that has.
+ * - Moments are ticks from now, rounded up: all events are at ticks, so no more can be seen of
+ *   them.  All moments in the past are equal.
  * - Fences, generations and stamps are only compared: they become their rank.  Arrivals, too, with
- *   their age, by which the store tells who is old.
- * - Nonces are new each time, so only which are the same matters: they become numbers in the order
- *   in which they come up here.
- * - Clients are alike: they are sorted by what each looks like alone, then by their numbers.  Where
- *   two are the same in all that their order is as it is; then one state may be counted twice.
- * - What a field says that nothing reads in this state of its owner is left out.  Of the store's
- *   clock in answers nothing is read as long as no hold is handed on inside a process, which takes
- *   two threads of a client; the model has one. */
+ *   their age, by which the store finds old waiters.
+ * - Nonces are new each time, so only equality matters: they become numbers in the order of their
+ *   first appearance here.
+ * - Clients are interchangeable: they are sorted by their own form, then by their numbers.  If two
+ *   are equal in both, their order is kept; then one state may be counted twice.
+ * - A field that is not read in this state of its owner is left out.  The store's clock in replies
+ *   is not read as long as no hold is handed over inside a process, which takes two threads of a
+ *   client; the model has one. */
 #include "dump.h"
 
 #include "arena.h"
@@ -36,7 +36,7 @@ void form_put_wide(struct form *form, int64_t value)
 	form_put(form, value >> 8);
 }
 
-/* Its rank, when all are known. */
+/* Its rank, once all are known. */
 void form_put_number(struct form *form, int class, uint64_t value)
 {
 	if (value) {
@@ -81,7 +81,7 @@ static void put_due(struct form *form, int64_t due_ns)
 		form_put(form, left_ns <= 0 ? 0 : (left_ns + TICK_NS - 1) / TICK_NS);
 }
 
-/* Ticks since then, most as more make no difference. */
+/* Ticks since then, up to a limit from which on more make no difference. */
 static void put_age(struct form *form, int64_t at_ns, int64_t most_ms)
 {
 	int64_t most = (most_ms + MODEL_TICK_MS - 1) / MODEL_TICK_MS;
@@ -153,7 +153,7 @@ static void put_ticket(struct form *form, const struct model_client *client, int
 		form_put(form, ticket->first_sent_ns != 0);
 		form_put(form, form_least(ticket->leaves_sent, 2));
 	}
-	/* An extension is as long as it matters, longer than the time between two asks. */
+	/* The length of an extension matters up to the time between two asks. */
 	if (ticket->main.state == LK__IN_FLIGHT || waits)
 		put_age(form, ticket->main.sent_ns, MODEL_EXTENSION_MS);
 	if (ticket->main.state == LK__IN_FLIGHT)
@@ -317,7 +317,7 @@ static void put_client(struct form *form, const struct model_client *client, boo
 		put_item(form, index, &client->inbox[i]);
 }
 
-/* ---- The whole ---------------------------------------------------------------------------- */
+/* ---- All of it ---------------------------------------------------------------------------- */
 
 static int by_value(const void *one, const void *other)
 {
@@ -326,7 +326,7 @@ static int by_value(const void *one, const void *other)
 	return a < b ? -1 : a > b;
 }
 
-/* Each number's rank into its place. */
+/* Replace each number by its rank. */
 static void rank(struct form *form, int class)
 {
 	uint64_t values[SLOTS_MAX];
@@ -371,7 +371,7 @@ static void begin(struct form *form, const struct model_world *world)
 
 #define LOOKS 24
 
-/* What a client looks like alone; then its numbers, which tell who was first with the store. */
+/* A client's own form; then its numbers, which order the clients in the store. */
 struct looks {
 	uint64_t hash;
 	uint64_t numbers[2][LOOKS];
@@ -412,7 +412,7 @@ static void sort_clients(struct form *form, const struct model_world *world, boo
 	}
 }
 
-/* What is left of the bounds. */
+/* The rest of the bounds. */
 static void put_bounds(struct form *form)
 {
 	const struct model_world *world = form->world;
@@ -427,7 +427,7 @@ static void put_bounds(struct form *form)
 	}
 }
 
-/* Those whose time is over, too, may still be found in the store. */
+/* Expired ones may still be found in the store, too. */
 static void put_uses(struct form *form)
 {
 	const struct model_world *world = form->world;

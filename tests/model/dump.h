@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * Between the files that bring a state into its one form: see dump.c. */
+ * Shared by the files that write the canonical form of a state: see dump.c. */
 #ifndef MODEL_DUMP_H
 #define MODEL_DUMP_H
 
@@ -9,7 +9,7 @@
 #define SLOTS_MAX 400
 #define NONCES_MAX 120
 #define NONCE_LEN (LK__NONCE_SIZE - 1)
-#define FAR_MS 40000 /* beyond all that is explored */
+#define FAR_MS 40000 /* more than any explored value */
 #define FENCES 0
 #define ARRIVALS 1
 
@@ -32,7 +32,7 @@ struct form {
 
 void form_put(struct form *form, int64_t value);
 void form_put_wide(struct form *form, int64_t value);
-/* Its rank, when all are known. */
+/* Its rank, once all are known. */
 void form_put_number(struct form *form, int class, uint64_t value);
 void form_put_nonce(struct form *form, int client, const char *nonce);
 int64_t form_least(int64_t a, int64_t b);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * The store's part of a state's one form. */
+ * The store's part of a state's canonical form. */
 #include "dump.h"
 
 #include <stdlib.h>
@@ -7,7 +7,7 @@
 
 #define ID_LEN 22
 
-/* Digits that are a moment or a fence: what is shorter is a count or a length of time. */
+/* Digits that are a moment or a fence: shorter ones are a count or a duration. */
 static size_t long_number(const char *text, size_t len, uint64_t *value)
 {
 	size_t digits = 0;
@@ -18,7 +18,7 @@ static size_t long_number(const char *text, size_t len, uint64_t *value)
 	return digits == 16 ? digits : 0;
 }
 
-/* Text with the names in it as they are numbered here. */
+/* Text with the names replaced by their numbers here. */
 static void put_text(struct form *form, const char *text, size_t len)
 {
 	static const char id[] = "client_AAAAAAAAAAAAAA";
@@ -85,7 +85,7 @@ static void put_field(struct form *form, struct reader *reader, int64_t now_us)
 		form_put(form, 255);
 }
 
-/* The fields of a hash in an order that does not depend on the clients' names. */
+/* The fields of a hash in an order that is independent of the clients' names. */
 static void put_fields(struct form *form, struct reader *reader, uint32_t count, int64_t now_us)
 {
 	struct reader fields[64];
@@ -100,7 +100,7 @@ static void put_fields(struct form *form, struct reader *reader, uint32_t count,
 		take_text(reader, &len);
 		take_text(reader, &len);
 	}
-	/* By the client's place where a field names one; the others are in order already. */
+	/* By the client's index if a field names one; the others are in order already. */
 	for (int queue = -1; queue < MODEL_CLIENTS; queue++) {
 		for (uint32_t i = 0; i < count; i++) {
 			const char *name = fields[order[i]].at + sizeof(uint32_t);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * The explorer: a set of hashes, the states still to expand, and the way back to the first.  A
- * state to expand is the words of the arena that differ from the first state's. */
+ * The explorer: a set of hashes, the states still to expand, and the path from the first one.  A
+ * state to expand is stored as the words of the arena that differ from the first state's. */
 #include "explore.h"
 
 #include "arena.h"
@@ -21,11 +21,11 @@ struct node {
 	uint32_t action : 8, depth : 24;
 };
 
-/* Hashes, and with nodes the way to each. */
+/* Hashes, and with nodes the path to each. */
 struct set {
 	uint32_t count, room;
 	struct node *nodes;
-	uint32_t *table; /* index + 1, 0 = empty; twice as many as room */
+	uint32_t *table; /* index + 1, 0 = empty; twice the number of nodes */
 };
 
 struct image {
@@ -72,7 +72,7 @@ static void grow(struct set *set)
 	}
 }
 
-/* True if it is new; it is the last one then. */
+/* True if it is new; it is then the last one. */
 static bool add(struct set *set, uint64_t hash, uint32_t parent, uint8_t action)
 {
 	size_t at;
@@ -103,7 +103,8 @@ static void free_set(struct set *set)
 
 /* ---- Images ------------------------------------------------------------------------------- */
 
-/* Runs of equal words are left out: a count of those, a count of those that follow, these. */
+/* Runs of equal words are left out: a count of equal words, a count of different ones, these
+ * words. */
 static struct image *save(const struct explorer *explorer, uint32_t node)
 {
 	static uint64_t out[WORDS_MAX];
@@ -192,8 +193,8 @@ static void found_wrong(struct explorer *explorer, uint32_t node, const char *wr
 	explorer->wrong_at = node;
 }
 
-/* The end of everything from this state, if nothing more is begun and nothing fails: once for all
- * states that differ in what is left of the bounds only.  True if the world was changed. */
+/* Let all calls end from this state, without new calls and faults: once for all states that differ
+ * only in the rest of the bounds.  True if the world was changed. */
 static bool try_end(struct explorer *explorer, uint32_t node, int actions)
 {
 	const char *wrong;
@@ -209,7 +210,7 @@ static bool try_end(struct explorer *explorer, uint32_t node, int actions)
 	return true;
 }
 
-/* One action: the state that it leads to, if it is new, is to be expanded. */
+/* Execute one action: the resulting state, if it is new, is to be expanded. */
 static void step(struct explorer *explorer, uint32_t node, uint8_t action)
 {
 	struct set *seen = &explorer->seen;
@@ -223,7 +224,7 @@ static void step(struct explorer *explorer, uint32_t node, uint8_t action)
 	if (!add(seen, world_hash(explorer->world, true), node, action) && !wrong)
 		return;
 	if (wrong) {
-		/* Another way may lead to that state: it goes in with this one. */
+		/* Another path may lead to that state: its hash includes this. */
 		add(seen, ~seen->nodes[node].hash ^ action, node, action);
 		found_wrong(explorer, seen->count - 1, wrong, false);
 		return;
@@ -264,7 +265,7 @@ static void report(struct explorer *explorer, double now)
 	fflush(stdout);
 }
 
-/* Whether a limit is reached. */
+/* Is a limit reached? */
 static bool is_over(struct explorer *explorer)
 {
 	const struct explore_plan *plan = explorer->plan;
@@ -351,7 +352,7 @@ void explore_tell(const struct explore_plan *plan, const struct explore_result *
 		world_print(world);
 	}
 	if (result->at_end)
-		printf("         and then nothing more is begun, nothing fails, and time goes "
+		printf("         then, without new calls and faults, time goes "
 		       "by\n");
 	fflush(stdout);
 	world_end(world);

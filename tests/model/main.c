@@ -1,42 +1,41 @@
 /* SPDX-License-Identifier: MIT
- * Every state: 2 clients and 4 steps each of a lock, a semaphore and a latch, or with BIG=1 3
- * and 6.
+ * Every state: 2 clients and 4 steps each of a lock, a semaphore and a latch, or 3 and 6
+ * with BIG=1.
  *
  * LDFLAGS: -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc,--wrap=free,--wrap=lk__core_random
  *
- * What is explored is what ships: the state machines of src/core, the bytes of src/redis/codec.c,
- * and src/redis/scripts on a Redis in memory.  A step is a script of a client that the store runs.
- * Every order of these is gone through: a call begins; the store runs the next request of a
- * connection; its answer is read; a message is heard; SUBSCRIBE is executed; a timer that is due is
- * seen; a tick of time goes by, half a lease; and, as often as the bounds say, all clients
- * together:
+ * It explores the shipped code: the state machines of src/core, the bytes of src/redis/codec.c, and
+ * src/redis/scripts on a Redis in memory.  A step is a script of a client that the store runs.  It
+ * explores every order of these actions: a call begins; the store runs the next request of a
+ * connection; its reply is read; a message is read; SUBSCRIBE is executed; a due timer runs; a tick
+ * of time passes, half a lease; and, as often as the bounds permit, over all clients:
  *
- *   stall     a tick goes by while one client has not done what it could: its process stands still,
- *             or its requests, answers or messages are under way for that long.  Otherwise requests
- *             take no time
- *   give-up   a wait ends by its time-out
- *   abandoned a call does not wait for its confirmation any longer
- *   cut       a client's connections are lost: its answers and messages with them.  What the store
- *             had not run yet never runs, or, so many times (late), at any time later, also after
- *             what came on the next connection
- *   crash     a process dies; the store notices at once, or counts it as a receiver for ever
+ *   stall     a tick passes while one client has not done what it could: its process is stopped,
+ *             or its requests, replies or messages take that long.  Otherwise requests take no
+ *             time
+ *   give-up   a wait times out
+ *   abandoned a call stops waiting for its reply
+ *   cut       a client loses its connections, with its replies and messages.  Requests that the
+ *             store had not run never run, or, that many times (late), at any later time, also
+ *             after requests of the next connection
+ *   crash     a process dies; the store notices at once, or counts it as a receiver forever
  *   loss      a message is lost, and nothing else
- *   refusal   the store answers a request with an error, and runs nothing of it; the error stays
- * for the core, or passes
+ *   refusal   the store replies to a request with an error, and runs nothing of it; for the core
+ *             the error is permanent, or transient
  *
- * Of orders that surely lead to the same state one is gone through (is_alone() in actions.c),
- * unless EVERY=1; for a latch all are.  WITH=ticks=2,cuts=0 changes bounds.
+ * Of orders that certainly lead to the same state it explores one (is_alone() in actions.c), unless
+ * EVERY=1; for a latch all of them.  WITH=ticks=2,cuts=0 changes bounds.
  *
- * A run's name, its bounds and what it found are printed, its bounds in these words.  Not in the
- * bounds: two threads of a client, clocks that differ, the server's own faults.
+ * It prints a run's name, its bounds in these words, and its result.  Not in the bounds: two
+ * threads of a client, clocks that differ, the server's own faults.
  *
- * In every state: no two valid holds, or more valid permits than the capacity; each valid hold is
- * known to the store; fences grow; permits are conserved; who came first is served first; nothing
- * is forgotten; an ended ticket is not left in the store; a latch opens once, a step counts once,
- * and no wait ends before it was open; a lapsed hold stays so, and its loss is told when its client
- * acts next; a release and an extension know their result.  From every state in which nothing is
- * under way, and every last one, all is let come to its end without more faults: every wait is
- * served, and nothing is left in clients and store. */
+ * In every state: no two valid holds, or more valid permits than the capacity; the store has each
+ * valid hold; fences grow; permits are conserved; waiters are granted FIFO; no ticket is forgotten;
+ * an ended ticket is not left in the store; a latch opens once, a step counts once, and no wait
+ * ends before it opened; a lapsed hold stays lapsed, and its loss is reported when its client acts
+ * next; a release and an extension know their result.  From every state in which no request is
+ * pending, and from every last one, all calls run to their end without more faults: every waiter is
+ * granted, and nothing is left in clients and store. */
 #include "plants.h"
 
 #include <errno.h>
@@ -45,7 +44,7 @@
 #include <string.h>
 
 #define REPORT_S 60
-#define STATES_MOST 200000000 /* of a run: 10 GB with the table twice, as it grows */
+#define STATES_MOST 200000000 /* of a run: 10 GB, including both tables while one grows */
 
 struct options {
 	bool big, every_order;
@@ -109,7 +108,7 @@ static bool parse(struct options *options, int argc, char **argv)
 	return !options->kind || known_kind(options->kind);
 }
 
-/* The evidence of a run, also to the file that LK_EVIDENCE names. */
+/* The evidence of a run, also appended to the file that LK_EVIDENCE names. */
 static void note(const char *text)
 {
 	const char *path = getenv("LK_EVIDENCE");
@@ -123,7 +122,8 @@ static void note(const char *text)
 	}
 }
 
-/* ---- What ships --------------------------------------------------------------------------- */
+/* ---- The shipped code
+ * --------------------------------------------------------------------------- */
 
 static void run(const struct options *options, const struct model_bounds *bounds, struct sum *sum)
 {
@@ -190,7 +190,8 @@ static int run_all(const struct options *options)
 	return sum.wrong || !sum.runs;
 }
 
-/* ---- What must be found ------------------------------------------------------------------- */
+/* ---- Failures that must be found
+ * ------------------------------------------------------------------- */
 
 static int run_plants(const struct options *options)
 {

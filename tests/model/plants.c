@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * The wrong variants, each with bounds in which it is found. */
+ * The wrong variants, each with bounds in which the model finds it. */
 #include "plants.h"
 
 #include <string.h>
@@ -21,13 +21,13 @@
 		.name = "latch", .kind = LK_KIND_LATCH, __VA_ARGS__                                \
 	}
 
-/* Two clients, no faults: what most of the wrong variants need. */
+/* Two clients, no faults: enough for most of the wrong variants. */
 #define PAIR .clients = 2, .steps = 4, .ticks = 3, .stalls = 2, .calls = 1
 
 const struct model_plant model_plants[] = {
 	{
 		.name = "leave-without-owner-check",
-		.what = "whoever leaves ends the hold, whosever it is",
+		.what = "a leave ends the hold of any client",
 		.rule = RULE_SCRIPT,
 		.script = "lock_leave",
 		.old = "granted = held_by(ticket, value)",
@@ -37,7 +37,7 @@ const struct model_plant model_plants[] = {
 	},
 	{
 		.name = "leave-keeps-the-queue",
-		.what = "who leaves stays in the queue",
+		.what = "a ticket that leaves stays in the queue",
 		.rule = RULE_SCRIPT,
 		.script = "lock_leave",
 		.old = "redis.call('ZREM', KEYS[2], ticket)",
@@ -46,7 +46,7 @@ const struct model_plant model_plants[] = {
 	},
 	{
 		.name = "ask-grants-what-is-held",
-		.what = "an ask is granted though another holds it",
+		.what = "an ask is granted although another client holds the lock",
 		.rule = RULE_SCRIPT,
 		.script = "lock_ask",
 		.old = "if not owner and (not head or head == ticket)",
@@ -55,7 +55,7 @@ const struct model_plant model_plants[] = {
 	},
 	{
 		.name = "ask-overtakes",
-		.what = "an ask is granted though others wait",
+		.what = "an ask is granted although others wait",
 		.rule = RULE_SCRIPT,
 		.script = "lock_ask",
 		.old = "if not owner and (not head or head == ticket)",
@@ -65,7 +65,7 @@ const struct model_plant model_plants[] = {
 	},
 	{
 		.name = "renew-without-owner-check",
-		.what = "a claim is confirmed though another holds it",
+		.what = "a claim is confirmed although another client holds the lock",
 		.rule = RULE_SCRIPT,
 		.script = "lock_renew",
 		.old = "held_by(ARGV[1], value)",
@@ -74,31 +74,31 @@ const struct model_plant model_plants[] = {
 	},
 	{
 		.name = "valid-from-the-reply",
-		.what = "a hold's validity is counted from the answer, not from the request",
+		.what = "a hold's validity is counted from the reply, not from the request",
 		.rule = RULE_VALID_FROM_REPLY,
 		.bounds = LOCK(PAIR),
 	},
 	{
 		.name = "late-answer-holds",
-		.what = "an answer that is read after its validity makes a hold",
+		.what = "a reply that is read after its validity makes a hold",
 		.rule = RULE_LATE_ANSWER_HOLDS,
 		.bounds = LOCK(PAIR),
 	},
 	{
 		.name = "claim-skipped",
-		.what = "a grant that has to be claimed is taken as it comes",
+		.what = "a grant that needs a claim is used without one",
 		.rule = RULE_CLAIM_SKIPPED,
 		.bounds = LOCK(.clients = 2, .steps = 4, .ticks = 4, .stalls = 2, .calls = 2),
 	},
 	{
 		.name = "never-asks-again",
-		.what = "who waits relies on messages alone",
+		.what = "a waiter relies on messages only",
 		.rule = RULE_NEVER_ASKS_AGAIN,
 		.bounds = LOCK(PAIR, .crashes = 1, .faults = 1),
 	},
 	{
 		.name = "hand-unchecked",
-		.what = "the head is served though the lock is not free",
+		.what = "the head is served although the lock is not free",
 		.rule = RULE_SCRIPT,
 		.script = "lock_leave",
 		.old = "if value and not granted then return {'left', 0, 0, 0} end",
@@ -146,7 +146,7 @@ const struct model_plant model_plants[] = {
 	},
 	{
 		.name = "loss-not-told",
-		.what = "nobody is told that a hold is lost",
+		.what = "the loss of a hold is not reported",
 		.rule = RULE_LOSS_UNTOLD,
 		.bounds = LOCK(PAIR),
 	},
@@ -158,13 +158,13 @@ const struct model_plant model_plants[] = {
 	},
 	{
 		.name = "release-is-unknown",
-		.what = "no release knows its result, though the answer came",
+		.what = "no release knows its result, although the reply came",
 		.rule = RULE_RELEASE_UNKNOWN,
 		.bounds = LOCK(PAIR),
 	},
 	{
 		.name = "leave-denies-its-owner",
-		.what = "a release is told that the hold was none of its own",
+		.what = "the reply to a release denies the client's own hold",
 		.rule = RULE_SCRIPT,
 		.script = "lock_leave",
 		.old = "mine = granted and 1 or 0",
@@ -173,7 +173,7 @@ const struct model_plant model_plants[] = {
 	},
 	{
 		.name = "extension-is-unknown",
-		.what = "no extension knows its result, though the answer came",
+		.what = "no extension knows its result, although the reply came",
 		.rule = RULE_EXTEND_UNKNOWN,
 		.bounds = LOCK(PAIR, .extends = 1),
 	},
@@ -185,7 +185,7 @@ const struct model_plant model_plants[] = {
 	},
 	{
 		.name = "leave-forgets-used",
-		.what = "a release does not give its permits back",
+		.what = "a release does not free its permits",
 		.rule = RULE_SCRIPT,
 		.script = "semaphore_leave",
 		.old = "used - (permits or 0)",

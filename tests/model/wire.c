@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * The network of the model, a step at a time: requests, what the store says, what clients read, and
- * what breaks. */
+ * The network of the model, a step at a time: requests, replies, messages, and faults. */
 #include "world.h"
 
 #include "scripts.h"
@@ -11,7 +10,7 @@
 
 #define MS INT64_C(1000000)
 
-/* ---- The store says something ------------------------------------------------------------- */
+/* ---- The store sends a message ------------------------------------------------------------- */
 
 static struct model_item *add_item(struct model_client *client)
 {
@@ -66,7 +65,7 @@ int world_publish(void *arg, const char *channel, const char *text, size_t len)
 
 /* ---- The store's side --------------------------------------------------------------------- */
 
-/* What a wait for the latch may know. */
+/* The facts that a wait for the latch may know. */
 static void note_open(struct model_world *world)
 {
 	if (world->bounds->kind != LK_KIND_LATCH ||
@@ -97,7 +96,7 @@ static void run_bytes(struct model_world *world, struct model_call *call)
 	    lk__resp_next(reader, &resp, &why) || !resp)
 		abort();
 	if (lk__codec_unknown_script(resp))
-		abort(); /* they were loaded */
+		abort(); /* scripts were loaded */
 	lk__codec_answer(resp, "the store", &call->answer, &why);
 	if (call->answer.kind == LK__FAILED)
 		world_fail(world, "a script failed");
@@ -137,7 +136,7 @@ static void run(struct model_world *world, struct model_client *client, struct m
 	call->owned = before.owner_count && is_of(client, world, before.owners[0], call);
 	run_bytes(world, call);
 	if (world->bounds->kind == LK_KIND_SEMAPHORE)
-		call->owned = call->answer.mine; /* it knows of leases that are over */
+		call->owned = call->answer.mine; /* it knows about expired leases */
 	else if (call->kind == LK__LEAVE && call->owned && !call->answer.mine)
 		world_fail(world, "a leave that denies its hold");
 	world_fail(world, world_order_wrong(world, &before, world_order(world), call));
@@ -171,7 +170,7 @@ void world_execute_late(struct model_world *world, struct model_client *client)
 	remove_call(client->late, &client->late_count);
 }
 
-/* SUBSCRIBE and UNSUBSCRIBE reach the store. */
+/* The store executes SUBSCRIBE and UNSUBSCRIBE. */
 void world_subscribe(struct model_world *world, struct model_client *client)
 {
 	bool subscribe;
@@ -183,7 +182,7 @@ void world_subscribe(struct model_world *world, struct model_client *client)
 	add_item(client)->kind = subscribe ? ITEM_SUBSCRIBED : ITEM_UNSUBSCRIBED;
 }
 
-/* As src/api/latch.c asks: once, with the answer at once. */
+/* As src/api/latch.c sends them: once, with the reply at once. */
 void world_question(struct model_world *world, struct model_client *client, enum model_verb verb)
 {
 	char count[8], open_ttl[16];
@@ -210,7 +209,7 @@ void world_question(struct model_world *world, struct model_client *client, enum
 
 /* ---- The client's side -------------------------------------------------------------------- */
 
-/* What the wrong variants do with an answer, before the core reads it. */
+/* The wrong variants' change of a reply, before the core reads it. */
 static void break_rule(const struct model_world *world, struct model_call *call,
                        int64_t valid_until_ns)
 {
@@ -313,7 +312,7 @@ void world_time(struct model_world *world, int64_t ns)
 
 /* ---- Faults ------------------------------------------------------------------------------- */
 
-/* What the store had not run yet may still come to it, or never. */
+/* Requests that the store has not executed may still arrive there, or never. */
 static void close_connections(struct model_world *world, struct model_client *client)
 {
 	for (int i = 0; i < client->call_count; i++) {
@@ -348,7 +347,7 @@ void world_link(struct model_world *world, struct model_client *client)
 	world_after(world, client);
 }
 
-/* The store answers its next request with an error, and runs nothing of it. */
+/* The store replies to its next request with an error, and executes nothing of it. */
 void world_refuse(struct model_client *client, bool passes)
 {
 	struct model_call *call = world_next_call(client);

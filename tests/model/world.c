@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * The clients of the model: their calls, their connections, what they send and hear. */
+ * The clients of the model: their calls, their connections, their requests and messages. */
 #include "world.h"
 
 #include "arena.h"
@@ -15,7 +15,7 @@
 
 static struct lk__space spaces[MODEL_CLIENTS];
 
-/* No chance: what it spreads are moments of the same tick. */
+/* Not random: it only spreads moments inside the same tick. */
 uint64_t __wrap_lk__core_random(struct lk__core *core);
 uint64_t __wrap_lk__core_random(struct lk__core *core)
 {
@@ -61,7 +61,7 @@ const char *world_key(const char *suffix)
 	return key;
 }
 
-/* As lua_store_ask() tells it, but with nothing of it kept outside the arena. */
+/* Formatted as by lua_store_ask(), but with all memory in the arena. */
 static void render(const char *at, const char *end, char *text, size_t size)
 {
 	size_t len = 0;
@@ -105,7 +105,7 @@ const char *world_value(const struct model_world *world, int argc, const char *c
 
 /* ---- Life --------------------------------------------------------------------------------- */
 
-/* A call's place, that of its handle. */
+/* The wait queue of a call, that of its handle. */
 static struct lk__wait_queue *open_handle(const struct model_bounds *bounds,
                                           struct model_client *client)
 {
@@ -206,7 +206,7 @@ bool world_valid(const struct model_world *world, const struct model_client *cli
 	return hold && lk__hold_left_ns(hold, world->now_ns) > 0;
 }
 
-/* What the bytes of a request say, for the explorer. */
+/* The content of a request's bytes, for the explorer. */
 static void describe(struct model_call *call)
 {
 	const struct lk__pending *request = call->request;
@@ -254,7 +254,7 @@ static void send_all(struct model_world *world, struct model_client *client)
 	}
 }
 
-/* A call has its result: an acquisition's is a hold, with a fence that nobody had. */
+/* A call has its result: an acquisition's is a hold, with a new fence. */
 static void acquired(struct model_world *world, struct model_client *client,
                      const struct lk__op *waiter)
 {

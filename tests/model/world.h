@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: MIT
- * A few clients of one lock, semaphore or latch, and all that may happen to them next: the state
- * machines of src/core as they ship, the bytes of their requests, the scripts as they ship on a
- * Redis in memory, and a network of which the explorer chooses every step.
+ * A few clients of one lock, semaphore or latch, and all their possible next actions: the shipped
+ * state machines of src/core, the bytes of their requests, the shipped scripts on a Redis in
+ * memory, and a network of which the explorer selects every step.
  *
  *   world.c    the clients and their calls
- *   wire.c     their connections: requests, answers, messages, faults
- *   actions.c  what may happen in a state, and doing it
- *   dump.c     a state's one form
- *   check.c    what must hold in each state, and at its end
+ *   wire.c     their connections: requests, replies, messages, faults
+ *   actions.c  the possible actions in a state, and their execution
+ *   dump.c     a state's canonical form
+ *   check.c    the invariants of each state, and at its end
  *
- * All of a state lies in the arena.  Time goes in ticks: every event is at a multiple of one, and
- * only whether a deadline has passed by then matters.  A process acts when the explorer lets it:
- * one that is not let is a stopped one. */
+ * All of a state is in the arena.  Time passes in ticks: every event is at a multiple of one, and
+ * it only matters whether a deadline has passed by then.  A process acts when the explorer selects
+ * it: one that is never selected is a stopped one. */
 #ifndef MODEL_WORLD_H
 #define MODEL_WORLD_H
 
@@ -23,34 +23,33 @@
 #define MODEL_NAME "x"
 #define MODEL_TOPIC "lk:l:0:{" MODEL_NAME "}"
 #define MODEL_CLIENTS 3
-#define MODEL_CALLS 5  /* requests of a client under way */
+#define MODEL_CALLS 5  /* pending requests of a client */
 #define MODEL_LATE 2   /* of its lost connections */
-#define MODEL_INBOX 8  /* what comes on its messages connection */
+#define MODEL_INBOX 8  /* items on its messages connection */
 #define MODEL_ORDER 16 /* tickets in the store */
 #define MODEL_USES 8   /* grants that are never released */
 #define MODEL_TICK_MS 3000
 #define MODEL_LEASE_MS 6000
 #define MODEL_EXTENSION_MS 12000
 #define MODEL_CAPACITY 2
-#define MODEL_TTL_MS 20000     /* of a semaphore's memory */
+#define MODEL_TTL_MS 20000     /* how long the keys of a semaphore are kept */
 #define MODEL_OPEN_TTL_MS 6000 /* of a latch that is open */
 
 struct model_bounds {
 	const char *name;
 	lk_kind kind;
 	bool fixed;      /* leases that are not renewed */
-	uint8_t finals;  /* so many of the clients, the first ones, never release their permits */
+	uint8_t finals;  /* that many of the clients, the first ones, never release their permits */
 	uint8_t clients; /* at most MODEL_CLIENTS */
 	uint8_t steps;   /* scripts that the store runs for each client */
 	uint8_t ticks;   /* of time */
-	uint8_t stalls; /* ticks that go by while a client, or what is under way to it, stands still
-	                 */
-	uint8_t calls;  /* acquire, try, await, count down: by each client */
-	/* By all clients together. */
+	uint8_t stalls;  /* ticks that pass while a client, or traffic to it, is stalled */
+	uint8_t calls;   /* acquire, try, await, count down: by each client */
+	/* Over all clients. */
 	uint8_t tries, twos, extends, give_ups, abandons, shrinks;
 	uint8_t cuts, lates, crashes, losses; /* faults; lates: requests that run after a cut */
-	uint8_t refusals, put_offs;           /* errors for an answer that stay, or pass */
-	uint8_t faults;                       /* of these kinds together */
+	uint8_t refusals, put_offs;           /* error replies that are permanent, or transient */
+	uint8_t faults;                       /* of these kinds in total */
 	uint8_t sets, removes, count;         /* of a latch */
 };
 
@@ -87,7 +86,7 @@ enum model_verb {
 	MODEL_VERBS
 };
 
-/* One of the wrong variants that must be found: see plants.c. */
+/* A wrong variant that must be found: see plants.c. */
 enum model_rule {
 	RULES_AS_SHIPPED,
 	RULE_SCRIPT, /* a script is altered, the core is not */
@@ -106,9 +105,9 @@ enum model_rule {
 	RULE_LEAVE_FORGOTTEN,
 };
 
-/* A request under way, or one that a lost connection may still bring. */
+/* A pending request, or one that a lost connection may still deliver. */
 struct model_call {
-	struct lk__pending *request; /* NULL: nobody waits for its answer */
+	struct lk__pending *request; /* NULL: no caller waits for its reply */
 	struct lk__buf bytes;
 	struct lk__answer answer; /* once executed */
 	char nonce[LK__NONCE_SIZE];
@@ -117,7 +116,7 @@ struct model_call {
 	uint32_t permits;
 	uint8_t kind; /* enum lk__request_kind */
 	bool only_try, executed;
-	bool owned; /* a leave: the store had it as the holder's until then */
+	bool owned; /* a leave: the store had its ticket as the holder's until then */
 };
 
 struct model_item {
@@ -129,25 +128,26 @@ struct model_client {
 	struct lk__core core;
 	struct lk__session session;   /* its only link */
 	struct lk__wait_queue *queue; /* of its handle */
-	struct lk__op *waiter;        /* its call, NULL if none is under way */
+	struct lk__op *waiter;        /* its call, NULL if none is pending */
 	uint64_t owner;               /* of its hold, 0 if it has none */
 	uint64_t seen;                /* the last fence that a hold had when its call began */
-	uint64_t told;                /* the fence of the hold whose loss it was told last */
+	uint64_t told;                /* the fence of the last hold whose loss was reported to it */
 	struct model_call calls[MODEL_CALLS], late[MODEL_LATE];
 	struct model_item inbox[MODEL_INBOX];
 	uint8_t verb; /* of its call */
 	uint8_t call_count, late_count, inbox_count;
 	uint8_t scripts, begun, stepped; /* stepped: it began to count down */
-	uint16_t counted;                /* its steps that were, a bit each by number */
+	uint16_t counted;                /* its counted steps, a bit each by number */
 	bool alive, linked, heard, listens;
 	bool stalled; /* does nothing until the next tick */
 	bool gave_up;
-	bool was_open;  /* the latch, at some moment of its wait */
-	bool was_valid; /* its hold, as its call began */
-	bool refused;   /* the store answered with an error since its last call ended */
+	bool was_open;  /* the latch, at any time during its wait */
+	bool was_valid; /* its hold, when its call began */
+	bool refused;   /* the store replied with an error since its last call ended */
 };
 
-/* Permits that a caller got and never releases: the store counts them from the fence's time on. */
+/* Permits that a caller acquired and never releases: the store counts them from the fence's time
+ * on. */
 struct model_use {
 	uint64_t fence;
 	uint32_t permits;
@@ -159,15 +159,15 @@ struct model_world {
 	int64_t now_ns;
 	enum model_rule rule;
 	uint64_t seen;   /* the largest fence that a hold had */
-	uint64_t opened; /* the last generation that was said to be open */
-	uint8_t ticks;   /* gone by */
+	uint64_t opened; /* the last generation that was reported open */
+	uint8_t ticks;   /* elapsed */
 	uint8_t stalls;
 	uint8_t used[MODEL_VERBS];
 	uint8_t faults;
 	uint8_t use_count;
-	bool free_run;                     /* no bounds: everything comes to its end */
-	const struct model_call *answered; /* whose answer is being read, NULL = none */
-	const char *wrong;                 /* what the last action did, NULL = nothing */
+	bool free_run;                     /* no bounds: all calls run to their end */
+	const struct model_call *answered; /* whose reply is being read, NULL = none */
+	const char *wrong;                 /* the result of the last action, NULL = none */
 	struct model_use uses[MODEL_USES]; /* by fence */
 	struct model_client clients[MODEL_CLIENTS];
 };
@@ -198,71 +198,73 @@ struct model_call *world_next_call(struct model_client *client);
 /* Its hold, NULL if it has none; and whether that is valid. */
 struct lk__hold *world_hold(const struct model_client *client);
 bool world_valid(const struct model_world *world, const struct model_client *client);
-/* As the store knows it. */
+/* The same in the store. */
 void world_ticket(const struct model_world *world, const struct model_client *client,
                   const struct lk__ticket *ticket, char text[LK__TICKET_MAX]);
 int world_index(const struct model_world *world, const struct model_client *client);
 /* It never releases its permits. */
 bool world_is_final(const struct model_world *world, const struct model_client *client);
 const char *world_key(const char *suffix);
-/* What the store answers to a command, elements a line each; valid until the next one. */
+/* The store's reply to a command, elements a line each; valid until the next one. */
 const char *world_value(const struct model_world *world, int argc, const char *const *argv);
 #define world_text(world, ...)                                                                     \
 	world_value(world, sizeof((const char *[]){__VA_ARGS__}) / sizeof(const char *),           \
 	            (const char *[]){__VA_ARGS__})
 
-/* A caller got permits that it never releases.  NULL if nothing is wrong with that. */
+/* A caller acquired permits that it never releases.  NULL if that is correct. */
 const char *world_use(struct model_world *world, uint64_t fence, uint32_t permits);
 
-/* ---- Between world.c and wire.c ------------------------------------------------------------- */
+/* ---- Shared by world.c and wire.c
+ * ------------------------------------------------------------- */
 
 void world_fail(struct model_world *world, const char *wrong);
 const struct lk__space *world_space(const struct model_world *world,
                                     const struct model_client *client);
 void world_set_time(struct model_world *world, int64_t now_ns);
-/* After each event: what the client sends at once, and which of its calls are done. */
+/* After each event: send the client's requests, and complete its calls. */
 void world_after(struct model_world *world, struct model_client *client);
 lua_store_publish_fn world_publish;
 
-/* ---- All that may happen next (actions.c) --------------------------------------------------- */
+/* ---- Possible actions (actions.c) --------------------------------------------------- */
 
 #define MODEL_ACTIONS (MODEL_VERBS * MODEL_CLIENTS)
 
-/* verb * MODEL_CLIENTS + client; how many.  reduced: those alone of a client with which nobody else
- * can interfere, if there is one: see actions.c. */
+/* verb * MODEL_CLIENTS + client; returns how many. reduced: only those of a client with which no
+ * other can interfere, if there is one: see actions.c. */
 int world_actions(const struct model_world *world, bool reduced, uint8_t actions[MODEL_ACTIONS]);
 void world_do(struct model_world *world, uint8_t action);
-/* Into text, as a line without its end. */
+/* As text, a line without its end. */
 void world_tell(const struct model_world *world, uint8_t action, char *text, size_t size);
 
-/* ---- A state's one form (dump.c) ------------------------------------------------------------ */
+/* ---- A state's canonical form (dump.c)
+ * ------------------------------------------------------------ */
 
 uint64_t world_hash(struct model_world *world, bool with_bounds);
-/* ---- What must hold (check.c) --------------------------------------------------------------- */
+/* ---- Invariants (check.c) --------------------------------------------------------------- */
 
-/* NULL if nothing is wrong. */
+/* NULL if all invariants hold. */
 const char *world_wrong(const struct model_world *world);
-/* Of a release, whole or partial, or an extension that is over. */
+/* Of a release, whole or partial, or an extension that has ended. */
 const char *world_result_wrong(const struct model_world *world, const struct model_client *client,
                                lk_err err);
-/* Nothing can happen with this client but time, faults and new calls. */
+/* Is this client idle, except for time, faults and new calls? */
 bool world_rests(const struct model_world *world, const struct model_client *client);
 bool world_quiet(const struct model_world *world);
-/* Let everything come to its end, and say what is wrong with that; the state is lost.  The longest
- * wait, in ms, goes to *longest if it is longer. */
+/* Run all calls to their end, and return the failure, if any; the state is lost. *longest becomes
+ * the longest wait, in ms, if that is longer. */
 const char *world_finish(struct model_world *world, int64_t *longest);
-/* What there is to see of it, as a line. */
+/* A summary of it, as a line. */
 void world_print(const struct model_world *world);
-/* Around a script: who was in the queue, and who holds. */
+/* Around a script: compare the queue and the holder. */
 struct model_order {
 	int count, owner_count;
 	char queue[MODEL_ORDER][LK__TICKET_MAX], owners[MODEL_ORDER][LK__TICKET_MAX];
 	uint64_t arrivals[MODEL_ORDER];
 };
 const struct model_order *world_order(const struct model_world *world);
-/* The store may be another one now: look again. */
+/* The store may have been replaced: read it again. */
 void world_order_forget(void);
-/* call: what was run in between. */
+/* call: the call that was executed in between. */
 const char *world_order_wrong(const struct model_world *world, const struct model_order *before,
                               const struct model_order *after, const struct model_call *call);
 
