@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * The state machine under a store that says anything at any time: it stays consistent, no call is
- * forgotten, and when the client is closed nothing is left. */
+ * The state machine with a store that replies anything at any time: it stays consistent, every call
+ * ends, and closing the client leaves nothing behind. */
 #include "core_world.h"
 
 static void forge(struct core_world *world, struct fuzz_input *input)
@@ -41,7 +41,7 @@ static void tell_latch(struct core_world *world, struct fuzz_input *input)
 	                       sizeof(CORE_TOPIC) - 1, &message);
 }
 
-/* The store does not know its script. */
+/* The store does not have its script. */
 static void resend(struct core_world *world)
 {
 	struct lk__pending *request = core_take_sent(world);
@@ -109,7 +109,7 @@ static void event(struct core_world *world, struct fuzz_input *input)
 	}
 }
 
-/* Events, one after the other. */
+/* The input: events, one after the other. */
 void fuzz_answers(const uint8_t *data, size_t size)
 {
 	struct fuzz_input input = {data, size};

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * Whole command lines: what is taken is what the verbs may rely on, what is refused is told in
- * plain words and without a secret.  Nothing is run: options_parse() alone reads them.
- *
- * Its messages come here: what has this file is linked with --wrap=say. */
+ * Whole command lines: an accepted one satisfies what the verbs rely on, a rejected one gets a
+ * plain message without a secret.  Nothing is run: only options_parse() reads them.  Its messages
+ * come here: a program with this file is linked with --wrap=say. */
 #include "cli/options.h"
 #include "cli/say.h"
 #include "cli/status.h"
@@ -16,7 +15,7 @@
 #include <string.h>
 
 #define ARGS_MAX 40
-#define SECRET "Zq7x" /* of the dictionary: a password has it */
+#define SECRET "Zq7x" /* from the dictionary: contained in a password */
 #define HOLD_MAX_MS 999999999000
 
 void __wrap_say(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
@@ -90,7 +89,7 @@ static void check_verb(const struct options *options)
 	FUZZ_MUST(!options->url || options->url[0], "an empty URL");
 }
 
-/* What options_parse() prints by itself is --help and --version. */
+/* options_parse() itself prints only --help and --version. */
 static bool parse_quietly(struct options *options, int argc, char **argv, int *status)
 {
 	static FILE *nowhere;
@@ -106,7 +105,7 @@ static bool parse_quietly(struct options *options, int argc, char **argv, int *s
 	return good;
 }
 
-/* A URL that says its password the usual way, as the value of --url; and nobody says it besides. */
+/* Is the text in a URL with a password, as the value of --url, and nowhere else? */
 static bool has_secret_url(int argc, char **argv)
 {
 	int count = 0;

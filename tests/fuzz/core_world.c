@@ -128,7 +128,7 @@ bool core_step(struct core_world *world, uint32_t n)
 	return true;
 }
 
-/* Some hold of the semaphore, NULL if there is none. */
+/* A hold of the semaphore, selected by the input; NULL if there is none. */
 static struct lk__hold *permits_hold(const struct core_world *world, unsigned choice)
 {
 	struct lk__hold *hold = world->queues[CORE_PERMITS]->name->holds;

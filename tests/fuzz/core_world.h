@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * One state machine with a lock, a lock of fixed leases, a semaphore and a latch, and callers that
- * do what the public calls do.  What the store says comes from the input: anything that its codec
- * would let through, in any order. */
+ * do what the public calls do.  The store's replies come from the input: anything that its codec
+ * lets through, in any order. */
 #ifndef CORE_WORLD_H
 #define CORE_WORLD_H
 
@@ -11,8 +11,8 @@
 
 #define CORE_MS INT64_C(1000000)
 #define CORE_PLACES 4 /* handles */
-#define CORE_CALLS 16 /* that wait at a time */
-#define CORE_SENT 64  /* requests under way */
+#define CORE_CALLS 16 /* waiters at the same time */
+#define CORE_SENT 64  /* pending requests */
 #define CORE_TOPIC "lk:l:0:{c}"
 
 enum core_place { CORE_LOCK, CORE_FIXED, CORE_PERMITS, CORE_LATCH };
@@ -27,13 +27,13 @@ struct core_world {
 	struct lk__session session; /* its only link */
 	struct lk__wait_queue *queues[CORE_PLACES];
 	struct core_call calls[CORE_CALLS];
-	struct lk__pending *sent[CORE_SENT]; /* in their order */
+	struct lk__pending *sent[CORE_SENT]; /* in order */
 	int sent_count;
 	int64_t now_ns;
 };
 
 void core_world_init(struct core_world *world);
-/* Close the client, answer what it still sends, and see that nothing is left. */
+/* Close the client, reply to its last requests, and check that nothing is left. */
 void core_world_close(struct core_world *world);
 
 /* ---- What callers do.  False when there is no room for another call. ------------------------- */
@@ -48,23 +48,23 @@ void core_call_event(struct core_world *world, struct fuzz_input *input);
 /* ---- What the store and the network do ------------------------------------------------------ */
 
 void core_link(struct core_world *world, bool up);
-/* Take requests out of the line, all. */
+/* Send all requests of the queue. */
 void core_send(struct core_world *world);
-/* The oldest one under way, NULL if there is none. */
+/* The oldest pending one, NULL if there is none. */
 struct lk__pending *core_take_sent(struct core_world *world);
-/* It has its answer. */
+/* Deliver its reply. */
 void core_answer(struct core_world *world, const struct lk__answer *answer);
-/* An answer that the codec could have made. */
+/* A reply that the codec could produce. */
 void core_any_answer(struct fuzz_input *input, struct lk__answer *answer);
-/* A good one for that request. */
+/* A good reply to that request. */
 void core_good_answer(const struct lk__pending *request, struct lk__answer *answer);
 void core_channel_event(struct core_world *world, unsigned choice);
 void core_later(struct core_world *world, int64_t ns);
 
-/* After each event: calls that are done end, and what must always hold is looked at. */
+/* After each event: end the completed calls, and check the invariants. */
 void core_settle(struct core_world *world);
 
-/* That answer to a request of each kind, each in a world of its own. */
+/* Deliver that reply to a request of each kind, each in a world of its own. */
 void core_world_answer_all(const struct lk__answer *answer);
 
 #endif

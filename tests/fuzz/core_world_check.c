@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * What must hold of a state machine after every event, whatever the store said, and at its end. */
+ * The invariants of a state machine after every event, whatever the store replied, and at its
+ * end. */
 #include "core_world.h"
 
 #include <stdlib.h>
@@ -9,7 +10,7 @@
 
 /* ---- After every event --------------------------------------------------------------------- */
 
-/* Each ticket has something under way or a timer, else nothing would ever happen to it. */
+/* Each ticket has a pending request or a timer; without either it would never make progress. */
 static void check_ticket(const struct lk__core *core, const struct lk__ticket *ticket)
 {
 	const struct lk__pending *request =
@@ -117,7 +118,7 @@ static void tell_losses(struct core_world *world)
 		lk__core_loss_reported(hold);
 }
 
-/* What the store does when all is well, one step. */
+/* One step of a store without faults. */
 static void drain_once(struct core_world *world)
 {
 	struct lk__answer answer;
@@ -176,9 +177,9 @@ void core_world_close(struct core_world *world)
 	lk__core_fini(core);
 }
 
-/* ---- One answer to all --------------------------------------------------------------------- */
+/* ---- One reply to all --------------------------------------------------------------------- */
 
-/* A world in which a request of that kind is under way. */
+/* A world in which a request of that kind is pending. */
 static bool reach(struct core_world *world, enum lk__request_kind kind, bool permits)
 {
 	struct lk__answer answer = {.kind = LK__GRANTED, .fence = 7, .store_us = 1000000};

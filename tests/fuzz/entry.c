@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT
- * What libFuzzer calls.  One program has all targets; the name by which it was started says which.
- */
+ * The entry points for libFuzzer.  One program has all targets; the name of the program selects
+ * one. */
 #include "fuzz.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* libFuzzer knows these by name. */
+/* libFuzzer requires these names. */
 int LLVMFuzzerInitialize(int *argc, char ***argv);
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * The targets, and how they read their input: see fuzz.h. */
+ * The targets, and the functions that read their input: see fuzz.h. */
 #include "fuzz.h"
 
 #include <stdarg.h>

@@ -1,9 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * Functions that take any bytes: what libFuzzer drives (main.c), and what unit_fuzz.c runs over the
- * corpora with any compiler.
- *
- * A target reads its input as choices, never fails for want of it, and ends the process through
- * fuzz_fail() when something that must hold does not. */
+ * Functions that accept any bytes: libFuzzer drives them (entry.c), and unit_fuzz.c runs them over
+ * the corpora with any compiler.  A target reads its input as choices, never fails because it is
+ * too short, and ends the process by fuzz_fail() if an invariant is broken. */
 #ifndef FUZZ_H
 #define FUZZ_H
 
@@ -18,7 +16,7 @@ struct fuzz_target {
 	fuzz_fn *run;
 };
 
-extern const struct fuzz_target fuzz_targets[]; /* up to a NULL */
+extern const struct fuzz_target fuzz_targets[]; /* ends with a NULL */
 
 /* NULL if there is none of that name. */
 const struct fuzz_target *fuzz_target_find(const char *name);
@@ -33,17 +31,17 @@ struct fuzz_input {
 	size_t left;
 };
 
-/* 0 when nothing is left. */
+/* 0 if the input is used up. */
 uint8_t fuzz_byte(struct fuzz_input *input);
 /* Below `below`, which is at most 256. */
 unsigned fuzz_below(struct fuzz_input *input, unsigned below);
 uint64_t fuzz_bits(struct fuzz_input *input, int bytes);
-/* Any number, the borders of what is allowed more often than others. */
+/* Any number; the limits of valid ones are more likely than others. */
 int64_t fuzz_number(struct fuzz_input *input);
 /* Up to the next newline, or the end; NUL-ended, cut to size. Returns the length. */
 size_t fuzz_line(struct fuzz_input *input, char *out, size_t size);
 
-/* ---- What must hold ------------------------------------------------------------------------ */
+/* ---- Invariants ------------------------------------------------------------------------ */
 
 void fuzz_fail(const char *fmt, ...) __attribute__((format(printf, 1, 2), noreturn));
 
@@ -53,7 +51,7 @@ void fuzz_fail(const char *fmt, ...) __attribute__((format(printf, 1, 2), noretu
 			fuzz_fail(__VA_ARGS__);                                                    \
 	} while (0)
 
-/* One line that is safe to show to people. */
+/* Is it one line that is safe to print? */
 bool fuzz_is_plain(const char *text);
 
 #endif

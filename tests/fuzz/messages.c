@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
- * Messages as anybody may publish them, to a client whose tickets are in every state: none crashes,
- * none that does not fit a ticket makes a hold, and what the codec takes is within its bounds.
- *
- * In the input a '@' and a digit stand for the nonce of a ticket, '$' for our own id. */
+ * Messages that any program may publish, to a client whose tickets are in every state: none crashes
+ * it, none that does not match a ticket makes a hold, and those that the codec accepts are within
+ * its bounds.  In the input a '@' and a digit stand for the nonce of a ticket, '$' for the client's
+ * own id. */
 #include "core_world.h"
 #include "fuzz.h"
 #include "redis/codec.h"
@@ -15,8 +15,8 @@
 
 static const char id[] = "abcdefghijklmnopqrstuv";
 
-/* A lock that is held with one who waits, the same of fixed leases on its way out, permits held and
- * waited for, a latch waited for on its channel. */
+/* A held lock with a waiter, the same of fixed leases during its release, permits held and waited
+ * for, a latch with a waiter on its channel. */
 static void make_world(struct core_world *world, unsigned choice)
 {
 	struct lk__answer granted = {.kind = LK__GRANTED, .fence = 7, .store_us = 1000000};
@@ -49,7 +49,7 @@ static void make_world(struct core_world *world, unsigned choice)
 	core_settle(world);
 }
 
-/* Copy the line with what its marks stand for. */
+/* Copy the line with its marks replaced. */
 static size_t fill_in(const struct core_world *world, const char *line, size_t len, char *out,
                       size_t size)
 {
@@ -96,7 +96,7 @@ static unsigned count_holds(const struct lk__core *core)
 	return count;
 }
 
-/* It could be the store's, for a ticket that waits. */
+/* Could the store have sent it, to a ticket that waits? */
 static bool may_grant(const struct core_world *world, const struct lk__message *message)
 {
 	const struct lk__ticket *ticket = lk__ticket_find(&world->core, message->nonce);
@@ -132,7 +132,7 @@ static void hear(struct core_world *world, const struct lk__space *space, char *
 	core_settle(world);
 }
 
-/* In which state to begin, then messages, one a line; an empty line lets time go by. */
+/* The initial state, then messages, one a line; an empty line lets time pass. */
 void fuzz_messages(const uint8_t *data, size_t size)
 {
 	struct fuzz_input input = {data, size};
@@ -153,7 +153,8 @@ void fuzz_messages(const uint8_t *data, size_t size)
 			continue;
 		}
 		len = fill_in(&world, line, len, filled, sizeof(filled));
-		/* Of just that size, so that one byte too many is found. */
+		/* Allocated with the exact size, so that a sanitizer finds a read of one byte too
+		 * many. */
 		exact = malloc(len);
 		if (!exact)
 			abort();

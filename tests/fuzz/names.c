@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * Names as keys: there and back, no two names in one key, one hash tag in each. */
+ * Names as keys: encoded and decoded, no two names in one key, one hash tag in each. */
 #include "fuzz.h"
 #include "redis/codec.h"
 #include "base/text.h"
@@ -9,7 +9,7 @@
 
 static const char id[] = "abcdefghijklmnopqrstuv";
 
-/* Memory of just that size, so that one byte too many is found. */
+/* Allocated with the exact size, so that a sanitizer finds a read of one byte too many. */
 static char *exactly(size_t size)
 {
 	char *memory = malloc(size);
@@ -34,7 +34,7 @@ static void there_and_back(const char *name, size_t len)
 	free(encoded);
 }
 
-/* What others wrote: it is taken only if it is what we would write. */
+/* A foreign key is accepted only if the library would write the same one. */
 static void back_and_there(const char *text, size_t len)
 {
 	char *copy = exactly(len + !len), *decoded = exactly(len + 1), *encoded;
@@ -123,7 +123,7 @@ static void make_space(struct fuzz_input *input, struct lk__space *space)
 	lk__space_init(space, prefix, (int)(fuzz_bits(input, 4) & INT32_MAX), id);
 }
 
-/* The prefix, where the second name begins, both names. */
+/* The prefix, the offset of the second name, both names. */
 void fuzz_names(const uint8_t *data, size_t size)
 {
 	struct fuzz_input input = {data, size};

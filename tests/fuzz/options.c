@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * The options of clients, locks, semaphores and latches, through the calls that take them: what is
- * out of bounds is refused by its name and leaves nothing, what is within is taken as it is.
- *
- * The client is one that was never connected: nothing here asks a store. */
+ * The options of clients, locks, semaphores and latches, through the calls that take them: one that
+ * is out of bounds is rejected by its name and leaves nothing behind, a valid one is used
+ * unchanged.  The client was never connected: no call here asks a store. */
 #include "runtime/client.h"
 #include "core/latch.h"
 #include "net/fork.h"
@@ -47,7 +46,7 @@ static void make_client(void)
 		abort();
 }
 
-/* Memory of the input's own, so that one byte too many is found. */
+/* A copy of the input of the exact size, so that a sanitizer finds a read of one byte too many. */
 static char *any_text(struct fuzz_input *input, size_t *len)
 {
 	static const size_t borders[] = {0,   1,   5,   32,  33,  64,  65, 128,
@@ -79,10 +78,10 @@ static bool good_ttl(int64_t ttl_ms)
 	return !ttl_ms || within(ttl_ms, LK_TTL_MIN_MS, LK_TTL_MAX_MS);
 }
 
-/* What all handles are opened with. */
+/* The defaults of all handles here. */
 struct common {
 	char *name, *label;
-	size_t name_len; /* as it is given */
+	size_t name_len; /* as given */
 	int64_t reserved;
 	bool good;
 };
@@ -164,7 +163,7 @@ static void open_latch(struct fuzz_input *input)
 	common_fini(&common);
 }
 
-/* The store would be asked: only what is wrong is tried. */
+/* This would ask the store: only invalid options are tried. */
 static void open_semaphore(struct fuzz_input *input)
 {
 	lk_semaphore_options options = {0};
@@ -249,7 +248,7 @@ static void open_target(struct fuzz_input *input)
 		free(texts[i]);
 }
 
-/* Which call, its options; and so on. */
+/* The call, its options; and so on. */
 void fuzz_options(const uint8_t *data, size_t size)
 {
 	struct fuzz_input input = {data, size};

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * Whatever a server may send: the reader, in pieces of any size, and what becomes of each reply. In
- * pieces it must find the same as in one, and no length that is only claimed may cost memory. */
+ * Anything that a server may send: the reader, in pieces of any size, and the conversion of each
+ * reply.  In pieces it must find the same as in one, and a length that is only announced must not
+ * allocate memory. */
 #include "core_world.h"
 #include "fuzz.h"
 #include "redis/codec.h"
@@ -11,12 +12,12 @@
 #include <string.h>
 
 #define EXACT_MAX (INT64_C(1) << 53)
-/* What a reply may cost beyond what came: its elements' places. */
+/* The memory that a reply may take beyond its bytes: the array of its elements. */
 #define CLAIM_BYTES (LK__RESP_MAX_ELEMENTS * sizeof(struct lk__resp *) + 65536)
 #define ENTRIES 3
-#define BYTE_COST 64 /* of a byte that came: of "*0\r\n", a reply of its own */
+#define BYTE_COST 64 /* for a received byte: of "*0\r ", a reply of its own */
 
-/* The address sanitizer has it; without, memory is not watched. */
+/* The address sanitizer provides it; without it, memory is not checked. */
 size_t __sanitizer_get_current_allocated_bytes(void) __attribute__((weak));
 
 static size_t allocated(void)
@@ -25,7 +26,7 @@ static size_t allocated(void)
 	                                               : 0;
 }
 
-/* A reply as text that two replies have in common only if they are the same. */
+/* A reply as text; texts are equal only if the replies are. */
 static void write_reply(FILE *out, const struct lk__resp *resp)
 {
 	fprintf(out, "%d %zu ", (int)resp->type, resp->len);
@@ -75,7 +76,7 @@ static void check_answer(const struct lk__answer *answer)
 	          "a number out of its range");
 }
 
-/* The same bytes as the answer to a question. */
+/* Read the same bytes as the reply to a query. */
 static void answer_question(const struct lk__resp *resp, int kind, int noun)
 {
 	struct lk__request question = {.kind = (uint8_t)kind, .noun = (uint8_t)noun};
@@ -103,7 +104,7 @@ static void answer_question(const struct lk__resp *resp, int kind, int noun)
 		free(names.list[--names.count]);
 	free(names.list);
 	free(shown);
-	/* Its caller has gone. */
+	/* Its caller has ended. */
 	lk__codec_query_answer(resp, "127.0.0.1:6379", &space, &question, NULL, &answer, &why);
 }
 
@@ -123,7 +124,7 @@ static void take_reply(const struct lk__resp *resp)
 			answer_question(resp, kind, noun);
 }
 
-/* Read all, in pieces whose lengths the seed gives (0 = one piece), and tell what was found. */
+/* Read all, in pieces whose lengths the seed determines (0 = one piece), and write the results. */
 static char *read_all(const uint8_t *data, size_t size, uint32_t seed)
 {
 	struct lk__resp_reader *reader = lk__resp_reader_new();
@@ -171,7 +172,7 @@ static char *read_all(const uint8_t *data, size_t size, uint32_t seed)
 	return text;
 }
 
-/* How to cut, then the bytes. */
+/* The lengths of the pieces, then the bytes. */
 void fuzz_replies(const uint8_t *data, size_t size)
 {
 	struct fuzz_input input = {data, size};

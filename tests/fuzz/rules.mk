@@ -1,13 +1,12 @@
 # SPDX-License-Identifier: MIT
 # Fuzzing: targets that take any bytes, driven by libFuzzer, which only clang has.
 #
-## fuzz         T=seconds a target (5), F=target (all): looks for new inputs that break something
+## fuzz         T=seconds a target (5), F=target (all): searches new inputs that break an invariant
 ## fuzz-replay  the inputs kept in tests/fuzz/corpus, with any compiler; part of `make test`
 
 FUZZ_SOURCES := $(sort $(filter-out tests/fuzz/entry.c,$(wildcard tests/fuzz/*.c)))
 FUZZ_OBJECTS := $(FUZZ_SOURCES:%.c=$(BUILD)/%.o)
-# The command line's reader, and the store in memory: the only other parts that are none of the
-# library's.
+# The command line's parser, and the store in memory: the only other parts outside the library.
 FUZZ_PARTS := $(patsubst %.c,$(BUILD)/%.o,$(wildcard src/cli/options.c src/cli/value.c src/cli/say.c \
 	src/cli/help.c tests/harness/lua_store*.c))
 FUZZ_LINK := $(FUZZ_OBJECTS) $(FUZZ_PARTS) -Wl,--wrap=say
@@ -21,7 +20,7 @@ fuzz: | needs
 		fuzz-program
 	@LK_COMMIT="$(COMMIT)" tests/fuzz/run $(T_FUZZ) $(F)
 
-# Made by the call above only: the flags are not for others.
+# Only the call above uses these: the flags are not for other targets.
 fuzz-program: $(BUILD)/program
 $(BUILD)/program: $(BUILD)/tests/fuzz/entry.o $(FUZZ_OBJECTS) $(FUZZ_PARTS) $(STATIC)
 	$(call say,LINK,$@)

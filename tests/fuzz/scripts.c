@@ -1,10 +1,8 @@
 /* SPDX-License-Identifier: MIT
- * The scripts as they ship, over keys with anything in them: each answers in its own words, never
- * with an error of Lua or of a command; what it finds to be foreign it leaves as it is, and a key
- * of another type in any case.
- *
- * Arguments are such as the library sends; keys are what anybody may have written, most of them
- * nearly what the library writes, or all would be foreign at first sight. */
+ * The shipped scripts over keys with any content: each replies with its own words, never with an
+ * error of Lua or of a command; it leaves a foreign value unchanged, and a key of another type in
+ * any case.  Arguments are valid ones of the library; keys have any content, mostly nearly valid,
+ * because clearly foreign ones would be rejected at once. */
 #include "core/core.h"
 #include "fuzz.h"
 #include "lua_store.h"
@@ -27,8 +25,8 @@ static const struct plan {
 	const char *keys;  /* which of script_keys[] */
 	char type;         /* of the first */
 	const char *args;  /* see add_argument() */
-	const char *words; /* with which an answer may begin; * = something else, too */
-	const char *idle;  /* with these nothing was changed; * = with all */
+	const char *words; /* valid first words of a reply; * = also others */
+	const char *idle;  /* with these, no key was changed; * = with all */
 	bool decodes;      /* the codec reads it */
 } plans[] = {
 	{&lk__script_lock_ask, "012", 's', "t1acsq", " granted queued busy foreign fence ",
@@ -125,7 +123,7 @@ static void argument(struct fuzz_input *input, char letter, char *out, size_t si
 		                         : "lk:c:0:");
 }
 
-/* The word is one of a list that has a space around each. */
+/* Is the word in a list that has a space around each? */
 static bool listed(const char *list, const char *word)
 {
 	char spaced[64];
@@ -134,14 +132,14 @@ static bool listed(const char *list, const char *word)
 	return *list == '*' || strstr(list, spaced);
 }
 
-/* One run of a script, and what stood in the store before and after it. */
+/* One run of a script, and the content of the store before and after it. */
 struct run {
 	const struct plan *plan;
 	char args[ARGS_MAX][SCRIPT_TEXT];
 	struct script_saved before, after;
 };
 
-/* Tell the whole case: that saves reading the input. */
+/* Print the whole case: its reader need not decode the input. */
 static void fail(const struct run *run, const char *what, const char *answer)
 {
 	char text[400];
@@ -184,7 +182,7 @@ static void check_reply(const struct run *run, const struct lk__resp *resp)
 		fail(run, "the codec cannot read", word);
 }
 
-/* A script may write only where its own type is, or nothing. */
+/* A script may write only to a key of its own type, or to a missing one. */
 static void check_types(const struct run *run)
 {
 	for (int i = 0; i < SCRIPT_KEYS; i++) {
@@ -247,10 +245,10 @@ static void run_one(struct lua_store *store, struct fuzz_input *input)
 	script_saved_free(&run.after);
 }
 
-/* The keys, then some runs with time going by. */
+/* The keys, then some runs between which time passes. */
 void fuzz_scripts(const uint8_t *data, size_t size)
 {
-	static struct fuzz_input input; /* what is published is decided by it, too */
+	static struct fuzz_input input; /* it selects the published messages, too */
 	static struct lua_store *store;
 	int64_t now_us = SCRIPT_NOW_US;
 	int runs;

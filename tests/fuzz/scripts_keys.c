@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * What stands in the store before a script runs: see scripts_keys.h. */
+ * The content of the store before a script runs: see scripts_keys.h. */
 #include "scripts_keys.h"
 
 #include "lua_store_parts.h"
@@ -17,7 +17,7 @@ const char script_types[SCRIPT_KEYS] = {'*', 'z', 's', 'z', 'h'};
 
 /* ---- Texts --------------------------------------------------------------------------------- */
 
-/* What no library writes where a number belongs. */
+/* Values that no library writes in place of a number. */
 static const char *bad_number(struct fuzz_input *input)
 {
 	static const char *const numbers[] = {
@@ -43,7 +43,7 @@ static const char *bad_number(struct fuzz_input *input)
 	return numbers[fuzz_below(input, sizeof(numbers) / sizeof(*numbers))];
 }
 
-/* Mostly one of the four good ones. */
+/* Mostly one of the four valid ones. */
 static const char *number(struct fuzz_input *input, const char *const good[4])
 {
 	unsigned choice = fuzz_byte(input);
@@ -78,7 +78,7 @@ void script_ticket(struct fuzz_input *input, bool permits, bool ours, char *out,
 		                (const char *const[]){"1", "2", "3", "2147483647"}));
 }
 
-/* Anything, of the input itself. */
+/* Any bytes, from the input itself. */
 static void raw(struct fuzz_input *input, char *out, size_t size)
 {
 	size_t len = fuzz_below(input, 16);

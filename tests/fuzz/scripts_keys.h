@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * What stands in the store before a script runs, made of the input; and its content as text. */
+ * The content of the store before a script runs, made from the input; and the same as text. */
 #ifndef SCRIPTS_KEYS_H
 #define SCRIPTS_KEYS_H
 
@@ -15,11 +15,11 @@ extern const char *const script_keys[SCRIPT_KEYS];
 extern const char
 	script_types[SCRIPT_KEYS]; /* s string, h hash, z sorted set; the first may be both */
 
-/* Ours is one that the library could have made. */
+/* Ours is one that the library could have written. */
 void script_ticket(struct fuzz_input *input, bool permits, bool ours, char *out, size_t size);
 void script_fill(struct fuzz_input *input, struct lua_store *store);
 
-/* Each key as one line, "<type> <key> <end> <content>", or "". */
+/* Each key as one line, "<type> <key> <expiry> <content>", or "". */
 struct script_saved {
 	char *keys[SCRIPT_KEYS];
 };

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * URLs: what is taken can be written down again and means the same; what is refused leaves nothing,
- * and the reason names the part and shows no secret. */
+ * URLs: an accepted one can be written again and means the same; a rejected one leaves nothing
+ * behind, and the reason names the part and contains no secret. */
 #include "base/url.h"
 
 #include "fuzz.h"
@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define SECRET "Zq7x" /* of the dictionary: where it stands, it may be a password */
+#define SECRET "Zq7x" /* from the dictionary: it may be part of a password */
 #define LINE_MAX_BYTES 9000
 
 static void check_reason(const char *url, const struct lk__target *target,
@@ -84,7 +84,7 @@ static void write_option(FILE *out, char mark, const char *name, const char *val
 	write_encoded(out, value);
 }
 
-/* The target as a URL of our own, everything encoded that may be. */
+/* The target as a URL of our own, encoded wherever that is allowed. */
 static char *write_url(const struct lk__target *target)
 {
 	char *text = NULL, *zone;
@@ -97,7 +97,7 @@ static char *write_url(const struct lk__target *target)
 		fputs("local:", out);
 	} else if (target->socket_path) {
 		fputs("redis+unix://", out);
-		write_encoded(out, ""); /* the first slash of the path stands as it is */
+		write_encoded(out, ""); /* the first slash of the path is not encoded */
 		fputc('/', out);
 		write_encoded(out, target->socket_path + 1);
 	} else if (strchr(target->host, ':')) {
@@ -152,7 +152,7 @@ static void check_round(const struct lk__target *target)
 	free(url);
 }
 
-/* The URL as it is; fuzz_options() has the options. */
+/* The URL unchanged; fuzz_options() tests the options. */
 void fuzz_urls(const uint8_t *data, size_t size)
 {
 	struct lk__target target;

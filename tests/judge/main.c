@@ -9,7 +9,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-/* A file of the folder, with a NUL behind it; NULL when there is none. */
+/* A file of the folder, with a NUL after it; NULL if it is missing. */
 static char *read_text(const char *folder, const char *name, size_t *len)
 {
 	char path[4096];

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-# The judge of a round of chaos: a program of its own, that knows nothing of the run but its records.
+# The judge of a round of chaos: a program of its own, which reads only the records of the run.
 
 ## build/judge DIR  judges the records of a round that `make chaos` kept
 tests: $(BUILD)/judge

@@ -2,7 +2,7 @@
 # Every state of a few clients in small bounds: see tests/model/main.c.
 
 ## model  every state: 2 clients, 4 steps each; BIG=1: 3 and 6, 40 minutes; KIND=lock|semaphore|rate|latch;
-##        PLANT=NAME: with that thing wrong, and what it leads to; PLANT=all; SECONDS=, STATES= limits
+##        PLANT=NAME: the wrong variant of that name, and its effect; PLANT=all; SECONDS=, STATES= limits
 $(call settings,BIG KIND PLANT SECONDS STATES EVERY WITH)
 .PHONY: model
 model: $(BUILD)/model

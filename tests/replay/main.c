@@ -52,7 +52,7 @@ static void print_sums(const struct replay_sums *sums, uint64_t seed, double too
 	        sums->calls, took, seed, commit());
 }
 
-/* The harness' server reports to Check, and so this runs as its one test. */
+/* The harness' server reports to Check, so the replay runs as its only test. */
 static struct {
 	long long calls;
 	uint64_t seed;
@@ -66,7 +66,7 @@ START_TEST(run_all)
 	double start = seconds();
 	FILE *file;
 
-	/* Check would end the whole group of processes, to which others belong. */
+	/* Check would kill the whole process group, which has other members. */
 	signal(SIGINT, SIG_DFL);
 	signal(SIGTERM, SIG_DFL);
 	if (!replay_run(run.seed, run.calls, -1, &sums, stdout)) {

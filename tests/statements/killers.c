@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * The programs that run scripts in memory, and should notice that a statement is missing. */
+ * The programs that run scripts in memory, and must notice a missing statement. */
 #include "statements.h"
 
 #include <errno.h>
@@ -17,12 +17,12 @@
 #define LIMIT_S 60
 
 struct killer {
-	const char *sources; /* words: a source whose name has one of them is its business */
+	const char *sources; /* words: it tests the sources whose names have one of them */
 	const char *program; /* in the build folder */
 	const char *args[4];
 };
 
-/* In this order: what is quick, and knows what a script owes, comes first. */
+/* In this order: fast programs that test the scripts' contracts come first. */
 static const struct killer killers[] = {
 	{"lock", "tests/unit_lock_contract", {NULL}},
 	{"latch name_ client_ link_", "tests/unit_latch_contract", {NULL}},
@@ -99,7 +99,7 @@ static void execute(const struct killer *killer)
 	_exit(127);
 }
 
-/* Whether it ends well and in time. */
+/* Does it succeed in time? */
 static bool passes(const struct killer *killer)
 {
 	pid_t pid = fork();

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: MIT
- * Deletes every statement of every script in turn, and runs what should notice: see rules.mk.
+ * Deletes every statement of every script in turn, and runs the tests that must notice: see
+ * rules.mk.
  *
- *   main.c        the work, shared among processes; what came of it
+ *   main.c        the work, shared among processes; the results
  *   sources.c     the scripts and their statements
- *   split.c       a Lua text into statements
- *   killers.c     the programs that should notice
- *   survivors.c   the list of those that nobody needs to notice */
+ *   split.c       splits a Lua text into statements
+ *   killers.c     the programs that must notice
+ *   survivors.c   the list of statements that no test needs to notice */
 #include "statements.h"
 
 #include <lauxlib.h>
@@ -37,8 +38,8 @@ static bool compiles(const char *text)
 	return good;
 }
 
-/* Write what is altered, and tell the programs where it is.  False if it is no Lua any more.
- * mutant: NULL = all scripts, as they are. */
+/* Write the altered sources, and pass their path to the programs.  False if it is not valid Lua any
+ * more. mutant: NULL = all scripts, unchanged. */
 static bool plant(const struct mutant *mutant, int number)
 {
 	static char list[8000];
@@ -105,7 +106,7 @@ static void finish(struct mutant *mutant, int status)
 
 /* ---- All of them -------------------------------------------------------------------------- */
 
-/* Whether it is in the share: SHARE=1/10, of which SEED says which tenth; FILES= some sources. */
+/* Is it in the share?  SHARE=1/10, of which SEED selects the tenth; FILES= selects sources. */
 static bool chosen(const struct mutant *mutant)
 {
 	const char *share = getenv("SHARE"), *seed = getenv("SEED"), *files = getenv("FILES");
@@ -166,7 +167,7 @@ static void run_all(int jobs)
 	}
 }
 
-/* Scripts that are replaced by what they are must not be noticed. */
+/* Replacing scripts by themselves must not be noticed. */
 static bool sound(void)
 {
 	static const char *const kinds[] = {"semaphore", "lock", "latch"};

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: MIT
 # Every statement of every script is deleted in turn; a program that runs the scripts in memory must
-# notice.  Who need not be noticed is in tests/statements/survivors, with the reason.
+# notice.  Exceptions are in tests/statements/survivors, with their reasons.
 #
-## statements  SHARE=1/10 of them (SEED= says which), FILES="lock_ask.lua ...", J=2, TRACE=1
+## statements  SHARE=1/10 of them (SEED= selects which), FILES="lock_ask.lua ...", J=2, TRACE=1
 
 STATEMENTS := $(BUILD)/statements
 STATEMENTS_OBJECTS := $(patsubst %.c,$(BUILD)/%.o,$(wildcard tests/statements/*.c))

@@ -56,7 +56,7 @@ static void read_folder(const char *folder, const char *under)
 		closedir(dir);
 }
 
-/* The statement on one line, and which it is among those that look the same. */
+/* The statement on one line, and its index among equal ones. */
 static void name_mutant(struct mutant *mutant)
 {
 	const char *at = mutant->source->text + mutant->statement.start;
@@ -122,8 +122,8 @@ static const struct source *find(const char *name, size_t len)
 	exit(2);
 }
 
-/* The source with what it includes, without the statement if it is the mutant's: blanks instead, so
- * that lines stay.  Returns whether one of them is the mutant's. */
+/* The source with its includes, without the statement if it is the mutant's: blanks instead, so
+ * that line numbers stay.  Returns whether one of the sources is the mutant's. */
 static bool put_source(FILE *out, const struct source *source, const struct mutant *mutant)
 {
 	bool own = !mutant || mutant->source == source;

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: MIT
- * A Lua 5.1 text into its statements, by recursive descent.  What it has no need to tell apart it
- * does not: expressions are operands with operators between them. */
+ * Split a Lua 5.1 text into its statements, by recursive descent.  It distinguishes only as much as
+ * that needs: expressions are operands with operators between them. */
 #include "split.h"
 
 #include <ctype.h>
 #include <string.h>
 
 struct splitter {
-	const char *text, *at; /* the token that is next begins there */
+	const char *text, *at; /* start of the next token */
 	size_t len;            /* of that token, 0 = the end */
-	const char *last;      /* after the token before */
+	const char *last;      /* end of the previous token */
 	int line;
 	bool wrong;
 	struct statement *statements;
@@ -140,7 +140,7 @@ static bool is_string(const struct splitter *splitter)
 	return *splitter->at == '\'' || *splitter->at == '"';
 }
 
-/* What may follow a name or an expression in brackets. */
+/* The suffixes of a name or an expression in brackets. */
 static void suffixes(struct splitter *splitter)
 {
 	while (!splitter->wrong) {

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * The list of statements that may go unnoticed, each with its reason: tests/statements/survivors. A
- * line that begins with a source is one; what follows it, indented, is the reason. */
+ * The list of statements that no test needs to notice, each with its reason:
+ * tests/statements/survivors.  A line that begins with a source is an entry; the indented text
+ * after it is the reason. */
 #include "statements.h"
 
 #include <stdio.h>
