@@ -187,11 +187,11 @@ static void print_verdict(const struct judge *judge)
 	fprintf(report,
 	        "seen: %lld holds lost, %lld processes killed, %lld calls unknown, %lld "
 	        "hand-overs, "
-	        "%lld passed over while away\n"
+	        "%lld skipped while away\n"
 	        "excused: %lld overlaps, %lld in the canary: the store forgot or its clock moved\n"
 	        "longest wake-up: %.1f ms; of %lld in quiet times p99.9 %.1f ms, longest %.1f ms\n"
 	        "one order: %lld calls in %lld windows, %lld windows not searched to the end\n"
-	        "judged: %lld quiet waits in vain, %lld passed over in quiet, %lld holds past "
+	        "judged: %lld quiet waits in vain, %lld skipped in quiet, %lld holds past "
 	        "their end, %lld losses, %lld looks at lost holds, %lld cancelled waits, "
 	        "%lld and %lld hand-overs in a row\n",
 	        (long long)verdict->lost, (long long)verdict->killed, (long long)verdict->unknown,
@@ -240,7 +240,7 @@ bool judge_round(struct judge_input *input, const struct judge_options *options,
 
 	*verdict = (struct judge_verdict){.records = (int64_t)history->count};
 	if (!history->count) {
-		fputs("judge: no record in any history\n", report);
+		fputs("judge: no history has a record\n", report);
 		return false;
 	}
 	judge.begin_ns = history->records[0].at_ns;

@@ -193,8 +193,9 @@ static void check_canaries(struct judge *judge)
 			judge->verdict->canaries_excused++;
 		else
 			judge_accuse(judge, JUDGE_CANARY, record, NULL,
-			             record->op == HISTORY_ENTER ? "two met inside %s"
-			                                         : "somebody came to one inside %s",
+			             record->op == HISTORY_ENTER
+			                     ? "two met inside %s"
+			                     : "a thread met another one inside %s",
 			             judge_name(judge, record->name));
 	}
 }
@@ -231,7 +232,7 @@ static void check_twice(struct judge *judge, const struct hold *hold, size_t nam
 	if (!judge_clock_back(judge, hold->got->at_ns) ||
 	    !judge_forgot(judge, other->asked->at_ns, hold->got->at_ns, name))
 		judge_accuse(judge, JUDGE_FENCES, other->got, hold->got,
-		             "fence %llu of %s was given twice", (unsigned long long)hold->fence,
+		             "fence %llu of %s was issued twice", (unsigned long long)hold->fence,
 		             judge_name(judge, name));
 }
 
@@ -303,7 +304,7 @@ static void check_told(struct judge *judge, const struct hold *hold)
 		end_ns = hold->lost_ns;
 	if (end_ns > late_ns)
 		judge_accuse(judge, JUDGE_LOSS, hold->proof, hold->got,
-		             "nobody was told by %.9f that a hold of %s had ended at %.9f",
+		             "no report by %.9f that a hold of %s had ended at %.9f",
 		             judge_clock(judge, late_ns), judge_name(judge, hold->got->name),
 		             judge_clock(judge, hold->valid_ns));
 }
@@ -328,7 +329,7 @@ static void check_seen(struct judge *judge, const struct hold *hold)
 	judge->verdict->overs_judged += end_ns > late_ns;
 	if (hold->told_ns > late_ns && end_ns > late_ns)
 		judge_accuse(judge, JUDGE_LOSS, hold->got, NULL,
-		             "a hold of %s was over at %.9f, and on_lost was not called by %.9f",
+		             "a hold of %s had ended at %.9f, and on_lost was not called by %.9f",
 		             judge_name(judge, hold->got->name), judge_clock(judge, hold->over_ns),
 		             judge_clock(judge, late_ns));
 }
@@ -369,7 +370,7 @@ static void check_believed(struct judge *judge, const struct call *call)
 		return;
 	if (call->begin->at_ns > hold->lost_ns)
 		judge_accuse(judge, JUDGE_LOSS, call->begin, call->end,
-		             "a call on a hold of %s succeeded, which was told to be lost at %.9f",
+		             "a call on a hold of %s succeeded, which was reported lost at %.9f",
 		             judge_name(judge, hold->got->name), judge_clock(judge, hold->lost_ns));
 	else if (fixed && call->begin->op == HISTORY_RELEASE && hold->valid_ns &&
 	         call->begin->at_ns > hold->valid_ns + JUDGE_CLOSE_NS)

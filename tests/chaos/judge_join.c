@@ -140,7 +140,7 @@ static void begin_call(struct judge *judge, struct joins *joins,
 		hold = hold_of(judge, joins, record, &call.hold);
 		if (!hold && record->u.of.fence)
 			judge_accuse(judge, JUDGE_HISTORY, record, NULL,
-			             "a call on a hold that nobody was granted");
+			             "a call on a hold that was never granted");
 		else if (hold && record->op == HISTORY_RELEASE &&
 		         !(record->flags & HISTORY_REENTRY))
 			let_go(judge, record, hold, call.hold);
@@ -174,7 +174,7 @@ static void end_cancel(struct judge *judge, struct joins *joins, const struct ca
 	size_t at = *judge_map_at(&joins->calls, call->process, call->begin->u.of.fence);
 
 	if (at == NONE)
-		judge_accuse(judge, JUDGE_HISTORY, call->begin, NULL, "a cancel of no wait");
+		judge_accuse(judge, JUDGE_HISTORY, call->begin, NULL, "a cancel without a wait");
 	else if (call->end->err == LK_OK)
 		judge->calls[at].cancel_ns = earlier(judge->calls[at].cancel_ns, call->end_ns);
 }
@@ -188,7 +188,7 @@ static void end_call(struct judge *judge, struct joins *joins, const struct hist
 	if (at == NONE || judge->calls[at].end || judge->calls[at].begin->op != record->op ||
 	    judge->calls[at].begin->name != record->name) {
 		judge_accuse(judge, JUDGE_HISTORY, at == NONE ? NULL : judge->calls[at].begin,
-		             record, "the end of no call");
+		             record, "an end without a call");
 		return;
 	}
 	call = &judge->calls[at];
@@ -241,7 +241,7 @@ static void note_event(struct judge *judge, struct joins *joins,
 		hold = hold_of(judge, joins, record, &index);
 		if (hold && hold->told_ns != NEVER && !judge_clock_back(judge, record->at_ns))
 			judge_accuse(judge, JUDGE_LOSS, hold->got, record,
-			             "the loss of a hold of %s was told twice",
+			             "the loss of a hold of %s was reported twice",
 			             judge_name(judge, record->name));
 		if (hold) {
 			hold->lost_ns = earlier(hold->lost_ns, record->at_ns);

@@ -179,11 +179,10 @@ void monitor_passed_over(struct monitor *monitor, size_t name, size_t ticket, in
 		judge->verdict->passed_over_judged += !away;
 		if (!never_fits && process->killed_ns > at_ns && process->close_ns > at_ns &&
 		    process->end_ns > at_ns && !away)
-			judge_accuse(
-				judge, JUDGE_FIFO, NULL, NULL,
-				"%s (process %u) was passed over for %s at %.9f and was not away",
-				gone->text, process->pid, judge_name(judge, name),
-				judge_clock(judge, at_ns));
+			judge_accuse(judge, JUDGE_FIFO, NULL, NULL,
+			             "%s (process %u) was skipped for %s at %.9f and was not away",
+			             gone->text, process->pid, judge_name(judge, name),
+			             judge_clock(judge, at_ns));
 	}
 }
 
@@ -215,7 +214,7 @@ static void check_room(struct monitor *monitor, size_t name, size_t ticket, uint
 		judge_accuse(
 			judge, rate ? JUDGE_RATE : JUDGE_PERMITS, record_of(monitor, name, fence),
 			NULL,
-			"the server gave out %lld of %lld permits of %s at %.9f, the last to %s",
+			"the server granted %lld of %lld permits of %s at %.9f, the last to %s",
 			(long long)sum, (long long)capacity, judge_name(judge, name),
 			judge_clock(judge, line->at_ns), monitor->tickets[ticket].text);
 }

@@ -43,7 +43,7 @@ bool judge_read_names(struct judge *judge)
 	char line[LINE_SIZE];
 
 	if (!text) {
-		fputs("judge: there is no names.txt\n", judge->report);
+		fputs("judge: names.txt is missing\n", judge->report);
 		return false;
 	}
 	judge->names = judge_zeroed(NAMES_MAX, sizeof(*judge->names));

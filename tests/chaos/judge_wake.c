@@ -310,7 +310,7 @@ static void check_hang(struct judge *judge, const struct call *call)
 		if (!call->end && process->killed_ns == NEVER &&
 		    waits_in_vain(judge, call, until_ns))
 			judge_accuse(judge, JUDGE_HANG, call->begin, NULL,
-			             "a wait never ended although nobody held %s any more",
+			             "a wait never ended although %s was not held any more",
 			             judge_name(judge, call->begin->name));
 		return;
 	}

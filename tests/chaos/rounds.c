@@ -374,7 +374,7 @@ static void judge(struct round *round)
 	if (file)
 		fclose(file);
 	if (status)
-		round_complain(round, "the judge is against it");
+		round_complain(round, "the judge found violations");
 }
 
 static void figures(struct round *round)

@@ -138,7 +138,7 @@ static void check_line(int argc, char **argv)
 	secret_in_url = has_secret_url(argc, argv);
 	good = parse_quietly(&options, argc, argv, &status);
 	if (good) {
-		FUZZ_MUST(!said, "it was taken, and a fault was told");
+		FUZZ_MUST(!said, "it was accepted, with an error message");
 		check_times(&options);
 		check_verb(&options);
 	} else {
@@ -147,7 +147,7 @@ static void check_line(int argc, char **argv)
 		          said);
 	}
 	FUZZ_MUST(parse_quietly(&again, argc, argv, &other) == good && (good || status == other),
-	          "read twice, it is another one");
+	          "reading it twice gives different results");
 	secret_in_url = false;
 }
 

@@ -20,7 +20,7 @@ static void check_ticket(const struct lk__core *core, const struct lk__ticket *t
 	if (ticket->state == LK__OVER) {
 		FUZZ_MUST(ticket->main.state == LK__IN_FLIGHT ||
 		                  ticket->leave.state == LK__IN_FLIGHT,
-		          "a ticket is over and waits for no answer");
+		          "a ticket has ended and has no pending request");
 		return;
 	}
 	FUZZ_MUST(lk__ticket_find(core, ticket->nonce) == ticket, "a ticket cannot be found");
@@ -28,13 +28,13 @@ static void check_ticket(const struct lk__core *core, const struct lk__ticket *t
 	                  (ticket->queue->hold && ticket->queue->hold->ticket == ticket),
 	          "a ticket that holds has no hold");
 	FUZZ_MUST(ticket->state == LK__HOLDING || !ticket->extenders,
-	          "somebody extends what is not held");
+	          "an extension without a hold");
 	if (!lk__session_is_up(ticket->session) || request->state != LK__IDLE ||
 	    (ticket->state == LK__HOLDING && ticket->queue->fixed &&
 	     !lk__ticket_is_shrinking(ticket)))
 		return;
 	FUZZ_MUST(ticket->next_ns != LK__NEVER && ticket->timer.due_ns <= ticket->next_ns,
-	          "a ticket in state %d has nothing to come", ticket->state);
+	          "a ticket in state %d has no next event", ticket->state);
 }
 
 static void check_hold(const struct lk__core *core, const struct lk__hold *hold)
@@ -58,10 +58,10 @@ static void check_latch(const struct lk__latch *latch)
 	if (!lk__session_is_up(latch->name->session))
 		return;
 	FUZZ_MUST(!latch->first || latch->ask.state != LK__IDLE || latch->ask_ns != LK__NEVER,
-	          "nobody looks after those who wait for a latch");
+	          "no timer for the waiters of a latch");
 	FUZZ_MUST(!latch->steps || latch->down.state != LK__IDLE || latch->ask.state != LK__IDLE ||
 	                  latch->timer.due_ns != LK__NEVER,
-	          "nobody looks after a step");
+	          "no timer for a step");
 }
 
 static void check_calls(const struct core_world *world)
@@ -70,12 +70,12 @@ static void check_calls(const struct core_world *world)
 		const struct lk__op *waiter = &world->calls[i].waiter;
 		if (!world->calls[i].used)
 			continue;
-		FUZZ_MUST(waiter->awaits != LK__FOR_NOTHING, "a call that nobody will end");
+		FUZZ_MUST(waiter->awaits != LK__FOR_NOTHING, "a call that will never end");
 		FUZZ_MUST(waiter->timer.due_ns > world->now_ns, "a call outlives its deadline");
 		FUZZ_MUST(waiter->awaits != LK__FOR_GRANT || waiter->queue->ticket,
-		          "somebody waits without a ticket");
+		          "a call waits without a ticket");
 		FUZZ_MUST(waiter->awaits != LK__FOR_GRANT || waiter->spare_hold,
-		          "somebody waits without room for a hold");
+		          "a call waits without room for a hold");
 	}
 }
 
@@ -170,7 +170,7 @@ void core_world_close(struct core_world *world)
 	for (int i = 0; i < CORE_PLACES; i++) {
 		FUZZ_MUST(!world->queues[i]->first && !world->queues[i]->ticket &&
 		                  !world->queues[i]->hold && world->queues[i]->refs == 1,
-		          "a place is not at rest");
+		          "a handle is not at rest");
 		lk__wait_queue_close(core, world->queues[i]);
 	}
 	FUZZ_MUST(!core->names.count, "a name is left");

@@ -28,8 +28,8 @@ static void there_and_back(const char *name, size_t len)
 	decoded = exactly(encoded_len + 1);
 	FUZZ_MUST(lk__name_decode(decoded, &decoded_len, encoded, encoded_len),
 	          "what was encoded cannot be decoded: %s", encoded);
-	FUZZ_MUST(decoded_len == len && !memcmp(decoded, name, len),
-	          "a name is another one when it comes back: %s", encoded);
+	FUZZ_MUST(decoded_len == len && !memcmp(decoded, name, len), "a decoded name differs: %s",
+	          encoded);
 	free(decoded);
 	free(encoded);
 }
@@ -46,7 +46,7 @@ static void back_and_there(const char *text, size_t len)
 		encoded = exactly(3 * decoded_len + 1);
 		FUZZ_MUST(lk__name_encode(encoded, decoded, decoded_len) == len &&
 		                  !memcmp(encoded, copy, len),
-		          "a second spelling of a name was taken");
+		          "a second spelling of a name was accepted");
 		free(encoded);
 	}
 	free(decoded);
@@ -61,7 +61,7 @@ static void check_key(const char *key, const char *head, const char *tail, size_
 	FUZZ_MUST(open && close && open < close && !strchr(open + 1, '{') &&
 	                  !strchr(close + 1, '}') && close - open - 1 >= (long)name_len &&
 	                  close - open - 1 <= 3 * (long)name_len,
-	          "no one hash tag in %s", key);
+	          "not exactly one hash tag in %s", key);
 	FUZZ_MUST(!strcmp(close + 1, tail), "%s does not end with %s", key, tail);
 	for (; *key; key++)
 		FUZZ_MUST((unsigned char)*key > 0x20 && *key != 0x7f, "an unsafe byte in a key");

@@ -169,12 +169,12 @@ static void check_reply(const struct run *run, const struct lk__resp *resp)
 		fail(run, "no word", "");
 	word = resp->elements[0]->str;
 	if (!listed(plan->words, word))
-		fail(run, "an answer of another", word);
+		fail(run, "the reply of another script", word);
 	for (int i = 0; i < SCRIPT_KEYS; i++)
 		if (listed(plan->idle, word) && strcmp(run->before.keys[i], run->after.keys[i]))
 			fail(run, "changed something", word);
 	if (!strcmp(word, "foreign") && !lk__codec_foreign(resp, &why))
-		fail(run, "does not say what is foreign", word);
+		fail(run, "does not name the foreign key", word);
 	if (!plan->decodes)
 		return;
 	lk__codec_answer(resp, "store", &answer, &why);

@@ -27,7 +27,8 @@ static void check_reason(const char *url, const struct lk__target *target,
 	FUZZ_MUST(why->err == LK_EINVALID, "refused with %s", lk_err_name(why->err));
 	while (i < sizeof(parts) / sizeof(*parts) && strncmp(why->text, parts[i], strlen(parts[i])))
 		i++;
-	FUZZ_MUST(i < sizeof(parts) / sizeof(*parts), "a reason names no part: %s", why->text);
+	FUZZ_MUST(i < sizeof(parts) / sizeof(*parts), "a reason does not name the part: %s",
+	          why->text);
 	FUZZ_MUST(fuzz_is_plain(why->text), "a reason that is not plain");
 	FUZZ_MUST(!strstr(why->text, SECRET), "a reason shows a secret: %s of %s", why->text, url);
 	FUZZ_MUST(!memcmp(target, &nothing, sizeof(nothing)), "something is left of %s", url);

@@ -43,8 +43,7 @@ int command_run(struct command *command, const char *const *args);
 /* The same, and fail the test if the status differs. */
 #define RUNS(status, command, ...) ck_assert_int_eq(RUN(command, __VA_ARGS__), status)
 
-/* The number of living processes of this test without this one; a mark in their environment
- * tells. */
+/* The number of living processes with this test's mark in their environment, without this one. */
 int command_count(void);
 /* The same for one program, such as "sleep". */
 int command_count_of(const char *program);

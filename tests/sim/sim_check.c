@@ -113,8 +113,8 @@ static void check_order(const struct script *script, const struct sim_ticket *ho
 	const struct sim_ticket *was = wait_in(script->before, hold->text);
 	int64_t arrival_us = was ? was->arrival_us : INT64_MAX;
 
-	/* It returns to its place; or to an earlier one than it was given after the store had
-	 * forgotten it, when the first answer came at last. */
+	/* It returns to its queue position; or to an earlier one than it got after the store forgot
+	 * it, when the first reply arrives at last. */
 	if (is_own(script, hold->text) && script->call->arrival_us &&
 	    script->call->arrival_us < arrival_us)
 		arrival_us = script->call->arrival_us;
@@ -141,7 +141,7 @@ static bool was_able_to_report(const struct sim *sim, const struct sim_name *nam
 }
 
 /* The last local fence was never reported to the store, and the store's clock is behind it: the
- * store may give the fence again. */
+ * store may issue the fence again. */
 static bool is_unreported(const struct script *script, uint64_t fence)
 {
 	const struct sim_name *name = script->name;
@@ -219,8 +219,8 @@ static void check_same(const struct script *script, const struct sim_ticket *was
 		grant->counted_ns = sim->now_ns;
 		grant->whole = true;
 	}
-	/* It came through the loss of a memory, and the store stands by it for as long as its
-	 * holder believes: from now on it counts like any other. */
+	/* It survived a loss of memory, and the store keeps it for as long as its holder believes
+	 * in it: from now on it counts like any other. */
 	hold = grant->epoch < script->name->epoch ? hold_of_ticket(sim, is) : NULL;
 	if (hold && is->end_us > was->end_us &&
 	    is->end_us >= belief_us(sim_client_of(sim, is), hold))
@@ -239,13 +239,13 @@ static void check_gone(const struct script *script, const struct sim_ticket *was
 		return;
 	if (was->end_us > sim_server_us(sim) &&
 	    (!is_own(script, was->text) || script->call->kind != LK__LEAVE))
-		sim_fail(sim, "owner", "%s was taken away before its end by %s", was->text,
+		sim_fail(sim, "owner", "%s was removed before its expiry by %s", was->text,
 		         script->call->ticket[0] ? script->call->ticket : "nobody");
 	else if (hold && lk__hold_left_ns(hold, sim_local(sim_client_of(sim, was))))
 		sim_fail(sim, "owner", "the store ended %s and its holder believes in it",
 		         was->text);
 	else if (grant && grant->forgotten && was->end_us > sim_server_us(sim))
-		sim_fail(sim, "owner", "a leave for permits that are nobody's: %s", was->text);
+		sim_fail(sim, "owner", "a leave for detached permits: %s", was->text);
 }
 
 static void check_holds(const struct script *script)
@@ -264,7 +264,7 @@ static void check_holds(const struct script *script)
 
 /* ---- The queue ---------------------------------------------------------------------------- */
 
-/* Somebody who waits, hears and asks keeps its place. */
+/* A waiter that receives and asks keeps its queue position. */
 static void check_passed_over(const struct script *script, const struct sim_ticket *wait)
 {
 	const struct sim_client *client = sim_client_of(script->sim, wait);
@@ -276,10 +276,10 @@ static void check_passed_over(const struct script *script, const struct sim_tick
 		return;
 	ticket = lk__ticket_find(&client->core, wait->nonce);
 	if (ticket && (ticket->state == LK__ASKING || ticket->state == LK__WAITING))
-		sim_fail(script->sim, "fifo", "%s lost its place", wait->text);
+		sim_fail(script->sim, "fifo", "%s lost its queue position", wait->text);
 }
 
-/* Who comes stands at the end, and who returns stands where it stood. */
+/* A new ticket is at the end of the queue, and one that returns is at its old position. */
 static void check_place(const struct script *script)
 {
 	const struct sim_ticket *wait;
@@ -290,11 +290,12 @@ static void check_place(const struct script *script)
 	if (!wait || wait_in(script->before, wait->text))
 		return;
 	if (script->call->arrival_us && wait->arrival_us != script->call->arrival_us)
-		sim_fail(script->sim, "fifo", "%s did not get its place back", wait->text);
+		sim_fail(script->sim, "fifo", "%s did not return to its queue position",
+		         wait->text);
 	for (int i = 0; !script->call->arrival_us && i < script->after->queued; i++)
 		if (script->after->queue[i].arrival_us > wait->arrival_us)
-			sim_fail(script->sim, "fifo", "%s came last and stands before %s",
-			         wait->text, script->after->queue[i].text);
+			sim_fail(script->sim, "fifo", "%s came last and is before %s", wait->text,
+			         script->after->queue[i].text);
 }
 
 /* ---- One script --------------------------------------------------------------------------- */
@@ -345,7 +346,7 @@ void sim_check_adopt(struct sim *sim, struct sim_name *name, const struct sim_ca
 {
 	const struct script script = {sim, name, &before, &name->view, call, {0}};
 
-	before.hold_count = 0; /* what it had before is nobody's */
+	before.hold_count = 0; /* its earlier permits are detached */
 	for (int i = 0; i < name->view.hold_count; i++) {
 		const struct sim_ticket *hold = &name->view.holds[i];
 		if (sim_grant_of(name, hold->fence, hold->nonce))
@@ -395,7 +396,7 @@ void sim_check_forced(struct sim *sim, int index)
 	name->epoch++;
 	name->forced_ns = sim->now_ns;
 	sim_look(sim, name, &name->view);
-	/* It may have been half a memory before, and come back as one. */
+	/* It may have been incomplete before, and complete again now. */
 	name->torn = name->kind == LK_KIND_SEMAPHORE && sim_check_is_torn(name);
 	if (name->kind == LK_KIND_LATCH)
 		sim_check_latch_forced(sim, name);
@@ -405,7 +406,7 @@ void sim_check_forced(struct sim *sim, int index)
 
 /* ---- Clients ------------------------------------------------------------------------------ */
 
-/* A loss is told in time by the timer alone, and the store stands by what is believed. */
+/* The timer alone reports a loss in time, and the store has the holds that clients believe in. */
 static void check_hold(struct sim_client *client, const struct lk__hold *hold)
 {
 	struct sim *sim = client->sim;
@@ -415,7 +416,7 @@ static void check_hold(struct sim_client *client, const struct lk__hold *hold)
 
 	if (hold->lost) {
 		if (caller->told != hold->fence)
-			sim_fail(sim, "loss", "a hold is lost and its owner was not told");
+			sim_fail(sim, "loss", "the loss of a hold was not reported");
 		return;
 	}
 	if (!ticket || ticket->state != LK__HOLDING || ticket->queue->hold != hold) {
@@ -442,7 +443,7 @@ static void check_ticket(struct sim_client *client, const struct lk__ticket *tic
 	if (ticket->state == LK__OVER) {
 		if (ticket->main.state != LK__IN_FLIGHT && ticket->leave.state != LK__IN_FLIGHT)
 			sim_fail(client->sim, "machine",
-			         "a ticket is over and waits for no answer");
+			         "a ticket has ended and has no pending request");
 		return;
 	}
 	if (!lk__session_is_up(&client->session) || request->state != LK__IDLE)
@@ -451,7 +452,7 @@ static void check_ticket(struct sim_client *client, const struct lk__ticket *tic
 	    !lk__ticket_is_shrinking(ticket))
 		return;
 	if (ticket->next_ns == LK__NEVER || ticket->timer.due_ns > ticket->next_ns)
-		sim_fail(client->sim, "machine", "a ticket in state %d has nothing to come",
+		sim_fail(client->sim, "machine", "a ticket in state %d has no next event",
 		         ticket->state);
 }
 
@@ -492,5 +493,6 @@ void sim_check_sent(struct sim_client *client, const struct lk__pending *request
 			         ticket->nonce);
 	if (request->kind == LK__RENEW && !request->claim &&
 	    (ticket->state != LK__HOLDING || !ticket->queue->hold))
-		sim_fail(client->sim, "zombie", "a renewal of %s, which is no hold", ticket->nonce);
+		sim_fail(client->sim, "zombie", "a renewal of %s, which is not a hold",
+		         ticket->nonce);
 }

@@ -32,8 +32,9 @@ void sim_check_counted(struct sim_caller *caller, enum sim_doing was, lk_err err
 static void same(const struct sim_client *client, const char *what, int64_t counted, int64_t seen)
 {
 	if (counted != seen)
-		sim_fail(client->sim, "counters", "c%02d counted %s %lld times, its callers %lld",
-		         client->slot, what, (long long)counted, (long long)seen);
+		sim_fail(client->sim, "counters",
+		         "c%02d counted %s %lld times, its callers saw %lld", client->slot, what,
+		         (long long)counted, (long long)seen);
 }
 
 static void at_most(const struct sim_client *client, const char *what, int64_t part, int64_t whole)

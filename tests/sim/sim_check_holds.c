@@ -146,7 +146,7 @@ void sim_check_backed(struct sim_client *client, const struct lk__hold *hold)
 			         held->text, (long long)(until_us - held->end_us));
 		return;
 	}
-	sim_fail(sim, "validity", "fence %llu of %s is believed in and not in the store",
+	sim_fail(sim, "validity", "fence %llu of %s is believed in but not in the store",
 	         (unsigned long long)hold->fence, name->text);
 }
 

@@ -87,7 +87,7 @@ static void count_step(struct sim *sim, struct sim_name *name, const struct sim_
 		return;
 	note_opening(sim, name, before->generation);
 	if (count->published != before->generation)
-		sim_fail(sim, "latch", "%s opened and nobody was told", name->text);
+		sim_fail(sim, "latch", "%s opened without a message", name->text);
 }
 
 static void begin_generation(struct sim *sim, struct sim_name *name, const struct sim_view *before)
@@ -108,7 +108,7 @@ static void begin_generation(struct sim *sim, struct sim_name *name, const struc
 	if (!name->view.count) {
 		note_opening(sim, name, name->view.generation);
 		if (published != name->view.generation)
-			sim_fail(sim, "latch", "%s was made open and nobody was told", name->text);
+			sim_fail(sim, "latch", "%s was made open without a message", name->text);
 	}
 }
 
@@ -133,7 +133,7 @@ void sim_check_latch(struct sim *sim, struct sim_name *name, const struct sim_vi
 			   &(const struct sim_client){.slot = call->slot, .life = call->life},
 			   call->number) &&
 	           name->count.step_count < SIM_COUNTED) {
-		sim_fail(sim, "latch", "a step was said to be counted and was not");
+		sim_fail(sim, "latch", "a step was reported as counted and was not");
 	}
 	if (before->there && !view->there)
 		name->removed_ns = sim->now_ns;
@@ -227,9 +227,9 @@ void sim_check_stepped(struct sim_caller *caller, lk_err err)
 	times = times_counted(&name->count, caller->client, caller->step_number);
 	if (err == LK_OK && times != (caller->waiter.counted ? 1 : 0) &&
 	    name->count.step_count < SIM_COUNTED)
-		sim_fail(sim, "latch", "a step was told to have counted %d times and did %d times",
+		sim_fail(sim, "latch",
+		         "a step was reported as counted %d times and counted %d times",
 		         caller->waiter.counted, times);
 	else if (err && err != LK_EUNKNOWN && times)
-		sim_fail(sim, "latch", "a step counted and its caller was told %s",
-		         lk_err_name(err));
+		sim_fail(sim, "latch", "a step counted and its caller got %s", lk_err_name(err));
 }

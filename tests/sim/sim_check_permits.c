@@ -107,7 +107,8 @@ static void check_torn(struct sim *sim, struct sim_name *name, const struct sim_
 	name->torn = sim_check_is_torn(name);
 	if (name->torn) {
 		if (call && call->kind == LK__ASK && answer->kind != LK__FAILED)
-			sim_fail(sim, "permits", "half a memory of %s was not mended", name->text);
+			sim_fail(sim, "permits", "the incomplete keys of %s were not repaired",
+			         name->text);
 		return;
 	}
 	sim_check_adopt(sim, name, call);

@@ -71,7 +71,7 @@ void sim_check_gave_up(struct sim_caller *caller, lk_err err)
 		sim_fail(sim, "result", "a cancelled wait ended with %s", lk_err_name(err));
 	if (caller->gave_up && took_ns > sim_ways_ns(sim, 4) &&
 	    sim_is_fine(caller->client, took_ns))
-		sim_fail(sim, "deadline", "a wait that was over took %.3f s to end with %s",
+		sim_fail(sim, "deadline", "a wait that had timed out took %.3f s to end with %s",
 		         (double)took_ns / 1e9, lk_err_name(err));
 }
 
@@ -89,7 +89,7 @@ void sim_check_deadline(const struct sim_caller *caller)
 	if (over_ns < client->resume_ns)
 		over_ns = client->resume_ns;
 	if (over_ns < now_ns - SIM_TIMEOUT_NS - SIM_TIMEOUT_NS / 100)
-		sim_fail(client->sim, "deadline", "a call does not end: over for %.3f s",
+		sim_fail(client->sim, "deadline", "a call does not end: overdue for %.3f s",
 		         (double)(now_ns - over_ns) / 1e9);
 }
 

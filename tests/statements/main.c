@@ -233,7 +233,7 @@ int main(void)
 	sources_read(SCRIPTS);
 	survivors_read(SURVIVORS);
 	if (!any_chosen()) {
-		fprintf(stderr, "statements: nothing is chosen by SHARE and FILES\n");
+		fprintf(stderr, "statements: nothing is selected by SHARE and FILES\n");
 		return 2;
 	}
 	if (!mkdtemp(folder))

@@ -95,7 +95,7 @@ void sources_read(const char *folder)
 		int line;
 		int count = split(sources[i].text, statements, STATEMENTS_MAX, &line);
 		if (count <= 0 || mutant_count + count > MUTANTS_MAX) {
-			fprintf(stderr, "statements: %s:%d is not understood\n", sources[i].name,
+			fprintf(stderr, "statements: %s:%d cannot be parsed\n", sources[i].name,
 			        line);
 			exit(2);
 		}
