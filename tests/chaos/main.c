@@ -24,8 +24,7 @@
 #define ROUND_S 60
 #define NAMESPACE_EACH 5
 #define PAIRS_MIN                                                                                  \
-	(TSAN || ASAN ? 20                                                                         \
-	              : 50) /* a second without faults; a verdict about less would mean little */
+	(TSAN || ASAN ? 20 : 50) /* a second of quiet; a verdict about less would mean little */
 
 static pid_t child;
 

@@ -240,7 +240,7 @@ static const char *wrong_of(const struct model_world *world, int index)
 
 	if (world->rule == RULES_AS_SHIPPED && world_valid(world, client) &&
 	    !is_known(world, client))
-		return "a valid hold that the store does not know";
+		return "a valid hold that the store does not have";
 	if (is_untold(world, client))
 		return "a loss that is not told";
 	if (client->alive && client->linked && is_forgotten(client))
@@ -296,14 +296,14 @@ static const char *release_wrong(const struct model_world *world, const struct m
 	bool owned = leave && leave->kind == LK__LEAVE && leave->owned;
 
 	if (!client->was_valid)
-		return err == LK_ELOST ? NULL : "the release of a lost hold that is not told so";
+		return err == LK_ELOST ? NULL : "the release of a lost hold without LK_ELOST";
 	if (err == LK_ELOST && (!leave || owned))
 		return "a release that tells of a loss, and there was none";
 	if (!err && !leave)
-		return "a release that ends well before the store has it";
+		return "a release that succeeds before the store has it";
 	/* A leave that was sent twice finds nothing the second time. */
 	if (!err && !owned && !world->used[DO_CUT] && !client->refused)
-		return "a release that ends well, of what the store no longer knew";
+		return "a release that succeeds, of a hold that the store no longer had";
 	return NULL;
 }
 
@@ -313,9 +313,8 @@ const char *world_result_wrong(const struct model_world *world, const struct mod
 	const struct lk__hold *hold = world_hold(client);
 
 	if (client->gave_up)
-		return err == LK_EUNKNOWN || err == LK_ECONN
-		               ? NULL
-		               : "a call that was not waited for, with a result";
+		return err == LK_EUNKNOWN || err == LK_ECONN ? NULL
+		                                             : "an abandoned call with a result";
 	if (client->refused && (err == LK_EUNKNOWN || err == LK_EAUTH || err == LK_EAGAIN))
 		return NULL;
 	if (err && err != LK_ELOST && (world->answered || client->verb != DO_EXTEND))
@@ -325,9 +324,9 @@ const char *world_result_wrong(const struct model_world *world, const struct mod
 	if (err == LK_ELOST && hold && !hold->lost)
 		return "a call that tells of a loss, and there was none";
 	if (!err && !world->answered)
-		return "a call that ends well before the store has it";
+		return "a call that succeeds before the store has it";
 	if (!err && client->verb == DO_EXTEND && !world_valid(world, client))
-		return "an extension that ends well, of a hold that is over";
+		return "an extension that succeeds, of an ended hold";
 	return NULL;
 }
 
@@ -426,7 +425,7 @@ static const char *waits_too_long(const struct model_world *world)
 		if (client->verb != DO_AWAIT)
 			return "a call that does not end";
 		if (world->opened >= client->waiter->stamp)
-			return "the latch has opened, and one who waits does not know";
+			return "the latch has opened, and a waiter does not know";
 	}
 	return NULL;
 }
@@ -439,7 +438,7 @@ static const char *left_over(const struct model_world *world)
 		if (world->clients[i].alive &&
 		    (world->clients[i].core.all_tickets || world->clients[i].core.all_holds ||
 		     world->clients[i].core.latches))
-			return "a client that is at rest keeps something";
+			return "an idle client keeps something";
 	if (world->bounds->kind == LK_KIND_LATCH) {
 		value = world_text(world, "HGET", world_key(""), "count");
 		return !strcmp(value, "0") ? "an open latch is left" : NULL;

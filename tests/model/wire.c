@@ -27,7 +27,7 @@ static int broadcast(struct model_world *world, const char *text, size_t len)
 	int receivers = 0;
 
 	if (!lk__codec_broadcast(text, len, &message))
-		world_fail(world, "a broadcast that no client understands");
+		world_fail(world, "a broadcast that no client can parse");
 	if (message.kind == LK__OPENED && message.fence <= world->opened)
 		world_fail(world, "a generation opened twice");
 	if (message.kind == LK__OPENED)
@@ -55,7 +55,7 @@ int world_publish(void *arg, const char *channel, const char *text, size_t len)
 		if (strcmp(channel, world_space(world, client)->channel) != 0 || !client->heard)
 			continue;
 		if (!lk__codec_message(world_space(world, client), text, len, &message))
-			world_fail(world, "a message that its client does not understand");
+			world_fail(world, "a message that its client cannot parse");
 		if (client->alive)
 			*add_item(client) = (struct model_item){ITEM_MESSAGE, message};
 		return 1;

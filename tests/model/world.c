@@ -275,7 +275,7 @@ static void acquired(struct model_world *world, struct model_client *client,
 	if (waiter->fence > world->seen)
 		world->seen = waiter->fence;
 	if (!world_valid(world, client))
-		world_fail(world, "a hold that is not valid when it is given");
+		world_fail(world, "a hold that is not valid when it is granted");
 }
 
 static void finished(struct model_world *world, struct model_client *client, struct lk__op *waiter)
@@ -305,15 +305,16 @@ static void finished(struct model_world *world, struct model_client *client, str
 	case DO_AWAIT:
 	case DO_AWAIT_TRY:
 		if (!err && !client->was_open)
-			world_fail(world, "a wait is over, and the latch was never open meanwhile");
+			world_fail(world,
+			           "a wait succeeded, and the latch was never open meanwhile");
 		break;
 	case DO_STEP:
 	case DO_STEP_NAMED:
 		counted = (client->counted >> client->core.step_number) & 1;
 		if (!err && waiter->counted && !counted)
-			world_fail(world, "a step that was told to be counted, and was not");
+			world_fail(world, "a step that was reported as counted, and was not");
 		if (!err && !waiter->counted && counted)
-			world_fail(world, "a step that was counted, and was told not to be");
+			world_fail(world, "a step that was counted, and reported as not counted");
 		break;
 	}
 	client->gave_up = client->was_open = client->was_valid = client->refused = false;
