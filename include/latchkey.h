@@ -28,8 +28,9 @@
  *
  * Limits
  *
- *  - Do not start a call on a handle once its close, or the close of its client, has begun.  The
- *    library does not check this: the close frees the handle's memory.
+ *  - Do not start a call on a handle once its close, or the close of its client, has begun (an
+ *    on_lost function may; see below).  The library does not check this: the close frees the
+ *    handle's memory.
  *  - A lock is only as reliable as its store.  A Redis server that loses its memory (a crash
  *    without persistence, a failover to a lagging replica, FLUSHALL, eviction) forgets the holder.
  *    So send the fence of lk_lock_acquire() with each write, and let the protected resource refuse
@@ -46,23 +47,24 @@
  *  - A function that can fail returns an lk_err, which is LK_OK (0) on success.  Results are
  *    written through pointers, the last arguments; a failed call leaves them unchanged unless a
  *    comment says otherwise.  lk_errmsg() describes the calling thread's last failure.
- *  - An error that a comment lists without a text has the meaning of lk_err_text().
- *  - Times are milliseconds in an int64_t.  A wait of 0 is a try: the call asks once, and waits
- *    only for the response.  A wait of LK_FOREVER (-1) has no limit.
+ *  - An error that a comment lists without a text has the meaning that lk_err_text() returns.
+ *  - Times are milliseconds in an int64_t.  A wait of 0 is a try: the call does not enter the
+ *    queue, and waits only for the store's response.  A wait of LK_FOREVER (-1) has no limit.
  *  - The library copies strings that it receives.  The strings that it returns are constant, unless
  *    a comment says how long they are valid.
  *  - A function that takes a name also takes its length in bytes; 0 means that the name ends at its
  *    NUL.
- *  - A function returns LK_EINVALID if a handle, a name, a result or a function is NULL, unless its
- *    comment allows NULL; the lists of errors do not repeat this.  A function that returns no
- *    lk_err returns 0, false, "" or LK_STATE_NONE in this case.  Closing NULL does nothing.
+ *  - A function of the library returns LK_EINVALID if a handle, a name, the pointer to a result or
+ *    a callback is NULL, unless its comment allows NULL; the lists of errors do not repeat this.  A
+ *    function that returns no lk_err returns 0, false, "" or LK_STATE_NONE in this case.  Closing
+ *    NULL does nothing.
  *  - Options may be NULL.  An options struct whose bytes are all zero selects all defaults:
  *    initialise it with {0} and set the members that you need.
  *  - A struct that the library fills ends in reserved members, which it sets to 0.  Later versions
  *    will put new members there, so that the size of the struct stays the same.
  *  - The close of a handle ends the waits on it with LK_ECANCELED; the close of a client ends all
- *    its waits with LK_ECLOSED.  LK_ECLOSED is also the result of a call that a callback makes on
- *    what is being closed.
+ *    its waits with LK_ECLOSED.  LK_ECLOSED is also the result of a call that an on_lost function
+ *    makes on a handle or client while it is being closed.
  *  - Each function says which threads may call it.  "Any thread" includes several threads at once.
  *  - on_lost and log functions run in threads of the library, which hold none of its mutexes
  *    meanwhile.  An on_lost function may call every function except lk_client_close(),
@@ -91,7 +93,7 @@ extern "C" {
 #define LK_VERSION "0.2.0"
 #define LK_VERSION_NUM 200 /* 10000 * major + 100 * minor + patch, for use in #if */
 #define LK_FOREVER ((int64_t)-1)
-#define LK_NAME_MAX 512 /* bytes in a name, at least 1; of any value */
+#define LK_NAME_MAX 512 /* the largest length of a name in bytes; the smallest is 1 */
 #define LK_LEASE_MIN_MS 100
 #define LK_LEASE_MAX_MS 86400000
 #define LK_LEASE_DEFAULT_MS 10000
@@ -162,7 +164,7 @@ LK_API const char *lk_err_text(lk_err err);
  *   LK_ENOTOWNER  never acquired by this owner, or released already          -          -
  *   LK_ECLOSED    this program closes the client or the handle               -          -
  *   LK_EFORKED    open a client in the child process                         -          -
- *   LK_ECONN      no connection, or a store that is not ready                -          yes
+ *   LK_ECONN      no connection, or the store is not ready for one           -          yes
  *   LK_EUNKNOWN   the request was sent, and may take effect even later       yes        -
  *   LK_EAUTH      an operator must grant the right                           -          -
  *   LK_ESERVER    an operator must examine the server                        -          -
@@ -177,11 +179,12 @@ LK_API const char *lk_err_text(lk_err err);
  *   LK_EMISMATCH  query the present state first                              -          -
  *   LK_EABSENT    lk_errmsg() names what is absent                           -          -
  *
- * With the errors that are not ambiguous the call has changed nothing, except where its comment
- * says otherwise: lk_lock_run() returns LK_ELOST and LK_ENOTOWNER after its function was called.
- * LK_EAUTH has an exception: if the client may run the scripts, but not one of their commands, the
- * server refuses in the middle of a script, and has executed the part before.  So grant all rights
- * of docs/protocol.md.
+ * With the errors that are not ambiguous the call has changed nothing, unless the function's
+ * comment says otherwise.  For example, lk_lock_run() returns LK_ELOST or LK_ENOTOWNER after its
+ * function was called, and lk_local_start() may return LK_ECONN after it started the server.
+ * LK_EAUTH has an exception: if the client has the right to run the scripts, but lacks the right to
+ * one of the commands in them, the server stops in the middle of a script, after it executed the
+ * part before that command.  So grant all rights of docs/protocol.md.
  *
  * Any thread. */
 LK_API bool lk_err_is_ambiguous(lk_err err);
@@ -194,15 +197,15 @@ LK_API const char *lk_errmsg(void);
 
 /* ---- Client ------------------------------------------------------------------------------- */
 
-/* A client has one identity, at one store.  Its handles share two connections and one thread.  A
- * second thread runs on_lost functions if a handle has one; another one runs while it reconnects.
- */
+/* A client has one identity, at one store.  Its handles share two connections and one thread.  If a
+ * handle has an on_lost function, a second thread calls it.  While the client reconnects, more
+ * threads run. */
 typedef struct lk_client lk_client;
 
 typedef enum lk_log_level { LK_LOG_ERROR = 1, LK_LOG_WARN, LK_LOG_INFO, LK_LOG_DEBUG } lk_log_level;
 
-/* Receive one log line, escaped and without a newline.  The function must return quickly: meanwhile
- * the client cannot reconnect, and lk_client_close() waits.
+/* Receive one log line, escaped and without a newline.  The function must return quickly: until
+ * it returns, the client cannot reconnect, and lk_client_close() waits.
  *
  * The lines about the connection, after lk_client_open(), are "connection lost: WHY" and, for each
  * failed attempt, "cannot connect: WHY" (both LK_LOG_WARN), and "WHERE: connected" (LK_LOG_INFO).
@@ -211,13 +214,14 @@ typedef void lk_log_fn(void *arg, lk_log_level level, const char *line);
 
 /* Options of lk_client_open(); those that are not 0 take precedence over the URL. */
 typedef struct lk_client_options {
-	int64_t connect_timeout_ms; /* from name look-up to log-in, 0 = 5,000 */
-	int64_t command_timeout_ms; /* for one request, 0 = 2,000 */
-	int64_t keepalive_ms;       /* idle time before a TCP keepalive probe, 0 = 15,000 */
-	const char *prefix;         /* of keys and channels, NULL = "lk"; [A-Za-z0-9._-]{1,32} */
+	int64_t connect_timeout_ms; /* from name look-up to log-in, 0 = the URL's, or 5,000 */
+	int64_t command_timeout_ms; /* for one request, 0 = the URL's, or 2,000 */
+	int64_t keepalive_ms;       /* idle time before a TCP probe, 0 = the URL's, or 15,000 */
+	const char *prefix;         /* of keys and channels, NULL = the URL's, or "lk";
+	                             * [A-Za-z0-9._-]{1,32} */
 	const char *user;           /* NULL = the URL's, or the server's default user */
 	const char *password;       /* NULL = the URL's, or none */
-	const char *client_name;    /* shown by CLIENT LIST, NULL = "latchkey" */
+	const char *client_name;    /* shown by CLIENT LIST, NULL = the URL's, or "latchkey" */
 	const char *label;          /* shown to people with its holds; NULL = the program's name */
 	lk_log_fn *log;             /* NULL = no log */
 	void *log_arg;              /* passed to log; the library does not free it */
@@ -228,7 +232,7 @@ typedef struct lk_client_options {
 
 /* Open a client: connect to the store and log in.
  *
- *   url  redis://[[user]:password@]host[:port][/db][?OPTION=VALUE&...]
+ *   url  redis://[[user][:password]@]host[:port][/db][?OPTION=VALUE&...]
  *        redis+unix:///path[?db=N&...]
  *        local:  (also NULL) a private server of this user on this machine; the call starts it if
  *        it does not run
@@ -251,9 +255,9 @@ typedef struct lk_client_options {
  * the first connection succeeds, a call that could send no request returns LK_ECONN after its wait
  * plus one command timeout at most.  If waiting cannot help (LK_EAUTH, LK_ESERVER, LK_EFOREIGN,
  * LK_ENOSERVER, LK_ESYSTEM, LK_EINVALID), every function that needs the store returns that error at
- * once, also functions that do not list it.  The library tries again after a pause; calls during
- * the pause return the same error (5 s at most with LK_EAUTH, otherwise 0.5 s).  After the first
- * connection, a lazy client behaves as any other.
+ * once, also functions that do not list it.  The library tries again after a pause (5 s at most
+ * after LK_EAUTH, otherwise 0.5 s at most); calls during the pause return the same error.  After
+ * the first connection, a lazy client behaves as any other.
  *
  * Any thread.  A process may have any number of clients. */
 LK_API LK_MUST_USE lk_err lk_client_open(const char *url, const lk_client_options *options,
@@ -298,8 +302,9 @@ typedef struct lk_counters {
 	int64_t timed_out;     /* LK_ETIMEDOUT */
 	int64_t canceled;      /* LK_ECANCELED, LK_ECLOSED */
 	int64_t failed;        /* any other error */
-	/* Holds that have ended: released, handed over to a thread, lost, or closed.  Permits that
-	 * were acquired with NULL for the hold are not counted here. */
+	/* Holds that have ended: released, handed over to a thread, lost, or ended by the close of
+	 * their handle or client.  Permits that were acquired with NULL for the hold are not
+	 * counted here. */
 	int64_t holds;
 	int64_t held_us;     /* from the grant to the call that released it, or to the loss */
 	int64_t held_max_us; /* the longest of them */
@@ -346,13 +351,14 @@ typedef enum lk_state {
 	LK_STATE_NONE = 0,   /* the caller holds nothing */
 	LK_STATE_HELD = 1,   /* held */
 	LK_STATE_UNSURE = 2, /* held, but the lease may end: the connection is down, or a renewal
-	                      * failed or is late (half of the lease has passed); never if fixed */
+	                      * failed or is late (half of the lease has passed); never with the
+	                      * option fixed */
 	LK_STATE_LOST = 3,   /* no longer held; a release acknowledges this */
 } lk_state;
 
 typedef enum lk_lost_reason {
 	LK_LOST_EXPIRED = 1,  /* the lease ended before it could be renewed */
-	LK_LOST_TAKEN = 2,    /* it is gone from the store: emptied, failed over, key deleted */
+	LK_LOST_TAKEN = 2,    /* gone: the store was emptied or failed over, or the key deleted */
 	LK_LOST_BROKEN = 3,   /* another client broke the lock */
 	LK_LOST_MAX_HOLD = 4, /* max_hold_ms passed; the library released the lock */
 	LK_LOST_THREAD = 5,   /* the owning thread ended; the library released the lock */
@@ -386,8 +392,9 @@ typedef struct lk_lock_options {
 LK_API LK_MUST_USE lk_err lk_lock_open(lk_client *client, const char *name, size_t name_len,
                                        const lk_lock_options *options, lk_lock **lock);
 
-/* Close a handle.  Its waits end as by lk_lock_cancel(), and its holds are released in the
- * background.  The function returns when no other call and no callback uses the handle any more.
+/* Close a handle.  Its waits end as if lk_lock_cancel() had been called.  The holds that were
+ * acquired through it are released in the background.  The function returns when no other call and
+ * no callback uses the handle any more.
  *
  * LK_OK, LK_EDEADLOCK (called in a callback of this client; nothing changed), LK_EFORKED.
  * One thread; from then on no other thread may start a call on the handle. */
@@ -401,34 +408,36 @@ LK_API lk_err lk_lock_close(lk_lock *lock);
  *
  *   wait_ms  milliseconds; 0 = try once, LK_FOREVER = no limit
  *   fence    receives the hold's fence (fencing token), a number that is larger than the fence of
- *            every earlier hold of the lock; the README has the conditions if the store loses its
- *            memory.  A re-entry receives the hold's fence again.  Send the fence with each write
- *            to the resource that the lock protects, and let the resource refuse a fence that is
- *            smaller than the largest one it has seen.  Nothing else stops a late write of a holder
- *            that was suspended for longer than its lease.  May be NULL, if the resource cannot
- *            compare fences
+ *            every earlier hold of the lock; the README says when this is true even if the store
+ *            loses its memory.  A re-entry receives the hold's fence again.  Send the fence with
+ *            each write to the resource that the lock protects, and let the resource refuse a fence
+ *            that is smaller than the largest one it has seen.  Nothing else stops a late write of
+ *            a holder that was suspended for longer than its lease.  May be NULL, if the resource
+ *            cannot compare fences
  *
- * LK_OK         held.  The lease is renewed in the background until the release; with the option
- *               fixed it is not, and the hold ends with it
- * LK_EBUSY      not held: another owner holds it, and wait_ms is 0; nothing is left behind
+ * LK_OK         held.  The lease is renewed in the background until the release.  With the option
+ *               fixed, the lease is not renewed, and the hold ends with the lease
+ * LK_EBUSY      not held: another owner holds the lock, or others wait for it, and wait_ms is 0;
+ *               nothing is left behind
  * LK_ETIMEDOUT  not held; nothing is left behind
  * LK_ECANCELED  not held: lk_lock_cancel() or lk_lock_close(); nothing is left behind
- * LK_ECLOSED    not held: lk_client_close(), or the call began during a close
+ * LK_ECLOSED    not held: lk_client_close() ended the wait, or an on_lost function made the call
+ *               while the client or the handle was being closed
  * LK_ELOST      the caller's hold was lost, and is not released yet: acknowledge the loss first
  * LK_ECONN      not held: the store was not reached, and no request was sent
  * LK_EUNKNOWN   not held: the store did not respond, or did not confirm that the wait has ended.
- *               So the store may still grant the lock.  The client then releases it when the
- *               grant's message arrives, and the grant expires after one lease at most.  Repeating
- *               the call is safe
+ *               So the store may still grant the lock.  The client releases such a grant when its
+ *               message arrives; if the message is lost, the grant expires after one lease at most.
+ *               Repeating the call is safe
  * LK_EAUTH, LK_ESERVER, LK_EFOREIGN   not held: the store refused; lk_errmsg() has the reason.
  *               LK_ESERVER also means that the counter of fences is damaged or used up
- * LK_EAGAIN     not held: the store refused temporarily, and wait_ms is 0.  A longer wait repeats
- *               the request until it is over
+ * LK_EAGAIN     not held: the store refused temporarily, and wait_ms is 0.  With a longer wait,
+ *               the call repeats the request until the wait is over
  * LK_EINVALID   wait_ms is below -1
- * LK_EDEADLOCK  not held: the handle would own the hold (LK_OWNER_HANDLE), but the calling thread
- *               holds the lock by LK_OWNER_THREAD of the same client, renewed and without
- *               max_hold_ms, as far as the client knows.  So the wait could never end.  If wait_ms
- *               is 0, this is LK_EBUSY
+ * LK_EDEADLOCK  not held: the handle has LK_OWNER_HANDLE and, as far as the client knows, the
+ *               calling thread itself holds the lock through an LK_OWNER_THREAD handle of this
+ *               client, with a renewed lease and without max_hold_ms.  So the wait could never end.
+ *               With wait_ms 0, the result is LK_EBUSY instead
  * LK_ELIMIT     re-entered 2^31 - 1 times; the hold is unchanged
  * LK_ENOMEM, LK_EFORKED   not held
  *
@@ -442,8 +451,8 @@ LK_API LK_MUST_USE lk_err lk_lock_acquire(lk_lock *lock, int64_t wait_ms, uint64
  * LK_ELOST      the hold had been lost; release once for each acquisition, to acknowledge the loss
  * LK_ENOTOWNER  the caller does not hold the lock; nothing changed
  * LK_EUNKNOWN   the caller no longer holds the lock, but the store has not confirmed the release.
- *               The library repeats it in the background, at most until the lease ends, when the
- *               hold expires.  Repeating the call is not needed
+ *               The library repeats it in the background; the hold expires when its lease ends, at
+ *               the latest.  Repeating the call is not needed
  * LK_EFORKED, LK_ECLOSED
  *
  * Any thread if the handle owns the hold; otherwise only the owner. */
@@ -455,9 +464,10 @@ LK_API lk_err lk_lock_release(lk_lock *lock);
  * LK_OK (also if there was no wait), LK_EFORKED, LK_ECLOSED.  Any thread. */
 LK_API lk_err lk_lock_cancel(lk_lock *lock);
 
-/* Give the caller's hold a lease of lease_ms from now.  This is meant for a fixed lease; a renewed
- * one continues to be renewed.  The store never shortens a lease: if lease_ms is less than what is
- * left, the client ends the hold after lease_ms, unless it is renewed, and releases it then.
+/* Give the caller's hold a lease of lease_ms from now.  This is meant for holds with the option
+ * fixed; other holds are still renewed as before.  The store never shortens a lease: if lease_ms is
+ * less than what is left, the client ends and releases the hold after lease_ms, unless the hold is
+ * renewed or extended before.
  *
  * LK_OK         the hold lasts for lease_ms, less a margin of 1 % and 2 ms, counted from when the
  *               request was sent
@@ -505,16 +515,16 @@ typedef struct lk_run {
  * LK_OK         the lock was held all the time; out->result is the result of fn
  * LK_ELOST      the hold was lost while fn ran (out->lost): another client may have held the lock
  *               at the same time
- * LK_EUNKNOWN   the release is not confirmed, as by lk_lock_release()
+ * LK_EUNKNOWN   the release is not confirmed; see lk_lock_release()
  * LK_ENOTOWNER  fn ended the hold itself: it released the hold, or acknowledged its loss.  If fn
  *               acquired the lock again, that hold is not released
  * Other errors as lk_lock_release().
  *
  * LK_EINVALID means that lock or fn is NULL, or that wait_ms is below -1; fn was not called.
  *
- * Any thread.  fn may acquire the lock again (a re-entry), and releases what it acquires.  If the
- * handle owns its holds (LK_OWNER_HANDLE), another thread that runs a function through the same
- * handle re-enters: both functions run at the same time. */
+ * Any thread.  fn may acquire the lock again (a re-entry); it must then release what it acquired.
+ * If the handle owns its holds (LK_OWNER_HANDLE), another thread that runs a function through the
+ * same handle re-enters: both functions run at the same time. */
 LK_API LK_MUST_USE lk_err lk_lock_run(lk_lock *lock, int64_t wait_ms, lk_run_fn *fn, void *arg,
                                       lk_run *out);
 
@@ -559,7 +569,7 @@ typedef struct lk_lock_status {
 	int64_t held_ms;       /* since the grant, by the store's clock */
 	int64_t lease_left_ms; /* until the lease ends, unless it is renewed */
 	int64_t queue_len;     /* entries in the queue: the threads of a client share one if their
-	                        * handles have the same lease_ms and fixed */
+	                        * handles have the same values of lease_ms and fixed */
 	int64_t my_rank;       /* entries before this client's first one, -1 = it does not wait */
 	int64_t reserved[8];   /* zero */
 } lk_lock_status;
@@ -598,12 +608,12 @@ LK_API LK_MUST_USE lk_err lk_lock_break(lk_lock *lock, const char *if_holder);
  * lost.  If its process dies, the permits become free when the lease ends.  Waiters are served
  * FIFO: later requests for few permits do not starve a request for many.
  *
- * A rate limit of N per window is a semaphore with a capacity of N, opened with fixed and with a
- * lease_ms of the window's length, whose permits are acquired with NULL for the hold, and so never
- * released.  Then at most N permits are granted in any window of that length, wherever it begins,
- * by the store's clock.  Such a grant is final: it counts from the moment when the store made it.
- * So a call succeeds even if its response takes as long as the window.  A dead waiter uses up one
- * grant. */
+ * For a rate limit of N per window, open a semaphore with capacity = N, fixed = true and lease_ms =
+ * the window's length.  Acquire its permits with NULL for the hold: they are then never released,
+ * and become free one lease after the grant.  So at most N permits are granted in any window of
+ * that length, wherever it begins, by the store's clock.  Such a grant is final: it counts from the
+ * moment when the store made it.  So a call succeeds even if its response takes as long as the
+ * window.  A dead waiter may use up one grant. */
 typedef struct lk_semaphore lk_semaphore;
 
 /* Receive the report of a loss; as lk_lost_fn. */
@@ -613,7 +623,7 @@ typedef void lk_semaphore_lost_fn(void *arg, lk_semaphore *semaphore, uint64_t h
 typedef struct lk_semaphore_options {
 	int64_t capacity;    /* permits, 1..LK_PERMITS_MAX; 0 = that which the semaphore has */
 	int64_t ttl_ms;      /* the store keeps the capacity for this time after the last use,
-	                      * 0 = a day; the latest opening with a capacity sets it */
+	                      * 0 = a day; each opening with a capacity sets this TTL anew */
 	int64_t lease_ms;    /* LK_LEASE_MIN_MS..LK_LEASE_MAX_MS, 0 = 10,000 */
 	int64_t max_hold_ms; /* a hold ends after this time, 1,000 days at most; 0 = no limit */
 	bool fixed;          /* do not renew: a hold ends with its lease unless extended */
@@ -654,7 +664,7 @@ LK_API lk_err lk_semaphore_close(lk_semaphore *semaphore);
  *            lease after the grant, even after lk_semaphore_close(), lk_client_close() or a crash.
  *            If the response is slow, that may be before the call returns
  *
- * LK_OK         held; renewed as by lk_lock_acquire()
+ * LK_OK         held; see lk_lock_acquire() about the lease
  * LK_EBUSY      not held: too few permits are free, or others wait, and wait_ms is 0; nothing is
  *               left behind
  * LK_ELIMIT     not held: permits exceeds the capacity, which a resize may have lowered during the
@@ -668,14 +678,14 @@ LK_API lk_err lk_semaphore_close(lk_semaphore *semaphore);
 LK_API LK_MUST_USE lk_err lk_semaphore_acquire(lk_semaphore *semaphore, int64_t permits,
                                                int64_t wait_ms, uint64_t *hold);
 
-/* Release a hold.  Waiters that now fit get its permits.
+/* Release a hold.  Waiters whose requests now fit get the hold's permits.
  *
  * LK_OK         released
  * LK_ELOST      the hold had been lost; this call acknowledges the loss
  * LK_ENOTOWNER  this handle has no such hold; nothing changed
  * LK_EUNKNOWN   the caller no longer has the hold, but the store has not confirmed the release.
- *               The library repeats it in the background, at most until the lease ends, when the
- *               hold expires.  Repeating the call is not needed
+ *               The library repeats it in the background; the hold expires when its lease ends, at
+ *               the latest.  Repeating the call is not needed
  * LK_EFORKED, LK_ECLOSED
  *
  * Any thread. */
@@ -747,7 +757,7 @@ LK_API LK_MUST_USE lk_err lk_semaphore_holders(lk_semaphore *semaphore, size_t m
 LK_API LK_MUST_USE lk_err lk_semaphore_waiters(lk_semaphore *semaphore, size_t max,
                                                lk_ticket *waiters, size_t *count);
 
-/* Change the capacity.  If it grows, waiters that now fit are granted at once.  If it shrinks, all
+/* Change the capacity.  If it grows, waits that now fit are granted at once.  If it shrinks, all
  * holds remain, nothing is granted until the permits held fit into the new capacity, and a wait for
  * more than the capacity ends with LK_ELIMIT.  This handle keeps the new capacity.  Other handles
  * use the capacity in the store; if the store loses it, they use that of their own opening.
@@ -766,8 +776,9 @@ LK_API LK_MUST_USE lk_err lk_semaphore_resize(lk_semaphore *semaphore, int64_t c
  *   if_holder  the id of the hold (lk_party.id); NULL = the only hold
  *
  * LK_OK         broken
- * LK_EABSENT    there is no hold, or no such semaphore
- * LK_EMISMATCH  there is no such hold, or if_holder is NULL and there are several; nothing changed
+ * LK_EABSENT    there is no hold at all, or no such semaphore
+ * LK_EMISMATCH  no hold has the id if_holder, or if_holder is NULL and there are several holds;
+ *               nothing changed
  * Other errors as lk_lock_break().  Any thread. */
 LK_API LK_MUST_USE lk_err lk_semaphore_break(lk_semaphore *semaphore, const char *if_holder);
 
@@ -775,8 +786,8 @@ LK_API LK_MUST_USE lk_err lk_semaphore_break(lk_semaphore *semaphore, const char
 
 /* A handle on one named count-down latch.  A latch is absent until its count is set.  Steps count
  * it down, and at zero it is open.  It stays open for open_ttl_ms, for processes that come late;
- * then it is absent again.  Setting an open latch, or resetting any latch, begins a new generation.
- * A step that was sent for one generation never counts in a later one. */
+ * then it is absent again.  Setting an absent or open latch, or resetting any latch, begins a new
+ * generation.  A step that was sent for one generation never counts in a later one. */
 typedef struct lk_latch lk_latch;
 
 typedef enum lk_latch_state {
@@ -838,8 +849,8 @@ typedef struct lk_latch_step {
 	int64_t reserved[8]; /* zero */
 } lk_latch_step;
 
-/* Count down by one step.  It counts exactly once, even if a response is lost and the library
- * repeats the request.
+/* Count one step, which lowers the count by n.  It counts exactly once, even if a response is lost
+ * and the library repeats the request.
  *
  *   n          1..LK_COUNT_MAX; the latch opens if n is the remaining count or more
  *   step_name  of 1..LK_STEP_MAX bytes, NULL = none.  A generation counts each name only once,
@@ -847,7 +858,7 @@ typedef struct lk_latch_step {
  *              once
  *   step       receives the result; may be NULL
  *
- * LK_OK        counted, now or before
+ * LK_OK        counted now or before, or the latch was open already
  * LK_EABSENT   not counted: the latch is absent
  * LK_ECONN     not counted: the store was not reached
  * LK_EUNKNOWN  not confirmed in time: the step may have been counted.  The library repeats it in
@@ -874,7 +885,7 @@ LK_API LK_MUST_USE lk_err lk_latch_down(lk_latch *latch, int64_t n, const char *
  * LK_ECANCELED  lk_latch_cancel() or lk_latch_close()
  * LK_ECLOSED    lk_client_close()
  * LK_ECONN      unknown whether it is open: the store was not reached, or did not respond
- * LK_EAGAIN     unknown whether it is open: the store refused each request for a moment
+ * LK_EAGAIN     unknown whether it is open: the store temporarily refused every request
  * LK_EAUTH, LK_ESERVER, LK_EFOREIGN, LK_EINVALID, LK_ENOMEM, LK_EFORKED
  *
  * Leaves nothing in the store.  Returns within wait_ms plus one command timeout.  Any thread. */
