@@ -132,6 +132,34 @@ TEST(hand_over_between_threads_is_counted)
 }
 
 /* The client receives no message: it asks when the dead holder's lease has ended. */
+/* A thread reads the clock before it gets the mutex: a release may be older than the wait that it
+ * ends, and a release older than the hand-over that it ends. */
+TEST(no_time_is_negative)
+{
+	int64_t early_ns;
+	struct lk__op *second;
+
+	start(3000);
+	hold(a, pa);
+	later(20);
+	early_ns = v.now_ns;
+	later(1);
+	second = virt_acquire(a, pa, 3);
+	v.now_ns = early_ns;
+	release(a, pa);
+	assert_done(second, LK_OK);
+	COUNT(a, by_thread, 1);
+	COUNT(a, acquired_us, 0);
+	COUNT(a, waited_us, 0);
+	v.now_ns = early_ns - VIRT_MS;
+	virt_release(a, pa, 3);
+	v.now_ns = early_ns;
+	virt_settle(&v);
+	COUNT(a, holds, 2);
+	COUNT(a, held_us, 20000);
+	end();
+}
+
 TEST(wait_for_a_dead_holder_is_no_message)
 {
 	struct lk__op *waiter;

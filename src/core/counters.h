@@ -18,10 +18,11 @@ static inline void lk__count_most(int64_t *most, int64_t value)
 		*most = value;
 }
 
-/* Rounded, so that a sum of many is unbiased. */
+/* Rounded, so that a sum of many is unbiased.  Not negative: a thread reads the clock before it
+ * gets the mutex, so the end of a time may be older than its beginning. */
 static inline int64_t lk__count_us(int64_t ns)
 {
-	return (ns + 500) / 1000;
+	return ns < 0 ? 0 : (ns + 500) / 1000;
 }
 
 /* Count the grant of the ticket to the waiter: see ticket->granted_by_message. */
