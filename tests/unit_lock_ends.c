@@ -42,16 +42,25 @@ TEST(extension_moves_the_end_of_a_fixed_hold)
 	end();
 }
 
+/* An extension that the server executes; its response is still to come. */
+static struct lk__op *extend_executed(int64_t lease_ms, struct virt_call *call)
+{
+	struct lk__op *waiter;
+
+	start_fixed(3000);
+	hold(a, pa);
+	waiter = virt_extend(a, pa, 2, lease_ms);
+	ck_assert(virt_take(a, call));
+	virt_execute(a, call);
+	return waiter;
+}
+
 TEST(extension_without_an_answer_leaves_the_old_end)
 {
 	struct virt_call call;
 	struct lk__op *waiter;
 
-	start_fixed(3000);
-	hold(a, pa);
-	waiter = virt_extend(a, pa, 2, 500);
-	ck_assert(virt_take(a, &call));
-	virt_execute(a, &call);
+	waiter = extend_executed(500, &call);
 	virt_abandon(a, waiter);
 	assert_done(waiter, LK_EUNKNOWN);
 	later(495);
@@ -90,11 +99,7 @@ TEST(extension_that_was_refused_the_second_time_is_unknown)
 	struct lk__op *waiter;
 
 	for (int i = 0; i < 2; i++) {
-		start_fixed(3000);
-		hold(a, pa);
-		waiter = virt_extend(a, pa, 2, 60000);
-		ck_assert(virt_take(a, &call));
-		virt_execute(a, &call);
+		waiter = extend_executed(60000, &call);
 		virt_link_down(a, LK_EUNKNOWN);
 		ck_assert(!waiter->done);
 		virt_link_up(a);
@@ -113,11 +118,7 @@ TEST(extension_with_an_unreadable_response_is_unknown)
 	struct virt_call call;
 	struct lk__op *waiter;
 
-	start_fixed(3000);
-	hold(a, pa);
-	waiter = virt_extend(a, pa, 2, 60000);
-	ck_assert(virt_take(a, &call));
-	virt_execute(a, &call);
+	waiter = extend_executed(60000, &call);
 	lk__core_answer(&a->core, v.now_ns, call.request, &malformed);
 	assert_done(waiter, LK_EUNKNOWN);
 	release(a, pa);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * The latch's public calls.  Waiting and counting down may repeat requests and go through the state
  * machine; everything else is a query. */
+#include "base/text.h"
 #include "core/latch.h"
 #include "runtime/client.h"
 
@@ -34,7 +35,7 @@ static lk_err check_ttls(const lk_latch_options *options)
 /* The state machine's part of the latch of that name. */
 static struct lk__latch *new_part(const lk_client *client, const char *name, size_t name_len)
 {
-	size_t len = name_len || !name ? name_len : strlen(name);
+	size_t len = lk__name_len(name, name_len);
 	char topic[LK__TOPIC_MAX];
 
 	if (len > LK_NAME_MAX)
@@ -103,11 +104,8 @@ lk_err lk_latch_await(lk_latch *latch, int64_t wait_ms)
 	struct lk__call call;
 	lk_err err = lk__refuse_null(latch, "latch");
 
-	if (err)
+	if (err || (err = lk__check_wait(wait_ms)))
 		return err;
-	if (wait_ms < LK_FOREVER)
-		return lk__failf(LK_EINVALID, "wait_ms: must be -1 or more, not %lld",
-		                 (long long)wait_ms);
 	if ((err = lk__handle_enter(&latch->handle)))
 		return err;
 	lk__call_init(&call, &latch->handle);
@@ -119,7 +117,7 @@ lk_err lk_latch_await(lk_latch *latch, int64_t wait_ms)
 lk_err lk_latch_down(lk_latch *latch, int64_t n, const char *step_name, size_t step_name_len,
                      lk_latch_step *result)
 {
-	size_t len = step_name_len || !step_name ? step_name_len : strlen(step_name);
+	size_t len = lk__name_len(step_name, step_name_len);
 	struct lk__call call;
 	struct lk__step *step;
 	int64_t now_ns = lk__now_ns();
@@ -129,9 +127,8 @@ lk_err lk_latch_down(lk_latch *latch, int64_t n, const char *step_name, size_t s
 		return err;
 	if (!step_name && len)
 		return lk__failf(LK_EINVALID, "step_name: NULL, but step_name_len is %zu", len);
-	if (step_name && (len < 1 || len > LK_STEP_MAX))
-		return lk__failf(LK_EINVALID, "step_name: must be 1 to %d bytes, not %zu",
-		                 LK_STEP_MAX, len);
+	if (step_name && (err = lk__check_len("step_name", len, LK_STEP_MAX)))
+		return err;
 	step = calloc(1, sizeof(*step));
 	if (!step)
 		return lk__failf(LK_ENOMEM, "out of memory");

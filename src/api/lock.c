@@ -88,11 +88,8 @@ lk_err lk_lock_acquire(lk_lock *lock, int64_t wait_ms, uint64_t *result)
 	int64_t now_ns = lk__now_ns();
 	lk_err err = lk__refuse_null(lock, "lock");
 
-	if (err)
+	if (err || (err = lk__check_wait(wait_ms)))
 		return err;
-	if (wait_ms < LK_FOREVER)
-		return lk__failf(LK_EINVALID, "wait_ms: must be -1 or more, not %lld",
-		                 (long long)wait_ms);
 	if ((err = lk__handle_enter(&lock->handle)))
 		return err;
 	client = lock->handle.client;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT
  * Names in the store: their kinds, and their list. */
+#include "base/text.h"
 #include "runtime/client.h"
 
 #include <stdio.h>
@@ -29,15 +30,13 @@ static lk_err ask_kind(struct lk_client *client, const char *name, size_t len, l
 
 lk_err lk_client_name_kind(lk_client *client, const char *name, size_t name_len, lk_kind *kind)
 {
-	size_t len = name_len || !name ? name_len : strlen(name);
+	size_t len = lk__name_len(name, name_len);
 	lk_err err;
 
 	if ((err = lk__refuse_null(client, "client")) || (err = lk__refuse_null(name, "name")) ||
-	    (err = lk__refuse_null(kind, "kind")))
+	    (err = lk__refuse_null(kind, "kind")) ||
+	    (err = lk__check_len("name", len, LK_NAME_MAX)))
 		return err;
-	if (len < 1 || len > LK_NAME_MAX)
-		return lk__failf(LK_EINVALID, "name: must be 1 to %d bytes, not %zu", LK_NAME_MAX,
-		                 len);
 	if ((err = lk__client_enter(client)))
 		return err;
 	err = ask_kind(client, name, len, kind);

@@ -90,11 +90,8 @@ lk_err lk_semaphore_acquire(lk_semaphore *semaphore, int64_t permits, int64_t wa
 	int64_t now_ns = lk__now_ns();
 	lk_err err = lk__refuse_null(semaphore, "semaphore");
 
-	if (err)
+	if (err || (err = lk__check_wait(wait_ms)))
 		return err;
-	if (wait_ms < LK_FOREVER)
-		return lk__failf(LK_EINVALID, "wait_ms: must be -1 or more, not %lld",
-		                 (long long)wait_ms);
 	if ((err = lk__check_range("permits", permits, 1, LK_PERMITS_MAX)))
 		return err;
 	if ((err = lk__handle_enter(&semaphore->handle)))

@@ -161,6 +161,11 @@ lk_err lk__failf(lk_err err, const char *fmt, ...)
 	return err;
 }
 
+lk_err lk__why_unasked(const struct lk__why *why)
+{
+	return why->err == LK_EUNKNOWN || !why->err ? LK_ECONN : why->err;
+}
+
 lk_err lk__refuse_null(const void *argument, const char *name)
 {
 	return argument ? LK_OK : lk__failf(LK_EINVALID, "%s: must not be NULL", name);

@@ -29,6 +29,10 @@ lk_err lk__fail(const struct lk__why *why);
 /* lk__why_set() and lk__fail() in one step, for the public functions. */
 lk_err lk__failf(lk_err err, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
+/* The error of a call that sent nothing, for this reason: never LK_EUNKNOWN, since nothing can have
+ * happened, and LK_ECONN if there is no reason. */
+lk_err lk__why_unasked(const struct lk__why *why);
+
 /* Refuse a NULL argument of a public function: LK_EINVALID with the argument's name in the header,
  * else LK_OK. */
 lk_err lk__refuse_null(const void *argument, const char *name);

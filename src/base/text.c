@@ -190,3 +190,8 @@ size_t lk__decimal(char *out, int64_t value)
 		out[--at] = (char)('0' + rest);
 	return len;
 }
+
+size_t lk__name_len(const char *name, size_t len)
+{
+	return len || !name ? len : strlen(name);
+}

@@ -7,6 +7,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
+/* The length of a name that ends at its NUL if len is 0; name may be NULL then. */
+size_t lk__name_len(const char *name, size_t len);
+
 /* Copy len bytes as printable ASCII (0x20..0x7e): other bytes and the backslash become \xHH.
  * Cut to size with "..." at the end.  Always NUL-terminated (size >= 4).  Returns the length
  * written. */

@@ -344,11 +344,8 @@ void lk__latch_cancel(struct lk__core *core, int64_t now_ns, struct lk__latch *l
 void lk__latch_unheard(struct lk__core *core, struct lk__latch *latch, struct lk__op *waiter)
 {
 	const struct lk__why *why = is_linked(latch) ? &latch->trouble : &latch->name->session->why;
-	lk_err err = why->err;
 
-	if (err == LK_EUNKNOWN || !err)
-		err = LK_ECONN; /* the request was never sent */
-	lk__complete(core, waiter, err,
+	lk__complete(core, waiter, lk__why_unasked(why),
 	             why->err && why->text[0] ? why->text
 	             : is_linked(latch)       ? "no response to a request in time"
 	                                      : "not connected");

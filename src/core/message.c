@@ -70,7 +70,7 @@ static void reask(struct lk__core *core, int64_t now_ns, struct lk__ticket *tick
 
 	if (ticket->state != LK__WAITING && ticket->state != LK__ASKING)
 		return;
-	/* The store tells a waiter for permits when some expire: asking earlier is useless.  But
+	/* The store sends a waiter the time when permits expire: asking earlier is useless.  But
 	 * the waiter still asks as often as others: its asks show that it is alive. */
 	if (ticket->main.sent_ns && when_ns > ticket->main.sent_ns + LK__REASK_MAX_MS * MS)
 		when_ns = ticket->main.sent_ns + LK__REASK_MAX_MS * MS;

@@ -176,9 +176,7 @@ void lk__session_wakes(struct lk__session *session, int64_t now_ns)
 
 lk_err lk__session_unasked(const struct lk__session *session)
 {
-	if (lk__session_is_up(session) || session->why.err == LK_EUNKNOWN || !session->why.err)
-		return LK_ECONN;
-	return session->why.err;
+	return lk__session_is_up(session) ? LK_ECONN : lk__why_unasked(&session->why);
 }
 
 bool lk__session_report_loss(struct lk__session *session)

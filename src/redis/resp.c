@@ -39,7 +39,7 @@ struct lk__resp_reader {
 	size_t room_len;
 };
 
-/* The callbacks of hiredis.  NULL makes it stop with "out of memory"; ->refused tells a refusal
+/* The callbacks of hiredis.  NULL makes it stop with "out of memory"; ->refused marks a refusal
  * from that. */
 
 static struct lk__resp *refuse(struct lk__resp_reader *reader, const char *text)

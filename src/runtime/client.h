@@ -340,6 +340,9 @@ lk_err lk__handle_snapshot(const struct lk__handle *handle, uint64_t owner, cons
                            lk_hold *snapshot);
 /* Check an argument: LK_EINVALID "lease_ms: must be 100 to 86400000, not 5", else LK_OK. */
 lk_err lk__check_range(const char *what, int64_t value, int64_t least, int64_t most);
+/* The same for a length: "name: must be 1 to 512 bytes, not 0"; and for a wait. */
+lk_err lk__check_len(const char *what, size_t len, int most);
+lk_err lk__check_wait(int64_t wait_ms);
 
 /* ---- call.c: entering and leaving calls --------------------------------------------------- */
 

@@ -2,6 +2,7 @@
  * The common part of all handles: open, close, cancel, look. */
 #include "client.h"
 
+#include "base/text.h"
 #include "core/latch.h"
 #include "net/fork.h"
 
@@ -18,15 +19,28 @@ lk_err lk__check_range(const char *what, int64_t value, int64_t least, int64_t m
 	                 (long long)most, (long long)value);
 }
 
+lk_err lk__check_len(const char *what, size_t len, int most)
+{
+	if (len >= 1 && len <= (size_t)most)
+		return LK_OK;
+	return lk__failf(LK_EINVALID, "%s: must be 1 to %d bytes, not %zu", what, most, len);
+}
+
+lk_err lk__check_wait(int64_t wait_ms)
+{
+	if (wait_ms >= LK_FOREVER)
+		return LK_OK;
+	return lk__failf(LK_EINVALID, "wait_ms: must be -1 or more, not %lld", (long long)wait_ms);
+}
+
 /* ---- Open --------------------------------------------------------------------------------- */
 
 static lk_err check(const struct lk__handle_plan *plan, size_t len)
 {
 	lk_err err;
 
-	if (!plan->name || len < 1 || len > LK_NAME_MAX)
-		return lk__failf(LK_EINVALID, "name: must be 1 to %d bytes, not %zu", LK_NAME_MAX,
-		                 len);
+	if ((err = lk__check_len("name", plan->name ? len : 0, LK_NAME_MAX)))
+		return err;
 	if (plan->lease_ms &&
 	    (err = lk__check_range("lease_ms", plan->lease_ms, LK_LEASE_MIN_MS, LK_LEASE_MAX_MS)))
 		return err;
@@ -61,7 +75,7 @@ static void adopt(struct lk_client *client, struct lk__handle *handle, struct lk
 lk_err lk__handle_open(struct lk_client *client, struct lk__handle *handle,
                        const struct lk__handle_plan *plan)
 {
-	size_t len = plan->name_len || !plan->name ? plan->name_len : strlen(plan->name);
+	size_t len = lk__name_len(plan->name, plan->name_len);
 	struct lk__wait_queue *queue;
 	struct lk__name *name;
 	lk_err err = check(plan, len);

@@ -48,7 +48,7 @@ end
 
 -- The head of the queue does not fit.  Permits that it keeps idle must not wait for a dead client,
 -- and no release will serve the queue if the held permits only expire, or if their holder may be
--- dead: tell the head when to ask again.  Returns false if the head is to be skipped; later tickets
+-- dead: send the head the time of its next ask.  Returns false if the head is to be skipped; later tickets
 -- of the same client are then skipped, too, without waiting for each.
 local function tell_head(ticket, client, permits, lease, channels, patience)
 	local at, unrenewed = first_end()
