@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * The user that docs/protocol.md tells administrators to create.  Its rights suffice for everything
+ * The user that docs/protocol.md has administrators create.  Its rights suffice for everything
  * that locks, semaphores and latches do, and each right that the page calls necessary is necessary.
  */
 #include "latch_watch.h"

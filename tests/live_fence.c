@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * Fences as README tells users to use them, in a database and in a file: a holder that was stopped
+ * Fences as README recommends to use them, in a database and in a file: a holder that was stopped
  * past its lease writes late, and the next holder's write remains.  The counter-example tests the
  * test: without the fence the late write wins. */
 #include "handles.h"

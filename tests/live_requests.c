@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * What the lock costs a server and its process: requests, round trips, processor time, memory.  The
  * server counts scripts; renewals and descriptions of clients depend on the clock, and their
- * digests tell them apart. */
+ * digests distinguish them. */
 #include "harness/handles.h"
 #include "harness/process.h"
 #include "harness/proxy.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  * What a semaphore costs a server: requests and round trips.  The server counts scripts;
- * descriptions of clients depend on the clock, and a command of their own tells them apart. */
+ * descriptions of clients depend on the clock, and a command of their own distinguishes them. */
 #include "harness/handles.h"
 #include "harness/permit_watch.h"
 #include "harness/process.h"

@@ -53,7 +53,7 @@ static int remove_one(const char *path, const struct stat *status, int type, str
 	return 0;
 }
 
-/* Start a store for this run only: the environment tells local: which folder to use. */
+/* Start a store for this run only: the environment names the folder of local:. */
 static bool start_store(const struct demo *demo)
 {
 	char folder[PATH_SIZE];
