@@ -5,14 +5,14 @@
 
 #define COUNT(client, field, number) ck_assert_int_eq((client)->core.counters.field, (number))
 
-static void lost(struct virt_client *client, lk_lost_reason reason)
+static void lost(struct old_virt_client *client, lk_lost_reason reason)
 {
 	COUNT(client, lost[0], 1);
 	COUNT(client, lost[reason], 1);
 }
 
 /* Each call that acquires is counted in exactly one of these. */
-static void all_are(struct virt_client *client, int64_t calls)
+static void all_are(struct old_virt_client *client, int64_t calls)
 {
 	const struct lk_counters *counters = &client->core.counters;
 
@@ -25,14 +25,14 @@ static void all_are(struct virt_client *client, int64_t calls)
 
 TEST(uncontended_pair_is_counted)
 {
-	struct virt_call ask;
+	struct old_virt_call ask;
 
 	start(3000);
-	virt_acquire(a, pa, 2);
-	ck_assert(virt_take(a, &ask));
-	virt_execute(a, &ask);
+	old_virt_acquire(a, pa, 2);
+	ck_assert(old_virt_take(a, &ask));
+	old_virt_execute(a, &ask);
 	later(20);
-	virt_answer(a, &ask);
+	old_virt_answer(a, &ask);
 	later(30);
 	release(a, pa);
 	COUNT(a, acquired, 1);
@@ -59,13 +59,13 @@ TEST(wait_ended_by_a_message_is_counted)
 
 	start(3000);
 	hold(a, pa);
-	first = virt_acquire(b, pb, 2);
-	virt_settle(&v);
+	first = old_virt_acquire(b, pb, 2);
+	old_virt_settle(&v);
 	later(40);
 	release(a, pa);
 	assert_done(first, LK_OK);
-	second = virt_acquire(a, pa, 2);
-	virt_settle(&v);
+	second = old_virt_acquire(a, pa, 2);
+	old_virt_settle(&v);
 	later(10);
 	release(b, pb);
 	assert_done(second, LK_OK);
@@ -87,8 +87,8 @@ TEST(longest_of_two_waits_stays)
 	start(3000);
 	for (int i = 0; i < 2; i++) {
 		hold(a, pa);
-		virt_acquire(b, pb, 2);
-		virt_settle(&v);
+		old_virt_acquire(b, pb, 2);
+		old_virt_settle(&v);
 		later(i ? 10 : 70);
 		release(a, pa);
 		later(5);
@@ -108,12 +108,12 @@ TEST(hand_over_between_threads_is_counted)
 
 	start(3000);
 	hold(a, pa);
-	virt_acquire(b, pb, 2);
-	next = virt_acquire(b, pb, 4);
-	virt_settle(&v);
+	old_virt_acquire(b, pb, 2);
+	next = old_virt_acquire(b, pb, 4);
+	old_virt_settle(&v);
 	release(a, pa);
 	later(25);
-	virt_release(b, pb, 2);
+	old_virt_release(b, pb, 2);
 	assert_done(next, LK_OK);
 	COUNT(b, acquired, 2);
 	COUNT(b, by_message, 1);
@@ -123,8 +123,8 @@ TEST(hand_over_between_threads_is_counted)
 	COUNT(b, holds, 1);
 	COUNT(b, held_us, 25000);
 	later(15);
-	virt_release(b, pb, 4);
-	virt_settle(&v);
+	old_virt_release(b, pb, 4);
+	old_virt_settle(&v);
 	COUNT(b, holds, 2);
 	COUNT(b, held_us, 40000);
 	COUNT(b, held_max_us, 25000);
@@ -144,17 +144,17 @@ TEST(no_time_is_negative)
 	later(20);
 	early_ns = v.now_ns;
 	later(1);
-	second = virt_acquire(a, pa, 3);
+	second = old_virt_acquire(a, pa, 3);
 	v.now_ns = early_ns;
 	release(a, pa);
 	assert_done(second, LK_OK);
 	COUNT(a, by_thread, 1);
 	COUNT(a, acquired_us, 0);
 	COUNT(a, waited_us, 0);
-	v.now_ns = early_ns - VIRT_MS;
-	virt_release(a, pa, 3);
+	v.now_ns = early_ns - OLD_VIRT_MS;
+	old_virt_release(a, pa, 3);
 	v.now_ns = early_ns;
-	virt_settle(&v);
+	old_virt_settle(&v);
 	COUNT(a, holds, 2);
 	COUNT(a, held_us, 20000);
 	end();
@@ -166,9 +166,9 @@ TEST(wait_for_a_dead_holder_is_no_message)
 
 	start(3000);
 	hold(a, pa);
-	virt_link_down(a, LK_ECONN);
-	waiter = virt_acquire(b, pb, 2);
-	virt_pass(&v, 4000);
+	old_virt_link_down(a, LK_ECONN);
+	waiter = old_virt_acquire(b, pb, 2);
+	old_virt_pass(&v, 4000);
 	assert_done(waiter, LK_OK);
 	COUNT(b, acquired, 1);
 	COUNT(b, by_message, 0);
@@ -176,8 +176,8 @@ TEST(wait_for_a_dead_holder_is_no_message)
 	ck_assert_int_ge(b->core.counters.waited_us, 3000000);
 	ck_assert_int_le(b->core.counters.waited_us, 3200000);
 	lost(a, LK_LOST_EXPIRED);
-	virt_link_up(a);
-	virt_settle(&v);
+	old_virt_link_up(a);
+	old_virt_settle(&v);
 	COUNT(a, connected, 2);
 	release_lost(a, pa);
 	release(b, pb);
@@ -205,35 +205,35 @@ TEST(reentry_is_no_acquisition)
 TEST(each_end_of_an_acquire_has_its_count)
 {
 	struct lk__op *waiter;
-	struct virt_call call;
+	struct old_virt_call call;
 
 	start(3000);
 	hold(a, pa);
-	virt_try(a, pa, 4); /* held by a thread of this process */
-	virt_try(b, pb, 2);
-	virt_settle(&v);
+	old_virt_try(a, pa, 4); /* held by a thread of this process */
+	old_virt_try(b, pb, 2);
+	old_virt_settle(&v);
 	COUNT(a, busy, 1);
 	COUNT(b, busy, 1);
-	waiter = virt_acquire(b, pb, 2);
-	virt_settle(&v);
-	virt_give_up(b, waiter, LK_ETIMEDOUT);
+	waiter = old_virt_acquire(b, pb, 2);
+	old_virt_settle(&v);
+	old_virt_give_up(b, waiter, LK_ETIMEDOUT);
 	COUNT(b, timed_out, 0); /* the store has not confirmed it */
-	virt_settle(&v);
+	old_virt_settle(&v);
 	COUNT(b, timed_out, 1);
-	waiter = virt_acquire(b, pb, 2);
-	virt_settle(&v);
-	virt_give_up(b, waiter, LK_ECANCELED);
-	virt_settle(&v);
+	waiter = old_virt_acquire(b, pb, 2);
+	old_virt_settle(&v);
+	old_virt_give_up(b, waiter, LK_ECANCELED);
+	old_virt_settle(&v);
 	COUNT(b, canceled, 1);
-	virt_acquire(b, pb, 2);
-	ck_assert(virt_take(b, &call));
-	virt_refuse(b, &call, LK_ESERVER, false);
-	virt_settle(&v);
+	old_virt_acquire(b, pb, 2);
+	ck_assert(old_virt_take(b, &call));
+	old_virt_refuse(b, &call, LK_ESERVER, false);
+	old_virt_settle(&v);
 	COUNT(b, failed, 1);
-	virt_acquire(b, pb, 2);
-	lk__core_close(&b->core, virt_now(b));
-	virt_acquire(b, pb, 2);
-	virt_settle(&v);
+	old_virt_acquire(b, pb, 2);
+	lk__core_close(&b->core, old_virt_now(b));
+	old_virt_acquire(b, pb, 2);
+	old_virt_settle(&v);
 	COUNT(b, canceled, 3);
 	COUNT(b, acquired, 0);
 	COUNT(b, waited, 0);
@@ -246,18 +246,18 @@ TEST(each_end_of_an_acquire_has_its_count)
 TEST(wait_without_confirmation_has_failed)
 {
 	struct lk__op *waiter;
-	struct virt_call call;
+	struct old_virt_call call;
 
 	start(3000);
-	waiter = virt_acquire(a, pa, 2);
-	ck_assert(virt_take(a, &call));
-	virt_give_up(a, waiter, LK_ETIMEDOUT);
-	virt_abandon(a, waiter);
+	waiter = old_virt_acquire(a, pa, 2);
+	ck_assert(old_virt_take(a, &call));
+	old_virt_give_up(a, waiter, LK_ETIMEDOUT);
+	old_virt_abandon(a, waiter);
 	assert_done(waiter, LK_EUNKNOWN);
 	COUNT(a, failed, 1);
 	COUNT(a, timed_out, 0);
-	virt_execute(a, &call);
-	virt_answer(a, &call);
+	old_virt_execute(a, &call);
+	old_virt_answer(a, &call);
 	end();
 }
 
@@ -280,7 +280,7 @@ TEST(renewal_that_finds_nothing_is_a_loss)
 	start(3000);
 	hold(a, pa);
 	model_flush(&v.model);
-	virt_pass(&v, 2000);
+	old_virt_pass(&v, 2000);
 	lost(a, LK_LOST_TAKEN);
 	COUNT(a, renewed, 0);
 	COUNT(a, holds, 1);
@@ -296,8 +296,8 @@ TEST(release_that_finds_nothing_is_a_loss)
 	start(3000);
 	hold(a, pa);
 	model_flush(&v.model);
-	waiter = virt_release(a, pa, 2);
-	virt_settle(&v);
+	waiter = old_virt_release(a, pa, 2);
+	old_virt_settle(&v);
 	assert_done(waiter, LK_ELOST);
 	lost(a, LK_LOST_TAKEN);
 	COUNT(a, holds, 1);
@@ -308,8 +308,8 @@ TEST(loss_is_counted_once)
 {
 	start_with(3000, false);
 	hold(a, pa);
-	lk__core_thread_ended(&a->core, virt_now(a), 2);
-	virt_settle(&v);
+	lk__core_thread_ended(&a->core, old_virt_now(a), 2);
+	old_virt_settle(&v);
 	lost(a, LK_LOST_THREAD);
 	COUNT(a, holds, 1);
 	end();
@@ -323,8 +323,8 @@ TEST(renewal_in_time_is_not_late)
 {
 	start(3000);
 	hold(a, pa);
-	ck_assert_int_eq(v.now_ns, 1000 * VIRT_MS);
-	virt_pass(&v, 900);
+	ck_assert_int_eq(v.now_ns, 1000 * OLD_VIRT_MS);
+	old_virt_pass(&v, 900);
 	COUNT(a, renewed, 1);
 	COUNT(a, late_us, 0);
 	COUNT(a, late_max_us, 0);
@@ -336,23 +336,23 @@ TEST(renewal_in_time_is_not_late)
 
 TEST(late_renewal_is_counted_by_how_late_it_was_sent)
 {
-	struct virt_call renewal;
+	struct old_virt_call renewal;
 
 	start(3000);
 	hold(a, pa);
 	later(1375);
 	tick(a);
-	ck_assert(virt_take(a, &renewal));
-	virt_execute(a, &renewal);
+	ck_assert(old_virt_take(a, &renewal));
+	old_virt_execute(a, &renewal);
 	later(100);
 	COUNT(a, renewed, 0);
-	virt_answer(a, &renewal);
+	old_virt_answer(a, &renewal);
 	COUNT(a, renewed, 1);
 	COUNT(a, late_us, 500000);
 	COUNT(a, late_max_us, 500000);
 	COUNT(a, lease_max_permille, 503);
 	/* The next one is in time. */
-	virt_pass(&v, 1100);
+	old_virt_pass(&v, 1100);
 	COUNT(a, renewed, 2);
 	COUNT(a, late_us, 500000);
 	COUNT(a, lease_max_permille, 503);
@@ -365,10 +365,10 @@ TEST(renewal_after_a_grant_by_message_is_not_late)
 {
 	start(3000);
 	hold(a, pa);
-	virt_acquire(b, pb, 2);
-	virt_settle(&v);
+	old_virt_acquire(b, pb, 2);
+	old_virt_settle(&v);
 	later(1200);
-	ck_assert_int_eq(virt_state(a, pa, 2), LK_STATE_HELD);
+	ck_assert_int_eq(old_virt_state(a, pa, 2), LK_STATE_HELD);
 	release(a, pa);
 	COUNT(b, by_message, 1);
 	COUNT(b, renewed, 1);
@@ -384,8 +384,8 @@ TEST(claim_is_no_renewal)
 
 	start(3000);
 	hold(a, pa);
-	waiter = virt_acquire(b, pb, 2);
-	virt_pass(&v, 2800);
+	waiter = old_virt_acquire(b, pb, 2);
+	old_virt_pass(&v, 2800);
 	release(a, pa);
 	assert_done(waiter, LK_OK);
 	COUNT(b, by_message, 1);
@@ -402,8 +402,8 @@ TEST(extended_fixed_hold_is_no_renewal)
 	start_fixed(3000);
 	hold(a, pa);
 	later(2500);
-	waiter = virt_extend(a, pa, 2, 3000);
-	virt_settle(&v);
+	waiter = old_virt_extend(a, pa, 2, 3000);
+	old_virt_settle(&v);
 	assert_done(waiter, LK_OK);
 	COUNT(a, renewed, 0);
 	COUNT(a, lease_max_permille, 0);

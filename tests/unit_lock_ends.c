@@ -9,11 +9,11 @@ TEST(fixed_hold_ends_with_its_lease)
 {
 	start_fixed(1000);
 	hold(a, pa);
-	virt_pass(&v, 900);
-	ck_assert_int_eq(virt_state(a, pa, 2), LK_STATE_HELD);
+	old_virt_pass(&v, 900);
+	ck_assert_int_eq(old_virt_state(a, pa, 2), LK_STATE_HELD);
 	ck_assert_int_eq(v.model.runs[LK__RENEW], 0);
-	virt_pass(&v, 100);
-	ck_assert_int_eq(virt_state(a, pa, 2), LK_STATE_LOST);
+	old_virt_pass(&v, 100);
+	ck_assert_int_eq(old_virt_state(a, pa, 2), LK_STATE_LOST);
 	release_lost(a, pa);
 	end();
 }
@@ -24,18 +24,18 @@ TEST(extension_moves_the_end_of_a_fixed_hold)
 
 	start_fixed(1000);
 	hold(a, pa);
-	virt_pass(&v, 500);
-	waiter = virt_extend(a, pa, 2, 5000);
-	virt_settle(&v);
+	old_virt_pass(&v, 500);
+	waiter = old_virt_extend(a, pa, 2, 5000);
+	old_virt_settle(&v);
 	assert_done(waiter, LK_OK);
 	/* A waiter's ask does not shorten it to the first lease. */
-	waiter = virt_acquire(b, pb, 2);
-	virt_pass(&v, 4800);
-	ck_assert_int_eq(virt_state(a, pa, 2), LK_STATE_HELD);
+	waiter = old_virt_acquire(b, pb, 2);
+	old_virt_pass(&v, 4800);
+	ck_assert_int_eq(old_virt_state(a, pa, 2), LK_STATE_HELD);
 	ck_assert(!waiter->done);
-	virt_pass(&v, 200);
-	ck_assert_int_eq(virt_state(a, pa, 2), LK_STATE_LOST);
-	virt_pass(&v, 300);
+	old_virt_pass(&v, 200);
+	ck_assert_int_eq(old_virt_state(a, pa, 2), LK_STATE_LOST);
+	old_virt_pass(&v, 300);
 	assert_done(waiter, LK_OK);
 	release_lost(a, pa);
 	release(b, pb);
@@ -43,32 +43,32 @@ TEST(extension_moves_the_end_of_a_fixed_hold)
 }
 
 /* An extension that the server executes; its response is still to come. */
-static struct lk__op *extend_executed(int64_t lease_ms, struct virt_call *call)
+static struct lk__op *extend_executed(int64_t lease_ms, struct old_virt_call *call)
 {
 	struct lk__op *waiter;
 
 	start_fixed(3000);
 	hold(a, pa);
-	waiter = virt_extend(a, pa, 2, lease_ms);
-	ck_assert(virt_take(a, call));
-	virt_execute(a, call);
+	waiter = old_virt_extend(a, pa, 2, lease_ms);
+	ck_assert(old_virt_take(a, call));
+	old_virt_execute(a, call);
 	return waiter;
 }
 
 TEST(extension_without_an_answer_leaves_the_old_end)
 {
-	struct virt_call call;
+	struct old_virt_call call;
 	struct lk__op *waiter;
 
 	waiter = extend_executed(500, &call);
-	virt_abandon(a, waiter);
+	old_virt_abandon(a, waiter);
 	assert_done(waiter, LK_EUNKNOWN);
 	later(495);
-	ck_assert_int_eq(virt_state(a, pa, 2), LK_STATE_HELD);
-	virt_answer(a, &call); /* no call waits for it any more */
-	ck_assert_int_eq(virt_state(a, pa, 2), LK_STATE_HELD);
+	ck_assert_int_eq(old_virt_state(a, pa, 2), LK_STATE_HELD);
+	old_virt_answer(a, &call); /* no call waits for it any more */
+	ck_assert_int_eq(old_virt_state(a, pa, 2), LK_STATE_HELD);
 	later(2500);
-	ck_assert_int_eq(virt_state(a, pa, 2), LK_STATE_LOST);
+	ck_assert_int_eq(old_virt_state(a, pa, 2), LK_STATE_LOST);
 	release_lost(a, pa);
 	end();
 }
@@ -79,13 +79,13 @@ TEST(extension_that_was_not_sent_did_not_happen)
 
 	start_fixed(3000);
 	hold(a, pa);
-	virt_link_down(a, LK_ECONN);
-	waiter = virt_extend(a, pa, 2, 5000);
+	old_virt_link_down(a, LK_ECONN);
+	waiter = old_virt_extend(a, pa, 2, 5000);
 	ck_assert(!waiter->done);
-	virt_abandon(a, waiter);
+	old_virt_abandon(a, waiter);
 	assert_done(waiter, LK_ECONN);
-	virt_link_up(a);
-	virt_settle(&v);
+	old_virt_link_up(a);
+	old_virt_settle(&v);
 	ck_assert_int_eq(v.model.runs[LK__RENEW], 0);
 	release(a, pa);
 	end();
@@ -95,16 +95,16 @@ TEST(extension_that_was_not_sent_did_not_happen)
 TEST(extension_that_was_refused_the_second_time_is_unknown)
 {
 	static const lk_err errs[] = {LK_EAGAIN, LK_EAUTH};
-	struct virt_call call;
+	struct old_virt_call call;
 	struct lk__op *waiter;
 
 	for (int i = 0; i < 2; i++) {
 		waiter = extend_executed(60000, &call);
-		virt_link_down(a, LK_EUNKNOWN);
+		old_virt_link_down(a, LK_EUNKNOWN);
 		ck_assert(!waiter->done);
-		virt_link_up(a);
-		ck_assert(virt_take(a, &call));
-		virt_refuse(a, &call, errs[i], errs[i] == LK_EAGAIN);
+		old_virt_link_up(a);
+		ck_assert(old_virt_take(a, &call));
+		old_virt_refuse(a, &call, errs[i], errs[i] == LK_EAGAIN);
 		assert_done(waiter, LK_EUNKNOWN);
 		release(a, pa);
 		end();
@@ -115,7 +115,7 @@ TEST(extension_with_an_unreadable_response_is_unknown)
 {
 	static const struct lk__answer malformed = {
 		.kind = LK__FAILED, .err = LK_ESERVER, .malformed = true, .text = "odd"};
-	struct virt_call call;
+	struct old_virt_call call;
 	struct lk__op *waiter;
 
 	waiter = extend_executed(60000, &call);
@@ -128,18 +128,18 @@ TEST(extension_with_an_unreadable_response_is_unknown)
 TEST(extensions_of_one_hold_are_answered_each_by_its_own)
 {
 	struct lk__op *first, *second;
-	struct virt_call call;
+	struct old_virt_call call;
 
 	start_fixed(3000);
 	hold(a, pa);
-	first = virt_extend(a, pa, 2, 4000);
-	ck_assert(virt_take(a, &call));
-	second = virt_extend(a, pa, 2, 6000);
-	virt_execute(a, &call);
-	virt_answer(a, &call);
+	first = old_virt_extend(a, pa, 2, 4000);
+	ck_assert(old_virt_take(a, &call));
+	second = old_virt_extend(a, pa, 2, 6000);
+	old_virt_execute(a, &call);
+	old_virt_answer(a, &call);
 	assert_done(first, LK_OK);
 	ck_assert(!second->done);
-	virt_settle(&v);
+	old_virt_settle(&v);
 	assert_done(second, LK_OK);
 	ck_assert_int_eq(v.model.runs[LK__RENEW], 2);
 	release(a, pa);
@@ -149,26 +149,26 @@ TEST(extensions_of_one_hold_are_answered_each_by_its_own)
 TEST(renewal_after_a_longer_extension_takes_nothing_back)
 {
 	struct lk__op *waiter;
-	struct virt_call call;
+	struct old_virt_call call;
 
 	start(1000);
 	hold(a, pa);
-	waiter = virt_extend(a, pa, 2, 5000);
-	virt_settle(&v);
+	waiter = old_virt_extend(a, pa, 2, 5000);
+	old_virt_settle(&v);
 	assert_done(waiter, LK_OK);
-	virt_link_down(a, LK_ECONN);
-	virt_link_up(a); /* it renews at once, with its own lease */
-	ck_assert(virt_take(a, &call));
+	old_virt_link_down(a, LK_ECONN);
+	old_virt_link_up(a); /* it renews at once, with its own lease */
+	ck_assert(old_virt_take(a, &call));
 	ck_assert_int_eq(call.bytes.lease_ms, 1000);
-	virt_execute(a, &call);
-	virt_link_down(a, LK_EUNKNOWN);
-	waiter = virt_acquire(b, pb, 2);
-	virt_pass(&v, 3000);
-	ck_assert_int_eq(virt_state(a, pa, 2), LK_STATE_UNSURE);
+	old_virt_execute(a, &call);
+	old_virt_link_down(a, LK_EUNKNOWN);
+	waiter = old_virt_acquire(b, pb, 2);
+	old_virt_pass(&v, 3000);
+	ck_assert_int_eq(old_virt_state(a, pa, 2), LK_STATE_UNSURE);
 	ck_assert(!waiter->done);
-	virt_link_up(a);
-	virt_settle(&v);
-	ck_assert_int_eq(virt_state(a, pa, 2), LK_STATE_HELD);
+	old_virt_link_up(a);
+	old_virt_settle(&v);
+	ck_assert_int_eq(old_virt_state(a, pa, 2), LK_STATE_HELD);
 	release(a, pa);
 	assert_done(waiter, LK_OK);
 	release(b, pb);
@@ -182,17 +182,17 @@ TEST(max_hold_ends_a_hold_that_is_renewed)
 	struct lk__op *waiter;
 
 	start(1000);
-	waiter = virt_waiter(a, pa, 2);
+	waiter = old_virt_waiter(a, pa, 2);
 	waiter->max_hold_ms = 2500;
 	lk__core_acquire(&a->core, v.now_ns, waiter);
-	virt_pass(&v, 2490);
+	old_virt_pass(&v, 2490);
 	assert_done(waiter, LK_OK);
-	ck_assert_int_eq(virt_state(a, pa, 2), LK_STATE_HELD);
+	ck_assert_int_eq(old_virt_state(a, pa, 2), LK_STATE_HELD);
 	later(10);
-	ck_assert_int_eq(virt_state(a, pa, 2), LK_STATE_LOST);
+	ck_assert_int_eq(old_virt_state(a, pa, 2), LK_STATE_LOST);
 	tick(a);
 	lk__core_loss_reported(next_loss(a, LK_LOST_MAX_HOLD));
-	virt_settle(&v);
+	old_virt_settle(&v);
 	ck_assert(!v.model.locks[0].held);
 	release_lost(a, pa);
 	end();
@@ -204,13 +204,13 @@ TEST(break_tells_the_holder_and_serves_the_next)
 
 	start(10000);
 	hold(a, pa);
-	waiter = virt_acquire(b, pb, 2);
-	virt_settle(&v);
+	waiter = old_virt_acquire(b, pb, 2);
+	old_virt_settle(&v);
 	model_break(&v.model, 0);
-	ck_assert(virt_hear(a));
+	ck_assert(old_virt_hear(a));
 	lk__core_loss_reported(next_loss(a, LK_LOST_BROKEN));
-	ck_assert_int_eq(virt_state(a, pa, 2), LK_STATE_LOST);
-	virt_settle(&v);
+	ck_assert_int_eq(old_virt_state(a, pa, 2), LK_STATE_LOST);
+	old_virt_settle(&v);
 	assert_done(waiter, LK_OK);
 	release_lost(a, pa);
 	release(b, pb);
@@ -223,14 +223,14 @@ TEST(thread_that_ends_gives_back_and_is_told)
 
 	start(10000);
 	hold(a, pa);
-	waiter = virt_acquire(b, pb, 2);
-	virt_settle(&v);
+	waiter = old_virt_acquire(b, pb, 2);
+	old_virt_settle(&v);
 	lk__core_thread_ended(&a->core, v.now_ns, 4); /* another thread */
-	ck_assert_int_eq(virt_state(a, pa, 2), LK_STATE_HELD);
+	ck_assert_int_eq(old_virt_state(a, pa, 2), LK_STATE_HELD);
 	lk__core_thread_ended(&a->core, v.now_ns, 2);
 	lk__core_loss_reported(next_loss(a, LK_LOST_THREAD));
-	ck_assert_int_eq(virt_state(a, pa, 2), LK_STATE_NONE);
-	virt_settle(&v);
+	ck_assert_int_eq(old_virt_state(a, pa, 2), LK_STATE_NONE);
+	old_virt_settle(&v);
 	assert_done(waiter, LK_OK);
 	release(b, pb);
 	end();
@@ -243,9 +243,9 @@ TEST(drop_gives_back_what_its_handle_acquired_and_tells_nothing)
 	start(10000);
 	hold(a, pa);
 	lk__core_drop(&a->core, v.now_ns, pa->name, &other);
-	ck_assert_int_eq(virt_state(a, pa, 2), LK_STATE_HELD);
+	ck_assert_int_eq(old_virt_state(a, pa, 2), LK_STATE_HELD);
 	lk__core_drop(&a->core, v.now_ns, pa->name, a);
-	ck_assert_int_eq(virt_state(a, pa, 2), LK_STATE_NONE);
+	ck_assert_int_eq(old_virt_state(a, pa, 2), LK_STATE_NONE);
 	ck_assert_ptr_null(lk__core_next_lost(&a->core));
 	end();
 }
@@ -271,9 +271,9 @@ TEST(close_gives_back_and_keeps_what_is_still_to_tell)
 	tick(a);
 	lk__core_close(&a->core, v.now_ns);
 	lost = next_loss(a, LK_LOST_EXPIRED);
-	ck_assert_int_eq(virt_state(a, pa, 2), LK_STATE_NONE);
+	ck_assert_int_eq(old_virt_state(a, pa, 2), LK_STATE_NONE);
 	lk__core_loss_reported(lost);
-	assert_done(virt_acquire(a, pa, 2), LK_ECLOSED);
+	assert_done(old_virt_acquire(a, pa, 2), LK_ECLOSED);
 	hold(b, pb);
 	lk__core_close(&b->core, v.now_ns);
 	ck_assert_ptr_null(lk__core_next_lost(&b->core));
@@ -298,7 +298,7 @@ TEST(loss_that_the_store_knows_of_needs_no_confirmation)
 
 	hold(a, pa);
 	model_break(&v.model, 0);
-	ck_assert(virt_hear(a));
+	ck_assert(old_virt_hear(a));
 	ck_assert(!unconfirmed());
 	lk__core_loss_reported(next_loss(a, LK_LOST_BROKEN));
 	release_lost(a, pa);
@@ -320,10 +320,10 @@ TEST(hold_that_its_client_ended_needs_confirmation)
 	struct lk__op *waiter;
 
 	start(1000);
-	waiter = virt_waiter(a, pa, 2);
+	waiter = old_virt_waiter(a, pa, 2);
 	waiter->max_hold_ms = 200;
 	lk__core_acquire(&a->core, v.now_ns, waiter);
-	virt_settle(&v);
+	old_virt_settle(&v);
 	later(200);
 	tick(a);
 	lk__core_loss_reported(next_loss(a, LK_LOST_MAX_HOLD));
@@ -343,23 +343,23 @@ TEST(hold_that_its_client_ended_needs_confirmation)
 
 TEST(released_hold_needs_confirmation_while_a_renewal_may_keep_it)
 {
-	struct virt_call renewal;
+	struct old_virt_call renewal;
 	struct lk__op *waiter;
 
 	start(1000);
 	hold(a, pa);
 	later(400);
 	tick(a);
-	ck_assert(virt_take(a, &renewal)); /* never answered */
-	virt_link_down(a, LK_EUNKNOWN);
-	waiter = virt_release(a, pa, 2);
-	virt_abandon(a, waiter);
+	ck_assert(old_virt_take(a, &renewal)); /* never answered */
+	old_virt_link_down(a, LK_EUNKNOWN);
+	waiter = old_virt_release(a, pa, 2);
+	old_virt_abandon(a, waiter);
 	assert_done(waiter, LK_EUNKNOWN);
 	later(700); /* past the confirmed lease */
 	ck_assert(unconfirmed());
 	later(300);
 	ck_assert(!unconfirmed());
-	virt_link_up(a);
+	old_virt_link_up(a);
 	end();
 }
 
@@ -369,16 +369,16 @@ TEST(wait_that_was_given_up_needs_confirmation)
 
 	start(1000);
 	hold(b, pb);
-	waiter = virt_acquire(a, pa, 2);
-	virt_settle(&v);
-	virt_link_down(a, LK_EUNKNOWN);
-	virt_give_up(a, waiter, LK_ETIMEDOUT);
-	virt_abandon(a, waiter);
+	waiter = old_virt_acquire(a, pa, 2);
+	old_virt_settle(&v);
+	old_virt_link_down(a, LK_EUNKNOWN);
+	old_virt_give_up(a, waiter, LK_ETIMEDOUT);
+	old_virt_abandon(a, waiter);
 	assert_done(waiter, LK_EUNKNOWN);
 	later(300);
 	ck_assert(unconfirmed()); /* a queued ticket may be granted */
-	virt_link_up(a);
-	virt_settle(&v);
+	old_virt_link_up(a);
+	old_virt_settle(&v);
 	ck_assert(!unconfirmed());
 	release(b, pb);
 	end();
@@ -391,14 +391,14 @@ TEST(re_entry_costs_no_request_and_each_is_released)
 	start(10000);
 	hold(a, pa);
 	for (int i = 0; i < 3; i++)
-		assert_done(virt_acquire(a, pa, 2), LK_OK);
+		assert_done(old_virt_acquire(a, pa, 2), LK_OK);
 	ck_assert_uint_eq(lk__core_hold(pa->name, 2)->count, 4);
 	ck_assert_ptr_null(a->session.send_queue);
 	for (int i = 0; i < 3; i++)
-		assert_done(virt_release(a, pa, 2), LK_OK);
-	ck_assert_int_eq(virt_state(a, pa, 2), LK_STATE_HELD);
+		assert_done(old_virt_release(a, pa, 2), LK_OK);
+	ck_assert_int_eq(old_virt_state(a, pa, 2), LK_STATE_HELD);
 	ck_assert_ptr_null(a->session.send_queue);
-	assert_done(virt_release(a, pa, 4), LK_ENOTOWNER);
+	assert_done(old_virt_release(a, pa, 4), LK_ENOTOWNER);
 	release(a, pa);
 	ck_assert_int_eq(v.model.runs[LK__ASK] + v.model.runs[LK__LEAVE], 2);
 	end();
@@ -409,11 +409,11 @@ TEST(re_entry_through_a_handle_of_another_lease_is_the_same_hold)
 	struct lk__wait_queue *other;
 
 	start(10000);
-	other = virt_open(a, "a", 5000, false);
+	other = old_virt_open(a, "a", 5000, false);
 	hold(a, pa);
-	assert_done(virt_acquire(a, other, 2), LK_OK);
-	ck_assert_uint_eq(virt_fence(other, 2), virt_fence(pa, 2));
-	assert_done(virt_release(a, other, 2), LK_OK);
+	assert_done(old_virt_acquire(a, other, 2), LK_OK);
+	ck_assert_uint_eq(old_virt_fence(other, 2), old_virt_fence(pa, 2));
+	assert_done(old_virt_release(a, other, 2), LK_OK);
 	release(a, other);
 	end();
 }
@@ -423,7 +423,7 @@ TEST(re_entry_has_a_limit)
 	start(10000);
 	hold(a, pa);
 	lk__core_hold(pa->name, 2)->count = LK__COUNT_MAX;
-	assert_done(virt_acquire(a, pa, 2), LK_ELIMIT);
+	assert_done(old_virt_acquire(a, pa, 2), LK_ELIMIT);
 	ck_assert_uint_eq(lk__core_hold(pa->name, 2)->count, LK__COUNT_MAX);
 	lk__core_hold(pa->name, 2)->count = 1;
 	release(a, pa);

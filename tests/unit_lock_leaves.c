@@ -4,33 +4,33 @@
 #include "fixture.h"
 
 /* Answer the next request, which must be of that kind, with an error. */
-static void refuse(struct virt_client *client, enum lk__request_kind kind, bool passes)
+static void refuse(struct old_virt_client *client, enum lk__request_kind kind, bool passes)
 {
-	struct virt_call call;
+	struct old_virt_call call;
 
-	ck_assert_msg(virt_take(client, &call), "there is no request");
+	ck_assert_msg(old_virt_take(client, &call), "there is no request");
 	ck_assert_int_eq(call.bytes.kind, kind);
-	virt_refuse(client, &call, passes ? LK_EAGAIN : LK_EAUTH, passes);
+	old_virt_refuse(client, &call, passes ? LK_EAGAIN : LK_EAUTH, passes);
 }
 
-static void assert_no_request(struct virt_client *client)
+static void assert_no_request(struct old_virt_client *client)
 {
-	struct virt_call call;
+	struct old_virt_call call;
 
-	ck_assert_msg(!virt_take(client, &call), "a request of kind %d", call.bytes.kind);
+	ck_assert_msg(!old_virt_take(client, &call), "a request of kind %d", call.bytes.kind);
 }
 
 /* End a queued wait whose leave is refused: its ghost stays in the queue. */
-static void make_ghost(struct virt_client *client, struct lk__wait_queue *queue, bool passes)
+static void make_ghost(struct old_virt_client *client, struct lk__wait_queue *queue, bool passes)
 {
-	struct lk__op *waiter = virt_acquire(client, queue, 2);
+	struct lk__op *waiter = old_virt_acquire(client, queue, 2);
 
-	virt_settle(&v);
+	old_virt_settle(&v);
 	ck_assert(!waiter->done);
-	virt_give_up(client, waiter, LK_ETIMEDOUT);
+	old_virt_give_up(client, waiter, LK_ETIMEDOUT);
 	refuse(client, LK__LEAVE, passes);
 	if (passes)
-		virt_abandon(client, waiter);
+		old_virt_abandon(client, waiter);
 	assert_done(waiter, LK_EUNKNOWN);
 	ck_assert_str_eq(waiter->why.text, "refused");
 	ck_assert_int_eq(client->core.unconfirmed, 1);
@@ -43,15 +43,15 @@ TEST(leave_that_was_refused_goes_on_in_the_background)
 	for (int passes = 0; passes < 2; passes++) {
 		start(10000);
 		hold(a, pa);
-		other = virt_acquire(b, pb, 2);
-		virt_settle(&v);
-		waiter = virt_release(a, pa, 2);
+		other = old_virt_acquire(b, pb, 2);
+		old_virt_settle(&v);
+		waiter = old_virt_release(a, pa, 2);
 		refuse(a, LK__LEAVE, passes);
 		if (passes)
-			virt_abandon(a, waiter);
+			old_virt_abandon(a, waiter);
 		assert_done(waiter, LK_EUNKNOWN);
 		assert_no_request(a);
-		virt_pass(&v, 100);
+		old_virt_pass(&v, 100);
 		assert_done(other, LK_OK);
 		ck_assert_ptr_null(a->core.all_tickets);
 		ck_assert_int_eq(a->core.unconfirmed, 0);
@@ -68,8 +68,8 @@ TEST(late_grant_of_a_wait_that_ended_is_left_at_once)
 		start(10000);
 		hold(a, pa);
 		make_ghost(b, pb, passes);
-		waiter = virt_acquire(c, pc, 2);
-		virt_pass(&v, 30);
+		waiter = old_virt_acquire(c, pc, 2);
+		old_virt_pass(&v, 30);
 		ck_assert(!waiter->done);
 		release(a, pa); /* at once: granted to the ghost, which leaves, then to c */
 		assert_done(waiter, LK_OK);
@@ -86,21 +86,21 @@ TEST(ticket_of_a_refused_ask_is_left_until_that_is_confirmed)
 
 	start(10000);
 	hold(a, pa);
-	waiter = virt_acquire(b, pb, 2);
-	virt_settle(&v);
+	waiter = old_virt_acquire(b, pb, 2);
+	old_virt_settle(&v);
 	later(11000);
 	tick(b);
 	refuse(b, LK__ASK, false);
 	assert_done(waiter, LK_EAUTH);
 	refuse(b, LK__LEAVE, false);
 	assert_no_request(b);
-	next = virt_acquire(c, pc, 2);
-	virt_settle(&v);
+	next = old_virt_acquire(c, pc, 2);
+	old_virt_settle(&v);
 	assert_done(next, LK_OK); /* a's lease has ended: granted to b, and left */
 	ck_assert_ptr_null(b->core.all_tickets);
 	release(c, pc);
 	tick(a);
-	virt_settle(&v);
+	old_virt_settle(&v);
 	release_lost(a, pa);
 	end();
 }
@@ -109,7 +109,7 @@ TEST(ticket_of_a_refused_ask_is_left_until_that_is_confirmed)
 TEST(refused_leave_is_repeated_less_and_less_and_ends)
 {
 	int64_t begun_ns, gap_ns, last_ns;
-	struct virt_call call;
+	struct old_virt_call call;
 	int leaves = 1;
 
 	start(10000);
@@ -120,23 +120,23 @@ TEST(refused_leave_is_repeated_less_and_less_and_ends)
 	while (b->core.all_tickets) {
 		ck_assert_int_ne(lk__core_due(&b->core), LK__NEVER);
 		ck_assert_int_lt(leaves, 1000);
-		virt_set_time(&v, lk__core_due(&b->core));
+		old_virt_set_time(&v, lk__core_due(&b->core));
 		tick(b);
-		ck_assert(virt_take(b, &call));
+		ck_assert(old_virt_take(b, &call));
 		ck_assert_int_eq(call.bytes.kind, LK__LEAVE);
-		ck_assert_int_ge(v.now_ns - last_ns, leaves == 1 ? 0 : 100 * VIRT_MS);
+		ck_assert_int_ge(v.now_ns - last_ns, leaves == 1 ? 0 : 100 * OLD_VIRT_MS);
 		if (v.now_ns - last_ns > gap_ns)
 			gap_ns = v.now_ns - last_ns;
 		last_ns = v.now_ns;
 		leaves++;
-		virt_refuse(b, &call, LK_EAUTH, false);
+		old_virt_refuse(b, &call, LK_EAUTH, false);
 		assert_no_request(b);
 	}
-	ck_assert_int_eq(gap_ns, 5000 * VIRT_MS);
-	ck_assert_int_eq(v.now_ns - begun_ns, (10000 + 30000) * VIRT_MS);
+	ck_assert_int_eq(gap_ns, 5000 * OLD_VIRT_MS);
+	ck_assert_int_eq(v.now_ns - begun_ns, (10000 + 30000) * OLD_VIRT_MS);
 	ck_assert_int_le(leaves, 16);
 	ck_assert_int_eq(b->core.unconfirmed, 0);
-	virt_pass(&v, 60000);
+	old_virt_pass(&v, 60000);
 	release_lost(a, pa);
 	end();
 }
@@ -144,23 +144,23 @@ TEST(refused_leave_is_repeated_less_and_less_and_ends)
 TEST(refused_ask_is_repeated_less_often_and_waits_on)
 {
 	struct lk__op *waiter;
-	struct virt_call call;
+	struct old_virt_call call;
 	int asks = 0;
 
 	start(10000);
-	waiter = virt_acquire(a, pa, 2);
-	for (int64_t end_ns = v.now_ns + 60000 * VIRT_MS; v.now_ns < end_ns;) {
+	waiter = old_virt_acquire(a, pa, 2);
+	for (int64_t end_ns = v.now_ns + 60000 * OLD_VIRT_MS; v.now_ns < end_ns;) {
 		tick(a);
-		while (virt_take(a, &call)) {
-			virt_refuse(a, &call, LK_EAGAIN, true);
+		while (old_virt_take(a, &call)) {
+			old_virt_refuse(a, &call, LK_EAGAIN, true);
 			asks++;
 		}
-		virt_set_time(&v, lk__core_due(&a->core));
+		old_virt_set_time(&v, lk__core_due(&a->core));
 	}
 	ck_assert_int_ge(asks, 60);
 	ck_assert_int_le(asks, 66);
 	ck_assert(!waiter->done);
-	virt_settle(&v);
+	old_virt_settle(&v);
 	assert_done(waiter, LK_OK);
 	release(a, pa);
 	end();
@@ -172,13 +172,13 @@ TEST(try_that_is_refused_ends_with_the_error)
 	struct lk__op *waiter;
 
 	start(10000);
-	waiter = virt_try(a, pa, 2);
+	waiter = old_virt_try(a, pa, 2);
 	refuse(a, LK__ASK, true);
 	later(100);
 	tick(a);
 	refuse(a, LK__ASK, true);
 	later(50);
-	virt_abandon(a, waiter);
+	old_virt_abandon(a, waiter);
 	assert_done(waiter, LK_EAGAIN);
 	ck_assert_str_eq(waiter->why.text, "refused");
 	assert_no_request(a);
@@ -188,32 +188,32 @@ TEST(try_that_is_refused_ends_with_the_error)
 TEST(wait_of_which_each_ask_was_refused_leaves_nothing_and_says_so)
 {
 	struct lk__op *waiter;
-	struct virt_call ask;
+	struct old_virt_call ask;
 
 	start(10000);
 	hold(b, pb);
 	for (int i = 0; i < 3; i++) {
-		waiter = virt_acquire(a, pa, 2);
+		waiter = old_virt_acquire(a, pa, 2);
 		refuse(a, LK__ASK, true);
-		virt_set_time(&v, lk__core_due(&a->core));
+		old_virt_set_time(&v, lk__core_due(&a->core));
 		tick(a);
 		if (i == 1) {
 			/* An ask without an answer may have run. */
-			ck_assert(virt_take(a, &ask));
-			virt_link_down(a, LK_EUNKNOWN);
-			virt_link_up(a);
+			ck_assert(old_virt_take(a, &ask));
+			old_virt_link_down(a, LK_EUNKNOWN);
+			old_virt_link_up(a);
 			refuse(a, LK__ASK, true);
 		} else if (i == 2) {
-			ck_assert(virt_take(a, &ask)); /* or may still run */
+			ck_assert(old_virt_take(a, &ask)); /* or may still run */
 		}
-		virt_give_up(a, waiter, LK_ETIMEDOUT);
+		old_virt_give_up(a, waiter, LK_ETIMEDOUT);
 		if (i == 0)
 			assert_no_request(a);
 		else
 			step(a, LK__LEAVE);
 		assert_done(waiter, LK_ETIMEDOUT);
 		if (i == 2)
-			virt_refuse(a, &ask, LK_EAGAIN, true);
+			old_virt_refuse(a, &ask, LK_EAGAIN, true);
 	}
 	release(b, pb);
 	end();
@@ -227,18 +227,18 @@ TEST(own_ghost_goes_when_the_store_answers_again)
 
 	start(30000);
 	hold(a, pa);
-	fence = virt_fence(pa, 2);
-	waiter = virt_release(a, pa, 2);
+	fence = old_virt_fence(pa, 2);
+	waiter = old_virt_release(a, pa, 2);
 	refuse(a, LK__LEAVE, false);
 	assert_done(waiter, LK_EUNKNOWN);
 	for (int i = 0; i < 5; i++) {
-		virt_set_time(&v, lk__core_due(&a->core));
+		old_virt_set_time(&v, lk__core_due(&a->core));
 		tick(a);
 		refuse(a, LK__LEAVE, false);
 	}
-	ck_assert_int_gt(lk__core_due(&a->core), v.now_ns + 3000 * VIRT_MS);
-	waiter = virt_acquire(a, pa, 2);
-	virt_settle(&v);
+	ck_assert_int_gt(lk__core_due(&a->core), v.now_ns + 3000 * OLD_VIRT_MS);
+	waiter = old_virt_acquire(a, pa, 2);
+	old_virt_settle(&v);
 	assert_done(waiter, LK_OK);
 	ck_assert_uint_gt(waiter->fence, fence);
 	release(a, pa);
@@ -249,28 +249,28 @@ TEST(own_ghost_goes_when_the_store_answers_again)
  * answer to that leave. */
 TEST(grant_after_its_leave_is_left_again)
 {
-	struct virt_call ask, leave;
+	struct old_virt_call ask, leave;
 	struct lk__op *waiter, *next;
 
 	start(10000);
 	hold(a, pa);
-	waiter = virt_acquire(b, pb, 2);
-	ck_assert(virt_take(b, &ask));
-	virt_link_down(b, LK_EUNKNOWN);
-	virt_give_up(b, waiter, LK_ETIMEDOUT);
-	virt_link_up(b);
-	ck_assert(virt_take(b, &leave));
+	waiter = old_virt_acquire(b, pb, 2);
+	ck_assert(old_virt_take(b, &ask));
+	old_virt_link_down(b, LK_EUNKNOWN);
+	old_virt_give_up(b, waiter, LK_ETIMEDOUT);
+	old_virt_link_up(b);
+	ck_assert(old_virt_take(b, &leave));
 	ck_assert_int_eq(leave.bytes.kind, LK__LEAVE);
-	virt_execute(b, &leave);
-	virt_execute(b, &ask); /* from the old connection */
-	next = virt_acquire(c, pc, 2);
+	old_virt_execute(b, &leave);
+	old_virt_execute(b, &ask); /* from the old connection */
+	next = old_virt_acquire(c, pc, 2);
 	step(c, LK__ASK);
-	virt_release(a, pa, 2);
+	old_virt_release(a, pa, 2);
 	step(a, LK__LEAVE);
-	ck_assert(virt_hear(b)); /* granted */
-	virt_answer(b, &leave);
+	ck_assert(old_virt_hear(b)); /* granted */
+	old_virt_answer(b, &leave);
 	assert_done(waiter, LK_ETIMEDOUT);
-	virt_settle(&v);
+	old_virt_settle(&v);
 	assert_done(next, LK_OK);
 	release(c, pc);
 	end();
@@ -280,19 +280,19 @@ TEST(grant_after_its_leave_is_left_again)
 TEST(grant_before_its_leave_costs_nothing_more)
 {
 	struct lk__op *waiter;
-	struct virt_call leave;
+	struct old_virt_call leave;
 
 	start(10000);
 	hold(a, pa);
-	waiter = virt_acquire(b, pb, 2);
-	virt_settle(&v);
-	virt_release(a, pa, 2);
+	waiter = old_virt_acquire(b, pb, 2);
+	old_virt_settle(&v);
+	old_virt_release(a, pa, 2);
 	step(a, LK__LEAVE);
-	virt_give_up(b, waiter, LK_ETIMEDOUT);
-	ck_assert(virt_take(b, &leave));
-	ck_assert(virt_hear(b));
-	virt_execute(b, &leave);
-	virt_answer(b, &leave);
+	old_virt_give_up(b, waiter, LK_ETIMEDOUT);
+	ck_assert(old_virt_take(b, &leave));
+	ck_assert(old_virt_hear(b));
+	old_virt_execute(b, &leave);
+	old_virt_answer(b, &leave);
 	assert_done(waiter, LK_ETIMEDOUT);
 	assert_no_request(b);
 	end();
@@ -302,27 +302,27 @@ TEST(grant_before_its_leave_costs_nothing_more)
 TEST(refused_leave_of_a_lapse_ends_its_waits)
 {
 	struct lk__op *waiter;
-	struct virt_call ask;
+	struct old_virt_call ask;
 
 	start(1000);
-	waiter = virt_acquire(a, pa, 2);
-	ck_assert(virt_take(a, &ask));
-	virt_execute(a, &ask);
+	waiter = old_virt_acquire(a, pa, 2);
+	ck_assert(old_virt_take(a, &ask));
+	old_virt_execute(a, &ask);
 	later(1100);
-	virt_answer(a, &ask);
+	old_virt_answer(a, &ask);
 	refuse(a, LK__LEAVE, true);
 	ck_assert(!waiter->done);
-	virt_set_time(&v, lk__core_due(&a->core));
+	old_virt_set_time(&v, lk__core_due(&a->core));
 	tick(a);
 	refuse(a, LK__LEAVE, false);
 	assert_done(waiter, LK_EAUTH);
 	ck_assert_ptr_null(pa->ticket);
 	/* The next call gets its own ticket. */
-	waiter = virt_acquire(a, pa, 2);
-	virt_settle(&v);
+	waiter = old_virt_acquire(a, pa, 2);
+	old_virt_settle(&v);
 	assert_done(waiter, LK_OK);
 	release(a, pa);
-	virt_pass(&v, 200);
+	old_virt_pass(&v, 200);
 	end();
 }
 
@@ -331,23 +331,23 @@ TEST(close_sends_a_refused_leave_once_more_and_waits_for_no_other)
 	start(10000);
 	hold(a, pa);
 	make_ghost(b, pb, false);
-	lk__core_close(&b->core, virt_now(b));
+	lk__core_close(&b->core, old_virt_now(b));
 	refuse(b, LK__LEAVE, false);
 	ck_assert(!lk__core_busy(&b->core));
 	ck_assert(b->core.leave_given_up);
 	release(a, pa);
-	virt_pass(&v, 30000);
+	old_virt_pass(&v, 30000);
 	end();
 	/* And no request at all while the link is down. */
 	start(10000);
 	hold(a, pa);
 	make_ghost(b, pb, true);
-	virt_link_down(b, LK_ECONN);
+	old_virt_link_down(b, LK_ECONN);
 	ck_assert(lk__core_busy(&b->core));
-	lk__core_close(&b->core, virt_now(b));
+	lk__core_close(&b->core, old_virt_now(b));
 	ck_assert(!lk__core_busy(&b->core));
 	release(a, pa);
-	virt_pass(&v, 30000);
+	old_virt_pass(&v, 30000);
 	end();
 }
 
@@ -366,8 +366,8 @@ TEST(close_after_a_loss_leaves_nothing_behind_though_the_leave_was_refused)
 		refuse(a, LK__LEAVE, false);
 		ck_assert_int_eq(a->core.unconfirmed, 1);
 		if (!linked)
-			virt_link_down(a, LK_ECONN);
-		lk__core_close(&a->core, virt_now(a));
+			old_virt_link_down(a, LK_ECONN);
+		lk__core_close(&a->core, old_virt_now(a));
 		if (linked)
 			refuse(a, LK__LEAVE, false);
 		ck_assert(!lk__core_busy(&a->core));
@@ -382,18 +382,18 @@ TEST(try_that_is_refused_ends_with_the_error_though_others_wait)
 	struct lk__op *waiter, *other;
 
 	start(10000);
-	waiter = virt_try(a, pa, 2);
-	other = virt_acquire(a, pa, 4);
+	waiter = old_virt_try(a, pa, 2);
+	other = old_virt_acquire(a, pa, 4);
 	refuse(a, LK__ASK, true);
 	later(50);
-	virt_abandon(a, waiter);
+	old_virt_abandon(a, waiter);
 	assert_done(waiter, LK_EAGAIN);
 	ck_assert_str_eq(waiter->why.text, "refused");
 	ck_assert(!other->done);
-	virt_pass(&v, 2000);
+	old_virt_pass(&v, 2000);
 	assert_done(other, LK_OK);
-	virt_release(a, pa, 4);
-	virt_settle(&v);
+	old_virt_release(a, pa, 4);
+	old_virt_settle(&v);
 	end();
 }
 
@@ -401,18 +401,18 @@ TEST(try_that_is_refused_ends_with_the_error_though_others_wait)
 TEST(refused_leave_of_a_hold_whose_key_is_foreign_ends_it)
 {
 	struct lk__op *waiter;
-	struct virt_call leave;
+	struct old_virt_call leave;
 
 	start(10000);
 	hold(a, pa);
-	waiter = virt_release(a, pa, 2);
-	ck_assert(virt_take(a, &leave));
-	virt_refuse(a, &leave, LK_EFOREIGN, false);
+	waiter = old_virt_release(a, pa, 2);
+	ck_assert(old_virt_take(a, &leave));
+	old_virt_refuse(a, &leave, LK_EFOREIGN, false);
 	assert_done(waiter, LK_EUNKNOWN);
 	ck_assert(!lk__core_busy(&a->core));
-	virt_pass(&v, 20000); /* the lease of the foreign key */
-	waiter = virt_acquire(b, pb, 2);
-	virt_settle(&v);
+	old_virt_pass(&v, 20000); /* the lease of the foreign key */
+	waiter = old_virt_acquire(b, pb, 2);
+	old_virt_settle(&v);
 	assert_done(waiter, LK_OK);
 	release(b, pb);
 	end();
@@ -424,7 +424,7 @@ TEST(refused_leave_outlives_its_handle)
 	start(10000);
 	hold(a, pa);
 	make_ghost(b, pb, false);
-	lk__core_drop(&b->core, virt_now(b), pb->name, pb);
+	lk__core_drop(&b->core, old_virt_now(b), pb->name, pb);
 	lk__wait_queue_close(&b->core, pb);
 	ck_assert_uint_eq(b->core.names.count, 1);
 	release(a, pa);
@@ -438,11 +438,11 @@ TEST(lost_connection_after_the_bound_ends_it)
 	start(10000);
 	hold(a, pa);
 	make_ghost(b, pb, false);
-	virt_link_down(b, LK_ECONN);
+	old_virt_link_down(b, LK_ECONN);
 	later(39000);
-	virt_link_up(b);
+	old_virt_link_up(b);
 	later(2000);
-	virt_link_down(b, LK_ECONN);
+	old_virt_link_down(b, LK_ECONN);
 	ck_assert_ptr_null(b->core.all_tickets);
 	tick(a);
 	release_lost(a, pa);
@@ -457,11 +457,11 @@ TEST(unconfirmed_tickets_have_a_limit)
 	hold(a, pa);
 	for (int i = 0; i < 3; i++) {
 		b->core.unconfirmed = LK__UNCONFIRMED_MAX - 1; /* of other names */
-		waiter = virt_acquire(b, pb, 2);
+		waiter = old_virt_acquire(b, pb, 2);
 		step(b, LK__ASK);
 		if (i)
 			refuse(b, LK__LEAVE, false); /* the first one's */
-		virt_give_up(b, waiter, LK_ETIMEDOUT);
+		old_virt_give_up(b, waiter, LK_ETIMEDOUT);
 		b->core.unconfirmed += i > 0;
 		refuse(b, LK__LEAVE, false);
 		assert_done(waiter, LK_EUNKNOWN);
@@ -470,7 +470,7 @@ TEST(unconfirmed_tickets_have_a_limit)
 	}
 	b->core.unconfirmed = 1;
 	release(a, pa);
-	virt_pass(&v, 60000);
+	old_virt_pass(&v, 60000);
 	ck_assert_int_eq(b->core.unconfirmed, 0);
 	end();
 }

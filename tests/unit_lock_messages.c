@@ -11,16 +11,16 @@ static struct lk__op *grant_under_way(void)
 	struct lk__op *waiter;
 
 	hold(a, pa);
-	waiter = virt_acquire(b, pb, 2);
-	virt_settle(&v);
-	virt_release(a, pa, 2);
+	waiter = old_virt_acquire(b, pb, 2);
+	old_virt_settle(&v);
+	old_virt_release(a, pa, 2);
 	step(a, LK__LEAVE);
 	ck_assert_int_eq(b->inbox_count, 1);
 	ck_assert_int_eq(b->inbox[0].kind, LK__GRANT);
 	return waiter;
 }
 
-static void hear_again(struct virt_client *client, struct lk__message message)
+static void hear_again(struct old_virt_client *client, struct lk__message message)
 {
 	lk__core_message(&client->core, v.now_ns, &message);
 }
@@ -30,21 +30,21 @@ static void hear_again(struct virt_client *client, struct lk__message message)
 TEST(grant_may_overtake_the_answer_to_its_ask)
 {
 	struct lk__op *waiter;
-	struct virt_call ask;
+	struct old_virt_call ask;
 
 	start(10000);
 	hold(a, pa);
-	waiter = virt_acquire(b, pb, 2);
-	ck_assert(virt_take(b, &ask));
-	virt_execute(b, &ask);
-	virt_release(a, pa, 2);
+	waiter = old_virt_acquire(b, pb, 2);
+	ck_assert(old_virt_take(b, &ask));
+	old_virt_execute(b, &ask);
+	old_virt_release(a, pa, 2);
 	step(a, LK__LEAVE);
-	ck_assert(virt_hear(b));
+	ck_assert(old_virt_hear(b));
 	assert_done(waiter, LK_OK);
-	virt_answer(b, &ask); /* the old "queued" */
-	ck_assert_int_eq(virt_state(b, pb, 2), LK_STATE_HELD);
-	virt_pass(&v, 20000);
-	ck_assert_int_eq(virt_state(b, pb, 2), LK_STATE_HELD);
+	old_virt_answer(b, &ask); /* the old "queued" */
+	ck_assert_int_eq(old_virt_state(b, pb, 2), LK_STATE_HELD);
+	old_virt_pass(&v, 20000);
+	ck_assert_int_eq(old_virt_state(b, pb, 2), LK_STATE_HELD);
 	release(b, pb);
 	end();
 }
@@ -56,14 +56,14 @@ TEST(grant_by_message_is_valid_from_the_first_ask)
 	start(10000);
 	hold(a, pa);
 	asked_ns = v.now_ns;
-	virt_acquire(b, pb, 2);
-	virt_settle(&v);
+	old_virt_acquire(b, pb, 2);
+	old_virt_settle(&v);
 	later(1000);
-	virt_release(a, pa, 2);
+	old_virt_release(a, pa, 2);
 	step(a, LK__LEAVE);
-	ck_assert(virt_hear(b));
+	ck_assert(old_virt_hear(b));
 	ck_assert_int_eq(lk__hold_left_ns(lk__core_hold(pb->name, 2), v.now_ns),
-	                 asked_ns + 10000 * VIRT_MS - lk__margin_ns(10000) - v.now_ns);
+	                 asked_ns + 10000 * OLD_VIRT_MS - lk__margin_ns(10000) - v.now_ns);
 	release(b, pb);
 	end();
 }
@@ -77,13 +77,13 @@ TEST(second_grant_of_a_hold_changes_nothing)
 	start(10000);
 	grant_under_way();
 	grant = b->inbox[0];
-	ck_assert(virt_hear(b));
-	fence = virt_fence(pb, 2);
+	ck_assert(old_virt_hear(b));
+	fence = old_virt_fence(pb, 2);
 	left_ns = lk__hold_left_ns(lk__core_hold(pb->name, 2), v.now_ns);
 	hear_again(b, grant);
 	grant.fence++;
 	hear_again(b, grant);
-	ck_assert_uint_eq(virt_fence(pb, 2), fence);
+	ck_assert_uint_eq(old_virt_fence(pb, 2), fence);
 	ck_assert_int_eq(lk__hold_left_ns(lk__core_hold(pb->name, 2), v.now_ns), left_ns);
 	release(b, pb);
 	end();
@@ -97,17 +97,17 @@ TEST(stale_grant_makes_no_hold)
 	start(10000);
 	grant_under_way();
 	grant = b->inbox[0];
-	virt_settle(&v);
+	old_virt_settle(&v);
 	release(b, pb);
 	hear_again(b, grant);
-	ck_assert_int_eq(virt_state(b, pb, 2), LK_STATE_NONE);
+	ck_assert_int_eq(old_virt_state(b, pb, 2), LK_STATE_NONE);
 	/* Nor for a later wait on the same lock. */
 	hold(a, pa);
-	waiter = virt_acquire(b, pb, 2);
-	virt_settle(&v);
+	waiter = old_virt_acquire(b, pb, 2);
+	old_virt_settle(&v);
 	hear_again(b, grant);
 	ck_assert(!waiter->done);
-	virt_give_up(b, waiter, LK_ETIMEDOUT);
+	old_virt_give_up(b, waiter, LK_ETIMEDOUT);
 	release(a, pa);
 	end();
 }
@@ -120,12 +120,12 @@ TEST(forged_grant_makes_no_hold)
 
 	start(10000);
 	hold(a, pa);
-	waiter = virt_acquire(b, pb, 2);
+	waiter = old_virt_acquire(b, pb, 2);
 	/* The right nonce, before any ask was sent. */
 	memcpy(grant.nonce, pb->ticket->nonce, LK__NONCE_SIZE);
 	hear_again(b, grant);
 	ck_assert(!waiter->done);
-	virt_settle(&v);
+	old_virt_settle(&v);
 	/* Another nonce, another lease, another kind. */
 	grant.nonce[0] ^= 1;
 	hear_again(b, grant);
@@ -136,7 +136,7 @@ TEST(forged_grant_makes_no_hold)
 	grant.fixed = true;
 	hear_again(b, grant);
 	ck_assert(!waiter->done);
-	virt_give_up(b, waiter, LK_ETIMEDOUT);
+	old_virt_give_up(b, waiter, LK_ETIMEDOUT);
 	release(a, pa);
 	end();
 }
@@ -144,7 +144,7 @@ TEST(forged_grant_makes_no_hold)
 TEST(grant_and_granted_answer_are_one_hold)
 {
 	struct lk__op *waiter;
-	struct virt_call ask;
+	struct old_virt_call ask;
 	uint64_t fence;
 
 	start(10000);
@@ -153,33 +153,33 @@ TEST(grant_and_granted_answer_are_one_hold)
 	/* A repeated ask overtakes the message. */
 	pb->ticket->next_ns = v.now_ns;
 	lk__ticket_pursue(&b->core, v.now_ns, pb->ticket);
-	ck_assert(virt_take(b, &ask));
-	virt_execute(b, &ask);
+	ck_assert(old_virt_take(b, &ask));
+	old_virt_execute(b, &ask);
 	ck_assert_int_eq(ask.answer.kind, LK__GRANTED);
-	virt_answer(b, &ask);
+	old_virt_answer(b, &ask);
 	assert_done(waiter, LK_OK);
-	ck_assert(virt_hear(b));
-	ck_assert_uint_eq(virt_fence(pb, 2), fence);
-	ck_assert_int_eq(virt_state(b, pb, 2), LK_STATE_HELD);
+	ck_assert(old_virt_hear(b));
+	ck_assert_uint_eq(old_virt_fence(pb, 2), fence);
+	ck_assert_int_eq(old_virt_state(b, pb, 2), LK_STATE_HELD);
 	release(b, pb);
 	end();
 }
 
 TEST(granted_answer_revives_no_hold_that_lapsed)
 {
-	struct virt_call ask;
+	struct old_virt_call ask;
 
 	start(1000);
 	grant_under_way();
 	later(500);
 	pb->ticket->next_ns = v.now_ns;
 	lk__ticket_pursue(&b->core, v.now_ns, pb->ticket);
-	ck_assert(virt_take(b, &ask));
-	ck_assert(virt_hear(b));
-	virt_execute(b, &ask); /* "mine already": the store restarts the lease */
+	ck_assert(old_virt_take(b, &ask));
+	ck_assert(old_virt_hear(b));
+	old_virt_execute(b, &ask); /* "mine already": the store restarts the lease */
 	later(500);
-	virt_answer(b, &ask);
-	ck_assert_int_eq(virt_state(b, pb, 2), LK_STATE_LOST);
+	old_virt_answer(b, &ask);
+	ck_assert_int_eq(old_virt_state(b, pb, 2), LK_STATE_LOST);
 	release_lost(b, pb);
 	end();
 }
@@ -190,9 +190,9 @@ TEST(grant_that_nobody_waits_for_goes_on_to_the_next)
 
 	start(10000);
 	waiter = grant_under_way();
-	next = virt_acquire(c, pc, 2);
-	virt_give_up(b, waiter, LK_ETIMEDOUT);
-	virt_settle(&v);
+	next = old_virt_acquire(c, pc, 2);
+	old_virt_give_up(b, waiter, LK_ETIMEDOUT);
+	old_virt_settle(&v);
 	assert_done(waiter, LK_ETIMEDOUT);
 	assert_done(next, LK_OK);
 	release(c, pc);
@@ -202,17 +202,17 @@ TEST(grant_that_nobody_waits_for_goes_on_to_the_next)
 TEST(hand_that_serves_oneself_leaves_a_hold_that_is_renewed)
 {
 	struct lk__message grant = {.kind = LK__GRANT, .lease_ms = 1000, .life_ms = 1000};
-	struct virt_call call;
+	struct old_virt_call call;
 	struct lk__op *waiter;
 
 	start(1000);
 	hold(c, pc);
-	waiter = virt_acquire(b, pb, 2);
-	ck_assert(virt_take(b, &call));
+	waiter = old_virt_acquire(b, pb, 2);
+	ck_assert(old_virt_take(b, &call));
 	call.answer =
 		(struct lk__answer){.kind = LK__QUEUED, .arrival = 1, .rank = 1, .free = true};
-	virt_answer(b, &call);
-	ck_assert(virt_take(b, &call));
+	old_virt_answer(b, &call);
+	ck_assert(old_virt_take(b, &call));
 	ck_assert_int_eq(call.bytes.kind, LK__HAND);
 	/* The grant comes before the answer to the hand request. */
 	model_flush(&v.model);
@@ -221,16 +221,16 @@ TEST(hand_that_serves_oneself_leaves_a_hold_that_is_renewed)
 	hear_again(b, grant);
 	assert_done(waiter, LK_OK);
 	call.answer = (struct lk__answer){.kind = LK__LEFT};
-	virt_answer(b, &call);
-	ck_assert_int_lt(lk__core_due(&b->core), v.now_ns + 400 * VIRT_MS);
-	virt_set_time(&v, lk__core_due(&b->core));
+	old_virt_answer(b, &call);
+	ck_assert_int_lt(lk__core_due(&b->core), v.now_ns + 400 * OLD_VIRT_MS);
+	old_virt_set_time(&v, lk__core_due(&b->core));
 	tick(b);
-	ck_assert(virt_take(b, &call));
+	ck_assert(old_virt_take(b, &call));
 	ck_assert_int_eq(call.bytes.kind, LK__RENEW);
 	call.answer = (struct lk__answer){.kind = LK__GONE};
-	virt_answer(b, &call);
+	old_virt_answer(b, &call);
 	release_lost(b, pb);
-	virt_pass(&v, 1000);
+	old_virt_pass(&v, 1000);
 	release_lost(c, pc);
 	end();
 }
@@ -244,20 +244,20 @@ TEST(old_waiter_claims_a_short_grant)
 
 	start(10000);
 	hold(a, pa);
-	waiter = virt_acquire(b, pb, 2);
-	virt_pass(&v, 4000); /* past the claim window */
-	virt_release(a, pa, 2);
+	waiter = old_virt_acquire(b, pb, 2);
+	old_virt_pass(&v, 4000); /* past the claim window */
+	old_virt_release(a, pa, 2);
 	step(a, LK__LEAVE);
 	fence = b->inbox[0].fence;
 	ck_assert(b->inbox[0].claim);
 	ck_assert_int_eq(b->inbox[0].life_ms, 3000);
-	ck_assert(virt_hear(b));
+	ck_assert(old_virt_hear(b));
 	ck_assert(!waiter->done); /* not valid yet */
 	step(b, LK__RENEW);
 	assert_done(waiter, LK_OK);
-	ck_assert_uint_eq(virt_fence(pb, 2), fence);
+	ck_assert_uint_eq(old_virt_fence(pb, 2), fence);
 	ck_assert_int_eq(lk__hold_left_ns(lk__core_hold(pb->name, 2), v.now_ns),
-	                 10000 * VIRT_MS - lk__margin_ns(10000));
+	                 10000 * OLD_VIRT_MS - lk__margin_ns(10000));
 	release(b, pb);
 	end();
 }
@@ -268,21 +268,21 @@ TEST(claim_of_a_grant_that_is_gone_asks_again)
 
 	start(10000);
 	hold(a, pa);
-	waiter = virt_acquire(b, pb, 2);
-	virt_settle(&v);
+	waiter = old_virt_acquire(b, pb, 2);
+	old_virt_settle(&v);
 	later(4000);
-	next = virt_acquire(c, pc, 2);
-	virt_settle(&v);
-	virt_release(a, pa, 2);
+	next = old_virt_acquire(c, pc, 2);
+	old_virt_settle(&v);
+	old_virt_release(a, pa, 2);
 	step(a, LK__LEAVE);
 	ck_assert_int_eq(c->inbox[0].kind, LK__REASK);
 	/* b is stopped for longer than the short grant lasts; c checks on the lock. */
-	ck_assert(virt_hear(c));
+	ck_assert(old_virt_hear(c));
 	later(3100);
 	tick(c);
 	step(c, LK__ASK);
 	assert_done(next, LK_OK);
-	ck_assert(virt_hear(b));
+	ck_assert(old_virt_hear(b));
 	step(b, LK__RENEW);
 	ck_assert(!waiter->done);
 	step(b, LK__ASK);
@@ -299,18 +299,18 @@ TEST(fixed_lease_is_claimed_to_last_its_whole_length)
 
 	start_fixed(2000);
 	hold(a, pa);
-	waiter = virt_acquire(b, pb, 2);
-	virt_settle(&v);
+	waiter = old_virt_acquire(b, pb, 2);
+	old_virt_settle(&v);
 	later(900);
-	virt_release(a, pa, 2);
+	old_virt_release(a, pa, 2);
 	step(a, LK__LEAVE);
 	ck_assert(!b->inbox[0].claim);
-	ck_assert(virt_hear(b));
+	ck_assert(old_virt_hear(b));
 	ck_assert(!waiter->done);
 	step(b, LK__RENEW);
 	assert_done(waiter, LK_OK);
 	ck_assert_int_eq(lk__hold_left_ns(lk__core_hold(pb->name, 2), v.now_ns),
-	                 2000 * VIRT_MS - lk__margin_ns(2000));
+	                 2000 * OLD_VIRT_MS - lk__margin_ns(2000));
 	release(b, pb);
 	end();
 }
@@ -318,17 +318,17 @@ TEST(fixed_lease_is_claimed_to_last_its_whole_length)
 TEST(claim_answered_too_late_is_none)
 {
 	struct lk__op *waiter;
-	struct virt_call claim;
+	struct old_virt_call claim;
 
 	start_fixed(1000);
 	waiter = grant_under_way();
-	ck_assert(virt_hear(b));
-	ck_assert(virt_take(b, &claim));
-	virt_execute(b, &claim);
+	ck_assert(old_virt_hear(b));
+	ck_assert(old_virt_take(b, &claim));
+	old_virt_execute(b, &claim);
 	later(990);
-	virt_answer(b, &claim);
+	old_virt_answer(b, &claim);
 	ck_assert(!waiter->done);
-	virt_settle(&v);
+	old_virt_settle(&v);
 	assert_done(waiter, LK_OK); /* anew */
 	release(b, pb);
 	end();
@@ -339,17 +339,17 @@ TEST(claim_answered_too_late_is_none)
 TEST(again_may_overtake_the_answer_to_its_ask)
 {
 	struct lk__message again = {.kind = LK__REASK, .in_ms = 300};
-	struct virt_call ask;
+	struct old_virt_call ask;
 
 	start(10000);
 	hold(a, pa);
-	virt_acquire(b, pb, 2);
-	ck_assert(virt_take(b, &ask));
-	virt_execute(b, &ask);
+	old_virt_acquire(b, pb, 2);
+	ck_assert(old_virt_take(b, &ask));
+	old_virt_execute(b, &ask);
 	memcpy(again.nonce, ask.bytes.ticket.nonce, LK__NONCE_SIZE);
 	hear_again(b, again);
-	virt_answer(b, &ask);
-	ck_assert_int_eq(lk__core_due(&b->core), v.now_ns + 300 * VIRT_MS);
+	old_virt_answer(b, &ask);
+	ck_assert_int_eq(lk__core_due(&b->core), v.now_ns + 300 * OLD_VIRT_MS);
 	lk__core_close(&b->core, v.now_ns);
 	release(a, pa);
 	end();
@@ -361,22 +361,22 @@ TEST(again_may_overtake_the_answer_to_its_ask)
 static int count_hand_overs(void)
 {
 	struct lk__op *waiters[40];
-	uint64_t fence = virt_fence(pa, 2);
+	uint64_t fence = old_virt_fence(pa, 2);
 	int count = 0;
 
 	for (int i = 0; i < 40; i++)
-		waiters[i] = virt_acquire(a, pa, (uint64_t)(i + 2) * 2);
-	virt_settle(&v);
+		waiters[i] = old_virt_acquire(a, pa, (uint64_t)(i + 2) * 2);
+	old_virt_settle(&v);
 	while (count < 40) {
 		struct lk__op *waiter;
-		virt_pass(&v, 1);
-		waiter = virt_release(a, pa, (uint64_t)(count + 1) * 2);
+		old_virt_pass(&v, 1);
+		waiter = old_virt_release(a, pa, (uint64_t)(count + 1) * 2);
 		if (!waiters[count]->done)
 			break;
 		assert_done(waiter, LK_OK);
 		count++;
-		ck_assert_uint_gt(virt_fence(pa, (uint64_t)(count + 1) * 2), fence);
-		fence = virt_fence(pa, (uint64_t)(count + 1) * 2);
+		ck_assert_uint_gt(old_virt_fence(pa, (uint64_t)(count + 1) * 2), fence);
+		fence = old_virt_fence(pa, (uint64_t)(count + 1) * 2);
 		ck_assert_int_le((int64_t)fence, v.model.now_us);
 	}
 	return count;
@@ -385,7 +385,7 @@ static int count_hand_overs(void)
 /* The release that was no hand-over has granted the other process. */
 static void drain(struct lk__op *other)
 {
-	virt_settle(&v);
+	old_virt_settle(&v);
 	assert_done(other, LK_OK);
 	release(b, pb);
 	lk__core_close(&a->core, v.now_ns);
@@ -400,7 +400,7 @@ TEST(threads_hand_over_without_a_request_while_nobody_else_waits)
 	ck_assert_int_eq(v.model.runs[LK__LEAVE], 0);
 	ck_assert_int_eq(v.model.runs[LK__ASK], 1);
 	ck_assert_int_eq(v.model.runs[LK__RENEW], 1); /* which reported waiting threads */
-	virt_release(a, pa, 41 * 2);
+	old_virt_release(a, pa, 41 * 2);
 	end();
 }
 
@@ -410,8 +410,8 @@ TEST(sixteen_hand_overs_when_another_process_waits)
 
 	start(10000);
 	hold(a, pa);
-	other = virt_acquire(b, pb, 2);
-	virt_settle(&v);
+	other = old_virt_acquire(b, pb, 2);
+	old_virt_settle(&v);
 	ck_assert_int_eq(count_hand_overs(), LK__HANDOVERS_MAX);
 	drain(other);
 }
@@ -422,19 +422,19 @@ TEST(sixteen_hand_overs_after_another_process_came)
 
 	start(10000);
 	hold(a, pa);
-	virt_acquire(a, pa, 1000);
-	virt_settle(&v); /* the store learns that threads wait */
-	virt_pass(&v, 1);
-	virt_release(a, pa, 2);
-	ck_assert_uint_ne(virt_fence(pa, 1000), 0);
-	other = virt_acquire(b, pb, 2);
+	old_virt_acquire(a, pa, 1000);
+	old_virt_settle(&v); /* the store learns that threads wait */
+	old_virt_pass(&v, 1);
+	old_virt_release(a, pa, 2);
+	ck_assert_uint_ne(old_virt_fence(pa, 1000), 0);
+	other = old_virt_acquire(b, pb, 2);
 	step(b, LK__ASK);
 	ck_assert_int_eq(a->inbox_count, 1);
 	ck_assert_int_eq(a->inbox[0].kind, LK__WANTED);
-	ck_assert(virt_hear(a));
-	virt_acquire(a, pa, 2);
-	virt_pass(&v, 1);
-	assert_done(virt_release(a, pa, 1000), LK_OK);
+	ck_assert(old_virt_hear(a));
+	old_virt_acquire(a, pa, 2);
+	old_virt_pass(&v, 1);
+	assert_done(old_virt_release(a, pa, 1000), LK_OK);
 	ck_assert_int_eq(count_hand_overs(), LK__HANDOVERS_MAX - 1);
 	drain(other);
 }
@@ -445,35 +445,35 @@ TEST(wanted_that_was_lost_is_told_by_the_next_renewal)
 
 	start(3000);
 	hold(a, pa);
-	next = virt_acquire(a, pa, 4);
-	virt_settle(&v);
+	next = old_virt_acquire(a, pa, 4);
+	old_virt_settle(&v);
 	ck_assert(pa->ticket->is_shared);
-	other = virt_acquire(b, pb, 2);
+	other = old_virt_acquire(b, pb, 2);
 	step(b, LK__ASK);
-	virt_forget(a);
+	old_virt_forget(a);
 	ck_assert(!pa->ticket->is_wanted);
-	virt_pass(&v, 1100);
+	old_virt_pass(&v, 1100);
 	ck_assert(pa->ticket->is_wanted);
-	virt_release(a, pa, 2);
+	old_virt_release(a, pa, 2);
 	assert_done(next, LK_OK);
-	virt_release(a, pa, 4);
+	old_virt_release(a, pa, 4);
 	drain(other);
 }
 
 TEST(wanted_before_the_grant_is_kept)
 {
 	struct lk__message wanted = {.kind = LK__WANTED};
-	struct virt_call ask;
+	struct old_virt_call ask;
 
 	start(10000);
-	virt_acquire(a, pa, 2);
-	virt_acquire(a, pa, 4);
-	ck_assert(virt_take(a, &ask));
-	virt_execute(a, &ask);
+	old_virt_acquire(a, pa, 2);
+	old_virt_acquire(a, pa, 4);
+	ck_assert(old_virt_take(a, &ask));
+	old_virt_execute(a, &ask);
 	memcpy(wanted.nonce, ask.bytes.ticket.nonce, LK__NONCE_SIZE);
 	hear_again(a, wanted);
-	virt_answer(a, &ask);
-	ck_assert_int_eq(virt_state(a, pa, 2), LK_STATE_HELD);
+	old_virt_answer(a, &ask);
+	ck_assert_int_eq(old_virt_state(a, pa, 2), LK_STATE_HELD);
 	ck_assert(pa->ticket->is_wanted);
 	lk__core_close(&a->core, v.now_ns);
 	end();
@@ -485,17 +485,17 @@ TEST(local_fence_never_runs_ahead_of_the_store)
 
 	start(10000);
 	hold(a, pa);
-	next = virt_acquire(a, pa, 4);
-	virt_settle(&v);
+	next = old_virt_acquire(a, pa, 4);
+	old_virt_settle(&v);
 	/* At the very moment of the grant no number is free between it and the store's clock. */
 	pa->ticket->store_us = (int64_t)pa->ticket->fence;
 	pa->ticket->store_us_ns = v.now_ns;
-	virt_release(a, pa, 2);
+	old_virt_release(a, pa, 2);
 	ck_assert(!next->done);
-	virt_settle(&v);
+	old_virt_settle(&v);
 	assert_done(next, LK_OK); /* through the store */
 	ck_assert_int_eq(v.model.runs[LK__ASK], 2);
-	virt_release(a, pa, 4);
+	old_virt_release(a, pa, 4);
 	end();
 }
 
@@ -506,23 +506,23 @@ TEST(next_grant_exceeds_local_fences_that_were_told)
 
 	start(10000);
 	hold(a, pa);
-	virt_acquire(a, pa, 4);
-	virt_settle(&v);
-	virt_pass(&v, 5);
-	virt_release(a, pa, 2);
-	fence = virt_fence(pa, 4);
+	old_virt_acquire(a, pa, 4);
+	old_virt_settle(&v);
+	old_virt_pass(&v, 5);
+	old_virt_release(a, pa, 2);
+	fence = old_virt_fence(pa, 4);
 	ck_assert_uint_ne(fence, 0);
 	/* Even if the store's clock stepped back. */
 	v.model.now_us -= 3600 * 1000000LL;
-	other = virt_acquire(b, pb, 2);
+	other = old_virt_acquire(b, pb, 2);
 	step(b, LK__ASK);
-	virt_release(a, pa, 4);
+	old_virt_release(a, pa, 4);
 	step(a, LK__LEAVE);
-	ck_assert(virt_hear(b));
+	ck_assert(old_virt_hear(b));
 	assert_done(other, LK_OK);
-	ck_assert_uint_gt(virt_fence(pb, 2), fence);
+	ck_assert_uint_gt(old_virt_fence(pb, 2), fence);
 	release(b, pb);
-	virt_set_time(&v, v.now_ns);
+	old_virt_set_time(&v, v.now_ns);
 	end();
 }
 
@@ -531,19 +531,19 @@ TEST(next_grant_exceeds_local_fences_that_were_told)
 TEST(break_that_overtakes_the_grants_answer_is_believed)
 {
 	struct lk__op *waiter, *other;
-	struct virt_call ask;
+	struct old_virt_call ask;
 
 	start(10000);
-	waiter = virt_acquire(a, pa, 2);
-	ck_assert(virt_take(a, &ask));
-	virt_execute(a, &ask);
-	other = virt_acquire(b, pb, 2);
+	waiter = old_virt_acquire(a, pa, 2);
+	ck_assert(old_virt_take(a, &ask));
+	old_virt_execute(a, &ask);
+	other = old_virt_acquire(b, pb, 2);
 	step(b, LK__ASK);
 	model_break(&v.model, 0);
-	ck_assert(virt_hear(a)); /* before the answer */
-	virt_answer(a, &ask);
+	ck_assert(old_virt_hear(a)); /* before the answer */
+	old_virt_answer(a, &ask);
 	ck_assert(!waiter->done);
-	virt_settle(&v);
+	old_virt_settle(&v);
 	assert_done(other, LK_OK);
 	ck_assert(!waiter->done);
 	release(b, pb);
@@ -555,18 +555,18 @@ TEST(break_that_overtakes_the_grants_answer_is_believed)
 TEST(break_of_a_claim_asks_again)
 {
 	struct lk__op *waiter;
-	struct virt_call claim;
+	struct old_virt_call claim;
 
 	start_fixed(2000);
 	waiter = grant_under_way();
-	ck_assert(virt_hear(b));
-	ck_assert(virt_take(b, &claim));
+	ck_assert(old_virt_hear(b));
+	ck_assert(old_virt_take(b, &claim));
 	model_break(&v.model, 0);
-	ck_assert(virt_hear(b));
-	virt_execute(b, &claim);
-	virt_answer(b, &claim); /* "gone" */
+	ck_assert(old_virt_hear(b));
+	old_virt_execute(b, &claim);
+	old_virt_answer(b, &claim); /* "gone" */
 	ck_assert(!waiter->done);
-	virt_settle(&v);
+	old_virt_settle(&v);
 	assert_done(waiter, LK_OK);
 	release(b, pb);
 	end();
@@ -582,7 +582,7 @@ TEST(message_for_no_ticket_is_ignored)
 		message.kind = (enum lk__message_kind)kind;
 		hear_again(a, message);
 	}
-	ck_assert_int_eq(virt_state(a, pa, 2), LK_STATE_HELD);
+	ck_assert_int_eq(old_virt_state(a, pa, 2), LK_STATE_HELD);
 	release(a, pa);
 	end();
 }

@@ -10,18 +10,18 @@ static int64_t left_ns(void)
 
 TEST(renewal_is_valid_from_when_it_was_sent)
 {
-	struct virt_call renewal;
+	struct old_virt_call renewal;
 
 	start(3000);
 	hold(a, pa);
 	later(1100);
 	tick(a);
-	ck_assert(virt_take(a, &renewal));
+	ck_assert(old_virt_take(a, &renewal));
 	ck_assert_int_eq(renewal.bytes.kind, LK__RENEW);
-	virt_execute(a, &renewal);
+	old_virt_execute(a, &renewal);
 	later(700);
-	virt_answer(a, &renewal);
-	ck_assert_int_eq(left_ns(), 2300 * VIRT_MS - lk__margin_ns(3000));
+	old_virt_answer(a, &renewal);
+	ck_assert_int_eq(left_ns(), 2300 * OLD_VIRT_MS - lk__margin_ns(3000));
 	release(a, pa);
 	end();
 }
@@ -38,7 +38,7 @@ TEST(snapshot_knows_a_loss_before_the_timer_runs)
 	lk__hold_snapshot(held, v.now_ns, &snapshot);
 	ck_assert_int_eq(snapshot.state, LK_STATE_HELD);
 	ck_assert_int_eq(snapshot.lost, 0);
-	ck_assert_int_eq(snapshot.remaining_ms, left_ns() / VIRT_MS);
+	ck_assert_int_eq(snapshot.remaining_ms, left_ns() / OLD_VIRT_MS);
 	lk__hold_snapshot(held, v.now_ns + left_ns(), &snapshot);
 	ck_assert_int_eq(held->lost, 0);
 	ck_assert_int_eq(snapshot.state, LK_STATE_LOST);
@@ -58,7 +58,7 @@ TEST(snapshot_knows_the_end_of_the_maximum_hold)
 	start_fixed(3000);
 	hold(a, pa);
 	held = lk__core_hold(pa->name, 2);
-	held->max_until_ns = v.now_ns + 500 * VIRT_MS;
+	held->max_until_ns = v.now_ns + 500 * OLD_VIRT_MS;
 	lk__hold_snapshot(held, v.now_ns, &snapshot);
 	ck_assert_int_eq(snapshot.remaining_ms, 500);
 	lk__hold_snapshot(held, held->max_until_ns, &snapshot);
@@ -71,18 +71,18 @@ TEST(snapshot_knows_the_end_of_the_maximum_hold)
 /* After a third of the lease since the request was sent, however long its answer took. */
 TEST(renewal_is_due_by_when_the_grant_was_asked_for)
 {
-	struct virt_call ask;
+	struct old_virt_call ask;
 	int64_t sent_ns;
 
 	start(3000);
-	virt_acquire(a, pa, 2);
+	old_virt_acquire(a, pa, 2);
 	sent_ns = v.now_ns;
-	ck_assert(virt_take(a, &ask));
-	virt_execute(a, &ask);
+	ck_assert(old_virt_take(a, &ask));
+	old_virt_execute(a, &ask);
 	later(500);
-	virt_answer(a, &ask);
-	ck_assert_int_eq(virt_state(a, pa, 2), LK_STATE_HELD);
-	ck_assert_int_le(lk__core_due(&a->core), sent_ns + 1000 * VIRT_MS);
+	old_virt_answer(a, &ask);
+	ck_assert_int_eq(old_virt_state(a, pa, 2), LK_STATE_HELD);
+	ck_assert_int_le(lk__core_due(&a->core), sent_ns + 1000 * OLD_VIRT_MS);
 	release(a, pa);
 	end();
 }
@@ -93,11 +93,11 @@ static struct lk__op *old_waiter(void)
 	struct lk__op *waiter;
 
 	hold(a, pa);
-	waiter = virt_acquire(b, pb, 2);
-	virt_settle(&v);
-	virt_pass(&v, 25000);
+	waiter = old_virt_acquire(b, pb, 2);
+	old_virt_settle(&v);
+	old_virt_pass(&v, 25000);
 	ck_assert_int_gt(v.model.runs[LK__ASK], 2 + 1);
-	virt_release(a, pa, 2);
+	old_virt_release(a, pa, 2);
 	step(a, LK__LEAVE);
 	ck_assert_int_eq(b->inbox_count, 1);
 	ck_assert_int_eq(b->inbox[0].kind, LK__GRANT);
@@ -114,9 +114,9 @@ TEST(grant_by_message_is_counted_from_the_first_ask_of_many)
 	waiter = old_waiter();
 	b->inbox[0].claim = false;
 	b->inbox[0].life_ms = 10000;
-	ck_assert(virt_hear(b));
+	ck_assert(old_virt_hear(b));
 	ck_assert_msg(!waiter->done, "a grant that was over is a hold");
-	virt_settle(&v); /* the claim */
+	old_virt_settle(&v); /* the claim */
 	assert_done(waiter, LK_OK);
 	release(b, pb);
 	end();
@@ -131,10 +131,10 @@ TEST(claim_takes_the_fence_of_the_store)
 	waiter = old_waiter();
 	ck_assert(b->inbox[0].claim);
 	b->inbox[0].fence -= 7;
-	ck_assert(virt_hear(b));
-	virt_settle(&v);
+	ck_assert(old_virt_hear(b));
+	old_virt_settle(&v);
 	assert_done(waiter, LK_OK);
-	ck_assert_uint_eq(virt_fence(pb, 2), v.model.locks[0].fence);
+	ck_assert_uint_eq(old_virt_fence(pb, 2), v.model.locks[0].fence);
 	release(b, pb);
 	end();
 }
@@ -143,26 +143,26 @@ TEST(claim_takes_the_fence_of_the_store)
 TEST(wanted_is_not_forgotten_for_an_answer_of_before)
 {
 	struct lk__op *other, *next;
-	struct virt_call renewal;
+	struct old_virt_call renewal;
 
 	start(3000);
 	hold(a, pa);
-	next = virt_acquire(a, pa, 4);
-	virt_settle(&v);
-	virt_extend(a, pa, 2, 3000);
-	ck_assert(virt_take(a, &renewal));
-	virt_execute(a, &renewal);
-	other = virt_acquire(b, pb, 2);
+	next = old_virt_acquire(a, pa, 4);
+	old_virt_settle(&v);
+	old_virt_extend(a, pa, 2, 3000);
+	ck_assert(old_virt_take(a, &renewal));
+	old_virt_execute(a, &renewal);
+	other = old_virt_acquire(b, pb, 2);
 	step(b, LK__ASK);
-	ck_assert(virt_hear(a));
+	ck_assert(old_virt_hear(a));
 	ck_assert(pa->ticket->is_wanted);
-	virt_answer(a, &renewal);
+	old_virt_answer(a, &renewal);
 	ck_assert(pa->ticket->is_wanted);
-	virt_pass(&v, 1);
-	virt_release(a, pa, 2);
+	old_virt_pass(&v, 1);
+	old_virt_release(a, pa, 2);
 	assert_done(next, LK_OK);
-	virt_release(a, pa, 4);
-	virt_settle(&v);
+	old_virt_release(a, pa, 4);
+	old_virt_settle(&v);
 	assert_done(other, LK_OK);
 	release(b, pb);
 	end();

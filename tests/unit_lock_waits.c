@@ -11,10 +11,10 @@ TEST(free_lock_is_granted_by_one_request_and_given_back_by_another)
 {
 	start(10000);
 	hold(a, pa);
-	ck_assert_int_eq(virt_state(a, pa, 2), LK_STATE_HELD);
-	ck_assert_uint_ne(virt_fence(pa, 2), 0);
+	ck_assert_int_eq(old_virt_state(a, pa, 2), LK_STATE_HELD);
+	ck_assert_uint_ne(old_virt_fence(pa, 2), 0);
 	release(a, pa);
-	ck_assert_int_eq(virt_state(a, pa, 2), LK_STATE_NONE);
+	ck_assert_int_eq(old_virt_state(a, pa, 2), LK_STATE_NONE);
 	ck_assert_int_eq(v.model.runs[LK__ASK], 1);
 	ck_assert_int_eq(v.model.runs[LK__LEAVE], 1);
 	ck_assert_int_eq(v.model.runs[LK__RENEW], 0);
@@ -28,10 +28,10 @@ TEST(hand_off_takes_two_requests_an_acquisition)
 	start(10000);
 	hold(a, pa);
 	for (int i = 0; i < 10; i++) {
-		struct virt_client *next = i & 1 ? a : b, *last = i & 1 ? b : a;
+		struct old_virt_client *next = i & 1 ? a : b, *last = i & 1 ? b : a;
 		struct lk__wait_queue *next_queue = i & 1 ? pa : pb, *last_place = i & 1 ? pb : pa;
-		waiter = virt_acquire(next, next_queue, 2);
-		virt_settle(&v);
+		waiter = old_virt_acquire(next, next_queue, 2);
+		old_virt_settle(&v);
 		ck_assert(!waiter->done);
 		release(last, last_place);
 		assert_done(waiter, LK_OK);
@@ -49,10 +49,10 @@ TEST(waiters_are_served_in_order_of_arrival)
 
 	start(10000);
 	hold(a, pa);
-	third = virt_acquire(c, pc, 2);
-	virt_settle(&v);
-	second = virt_acquire(b, pb, 2);
-	virt_settle(&v);
+	third = old_virt_acquire(c, pc, 2);
+	old_virt_settle(&v);
+	second = old_virt_acquire(b, pb, 2);
+	old_virt_settle(&v);
 	release(a, pa);
 	assert_done(third, LK_OK);
 	ck_assert(!second->done);
@@ -69,11 +69,11 @@ TEST(five_seconds_of_waiting_take_at_most_three_requests)
 	start(10000);
 	hold(a, pa);
 	memset(v.model.runs, 0, sizeof(v.model.runs));
-	waiter = virt_acquire(b, pb, 2);
-	virt_pass(&v, 5000);
+	waiter = old_virt_acquire(b, pb, 2);
+	old_virt_pass(&v, 5000);
 	ck_assert_int_le(v.model.runs[LK__ASK], 2);
-	virt_give_up(b, waiter, LK_ETIMEDOUT);
-	virt_settle(&v);
+	old_virt_give_up(b, waiter, LK_ETIMEDOUT);
+	old_virt_settle(&v);
 	assert_done(waiter, LK_ETIMEDOUT);
 	ck_assert_int_le(v.model.runs[LK__ASK] + v.model.runs[LK__LEAVE], 3);
 	release(a, pa);
@@ -86,18 +86,18 @@ TEST(dead_waiter_is_skipped_within_the_release)
 
 	start(10000);
 	hold(a, pa);
-	virt_acquire(c, pc, 2);
-	virt_settle(&v);
-	waiter = virt_acquire(b, pb, 2);
-	virt_settle(&v);
+	old_virt_acquire(c, pc, 2);
+	old_virt_settle(&v);
+	waiter = old_virt_acquire(b, pb, 2);
+	old_virt_settle(&v);
 	/* c dies: its channel has no subscriber any more. */
-	virt_link_down(c, LK_ECONN);
+	old_virt_link_down(c, LK_ECONN);
 	release(a, pa);
 	assert_done(waiter, LK_OK);
 	release(b, pb);
-	virt_link_up(c);
-	virt_settle(&v);
-	ck_assert_int_eq(virt_state(c, pc, 2), LK_STATE_HELD); /* it has repeated its ask */
+	old_virt_link_up(c);
+	old_virt_settle(&v);
+	ck_assert_int_eq(old_virt_state(c, pc, 2), LK_STATE_HELD); /* it has repeated its ask */
 	release(c, pc);
 	end();
 }
@@ -110,14 +110,14 @@ TEST(holder_that_dies_is_followed_when_its_lease_ends)
 	hold(c, pc);
 	c->subscribed = false;
 	lk__core_link_down(&c->core, &c->session, v.now_ns, &(struct lk__why){.err = LK_ECONN}, 0);
-	waiter = virt_acquire(b, pb, 2);
-	virt_pass(&v, 1100);
+	waiter = old_virt_acquire(b, pb, 2);
+	old_virt_pass(&v, 1100);
 	assert_done(waiter, LK_OK);
 	release(b, pb);
-	virt_link_up(c);
-	virt_settle(&v);
-	ck_assert_int_eq(virt_state(c, pc, 2), LK_STATE_LOST);
-	assert_done(virt_release(c, pc, 2), LK_ELOST);
+	old_virt_link_up(c);
+	old_virt_settle(&v);
+	ck_assert_int_eq(old_virt_state(c, pc, 2), LK_STATE_LOST);
+	assert_done(old_virt_release(c, pc, 2), LK_ELOST);
 	end();
 }
 
@@ -128,23 +128,23 @@ enum step { IN_LINE, UNDER_WAY, EXECUTED, QUEUED, GRANT_UNDER_WAY, STEPS };
 /* Bring b's wait to a step, and end it there. */
 static void end_wait_at(enum step step, lk_err why, void (*finish)(struct lk__op *, lk_err))
 {
-	struct virt_call ask = {0}, leave;
+	struct old_virt_call ask = {0}, leave;
 	struct lk__op *waiter;
 
 	start(10000);
 	hold(a, pa);
-	waiter = virt_acquire(b, pb, 2);
+	waiter = old_virt_acquire(b, pb, 2);
 	if (step >= UNDER_WAY)
-		ck_assert(virt_take(b, &ask));
+		ck_assert(old_virt_take(b, &ask));
 	if (step >= EXECUTED)
-		virt_execute(b, &ask);
+		old_virt_execute(b, &ask);
 	if (step >= QUEUED)
-		virt_answer(b, &ask);
+		old_virt_answer(b, &ask);
 	if (step >= GRANT_UNDER_WAY) {
-		struct lk__op *done = virt_release(a, pa, 2);
-		ck_assert(virt_take(a, &leave));
-		virt_execute(a, &leave);
-		virt_answer(a, &leave);
+		struct lk__op *done = old_virt_release(a, pa, 2);
+		ck_assert(old_virt_take(a, &leave));
+		old_virt_execute(a, &leave);
+		old_virt_answer(a, &leave);
 		assert_done(done, LK_OK);
 		ck_assert_int_eq(b->inbox_count, 1);
 	}
@@ -152,13 +152,13 @@ static void end_wait_at(enum step step, lk_err why, void (*finish)(struct lk__op
 	ck_assert_int_eq(waiter->done, step == IN_LINE);
 	/* The other answers arrive in the order of their requests. */
 	if (step == UNDER_WAY)
-		virt_execute(b, &ask);
+		old_virt_execute(b, &ask);
 	if (step == UNDER_WAY || step == EXECUTED)
-		virt_answer(b, &ask);
+		old_virt_answer(b, &ask);
 	ck_assert_int_eq(waiter->done, step == IN_LINE);
-	virt_settle(&v);
+	old_virt_settle(&v);
 	assert_done(waiter, why);
-	ck_assert_int_eq(virt_state(b, pb, 2), LK_STATE_NONE);
+	ck_assert_int_eq(old_virt_state(b, pb, 2), LK_STATE_NONE);
 	ck_assert_int_eq(v.model.locks[0].queued, 0);
 	if (step < GRANT_UNDER_WAY)
 		release(a, pa);
@@ -167,7 +167,7 @@ static void end_wait_at(enum step step, lk_err why, void (*finish)(struct lk__op
 
 static void give_up(struct lk__op *waiter, lk_err why)
 {
-	virt_give_up(b, waiter, why);
+	old_virt_give_up(b, waiter, why);
 }
 
 static void cancel(struct lk__op *waiter, lk_err why)
@@ -207,21 +207,21 @@ TEST(cancel_concerns_one_handle)
 
 	start(10000);
 	hold(a, pa);
-	mine = virt_acquire(b, pb, 2);
-	other = virt_waiter(b, pb, 4);
+	mine = old_virt_acquire(b, pb, 2);
+	other = old_virt_waiter(b, pb, 4);
 	other->handle = &other;
 	lk__core_acquire(&b->core, v.now_ns, other);
-	virt_settle(&v);
+	old_virt_settle(&v);
 	lk__core_cancel(&b->core, v.now_ns, pb->name, b, LK_ECANCELED);
-	virt_settle(&v);
+	old_virt_settle(&v);
 	assert_done(mine, LK_ECANCELED);
 	ck_assert(!other->done);
 	/* The ticket that the first thread began is used for the other. */
 	ck_assert_int_eq(v.model.locks[0].queued, 1);
 	release(a, pa);
 	assert_done(other, LK_OK);
-	assert_done(virt_release(b, pb, 2), LK_ENOTOWNER);
-	virt_release(b, pb, 4);
+	assert_done(old_virt_release(b, pb, 2), LK_ENOTOWNER);
+	old_virt_release(b, pb, 4);
 	end();
 }
 
@@ -231,16 +231,16 @@ TEST(wait_that_was_not_confirmed_is_unknown_and_ends_later)
 
 	start(10000);
 	hold(a, pa);
-	waiter = virt_acquire(b, pb, 2);
-	virt_settle(&v);
-	virt_link_down(b, LK_EUNKNOWN);
-	virt_give_up(b, waiter, LK_ETIMEDOUT);
+	waiter = old_virt_acquire(b, pb, 2);
+	old_virt_settle(&v);
+	old_virt_link_down(b, LK_EUNKNOWN);
+	old_virt_give_up(b, waiter, LK_ETIMEDOUT);
 	ck_assert(!waiter->done);
-	virt_abandon(b, waiter);
+	old_virt_abandon(b, waiter);
 	assert_done(waiter, LK_EUNKNOWN);
 	ck_assert_int_eq(v.model.locks[0].queued, 1);
-	virt_link_up(b);
-	virt_settle(&v);
+	old_virt_link_up(b);
+	old_virt_settle(&v);
 	ck_assert_int_eq(v.model.locks[0].queued, 0);
 	release(a, pa);
 	end();
@@ -251,15 +251,15 @@ TEST(wait_that_asked_nothing_for_want_of_a_link_did_not_happen)
 	struct lk__op *waiter;
 
 	start(10000);
-	virt_link_down(b, LK_EAUTH);
-	waiter = virt_acquire(b, pb, 2);
+	old_virt_link_down(b, LK_EAUTH);
+	waiter = old_virt_acquire(b, pb, 2);
 	ck_assert(!waiter->done);
-	virt_give_up(b, waiter, LK_ETIMEDOUT);
+	old_virt_give_up(b, waiter, LK_ETIMEDOUT);
 	assert_done(waiter, LK_EAUTH);
-	virt_link_up(b);
-	virt_link_down(b, LK_EUNKNOWN);
-	waiter = virt_acquire(b, pb, 2);
-	virt_give_up(b, waiter, LK_ETIMEDOUT);
+	old_virt_link_up(b);
+	old_virt_link_down(b, LK_EUNKNOWN);
+	waiter = old_virt_acquire(b, pb, 2);
+	old_virt_give_up(b, waiter, LK_ETIMEDOUT);
 	assert_done(waiter, LK_ECONN);
 	end();
 }
@@ -268,43 +268,43 @@ TEST(wait_that_asked_nothing_for_want_of_a_link_did_not_happen)
 
 TEST(grant_whose_answer_is_lost_is_found_by_asking_again)
 {
-	struct virt_call call;
+	struct old_virt_call call;
 	struct lk__op *waiter;
 	uint64_t fence;
 
 	start(10000);
-	waiter = virt_acquire(a, pa, 2);
-	ck_assert(virt_take(a, &call));
-	virt_execute(a, &call);
+	waiter = old_virt_acquire(a, pa, 2);
+	ck_assert(old_virt_take(a, &call));
+	old_virt_execute(a, &call);
 	fence = call.answer.fence;
-	virt_link_down(a, LK_EUNKNOWN);
+	old_virt_link_down(a, LK_EUNKNOWN);
 	ck_assert(!waiter->done);
-	virt_set_time(&v, v.now_ns + 300 * VIRT_MS);
-	virt_link_up(a);
-	virt_settle(&v);
+	old_virt_set_time(&v, v.now_ns + 300 * OLD_VIRT_MS);
+	old_virt_link_up(a);
+	old_virt_settle(&v);
 	assert_done(waiter, LK_OK);
-	ck_assert_uint_eq(virt_fence(pa, 2), fence);
+	ck_assert_uint_eq(old_virt_fence(pa, 2), fence);
 	release(a, pa);
 	end();
 }
 
 TEST(grant_whose_message_is_lost_is_found_by_asking_again)
 {
-	struct virt_call leave;
+	struct old_virt_call leave;
 	struct lk__op *waiter;
 
 	start(2000);
 	hold(a, pa);
-	waiter = virt_acquire(b, pb, 2);
-	virt_settle(&v);
-	virt_release(a, pa, 2);
-	ck_assert(virt_take(a, &leave));
-	virt_execute(a, &leave);
-	virt_answer(a, &leave);
-	virt_forget(b);
-	virt_pass(&v, 1000);
+	waiter = old_virt_acquire(b, pb, 2);
+	old_virt_settle(&v);
+	old_virt_release(a, pa, 2);
+	ck_assert(old_virt_take(a, &leave));
+	old_virt_execute(a, &leave);
+	old_virt_answer(a, &leave);
+	old_virt_forget(b);
+	old_virt_pass(&v, 1000);
 	ck_assert(!waiter->done);
-	virt_pass(&v, 1300);
+	old_virt_pass(&v, 1300);
 	assert_done(waiter, LK_OK);
 	release(b, pb);
 	end();
@@ -315,33 +315,33 @@ TEST(grant_whose_message_is_lost_is_found_by_asking_again)
 TEST(two_losses_cost_a_lease_and_a_command_timeout)
 {
 	const int64_t timeout_ms = 2000;
-	struct virt_call leave, ask;
+	struct old_virt_call leave, ask;
 	struct lk__op *waiter;
 	int64_t lost_ns;
 
 	start(60000);
 	hold(a, pa);
-	waiter = virt_acquire(b, pb, 2);
-	virt_settle(&v);
-	virt_release(a, pa, 2);
-	ck_assert(virt_take(a, &leave));
-	virt_execute(a, &leave);
-	virt_answer(a, &leave);
-	virt_forget(b);
+	waiter = old_virt_acquire(b, pb, 2);
+	old_virt_settle(&v);
+	old_virt_release(a, pa, 2);
+	ck_assert(old_virt_take(a, &leave));
+	old_virt_execute(a, &leave);
+	old_virt_answer(a, &leave);
+	old_virt_forget(b);
 	lost_ns = v.now_ns;
-	while (!virt_take(b, &ask)) {
+	while (!old_virt_take(b, &ask)) {
 		later(10);
 		tick(b);
-		ck_assert_int_le(v.now_ns - lost_ns, 11200 * VIRT_MS);
+		ck_assert_int_le(v.now_ns - lost_ns, 11200 * OLD_VIRT_MS);
 	}
 	ck_assert_int_eq(ask.bytes.kind, LK__ASK);
 	later(timeout_ms);
 	ck_assert(!waiter->done);
-	virt_link_down(b, LK_EUNKNOWN);
-	virt_link_up(b);
-	virt_settle(&v);
+	old_virt_link_down(b, LK_EUNKNOWN);
+	old_virt_link_up(b);
+	old_virt_settle(&v);
 	assert_done(waiter, LK_OK);
-	ck_assert_int_le(v.now_ns - lost_ns, (11200 + timeout_ms) * VIRT_MS);
+	ck_assert_int_le(v.now_ns - lost_ns, (11200 + timeout_ms) * OLD_VIRT_MS);
 	release(b, pb);
 	end();
 }
@@ -352,17 +352,17 @@ TEST(hold_outlives_a_link_that_comes_back)
 
 	start(3000);
 	hold(a, pa);
-	fence = virt_fence(pa, 2);
+	fence = old_virt_fence(pa, 2);
 	for (int i = 0; i < 5; i++) {
-		virt_link_down(a, LK_ECONN);
-		ck_assert_int_eq(virt_state(a, pa, 2), LK_STATE_UNSURE);
-		virt_pass(&v, 2000);
-		ck_assert_int_eq(virt_state(a, pa, 2), LK_STATE_UNSURE);
-		virt_link_up(a);
-		virt_settle(&v);
-		ck_assert_int_eq(virt_state(a, pa, 2), LK_STATE_HELD);
+		old_virt_link_down(a, LK_ECONN);
+		ck_assert_int_eq(old_virt_state(a, pa, 2), LK_STATE_UNSURE);
+		old_virt_pass(&v, 2000);
+		ck_assert_int_eq(old_virt_state(a, pa, 2), LK_STATE_UNSURE);
+		old_virt_link_up(a);
+		old_virt_settle(&v);
+		ck_assert_int_eq(old_virt_state(a, pa, 2), LK_STATE_HELD);
 	}
-	ck_assert_uint_eq(virt_fence(pa, 2), fence);
+	ck_assert_uint_eq(old_virt_fence(pa, 2), fence);
 	release(a, pa);
 	end();
 }
@@ -373,17 +373,17 @@ TEST(waiter_that_an_emptied_store_forgot_returns_to_its_place)
 
 	start(10000);
 	hold(a, pa);
-	first = virt_acquire(b, pb, 2);
-	virt_settle(&v);
-	second = virt_acquire(c, pc, 2);
-	virt_settle(&v);
+	first = old_virt_acquire(b, pb, 2);
+	old_virt_settle(&v);
+	second = old_virt_acquire(c, pc, 2);
+	old_virt_settle(&v);
 	v.model.locks[0].queued = 0;
-	virt_link_down(c, LK_ECONN);
-	virt_link_up(c);
-	virt_settle(&v);
-	virt_link_down(b, LK_ECONN);
-	virt_link_up(b);
-	virt_settle(&v);
+	old_virt_link_down(c, LK_ECONN);
+	old_virt_link_up(c);
+	old_virt_settle(&v);
+	old_virt_link_down(b, LK_ECONN);
+	old_virt_link_up(b);
+	old_virt_settle(&v);
 	release(a, pa);
 	assert_done(first, LK_OK);
 	ck_assert(!second->done);
@@ -395,35 +395,35 @@ TEST(waiter_that_an_emptied_store_forgot_returns_to_its_place)
 
 TEST(release_whose_answer_is_lost_goes_on_in_the_background)
 {
-	struct virt_call call;
+	struct old_virt_call call;
 	struct lk__op *waiter;
 
 	start(10000);
 	hold(a, pa);
-	waiter = virt_release(a, pa, 2);
-	ck_assert(virt_take(a, &call));
-	virt_link_down(a, LK_EUNKNOWN); /* before it was executed */
-	virt_abandon(a, waiter);
+	waiter = old_virt_release(a, pa, 2);
+	ck_assert(old_virt_take(a, &call));
+	old_virt_link_down(a, LK_EUNKNOWN); /* before it was executed */
+	old_virt_abandon(a, waiter);
 	assert_done(waiter, LK_EUNKNOWN);
-	ck_assert_int_eq(virt_state(a, pa, 2), LK_STATE_NONE);
+	ck_assert_int_eq(old_virt_state(a, pa, 2), LK_STATE_NONE);
 	ck_assert(v.model.locks[0].held);
-	virt_link_up(a);
+	old_virt_link_up(a);
 	end();
 }
 
 TEST(release_that_was_done_and_not_answered_succeeds_the_second_time)
 {
-	struct virt_call call;
+	struct old_virt_call call;
 	struct lk__op *waiter;
 
 	start(10000);
 	hold(a, pa);
-	waiter = virt_release(a, pa, 2);
-	ck_assert(virt_take(a, &call));
-	virt_execute(a, &call);
-	virt_link_down(a, LK_EUNKNOWN);
-	virt_link_up(a);
-	virt_settle(&v);
+	waiter = old_virt_release(a, pa, 2);
+	ck_assert(old_virt_take(a, &call));
+	old_virt_execute(a, &call);
+	old_virt_link_down(a, LK_EUNKNOWN);
+	old_virt_link_up(a);
+	old_virt_settle(&v);
 	assert_done(waiter, LK_OK); /* it finds no ticket, but may have removed it itself */
 	end();
 }
@@ -435,8 +435,8 @@ TEST(release_of_a_hold_that_the_store_forgot_is_lost)
 	start(10000);
 	hold(a, pa);
 	model_flush(&v.model);
-	waiter = virt_release(a, pa, 2);
-	virt_settle(&v);
+	waiter = old_virt_release(a, pa, 2);
+	old_virt_settle(&v);
 	assert_done(waiter, LK_ELOST);
 	end();
 }
@@ -445,18 +445,18 @@ TEST(release_of_a_hold_that_the_store_forgot_is_lost)
 
 TEST(ask_with_an_unknown_script_is_sent_again_by_text)
 {
-	struct virt_call call, again;
+	struct old_virt_call call, again;
 	struct lk__op *waiter;
 
 	start(10000);
-	waiter = virt_acquire(a, pa, 2);
-	ck_assert(virt_take(a, &call));
+	waiter = old_virt_acquire(a, pa, 2);
+	ck_assert(old_virt_take(a, &call));
 	ck_assert(lk__core_resend(&a->core, call.request));
-	ck_assert(virt_take(a, &again));
+	ck_assert(old_virt_take(a, &again));
 	ck_assert(again.request->by_text);
 	ck_assert_str_eq(again.bytes.ticket.nonce, call.bytes.ticket.nonce);
-	virt_execute(a, &again);
-	virt_answer(a, &again);
+	old_virt_execute(a, &again);
+	old_virt_answer(a, &again);
 	assert_done(waiter, LK_OK);
 	release(a, pa);
 	end();
@@ -464,18 +464,18 @@ TEST(ask_with_an_unknown_script_is_sent_again_by_text)
 
 TEST(ask_whose_wait_is_over_is_not_sent_again)
 {
-	struct virt_call ask, leave;
+	struct old_virt_call ask, leave;
 	struct lk__op *waiter;
 
 	start(10000);
-	waiter = virt_acquire(a, pa, 2);
-	ck_assert(virt_take(a, &ask));
-	virt_give_up(a, waiter, LK_ECANCELED);
-	ck_assert(virt_take(a, &leave));
+	waiter = old_virt_acquire(a, pa, 2);
+	ck_assert(old_virt_take(a, &ask));
+	old_virt_give_up(a, waiter, LK_ECANCELED);
+	ck_assert(old_virt_take(a, &leave));
 	ck_assert_int_eq(leave.bytes.kind, LK__LEAVE);
 	ck_assert(!lk__core_resend(&a->core, ask.request));
-	virt_execute(a, &leave);
-	virt_answer(a, &leave);
+	old_virt_execute(a, &leave);
+	old_virt_answer(a, &leave);
 	assert_done(waiter, LK_ECANCELED);
 	ck_assert_int_eq(v.model.runs[LK__ASK], 0);
 	end();
@@ -485,15 +485,15 @@ TEST(ask_whose_wait_is_over_is_not_sent_again)
 
 TEST(refusal_that_passes_is_waited_out)
 {
-	struct virt_call call;
+	struct old_virt_call call;
 	struct lk__op *waiter;
 
 	start(10000);
-	waiter = virt_acquire(a, pa, 2);
-	ck_assert(virt_take(a, &call));
-	virt_refuse(a, &call, LK_EAGAIN, true);
-	ck_assert(!virt_take(a, &call));
-	virt_pass(&v, 150);
+	waiter = old_virt_acquire(a, pa, 2);
+	ck_assert(old_virt_take(a, &call));
+	old_virt_refuse(a, &call, LK_EAGAIN, true);
+	ck_assert(!old_virt_take(a, &call));
+	old_virt_pass(&v, 150);
 	assert_done(waiter, LK_OK);
 	release(a, pa);
 	end();
@@ -501,14 +501,14 @@ TEST(refusal_that_passes_is_waited_out)
 
 TEST(refusal_that_stays_ends_every_wait_of_the_place)
 {
-	struct virt_call call;
+	struct old_virt_call call;
 	struct lk__op *first, *second;
 
 	start(10000);
-	first = virt_acquire(a, pa, 2);
-	second = virt_acquire(a, pa, 4);
-	ck_assert(virt_take(a, &call));
-	virt_refuse(a, &call, LK_EFOREIGN, false);
+	first = old_virt_acquire(a, pa, 2);
+	second = old_virt_acquire(a, pa, 4);
+	ck_assert(old_virt_take(a, &call));
+	old_virt_refuse(a, &call, LK_EFOREIGN, false);
 	assert_done(first, LK_EFOREIGN);
 	assert_done(second, LK_EFOREIGN);
 	end();
@@ -522,19 +522,19 @@ TEST(try_of_a_held_lock_is_busy_and_never_queues)
 
 	start(10000);
 	hold(a, pa);
-	waiter = virt_try(b, pb, 2);
-	virt_settle(&v);
+	waiter = old_virt_try(b, pb, 2);
+	old_virt_settle(&v);
 	assert_done(waiter, LK_EBUSY);
 	ck_assert_int_eq(v.model.locks[0].queued, 0);
 	/* Among threads it is refused without a request. */
 	v.model.runs[LK__ASK] = 0;
-	waiter = virt_try(a, pa, 4);
+	waiter = old_virt_try(a, pa, 4);
 	assert_done(waiter, LK_EBUSY);
-	virt_settle(&v);
+	old_virt_settle(&v);
 	ck_assert_int_eq(v.model.runs[LK__ASK], 0);
 	release(a, pa);
-	waiter = virt_try(b, pb, 2);
-	virt_settle(&v);
+	waiter = old_virt_try(b, pb, 2);
+	old_virt_settle(&v);
 	assert_done(waiter, LK_OK);
 	release(b, pb);
 	end();
@@ -546,14 +546,14 @@ TEST(who_comes_after_a_busy_try_waits_on)
 
 	start(10000);
 	hold(a, pa);
-	only_try = virt_try(b, pb, 2);
-	waiter = virt_acquire(b, pb, 4);
-	virt_settle(&v);
+	only_try = old_virt_try(b, pb, 2);
+	waiter = old_virt_acquire(b, pb, 4);
+	old_virt_settle(&v);
 	assert_done(only_try, LK_EBUSY);
 	ck_assert(!waiter->done);
 	release(a, pa);
 	assert_done(waiter, LK_OK);
-	virt_release(b, pb, 4);
+	old_virt_release(b, pb, 4);
 	end();
 }
 
@@ -563,15 +563,15 @@ TEST(try_of_a_free_lock_that_others_wait_for_has_them_served)
 
 	start(1000);
 	hold(c, pc);
-	waiter = virt_acquire(b, pb, 2);
-	virt_settle(&v);
+	waiter = old_virt_acquire(b, pb, 2);
+	old_virt_settle(&v);
 	v.model.locks[0].held = false; /* its holder died, and the lease ended */
-	only_try = virt_try(a, pa, 2);
-	virt_settle(&v);
+	only_try = old_virt_try(a, pa, 2);
+	old_virt_settle(&v);
 	assert_done(only_try, LK_EBUSY);
 	assert_done(waiter, LK_OK);
 	release(b, pb);
-	virt_pass(&v, 500);
-	assert_done(virt_release(c, pc, 2), LK_ELOST);
+	old_virt_pass(&v, 500);
+	assert_done(old_virt_release(c, pc, 2), LK_ELOST);
 	end();
 }

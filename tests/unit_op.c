@@ -11,16 +11,16 @@
 static void start_timed(void)
 {
 	start(10000);
-	a->core.command_timeout_ns = b->core.command_timeout_ns = TIMEOUT_MS * VIRT_MS;
+	a->core.command_timeout_ns = b->core.command_timeout_ns = TIMEOUT_MS * OLD_VIRT_MS;
 	b->core.server = "one:6379";
 }
 
 /* The op is not done just before that time, and is done then. */
-static void assert_ends_at(struct virt_client *client, const struct lk__op *op, int64_t ms,
+static void assert_ends_at(struct old_virt_client *client, const struct lk__op *op, int64_t ms,
                            lk_err err)
 {
 	ck_assert(!op->done);
-	ck_assert_int_eq(op->timer.due_ns, v.now_ns + ms * VIRT_MS);
+	ck_assert_int_eq(op->timer.due_ns, v.now_ns + ms * OLD_VIRT_MS);
 	later(ms - 1);
 	tick(client);
 	ck_assert_msg(!op->done, "ended early with %s", lk_err_name(op->why.err));
@@ -32,9 +32,9 @@ static void assert_ends_at(struct virt_client *client, const struct lk__op *op, 
 
 static struct lk__op *acquire_within(int64_t ms)
 {
-	struct lk__op *op = virt_waiter(b, pb, 2);
+	struct lk__op *op = old_virt_waiter(b, pb, 2);
 
-	op->until_ns = v.now_ns + ms * VIRT_MS;
+	op->until_ns = v.now_ns + ms * OLD_VIRT_MS;
 	lk__core_acquire(&b->core, v.now_ns, op);
 	return op;
 }
@@ -45,7 +45,7 @@ TEST(waits_behind_one_that_was_not_sent_end_with_its_reason)
 	struct lk__op *first, *second;
 
 	start_timed();
-	virt_link_down(b, LK_ECONN);
+	old_virt_link_down(b, LK_ECONN);
 	first = acquire_within(1000);
 	second = acquire_within(500);
 	later(500);
@@ -54,7 +54,7 @@ TEST(waits_behind_one_that_was_not_sent_end_with_its_reason)
 	later(500);
 	tick(b);
 	assert_done(first, LK_ECONN);
-	virt_link_up(b);
+	old_virt_link_up(b);
 	end();
 }
 
@@ -65,72 +65,72 @@ TEST(wait_gives_up_at_its_end_and_the_store_confirms_it)
 	start_timed();
 	hold(a, pa);
 	op = acquire_within(3000);
-	virt_settle(&v);
+	old_virt_settle(&v);
 	later(2999);
 	tick(b);
 	ck_assert_int_eq(op->awaits, LK__FOR_GRANT);
 	later(1);
 	tick(b);
 	ck_assert_int_eq(op->awaits, LK__FOR_LEAVE);
-	virt_settle(&v);
+	old_virt_settle(&v);
 	assert_done(op, LK_ETIMEDOUT);
 	release(a, pa);
 	end();
 }
 
 /* b's leave gets no answer until its wait has ended; then the answer arrives. */
-static void end_unconfirmed(struct lk__op *op, struct virt_call *leave, int64_t ms)
+static void end_unconfirmed(struct lk__op *op, struct old_virt_call *leave, int64_t ms)
 {
 	assert_ends_at(b, op, ms, LK_EUNKNOWN);
-	virt_execute(b, leave);
-	virt_answer(b, leave);
+	old_virt_execute(b, leave);
+	old_virt_answer(b, leave);
 	release(a, pa);
 	end();
 }
 
 TEST(end_of_a_wait_that_is_not_confirmed_is_unknown_one_timeout_later)
 {
-	struct virt_call leave;
+	struct old_virt_call leave;
 	struct lk__op *op;
 
 	start_timed();
 	hold(a, pa);
 	op = acquire_within(3000);
-	virt_settle(&v);
+	old_virt_settle(&v);
 	later(3000);
 	tick(b);
-	ck_assert(virt_take(b, &leave));
+	ck_assert(old_virt_take(b, &leave));
 	end_unconfirmed(op, &leave, TIMEOUT_MS);
 }
 
 TEST(cancelled_wait_has_one_timeout_for_its_end)
 {
-	struct virt_call leave;
+	struct old_virt_call leave;
 	struct lk__op *op;
 
 	start_timed();
 	hold(a, pa);
-	op = virt_acquire(b, pb, 2);
-	virt_settle(&v);
+	op = old_virt_acquire(b, pb, 2);
+	old_virt_settle(&v);
 	ck_assert_int_eq(op->timer.due_ns, LK__NEVER);
 	lk__core_cancel(&b->core, v.now_ns, pb->name, b, LK_ECANCELED);
-	ck_assert(virt_take(b, &leave));
+	ck_assert(old_virt_take(b, &leave));
 	end_unconfirmed(op, &leave, TIMEOUT_MS);
 }
 
 /* The wait is over and its leave is pending: a cancellation does not extend it. */
 TEST(cancellation_does_not_put_off_an_end)
 {
-	struct virt_call leave;
+	struct old_virt_call leave;
 	struct lk__op *op;
 
 	start_timed();
 	hold(a, pa);
 	op = acquire_within(1000);
-	virt_settle(&v);
+	old_virt_settle(&v);
 	later(1000);
 	tick(b);
-	ck_assert(virt_take(b, &leave));
+	ck_assert(old_virt_take(b, &leave));
 	later(TIMEOUT_MS / 2);
 	lk__core_cancel(&b->core, v.now_ns, pb->name, b, LK_ECANCELED);
 	end_unconfirmed(op, &leave, TIMEOUT_MS / 2);
@@ -138,35 +138,35 @@ TEST(cancellation_does_not_put_off_an_end)
 
 TEST(try_has_one_timeout_in_all)
 {
-	struct virt_call ask;
+	struct old_virt_call ask;
 	struct lk__op *op;
 
 	start_timed();
-	op = virt_try(b, pb, 2);
-	ck_assert(virt_take(b, &ask));
+	op = old_virt_try(b, pb, 2);
+	ck_assert(old_virt_take(b, &ask));
 	assert_ends_at(b, op, TIMEOUT_MS, LK_EUNKNOWN);
-	virt_execute(b, &ask);
-	virt_answer(b, &ask);
+	old_virt_execute(b, &ask);
+	old_virt_answer(b, &ask);
 	end();
 }
 
 TEST(release_and_extension_have_one_timeout_each)
 {
-	struct virt_call renew, leave;
+	struct old_virt_call renew, leave;
 	struct lk__op *op;
 
 	start_timed();
 	hold(b, pb);
-	op = virt_extend(b, pb, 2, 10000);
-	ck_assert(virt_take(b, &renew));
+	op = old_virt_extend(b, pb, 2, 10000);
+	ck_assert(old_virt_take(b, &renew));
 	assert_ends_at(b, op, TIMEOUT_MS, LK_EUNKNOWN);
-	virt_execute(b, &renew);
-	virt_answer(b, &renew);
-	op = virt_release(b, pb, 2);
-	ck_assert(virt_take(b, &leave));
+	old_virt_execute(b, &renew);
+	old_virt_answer(b, &renew);
+	op = old_virt_release(b, pb, 2);
+	ck_assert(old_virt_take(b, &leave));
 	assert_ends_at(b, op, TIMEOUT_MS, LK_EUNKNOWN);
-	virt_execute(b, &leave);
-	virt_answer(b, &leave);
+	old_virt_execute(b, &leave);
+	old_virt_answer(b, &leave);
 	end();
 }
 
@@ -176,13 +176,13 @@ TEST(calls_without_a_link_end_in_time)
 
 	start_timed();
 	hold(b, pb);
-	virt_link_down(b, LK_ECONN);
-	extends = virt_extend(b, pb, 2, 10000);
-	waits = virt_acquire(b, virt_open(b, "b", 10000, false), 4);
+	old_virt_link_down(b, LK_ECONN);
+	extends = old_virt_extend(b, pb, 2, 10000);
+	waits = old_virt_acquire(b, old_virt_open(b, "b", 10000, false), 4);
 	assert_ends_at(b, extends, TIMEOUT_MS, LK_ECONN);
 	lk__core_cancel(&b->core, v.now_ns, waits->queue->name, b, LK_ECANCELED);
 	assert_done(waits, LK_ECANCELED);
-	virt_link_up(b);
+	old_virt_link_up(b);
 	release(b, pb);
 	end();
 }
@@ -196,14 +196,14 @@ TEST(waits_in_one_line_end_in_the_order_of_their_deadlines)
 	start_timed();
 	hold(a, pa);
 	for (int i = 0; i < 3; i++) {
-		ops[i] = virt_waiter(b, pb, 2 + 2 * (uint64_t)i);
-		ops[i]->until_ns = v.now_ns + limits[i] * VIRT_MS;
+		ops[i] = old_virt_waiter(b, pb, 2 + 2 * (uint64_t)i);
+		ops[i]->until_ns = v.now_ns + limits[i] * OLD_VIRT_MS;
 		lk__core_acquire(&b->core, v.now_ns, ops[i]);
 	}
-	virt_settle(&v);
+	old_virt_settle(&v);
 	for (int second = 1; second <= 3; second++) {
 		later(1000);
-		virt_settle(&v);
+		old_virt_settle(&v);
 		for (int i = 0; i < 3; i++)
 			ck_assert_int_eq(ops[i]->done, limits[i] <= second * 1000);
 	}
@@ -221,17 +221,17 @@ TEST(deadline_is_not_among_the_core_s_own_timers)
 
 	start_timed();
 	hold(a, pa);
-	op = virt_acquire(b, pb, 2);
-	virt_settle(&v);
+	op = old_virt_acquire(b, pb, 2);
+	old_virt_settle(&v);
 	due_ns = lk__core_due(&b->core);
-	virt_give_up(b, op, LK_ECANCELED);
-	virt_settle(&v);
+	old_virt_give_up(b, op, LK_ECANCELED);
+	old_virt_settle(&v);
 	op = acquire_within(20);
-	virt_settle(&v);
+	old_virt_settle(&v);
 	ck_assert_int_gt(lk__core_due(&b->core), op->timer.due_ns);
 	ck_assert_int_gt(due_ns, op->timer.due_ns);
 	later(20);
-	virt_settle(&v);
+	old_virt_settle(&v);
 	assert_done(op, LK_ETIMEDOUT);
 	release(a, pa);
 	end();
@@ -286,12 +286,12 @@ TEST(query_that_was_not_sent_ends_with_the_reason)
 	ck_assert_str_eq(op.why.text, "one:6379: request not sent in time");
 	lk__query_free(&b->core, question);
 	ck_assert_ptr_eq(lk__core_next_done(&b->core), &op);
-	virt_link_down(b, LK_EAUTH);
+	old_virt_link_down(b, LK_EAUTH);
 	ask(&op, 1, &question);
 	assert_ends_at(b, &op, TIMEOUT_MS, LK_EAUTH);
 	ck_assert_str_eq(op.why.text, "the link is down");
 	lk__query_free(&b->core, question);
-	virt_link_up(b);
+	old_virt_link_up(b);
 	end();
 }
 
@@ -331,15 +331,15 @@ TEST(calls_have_their_deadlines_after_a_loss_too)
 
 	start_timed();
 	hold(a, pa);
-	virt_link_down(a, LK_ECONN);
+	old_virt_link_down(a, LK_ECONN);
 	later(10000);
 	tick(a);
 	lost = lk__core_next_lost(&a->core);
 	ck_assert_ptr_nonnull(lost);
 	lk__core_loss_reported(lost);
-	op = virt_try(a, pa, 3);
+	op = old_virt_try(a, pa, 3);
 	assert_ends_at(a, op, TIMEOUT_MS, LK_ECONN);
-	virt_link_up(a);
+	old_virt_link_up(a);
 	release_lost(a, pa);
 	end();
 }
@@ -352,11 +352,11 @@ TEST(extension_that_was_not_sent_ends_with_the_reason_why)
 		struct lk__op *op;
 		start_timed();
 		hold(a, pa);
-		virt_link_down(a, reasons[i]);
-		op = virt_extend(a, pa, 2, 5000);
+		old_virt_link_down(a, reasons[i]);
+		op = old_virt_extend(a, pa, 2, 5000);
 		assert_ends_at(a, op, TIMEOUT_MS, i == 0 ? LK_EAUTH : LK_ECONN);
-		virt_link_up(a);
-		virt_settle(&v);
+		old_virt_link_up(a);
+		old_virt_settle(&v);
 		release(a, pa);
 		end();
 	}
@@ -364,14 +364,14 @@ TEST(extension_that_was_not_sent_ends_with_the_reason_why)
 
 TEST(wait_that_the_server_refused_to_its_end_says_so)
 {
-	struct virt_call call;
+	struct old_virt_call call;
 	struct lk__op *op;
 
 	start_timed();
 	op = acquire_within(3000);
 	for (int i = 0; i < 10 && !op->done; i++) {
-		if (virt_take(b, &call))
-			virt_refuse(b, &call, LK_EAGAIN, true);
+		if (old_virt_take(b, &call))
+			old_virt_refuse(b, &call, LK_EAGAIN, true);
 		later(1000);
 		tick(b);
 	}

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * The counters of a client's permits, in virtual time: each scenario with its exact numbers.  No
  * thread, no socket, no clock. */
-#include "permits_fixture.h"
+#include "virtual_permits.h"
 
 #define COUNT(client, field, number) ck_assert_int_eq((client)->core.counters.field, (number))
 
@@ -37,8 +37,8 @@ TEST(hold_ends_with_its_last_permit)
 	start(3, 3000);
 	held = hold(a, pa, 3);
 	later(10);
-	waiter = permits_release_some(a, pa, held, 2);
-	permits_settle(&w);
+	waiter = virt_release_some(a, pa, held, 2);
+	virt_settle(&w);
 	assert_done(waiter, LK_OK);
 	COUNT(a, holds, 0);
 	later(10);
@@ -54,16 +54,16 @@ TEST(permits_that_are_nobodys_make_no_hold)
 	struct lk__op *waiter;
 
 	start_fixed(1, 1000);
-	waiter = permits_forget(a, pa, 1);
-	permits_settle(&w);
+	waiter = virt_forget_permits(a, pa, 1);
+	virt_settle(&w);
 	assert_done(waiter, LK_OK);
-	waiter = permits_forget(a, pa, 1);
-	permits_pass(&w, 1200);
+	waiter = virt_forget_permits(a, pa, 1);
+	virt_pass(&w, 1200);
 	assert_done(waiter, LK_OK);
 	COUNT(a, acquired, 2);
 	COUNT(a, waited, 1);
 	COUNT(a, by_message, 0);
-	permits_pass(&w, 1200);
+	virt_pass(&w, 1200);
 	permits_resize(&w, "s", 1); /* removes expired holds */
 	COUNT(a, lost[0], 0);
 	COUNT(a, holds, 0);
@@ -76,8 +76,8 @@ TEST(too_large_a_wait_has_failed)
 	struct lk__op *waiter;
 
 	start(1, 3000);
-	waiter = permits_acquire(a, pa, 2);
-	permits_settle(&w);
+	waiter = virt_acquire_permits(a, pa, 2);
+	virt_settle(&w);
 	assert_done(waiter, LK_ELIMIT);
 	COUNT(a, failed, 1);
 	COUNT(a, acquired, 0);
@@ -87,19 +87,19 @@ TEST(too_large_a_wait_has_failed)
 TEST(broken_permits_are_counted_once)
 {
 	struct lk__op *part;
-	struct permits_call call;
+	struct virt_call call;
 	uint64_t held;
 
 	start(3, 3000);
 	held = hold(a, pa, 3);
 	/* A partial release is in flight when the store loses the hold. */
-	part = permits_release_some(a, pa, held, 1);
+	part = virt_release_some(a, pa, held, 1);
 	call = take(a, LK__SHRINK);
 	permits_look(&w, "s", &view);
 	permits_break(&w, "s", view.holds[0].text);
-	permits_execute(a, &call);
-	permits_answer(a, &call);
-	permits_settle(&w);
+	virt_execute(a, &call);
+	virt_answer(a, &call);
+	virt_settle(&w);
 	ck_assert(part->done);
 	COUNT(a, lost[0], 1);
 	COUNT(a, holds, 1);

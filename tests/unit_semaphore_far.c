@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * A rate whose clients are near and far, in virtual time: a client whose round trip is as long as
  * the window, or longer, gets its share, and wastes no share of another one. */
-#include "permits_fixture.h"
+#include "virtual_permits.h"
 
 #include <stdio.h>
 
@@ -16,12 +16,12 @@
 /* A client whose requests, answers and messages take so long each way.  It acquires one permit
  * after the other, none of them to be released. */
 struct side {
-	struct permits_client *client;
+	struct virt_client *client;
 	struct lk__wait_queue *queue;
 	struct lk__op *waiter;
 	int64_t way_ns;
 	struct {
-		struct permits_call call;
+		struct virt_call call;
 		int64_t run_ns;
 		bool ran;
 	} calls[CALLS_MAX];
@@ -83,30 +83,30 @@ static void run_calls(struct side *side)
 	for (int i = 0; i < side->call_count; i++) {
 		if (side->calls[i].ran || side->calls[i].run_ns > w.now_ns)
 			continue;
-		permits_execute(side->client, &side->calls[i].call);
+		virt_execute(side->client, &side->calls[i].call);
 		side->calls[i].ran = true;
 		note_given();
 	}
 	while (side->call_count && side->calls[0].ran &&
 	       side->calls[0].run_ns + side->way_ns <= w.now_ns) {
-		struct permits_call call = side->calls[0].call;
+		struct virt_call call = side->calls[0].call;
 		memmove(&side->calls[0], &side->calls[1],
 		        sizeof(side->calls[0]) * (size_t)--side->call_count);
-		permits_answer(side->client, &call);
+		virt_answer(side->client, &call);
 	}
 }
 
 /* All actions of this client at this moment. */
 static void live(struct side *side)
 {
-	struct permits_client *client = side->client;
-	struct permits_call call;
+	struct virt_client *client = side->client;
+	struct virt_call call;
 
 	for (int i = 0; i < 3; i++) {
 		lk__core_tick(&client->core, w.now_ns);
 		while (client->inbox_count && client->inbox[0].at_ns + side->way_ns <= w.now_ns)
-			permits_hear(client);
-		while (permits_take(client, &call)) {
+			virt_hear(client);
+		while (virt_take(client, &call)) {
 			ck_assert_int_lt(side->call_count, CALLS_MAX);
 			side->calls[side->call_count].call = call;
 			side->calls[side->call_count].ran = false;
@@ -127,17 +127,17 @@ static void take_near_and_far(uint32_t capacity, int64_t far_ms)
 	start_fixed(capacity, WINDOW_MS);
 	sides[0] = (struct side){.client = a, .queue = pa};
 	sides[1] = (struct side){.client = b, .queue = pb};
-	sides[2] = (struct side){.client = c, .queue = pc, .way_ns = far_ms * PERMITS_MS};
-	sides[3] = (struct side){.client = d, .queue = pd, .way_ns = far_ms * PERMITS_MS};
-	end_ns = w.now_ns + RUN_MS * PERMITS_MS;
-	for (; w.now_ns < end_ns + 20000 * PERMITS_MS; later(1)) {
+	sides[2] = (struct side){.client = c, .queue = pc, .way_ns = far_ms * VIRT_MS};
+	sides[3] = (struct side){.client = d, .queue = pd, .way_ns = far_ms * VIRT_MS};
+	end_ns = w.now_ns + RUN_MS * VIRT_MS;
+	for (; w.now_ns < end_ns + 20000 * VIRT_MS; later(1)) {
 		for (struct side *side = sides; side < sides + SIDES; side++) {
 			live(side);
 			if (w.now_ns >= end_ns) {
-				permits_give_up(side->client, side->waiter, LK_ETIMEDOUT);
+				virt_give_up(side->client, side->waiter, LK_ETIMEDOUT);
 			} else if (!side->waiter || side->waiter->done) {
 				note_used(side);
-				side->waiter = permits_forget(side->client, side->queue, 1);
+				side->waiter = virt_forget_permits(side->client, side->queue, 1);
 			}
 		}
 	}

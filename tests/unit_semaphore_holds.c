@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * Holds of permits in virtual time: partial and full release, extension, loss; and the permits of
  * dead holders. */
-#include "permits_fixture.h"
+#include "virtual_permits.h"
 
 /* The store's permits for a hold, 0 = no such hold. */
 static uint32_t stored(uint64_t fence)
@@ -23,11 +23,11 @@ TEST(partial_release_lets_those_in_who_fit)
 	start(5, 10000);
 	fence = hold(a, pa, 5);
 	waiter = wait_for(b, pb, 2);
-	some = permits_release_some(a, pa, fence, 2);
-	ck_assert_uint_eq(permits_count(pa, fence), 3); /* at once */
+	some = virt_release_some(a, pa, fence, 2);
+	ck_assert_uint_eq(virt_hold_permits(pa, fence), 3); /* at once */
 	step(a, LK__SHRINK);
 	assert_done(some, LK_OK);
-	permits_settle(&w);
+	virt_settle(&w);
 	assert_done(waiter, LK_OK);
 	ck_assert_int_eq(used(), 5);
 	release(a, pa, fence);
@@ -41,13 +41,13 @@ TEST(release_of_more_than_it_has_changes_nothing)
 
 	start(5, 10000);
 	fence = hold(a, pa, 2);
-	assert_done(permits_release_some(a, pa, fence, 3), LK_ELIMIT);
-	assert_done(permits_release_some(a, pa, fence, UINT32_MAX), LK_ELIMIT);
-	assert_done(permits_release_some(a, pa, fence + 1, 1), LK_ENOTOWNER);
+	assert_done(virt_release_some(a, pa, fence, 3), LK_ELIMIT);
+	assert_done(virt_release_some(a, pa, fence, UINT32_MAX), LK_ELIMIT);
+	assert_done(virt_release_some(a, pa, fence + 1, 1), LK_ENOTOWNER);
 	assert_no_request(a);
-	ck_assert_uint_eq(permits_count(pa, fence), 2);
+	ck_assert_uint_eq(virt_hold_permits(pa, fence), 2);
 	release(a, pa, fence);
-	assert_done(permits_release(a, pa, fence), LK_ENOTOWNER);
+	assert_done(virt_release_permits(a, pa, fence), LK_ENOTOWNER);
 	end();
 }
 
@@ -58,32 +58,32 @@ TEST(release_of_all_by_number_ends_the_hold)
 
 	start(5, 10000);
 	fence = hold(a, pa, 3);
-	all = permits_release_some(a, pa, fence, 3);
+	all = virt_release_some(a, pa, fence, 3);
 	step(a, LK__LEAVE);
 	assert_done(all, LK_OK);
-	ck_assert_uint_eq(permits_count(pa, fence), 0);
+	ck_assert_uint_eq(virt_hold_permits(pa, fence), 0);
 	end();
 }
 
 TEST(partial_release_whose_answer_is_lost_is_repeated_and_counts_once)
 {
 	struct lk__op *some;
-	struct permits_call shrink;
+	struct virt_call shrink;
 	uint64_t fence;
 
 	start(5, 10000);
 	fence = hold(a, pa, 4);
-	some = permits_release_some(a, pa, fence, 1);
+	some = virt_release_some(a, pa, fence, 1);
 	shrink = reach(a, LK__SHRINK);
-	permits_call_fini(&shrink);
-	permits_link_down(a, LK_EUNKNOWN);
+	virt_call_fini(&shrink);
+	virt_link_down(a, LK_EUNKNOWN);
 	assert_waits(some);
 	ck_assert_uint_eq(stored(fence), 3);
-	permits_link_up(a);
+	virt_link_up(a);
 	step(a, LK__SHRINK);
 	assert_done(some, LK_OK);
 	ck_assert_uint_eq(stored(fence), 3);
-	ck_assert_uint_eq(permits_count(pa, fence), 3);
+	ck_assert_uint_eq(virt_hold_permits(pa, fence), 3);
 	release(a, pa, fence);
 	end();
 }
@@ -95,11 +95,11 @@ TEST(partial_release_that_was_never_sent_is_sent_when_the_link_is_back)
 
 	start_fixed(5, 10000); /* otherwise it would have nothing to send */
 	fence = hold(a, pa, 4);
-	permits_link_down(a, LK_ECONN);
-	some = permits_release_some(a, pa, fence, 3);
+	virt_link_down(a, LK_ECONN);
+	some = virt_release_some(a, pa, fence, 3);
 	assert_waits(some);
 	assert_no_request(a);
-	permits_link_up(a);
+	virt_link_up(a);
 	step(a, LK__SHRINK);
 	assert_done(some, LK_OK);
 	ck_assert_uint_eq(stored(fence), 1);
@@ -114,12 +114,12 @@ TEST(partial_release_goes_on_after_its_caller_has_gone)
 
 	start(5, 10000);
 	fence = hold(a, pa, 4);
-	permits_link_down(a, LK_ECONN);
-	some = permits_release_some(a, pa, fence, 2);
-	permits_abandon(a, some);
+	virt_link_down(a, LK_ECONN);
+	some = virt_release_some(a, pa, fence, 2);
+	virt_abandon(a, some);
 	assert_done(some, LK_EUNKNOWN);
-	permits_link_up(a);
-	permits_settle(&w);
+	virt_link_up(a);
+	virt_settle(&w);
 	ck_assert_uint_eq(stored(fence), 2);
 	release(a, pa, fence);
 	end();
@@ -128,16 +128,16 @@ TEST(partial_release_goes_on_after_its_caller_has_gone)
 TEST(partial_releases_at_once_are_each_confirmed_by_their_own)
 {
 	struct lk__op *first, *second;
-	struct permits_call shrink;
+	struct virt_call shrink;
 	uint64_t fence;
 
 	start(5, 10000);
 	fence = hold(a, pa, 5);
-	first = permits_release_some(a, pa, fence, 1);
+	first = virt_release_some(a, pa, fence, 1);
 	shrink = reach(a, LK__SHRINK);
-	second = permits_release_some(a, pa, fence, 2);
+	second = virt_release_some(a, pa, fence, 2);
 	assert_no_request(a); /* one at a time */
-	permits_answer(a, &shrink);
+	virt_answer(a, &shrink);
 	assert_done(first, LK_OK);
 	assert_waits(second);
 	ck_assert_uint_eq(stored(fence), 4);
@@ -150,21 +150,21 @@ TEST(partial_releases_at_once_are_each_confirmed_by_their_own)
 
 TEST(partial_release_that_comes_late_gives_nothing_back_again)
 {
-	struct permits_call late;
+	struct virt_call late;
 	uint64_t fence;
 
 	start(5, 10000);
 	fence = hold(a, pa, 5);
-	permits_release_some(a, pa, fence, 1);
+	virt_release_some(a, pa, fence, 1);
 	late = take(a, LK__SHRINK); /* delayed in the network */
-	permits_link_down(a, LK_EUNKNOWN);
-	permits_link_up(a);
-	permits_settle(&w);
-	permits_release_some(a, pa, fence, 2);
-	permits_settle(&w);
+	virt_link_down(a, LK_EUNKNOWN);
+	virt_link_up(a);
+	virt_settle(&w);
+	virt_release_some(a, pa, fence, 2);
+	virt_settle(&w);
 	ck_assert_uint_eq(stored(fence), 2);
-	permits_execute(a, &late); /* "keep 4" */
-	permits_call_fini(&late);
+	virt_execute(a, &late); /* "keep 4" */
+	virt_call_fini(&late);
 	ck_assert_uint_eq(stored(fence), 2);
 	ck_assert_int_eq(used(), 2);
 	release(a, pa, fence);
@@ -174,15 +174,15 @@ TEST(partial_release_that_comes_late_gives_nothing_back_again)
 TEST(whole_release_ends_a_partial_one_under_way)
 {
 	struct lk__op *some, *all;
-	struct permits_call shrink;
+	struct virt_call shrink;
 	uint64_t fence;
 
 	start(5, 10000);
 	fence = hold(a, pa, 5);
-	some = permits_release_some(a, pa, fence, 1);
+	some = virt_release_some(a, pa, fence, 1);
 	shrink = reach(a, LK__SHRINK);
-	all = permits_release(a, pa, fence);
-	permits_answer(a, &shrink);
+	all = virt_release_permits(a, pa, fence);
+	virt_answer(a, &shrink);
 	step(a, LK__LEAVE);
 	assert_done(some, LK_OK);
 	assert_done(all, LK_OK);
@@ -193,7 +193,7 @@ TEST(whole_release_ends_a_partial_one_under_way)
 TEST(partial_release_crosses_a_renewal)
 {
 	struct lk__op *some;
-	struct permits_call renew;
+	struct virt_call renew;
 	uint64_t fence;
 
 	start(5, 3000);
@@ -201,13 +201,13 @@ TEST(partial_release_crosses_a_renewal)
 	later(1000);
 	tick(a);
 	renew = reach(a, LK__RENEW);
-	some = permits_release_some(a, pa, fence, 2);
+	some = virt_release_some(a, pa, fence, 2);
 	assert_no_request(a);
-	permits_answer(a, &renew);
+	virt_answer(a, &renew);
 	step(a, LK__SHRINK);
 	assert_done(some, LK_OK);
-	permits_pass(&w, 10000);
-	ck_assert_int_eq(permits_state(a, pa, fence), LK_STATE_HELD);
+	virt_pass(&w, 10000);
+	ck_assert_int_eq(virt_hold_state(a, pa, fence), LK_STATE_HELD);
 	ck_assert_uint_eq(stored(fence), 3);
 	release(a, pa, fence);
 	end();
@@ -216,21 +216,21 @@ TEST(partial_release_crosses_a_renewal)
 TEST(partial_release_crosses_an_extension)
 {
 	struct lk__op *some, *extend;
-	struct permits_call shrink;
+	struct virt_call shrink;
 	uint64_t fence;
 
 	start_fixed(5, 3000);
 	fence = hold(a, pa, 5);
-	some = permits_release_some(a, pa, fence, 2);
+	some = virt_release_some(a, pa, fence, 2);
 	shrink = reach(a, LK__SHRINK);
-	extend = permits_extend(a, pa, fence, 9000);
+	extend = virt_extend_hold(a, pa, fence, 9000);
 	assert_no_request(a);
-	permits_answer(a, &shrink);
+	virt_answer(a, &shrink);
 	assert_done(some, LK_OK);
 	step(a, LK__RENEW);
 	assert_done(extend, LK_OK);
-	permits_pass(&w, 8000);
-	ck_assert_int_eq(permits_state(a, pa, fence), LK_STATE_HELD);
+	virt_pass(&w, 8000);
+	ck_assert_int_eq(virt_hold_state(a, pa, fence), LK_STATE_HELD);
 	ck_assert_uint_eq(stored(fence), 3);
 	release(a, pa, fence);
 	end();
@@ -244,10 +244,10 @@ TEST(partial_release_of_a_hold_that_the_store_lost_is_a_loss)
 	start(5, 10000);
 	fence = hold(a, pa, 5);
 	lua_store_text(w.store, "FLUSHALL", NULL);
-	some = permits_release_some(a, pa, fence, 2);
+	some = virt_release_some(a, pa, fence, 2);
 	step(a, LK__SHRINK);
 	assert_lost(a, LK_LOST_TAKEN);
-	permits_settle(&w);
+	virt_settle(&w);
 	assert_done(some, LK_ELOST);
 	release_lost(a, pa, fence);
 	end();
@@ -256,16 +256,16 @@ TEST(partial_release_of_a_hold_that_the_store_lost_is_a_loss)
 TEST(partial_release_that_the_store_refuses_is_repeated)
 {
 	struct lk__op *some;
-	struct permits_call shrink;
+	struct virt_call shrink;
 	uint64_t fence;
 
 	start_fixed(5, 10000);
 	fence = hold(a, pa, 5);
-	some = permits_release_some(a, pa, fence, 2);
+	some = virt_release_some(a, pa, fence, 2);
 	shrink = take(a, LK__SHRINK);
-	permits_refuse(a, &shrink, "LOADING the dataset");
+	virt_refuse(a, &shrink, "LOADING the dataset");
 	assert_waits(some);
-	permits_pass(&w, 600);
+	virt_pass(&w, 600);
 	assert_done(some, LK_OK);
 	ck_assert_uint_eq(stored(fence), 3);
 	release(a, pa, fence);
@@ -282,12 +282,12 @@ TEST(extension_moves_the_end_on)
 	start_fixed(2, 1000);
 	fence = hold(a, pa, 2);
 	later(500);
-	extend = permits_extend(a, pa, fence, 5000);
+	extend = virt_extend_hold(a, pa, fence, 5000);
 	step(a, LK__RENEW);
 	assert_done(extend, LK_OK);
 	later(4900);
 	tick(a);
-	ck_assert_int_eq(permits_state(a, pa, fence), LK_STATE_HELD);
+	ck_assert_int_eq(virt_hold_state(a, pa, fence), LK_STATE_HELD);
 	release(a, pa, fence);
 	end();
 }
@@ -300,7 +300,7 @@ TEST(extension_of_a_hold_that_ended_is_a_loss)
 	start_fixed(2, 1000);
 	fence = hold(a, pa, 2);
 	later(1000);
-	extend = permits_extend(a, pa, fence, 5000);
+	extend = virt_extend_hold(a, pa, fence, 5000);
 	assert_done(extend, LK_ELOST);
 	assert_lost(a, LK_LOST_EXPIRED);
 	release_lost(a, pa, fence);
@@ -317,13 +317,12 @@ TEST(hold_without_renewal_is_lost_by_its_valid_until)
 	start(2, 3000);
 	asked_ns = w.now_ns;
 	fence = hold(a, pa, 2);
-	permits_link_down(a, LK_ECONN);
-	ck_assert_int_eq(lk__core_due(&a->core),
-	                 asked_ns + 3000 * PERMITS_MS - lk__margin_ns(3000));
-	permits_set_time(&w, lk__core_due(&a->core));
+	virt_link_down(a, LK_ECONN);
+	ck_assert_int_eq(lk__core_due(&a->core), asked_ns + 3000 * VIRT_MS - lk__margin_ns(3000));
+	virt_set_time(&w, lk__core_due(&a->core));
 	tick(a);
 	assert_lost(a, LK_LOST_EXPIRED);
-	permits_link_up(a);
+	virt_link_up(a);
 	release_lost(a, pa, fence);
 	end();
 }
@@ -340,11 +339,11 @@ TEST(hold_that_is_broken_is_told_and_its_permits_go_on)
 	permits_look(&w, "s", &view);
 	ck_assert_uint_eq(view.holds[0].fence, fences[0]);
 	permits_break(&w, "s", view.holds[0].text);
-	ck_assert(permits_hear(a));
+	ck_assert(virt_hear(a));
 	assert_lost(a, LK_LOST_BROKEN);
-	permits_settle(&w);
+	virt_settle(&w);
 	assert_done(waiter, LK_OK);
-	ck_assert_int_eq(permits_state(a, pa, fences[1]), LK_STATE_HELD);
+	ck_assert_int_eq(virt_hold_state(a, pa, fences[1]), LK_STATE_HELD);
 	release_lost(a, pa, fences[0]);
 	release(a, pa, fences[1]);
 	release(b, pb, waiter->fence);
@@ -356,7 +355,7 @@ TEST(hold_ends_after_its_max_hold)
 	struct lk__op *waiter;
 
 	start(2, 10000);
-	waiter = permits_waiter(a, pa, 1);
+	waiter = virt_permits_waiter(a, pa, 1);
 	waiter->max_hold_ms = 500;
 	lk__core_acquire_permits(&a->core, w.now_ns, waiter);
 	step(a, LK__ASK);
@@ -382,11 +381,11 @@ TEST(permits_of_a_dead_process_come_back_when_its_lease_ends)
 	/* It dies: it receives and sends nothing any more. */
 	a->subscribed = false;
 	a->session.state = LK__SESSION_DOWN;
-	while (!waiter->done && w.now_ns - start_ns < 60000 * PERMITS_MS)
-		permits_pass(&w, 10);
+	while (!waiter->done && w.now_ns - start_ns < 60000 * VIRT_MS)
+		virt_pass(&w, 10);
 	assert_done(waiter, LK_OK);
-	ck_assert_int_ge(w.now_ns - start_ns, 4000 * PERMITS_MS);
-	ck_assert_int_le(w.now_ns - start_ns, 4300 * PERMITS_MS);
+	ck_assert_int_ge(w.now_ns - start_ns, 4000 * VIRT_MS);
+	ck_assert_int_le(w.now_ns - start_ns, 4300 * VIRT_MS);
 	release(b, pb, waiter->fence);
 	lk__core_fini(&a->core);
 	lk__core_init(&a->core, 1);
@@ -403,8 +402,8 @@ TEST(permits_of_many_dead_holders_come_back_in_bounded_runs)
 	a->subscribed = false;
 	a->session.state = LK__SESSION_DOWN;
 	later(1100);
-	waiter = permits_acquire(b, pb, 100);
-	permits_settle(&w);
+	waiter = virt_acquire_permits(b, pb, 100);
+	virt_settle(&w);
 	assert_done(waiter, LK_OK);
 	ck_assert_int_eq(used(), 100);
 	release(b, pb, waiter->fence);
@@ -416,22 +415,22 @@ TEST(permits_of_many_dead_holders_come_back_in_bounded_runs)
 /* Its old hold is over, among more expired holds than one run reclaims. */
 TEST(ask_of_a_ticket_whose_hold_is_over_counts_once)
 {
-	struct permits_call last = {0};
+	struct virt_call last = {0};
 
 	start(100, 1000);
 	for (int i = 0; i < 80; i++) {
-		permits_acquire(a, pa, 1);
-		permits_call_fini(&last);
+		virt_acquire_permits(a, pa, 1);
+		virt_call_fini(&last);
 		last = reach(a, LK__ASK); /* no answer comes */
 	}
 	later(1100);
-	permits_execute(b, &last);
-	permits_call_fini(&last);
+	virt_execute(b, &last);
+	virt_call_fini(&last);
 	used();
 	lk__core_close(&a->core, w.now_ns);
-	permits_link_down(a, LK_EUNKNOWN);
-	permits_link_up(a);
-	permits_pass(&w, 2000);
+	virt_link_down(a, LK_EUNKNOWN);
+	virt_link_up(a);
+	virt_pass(&w, 2000);
 	end();
 }
 
@@ -447,14 +446,14 @@ TEST(server_clock_that_steps_back_keeps_nothing_longer_than_its_lease)
 	a->subscribed = false;
 	a->session.state = LK__SESSION_DOWN;
 	w.store_offset_us = -3600000000; /* an hour */
-	permits_set_time(&w, w.now_ns);
+	virt_set_time(&w, w.now_ns);
 	start_ns = w.now_ns;
 	waiter = wait_for(b, pb, 1);
-	while (!waiter->done && w.now_ns - start_ns < 60000 * PERMITS_MS)
-		permits_pass(&w, 100);
+	while (!waiter->done && w.now_ns - start_ns < 60000 * VIRT_MS)
+		virt_pass(&w, 100);
 	assert_done(waiter, LK_OK);
-	ck_assert_int_ge(w.now_ns - start_ns, 4000 * PERMITS_MS); /* its whole lease */
-	ck_assert_int_le(w.now_ns - start_ns, 14500 * PERMITS_MS);
+	ck_assert_int_ge(w.now_ns - start_ns, 4000 * VIRT_MS); /* its whole lease */
+	ck_assert_int_le(w.now_ns - start_ns, 14500 * VIRT_MS);
 	release(b, pb, waiter->fence);
 	lk__core_fini(&a->core);
 	lk__core_init(&a->core, 1);
@@ -470,9 +469,9 @@ TEST(server_clock_that_steps_back_takes_no_hold_away)
 	w.store_offset_us = -3600000000;
 	second = hold(b, pb, 1);
 	ck_assert_uint_gt(second, first);
-	permits_pass(&w, 20000);
-	ck_assert_int_eq(permits_state(a, pa, first), LK_STATE_HELD);
-	ck_assert_int_eq(permits_state(b, pb, second), LK_STATE_HELD);
+	virt_pass(&w, 20000);
+	ck_assert_int_eq(virt_hold_state(a, pa, first), LK_STATE_HELD);
+	ck_assert_int_eq(virt_hold_state(b, pb, second), LK_STATE_HELD);
 	ck_assert_int_eq(used(), 2);
 	release(a, pa, first);
 	release(b, pb, second);
@@ -485,13 +484,13 @@ static void evict(const char *suffix)
 
 	start(3, 10000);
 	first = hold(a, pa, 2);
-	lua_store_text(w.store, "DEL", permits_key("s", suffix), NULL);
+	lua_store_text(w.store, "DEL", virt_key("s", suffix), NULL);
 	second = hold(b, pb, 3); /* the store has lost its holds */
 	ck_assert_int_eq(used(), 3);
 	ck_assert_uint_gt(second, first);
-	permits_pass(&w, 5000);
+	virt_pass(&w, 5000);
 	release_lost(a, pa, first);
-	ck_assert_int_eq(permits_state(b, pb, second), LK_STATE_HELD);
+	ck_assert_int_eq(virt_hold_state(b, pb, second), LK_STATE_HELD);
 	ck_assert_int_eq(used(), 3);
 	release(b, pb, second);
 	end();

@@ -1,38 +1,38 @@
 /* SPDX-License-Identifier: MIT
  * Links of a semaphore's clients that break at every possible point, in virtual time: between any
  * two steps of the network, losing what is in flight.  Callers must notice no more than a delay. */
-#include "permits_fixture.h"
+#include "virtual_permits.h"
 
-static struct permits_client *victim;
+static struct virt_client *victim;
 static int points, cut_at;
 
 /* Count one more step; at the chosen one, break the link, and restore it a little later. */
-static bool cut(const struct permits_client *client)
+static bool cut(const struct virt_client *client)
 {
 	if (client != victim || ++points != cut_at)
 		return false;
-	permits_link_down(victim, LK_EUNKNOWN);
+	virt_link_down(victim, LK_EUNKNOWN);
 	later(5);
-	permits_link_up(victim);
+	virt_link_up(victim);
 	return true;
 }
 
 /* Send, execute and answer the client's next request. */
-static bool send_one(struct permits_client *client)
+static bool send_one(struct virt_client *client)
 {
-	struct permits_call call;
+	struct virt_call call;
 
-	if (!permits_take(client, &call))
+	if (!virt_take(client, &call))
 		return false;
 	if (!cut(client)) {
-		permits_execute(client, &call);
+		virt_execute(client, &call);
 		if (!cut(client)) {
-			permits_answer(client, &call);
+			virt_answer(client, &call);
 			cut(client);
 			return true;
 		}
 	}
-	permits_call_fini(&call);
+	virt_call_fini(&call);
 	return true;
 }
 
@@ -48,7 +48,7 @@ static void pump(void)
 			while (w.clients[i].inbox_count) {
 				busy = true;
 				if (!cut(&w.clients[i]))
-					permits_hear(&w.clients[i]);
+					virt_hear(&w.clients[i]);
 				cut(&w.clients[i]);
 			}
 		}
@@ -60,7 +60,7 @@ static void finish(const struct lk__op *waiter, lk_err err)
 {
 	pump();
 	for (int i = 0; i < 110 && !waiter->done; i++)
-		permits_pass(&w, 100);
+		virt_pass(&w, 100);
 	assert_done(waiter, err);
 }
 
@@ -70,29 +70,29 @@ static void live_through(bool fixed, int64_t wait_ms)
 	struct lk__op *holder, *waiter, *other;
 
 	start_with(4, 12000, fixed);
-	holder = permits_acquire(a, pa, 3);
+	holder = virt_acquire_permits(a, pa, 3);
 	finish(holder, LK_OK);
 	later(1);
-	waiter = permits_acquire(b, pb, 2);
+	waiter = virt_acquire_permits(b, pb, 2);
 	pump();
 	later(1);
-	other = permits_acquire(c, pc, 1);
+	other = virt_acquire_permits(c, pc, 1);
 	pump();
 	assert_waits(waiter);
 	assert_waits(other);
 	later(wait_ms);
-	finish(permits_release_some(a, pa, holder->fence, 2), LK_OK);
+	finish(virt_release_some(a, pa, holder->fence, 2), LK_OK);
 	finish(waiter, LK_OK);
 	finish(other, LK_OK);
 	ck_assert_int_eq(used(), 4);
-	finish(permits_extend(b, pb, waiter->fence, 20000), LK_OK);
-	finish(permits_release_some(b, pb, waiter->fence, 1), LK_OK);
+	finish(virt_extend_hold(b, pb, waiter->fence, 20000), LK_OK);
+	finish(virt_release_some(b, pb, waiter->fence, 1), LK_OK);
 	ck_assert_int_eq(used(), 3);
-	ck_assert_uint_eq(permits_count(pa, holder->fence), 1);
-	ck_assert_uint_eq(permits_count(pb, waiter->fence), 1);
-	finish(permits_release(a, pa, holder->fence), LK_OK);
-	finish(permits_release(b, pb, waiter->fence), LK_OK);
-	finish(permits_release(c, pc, other->fence), LK_OK);
+	ck_assert_uint_eq(virt_hold_permits(pa, holder->fence), 1);
+	ck_assert_uint_eq(virt_hold_permits(pb, waiter->fence), 1);
+	finish(virt_release_permits(a, pa, holder->fence), LK_OK);
+	finish(virt_release_permits(b, pb, waiter->fence), LK_OK);
+	finish(virt_release_permits(c, pc, other->fence), LK_OK);
 	end();
 }
 
@@ -140,13 +140,13 @@ TEST(link_may_break_at_every_point_of_a_forgotten_grant)
 		points = 0;
 		cut_at++;
 		start_fixed(2, 5000);
-		first = permits_forget(a, pa, 2);
+		first = virt_forget_permits(a, pa, 2);
 		finish(first, LK_OK);
-		second = permits_forget(a, pa, 1);
+		second = virt_forget_permits(a, pa, 1);
 		finish(second, LK_OK);
 		ck_assert_int_eq(used(), 1);
 		assert_no_request(a);
-		permits_pass(&w, 5000);
+		virt_pass(&w, 5000);
 		permits_resize(&w, "s", 2);
 		end();
 	}

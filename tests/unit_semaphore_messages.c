@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * Messages to waiters for permits, in virtual time: grants that come early, late, twice or unasked,
  * and their claims; "again"; in every order with answers. */
-#include "permits_fixture.h"
+#include "virtual_permits.h"
 
 #include <stdio.h>
 
@@ -12,16 +12,16 @@ static struct lk__op *grant_under_way(void)
 	uint64_t fence = hold(a, pa, 2);
 
 	waiter = wait_for(b, pb, 1);
-	permits_release(a, pa, fence);
+	virt_release_permits(a, pa, fence);
 	step(a, LK__LEAVE);
 	ck_assert_int_eq(b->inbox_count, 1);
 	return waiter;
 }
 
 /* Deliver the same bytes again, with one word after the ticket replaced, NULL = unchanged. */
-static void hear_again(const struct permits_message *copy, const char *fence)
+static void hear_again(const struct virt_message *copy, const char *fence)
 {
-	struct permits_message *message = &b->inbox[b->inbox_count++];
+	struct virt_message *message = &b->inbox[b->inbox_count++];
 	char verb[16], ticket[80], old[40], rest[80];
 
 	*message = *copy;
@@ -32,28 +32,28 @@ static void hear_again(const struct permits_message *copy, const char *fence)
 		         (int)(copy->len - strlen(verb) - strlen(ticket) - strlen(old) - 3), rest);
 		message->len = copy->len - strlen(old) + strlen(fence);
 	}
-	ck_assert(permits_hear(b));
+	ck_assert(virt_hear(b));
 }
 
 TEST(grant_may_overtake_the_answer_to_its_ask)
 {
 	struct lk__op *waiter;
-	struct permits_call ask;
+	struct virt_call ask;
 	uint64_t fence;
 
 	start(2, 10000);
 	fence = hold(a, pa, 2);
 	later(1);
-	waiter = permits_acquire(b, pb, 1);
+	waiter = virt_acquire_permits(b, pb, 1);
 	ask = reach(b, LK__ASK);
 	later(1);
-	permits_release(a, pa, fence);
+	virt_release_permits(a, pa, fence);
 	step(a, LK__LEAVE);
-	ck_assert(permits_hear(b));
+	ck_assert(virt_hear(b));
 	assert_done(waiter, LK_OK);
-	permits_answer(b, &ask); /* the old "queued" */
-	permits_pass(&w, 20000);
-	ck_assert_int_eq(permits_state(b, pb, waiter->fence), LK_STATE_HELD);
+	virt_answer(b, &ask); /* the old "queued" */
+	virt_pass(&w, 20000);
+	ck_assert_int_eq(virt_hold_state(b, pb, waiter->fence), LK_STATE_HELD);
 	release(b, pb, waiter->fence);
 	end();
 }
@@ -69,36 +69,36 @@ TEST(grant_by_message_is_valid_from_the_first_ask)
 	waiter = wait_for(b, pb, 1);
 	asked_ns = w.now_ns;
 	later(1000);
-	permits_release(a, pa, fence);
+	virt_release_permits(a, pa, fence);
 	step(a, LK__LEAVE);
-	ck_assert(permits_hear(b));
+	ck_assert(virt_hear(b));
 	assert_done(waiter, LK_OK);
 	ck_assert_int_eq(lk__hold_left_ns(lk__core_hold(pb->name, waiter->fence), w.now_ns),
-	                 asked_ns + 10000 * PERMITS_MS - lk__margin_ns(10000) - w.now_ns);
+	                 asked_ns + 10000 * VIRT_MS - lk__margin_ns(10000) - w.now_ns);
 	release(b, pb, waiter->fence);
 	end();
 }
 
 TEST(second_grant_of_a_hold_changes_nothing)
 {
-	struct permits_message grant;
+	struct virt_message grant;
 	struct lk__op *waiter;
 
 	start(2, 10000);
 	waiter = grant_under_way();
 	grant = b->inbox[0];
-	ck_assert(permits_hear(b));
+	ck_assert(virt_hear(b));
 	assert_done(waiter, LK_OK);
 	hear_again(&grant, NULL);
 	hear_again(&grant, "1900000000000000");
-	ck_assert_uint_eq(permits_count(pb, waiter->fence), 1);
+	ck_assert_uint_eq(virt_hold_permits(pb, waiter->fence), 1);
 	assert_no_request(b);
 	release(b, pb, waiter->fence);
 	/* Nor does it grant a later wait. */
-	waiter = permits_acquire(b, pb, 1);
+	waiter = virt_acquire_permits(b, pb, 1);
 	hear_again(&grant, NULL);
 	assert_waits(waiter);
-	permits_settle(&w);
+	virt_settle(&w);
 	assert_done(waiter, LK_OK);
 	release(b, pb, waiter->fence);
 	end();
@@ -137,15 +137,15 @@ TEST(old_waiter_claims_a_short_grant)
 	start(2, 10000);
 	fence = hold(a, pa, 2);
 	waiter = wait_for(b, pb, 1);
-	permits_pass(&w, 4000);
-	permits_release(a, pa, fence);
+	virt_pass(&w, 4000);
+	virt_release_permits(a, pa, fence);
 	step(a, LK__LEAVE);
-	ck_assert(permits_hear(b));
+	ck_assert(virt_hear(b));
 	assert_waits(waiter);
 	step(b, LK__RENEW);
 	assert_done(waiter, LK_OK);
 	ck_assert_int_eq(lk__hold_left_ns(lk__core_hold(pb->name, waiter->fence), w.now_ns),
-	                 10000 * PERMITS_MS - lk__margin_ns(10000));
+	                 10000 * VIRT_MS - lk__margin_ns(10000));
 	release(b, pb, waiter->fence);
 	end();
 }
@@ -159,14 +159,14 @@ TEST(fixed_lease_is_claimed_to_last_its_whole_length)
 	fence = hold(a, pa, 2);
 	waiter = wait_for(b, pb, 1);
 	later(900); /* the grant is not a short one */
-	permits_release(a, pa, fence);
+	virt_release_permits(a, pa, fence);
 	step(a, LK__LEAVE);
-	ck_assert(permits_hear(b));
+	ck_assert(virt_hear(b));
 	assert_waits(waiter);
 	step(b, LK__RENEW);
 	assert_done(waiter, LK_OK);
 	ck_assert_int_eq(lk__hold_left_ns(lk__core_hold(pb->name, waiter->fence), w.now_ns),
-	                 2000 * PERMITS_MS - lk__margin_ns(2000));
+	                 2000 * VIRT_MS - lk__margin_ns(2000));
 	release(b, pb, waiter->fence);
 	end();
 }
@@ -181,20 +181,20 @@ TEST(short_grant_that_nobody_claims_goes_on)
 	fence = hold(a, pa, 2);
 	wait_for(b, pb, 2);
 	next = wait_for(c, pc, 1);
-	permits_pass(&w, 4000);
+	virt_pass(&w, 4000);
 	b->session.state = LK__SESSION_DOWN; /* it is stopped, but still counts as a receiver */
-	permits_release(a, pa, fence);
+	virt_release_permits(a, pa, fence);
 	step(a, LK__LEAVE);
 	granted_ns = w.now_ns;
-	while (!next->done && w.now_ns - granted_ns < 60000 * PERMITS_MS)
-		permits_pass(&w, 10);
+	while (!next->done && w.now_ns - granted_ns < 60000 * VIRT_MS)
+		virt_pass(&w, 10);
 	assert_done(next, LK_OK);
-	ck_assert_int_ge(w.now_ns - granted_ns, 3000 * PERMITS_MS);
-	ck_assert_int_le(w.now_ns - granted_ns, 13100 * PERMITS_MS); /* one repeated ask later */
+	ck_assert_int_ge(w.now_ns - granted_ns, 3000 * VIRT_MS);
+	ck_assert_int_le(w.now_ns - granted_ns, 13100 * VIRT_MS); /* one repeated ask later */
 	lk__core_close(&b->core, w.now_ns);
-	permits_link_down(b, LK_ECONN);
-	permits_link_up(b);
-	permits_settle(&w);
+	virt_link_down(b, LK_ECONN);
+	virt_link_up(b);
+	virt_settle(&w);
 	release(c, pc, next->fence);
 	end();
 }
@@ -203,7 +203,7 @@ TEST(grant_and_granted_answer_are_one_hold)
 {
 	struct lk__op *waiter;
 	struct lk__ticket *ticket;
-	struct permits_call ask;
+	struct virt_call ask;
 
 	start(2, 10000);
 	waiter = grant_under_way();
@@ -212,10 +212,10 @@ TEST(grant_and_granted_answer_are_one_hold)
 	ticket->next_ns = w.now_ns;
 	lk__ticket_pursue(&b->core, w.now_ns, ticket);
 	ask = reach(b, LK__ASK);
-	permits_answer(b, &ask);
+	virt_answer(b, &ask);
 	assert_done(waiter, LK_OK);
-	ck_assert(permits_hear(b));
-	ck_assert_uint_eq(permits_count(pb, waiter->fence), 1);
+	ck_assert(virt_hear(b));
+	ck_assert_uint_eq(virt_hold_permits(pb, waiter->fence), 1);
 	ck_assert_int_eq(used(), 1);
 	release(b, pb, waiter->fence);
 	end();
@@ -225,7 +225,7 @@ TEST(message_before_the_granted_answer_is_one_hold)
 {
 	struct lk__op *waiter;
 	struct lk__ticket *ticket;
-	struct permits_call ask;
+	struct virt_call ask;
 
 	start(2, 10000);
 	waiter = grant_under_way();
@@ -233,11 +233,11 @@ TEST(message_before_the_granted_answer_is_one_hold)
 	ticket->next_ns = w.now_ns;
 	lk__ticket_pursue(&b->core, w.now_ns, ticket);
 	ask = take(b, LK__ASK);
-	ck_assert(permits_hear(b));
+	ck_assert(virt_hear(b));
 	assert_done(waiter, LK_OK);
-	permits_execute(b, &ask); /* "mine already" */
-	permits_answer(b, &ask);
-	ck_assert_int_eq(permits_state(b, pb, waiter->fence), LK_STATE_HELD);
+	virt_execute(b, &ask); /* "mine already" */
+	virt_answer(b, &ask);
+	ck_assert_int_eq(virt_hold_state(b, pb, waiter->fence), LK_STATE_HELD);
 	ck_assert_int_eq(used(), 1);
 	release(b, pb, waiter->fence);
 	end();
@@ -247,7 +247,7 @@ TEST(granted_answer_revives_no_hold_that_lapsed)
 {
 	struct lk__op *waiter;
 	struct lk__ticket *ticket;
-	struct permits_call ask;
+	struct virt_call ask;
 
 	start(2, 1000);
 	waiter = grant_under_way();
@@ -256,13 +256,13 @@ TEST(granted_answer_revives_no_hold_that_lapsed)
 	ticket->next_ns = w.now_ns;
 	lk__ticket_pursue(&b->core, w.now_ns, ticket);
 	ask = take(b, LK__ASK);
-	ck_assert(permits_hear(b));
+	ck_assert(virt_hear(b));
 	assert_done(waiter, LK_OK);
-	permits_execute(b, &ask); /* the store restarts the lease */
+	virt_execute(b, &ask); /* the store restarts the lease */
 	later(500);
-	permits_answer(b, &ask);
-	ck_assert_int_eq(permits_state(b, pb, waiter->fence), LK_STATE_LOST);
-	permits_settle(&w);
+	virt_answer(b, &ask);
+	ck_assert_int_eq(virt_hold_state(b, pb, waiter->fence), LK_STATE_LOST);
+	virt_settle(&w);
 	release_lost(b, pb, waiter->fence);
 	end();
 }
@@ -274,7 +274,7 @@ TEST(lost_grant_is_found_by_the_next_ask)
 	start(2, 10000);
 	waiter = grant_under_way();
 	b->inbox_count = 0;
-	permits_pass(&w, 10500);
+	virt_pass(&w, 10500);
 	/* The store had kept it for its lease, and the ask came within. */
 	assert_done(waiter, LK_OK);
 	ck_assert_int_eq(used(), 1);
@@ -291,11 +291,11 @@ TEST(broken_while_the_grant_is_on_its_way_asks_again)
 	permits_look(&w, "s", &view);
 	ck_assert_int_eq(view.hold_count, 1);
 	permits_break(&w, "s", view.holds[0].text);
-	ck_assert(permits_hear(b)); /* the grant */
+	ck_assert(virt_hear(b)); /* the grant */
 	assert_done(waiter, LK_OK);
-	ck_assert(permits_hear(b));
+	ck_assert(virt_hear(b));
 	assert_lost(b, LK_LOST_BROKEN);
-	permits_settle(&w);
+	virt_settle(&w);
 	release_lost(b, pb, waiter->fence);
 	end();
 }
@@ -305,18 +305,18 @@ TEST(broken_while_the_grant_is_on_its_way_asks_again)
 TEST(again_may_come_before_the_answer_to_its_ask)
 {
 	struct lk__op *waiter;
-	struct permits_call ask;
+	struct virt_call ask;
 	uint64_t fence;
 
 	start(2, 10000);
 	fence = hold(a, pa, 1);
 	later(1);
-	waiter = permits_acquire(b, pb, 2);
+	waiter = virt_acquire_permits(b, pb, 2);
 	ask = reach(b, LK__ASK);
 	permits_resize(&w, "s", 1);
-	ck_assert(permits_hear(b)); /* again, now */
-	permits_answer(b, &ask);    /* "queued", for seconds */
-	permits_pass(&w, 5);
+	ck_assert(virt_hear(b)); /* again, now */
+	virt_answer(b, &ask);    /* "queued", for seconds */
+	virt_pass(&w, 5);
 	assert_done(waiter, LK_ELIMIT);
 	release(a, pa, fence);
 	end();
@@ -334,11 +334,11 @@ TEST(again_is_no_reason_to_ask_less_often)
 		struct lk__message again = {
 			.kind = LK__REASK, .lease_ms = 10000, .permits = 3, .in_ms = 10000};
 		memcpy(again.nonce, b->core.all_tickets->nonce, LK__NONCE_SIZE);
-		ck_assert_int_le(lk__core_due(&b->core), w.now_ns + 10300 * PERMITS_MS);
+		ck_assert_int_le(lk__core_due(&b->core), w.now_ns + 10300 * VIRT_MS);
 		lk__core_message(&b->core, w.now_ns, &again);
 		ck_assert_int_le(lk__core_due(&b->core),
-		                 b->core.all_tickets->main.sent_ns + 10300 * PERMITS_MS);
-		permits_pass(&w, 3000);
+		                 b->core.all_tickets->main.sent_ns + 10300 * VIRT_MS);
+		virt_pass(&w, 3000);
 	}
 	release(a, pa, fence);
 	assert_done(waiter, LK_OK);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * Permits that cannot be released, in virtual time: their rate is exact in every window; and
  * changes of capacity. */
-#include "permits_fixture.h"
+#include "virtual_permits.h"
 
 #define GRANTS_MAX 2000
 
@@ -42,7 +42,7 @@ static void note(const struct lk__op *waiter)
 
 /* A client acquires permits for ever, one wait after the other; each grant is recorded. */
 struct taker {
-	struct permits_client *client;
+	struct virt_client *client;
 	struct lk__wait_queue *queue;
 	struct lk__op *waiter;
 	uint32_t permits;
@@ -56,21 +56,21 @@ static void take_on(struct taker *taker)
 		assert_done(taker->waiter, LK_OK);
 		note(taker->waiter);
 	}
-	taker->waiter = permits_forget(taker->client, taker->queue, taker->permits);
+	taker->waiter = virt_forget_permits(taker->client, taker->queue, taker->permits);
 }
 
 static void take_for(struct taker *takers, int count, int64_t ms)
 {
-	int64_t end_ns = w.now_ns + ms * PERMITS_MS;
+	int64_t end_ns = w.now_ns + ms * VIRT_MS;
 
 	while (w.now_ns < end_ns) {
 		for (int i = 0; i < count; i++)
 			take_on(&takers[i]);
-		permits_pass(&w, 1);
+		virt_pass(&w, 1);
 	}
 	for (int i = 0; i < count; i++)
-		permits_give_up(takers[i].client, takers[i].waiter, LK_ETIMEDOUT);
-	permits_pass(&w, 60000);
+		virt_give_up(takers[i].client, takers[i].waiter, LK_ETIMEDOUT);
+	virt_pass(&w, 60000);
 }
 
 TEST(rate_is_exact_and_used_up)
@@ -89,9 +89,9 @@ TEST(rate_is_exact_and_used_up)
 	end();
 }
 
-static int64_t slow_ns(struct permits_world *world)
+static int64_t slow_ns(struct virt *virt)
 {
-	return world->now_ns % 7 * 50 * PERMITS_MS; /* sometimes past the claim window */
+	return virt->now_ns % 7 * 50 * VIRT_MS; /* sometimes past the claim window */
 }
 
 TEST(rate_is_exact_when_messages_are_slow)
@@ -115,7 +115,7 @@ TEST(forgotten_permits_send_nothing_and_no_end_takes_them)
 	struct lk__op *waiter, *other;
 
 	start_fixed(2, 1000);
-	waiter = permits_forget(a, pa, 2);
+	waiter = virt_forget_permits(a, pa, 2);
 	step(a, LK__ASK);
 	assert_done(waiter, LK_OK);
 	ck_assert_uint_gt(waiter->fence, 0);
@@ -125,21 +125,21 @@ TEST(forgotten_permits_send_nothing_and_no_end_takes_them)
 	/* Neither the end of the handle nor that of the client releases them. */
 	lk__core_drop(&a->core, w.now_ns, pa->name, a);
 	lk__core_close(&a->core, w.now_ns);
-	permits_settle(&w);
+	virt_settle(&w);
 	ck_assert_int_eq(used(), 2);
-	other = permits_try(b, pb, 1);
-	permits_settle(&w);
+	other = virt_try_permits(b, pb, 1);
+	virt_settle(&w);
 	assert_done(other, LK_EBUSY);
 	later(1000);
-	other = permits_try(b, pb, 1);
-	permits_settle(&w);
+	other = virt_try_permits(b, pb, 1);
+	virt_settle(&w);
 	assert_done(other, LK_OK);
 	release(b, pb, other->fence);
 	end();
 }
 
 /* b's wait is older than the claim window when a's release grants it. */
-static struct lk__op *granted_when_old(struct lk__op *(*wait)(struct permits_client *,
+static struct lk__op *granted_when_old(struct lk__op *(*wait)(struct virt_client *,
                                                               struct lk__wait_queue *, uint32_t))
 {
 	struct lk__op *waiter;
@@ -149,9 +149,9 @@ static struct lk__op *granted_when_old(struct lk__op *(*wait)(struct permits_cli
 	fence = hold(a, pa, 2);
 	later(100);
 	waiter = wait(b, pb, 2);
-	permits_settle(&w);
+	virt_settle(&w);
 	later(700);
-	permits_release(a, pa, fence);
+	virt_release_permits(a, pa, fence);
 	step(a, LK__LEAVE);
 	permits_look(&w, "s", &view);
 	ck_assert_int_eq(view.hold_count, 1);
@@ -160,11 +160,11 @@ static struct lk__op *granted_when_old(struct lk__op *(*wait)(struct permits_cli
 
 TEST(grant_that_is_never_released_is_whole_and_needs_no_claim)
 {
-	struct lk__op *waiter = granted_when_old(permits_forget);
+	struct lk__op *waiter = granted_when_old(virt_forget_permits);
 
-	ck_assert_int_eq(view.holds[0].end_us, permits_store_us(&w) + 1000000);
+	ck_assert_int_eq(view.holds[0].end_us, virt_store_us(&w) + 1000000);
 	later(100);
-	ck_assert(permits_hear(b));
+	ck_assert(virt_hear(b));
 	assert_done(waiter, LK_OK);
 	ck_assert_uint_eq(waiter->fence, view.holds[0].fence);
 	assert_no_request(b);
@@ -178,16 +178,16 @@ TEST(grant_that_is_never_released_is_whole_and_needs_no_claim)
  * ends at half of its lease. */
 TEST(short_grant_of_a_fixed_lease_is_claimed_for_its_whole_length)
 {
-	struct lk__op *waiter = granted_when_old(permits_acquire);
+	struct lk__op *waiter = granted_when_old(virt_acquire_permits);
 
-	ck_assert_int_eq(view.holds[0].end_us, permits_store_us(&w) + 500000);
+	ck_assert_int_eq(view.holds[0].end_us, virt_store_us(&w) + 500000);
 	later(100);
-	ck_assert(permits_hear(b));
+	ck_assert(virt_hear(b));
 	assert_waits(waiter);
 	step(b, LK__RENEW);
 	assert_done(waiter, LK_OK);
 	permits_look(&w, "s", &view);
-	ck_assert_int_eq(view.holds[0].end_us, permits_store_us(&w) + 1000000);
+	ck_assert_int_eq(view.holds[0].end_us, virt_store_us(&w) + 1000000);
 	release(b, pb, waiter->fence);
 	end();
 }
@@ -195,17 +195,17 @@ TEST(short_grant_of_a_fixed_lease_is_claimed_for_its_whole_length)
 /* A dead waiter that seems alive costs one turn; then the next waiter is granted. */
 TEST(dead_waiter_for_a_rate_costs_one_turn)
 {
-	struct lk__op *waiter = granted_when_old(permits_forget), *next;
+	struct lk__op *waiter = granted_when_old(virt_forget_permits), *next;
 
-	permits_link_down(b, LK_ECONN); /* it never receives the message */
-	next = permits_forget(c, pc, 2);
-	permits_settle(&w);
+	virt_link_down(b, LK_ECONN); /* it never receives the message */
+	next = virt_forget_permits(c, pc, 2);
+	virt_settle(&w);
 	assert_waits(next);
-	permits_pass(&w, 1005);
+	virt_pass(&w, 1005);
 	assert_done(next, LK_OK);
 	assert_waits(waiter);
-	permits_link_up(b);
-	permits_pass(&w, 1005);
+	virt_link_up(b);
+	virt_pass(&w, 1005);
 	assert_done(waiter, LK_OK);
 	later(1000);
 	permits_resize(&w, "s", 2);
@@ -216,21 +216,21 @@ TEST(dead_waiter_for_a_rate_costs_one_turn)
 TEST(grant_that_is_heard_of_late_is_a_grant)
 {
 	struct lk__op *waiter;
-	struct permits_call ask;
+	struct virt_call ask;
 
 	start_fixed(2, 1000);
-	waiter = permits_forget(a, pa, 1);
+	waiter = virt_forget_permits(a, pa, 1);
 	ask = reach(a, LK__ASK);
 	later(5000);
-	permits_answer(a, &ask);
+	virt_answer(a, &ask);
 	assert_done(waiter, LK_OK);
 	assert_no_request(a);
-	permits_fini(&w);
-	waiter = granted_when_old(permits_forget);
+	virt_fini(&w);
+	waiter = granted_when_old(virt_forget_permits);
 	later(5000);
-	ck_assert(permits_hear(b));
+	ck_assert(virt_hear(b));
 	assert_done(waiter, LK_OK);
-	permits_settle(&w);
+	virt_settle(&w);
 	ck_assert_int_eq(waiter->fence, view.holds[0].fence);
 	end();
 }
@@ -239,46 +239,46 @@ TEST(grant_that_is_heard_of_late_is_a_grant)
  * left, and no ticket stays in the queue. */
 TEST(ask_that_is_run_after_a_grant_that_was_used_leaves_nothing)
 {
-	struct lk__op *waiter = granted_when_old(permits_forget);
-	struct permits_call ask;
+	struct lk__op *waiter = granted_when_old(virt_forget_permits);
+	struct virt_call ask;
 
 	later(210); /* a's permits would have expired by now */
 	tick(b);
 	ask = take(b, LK__ASK);
-	ck_assert(permits_hear(b));
+	ck_assert(virt_hear(b));
 	assert_done(waiter, LK_OK);
 	later(1000);
-	permits_execute(b, &ask);
+	virt_execute(b, &ask);
 	ck_assert_int_eq(used(), 2);
 	step(b, LK__LEAVE);
 	ck_assert_int_eq(used(), 0);
-	permits_answer(b, &ask);
+	virt_answer(b, &ask);
 	end();
 }
 
 /* The same, while other clients hold the permits. */
 TEST(ask_that_is_run_after_a_grant_that_was_used_is_not_queued)
 {
-	struct lk__op *waiter = granted_when_old(permits_forget), *other;
-	struct permits_call ask;
+	struct lk__op *waiter = granted_when_old(virt_forget_permits), *other;
+	struct virt_call ask;
 
 	later(210);
 	tick(b);
 	ask = take(b, LK__ASK);
-	ck_assert(permits_hear(b));
+	ck_assert(virt_hear(b));
 	assert_done(waiter, LK_OK);
 	later(1000);
-	other = permits_acquire(c, pc, 2);
+	other = virt_acquire_permits(c, pc, 2);
 	step(c, LK__ASK);
 	assert_done(other, LK_OK);
-	permits_execute(b, &ask);
+	virt_execute(b, &ask);
 	permits_look(&w, "s", &view);
 	ck_assert_int_eq(view.queued, 1);
 	step(b, LK__LEAVE);
 	permits_look(&w, "s", &view);
 	ck_assert_int_eq(view.queued, 0);
 	ck_assert_int_eq(used(), 2);
-	permits_answer(b, &ask);
+	virt_answer(b, &ask);
 	release(c, pc, other->fence);
 	end();
 }
@@ -286,18 +286,18 @@ TEST(ask_that_is_run_after_a_grant_that_was_used_is_not_queued)
 /* The usual case: the ask runs while the grant exists, and does not change it. */
 TEST(ask_that_crosses_a_grant_that_was_used_changes_nothing)
 {
-	struct lk__op *waiter = granted_when_old(permits_forget);
-	struct permits_call ask;
+	struct lk__op *waiter = granted_when_old(virt_forget_permits);
+	struct virt_call ask;
 	int64_t end_us = view.holds[0].end_us;
 
 	later(210);
 	tick(b);
 	ask = take(b, LK__ASK);
-	ck_assert(permits_hear(b));
+	ck_assert(virt_hear(b));
 	assert_done(waiter, LK_OK);
-	permits_execute(b, &ask);
+	virt_execute(b, &ask);
 	step(b, LK__LEAVE);
-	permits_answer(b, &ask);
+	virt_answer(b, &ask);
 	permits_look(&w, "s", &view);
 	ck_assert_int_eq(view.hold_count, 1);
 	ck_assert_uint_eq(view.holds[0].fence, waiter->fence);
@@ -311,16 +311,16 @@ TEST(ask_that_crosses_a_grant_that_was_used_changes_nothing)
 /* The message was delayed while the ticket asked and was queued again. */
 TEST(message_that_is_older_than_its_lease_leaves_no_ticket_behind)
 {
-	struct lk__op *waiter = granted_when_old(permits_forget), *other;
+	struct lk__op *waiter = granted_when_old(virt_forget_permits), *other;
 
 	later(1001);
-	other = permits_acquire(c, pc, 2);
+	other = virt_acquire_permits(c, pc, 2);
 	step(c, LK__ASK);
 	assert_done(other, LK_OK);
 	tick(b);
 	step(b, LK__ASK);
 	assert_waits(waiter);
-	ck_assert(permits_hear(b));
+	ck_assert(virt_hear(b));
 	assert_done(waiter, LK_OK);
 	step(b, LK__LEAVE);
 	permits_look(&w, "s", &view);
@@ -331,30 +331,30 @@ TEST(message_that_is_older_than_its_lease_leaves_no_ticket_behind)
 
 TEST(wait_that_ends_before_its_grant_is_heard_of_gives_it_back)
 {
-	struct lk__op *waiter = granted_when_old(permits_forget);
+	struct lk__op *waiter = granted_when_old(virt_forget_permits);
 
-	permits_give_up(b, waiter, LK_ETIMEDOUT);
+	virt_give_up(b, waiter, LK_ETIMEDOUT);
 	step(b, LK__LEAVE);
 	assert_done(waiter, LK_ETIMEDOUT);
 	ck_assert_int_eq(used(), 0);
-	ck_assert(permits_hear(b));
+	ck_assert(virt_hear(b));
 	end();
 }
 
 TEST(forgotten_grant_whose_answer_is_lost_is_one_grant)
 {
 	struct lk__op *waiter;
-	struct permits_call ask;
+	struct virt_call ask;
 	int64_t end_us;
 
 	start_fixed(3, 1000);
-	waiter = permits_forget(a, pa, 1);
+	waiter = virt_forget_permits(a, pa, 1);
 	ask = reach(a, LK__ASK);
-	end_us = permits_store_us(&w) + 1000000;
-	permits_call_fini(&ask);
-	permits_link_down(a, LK_EUNKNOWN);
+	end_us = virt_store_us(&w) + 1000000;
+	virt_call_fini(&ask);
+	virt_link_down(a, LK_EUNKNOWN);
 	later(300);
-	permits_link_up(a);
+	virt_link_up(a);
 	step(a, LK__ASK);
 	assert_done(waiter, LK_OK);
 	/* It counts from the grant on, however late the client receives it. */
@@ -369,15 +369,15 @@ TEST(forgotten_grant_whose_answer_is_lost_is_one_grant)
 TEST(forgotten_grant_that_serves_others_needs_no_leave)
 {
 	struct lk__op *waiter;
-	struct permits_call ask;
+	struct virt_call ask;
 
 	start_fixed(3, 1000);
-	waiter = permits_forget(a, pa, 1);
+	waiter = virt_forget_permits(a, pa, 1);
 	ask = reach(a, LK__ASK);
 	/* As if the run had reached its limit. */
 	ck_assert_mem_eq(ask.reply.data + ask.reply.len - 4, ":0\r\n", 4);
 	ask.reply.data[ask.reply.len - 3] = '1';
-	permits_answer(a, &ask);
+	virt_answer(a, &ask);
 	assert_done(waiter, LK_OK);
 	step(a, LK__HAND);
 	assert_no_request(a);
@@ -394,14 +394,14 @@ TEST(late_grant_leaves_no_used_permit)
 	struct lk__message grant = {
 		.kind = LK__GRANT, .lease_ms = 1000, .fixed = true, .permits = 1, .life_ms = 1000};
 	struct lk__op *waiter;
-	struct permits_call ask, hand;
+	struct virt_call ask, hand;
 
 	start_fixed(3, 1000);
-	waiter = permits_forget(a, pa, 1);
+	waiter = virt_forget_permits(a, pa, 1);
 	ask = reach(a, LK__ASK);
 	memcpy(grant.nonce, a->core.all_tickets->nonce, LK__NONCE_SIZE);
 	ask.reply.data[ask.reply.len - 3] = '1'; /* as if the run had reached its limit */
-	permits_answer(a, &ask);
+	virt_answer(a, &ask);
 	assert_done(waiter, LK_OK);
 	grant.fence = waiter->fence;
 	/* While its queue grants others: before that request is sent, in flight, and to be
@@ -409,14 +409,14 @@ TEST(late_grant_leaves_no_used_permit)
 	lk__core_message(&a->core, w.now_ns, &grant);
 	hand = take(a, LK__HAND);
 	lk__core_message(&a->core, w.now_ns, &grant);
-	permits_refuse(a, &hand, "LOADING the dataset");
+	virt_refuse(a, &hand, "LOADING the dataset");
 	lk__core_message(&a->core, w.now_ns, &grant);
 	assert_no_request(a);
 	later(100);
 	tick(a);
 	hand = reach(a, LK__HAND);
 	lk__core_message(&a->core, w.now_ns, &grant);
-	permits_answer(a, &hand);
+	virt_answer(a, &hand);
 	assert_no_request(a);
 	ck_assert_ptr_null(a->core.all_tickets);
 	/* And after that. */
@@ -432,30 +432,30 @@ TEST(late_grant_leaves_no_used_permit)
 TEST(late_grant_of_a_rate_is_left_when_its_wait_has_ended)
 {
 	struct lk__op *waiter, *other;
-	struct permits_call leave;
+	struct virt_call leave;
 
 	start_fixed(1, 1000);
-	waiter = permits_forget(a, pa, 1);
+	waiter = virt_forget_permits(a, pa, 1);
 	step(a, LK__ASK);
 	assert_done(waiter, LK_OK);
-	waiter = permits_forget(b, pb, 1);
-	permits_settle(&w);
-	permits_give_up(b, waiter, LK_ETIMEDOUT);
+	waiter = virt_forget_permits(b, pb, 1);
+	virt_settle(&w);
+	virt_give_up(b, waiter, LK_ETIMEDOUT);
 	for (int i = 0; i < 4; i++) {
 		leave = take(b, LK__LEAVE);
-		permits_refuse(b, &leave, "NOPERM this user has no permissions");
+		virt_refuse(b, &leave, "NOPERM this user has no permissions");
 		if (i < 3)
-			permits_set_time(&w, lk__core_due(&b->core));
+			virt_set_time(&w, lk__core_due(&b->core));
 		tick(b);
 	}
 	assert_done(waiter, LK_EUNKNOWN);
-	other = permits_forget(c, pc, 1);
-	permits_settle(&w);
+	other = virt_forget_permits(c, pc, 1);
+	virt_settle(&w);
 	assert_waits(other);
 	later(700); /* a's permit has expired; b's leave is not due yet */
 	ck_assert_int_gt(lk__core_due(&b->core), w.now_ns);
 	permits_resize(&w, "s", 1);
-	permits_settle(&w);
+	virt_settle(&w);
 	assert_done(other, LK_OK);
 	ck_assert_int_eq(used(), 1);
 	ck_assert_ptr_null(b->core.all_tickets);
@@ -467,13 +467,13 @@ TEST(late_grant_of_a_rate_is_left_when_its_wait_has_ended)
 TEST(wait_for_a_rate_that_is_cancelled_gives_its_grant_back)
 {
 	struct lk__op *waiter;
-	struct permits_call ask;
+	struct virt_call ask;
 
 	start_fixed(1, 10000);
-	waiter = permits_forget(a, pa, 1);
+	waiter = virt_forget_permits(a, pa, 1);
 	ask = reach(a, LK__ASK);
-	permits_give_up(a, waiter, LK_ECANCELED);
-	permits_answer(a, &ask);
+	virt_give_up(a, waiter, LK_ECANCELED);
+	virt_answer(a, &ask);
 	step(a, LK__LEAVE);
 	assert_done(waiter, LK_ECANCELED);
 	end();
@@ -491,8 +491,8 @@ TEST(resize_up_grants_at_once)
 	waiters[0] = wait_for(b, pb, 2);
 	waiters[1] = wait_for(c, pc, 1);
 	permits_resize(&w, "s", 5);
-	ck_assert(permits_hear(b));
-	ck_assert(permits_hear(c));
+	ck_assert(virt_hear(b));
+	ck_assert(virt_hear(c));
 	assert_done(waiters[0], LK_OK);
 	assert_done(waiters[1], LK_OK);
 	release(a, pa, fence);
@@ -512,12 +512,12 @@ TEST(resize_down_takes_nothing_and_grants_nothing_until_it_fits)
 	permits_resize(&w, "s", 2);
 	waiter = wait_for(b, pb, 1);
 	ck_assert_int_eq(used(), 4);
-	permits_pass(&w, 20000);
-	ck_assert_int_eq(permits_state(a, pa, first), LK_STATE_HELD);
+	virt_pass(&w, 20000);
+	ck_assert_int_eq(virt_hold_state(a, pa, first), LK_STATE_HELD);
 	release(a, pa, first);
 	assert_waits(waiter);
-	permits_release_some(a, pa, second, 1);
-	permits_settle(&w);
+	virt_release_some(a, pa, second, 1);
+	virt_settle(&w);
 	assert_done(waiter, LK_OK);
 	ck_assert_int_eq(used(), 2);
 	release(a, pa, second);
@@ -535,8 +535,8 @@ TEST(resize_down_ends_a_wait_that_became_impossible)
 	large = wait_for(b, pb, 4);
 	small = wait_for(c, pc, 2);
 	permits_resize(&w, "s", 3);
-	permits_settle(&w);
-	permits_pass(&w, 5);
+	virt_settle(&w);
+	virt_pass(&w, 5);
 	assert_done(large, LK_ELIMIT);
 	assert_done(small, LK_OK);
 	release(a, pa, fence);
@@ -554,10 +554,10 @@ TEST(resize_down_finds_a_wait_deep_in_the_queue_when_its_turn_comes)
 	first = wait_for(b, pb, 2);
 	large = wait_for(c, pc, 4);
 	permits_resize(&w, "s", 3);
-	permits_settle(&w);
+	virt_settle(&w);
 	assert_waits(large);
 	release(a, pa, fence);
-	permits_pass(&w, 5);
+	virt_pass(&w, 5);
 	assert_done(first, LK_OK);
 	assert_done(large, LK_ELIMIT);
 	release(b, pb, first->fence);

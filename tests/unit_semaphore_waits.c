@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  * Waits for permits in virtual time: their order, skipped waiters, and how each of them ends. */
-#include "permits_fixture.h"
+#include "virtual_permits.h"
 
 /* ---- Order -------------------------------------------------------------------------------- */
 
@@ -10,12 +10,12 @@ TEST(permits_are_taken_and_given_back_in_two_requests)
 	struct lk__op *waiter;
 
 	start(3, 10000);
-	permits_acquire(a, pa, 2);
+	virt_acquire_permits(a, pa, 2);
 	step(a, LK__ASK);
 	assert_no_request(a);
 	fence = pa->name->holds->fence;
 	ck_assert_int_eq(used(), 2);
-	waiter = permits_release(a, pa, fence);
+	waiter = virt_release_permits(a, pa, fence);
 	step(a, LK__LEAVE);
 	assert_done(waiter, LK_OK);
 	assert_no_request(a);
@@ -32,7 +32,7 @@ TEST(small_waits_do_not_overtake_a_large_one)
 	second = hold(a, pa, 1);
 	large = wait_for(b, pb, 3);
 	small = wait_for(c, pc, 1); /* one is free, and it must still wait */
-	permits_pass(&w, 60000);
+	virt_pass(&w, 60000);
 	assert_waits(large);
 	assert_waits(small);
 	release(a, pa, second);
@@ -57,10 +57,10 @@ TEST(one_release_serves_all_who_fit)
 	waiters[1] = wait_for(c, pc, 1);
 	waiters[2] = wait_for(d, pd, 2);
 	waiters[3] = wait_for(b, pb, 1);
-	permits_release(a, pa, fence);
+	virt_release_permits(a, pa, fence);
 	step(a, LK__LEAVE);
 	ck_assert_int_eq(used(), 5);
-	permits_settle(&w);
+	virt_settle(&w);
 	for (int i = 0; i < 3; i++)
 		assert_done(waiters[i], LK_OK);
 	assert_waits(waiters[3]);
@@ -83,8 +83,8 @@ TEST(large_head_keeps_its_place_while_others_come_and_go)
 	small = wait_for(c, pc, 1);
 	/* Each of them sends another message to the head. */
 	for (int i = 0; i < 60; i++) {
-		struct lk__op *other = permits_try(d, pd, 1);
-		permits_pass(&w, 1000);
+		struct lk__op *other = virt_try_permits(d, pd, 1);
+		virt_pass(&w, 1000);
 		assert_done(other, LK_EBUSY);
 		assert_waits(large);
 		assert_waits(small);
@@ -109,9 +109,9 @@ TEST(dead_waiters_are_skipped)
 	wait_for(b, pb, 2);
 	next = wait_for(c, pc, 3);
 	b->subscribed = false; /* its connections are closed, without any notice */
-	permits_release(a, pa, fence);
+	virt_release_permits(a, pa, fence);
 	step(a, LK__LEAVE);
-	permits_hear(c);
+	virt_hear(c);
 	assert_done(next, LK_OK);
 	lk__core_close(&b->core, w.now_ns);
 	release(c, pc, next->fence);
@@ -128,8 +128,8 @@ TEST(large_head_that_cancels_lets_small_ones_in)
 	large = wait_for(b, pb, 4);
 	small[0] = wait_for(c, pc, 1);
 	small[1] = wait_for(d, pd, 1);
-	permits_give_up(b, large, LK_ECANCELED);
-	permits_settle(&w);
+	virt_give_up(b, large, LK_ECANCELED);
+	virt_settle(&w);
 	assert_done(large, LK_ECANCELED);
 	assert_done(small[0], LK_OK);
 	assert_done(small[1], LK_OK);
@@ -150,13 +150,13 @@ TEST(large_dead_head_is_found_by_being_told)
 	wait_for(b, pb, 3);
 	small = wait_for(c, pc, 1);
 	b->subscribed = false;
-	permits_pass(&w, 3000); /* it received a message recently: not each time */
+	virt_pass(&w, 3000); /* it received a message recently: not each time */
 	assert_waits(small);
 	/* It does not fit after this either, but permits are idle, and it cannot receive a
 	 * message. */
-	permits_release(a, pa, fences[1]);
+	virt_release_permits(a, pa, fences[1]);
 	step(a, LK__LEAVE);
-	permits_hear(c);
+	virt_hear(c);
 	assert_done(small, LK_OK);
 	lk__core_close(&b->core, w.now_ns);
 	release(a, pa, fences[0]);
@@ -176,15 +176,15 @@ TEST(large_head_that_is_stopped_is_passed_over_after_21_s)
 	start_ns = w.now_ns;
 	small = wait_for(c, pc, 1);
 	b->session.state = LK__SESSION_DOWN; /* it counts as a receiver, but does nothing */
-	while (!small->done && w.now_ns - start_ns < 60000 * PERMITS_MS)
-		permits_pass(&w, 100);
+	while (!small->done && w.now_ns - start_ns < 60000 * VIRT_MS)
+		virt_pass(&w, 100);
 	assert_done(small, LK_OK);
-	ck_assert_int_ge(w.now_ns - start_ns, 21000 * PERMITS_MS);
-	ck_assert_int_le(w.now_ns - start_ns, 32000 * PERMITS_MS);
+	ck_assert_int_ge(w.now_ns - start_ns, 21000 * VIRT_MS);
+	ck_assert_int_le(w.now_ns - start_ns, 32000 * VIRT_MS);
 	/* When it runs again it has kept its rank, and waits for the permits. */
-	permits_link_down(b, LK_ECONN);
-	permits_link_up(b);
-	permits_settle(&w);
+	virt_link_down(b, LK_ECONN);
+	virt_link_up(b);
+	virt_settle(&w);
 	release(a, pa, fence);
 	ck_assert_int_eq(used(), 4);
 	ck_assert_ptr_nonnull(pb->name->holds);
@@ -204,11 +204,11 @@ TEST(who_returns_to_the_head_of_the_queue_is_granted_at_once)
 	fences[1] = hold(a, pa, 1);
 	first = wait_for(b, pb, 1);
 	large = wait_for(c, pc, 2);
-	permits_link_down(b, LK_ECONN);
+	virt_link_down(b, LK_ECONN);
 	/* It cannot receive a message, and loses its turn to a ticket that does not fit. */
 	release(a, pa, fences[1]);
 	ck_assert_int_eq(used(), 3);
-	permits_link_up(b);
+	virt_link_up(b);
 	step(b, LK__ASK);
 	assert_done(first, LK_OK);
 	assert_waits(large);
@@ -230,13 +230,13 @@ TEST(many_who_fit_are_served_by_two_runs)
 	fence = hold(a, pa, 40);
 	for (int i = 0; i < 40; i++)
 		waiters[i] = wait_for(b, pb, 1);
-	permits_release(a, pa, fence);
+	virt_release_permits(a, pa, fence);
 	step(a, LK__LEAVE);
 	ck_assert_int_eq(used(), 32);
 	step(a, LK__HAND);
 	ck_assert_int_eq(used(), 40);
 	assert_no_request(a);
-	permits_settle(&w);
+	virt_settle(&w);
 	for (int i = 0; i < 40; i++) {
 		assert_done(waiters[i], LK_OK);
 		release(b, pb, waiters[i]->fence);
@@ -255,11 +255,11 @@ TEST(many_dead_waiters_are_skipped_by_who_asks)
 	a->subscribed = b->subscribed = false;
 	a->session.state = b->session.state = LK__SESSION_DOWN;
 	later(1100);
-	waiter = permits_acquire(c, pc, 1);
+	waiter = virt_acquire_permits(c, pc, 1);
 	step(c, LK__ASK); /* "queued", with more work left */
 	assert_waits(waiter);
 	step(c, LK__HAND);
-	permits_settle(&w);
+	virt_settle(&w);
 	assert_done(waiter, LK_OK);
 	release(c, pc, waiter->fence);
 	lk__core_fini(&a->core);
@@ -280,8 +280,8 @@ TEST(many_dead_waiters_are_skipped_by_who_tries)
 	a->subscribed = b->subscribed = false;
 	a->session.state = b->session.state = LK__SESSION_DOWN;
 	later(1100);
-	waiter = permits_try(c, pc, 2);
-	permits_settle(&w);
+	waiter = virt_try_permits(c, pc, 2);
+	virt_settle(&w);
 	assert_done(waiter, LK_OK);
 	release(c, pc, waiter->fence);
 	lk__core_fini(&a->core);
@@ -298,8 +298,8 @@ TEST(cancel_before_anything_was_sent_sends_nothing)
 	struct lk__op *waiter;
 
 	start(2, 10000);
-	waiter = permits_acquire(a, pa, 1);
-	permits_give_up(a, waiter, LK_ECANCELED);
+	waiter = virt_acquire_permits(a, pa, 1);
+	virt_give_up(a, waiter, LK_ECANCELED);
 	assert_done(waiter, LK_ECANCELED);
 	assert_no_request(a);
 	end();
@@ -308,18 +308,18 @@ TEST(cancel_before_anything_was_sent_sends_nothing)
 TEST(cancel_while_it_asks_gives_a_grant_back)
 {
 	struct lk__op *waiter, *next;
-	struct permits_call ask;
+	struct virt_call ask;
 
 	start(2, 10000);
-	waiter = permits_acquire(a, pa, 2);
+	waiter = virt_acquire_permits(a, pa, 2);
 	ask = reach(a, LK__ASK);
 	next = wait_for(b, pb, 1);
-	permits_give_up(a, waiter, LK_ECANCELED);
+	virt_give_up(a, waiter, LK_ECANCELED);
 	assert_waits(waiter); /* until the store confirms it */
-	permits_answer(a, &ask);
+	virt_answer(a, &ask);
 	step(a, LK__LEAVE);
 	assert_done(waiter, LK_ECANCELED);
-	permits_settle(&w);
+	virt_settle(&w);
 	assert_done(next, LK_OK);
 	release(b, pb, next->fence);
 	end();
@@ -333,7 +333,7 @@ TEST(cancel_in_the_queue_leaves_nothing_behind)
 	start(2, 10000);
 	fence = hold(a, pa, 1);
 	waiter = wait_for(b, pb, 2);
-	permits_give_up(b, waiter, LK_ETIMEDOUT);
+	virt_give_up(b, waiter, LK_ETIMEDOUT);
 	step(b, LK__LEAVE);
 	assert_done(waiter, LK_ETIMEDOUT);
 	permits_look(&w, "s", &view);
@@ -351,13 +351,13 @@ TEST(cancel_that_meets_its_grant_gives_it_back)
 	fence = hold(a, pa, 2);
 	waiter = wait_for(b, pb, 1);
 	next = wait_for(c, pc, 2);
-	permits_release(a, pa, fence);
+	virt_release_permits(a, pa, fence);
 	step(a, LK__LEAVE);
-	permits_give_up(b, waiter, LK_ECANCELED); /* the grant is in flight */
-	ck_assert(permits_hear(b));
+	virt_give_up(b, waiter, LK_ECANCELED); /* the grant is in flight */
+	ck_assert(virt_hear(b));
 	step(b, LK__LEAVE);
 	assert_done(waiter, LK_ECANCELED);
-	permits_settle(&w);
+	virt_settle(&w);
 	assert_done(next, LK_OK);
 	release(c, pc, next->fence);
 	end();
@@ -366,19 +366,19 @@ TEST(cancel_that_meets_its_grant_gives_it_back)
 TEST(cancel_while_it_claims_gives_the_grant_back)
 {
 	struct lk__op *waiter;
-	struct permits_call claim;
+	struct virt_call claim;
 	uint64_t fence;
 
 	start(2, 10000);
 	fence = hold(a, pa, 2);
 	waiter = wait_for(b, pb, 1);
-	permits_pass(&w, 4000); /* its grant will be short */
-	permits_release(a, pa, fence);
+	virt_pass(&w, 4000); /* its grant will be short */
+	virt_release_permits(a, pa, fence);
 	step(a, LK__LEAVE);
-	ck_assert(permits_hear(b));
+	ck_assert(virt_hear(b));
 	claim = reach(b, LK__RENEW);
-	permits_give_up(b, waiter, LK_ECANCELED);
-	permits_answer(b, &claim);
+	virt_give_up(b, waiter, LK_ECANCELED);
+	virt_answer(b, &claim);
 	step(b, LK__LEAVE);
 	assert_done(waiter, LK_ECANCELED);
 	end();
@@ -392,12 +392,12 @@ TEST(cancel_without_a_link_is_done_when_it_is_back)
 	start(2, 10000);
 	fence = hold(a, pa, 2);
 	waiter = wait_for(b, pb, 1);
-	permits_link_down(b, LK_ECONN);
-	permits_give_up(b, waiter, LK_ECANCELED);
+	virt_link_down(b, LK_ECONN);
+	virt_give_up(b, waiter, LK_ECANCELED);
 	assert_waits(waiter);
 	assert_no_request(b);
-	permits_link_up(b);
-	permits_settle(&w);
+	virt_link_up(b);
+	virt_settle(&w);
 	assert_done(waiter, LK_ECANCELED);
 	release(a, pa, fence);
 	end();
@@ -412,11 +412,11 @@ TEST(cancel_ends_all_waits_of_a_handle)
 	fence = hold(a, pa, 2);
 	waiters[0] = wait_for(b, pb, 1);
 	waiters[1] = wait_for(b, pb, 2);
-	waiters[2] = permits_waiter(b, pb, 1);
+	waiters[2] = virt_permits_waiter(b, pb, 1);
 	waiters[2]->handle = &waiters; /* another handle's */
 	lk__core_acquire_permits(&b->core, w.now_ns, waiters[2]);
 	lk__core_cancel(&b->core, w.now_ns, pb->name, b, LK_ECANCELED);
-	permits_settle(&w);
+	virt_settle(&w);
 	assert_done(waiters[0], LK_ECANCELED);
 	assert_done(waiters[1], LK_ECANCELED);
 	assert_waits(waiters[2]);
@@ -434,8 +434,8 @@ TEST(try_is_busy_when_others_wait_though_it_would_fit)
 	start(3, 10000);
 	fence = hold(a, pa, 2);
 	large = wait_for(b, pb, 3);
-	other = permits_try(c, pc, 1);
-	permits_settle(&w);
+	other = virt_try_permits(c, pc, 1);
+	virt_settle(&w);
 	assert_done(other, LK_EBUSY);
 	permits_look(&w, "s", &view);
 	ck_assert_int_eq(view.queued, 1);
@@ -449,8 +449,8 @@ TEST(more_than_the_capacity_is_refused_at_once)
 	struct lk__op *waiter;
 
 	start(3, 10000);
-	waiter = permits_acquire(a, pa, 4);
-	permits_settle(&w);
+	waiter = virt_acquire_permits(a, pa, 4);
+	virt_settle(&w);
 	assert_done(waiter, LK_ELIMIT);
 	end();
 }
@@ -460,11 +460,11 @@ TEST(end_of_a_wait_that_is_over_changes_nothing)
 	struct lk__op *waiter;
 
 	start_fixed(2, 1000);
-	waiter = permits_forget(a, pa, 1);
-	permits_settle(&w);
+	waiter = virt_forget_permits(a, pa, 1);
+	virt_settle(&w);
 	assert_done(waiter, LK_OK); /* and its ticket is removed */
-	permits_give_up(a, waiter, LK_ECANCELED);
-	permits_abandon(a, waiter);
+	virt_give_up(a, waiter, LK_ECANCELED);
+	virt_abandon(a, waiter);
 	assert_done(waiter, LK_OK);
 	later(1000);
 	permits_resize(&w, "s", 2);
@@ -478,14 +478,14 @@ static void meet_foreign(const char *suffix, bool sorted_set)
 
 	start(2, 10000);
 	if (sorted_set)
-		lua_store_text(w.store, "ZADD", permits_key("s", suffix), "5", "theirs", NULL);
+		lua_store_text(w.store, "ZADD", virt_key("s", suffix), "5", "theirs", NULL);
 	else
-		lua_store_text(w.store, "SET", permits_key("s", suffix), "theirs", NULL);
-	waiter = permits_acquire(a, pa, 1);
-	permits_settle(&w);
+		lua_store_text(w.store, "SET", virt_key("s", suffix), "theirs", NULL);
+	waiter = virt_acquire_permits(a, pa, 1);
+	virt_settle(&w);
 	assert_done(waiter, LK_EFOREIGN);
-	ck_assert_ptr_nonnull(strstr(waiter->why.text, permits_key("s", suffix)));
-	lua_store_text(w.store, "DEL", permits_key("s", suffix), NULL);
+	ck_assert_ptr_nonnull(strstr(waiter->why.text, virt_key("s", suffix)));
+	lua_store_text(w.store, "DEL", virt_key("s", suffix), NULL);
 	end();
 }
 
@@ -509,9 +509,9 @@ TEST(waiter_keeps_its_place_when_its_link_breaks)
 	fence = hold(a, pa, 2);
 	first = wait_for(b, pb, 2);
 	second = wait_for(c, pc, 1);
-	permits_link_down(b, LK_ECONN);
-	permits_link_up(b);
-	permits_settle(&w);
+	virt_link_down(b, LK_ECONN);
+	virt_link_up(b);
+	virt_settle(&w);
 	release(a, pa, fence);
 	assert_done(first, LK_OK);
 	assert_waits(second);
@@ -523,16 +523,16 @@ TEST(waiter_keeps_its_place_when_its_link_breaks)
 TEST(ask_whose_answer_is_lost_is_asked_again_and_counts_once)
 {
 	struct lk__op *waiter;
-	struct permits_call ask;
+	struct virt_call ask;
 
 	start(3, 10000);
-	waiter = permits_acquire(a, pa, 2);
+	waiter = virt_acquire_permits(a, pa, 2);
 	ask = reach(a, LK__ASK);
-	permits_call_fini(&ask);
-	permits_link_down(a, LK_EUNKNOWN);
+	virt_call_fini(&ask);
+	virt_link_down(a, LK_EUNKNOWN);
 	later(50);
-	permits_link_up(a);
-	permits_settle(&w);
+	virt_link_up(a);
+	virt_settle(&w);
 	assert_done(waiter, LK_OK);
 	ck_assert_int_eq(used(), 2);
 	release(a, pa, waiter->fence);
@@ -548,7 +548,7 @@ TEST(waits_go_on_after_the_server_was_emptied)
 	fence = hold(a, pa, 2);
 	waiter = wait_for(b, pb, 2);
 	lua_store_text(w.store, "FLUSHALL", NULL);
-	permits_pass(&w, 11000);
+	virt_pass(&w, 11000);
 	/* Its renewal found nothing, and the waiter that asked again has the permits. */
 	release_lost(a, pa, fence);
 	assert_done(waiter, LK_OK);
@@ -562,7 +562,7 @@ TEST(script_that_the_server_forgot_is_sent_as_text)
 
 	start(2, 10000);
 	lua_store_text(w.store, "SCRIPT", "FLUSH", NULL);
-	waiter = permits_acquire(a, pa, 1);
+	waiter = virt_acquire_permits(a, pa, 1);
 	step(a, LK__ASK); /* unknown */
 	assert_waits(waiter);
 	step(a, LK__ASK);
@@ -574,13 +574,13 @@ TEST(script_that_the_server_forgot_is_sent_as_text)
 TEST(grant_that_is_answered_too_late_is_given_back_and_asked_anew)
 {
 	struct lk__op *waiter;
-	struct permits_call ask;
+	struct virt_call ask;
 
 	start(2, 1000);
-	waiter = permits_acquire(a, pa, 1);
+	waiter = virt_acquire_permits(a, pa, 1);
 	ask = reach(a, LK__ASK);
 	later(990); /* less than the margin is left */
-	permits_answer(a, &ask);
+	virt_answer(a, &ask);
 	assert_waits(waiter);
 	step(a, LK__LEAVE);
 	step(a, LK__ASK);

@@ -2,40 +2,62 @@
  * Clients in virtual time: see virtual.h. */
 #include "virtual.h"
 
+#include "scripts.h"
+
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-static int publish(void *arg, int id, const struct lk__message *message)
+static int publish(void *arg, const char *channel, const char *text, size_t len)
 {
 	struct virt *virt = arg;
-	struct virt_client *client = &virt->clients[id];
+	struct virt_client *client = virt->clients, *end = client + virt->client_count;
+	struct virt_message *message;
+	int64_t at_ns = virt->now_ns;
 
-	if (!client->subscribed)
+	while (client < end && strcmp(client->space.channel, channel))
+		client++;
+	if (client == end || !client->subscribed)
 		return 0;
-	if (client->inbox_count == VIRT_INBOX)
+	if (client->inbox_count == VIRT_INBOX || len > VIRT_MESSAGE_MAX)
 		abort();
-	client->inbox[client->inbox_count++] = *message;
+	if (virt->delay_ns)
+		at_ns += virt->delay_ns(virt);
+	message = &client->inbox[client->inbox_count++];
+	if (message > client->inbox && at_ns < message[-1].at_ns)
+		at_ns = message[-1].at_ns;
+	message->at_ns = at_ns;
+	message->len = len;
+	memcpy(message->text, text, len);
 	return 1;
+}
+
+int64_t virt_store_us(const struct virt *virt)
+{
+	return VIRT_EPOCH_US + virt->store_offset_us + virt->now_ns / 1000;
 }
 
 void virt_set_time(struct virt *virt, int64_t now_ns)
 {
 	virt->now_ns = now_ns;
-	virt->model.now_us = VIRT_EPOCH_US + now_ns / 1000;
-	model_expire(&virt->model);
+	lua_store_set_time(virt->store, virt_store_us(virt));
 }
 
 void virt_init(struct virt *virt, int clients, uint64_t seed)
 {
 	memset(virt, 0, sizeof(*virt));
-	virt->model.publish = publish;
-	virt->model.arg = virt;
+	virt->store = lua_store_new(publish, virt);
 	virt->client_count = clients;
+	for (int i = 0; lk__scripts[i]; i++)
+		lua_store_text(virt->store, "SCRIPT", "LOAD", lk__scripts[i]->text, NULL);
 	virt_set_time(virt, 1000 * VIRT_MS);
 	for (int i = 0; i < clients; i++) {
 		struct virt_client *client = &virt->clients[i];
+		char id[LK__CLIENT_ID_SIZE];
 		client->virt = virt;
 		client->id = i;
+		snprintf(id, sizeof(id), "%cclient_AAAAAAAAAAAAAA", 'a' + i);
+		lk__space_init(&client->space, "lk", 0, id);
 		lk__session_init(&client->session, 1000000000, 1000000000);
 		if (!lk__core_init(&client->core, seed * 100 + (uint64_t)i) ||
 		    !lk__core_add_session(&client->core, &client->session))
@@ -52,9 +74,11 @@ void virt_fini(struct virt *virt)
 		for (int j = 0; j < client->waiter_count; j++) {
 			free(client->waiters[j]->spare_ticket);
 			free(client->waiters[j]->spare_hold);
+			free(client->waiters[j]->spare_queue);
 			free(client->waiters[j]);
 		}
 	}
+	lua_store_free(virt->store);
 }
 
 int64_t virt_now(const struct virt_client *client)
@@ -64,64 +88,19 @@ int64_t virt_now(const struct virt_client *client)
 
 /* ---- Callers ------------------------------------------------------------------------------ */
 
-struct lk__wait_queue *virt_open(struct virt_client *client, const char *name, int64_t lease_ms,
-                                 bool fixed)
-{
-	return lk__wait_queue_open(&client->core, &client->session,
-	                           lk__name_new(LK_KIND_LOCK, name, strlen(name)),
-	                           lk__wait_queue_new(lease_ms, fixed));
-}
-
-struct lk__op *virt_waiter(struct virt_client *client, struct lk__wait_queue *queue, uint64_t owner)
+struct lk__op *virt_waiter(struct virt_client *client, struct lk__wait_queue *queue)
 {
 	struct lk__op *waiter = calloc(1, sizeof(*waiter));
 
 	waiter->queue = queue;
 	waiter->handle = client;
-	waiter->owner = owner;
 	waiter->reports_loss = true;
 	waiter->spare_ticket = malloc(sizeof(*waiter->spare_ticket));
 	waiter->spare_hold = malloc(sizeof(*waiter->spare_hold));
+	waiter->spare_queue = malloc(sizeof(*waiter->spare_queue));
 	if (client->waiter_count == (int)(sizeof(client->waiters) / sizeof(*client->waiters)))
 		abort();
 	client->waiters[client->waiter_count++] = waiter;
-	return waiter;
-}
-
-struct lk__op *virt_acquire(struct virt_client *client, struct lk__wait_queue *queue,
-                            uint64_t owner)
-{
-	struct lk__op *waiter = virt_waiter(client, queue, owner);
-
-	lk__core_acquire(&client->core, virt_now(client), waiter);
-	return waiter;
-}
-
-struct lk__op *virt_try(struct virt_client *client, struct lk__wait_queue *queue, uint64_t owner)
-{
-	struct lk__op *waiter = virt_waiter(client, queue, owner);
-
-	waiter->only_try = true;
-	lk__core_acquire(&client->core, virt_now(client), waiter);
-	return waiter;
-}
-
-struct lk__op *virt_release(struct virt_client *client, struct lk__wait_queue *queue,
-                            uint64_t owner)
-{
-	struct lk__op *waiter = virt_waiter(client, queue, owner);
-
-	lk__core_release(&client->core, virt_now(client), waiter);
-	return waiter;
-}
-
-struct lk__op *virt_extend(struct virt_client *client, struct lk__wait_queue *queue, uint64_t owner,
-                           int64_t lease_ms)
-{
-	struct lk__op *waiter = virt_waiter(client, queue, owner);
-
-	waiter->lease_ms = lease_ms;
-	lk__core_extend(&client->core, virt_now(client), waiter);
 	return waiter;
 }
 
@@ -135,86 +114,84 @@ void virt_abandon(struct virt_client *client, struct lk__op *waiter)
 	lk__core_abandon(&client->core, virt_now(client), waiter);
 }
 
-lk_state virt_state(const struct virt_client *client, const struct lk__wait_queue *queue,
-                    uint64_t owner)
-{
-	const struct lk__hold *hold = lk__core_hold(queue->name, owner);
-
-	return hold ? lk__hold_state(hold, virt_now(client)) : LK_STATE_NONE;
-}
-
-uint64_t virt_fence(const struct lk__wait_queue *queue, uint64_t owner)
-{
-	const struct lk__hold *hold = lk__core_hold(queue->name, owner);
-
-	return hold ? hold->fence : 0;
-}
-
 /* ---- The network -------------------------------------------------------------------------- */
 
 bool virt_take(struct virt_client *client, struct virt_call *call)
 {
 	struct lk__pending *request =
 		lk__core_next_request(&client->core, &client->session, virt_now(client));
-	const struct lk__ticket *ticket;
+	struct lk__request asked;
 
 	memset(call, 0, sizeof(*call));
 	if (!request)
 		return false;
-	ticket = request->ticket;
 	call->request = request;
-	/* Mirrors the bytes of redis/codec.c. */
-	call->bytes = (struct model_request){
-		.kind = request->kind,
-		.name = (ticket->queue->name->bytes[0] - 'a') % MODEL_NAMES,
-		.ticket = {.client = client->id,
-	                   .lease_ms = ticket->queue->lease_ms,
-	                   .fixed = ticket->queue->fixed},
-		.wait = !ticket->is_try,
-		.share = request->shares,
-		.arrival = (int64_t)ticket->arrival,
-		.lease_ms = request->lease_ms,
-		.fence = request->claim ? 0 : ticket->fence,
-		.last_fence = request->claim ? 0 : ticket->last_fence,
-	};
-	memcpy(call->bytes.ticket.nonce, ticket->nonce, LK__NONCE_SIZE);
+	call->kind = request->kind;
+	lk__core_request(request, &asked);
+	if (!lk__codec_request(&call->bytes, &client->space, &asked))
+		abort();
 	return true;
 }
 
 void virt_execute(struct virt_client *client, struct virt_call *call)
 {
-	model_run(&client->virt->model, &call->bytes, &call->answer);
+	call->reply.len = 0;
+	lua_store_run(client->virt->store, call->bytes.data, call->bytes.len, &call->reply);
 }
 
-void virt_answer(struct virt_client *client, const struct virt_call *call)
+void virt_call_fini(struct virt_call *call)
 {
-	lk__core_answer(&client->core, virt_now(client), call->request, &call->answer);
+	lk__buf_fini(&call->bytes);
+	lk__buf_fini(&call->reply);
 }
 
-void virt_refuse(struct virt_client *client, const struct virt_call *call, lk_err err, bool passes)
+void virt_answer(struct virt_client *client, struct virt_call *call)
 {
-	struct lk__answer answer = {
-		.kind = LK__FAILED, .err = err, .retryable = passes, .text = "refused"};
+	struct lk__resp_reader *reader = lk__resp_reader_new();
+	struct lk__answer answer;
+	struct lk__resp *resp;
+	struct lk__why why;
 
-	lk__core_answer(&client->core, virt_now(client), call->request, &answer);
+	if (!reader || lk__resp_feed(reader, call->reply.data, call->reply.len, &why) ||
+	    lk__resp_next(reader, &resp, &why) || !resp)
+		abort();
+	if (lk__codec_unknown_script(resp)) {
+		lk__core_resend(&client->core, call->request);
+	} else {
+		lk__codec_answer(resp, "the store", &answer, &why);
+		lk__core_answer(&client->core, virt_now(client), call->request, &answer);
+	}
+	lk__resp_free(resp);
+	lk__resp_reader_free(reader);
+	virt_call_fini(call);
+}
+
+void virt_refuse(struct virt_client *client, struct virt_call *call, const char *error)
+{
+	char text[200];
+	int len = snprintf(text, sizeof(text), "-%s\r\n", error);
+
+	lk__buf_fini(&call->reply);
+	call->reply.data = strdup(text);
+	call->reply.len = (size_t)len;
+	call->reply.cap = (size_t)len + 1;
+	virt_answer(client, call);
 }
 
 bool virt_hear(struct virt_client *client)
 {
-	struct lk__message message = client->inbox[0];
+	struct virt_message copy = client->inbox[0];
+	struct lk__message message;
 
-	if (!client->inbox_count)
+	if (!client->inbox_count || copy.at_ns > client->virt->now_ns)
 		return false;
 	client->inbox_count--;
 	memmove(&client->inbox[0], &client->inbox[1],
 	        sizeof(client->inbox[0]) * (size_t)client->inbox_count);
+	if (!lk__codec_message(&client->space, copy.text, copy.len, &message))
+		abort(); /* a script must not send what clients cannot parse */
 	lk__core_message(&client->core, virt_now(client), &message);
 	return true;
-}
-
-void virt_forget(struct virt_client *client)
-{
-	client->inbox_count = 0;
 }
 
 void virt_link_down(struct virt_client *client, lk_err err)
@@ -222,7 +199,7 @@ void virt_link_down(struct virt_client *client, lk_err err)
 	struct lk__why why = {.err = err, .text = "the link is down"};
 
 	client->subscribed = false;
-	virt_forget(client);
+	client->inbox_count = 0;
 	lk__core_link_down(&client->core, &client->session, virt_now(client), &why, 0);
 }
 
@@ -276,7 +253,10 @@ void virt_pass(struct virt *virt, int64_t ms)
 		int64_t next_ns = end_ns;
 		virt_settle(virt);
 		for (int i = 0; i < virt->client_count; i++) {
-			int64_t due_ns = lk__core_due(&virt->clients[i].core);
+			const struct virt_client *client = &virt->clients[i];
+			int64_t due_ns = lk__core_due(&client->core);
+			if (client->inbox_count && client->inbox[0].at_ns < due_ns)
+				due_ns = client->inbox[0].at_ns;
 			if (due_ns < next_ns)
 				next_ns = due_ns;
 		}
@@ -284,15 +264,4 @@ void virt_pass(struct virt *virt, int64_t ms)
 			return;
 		virt_set_time(virt, next_ns > virt->now_ns ? next_ns : virt->now_ns);
 	}
-}
-
-bool virt_at_rest(const struct virt *virt)
-{
-	for (int i = 0; i < virt->client_count; i++)
-		if (virt->clients[i].core.all_tickets || virt->clients[i].core.all_holds)
-			return false;
-	for (int i = 0; i < MODEL_NAMES; i++)
-		if (virt->model.locks[i].held || virt->model.locks[i].queued)
-			return false;
-	return true;
 }
