@@ -182,9 +182,9 @@ LK_API const char *lk_err_text(lk_err err);
  * With the errors that are not ambiguous the call has changed nothing, unless the function's
  * comment says otherwise.  For example, lk_lock_run() returns LK_ELOST or LK_ENOTOWNER after its
  * function was called, and lk_local_start() may return LK_ECONN after it started the server.
- * LK_EAUTH has an exception: if the client has the right to run the scripts, but lacks the right to
- * one of the commands in them, the server stops in the middle of a script, after it executed the
- * part before that command.  So grant all rights of docs/protocol.md.
+ * If the client has the right to run the scripts, but lacks the right to one of the commands in
+ * them, the server may stop in the middle of a script: then the result is LK_EUNKNOWN, and
+ * lk_errmsg() has the server's reason.
  *
  * Any thread. */
 LK_API bool lk_err_is_ambiguous(lk_err err);

@@ -184,6 +184,173 @@ static lk_err use_all(const struct test_server *server, const char **step)
 	return err;
 }
 
+/* ---- Errors behind the first write --------------------------------------------------------- */
+
+struct scene {
+	struct redis *redis;
+	lk_client *client;
+	int number; /* at the end of its names */
+	lk_lock *lock;
+	lk_semaphore *semaphore;
+	lk_latch *latch;
+	uint64_t hold;
+};
+
+static const char *named(const struct scene *scene, const char *what)
+{
+	static char name[40];
+
+	snprintf(name, sizeof(name), "%s%d", what, scene->number);
+	return name;
+}
+
+static void free_it(struct scene *scene)
+{
+	(void)scene;
+}
+
+static void hold_it(struct scene *scene)
+{
+	OK(lk_lock_acquire(scene->lock, 0, NULL));
+	OK(lk_semaphore_acquire(scene->semaphore, 2, 0, &scene->hold));
+}
+
+static lk_err acquire_lock(struct scene *scene)
+{
+	return lk_lock_acquire(scene->lock, 0, NULL);
+}
+
+static lk_err extend_lock(struct scene *scene)
+{
+	return lk_lock_extend(scene->lock, 60000);
+}
+
+static lk_err break_lock(struct scene *scene)
+{
+	return lk_lock_break(scene->lock, NULL);
+}
+
+static lk_err release_lock(struct scene *scene)
+{
+	return lk_lock_release(scene->lock);
+}
+
+static lk_err acquire_permits(struct scene *scene)
+{
+	return lk_semaphore_acquire(scene->semaphore, 1, 0, NULL);
+}
+
+static lk_err extend_permits(struct scene *scene)
+{
+	return lk_semaphore_extend(scene->semaphore, scene->hold, 60000);
+}
+
+static lk_err release_permit(struct scene *scene)
+{
+	return lk_semaphore_release_some(scene->semaphore, scene->hold, 1);
+}
+
+static lk_err open_semaphore(struct scene *scene)
+{
+	const lk_semaphore_options options = {.capacity = 3};
+	lk_semaphore *semaphore = NULL;
+
+	return lk_semaphore_open(scene->client, named(scene, "new"), 0, &options, &semaphore);
+}
+
+static lk_err resize_semaphore(struct scene *scene)
+{
+	return lk_semaphore_resize(scene->semaphore, 5);
+}
+
+static lk_err break_semaphore(struct scene *scene)
+{
+	return lk_semaphore_break(scene->semaphore, NULL);
+}
+
+static lk_err set_latch(struct scene *scene)
+{
+	return lk_latch_set(latch_named(scene->client, named(scene, "new")), 1, NULL);
+}
+
+static lk_err reset_latch(struct scene *scene)
+{
+	return lk_latch_reset(scene->latch, 5, NULL);
+}
+
+static lk_err step_latch(struct scene *scene)
+{
+	return lk_latch_down(scene->latch, 1, "x", 0, NULL);
+}
+
+static lk_err open_latch(struct scene *scene)
+{
+	return lk_latch_down(scene->latch, 2, "x", 0, NULL);
+}
+
+static lk_err remove_latch(struct scene *scene)
+{
+	return lk_latch_remove(scene->latch);
+}
+
+/* Each call that changes something, and its state before. */
+static const struct change {
+	const char *name;
+	void (*prepare)(struct scene *scene);
+	lk_err (*call)(struct scene *scene);
+} changes[] = {
+	{"acquire lock", free_it, acquire_lock},
+	{"extend lock", hold_it, extend_lock},
+	{"break lock", hold_it, break_lock},
+	{"release lock", hold_it, release_lock},
+	{"acquire permits", free_it, acquire_permits},
+	{"extend permits", hold_it, extend_permits},
+	{"release permit", hold_it, release_permit},
+	{"open semaphore", free_it, open_semaphore},
+	{"resize semaphore", hold_it, resize_semaphore},
+	{"break semaphore", hold_it, break_semaphore},
+	{"set latch", free_it, set_latch},
+	{"reset latch", free_it, reset_latch},
+	{"step", free_it, step_latch},
+	{"last step", free_it, open_latch},
+	{"remove latch", free_it, remove_latch},
+};
+
+/* The keys of its names. */
+static void digest(const struct scene *scene, char text[50])
+{
+	snprintf(text, 50, "%s",
+	         redis_text(scene->redis, "EVAL %s 0 %d",
+	                    "local all = {} for _, key in ipairs(redis.call('KEYS', '*')) do "
+	                    "if string.match(key, '{%a+' .. ARGV[1] .. '}') then "
+	                    "all[#all + 1] = key .. redis.call('DUMP', key) .. "
+	                    "(redis.call('PTTL', key) >= 0 and 1 or 0) end end "
+	                    "table.sort(all) return redis.sha1hex(table.concat(all))",
+	                    scene->number));
+}
+
+/* One call without one right.  Returns 1 if it was refused, 2 if it may have happened. */
+static int change_without(struct scene *scene, const struct change *change, const char *right)
+{
+	char before[50], after[50];
+	lk_err err;
+
+	scene->lock = lock_named(scene->client, named(scene, "a"));
+	scene->semaphore = semaphore_of(scene->client, named(scene, "s"), 3, 0);
+	scene->latch = latch_named(scene->client, named(scene, "l"));
+	OK(lk_latch_reset(scene->latch, 2, NULL));
+	change->prepare(scene);
+	digest(scene, before);
+	redis_do(scene->redis, "ACL SETUSER latchkey -%s", right);
+	err = change->call(scene);
+	digest(scene, after);
+	redis_do(scene->redis, "ACL SETUSER latchkey +%s", right);
+	ck_assert_msg(!err || lk_err_is_ambiguous(err) || !strcmp(before, after),
+	              "%s without +%s is %s and changed something: %s", change->name, right,
+	              lk_err_name(err), lk_errmsg());
+	return !err ? 0 : lk_err_is_ambiguous(err) ? 2 : 1;
+}
+
 /* ---- Facts -------------------------------------------------------------------------------- */
 
 TEST(rights_in_the_protocol_page_are_enough)
@@ -256,5 +423,36 @@ TEST(rights_in_the_protocol_page_are_all_needed)
 		redis_do(redis, "ACL SETUSER latchkey +%s", right);
 	}
 	redis_close(redis);
+	server_stop(&server);
+}
+
+/* A right may be withdrawn while a client works, so that a script stops in its middle. */
+TEST(error_that_is_not_ambiguous_changed_nothing)
+{
+	const lk_client_options options = {
+		.user = "latchkey", .password = "SECRET", .command_timeout_ms = 300};
+	struct test_server server;
+	struct scene scene = {0};
+	char rule[RULE_MAX], right[40];
+	int results[3] = {0};
+	size_t len;
+
+	read_rule(rule);
+	*strstr(rule, SPARE) = '\0';
+	server_start(&server, NULL);
+	scene.redis = redis_open(&server);
+	redis_do(scene.redis, rule);
+	for (const char *at = strchr(rule, '+'); at; at = strchr(at + len, '+')) {
+		len = strcspn(at, " ");
+		snprintf(right, sizeof(right), "%.*s", (int)len - 1, at + 1);
+		scene.client = client_with(server.url, &options);
+		for (size_t i = 0; i < sizeof(changes) / sizeof(*changes); i++, scene.number++)
+			results[change_without(&scene, &changes[i], right)]++;
+		lk_client_close(scene.client);
+	}
+	ck_assert_int_gt(results[0], 0);
+	ck_assert_int_gt(results[1], 0);
+	ck_assert_int_gt(results[2], 0);
+	redis_close(scene.redis);
 	server_stop(&server);
 }

@@ -480,6 +480,9 @@ TEST(errors_of_the_server_are_sorted)
 		{"ERR Error running script (call to f_01): @user_script:3: -READONLY You can't "
 	         "write",
 	         LK_EAGAIN},
+		{"@user_script: 3: -NOREPLICAS Not enough good replicas to write.", LK_EAGAIN},
+		{"TORN ERR The user executing the script can't run this command or subcommand",
+	         LK_EAUTH},
 		{"LOADING Redis is loading the dataset in memory", LK_EAGAIN},
 		{"BUSY Redis is busy running a script.", LK_EAGAIN},
 		{"READONLY You can't write against a read only replica.", LK_EAGAIN},

@@ -191,7 +191,7 @@ TEST(unreadable_answer_leaves_a_step_unknown_and_an_error_does_not)
 {
 	for (int odd = 0; odd < 2; odd++) {
 		const struct lk__answer answer = {
-			.kind = LK__FAILED, .err = LK_ESERVER, .malformed = odd, .text = "what?"};
+			.kind = LK__FAILED, .err = LK_ESERVER, .ambiguous = odd, .text = "what?"};
 		struct lk__op *waiter;
 		struct world_call call;
 

@@ -420,8 +420,25 @@ TEST(command_without_a_right_is_told)
 	contract_refuse("ZREM", NULL);
 	SAYS("-ERR The user executing the script can't run this command or subcommand", LEAVE(A));
 	contract_refuse("PUBLISH", NULL);
-	SAYS("-ERR The user executing the script can't run this command or subcommand", LEAVE(A));
+	SAYS("-TORN ERR The user executing the script can't run this command or subcommand",
+	     LEAVE(A));
 	SAYS("1:b:n1:2000:r", "ZRANGE", QUEUE, "0", "-1");
+	contract_stop();
+}
+
+/* The answer to an error behind the first write must not look like a refusal. */
+TEST(script_that_ends_in_the_middle_is_torn)
+{
+	contract_start();
+	SAYS("granted 1700000000000000 1700000000000000 0", ASK(A));
+	SAYS("queued 1700000000000000 0 1000 0", ASK(B));
+	contract_refuse("SET", LOCK);
+	SAYS("-TORN ERR The user executing the script can't run this command or subcommand"
+	     " | b grant " B " 1700000000000001 2000 0 0 1700000000000000",
+	     LEAVE(A));
+	SAYS("0", "EXISTS", LOCK);
+	contract_refuse("SET", NULL);
+	SAYS("-ERR The user executing the script can't run this command or subcommand", ASK(A));
 	contract_stop();
 }
 

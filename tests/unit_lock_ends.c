@@ -114,7 +114,7 @@ TEST(extension_that_was_refused_the_second_time_is_unknown)
 TEST(extension_with_an_unreadable_response_is_unknown)
 {
 	static const struct lk__answer malformed = {
-		.kind = LK__FAILED, .err = LK_ESERVER, .malformed = true, .text = "odd"};
+		.kind = LK__FAILED, .err = LK_ESERVER, .ambiguous = true, .text = "odd"};
 	struct old_virt_call call;
 	struct lk__op *waiter;
 

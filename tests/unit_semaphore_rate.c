@@ -575,3 +575,25 @@ TEST(capacity_is_the_first_ones_unless_it_is_resized)
 	ck_assert_str_eq(permits_set(&w, "t", "resize", 3), "absent");
 	end();
 }
+
+/* The answer to its first ask was lost, so its permits may be used up. */
+TEST(refused_rate_is_unknown_if_an_earlier_ask_may_have_been_granted)
+{
+	struct lk__op *surely, *perhaps;
+	struct virt_call call;
+
+	start_fixed(3, 1000);
+	surely = virt_forget_permits(a, pa, 1);
+	call = reach(a, LK__ASK);
+	virt_refuse(a, &call, "NOPERM no right");
+	assert_done(surely, LK_EAUTH);
+	perhaps = virt_forget_permits(a, pa, 1);
+	call = reach(a, LK__ASK);
+	virt_call_fini(&call);
+	virt_link_down(a, LK_EUNKNOWN);
+	virt_link_up(a);
+	call = take(a, LK__ASK);
+	virt_refuse(a, &call, "NOPERM no right");
+	assert_done(perhaps, LK_EUNKNOWN);
+	virt_fini(&w);
+}

@@ -262,7 +262,7 @@ TEST_LIMIT(renewal_that_shortens_a_lease_is_found, 60)
 
 TEST_LIMIT(renewal_that_renews_nothing_is_found, 60)
 {
-	static const struct sim_bug bug = {"lock_renew", "redis.call('PEXPIRE', KEYS[1], left)",
+	static const struct sim_bug bug = {"lock_renew", "change('PEXPIRE', KEYS[1], left)",
 	                                   "local _ = left"};
 
 	expect(&bug, "validity", true);

@@ -306,7 +306,7 @@ static void failed(struct lk__core *core, int64_t now_ns, struct lk__ticket *tic
 		else if (ticket->queue->fixed)
 			ticket->next_ns = LK__NEVER;
 		if (request->extends && waiter && waiter->sent) {
-			bool unknown = waiter->may_be_extended || answer->malformed;
+			bool unknown = waiter->may_be_extended || answer->ambiguous;
 			ticket->extenders = waiter->next;
 			lk__complete(core, waiter, unknown ? LK_EUNKNOWN : answer->err,
 			             answer->text);
@@ -322,7 +322,10 @@ static void failed(struct lk__core *core, int64_t now_ns, struct lk__ticket *tic
 		ticket->next_ns = lk__refusal_retry_ns(core, now_ns, ticket);
 		lk__ticket_pursue(core, now_ns, ticket);
 	} else {
-		lk__ticket_refuse(core, now_ns, ticket, answer->err, answer->text);
+		/* A rate's grant by a lost answer or message is used up, and no leave undoes it. */
+		bool unknown = answer->ambiguous || (ticket->queue->final && ticket->may_be_known);
+		lk__ticket_refuse(core, now_ns, ticket, unknown ? LK_EUNKNOWN : answer->err,
+		                  answer->text);
 	}
 }
 
@@ -450,7 +453,7 @@ void lk__core_answer(struct lk__core *core, int64_t now_ns, struct lk__pending *
 	static const struct lk__answer malformed = {
 		.kind = LK__FAILED,
 		.err = LK_ESERVER,
-		.malformed = true,
+		.ambiguous = true,
 		.text = "unexpected response to a script",
 	};
 	struct lk__ticket *ticket = request->ticket;

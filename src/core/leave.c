@@ -48,8 +48,9 @@ void lk__leave_begin(int64_t now_ns, struct lk__ticket *ticket)
 /* Was the error returned before anything was written? */
 static bool changed_nothing(const struct lk__answer *answer)
 {
-	return answer->kind == LK__FAILED && !answer->malformed &&
-	       (answer->retryable || answer->by_script || answer->err == LK_EFOREIGN);
+	return answer->kind == LK__FAILED && !answer->ambiguous &&
+	       (answer->retryable || answer->by_script || answer->err == LK_EFOREIGN ||
+	        answer->err == LK_EAUTH);
 }
 
 /* Remember an error, and whether the ticket may be known. */

@@ -153,7 +153,7 @@ void lk__query_answer(struct lk__core *core, struct lk__query *query,
 	query->answer = *answer;
 	query->answer.text = NULL;
 	if (answer->kind == LK__FAILED)
-		query->why.err = answer->malformed ? LK_EUNKNOWN : answer->err;
+		query->why.err = answer->ambiguous ? LK_EUNKNOWN : answer->err;
 	if (answer->kind == LK__FAILED && answer->text)
 		snprintf(query->why.text, sizeof(query->why.text), "%s", answer->text);
 	end(core, query);

@@ -152,7 +152,7 @@ enum lk__answer_kind {
 	LK__IS,       /* to kind: noun */
 	LK__ABSENT,   /* to show, size, remove: no such name */
 	LK__DONE,     /* to remove, introduce, forget, ping */
-	LK__FAILED,   /* err, retryable, by_script, malformed, text */
+	LK__FAILED,   /* err, retryable, by_script, ambiguous, text */
 };
 
 struct lk__answer {
@@ -176,7 +176,7 @@ struct lk__answer {
 	lk_err err;
 	bool retryable;   /* the same request may succeed later */
 	bool by_script;   /* refused by the script, before it wrote anything */
-	bool malformed;   /* ambiguous: the request may have been executed */
+	bool ambiguous;   /* the request may have been executed */
 	const char *text; /* escaped; borrowed during the call */
 };
 

@@ -171,7 +171,7 @@ static void step_failed(struct lk__core *core, int64_t now_ns, struct lk__latch 
                         const struct lk__answer *answer)
 {
 	bool unknown =
-		latch->steps->may_be_counted || answer->malformed; /* it may have been counted */
+		latch->steps->may_be_counted || answer->ambiguous; /* it may have been counted */
 
 	if (answer->retryable) {
 		lk__why_set(&latch->trouble, answer->err, "%s", answer->text);

@@ -369,6 +369,7 @@ void lk__codec_answer(const struct lk__resp *resp, const char *what, struct lk__
 		              resp->str);
 		fail(answer, why);
 		answer->retryable = why->err == LK_EAGAIN;
+		answer->ambiguous = lk__resp_is_torn(resp);
 	} else if ((is(resp, "granted") || is(resp, "held")) && number(resp, 1, &fence) &&
 	           number(resp, 2, &answer->store_us) && number(resp, 3, &answer->waiting)) {
 		answer->kind = is(resp, "held") ? LK__KEPT : LK__GRANTED;
@@ -407,7 +408,7 @@ void lk__codec_answer(const struct lk__resp *resp, const char *what, struct lk__
 		fail(answer, why);
 	} else if (!latch_answer(resp, answer)) {
 		lk__why_about(why, LK_ESERVER, what, "unexpected response to a script");
-		answer->malformed = true;
+		answer->ambiguous = true;
 		fail(answer, why);
 	}
 }

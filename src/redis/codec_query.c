@@ -519,6 +519,7 @@ void lk__codec_query_answer(const struct lk__resp *resp, const char *what,
 	} else if (resp->type == LK__RESP_ERROR) {
 		lk__why_about(why, lk__resp_error(resp), what, "%s", resp->str);
 		fail(answer, why, why->text);
+		answer->ambiguous = lk__resp_is_torn(resp);
 	} else if (kind == LK__BREAK ||
 	           ((kind == LK__SIZE || kind == LK__SET) && first_is(resp, "fence"))) {
 		lk__codec_answer(resp, what, answer, why);

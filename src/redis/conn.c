@@ -134,16 +134,18 @@ void lk__conn_close(struct lk__conn *conn)
 }
 
 /* Does the error have this code?  Before 7.0 the error of a command inside a script is wrapped:
- * "ERR Error running script (call to f_0123): @user_script:1: -READONLY You can't...". */
+ * "@user_script: 1: -READONLY You can't...", after "ERR Error running script (call to f_0123): " if
+ * the script did not catch it. */
 static bool has_code(const struct lk__resp *resp, const char *code)
 {
-	static const char wrapped[] = "ERR Error running script";
+	static const char wrapped[] = "ERR Error running script", caught[] = "@user_script: ";
 	size_t len = strlen(code);
 	const char *at = resp->str;
 
 	if (!strncmp(at, code, len) && (at[len] == ' ' || !at[len]))
 		return true;
-	if (strncmp(at, wrapped, sizeof(wrapped) - 1) != 0)
+	if (strncmp(at, wrapped, sizeof(wrapped) - 1) != 0 &&
+	    strncmp(at, caught, sizeof(caught) - 1) != 0)
 		return false;
 	while ((at = strstr(at, ": ")) != NULL) {
 		at += 2;
@@ -184,6 +186,11 @@ lk_err lk__resp_error(const struct lk__resp *resp)
 	if (has_any_code(resp, transient, sizeof(transient) / sizeof(transient[0])))
 		return LK_EAGAIN;
 	return has_code(resp, "WRONGTYPE") ? LK_EFOREIGN : LK_ESERVER;
+}
+
+bool lk__resp_is_torn(const struct lk__resp *resp)
+{
+	return resp->type == LK__RESP_ERROR && has_code(resp, "TORN");
 }
 
 lk_err lk__resp_refusal(const struct lk__resp *resp)

@@ -55,6 +55,8 @@ void lk__conn_close(struct lk__conn *conn);
  * script), LK_EAGAIN (transient: LOADING, BUSY, READONLY, MASTERDOWN, CLUSTERDOWN, TRYAGAIN,
  * NOREPLICAS), LK_EFOREIGN (WRONGTYPE), else LK_ESERVER. */
 lk_err lk__resp_error(const struct lk__resp *resp);
+/* Is it the error of a script that had changed something before?  See scripts/shared/change.lua. */
+bool lk__resp_is_torn(const struct lk__resp *resp);
 /* The error that ends the set-up of a connection: LK_ECONN if it is transient. */
 lk_err lk__resp_refusal(const struct lk__resp *resp);
 

@@ -306,7 +306,7 @@ void core_any_answer(struct fuzz_input *input, struct lk__answer *answer)
 	if (answer->kind == LK__FAILED) {
 		answer->err = errors[fuzz_below(input, sizeof(errors) / sizeof(*errors))];
 		answer->retryable = flags & 8;
-		answer->malformed = flags & 16;
+		answer->ambiguous = flags & 16;
 		answer->by_script = flags & 32;
 		answer->text = text;
 		return;

@@ -178,7 +178,7 @@ static void check_reply(const struct run *run, const struct lk__resp *resp)
 	if (!plan->decodes)
 		return;
 	lk__codec_answer(resp, "store", &answer, &why);
-	if (answer.malformed)
+	if (answer.ambiguous)
 		fail(run, "the codec cannot read", word);
 }
 

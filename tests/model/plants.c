@@ -40,7 +40,7 @@ const struct model_plant model_plants[] = {
 		.what = "a ticket that leaves stays in the queue",
 		.rule = RULE_SCRIPT,
 		.script = "lock_leave",
-		.old = "redis.call('ZREM', KEYS[2], ticket)",
+		.old = "change('ZREM', KEYS[2], ticket)",
 		.new = "0",
 		.bounds = LOCK(PAIR, .give_ups = 1),
 	},

@@ -24,7 +24,7 @@ struct killer {
 
 /* In this order: fast programs that test the scripts' contracts come first. */
 static const struct killer killers[] = {
-	{"lock", "tests/unit_lock_contract", {NULL}},
+	{"lock change", "tests/unit_lock_contract", {NULL}},
 	{"latch name_ client_ link_", "tests/unit_latch_contract", {NULL}},
 	{"semaphore", "tests/unit_semaphore_contract", {NULL}},
 	{"semaphore", "tests/unit_semaphore_contract_store", {NULL}},

@@ -12,6 +12,8 @@
 -- Returns  stepped, remaining count, 1 = this step counted, now or when it was sent before
 --          other, the current generation, 0 = none: not counted now
 --          foreign, key, its actual type
+-- include shared/change.lua
+return whole(function()
 -- include shared/latch.lua
 local wrong = read()
 if wrong then return wrong end
@@ -29,16 +31,17 @@ if count == 0 or (ARGV[5] ~= '' and known[2]) then return {'stepped', count, 0} 
 count = math.max(count - tonumber(ARGV[4]), 0)
 -- A full server (maxmemory) accepts this first command, and then the writes that follow it.
 redis.call('HDEL', LATCH, '')
-redis.call('HSET', LATCH, 'count', string.format('%.0f', count))
-redis.call('HSET', MEMORY, client, ARGV[3])
-if ARGV[5] ~= '' then redis.call('HSET', MEMORY, name, '1') end
+change('HSET', LATCH, 'count', string.format('%.0f', count))
+change('HSET', MEMORY, client, ARGV[3])
+if ARGV[5] ~= '' then change('HSET', MEMORY, name, '1') end
 if count > 0 then
-	if left >= 0 then redis.call('PEXPIRE', MEMORY, left + MEMORY_MS) end
+	if left >= 0 then change('PEXPIRE', MEMORY, left + MEMORY_MS) end
 	return {'stepped', count, 1}
 end
-redis.call('HSET', MEMORY, 'opened', gen)
-redis.call('PEXPIRE', LATCH, open_ttl)
-redis.call('PEXPIRE', MEMORY, tonumber(open_ttl) + MEMORY_MS)
+change('HSET', MEMORY, 'opened', gen)
+change('PEXPIRE', LATCH, open_ttl)
+change('PEXPIRE', MEMORY, tonumber(open_ttl) + MEMORY_MS)
 -- Without the right to publish, the latch still opens; waiters ask a little later.
 redis.pcall('PUBLISH', ARGV[6], 'open ' .. gen)
 return {'stepped', 0, 1}
+end)

@@ -8,6 +8,8 @@
 -- Returns  removed
 --          absent: nothing was changed
 --          foreign, key, its actual type
+-- include shared/change.lua
+return whole(function()
 -- include shared/latch.lua
 local wrong = read()
 if wrong then return wrong end
@@ -15,9 +17,10 @@ wrong = of_another(KEYS[3])
 if wrong then return wrong end
 if not gen then return {'absent'} end
 -- A full server (maxmemory) accepts this first command, and then the writes that follow it.
-redis.call('DEL', LATCH, MEMORY)
+change('DEL', LATCH, MEMORY)
 -- For waiters that missed the message.
-redis.call('HSET', MEMORY, 'opened', opened, 'removed', gen)
-redis.call('PEXPIRE', MEMORY, MEMORY_MS)
+change('HSET', MEMORY, 'opened', opened, 'removed', gen)
+change('PEXPIRE', MEMORY, MEMORY_MS)
 redis.pcall('PUBLISH', ARGV[1], 'gone ' .. gen)
 return {'removed'}
+end)

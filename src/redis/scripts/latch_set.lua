@@ -14,6 +14,8 @@
 --          counting, count, initial count: nothing was changed
 --          foreign, key, its actual type
 --          fence, defect of the counter
+-- include shared/change.lua
+return whole(function()
 -- include shared/latch.lua
 local wrong = read()
 if wrong then return wrong end
@@ -35,18 +37,19 @@ if next >= 9007199254740991 then return {'fence', 'used up'} end
 gen = string.format('%.0f', next)
 
 -- A full server (maxmemory) refuses this first write: then nothing is changed.
-redis.call('SET', KEYS[3], gen)
-redis.call('DEL', LATCH, MEMORY)
-redis.call('HSET', LATCH, 'kind', '1:latch', 'gen', gen, 'count', ARGV[1], 'initial', ARGV[1], 'open_ttl', ARGV[3])
+change('SET', KEYS[3], gen)
+change('DEL', LATCH, MEMORY)
+change('HSET', LATCH, 'kind', '1:latch', 'gen', gen, 'count', ARGV[1], 'initial', ARGV[1], 'open_ttl', ARGV[3])
 -- Steps belong to one generation; the last opened and the last removed generation carry over.
-redis.call('HSET', MEMORY, 'opened', ARGV[1] == '0' and gen or opened, 'removed', removed, 'gen', gen)
+change('HSET', MEMORY, 'opened', ARGV[1] == '0' and gen or opened, 'removed', removed, 'gen', gen)
 if ARGV[1] == '0' then
-	redis.call('PEXPIRE', LATCH, ARGV[3])
-	redis.call('PEXPIRE', MEMORY, tonumber(ARGV[3]) + MEMORY_MS)
+	change('PEXPIRE', LATCH, ARGV[3])
+	change('PEXPIRE', MEMORY, tonumber(ARGV[3]) + MEMORY_MS)
 	-- Without the right to publish, the latch still opens; waiters ask a little later.
 	redis.pcall('PUBLISH', ARGV[5], 'open ' .. gen)
 elseif ARGV[4] ~= '0' then
-	redis.call('PEXPIRE', LATCH, ARGV[4])
-	redis.call('PEXPIRE', MEMORY, tonumber(ARGV[4]) + MEMORY_MS)
+	change('PEXPIRE', LATCH, ARGV[4])
+	change('PEXPIRE', MEMORY, tonumber(ARGV[4]) + MEMORY_MS)
 end
 return {'set', was}
+end)

@@ -17,6 +17,8 @@
 --          busy, 1 = the lock is free: serve the head
 --          foreign, key, its actual type
 --          fence, defect of the counter
+-- include shared/change.lua
+return whole(function()
 -- include shared/lock.lua
 local VALUE = '^(1:[%w_%-]+:[%w_%-]+:%d+:[rf]) (%d+) (%d+) ([s%-])$'
 local ticket = ARGV[1]
@@ -52,7 +54,7 @@ local my_lease = string.match(ticket, ':(%d+):[rf]$', -15)
 
 if owner == ticket then
 	-- An earlier response was lost.  Never shorten a lease: it may have been extended since.
-	redis.call('PEXPIRE', KEYS[1], math.max(redis.call('PTTL', KEYS[1]), tonumber(my_lease)))
+	change('PEXPIRE', KEYS[1], math.max(redis.call('PTTL', KEYS[1]), tonumber(my_lease)))
 	return {'granted', fence, clock(), waiting}
 end
 
@@ -69,9 +71,9 @@ if not owner and (not head or head == ticket) then
 		if last - now >= 0 then fence = string.format('%.0f', last + 1) end
 	end
 	if fence - 9007199254740991 >= 0 then return {'fence', 'used up'} end
-	redis.call('SET', KEYS[1], ticket .. ' ' .. fence .. ' ' .. my_lease .. ' ' .. ARGV[5], 'PX', my_lease)
-	redis.call('SET', KEYS[3], fence)
-	if head then waiting = waiting - redis.call('ZREM', KEYS[2], ticket) end
+	change('SET', KEYS[1], ticket .. ' ' .. fence .. ' ' .. my_lease .. ' ' .. ARGV[5], 'PX', my_lease)
+	change('SET', KEYS[3], fence)
+	if head then waiting = waiting - change('ZREM', KEYS[2], ticket) end
 	return {'granted', fence, now, waiting}
 end
 
@@ -82,7 +84,7 @@ if owner then
 		-- No lease may end later than its length from now: the clock was set back, or another program
 		-- wrote the key.  (The length in force, not the ticket's: it may have been extended.)
 		left = tonumber(lease)
-		redis.call('PEXPIRE', KEYS[1], left)
+		change('PEXPIRE', KEYS[1], left)
 	end
 end
 local free = owner and '0' or '1'
@@ -101,12 +103,13 @@ if not arrival then
 			rank = waiting -- the last; ZRANK would walk the whole queue
 		end
 	end
-	redis.call('ZADD', KEYS[2], arrival, ticket)
+	change('ZADD', KEYS[2], arrival, ticket)
 	if not head and share == 's' then
 		redis.call('PUBLISH', ARGV[4] .. string.match(owner, '^1:([%w_%-]+):'), 'wanted ' .. owner)
 	end
 end
-redis.call('PEXPIRE', KEYS[2], ARGV[6])
+change('PEXPIRE', KEYS[2], ARGV[6])
 -- Clamp an arrival that another program wrote to the range that clients accept.
 arrival = math.min(math.max(tonumber(arrival), 1), 9007199254740991)
 return {'queued', string.format('%.0f', arrival), rank or redis.call('ZRANK', KEYS[2], ticket), left, free}
+end)

@@ -13,6 +13,8 @@
 -- Returns  left, 1 = the ticket was the holder's, 1 = the run had its limit: run again with "",
 --                1 = the lock is free and the queue is empty
 --          foreign, key, its actual type
+-- include shared/change.lua
+return whole(function()
 -- include shared/lock.lua
 local TICKET = '^1:([%w_%-]+):[%w_%-]+:(%d+):[rf]$'
 local VALUE = '^1:[%w_%-]+:[%w_%-]+:%d+:[rf] %d+ %d+ [s%-]$'
@@ -43,10 +45,10 @@ local now = waiting > 0 and clock()
 local mine = granted and 1 or 0
 
 -- A full server (maxmemory) accepts this first command, and then the writes that follow it.
-if now then waiting = waiting - redis.call('ZREM', KEYS[2], ticket) end
+if now then waiting = waiting - change('ZREM', KEYS[2], ticket) end
 if value and not granted then return {'left', 0, 0, 0} end
 if granted then
-	redis.call('DEL', KEYS[1])
+	change('DEL', KEYS[1])
 	if ARGV[4] == '1' then
 		redis.pcall('PUBLISH', ARGV[3] .. string.match(ticket, '^1:([%w_%-]+):'), 'broken ' .. ticket)
 	end
@@ -62,7 +64,7 @@ if type(last) == 'table' or not string.match(last, '^%d+$') or #last > 16 then
 end
 if granted and ARGV[2] - last > 0 then
 	last = ARGV[2]
-	redis.call('SET', KEYS[3], last)
+	change('SET', KEYS[3], last)
 end
 if waiting == 0 then return {'left', mine, 0, 1} end
 local fence = now
@@ -83,10 +85,10 @@ for _ = 1, DEAD_MAX do
 	local told = redis.pcall('PUBLISH', ARGV[3] .. to, 'grant ' .. head[1] .. ' ' .. fence .. ' ' .. life ..
 		(old and ' 1 ' or ' 0 ') .. waiting .. ' ' .. now)
 	if type(told) == 'table' then return told end
-	redis.call('ZREM', KEYS[2], head[1])
+	change('ZREM', KEYS[2], head[1])
 	if told > 0 then
-		redis.call('SET', KEYS[1], head[1] .. ' ' .. fence .. ' ' .. lease .. ' -', 'PX', life)
-		redis.call('SET', KEYS[3], fence)
+		change('SET', KEYS[1], head[1] .. ' ' .. fence .. ' ' .. lease .. ' -', 'PX', life)
+		change('SET', KEYS[3], fence)
 		if old and waiting > 0 then
 			local next = redis.call('ZRANGE', KEYS[2], '0', '0')[1]
 			to = string.match(next, TICKET)
@@ -97,3 +99,4 @@ for _ = 1, DEAD_MAX do
 	if waiting == 0 then return {'left', mine, 0, 1} end
 end
 return {'left', mine, 1, 0}
+end)

@@ -12,6 +12,8 @@
 -- Returns  held, fence, server time us, tickets in the queue
 --          gone
 --          foreign, key, its actual type
+-- include shared/change.lua
+return whole(function()
 -- include shared/lock.lua
 local value = redis.pcall('GET', KEYS[1])
 if not value then return {'gone'} end
@@ -31,16 +33,17 @@ elseif tonumber(lease) < tonumber(ARGV[3]) then
 	force = ARGV[3]
 end
 -- A full server (maxmemory) accepts this first command, and then the writes that follow it.
-redis.call('PEXPIRE', KEYS[1], left)
+change('PEXPIRE', KEYS[1], left)
 if share ~= ARGV[5] or lease ~= force then
-	redis.call('SET', KEYS[1], ARGV[1] .. ' ' .. fence .. ' ' .. force .. ' ' .. ARGV[5], 'PX', left)
+	change('SET', KEYS[1], ARGV[1] .. ' ' .. fence .. ' ' .. force .. ' ' .. ARGV[5], 'PX', left)
 end
 -- The counter has the fence of the grant already, but may lack fences that the holder issued.
 if ARGV[4] ~= fence and ARGV[4] ~= '0' then
 	local last = redis.pcall('GET', KEYS[3]) or '0'
 	if type(last) == 'string' and string.match(last, '^%d+$') and #last <= 16 and ARGV[4] - last > 0 then
-		redis.call('SET', KEYS[3], ARGV[4])
+		change('SET', KEYS[3], ARGV[4])
 	end
 end
 local waiting = redis.pcall('ZCARD', KEYS[2])
 return {'held', fence, clock(), type(waiting) == 'number' and waiting or 0}
+end)

@@ -20,6 +20,8 @@
 --          limit, capacity
 --          foreign, key, its actual type
 --          fence, defect of the counter
+-- include shared/change.lua
+return whole(function()
 local CLAMP_MAX = 8
 local ticket = ARGV[1]
 -- include shared/semaphore.lua
@@ -86,7 +88,7 @@ end
 -- (A full server refuses the write, and the waiter stays out.)
 local arrival = waiting > 0 and redis.call('ZSCORE', QUEUE, ticket)
 if ARGV[3] ~= '0' and (not arrival or arrival - ARGV[3] > 0) then
-	waiting = waiting + redis.call('ZADD', QUEUE, ARGV[3], ticket)
+	waiting = waiting + change('ZADD', QUEUE, ARGV[3], ticket)
 	arrival, head = ARGV[3], nil
 end
 serve(ticket, ARGV[4], tonumber(ARGV[8]))
@@ -111,12 +113,12 @@ if not arrival then
 	else
 		rank = waiting -- the last; ZRANK would walk the whole queue
 	end
-	redis.call('ZADD', QUEUE, arrival, ticket)
+	change('ZADD', QUEUE, arrival, ticket)
 end
-redis.call('PEXPIRE', QUEUE, ARGV[7])
+change('PEXPIRE', QUEUE, ARGV[7])
 rank = rank or redis.call('ZRANK', QUEUE, ticket)
 if rank == 0 or head_known == ticket then
-	redis.call('HSET', STATE, 'head', ticket, 'head_us', now_text, 'told_us', now_text)
+	change('HSET', STATE, 'head', ticket, 'head_us', now_text, 'told_us', now_text)
 end
 
 -- The expected wait: of this ticket if the permits expire by themselves, otherwise until the first
@@ -137,3 +139,4 @@ write()
 arrival = math.min(math.max(tonumber(arrival), 1), 9007199254740991)
 at = math.min(math.max(at - now, 0), 9007199254740991)
 return {'queued', text(arrival), rank, math.ceil(at / 1000), more and 1 or 0}
+end)

@@ -16,6 +16,8 @@
 -- Returns  left, 1 = the ticket was a holder's, 1 = the run had its limit: run again with "",
 --                1 = permits are free and the queue is empty
 --          foreign, key, its actual type
+-- include shared/change.lua
+return whole(function()
 local ticket, keep = ARGV[1], tonumber(ARGV[2])
 -- include shared/semaphore.lua
 -- A damaged fence counter does not prevent a release; the next ask reports it.
@@ -30,14 +32,14 @@ if mine and fence == ARGV[6] then keep = held end
 if keep > 0 and capacity then
 	redis.call('HDEL', STATE, '')
 elseif waiting > 0 and not mine then -- a holder is not in the queue
-	waiting = waiting - redis.call('ZREM', QUEUE, ticket)
+	waiting = waiting - change('ZREM', QUEUE, ticket)
 	if head[1] == ticket then head = nil end
 end
 if not capacity then return {'left', 0, 0, 1} end
 if torn then mend() end
 if mine and keep > 0 then
 	if keep < held then
-		redis.call('HSET', STATE, ticket, text(keep) .. ' ' .. fence .. ' ' .. text(lease))
+		change('HSET', STATE, ticket, text(keep) .. ' ' .. fence .. ' ' .. text(lease))
 		used = used - (held - keep)
 	end
 else
@@ -55,3 +57,4 @@ end
 write()
 return {'left', mine and 1 or 0, more and 1 or 0,
 	used < capacity and waiting == 0 and 1 or 0}
+end)

@@ -11,6 +11,8 @@
 -- Returns  held, fence, server time us, tickets in the queue
 --          gone
 --          foreign, key, its actual type
+-- include shared/change.lua
+return whole(function()
 local ticket = ARGV[1]
 -- include shared/semaphore.lua
 if not fields[5] then return {'gone'} end
@@ -25,10 +27,11 @@ ends_us = math.min(ends_us, now + lease * 1000)
 if ends_us < now + wanted * 1000 then
 	ends_us = now + wanted * 1000
 	if lease ~= wanted then
-		redis.call('HSET', STATE, ticket, text(held) .. ' ' .. fence .. ' ' .. text(wanted))
+		change('HSET', STATE, ticket, text(held) .. ' ' .. fence .. ' ' .. text(wanted))
 	end
 end
 latest_us = alone and ends_us
-redis.call('ZADD', ENDS, ends_us, ticket)
+change('ZADD', ENDS, ends_us, ticket)
 write()
 return {'held', fence, now_text, waiting}
+end)

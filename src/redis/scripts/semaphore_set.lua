@@ -15,6 +15,8 @@
 --          absent
 --          foreign, key, its actual type
 --          fence, defect of the counter
+-- include shared/change.lua
+return whole(function()
 local ticket = ''
 -- include shared/semaphore.lua
 local wanted = tonumber(ARGV[2])
@@ -42,3 +44,4 @@ else
 end
 write()
 return {'set', text(capacity), more and 1 or 0}
+end)

@@ -95,7 +95,7 @@ end
 
 -- An eviction took one of the keys: the rest does not identify the holders.
 local function mend()
-	redis.call('DEL', STATE)
+	change('DEL', STATE)
 	used, fields[5], changed = 0, false, true
 end
 
@@ -109,8 +109,8 @@ local function hold_of(ticket, value)
 end
 
 local function drop(ticket, permits)
-	redis.call('HDEL', STATE, ticket)
-	redis.call('ZREM', ENDS, ticket)
+	change('HDEL', STATE, ticket)
+	change('ZREM', ENDS, ticket)
 	used = math.max(used - (permits or 0), 0)
 	if ticket == first then
 		first, first_us = after, after_us
@@ -128,7 +128,7 @@ local function reclaim()
 end
 
 local function set_end(ticket, end_us)
-	redis.call('ZADD', ENDS, end_us, ticket)
+	change('ZADD', ENDS, end_us, ticket)
 	alone, after = false, nil
 	if not first or ticket == first or end_us <= first_us then first = nil end
 	if latest_us and latest_us < end_us then latest_us = end_us end
@@ -143,9 +143,9 @@ local function grant(ticket, permits, fence, lease, life)
 	used = used + permits
 	local value = permits .. ' ' .. fence .. ' ' .. lease
 	if changed or used == stored then
-		redis.call('HSET', STATE, ticket, value)
+		change('HSET', STATE, ticket, value)
 	else
-		redis.call('HSET', STATE, ticket, value, 'used', used)
+		change('HSET', STATE, ticket, value, 'used', used)
 		stored = used
 	end
 	given, last = fence, last < now and now or last + 1
@@ -159,12 +159,12 @@ local function write()
 	if life < ttl then life = ttl end
 	life = text(math.min(life, 9007199254740991)) -- another program may have written the end
 	if changed then
-		redis.call('HSET', STATE, 'kind', '1:semaphore', 'capacity', capacity, 'used', used, 'ttl', ttl)
+		change('HSET', STATE, 'kind', '1:semaphore', 'capacity', capacity, 'used', used, 'ttl', ttl)
 	elseif used ~= stored then
-		redis.call('HSET', STATE, 'used', used)
+		change('HSET', STATE, 'used', used)
 	end
-	redis.call('PEXPIRE', STATE, life)
-	if not alone or first then redis.call('PEXPIRE', ENDS, life) end
-	if given then redis.call('SET', FENCE, given) end
+	change('PEXPIRE', STATE, life)
+	if not alone or first then change('PEXPIRE', ENDS, life) end
+	if given then change('SET', FENCE, given) end
 end
 

@@ -11,13 +11,13 @@ local short = false
 -- Its first write is one that a full server (maxmemory) refuses: no new semaphore is made there.
 local function make(new_capacity, new_ttl)
 	capacity, used, stored, ttl = tonumber(new_capacity), 0, 0, tonumber(new_ttl)
-	redis.call('HSET', STATE, 'kind', '1:semaphore', 'capacity', capacity, 'used', '0', 'ttl', ttl)
-	redis.call('DEL', ENDS)
+	change('HSET', STATE, 'kind', '1:semaphore', 'capacity', capacity, 'used', '0', 'ttl', ttl)
+	change('DEL', ENDS)
 	first, latest_us = nil, now
 end
 
 local function unqueue(ticket)
-	if waiting > 0 then waiting = waiting - redis.call('ZREM', QUEUE, ticket) end
+	if waiting > 0 then waiting = waiting - change('ZREM', QUEUE, ticket) end
 	if head and head[1] == ticket then head = nil end
 end
 
@@ -69,7 +69,7 @@ local function tell_head(ticket, client, permits, lease, channels, patience)
 		news = true
 	end
 	if news then
-		redis.call('HSET', STATE, 'head', ticket, 'head_us', text(head_us), 'told_us', text(told_us))
+		change('HSET', STATE, 'head', ticket, 'head_us', text(head_us), 'told_us', text(told_us))
 	end
 	return true
 end
