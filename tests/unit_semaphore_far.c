@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * A rate whose clients are near and far, in virtual time: a client whose round trip is as long as
  * the window, or longer, gets its share, and wastes no share of another one. */
-#include "virtual_permits.h"
+#include "virtual_fixture.h"
 
 #include <stdio.h>
 
@@ -17,7 +17,6 @@
  * after the other, none of them to be released. */
 struct side {
 	struct virt_client *client;
-	struct lk__wait_queue *queue;
 	struct lk__op *waiter;
 	int64_t way_ns;
 	struct {
@@ -44,7 +43,7 @@ static bool is_in(const uint64_t *fences, int count, uint64_t fence)
 /* Record new grants of the store, after each script. */
 static void note_given(void)
 {
-	permits_look(&w, "s", &view);
+	look();
 	for (int i = 0; i < view.hold_count; i++) {
 		if (is_in(given, given_count, view.holds[i].fence))
 			continue;
@@ -124,11 +123,11 @@ static void take_near_and_far(uint32_t capacity, int64_t far_ms)
 {
 	int64_t end_ns;
 
-	start_fixed(capacity, WINDOW_MS);
-	sides[0] = (struct side){.client = a, .queue = pa};
-	sides[1] = (struct side){.client = b, .queue = pb};
-	sides[2] = (struct side){.client = c, .queue = pc, .way_ns = far_ms * VIRT_MS};
-	sides[3] = (struct side){.client = d, .queue = pd, .way_ns = far_ms * VIRT_MS};
+	start_fixed_permits(capacity, WINDOW_MS);
+	sides[0] = (struct side){.client = a};
+	sides[1] = (struct side){.client = b};
+	sides[2] = (struct side){.client = c, .way_ns = far_ms * VIRT_MS};
+	sides[3] = (struct side){.client = d, .way_ns = far_ms * VIRT_MS};
 	end_ns = w.now_ns + RUN_MS * VIRT_MS;
 	for (; w.now_ns < end_ns + 20000 * VIRT_MS; later(1)) {
 		for (struct side *side = sides; side < sides + SIDES; side++) {
@@ -137,7 +136,7 @@ static void take_near_and_far(uint32_t capacity, int64_t far_ms)
 				virt_give_up(side->client, side->waiter, LK_ETIMEDOUT);
 			} else if (!side->waiter || side->waiter->done) {
 				note_used(side);
-				side->waiter = virt_forget_permits(side->client, side->queue, 1);
+				side->waiter = forget_some(side->client, 1);
 			}
 		}
 	}

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT
  * Holds of permits in virtual time: partial and full release, extension, loss; and the permits of
  * dead holders. */
-#include "virtual_permits.h"
+#include "virtual_fixture.h"
 
 /* The store's permits for a hold, 0 = no such hold. */
 static uint32_t stored(uint64_t fence)
 {
-	permits_look(&w, "s", &view);
+	look();
 	for (int i = 0; i < view.hold_count; i++)
 		if (view.holds[i].fence == fence)
 			return view.holds[i].held;
@@ -20,18 +20,18 @@ TEST(partial_release_lets_those_in_who_fit)
 	struct lk__op *waiter, *some;
 	uint64_t fence;
 
-	start(5, 10000);
-	fence = hold(a, pa, 5);
-	waiter = wait_for(b, pb, 2);
-	some = virt_release_some(a, pa, fence, 2);
-	ck_assert_uint_eq(virt_hold_permits(pa, fence), 3); /* at once */
+	start_permits(5, 10000);
+	fence = hold_some(a, 5);
+	waiter = wait_for_some(b, 2);
+	some = begin_release_some(a, fence, 2);
+	ck_assert_uint_eq(permits_of(a, fence), 3); /* at once */
 	step(a, LK__SHRINK);
 	assert_done(some, LK_OK);
 	virt_settle(&w);
 	assert_done(waiter, LK_OK);
 	ck_assert_int_eq(used(), 5);
-	release(a, pa, fence);
-	release(b, pb, waiter->fence);
+	release_of(a, fence);
+	release_of(b, waiter->fence);
 	end();
 }
 
@@ -39,15 +39,15 @@ TEST(release_of_more_than_it_has_changes_nothing)
 {
 	uint64_t fence;
 
-	start(5, 10000);
-	fence = hold(a, pa, 2);
-	assert_done(virt_release_some(a, pa, fence, 3), LK_ELIMIT);
-	assert_done(virt_release_some(a, pa, fence, UINT32_MAX), LK_ELIMIT);
-	assert_done(virt_release_some(a, pa, fence + 1, 1), LK_ENOTOWNER);
+	start_permits(5, 10000);
+	fence = hold_some(a, 2);
+	assert_done(begin_release_some(a, fence, 3), LK_ELIMIT);
+	assert_done(begin_release_some(a, fence, UINT32_MAX), LK_ELIMIT);
+	assert_done(begin_release_some(a, fence + 1, 1), LK_ENOTOWNER);
 	assert_no_request(a);
-	ck_assert_uint_eq(virt_hold_permits(pa, fence), 2);
-	release(a, pa, fence);
-	assert_done(virt_release_permits(a, pa, fence), LK_ENOTOWNER);
+	ck_assert_uint_eq(permits_of(a, fence), 2);
+	release_of(a, fence);
+	assert_done(begin_release_of(a, fence), LK_ENOTOWNER);
 	end();
 }
 
@@ -56,12 +56,12 @@ TEST(release_of_all_by_number_ends_the_hold)
 	struct lk__op *all;
 	uint64_t fence;
 
-	start(5, 10000);
-	fence = hold(a, pa, 3);
-	all = virt_release_some(a, pa, fence, 3);
+	start_permits(5, 10000);
+	fence = hold_some(a, 3);
+	all = begin_release_some(a, fence, 3);
 	step(a, LK__LEAVE);
 	assert_done(all, LK_OK);
-	ck_assert_uint_eq(virt_hold_permits(pa, fence), 0);
+	ck_assert_uint_eq(permits_of(a, fence), 0);
 	end();
 }
 
@@ -71,9 +71,9 @@ TEST(partial_release_whose_answer_is_lost_is_repeated_and_counts_once)
 	struct virt_call shrink;
 	uint64_t fence;
 
-	start(5, 10000);
-	fence = hold(a, pa, 4);
-	some = virt_release_some(a, pa, fence, 1);
+	start_permits(5, 10000);
+	fence = hold_some(a, 4);
+	some = begin_release_some(a, fence, 1);
 	shrink = reach(a, LK__SHRINK);
 	virt_call_fini(&shrink);
 	virt_link_down(a, LK_EUNKNOWN);
@@ -83,8 +83,8 @@ TEST(partial_release_whose_answer_is_lost_is_repeated_and_counts_once)
 	step(a, LK__SHRINK);
 	assert_done(some, LK_OK);
 	ck_assert_uint_eq(stored(fence), 3);
-	ck_assert_uint_eq(virt_hold_permits(pa, fence), 3);
-	release(a, pa, fence);
+	ck_assert_uint_eq(permits_of(a, fence), 3);
+	release_of(a, fence);
 	end();
 }
 
@@ -93,17 +93,17 @@ TEST(partial_release_that_was_never_sent_is_sent_when_the_link_is_back)
 	struct lk__op *some;
 	uint64_t fence;
 
-	start_fixed(5, 10000); /* otherwise it would have nothing to send */
-	fence = hold(a, pa, 4);
+	start_fixed_permits(5, 10000); /* otherwise it would have nothing to send */
+	fence = hold_some(a, 4);
 	virt_link_down(a, LK_ECONN);
-	some = virt_release_some(a, pa, fence, 3);
+	some = begin_release_some(a, fence, 3);
 	assert_waits(some);
 	assert_no_request(a);
 	virt_link_up(a);
 	step(a, LK__SHRINK);
 	assert_done(some, LK_OK);
 	ck_assert_uint_eq(stored(fence), 1);
-	release(a, pa, fence);
+	release_of(a, fence);
 	end();
 }
 
@@ -112,16 +112,16 @@ TEST(partial_release_goes_on_after_its_caller_has_gone)
 	struct lk__op *some;
 	uint64_t fence;
 
-	start(5, 10000);
-	fence = hold(a, pa, 4);
+	start_permits(5, 10000);
+	fence = hold_some(a, 4);
 	virt_link_down(a, LK_ECONN);
-	some = virt_release_some(a, pa, fence, 2);
+	some = begin_release_some(a, fence, 2);
 	virt_abandon(a, some);
 	assert_done(some, LK_EUNKNOWN);
 	virt_link_up(a);
 	virt_settle(&w);
 	ck_assert_uint_eq(stored(fence), 2);
-	release(a, pa, fence);
+	release_of(a, fence);
 	end();
 }
 
@@ -131,11 +131,11 @@ TEST(partial_releases_at_once_are_each_confirmed_by_their_own)
 	struct virt_call shrink;
 	uint64_t fence;
 
-	start(5, 10000);
-	fence = hold(a, pa, 5);
-	first = virt_release_some(a, pa, fence, 1);
+	start_permits(5, 10000);
+	fence = hold_some(a, 5);
+	first = begin_release_some(a, fence, 1);
 	shrink = reach(a, LK__SHRINK);
-	second = virt_release_some(a, pa, fence, 2);
+	second = begin_release_some(a, fence, 2);
 	assert_no_request(a); /* one at a time */
 	virt_answer(a, &shrink);
 	assert_done(first, LK_OK);
@@ -144,7 +144,7 @@ TEST(partial_releases_at_once_are_each_confirmed_by_their_own)
 	step(a, LK__SHRINK);
 	assert_done(second, LK_OK);
 	ck_assert_uint_eq(stored(fence), 2);
-	release(a, pa, fence);
+	release_of(a, fence);
 	end();
 }
 
@@ -153,21 +153,21 @@ TEST(partial_release_that_comes_late_gives_nothing_back_again)
 	struct virt_call late;
 	uint64_t fence;
 
-	start(5, 10000);
-	fence = hold(a, pa, 5);
-	virt_release_some(a, pa, fence, 1);
+	start_permits(5, 10000);
+	fence = hold_some(a, 5);
+	begin_release_some(a, fence, 1);
 	late = take(a, LK__SHRINK); /* delayed in the network */
 	virt_link_down(a, LK_EUNKNOWN);
 	virt_link_up(a);
 	virt_settle(&w);
-	virt_release_some(a, pa, fence, 2);
+	begin_release_some(a, fence, 2);
 	virt_settle(&w);
 	ck_assert_uint_eq(stored(fence), 2);
 	virt_execute(a, &late); /* "keep 4" */
 	virt_call_fini(&late);
 	ck_assert_uint_eq(stored(fence), 2);
 	ck_assert_int_eq(used(), 2);
-	release(a, pa, fence);
+	release_of(a, fence);
 	end();
 }
 
@@ -177,11 +177,11 @@ TEST(whole_release_ends_a_partial_one_under_way)
 	struct virt_call shrink;
 	uint64_t fence;
 
-	start(5, 10000);
-	fence = hold(a, pa, 5);
-	some = virt_release_some(a, pa, fence, 1);
+	start_permits(5, 10000);
+	fence = hold_some(a, 5);
+	some = begin_release_some(a, fence, 1);
 	shrink = reach(a, LK__SHRINK);
-	all = virt_release_permits(a, pa, fence);
+	all = begin_release_of(a, fence);
 	virt_answer(a, &shrink);
 	step(a, LK__LEAVE);
 	assert_done(some, LK_OK);
@@ -196,20 +196,20 @@ TEST(partial_release_crosses_a_renewal)
 	struct virt_call renew;
 	uint64_t fence;
 
-	start(5, 3000);
-	fence = hold(a, pa, 5);
+	start_permits(5, 3000);
+	fence = hold_some(a, 5);
 	later(1000);
 	tick(a);
 	renew = reach(a, LK__RENEW);
-	some = virt_release_some(a, pa, fence, 2);
+	some = begin_release_some(a, fence, 2);
 	assert_no_request(a);
 	virt_answer(a, &renew);
 	step(a, LK__SHRINK);
 	assert_done(some, LK_OK);
 	virt_pass(&w, 10000);
-	ck_assert_int_eq(virt_hold_state(a, pa, fence), LK_STATE_HELD);
+	ck_assert_int_eq(state_of(a, fence), LK_STATE_HELD);
 	ck_assert_uint_eq(stored(fence), 3);
-	release(a, pa, fence);
+	release_of(a, fence);
 	end();
 }
 
@@ -219,20 +219,20 @@ TEST(partial_release_crosses_an_extension)
 	struct virt_call shrink;
 	uint64_t fence;
 
-	start_fixed(5, 3000);
-	fence = hold(a, pa, 5);
-	some = virt_release_some(a, pa, fence, 2);
+	start_fixed_permits(5, 3000);
+	fence = hold_some(a, 5);
+	some = begin_release_some(a, fence, 2);
 	shrink = reach(a, LK__SHRINK);
-	extend = virt_extend_hold(a, pa, fence, 9000);
+	extend = extend_of(a, fence, 9000);
 	assert_no_request(a);
 	virt_answer(a, &shrink);
 	assert_done(some, LK_OK);
 	step(a, LK__RENEW);
 	assert_done(extend, LK_OK);
 	virt_pass(&w, 8000);
-	ck_assert_int_eq(virt_hold_state(a, pa, fence), LK_STATE_HELD);
+	ck_assert_int_eq(state_of(a, fence), LK_STATE_HELD);
 	ck_assert_uint_eq(stored(fence), 3);
-	release(a, pa, fence);
+	release_of(a, fence);
 	end();
 }
 
@@ -241,15 +241,15 @@ TEST(partial_release_of_a_hold_that_the_store_lost_is_a_loss)
 	struct lk__op *some;
 	uint64_t fence;
 
-	start(5, 10000);
-	fence = hold(a, pa, 5);
-	lua_store_text(w.store, "FLUSHALL", NULL);
-	some = virt_release_some(a, pa, fence, 2);
+	start_permits(5, 10000);
+	fence = hold_some(a, 5);
+	flush();
+	some = begin_release_some(a, fence, 2);
 	step(a, LK__SHRINK);
 	assert_lost(a, LK_LOST_TAKEN);
 	virt_settle(&w);
 	assert_done(some, LK_ELOST);
-	release_lost(a, pa, fence);
+	release_lost_of(a, fence);
 	end();
 }
 
@@ -259,16 +259,16 @@ TEST(partial_release_that_the_store_refuses_is_repeated)
 	struct virt_call shrink;
 	uint64_t fence;
 
-	start_fixed(5, 10000);
-	fence = hold(a, pa, 5);
-	some = virt_release_some(a, pa, fence, 2);
+	start_fixed_permits(5, 10000);
+	fence = hold_some(a, 5);
+	some = begin_release_some(a, fence, 2);
 	shrink = take(a, LK__SHRINK);
 	virt_refuse(a, &shrink, "LOADING the dataset");
 	assert_waits(some);
 	virt_pass(&w, 600);
 	assert_done(some, LK_OK);
 	ck_assert_uint_eq(stored(fence), 3);
-	release(a, pa, fence);
+	release_of(a, fence);
 	end();
 }
 
@@ -279,16 +279,16 @@ TEST(extension_moves_the_end_on)
 	struct lk__op *extend;
 	uint64_t fence;
 
-	start_fixed(2, 1000);
-	fence = hold(a, pa, 2);
+	start_fixed_permits(2, 1000);
+	fence = hold_some(a, 2);
 	later(500);
-	extend = virt_extend_hold(a, pa, fence, 5000);
+	extend = extend_of(a, fence, 5000);
 	step(a, LK__RENEW);
 	assert_done(extend, LK_OK);
 	later(4900);
 	tick(a);
-	ck_assert_int_eq(virt_hold_state(a, pa, fence), LK_STATE_HELD);
-	release(a, pa, fence);
+	ck_assert_int_eq(state_of(a, fence), LK_STATE_HELD);
+	release_of(a, fence);
 	end();
 }
 
@@ -297,13 +297,13 @@ TEST(extension_of_a_hold_that_ended_is_a_loss)
 	struct lk__op *extend;
 	uint64_t fence;
 
-	start_fixed(2, 1000);
-	fence = hold(a, pa, 2);
+	start_fixed_permits(2, 1000);
+	fence = hold_some(a, 2);
 	later(1000);
-	extend = virt_extend_hold(a, pa, fence, 5000);
+	extend = extend_of(a, fence, 5000);
 	assert_done(extend, LK_ELOST);
 	assert_lost(a, LK_LOST_EXPIRED);
-	release_lost(a, pa, fence);
+	release_lost_of(a, fence);
 	end();
 }
 
@@ -314,16 +314,16 @@ TEST(hold_without_renewal_is_lost_by_its_valid_until)
 	int64_t asked_ns;
 	uint64_t fence;
 
-	start(2, 3000);
+	start_permits(2, 3000);
 	asked_ns = w.now_ns;
-	fence = hold(a, pa, 2);
+	fence = hold_some(a, 2);
 	virt_link_down(a, LK_ECONN);
 	ck_assert_int_eq(lk__core_due(&a->core), asked_ns + 3000 * VIRT_MS - lk__margin_ns(3000));
 	virt_set_time(&w, lk__core_due(&a->core));
 	tick(a);
 	assert_lost(a, LK_LOST_EXPIRED);
 	virt_link_up(a);
-	release_lost(a, pa, fence);
+	release_lost_of(a, fence);
 	end();
 }
 
@@ -332,21 +332,21 @@ TEST(hold_that_is_broken_is_told_and_its_permits_go_on)
 	struct lk__op *waiter;
 	uint64_t fences[2];
 
-	start(4, 10000);
-	fences[0] = hold(a, pa, 2);
-	fences[1] = hold(a, pa, 2);
-	waiter = wait_for(b, pb, 2);
-	permits_look(&w, "s", &view);
+	start_permits(4, 10000);
+	fences[0] = hold_some(a, 2);
+	fences[1] = hold_some(a, 2);
+	waiter = wait_for_some(b, 2);
+	look();
 	ck_assert_uint_eq(view.holds[0].fence, fences[0]);
-	permits_break(&w, "s", view.holds[0].text);
+	virt_break(&w, noun, "s", view.holds[0].text);
 	ck_assert(virt_hear(a));
 	assert_lost(a, LK_LOST_BROKEN);
 	virt_settle(&w);
 	assert_done(waiter, LK_OK);
-	ck_assert_int_eq(virt_hold_state(a, pa, fences[1]), LK_STATE_HELD);
-	release_lost(a, pa, fences[0]);
-	release(a, pa, fences[1]);
-	release(b, pb, waiter->fence);
+	ck_assert_int_eq(state_of(a, fences[1]), LK_STATE_HELD);
+	release_lost_of(a, fences[0]);
+	release_of(a, fences[1]);
+	release_of(b, waiter->fence);
 	end();
 }
 
@@ -354,8 +354,8 @@ TEST(hold_ends_after_its_max_hold)
 {
 	struct lk__op *waiter;
 
-	start(2, 10000);
-	waiter = virt_permits_waiter(a, pa, 1);
+	start_permits(2, 10000);
+	waiter = permits_call(a, 1);
 	waiter->max_hold_ms = 500;
 	lk__core_acquire_permits(&a->core, w.now_ns, waiter);
 	step(a, LK__ASK);
@@ -365,7 +365,7 @@ TEST(hold_ends_after_its_max_hold)
 	assert_lost(a, LK_LOST_MAX_HOLD);
 	step(a, LK__LEAVE);
 	ck_assert_int_eq(used(), 0);
-	release_lost(a, pa, waiter->fence);
+	release_lost_of(a, waiter->fence);
 	end();
 }
 
@@ -374,10 +374,10 @@ TEST(permits_of_a_dead_process_come_back_when_its_lease_ends)
 	struct lk__op *waiter;
 	int64_t start_ns;
 
-	start(4, 4000);
-	hold(a, pa, 3);
+	start_permits(4, 4000);
+	hold_some(a, 3);
 	start_ns = w.now_ns;
-	waiter = wait_for(b, pb, 2);
+	waiter = wait_for_some(b, 2);
 	/* It dies: it receives and sends nothing any more. */
 	a->subscribed = false;
 	a->session.state = LK__SESSION_DOWN;
@@ -386,7 +386,7 @@ TEST(permits_of_a_dead_process_come_back_when_its_lease_ends)
 	assert_done(waiter, LK_OK);
 	ck_assert_int_ge(w.now_ns - start_ns, 4000 * VIRT_MS);
 	ck_assert_int_le(w.now_ns - start_ns, 4300 * VIRT_MS);
-	release(b, pb, waiter->fence);
+	release_of(b, waiter->fence);
 	lk__core_fini(&a->core);
 	lk__core_init(&a->core, 1);
 	end();
@@ -396,17 +396,17 @@ TEST(permits_of_many_dead_holders_come_back_in_bounded_runs)
 {
 	struct lk__op *waiter;
 
-	start(100, 1000);
+	start_permits(100, 1000);
 	for (int i = 0; i < 80; i++)
-		hold(a, pa, 1);
+		hold_some(a, 1);
 	a->subscribed = false;
 	a->session.state = LK__SESSION_DOWN;
 	later(1100);
-	waiter = virt_acquire_permits(b, pb, 100);
+	waiter = acquire_some(b, 100);
 	virt_settle(&w);
 	assert_done(waiter, LK_OK);
 	ck_assert_int_eq(used(), 100);
-	release(b, pb, waiter->fence);
+	release_of(b, waiter->fence);
 	lk__core_fini(&a->core);
 	lk__core_init(&a->core, 1);
 	end();
@@ -417,9 +417,9 @@ TEST(ask_of_a_ticket_whose_hold_is_over_counts_once)
 {
 	struct virt_call last = {0};
 
-	start(100, 1000);
+	start_permits(100, 1000);
 	for (int i = 0; i < 80; i++) {
-		virt_acquire_permits(a, pa, 1);
+		acquire_some(a, 1);
 		virt_call_fini(&last);
 		last = reach(a, LK__ASK); /* no answer comes */
 	}
@@ -441,20 +441,20 @@ TEST(server_clock_that_steps_back_keeps_nothing_longer_than_its_lease)
 	struct lk__op *waiter;
 	int64_t start_ns;
 
-	start(2, 4000);
-	hold(a, pa, 2);
+	start_permits(2, 4000);
+	hold_some(a, 2);
 	a->subscribed = false;
 	a->session.state = LK__SESSION_DOWN;
 	w.store_offset_us = -3600000000; /* an hour */
 	virt_set_time(&w, w.now_ns);
 	start_ns = w.now_ns;
-	waiter = wait_for(b, pb, 1);
+	waiter = wait_for_some(b, 1);
 	while (!waiter->done && w.now_ns - start_ns < 60000 * VIRT_MS)
 		virt_pass(&w, 100);
 	assert_done(waiter, LK_OK);
 	ck_assert_int_ge(w.now_ns - start_ns, 4000 * VIRT_MS); /* its whole lease */
 	ck_assert_int_le(w.now_ns - start_ns, 14500 * VIRT_MS);
-	release(b, pb, waiter->fence);
+	release_of(b, waiter->fence);
 	lk__core_fini(&a->core);
 	lk__core_init(&a->core, 1);
 	end();
@@ -464,17 +464,17 @@ TEST(server_clock_that_steps_back_takes_no_hold_away)
 {
 	uint64_t first, second;
 
-	start(2, 4000);
-	first = hold(a, pa, 1);
+	start_permits(2, 4000);
+	first = hold_some(a, 1);
 	w.store_offset_us = -3600000000;
-	second = hold(b, pb, 1);
+	second = hold_some(b, 1);
 	ck_assert_uint_gt(second, first);
 	virt_pass(&w, 20000);
-	ck_assert_int_eq(virt_hold_state(a, pa, first), LK_STATE_HELD);
-	ck_assert_int_eq(virt_hold_state(b, pb, second), LK_STATE_HELD);
+	ck_assert_int_eq(state_of(a, first), LK_STATE_HELD);
+	ck_assert_int_eq(state_of(b, second), LK_STATE_HELD);
 	ck_assert_int_eq(used(), 2);
-	release(a, pa, first);
-	release(b, pb, second);
+	release_of(a, first);
+	release_of(b, second);
 	end();
 }
 
@@ -482,17 +482,17 @@ static void evict(const char *suffix)
 {
 	uint64_t first, second;
 
-	start(3, 10000);
-	first = hold(a, pa, 2);
+	start_permits(3, 10000);
+	first = hold_some(a, 2);
 	lua_store_text(w.store, "DEL", virt_key("s", suffix), NULL);
-	second = hold(b, pb, 3); /* the store has lost its holds */
+	second = hold_some(b, 3); /* the store has lost its holds */
 	ck_assert_int_eq(used(), 3);
 	ck_assert_uint_gt(second, first);
 	virt_pass(&w, 5000);
-	release_lost(a, pa, first);
-	ck_assert_int_eq(virt_hold_state(b, pb, second), LK_STATE_HELD);
+	release_lost_of(a, first);
+	ck_assert_int_eq(state_of(b, second), LK_STATE_HELD);
 	ck_assert_int_eq(used(), 3);
-	release(b, pb, second);
+	release_of(b, second);
 	end();
 }
 

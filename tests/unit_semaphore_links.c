@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * Links of a semaphore's clients that break at every possible point, in virtual time: between any
  * two steps of the network, losing what is in flight.  Callers must notice no more than a delay. */
-#include "virtual_permits.h"
+#include "virtual_fixture.h"
 
 static struct virt_client *victim;
 static int points, cut_at;
@@ -69,30 +69,30 @@ static void live_through(bool fixed, int64_t wait_ms)
 {
 	struct lk__op *holder, *waiter, *other;
 
-	start_with(4, 12000, fixed);
-	holder = virt_acquire_permits(a, pa, 3);
+	start_permits_with(4, 12000, fixed);
+	holder = acquire_some(a, 3);
 	finish(holder, LK_OK);
 	later(1);
-	waiter = virt_acquire_permits(b, pb, 2);
+	waiter = acquire_some(b, 2);
 	pump();
 	later(1);
-	other = virt_acquire_permits(c, pc, 1);
+	other = acquire_some(c, 1);
 	pump();
 	assert_waits(waiter);
 	assert_waits(other);
 	later(wait_ms);
-	finish(virt_release_some(a, pa, holder->fence, 2), LK_OK);
+	finish(begin_release_some(a, holder->fence, 2), LK_OK);
 	finish(waiter, LK_OK);
 	finish(other, LK_OK);
 	ck_assert_int_eq(used(), 4);
-	finish(virt_extend_hold(b, pb, waiter->fence, 20000), LK_OK);
-	finish(virt_release_some(b, pb, waiter->fence, 1), LK_OK);
+	finish(extend_of(b, waiter->fence, 20000), LK_OK);
+	finish(begin_release_some(b, waiter->fence, 1), LK_OK);
 	ck_assert_int_eq(used(), 3);
-	ck_assert_uint_eq(virt_hold_permits(pa, holder->fence), 1);
-	ck_assert_uint_eq(virt_hold_permits(pb, waiter->fence), 1);
-	finish(virt_release_permits(a, pa, holder->fence), LK_OK);
-	finish(virt_release_permits(b, pb, waiter->fence), LK_OK);
-	finish(virt_release_permits(c, pc, other->fence), LK_OK);
+	ck_assert_uint_eq(permits_of(a, holder->fence), 1);
+	ck_assert_uint_eq(permits_of(b, waiter->fence), 1);
+	finish(begin_release_of(a, holder->fence), LK_OK);
+	finish(begin_release_of(b, waiter->fence), LK_OK);
+	finish(begin_release_of(c, other->fence), LK_OK);
 	end();
 }
 
@@ -139,10 +139,10 @@ TEST(link_may_break_at_every_point_of_a_forgotten_grant)
 
 		points = 0;
 		cut_at++;
-		start_fixed(2, 5000);
-		first = virt_forget_permits(a, pa, 2);
+		start_fixed_permits(2, 5000);
+		first = forget_some(a, 2);
 		finish(first, LK_OK);
-		second = virt_forget_permits(a, pa, 1);
+		second = forget_some(a, 1);
 		finish(second, LK_OK);
 		ck_assert_int_eq(used(), 1);
 		assert_no_request(a);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * Messages to waiters for permits, in virtual time: grants that come early, late, twice or unasked,
  * and their claims; "again"; in every order with answers. */
-#include "virtual_permits.h"
+#include "virtual_fixture.h"
 
 #include <stdio.h>
 
@@ -9,10 +9,10 @@
 static struct lk__op *grant_under_way(void)
 {
 	struct lk__op *waiter;
-	uint64_t fence = hold(a, pa, 2);
+	uint64_t fence = hold_some(a, 2);
 
-	waiter = wait_for(b, pb, 1);
-	virt_release_permits(a, pa, fence);
+	waiter = wait_for_some(b, 1);
+	begin_release_of(a, fence);
 	step(a, LK__LEAVE);
 	ck_assert_int_eq(b->inbox_count, 1);
 	return waiter;
@@ -41,20 +41,20 @@ TEST(grant_may_overtake_the_answer_to_its_ask)
 	struct virt_call ask;
 	uint64_t fence;
 
-	start(2, 10000);
-	fence = hold(a, pa, 2);
+	start_permits(2, 10000);
+	fence = hold_some(a, 2);
 	later(1);
-	waiter = virt_acquire_permits(b, pb, 1);
+	waiter = acquire_some(b, 1);
 	ask = reach(b, LK__ASK);
 	later(1);
-	virt_release_permits(a, pa, fence);
+	begin_release_of(a, fence);
 	step(a, LK__LEAVE);
 	ck_assert(virt_hear(b));
 	assert_done(waiter, LK_OK);
 	virt_answer(b, &ask); /* the old "queued" */
 	virt_pass(&w, 20000);
-	ck_assert_int_eq(virt_hold_state(b, pb, waiter->fence), LK_STATE_HELD);
-	release(b, pb, waiter->fence);
+	ck_assert_int_eq(state_of(b, waiter->fence), LK_STATE_HELD);
+	release_of(b, waiter->fence);
 	end();
 }
 
@@ -64,18 +64,18 @@ TEST(grant_by_message_is_valid_from_the_first_ask)
 	int64_t asked_ns;
 	uint64_t fence;
 
-	start(2, 10000);
-	fence = hold(a, pa, 2);
-	waiter = wait_for(b, pb, 1);
+	start_permits(2, 10000);
+	fence = hold_some(a, 2);
+	waiter = wait_for_some(b, 1);
 	asked_ns = w.now_ns;
 	later(1000);
-	virt_release_permits(a, pa, fence);
+	begin_release_of(a, fence);
 	step(a, LK__LEAVE);
 	ck_assert(virt_hear(b));
 	assert_done(waiter, LK_OK);
-	ck_assert_int_eq(lk__hold_left_ns(lk__core_hold(pb->name, waiter->fence), w.now_ns),
+	ck_assert_int_eq(lk__hold_left_ns(lk__core_hold(b->queue->name, waiter->fence), w.now_ns),
 	                 asked_ns + 10000 * VIRT_MS - lk__margin_ns(10000) - w.now_ns);
-	release(b, pb, waiter->fence);
+	release_of(b, waiter->fence);
 	end();
 }
 
@@ -84,23 +84,23 @@ TEST(second_grant_of_a_hold_changes_nothing)
 	struct virt_message grant;
 	struct lk__op *waiter;
 
-	start(2, 10000);
+	start_permits(2, 10000);
 	waiter = grant_under_way();
 	grant = b->inbox[0];
 	ck_assert(virt_hear(b));
 	assert_done(waiter, LK_OK);
 	hear_again(&grant, NULL);
 	hear_again(&grant, "1900000000000000");
-	ck_assert_uint_eq(virt_hold_permits(pb, waiter->fence), 1);
+	ck_assert_uint_eq(permits_of(b, waiter->fence), 1);
 	assert_no_request(b);
-	release(b, pb, waiter->fence);
+	release_of(b, waiter->fence);
 	/* Nor does it grant a later wait. */
-	waiter = virt_acquire_permits(b, pb, 1);
+	waiter = acquire_some(b, 1);
 	hear_again(&grant, NULL);
 	assert_waits(waiter);
 	virt_settle(&w);
 	assert_done(waiter, LK_OK);
-	release(b, pb, waiter->fence);
+	release_of(b, waiter->fence);
 	end();
 }
 
@@ -111,9 +111,9 @@ TEST(forged_grant_makes_no_hold)
 	struct lk__op *waiter;
 	uint64_t fence;
 
-	start(2, 10000);
-	fence = hold(a, pa, 2);
-	waiter = wait_for(b, pb, 1);
+	start_permits(2, 10000);
+	fence = hold_some(a, 2);
+	waiter = wait_for_some(b, 1);
 	memcpy(grant.nonce, b->core.all_tickets->nonce, LK__NONCE_SIZE);
 	lk__core_message(&b->core, w.now_ns, &grant); /* other permits */
 	grant.permits = 1;
@@ -123,9 +123,9 @@ TEST(forged_grant_makes_no_hold)
 	grant.lease_ms = 5000;
 	lk__core_message(&b->core, w.now_ns, &grant);
 	assert_waits(waiter);
-	release(a, pa, fence);
+	release_of(a, fence);
 	assert_done(waiter, LK_OK);
-	release(b, pb, waiter->fence);
+	release_of(b, waiter->fence);
 	end();
 }
 
@@ -134,19 +134,19 @@ TEST(old_waiter_claims_a_short_grant)
 	struct lk__op *waiter;
 	uint64_t fence;
 
-	start(2, 10000);
-	fence = hold(a, pa, 2);
-	waiter = wait_for(b, pb, 1);
+	start_permits(2, 10000);
+	fence = hold_some(a, 2);
+	waiter = wait_for_some(b, 1);
 	virt_pass(&w, 4000);
-	virt_release_permits(a, pa, fence);
+	begin_release_of(a, fence);
 	step(a, LK__LEAVE);
 	ck_assert(virt_hear(b));
 	assert_waits(waiter);
 	step(b, LK__RENEW);
 	assert_done(waiter, LK_OK);
-	ck_assert_int_eq(lk__hold_left_ns(lk__core_hold(pb->name, waiter->fence), w.now_ns),
+	ck_assert_int_eq(lk__hold_left_ns(lk__core_hold(b->queue->name, waiter->fence), w.now_ns),
 	                 10000 * VIRT_MS - lk__margin_ns(10000));
-	release(b, pb, waiter->fence);
+	release_of(b, waiter->fence);
 	end();
 }
 
@@ -155,19 +155,19 @@ TEST(fixed_lease_is_claimed_to_last_its_whole_length)
 	struct lk__op *waiter;
 	uint64_t fence;
 
-	start_fixed(2, 2000);
-	fence = hold(a, pa, 2);
-	waiter = wait_for(b, pb, 1);
+	start_fixed_permits(2, 2000);
+	fence = hold_some(a, 2);
+	waiter = wait_for_some(b, 1);
 	later(900); /* the grant is not a short one */
-	virt_release_permits(a, pa, fence);
+	begin_release_of(a, fence);
 	step(a, LK__LEAVE);
 	ck_assert(virt_hear(b));
 	assert_waits(waiter);
 	step(b, LK__RENEW);
 	assert_done(waiter, LK_OK);
-	ck_assert_int_eq(lk__hold_left_ns(lk__core_hold(pb->name, waiter->fence), w.now_ns),
+	ck_assert_int_eq(lk__hold_left_ns(lk__core_hold(b->queue->name, waiter->fence), w.now_ns),
 	                 2000 * VIRT_MS - lk__margin_ns(2000));
-	release(b, pb, waiter->fence);
+	release_of(b, waiter->fence);
 	end();
 }
 
@@ -177,13 +177,13 @@ TEST(short_grant_that_nobody_claims_goes_on)
 	int64_t granted_ns;
 	uint64_t fence;
 
-	start(2, 10000);
-	fence = hold(a, pa, 2);
-	wait_for(b, pb, 2);
-	next = wait_for(c, pc, 1);
+	start_permits(2, 10000);
+	fence = hold_some(a, 2);
+	wait_for_some(b, 2);
+	next = wait_for_some(c, 1);
 	virt_pass(&w, 4000);
 	b->session.state = LK__SESSION_DOWN; /* it is stopped, but still counts as a receiver */
-	virt_release_permits(a, pa, fence);
+	begin_release_of(a, fence);
 	step(a, LK__LEAVE);
 	granted_ns = w.now_ns;
 	while (!next->done && w.now_ns - granted_ns < 60000 * VIRT_MS)
@@ -195,7 +195,7 @@ TEST(short_grant_that_nobody_claims_goes_on)
 	virt_link_down(b, LK_ECONN);
 	virt_link_up(b);
 	virt_settle(&w);
-	release(c, pc, next->fence);
+	release_of(c, next->fence);
 	end();
 }
 
@@ -205,7 +205,7 @@ TEST(grant_and_granted_answer_are_one_hold)
 	struct lk__ticket *ticket;
 	struct virt_call ask;
 
-	start(2, 10000);
+	start_permits(2, 10000);
 	waiter = grant_under_way();
 	/* A repeated ask overtakes the message. */
 	ticket = b->core.all_tickets;
@@ -215,9 +215,9 @@ TEST(grant_and_granted_answer_are_one_hold)
 	virt_answer(b, &ask);
 	assert_done(waiter, LK_OK);
 	ck_assert(virt_hear(b));
-	ck_assert_uint_eq(virt_hold_permits(pb, waiter->fence), 1);
+	ck_assert_uint_eq(permits_of(b, waiter->fence), 1);
 	ck_assert_int_eq(used(), 1);
-	release(b, pb, waiter->fence);
+	release_of(b, waiter->fence);
 	end();
 }
 
@@ -227,7 +227,7 @@ TEST(message_before_the_granted_answer_is_one_hold)
 	struct lk__ticket *ticket;
 	struct virt_call ask;
 
-	start(2, 10000);
+	start_permits(2, 10000);
 	waiter = grant_under_way();
 	ticket = b->core.all_tickets;
 	ticket->next_ns = w.now_ns;
@@ -237,9 +237,9 @@ TEST(message_before_the_granted_answer_is_one_hold)
 	assert_done(waiter, LK_OK);
 	virt_execute(b, &ask); /* "mine already" */
 	virt_answer(b, &ask);
-	ck_assert_int_eq(virt_hold_state(b, pb, waiter->fence), LK_STATE_HELD);
+	ck_assert_int_eq(state_of(b, waiter->fence), LK_STATE_HELD);
 	ck_assert_int_eq(used(), 1);
-	release(b, pb, waiter->fence);
+	release_of(b, waiter->fence);
 	end();
 }
 
@@ -249,7 +249,7 @@ TEST(granted_answer_revives_no_hold_that_lapsed)
 	struct lk__ticket *ticket;
 	struct virt_call ask;
 
-	start(2, 1000);
+	start_permits(2, 1000);
 	waiter = grant_under_way();
 	later(500);
 	ticket = b->core.all_tickets;
@@ -261,9 +261,9 @@ TEST(granted_answer_revives_no_hold_that_lapsed)
 	virt_execute(b, &ask); /* the store restarts the lease */
 	later(500);
 	virt_answer(b, &ask);
-	ck_assert_int_eq(virt_hold_state(b, pb, waiter->fence), LK_STATE_LOST);
+	ck_assert_int_eq(state_of(b, waiter->fence), LK_STATE_LOST);
 	virt_settle(&w);
-	release_lost(b, pb, waiter->fence);
+	release_lost_of(b, waiter->fence);
 	end();
 }
 
@@ -271,14 +271,14 @@ TEST(lost_grant_is_found_by_the_next_ask)
 {
 	struct lk__op *waiter;
 
-	start(2, 10000);
+	start_permits(2, 10000);
 	waiter = grant_under_way();
 	b->inbox_count = 0;
 	virt_pass(&w, 10500);
 	/* The store had kept it for its lease, and the ask came within. */
 	assert_done(waiter, LK_OK);
 	ck_assert_int_eq(used(), 1);
-	release(b, pb, waiter->fence);
+	release_of(b, waiter->fence);
 	end();
 }
 
@@ -286,17 +286,17 @@ TEST(broken_while_the_grant_is_on_its_way_asks_again)
 {
 	struct lk__op *waiter;
 
-	start(2, 10000);
+	start_permits(2, 10000);
 	waiter = grant_under_way();
-	permits_look(&w, "s", &view);
+	look();
 	ck_assert_int_eq(view.hold_count, 1);
-	permits_break(&w, "s", view.holds[0].text);
+	virt_break(&w, noun, "s", view.holds[0].text);
 	ck_assert(virt_hear(b)); /* the grant */
 	assert_done(waiter, LK_OK);
 	ck_assert(virt_hear(b));
 	assert_lost(b, LK_LOST_BROKEN);
 	virt_settle(&w);
-	release_lost(b, pb, waiter->fence);
+	release_lost_of(b, waiter->fence);
 	end();
 }
 
@@ -308,17 +308,17 @@ TEST(again_may_come_before_the_answer_to_its_ask)
 	struct virt_call ask;
 	uint64_t fence;
 
-	start(2, 10000);
-	fence = hold(a, pa, 1);
+	start_permits(2, 10000);
+	fence = hold_some(a, 1);
 	later(1);
-	waiter = virt_acquire_permits(b, pb, 2);
+	waiter = acquire_some(b, 2);
 	ask = reach(b, LK__ASK);
 	permits_resize(&w, "s", 1);
 	ck_assert(virt_hear(b)); /* again, now */
 	virt_answer(b, &ask);    /* "queued", for seconds */
 	virt_pass(&w, 5);
 	assert_done(waiter, LK_ELIMIT);
-	release(a, pa, fence);
+	release_of(a, fence);
 	end();
 }
 
@@ -327,9 +327,9 @@ TEST(again_is_no_reason_to_ask_less_often)
 	struct lk__op *waiter;
 	uint64_t fence;
 
-	start(4, 10000);
-	fence = hold(a, pa, 2);
-	waiter = wait_for(b, pb, 3);
+	start_permits(4, 10000);
+	fence = hold_some(a, 2);
+	waiter = wait_for_some(b, 3);
 	for (int i = 0; i < 20; i++) {
 		struct lk__message again = {
 			.kind = LK__REASK, .lease_ms = 10000, .permits = 3, .in_ms = 10000};
@@ -340,8 +340,8 @@ TEST(again_is_no_reason_to_ask_less_often)
 		                 b->core.all_tickets->main.sent_ns + 10300 * VIRT_MS);
 		virt_pass(&w, 3000);
 	}
-	release(a, pa, fence);
+	release_of(a, fence);
 	assert_done(waiter, LK_OK);
-	release(b, pb, waiter->fence);
+	release_of(b, waiter->fence);
 	end();
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * Permits that cannot be released, in virtual time: their rate is exact in every window; and
  * changes of capacity. */
-#include "virtual_permits.h"
+#include "virtual_fixture.h"
 
 #define GRANTS_MAX 2000
 
@@ -28,7 +28,7 @@ static void assert_exact(int64_t lease_ms, uint32_t capacity)
 /* A grant that was just received: the store counts it from the beginning of its lease. */
 static void note(const struct lk__op *waiter)
 {
-	permits_look(&w, "s", &view);
+	look();
 	for (int i = 0; i < view.hold_count; i++) {
 		if (view.holds[i].fence != waiter->fence)
 			continue;
@@ -43,7 +43,6 @@ static void note(const struct lk__op *waiter)
 /* A client acquires permits for ever, one wait after the other; each grant is recorded. */
 struct taker {
 	struct virt_client *client;
-	struct lk__wait_queue *queue;
 	struct lk__op *waiter;
 	uint32_t permits;
 };
@@ -56,7 +55,7 @@ static void take_on(struct taker *taker)
 		assert_done(taker->waiter, LK_OK);
 		note(taker->waiter);
 	}
-	taker->waiter = virt_forget_permits(taker->client, taker->queue, taker->permits);
+	taker->waiter = forget_some(taker->client, taker->permits);
 }
 
 static void take_for(struct taker *takers, int count, int64_t ms)
@@ -77,10 +76,10 @@ TEST(rate_is_exact_and_used_up)
 {
 	struct taker takers[3];
 
-	start_fixed(5, 1000);
-	takers[0] = (struct taker){a, pa, NULL, 1};
-	takers[1] = (struct taker){b, pb, NULL, 2};
-	takers[2] = (struct taker){c, pc, NULL, 1};
+	start_fixed_permits(5, 1000);
+	takers[0] = (struct taker){a, NULL, 1};
+	takers[1] = (struct taker){b, NULL, 2};
+	takers[2] = (struct taker){c, NULL, 1};
 	take_for(takers, 3, 20000);
 	assert_exact(1000, 5);
 	/* Nearly all permits were used: each client asks again when its own expires. */
@@ -98,11 +97,11 @@ TEST(rate_is_exact_when_messages_are_slow)
 {
 	struct taker takers[3];
 
-	start_fixed(3, 400);
+	start_fixed_permits(3, 400);
 	w.delay_ns = slow_ns;
-	takers[0] = (struct taker){a, pa, NULL, 1};
-	takers[1] = (struct taker){b, pb, NULL, 3};
-	takers[2] = (struct taker){c, pc, NULL, 2};
+	takers[0] = (struct taker){a, NULL, 1};
+	takers[1] = (struct taker){b, NULL, 3};
+	takers[2] = (struct taker){c, NULL, 2};
 	take_for(takers, 3, 20000);
 	assert_exact(400, 3);
 	ck_assert_int_ge(grant_count, 30);
@@ -114,8 +113,8 @@ TEST(forgotten_permits_send_nothing_and_no_end_takes_them)
 {
 	struct lk__op *waiter, *other;
 
-	start_fixed(2, 1000);
-	waiter = virt_forget_permits(a, pa, 2);
+	start_fixed_permits(2, 1000);
+	waiter = forget_some(a, 2);
 	step(a, LK__ASK);
 	assert_done(waiter, LK_OK);
 	ck_assert_uint_gt(waiter->fence, 0);
@@ -123,44 +122,43 @@ TEST(forgotten_permits_send_nothing_and_no_end_takes_them)
 	ck_assert_ptr_null(a->core.all_tickets);
 	ck_assert_ptr_null(a->core.all_holds);
 	/* Neither the end of the handle nor that of the client releases them. */
-	lk__core_drop(&a->core, w.now_ns, pa->name, a);
+	lk__core_drop(&a->core, w.now_ns, a->queue->name, a);
 	lk__core_close(&a->core, w.now_ns);
 	virt_settle(&w);
 	ck_assert_int_eq(used(), 2);
-	other = virt_try_permits(b, pb, 1);
+	other = try_some(b, 1);
 	virt_settle(&w);
 	assert_done(other, LK_EBUSY);
 	later(1000);
-	other = virt_try_permits(b, pb, 1);
+	other = try_some(b, 1);
 	virt_settle(&w);
 	assert_done(other, LK_OK);
-	release(b, pb, other->fence);
+	release_of(b, other->fence);
 	end();
 }
 
 /* b's wait is older than the claim window when a's release grants it. */
-static struct lk__op *granted_when_old(struct lk__op *(*wait)(struct virt_client *,
-                                                              struct lk__wait_queue *, uint32_t))
+static struct lk__op *granted_when_old(struct lk__op *(*wait)(struct virt_client *, uint32_t))
 {
 	struct lk__op *waiter;
 	uint64_t fence;
 
-	start_fixed(2, 1000);
-	fence = hold(a, pa, 2);
+	start_fixed_permits(2, 1000);
+	fence = hold_some(a, 2);
 	later(100);
-	waiter = wait(b, pb, 2);
+	waiter = wait(b, 2);
 	virt_settle(&w);
 	later(700);
-	virt_release_permits(a, pa, fence);
+	begin_release_of(a, fence);
 	step(a, LK__LEAVE);
-	permits_look(&w, "s", &view);
+	look();
 	ck_assert_int_eq(view.hold_count, 1);
 	return waiter;
 }
 
 TEST(grant_that_is_never_released_is_whole_and_needs_no_claim)
 {
-	struct lk__op *waiter = granted_when_old(virt_forget_permits);
+	struct lk__op *waiter = granted_when_old(forget_some);
 
 	ck_assert_int_eq(view.holds[0].end_us, virt_store_us(&w) + 1000000);
 	later(100);
@@ -178,7 +176,7 @@ TEST(grant_that_is_never_released_is_whole_and_needs_no_claim)
  * ends at half of its lease. */
 TEST(short_grant_of_a_fixed_lease_is_claimed_for_its_whole_length)
 {
-	struct lk__op *waiter = granted_when_old(virt_acquire_permits);
+	struct lk__op *waiter = granted_when_old(acquire_some);
 
 	ck_assert_int_eq(view.holds[0].end_us, virt_store_us(&w) + 500000);
 	later(100);
@@ -186,19 +184,19 @@ TEST(short_grant_of_a_fixed_lease_is_claimed_for_its_whole_length)
 	assert_waits(waiter);
 	step(b, LK__RENEW);
 	assert_done(waiter, LK_OK);
-	permits_look(&w, "s", &view);
+	look();
 	ck_assert_int_eq(view.holds[0].end_us, virt_store_us(&w) + 1000000);
-	release(b, pb, waiter->fence);
+	release_of(b, waiter->fence);
 	end();
 }
 
 /* A dead waiter that seems alive costs one turn; then the next waiter is granted. */
 TEST(dead_waiter_for_a_rate_costs_one_turn)
 {
-	struct lk__op *waiter = granted_when_old(virt_forget_permits), *next;
+	struct lk__op *waiter = granted_when_old(forget_some), *next;
 
 	virt_link_down(b, LK_ECONN); /* it never receives the message */
-	next = virt_forget_permits(c, pc, 2);
+	next = forget_some(c, 2);
 	virt_settle(&w);
 	assert_waits(next);
 	virt_pass(&w, 1005);
@@ -218,15 +216,15 @@ TEST(grant_that_is_heard_of_late_is_a_grant)
 	struct lk__op *waiter;
 	struct virt_call ask;
 
-	start_fixed(2, 1000);
-	waiter = virt_forget_permits(a, pa, 1);
+	start_fixed_permits(2, 1000);
+	waiter = forget_some(a, 1);
 	ask = reach(a, LK__ASK);
 	later(5000);
 	virt_answer(a, &ask);
 	assert_done(waiter, LK_OK);
 	assert_no_request(a);
 	virt_fini(&w);
-	waiter = granted_when_old(virt_forget_permits);
+	waiter = granted_when_old(forget_some);
 	later(5000);
 	ck_assert(virt_hear(b));
 	assert_done(waiter, LK_OK);
@@ -239,7 +237,7 @@ TEST(grant_that_is_heard_of_late_is_a_grant)
  * left, and no ticket stays in the queue. */
 TEST(ask_that_is_run_after_a_grant_that_was_used_leaves_nothing)
 {
-	struct lk__op *waiter = granted_when_old(virt_forget_permits);
+	struct lk__op *waiter = granted_when_old(forget_some);
 	struct virt_call ask;
 
 	later(210); /* a's permits would have expired by now */
@@ -259,7 +257,7 @@ TEST(ask_that_is_run_after_a_grant_that_was_used_leaves_nothing)
 /* The same, while other clients hold the permits. */
 TEST(ask_that_is_run_after_a_grant_that_was_used_is_not_queued)
 {
-	struct lk__op *waiter = granted_when_old(virt_forget_permits), *other;
+	struct lk__op *waiter = granted_when_old(forget_some), *other;
 	struct virt_call ask;
 
 	later(210);
@@ -268,25 +266,25 @@ TEST(ask_that_is_run_after_a_grant_that_was_used_is_not_queued)
 	ck_assert(virt_hear(b));
 	assert_done(waiter, LK_OK);
 	later(1000);
-	other = virt_acquire_permits(c, pc, 2);
+	other = acquire_some(c, 2);
 	step(c, LK__ASK);
 	assert_done(other, LK_OK);
 	virt_execute(b, &ask);
-	permits_look(&w, "s", &view);
+	look();
 	ck_assert_int_eq(view.queued, 1);
 	step(b, LK__LEAVE);
-	permits_look(&w, "s", &view);
+	look();
 	ck_assert_int_eq(view.queued, 0);
 	ck_assert_int_eq(used(), 2);
 	virt_answer(b, &ask);
-	release(c, pc, other->fence);
+	release_of(c, other->fence);
 	end();
 }
 
 /* The usual case: the ask runs while the grant exists, and does not change it. */
 TEST(ask_that_crosses_a_grant_that_was_used_changes_nothing)
 {
-	struct lk__op *waiter = granted_when_old(virt_forget_permits);
+	struct lk__op *waiter = granted_when_old(forget_some);
 	struct virt_call ask;
 	int64_t end_us = view.holds[0].end_us;
 
@@ -298,7 +296,7 @@ TEST(ask_that_crosses_a_grant_that_was_used_changes_nothing)
 	virt_execute(b, &ask);
 	step(b, LK__LEAVE);
 	virt_answer(b, &ask);
-	permits_look(&w, "s", &view);
+	look();
 	ck_assert_int_eq(view.hold_count, 1);
 	ck_assert_uint_eq(view.holds[0].fence, waiter->fence);
 	ck_assert_int_eq(view.holds[0].end_us, end_us);
@@ -311,10 +309,10 @@ TEST(ask_that_crosses_a_grant_that_was_used_changes_nothing)
 /* The message was delayed while the ticket asked and was queued again. */
 TEST(message_that_is_older_than_its_lease_leaves_no_ticket_behind)
 {
-	struct lk__op *waiter = granted_when_old(virt_forget_permits), *other;
+	struct lk__op *waiter = granted_when_old(forget_some), *other;
 
 	later(1001);
-	other = virt_acquire_permits(c, pc, 2);
+	other = acquire_some(c, 2);
 	step(c, LK__ASK);
 	assert_done(other, LK_OK);
 	tick(b);
@@ -323,15 +321,15 @@ TEST(message_that_is_older_than_its_lease_leaves_no_ticket_behind)
 	ck_assert(virt_hear(b));
 	assert_done(waiter, LK_OK);
 	step(b, LK__LEAVE);
-	permits_look(&w, "s", &view);
+	look();
 	ck_assert_int_eq(view.queued, 0);
-	release(c, pc, other->fence);
+	release_of(c, other->fence);
 	end();
 }
 
 TEST(wait_that_ends_before_its_grant_is_heard_of_gives_it_back)
 {
-	struct lk__op *waiter = granted_when_old(virt_forget_permits);
+	struct lk__op *waiter = granted_when_old(forget_some);
 
 	virt_give_up(b, waiter, LK_ETIMEDOUT);
 	step(b, LK__LEAVE);
@@ -347,8 +345,8 @@ TEST(forgotten_grant_whose_answer_is_lost_is_one_grant)
 	struct virt_call ask;
 	int64_t end_us;
 
-	start_fixed(3, 1000);
-	waiter = virt_forget_permits(a, pa, 1);
+	start_fixed_permits(3, 1000);
+	waiter = forget_some(a, 1);
 	ask = reach(a, LK__ASK);
 	end_us = virt_store_us(&w) + 1000000;
 	virt_call_fini(&ask);
@@ -358,7 +356,7 @@ TEST(forgotten_grant_whose_answer_is_lost_is_one_grant)
 	step(a, LK__ASK);
 	assert_done(waiter, LK_OK);
 	/* It counts from the grant on, however late the client receives it. */
-	permits_look(&w, "s", &view);
+	look();
 	ck_assert_int_eq(view.hold_count, 1);
 	ck_assert_int_eq(view.holds[0].end_us, end_us);
 	later(700);
@@ -371,8 +369,8 @@ TEST(forgotten_grant_that_serves_others_needs_no_leave)
 	struct lk__op *waiter;
 	struct virt_call ask;
 
-	start_fixed(3, 1000);
-	waiter = virt_forget_permits(a, pa, 1);
+	start_fixed_permits(3, 1000);
+	waiter = forget_some(a, 1);
 	ask = reach(a, LK__ASK);
 	/* As if the run had reached its limit. */
 	ck_assert_mem_eq(ask.reply.data + ask.reply.len - 4, ":0\r\n", 4);
@@ -396,8 +394,8 @@ TEST(late_grant_leaves_no_used_permit)
 	struct lk__op *waiter;
 	struct virt_call ask, hand;
 
-	start_fixed(3, 1000);
-	waiter = virt_forget_permits(a, pa, 1);
+	start_fixed_permits(3, 1000);
+	waiter = forget_some(a, 1);
 	ask = reach(a, LK__ASK);
 	memcpy(grant.nonce, a->core.all_tickets->nonce, LK__NONCE_SIZE);
 	ask.reply.data[ask.reply.len - 3] = '1'; /* as if the run had reached its limit */
@@ -434,11 +432,11 @@ TEST(late_grant_of_a_rate_is_left_when_its_wait_has_ended)
 	struct lk__op *waiter, *other;
 	struct virt_call leave;
 
-	start_fixed(1, 1000);
-	waiter = virt_forget_permits(a, pa, 1);
+	start_fixed_permits(1, 1000);
+	waiter = forget_some(a, 1);
 	step(a, LK__ASK);
 	assert_done(waiter, LK_OK);
-	waiter = virt_forget_permits(b, pb, 1);
+	waiter = forget_some(b, 1);
 	virt_settle(&w);
 	virt_give_up(b, waiter, LK_ETIMEDOUT);
 	for (int i = 0; i < 4; i++) {
@@ -449,7 +447,7 @@ TEST(late_grant_of_a_rate_is_left_when_its_wait_has_ended)
 		tick(b);
 	}
 	assert_done(waiter, LK_EUNKNOWN);
-	other = virt_forget_permits(c, pc, 1);
+	other = forget_some(c, 1);
 	virt_settle(&w);
 	assert_waits(other);
 	later(700); /* a's permit has expired; b's leave is not due yet */
@@ -469,8 +467,8 @@ TEST(wait_for_a_rate_that_is_cancelled_gives_its_grant_back)
 	struct lk__op *waiter;
 	struct virt_call ask;
 
-	start_fixed(1, 10000);
-	waiter = virt_forget_permits(a, pa, 1);
+	start_fixed_permits(1, 10000);
+	waiter = forget_some(a, 1);
 	ask = reach(a, LK__ASK);
 	virt_give_up(a, waiter, LK_ECANCELED);
 	virt_answer(a, &ask);
@@ -486,18 +484,18 @@ TEST(resize_up_grants_at_once)
 	struct lk__op *waiters[2];
 	uint64_t fence;
 
-	start(2, 10000);
-	fence = hold(a, pa, 2);
-	waiters[0] = wait_for(b, pb, 2);
-	waiters[1] = wait_for(c, pc, 1);
+	start_permits(2, 10000);
+	fence = hold_some(a, 2);
+	waiters[0] = wait_for_some(b, 2);
+	waiters[1] = wait_for_some(c, 1);
 	permits_resize(&w, "s", 5);
 	ck_assert(virt_hear(b));
 	ck_assert(virt_hear(c));
 	assert_done(waiters[0], LK_OK);
 	assert_done(waiters[1], LK_OK);
-	release(a, pa, fence);
-	release(b, pb, waiters[0]->fence);
-	release(c, pc, waiters[1]->fence);
+	release_of(a, fence);
+	release_of(b, waiters[0]->fence);
+	release_of(c, waiters[1]->fence);
 	end();
 }
 
@@ -506,22 +504,22 @@ TEST(resize_down_takes_nothing_and_grants_nothing_until_it_fits)
 	struct lk__op *waiter;
 	uint64_t first, second;
 
-	start(4, 10000);
-	first = hold(a, pa, 2);
-	second = hold(a, pa, 2);
+	start_permits(4, 10000);
+	first = hold_some(a, 2);
+	second = hold_some(a, 2);
 	permits_resize(&w, "s", 2);
-	waiter = wait_for(b, pb, 1);
+	waiter = wait_for_some(b, 1);
 	ck_assert_int_eq(used(), 4);
 	virt_pass(&w, 20000);
-	ck_assert_int_eq(virt_hold_state(a, pa, first), LK_STATE_HELD);
-	release(a, pa, first);
+	ck_assert_int_eq(state_of(a, first), LK_STATE_HELD);
+	release_of(a, first);
 	assert_waits(waiter);
-	virt_release_some(a, pa, second, 1);
+	begin_release_some(a, second, 1);
 	virt_settle(&w);
 	assert_done(waiter, LK_OK);
 	ck_assert_int_eq(used(), 2);
-	release(a, pa, second);
-	release(b, pb, waiter->fence);
+	release_of(a, second);
+	release_of(b, waiter->fence);
 	end();
 }
 
@@ -530,17 +528,17 @@ TEST(resize_down_ends_a_wait_that_became_impossible)
 	struct lk__op *large, *small;
 	uint64_t fence;
 
-	start(4, 10000);
-	fence = hold(a, pa, 1);
-	large = wait_for(b, pb, 4);
-	small = wait_for(c, pc, 2);
+	start_permits(4, 10000);
+	fence = hold_some(a, 1);
+	large = wait_for_some(b, 4);
+	small = wait_for_some(c, 2);
 	permits_resize(&w, "s", 3);
 	virt_settle(&w);
 	virt_pass(&w, 5);
 	assert_done(large, LK_ELIMIT);
 	assert_done(small, LK_OK);
-	release(a, pa, fence);
-	release(c, pc, small->fence);
+	release_of(a, fence);
+	release_of(c, small->fence);
 	end();
 }
 
@@ -549,24 +547,24 @@ TEST(resize_down_finds_a_wait_deep_in_the_queue_when_its_turn_comes)
 	struct lk__op *first, *large;
 	uint64_t fence;
 
-	start(4, 10000);
-	fence = hold(a, pa, 3);
-	first = wait_for(b, pb, 2);
-	large = wait_for(c, pc, 4);
+	start_permits(4, 10000);
+	fence = hold_some(a, 3);
+	first = wait_for_some(b, 2);
+	large = wait_for_some(c, 4);
 	permits_resize(&w, "s", 3);
 	virt_settle(&w);
 	assert_waits(large);
-	release(a, pa, fence);
+	release_of(a, fence);
 	virt_pass(&w, 5);
 	assert_done(first, LK_OK);
 	assert_done(large, LK_ELIMIT);
-	release(b, pb, first->fence);
+	release_of(b, first->fence);
 	end();
 }
 
 TEST(capacity_is_the_first_ones_unless_it_is_resized)
 {
-	start(4, 10000);
+	start_permits(4, 10000);
 	ck_assert_str_eq(permits_set(&w, "s", "open", 5), "mismatch\n4");
 	ck_assert_str_eq(permits_set(&w, "s", "open", 0), "set\n4\n0");
 	permits_resize(&w, "s", 5);

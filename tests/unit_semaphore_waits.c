@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  * Waits for permits in virtual time: their order, skipped waiters, and how each of them ends. */
-#include "virtual_permits.h"
+#include "virtual_fixture.h"
 
 /* ---- Order -------------------------------------------------------------------------------- */
 
@@ -9,13 +9,13 @@ TEST(permits_are_taken_and_given_back_in_two_requests)
 	uint64_t fence;
 	struct lk__op *waiter;
 
-	start(3, 10000);
-	virt_acquire_permits(a, pa, 2);
+	start_permits(3, 10000);
+	acquire_some(a, 2);
 	step(a, LK__ASK);
 	assert_no_request(a);
-	fence = pa->name->holds->fence;
+	fence = a->queue->name->holds->fence;
 	ck_assert_int_eq(used(), 2);
-	waiter = virt_release_permits(a, pa, fence);
+	waiter = begin_release_of(a, fence);
 	step(a, LK__LEAVE);
 	assert_done(waiter, LK_OK);
 	assert_no_request(a);
@@ -27,22 +27,22 @@ TEST(small_waits_do_not_overtake_a_large_one)
 	struct lk__op *large, *small;
 	uint64_t first, second;
 
-	start(4, 10000);
-	first = hold(a, pa, 2);
-	second = hold(a, pa, 1);
-	large = wait_for(b, pb, 3);
-	small = wait_for(c, pc, 1); /* one is free, and it must still wait */
+	start_permits(4, 10000);
+	first = hold_some(a, 2);
+	second = hold_some(a, 1);
+	large = wait_for_some(b, 3);
+	small = wait_for_some(c, 1); /* one is free, and it must still wait */
 	virt_pass(&w, 60000);
 	assert_waits(large);
 	assert_waits(small);
-	release(a, pa, second);
+	release_of(a, second);
 	assert_waits(large);
-	release(a, pa, first);
+	release_of(a, first);
 	assert_done(large, LK_OK);
 	assert_done(small, LK_OK);
 	ck_assert_uint_lt(large->fence, small->fence);
-	release(b, pb, large->fence);
-	release(c, pc, small->fence);
+	release_of(b, large->fence);
+	release_of(c, small->fence);
 	end();
 }
 
@@ -51,24 +51,24 @@ TEST(one_release_serves_all_who_fit)
 	struct lk__op *waiters[4];
 	uint64_t fence;
 
-	start(5, 10000);
-	fence = hold(a, pa, 5);
-	waiters[0] = wait_for(b, pb, 2);
-	waiters[1] = wait_for(c, pc, 1);
-	waiters[2] = wait_for(d, pd, 2);
-	waiters[3] = wait_for(b, pb, 1);
-	virt_release_permits(a, pa, fence);
+	start_permits(5, 10000);
+	fence = hold_some(a, 5);
+	waiters[0] = wait_for_some(b, 2);
+	waiters[1] = wait_for_some(c, 1);
+	waiters[2] = wait_for_some(d, 2);
+	waiters[3] = wait_for_some(b, 1);
+	begin_release_of(a, fence);
 	step(a, LK__LEAVE);
 	ck_assert_int_eq(used(), 5);
 	virt_settle(&w);
 	for (int i = 0; i < 3; i++)
 		assert_done(waiters[i], LK_OK);
 	assert_waits(waiters[3]);
-	release(c, pc, waiters[1]->fence);
+	release_of(c, waiters[1]->fence);
 	assert_done(waiters[3], LK_OK);
-	release(b, pb, waiters[0]->fence);
-	release(b, pb, waiters[3]->fence);
-	release(d, pd, waiters[2]->fence);
+	release_of(b, waiters[0]->fence);
+	release_of(b, waiters[3]->fence);
+	release_of(d, waiters[2]->fence);
 	end();
 }
 
@@ -77,23 +77,23 @@ TEST(large_head_keeps_its_place_while_others_come_and_go)
 	struct lk__op *large, *small;
 	uint64_t fence;
 
-	start(4, 10000);
-	fence = hold(a, pa, 2);
-	large = wait_for(b, pb, 3);
-	small = wait_for(c, pc, 1);
+	start_permits(4, 10000);
+	fence = hold_some(a, 2);
+	large = wait_for_some(b, 3);
+	small = wait_for_some(c, 1);
 	/* Each of them sends another message to the head. */
 	for (int i = 0; i < 60; i++) {
-		struct lk__op *other = virt_try_permits(d, pd, 1);
+		struct lk__op *other = try_some(d, 1);
 		virt_pass(&w, 1000);
 		assert_done(other, LK_EBUSY);
 		assert_waits(large);
 		assert_waits(small);
 	}
-	release(a, pa, fence);
+	release_of(a, fence);
 	assert_done(large, LK_OK);
 	assert_done(small, LK_OK);
-	release(b, pb, large->fence);
-	release(c, pc, small->fence);
+	release_of(b, large->fence);
+	release_of(c, small->fence);
 	end();
 }
 
@@ -104,17 +104,17 @@ TEST(dead_waiters_are_skipped)
 	struct lk__op *next;
 	uint64_t fence;
 
-	start(3, 10000);
-	fence = hold(a, pa, 3);
-	wait_for(b, pb, 2);
-	next = wait_for(c, pc, 3);
+	start_permits(3, 10000);
+	fence = hold_some(a, 3);
+	wait_for_some(b, 2);
+	next = wait_for_some(c, 3);
 	b->subscribed = false; /* its connections are closed, without any notice */
-	virt_release_permits(a, pa, fence);
+	begin_release_of(a, fence);
 	step(a, LK__LEAVE);
 	virt_hear(c);
 	assert_done(next, LK_OK);
 	lk__core_close(&b->core, w.now_ns);
-	release(c, pc, next->fence);
+	release_of(c, next->fence);
 	end();
 }
 
@@ -123,19 +123,19 @@ TEST(large_head_that_cancels_lets_small_ones_in)
 	struct lk__op *large, *small[2];
 	uint64_t fence;
 
-	start(4, 10000);
-	fence = hold(a, pa, 2);
-	large = wait_for(b, pb, 4);
-	small[0] = wait_for(c, pc, 1);
-	small[1] = wait_for(d, pd, 1);
+	start_permits(4, 10000);
+	fence = hold_some(a, 2);
+	large = wait_for_some(b, 4);
+	small[0] = wait_for_some(c, 1);
+	small[1] = wait_for_some(d, 1);
 	virt_give_up(b, large, LK_ECANCELED);
 	virt_settle(&w);
 	assert_done(large, LK_ECANCELED);
 	assert_done(small[0], LK_OK);
 	assert_done(small[1], LK_OK);
-	release(a, pa, fence);
-	release(c, pc, small[0]->fence);
-	release(d, pd, small[1]->fence);
+	release_of(a, fence);
+	release_of(c, small[0]->fence);
+	release_of(d, small[1]->fence);
 	end();
 }
 
@@ -144,23 +144,23 @@ TEST(large_dead_head_is_found_by_being_told)
 	struct lk__op *small;
 	uint64_t fences[2];
 
-	start(4, 10000);
-	fences[0] = hold(a, pa, 2);
-	fences[1] = hold(a, pa, 1);
-	wait_for(b, pb, 3);
-	small = wait_for(c, pc, 1);
+	start_permits(4, 10000);
+	fences[0] = hold_some(a, 2);
+	fences[1] = hold_some(a, 1);
+	wait_for_some(b, 3);
+	small = wait_for_some(c, 1);
 	b->subscribed = false;
 	virt_pass(&w, 3000); /* it received a message recently: not each time */
 	assert_waits(small);
 	/* It does not fit after this either, but permits are idle, and it cannot receive a
 	 * message. */
-	virt_release_permits(a, pa, fences[1]);
+	begin_release_of(a, fences[1]);
 	step(a, LK__LEAVE);
 	virt_hear(c);
 	assert_done(small, LK_OK);
 	lk__core_close(&b->core, w.now_ns);
-	release(a, pa, fences[0]);
-	release(c, pc, small->fence);
+	release_of(a, fences[0]);
+	release_of(c, small->fence);
 	end();
 }
 
@@ -170,11 +170,11 @@ TEST(large_head_that_is_stopped_is_passed_over_after_21_s)
 	int64_t start_ns;
 	uint64_t fence;
 
-	start(4, 10000);
-	fence = hold(a, pa, 2);
-	wait_for(b, pb, 3);
+	start_permits(4, 10000);
+	fence = hold_some(a, 2);
+	wait_for_some(b, 3);
 	start_ns = w.now_ns;
-	small = wait_for(c, pc, 1);
+	small = wait_for_some(c, 1);
 	b->session.state = LK__SESSION_DOWN; /* it counts as a receiver, but does nothing */
 	while (!small->done && w.now_ns - start_ns < 60000 * VIRT_MS)
 		virt_pass(&w, 100);
@@ -185,11 +185,11 @@ TEST(large_head_that_is_stopped_is_passed_over_after_21_s)
 	virt_link_down(b, LK_ECONN);
 	virt_link_up(b);
 	virt_settle(&w);
-	release(a, pa, fence);
+	release_of(a, fence);
 	ck_assert_int_eq(used(), 4);
-	ck_assert_ptr_nonnull(pb->name->holds);
-	release(b, pb, pb->name->holds->fence);
-	release(c, pc, small->fence);
+	ck_assert_ptr_nonnull(b->queue->name->holds);
+	release_of(b, b->queue->name->holds->fence);
+	release_of(c, small->fence);
 	end();
 }
 
@@ -199,23 +199,23 @@ TEST(who_returns_to_the_head_of_the_queue_is_granted_at_once)
 	struct lk__op *first, *large;
 	uint64_t fences[2];
 
-	start(4, 10000);
-	fences[0] = hold(a, pa, 3);
-	fences[1] = hold(a, pa, 1);
-	first = wait_for(b, pb, 1);
-	large = wait_for(c, pc, 2);
+	start_permits(4, 10000);
+	fences[0] = hold_some(a, 3);
+	fences[1] = hold_some(a, 1);
+	first = wait_for_some(b, 1);
+	large = wait_for_some(c, 2);
 	virt_link_down(b, LK_ECONN);
 	/* It cannot receive a message, and loses its turn to a ticket that does not fit. */
-	release(a, pa, fences[1]);
+	release_of(a, fences[1]);
 	ck_assert_int_eq(used(), 3);
 	virt_link_up(b);
 	step(b, LK__ASK);
 	assert_done(first, LK_OK);
 	assert_waits(large);
-	release(a, pa, fences[0]);
-	release(b, pb, first->fence);
+	release_of(a, fences[0]);
+	release_of(b, first->fence);
 	assert_done(large, LK_OK);
-	release(c, pc, large->fence);
+	release_of(c, large->fence);
 	end();
 }
 
@@ -226,11 +226,11 @@ TEST(many_who_fit_are_served_by_two_runs)
 	struct lk__op *waiters[40];
 	uint64_t fence;
 
-	start(40, 10000);
-	fence = hold(a, pa, 40);
+	start_permits(40, 10000);
+	fence = hold_some(a, 40);
 	for (int i = 0; i < 40; i++)
-		waiters[i] = wait_for(b, pb, 1);
-	virt_release_permits(a, pa, fence);
+		waiters[i] = wait_for_some(b, 1);
+	begin_release_of(a, fence);
 	step(a, LK__LEAVE);
 	ck_assert_int_eq(used(), 32);
 	step(a, LK__HAND);
@@ -239,7 +239,7 @@ TEST(many_who_fit_are_served_by_two_runs)
 	virt_settle(&w);
 	for (int i = 0; i < 40; i++) {
 		assert_done(waiters[i], LK_OK);
-		release(b, pb, waiters[i]->fence);
+		release_of(b, waiters[i]->fence);
 	}
 	end();
 }
@@ -248,20 +248,20 @@ TEST(many_dead_waiters_are_skipped_by_who_asks)
 {
 	struct lk__op *waiter;
 
-	start(2, 1000);
-	hold(a, pa, 2);
+	start_permits(2, 1000);
+	hold_some(a, 2);
 	for (int i = 0; i < 40; i++)
-		wait_for(b, pb, 1);
+		wait_for_some(b, 1);
 	a->subscribed = b->subscribed = false;
 	a->session.state = b->session.state = LK__SESSION_DOWN;
 	later(1100);
-	waiter = virt_acquire_permits(c, pc, 1);
+	waiter = acquire_some(c, 1);
 	step(c, LK__ASK); /* "queued", with more work left */
 	assert_waits(waiter);
 	step(c, LK__HAND);
 	virt_settle(&w);
 	assert_done(waiter, LK_OK);
-	release(c, pc, waiter->fence);
+	release_of(c, waiter->fence);
 	lk__core_fini(&a->core);
 	lk__core_fini(&b->core);
 	lk__core_init(&a->core, 1);
@@ -273,17 +273,17 @@ TEST(many_dead_waiters_are_skipped_by_who_tries)
 {
 	struct lk__op *waiter;
 
-	start(2, 1000);
-	hold(a, pa, 2);
+	start_permits(2, 1000);
+	hold_some(a, 2);
 	for (int i = 0; i < 40; i++)
-		wait_for(b, pb, 1);
+		wait_for_some(b, 1);
 	a->subscribed = b->subscribed = false;
 	a->session.state = b->session.state = LK__SESSION_DOWN;
 	later(1100);
-	waiter = virt_try_permits(c, pc, 2);
+	waiter = try_some(c, 2);
 	virt_settle(&w);
 	assert_done(waiter, LK_OK);
-	release(c, pc, waiter->fence);
+	release_of(c, waiter->fence);
 	lk__core_fini(&a->core);
 	lk__core_fini(&b->core);
 	lk__core_init(&a->core, 1);
@@ -297,8 +297,8 @@ TEST(cancel_before_anything_was_sent_sends_nothing)
 {
 	struct lk__op *waiter;
 
-	start(2, 10000);
-	waiter = virt_acquire_permits(a, pa, 1);
+	start_permits(2, 10000);
+	waiter = acquire_some(a, 1);
 	virt_give_up(a, waiter, LK_ECANCELED);
 	assert_done(waiter, LK_ECANCELED);
 	assert_no_request(a);
@@ -310,10 +310,10 @@ TEST(cancel_while_it_asks_gives_a_grant_back)
 	struct lk__op *waiter, *next;
 	struct virt_call ask;
 
-	start(2, 10000);
-	waiter = virt_acquire_permits(a, pa, 2);
+	start_permits(2, 10000);
+	waiter = acquire_some(a, 2);
 	ask = reach(a, LK__ASK);
-	next = wait_for(b, pb, 1);
+	next = wait_for_some(b, 1);
 	virt_give_up(a, waiter, LK_ECANCELED);
 	assert_waits(waiter); /* until the store confirms it */
 	virt_answer(a, &ask);
@@ -321,7 +321,7 @@ TEST(cancel_while_it_asks_gives_a_grant_back)
 	assert_done(waiter, LK_ECANCELED);
 	virt_settle(&w);
 	assert_done(next, LK_OK);
-	release(b, pb, next->fence);
+	release_of(b, next->fence);
 	end();
 }
 
@@ -330,15 +330,15 @@ TEST(cancel_in_the_queue_leaves_nothing_behind)
 	struct lk__op *waiter;
 	uint64_t fence;
 
-	start(2, 10000);
-	fence = hold(a, pa, 1);
-	waiter = wait_for(b, pb, 2);
+	start_permits(2, 10000);
+	fence = hold_some(a, 1);
+	waiter = wait_for_some(b, 2);
 	virt_give_up(b, waiter, LK_ETIMEDOUT);
 	step(b, LK__LEAVE);
 	assert_done(waiter, LK_ETIMEDOUT);
-	permits_look(&w, "s", &view);
+	look();
 	ck_assert_int_eq(view.queued, 0);
-	release(a, pa, fence);
+	release_of(a, fence);
 	end();
 }
 
@@ -347,11 +347,11 @@ TEST(cancel_that_meets_its_grant_gives_it_back)
 	struct lk__op *waiter, *next;
 	uint64_t fence;
 
-	start(2, 10000);
-	fence = hold(a, pa, 2);
-	waiter = wait_for(b, pb, 1);
-	next = wait_for(c, pc, 2);
-	virt_release_permits(a, pa, fence);
+	start_permits(2, 10000);
+	fence = hold_some(a, 2);
+	waiter = wait_for_some(b, 1);
+	next = wait_for_some(c, 2);
+	begin_release_of(a, fence);
 	step(a, LK__LEAVE);
 	virt_give_up(b, waiter, LK_ECANCELED); /* the grant is in flight */
 	ck_assert(virt_hear(b));
@@ -359,7 +359,7 @@ TEST(cancel_that_meets_its_grant_gives_it_back)
 	assert_done(waiter, LK_ECANCELED);
 	virt_settle(&w);
 	assert_done(next, LK_OK);
-	release(c, pc, next->fence);
+	release_of(c, next->fence);
 	end();
 }
 
@@ -369,11 +369,11 @@ TEST(cancel_while_it_claims_gives_the_grant_back)
 	struct virt_call claim;
 	uint64_t fence;
 
-	start(2, 10000);
-	fence = hold(a, pa, 2);
-	waiter = wait_for(b, pb, 1);
+	start_permits(2, 10000);
+	fence = hold_some(a, 2);
+	waiter = wait_for_some(b, 1);
 	virt_pass(&w, 4000); /* its grant will be short */
-	virt_release_permits(a, pa, fence);
+	begin_release_of(a, fence);
 	step(a, LK__LEAVE);
 	ck_assert(virt_hear(b));
 	claim = reach(b, LK__RENEW);
@@ -389,9 +389,9 @@ TEST(cancel_without_a_link_is_done_when_it_is_back)
 	struct lk__op *waiter;
 	uint64_t fence;
 
-	start(2, 10000);
-	fence = hold(a, pa, 2);
-	waiter = wait_for(b, pb, 1);
+	start_permits(2, 10000);
+	fence = hold_some(a, 2);
+	waiter = wait_for_some(b, 1);
 	virt_link_down(b, LK_ECONN);
 	virt_give_up(b, waiter, LK_ECANCELED);
 	assert_waits(waiter);
@@ -399,7 +399,7 @@ TEST(cancel_without_a_link_is_done_when_it_is_back)
 	virt_link_up(b);
 	virt_settle(&w);
 	assert_done(waiter, LK_ECANCELED);
-	release(a, pa, fence);
+	release_of(a, fence);
 	end();
 }
 
@@ -408,21 +408,21 @@ TEST(cancel_ends_all_waits_of_a_handle)
 	struct lk__op *waiters[3];
 	uint64_t fence;
 
-	start(2, 10000);
-	fence = hold(a, pa, 2);
-	waiters[0] = wait_for(b, pb, 1);
-	waiters[1] = wait_for(b, pb, 2);
-	waiters[2] = virt_permits_waiter(b, pb, 1);
+	start_permits(2, 10000);
+	fence = hold_some(a, 2);
+	waiters[0] = wait_for_some(b, 1);
+	waiters[1] = wait_for_some(b, 2);
+	waiters[2] = permits_call(b, 1);
 	waiters[2]->handle = &waiters; /* another handle's */
 	lk__core_acquire_permits(&b->core, w.now_ns, waiters[2]);
-	lk__core_cancel(&b->core, w.now_ns, pb->name, b, LK_ECANCELED);
+	lk__core_cancel(&b->core, w.now_ns, b->queue->name, b, LK_ECANCELED);
 	virt_settle(&w);
 	assert_done(waiters[0], LK_ECANCELED);
 	assert_done(waiters[1], LK_ECANCELED);
 	assert_waits(waiters[2]);
-	release(a, pa, fence);
+	release_of(a, fence);
 	assert_done(waiters[2], LK_OK);
-	release(b, pb, waiters[2]->fence);
+	release_of(b, waiters[2]->fence);
 	end();
 }
 
@@ -431,16 +431,16 @@ TEST(try_is_busy_when_others_wait_though_it_would_fit)
 	struct lk__op *large, *other;
 	uint64_t fence;
 
-	start(3, 10000);
-	fence = hold(a, pa, 2);
-	large = wait_for(b, pb, 3);
-	other = virt_try_permits(c, pc, 1);
+	start_permits(3, 10000);
+	fence = hold_some(a, 2);
+	large = wait_for_some(b, 3);
+	other = try_some(c, 1);
 	virt_settle(&w);
 	assert_done(other, LK_EBUSY);
-	permits_look(&w, "s", &view);
+	look();
 	ck_assert_int_eq(view.queued, 1);
-	release(a, pa, fence);
-	release(b, pb, large->fence);
+	release_of(a, fence);
+	release_of(b, large->fence);
 	end();
 }
 
@@ -448,8 +448,8 @@ TEST(more_than_the_capacity_is_refused_at_once)
 {
 	struct lk__op *waiter;
 
-	start(3, 10000);
-	waiter = virt_acquire_permits(a, pa, 4);
+	start_permits(3, 10000);
+	waiter = acquire_some(a, 4);
 	virt_settle(&w);
 	assert_done(waiter, LK_ELIMIT);
 	end();
@@ -459,8 +459,8 @@ TEST(end_of_a_wait_that_is_over_changes_nothing)
 {
 	struct lk__op *waiter;
 
-	start_fixed(2, 1000);
-	waiter = virt_forget_permits(a, pa, 1);
+	start_fixed_permits(2, 1000);
+	waiter = forget_some(a, 1);
 	virt_settle(&w);
 	assert_done(waiter, LK_OK); /* and its ticket is removed */
 	virt_give_up(a, waiter, LK_ECANCELED);
@@ -476,12 +476,12 @@ static void meet_foreign(const char *suffix, bool sorted_set)
 {
 	struct lk__op *waiter;
 
-	start(2, 10000);
+	start_permits(2, 10000);
 	if (sorted_set)
 		lua_store_text(w.store, "ZADD", virt_key("s", suffix), "5", "theirs", NULL);
 	else
 		lua_store_text(w.store, "SET", virt_key("s", suffix), "theirs", NULL);
-	waiter = virt_acquire_permits(a, pa, 1);
+	waiter = acquire_some(a, 1);
 	virt_settle(&w);
 	assert_done(waiter, LK_EFOREIGN);
 	ck_assert_ptr_nonnull(strstr(waiter->why.text, virt_key("s", suffix)));
@@ -505,18 +505,18 @@ TEST(waiter_keeps_its_place_when_its_link_breaks)
 	struct lk__op *first, *second;
 	uint64_t fence;
 
-	start(2, 10000);
-	fence = hold(a, pa, 2);
-	first = wait_for(b, pb, 2);
-	second = wait_for(c, pc, 1);
+	start_permits(2, 10000);
+	fence = hold_some(a, 2);
+	first = wait_for_some(b, 2);
+	second = wait_for_some(c, 1);
 	virt_link_down(b, LK_ECONN);
 	virt_link_up(b);
 	virt_settle(&w);
-	release(a, pa, fence);
+	release_of(a, fence);
 	assert_done(first, LK_OK);
 	assert_waits(second);
-	release(b, pb, first->fence);
-	release(c, pc, second->fence);
+	release_of(b, first->fence);
+	release_of(c, second->fence);
 	end();
 }
 
@@ -525,8 +525,8 @@ TEST(ask_whose_answer_is_lost_is_asked_again_and_counts_once)
 	struct lk__op *waiter;
 	struct virt_call ask;
 
-	start(3, 10000);
-	waiter = virt_acquire_permits(a, pa, 2);
+	start_permits(3, 10000);
+	waiter = acquire_some(a, 2);
 	ask = reach(a, LK__ASK);
 	virt_call_fini(&ask);
 	virt_link_down(a, LK_EUNKNOWN);
@@ -535,7 +535,7 @@ TEST(ask_whose_answer_is_lost_is_asked_again_and_counts_once)
 	virt_settle(&w);
 	assert_done(waiter, LK_OK);
 	ck_assert_int_eq(used(), 2);
-	release(a, pa, waiter->fence);
+	release_of(a, waiter->fence);
 	end();
 }
 
@@ -544,15 +544,15 @@ TEST(waits_go_on_after_the_server_was_emptied)
 	struct lk__op *waiter;
 	uint64_t fence;
 
-	start(2, 10000);
-	fence = hold(a, pa, 2);
-	waiter = wait_for(b, pb, 2);
-	lua_store_text(w.store, "FLUSHALL", NULL);
+	start_permits(2, 10000);
+	fence = hold_some(a, 2);
+	waiter = wait_for_some(b, 2);
+	flush();
 	virt_pass(&w, 11000);
 	/* Its renewal found nothing, and the waiter that asked again has the permits. */
-	release_lost(a, pa, fence);
+	release_lost_of(a, fence);
 	assert_done(waiter, LK_OK);
-	release(b, pb, waiter->fence);
+	release_of(b, waiter->fence);
 	end();
 }
 
@@ -560,14 +560,14 @@ TEST(script_that_the_server_forgot_is_sent_as_text)
 {
 	struct lk__op *waiter;
 
-	start(2, 10000);
+	start_permits(2, 10000);
 	lua_store_text(w.store, "SCRIPT", "FLUSH", NULL);
-	waiter = virt_acquire_permits(a, pa, 1);
+	waiter = acquire_some(a, 1);
 	step(a, LK__ASK); /* unknown */
 	assert_waits(waiter);
 	step(a, LK__ASK);
 	assert_done(waiter, LK_OK);
-	release(a, pa, waiter->fence);
+	release_of(a, waiter->fence);
 	end();
 }
 
@@ -576,8 +576,8 @@ TEST(grant_that_is_answered_too_late_is_given_back_and_asked_anew)
 	struct lk__op *waiter;
 	struct virt_call ask;
 
-	start(2, 1000);
-	waiter = virt_acquire_permits(a, pa, 1);
+	start_permits(2, 1000);
+	waiter = acquire_some(a, 1);
 	ask = reach(a, LK__ASK);
 	later(990); /* less than the margin is left */
 	virt_answer(a, &ask);
@@ -586,6 +586,6 @@ TEST(grant_that_is_answered_too_late_is_given_back_and_asked_anew)
 	step(a, LK__ASK);
 	assert_done(waiter, LK_OK);
 	ck_assert_int_eq(used(), 1);
-	release(a, pa, waiter->fence);
+	release_of(a, waiter->fence);
 	end();
 }

@@ -136,6 +136,7 @@ bool virt_take(struct virt_client *client, struct virt_call *call)
 void virt_execute(struct virt_client *client, struct virt_call *call)
 {
 	call->reply.len = 0;
+	client->virt->runs[call->kind]++;
 	lua_store_run(client->virt->store, call->bytes.data, call->bytes.len, &call->reply);
 }
 
@@ -166,30 +167,44 @@ void virt_answer(struct virt_client *client, struct virt_call *call)
 	virt_call_fini(call);
 }
 
+void virt_reply(struct virt_client *client, struct virt_call *call, const char *bytes)
+{
+	lk__buf_fini(&call->reply);
+	call->reply.data = strdup(bytes);
+	call->reply.len = strlen(bytes);
+	call->reply.cap = call->reply.len + 1;
+	virt_answer(client, call);
+}
+
 void virt_refuse(struct virt_client *client, struct virt_call *call, const char *error)
 {
 	char text[200];
-	int len = snprintf(text, sizeof(text), "-%s\r\n", error);
 
-	lk__buf_fini(&call->reply);
-	call->reply.data = strdup(text);
-	call->reply.len = (size_t)len;
-	call->reply.cap = (size_t)len + 1;
-	virt_answer(client, call);
+	snprintf(text, sizeof(text), "-%s\r\n", error);
+	virt_reply(client, call, text);
+}
+
+struct lk__message virt_peek(struct virt_client *client)
+{
+	const struct virt_message *first = &client->inbox[0];
+	struct lk__message message;
+
+	if (!client->inbox_count || first->at_ns > client->virt->now_ns ||
+	    !lk__codec_message(&client->space, first->text, first->len, &message))
+		abort(); /* a script must not send what clients cannot parse */
+	return message;
 }
 
 bool virt_hear(struct virt_client *client)
 {
-	struct virt_message copy = client->inbox[0];
 	struct lk__message message;
 
-	if (!client->inbox_count || copy.at_ns > client->virt->now_ns)
+	if (!client->inbox_count || client->inbox[0].at_ns > client->virt->now_ns)
 		return false;
+	message = virt_peek(client);
 	client->inbox_count--;
 	memmove(&client->inbox[0], &client->inbox[1],
 	        sizeof(client->inbox[0]) * (size_t)client->inbox_count);
-	if (!lk__codec_message(&client->space, copy.text, copy.len, &message))
-		abort(); /* a script must not send what clients cannot parse */
 	lk__core_message(&client->core, virt_now(client), &message);
 	return true;
 }
@@ -209,8 +224,7 @@ void virt_link_up(struct virt_client *client)
 	lk__core_link_up(&client->core, &client->session, virt_now(client));
 }
 
-/* ---- The network, whole
- * -------------------------------------------------------------------------- */
+/* ---- The network, whole ------------------------------------------------------------------- */
 
 static void take_out(struct virt_client *client)
 {

@@ -1,0 +1,95 @@
+/* SPDX-License-Identifier: MIT
+ * Semaphores in virtual time: see virtual_holds.h. */
+#include "virtual_holds.h"
+
+#include "scripts.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+const char *permits_set(struct virt *virt, const char *name, const char *how, int64_t capacity)
+{
+	char text[24], ttl[24];
+	const char *answer, *last;
+	static char copy[200];
+
+	snprintf(text, sizeof(text), "%lld", (long long)capacity);
+	snprintf(ttl, sizeof(ttl), "%d", VIRT_TTL_MS);
+	answer = lua_store_text(virt->store, "EVAL", lk__script_semaphore_set.text, "4",
+	                        virt_key(name, ""), virt_key(name, ":q"), "lk:fence",
+	                        virt_key(name, ":h"), how, text, ttl, "lk:c:0:", "21000", NULL);
+	snprintf(copy, sizeof(copy), "%s", answer);
+	last = strrchr(copy, '\n');
+	if (!strncmp(copy, "set\n", 4) && last && last[1] == '1')
+		virt_break(virt, &virt_semaphore, name, "");
+	return copy;
+}
+
+void permits_resize(struct virt *virt, const char *name, int64_t capacity)
+{
+	permits_set(virt, name, "resize", capacity);
+}
+
+static const char *leave_semaphore(struct virt *virt, const char *name, const char *ticket,
+                                   const char *notify)
+{
+	return lua_store_text(virt->store, "EVAL", lk__script_semaphore_leave.text, "4",
+	                      virt_key(name, ""), virt_key(name, ":q"), "lk:fence",
+	                      virt_key(name, ":h"), ticket, "0", "lk:c:0:", notify, "21000", NULL);
+}
+
+static void add_hold(struct virt_view *view, const char *name, const char *value)
+{
+	struct virt_ticket *hold = &view->holds[view->hold_count];
+	unsigned long long fence;
+
+	if (view->hold_count == VIRT_VIEW_MAX || !virt_parse_ticket(name, hold))
+		return;
+	if (sscanf(value, "%u %llu", &hold->held, &fence) != 2)
+		return;
+	hold->fence = fence;
+	hold->end_us = -1;
+	view->hold_count++;
+}
+
+/* An expiry without a hold reads as a hold of no permits and fence 0: the keys disagree. */
+static void add_end(struct virt_view *view, const char *name, const char *value)
+{
+	for (int i = 0; i < view->hold_count; i++) {
+		if (!strcmp(view->holds[i].text, name)) {
+			view->holds[i].end_us = strtoll(value, NULL, 10);
+			return;
+		}
+	}
+	if (view->hold_count < VIRT_VIEW_MAX &&
+	    virt_parse_ticket(name, &view->holds[view->hold_count]))
+		view->holds[view->hold_count++].end_us = strtoll(value, NULL, 10);
+}
+
+static void read_semaphore(struct virt *virt, const char *name, struct virt_view *view)
+{
+	char *at, *field, *value;
+
+	at = virt_read(virt, "HGETALL", virt_key(name, ""), NULL, NULL, NULL);
+	while (virt_next_pair(&at, &field, &value)) {
+		view->there = true;
+		if (!strcmp(field, "capacity"))
+			view->capacity = strtoll(value, NULL, 10);
+		else if (!strcmp(field, "used"))
+			view->used = strtoll(value, NULL, 10);
+		else
+			add_hold(view, field, value);
+	}
+	at = virt_read(virt, "ZRANGE", virt_key(name, ":h"), "0", "-1", "WITHSCORES");
+	while (virt_next_pair(&at, &field, &value))
+		add_end(view, field, value);
+}
+
+const struct virt_noun virt_semaphore = {
+	.kind = LK_KIND_SEMAPHORE,
+	.acquire = lk__core_acquire_permits,
+	.release = lk__core_release_permits,
+	.leave = leave_semaphore,
+	.read = read_semaphore,
+};
