@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: MIT
- * The counters of a client's locks, in virtual time: each scenario with its exact numbers.  No
+ * The counters of a client's holds, in virtual time: each scenario with its exact numbers.  No
  * thread, no socket, no clock. */
-#include "fixture.h"
+#include "virtual_fixture.h"
 
 #define COUNT(client, field, number) ck_assert_int_eq((client)->core.counters.field, (number))
 
-static void lost(struct old_virt_client *client, lk_lost_reason reason)
+static void lost(struct virt_client *client, lk_lost_reason reason)
 {
 	COUNT(client, lost[0], 1);
 	COUNT(client, lost[reason], 1);
 }
 
 /* Each call that acquires is counted in exactly one of these. */
-static void all_are(struct old_virt_client *client, int64_t calls)
+static void all_are(struct virt_client *client, int64_t calls)
 {
 	const struct lk_counters *counters = &client->core.counters;
 
@@ -23,18 +23,17 @@ static void all_are(struct old_virt_client *client, int64_t calls)
 
 /* ---- Acquiring ---------------------------------------------------------------------------- */
 
-TEST(uncontended_pair_is_counted)
+TEST_EACH(uncontended_pair_is_counted)
 {
-	struct old_virt_call ask;
+	struct virt_call ask;
 
 	start(3000);
-	old_virt_acquire(a, pa, 2);
-	ck_assert(old_virt_take(a, &ask));
-	old_virt_execute(a, &ask);
+	acquire(a);
+	ask = reach(a, LK__ASK);
 	later(20);
-	old_virt_answer(a, &ask);
+	virt_answer(a, &ask);
 	later(30);
-	release(a, pa);
+	release(a);
 	COUNT(a, acquired, 1);
 	COUNT(a, acquired_us, 20000);
 	COUNT(a, by_thread, 0);
@@ -53,21 +52,21 @@ TEST(uncontended_pair_is_counted)
 	end();
 }
 
-TEST(wait_ended_by_a_message_is_counted)
+TEST_EACH(wait_ended_by_a_message_is_counted)
 {
 	struct lk__op *first, *second;
 
 	start(3000);
-	hold(a, pa);
-	first = old_virt_acquire(b, pb, 2);
-	old_virt_settle(&v);
+	hold(a);
+	first = acquire(b);
+	virt_settle(&w);
 	later(40);
-	release(a, pa);
+	release(a);
 	assert_done(first, LK_OK);
-	second = old_virt_acquire(a, pa, 2);
-	old_virt_settle(&v);
+	second = acquire(a);
+	virt_settle(&w);
 	later(10);
-	release(b, pb);
+	release(b);
 	assert_done(second, LK_OK);
 	COUNT(a, acquired, 2);
 	COUNT(a, acquired_us, 10000);
@@ -78,21 +77,21 @@ TEST(wait_ended_by_a_message_is_counted)
 	COUNT(b, waited, 1);
 	COUNT(b, waited_us, 40000);
 	COUNT(b, waited_max_us, 40000);
-	release(a, pa);
+	release(a);
 	end();
 }
 
-TEST(longest_of_two_waits_stays)
+TEST_EACH(longest_of_two_waits_stays)
 {
 	start(3000);
 	for (int i = 0; i < 2; i++) {
-		hold(a, pa);
-		old_virt_acquire(b, pb, 2);
-		old_virt_settle(&v);
+		hold(a);
+		acquire(b);
+		virt_settle(&w);
 		later(i ? 10 : 70);
-		release(a, pa);
+		release(a);
 		later(5);
-		release(b, pb);
+		release(b);
 	}
 	COUNT(b, waited, 2);
 	COUNT(b, waited_us, 80000);
@@ -107,13 +106,13 @@ TEST(hand_over_between_threads_is_counted)
 	struct lk__op *next;
 
 	start(3000);
-	hold(a, pa);
-	old_virt_acquire(b, pb, 2);
-	next = old_virt_acquire(b, pb, 4);
-	old_virt_settle(&v);
-	release(a, pa);
+	hold(a);
+	acquire(b);
+	next = acquire_of(b, 4);
+	virt_settle(&w);
+	release(a);
 	later(25);
-	old_virt_release(b, pb, 2);
+	begin_release(b);
 	assert_done(next, LK_OK);
 	COUNT(b, acquired, 2);
 	COUNT(b, by_message, 1);
@@ -123,15 +122,14 @@ TEST(hand_over_between_threads_is_counted)
 	COUNT(b, holds, 1);
 	COUNT(b, held_us, 25000);
 	later(15);
-	old_virt_release(b, pb, 4);
-	old_virt_settle(&v);
+	begin_release(b);
+	virt_settle(&w);
 	COUNT(b, holds, 2);
 	COUNT(b, held_us, 40000);
 	COUNT(b, held_max_us, 25000);
 	end();
 }
 
-/* The client receives no message: it asks when the dead holder's lease has ended. */
 /* A thread reads the clock before it gets the mutex: a release may be older than the wait that it
  * ends, and a release older than the hand-over that it ends. */
 TEST(no_time_is_negative)
@@ -140,35 +138,36 @@ TEST(no_time_is_negative)
 	struct lk__op *second;
 
 	start(3000);
-	hold(a, pa);
+	hold(a);
 	later(20);
-	early_ns = v.now_ns;
+	early_ns = w.now_ns;
 	later(1);
-	second = old_virt_acquire(a, pa, 3);
-	v.now_ns = early_ns;
-	release(a, pa);
+	second = acquire_of(a, 3);
+	w.now_ns = early_ns;
+	release(a);
 	assert_done(second, LK_OK);
 	COUNT(a, by_thread, 1);
 	COUNT(a, acquired_us, 0);
 	COUNT(a, waited_us, 0);
-	v.now_ns = early_ns - OLD_VIRT_MS;
-	old_virt_release(a, pa, 3);
-	v.now_ns = early_ns;
-	old_virt_settle(&v);
+	w.now_ns = early_ns - VIRT_MS;
+	begin_release_of(a, 3);
+	w.now_ns = early_ns;
+	virt_settle(&w);
 	COUNT(a, holds, 2);
 	COUNT(a, held_us, 20000);
 	end();
 }
 
-TEST(wait_for_a_dead_holder_is_no_message)
+/* The client receives no message: it asks when the dead holder's lease has ended. */
+TEST_EACH(wait_for_a_dead_holder_is_no_message)
 {
 	struct lk__op *waiter;
 
 	start(3000);
-	hold(a, pa);
-	old_virt_link_down(a, LK_ECONN);
-	waiter = old_virt_acquire(b, pb, 2);
-	old_virt_pass(&v, 4000);
+	hold(a);
+	virt_link_down(a, LK_ECONN);
+	waiter = acquire(b);
+	virt_pass(&w, 4000);
 	assert_done(waiter, LK_OK);
 	COUNT(b, acquired, 1);
 	COUNT(b, by_message, 0);
@@ -176,23 +175,23 @@ TEST(wait_for_a_dead_holder_is_no_message)
 	ck_assert_int_ge(b->core.counters.waited_us, 3000000);
 	ck_assert_int_le(b->core.counters.waited_us, 3200000);
 	lost(a, LK_LOST_EXPIRED);
-	old_virt_link_up(a);
-	old_virt_settle(&v);
+	virt_link_up(a);
+	virt_settle(&w);
 	COUNT(a, connected, 2);
-	release_lost(a, pa);
-	release(b, pb);
+	release_lost(a);
+	release(b);
 	end();
 }
 
 TEST(reentry_is_no_acquisition)
 {
 	start(3000);
-	hold(a, pa);
-	hold(a, pa);
+	hold(a);
+	hold(a);
 	later(10);
-	release(a, pa);
+	release(a);
 	later(10);
-	release(a, pa);
+	release(a);
 	COUNT(a, acquired, 1);
 	COUNT(a, reentered, 1);
 	COUNT(a, holds, 1);
@@ -202,102 +201,100 @@ TEST(reentry_is_no_acquisition)
 	end();
 }
 
-TEST(each_end_of_an_acquire_has_its_count)
+TEST_EACH(each_end_of_an_acquire_has_its_count)
 {
 	struct lk__op *waiter;
-	struct old_virt_call call;
 
 	start(3000);
-	hold(a, pa);
-	old_virt_try(a, pa, 4); /* held by a thread of this process */
-	old_virt_try(b, pb, 2);
-	old_virt_settle(&v);
+	hold(a);
+	try_of(a, 4); /* held by a thread of this process */
+	try(b);
+	virt_settle(&w);
 	COUNT(a, busy, 1);
 	COUNT(b, busy, 1);
-	waiter = old_virt_acquire(b, pb, 2);
-	old_virt_settle(&v);
-	old_virt_give_up(b, waiter, LK_ETIMEDOUT);
+	waiter = acquire(b);
+	virt_settle(&w);
+	virt_give_up(b, waiter, LK_ETIMEDOUT);
 	COUNT(b, timed_out, 0); /* the store has not confirmed it */
-	old_virt_settle(&v);
+	virt_settle(&w);
 	COUNT(b, timed_out, 1);
-	waiter = old_virt_acquire(b, pb, 2);
-	old_virt_settle(&v);
-	old_virt_give_up(b, waiter, LK_ECANCELED);
-	old_virt_settle(&v);
+	waiter = acquire(b);
+	virt_settle(&w);
+	virt_give_up(b, waiter, LK_ECANCELED);
+	virt_settle(&w);
 	COUNT(b, canceled, 1);
-	old_virt_acquire(b, pb, 2);
-	ck_assert(old_virt_take(b, &call));
-	old_virt_refuse(b, &call, LK_ESERVER, false);
-	old_virt_settle(&v);
+	acquire(b);
+	refuse(b, LK__ASK, "ERR refused");
+	virt_settle(&w);
 	COUNT(b, failed, 1);
-	old_virt_acquire(b, pb, 2);
-	lk__core_close(&b->core, old_virt_now(b));
-	old_virt_acquire(b, pb, 2);
-	old_virt_settle(&v);
+	acquire(b);
+	lk__core_close(&b->core, w.now_ns);
+	acquire(b);
+	virt_settle(&w);
 	COUNT(b, canceled, 3);
 	COUNT(b, acquired, 0);
 	COUNT(b, waited, 0);
 	all_are(a, 2);
 	all_are(b, 6);
-	release(a, pa);
+	release(a);
 	end();
 }
 
-TEST(wait_without_confirmation_has_failed)
+TEST_EACH(wait_without_confirmation_has_failed)
 {
 	struct lk__op *waiter;
-	struct old_virt_call call;
+	struct virt_call call;
 
 	start(3000);
-	waiter = old_virt_acquire(a, pa, 2);
-	ck_assert(old_virt_take(a, &call));
-	old_virt_give_up(a, waiter, LK_ETIMEDOUT);
-	old_virt_abandon(a, waiter);
+	waiter = acquire(a);
+	ck_assert(virt_take(a, &call));
+	virt_give_up(a, waiter, LK_ETIMEDOUT);
+	virt_abandon(a, waiter);
 	assert_done(waiter, LK_EUNKNOWN);
 	COUNT(a, failed, 1);
 	COUNT(a, timed_out, 0);
-	old_virt_execute(a, &call);
-	old_virt_answer(a, &call);
+	virt_execute(a, &call);
+	virt_answer(a, &call);
 	end();
 }
 
 /* ---- Losses ------------------------------------------------------------------------------- */
 
-TEST(hold_that_expires_is_counted_when_it_is_seen)
+TEST_EACH(hold_that_expires_is_counted_when_it_is_seen)
 {
 	start(1000);
-	hold(a, pa);
+	hold(a);
 	later(2000);
-	release_lost(a, pa);
+	release_lost(a);
 	lost(a, LK_LOST_EXPIRED);
 	COUNT(a, holds, 1);
 	COUNT(a, held_us, 2000000);
 	end();
 }
 
-TEST(renewal_that_finds_nothing_is_a_loss)
+TEST_EACH(renewal_that_finds_nothing_is_a_loss)
 {
 	start(3000);
-	hold(a, pa);
-	model_flush(&v.model);
-	old_virt_pass(&v, 2000);
+	hold(a);
+	flush();
+	virt_pass(&w, 2000);
 	lost(a, LK_LOST_TAKEN);
 	COUNT(a, renewed, 0);
 	COUNT(a, holds, 1);
-	release_lost(a, pa);
+	release_lost(a);
 	end();
 }
 
 /* The loss was not reported before: the release detects it. */
-TEST(release_that_finds_nothing_is_a_loss)
+TEST_EACH(release_that_finds_nothing_is_a_loss)
 {
 	struct lk__op *waiter;
 
 	start(3000);
-	hold(a, pa);
-	model_flush(&v.model);
-	waiter = old_virt_release(a, pa, 2);
-	old_virt_settle(&v);
+	hold(a);
+	flush();
+	waiter = begin_release(a);
+	virt_settle(&w);
 	assert_done(waiter, LK_ELOST);
 	lost(a, LK_LOST_TAKEN);
 	COUNT(a, holds, 1);
@@ -306,10 +303,10 @@ TEST(release_that_finds_nothing_is_a_loss)
 
 TEST(loss_is_counted_once)
 {
-	start_with(3000, false);
-	hold(a, pa);
-	lk__core_thread_ended(&a->core, old_virt_now(a), 2);
-	old_virt_settle(&v);
+	start(3000);
+	hold(a);
+	lk__core_thread_ended(&a->core, w.now_ns, OWNER);
+	virt_settle(&w);
 	lost(a, LK_LOST_THREAD);
 	COUNT(a, holds, 1);
 	end();
@@ -319,94 +316,197 @@ TEST(loss_is_counted_once)
 
 /* Granted at 1,000 ms and valid until 3,968 ms, so due at 1,968 ms, which the grid makes 1,875
  * ms. */
-TEST(renewal_in_time_is_not_late)
+TEST_EACH(renewal_in_time_is_not_late)
 {
 	start(3000);
-	hold(a, pa);
-	ck_assert_int_eq(v.now_ns, 1000 * OLD_VIRT_MS);
-	old_virt_pass(&v, 900);
+	hold(a);
+	ck_assert_int_eq(w.now_ns, 1000 * VIRT_MS);
+	virt_pass(&w, 900);
 	COUNT(a, renewed, 1);
 	COUNT(a, late_us, 0);
 	COUNT(a, late_max_us, 0);
 	COUNT(a, lease_max_permille, 303);
 	COUNT(a, requests, 2);
-	release(a, pa);
+	release(a);
 	end();
 }
 
-TEST(late_renewal_is_counted_by_how_late_it_was_sent)
+TEST_EACH(late_renewal_is_counted_by_how_late_it_was_sent)
 {
-	struct old_virt_call renewal;
+	struct virt_call renewal;
 
 	start(3000);
-	hold(a, pa);
+	hold(a);
 	later(1375);
 	tick(a);
-	ck_assert(old_virt_take(a, &renewal));
-	old_virt_execute(a, &renewal);
+	renewal = reach(a, LK__RENEW);
 	later(100);
 	COUNT(a, renewed, 0);
-	old_virt_answer(a, &renewal);
+	virt_answer(a, &renewal);
 	COUNT(a, renewed, 1);
 	COUNT(a, late_us, 500000);
 	COUNT(a, late_max_us, 500000);
 	COUNT(a, lease_max_permille, 503);
 	/* The next one is in time. */
-	old_virt_pass(&v, 1100);
+	virt_pass(&w, 1100);
 	COUNT(a, renewed, 2);
 	COUNT(a, late_us, 500000);
 	COUNT(a, lease_max_permille, 503);
-	release(a, pa);
+	release(a);
 	end();
 }
 
 /* The renewal counts from the first ask, so it was due before there was a hold. */
-TEST(renewal_after_a_grant_by_message_is_not_late)
+TEST_EACH(renewal_after_a_grant_by_message_is_not_late)
 {
 	start(3000);
-	hold(a, pa);
-	old_virt_acquire(b, pb, 2);
-	old_virt_settle(&v);
+	hold(a);
+	acquire(b);
+	virt_settle(&w);
 	later(1200);
-	ck_assert_int_eq(old_virt_state(a, pa, 2), LK_STATE_HELD);
-	release(a, pa);
+	ck_assert_int_eq(state(a), LK_STATE_HELD);
+	release(a);
 	COUNT(b, by_message, 1);
 	COUNT(b, renewed, 1);
 	COUNT(b, late_us, 0);
 	COUNT(b, lease_max_permille, 411);
-	release(b, pb);
+	release(b);
 	end();
 }
 
-TEST(claim_is_no_renewal)
+TEST_EACH(claim_is_no_renewal)
 {
 	struct lk__op *waiter;
 
 	start(3000);
-	hold(a, pa);
-	waiter = old_virt_acquire(b, pb, 2);
-	old_virt_pass(&v, 2800);
-	release(a, pa);
+	hold(a);
+	waiter = acquire(b);
+	virt_pass(&w, 2800);
+	release(a);
 	assert_done(waiter, LK_OK);
 	COUNT(b, by_message, 1);
 	COUNT(b, renewed, 0);
 	COUNT(b, waited_us, 2800000);
-	release(b, pb);
+	release(b);
 	end();
 }
 
-TEST(extended_fixed_hold_is_no_renewal)
+TEST_EACH(extended_fixed_hold_is_no_renewal)
 {
 	struct lk__op *waiter;
 
 	start_fixed(3000);
-	hold(a, pa);
+	hold(a);
 	later(2500);
-	waiter = old_virt_extend(a, pa, 2, 3000);
-	old_virt_settle(&v);
+	waiter = extend(a, 3000);
+	virt_settle(&w);
 	assert_done(waiter, LK_OK);
 	COUNT(a, renewed, 0);
 	COUNT(a, lease_max_permille, 0);
-	release(a, pa);
+	release(a);
+	end();
+}
+
+/* ---- Permits ------------------------------------------------------------------------------ */
+
+TEST(permits_of_one_call_are_one_acquisition)
+{
+	struct lk__op *waiter;
+	uint64_t held;
+
+	start_permits(3, 3000);
+	held = hold_some(a, 3);
+	waiter = wait_for_some(b, 2);
+	later(30);
+	release_of(a, held);
+	assert_done(waiter, LK_OK);
+	COUNT(a, acquired, 1);
+	COUNT(a, waited, 0);
+	COUNT(a, holds, 1);
+	COUNT(a, held_us, 31000);
+	COUNT(b, acquired, 1);
+	COUNT(b, by_message, 1);
+	COUNT(b, waited, 1);
+	COUNT(b, waited_us, 30000);
+	release_of(b, waiter->fence);
+	end();
+}
+
+/* Permits that are released in parts count as one hold. */
+TEST(hold_ends_with_its_last_permit)
+{
+	struct lk__op *waiter;
+	uint64_t held;
+
+	start_permits(3, 3000);
+	held = hold_some(a, 3);
+	later(10);
+	waiter = begin_release_some(a, held, 2);
+	virt_settle(&w);
+	assert_done(waiter, LK_OK);
+	COUNT(a, holds, 0);
+	later(10);
+	release_of(a, held);
+	COUNT(a, holds, 1);
+	COUNT(a, held_us, 20000);
+	COUNT(a, requests, 3);
+	end();
+}
+
+TEST(permits_that_are_nobodys_make_no_hold)
+{
+	struct lk__op *waiter;
+
+	start_fixed_permits(1, 1000);
+	waiter = forget_some(a, 1);
+	virt_settle(&w);
+	assert_done(waiter, LK_OK);
+	waiter = forget_some(a, 1);
+	virt_pass(&w, 1200);
+	assert_done(waiter, LK_OK);
+	COUNT(a, acquired, 2);
+	COUNT(a, waited, 1);
+	COUNT(a, by_message, 0);
+	virt_pass(&w, 1200);
+	permits_resize(&w, "s", 1); /* removes expired holds */
+	COUNT(a, lost[0], 0);
+	COUNT(a, holds, 0);
+	end();
+}
+
+/* Waiting for more permits than there are ends with an error that has no counter of its own. */
+TEST(too_large_a_wait_has_failed)
+{
+	struct lk__op *waiter;
+
+	start_permits(1, 3000);
+	waiter = acquire_some(a, 2);
+	virt_settle(&w);
+	assert_done(waiter, LK_ELIMIT);
+	COUNT(a, failed, 1);
+	COUNT(a, acquired, 0);
+	end();
+}
+
+TEST(broken_permits_are_counted_once)
+{
+	struct lk__op *part;
+	struct virt_call call;
+	uint64_t held;
+
+	start_permits(3, 3000);
+	held = hold_some(a, 3);
+	/* A partial release is in flight when the store loses the hold. */
+	part = begin_release_some(a, held, 1);
+	call = take(a, LK__SHRINK);
+	look();
+	virt_break(&w, noun, "s", view.holds[0].text);
+	virt_execute(a, &call);
+	virt_answer(a, &call);
+	virt_settle(&w);
+	ck_assert(part->done);
+	COUNT(a, lost[0], 1);
+	COUNT(a, holds, 1);
+	release_lost_of(a, held);
 	end();
 }

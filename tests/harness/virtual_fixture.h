@@ -121,6 +121,12 @@ FIXTURE void assert_done(const struct lk__op *waiter, lk_err err)
 	ck_assert_str_eq(lk_err_name(waiter->why.err), lk_err_name(err));
 }
 
+/* Its text quotes the store's refusal. */
+FIXTURE void assert_refused(const struct lk__op *waiter)
+{
+	ck_assert_msg(strstr(waiter->why.text, "refused") != NULL, "%s", waiter->why.text);
+}
+
 FIXTURE void assert_waits(const struct lk__op *waiter)
 {
 	ck_assert_msg(!waiter->done, "done with %s", lk_err_name(waiter->why.err));
