@@ -4,24 +4,6 @@
 
 /* ---- Order -------------------------------------------------------------------------------- */
 
-TEST(permits_are_taken_and_given_back_in_two_requests)
-{
-	uint64_t fence;
-	struct lk__op *waiter;
-
-	start_permits(3, 10000);
-	acquire_some(a, 2);
-	step(a, LK__ASK);
-	assert_no_request(a);
-	fence = a->queue->name->holds->fence;
-	ck_assert_int_eq(used(), 2);
-	waiter = begin_release_of(a, fence);
-	step(a, LK__LEAVE);
-	assert_done(waiter, LK_OK);
-	assert_no_request(a);
-	end();
-}
-
 TEST(small_waits_do_not_overtake_a_large_one)
 {
 	struct lk__op *large, *small;
@@ -98,25 +80,6 @@ TEST(large_head_keeps_its_place_while_others_come_and_go)
 }
 
 /* ---- Skipped waiters ---------------------------------------------------------------------- */
-
-TEST(dead_waiters_are_skipped)
-{
-	struct lk__op *next;
-	uint64_t fence;
-
-	start_permits(3, 10000);
-	fence = hold_some(a, 3);
-	wait_for_some(b, 2);
-	next = wait_for_some(c, 3);
-	b->subscribed = false; /* its connections are closed, without any notice */
-	begin_release_of(a, fence);
-	step(a, LK__LEAVE);
-	virt_hear(c);
-	assert_done(next, LK_OK);
-	lk__core_close(&b->core, w.now_ns);
-	release_of(c, next->fence);
-	end();
-}
 
 TEST(large_head_that_cancels_lets_small_ones_in)
 {
@@ -293,139 +256,6 @@ TEST(many_dead_waiters_are_skipped_by_who_tries)
 
 /* ---- How a wait ends ---------------------------------------------------------------------- */
 
-TEST(cancel_before_anything_was_sent_sends_nothing)
-{
-	struct lk__op *waiter;
-
-	start_permits(2, 10000);
-	waiter = acquire_some(a, 1);
-	virt_give_up(a, waiter, LK_ECANCELED);
-	assert_done(waiter, LK_ECANCELED);
-	assert_no_request(a);
-	end();
-}
-
-TEST(cancel_while_it_asks_gives_a_grant_back)
-{
-	struct lk__op *waiter, *next;
-	struct virt_call ask;
-
-	start_permits(2, 10000);
-	waiter = acquire_some(a, 2);
-	ask = reach(a, LK__ASK);
-	next = wait_for_some(b, 1);
-	virt_give_up(a, waiter, LK_ECANCELED);
-	assert_waits(waiter); /* until the store confirms it */
-	virt_answer(a, &ask);
-	step(a, LK__LEAVE);
-	assert_done(waiter, LK_ECANCELED);
-	virt_settle(&w);
-	assert_done(next, LK_OK);
-	release_of(b, next->fence);
-	end();
-}
-
-TEST(cancel_in_the_queue_leaves_nothing_behind)
-{
-	struct lk__op *waiter;
-	uint64_t fence;
-
-	start_permits(2, 10000);
-	fence = hold_some(a, 1);
-	waiter = wait_for_some(b, 2);
-	virt_give_up(b, waiter, LK_ETIMEDOUT);
-	step(b, LK__LEAVE);
-	assert_done(waiter, LK_ETIMEDOUT);
-	look();
-	ck_assert_int_eq(view.queued, 0);
-	release_of(a, fence);
-	end();
-}
-
-TEST(cancel_that_meets_its_grant_gives_it_back)
-{
-	struct lk__op *waiter, *next;
-	uint64_t fence;
-
-	start_permits(2, 10000);
-	fence = hold_some(a, 2);
-	waiter = wait_for_some(b, 1);
-	next = wait_for_some(c, 2);
-	begin_release_of(a, fence);
-	step(a, LK__LEAVE);
-	virt_give_up(b, waiter, LK_ECANCELED); /* the grant is in flight */
-	ck_assert(virt_hear(b));
-	step(b, LK__LEAVE);
-	assert_done(waiter, LK_ECANCELED);
-	virt_settle(&w);
-	assert_done(next, LK_OK);
-	release_of(c, next->fence);
-	end();
-}
-
-TEST(cancel_while_it_claims_gives_the_grant_back)
-{
-	struct lk__op *waiter;
-	struct virt_call claim;
-	uint64_t fence;
-
-	start_permits(2, 10000);
-	fence = hold_some(a, 2);
-	waiter = wait_for_some(b, 1);
-	virt_pass(&w, 4000); /* its grant will be short */
-	begin_release_of(a, fence);
-	step(a, LK__LEAVE);
-	ck_assert(virt_hear(b));
-	claim = reach(b, LK__RENEW);
-	virt_give_up(b, waiter, LK_ECANCELED);
-	virt_answer(b, &claim);
-	step(b, LK__LEAVE);
-	assert_done(waiter, LK_ECANCELED);
-	end();
-}
-
-TEST(cancel_without_a_link_is_done_when_it_is_back)
-{
-	struct lk__op *waiter;
-	uint64_t fence;
-
-	start_permits(2, 10000);
-	fence = hold_some(a, 2);
-	waiter = wait_for_some(b, 1);
-	virt_link_down(b, LK_ECONN);
-	virt_give_up(b, waiter, LK_ECANCELED);
-	assert_waits(waiter);
-	assert_no_request(b);
-	virt_link_up(b);
-	virt_settle(&w);
-	assert_done(waiter, LK_ECANCELED);
-	release_of(a, fence);
-	end();
-}
-
-TEST(cancel_ends_all_waits_of_a_handle)
-{
-	struct lk__op *waiters[3];
-	uint64_t fence;
-
-	start_permits(2, 10000);
-	fence = hold_some(a, 2);
-	waiters[0] = wait_for_some(b, 1);
-	waiters[1] = wait_for_some(b, 2);
-	waiters[2] = permits_call(b, 1);
-	waiters[2]->handle = &waiters; /* another handle's */
-	lk__core_acquire_permits(&b->core, w.now_ns, waiters[2]);
-	lk__core_cancel(&b->core, w.now_ns, b->queue->name, b, LK_ECANCELED);
-	virt_settle(&w);
-	assert_done(waiters[0], LK_ECANCELED);
-	assert_done(waiters[1], LK_ECANCELED);
-	assert_waits(waiters[2]);
-	release_of(a, fence);
-	assert_done(waiters[2], LK_OK);
-	release_of(b, waiters[2]->fence);
-	end();
-}
-
 TEST(try_is_busy_when_others_wait_though_it_would_fit)
 {
 	struct lk__op *large, *other;
@@ -499,77 +329,6 @@ TEST(keys_of_others_are_told_and_left_alone)
 }
 
 /* ---- Links -------------------------------------------------------------------------------- */
-
-TEST(waiter_keeps_its_place_when_its_link_breaks)
-{
-	struct lk__op *first, *second;
-	uint64_t fence;
-
-	start_permits(2, 10000);
-	fence = hold_some(a, 2);
-	first = wait_for_some(b, 2);
-	second = wait_for_some(c, 1);
-	virt_link_down(b, LK_ECONN);
-	virt_link_up(b);
-	virt_settle(&w);
-	release_of(a, fence);
-	assert_done(first, LK_OK);
-	assert_waits(second);
-	release_of(b, first->fence);
-	release_of(c, second->fence);
-	end();
-}
-
-TEST(ask_whose_answer_is_lost_is_asked_again_and_counts_once)
-{
-	struct lk__op *waiter;
-	struct virt_call ask;
-
-	start_permits(3, 10000);
-	waiter = acquire_some(a, 2);
-	ask = reach(a, LK__ASK);
-	virt_call_fini(&ask);
-	virt_link_down(a, LK_EUNKNOWN);
-	later(50);
-	virt_link_up(a);
-	virt_settle(&w);
-	assert_done(waiter, LK_OK);
-	ck_assert_int_eq(used(), 2);
-	release_of(a, waiter->fence);
-	end();
-}
-
-TEST(waits_go_on_after_the_server_was_emptied)
-{
-	struct lk__op *waiter;
-	uint64_t fence;
-
-	start_permits(2, 10000);
-	fence = hold_some(a, 2);
-	waiter = wait_for_some(b, 2);
-	flush();
-	virt_pass(&w, 11000);
-	/* Its renewal found nothing, and the waiter that asked again has the permits. */
-	release_lost_of(a, fence);
-	assert_done(waiter, LK_OK);
-	release_of(b, waiter->fence);
-	end();
-}
-
-TEST(script_that_the_server_forgot_is_sent_as_text)
-{
-	struct lk__op *waiter;
-
-	start_permits(2, 10000);
-	lua_store_text(w.store, "SCRIPT", "FLUSH", NULL);
-	waiter = acquire_some(a, 1);
-	step(a, LK__ASK); /* unknown */
-	assert_waits(waiter);
-	step(a, LK__ASK);
-	assert_done(waiter, LK_OK);
-	release_of(a, waiter->fence);
-	end();
-}
 
 TEST(grant_that_is_answered_too_late_is_given_back_and_asked_anew)
 {
