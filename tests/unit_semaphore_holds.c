@@ -272,60 +272,7 @@ TEST(partial_release_that_the_store_refuses_is_repeated)
 	end();
 }
 
-/* ---- Extending ---------------------------------------------------------------------------- */
-
-TEST(extension_moves_the_end_on)
-{
-	struct lk__op *extend;
-	uint64_t fence;
-
-	start_fixed_permits(2, 1000);
-	fence = hold_some(a, 2);
-	later(500);
-	extend = extend_of(a, fence, 5000);
-	step(a, LK__RENEW);
-	assert_done(extend, LK_OK);
-	later(4900);
-	tick(a);
-	ck_assert_int_eq(state_of(a, fence), LK_STATE_HELD);
-	release_of(a, fence);
-	end();
-}
-
-TEST(extension_of_a_hold_that_ended_is_a_loss)
-{
-	struct lk__op *extend;
-	uint64_t fence;
-
-	start_fixed_permits(2, 1000);
-	fence = hold_some(a, 2);
-	later(1000);
-	extend = extend_of(a, fence, 5000);
-	assert_done(extend, LK_ELOST);
-	assert_lost(a, LK_LOST_EXPIRED);
-	release_lost_of(a, fence);
-	end();
-}
-
 /* ---- Losing ------------------------------------------------------------------------------- */
-
-TEST(hold_without_renewal_is_lost_by_its_valid_until)
-{
-	int64_t asked_ns;
-	uint64_t fence;
-
-	start_permits(2, 3000);
-	asked_ns = w.now_ns;
-	fence = hold_some(a, 2);
-	virt_link_down(a, LK_ECONN);
-	ck_assert_int_eq(lk__core_due(&a->core), asked_ns + 3000 * VIRT_MS - lk__margin_ns(3000));
-	virt_set_time(&w, lk__core_due(&a->core));
-	tick(a);
-	assert_lost(a, LK_LOST_EXPIRED);
-	virt_link_up(a);
-	release_lost_of(a, fence);
-	end();
-}
 
 TEST(hold_that_is_broken_is_told_and_its_permits_go_on)
 {
@@ -347,25 +294,6 @@ TEST(hold_that_is_broken_is_told_and_its_permits_go_on)
 	release_lost_of(a, fences[0]);
 	release_of(a, fences[1]);
 	release_of(b, waiter->fence);
-	end();
-}
-
-TEST(hold_ends_after_its_max_hold)
-{
-	struct lk__op *waiter;
-
-	start_permits(2, 10000);
-	waiter = permits_call(a, 1);
-	waiter->max_hold_ms = 500;
-	lk__core_acquire_permits(&a->core, w.now_ns, waiter);
-	step(a, LK__ASK);
-	assert_done(waiter, LK_OK);
-	later(500);
-	tick(a);
-	assert_lost(a, LK_LOST_MAX_HOLD);
-	step(a, LK__LEAVE);
-	ck_assert_int_eq(used(), 0);
-	release_lost_of(a, waiter->fence);
 	end();
 }
 

@@ -327,24 +327,3 @@ TEST(keys_of_others_are_told_and_left_alone)
 	meet_foreign(":q", true);
 	meet_foreign(":h", true);
 }
-
-/* ---- Links -------------------------------------------------------------------------------- */
-
-TEST(grant_that_is_answered_too_late_is_given_back_and_asked_anew)
-{
-	struct lk__op *waiter;
-	struct virt_call ask;
-
-	start_permits(2, 1000);
-	waiter = acquire_some(a, 1);
-	ask = reach(a, LK__ASK);
-	later(990); /* less than the margin is left */
-	virt_answer(a, &ask);
-	assert_waits(waiter);
-	step(a, LK__LEAVE);
-	step(a, LK__ASK);
-	assert_done(waiter, LK_OK);
-	ck_assert_int_eq(used(), 1);
-	release_of(a, waiter->fence);
-	end();
-}
