@@ -468,7 +468,6 @@ TEST(permits_that_are_nobodys_make_no_hold)
 	COUNT(a, waited, 1);
 	COUNT(a, by_message, 0);
 	virt_pass(&w, 1200);
-	permits_resize(&w, "s", 1); /* removes expired holds */
 	COUNT(a, lost[0], 0);
 	COUNT(a, holds, 0);
 	end();

@@ -147,7 +147,6 @@ TEST(link_may_break_at_every_point_of_a_forgotten_grant)
 		ck_assert_int_eq(used(), 1);
 		assert_no_request(a);
 		virt_pass(&w, 5000);
-		permits_resize(&w, "s", 2);
 		end();
 	}
 	ck_assert_int_gt(cut_at, 5);

@@ -297,7 +297,6 @@ TEST(end_of_a_wait_that_is_over_changes_nothing)
 	virt_abandon(a, waiter);
 	assert_done(waiter, LK_OK);
 	later(1000);
-	permits_resize(&w, "s", 2);
 	end();
 }
 

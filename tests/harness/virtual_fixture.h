@@ -103,9 +103,11 @@ FIXTURE void end(void)
 {
 	virt_settle(&w);
 	look();
-	ck_assert_msg(!view.used && !view.hold_count && !view.queued,
-	              "left: used %lld, %d holds, %d wait", (long long)view.used, view.hold_count,
-	              view.queued);
+	ck_assert_msg(!view.queued, "left: %d wait", view.queued);
+	virt_break(&w, noun, "s", ""); /* permits of expired holds stay until the next script */
+	look();
+	ck_assert_msg(!view.used && !view.hold_count, "left: used %lld, %d holds",
+	              (long long)view.used, view.hold_count);
 	for (int i = 0; i < w.client_count; i++) {
 		ck_assert_msg(!w.clients[i].core.all_tickets, "left: tickets");
 		ck_assert_msg(!w.clients[i].core.all_holds, "left: holds");
