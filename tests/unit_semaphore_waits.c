@@ -326,3 +326,25 @@ TEST(keys_of_others_are_told_and_left_alone)
 	meet_foreign(":q", true);
 	meet_foreign(":h", true);
 }
+
+/* The head received a late time; before that its request became impossible, and "again" reports
+ * this. */
+TEST(again_may_come_before_the_answer_to_its_ask)
+{
+	struct lk__op *waiter;
+	struct virt_call ask;
+	uint64_t fence;
+
+	start_permits(2, 10000);
+	fence = hold_some(a, 1);
+	later(1);
+	waiter = acquire_some(b, 2);
+	ask = reach(b, LK__ASK);
+	permits_resize(&w, "s", 1);
+	ck_assert(virt_hear(b)); /* again, now */
+	virt_answer(b, &ask);    /* "queued", for seconds */
+	virt_pass(&w, 5);
+	assert_done(waiter, LK_ELIMIT);
+	release_of(a, fence);
+	end();
+}
