@@ -512,38 +512,6 @@ TEST_EACH(ask_whose_wait_is_over_is_not_sent_again)
 	end();
 }
 
-/* ---- Refusals ----------------------------------------------------------------------------- */
-
-TEST_EACH(refusal_that_passes_is_waited_out)
-{
-	struct lk__op *waiter;
-
-	start(10000);
-	waiter = acquire(a);
-	refuse(a, LK__ASK, RETRYABLE);
-	assert_no_request(a);
-	virt_pass(&w, 150);
-	assert_done(waiter, LK_OK);
-	release(a);
-	end();
-}
-
-TEST(refusal_that_stays_ends_every_wait_of_the_place)
-{
-	struct lk__op *first, *second;
-
-	start(10000);
-	lua_store_text(w.store, "SET", virt_key("s", ""), "theirs", NULL);
-	first = acquire(a);
-	second = acquire_of(a, 4);
-	step(a, LK__ASK);
-	assert_done(first, LK_EFOREIGN);
-	assert_done(second, LK_EFOREIGN);
-	ck_assert_ptr_nonnull(strstr(first->why.text, virt_key("s", "")));
-	lua_store_text(w.store, "DEL", virt_key("s", ""), NULL);
-	end();
-}
-
 /* ---- Tries -------------------------------------------------------------------------------- */
 
 TEST(try_of_a_held_lock_is_busy_and_never_queues)

@@ -31,8 +31,6 @@ static const struct killer killers[] = {
 	{"semaphore", "tests/unit_semaphore_waits", {NULL}},
 	{"semaphore", "tests/unit_semaphore_holds", {NULL}},
 	{"semaphore", "tests/unit_semaphore_rate", {NULL}},
-	{"semaphore", "tests/unit_waits", {NULL}},
-	{"semaphore", "tests/unit_messages", {NULL}},
 };
 #define KILLERS ((int)(sizeof(killers) / sizeof(*killers)))
 

@@ -8,7 +8,7 @@ STATEMENTS := $(BUILD)/statements
 STATEMENTS_OBJECTS := $(patsubst %.c,$(BUILD)/%.o,$(wildcard tests/statements/*.c))
 STATEMENTS_KILLERS := $(addprefix $(BUILD)/tests/,unit_lock_contract unit_latch_contract \
 	unit_semaphore_contract unit_semaphore_contract_store unit_semaphore_waits \
-	unit_semaphore_holds unit_semaphore_rate unit_waits unit_messages)
+	unit_semaphore_holds unit_semaphore_rate)
 
 $(STATEMENTS): $(STATEMENTS_OBJECTS)
 	$(call say,LINK,$@)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * The end of a ticket in virtual time when the store refuses the leave: the ticket stays until a
- * leave is confirmed, and a late grant is left at once.  No thread, no socket, no clock. */
+ * Requests that the store refuses, in virtual time: asks are repeated; after a refused leave the
+ * ticket stays until a leave is confirmed, and a late grant is left at once.  No thread, no socket,
+ * no clock. */
 #include "virtual_fixture.h"
 
 /* Either may happen to a leave.  A call that waits for it sees only a permanent refusal itself. */
@@ -120,6 +121,36 @@ TEST_EACH(refused_leave_is_repeated_less_and_less_and_ends)
 	ck_assert_int_eq(b->core.unconfirmed, 0);
 	virt_pass(&w, 60000);
 	release_lost(a);
+	end();
+}
+
+TEST_EACH(refusal_that_passes_is_waited_out)
+{
+	struct lk__op *waiter;
+
+	start(10000);
+	waiter = acquire(a);
+	refuse(a, LK__ASK, RETRYABLE);
+	assert_no_request(a);
+	virt_pass(&w, 150);
+	assert_done(waiter, LK_OK);
+	release(a);
+	end();
+}
+
+TEST(refusal_that_stays_ends_every_wait_of_the_place)
+{
+	struct lk__op *first, *second;
+
+	start(10000);
+	lua_store_text(w.store, "SET", virt_key("s", ""), "theirs", NULL);
+	first = acquire(a);
+	second = acquire_of(a, 4);
+	step(a, LK__ASK);
+	assert_done(first, LK_EFOREIGN);
+	assert_done(second, LK_EFOREIGN);
+	ck_assert_ptr_nonnull(strstr(first->why.text, virt_key("s", "")));
+	lua_store_text(w.store, "DEL", virt_key("s", ""), NULL);
 	end();
 }
 
