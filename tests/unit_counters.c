@@ -453,7 +453,7 @@ TEST(hold_ends_with_its_last_permit)
 	end();
 }
 
-TEST(permits_that_are_nobodys_make_no_hold)
+TEST(forgotten_permits_make_no_hold)
 {
 	struct lk__op *waiter;
 

@@ -205,7 +205,7 @@ TEST_EACH(max_hold_ends_a_hold_that_is_renewed)
 	end();
 }
 
-TEST_EACH(break_tells_the_holder_and_serves_the_next)
+TEST_EACH(break_notifies_the_holder_and_serves_the_next)
 {
 	struct lk__op *waiter;
 
@@ -223,7 +223,7 @@ TEST_EACH(break_tells_the_holder_and_serves_the_next)
 	end();
 }
 
-TEST(thread_that_ends_gives_back_and_is_told)
+TEST(thread_that_ends_releases_and_its_loss_is_reported)
 {
 	struct lk__op *waiter;
 
@@ -241,7 +241,7 @@ TEST(thread_that_ends_gives_back_and_is_told)
 	end();
 }
 
-TEST_EACH(drop_gives_back_what_its_handle_acquired_and_tells_nothing)
+TEST_EACH(drop_releases_its_handle_s_holds_and_reports_nothing)
 {
 	int other;
 
@@ -255,7 +255,7 @@ TEST_EACH(drop_gives_back_what_its_handle_acquired_and_tells_nothing)
 	end();
 }
 
-TEST_EACH(drop_forgets_a_loss_that_was_not_told)
+TEST_EACH(drop_removes_a_loss_that_was_not_reported)
 {
 	start(1000);
 	hold(a);
@@ -266,7 +266,7 @@ TEST_EACH(drop_forgets_a_loss_that_was_not_told)
 	end();
 }
 
-TEST_EACH(close_gives_back_and_keeps_what_is_still_to_tell)
+TEST_EACH(close_releases_and_keeps_unreported_losses)
 {
 	struct lk__hold *lost;
 

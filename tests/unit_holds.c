@@ -109,7 +109,7 @@ TEST(lapsed_hold_is_lost_to_every_call_before_any_timer)
 	end();
 }
 
-TEST_EACH(loss_is_told_at_its_moment_without_a_link)
+TEST_EACH(loss_is_reported_in_time_without_a_link)
 {
 	int64_t valid_ns;
 
@@ -199,7 +199,7 @@ TEST_EACH(hundred_holds_are_renewed_in_a_few_batches)
 	end();
 }
 
-TEST_EACH(release_kills_a_renewal_in_line)
+TEST_EACH(release_removes_a_queued_renewal)
 {
 	start(3000);
 	hold(a);
@@ -211,7 +211,7 @@ TEST_EACH(release_kills_a_renewal_in_line)
 	end();
 }
 
-TEST_EACH(renewal_under_way_does_not_outlive_a_release)
+TEST_EACH(renewal_in_flight_does_not_outlive_a_release)
 {
 	struct virt_call renew, leave;
 	struct lk__op *waiter, *next;

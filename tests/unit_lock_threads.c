@@ -174,7 +174,7 @@ static void drain(struct lk__op *other)
 	end();
 }
 
-TEST(threads_hand_over_without_a_request_while_nobody_else_waits)
+TEST(threads_hand_over_without_a_request_while_no_other_process_waits)
 {
 	start(10000);
 	hold(a);
@@ -220,7 +220,7 @@ TEST(sixteen_hand_overs_after_another_process_came)
 	drain(other);
 }
 
-TEST(wanted_that_was_lost_is_told_by_the_next_renewal)
+TEST(lost_wanted_is_replaced_by_the_next_renewal)
 {
 	struct lk__op *other, *next;
 
@@ -280,7 +280,7 @@ TEST(local_fence_never_runs_ahead_of_the_store)
 	end();
 }
 
-TEST(next_grant_exceeds_local_fences_that_were_told)
+TEST(next_grant_exceeds_local_fences)
 {
 	struct lk__op *other;
 	uint64_t fence;

@@ -4,7 +4,7 @@
 #include "virtual_fixture.h"
 
 /* a holds, b waits: then a leaves, and the grant to b is in flight. */
-static struct lk__op *grant_under_way(void)
+static struct lk__op *grant_in_flight(void)
 {
 	struct lk__op *waiter;
 
@@ -87,7 +87,7 @@ TEST_EACH(second_grant_of_a_hold_changes_nothing)
 	uint64_t fence;
 
 	start(10000);
-	grant_under_way();
+	grant_in_flight();
 	grant = virt_peek(b);
 	ck_assert(virt_hear(b));
 	fence = held(b)->fence;
@@ -107,7 +107,7 @@ TEST_EACH(stale_grant_makes_no_hold)
 	struct lk__op *waiter;
 
 	start(10000);
-	grant_under_way();
+	grant_in_flight();
 	grant = virt_peek(b);
 	virt_settle(&w);
 	release(b);
@@ -161,7 +161,7 @@ TEST_EACH(grant_and_granted_answer_are_one_hold)
 	uint64_t fence;
 
 	start(10000);
-	waiter = grant_under_way();
+	waiter = grant_in_flight();
 	fence = virt_peek(b).fence;
 	/* A repeated ask overtakes the message. */
 	ask_again(b, waiter);
@@ -181,7 +181,7 @@ TEST_EACH(granted_answer_revives_no_hold_that_lapsed)
 	struct virt_call ask;
 
 	start(1000);
-	waiter = grant_under_way();
+	waiter = grant_in_flight();
 	later(500);
 	ask_again(b, waiter);
 	ask = take(b, LK__ASK);
@@ -201,7 +201,7 @@ TEST_EACH(message_before_the_granted_answer_is_one_hold)
 	struct virt_call ask;
 
 	start(10000);
-	waiter = grant_under_way();
+	waiter = grant_in_flight();
 	ask_again(b, waiter);
 	ask = take(b, LK__ASK);
 	ck_assert(virt_hear(b));
@@ -214,12 +214,12 @@ TEST_EACH(message_before_the_granted_answer_is_one_hold)
 	end();
 }
 
-TEST_EACH(grant_that_nobody_waits_for_goes_on_to_the_next)
+TEST_EACH(grant_without_a_waiter_is_handed_off)
 {
 	struct lk__op *waiter, *next;
 
 	start(10000);
-	waiter = grant_under_way();
+	waiter = grant_in_flight();
 	next = acquire(c);
 	virt_give_up(b, waiter, LK_ETIMEDOUT);
 	virt_settle(&w);
@@ -229,7 +229,7 @@ TEST_EACH(grant_that_nobody_waits_for_goes_on_to_the_next)
 	end();
 }
 
-TEST(hand_that_serves_oneself_leaves_a_hold_that_is_renewed)
+TEST(hold_granted_by_its_own_hand_request_is_renewed)
 {
 	struct lk__op *waiter;
 	struct virt_call hand;
@@ -313,7 +313,7 @@ TEST_EACH(claim_of_a_grant_that_is_gone_asks_again)
 	end();
 }
 
-TEST_EACH(short_grant_that_nobody_claims_goes_on)
+TEST_EACH(unclaimed_short_grant_expires_for_the_next)
 {
 	struct lk__op *next;
 	int64_t granted_ns;
@@ -364,7 +364,7 @@ TEST_EACH(claim_answered_too_late_is_none)
 	struct virt_call claim;
 
 	start_fixed(1000);
-	waiter = grant_under_way();
+	waiter = grant_in_flight();
 	ck_assert(virt_hear(b));
 	claim = reach(b, LK__RENEW);
 	later(990);
@@ -451,7 +451,7 @@ TEST_EACH(broken_while_the_grant_is_on_its_way_asks_again)
 	struct lk__op *waiter;
 
 	start(10000);
-	waiter = grant_under_way();
+	waiter = grant_in_flight();
 	break_hold();
 	ck_assert(virt_hear(b)); /* the grant */
 	assert_done(waiter, LK_OK);
@@ -468,7 +468,7 @@ TEST_EACH(break_of_a_claim_asks_again)
 	struct virt_call claim;
 
 	start_fixed(2000);
-	waiter = grant_under_way();
+	waiter = grant_in_flight();
 	ck_assert(virt_hear(b));
 	claim = take(b, LK__RENEW);
 	break_hold();

@@ -190,7 +190,7 @@ TEST_EACH(calls_without_a_link_end_in_time)
 }
 
 /* In one queue: each ends in its own time, and the others continue. */
-TEST_EACH(waits_in_one_line_end_in_the_order_of_their_deadlines)
+TEST_EACH(waits_of_one_queue_end_in_the_order_of_their_deadlines)
 {
 	static const int64_t limits[] = {3000, 1000, 2000};
 	struct lk__op *ops[3];
@@ -364,7 +364,7 @@ TEST_EACH(extension_that_was_not_sent_ends_with_the_reason_why)
 	}
 }
 
-TEST_EACH(wait_that_the_server_refused_to_its_end_says_so)
+TEST_EACH(wait_that_was_refused_to_its_end_quotes_the_refusal)
 {
 	struct virt_call call;
 	struct lk__op *op;

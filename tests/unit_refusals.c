@@ -26,7 +26,7 @@ static void make_ghost(struct virt_client *client, const char *error)
 	ck_assert_int_eq(client->core.unconfirmed, 1);
 }
 
-TEST_EACH(leave_that_was_refused_goes_on_in_the_background)
+TEST_EACH(refused_leave_is_repeated_in_the_background)
 {
 	struct lk__op *waiter, *other;
 
@@ -124,7 +124,7 @@ TEST_EACH(refused_leave_is_repeated_less_and_less_and_ends)
 	end();
 }
 
-TEST_EACH(refusal_that_passes_is_waited_out)
+TEST_EACH(retryable_refusal_only_delays_a_wait)
 {
 	struct lk__op *waiter;
 
@@ -138,7 +138,7 @@ TEST_EACH(refusal_that_passes_is_waited_out)
 	end();
 }
 
-TEST(refusal_that_stays_ends_every_wait_of_the_place)
+TEST(permanent_refusal_ends_every_wait_of_the_queue)
 {
 	struct lk__op *first, *second;
 
@@ -198,7 +198,7 @@ TEST_EACH(try_that_is_refused_ends_with_the_error)
 	end();
 }
 
-TEST_EACH(wait_of_which_each_ask_was_refused_leaves_nothing_and_says_so)
+TEST_EACH(wait_whose_asks_were_all_refused_leaves_only_if_one_may_have_run)
 {
 	struct lk__op *waiter;
 	struct virt_call ask;

@@ -15,7 +15,7 @@ static uint32_t stored(uint64_t fence)
 
 /* ---- Partial release ---------------------------------------------------------------------- */
 
-TEST(partial_release_lets_those_in_who_fit)
+TEST(partial_release_grants_the_waiters_that_fit)
 {
 	struct lk__op *waiter, *some;
 	uint64_t fence;
@@ -107,7 +107,7 @@ TEST(partial_release_that_was_never_sent_is_sent_when_the_link_is_back)
 	end();
 }
 
-TEST(partial_release_goes_on_after_its_caller_has_gone)
+TEST(partial_release_continues_after_its_caller_gave_up)
 {
 	struct lk__op *some;
 	uint64_t fence;
@@ -171,7 +171,7 @@ TEST(partial_release_that_comes_late_gives_nothing_back_again)
 	end();
 }
 
-TEST(whole_release_ends_a_partial_one_under_way)
+TEST(whole_release_ends_a_partial_one_in_flight)
 {
 	struct lk__op *some, *all;
 	struct virt_call shrink;
@@ -274,7 +274,7 @@ TEST(partial_release_that_the_store_refuses_is_repeated)
 
 /* ---- Losing ------------------------------------------------------------------------------- */
 
-TEST(hold_that_is_broken_is_told_and_its_permits_go_on)
+TEST(break_of_one_hold_leaves_the_client_s_other_one)
 {
 	struct lk__op *waiter;
 	uint64_t fences[2];

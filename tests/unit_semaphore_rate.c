@@ -207,7 +207,7 @@ TEST(dead_waiter_for_a_rate_costs_one_turn)
 }
 
 /* The answer takes longer than the lease, and so does the message. */
-TEST(grant_that_is_heard_of_late_is_a_grant)
+TEST(late_message_of_a_grant_is_a_grant)
 {
 	struct lk__op *waiter;
 	struct virt_call ask;
@@ -322,7 +322,7 @@ TEST(message_that_is_older_than_its_lease_leaves_no_ticket_behind)
 	end();
 }
 
-TEST(wait_that_ends_before_its_grant_is_heard_of_gives_it_back)
+TEST(wait_that_ends_before_the_message_of_its_grant_releases_it)
 {
 	struct lk__op *waiter = granted_when_old(forget_some);
 
@@ -444,7 +444,7 @@ TEST(late_grant_of_a_rate_is_left_when_its_wait_has_ended)
 	assert_waits(other);
 	later(700); /* a's permit has expired; b's leave is not due yet */
 	ck_assert_int_gt(lk__core_due(&b->core), w.now_ns);
-	permits_resize(&w, "s", 1);
+	resize(1);
 	virt_settle(&w);
 	assert_done(other, LK_OK);
 	ck_assert_int_eq(used(), 1);
@@ -479,7 +479,7 @@ TEST(resize_up_grants_at_once)
 	fence = hold_some(a, 2);
 	waiters[0] = wait_for_some(b, 2);
 	waiters[1] = wait_for_some(c, 1);
-	permits_resize(&w, "s", 5);
+	resize(5);
 	ck_assert(virt_hear(b));
 	ck_assert(virt_hear(c));
 	assert_done(waiters[0], LK_OK);
@@ -498,7 +498,7 @@ TEST(resize_down_takes_nothing_and_grants_nothing_until_it_fits)
 	start_permits(4, 10000);
 	first = hold_some(a, 2);
 	second = hold_some(a, 2);
-	permits_resize(&w, "s", 2);
+	resize(2);
 	waiter = wait_for_some(b, 1);
 	ck_assert_int_eq(used(), 4);
 	virt_pass(&w, 20000);
@@ -523,7 +523,7 @@ TEST(resize_down_ends_a_wait_that_became_impossible)
 	fence = hold_some(a, 1);
 	large = wait_for_some(b, 4);
 	small = wait_for_some(c, 2);
-	permits_resize(&w, "s", 3);
+	resize(3);
 	virt_settle(&w);
 	virt_pass(&w, 5);
 	assert_done(large, LK_ELIMIT);
@@ -542,7 +542,7 @@ TEST(resize_down_finds_a_wait_deep_in_the_queue_when_its_turn_comes)
 	fence = hold_some(a, 3);
 	first = wait_for_some(b, 2);
 	large = wait_for_some(c, 4);
-	permits_resize(&w, "s", 3);
+	resize(3);
 	virt_settle(&w);
 	assert_waits(large);
 	release_of(a, fence);
@@ -556,12 +556,12 @@ TEST(resize_down_finds_a_wait_deep_in_the_queue_when_its_turn_comes)
 TEST(capacity_is_the_first_ones_unless_it_is_resized)
 {
 	start_permits(4, 10000);
-	ck_assert_str_eq(permits_set(&w, "s", "open", 5), "mismatch\n4");
-	ck_assert_str_eq(permits_set(&w, "s", "open", 0), "set\n4\n0");
-	permits_resize(&w, "s", 5);
-	ck_assert_str_eq(permits_set(&w, "s", "open", 5), "set\n5\n0");
-	ck_assert_str_eq(permits_set(&w, "t", "open", 0), "absent");
-	ck_assert_str_eq(permits_set(&w, "t", "resize", 3), "absent");
+	ck_assert_str_eq(virt_set_capacity(&w, "s", "open", 5), "mismatch\n4");
+	ck_assert_str_eq(virt_set_capacity(&w, "s", "open", 0), "set\n4\n0");
+	resize(5);
+	ck_assert_str_eq(virt_set_capacity(&w, "s", "open", 5), "set\n5\n0");
+	ck_assert_str_eq(virt_set_capacity(&w, "t", "open", 0), "absent");
+	ck_assert_str_eq(virt_set_capacity(&w, "t", "resize", 3), "absent");
 	end();
 }
 

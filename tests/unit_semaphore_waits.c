@@ -28,7 +28,7 @@ TEST(small_waits_do_not_overtake_a_large_one)
 	end();
 }
 
-TEST(one_release_serves_all_who_fit)
+TEST(one_release_serves_all_that_fit)
 {
 	struct lk__op *waiters[4];
 	uint64_t fence;
@@ -54,7 +54,7 @@ TEST(one_release_serves_all_who_fit)
 	end();
 }
 
-TEST(large_head_keeps_its_place_while_others_come_and_go)
+TEST(large_head_keeps_its_rank_while_others_try)
 {
 	struct lk__op *large, *small;
 	uint64_t fence;
@@ -102,7 +102,7 @@ TEST(large_head_that_cancels_lets_small_ones_in)
 	end();
 }
 
-TEST(large_dead_head_is_found_by_being_told)
+TEST(large_dead_head_is_found_by_a_message)
 {
 	struct lk__op *small;
 	uint64_t fences[2];
@@ -127,7 +127,7 @@ TEST(large_dead_head_is_found_by_being_told)
 	end();
 }
 
-TEST(large_head_that_is_stopped_is_passed_over_after_21_s)
+TEST(large_head_that_is_stopped_is_skipped_after_21_s)
 {
 	struct lk__op *small;
 	int64_t start_ns;
@@ -157,7 +157,7 @@ TEST(large_head_that_is_stopped_is_passed_over_after_21_s)
 }
 
 /* It is the head, and it fits: it need not wait for another event. */
-TEST(who_returns_to_the_head_of_the_queue_is_granted_at_once)
+TEST(waiter_that_returns_to_the_head_is_granted_at_once)
 {
 	struct lk__op *first, *large;
 	uint64_t fences[2];
@@ -184,7 +184,7 @@ TEST(who_returns_to_the_head_of_the_queue_is_granted_at_once)
 
 /* ---- More work than one run of a script does ----------------------------------------------- */
 
-TEST(many_who_fit_are_served_by_two_runs)
+TEST(many_that_fit_are_served_by_two_runs)
 {
 	struct lk__op *waiters[40];
 	uint64_t fence;
@@ -207,7 +207,7 @@ TEST(many_who_fit_are_served_by_two_runs)
 	end();
 }
 
-TEST(many_dead_waiters_are_skipped_by_who_asks)
+TEST(many_dead_waiters_are_skipped_by_an_ask)
 {
 	struct lk__op *waiter;
 
@@ -232,7 +232,7 @@ TEST(many_dead_waiters_are_skipped_by_who_asks)
 	end();
 }
 
-TEST(many_dead_waiters_are_skipped_by_who_tries)
+TEST(many_dead_waiters_are_skipped_by_a_try)
 {
 	struct lk__op *waiter;
 
@@ -318,7 +318,7 @@ static void meet_foreign(const char *suffix, bool sorted_set)
 	end();
 }
 
-TEST(keys_of_others_are_told_and_left_alone)
+TEST(foreign_keys_are_reported_and_left_alone)
 {
 	meet_foreign("", false);
 	meet_foreign(":q", false);
@@ -340,7 +340,7 @@ TEST(again_may_come_before_the_answer_to_its_ask)
 	later(1);
 	waiter = acquire_some(b, 2);
 	ask = reach(b, LK__ASK);
-	permits_resize(&w, "s", 1);
+	resize(1);
 	ck_assert(virt_hear(b)); /* again, now */
 	virt_answer(b, &ask);    /* "queued", for seconds */
 	virt_pass(&w, 5);

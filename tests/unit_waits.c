@@ -5,7 +5,7 @@
 
 /* ---- Grant, queue, hand-off --------------------------------------------------------------- */
 
-TEST_EACH(free_lock_is_granted_by_one_request_and_given_back_by_another)
+TEST_EACH(free_name_is_acquired_by_one_request_and_released_by_another)
 {
 	start(10000);
 	hold(a);
@@ -115,7 +115,7 @@ TEST_EACH(holder_that_dies_is_followed_when_its_lease_ends)
 
 /* ---- The end of a wait, at each of its steps ---------------------------------------------- */
 
-enum stage { IN_LINE, UNDER_WAY, EXECUTED, QUEUED, GRANT_UNDER_WAY, STAGES };
+enum stage { TO_SEND, IN_FLIGHT, EXECUTED, QUEUED, GRANTED, STAGES };
 
 /* Bring b's wait to a step, and end it there. */
 static void end_wait_at(enum stage stage, lk_err why, void (*finish)(struct lk__op *, lk_err))
@@ -126,31 +126,31 @@ static void end_wait_at(enum stage stage, lk_err why, void (*finish)(struct lk__
 	start(10000);
 	hold(a);
 	waiter = acquire(b);
-	if (stage >= UNDER_WAY)
+	if (stage >= IN_FLIGHT)
 		ask = take(b, LK__ASK);
 	if (stage >= EXECUTED)
 		virt_execute(b, &ask);
 	if (stage >= QUEUED)
 		virt_answer(b, &ask);
-	if (stage >= GRANT_UNDER_WAY) {
+	if (stage >= GRANTED) {
 		leave(a);
 		ck_assert_int_eq(b->inbox_count, 1);
 	}
 	next = acquire(c);
 	step(c, LK__ASK);
 	finish(waiter, why);
-	ck_assert_int_eq(waiter->done, stage == IN_LINE);
+	ck_assert_int_eq(waiter->done, stage == TO_SEND);
 	/* The other answers arrive in the order of their requests. */
-	if (stage == UNDER_WAY)
+	if (stage == IN_FLIGHT)
 		virt_execute(b, &ask);
-	if (stage == UNDER_WAY || stage == EXECUTED)
+	if (stage == IN_FLIGHT || stage == EXECUTED)
 		virt_answer(b, &ask);
-	ck_assert_int_eq(waiter->done, stage == IN_LINE);
+	ck_assert_int_eq(waiter->done, stage == TO_SEND);
 	virt_settle(&w);
 	assert_done(waiter, why);
 	ck_assert_int_eq(state(b), LK_STATE_NONE);
-	ck_assert_int_eq(queued(), stage < GRANT_UNDER_WAY);
-	if (stage < GRANT_UNDER_WAY)
+	ck_assert_int_eq(queued(), stage < GRANTED);
+	if (stage < GRANTED)
 		release(a);
 	assert_done(next, LK_OK);
 	release(c);
@@ -274,7 +274,7 @@ TEST_EACH(wait_that_was_not_confirmed_is_unknown_and_ends_later)
 	end();
 }
 
-TEST_EACH(wait_that_asked_nothing_for_want_of_a_link_did_not_happen)
+TEST_EACH(wait_without_a_link_reports_why_there_is_none)
 {
 	struct lk__op *waiter;
 
@@ -386,7 +386,7 @@ TEST_EACH(hold_outlives_a_link_that_comes_back)
 	end();
 }
 
-TEST_EACH(waiter_that_an_emptied_store_forgot_returns_to_its_place)
+TEST_EACH(waiter_of_a_lost_queue_returns_to_its_rank)
 {
 	struct lk__op *first, *second;
 
@@ -426,7 +426,7 @@ TEST_EACH(waits_go_on_after_the_server_was_emptied)
 	end();
 }
 
-TEST_EACH(release_whose_answer_is_lost_goes_on_in_the_background)
+TEST_EACH(release_without_a_response_continues_in_the_background)
 {
 	struct virt_call call;
 	struct lk__op *waiter;
@@ -538,7 +538,7 @@ TEST(try_of_a_held_lock_is_busy_and_never_queues)
 	end();
 }
 
-TEST(who_comes_after_a_busy_try_waits_on)
+TEST(waiter_after_a_busy_try_continues_to_wait)
 {
 	struct lk__op *only_try, *waiter;
 

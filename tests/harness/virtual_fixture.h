@@ -80,7 +80,7 @@ FIXTURE void start_permits_with(uint32_t capacity, int64_t lease_ms, bool fixed)
 	start_with(lease_ms, fixed);
 	for (int i = 0; i < 4; i++)
 		w.clients[i].queue->capacity = capacity;
-	permits_set(&w, "s", "open", capacity);
+	virt_set_capacity(&w, "s", "open", capacity);
 }
 
 FIXTURE void start_permits(uint32_t capacity, int64_t lease_ms)
@@ -377,6 +377,11 @@ FIXTURE struct lk__op *forget_some(struct virt_client *client, uint32_t permits)
 
 	op->forget = true;
 	return begin(client, op);
+}
+
+FIXTURE void resize(uint32_t capacity)
+{
+	virt_set_capacity(&w, "s", "resize", capacity);
 }
 
 FIXTURE uint64_t hold_some(struct virt_client *client, uint32_t permits)

@@ -62,9 +62,9 @@ void virt_look(struct virt *virt, const struct virt_noun *noun, const char *name
 /* Break the hold with that ticket, "" = only serve the queue; as often as the reply asks for. */
 void virt_break(struct virt *virt, const struct virt_noun *noun, const char *name,
                 const char *ticket);
-/* Create or resize a semaphore.  The store's reply, formatted as by lua_store_text(). */
-const char *permits_set(struct virt *virt, const char *name, const char *how, int64_t capacity);
-void permits_resize(struct virt *virt, const char *name, int64_t capacity);
+/* "open" or "resize" a semaphore.  The store's reply, formatted as by lua_store_text(). */
+const char *virt_set_capacity(struct virt *virt, const char *name, const char *how,
+                              int64_t capacity);
 
 /* ---- For a noun's file -------------------------------------------------------------------- */
 

@@ -8,7 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-const char *permits_set(struct virt *virt, const char *name, const char *how, int64_t capacity)
+const char *virt_set_capacity(struct virt *virt, const char *name, const char *how,
+                              int64_t capacity)
 {
 	char text[24], ttl[24];
 	const char *answer, *last;
@@ -24,11 +25,6 @@ const char *permits_set(struct virt *virt, const char *name, const char *how, in
 	if (!strncmp(copy, "set\n", 4) && last && last[1] == '1')
 		virt_break(virt, &virt_semaphore, name, "");
 	return copy;
-}
-
-void permits_resize(struct virt *virt, const char *name, int64_t capacity)
-{
-	permits_set(virt, name, "resize", capacity);
 }
 
 static const char *leave_semaphore(struct virt *virt, const char *name, const char *ticket,
