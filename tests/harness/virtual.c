@@ -8,28 +8,49 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* The index of the topic among those of the client, or their number. */
+static int find_topic(const struct virt_client *client, const char *topic)
+{
+	int i = 0;
+
+	while (i < client->topic_count && strcmp(client->topics[i], topic) != 0)
+		i++;
+	return i;
+}
+
+static void send_item(struct virt_client *client, int kind, const char *topic, const char *text,
+                      size_t len)
+{
+	struct virt_message *message = &client->inbox[client->inbox_count++];
+	struct virt *virt = client->virt;
+
+	if (client->inbox_count > VIRT_INBOX || len > VIRT_MESSAGE_MAX ||
+	    strlen(topic) >= VIRT_TOPIC_MAX)
+		abort();
+	message->kind = kind;
+	message->at_ns = virt->now_ns + (virt->delay_ns ? virt->delay_ns(virt) : 0);
+	if (message > client->inbox && message->at_ns < message[-1].at_ns)
+		message->at_ns = message[-1].at_ns;
+	memcpy(message->topic, topic, strlen(topic) + 1);
+	message->len = len;
+	memcpy(message->text, text, len);
+}
+
 static int publish(void *arg, const char *channel, const char *text, size_t len)
 {
 	struct virt *virt = arg;
-	struct virt_client *client = virt->clients, *end = client + virt->client_count;
-	struct virt_message *message;
-	int64_t at_ns = virt->now_ns;
+	int receivers = 0;
 
-	while (client < end && strcmp(client->space.channel, channel))
-		client++;
-	if (client == end || !client->subscribed)
-		return 0;
-	if (client->inbox_count == VIRT_INBOX || len > VIRT_MESSAGE_MAX)
-		abort();
-	if (virt->delay_ns)
-		at_ns += virt->delay_ns(virt);
-	message = &client->inbox[client->inbox_count++];
-	if (message > client->inbox && at_ns < message[-1].at_ns)
-		at_ns = message[-1].at_ns;
-	message->at_ns = at_ns;
-	message->len = len;
-	memcpy(message->text, text, len);
-	return 1;
+	for (int i = 0; i < virt->client_count; i++) {
+		struct virt_client *client = &virt->clients[i];
+		bool own = !strcmp(client->space.channel, channel);
+		if (!client->subscribed ||
+		    (!own && find_topic(client, channel) == client->topic_count))
+			continue;
+		send_item(client, own ? VIRT_MESSAGE : VIRT_PUBLISHED, channel, text, len);
+		receivers++;
+	}
+	return receivers;
 }
 
 int64_t virt_store_us(const struct virt *virt)
@@ -75,6 +96,7 @@ void virt_fini(struct virt *virt)
 			free(client->waiters[j]->spare_ticket);
 			free(client->waiters[j]->spare_hold);
 			free(client->waiters[j]->spare_queue);
+			free(client->waiters[j]->spare_step);
 			free(client->waiters[j]);
 		}
 	}
@@ -146,16 +168,25 @@ void virt_call_fini(struct virt_call *call)
 	lk__buf_fini(&call->reply);
 }
 
-void virt_answer(struct virt_client *client, struct virt_call *call)
+static struct lk__resp *parse(const struct lk__buf *reply)
 {
 	struct lk__resp_reader *reader = lk__resp_reader_new();
-	struct lk__answer answer;
 	struct lk__resp *resp;
 	struct lk__why why;
 
-	if (!reader || lk__resp_feed(reader, call->reply.data, call->reply.len, &why) ||
+	if (!reader || lk__resp_feed(reader, reply->data, reply->len, &why) ||
 	    lk__resp_next(reader, &resp, &why) || !resp)
 		abort();
+	lk__resp_reader_free(reader);
+	return resp;
+}
+
+void virt_answer(struct virt_client *client, struct virt_call *call)
+{
+	struct lk__resp *resp = parse(&call->reply);
+	struct lk__answer answer;
+	struct lk__why why;
+
 	if (lk__codec_unknown_script(resp)) {
 		lk__core_resend(&client->core, call->request);
 	} else {
@@ -163,8 +194,27 @@ void virt_answer(struct virt_client *client, struct virt_call *call)
 		lk__core_answer(&client->core, virt_now(client), call->request, &answer);
 	}
 	lk__resp_free(resp);
-	lk__resp_reader_free(reader);
 	virt_call_fini(call);
+}
+
+struct lk__answer virt_query(struct virt_client *client, const struct lk__request *query,
+                             void *into)
+{
+	struct lk__buf bytes = {0}, reply = {0};
+	struct lk__answer answer;
+	struct lk__resp *resp;
+	struct lk__why why;
+
+	if (!lk__codec_query(&bytes, &client->space, query))
+		abort();
+	lua_store_run(client->virt->store, bytes.data, bytes.len, &reply);
+	resp = parse(&reply);
+	lk__codec_query_answer(resp, "the store", &client->space, query, into, &answer, &why);
+	answer.text = NULL;
+	lk__resp_free(resp);
+	lk__buf_fini(&bytes);
+	lk__buf_fini(&reply);
+	return answer;
 }
 
 void virt_reply(struct virt_client *client, struct virt_call *call, const char *bytes)
@@ -184,28 +234,69 @@ void virt_refuse(struct virt_client *client, struct virt_call *call, const char 
 	virt_reply(client, call, text);
 }
 
-struct lk__message virt_peek(struct virt_client *client)
+bool virt_command(struct virt_client *client)
+{
+	struct lk__channel *channel;
+	bool subscribe;
+	int i;
+
+	if (!(channel = lk__channels_next(&client->session.channels, &subscribe)))
+		return false;
+	i = find_topic(client, channel->topic);
+	if (subscribe && i == client->topic_count) {
+		if (client->topic_count++ == VIRT_TOPICS || channel->len >= VIRT_TOPIC_MAX)
+			abort();
+		memcpy(client->topics[i], channel->topic, channel->len + 1u);
+	} else if (!subscribe && i < client->topic_count) {
+		memcpy(client->topics[i], client->topics[--client->topic_count], VIRT_TOPIC_MAX);
+	}
+	client->subscribes += subscribe;
+	client->unsubscribes += !subscribe;
+	send_item(client, subscribe ? VIRT_SUBSCRIBED : VIRT_UNSUBSCRIBED, channel->topic, "", 0);
+	return true;
+}
+
+static bool has_arrived(const struct virt_client *client)
+{
+	return client->inbox_count && client->inbox[0].at_ns <= client->virt->now_ns;
+}
+
+struct lk__message virt_peek(const struct virt_client *client)
 {
 	const struct virt_message *first = &client->inbox[0];
 	struct lk__message message;
 
-	if (!client->inbox_count || first->at_ns > client->virt->now_ns ||
-	    !lk__codec_message(&client->space, first->text, first->len, &message))
-		abort(); /* a script must not send what clients cannot parse */
+	/* A script must not send what clients cannot parse. */
+	if (!has_arrived(client) ||
+	    !(first->kind == VIRT_MESSAGE
+	              ? lk__codec_message(&client->space, first->text, first->len, &message)
+	              : lk__codec_broadcast(first->text, first->len, &message)))
+		abort();
 	return message;
 }
 
 bool virt_hear(struct virt_client *client)
 {
+	struct lk__channels *channels = &client->session.channels;
+	struct virt_message item = client->inbox[0];
+	int64_t now_ns = virt_now(client);
+	size_t topic_len = strlen(item.topic);
 	struct lk__message message;
 
-	if (!client->inbox_count || client->inbox[0].at_ns > client->virt->now_ns)
+	if (!has_arrived(client))
 		return false;
-	message = virt_peek(client);
+	if (item.kind == VIRT_MESSAGE || item.kind == VIRT_PUBLISHED)
+		message = virt_peek(client);
 	client->inbox_count--;
 	memmove(&client->inbox[0], &client->inbox[1],
 	        sizeof(client->inbox[0]) * (size_t)client->inbox_count);
-	lk__core_message(&client->core, virt_now(client), &message);
+	if (item.kind == VIRT_MESSAGE)
+		lk__core_message(&client->core, now_ns, &message);
+	else if (item.kind == VIRT_PUBLISHED)
+		lk__channels_published(channels, now_ns, item.topic, topic_len, &message);
+	else
+		lk__channels_confirmed(channels, now_ns, item.kind == VIRT_SUBSCRIBED, item.topic,
+		                       topic_len);
 	return true;
 }
 
@@ -214,7 +305,7 @@ void virt_link_down(struct virt_client *client, lk_err err)
 	struct lk__why why = {.err = err, .text = "the link is down"};
 
 	client->subscribed = false;
-	client->inbox_count = 0;
+	client->inbox_count = client->topic_count = 0;
 	lk__core_link_down(&client->core, &client->session, virt_now(client), &why, 0);
 }
 
@@ -251,7 +342,7 @@ void virt_settle(struct virt *virt)
 				virt_answer(client, &call);
 				busy = true;
 			}
-			while (virt_hear(client))
+			while (virt_command(client) || virt_hear(client))
 				busy = true;
 		}
 	}

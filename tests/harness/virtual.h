@@ -12,6 +12,8 @@
 #define VIRT_CLIENTS 5
 #define VIRT_INBOX 256
 #define VIRT_MESSAGE_MAX 200
+#define VIRT_TOPICS 4
+#define VIRT_TOPIC_MAX 64
 #define VIRT_MS INT64_C(1000000)
 #define VIRT_EPOCH_US INT64_C(1700000000000000)
 
@@ -24,9 +26,17 @@ struct virt_call {
 	uint8_t kind; /* enum lk__request_kind */
 };
 
+/* An item for a client on its messages connection. */
 struct virt_message {
+	enum {
+		VIRT_MESSAGE,   /* to this client */
+		VIRT_PUBLISHED, /* on a topic, as are the others */
+		VIRT_SUBSCRIBED,
+		VIRT_UNSUBSCRIBED
+	} kind;
 	int64_t at_ns; /* its arrival time */
 	size_t len;
+	char topic[VIRT_TOPIC_MAX];
 	char text[VIRT_MESSAGE_MAX];
 };
 
@@ -36,8 +46,11 @@ struct virt_client {
 	struct lk__core core;
 	struct lk__session session; /* its only link */
 	struct lk__space space;
-	struct lk__wait_queue *queue; /* its handle in a fixture */
-	bool subscribed;              /* the store counts it as a receiver */
+	struct lk__wait_queue *queue;             /* its handle in a fixture */
+	bool subscribed;                          /* the store counts it as a receiver */
+	char topics[VIRT_TOPICS][VIRT_TOPIC_MAX]; /* which it receives, too */
+	int topic_count;
+	int subscribes, unsubscribes; /* executed */
 	struct virt_message inbox[VIRT_INBOX];
 	int inbox_count;
 	struct lk__op *waiters[256]; /* freed at the end */
@@ -69,6 +82,12 @@ struct lk__op *virt_waiter(struct virt_client *client, struct lk__wait_queue *qu
 void virt_give_up(struct virt_client *client, struct lk__op *waiter, lk_err why);
 void virt_abandon(struct virt_client *client, struct lk__op *waiter);
 
+/* ---- From outside ------------------------------------------------------------------------- */
+
+/* A query of that client, executed and answered at once; into: see lk__codec_query_answer(). */
+struct lk__answer virt_query(struct virt_client *client, const struct lk__request *query,
+                             void *into);
+
 /* ---- The network, step by step ------------------------------------------------------------ */
 
 /* The next request, sent but not executed.  False if there is none. */
@@ -80,8 +99,11 @@ void virt_answer(struct virt_client *client, struct virt_call *call);
 void virt_reply(struct virt_client *client, struct virt_call *call, const char *bytes);
 void virt_refuse(struct virt_client *client, struct virt_call *call, const char *error);
 void virt_call_fini(struct virt_call *call);
-/* The oldest message, which stays where it is; it must have arrived. */
-struct lk__message virt_peek(struct virt_client *client);
+/* Execute the next SUBSCRIBE or UNSUBSCRIBE; its confirmation is a message.  False if there is
+ * none. */
+bool virt_command(struct virt_client *client);
+/* The oldest message, which stays where it is; it must have arrived, and confirm nothing. */
+struct lk__message virt_peek(const struct virt_client *client);
 /* Deliver the oldest message.  False if none has arrived. */
 bool virt_hear(struct virt_client *client);
 void virt_link_down(struct virt_client *client, lk_err err);
