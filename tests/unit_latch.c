@@ -1,123 +1,65 @@
 /* SPDX-License-Identifier: MIT
- * Waiting for a latch, in virtual time: what completes a wait, what must not, and lost messages.
- * Each relevant order of answer, confirmation and message is written out here; the simulator
- * (tests/sim) covers the others. */
-#include "latch_world.h"
-#include "test.h"
-
-static struct world w;
-static struct world_client *const a = &w.clients[0];
-static struct world_client *const b = &w.clients[1];
-
-static void assert_done(const struct lk__op *waiter, lk_err err)
-{
-	ck_assert_msg(waiter->done, "not done, expected %s", lk_err_name(err));
-	ck_assert_msg(waiter->why.err == err, "%s, expected %s: %s", lk_err_name(waiter->why.err),
-	              lk_err_name(err), waiter->why.text);
-}
-
-static void end(void)
-{
-	world_settle(&w);
-	ck_assert_msg(world_idle(&w), "something is left");
-	world_fini(&w);
-}
-
-/* Take, execute and answer the only request. */
-static void look(struct world_client *client)
-{
-	struct world_call call;
-
-	ck_assert(world_take(client, &call));
-	ck_assert_int_eq(call.kind, LK__LOOK);
-	world_execute(client, &call);
-	world_answer(client, &call);
-}
-
-/* By another client: each request is executed and answered at once, for that client. */
-static void count_down(struct world_client *client, int64_t n)
-{
-	struct lk__op *waiter = world_step(client, n, 0);
-	struct world_call call;
-
-	while (world_take(client, &call)) {
-		world_execute(client, &call);
-		world_answer(client, &call);
-	}
-	assert_done(waiter, LK_OK);
-}
+ * Waiting for a latch, in virtual time: what ends a wait, and what must not.  Each relevant order
+ * of answer, confirmation and message is written out here; the simulator (tests/sim) covers the
+ * others.  What a wait returns on any store is in tests/stores/latch.h. */
+#include "latch_fixture.h"
 
 /* ---- Requests ----------------------------------------------------------------------------- */
-
-TEST(await_of_an_open_latch_takes_one_request)
-{
-	struct lk__op *waiter;
-
-	world_init(&w, 1);
-	world_set(&w, 0, false);
-	waiter = world_await(a, false, false);
-	world_settle(&w);
-	assert_done(waiter, LK_OK);
-	ck_assert_int_eq(a->looks, 1);
-	ck_assert_int_eq(a->subscribes, 0);
-	end();
-}
-
-TEST(wait_takes_two_looks_and_one_subscription)
-{
-	struct lk__op *waiter;
-
-	world_init(&w, 1);
-	world_set(&w, 1, false);
-	waiter = world_await(a, false, false);
-	world_pass(&w, 5000);
-	ck_assert(!waiter->done);
-	ck_assert_int_eq(a->looks, 2);
-	ck_assert_int_eq(a->subscribes, 1);
-	world_set(&w, 0, true);
-	world_settle(&w);
-	assert_done(waiter, LK_OK);
-	ck_assert_int_eq(a->looks, 2);
-	end();
-}
 
 TEST(try_takes_one_look_and_leaves_nothing)
 {
 	struct lk__op *waiter;
 
-	world_init(&w, 1);
-	waiter = world_await(a, true, false);
-	world_settle(&w);
+	start_absent();
+	waiter = virt_await(a, true, false);
+	virt_settle(&w);
 	assert_done(waiter, LK_EBUSY);
-	ck_assert_int_eq(a->looks, 1);
+	ck_assert_int_eq(w.runs[LK__LOOK], 1);
 	ck_assert_int_eq(a->subscribes, 0);
-	ck_assert(world_idle(&w));
-	waiter = world_await(a, true, true);
-	world_settle(&w);
+	ck_assert(!lk__core_busy(&a->core));
+	waiter = virt_await(a, true, true);
+	virt_settle(&w);
 	assert_done(waiter, LK_OK);
 	end();
 }
 
-TEST(thousand_waiters_are_released_by_one_message)
+TEST(waiters_of_a_client_share_looks_subscription_and_message)
 {
-	enum { WAITERS = 1000 };
+	enum { WAITERS = 200 };
 	struct lk__op *waiters[WAITERS];
-	int looks;
 
-	world_init(&w, 1);
-	world_set(&w, 1, false);
+	start_latch(1);
 	for (int i = 0; i < WAITERS; i++)
-		waiters[i] = world_await(a, false, false);
-	world_settle(&w);
-	looks = a->looks;
-	ck_assert_int_le(looks, 3);
+		waiters[i] = await(a);
+	virt_settle(&w);
+	ck_assert_int_le(w.runs[LK__LOOK], 3);
 	ck_assert_int_eq(a->subscribes, 1);
-	world_set(&w, 0, true);
+	set(0);
 	ck_assert_int_eq(a->inbox_count, 1);
-	ck_assert(world_hear(a));
+	ck_assert(virt_hear(a));
 	for (int i = 0; i < WAITERS; i++)
 		assert_done(waiters[i], LK_OK);
-	ck_assert_int_eq(a->looks, looks);
+	assert_no_request(a);
+	end();
+}
+
+TEST(channel_stays_as_long_as_anybody_waits)
+{
+	struct lk__op *first, *second;
+
+	start_latch(1);
+	first = await(a);
+	second = await_settled(a);
+	virt_give_up(a, first, LK_ECANCELED);
+	assert_done(first, LK_ECANCELED);
+	virt_pass(&w, LK__LINGER_MS + 1000);
+	ck_assert_int_eq(a->unsubscribes, 0);
+	/* Ended by the message, not by a look of its own. */
+	count_down(b, 1);
+	ck_assert(virt_hear(a));
+	assert_done(second, LK_OK);
+	virt_pass(&w, LK__LINGER_MS + 1000);
+	ck_assert_int_eq(a->topic_count, 0);
 	end();
 }
 
@@ -127,16 +69,14 @@ TEST(latch_opened_between_look_and_subscription_is_found)
 {
 	struct lk__op *waiter;
 
-	world_init(&w, 1);
-	world_set(&w, 1, false);
-	waiter = world_await(a, false, false);
-	look(a);
-	world_set(&w, 0, true); /* no message */
+	start_latch(1);
+	waiter = await(a);
+	step(a, LK__LOOK);
+	set(0); /* no message */
 	ck_assert_int_eq(a->inbox_count, 0);
-	ck_assert(!waiter->done);
-	ck_assert(world_command(a));
-	ck_assert(world_hear(a));
-	look(a);
+	assert_waits(waiter);
+	confirm(a);
+	step(a, LK__LOOK);
 	assert_done(waiter, LK_OK);
 	end();
 }
@@ -145,16 +85,14 @@ TEST(latch_opened_and_removed_between_look_and_subscription_is_found)
 {
 	struct lk__op *waiter;
 
-	world_init(&w, 1);
-	world_set(&w, 1, false);
-	waiter = world_await(a, false, false);
-	look(a);
-	world_set(&w, 0, true);
-	world_remove(&w);
-	world_set(&w, 5, false);
-	ck_assert(world_command(a));
-	ck_assert(world_hear(a));
-	look(a);
+	start_latch(1);
+	waiter = await(a);
+	step(a, LK__LOOK);
+	set(0);
+	remove_latch();
+	set(5);
+	confirm(a);
+	step(a, LK__LOOK);
 	assert_done(waiter, LK_OK);
 	end();
 }
@@ -162,21 +100,19 @@ TEST(latch_opened_and_removed_between_look_and_subscription_is_found)
 TEST(look_under_way_at_the_confirmation_is_not_trusted)
 {
 	struct lk__op *first, *second;
-	struct world_call call;
+	struct virt_call call;
 
-	world_init(&w, 1);
-	world_set(&w, 1, false);
-	first = world_await(a, false, false);
-	look(a);
-	second = world_await(a, false, false);
-	ck_assert(world_take(a, &call));
-	world_execute(a, &call); /* it still counts */
-	world_set(&w, 0, true);
-	ck_assert(world_command(a)); /* too late for the message */
-	ck_assert(world_hear(a));
-	world_answer(a, &call);
-	ck_assert(!first->done && !second->done);
-	look(a);
+	start_latch(1);
+	first = await(a);
+	step(a, LK__LOOK);
+	second = await(a);
+	call = reach(a, LK__LOOK); /* it still counts */
+	set(0);
+	confirm(a); /* too late for the message */
+	virt_answer(a, &call);
+	assert_waits(first);
+	assert_waits(second);
+	step(a, LK__LOOK);
 	assert_done(first, LK_OK);
 	assert_done(second, LK_OK);
 	end();
@@ -185,21 +121,18 @@ TEST(look_under_way_at_the_confirmation_is_not_trusted)
 TEST(message_that_overtakes_the_answer_counts)
 {
 	struct lk__op *first, *second;
-	struct world_call call;
+	struct virt_call call;
 
-	world_init(&w, 2);
-	world_set(&w, 1, false);
-	first = world_await(a, false, false);
-	world_settle(&w);
-	second = world_await(a, false, false);
-	ck_assert(world_take(a, &call));
-	world_execute(a, &call);
+	start_latch(1);
+	first = await_settled(a);
+	second = await(a);
+	call = reach(a, LK__LOOK);
 	count_down(b, 1);
-	world_set(&w, 7, false);
-	ck_assert(world_hear(a));
+	set(7);
+	ck_assert(virt_hear(a));
 	assert_done(first, LK_OK);
-	ck_assert(!second->done);
-	world_answer(a, &call);
+	assert_waits(second);
+	virt_answer(a, &call);
 	assert_done(second, LK_OK);
 	end();
 }
@@ -209,27 +142,22 @@ TEST(message_that_overtakes_the_answer_counts)
 TEST(old_message_releases_nobody_who_came_later)
 {
 	struct lk__op *old, *young;
-	struct world_call call;
 
-	world_init(&w, 2);
-	world_set(&w, 1, false);
-	old = world_await(a, false, false);
-	world_settle(&w);
+	start_latch(1);
+	old = await_settled(a);
 	count_down(b, 1); /* its message is delayed */
 	ck_assert_int_eq(a->inbox_count, 1);
-	world_later(&w, 50);
-	world_set(&w, 3, false);
-	young = world_await(a, false, false);
-	ck_assert(world_take(a, &call));
-	world_execute(a, &call);
-	world_answer(a, &call);
+	later(50);
+	set(3);
+	young = await(a);
+	step(a, LK__LOOK);
 	assert_done(old, LK_OK); /* the answer names the opened generation */
-	ck_assert(!young->done);
-	ck_assert(world_hear(a));
-	world_settle(&w);
-	ck_assert(!young->done);
+	assert_waits(young);
+	ck_assert(virt_hear(a));
+	virt_settle(&w);
+	assert_waits(young);
 	count_down(b, 3);
-	world_settle(&w);
+	virt_settle(&w);
 	assert_done(young, LK_OK);
 	end();
 }
@@ -238,19 +166,17 @@ TEST(old_message_before_the_first_answer_releases_nobody)
 {
 	struct lk__op *first, *young;
 
-	world_init(&w, 2);
-	world_set(&w, 1, false);
-	first = world_await(a, false, false);
-	world_settle(&w);
+	start_latch(1);
+	first = await_settled(a);
 	count_down(b, 1);
-	world_set(&w, 3, false);
-	young = world_await(a, false, false);
-	ck_assert(world_hear(a)); /* of the old generation, before young has asked */
+	set(3);
+	young = await(a);
+	ck_assert(virt_hear(a)); /* of the old generation, before young has asked */
 	assert_done(first, LK_OK);
-	world_settle(&w);
-	ck_assert(!young->done);
+	virt_settle(&w);
+	assert_waits(young);
 	count_down(b, 3);
-	world_settle(&w);
+	virt_settle(&w);
 	assert_done(young, LK_OK);
 	end();
 }
@@ -259,82 +185,22 @@ TEST(old_message_of_a_counter_ahead_of_the_clock_releases_nobody)
 {
 	struct lk__op *first, *young;
 
-	world_init(&w, 2);
-	w.fence = (uint64_t)(w.now_ns / 1000) + 1000000000;
-	world_set(&w, 1, false);
-	first = world_await(a, false, false);
-	world_settle(&w);
+	start_absent();
+	put_counter_ahead();
+	set(1);
+	first = await_settled(a);
 	count_down(b, 1);
-	world_remove(&w);
-	young = world_await(a, false, false);
-	look(a); /* absent */
+	remove_latch();
+	young = await(a);
+	step(a, LK__LOOK); /* absent */
 	assert_done(first, LK_OK);
-	ck_assert(world_hear(a));
-	ck_assert(world_hear(a));
-	world_settle(&w);
-	ck_assert(!young->done);
-	world_set(&w, 0, false);
-	world_settle(&w);
+	ck_assert(virt_hear(a));
+	ck_assert(virt_hear(a));
+	virt_settle(&w);
+	assert_waits(young);
+	set(0);
+	virt_settle(&w);
 	assert_done(young, LK_OK);
-	end();
-}
-
-TEST(absent_latch_is_waited_for_until_it_is_made_and_opened)
-{
-	struct lk__op *waiter;
-
-	world_init(&w, 2);
-	waiter = world_await(a, false, false);
-	world_pass(&w, 100);
-	ck_assert(!waiter->done);
-	world_set(&w, 2, false);
-	world_pass(&w, 100);
-	ck_assert(!waiter->done);
-	count_down(b, 2);
-	world_settle(&w);
-	assert_done(waiter, LK_OK);
-	end();
-}
-
-TEST(latch_removed_while_awaited_is_waited_for)
-{
-	struct lk__op *waits, *content;
-
-	world_init(&w, 2);
-	world_set(&w, 2, false);
-	waits = world_await(a, false, false);
-	content = world_await(a, false, true);
-	world_settle(&w);
-	ck_assert(!waits->done && !content->done);
-	world_remove(&w);
-	world_settle(&w);
-	assert_done(content, LK_OK); /* an absent latch counts as open for it */
-	world_pass(&w, 30000);
-	ck_assert(!waits->done);
-	world_set(&w, 1, false);
-	count_down(b, 1);
-	world_settle(&w);
-	assert_done(waits, LK_OK);
-	end();
-}
-
-TEST(removal_that_nobody_heard_of_is_found)
-{
-	struct lk__op *content, *waits;
-
-	world_init(&w, 1);
-	world_set(&w, 2, false);
-	content = world_await(a, false, true);
-	waits = world_await(a, false, false);
-	world_settle(&w);
-	a->subscribed = false; /* a server that forgot the subscription */
-	world_remove(&w);
-	world_set(&w, 5, false);
-	world_pass(&w, 10100);
-	assert_done(content, LK_OK);
-	ck_assert(!waits->done);
-	lk__core_give_up(&a->core, w.now_ns, waits, LK_ETIMEDOUT);
-	assert_done(waits, LK_ETIMEDOUT);
 	end();
 }
 
@@ -342,75 +208,125 @@ TEST(old_removal_message_releases_nobody)
 {
 	struct lk__op *first, *content;
 
-	world_init(&w, 1);
-	world_set(&w, 1, false);
-	first = world_await(a, false, false);
-	world_settle(&w);
-	world_remove(&w); /* its message is delayed */
-	world_set(&w, 2, false);
-	content = world_await(a, false, true);
-	look(a);
-	ck_assert(world_hear(a));
-	world_settle(&w);
-	ck_assert(!content->done && !first->done);
-	world_set(&w, 0, true);
-	world_settle(&w);
+	start_latch(1);
+	first = await_settled(a);
+	remove_latch(); /* its message is delayed */
+	set(2);
+	content = virt_await(a, false, true);
+	step(a, LK__LOOK);
+	ck_assert(virt_hear(a));
+	virt_settle(&w);
+	assert_waits(content);
+	assert_waits(first);
+	set(0);
+	virt_settle(&w);
 	assert_done(content, LK_OK);
 	assert_done(first, LK_OK);
 	end();
 }
 
-TEST(reset_while_awaited_is_waited_for)
+/* ---- A store that began anew, with a clock that is behind ---------------------------------- */
+
+TEST(new_wait_knows_nothing_of_generations_before_the_store_began_anew)
 {
 	struct lk__op *waiter;
 
-	world_init(&w, 2);
-	world_set(&w, 2, false);
-	waiter = world_await(a, false, false);
-	world_settle(&w);
-	count_down(b, 1);
-	world_set(&w, 3, true);
-	world_pass(&w, 20000);
-	ck_assert(!waiter->done);
-	count_down(b, 3);
-	world_settle(&w);
+	start_absent();
+	put_counter_ahead();
+	set(1);
+	waiter = await_settled(a);
+	set(0);
+	virt_settle(&w);
+	assert_done(waiter, LK_OK);
+	virt_link_down(a, LK_EUNKNOWN);
+	flush();
+	virt_link_up(a);
+	set(3);
+	virt_settle(&w);
+	waiter = await_settled(a);
+	set(0);
+	virt_settle(&w);
 	assert_done(waiter, LK_OK);
 	end();
 }
 
-TEST(waiter_of_the_old_generation_is_released_though_it_counts_again)
+TEST(forged_message_releases_nobody_who_comes_later)
+{
+	struct lk__op *first, *young;
+
+	start_latch(1);
+	first = await_settled(a);
+	lua_store_text(w.store, "PUBLISH", a->topics[0], "open 9007199254740992", NULL);
+	virt_settle(&w);
+	assert_done(first, LK_OK); /* any client with the right to publish may do that */
+	young = await_settled(a);
+	set(0);
+	virt_settle(&w);
+	assert_done(young, LK_OK);
+	end();
+}
+
+TEST(opening_with_a_lower_generation_is_looked_at_at_once)
 {
 	struct lk__op *waiter;
 
-	world_init(&w, 2);
-	world_set(&w, 1, false);
-	waiter = world_await(a, false, false);
-	world_settle(&w);
-	world_link_down(a);
-	count_down(b, 1);
-	world_set(&w, 9, false);
-	ck_assert(!waiter->done);
-	world_link_up(a);
-	world_settle(&w);
+	start_absent();
+	put_counter_ahead();
+	waiter = await_settled(a);
+	flush();
+	set(0);
+	ck_assert(virt_hear(a)); /* its generation is below the stamp */
+	assert_waits(waiter);
+	step(a, LK__LOOK);
 	assert_done(waiter, LK_OK);
 	end();
 }
 
-TEST(latch_that_opened_and_ran_out_is_found)
+TEST(opening_is_looked_at_again_if_a_look_is_under_way)
 {
 	struct lk__op *waiter;
+	struct virt_call call;
 
-	world_init(&w, 2);
-	w.open_ttl_ms = 1000;
-	world_set(&w, 1, false);
-	waiter = world_await(a, false, false);
-	world_settle(&w);
-	world_link_down(a);
-	count_down(b, 1);
-	world_later(&w, 5000);
-	ck_assert_uint_eq(w.generation, 0);
-	world_link_up(a);
-	world_settle(&w);
+	start_absent();
+	put_counter_ahead();
+	waiter = await(a);
+	step(a, LK__LOOK);
+	confirm(a); /* another look follows */
+	flush();
+	call = reach(a, LK__LOOK);
+	set(0);
+	ck_assert(virt_hear(a));
+	virt_answer(a, &call); /* outdated */
+	assert_waits(waiter);
+	step(a, LK__LOOK);
 	assert_done(waiter, LK_OK);
+	end();
+}
+
+/* A message from a closed connection may be of a memory that the store has lost since. */
+TEST(opening_of_a_lost_memory_lets_nobody_through)
+{
+	struct lk__op *first, *second;
+	struct lua_store_image *older;
+
+	start_latch(2);
+	older = lua_store_save(w.store);
+	set(1);
+	first = await_settled(a);
+	set(0); /* its message is in flight */
+	second = await(a);
+	while (virt_hear(a))
+		;
+	assert_done(first, LK_OK);
+	assert_waits(second);
+	virt_link_down(a, LK_EUNKNOWN);
+	lua_store_load(w.store, older);
+	lua_store_image_free(older);
+	virt_link_up(a);
+	virt_settle(&w);
+	assert_waits(second);
+	count_down(b, 2);
+	virt_settle(&w);
+	assert_done(second, LK_OK);
 	end();
 }

@@ -133,6 +133,22 @@ TEST(channel_is_left_late_and_taken_back_at_once)
 	end();
 }
 
+TEST(channel_stays_as_long_as_it_has_a_user)
+{
+	start();
+	use();
+	use();
+	sends(true);
+	confirm(true);
+	unuse();
+	later(LK__LINGER_MS);
+	sends_nothing();
+	unuse();
+	later(LK__LINGER_MS);
+	sends(false);
+	end();
+}
+
 TEST(command_that_was_not_sent_yet_is_taken_back)
 {
 	start();

@@ -111,6 +111,7 @@ FIXTURE void end(void)
 	for (int i = 0; i < w.client_count; i++) {
 		ck_assert_msg(!w.clients[i].core.all_tickets, "left: tickets");
 		ck_assert_msg(!w.clients[i].core.all_holds, "left: holds");
+		ck_assert_msg(!w.clients[i].core.latches, "left: waits for a latch, or steps");
 	}
 	virt_fini(&w);
 }
