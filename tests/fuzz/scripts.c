@@ -203,10 +203,8 @@ static struct lk__resp *ask(struct lua_store *store, const struct run *run)
 {
 	const struct plan *plan = run->plan;
 	const char *argv[3 + SCRIPT_KEYS + ARGS_MAX] = {"EVALSHA", plan->script->sha1};
-	struct lk__resp_reader *reader = lk__resp_reader_new();
 	struct lk__buf command = {0}, reply = {0};
-	struct lk__resp *resp = NULL;
-	struct lk__why why = {0};
+	struct lk__resp *resp;
 	char count[24];
 	int argc = 3;
 
@@ -216,15 +214,12 @@ static struct lk__resp *ask(struct lua_store *store, const struct run *run)
 		argv[argc++] = script_keys[*key - '0'];
 	for (size_t i = 0; i < strlen(plan->args); i++)
 		argv[argc++] = run->args[i];
-	if (!reader || !lk__resp_command(&command, argc, argv, NULL))
+	if (!lk__resp_command(&command, argc, argv, NULL))
 		abort();
 	lua_store_run(store, command.data, command.len, &reply);
-	FUZZ_MUST(!lk__resp_feed(reader, reply.data, reply.len, &why) &&
-	                  !lk__resp_next(reader, &resp, &why) && resp,
-	          "no reply: %s", why.text);
+	resp = lua_store_parse(&reply);
 	lk__buf_fini(&command);
 	lk__buf_fini(&reply);
-	lk__resp_reader_free(reader);
 	return resp;
 }
 
@@ -256,8 +251,7 @@ void fuzz_scripts(const uint8_t *data, size_t size)
 	input = (struct fuzz_input){data, size};
 	if (!store) {
 		store = lua_store_new(publish, &input);
-		for (size_t i = 0; i < PLANS; i++)
-			lua_store_text(store, "SCRIPT", "LOAD", plans[i].script->text, NULL);
+		lua_store_load_scripts(store);
 	}
 	lua_store_text(store, "FLUSHALL", NULL);
 	lua_store_set_time(store, now_us);

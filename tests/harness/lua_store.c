@@ -205,6 +205,12 @@ void lua_store_free(struct lua_store *store)
 	free(store);
 }
 
+void lua_store_load_scripts(struct lua_store *store)
+{
+	for (int i = 0; lk__scripts[i]; i++)
+		lua_store_text(store, "SCRIPT", "LOAD", lk__scripts[i]->text, NULL);
+}
+
 void lua_store_set_time(struct lua_store *store, int64_t now_us)
 {
 	store->server.keys.now_us = now_us;
@@ -367,14 +373,13 @@ void lua_store_run(struct lua_store *store, const char *bytes, size_t len, struc
 
 /* ---- Commands of tests -------------------------------------------------------------------- */
 
-/* The one value in those bytes. */
-static struct lk__resp *parse(const char *bytes, size_t len)
+struct lk__resp *lua_store_parse(const struct lk__buf *reply)
 {
 	struct lk__resp_reader *reader = lk__resp_reader_new();
 	struct lk__resp *resp;
 	struct lk__why why;
 
-	if (!reader || lk__resp_feed(reader, bytes, len, &why) ||
+	if (!reader || lk__resp_feed(reader, reply->data, reply->len, &why) ||
 	    lk__resp_next(reader, &resp, &why) || !resp)
 		abort();
 	lk__resp_reader_free(reader);
@@ -421,7 +426,7 @@ const char *lua_store_ask(struct lua_store *store, int argc, const char *const *
 	for (int i = 0; i < argc; i++)
 		words[i] = (struct lua_word){argv[i], lens ? lens[i] : strlen(argv[i])};
 	lua_store_execute(store, argc, words, &reply);
-	resp = parse(reply.data, reply.len);
+	resp = lua_store_parse(&reply);
 	lk__buf_fini(&reply);
 	free(store->text);
 	store->text = NULL;

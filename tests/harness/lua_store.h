@@ -30,6 +30,9 @@ typedef int lua_store_publish_fn(void *arg, const char *channel, const char *tex
 struct lua_store *lua_store_new(lua_store_publish_fn *publish, void *arg);
 void lua_store_free(struct lua_store *store);
 
+/* Load the library's scripts, as a client does that connects. */
+void lua_store_load_scripts(struct lua_store *store);
+
 /* The server's wall clock; it may step back.  Expired keys are removed. */
 void lua_store_set_time(struct lua_store *store, int64_t now_us);
 int64_t lua_store_time(const struct lua_store *store);
@@ -42,6 +45,9 @@ void lua_store_refuse(struct lua_store *store, const char *command, const char *
 /* Run one command of a client, and append the reply's bytes.  A script is unknown until EVAL or
  * SCRIPT LOAD sends it, and again after SCRIPT FLUSH. */
 void lua_store_run(struct lua_store *store, const char *bytes, size_t len, struct lk__buf *reply);
+
+/* The reply in those bytes; free it with lk__resp_free(). */
+struct lk__resp *lua_store_parse(const struct lk__buf *reply);
 
 /* The same with words; the reply is formatted as by redis_text(): strings unchanged, errors with a
  * leading '-', numbers in decimal, "" for nil, the elements of an array one a line.  Valid until

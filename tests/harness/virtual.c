@@ -2,8 +2,6 @@
  * Clients in virtual time: see virtual.h. */
 #include "virtual.h"
 
-#include "scripts.h"
-
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -69,8 +67,7 @@ void virt_init(struct virt *virt, int clients, uint64_t seed)
 	memset(virt, 0, sizeof(*virt));
 	virt->store = lua_store_new(publish, virt);
 	virt->client_count = clients;
-	for (int i = 0; lk__scripts[i]; i++)
-		lua_store_text(virt->store, "SCRIPT", "LOAD", lk__scripts[i]->text, NULL);
+	lua_store_load_scripts(virt->store);
 	virt_set_time(virt, 1000 * VIRT_MS);
 	for (int i = 0; i < clients; i++) {
 		struct virt_client *client = &virt->clients[i];
@@ -168,22 +165,9 @@ void virt_call_fini(struct virt_call *call)
 	lk__buf_fini(&call->reply);
 }
 
-static struct lk__resp *parse(const struct lk__buf *reply)
-{
-	struct lk__resp_reader *reader = lk__resp_reader_new();
-	struct lk__resp *resp;
-	struct lk__why why;
-
-	if (!reader || lk__resp_feed(reader, reply->data, reply->len, &why) ||
-	    lk__resp_next(reader, &resp, &why) || !resp)
-		abort();
-	lk__resp_reader_free(reader);
-	return resp;
-}
-
 void virt_answer(struct virt_client *client, struct virt_call *call)
 {
-	struct lk__resp *resp = parse(&call->reply);
+	struct lk__resp *resp = lua_store_parse(&call->reply);
 	struct lk__answer answer;
 	struct lk__why why;
 
@@ -208,7 +192,7 @@ struct lk__answer virt_query(struct virt_client *client, const struct lk__reques
 	if (!lk__codec_query(&bytes, &client->space, query))
 		abort();
 	lua_store_run(client->virt->store, bytes.data, bytes.len, &reply);
-	resp = parse(&reply);
+	resp = lua_store_parse(&reply);
 	lk__codec_query_answer(resp, "the store", &client->space, query, into, &answer, &why);
 	answer.text = NULL;
 	lk__resp_free(resp);

@@ -83,7 +83,6 @@ static int64_t latch_count(const struct model_world *world)
 
 static void run_bytes(struct model_world *world, struct model_call *call)
 {
-	struct lk__resp_reader *reader;
 	struct lk__buf reply = {0};
 	struct lk__resp *resp;
 	struct lk__why why;
@@ -91,10 +90,7 @@ static void run_bytes(struct model_world *world, struct model_call *call)
 	lua_store_run(world->store, call->bytes.data, call->bytes.len, &reply);
 	world_order_forget();
 	lk__buf_fini(&call->bytes);
-	reader = lk__resp_reader_new();
-	if (!reader || lk__resp_feed(reader, reply.data, reply.len, &why) ||
-	    lk__resp_next(reader, &resp, &why) || !resp)
-		abort();
+	resp = lua_store_parse(&reply);
 	if (lk__codec_unknown_script(resp))
 		abort(); /* scripts were loaded */
 	lk__codec_answer(resp, "the store", &call->answer, &why);
@@ -103,7 +99,6 @@ static void run_bytes(struct model_world *world, struct model_call *call)
 	call->answer.text = NULL;
 	call->executed = true;
 	lk__resp_free(resp);
-	lk__resp_reader_free(reader);
 	lk__buf_fini(&reply);
 }
 

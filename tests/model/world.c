@@ -163,8 +163,7 @@ struct model_world *world_begin(const struct model_bounds *bounds, enum model_ru
 	world->bounds = bounds;
 	world->rule = rule;
 	world->store = lua_store_new(world_publish, world);
-	for (int i = 0; lk__scripts[i]; i++)
-		lua_store_text(world->store, "SCRIPT", "LOAD", lk__scripts[i]->text, NULL);
+	lua_store_load_scripts(world->store);
 	if (script)
 		alter(world, script, old, new);
 	world_set_time(world, START_NS);

@@ -373,19 +373,6 @@ void sim_network_late(struct sim *sim)
 	sim_call_free(call);
 }
 
-static struct lk__resp *parse(const struct lk__buf *reply)
-{
-	struct lk__resp_reader *reader = lk__resp_reader_new();
-	struct lk__resp *resp;
-	struct lk__why why;
-
-	if (!reader || lk__resp_feed(reader, reply->data, reply->len, &why) ||
-	    lk__resp_next(reader, &resp, &why) || !resp)
-		abort();
-	lk__resp_reader_free(reader);
-	return resp;
-}
-
 void sim_network_reply(struct sim_client *client)
 {
 	struct sim_link *link = client->link;
@@ -404,7 +391,7 @@ void sim_network_reply(struct sim_client *client)
 
 		if (renewal)
 			memcpy(nonce, call->request->ticket->nonce, sizeof(nonce));
-		resp = parse(&call->reply);
+		resp = lua_store_parse(&call->reply);
 		if (lk__codec_unknown_script(resp) && !call->request->by_text) {
 			lk__core_resend(&client->core, call->request);
 		} else {

@@ -102,8 +102,7 @@ void sim_server_load(struct sim *sim)
 	if (sim->scripts_loaded)
 		return;
 	sim->scripts_loaded = true;
-	for (int i = 0; lk__scripts[i]; i++)
-		lua_store_text(sim->store, "SCRIPT", "LOAD", lk__scripts[i]->text, NULL);
+	lua_store_load_scripts(sim->store);
 }
 
 void sim_server_forget(struct sim *sim)
