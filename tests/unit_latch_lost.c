@@ -251,8 +251,8 @@ TEST(cancel_and_close_end_every_wait)
 	struct lk__op *one, *two;
 
 	start_latch(1);
-	one = await(a);
 	two = await(a);
+	one = await(a);
 	two->handle = &w; /* another one */
 	virt_settle(&w);
 	lk__core_cancel(&a->core, virt_now(a), a->queue->name, a, LK_ECANCELED);

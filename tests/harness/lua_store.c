@@ -119,16 +119,16 @@ static struct script *take_script(struct lua_store *store, struct lua_word text,
 	return compile(store, script, reply) ? script : NULL;
 }
 
-bool lua_store_replace(struct lua_store *store, const char *name, const char *text)
+/* False if there is no such script or the text does not compile. */
+static bool replace(struct lua_store *store, const char *name, const char *text)
 {
 	struct lk__buf why = {0};
 
 	for (size_t i = 0; i < store->script_count && store->scripts[i].shipped; i++) {
 		struct script *script = &store->scripts[i];
-		if (strcmp(name, script->shipped->name) != 0 && strcmp(name, script->sha1) != 0 &&
-		    strcmp(name, script->shipped->text) != 0)
+		if (strcmp(name, script->shipped->name) != 0)
 			continue;
-		set_text(script, text, text ? strlen(text) : 0);
+		set_text(script, text, strlen(text));
 		if (script->compiled)
 			lua_script_forget(store->host, script->compiled);
 		script->compiled = 0;
@@ -139,6 +139,25 @@ bool lua_store_replace(struct lua_store *store, const char *name, const char *te
 	return false;
 }
 
+void lua_store_alter(struct lua_store *store, const char *name, const char *old,
+                     const char *altered)
+{
+	for (int i = 0; lk__scripts[i]; i++) {
+		const char *shipped = lk__scripts[i]->text, *at = strstr(shipped, old);
+		char *text;
+		if (strcmp(lk__scripts[i]->name, name) != 0 || !at)
+			continue;
+		if (asprintf(&text, "%.*s%s%s", (int)(at - shipped), shipped, altered,
+		             at + strlen(old)) < 0 ||
+		    !replace(store, name, text))
+			break;
+		free(text);
+		return;
+	}
+	fprintf(stderr, "%s has no \"%s\", or does not compile without it\n", name, old);
+	abort();
+}
+
 /* NAME:FILE */
 static bool replace_from_file(struct lua_store *store, const char *what)
 {
@@ -147,7 +166,7 @@ static bool replace_from_file(struct lua_store *store, const char *what)
 	char *name = path ? strndup(what, (size_t)(path - what)) : NULL, *text = NULL;
 	size_t size = 0;
 	bool good = file && name && getdelim(&text, &size, '\0', file) >= 0 &&
-	            lua_store_replace(store, name, text);
+	            replace(store, name, text);
 
 	if (file)
 		fclose(file);

@@ -81,10 +81,10 @@ void lua_store_each_key(const struct lua_store *store, lua_store_key_fn *fn, voi
 
 /* ---- Altered scripts ----------------------------------------------------------------------- */
 
-/* Replace a script of the library, given by its name, digest or text, by another text; NULL =
- * restore it.  False if there is no such script or the text does not compile.
- * LK_SCRIPT_REPLACE=NAME:FILE,... in the environment does the same to every new store, with the
+/* Replace a part of a script's text; it must have that part, and compile.
+ * LK_SCRIPT_REPLACE=NAME:FILE,... in the environment replaces the scripts of every new store by the
  * texts in those files; if that fails, the program ends. */
-bool lua_store_replace(struct lua_store *store, const char *script, const char *text);
+void lua_store_alter(struct lua_store *store, const char *script, const char *old,
+                     const char *altered);
 
 #endif

@@ -3,7 +3,6 @@
 #include "world.h"
 
 #include "arena.h"
-#include "scripts.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -127,33 +126,6 @@ void world_set_time(struct model_world *world, int64_t now_ns)
 	lua_store_set_time(world->store, EPOCH_US + now_ns / 1000);
 }
 
-/* The text of a script with one part of it replaced. */
-static void alter(struct model_world *world, const char *script, const char *old, const char *new)
-{
-	for (int i = 0; lk__scripts[i]; i++) {
-		const char *text = lk__scripts[i]->text, *at;
-		char *altered;
-		size_t size;
-		if (strcmp(lk__scripts[i]->name, script) != 0)
-			continue;
-		at = strstr(text, old);
-		size = strlen(text) + strlen(new) + 1;
-		altered = outside_realloc(NULL, size);
-		if (!at) {
-			fprintf(stderr, "model: %s has no \"%s\"\n", script, old);
-			abort();
-		}
-		snprintf(altered, size, "%.*s%s%s", (int)(at - text), text, new, at + strlen(old));
-		if (!lua_store_replace(world->store, script, altered)) {
-			fprintf(stderr, "model: the altered %s cannot be used\n", script);
-			abort();
-		}
-		outside_free(altered);
-		return;
-	}
-	abort();
-}
-
 struct model_world *world_begin(const struct model_bounds *bounds, enum model_rule rule,
                                 const char *script, const char *old, const char *new)
 {
@@ -165,7 +137,7 @@ struct model_world *world_begin(const struct model_bounds *bounds, enum model_ru
 	world->store = lua_store_new(world_publish, world);
 	lua_store_load_scripts(world->store);
 	if (script)
-		alter(world, script, old, new);
+		lua_store_alter(world->store, script, old, new);
 	world_set_time(world, START_NS);
 	for (int i = 0; i < bounds->clients; i++) {
 		struct model_client *client = &world->clients[i];

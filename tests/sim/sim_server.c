@@ -20,32 +20,6 @@ int64_t sim_server_us(const struct sim *sim)
 
 /* ---- Life --------------------------------------------------------------------------------- */
 
-static void plant(struct sim *sim, const struct sim_bug *bug)
-{
-	const struct lk__script *script = NULL;
-	const char *at;
-	char *text;
-	size_t size;
-
-	for (int i = 0; lk__scripts[i]; i++)
-		if (!strcmp(lk__scripts[i]->name, bug->script))
-			script = lk__scripts[i];
-	at = script ? strstr(script->text, bug->from) : NULL;
-	if (!at) {
-		fprintf(stderr, "sim: %s has no \"%s\"\n", bug->script, bug->from);
-		abort();
-	}
-	size = script->len + strlen(bug->to) + 1;
-	text = malloc(size);
-	if (!text)
-		abort();
-	snprintf(text, size, "%.*s%s%s", (int)(at - script->text), script->text, bug->to,
-	         at + strlen(bug->from));
-	if (!lua_store_replace(sim->store, bug->script, text))
-		abort();
-	free(text);
-}
-
 static void init_name(struct sim *sim, int index)
 {
 	struct sim_name *name = &sim->names[index];
@@ -71,12 +45,14 @@ static void init_name(struct sim *sim, int index)
 
 void sim_server_init(struct sim *sim)
 {
+	const struct sim_bug *bug = sim->plan->bug;
+
 	sim->store = lua_store_new(sim_network_publish, sim);
 	for (int i = 0; i < SIM_NAMES; i++)
 		init_name(sim, i);
 	sim_view_check(sim);
-	if (sim->plan->bug)
-		plant(sim, sim->plan->bug);
+	if (bug)
+		lua_store_alter(sim->store, bug->script, bug->from, bug->to);
 	sim_server_load(sim);
 }
 
