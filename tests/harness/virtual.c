@@ -181,26 +181,6 @@ void virt_answer(struct virt_client *client, struct virt_call *call)
 	virt_call_fini(call);
 }
 
-struct lk__answer virt_query(struct virt_client *client, const struct lk__request *query,
-                             void *into)
-{
-	struct lk__buf bytes = {0}, reply = {0};
-	struct lk__answer answer;
-	struct lk__resp *resp;
-	struct lk__why why;
-
-	if (!lk__codec_query(&bytes, &client->space, query))
-		abort();
-	lua_store_run(client->virt->store, bytes.data, bytes.len, &reply);
-	resp = lua_store_parse(&reply);
-	lk__codec_query_answer(resp, "the store", &client->space, query, into, &answer, &why);
-	answer.text = NULL;
-	lk__resp_free(resp);
-	lk__buf_fini(&bytes);
-	lk__buf_fini(&reply);
-	return answer;
-}
-
 void virt_reply(struct virt_client *client, struct virt_call *call, const char *bytes)
 {
 	lk__buf_fini(&call->reply);

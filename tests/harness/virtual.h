@@ -82,12 +82,6 @@ struct lk__op *virt_waiter(struct virt_client *client, struct lk__wait_queue *qu
 void virt_give_up(struct virt_client *client, struct lk__op *waiter, lk_err why);
 void virt_abandon(struct virt_client *client, struct lk__op *waiter);
 
-/* ---- From outside ------------------------------------------------------------------------- */
-
-/* A query of that client, executed and answered at once; into: see lk__codec_query_answer(). */
-struct lk__answer virt_query(struct virt_client *client, const struct lk__request *query,
-                             void *into);
-
 /* ---- The network, step by step ------------------------------------------------------------ */
 
 /* The next request, sent but not executed.  False if there is none. */

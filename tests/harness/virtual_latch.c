@@ -2,6 +2,8 @@
  * Latches in virtual time: calls, the store's key, and changes from outside. */
 #include "virtual_latch.h"
 
+#include "query.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -42,23 +44,6 @@ struct lk__op *virt_down(struct virt_client *client, uint32_t n, const char *nam
 	return waiter;
 }
 
-static enum lk__answer_kind query(struct virt_client *client, enum lk__request_kind kind,
-                                  const struct lk__details *details)
-{
-	const struct lk__name *name = client->queue->name;
-
-	return virt_query(client,
-	                  &(struct lk__request){
-				  .kind = (uint8_t)kind,
-				  .noun = LK_KIND_LATCH,
-				  .name = name->bytes,
-				  .name_len = name->len,
-				  .details = details,
-			  },
-	                  NULL)
-	        .kind;
-}
-
 void virt_set_latch(struct virt_client *client, int64_t count, int64_t open_ttl_ms,
                     int64_t counting_ttl_ms)
 {
@@ -69,13 +54,17 @@ void virt_set_latch(struct virt_client *client, int64_t count, int64_t open_ttl_
 		.counting_ttl_ms = counting_ttl_ms,
 	};
 
-	if (query(client, LK__SET, &details) != LK__MADE)
+	if (query_run(client->virt->store, LK__SET, LK_KIND_LATCH, client->queue->name->bytes,
+	              &details)
+	            .kind != LK__MADE)
 		abort();
 }
 
 void virt_remove_latch(struct virt_client *client)
 {
-	if (query(client, LK__REMOVE, &(struct lk__details){0}) != LK__DONE)
+	if (query_run(client->virt->store, LK__REMOVE, LK_KIND_LATCH, client->queue->name->bytes,
+	              &(struct lk__details){0})
+	            .kind != LK__DONE)
 		abort();
 }
 

@@ -391,8 +391,8 @@ void sim_network_hear(struct sim_client *client);
 void sim_network_late(struct sim *sim);
 void sim_network_ping(struct sim_client *client);
 int sim_network_publish(void *arg, const char *channel, const char *text, size_t len);
-void sim_network_ask(struct sim_caller *caller, const struct lk__script *script, int count,
-                     const char *const *args);
+void sim_network_ask(struct sim_caller *caller, enum lk__request_kind kind,
+                     const struct lk__details *details);
 struct sim_link *sim_link_new(struct sim_client *client);
 /* Requests sent by the client that the server has not run: some of them still run. */
 void sim_link_cut(struct sim_link *link);
@@ -418,9 +418,6 @@ void sim_server_forced(struct sim *sim, int name);
 void sim_server_uncounted(struct sim *sim);
 /* SCRIPT FLUSH */
 void sim_server_forget(struct sim *sim);
-/* Run a script with other arguments after the keys; the reply's first word and text. */
-const char *sim_server_script(struct sim *sim, const struct sim_name *name,
-                              const struct lk__script *script, const char *const *args);
 
 /* sim_faults.c */
 void sim_fault_happen(struct sim *sim, const struct sim_fault *fault);

@@ -2,7 +2,7 @@
  * The effect of each fault.  Its choices come from its own random stream. */
 #include "sim.h"
 
-#include "scripts.h"
+#include "query.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -198,22 +198,6 @@ static void hurt_server(struct sim *sim, const struct sim_fault *fault, struct s
 
 /* ---- Operators ---------------------------------------------------------------------------- */
 
-/* Serve the head of the queue, again as long as the reply asks for more. */
-static void serve(struct sim *sim, const struct sim_name *name, const char *ticket)
-{
-	const char *lock_args[] = {ticket, "0", "lk:c:0:", "1", NULL};
-	const char *permit_args[] = {ticket, "0", "lk:c:0:", "1", "21000", NULL};
-	bool lock = name->kind == LK_KIND_LOCK;
-	const char *answer;
-
-	do {
-		answer = sim_server_script(
-			sim, name, lock ? &lk__script_lock_leave : &lk__script_semaphore_leave,
-			lock ? lock_args : permit_args);
-		lock_args[0] = permit_args[0] = "";
-	} while (!strncmp(answer, "left\n0\n1\n", 9) || !strncmp(answer, "left\n1\n1\n", 9));
-}
-
 static void break_one(struct sim *sim, struct sim_random *random)
 {
 	struct sim_name *name = &sim->names[sim_draw(random, 6)];
@@ -230,27 +214,18 @@ static void break_one(struct sim *sim, struct sim_random *random)
 		grant->broken = true;
 	}
 	sim->tally.faults[SIM_BREAK]++;
-	serve(sim, name, hold->text);
+	query_break(sim->store, name->kind, name->text, hold->text);
 	sim_check_after(sim, name->index, NULL);
 }
 
 static void resize(struct sim *sim, struct sim_random *random)
 {
 	struct sim_name *name = &sim->names[3 + sim_draw(random, 3)];
-	char capacity[24];
-	const char *args[] = {"resize", capacity, "3600000", "lk:c:0:", "21000", NULL};
-	const char *answer;
-	size_t len;
+	int64_t capacity = 1 + (int64_t)sim_draw(random, 2 * sim->plan->capacity);
 
-	snprintf(capacity, sizeof(capacity), "%llu",
-	         1 + (unsigned long long)sim_draw(random, 2 * sim->plan->capacity));
 	sim_check_before(sim, name->index);
-	answer = sim_server_script(sim, name, &lk__script_semaphore_set, args);
-	len = strlen(answer);
-	if (!strncmp(answer, "set\n", 4))
+	if (query_size(sim->store, name->text, true, capacity, 3600000).kind == LK__SIZED)
 		sim->tally.faults[SIM_RESIZE]++;
-	if (!strncmp(answer, "set\n", 4) && answer[len - 1] == '1')
-		serve(sim, name, "");
 	sim_check_after(sim, name->index, NULL);
 }
 

@@ -3,26 +3,26 @@
  * same. */
 #include "sim.h"
 
-#include "scripts.h"
+#include "query.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-/* The arguments after the keys of latch_set. */
-struct set_args {
-	char count[24];
-	const char *anew, *open_ttl, *counting_ttl;
-};
-
-static void fill_args(struct set_args *args, uint64_t chance)
+static struct lk__details any_set(uint64_t chance)
 {
-	static const char *const open_ttls[] = {"1000", "5000", "60000", "86400000"};
+	static const int64_t open_ttls_ms[] = {1000, 5000, 60000, 86400000};
 
-	snprintf(args->count, sizeof(args->count), "%d",
-	         chance % 16 == 0 ? 0 : 1 + (int)(chance / 16 % 12));
-	args->anew = chance / 192 % 4 ? "0" : "1";
-	args->open_ttl = open_ttls[chance / 768 % 4];
-	args->counting_ttl = chance / 3072 % 8 ? "0" : "20000";
+	return (struct lk__details){
+		.count = chance % 16 == 0 ? 0 : 1 + (int64_t)(chance / 16 % 12),
+		.anew = chance / 192 % 4 == 0,
+		.open_ttl_ms = open_ttls_ms[chance / 768 % 4],
+		.counting_ttl_ms = chance / 3072 % 8 ? 0 : 20000,
+	};
+}
+
+static struct lk__details reset_to(int64_t count)
+{
+	return (struct lk__details){.count = count, .anew = true, .open_ttl_ms = 86400000};
 }
 
 /* ---- Calls -------------------------------------------------------------------------------- */
@@ -76,40 +76,27 @@ static void count_down(struct sim_caller *caller)
 	lk__core_step(&client->core, sim_local(client), &caller->waiter);
 }
 
-/* set: NULL = remove it. */
-static void ask(struct sim_caller *caller, const struct set_args *set)
+static void ask(struct sim_caller *caller, enum lk__request_kind kind,
+                const struct lk__details *details)
 {
 	struct sim_client *client = caller->client;
-	const struct sim_name *name = &client->sim->names[caller->name];
-	const char *remove_args[] = {name->main, name->memory, name->queue, name->topic};
-	const char *args[9] = {name->main, name->memory, "lk:fence", name->queue};
 
 	if (!client->link) {
 		sim_caller_plan(caller, client->sim->plan->idle_ns);
 		return;
 	}
 	sim_caller_begin(caller, SIM_ASKING);
-	sim_trace(client->sim, client, "thread %d %s %s", caller->index, set ? "sets" : "removes",
-	          name->text);
-	if (!set) {
-		sim_network_ask(caller, &lk__script_latch_remove, 4, remove_args);
-		return;
-	}
-	args[4] = set->count;
-	args[5] = set->anew;
-	args[6] = set->open_ttl;
-	args[7] = set->counting_ttl;
-	args[8] = name->topic;
-	sim_network_ask(caller, &lk__script_latch_set, 9, args);
+	sim_trace(client->sim, client, "thread %d %s %s", caller->index,
+	          kind == LK__SET ? "sets" : "removes", caller->queue->name->bytes);
+	sim_network_ask(caller, kind, details);
 }
 
 void sim_latch_begin(struct sim_caller *caller)
 {
 	unsigned kind = (unsigned)sim_draw(&caller->random, 100);
 	uint64_t chance = sim_draw(&caller->random, 1u << 20);
-	struct set_args set;
+	struct lk__details details = any_set(chance / 8);
 
-	fill_args(&set, chance / 8);
 	caller->queue = caller->client->queues[caller->name][0];
 	caller->owner = 0;
 	caller->depth = 0;
@@ -118,12 +105,12 @@ void sim_latch_begin(struct sim_caller *caller)
 	else if (kind < 88)
 		count_down(caller);
 	else
-		ask(caller, chance % 8 ? &set : NULL);
+		ask(caller, chance % 8 ? LK__SET : LK__REMOVE, &details);
 }
 
 void sim_latch_act(struct sim_caller *caller, const struct sim_act *act)
 {
-	struct set_args set = {"", "1", "86400000", "0"};
+	struct lk__details details = reset_to(act->count);
 
 	caller->queue = caller->client->queues[caller->name][0];
 	caller->owner = 0;
@@ -132,8 +119,7 @@ void sim_latch_act(struct sim_caller *caller, const struct sim_act *act)
 		start_await(caller, act->wait_ns, false);
 		return;
 	}
-	snprintf(set.count, sizeof(set.count), "%d", act->count);
-	ask(caller, &set);
+	ask(caller, LK__SET, &details);
 }
 
 void sim_latch_done(struct sim_caller *caller, enum sim_doing was)
@@ -160,37 +146,26 @@ void sim_latch_answered(struct sim_caller *caller, bool answered)
 
 /* ---- Operators ---------------------------------------------------------------------------- */
 
-static void set(struct sim *sim, struct sim_name *name, const struct set_args *set)
+static void change(struct sim *sim, const struct sim_name *name, enum lk__request_kind kind,
+                   const struct lk__details *details)
 {
-	const char *args[] = {set->count,        set->anew,   set->open_ttl,
-	                      set->counting_ttl, name->topic, NULL};
-
 	sim_check_before(sim, name->index);
-	sim_server_script(sim, name, &lk__script_latch_set, args);
+	query_run(sim->store, kind, LK_KIND_LATCH, name->text, details);
 	sim_check_after(sim, name->index, NULL);
 }
 
 void sim_latch_change(struct sim *sim, int index, uint64_t chance)
 {
-	struct sim_name *name = &sim->names[index];
-	const char *remove_args[] = {name->topic, NULL};
-	struct set_args args;
+	struct lk__details details = any_set(chance / 6);
 
-	fill_args(&args, chance / 6);
-	if (chance % 6) {
-		set(sim, name, &args);
-		return;
-	}
-	sim_check_before(sim, index);
-	sim_server_script(sim, name, &lk__script_latch_remove, remove_args);
-	sim_check_after(sim, index, NULL);
+	change(sim, &sim->names[index], chance % 6 ? LK__SET : LK__REMOVE, &details);
 }
 
 void sim_latch_open_all(struct sim *sim)
 {
-	const struct set_args args = {"0", "1", "86400000", "0"};
+	struct lk__details details = reset_to(0);
 
 	for (int i = 0; i < SIM_NAMES; i++)
 		if (sim->names[i].kind == LK_KIND_LATCH)
-			set(sim, &sim->names[i], &args);
+			change(sim, &sim->names[i], LK__SET, &details);
 }

@@ -3,7 +3,7 @@
  * independent. */
 #include "sim.h"
 
-#include "scripts.h"
+#include "query.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -314,15 +314,15 @@ void sim_network_ping(struct sim_client *client)
 	}
 }
 
-void sim_network_ask(struct sim_caller *caller, const struct lk__script *script, int count,
-                     const char *const *args)
+void sim_network_ask(struct sim_caller *caller, enum lk__request_kind kind,
+                     const struct lk__details *details)
 {
 	struct sim_call *call = new_call(SIM_QUESTION);
 
 	call->asker = caller;
 	call->name = caller->name;
-	if (!lk__codec_eval(&call->bytes, script, true, count, args, NULL))
-		abort();
+	query_append(&call->bytes, &caller->client->space, kind, LK_KIND_LATCH,
+	             caller->queue->name->bytes, details);
 	append_call(caller->client->link, call);
 }
 

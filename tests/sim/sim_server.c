@@ -2,8 +2,6 @@
  * The server: its clock, its memory, its outages, its refusals. */
 #include "sim.h"
 
-#include "scripts.h"
-
 #include <stdlib.h>
 #include <string.h>
 
@@ -120,32 +118,6 @@ void sim_server_run(struct sim *sim, struct sim_call *call)
 	sim_check_before(sim, call->name);
 	lua_store_run(sim->store, call->bytes.data, call->bytes.len, &call->reply);
 	sim_check_after(sim, call->name, call);
-}
-
-const char *sim_server_script(struct sim *sim, const struct sim_name *name,
-                              const struct lk__script *script, const char *const *args)
-{
-	const char *argv[24] = {"EVAL", script->text};
-	char keys[8];
-	int argc = 3;
-
-	snprintf(keys, sizeof(keys), "%d", script->keys);
-	argv[2] = keys;
-	argv[argc++] = name->main;
-	if (name->kind == LK_KIND_LATCH) {
-		argv[argc++] = name->memory;
-		if (script == &lk__script_latch_set)
-			argv[argc++] = "lk:fence";
-		argv[argc++] = name->queue;
-	} else {
-		argv[argc++] = name->queue;
-		argv[argc++] = "lk:fence";
-		if (name->kind == LK_KIND_SEMAPHORE)
-			argv[argc++] = name->holds;
-	}
-	while (*args)
-		argv[argc++] = *args++;
-	return lua_store_ask(sim->store, argc, argv, NULL);
 }
 
 /* ---- Ends of its memory ------------------------------------------------------------------- */
