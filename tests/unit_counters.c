@@ -499,7 +499,7 @@ TEST(broken_permits_are_counted_once)
 	part = begin_release_some(a, held, 1);
 	call = take(a, LK__SHRINK);
 	look();
-	virt_break(&w, noun, "s", view.holds[0].text);
+	query_break(w.store, noun->kind, "s", view.holds[0].text);
 	virt_execute(a, &call);
 	virt_answer(a, &call);
 	virt_settle(&w);

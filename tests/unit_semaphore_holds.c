@@ -285,7 +285,7 @@ TEST(break_of_one_hold_leaves_the_client_s_other_one)
 	waiter = wait_for_some(b, 2);
 	look();
 	ck_assert_uint_eq(view.holds[0].fence, fences[0]);
-	virt_break(&w, noun, "s", view.holds[0].text);
+	query_break(w.store, noun->kind, "s", view.holds[0].text);
 	ck_assert(virt_hear(a));
 	assert_lost(a, LK_LOST_BROKEN);
 	virt_settle(&w);

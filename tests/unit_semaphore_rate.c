@@ -553,18 +553,6 @@ TEST(resize_down_finds_a_wait_deep_in_the_queue_when_its_turn_comes)
 	end();
 }
 
-TEST(capacity_is_the_first_ones_unless_it_is_resized)
-{
-	start_permits(4, 10000);
-	ck_assert_str_eq(virt_set_capacity(&w, "s", "open", 5), "mismatch\n4");
-	ck_assert_str_eq(virt_set_capacity(&w, "s", "open", 0), "set\n4\n0");
-	resize(5);
-	ck_assert_str_eq(virt_set_capacity(&w, "s", "open", 5), "set\n5\n0");
-	ck_assert_str_eq(virt_set_capacity(&w, "t", "open", 0), "absent");
-	ck_assert_str_eq(virt_set_capacity(&w, "t", "resize", 3), "absent");
-	end();
-}
-
 /* The answer to its first ask was lost, so its permits may be used up. */
 TEST(refused_rate_is_unknown_if_an_earlier_ask_may_have_been_granted)
 {

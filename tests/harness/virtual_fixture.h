@@ -9,6 +9,7 @@
 #ifndef VIRTUAL_FIXTURE_H
 #define VIRTUAL_FIXTURE_H
 
+#include "query.h"
 #include "virtual_holds.h"
 #include "test.h"
 
@@ -80,7 +81,7 @@ FIXTURE void start_permits_with(uint32_t capacity, int64_t lease_ms, bool fixed)
 	start_with(lease_ms, fixed);
 	for (int i = 0; i < 4; i++)
 		w.clients[i].queue->capacity = capacity;
-	virt_set_capacity(&w, "s", "open", capacity);
+	query_size(w.store, "s", false, capacity, VIRT_TTL_MS);
 }
 
 FIXTURE void start_permits(uint32_t capacity, int64_t lease_ms)
@@ -104,7 +105,8 @@ FIXTURE void end(void)
 	virt_settle(&w);
 	look();
 	ck_assert_msg(!view.queued, "left: %d wait", view.queued);
-	virt_break(&w, noun, "s", ""); /* permits of expired holds stay until the next script */
+	/* Permits of expired holds stay until the next script. */
+	query_break(w.store, noun->kind, "s", "");
 	look();
 	ck_assert_msg(!view.used && !view.hold_count, "left: used %lld, %d holds",
 	              (long long)view.used, view.hold_count);
@@ -382,7 +384,7 @@ FIXTURE struct lk__op *forget_some(struct virt_client *client, uint32_t permits)
 
 FIXTURE void resize(uint32_t capacity)
 {
-	virt_set_capacity(&w, "s", "resize", capacity);
+	query_size(w.store, "s", true, capacity, VIRT_TTL_MS);
 }
 
 FIXTURE uint64_t hold_some(struct virt_client *client, uint32_t permits)
@@ -492,7 +494,7 @@ FIXTURE const struct virt_ticket *only_stored(void)
 
 FIXTURE void break_hold(void)
 {
-	virt_break(&w, noun, "s", only_stored()->text);
+	query_break(w.store, noun->kind, "s", only_stored()->text);
 }
 
 FIXTURE void flush(void)

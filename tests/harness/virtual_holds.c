@@ -25,17 +25,6 @@ const char *virt_key(const char *name, const char *suffix)
 	return key;
 }
 
-void virt_break(struct virt *virt, const struct virt_noun *noun, const char *name,
-                const char *ticket)
-{
-	const char *notify = *ticket ? "1" : "0", *reply;
-
-	do {
-		reply = noun->leave(virt, name, ticket, notify);
-		ticket = "";
-	} while (!strncmp(reply, "left\n0\n1\n", 9) || !strncmp(reply, "left\n1\n1\n", 9));
-}
-
 /* ---- The keys ----------------------------------------------------------------------------- */
 
 bool virt_parse_ticket(const char *text, struct virt_ticket *ticket)

@@ -37,10 +37,6 @@ struct virt_noun {
 	lk_kind kind;
 	void (*acquire)(struct lk__core *core, int64_t now_ns, struct lk__op *op);
 	void (*release)(struct lk__core *core, int64_t now_ns, struct lk__op *op);
-	/* Run the script that ends a ticket, "" = none, and serves the queue; return its reply.
-	 * notify: "1" = notify the holder, "0" = do not. */
-	const char *(*leave)(struct virt *virt, const char *name, const char *ticket,
-	                     const char *notify);
 	/* Read capacity, use and holds into an empty view. */
 	void (*read)(struct virt *virt, const char *name, struct virt_view *view);
 };
@@ -59,13 +55,6 @@ struct lk__wait_queue *virt_open(struct virt_client *client, const struct virt_n
 const char *virt_key(const char *name, const char *suffix);
 void virt_look(struct virt *virt, const struct virt_noun *noun, const char *name,
                struct virt_view *view);
-/* Break the hold with that ticket, "" = only serve the queue; as often as the reply asks for. */
-void virt_break(struct virt *virt, const struct virt_noun *noun, const char *name,
-                const char *ticket);
-/* "open" or "resize" a semaphore.  The store's reply, formatted as by lua_store_text(). */
-const char *virt_set_capacity(struct virt *virt, const char *name, const char *how,
-                              int64_t capacity);
-
 /* ---- For a noun's file -------------------------------------------------------------------- */
 
 #define VIRT_TEXT_MAX 32768

@@ -2,8 +2,6 @@
  * Locks in virtual time: see virtual_holds.h. */
 #include "virtual_holds.h"
 
-#include "scripts.h"
-
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -24,18 +22,9 @@ static void read_lock(struct virt *virt, const char *name, struct virt_view *vie
 	hold->end_us = virt_store_us(virt) + strtoll(value, NULL, 10) * 1000;
 }
 
-static const char *leave_lock(struct virt *virt, const char *name, const char *ticket,
-                              const char *notify)
-{
-	return lua_store_text(virt->store, "EVAL", lk__script_lock_leave.text, "3",
-	                      virt_key(name, ""), virt_key(name, ":q"), "lk:fence", ticket, "0",
-	                      "lk:c:0:", notify, NULL);
-}
-
 const struct virt_noun virt_lock = {
 	.kind = LK_KIND_LOCK,
 	.acquire = lk__core_acquire,
 	.release = lk__core_release,
-	.leave = leave_lock,
 	.read = read_lock,
 };

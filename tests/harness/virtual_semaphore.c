@@ -2,38 +2,9 @@
  * Semaphores in virtual time: see virtual_holds.h. */
 #include "virtual_holds.h"
 
-#include "scripts.h"
-
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-const char *virt_set_capacity(struct virt *virt, const char *name, const char *how,
-                              int64_t capacity)
-{
-	char text[24], ttl[24];
-	const char *answer, *last;
-	static char copy[200];
-
-	snprintf(text, sizeof(text), "%lld", (long long)capacity);
-	snprintf(ttl, sizeof(ttl), "%d", VIRT_TTL_MS);
-	answer = lua_store_text(virt->store, "EVAL", lk__script_semaphore_set.text, "4",
-	                        virt_key(name, ""), virt_key(name, ":q"), "lk:fence",
-	                        virt_key(name, ":h"), how, text, ttl, "lk:c:0:", "21000", NULL);
-	snprintf(copy, sizeof(copy), "%s", answer);
-	last = strrchr(copy, '\n');
-	if (!strncmp(copy, "set\n", 4) && last && last[1] == '1')
-		virt_break(virt, &virt_semaphore, name, "");
-	return copy;
-}
-
-static const char *leave_semaphore(struct virt *virt, const char *name, const char *ticket,
-                                   const char *notify)
-{
-	return lua_store_text(virt->store, "EVAL", lk__script_semaphore_leave.text, "4",
-	                      virt_key(name, ""), virt_key(name, ":q"), "lk:fence",
-	                      virt_key(name, ":h"), ticket, "0", "lk:c:0:", notify, "21000", NULL);
-}
 
 static void add_hold(struct virt_view *view, const char *name, const char *value)
 {
@@ -86,6 +57,5 @@ const struct virt_noun virt_semaphore = {
 	.kind = LK_KIND_SEMAPHORE,
 	.acquire = lk__core_acquire_permits,
 	.release = lk__core_release_permits,
-	.leave = leave_semaphore,
 	.read = read_semaphore,
 };
