@@ -559,12 +559,12 @@ TEST(refused_rate_is_unknown_if_an_earlier_ask_may_have_been_granted)
 	struct lk__op *surely, *perhaps;
 	struct virt_call call;
 
-	start_fixed(3, 1000);
-	surely = virt_forget_permits(a, pa, 1);
+	start_fixed_permits(3, 1000);
+	surely = forget_some(a, 1);
 	call = reach(a, LK__ASK);
 	virt_refuse(a, &call, "NOPERM no right");
 	assert_done(surely, LK_EAUTH);
-	perhaps = virt_forget_permits(a, pa, 1);
+	perhaps = forget_some(a, 1);
 	call = reach(a, LK__ASK);
 	virt_call_fini(&call);
 	virt_link_down(a, LK_EUNKNOWN);
