@@ -1,12 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * Faults in a crowd (S11, S21, C9, C23, C24 of the fault list): many waiters, many keys, many dying
  * processes, many locks, small stacks.  LK_LONG=1 makes the crowds as large as in the list. */
-#include "harness/handles.h"
-#include "harness/permit_watch.h"
-#include "harness/process.h"
-#include "harness/redis.h"
-#include "harness/server.h"
-#include "harness/test.h"
+#include "harness/primitive.h"
 #include "harness/watch.h"
 
 #include <pthread.h>
@@ -18,9 +13,6 @@
 
 #define LONG_LIMIT 4000 /* s */
 
-static struct test_server server;
-static struct redis *redis;
-
 /* The short form is for every change, the long one for a nightly run. */
 static long long size_of(long long in_short, long long in_long)
 {
@@ -31,40 +23,46 @@ static long long size_of(long long in_short, long long in_long)
 
 /* ---- S11: flushed while many wait --------------------------------------------------------- */
 
-TEST_LIMIT(s11_flushall_under_many_waiters_leaves_none_behind, 120)
+TEST_EACH(s11_flushall_under_a_thousand_waiters_leaves_none_behind, EVERY, 120)
 {
 	/* A tenth of it where each thread is expensive. */
 	enum { CLIENTS = TSAN ? 10 : 100, WAITERS = 10 * CLIENTS };
-	const int64_t lease_ms = TSAN ? 2000 : 700;
-	static struct waiter waiters[WAITERS];
-	static lk_client *clients[CLIENTS];
-	lk_client *client;
-	lk_lock *lock;
-	uint64_t fence;
-	lk_err err;
+	const int64_t lease_ms = TSAN ? 2000 : 1000;
+	static struct claims waits[WAITERS];
+	lk_client *clients[CLIENTS], *client;
+	struct claims held;
+	int64_t start_ms;
 
-	server_start(&server, NULL);
-	redis = redis_open(&server);
+	fault_set_up(NULL);
 	client = client_at(server.url);
-	lock = lock_leased(client, "a", lease_ms);
-	OK(lk_lock_acquire(lock, 0, &fence));
+	claims_hold(&held, set, client, lease_ms);
 	for (int i = 0; i < CLIENTS; i++)
 		clients[i] = client_at(server.url);
 	for (int i = 0; i < WAITERS; i++)
-		waiter_start(&waiters[i], lock_of_handle(clients[i % CLIENTS], "a", lease_ms),
-		             60000, false);
-	/* One ticket per client; its other waiters queue behind it in the process. */
-	ck_assert(WITHIN(20000, redis_int(redis, "ZCARD lk:{a}:q") == CLIENTS));
+		claims_start(&waits[i], set, clients[i % CLIENTS], lease_ms, 60000, false);
+	/* Of a lock and a latch, a client waits once for all its waiters. */
+	ck_assert(WITHIN(20000, claims_waiting(set, set & SEMAPHORE ? WAITERS : CLIENTS)));
 	redis_do(redis, "FLUSHALL ASYNC");
 	ck_assert_int_eq(redis_calls(redis, "flushall"), 1);
-	err = lk_lock_release(lock);
-	ck_assert(err == LK_ELOST || err == LK_OK);
-	for (int i = 0; i < WAITERS; i++) {
-		ck_assert_msg(WITHIN(40000, waiters[i].ended), "the %dth hangs", i);
-		OK(waiter_join(&waiters[i]));
-		ck_assert_uint_gt(waiters[i].fence, fence);
+	start_ms = now_ms();
+	EACH (claim, &held) {
+		lk_err err = claim->primitive->release(claim);
+		ck_assert_msg(err == claim->primitive->gone || err == LK_OK, "%s",
+		              lk_err_name(err));
+		if (claim->primitive->is_leased)
+			continue;
+		for (int i = 0; i < WAITERS; i++)
+			claims_expect_patience(&waits[i], CLIENTS);
+		claims_hold_again(&held);
 	}
-	ck_assert_int_eq(redis_int(redis, "EXISTS lk:{a} lk:{a}:q"), 0);
+	for (int i = 0; i < WAITERS; i++) {
+		ck_assert_msg(WITHIN(60000, claims_all_ended(&waits[i])), "the %dth hangs", i);
+		claims_join(&waits[i], LK_OK);
+		if (set & LEASED)
+			claims_expect_newer(&waits[i], &held);
+	}
+	printf("all waits ended after %lld ms\n", (long long)(now_ms() - start_ms));
+	ck_assert(claims_at_rest(set));
 	for (int i = 0; i < CLIENTS; i++)
 		OK(lk_client_close(clients[i]));
 	OK(lk_client_close(client));
@@ -72,32 +70,28 @@ TEST_LIMIT(s11_flushall_under_many_waiters_leaves_none_behind, 120)
 
 /* ---- S21: keys that the server is slow to expire ------------------------------------------ */
 
-/* A worker that holds "a" and 2 of 3 permits of "s", until it is killed. */
-static int hold_both(void *arg, int in, int out)
+/* A worker that holds them until it is killed. */
+static int hold_them(void *arg, int in, int out)
 {
-	lk_client *client;
+	struct claims held;
 
-	(void)arg;
 	if (!line_read(in, 60000))
 		return 2;
-	client = client_at(server.url);
-	OK(lk_lock_acquire(lock_leased(client, "a", 1000), 0, NULL));
-	permits_of(semaphore_of(client, "s", 3, 1000), 2, 0);
+	claims_hold(&held, *(unsigned *)arg, client_at(server.url), 1000);
 	line_write(out, "holds");
 	line_read(in, 60000);
 	return 3;
 }
 
-TEST_LIMIT(s21_slow_expiry_delays_no_waiter, 120)
+TEST_OF(s21_slow_expiry_delays_no_waiter, LEASED, 120)
 {
-	struct permit_wait wait;
 	struct process holder;
-	struct waiter waiter;
+	struct claims waits;
 	lk_client *client;
 	int64_t start_ms;
 
 	server_start(&server, NULL);
-	process_start(&holder, hold_both, NULL);
+	process_start(&holder, hold_them, &set);
 	redis = redis_open(&server);
 	/* As many expired keys, and no active expiry: the server never reaches the library's
 	 * keys. */
@@ -108,17 +102,13 @@ TEST_LIMIT(s21_slow_expiry_delays_no_waiter, 120)
 	line_write(holder.in, "go");
 	ck_assert_ptr_nonnull(line_read(holder.out, 10000));
 	client = client_at(server.url);
-	waiter_start(&waiter, lock_of_handle(client, "a", 0), 15000, false);
-	permit_wait_queue(&wait, redis, "s", semaphore_of(client, "s", 3, 0), 2, false);
-	ck_assert(WITHIN(2000, redis_int(redis, "ZCARD lk:{a}:q") == 1));
+	claims_queue(&waits, set, client, 0, false);
 	process_kill(&holder);
 	start_ms = now_ms();
-	OK(waiter_join(&waiter));
-	OK(permit_wait_join(&wait));
+	claims_join(&waits, LK_OK);
 	ck_assert_int_le(now_ms() - start_ms, 1000 + 800);
 	ck_assert_int_ge(redis_int(redis, "DBSIZE"), size_of(50000, 1000000)); /* still present */
-	ck_assert_int_eq(redis_int(redis, "EXISTS lk:{a} lk:{a}:q"), 0);
-	ck_assert(permits_at_rest(redis, "s", 3));
+	ck_assert(claims_at_rest(set));
 	OK(lk_client_close(client));
 }
 

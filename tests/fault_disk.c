@@ -1,15 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * A server without room (S12, S14, S15 of the fault list): keys are evicted, snapshots fail, the
- * disk is full.  A refused write is reported with the reason, and a hold that cannot be renewed is
- * lost on time. */
-#include "harness/handles.h"
-#include "harness/latch_watch.h"
-#include "harness/permit_watch.h"
-#include "harness/process.h"
-#include "harness/redis.h"
-#include "harness/server.h"
-#include "harness/test.h"
-#include "harness/watch.h"
+ * A server that cannot write (S14, S15 of the fault list): snapshots fail, the disk is full.  A
+ * refused write is reported with the reason, and a hold that cannot be renewed is lost on time. */
+#include "harness/primitive.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -17,187 +9,63 @@
 #include <unistd.h>
 
 #define LEASE_MS 900
-#define BACK_MS 5000
 
-static struct test_server server;
-static struct redis *redis;
+/* Before the disk fails. */
+static lk_client *client, *other;
+static struct claims held, waits, spare;
 
-static void set_up(const struct server_options *options)
+static void open_all(unsigned set)
 {
-	server_start(&server, options);
-	redis = redis_open(&server);
-}
-
-/* ---- S12: eviction ------------------------------------------------------------------------ */
-
-/* Every key with a TTL is evicted, as the least recently used ones would be. */
-static void evict_all(void)
-{
-	long long before = redis_info(redis, "evicted_keys");
-
-	redis_do(redis, "CONFIG SET maxmemory-policy volatile-lru maxmemory 1");
-	ck_assert_ptr_nonnull(strstr(redis_text(redis, "SET more 1"), "-OOM"));
-	ck_assert_int_gt(redis_info(redis, "evicted_keys"), before);
-	redis_do(redis, "CONFIG SET maxmemory 0");
-}
-
-TEST(s12_evicted_lock_is_a_loss_and_waiters_go_on)
-{
-	struct waiter waiter;
-	lk_client *client, *other;
-	lk_lock *lock;
-	uint64_t fence;
-	int64_t start_ms;
-
-	set_up(NULL);
 	client = client_at(server.url);
 	other = client_at(server.url);
-	lock = hold_watched(client, "a", LEASE_MS);
-	fence = hold_of(lock).fence;
-	waiter_start(&waiter, lock_of_handle(other, "a", LEASE_MS), 10000, false);
-	ck_assert(WITHIN(2000, redis_int(redis, "ZCARD lk:{a}:q") == 1));
-	start_ms = now_ms();
-	evict_all();
-	ck_assert_int_eq(redis_int(redis, "EXISTS lk:{a} lk:{a}:q"), 0);
-	ck_assert(WITHIN(2000, losses.count == 1));
-	ck_assert_int_eq(losses.reason, LK_LOST_TAKEN);
-	ck_assert_int_le(losses.at_ms - start_ms, LEASE_MS / 3 + 200); /* by the next renewal */
-	EXPECT(lk_lock_release(lock), LK_ELOST);
-	OK(waiter_join(&waiter));
-	ck_assert_int_le(now_ms() - start_ms, LEASE_MS + 1000);
-	ck_assert_uint_gt(waiter.fence, fence);
-	ck_assert_int_eq(redis_int(redis, "EXISTS lk:{a} lk:{a}:q"), 0);
-	OK(lk_client_close(client));
-	OK(lk_client_close(other));
+	claims_init(&spare, set, client, 0);
+	EACH (claim, &spare) {
+		claim->name = claim->primitive->keys[0]; /* any other name */
+		OK(claim->primitive->open(claim, false));
+	}
+	claims_hold(&held, set, client, LEASE_MS);
+	claims_queue(&waits, set, other, LEASE_MS, false);
 }
-
-TEST(s12_evicted_permits_are_lost_and_evicted_latches_absent)
-{
-	struct awaiter awaiter;
-	lk_semaphore *semaphore;
-	lk_client *client;
-	lk_latch *latch;
-	uint64_t hold, all;
-
-	set_up(NULL);
-	client = client_at(server.url);
-	semaphore = semaphore_watched(client, "s",
-	                              (lk_semaphore_options){.capacity = 3, .lease_ms = LEASE_MS});
-	hold = permits_of(semaphore, 2, 0);
-	latch = latch_with(client, "l", &(lk_latch_options){.counting_ttl_ms = 60000});
-	OK(lk_latch_set(latch, 2, NULL));
-	latch_down(latch, 1, NULL);
-	awaiter_start(&awaiter, latch, 15000);
-	evict_all();
-	ck_assert_int_eq(redis_int(redis, "EXISTS lk:{s} lk:{s}:h lk:{l} lk:{l}:s"), 0);
-	EXPECT(lk_latch_down(latch, 1, NULL, 0, NULL), LK_EABSENT);
-	ck_assert(WITHIN(2000, permit_losses.count == 1));
-	ck_assert_int_eq(permit_losses.reason, LK_LOST_TAKEN);
-	EXPECT(lk_semaphore_release(semaphore, hold), LK_ELOST);
-	/* The handle has the capacity; no permit is held. */
-	all = permits_of(semaphore, 3, 1000);
-	ck_assert_uint_gt(all, hold);
-	OK(lk_semaphore_release(semaphore, all));
-	ck_assert(permits_at_rest(redis, "s", 3));
-	/* The waiter for the latch waits until the latch is set again and opened. */
-	ck_assert(!awaiter.ended);
-	OK(lk_latch_set(latch, 1, NULL));
-	ck_assert(!awaiter.ended);
-	latch_down(latch, 1, NULL);
-	OK(awaiter_join(&awaiter));
-	OK(lk_client_close(client));
-}
-
-/* ---- S14, S15: all writes fail ------------------------------------------------------------ */
-
-/* All objects, before the disk fails. */
-static struct {
-	lk_client *client, *other;
-	lk_lock *lock, *free_lock;
-	lk_semaphore *semaphore;
-	lk_latch *latch;
-	struct waiter waiter;
-	struct awaiter awaiter;
-	uint64_t fence, hold;
-} all;
-
-static void open_all(void)
-{
-	all.client = client_at(server.url);
-	all.other = client_at(server.url);
-	all.free_lock = lock_named(all.client, "b");
-	all.latch = latch_named(all.client, "l");
-	OK(lk_latch_set(all.latch, 3, NULL));
-	latch_down(all.latch, 1, NULL);
-	awaiter_start(&all.awaiter, latch_named(all.other, "l"), 18000);
-	all.semaphore = semaphore_watched(
-		all.client, "s", (lk_semaphore_options){.capacity = 3, .lease_ms = LEASE_MS});
-	all.hold = permits_of(all.semaphore, 2, 0);
-	all.lock = hold_watched(all.client, "a", LEASE_MS);
-	all.fence = hold_of(all.lock).fence;
-	waiter_start(&all.waiter, lock_of_handle(all.other, "a", LEASE_MS), LK_FOREVER, false);
-	ck_assert(WITHIN(2000, redis_int(redis, "ZCARD lk:{a}:q") == 1));
-}
-
-#define EXPECT_REFUSED(call)                                                                       \
-	do {                                                                                       \
-		EXPECT(call, LK_ESERVER);                                                          \
-		ck_assert_msg(strstr(lk_errmsg(), "MISCONF") != NULL, "%s", lk_errmsg());          \
-	} while (0)
 
 /* The server refuses writes from now on. */
 static void expect_refusals(void)
 {
-	int64_t until_ms = now_ms() + hold_of(all.lock).remaining_ms;
-	lk_semaphore *none = NULL;
-	uint64_t permit = 0;
+	unsigned set = held.set;
 
-	EXPECT_REFUSED(lk_lock_acquire(all.free_lock, 0, NULL));
-	EXPECT_REFUSED(lk_lock_acquire(all.free_lock, LK_FOREVER, NULL));
-	EXPECT_REFUSED(lk_semaphore_acquire(all.semaphore, 1, 0, &permit));
-	EXPECT_REFUSED(lk_semaphore_open(all.client, "t", 0, &(lk_semaphore_options){.capacity = 1},
-	                                 &none));
-	EXPECT_REFUSED(lk_latch_down(all.latch, 1, NULL, 0, NULL));
-	EXPECT_REFUSED(lk_latch_set(latch_named(all.client, "m"), 1, NULL));
-	EXPECT(lk_latch_await(all.latch, 0), LK_EBUSY); /* a query writes nothing */
-	/* Renewals fail: the loss is reported at the end of the lease, not earlier. */
-	ck_assert_int_eq(losses.count + permit_losses.count, 0);
-	while (lk_lock_is_mine(all.lock)) {
-		until_ms = now_ms() + hold_of(all.lock).remaining_ms;
-		nap_ms(1);
+	claims_expect_no_grant(set, client, "MISCONF");
+	EACH (claim, &spare) {
+		EXPECT(claim->primitive->hold(claim, LK_FOREVER), LK_ESERVER);
+		ck_assert_msg(strstr(lk_errmsg(), "MISCONF") != NULL, "%s", lk_errmsg());
 	}
-	ck_assert(WITHIN(200, losses.count == 1 && permit_losses.count == 1));
-	ck_assert_int_eq(losses.reason, LK_LOST_EXPIRED);
-	ck_assert_int_ge(losses.at_ms, until_ms - 5);
-	ck_assert_int_le(losses.at_ms, until_ms + 50);
-	ck_assert_int_eq(permit_losses.reason, LK_LOST_EXPIRED);
+	held.set = set & ~LEASED;
+	EACH (claim, &held)
+		EXPECT(claim->primitive->release(claim), LK_ESERVER);
+	held.set = set;
+	claims_await_link(&held); /* a query writes nothing */
+	/* Renewals fail: the loss is reported at the end of the lease, not earlier. */
+	claims_expect_expiry(&held);
 	/* The waiter gets the reason. */
-	EXPECT(waiter_join(&all.waiter), LK_ESERVER);
+	waits.set = set & LEASED;
+	claims_join(&waits, LK_ESERVER);
 }
 
-/* The server accepts writes again. */
+/* The server accepts writes again: no refused request took effect, or does so now. */
 static void expect_all_is_well(void)
 {
-	uint64_t permits;
+	unsigned set = held.set;
 
-	EXPECT(lk_lock_release(all.lock), LK_ELOST);
-	EXPECT(lk_semaphore_release(all.semaphore, all.hold), LK_ELOST);
-	ck_assert(WITHIN(BACK_MS, lk_lock_acquire(all.lock, 1000, NULL) == LK_OK));
-	ck_assert_uint_gt(hold_of(all.lock).fence, all.fence);
-	OK(lk_lock_release(all.lock));
-	permits = permits_of(all.semaphore, 3, 2000);
-	ck_assert_uint_gt(permits, all.hold);
-	OK(lk_semaphore_release(all.semaphore, permits));
-	ck_assert(permits_at_rest(redis, "s", 3));
-	/* No refused request took effect, or does so now. */
-	ck_assert_int_eq(redis_int(redis, "EXISTS lk:{b} lk:{b}:q lk:{t} lk:{m}"), 0);
-	ck_assert(!all.awaiter.ended);
-	ck_assert_int_eq(latch_down(all.latch, 1, NULL), 1);
-	ck_assert_int_eq(latch_down(all.latch, 1, NULL), 0);
-	OK(awaiter_join(&all.awaiter));
-	OK(lk_client_close(all.client));
-	OK(lk_client_close(all.other));
-	ck_assert_int_eq(redis_int(redis, "EXISTS lk:{a} lk:{a}:q"), 0);
+	claims_release_lost(&held);
+	held.set = set & LEASED;
+	claims_hold_again(&held);
+	claims_hold_again(&spare);
+	waits.set = held.set = set & ~LEASED;
+	claims_expect_patience(&waits, 1);
+	claims_expect_held(&held);
+	claims_release(&held);
+	claims_join(&waits, LK_OK);
+	ck_assert(claims_at_rest(set));
+	OK(lk_client_close(client));
+	OK(lk_client_close(other));
 }
 
 /* The result of the last snapshot, "ok" or "err". */
@@ -210,12 +78,12 @@ static bool snapshot_is(const char *status)
 	       redis_info(redis, "rdb_bgsave_in_progress") == 0;
 }
 
-TEST(s14_failed_snapshot_refuses_grants_and_loses_in_time)
+TEST_OF(s14_failed_snapshot_refuses_grants_and_loses_in_time, EVERY, 20)
 {
 	char path[200];
 
-	set_up(NULL);
-	open_all();
+	fault_set_up(NULL);
+	open_all(set);
 	/* A folder has the snapshot's name: the server cannot write there, whatever its user. */
 	snprintf(path, sizeof(path), "%s/dump.rdb", server.dir);
 	ck_assert(!mkdir(path, 0700));
@@ -231,15 +99,15 @@ TEST(s14_failed_snapshot_refuses_grants_and_loses_in_time)
 }
 
 /* The append-only file is on a device without room. */
-TEST(s15_full_disk_refuses_grants_and_loses_in_time)
+TEST_OF(s15_full_disk_refuses_grants_and_loses_in_time, EVERY, 20)
 {
 	char path[200];
 
-	set_up(NULL);
+	fault_set_up(NULL);
 	redis_do(redis, "CONFIG SET appendfsync everysec appendonly yes");
 	ck_assert(WITHIN(5000, redis_info(redis, "aof_rewrite_in_progress") == 0 &&
 	                               redis_info(redis, "aof_enabled") == 1));
-	open_all();
+	open_all(set);
 	snprintf(path, sizeof(path), "%s/appendonlydir/appendonly.aof.2.incr.aof", server.dir);
 	ck_assert(!symlink("/dev/full", path));
 	redis_do(redis, "BGREWRITEAOF");

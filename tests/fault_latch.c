@@ -1,11 +1,8 @@
 /* SPDX-License-Identifier: MIT
- * Faults of servers and hostile contents, for latches (S and V of the fault list): nothing counts
- * twice, and each waiter is released, none early. */
+ * Faults of servers and hostile contents that concern latches only (S and V of the fault list):
+ * nothing counts twice, and each waiter is released, none early.  fault_server.c has the others. */
+#include "harness/fault.h"
 #include "harness/latch_watch.h"
-#include "harness/process.h"
-#include "harness/redis.h"
-#include "harness/server.h"
-#include "harness/test.h"
 
 #include "scripts.h"
 
@@ -14,23 +11,8 @@
 #include <string.h>
 
 #define TIMEOUT_MS 300
-#define BACK_MS 5000 /* for a client to reconnect and to repeat its request */
 
-static struct test_server server;
-static struct redis *redis;
 static const lk_client_options quick = {.command_timeout_ms = TIMEOUT_MS};
-
-static void set_up(const struct server_options *options)
-{
-	server_start(&server, options);
-	redis = redis_open(&server);
-}
-
-static void redis_reopen(void)
-{
-	redis_close(redis);
-	redis = redis_open(&server);
-}
 
 static int subscribers(const char *name)
 {
@@ -55,76 +37,13 @@ static long long count_of(const char *name)
 
 /* ---- The server --------------------------------------------------------------------------- */
 
-TEST_LIMIT(s1_restart_with_aof_keeps_count_steps_and_waiters, 40)
-{
-	const struct server_options aof = {.appendonly = true};
-	struct awaiter awaiter;
-	lk_client *client, *other;
-	lk_latch *latch;
-	lk_latch_step step;
-	uint64_t generation;
-	pid_t killed;
-
-	set_up(&aof);
-	client = client_at(server.url);
-	other = client_at(server.url);
-	latch = latch_named(client, "a");
-	OK(lk_latch_set(latch, 3, NULL));
-	latch_down(latch, 1, "one");
-	generation = latch_status(latch).generation;
-	await_subscribed(&awaiter, other, "a");
-	killed = server.pid;
-	server_restart(&server);
-	redis_reopen();
-	ck_assert_int_ne(redis_info(redis, "process_id"), killed);
-	ck_assert(WITHIN(BACK_MS, lk_latch_down(latch, 1, "one", 0, &step) == LK_OK));
-	ck_assert(!step.counted && step.remaining == 2);
-	ck_assert_uint_eq(latch_status(latch).generation, generation);
-	ck_assert(WITHIN(BACK_MS, subscribers("a") == 1));
-	ck_assert(!awaiter.ended);
-	latch_down(latch, 2, NULL);
-	ck_assert(WITHIN(1000, awaiter.ended));
-	OK(awaiter_join(&awaiter));
-	OK(lk_client_close(client));
-	OK(lk_client_close(other));
-}
-
-TEST_LIMIT(s2_empty_restart_makes_it_absent_and_waiters_go_on, 40)
-{
-	struct awaiter awaiter;
-	lk_client *client, *other;
-	lk_latch *latch;
-	uint64_t generation;
-
-	set_up(NULL);
-	client = client_at(server.url);
-	other = client_at(server.url);
-	latch = latch_named(client, "a");
-	OK(lk_latch_set(latch, 3, NULL));
-	generation = latch_status(latch).generation;
-	latch_down(latch, 1, NULL);
-	await_subscribed(&awaiter, other, "a");
-	server_restart(&server);
-	redis_reopen();
-	ck_assert(WITHIN(BACK_MS, lk_latch_down(latch, 1, NULL, 0, NULL) == LK_EABSENT));
-	ck_assert(WITHIN(BACK_MS, subscribers("a") == 1));
-	ck_assert(!awaiter.ended);
-	OK(lk_latch_set(latch, 1, NULL));
-	ck_assert_uint_gt(latch_status(latch).generation, generation);
-	latch_down(latch, 1, NULL);
-	ck_assert(WITHIN(1000, awaiter.ended));
-	OK(awaiter_join(&awaiter));
-	OK(lk_client_close(client));
-	OK(lk_client_close(other));
-}
-
 TEST_LIMIT(s6_step_to_a_stopped_server_is_counted_once_when_it_runs, 40)
 {
 	struct awaiter awaiter;
 	lk_client *client;
 	lk_latch *latch;
 
-	set_up(NULL);
+	fault_set_up(NULL);
 	client = client_with(server.url, &quick);
 	latch = latch_named(client, "a");
 	OK(lk_latch_set(latch, 3, NULL));
@@ -151,7 +70,7 @@ TEST(s6_handle_may_be_closed_while_its_request_hangs)
 	lk_client *client;
 	lk_latch *latch;
 
-	set_up(NULL);
+	fault_set_up(NULL);
 	client = client_with(server.url, &quick);
 	latch = latch_named(client, "a");
 	OK(lk_latch_set(latch, 3, NULL));
@@ -175,7 +94,7 @@ TEST(s6_latch_that_nobody_has_any_more_goes_with_its_connection)
 	lk_latch *latch;
 	long long blocked;
 
-	set_up(NULL);
+	fault_set_up(NULL);
 	client = client_at(server.url);
 	for (int i = 0; i < 3; i++) {
 		latch = latch_named(client, "a");
@@ -202,7 +121,7 @@ TEST(s6_late_step_counts_on_no_newer_latch)
 	lk_client *client;
 	lk_latch *latch;
 
-	set_up(NULL);
+	fault_set_up(NULL);
 	client = client_at(server.url);
 	latch = latch_named(client, "a");
 	OK(lk_latch_set(latch, 5, NULL));
@@ -246,7 +165,7 @@ TEST_LIMIT(s6_close_settles_a_step_or_says_that_it_is_not_known, 40)
 		lk_latch *latch;
 		int64_t start_ms;
 
-		set_up(NULL);
+		fault_set_up(NULL);
 		client = client_with(server.url, &options);
 		latch = latch_named(client, "a");
 		OK(lk_latch_set(latch, 3, NULL));
@@ -290,7 +209,7 @@ TEST_LIMIT(s9_forgotten_scripts_are_sent_again, 40)
 	lk_client *client;
 	lk_latch *latch;
 
-	set_up(NULL);
+	fault_set_up(NULL);
 	client = client_at(server.url);
 	latch = latch_named(client, "a");
 	OK(lk_latch_set(latch, THREADS * STEPS + 1, NULL));
@@ -315,110 +234,20 @@ TEST_LIMIT(s9_forgotten_scripts_are_sent_again, 40)
 	OK(lk_client_close(client));
 }
 
-TEST_LIMIT(s10_deleted_latch_is_absent_and_waiters_go_on, 40)
-{
-	struct awaiter awaiter;
-	lk_client *client;
-	lk_latch *latch;
-	uint64_t generation;
-
-	set_up(NULL);
-	client = client_at(server.url);
-	latch = latch_named(client, "a");
-	OK(lk_latch_set(latch, 2, NULL));
-	generation = latch_status(latch).generation;
-	latch_down(latch, 1, "one");
-	await_subscribed(&awaiter, client, "a");
-	redis_do(redis, "FLUSHALL");
-	EXPECT(lk_latch_down(latch, 1, NULL, 0, NULL), LK_EABSENT);
-	OK(lk_latch_set(latch, 2, NULL));
-	ck_assert_uint_gt(latch_status(latch).generation, generation);
-	ck_assert_int_eq(latch_down(latch, 1, "one"), 1); /* the name is forgotten with it */
-	redis_do(redis, "DEL lk:{a}");
-	EXPECT(lk_latch_down(latch, 1, NULL, 0, NULL), LK_EABSENT);
-	ck_assert(!awaiter.ended);
-	OK(lk_latch_set(latch, 0, NULL));
-	ck_assert(WITHIN(1000, awaiter.ended));
-	OK(awaiter_join(&awaiter));
-	OK(lk_client_close(client));
-}
-
-TEST_LIMIT(s11_flush_with_many_waiters_leaves_none_behind, 60)
-{
-	enum { WAITERS = 200 };
-	static struct awaiter awaiters[WAITERS];
-	lk_client *clients[4];
-	lk_latch *latch;
-
-	set_up(NULL);
-	for (int i = 0; i < 4; i++)
-		clients[i] = client_at(server.url);
-	latch = latch_named(clients[0], "a");
-	OK(lk_latch_set(latch, 1, NULL));
-	for (int i = 0; i < WAITERS; i++)
-		awaiter_start(&awaiters[i], latch_named(clients[i % 4], "a"), 30000);
-	ck_assert(WITHIN(5000, subscribers("a") == 4));
-	redis_do(redis, "FLUSHALL ASYNC");
-	nap_ms(50);
-	for (int i = 0; i < WAITERS; i++)
-		ck_assert(!awaiters[i].ended);
-	OK(lk_latch_set(latch, 1, NULL));
-	latch_down(latch, 1, NULL);
-	for (int i = 0; i < WAITERS; i++) {
-		OK(awaiter_join(&awaiters[i]));
-		ck_assert_int_lt(awaiters[i].took_ms, 8000);
-	}
-	for (int i = 0; i < 4; i++)
-		OK(lk_client_close(clients[i]));
-}
-
-TEST(s13_full_server_makes_no_latch_but_counts_opens_and_removes)
+TEST(s13_full_server_resets_no_latch_but_removes_it)
 {
 	lk_client *client;
-	lk_latch *latch, *other;
-	struct awaiter awaiter;
+	lk_latch *latch;
 
-	set_up(NULL);
+	fault_set_up(NULL);
 	client = client_at(server.url);
 	latch = latch_named(client, "a");
-	other = latch_named(client, "b");
 	OK(lk_latch_set(latch, 3, NULL));
-	OK(lk_latch_set(other, 3, NULL));
-	latch_down(latch, 1, NULL);
-	await_subscribed(&awaiter, client, "a");
 	redis_do(redis, "CONFIG SET maxmemory 1");
 	ck_assert(redis_text(redis, "SET full 1")[0] == '-');
-	EXPECT(lk_latch_set(latch_named(client, "c"), 1, NULL), LK_ESERVER);
 	EXPECT(lk_latch_reset(latch, 9, NULL), LK_ESERVER);
-	ck_assert_int_eq(latch_status(latch).count, 2);
-	latch_down(latch, 1, "named");
-	latch_down(latch, 1, NULL);
-	OK(awaiter_join(&awaiter));
-	OK(lk_latch_remove(other));
-	OK(lk_client_close(client));
-}
-
-TEST(s16_key_of_another_type_is_refused_and_left_alone)
-{
-	lk_client *client;
-	lk_latch *latch;
-	lk_latch_status status;
-
-	set_up(NULL);
-	client = client_at(server.url);
-	latch = latch_named(client, "a");
-	redis_do(redis, "LPUSH lk:{a} x");
-	EXPECT(lk_latch_set(latch, 1, NULL), LK_EFOREIGN);
-	ck_assert_ptr_nonnull(strstr(lk_errmsg(), "lk:{a}"));
-	EXPECT(lk_latch_reset(latch, 1, NULL), LK_EFOREIGN);
-	EXPECT(lk_latch_down(latch, 1, NULL, 0, NULL), LK_EFOREIGN);
-	EXPECT(lk_latch_await(latch, 1000), LK_EFOREIGN);
-	EXPECT(lk_latch_query(latch, &status), LK_EFOREIGN);
-	EXPECT(lk_latch_remove(latch), LK_EFOREIGN);
-	ck_assert_str_eq(redis_text(redis, "LRANGE lk:{a} 0 -1"), "x");
-	ck_assert_int_eq(redis_int(redis, "EXISTS lk:{a}:s lk:fence"), 0);
-	/* A key that becomes foreign during a wait is found and reported by the next look. */
-	redis_do(redis, "DEL lk:{a}");
+	ck_assert_int_eq(latch_status(latch).count, 3);
+	OK(lk_latch_remove(latch));
 	OK(lk_client_close(client));
 }
 
@@ -436,7 +265,7 @@ TEST(v1_v2_any_bytes_make_names_that_never_collide)
 	lk_latch *latches[NAMES];
 	lk_client *client;
 
-	set_up(NULL);
+	fault_set_up(NULL);
 	client = client_at(server.url);
 	for (size_t i = 0; i < NAMES; i++) {
 		struct awaiter awaiter;
@@ -460,7 +289,7 @@ TEST(v4_damaged_counter_and_fields_are_told)
 	lk_client *client;
 	lk_latch *latch;
 
-	set_up(NULL);
+	fault_set_up(NULL);
 	client = client_at(server.url);
 	latch = latch_named(client, "a");
 	for (size_t i = 0; i < sizeof(counters) / sizeof(counters[0]); i++) {
@@ -488,7 +317,7 @@ TEST(v7_count_stops_at_zero_and_old_waiters_are_released_once)
 	lk_latch *latch;
 	lk_latch_step step;
 
-	set_up(NULL);
+	fault_set_up(NULL);
 	client = client_at(server.url);
 	latch = latch_named(client, "a");
 	OK(lk_latch_set(latch, LK_COUNT_MAX, NULL));

@@ -1,45 +1,19 @@
 /* SPDX-License-Identifier: MIT
  * A server that comes back different (S3, S4, S20 of the fault list): with the memory of an hour
  * ago, after its leases have ended, or with other commands than before. */
-#include "harness/handles.h"
 #include "harness/latch_watch.h"
 #include "harness/permit_watch.h"
-#include "harness/process.h"
-#include "harness/redis.h"
-#include "harness/server.h"
-#include "harness/test.h"
+#include "harness/primitive.h"
 #include "harness/watch.h"
 
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
 
-#define BACK_MS 5000 /* for a client to reconnect and to repeat its request */
-
-static struct test_server server;
-static struct redis *redis;
-
-static void set_up(void)
-{
-	server_start(&server, NULL);
-	redis = redis_open(&server);
-}
-
 /* Save the present memory, which the server will load at each restart from now on. */
 static void remember(void)
 {
 	redis_do(redis, "SAVE");
-}
-
-/* Restart it, and check that it is a new process. */
-static void restart(void)
-{
-	pid_t before = server.pid;
-
-	server_restart(&server);
-	redis_close(redis);
-	redis = redis_open(&server);
-	ck_assert_int_ne(redis_info(redis, "process_id"), before);
 }
 
 /* ---- S3: an old memory -------------------------------------------------------------------- */
@@ -52,7 +26,7 @@ TEST_LIMIT(s3_lock_of_an_old_memory_is_a_loss_and_its_queue_drains, 40)
 	uint64_t fence;
 	char ticket[200];
 
-	set_up();
+	fault_set_up(NULL);
 	first = client_at(server.url);
 	second = client_at(server.url);
 	old = lock_leased(first, "a", 1000);
@@ -69,7 +43,7 @@ TEST_LIMIT(s3_lock_of_an_old_memory_is_a_loss_and_its_queue_drains, 40)
 	fence = hold_of(held).fence;
 	waiter_start(&waiter, lock_of_handle(client_at(server.url), "a", 1000), 15000, false);
 	ck_assert(WITHIN(2000, redis_int(redis, "ZCARD lk:{a}:q") == 1));
-	restart();
+	fault_restart();
 	ck_assert_ptr_nonnull(strstr(redis_text(redis, "GET lk:{a}"), lk_client_id(first)));
 	ck_assert_ptr_nonnull(strstr(redis_text(redis, "ZRANGE lk:{a}:q 0 -1"), ticket));
 	ck_assert(WITHIN(2000, losses.count == 1));
@@ -93,7 +67,7 @@ TEST_LIMIT(s3_permits_of_an_old_memory_come_back, 40)
 	lk_client *first, *second;
 	uint64_t gone, stays, later, all = 0;
 
-	set_up();
+	fault_set_up(NULL);
 	first = client_at(server.url);
 	second = client_at(server.url);
 	old = semaphore_of(first, "a", 6, 1500);
@@ -105,7 +79,7 @@ TEST_LIMIT(s3_permits_of_an_old_memory_come_back, 40)
 	OK(lk_semaphore_release(old, gone));
 	OK(lk_semaphore_release_some(held, stays, 1));
 	later = permits_of(held, 5, 0);
-	restart();
+	fault_restart();
 	permits_add_up(redis, "a");
 	ck_assert_int_eq(permits_used(redis, "a"), 5); /* 3 stale, and 2 of which 1 is kept */
 	ck_assert(WITHIN(2500, permit_losses.count == 1));
@@ -143,7 +117,7 @@ TEST_LIMIT(s3_latch_of_an_old_memory_counts_from_there, 40)
 	lk_latch *latch, *theirs;
 	uint64_t generation;
 
-	set_up();
+	fault_set_up(NULL);
 	client = client_at(server.url);
 	other = client_at(server.url);
 	latch = latch_named(client, "a");
@@ -156,7 +130,7 @@ TEST_LIMIT(s3_latch_of_an_old_memory_counts_from_there, 40)
 	/* It opens, and the waiter is released; the old memory does not contain this. */
 	ck_assert_int_eq(latch_down(latch, 2, "two"), 0);
 	OK(awaiter_join(&awaiters[0]));
-	restart();
+	fault_restart();
 	ck_assert(!counts(latch, "one", 2)); /* it remembers this one */
 	ck_assert_uint_eq(latch_status(latch).generation, generation);
 	awaiter_start(&awaiters[1], theirs, 15000);
@@ -178,55 +152,33 @@ static void shut_down(void)
 	ck_assert(WITHIN(10000, proc_state(server.pid) == 'Z'));
 }
 
-TEST_LIMIT(s4_clean_restart_after_the_leases_have_ended, 40)
+TEST_OF(s4_clean_restart_after_the_leases_have_ended, EVERY, 40)
 {
-	struct awaiter awaiter;
-	lk_semaphore *semaphore;
+	struct claims held, waits;
 	lk_client *client;
-	lk_lock *lock;
-	lk_latch *latch;
-	uint64_t fence, hold;
-	int64_t until_ms;
 
-	set_up();
+	fault_set_up(NULL);
 	client = client_at(server.url);
-	latch = latch_named(client, "l");
-	OK(lk_latch_set(latch, 2, NULL));
-	awaiter_start(&awaiter, latch, 15000);
-	lock = hold_watched(client, "a", 700);
-	semaphore = semaphore_watched(client, "s",
-	                              (lk_semaphore_options){.capacity = 3, .lease_ms = 700});
-	hold = permits_of(semaphore, 2, 0);
-	fence = hold_of(lock).fence;
+	claims_hold(&held, set, client, 700);
+	claims_queue(&waits, set & ~LEASED, client, 700, false);
 	shut_down();
 	/* Each loss is reported when its lease ends, neither later nor earlier. */
-	while (lk_lock_is_mine(lock)) {
-		until_ms = now_ms() + hold_of(lock).remaining_ms;
-		nap_ms(1);
-	}
-	ck_assert(WITHIN(500, losses.count == 1 && permit_losses.count == 1));
-	ck_assert_int_eq(losses.reason, LK_LOST_EXPIRED);
-	ck_assert_int_ge(losses.at_ms, until_ms - 5);
-	ck_assert_int_le(losses.at_ms, until_ms + 50);
-	ck_assert_int_eq(permit_losses.reason, LK_LOST_EXPIRED);
-	ck_assert_int_eq(hold_in(semaphore, hold).remaining_ms, 0);
+	claims_expect_expiry(&held);
 	nap_ms(50);
-	restart();
-	ck_assert_int_eq(redis_int(redis, "EXISTS lk:{a}"), 0); /* expired when it was loaded */
-	ck_assert_int_ge(redis_int(redis, "GET lk:fence"), (long long)fence);
-	EXPECT(lk_lock_release(lock), LK_ELOST);
-	EXPECT(lk_semaphore_release(semaphore, hold), LK_ELOST);
-	ck_assert(WITHIN(BACK_MS, lk_lock_acquire(lock, 1000, NULL) == LK_OK));
-	ck_assert_uint_gt(hold_of(lock).fence, fence);
-	fence = permits_of(semaphore, 3, 1000);
-	ck_assert_uint_gt(fence, hold);
-	OK(lk_lock_release(lock));
-	OK(lk_semaphore_release(semaphore, fence));
-	ck_assert(permits_at_rest(redis, "s", 3));
+	fault_restart();
+	/* What has expired was not loaded, except the fences. */
+	ck_assert_int_eq(redis_int(redis, "EXISTS lk:{lock}"), 0);
+	ck_assert_int_ge(redis_int(redis, "GET lk:fence"), (long long)held.of[0].fence);
+	claims_release_lost(&held);
+	held.set = set & LEASED;
+	claims_hold_again(&held);
 	/* A latch has no lease: it keeps its count, and the waiter still waits. */
-	ck_assert(!awaiter.ended);
-	ck_assert_int_eq(latch_down(latch, 2, NULL), 0);
-	OK(awaiter_join(&awaiter));
+	held.set = set & ~LEASED;
+	claims_expect_patience(&waits, 1);
+	claims_expect_held(&held);
+	claims_release(&held);
+	claims_join(&waits, LK_OK);
+	ck_assert(claims_at_rest(set));
 	OK(lk_client_close(client));
 }
 
@@ -262,7 +214,7 @@ TEST_LIMIT(s20_nothing_learned_of_one_server_is_believed_of_the_next, 40)
 	uint64_t fence = 0, last = 0;
 	lk_err err;
 
-	set_up();
+	fault_set_up(NULL);
 	snprintf(url, sizeof(url), "%s/3", server.url);
 	client = client_with(url, &options);
 	lock = lock_leased(client, "a", 800);
@@ -282,7 +234,7 @@ TEST_LIMIT(s20_nothing_learned_of_one_server_is_believed_of_the_next, 40)
 			server.args[2] = is_less ? NULL : less[1];
 			server.args[3] = is_less ? NULL : less[2];
 			server.args[4] = NULL;
-			restart();
+			fault_restart();
 			ck_assert_int_eq(
 				!strncmp(redis_text(redis, "CLIENT GETNAME"), "-ERR unknown", 12),
 				!is_less);

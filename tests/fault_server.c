@@ -1,11 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * Server faults for clients (S1 to S19 of the fault list): it dies, loses its memory, stops, is
- * slow or full, or has foreign keys. */
-#include "harness/handles.h"
-#include "harness/process.h"
-#include "harness/redis.h"
-#include "harness/server.h"
-#include "harness/test.h"
+ * Server faults (S1 to S19 of the fault list), for holders and waiters of each primitive: it dies,
+ * loses its memory, stops, is slow or full, or has foreign keys. */
+#include "harness/primitive.h"
 #include "harness/watch.h"
 
 #include "scripts.h"
@@ -15,141 +11,157 @@
 #include <stdio.h>
 #include <string.h>
 
-static struct test_server server;
-static struct redis *redis;
-static void redis_reopen(void)
-{
-	redis_close(redis);
-	redis = redis_open(&server);
-}
+/* ---- Death -------------------------------------------------------------------------------- */
 
-/* Queue for the lock with its own client. */
-static void queue_up(struct waiter *waiter, const char *name, int64_t lease_ms)
-{
-	long long before = redis_int(redis, "ZCARD lk:{%s}:q", name);
-
-	waiter_start(waiter, lock_of_handle(client_at(server.url), name, lease_ms), 15000, false);
-	ck_assert(WITHIN(2000, redis_int(redis, "ZCARD lk:{%s}:q", name) == before + 1));
-}
-
-TEST_LIMIT(s1_restart_with_aof_keeps_hold_and_order, 40)
+TEST_OF(s1_restart_with_aof_keeps_holds_and_order, EVERY, 40)
 {
 	const struct server_options aof = {.appendonly = true};
-	struct waiter waiters[3];
+	struct claims held, waits[3];
 	lk_client *client;
-	lk_lock *lock;
-	uint64_t fence;
-	pid_t killed;
 
-	server_start(&server, &aof);
-	redis = redis_open(&server);
+	fault_set_up(&aof);
 	client = client_at(server.url);
-	lock = hold_watched(client, "a", 1200);
-	fence = hold_of(lock).fence;
+	claims_hold(&held, set, client, 1200);
 	for (int i = 0; i < 3; i++)
-		queue_up(&waiters[i], "a", 10000);
-	killed = server.pid;
-	server_restart(&server);
-	redis_reopen();
-	ck_assert_int_ne(redis_info(redis, "process_id"), killed);
-	ck_assert_int_eq(redis_int(redis, "EXISTS lk:{a}"), 1);
-	stays_held(lock, 1500);
-	ck_assert_uint_eq(hold_of(lock).fence, fence);
-	ck_assert(WITHIN(5000, redis_int(redis, "ZCARD lk:{a}:q") == 3));
-	OK(lk_lock_release(lock));
+		claims_queue(&waits[i], set, client_at(server.url), 10000, false);
+	fault_restart();
+	claims_expect_stored(&held);
+	claims_stay_held(&held, 1500);
+	ck_assert(WITHIN(BACK_MS, claims_waiting(set, 3)));
+	claims_await_link(&held);
+	claims_expect_held(&held);
+	for (int i = 0; i < 3; i++)
+		ck_assert(!claims_any_ended(&waits[i]));
+	claims_release(&held);
+	for (int i = 0; i < 3; i++)
+		claims_join(&waits[i], LK_OK);
 	for (int i = 0; i < 3; i++) {
-		OK(waiter_join(&waiters[i]));
-		ck_assert_int_eq(waiters[i].order, i);
-		ck_assert_uint_gt(waiters[i].fence, fence);
+		waits[i].set = set & LEASED;
+		claims_expect_newer(&waits[i], i ? &waits[i - 1] : &held);
 	}
-	ck_assert_int_eq(redis_int(redis, "EXISTS lk:{a} lk:{a}:q"), 0);
+	ck_assert(claims_at_rest(set));
 	OK(lk_client_close(client));
 }
 
-TEST(s2_empty_restart_is_a_loss_and_fences_go_on)
+/* The store loses everything: holders learn of it by that time, waiters continue, and what is held
+ * next has a larger fence. */
+static void lose_memory(unsigned set, void (*lose)(void), int64_t lease_ms, lk_lost_reason reason,
+                        int64_t within_ms)
 {
+	struct claims held, waits[2];
 	lk_client *client;
-	lk_lock *lock;
-	uint64_t fence;
 	int64_t start_ms;
-	pid_t killed;
 
-	server_start(&server, NULL);
-	redis = redis_open(&server);
+	fault_set_up(NULL);
 	client = client_at(server.url);
-	lock = hold_watched(client, "a", 900);
-	fence = hold_of(lock).fence;
+	claims_hold(&held, set, client, lease_ms);
+	for (int i = 0; i < 2; i++)
+		claims_queue(&waits[i], set, client_at(server.url), lease_ms, false);
 	start_ms = now_ms();
-	killed = server.pid;
-	server_restart(&server);
-	redis_reopen();
-	ck_assert_int_ne(redis_info(redis, "process_id"), killed);
-	ck_assert(WITHIN(2000, losses.count == 1));
-	ck_assert_int_le(losses.at_ms - start_ms, 900 + 50);
-	ck_assert_int_eq(lk_lock_state(lock), LK_STATE_LOST);
-	EXPECT(lk_lock_release(lock), LK_ELOST);
-	ck_assert(WITHIN(5000, lk_lock_acquire(lock, 1000, NULL) == LK_OK));
-	ck_assert_uint_gt(hold_of(lock).fence, fence);
-	OK(lk_lock_release(lock));
+	lose();
+	claims_expect_lost(&held, reason, start_ms + within_ms);
+	claims_release_gone(&held);
+	for (int i = 0; i < 2; i++) {
+		claims_expect_patience(&waits[i], 2);
+		waits[i].set = set & LEASED;
+		claims_join(&waits[i], LK_OK);
+		claims_expect_newer(&waits[i], &held);
+	}
+	ck_assert_int_le(now_ms() - start_ms, 4000);
+	claims_hold_again(&held);
+	for (int i = 0; i < 2; i++) {
+		waits[i].set = set & ~LEASED;
+		claims_join(&waits[i], LK_OK);
+	}
 	OK(lk_client_close(client));
+	ck_assert(claims_at_rest(set));
 }
 
-TEST(s5_stopped_server_within_the_lease_loses_nothing)
+TEST_OF(s2_empty_restart_is_a_loss_and_fences_go_on, EVERY, 40)
 {
-	lk_client *client;
-	lk_lock *lock;
-	uint64_t fence;
+	lose_memory(set, fault_restart, 900, 0, 900 + 50);
+}
 
-	server_start(&server, NULL);
-	redis = redis_open(&server);
+static void flush(void)
+{
+	redis_do(redis, "FLUSHALL");
+	ck_assert_int_eq(redis_calls(redis, "flushall"), 1);
+	ck_assert(claims_waiting(LEASED, 0));
+}
+
+TEST_OF(s10_flushall_is_a_loss_and_waiters_go_on, EVERY, 40)
+{
+	lose_memory(set, flush, 900, LK_LOST_TAKEN, 450 + 100);
+}
+
+/* Every key with a TTL is evicted, as the least recently used ones would be. */
+static void evict(void)
+{
+	long long before = redis_info(redis, "evicted_keys");
+
+	redis_do(redis, "CONFIG SET maxmemory-policy volatile-lru maxmemory 1");
+	ck_assert_ptr_nonnull(strstr(redis_text(redis, "SET more 1"), "-OOM"));
+	ck_assert_int_gt(redis_info(redis, "evicted_keys"), before);
+	ck_assert_str_eq(redis_text(redis, "KEYS lk:{*"), "");
+	redis_do(redis, "CONFIG SET maxmemory 0");
+}
+
+TEST_OF(s12_eviction_is_a_loss_and_waiters_go_on, EVERY, 40)
+{
+	lose_memory(set, evict, 900, LK_LOST_TAKEN, 900 / 3 + 200); /* by the next renewal */
+}
+
+/* ---- Stopped and slow servers ------------------------------------------------------------- */
+
+TEST_OF(s5_stopped_server_within_the_lease_loses_nothing, EVERY, 20)
+{
+	struct claims held;
+	lk_client *client;
+
+	fault_set_up(NULL);
 	client = client_at(server.url);
-	lock = hold_watched(client, "a", 1200);
-	fence = hold_of(lock).fence;
+	claims_hold(&held, set, client, 1200);
 	server_pause(&server);
 	ck_assert_int_eq(proc_state(server.pid), 'T');
-	stays_held(lock, 600); /* the first renewal is due after 400 and gets no answer */
+	claims_stay_held(&held, 600); /* the first renewal is due after 400 and gets no answer */
 	server_resume(&server);
-	stays_held(lock, 1500);
-	ck_assert_int_eq(lk_lock_state(lock), LK_STATE_HELD);
-	ck_assert_uint_eq(hold_of(lock).fence, fence);
-	OK(lk_lock_release(lock));
-	ck_assert_int_eq(redis_int(redis, "EXISTS lk:{a} lk:{a}:q"), 0);
+	claims_stay_held(&held, 1500);
+	claims_expect_held(&held);
+	claims_release(&held);
+	ck_assert(claims_at_rest(set));
 	OK(lk_client_close(client));
 }
 
-TEST(s6_stopped_server_past_the_lease_revives_nothing)
+TEST_OF(s6_stopped_server_past_the_lease_revives_nothing, EVERY, 20)
 {
+	struct claims held, next;
 	lk_client *client, *other;
-	lk_lock *lock, *next;
-	uint64_t fence;
 	int64_t start_ms;
 
-	server_start(&server, NULL);
-	redis = redis_open(&server);
+	fault_set_up(NULL);
 	client = client_at(server.url);
 	other = client_at(server.url);
-	lock = hold_watched(client, "a", 500);
-	next = lock_named(other, "a");
-	fence = hold_of(lock).fence;
+	claims_hold(&held, set, client, 500);
 	start_ms = now_ms();
 	server_pause(&server);
 	ck_assert_int_eq(proc_state(server.pid), 'T');
 	nap_ms(1300);
 	/* The loss was reported in time, while the server was stopped. */
-	ck_assert_int_eq(losses.count, 1);
-	ck_assert_int_eq(losses.reason, LK_LOST_EXPIRED);
-	ck_assert_int_le(losses.at_ms - start_ms, 500 + 50);
-	ck_assert_int_eq(lk_lock_state(lock), LK_STATE_LOST);
+	claims_expect_lost(&held, LK_LOST_EXPIRED, start_ms + 500 + 50);
 	server_resume(&server);
-	ck_assert(WITHIN(3000, lk_lock_acquire(next, 1000, NULL) == LK_OK));
-	ck_assert_uint_gt(hold_of(next).fence, fence);
+	claims_hold(&next, set & LEASED, other, 0);
+	claims_expect_newer(&next, &held);
 	nap_ms(300); /* late renewals would come now */
-	ck_assert_int_eq(lk_lock_state(next), LK_STATE_HELD);
-	ck_assert_ptr_nonnull(strstr(redis_text(redis, "GET lk:{a}"), lk_client_id(other)));
-	EXPECT(lk_lock_release(lock), LK_ELOST);
-	ck_assert_int_eq(lk_lock_state(next), LK_STATE_HELD);
-	OK(lk_lock_release(next));
-	ck_assert_int_eq(redis_int(redis, "EXISTS lk:{a} lk:{a}:q"), 0);
+	claims_expect_held(&next);
+	claims_release_lost(&held);
+	claims_expect_held(&next);
+	claims_release(&next);
+	/* What has no lease lost nothing. */
+	held.set = set & ~LEASED;
+	claims_await_link(&held);
+	claims_expect_held(&held);
+	claims_release(&held);
+	ck_assert(claims_at_rest(set));
 	OK(lk_client_close(client));
 	OK(lk_client_close(other));
 }
@@ -162,8 +174,7 @@ TEST(s6_late_renewal_and_leave_touch_no_newer_hold)
 	lk_lock *lock, *next;
 	long long left;
 
-	server_start(&server, NULL);
-	redis = redis_open(&server);
+	fault_set_up(NULL);
 	client = client_at(server.url);
 	other = client_at(server.url);
 	lock = hold_watched(client, "a", 60000);
@@ -214,8 +225,7 @@ TEST(s7_slow_server_is_an_unknown_answer_and_no_late_reply_is_matched)
 	uint64_t fence;
 	lk_err err;
 
-	server_start(&server, NULL);
-	redis = redis_open(&server);
+	fault_set_up(NULL);
 	second = redis_open(&server);
 	client = client_with(server.url, &options);
 	held = hold_watched(client, "held", 10000);
@@ -249,107 +259,168 @@ TEST(s7_slow_server_is_an_unknown_answer_and_no_late_reply_is_matched)
 
 /* ---- Operators' actions ------------------------------------------------------------------- */
 
+#define LOADS 2 /* of each primitive */
+
 static atomic_bool load_ends;
 static atomic_int load_rounds;
 
 static void *load_thread(void *arg)
 {
-	lk_client *client = client_at(server.url);
-	lk_lock *lock = lock_named(client, "load");
+	struct claim *claim = arg;
 
-	(void)arg;
+	claim->client = client_at(server.url);
+	claim->waits = true;
+	OK(claim->primitive->open(claim, false));
 	while (!load_ends) {
-		OK(lk_lock_acquire(lock, 5000, NULL));
+		OK(claim->primitive->wait(claim, 5000));
 		load_rounds++;
-		OK(lk_lock_release(lock));
+		OK(claim->primitive->release(claim));
 	}
-	OK(lk_client_close(client));
+	OK(lk_client_close(claim->client));
 	return NULL;
 }
 
-TEST(s9_script_flush_goes_unnoticed)
+TEST_OF(s9_script_flush_goes_unnoticed, LEASED, 20)
 {
-	pthread_t threads[4];
+	struct claims loads[LOADS];
 
-	server_start(&server, NULL);
-	redis = redis_open(&server);
-	for (int i = 0; i < 4; i++)
-		pthread_create(&threads[i], NULL, load_thread, NULL);
+	fault_set_up(NULL);
+	for (int i = 0; i < LOADS; i++) {
+		claims_init(&loads[i], set, NULL, 0);
+		EACH (claim, &loads[i])
+			pthread_create(&claim->thread, NULL, load_thread, claim);
+	}
 	for (int i = 0; i < 50; i++) {
 		int rounds = load_rounds;
 		redis_do(redis, "SCRIPT FLUSH");
 		ck_assert(WITHIN(5000, load_rounds >= rounds + 4));
 	}
 	load_ends = true;
-	for (int i = 0; i < 4; i++)
-		pthread_join(threads[i], NULL);
+	for (int i = 0; i < LOADS; i++)
+		EACH (claim, &loads[i])
+			pthread_join(claim->thread, NULL);
 	ck_assert_int_eq(redis_calls(redis, "script|flush"), 50);
 	ck_assert_int_gt(redis_calls(redis, "eval"), 50);
-	ck_assert_int_eq(redis_int(redis, "EXISTS lk:{load} lk:{load}:q"), 0);
+	ck_assert(claims_at_rest(set));
 }
 
-TEST(s10_flushall_is_a_loss_and_waiters_go_on)
+/* One key of some; the others are incomplete then, and must not be misread. */
+TEST_OF(s10_any_key_may_be_deleted_at_any_time, EVERY, 60)
 {
-	struct waiter waiters[2];
-	lk_client *client;
-	lk_lock *lock;
-	uint64_t fence;
-	int64_t start_ms;
+	fault_set_up(NULL);
+	for (int i = 0; i < PRIMITIVE_KEYS_MAX - 1; i++) {
+		lk_client *client = client_at(server.url), *other = client_at(server.url);
+		struct claims held, waits;
+		unsigned lost = 0;
 
-	server_start(&server, NULL);
-	redis = redis_open(&server);
-	client = client_at(server.url);
-	lock = hold_watched(client, "a", 900);
-	fence = hold_of(lock).fence;
-	for (int i = 0; i < 2; i++)
-		queue_up(&waiters[i], "a", 900);
-	start_ms = now_ms();
-	redis_do(redis, "FLUSHALL");
-	ck_assert_int_eq(redis_calls(redis, "flushall"), 1);
-	ck_assert(WITHIN(2000, losses.count == 1));
-	ck_assert_int_eq(losses.reason, LK_LOST_TAKEN);
-	ck_assert_int_le(losses.at_ms - start_ms, 450 + 100);
-	EXPECT(lk_lock_release(lock), LK_ELOST);
-	for (int i = 0; i < 2; i++) {
-		OK(waiter_join(&waiters[i]));
-		ck_assert_uint_gt(waiters[i].fence, fence);
+		claims_hold(&held, set, client, 600);
+		claims_queue(&waits, set, other, 600, false);
+		EACH (claim, &held) {
+			if (claim->primitive->keys[i])
+				ck_assert_int_eq(
+					redis_int(redis, "DEL %s", claim->primitive->keys[i]), 1);
+			/* The first ones are the hold itself. */
+			if (i < claim->primitive->hold_keys)
+				lost |= 1u << (claim - held.of);
+		}
+		held.set = lost;
+		claims_expect_lost(&held, 0, now_ms() + 1500);
+		claims_release_gone(&held);
+		held.set = set & ~lost;
+		if (held.set)
+			claims_stay_held(&held, 1000);
+		claims_release(&held);
+		/* A latch that is lost is set anew. */
+		held.set = lost & ~LEASED;
+		if (held.set)
+			claims_expect_patience(&waits, 1);
+		claims_hold_again(&held);
+		claims_join(&waits, LK_OK);
+		waits.set = set & LEASED;
+		claims_expect_newer(&waits, &held);
+		ck_assert(WITHIN(1000, claims_at_rest(set)));
+		OK(lk_client_close(client));
+		OK(lk_client_close(other));
 	}
-	ck_assert_int_le(now_ms() - start_ms, 4000);
-	ck_assert_int_eq(redis_int(redis, "EXISTS lk:{a} lk:{a}:q"), 0);
-	OK(lk_client_close(client));
 }
 
-TEST(s13_full_server_renews_and_releases)
+TEST_OF(s13_full_server_grants_nothing_but_renews_and_hands_off, EVERY, 20)
 {
-	struct waiter waiter;
+	struct claims held, waits;
 	lk_client *client;
-	lk_lock *lock, *refused;
-	uint64_t fence;
 
-	server_start(&server, NULL);
-	redis = redis_open(&server);
+	fault_set_up(NULL);
 	client = client_at(server.url);
-	lock = hold_watched(client, "a", 600);
-	refused = lock_named(client, "b");
-	fence = hold_of(lock).fence;
-	queue_up(&waiter, "a", 600);
+	claims_hold(&held, set, client, 600);
+	claims_queue(&waits, set, client_at(server.url), 600, true);
 	redis_do(redis, "CONFIG SET maxmemory-policy noeviction maxmemory 1");
 	ck_assert_ptr_nonnull(strstr(redis_text(redis, "SET more 1"), "-OOM"));
-	EXPECT(lk_lock_acquire(refused, 0, NULL), LK_ESERVER);
-	ck_assert_ptr_nonnull(strstr(lk_errmsg(), "OOM"));
-	stays_held(lock, 1500);
-	ck_assert_uint_eq(hold_of(lock).fence, fence);
-	/* The release works, and so does the hand-off. */
-	OK(lk_lock_release(lock));
-	OK(waiter_join(&waiter));
-	ck_assert_uint_gt(waiter.fence, fence);
-	ck_assert_int_eq(redis_int(redis, "EXISTS lk:{a} lk:{b} lk:{b}:q"), 0);
+	claims_expect_no_grant(set, client, "OOM");
+	claims_stay_held(&held, 1500);
+	claims_expect_held(&held);
+	claims_release(&held);
+	claims_join(&waits, LK_OK);
+	claims_stay_held(&waits, 700);
+	waits.set = set & LEASED;
+	claims_expect_newer(&waits, &held);
+	claims_expect_held(&waits);
+	claims_release(&waits);
+	ck_assert(claims_at_rest(set));
 	redis_do(redis, "CONFIG SET maxmemory 0");
-	OK(lk_lock_acquire(refused, 1000, NULL));
+	claims_hold_again(&held);
 	OK(lk_client_close(client));
 }
 
 /* ---- Foreign keys ------------------------------------------------------------------------- */
+
+TEST_OF(s16_key_of_another_type_is_named_and_left_alone, EVERY, 20)
+{
+	struct claims held;
+	lk_client *client;
+	char before[64];
+
+	fault_set_up(NULL);
+	client = client_at(server.url);
+	claims_hold(&held, set, client, 0);
+	claims_release(&held);
+	nap_ms(50); /* the client has introduced itself */
+	EACH (claim, &held) {
+		for (const char *const *key = claim->primitive->keys; *key; key++) {
+			redis_do(redis, "DEL %s", *key);
+			redis_do(redis, "LPUSH %s x", *key);
+			snprintf(before, sizeof(before), "%s", redis_text(redis, "DEBUG DIGEST"));
+			claim->primitive->expect_refused(claim, LK_EFOREIGN, *key);
+			ck_assert_str_eq(redis_text(redis, "DEBUG DIGEST"), before);
+			redis_do(redis, "DEL %s", *key);
+		}
+		OK(claim->primitive->hold(claim, 0));
+	}
+	OK(lk_client_close(client));
+}
+
+TEST_OF(s16_key_that_changes_its_type_while_held_is_a_loss, LEASED, 20)
+{
+	fault_set_up(NULL);
+	for (int i = 0; i < 2; i++) {
+		lk_client *client = client_at(server.url);
+		struct claims held;
+		claims_hold(&held, set, client, 600);
+		held.set = 0;
+		for (int j = 0; j < PRIMITIVES; j++)
+			if (i < primitives[j].hold_keys)
+				held.set |= set & 1u << j;
+		EACH (claim, &held) {
+			redis_do(redis, "DEL %s", claim->primitive->keys[i]);
+			redis_do(redis, "LPUSH %s x", claim->primitive->keys[i]);
+		}
+		claims_expect_lost(&held, 0, now_ms() + 1500);
+		claims_release_lost(&held);
+		EACH (claim, &held)
+			ck_assert_int_eq(redis_int(redis, "LLEN %s", claim->primitive->keys[i]), 1);
+		OK(lk_client_close(client));
+		redis_do(redis, "FLUSHALL");
+	}
+}
 
 /* Acquire fails with LK_EFOREIGN, names the key, and writes nothing. */
 static void expect_foreign(lk_lock *lock, const char *key, int64_t wait_ms)
@@ -362,59 +433,13 @@ static void expect_foreign(lk_lock *lock, const char *key, int64_t wait_ms)
 	ck_assert_str_eq(redis_text(redis, "DEBUG DIGEST"), before);
 }
 
-TEST(s16_key_of_another_type_is_named_and_left_alone)
-{
-	lk_client *client;
-	lk_lock *lock;
-
-	server_start(&server, NULL);
-	redis = redis_open(&server);
-	client = client_at(server.url);
-	lock = lock_named(client, "a");
-	OK(lk_lock_acquire(lock, 0, NULL)); /* so that the client's description exists */
-	OK(lk_lock_release(lock));
-	nap_ms(50);
-	redis_do(redis, "LPUSH lk:{a} x");
-	expect_foreign(lock, "lk:{a}", 0);
-	expect_foreign(lock, "lk:{a}", 500);
-	redis_do(redis, "DEL lk:{a}");
-	redis_do(redis, "LPUSH lk:{a}:q x");
-	expect_foreign(lock, "lk:{a}:q", 0);
-	expect_foreign(lock, "lk:{a}:q", 500);
-	redis_do(redis, "DEL lk:{a}:q");
-	redis_do(redis, "DEL lk:fence");
-	redis_do(redis, "LPUSH lk:fence x");
-	expect_foreign(lock, "lk:fence", 0);
-	redis_do(redis, "DEL lk:fence");
-	OK(lk_lock_acquire(lock, 0, NULL));
-	OK(lk_client_close(client));
-}
-
-TEST(s16_key_that_changes_its_type_while_held_is_a_loss)
-{
-	lk_client *client;
-	lk_lock *lock;
-
-	server_start(&server, NULL);
-	redis = redis_open(&server);
-	client = client_at(server.url);
-	lock = hold_watched(client, "a", 600);
-	redis_do(redis, "DEL lk:{a}");
-	redis_do(redis, "LPUSH lk:{a} x");
-	ck_assert(WITHIN(1500, losses.count == 1));
-	EXPECT(lk_lock_release(lock), LK_ELOST);
-	ck_assert_int_eq(redis_int(redis, "LLEN lk:{a}"), 1);
-	OK(lk_client_close(client));
-}
-
 TEST(s17_planted_key_blocks_nobody_for_ever)
 {
 	lk_client *client;
 	lk_lock *lock;
 	int64_t start_ms;
 
-	server_start(&server, NULL);
-	redis = redis_open(&server);
+	fault_set_up(NULL);
 	client = client_at(server.url);
 	lock = lock_named(client, "a");
 	OK(lk_lock_acquire(lock, 0, NULL));
@@ -441,41 +466,38 @@ TEST(s17_planted_key_blocks_nobody_for_ever)
 
 /* As S5, by CLIENT PAUSE: for longer than a renewal interval, or than the command timeout, and for
  * less than the lease. */
-static void pause_clients(const char *kind, int pause_ms, int64_t timeout_ms)
+static void pause_clients(unsigned set, const char *kind, int pause_ms, int64_t timeout_ms)
 {
 	const lk_client_options options = {.command_timeout_ms = timeout_ms};
+	struct claims held;
 	lk_client *client;
-	lk_lock *lock;
-	uint64_t fence;
 
-	server_start(&server, NULL);
-	redis = redis_open(&server);
+	fault_set_up(NULL);
 	client = client_with(server.url, &options);
-	lock = hold_watched(client, "a", 1500);
-	fence = hold_of(lock).fence;
+	claims_hold(&held, set, client, 1500);
 	redis_do(redis, "CLIENT PAUSE %lld %s", (long long)pause_ms, kind);
-	stays_held(lock, pause_ms + 1500);
+	claims_stay_held(&held, pause_ms + 1500);
 	ck_assert_int_eq(redis_calls(redis, "client|pause"), 1);
-	ck_assert_int_eq(lk_lock_state(lock), LK_STATE_HELD);
-	ck_assert_uint_eq(hold_of(lock).fence, fence);
-	OK(lk_lock_release(lock));
-	ck_assert_int_eq(redis_int(redis, "EXISTS lk:{a} lk:{a}:q"), 0);
+	claims_await_link(&held);
+	claims_expect_held(&held);
+	claims_release(&held);
+	ck_assert(claims_at_rest(set));
 	OK(lk_client_close(client));
 }
 
-TEST(s18_paused_clients_lose_nothing)
+TEST_OF(s18_paused_clients_lose_nothing, EVERY, 20)
 {
-	pause_clients("ALL", 750, 0);
+	pause_clients(set, "ALL", 750, 0);
 }
 
-TEST(s18_clients_paused_past_their_command_timeout_lose_nothing)
+TEST_OF(s18_clients_paused_past_their_command_timeout_lose_nothing, EVERY, 20)
 {
-	pause_clients("ALL", 850, 200);
+	pause_clients(set, "ALL", 850, 200);
 }
 
-TEST(s18_paused_writers_lose_nothing)
+TEST_OF(s18_paused_writers_lose_nothing, EVERY, 20)
 {
-	pause_clients("WRITE", 750, 0);
+	pause_clients(set, "WRITE", 750, 0);
 }
 
 /* The id of a connection by its name, for CLIENT KILL. */
@@ -494,20 +516,19 @@ static const char *connection_of(const char *name)
 	return id;
 }
 
-TEST(s19_client_limit_refuses_newcomers_and_keeps_who_is_there)
+TEST_OF(s19_client_limit_refuses_newcomers_and_keeps_who_is_there, EVERY, 20)
 {
 	const lk_client_options options = {.connect_timeout_ms = 300};
 	const lk_client_options named = {.client_name = "cut"};
 	lk_client *client, *cut, *none = NULL;
-	lk_lock *lock;
+	struct claims held, others;
 	long long rejected, again;
 	lk_err err;
 
-	server_start(&server, NULL);
-	redis = redis_open(&server);
+	fault_set_up(NULL);
 	cut = client_with(server.url, &named);
 	client = client_at(server.url);
-	lock = hold_watched(client, "a", 600);
+	claims_hold(&held, set, client, 600);
 	redis_do(redis, "CONFIG SET maxclients 3");
 	err = lk_client_open(server.url, &options, &none);
 	ck_assert_msg(err == LK_ECONN || err == LK_ESERVER, "%s: %s", lk_err_name(err),
@@ -519,13 +540,18 @@ TEST(s19_client_limit_refuses_newcomers_and_keeps_who_is_there)
 	/* A client that loses its connection retries, without a busy loop, and is connected
 	 * later. */
 	redis_do(redis, "CLIENT KILL ID %s", connection_of("cut"));
-	stays_held(lock, 1500);
+	claims_stay_held(&held, 1500);
+	claims_expect_held(&held);
 	again = redis_info(redis, "rejected_connections") - rejected;
 	ck_assert_int_ge(again, 1);
 	ck_assert_int_le(again, 60);
+	claims_release(&held);
 	redis_do(redis, "CONFIG SET maxclients 100");
-	ck_assert(WITHIN(5000, lk_lock_acquire(lock_named(cut, "b"), 500, NULL) == LK_OK));
-	OK(lk_lock_release(lock));
+	claims_init(&others, set, cut, 0);
+	EACH (claim, &others)
+		OK(claim->primitive->open(claim, false));
+	claims_await_link(&others);
+	claims_hold(&others, set, cut, 0);
 	OK(lk_client_close(client));
 	OK(lk_client_close(cut));
 }

@@ -13,15 +13,22 @@
 static struct {
 	const TTest *test;
 	double seconds;
+	int row;
 } tests[MAX_TESTS];
 static int test_count;
 
 void test_register(const TTest *test, double seconds)
 {
+	test_register_row(test, seconds, 0);
+}
+
+void test_register_row(const TTest *test, double seconds, int row)
+{
 	if (test_count == MAX_TESTS)
 		abort();
 	tests[test_count].test = test;
 	tests[test_count].seconds = seconds;
+	tests[test_count].row = row;
 	test_count++;
 }
 
@@ -40,10 +47,14 @@ unsigned long long test_seed(void)
 	return seed;
 }
 
+/* By its name, or, if it is fact:noun, by the fact. */
 static int wanted(const char *name, int argc, char **argv)
 {
+	size_t len = strcspn(name, ":");
+
 	for (int i = 1; i < argc; i++)
-		if (!strcmp(name, argv[i]))
+		if (!strcmp(name, argv[i]) ||
+		    (strlen(argv[i]) == len && !memcmp(name, argv[i], len)))
 			return 1;
 	return argc < 2;
 }
@@ -64,7 +75,7 @@ int main(int argc, char **argv)
 			continue;
 		tcase = tcase_create(tests[i].test->name);
 		tcase_set_timeout(tcase, tests[i].seconds);
-		tcase_add_test(tcase, tests[i].test);
+		tcase_add_loop_test(tcase, tests[i].test, tests[i].row, tests[i].row + 1);
 		suite_add_tcase(suite, tcase);
 		ran++;
 	}

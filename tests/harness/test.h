@@ -19,6 +19,8 @@
 	static void name##_run(int test_index __attribute__((unused)))
 
 void test_register(const TTest *test, double seconds);
+/* The same for a row of a table: the test gets its number. */
+void test_register_row(const TTest *test, double seconds, int row);
 
 /* The seed of this run: LK_SEED from the environment, else random.  Printed if a test fails. */
 unsigned long long test_seed(void);
