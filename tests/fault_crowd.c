@@ -38,8 +38,10 @@ TEST_EACH(s11_flushall_under_a_thousand_waiters_leaves_none_behind, EVERY, 120)
 	claims_hold(&held, set, client, lease_ms);
 	for (int i = 0; i < CLIENTS; i++)
 		clients[i] = client_at(server.url);
-	for (int i = 0; i < WAITERS; i++)
-		claims_start(&waits[i], set, clients[i % CLIENTS], lease_ms, 60000, false);
+	for (int i = 0; i < WAITERS; i++) {
+		claims_open(&waits[i], set, clients[i % CLIENTS], lease_ms);
+		claims_start(&waits[i], 60000, false);
+	}
 	/* Of a lock and a latch, a client waits once for all its waiters. */
 	ck_assert(WITHIN(20000, claims_waiting(set, set & SEMAPHORE ? WAITERS : CLIENTS)));
 	redis_do(redis, "FLUSHALL ASYNC");

@@ -281,33 +281,6 @@ TEST_LIMIT(n5_opening_while_the_subscription_is_lost_is_found, 40)
 	tear_down();
 }
 
-TEST_LIMIT(n6_stalled_messages_are_found_out, 40)
-{
-	const struct proxy_fault stall = {.stall = true};
-	struct awaiter awaiter;
-	lk_latch *theirs;
-	int64_t connections;
-
-	set_up();
-	theirs = latch_named(near, "a");
-	OK(lk_latch_set(theirs, 1, NULL));
-	lock_leased(far, "a", 900); /* so that silence is checked after 300 ms */
-	awaiter_start(&awaiter, latch_named(far, "a"), 20000);
-	ck_assert(WITHIN(3000, subscribers() == 1));
-	nap_ms(50);
-	proxy_set(&proxy, PROXY_MESSAGES, PROXY_TO_CLIENT, &stall);
-	connections = proxy_count(&proxy).connections;
-	latch_down(theirs, 1, NULL);
-	/* By PING, before the next look. */
-	ck_assert(WITHIN(2500, proxy_count(&proxy).connections > connections));
-	ck_assert_int_gt(proxy_count(&proxy).held[PROXY_MESSAGES][PROXY_TO_CLIENT], 0);
-	ck_assert(!awaiter.ended);
-	proxy_heal(&proxy);
-	ck_assert(WITHIN(BACK_MS, awaiter.ended));
-	OK(awaiter_join(&awaiter));
-	tear_down();
-}
-
 /* A subscription that did not reach the server is not taken for confirmed. */
 TEST_LIMIT(n6_stalled_subscription_is_found_out, 40)
 {
@@ -330,23 +303,6 @@ TEST_LIMIT(n6_stalled_subscription_is_found_out, 40)
 	ck_assert(!awaiter.ended);
 	proxy_heal(&proxy);
 	ck_assert(WITHIN(BACK_MS, awaiter.ended));
-	OK(awaiter_join(&awaiter));
-	tear_down();
-}
-
-TEST_LIMIT(n8_sliced_and_late_bytes_are_understood, 40)
-{
-	const struct proxy_fault slow = {.delay_ms = 5, .jitter_ms = 20, .slice = true};
-	struct awaiter awaiter;
-	lk_latch *latch;
-
-	set_up();
-	proxy_set_all(&proxy, &slow);
-	latch = latch_named(far, "a");
-	OK(lk_latch_set(latch, 10, NULL));
-	awaiter_start(&awaiter, latch, 15000);
-	for (int i = 0; i < 10; i++)
-		ck_assert_int_eq(latch_down(latch, 1, NULL), 9 - i);
 	OK(awaiter_join(&awaiter));
 	tear_down();
 }

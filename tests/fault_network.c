@@ -1,318 +1,365 @@
 /* SPDX-License-Identifier: MIT
- * Network faults for a client (N5 to N16 of the fault list), caused by the proxy of the tests:
- * links cut, stalled, late, flapping, overtaken, silent, and logins refused. */
-#include "harness/handles.h"
-#include "harness/process.h"
-#include "harness/proxy.h"
-#include "harness/redis.h"
-#include "harness/server.h"
-#include "harness/test.h"
+ * Network faults (N2, N5 to N16 of the fault list), caused by the proxy of the tests, for holders
+ * and waiters of each primitive: answers lost, links cut, stalled, late, flapping, overtaken,
+ * silent, and logins refused. */
+#include "harness/primitive.h"
 #include "harness/watch.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-static struct test_server server;
-static struct proxy proxy;
-static struct redis *redis;
-
 static const struct proxy_fault stalled = {.stall = true};
+static const struct proxy_fault dropped = {.drop = true};
 
-static void set_up(void)
+static bool is_held_up(enum proxy_link link, enum proxy_way way)
 {
-	server_start(&server, NULL);
-	proxy_start(&proxy, &server);
-	redis = redis_open(&server);
+	return proxy_count(&proxy).held[link][way] > 0;
 }
 
-/* A client behind the proxy. */
-static lk_client *far_client(int64_t command_timeout_ms)
+static void close_both(lk_client *near, lk_client *far)
 {
-	const lk_client_options options = {.command_timeout_ms = command_timeout_ms};
-
-	return client_with(proxy.url, &options);
+	OK(lk_client_close(near));
+	OK(lk_client_close(far));
 }
 
-static bool queue_is(long long len)
+/* ---- N2: answers that never arrive -------------------------------------------------------- */
+
+/* Handles of a client behind the proxy that has introduced itself; from now on requests arrive and
+ * answers do not. */
+static lk_client *lose_answers(struct claims *claims, unsigned set)
 {
-	return redis_int(redis, "ZCARD lk:{a}:q") == len;
+	lk_client *far;
+
+	fault_set_up_proxy();
+	far = far_client(400);
+	claims_hold(claims, set, far, 3000);
+	claims_release(claims);
+	claims_open(claims, set, far, 3000);
+	nap_ms(50);
+	proxy_set(&proxy, PROXY_COMMANDS, PROXY_TO_CLIENT, &dropped);
+	return far;
 }
 
-/* No hold and no waiter is left. */
-static void expect_no_keys(int64_t within_ms)
+static bool answers_are_lost(void)
 {
-	ck_assert(WITHIN(within_ms, redis_int(redis, "EXISTS lk:{a} lk:{a}:q") == 0));
+	return proxy_count(&proxy).dropped[PROXY_COMMANDS][PROXY_TO_CLIENT] > 0;
+}
+
+TEST_OF(n2_grant_without_an_answer_is_unknown_and_released, LEASED, 20)
+{
+	struct claims claims;
+	lk_client *far = lose_answers(&claims, set);
+
+	claims_start(&claims, 0, true);
+	ck_assert(WITHIN(300, claims_in_use(set))); /* it takes effect */
+	claims_join(&claims, LK_EUNKNOWN);
+	EACH (claim, &claims) {
+		ck_assert_int_le(claim->took_ms, 400 + 400);
+		ck_assert_uint_eq(claim->fence, 0);
+	}
+	ck_assert(answers_are_lost());
+	proxy_heal(&proxy);
+	ck_assert(WITHIN(2000, claims_at_rest(set)));
+	claims_hold_again(&claims);
+	OK(lk_client_close(far));
+}
+
+TEST_OF(n2_grant_whose_answer_is_lost_becomes_one_hold, LEASED, 20)
+{
+	struct claims claims;
+	lk_client *far = lose_answers(&claims, set);
+
+	claims_start(&claims, 10000, true);
+	ck_assert(WITHIN(1000, claims_in_use(set)));
+	ck_assert(WITHIN(500, answers_are_lost()));
+	nap_ms(100);
+	ck_assert(!claims_any_ended(&claims));
+	proxy_heal(&proxy);
+	claims_join(&claims, LK_OK); /* the link is given up, and the ask repeated */
+	EACH (claim, &claims)
+		ck_assert_int_le(claim->took_ms, 2000);
+	claims_expect_held(&claims);
+	claims_release(&claims);
+	ck_assert(claims_at_rest(set));
+	OK(lk_client_close(far));
 }
 
 /* ---- The message link --------------------------------------------------------------------- */
 
-TEST(n5_message_link_cut_wakes_waiters)
+TEST_OF(n5_message_link_cut_wakes_waiters, EVERY, 20)
 {
-	struct waiter waiter;
-	lk_client *near, *far;
-	lk_lock *held;
+	struct claims held, waits[3];
+	lk_client *near, *far[3];
 	int64_t start_ms;
 
-	set_up();
+	fault_set_up_proxy();
 	near = client_at(server.url);
-	far = far_client(0);
 	for (int gently = 0; gently < 2; gently++) {
-		held = lock_named(near, "a");
-		OK(lk_lock_acquire(held, 1000, NULL));
-		waiter_start(&waiter, lock_of_handle(far, "a", 0), LK_FOREVER, false);
-		ck_assert(WITHIN(2000, queue_is(1)));
+		claims_hold(&held, set, near, 0);
+		for (int i = 0; i < 3; i++) {
+			far[i] = far_client(0);
+			claims_queue(&waits[i], set, far[i], 0, false);
+		}
 		proxy_cut(&proxy, PROXY_MESSAGES, gently);
 		start_ms = now_ms();
-		OK(lk_lock_release(held)); /* its message has no subscriber, or a stale one */
-		OK(waiter_join(&waiter));
+		claims_release(&held); /* its message has no subscriber, or a stale one */
+		for (int i = 0; i < 3; i++)
+			claims_join(&waits[i], LK_OK);
 		ck_assert_int_le(now_ms() - start_ms, 2000);
-		ck_assert_int_eq(proxy_count(&proxy).cuts, gently + 1);
-		expect_no_keys(0);
+		ck_assert_int_eq(proxy_count(&proxy).cuts, 3 * (gently + 1));
+		ck_assert(claims_at_rest(set));
+		for (int i = 0; i < 3; i++)
+			OK(lk_client_close(far[i]));
 	}
 	OK(lk_client_close(near));
-	OK(lk_client_close(far));
 }
 
-TEST(n5_message_link_killed_by_the_server_wakes_waiters)
+TEST_OF(n5_message_link_killed_by_the_server_wakes_waiters, EVERY, 20)
 {
-	struct waiter waiter;
-	lk_client *near, *far;
-	lk_lock *held;
+	struct claims held, waits[3];
+	lk_client *near;
 	int64_t start_ms;
 
-	set_up();
+	fault_set_up_proxy();
 	near = client_at(server.url);
-	far = far_client(0);
-	held = hold_watched(near, "a", 5000);
-	waiter_start(&waiter, lock_of_handle(far, "a", 0), LK_FOREVER, false);
-	ck_assert(WITHIN(2000, queue_is(1)));
-	ck_assert_int_eq(redis_int(redis, "CLIENT KILL TYPE pubsub"), 2);
-	stays_held(held, 300); /* the holder lost its message link, too */
+	claims_hold(&held, set, near, 5000);
+	for (int i = 0; i < 3; i++)
+		claims_queue(&waits[i], set, far_client(0), 5000, false);
+	ck_assert_int_eq(redis_int(redis, "CLIENT KILL TYPE pubsub"), 4);
+	claims_stay_held(&held, 300); /* the holder lost its message link, too */
 	start_ms = now_ms();
-	OK(lk_lock_release(held));
-	OK(waiter_join(&waiter));
+	claims_release(&held);
+	for (int i = 0; i < 3; i++)
+		claims_join(&waits[i], LK_OK);
 	ck_assert_int_le(now_ms() - start_ms, 2000);
-	expect_no_keys(0);
+	ck_assert(claims_at_rest(set));
 	OK(lk_client_close(near));
-	OK(lk_client_close(far));
 }
 
-TEST(n6_stalled_message_link_is_noticed)
+TEST_OF(n6_stalled_message_link_is_noticed, EVERY, 20)
 {
-	struct waiter waiter;
+	struct claims held, waits;
 	lk_client *near, *far;
-	lk_lock *held;
 	int64_t start_ms;
 
-	set_up();
+	fault_set_up_proxy();
 	near = client_at(server.url);
 	far = far_client(500);
-	held = hold_watched(near, "a", 900);
-	waiter_start(&waiter, lock_of_handle(far, "a", 900), LK_FOREVER, false);
-	ck_assert(WITHIN(2000, queue_is(1)));
+	claims_hold(&held, set, near, 900);
+	claims_queue(&waits, set, far, 900, true);
 	proxy_set(&proxy, PROXY_MESSAGES, PROXY_TO_CLIENT, &stalled);
-	OK(lk_lock_release(held)); /* the proxy keeps the grant back */
+	claims_release(&held); /* the proxy keeps the grant back */
 	start_ms = now_ms();
-	ck_assert(WITHIN(2000, proxy_count(&proxy).held[PROXY_MESSAGES][PROXY_TO_CLIENT] > 0));
+	ck_assert(WITHIN(2000, is_held_up(PROXY_MESSAGES, PROXY_TO_CLIENT)));
 	/* The client notices the silence, and opens new links, which work. */
 	ck_assert(WITHIN(2000, proxy_count(&proxy).connections > 2));
+	ck_assert(!claims_any_ended(&waits));
 	proxy_heal(&proxy);
-	OK(waiter_join(&waiter));
+	claims_join(&waits, LK_OK);
 	ck_assert_int_le(now_ms() - start_ms, 3000);
-	expect_no_keys(0);
-	OK(lk_client_close(near));
-	OK(lk_client_close(far));
+	waits.set = set & LEASED;
+	claims_expect_held(&waits);
+	claims_release(&waits);
+	ck_assert(claims_at_rest(set));
+	close_both(near, far);
+}
+
+TEST_OF(n6_wait_that_ends_while_the_message_link_stands_still_leaves_nothing, LEASED, 20)
+{
+	struct claims held, waits;
+	lk_client *near, *far;
+
+	fault_set_up_proxy();
+	near = client_at(server.url);
+	far = far_client(1500);
+	claims_hold(&held, set, near, 10000);
+	claims_open(&waits, set, far, 10000);
+	claims_start(&waits, 600, true);
+	ck_assert(WITHIN(500, claims_waiting(set, 1)));
+	proxy_set(&proxy, PROXY_MESSAGES, PROXY_TO_CLIENT, &stalled);
+	claims_release(&held);
+	/* Granted, but the message is stuck. */
+	ck_assert(claims_waiting(set, 0) && claims_in_use(set));
+	claims_join(&waits, LK_ETIMEDOUT);
+	ck_assert(is_held_up(PROXY_MESSAGES, PROXY_TO_CLIENT));
+	ck_assert(claims_at_rest(set)); /* long before the lease's end */
+	proxy_heal(&proxy);
+	nap_ms(100); /* the grant arrives, too late to matter */
+	ck_assert(claims_at_rest(set));
+	claims_hold(&held, set, near, 0);
+	close_both(near, far);
 }
 
 /* ---- The command link --------------------------------------------------------------------- */
 
-TEST(n7_full_grant_by_message_is_a_hold_without_commands)
+TEST_OF(n7_full_grant_by_message_is_a_hold_without_commands, LEASED, 20)
 {
-	struct waiter waiter;
+	struct claims held, waits;
 	lk_client *near, *far;
-	lk_lock *held, *lock;
-	int64_t until_ms;
 
-	set_up();
+	fault_set_up_proxy();
 	near = client_at(server.url);
 	far = far_client(5000);
-	held = hold_watched(near, "a", 5000);
-	lock = lock_of_handle(far, "a", 2000);
-	waiter_start(&waiter, lock, LK_FOREVER, true);
-	ck_assert(WITHIN(2000, queue_is(1)));
+	claims_hold(&held, set, near, 5000);
+	claims_queue(&waits, set, far, 2000, true);
 	nap_ms(50); /* the answer to the ask arrives */
 	proxy_set(&proxy, PROXY_COMMANDS, PROXY_TO_CLIENT, &stalled);
-	OK(lk_lock_release(held));
-	OK(waiter_join(&waiter));
-	ck_assert_int_le(waiter.took_ms, 500);
-	ck_assert(lk_lock_is_mine(lock));
-	until_ms = now_ms() + hold_of(lock).remaining_ms;
-	ck_assert_int_gt(hold_of(lock).remaining_ms, 1000);
-	ck_assert_int_le(hold_of(lock).remaining_ms, 2000);
+	claims_release(&held);
+	claims_join(&waits, LK_OK);
+	EACH (claim, &waits) {
+		int64_t remaining_ms = claim->primitive->remaining_ms(claim);
+		ck_assert_int_le(claim->took_ms, 500);
+		ck_assert(remaining_ms > 1000 && remaining_ms <= 2000);
+	}
 	/* Its renewals get no answer: the hold ends at its deadline, not before. */
-	ck_assert(WITHIN(3000, !lk_lock_is_mine(lock)));
-	ck_assert_int_ge(now_ms(), until_ms - 10);
-	ck_assert_int_le(now_ms(), until_ms + 50);
-	ck_assert_int_gt(proxy_count(&proxy).held[PROXY_COMMANDS][PROXY_TO_CLIENT], 0);
+	claims_expect_expiry(&waits);
+	ck_assert(is_held_up(PROXY_COMMANDS, PROXY_TO_CLIENT));
 	proxy_heal(&proxy);
-	EXPECT(lk_lock_release(lock), LK_ELOST);
-	expect_no_keys(3000);
-	OK(lk_client_close(near));
-	OK(lk_client_close(far));
+	claims_release_lost(&waits);
+	ck_assert(WITHIN(3000, claims_at_rest(set)));
+	close_both(near, far);
 }
 
-TEST(n7_short_grant_is_no_hold_until_claimed)
+TEST_OF(n7_short_grant_is_no_hold_until_claimed, LEASED, 20)
 {
-	struct waiter waiter;
+	struct claims held, waits;
 	lk_client *near, *far;
-	lk_lock *held;
 
-	set_up();
+	fault_set_up_proxy();
 	near = client_at(server.url);
 	far = far_client(5000);
-	held = hold_watched(near, "a", 5000);
-	waiter_start(&waiter, lock_of_handle(far, "a", 1600), LK_FOREVER, true);
-	ck_assert(WITHIN(2000, queue_is(1)));
+	claims_hold(&held, set, near, 5000);
+	claims_queue(&waits, set, far, 1600, true);
 	nap_ms(1000); /* longer than its claim window of 800 ms */
 	proxy_set(&proxy, PROXY_COMMANDS, PROXY_TO_SERVER, &stalled);
-	OK(lk_lock_release(held));
-	ck_assert(WITHIN(2000, proxy_count(&proxy).held[PROXY_COMMANDS][PROXY_TO_SERVER] > 0));
+	claims_release(&held);
+	ck_assert(WITHIN(2000, is_held_up(PROXY_COMMANDS, PROXY_TO_SERVER)));
 	nap_ms(200);
-	ck_assert(!waiter.ended);
-	ck_assert_int_le(redis_int(redis, "PTTL lk:{a}"), 800);
+	ck_assert(!claims_any_ended(&waits));
+	ck_assert(claims_waiting(set, 0) && claims_in_use(set));
+	ck_assert_int_le(redis_int(redis, "PTTL lk:{lock}"), 800);
 	proxy_heal(&proxy);
-	OK(waiter_join(&waiter));
-	ck_assert(lk_lock_is_mine(waiter.lock));
-	ck_assert_int_gt(redis_int(redis, "PTTL lk:{a}"), 800);
-	OK(lk_lock_release(waiter.lock));
-	expect_no_keys(0);
-	OK(lk_client_close(near));
-	OK(lk_client_close(far));
+	claims_join(&waits, LK_OK);
+	ck_assert_int_gt(redis_int(redis, "PTTL lk:{lock}"), 800);
+	claims_stay_held(&waits, 1200); /* longer than the grant's life */
+	claims_expect_held(&waits);
+	claims_release(&waits);
+	ck_assert(claims_at_rest(set));
+	close_both(near, far);
 }
 
-TEST(n8_jitter_and_single_bytes_change_nothing)
+TEST_OF(n8_jitter_and_single_bytes_change_nothing, EVERY, 30)
 {
+	enum { ROUNDS = 2 };
 	const struct proxy_fault rough = {.jitter_ms = 60, .slice = true};
+	struct claims held, mine, waits;
 	struct proxy_count count;
-	struct waiter waiter;
 	lk_client *near, *far;
-	lk_lock *held, *lock;
-	lk_lock_status status;
-	int64_t start_ms;
 
-	set_up();
+	fault_set_up_proxy();
 	near = client_at(server.url);
 	proxy_set_all(&proxy, &rough);
-	far = far_client(0);
-	lock = lock_of_handle(far, "a", 0);
-	held = lock_named(near, "a");
-	for (int i = 0; i < 6; i++) {
-		OK(lk_lock_acquire(lock, 1000, NULL));
-		OK(lk_lock_query(lock, &status));
-		ck_assert(status.held);
-		ck_assert_uint_eq(status.fence, hold_of(lock).fence);
-		OK(lk_lock_release(lock));
-		OK(lk_lock_acquire(held, 1000, NULL));
-		waiter_start(&waiter, lock, 5000, false);
-		ck_assert(WITHIN(2000, queue_is(1)));
-		OK(lk_lock_release(held));
-		OK(waiter_join(&waiter));
+	for (int i = 0; i < ROUNDS; i++) {
+		far = far_client(0);
+		claims_hold(&mine, set, far, 0);
+		claims_await_link(&mine);
+		claims_expect_held(&mine);
+		claims_release(&mine);
+		claims_hold(&held, set, near, 0);
+		claims_queue(&waits, set, far, 0, false);
+		claims_release(&held);
+		claims_join(&waits, LK_OK);
+		claims_hold(&held, set, near, 0);
+		claims_start(&waits, 300, false);
+		claims_join(&waits, LK_ETIMEDOUT);
+		EACH (claim, &waits)
+			ck_assert(claim->took_ms >= 299 && claim->took_ms <= 300 + 2000);
+		claims_release(&held);
+		ck_assert(claims_at_rest(set));
+		OK(lk_client_close(far));
 	}
-	OK(lk_lock_acquire(held, 1000, NULL));
-	start_ms = now_ms();
-	EXPECT(lk_lock_acquire(lock, 300, NULL), LK_ETIMEDOUT);
-	ck_assert_int_ge(now_ms() - start_ms, 299);
-	ck_assert_int_le(now_ms() - start_ms, 300 + 2000);
-	OK(lk_lock_release(held));
-	expect_no_keys(0);
 	count = proxy_count(&proxy);
 	for (int link = 0; link < PROXY_LINKS; link++) {
 		ck_assert_int_gt(count.late[link][PROXY_TO_CLIENT], 0);
 		ck_assert_int_gt(count.sliced[link][PROXY_TO_CLIENT], 100);
 	}
-	ck_assert_int_eq(count.connections, 2); /* no link was given up */
+	ck_assert_int_eq(count.connections, 2 * ROUNDS); /* no link was given up */
 	OK(lk_client_close(near));
-	OK(lk_client_close(far));
 }
 
 /* ---- Order between the two links ---------------------------------------------------------- */
 
-TEST(n9_grant_that_overtakes_the_answer_is_kept)
+TEST_OF(n9_grant_that_overtakes_the_answer_is_kept, LEASED, 20)
 {
 	const struct proxy_fault late = {.delay_ms = 500};
-	struct waiter waiter;
+	struct claims held, waits;
 	lk_client *near, *far;
-	lk_lock *held, *lock;
 
-	set_up();
+	fault_set_up_proxy();
 	near = client_at(server.url);
 	far = far_client(0);
-	held = hold_watched(near, "a", 0);
-	lock = lock_of_handle(far, "a", 0);
+	claims_hold(&held, set, near, 0);
+	claims_open(&waits, set, far, 0);
 	proxy_set(&proxy, PROXY_COMMANDS, PROXY_TO_CLIENT, &late);
-	waiter_start(&waiter, lock, 5000, true);
-	ck_assert(WITHIN(2000, queue_is(1)));
-	OK(lk_lock_release(held));
-	OK(waiter_join(&waiter));
+	claims_start(&waits, 5000, true);
+	ck_assert(WITHIN(2000, claims_waiting(set, 1)));
+	claims_release(&held);
+	claims_join(&waits, LK_OK);
 	ck_assert_int_gt(proxy_count(&proxy).late[PROXY_COMMANDS][PROXY_TO_CLIENT], 0);
-	ck_assert(lk_lock_is_mine(lock));
-	nap_ms(700); /* "queued" arrives at last, and changes nothing */
-	ck_assert(lk_lock_is_mine(lock));
-	ck_assert_uint_eq(hold_of(lock).fence, waiter.fence);
-	ck_assert(queue_is(0));
-	OK(lk_lock_release(lock));
-	expect_no_keys(0);
+	claims_expect_held(&waits);
+	claims_stay_held(&waits, 700); /* "queued" arrives at last, and changes nothing */
+	claims_expect_held(&waits);
+	ck_assert(claims_waiting(set, 0));
+	claims_release(&waits);
+	ck_assert(claims_at_rest(set));
 	nap_ms(200);
-	expect_no_keys(0);
-	OK(lk_client_close(near));
-	OK(lk_client_close(far));
+	ck_assert(claims_at_rest(set));
+	close_both(near, far);
 }
 
-TEST(n9_grant_message_after_the_release_revives_nothing)
+TEST_OF(n9_grant_message_after_the_release_revives_nothing, LEASED, 20)
 {
 	const struct proxy_fault late = {.delay_ms = 1200};
-	struct waiter waiter;
+	struct claims held, waits;
 	lk_client *near, *far;
-	lk_lock *held, *lock;
 
-	set_up();
+	fault_set_up_proxy();
 	near = client_at(server.url);
 	far = far_client(0);
-	held = hold_watched(near, "a", 600);
-	lock = lock_of_handle(far, "a", 3000);
-	waiter_start(&waiter, lock, 5000, true);
-	ck_assert(WITHIN(2000, queue_is(1)));
+	claims_hold(&held, set, near, 600);
+	claims_queue(&waits, set, far, 3000, true);
 	proxy_set(&proxy, PROXY_MESSAGES, PROXY_TO_CLIENT, &late);
-	OK(lk_lock_release(held));
-	OK(waiter_join(&waiter)); /* by a repeated ask at the latest */
+	claims_release(&held);
+	claims_join(&waits, LK_OK); /* by a repeated ask at the latest */
 	ck_assert_int_gt(proxy_count(&proxy).late[PROXY_MESSAGES][PROXY_TO_CLIENT], 0);
-	OK(lk_lock_release(lock));
-	expect_no_keys(0);
+	claims_release(&waits);
+	ck_assert(claims_at_rest(set));
 	nap_ms(1300); /* all late bytes have arrived */
-	expect_no_keys(0);
-	ck_assert_int_eq(lk_lock_state(lock), LK_STATE_NONE);
-	OK(lk_lock_acquire(held, 0, NULL));
-	OK(lk_client_close(near));
-	OK(lk_client_close(far));
+	ck_assert(claims_at_rest(set));
+	EACH (claim, &waits)
+		ck_assert_int_eq(claim->primitive->state(claim), LK_STATE_NONE);
+	claims_hold(&held, set, near, 0);
+	close_both(near, far);
 }
 
 /* ---- A subscriber that does not read ------------------------------------------------------ */
 
-/* A worker that waits for the lock, and prints its client's id and the result. */
+/* A worker that waits, and prints its client's id and the result. */
 static int wait_and_tell(void *arg, int in, int out)
 {
+	struct claims waits;
 	lk_client *client;
-	lk_lock *lock;
 
-	(void)arg;
 	if (!line_read(in, 10000))
 		return 2;
 	client = client_at(server.url);
-	lock = lock_leased(client, "a", 900);
+	claims_open(&waits, *(unsigned *)arg, client, 900);
 	line_write(out, "%s", lk_client_id(client));
-	line_write(out, "%s", lk_err_name(lk_lock_acquire(lock, 15000, NULL)));
-	OK(lk_lock_release(lock));
+	claims_start(&waits, 15000, true);
+	claims_join(&waits, LK_OK);
+	line_write(out, "held");
+	claims_release(&waits);
 	return lk_client_close(client) != LK_OK;
 }
 
@@ -323,25 +370,25 @@ static bool is_subscribed(const char *id)
 	return atoi(text + strcspn(text, "\n")) == 1;
 }
 
-TEST(n13_subscriber_past_its_output_limit_is_served_on_a_new_link)
+TEST_OF(n13_subscriber_past_its_output_limit_is_served_on_a_new_link, LEASED, 20)
 {
 	static char bulk[100 * 1000];
 	struct process worker;
+	struct claims held;
 	lk_client *near;
-	lk_lock *held;
 	const char *line;
 	char id[40];
 
 	server_start(&server, NULL);
-	process_start(&worker, wait_and_tell, NULL);
+	process_start(&worker, wait_and_tell, &set);
 	redis = redis_open(&server);
 	near = client_at(server.url);
-	held = hold_watched(near, "a", 0);
+	claims_hold(&held, set, near, 0);
 	line_write(worker.in, "go");
 	line = line_read(worker.out, 5000);
 	ck_assert_ptr_nonnull(line);
 	snprintf(id, sizeof(id), "%s", line);
-	ck_assert(WITHIN(2000, queue_is(1)));
+	ck_assert(WITHIN(2000, claims_waiting(set, 1)));
 	process_pause(&worker);
 	redis_do(redis, "CONFIG SET client-output-buffer-limit %s", "pubsub 8mb 0 0");
 	memset(bulk, 'x', sizeof(bulk));
@@ -350,54 +397,53 @@ TEST(n13_subscriber_past_its_output_limit_is_served_on_a_new_link)
 	ck_assert(WITHIN(2000, !is_subscribed(id))); /* the server has closed it */
 	process_continue(&worker);
 	ck_assert(WITHIN(3000, is_subscribed(id)));
-	ck_assert(WITHIN(2000, queue_is(1)));
-	OK(lk_lock_release(held));
+	ck_assert(WITHIN(2000, claims_waiting(set, 1)));
+	claims_release(&held);
 	line = line_read(worker.out, 2000);
-	ck_assert_msg(line && !strcmp(line, "LK_OK"), "%s", line ? line : "no wake-up");
+	ck_assert_msg(line && !strcmp(line, "held"), "%s", line ? line : "no wake-up");
 	ck_assert(process_succeeded(&worker, 5000));
-	expect_no_keys(0);
+	ck_assert(claims_at_rest(set));
 	OK(lk_client_close(near));
 }
 
 /* ---- Flapping and silence ----------------------------------------------------------------- */
 
 /* LK_LONG=1: for a minute. */
-TEST_LIMIT(n10_flapping_links_leak_nothing_and_progress_resumes, 120)
+TEST_OF(n10_flapping_links_leak_nothing_and_progress_resumes, EVERY, 120)
 {
-	struct waiter waiters[2];
+	struct claims claims[2], held;
 	lk_client *clients[2];
 	int fds, threads, flaps = getenv("LK_LONG") ? 300 : 12;
 
-	set_up();
+	fault_set_up_proxy();
 	for (int i = 0; i < 2; i++) {
 		clients[i] = far_client(500);
-		OK(lk_lock_acquire(lock_named(clients[i], "warm"), 1000, NULL));
-		OK(lk_lock_release(lock_named(clients[i], "warm")));
+		claims_hold(&held, set, clients[i], 0);
+		claims_release(&held);
+		claims_open(&claims[i], set, clients[i], 1000);
 	}
 	fds = proc_fd_count(0);
 	threads = proc_thread_count(0);
 	for (int flap = 0; flap < flaps; flap++) {
 		for (int i = 0; i < 2; i++)
-			waiter_start(&waiters[i], lock_of_handle(clients[i], "a", 1000), 150,
-			             false);
+			claims_start(&claims[i], 150, false);
 		nap_ms(200);
 		proxy_cut(&proxy, PROXY_COMMANDS, flap % 2);
 		proxy_cut(&proxy, PROXY_MESSAGES, flap % 2);
 		for (int i = 0; i < 2; i++)
-			waiter_join(&waiters[i]); /* any result, as long as the wait ends */
+			EACH (claim, &claims[i])
+				claim_join(claim); /* any result, as long as the wait ends */
 	}
 	ck_assert_int_ge(proxy_count(&proxy).cuts, flaps / 2);
 	for (int i = 0; i < 2; i++) {
-		lk_lock *lock = lock_of_handle(clients[i], "after", 1000);
 		int64_t start_ms = now_ms();
-		ck_assert(WITHIN(1000, lk_lock_acquire(lock, 1000, NULL) == LK_OK));
+		claims_hold_again(&claims[i]);
 		ck_assert_int_le(now_ms() - start_ms, 1000);
-		OK(lk_lock_release(lock));
 	}
 	ck_assert(WITHIN(2000, proc_thread_count(0) == threads));
 	ck_assert(WITHIN(2000, proc_fd_count(0) == fds));
 	ck_assert(WITHIN(2000, proxy_count(&proxy).open == 4));
-	expect_no_keys(2000);
+	ck_assert(WITHIN(2000, claims_at_rest(set)));
 	for (int i = 0; i < 2; i++)
 		OK(lk_client_close(clients[i]));
 }
@@ -408,7 +454,7 @@ TEST(n14_black_hole_ends_with_the_connect_timeout)
 	lk_client *client = NULL;
 	int64_t start_ms;
 
-	set_up();
+	fault_set_up_proxy();
 	proxy_black_hole(&proxy, true);
 	start_ms = now_ms();
 	EXPECT(lk_client_open(proxy.url, &options, &client), LK_ECONN);
@@ -419,30 +465,34 @@ TEST(n14_black_hole_ends_with_the_connect_timeout)
 	ck_assert(WITHIN(1000, proxy_count(&proxy).open == 0));
 }
 
-TEST(n14_reconnect_into_a_black_hole_keeps_deadlines)
+TEST_OF(n14_reconnect_into_a_black_hole_keeps_deadlines, EVERY, 20)
 {
 	const lk_client_options options = {.connect_timeout_ms = 700, .command_timeout_ms = 400};
+	struct claims held, waits;
 	lk_client *client;
-	lk_lock *held, *lock;
 	int64_t start_ms;
 
-	set_up();
+	fault_set_up_proxy();
 	client = client_with(proxy.url, &options);
-	lock = lock_named(client, "b");
-	held = hold_watched(client, "a", 1000);
+	claims_open(&waits, set, client, 0);
+	claims_hold(&held, set, client, 1000);
 	proxy_black_hole(&proxy, true);
 	proxy_cut(&proxy, PROXY_COMMANDS, false);
 	proxy_cut(&proxy, PROXY_MESSAGES, false);
-	ck_assert(WITHIN(2000, lk_lock_state(held) == LK_STATE_UNSURE)); /* noticed by now */
+	claims_expect_unsure(&held); /* noticed by now */
 	start_ms = now_ms();
-	EXPECT(lk_lock_acquire(lock, 300, NULL), LK_ECONN);
+	claims_start(&waits, 300, true);
+	claims_join(&waits, LK_ECONN);
 	ck_assert_int_le(now_ms() - start_ms, 300 + 400 + 100);
-	ck_assert(WITHIN(2000, losses.count == 1));
-	ck_assert_int_eq(losses.reason, LK_LOST_EXPIRED);
+	claims_expect_lost(&held, LK_LOST_EXPIRED, start_ms + 2000);
 	ck_assert_int_gt(proxy_count(&proxy).silent, 0);
-	EXPECT(lk_lock_release(held), LK_ELOST);
+	claims_release_lost(&held);
 	proxy_heal(&proxy);
-	ck_assert(WITHIN(8000, lk_lock_acquire(lock, 500, NULL) == LK_OK));
+	held.set = set & LEASED;
+	claims_hold_again(&held);
+	held.set = set & ~LEASED;
+	claims_await_link(&held);
+	claims_expect_held(&held);
 	OK(lk_client_close(client));
 }
 
@@ -456,7 +506,7 @@ TEST(n16_wrong_login_is_refused_once)
 	const lk_client_options right = {.user = "app", .password = "right"};
 	lk_client *client = NULL;
 
-	set_up();
+	fault_set_up_proxy();
 	redis_do(redis, "ACL SETUSER app on >right ~* &* +@all");
 	redis_do(redis, "ACL SETUSER default >secret");
 	for (int i = 0; i < 3; i++) {
@@ -477,7 +527,7 @@ TEST(n16_rotated_password_makes_no_retry_storm)
 	lk_lock *held;
 	int64_t before, start_ms;
 
-	set_up();
+	fault_set_up_proxy();
 	redis_do(redis, "ACL SETUSER app on >old ~* &* +@all");
 	client = client_with(proxy.url, &app);
 	held = hold_watched(client, "a", 1000);

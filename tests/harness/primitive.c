@@ -32,7 +32,6 @@ static void *wait_in_thread(void *arg)
 
 void claim_start(struct claim *claim, int64_t wait_ms, bool keep)
 {
-	OK(claim->primitive->open(claim, true));
 	claim->waits = true;
 	claim->wait_ms = wait_ms;
 	claim->keep = keep;
@@ -131,6 +130,7 @@ void claims_hold_again(struct claims *claims)
 {
 	EACH (claim, claims) {
 		uint64_t last = claim->fence;
+		claim->waits = false;
 		ck_assert_msg(WITHIN(BACK_MS, claim->primitive->hold(claim, 1000) == LK_OK), "%s",
 		              claim->name);
 		ck_assert_uint_gt(claim->fence, last);
@@ -140,10 +140,15 @@ void claims_hold_again(struct claims *claims)
 
 /* ---- Waits ----------------------------------------------------------------------------------- */
 
-void claims_start(struct claims *claims, unsigned set, lk_client *client, int64_t lease_ms,
-                  int64_t wait_ms, bool keep)
+void claims_open(struct claims *claims, unsigned set, lk_client *client, int64_t lease_ms)
 {
 	claims_init(claims, set, client, lease_ms);
+	EACH (claim, claims)
+		OK(claim->primitive->open(claim, true));
+}
+
+void claims_start(struct claims *claims, int64_t wait_ms, bool keep)
+{
 	EACH (claim, claims)
 		claim_start(claim, wait_ms, keep);
 }
@@ -153,11 +158,10 @@ void claims_queue(struct claims *claims, unsigned set, lk_client *client, int64_
 {
 	long long before[PRIMITIVES];
 
-	claims_init(claims, set, client, lease_ms);
+	claims_open(claims, set, client, lease_ms);
 	EACH (claim, claims)
 		before[claim - claims->of] = claim->primitive->waiting(claim->name);
-	EACH (claim, claims)
-		claim_start(claim, LONG_MS, keep);
+	claims_start(claims, LONG_MS, keep);
 	EACH (claim, claims)
 		ck_assert_msg(WITHIN(BACK_MS, claim->primitive->waiting(claim->name) ==
 		                                      before[claim - claims->of] + 1),
@@ -203,6 +207,13 @@ void claims_expect_patience(struct claims *claims, long long clients)
 static bool is_lost(struct claim *claim)
 {
 	return claim->lost.count == (claim->first ? 2 : 1);
+}
+
+void claims_expect_unsure(struct claims *claims)
+{
+	EACH (claim, claims)
+		ck_assert(!claim->primitive->is_leased ||
+		          WITHIN(2000, claim->primitive->state(claim) == LK_STATE_UNSURE));
 }
 
 void claims_expect_lost(struct claims *claims, lk_lost_reason reason, int64_t by_ms)
@@ -278,6 +289,14 @@ bool claims_at_rest(unsigned set)
 {
 	for (int i = 0; i < PRIMITIVES; i++)
 		if (set & 1u << i && !primitives[i].is_at_rest(primitives[i].noun))
+			return false;
+	return true;
+}
+
+bool claims_in_use(unsigned set)
+{
+	for (int i = 0; i < PRIMITIVES; i++)
+		if (set & 1u << i && primitives[i].is_at_rest(primitives[i].noun))
 			return false;
 	return true;
 }

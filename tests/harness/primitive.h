@@ -122,7 +122,8 @@ extern const struct primitive primitives[PRIMITIVES];
 /* Fill in a claim of that row without opening it: of that name, NULL = its noun. */
 void claim_init(struct claim *claim, int row, lk_client *client, const char *name,
                 int64_t lease_ms);
-/* Open a handle and wait in a thread of its own; keep: do not release what it gets. */
+/* Wait in a thread of its own, by an open handle that owns what it gets; keep: do not release it.
+ */
 void claim_start(struct claim *claim, int64_t wait_ms, bool keep);
 /* The result of its wait; fails the test if there is none within 20 s. */
 lk_err claim_join(struct claim *claim);
@@ -159,10 +160,10 @@ void claims_expect_newer(struct claims *claims, struct claims *older);
 /* Hold again what was lost, by fences above the earlier ones, and release it. */
 void claims_hold_again(struct claims *claims);
 
-/* Wait for all, each in a thread of its own. */
-void claims_start(struct claims *claims, unsigned set, lk_client *client, int64_t lease_ms,
-                  int64_t wait_ms, bool keep);
-/* The same, for a long time, and return when all are in the queue. */
+/* Open handles, and wait for all, each in a thread of its own; may be repeated. */
+void claims_open(struct claims *claims, unsigned set, lk_client *client, int64_t lease_ms);
+void claims_start(struct claims *claims, int64_t wait_ms, bool keep);
+/* Open and wait, for a long time, and return when all are in the queue. */
 void claims_queue(struct claims *claims, unsigned set, lk_client *client, int64_t lease_ms,
                   bool keep);
 /* The result of each wait. */
@@ -173,6 +174,8 @@ bool claims_any_ended(struct claims *claims);
  */
 void claims_expect_patience(struct claims *claims, long long clients);
 
+/* Assert that each leased hold is soon no longer sure to continue, without a link. */
+void claims_expect_unsure(struct claims *claims);
 /* Assert that each leased hold was lost for that reason, 0 = for any, by that time. */
 void claims_expect_lost(struct claims *claims, lk_lost_reason reason, int64_t by_ms);
 /* Wait until each leased hold ends; assert that its loss is reported then, neither later nor
@@ -183,8 +186,10 @@ void claims_expect_expiry(struct claims *claims);
 void claims_release_lost(struct claims *claims);
 void claims_release_gone(struct claims *claims);
 
-/* The number of waiters of each; there are neither holds nor waiters. */
+/* Is that the number of waiters of each?  Are there neither holds nor waiters of any?  Are all
+ * granted, or each waited for? */
 bool claims_waiting(unsigned set, long long count);
 bool claims_at_rest(unsigned set);
+bool claims_in_use(unsigned set);
 
 #endif
