@@ -1,34 +1,22 @@
 /* SPDX-License-Identifier: MIT
- * Network faults for latches (N2, N4, N5, N6, N8, S8 of the fault list): lost replies, connections
- * cut after each byte, messages that do not arrive. */
+ * Network faults that concern latches only (N2, N4, N5, N6, N16, S8 of the fault list): steps that
+ * count once, openings that are found later.  fault_network.c has the others. */
+#include "harness/lanes.h"
 #include "harness/latch_watch.h"
-#include "harness/process.h"
-#include "harness/proxy.h"
-#include "harness/redis.h"
-#include "harness/server.h"
-#include "harness/test.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #define TIMEOUT_MS 300
-#define BACK_MS 5000
-#define BYTES_MAX 1000
 
-static struct test_server server;
-static struct proxy proxy;
-static struct redis *redis;
 static lk_client *far, *near; /* through the proxy, and directly */
-static const struct proxy_fault none;
 
 static void set_up(void)
 {
 	const lk_client_options quick = {.command_timeout_ms = TIMEOUT_MS};
 
-	server_start(&server, NULL);
-	proxy_start(&proxy, &server);
-	redis = redis_open(&server);
+	fault_set_up_proxy();
 	far = client_with(proxy.url, &quick);
 	near = client_at(server.url);
 }
@@ -91,158 +79,90 @@ TEST_LIMIT(n2_lost_replies_count_once, 60)
 
 /* ---- N4: cut after each byte -------------------------------------------------------------- */
 
-/* Lanes, each with its own proxy, client and latch, share the bytes among them, since after each
- * cut a client pauses before it reconnects. */
-#define LANES 16
-
-struct lane {
-	int number;
-	char name[16];
-	struct proxy proxy;
-	struct redis *redis;
-	lk_client *far;
-	lk_latch *latch, *theirs; /* of far; of near */
-	enum proxy_link link;
-	enum proxy_way way;
-	bool (*step)(struct lane *lane, int k);
-	int every, end;
-	long long count;
-	pthread_t thread;
-};
-
-static struct lane lanes[LANES];
-
-/* Cut the lane's link after k bytes of the next transfer; even k by RST, odd k by FIN. */
-static int64_t arm(struct lane *lane, int k)
-{
-	struct proxy_fault cut = {.cut_after = k ? k : -1, .cut_gently = k % 2};
-	int64_t cuts = proxy_count(&lane->proxy).cuts;
-
-	proxy_set(&lane->proxy, lane->link, lane->way, &cut);
-	return cuts; /* the cut may have happened by now */
-}
-
-static bool disarm(struct lane *lane, int64_t cuts_before)
-{
-	proxy_set(&lane->proxy, lane->link, lane->way, &none);
-	return proxy_count(&lane->proxy).cuts > cuts_before;
-}
+#define LANE_STEPS 10000
 
 static bool is_count(struct lane *lane)
 {
-	return redis_int(lane->redis, "HGET lk:{%s} count", lane->name) == lane->count;
+	return redis_int(redis, "HGET lk:{%s} count", lane->name) == LANE_STEPS - lane->count;
 }
 
 /* One step while the link is cut after k bytes; returns whether it was cut. */
 static bool down_step(struct lane *lane, int k)
 {
 	lk_latch_step step = {.remaining = -1};
-	int64_t cuts = arm(lane, k);
-	lk_err err = lk_latch_down(lane->latch, 1, NULL, 0, &step);
-	bool cut = disarm(lane, cuts);
+	int64_t cuts;
+	bool cut;
+	lk_err err;
 
+	if (!lane->count) {
+		OK(lk_latch_set(lane->mine.latch, LANE_STEPS, NULL));
+		latch_down(lane->mine.latch, ++lane->count, NULL);
+	}
+	cuts = lane_arm(lane, k);
+	err = lk_latch_down(lane->mine.latch, 1, NULL, 0, &step);
+	cut = lane_disarm(lane, cuts);
 	if (err == LK_OK) {
 		ck_assert(step.counted);
-		ck_assert_int_eq(step.remaining, lane->count - 1);
-		lane->count--;
+		lane->count++;
+		ck_assert_int_eq(step.remaining, LANE_STEPS - lane->count);
 	} else {
 		ck_assert_msg(err == LK_EUNKNOWN || err == LK_ECONN, "%s: %s", lk_err_name(err),
 		              lk_errmsg());
-		lane->count -= err == LK_EUNKNOWN; /* in the background */
+		lane->count += err == LK_EUNKNOWN; /* in the background */
 	}
 	ck_assert_msg(WITHIN(BACK_MS, is_count(lane)), "cut after %d bytes", k);
+	if (!cut) {
+		nap_ms(200); /* a repeated request would count twice now */
+		ck_assert(is_count(lane));
+	}
 	return cut;
 }
 
 /* The confirmation of the subscription, or the message, is cut. */
 static bool await_step(struct lane *lane, int k)
 {
-	struct awaiter awaiter;
 	int64_t cuts;
 
-	OK(lk_latch_reset(lane->theirs, 1, NULL));
-	cuts = arm(lane, k);
-	awaiter_start(&awaiter, lane->latch, 15000);
+	OK(lk_latch_reset(lane->theirs.latch, 1, NULL));
+	cuts = lane_arm(lane, k);
+	claim_start(&lane->mine, 15000, false);
 	nap_ms(20);
-	ck_assert(!awaiter.ended);
-	latch_down(lane->theirs, 1, NULL);
-	ck_assert_msg(WITHIN(BACK_MS, awaiter.ended), "cut after %d bytes", k);
-	OK(awaiter_join(&awaiter));
-	disarm(lane, cuts);
+	ck_assert(!lane->mine.ended);
+	latch_down(lane->theirs.latch, 1, NULL);
+	ck_assert_msg(WITHIN(BACK_MS, lane->mine.ended), "cut after %d bytes", k);
+	OK(claim_join(&lane->mine));
+	lane_disarm(lane, cuts);
 	return k < 140; /* some of the first bytes come once in five seconds: not every k cuts */
-}
-
-static void *lane_thread(void *arg)
-{
-	struct lane *lane = arg;
-	int k = lane->number * lane->every;
-
-	OK(lk_latch_set(lane->latch, lane->count, NULL));
-	latch_down(lane->latch, 1, NULL);
-	lane->count--;
-	while (lane->step(lane, k)) {
-		k += LANES * lane->every;
-		ck_assert_int_lt(k, BYTES_MAX);
-		ck_assert(WITHIN(BACK_MS, answers(lane->latch)));
-	}
-	lane->end = k;
-	return NULL;
-}
-
-/* Cut that link after each byte, or each third byte, that a step transfers. */
-static void cut_everywhere(const struct lane *plan)
-{
-	const lk_client_options options = {.command_timeout_ms = 1500};
-	int64_t cuts = 0;
-
-	server_start(&server, NULL);
-	for (int i = 0; i < LANES; i++) {
-		lanes[i] = *plan;
-		lanes[i].number = i;
-		lanes[i].count = 10000;
-		snprintf(lanes[i].name, sizeof(lanes[i].name), "a%d", i);
-		proxy_start(&lanes[i].proxy, &server);
-	}
-	near = client_at(server.url);
-	for (int i = 0; i < LANES; i++) {
-		lanes[i].redis = redis_open(&server);
-		lanes[i].far = client_with(lanes[i].proxy.url, &options);
-		lanes[i].latch = latch_named(lanes[i].far, lanes[i].name);
-		lanes[i].theirs = latch_named(near, lanes[i].name);
-		pthread_create(&lanes[i].thread, NULL, lane_thread, &lanes[i]);
-	}
-	for (int i = 0; i < LANES; i++) {
-		pthread_join(lanes[i].thread, NULL);
-		ck_assert_int_gt(lanes[i].end, LANES * plan->every);
-		cuts += proxy_count(&lanes[i].proxy).cuts;
-	}
-	printf("%lld cuts\n", (long long)cuts);
-	ck_assert_int_ge(cuts, LANES / 2);
-	nap_ms(200); /* a repeated request would count twice now */
-	for (int i = 0; i < LANES; i++) {
-		ck_assert(plan->step != down_step || is_count(&lanes[i]));
-		OK(lk_client_close(lanes[i].far));
-	}
-	OK(lk_client_close(near));
 }
 
 TEST_LIMIT(n4_cut_after_each_byte_of_the_answer_counts_once, 90)
 {
-	cut_everywhere(&(struct lane){
-		.step = down_step, .link = PROXY_COMMANDS, .way = PROXY_TO_CLIENT, .every = 1});
+	cut_everywhere(&(struct cut){.set = LATCH,
+	                             .step = down_step,
+	                             .link = PROXY_COMMANDS,
+	                             .way = PROXY_TO_CLIENT,
+	                             .least = 20});
 }
 
 TEST_LIMIT(n4_cut_within_the_request_counts_once, 90)
 {
-	cut_everywhere(&(struct lane){
-		.step = down_step, .link = PROXY_COMMANDS, .way = PROXY_TO_SERVER, .every = 3});
+	cut_everywhere(&(struct cut){.set = LATCH,
+	                             .step = down_step,
+	                             .link = PROXY_COMMANDS,
+	                             .way = PROXY_TO_SERVER,
+	                             .every = 3,
+	                             .least = 100});
 }
 
 /* The message link is cut within the confirmation and within the message. */
 TEST_LIMIT(n4_cut_within_a_message_leaves_nobody_behind, 90)
 {
-	cut_everywhere(&(struct lane){
-		.step = await_step, .link = PROXY_MESSAGES, .way = PROXY_TO_CLIENT, .every = 3});
+	cut_everywhere(&(struct cut){.set = LATCH,
+	                             .step = await_step,
+	                             .link = PROXY_MESSAGES,
+	                             .way = PROXY_TO_CLIENT,
+	                             .every = 3,
+	                             .least = 140});
 }
 
 /* ---- N5, N6: messages that do not arrive --------------------------------------------------- */

@@ -4,7 +4,7 @@
 
 struct test_server server;
 struct proxy proxy;
-struct redis *redis;
+_Thread_local struct redis *redis;
 
 void fault_set_up(const struct server_options *options)
 {

@@ -15,7 +15,7 @@
 
 extern struct test_server server;
 extern struct proxy proxy;
-extern struct redis *redis;
+extern _Thread_local struct redis *redis; /* a thread that looks into the store opens its own */
 
 /* Start the server, and connect to it; options may be NULL. */
 void fault_set_up(const struct server_options *options);

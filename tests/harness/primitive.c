@@ -2,9 +2,29 @@
  * Claims on primitives, whatever the primitive. */
 #include "primitive.h"
 
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #define LONG_MS 15000 /* a wait that a test ends itself */
+
+void primitive_register(const TTest *test, unsigned set, double seconds)
+{
+	for (int i = 0; i < PRIMITIVES; i++) {
+		size_t size = strlen(test->name) + 1 + strlen(primitives[i].noun) + 1;
+		TTest *row;
+		char *name;
+		if (!(set & 1u << i))
+			continue;
+		row = malloc(sizeof(*row)); /* for the life of the process */
+		name = malloc(size);
+		if (!row || !name)
+			abort();
+		snprintf(name, size, "%s:%s", test->name, primitives[i].noun);
+		*row = (TTest){name, test->fn, test->file, test->line};
+		test_register_row(row, seconds, i);
+	}
+}
 
 /* ---- One claim ------------------------------------------------------------------------------- */
 

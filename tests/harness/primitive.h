@@ -36,22 +36,19 @@ enum primitive_set {
 	static void name##_of(unsigned set)
 #define TEST_EACH(name, primitives_, seconds)                                                      \
 	static void name##_of(unsigned set);                                                       \
-	static void name##_run(int index)                                                          \
+	static void name##_run(int row)                                                            \
 	{                                                                                          \
-		name##_of(1u << index);                                                            \
+		name##_of(1u << row);                                                              \
 	}                                                                                          \
 	__attribute__((constructor)) static void name##_register(void)                             \
 	{                                                                                          \
-		static TTest tests[PRIMITIVES];                                                    \
-		static char names[PRIMITIVES][sizeof(#name) + 16];                                 \
-		for (int i = 0; i < PRIMITIVES; i++) {                                             \
-			snprintf(names[i], sizeof(names[i]), "%s:%s", #name, primitives[i].noun);  \
-			tests[i] = (TTest){names[i], name##_run, __FILE__, __LINE__};              \
-			if ((primitives_)&1u << i)                                                 \
-				test_register_row(&tests[i], seconds, i);                          \
-		}                                                                                  \
+		const TTest test = {#name, name##_run, __FILE__, __LINE__};                        \
+		primitive_register(&test, primitives_, seconds);                                   \
 	}                                                                                          \
 	static void name##_of(unsigned set)
+
+/* Register that test for each of the set. */
+void primitive_register(const TTest *test, unsigned set, double seconds);
 
 /* One client's hold on a primitive, or its wait for one. */
 struct claim {
@@ -59,7 +56,8 @@ struct claim {
 	lk_client *client;
 	const char *name;
 	int64_t lease_ms;
-	bool fixed; /* its lease is not renewed */
+	bool fixed;     /* its lease is not renewed */
+	bool exclusive; /* its wait is for so much that no other claim fits beside it */
 	union {
 		lk_lock *lock;
 		lk_semaphore *semaphore;
@@ -90,6 +88,7 @@ struct primitive {
 	/* The keys of the one that is called by its noun; the first ones are the hold itself. */
 	const char *keys[PRIMITIVE_KEYS_MAX];
 	int hold_keys;
+	int rest_keys; /* the number of its keys that stay when it is at rest */
 	/* Open a handle; its holds belong to the caller's thread, where a primitive has this, or to
 	 * the handle. */
 	lk_err (*open)(struct claim *claim, bool of_handle);
@@ -112,10 +111,10 @@ struct primitive {
 
 extern const struct primitive primitives[PRIMITIVES];
 
-/* The permits of each semaphore: all are held by its holder, in two holds if it had not to wait,
- * and a waiter waits for that many. */
+/* The permits of each semaphore: all are held by its holder, in two holds if it had not to wait.  A
+ * waiter waits for so few that a second grant would fit, too; an exclusive one for all. */
 #define CAPACITY 4
-#define WAITER_PERMITS 3
+#define WAITER_PERMITS 2
 
 /* ---- One claim ------------------------------------------------------------------------------- */
 

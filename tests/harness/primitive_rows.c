@@ -139,27 +139,27 @@ static lk_err hold_permits(struct claim *claim, int64_t wait_ms)
 	return err ? err : lk_semaphore_acquire(claim->semaphore, 1, 0, &claim->fence);
 }
 
+static int64_t waiter_permits(struct claim *claim)
+{
+	return claim->exclusive ? CAPACITY : WAITER_PERMITS;
+}
+
 static lk_err wait_for_permits(struct claim *claim, int64_t wait_ms)
 {
-	return lk_semaphore_acquire(claim->semaphore, WAITER_PERMITS, wait_ms, &claim->fence);
+	return lk_semaphore_acquire(claim->semaphore, waiter_permits(claim), wait_ms,
+	                            &claim->fence);
 }
 
-/* In two parts: after the first one there is room for a waiter. */
-static lk_err release_in_parts(struct claim *claim, uint64_t fence)
-{
-	lk_err err = lk_semaphore_release_some(claim->semaphore, fence, 2);
-
-	return err && err != LK_ELOST ? err : lk_semaphore_release(claim->semaphore, fence);
-}
-
+/* Of two holds, the larger one in two parts: after the first one there is room for a waiter. */
 static lk_err release_permits(struct claim *claim)
 {
-	lk_err err;
+	lk_err err = lk_semaphore_release(claim->semaphore, claim->fence), part;
 
-	if (!claim->first)
-		return release_in_parts(claim, claim->fence);
-	err = lk_semaphore_release(claim->semaphore, claim->fence);
-	return err && err != LK_ELOST ? err : release_in_parts(claim, claim->first);
+	if (!claim->first || (err && err != LK_ELOST))
+		return err;
+	part = lk_semaphore_release_some(claim->semaphore, claim->first, 1);
+	ck_assert_int_eq(part, err);
+	return lk_semaphore_release(claim->semaphore, claim->first);
 }
 
 static lk_err cancel_permits(struct claim *claim)
@@ -207,7 +207,7 @@ static bool permits_are_held(struct claim *claim)
 	permits_add_up(redis, claim->name);
 	return permits_used(redis, claim->name) == used &&
 	       permits_holds(redis, claim->name) == (claim->first ? 2 : 1) &&
-	       used == (claim->waits ? WAITER_PERMITS : CAPACITY);
+	       used == (claim->waits ? waiter_permits(claim) : CAPACITY);
 }
 
 static bool semaphore_is_at_rest(const char *name)
@@ -353,6 +353,7 @@ const struct primitive primitives[PRIMITIVES] = {
          .gone = LK_ELOST,
          .keys = {"lk:{semaphore}", "lk:{semaphore}:h", "lk:{semaphore}:q", "lk:fence"},
          .hold_keys = 2,
+         .rest_keys = 1,
          .open = open_semaphore,
          .hold = hold_permits,
          .wait = wait_for_permits,
