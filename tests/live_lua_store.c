@@ -268,6 +268,22 @@ TEST(narrower_than_the_server_where_no_script_of_ours_goes)
 		ck_assert(strstr(lua_store_text(store, "EVAL", text, "0", NULL), "nonexistent"));
 	}
 	ck_assert(strstr(lua_store_text(store, "EVAL", "return math.random()", "0", NULL), "-ERR"));
+	ck_assert(strstr(lua_store_text(store, "EVAL", "while true do end", "0", NULL), "no end"));
+	lua_store_free(store);
+}
+
+TEST(key_expires_by_the_clock_that_the_test_sets)
+{
+	struct lua_store *store = lua_store_new(NULL, NULL);
+
+	lua_store_set_time(store, INT64_C(1700000000123456));
+	ck_assert_str_eq(lua_store_text(store, "TIME", NULL), "1700000000\n123456");
+	lua_store_text(store, "SET", "s", "1", "PX", "100", NULL);
+	ck_assert_str_eq(lua_store_text(store, "PTTL", "s", NULL), "100");
+	lua_store_set_time(store, lua_store_time(store) + 100000);
+	ck_assert_str_eq(lua_store_text(store, "PTTL", "s", NULL), "0");
+	lua_store_set_time(store, lua_store_time(store) + 1000);
+	ck_assert_str_eq(lua_store_text(store, "PTTL", "s", NULL), "-2");
 	lua_store_free(store);
 }
 

@@ -6,6 +6,7 @@
 #include "harness/redis.h"
 #include "harness/server.h"
 #include "harness/test.h"
+#include "scripts.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -224,6 +225,35 @@ TEST(resize_stays_with_its_handle_when_the_memory_ends)
 	permits_of(semaphore, 1, 0);
 	ck_assert_int_eq(status_of(semaphore).capacity, 3);
 	OK(lk_client_close(client));
+}
+
+/* A grant that was published but not written would lead to a second holder. */
+TEST(resize_of_a_server_that_takes_no_writes_tells_no_grant)
+{
+	lk_client *client = set_up(), *other = client_at(server.url);
+	lk_semaphore *semaphore = semaphore_of(client, "a", 1, 0);
+	struct permit_wait wait;
+	long long published;
+
+	permits_of(semaphore, 1, 0);
+	permit_wait_queue(&wait, redis, "a", semaphore_of(other, "a", 1, 0), 1, true);
+	published = redis_calls(redis, "publish");
+	redis_do(redis, "CONFIG SET min-replicas-to-write 1");
+	ck_assert(!strncmp(redis_text(redis,
+	                              "EVAL %s 4 lk:{a} lk:{a}:q lk:fence lk:{a}:h resize 2 60000 "
+	                              "lk:c:0: 21000",
+	                              lk__script_semaphore_set.text),
+	                   "-NOREPLICAS", 11));
+	ck_assert_int_eq(redis_calls(redis, "publish"), published);
+	ck_assert_int_eq(permits_used(redis, "a"), 1);
+	redis_do(redis, "CONFIG SET min-replicas-to-write 0");
+	OK(lk_semaphore_resize(semaphore, 2));
+	OK(permit_wait_join(&wait));
+	ck_assert_int_eq(redis_calls(redis, "publish"), published + 1);
+	permits_add_up(redis, "a");
+	OK(lk_client_close(client));
+	OK(lk_client_close(other));
+	ck_assert(permits_at_rest(redis, "a", 2));
 }
 
 /* ---- Break -------------------------------------------------------------------------------- */

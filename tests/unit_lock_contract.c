@@ -1,8 +1,12 @@
 /* SPDX-License-Identifier: MIT
  * The contract of a lock's scripts with their callers. */
 #include "contract.h"
+#include "core/core.h"
+#include "redis/codec.h"
 
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 
 #define A "1:a:n1:1000:r"
 #define B "1:b:n1:2000:r"
@@ -217,6 +221,20 @@ TEST(release_serves_the_head)
 	contract_stop();
 }
 
+/* Its own repeated ask came late, after the hold was over and another had begun. */
+TEST(release_removes_its_own_ticket_from_the_queue)
+{
+	contract_start();
+	SAYS("granted 1700000000000000 1700000000000000 0", ASK(A));
+	contract_at(1001);
+	SAYS("granted 1700000001001000 1700000001001000 0", ASK(B));
+	SAYS("queued 1700000001001000 0 2000 0", ASK(A));
+	SAYS("left 0 0 0", "lock_leave", A, "1700000000000000", "lk:c:0:", "0");
+	SAYS("0", "EXISTS", QUEUE);
+	SAYS("left 1 0 1", LEAVE(B));
+	contract_stop();
+}
+
 TEST(last_fence_of_the_holder_counts_at_release)
 {
 	contract_start();
@@ -311,6 +329,9 @@ TEST(no_head_is_served_without_a_fence)
 	SAYS("left 0 0 0", LEAVE(""));
 	SAYS("stranger 1:b:n1:2000:r", "ZRANGE", QUEUE, "0", "-1");
 	SAYS("0", "EXISTS", LOCK);
+	SAYS("1", "ZREM", QUEUE, "stranger");
+	SAYS("left 0 0 0 | b grant 1:b:n1:2000:r 1700000000000000 2000 0 0 1700000000000000",
+	     LEAVE(""));
 	contract_stop();
 }
 
@@ -452,4 +473,26 @@ TEST(place_of_a_meddling_hand_is_told_as_a_number)
 	SAYS("0", "ZADD", QUEUE, "-5", B);
 	SAYS("queued 1 0 1000 0", ASK(B));
 	contract_stop();
+}
+
+/* Every 10 s, with 2 % jitter, later ranks up to a second later: docs/protocol.md. */
+TEST(queue_outlives_the_longest_time_between_two_asks)
+{
+	const struct lk__request ask = {.kind = LK__ASK,
+	                                .noun = LK_KIND_LOCK,
+	                                .name = "n",
+	                                .name_len = 1,
+	                                .ticket = {.nonce = "nonce", .lease_ms = 10000}};
+	struct lk__space space;
+	struct lk__buf bytes = {0};
+	size_t at;
+
+	lk__space_init(&space, "lk", 0, "aaaaaaaaaaaaaaaaaaaaaa");
+	ck_assert(lk__codec_request(&bytes, &space, &ask));
+	/* The last argument: "30000" in ASK(). */
+	ck_assert_uint_gt(bytes.len, 2);
+	for (at = bytes.len - 2; bytes.data[at - 1] != '\n'; at--)
+		;
+	ck_assert_int_gt(strtoll(bytes.data + at, NULL, 10), 2 * 11200);
+	lk__buf_fini(&bytes);
 }

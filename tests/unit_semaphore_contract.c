@@ -128,6 +128,7 @@ TEST(part_of_a_hold_is_given_back)
 	SAYS("left 1 0 0 | a grant 1:a:n1:1000:r:1 1700000000000001 1000 0 0 1700000000000000",
 	     KEEP(B, "1"));
 	SAYS("left 1 0 0", KEEP(B, "1"));
+	SAYS("left 1 0 0", KEEP(B, "2")); /* sent earlier, arrives later */
 	SAYS("kind 1:semaphore capacity 2 used 2 ttl 60000 1:b:n1:2000:r:2 1 1700000000000000 2000 "
 	     "head 1:a:n1:1000:r:1 head_us 1700000000000000 told_us 1700000000000000 "
 	     "1:a:n1:1000:r:1 1 1700000000000001 1000",

@@ -90,6 +90,7 @@ TEST(half_of_it_lost_counts_as_nothing_held)
 	contract_start();
 	SAYS("granted 1700000000000000 1700000000000000 0 0", ASK(B));
 	SAYS("1", "DEL", ENDS);
+	SAYS("gone", RENEW(B, "2000"));
 	SAYS("granted 1700000000000001 1700000000000000 0 0", ASK(C));
 	SAYS("1:c:n1:8000:f:1 1 1700000000000001 8000 kind 1:semaphore capacity 2 used 1 ttl 60000",
 	     "HGETALL", STATE);
@@ -103,7 +104,9 @@ TEST(half_of_it_lost_counts_as_nothing_held)
 	/* The other half: only its end is left. */
 	SAYS("granted 1700000000000003 1700000000000000 0 0", ASK(B));
 	SAYS("1", "DEL", STATE);
+	SAYS("gone", RENEW(B, "2000"));
 	SAYS("granted 1700000000000004 1700000000000000 0 0", ASK(C));
+	SAYS("left 0 0 1", LEAVE(B));
 	SAYS("1:c:n1:8000:f:1 1700000008000000", ALL_ENDS);
 	contract_stop();
 }
@@ -324,6 +327,7 @@ TEST(full_server_serves_after_a_resize)
 	SAYS("set 3 0 | e grant 1:e:n1:2000:r:1 1700000000000001 2000 0 0 1700000000000000",
 	     RESIZE("3"));
 	SAYS("", ALL_QUEUE);
+	SAYS("held 1700000000000001 1700000000000000 0", RENEW(E, "5"));
 	contract_full(false);
 	SAYS("queued 1700000000000000 0 2000 0", ASK(A));
 	contract_refuse("HDEL", NULL);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * A Redis in memory, for scripts: it runs the library's Lua as it is sent, in an embedded Lua 5.1
  * with an environment as narrow as the server's, over the commands that the scripts use, with a
- * clock that the test sets. unit_semaphore_store.c compares it with a real server.
+ * clock that the test sets.  live_lua_store.c compares it with a real server.
  *
  *   lua_store.c           commands of clients: EVAL, EVALSHA, others; the known scripts
  *   lua_store_script.c    the Lua state, its globals, its values to replies and back
