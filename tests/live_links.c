@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
- * Several links of one client, over the store in memory: a link that is a black hole delays no
+ * Several links of one client, over servers in this process: a link that is a black hole delays no
  * dial, renewal or call of another.  "c" is a name on link 0, "a" on 1, "b" on 2. */
 #include "harness/handles.h"
-#include "harness/memory_store.h"
+#include "harness/lua_seam.h"
 #include "harness/process.h"
 #include "harness/test.h"
 #include "store.h"
@@ -32,13 +32,13 @@ static void note_loss(void *arg, lk_lock *lock, uint64_t fence, lk_lost_reason r
 }
 
 /* The connections that were dialled last. */
-static const struct lk__store_ops *memory;
+static const struct lk__store_ops *seam;
 static struct lk__peer *_Atomic peers[LINKS];
 
 static lk_err dial(struct lk__store *store, unsigned link, const struct lk__target *place,
                    int64_t deadline_ns, int cancel_fd, struct lk__peer **peer, struct lk__why *why)
 {
-	lk_err err = memory->dial(store, link, place, deadline_ns, cancel_fd, peer, why);
+	lk_err err = seam->dial(store, link, place, deadline_ns, cancel_fd, peer, why);
 
 	if (!err)
 		peers[link] = *peer;
@@ -48,11 +48,11 @@ static lk_err dial(struct lk__store *store, unsigned link, const struct lk__targ
 static struct lk__store *create(const struct lk__target *target, const char *client_id)
 {
 	static struct lk__store_ops ops;
-	struct lk__store *store = memory->create(target, client_id);
+	struct lk__store *store = seam->create(target, client_id);
 
 	/* Set it once: a thread of an earlier client may be reading it. */
 	if (!ops.dial) {
-		ops = *memory;
+		ops = *seam;
 		ops.dial = dial;
 	}
 	store->ops = &ops;
@@ -71,9 +71,9 @@ static void start(void)
 {
 	static struct lk__store_ops ops;
 
-	memory_store_use(LINKS);
-	memory = lk__store_of(NULL);
-	ops = *memory;
+	lua_seam_use(LINKS);
+	seam = lk__store_of(NULL);
+	ops = *seam;
 	ops.create = create;
 	lk__store_use(&ops);
 	client = another_client();
@@ -117,11 +117,36 @@ TEST(names_on_all_links_are_locked_and_kept)
 	OK(lk_client_close(client));
 }
 
+TEST(black_hole_ends_calls_in_time_and_its_end_is_noticed)
+{
+	const lk_client_options options = {.connect_timeout_ms = TIMEOUT_MS,
+	                                   .command_timeout_ms = TIMEOUT_MS};
+	lk_client *alone, *other = NULL;
+	int64_t start_ms;
+	lk_lock *lock;
+
+	lua_seam_use(1);
+	alone = client_with(URL, &options);
+	lock = lock_named(alone, "a");
+	OK(lk_lock_acquire(lock, 0, NULL));
+	OK(lk_lock_release(lock));
+	lua_seam_black_hole(0, true);
+	start_ms = now_ms();
+	ck_assert_int_ne(lk_lock_acquire(lock, 0, NULL), LK_OK);
+	EXPECT(lk_client_open(URL, &options, &other), LK_ECONN);
+	ck_assert_int_ge(now_ms() - start_ms, TIMEOUT_MS);
+	ck_assert_int_le(now_ms() - start_ms, 5 * TIMEOUT_MS);
+	lua_seam_black_hole(0, false);
+	ck_assert(WITHIN(5000, lk_lock_acquire(lock, 1000, NULL) == LK_OK));
+	OK(lk_lock_release(lock));
+	OK(lk_client_close(alone));
+}
+
 TEST(open_waits_for_one_link_and_for_no_black_hole)
 {
 	int64_t start_ms = now_ms();
 
-	memory_store_black_hole(0, true);
+	lua_seam_black_hole(0, true);
 	start();
 	ck_assert_int_le(now_ms() - start_ms, 1000);
 	for (int i = 1; i < LINKS; i++)
@@ -148,7 +173,7 @@ TEST(link_that_becomes_a_black_hole_loses_its_holds_alone)
 	use_all();
 	for (int i = 0; i < LINKS; i++)
 		OK(lk_lock_acquire(locks[i], 0, NULL));
-	memory_store_black_hole(0, true);
+	lua_seam_black_hole(0, true);
 	for (int i = 0; i < 5 * LEASE_MS; i += SOON_MS) {
 		int64_t start_ms = now_ms();
 		for (int j = 1; j < LINKS; j++) {
@@ -170,12 +195,12 @@ TEST(broken_link_is_dialled_while_another_dial_hangs)
 {
 	start();
 	use_all();
-	memory_store_black_hole(0, true);
-	memory->shutdown(peers[0]);
+	lua_seam_black_hole(0, true);
+	seam->shutdown(peers[0]);
 	nap_ms(SOON_MS); /* its dial has begun, and does not end */
 	for (int i = 1; i < LINKS; i++) {
 		OK(lk_lock_acquire(locks[i], 0, NULL));
-		memory->shutdown(peers[i]);
+		seam->shutdown(peers[i]);
 		nap_ms(4 * LEASE_MS); /* renewed over the next connection */
 		ck_assert_int_eq(lk_lock_state(locks[i]), LK_STATE_HELD);
 		OK(lk_lock_release(locks[i]));
@@ -203,7 +228,7 @@ TEST(hand_off_arrives_while_another_link_is_a_black_hole)
 	use_all();
 	other = another_client();
 	ck_assert(WITHIN(5000, lk_lock_acquire(lock_named(other, "a"), 0, NULL) == LK_OK));
-	memory_store_black_hole(0, true);
+	lua_seam_black_hole(0, true);
 	ck_assert_int_ne(lk_lock_acquire(locks[0], 0, NULL), LK_OK);
 	for (int i = 0; i < 2; i++)
 		pthread_create(&threads[i], NULL, wait_for_a, locks[1]);
@@ -224,11 +249,11 @@ TEST(open_tells_why_when_no_link_comes_up)
 	lk_client *none = NULL;
 	int64_t start_ms = now_ms();
 
-	memory_store_use(LINKS);
+	lua_seam_use(LINKS);
 	for (unsigned i = 0; i < LINKS; i++)
-		memory_store_black_hole(i, true);
+		lua_seam_black_hole(i, true);
 	ck_assert_int_eq(lk_client_open(URL, &options, &none), LK_ECONN);
-	ck_assert_str_eq(lk_errmsg(), "memory: link 0 does not answer");
+	ck_assert_str_eq(lk_errmsg(), "127.0.0.1:1: link 0 does not answer");
 	ck_assert_int_le(now_ms() - start_ms, TIMEOUT_MS + 1000);
 	ck_assert_ptr_null(none);
 }

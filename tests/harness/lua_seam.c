@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: MIT
- * A server in this process: see lua_seam.h.  The store in Redis writes and reads the bytes; this
+ * Servers in this process: see lua_seam.h.  The store in Redis writes and reads the bytes; this
  * file has the streams, the channels and the time. */
 #include "lua_seam.h"
 
+#include "base/os.h"
 #include "lua_store_parts.h"
 #include "redis/redis_store.h"
 #include "scripts.h"
 
+#include <poll.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -37,6 +39,7 @@ struct stream {
 struct peer {
 	struct lk__redis_peer base; /* first; the client reads its replies with base.readers */
 	struct peer *next;
+	unsigned link;
 	int db;
 	atomic_bool closed;
 	struct stream streams[2]; /* by enum lk__side */
@@ -44,8 +47,10 @@ struct peer {
 	int64_t topic_count;
 };
 
+static atomic_uint links = 1;
+static atomic_bool black_holes[LUA_SEAM_LINKS_MAX];
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER; /* guards all below, and the streams */
-static struct lua_store *databases[DATABASES];
+static struct lua_store *databases[LUA_SEAM_LINKS_MAX][DATABASES];
 static struct peer *peers;
 static struct {
 	const char *name;
@@ -106,31 +111,35 @@ static void unsubscribe(struct peer *peer, const char *name)
 	peer->topic_count--;
 }
 
-static int publish(void *arg, const char *channel, const char *text, size_t len)
+/* Of a script on the server whose databases those are. */
+static int publish(void *server, const char *channel, const char *text, size_t len)
 {
 	int heard = 0;
 
 	count("publish");
 	for (struct peer *peer = peers; peer; peer = peer->next) {
 		struct stream *stream = &peer->streams[LK__MESSAGES];
-		if (peer->closed || !*find_topic(peer, channel))
+		if (databases[peer->link] != server || peer->closed || !*find_topic(peer, channel))
+			continue;
+		heard++;
+		if (black_holes[peer->link])
 			continue;
 		lua_reply_array(&stream->out, 3);
 		lua_reply_text(&stream->out, "message", 7);
 		lua_reply_text(&stream->out, channel, strlen(channel));
 		lua_reply_text(&stream->out, text, len);
 		eventfd_write(stream->fd, 1);
-		heard++;
 	}
 	return heard;
 }
 
+/* On the first server. */
 static int count_subscribers(const char *channel)
 {
 	int subscribers = 0;
 
 	for (struct peer *peer = peers; peer; peer = peer->next)
-		subscribers += *find_topic(peer, channel) != NULL;
+		subscribers += !peer->link && *find_topic(peer, channel);
 	return subscribers;
 }
 
@@ -140,18 +149,19 @@ static void add_key(void *arg, const char *name, size_t len, const char *type, i
 }
 
 /* A database that uses the wall clock and has the library's scripts loaded. */
-static struct lua_store *database(int db)
+static struct lua_store *database(unsigned link, int db)
 {
+	struct lua_store **store = &databases[link][db];
 	struct timespec now;
 
-	if (!databases[db]) {
-		databases[db] = lua_store_new(publish, NULL);
+	if (!*store) {
+		*store = lua_store_new(publish, databases[link]);
 		for (int i = 0; lk__scripts[i]; i++)
-			lua_store_text(databases[db], "SCRIPT", "LOAD", lk__scripts[i]->text, NULL);
+			lua_store_text(*store, "SCRIPT", "LOAD", lk__scripts[i]->text, NULL);
 	}
 	clock_gettime(CLOCK_REALTIME, &now);
-	lua_store_set_time(databases[db], (int64_t)now.tv_sec * 1000000 + now.tv_nsec / 1000);
-	return databases[db];
+	lua_store_set_time(*store, (int64_t)now.tv_sec * 1000000 + now.tv_nsec / 1000);
+	return *store;
 }
 
 /* Run a command that may publish to subscribers. */
@@ -172,9 +182,9 @@ static void run_subscriber(struct peer *peer, const struct lua_word *argv, struc
 	lua_reply_number(reply, peer->topic_count);
 }
 
-static void run_plain(int db, int argc, const struct lua_word *argv, struct lk__buf *reply)
+static void run_plain(struct lua_store *store, int argc, const struct lua_word *argv,
+                      struct lk__buf *reply)
 {
-	struct lua_store *store = database(db);
 	int64_t keys = 0;
 
 	if (lua_word_is(argv[0], "PING")) {
@@ -193,8 +203,8 @@ static void run_plain(int db, int argc, const struct lua_word *argv, struct lk__
 	}
 }
 
-/* Run the pending commands, and append the replies. */
-static void run(struct lk__resp_reader *commands, struct peer *subscriber, int db,
+/* Run the pending commands of a subscriber, or those for a store, and append the replies. */
+static void run(struct lk__resp_reader *commands, struct peer *subscriber, struct lua_store *store,
                 struct lk__buf *reply)
 {
 	struct lua_word argv[LUA_WORDS_MAX];
@@ -210,7 +220,7 @@ static void run(struct lk__resp_reader *commands, struct peer *subscriber, int d
 		if (subscriber)
 			run_subscriber(subscriber, argv, reply);
 		else
-			run_plain(db, (int)command->len, argv, reply);
+			run_plain(store, (int)command->len, argv, reply);
 		lk__resp_free(command);
 	}
 }
@@ -223,7 +233,7 @@ char *lua_seam_run(const char *bytes, size_t len, size_t *reply_len)
 	if (!commands || lk__resp_feed(commands, bytes, len, NULL))
 		abort();
 	pthread_mutex_lock(&mutex);
-	run(commands, NULL, 0, &reply);
+	run(commands, NULL, database(0, 0), &reply);
 	pthread_mutex_unlock(&mutex);
 	lk__resp_reader_free(commands);
 	*reply_len = reply.len;
@@ -238,9 +248,16 @@ static struct lk__store *create(const struct lk__target *target, const char *cli
 {
 	struct lk__store *store = lk__redis_store.create(target, client_id);
 
-	if (store)
+	if (store) {
 		store->ops = &ops;
+		store->links = links;
+	}
 	return store;
+}
+
+static unsigned route(const struct lk__store *store, const char *name, size_t len)
+{
+	return (unsigned char)name[0] % store->links;
 }
 
 static lk_err dial(struct lk__store *store, unsigned link, const struct lk__target *place,
@@ -251,11 +268,16 @@ static lk_err dial(struct lk__store *store, unsigned link, const struct lk__targ
 
 	if (place->db >= DATABASES)
 		return lk__why_set(why, LK_ESERVER, "%s: no such database", place->text);
+	if (black_holes[link]) {
+		lk__poll2(cancel_fd, POLLIN, -1, deadline_ns);
+		return lk__why_set(why, LK_ECONN, "%s: link %u does not answer", place->text, link);
+	}
 	peer = calloc(1, sizeof(*peer));
 	if (!peer)
 		return lk__why_set(why, LK_ENOMEM, "out of memory");
 	peer->base.redis = (struct lk__redis *)store;
 	memcpy(peer->base.text, place->text, sizeof(peer->base.text));
+	peer->link = link;
 	peer->db = place->db;
 	for (int side = 0; side < 2; side++) {
 		peer->base.readers[side] = lk__resp_reader_new();
@@ -313,10 +335,13 @@ static int64_t write_bytes(struct lk__peer *base, enum lk__side side, const char
 	struct peer *peer = (struct peer *)base;
 	struct stream *stream = &peer->streams[side];
 
+	if (black_holes[peer->link])
+		return (int64_t)len;
 	if (lk__resp_feed(stream->commands, bytes, len, why))
 		return -1;
 	pthread_mutex_lock(&mutex);
-	run(stream->commands, side == LK__MESSAGES ? peer : NULL, peer->db, &stream->out);
+	run(stream->commands, side == LK__MESSAGES ? peer : NULL, database(peer->link, peer->db),
+	    &stream->out);
 	if (stream->out.len)
 		eventfd_write(stream->fd, 1);
 	pthread_mutex_unlock(&mutex);
@@ -348,10 +373,12 @@ static int64_t read_bytes(struct lk__peer *base, enum lk__side side, bool wait, 
 	return err ? -1 : (int64_t)len;
 }
 
-void lua_seam_use(void)
+void lua_seam_use(unsigned count)
 {
+	links = count;
 	ops = lk__redis_store;
 	ops.create = create;
+	ops.route = route;
 	ops.dial = dial;
 	ops.shutdown = shut_down;
 	ops.close = close_peer;
@@ -359,4 +386,9 @@ void lua_seam_use(void)
 	ops.write = write_bytes;
 	ops.read = read_bytes;
 	lk__store_use(&ops);
+}
+
+void lua_seam_black_hole(unsigned link, bool on)
+{
+	black_holes[link] = on;
 }

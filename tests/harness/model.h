@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  * The scripts in src/redis/scripts in C, at a time that the caller passes: the store of the tests
- * of the state machine in virtual time, and of memory_store.h.  Where script and model differ the
+ * of the state machine in virtual time.  Where script and model differ the
  * script is right; live tests run the script. */
 #ifndef MODEL_H
 #define MODEL_H

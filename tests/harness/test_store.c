@@ -3,7 +3,6 @@
 #include "test_store.h"
 
 #include "lua_seam.h"
-#include "memory_store.h"
 #include "server.h"
 
 #include <stddef.h>
@@ -38,27 +37,9 @@ static long long requests_of_server(void)
 
 const struct test_store store_on_server = {start_server, look_at_server, requests_of_server};
 
-static const char *start_memory(void)
-{
-	memory_store_use(1);
-	return UNREACHABLE_URL;
-}
-
-static struct redis *no_look(void)
-{
-	return NULL;
-}
-
-static long long requests_of_memory(void)
-{
-	return memory_store_requests;
-}
-
-const struct test_store store_in_memory = {start_memory, no_look, requests_of_memory};
-
 static const char *start_lua(void)
 {
-	lua_seam_use();
+	lua_seam_use(1);
 	return UNREACHABLE_URL;
 }
 

@@ -19,7 +19,6 @@ struct test_store {
 };
 
 extern const struct test_store store_on_server; /* a redis-server */
-extern const struct test_store store_in_memory; /* memory_store.h: for locks only */
 extern const struct test_store store_in_lua;    /* lua_seam.h: the scripts in this process */
 
 #endif
