@@ -392,3 +392,17 @@ void lua_seam_black_hole(unsigned link, bool on)
 {
 	black_holes[link] = on;
 }
+
+void lua_seam_restart(void)
+{
+	pthread_mutex_lock(&mutex);
+	for (int link = 0; link < LUA_SEAM_LINKS_MAX; link++)
+		for (int db = 0; db < DATABASES; db++) {
+			if (databases[link][db])
+				lua_store_free(databases[link][db]);
+			databases[link][db] = NULL;
+		}
+	for (struct peer *peer = peers; peer; peer = peer->next)
+		shut_down(&peer->base.peer);
+	pthread_mutex_unlock(&mutex);
+}

@@ -18,6 +18,8 @@ void lua_seam_use(unsigned links);
 /* Have a link discard what is written to it, and send no replies; a dial to it lasts until its
  * deadline or its cancellation.  The other links work on. */
 void lua_seam_black_hole(unsigned link, bool on);
+/* End all connections, and forget all keys. */
+void lua_seam_restart(void);
 /* Run one command of a test in database 0 of link 0; the caller frees the bytes of the reply. */
 char *lua_seam_run(const char *bytes, size_t len, size_t *reply_len);
 

@@ -5,16 +5,19 @@
 #define TEST_H
 
 #include <check.h>
+#include <stdbool.h>
 
-/* TEST(noun_does_x) { ... }: a test limited to 20 s; TEST_LIMIT() for another limit, in seconds.
- * No registration elsewhere. */
+/* TEST(noun_does_x) { ... }: a test limited to 20 s; TEST_LIMIT() for another limit, in seconds;
+ * TEST_IF() for one that this program has under a condition.  No registration elsewhere. */
 #define TEST(name) TEST_LIMIT(name, 20)
-#define TEST_LIMIT(name, seconds)                                                                  \
+#define TEST_LIMIT(name, seconds) TEST_IF(name, seconds, true)
+#define TEST_IF(name, seconds, condition)                                                          \
 	static void name##_run(int);                                                               \
 	static const TTest name##_test = {#name, name##_run, __FILE__, __LINE__};                  \
 	__attribute__((constructor)) static void name##_register(void)                             \
 	{                                                                                          \
-		test_register(&name##_test, seconds);                                              \
+		if (condition)                                                                     \
+			test_register(&name##_test, seconds);                                      \
 	}                                                                                          \
 	static void name##_run(int test_index __attribute__((unused)))
 

@@ -9,17 +9,27 @@
 
 #define UNREACHABLE_URL "redis://127.0.0.1:1" /* host and port have no meaning for a store here */
 
-static struct test_server server;
+struct test_server test_store_server;
 
 static const char *start_server(void)
 {
-	server_start(&server, NULL);
-	return server.url;
+	server_start(&test_store_server, NULL);
+	return test_store_server.url;
+}
+
+static void restart_server(void)
+{
+	server_restart(&test_store_server);
+}
+
+static void pause_server(bool on)
+{
+	(on ? server_pause : server_resume)(&test_store_server);
 }
 
 static struct redis *look_at_server(void)
 {
-	return redis_open(&server);
+	return redis_open(&test_store_server);
 }
 
 static long long count_requests(struct redis *redis)
@@ -35,22 +45,41 @@ static long long requests_of_server(void)
 	return count_requests(look_at_server());
 }
 
-const struct test_store store_on_server = {start_server, look_at_server, requests_of_server};
+const struct test_store store_on_server = {
+	.has = STORE_LOCKS | STORE_SEMAPHORES | STORE_LATCHES | STORE_KEYS | STORE_SHARED,
+	.start = start_server,
+	.restart = restart_server,
+	.pause = pause_server,
+	.look = look_at_server,
+	.requests = requests_of_server,
+};
 
-static const char *start_lua(void)
+static const char *start_in_process(void)
 {
 	lua_seam_use(1);
 	return UNREACHABLE_URL;
 }
 
-static struct redis *look_at_lua(void)
+static void pause_in_process(bool on)
+{
+	lua_seam_black_hole(0, on);
+}
+
+static struct redis *look_in_process(void)
 {
 	return redis_open_in_process(lua_seam_run);
 }
 
-static long long requests_of_lua(void)
+static long long requests_in_process(void)
 {
-	return count_requests(look_at_lua());
+	return count_requests(look_in_process());
 }
 
-const struct test_store store_in_lua = {start_lua, look_at_lua, requests_of_lua};
+const struct test_store store_in_process = {
+	.has = STORE_LOCKS | STORE_SEMAPHORES | STORE_LATCHES | STORE_KEYS,
+	.start = start_in_process,
+	.restart = lua_seam_restart,
+	.pause = pause_in_process,
+	.look = look_in_process,
+	.requests = requests_in_process,
+};

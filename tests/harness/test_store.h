@@ -1,24 +1,38 @@
 /* SPDX-License-Identifier: MIT
- * The stores for the tests in tests/stores, which need only features that each store has.  A
- * program names its store and includes them:
+ * The stores for the tests in tests/stores: a row for each.  A program names one and runs them:
  *
  *     #define STORE store_on_server
- *     #include "stores/lock.h" */
+ *     #include "stores/all.h" */
 #ifndef TEST_STORE_H
 #define TEST_STORE_H
 
 #include "redis.h"
 
+/* What a test needs; a test that needs more than the store has is no part of the program. */
+enum {
+	STORE_LOCKS = 1,
+	STORE_SEMAPHORES = 2,
+	STORE_LATCHES = 4,
+	STORE_KEYS = 8,    /* look() examines its keys */
+	STORE_SHARED = 16, /* other processes reach it */
+};
+
 struct test_store {
+	unsigned has;
 	/* Start an empty store, which ends with the test; returns its URL. */
 	const char *(*start)(void);
+	/* Start it again without its data; its connections end. */
+	void (*restart)(void);
+	/* Let it answer no request until it is resumed. */
+	void (*pause)(bool on);
 	/* A connection to examine its keys; NULL if it has none. */
 	struct redis *(*look)(void);
 	/* The number of executed requests of calls, of all clients. */
 	long long (*requests)(void);
 };
 
-extern const struct test_store store_on_server; /* a redis-server */
-extern const struct test_store store_in_lua;    /* lua_seam.h: the scripts in this process */
+extern const struct test_store store_on_server;  /* a redis-server: test_store_server */
+extern const struct test_store store_in_process; /* lua_seam.h: the scripts in this process */
+extern struct test_server test_store_server;
 
 #endif

@@ -2,7 +2,7 @@
 # Bugs planted on purpose, each noticed by a named test: tests/mutants/run.
 #
 ## mutants  verify that the tests fail: M="name ..." (default all), SHARE=1/3 (a part), J=2 (at once)
-## MUTANT=  a build with that bug, in build/mutant-NAME: make MUTANT=claim-skipped test T=live_fifo
+## MUTANT=  a build with that bug, in build/mutant-NAME: make MUTANT=claim-skipped test T=live_contract
 
 $(call settings,M SHARE)
 .PHONY: mutants

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * The latch on any Redis: the contract of every call, many threads, and its cost.  See
- * harness/test_store.h. */
+ * What a latch promises, on any store: the contract of each call, many threads and processes, and
+ * its cost. */
 #ifndef STORES_LATCH_H
 #define STORES_LATCH_H
 
@@ -13,6 +13,7 @@
 #include <string.h>
 
 #define CHANNEL "lk:l:0:{a}"
+#define TEST_LATCH(name, seconds) TEST_STORE(name, seconds, STORE_LATCHES | STORE_KEYS)
 
 static int subscribers(void)
 {
@@ -23,7 +24,7 @@ static int subscribers(void)
 
 /* ---- Set, reset, remove, query ------------------------------------------------------------ */
 
-TEST(set_says_what_it_was_and_refuses_while_it_counts)
+TEST_LATCH(set_says_what_it_was_and_refuses_while_it_counts, 20)
 {
 	lk_client *client = set_up();
 	lk_latch *latch = latch_named(client, "a");
@@ -60,7 +61,7 @@ TEST(set_says_what_it_was_and_refuses_while_it_counts)
 	OK(lk_client_close(client));
 }
 
-TEST(reset_begins_anew_in_every_state)
+TEST_LATCH(reset_begins_anew_in_every_state, 20)
 {
 	lk_client *client = set_up();
 	lk_latch *latch = latch_named(client, "a");
@@ -78,7 +79,7 @@ TEST(reset_begins_anew_in_every_state)
 	OK(lk_client_close(client));
 }
 
-TEST(remove_makes_absent_and_leaves_nothing_for_long)
+TEST_LATCH(remove_makes_absent_and_leaves_nothing_for_long, 20)
 {
 	lk_client *client = set_up();
 	lk_latch *latch = latch_named(client, "a");
@@ -95,7 +96,7 @@ TEST(remove_makes_absent_and_leaves_nothing_for_long)
 	OK(lk_client_close(client));
 }
 
-TEST(arguments_out_of_range_change_nothing)
+TEST_LATCH(arguments_out_of_range_change_nothing, 20)
 {
 	lk_client *client = set_up();
 	lk_latch *latch = latch_named(client, "a");
@@ -141,7 +142,7 @@ TEST(arguments_out_of_range_change_nothing)
 }
 
 /* A step's name consists of any bytes of the given length; each of these names counts once. */
-TEST(step_names_are_any_bytes)
+TEST_LATCH(step_names_are_any_bytes, 20)
 {
 	static const struct {
 		const char *bytes;
@@ -165,7 +166,7 @@ TEST(step_names_are_any_bytes)
 	OK(lk_client_close(client));
 }
 
-TEST(other_kinds_of_that_name_are_refused)
+TEST_LATCH(other_kinds_of_that_name_are_refused, 20)
 {
 	lk_client *client = set_up();
 	lk_latch *latch = latch_named(client, "a");
@@ -195,7 +196,7 @@ TEST(other_kinds_of_that_name_are_refused)
 	OK(lk_client_close(client));
 }
 
-TEST(times_to_live_are_as_asked)
+TEST_LATCH(times_to_live_are_as_asked, 20)
 {
 	lk_client *client = set_up();
 	lk_latch *latch = latch_with(
@@ -220,7 +221,7 @@ TEST(times_to_live_are_as_asked)
 
 /* ---- Steps -------------------------------------------------------------------------------- */
 
-TEST(named_step_counts_once_in_all_clients)
+TEST_LATCH(named_step_counts_once_in_all_clients, 20)
 {
 	lk_client *client = set_up(), *other = client_at(url);
 	lk_latch *mine = latch_named(client, "a"), *theirs = latch_named(other, "a");
@@ -257,7 +258,7 @@ static void *count_down(void *arg)
 	return NULL;
 }
 
-TEST_LIMIT(sixty_four_threads_count_each_step_once, 60)
+TEST_LATCH(sixty_four_threads_count_each_step_once, 60)
 {
 	static struct counter counters[THREADS];
 	lk_client *client = set_up();
@@ -281,7 +282,7 @@ TEST_LIMIT(sixty_four_threads_count_each_step_once, 60)
 
 /* ---- Waits -------------------------------------------------------------------------------- */
 
-TEST(wait_keeps_its_contract)
+TEST_LATCH(wait_keeps_its_contract, 20)
 {
 	lk_client *client = set_up();
 	lk_latch *latch = latch_named(client, "a");
@@ -304,7 +305,7 @@ TEST(wait_keeps_its_contract)
 	OK(lk_client_close(client));
 }
 
-TEST(wait_for_an_absent_latch_ends_when_it_was_made_and_opened)
+TEST_LATCH(wait_for_an_absent_latch_ends_when_it_was_made_and_opened, 20)
 {
 	lk_client *client = set_up(), *other = client_at(url);
 	lk_latch *latch = latch_named(other, "a");
@@ -323,7 +324,7 @@ TEST(wait_for_an_absent_latch_ends_when_it_was_made_and_opened)
 	OK(lk_client_close(other));
 }
 
-TEST(removed_and_reset_latch_is_waited_for)
+TEST_LATCH(removed_and_reset_latch_is_waited_for, 20)
 {
 	lk_client *client = set_up(), *other = client_at(url);
 	lk_latch *latch = latch_named(other, "a");
@@ -370,7 +371,7 @@ static void await_inside(struct awaiter *awaiter, lk_client *client, lk_latch *l
 	ck_assert(WITHIN(5000, looks(client) > before));
 }
 
-TEST(cancel_and_close_end_waits_at_once)
+TEST_LATCH(cancel_and_close_end_waits_at_once, 20)
 {
 	lk_client *client = set_up();
 	lk_latch *latch = latch_named(client, "a"), *other = latch_named(client, "a");
@@ -394,7 +395,7 @@ TEST(cancel_and_close_end_waits_at_once)
 	EXPECT(awaiter_join(&three), LK_ECLOSED);
 }
 
-TEST(other_databases_and_prefixes_are_other_latches)
+TEST_LATCH(other_databases_and_prefixes_are_other_latches, 20)
 {
 	const lk_client_options apart = {.prefix = "other"};
 	lk_client *client = set_up(), *clients[2];
@@ -412,117 +413,6 @@ TEST(other_databases_and_prefixes_are_other_latches)
 		EXPECT(awaiter_join(&awaiters[i]), LK_ETIMEDOUT);
 	for (int i = 0; i < 2; i++)
 		OK(lk_client_close(clients[i]));
-	OK(lk_client_close(client));
-}
-
-/* ---- Costs --------------------------------------------------------------------------------- */
-
-/* Return the number of commands that clients sent, without the test's own queries. */
-static long long commands(void)
-{
-	return redis_script_calls(redis) + redis_calls(redis, "subscribe") +
-	       redis_calls(redis, "unsubscribe") + redis_calls(redis, "ping");
-}
-
-TEST(await_of_an_open_latch_takes_one_request)
-{
-	lk_client *client = set_up();
-	lk_latch *latch = latch_named(client, "a");
-	long long before;
-
-	OK(lk_latch_set(latch, 0, NULL));
-	before = commands();
-	for (int i = 0; i < 100; i++)
-		OK(lk_latch_await(latch, i & 1 ? 1000 : 0));
-	ck_assert_int_eq(commands() - before, 100);
-	OK(lk_client_close(client));
-}
-
-TEST_LIMIT(wait_of_5_s_takes_at_most_3_requests, 30)
-{
-	lk_client *client = set_up(), *other = client_at(url);
-	lk_latch *latch = latch_named(other, "a");
-	struct awaiter awaiter;
-	long long before, pings;
-
-	OK(lk_latch_set(latch, 1, NULL));
-	before = redis_script_calls(redis) + redis_calls(redis, "subscribe");
-	pings = redis_calls(redis, "ping");
-	awaiter_start(&awaiter, latch_named(client, "a"), 10000);
-	nap_ms(5000);
-	/* The step's own request is excluded.  Pings check the connection; they are no part of the
-	 * wait. */
-	ck_assert_int_le(redis_script_calls(redis) + redis_calls(redis, "subscribe") - before, 3);
-	ck_assert_int_le(redis_calls(redis, "ping") - pings, 4);
-	latch_down(latch, 1, NULL);
-	OK(awaiter_join(&awaiter));
-	OK(lk_client_close(client));
-	OK(lk_client_close(other));
-}
-
-TEST_LIMIT(thousand_waiters_of_a_process_are_released_by_one_message, 60)
-{
-	enum { WAITERS = TSAN || ASAN ? 200 : 1000 };
-	static struct awaiter awaiters[WAITERS];
-	lk_client *client = set_up(), *other = client_at(url);
-	lk_latch *latch = latch_named(other, "a"), *awaited = latch_named(client, "a");
-	long long published, subscribed;
-
-	OK(lk_latch_set(latch, 1, NULL));
-	subscribed = redis_calls(redis, "subscribe");
-	for (int i = 0; i < WAITERS; i++)
-		awaiter_start(&awaiters[i], awaited, 30000);
-	ck_assert(WITHIN(5000, subscribers() == 1));
-	ck_assert(WITHIN(20000, proc_thread_count(0) >= WAITERS));
-	nap_ms(500);
-	published = redis_calls(redis, "publish");
-	latch_down(latch, 1, NULL);
-	for (int i = 0; i < WAITERS; i++)
-		OK(awaiter_join(&awaiters[i]));
-	ck_assert_int_eq(redis_calls(redis, "publish") - published, 1);
-	ck_assert_int_eq(redis_calls(redis, "subscribe") - subscribed, 1);
-	OK(lk_client_close(client));
-	OK(lk_client_close(other));
-}
-
-TEST_LIMIT(channel_is_left_late_and_a_loop_does_not_flap, 40)
-{
-	lk_client *client = set_up();
-	lk_latch *latch = latch_named(client, "a");
-	long long before = redis_calls(redis, "subscribe");
-
-	OK(lk_latch_set(latch, 1, NULL));
-	for (int i = 0; i < 30; i++) {
-		lk_latch *again = latch_named(client, "a");
-		EXPECT(lk_latch_await(again, 10), LK_ETIMEDOUT);
-		OK(lk_latch_close(again));
-	}
-	ck_assert_int_eq(redis_calls(redis, "subscribe") - before, 1);
-	ck_assert_int_eq(redis_calls(redis, "unsubscribe"), 0);
-	ck_assert_int_eq(subscribers(), 1);
-	OK(lk_latch_close(latch));
-	ck_assert(WITHIN(LK__LINGER_MS + 1000, subscribers() == 0));
-	latch = latch_named(client, "a");
-	EXPECT(lk_latch_await(latch, 10), LK_ETIMEDOUT);
-	ck_assert_int_eq(redis_calls(redis, "subscribe") - before, 2);
-	OK(lk_client_close(client));
-}
-
-TEST(client_with_latches_has_two_connections_and_one_thread)
-{
-	lk_client *client = set_up();
-	int threads = proc_thread_count(0), sockets = proc_socket_count(0);
-	lk_latch *latches[100];
-	char name[16];
-
-	for (int i = 0; i < 100; i++) {
-		snprintf(name, sizeof(name), "l%d", i);
-		latches[i] = latch_named(client, name);
-		OK(lk_latch_set(latches[i], 1, NULL));
-		EXPECT(lk_latch_await(latches[i], 2), LK_ETIMEDOUT);
-	}
-	ck_assert_int_eq(proc_thread_count(0), threads);
-	ck_assert_int_eq(proc_socket_count(0), sockets);
 	OK(lk_client_close(client));
 }
 

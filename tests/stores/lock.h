@@ -1,142 +1,171 @@
 /* SPDX-License-Identifier: MIT
- * The lock's promise on any store: one holder at a time, growing fences, waits that end.  See
- * harness/test_store.h. */
+ * What only a lock promises, on any store: re-entry, owners, and a loss that its owner must
+ * acknowledge. */
 #ifndef STORES_LOCK_H
 #define STORES_LOCK_H
 
-#include "harness/handles.h"
-#include "harness/process.h"
-#include "harness/test.h"
-#include "harness/test_store.h"
+#include "stores/set_up.h"
 
-#include <pthread.h>
-#include <stdatomic.h>
-
-#define LOCK_CONTENDERS 8
-
-/* Protected only by the lock: read, pause, write. */
-static atomic_int lock_counter;
-static _Atomic uint64_t lock_last_fence;
-
-static void *contend(void *client)
+static long long lock_keys(void)
 {
-	lk_lock *lock = lock_named(client, "counter");
-
-	for (int i = 0; i < 60; i++) {
-		uint64_t fence;
-		int value;
-		OK(lk_lock_acquire(lock, LK_FOREVER, &fence));
-		ck_assert_uint_gt(fence, lock_last_fence);
-		lock_last_fence = fence;
-		value = lock_counter;
-		if (value % 16 == 0)
-			nap_ms(1);
-		lock_counter = value + 1;
-		OK(lk_lock_release(lock));
-	}
-	OK(lk_lock_close(lock));
-	return NULL;
+	return redis_int(redis, "EXISTS lk:{a} lk:{a}:q");
 }
 
-/* Contend with threads that share so many clients, and check that no key remains. */
-static void contend_by(int client_count)
+/* ---- Reentry and owners ------------------------------------------------------------------- */
+
+TEST_STORE(hold_count_follows_reentry, 20, STORE_LOCKS | STORE_KEYS)
 {
-	const char *address = STORE.start();
-	struct redis *keys = STORE.look();
-	lk_client *clients[LOCK_CONTENDERS];
-	pthread_t threads[LOCK_CONTENDERS];
-	lk_lock_status status;
+	lk_client *client = set_up();
+	lk_lock *lock = lock_named(client, "a"), *same = lock_named(client, "a");
+	uint64_t fence = 0, again = 0;
 
-	for (int i = 0; i < client_count; i++)
-		clients[i] = client_at(address);
-	for (int i = 0; i < LOCK_CONTENDERS; i++)
-		pthread_create(&threads[i], NULL, contend, clients[i % client_count]);
-	for (int i = 0; i < LOCK_CONTENDERS; i++)
-		pthread_join(threads[i], NULL);
-	ck_assert_int_eq(lock_counter, LOCK_CONTENDERS * 60);
-	OK(lk_lock_query(lock_named(clients[0], "counter"), &status));
-	ck_assert(!status.held && status.queue_len == 0);
-	for (int i = 0; i < client_count; i++)
-		OK(lk_client_close(clients[i]));
-	/* Only the fence counter remains. */
-	if (keys) {
-		ck_assert_int_eq(redis_int(keys, "DBSIZE"), 1);
-		ck_assert_int_eq(redis_int(keys, "EXISTS lk:fence"), 1);
-	}
-}
-
-TEST_LIMIT(counter_of_threads_never_loses, 90)
-{
-	contend_by(1);
-}
-
-TEST_LIMIT(counter_of_clients_with_threads_never_loses, 90)
-{
-	contend_by(2);
-}
-
-TEST_LIMIT(fences_grow_over_10000_grants, 120)
-{
-	lk_client *client = client_at(STORE.start());
-	lk_lock *lock = lock_named(client, "fences");
-	uint64_t last = 0;
-
-	for (int i = 0; i < 10000; i++) {
-		uint64_t fence;
-		OK(lk_lock_acquire(lock, 1000, &fence));
-		OK(lk_lock_release(lock));
-		ck_assert_uint_gt(fence, last);
-		last = fence;
-	}
+	ck_assert_uint_eq(hold_of(lock).count, 0);
+	ck_assert_int_eq(lk_lock_state(lock), LK_STATE_NONE);
+	ck_assert_uint_eq(hold_of(lock).fence, 0);
+	OK(lk_lock_acquire(lock, 0, &fence));
+	ck_assert_uint_ne(fence, 0);
+	OK(lk_lock_acquire(lock, LK_FOREVER, NULL));
+	OK(lk_lock_acquire(same, 0, &again)); /* through any handle of the client */
+	ck_assert_uint_eq(again, fence);
+	ck_assert_uint_eq(hold_of(lock).count, 3);
+	ck_assert_uint_eq(hold_of(same).count, 3);
+	ck_assert_uint_eq(hold_of(same).fence, fence);
+	OK(lk_lock_release(lock));
+	OK(lk_lock_release(same));
+	ck_assert(lk_lock_is_mine(lock));
+	ck_assert_int_eq(lock_keys(), 1);
+	OK(lk_lock_release(lock));
+	ck_assert(!lk_lock_is_mine(lock));
+	ck_assert_int_eq(lock_keys(), 0);
+	EXPECT(lk_lock_release(lock), LK_ENOTOWNER);
 	OK(lk_client_close(client));
 }
 
-/* The fence of a local hand-over is larger than all earlier ones, and so is the next grant's. */
-static void *fence_thread(void *arg)
+static void *release_thread(void *arg)
 {
-	lk_lock *lock = arg;
+	static lk_err err;
 
-	for (int i = 0; i < 300; i++) {
-		uint64_t fence;
-		OK(lk_lock_acquire(lock, LK_FOREVER, &fence));
-		ck_assert_uint_gt(fence, lock_last_fence);
-		lock_last_fence = fence;
-		OK(lk_lock_release(lock));
-	}
-	return NULL;
+	err = lk_lock_release(arg);
+	return &err;
 }
 
-TEST_LIMIT(fences_grow_across_local_hand_overs, 60)
+/* Return the result of a release in another thread. */
+static lk_err release_elsewhere(lk_lock *lock)
 {
-	lk_client *client = client_at(STORE.start());
-	pthread_t threads[4];
+	pthread_t thread;
+	void *err;
 
-	for (int i = 0; i < 4; i++)
-		pthread_create(&threads[i], NULL, fence_thread, lock_named(client, "fences"));
-	for (int i = 0; i < 4; i++)
-		pthread_join(threads[i], NULL);
+	pthread_create(&thread, NULL, release_thread, lock);
+	pthread_join(thread, &err);
+	return *(lk_err *)err;
+}
+
+TEST_STORE(hold_of_a_thread_is_released_by_it_alone, 20, STORE_LOCKS | STORE_KEYS)
+{
+	lk_client *client = set_up();
+	lk_lock *lock = lock_named(client, "a");
+
+	OK(lk_lock_acquire(lock, 0, NULL));
+	ck_assert_int_eq(release_elsewhere(lock), LK_ENOTOWNER);
+	ck_assert_uint_eq(hold_of(lock).count, 1);
+	OK(lk_lock_release(lock));
 	OK(lk_client_close(client));
 }
 
-/* A try, a wait that ends, a hold that is renewed. */
-TEST(waits_end_and_holds_are_renewed)
+TEST_STORE(hold_of_a_handle_is_released_by_any_thread, 20, STORE_LOCKS | STORE_KEYS)
 {
-	const char *address = STORE.start();
-	lk_client *one = client_at(address), *two = client_at(address);
-	lk_lock *held = lock_leased(one, "kept", 300), *wanted = lock_named(two, "kept");
-	lk_lock_status status;
+	const lk_lock_options options = {.owner = LK_OWNER_HANDLE};
+	lk_client *client = set_up();
+	lk_lock *lock = lock_with(client, "a", &options), *other = lock_with(client, "a", &options);
+	uint64_t fence = 17;
 
-	OK(lk_lock_acquire(held, 0, NULL));
-	EXPECT(lk_lock_acquire(wanted, 0, NULL), LK_EBUSY);
-	EXPECT(lk_lock_acquire(wanted, 700, NULL), LK_ETIMEDOUT);
-	OK(lk_lock_query(wanted, &status));
-	ck_assert_int_eq(status.queue_len, 0);
-	ck_assert(lk_lock_is_mine(held));
-	OK(lk_lock_release(held));
-	OK(lk_lock_acquire(wanted, 0, NULL));
-	OK(lk_lock_release(wanted));
-	OK(lk_client_close(one));
-	OK(lk_client_close(two));
+	OK(lk_lock_acquire(lock, 0, NULL));
+	OK(lk_lock_acquire(lock, 0, NULL));
+	/* Another handle is another owner, even in the same thread. */
+	EXPECT(lk_lock_acquire(other, 0, &fence), LK_EBUSY);
+	ck_assert_uint_eq(fence, 17); /* a result is written on success only */
+	EXPECT(lk_lock_release(other), LK_ENOTOWNER);
+	ck_assert_int_eq(release_elsewhere(lock), LK_OK);
+	ck_assert_uint_eq(hold_of(lock).count, 1);
+	ck_assert_int_eq(release_elsewhere(lock), LK_OK);
+	ck_assert_int_eq(lock_keys(), 0);
+	OK(lk_lock_acquire(other, 0, NULL));
+	OK(lk_client_close(client));
+}
+
+TEST_STORE(wait_of_a_handle_for_its_own_thread_is_a_deadlock, 20, STORE_LOCKS | STORE_KEYS)
+{
+	const lk_lock_options of_handle = {.owner = LK_OWNER_HANDLE};
+	lk_client *client = set_up();
+	lk_lock *lock = lock_named(client, "a"), *other = lock_with(client, "a", &of_handle);
+	lk_lock *limited = lock_with(client, "a", &(lk_lock_options){.max_hold_ms = 300});
+	int64_t start_ms = now_ms();
+	uint64_t fence = 17;
+
+	OK(lk_lock_acquire(lock, 0, NULL));
+	EXPECT(lk_lock_acquire(other, LK_FOREVER, &fence), LK_EDEADLOCK);
+	EXPECT(lk_lock_acquire(other, 5000, &fence), LK_EDEADLOCK);
+	ck_assert_uint_eq(fence, 17);
+	EXPECT(lk_lock_acquire(other, 0, NULL), LK_EBUSY);
+	ck_assert_int_lt(now_ms() - start_ms, 1000);
+	OK(lk_lock_release(lock));
+	OK(lk_lock_acquire(limited, 0, NULL));
+	OK(lk_lock_acquire(other, 5000, NULL));
+	EXPECT(lk_lock_release(limited), LK_ELOST);
+	OK(lk_lock_release(other));
+	OK(lk_client_close(client));
+}
+
+static void *end_holding(void *arg)
+{
+	static uint64_t fence;
+
+	fence = noun_hold(&noun_lock, arg, 0);
+	return &fence;
+}
+
+TEST_STORE(hold_of_an_ended_thread_is_released_and_told, 20, STORE_LOCKS)
+{
+	lk_client *client = set_up(), *other = client_at(url);
+	lk_lock *lock = noun_lock.open(client, "a", (struct noun_options){.watched = true});
+	pthread_t thread;
+	void *fence;
+
+	pthread_create(&thread, NULL, end_holding, lock);
+	pthread_join(thread, &fence);
+	ck_assert(WITHIN(2000, noun_losses.count == 1));
+	ck_assert_int_eq(noun_losses.reason, LK_LOST_THREAD);
+	ck_assert_uint_eq(noun_losses.fence, *(uint64_t *)fence);
+	OK(lk_lock_acquire(lock_named(other, "a"), 1000, NULL)); /* long before the lease's end */
+	noun_holds_nothing(&noun_lock, lock, 0);
+	EXPECT(lk_lock_release(lock), LK_ENOTOWNER);
+	OK(lk_client_close(client));
+	OK(lk_client_close(other));
+}
+
+/* ---- Losses --------------------------------------------------------------------------------- */
+
+TEST_STORE(loss_is_acknowledged_before_the_next_hold, 20, STORE_LOCKS)
+{
+	const lk_lock_options options = {.fixed = true, .lease_ms = 300};
+	lk_client *client = set_up(), *other = client_at(url);
+	lk_lock *lock = lock_with(client, "a", &options);
+	uint64_t fence;
+
+	OK(lk_lock_acquire(lock, 0, &fence));
+	OK(lk_lock_acquire(lock, 0, NULL));
+	OK(lk_lock_acquire(lock_named(other, "a"), 5000, NULL));
+	ck_assert_int_eq(lk_lock_state(lock), LK_STATE_LOST);
+	ck_assert(!lk_lock_is_mine(lock));
+	EXPECT(lk_lock_acquire(lock, 0, NULL), LK_ELOST);
+	ck_assert_uint_eq(hold_of(lock).fence, fence);
+	ck_assert_int_eq(hold_of(lock).count, 2);
+	EXPECT(lk_lock_release(lock), LK_ELOST);
+	EXPECT(lk_lock_release(lock), LK_ELOST);
+	noun_holds_nothing(&noun_lock, lock, 0);
+	EXPECT(lk_lock_acquire(lock, 0, NULL), LK_EBUSY);
+	OK(lk_client_close(client));
+	OK(lk_client_close(other));
 }
 
 #endif

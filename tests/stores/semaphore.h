@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * Each promise of latchkey.h about opening a semaphore, acquiring and releasing its permits, and
- * the ends of waits, on any Redis.  See harness/test_store.h. */
+ * What only a semaphore promises, on any store: capacities, holds of several permits, permits
+ * without an id, and handles after a fork. */
 #ifndef STORES_SEMAPHORE_H
 #define STORES_SEMAPHORE_H
 
@@ -10,6 +10,10 @@
 #include <limits.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define TEST_SEMAPHORE(name) TEST_STORE(name, 20, STORE_SEMAPHORES | STORE_KEYS)
 
 static lk_err open_with(lk_client *client, lk_semaphore_options options)
 {
@@ -34,7 +38,7 @@ static const char *state_of_a(void)
 
 /* ---- Open --------------------------------------------------------------------------------- */
 
-TEST(first_opening_gives_the_capacity_and_another_one_is_a_mismatch)
+TEST_SEMAPHORE(first_opening_gives_the_capacity_and_another_one_is_a_mismatch)
 {
 	lk_client *client = set_up(), *other = client_at(url);
 	lk_semaphore *any;
@@ -56,7 +60,7 @@ TEST(first_opening_gives_the_capacity_and_another_one_is_a_mismatch)
 	ck_assert(permits_at_rest(redis, "a", 3));
 }
 
-TEST(options_out_of_range_are_refused_and_named)
+TEST_SEMAPHORE(options_out_of_range_are_refused_and_named)
 {
 	static const struct {
 		lk_semaphore_options options;
@@ -99,7 +103,7 @@ TEST(options_out_of_range_are_refused_and_named)
 	OK(lk_client_close(client));
 }
 
-TEST(capacity_is_kept_for_its_ttl_after_the_last_use)
+TEST_SEMAPHORE(capacity_is_kept_for_its_ttl_after_the_last_use)
 {
 	lk_client *client = set_up();
 	lk_semaphore *semaphore;
@@ -130,7 +134,7 @@ TEST(capacity_is_kept_for_its_ttl_after_the_last_use)
 
 /* ---- Acquire ------------------------------------------------------------------------------ */
 
-TEST(acquire_refuses_what_is_out_of_range)
+TEST_SEMAPHORE(acquire_refuses_what_is_out_of_range)
 {
 	static const int64_t wrong[] = {
 		0, -1, INT64_MIN, INT64_C(1) + LK_PERMITS_MAX, (INT64_C(1) << 32) + 1, INT64_MAX};
@@ -157,7 +161,7 @@ TEST(acquire_refuses_what_is_out_of_range)
 	OK(lk_client_close(client));
 }
 
-TEST(permits_at_the_edge_of_their_type_are_counted_right)
+TEST_SEMAPHORE(permits_at_the_edge_of_their_type_are_counted_right)
 {
 	lk_client *client = set_up();
 	lk_semaphore *semaphore = semaphore_of(client, "a", LK_PERMITS_MAX, 0);
@@ -183,7 +187,7 @@ TEST(permits_at_the_edge_of_their_type_are_counted_right)
 	OK(lk_client_close(client));
 }
 
-TEST(each_acquire_is_a_hold_of_its_own_with_a_greater_fence)
+TEST_SEMAPHORE(each_acquire_is_a_hold_of_its_own_with_a_greater_fence)
 {
 	lk_client *client = set_up();
 	lk_semaphore *semaphore = semaphore_of(client, "a", 3, 0);
@@ -217,30 +221,7 @@ TEST(each_acquire_is_a_hold_of_its_own_with_a_greater_fence)
 	ck_assert(permits_at_rest(redis, "a", 3));
 }
 
-TEST(wait_times_out_and_leaves_nothing)
-{
-	lk_client *client = set_up(), *other = client_at(url);
-	lk_semaphore *semaphore = semaphore_of(other, "a", 3, 0);
-	uint64_t hold = 77;
-	int64_t start_ms;
-
-	permits_of(semaphore_of(client, "a", 3, 0), 2, 0);
-	for (int i = 0; i < 2; i++) {
-		start_ms = now_ms();
-		EXPECT(lk_semaphore_acquire(semaphore, 2, 300, &hold), LK_ETIMEDOUT);
-		ck_assert_int_ge(now_ms() - start_ms, 299);
-		ck_assert_int_le(now_ms() - start_ms, 600);
-		ck_assert_int_eq(permits_queue(redis, "a"), 0);
-	}
-	ck_assert_uint_eq(hold, 77);
-	ck_assert_int_eq(permits_used(redis, "a"), 2);
-	permits_of(semaphore, 1, 0); /* the free permit can be acquired */
-	OK(lk_client_close(other));
-	OK(lk_client_close(client));
-	ck_assert(permits_at_rest(redis, "a", 3));
-}
-
-TEST(try_is_busy_while_others_wait_though_it_would_fit)
+TEST_SEMAPHORE(try_is_busy_while_others_wait_though_it_would_fit)
 {
 	lk_client *client = set_up(), *other = client_at(url);
 	lk_semaphore *semaphore = semaphore_of(client, "a", 3, 0);
@@ -258,7 +239,7 @@ TEST(try_is_busy_while_others_wait_though_it_would_fit)
 
 /* ---- Release ------------------------------------------------------------------------------ */
 
-TEST(release_by_another_handle_or_of_no_hold_changes_nothing)
+TEST_SEMAPHORE(release_by_another_handle_or_of_no_hold_changes_nothing)
 {
 	lk_client *client = set_up(), *other = client_at(url);
 	lk_semaphore *semaphore = semaphore_of(client, "a", 3, 0);
@@ -290,7 +271,7 @@ TEST(release_by_another_handle_or_of_no_hold_changes_nothing)
 	OK(lk_client_close(other));
 }
 
-TEST(release_of_some_keeps_the_rest_and_refuses_more_than_there_is)
+TEST_SEMAPHORE(release_of_some_keeps_the_rest_and_refuses_more_than_there_is)
 {
 	static const int64_t less[] = {0, -1, INT64_MIN};
 	static const int64_t more[] = {
@@ -322,7 +303,7 @@ TEST(release_of_some_keeps_the_rest_and_refuses_more_than_there_is)
 	OK(lk_client_close(client));
 }
 
-TEST(release_of_some_serves_who_fits)
+TEST_SEMAPHORE(release_of_some_serves_who_fits)
 {
 	lk_client *client = set_up(), *other = client_at(url);
 	lk_semaphore *semaphore = semaphore_of(client, "a", 5, 0);
@@ -349,7 +330,25 @@ TEST(release_of_some_serves_who_fits)
 	ck_assert(permits_at_rest(redis, "a", 5));
 }
 
-static void *end_holding(void *arg)
+TEST_SEMAPHORE(close_of_a_handle_gives_all_its_holds_back_and_no_other)
+{
+	lk_client *client = set_up();
+	lk_semaphore *held = semaphore_of(client, "a", 4, 0),
+		     *kept = semaphore_of(client, "a", 4, 0);
+	uint64_t hold = permits_of(kept, 1, 0);
+
+	permits_of(held, 1, 0);
+	permits_of(held, 2, 0);
+	OK(lk_semaphore_close(held)); /* released in the background */
+	ck_assert(WITHIN(1000, permits_used(redis, "a") == 1));
+	ck_assert_int_eq(lk_semaphore_state(kept, hold), LK_STATE_HELD);
+	permits_add_up(redis, "a");
+	permits_of(kept, 3, 0);
+	OK(lk_client_close(client));
+	ck_assert(permits_at_rest(redis, "a", 4));
+}
+
+static void *hold_two(void *arg)
 {
 	static uint64_t hold;
 
@@ -357,14 +356,14 @@ static void *end_holding(void *arg)
 	return &hold;
 }
 
-TEST(hold_belongs_to_its_handle_and_not_to_a_thread)
+TEST_SEMAPHORE(hold_belongs_to_its_handle_and_not_to_a_thread)
 {
 	lk_client *client = set_up();
 	lk_semaphore *semaphore = semaphore_of(client, "a", 3, 0);
 	pthread_t thread;
 	void *hold;
 
-	pthread_create(&thread, NULL, end_holding, semaphore);
+	pthread_create(&thread, NULL, hold_two, semaphore);
 	pthread_join(thread, &hold);
 	nap_ms(200); /* the end of the thread would have had its effect by now */
 	ck_assert_int_eq(lk_semaphore_state(semaphore, *(uint64_t *)hold), LK_STATE_HELD);
@@ -374,81 +373,158 @@ TEST(hold_belongs_to_its_handle_and_not_to_a_thread)
 	OK(lk_client_close(client));
 }
 
-/* ---- Ends of waits ------------------------------------------------------------------------ */
+/* ---- Losses ------------------------------------------------------------------------------- */
 
-TEST(cancel_ends_the_waits_of_one_handle)
+TEST_SEMAPHORE(permits_of_nobody_come_back_when_their_lease_ends_and_not_before)
 {
 	lk_client *client = set_up(), *other = client_at(url);
-	lk_semaphore *held = semaphore_of(client, "a", 3, 0);
-	lk_semaphore *semaphore = semaphore_of(other, "a", 3, 0);
-	struct permit_wait waits[3], rest;
-	uint64_t hold = permits_of(held, 3, 0);
+	const lk_semaphore_options options = {.capacity = 3, .lease_ms = 600, .fixed = true};
+	lk_semaphore *rate = semaphore_with(client, "a", &options);
+	lk_semaphore *later = semaphore_with(other, "a", &options);
+	int64_t start_ms = now_ms();
 
-	OK(lk_semaphore_cancel(semaphore)); /* no wait to cancel; later waits are unaffected */
-	for (int i = 0; i < 3; i++)
-		permit_wait_queue(&waits[i], redis, "a", semaphore, i + 1, true);
-	permit_wait_queue(&rest, redis, "a", semaphore_of(other, "a", 3, 0), 2, true);
-	OK(lk_semaphore_cancel(semaphore));
-	for (int i = 0; i < 3; i++)
-		EXPECT(permit_wait_join(&waits[i]), LK_ECANCELED);
-	ck_assert(!rest.ended);
-	ck_assert(WITHIN(1000, permits_queue(redis, "a") == 1));
-	OK(lk_semaphore_release(held, hold));
-	OK(permit_wait_join(&rest));
-	OK(lk_client_close(client));
+	OK(lk_semaphore_acquire(rate, 2, 0, NULL));
+	OK(lk_semaphore_close(rate));
+	rate = semaphore_with(client, "a", &options);
+	OK(lk_semaphore_acquire(rate, 1, LK_FOREVER, NULL));
+	EXPECT(lk_semaphore_acquire(later, 1, 0, NULL), LK_EBUSY);
+	OK(lk_client_close(client)); /* it has nothing to release */
+	ck_assert_int_eq(permits_used(redis, "a"), 3);
+	OK(lk_semaphore_acquire(later, 3, 5000, NULL));
+	ck_assert_int_ge(now_ms() - start_ms, 600);
+	ck_assert_int_le(now_ms() - start_ms, 900);
+	/* A hold with an id is released by the id, fixed or not. */
+	nap_ms(650);
+	ck_assert_uint_ne(permits_of(later, 3, 0), 0);
 	OK(lk_client_close(other));
 	ck_assert(permits_at_rest(redis, "a", 3));
 }
 
-TEST(close_of_a_handle_cancels_its_waits_and_gives_its_holds_back)
+TEST_SEMAPHORE(each_lost_hold_of_many_is_told_once)
 {
-	lk_client *client = set_up(), *other = client_at(url);
-	lk_semaphore *held = semaphore_of(client, "a", 4, 0),
-		     *kept = semaphore_of(client, "a", 4, 0);
-	lk_semaphore *semaphore = semaphore_of(other, "a", 4, 0);
-	struct permit_wait waits[2];
-	uint64_t hold;
+	lk_client *client = set_up();
+	lk_semaphore *semaphore = semaphore_watched(
+		client, "a", (lk_semaphore_options){.capacity = 200, .lease_ms = 900});
+	uint64_t holds[100];
 
-	permits_of(held, 1, 0);
-	permits_of(held, 2, 0);
-	hold = permits_of(kept, 1, 0);
-	for (int i = 0; i < 2; i++)
-		permit_wait_queue(&waits[i], redis, "a", semaphore, 1, true);
-	OK(lk_semaphore_close(semaphore));
-	for (int i = 0; i < 2; i++)
-		EXPECT(permit_wait_join(&waits[i]), LK_ECANCELED);
-	ck_assert(WITHIN(1000, permits_queue(redis, "a") == 0));
-	OK(lk_semaphore_close(held)); /* released in the background */
-	ck_assert(WITHIN(1000, permits_used(redis, "a") == 1));
-	ck_assert_int_eq(lk_semaphore_state(kept, hold), LK_STATE_HELD);
-	permits_add_up(redis, "a");
-	OK(lk_semaphore_close(NULL));
-	OK(lk_client_close(other));
+	for (int i = 0; i < 100; i++)
+		holds[i] = permits_of(semaphore, 2, 0);
+	redis_do(redis, "FLUSHALL");
+	ck_assert(WITHIN(2000, permit_losses.count == 100));
+	nap_ms(50);
+	ck_assert_int_eq(permit_losses.count, 100);
+	for (int i = 0; i < 100; i++) {
+		EXPECT(lk_semaphore_release_some(semaphore, holds[i], 1), LK_ELOST);
+		EXPECT(lk_semaphore_release(semaphore, holds[i]), LK_ELOST);
+	}
 	OK(lk_client_close(client));
-	ck_assert(permits_at_rest(redis, "a", 4));
 }
 
-TEST(close_of_a_client_ends_waits_and_releases_all)
+TEST_SEMAPHORE(end_of_permits_without_an_id_is_no_loss)
 {
-	lk_client *client = set_up(), *other = client_at(url);
-	lk_semaphore *mine = semaphore_of(other, "b", 9, 0);
-	struct permit_wait waits[2];
+	lk_client *client = set_up();
+	lk_semaphore *semaphore = semaphore_watched(
+		client, "a", (lk_semaphore_options){.capacity = 3, .lease_ms = 100, .fixed = true});
 
-	permits_of(semaphore_of(client, "a", 3, 0), 3, 0);
-	for (int i = 1; i <= 3; i++)
-		permits_of(mine, i, 0);
-	for (int i = 0; i < 2; i++)
-		permit_wait_queue(&waits[i], redis, "a", semaphore_of(other, "a", 3, 0), 1, true);
-	OK(lk_client_close(other));
-	for (int i = 0; i < 2; i++)
-		EXPECT(permit_wait_join(&waits[i]), LK_ECLOSED);
-	ck_assert(permits_at_rest(redis, "b", 9));
-	ck_assert_int_eq(permits_queue(redis, "a"), 0);
-	ck_assert_int_eq(permits_used(redis, "a"), 3);
+	OK(lk_semaphore_acquire(semaphore, 3, 1000, NULL));
+	nap_ms(150);
+	ck_assert_int_eq(permit_losses.count, 0);
+	OK(lk_semaphore_release(semaphore, permits_of(semaphore, 3, 0)));
+	ck_assert(permits_at_rest(redis, "a", 3));
 	OK(lk_client_close(client));
-	/* No hold, no queue, no description of a client remains: two semaphores and the fence
-	 * counter. */
-	ck_assert_int_eq(redis_int(redis, "DBSIZE"), 3);
+}
+
+static lk_client *callback_client;
+static lk_err callback_errs[4];
+static atomic_bool called_back;
+
+static void call_back(void *arg, lk_semaphore *semaphore, uint64_t hold, lk_lost_reason reason)
+{
+	uint64_t next;
+
+	(void)arg;
+	(void)reason;
+	callback_errs[0] = lk_semaphore_close(semaphore);
+	callback_errs[1] = lk_client_close(callback_client);
+	callback_errs[2] = lk_semaphore_release(semaphore, hold);
+	callback_errs[3] = lk_semaphore_acquire(semaphore, 3, 1000, &next);
+	called_back = true;
+}
+
+TEST_SEMAPHORE(callback_may_call_everything_but_close)
+{
+	const lk_semaphore_options options = {.capacity = 3, .on_lost = call_back};
+	lk_semaphore *semaphore;
+
+	callback_client = set_up();
+	semaphore = semaphore_with(callback_client, "a", &options);
+	permits_of(semaphore, 3, 0);
+	OK(lk_semaphore_break(semaphore, NULL));
+	ck_assert(WITHIN(2000, called_back));
+	EXPECT(callback_errs[0], LK_EDEADLOCK);
+	EXPECT(callback_errs[1], LK_EDEADLOCK);
+	EXPECT(callback_errs[2], LK_ELOST);
+	EXPECT(callback_errs[3], LK_OK);
+	ck_assert_int_eq(permits_used(redis, "a"), 3);
+	OK(lk_client_close(callback_client));
+	ck_assert(permits_at_rest(redis, "a", 3));
+}
+
+/* ---- Forks -------------------------------------------------------------------------------- */
+
+/* Make every call on the parent's handles. */
+static int use_after_fork(lk_client *client, lk_semaphore *semaphore, uint64_t hold)
+{
+	lk_semaphore_status status;
+	lk_ticket list[1];
+	lk_semaphore *none = NULL;
+	lk_hold snapshot;
+	uint64_t got = 77;
+	lk_kind kind;
+	size_t count;
+
+	EXPECT(lk_semaphore_open(client, "a", 0, NULL, &none), LK_EFORKED);
+	EXPECT(lk_semaphore_acquire(semaphore, 1, 0, &got), LK_EFORKED);
+	EXPECT(lk_semaphore_acquire(semaphore, 1, LK_FOREVER, &got), LK_EFORKED);
+	EXPECT(lk_semaphore_release(semaphore, hold), LK_EFORKED);
+	EXPECT(lk_semaphore_release_some(semaphore, hold, 1), LK_EFORKED);
+	EXPECT(lk_semaphore_cancel(semaphore), LK_EFORKED);
+	EXPECT(lk_semaphore_extend(semaphore, hold, 1000), LK_EFORKED);
+	EXPECT(lk_semaphore_query(semaphore, &status), LK_EFORKED);
+	EXPECT(lk_semaphore_holders(semaphore, 1, list, &count), LK_EFORKED);
+	EXPECT(lk_semaphore_waiters(semaphore, 1, list, &count), LK_EFORKED);
+	EXPECT(lk_semaphore_resize(semaphore, 5), LK_EFORKED);
+	EXPECT(lk_semaphore_break(semaphore, NULL), LK_EFORKED);
+	EXPECT(lk_client_name_kind(client, "a", 0, &kind), LK_EFORKED);
+	ck_assert_ptr_null(none);
+	ck_assert_uint_eq(got, 77);
+	ck_assert_int_eq(lk_semaphore_state(semaphore, hold), LK_STATE_NONE);
+	EXPECT(lk_semaphore_snapshot(semaphore, hold, &snapshot), LK_EFORKED);
+	EXPECT(lk_semaphore_close(semaphore), LK_EFORKED);
+	EXPECT(lk_client_close(client), LK_EFORKED);
+	return 0;
+}
+
+TEST_SEMAPHORE(forked_child_is_refused_and_the_parent_unaffected)
+{
+	lk_client *client = set_up();
+	lk_semaphore *semaphore =
+		semaphore_watched(client, "a", (lk_semaphore_options){.capacity = 3});
+	uint64_t hold = permits_of(semaphore, 2, 0);
+	int status;
+	pid_t child;
+
+	child = fork();
+	if (!child)
+		_exit(use_after_fork(client, semaphore, hold));
+	ck_assert_int_eq(waitpid(child, &status, 0), child);
+	ck_assert_msg(WIFEXITED(status) && !WEXITSTATUS(status), "status %x", (unsigned)status);
+	ck_assert_int_eq(lk_semaphore_state(semaphore, hold), LK_STATE_HELD);
+	ck_assert_int_eq(permit_losses.count, 0);
+	OK(lk_semaphore_release(semaphore, hold));
+	permits_of(semaphore, 3, 0);
+	OK(lk_client_close(client));
+	ck_assert(permits_at_rest(redis, "a", 3));
 }
 
 #endif

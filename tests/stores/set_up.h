@@ -1,22 +1,50 @@
 /* SPDX-License-Identifier: MIT
- * The common start of the tests on any Redis. */
+ * The common start of the tests on any store. */
 #ifndef STORES_SET_UP_H
 #define STORES_SET_UP_H
 
 #include "harness/handles.h"
+#include "harness/noun.h"
 #include "harness/process.h"
 #include "harness/test.h"
 #include "harness/test_store.h"
 
+#include <string.h>
+
+/* A test that needs this of the store. */
+#define TEST_STORE(name, seconds, needs) TEST_IF(name, seconds, !((unsigned)(needs) & ~STORE.has))
+
+/* A test of what each noun with holds promises: TEST_NOUN(x, 20, 0) { ... } uses the argument
+ * noun, and is x_lock and x_semaphore. */
+#define TEST_NOUN(name, seconds, needs)                                                            \
+	static void name(const struct noun *noun);                                                 \
+	TEST_STORE(name##_lock, seconds, STORE_LOCKS | (needs))                                    \
+	{                                                                                          \
+		name(&noun_lock);                                                                  \
+	}                                                                                          \
+	TEST_STORE(name##_semaphore, seconds, STORE_SEMAPHORES | (needs))                          \
+	{                                                                                          \
+		name(&noun_semaphore);                                                             \
+	}                                                                                          \
+	static void name(const struct noun *noun)
+
 static const char *url;
-static struct redis *redis;
+static struct redis *redis; /* NULL if the store has no keys to look at */
 
 /* Start a store, a connection to look at its keys, and a client. */
-static lk_client *set_up(void)
+static inline lk_client *set_up(void)
 {
 	url = STORE.start();
 	redis = STORE.look();
 	return client_at(url);
+}
+
+/* There is no hold of "a" and no wait for it. */
+static inline bool is_at_rest(const struct noun *noun, void *handle)
+{
+	lk_lock_status status = noun_status(noun, handle);
+
+	return !status.held && !status.queue_len && (!redis || noun->at_rest(redis, "a"));
 }
 
 #endif

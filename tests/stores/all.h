@@ -1,0 +1,15 @@
+/* SPDX-License-Identifier: MIT
+ * The contract of all nouns on any store: see harness/test_store.h. */
+#ifndef STORES_ALL_H
+#define STORES_ALL_H
+
+#include "stores/cost.h"
+#include "stores/hold.h"
+#include "stores/latch.h"
+#include "stores/latch_cost.h"
+#include "stores/lock.h"
+#include "stores/loss.h"
+#include "stores/order.h"
+#include "stores/semaphore.h"
+
+#endif
