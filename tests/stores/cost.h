@@ -74,8 +74,9 @@ TEST_STORE(wait_of_5_s_takes_at_most_3_requests, 30,
 		const struct noun *noun;
 		const char *name;
 		int64_t held;
-	} cases[] = {
-		{&noun_lock, "lock", 1}, {&noun_semaphore, "none", 4}, {&noun_semaphore, "few", 2}};
+	} cases[] = {{&noun_lock, "lock", 1},
+	             {&noun_semaphore, "none", NOUN_CAPACITY},
+	             {&noun_semaphore, "few", NOUN_ALONE}};
 	enum { HOLDS = 3, CLIENTS = HOLDS + 2 };
 	lk_client *clients[CLIENTS] = {set_up()};
 	struct noun_wait waits[HOLDS];
