@@ -212,7 +212,7 @@ TEST(fence_that_could_have_been_reported_and_comes_again_is_found)
 /* The client has reported the fence, and the script ignores that. */
 TEST(fence_that_was_reported_and_comes_again_is_found)
 {
-	static const struct sim_bug bug = {"lock_renew", "redis.call('SET', KEYS[3], ARGV[4])",
+	static const struct sim_bug bug = {"lock_renew", "change('SET', KEYS[3], ARGV[4])",
 	                                   "last = ARGV[4]"};
 
 	plan_unreported_fence(SIM_RESTART, 10 * SIM_S, true);
@@ -377,7 +377,7 @@ TEST(old_memory_brings_a_waiter_back_for_as_long_as_its_queue_lives)
 /* The waiter leaves after that, and the script ignores it. */
 TEST(waiter_that_stays_after_an_old_memory_is_found)
 {
-	static const struct sim_bug bug = {"lock_leave", "- redis.call('ZREM', KEYS[2], ticket)",
+	static const struct sim_bug bug = {"lock_leave", "- change('ZREM', KEYS[2], ticket)",
 	                                   ""};
 
 	plan_old_queue(20 * SIM_S);
