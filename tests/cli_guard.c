@@ -28,9 +28,13 @@ static void begin(void)
 	command_setup(server.url);
 }
 
+/* Verbs that hold something; most tests try the first alone. */
+static const char *const verbs[] = {"lock", "sem --permits 1", NULL};
+static const char *const *verb = verbs;
+
 static void begin_command(const char *lease, const char *line, int sleeps)
 {
-	START(&cmd, "latchkey", "lock", "--lease", lease, "a", "-c", line);
+	command_start_line(&cmd, "%s --lease %s a -c \"%s\"", *verb, lease, line);
 	ck_assert(WITHIN(5000, command_count_of("sleep") == sleeps));
 }
 
@@ -46,27 +50,30 @@ static void assert_free_within(int64_t ms)
 {
 	int64_t began = now_ms();
 
-	RUNS(0, &other, "latchkey", "lock", "a", "true");
+	RUNS_LINE(0, &other, "%s a true", *verb);
 	ck_assert_int_le(now_ms() - began, ms);
+}
+
+static void killed_latchkey(const char *line, int sleeps)
+{
+	for (verb = verbs; *verb; verb++) {
+		begin();
+		begin_command("2", line, sleeps);
+		kill(cmd.pid, SIGKILL);
+		ck_assert(WITHIN(500, command_count() == 0));
+		assert_free_within(3000);
+		server_stop(&server);
+	}
 }
 
 TEST(c4_killed_latchkey_leaves_no_descendant)
 {
-	begin();
-	begin_command("2", PLAIN, 2);
-	kill(cmd.pid, SIGKILL);
-	ck_assert(WITHIN(500, command_count() == 0));
-	assert_free_within(3000);
-	server_stop(&server);
+	killed_latchkey(PLAIN, 2);
 }
 
 TEST(c4_killed_latchkey_leaves_no_child_that_left_the_group)
 {
-	begin();
-	begin_command("2", HIDING, 5);
-	kill(cmd.pid, SIGKILL);
-	ck_assert(WITHIN(500, command_count() == 0));
-	server_stop(&server);
+	killed_latchkey(HIDING, 5);
 }
 
 TEST(killed_group_of_latchkey_leaves_no_descendant)
@@ -83,18 +90,20 @@ TEST(killed_group_of_latchkey_leaves_no_descendant)
 
 static void stopped_latchkey(const char *line, int sleeps)
 {
-	begin();
-	begin_command("2", line, sleeps);
-	kill(cmd.pid, SIGSTOP);
-	ck_assert(WITHIN(1000, proc_state(cmd.pid) == 'T'));
-	/* The lease is no longer renewed: the next holder enters when it expires, and finds no
-	 * process. */
-	RUNS(0, &other, "latchkey", "lock", "a", "true");
-	ck_assert_int_eq(command_count_of("sleep"), 0);
-	kill(cmd.pid, SIGCONT);
-	assert_status(79);
-	ck_assert_int_eq(command_count(), 0);
-	server_stop(&server);
+	for (verb = verbs; *verb; verb++) {
+		begin();
+		begin_command("2", line, sleeps);
+		kill(cmd.pid, SIGSTOP);
+		ck_assert(WITHIN(1000, proc_state(cmd.pid) == 'T'));
+		/* The lease is no longer renewed: the next holder enters when it expires, and finds
+		 * no process. */
+		RUNS_LINE(0, &other, "%s a true", *verb);
+		ck_assert_int_eq(command_count_of("sleep"), 0);
+		kill(cmd.pid, SIGCONT);
+		assert_status(79);
+		ck_assert_int_eq(command_count(), 0);
+		server_stop(&server);
+	}
 }
 
 TEST(stopped_latchkey_leaves_no_descendant_past_its_lease)
@@ -182,19 +191,20 @@ TEST(lost_store_ends_the_command_within_the_lease)
 	char line[512];
 	int64_t began;
 
-	begin();
-	snprintf(line, sizeof(line), "trap 'date >%s' TERM; while :; do sleep 0.02; done",
-	         command_file("termed"));
-	START(&cmd, "latchkey", "lock", "--lease", "3", "a", "-c", line);
-	ck_assert(WITHIN(5000, command_count_of("sleep") == 1));
-	server_kill(&server);
-	began = now_ms();
-	/* TERM comes first, with time to clean up, then KILL: this command ignores TERM. */
-	ck_assert(WITHIN(3000, !access(command_file("termed"), F_OK)));
-	ck_assert(WITHIN(3000 - (now_ms() - began), command_count_of("sh") == 0));
-	assert_status(79);
-	ck_assert_ptr_nonnull(strstr(cmd.err, "cannot be renewed"));
-	server_stop(&server);
+	for (verb = verbs; *verb; verb++) {
+		begin();
+		snprintf(line, sizeof(line), "trap 'date >%s' TERM; while :; do sleep 0.02; done",
+		         command_file("termed"));
+		begin_command("3", line, 1);
+		server_kill(&server);
+		began = now_ms();
+		/* TERM comes first, with time to clean up, then KILL: this command ignores TERM. */
+		ck_assert(WITHIN(3000, !access(command_file("termed"), F_OK)));
+		ck_assert(WITHIN(3000 - (now_ms() - began), command_count_of("sh") == 0));
+		assert_status(79);
+		ck_assert_ptr_nonnull(strstr(cmd.err, "cannot be renewed"));
+		server_stop(&server);
+	}
 }
 
 TEST(store_that_comes_back_in_time_ends_nothing)

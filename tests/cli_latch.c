@@ -124,24 +124,6 @@ TEST(wait_ends_with_the_last_step)
 	server_stop(&server);
 }
 
-TEST(latch_that_does_not_open_is_75_or_the_chosen_status)
-{
-	int64_t began;
-
-	begin();
-	RUNS(0, &cmd, "latchkey", "latch", "set", "-q", "a", "1");
-	RUNS(75, &cmd, "latchkey", "latch", "wait", "-n", "a");
-	ck_assert_str_eq(cmd.err, "latchkey: latch \"a\" is not open\n");
-	RUNS(3, &cmd, "latchkey", "latch", "wait", "-nq", "-E3", "a");
-	ck_assert_str_eq(cmd.err, "");
-	began = now_ms();
-	RUNS(75, &cmd, "latchkey", "latch", "wait", "-w", "0.25", "a");
-	ck_assert_int_ge(now_ms() - began, 250);
-	ck_assert_int_lt(now_ms() - began, 2000);
-	RUNS(75, &cmd, "latchkey", "latch", "wait", "-w", "0.1", "absent");
-	server_stop(&server);
-}
-
 TEST(absent_latch_is_awaited_or_open)
 {
 	begin();
@@ -152,6 +134,7 @@ TEST(absent_latch_is_awaited_or_open)
 	RUNS(0, &cmd, "latchkey", "latch", "down", "a");
 	assert_ends(&waiter, 0);
 	RUNS(75, &cmd, "latchkey", "latch", "wait", "-n", "b");
+	RUNS(75, &cmd, "latchkey", "latch", "wait", "-w", "0.1", "b");
 	RUNS(0, &cmd, "latchkey", "latch", "wait", "--absent-is-open", "b");
 	RUNS(0, &cmd, "latchkey", "latch", "set", "-q", "b", "1");
 	RUNS(75, &cmd, "latchkey", "latch", "wait", "-n", "--absent-is-open", "b");
@@ -176,21 +159,10 @@ TEST(removed_latch_is_waited_for)
 	server_stop(&server);
 }
 
-TEST(signal_ends_a_wait)
+TEST(signal_ends_a_wait_for_a_silent_store)
 {
-	static const int numbers[] = {SIGTERM, SIGINT, SIGHUP, SIGQUIT};
-
 	begin();
 	RUNS(0, &cmd, "latchkey", "latch", "set", "-q", "a", "1");
-	for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++) {
-		START(&waiter, "latchkey", "latch", "wait", "a");
-		assert_waits(&waiter);
-		kill(waiter.pid, numbers[i]);
-		ck_assert(command_wait(&waiter, 5000));
-		ck_assert_msg(WIFSIGNALED(waiter.status) && WTERMSIG(waiter.status) == numbers[i],
-		              "%x %s", waiter.status, waiter.err);
-	}
-	/* The same while it is connected to a store that does not respond. */
 	server_pause(&server);
 	START(&waiter, "latchkey", "latch", "wait", "a");
 	nap_ms(300);
@@ -216,68 +188,6 @@ TEST(latch_is_forgotten_when_its_time_is_over)
 	server_stop(&server);
 }
 
-TEST(wrong_usage_is_64)
-{
-	static const char *const wrong[][8] = {
-		{"latchkey", "latch", NULL},
-		{"latchkey", "latch", "open", "a", NULL},
-		{"latchkey", "latch", "set", NULL},
-		{"latchkey", "latch", "set", "a", NULL},
-		{"latchkey", "latch", "set", "a", "1", "2", NULL},
-		{"latchkey", "latch", "set", "", "1", NULL},
-		{"latchkey", "latch", "set", "a", "-1", NULL},
-		{"latchkey", "latch", "set", "a", "--", "-1", NULL},
-		{"latchkey", "latch", "set", "a", "1e9999", NULL},
-		{"latchkey", "latch", "set", "a", "", NULL},
-		{"latchkey", "latch", "set", "a", "2147483648", NULL},
-		{"latchkey", "latch", "reset", "a", "2147483648", NULL},
-		{"latchkey", "latch", "reset", "a", NULL},
-		{"latchkey", "latch", "set", "--ttl", "0", "a", "1", NULL},
-		{"latchkey", "latch", "set", "--ttl", "0.999", "a", "1", NULL},
-		{"latchkey", "latch", "set", "--ttl", "-1", "a", "1", NULL},
-		{"latchkey", "latch", "set", "--ttl", "1e9999", "a", "1", NULL},
-		{"latchkey", "latch", "set", "--ttl", "", "a", "1", NULL},
-		{"latchkey", "latch", "set", "--ttl", "2147483648", "a", "1", NULL},
-		{"latchkey", "latch", "set", "--open-ttl", "0", "a", "1", NULL},
-		{"latchkey", "latch", "set", "--open-ttl", "86400001", "a", "1", NULL},
-		{"latchkey", "latch", "down", NULL},
-		{"latchkey", "latch", "down", "a", "0", NULL},
-		{"latchkey", "latch", "down", "a", "-1", NULL},
-		{"latchkey", "latch", "down", "a", "1e9999", NULL},
-		{"latchkey", "latch", "down", "a", "", NULL},
-		{"latchkey", "latch", "down", "a", "2147483648", NULL},
-		{"latchkey", "latch", "down", "--id", "", "a", NULL},
-		{"latchkey", "latch", "down", "--id", NULL},
-		{"latchkey", "latch", "wait", NULL},
-		{"latchkey", "latch", "wait", "a", "b", NULL},
-		{"latchkey", "latch", "wait", "-n", "-w", "1", "a", NULL},
-		{"latchkey", "latch", "wait", "-w", "-1", "a", NULL},
-		{"latchkey", "latch", "wait", "-w", "1e9999", "a", NULL},
-		{"latchkey", "latch", "wait", "-w", "", "a", NULL},
-		{"latchkey", "latch", "wait", "-E", "256", "a", NULL},
-		{"latchkey", "latch", "wait", "--ttl", "5", "a", NULL},
-		{"latchkey", "latch", "wait", "--id", "x", "a", NULL},
-		{"latchkey", "latch", "wait", "--label", "x", "a", NULL},
-		{"latchkey", "latch", "set", "-n", "a", "1", NULL},
-		{"latchkey", "latch", "show", NULL},
-		{"latchkey", "latch", "rm", NULL},
-		{"latchkey", "latch", "rm", "--json", "a", NULL},
-		{"latchkey", "lock", "--id", "x", "a", "true", NULL},
-		{"latchkey", "show", "--absent-is-open", "a", NULL},
-	};
-	char id[300];
-
-	command_setup(NULL);
-	for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
-		int status = command_run(&cmd, wrong[i]);
-		ck_assert_msg(status == 64, "line %zu: status %d: %s", i, status, cmd.err);
-		ck_assert_msg(!strncmp(cmd.err, "latchkey: ", 10), "line %zu: %s", i, cmd.err);
-	}
-	memset(id, 'x', 257);
-	id[257] = 0;
-	RUNS(64, &cmd, "latchkey", "latch", "down", "--id", id, "a");
-}
-
 TEST(options_stand_anywhere)
 {
 	begin();
@@ -298,20 +208,6 @@ TEST(options_stand_anywhere)
 	server_stop(&server);
 }
 
-TEST(unreachable_store_is_69)
-{
-	begin();
-	server_stop(&server);
-	RUNS(69, &cmd, "latchkey", "latch", "set", "a", "1");
-	ck_assert_ptr_nonnull(strstr(cmd.err, "latchkey: cannot set \"a\": 127.0.0.1:"));
-	RUNS(69, &cmd, "latchkey", "latch", "reset", "a", "1");
-	RUNS(69, &cmd, "latchkey", "latch", "down", "a");
-	RUNS(69, &cmd, "latchkey", "latch", "wait", "a");
-	ck_assert_ptr_nonnull(strstr(cmd.err, "latchkey: cannot wait for \"a\": 127.0.0.1:"));
-	RUNS(69, &cmd, "latchkey", "latch", "show", "a");
-	RUNS(69, &cmd, "latchkey", "latch", "rm", "a");
-}
-
 TEST(wait_ends_in_time_when_the_server_is_gone)
 {
 	int64_t began;
@@ -326,20 +222,6 @@ TEST(wait_ends_in_time_when_the_server_is_gone)
 	/* Either the state is unknown, or the latch did not open in time. */
 	ck_assert(WEXITSTATUS(waiter.status) == 69 || WEXITSTATUS(waiter.status) == 75);
 	ck_assert_int_le(now_ms() - began, 1000 + 2000 + 1000);
-	server_stop(&server);
-}
-
-TEST(name_of_a_lock_is_no_latch)
-{
-	begin();
-	START(&waiter, "latchkey", "lock", "a", "sleep", "97");
-	ck_assert(WITHIN(5000, command_count_of("sleep") == 1));
-	RUNS(69, &cmd, "latchkey", "latch", "set", "a", "1");
-	RUNS(69, &cmd, "latchkey", "latch", "wait", "-n", "a");
-	RUNS(69, &cmd, "latchkey", "latch", "down", "a");
-	RUNS(0, &cmd, "latchkey", "latch", "set", "-q", "b", "1");
-	RUNS(69, &cmd, "latchkey", "lock", "b", "echo", "no");
-	ck_assert_str_eq(cmd.out, "");
 	server_stop(&server);
 }
 

@@ -165,76 +165,6 @@ TEST(units_are_turns)
 	server_stop(&server);
 }
 
-TEST(wrong_usage_is_64)
-{
-	static const char *const wrong[][10] = {
-		{"latchkey", "rate", "a", NULL},
-		{"latchkey", "rate", "--limit", "5", "--per", "1", NULL},
-		{"latchkey", "rate", "--limit", "5", "a", "true", NULL},
-		{"latchkey", "rate", "--per", "5", "a", "true", NULL},
-		{"latchkey", "rate", "--limit", "5", "--per", "1", "a", "--", NULL},
-		{"latchkey", "rate", "--limit", "5", "--per", "1", "a", "-c", NULL},
-		{"latchkey", "rate", "--limit", "0", "--per", "1", "a", NULL},
-		{"latchkey", "rate", "--limit", "-1", "--per", "1", "a", NULL},
-		{"latchkey", "rate", "--limit", "1e9999", "--per", "1", "a", NULL},
-		{"latchkey", "rate", "--limit", "", "--per", "1", "a", NULL},
-		{"latchkey", "rate", "--limit", "2147483648", "--per", "1", "a", NULL},
-		{"latchkey", "rate", "--limit", "5", "--per", "0", "a", NULL},
-		{"latchkey", "rate", "--limit", "5", "--per", "0.09", "a", NULL},
-		{"latchkey", "rate", "--limit", "5", "--per", "-1", "a", NULL},
-		{"latchkey", "rate", "--limit", "5", "--per", "1e9999", "a", NULL},
-		{"latchkey", "rate", "--limit", "5", "--per", "", "a", NULL},
-		{"latchkey", "rate", "--limit", "5", "--per", "2147483648", "a", NULL},
-		{"latchkey", "rate", "--limit", "5", "--per", "86400.001", "a", NULL},
-		{"latchkey", "rate", "--limit", "5", "--per", "1", "-k", "6", "a", NULL},
-		{"latchkey", "rate", "--limit", "5", "--per", "1", "-k", "0", "a", NULL},
-		{"latchkey", "rate", "--limit", "5", "--per", "1", "--lease", "5", "a", NULL},
-		{"latchkey", "rate", "--limit", "5", "--per", "1", "--fixed", "a", NULL},
-		{"latchkey", "rate", "--limit", "5", "--per", "1", "--max-hold=5", "a", NULL},
-		{"latchkey", "rate", "--limit", "5", "--per", "1", "--on-lost=kill", "a", NULL},
-		{"latchkey", "rate", "--permits", "5", "--per", "1", "a", NULL},
-		{"latchkey", "rate", "--limit", "5", "--per", "1", "--slack", "-1", "a", NULL},
-		{"latchkey", "rate", "--limit", "5", "--per", "1", "--slack", "", "a", NULL},
-		{"latchkey", "rate", "--limit", "5", "--per", "1", "--slack=86400.1", "a", NULL},
-		{"latchkey", "rate", "--limit", "5", "--per", "86399", "--slack=1.1", "a", NULL},
-		{"latchkey", "rate", "--limit", "5", "--slack", "1", "a", NULL},
-		{"latchkey", "sem", "--permits", "5", "--slack", "1", "a", "true", NULL},
-		{"latchkey", "lock", "--per", "1", "a", "true", NULL},
-	};
-
-	command_setup(NULL);
-	for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
-		int status = command_run(&cmd, wrong[i]);
-		ck_assert_msg(status == 64, "line %zu: status %d: %s", i, status, cmd.err);
-		ck_assert_msg(!strncmp(cmd.err, "latchkey: ", 10), "line %zu: %s", i, cmd.err);
-	}
-	RUNS(64, &cmd, "latchkey", "rate", "--limit", "5", "--per", "86399", "--slack", "1.1", "a");
-	ck_assert_ptr_nonnull(strstr(cmd.err, "--per plus --slack"));
-	RUNS(64, &cmd, "latchkey", "rate", "--limit", "5", "--per", "1", "--slack", "x", "a");
-	ck_assert_ptr_nonnull(strstr(cmd.err, "--slack: must be "));
-}
-
-TEST(command_gives_output_and_status)
-{
-	begin();
-	RUNS(7, &cmd, "latchkey", "rate", "--limit", "100", "--per", "0.1", "a", "-c",
-	     "echo out; echo err >&2; exit 7");
-	ck_assert_str_eq(cmd.out, "out\n");
-	ck_assert_str_eq(cmd.err, "err\n");
-	RUNS(127, &cmd, "latchkey", "rate", "--limit", "100", "--per", "0.1", "a", "/nowhere/at");
-	RUNS(126, &cmd, "latchkey", "rate", "--limit", "100", "--per", "0.1", "a", "/etc");
-	RUNS(137, &cmd, "latchkey", "rate", "--limit", "100", "--per", "0.1", "a", "-c",
-	     "kill -KILL $$");
-	RUNS(130, &cmd, "latchkey", "rate", "--limit", "100", "--per", "0.1", "a", "-c",
-	     "kill -INT $$");
-	ck_assert(WIFSIGNALED(cmd.status));
-	ck_assert_int_eq(
-		shell("test \"$(echo word | latchkey rate --limit 100 --per 0.1 a cat)\" = "
-	              "word"),
-		0);
-	server_stop(&server);
-}
-
 TEST(command_runs_without_a_guard_and_without_the_store)
 {
 	struct redis *redis;
@@ -283,22 +213,9 @@ TEST(environment_is_that_of_the_caller)
 	server_stop(&server);
 }
 
-TEST(signals_end_the_wait_and_reach_the_command)
+TEST(signals_reach_the_command)
 {
 	begin();
-	RUNS(0, &cmd, "latchkey", "rate", "--limit", "1", "--per", "60", "a");
-	for (int i = 0; i < 2; i++) {
-		int number = i ? SIGINT : SIGTERM;
-		if (i)
-			START(&cmd, "latchkey", "rate", "--limit", "1", "--per", "60", "a");
-		else
-			START(&cmd, "latchkey", "rate", "--limit", "1", "--per", "60", "a", "true");
-		ck_assert(WITHIN(5000, shell("latchkey show a | grep -q 'waiting  1'") == 0));
-		kill(cmd.pid, number);
-		ck_assert(command_wait(&cmd, 5000));
-		ck_assert(WIFSIGNALED(cmd.status) && WTERMSIG(cmd.status) == number);
-		ck_assert(WITHIN(2000, shell("latchkey show a | grep -q 'waiting  0'") == 0));
-	}
 	START(&cmd, "latchkey", "rate", "--limit", "1", "--per", "60", "b", "-c",
 	      "trap 'exit 31' TERM; sleep 2 & wait; wait");
 	ck_assert(WITHIN(5000, command_count_of("sleep") == 1));
@@ -306,35 +223,6 @@ TEST(signals_end_the_wait_and_reach_the_command)
 	ck_assert(command_wait(&cmd, 5000));
 	ck_assert_int_eq(WEXITSTATUS(cmd.status), 31);
 	server_stop(&server);
-}
-
-static void assert_report(const char *begins)
-{
-	const char *text = command_read("report");
-
-	ck_assert_msg(!strncmp(text, begins, strlen(begins)), "%s", text);
-	ck_assert_int_eq(shell("test 1 = $(sqlite3 :memory: \"SELECT json_valid(readfile('%s'))\")",
-	                       command_file("report")),
-	                 0);
-}
-
-TEST(report_tells_each_outcome)
-{
-	char report[256];
-
-	begin();
-	snprintf(report, sizeof(report), "--report=%s", command_file("report"));
-	RUNS(3, &cmd, "latchkey", "rate", report, "--limit", "2", "--per", "60", "a", "sh", "-c",
-	     "exit 3");
-	assert_report("{\"outcome\":\"ended\",\"status\":3,\"command_status\":3,\"reason\":null,"
-	              "\"fence\":null,");
-	RUNS(0, &cmd, "latchkey", "rate", report, "--limit", "2", "--per", "60", "a");
-	assert_report("{\"outcome\":\"ended\",\"status\":0,\"command_status\":null,");
-	RUNS(75, &cmd, "latchkey", "rate", report, "-n", "--limit", "2", "--per", "60", "a");
-	assert_report("{\"outcome\":\"busy\",\"status\":75,");
-	server_stop(&server);
-	RUNS(69, &cmd, "latchkey", "rate", report, "--limit", "2", "--per", "60", "a");
-	assert_report("{\"outcome\":\"unreachable\",\"status\":69,");
 }
 
 TEST(killed_wait_takes_no_turn)

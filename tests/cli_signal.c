@@ -15,6 +15,7 @@
 
 static struct test_server server;
 static struct command cmd, other;
+static const char *verb = "lock"; /* of most tests */
 
 static void begin(void)
 {
@@ -30,7 +31,7 @@ static void begin_trap(const char *trap)
 	unlink(command_file("up"));
 	snprintf(line, sizeof(line), "%s; touch %s; while :; do sleep 0.02; done", trap,
 	         command_file("up"));
-	START(&cmd, "latchkey", "lock", "a", "-c", line);
+	command_start_line(&cmd, "%s a -c \"%s\"", verb, line);
 	ck_assert(WITHIN(5000, !access(command_file("up"), F_OK)));
 }
 
@@ -62,13 +63,16 @@ TEST(signals_reach_the_command)
 		{SIGUSR2, "trap 'exit 31' USR2"},
 	};
 
-	begin();
-	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
-		begin_trap(cases[i].trap);
-		kill(cmd.pid, cases[i].number);
-		assert_status(31);
+	for (int verbs = 0; verbs < 2; verbs++) {
+		verb = verbs ? "sem --permits 1" : "lock";
+		begin();
+		for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+			begin_trap(cases[i].trap);
+			kill(cmd.pid, cases[i].number);
+			assert_status(31);
+		}
+		server_stop(&server);
 	}
-	server_stop(&server);
 }
 
 TEST(command_that_a_signal_ended_is_128_plus_n)
@@ -107,26 +111,6 @@ TEST(int_and_quit_end_latchkey_by_themselves)
 	assert_ended_by(SIGINT);
 	/* The lock is free. */
 	RUNS(0, &other, "latchkey", "lock", "-n", "a", "true");
-	server_stop(&server);
-}
-
-TEST(signal_ends_a_wait_and_leaves_nothing)
-{
-	static const int numbers[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT};
-	static struct command waiter;
-
-	begin();
-	START(&other, "latchkey", "lock", "a", "sleep", "91");
-	ck_assert(WITHIN(5000, command_count_of("sleep") == 1));
-	for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++) {
-		START(&waiter, "latchkey", "lock", "a", "true");
-		ck_assert(WITHIN(5000, RUN(&cmd, "sh", "-c",
-		                           "latchkey show a | grep -q 'waiting  1'") == 0));
-		kill(waiter.pid, numbers[i]);
-		ck_assert(command_wait(&waiter, 5000));
-		ck_assert(WIFSIGNALED(waiter.status) && WTERMSIG(waiter.status) == numbers[i]);
-		RUNS(0, &cmd, "sh", "-c", "latchkey show a | grep -q 'waiting  0'");
-	}
 	server_stop(&server);
 }
 

@@ -10,6 +10,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -146,13 +147,58 @@ const char *command_err(const struct command *command)
 	return text;
 }
 
-int command_run(struct command *command, const char *const *args)
+static int end(struct command *command, const char *name)
 {
-	command_start(command, args);
-	ck_assert_msg(command_wait(command, 15000), "%s %s does not end", args[0], args[1]);
+	ck_assert_msg(command_wait(command, 15000), "%s does not end", name);
 	if (WIFSIGNALED(command->status))
 		return 128 + WTERMSIG(command->status);
 	return WEXITSTATUS(command->status);
+}
+
+int command_run(struct command *command, const char *const *args)
+{
+	command_start(command, args);
+	return end(command, args[1]);
+}
+
+static void start_line(struct command *command, const char *format, va_list args)
+{
+	char line[1024];
+	int len = snprintf(line, sizeof(line), "exec latchkey ");
+
+	ck_assert_int_lt(vsnprintf(line + len, sizeof(line) - (size_t)len, format, args),
+	                 (int)sizeof(line) - len);
+	START(command, "sh", "-c", line);
+}
+
+void command_start_line(struct command *command, const char *format, ...)
+{
+	va_list args;
+
+	va_start(args, format);
+	start_line(command, format, args);
+	va_end(args);
+}
+
+int command_run_line(struct command *command, const char *format, ...)
+{
+	va_list args;
+
+	va_start(args, format);
+	start_line(command, format, args);
+	va_end(args);
+	return end(command, format);
+}
+
+void command_check_report(const char *begins, const char *contains)
+{
+	const char *text = command_read("report");
+
+	ck_assert_msg(!strncmp(text, begins, strlen(begins)), "%s", text);
+	ck_assert_msg(strstr(text, contains) != NULL, "%s", text);
+	ck_assert_int_eq(shell("test 1 = $(sqlite3 :memory: \"SELECT json_valid(readfile('%s'))\")",
+	                       command_file("report")),
+	                 0);
 }
 
 /* Is this process alive, of this test, and, if asked, of that program? */

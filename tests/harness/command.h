@@ -43,6 +43,16 @@ int command_run(struct command *command, const char *const *args);
 /* The same, and fail the test if the status differs. */
 #define RUNS(status, command, ...) ck_assert_int_eq(RUN(command, __VA_ARGS__), status)
 
+/* The same for the arguments after "latchkey" as a line of a shell, made as by printf(). */
+void command_start_line(struct command *command, const char *format, ...)
+	__attribute__((format(printf, 2, 3)));
+int command_run_line(struct command *command, const char *format, ...)
+	__attribute__((format(printf, 2, 3)));
+#define RUNS_LINE(status, ...) ck_assert_int_eq(command_run_line(__VA_ARGS__), status)
+
+/* The file "report" is valid JSON, begins so, and contains this. */
+void command_check_report(const char *begins, const char *contains);
+
 /* The number of living processes with this test's mark in their environment, without this one. */
 int command_count(void);
 /* The same for one program, such as "sleep". */
