@@ -3,7 +3,7 @@
 # their own.  Defines $work, $root and install_latchkey.
 # shellcheck shell=sh
 build=${LK_BUILD:-$PWD/build}
-work=$(mktemp -d) || exit 1
+. tests/harness/shell.sh
 root=$work/root
 LATCHKEY_LOCAL_DIR=$work/local
 export LATCHKEY_LOCAL_DIR
@@ -15,11 +15,6 @@ end() {
 }
 trap end EXIT
 trap 'exit 1' HUP INT TERM
-
-fail() {
-	echo "$*" >&2
-	exit 1
-}
 
 # Install the build under $root, where pkg-config, the loader and the shell then find it.
 install_latchkey() {

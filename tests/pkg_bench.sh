@@ -5,13 +5,7 @@
 set -eu
 cd "$(dirname "$0")/.."
 build=${LK_BUILD:-$PWD/build}
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
-
-fail() {
-	echo "$*" >&2
-	exit 1
-}
+. tests/harness/shell.sh
 
 bench() {
 	LK_BUILD=$build LK_COMMIT=test LK_EVIDENCE=$work/figures TMPDIR=$work nice timeout 120 "$build/bench/run" "$@"

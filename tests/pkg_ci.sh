@@ -7,21 +7,8 @@ set -eu
 cd "$(dirname "$0")/.."
 source=$PWD
 build=${LK_BUILD:-$PWD/build}
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
+. tests/harness/shell.sh
 unset MAKEFLAGS MFLAGS MAKELEVEL J V SANITIZE LK_BUILD
-
-fail() {
-	cat "$work/output"
-	echo "pkg_ci: $*"
-	exit 1
-}
-says() {
-	grep -q -e "$1" "$work/output" || fail "does not print: $1"
-}
-silent_about() {
-	! grep -q -e "$1" "$work/output" || fail "prints: $1"
-}
 
 # The tree: .ci/run and tests/run unchanged, and stubs of the programs that they call.
 mkdir -p "$work/bin" "$work/tree/tests" "$work/tree/tools" "$work/tree/.ci"
@@ -129,7 +116,11 @@ last_line 'make test: 11 passed, 2 failed'
 
 # One whose run was killed before its verdict failed, too.
 suite
-program build unit_e 0 "[ \$(wc -l <'$work/tree/build/runs.unit_e') -gt 1 ] || kill -9 \$PPID; $good"
+program build unit_e 0 "[ \$(wc -l <'$work/tree/build/runs.unit_e') -gt 1 ] || {
+	kill -9 \$PPID
+	exit 1
+}
+$good"
 run_suite 0
 says '^  again, alone: unit_e '
 last_line 'make test: 15 passed, 0 failed'

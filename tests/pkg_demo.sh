@@ -7,16 +7,9 @@
 set -eu
 cd "$(dirname "$0")/.."
 build=${LK_BUILD:-$PWD/build}
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
+. tests/harness/shell.sh
 TMPDIR=$work
 export TMPDIR
-
-fail() {
-	cat "$work/output"
-	echo "$*"
-	exit 1
-}
 
 "$build/demo" >"$work/output" 2>&1 || fail "the demo failed"
 [ "$(tail -n 1 "$work/output")" = identical ] || fail "the last line is not: identical"

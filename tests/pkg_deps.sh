@@ -5,8 +5,7 @@
 # may not.  The package manager is simulated.
 set -eu
 cd "$(dirname "$0")/.."
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
+. tests/harness/shell.sh
 chmod 755 "$work"
 mkdir "$work/bin"
 # A machine with few programs, in particular without sudo and without a server.
@@ -31,20 +30,6 @@ cp -r Makefile tools include src examples tests "$work/"
 mkdir -m 777 "$work/build"
 chmod -R a+rX "$work"
 unset MAKEFLAGS MFLAGS MAKELEVEL
-
-fail() {
-	cat "$work/output"
-	echo "pkg_deps: $*"
-	exit 1
-}
-
-# says PATTERN, silent_about PATTERN: check the output of the last run.
-says() {
-	grep -q -e "$1" "$work/output" || fail "does not print: $1"
-}
-silent_about() {
-	! grep -q -e "$1" "$work/output" || fail "prints: $1"
-}
 
 # ends_2 COMMAND...: as a plain user of that machine.
 as_nobody() {

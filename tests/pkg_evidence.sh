@@ -5,15 +5,9 @@
 set -eu
 cd "$(dirname "$0")/.."
 root=$PWD
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
+. tests/harness/shell.sh
 kept=$work/tree/docs/figures/speed.txt
-
-fail() {
-	[ ! -e "$kept" ] || cat "$kept"
-	echo "$*"
-	exit 1
-}
+printed=$kept
 
 mkdir -p "$work/tree/docs" "$work/tree/tools"
 cd "$work/tree"

@@ -3,17 +3,11 @@
 # The environment of a build: the usual variables reach it, all other names do not.
 set -eu
 cd "$(dirname "$0")/.."
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
+. tests/harness/shell.sh
 unset MAKEFLAGS MFLAGS MAKELEVEL
 LK_COMMIT=test
 export LK_COMMIT
 usual="AR CC CFLAGS CPPFLAGS LDFLAGS PREFIX LIBDIR INCLUDEDIR BINDIR MANDIR DESTDIR"
-
-fail() {
-	echo "$*"
-	exit 1
-}
 
 # plan NAME=VALUE... make ARG...: print the commands that make would run.
 plan() {
