@@ -287,8 +287,8 @@ TEST(late_opening_that_ends_a_wait_is_found)
 TEST(late_opening_that_never_was_is_found)
 {
 	static const struct sim_bug bug = {"latch_set",
-	                                   "if ARGV[1] == '0' then\n\tredis.call('PEXP",
-	                                   "if true then\n\tredis.call('PEXP"};
+	                                   "if ARGV[1] == '0' then\n\tchange('PEXP",
+	                                   "if true then\n\tchange('PEXP"};
 	uint64_t chance;
 
 	find_late_opening();
