@@ -27,7 +27,8 @@ FIXTURE struct virt_client *const a = &w.clients[0];
 FIXTURE struct virt_client *const b = &w.clients[1];
 FIXTURE struct virt_client *const c = &w.clients[2];
 FIXTURE struct virt_client *const d = &w.clients[3];
-FIXTURE const struct virt_noun *noun = &virt_lock;
+FIXTURE const struct virt_noun *noun = &virt_lock; /* of the running test */
+FIXTURE const struct virt_noun *noun_of_start = &virt_lock;
 FIXTURE struct virt_view view;
 
 /* A test for each noun: states_a_fact_lock, states_a_fact_semaphore. */
@@ -35,13 +36,13 @@ FIXTURE struct virt_view view;
 	static void fact(void);                                                                    \
 	TEST(fact##_lock)                                                                          \
 	{                                                                                          \
-		noun = &virt_lock;                                                                 \
 		fact();                                                                            \
 	}                                                                                          \
 	TEST(fact##_semaphore)                                                                     \
 	{                                                                                          \
-		noun = &virt_semaphore;                                                            \
+		noun_of_start = &virt_semaphore;                                                   \
 		fact();                                                                            \
+		noun_of_start = &virt_lock;                                                        \
 	}                                                                                          \
 	static void fact(void)
 
@@ -58,8 +59,9 @@ FIXTURE struct lk__wait_queue *open_handle(struct virt_client *client, const cha
 	return queue;
 }
 
-FIXTURE void start_with(int64_t lease_ms, bool fixed)
+FIXTURE void start_of(const struct virt_noun *of, int64_t lease_ms, bool fixed)
 {
+	noun = of;
 	virt_init(&w, 4, test_seed());
 	for (int i = 0; i < 4; i++)
 		w.clients[i].queue = open_handle(&w.clients[i], "s", lease_ms, fixed);
@@ -67,18 +69,17 @@ FIXTURE void start_with(int64_t lease_ms, bool fixed)
 
 FIXTURE void start(int64_t lease_ms)
 {
-	start_with(lease_ms, false);
+	start_of(noun_of_start, lease_ms, false);
 }
 
 FIXTURE void start_fixed(int64_t lease_ms)
 {
-	start_with(lease_ms, true);
+	start_of(noun_of_start, lease_ms, true);
 }
 
 FIXTURE void start_permits_with(uint32_t capacity, int64_t lease_ms, bool fixed)
 {
-	noun = &virt_semaphore;
-	start_with(lease_ms, fixed);
+	start_of(&virt_semaphore, lease_ms, fixed);
 	for (int i = 0; i < 4; i++)
 		w.clients[i].queue->capacity = capacity;
 	query_size(w.store, "s", false, capacity, VIRT_TTL_MS);
