@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * Links of a semaphore's clients that break at every possible point, in virtual time: between any
- * two steps of the network, losing what is in flight.  Callers must notice no more than a delay. */
+ * Links that break at every possible point, in virtual time: between any two steps of the network,
+ * losing what is in flight.  Callers must notice no more than a delay. */
 #include "virtual_fixture.h"
 
 static struct virt_client *victim;
@@ -64,8 +64,38 @@ static void finish(const struct lk__op *waiter, lk_err err)
 	assert_done(waiter, err);
 }
 
-/* Acquire, wait, partial release, extension, release: three clients, one semaphore. */
-static void live_through(bool fixed, int64_t wait_ms)
+/* Acquire, wait, extend, release: three clients exclude each other.  A waiter whose link is down
+ * loses its turn to the next one. */
+static void exclude(bool fixed, int64_t wait_ms)
+{
+	struct lk__op *waiters[2];
+
+	start_of(noun_of_start, 12000, fixed);
+	finish(acquire(a), LK_OK);
+	for (int i = 0; i < 2; i++) {
+		later(1);
+		waiters[i] = acquire(&w.clients[1 + i]);
+		pump();
+	}
+	assert_waits(waiters[0]);
+	assert_waits(waiters[1]);
+	later(wait_ms);
+	finish(begin_release(a), LK_OK);
+	pump();
+	for (int i = 0; i < 110 && !waiters[0]->done && !waiters[1]->done; i++)
+		virt_pass(&w, 100);
+	for (int i = 0, first = !waiters[0]->done; i < 2; i++) {
+		struct virt_client *client = &w.clients[1 + (first ^ i)];
+		finish(waiters[first ^ i], LK_OK);
+		ck_assert_uint_eq(only_stored()->fence, held(client)->fence);
+		finish(extend(client, 20000), LK_OK);
+		finish(begin_release(client), LK_OK);
+	}
+	end();
+}
+
+/* Permits: acquire, wait, partial release, extension, release. */
+static void share(bool fixed, int64_t wait_ms)
 {
 	struct lk__op *holder, *waiter, *other;
 
@@ -96,7 +126,7 @@ static void live_through(bool fixed, int64_t wait_ms)
 	end();
 }
 
-static void cut_everywhere(bool fixed, int64_t wait_ms)
+static void cut_everywhere(void (*live)(bool, int64_t), bool fixed, int64_t wait_ms)
 {
 	int all = 0;
 
@@ -106,26 +136,29 @@ static void cut_everywhere(bool fixed, int64_t wait_ms)
 		while (points >= cut_at) {
 			points = 0;
 			cut_at++;
-			live_through(fixed, wait_ms);
+			live(fixed, wait_ms);
 			all++;
 		}
 	}
 	ck_assert_int_gt(all, 30);
 }
 
-TEST(link_may_break_at_every_point)
+TEST_EACH(link_may_break_at_every_point)
 {
-	cut_everywhere(false, 0);
+	cut_everywhere(exclude, false, 0);
+	cut_everywhere(exclude, true, 0);
 }
 
-TEST(link_may_break_at_every_point_of_a_claim)
+TEST_EACH(link_may_break_at_every_point_of_a_claim)
 {
-	cut_everywhere(false, 4000);
+	cut_everywhere(exclude, false, 4000);
 }
 
-TEST(link_may_break_at_every_point_with_fixed_leases)
+TEST(link_may_break_at_every_point_of_shared_permits)
 {
-	cut_everywhere(true, 0);
+	cut_everywhere(share, false, 0);
+	cut_everywhere(share, true, 0);
+	cut_everywhere(share, false, 4000);
 }
 
 /* Permits that cannot be released: wherever the link breaks, they are granted once and stay
