@@ -75,8 +75,7 @@ TEST(partial_release_whose_answer_is_lost_is_repeated_and_counts_once)
 	fence = hold_some(a, 4);
 	some = begin_release_some(a, fence, 1);
 	shrink = reach(a, LK__SHRINK);
-	virt_call_fini(&shrink);
-	virt_link_down(a, LK_EUNKNOWN);
+	lose(a, &shrink);
 	assert_waits(some);
 	ck_assert_uint_eq(stored(fence), 3);
 	virt_link_up(a);
@@ -256,14 +255,12 @@ TEST(partial_release_of_a_hold_that_the_store_lost_is_a_loss)
 TEST(partial_release_that_the_store_refuses_is_repeated)
 {
 	struct lk__op *some;
-	struct virt_call shrink;
 	uint64_t fence;
 
 	start_fixed_permits(5, 10000);
 	fence = hold_some(a, 5);
 	some = begin_release_some(a, fence, 2);
-	shrink = take(a, LK__SHRINK);
-	virt_refuse(a, &shrink, "LOADING the dataset");
+	refuse(a, LK__SHRINK, "LOADING the dataset");
 	assert_waits(some);
 	virt_pass(&w, 600);
 	assert_done(some, LK_OK);

@@ -344,8 +344,7 @@ TEST(forgotten_grant_whose_answer_is_lost_is_one_grant)
 	waiter = forget_some(a, 1);
 	ask = reach(a, LK__ASK);
 	end_us = virt_store_us(&w) + 1000000;
-	virt_call_fini(&ask);
-	virt_link_down(a, LK_EUNKNOWN);
+	lose(a, &ask);
 	later(300);
 	virt_link_up(a);
 	step(a, LK__ASK);
@@ -561,16 +560,13 @@ TEST(refused_rate_is_unknown_if_an_earlier_ask_may_have_been_granted)
 
 	start_fixed_permits(3, 1000);
 	surely = forget_some(a, 1);
-	call = reach(a, LK__ASK);
-	virt_refuse(a, &call, "NOPERM no right");
+	refuse(a, LK__ASK, PERMANENT);
 	assert_done(surely, LK_EAUTH);
 	perhaps = forget_some(a, 1);
 	call = reach(a, LK__ASK);
-	virt_call_fini(&call);
-	virt_link_down(a, LK_EUNKNOWN);
+	lose(a, &call);
 	virt_link_up(a);
-	call = take(a, LK__ASK);
-	virt_refuse(a, &call, "NOPERM no right");
+	refuse(a, LK__ASK, PERMANENT);
 	assert_done(perhaps, LK_EUNKNOWN);
 	virt_fini(&w);
 }
