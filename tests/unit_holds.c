@@ -293,3 +293,65 @@ TEST(renewal_that_fails_is_not_hurried_by_a_waiting_thread)
 	release(a);
 	end();
 }
+
+/* ---- Dead holders, and the server's clock ---------------------------------------------------- */
+
+TEST_EACH(holder_that_dies_is_followed_when_its_lease_ends)
+{
+	struct lk__op *waiter;
+	int64_t ms;
+
+	start(4000);
+	hold(a);
+	waiter = wait_for(b);
+	kill_client(a);
+	ms = ms_until_done(waiter);
+	ck_assert_int_ge(ms, 4000 - 1);
+	ck_assert_int_le(ms, 4300);
+	release(b);
+	virt_link_down(a, LK_ECONN); /* it was only cut off */
+	virt_link_up(a);
+	virt_settle(&w);
+	ck_assert_int_eq(state(a), LK_STATE_LOST);
+	release_lost(a);
+	end();
+}
+
+TEST_EACH(server_clock_that_steps_back_keeps_nothing_longer_than_its_lease)
+{
+	struct lk__op *waiter;
+	int64_t ms;
+
+	start(4000);
+	hold(a);
+	kill_client(a);
+	w.store_offset_us = -3600000000; /* an hour */
+	virt_set_time(&w, w.now_ns);
+	waiter = wait_for(b);
+	ms = ms_until_done(waiter);
+	ck_assert_int_ge(ms, 4000 - 1); /* its whole lease */
+	ck_assert_int_le(ms, 14500);
+	release(b);
+	bury(a);
+	end();
+}
+
+TEST_EACH(server_clock_that_steps_back_takes_no_hold_away)
+{
+	struct lk__op *waiter;
+	uint64_t fence;
+
+	start(4000);
+	fence = hold(a);
+	w.store_offset_us = -3600000000;
+	virt_set_time(&w, w.now_ns);
+	waiter = wait_for(b);
+	virt_pass(&w, 20000);
+	ck_assert_int_eq(state(a), LK_STATE_HELD);
+	assert_waits(waiter);
+	release(a);
+	assert_done(waiter, LK_OK);
+	ck_assert_uint_gt(waiter->fence, fence);
+	release(b);
+	end();
+}

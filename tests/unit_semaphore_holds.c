@@ -294,29 +294,6 @@ TEST(break_of_one_hold_leaves_the_client_s_other_one)
 	end();
 }
 
-TEST(permits_of_a_dead_process_come_back_when_its_lease_ends)
-{
-	struct lk__op *waiter;
-	int64_t start_ns;
-
-	start_permits(4, 4000);
-	hold_some(a, 3);
-	start_ns = w.now_ns;
-	waiter = wait_for_some(b, 2);
-	/* It dies: it receives and sends nothing any more. */
-	a->subscribed = false;
-	a->session.state = LK__SESSION_DOWN;
-	while (!waiter->done && w.now_ns - start_ns < 60000 * VIRT_MS)
-		virt_pass(&w, 10);
-	assert_done(waiter, LK_OK);
-	ck_assert_int_ge(w.now_ns - start_ns, 4000 * VIRT_MS);
-	ck_assert_int_le(w.now_ns - start_ns, 4300 * VIRT_MS);
-	release_of(b, waiter->fence);
-	lk__core_fini(&a->core);
-	lk__core_init(&a->core, 1);
-	end();
-}
-
 TEST(permits_of_many_dead_holders_come_back_in_bounded_runs)
 {
 	struct lk__op *waiter;
@@ -324,16 +301,14 @@ TEST(permits_of_many_dead_holders_come_back_in_bounded_runs)
 	start_permits(100, 1000);
 	for (int i = 0; i < 80; i++)
 		hold_some(a, 1);
-	a->subscribed = false;
-	a->session.state = LK__SESSION_DOWN;
+	kill_client(a);
 	later(1100);
 	waiter = acquire_some(b, 100);
 	virt_settle(&w);
 	assert_done(waiter, LK_OK);
 	ck_assert_int_eq(used(), 100);
 	release_of(b, waiter->fence);
-	lk__core_fini(&a->core);
-	lk__core_init(&a->core, 1);
+	bury(a);
 	end();
 }
 
@@ -359,49 +334,7 @@ TEST(ask_of_a_ticket_whose_hold_is_over_counts_once)
 	end();
 }
 
-/* ---- The server's memory and clock -------------------------------------------------------- */
-
-TEST(server_clock_that_steps_back_keeps_nothing_longer_than_its_lease)
-{
-	struct lk__op *waiter;
-	int64_t start_ns;
-
-	start_permits(2, 4000);
-	hold_some(a, 2);
-	a->subscribed = false;
-	a->session.state = LK__SESSION_DOWN;
-	w.store_offset_us = -3600000000; /* an hour */
-	virt_set_time(&w, w.now_ns);
-	start_ns = w.now_ns;
-	waiter = wait_for_some(b, 1);
-	while (!waiter->done && w.now_ns - start_ns < 60000 * VIRT_MS)
-		virt_pass(&w, 100);
-	assert_done(waiter, LK_OK);
-	ck_assert_int_ge(w.now_ns - start_ns, 4000 * VIRT_MS); /* its whole lease */
-	ck_assert_int_le(w.now_ns - start_ns, 14500 * VIRT_MS);
-	release_of(b, waiter->fence);
-	lk__core_fini(&a->core);
-	lk__core_init(&a->core, 1);
-	end();
-}
-
-TEST(server_clock_that_steps_back_takes_no_hold_away)
-{
-	uint64_t first, second;
-
-	start_permits(2, 4000);
-	first = hold_some(a, 1);
-	w.store_offset_us = -3600000000;
-	second = hold_some(b, 1);
-	ck_assert_uint_gt(second, first);
-	virt_pass(&w, 20000);
-	ck_assert_int_eq(state_of(a, first), LK_STATE_HELD);
-	ck_assert_int_eq(state_of(b, second), LK_STATE_HELD);
-	ck_assert_int_eq(used(), 2);
-	release_of(a, first);
-	release_of(b, second);
-	end();
-}
+/* ---- The server's memory ------------------------------------------------------------------ */
 
 static void evict(const char *suffix)
 {

@@ -94,25 +94,6 @@ TEST_EACH(dead_waiter_is_skipped_within_the_release)
 	end();
 }
 
-TEST_EACH(holder_that_dies_is_followed_when_its_lease_ends)
-{
-	struct lk__op *waiter;
-
-	start(1000);
-	hold(c);
-	c->subscribed = false;
-	lk__core_link_down(&c->core, &c->session, w.now_ns, &(struct lk__why){.err = LK_ECONN}, 0);
-	waiter = acquire(b);
-	virt_pass(&w, 1100);
-	assert_done(waiter, LK_OK);
-	release(b);
-	virt_link_up(c);
-	virt_settle(&w);
-	ck_assert_int_eq(state(c), LK_STATE_LOST);
-	release_lost(c);
-	end();
-}
-
 /* ---- The end of a wait, at each of its steps ---------------------------------------------- */
 
 enum stage { TO_SEND, IN_FLIGHT, EXECUTED, QUEUED, GRANTED, STAGES };

@@ -351,6 +351,37 @@ FIXTURE struct lk__op *wait_for(struct virt_client *client)
 	return wait_of(client, call_of(client, OWNER));
 }
 
+/* Let time pass until the waiter has what it waits for: that many ms. */
+FIXTURE int64_t ms_until_done(const struct lk__op *waiter)
+{
+	int64_t begin_ns = w.now_ns;
+
+	while (!waiter->done && w.now_ns - begin_ns < 60000 * VIRT_MS)
+		virt_pass(&w, 10);
+	assert_done(waiter, LK_OK);
+	return (w.now_ns - begin_ns) / VIRT_MS;
+}
+
+/* The client's process is stopped: it does nothing, but counts as a receiver of messages. */
+FIXTURE void stop(struct virt_client *client)
+{
+	client->session.state = LK__SESSION_DOWN;
+}
+
+/* It is killed, without notice to the other side. */
+FIXTURE void kill_client(struct virt_client *client)
+{
+	stop(client);
+	client->subscribed = false;
+}
+
+/* Nothing of a killed client is expected to end. */
+FIXTURE void bury(struct virt_client *client)
+{
+	lk__core_fini(&client->core);
+	lk__core_init(&client->core, 1);
+}
+
 /* ---- So many permits ---------------------------------------------------------------------- */
 
 FIXTURE struct lk__op *permits_call(struct virt_client *client, uint32_t permits)
