@@ -23,7 +23,7 @@ static void all_are(struct virt_client *client, int64_t calls)
 
 /* ---- Acquiring ---------------------------------------------------------------------------- */
 
-TEST_EACH(uncontended_pair_is_counted)
+TEST_NOUNS(uncontended_pair_is_counted)
 {
 	struct virt_call ask;
 
@@ -52,7 +52,7 @@ TEST_EACH(uncontended_pair_is_counted)
 	end();
 }
 
-TEST_EACH(wait_ended_by_a_message_is_counted)
+TEST_NOUNS(wait_ended_by_a_message_is_counted)
 {
 	struct lk__op *first, *second;
 
@@ -81,7 +81,7 @@ TEST_EACH(wait_ended_by_a_message_is_counted)
 	end();
 }
 
-TEST_EACH(longest_of_two_waits_stays)
+TEST_NOUNS(longest_of_two_waits_stays)
 {
 	start(3000);
 	for (int i = 0; i < 2; i++) {
@@ -159,7 +159,7 @@ TEST(no_time_is_negative)
 }
 
 /* The client receives no message: it asks when the dead holder's lease has ended. */
-TEST_EACH(wait_for_a_dead_holder_is_no_message)
+TEST_NOUNS(wait_for_a_dead_holder_is_no_message)
 {
 	struct lk__op *waiter;
 
@@ -201,7 +201,7 @@ TEST(reentry_is_no_acquisition)
 	end();
 }
 
-TEST_EACH(each_end_of_an_acquire_has_its_count)
+TEST_NOUNS(each_end_of_an_acquire_has_its_count)
 {
 	struct lk__op *waiter;
 
@@ -240,7 +240,7 @@ TEST_EACH(each_end_of_an_acquire_has_its_count)
 	end();
 }
 
-TEST_EACH(wait_without_confirmation_has_failed)
+TEST_NOUNS(wait_without_confirmation_has_failed)
 {
 	struct lk__op *waiter;
 	struct virt_call call;
@@ -260,7 +260,7 @@ TEST_EACH(wait_without_confirmation_has_failed)
 
 /* ---- Losses ------------------------------------------------------------------------------- */
 
-TEST_EACH(hold_that_expires_is_counted_when_it_is_seen)
+TEST_NOUNS(hold_that_expires_is_counted_when_it_is_seen)
 {
 	start(1000);
 	hold(a);
@@ -272,7 +272,7 @@ TEST_EACH(hold_that_expires_is_counted_when_it_is_seen)
 	end();
 }
 
-TEST_EACH(renewal_that_finds_nothing_is_a_loss)
+TEST_NOUNS(renewal_that_finds_nothing_is_a_loss)
 {
 	start(3000);
 	hold(a);
@@ -286,7 +286,7 @@ TEST_EACH(renewal_that_finds_nothing_is_a_loss)
 }
 
 /* The loss was not reported before: the release detects it. */
-TEST_EACH(release_that_finds_nothing_is_a_loss)
+TEST_NOUNS(release_that_finds_nothing_is_a_loss)
 {
 	struct lk__op *waiter;
 
@@ -316,7 +316,7 @@ TEST(loss_is_counted_once)
 
 /* Granted at 1,000 ms and valid until 3,968 ms, so due at 1,968 ms, which the grid makes 1,875
  * ms. */
-TEST_EACH(renewal_in_time_is_not_late)
+TEST_NOUNS(renewal_in_time_is_not_late)
 {
 	start(3000);
 	hold(a);
@@ -331,7 +331,7 @@ TEST_EACH(renewal_in_time_is_not_late)
 	end();
 }
 
-TEST_EACH(late_renewal_is_counted_by_how_late_it_was_sent)
+TEST_NOUNS(late_renewal_is_counted_by_how_late_it_was_sent)
 {
 	struct virt_call renewal;
 
@@ -357,7 +357,7 @@ TEST_EACH(late_renewal_is_counted_by_how_late_it_was_sent)
 }
 
 /* The renewal counts from the first ask, so it was due before there was a hold. */
-TEST_EACH(renewal_after_a_grant_by_message_is_not_late)
+TEST_NOUNS(renewal_after_a_grant_by_message_is_not_late)
 {
 	start(3000);
 	hold(a);
@@ -374,7 +374,7 @@ TEST_EACH(renewal_after_a_grant_by_message_is_not_late)
 	end();
 }
 
-TEST_EACH(claim_is_no_renewal)
+TEST_NOUNS(claim_is_no_renewal)
 {
 	struct lk__op *waiter;
 
@@ -391,7 +391,7 @@ TEST_EACH(claim_is_no_renewal)
 	end();
 }
 
-TEST_EACH(extended_fixed_hold_is_no_renewal)
+TEST_NOUNS(extended_fixed_hold_is_no_renewal)
 {
 	struct lk__op *waiter;
 

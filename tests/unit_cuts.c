@@ -143,13 +143,13 @@ static void cut_everywhere(void (*live)(bool, int64_t), bool fixed, int64_t wait
 	ck_assert_int_gt(all, 30);
 }
 
-TEST_EACH(link_may_break_at_every_point)
+TEST_NOUNS(link_may_break_at_every_point)
 {
 	cut_everywhere(exclude, false, 0);
 	cut_everywhere(exclude, true, 0);
 }
 
-TEST_EACH(link_may_break_at_every_point_of_a_claim)
+TEST_NOUNS(link_may_break_at_every_point_of_a_claim)
 {
 	cut_everywhere(exclude, false, 4000);
 }

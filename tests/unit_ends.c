@@ -5,7 +5,7 @@
 
 /* ---- Extension ---------------------------------------------------------------------------- */
 
-TEST_EACH(fixed_hold_ends_with_its_lease)
+TEST_NOUNS(fixed_hold_ends_with_its_lease)
 {
 	start_fixed(1000);
 	hold(a);
@@ -18,7 +18,7 @@ TEST_EACH(fixed_hold_ends_with_its_lease)
 	end();
 }
 
-TEST_EACH(extension_moves_the_end_of_a_fixed_hold)
+TEST_NOUNS(extension_moves_the_end_of_a_fixed_hold)
 {
 	struct lk__op *waiter;
 
@@ -54,7 +54,7 @@ static struct lk__op *extend_executed(int64_t lease_ms, struct virt_call *call)
 	return waiter;
 }
 
-TEST_EACH(extension_without_an_answer_leaves_the_old_end)
+TEST_NOUNS(extension_without_an_answer_leaves_the_old_end)
 {
 	struct virt_call call;
 	struct lk__op *waiter;
@@ -72,7 +72,7 @@ TEST_EACH(extension_without_an_answer_leaves_the_old_end)
 	end();
 }
 
-TEST_EACH(extension_of_a_hold_that_ended_is_a_loss)
+TEST_NOUNS(extension_of_a_hold_that_ended_is_a_loss)
 {
 	start_fixed(1000);
 	hold(a);
@@ -83,7 +83,7 @@ TEST_EACH(extension_of_a_hold_that_ended_is_a_loss)
 	end();
 }
 
-TEST_EACH(extension_that_was_not_sent_did_not_happen)
+TEST_NOUNS(extension_that_was_not_sent_did_not_happen)
 {
 	struct lk__op *waiter;
 
@@ -102,7 +102,7 @@ TEST_EACH(extension_that_was_not_sent_did_not_happen)
 }
 
 /* The server executes the request, the response is lost, and the repeated request is refused. */
-TEST_EACH(extension_that_was_refused_the_second_time_is_unknown)
+TEST_NOUNS(extension_that_was_refused_the_second_time_is_unknown)
 {
 	static const char *const errors[] = {RETRYABLE, PERMANENT};
 	struct virt_call call;
@@ -121,7 +121,7 @@ TEST_EACH(extension_that_was_refused_the_second_time_is_unknown)
 	}
 }
 
-TEST_EACH(extension_with_an_unreadable_response_is_unknown)
+TEST_NOUNS(extension_with_an_unreadable_response_is_unknown)
 {
 	struct virt_call call;
 	struct lk__op *waiter;
@@ -133,7 +133,7 @@ TEST_EACH(extension_with_an_unreadable_response_is_unknown)
 	end();
 }
 
-TEST_EACH(extensions_of_one_hold_are_answered_each_by_its_own)
+TEST_NOUNS(extensions_of_one_hold_are_answered_each_by_its_own)
 {
 	struct lk__op *first, *second;
 	struct virt_call call;
@@ -154,7 +154,7 @@ TEST_EACH(extensions_of_one_hold_are_answered_each_by_its_own)
 	end();
 }
 
-TEST_EACH(renewal_after_a_longer_extension_takes_nothing_back)
+TEST_NOUNS(renewal_after_a_longer_extension_takes_nothing_back)
 {
 	struct lk__op *waiter;
 	struct virt_call call;
@@ -184,7 +184,7 @@ TEST_EACH(renewal_after_a_longer_extension_takes_nothing_back)
 
 /* ---- Involuntary ends --------------------------------------------------------------------- */
 
-TEST_EACH(max_hold_ends_a_hold_that_is_renewed)
+TEST_NOUNS(max_hold_ends_a_hold_that_is_renewed)
 {
 	struct lk__op *waiter;
 
@@ -205,7 +205,7 @@ TEST_EACH(max_hold_ends_a_hold_that_is_renewed)
 	end();
 }
 
-TEST_EACH(break_notifies_the_holder_and_serves_the_next)
+TEST_NOUNS(break_notifies_the_holder_and_serves_the_next)
 {
 	struct lk__op *waiter;
 
@@ -241,7 +241,7 @@ TEST(thread_that_ends_releases_and_its_loss_is_reported)
 	end();
 }
 
-TEST_EACH(drop_releases_its_handle_s_holds_and_reports_nothing)
+TEST_NOUNS(drop_releases_its_handle_s_holds_and_reports_nothing)
 {
 	int other;
 
@@ -255,7 +255,7 @@ TEST_EACH(drop_releases_its_handle_s_holds_and_reports_nothing)
 	end();
 }
 
-TEST_EACH(drop_removes_a_loss_that_was_not_reported)
+TEST_NOUNS(drop_removes_a_loss_that_was_not_reported)
 {
 	start(1000);
 	hold(a);
@@ -266,7 +266,7 @@ TEST_EACH(drop_removes_a_loss_that_was_not_reported)
 	end();
 }
 
-TEST_EACH(close_releases_and_keeps_unreported_losses)
+TEST_NOUNS(close_releases_and_keeps_unreported_losses)
 {
 	struct lk__hold *lost;
 
@@ -290,7 +290,7 @@ static bool unconfirmed(void)
 	return lk__core_unconfirmed(&a->core, w.now_ns);
 }
 
-TEST_EACH(loss_that_the_store_knows_of_needs_no_confirmation)
+TEST_NOUNS(loss_that_the_store_knows_of_needs_no_confirmation)
 {
 	start(1000);
 	hold(a);
@@ -346,7 +346,7 @@ TEST(hold_that_its_client_ended_needs_confirmation)
 	end();
 }
 
-TEST_EACH(released_hold_needs_confirmation_while_a_renewal_may_keep_it)
+TEST_NOUNS(released_hold_needs_confirmation_while_a_renewal_may_keep_it)
 {
 	struct virt_call renewal;
 	struct lk__op *waiter;
@@ -368,7 +368,7 @@ TEST_EACH(released_hold_needs_confirmation_while_a_renewal_may_keep_it)
 	end();
 }
 
-TEST_EACH(wait_that_was_given_up_needs_confirmation)
+TEST_NOUNS(wait_that_was_given_up_needs_confirmation)
 {
 	struct lk__op *waiter;
 

@@ -7,7 +7,7 @@
 
 /* ---- Validity ----------------------------------------------------------------------------- */
 
-TEST_EACH(validity_counts_from_before_the_request_was_sent)
+TEST_NOUNS(validity_counts_from_before_the_request_was_sent)
 {
 	struct virt_call call;
 	struct lk__op *waiter;
@@ -33,7 +33,7 @@ TEST(margin_covers_a_hundredth_of_drift)
 	ck_assert_int_eq(lk__margin_ns(100), 3 * VIRT_MS);
 }
 
-TEST_EACH(grant_that_arrives_too_late_is_none)
+TEST_NOUNS(grant_that_arrives_too_late_is_none)
 {
 	struct virt_call call;
 	struct virt_ticket first;
@@ -56,7 +56,7 @@ TEST_EACH(grant_that_arrives_too_late_is_none)
 	end();
 }
 
-TEST_EACH(wait_that_ends_during_a_lapse_leaves_nothing)
+TEST_NOUNS(wait_that_ends_during_a_lapse_leaves_nothing)
 {
 	struct virt_call call;
 	struct lk__op *waiter;
@@ -72,7 +72,7 @@ TEST_EACH(wait_that_ends_during_a_lapse_leaves_nothing)
 	end();
 }
 
-TEST_EACH(renewal_answered_too_late_revives_nothing)
+TEST_NOUNS(renewal_answered_too_late_revives_nothing)
 {
 	struct virt_call call;
 	struct lk__op *waiter;
@@ -109,7 +109,7 @@ TEST(lapsed_hold_is_lost_to_every_call_before_any_timer)
 	end();
 }
 
-TEST_EACH(loss_is_reported_in_time_without_a_link)
+TEST_NOUNS(loss_is_reported_in_time_without_a_link)
 {
 	int64_t valid_ns;
 
@@ -133,7 +133,7 @@ TEST_EACH(loss_is_reported_in_time_without_a_link)
 
 /* ---- Renewal ------------------------------------------------------------------------------ */
 
-TEST_EACH(hold_is_renewed_with_two_thirds_left)
+TEST_NOUNS(hold_is_renewed_with_two_thirds_left)
 {
 	start(3000);
 	hold(a);
@@ -162,7 +162,7 @@ static int serve_batch(void)
 	return count;
 }
 
-TEST_EACH(hundred_holds_are_renewed_in_a_few_batches)
+TEST_NOUNS(hundred_holds_are_renewed_in_a_few_batches)
 {
 	struct lk__wait_queue *queues[100];
 	int64_t first_ns, end_ns;
@@ -199,7 +199,7 @@ TEST_EACH(hundred_holds_are_renewed_in_a_few_batches)
 	end();
 }
 
-TEST_EACH(release_removes_a_queued_renewal)
+TEST_NOUNS(release_removes_a_queued_renewal)
 {
 	start(3000);
 	hold(a);
@@ -211,7 +211,7 @@ TEST_EACH(release_removes_a_queued_renewal)
 	end();
 }
 
-TEST_EACH(renewal_in_flight_does_not_outlive_a_release)
+TEST_NOUNS(renewal_in_flight_does_not_outlive_a_release)
 {
 	struct virt_call renew, leave;
 	struct lk__op *waiter, *next;
@@ -239,7 +239,7 @@ TEST_EACH(renewal_in_flight_does_not_outlive_a_release)
 	end();
 }
 
-TEST_EACH(renewal_that_finds_nothing_is_a_loss)
+TEST_NOUNS(renewal_that_finds_nothing_is_a_loss)
 {
 	start(3000);
 	hold(a);
@@ -252,7 +252,7 @@ TEST_EACH(renewal_that_finds_nothing_is_a_loss)
 	end();
 }
 
-TEST_EACH(renewal_that_fails_is_tried_again_until_the_end)
+TEST_NOUNS(renewal_that_fails_is_tried_again_until_the_end)
 {
 	struct virt_call call;
 	int tries = 0;
@@ -296,7 +296,7 @@ TEST(renewal_that_fails_is_not_hurried_by_a_waiting_thread)
 
 /* ---- Dead holders, and the server's clock ---------------------------------------------------- */
 
-TEST_EACH(holder_that_dies_is_followed_when_its_lease_ends)
+TEST_NOUNS(holder_that_dies_is_followed_when_its_lease_ends)
 {
 	struct lk__op *waiter;
 	int64_t ms;
@@ -317,7 +317,7 @@ TEST_EACH(holder_that_dies_is_followed_when_its_lease_ends)
 	end();
 }
 
-TEST_EACH(server_clock_that_steps_back_keeps_nothing_longer_than_its_lease)
+TEST_NOUNS(server_clock_that_steps_back_keeps_nothing_longer_than_its_lease)
 {
 	struct lk__op *waiter;
 	int64_t ms;
@@ -336,7 +336,7 @@ TEST_EACH(server_clock_that_steps_back_keeps_nothing_longer_than_its_lease)
 	end();
 }
 
-TEST_EACH(server_clock_that_steps_back_takes_no_hold_away)
+TEST_NOUNS(server_clock_that_steps_back_takes_no_hold_away)
 {
 	struct lk__op *waiter;
 	uint64_t fence;

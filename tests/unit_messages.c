@@ -43,7 +43,7 @@ static struct lk__message forge(const struct lk__op *waiter, enum lk__message_ki
 
 /* ---- Grants ------------------------------------------------------------------------------- */
 
-TEST_EACH(grant_may_overtake_the_answer_to_its_ask)
+TEST_NOUNS(grant_may_overtake_the_answer_to_its_ask)
 {
 	struct lk__op *waiter;
 	struct virt_call ask;
@@ -63,7 +63,7 @@ TEST_EACH(grant_may_overtake_the_answer_to_its_ask)
 	end();
 }
 
-TEST_EACH(grant_by_message_is_valid_from_the_first_ask)
+TEST_NOUNS(grant_by_message_is_valid_from_the_first_ask)
 {
 	int64_t asked_ns;
 
@@ -80,7 +80,7 @@ TEST_EACH(grant_by_message_is_valid_from_the_first_ask)
 	end();
 }
 
-TEST_EACH(second_grant_of_a_hold_changes_nothing)
+TEST_NOUNS(second_grant_of_a_hold_changes_nothing)
 {
 	struct lk__message grant;
 	int64_t before_ns;
@@ -101,7 +101,7 @@ TEST_EACH(second_grant_of_a_hold_changes_nothing)
 	end();
 }
 
-TEST_EACH(stale_grant_makes_no_hold)
+TEST_NOUNS(stale_grant_makes_no_hold)
 {
 	struct lk__message grant;
 	struct lk__op *waiter;
@@ -123,7 +123,7 @@ TEST_EACH(stale_grant_makes_no_hold)
 	end();
 }
 
-TEST_EACH(forged_grant_makes_no_hold)
+TEST_NOUNS(forged_grant_makes_no_hold)
 {
 	struct lk__message grant;
 	struct lk__op *waiter;
@@ -154,7 +154,7 @@ TEST_EACH(forged_grant_makes_no_hold)
 	end();
 }
 
-TEST_EACH(grant_and_granted_answer_are_one_hold)
+TEST_NOUNS(grant_and_granted_answer_are_one_hold)
 {
 	struct lk__op *waiter;
 	struct virt_call ask;
@@ -175,7 +175,7 @@ TEST_EACH(grant_and_granted_answer_are_one_hold)
 	end();
 }
 
-TEST_EACH(granted_answer_revives_no_hold_that_lapsed)
+TEST_NOUNS(granted_answer_revives_no_hold_that_lapsed)
 {
 	struct lk__op *waiter;
 	struct virt_call ask;
@@ -195,7 +195,7 @@ TEST_EACH(granted_answer_revives_no_hold_that_lapsed)
 	end();
 }
 
-TEST_EACH(message_before_the_granted_answer_is_one_hold)
+TEST_NOUNS(message_before_the_granted_answer_is_one_hold)
 {
 	struct lk__op *waiter;
 	struct virt_call ask;
@@ -214,7 +214,7 @@ TEST_EACH(message_before_the_granted_answer_is_one_hold)
 	end();
 }
 
-TEST_EACH(grant_without_a_waiter_is_handed_off)
+TEST_NOUNS(grant_without_a_waiter_is_handed_off)
 {
 	struct lk__op *waiter, *next;
 
@@ -262,7 +262,7 @@ TEST(hold_granted_by_its_own_hand_request_is_renewed)
 
 /* ---- Claims ------------------------------------------------------------------------------- */
 
-TEST_EACH(old_waiter_claims_a_short_grant)
+TEST_NOUNS(old_waiter_claims_a_short_grant)
 {
 	struct lk__op *waiter;
 	uint64_t fence;
@@ -285,7 +285,7 @@ TEST_EACH(old_waiter_claims_a_short_grant)
 	end();
 }
 
-TEST_EACH(claim_of_a_grant_that_is_gone_asks_again)
+TEST_NOUNS(claim_of_a_grant_that_is_gone_asks_again)
 {
 	struct lk__op *waiter, *next;
 
@@ -313,7 +313,7 @@ TEST_EACH(claim_of_a_grant_that_is_gone_asks_again)
 	end();
 }
 
-TEST_EACH(unclaimed_short_grant_expires_for_the_next)
+TEST_NOUNS(unclaimed_short_grant_expires_for_the_next)
 {
 	struct lk__op *next;
 	int64_t ms;
@@ -336,7 +336,7 @@ TEST_EACH(unclaimed_short_grant_expires_for_the_next)
 	end();
 }
 
-TEST_EACH(fixed_lease_is_claimed_to_last_its_whole_length)
+TEST_NOUNS(fixed_lease_is_claimed_to_last_its_whole_length)
 {
 	struct lk__op *waiter;
 
@@ -355,7 +355,7 @@ TEST_EACH(fixed_lease_is_claimed_to_last_its_whole_length)
 	end();
 }
 
-TEST_EACH(claim_answered_too_late_is_none)
+TEST_NOUNS(claim_answered_too_late_is_none)
 {
 	struct lk__op *waiter;
 	struct virt_call claim;
@@ -375,7 +375,7 @@ TEST_EACH(claim_answered_too_late_is_none)
 
 /* ---- Again -------------------------------------------------------------------------------- */
 
-TEST_EACH(again_may_overtake_the_answer_to_its_ask)
+TEST_NOUNS(again_may_overtake_the_answer_to_its_ask)
 {
 	struct lk__message again;
 	struct lk__op *waiter;
@@ -396,7 +396,7 @@ TEST_EACH(again_may_overtake_the_answer_to_its_ask)
 	end();
 }
 
-TEST_EACH(again_is_no_reason_to_ask_less_often)
+TEST_NOUNS(again_is_no_reason_to_ask_less_often)
 {
 	struct lk__op *waiter;
 
@@ -420,7 +420,7 @@ TEST_EACH(again_is_no_reason_to_ask_less_often)
 
 /* ---- Broken ------------------------------------------------------------------------------- */
 
-TEST_EACH(break_that_overtakes_the_grants_answer_is_believed)
+TEST_NOUNS(break_that_overtakes_the_grants_answer_is_believed)
 {
 	struct lk__op *waiter, *other;
 	struct virt_call ask;
@@ -443,7 +443,7 @@ TEST_EACH(break_that_overtakes_the_grants_answer_is_believed)
 	end();
 }
 
-TEST_EACH(broken_while_the_grant_is_on_its_way_asks_again)
+TEST_NOUNS(broken_while_the_grant_is_on_its_way_asks_again)
 {
 	struct lk__op *waiter;
 
@@ -459,7 +459,7 @@ TEST_EACH(broken_while_the_grant_is_on_its_way_asks_again)
 	end();
 }
 
-TEST_EACH(break_of_a_claim_asks_again)
+TEST_NOUNS(break_of_a_claim_asks_again)
 {
 	struct lk__op *waiter;
 	struct virt_call claim;

@@ -40,7 +40,7 @@ static struct lk__op *acquire_within(int64_t ms)
 }
 
 /* No other thread holds the lock, and the server was never asked: each waiter learns that. */
-TEST_EACH(waits_behind_one_that_was_not_sent_end_with_its_reason)
+TEST_NOUNS(waits_behind_one_that_was_not_sent_end_with_its_reason)
 {
 	struct lk__op *first, *second;
 
@@ -58,7 +58,7 @@ TEST_EACH(waits_behind_one_that_was_not_sent_end_with_its_reason)
 	end();
 }
 
-TEST_EACH(wait_gives_up_at_its_end_and_the_store_confirms_it)
+TEST_NOUNS(wait_gives_up_at_its_end_and_the_store_confirms_it)
 {
 	struct lk__op *op;
 
@@ -88,7 +88,7 @@ static void end_unconfirmed(struct lk__op *op, struct virt_call *leave, int64_t 
 	end();
 }
 
-TEST_EACH(end_of_a_wait_that_is_not_confirmed_is_unknown_one_timeout_later)
+TEST_NOUNS(end_of_a_wait_that_is_not_confirmed_is_unknown_one_timeout_later)
 {
 	struct virt_call leave;
 	struct lk__op *op;
@@ -103,7 +103,7 @@ TEST_EACH(end_of_a_wait_that_is_not_confirmed_is_unknown_one_timeout_later)
 	end_unconfirmed(op, &leave, TIMEOUT_MS);
 }
 
-TEST_EACH(cancelled_wait_has_one_timeout_for_its_end)
+TEST_NOUNS(cancelled_wait_has_one_timeout_for_its_end)
 {
 	struct virt_call leave;
 	struct lk__op *op;
@@ -119,7 +119,7 @@ TEST_EACH(cancelled_wait_has_one_timeout_for_its_end)
 }
 
 /* The wait is over and its leave is pending: a cancellation does not extend it. */
-TEST_EACH(cancellation_does_not_put_off_an_end)
+TEST_NOUNS(cancellation_does_not_put_off_an_end)
 {
 	struct virt_call leave;
 	struct lk__op *op;
@@ -136,7 +136,7 @@ TEST_EACH(cancellation_does_not_put_off_an_end)
 	end_unconfirmed(op, &leave, TIMEOUT_MS / 2);
 }
 
-TEST_EACH(try_has_one_timeout_in_all)
+TEST_NOUNS(try_has_one_timeout_in_all)
 {
 	struct virt_call ask;
 	struct lk__op *op;
@@ -150,7 +150,7 @@ TEST_EACH(try_has_one_timeout_in_all)
 	end();
 }
 
-TEST_EACH(release_and_extension_have_one_timeout_each)
+TEST_NOUNS(release_and_extension_have_one_timeout_each)
 {
 	struct virt_call renew, leave;
 	struct lk__op *op;
@@ -170,7 +170,7 @@ TEST_EACH(release_and_extension_have_one_timeout_each)
 	end();
 }
 
-TEST_EACH(calls_without_a_link_end_in_time)
+TEST_NOUNS(calls_without_a_link_end_in_time)
 {
 	struct lk__op *waits, *extends;
 
@@ -190,7 +190,7 @@ TEST_EACH(calls_without_a_link_end_in_time)
 }
 
 /* In one queue: each ends in its own time, and the others continue. */
-TEST_EACH(waits_of_one_queue_end_in_the_order_of_their_deadlines)
+TEST_NOUNS(waits_of_one_queue_end_in_the_order_of_their_deadlines)
 {
 	static const int64_t limits[] = {3000, 1000, 2000};
 	struct lk__op *ops[3];
@@ -216,7 +216,7 @@ TEST_EACH(waits_of_one_queue_end_in_the_order_of_their_deadlines)
 }
 
 /* The calling thread wakes for its own deadline: the background thread has no timer for it. */
-TEST_EACH(deadline_is_not_among_the_core_s_own_timers)
+TEST_NOUNS(deadline_is_not_among_the_core_s_own_timers)
 {
 	struct lk__op *op;
 	int64_t due_ns;
@@ -326,7 +326,7 @@ TEST(query_is_done_with_its_last_answer_or_its_first_error)
 	end();
 }
 
-TEST_EACH(calls_have_their_deadlines_after_a_loss_too)
+TEST_NOUNS(calls_have_their_deadlines_after_a_loss_too)
 {
 	struct lk__hold *lost;
 	struct lk__op *op;
@@ -346,7 +346,7 @@ TEST_EACH(calls_have_their_deadlines_after_a_loss_too)
 	end();
 }
 
-TEST_EACH(extension_that_was_not_sent_ends_with_the_reason_why)
+TEST_NOUNS(extension_that_was_not_sent_ends_with_the_reason_why)
 {
 	static const lk_err reasons[] = {LK_EAUTH, LK_ECONN, LK_EUNKNOWN};
 
@@ -364,7 +364,7 @@ TEST_EACH(extension_that_was_not_sent_ends_with_the_reason_why)
 	}
 }
 
-TEST_EACH(wait_that_was_refused_to_its_end_quotes_the_refusal)
+TEST_NOUNS(wait_that_was_refused_to_its_end_quotes_the_refusal)
 {
 	struct virt_call call;
 	struct lk__op *op;

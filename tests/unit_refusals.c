@@ -26,7 +26,7 @@ static void make_ghost(struct virt_client *client, const char *error)
 	ck_assert_int_eq(client->core.unconfirmed, 1);
 }
 
-TEST_EACH(refused_leave_is_repeated_in_the_background)
+TEST_NOUNS(refused_leave_is_repeated_in_the_background)
 {
 	struct lk__op *waiter, *other;
 
@@ -46,7 +46,7 @@ TEST_EACH(refused_leave_is_repeated_in_the_background)
 	}
 }
 
-TEST_EACH(late_grant_of_a_wait_that_ended_is_left_at_once)
+TEST_NOUNS(late_grant_of_a_wait_that_ended_is_left_at_once)
 {
 	struct lk__op *waiter;
 
@@ -66,7 +66,7 @@ TEST_EACH(late_grant_of_a_wait_that_ended_is_left_at_once)
 }
 
 /* The same after the ask itself was refused permanently: its wait is over. */
-TEST_EACH(ticket_of_a_refused_ask_is_left_until_that_is_confirmed)
+TEST_NOUNS(ticket_of_a_refused_ask_is_left_until_that_is_confirmed)
 {
 	struct lk__op *waiter, *next;
 
@@ -91,7 +91,7 @@ TEST_EACH(ticket_of_a_refused_ask_is_left_until_that_is_confirmed)
 }
 
 /* A server that keeps refusing is not flooded, and not asked for ever. */
-TEST_EACH(refused_leave_is_repeated_less_and_less_and_ends)
+TEST_NOUNS(refused_leave_is_repeated_less_and_less_and_ends)
 {
 	int64_t begun_ns, gap_ns, last_ns;
 	struct virt_call call;
@@ -124,7 +124,7 @@ TEST_EACH(refused_leave_is_repeated_less_and_less_and_ends)
 	end();
 }
 
-TEST_EACH(retryable_refusal_only_delays_a_wait)
+TEST_NOUNS(retryable_refusal_only_delays_a_wait)
 {
 	struct lk__op *waiter;
 
@@ -154,7 +154,7 @@ TEST(permanent_refusal_ends_every_wait_of_the_queue)
 	end();
 }
 
-TEST_EACH(refused_ask_is_repeated_less_often_and_waits_on)
+TEST_NOUNS(refused_ask_is_repeated_less_often_and_waits_on)
 {
 	struct lk__op *waiter;
 	struct virt_call call;
@@ -180,7 +180,7 @@ TEST_EACH(refused_ask_is_repeated_less_often_and_waits_on)
 }
 
 /* It was certainly not granted. */
-TEST_EACH(try_that_is_refused_ends_with_the_error)
+TEST_NOUNS(try_that_is_refused_ends_with_the_error)
 {
 	struct lk__op *waiter;
 
@@ -198,7 +198,7 @@ TEST_EACH(try_that_is_refused_ends_with_the_error)
 	end();
 }
 
-TEST_EACH(wait_whose_asks_were_all_refused_leaves_only_if_one_may_have_run)
+TEST_NOUNS(wait_whose_asks_were_all_refused_leaves_only_if_one_may_have_run)
 {
 	struct lk__op *waiter;
 	struct virt_call ask;
@@ -232,7 +232,7 @@ TEST_EACH(wait_whose_asks_were_all_refused_leaves_only_if_one_may_have_run)
 }
 
 /* The same client waits again, behind its own ghost. */
-TEST_EACH(own_ghost_goes_when_the_store_answers_again)
+TEST_NOUNS(own_ghost_goes_when_the_store_answers_again)
 {
 	struct lk__op *waiter;
 	uint64_t fence;
@@ -256,7 +256,7 @@ TEST_EACH(own_ghost_goes_when_the_store_answers_again)
 
 /* An ask from a lost connection runs after the leave, and is granted before the client has read the
  * answer to that leave. */
-TEST_EACH(grant_after_its_leave_is_left_again)
+TEST_NOUNS(grant_after_its_leave_is_left_again)
 {
 	struct virt_call ask, end_of_b;
 	struct lk__op *waiter, *next;
@@ -284,7 +284,7 @@ TEST_EACH(grant_after_its_leave_is_left_again)
 }
 
 /* A grant that the leave has ended needs no second leave. */
-TEST_EACH(grant_before_its_leave_costs_nothing_more)
+TEST_NOUNS(grant_before_its_leave_costs_nothing_more)
 {
 	struct lk__op *waiter;
 	struct virt_call end_of_b;
@@ -304,7 +304,7 @@ TEST_EACH(grant_before_its_leave_costs_nothing_more)
 }
 
 /* A hold was granted too late, and its leave is refused permanently: the waiters get the error. */
-TEST_EACH(refused_leave_of_a_lapse_ends_its_waits)
+TEST_NOUNS(refused_leave_of_a_lapse_ends_its_waits)
 {
 	struct lk__op *waiter;
 	struct virt_call ask;
@@ -329,7 +329,7 @@ TEST_EACH(refused_leave_of_a_lapse_ends_its_waits)
 	end();
 }
 
-TEST_EACH(close_sends_a_refused_leave_once_more_and_waits_for_no_other)
+TEST_NOUNS(close_sends_a_refused_leave_once_more_and_waits_for_no_other)
 {
 	start(10000);
 	hold(a);
@@ -355,7 +355,7 @@ TEST_EACH(close_sends_a_refused_leave_once_more_and_waits_for_no_other)
 }
 
 /* The loss was reported already: the close that finds the refused leave has nothing to add. */
-TEST_EACH(close_after_a_loss_leaves_nothing_behind_though_the_leave_was_refused)
+TEST_NOUNS(close_after_a_loss_leaves_nothing_behind_though_the_leave_was_refused)
 {
 	for (int linked = 0; linked < 2; linked++) {
 		start(1000);
@@ -401,7 +401,7 @@ TEST(try_that_is_refused_ends_with_the_error_though_others_wait)
 }
 
 /* The key is foreign now: nothing is left of the hold. */
-TEST_EACH(refused_leave_of_a_hold_whose_key_is_foreign_ends_it)
+TEST_NOUNS(refused_leave_of_a_hold_whose_key_is_foreign_ends_it)
 {
 	struct lk__op *waiter;
 
@@ -420,7 +420,7 @@ TEST_EACH(refused_leave_of_a_hold_whose_key_is_foreign_ends_it)
 }
 
 /* The last handle of its name is closed before. */
-TEST_EACH(refused_leave_outlives_its_handle)
+TEST_NOUNS(refused_leave_outlives_its_handle)
 {
 	start(10000);
 	hold(a);
@@ -434,7 +434,7 @@ TEST_EACH(refused_leave_outlives_its_handle)
 	end();
 }
 
-TEST_EACH(lost_connection_after_the_bound_ends_it)
+TEST_NOUNS(lost_connection_after_the_bound_ends_it)
 {
 	start(10000);
 	hold(a);
@@ -450,7 +450,7 @@ TEST_EACH(lost_connection_after_the_bound_ends_it)
 	end();
 }
 
-TEST_EACH(unconfirmed_tickets_have_a_limit)
+TEST_NOUNS(unconfirmed_tickets_have_a_limit)
 {
 	struct lk__op *waiter;
 

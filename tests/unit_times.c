@@ -3,7 +3,7 @@
  * makes one.  No thread, no socket, no clock. */
 #include "virtual_fixture.h"
 
-TEST_EACH(renewal_is_valid_from_when_it_was_sent)
+TEST_NOUNS(renewal_is_valid_from_when_it_was_sent)
 {
 	struct virt_call renewal;
 
@@ -20,7 +20,7 @@ TEST_EACH(renewal_is_valid_from_when_it_was_sent)
 }
 
 /* The clock decides, even before the timer runs. */
-TEST_EACH(snapshot_knows_a_loss_before_the_timer_runs)
+TEST_NOUNS(snapshot_knows_a_loss_before_the_timer_runs)
 {
 	const struct lk__hold *first;
 	lk_hold snapshot;
@@ -43,7 +43,7 @@ TEST_EACH(snapshot_knows_a_loss_before_the_timer_runs)
 	end();
 }
 
-TEST_EACH(snapshot_knows_the_end_of_the_maximum_hold)
+TEST_NOUNS(snapshot_knows_the_end_of_the_maximum_hold)
 {
 	struct lk__hold *first;
 	lk_hold snapshot;
@@ -62,7 +62,7 @@ TEST_EACH(snapshot_knows_the_end_of_the_maximum_hold)
 }
 
 /* After a third of the lease since the request was sent, however long its answer took. */
-TEST_EACH(renewal_is_due_by_when_the_grant_was_asked_for)
+TEST_NOUNS(renewal_is_due_by_when_the_grant_was_asked_for)
 {
 	struct virt_call ask;
 	int64_t sent_ns;
@@ -99,7 +99,7 @@ static struct lk__op *grant_an_old_waiter(struct lk__message *grant)
 
 /* A store that requires no claim cannot know the ticket's age; and the message may be from before
  * the last ask, with its grant long over. */
-TEST_EACH(grant_by_message_is_counted_from_the_first_ask_of_many)
+TEST_NOUNS(grant_by_message_is_counted_from_the_first_ask_of_many)
 {
 	struct lk__message grant;
 	struct lk__op *waiter;
@@ -117,7 +117,7 @@ TEST_EACH(grant_by_message_is_counted_from_the_first_ask_of_many)
 }
 
 /* The message is of an earlier grant of the same ticket than the claimed one. */
-TEST_EACH(claim_takes_the_fence_of_the_store)
+TEST_NOUNS(claim_takes_the_fence_of_the_store)
 {
 	struct lk__message grant;
 	struct lk__op *waiter;

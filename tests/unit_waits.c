@@ -5,7 +5,7 @@
 
 /* ---- Grant, queue, hand-off --------------------------------------------------------------- */
 
-TEST_EACH(free_name_is_acquired_by_one_request_and_released_by_another)
+TEST_NOUNS(free_name_is_acquired_by_one_request_and_released_by_another)
 {
 	start(10000);
 	hold(a);
@@ -20,7 +20,7 @@ TEST_EACH(free_name_is_acquired_by_one_request_and_released_by_another)
 	end();
 }
 
-TEST_EACH(hand_off_takes_two_requests_an_acquisition)
+TEST_NOUNS(hand_off_takes_two_requests_an_acquisition)
 {
 	struct lk__op *waiter;
 
@@ -39,7 +39,7 @@ TEST_EACH(hand_off_takes_two_requests_an_acquisition)
 	end();
 }
 
-TEST_EACH(waiters_are_served_in_order_of_arrival)
+TEST_NOUNS(waiters_are_served_in_order_of_arrival)
 {
 	struct lk__op *second, *third;
 
@@ -56,7 +56,7 @@ TEST_EACH(waiters_are_served_in_order_of_arrival)
 	end();
 }
 
-TEST_EACH(five_seconds_of_waiting_take_at_most_three_requests)
+TEST_NOUNS(five_seconds_of_waiting_take_at_most_three_requests)
 {
 	struct lk__op *waiter;
 
@@ -74,7 +74,7 @@ TEST_EACH(five_seconds_of_waiting_take_at_most_three_requests)
 	end();
 }
 
-TEST_EACH(dead_waiter_is_skipped_within_the_release)
+TEST_NOUNS(dead_waiter_is_skipped_within_the_release)
 {
 	struct lk__op *waiter;
 
@@ -156,25 +156,25 @@ static void close_client(struct lk__op *waiter, lk_err why)
 	lk__core_close(&b->core, w.now_ns);
 }
 
-TEST_EACH(timeout_at_every_step_leaves_nothing)
+TEST_NOUNS(timeout_at_every_step_leaves_nothing)
 {
 	for (int stage = 0; stage < STAGES; stage++)
 		end_wait_at(stage, LK_ETIMEDOUT, give_up);
 }
 
-TEST_EACH(cancel_at_every_step_leaves_nothing)
+TEST_NOUNS(cancel_at_every_step_leaves_nothing)
 {
 	for (int stage = 0; stage < STAGES; stage++)
 		end_wait_at(stage, LK_ECANCELED, cancel);
 }
 
-TEST_EACH(close_at_every_step_leaves_nothing)
+TEST_NOUNS(close_at_every_step_leaves_nothing)
 {
 	for (int stage = 0; stage < STAGES; stage++)
 		end_wait_at(stage, LK_ECLOSED, close_client);
 }
 
-TEST_EACH(cancel_concerns_one_handle)
+TEST_NOUNS(cancel_concerns_one_handle)
 {
 	struct lk__op *mine, *other;
 
@@ -198,7 +198,7 @@ TEST_EACH(cancel_concerns_one_handle)
 	end();
 }
 
-TEST_EACH(cancel_while_it_claims_gives_the_grant_back)
+TEST_NOUNS(cancel_while_it_claims_gives_the_grant_back)
 {
 	struct lk__op *waiter;
 	struct virt_call claim;
@@ -217,7 +217,7 @@ TEST_EACH(cancel_while_it_claims_gives_the_grant_back)
 	end();
 }
 
-TEST_EACH(cancel_without_a_link_is_done_when_it_is_back)
+TEST_NOUNS(cancel_without_a_link_is_done_when_it_is_back)
 {
 	struct lk__op *waiter;
 
@@ -235,7 +235,7 @@ TEST_EACH(cancel_without_a_link_is_done_when_it_is_back)
 	end();
 }
 
-TEST_EACH(wait_that_was_not_confirmed_is_unknown_and_ends_later)
+TEST_NOUNS(wait_that_was_not_confirmed_is_unknown_and_ends_later)
 {
 	struct lk__op *waiter;
 
@@ -255,7 +255,7 @@ TEST_EACH(wait_that_was_not_confirmed_is_unknown_and_ends_later)
 	end();
 }
 
-TEST_EACH(wait_without_a_link_reports_why_there_is_none)
+TEST_NOUNS(wait_without_a_link_reports_why_there_is_none)
 {
 	struct lk__op *waiter;
 
@@ -275,7 +275,7 @@ TEST_EACH(wait_without_a_link_reports_why_there_is_none)
 
 /* ---- Lost messages ------------------------------------------------------------------------ */
 
-TEST_EACH(grant_whose_answer_is_lost_is_found_by_asking_again)
+TEST_NOUNS(grant_whose_answer_is_lost_is_found_by_asking_again)
 {
 	struct virt_call call;
 	struct lk__op *waiter;
@@ -297,7 +297,7 @@ TEST_EACH(grant_whose_answer_is_lost_is_found_by_asking_again)
 	end();
 }
 
-TEST_EACH(grant_whose_message_is_lost_is_found_by_asking_again)
+TEST_NOUNS(grant_whose_message_is_lost_is_found_by_asking_again)
 {
 	struct lk__op *waiter;
 
@@ -316,7 +316,7 @@ TEST_EACH(grant_whose_message_is_lost_is_found_by_asking_again)
 
 /* README's bound for two losses: the lease (10 s at most), 1.2 s for rank and jitter, and a command
  * timeout, after which the runtime takes the link for dead. */
-TEST_EACH(two_losses_cost_a_lease_and_a_command_timeout)
+TEST_NOUNS(two_losses_cost_a_lease_and_a_command_timeout)
 {
 	const int64_t timeout_ms = 2000;
 	struct virt_call ask;
@@ -346,7 +346,7 @@ TEST_EACH(two_losses_cost_a_lease_and_a_command_timeout)
 	end();
 }
 
-TEST_EACH(hold_outlives_a_link_that_comes_back)
+TEST_NOUNS(hold_outlives_a_link_that_comes_back)
 {
 	uint64_t fence;
 
@@ -367,7 +367,7 @@ TEST_EACH(hold_outlives_a_link_that_comes_back)
 	end();
 }
 
-TEST_EACH(waiter_of_a_lost_queue_returns_to_its_rank)
+TEST_NOUNS(waiter_of_a_lost_queue_returns_to_its_rank)
 {
 	struct lk__op *first, *second;
 
@@ -391,7 +391,7 @@ TEST_EACH(waiter_of_a_lost_queue_returns_to_its_rank)
 	end();
 }
 
-TEST_EACH(waits_go_on_after_the_server_was_emptied)
+TEST_NOUNS(waits_go_on_after_the_server_was_emptied)
 {
 	struct lk__op *waiter;
 
@@ -407,7 +407,7 @@ TEST_EACH(waits_go_on_after_the_server_was_emptied)
 	end();
 }
 
-TEST_EACH(release_without_a_response_continues_in_the_background)
+TEST_NOUNS(release_without_a_response_continues_in_the_background)
 {
 	struct virt_call call;
 	struct lk__op *waiter;
@@ -425,7 +425,7 @@ TEST_EACH(release_without_a_response_continues_in_the_background)
 	end();
 }
 
-TEST_EACH(release_that_was_done_and_not_answered_succeeds_the_second_time)
+TEST_NOUNS(release_that_was_done_and_not_answered_succeeds_the_second_time)
 {
 	struct virt_call call;
 	struct lk__op *waiter;
@@ -441,7 +441,7 @@ TEST_EACH(release_that_was_done_and_not_answered_succeeds_the_second_time)
 	end();
 }
 
-TEST_EACH(release_of_a_hold_that_the_store_forgot_is_lost)
+TEST_NOUNS(release_of_a_hold_that_the_store_forgot_is_lost)
 {
 	struct lk__op *waiter;
 
@@ -456,7 +456,7 @@ TEST_EACH(release_of_a_hold_that_the_store_forgot_is_lost)
 
 /* ---- Scripts that the store forgot -------------------------------------------------------- */
 
-TEST_EACH(script_that_the_server_forgot_is_sent_as_text)
+TEST_NOUNS(script_that_the_server_forgot_is_sent_as_text)
 {
 	struct lk__op *waiter;
 
@@ -471,7 +471,7 @@ TEST_EACH(script_that_the_server_forgot_is_sent_as_text)
 	end();
 }
 
-TEST_EACH(ask_whose_wait_is_over_is_not_sent_again)
+TEST_NOUNS(ask_whose_wait_is_over_is_not_sent_again)
 {
 	struct virt_call ask, leave;
 	struct lk__op *waiter;

@@ -3,7 +3,7 @@
  * handle each on the name "s", and steps that tests would otherwise repeat.  All of it is static:
  * the names are short.
  *
- * A test begins with start(): of a lock, unless it is a TEST_EACH(), which runs for every noun.
+ * A test begins with start(): of a lock, unless it is a TEST_NOUNS(), which runs for every noun.
  * There a semaphore has two permits, and a call takes both: it excludes the others as a lock does.
  * start_permits() begins a test of semaphores alone. */
 #ifndef VIRTUAL_FIXTURE_H
@@ -32,7 +32,7 @@ FIXTURE const struct virt_noun *noun_of_start = &virt_lock;
 FIXTURE struct virt_view view;
 
 /* A test for each noun: states_a_fact_lock, states_a_fact_semaphore. */
-#define TEST_EACH(fact)                                                                            \
+#define TEST_NOUNS(fact)                                                                           \
 	static void fact(void);                                                                    \
 	TEST(fact##_lock)                                                                          \
 	{                                                                                          \
