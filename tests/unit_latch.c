@@ -43,7 +43,7 @@ TEST(waiters_of_a_client_share_looks_subscription_and_message)
 	end();
 }
 
-TEST(channel_stays_as_long_as_anybody_waits)
+TEST(channel_stays_until_the_last_waiter_ends)
 {
 	struct lk__op *first, *second;
 
@@ -97,7 +97,7 @@ TEST(latch_opened_and_removed_between_look_and_subscription_is_found)
 	end();
 }
 
-TEST(look_under_way_at_the_confirmation_is_not_trusted)
+TEST(look_in_flight_at_the_confirmation_is_not_trusted)
 {
 	struct lk__op *first, *second;
 	struct virt_call call;
@@ -114,6 +114,27 @@ TEST(look_under_way_at_the_confirmation_is_not_trusted)
 	assert_waits(second);
 	step(a, LK__LOOK);
 	assert_done(first, LK_OK);
+	assert_done(second, LK_OK);
+	end();
+}
+
+TEST(answer_to_an_earlier_look_ends_no_wait)
+{
+	struct lk__op *first, *second;
+	struct virt_call call;
+
+	start_latch(0);
+	first = await(a);
+	call = reach(a, LK__LOOK); /* open */
+	set(3);
+	second = await(a);
+	virt_answer(a, &call);
+	assert_done(first, LK_OK);
+	assert_waits(second);
+	virt_settle(&w);
+	assert_waits(second);
+	set(0);
+	virt_settle(&w);
 	assert_done(second, LK_OK);
 	end();
 }
@@ -139,7 +160,7 @@ TEST(message_that_overtakes_the_answer_counts)
 
 /* ---- Generations -------------------------------------------------------------------------- */
 
-TEST(old_message_releases_nobody_who_came_later)
+TEST(old_message_releases_no_later_waiter)
 {
 	struct lk__op *old, *young;
 
@@ -162,7 +183,7 @@ TEST(old_message_releases_nobody_who_came_later)
 	end();
 }
 
-TEST(old_message_before_the_first_answer_releases_nobody)
+TEST(old_message_before_the_first_answer_releases_no_waiter)
 {
 	struct lk__op *first, *young;
 
@@ -181,7 +202,7 @@ TEST(old_message_before_the_first_answer_releases_nobody)
 	end();
 }
 
-TEST(old_message_of_a_counter_ahead_of_the_clock_releases_nobody)
+TEST(old_message_of_a_counter_ahead_of_the_clock_releases_no_waiter)
 {
 	struct lk__op *first, *young;
 
@@ -204,7 +225,7 @@ TEST(old_message_of_a_counter_ahead_of_the_clock_releases_nobody)
 	end();
 }
 
-TEST(old_removal_message_releases_nobody)
+TEST(old_removal_message_releases_no_waiter)
 {
 	struct lk__op *first, *content;
 
@@ -250,7 +271,7 @@ TEST(new_wait_knows_nothing_of_generations_before_the_store_began_anew)
 	end();
 }
 
-TEST(forged_message_releases_nobody_who_comes_later)
+TEST(forged_message_releases_no_later_waiter)
 {
 	struct lk__op *first, *young;
 
@@ -282,7 +303,7 @@ TEST(opening_with_a_lower_generation_is_looked_at_at_once)
 	end();
 }
 
-TEST(opening_is_looked_at_again_if_a_look_is_under_way)
+TEST(opening_is_looked_at_again_if_a_look_is_in_flight)
 {
 	struct lk__op *waiter;
 	struct virt_call call;
@@ -304,7 +325,7 @@ TEST(opening_is_looked_at_again_if_a_look_is_under_way)
 }
 
 /* A message from a closed connection may be of a memory that the store has lost since. */
-TEST(opening_of_a_lost_memory_lets_nobody_through)
+TEST(opening_of_a_lost_memory_releases_no_waiter)
 {
 	struct lk__op *first, *second;
 	struct lua_store_image *older;

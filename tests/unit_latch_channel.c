@@ -107,7 +107,7 @@ TEST(channel_is_subscribed_once_for_all_users)
 	end();
 }
 
-TEST(channel_is_left_late_and_taken_back_at_once)
+TEST(channel_is_left_late_and_used_again_at_once)
 {
 	start();
 	use();
@@ -149,7 +149,7 @@ TEST(channel_stays_as_long_as_it_has_a_user)
 	end();
 }
 
-TEST(command_that_was_not_sent_yet_is_taken_back)
+TEST(command_that_was_not_sent_yet_is_dequeued)
 {
 	start();
 	use();
@@ -166,7 +166,7 @@ TEST(command_that_was_not_sent_yet_is_taken_back)
 	end();
 }
 
-TEST(user_who_comes_while_it_is_left_gets_a_new_subscription)
+TEST(user_of_a_channel_that_is_left_gets_a_new_subscription)
 {
 	start();
 	use();
@@ -190,7 +190,7 @@ TEST(user_who_comes_while_it_is_left_gets_a_new_subscription)
 	end();
 }
 
-TEST(last_user_may_go_before_the_confirmation)
+TEST(last_user_may_end_before_the_confirmation)
 {
 	start();
 	use();
@@ -205,7 +205,7 @@ TEST(last_user_may_go_before_the_confirmation)
 	end();
 }
 
-TEST(new_connection_is_told_of_every_channel_in_use)
+TEST(new_connection_subscribes_every_channel_in_use)
 {
 	bool subscribe;
 	struct lk__channel *d;
@@ -256,7 +256,7 @@ TEST(link_may_drop_in_every_state)
 	}
 }
 
-TEST(refusal_is_told_and_the_next_user_tries_again)
+TEST(refusal_is_reported_and_the_next_user_tries_again)
 {
 	const struct lk__why why = {.err = LK_EAUTH, .text = "NOPERM"};
 
@@ -311,7 +311,7 @@ TEST(channel_lingers_for_the_next_owner)
 
 /* ---- Transient errors --------------------------------------------------------------------- */
 
-TEST(subscription_that_is_put_off_is_asked_for_again)
+TEST(subscription_that_is_put_off_is_sent_again)
 {
 	start();
 	use();
@@ -330,7 +330,7 @@ TEST(subscription_that_is_put_off_is_asked_for_again)
 	end();
 }
 
-TEST(subscription_that_is_put_off_goes_with_its_users_and_with_the_link)
+TEST(subscription_that_is_put_off_ends_with_its_users_and_with_the_link)
 {
 	start();
 	use();
@@ -355,7 +355,7 @@ TEST(subscription_that_is_put_off_goes_with_its_users_and_with_the_link)
 	end();
 }
 
-TEST(subscription_that_nobody_needs_is_not_put_off)
+TEST(subscription_without_users_is_not_put_off)
 {
 	start();
 	use();
@@ -368,7 +368,7 @@ TEST(subscription_that_nobody_needs_is_not_put_off)
 	end();
 }
 
-TEST(leaving_that_is_put_off_is_tried_again_unless_it_is_used)
+TEST(unsubscription_that_is_put_off_is_sent_again_unless_it_is_used)
 {
 	start();
 	use();

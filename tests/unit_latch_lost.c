@@ -5,7 +5,7 @@
 
 /* ---- Losses ------------------------------------------------------------------------------- */
 
-TEST(lost_message_is_made_good_within_ten_seconds)
+TEST(lost_message_delays_a_wait_by_at_most_ten_seconds)
 {
 	struct lk__op *waiter;
 
@@ -20,7 +20,7 @@ TEST(lost_message_is_made_good_within_ten_seconds)
 	end();
 }
 
-TEST(removal_that_nobody_heard_of_is_found)
+TEST(removal_whose_message_was_lost_is_found)
 {
 	struct lk__op *content, *waits;
 
@@ -98,7 +98,7 @@ TEST(link_may_drop_at_every_step_of_a_wait)
 
 /* ---- Errors ------------------------------------------------------------------------------- */
 
-TEST(errors_that_pass_are_asked_again_and_others_end_the_wait)
+TEST(retryable_errors_are_asked_again_and_others_end_the_wait)
 {
 	struct lk__op *waiter;
 	struct virt_call call;
@@ -179,7 +179,7 @@ TEST(answer_that_does_not_fit_ends_no_call_well)
 
 /* ---- Giving up ---------------------------------------------------------------------------- */
 
-TEST(giving_up_completes_at_once_and_says_what_is_known)
+TEST(giving_up_completes_at_once_with_what_is_known)
 {
 	struct lk__op *waiter, *other;
 
@@ -264,7 +264,7 @@ TEST(cancel_and_close_end_every_wait)
 	end();
 }
 
-TEST(latch_outlives_its_handle_as_long_as_something_is_under_way)
+TEST(latch_outlives_its_handle_until_its_request_is_answered)
 {
 	struct lk__op *waiter;
 	struct virt_call call;

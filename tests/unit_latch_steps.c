@@ -76,7 +76,7 @@ TEST(steps_of_a_client_are_settled_one_after_the_other)
 	end();
 }
 
-TEST(step_whose_caller_has_gone_is_settled_in_the_background)
+TEST(detached_step_is_settled_in_the_background)
 {
 	for (int executed = 0; executed < 2; executed++) {
 		struct lk__op *gone, *next;
@@ -126,7 +126,7 @@ TEST(step_that_was_never_sent_is_withdrawn)
 
 /* ---- Another generation ------------------------------------------------------------------- */
 
-TEST(step_for_a_latch_made_anew_meanwhile_counts_on_that)
+TEST(step_for_a_latch_reset_meanwhile_counts_on_the_new_one)
 {
 	struct lk__op *waiter;
 
@@ -158,7 +158,7 @@ TEST(step_does_not_trust_a_generation_of_long_ago)
 	end();
 }
 
-TEST(doubted_step_never_counts_on_a_latch_made_anew)
+TEST(ambiguous_step_never_counts_on_a_reset_latch)
 {
 	for (int executed = 0; executed < 2; executed++) {
 		for (int removed = 0; removed < 2; removed++) {
@@ -189,7 +189,7 @@ TEST(doubted_step_never_counts_on_a_latch_made_anew)
 }
 
 /* Even if the client learns of another generation before it can repeat the step. */
-TEST(doubted_step_stays_bound_to_its_generation)
+TEST(ambiguous_step_stays_bound_to_its_generation)
 {
 	struct lk__op *waiter, *look;
 	struct virt_call call;
@@ -211,7 +211,7 @@ TEST(doubted_step_stays_bound_to_its_generation)
 	end();
 }
 
-TEST(step_without_caller_stays_bound_to_its_generation)
+TEST(detached_step_stays_bound_to_its_generation)
 {
 	/* It arrives late; or it is refused, so not counted, but no caller is left that could mean
 	 * the new generation. */
@@ -242,7 +242,7 @@ TEST(step_without_caller_stays_bound_to_its_generation)
 
 /* ---- Errors and ends ---------------------------------------------------------------------- */
 
-TEST(errors_that_pass_are_sent_again_and_others_end_the_step)
+TEST(retryable_errors_are_sent_again_and_others_end_the_step)
 {
 	struct lk__op *waiter;
 	struct virt_call call;
@@ -267,7 +267,7 @@ TEST(errors_that_pass_are_sent_again_and_others_end_the_step)
 	end();
 }
 
-TEST(error_that_passes_is_told_to_who_gives_up)
+TEST(retryable_error_is_the_result_of_an_abandoned_step)
 {
 	struct lk__op *waiter;
 
@@ -308,6 +308,7 @@ TEST(close_ends_what_was_not_sent_and_settles_what_was)
 	call = take(a, LK__STEP);
 	lk__core_close(&a->core, virt_now(a));
 	assert_done(waits, LK_ECLOSED);
+	assert_done(down(a), LK_ECLOSED);
 	assert_waits(sent);
 	ck_assert(lk__core_stepping(&a->core));
 	virt_execute(a, &call);
@@ -336,7 +337,7 @@ TEST(step_outlives_its_handle)
 	end();
 }
 
-TEST(numbers_go_on_when_a_latch_is_opened_again)
+TEST(numbers_continue_when_a_latch_is_opened_again)
 {
 	struct lk__op *waiter;
 
