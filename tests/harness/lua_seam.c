@@ -6,7 +6,6 @@
 #include "base/os.h"
 #include "lua_store_parts.h"
 #include "redis/redis_store.h"
-#include "scripts.h"
 
 #include <poll.h>
 #include <pthread.h>
@@ -156,8 +155,7 @@ static struct lua_store *database(unsigned link, int db)
 
 	if (!*store) {
 		*store = lua_store_new(publish, databases[link]);
-		for (int i = 0; lk__scripts[i]; i++)
-			lua_store_text(*store, "SCRIPT", "LOAD", lk__scripts[i]->text, NULL);
+		lua_store_load_scripts(*store);
 	}
 	clock_gettime(CLOCK_REALTIME, &now);
 	lua_store_set_time(*store, (int64_t)now.tv_sec * 1000000 + now.tv_nsec / 1000);
