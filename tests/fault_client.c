@@ -1,12 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * Faults inside a client's process (C7, C8, C17 to C19, C26, C27 of the fault list): racing ends,
- * signals, no free descriptors, closing while calls are in progress. */
-#include "harness/handles.h"
-#include "harness/process.h"
-#include "harness/proxy.h"
-#include "harness/redis.h"
-#include "harness/server.h"
-#include "harness/test.h"
+ * Faults inside a client's process (C17 to C19, C26, C27 of the fault list): signals, no free
+ * descriptors, closing while calls are in progress, callbacks. */
+#include "harness/fault.h"
 #include "harness/watch.h"
 
 #include <pthread.h>
@@ -18,239 +13,9 @@
 #include <sys/time.h>
 #include <unistd.h>
 
-static struct test_server server;
-static struct proxy proxy;
-static struct redis *redis;
-
-static void set_up(void)
-{
-	server_start(&server, NULL);
-	proxy_start(&proxy, &server);
-	redis = redis_open(&server);
-}
-
 static bool is_free(void)
 {
 	return redis_int(redis, "EXISTS lk:{a} lk:{a}:q") == 0;
-}
-
-static bool queue_is(long long len)
-{
-	return redis_int(redis, "ZCARD lk:{a}:q") == len;
-}
-
-/* A wait that ended with err either holds or not; the store agrees in any case. */
-static void settle(struct waiter *waiter, lk_err other_end)
-{
-	lk_err err = waiter_join(waiter);
-
-	ck_assert_msg(err == LK_OK || err == other_end, "%s", lk_err_name(err));
-	ck_assert_int_eq(lk_lock_is_mine(waiter->lock), err == LK_OK);
-	if (err == LK_OK)
-		OK(lk_lock_release(waiter->lock));
-	else
-		EXPECT(lk_lock_release(waiter->lock), LK_ENOTOWNER);
-	/* A grant without a holder is left at once, not kept for its lease. */
-	ck_assert(WITHIN(500, is_free()));
-}
-
-/* Parallel lanes, each with its own lock, since most of the time is waiting. */
-#define RACES 4
-#define ROUNDS 50
-
-struct race {
-	char name[8];
-	lk_lock *held, *lock;
-	struct redis *redis;
-	int got, missed;
-	pthread_t thread;
-};
-
-static void *race_thread(void *arg)
-{
-	struct race *race = arg;
-	struct waiter waiter;
-
-	for (int i = 0; i < ROUNDS; i++) {
-		struct timespec until;
-		int64_t ns;
-		lk_err err;
-		OK(lk_lock_acquire(race->held, 1000, NULL));
-		clock_gettime(CLOCK_MONOTONIC, &until);
-		waiter_start(&waiter, race->lock, 20, true);
-		/* Around the end of the wait, a little earlier or later each time. */
-		ns = until.tv_nsec + 18500000 + i % 25 * 80000;
-		until.tv_sec += ns / 1000000000;
-		until.tv_nsec = ns % 1000000000;
-		clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &until, NULL);
-		OK(lk_lock_release(race->held));
-		err = waiter_join(&waiter);
-		ck_assert_msg(err == LK_OK || err == LK_ETIMEDOUT, "%s", lk_err_name(err));
-		ck_assert_int_eq(lk_lock_is_mine(race->lock), err == LK_OK);
-		EXPECT(lk_lock_release(race->lock), err == LK_OK ? LK_OK : LK_ENOTOWNER);
-		/* A grant without a holder is left at once, not kept for its lease. */
-		ck_assert(WITHIN(500, redis_int(race->redis, "EXISTS lk:{%s} lk:{%s}:q", race->name,
-		                                race->name) == 0));
-		race->got += err == LK_OK;
-		race->missed += err != LK_OK;
-	}
-	return NULL;
-}
-
-TEST_LIMIT(c7_time_out_that_races_a_grant_ends_one_way, 60)
-{
-	static struct race races[RACES];
-	int got = 0, missed = 0;
-
-	server_start(&server, NULL);
-	for (int i = 0; i < RACES; i++) {
-		struct race *race = &races[i];
-		snprintf(race->name, sizeof(race->name), "a%d", i);
-		race->held = lock_of_handle(client_at(server.url), race->name, 0);
-		race->lock = lock_of_handle(client_at(server.url), race->name, 0);
-		race->redis = redis_open(&server);
-		pthread_create(&race->thread, NULL, race_thread, race);
-	}
-	for (int i = 0; i < RACES; i++) {
-		pthread_join(races[i].thread, NULL);
-		got += races[i].got;
-		missed += races[i].missed;
-	}
-	printf("%d granted, %d timed out\n", got, missed);
-	ck_assert_int_gt(got, 0);
-	ck_assert_int_gt(missed, 0);
-}
-
-/* ---- C8: cancel in each state ------------------------------------------------------------- */
-
-TEST(c8_cancel_before_the_ask_is_answered)
-{
-	const struct proxy_fault late = {.delay_ms = 300};
-	struct waiter waiter;
-	lk_lock *lock;
-
-	set_up();
-	lock = lock_of_handle(client_at(proxy.url), "a", 0);
-	OK(lk_lock_acquire(lock, 1000, NULL));
-	OK(lk_lock_release(lock));
-	proxy_set(&proxy, PROXY_COMMANDS, PROXY_TO_CLIENT, &late);
-	waiter_start(&waiter, lock, LK_FOREVER, true);
-	ck_assert(WITHIN(1000, redis_int(redis, "EXISTS lk:{a}") == 1)); /* granted, answer late */
-	OK(lk_lock_cancel(lock));
-	settle(&waiter, LK_ECANCELED);
-	ck_assert_int_gt(proxy_count(&proxy).late[PROXY_COMMANDS][PROXY_TO_CLIENT], 0);
-}
-
-TEST(c8_cancel_while_queued)
-{
-	struct waiter waiter;
-	lk_lock *held, *lock;
-
-	set_up();
-	held = lock_named(client_at(server.url), "a");
-	lock = lock_of_handle(client_at(proxy.url), "a", 0);
-	OK(lk_lock_acquire(held, 0, NULL));
-	waiter_start(&waiter, lock, LK_FOREVER, true);
-	ck_assert(WITHIN(1000, queue_is(1)));
-	OK(lk_lock_cancel(lock));
-	EXPECT(waiter_join(&waiter), LK_ECANCELED);
-	ck_assert(queue_is(0)); /* the store has confirmed it */
-	OK(lk_lock_release(held));
-	ck_assert(is_free());
-}
-
-TEST(c8_cancel_while_the_grant_is_on_its_way)
-{
-	const struct proxy_fault late = {.delay_ms = 300};
-	struct waiter waiter;
-	lk_lock *held, *lock;
-
-	set_up();
-	held = lock_named(client_at(server.url), "a");
-	lock = lock_of_handle(client_at(proxy.url), "a", 0);
-	OK(lk_lock_acquire(held, 0, NULL));
-	waiter_start(&waiter, lock, LK_FOREVER, true);
-	ck_assert(WITHIN(1000, queue_is(1)));
-	proxy_set(&proxy, PROXY_MESSAGES, PROXY_TO_CLIENT, &late);
-	OK(lk_lock_release(held));
-	OK(lk_lock_cancel(lock));
-	settle(&waiter, LK_ECANCELED);
-	nap_ms(400); /* the message arrives, too late to matter */
-	ck_assert_int_gt(proxy_count(&proxy).late[PROXY_MESSAGES][PROXY_TO_CLIENT], 0);
-	ck_assert(is_free());
-	ck_assert(!lk_lock_is_mine(lock));
-}
-
-TEST(c8_cancel_while_the_grant_is_being_claimed)
-{
-	const struct proxy_fault late = {.delay_ms = 200};
-	struct waiter waiter;
-	lk_lock *held, *lock;
-
-	set_up();
-	held = lock_named(client_at(server.url), "a");
-	lock = lock_of_handle(client_at(proxy.url), "a", 600);
-	OK(lk_lock_acquire(held, 0, NULL));
-	waiter_start(&waiter, lock, LK_FOREVER, true);
-	ck_assert(WITHIN(1000, queue_is(1)));
-	nap_ms(400); /* older than its claim window: the grant must be claimed */
-	proxy_set(&proxy, PROXY_COMMANDS, PROXY_TO_CLIENT, &late);
-	OK(lk_lock_release(held));
-	nap_ms(50);
-	OK(lk_lock_cancel(lock));
-	settle(&waiter, LK_ECANCELED);
-	ck_assert_int_gt(proxy_count(&proxy).late[PROXY_COMMANDS][PROXY_TO_CLIENT], 0);
-}
-
-TEST(c8_cancel_while_the_link_is_down)
-{
-	struct waiter waiter;
-	lk_lock *held, *lock;
-	int64_t start_ms;
-	lk_err err;
-
-	set_up();
-	held = lock_named(client_at(server.url), "a");
-	lock = lock_of_handle(client_at(proxy.url), "a", 1000);
-	OK(lk_lock_acquire(held, 0, NULL));
-	waiter_start(&waiter, lock, LK_FOREVER, true);
-	ck_assert(WITHIN(1000, queue_is(1)));
-	proxy_refuse(&proxy, true);
-	proxy_cut(&proxy, PROXY_COMMANDS, false);
-	proxy_cut(&proxy, PROXY_MESSAGES, false);
-	ck_assert(WITHIN(2000, proxy_count(&proxy).refused > 0));
-	start_ms = now_ms();
-	OK(lk_lock_cancel(lock));
-	err = waiter_join(&waiter);
-	/* Without confirmation it must not report that nothing is left behind. */
-	ck_assert_msg(err == LK_EUNKNOWN || err == LK_ECANCELED, "%s", lk_err_name(err));
-	ck_assert_int_le(now_ms() - start_ms, 2000 + 300);
-	proxy_heal(&proxy);
-	ck_assert(WITHIN(8000, queue_is(0)));
-	OK(lk_lock_release(held));
-	ck_assert(WITHIN(1500, is_free()));
-}
-
-TEST(c8_cancel_in_the_line_inside_the_process)
-{
-	struct waiter first, second;
-	lk_client *client;
-	lk_lock *held, *lock;
-
-	set_up();
-	client = client_at(server.url);
-	held = lock_of_handle(client, "a", 0);
-	lock = lock_of_handle(client, "a", 0);
-	OK(lk_lock_acquire(held, 0, NULL));
-	waiter_start(&first, lock, LK_FOREVER, true);
-	waiter_start(&second, lock_of_handle(client, "a", 0), LK_FOREVER, true);
-	nap_ms(100);
-	OK(lk_lock_cancel(lock));
-	EXPECT(waiter_join(&first), LK_ECANCELED);
-	OK(lk_lock_release(held));
-	OK(waiter_join(&second));
-	OK(lk_lock_release(second.lock));
-	ck_assert(is_free());
 }
 
 /* ---- Signals ------------------------------------------------------------------------------ */
@@ -271,7 +36,7 @@ TEST(c17_storm_of_signals_changes_nothing)
 	lk_lock *held, *lock;
 	lk_lock_status status;
 
-	set_up();
+	fault_set_up_proxy();
 	sigaction(SIGALRM, &action, NULL);
 	setitimer(ITIMER_REAL, &every_ms, NULL);
 	client = client_at(server.url);
@@ -304,7 +69,7 @@ TEST(c18_broken_pipe_does_not_kill_the_process)
 	lk_client *client;
 	lk_lock *lock;
 
-	set_up();
+	fault_set_up_proxy();
 	signal(SIGPIPE, SIG_DFL);
 	client = client_with(server.unix_url, &options); /* a Unix socket breaks at once */
 	lock = lock_leased(client, "a", 300);
@@ -329,7 +94,7 @@ TEST(c19_no_descriptor_left_is_an_error_and_holds_go_on)
 	lk_lock *lock;
 	int fds;
 
-	set_up();
+	fault_set_up_proxy();
 	client = client_at(proxy.url);
 	lock = hold_watched(client, "a", 900);
 	fds = proc_fd_count(0);
@@ -383,7 +148,7 @@ TEST(c26_close_in_the_middle_of_everything_joins_all)
 	const lk_lock_options options = {.on_lost = slow_callback, .owner = LK_OWNER_HANDLE};
 	int threads, fds;
 
-	set_up();
+	fault_set_up_proxy();
 	threads = proc_thread_count(0);
 	fds = proc_fd_count(0);
 	for (int i = 0; i < 4; i++) {
@@ -397,7 +162,7 @@ TEST(c26_close_in_the_middle_of_everything_joins_all)
 		for (int j = 0; j < 4; j++)
 			waiter_start(&waiters[j], lock_of_handle(client, "a", 1000 + j % 2),
 			             LK_FOREVER, true);
-		ck_assert(WITHIN(2000, queue_is(2)));
+		ck_assert(WITHIN(2000, redis_int(redis, "ZCARD lk:{a}:q") == 2));
 		nap_ms(50); /* all four are inside: the outside cannot observe this */
 		if (i % 2) {
 			OK(lk_lock_break(lock_named(holder, "lost"), NULL));
@@ -408,7 +173,7 @@ TEST(c26_close_in_the_middle_of_everything_joins_all)
 		for (int j = 0; j < 4; j++)
 			EXPECT(waiter_join(&waiters[j]), LK_ECLOSED);
 		ck_assert_int_eq(redis_int(redis, "EXISTS lk:{mine} lk:{lost}"), 0);
-		ck_assert(queue_is(0));
+		ck_assert_int_eq(redis_int(redis, "ZCARD lk:{a}:q"), 0);
 		OK(lk_client_close(holder));
 	}
 	ck_assert_int_eq(told, 2);
@@ -424,7 +189,7 @@ TEST(c26_close_of_a_lock_waits_for_its_callback)
 	lk_client *client;
 	lk_lock *lock, *tool;
 
-	set_up();
+	fault_set_up_proxy();
 	client = client_at(server.url);
 	tool = lock_named(client, "a");
 	lock = lock_with(client, "a", &options);
@@ -460,7 +225,7 @@ TEST(c27_callback_that_calls_back_and_blocks_delays_no_renewal)
 	const lk_lock_options options = {.on_lost = busy_callback};
 	lk_lock *lock, *held;
 
-	set_up();
+	fault_set_up_proxy();
 	callback_client = client_at(server.url);
 	callback_lock = lock_named(callback_client, "from-callback");
 	held = hold_watched(callback_client, "held", 300);

@@ -1,25 +1,11 @@
 /* SPDX-License-Identifier: MIT
- * Latches while processes are killed, stopped and cancelled (C4 to C9, C13 of the fault list). */
+ * Latches while processes are killed, stopped and cancelled (C4 to C9 of the fault list). */
+#include "harness/fault.h"
 #include "harness/latch_watch.h"
-#include "harness/process.h"
-#include "harness/redis.h"
-#include "harness/server.h"
-#include "harness/test.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
-static struct test_server server;
-static struct redis *redis;
-
-static void set_up(void)
-{
-	server_start(&server, NULL);
-	redis = redis_open(&server);
-}
 
 static int subscribers(void)
 {
@@ -54,7 +40,7 @@ TEST_LIMIT(c9_killed_and_restarted_jobs_count_once_each, 60)
 	int counted_before = 0;
 	lk_client *client;
 
-	set_up();
+	fault_set_up(NULL);
 	srandom((unsigned)test_seed());
 	redis_do(redis, "HSET lk:{a} kind 1:latch gen 7 count %lld initial %lld open_ttl 60000",
 	         (long long)JOBS + 1, (long long)JOBS + 1);
@@ -135,7 +121,7 @@ TEST_LIMIT(c7_timeout_and_opening_at_once_have_one_outcome, 40)
 	lk_client *client, *other;
 	lk_latch *latch, *theirs;
 
-	set_up();
+	fault_set_up(NULL);
 	client = client_at(server.url);
 	other = client_at(server.url);
 	latch = latch_named(client, "a");
@@ -165,7 +151,7 @@ TEST_LIMIT(c8_cancel_in_every_state_ends_the_wait, 40)
 	lk_client *client;
 	lk_latch *latch;
 
-	set_up();
+	fault_set_up(NULL);
 	client = client_at(server.url);
 	latch = latch_named(client, "a");
 	for (int i = 0; i < 200; i++) {
@@ -176,55 +162,5 @@ TEST_LIMIT(c8_cancel_in_every_state_ends_the_wait, 40)
 		ck_assert(WITHIN(2000, (lk_latch_cancel(latch), awaiter.ended)));
 		EXPECT(awaiter_join(&awaiter), LK_ECANCELED);
 	}
-	OK(lk_client_close(client));
-}
-
-/* In a child of fork(): the number of the first call that was not refused, 0 = none. */
-static int use_in_child(lk_client *client, lk_latch *latch)
-{
-	lk_latch *other = NULL;
-	lk_latch_status status;
-
-	if (lk_latch_open(client, "b", 0, NULL, &other) != LK_EFORKED || other)
-		return 1;
-	if (lk_latch_set(latch, 1, NULL) != LK_EFORKED)
-		return 2;
-	if (lk_latch_reset(latch, 1, NULL) != LK_EFORKED)
-		return 3;
-	if (lk_latch_down(latch, 1, NULL, 0, NULL) != LK_EFORKED)
-		return 4;
-	if (lk_latch_await(latch, 0) != LK_EFORKED)
-		return 5;
-	if (lk_latch_query(latch, &status) != LK_EFORKED)
-		return 6;
-	if (lk_latch_remove(latch) != LK_EFORKED || lk_latch_cancel(latch) != LK_EFORKED)
-		return 7;
-	return lk_latch_close(latch) == LK_EFORKED ? 0 : 8;
-}
-
-TEST(c13_child_process_uses_no_latch_of_its_parent)
-{
-	struct awaiter awaiter;
-	lk_client *client;
-	lk_latch *latch;
-	int status = -1;
-	pid_t child;
-
-	set_up();
-	client = client_at(server.url);
-	latch = latch_named(client, "a");
-	OK(lk_latch_set(latch, 2, NULL));
-	awaiter_start(&awaiter, latch, 10000);
-	ck_assert(WITHIN(2000, subscribers() == 1));
-	child = fork();
-	ck_assert_int_ge(child, 0);
-	if (!child)
-		_exit(use_in_child(client, latch));
-	ck_assert_int_eq(waitpid(child, &status, 0), child);
-	ck_assert_int_eq(status, 0);
-	ck_assert(!awaiter.ended);
-	ck_assert_int_eq(latch_down(latch, 1, NULL), 1);
-	latch_down(latch, 1, NULL);
-	OK(awaiter_join(&awaiter));
 	OK(lk_client_close(client));
 }

@@ -1,13 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * Faults of a client's process (C1 to C6, C13 to C16 of the fault list): stopped, killed, forked,
- * its threads ended. */
-#include "harness/handles.h"
-#include "harness/process.h"
-#include "harness/proxy.h"
-#include "harness/redis.h"
-#include "harness/server.h"
-#include "harness/test.h"
-#include "harness/watch.h"
+ * Faults of a client's process (C1 to C6, C13 to C16 of the fault list), for holders and waiters of
+ * each primitive: stopped, killed, forked, its threads ended. */
+#include "harness/primitive.h"
 
 #include <dirent.h>
 #include <signal.h>
@@ -20,147 +14,165 @@
 
 #define WAITERS 5
 
-static struct test_server server;
-static struct proxy proxy;
-static struct redis *redis;
-
-/* ---- Holders in a process of their own ---------------------------------------------------- */
+/* ---- Holders and waiters in a process of their own ---------------------------------------- */
 
 struct job {
-	const char *url;
-	int64_t lease_ms;
-	int64_t wait_ms;
+	unsigned set;
+	int64_t lease_ms, wait_ms;
+	bool exclusive;
+	const char *url; /* NULL = the server's */
 };
 
-/* Orders, one per line: acquire, state, release, write (fenced), thread (the library's ids). */
+/* Write to a resource that refuses a smaller fence than it has seen; 1 = accepted. */
+static long long write_fenced(struct claim *claim)
+{
+	return redis_int(redis, "EVAL %s 1 fenced:%s %lld",
+	                 "if tonumber(redis.call('GET', KEYS[1]) or '0') > tonumber(ARGV[1]) then "
+	                 "return 0 end redis.call('SET', KEYS[1], ARGV[1]) return 1",
+	                 claim->name, (long long)claim->fence);
+}
+
+/* Orders, one per line: hold, wait, state, write, release, quit.  Each has an answer of one line
+ * for each primitive. */
 static int obey(void *arg, int in, int out)
 {
 	const struct job *job = arg;
-	struct redis *mine;
+	struct claims mine;
 	lk_client *client;
-	lk_lock *lock;
 	const char *order;
 
 	if (!line_read(in, 30000)) /* the server is up */
 		return 2;
-	mine = redis_open(&server);
-	client = client_at(job->url);
-	lock = hold_watched(client, "warm", 0);
-	OK(lk_lock_release(lock));
-	lock = lock_leased(client, "a", job->lease_ms);
-	line_write(out, "ready");
-	while ((order = line_read(in, 60000))) {
-		if (!strcmp(order, "acquire")) {
-			lk_err err = lk_lock_acquire(lock, job->wait_ms, NULL);
-			line_write(out, "%s %lld", lk_err_name(err),
-			           (long long)hold_of(lock).fence);
-		} else if (!strcmp(order, "state")) {
-			line_write(out, "%d", (int)lk_lock_state(lock));
-		} else if (!strcmp(order, "release")) {
-			line_write(out, "%s", lk_err_name(lk_lock_release(lock)));
-		} else if (!strcmp(order, "write")) {
-			line_write(out, "%lld",
-			           redis_int(mine, "EVAL %s 1 fenced %lld",
-			                     "if tonumber(redis.call('GET', KEYS[1]) or '0') > "
-			                     "tonumber(ARGV[1]) then return 0 end "
-			                     "redis.call('SET', KEYS[1], ARGV[1]) return 1",
-			                     (long long)hold_of(lock).fence));
-		} else if (!strcmp(order, "quit")) {
-			redis_close(mine);
-			return lk_client_close(client) != LK_OK;
+	redis = redis_open(&server);
+	client = client_at(job->url ? job->url : server.url);
+	claims_warm_up(job->set, client);
+	claims_open(&mine, job->set, client, job->lease_ms);
+	EACH (claim, &mine)
+		line_write(out, "ready");
+	while ((order = line_read(in, 60000)) && strcmp(order, "quit")) {
+		char what = *order;
+		if (what == 'h')
+			claims_hold(&mine, job->set, client, job->lease_ms);
+		EACH (claim, &mine)
+			claim->exclusive = job->exclusive;
+		if (what == 'w')
+			claims_start(&mine, job->wait_ms, true);
+		EACH (claim, &mine) {
+			if (what == 'w')
+				pthread_join(claim->thread, NULL);
+			if (what == 'h' || what == 'w')
+				line_write(out, "%s %lld", lk_err_name(claim->err),
+				           (long long)claim->fence);
+			else if (what == 's')
+				line_write(out, "%d", (int)claim->primitive->state(claim));
+			else if (what == 'f')
+				line_write(out, "%lld", write_fenced(claim));
+			else if (what == 'r')
+				line_write(out, "%s",
+				           lk_err_name(claim->primitive->release(claim)));
 		}
 	}
-	return 3;
+	return order ? lk_client_close(client) != LK_OK : 3;
 }
 
-/* Send an order and return the answer. */
-static const char *tell(struct process *process, const char *order)
+/* Each answer begins with that. */
+static void expect_answers(struct process *process, unsigned set, int64_t ms, const char *expected)
 {
-	const char *answer;
+	for (int i = 0; i < PRIMITIVES; i++) {
+		const char *answer = set & 1u << i ? line_read(process->out, ms) : expected;
+		ck_assert_msg(answer && !strncmp(answer, expected, strlen(expected)),
+		              "%s: %s, not %s", primitives[i].noun, answer ? answer : "no answer",
+		              expected);
+	}
+}
 
+static void tell(struct process *process, unsigned set, const char *order, const char *expected)
+{
 	line_write(process->in, "%s", order);
-	answer = line_read(process->out, 10000);
-	ck_assert_msg(answer != NULL, "no answer to %s", order);
-	return answer;
+	expect_answers(process, set, 10000, expected);
 }
 
-TEST(c1_holder_stopped_past_its_lease_is_told_and_harmless)
+static void quit(struct process *process)
 {
-	struct job job = {.lease_ms = 500};
+	line_write(process->in, "quit");
+	ck_assert(process_succeeded(process, 5000));
+}
+
+/* The state of a lost hold, as an answer. */
+static const char *lost_state(void)
+{
+	static char state[8];
+
+	snprintf(state, sizeof(state), "%d", LK_STATE_LOST);
+	return state;
+}
+
+TEST_OF(c1_holder_stopped_past_its_lease_is_told_and_harmless, LEASED, 20)
+{
+	struct job job = {.set = set, .lease_ms = 500};
 	struct process holder;
-	lk_client *client;
-	lk_lock *lock;
-	char state[8];
-	uint64_t fence;
+	struct claims next;
 
 	server_start(&server, NULL);
-	redis = redis_open(&server);
-	job.url = server.url;
 	process_start(&holder, obey, &job);
-	client = client_at(server.url);
-	lock = lock_named(client, "a");
-	tell(&holder, "start");
-	ck_assert(!strncmp(tell(&holder, "acquire"), "LK_OK ", 6));
-	ck_assert_str_eq(tell(&holder, "write"), "1");
+	redis = redis_open(&server);
+	tell(&holder, set, "start", "ready");
+	tell(&holder, set, "hold", "LK_OK ");
+	tell(&holder, set, "fenced", "1");
 	process_pause(&holder);
 	ck_assert_int_eq(proc_state(holder.pid), 'T');
-	OK(lk_lock_acquire(lock, 5000, &fence));
-	redis_do(redis, "SET fenced %lld", (long long)fence);
+	claims_hold_later(&next, set, client_at(server.url), 0);
+	EACH (claim, &next)
+		ck_assert_int_eq(write_fenced(claim), 1);
 	process_continue(&holder);
-	snprintf(state, sizeof(state), "%d", LK_STATE_LOST);
-	ck_assert_str_eq(tell(&holder, "state"), state); /* the first call detects it */
-	ck_assert_str_eq(tell(&holder, "write"), "0");
-	ck_assert_str_eq(tell(&holder, "release"), "LK_ELOST");
+	tell(&holder, set, "state", lost_state()); /* the first call detects it */
+	tell(&holder, set, "fenced", "0");
+	tell(&holder, set, "release", "LK_ELOST");
 	nap_ms(200);
-	ck_assert_int_eq(lk_lock_state(lock), LK_STATE_HELD);
-	ck_assert_ptr_nonnull(strstr(redis_text(redis, "GET lk:{a}"), lk_client_id(client)));
-	OK(lk_lock_release(lock));
-	line_write(holder.in, "quit");
-	ck_assert(process_succeeded(&holder, 5000));
-	OK(lk_client_close(client));
+	claims_expect_held(&next);
+	claims_release(&next);
+	ck_assert(claims_at_rest(set));
+	quit(&holder);
 }
 
 /* The answer to an acquire is in the kernel's buffer while its process is stopped past the
  * lease. */
-TEST(c2_grant_that_is_read_too_late_is_no_hold)
+TEST_OF(c2_grant_that_is_read_too_late_is_no_hold, LEASED, 20)
 {
 	static const int64_t waits_ms[] = {0, 700, 1500};
 	const struct proxy_fault stalled = {.stall = true};
 
-	server_start(&server, NULL);
-	proxy_start(&proxy, &server);
-	redis = redis_open(&server);
+	fault_set_up_proxy();
 	for (int i = 0; i < 3; i++) {
-		struct job job = {proxy.url, 400, waits_ms[i]};
+		struct job job = {set, 400, waits_ms[i], false, proxy.url};
 		struct process stopped;
+		struct claims next;
 		lk_client *client;
-		lk_lock *lock;
-		const char *answer;
 
 		process_start(&stopped, obey, &job);
 		client = client_at(server.unix_url);
-		lock = lock_named(client, "a");
-		tell(&stopped, "start");
+		tell(&stopped, set, "start", "ready");
 		proxy_set(&proxy, PROXY_COMMANDS, PROXY_TO_CLIENT, &stalled);
-		line_write(stopped.in, "acquire");
-		ck_assert(WITHIN(2000, redis_int(redis, "EXISTS lk:{a}") == 1));
+		line_write(stopped.in, "wait");
+		ck_assert(WITHIN(2000, claims_in_use(set)));
 		process_pause(&stopped);
 		ck_assert(WITHIN(1000,
 		                 proxy_count(&proxy).held[PROXY_COMMANDS][PROXY_TO_CLIENT] > 0));
 		proxy_heal(&proxy);
-		OK(lk_lock_acquire(lock, 5000,
-		                   NULL)); /* when the lease of the unused grant has ended */
+		/* When the lease of the unused grant has ended. */
+		claims_hold_later(&next, set, client, 0);
 		process_continue(&stopped);
-		answer = line_read(stopped.out, 5000);
-		ck_assert_ptr_nonnull(answer);
-		ck_assert_msg(strncmp(answer, "LK_OK ", 6) != 0,
-		              "a grant that had lapsed is a hold");
-		ck_assert_int_eq(lk_lock_state(lock), LK_STATE_HELD);
-		ck_assert(WITHIN(2000, redis_int(redis, "ZCARD lk:{a}:q") == 0));
-		OK(lk_lock_release(lock));
-		ck_assert_int_eq(redis_int(redis, "EXISTS lk:{a}"), 0);
-		line_write(stopped.in, "quit");
-		ck_assert(process_succeeded(&stopped, 5000));
+		EACH (claim, &next) {
+			const char *answer = line_read(stopped.out, 5000);
+			ck_assert_ptr_nonnull(answer);
+			ck_assert_msg(strncmp(answer, "LK_OK ", 6) != 0,
+			              "a grant of the %s that had lapsed is a hold", claim->name);
+		}
+		claims_expect_held(&next);
+		ck_assert(WITHIN(2000, claims_waiting(set, 0)));
+		claims_release(&next);
+		ck_assert(claims_at_rest(set));
+		quit(&stopped);
 		OK(lk_client_close(client));
 	}
 }
@@ -190,144 +202,156 @@ static pid_t library_thread(pid_t pid)
 	return found;
 }
 
-TEST(c3_loss_is_seen_though_the_background_thread_cannot_run)
+TEST_OF(c3_loss_is_seen_though_the_background_thread_cannot_run, LEASED, 20)
 {
-	struct job job = {.lease_ms = 500};
+	struct job job = {.set = set, .lease_ms = 500};
 	struct process holder;
+	struct claims next;
 	lk_client *client;
-	char state[8];
 	pid_t thread;
 	int status;
 
 	server_start(&server, NULL);
-	job.url = server.url;
 	process_start(&holder, obey, &job);
-	tell(&holder, "start");
-	ck_assert(!strncmp(tell(&holder, "acquire"), "LK_OK ", 6));
+	tell(&holder, set, "start", "ready");
+	tell(&holder, set, "hold", "LK_OK ");
 	ck_assert(WITHIN(2000, (thread = library_thread(holder.pid)) > 0)); /* it has its name */
 	ck_assert(!ptrace(PTRACE_SEIZE, thread, NULL, NULL));
 	ck_assert(!ptrace(PTRACE_INTERRUPT, thread, NULL, NULL));
 	ck_assert_int_eq(waitpid(thread, &status, __WALL), thread);
 	ck_assert(WIFSTOPPED(status));
 	client = client_at(server.url);
-	OK(lk_lock_acquire(lock_named(client, "a"), 5000, NULL));
-	snprintf(state, sizeof(state), "%d", LK_STATE_LOST);
-	ck_assert_str_eq(tell(&holder, "state"), state);
-	ck_assert_str_eq(tell(&holder, "release"), "LK_ELOST");
+	claims_hold_later(&next, set, client, 0);
+	tell(&holder, set, "state", lost_state());
+	tell(&holder, set, "release", "LK_ELOST");
 	ck_assert(!ptrace(PTRACE_DETACH, thread, NULL, NULL));
 	OK(lk_client_close(client));
-	line_write(holder.in, "quit");
-	ck_assert(process_succeeded(&holder, 5000));
+	quit(&holder);
 }
 
-TEST(c4_next_holder_follows_a_killed_one_after_its_lease)
+TEST_OF(c4_next_holder_follows_a_killed_one_after_its_lease, LEASED, 20)
 {
-	struct job job = {.lease_ms = 800};
+	struct job job = {.set = set, .lease_ms = 800};
 	struct process holder;
-	struct waiter waiter;
+	struct claims waits;
 	lk_client *client;
 	int64_t start_ms;
 
 	server_start(&server, NULL);
-	job.url = server.url;
 	process_start(&holder, obey, &job);
 	redis = redis_open(&server);
 	client = client_at(server.url);
-	tell(&holder, "start");
-	ck_assert(!strncmp(tell(&holder, "acquire"), "LK_OK ", 6));
-	waiter_start(&waiter, lock_of_handle(client, "a", 0), LK_FOREVER, false);
-	ck_assert(WITHIN(2000, redis_int(redis, "ZCARD lk:{a}:q") == 1));
+	tell(&holder, set, "start", "ready");
+	tell(&holder, set, "hold", "LK_OK ");
+	claims_queue(&waits, set, client, 0, false);
 	process_kill(&holder);
 	start_ms = now_ms();
-	OK(waiter_join(&waiter));
+	claims_join(&waits, LK_OK);
 	ck_assert_int_le(now_ms() - start_ms, 800 + 800);
-	ck_assert_int_eq(redis_int(redis, "EXISTS lk:{a} lk:{a}:q"), 0);
+	ck_assert(claims_at_rest(set));
 	OK(lk_client_close(client));
 }
 
-/* Start the workers, hold the lock, and queue them in their order. */
-static lk_lock *queue_workers(struct process *workers, struct job *job)
+/* Start the workers, hold all, and queue them in their order. */
+static void queue_workers(struct process *workers, struct job *job, struct claims *held)
 {
-	lk_lock *lock;
-
 	server_start(&server, NULL);
-	job->url = server.url;
 	job->wait_ms = LK_FOREVER;
 	for (int i = 0; i < WAITERS; i++)
 		process_start(&workers[i], obey, job);
 	redis = redis_open(&server);
-	lock = lock_leased(client_at(server.url), "a", job->lease_ms);
-	OK(lk_lock_acquire(lock, 0, NULL));
+	claims_hold(held, job->set, client_at(server.url), job->lease_ms);
 	for (int i = 0; i < WAITERS; i++) {
-		tell(&workers[i], "start");
-		line_write(workers[i].in, "acquire");
-		ck_assert(WITHIN(2000, redis_int(redis, "ZCARD lk:{a}:q") == i + 1));
+		tell(&workers[i], job->set, "start", "ready");
+		line_write(workers[i].in, "wait");
+		ck_assert(WITHIN(2000, claims_waiting(job->set, i + 1)));
 	}
-	return lock;
 }
 
-/* That worker must be the next to hold, within ms; it releases. */
-static long long expect_next(struct process *worker, int64_t ms)
+/* That worker must be the next to hold, within ms, by larger fences; it releases. */
+static void expect_next(struct process *worker, unsigned set, int64_t ms, long long *fences)
 {
-	const char *answer = line_read(worker->out, ms);
-	long long fence;
-
-	ck_assert_msg(answer != NULL, "not granted within %lld ms", (long long)ms);
-	ck_assert_int_eq(sscanf(answer, "LK_OK %lld", &fence), 1);
-	ck_assert_str_eq(tell(worker, "release"), "LK_OK");
-	return fence;
+	for (int i = 0; i < PRIMITIVES; i++) {
+		const char *answer;
+		long long fence;
+		if (!(set & 1u << i))
+			continue;
+		answer = line_read(worker->out, ms);
+		ck_assert_msg(answer != NULL, "%s: not granted within %lld ms", primitives[i].noun,
+		              (long long)ms);
+		ck_assert_int_eq(sscanf(answer, "LK_OK %lld", &fence), 1);
+		ck_assert_int_gt(fence, fences[i]);
+		fences[i] = fence;
+	}
+	tell(worker, set, "release", "LK_OK");
 }
 
-TEST(c5_killed_waiters_are_skipped_wherever_they_stand)
+static void fences_of(struct claims *claims, long long *fences)
 {
-	struct job job = {.lease_ms = 3000};
+	EACH (claim, claims)
+		fences[claim - claims->of] = (long long)claim->fence;
+}
+
+TEST_OF(c5_killed_waiters_are_skipped_wherever_they_stand, LEASED, 20)
+{
+	struct job job = {.set = set, .lease_ms = 3000, .exclusive = true};
 	struct process workers[WAITERS];
-	lk_lock *lock = queue_workers(workers, &job);
+	long long fences[PRIMITIVES];
+	struct claims held;
 
+	queue_workers(workers, &job, &held);
+	fences_of(&held, fences);
 	for (int i = 0; i < WAITERS; i += 2) /* head, middle, tail */
 		process_kill(&workers[i]);
-	OK(lk_lock_release(lock));
-	expect_next(&workers[1], 300);
-	expect_next(&workers[3], 300);
-	ck_assert(WITHIN(500, redis_int(redis, "EXISTS lk:{a} lk:{a}:q") == 0));
+	claims_release(&held);
+	expect_next(&workers[1], set, 300, fences);
+	expect_next(&workers[3], set, 300, fences);
+	ck_assert(WITHIN(500, claims_at_rest(set)));
 }
 
 /* A stopped waiter keeps its connection, so it gets the grant; then it is killed. */
-static void kill_granted(int64_t queued_ms, int64_t within_ms)
+static void kill_granted(unsigned set, bool exclusive, int64_t queued_ms, int64_t within_ms)
 {
-	struct job job = {.lease_ms = 1200}; /* its claim window is 600 ms */
+	/* Its claim window is 600 ms. */
+	struct job job = {.set = set, .lease_ms = 1200, .exclusive = exclusive};
 	struct process workers[WAITERS];
-	lk_lock *lock = queue_workers(workers, &job);
-	char before[256];
-	long long dead_fence;
+	long long fences[PRIMITIVES];
+	struct claims held;
 	int64_t start_ms;
 
+	queue_workers(workers, &job, &held);
 	nap_ms(queued_ms);
-	snprintf(before, sizeof(before), "%s", redis_text(redis, "GET lk:{a}"));
+	fences_of(&held, fences);
 	process_pause(&workers[0]);
-	OK(lk_lock_release(lock));
+	claims_release(&held);
 	start_ms = now_ms();
-	ck_assert_str_ne(redis_text(redis, "GET lk:{a}"), before); /* it was granted */
-	ck_assert_int_eq(redis_int(redis, "EXISTS lk:{a}"), 1);
-	dead_fence = redis_int(redis, "GET lk:fence");
+	/* It was granted, and perhaps another one beside it. */
+	ck_assert(claims_in_use(set) && claims_waiting(set, WAITERS - (exclusive ? 1 : 2)));
 	process_kill(&workers[0]);
-	for (int i = 1; i < WAITERS; i++) {
-		long long fence = expect_next(&workers[i], within_ms);
-		ck_assert_int_gt(fence, dead_fence);
-		dead_fence = fence;
-	}
+	for (int i = 1; i < WAITERS; i++)
+		expect_next(&workers[i], set, within_ms, fences);
 	ck_assert_int_le(now_ms() - start_ms, within_ms + 500);
-	ck_assert(WITHIN(500, redis_int(redis, "EXISTS lk:{a} lk:{a}:q") == 0));
+	/* What the dead one was granted is free again, too. */
+	claims_hold_later(&held, set, client_at(server.url), 0);
+	ck_assert_int_le(now_ms() - start_ms, within_ms + 1500);
+	claims_release(&held);
+	ck_assert(claims_at_rest(set));
 }
 
-TEST(c6_full_grant_of_a_killed_waiter_ends_with_its_lease)
+TEST_OF(c6_full_grant_of_a_killed_waiter_ends_with_its_lease, LEASED, 20)
 {
-	kill_granted(0, 1200 + 1200 + 500); /* a lease, and the time until the next repeated ask */
+	/* A lease, and the time until the next repeated ask. */
+	kill_granted(set, true, 0, 1200 + 1200 + 500);
 }
 
-TEST(c6_short_grant_of_a_killed_waiter_ends_with_its_claim_window)
+TEST_OF(c6_short_grant_of_a_killed_waiter_ends_with_its_claim_window, LEASED, 20)
 {
-	kill_granted(700, 600 + 400);
+	kill_granted(set, true, 700, 600 + 500);
+}
+
+TEST_OF(c6_one_killed_after_its_grant_does_not_hold_up_who_was_granted_beside_it, SEMAPHORE, 20)
+{
+	kill_granted(set, false, 0, 1500);
 }
 
 /* ---- Forks -------------------------------------------------------------------------------- */
@@ -340,87 +364,96 @@ static bool keep_name(void *arg, const char *name, size_t len)
 	return true;
 }
 
-/* The child of C13: every call on the parent's handles, then its own client. */
-static int use_after_fork(lk_client *client, lk_lock *lock, const char *url, int sockets)
+/* The calls of a lock that the others do not have, in the child. */
+static void use_lock_after_fork(lk_client *client, lk_lock *lock)
 {
-	lk_lock_status status;
 	lk_hold snapshot;
 	lk_party party;
-	lk_client *own;
-	lk_lock *other;
 	size_t count;
 
-	ck_assert_int_eq(proc_socket_count(0), sockets); /* its copies are closed */
-	EXPECT(lk_lock_acquire(lock, 0, NULL), LK_EFORKED);
-	EXPECT(lk_lock_acquire(lock, LK_FOREVER, NULL), LK_EFORKED);
 	EXPECT(lk_lock_extend(lock, 1000), LK_EFORKED);
-	EXPECT(lk_lock_cancel(lock), LK_EFORKED);
-	EXPECT(lk_lock_query(lock, &status), LK_EFORKED);
 	EXPECT(lk_lock_waiters(lock, 1, &party, &count), LK_EFORKED);
 	EXPECT(lk_lock_break(lock, NULL), LK_EFORKED);
 	EXPECT(lk_client_names(client, keep_name, NULL), LK_EFORKED);
-	EXPECT(lk_lock_open(client, "b", 0, NULL, &other), LK_EFORKED);
 	ck_assert(!lk_lock_is_mine(lock));
 	ck_assert_int_eq(lk_lock_state(lock), LK_STATE_NONE);
 	EXPECT(lk_lock_snapshot(lock, &snapshot), LK_EFORKED);
-	EXPECT(lk_lock_release(lock), LK_EFORKED);
-	EXPECT(lk_lock_close(lock), LK_EFORKED);
+}
+
+/* The child of C13: every call on the parent's handles, then its own client. */
+static int use_after_fork(lk_client *client, struct claims *held, int sockets)
+{
+	lk_client *own;
+
+	ck_assert_int_eq(proc_socket_count(0), sockets); /* its copies are closed */
+	EACH (claim, held) {
+		struct claim other = *claim;
+		EXPECT(other.primitive->open(&other, false), LK_EFORKED);
+		claim->primitive->expect_refused(claim, LK_EFORKED, "");
+		EXPECT(claim->primitive->cancel(claim), LK_EFORKED);
+		EXPECT(claim->primitive->query(claim), LK_EFORKED);
+		EXPECT(claim->primitive->release(claim), LK_EFORKED);
+	}
+	use_lock_after_fork(client, held->of[0].lock);
+	EXPECT(lk_lock_close(held->of[0].lock), LK_EFORKED);
+	EXPECT(lk_semaphore_close(held->of[1].semaphore), LK_EFORKED);
+	EXPECT(lk_latch_close(held->of[2].latch), LK_EFORKED);
 	if (TSAN) { /* the sanitizer cannot start a thread in the child of a process with threads */
 		EXPECT(lk_client_close(client), LK_EFORKED);
 		return 0;
 	}
-	own = client_at(url);
+	own = client_at(server.url);
 	ck_assert_str_ne(lk_client_id(own), lk_client_id(client));
 	EXPECT(lk_client_close(client), LK_EFORKED);
-	EXPECT(lk_lock_acquire(lock_named(own, "a"), 0, NULL), LK_EBUSY);
+	EXPECT(lk_lock_acquire(lock_named(own, "lock"), 0, NULL), LK_EBUSY);
 	OK(lk_lock_acquire(lock_named(own, "b"), 0, NULL));
 	OK(lk_client_close(own));
 	return 0;
 }
 
-TEST(c13_forked_child_is_refused_and_the_parent_unaffected)
+TEST_OF(c13_forked_child_is_refused_and_the_parent_unaffected, EVERY, 20)
 {
+	struct claims held, waits;
 	lk_client *client;
-	lk_lock *lock;
 	int64_t sent;
 	int sockets, status;
 	pid_t child;
 
-	server_start(&server, NULL);
-	proxy_start(&proxy, &server);
-	redis = redis_open(&server);
+	fault_set_up_proxy();
 	sockets = proc_socket_count(0);
 	client = client_at(proxy.url);
-	lock = hold_watched(client, "a", 10000);
+	claims_hold(&held, set, client, 10000);
+	claims_queue(&waits, set, client_at(server.url), 10000, false);
 	nap_ms(50);
 	sent = proxy_count(&proxy).bytes[PROXY_COMMANDS][PROXY_TO_SERVER];
 	child = fork();
 	if (!child)
-		_exit(use_after_fork(client, lock, server.url, sockets));
+		_exit(use_after_fork(client, &held, sockets));
 	ck_assert_int_eq(waitpid(child, &status, 0), child);
 	ck_assert_msg(WIFEXITED(status) && !WEXITSTATUS(status), "status %x", (unsigned)status);
 	ck_assert_int_eq(proxy_count(&proxy).bytes[PROXY_COMMANDS][PROXY_TO_SERVER], sent);
 	ck_assert_int_eq(proxy_count(&proxy).open, 2); /* no connection was closed */
-	ck_assert_int_eq(lk_lock_state(lock), LK_STATE_HELD);
-	ck_assert_int_eq(losses.count, 0);
-	OK(lk_lock_release(lock));
-	OK(lk_lock_acquire(lock, 0, NULL));
+	claims_expect_held(&held);
+	ck_assert(!claims_any_ended(&waits));
+	claims_stay_held(&held, 10);
+	claims_release(&held);
+	claims_join(&waits, LK_OK);
+	claims_hold_again(&held);
 	OK(lk_client_close(client));
-	ck_assert_int_eq(redis_int(redis, "EXISTS lk:{a} lk:{b}"), 0);
+	ck_assert(claims_at_rest(set));
+	ck_assert_int_eq(redis_int(redis, "EXISTS lk:{b}"), 0);
 }
 
 /* A worker that queues, forks, and dies: its child must not make it seem alive. */
 static int fork_in_queue(void *arg, int in, int out)
 {
-	struct waiter waiter;
+	struct claims waits;
 	pid_t child;
 
-	(void)arg;
 	if (!line_read(in, 10000))
 		return 2;
-	waiter_start(&waiter, lock_of_handle(client_at(server.url), "a", 0), LK_FOREVER, true);
-	if (!WITHIN(5000, redis_int(redis_open(&server), "ZCARD lk:{a}:q") == 1))
-		return 3;
+	redis = redis_open(&server);
+	claims_queue(&waits, *(unsigned *)arg, client_at(server.url), 0, true);
 	child = fork();
 	if (!child) {
 		nap_ms(20000);
@@ -431,36 +464,34 @@ static int fork_in_queue(void *arg, int in, int out)
 	return 4;
 }
 
-TEST(c13_child_does_not_keep_a_dead_waiter_alive)
+TEST_OF(c13_child_does_not_keep_a_dead_waiter_alive, LEASED, 20)
 {
 	struct process worker;
-	lk_client *client;
-	lk_lock *lock, *next;
+	struct claims held, next;
 	int64_t start_ms;
 	const char *child;
 
 	server_start(&server, NULL);
-	process_start(&worker, fork_in_queue, NULL);
+	process_start(&worker, fork_in_queue, &set);
 	redis = redis_open(&server);
-	client = client_at(server.url);
-	lock = lock_named(client, "a");
-	next = lock_named(client_at(server.url), "a");
-	OK(lk_lock_acquire(lock, 0, NULL));
+	claims_hold(&held, set, client_at(server.url), 0);
 	line_write(worker.in, "go");
 	child = line_read(worker.out, 10000);
 	ck_assert_ptr_nonnull(child);
 	process_kill(&worker);
-	OK(lk_lock_release(lock));
+	claims_release(&held);
 	start_ms = now_ms();
-	ck_assert(WITHIN(200, lk_lock_acquire(next, 0, NULL) == LK_OK));
+	claims_hold_later(&next, set, client_at(server.url), 0);
 	ck_assert_int_le(now_ms() - start_ms, 200);
 	kill(atoi(child), SIGKILL);
 }
 
-TEST(c14_program_that_is_executed_inherits_no_socket)
+TEST_OF(c14_program_that_is_executed_inherits_no_socket, EVERY, 20)
 {
+	struct claims held;
+
 	server_start(&server, NULL);
-	hold_watched(client_at(server.url), "a", 0);
+	claims_hold(&held, set, client_at(server.url), 0);
 	ck_assert_int_eq(shell("ls -l /proc/$$/fd | grep -q socket:"), 1);
 }
 
@@ -485,8 +516,7 @@ TEST(c15_hold_of_an_ended_thread_is_inherited_by_none)
 	pthread_t thread;
 	lk_lock *lock;
 
-	server_start(&server, NULL);
-	redis = redis_open(&server);
+	fault_set_up(NULL);
 	lock = lock_named(client_at(server.url), "a");
 	for (int i = 0; i < 50; i++) { /* thread ids are reused at once */
 		pthread_create(&thread, NULL, hold_and_end, lock);
@@ -497,28 +527,23 @@ TEST(c15_hold_of_an_ended_thread_is_inherited_by_none)
 	ck_assert(WITHIN(1000, redis_int(redis, "EXISTS lk:{a}") == 0));
 }
 
-TEST(c16_release_by_who_does_not_hold_changes_nothing)
+TEST_OF(c16_release_by_who_does_not_hold_changes_nothing, LEASED, 20)
 {
-	struct job job = {.lease_ms = 0};
+	struct job job = {.set = set};
 	struct process stranger;
+	struct claims held;
 	pthread_t thread;
-	char before[256];
-	lk_lock *lock;
 
 	server_start(&server, NULL);
-	job.url = server.url;
 	process_start(&stranger, obey, &job);
 	redis = redis_open(&server);
-	lock = lock_named(client_at(server.url), "a");
-	OK(lk_lock_acquire(lock, 0, NULL));
-	snprintf(before, sizeof(before), "%s", redis_text(redis, "GET lk:{a}"));
-	pthread_create(&thread, NULL, try_to_inherit, lock);
+	claims_hold(&held, set, client_at(server.url), 0);
+	pthread_create(&thread, NULL, try_to_inherit, held.of[0].lock);
 	pthread_join(thread, NULL);
-	tell(&stranger, "start");
-	ck_assert_str_eq(tell(&stranger, "release"), "LK_ENOTOWNER");
-	ck_assert_str_eq(redis_text(redis, "GET lk:{a}"), before);
-	ck_assert_uint_eq(hold_of(lock).count, 1);
-	OK(lk_lock_release(lock));
-	line_write(stranger.in, "quit");
-	ck_assert(process_succeeded(&stranger, 5000));
+	tell(&stranger, set, "start", "ready");
+	tell(&stranger, set, "release", "LK_ENOTOWNER");
+	claims_expect_held(&held);
+	claims_release(&held);
+	ck_assert(claims_at_rest(set));
+	quit(&stranger);
 }

@@ -75,12 +75,38 @@ void claims_init(struct claims *claims, unsigned set, lk_client *client, int64_t
 		claim_init(&claims->of[i], i, client, NULL, lease_ms);
 }
 
-void claims_hold(struct claims *claims, unsigned set, lk_client *client, int64_t lease_ms)
+static void hold(struct claims *claims, unsigned set, lk_client *client, int64_t lease_ms,
+                 int64_t wait_ms)
 {
 	claims_init(claims, set, client, lease_ms);
 	EACH (claim, claims) {
 		OK(claim->primitive->open(claim, false));
+		OK(claim->primitive->hold(claim, wait_ms));
+	}
+}
+
+void claims_hold(struct claims *claims, unsigned set, lk_client *client, int64_t lease_ms)
+{
+	hold(claims, set, client, lease_ms, 0);
+}
+
+void claims_hold_later(struct claims *claims, unsigned set, lk_client *client, int64_t lease_ms)
+{
+	hold(claims, set, client, lease_ms, BACK_MS);
+}
+
+void claims_warm_up(unsigned set, lk_client *client)
+{
+	struct claims claims;
+	char name[80];
+
+	claims_init(&claims, set, client, 0);
+	EACH (claim, &claims) {
+		snprintf(name, sizeof(name), "%s of %s", claim->name, lk_client_id(client));
+		claim->name = name;
+		OK(claim->primitive->open(claim, false));
 		OK(claim->primitive->hold(claim, 0));
+		OK(claim->primitive->release(claim));
 	}
 }
 

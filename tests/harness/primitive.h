@@ -143,6 +143,11 @@ struct claims {
 void claims_init(struct claims *claims, unsigned set, lk_client *client, int64_t lease_ms);
 /* Hold all: of the calling thread, and without waiting. */
 void claims_hold(struct claims *claims, unsigned set, lk_client *client, int64_t lease_ms);
+/* The same, when they are free. */
+void claims_hold_later(struct claims *claims, unsigned set, lk_client *client, int64_t lease_ms);
+/* Hold and release something of another name, so that the client has introduced itself, and the
+ * server has the scripts. */
+void claims_warm_up(unsigned set, lk_client *client);
 /* Assert that they stay valid for that long, without a reported loss. */
 void claims_stay_held(struct claims *claims, int64_t ms);
 /* Assert that the store has exactly these holds; and that the client is soon sure of it. */
