@@ -2,13 +2,8 @@
  * Packets that the kernel drops (N1 to N3 of the fault list): no reset, no end, only silence.  Each
  * test has its own network namespace, which ends with it, so that its rules affect no other
  * program. */
-#include "harness/handles.h"
-#include "harness/process.h"
-#include "harness/redis.h"
+#include "harness/primitive.h"
 #include "harness/rights.h"
-#include "harness/server.h"
-#include "harness/test.h"
-#include "harness/watch.h"
 
 #include <fcntl.h>
 #include <net/if.h>
@@ -19,9 +14,6 @@
 #include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <unistd.h>
-
-static struct test_server server;
-static struct redis *redis; /* over the Unix socket, which always works */
 
 static void file_write(const char *path, const char *text)
 {
@@ -59,8 +51,7 @@ static void set_up(void)
 {
 	setenv("PATH", "/usr/sbin:/sbin:/usr/local/sbin:/usr/bin:/bin:/usr/local/bin", 1);
 	enter_namespace();
-	server_start(&server, NULL);
-	redis = redis_open(&server);
+	fault_set_up(NULL);
 }
 
 /* Drop packets to ("dport") or from ("sport") the server. */
@@ -122,136 +113,121 @@ static int established(void)
 	return count;
 }
 
-TEST_LIMIT(n1_dropped_requests_lose_a_hold_at_its_deadline_not_before, 40)
+TEST_OF(n1_dropped_requests_lose_a_hold_at_its_deadline_not_before, EVERY, 40)
 {
+	struct claims held, others;
 	lk_client *client;
-	lk_lock *lock, *other;
-	int64_t until_ms = 0, start_ms;
-	uint64_t fence;
 
 	NEEDS_PACKETS;
 	set_up();
 	client = client_open(300);
-	other = lock_named(client, "b");
-	lock = hold_watched(client, "a", 1200);
-	fence = hold_of(lock).fence;
+	claims_open(&others, set, client, 0);
+	claims_hold(&held, set, client, 1200);
 	drop("dport");
-	while (lk_lock_is_mine(lock)) {
-		until_ms = now_ms() + hold_of(lock).remaining_ms;
-		nap_ms(1);
-	}
-	ck_assert_int_ge(now_ms(), until_ms - 5);
-	ck_assert(WITHIN(200, losses.count == 1));
-	ck_assert_int_ge(losses.at_ms, until_ms - 5);
-	ck_assert_int_le(losses.at_ms, until_ms + 50);
-	ck_assert_int_eq(losses.reason, LK_LOST_EXPIRED);
-	ck_assert_uint_eq(losses.fence, fence);
-	start_ms = now_ms();
-	EXPECT(lk_lock_acquire(other, 200, NULL), LK_ECONN);
-	ck_assert_int_le(now_ms() - start_ms, 200 + 300 + 50);
-	ck_assert(WITHIN(2000, redis_int(redis, "EXISTS lk:{a} lk:{b} lk:{b}:q") == 0));
+	claims_expect_expiry(&held);
+	claims_start(&others, 200, true);
+	claims_join(&others, LK_ECONN);
+	EACH (claim, &others)
+		ck_assert_int_le(claim->took_ms, 200 + 300 + 50);
+	ck_assert(WITHIN(2000, claims_at_rest(set & LEASED)));
 	ck_assert_int_gt(heal(), 0);
-	EXPECT(lk_lock_release(lock), LK_ELOST);
-	ck_assert(WITHIN(8000, lk_lock_acquire(lock, 1000, NULL) == LK_OK));
-	ck_assert_uint_gt(hold_of(lock).fence, fence);
-	OK(lk_lock_release(lock));
+	claims_release_lost(&held);
+	held.set = set & LEASED;
+	claims_hold_again(&held);
+	held.set = set & ~LEASED;
+	claims_expect_held(&held);
+	claims_release(&held);
+	ck_assert(claims_at_rest(set));
 	OK(lk_client_close(client));
 }
 
-TEST_LIMIT(n1_request_that_is_dropped_is_unknown_in_time, 40)
+TEST_OF(n1_request_that_is_dropped_is_unknown_in_time, LEASED, 40)
 {
+	struct claims claims;
 	lk_client *client;
-	lk_lock *lock;
-	int64_t start_ms;
 
 	NEEDS_PACKETS;
 	set_up();
 	client = client_open(300);
-	lock = lock_named(client, "a");
-	OK(lk_lock_acquire(lock, 1000, NULL));
-	OK(lk_lock_release(lock));
+	claims_warm_up(set, client);
+	claims_open(&claims, set, client, 0);
 	drop("dport");
-	start_ms = now_ms();
-	EXPECT(lk_lock_acquire(lock, 0, NULL), LK_EUNKNOWN); /* the first call cannot know */
-	ck_assert_int_le(now_ms() - start_ms, 300 + 100);
+	claims_start(&claims, 0, true);
+	claims_join(&claims, LK_EUNKNOWN); /* the first calls cannot know */
+	EACH (claim, &claims)
+		ck_assert_int_le(claim->took_ms, 300 + 100);
 	ck_assert_int_gt(heal(), 0);
-	ck_assert(WITHIN(8000, lk_lock_acquire(lock, 1000, NULL) == LK_OK));
-	OK(lk_lock_release(lock));
-	ck_assert_int_eq(redis_int(redis, "EXISTS lk:{a} lk:{a}:q"), 0);
+	claims_hold_again(&claims);
+	ck_assert(claims_at_rest(set));
 	OK(lk_client_close(client));
 }
 
-TEST_LIMIT(n2_acquire_whose_answer_is_dropped_becomes_one_hold, 40)
+TEST_OF(n2_acquire_whose_answer_is_dropped_becomes_one_hold, LEASED, 40)
 {
-	struct waiter waiter;
+	struct claims claims;
 	lk_client *client;
-	lk_lock *lock;
 	long long fence;
-	char holder[200];
 
 	NEEDS_PACKETS;
 	set_up();
 	client = client_open(300);
-	lock = lock_of_handle(client, "a", 10000);
+	claims_open(&claims, set, client, 10000);
 	drop("sport");
-	waiter_start(&waiter, lock, 10000, true);
-	ck_assert(WITHIN(2000, redis_int(redis, "EXISTS lk:{a}") == 1));
-	fence = redis_int(redis, "GET lk:fence");
-	snprintf(holder, sizeof(holder), "%s", redis_text(redis, "GET lk:{a}"));
-	ck_assert(!WITHIN(600, waiter.ended));
+	claims_start(&claims, 10000, true);
+	ck_assert(WITHIN(2000, claims_in_use(set)));
+	fence = redis_int(redis, "GET lk:fence"); /* the last grant's */
+	ck_assert(!WITHIN(600, claims_any_ended(&claims)));
 	ck_assert_int_gt(heal(), 0);
-	OK(waiter_join(&waiter));
-	ck_assert_int_eq((long long)waiter.fence, fence);
-	ck_assert_str_eq(redis_text(redis, "GET lk:{a}"), holder);
-	ck_assert_int_eq(redis_int(redis, "EXISTS lk:{a}:q"), 0);
-	ck_assert_uint_eq(hold_of(lock).count, 1);
-	OK(lk_lock_release(lock));
-	ck_assert_int_eq(redis_int(redis, "EXISTS lk:{a} lk:{a}:q"), 0);
+	claims_join(&claims, LK_OK);
+	EACH (claim, &claims)
+		ck_assert_int_le((long long)claim->fence, fence);
+	claims_expect_held(&claims);
+	ck_assert(claims_waiting(set, 0));
+	claims_release(&claims);
+	ck_assert(claims_at_rest(set));
 	OK(lk_client_close(client));
 }
 
-TEST_LIMIT(n2_acquire_that_is_given_up_unanswered_ends_with_its_lease, 40)
+TEST_OF(n2_acquire_that_is_given_up_unanswered_ends_with_its_lease, LEASED, 40)
 {
+	struct claims claims;
 	lk_client *client, *other;
-	lk_lock *lock;
-	int64_t start_ms;
 
 	NEEDS_PACKETS;
 	set_up();
 	client = client_open(300);
-	lock = lock_leased(client, "a", 900);
+	claims_open(&claims, set, client, 900);
 	drop("sport");
-	start_ms = now_ms();
-	EXPECT(lk_lock_acquire(lock, 200, NULL), LK_EUNKNOWN);
-	ck_assert_int_le(now_ms() - start_ms, 200 + 300 + 100);
-	ck_assert(!lk_lock_is_mine(lock));
-	ck_assert_int_gt(redis_int(redis, "GET lk:fence"), 0); /* there was a grant */
+	claims_start(&claims, 200, true);
+	ck_assert(WITHIN(200, claims_in_use(set))); /* there is a grant */
+	claims_join(&claims, LK_EUNKNOWN);
+	EACH (claim, &claims) {
+		ck_assert_int_le(claim->took_ms, 200 + 300 + 100);
+		ck_assert_int_eq(claim->primitive->state(claim), LK_STATE_NONE);
+	}
 	/* The leave that followed released it; had that been dropped, the lease would have ended
 	 * it. */
-	ck_assert(WITHIN(1200, redis_int(redis, "EXISTS lk:{a}") == 0));
+	ck_assert(WITHIN(1200, claims_at_rest(set)));
 	ck_assert_int_gt(heal(), 0);
 	other = client_open(300);
-	OK(lk_lock_acquire(lock_named(other, "a"), 1000, NULL));
+	claims_hold_later(&claims, set, other, 0);
 	OK(lk_client_close(other));
 	lk_client_close(client);
 }
 
 /* The server's machine vanishes: no FIN, no RST, and the server's side stays open. */
-TEST_LIMIT(n3_vanished_server_is_noticed_on_both_connections, 40)
+TEST_OF(n3_vanished_server_is_noticed_on_both_connections, EVERY, 40)
 {
-	struct waiter waiter;
+	struct claims held, waits;
 	lk_client *client, *near;
-	lk_lock *held;
 	int64_t start_ms;
 
 	NEEDS_PACKETS;
 	set_up();
 	near = client_at(server.unix_url);
-	held = lock_named(near, "a");
-	OK(lk_lock_acquire(held, 0, NULL));
+	claims_hold(&held, set, near, 0);
 	client = client_open(300);
-	waiter_start(&waiter, lock_of_handle(client, "a", 900), 15000, true);
-	ck_assert(WITHIN(2000, redis_int(redis, "ZCARD lk:{a}:q") == 1));
+	claims_queue(&waits, set, client, 900, true);
 	nap_ms(50);
 	ck_assert_int_eq(established(), 2);
 	vanish();
@@ -261,15 +237,15 @@ TEST_LIMIT(n3_vanished_server_is_noticed_on_both_connections, 40)
 	ck_assert_int_le(now_ms() - start_ms, 900 / 3 + 300 + 150);
 	ck_assert_int_ge(redis_info(redis, "connected_clients"), 4); /* they are still open */
 	/* The grant goes to a stale connection; the wait does not lose it. */
-	OK(lk_lock_release(held));
+	claims_release(&held);
 	nap_ms(50);
-	ck_assert(!waiter.ended);
+	ck_assert(!claims_any_ended(&waits));
 	ck_assert_int_gt(heal(), 0);
 	start_ms = now_ms();
-	OK(waiter_join(&waiter));
+	claims_join(&waits, LK_OK);
 	ck_assert_int_le(now_ms() - start_ms, 3000);
-	OK(lk_lock_release(waiter.lock));
-	ck_assert_int_eq(redis_int(redis, "EXISTS lk:{a} lk:{a}:q"), 0);
+	claims_release(&waits);
+	ck_assert(claims_at_rest(set));
 	OK(lk_client_close(client));
 	OK(lk_client_close(near));
 }

@@ -2,13 +2,8 @@
  * A server that refuses requests for a while (S22, S23 of the fault list): it has too few replicas,
  * or an operator withdraws rights and grants them again.  Tickets left in its queues meanwhile must
  * not block other clients afterwards. */
-#include "harness/handles.h"
 #include "harness/permit_watch.h"
-#include "harness/process.h"
-#include "harness/redis.h"
-#include "harness/server.h"
-#include "harness/test.h"
-#include "harness/watch.h"
+#include "harness/primitive.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -17,8 +12,6 @@
 #define LEASE_MS 60000 /* long enough that no lease ends in a test */
 #define QUICK_MS 1200  /* less than a claim window, 3 s, on a heavily loaded machine */
 
-static struct test_server server;
-static struct redis *redis;
 static lk_client *holder, *client, *next; /* the user of client may lose its rights */
 
 static void set_up(void)
@@ -26,8 +19,7 @@ static void set_up(void)
 	const lk_client_options options = {.command_timeout_ms = TIMEOUT_MS};
 	char url[120];
 
-	server_start(&server, NULL);
-	redis = redis_open(&server);
+	fault_set_up(NULL);
 	redis_do(redis, "ACL SETUSER b on >x ~* &* +@all");
 	snprintf(url, sizeof(url), "redis://b:x@127.0.0.1:%d", server.port);
 	holder = client_at(server.url);
@@ -57,11 +49,6 @@ static void want_replicas(int count)
 	redis_do(redis, "CONFIG SET min-replicas-to-write %d", count);
 }
 
-static bool queue_is(const char *name, int count)
-{
-	return redis_int(redis, "ZCARD lk:{%s}:q", name) == count;
-}
-
 /* No request of it reaches the server in the next second and a half. */
 static bool is_seldom_refused(void)
 {
@@ -75,97 +62,113 @@ static bool is_seldom_refused(void)
 
 /* ---- S22: too few replicas ---------------------------------------------------------------- */
 
-TEST(s22_too_few_replicas_are_waited_out)
+TEST_OF(s22_too_few_replicas_are_waited_out, LEASED, 20)
 {
-	struct waiter waiter;
-	lk_lock *lock;
+	struct claims claims;
 
 	set_up();
+	claims_open(&claims, set, client, LEASE_MS);
 	want_replicas(1);
 	ck_assert(!strncmp(redis_text(redis, "SET x 1"), "-NOREPLICAS", 11));
-	lock = lock_of_handle(client, "a", LEASE_MS);
-	EXPECT(lk_lock_acquire(lock, 0, NULL), LK_EAGAIN);
-	ck_assert_msg(strstr(lk_errmsg(), "NOREPLICAS") != NULL, "%s", lk_errmsg());
-	EXPECT(lk_lock_acquire(lock, 300, NULL), LK_ETIMEDOUT);
-	waiter_start(&waiter, lock, 20000, true);
+	EACH (claim, &claims) {
+		EXPECT(claim->primitive->wait(claim, 0), LK_EAGAIN);
+		ck_assert_msg(strstr(lk_errmsg(), "NOREPLICAS") != NULL, "%s", lk_errmsg());
+	}
+	claims_start(&claims, 300, true);
+	claims_join(&claims, LK_ETIMEDOUT);
+	claims_start(&claims, 20000, true);
 	nap_ms(500);
-	ck_assert(!waiter.ended);
+	ck_assert(!claims_any_ended(&claims));
 	want_replicas(0);
-	OK(waiter_join(&waiter));
-	OK(lk_lock_release(lock));
-	ck_assert_int_eq(redis_int(redis, "EXISTS lk:{a} lk:{a}:q"), 0);
+	claims_join(&claims, LK_OK);
+	claims_release(&claims);
+	ck_assert(claims_at_rest(set));
 	tear_down();
 }
 
-TEST(s22_ticket_of_a_wait_that_ended_meanwhile_blocks_nobody)
+/* The holder holds, and a wait of the client has been queued for a moment. */
+static void hold_and_queue(unsigned set, struct claims *held, struct claims *ended, int64_t wait_ms)
 {
-	struct waiter ended, waiter;
-	lk_lock *lock;
-
 	set_up();
-	lock = lock_of_handle(holder, "a", LEASE_MS);
-	OK(lk_lock_acquire(lock, 0, NULL));
-	waiter_start(&ended, lock_of_handle(client, "a", LEASE_MS), 700, false);
-	ck_assert(WITHIN(5000, queue_is("a", 1)));
+	claims_hold(held, set, holder, LEASE_MS);
+	claims_open(ended, set, client, LEASE_MS);
+	claims_start(ended, wait_ms, false);
+	ck_assert(WITHIN(5000, claims_waiting(set, 1)));
+}
+
+/* The next client is served within that time, though it stands behind an ended wait. */
+static void expect_served(struct claims *waits)
+{
+	EACH (claim, waits)
+		ck_assert_int_le(claim->took_ms, QUICK_MS);
+	ck_assert(WITHIN(QUICK_MS, claims_at_rest(waits->set)));
+}
+
+TEST_OF(s22_ticket_of_a_wait_that_ended_meanwhile_blocks_nobody, LEASED, 20)
+{
+	struct claims held, ended, waits;
+
+	hold_and_queue(set, &held, &ended, 700);
 	want_replicas(1);
-	EXPECT(waiter_join(&ended), LK_EUNKNOWN);
-	ck_assert(queue_is("a", 1));
+	claims_join(&ended, LK_EUNKNOWN);
+	ck_assert(claims_waiting(set, 1));
 	nap_ms(3200); /* it is old, and its leave is now repeated every 3 s at most */
 	want_replicas(0);
-	OK(lk_lock_release(lock));
-	waiter_start(&waiter, lock_of_handle(next, "a", LEASE_MS), 20000, false);
-	OK(waiter_join(&waiter));
-	ck_assert_int_le(waiter.took_ms, QUICK_MS);
-	ck_assert(WITHIN(QUICK_MS, redis_int(redis, "EXISTS lk:{a} lk:{a}:q") == 0));
+	claims_release(&held);
+	claims_open(&waits, set, next, LEASE_MS);
+	claims_start(&waits, 20000, false);
+	claims_join(&waits, LK_OK);
+	expect_served(&waits);
 	tear_down();
 }
 
 /* ---- S23: rights that are withdrawn and granted again --------------------------------------- */
 
-TEST_LIMIT(s23_ticket_of_who_had_no_rights_for_a_while_blocks_nobody, 40)
+TEST_OF(s23_ticket_of_who_had_no_rights_for_a_while_blocks_nobody, LEASED, 40)
 {
-	struct waiter ended, waiter;
-	lk_lock *lock;
+	struct claims held, ended, waits;
 
-	set_up();
-	lock = lock_of_handle(holder, "a", LEASE_MS);
-	OK(lk_lock_acquire(lock, 0, NULL));
-	waiter_start(&ended, lock_of_handle(client, "a", LEASE_MS), 700, false);
-	ck_assert(WITHIN(5000, queue_is("a", 1)));
+	hold_and_queue(set, &held, &ended, 700);
 	take_rights();
-	EXPECT(waiter_join(&ended), LK_EUNKNOWN);
-	ck_assert(queue_is("a", 1));
+	claims_join(&ended, LK_EUNKNOWN);
+	ck_assert(claims_waiting(set, 1));
 	/* It is not forgotten, and does not fill the server's log. */
 	ck_assert(WITHIN(15000, is_seldom_refused()));
 	give_rights();
-	waiter_start(&waiter, lock_of_handle(next, "a", LEASE_MS), 20000, false);
-	ck_assert(WITHIN(5000, redis_int(redis, "ZCARD lk:{a}:q") >= 1));
-	OK(lk_lock_release(lock));
-	OK(waiter_join(&waiter));
-	ck_assert(WITHIN(QUICK_MS, redis_int(redis, "EXISTS lk:{a} lk:{a}:q") == 0));
-	ck_assert_int_le(waiter.took_ms, QUICK_MS);
+	claims_open(&waits, set, next, LEASE_MS);
+	claims_start(&waits, 20000, false);
+	ck_assert(WITHIN(5000, claims_waiting(set, 2) || claims_waiting(set, 1)));
+	claims_release(&held);
+	claims_join(&waits, LK_OK);
+	expect_served(&waits);
 	tear_down();
 }
 
-TEST(s23_release_without_rights_is_repeated_before_the_next_turn_of_its_own)
+TEST_OF(s23_release_without_rights_is_repeated_before_the_next_turn_of_its_own, LEASED, 20)
 {
-	lk_lock *lock;
+	struct claims claims;
 	int64_t start_ms;
 
 	set_up();
-	lock = lock_of_handle(client, "a", LEASE_MS);
-	OK(lk_lock_acquire(lock, 0, NULL));
+	claims_open(&claims, set, client, LEASE_MS);
+	claims_start(&claims, 0, true);
+	claims_join(&claims, LK_OK);
 	take_rights();
-	EXPECT(lk_lock_release(lock), LK_EUNKNOWN);
-	ck_assert_int_eq(redis_int(redis, "EXISTS lk:{a}"), 1);
-	EXPECT(lk_lock_acquire(lock, 1000, NULL), LK_EAUTH);
+	EACH (claim, &claims)
+		EXPECT(claim->primitive->release(claim), LK_EUNKNOWN);
+	ck_assert(claims_in_use(set));
+	claims_start(&claims, 1000, true);
+	claims_join(&claims, LK_EAUTH);
 	nap_ms(3200);
 	give_rights();
 	start_ms = now_ms();
-	OK(lk_lock_acquire(lock, 10000, NULL));
+	EACH (claim, &claims)
+		claim->exclusive = true;
+	claims_start(&claims, 10000, true);
+	claims_join(&claims, LK_OK);
 	ck_assert_int_le(now_ms() - start_ms, QUICK_MS);
-	OK(lk_lock_release(lock));
-	ck_assert_int_eq(redis_int(redis, "EXISTS lk:{a} lk:{a}:q"), 0);
+	claims_release(&claims);
+	ck_assert(claims_at_rest(set));
 	tear_down();
 }
 
@@ -203,23 +206,18 @@ TEST_LIMIT(s23_turn_of_a_rate_that_ended_without_rights_is_nobodys, 40)
 	tear_down();
 }
 
-TEST(s23_close_waits_for_no_rights)
+TEST_OF(s23_close_waits_for_no_rights, LEASED, 20)
 {
-	struct waiter ended;
+	struct claims held, ended;
 	int64_t start_ms;
-	lk_lock *lock;
 
-	set_up();
-	lock = lock_of_handle(holder, "a", LEASE_MS);
-	OK(lk_lock_acquire(lock, 0, NULL));
-	waiter_start(&ended, lock_of_handle(client, "a", LEASE_MS), 500, false);
-	ck_assert(WITHIN(5000, queue_is("a", 1)));
+	hold_and_queue(set, &held, &ended, 500);
 	take_rights();
-	EXPECT(waiter_join(&ended), LK_EUNKNOWN);
+	claims_join(&ended, LK_EUNKNOWN);
 	start_ms = now_ms();
 	EXPECT(lk_client_close(client), LK_EUNKNOWN);
 	ck_assert_int_lt(now_ms() - start_ms, TIMEOUT_MS);
-	OK(lk_lock_release(lock));
+	claims_release(&held);
 	OK(lk_client_close(holder));
 	OK(lk_client_close(next));
 }

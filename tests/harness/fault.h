@@ -11,7 +11,7 @@
 #include "server.h"
 #include "test.h"
 
-#define BACK_MS 5000 /* for a client to reconnect and to repeat its request */
+#define BACK_MS 8000 /* for a client to reconnect and to repeat its request */
 
 extern struct test_server server;
 extern struct proxy proxy;
