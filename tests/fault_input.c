@@ -4,28 +4,12 @@
 #include "runtime/client.h"
 #include "core/core.h"
 
-#include "harness/handles.h"
-#include "harness/process.h"
-#include "harness/proxy.h"
-#include "harness/redis.h"
-#include "harness/server.h"
-#include "harness/test.h"
+#include "harness/primitive.h"
 #include "harness/watch.h"
 
 #include <limits.h>
 #include <stdio.h>
 #include <string.h>
-
-static struct test_server server;
-static struct proxy proxy;
-static struct redis *redis;
-
-static void set_up(void)
-{
-	server_start(&server, NULL);
-	proxy_start(&proxy, &server);
-	redis = redis_open(&server);
-}
 
 /* ---- Names -------------------------------------------------------------------------------- */
 
@@ -119,7 +103,7 @@ TEST(v1_any_bytes_are_a_name_of_1_to_512)
 	lk_client *client;
 	lk_lock *lock = NULL;
 
-	set_up();
+	fault_set_up_proxy();
 	memset(long_name, '\xfd', LK_NAME_MAX + 1);
 	client = client_at(server.url);
 	EXPECT(lk_lock_open(client, "", 0, NULL, &lock), LK_EINVALID);
@@ -141,7 +125,7 @@ TEST(v2_names_with_braces_have_one_tag_and_never_collide)
 		TEXT("a} lk:{b"), TEXT("client:x"), TEXT("%7D:q"),  TEXT("a%00"),     TEXT("a\0"),
 	};
 
-	set_up();
+	fault_set_up_proxy();
 	hold_all(names, sizeof(names) / sizeof(names[0]));
 }
 
@@ -156,7 +140,7 @@ TEST(v3_times_out_of_range_are_refused_before_anything_is_sent)
 	lk_lock *lock = NULL, *held;
 	int64_t sent;
 
-	set_up();
+	fault_set_up_proxy();
 	client = client_at(proxy.url);
 	held = hold_watched(client, "a", 0);
 	nap_ms(50);
@@ -208,54 +192,55 @@ static const char *const bad_fences[] = {
 	"+7",
 };
 
-TEST(v4_damaged_or_used_up_fence_counter_grants_nothing)
+TEST_OF(v4_damaged_or_used_up_fence_counter_grants_nothing, EVERY, 20)
 {
+	struct claims claims;
 	lk_client *client;
-	lk_lock *lock;
 
-	set_up();
+	fault_set_up(NULL);
 	client = client_at(server.url);
-	lock = lock_named(client, "a");
-	OK(lk_lock_acquire(lock, 0, NULL));
-	OK(lk_lock_release(lock));
+	claims_hold(&claims, set, client, 0);
+	claims_release(&claims);
 	for (size_t i = 0; i < sizeof(bad_fences) / sizeof(bad_fences[0]); i++) {
-		lk_err err;
 		redis_do(redis, "SET lk:fence %s", bad_fences[i]);
-		err = lk_lock_acquire(lock, i % 2 ? 300 : 0, NULL);
-		ck_assert_msg(err == LK_ESERVER && strstr(lk_errmsg(), "the fence counter is"),
-		              "%s: %s: %s", bad_fences[i], lk_err_name(err), lk_errmsg());
+		EACH (claim, &claims) {
+			lk_err err = claim->primitive->hold(claim, i % 2 ? 300 : 0);
+			ck_assert_msg(err == LK_ESERVER &&
+			                      strstr(lk_errmsg(), "the fence counter is"),
+			              "%s: %s: %s: %s", claim->name, bad_fences[i],
+			              lk_err_name(err), lk_errmsg());
+			ck_assert(claim->primitive->is_at_rest(claim->name));
+		}
 		ck_assert_str_eq(redis_text(redis, "GET lk:fence"), bad_fences[i]);
-		ck_assert_int_eq(redis_int(redis, "EXISTS lk:{a} lk:{a}:q"), 0);
 	}
-	/* The last possible one. */
+	/* The last possible one of a lock; the others keep some in reserve. */
+	claims.set = set & LOCK;
 	redis_do(redis, "SET lk:fence 9007199254740989");
-	OK(lk_lock_acquire(lock, 0, NULL));
-	ck_assert_uint_eq(hold_of(lock).fence, UINT64_C(9007199254740990));
-	OK(lk_lock_release(lock));
-	EXPECT(lk_lock_acquire(lock, 0, NULL), LK_ESERVER);
+	EACH (claim, &claims) {
+		OK(claim->primitive->hold(claim, 0));
+		ck_assert_uint_eq(claim->fence, UINT64_C(9007199254740990));
+		OK(claim->primitive->release(claim));
+		EXPECT(claim->primitive->hold(claim, 0), LK_ESERVER);
+	}
 	OK(lk_client_close(client));
 }
 
-TEST(v4_fence_counter_damaged_while_held_ends_the_wait_with_an_error)
+TEST_OF(v4_fence_counter_damaged_while_held_keeps_holds_and_ends_waits, LEASED, 20)
 {
-	struct waiter waiter;
-	lk_client *client, *other;
-	lk_lock *held;
+	struct claims held, waits;
+	lk_client *client;
 
-	set_up();
+	fault_set_up(NULL);
 	client = client_at(server.url);
-	other = client_at(server.url);
-	held = hold_watched(client, "a", 600);
-	waiter_start(&waiter, lock_of_handle(other, "a", 600), LK_FOREVER, false);
-	ck_assert(WITHIN(2000, redis_int(redis, "ZCARD lk:{a}:q") == 1));
+	claims_hold(&held, set, client, 600);
+	claims_queue(&waits, set, client_at(server.url), 600, false);
 	redis_do(redis, "SET lk:fence abc");
-	stays_held(held, 500); /* renewals need no counter */
-	OK(lk_lock_release(held));
-	EXPECT(waiter_join(&waiter), LK_ESERVER);
+	claims_stay_held(&held, 500); /* renewals need no counter */
+	claims_release(&held);
+	claims_join(&waits, LK_ESERVER);
 	ck_assert_str_eq(redis_text(redis, "GET lk:fence"), "abc");
-	ck_assert(WITHIN(2000, redis_int(redis, "EXISTS lk:{a} lk:{a}:q") == 0));
+	ck_assert(WITHIN(2000, claims_at_rest(set)));
 	OK(lk_client_close(client));
-	OK(lk_client_close(other));
 }
 
 /* Two thousand million calls would take too long: the count begins near its end. */
@@ -265,7 +250,7 @@ TEST(v5_lock_is_re_entered_up_to_its_limit)
 	lk_client *client;
 	lk_lock *lock;
 
-	set_up();
+	fault_set_up_proxy();
 	client = client_at(server.url);
 	lock = lock_named(client, "a");
 	OK(lk_lock_acquire(lock, 0, NULL));
@@ -345,7 +330,7 @@ TEST_LIMIT(v8_garbage_for_an_answer_is_an_error_and_costs_a_connection, 60)
 	int64_t size_kb;
 
 	fill_lies();
-	set_up();
+	fault_set_up_proxy();
 	client = client_with(proxy.url, &options);
 	lock = lock_leased(client, "a", 500);
 	OK(lk_lock_acquire(lock, 1000, NULL));
@@ -389,34 +374,28 @@ static const char *const message_lies[] = {
 	"*3\r\n$12\r\npunsubscribe\r\n$-1\r\n:0\r\n",
 };
 
-TEST_LIMIT(v8_garbage_for_a_message_grants_nothing_and_loses_no_wait, 60)
+TEST_OF(v8_garbage_for_a_message_grants_nothing_and_loses_no_wait, LEASED, 60)
 {
 	const int count = sizeof(message_lies) / sizeof(message_lies[0]);
-	const lk_client_options options = {.command_timeout_ms = 500};
 	lk_client *client, *near;
-	lk_lock *held;
+	struct claims held, waits;
 
-	set_up();
-	client = client_with(proxy.url, &options);
+	fault_set_up_proxy();
+	client = far_client(500);
 	near = client_at(server.url);
-	held = lock_leased(near, "a", 700);
 	for (int i = 0; i < count; i++) {
-		struct waiter waiter;
-		lk_lock *lock = lock_of_handle(client, "a", 700);
-		OK(lk_lock_acquire(held, 5000, NULL));
-		waiter_start(&waiter, lock, 10000, true);
-		ck_assert(WITHIN(5000, redis_int(redis, "ZCARD lk:{a}:q") == 1));
+		claims_hold_later(&held, set, near, 700);
+		claims_queue(&waits, set, client, 700, true);
 		proxy_lie(&proxy, PROXY_MESSAGES, message_lies[i], strlen(message_lies[i]));
 		/* A message that the proxy can replace. */
 		redis_do(redis, "PUBLISH lk:c:0:%s hello", lk_client_id(client));
 		ck_assert(WITHIN(2000, proxy_count(&proxy).lies == i + 1));
 		nap_ms(50);
-		ck_assert_msg(!waiter.ended, "message lie %d", i);
-		OK(lk_lock_release(held));
-		OK(waiter_join(&waiter));
-		OK(lk_lock_release(lock));
-		ck_assert_int_eq(redis_int(redis, "EXISTS lk:{a} lk:{a}:q"), 0);
-		OK(lk_lock_close(lock));
+		ck_assert_msg(!claims_any_ended(&waits), "message lie %d", i);
+		claims_release(&held);
+		claims_join(&waits, LK_OK);
+		claims_release(&waits);
+		ck_assert(claims_at_rest(set));
 	}
 	OK(lk_client_close(client));
 	OK(lk_client_close(near));
@@ -431,7 +410,7 @@ TEST(v8_forged_grants_do_not_match)
 	size_t count;
 	char forged[300];
 
-	set_up();
+	fault_set_up_proxy();
 	client = client_at(server.url);
 	near = client_at(server.url);
 	held = hold_watched(near, "a", 5000);
@@ -485,7 +464,7 @@ TEST(v9_text_of_others_is_escaped_everywhere)
 	lk_lock_status status;
 	lk_party party;
 
-	set_up();
+	fault_set_up_proxy();
 	client = client_with(proxy.url, &options);
 	lock = lock_named(client, "a\x1b[31m\n");
 	OK(lk_lock_acquire(lock, 1000, NULL));

@@ -2,28 +2,12 @@
  * Unusual, wrong or hostile input (V3 to V8 of the fault list), for permits: numbers, fences,
  * capacities that disagree, a server's answers and forged messages.  Names are in
  * live_semaphore_names.c. */
-#include "harness/handles.h"
+#include "harness/fault.h"
 #include "harness/permit_watch.h"
-#include "harness/process.h"
-#include "harness/proxy.h"
-#include "harness/redis.h"
-#include "harness/server.h"
-#include "harness/test.h"
 
 #include <limits.h>
 #include <stdio.h>
 #include <string.h>
-
-static struct test_server server;
-static struct proxy proxy;
-static struct redis *redis;
-
-static void set_up(void)
-{
-	server_start(&server, NULL);
-	proxy_start(&proxy, &server);
-	redis = redis_open(&server);
-}
 
 /* ---- Numbers ------------------------------------------------------------------------------ */
 
@@ -38,7 +22,7 @@ TEST(v3_times_out_of_range_are_refused_before_anything_is_sent)
 	uint64_t hold, got = 77;
 	int64_t sent;
 
-	set_up();
+	fault_set_up_proxy();
 	client = client_at(proxy.url);
 	semaphore = semaphore_of(client, "a", 3, 0);
 	hold = permits_of(semaphore, 1, 0);
@@ -67,68 +51,6 @@ TEST(v3_times_out_of_range_are_refused_before_anything_is_sent)
 	OK(lk_client_close(client));
 }
 
-TEST(v4_damaged_or_used_up_fence_counter_grants_nothing)
-{
-	static const char *const bad[] = {"9007199254740991",
-	                                  "9007199254740992",
-	                                  "9223372036854775808",
-	                                  "99999999999999999999999",
-	                                  "-1",
-	                                  "abc",
-	                                  "1e3",
-	                                  " 12",
-	                                  "12 ",
-	                                  "0x10",
-	                                  "1.5",
-	                                  "nan",
-	                                  "+7"};
-	lk_client *client;
-	lk_semaphore *semaphore;
-	uint64_t got = 77;
-
-	set_up();
-	client = client_at(server.url);
-	semaphore = semaphore_of(client, "a", 3, 0);
-	OK(lk_semaphore_release(semaphore, permits_of(semaphore, 1, 0)));
-	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
-		lk_err err;
-		redis_do(redis, "SET lk:fence %s", bad[i]);
-		err = lk_semaphore_acquire(semaphore, 1, i % 2 ? 300 : 0, &got);
-		ck_assert_msg(err == LK_ESERVER && strstr(lk_errmsg(), "the fence counter is"),
-		              "%s: %s: %s", bad[i], lk_err_name(err), lk_errmsg());
-		ck_assert_str_eq(redis_text(redis, "GET lk:fence"), bad[i]);
-		ck_assert(permits_at_rest(redis, "a", 3));
-	}
-	ck_assert_uint_eq(got, 77);
-	redis_do(redis, "DEL lk:fence");
-	permits_of(semaphore, 3, 0);
-	OK(lk_client_close(client));
-}
-
-TEST(v4_fence_counter_damaged_while_held_keeps_holds_and_ends_waits)
-{
-	struct permit_wait wait;
-	lk_client *client, *other;
-	lk_semaphore *semaphore;
-	uint64_t hold;
-
-	set_up();
-	client = client_at(server.url);
-	other = client_at(server.url);
-	semaphore = semaphore_of(client, "a", 3, 600);
-	hold = permits_of(semaphore, 3, 0);
-	permit_wait_queue(&wait, redis, "a", semaphore_of(other, "a", 3, 600), 2, false);
-	redis_do(redis, "SET lk:fence abc");
-	permits_stay_held(semaphore, hold, 500); /* renewals need no counter */
-	OK(lk_semaphore_release_some(semaphore, hold, 1));
-	OK(lk_semaphore_release(semaphore, hold));
-	EXPECT(permit_wait_join(&wait), LK_ESERVER);
-	ck_assert_str_eq(redis_text(redis, "GET lk:fence"), "abc");
-	ck_assert(WITHIN(2000, permits_at_rest(redis, "a", 3)));
-	OK(lk_client_close(client));
-	OK(lk_client_close(other));
-}
-
 TEST(v5_permits_at_the_edges_overflow_nothing)
 {
 	static const int64_t edges[] = {LK_PERMITS_MAX,   INT64_C(1) + LK_PERMITS_MAX, UINT32_MAX,
@@ -137,7 +59,7 @@ TEST(v5_permits_at_the_edges_overflow_nothing)
 	lk_semaphore *semaphore;
 	uint64_t holds[2], got = 77;
 
-	set_up();
+	fault_set_up_proxy();
 	client = client_at(server.url);
 	semaphore = semaphore_of(client, "a", LK_PERMITS_MAX, 0);
 	holds[0] = permits_of(semaphore, LK_PERMITS_MAX - 1, 0);
@@ -164,7 +86,7 @@ TEST(v6_clients_that_disagree_on_the_capacity_lose_nothing)
 	lk_semaphore *semaphore, *behind, *none = NULL;
 	uint64_t holds[3], got = 77;
 
-	set_up();
+	fault_set_up_proxy();
 	client = client_at(server.url);
 	other = client_at(server.url);
 	semaphore = semaphore_of(client, "a", 4, 0);
@@ -213,7 +135,7 @@ TEST_LIMIT(v8_garbage_for_an_answer_is_an_error_and_loses_no_permit, 60)
 	lk_client *client;
 	lk_semaphore *semaphore;
 
-	set_up();
+	fault_set_up_proxy();
 	client = client_with(proxy.url, &options);
 	semaphore = semaphore_of(client, "a", 3, 500);
 	OK(lk_semaphore_release(semaphore, permits_of(semaphore, 1, 1000)));
@@ -260,7 +182,7 @@ TEST(v8_forged_grants_do_not_match)
 	uint64_t hold;
 	size_t count;
 
-	set_up();
+	fault_set_up_proxy();
 	client = client_at(server.url);
 	near = client_at(server.url);
 	held = semaphore_of(near, "a", 4, 5000);
@@ -298,7 +220,7 @@ TEST(v8_damaged_memory_is_an_error_and_no_grant)
 	lk_semaphore *semaphore;
 	lk_semaphore_status status;
 
-	set_up();
+	fault_set_up_proxy();
 	client = client_at(server.url);
 	for (size_t i = 0; i < sizeof(fields) / sizeof(fields[0]); i++) {
 		uint64_t hold;
