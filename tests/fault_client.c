@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * Faults inside a client's process (C17 to C19, C26, C27 of the fault list): signals, no free
  * descriptors, closing while calls are in progress, callbacks. */
-#include "harness/fault.h"
+#include "harness/primitive.h"
 #include "harness/watch.h"
 
 #include <pthread.h>
@@ -87,16 +87,16 @@ TEST(c18_broken_pipe_does_not_kill_the_process)
 
 /* ---- Descriptors -------------------------------------------------------------------------- */
 
-TEST(c19_no_descriptor_left_is_an_error_and_holds_go_on)
+TEST_OF(c19_no_descriptor_left_is_an_error_and_holds_go_on, EVERY, 20)
 {
 	struct rlimit all, few;
 	lk_client *client, *none = NULL;
-	lk_lock *lock;
+	struct claims held;
 	int fds;
 
 	fault_set_up_proxy();
 	client = client_at(proxy.url);
-	lock = hold_watched(client, "a", 900);
+	claims_hold(&held, set, client, 900);
 	fds = proc_fd_count(0);
 	ck_assert(!getrlimit(RLIMIT_NOFILE, &all));
 	for (rlim_t spare = 0; spare < 4; spare++) {
@@ -116,15 +116,18 @@ TEST(c19_no_descriptor_left_is_an_error_and_holds_go_on)
 	}
 	few.rlim_cur = (rlim_t)fds;
 	ck_assert(!setrlimit(RLIMIT_NOFILE, &few));
-	stays_held(lock, 1500);
+	claims_stay_held(&held, 1500);
+	claims_expect_held(&held);
 	/* Its links are cut and cannot be replaced: lost in time, and working again afterwards. */
 	proxy_cut(&proxy, PROXY_MESSAGES, false);
 	nap_ms(100);
 	few.rlim_cur = all.rlim_cur;
 	ck_assert(!setrlimit(RLIMIT_NOFILE, &few));
-	ck_assert(WITHIN(5000, lk_lock_acquire(lock_named(client, "b"), 500, NULL) == LK_OK));
+	claims_await_link(&held);
+	claims_release(&held);
+	claims_hold_again(&held);
 	OK(lk_client_close(client));
-	ck_assert(is_free());
+	ck_assert(claims_at_rest(set));
 }
 
 /* ---- Closing and callbacks ---------------------------------------------------------------- */

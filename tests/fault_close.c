@@ -1,12 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * lk_client_close() when the server does not answer: it waits for confirmation of what the store
  * may still keep, and for nothing else. */
-#include "harness/handles.h"
-#include "harness/process.h"
-#include "harness/proxy.h"
-#include "harness/redis.h"
-#include "harness/server.h"
-#include "harness/test.h"
+#include "harness/primitive.h"
 #include "harness/watch.h"
 
 /* A command timeout of 4 s, so that a slow machine's "quick" is still less. */
@@ -15,21 +10,12 @@
 
 static const lk_client_options options = {.command_timeout_ms = COMMAND_TIMEOUT_MS};
 static const struct proxy_fault stall = {.stall = true};
-static struct test_server server;
-static struct proxy proxy;
 
 /* A client through the proxy. */
 static lk_client *set_up(void)
 {
-	server_start(&server, NULL);
-	proxy_start(&proxy, &server);
+	fault_set_up_proxy();
 	return client_with(proxy.url, &options);
-}
-
-static void await_loss(lk_lost_reason reason)
-{
-	ck_assert(WITHIN(10000, losses.count == 1));
-	ck_assert_int_eq(losses.reason, reason);
 }
 
 static void expect_quick_close(lk_client *client)
@@ -51,24 +37,26 @@ static void expect_unknown_close(lk_client *client)
 
 /* ---- Lost holds need no confirmation ------------------------------------------------------- */
 
-TEST(c26_close_after_a_loss_does_not_wait_for_a_killed_server)
+TEST_OF(c26_close_after_a_loss_does_not_wait_for_a_killed_server, EVERY, 20)
 {
 	lk_client *client = set_up();
+	struct claims held;
 
-	hold_watched(client, "a", 500);
+	claims_hold(&held, set, client, 500);
 	server_kill(&server);
-	await_loss(LK_LOST_EXPIRED);
+	claims_expect_expiry(&held);
 	expect_quick_close(client);
 }
 
-TEST(c26_close_after_a_loss_does_not_wait_for_a_silent_server)
+TEST_OF(c26_close_after_a_loss_does_not_wait_for_a_silent_server, EVERY, 20)
 {
 	lk_client *client = set_up();
+	struct claims held;
 
-	hold_watched(client, "a", 500);
+	claims_hold(&held, set, client, 500);
 	/* The connection looks alive: its renewal is not overdue when the lease ends. */
 	proxy_set_all(&proxy, &stall);
-	await_loss(LK_LOST_EXPIRED);
+	claims_expect_expiry(&held);
 	expect_quick_close(client);
 	ck_assert_int_gt(proxy_count(&proxy).held[PROXY_COMMANDS][PROXY_TO_SERVER], 0);
 }
@@ -81,31 +69,31 @@ TEST(c26_close_after_a_break_does_not_wait_for_a_silent_server)
 	hold_watched(client, "a", 30000);
 	proxy_set(&proxy, PROXY_COMMANDS, PROXY_TO_SERVER, &stall);
 	OK(lk_lock_break(lock, NULL));
-	await_loss(LK_LOST_BROKEN);
+	ck_assert(WITHIN(10000, losses.count == 1));
+	ck_assert_int_eq(losses.reason, LK_LOST_BROKEN);
 	expect_quick_close(client);
 	OK(lk_client_close(other));
 }
 
-TEST(c26_close_after_a_flush_does_not_wait_for_a_killed_server)
+TEST_OF(c26_close_after_a_flush_does_not_wait_for_a_killed_server, EVERY, 20)
 {
 	lk_client *client = set_up();
-	struct redis *redis = redis_open(&server);
+	struct claims held;
 
-	hold_watched(client, "a", 1000);
+	claims_hold(&held, set, client, 1000);
 	redis_do(redis, "FLUSHALL");
-	await_loss(LK_LOST_TAKEN);
+	claims_expect_lost(&held, LK_LOST_TAKEN, now_ms() + 1000);
 	server_kill(&server);
 	expect_quick_close(client);
-	redis_close(redis);
 }
 
-TEST(c26_close_that_finds_the_store_silent_and_holds_nothing_is_quick)
+TEST_OF(c26_close_that_finds_the_store_silent_and_holds_nothing_is_quick, EVERY, 20)
 {
 	lk_client *client = set_up();
-	lk_lock *lock = lock_named(client, "a");
+	struct claims held;
 
-	OK(lk_lock_acquire(lock, 0, NULL)); /* on this call the client introduces itself */
-	OK(lk_lock_release(lock));
+	claims_hold(&held, set, client, 0);
+	claims_release(&held);
 	proxy_set_all(&proxy, &stall);
 	expect_quick_close(client);
 }
@@ -138,7 +126,6 @@ TEST(c26_close_after_an_unconfirmed_wait_is_unknown)
 {
 	lk_client *client = set_up(), *other = client_at(server.url);
 	struct waiter waiter = {0};
-	struct redis *redis = redis_open(&server);
 
 	OK(lk_lock_acquire(lock_named(other, "a"), 0, NULL));
 	waiter_start(&waiter, lock_of_handle(client, "a", 0), 1000, false);
@@ -149,5 +136,4 @@ TEST(c26_close_after_an_unconfirmed_wait_is_unknown)
 	EXPECT(lk_client_close(client), LK_EUNKNOWN);
 	ck_assert_int_eq(redis_int(redis, "ZCARD lk:{a}:q"), 1);
 	OK(lk_client_close(other));
-	redis_close(redis);
 }
