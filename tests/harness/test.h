@@ -8,12 +8,14 @@
 #include <stdbool.h>
 
 /* TEST(noun_does_x) { ... }: a test limited to 20 s; TEST_LIMIT() for another limit, in seconds;
- * TEST_IF() for one that this program has under a condition.  No registration elsewhere. */
+ * TEST_IF() for one that this program has under a condition; TEST_ROW() for one of a row in a
+ * table, shown as "fact:row".  No registration elsewhere. */
 #define TEST(name) TEST_LIMIT(name, 20)
 #define TEST_LIMIT(name, seconds) TEST_IF(name, seconds, true)
-#define TEST_IF(name, seconds, condition)                                                          \
+#define TEST_IF(name, seconds, condition) TEST_ROW(name, #name, seconds, condition)
+#define TEST_ROW(name, shown, seconds, condition)                                                  \
 	static void name##_run(int);                                                               \
-	static const TTest name##_test = {#name, name##_run, __FILE__, __LINE__};                  \
+	static const TTest name##_test = {shown, name##_run, __FILE__, __LINE__};                  \
 	__attribute__((constructor)) static void name##_register(void)                             \
 	{                                                                                          \
 		if (condition)                                                                     \

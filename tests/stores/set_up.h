@@ -11,18 +11,20 @@
 
 #include <string.h>
 
+#define STORE_HAS(needs) (!((unsigned)(needs) & ~STORE.has))
 /* A test that needs this of the store. */
-#define TEST_STORE(name, seconds, needs) TEST_IF(name, seconds, !((unsigned)(needs) & ~STORE.has))
+#define TEST_STORE(name, seconds, needs) TEST_IF(name, seconds, STORE_HAS(needs))
 
 /* A test of what each noun with holds promises: TEST_NOUN(x, 20, 0) { ... } uses the argument
- * noun, and is x_lock and x_semaphore. */
+ * noun, and is x:lock and x:semaphore. */
 #define TEST_NOUN(name, seconds, needs)                                                            \
 	static void name(const struct noun *noun);                                                 \
-	TEST_STORE(name##_lock, seconds, STORE_LOCKS | (needs))                                    \
+	TEST_ROW(name##_lock, #name ":lock", seconds, STORE_HAS(STORE_LOCKS | (needs)))            \
 	{                                                                                          \
 		name(&noun_lock);                                                                  \
 	}                                                                                          \
-	TEST_STORE(name##_semaphore, seconds, STORE_SEMAPHORES | (needs))                          \
+	TEST_ROW(name##_semaphore, #name ":semaphore", seconds,                                    \
+	         STORE_HAS(STORE_SEMAPHORES | (needs)))                                            \
 	{                                                                                          \
 		name(&noun_semaphore);                                                             \
 	}                                                                                          \
