@@ -173,6 +173,9 @@ TEST(what_is_not_a_semaphore_is_left_alone)
 	SAYS("1", "ZADD", QUEUE, "1", "2:later");
 	SAYS("foreign lk:{n}:q protocol version 2", ASK(A));
 	SAYS("1", "DEL", QUEUE);
+	SAYS("1", "ZADD", QUEUE, "1", "1:a:n1:1000:r");
+	SAYS("foreign lk:{n}:q not a semaphore's queue", OPEN("2"));
+	SAYS("1", "DEL", QUEUE);
 	SAYS("OK", "SET", ENDS, "x");
 	SAYS("foreign lk:{n}:h not a sorted set", ASK(A));
 	SAYS("1", "DEL", ENDS);

@@ -5,6 +5,7 @@
 
 #include "stores/cost.h"
 #include "stores/hold.h"
+#include "stores/kind.h"
 #include "stores/latch.h"
 #include "stores/latch_cost.h"
 #include "stores/lock.h"

@@ -166,36 +166,6 @@ TEST_LATCH(step_names_are_any_bytes, 20)
 	OK(lk_client_close(client));
 }
 
-TEST_LATCH(other_kinds_of_that_name_are_refused, 20)
-{
-	lk_client *client = set_up();
-	lk_latch *latch = latch_named(client, "a");
-	lk_latch_status status;
-
-	OK(lk_lock_acquire(lock_named(client, "a"), 0, NULL));
-	EXPECT(lk_latch_set(latch, 1, NULL), LK_EFOREIGN);
-	ck_assert_ptr_nonnull(strstr(lk_errmsg(), "a lock, not a latch"));
-	EXPECT(lk_latch_down(latch, 1, NULL, 0, NULL), LK_EFOREIGN);
-	EXPECT(lk_latch_await(latch, 5000), LK_EFOREIGN);
-	EXPECT(lk_latch_query(latch, &status), LK_EFOREIGN);
-	EXPECT(lk_latch_remove(latch), LK_EFOREIGN);
-	latch = latch_named(client, "b");
-	OK(lk_latch_set(latch, 1, NULL));
-	EXPECT(lk_lock_acquire(lock_named(client, "b"), 0, NULL), LK_EFOREIGN);
-	redis_do(redis, "HSET lk:{c} kind 2:latch gen 1 count 1 initial 1 open_ttl 1000");
-	EXPECT(lk_latch_query(latch_named(client, "c"), &status), LK_EFOREIGN);
-	ck_assert_ptr_nonnull(strstr(lk_errmsg(), "protocol version 2"));
-	redis_do(redis, "HSET lk:{d} kind 1:semaphore");
-	EXPECT(lk_latch_down(latch_named(client, "d"), 1, NULL, 0, NULL), LK_EFOREIGN);
-	ck_assert_ptr_nonnull(strstr(lk_errmsg(), "a semaphore, not a latch"));
-	redis_do(redis, "HSET lk:{e} mine 1");
-	EXPECT(lk_latch_set(latch_named(client, "e"), 1, NULL), LK_EFOREIGN);
-	ck_assert_str_eq(redis_text(redis, "HGETALL lk:{e}"), "mine\n1");
-	redis_do(redis, "SET lk:{f}:s 1");
-	EXPECT(lk_latch_set(latch_named(client, "f"), 1, NULL), LK_EFOREIGN);
-	OK(lk_client_close(client));
-}
-
 TEST_LATCH(times_to_live_are_as_asked, 20)
 {
 	lk_client *client = set_up();
