@@ -259,8 +259,7 @@ TEST(full_server_makes_no_latch_and_lets_it_open)
 	contract_start();
 	SAYS("set absent", SET_LATCH("2"));
 	contract_full(true);
-	SAYS("-OOM command not allowed when used memory > 'maxmemory'.", "latch_set", "5", "1",
-	     "5000", "0", "bell");
+	SAYS(FULL, "latch_set", "5", "1", "5000", "0", "bell");
 	SAYS("counting 1700000000000000 2 2 -1 0 0 1700000000000001", SHOW);
 	SAYS("stepped 1 1", DOWN("a", "1", "1", "x"));
 	SAYS("stepped 0 1 | bell open 1700000000000000", DOWN("a", "2", "1", ""));
@@ -325,19 +324,15 @@ TEST(command_without_a_right_is_told)
 {
 	contract_start();
 	contract_refuse("HMGET", NULL);
-	SAYS("-ERR The user executing the script can't run this command or subcommand", SHOW);
-	SAYS("-ERR The user executing the script can't run this command or subcommand",
-	     SET_LATCH("1"));
+	SAYS(NO_RIGHT, SHOW);
+	SAYS(NO_RIGHT, SET_LATCH("1"));
 	contract_refuse("HMGET", MEMORY);
-	SAYS("-ERR The user executing the script can't run this command or subcommand", SHOW);
+	SAYS(NO_RIGHT, SHOW);
 	contract_refuse("ZRANGE", NULL);
-	SAYS("-ERR The user executing the script can't run this command or subcommand",
-	     SET_LATCH("1"));
-	SAYS("-ERR The user executing the script can't run this command or subcommand",
-	     "latch_remove", "bell");
+	SAYS(NO_RIGHT, SET_LATCH("1"));
+	SAYS(NO_RIGHT, "latch_remove", "bell");
 	contract_refuse("GET", NULL);
-	SAYS("-ERR The user executing the script can't run this command or subcommand",
-	     SET_LATCH("1"));
+	SAYS(NO_RIGHT, SET_LATCH("1"));
 	SAYS("absent 0 0 0 -1 0 0 1700000000000000", SHOW);
 	contract_refuse("PUBLISH", NULL);
 	SAYS("set absent", SET_LATCH("0"));

@@ -403,7 +403,7 @@ TEST(full_server_takes_no_new_hold_and_lets_go)
 	SAYS("granted 1700000000000000 1700000000000000 0", ASK(A));
 	SAYS("queued 1700000000000000 0 1000 0", ASK(B));
 	contract_full(true);
-	SAYS("-OOM command not allowed when used memory > 'maxmemory'.", ASK(C));
+	SAYS(FULL, ASK(C));
 	SAYS("held 1700000000000000 1700000000000000 1", "lock_renew", A, "0", "5000",
 	     "1700000000000009", "s");
 	SAYS("1:a:n1:1000:r 1700000000000000 5000 s", "GET", LOCK);
@@ -411,7 +411,7 @@ TEST(full_server_takes_no_new_hold_and_lets_go)
 	     "lock_leave", A, "1700000000000019", "lk:c:0:", "0");
 	SAYS("1:b:n1:2000:r 1700000000000020 2000 -", "GET", LOCK);
 	SAYS("left 1 0 1", LEAVE(B));
-	SAYS("-OOM command not allowed when used memory > 'maxmemory'.", ASK(A));
+	SAYS(FULL, ASK(A));
 	SAYS("0", "EXISTS", LOCK);
 	contract_stop();
 }
@@ -420,29 +420,25 @@ TEST(command_without_a_right_is_told)
 {
 	contract_start();
 	contract_refuse("GET", NULL);
-	SAYS("-ERR The user executing the script can't run this command or subcommand", ASK(A));
-	SAYS("-ERR The user executing the script can't run this command or subcommand", LEAVE(A));
-	SAYS("-ERR The user executing the script can't run this command or subcommand",
-	     "lock_renew", A, "0", "1000", "0", "-");
-	SAYS("-ERR The user executing the script can't run this command or subcommand", "lock_show",
-	     "", "0");
+	SAYS(NO_RIGHT, ASK(A));
+	SAYS(NO_RIGHT, LEAVE(A));
+	SAYS(NO_RIGHT, "lock_renew", A, "0", "1000", "0", "-");
+	SAYS(NO_RIGHT, "lock_show", "", "0");
 	contract_refuse("ZCARD", NULL);
-	SAYS("-ERR The user executing the script can't run this command or subcommand", ASK(A));
-	SAYS("-ERR The user executing the script can't run this command or subcommand", LEAVE(A));
+	SAYS(NO_RIGHT, ASK(A));
+	SAYS(NO_RIGHT, LEAVE(A));
 	contract_refuse("ZRANGE", NULL);
-	SAYS("-ERR The user executing the script can't run this command or subcommand", "lock_show",
-	     "", "0");
+	SAYS(NO_RIGHT, "lock_show", "", "0");
 	contract_refuse("GET", "lk:fence");
-	SAYS("-ERR The user executing the script can't run this command or subcommand", ASK(A));
+	SAYS(NO_RIGHT, ASK(A));
 	SAYS("0", "EXISTS", LOCK);
 	contract_refuse(NULL, NULL);
 	SAYS("granted 1700000000000000 1700000000000000 0", ASK(A));
 	SAYS("queued 1700000000000000 0 1000 0", ASK(B));
 	contract_refuse("ZREM", NULL);
-	SAYS("-ERR The user executing the script can't run this command or subcommand", LEAVE(A));
+	SAYS(NO_RIGHT, LEAVE(A));
 	contract_refuse("PUBLISH", NULL);
-	SAYS("-TORN ERR The user executing the script can't run this command or subcommand",
-	     LEAVE(A));
+	SAYS(TORN_BY_RIGHT, LEAVE(A));
 	SAYS("1:b:n1:2000:r", "ZRANGE", QUEUE, "0", "-1");
 	contract_stop();
 }
@@ -454,12 +450,10 @@ TEST(script_that_ends_in_the_middle_is_torn)
 	SAYS("granted 1700000000000000 1700000000000000 0", ASK(A));
 	SAYS("queued 1700000000000000 0 1000 0", ASK(B));
 	contract_refuse("SET", LOCK);
-	SAYS("-TORN ERR The user executing the script can't run this command or subcommand"
-	     " | b grant " B " 1700000000000001 2000 0 0 1700000000000000",
-	     LEAVE(A));
+	SAYS(TORN_BY_RIGHT " | b grant " B " 1700000000000001 2000 0 0 1700000000000000", LEAVE(A));
 	SAYS("0", "EXISTS", LOCK);
 	contract_refuse("SET", NULL);
-	SAYS("-ERR The user executing the script can't run this command or subcommand", ASK(A));
+	SAYS(NO_RIGHT, ASK(A));
 	contract_stop();
 }
 

@@ -200,14 +200,14 @@ TEST(full_server_takes_no_new_hold_and_lets_go)
 {
 	contract_start();
 	contract_full(true);
-	SAYS("-OOM command not allowed when used memory > 'maxmemory'.", ASK(A));
-	SAYS("-OOM command not allowed when used memory > 'maxmemory'.", OPEN("2"));
+	SAYS(FULL, ASK(A));
+	SAYS(FULL, OPEN("2"));
 	contract_full(false);
 	SAYS("granted 1700000000000000 1700000000000000 0 0", ASK(A));
 	SAYS("granted 1700000000000001 1700000000000000 0 0", ASK(C));
 	SAYS("queued 1700000000000000 0 1000 0", ASK(E));
 	contract_full(true);
-	SAYS("-OOM command not allowed when used memory > 'maxmemory'.", ASK(B));
+	SAYS(FULL, ASK(B));
 	SAYS("queued 1700000000000000 0 1000 0", ASK(E));
 	SAYS("held 1700000000000000 1700000000000000 1", RENEW(A, "5000"));
 	SAYS("1:a:n1:1000:r:1 1700000005000000 1:c:n1:8000:f:1 1700000008000000", ALL_ENDS);
@@ -215,7 +215,7 @@ TEST(full_server_takes_no_new_hold_and_lets_go)
 	SAYS("left 1 0 0 | e grant 1:e:n1:2000:r:1 1700000000000002 2000 0 0 1700000000000000",
 	     LEAVE(A));
 	SAYS("1:e:n1:2000:r:1 1700000002000000 1:c:n1:8000:f:1 1700000008000000", ALL_ENDS);
-	SAYS("-OOM command not allowed when used memory > 'maxmemory'.", RESIZE("3"));
+	SAYS(FULL, RESIZE("3"));
 	SAYS("2", "HGET", STATE, "capacity");
 	contract_stop();
 }
@@ -224,25 +224,24 @@ TEST(command_without_a_right_is_told)
 {
 	contract_start();
 	contract_refuse("HMGET", NULL);
-	SAYS("-ERR The user executing the script can't run this command or subcommand", ASK(A));
+	SAYS(NO_RIGHT, ASK(A));
 	contract_refuse("ZRANGE", NULL);
-	SAYS("-ERR The user executing the script can't run this command or subcommand", ASK(A));
+	SAYS(NO_RIGHT, ASK(A));
 	SAYS("0", "EXISTS", STATE);
 	contract_refuse("ZCARD", QUEUE);
-	SAYS("-ERR The user executing the script can't run this command or subcommand",
-	     RENEW(A, "5"));
-	SAYS("-ERR The user executing the script can't run this command or subcommand", OPEN("2"));
+	SAYS(NO_RIGHT, RENEW(A, "5"));
+	SAYS(NO_RIGHT, OPEN("2"));
 	SAYS("0", "EXISTS", STATE);
 	contract_refuse("ZRANGE", ENDS);
-	SAYS("-ERR The user executing the script can't run this command or subcommand", OPEN("2"));
+	SAYS(NO_RIGHT, OPEN("2"));
 	SAYS("0", "EXISTS", STATE);
 	contract_refuse("GET", NULL);
-	SAYS("-ERR The user executing the script can't run this command or subcommand", ASK(A));
+	SAYS(NO_RIGHT, ASK(A));
 	contract_refuse(NULL, NULL);
 	SAYS("granted 1700000000000000 1700000000000000 0 0", ASK(B));
 	SAYS("queued 1700000000000000 0 2000 0", ASK(A));
 	contract_refuse("GET", "lk:fence");
-	SAYS("-ERR The user executing the script can't run this command or subcommand", LEAVE(B));
+	SAYS(NO_RIGHT, LEAVE(B));
 	SAYS("held 1700000000000000 1700000000000000 1", RENEW(B, "5"));
 	contract_refuse("PUBLISH", NULL);
 	SAYS("left 1 0 0", LEAVE(B));
@@ -334,8 +333,7 @@ TEST(full_server_serves_after_a_resize)
 	contract_full(false);
 	SAYS("queued 1700000000000000 0 2000 0", ASK(A));
 	contract_refuse("HDEL", NULL);
-	SAYS("-ERR The user executing the script can't run this command or subcommand",
-	     RESIZE("4"));
+	SAYS(NO_RIGHT, RESIZE("4"));
 	SAYS("1:a:n1:1000:r:1 1700000000000000", ALL_QUEUE);
 	contract_stop();
 }
