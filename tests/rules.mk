@@ -12,7 +12,7 @@ LUA_LIBS := $$(pkg-config --libs $(LUA))
 # so that unit tests can test the checkers themselves.
 PROOFS := $(patsubst tests/%/main.c,%,$(sort $(wildcard tests/sim/main.c tests/model/main.c \
 	tests/chaos/main.c)))
-HARNESS_SOURCES := $(sort $(wildcard tests/harness/*.c) \
+HARNESS_SOURCES := $(sort $(wildcard tests/harness/*.c tests/promises/*.c) \
 	$(filter-out %/main.c,$(wildcard tests/sim/*.c tests/model/*.c tests/chaos/*.c)))
 TEST_SOURCES := $(sort $(wildcard tests/*.c))
 PRELOAD_SOURCES := $(sort $(wildcard tests/preload/*.c))

@@ -19,8 +19,8 @@ TEST(judge_sees_an_overlap_of_a_nanosecond)
 {
 	two_holds(30 * MS - 1);
 	judge();
-	BAD(JUDGE_EXCLUSION);
-	BAD(JUDGE_LINEAR);
+	BAD(PROMISE_EXCLUSION);
+	BAD(PROMISE_ORDER);
 	two_holds(30 * MS);
 	judge();
 	GOOD();
@@ -45,7 +45,7 @@ TEST(judge_ends_a_hold_by_its_valid_until)
 	release(2, LOCK, 600 * MS, 601 * MS, 6, LK_OK);
 	release(1, LOCK, 700 * MS, 701 * MS, 5, LK_OK);
 	judge();
-	BAD(JUDGE_EXCLUSION);
+	BAD(PROMISE_EXCLUSION);
 }
 
 TEST(judge_excuses_an_overlap_when_the_store_forgot_between)
@@ -60,7 +60,7 @@ TEST(judge_excuses_an_overlap_when_the_store_forgot_between)
 	note(nemesis, "%lld flushall server at memory=lost\n", 9LL * MS);
 	note(nemesis, "%lld delete pool at memory=lost\n", 22LL * MS);
 	judge();
-	BAD(JUDGE_EXCLUSION);
+	BAD(PROMISE_EXCLUSION);
 	ck_assert_int_eq(verdict.excused, 0);
 	two_holds(25 * MS);
 	note(nemesis, "%lld clock server at clock=2000\n", 22LL * MS);
@@ -83,7 +83,7 @@ TEST(judge_excuses_who_was_forgotten_for_a_lease)
 		release(1, LOCK, 1600 * MS, 1601 * MS, 5, LK_ELOST);
 		judge();
 		if (late)
-			BAD(JUDGE_EXCLUSION);
+			BAD(PROMISE_EXCLUSION);
 		else
 			GOOD();
 	}
@@ -94,7 +94,7 @@ TEST(judge_excuses_no_overlap_for_any_other_fault)
 	two_holds(25 * MS);
 	note(nemesis, "%lld restart server begin\n%lld restart server end\n", 12LL * MS, 24LL * MS);
 	judge();
-	BAD(JUDGE_EXCLUSION);
+	BAD(PROMISE_EXCLUSION);
 }
 
 TEST(judge_believes_the_canary)
@@ -102,7 +102,7 @@ TEST(judge_believes_the_canary)
 	two_holds(30 * MS);
 	put(31 * MS, 2, HISTORY_ENTER, HISTORY_EVENT, LOCK)->err = 1;
 	judge();
-	ONLY(JUDGE_CANARY);
+	ONLY(PROMISE_CANARY);
 	two_holds(30 * MS);
 	put(31 * MS, 2, HISTORY_ENTER, HISTORY_EVENT, LOCK)->err = 1;
 	note(nemesis, "%lld flushall server at memory=lost\n", 30LL * MS);
@@ -126,7 +126,7 @@ TEST(judge_wants_on_lost_to_be_called_once)
 		if (told == 1)
 			GOOD();
 		else
-			ONLY(JUDGE_LOSS);
+			ONLY(PROMISE_LOSS);
 		ck_assert_int_eq(verdict.losses_judged, 1);
 	}
 }
@@ -136,7 +136,7 @@ TEST(judge_believes_the_canary_of_who_leaves)
 	two_holds(30 * MS);
 	put(29 * MS, 1, HISTORY_LEAVE, HISTORY_EVENT, LOCK)->err = 2;
 	judge();
-	ONLY(JUDGE_CANARY);
+	ONLY(PROMISE_CANARY);
 }
 
 TEST(judge_lets_a_release_of_unknown_outcome_happen_at_any_time)
@@ -165,8 +165,8 @@ TEST(judge_lets_a_killed_process_leave_a_call_open)
 	ck_assert_int_eq(verdict.killed, 1);
 	*nemesis = 0;
 	judge_but(1);
-	BAD(JUDGE_CRASH);
-	BAD(JUDGE_HANG);
+	BAD(PROMISE_CRASH);
+	BAD(PROMISE_DEADLINE);
 }
 
 /* ---- fences ------------------------------------------------------------------------------------
@@ -185,11 +185,11 @@ TEST(judge_wants_fences_to_grow)
 {
 	two_fences(7, 6, 45 * MS);
 	judge();
-	BAD(JUDGE_FENCES);
-	BAD(JUDGE_LINEAR);
+	BAD(PROMISE_FENCE);
+	BAD(PROMISE_ORDER);
 	two_fences(7, 7, 45 * MS);
 	judge();
-	BAD(JUDGE_FENCES);
+	BAD(PROMISE_FENCE);
 	two_fences(7, 8, 45 * MS);
 	judge();
 	GOOD();
@@ -200,7 +200,7 @@ TEST(judge_wants_fences_to_grow_when_the_store_forgot)
 	two_fences(7, 6, 45 * MS);
 	note(nemesis, "%lld flushall server at memory=lost\n", 42LL * MS);
 	judge();
-	BAD(JUDGE_FENCES);
+	BAD(PROMISE_FENCE);
 	/* Both faults together excuse it. */
 	two_fences(7, 6, 45 * MS);
 	note(nemesis, "%lld clock server at clock=-5000\n", 41LL * MS);
@@ -225,7 +225,7 @@ TEST(judge_takes_a_reentry_for_what_it_is)
 	GOOD();
 	again->u.of.fence = 4;
 	judge();
-	ONLY(JUDGE_LINEAR);
+	ONLY(PROMISE_ORDER);
 }
 
 /* ---- permits -----------------------------------------------------------------------------------
@@ -248,13 +248,13 @@ TEST(judge_counts_permits)
 {
 	three_holds(1, 20 * MS - 1);
 	judge();
-	BAD(JUDGE_PERMITS);
+	BAD(PROMISE_PERMITS);
 	three_holds(1, 20 * MS);
 	judge();
 	GOOD();
 	three_holds(2, 25 * MS);
 	judge();
-	BAD(JUDGE_PERMITS);
+	BAD(PROMISE_PERMITS);
 	three_holds(2, 30 * MS);
 	judge();
 	GOOD();
@@ -273,7 +273,7 @@ TEST(judge_counts_permits_that_were_given_back)
 		if (amount == 1)
 			GOOD();
 		else
-			BAD(JUDGE_PERMITS);
+			BAD(PROMISE_PERMITS);
 	}
 }
 
@@ -292,7 +292,7 @@ TEST(judge_counts_the_grants_of_a_window)
 {
 	taps(50 * MS, 110 * MS - 1);
 	judge();
-	ONLY(JUDGE_RATE);
+	ONLY(PROMISE_RATE);
 	taps(50 * MS, 110 * MS);
 	judge();
 	GOOD();
@@ -315,7 +315,7 @@ TEST(judge_sees_a_latch_open_early_and_late)
 {
 	latch(1, 50 * MS);
 	judge();
-	ONLY(JUDGE_LATCH);
+	ONLY(PROMISE_AWAIT);
 	latch(1, 50 * MS + 1);
 	judge();
 	GOOD();
@@ -327,17 +327,17 @@ TEST(judge_sees_a_latch_open_early_and_late)
 	latch(1, 1052 * MS);
 	call(6, HISTORY_AWAIT, GATE, 1100 * MS, 1200 * MS, LK_OK);
 	judge();
-	ONLY(JUDGE_LATCH);
+	ONLY(PROMISE_AWAIT);
 }
 
 TEST(judge_sees_a_step_count_twice_or_not_at_all)
 {
 	latch(0, 60 * MS);
 	judge();
-	BAD(JUDGE_LATCH);
+	BAD(PROMISE_STEP);
 	latch(2, 60 * MS);
 	judge();
-	BAD(JUDGE_LATCH);
+	BAD(PROMISE_STEP);
 	/* A step of unknown outcome may have been the missing one. */
 	latch(0, 60 * MS);
 	call(6, HISTORY_DOWN, GATE, 3 * MS, 2003 * MS, LK_EUNKNOWN);
@@ -361,7 +361,7 @@ TEST(judge_counts_the_name_of_a_step_once)
 		}
 		judge();
 		if (same)
-			ONLY(JUDGE_LATCH);
+			ONLY(PROMISE_STEP);
 		else
 			GOOD();
 	}
@@ -388,7 +388,7 @@ TEST(judge_sees_a_lost_wake_up)
 	ck_assert_int_eq(verdict.quiet_max_ns, 1000 * MS);
 	wake(1000 * MS + 1);
 	judge();
-	ONLY(JUDGE_WAKEUP);
+	ONLY(PROMISE_WAKE_UP);
 	/* With a fault: the lease, an ask, the claims of two waiters, and the fault's own
 	 * length. */
 	for (int over = 0; over < 2; over++) {
@@ -397,7 +397,7 @@ TEST(judge_sees_a_lost_wake_up)
 		     200LL * MS);
 		judge();
 		if (over)
-			ONLY(JUDGE_WAKEUP);
+			ONLY(PROMISE_WAKE_UP);
 		else
 			GOOD();
 	}
@@ -417,7 +417,7 @@ TEST(judge_sees_a_wait_in_vain)
 				records[i].at_ns = 42 * MS;
 		judge();
 		if (over)
-			ONLY(JUDGE_WAKEUP);
+			ONLY(PROMISE_WAKE_UP);
 		else
 			GOOD();
 	}
@@ -431,7 +431,7 @@ TEST(judge_sees_a_call_that_hangs)
 		     LK_EUNKNOWN);
 		judge();
 		if (over)
-			ONLY(JUDGE_HANG);
+			ONLY(PROMISE_DEADLINE);
 		else
 			GOOD();
 	}
@@ -451,7 +451,7 @@ TEST(judge_sees_a_loss_that_was_told_late)
 		release(1, LOCK, 800 * MS, 801 * MS, 5, LK_ELOST);
 		judge();
 		if (over)
-			ONLY(JUDGE_LOSS);
+			ONLY(PROMISE_LOSS);
 		else
 			GOOD();
 	}
@@ -471,7 +471,7 @@ TEST(judge_sees_a_lost_hold_believed)
 		if (err)
 			GOOD();
 		else
-			ONLY(JUDGE_LOSS);
+			ONLY(PROMISE_LOSS);
 	}
 }
 
@@ -500,10 +500,10 @@ TEST(judge_wants_all_free_at_the_end)
 	GOOD();
 	snprintf(rest, sizeof(rest), "job 1 1 0\npool 2 3 0\n");
 	judge();
-	ONLY(JUDGE_FINAL);
+	ONLY(PROMISE_REST);
 	snprintf(rest, sizeof(rest), "job 1 1 1\n");
 	judge();
-	ONLY(JUDGE_FINAL);
+	ONLY(PROMISE_REST);
 }
 
 /* ---- records -----------------------------------------------------------------------------------

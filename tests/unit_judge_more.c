@@ -36,7 +36,7 @@ TEST(judge_sees_a_cancelled_wait_that_goes_on)
 		cancels(wait_without_end(ops[i], about[i], 1950 * MS, LK_ECANCELED)->call,
 		        900 * MS);
 		judge();
-		ONLY(JUDGE_HANG);
+		ONLY(PROMISE_DEADLINE);
 		/* Three cases: the wait never ends, its process is stopped for as long, it is not
 		 * cancelled. */
 		for (int how = 0; how < 3; how++) {
@@ -54,7 +54,7 @@ TEST(judge_sees_a_cancelled_wait_that_goes_on)
 			if (how)
 				GOOD();
 			else
-				ONLY(JUDGE_HANG);
+				ONLY(PROMISE_DEADLINE);
 		}
 	}
 }
@@ -87,7 +87,7 @@ TEST(judge_knows_whose_link_a_fault_is)
 	passed_over();
 	note(nemesis, "%lld stall proxy1 begin\n%lld stall proxy1 end\n", 12LL * MS, 19LL * MS);
 	judge();
-	ONLY(JUDGE_FIFO);
+	ONLY(PROMISE_FIFO);
 	/* A link of unknown process may belong to any. */
 	passed_over();
 	note(nemesis, "%lld stall proxy9 at\n", 12LL * MS);
@@ -113,7 +113,7 @@ TEST(judge_wants_a_loss_told_that_was_seen)
 		if (told == 1)
 			GOOD();
 		else
-			ONLY(JUDGE_LOSS);
+			ONLY(PROMISE_LOSS);
 	}
 }
 
@@ -127,14 +127,14 @@ TEST(judge_lets_a_hold_end_inside_its_acquire)
 	release(2, LOCK, 460 * MS, 470 * MS, 6, LK_OK);
 	release(1, LOCK, 501 * MS, 502 * MS, 5, LK_ELOST);
 	judge();
-	ck_assert_int_eq(verdict.of[JUDGE_LINEAR], 0);
+	ck_assert_int_eq(verdict.of[PROMISE_ORDER], 0);
 	begin_round();
 	acquire(1, LOCK, 455 * MS, 500 * MS, 5, 400 * MS);
 	acquire(2, LOCK, 20 * MS, 450 * MS, 6, 1400 * MS);
 	release(2, LOCK, 460 * MS, 470 * MS, 6, LK_OK);
 	release(1, LOCK, 501 * MS, 502 * MS, 5, LK_ELOST);
 	judge();
-	BAD(JUDGE_LINEAR);
+	BAD(PROMISE_ORDER);
 }
 
 /* The hold with the larger fence ends before the other is requested, in a lock that is held. */
@@ -173,7 +173,7 @@ TEST(judge_searches_again_a_lease_after_a_loss)
 		disorder(cases[i].from_ms * MS);
 		judge();
 		if (cases[i].found)
-			ONLY(JUDGE_LINEAR);
+			ONLY(PROMISE_ORDER);
 		else
 			GOOD();
 	}
@@ -192,7 +192,7 @@ TEST(judge_takes_old_holds_over)
 		release(2, LOCK, 2600 * MS, 2601 * MS, 6, LK_OK);
 		judge();
 		if (early)
-			BAD(JUDGE_LINEAR);
+			BAD(PROMISE_ORDER);
 		else
 			GOOD();
 	}
@@ -213,7 +213,7 @@ TEST(judge_knows_what_was_handed_on_inside_a_process)
 		release(how == 2 ? 3 : 1, LOCK, 320 * MS, 330 * MS, how == 3 ? 7 : 6, LK_ELOST);
 		judge();
 		if (how)
-			BAD(JUDGE_FENCES);
+			BAD(PROMISE_FENCE);
 		else
 			GOOD();
 	}

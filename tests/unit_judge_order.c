@@ -26,7 +26,7 @@ TEST(judge_sees_who_jumps_the_queue)
 	begin_queue();
 	goes_to(20 * MS, 3, 3, 6);
 	judge();
-	ONLY(JUDGE_FIFO);
+	ONLY(PROMISE_FIFO);
 	/* After a gap in the monitor's output the waiters are unknown. */
 	begin_queue();
 	note(monitor, "%lld gap\n", 20LL * MS);
@@ -41,7 +41,7 @@ TEST(judge_lets_a_dead_waiter_be_passed_over)
 	goes_to(20 * MS, 2, 2, 0);
 	goes_to(20 * MS, 3, 3, 6);
 	judge();
-	ONLY(JUDGE_FIFO);
+	ONLY(PROMISE_FIFO);
 	note(nemesis, "%lld kill 2 at\n", 15LL * MS);
 	judge();
 	GOOD();
@@ -49,7 +49,7 @@ TEST(judge_lets_a_dead_waiter_be_passed_over)
 	*nemesis = 0;
 	note(nemesis, "%lld kill 1 at\n", 15LL * MS);
 	judge();
-	ONLY(JUDGE_FIFO);
+	ONLY(PROMISE_FIFO);
 }
 
 TEST(judge_sees_a_zombie)
@@ -64,7 +64,7 @@ TEST(judge_sees_a_zombie)
 		lua(30 * MS, "PEXPIRE", again ? 1 : 2, 2, "\"lk:{job}\" \"1000\" \"@\"");
 		judge();
 		if (again)
-			ONLY(JUDGE_ZOMBIE);
+			ONLY(PROMISE_ZOMBIE);
 		else
 			GOOD();
 	}
@@ -85,7 +85,7 @@ TEST(judge_knows_a_zombie_by_its_connection)
 		if (other)
 			GOOD();
 		else
-			ONLY(JUDGE_ZOMBIE);
+			ONLY(PROMISE_ZOMBIE);
 	}
 }
 
@@ -113,7 +113,7 @@ TEST(judge_counts_handovers_while_another_process_waits)
 	ck_assert_int_eq(verdict.handovers, 16);
 	handovers(17, 600 * MS);
 	judge();
-	ONLY(JUDGE_HANDOVERS);
+	ONLY(PROMISE_HAND_OVERS);
 	/* The holder may not have received "wanted" yet. */
 	handovers(17, 20 * MS);
 	judge();

@@ -194,14 +194,14 @@ TEST_LIMIT(step_that_is_counted_twice_is_found, 60)
 		"latch_down", "if known[1] and tonumber(known[1]) >= tonumber(ARGV[3])",
 		"if false"};
 
-	expect(&bug, "latch", false);
+	expect(&bug, "step", false);
 }
 
 TEST_LIMIT(named_step_that_is_counted_twice_is_found, 60)
 {
 	static const struct sim_bug bug = {"latch_down", "(ARGV[5] ~= '' and known[2])", "false"};
 
-	expect(&bug, "latch", true);
+	expect(&bug, "step", true);
 }
 
 TEST_LIMIT(fence_that_does_not_grow_is_found, 60)
@@ -249,7 +249,7 @@ TEST_LIMIT(opening_that_nobody_is_told_is_found, 60)
 	static const struct sim_bug bug = {
 		"latch_down", "redis.pcall('PUBLISH', ARGV[6], 'open ' .. gen)", "gen = gen"};
 
-	expect(&bug, "latch", true);
+	expect(&bug, "opening", true);
 }
 
 TEST_LIMIT(renewal_that_shortens_a_lease_is_found, 60)

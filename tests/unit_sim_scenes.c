@@ -108,7 +108,7 @@ TEST(grant_one_microsecond_before_a_window_ends_is_found)
 	plan.delay_ns = 0;
 	expect_nothing();
 	ck_assert_int_eq(result.tally.forgot, 1);
-	expect_only(&bug, "rate", "permits of rate5 are valid at once");
+	expect_only(&bug, "rate", "permits of a window");
 }
 
 /* A holder is cut off; a failover loses its grant and the fence; another client gets the lock while
@@ -147,7 +147,7 @@ TEST(fence_that_comes_again_is_found)
 	plan_forgotten_fence(0);
 	expect_nothing();
 	ck_assert_int_eq(result.tally.fences_again, 0);
-	expect_only(&bug, "fence", "two holds of lock2 have fence");
+	expect_only(&bug, "fence", "two valid holds of lock2");
 }
 
 /* A lock is handed over from one thread of a client to another.  The client dies, or its requests
@@ -206,7 +206,7 @@ TEST(fence_that_could_have_been_reported_and_comes_again_is_found)
 
 	plan_unreported_fence(SIM_FORGET, 6 * SIM_S, true);
 	expect_nothing();
-	expect_only(&bug, "fence", "the store gave fence");
+	expect_only(&bug, "fence", "the store: fence");
 }
 
 /* The client has reported the fence, and the script ignores that. */
@@ -218,7 +218,7 @@ TEST(fence_that_was_reported_and_comes_again_is_found)
 	plan_unreported_fence(SIM_RESTART, 10 * SIM_S, true);
 	expect_nothing();
 	ck_assert_int_eq(result.tally.fences_again, 0);
-	expect_only(&bug, "fence", "the store gave fence");
+	expect_only(&bug, "fence", "the store: fence");
 }
 
 /* The clock is not set back, and the script only increments. */
@@ -230,7 +230,7 @@ TEST(unreported_fence_comes_again_with_the_clock_ahead_and_is_found)
 	plan_unreported_fence(SIM_CRASH, 6 * SIM_S, false);
 	expect_nothing();
 	ck_assert_int_eq(result.tally.fences_again, 0);
-	expect_only(&bug, "fence", "the store gave fence");
+	expect_only(&bug, "fence", "the store: fence");
 }
 
 /* A message about an opened latch is delayed.  Meanwhile the memory is lost, the clock is set back,
@@ -280,7 +280,7 @@ TEST(late_opening_that_ends_a_wait_is_found)
 	plan.fault_count = 1;
 	expect_nothing();
 	ck_assert_int_eq(result.tally.late_openings, 0);
-	expect_only(&bug, "latch", "was let through gate6");
+	expect_only(&bug, "await", "gate6: ");
 }
 
 /* The memory is lost, and the late message names a generation that never opened. */
@@ -297,7 +297,7 @@ TEST(late_opening_that_never_was_is_found)
 	plan.faults[0].chance = chance;
 	expect_nothing();
 	ck_assert_int_eq(result.tally.late_openings, 0);
-	expect_only(&bug, "latch", "was let through gate6");
+	expect_only(&bug, "await", "gate6: ");
 }
 
 /* The kind of refusal depends on the random number and on the length. */

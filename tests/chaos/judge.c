@@ -17,15 +17,11 @@ const struct judge_options judge_defaults = {
 	.evidence = 5,
 };
 
-static const char *const check_names[] = {
-#define JUDGE_CHECK_NAME(id, text) text,
-	JUDGE_CHECK_MAP(JUDGE_CHECK_NAME)
-#undef JUDGE_CHECK_NAME
-};
-
-const char *judge_check_name(enum judge_check check)
+const char *judge_check_name(int check)
 {
-	return check_names[check];
+	static const char *const conditions[] = {"load", "history"};
+
+	return check < PROMISES ? promise_table[check].id : conditions[check - PROMISES];
 }
 
 static void *sure(void *memory)
@@ -127,7 +123,7 @@ static void print_record(const struct judge *judge, const struct history_record 
 	fputc('\n', judge->report);
 }
 
-void judge_accuse(struct judge *judge, enum judge_check check, const struct history_record *one,
+void judge_accuse(struct judge *judge, int check, const struct history_record *one,
                   const struct history_record *two, const char *format, ...)
 {
 	va_list args;
@@ -135,7 +131,11 @@ void judge_accuse(struct judge *judge, enum judge_check check, const struct hist
 	judge->verdict->violations++;
 	if (++judge->verdict->of[check] > judge->options->evidence)
 		return;
-	fprintf(judge->report, "%s: ", judge_check_name(check));
+	if (check < PROMISES)
+		fprintf(judge->report, "%s (%s): ", promise_table[check].id,
+		        promise_table[check].sentence);
+	else
+		fprintf(judge->report, "%s: ", judge_check_name(check));
 	va_start(args, format);
 	vfprintf(judge->report, format, args);
 	va_end(args);
@@ -207,7 +207,7 @@ static void print_verdict(const struct judge *judge)
 	        (long long)verdict->handovers_known);
 	for (int check = 0; check < JUDGE_CHECKS; check++)
 		if (verdict->of[check])
-			fprintf(report, "%s: %d violations\n", check_names[check],
+			fprintf(report, "%s: %d violations\n", judge_check_name(check),
 			        verdict->of[check]);
 	if (verdict->violations)
 		fprintf(report, "judge: %d violations\n", verdict->violations);

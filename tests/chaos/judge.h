@@ -22,36 +22,18 @@
 #define JUDGE_H
 
 #include "chaos/history.h"
+#include "promises/promises.h"
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 
-#define JUDGE_CHECK_MAP(X)                                                                         \
-	X(JUDGE_EXCLUSION, "exclusion") /* no two holds of a lock at a time */                     \
-	X(JUDGE_CANARY, "canary")       /* no other thread is inside when one enters */            \
-	X(JUDGE_FENCES, "fences")       /* they grow, and none is issued twice */                  \
-	X(JUDGE_FIFO, "fifo")           /* waiters are granted FIFO */                             \
-	X(JUDGE_HANDOVERS, "handovers") /* inside a process, 16 in a row at most */                \
-	X(JUDGE_PERMITS, "permits")     /* never more than the capacity */                         \
-	X(JUDGE_RATE, "rate")           /* nor in any window of a rate */                          \
-	X(JUDGE_LATCH, "latch")         /* steps count once, no waiter returns early */            \
-	X(JUDGE_WAKEUP, "wakeup")       /* nothing free is left ungranted while a client waits */  \
-	X(JUDGE_HANG, "hang")           /* each call returns in its time */                        \
-	X(JUDGE_ZOMBIE, "zombie")       /* no request of a ticket after its leave */               \
-	X(JUDGE_LOSS, "loss")           /* reported by the end of the lease, and final */          \
-	X(JUDGE_LINEAR, "linearizable") /* one order of all calls explains each answer */          \
-	X(JUDGE_CRASH, "crash")         /* a process that was not killed ends by itself */         \
-	X(JUDGE_FINAL, "final")         /* at rest everything is free */                           \
-	X(JUDGE_LOAD, "load")           /* enough load for a verdict */                            \
-	X(JUDGE_HISTORY, "history")     /* records that contradict each other */
-
+/* What it checks: the promises, and two conditions of a verdict. */
 enum judge_check {
-#define JUDGE_CHECK_ENUM(id, text) id,
-	JUDGE_CHECK_MAP(JUDGE_CHECK_ENUM)
-#undef JUDGE_CHECK_ENUM
-		JUDGE_CHECKS
+	JUDGE_LOAD = PROMISES, /* enough load for a verdict */
+	JUDGE_HISTORY,         /* records that contradict each other */
+	JUDGE_CHECKS
 };
 
 struct judge_input {
@@ -95,6 +77,7 @@ struct judge_verdict {
 bool judge_round(struct judge_input *input, const struct judge_options *options,
                  struct judge_verdict *verdict, FILE *report);
 
-const char *judge_check_name(enum judge_check check);
+/* check: enum promise, or enum judge_check. */
+const char *judge_check_name(int check);
 
 #endif

@@ -29,141 +29,97 @@ static void sort(struct judge_list *list, int (*compare)(const void *, const voi
 	qsort(list->items, list->count, sizeof(struct hold *), compare);
 }
 
-static void check_exclusion(struct judge *judge, size_t name, struct judge_list *list)
-{
-	const struct hold *last = NULL;
-
-	sort(list, by_got);
-	for (size_t i = 0; i < list->count; i++) {
-		const struct hold *hold = list->items[i];
-		if (hold->sure_ns <= hold->got->at_ns)
-			continue;
-		if (last && hold->got->at_ns < last->sure_ns) {
-			int64_t over =
-				(hold->sure_ns < last->sure_ns ? hold->sure_ns : last->sure_ns) -
-				hold->got->at_ns;
-			if (judge_is_stale(judge, last, hold->got->at_ns) ||
-			    judge_is_stale(judge, hold, hold->got->at_ns))
-				judge->verdict->excused++;
-			else
-				judge_accuse(
-					judge, JUDGE_EXCLUSION, last->got, hold->got,
-					"two hold %s for %.6f ms; the first one surely until %.9f",
-					judge_name(judge, name), (double)over / 1e6,
-					judge_clock(judge, last->sure_ns));
-		}
-		if (!last || hold->sure_ns > last->sure_ns)
-			last = hold;
-	}
-}
-
-/* ---- permits -----------------------------------------------------------------------------------
+/* ---- what is valid at a moment -----------------------------------------------------------------
  */
 
-struct change {
-	int64_t at_ns, permits;
-	const struct hold *hold;
+/* Permits that were certainly valid at the same time. */
+struct uses {
+	struct promise_use *items;
+	const struct hold **of;
+	size_t count, room, of_room;
 };
 
-static int by_change(const void *left, const void *right)
+static void add_use(struct uses *uses, const struct hold *hold, int64_t permits, int64_t to_ns)
 {
-	const struct change *one = left, *two = right;
-
-	if (one->at_ns != two->at_ns)
-		return one->at_ns < two->at_ns ? -1 : 1;
-	return one->permits < two->permits ? -1 : one->permits > two->permits;
+	uses->items = judge_more(uses->items, uses->count, &uses->room, sizeof(*uses->items));
+	uses->of = judge_more(uses->of, uses->count, &uses->of_room, sizeof(*uses->of));
+	uses->of[uses->count] = hold;
+	uses->items[uses->count++] = (struct promise_use){hold->got->at_ns, to_ns, permits};
 }
 
-static void add_part(struct change *changes, size_t *count, const struct hold *hold,
-                     int64_t permits, int64_t sure_ns)
+/* A hold is certain until its end.  The permits of a rate were granted after they were asked for,
+ * and are valid for a window from then on. */
+static void add_uses(const struct judge *judge, struct uses *uses, const struct hold *hold,
+                     const struct name *name)
 {
-	if (sure_ns <= hold->got->at_ns)
+	if (name->kind == NAME_RATE) {
+		add_use(uses, hold, hold->permits, hold->asked->at_ns + name->lease_ms * MS);
 		return;
-	changes[(*count)++] =
-		(struct change){.at_ns = hold->got->at_ns, .permits = permits, .hold = hold};
-	changes[(*count)++] = (struct change){.at_ns = sure_ns, .permits = -permits, .hold = hold};
+	}
+	add_use(uses, hold, name->kind == NAME_LOCK ? 1 : hold->permits, hold->sure_ns);
+	for (size_t i = hold->part; i != NONE; i = judge->parts[i].next)
+		add_use(uses, hold, judge->parts[i].permits, judge->parts[i].sure_ns);
 }
 
-/* The oldest hold that was alive at this moment, and the permits that the store may have lost by
- * then. */
-static const struct hold *oldest_at(const struct judge *judge, const struct change *changes,
-                                    size_t count, int64_t at_ns, int64_t *stale)
+/* The oldest hold that is valid at this moment, and the permits that the store may have lost by
+ * then; discards the ended ones. */
+static const struct hold *oldest_at(const struct judge *judge, struct uses *uses, int64_t at_ns,
+                                    int64_t *stale)
 {
 	const struct hold *oldest = NULL;
+	size_t kept = 0;
 
 	*stale = 0;
-	for (size_t i = 0; i < count && changes[i].at_ns <= at_ns; i++) {
-		const struct hold *hold = changes[i].hold;
+	for (size_t i = 0; i < uses->count; i++) {
+		const struct hold *hold = uses->of[i];
+		if (uses->items[i].to <= at_ns)
+			continue;
 		if (judge_is_stale(judge, hold, at_ns))
-			*stale += changes[i].permits;
-		if (hold->sure_ns > at_ns && (!oldest || hold->asked->at_ns < oldest->asked->at_ns))
+			*stale += uses->items[i].permits;
+		if (!oldest || hold->asked->at_ns < oldest->asked->at_ns)
 			oldest = hold;
+		uses->items[kept] = uses->items[i];
+		uses->of[kept++] = hold;
 	}
+	uses->count = kept;
 	return oldest;
 }
 
-static void check_permits(struct judge *judge, size_t name, struct judge_list *list)
+/* Never were more permits valid than the capacity: look when each hold begins. */
+static void check_uses(struct judge *judge, size_t index, struct judge_list *list)
 {
-	struct change *changes =
-		judge_zeroed((list->count + judge->part_count) * 2, sizeof(*changes));
-	int64_t capacity = judge->names[name].capacity, sum = 0;
-	size_t count = 0;
+	const struct name *name = &judge->names[index];
+	struct uses uses = {0};
 
-	for (size_t i = 0; i < list->count; i++)
-		add_part(changes, &count, list->items[i], list->items[i]->permits,
-		         list->items[i]->sure_ns);
-	for (size_t i = 0; i < judge->part_count; i++) {
-		const struct part *part = &judge->parts[i];
-		if (judge->holds[part->hold].got->name == name)
-			add_part(changes, &count, &judge->holds[part->hold], part->permits,
-			         part->sure_ns);
-	}
-	qsort(changes, count, sizeof(*changes), by_change);
-	for (size_t i = 0; i < count; i++) {
-		const struct change *change = &changes[i];
-		const struct hold *oldest;
-		int64_t stale;
-		sum += change->permits;
-		if (change->permits < 0 || sum <= capacity)
-			continue;
-		oldest = oldest_at(judge, changes, i + 1, change->at_ns, &stale);
-		if (sum - stale <= capacity)
-			judge->verdict->excused++;
-		else
-			judge_accuse(judge, JUDGE_PERMITS, oldest ? oldest->got : NULL,
-			             change->hold->got, "%lld of %lld permits of %s are held",
-			             (long long)sum, (long long)capacity, judge_name(judge, name));
-	}
-	free(changes);
-}
-
-/* A grant happened between asked and got: if in a set the first asked and the last got are closer
- * than the window, all its grants were certainly within the window. */
-static void check_rate(struct judge *judge, size_t name, struct judge_list *list)
-{
-	int64_t window_ns = judge->names[name].lease_ms * MS;
-
-	sort(list, by_asked);
+	sort(list, by_got);
 	for (size_t i = 0; i < list->count; i++) {
-		int64_t from_ns = list->items[i]->asked->at_ns, sum = 0;
-		for (size_t j = i;
-		     j < list->count && list->items[j]->asked->at_ns < from_ns + window_ns; j++) {
-			const struct hold *hold = list->items[j];
-			if (hold->got->at_ns >= from_ns + window_ns)
-				continue;
-			sum += hold->permits;
-			if (sum <= judge->names[name].capacity)
-				continue;
-			if (judge_excused(judge, from_ns, hold->got->at_ns, name))
-				judge->verdict->excused++;
-			else
-				judge_accuse(judge, JUDGE_RATE, list->items[i]->asked, hold->got,
-				             "%lld grants of %s in less than its window of %lld ms",
-				             (long long)sum, judge_name(judge, name),
-				             (long long)judge->names[name].lease_ms);
-			break;
+		const struct hold *hold = list->items[i], *oldest;
+		int64_t at_ns = hold->got->at_ns, stale, used;
+		enum promise promise = PROMISE_PERMITS;
+		const char *wrong;
+		bool excused;
+		add_uses(judge, &uses, hold, name);
+		oldest = oldest_at(judge, &uses, at_ns, &stale);
+		used = promise_used(uses.items, uses.count, at_ns);
+		excused = used - stale <= name->capacity;
+		if (name->kind == NAME_LOCK) {
+			promise = PROMISE_EXCLUSION;
+			wrong = promise_exclusion(used);
+		} else if (name->kind == NAME_RATE) {
+			promise = PROMISE_RATE;
+			wrong = promise_rate(used, name->capacity);
+			excused = wrong && judge_excused(judge, oldest->asked->at_ns, at_ns, index);
+		} else {
+			wrong = promise_permits(used, name->capacity);
 		}
+		if (wrong && excused)
+			judge->verdict->excused++;
+		else if (wrong)
+			judge_accuse(judge, promise, oldest->got, hold->got, "%s: %s", name->text,
+			             wrong);
 	}
+	free(uses.items);
+	free(uses.of);
 }
 
 /* ---- canaries ----------------------------------------------------------------------------------
@@ -192,7 +148,7 @@ static void check_canaries(struct judge *judge)
 		if (judge_excused(judge, record->at_ns - before_ns, record->at_ns, record->name))
 			judge->verdict->canaries_excused++;
 		else
-			judge_accuse(judge, JUDGE_CANARY, record, NULL,
+			judge_accuse(judge, PROMISE_CANARY, record, NULL,
 			             record->op == HISTORY_ENTER
 			                     ? "two met inside %s"
 			                     : "a thread met another one inside %s",
@@ -207,12 +163,7 @@ void judge_check_holds(struct judge *judge)
 		if (!judge->names[name].known || judge->names[name].kind == NAME_LATCH)
 			continue;
 		list = judge_holds_of(judge, name);
-		if (judge->names[name].kind == NAME_LOCK)
-			check_exclusion(judge, name, &list);
-		else if (judge->names[name].kind == NAME_SEMAPHORE)
-			check_permits(judge, name, &list);
-		else
-			check_rate(judge, name, &list);
+		check_uses(judge, name, &list);
 		free(list.items);
 	}
 	check_canaries(judge);
@@ -231,9 +182,8 @@ static void check_twice(struct judge *judge, const struct hold *hold, size_t nam
 	other = &judge->holds[hold->same_fence];
 	if (!judge_clock_back(judge, hold->got->at_ns) ||
 	    !judge_forgot(judge, other->asked->at_ns, hold->got->at_ns, name))
-		judge_accuse(judge, JUDGE_FENCES, other->got, hold->got,
-		             "fence %llu of %s was issued twice", (unsigned long long)hold->fence,
-		             judge_name(judge, name));
+		judge_accuse(judge, PROMISE_FENCE, other->got, hold->got, "%s: %s",
+		             judge_name(judge, name), promise_fence(other->fence, hold->fence));
 }
 
 /* A hold that was asked for after another's grant has the larger fence; only a store that forgot
@@ -252,6 +202,7 @@ void judge_check_fences(struct judge *judge)
 		sort(&got, by_got);
 		for (size_t i = 0; i < asked.count; i++) {
 			const struct hold *hold = asked.items[i];
+			const char *wrong;
 			check_twice(judge, hold, name);
 			while (next < got.count &&
 			       got.items[next]->got->at_ns < hold->asked->at_ns) {
@@ -259,7 +210,8 @@ void judge_check_fences(struct judge *judge)
 					top = got.items[next];
 				next++;
 			}
-			if (!hold->fence || !top || hold->fence > top->fence)
+			wrong = hold->fence && top ? promise_fence(top->fence, hold->fence) : NULL;
+			if (!wrong)
 				continue;
 			if (judge_clock_back(judge, hold->got->at_ns) &&
 			    judge_forgot(judge, top->asked->at_ns, hold->got->at_ns, name))
@@ -268,8 +220,8 @@ void judge_check_fences(struct judge *judge)
 			if (hold->root_ns < hold->asked->at_ns &&
 			    judge_is_stale(judge, hold, hold->got->at_ns))
 				continue;
-			judge_accuse(judge, JUDGE_FENCES, top->got, hold->got,
-			             "the fence of %s did not grow", judge_name(judge, name));
+			judge_accuse(judge, PROMISE_FENCE, top->got, hold->got, "%s: %s",
+			             judge_name(judge, name), wrong);
 		}
 		free(asked.items);
 		free(got.items);
@@ -303,7 +255,7 @@ static void check_told(struct judge *judge, const struct hold *hold)
 	if (hold->lost_ns < end_ns)
 		end_ns = hold->lost_ns;
 	if (end_ns > late_ns)
-		judge_accuse(judge, JUDGE_LOSS, hold->proof, hold->got,
+		judge_accuse(judge, PROMISE_LOSS, hold->proof, hold->got,
 		             "no report by %.9f that a hold of %s had ended at %.9f",
 		             judge_clock(judge, late_ns), judge_name(judge, hold->got->name),
 		             judge_clock(judge, hold->valid_ns));
@@ -328,7 +280,7 @@ static void check_seen(struct judge *judge, const struct hold *hold)
 		end_ns = judge->end_ns;
 	judge->verdict->overs_judged += end_ns > late_ns;
 	if (hold->told_ns > late_ns && end_ns > late_ns)
-		judge_accuse(judge, JUDGE_LOSS, hold->got, NULL,
+		judge_accuse(judge, PROMISE_LOSS, hold->got, NULL,
 		             "a hold of %s had ended at %.9f, and on_lost was not called by %.9f",
 		             judge_name(judge, hold->got->name), judge_clock(judge, hold->over_ns),
 		             judge_clock(judge, late_ns));
@@ -355,7 +307,7 @@ static void check_called(struct judge *judge, const struct hold *hold)
 	if (hold->told_ns <= end_ns || end_ns > late_ns)
 		judge->verdict->losses_judged++;
 	if (hold->told_ns > late_ns && end_ns > late_ns)
-		judge_accuse(judge, JUDGE_LOSS, hold->got, hold->let,
+		judge_accuse(judge, PROMISE_LOSS, hold->got, hold->let,
 		             "a hold of %s had been lost when it was released, and on_lost was not "
 		             "called by %.9f",
 		             judge_name(judge, hold->got->name), judge_clock(judge, late_ns));
@@ -369,12 +321,12 @@ static void check_believed(struct judge *judge, const struct call *call)
 	if (!call->end || call->end->err != LK_OK)
 		return;
 	if (call->begin->at_ns > hold->lost_ns)
-		judge_accuse(judge, JUDGE_LOSS, call->begin, call->end,
+		judge_accuse(judge, PROMISE_LOSS, call->begin, call->end,
 		             "a call on a hold of %s succeeded, which was reported lost at %.9f",
 		             judge_name(judge, hold->got->name), judge_clock(judge, hold->lost_ns));
 	else if (fixed && call->begin->op == HISTORY_RELEASE && hold->valid_ns &&
 	         call->begin->at_ns > hold->valid_ns + JUDGE_CLOSE_NS)
-		judge_accuse(judge, JUDGE_LOSS, hold->proof, call->begin,
+		judge_accuse(judge, PROMISE_LOSS, hold->proof, call->begin,
 		             "a release of %s succeeded after the hold had ended at %.9f",
 		             judge_name(judge, hold->got->name),
 		             judge_clock(judge, hold->valid_ns));

@@ -206,7 +206,7 @@ static void end_call(struct judge *judge, struct joins *joins, const struct hist
 		struct hold *hold = &judge->holds[call->hold];
 		if (hold->got->flags & HISTORY_FIXED && hold->valid_ns &&
 		    call->begin->at_ns > hold->valid_ns + JUDGE_CLOSE_NS)
-			judge_accuse(judge, JUDGE_LOSS, hold->proof, record,
+			judge_accuse(judge, PROMISE_LOSS, hold->proof, record,
 			             "a hold of %s was extended after its end",
 			             judge_name(judge, record->name));
 		believe(hold, record);
@@ -240,7 +240,7 @@ static void note_event(struct judge *judge, struct joins *joins,
 		judge->verdict->lost++;
 		hold = hold_of(judge, joins, record, &index);
 		if (hold && hold->told_ns != NEVER && !judge_clock_back(judge, record->at_ns))
-			judge_accuse(judge, JUDGE_LOSS, hold->got, record,
+			judge_accuse(judge, PROMISE_LOSS, hold->got, record,
 			             "the loss of a hold of %s was reported twice",
 			             judge_name(judge, record->name));
 		if (hold) {

@@ -144,7 +144,7 @@ static void check_step(struct judge *judge, const struct generation *generation,
 	if (low > generation->count)
 		low = generation->count;
 	if (taken < low || taken > high)
-		judge_accuse(judge, JUDGE_LATCH, generation->set->begin, step->call->end,
+		judge_accuse(judge, PROMISE_STEP, generation->set->begin, step->call->end,
 		             "%s: after this step %lld are counted; between %lld and %lld can be",
 		             judge_name(judge, name), (long long)taken, (long long)low,
 		             (long long)high);
@@ -166,7 +166,7 @@ static void check_remaining(struct judge *judge, const struct generation *genera
 		if (call->begin->flags & HISTORY_NAMED) {
 			at = judge_map_at(&named, (uint64_t)call->begin->u.of.valid_until_ns, 0);
 			if (*at != NONE)
-				judge_accuse(judge, JUDGE_LATCH, generation->steps[*at].call->end,
+				judge_accuse(judge, PROMISE_STEP, generation->steps[*at].call->end,
 				             call->end, "%s: a step of one name was counted twice",
 				             judge_name(judge, name));
 			*at = i;
@@ -175,7 +175,7 @@ static void check_remaining(struct judge *judge, const struct generation *genera
 			continue;
 		at = judge_map_at(&seen, (uint64_t)call->end->u.of.amount, 0);
 		if (*at != NONE)
-			judge_accuse(judge, JUDGE_LATCH, generation->steps[*at].call->end,
+			judge_accuse(judge, PROMISE_STEP, generation->steps[*at].call->end,
 			             call->end, "%s: after two steps the same remains",
 			             judge_name(judge, name));
 		*at = i;
@@ -220,7 +220,7 @@ static void check_await(struct judge *judge, const struct call *call,
 			continue;
 		if (call->end_ns > from_ns + bound_ns &&
 		    !judge_excused(judge, generation->from_ns, call->end_ns, name))
-			judge_accuse(judge, JUDGE_LATCH, call->begin, call->end,
+			judge_accuse(judge, PROMISE_AWAIT, call->begin, call->end,
 			             "%s was open from %.9f, and a wait went on for %.3f ms",
 			             judge_name(judge, name),
 			             judge_clock(judge, generation->open_ns),
@@ -230,7 +230,7 @@ static void check_await(struct judge *judge, const struct call *call,
 	if (newest_ns > begin_ns)
 		newest_ns = begin_ns;
 	if (did(call) && !possible && !judge_forgot(judge, newest_ns, call->end_ns, name))
-		judge_accuse(judge, JUDGE_LATCH, call->begin, call->end,
+		judge_accuse(judge, PROMISE_AWAIT, call->begin, call->end,
 		             "%s cannot have been open before this wait ended",
 		             judge_name(judge, name));
 }

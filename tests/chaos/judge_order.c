@@ -258,7 +258,7 @@ static bool follow(struct search *search, const struct event *event)
 	judge->verdict->window_ops++;
 	if (!search->next_count) {
 		judge_accuse(
-			judge, JUDGE_LINEAR, op->begin, op->end,
+			judge, PROMISE_ORDER, op->begin, op->end,
 			"no order of the calls on %s explains this one; before it %lld permits "
 			"were held and the last fence was %llu",
 			judge_name(judge, search->name), (long long)search->states[0].used,

@@ -126,8 +126,9 @@ void *judge_zeroed(size_t count, size_t size);
 size_t *judge_map_at(struct judge_map *map, uint64_t one, uint64_t two);
 void judge_map_free(struct judge_map *map);
 
-/* Count a violation, and print it with up to two records as proof. */
-void judge_accuse(struct judge *judge, enum judge_check check, const struct history_record *one,
+/* Count a violation (check: enum promise, or enum judge_check), and print it with up to two records
+ * as proof. */
+void judge_accuse(struct judge *judge, int check, const struct history_record *one,
                   const struct history_record *two, const char *format, ...)
 	__attribute__((format(printf, 5, 6)));
 

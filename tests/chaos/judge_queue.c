@@ -9,7 +9,6 @@
 #define SILENT_MS 33000 /* a head of a semaphore's queue is skipped after so long a silence */
 #define CLOSE_US 20000  /* a line has its own time, not that of the script's start */
 #define KNOWN_MS 500    /* by then a holder has certainly learned that another process waits */
-#define HANDOVERS_MAX 16
 #define UNSEEN_MS 15000 /* by then each waiter has asked again after a gap */
 #define LATE_MS 5000    /* how long a network may keep bytes that were sent before a leave */
 
@@ -133,6 +132,8 @@ static void check_turn(struct monitor *monitor, size_t name, size_t ticket, uint
 	struct place *place = place_of(monitor, name);
 	const struct waiting *own = find(place, ticket), *first = NULL;
 	struct waiting taken = {.ticket = ticket};
+	struct promise_waiter waiter;
+	const char *wrong;
 
 	for (size_t i = 0; i < place->queue_count; i++)
 		if (place->queue[i].ticket != ticket &&
@@ -144,20 +145,17 @@ static void check_turn(struct monitor *monitor, size_t name, size_t ticket, uint
 			own = &taken;
 		}
 	}
-	if (!first || (own && own->score < first->score))
+	if (!first)
 		return;
+	waiter = (struct promise_waiter){monitor->tickets[first->ticket].text, first->score, true};
+	wrong = promise_fifo(&waiter, 1, monitor->tickets[ticket].text,
+	                     own ? own->score : INT64_MAX);
 	/* It may have been enqueued in a gap. */
-	if (!own && monitor->gap_ns && line->at_ns < monitor->gap_ns + UNSEEN_MS * MS)
+	if (!wrong || (!own && monitor->gap_ns && line->at_ns < monitor->gap_ns + UNSEEN_MS * MS))
 		return;
-	/* The same microsecond: then the text decides. */
-	if (own && own->score == first->score &&
-	    strcmp(monitor->tickets[ticket].text, monitor->tickets[first->ticket].text) < 0)
-		return;
-	judge_accuse(monitor->judge, JUDGE_FIFO, record_of(monitor, name, fence), NULL,
-	             "%s went to %s (%lld) at %.9f while %s (%lld) was before it",
-	             judge_name(monitor->judge, name), monitor->tickets[ticket].text,
-	             own ? (long long)own->score : 0LL, judge_clock(monitor->judge, line->at_ns),
-	             monitor->tickets[first->ticket].text, (long long)first->score);
+	judge_accuse(monitor->judge, PROMISE_FIFO, record_of(monitor, name, fence), NULL,
+	             "%s, at %.9f: %s", judge_name(monitor->judge, name),
+	             judge_clock(monitor->judge, line->at_ns), wrong);
 }
 
 /* Another ticket's script dequeued it without a grant. */
@@ -179,7 +177,7 @@ void monitor_passed_over(struct monitor *monitor, size_t name, size_t ticket, in
 		judge->verdict->passed_over_judged += !away;
 		if (!never_fits && process->killed_ns > at_ns && process->close_ns > at_ns &&
 		    process->end_ns > at_ns && !away)
-			judge_accuse(judge, JUDGE_FIFO, NULL, NULL,
+			judge_accuse(judge, PROMISE_FIFO, NULL, NULL,
 			             "%s (process %u) was skipped for %s at %.9f and was not away",
 			             gone->text, process->pid, judge_name(judge, name),
 			             judge_clock(judge, at_ns));
@@ -197,6 +195,7 @@ static void check_room(struct monitor *monitor, size_t name, size_t ticket, uint
 	int64_t sum = monitor->tickets[ticket].permits;
 	int64_t capacity = place->capacity ? place->capacity : judge->names[name].capacity;
 	bool rate = judge->names[name].kind == NAME_RATE;
+	const char *wrong;
 	size_t kept = 0;
 
 	for (size_t i = 0; i < place->hold_count; i++) {
@@ -210,13 +209,12 @@ static void check_room(struct monitor *monitor, size_t name, size_t ticket, uint
 	place->holds =
 		judge_more(place->holds, place->hold_count, &place->hold_room, sizeof(size_t));
 	place->holds[place->hold_count++] = ticket;
-	if (sum > capacity && !judge_upset(judge, line->at_ns, line->at_ns, 10 * SECOND, name))
-		judge_accuse(
-			judge, rate ? JUDGE_RATE : JUDGE_PERMITS, record_of(monitor, name, fence),
-			NULL,
-			"the server granted %lld of %lld permits of %s at %.9f, the last to %s",
-			(long long)sum, (long long)capacity, judge_name(judge, name),
-			judge_clock(judge, line->at_ns), monitor->tickets[ticket].text);
+	wrong = rate ? promise_rate(sum, capacity) : promise_permits(sum, capacity);
+	if (wrong && !judge_upset(judge, line->at_ns, line->at_ns, 10 * SECOND, name))
+		judge_accuse(judge, rate ? PROMISE_RATE : PROMISE_PERMITS,
+		             record_of(monitor, name, fence), NULL,
+		             "%s: the server granted at %.9f to %s: %s", judge_name(judge, name),
+		             judge_clock(judge, line->at_ns), monitor->tickets[ticket].text, wrong);
 }
 
 void monitor_ends(struct monitor *monitor, size_t name, size_t ticket, int64_t ends_us,
@@ -276,7 +274,7 @@ void monitor_asked(struct monitor *monitor, size_t index, const struct monitor_l
 	if (!ticket->left_ns || ticket->told || ticket->left_from != line->from)
 		return;
 	ticket->told = true;
-	judge_accuse(monitor->judge, JUDGE_ZOMBIE, NULL, NULL,
+	judge_accuse(monitor->judge, PROMISE_ZOMBIE, NULL, NULL,
 	             "%s was called for %s of %s at %.9f, which had left by the same connection "
 	             "at %.9f",
 	             monitor->run.script->name, ticket->text,
@@ -300,7 +298,7 @@ void monitor_used(struct monitor *monitor, size_t index, const struct monitor_li
 	                 ticket->process, NONE))
 		return;
 	ticket->told = true;
-	judge_accuse(judge, JUDGE_ZOMBIE, NULL, NULL,
+	judge_accuse(judge, PROMISE_ZOMBIE, NULL, NULL,
 	             "%s ran for %s of %s at %.9f, which had left at %.9f",
 	             monitor->run.script->name, ticket->text, judge_name(judge, monitor->run.name),
 	             judge_clock(judge, line->at_ns), judge_clock(judge, ticket->left_ns));
@@ -346,6 +344,7 @@ static void check_handovers(struct monitor *monitor, size_t name)
 		const struct hold *hold = list.items[i];
 		struct grant key = {.fence = hold->fence};
 		int64_t known_ns = KNOWN_MS * MS, since_ns, away_ns;
+		const char *wrong;
 		int faults;
 		if (!place->grant_count ||
 		    bsearch(&key, place->grants, place->grant_count, sizeof(key), by_fence)) {
@@ -361,11 +360,9 @@ static void check_handovers(struct monitor *monitor, size_t name)
 			known_ns += hold->root_lease_ms * MS + SECOND + away_ns;
 		if (!since_ns || hold->asked->at_ns - since_ns < known_ns)
 			known_row = 0;
-		else if (++known_row > HANDOVERS_MAX)
-			judge_accuse(judge, JUDGE_HANDOVERS, hold->got, NULL,
-			             "%s was handed over %d times in its process while another one "
-			             "waited since %.9f",
-			             judge_name(judge, name), known_row,
+		else if ((wrong = promise_hand_overs(++known_row)))
+			judge_accuse(judge, PROMISE_HAND_OVERS, hold->got, NULL,
+			             "%s: %s, since %.9f", judge_name(judge, name), wrong,
 			             judge_clock(judge, since_ns));
 		if (++in_a_row > judge->verdict->handovers_row)
 			judge->verdict->handovers_row = in_a_row;

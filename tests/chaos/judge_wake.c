@@ -115,6 +115,7 @@ static void judge_wake(struct judge *judge, size_t name, const struct wake *wake
 	int64_t lease_ns = judge->names[name].lease_ms * MS, got_ns = hold->got->at_ns;
 	int64_t late_ns = got_ns - wake->since_ns, bound_ns, away_ns;
 	int64_t after_ns = lease_ns + options->claim_ms * MS;
+	const char *wrong;
 	int count;
 
 	if (late_ns < 0)
@@ -123,28 +124,25 @@ static void judge_wake(struct judge *judge, size_t name, const struct wake *wake
 		*quiet = judge_more(*quiet, *quiet_count, quiet_room, sizeof(**quiet));
 		(*quiet)[(*quiet_count)++] = late_ns;
 		judge->verdict->quiet_max_ns = later(judge->verdict->quiet_max_ns, late_ns);
-		bound_ns = options->quiet_wake_ms * MS;
-		if (late_ns > bound_ns)
-			judge_accuse(
-				judge, JUDGE_WAKEUP, wake->before ? wake->before->got : hold->asked,
-				hold->got,
-				"%s was free from %.9f and taken %.3f ms later, without any fault",
-				judge_name(judge, name), judge_clock(judge, wake->since_ns),
-				(double)late_ns / 1e6);
+		wrong = promise_wake_up(options->quiet_wake_ms * MS, late_ns);
+		if (wrong)
+			judge_accuse(judge, PROMISE_WAKE_UP,
+			             wake->before ? wake->before->got : hold->asked, hold->got,
+			             "%s, from %.9f, without any fault: %s",
+			             judge_name(judge, name), judge_clock(judge, wake->since_ns),
+			             wrong);
 		return;
 	}
 	judge->verdict->fault_max_ns = later(judge->verdict->fault_max_ns, late_ns);
 	away_ns = judge_fault_ns(judge, wake->since_ns - after_ns, got_ns, NONE, name, &count);
 	bound_ns = lease_ns + (options->ask_ms + options->slack_ms) * MS +
 	           options->claim_ms * MS * (count + 1) + away_ns;
-	if (late_ns > bound_ns)
-		judge_accuse(
-			judge, JUDGE_WAKEUP, wake->before ? wake->before->got : hold->asked,
-			hold->got,
-			"%s was free from %.9f and taken %.3f ms later; with %d faults %.3f are "
-			"allowed",
-			judge_name(judge, name), judge_clock(judge, wake->since_ns),
-			(double)late_ns / 1e6, count, (double)bound_ns / 1e6);
+	wrong = promise_wake_up(bound_ns, late_ns);
+	if (wrong)
+		judge_accuse(judge, PROMISE_WAKE_UP, wake->before ? wake->before->got : hold->asked,
+		             hold->got, "%s, from %.9f, with %d faults: %s",
+		             judge_name(judge, name), judge_clock(judge, wake->since_ns), count,
+		             wrong);
 }
 
 static int by_number(const void *left, const void *right)
@@ -218,7 +216,7 @@ static void check_vain(struct judge *judge, size_t name)
 			if (!is_vain(call, name) || to_ns - from_ns <= bound_ns ||
 			    judge_faulty(judge, call->begin->at_ns, to_ns, after_ns, NONE, name))
 				continue;
-			judge_accuse(judge, JUDGE_WAKEUP, call->begin, call->end,
+			judge_accuse(judge, PROMISE_WAKE_UP, call->begin, call->end,
 			             "%s was free for %.3f ms from %.9f, without any fault, and a "
 			             "wait ended without it",
 			             judge_name(judge, name), (double)(to_ns - from_ns) / 1e6,
@@ -300,6 +298,7 @@ static void check_hang(struct judge *judge, const struct call *call)
 {
 	const struct process *process = &judge->processes[call->process];
 	int64_t due_ns = due(judge, call), until_ns = call->end_ns, stopped_ns;
+	const char *wrong;
 
 	if (until_ns == NEVER) {
 		until_ns = judge->end_ns;
@@ -309,7 +308,7 @@ static void check_hang(struct judge *judge, const struct call *call)
 	if (due_ns == NEVER) {
 		if (!call->end && process->killed_ns == NEVER &&
 		    waits_in_vain(judge, call, until_ns))
-			judge_accuse(judge, JUDGE_HANG, call->begin, NULL,
+			judge_accuse(judge, PROMISE_DEADLINE, call->begin, NULL,
 			             "a wait never ended although %s was not held any more",
 			             judge_name(judge, call->begin->name));
 		return;
@@ -318,13 +317,11 @@ static void check_hang(struct judge *judge, const struct call *call)
 	if (until_ns <= due_ns)
 		return;
 	stopped_ns = judge_stopped_ns(judge, call->begin->at_ns, until_ns, call->process);
-	if (until_ns - stopped_ns > due_ns)
-		judge_accuse(judge, JUDGE_HANG, call->begin, call->end,
-		             "a call took %.3f ms (stopped %.3f), %.3f ms more than it may%s",
-		             (double)(until_ns - call->begin->at_ns) / 1e6,
-		             (double)stopped_ns / 1e6,
-		             (double)(until_ns - stopped_ns - due_ns) / 1e6,
-		             call->end ? "" : ", and has not ended");
+	wrong = promise_deadline(due_ns, until_ns - stopped_ns);
+	if (wrong)
+		judge_accuse(judge, PROMISE_DEADLINE, call->begin, call->end,
+		             "%s, %.3f s stopped%s", wrong, (double)stopped_ns / 1e9,
+		             call->end ? "" : ", and it has not ended");
 }
 
 static void check_crashes(struct judge *judge)
@@ -334,7 +331,7 @@ static void check_crashes(struct judge *judge)
 		if (process->end_ns != NEVER || process->killed_ns != NEVER)
 			continue;
 		judge_accuse(
-			judge, JUDGE_CRASH, NULL, NULL,
+			judge, PROMISE_CRASH, NULL, NULL,
 			"process %u wrote its last record at %.9f, did not end by itself and was "
 			"not killed",
 			process->pid, judge_clock(judge, process->last_ns));
@@ -396,7 +393,7 @@ static void check_final(struct judge *judge)
 			index = judge_find_name(judge, name, strlen(name));
 			if (queued || (available != capacity &&
 			               (index == NONE || judge->names[index].kind != NAME_RATE)))
-				judge_accuse(judge, JUDGE_FINAL, NULL, NULL,
+				judge_accuse(judge, PROMISE_REST, NULL, NULL,
 				             "at rest %s has %lld of %lld free and %lld waiting",
 				             name, (long long)available, (long long)capacity,
 				             (long long)queued);

@@ -253,6 +253,7 @@ void core_send(struct core_world *world)
 			lk__core_next_request(&world->core, &world->session, world->now_ns);
 		if (!request)
 			break;
+		core_keep(PROMISE_ZOMBIE, promise_zombie(&world->leaves, request));
 		world->sent[world->sent_count++] = request;
 	}
 }

@@ -8,6 +8,7 @@
 #include "core/core.h"
 #include "core/latch.h"
 #include "fuzz.h"
+#include "promises/promises.h"
 
 #define CORE_MS INT64_C(1000000)
 #define CORE_PLACES 4 /* handles */
@@ -29,6 +30,7 @@ struct core_world {
 	struct core_call calls[CORE_CALLS];
 	struct lk__pending *sent[CORE_SENT]; /* in order */
 	int sent_count;
+	struct promise_leaves leaves;
 	int64_t now_ns;
 };
 
@@ -61,7 +63,9 @@ void core_good_answer(const struct lk__pending *request, struct lk__answer *answ
 void core_channel_event(struct core_world *world, unsigned choice);
 void core_later(struct core_world *world, int64_t ns);
 
-/* After each event: end the completed calls, and check the invariants. */
+/* wrong: as a promise's function returns it. */
+void core_keep(enum promise promise, const char *wrong);
+/* After each event: end the completed calls, and check the promises. */
 void core_settle(struct core_world *world);
 
 /* Deliver that reply to a request of each kind, each in a world of its own. */

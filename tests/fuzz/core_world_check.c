@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * The invariants of a state machine after every event, whatever the store replied, and at its
- * end. */
+ * The promises that hold after every event, whatever the store replied, and at the end. */
 #include "core_world.h"
 
 #include <stdlib.h>
@@ -8,61 +7,12 @@
 
 #define DRAIN_MAX 2000 /* steps until nothing is left */
 
+void core_keep(enum promise promise, const char *wrong)
+{
+	FUZZ_MUST(!wrong, "%s", promise_broken(promise, wrong));
+}
+
 /* ---- After every event --------------------------------------------------------------------- */
-
-/* Each ticket has a pending request or a timer; without either it would never make progress. */
-static void check_ticket(const struct lk__core *core, const struct lk__ticket *ticket)
-{
-	const struct lk__pending *request =
-		lk__ticket_is_leaving(ticket) ? &ticket->leave : &ticket->main;
-
-	FUZZ_MUST(ticket->state <= LK__OVER, "state %d", ticket->state);
-	if (ticket->state == LK__OVER) {
-		FUZZ_MUST(ticket->main.state == LK__IN_FLIGHT ||
-		                  ticket->leave.state == LK__IN_FLIGHT,
-		          "a ticket has ended and has no pending request");
-		return;
-	}
-	FUZZ_MUST(lk__ticket_find(core, ticket->nonce) == ticket, "a ticket cannot be found");
-	FUZZ_MUST(ticket->state != LK__HOLDING ||
-	                  (ticket->queue->hold && ticket->queue->hold->ticket == ticket),
-	          "a ticket that holds has no hold");
-	FUZZ_MUST(ticket->state == LK__HOLDING || !ticket->extenders,
-	          "an extension without a hold");
-	if (!lk__session_is_up(ticket->session) || request->state != LK__IDLE ||
-	    (ticket->state == LK__HOLDING && ticket->queue->fixed &&
-	     !lk__ticket_is_shrinking(ticket)))
-		return;
-	FUZZ_MUST(ticket->next_ns != LK__NEVER && ticket->timer.due_ns <= ticket->next_ns,
-	          "a ticket in state %d has no next event", ticket->state);
-}
-
-static void check_hold(const struct lk__core *core, const struct lk__hold *hold)
-{
-	if (hold->lost) {
-		FUZZ_MUST(!hold->ticket, "a lost hold has a ticket");
-		return;
-	}
-	FUZZ_MUST(hold->ticket && hold->ticket->state == LK__HOLDING &&
-	                  hold->ticket->queue->hold == hold,
-	          "a hold and its ticket disagree");
-	FUZZ_MUST(hold->count, "a hold of nothing");
-	FUZZ_MUST(lk__core_due(core) <= hold->ticket->valid_until_ns &&
-	                  lk__core_due(core) <= hold->max_until_ns,
-	          "no timer for the end of a hold");
-}
-
-static void check_latch(const struct lk__latch *latch)
-{
-	FUZZ_MUST(latch->busy, "a latch at rest is in the list");
-	if (!lk__session_is_up(latch->name->session))
-		return;
-	FUZZ_MUST(!latch->first || latch->ask.state != LK__IDLE || latch->ask_ns != LK__NEVER,
-	          "no timer for the waiters of a latch");
-	FUZZ_MUST(!latch->steps || latch->down.state != LK__IDLE || latch->ask.state != LK__IDLE ||
-	                  latch->timer.due_ns != LK__NEVER,
-	          "no timer for a step");
-}
 
 static void check_calls(const struct core_world *world)
 {
@@ -70,12 +20,10 @@ static void check_calls(const struct core_world *world)
 		const struct lk__op *waiter = &world->calls[i].waiter;
 		if (!world->calls[i].used)
 			continue;
-		FUZZ_MUST(waiter->awaits != LK__FOR_NOTHING, "a call that will never end");
-		FUZZ_MUST(waiter->timer.due_ns > world->now_ns, "a call outlives its deadline");
-		FUZZ_MUST(waiter->awaits != LK__FOR_GRANT || waiter->queue->ticket,
-		          "a call waits without a ticket");
-		FUZZ_MUST(waiter->awaits != LK__FOR_GRANT || waiter->spare_hold,
-		          "a call waits without room for a hold");
+		core_keep(PROMISE_STATE, promise_state_call(waiter));
+		/* The op's timer is the end of its wait, or one command timeout later. */
+		core_keep(PROMISE_DEADLINE,
+		          promise_deadline(waiter->timer.due_ns, world->now_ns + 1));
 	}
 }
 
@@ -94,17 +42,15 @@ void core_settle(struct core_world *world)
 
 	while ((waiter = lk__core_next_done(&world->core))) {
 		struct core_call *call = (struct core_call *)waiter;
-		FUZZ_MUST(call->used && waiter->done, "a call is done twice");
+		core_keep(PROMISE_RESULT, promise_result_once(waiter, call->used));
 		FUZZ_MUST(fuzz_is_plain(waiter->why.text), "a reason that is not plain");
 		free_spares(waiter);
 		call->used = false;
 	}
-	for (const struct lk__ticket *ticket = core->all_tickets; ticket; ticket = ticket->next)
-		check_ticket(core, ticket);
+	core_keep(PROMISE_PROGRESS, promise_progress(core));
+	core_keep(PROMISE_STATE, promise_state(core));
 	for (const struct lk__hold *hold = core->all_holds; hold; hold = hold->next)
-		check_hold(core, hold);
-	for (const struct lk__latch *latch = core->latches; latch; latch = latch->next)
-		check_latch(latch);
+		core_keep(PROMISE_LOSS, promise_loss(core, hold, NULL));
 	check_calls(world);
 }
 
@@ -148,7 +94,8 @@ static void drain(struct core_world *world)
 		if (!call->used)
 			continue;
 		lk__core_abandon(&world->core, world->now_ns, &call->waiter);
-		FUZZ_MUST(call->waiter.done, "an abandoned call is not done");
+		core_keep(PROMISE_DEADLINE,
+		          call->waiter.done ? NULL : "an abandoned call is not done");
 		core_settle(world);
 	}
 	while (lk__core_busy(&world->core) && steps++ < DRAIN_MAX)
@@ -163,14 +110,11 @@ void core_world_close(struct core_world *world)
 	core_settle(world);
 	drain(world);
 	tell_losses(world);
-	FUZZ_MUST(!core->all_tickets && !core->tickets.count, "a ticket is left in state %d",
-	          core->all_tickets ? core->all_tickets->state : -1);
-	FUZZ_MUST(!core->all_holds && !core->latches && !lk__core_has_requests(core) && !core->done,
-	          "something is left");
+	core_link(world, false); /* its subscriptions end with it */
+	core_keep(PROMISE_REST, promise_rest(core));
 	for (int i = 0; i < CORE_PLACES; i++) {
-		FUZZ_MUST(!world->queues[i]->first && !world->queues[i]->ticket &&
-		                  !world->queues[i]->hold && world->queues[i]->refs == 1,
-		          "a handle is not at rest");
+		core_keep(PROMISE_REST, promise_rest_queue(world->queues[i]));
+		FUZZ_MUST(world->queues[i]->refs == 1, "a reference to a handle is left");
 		lk__wait_queue_close(core, world->queues[i]);
 	}
 	FUZZ_MUST(!core->names.count, "a name is left");

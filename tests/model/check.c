@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * The invariants in every state of the model, after each script, and at the end of all calls. */
+ * The promises in every state of the model, after each script, and at the end of all calls. */
 #include "world.h"
 
 #include <stdio.h>
@@ -90,26 +90,25 @@ static bool is_leaving(const struct model_call *call, const char *ticket)
 const char *world_order_wrong(const struct model_world *world, const struct model_order *before,
                               const struct model_order *after, const struct model_call *call)
 {
-	for (int i = 0; i < after->owner_count; i++) {
+	struct promise_waiter queue[MODEL_ORDER];
+	const char *wrong = NULL;
+
+	for (int i = 0; i < before->count; i++)
+		queue[i] = (struct promise_waiter){
+			before->queue[i], (int64_t)before->arrivals[i],
+			!is_leaving(call, before->queue[i]) && is_live(world, before->queue[i]) &&
+				find(after->owners, after->owner_count, before->queue[i]) < 0};
+	for (int i = 0; i < after->owner_count && !wrong; i++) {
 		const char *owner = after->owners[i];
-		int ahead = find(before->queue, before->count, owner);
-		if (find(before->owners, before->owner_count, owner) >= 0)
-			continue;
-		if (ahead < 0 && call->arrival) {
-			/* Its ask had its queue position. */
-			for (ahead = 0; ahead < before->count; ahead++)
-				if (before->arrivals[ahead] > call->arrival)
-					break;
-		} else if (ahead < 0) {
-			ahead = before->count;
-		}
-		for (int j = 0; j < ahead; j++)
-			if (!is_leaving(call, before->queue[j]) &&
-			    is_live(world, before->queue[j]) &&
-			    find(after->owners, after->owner_count, before->queue[j]) < 0)
-				return "one who came later is served first";
+		int place = find(before->queue, before->count, owner);
+		/* An ask brings its queue position. */
+		int64_t arrival = place >= 0      ? queue[place].arrival
+		                  : call->arrival ? (int64_t)call->arrival
+		                                  : INT64_MAX;
+		if (find(before->owners, before->owner_count, owner) < 0)
+			wrong = promise_fifo(queue, before->count, owner, arrival);
 	}
-	return NULL;
+	return wrong;
 }
 
 /* ---- In each state ------------------------------------------------------------------------ */
@@ -135,50 +134,24 @@ static bool is_known(const struct model_world *world, const struct model_client 
 	return strtoul(value, NULL, 10) >= hold->count;
 }
 
-static bool is_under_way(const struct lk__pending *request)
-{
-	return request->state != LK__IDLE;
-}
-
-/* It has no pending request and no timer: it would be forgotten. */
-static bool is_forgotten(const struct model_client *client)
-{
-	for (const struct lk__ticket *ticket = client->core.all_tickets; ticket;
-	     ticket = ticket->next)
-		if (!is_under_way(&ticket->main) && !is_under_way(&ticket->leave) &&
-		    ticket->timer.due_ns == LK__NEVER)
-			return true;
-	return false;
-}
-
-/* It has expired, the client has nothing more to do now, and its owner does not know. */
-static bool is_untold(const struct model_world *world, const struct model_client *client)
-{
-	const struct lk__hold *hold = world_hold(client);
-
-	return hold && !world_valid(world, client) && lk__core_due(&client->core) > world->now_ns &&
-	       client->told != hold->fence;
-}
-
 /* ---- Permits that are never released ------------------------------------------------------ */
 
 /* Grants of one microsecond have consecutive fences. */
 #define SLACK_US 100
 
-/* The uses whose lease includes that moment. */
-static uint32_t used_at(const struct model_world *world, int64_t at_us)
+static int64_t used_at(const struct model_world *world, int64_t at_us)
 {
-	uint32_t sum = 0;
+	struct promise_use uses[MODEL_USES];
 
 	for (int i = 0; i < world->use_count; i++) {
 		int64_t from_us = (int64_t)world->uses[i].fence - SLACK_US;
-		if (from_us <= at_us && at_us < from_us + MODEL_LEASE_MS * 1000)
-			sum += world->uses[i].permits;
+		uses[i] = (struct promise_use){from_us, from_us + MODEL_LEASE_MS * 1000,
+		                               world->uses[i].permits};
 	}
-	return sum;
+	return promise_used(uses, world->use_count, at_us);
 }
 
-const char *world_use(struct model_world *world, uint64_t fence, uint32_t permits)
+void world_use(struct model_world *world, uint64_t fence, uint32_t permits)
 {
 	int at = world->use_count++;
 
@@ -188,12 +161,13 @@ const char *world_use(struct model_world *world, uint64_t fence, uint32_t permit
 		world->uses[at] = world->uses[at - 1];
 	world->uses[at] = (struct model_use){fence, permits};
 	for (int i = 0; i < world->use_count; i++) {
-		if (i && world->uses[i].fence == world->uses[i - 1].fence)
-			return "one grant is used twice";
-		if (used_at(world, (int64_t)world->uses[i].fence) > MODEL_CAPACITY)
-			return "more permits are used in a window than the capacity";
+		if (i)
+			world_keep(world, PROMISE_FENCE,
+			           promise_fence(world->uses[i - 1].fence, world->uses[i].fence));
+		world_keep(world, PROMISE_RATE,
+		           promise_rate(used_at(world, (int64_t)world->uses[i].fence),
+		                        MODEL_CAPACITY));
 	}
-	return NULL;
 }
 
 static bool is_used(const struct model_world *world, const char *ticket)
@@ -233,101 +207,96 @@ static bool is_left(const struct model_world *world, int index)
 	return false;
 }
 
+static const char *core_wrong(const struct model_client *client)
+{
+	const struct lk__hold *hold = world_hold(client);
+	const char *wrong;
+
+	if ((wrong = promise_progress(&client->core)))
+		return promise_broken(PROMISE_PROGRESS, wrong);
+	if ((wrong = promise_state(&client->core)))
+		return promise_broken(PROMISE_STATE, wrong);
+	if (client->waiter && (wrong = promise_state_call(client->waiter)))
+		return promise_broken(PROMISE_STATE, wrong);
+	return hold ? promise_broken(PROMISE_LOSS, promise_loss(&client->core, hold, &client->told))
+	            : NULL;
+}
+
 static const char *wrong_of(const struct model_world *world, int index)
 {
 	const struct model_client *client = &world->clients[index];
-	bool latch = world->bounds->kind == LK_KIND_LATCH;
+	const char *wrong = NULL;
 
-	if (world->rule == RULES_AS_SHIPPED && world_valid(world, client) &&
-	    !is_known(world, client))
-		return "a valid hold that the store does not have";
-	if (is_untold(world, client))
-		return "a loss that is not told";
-	if (client->alive && client->linked && is_forgotten(client))
-		return "a ticket with nothing under way and nothing planned";
-	if (!latch && is_left(world, index))
-		return "a ticket that has ended is left in the store";
-	return NULL;
+	if (world->rule == RULES_AS_SHIPPED && world_valid(world, client))
+		wrong = promise_broken(PROMISE_VALIDITY,
+		                       promise_validity(is_known(world, client), 0, 0));
+	if (!wrong && client->alive)
+		wrong = core_wrong(client);
+	if (!wrong && world->bounds->kind != LK_KIND_LATCH && is_left(world, index))
+		wrong = promise_broken(PROMISE_REST, "a ticket that has ended is in the store");
+	return wrong;
 }
 
 /* The semaphore's counter equals the sum of its holds. */
-static bool is_conserved(const struct model_world *world)
+static const char *kept_wrong(const struct model_world *world)
 {
-	const struct model_order *order;
-	unsigned long used, sum = 0;
+	const struct model_order *order = world_order(world);
+	int64_t used = strtoll(world_text(world, "HGET", world_key(""), "used"), NULL, 10), sum = 0;
 
-	order = world_order(world);
-	used = strtoul(world_text(world, "HGET", world_key(""), "used"), NULL, 10);
 	for (int i = 0; i < order->owner_count; i++)
-		sum += strtoul(world_text(world, "HGET", world_key(""), order->owners[i]), NULL,
+		sum += strtoll(world_text(world, "HGET", world_key(""), order->owners[i]), NULL,
 		               10);
-	return used == sum;
+	return promise_broken(PROMISE_PERMITS, promise_permits_kept(used, sum));
+}
+
+static const char *used_wrong(const struct model_world *world)
+{
+	int64_t used = used_at(world, lua_store_time(world->store));
+
+	for (int i = 0; i < world->bounds->clients; i++)
+		if (world_valid(world, &world->clients[i]))
+			used += world_hold(&world->clients[i])->count;
+	return world->bounds->kind == LK_KIND_LOCK
+	               ? promise_broken(PROMISE_EXCLUSION, promise_exclusion(used))
+	               : promise_broken(PROMISE_PERMITS, promise_permits(used, MODEL_CAPACITY));
 }
 
 const char *world_wrong(const struct model_world *world)
 {
-	uint32_t valid = 0;
+	const char *wrong = used_wrong(world);
 
-	for (int i = 0; i < world->bounds->clients; i++)
-		if (world_valid(world, &world->clients[i]))
-			valid += world_hold(&world->clients[i])->count;
-	valid += used_at(world, lua_store_time(world->store));
-	if (world->bounds->kind == LK_KIND_LOCK && valid > 1)
-		return "two valid holds";
-	if (valid > MODEL_CAPACITY)
-		return "more valid permits than the capacity";
-	if (world->wrong)
-		return world->wrong;
-	if (world->bounds->kind == LK_KIND_SEMAPHORE && !is_conserved(world))
-		return "permits that no hold has are not free";
-	for (int i = 0; i < world->bounds->clients; i++) {
-		const char *wrong = wrong_of(world, i);
-		if (wrong)
-			return wrong;
-	}
-	return NULL;
-}
-
-/* The release of a hold that the store still had. */
-static const char *release_wrong(const struct model_world *world, const struct model_client *client,
-                                 lk_err err)
-{
-	const struct model_call *leave = world->answered;
-	bool owned = leave && leave->kind == LK__LEAVE && leave->owned;
-
-	if (!client->was_valid)
-		return err == LK_ELOST ? NULL : "the release of a lost hold without LK_ELOST";
-	if (err == LK_ELOST && (!leave || owned))
-		return "a release that tells of a loss, and there was none";
-	if (!err && !leave)
-		return "a release that succeeds before the store has it";
-	/* A leave that was sent twice finds nothing the second time. */
-	if (!err && !owned && !world->used[DO_CUT] && !client->refused)
-		return "a release that succeeds, of a hold that the store no longer had";
-	return NULL;
+	if (!wrong)
+		wrong = world->wrong;
+	if (!wrong && world->bounds->kind == LK_KIND_SEMAPHORE)
+		wrong = kept_wrong(world);
+	for (int i = 0; i < world->bounds->clients && !wrong; i++)
+		wrong = wrong_of(world, i);
+	return wrong;
 }
 
 const char *world_result_wrong(const struct model_world *world, const struct model_client *client,
                                lk_err err)
 {
 	const struct lk__hold *hold = world_hold(client);
+	const struct model_call *reply = world->answered;
+	struct promise_causes causes = {.silence = client->gave_up || client->refused,
+	                                .unsent = client->gave_up,
+	                                .refusal = client->refused && !client->gave_up};
+	bool owned = reply && reply->kind == LK__LEAVE && reply->owned;
 
-	if (client->gave_up)
-		return err == LK_EUNKNOWN || err == LK_ECONN ? NULL
-		                                             : "an abandoned call with a result";
-	if (client->refused && (err == LK_EUNKNOWN || err == LK_EAUTH || err == LK_EAGAIN))
-		return NULL;
-	if (err && err != LK_ELOST && (world->answered || client->verb != DO_EXTEND))
-		return "a call that does not know its result, though the answer came";
-	if (client->verb == DO_RELEASE)
-		return release_wrong(world, client, err);
-	if (err == LK_ELOST && hold && !hold->lost)
-		return "a call that tells of a loss, and there was none";
-	if (!err && !world->answered)
-		return "a call that succeeds before the store has it";
-	if (!err && client->verb == DO_EXTEND && !world_valid(world, client))
-		return "an extension that succeeds, of an ended hold";
-	return NULL;
+	if (!client->gave_up && client->verb == DO_RELEASE) {
+		/* A leave that was sent twice finds nothing the second time. */
+		causes.success = client->was_valid && reply &&
+		                 (owned || world->used[DO_CUT] || client->refused);
+		causes.loss = !client->was_valid || (reply && !owned);
+	} else if (!client->gave_up) {
+		bool extends = client->verb == DO_EXTEND;
+		causes.success = reply && (!extends || world_valid(world, client));
+		causes.loss = !hold || hold->lost;
+		causes.silence |= extends && !reply;
+		causes.unsent |= extends && !reply;
+	}
+	return promise_result(&causes, err);
 }
 
 /* ---- At the end --------------------------------------------------------------------------- */
@@ -383,7 +352,7 @@ static const char *settle(struct model_world *world)
 		if (world_wrong(world))
 			return world_wrong(world);
 		if (events == SETTLE_MAX)
-			return "requests without end";
+			return promise_broken(PROMISE_PROGRESS, "requests without end");
 	}
 	return NULL;
 }
@@ -416,33 +385,34 @@ static const char *pass(struct model_world *world, int64_t ms, bool while_waitin
 	}
 }
 
-static const char *waits_too_long(const struct model_world *world)
+static const char *waits_too_long(const struct model_world *world, int64_t due_ns)
 {
 	for (int i = 0; i < world->bounds->clients; i++) {
 		const struct model_client *client = &world->clients[i];
 		if (!client->waiter)
 			continue;
-		if (client->verb != DO_AWAIT)
-			return "a call that does not end";
-		if (world->opened >= client->waiter->stamp)
-			return "the latch has opened, and a waiter does not know";
+		/* A latch may never open. */
+		if (client->verb != DO_AWAIT || world->opened >= client->waiter->stamp)
+			return promise_broken(PROMISE_WAKE_UP,
+			                      promise_wake_up(due_ns, world->now_ns + 1));
 	}
 	return NULL;
 }
 
 static const char *left_over(const struct model_world *world)
 {
-	const char *value;
-
-	for (int i = 0; i < world->bounds->clients; i++)
-		if (world->clients[i].alive &&
-		    (world->clients[i].core.all_tickets || world->clients[i].core.all_holds ||
-		     world->clients[i].core.latches))
-			return "an idle client keeps something";
-	if (world->bounds->kind == LK_KIND_LATCH) {
-		value = world_text(world, "HGET", world_key(""), "count");
-		return !strcmp(value, "0") ? "an open latch is left" : NULL;
+	for (int i = 0; i < world->bounds->clients; i++) {
+		const struct model_client *client = &world->clients[i];
+		const char *wrong = NULL;
+		if (client->alive && !(wrong = promise_rest(&client->core)))
+			wrong = promise_rest_queue(client->queue);
+		if (wrong)
+			return wrong;
 	}
+	if (world->bounds->kind == LK_KIND_LATCH)
+		return !strcmp(world_text(world, "HGET", world_key(""), "count"), "0")
+		               ? "an open latch is left"
+		               : NULL;
 	for (int i = 0; i < 3; i++) {
 		static const char *const suffixes[] = {"", ":q", ":h"};
 		if (strcmp(world_text(world, "EXISTS", world_key(suffixes[i])), "0") != 0)
@@ -453,16 +423,17 @@ static const char *left_over(const struct model_world *world)
 
 const char *world_finish(struct model_world *world, int64_t *longest)
 {
-	int64_t begun_ns = world->now_ns;
+	int64_t begun_ns = world->now_ns, abandoned_ns;
 	const char *wrong;
 
 	world->free_run = true;
 	if ((wrong = pass(world, SERVED_MS, true)))
 		return wrong;
-	if ((wrong = waits_too_long(world)))
+	if ((wrong = waits_too_long(world, begun_ns + SERVED_MS * MS)))
 		return wrong;
 	if (world->bounds->kind != LK_KIND_LATCH && (world->now_ns - begun_ns) / MS > *longest)
 		*longest = (world->now_ns - begun_ns) / MS;
+	abandoned_ns = world->now_ns;
 	for (int i = 0; i < world->bounds->clients; i++)
 		if (world->clients[i].waiter)
 			world_call(world, &world->clients[i], DO_ABANDON);
@@ -470,8 +441,9 @@ const char *world_finish(struct model_world *world, int64_t *longest)
 		return wrong;
 	for (int i = 0; i < world->bounds->clients; i++)
 		if (world->clients[i].waiter)
-			return "a call that does not end";
-	return left_over(world);
+			return promise_broken(PROMISE_DEADLINE,
+			                      promise_deadline(abandoned_ns, world->now_ns));
+	return promise_broken(PROMISE_REST, left_over(world));
 }
 
 /* ---- As text ------------------------------------------------------------------------------ */

@@ -27,11 +27,11 @@ static int broadcast(struct model_world *world, const char *text, size_t len)
 	int receivers = 0;
 
 	if (!lk__codec_broadcast(text, len, &message))
-		world_fail(world, "a broadcast that no client can parse");
-	if (message.kind == LK__OPENED && message.fence <= world->opened)
-		world_fail(world, "a generation opened twice");
-	if (message.kind == LK__OPENED)
+		world_keep(world, PROMISE_SCRIPT, "no client can parse a broadcast");
+	if (message.kind == LK__OPENED) {
+		world_keep(world, PROMISE_OPENING, promise_opening(world->opened, message.fence));
 		world->opened = message.fence;
+	}
 	for (int i = 0; i < world->bounds->clients; i++) {
 		struct model_client *client = &world->clients[i];
 		if (!client->listens)
@@ -55,7 +55,7 @@ int world_publish(void *arg, const char *channel, const char *text, size_t len)
 		if (strcmp(channel, world_space(world, client)->channel) != 0 || !client->heard)
 			continue;
 		if (!lk__codec_message(world_space(world, client), text, len, &message))
-			world_fail(world, "a message that its client cannot parse");
+			world_keep(world, PROMISE_SCRIPT, "a client cannot parse a message");
 		if (client->alive)
 			*add_item(client) = (struct model_item){ITEM_MESSAGE, message};
 		return 1;
@@ -93,9 +93,10 @@ static void run_bytes(struct model_world *world, struct model_call *call)
 	resp = lua_store_parse(&reply);
 	if (lk__codec_unknown_script(resp))
 		abort(); /* scripts were loaded */
+	world_keep(world, PROMISE_SCRIPT, promise_script(resp));
 	lk__codec_answer(resp, "the store", &call->answer, &why);
 	if (call->answer.kind == LK__FAILED)
-		world_fail(world, "a script failed");
+		world_keep(world, PROMISE_SCRIPT, "a reply is malformed");
 	call->answer.text = NULL;
 	call->executed = true;
 	lk__resp_free(resp);
@@ -118,11 +119,11 @@ static void run(struct model_world *world, struct model_client *client, struct m
 		run_bytes(world, call);
 		if (latch_count(world) < count && call->kind == LK__STEP) {
 			uint16_t bit = (uint16_t)(1u << call->number);
-			if (client->counted & bit)
-				world_fail(world, "a step was counted twice");
+			world_keep(world, PROMISE_STEP, promise_step(!!(client->counted & bit)));
 			client->counted |= bit;
-			if (__builtin_popcount(client->counted) > client->stepped)
-				world_fail(world, "a step was counted twice");
+			world_keep(world, PROMISE_STEP,
+			           promise_step(__builtin_popcount(client->counted) >
+			                        client->stepped));
 		}
 		note_open(world);
 		return;
@@ -133,8 +134,9 @@ static void run(struct model_world *world, struct model_client *client, struct m
 	if (world->bounds->kind == LK_KIND_SEMAPHORE)
 		call->owned = call->answer.mine; /* it knows about expired leases */
 	else if (call->kind == LK__LEAVE && call->owned && !call->answer.mine)
-		world_fail(world, "a leave that denies its hold");
-	world_fail(world, world_order_wrong(world, &before, world_order(world), call));
+		world_keep(world, PROMISE_RESULT, "a leave denies its client's hold");
+	world_keep(world, PROMISE_FIFO,
+	           world_order_wrong(world, &before, world_order(world), call));
 }
 
 struct model_call *world_next_call(struct model_client *client)
@@ -197,7 +199,7 @@ void world_question(struct model_world *world, struct model_client *client, enum
 		                    keys.memory, keys.queue, MODEL_TOPIC);
 	if (strncmp(answer, "set", 3) != 0 && strcmp(answer, "removed") != 0 &&
 	    strcmp(answer, "absent") != 0)
-		world_fail(world, "a script failed");
+		world_keep(world, PROMISE_SCRIPT, "a script failed");
 	client->queue->name->latch->generation = 0;
 	note_open(world);
 }
@@ -229,8 +231,7 @@ void world_answer(struct model_world *world, struct model_client *client)
 	int64_t valid_until_ns = call.request->sent_ns + call.request->lease_ms * MS -
 	                         lk__margin_ns(call.request->lease_ms);
 	const struct lk__hold *hold = world_hold(client);
-	bool lapsed = hold && !world_valid(world, client);
-	uint64_t fence = hold ? hold->fence : 0;
+	uint64_t lapsed = hold && !world_valid(world, client) ? hold->fence : 0;
 	bool forgets;
 
 	remove_call(client->calls, &client->call_count);
@@ -246,8 +247,9 @@ void world_answer(struct model_world *world, struct model_client *client)
 	world->answered = &call;
 	world_after(world, client);
 	world->answered = NULL;
-	if (lapsed && world_valid(world, client) && world_hold(client)->fence == fence)
-		world_fail(world, "a lapsed hold is valid again");
+	if (world_hold(client))
+		world_keep(world, PROMISE_REVIVAL,
+		           promise_revival(world_hold(client), world->now_ns, &lapsed));
 }
 
 static void drop_item(struct model_client *client)

@@ -22,10 +22,10 @@ uint64_t __wrap_lk__core_random(struct lk__core *core)
 	return 0;
 }
 
-void world_fail(struct model_world *world, const char *wrong)
+void world_keep(struct model_world *world, enum promise promise, const char *wrong)
 {
 	if (!world->wrong)
-		world->wrong = wrong;
+		world->wrong = promise_broken(promise, wrong);
 }
 
 int world_index(const struct model_world *world, const struct model_client *client)
@@ -231,22 +231,22 @@ static void acquired(struct model_world *world, struct model_client *client,
 {
 	uint64_t least = world->bounds->kind == LK_KIND_LOCK ? world->seen : client->seen;
 
-	if (waiter->fence <= least)
-		world_fail(world, "a fence that does not grow");
+	world_keep(world, PROMISE_FENCE, promise_fence(least, waiter->fence));
 	if (waiter->forget) {
-		world_fail(world, world_use(world, waiter->fence, waiter->permits));
+		world_use(world, waiter->fence, waiter->permits);
 		return;
 	}
 	client->owner = world->bounds->kind == LK_KIND_LOCK ? 1 : waiter->fence;
 	for (int i = 0; i < world->bounds->clients; i++) {
 		const struct lk__hold *hold = world_hold(&world->clients[i]);
 		if (hold && &world->clients[i] != client && hold->fence == waiter->fence)
-			world_fail(world, "two holds with one fence");
+			world_keep(world, PROMISE_FENCE, promise_fence(hold->fence, waiter->fence));
 	}
 	if (waiter->fence > world->seen)
 		world->seen = waiter->fence;
-	if (!world_valid(world, client))
-		world_fail(world, "a hold that is not valid when it is granted");
+	world_keep(world, PROMISE_GRANT,
+	           promise_grant(world_hold(client), world->now_ns,
+	                         waiter->permits ? waiter->permits : 1));
 }
 
 static void finished(struct model_world *world, struct model_client *client, struct lk__op *waiter)
@@ -260,7 +260,7 @@ static void finished(struct model_world *world, struct model_client *client, str
 	    (world->rule == RULE_EXTEND_UNKNOWN && client->verb == DO_EXTEND))
 		err = LK_EUNKNOWN;
 	if (client->verb >= DO_RELEASE && client->verb <= DO_EXTEND)
-		world_fail(world, world_result_wrong(world, client, err));
+		world_keep(world, PROMISE_RESULT, world_result_wrong(world, client, err));
 	switch (client->verb) {
 	case DO_ACQUIRE:
 	case DO_ACQUIRE_TWO:
@@ -268,24 +268,20 @@ static void finished(struct model_world *world, struct model_client *client, str
 		if (!err)
 			acquired(world, client, waiter);
 		else if (err != LK_EBUSY && !client->gave_up && !client->refused)
-			world_fail(world, "a wait that ends with an error");
+			world_keep(world, PROMISE_RESULT, "a wait ends with an error");
 		break;
 	case DO_RELEASE:
 		client->owner = 0;
 		break;
 	case DO_AWAIT:
 	case DO_AWAIT_TRY:
-		if (!err && !client->was_open)
-			world_fail(world,
-			           "a wait succeeded, and the latch was never open meanwhile");
+		world_keep(world, PROMISE_AWAIT, promise_await(err, client->was_open));
 		break;
 	case DO_STEP:
 	case DO_STEP_NAMED:
 		counted = (client->counted >> client->core.step_number) & 1;
-		if (!err && waiter->counted && !counted)
-			world_fail(world, "a step that was reported as counted, and was not");
-		if (!err && !waiter->counted && counted)
-			world_fail(world, "a step that was counted, and reported as not counted");
+		world_keep(world, PROMISE_RESULT,
+		           promise_result_step(err, waiter->counted, counted));
 		break;
 	}
 	client->gave_up = client->was_open = client->was_valid = client->refused = false;

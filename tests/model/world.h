@@ -7,7 +7,7 @@
  *   wire.c     their connections: requests, replies, messages, faults
  *   actions.c  the possible actions in a state, and their execution
  *   dump.c     a state's canonical form
- *   check.c    the invariants of each state, and at its end
+ *   check.c    the promises in each state, and at its end
  *
  * All of a state is in the arena.  Time passes in ticks: every event is at a multiple of one, and
  * it only matters whether a deadline has passed by then.  A process acts when the explorer selects
@@ -18,6 +18,7 @@
 #include "core/core.h"
 #include "core/latch.h"
 #include "lua_store.h"
+#include "promises/promises.h"
 #include "redis/codec.h"
 
 #define MODEL_NAME "x"
@@ -211,13 +212,14 @@ const char *world_value(const struct model_world *world, int argc, const char *c
 	world_value(world, sizeof((const char *[]){__VA_ARGS__}) / sizeof(const char *),           \
 	            (const char *[]){__VA_ARGS__})
 
-/* A caller acquired permits that it never releases.  NULL if that is correct. */
-const char *world_use(struct model_world *world, uint64_t fence, uint32_t permits);
+/* A caller acquired permits that it never releases. */
+void world_use(struct model_world *world, uint64_t fence, uint32_t permits);
 
 /* ---- Shared by world.c and wire.c
  * ------------------------------------------------------------- */
 
-void world_fail(struct model_world *world, const char *wrong);
+/* wrong: as a promise's function returns it.  The first broken promise counts. */
+void world_keep(struct model_world *world, enum promise promise, const char *wrong);
 const struct lk__space *world_space(const struct model_world *world,
                                     const struct model_client *client);
 void world_set_time(struct model_world *world, int64_t now_ns);
@@ -240,9 +242,9 @@ void world_tell(const struct model_world *world, uint8_t action, char *text, siz
  * ------------------------------------------------------------ */
 
 uint64_t world_hash(struct model_world *world, bool with_bounds);
-/* ---- Invariants (check.c) --------------------------------------------------------------- */
+/* ---- Promises (check.c) --------------------------------------------------------------- */
 
-/* NULL if all invariants hold. */
+/* The broken promise, NULL if all are kept. */
 const char *world_wrong(const struct model_world *world);
 /* Of a release, whole or partial, or an extension that has ended. */
 const char *world_result_wrong(const struct model_world *world, const struct model_client *client,

@@ -128,8 +128,8 @@ static void tell_failure(struct sim_plan *plan, struct sim_result *result)
 	FILE *out = open_memstream(&report, &report_len);
 	FILE *trace = open_memstream(&events, &events_len);
 
-	fprintf(out, "\nFAILED seed %llu at %.6f s: %s: %s\n", (unsigned long long)plan->seed,
-	        (double)result->at_ns / 1e9, result->check, result->text);
+	fprintf(out, "\nFAILED seed %llu at %.6f s: %s (%s): %s\n", (unsigned long long)plan->seed,
+	        (double)result->at_ns / 1e9, result->check, result->sentence, result->text);
 	fflush(out);
 	fwrite(report, 1, report_len, stdout);
 	fflush(stdout);

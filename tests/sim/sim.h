@@ -25,6 +25,7 @@
 #include "core/session.h"
 #include "core/latch.h"
 #include "lua_store.h"
+#include "promises/promises.h"
 #include "redis/codec.h"
 #include "sim_plan.h"
 
@@ -289,8 +290,6 @@ struct sim_next {
 	struct sim_caller *caller;
 };
 
-#define SIM_LEFT 64
-
 struct sim_client {
 	struct sim *sim;
 	int slot, life; /* life: the process, from 1 */
@@ -316,8 +315,7 @@ struct sim_client {
 	struct sim_caller callers[SIM_THREADS];
 	struct sim_next next; /* cached; dirty: to be computed again */
 	bool dirty;
-	char left[SIM_LEFT][LK__NONCE_SIZE]; /* tickets whose leave was sent */
-	int left_count;
+	struct promise_leaves leaves;
 	struct lk_counters counted; /* results that its callers saw */
 };
 
@@ -455,8 +453,10 @@ void sim_look(struct sim *sim, struct sim_name *name, struct sim_view *view);
 const struct sim_ticket *sim_find(const struct sim_ticket *tickets, int count, const char *text);
 
 /* sim_check.c: around each script, and after each step. */
-void sim_fail(struct sim *sim, const char *check, const char *fmt, ...)
+void sim_fail(struct sim *sim, enum promise promise, const char *fmt, ...)
 	__attribute__((format(printf, 3, 4)));
+/* wrong: as a promise's function returns it. */
+void sim_keep(struct sim *sim, enum promise promise, const char *wrong);
 void sim_check_before(struct sim *sim, int name);
 /* call: NULL for changes from outside, which may break holds. */
 void sim_check_after(struct sim *sim, int name, const struct sim_call *call);
@@ -484,7 +484,7 @@ int64_t sim_capacity_since(const struct sim_name *name, int64_t since_ns, bool l
 int64_t sim_ways_ns(const struct sim *sim, int ways);
 
 /* sim_check_results.c */
-void sim_check_gave_up(struct sim_caller *caller, lk_err err);
+void sim_check_gave_up(struct sim_caller *caller);
 void sim_check_deadline(const struct sim_caller *caller);
 void sim_check_acquired(struct sim_caller *caller, lk_err err);
 void sim_check_reentered(struct sim_caller *caller, lk_err err);

@@ -10,7 +10,7 @@
 #define QUIET_NS (25 * SIM_S) /* longer than a head of the queue may stay silent */
 
 /* The first failure counts. */
-void sim_fail(struct sim *sim, const char *check, const char *fmt, ...)
+void sim_fail(struct sim *sim, enum promise promise, const char *fmt, ...)
 {
 	struct sim_result *result = sim->result;
 	va_list args;
@@ -24,8 +24,15 @@ void sim_fail(struct sim *sim, const char *check, const char *fmt, ...)
 		return;
 	result->failed = true;
 	result->at_ns = sim->now_ns - SIM_START_NS;
-	snprintf(result->check, sizeof(result->check), "%s", check);
-	sim_trace(sim, NULL, "FAILED %s: %s", check, result->text);
+	result->check = promise_table[promise].id;
+	result->sentence = promise_table[promise].sentence;
+	sim_trace(sim, NULL, "FAILED %s: %s", result->check, result->text);
+}
+
+void sim_keep(struct sim *sim, enum promise promise, const char *wrong)
+{
+	if (wrong)
+		sim_fail(sim, promise, "%s", wrong);
 }
 
 /* ---- Grants ------------------------------------------------------------------------------- */
@@ -112,6 +119,7 @@ static void check_order(const struct script *script, const struct sim_ticket *ho
 {
 	const struct sim_ticket *was = wait_in(script->before, hold->text);
 	int64_t arrival_us = was ? was->arrival_us : INT64_MAX;
+	struct promise_waiter queue[SIM_TICKETS];
 
 	/* It returns to its queue position; or to an earlier one than it got after the store forgot
 	 * it, when the first reply arrives at last. */
@@ -120,10 +128,11 @@ static void check_order(const struct script *script, const struct sim_ticket *ho
 		arrival_us = script->call->arrival_us;
 	for (int i = 0; i < script->before->queued; i++) {
 		const struct sim_ticket *other = &script->before->queue[i];
-		if (other->arrival_us < arrival_us && wait_in(script->after, other->text))
-			sim_fail(script->sim, "fifo", "%s has overtaken %s", hold->text,
-			         other->text);
+		queue[i] = (struct promise_waiter){other->text, other->arrival_us,
+		                                   wait_in(script->after, other->text)};
 	}
+	sim_keep(script->sim, PROMISE_FIFO,
+	         promise_fifo(queue, script->before->queued, hold->text, arrival_us));
 }
 
 /* Nothing prevented the process of the last local fence from reporting it within its lease: it had
@@ -164,17 +173,16 @@ static void note_report(const struct script *script)
 static void check_new(const struct script *script, const struct sim_ticket *hold)
 {
 	struct sim_name *name = script->name;
+	const char *wrong;
 
 	if (hold->fence <= name->fence_max && is_unreported(script, hold->fence)) {
 		script->sim->tally.fences_again++;
 		name->fence_max = 0;
 		name->regime++;
 	}
-	if (hold->fence <= name->fence_max)
-		sim_fail(script->sim, "fence",
-		         "the store gave fence %llu of %s again or after a greater one, %llu",
-		         (unsigned long long)hold->fence, name->text,
-		         (unsigned long long)name->fence_max);
+	wrong = promise_fence(name->fence_max, hold->fence);
+	if (wrong)
+		sim_fail(script->sim, PROMISE_FENCE, "the store: %s", wrong);
 	else
 		name->fence_max = name->store_max = hold->fence;
 	if (hold->fence > script->sim->fence_max)
@@ -211,7 +219,7 @@ static void check_same(const struct script *script, const struct sim_ticket *was
 	const struct lk__hold *hold;
 
 	if (is->end_us < was->end_us && was->end_us <= now_us + is->force_ms * 1000)
-		sim_fail(sim, "lease", "the lease of %s was shortened by %lld us", is->text,
+		sim_fail(sim, PROMISE_LEASE, "the lease of %s was shortened by %lld us", is->text,
 		         (long long)(was->end_us - is->end_us));
 	if (!grant)
 		return;
@@ -239,13 +247,13 @@ static void check_gone(const struct script *script, const struct sim_ticket *was
 		return;
 	if (was->end_us > sim_server_us(sim) &&
 	    (!is_own(script, was->text) || script->call->kind != LK__LEAVE))
-		sim_fail(sim, "owner", "%s was removed before its expiry by %s", was->text,
+		sim_fail(sim, PROMISE_OWNER, "%s was removed before its expiry by %s", was->text,
 		         script->call->ticket[0] ? script->call->ticket : "nobody");
 	else if (hold && lk__hold_left_ns(hold, sim_local(sim_client_of(sim, was))))
-		sim_fail(sim, "owner", "the store ended %s and its holder believes in it",
+		sim_fail(sim, PROMISE_OWNER, "the store ended %s and its holder believes in it",
 		         was->text);
 	else if (grant && grant->forgotten && was->end_us > sim_server_us(sim))
-		sim_fail(sim, "owner", "a leave for detached permits: %s", was->text);
+		sim_fail(sim, PROMISE_OWNER, "a leave for detached permits: %s", was->text);
 }
 
 static void check_holds(const struct script *script)
@@ -276,7 +284,7 @@ static void check_passed_over(const struct script *script, const struct sim_tick
 		return;
 	ticket = lk__ticket_find(&client->core, wait->nonce);
 	if (ticket && (ticket->state == LK__ASKING || ticket->state == LK__WAITING))
-		sim_fail(script->sim, "fifo", "%s lost its queue position", wait->text);
+		sim_fail(script->sim, PROMISE_FIFO, "%s lost its queue position", wait->text);
 }
 
 /* A new ticket is at the end of the queue, and one that returns is at its old position. */
@@ -290,12 +298,12 @@ static void check_place(const struct script *script)
 	if (!wait || wait_in(script->before, wait->text))
 		return;
 	if (script->call->arrival_us && wait->arrival_us != script->call->arrival_us)
-		sim_fail(script->sim, "fifo", "%s did not return to its queue position",
+		sim_fail(script->sim, PROMISE_FIFO, "%s did not return to its queue position",
 		         wait->text);
 	for (int i = 0; !script->call->arrival_us && i < script->after->queued; i++)
 		if (script->after->queue[i].arrival_us > wait->arrival_us)
-			sim_fail(script->sim, "fifo", "%s came last and is before %s", wait->text,
-			         script->after->queue[i].text);
+			sim_fail(script->sim, PROMISE_FIFO, "%s came last and is before %s",
+			         wait->text, script->after->queue[i].text);
 }
 
 /* ---- One script --------------------------------------------------------------------------- */
@@ -319,8 +327,8 @@ static void read_answer(struct script *script)
 	if (!reader || lk__resp_feed(reader, reply->data, reply->len, &why) ||
 	    lk__resp_next(reader, &resp, &why) || !resp)
 		abort();
-	if (resp->type == LK__RESP_ERROR && !lk__codec_unknown_script(resp))
-		sim_fail(script->sim, "script", "a script failed: %s", resp->str);
+	if (!lk__codec_unknown_script(resp))
+		sim_keep(script->sim, PROMISE_SCRIPT, promise_script(resp));
 	if (script->call->kind == SIM_QUESTION)
 		script->answer.kind = LK__FAILED;
 	else
@@ -406,66 +414,26 @@ void sim_check_forced(struct sim *sim, int index)
 
 /* ---- Clients ------------------------------------------------------------------------------ */
 
-/* The timer alone reports a loss in time, and the store has the holds that clients believe in. */
 static void check_hold(struct sim_client *client, const struct lk__hold *hold)
 {
 	struct sim *sim = client->sim;
-	const struct lk__ticket *ticket = hold->ticket;
 	struct sim_caller *caller = hold->handle;
-	int64_t due_ns = lk__core_due(&client->core), left_ns;
 
-	if (hold->lost) {
-		if (caller->told != hold->fence)
-			sim_fail(sim, "loss", "the loss of a hold was not reported");
+	sim_keep(sim, PROMISE_LOSS, promise_loss(&client->core, hold, &caller->told));
+	if (hold->lost)
 		return;
-	}
-	if (!ticket || ticket->state != LK__HOLDING || ticket->queue->hold != hold) {
-		sim_fail(sim, "machine", "a hold and its ticket disagree");
-		return;
-	}
-	left_ns = lk__hold_left_ns(hold, sim_local(client));
-	if (!left_ns)
-		caller->lapsed = hold->fence;
-	else if (caller->lapsed == hold->fence)
-		sim_fail(sim, "revival", "a hold that had lapsed is valid again");
-	if (due_ns > ticket->valid_until_ns || due_ns > hold->max_until_ns)
-		sim_fail(sim, "loss", "no timer for the end of a hold");
-	if (left_ns)
+	sim_keep(sim, PROMISE_REVIVAL, promise_revival(hold, sim_local(client), &caller->lapsed));
+	if (hold->ticket && lk__hold_left_ns(hold, sim_local(client)))
 		sim_check_backed(client, hold);
-}
-
-/* Each ticket has a pending request or a timer; without either it would never make progress. */
-static void check_ticket(struct sim_client *client, const struct lk__ticket *ticket)
-{
-	bool leaving = lk__ticket_is_leaving(ticket);
-	const struct lk__pending *request = leaving ? &ticket->leave : &ticket->main;
-
-	if (ticket->state == LK__OVER) {
-		if (ticket->main.state != LK__IN_FLIGHT && ticket->leave.state != LK__IN_FLIGHT)
-			sim_fail(client->sim, "machine",
-			         "a ticket has ended and has no pending request");
-		return;
-	}
-	if (!lk__session_is_up(&client->session) || request->state != LK__IDLE)
-		return;
-	if (ticket->state == LK__HOLDING && ticket->queue->fixed &&
-	    !lk__ticket_is_shrinking(ticket))
-		return;
-	if (ticket->next_ns == LK__NEVER || ticket->timer.due_ns > ticket->next_ns)
-		sim_fail(client->sim, "machine", "a ticket in state %d has no next event",
-		         ticket->state);
 }
 
 void sim_check_client(struct sim_client *client)
 {
-	const struct lk__ticket *ticket;
-	const struct lk__hold *hold;
-
 	if (!client->alive)
 		return;
-	for (ticket = client->core.all_tickets; ticket; ticket = ticket->next)
-		check_ticket(client, ticket);
-	for (hold = client->core.all_holds; hold; hold = hold->next)
+	sim_keep(client->sim, PROMISE_PROGRESS, promise_progress(&client->core));
+	sim_keep(client->sim, PROMISE_STATE, promise_state(&client->core));
+	for (const struct lk__hold *hold = client->core.all_holds; hold; hold = hold->next)
 		check_hold(client, hold);
 	for (int i = 0; i < SIM_THREADS; i++) {
 		if (client->callers[i].doing == SIM_AWAITING)
@@ -475,24 +443,7 @@ void sim_check_client(struct sim_client *client)
 	sim_check_link(client);
 }
 
-/* Nothing of a ticket is sent after its leave. */
 void sim_check_sent(struct sim_client *client, const struct lk__pending *request)
 {
-	const struct lk__ticket *ticket = request->ticket;
-
-	if (lk__pending_is_latch(request) || request->kind == LK__HAND)
-		return;
-	if (request->kind == LK__LEAVE) {
-		memcpy(client->left[client->left_count++ % SIM_LEFT], ticket->nonce,
-		       LK__NONCE_SIZE);
-		return;
-	}
-	for (int i = 0; i < SIM_LEFT && i < client->left_count; i++)
-		if (!memcmp(client->left[i], ticket->nonce, LK__NONCE_SIZE))
-			sim_fail(client->sim, "zombie", "a request for %s after its leave was sent",
-			         ticket->nonce);
-	if (request->kind == LK__RENEW && !request->claim &&
-	    (ticket->state != LK__HOLDING || !ticket->queue->hold))
-		sim_fail(client->sim, "zombie", "a renewal of %s, which is not a hold",
-		         ticket->nonce);
+	sim_keep(client->sim, PROMISE_ZOMBIE, promise_zombie(&client->leaves, request));
 }

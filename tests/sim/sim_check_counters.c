@@ -32,7 +32,7 @@ void sim_check_counted(struct sim_caller *caller, enum sim_doing was, lk_err err
 static void same(const struct sim_client *client, const char *what, int64_t counted, int64_t seen)
 {
 	if (counted != seen)
-		sim_fail(client->sim, "counters",
+		sim_fail(client->sim, PROMISE_COUNTERS,
 		         "c%02d counted %s %lld times, its callers saw %lld", client->slot, what,
 		         (long long)counted, (long long)seen);
 }
@@ -40,7 +40,7 @@ static void same(const struct sim_client *client, const char *what, int64_t coun
 static void at_most(const struct sim_client *client, const char *what, int64_t part, int64_t whole)
 {
 	if (part < 0 || part > whole)
-		sim_fail(client->sim, "counters", "c%02d has counted %s: %lld of %lld",
+		sim_fail(client->sim, PROMISE_COUNTERS, "c%02d has counted %s: %lld of %lld",
 		         client->slot, what, (long long)part, (long long)whole);
 }
 

@@ -6,25 +6,12 @@
 
 static void check_client(struct sim *sim, const struct sim_client *client)
 {
-	const struct lk__core *core = &client->core;
-
-	if (core->all_tickets || core->tickets.count)
-		sim_fail(sim, "end", "c%02d has a ticket left", client->slot);
-	if (core->all_holds)
-		sim_fail(sim, "end", "c%02d has a hold left", client->slot);
-	if (core->latches)
-		sim_fail(sim, "end", "c%02d has a step or a wait left", client->slot);
-	if (lk__core_has_requests(core) || core->done || core->lost ||
-	    lk__core_due(core) != LK__NEVER)
-		sim_fail(sim, "end", "c%02d has a request, an event or a timer left", client->slot);
-	for (int i = 0; i < SIM_NAMES * SIM_HANDLES; i++) {
-		const struct lk__wait_queue *queue =
-			client->queues[i / SIM_HANDLES][i % SIM_HANDLES];
-		if (queue->first || queue->ticket || queue->hold)
-			sim_fail(sim, "end", "c%02d has a queue of threads left", client->slot);
-	}
+	sim_keep(sim, PROMISE_REST, promise_rest(&client->core));
+	for (int i = 0; i < SIM_NAMES * SIM_HANDLES; i++)
+		sim_keep(sim, PROMISE_REST,
+		         promise_rest_queue(client->queues[i / SIM_HANDLES][i % SIM_HANDLES]));
 	if (client->link && client->link->topics)
-		sim_fail(sim, "end", "c%02d is still subscribed to a latch", client->slot);
+		sim_fail(sim, PROMISE_REST, "c%02d is still subscribed to a latch", client->slot);
 }
 
 /* ---- Right after the last call ------------------------------------------------------------ */
@@ -76,8 +63,8 @@ static void check_left(struct sim *sim, struct sim_name *name, const struct sim_
 	if ((grant && grant->forgotten) || is_ghost(sim, ticket->text) ||
 	    !was_linked(sim_client_of(sim, ticket)))
 		return;
-	sim_fail(sim, "rest", "all calls have ended, and %s of %s is in the store", ticket->text,
-	         name->text);
+	sim_fail(sim, PROMISE_REST, "all calls have ended, and %s of %s is in the store",
+	         ticket->text, name->text);
 }
 
 void sim_check_rest(struct sim *sim)
@@ -97,7 +84,8 @@ void sim_check_rest(struct sim *sim)
 		const struct sim_client *client = &sim->clients[i];
 		if (client->alive && was_linked(client) &&
 		    (client->core.all_tickets || client->core.all_holds))
-			sim_fail(sim, "rest", "all calls have ended, and c%02d has a ticket", i);
+			sim_fail(sim, PROMISE_REST, "all calls have ended, and c%02d has a ticket",
+			         i);
 	}
 }
 
@@ -117,7 +105,7 @@ static void check_key(void *arg, const char *key, size_t len, const char *type, 
 		if (!strcmp(key, sim->names[i].main) ||
 		    !strcmp(key, i > 5 ? sim->names[i].memory : sim->names[i].holds))
 			return;
-	sim_fail(sim, "end", "a key is left: %s", key);
+	sim_fail(sim, PROMISE_REST, "a key is left: %s", key);
 }
 
 /* At rest all permits are free. */
@@ -128,10 +116,10 @@ static void check_rest(struct sim *sim, struct sim_name *name)
 	sim_look(sim, name, &name->view);
 	for (int i = 0; i < view->hold_count; i++)
 		if (view->holds[i].end_us > sim_server_us(sim))
-			sim_fail(sim, "end", "%s is still held by %s", name->text,
+			sim_fail(sim, PROMISE_REST, "%s is still held by %s", name->text,
 			         view->holds[i].text);
 	if (view->queued)
-		sim_fail(sim, "end", "%s is still waited for by %s", name->text,
+		sim_fail(sim, PROMISE_REST, "%s is still waited for by %s", name->text,
 		         view->queue[0].text);
 }
 

@@ -82,7 +82,7 @@ void sim_check_excused(struct sim_client *client, const struct lk__hold *hold,
 		return;
 	}
 	if (until_ns > grant->excused_ns + ROUNDING_NS)
-		sim_fail(sim, "excuse",
+		sim_fail(sim, PROMISE_VALIDITY,
 		         "fence %llu of %s, whose memory was lost, is believed in for %lld us "
 		         "more than was known then",
 		         (unsigned long long)hold->fence, hold->name->bytes,
@@ -96,7 +96,7 @@ void sim_check_gone(struct sim_client *client, const char *nonce, uint64_t fence
 
 	if (fence && ticket && ticket->fence == fence && ticket->state == LK__HOLDING &&
 	    lk__hold_left_ns(ticket->queue->hold, sim_local(client)))
-		sim_fail(client->sim, "gone",
+		sim_fail(client->sim, PROMISE_VALIDITY,
 		         "fence %llu of %s is believed in after the store said that it is gone",
 		         (unsigned long long)fence, ticket->queue->name->bytes);
 }

@@ -16,7 +16,6 @@
  * it has the head served and gets a message.  Dead waiters before it do not count: while a dead one
  * is granted, for one claim window or one lease, the lock is not free.  Permits have one rule more:
  * a head that does not fit and is silent is skipped after 21 s, found by an ask. */
-#define HAND_OVERS 16 /* as documented */
 #define SLACK_NS (100 * SIM_MS)
 #define IDLE_NS (13 * SIM_S)
 #define IDLE_LONG_NS (45 * SIM_S)
@@ -48,10 +47,8 @@ static bool check_pending(struct sim *sim, const struct sim_pending *pending)
 	    (ticket->state != LK__ASKING && ticket->state != LK__WAITING &&
 	     ticket->state != LK__CLAIMING))
 		return false;
-	if (sim->now_ns - pending->at_ns > sim_ways_ns(sim, 3))
-		sim_fail(sim, "wake-up", "%s was granted %s %.3f s ago and has not learned of it",
-		         pending->nonce, sim->names[pending->name].text,
-		         (double)(sim->now_ns - pending->at_ns) / 1e9);
+	sim_keep(sim, PROMISE_WAKE_UP,
+	         promise_wake_up(pending->at_ns + sim_ways_ns(sim, 3), sim->now_ns));
 	return true;
 }
 
@@ -95,9 +92,8 @@ static void check_idle(struct sim *sim, struct sim_name *name)
 		sim->tally.longest_idle_ms = (double)(sim->now_ns - name->idle_since_ns) / 1e6;
 	limit_ns =
 		(head || name->kind == LK_KIND_LOCK ? IDLE_NS : IDLE_LONG_NS) + sim_ways_ns(sim, 6);
-	if (sim->now_ns - name->idle_since_ns > limit_ns)
-		sim_fail(sim, "wake-up", "%s waits for %s, which is free, for %.3f s", wait->text,
-		         name->text, (double)(sim->now_ns - name->idle_since_ns) / 1e9);
+	sim_keep(sim, PROMISE_WAKE_UP,
+	         promise_wake_up(name->idle_since_ns + limit_ns, sim->now_ns));
 }
 
 void sim_check_names(struct sim *sim)
@@ -141,13 +137,10 @@ void sim_check_backed(struct sim_client *client, const struct lk__hold *hold)
 		const struct sim_ticket *held = &name->view.holds[i];
 		if (held->fence != grant->fence || strcmp(held->nonce, grant->nonce) != 0)
 			continue;
-		if (held->end_us < until_us)
-			sim_fail(sim, "validity", "%s is believed in for %lld us longer than kept",
-			         held->text, (long long)(until_us - held->end_us));
+		sim_keep(sim, PROMISE_VALIDITY, promise_validity(true, held->end_us, until_us));
 		return;
 	}
-	sim_fail(sim, "validity", "fence %llu of %s is believed in but not in the store",
-	         (unsigned long long)hold->fence, name->text);
+	sim_keep(sim, PROMISE_VALIDITY, promise_validity(false, 0, until_us));
 }
 
 int64_t sim_capacity_since(const struct sim_name *name, int64_t since_ns, bool least)
@@ -188,21 +181,14 @@ static void add_forgotten(struct sum *sum, struct sim_name *name, int64_t at_ns)
 
 	for (int i = name->grant_count - 1; i >= least; i--) {
 		const struct sim_grant *grant = &name->grants[i % SIM_GRANTS];
+		const struct promise_use use = {grant->forgotten_ns / 1000,
+		                                grant->forgotten_ns / 1000 + grant->lease_ms * 1000,
+		                                grant->permits};
 		if (grant->granted_ns < at_ns - 120 * SIM_S)
 			break;
-		if (grant->forgotten && grant->forgotten_ns <= at_ns &&
-		    at_ns / 1000 < grant->forgotten_ns / 1000 + grant->lease_ms * 1000)
+		if (grant->forgotten && promise_used(&use, 1, at_ns / 1000))
 			add(sum, name, grant, grant->permits);
 	}
-}
-
-static void judge(struct sim *sim, const struct sim_name *name, const struct sum *sum,
-                  const char *check)
-{
-	if (sum->permits > sim_capacity_since(name, sum->oldest_ns, false))
-		sim_fail(sim, check, "%lld permits of %s are valid at once, of %lld",
-		         (long long)sum->permits, name->text,
-		         (long long)sim_capacity_since(name, sum->oldest_ns, false));
 }
 
 /* Never are more valid than the capacity, now or when they were granted. */
@@ -219,16 +205,19 @@ static void check_sum(struct sim *sim, struct sim_name *name)
 				add(&sum, name, grant_of(name, hold), hold->count);
 	}
 	add_forgotten(&sum, name, sim->now_ns);
-	judge(sim, name, &sum, "permits");
+	sim_keep(sim, PROMISE_PERMITS,
+	         promise_permits(sum.permits, sim_capacity_since(name, sum.oldest_ns, false)));
 }
 
 /* Two valid holds have one fence: only if a counter and a clock are both behind. */
-static void check_twins(struct sim *sim, const struct sim_name *name, const struct lk__hold *mine,
-                        const struct sim_grant *grant, const struct sim_grant *other)
+static void check_twins(struct sim *sim, const struct lk__hold *mine, const struct sim_grant *grant,
+                        const struct lk__hold *hold, const struct sim_grant *other)
 {
+	if (hold->fence != mine->fence || !grant || !other)
+		return;
 	if (other->regime == grant->regime)
-		sim_fail(sim, "fence", "two holds of %s have fence %llu", name->text,
-		         (unsigned long long)mine->fence);
+		sim_fail(sim, PROMISE_FENCE, "two valid holds of %s: %s", mine->name->bytes,
+		         promise_fence(hold->fence, mine->fence));
 	else
 		sim->tally.fences_again++;
 }
@@ -237,6 +226,7 @@ static void check_twins(struct sim *sim, const struct sim_name *name, const stru
 static void check_alone(struct sim *sim, struct sim_name *name, const struct lk__hold *mine)
 {
 	const struct sim_grant *grant = grant_of(name, mine);
+	int64_t used = 1;
 
 	for (int i = 0; i < sim->plan->clients; i++) {
 		const struct sim_client *client = &sim->clients[i];
@@ -248,17 +238,12 @@ static void check_alone(struct sim *sim, struct sim_name *name, const struct lk_
 			    !lk__hold_left_ns(hold, sim_local(client)))
 				continue;
 			other = grant_of(name, hold);
-			if (hold->fence == mine->fence && other && grant)
-				check_twins(sim, name, mine, grant, other);
-			if (!grant || !other || other->broken || grant->broken ||
-			    other->epoch != grant->epoch)
-				continue;
-			sim_fail(sim, "exclusion",
-			         "two holds of %s are valid at once: fences %llu and %llu",
-			         name->text, (unsigned long long)hold->fence,
-			         (unsigned long long)mine->fence);
+			check_twins(sim, mine, grant, hold, other);
+			used += grant && other && !other->broken && !grant->broken &&
+			        other->epoch == grant->epoch;
 		}
 	}
+	sim_keep(sim, PROMISE_EXCLUSION, promise_exclusion(used));
 }
 
 /* ---- Acquired ----------------------------------------------------------------------------- */
@@ -271,11 +256,8 @@ static void check_fence(struct sim *sim, struct sim_name *name, const struct lk_
 
 	if (grant->broken)
 		return; /* its holder has not learned of it yet */
-	if (grant->epoch == name->made_epoch && grant->regime == name->made_regime &&
-	    hold->fence <= name->made_max)
-		sim_fail(sim, "fence", "fence %llu of %s is not above %llu",
-		         (unsigned long long)hold->fence, name->text,
-		         (unsigned long long)name->made_max);
+	if (grant->epoch == name->made_epoch && grant->regime == name->made_regime)
+		sim_keep(sim, PROMISE_FENCE, promise_fence(name->made_max, hold->fence));
 	if (grant->epoch >= name->made_epoch) {
 		name->made_max = hold->fence;
 		name->made_epoch = grant->epoch;
@@ -285,7 +267,7 @@ static void check_fence(struct sim *sim, struct sim_name *name, const struct lk_
 		return;
 	sim->tally.handed_over++;
 	if (!sim->clock_was_back && (int64_t)hold->fence > sim_server_us(sim))
-		sim_fail(sim, "fence", "a local fence is ahead of the server's clock");
+		sim_fail(sim, PROMISE_FENCE, "a local fence is ahead of the server's clock");
 	if (grant->regime != name->regime || hold->fence <= name->fence_max)
 		return;
 	name->fence_max = hold->fence;
@@ -304,9 +286,8 @@ static void check_share(struct sim_client *client, struct sim_name *name,
 	if (hold->fence == hold->ticket->fence || sim->now_ns - name->busy_since_ns < told_ns ||
 	    !sim_is_fine(client, told_ns))
 		grant->handed = 0;
-	else if (++grant->handed > HAND_OVERS)
-		sim_fail(sim, "fifo", "%s was handed over %d times while others wait", name->text,
-		         grant->handed);
+	else
+		sim_keep(sim, PROMISE_HAND_OVERS, promise_hand_overs(++grant->handed));
 }
 
 void sim_check_made(struct sim_caller *caller)
@@ -316,21 +297,20 @@ void sim_check_made(struct sim_caller *caller)
 	struct sim_name *name = &sim->names[caller->name];
 	const struct lk__hold *hold = lk__core_hold(caller->queue->name, caller->owner);
 	struct sim_grant *grant = hold && hold->ticket ? grant_of(name, hold) : NULL;
+	uint32_t count = name->kind == LK_KIND_LOCK ? 1 : caller->count;
+	const char *wrong = promise_grant(hold, sim_local(client), count);
 
-	if (!hold || hold->handle != caller) {
-		sim_fail(sim, "made", "acquired, but there is no hold");
-	} else if (!lk__hold_left_ns(hold, sim_local(client))) {
-		sim_fail(sim, "made", "acquired a hold that has lapsed");
-	} else if (!grant || grant->slot != client->slot || grant->life != client->life) {
-		sim_fail(sim, "made", "a hold without a grant of the store");
+	if (wrong) {
+		sim_keep(sim, PROMISE_GRANT, wrong);
+	} else if (hold->handle != caller || !grant || grant->slot != client->slot ||
+	           grant->life != client->life || grant->permits != count) {
+		sim_fail(sim, PROMISE_GRANT, "a hold that is no grant of the store");
 	} else if (name->kind == LK_KIND_LOCK) {
 		sim_trace(sim, client, "thread %d holds %s, fence %llu", caller->index, name->text,
 		          (unsigned long long)hold->fence);
 		check_fence(sim, name, hold, grant);
 		check_share(client, name, hold, grant);
 		check_alone(sim, name, hold);
-	} else if (hold->count != caller->count || grant->permits != caller->count) {
-		sim_fail(sim, "made", "acquired %u instead of %u", hold->count, caller->count);
 	} else {
 		check_sum(sim, name);
 	}
@@ -348,14 +328,15 @@ void sim_check_forgotten(struct sim_caller *caller)
 	sim->tally.forgot++;
 	caller->owner = 0;
 	if (!grant || grant->permits != caller->count) {
-		sim_fail(sim, "made", "a permit without a grant of the store");
+		sim_fail(sim, PROMISE_GRANT, "a permit without a grant of the store");
 		return;
 	}
 	if (!grant->whole && grant->epoch == name->epoch)
-		sim_fail(sim, "rate", "a permit whose grant is shorter than its lease");
+		sim_fail(sim, PROMISE_RATE, "a permit whose grant is shorter than its lease");
 	grant->forgotten = true;
 	grant->forgotten_ns = grant->counted_ns;
 	add_forgotten(&sum, name, grant->forgotten_ns);
-	judge(sim, name, &sum, "rate");
+	sim_keep(sim, PROMISE_RATE,
+	         promise_rate(sum.permits, sim_capacity_since(name, sum.oldest_ns, false)));
 	check_sum(sim, name);
 }

@@ -42,22 +42,21 @@ void sim_check_opened(struct sim *sim, int index, const char *text)
 	if (strncmp(text, "open ", 5) != 0)
 		return;
 	generation = strtoull(text + 5, NULL, 10);
+	/* A restored memory may open an earlier one. */
 	if (generation == name->count.published)
-		sim_fail(sim, "latch", "generation %llu of %s opens twice",
-		         (unsigned long long)generation, name->text);
+		sim_keep(sim, PROMISE_OPENING, promise_opening(name->count.published, generation));
 	name->count.published = generation;
 }
 
 /* ---- Steps -------------------------------------------------------------------------------- */
 
-static int times_counted(const struct sim_count *count, const struct sim_client *client,
-                         uint64_t number)
+static int times_counted(const struct sim_count *count, int slot, int life, uint64_t number)
 {
 	int times = 0;
 
 	for (int i = 0; i < count->step_count && i < SIM_COUNTED; i++)
-		times += count->steps[i].slot == client->slot &&
-		         count->steps[i].life == client->life && count->steps[i].number == number;
+		times += count->steps[i].slot == slot && count->steps[i].life == life &&
+		         count->steps[i].number == number;
 	return times;
 }
 
@@ -69,17 +68,14 @@ static void count_step(struct sim *sim, struct sim_name *name, const struct sim_
 
 	sim->tally.counted++;
 	if (call->generation != before->generation)
-		sim_fail(sim, "latch", "a step of another generation was counted");
+		sim_fail(sim, PROMISE_STEP, "a step of another generation was counted");
 	if (name->view.count != expected)
-		sim_fail(sim, "latch", "%lld of %s are left after a step of %u, instead of %lld",
+		sim_fail(sim, PROMISE_STEP,
+		         "%lld of %s are left after a step of %u, instead of %lld",
 		         (long long)name->view.count, name->text, call->n, (long long)expected);
-	for (int i = 0; i < count->step_count && i < SIM_COUNTED; i++)
-		if (count->steps[i].slot == call->slot && count->steps[i].life == call->life &&
-		    count->steps[i].number == call->number)
-			sim_fail(sim, "latch", "step %llu of c%02d.%d was counted twice",
-			         (unsigned long long)call->number, call->slot, call->life);
-	if (call->step_name && count->named[call->step_name])
-		sim_fail(sim, "latch", "step \"%c\" was counted twice", 'a' + call->step_name);
+	sim_keep(sim, PROMISE_STEP,
+	         promise_step(times_counted(count, call->slot, call->life, call->number)));
+	sim_keep(sim, PROMISE_STEP, promise_step(count->named[call->step_name]));
 	count->named[call->step_name] = call->step_name != 0;
 	count->steps[count->step_count++ % SIM_COUNTED] =
 		(struct sim_counted){call->slot, call->life, call->number};
@@ -87,18 +83,14 @@ static void count_step(struct sim *sim, struct sim_name *name, const struct sim_
 		return;
 	note_opening(sim, name, before->generation);
 	if (count->published != before->generation)
-		sim_fail(sim, "latch", "%s opened without a message", name->text);
+		sim_fail(sim, PROMISE_OPENING, "%s opened without a message", name->text);
 }
 
-static void begin_generation(struct sim *sim, struct sim_name *name, const struct sim_view *before)
+static void begin_generation(struct sim *sim, struct sim_name *name)
 {
 	uint64_t published = name->count.published;
 
-	if (name->view.generation <= name->fence_max)
-		sim_fail(sim, "fence", "generation %llu of %s is not above %llu",
-		         (unsigned long long)name->view.generation, name->text,
-		         (unsigned long long)name->fence_max);
-	(void)before;
+	sim_keep(sim, PROMISE_FENCE, promise_fence(name->fence_max, name->view.generation));
 	name->fence_max = name->view.generation;
 	if (name->fence_max > sim->fence_max)
 		sim->fence_max = name->fence_max;
@@ -108,7 +100,8 @@ static void begin_generation(struct sim *sim, struct sim_name *name, const struc
 	if (!name->view.count) {
 		note_opening(sim, name, name->view.generation);
 		if (published != name->view.generation)
-			sim_fail(sim, "latch", "%s was made open without a message", name->text);
+			sim_fail(sim, PROMISE_OPENING, "%s was made open without a message",
+			         name->text);
 	}
 }
 
@@ -120,20 +113,20 @@ void sim_check_latch(struct sim *sim, struct sim_name *name, const struct sim_vi
 
 	if (view->there && (!before->there || view->generation != before->generation)) {
 		if (call && call->kind != SIM_QUESTION)
-			sim_fail(sim, "latch", "%s was made by a step or a look", name->text);
-		begin_generation(sim, name, before);
+			sim_fail(sim, PROMISE_OPENING, "%s was made by a step or a look",
+			         name->text);
+		begin_generation(sim, name);
 	} else if (view->there && view->count != before->count) {
 		if (!step)
-			sim_fail(sim, "latch", "%s was counted without a step", name->text);
+			sim_fail(sim, PROMISE_STEP, "%s was counted without a step", name->text);
 		else
 			count_step(sim, name, before, call);
 	} else if (step && call->request && answer->kind == LK__STEPPED && answer->counted &&
-	           !times_counted(
-			   &name->count,
-			   &(const struct sim_client){.slot = call->slot, .life = call->life},
-			   call->number) &&
 	           name->count.step_count < SIM_COUNTED) {
-		sim_fail(sim, "latch", "a step was reported as counted and was not");
+		sim_keep(sim, PROMISE_RESULT,
+		         promise_result_step(LK_OK, true,
+		                             times_counted(&name->count, call->slot, call->life,
+		                                           call->number)));
 	}
 	if (before->there && !view->there)
 		name->removed_ns = sim->now_ns;
@@ -159,37 +152,36 @@ static bool is_late_opening(const struct sim_name *name, const struct lk__op *wa
 	return waiter->opened > name->fence_max && waiter->opened <= name->opened;
 }
 
-/* The caller's wait ended with LK_OK. */
-static void check_open(struct sim_caller *caller, const struct sim_name *name)
+static void check_open(struct sim_caller *caller, const struct sim_name *name, lk_err err)
 {
 	struct sim *sim = caller->client->sim;
+	const char *wrong = promise_await(err, name->open_ns >= caller->began_ns ||
+	                                               (caller->waiter.absent_is_open &&
+	                                                name->absent_ns >= caller->began_ns));
 
-	if (name->open_ns >= caller->began_ns ||
-	    (caller->waiter.absent_is_open && name->absent_ns >= caller->began_ns))
-		return;
-	if (is_late_opening(name, &caller->waiter))
+	if (wrong && is_late_opening(name, &caller->waiter))
 		sim->tally.late_openings++;
-	else
-		sim_fail(sim, "latch", "thread %d of c%02d was let through %s, which was not open",
-		         caller->index, caller->client->slot, name->text);
+	else if (wrong)
+		sim_fail(sim, PROMISE_AWAIT, "%s: %s", name->text, wrong);
 }
 
 void sim_check_awaited(struct sim_caller *caller, lk_err err)
 {
 	struct sim *sim = caller->client->sim;
+	const struct promise_causes causes = {
+		.success = true,
+		.unsent = true,
+		.refusal = sim->tally.faults[SIM_REFUSE] > 0,
+		.close = true,
+		.busy = true,
+		.gave_up = caller->gave_up,
+	};
 	struct sim_name *name = &sim->names[caller->name];
 
 	sim_check_latch_now(sim, name);
-	sim_check_gave_up(caller, err);
-	if ((err == LK_ETIMEDOUT || err == LK_ECANCELED) && caller->gave_up != err)
-		sim_fail(sim, "result", "an await ended too early with %s", lk_err_name(err));
-	if (err == LK_OK)
-		check_open(caller, name);
-	if (err && err != LK_EBUSY && err != LK_ETIMEDOUT && err != LK_ECANCELED &&
-	    err != LK_ECONN && err != LK_ECLOSED &&
-	    ((err != LK_EAGAIN && err != LK_EAUTH && err != LK_ESERVER) ||
-	     !sim->tally.faults[SIM_REFUSE]))
-		sim_fail(sim, "result", "an await ended with %s", lk_err_name(err));
+	sim_check_gave_up(caller);
+	check_open(caller, name, err);
+	sim_keep(sim, PROMISE_RESULT, promise_result(&causes, err));
 }
 
 /* Its generation has opened; it must soon return. */
@@ -202,34 +194,34 @@ void sim_check_waiting(struct sim_caller *caller)
 		WAKE_NS + 4 * (sim->plan->delay_ns * 21 / 20 + 5 * SIM_MS) + 200 * SIM_MS;
 
 	if (!caller->waiter.stamp || caller->waiter.stamp > name->opened ||
-	    name->forced_ns >= name->opened_ns || sim->now_ns - name->opened_ns <= limit_ns ||
-	    !sim_is_fine(client, limit_ns))
+	    name->forced_ns >= name->opened_ns || !sim_is_fine(client, limit_ns))
 		return;
-	sim_fail(sim, "wake-up", "thread %d of c%02d waits for %s, which opened %.3f s ago",
-	         caller->index, client->slot, name->text,
-	         (double)(sim->now_ns - name->opened_ns) / 1e9);
+	sim_keep(sim, PROMISE_WAKE_UP, promise_wake_up(name->opened_ns + limit_ns, sim->now_ns));
 }
 
 void sim_check_stepped(struct sim_caller *caller, lk_err err)
 {
 	struct sim *sim = caller->client->sim;
+	const struct promise_causes causes = {
+		.success = true,
+		.silence = true,
+		.unsent = true,
+		.refusal = sim->tally.faults[SIM_REFUSE] > 0,
+		.close = true,
+		.absence = true,
+		.other = sim->tally.faults[SIM_EVICT] > 0,
+	};
 	const struct sim_name *name = &sim->names[caller->name];
 	int times;
 
-	if (err && err != LK_ECONN && err != LK_EUNKNOWN && err != LK_EABSENT &&
-	    err != LK_ECLOSED && (err != LK_EFOREIGN || !sim->tally.faults[SIM_EVICT]) &&
-	    ((err != LK_EAGAIN && err != LK_EAUTH && err != LK_ESERVER) ||
-	     !sim->tally.faults[SIM_REFUSE]))
-		sim_fail(sim, "result", "a step ended with %s", lk_err_name(err));
+	sim_keep(sim, PROMISE_RESULT, promise_result(&causes, err));
 	if (caller->epoch != name->epoch || caller->step_generation != name->count.generation ||
 	    !caller->step_number)
 		return; /* its record is of another memory, or closed */
-	times = times_counted(&name->count, caller->client, caller->step_number);
-	if (err == LK_OK && times != (caller->waiter.counted ? 1 : 0) &&
-	    name->count.step_count < SIM_COUNTED)
-		sim_fail(sim, "latch",
-		         "a step was reported as counted %d times and counted %d times",
-		         caller->waiter.counted, times);
-	else if (err && err != LK_EUNKNOWN && times)
-		sim_fail(sim, "latch", "a step counted and its caller got %s", lk_err_name(err));
+	times = times_counted(&name->count, caller->client->slot, caller->client->life,
+	                      caller->step_number);
+	/* Its record has the last ones only. */
+	if (err || name->count.step_count < SIM_COUNTED)
+		sim_keep(sim, PROMISE_RESULT,
+		         promise_result_step(err, caller->waiter.counted, times));
 }

@@ -25,14 +25,15 @@ static void check_linked(struct sim_client *client, const struct sim_link *link)
 
 	if (link->calls && awake_ns > SLACK_NS &&
 	    sim_local(client) > link->calls->sent_ns + SIM_TIMEOUT_NS + SLACK_NS)
-		sim_fail(sim, "overdue", "a request of client %d has no answer for %lld ms",
+		sim_fail(sim, PROMISE_LINK, "a request of client %d has no answer for %lld ms",
 		         client->slot,
 		         (long long)((sim_local(client) - link->calls->sent_ns) / SIM_MS));
 	quiet_since_ns = later(later(client->heard_ns, client->busy_ns), client->resume_ns);
 	if (client->busy_ns != LK__NEVER &&
 	    sim->now_ns - quiet_since_ns > silence_ns(client) + SIM_TIMEOUT_NS + SLACK_NS)
-		sim_fail(sim, "silent", "client %d believes in a link that is silent for %lld ms",
-		         client->slot, (long long)((sim->now_ns - quiet_since_ns) / SIM_MS));
+		sim_fail(sim, PROMISE_LINK,
+		         "client %d believes in a link that is silent for %lld ms", client->slot,
+		         (long long)((sim->now_ns - quiet_since_ns) / SIM_MS));
 }
 
 static void check_unlinked(struct sim_client *client)
@@ -48,7 +49,7 @@ static void check_unlinked(struct sim_client *client)
 		since_ns = later(since_ns, client->busy_ns);
 	if (sim->now_ns - since_ns >
 	    client->session.connect_timeout_ns + BACKOFF_MAX_NS + sim_ways_ns(sim, 4) + SLACK_NS)
-		sim_fail(sim, "unlinked", "client %d could have a link for %lld ms, and has none",
+		sim_fail(sim, PROMISE_LINK, "client %d could have a link for %lld ms, and has none",
 		         client->slot, (long long)((sim->now_ns - since_ns) / SIM_MS));
 }
 
@@ -72,7 +73,7 @@ void sim_check_redial(struct sim_client *client)
 	int64_t pause_ns = lk__session_due(&client->session, LK__NEVER) - sim_local(client);
 
 	if (lasted_ns > SIM_S + SLACK_NS && pause_ns > 0)
-		sim_fail(sim, "redial", "client %d waits %lld ms after a link that lasted %lld ms",
-		         client->slot, (long long)(pause_ns / SIM_MS),
-		         (long long)(lasted_ns / SIM_MS));
+		sim_fail(sim, PROMISE_LINK,
+		         "client %d waits %lld ms after a link that lasted %lld ms", client->slot,
+		         (long long)(pause_ns / SIM_MS), (long long)(lasted_ns / SIM_MS));
 }

@@ -19,29 +19,25 @@ static void note_capacity(struct sim *sim, struct sim_name *name)
 }
 
 /* Both keys agree, and the sum is the recorded one. */
-static void check_sum(struct sim *sim, const struct sim_name *name)
+static void check_sum(struct sim *sim, const struct sim_view *view)
 {
-	const struct sim_view *view = &name->view;
 	int64_t sum = 0;
 
 	for (int i = 0; i < view->hold_count; i++) {
 		const struct sim_ticket *hold = &view->holds[i];
 		sum += hold->held;
 		if (hold->end_us < 0 || !hold->fence)
-			sim_fail(sim, "permits", "half a hold: %s", hold->text);
+			sim_fail(sim, PROMISE_PERMITS, "half a hold: %s", hold->text);
 		if (hold->held < 1 || hold->held > hold->permits)
-			sim_fail(sim, "permits", "a hold of %u permits: %s", hold->held,
+			sim_fail(sim, PROMISE_PERMITS, "a hold of %u permits: %s", hold->held,
 			         hold->text);
 	}
-	if (sum != view->used)
-		sim_fail(sim, "permits", "the store counts %lld of %s, its holds have %lld",
-		         (long long)view->used, name->text, (long long)sum);
+	sim_keep(sim, PROMISE_PERMITS, promise_permits_kept(view->used, sum));
 }
 
-static void check_holds(struct sim *sim, const struct sim_name *name, const struct sim_view *before,
+static void check_holds(struct sim *sim, const struct sim_view *view, const struct sim_view *before,
                         const struct sim_call *call)
 {
-	const struct sim_view *view = &name->view;
 	bool granted = false;
 
 	for (int i = 0; i < view->hold_count; i++) {
@@ -52,18 +48,18 @@ static void check_holds(struct sim *sim, const struct sim_name *name, const stru
 		if (!was || was->fence != is->fence) {
 			granted = true;
 			if (is->held != is->permits)
-				sim_fail(sim, "permits", "granted %u instead of %u", is->held,
+				sim_fail(sim, PROMISE_PERMITS, "granted %u instead of %u", is->held,
 				         is->permits);
 		} else if (is->held > was->held) {
-			sim_fail(sim, "permits", "a hold grew from %u to %u", was->held, is->held);
+			sim_fail(sim, PROMISE_PERMITS, "a hold grew from %u to %u", was->held,
+			         is->held);
 		} else if (is->held < was->held && (!own || is->held != call->permits)) {
-			sim_fail(sim, "permits", "a hold shrank from %u to %u", was->held,
+			sim_fail(sim, PROMISE_PERMITS, "a hold shrank from %u to %u", was->held,
 			         is->held);
 		}
 	}
-	if (granted && view->used > view->capacity)
-		sim_fail(sim, "permits", "granted, and %lld of %lld of %s are used",
-		         (long long)view->used, (long long)view->capacity, name->text);
+	if (granted)
+		sim_keep(sim, PROMISE_PERMITS, promise_permits(view->used, view->capacity));
 }
 
 /* A call that reclaims or releases serves the queue, or reports that there is more to do. */
@@ -83,8 +79,9 @@ static void check_served(struct sim *sim, const struct sim_name *name,
 	             (answer->free && answer->kind != LK__LEFT)))
 		return;
 	if (view->there && view->queued && view->used + view->queue[0].permits <= view->capacity)
-		sim_fail(sim, "served", "the head of the queue of %s fits, and was not served: %s",
-		         name->text, view->queue[0].text);
+		sim_fail(sim, PROMISE_SERVED,
+		         "the head of the queue of %s fits, and was not served: %s", name->text,
+		         view->queue[0].text);
 }
 
 bool sim_check_is_torn(const struct sim_name *name)
@@ -107,8 +104,8 @@ static void check_torn(struct sim *sim, struct sim_name *name, const struct sim_
 	name->torn = sim_check_is_torn(name);
 	if (name->torn) {
 		if (call && call->kind == LK__ASK && answer->kind != LK__FAILED)
-			sim_fail(sim, "permits", "the incomplete keys of %s were not repaired",
-			         name->text);
+			sim_fail(sim, PROMISE_PERMITS,
+			         "the incomplete keys of %s were not repaired", name->text);
 		return;
 	}
 	sim_check_adopt(sim, name, call);
@@ -122,7 +119,7 @@ void sim_check_permits(struct sim *sim, struct sim_name *name, const struct sim_
 		check_torn(sim, name, call, answer);
 		return;
 	}
-	check_sum(sim, name);
-	check_holds(sim, name, before, call);
+	check_sum(sim, &name->view);
+	check_holds(sim, &name->view, before, call);
 	check_served(sim, name, before, call, answer);
 }

@@ -487,7 +487,7 @@ void sim_network_hear(struct sim_client *client)
 	case SIM_MESSAGE:
 		if (item->topic < 0) {
 			if (!lk__codec_message(&client->space, item->text, item->len, &message))
-				sim_fail(sim, "message", "a client cannot parse %.*s",
+				sim_fail(sim, PROMISE_SCRIPT, "a client cannot parse %.*s",
 				         (int)item->len, item->text);
 			else
 				lk__core_message(&client->core, now_ns, &message);

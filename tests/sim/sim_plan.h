@@ -125,7 +125,7 @@ struct sim_tally {
 
 struct sim_result {
 	bool failed;
-	char check[32];
+	const char *check, *sentence; /* of the broken promise */
 	char text[400];
 	int64_t at_ns; /* since the start */
 	struct sim_tally tally;

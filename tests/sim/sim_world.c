@@ -211,7 +211,8 @@ static bool is_endless(struct sim *sim)
 
 	if (sim->tally.steps < seconds * STEPS_A_SECOND_MAX)
 		return false;
-	sim_fail(sim, "endless", "%lld steps in %lld s", sim->tally.steps, (long long)seconds);
+	sim_fail(sim, PROMISE_PROGRESS, "%lld steps in %lld s", sim->tally.steps,
+	         (long long)seconds);
 	return true;
 }
 
@@ -228,7 +229,7 @@ static void finish(struct sim *sim, struct agenda *agenda)
 		if (is_endless(sim))
 			return;
 	if (!sim->result->failed && somebody_waits(sim))
-		sim_fail(sim, "end", "a client still waits or holds");
+		sim_fail(sim, PROMISE_REST, "a client still waits or holds");
 	sim->pace = 1;
 	rested_ns = sim->now_ns + sim_ways_ns(sim, 8);
 	while ((sim->late || sim->now_ns < rested_ns) &&
