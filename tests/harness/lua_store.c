@@ -241,6 +241,11 @@ int64_t lua_store_time(const struct lua_store *store)
 	return store->server.keys.now_us;
 }
 
+const struct lua_keys *lua_store_keys(const struct lua_store *store)
+{
+	return &store->server.keys;
+}
+
 void lua_store_set_full(struct lua_store *store, bool full)
 {
 	store->server.full = full;

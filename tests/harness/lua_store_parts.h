@@ -89,6 +89,8 @@ bool lua_key_set_score(struct lua_key *key, struct lua_word name, double score);
 /* Removing the last item removes the key. */
 void lua_key_remove_item(struct lua_keys *keys, struct lua_key *key, long index);
 
+const struct lua_keys *lua_store_keys(const struct lua_store *store);
+
 /* ---- Images of all keys (lua_store_image.c) ------------------------------------------------ */
 
 void lua_keys_dump(const struct lua_keys *keys, struct lk__buf *out);

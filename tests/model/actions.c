@@ -143,10 +143,10 @@ static bool may(const struct model_world *world, struct model_client *client, en
 
 static bool waits_in_store(const struct model_world *world, int index)
 {
-	const struct model_order *order = world_order(world);
+	const struct store_view *view = world_view(world);
 
-	for (int i = 0; i < order->count; i++)
-		if (order->queue[i][2] == 'a' + index)
+	for (int i = 0; i < view->queued; i++)
+		if (view->queue[i].text[2] == 'a' + index)
 			return true;
 	return false;
 }

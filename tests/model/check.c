@@ -15,98 +15,60 @@
 
 /* ---- Around a script ---------------------------------------------------------------------- */
 
-/* The lines of the store's last reply; each one, or a score after each. */
-static int take_lines(const char *at, char tickets[][LK__TICKET_MAX], uint64_t *scores)
-{
-	int count = 0;
+static struct store_view views[2];
+static int last_view;
+static bool is_view_known;
 
-	while (*at && count < MODEL_ORDER) {
-		size_t len = strcspn(at, "\n");
-		snprintf(tickets[count], LK__TICKET_MAX, "%.*s", (int)len, at);
-		at += len + (at[len] == '\n');
-		if (scores) {
-			scores[count] = strtoull(at, NULL, 10);
-			len = strcspn(at, "\n");
-			at += len + (at[len] == '\n');
-		}
-		count++;
-	}
-	return count;
+void world_view_forget(void)
+{
+	is_view_known = false;
 }
 
-static struct model_order known;
-static bool is_order_known;
-
-void world_order_forget(void)
+const struct store_view *world_view(const struct model_world *world)
 {
-	is_order_known = false;
+	const struct store_keys keys = {world->bounds->kind, MODEL_KEY, MODEL_KEY ":q",
+	                                MODEL_KEY ":h"};
+
+	if (is_view_known)
+		return &views[last_view];
+	is_view_known = true;
+	last_view = !last_view;
+	store_look(world->store, &keys, &views[last_view]);
+	return &views[last_view];
 }
 
-const struct model_order *world_order(const struct model_world *world)
+/* Its client lives and would have received a grant, and this script did not have the task to
+ * dequeue it. */
+static bool must_wait(const struct model_world *world, const struct store_ticket *ticket,
+                      const struct model_call *call)
 {
-	struct model_order *order = &known;
+	const struct model_client *client = &world->clients[ticket->text[2] - 'a'];
+	bool leaves = call->kind == LK__LEAVE && !strcmp(ticket->nonce, call->nonce);
 
-	if (is_order_known)
-		return order;
-	is_order_known = true;
-	memset(order, 0, sizeof(*order));
-	order->count =
-		take_lines(world_text(world, "ZRANGE", world_key(":q"), "0", "-1", "WITHSCORES"),
-	                   order->queue, order->arrivals);
-	if (world->bounds->kind == LK_KIND_SEMAPHORE) {
-		order->owner_count =
-			take_lines(world_text(world, "ZRANGE", world_key(":h"), "0", "-1"),
-		                   order->owners, NULL);
-	} else {
-		const char *value = world_text(world, "GET", world_key(""));
-		order->owner_count = *value != '\0';
-		snprintf(order->owners[0], LK__TICKET_MAX, "%.*s", (int)strcspn(value, " "), value);
-	}
-	return order;
+	return client->alive && client->heard && !leaves;
 }
 
-static int find(const char tickets[][LK__TICKET_MAX], int count, const char *ticket)
+const char *world_order_wrong(const struct model_world *world, const struct store_view *before,
+                              const struct store_view *after, const struct model_call *call)
 {
-	for (int i = 0; i < count; i++)
-		if (!strcmp(tickets[i], ticket))
-			return i;
-	return -1;
-}
-
-/* Its client lives and would have received a grant. */
-static bool is_live(const struct model_world *world, const char *ticket)
-{
-	const struct model_client *client = &world->clients[ticket[2] - 'a'];
-
-	return client->alive && client->heard;
-}
-
-/* This script had the task to dequeue it. */
-static bool is_leaving(const struct model_call *call, const char *ticket)
-{
-	return call->kind == LK__LEAVE && strstr(ticket, call->nonce);
-}
-
-const char *world_order_wrong(const struct model_world *world, const struct model_order *before,
-                              const struct model_order *after, const struct model_call *call)
-{
-	struct promise_waiter queue[MODEL_ORDER];
+	struct promise_waiter queue[STORE_TICKETS];
 	const char *wrong = NULL;
 
-	for (int i = 0; i < before->count; i++)
-		queue[i] = (struct promise_waiter){
-			before->queue[i], (int64_t)before->arrivals[i],
-			!is_leaving(call, before->queue[i]) && is_live(world, before->queue[i]) &&
-				find(after->owners, after->owner_count, before->queue[i]) < 0};
-	for (int i = 0; i < after->owner_count && !wrong; i++) {
-		const char *owner = after->owners[i];
-		int place = find(before->queue, before->count, owner);
+	for (int i = 0; i < before->queued; i++) {
+		const struct store_ticket *wait = &before->queue[i];
+		queue[i] = (struct promise_waiter){wait->text, wait->arrival_us,
+		                                   must_wait(world, wait, call) &&
+		                                           !store_hold(after, wait->text)};
+	}
+	for (int i = 0; i < after->hold_count && !wrong; i++) {
+		const char *ticket = after->holds[i].text;
+		const struct store_ticket *wait = store_wait(before, ticket);
 		/* An ask brings its queue position. */
-		int64_t arrival = place >= 0      ? queue[place].arrival
-		                  : call->arrival ? (int64_t)call->arrival
-		                                  : INT64_MAX;
-		if (find(before->owners, before->owner_count, owner) < 0)
-			wrong = promise_fifo(queue, before->count, owner, arrival);
+		int64_t arrival_us = wait            ? wait->arrival_us
+		                     : call->arrival ? (int64_t)call->arrival
+		                                     : INT64_MAX;
+		if (!store_hold(before, ticket))
+			wrong = promise_fifo(queue, before->queued, ticket, arrival_us);
 	}
 	return wrong;
 }
@@ -115,23 +77,21 @@ const char *world_order_wrong(const struct model_world *world, const struct mode
 
 /* The store has each valid hold: more than is promised, so only the shipped code must satisfy
  * it. */
-static bool is_known(const struct model_world *world, const struct model_client *client)
+static const char *validity_wrong(const struct model_world *world,
+                                  const struct model_client *client)
 {
 	const struct lk__hold *hold = world_hold(client);
-	char ticket[LK__TICKET_MAX], start[LK__TICKET_MAX + 24];
-	const char *value;
+	int64_t now_us = lua_store_time(world->store);
+	char ticket[LK__TICKET_MAX];
+	const struct store_ticket *kept;
 
 	world_ticket(world, client, hold->ticket, ticket);
-	if (world->bounds->kind == LK_KIND_LOCK) {
-		snprintf(start, sizeof(start), "%s %llu ", ticket, (unsigned long long)hold->fence);
-		value = world_text(world, "GET", world_key(""));
-		return !strncmp(value, start, strlen(start));
-	}
-	value = world_text(world, "ZSCORE", world_key(":h"), ticket);
-	if (strtoll(value, NULL, 10) <= lua_store_time(world->store))
-		return false;
-	value = world_text(world, "HGET", world_key(""), ticket);
-	return strtoul(value, NULL, 10) >= hold->count;
+	kept = store_hold(world_view(world), ticket);
+	if (kept && (kept->end_us <= now_us || kept->held < hold->count ||
+	             (world->bounds->kind == LK_KIND_LOCK && kept->fence != hold->fence)))
+		kept = NULL;
+	return promise_validity(kept, kept ? kept->end_us : 0,
+	                        now_us + lk__hold_left_ns(hold, world->now_ns) / 1000);
 }
 
 /* ---- Permits that are never released ------------------------------------------------------ */
@@ -170,16 +130,10 @@ void world_use(struct model_world *world, uint64_t fence, uint32_t permits)
 	}
 }
 
-static bool is_used(const struct model_world *world, const char *ticket)
+static bool is_used(const struct model_world *world, const struct store_ticket *hold)
 {
-	unsigned long long fence;
-	unsigned permits;
-
-	if (sscanf(world_text(world, "HGET", world_key(""), ticket), "%u %llu", &permits, &fence) !=
-	    2)
-		return false;
 	for (int i = 0; i < world->use_count; i++)
-		if (world->uses[i].fence == fence)
+		if (world->uses[i].fence == hold->fence)
 			return true;
 	return false;
 }
@@ -191,18 +145,18 @@ static bool is_used(const struct model_world *world, const char *ticket)
 static bool is_left(const struct model_world *world, int index)
 {
 	const struct model_client *client = &world->clients[index];
-	const struct model_order *order;
+	const struct store_view *view;
 
 	if (!client->alive || client->core.all_tickets || client->call_count ||
 	    client->late_count || world->used[DO_LATE])
 		return false;
-	order = world_order(world);
-	for (int i = 0; i < order->count; i++)
-		if (order->queue[i][2] == 'a' + index)
+	view = world_view(world);
+	for (int i = 0; i < view->queued; i++)
+		if (view->queue[i].text[2] == 'a' + index)
 			return true;
-	for (int i = 0; i < order->owner_count; i++)
-		if (order->owners[i][2] == 'a' + index &&
-		    !(world->bounds->finals && is_used(world, order->owners[i])))
+	for (int i = 0; i < view->hold_count; i++)
+		if (view->holds[i].text[2] == 'a' + index &&
+		    !(world->bounds->finals && is_used(world, &view->holds[i])))
 			return true;
 	return false;
 }
@@ -228,8 +182,7 @@ static const char *wrong_of(const struct model_world *world, int index)
 	const char *wrong = NULL;
 
 	if (world->rule == RULES_AS_SHIPPED && world_valid(world, client))
-		wrong = promise_broken(PROMISE_VALIDITY,
-		                       promise_validity(is_known(world, client), 0, 0));
+		wrong = promise_broken(PROMISE_VALIDITY, validity_wrong(world, client));
 	if (!wrong && client->alive)
 		wrong = core_wrong(client);
 	if (!wrong && world->bounds->kind != LK_KIND_LATCH && is_left(world, index))
@@ -237,16 +190,14 @@ static const char *wrong_of(const struct model_world *world, int index)
 	return wrong;
 }
 
-/* The semaphore's counter equals the sum of its holds. */
 static const char *kept_wrong(const struct model_world *world)
 {
-	const struct model_order *order = world_order(world);
-	int64_t used = strtoll(world_text(world, "HGET", world_key(""), "used"), NULL, 10), sum = 0;
+	const struct store_view *view = world_view(world);
+	int64_t sum = 0;
 
-	for (int i = 0; i < order->owner_count; i++)
-		sum += strtoll(world_text(world, "HGET", world_key(""), order->owners[i]), NULL,
-		               10);
-	return promise_broken(PROMISE_PERMITS, promise_permits_kept(used, sum));
+	for (int i = 0; i < view->hold_count; i++)
+		sum += view->holds[i].held;
+	return promise_broken(PROMISE_PERMITS, promise_permits_kept(view->used, sum));
 }
 
 static const char *used_wrong(const struct model_world *world)
@@ -410,7 +361,7 @@ static const char *left_over(const struct model_world *world)
 			return wrong;
 	}
 	if (world->bounds->kind == LK_KIND_LATCH)
-		return !strcmp(world_text(world, "HGET", world_key(""), "count"), "0")
+		return world_view(world)->there && !world_view(world)->count
 		               ? "an open latch is left"
 		               : NULL;
 	for (int i = 0; i < 3; i++) {
@@ -450,19 +401,18 @@ const char *world_finish(struct model_world *world, int64_t *longest)
 
 static void print_store(const struct model_world *world)
 {
-	const struct model_order *order;
+	const struct store_view *view = world_view(world);
 
 	if (world->bounds->kind == LK_KIND_LATCH) {
-		printf("store: count %s;", world_text(world, "HGET", world_key(""), "count"));
+		printf("store: count %lld;", (long long)(view->there ? view->count : -1));
 		return;
 	}
-	order = world_order(world);
 	printf("store: held by");
-	for (int i = 0; i < order->owner_count; i++)
-		printf(" %c", order->owners[i][2] - 'a' + 'A');
+	for (int i = 0; i < view->hold_count; i++)
+		printf(" %c", view->holds[i].text[2] - 'a' + 'A');
 	printf(", queue");
-	for (int i = 0; i < order->count; i++)
-		printf(" %c", order->queue[i][2] - 'a' + 'A');
+	for (int i = 0; i < view->queued; i++)
+		printf(" %c", view->queue[i].text[2] - 'a' + 'A');
 	printf(";");
 }
 

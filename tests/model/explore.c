@@ -140,7 +140,7 @@ static void load(const struct explorer *explorer, const struct image *image)
 	uint64_t *words = arena_base();
 	size_t at = 0;
 
-	world_order_forget();
+	world_view_forget();
 	memcpy(words, explorer->base, explorer->base_words * 8);
 	for (size_t i = 0; i < image->len;) {
 		size_t same = image->words[i] >> 32, differ = image->words[i] & 0xffffffff;

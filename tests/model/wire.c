@@ -68,17 +68,12 @@ int world_publish(void *arg, const char *channel, const char *text, size_t len)
 /* The facts that a wait for the latch may know. */
 static void note_open(struct model_world *world)
 {
-	if (world->bounds->kind != LK_KIND_LATCH ||
-	    strcmp(world_text(world, "HGET", world_key(""), "count"), "0") != 0)
+	if (world->bounds->kind != LK_KIND_LATCH || !world_view(world)->there ||
+	    world_view(world)->count)
 		return;
 	for (int i = 0; i < world->bounds->clients; i++)
 		if (world->clients[i].verb == DO_AWAIT || world->clients[i].verb == DO_AWAIT_TRY)
 			world->clients[i].was_open = true;
-}
-
-static int64_t latch_count(const struct model_world *world)
-{
-	return strtoll(world_text(world, "HGET", world_key(""), "count"), NULL, 10);
 }
 
 static void run_bytes(struct model_world *world, struct model_call *call)
@@ -88,7 +83,7 @@ static void run_bytes(struct model_world *world, struct model_call *call)
 	struct lk__why why;
 
 	lua_store_run(world->store, call->bytes.data, call->bytes.len, &reply);
-	world_order_forget();
+	world_view_forget();
 	lk__buf_fini(&call->bytes);
 	resp = lua_store_parse(&reply);
 	if (lk__codec_unknown_script(resp))
@@ -104,20 +99,19 @@ static void run_bytes(struct model_world *world, struct model_call *call)
 }
 
 static bool is_of(const struct model_client *client, const struct model_world *world,
-                  const char *ticket, const struct model_call *call)
+                  const struct store_ticket *ticket, const struct model_call *call)
 {
-	return ticket[2] == 'a' + world_index(world, client) && strstr(ticket, call->nonce);
+	return ticket->text[2] == 'a' + world_index(world, client) &&
+	       !strcmp(ticket->nonce, call->nonce);
 }
 
 static void run(struct model_world *world, struct model_client *client, struct model_call *call)
 {
-	struct model_order before;
-	int64_t count = 0;
+	const struct store_view *before = world_view(world);
 
 	if (world->bounds->kind == LK_KIND_LATCH) {
-		count = latch_count(world);
 		run_bytes(world, call);
-		if (latch_count(world) < count && call->kind == LK__STEP) {
+		if (world_view(world)->count < before->count && call->kind == LK__STEP) {
 			uint16_t bit = (uint16_t)(1u << call->number);
 			world_keep(world, PROMISE_STEP, promise_step(!!(client->counted & bit)));
 			client->counted |= bit;
@@ -128,15 +122,13 @@ static void run(struct model_world *world, struct model_client *client, struct m
 		note_open(world);
 		return;
 	}
-	before = *world_order(world);
-	call->owned = before.owner_count && is_of(client, world, before.owners[0], call);
+	call->owned = before->hold_count && is_of(client, world, &before->holds[0], call);
 	run_bytes(world, call);
 	if (world->bounds->kind == LK_KIND_SEMAPHORE)
 		call->owned = call->answer.mine; /* it knows about expired leases */
 	else if (call->kind == LK__LEAVE && call->owned && !call->answer.mine)
 		world_keep(world, PROMISE_RESULT, "a leave denies its client's hold");
-	world_keep(world, PROMISE_FIFO,
-	           world_order_wrong(world, &before, world_order(world), call));
+	world_keep(world, PROMISE_FIFO, world_order_wrong(world, before, world_view(world), call));
 }
 
 struct model_call *world_next_call(struct model_client *client)
@@ -201,6 +193,7 @@ void world_question(struct model_world *world, struct model_client *client, enum
 	    strcmp(answer, "absent") != 0)
 		world_keep(world, PROMISE_SCRIPT, "a script failed");
 	client->queue->name->latch->generation = 0;
+	world_view_forget();
 	note_open(world);
 }
 

@@ -56,7 +56,7 @@ const char *world_key(const char *suffix)
 {
 	static char key[40];
 
-	snprintf(key, sizeof(key), "lk:{" MODEL_NAME "}%s", suffix);
+	snprintf(key, sizeof(key), MODEL_KEY "%s", suffix);
 	return key;
 }
 
@@ -122,7 +122,7 @@ static struct lk__wait_queue *open_handle(const struct model_bounds *bounds,
 void world_set_time(struct model_world *world, int64_t now_ns)
 {
 	world->now_ns = now_ns;
-	world_order_forget();
+	world_view_forget();
 	lua_store_set_time(world->store, EPOCH_US + now_ns / 1000);
 }
 
@@ -369,7 +369,7 @@ static void begin_call(struct model_world *world, struct model_client *client, e
 		break;
 	case DO_AWAIT:
 	case DO_AWAIT_TRY:
-		client->was_open = !strcmp(world_text(world, "HGET", world_key(""), "count"), "0");
+		client->was_open = world_view(world)->there && !world_view(world)->count;
 		lk__core_await(core, world->now_ns, waiter);
 		break;
 	default:

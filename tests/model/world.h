@@ -20,15 +20,16 @@
 #include "lua_store.h"
 #include "promises/promises.h"
 #include "redis/codec.h"
+#include "store_view.h"
 
 #define MODEL_NAME "x"
+#define MODEL_KEY "lk:{" MODEL_NAME "}"
 #define MODEL_TOPIC "lk:l:0:{" MODEL_NAME "}"
 #define MODEL_CLIENTS 3
-#define MODEL_CALLS 5  /* pending requests of a client */
-#define MODEL_LATE 2   /* of its lost connections */
-#define MODEL_INBOX 8  /* items on its messages connection */
-#define MODEL_ORDER 16 /* tickets in the store */
-#define MODEL_USES 8   /* grants that are never released */
+#define MODEL_CALLS 5 /* pending requests of a client */
+#define MODEL_LATE 2  /* of its lost connections */
+#define MODEL_INBOX 8 /* items on its messages connection */
+#define MODEL_USES 8  /* grants that are never released */
 #define MODEL_TICK_MS 3000
 #define MODEL_LEASE_MS 6000
 #define MODEL_EXTENSION_MS 12000
@@ -257,17 +258,12 @@ bool world_quiet(const struct model_world *world);
 const char *world_finish(struct model_world *world, int64_t *longest);
 /* A summary of it, as a line. */
 void world_print(const struct model_world *world);
-/* Around a script: compare the queue and the holder. */
-struct model_order {
-	int count, owner_count;
-	char queue[MODEL_ORDER][LK__TICKET_MAX], owners[MODEL_ORDER][LK__TICKET_MAX];
-	uint64_t arrivals[MODEL_ORDER];
-};
-const struct model_order *world_order(const struct model_world *world);
-/* The store may have been replaced: read it again. */
-void world_order_forget(void);
+/* The state of the name in the store; valid until the next but one is read. */
+const struct store_view *world_view(const struct model_world *world);
+/* The store may have been changed, or replaced: read it again. */
+void world_view_forget(void);
 /* call: the call that was executed in between. */
-const char *world_order_wrong(const struct model_world *world, const struct model_order *before,
-                              const struct model_order *after, const struct model_call *call);
+const char *world_order_wrong(const struct model_world *world, const struct store_view *before,
+                              const struct store_view *after, const struct model_call *call);
 
 #endif

@@ -11,7 +11,6 @@
  *   sim_faults.c     what each fault does
  *   sim_callers.c    threads that acquire, hold and release; at random, or by a scene
  *   sim_latches.c    threads that await, count down, set and remove
- *   sim_view.c       the state of a name in the store
  *   sim_check*.c     the invariants
  *   sim_trace.c      the last events, as text
  *   sim_shrink.c     the smallest plan that fails in the same way
@@ -27,49 +26,18 @@
 #include "lua_store.h"
 #include "promises/promises.h"
 #include "redis/codec.h"
+#include "store_view.h"
 #include "sim_plan.h"
 
 #define SIM_EPOCH_US INT64_C(1700000000000000)
 #define SIM_START_NS (1000 * SIM_S)
 #define SIM_TIMEOUT_NS (2000 * SIM_MS) /* of a command, the library's default */
-#define SIM_TICKETS 96                 /* read of a name */
 #define SIM_GRANTS 1024                /* remembered of a name */
 #define SIM_TTL_MS 3600000             /* how long the keys of a semaphore are kept */
 #define SIM_STEP_NAMES 6               /* of steps of a latch */
 
 struct sim;
 struct sim_client;
-
-/* ---- The state of a name in the store (sim_view.c)
- * ----------------------------------------------- */
-
-struct sim_ticket {
-	char text[LK__TICKET_MAX];
-	char nonce[LK__NONCE_SIZE];
-	int slot, life; /* its client, and that client's process */
-	int64_t lease_ms;
-	bool fixed;
-	uint32_t permits; /* 0 = a lock's */
-	/* Of a hold: its permits, its fence, its current lease and expiry.  Of a wait: its
-	 * arrival. */
-	uint32_t held;
-	uint64_t fence;
-	int64_t force_ms, end_us;
-	int64_t arrival_us;
-};
-
-struct sim_view {
-	bool there;
-	int64_t capacity, used; /* of a semaphore */
-	struct sim_ticket holds[SIM_TICKETS];
-	int hold_count;
-	struct sim_ticket queue[SIM_TICKETS];
-	int queued;
-	/* Of a latch. */
-	uint64_t generation;
-	int64_t count, initial;
-	int64_t end_us; /* expiry of its key, INT64_MAX = never */
-};
 
 /* One grant of the store. */
 struct sim_grant {
@@ -128,8 +96,8 @@ struct sim_name {
 	lk_kind kind;
 	bool rate; /* most of its permits are forgotten */
 	char main[24], queue[24], holds[24], memory[24], topic[40];
-	struct sim_view view; /* after the last read */
-	int epoch;            /* of its memory: grants before a loss prove nothing after it */
+	struct store_view view; /* after the last read */
+	int epoch;              /* of its memory: grants before a loss prove nothing after it */
 	int regime; /* of its fences: restart after the counter is lost while the clock is behind */
 	int64_t forced_ns;  /* when its memory was last lost */
 	uint64_t fence_max; /* issued, in this regime */
@@ -377,7 +345,10 @@ int64_t sim_true(const struct sim_client *client, int64_t local_ns);
 /* The client closes its end of its link. */
 void sim_client_unlink(struct sim_client *client, lk_err err);
 /* The client of the ticket, NULL if that process has ended. */
-struct sim_client *sim_client_of(struct sim *sim, const struct sim_ticket *ticket);
+struct sim_client *sim_client_of(struct sim *sim, const struct store_ticket *ticket);
+/* In its id, c<slot>_<life>_aaaaaaaaaaaa. */
+int sim_slot_of(const struct store_ticket *ticket);
+int sim_life_of(const struct store_ticket *ticket);
 
 /* sim_network.c */
 int64_t sim_delay(struct sim_client *client);
@@ -446,17 +417,13 @@ void sim_latch_answered(struct sim_caller *caller, bool answered);
 void sim_latch_open_all(struct sim *sim);
 void sim_latch_change(struct sim *sim, int name, uint64_t chance);
 
-/* sim_view.c */
-void sim_view_check(struct sim *sim);
-bool sim_ticket_parse(const char *text, struct sim_ticket *ticket);
-void sim_look(struct sim *sim, struct sim_name *name, struct sim_view *view);
-const struct sim_ticket *sim_find(const struct sim_ticket *tickets, int count, const char *text);
-
 /* sim_check.c: around each script, and after each step. */
 void sim_fail(struct sim *sim, enum promise promise, const char *fmt, ...)
 	__attribute__((format(printf, 3, 4)));
 /* wrong: as a promise's function returns it. */
 void sim_keep(struct sim *sim, enum promise promise, const char *wrong);
+/* The state of a name in the store. */
+void sim_look(struct sim *sim, const struct sim_name *name, struct store_view *view);
 void sim_check_before(struct sim *sim, int name);
 /* call: NULL for changes from outside, which may break holds. */
 void sim_check_after(struct sim *sim, int name, const struct sim_call *call);
@@ -493,9 +460,9 @@ void sim_check_extended(struct sim_caller *caller, lk_err err);
 
 /* sim_check_permits.c, sim_check_latch.c */
 bool sim_check_is_torn(const struct sim_name *name);
-void sim_check_permits(struct sim *sim, struct sim_name *name, const struct sim_view *before,
+void sim_check_permits(struct sim *sim, struct sim_name *name, const struct store_view *before,
                        const struct sim_call *call, const struct lk__answer *answer);
-void sim_check_latch(struct sim *sim, struct sim_name *name, const struct sim_view *before,
+void sim_check_latch(struct sim *sim, struct sim_name *name, const struct store_view *before,
                      const struct sim_call *call, const struct lk__answer *answer);
 void sim_check_opened(struct sim *sim, int name, const char *text);
 void sim_check_latch_now(struct sim *sim, struct sim_name *name);

@@ -68,27 +68,17 @@ struct sim_grant *sim_grant_to(struct sim_name *name, uint64_t fence,
 struct script {
 	struct sim *sim;
 	struct sim_name *name;
-	const struct sim_view *before, *after;
+	const struct store_view *before, *after;
 	const struct sim_call *call; /* NULL = from outside */
 	struct lk__answer answer;
 };
-
-static const struct sim_ticket *hold_in(const struct sim_view *view, const char *ticket)
-{
-	return sim_find(view->holds, view->hold_count, ticket);
-}
-
-static const struct sim_ticket *wait_in(const struct sim_view *view, const char *ticket)
-{
-	return sim_find(view->queue, view->queued, ticket);
-}
 
 static bool is_own(const struct script *script, const char *ticket)
 {
 	return script->call && !strcmp(script->call->ticket, ticket);
 }
 
-static void note_grant(const struct script *script, const struct sim_ticket *hold)
+static void note_grant(const struct script *script, const struct store_ticket *hold)
 {
 	struct sim *sim = script->sim;
 	struct sim_name *name = script->name;
@@ -99,8 +89,8 @@ static void note_grant(const struct script *script, const struct sim_ticket *hol
 		.fence = hold->fence,
 		.epoch = name->epoch,
 		.regime = name->regime,
-		.slot = hold->slot,
-		.life = hold->life,
+		.slot = sim_slot_of(hold),
+		.life = sim_life_of(hold),
 		.permits = hold->held,
 		.lease_ms = hold->lease_ms,
 		.granted_ns = sim->now_ns,
@@ -110,16 +100,16 @@ static void note_grant(const struct script *script, const struct sim_ticket *hol
 	if (is_own(script, hold->text) || sim->pending_count == SIM_PENDING)
 		return;
 	pending = &sim->pending[sim->pending_count++];
-	*pending = (struct sim_pending){name->index, hold->slot, hold->life, sim->now_ns, {0}};
+	*pending = (struct sim_pending){name->index, grant->slot, grant->life, sim->now_ns, {0}};
 	memcpy(pending->nonce, hold->nonce, sizeof(pending->nonce));
 }
 
 /* No waiter that was in the queue before and still is arrived earlier. */
-static void check_order(const struct script *script, const struct sim_ticket *hold)
+static void check_order(const struct script *script, const struct store_ticket *hold)
 {
-	const struct sim_ticket *was = wait_in(script->before, hold->text);
+	const struct store_ticket *was = store_wait(script->before, hold->text);
 	int64_t arrival_us = was ? was->arrival_us : INT64_MAX;
-	struct promise_waiter queue[SIM_TICKETS];
+	struct promise_waiter queue[STORE_TICKETS];
 
 	/* It returns to its queue position; or to an earlier one than it got after the store forgot
 	 * it, when the first reply arrives at last. */
@@ -127,9 +117,9 @@ static void check_order(const struct script *script, const struct sim_ticket *ho
 	    script->call->arrival_us < arrival_us)
 		arrival_us = script->call->arrival_us;
 	for (int i = 0; i < script->before->queued; i++) {
-		const struct sim_ticket *other = &script->before->queue[i];
+		const struct store_ticket *other = &script->before->queue[i];
 		queue[i] = (struct promise_waiter){other->text, other->arrival_us,
-		                                   wait_in(script->after, other->text)};
+		                                   store_wait(script->after, other->text)};
 	}
 	sim_keep(script->sim, PROMISE_FIFO,
 	         promise_fifo(queue, script->before->queued, hold->text, arrival_us));
@@ -166,11 +156,11 @@ static void note_report(const struct script *script)
 	bool done = script->answer.kind == LK__LEFT || script->answer.kind == LK__KEPT;
 
 	if (call && done && call->fence > script->name->store_max &&
-	    hold_in(script->before, call->ticket))
+	    store_hold(script->before, call->ticket))
 		script->name->store_max = call->fence;
 }
 
-static void check_new(const struct script *script, const struct sim_ticket *hold)
+static void check_new(const struct script *script, const struct store_ticket *hold)
 {
 	struct sim_name *name = script->name;
 	const char *wrong;
@@ -201,7 +191,7 @@ static int64_t belief_us(const struct sim_client *client, const struct lk__hold 
 	return SIM_EPOCH_US + client->sim->store_offset_us + until_ns / 1000;
 }
 
-static const struct lk__hold *hold_of_ticket(struct sim *sim, const struct sim_ticket *ticket)
+static const struct lk__hold *hold_of_ticket(struct sim *sim, const struct store_ticket *ticket)
 {
 	const struct sim_client *client = sim_client_of(sim, ticket);
 	const struct lk__ticket *own =
@@ -210,8 +200,8 @@ static const struct lk__hold *hold_of_ticket(struct sim *sim, const struct sim_t
 	return own && own->state == LK__HOLDING ? own->queue->hold : NULL;
 }
 
-static void check_same(const struct script *script, const struct sim_ticket *was,
-                       const struct sim_ticket *is)
+static void check_same(const struct script *script, const struct store_ticket *was,
+                       const struct store_ticket *is)
 {
 	struct sim *sim = script->sim;
 	int64_t now_us = sim_server_us(sim);
@@ -237,7 +227,7 @@ static void check_same(const struct script *script, const struct sim_ticket *was
 		grant->excused = false;
 }
 
-static void check_gone(const struct script *script, const struct sim_ticket *was)
+static void check_gone(const struct script *script, const struct store_ticket *was)
 {
 	struct sim *sim = script->sim;
 	const struct sim_grant *grant = sim_grant_of(script->name, was->fence, was->nonce);
@@ -259,27 +249,28 @@ static void check_gone(const struct script *script, const struct sim_ticket *was
 static void check_holds(const struct script *script)
 {
 	for (int i = 0; i < script->after->hold_count; i++) {
-		const struct sim_ticket *is = &script->after->holds[i];
-		const struct sim_ticket *was = hold_in(script->before, is->text);
+		const struct store_ticket *is = &script->after->holds[i];
+		const struct store_ticket *was = store_hold(script->before, is->text);
 		if (!was || was->fence != is->fence)
 			check_new(script, is);
 		check_same(script, was && was->fence == is->fence ? was : is, is);
 	}
 	for (int i = 0; i < script->before->hold_count; i++)
-		if (!hold_in(script->after, script->before->holds[i].text))
+		if (!store_hold(script->after, script->before->holds[i].text))
 			check_gone(script, &script->before->holds[i]);
 }
 
 /* ---- The queue ---------------------------------------------------------------------------- */
 
 /* A waiter that receives and asks keeps its queue position. */
-static void check_passed_over(const struct script *script, const struct sim_ticket *wait)
+static void check_passed_over(const struct script *script, const struct store_ticket *wait)
 {
 	const struct sim_client *client = sim_client_of(script->sim, wait);
 	const struct lk__ticket *ticket;
 
-	if (!client || wait_in(script->after, wait->text) || hold_in(script->after, wait->text) ||
-	    is_own(script, wait->text) || !sim_is_fine(client, QUIET_NS) ||
+	if (!client || store_wait(script->after, wait->text) ||
+	    store_hold(script->after, wait->text) || is_own(script, wait->text) ||
+	    !sim_is_fine(client, QUIET_NS) ||
 	    (wait->permits && wait->permits > script->after->capacity))
 		return;
 	ticket = lk__ticket_find(&client->core, wait->nonce);
@@ -290,12 +281,12 @@ static void check_passed_over(const struct script *script, const struct sim_tick
 /* A new ticket is at the end of the queue, and one that returns is at its old position. */
 static void check_place(const struct script *script)
 {
-	const struct sim_ticket *wait;
+	const struct store_ticket *wait;
 
 	if (!script->call || script->call->kind != LK__ASK)
 		return;
-	wait = wait_in(script->after, script->call->ticket);
-	if (!wait || wait_in(script->before, wait->text))
+	wait = store_wait(script->after, script->call->ticket);
+	if (!wait || store_wait(script->before, wait->text))
 		return;
 	if (script->call->arrival_us && wait->arrival_us != script->call->arrival_us)
 		sim_fail(script->sim, PROMISE_FIFO, "%s did not return to its queue position",
@@ -308,7 +299,14 @@ static void check_place(const struct script *script)
 
 /* ---- One script --------------------------------------------------------------------------- */
 
-static struct sim_view before;
+static struct store_view before;
+
+void sim_look(struct sim *sim, const struct sim_name *name, struct store_view *view)
+{
+	const struct store_keys keys = {name->kind, name->main, name->queue, name->holds};
+
+	store_look(sim->store, &keys, view);
+}
 
 void sim_check_before(struct sim *sim, int index)
 {
@@ -319,14 +317,10 @@ void sim_check_before(struct sim *sim, int index)
 
 static void read_answer(struct script *script)
 {
-	struct lk__resp_reader *reader = lk__resp_reader_new();
 	const struct lk__buf *reply = &script->call->reply;
-	struct lk__resp *resp;
+	struct lk__resp *resp = lua_store_parse(reply);
 	static struct lk__why why;
 
-	if (!reader || lk__resp_feed(reader, reply->data, reply->len, &why) ||
-	    lk__resp_next(reader, &resp, &why) || !resp)
-		abort();
 	if (!lk__codec_unknown_script(resp))
 		sim_keep(script->sim, PROMISE_SCRIPT, promise_script(resp));
 	if (script->call->kind == SIM_QUESTION)
@@ -334,7 +328,6 @@ static void read_answer(struct script *script)
 	else
 		lk__codec_answer(resp, "the store", &script->answer, &why);
 	lk__resp_free(resp);
-	lk__resp_reader_free(reader);
 }
 
 static void tell(struct sim *sim, int index, const struct sim_call *call)
@@ -356,7 +349,7 @@ void sim_check_adopt(struct sim *sim, struct sim_name *name, const struct sim_ca
 
 	before.hold_count = 0; /* its earlier permits are detached */
 	for (int i = 0; i < name->view.hold_count; i++) {
-		const struct sim_ticket *hold = &name->view.holds[i];
+		const struct store_ticket *hold = &name->view.holds[i];
 		if (sim_grant_of(name, hold->fence, hold->nonce))
 			continue;
 		check_new(&script, hold);

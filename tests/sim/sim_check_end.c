@@ -31,7 +31,7 @@ void sim_check_ghost(struct sim *sim, const char *ticket)
 }
 
 /* Its process lives, and has forgotten it, or its leave is about to be acknowledged. */
-static void add_ghost(struct sim *sim, const struct sim_ticket *ticket)
+static void add_ghost(struct sim *sim, const struct store_ticket *ticket)
 {
 	const struct sim_client *client = sim_client_of(sim, ticket);
 	const struct lk__ticket *own =
@@ -55,7 +55,7 @@ static bool was_linked(const struct sim_client *client)
 	return client && sim_is_fine(client, sim_ways_ns(client->sim, 8));
 }
 
-static void check_left(struct sim *sim, struct sim_name *name, const struct sim_ticket *ticket)
+static void check_left(struct sim *sim, struct sim_name *name, const struct store_ticket *ticket)
 {
 	const struct sim_grant *grant =
 		ticket->fence ? sim_grant_of(name, ticket->fence, ticket->nonce) : NULL;
@@ -111,7 +111,7 @@ static void check_key(void *arg, const char *key, size_t len, const char *type, 
 /* At rest all permits are free. */
 static void check_rest(struct sim *sim, struct sim_name *name)
 {
-	const struct sim_view *view = &name->view;
+	const struct store_view *view = &name->view;
 
 	sim_look(sim, name, &name->view);
 	for (int i = 0; i < view->hold_count; i++)

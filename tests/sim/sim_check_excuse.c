@@ -58,7 +58,7 @@ static bool is_backed(const struct sim *sim, const struct sim_name *name,
 	int64_t until_us = SIM_EPOCH_US + sim->store_offset_us + until_ns / 1000;
 
 	for (int i = 0; i < name->view.hold_count; i++) {
-		const struct sim_ticket *held = &name->view.holds[i];
+		const struct store_ticket *held = &name->view.holds[i];
 		if (held->fence == grant->fence && !strcmp(held->nonce, grant->nonce))
 			return held->end_us >= until_us;
 	}

@@ -29,7 +29,7 @@ int64_t sim_ways_ns(const struct sim *sim, int ways)
 static bool check_pending(struct sim *sim, const struct sim_pending *pending)
 {
 	struct sim_client *client = &sim->clients[pending->slot];
-	const struct sim_view *view = &sim->names[pending->name].view;
+	const struct store_view *view = &sim->names[pending->name].view;
 	const struct lk__ticket *ticket;
 	bool stands = false;
 
@@ -53,9 +53,9 @@ static bool check_pending(struct sim *sim, const struct sim_pending *pending)
 }
 
 /* The first in the queue that receives and asks, if it fits; NULL if there is none. */
-static const struct sim_ticket *who_fits(struct sim *sim, const struct sim_name *name, bool *head)
+static const struct store_ticket *who_fits(struct sim *sim, const struct sim_name *name, bool *head)
 {
-	const struct sim_view *view = &name->view;
+	const struct store_view *view = &name->view;
 	int64_t used = 0, now_us = sim_server_us(sim);
 
 	for (int i = 0; i < view->hold_count; i++)
@@ -64,7 +64,7 @@ static const struct sim_ticket *who_fits(struct sim *sim, const struct sim_name 
 	if (name->kind == LK_KIND_LOCK && used)
 		return NULL;
 	for (int i = 0; i < view->queued; i++) {
-		const struct sim_ticket *wait = &view->queue[i];
+		const struct store_ticket *wait = &view->queue[i];
 		const struct sim_client *client = sim_client_of(sim, wait);
 		if (!client || !sim_is_fine(client, 0) ||
 		    !lk__ticket_find(&client->core, wait->nonce))
@@ -77,7 +77,7 @@ static const struct sim_ticket *who_fits(struct sim *sim, const struct sim_name 
 
 static void check_idle(struct sim *sim, struct sim_name *name)
 {
-	const struct sim_ticket *wait;
+	const struct store_ticket *wait;
 	int64_t limit_ns;
 	bool head = false;
 
@@ -134,7 +134,7 @@ void sim_check_backed(struct sim_client *client, const struct lk__hold *hold)
 	if (!grant || grant->broken || grant->epoch != name->epoch || name->torn)
 		return;
 	for (int i = 0; i < name->view.hold_count; i++) {
-		const struct sim_ticket *held = &name->view.holds[i];
+		const struct store_ticket *held = &name->view.holds[i];
 		if (held->fence != grant->fence || strcmp(held->nonce, grant->nonce) != 0)
 			continue;
 		sim_keep(sim, PROMISE_VALIDITY, promise_validity(true, held->end_us, until_us));

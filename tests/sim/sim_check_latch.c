@@ -13,7 +13,7 @@
 /* It was open, or absent, until now or until it expired. */
 void sim_check_latch_now(struct sim *sim, struct sim_name *name)
 {
-	const struct sim_view *view = &name->view;
+	const struct store_view *view = &name->view;
 	int64_t until_ns = sim->now_ns;
 	bool over = view->there && view->end_us <= sim_server_us(sim);
 
@@ -60,7 +60,7 @@ static int times_counted(const struct sim_count *count, int slot, int life, uint
 	return times;
 }
 
-static void count_step(struct sim *sim, struct sim_name *name, const struct sim_view *before,
+static void count_step(struct sim *sim, struct sim_name *name, const struct store_view *before,
                        const struct sim_call *call)
 {
 	struct sim_count *count = &name->count;
@@ -105,10 +105,10 @@ static void begin_generation(struct sim *sim, struct sim_name *name)
 	}
 }
 
-void sim_check_latch(struct sim *sim, struct sim_name *name, const struct sim_view *before,
+void sim_check_latch(struct sim *sim, struct sim_name *name, const struct store_view *before,
                      const struct sim_call *call, const struct lk__answer *answer)
 {
-	const struct sim_view *view = &name->view;
+	const struct store_view *view = &name->view;
 	bool step = call && call->kind == LK__STEP;
 
 	if (view->there && (!before->there || view->generation != before->generation)) {

@@ -19,12 +19,12 @@ static void note_capacity(struct sim *sim, struct sim_name *name)
 }
 
 /* Both keys agree, and the sum is the recorded one. */
-static void check_sum(struct sim *sim, const struct sim_view *view)
+static void check_sum(struct sim *sim, const struct store_view *view)
 {
 	int64_t sum = 0;
 
 	for (int i = 0; i < view->hold_count; i++) {
-		const struct sim_ticket *hold = &view->holds[i];
+		const struct store_ticket *hold = &view->holds[i];
 		sum += hold->held;
 		if (hold->end_us < 0 || !hold->fence)
 			sim_fail(sim, PROMISE_PERMITS, "half a hold: %s", hold->text);
@@ -35,15 +35,14 @@ static void check_sum(struct sim *sim, const struct sim_view *view)
 	sim_keep(sim, PROMISE_PERMITS, promise_permits_kept(view->used, sum));
 }
 
-static void check_holds(struct sim *sim, const struct sim_view *view, const struct sim_view *before,
-                        const struct sim_call *call)
+static void check_holds(struct sim *sim, const struct store_view *view,
+                        const struct store_view *before, const struct sim_call *call)
 {
 	bool granted = false;
 
 	for (int i = 0; i < view->hold_count; i++) {
-		const struct sim_ticket *is = &view->holds[i];
-		const struct sim_ticket *was =
-			sim_find(before->holds, before->hold_count, is->text);
+		const struct store_ticket *is = &view->holds[i];
+		const struct store_ticket *was = store_hold(before, is->text);
 		bool own = call && call->kind == LK__SHRINK && !strcmp(call->ticket, is->text);
 		if (!was || was->fence != is->fence) {
 			granted = true;
@@ -64,15 +63,14 @@ static void check_holds(struct sim *sim, const struct sim_view *view, const stru
 
 /* A call that reclaims or releases serves the queue, or reports that there is more to do. */
 static void check_served(struct sim *sim, const struct sim_name *name,
-                         const struct sim_view *before, const struct sim_call *call,
+                         const struct store_view *before, const struct sim_call *call,
                          const struct lk__answer *answer)
 {
-	const struct sim_view *view = &name->view;
+	const struct store_view *view = &name->view;
 
 	/* It had the permits before: nothing is released, and the client that got "more" is about
 	 * to serve. */
-	if (call && call->kind == LK__ASK &&
-	    sim_find(before->holds, before->hold_count, call->ticket))
+	if (call && call->kind == LK__ASK && store_hold(before, call->ticket))
 		return;
 
 	if (call && (call->kind == LK__RENEW || answer->kind == LK__FAILED || answer->more ||
@@ -86,7 +84,7 @@ static void check_served(struct sim *sim, const struct sim_name *name,
 
 bool sim_check_is_torn(const struct sim_name *name)
 {
-	const struct sim_view *view = &name->view;
+	const struct store_view *view = &name->view;
 	int64_t sum = 0;
 	bool whole = true;
 
@@ -111,7 +109,7 @@ static void check_torn(struct sim *sim, struct sim_name *name, const struct sim_
 	sim_check_adopt(sim, name, call);
 }
 
-void sim_check_permits(struct sim *sim, struct sim_name *name, const struct sim_view *before,
+void sim_check_permits(struct sim *sim, struct sim_name *name, const struct store_view *before,
                        const struct sim_call *call, const struct lk__answer *answer)
 {
 	note_capacity(sim, name);

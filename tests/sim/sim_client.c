@@ -433,9 +433,19 @@ bool sim_is_fine(const struct sim_client *client, int64_t for_ns)
 	       sim->up_ns <= since_ns;
 }
 
-struct sim_client *sim_client_of(struct sim *sim, const struct sim_ticket *ticket)
+int sim_slot_of(const struct store_ticket *ticket)
 {
-	struct sim_client *client = &sim->clients[ticket->slot];
+	return (int)strtol(ticket->text + strlen("1:c"), NULL, 10);
+}
 
-	return client->alive && client->life == ticket->life ? client : NULL;
+int sim_life_of(const struct store_ticket *ticket)
+{
+	return (int)strtol(ticket->text + strlen("1:cSS_"), NULL, 10);
+}
+
+struct sim_client *sim_client_of(struct sim *sim, const struct store_ticket *ticket)
+{
+	struct sim_client *client = &sim->clients[sim_slot_of(ticket)];
+
+	return client->alive && client->life == sim_life_of(ticket) ? client : NULL;
 }

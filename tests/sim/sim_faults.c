@@ -201,7 +201,7 @@ static void hurt_server(struct sim *sim, const struct sim_fault *fault, struct s
 static void break_one(struct sim *sim, struct sim_random *random)
 {
 	struct sim_name *name = &sim->names[sim_draw(random, 6)];
-	const struct sim_ticket *hold;
+	const struct store_ticket *hold;
 	struct sim_grant *grant;
 
 	sim_check_before(sim, name->index);

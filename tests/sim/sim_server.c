@@ -48,7 +48,6 @@ void sim_server_init(struct sim *sim)
 	sim->store = lua_store_new(sim_network_publish, sim);
 	for (int i = 0; i < SIM_NAMES; i++)
 		init_name(sim, i);
-	sim_view_check(sim);
 	if (bug)
 		lua_store_alter(sim->store, bug->script, bug->from, bug->to);
 	sim_server_load(sim);

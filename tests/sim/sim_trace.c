@@ -44,9 +44,10 @@ const char *sim_call_name(const struct sim_call *call)
 	return words[call->kind];
 }
 
-static void trace_ticket(struct sim *sim, const struct sim_ticket *ticket)
+static void trace_ticket(struct sim *sim, const struct store_ticket *ticket)
 {
-	fprintf(sim->trace, " c%02d.%d:%.4s", ticket->slot, ticket->life, ticket->nonce);
+	fprintf(sim->trace, " c%02d.%d:%.4s", sim_slot_of(ticket), sim_life_of(ticket),
+	        ticket->nonce);
 	if (ticket->permits)
 		fprintf(sim->trace, "x%u", ticket->held ? ticket->held : ticket->permits);
 }
@@ -54,7 +55,7 @@ static void trace_ticket(struct sim *sim, const struct sim_ticket *ticket)
 void sim_trace_name(struct sim *sim, int index)
 {
 	const struct sim_name *name = &sim->names[index];
-	const struct sim_view *view = &name->view;
+	const struct store_view *view = &name->view;
 
 	if (!sim->trace)
 		return;
