@@ -1,13 +1,11 @@
 /* SPDX-License-Identifier: MIT
  * LDFLAGS: -Wl,--wrap=malloc
  * A close of a handle just as a wait on it begins, and the state that a handle keeps. */
-#include "handles.h"
-#include "process.h"
-#include "redis.h"
-#include "server.h"
-#include "test.h"
+#define STORE store_on_server
 
-#include <pthread.h>
+#include "stores/set_up.h"
+#include "harness/permit_watch.h"
+
 #include <semaphore.h>
 #include <stdlib.h>
 
@@ -27,21 +25,13 @@ void *__wrap_malloc(size_t size)
 	return __real_malloc(size);
 }
 
-struct late {
-	pthread_t thread;
-	lk_lock *lock;
-	lk_semaphore *semaphore;
-	lk_err err;
-};
-
-static void *wait_for_ever(void *arg)
+static void *wait_for_ever(void *wait)
 {
-	struct late *late = arg;
-	uint64_t hold;
+	struct noun_wait *late = wait;
+	uint64_t fence;
 
 	hesitate = true;
-	late->err = late->lock ? lk_lock_acquire(late->lock, LK_FOREVER, NULL)
-	                       : lk_semaphore_acquire(late->semaphore, 1, LK_FOREVER, &hold);
+	late->err = late->noun->acquire(late->handle, NOUN_ALONE, LK_FOREVER, &fence);
 	return NULL;
 }
 
@@ -53,50 +43,24 @@ static void *let_go(void *arg)
 	return NULL;
 }
 
-static void begin_waiting(struct late *late)
+TEST_NOUN(close_ends_a_wait_that_is_about_to_begin, 20, 0)
 {
+	lk_client *holder = set_up(), *client = client_at(url);
+	struct noun_wait late = {.noun = noun, .handle = noun_named(noun, client, "a")};
+	pthread_t helper;
+
+	noun_hold(noun, noun_named(noun, holder, "a"), 0);
 	sem_init(&allocating, 0, 0);
 	sem_init(&go_on, 0, 0);
-	ck_assert_int_eq(pthread_create(&late->thread, NULL, wait_for_ever, late), 0);
+	ck_assert_int_eq(pthread_create(&late.thread, NULL, wait_for_ever, &late), 0);
 	sem_wait(&allocating);
-}
-
-TEST(close_ends_a_wait_that_is_about_to_begin)
-{
-	struct test_server server;
-	lk_client *holder, *client;
-	struct late late = {0};
-	lk_semaphore *semaphore;
-	pthread_t helper;
-	uint64_t hold;
-	lk_lock *lock;
-
-	server_start(&server, NULL);
-	holder = client_at(server.url);
-	client = client_at(server.url);
-	lock = lock_named(holder, "lock");
-	semaphore = semaphore_of(holder, "semaphore", 1, 0);
-	OK(lk_lock_acquire(lock, 0, NULL));
-	OK(lk_semaphore_acquire(semaphore, 1, 0, &hold));
-
-	late.lock = lock_named(client, "lock");
-	begin_waiting(&late);
 	ck_assert_int_eq(pthread_create(&helper, NULL, let_go, NULL), 0);
-	OK(lk_lock_close(late.lock));
+	OK(noun->close(late.handle));
 	pthread_join(helper, NULL);
 	pthread_join(late.thread, NULL);
-	ck_assert_int_eq(late.err, LK_ECANCELED);
-
-	late = (struct late){.semaphore = semaphore_of(client, "semaphore", 1, 0)};
-	begin_waiting(&late);
-	ck_assert_int_eq(pthread_create(&helper, NULL, let_go, NULL), 0);
-	OK(lk_semaphore_close(late.semaphore));
-	pthread_join(helper, NULL);
-	pthread_join(late.thread, NULL);
-	ck_assert_int_eq(late.err, LK_ECANCELED);
+	EXPECT(late.err, LK_ECANCELED);
 	OK(lk_client_close(client));
 	OK(lk_client_close(holder));
-	server_stop(&server);
 }
 
 /* The store refuses a partial release for a while: the request is repeated soon, however long the
@@ -105,16 +69,13 @@ TEST(partial_release_is_repeated_soon)
 {
 	const lk_client_options quick = {.command_timeout_ms = 300};
 	const lk_semaphore_options options = {.capacity = 2, .lease_ms = 600000};
-	struct test_server server;
 	lk_semaphore *semaphore;
 	lk_semaphore_status status;
-	struct redis *redis;
 	lk_client *client;
 	uint64_t hold;
 
-	server_start(&server, NULL);
-	redis = redis_open(&server);
-	client = client_with(server.url, &quick);
+	OK(lk_client_close(set_up()));
+	client = client_with(url, &quick);
 	semaphore = semaphore_with(client, "s", &options);
 	OK(lk_semaphore_acquire(semaphore, 2, 0, &hold));
 	redis_do(redis, "CONFIG SET min-replicas-to-write 1");
@@ -125,49 +86,27 @@ TEST(partial_release_is_repeated_soon)
 		3000, (lk_semaphore_query(semaphore, &status) == LK_OK && status.available == 1)));
 	OK(lk_semaphore_release(semaphore, hold));
 	OK(lk_client_close(client));
-	redis_close(redis);
-	server_stop(&server);
-}
-
-static void *acquire_one(void *arg)
-{
-	struct late *late = arg;
-	uint64_t hold;
-
-	late->err = lk_semaphore_acquire(late->semaphore, 1, 20000, &hold);
-	return NULL;
 }
 
 /* A wait that was in progress at the resize finds the store emptied, and creates the semaphore with
  * the handle's present capacity. */
 TEST(resize_concerns_waits_in_progress)
 {
-	struct test_server server;
-	lk_semaphore *semaphore;
+	lk_client *client = set_up();
+	lk_semaphore *semaphore = semaphore_of(client, "a", 2, 0);
 	lk_semaphore_status status;
-	struct late late = {0};
-	struct redis *redis;
-	lk_client *client;
-	uint64_t hold, more;
+	struct permit_wait wait;
+	uint64_t more;
 
-	server_start(&server, NULL);
-	redis = redis_open(&server);
-	client = client_at(server.url);
-	semaphore = semaphore_of(client, "s", 2, 0);
-	OK(lk_semaphore_acquire(semaphore, 2, 0, &hold));
-	late.semaphore = semaphore;
-	ck_assert_int_eq(pthread_create(&late.thread, NULL, acquire_one, &late), 0);
-	ck_assert(WITHIN(5000, redis_int(redis, "ZCARD lk:{s}:q") == 1));
+	permits_of(semaphore, 2, 0);
+	permit_wait_queue(&wait, redis, "a", semaphore, 1, true);
 	/* Too small for the waiter. */
 	OK(lk_semaphore_resize(semaphore, 1));
 	redis_do(redis, "FLUSHALL");
 	redis_do(redis, "CLIENT KILL TYPE normal SKIPME yes"); /* the waiter asks at once */
-	pthread_join(late.thread, NULL);
-	ck_assert_int_eq(late.err, LK_OK);
+	OK(permit_wait_join(&wait));
 	OK(lk_semaphore_query(semaphore, &status));
 	ck_assert_int_eq(status.capacity, 1);
 	EXPECT(lk_semaphore_acquire(semaphore, 1, 0, &more), LK_EBUSY);
 	OK(lk_client_close(client));
-	redis_close(redis);
-	server_stop(&server);
 }

@@ -112,6 +112,35 @@ TEST_NOUN(extension_moves_the_end_of_a_fixed_hold, 20, 0)
 	OK(lk_client_close(client));
 }
 
+TEST_NOUN(extended_lease_is_cut_by_no_other_request, 20, 0)
+{
+	lk_client *client = set_up(), *other = client_at(url);
+
+	for (int fixed = 0; fixed < 2; fixed++) {
+		const struct noun_options options = {.lease_ms = 2000, .fixed = fixed};
+		void *handle = noun->open(client, "a", options);
+		void *wanted = noun->open(other, "a", options);
+		uint64_t hold = noun_hold(noun, handle, 0), none;
+
+		OK(noun->extend(handle, hold, 60000));
+		EXPECT(noun->acquire(wanted, NOUN_ALONE, 0, &none), LK_EBUSY);
+		ck_assert_int_gt(noun_status(noun, handle).lease_left_ms, 55000);
+		EXPECT(noun->acquire(wanted, NOUN_ALONE, 50, &none), LK_ETIMEDOUT);
+		ck_assert_int_gt(noun_status(noun, handle).lease_left_ms, 55000);
+		ck_assert_int_gt(noun_snapshot(noun, handle, hold).remaining_ms, 55000);
+		/* A late request from before an extension must not undo it, so the store does not
+		 * shorten a lease; its holder does, or renews it as usual. */
+		OK(noun->extend(handle, hold, 500));
+		ck_assert_int_gt(noun_status(noun, handle).lease_left_ms, 55000);
+		ck_assert_int_le(noun_snapshot(noun, handle, hold).remaining_ms,
+		                 fixed ? 500 : 2000);
+		OK(noun->release(handle, hold));
+		OK(noun->close(wanted));
+	}
+	OK(lk_client_close(client));
+	OK(lk_client_close(other));
+}
+
 TEST_NOUN(waiter_is_granted_when_a_fixed_lease_ends, 20, 0)
 {
 	lk_client *client = set_up(), *other = client_at(url);
