@@ -6,22 +6,25 @@
 
 #include <stdlib.h>
 
+static int by_time(int64_t one_ns, int64_t two_ns, const struct hold *one, const struct hold *two)
+{
+	if (one_ns != two_ns)
+		return one_ns < two_ns ? -1 : 1;
+	return one < two ? -1 : one > two;
+}
+
 static int by_got(const void *left, const void *right)
 {
 	const struct hold *one = *(struct hold *const *)left, *two = *(struct hold *const *)right;
 
-	if (one->got->at_ns != two->got->at_ns)
-		return one->got->at_ns < two->got->at_ns ? -1 : 1;
-	return one < two ? -1 : one > two;
+	return by_time(one->got->at_ns, two->got->at_ns, one, two);
 }
 
 static int by_asked(const void *left, const void *right)
 {
 	const struct hold *one = *(struct hold *const *)left, *two = *(struct hold *const *)right;
 
-	if (one->asked->at_ns != two->asked->at_ns)
-		return one->asked->at_ns < two->asked->at_ns ? -1 : 1;
-	return one < two ? -1 : one > two;
+	return by_time(one->asked->at_ns, two->asked->at_ns, one, two);
 }
 
 static void sort(struct judge_list *list, int (*compare)(const void *, const void *))
@@ -233,28 +236,41 @@ void judge_check_fences(struct judge *judge)
 
 #define TOLD_MS 200
 
-/* Renewals extend the lease without a record: only for a fixed hold is the known expiry the real
- * one. */
-static void check_told(struct judge *judge, const struct hold *hold)
+/* When a loss at at_ns must have been reported at the latest; its process may have been stopped
+ * since from_ns. */
+static int64_t told_by(const struct judge *judge, const struct hold *hold, int64_t from_ns,
+                       int64_t at_ns)
+{
+	int64_t late_ns = at_ns + (TOLD_MS + judge->options->slack_ms) * MS;
+
+	return late_ns + judge_stopped_ns(judge, from_ns, late_ns + 60 * SECOND, hold->process);
+}
+
+/* Until when its process could report it, which went on with the hold until end_ns. */
+static int64_t could_tell_until(const struct judge *judge, const struct hold *hold, int64_t end_ns)
 {
 	const struct process *process = &judge->processes[hold->process];
-	int64_t late_ns, end_ns = hold->let_ns;
 
-	if (!hold->valid_ns || !(hold->got->flags & HISTORY_FIXED) ||
-	    hold->got->flags & HISTORY_RATE)
-		return;
-	late_ns = hold->valid_ns + (TOLD_MS + judge->options->slack_ms) * MS;
-	late_ns += judge_stopped_ns(judge, hold->got->at_ns, late_ns + 60 * SECOND, hold->process);
 	if (process->close_ns < end_ns)
 		end_ns = process->close_ns;
 	if (process->killed_ns < end_ns)
 		end_ns = process->killed_ns;
-	if (judge->end_ns < end_ns)
-		end_ns = judge->end_ns;
+	return judge->end_ns < end_ns ? judge->end_ns : end_ns;
+}
+
+/* Renewals extend the lease without a record: only for a fixed hold is the known expiry the real
+ * one. */
+static void check_told(struct judge *judge, const struct hold *hold)
+{
+	int64_t late_ns, end_ns;
+
+	if (!hold->valid_ns || !(hold->got->flags & HISTORY_FIXED) ||
+	    hold->got->flags & HISTORY_RATE)
+		return;
+	late_ns = told_by(judge, hold, hold->got->at_ns, hold->valid_ns);
+	end_ns = could_tell_until(judge, hold, hold->let_ns);
 	judge->verdict->ends_judged += end_ns > late_ns;
-	if (hold->lost_ns < end_ns)
-		end_ns = hold->lost_ns;
-	if (end_ns > late_ns)
+	if (end_ns > late_ns && hold->lost_ns > late_ns)
 		judge_accuse(judge, PROMISE_LOSS, hold->proof, hold->got,
 		             "no report by %.9f that a hold of %s had ended at %.9f",
 		             judge_clock(judge, late_ns), judge_name(judge, hold->got->name),
@@ -265,19 +281,12 @@ static void check_told(struct judge *judge, const struct hold *hold)
  * for a renewed hold, too. */
 static void check_seen(struct judge *judge, const struct hold *hold)
 {
-	const struct process *process = &judge->processes[hold->process];
-	int64_t late_ns, end_ns = hold->let_ns;
+	int64_t late_ns, end_ns;
 
 	if (hold->over_ns == NEVER)
 		return;
-	late_ns = hold->over_ns + (TOLD_MS + judge->options->slack_ms) * MS;
-	late_ns += judge_stopped_ns(judge, hold->over_ns, late_ns + 60 * SECOND, hold->process);
-	if (process->close_ns < end_ns)
-		end_ns = process->close_ns;
-	if (process->killed_ns < end_ns)
-		end_ns = process->killed_ns;
-	if (judge->end_ns < end_ns)
-		end_ns = judge->end_ns;
+	late_ns = told_by(judge, hold, hold->over_ns, hold->over_ns);
+	end_ns = could_tell_until(judge, hold, hold->let_ns);
 	judge->verdict->overs_judged += end_ns > late_ns;
 	if (hold->told_ns > late_ns && end_ns > late_ns)
 		judge_accuse(judge, PROMISE_LOSS, hold->got, NULL,
@@ -290,20 +299,15 @@ static void check_seen(struct judge *judge, const struct hold *hold)
  * that finds the loss itself returns it, and on_lost does not run.) */
 static void check_called(struct judge *judge, const struct hold *hold)
 {
-	const struct process *process = &judge->processes[hold->process];
-	int64_t late_ns, end_ns = judge->end_ns;
+	int64_t late_ns, end_ns;
 
 	if (!hold->let || hold->let->u.of.valid_until_ns || hold->let_err != LK_ELOST ||
 	    hold->got->flags & HISTORY_RATE || !hold->valid_ns ||
 	    (hold->valid_ns - hold->let_ns < JUDGE_CLOSE_NS &&
 	     hold->let_ns - hold->valid_ns < JUDGE_CLOSE_NS))
 		return;
-	late_ns = hold->let_ns + (TOLD_MS + judge->options->slack_ms) * MS;
-	late_ns += judge_stopped_ns(judge, hold->let_ns, late_ns + 60 * SECOND, hold->process);
-	if (process->close_ns < end_ns)
-		end_ns = process->close_ns;
-	if (process->killed_ns < end_ns)
-		end_ns = process->killed_ns;
+	late_ns = told_by(judge, hold, hold->let_ns, hold->let_ns);
+	end_ns = could_tell_until(judge, hold, judge->end_ns);
 	if (hold->told_ns <= end_ns || end_ns > late_ns)
 		judge->verdict->losses_judged++;
 	if (hold->told_ns > late_ns && end_ns > late_ns)
@@ -334,12 +338,11 @@ static void check_believed(struct judge *judge, const struct call *call)
 
 void judge_check_loss(struct judge *judge)
 {
-	for (size_t i = 0; i < judge->hold_count; i++)
+	for (size_t i = 0; i < judge->hold_count; i++) {
 		check_told(judge, &judge->holds[i]);
-	for (size_t i = 0; i < judge->hold_count; i++)
 		check_called(judge, &judge->holds[i]);
-	for (size_t i = 0; i < judge->hold_count; i++)
 		check_seen(judge, &judge->holds[i]);
+	}
 	for (size_t i = 0; i < judge->call_count; i++)
 		if (judge->calls[i].hold != NONE && (judge->calls[i].begin->op == HISTORY_RELEASE ||
 		                                     judge->calls[i].begin->op == HISTORY_EXTEND))

@@ -352,6 +352,8 @@ static const char *waits_too_long(const struct model_world *world, int64_t due_n
 
 static const char *left_over(const struct model_world *world)
 {
+	const struct store_view *view;
+
 	for (int i = 0; i < world->bounds->clients; i++) {
 		const struct model_client *client = &world->clients[i];
 		const char *wrong = NULL;
@@ -360,15 +362,11 @@ static const char *left_over(const struct model_world *world)
 		if (wrong)
 			return wrong;
 	}
+	view = world_view(world);
 	if (world->bounds->kind == LK_KIND_LATCH)
-		return world_view(world)->there && !world_view(world)->count
-		               ? "an open latch is left"
-		               : NULL;
-	for (int i = 0; i < 3; i++) {
-		static const char *const suffixes[] = {"", ":q", ":h"};
-		if (strcmp(world_text(world, "EXISTS", world_key(suffixes[i])), "0") != 0)
-			return "a key is left";
-	}
+		return view->there && !view->count ? "an open latch is left" : NULL;
+	if (view->there || view->hold_count || view->queued)
+		return "a key is left";
 	return NULL;
 }
 

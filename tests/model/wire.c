@@ -76,26 +76,34 @@ static void note_open(struct model_world *world)
 			world->clients[i].was_open = true;
 }
 
-static void run_bytes(struct model_world *world, struct model_call *call)
+/* The store executes a command; frees the bytes. */
+static struct lk__resp *execute(struct model_world *world, struct lk__buf *bytes)
 {
 	struct lk__buf reply = {0};
 	struct lk__resp *resp;
-	struct lk__why why;
 
-	lua_store_run(world->store, call->bytes.data, call->bytes.len, &reply);
+	lua_store_run(world->store, bytes->data, bytes->len, &reply);
 	world_view_forget();
-	lk__buf_fini(&call->bytes);
+	lk__buf_fini(bytes);
 	resp = lua_store_parse(&reply);
+	lk__buf_fini(&reply);
 	if (lk__codec_unknown_script(resp))
 		abort(); /* scripts were loaded */
 	world_keep(world, PROMISE_SCRIPT, promise_script(resp));
+	return resp;
+}
+
+static void run_bytes(struct model_world *world, struct model_call *call)
+{
+	struct lk__resp *resp = execute(world, &call->bytes);
+	struct lk__why why;
+
 	lk__codec_answer(resp, "the store", &call->answer, &why);
 	if (call->answer.kind == LK__FAILED)
 		world_keep(world, PROMISE_SCRIPT, "a reply is malformed");
 	call->answer.text = NULL;
 	call->executed = true;
 	lk__resp_free(resp);
-	lk__buf_fini(&reply);
 }
 
 static bool is_of(const struct model_client *client, const struct model_world *world,
@@ -171,29 +179,36 @@ void world_subscribe(struct model_world *world, struct model_client *client)
 	add_item(client)->kind = subscribe ? ITEM_SUBSCRIBED : ITEM_UNSUBSCRIBED;
 }
 
-/* As src/api/latch.c sends them: once, with the reply at once. */
+/* Queries: sent once, with the reply at once. */
 void world_question(struct model_world *world, struct model_client *client, enum model_verb verb)
 {
+	const struct lk__request query = {.kind = verb == DO_SET ? LK__SET : LK__REMOVE};
+	const struct lk__space *space = world_space(world, client);
 	char count[8], open_ttl[16];
+	struct lk__answer answer;
+	struct lk__buf bytes = {0};
+	struct lk__resp *resp;
 	struct lk__keys keys;
-	const char *answer;
+	struct lk__why why;
 
 	snprintf(count, sizeof(count), "%d", world->bounds->count);
 	snprintf(open_ttl, sizeof(open_ttl), "%d", MODEL_OPEN_TTL_MS);
-	lk__space_keys(world_space(world, client), MODEL_NAME, strlen(MODEL_NAME), &keys);
+	lk__space_keys(space, MODEL_NAME, strlen(MODEL_NAME), &keys);
+	const char *set_args[] = {keys.main, keys.memory, keys.fence, keys.queue, count,
+	                          "1",       open_ttl,    "0",        MODEL_TOPIC};
+	const char *remove_args[] = {keys.main, keys.memory, keys.queue, MODEL_TOPIC};
+	if (verb == DO_SET
+	            ? !lk__codec_eval(&bytes, &lk__script_latch_set, false, 9, set_args, NULL)
+	            : !lk__codec_eval(&bytes, &lk__script_latch_remove, false, 4, remove_args,
+	                              NULL))
+		abort();
 	client->scripts++;
-	if (verb == DO_SET)
-		answer = world_text(world, "EVALSHA", lk__script_latch_set.sha1, "4", keys.main,
-		                    keys.memory, keys.fence, keys.queue, count, "1", open_ttl, "0",
-		                    MODEL_TOPIC);
-	else
-		answer = world_text(world, "EVALSHA", lk__script_latch_remove.sha1, "3", keys.main,
-		                    keys.memory, keys.queue, MODEL_TOPIC);
-	if (strncmp(answer, "set", 3) != 0 && strcmp(answer, "removed") != 0 &&
-	    strcmp(answer, "absent") != 0)
-		world_keep(world, PROMISE_SCRIPT, "a script failed");
+	resp = execute(world, &bytes);
+	lk__codec_query_answer(resp, "the store", space, &query, NULL, &answer, &why);
+	if (answer.kind != LK__MADE && answer.kind != LK__DONE && answer.kind != LK__ABSENT)
+		world_keep(world, PROMISE_SCRIPT, "a reply is malformed");
 	client->queue->name->latch->generation = 0;
-	world_view_forget();
+	lk__resp_free(resp);
 	note_open(world);
 }
 

@@ -52,56 +52,6 @@ void world_ticket(const struct model_world *world, const struct model_client *cl
 	lk__ticket_text(world_space(world, client), &id, text);
 }
 
-const char *world_key(const char *suffix)
-{
-	static char key[40];
-
-	snprintf(key, sizeof(key), MODEL_KEY "%s", suffix);
-	return key;
-}
-
-/* Formatted as by lua_store_ask(), but with all memory in the arena. */
-static void render(const char *at, const char *end, char *text, size_t size)
-{
-	size_t len = 0;
-
-	text[0] = '\0';
-	while (at < end) {
-		const char *start = at + 1, *stop = memchr(at, '\r', (size_t)(end - at));
-		long long number = strtoll(start, NULL, 10);
-		char type = *at;
-		at = stop + 2;
-		if (type == '*' || (type == '$' && number < 0))
-			continue;
-		if (type == '$') {
-			start = at;
-			stop = start + number;
-			at = stop + 2;
-		}
-		len += (size_t)snprintf(text + len, size - len, "%s%.*s", len ? "\n" : "",
-		                        (int)(stop - start), start);
-		if (len >= size)
-			abort();
-	}
-}
-
-const char *world_value(const struct model_world *world, int argc, const char *const *argv)
-{
-	static char text[4000];
-	struct lk__buf command = {0}, reply = {0};
-	size_t lens[16];
-
-	for (int i = 0; i < argc; i++)
-		lens[i] = strlen(argv[i]);
-	if (!lk__resp_command(&command, argc, argv, lens))
-		abort();
-	lua_store_run(world->store, command.data, command.len, &reply);
-	render(reply.data, reply.data + reply.len, text, sizeof(text));
-	lk__buf_fini(&command);
-	lk__buf_fini(&reply);
-	return text;
-}
-
 /* ---- Life --------------------------------------------------------------------------------- */
 
 /* The wait queue of a call, that of its handle. */

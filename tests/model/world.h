@@ -206,12 +206,6 @@ void world_ticket(const struct model_world *world, const struct model_client *cl
 int world_index(const struct model_world *world, const struct model_client *client);
 /* It never releases its permits. */
 bool world_is_final(const struct model_world *world, const struct model_client *client);
-const char *world_key(const char *suffix);
-/* The store's reply to a command, elements a line each; valid until the next one. */
-const char *world_value(const struct model_world *world, int argc, const char *const *argv);
-#define world_text(world, ...)                                                                     \
-	world_value(world, sizeof((const char *[]){__VA_ARGS__}) / sizeof(const char *),           \
-	            (const char *[]){__VA_ARGS__})
 
 /* A caller acquired permits that it never releases. */
 void world_use(struct model_world *world, uint64_t fence, uint32_t permits);
