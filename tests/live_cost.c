@@ -4,6 +4,7 @@
  * Sanitizers make calls of their own, so their builds leave this out. */
 #include "harness/calls.h"
 #include "harness/handles.h"
+#include "harness/operations.h"
 #include "harness/process.h"
 #include "harness/redis.h"
 #include "harness/server.h"
@@ -21,8 +22,8 @@
 static struct test_server server;
 static lk_client *client;
 static lk_lock *lock;
-static lk_semaphore *permits;
-static lk_latch *latch;
+static const struct operation *operation;
+static void *handle; /* of the operation */
 
 static struct calls measure(const char *what, void (*prepare)(void *), void (*work)(void *),
                             int each)
@@ -34,6 +35,7 @@ static struct calls measure(const char *what, void (*prepare)(void *), void (*wo
 		return calls;
 	server_start(&server, NULL);
 	calls = calls_of(&plan);
+	server_stop(&server);
 	printf("%s: %.2f calls: %.2f sends, %.2f receives, %.2f polls, %.2f sleeps, %.2f wakes, "
 	       "%.2f timers, %.2f of descriptors, %.2f of memory\n",
 	       what, calls.all, calls.sends, calls.receives, calls.polls, calls.sleeps, calls.wakes,
@@ -41,149 +43,36 @@ static struct calls measure(const char *what, void (*prepare)(void *), void (*wo
 	return calls;
 }
 
-/* A request without contention: one call to send, one to receive. */
-static void expect_requests(const struct calls *calls, int requests)
+/* ---- Operations without contention -------------------------------------------------------- */
+
+static void open_operation(void *arg)
+{
+	(void)arg;
+	handle = operation->open(client_at(server.url));
+}
+
+static void run_operation(void *arg)
+{
+	(void)arg;
+	operation->run(handle);
+}
+
+/* A request takes one call to send, and one to receive. */
+TEST_LIMIT(operations_take_two_system_calls_a_request, 60)
 {
 	if (TSAN || ASAN)
 		return;
-	ck_assert_msg(calls->sends == requests && calls->receives == requests &&
-	                      calls->all == 2 * requests,
-	              "%.2f calls, not %d: %.2f sends, %.2f receives, %.2f polls", calls->all,
-	              2 * requests, calls->sends, calls->receives, calls->polls);
-}
-
-/* ---- Locks -------------------------------------------------------------------------------- */
-
-static void have_lock(void *arg)
-{
-	(void)arg;
-	client = client_at(server.url);
-	lock = lock_named(client, "a");
-	OK(lk_lock_acquire(lock, 1000, NULL));
-	OK(lk_lock_release(lock));
-}
-
-static void use_lock(void *arg)
-{
-	(void)arg;
-	for (int i = 0; i < EACH; i++) {
-		DO(lk_lock_acquire(lock, i & 1 ? 0 : LK_FOREVER, NULL));
-		DO(lk_lock_release(lock));
+	for (const struct operation *each = operations; each->name; each++) {
+		struct calls calls;
+		operation = each;
+		calls = measure(each->name, open_operation, run_operation, OPERATIONS_EACH);
+		ck_assert_msg(calls.sends == each->requests && calls.receives == each->requests &&
+		                      calls.all == 2 * each->requests,
+		              "%s: %.2f calls, not %d: %.2f sends, %.2f receives, %.2f polls",
+		              each->name, calls.all, 2 * each->requests, calls.sends,
+		              calls.receives, calls.polls);
 	}
 }
-
-TEST(uncontended_pair_of_a_lock_takes_four_system_calls)
-{
-	struct calls calls = measure("lock", have_lock, use_lock, EACH);
-
-	expect_requests(&calls, 2);
-}
-
-static void hold_lock(void *arg)
-{
-	have_lock(arg);
-	OK(lk_lock_acquire(lock, 1000, NULL));
-}
-
-TEST(reentry_takes_no_system_call)
-{
-	struct calls calls = measure("re-entry", hold_lock, use_lock, EACH);
-
-	expect_requests(&calls, 0);
-}
-
-static void extend_lock(void *arg)
-{
-	(void)arg;
-	for (int i = 0; i < EACH; i++)
-		DO(lk_lock_extend(lock, 10000));
-}
-
-TEST(extension_takes_two_system_calls)
-{
-	struct calls calls = measure("extension", hold_lock, extend_lock, EACH);
-
-	expect_requests(&calls, 1);
-}
-
-/* ---- Semaphores and latches --------------------------------------------------------------- */
-
-static void have_semaphore(void *arg)
-{
-	(void)arg;
-	client = client_at(server.url);
-	permits = semaphore_of(client, "a", 3, 0);
-	OK(lk_semaphore_release(permits, permits_of(permits, 1, 1000)));
-}
-
-static void use_semaphore(void *arg)
-{
-	uint64_t hold;
-
-	(void)arg;
-	for (int i = 0; i < EACH; i++) {
-		DO(lk_semaphore_acquire(permits, 1 + i % 3, i & 1 ? 0 : 1000, &hold));
-		DO(lk_semaphore_release(permits, hold));
-	}
-}
-
-TEST(uncontended_pair_of_a_semaphore_takes_four_system_calls)
-{
-	struct calls calls = measure("semaphore", have_semaphore, use_semaphore, EACH);
-
-	expect_requests(&calls, 2);
-}
-
-static void have_latch(int64_t count)
-{
-	client = client_at(server.url);
-	OK(lk_latch_open(client, "a", 0, NULL, &latch));
-	OK(lk_latch_set(latch, count, NULL));
-}
-
-static void have_open_latch(void *arg)
-{
-	(void)arg;
-	have_latch(0);
-	OK(lk_latch_await(latch, 1000));
-}
-
-static void await_latch(void *arg)
-{
-	(void)arg;
-	for (int i = 0; i < EACH; i++)
-		DO(lk_latch_await(latch, i & 1 ? 0 : 1000));
-}
-
-TEST(await_of_an_open_latch_takes_two_system_calls)
-{
-	struct calls calls = measure("await", have_open_latch, await_latch, EACH);
-
-	expect_requests(&calls, 1);
-}
-
-static void have_counting_latch(void *arg)
-{
-	(void)arg;
-	have_latch(100000);
-	OK(lk_latch_down(latch, 1, NULL, 0, NULL));
-}
-
-static void count_down(void *arg)
-{
-	(void)arg;
-	for (int i = 0; i < EACH; i++)
-		DO(lk_latch_down(latch, 1, NULL, 0, NULL));
-}
-
-TEST(step_of_a_latch_takes_two_system_calls)
-{
-	struct calls calls = measure("step", have_counting_latch, count_down, EACH);
-
-	expect_requests(&calls, 1);
-}
-
-/* ---- Requests ----------------------------------------------------------------------------- */
 
 /* Return the number of commands that clients sent since the last mark, without those of scripts. */
 static int commands_seen(struct redis *redis, struct monitor *monitor)
@@ -206,21 +95,29 @@ TEST(operations_send_their_scripts_and_nothing_else)
 
 	server_start(&server, NULL);
 	redis = redis_open(&server);
-	have_lock(NULL);
-	nap_ms(50); /* the description of the client is sent by now */
+	client = client_at(server.url);
 	monitor = monitor_open(&server);
-	commands_seen(redis, monitor);
-	use_lock(NULL);
-	ck_assert_int_eq(commands_seen(redis, monitor), 2 * EACH);
-	have_semaphore(NULL);
-	nap_ms(50);
-	commands_seen(redis, monitor);
-	use_semaphore(NULL);
-	ck_assert_int_eq(commands_seen(redis, monitor), 2 * EACH);
+	for (const struct operation *each = operations; each->name; each++) {
+		void *opened = each->open(client);
+		nap_ms(50); /* the description of the client is sent by now */
+		commands_seen(redis, monitor);
+		each->run(opened);
+		ck_assert_msg(commands_seen(redis, monitor) == each->requests * OPERATIONS_EACH,
+		              "%s sends other commands", each->name);
+	}
 	monitor_close(monitor);
 }
 
 /* ---- Processes ---------------------------------------------------------------------------- */
+
+static void have_lock(void *arg)
+{
+	(void)arg;
+	client = client_at(server.url);
+	lock = lock_named(client, "a");
+	OK(lk_lock_acquire(lock, 1000, NULL));
+	OK(lk_lock_release(lock));
+}
 
 /* Another process always wants the lock as well, and holds it briefly. */
 static int rival(void *arg, int in, int out)
