@@ -4,11 +4,10 @@
  *
  * The kernel is the witness: each command takes a flock, and every process that it starts inherits
  * the descriptor.  The flock is free when the last of them is dead. */
-#include "command.h"
+#include "command_server.h"
 #include "process.h"
 #include "proxy.h"
 #include "redis.h"
-#include "server.h"
 #include "test.h"
 
 #include <signal.h>
@@ -32,15 +31,8 @@ static const struct shape shapes[] = {
 };
 #define SHAPES (sizeof(shapes) / sizeof(shapes[0]))
 
-static struct test_server server;
 static struct proxy proxy;
 static struct command cmds[SHAPES], nexts[SHAPES], other;
-
-static void begin(void)
-{
-	server_start(&server, NULL);
-	command_setup(server.url);
-}
 
 static const char *file_of(const char *what, size_t i)
 {

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: MIT
  * The command never outlives its lock: loss, latchkey killed or stopped, its guard killed. */
-#include "command.h"
+#include "command_server.h"
 #include "process.h"
 #include "rights.h"
-#include "server.h"
 #include "test.h"
 
 #include <signal.h>
@@ -19,14 +18,7 @@
 	"setsid sleep 99 & (sleep 97 & setsid sh -c 'sleep 96 & sleep 95 & exit' &) ; sleep 98; "  \
 	"true"
 
-static struct test_server server;
 static struct command cmd, other;
-
-static void begin(void)
-{
-	server_start(&server, NULL);
-	command_setup(server.url);
-}
 
 /* Verbs that hold something; most tests try the first alone. */
 static const char *const verbs[] = {"lock", "sem --permits 1", NULL};

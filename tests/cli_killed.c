@@ -4,11 +4,10 @@
  *
  * Each command takes a flock that all its processes inherit; the next holder checks that it is
  * free. */
-#include "command.h"
+#include "command_server.h"
 #include "process.h"
 #include "proxy.h"
 #include "redis.h"
-#include "server.h"
 #include "test.h"
 
 #include <signal.h>
@@ -22,14 +21,7 @@
 #define ROUNDS 5
 #define SOON_MS (ASAN || TSAN ? 1000 : 200)
 
-static struct test_server server;
 static struct command cmd, next, other;
-
-static void begin(void)
-{
-	server_start(&server, NULL);
-	command_setup(server.url);
-}
 
 /* Make a command line whose processes all hold a flock while one of them lives. */
 static const char *witnessed(const char *command)

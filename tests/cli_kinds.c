@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: MIT
  * latchkey show and break, for each kind of name; the JSON of each. */
-#include "command.h"
+#include "command_server.h"
 #include "process.h"
 #include "redis.h"
-#include "server.h"
 #include "test.h"
 
 #include <signal.h>
@@ -13,14 +12,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-static struct test_server server;
 static struct command cmd, one, two, three, four;
-
-static void begin(void)
-{
-	server_start(&server, NULL);
-	command_setup(server.url);
-}
 
 static void hold(struct command *command, const char *label, const char *units)
 {

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: MIT
  * latchkey latch: set, reset, down, wait, show, rm, and a batch job behind a gate. */
-#include "command.h"
+#include "command_server.h"
 #include "process.h"
 #include "redis.h"
-#include "server.h"
 #include "test.h"
 
 #include <signal.h>
@@ -13,14 +12,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-static struct test_server server;
 static struct command cmd, waiter;
-
-static void begin(void)
-{
-	server_start(&server, NULL);
-	command_setup(server.url);
-}
 
 /* The command still waits after 400 ms. */
 static void assert_waits(struct command *command)

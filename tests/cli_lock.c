@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: MIT
  * latchkey lock, and what only the first verb need show: help, options, passwords, what the command
  * inherits. */
-#include "command.h"
+#include "command_server.h"
 #include "process.h"
 #include "redis.h"
-#include "server.h"
 #include "test.h"
 
 #include <latchkey.h>
@@ -17,14 +16,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-static struct test_server server;
 static struct command cmd, other;
-
-static void begin(void)
-{
-	server_start(&server, NULL);
-	command_setup(server.url);
-}
 
 /* Another latchkey that holds a lock until the test ends. */
 static void hold(const char *name)

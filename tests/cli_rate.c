@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: MIT
  * latchkey rate: a limited number of turns in any window, for all clients together, and no guard
  * for the command. */
-#include "command.h"
+#include "command_server.h"
 #include "process.h"
 #include "proxy.h"
 #include "redis.h"
-#include "server.h"
 #include "test.h"
 
 #include <signal.h>
@@ -15,14 +14,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-static struct test_server server;
 static struct command cmd, other;
-
-static void begin(void)
-{
-	server_start(&server, NULL);
-	command_setup(server.url);
-}
 
 /* The store's clock decides, and the test measures ends of commands.  So it checks only that many
  * turns take many windows. */

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: MIT
  * latchkey sem: at most as many commands at once as there are permits, even if holders are killed.
  */
-#include "command.h"
+#include "command_server.h"
 #include "process.h"
-#include "server.h"
 #include "test.h"
 
 #include <signal.h>
@@ -13,14 +12,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-static struct test_server server;
 static struct command cmd, other, third;
-
-static void begin(void)
-{
-	server_start(&server, NULL);
-	command_setup(server.url);
-}
 
 /* Another latchkey that holds permits until the test ends. */
 static void hold(struct command *command, const char *permits, const char *units)

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: MIT
  * latchkey lock and signals: forwarded to the command's group, and latchkey's own end. */
-#include "command.h"
+#include "command_server.h"
 #include "process.h"
 #include "rights.h"
-#include "server.h"
 #include "test.h"
 
 #include <signal.h>
@@ -13,15 +12,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-static struct test_server server;
 static struct command cmd, other;
 static const char *verb = "lock"; /* of most tests */
-
-static void begin(void)
-{
-	server_start(&server, NULL);
-	command_setup(server.url);
-}
 
 /* Start a command that traps a signal; return when its trap is set. */
 static void begin_trap(const char *trap)

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: MIT
  * latchkey show, break, local and doctor, and the choice of the store. */
-#include "command.h"
+#include "command_server.h"
 #include "process.h"
 #include "redis.h"
 #include "rights.h"
-#include "server.h"
 #include "test.h"
 
 #include <signal.h>
@@ -15,14 +14,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-static struct test_server server;
 static struct command cmd, holder, waiter;
-
-static void begin(void)
-{
-	server_start(&server, NULL);
-	command_setup(server.url);
-}
 
 static void hold(const char *name, const char *label)
 {

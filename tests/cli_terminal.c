@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: MIT
  * latchkey at a terminal: the waiting line, the foreground group, ^C, ^Z and fg.  A shell with job
  * control (bash -i) runs under a pseudo-terminal, and the test types. */
-#include "command.h"
+#include "command_server.h"
 #include "process.h"
 #include "rights.h"
-#include "server.h"
 #include "test.h"
 
 #include <errno.h>
@@ -20,7 +19,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-static struct test_server server;
 static struct command other;
 
 /* The terminal, and its output so far. */
@@ -28,12 +26,6 @@ static int terminal;
 static pid_t shell_pid;
 static char screen[65536];
 static size_t screen_len;
-
-static void begin(void)
-{
-	server_start(&server, NULL);
-	command_setup(server.url);
-}
 
 static void terminal_start(int width, const char *const *args)
 {

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: MIT
  * What all verbs of the command promise, a row a verb: wrong usage, statuses, waits, signals,
  * reports, the environment, names of other kinds. */
-#include "command.h"
+#include "command_server.h"
 #include "process.h"
-#include "server.h"
 #include "test.h"
 
 #include <signal.h>
@@ -46,14 +45,7 @@ static const struct waiter {
 	{NULL, NULL, false, NULL, NULL, NULL, false},
 };
 
-static struct test_server server;
 static struct command cmd;
-
-static void begin(void)
-{
-	server_start(&server, NULL);
-	command_setup(server.url);
-}
 
 static void fill(const struct waiter *waiter)
 {
