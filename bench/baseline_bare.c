@@ -146,8 +146,10 @@ struct bare *bare_open(const struct test_server *server, bool by_unix, const cha
 	return bare;
 }
 
-void bare_close(struct bare *bare)
+void bare_close(void *self)
 {
+	struct bare *bare = self;
+
 	redisFree(bare->context);
 	free(bare->ask.text);
 	free(bare->leave.text);
@@ -201,8 +203,9 @@ static redisReply *ask(struct bare *bare, const struct command *command)
 	return reply;
 }
 
-void bare_pair(struct bare *bare)
+void bare_pair(void *self)
 {
+	struct bare *bare = self;
 	redisReply *reply;
 
 	ticket_next(bare, bare->ask.nonce);
@@ -213,8 +216,9 @@ void bare_pair(struct bare *bare)
 	freeReplyObject(ask(bare, &bare->leave));
 }
 
-void bare_pings(struct bare *bare)
+void bare_pings(void *self)
 {
+	struct bare *bare = self;
 	static char text[] = "*1\r\n$4\r\nPING\r\n";
 	const struct command ping = {.text = text, .len = sizeof(text) - 1};
 

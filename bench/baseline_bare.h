@@ -10,13 +10,13 @@ struct bare; /* one connection; one thread at a time */
 
 /* Connect and load the scripts for pairs of that name. */
 struct bare *bare_open(const struct test_server *server, bool by_unix, const char *name);
-void bare_close(struct bare *bare);
+void bare_close(void *bare);
 
 /* The two scripts of acquire and release, with the arguments that Latchkey sends: a new ticket a
  * pair; the fence of the first reply is an argument of the second script. */
-void bare_pair(struct bare *bare);
+void bare_pair(void *bare);
 /* PING twice: the same two round trips without any work. */
-void bare_pings(struct bare *bare);
+void bare_pings(void *bare);
 
 /* Pairs sent at once, about BARE_DEPTH commands deep: what they cost the server without the cost of
  * reading one command at a time. */

@@ -65,8 +65,10 @@ struct handoff *handoff_open(const struct test_server *server, const char *name,
 	return handoff;
 }
 
-void handoff_close(struct handoff *handoff)
+void handoff_close(void *self)
 {
+	struct handoff *handoff = self;
+
 	redisFree(handoff->commands);
 	redisFree(handoff->messages);
 	free(handoff->ask.text);
@@ -102,18 +104,23 @@ static void await_grant(struct handoff *handoff)
 		bench_fail("bare hand-off: another message than expected");
 }
 
-void handoff_acquire(struct handoff *handoff)
+bool handoff_acquire(void *self, int64_t until_ns)
 {
+	struct handoff *handoff = self;
 	uint64_t left = ++handoff->tickets;
 
+	(void)until_ns;
 	for (int i = NONCE_LEN - 1; i >= 0; i--, left /= 26)
 		handoff->ask.nonce[i] = (char)('A' + left % 26);
 	memcpy(handoff->leave.nonce, handoff->ask.nonce, NONCE_LEN);
 	if (!answered(handoff, &handoff->ask, "granted", "queued"))
 		await_grant(handoff);
+	return true;
 }
 
-void handoff_release(struct handoff *handoff)
+void handoff_release(void *self)
 {
+	struct handoff *handoff = self;
+
 	answered(handoff, &handoff->leave, "left", "left");
 }

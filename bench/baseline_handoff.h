@@ -10,8 +10,9 @@ struct handoff; /* two connections; one process at a time */
 
 /* The index distinguishes processes that share a name. */
 struct handoff *handoff_open(const struct test_server *server, const char *name, int index);
-void handoff_close(struct handoff *handoff);
-void handoff_acquire(struct handoff *handoff);
-void handoff_release(struct handoff *handoff);
+void handoff_close(void *handoff);
+/* Waits as long as it takes: true. */
+bool handoff_acquire(void *handoff, int64_t until_ns);
+void handoff_release(void *handoff);
 
 #endif

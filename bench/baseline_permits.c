@@ -61,8 +61,10 @@ struct permits *permits_open(const struct test_server *server, const char *name,
 	return permits;
 }
 
-void permits_close(struct permits *permits)
+void permits_close(void *self)
 {
+	struct permits *permits = self;
+
 	redisFree(permits->context);
 	free(permits->ask.text);
 	free(permits->leave.text);
@@ -80,8 +82,9 @@ static void send_one(struct permits *permits, const struct command *command, con
 	freeReplyObject(reply);
 }
 
-void permits_pair(struct permits *permits)
+void permits_pair(void *self)
 {
+	struct permits *permits = self;
 	uint64_t left = ++permits->tickets;
 
 	for (int i = NONCE_LEN - 1; i >= 0; i--, left /= 26)

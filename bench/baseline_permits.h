@@ -8,7 +8,7 @@
 struct permits; /* one connection; one thread at a time */
 
 struct permits *permits_open(const struct test_server *server, const char *name, int capacity);
-void permits_close(struct permits *permits);
-void permits_pair(struct permits *permits);
+void permits_close(void *permits);
+void permits_pair(void *permits);
 
 #endif

@@ -68,8 +68,10 @@ struct retry *retry_open(const struct test_server *server, const char *name)
 	return retry;
 }
 
-void retry_close(struct retry *retry)
+void retry_close(void *self)
 {
+	struct retry *retry = self;
+
 	redisFree(retry->commands);
 	redisFree(retry->messages);
 	free(retry->acquire.text);
@@ -99,8 +101,9 @@ static void forget_messages(struct retry *retry)
 		bench_fail("retry: the subscription is lost");
 }
 
-bool retry_acquire(struct retry *retry, int64_t until_ns)
+bool retry_acquire(void *self, int64_t until_ns)
 {
+	struct retry *retry = self;
 	struct pollfd ready = {.fd = retry->messages->fd, .events = POLLIN};
 	int64_t again_ns;
 
@@ -129,8 +132,9 @@ bool retry_acquire(struct retry *retry, int64_t until_ns)
 	}
 }
 
-void retry_release(struct retry *retry)
+void retry_release(void *self)
 {
+	struct retry *retry = self;
 	redisReply *reply = ask(retry, &retry->release);
 
 	if (reply->type != REDIS_REPLY_INTEGER || reply->integer != 1)

@@ -9,9 +9,9 @@
 struct retry; /* two connections; one process or thread at a time */
 
 struct retry *retry_open(const struct test_server *server, const char *name);
-void retry_close(struct retry *retry);
+void retry_close(void *retry);
 /* False if until_ns passed first. */
-bool retry_acquire(struct retry *retry, int64_t until_ns);
-void retry_release(struct retry *retry);
+bool retry_acquire(void *retry, int64_t until_ns);
+void retry_release(void *retry);
 
 #endif

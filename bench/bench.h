@@ -23,8 +23,10 @@ struct stage {
 struct contestant {
 	const char *name; /* "latchkey", "bare hiredis" */
 	void *(*open)(const struct stage *stage);
-	/* Work until the clock (bench_now_ns) shows until_ns; return the number of operations. */
+	/* Work until the clock (bench_now_ns) shows until_ns; return the number of operations.
+	 * NULL = once() is repeated until then. */
 	int64_t (*turn)(void *self, int64_t until_ns);
+	void (*once)(void *self);
 	void (*close)(void *self);
 	/* CPU time of the client side until now, in all its processes, ns; NULL = that of this
 	 * process. */

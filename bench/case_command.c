@@ -24,8 +24,9 @@ struct job {
 	posix_spawn_file_actions_t files;
 };
 
-static void job_run(const struct job *job)
+static void job_run(void *arg)
 {
+	const struct job *job = arg;
 	int status;
 	pid_t pid;
 
@@ -49,17 +50,6 @@ static struct job *job_make(const char *const *words)
 	return job;
 }
 #define JOB(...) job_make((const char *const[]){__VA_ARGS__, NULL})
-
-static int64_t job_turn(void *arg, int64_t until_ns)
-{
-	int64_t runs = 0;
-
-	do {
-		job_run(arg);
-		runs++;
-	} while (bench_now_ns() < until_ns);
-	return runs;
-}
 
 static int64_t us_ns(const struct timeval *time)
 {
@@ -137,14 +127,15 @@ static struct spread longer_ms(const struct result *result, int a, int b)
 
 static void run(struct bench *bench)
 {
-	static const struct contestant lock = {"latchkey lock x -- true", open_lock, job_turn,
-	                                       job_close, job_cpu_ns};
-	static const struct contestant local = {"the same with local:", open_lock_local, job_turn,
-	                                        close_lock_local, job_cpu_ns};
-	static const struct contestant flock = {"flock FILE true", open_flock, job_turn, job_close,
-	                                        job_cpu_ns};
-	static const struct contestant ping = {"redis-cli PING", open_ping, job_turn, job_close,
-	                                       job_cpu_ns};
+	static const struct contestant lock = {
+		"latchkey lock x -- true", open_lock, NULL, job_run, job_close, job_cpu_ns};
+	static const struct contestant local = {
+		"the same with local:", open_lock_local, NULL, job_run,
+		close_lock_local,       job_cpu_ns};
+	static const struct contestant flock = {"flock FILE true", open_flock, NULL,
+	                                        job_run,           job_close,  job_cpu_ns};
+	static const struct contestant ping = {"redis-cli PING", open_ping, NULL,
+	                                       job_run,          job_close, job_cpu_ns};
 	struct contest contest = {
 		.id = "command",
 		.what = "run true under a lock",

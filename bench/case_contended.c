@@ -4,60 +4,23 @@
 #include "baseline_handoff.h"
 #include "baseline_retry.h"
 #include "contended.h"
-
-#include <latchkey.h>
+#include "ours.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 
 #define NAME "bench:contended"
 
-struct ours {
-	lk_client *client;
-	lk_lock *lock;
-};
-
-static void *ours_open(const struct stage *stage, int index)
+static void *open_ours(const struct stage *stage, int index)
 {
-	struct ours *self = calloc(1, sizeof(*self));
 	char name[64];
 
 	(void)index;
 	snprintf(name, sizeof(name), NAME ":%d", stage->size);
-	if (!self || lk_client_open(stage->server->url, NULL, &self->client) ||
-	    lk_lock_open(self->client, name, 0, NULL, &self->lock))
-		bench_fail("latchkey: %s", lk_errmsg());
-	return self;
-}
-
-static bool ours_acquire(void *arg, int64_t until_ns)
-{
-	struct ours *self = arg;
-
-	(void)until_ns;
-	if (lk_lock_acquire(self->lock, LK_FOREVER, NULL))
-		bench_fail("latchkey: %s", lk_errmsg());
-	return true;
-}
-
-static void ours_release(void *arg)
-{
-	struct ours *self = arg;
-
-	if (lk_lock_release(self->lock))
-		bench_fail("latchkey: %s", lk_errmsg());
-}
-
-static void ours_close(void *arg)
-{
-	struct ours *self = arg;
-
-	lk_client_close(self->client);
-	free(self);
+	return ours_open(stage->server->url, name);
 }
 
 static const struct work ours = {
-	.open = ours_open, .acquire = ours_acquire, .release = ours_release, .close = ours_close};
+	.open = open_ours, .acquire = ours_acquire, .release = ours_release, .close = ours_close};
 
 static void *bare_open(const struct stage *stage, int index)
 {
@@ -67,25 +30,10 @@ static void *bare_open(const struct stage *stage, int index)
 	return handoff_open(stage->server, name, index);
 }
 
-static bool bare_acquire(void *self, int64_t until_ns)
-{
-	(void)until_ns;
-	handoff_acquire(self);
-	return true;
-}
-
-static void bare_release(void *self)
-{
-	handoff_release(self);
-}
-
-static void bare_close(void *self)
-{
-	handoff_close(self);
-}
-
-static const struct work bare = {
-	.open = bare_open, .acquire = bare_acquire, .release = bare_release, .close = bare_close};
+static const struct work bare = {.open = bare_open,
+                                 .acquire = handoff_acquire,
+                                 .release = handoff_release,
+                                 .close = handoff_close};
 
 static void *all_open(const struct stage *stage, int index)
 {
@@ -93,23 +41,8 @@ static void *all_open(const struct stage *stage, int index)
 	return retry_open(stage->server, NAME ":retry");
 }
 
-static bool all_acquire(void *self, int64_t until_ns)
-{
-	return retry_acquire(self, until_ns);
-}
-
-static void all_release(void *self)
-{
-	retry_release(self);
-}
-
-static void all_close(void *self)
-{
-	retry_close(self);
-}
-
 static const struct work all_retry = {
-	.open = all_open, .acquire = all_acquire, .release = all_release, .close = all_close};
+	.open = all_open, .acquire = retry_acquire, .release = retry_release, .close = retry_close};
 
 static void run(struct bench *bench)
 {

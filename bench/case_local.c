@@ -2,9 +2,8 @@
  * Threads of one process on one name: the lock is handed over without a request, and another
  * process still gets its turn. */
 #include "baseline_fifo.h"
+#include "ours.h"
 #include "workers.h"
-
-#include <latchkey.h>
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,87 +15,61 @@
 
 /* ---- Latchkey: one client, one handle, for all threads ------------------------------------- */
 
-struct ours {
-	lk_client *client;
-	lk_lock *lock;
+struct team {
+	struct ours *ours;
 	struct stage stage;
 	struct workers *workers;
 };
 
 static struct ours *shared; /* by the workers that are being started */
 
-static void *ours_join(const struct stage *stage, int index)
+static void *team_join(const struct stage *stage, int index)
 {
 	(void)stage;
 	(void)index;
 	return shared;
 }
 
-static void ours_part(void *self)
+static void team_part(void *self)
 {
 	(void)self;
 }
 
-static bool ours_acquire(void *arg, int64_t until_ns)
+static const struct work team_work = {
+	.open = team_join, .acquire = ours_acquire, .release = ours_release, .close = team_part};
+
+static void *team_open(const struct stage *stage)
 {
-	struct ours *self = arg;
+	struct team *self = calloc(1, sizeof(*self));
 
-	(void)until_ns;
-	if (lk_lock_acquire(self->lock, LK_FOREVER, NULL))
-		bench_fail("latchkey: %s", lk_errmsg());
-	return true;
-}
-
-static void ours_release(void *arg)
-{
-	struct ours *self = arg;
-
-	if (lk_lock_release(self->lock))
-		bench_fail("latchkey: %s", lk_errmsg());
-}
-
-static struct ours *ours_new(const struct stage *stage)
-{
-	struct ours *self = calloc(1, sizeof(*self));
-
-	if (!self || lk_client_open(stage->server->url, NULL, &self->client) ||
-	    lk_lock_open(self->client, NAME, 0, NULL, &self->lock))
-		bench_fail("latchkey: %s", lk_errmsg());
+	if (!self)
+		bench_fail("out of memory");
 	self->stage = *stage;
+	self->ours = shared = ours_open(stage->server->url, NAME);
+	self->workers = workers_start(&self->stage, &team_work, stage->size, false);
 	return self;
 }
 
-static const struct work ours_work = {
-	.open = ours_join, .acquire = ours_acquire, .release = ours_release, .close = ours_part};
-
-static void *ours_open(const struct stage *stage)
+static void team_close(void *arg)
 {
-	shared = ours_new(stage);
-	shared->workers = workers_start(&shared->stage, &ours_work, stage->size, false);
-	return shared;
-}
+	struct team *self = arg;
 
-static void ours_close(void *arg)
-{
-	struct ours *self = arg;
-
-	if (self->workers)
-		workers_end(self->workers);
-	lk_client_close(self->client);
+	workers_end(self->workers);
+	ours_close(self->ours);
 	free(self);
 }
 
 /* Hold the lock until all threads wait for it: a thread that runs before the others have woken up
  * would acquire it again and again, without a hand-over. */
-static int64_t ours_turn(void *arg, int64_t until_ns)
+static int64_t team_turn(void *arg, int64_t until_ns)
 {
-	struct ours *self = arg;
+	struct team *self = arg;
 	struct tally tally;
 
-	ours_acquire(self, until_ns);
+	ours_acquire(self->ours, until_ns);
 	workers_begin(self->workers, &(struct order){until_ns, 0});
 	workers_line_up(self->workers);
-	ours_release(self);
+	ours_release(self->ours);
 	workers_await(self->workers, &tally);
 	return tally.ops;
 }
@@ -168,35 +141,19 @@ static void fifo_close(void *workers)
 
 static void *pair_open(const struct stage *stage)
 {
-	struct ours *self = calloc(1, sizeof(*self));
-
-	if (!self || lk_client_open(stage->server->url, NULL, &self->client) ||
-	    lk_lock_open(self->client, NAME ":pair", 0, NULL, &self->lock))
-		bench_fail("latchkey: %s", lk_errmsg());
-	return self;
-}
-
-static int64_t pair_turn(void *arg, int64_t until_ns)
-{
-	int64_t pairs = 0;
-
-	do {
-		ours_acquire(arg, until_ns);
-		ours_release(arg);
-		pairs++;
-	} while (bench_now_ns() < until_ns);
-	return pairs;
+	return ours_open(stage->server->url, NAME ":pair");
 }
 
 /* ---- The figures --------------------------------------------------------------------------- */
 
 static void run_threads(struct bench *bench, int size)
 {
-	static const struct contestant ours = {"latchkey", ours_open, ours_turn, ours_close, NULL};
-	static const struct contestant queue = {"mutex and conditions", fifo_open, fifo_turn,
-	                                        fifo_close, NULL};
-	static const struct contestant pair = {"latchkey, one thread", pair_open, pair_turn,
-	                                       ours_close, NULL};
+	static const struct contestant ours = {"latchkey", team_open,  team_turn,
+	                                       NULL,       team_close, NULL};
+	static const struct contestant queue = {
+		"mutex and conditions", fifo_open, fifo_turn, NULL, fifo_close, NULL};
+	static const struct contestant pair = {
+		"latchkey, one thread", pair_open, NULL, ours_pair, ours_close, NULL};
 	struct contest contest = {
 		.what = "threads of one process on one name, by hand-over",
 		.size = size,
@@ -224,22 +181,17 @@ static void run_threads(struct bench *bench, int size)
 static void *guest_join(const struct stage *stage, int index)
 {
 	(void)index;
-	return ours_new(stage);
-}
-
-static void guest_part(void *self)
-{
-	ours_close(self);
+	return ours_open(stage->server->url, NAME);
 }
 
 /* The threads hand the lock over among themselves; another process asks for it now and then, and
  * counts their grants between its call and its return. */
 static struct tally with_guest(struct bench *bench, int hold_us, double *median_us)
 {
-	struct work thread = ours_work, process = {.open = guest_join,
+	struct work thread = team_work, process = {.open = guest_join,
 	                                           .acquire = ours_acquire,
 	                                           .release = ours_release,
-	                                           .close = guest_part,
+	                                           .close = ours_close,
 	                                           .rest_us = GUEST_REST_US};
 	struct test_server server;
 	struct stage stage = {.server = &server, .size = 8};
@@ -252,7 +204,7 @@ static struct tally with_guest(struct bench *bench, int hold_us, double *median_
 	thread.hold_us = hold_us;
 	bench_server(bench, &server, NULL);
 	guest = workers_start(&stage, &process, 1, true);
-	shared = ours_new(&stage);
+	shared = ours_open(server.url, NAME);
 	threads = workers_start(&stage, &thread, stage.size, false);
 	workers_share_grants(threads, guest);
 	for (int turn = -1; turn < turns; turn++) {

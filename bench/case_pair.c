@@ -2,8 +2,7 @@
  * Acquire + release without contention: the rate against bare hiredis, the server's CPU against
  * Redisson's steps, and the cost of re-entry. */
 #include "baseline_bare.h"
-
-#include <latchkey.h>
+#include "ours.h"
 
 #include <stdlib.h>
 
@@ -12,71 +11,31 @@
 
 /* ---- Latchkey ------------------------------------------------------------------------------ */
 
-struct ours {
-	lk_client *client;
-	lk_lock *lock;
-};
-
-static struct ours *ours_open(const char *url)
+static void *open_tcp(const struct stage *stage)
 {
-	struct ours *self = calloc(1, sizeof(*self));
-
-	if (!self || lk_client_open(url, NULL, &self->client) ||
-	    lk_lock_open(self->client, NAME, 0, NULL, &self->lock))
-		bench_fail("latchkey: %s", lk_errmsg());
-	return self;
+	return ours_open(stage->server->url, NAME);
 }
 
-static void *ours_open_tcp(const struct stage *stage)
+static void *open_unix(const struct stage *stage)
 {
-	return ours_open(stage->server->url);
-}
-
-static void *ours_open_unix(const struct stage *stage)
-{
-	return ours_open(stage->server->unix_url);
-}
-
-static int64_t ours_turn(void *arg, int64_t until_ns)
-{
-	struct ours *self = arg;
-	int64_t pairs = 0;
-
-	do {
-		if (lk_lock_acquire(self->lock, LK_FOREVER, NULL) || lk_lock_release(self->lock))
-			bench_fail("latchkey: %s", lk_errmsg());
-		pairs++;
-	} while (bench_now_ns() < until_ns);
-	return pairs;
-}
-
-static void ours_close(void *arg)
-{
-	struct ours *self = arg;
-
-	lk_client_close(self->client);
-	free(self);
+	return ours_open(stage->server->unix_url, NAME);
 }
 
 static void *reentry_open(const struct stage *stage)
 {
-	struct ours *self = ours_open(stage->server->url);
+	struct ours *self = ours_open(stage->server->url, NAME);
 
-	if (lk_lock_acquire(self->lock, LK_FOREVER, NULL))
-		bench_fail("latchkey: %s", lk_errmsg());
+	ours_acquire(self, 0);
 	return self;
 }
 
 static int64_t reentry_turn(void *arg, int64_t until_ns)
 {
-	struct ours *self = arg;
 	int64_t pairs = 0;
 
 	do {
 		for (int i = 0; i < REENTRIES; i++)
-			if (lk_lock_acquire(self->lock, LK_FOREVER, NULL) ||
-			    lk_lock_release(self->lock))
-				bench_fail("latchkey: %s", lk_errmsg());
+			ours_pair(arg);
 		pairs += REENTRIES;
 	} while (bench_now_ns() < until_ns);
 	return pairs;
@@ -92,33 +51,6 @@ static void *bare_open_tcp(const struct stage *stage)
 static void *bare_open_unix(const struct stage *stage)
 {
 	return bare_open(stage->server, true, NAME ":bare");
-}
-
-static int64_t evalsha_turn(void *arg, int64_t until_ns)
-{
-	int64_t pairs = 0;
-
-	do {
-		bare_pair(arg);
-		pairs++;
-	} while (bench_now_ns() < until_ns);
-	return pairs;
-}
-
-static int64_t ping_turn(void *arg, int64_t until_ns)
-{
-	int64_t pairs = 0;
-
-	do {
-		bare_pings(arg);
-		pairs++;
-	} while (bench_now_ns() < until_ns);
-	return pairs;
-}
-
-static void bare_end(void *arg)
-{
-	bare_close(arg);
 }
 
 /* ---- Pipelined ----------------------------------------------------------------------------- */
@@ -186,14 +118,18 @@ static void pipe_close(void *arg)
 
 static void run_rates(struct bench *bench, bool by_unix)
 {
-	const struct contestant ours = {"latchkey", by_unix ? ours_open_unix : ours_open_tcp,
-	                                ours_turn, ours_close, NULL};
-	const struct contestant evalsha = {"bare hiredis, EVALSHA twice",
-	                                   by_unix ? bare_open_unix : bare_open_tcp, evalsha_turn,
-	                                   bare_end, NULL};
-	const struct contestant ping = {"bare hiredis, PING twice",
-	                                by_unix ? bare_open_unix : bare_open_tcp, ping_turn,
-	                                bare_end, NULL};
+	const struct contestant ours = {.name = "latchkey",
+	                                .open = by_unix ? open_unix : open_tcp,
+	                                .once = ours_pair,
+	                                .close = ours_close};
+	const struct contestant evalsha = {.name = "bare hiredis, EVALSHA twice",
+	                                   .open = by_unix ? bare_open_unix : bare_open_tcp,
+	                                   .once = bare_pair,
+	                                   .close = bare_close};
+	const struct contestant ping = {.name = "bare hiredis, PING twice",
+	                                .open = by_unix ? bare_open_unix : bare_open_tcp,
+	                                .once = bare_pings,
+	                                .close = bare_close};
 	const struct contest contest = {
 		.id = by_unix ? "pair/unix" : "pair/tcp",
 		.what = by_unix ? "acquire + release, one thread, Unix socket"
@@ -222,12 +158,16 @@ static void run_rates(struct bench *bench, bool by_unix)
 
 static void run_server(struct bench *bench)
 {
-	static const struct contestant ours = {"latchkey's scripts", pipe_open_ours, pipe_turn,
-	                                       pipe_close, NULL};
-	static const struct contestant redisson = {"redisson's steps", pipe_open_redisson,
-	                                           pipe_turn, pipe_close, NULL};
-	static const struct contestant today = {
-		"redisson's steps of today", pipe_open_redisson_today, pipe_turn, pipe_close, NULL};
+	static const struct contestant ours = {
+		"latchkey's scripts", pipe_open_ours, pipe_turn, NULL, pipe_close, NULL};
+	static const struct contestant redisson = {
+		"redisson's steps", pipe_open_redisson, pipe_turn, NULL, pipe_close, NULL};
+	static const struct contestant today = {"redisson's steps of today",
+	                                        pipe_open_redisson_today,
+	                                        pipe_turn,
+	                                        NULL,
+	                                        pipe_close,
+	                                        NULL};
 	const struct contest contest = {
 		.id = "pair/server",
 		.what = "the scripts of acquire + release, pipelined, by bare hiredis",
@@ -247,8 +187,8 @@ static void run_server(struct bench *bench)
 
 static void run_reentry(struct bench *bench)
 {
-	static const struct contestant ours = {"latchkey", reentry_open, reentry_turn, ours_close,
-	                                       NULL};
+	static const struct contestant ours = {"latchkey", reentry_open, reentry_turn,
+	                                       NULL,       ours_close,   NULL};
 	const struct contest contest = {
 		.id = "pair/reentry",
 		.what = "acquire + release of a lock that the thread holds",

@@ -62,16 +62,10 @@ static void *alone_open(const struct stage *stage)
 	return ours_open(stage, NAME, 1);
 }
 
-static int64_t alone_turn(void *self, int64_t until_ns)
+static void alone_pair(void *self)
 {
-	int64_t pairs = 0;
-
-	do {
-		ours_acquire(self, until_ns);
-		ours_release(self);
-		pairs++;
-	} while (bench_now_ns() < until_ns);
-	return pairs;
+	ours_acquire(self, 0);
+	ours_release(self);
 }
 
 static void *evalsha_open(const struct stage *stage)
@@ -79,51 +73,23 @@ static void *evalsha_open(const struct stage *stage)
 	return permits_open(stage->server, NAME ":bare", 1);
 }
 
-static int64_t evalsha_turn(void *self, int64_t until_ns)
-{
-	int64_t pairs = 0;
-
-	do {
-		permits_pair(self);
-		pairs++;
-	} while (bench_now_ns() < until_ns);
-	return pairs;
-}
-
-static void evalsha_close(void *self)
-{
-	permits_close(self);
-}
-
 static void *ping_open(const struct stage *stage)
 {
 	return bare_open(stage->server, false, NAME ":ping");
 }
 
-static int64_t ping_turn(void *self, int64_t until_ns)
-{
-	int64_t pairs = 0;
-
-	do {
-		bare_pings(self);
-		pairs++;
-	} while (bench_now_ns() < until_ns);
-	return pairs;
-}
-
-static void ping_close(void *self)
-{
-	bare_close(self);
-}
-
 static void run_alone(struct bench *bench)
 {
-	static const struct contestant ours = {"latchkey", alone_open, alone_turn, ours_close,
-	                                       NULL};
-	static const struct contestant evalsha = {"bare hiredis, EVALSHA twice", evalsha_open,
-	                                          evalsha_turn, evalsha_close, NULL};
-	static const struct contestant ping = {"bare hiredis, PING twice", ping_open, ping_turn,
-	                                       ping_close, NULL};
+	static const struct contestant ours = {
+		.name = "latchkey", .open = alone_open, .once = alone_pair, .close = ours_close};
+	static const struct contestant evalsha = {.name = "bare hiredis, EVALSHA twice",
+	                                          .open = evalsha_open,
+	                                          .once = permits_pair,
+	                                          .close = permits_close};
+	static const struct contestant ping = {.name = "bare hiredis, PING twice",
+	                                       .open = ping_open,
+	                                       .once = bare_pings,
+	                                       .close = bare_close};
 	const struct contest contest = {
 		.id = "semaphore/alone",
 		.what = "acquire + release of one permit, one thread",

@@ -129,10 +129,10 @@ static void bares_close(void *arg)
 
 static void run_size(struct bench *bench, int size)
 {
-	static const struct contestant ours = {"latchkey, one client", ours_open, ours_turn,
-	                                       ours_close, NULL};
-	static const struct contestant bares = {"bare hiredis, a connection each", bares_open,
-	                                        bares_turn, bares_close, NULL};
+	static const struct contestant ours = {
+		"latchkey, one client", ours_open, ours_turn, NULL, ours_close, NULL};
+	static const struct contestant bares = {
+		"bare hiredis, a connection each", bares_open, bares_turn, NULL, bares_close, NULL};
 	char id[40], what[80], figure_id[60];
 	const struct contest contest = {
 		.id = id,

@@ -204,11 +204,12 @@ static void report_rates(struct bench *bench, int size, const struct result *res
 static void run_size(struct bench *bench, int size)
 {
 	static const struct contestant all[ENTRANTS] = {
-		{"latchkey", ours_open, party_turn, party_close, party_cpu},
-		{"latchkey, the fewest", ours_few_open, party_turn, party_close, party_cpu},
-		{"bare hand-off", bare_open, party_turn, party_close, party_cpu},
-		{"bare hand-off, the fewest", bare_few_open, party_turn, party_close, party_cpu},
-		{"all retry", retry_open, party_turn, party_close, party_cpu},
+		{"latchkey", ours_open, party_turn, NULL, party_close, party_cpu},
+		{"latchkey, the fewest", ours_few_open, party_turn, NULL, party_close, party_cpu},
+		{"bare hand-off", bare_open, party_turn, NULL, party_close, party_cpu},
+		{"bare hand-off, the fewest", bare_few_open, party_turn, NULL, party_close,
+	         party_cpu},
+		{"all retry", retry_open, party_turn, NULL, party_close, party_cpu},
 	};
 	const bool are_more = size > few();
 	const bool takes_part[ENTRANTS] = {true, are_more, now->bare, now->bare && are_more,

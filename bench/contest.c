@@ -115,6 +115,20 @@ static int64_t client_cpu(const struct entrant *entrant)
 	return contestant->cpu_ns ? contestant->cpu_ns(entrant->self) : bench_cpu_ns(0);
 }
 
+static int64_t work(const struct entrant *entrant, int64_t until_ns)
+{
+	const struct contestant *contestant = entrant->contestant;
+	int64_t ops = 0;
+
+	if (contestant->turn)
+		return contestant->turn(entrant->self, until_ns);
+	do {
+		contestant->once(entrant->self);
+		ops++;
+	} while (bench_now_ns() < until_ns);
+	return ops;
+}
+
 static struct turn try_turn(const struct entrant *entrant, const struct test_server *server,
                             int64_t turn_ns)
 {
@@ -123,7 +137,7 @@ static struct turn try_turn(const struct entrant *entrant, const struct test_ser
 	int64_t start_ns = bench_now_ns(), end_ns;
 	struct turn turn = {0};
 
-	turn.ops = entrant->contestant->turn(entrant->self, start_ns + turn_ns);
+	turn.ops = work(entrant, start_ns + turn_ns);
 	end_ns = bench_now_ns();
 	client_ns = client_cpu(entrant) - client_ns;
 	server_ns = bench_cpu_ns(server->pid) - server_ns;
