@@ -214,9 +214,13 @@ static struct lk__channel *answered(struct lk__channels *channels)
 	return channel;
 }
 
-/* It is subscribed and has users. */
+/* It is subscribed: for its users, or for a while without any. */
 static void stays(struct lk__channels *channels, int64_t now_ns, struct lk__channel *channel)
 {
+	if (!channel->users) {
+		linger(channels, now_ns, channel);
+		return;
+	}
 	channel->state = LK__CHANNEL_ON;
 	if (channel->events)
 		channel->events->on(channel, channels->arg, now_ns);
@@ -237,10 +241,6 @@ void lk__channels_confirmed(struct lk__channels *channels, int64_t now_ns, bool 
 			enqueue(channels, channel, LK__CHANNEL_ASKED);
 		else
 			free_if_done(channels, channel);
-		return;
-	}
-	if (!channel->users) {
-		linger(channels, now_ns, channel);
 		return;
 	}
 	stays(channels, now_ns, channel);
@@ -276,10 +276,7 @@ void lk__channels_put_off(struct lk__channels *channels, int64_t now_ns)
 		return;
 	channel = answered(channels);
 	if (channel->state == LK__CHANNEL_LEAVING) {
-		if (!channel->users)
-			linger(channels, now_ns, channel);
-		else
-			stays(channels, now_ns, channel);
+		stays(channels, now_ns, channel);
 		return;
 	}
 	channel->state = LK__CHANNEL_OFF;
