@@ -69,6 +69,13 @@ static pid_t guard_of(const struct command *command)
 	return guard;
 }
 
+/* latchkey holds the lock for its command, with a lease of that many seconds. */
+static void hold(const char *lease)
+{
+	START(&cmd, "latchkey", "lock", "--lease", lease, "a", "-c", witnessed("sleep 97; true"));
+	ck_assert(WITHIN(5000, command_count_of("sleep") == 1));
+}
+
 /* Kill latchkey; return the time until the next holder's command has ended. */
 static int64_t kill_and_follow(void)
 {
@@ -149,8 +156,7 @@ TEST(guard_logs_in_with_a_password_that_no_argument_shows)
 	snprintf(url, sizeof(url), "redis://job@127.0.0.1:%d", server.port);
 	setenv("LATCHKEY_URL", url, 1);
 	setenv("LATCHKEY_PASSWORD_FILE", command_file("password"), 1);
-	START(&cmd, "latchkey", "lock", "--lease", "20", "a", "-c", witnessed("sleep 97; true"));
-	ck_assert(WITHIN(5000, command_count_of("sleep") == 1));
+	hold("20");
 	ck_assert_int_eq(shell("! grep -q s3cret /proc/%d/cmdline", (int)guard_of(&cmd)), 0);
 	/* The file's present content does not help the guard. */
 	ck_assert_int_eq(shell("cp %s %s; echo >%s", command_file("password"), command_file("copy"),
@@ -170,8 +176,7 @@ TEST(guard_gives_up_when_the_lease_has_ended)
 	pid_t guard;
 
 	begin();
-	START(&cmd, "latchkey", "lock", "--lease", "2", "a", "-c", witnessed("sleep 97; true"));
-	ck_assert(WITHIN(5000, command_count_of("sleep") == 1));
+	hold("2");
 	guard = guard_of(&cmd);
 	server_pause(&server);
 	kill(cmd.pid, SIGKILL);
@@ -188,8 +193,7 @@ TEST(guard_releases_when_the_store_is_back)
 	int64_t began;
 
 	begin();
-	START(&cmd, "latchkey", "lock", "--lease", "60", "a", "-c", witnessed("sleep 97; true"));
-	ck_assert(WITHIN(5000, command_count_of("sleep") == 1));
+	hold("60");
 	server_pause(&server);
 	kill(cmd.pid, SIGKILL);
 	ck_assert(WITHIN(1000, command_count_of("sleep") == 0));
@@ -210,8 +214,7 @@ TEST(guard_releases_over_a_slow_link)
 	begin();
 	proxy_start(&proxy, &server);
 	setenv("LATCHKEY_URL", proxy.url, 1);
-	START(&cmd, "latchkey", "lock", "--lease", "60", "a", "-c", witnessed("sleep 97; true"));
-	ck_assert(WITHIN(5000, command_count_of("sleep") == 1));
+	hold("60");
 	proxy_set_all(&proxy, &slow);
 	kill(cmd.pid, SIGKILL);
 	setenv("LATCHKEY_URL", server.url, 1);
@@ -225,8 +228,7 @@ TEST(guard_of_a_lost_lock_breaks_no_other_holder)
 	pid_t guard;
 
 	begin();
-	START(&cmd, "latchkey", "lock", "--lease", "1", "a", "-c", witnessed("sleep 97; true"));
-	ck_assert(WITHIN(5000, command_count_of("sleep") == 1));
+	hold("1");
 	guard = guard_of(&cmd);
 	kill(cmd.pid, SIGSTOP);
 	START(&next, "latchkey", "lock", "a", "-c",

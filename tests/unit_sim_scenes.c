@@ -300,11 +300,21 @@ TEST(late_opening_that_never_was_is_found)
 	expect_only(&bug, "await", "gate6: ");
 }
 
-/* The kind of refusal depends on the random number and on the length. */
-static void refuse_otherwise(uint64_t chance)
+/* Refuse commands from that time on, several times: the kind of refusal depends on the random
+ * number and on the length. */
+static void expect_repeated_leaves(int64_t from_ns, const long long *tally, int expected)
 {
-	plan.faults[0].chance = chance;
-	plan.faults[0].length_ns += SIM_MS;
+	int refused = 0;
+
+	add_fault(SIM_REFUSE, 0, from_ns, 300 * SIM_MS);
+	for (uint64_t chance = 1; chance <= 8; chance++) {
+		plan.faults[0].chance = chance;
+		plan.faults[0].length_ns += SIM_MS;
+		expect_nothing();
+		ck_assert_int_eq(*tally, expected);
+		refused += result.tally.leaves_refused > 0;
+	}
+	ck_assert_int_ge(refused, 3);
 }
 
 /* Seed 300267.  A waiter gives up while the server refuses its leave.  The client repeats the leave
@@ -315,18 +325,10 @@ TEST(refused_leave_of_a_waiter_is_repeated)
 		{1 * SIM_S, 0, 0, RATE, 0, 0, 0},
 		{2 * SIM_S, 2, 0, RATE, 2 * SIM_S, 0, 0},
 	};
-	int refused = 0;
 
 	plan_scene(acts, 2);
 	plan.length_ns = 9 * SIM_S;
-	add_fault(SIM_REFUSE, 0, 3900 * SIM_MS, 300 * SIM_MS);
-	for (uint64_t chance = 1; chance <= 8; chance++) {
-		refuse_otherwise(chance);
-		expect_nothing();
-		ck_assert_int_eq(result.tally.forgot, 1);
-		refused += result.tally.leaves_refused > 0;
-	}
-	ck_assert_int_ge(refused, 3);
+	expect_repeated_leaves(3900 * SIM_MS, &result.tally.forgot, 1);
 }
 
 /* The same for a holder: the lock is free long before the lease ends. */
@@ -336,17 +338,9 @@ TEST(refused_leave_of_a_holder_is_repeated)
 		{1 * SIM_S, 0, 0, LOCK, 0, SIM_S, 0},
 		{6 * SIM_S, 1, 0, LOCK, 0, SIM_S, 0},
 	};
-	int refused = 0;
 
 	plan_scene(acts, 2);
-	add_fault(SIM_REFUSE, 0, 1900 * SIM_MS, 300 * SIM_MS);
-	for (uint64_t chance = 1; chance <= 8; chance++) {
-		refuse_otherwise(chance);
-		expect_nothing();
-		ck_assert_int_eq(result.tally.grants, 2);
-		refused += result.tally.leaves_refused > 0;
-	}
-	ck_assert_int_ge(refused, 3);
+	expect_repeated_leaves(1900 * SIM_MS, &result.tally.grants, 2);
 }
 
 /* A waiter leaves the queue after a while; at 10 s the memory of 4 s is restored.  The lock is held
