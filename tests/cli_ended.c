@@ -91,8 +91,7 @@ static void start_nexts(void)
 		START(&nexts[i], "latchkey", "lock", name_of(i), "-c", line);
 	}
 	for (size_t i = 0; i < SHAPES; i++)
-		ck_assert(WITHIN(
-			8000, shell("latchkey show %s | grep -q 'waiting  1'", name_of(i)) == 0));
+		ck_assert(WITHIN(8000, command_waiting_is(name_of(i), 1)));
 }
 
 static void assert_lost(size_t i)

@@ -44,7 +44,7 @@ static const char *alone(const char *command)
 
 static void assert_waiting(const char *name)
 {
-	ck_assert(WITHIN(5000, shell("latchkey show %s | grep -q 'waiting  1'", name) == 0));
+	ck_assert(WITHIN(5000, command_waiting_is(name, 1)));
 }
 
 static void assert_next(int64_t ms)
@@ -324,8 +324,7 @@ TEST(min_hold_delays_no_loss)
 	int64_t began;
 
 	begin();
-	START(&cmd, "latchkey", "lock", "--lease", "2", "--min-hold", "60", "a", "sleep", "97");
-	ck_assert(WITHIN(5000, command_count_of("sleep") == 1));
+	command_hold(&cmd, "lock --lease 2 --min-hold 60 a sleep 97");
 	redis = redis_open(&server);
 	redis_do(redis, "FLUSHALL");
 	redis_close(redis);
@@ -334,8 +333,7 @@ TEST(min_hold_delays_no_loss)
 	ck_assert_int_le(now_ms() - began, 4000);
 	ck_assert_int_eq(WEXITSTATUS(cmd.status), 79);
 	ck_assert_ptr_nonnull(strstr(cmd.err, "taken"));
-	START(&cmd, "latchkey", "lock", "--lease", "2", "--min-hold", "60", "a", "sleep", "97");
-	ck_assert(WITHIN(5000, command_count_of("sleep") == 1));
+	command_hold(&cmd, "lock --lease 2 --min-hold 60 a sleep 97");
 	server_pause(&server);
 	ck_assert(WITHIN(2500, command_count_of("sleep") == 0));
 	ck_assert(command_wait(&cmd, 8000));
@@ -348,8 +346,7 @@ TEST(min_hold_delays_no_loss)
 TEST(min_hold_of_a_late_grant_is_known_to_the_store)
 {
 	begin();
-	START(&other, "latchkey", "lock", "a", "sleep", "96");
-	ck_assert(WITHIN(5000, command_count_of("sleep") == 1));
+	command_hold(&other, "lock a sleep 96");
 	START(&cmd, "latchkey", "lock", "--lease", "20", "--min-hold", "20", "a", "sleep", "97");
 	assert_waiting("a");
 	kill(cmd.pid, SIGSTOP);
@@ -415,8 +412,7 @@ TEST(command_that_goes_on_too_long_breaks_no_other_holder)
 	pid_t guard;
 
 	begin();
-	START(&cmd, "latchkey", "lock", "--lease", "1", "--on-lost=warn", "a", "sleep", "97");
-	ck_assert(WITHIN(5000, command_count_of("sleep") == 1));
+	command_hold(&cmd, "lock --lease 1 --on-lost=warn a sleep 97");
 	guard = guard_of(&cmd);
 	kill(cmd.pid, SIGKILL);
 	START(&next, "latchkey", "lock", "a", "sh", "-c",

@@ -16,18 +16,14 @@ static struct command cmd, one, two, three, four;
 
 static void hold(struct command *command, const char *label, const char *units)
 {
-	int before = command_count_of("sleep");
-
-	START(command, "latchkey", "sem", "--permits", "3", "--label", label, "-k", units, "s",
-	      "sleep", "97");
-	ck_assert(WITHIN(5000, command_count_of("sleep") == before + 1));
+	command_hold(command, "sem --permits 3 --label '%s' -k '%s' s sleep 97", label, units);
 }
 
 static void wait_behind(struct command *command, const char *label, const char *units, int place)
 {
 	START(command, "latchkey", "sem", "--permits", "3", "--label", label, "-k", units, "s",
 	      "true");
-	ck_assert(WITHIN(5000, shell("latchkey show s | grep -q 'waiting  %d'", place) == 0));
+	ck_assert(WITHIN(5000, command_waiting_is("s", place)));
 }
 
 /* Compare the value at path, as parsed by sqlite's own parser. */
@@ -236,7 +232,7 @@ TEST(show_tells_of_a_rate)
 	begin();
 	RUNS(0, &cmd, "latchkey", "rate", "--limit", "2", "--per", "60", "r");
 	START(&four, "latchkey", "rate", "--limit", "2", "-k", "2", "--per", "60", "r");
-	ck_assert(WITHIN(5000, shell("latchkey show r | grep -q 'waiting  1'") == 0));
+	ck_assert(WITHIN(5000, command_waiting_is("r", 1)));
 	assert_json("r", "$.available", "1");
 	assert_json("r", "$.holding", "1");
 	assert_json("r", "$.waiters[0].permits", "2");

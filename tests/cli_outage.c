@@ -42,13 +42,7 @@ static void begin_down(void)
 /* Another latchkey holds "a" until the test ends. */
 static void hold(void)
 {
-	START(&holder, "latchkey", "lock", "-q", "a", "sleep", "82");
-	ck_assert(WITHIN(5000, command_count_of("sleep") == 1));
-}
-
-static bool queue_is(int len)
-{
-	return shell("latchkey show a | grep -q 'waiting  %d'", len) == 0;
+	command_hold(&holder, "lock -q a sleep 82");
 }
 
 /* Return how often the line about an outage was written. */
@@ -186,8 +180,7 @@ TEST(wait_shortens_no_later_connect)
 	proxy_start(&proxy, &server);
 	snprintf(url, sizeof(url), "%s?connect_timeout=20000", proxy.url);
 	setenv("LATCHKEY_URL", url, 1);
-	START(&cmd, "latchkey", "lock", "-v", "-w", "1.5", "--lease", "60", "a", "sleep", "82");
-	ck_assert(WITHIN(5000, command_count_of("sleep") == 1));
+	command_hold(&cmd, "lock -v -w 1.5 --lease 60 a sleep 82");
 	proxy_set_all(&proxy, &slow);
 	proxy_cut(&proxy, PROXY_COMMANDS, false);
 	proxy_cut(&proxy, PROXY_MESSAGES, false);
@@ -280,7 +273,7 @@ TEST(waiter_whose_server_died_long_ago_ends_exactly_with_69)
 	hold();
 	start_ms = now_ms();
 	START(&cmd, "latchkey", "lock", "-w", "6", "-E", "9", report, "a", "true");
-	ck_assert(WITHIN(3500, queue_is(1)));
+	ck_assert(WITHIN(3500, command_waiting_is("a", 1)));
 	server_kill(&server);
 	ck_assert_int_lt(now_ms() - start_ms, 3900); /* a command timeout before the end */
 	expect_end(start_ms, 69, 6000, 6000 + SLACK_MS);
@@ -297,7 +290,7 @@ TEST(waiter_whose_server_died_just_now_ends_exactly_with_75)
 	hold();
 	start_ms = now_ms();
 	START(&cmd, "latchkey", "lock", "-w", "5", "-E", "9", report, "a", "true");
-	ck_assert(WITHIN(4000, queue_is(1)));
+	ck_assert(WITHIN(4000, command_waiting_is("a", 1)));
 	nap_ms(4000 - (now_ms() - start_ms));
 	server_kill(&server);
 	expect_end(start_ms, 9, 5000, 5000 + SLACK_MS);
@@ -320,7 +313,7 @@ TEST(waiter_whose_server_is_silent_ends_a_command_timeout_later_with_69)
 	START(&cmd, "latchkey", "lock", "-w", "4", "a", "true");
 	START(&holder, "latchkey", "latch", "wait", "-w", "4", "-E", "9", "l");
 	setenv("LATCHKEY_URL", server.url, 1);
-	ck_assert(WITHIN(3500, proxy_count(&proxy).open == 4 && queue_is(1)));
+	ck_assert(WITHIN(3500, proxy_count(&proxy).open == 4 && command_waiting_is("a", 1)));
 	proxy_set_all(&proxy, &stall);
 	expect_end(start_ms, 69, 4000, 6000 + SLACK_MS);
 	ck_assert(command_wait(&holder, 4000));
@@ -342,7 +335,7 @@ TEST(waiter_whose_server_fell_silent_long_ago_ends_with_69)
 	/* A short lease: silence is noticed 2.3 s after it began. */
 	START(&cmd, "latchkey", "lock", "-w", "7", "--lease", "1", "-E", "9", "a", "true");
 	setenv("LATCHKEY_URL", server.url, 1);
-	ck_assert(WITHIN(3000, queue_is(1)));
+	ck_assert(WITHIN(3000, command_waiting_is("a", 1)));
 	nap_ms(3200 - (now_ms() - start_ms));
 	proxy_set_all(&proxy, &stall);
 	expect_end(start_ms, 69, 7000, 7000 + SLACK_MS);
@@ -354,7 +347,7 @@ TEST(waiter_without_a_limit_goes_on_after_its_server_died)
 	begin();
 	hold();
 	START(&cmd, "latchkey", "lock", "a", "echo", "in");
-	ck_assert(WITHIN(5000, queue_is(1)));
+	ck_assert(WITHIN(5000, command_waiting_is("a", 1)));
 	server_kill(&server);
 	ck_assert_msg(!command_wait(&cmd, 3000), "status %x: %s", cmd.status, cmd.err);
 	server_restart(&server); /* the holder is forgotten */
@@ -375,7 +368,7 @@ TEST_LIMIT(outage_of_5_seconds_is_reported_once, 60)
 	hold();
 	START(&cmd, "latchkey", "lock", "a", "true");
 	START(&quiet, "latchkey", "lock", "-q", "a", "true");
-	ck_assert(WITHIN(5000, queue_is(2)));
+	ck_assert(WITHIN(5000, command_waiting_is("a", 2)));
 	server_kill(&server);
 	START(&starting, "latchkey", "lock", "-w", "60", "b", "true");
 	down_ms = now_ms();
@@ -418,7 +411,7 @@ TEST(signal_ends_a_wait_without_a_connection_at_once)
 	begin();
 	hold();
 	START(&cmd, "latchkey", "lock", "-w", "60", report, "a", "true");
-	ck_assert(WITHIN(5000, queue_is(1)));
+	ck_assert(WITHIN(5000, command_waiting_is("a", 1)));
 	server_kill(&server);
 	nap_ms(300); /* the command may notice the loss of its link; it must end in either case */
 	start_ms = now_ms();
@@ -447,8 +440,7 @@ TEST(command_that_was_lost_with_its_server_ends_at_once)
 	int64_t start_ms;
 
 	begin();
-	START(&cmd, "latchkey", "lock", "--lease", "2", "a", "sleep", "82");
-	ck_assert(WITHIN(5000, command_count_of("sleep") == 1));
+	command_hold(&cmd, "lock --lease 2 a sleep 82");
 	server_kill(&server);
 	ck_assert(WITHIN(5000, command_count_of("sleep") == 0));
 	start_ms = now_ms();
@@ -473,7 +465,7 @@ static void begin_granted(const char *on_lost, int timeout_ms)
 	START(&cmd, "latchkey", "lock", on_lost, "--lease", "20", "--min-hold", "60", report, "a",
 	      "echo", "ran");
 	setenv("LATCHKEY_URL", server.url, 1);
-	ck_assert(WITHIN(5000, queue_is(1)));
+	ck_assert(WITHIN(5000, command_waiting_is("a", 1)));
 	proxy_set(&proxy, PROXY_COMMANDS, PROXY_TO_SERVER, &stall);
 	ck_assert_int_eq(command_signal_of("sleep", SIGKILL), 1);
 	ck_assert(command_wait(&holder, 5000));

@@ -17,15 +17,7 @@ static struct command cmd, other, third;
 /* Another latchkey that holds permits until the test ends. */
 static void hold(struct command *command, const char *permits, const char *units)
 {
-	int before = command_count_of("sleep");
-
-	START(command, "latchkey", "sem", "--permits", permits, "-k", units, "a", "sleep", "97");
-	ck_assert(WITHIN(5000, command_count_of("sleep") == before + 1));
-}
-
-static void wait_for(const char *line)
-{
-	ck_assert(WITHIN(5000, shell("latchkey show a | grep -q '%s'", line) == 0));
+	command_hold(command, "sem --permits '%s' -k '%s' a sleep 97", permits, units);
 }
 
 TEST(busy_permits_name_their_holder)
@@ -132,7 +124,7 @@ TEST(resize_serves_who_waits_and_ends_nobody)
 	begin();
 	hold(&other, "1", "1");
 	START(&third, "latchkey", "sem", "--permits", "1", "a", "echo", "served");
-	wait_for("waiting  1");
+	ck_assert(WITHIN(5000, command_waiting_is("a", 1)));
 	RUNS(0, &cmd, "latchkey", "sem", "--resize", "--permits", "2", "a", "true");
 	ck_assert(command_wait(&third, 5000));
 	ck_assert_int_eq(WEXITSTATUS(third.status), 0);
@@ -155,7 +147,7 @@ TEST(wait_that_a_resize_made_impossible_is_64)
 	begin();
 	hold(&other, "3", "2");
 	START(&third, "latchkey", "sem", "--permits", "3", "-k", "2", "a", "true");
-	wait_for("waiting  1");
+	ck_assert(WITHIN(5000, command_waiting_is("a", 1)));
 	RUNS(75, &cmd, "latchkey", "sem", "-n", "--resize", "--permits", "1", "a", "true");
 	ck_assert(command_wait(&third, 5000));
 	ck_assert_int_eq(WEXITSTATUS(third.status), 64);

@@ -18,19 +18,13 @@ static struct command cmd, holder, waiter;
 
 static void hold(const char *name, const char *label)
 {
-	int before = command_count_of("sleep");
-
-	START(&holder, "latchkey", "lock", "--label", label, name, "sleep", "85");
-	ck_assert(WITHIN(5000, command_count_of("sleep") == before + 1));
+	command_hold(&holder, "lock --label '%s' '%s' sleep 85", label, name);
 }
 
 static void wait_behind(const char *name, const char *label, int place)
 {
-	char line[128];
-
 	START(&waiter, "latchkey", "lock", "--label", label, name, "true");
-	snprintf(line, sizeof(line), "latchkey show '%s' | grep -q 'waiting  %d'", name, place);
-	ck_assert(WITHIN(5000, shell("%s", line) == 0));
+	ck_assert(WITHIN(5000, command_waiting_is(name, place)));
 }
 
 TEST(show_names_holder_and_waiters_in_order)
@@ -362,8 +356,7 @@ TEST(store_is_chosen_by_option_environment_file)
 	snprintf(line, sizeof(line), "  %s  ", second.url);
 	make_etc(line);
 	/* Held in the second store: a command that finds it busy used that store. */
-	START(&holder, "latchkey", "lock", "--url", second.url, "a", "sleep", "83");
-	ck_assert(WITHIN(5000, command_count_of("sleep") == 1));
+	command_hold(&holder, "lock --url '%s' a sleep 83", second.url);
 	ck_assert_int_eq(shell("unshare %s --mount sh -c 'mount --bind %s /etc && "
 	                       "latchkey lock -n a true && "
 	                       "unset LATCHKEY_URL && ! latchkey lock -nq a true && "

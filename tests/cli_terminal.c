@@ -119,8 +119,7 @@ static void shell_end(void)
 
 static void hold(void)
 {
-	START(&other, "latchkey", "lock", "--label", "nightly job", "deploy", "sleep", "89");
-	ck_assert(WITHIN(5000, command_count_of("sleep") == 1));
+	command_hold(&other, "lock --label 'nightly job' deploy sleep 89");
 }
 
 /* The line's content is unknown during the outage; after 5 s a message names the store. */
@@ -169,7 +168,7 @@ TEST(wait_line_begins_and_counts_as_documented)
 	begin();
 	hold();
 	START(&second, "latchkey", "lock", "deploy", "true");
-	ck_assert(WITHIN(5000, shell("latchkey show deploy | grep -q 'waiting  1'") == 0));
+	ck_assert(WITHIN(5000, command_waiting_is("deploy", 1)));
 	TERMINAL(200, "latchkey", "lock", "deploy", "true");
 	expect("\r\033[Kwaiting for deploy: 1 ahead, held by ");
 	/* The line appears nowhere else. */
@@ -183,8 +182,7 @@ TEST(wait_line_of_permits_tells_what_is_free)
 {
 	NEEDS_TERMINAL;
 	begin();
-	START(&other, "latchkey", "sem", "--permits", "3", "-k", "2", "builds", "sleep", "89");
-	ck_assert(WITHIN(5000, command_count_of("sleep") == 1));
+	command_hold(&other, "sem --permits 3 -k 2 builds sleep 89");
 	TERMINAL(200, "latchkey", "sem", "--permits", "3", "-k", "2", "builds", "echo", "ran");
 	expect("\r\033[Kwaiting for builds: 1 of 3 free");
 	kill(other.pid, SIGTERM);
@@ -236,8 +234,7 @@ TEST(wait_line_of_wide_characters_is_cut_to_the_columns)
 	NEEDS_TERMINAL;
 	begin();
 	setenv("LC_ALL", "C.UTF-8", 1);
-	START(&other, "latchkey", "lock", name, "sleep", "89");
-	ck_assert(WITHIN(5000, command_count_of("sleep") == 1));
+	command_hold(&other, "lock '%s' sleep 89", name);
 	/* 30 columns are available: 12 of ASCII and 9 characters of two columns, not half of a
 	 * tenth. */
 	TERMINAL(31, "latchkey", "lock", name, "true");

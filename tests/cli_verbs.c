@@ -50,19 +50,11 @@ static struct command cmd;
 static void fill(const struct waiter *waiter)
 {
 	static struct command fillers[sizeof(waiters) / sizeof(*waiters)];
-	int before = command_count_of("sleep");
 
-	if (!waiter->runs_on) {
+	if (waiter->runs_on)
+		command_hold(&fillers[waiter - waiters], "%s", waiter->fill);
+	else
 		RUNS_LINE(0, &cmd, "%s", waiter->fill);
-		return;
-	}
-	command_start_line(&fillers[waiter - waiters], "%s", waiter->fill);
-	ck_assert(WITHIN(5000, command_count_of("sleep") == before + 1));
-}
-
-static bool waiting_is(const char *name, int count)
-{
-	return shell("latchkey show %s | grep -q 'waiting  %d'", name, count) == 0;
 }
 
 /* ---- Wrong usage -------------------------------------------------------------------------- */
@@ -353,7 +345,7 @@ TEST(busy_is_75_or_the_chosen_status)
 		RUNS_LINE(0, &cmd, "-E0 %s -w.1 %s %s", verb, name, tail);
 		ck_assert_str_eq(cmd.out, "");
 		/* No waiter remains. */
-		ck_assert(!waiter->counted || waiting_is(name, 0));
+		ck_assert(!waiter->counted || command_waiting_is(name, 0));
 	}
 	server_stop(&server);
 }
@@ -369,7 +361,7 @@ TEST(signal_ends_a_wait_and_leaves_nothing)
 			command_start_line(&cmd, "%s %s %s", waiter->verb, waiter->name,
 			                   waiter->tail);
 			if (waiter->counted)
-				ck_assert(WITHIN(5000, waiting_is(waiter->name, 1)));
+				ck_assert(WITHIN(5000, command_waiting_is(waiter->name, 1)));
 			else
 				ck_assert(!command_wait(&cmd, 400));
 			kill(cmd.pid, *number);
@@ -377,7 +369,7 @@ TEST(signal_ends_a_wait_and_leaves_nothing)
 			              waiter->verb, *number);
 			ck_assert_msg(WIFSIGNALED(cmd.status) && WTERMSIG(cmd.status) == *number,
 			              "%s: %x %s", waiter->verb, cmd.status, cmd.err);
-			ck_assert(!waiter->counted || waiting_is(waiter->name, 0));
+			ck_assert(!waiter->counted || command_waiting_is(waiter->name, 0));
 		}
 	}
 	server_stop(&server);
@@ -485,7 +477,7 @@ static void report_of_waits(const char *verb, const struct waiter *waiter)
 	                     "\"reason\":null,\"fence\":null,\"waited_seconds\":0.2",
 	                     "\"held_seconds\":0.000");
 	command_start_line(&cmd, "%s %s true", verb, waiter->name);
-	ck_assert(WITHIN(5000, waiting_is(waiter->name, 1)));
+	ck_assert(WITHIN(5000, command_waiting_is(waiter->name, 1)));
 	kill(cmd.pid, SIGTERM);
 	ck_assert(command_wait(&cmd, 5000));
 	ck_assert(WIFSIGNALED(cmd.status) && WTERMSIG(cmd.status) == SIGTERM);

@@ -180,6 +180,23 @@ void command_start_line(struct command *command, const char *format, ...)
 	va_end(args);
 }
 
+void command_hold(struct command *command, const char *format, ...)
+{
+	int before = command_count_of("sleep");
+	va_list args;
+
+	va_start(args, format);
+	start_line(command, format, args);
+	va_end(args);
+	ck_assert_msg(WITHIN(5000, command_count_of("sleep") == before + 1), "%s: %s", format,
+	              command_err(command));
+}
+
+bool command_waiting_is(const char *name, int count)
+{
+	return shell("latchkey show '%s' | grep -q 'waiting  %d'", name, count) == 0;
+}
+
 int command_run_line(struct command *command, const char *format, ...)
 {
 	va_list args;

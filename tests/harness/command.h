@@ -48,7 +48,13 @@ void command_start_line(struct command *command, const char *format, ...)
 	__attribute__((format(printf, 2, 3)));
 int command_run_line(struct command *command, const char *format, ...)
 	__attribute__((format(printf, 2, 3)));
+/* Start such a line, which runs sleep(1), and wait until that runs: it holds what it asked for. */
+void command_hold(struct command *command, const char *format, ...)
+	__attribute__((format(printf, 2, 3)));
 #define RUNS_LINE(status, ...) ck_assert_int_eq(command_run_line(__VA_ARGS__), status)
+
+/* Does "latchkey show" count that many waiters for the name? */
+bool command_waiting_is(const char *name, int count);
 
 /* The file "report" is valid JSON, begins so, and contains this. */
 void command_check_report(const char *begins, const char *contains);
