@@ -172,16 +172,7 @@ lk_err lk_lock_snapshot(lk_lock *lock, lk_hold *hold)
 
 lk_state lk_lock_state(lk_lock *lock)
 {
-	lk_state state = LK_STATE_NONE;
-	const struct lk__hold *hold;
-
-	if (!lock || !lk__handle_look(&lock->handle))
-		return state;
-	hold = lk__core_hold(lock->handle.name, owner_of(lock));
-	if (hold)
-		state = lk__hold_state(hold, lk__now_ns());
-	lk__handle_unlook(&lock->handle);
-	return state;
+	return lock ? lk__handle_state(&lock->handle, owner_of(lock), NULL) : LK_STATE_NONE;
 }
 
 bool lk_lock_is_mine(lk_lock *lock)

@@ -202,16 +202,8 @@ lk_err lk_semaphore_snapshot(lk_semaphore *semaphore, uint64_t hold_fence, lk_ho
 
 lk_state lk_semaphore_state(lk_semaphore *semaphore, uint64_t hold_fence)
 {
-	lk_state state = LK_STATE_NONE;
-	const struct lk__hold *hold;
-
-	if (!semaphore || !lk__handle_look(&semaphore->handle))
-		return state;
-	hold = lk__core_hold(semaphore->handle.name, hold_fence);
-	if (hold && hold->handle == semaphore)
-		state = lk__hold_state(hold, lk__now_ns());
-	lk__handle_unlook(&semaphore->handle);
-	return state;
+	return semaphore ? lk__handle_state(&semaphore->handle, hold_fence, semaphore)
+	                 : LK_STATE_NONE;
 }
 
 /* ---- Queries ------------------------------------------------------------------------------ */

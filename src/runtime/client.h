@@ -330,14 +330,13 @@ lk_err lk__handle_close(struct lk__handle *handle);
 /* Remove it from the client and free it.  _locked */
 void lk__handle_free(struct lk__handle *handle);
 lk_err lk__handle_cancel(struct lk__handle *handle);
-/* Lock the mutex for a read that is not a call, and so works while the handle is being closed, too,
- * and in a thread that may be cancelled.  False, without locking, in a child process. */
-bool lk__handle_look(const struct lk__handle *handle);
-void lk__handle_unlook(const struct lk__handle *handle);
 /* A snapshot of the owner's hold on the handle's name; all zero without such a hold, or if it was
- * not acquired through that handle (NULL = any). */
+ * not acquired through that handle (NULL = any).  This is not a call, and so it works while the
+ * handle is being closed, too, and in a thread that may be cancelled. */
 lk_err lk__handle_snapshot(const struct lk__handle *handle, uint64_t owner, const void *through,
                            lk_hold *snapshot);
+/* The state of that hold alone; LK_STATE_NONE in a child process. */
+lk_state lk__handle_state(const struct lk__handle *handle, uint64_t owner, const void *through);
 /* Check an argument: LK_EINVALID "lease_ms: must be 100 to 86400000, not 5", else LK_OK. */
 lk_err lk__check_range(const char *what, int64_t value, int64_t least, int64_t most);
 /* The same for a length: "name: must be 1 to 512 bytes, not 0"; and for a wait. */

@@ -182,7 +182,8 @@ lk_err lk__handle_cancel(struct lk__handle *handle)
 
 /* ---- Outside of calls --------------------------------------------------------------------- */
 
-bool lk__handle_look(const struct lk__handle *handle)
+/* Lock the mutex.  False, without locking, in a child process. */
+static bool look(const struct lk__handle *handle)
 {
 	if (handle->client->fork_generation != lk__fork_generation())
 		return false;
@@ -190,9 +191,13 @@ bool lk__handle_look(const struct lk__handle *handle)
 	return true;
 }
 
-void lk__handle_unlook(const struct lk__handle *handle)
+/* _locked */
+static const struct lk__hold *hold_through(const struct lk__handle *handle, uint64_t owner,
+                                           const void *through)
 {
-	lk__client_unlock(handle->client);
+	const struct lk__hold *hold = lk__core_hold(handle->name, owner);
+
+	return hold && (!through || hold->handle == through) ? hold : NULL;
 }
 
 /* The id by which others see a hold of the client.  _locked */
@@ -209,15 +214,29 @@ lk_err lk__handle_snapshot(const struct lk__handle *handle, uint64_t owner, cons
 {
 	const struct lk__hold *hold;
 
-	if (!lk__handle_look(handle))
+	if (!look(handle))
 		return lk__failf(LK_EFORKED, "this client belongs to the parent process");
 	*snapshot = (lk_hold){.state = LK_STATE_NONE};
-	hold = lk__core_hold(handle->name, owner);
-	if (hold && (!through || hold->handle == through)) {
+	hold = hold_through(handle, owner, through);
+	if (hold) {
 		lk__hold_snapshot(hold, lk__now_ns(), snapshot);
 		if (!snapshot->lost)
 			hold_id(handle, hold, snapshot->holder_id);
 	}
-	lk__handle_unlook(handle);
+	lk__client_unlock(handle->client);
 	return LK_OK;
+}
+
+lk_state lk__handle_state(const struct lk__handle *handle, uint64_t owner, const void *through)
+{
+	lk_state state = LK_STATE_NONE;
+	const struct lk__hold *hold;
+
+	if (!look(handle))
+		return state;
+	hold = hold_through(handle, owner, through);
+	if (hold)
+		state = lk__hold_state(hold, lk__now_ns());
+	lk__client_unlock(handle->client);
+	return state;
 }
