@@ -113,7 +113,7 @@ TEST_NOUNS(stale_grant_makes_no_hold)
 	release(b);
 	hear(b, grant);
 	ck_assert_int_eq(state(b), LK_STATE_NONE);
-	/* Nor for a later wait on the same lock. */
+	/* Nor for a later wait on the same name. */
 	hold(a);
 	waiter = wait_for(b);
 	hear(b, grant);
@@ -296,7 +296,7 @@ TEST_NOUNS(claim_of_a_grant_that_is_gone_asks_again)
 	next = wait_for(c);
 	leave(a);
 	ck_assert_int_eq(virt_peek(c).kind, LK__REASK);
-	/* b is stopped for longer than the short grant lasts; c checks on the lock. */
+	/* b is stopped for longer than the short grant lasts; c asks when it ends. */
 	ck_assert(virt_hear(c));
 	later(3100);
 	tick(c);

@@ -39,7 +39,7 @@ static struct lk__op *acquire_within(int64_t ms)
 	return op;
 }
 
-/* No other thread holds the lock, and the server was never asked: each waiter learns that. */
+/* The server was never asked: each waiter learns why. */
 TEST_NOUNS(waits_behind_one_that_was_not_sent_end_with_its_reason)
 {
 	struct lk__op *first, *second;

@@ -458,15 +458,18 @@ TEST_NOUNS(release_of_a_hold_that_the_store_forgot_is_lost)
 
 TEST_NOUNS(script_that_the_server_forgot_is_sent_as_text)
 {
+	struct lk__ticket_id asked;
 	struct lk__op *waiter;
 
 	start(10000);
 	lua_store_text(w.store, "SCRIPT", "FLUSH", NULL);
 	waiter = acquire(a);
+	asked = lk__ticket_id(waiter->queue->ticket);
 	step(a, LK__ASK); /* unknown */
 	assert_waits(waiter);
 	step(a, LK__ASK);
 	assert_done(waiter, LK_OK);
+	ck_assert_str_eq(only_stored()->nonce, asked.nonce);
 	release(a);
 	end();
 }
