@@ -161,7 +161,8 @@ int command_run(struct command *command, const char *const *args)
 	return end(command, args[1]);
 }
 
-static void start_line(struct command *command, const char *format, va_list args)
+__attribute__((format(printf, 2, 0))) static void start_line(struct command *command,
+                                                             const char *format, va_list args)
 {
 	char line[1024];
 	int len = snprintf(line, sizeof(line), "exec latchkey ");
