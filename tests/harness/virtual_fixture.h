@@ -31,14 +31,14 @@ FIXTURE const struct virt_noun *noun = &virt_lock; /* of the running test */
 FIXTURE const struct virt_noun *noun_of_start = &virt_lock;
 FIXTURE struct virt_view view;
 
-/* A test for each noun: states_a_fact_lock, states_a_fact_semaphore. */
+/* A test for each noun: states_a_fact:lock, states_a_fact:semaphore. */
 #define TEST_NOUNS(fact)                                                                           \
 	static void fact(void);                                                                    \
-	TEST(fact##_lock)                                                                          \
+	TEST_ROW(fact##_lock, #fact ":lock", 20, true)                                             \
 	{                                                                                          \
 		fact();                                                                            \
 	}                                                                                          \
-	TEST(fact##_semaphore)                                                                     \
+	TEST_ROW(fact##_semaphore, #fact ":semaphore", 20, true)                                   \
 	{                                                                                          \
 		noun_of_start = &virt_semaphore;                                                   \
 		fact();                                                                            \
