@@ -36,7 +36,7 @@ TEST(margin_covers_a_hundredth_of_drift)
 TEST_NOUNS(grant_that_arrives_too_late_is_none)
 {
 	struct virt_call call;
-	struct virt_ticket first;
+	struct store_ticket first;
 	struct lk__op *waiter;
 
 	start(1000);

@@ -10,17 +10,38 @@
 #define VIRTUAL_FIXTURE_H
 
 #include "query.h"
-#include "virtual_holds.h"
+#include "store_view.h"
+#include "virtual.h"
 #include "test.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #define FIXTURE __attribute__((unused)) static
-#define OWNER 2 /* the thread that calls, if the test does not say another one */
+#define VIRT_TTL_MS 3600000 /* how long the keys of an idle semaphore are kept */
+#define OWNER 2             /* the thread that calls, if the test does not say another one */
 
 /* Error replies: the store may execute the same request later; it never will. */
 #define RETRYABLE "LOADING refused"
 #define PERMANENT "NOPERM refused"
+
+/* What differs from noun to noun. */
+struct virt_noun {
+	lk_kind kind;
+	void (*acquire)(struct lk__core *core, int64_t now_ns, struct lk__op *op);
+	void (*release)(struct lk__core *core, int64_t now_ns, struct lk__op *op);
+};
+
+FIXTURE const struct virt_noun virt_lock = {
+	LK_KIND_LOCK,
+	lk__core_acquire,
+	lk__core_release,
+};
+FIXTURE const struct virt_noun virt_semaphore = {
+	LK_KIND_SEMAPHORE,
+	lk__core_acquire_permits,
+	lk__core_release_permits,
+};
 
 FIXTURE struct virt w;
 FIXTURE struct virt_client *const a = &w.clients[0];
@@ -29,7 +50,7 @@ FIXTURE struct virt_client *const c = &w.clients[2];
 FIXTURE struct virt_client *const d = &w.clients[3];
 FIXTURE const struct virt_noun *noun = &virt_lock; /* of the running test */
 FIXTURE const struct virt_noun *noun_of_start = &virt_lock;
-FIXTURE struct virt_view view;
+FIXTURE struct store_view view;
 
 /* A test for each noun: states_a_fact:lock, states_a_fact:semaphore. */
 #define TEST_NOUNS(fact)                                                                           \
@@ -52,11 +73,13 @@ FIXTURE struct virt_view view;
 FIXTURE struct lk__wait_queue *open_handle(struct virt_client *client, const char *name,
                                            int64_t lease_ms, bool fixed)
 {
-	struct lk__wait_queue *queue = virt_open(client, noun, name, lease_ms, fixed);
+	struct lk__wait_queue *queue = lk__wait_queue_new(lease_ms, fixed);
 
+	queue->ttl_ms = VIRT_TTL_MS;
 	if (noun == &virt_semaphore)
 		queue->capacity = a->queue ? a->queue->capacity : 2;
-	return queue;
+	return lk__wait_queue_open(&client->core, &client->session,
+	                           lk__name_new(noun->kind, name, strlen(name)), queue);
 }
 
 FIXTURE void start_of(const struct virt_noun *of, int64_t lease_ms, bool fixed)
@@ -95,9 +118,25 @@ FIXTURE void start_fixed_permits(uint32_t capacity, int64_t lease_ms)
 	start_permits_with(capacity, lease_ms, true);
 }
 
+/* The name's key with that suffix: "", ":q" for the queue, ":h" for the ends of a semaphore. */
+FIXTURE const char *virt_key(const char *name, const char *suffix)
+{
+	static char keys[4][64]; /* valid until the fourth call after this */
+	static unsigned next;
+	char *key = keys[next++ % 4];
+
+	snprintf(key, sizeof(keys[0]), "lk:{%s}%s", name, suffix);
+	return key;
+}
+
 FIXTURE void look(void)
 {
-	virt_look(&w, noun, "s", &view);
+	const struct store_keys keys = {noun->kind, virt_key("s", ""), virt_key("s", ":q"),
+	                                virt_key("s", ":h")};
+
+	store_look(w.store, &keys, &view);
+	if (noun == &virt_lock)
+		view.used = view.hold_count;
 }
 
 /* Assert that nothing is left: neither in a state machine nor, except the fence, in the store. */
@@ -517,7 +556,7 @@ FIXTURE int queued(void)
 }
 
 /* The only hold in the store. */
-FIXTURE const struct virt_ticket *only_stored(void)
+FIXTURE const struct store_ticket *only_stored(void)
 {
 	look();
 	ck_assert_int_eq(view.hold_count, 1);
