@@ -137,7 +137,8 @@ TEST_OF(n5_message_link_killed_by_the_server_wakes_waiters, EVERY, 20)
 	OK(lk_client_close(near));
 }
 
-TEST_OF(n6_stalled_message_link_is_noticed, EVERY, 20)
+/* Each alone: its own lease says how soon the client looks. */
+TEST_EACH(n6_stalled_message_link_is_noticed, EVERY, 20)
 {
 	struct claims held, waits;
 	lk_client *near, *far;
@@ -147,6 +148,8 @@ TEST_OF(n6_stalled_message_link_is_noticed, EVERY, 20)
 	near = client_at(server.url);
 	far = far_client(500);
 	claims_hold(&held, set, near, 900);
+	if (!(set & LEASED))
+		lock_leased(far, "any", 900);
 	claims_queue(&waits, set, far, 900, true);
 	proxy_set(&proxy, PROXY_MESSAGES, PROXY_TO_CLIENT, &stalled);
 	claims_release(&held); /* the proxy keeps the grant back */

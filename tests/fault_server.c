@@ -44,7 +44,8 @@ TEST_OF(s1_restart_with_aof_keeps_holds_and_order, EVERY, 40)
 }
 
 /* The store loses everything: holders learn of it by that time, waiters continue, and what is held
- * next has a larger fence. */
+ * next has a larger fence.  Each primitive alone, for they share the fence counter: one of them
+ * would set it right for the others. */
 static void lose_memory(unsigned set, void (*lose)(void), int64_t lease_ms, lk_lost_reason reason,
                         int64_t within_ms)
 {
@@ -77,7 +78,7 @@ static void lose_memory(unsigned set, void (*lose)(void), int64_t lease_ms, lk_l
 	ck_assert(claims_at_rest(set));
 }
 
-TEST_OF(s2_empty_restart_is_a_loss_and_fences_go_on, EVERY, 40)
+TEST_EACH(s2_empty_restart_is_a_loss_and_fences_go_on, EVERY, 40)
 {
 	lose_memory(set, fault_restart, 900, 0, 900 + 50);
 }
@@ -86,10 +87,9 @@ static void flush(void)
 {
 	redis_do(redis, "FLUSHALL");
 	ck_assert_int_eq(redis_calls(redis, "flushall"), 1);
-	ck_assert(claims_waiting(LEASED, 0));
 }
 
-TEST_OF(s10_flushall_is_a_loss_and_waiters_go_on, EVERY, 40)
+TEST_EACH(s10_flushall_is_a_loss_and_waiters_go_on, EVERY, 40)
 {
 	lose_memory(set, flush, 900, LK_LOST_TAKEN, 450 + 100);
 }

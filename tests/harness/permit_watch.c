@@ -80,17 +80,6 @@ lk_semaphore *semaphore_watched(lk_client *client, const char *name, lk_semaphor
 	return semaphore_with(client, name, &options);
 }
 
-void permits_stay_held(lk_semaphore *semaphore, uint64_t hold, int64_t ms)
-{
-	int64_t end_ms = now_ms() + ms;
-
-	while (now_ms() < end_ms) {
-		ck_assert_int_gt(hold_in(semaphore, hold).remaining_ms, 0);
-		nap_ms(10);
-	}
-	ck_assert_int_eq(permit_losses.count, 0);
-}
-
 /* ---- A wait in a thread of its own ----------------------------------------------------------- */
 
 static void *wait_in_thread(void *arg)

@@ -37,8 +37,6 @@ extern struct permit_losses permit_losses;
 
 /* Open a semaphore that records the losses of its holds. */
 lk_semaphore *semaphore_watched(lk_client *client, const char *name, lk_semaphore_options options);
-/* Assert that it stays valid for that long, without a reported loss. */
-void permits_stay_held(lk_semaphore *semaphore, uint64_t hold, int64_t ms);
 
 /* ---- A wait in a thread of its own ----------------------------------------------------------- */
 

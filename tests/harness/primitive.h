@@ -92,6 +92,7 @@ struct primitive {
 	/* Open a handle; its holds belong to the caller's thread, where a primitive has this, or to
 	 * the handle. */
 	lk_err (*open)(struct claim *claim, bool of_handle);
+	/* As its holder does; as its waiter does.  A release undoes either. */
 	lk_err (*hold)(struct claim *claim, int64_t wait_ms);
 	lk_err (*wait)(struct claim *claim, int64_t wait_ms);
 	lk_err (*release)(struct claim *claim);
