@@ -116,49 +116,6 @@ TEST(v6_clients_that_disagree_on_the_capacity_lose_nothing)
 
 /* ---- Forged and damaged input ------------------------------------------------------------- */
 
-static const char *const lies[] = {
-	"*5\r\n$7\r\ngranted\r\n$3\r\nabc\r\n$1\r\n1\r\n:0\r\n:0\r\n",
-	"*5\r\n$7\r\ngranted\r\n$20\r\n99999999999999999999\r\n$1\r\n1\r\n:0\r\n:0\r\n",
-	"*5\r\n$6\r\nqueued\r\n$2\r\n-1\r\n:-5\r\n:-1\r\n:0\r\n",
-	"*2\r\n$5\r\nlimit\r\n$3\r\nabc\r\n",
-	"*2\r\n$5\r\nlimit\r\n*0\r\n",
-	"*1\r\n$4\r\nbusy\r\n",
-	"*2147483647\r\n",
-	"$-1\r\n",
-	":1\r\n",
-};
-
-TEST_LIMIT(v8_garbage_for_an_answer_is_an_error_and_loses_no_permit, 60)
-{
-	const int count = sizeof(lies) / sizeof(lies[0]);
-	const lk_client_options options = {.command_timeout_ms = 300};
-	lk_client *client;
-	lk_semaphore *semaphore;
-
-	fault_set_up_proxy();
-	client = client_with(proxy.url, &options);
-	semaphore = semaphore_of(client, "a", 3, 500);
-	OK(lk_semaphore_release(semaphore, permits_of(semaphore, 1, 1000)));
-	for (int i = 0; i < count; i++) {
-		uint64_t hold = 77;
-		lk_err err;
-		nap_ms(20); /* the introduction on a new link is over */
-		proxy_lie(&proxy, PROXY_COMMANDS, lies[i], strlen(lies[i]));
-		err = lk_semaphore_acquire(semaphore, 2, 0, &hold);
-		ck_assert_int_eq(proxy_count(&proxy).lies, i + 1);
-		ck_assert_msg(err != LK_EINVALID && err != LK_ELIMIT && err != LK_EBUSY,
-		              "lie %d: %s: %s", i, lk_err_name(err), lk_errmsg());
-		if (!err) /* it may have repeated the ask on a new link */
-			OK(lk_semaphore_release(semaphore, hold));
-		ck_assert_msg(WITHIN(5000, permits_at_rest(redis, "a", 3)), "after lie %d", i);
-		ck_assert_msg(
-			WITHIN(5000, lk_semaphore_acquire(semaphore, 3, 2000, &hold) == LK_OK),
-			"after lie %d", i);
-		OK(lk_semaphore_release(semaphore, hold));
-	}
-	OK(lk_client_close(client));
-}
-
 /* Any program may publish on a client's channel; a message that does not match its ticket is
  * ignored. */
 TEST(v8_forged_grants_do_not_match)
