@@ -13,11 +13,6 @@
 #include <sys/time.h>
 #include <unistd.h>
 
-static bool is_free(void)
-{
-	return redis_int(redis, "EXISTS lk:{a} lk:{a}:q") == 0;
-}
-
 /* ---- Signals ------------------------------------------------------------------------------ */
 
 static volatile sig_atomic_t alarms;
@@ -28,60 +23,66 @@ static void count_alarm(int number)
 	alarms++;
 }
 
-TEST(c17_storm_of_signals_changes_nothing)
+TEST_OF(c17_storm_of_signals_changes_nothing, EVERY, 20)
 {
 	const struct itimerval every_ms = {{0, 1000}, {0, 1000}}, never = {{0, 0}, {0, 0}};
 	struct sigaction action = {.sa_handler = count_alarm}; /* no SA_RESTART */
 	lk_client *client, *other;
-	lk_lock *held, *lock;
-	lk_lock_status status;
+	struct claims held, waits;
 
-	fault_set_up_proxy();
+	fault_set_up(NULL);
 	sigaction(SIGALRM, &action, NULL);
 	setitimer(ITIMER_REAL, &every_ms, NULL);
 	client = client_at(server.url);
 	other = client_at(server.url);
-	held = lock_named(other, "a");
-	lock = lock_named(client, "a");
-	for (int i = 0; i < 300; i++) {
-		OK(lk_lock_acquire(lock, 1000, NULL));
-		OK(lk_lock_query(lock, &status));
-		ck_assert(status.held);
-		OK(lk_lock_release(lock));
+	claims_open(&waits, set, client, 0);
+	for (int i = 0; i < 100; i++) {
+		EACH (claim, &waits) {
+			OK(claim->primitive->hold(claim, 0));
+			OK(claim->primitive->query(claim));
+		}
+		claims_expect_held(&waits);
+		claims_release(&waits);
 	}
-	OK(lk_lock_acquire(held, 0, NULL));
-	for (int i = 0; i < 5; i++) {
-		int64_t start_us = now_us();
-		EXPECT(lk_lock_acquire(lock, 150, NULL), LK_ETIMEDOUT);
-		ck_assert_int_ge(now_us() - start_us, 149000);
-		ck_assert_int_le(now_us() - start_us, 400000);
+	claims_hold(&held, set, other, 0);
+	for (int i = 0; i < 2; i++) {
+		EACH (claim, &waits) { /* in this thread, which gets the signals */
+			int64_t start_us = now_us();
+			EXPECT(claim->primitive->wait(claim, 150), LK_ETIMEDOUT);
+			ck_assert_int_ge(now_us() - start_us, 149000);
+			ck_assert_int_le(now_us() - start_us, 400000);
+		}
 	}
+	claims_release(&held);
 	OK(lk_client_close(client));
 	OK(lk_client_close(other));
 	setitimer(ITIMER_REAL, &never, NULL);
 	ck_assert_int_gt(alarms, 300);
-	ck_assert(is_free());
+	ck_assert(claims_at_rest(set));
 }
 
-TEST(c18_broken_pipe_does_not_kill_the_process)
+TEST_OF(c18_broken_pipe_does_not_kill_the_process, LEASED, 30)
 {
 	const lk_client_options options = {.command_timeout_ms = 300};
+	struct claims claims;
 	lk_client *client;
-	lk_lock *lock;
 
-	fault_set_up_proxy();
+	fault_set_up(NULL);
 	signal(SIGPIPE, SIG_DFL);
 	client = client_with(server.unix_url, &options); /* a Unix socket breaks at once */
-	lock = lock_leased(client, "a", 300);
+	claims_open(&claims, set, client, 300);
 	for (int i = 0; i < 3; i++) {
-		ck_assert(WITHIN(5000, lk_lock_acquire(lock, 500, NULL) == LK_OK));
+		EACH (claim, &claims)
+			ck_assert(WITHIN(BACK_MS, claim->primitive->wait(claim, 500) == LK_OK));
 		server_kill(&server);
-		lk_lock_release(lock);
-		ck_assert_int_ne(lk_lock_acquire(lock, 0, NULL), LK_OK);
-		lk_lock_release(lock);
+		EACH (claim, &claims) {
+			claim->primitive->release(claim);
+			ck_assert_int_ne(claim->primitive->wait(claim, 0), LK_OK);
+			claim->primitive->release(claim);
+		}
 		server_restart(&server);
 	}
-	ck_assert(WITHIN(5000, lk_lock_acquire(lock, 500, NULL) == LK_OK));
+	claims_hold_again(&claims);
 	OK(lk_client_close(client));
 }
 
