@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * A semaphore under load: many threads and processes, holders that are killed, a changing capacity.
- * A counter in unprotected shared memory checks that no more permits are held than exist. */
+ * A semaphore whose holders are killed.  tests/stores/permits.h has those that live. */
 #include "harness/handles.h"
 #include "harness/permit_watch.h"
 #include "harness/process.h"
@@ -13,262 +12,8 @@
 #include <string.h>
 #include <sys/mman.h>
 
-#define THREADS_MAX 64
-#define PROCESSES 16
-
-/* In shared memory. */
-struct witness {
-	atomic_int out;   /* permits that are held, or slightly fewer */
-	atomic_int limit; /* the most permits that may be held */
-	atomic_int worst, grants, partial, failures;
-	atomic_bool end;
-};
-
-struct crowd {
-	struct witness *witness;
-	int threads, rounds;
-	int64_t capacity, wanted_max;
-	lk_client *client; /* of one process */
-	unsigned number;   /* of the process */
-	bool resized;
-};
-
 static struct test_server server;
 static struct redis *redis;
-
-static struct crowd crowd_of(int threads, int rounds, int64_t capacity)
-{
-	struct crowd crowd = {.threads = threads,
-	                      .rounds = rounds,
-	                      .capacity = capacity,
-	                      .wanted_max = capacity / 2 + 1};
-
-	crowd.witness = mmap(NULL, sizeof(*crowd.witness), PROT_READ | PROT_WRITE,
-	                     MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-	ck_assert_ptr_ne(crowd.witness, MAP_FAILED);
-	crowd.witness->limit = (int)capacity;
-	return crowd;
-}
-
-/* Count these permits as held.  The limit may change meanwhile: it is raised before the store's,
- * and lowered after it. */
-static void count_out(struct witness *witness, int permits)
-{
-	int before = witness->limit;
-	int out = atomic_fetch_add(&witness->out, permits) + permits;
-	int after = witness->limit;
-
-	witness->grants++;
-	if (out > (before > after ? before : after))
-		witness->failures++;
-	if (out > witness->worst)
-		witness->worst = out;
-}
-
-/* Acquire, release some, pause, release the rest.  False if a call fails. */
-static bool one_round(struct crowd *crowd, lk_semaphore *semaphore, unsigned short seed[3])
-{
-	int64_t wanted = 1 + nrand48(seed) % crowd->wanted_max, less;
-	uint64_t hold;
-	lk_err err = lk_semaphore_acquire(semaphore, wanted, LK_FOREVER, &hold);
-
-	if (err == LK_ELIMIT && crowd->resized) {
-		nap_ms(1); /* more than the present capacity */
-		return true;
-	}
-	if (err)
-		return false;
-	count_out(crowd->witness, (int)wanted);
-	if (wanted > 1 && nrand48(seed) % 3 == 0) {
-		less = 1 + nrand48(seed) % (wanted - 1);
-		wanted -= less;
-		crowd->witness->out -= (int)less;
-		crowd->witness->partial++;
-		if (lk_semaphore_release_some(semaphore, hold, less))
-			return false;
-	}
-	if (nrand48(seed) % 8 == 0)
-		nap_ms(1);
-	crowd->witness->out -= (int)wanted;
-	return lk_semaphore_release(semaphore, hold) == LK_OK;
-}
-
-static void *crowd_thread(void *arg)
-{
-	struct crowd *crowd = arg;
-	static atomic_uint threads;
-	unsigned short seed[3] = {(unsigned short)test_seed(), (unsigned short)++threads,
-	                          (unsigned short)crowd->number};
-	lk_semaphore *semaphore = semaphore_of(crowd->client, "a", 0, 0);
-
-	for (int i = 0; (!crowd->rounds || i < crowd->rounds) && !crowd->witness->end; i++)
-		if (!one_round(crowd, semaphore, seed))
-			crowd->witness->failures++;
-	OK(lk_semaphore_close(semaphore));
-	return NULL;
-}
-
-static int crowd_process(void *arg, int in, int out)
-{
-	struct crowd *crowd = arg;
-	pthread_t threads[THREADS_MAX];
-	const char *number;
-
-	(void)out;
-	if (in >= 0) {
-		number = line_read(in, 20000);
-		if (!number)
-			return 2;
-		crowd->number = (unsigned)atoi(number);
-	}
-	crowd->client = client_at(server.url);
-	for (int i = 0; i < crowd->threads; i++)
-		ck_assert(!pthread_create(&threads[i], NULL, crowd_thread, crowd));
-	for (int i = 0; i < crowd->threads; i++)
-		pthread_join(threads[i], NULL);
-	return lk_client_close(crowd->client) != LK_OK;
-}
-
-static void check_end(const struct crowd *crowd, int64_t capacity)
-{
-	const struct witness *witness = crowd->witness;
-
-	printf("%d grants, %d partial releases, at most %d of %lld out\n", witness->grants,
-	       witness->partial, witness->worst, (long long)crowd->capacity);
-	ck_assert_int_eq(witness->failures, 0);
-	ck_assert_int_eq(witness->out, 0);
-	ck_assert_int_gt(witness->worst, 1); /* otherwise there was no contention */
-	ck_assert_int_gt(witness->partial, 0);
-	ck_assert(permits_at_rest(redis, "a", capacity));
-}
-
-static void *crowd_in_thread(void *arg)
-{
-	static int status;
-
-	status = crowd_process(arg, -1, -1);
-	return &status;
-}
-
-/* Check that the store's counts agree at all times, until this many grants. */
-static void watch_crowd(const struct crowd *crowd, int until)
-{
-	while (crowd->witness->grants < until) {
-		int grants = crowd->witness->grants;
-		permits_add_up(redis, "a");
-		ck_assert_msg(WITHIN(10000, crowd->witness->grants > grants), "no progress");
-	}
-}
-
-TEST_LIMIT(sixty_four_threads_never_have_more_than_there_is, 90)
-{
-	struct crowd crowd = crowd_of(64, 30, 7);
-	pthread_t thread;
-	void *status;
-
-	server_start(&server, NULL);
-	redis = redis_open(&server);
-	semaphore_of(client_at(server.url), "a", 7, 0);
-	pthread_create(&thread, NULL, crowd_in_thread, &crowd);
-	watch_crowd(&crowd, 64 * 25);
-	pthread_join(thread, &status);
-	ck_assert_int_eq(*(int *)status, 0);
-	ck_assert_int_eq(crowd.witness->grants, 64 * 30);
-	check_end(&crowd, 7);
-}
-
-TEST_LIMIT(sixteen_processes_never_have_more_than_there_is, 90)
-{
-	struct crowd crowd = crowd_of(4, 30, 7);
-	struct process workers[PROCESSES];
-
-	server_start(&server, NULL);
-	for (int i = 0; i < PROCESSES; i++)
-		process_start(&workers[i], crowd_process, &crowd);
-	redis = redis_open(&server);
-	semaphore_of(client_at(server.url), "a", 7, 0);
-	for (int i = 0; i < PROCESSES; i++)
-		line_write(workers[i].in, "%d", i);
-	watch_crowd(&crowd, PROCESSES * 4 * 25);
-	for (int i = 0; i < PROCESSES; i++)
-		ck_assert(process_succeeded(&workers[i], 60000));
-	ck_assert_int_eq(crowd.witness->grants, PROCESSES * 4 * 30);
-	check_end(&crowd, 7);
-}
-
-TEST_LIMIT(capacity_that_changes_under_load_is_kept, 90)
-{
-	static const int capacities[] = {3, 8, 1, 5, 2, 9, 4, 7, 1, 6};
-	struct crowd crowd = crowd_of(3, 0, 7);
-	struct process workers[8];
-	lk_semaphore *semaphore;
-	lk_semaphore_status status;
-	int last = 7;
-
-	crowd.resized = true;
-	server_start(&server, NULL);
-	for (int i = 0; i < 8; i++)
-		process_start(&workers[i], crowd_process, &crowd);
-	redis = redis_open(&server);
-	semaphore = semaphore_of(client_at(server.url), "a", 7, 0);
-	for (int i = 0; i < 8; i++)
-		line_write(workers[i].in, "%d", i);
-	for (int i = 0; i < 30; i++) {
-		int grants = crowd.witness->grants, next = capacities[i % 10];
-		if (next > last)
-			crowd.witness->limit = next;
-		OK(lk_semaphore_resize(semaphore, next));
-		/* Shrink: as soon as the holds fit, they fit from then on. */
-		ck_assert(WITHIN(5000, lk_semaphore_query(semaphore, &status) == LK_OK &&
-		                               status.available >= 0));
-		ck_assert_int_eq(status.capacity, next);
-		crowd.witness->limit = next;
-		last = next;
-		ck_assert_msg(WITHIN(10000, crowd.witness->grants > grants + 20),
-		              "no progress at %d", next);
-		permits_add_up(redis, "a");
-	}
-	crowd.witness->end = true;
-	for (int i = 0; i < 8; i++)
-		ck_assert(process_succeeded(&workers[i], 60000));
-	check_end(&crowd, last);
-}
-
-/* ---- Threads that share a hold ----------------------------------------------------------- */
-
-struct shared_hold {
-	lk_semaphore *semaphore;
-	uint64_t hold;
-	atomic_int wrong;
-};
-
-static void *give_one_back(void *arg)
-{
-	struct shared_hold *shared = arg;
-
-	shared->wrong += lk_semaphore_release_some(shared->semaphore, shared->hold, 1) != LK_OK;
-	return NULL;
-}
-
-TEST_LIMIT(threads_give_the_permits_of_one_hold_back_one_by_one, 60)
-{
-	pthread_t threads[THREADS_MAX];
-	struct shared_hold shared = {0};
-
-	server_start(&server, NULL);
-	redis = redis_open(&server);
-	shared.semaphore = semaphore_of(client_at(server.url), "a", THREADS_MAX, 0);
-	for (int round = 0; round < 10; round++) {
-		shared.hold = permits_of(shared.semaphore, THREADS_MAX, 1000);
-		for (int i = 0; i < THREADS_MAX; i++)
-			ck_assert(!pthread_create(&threads[i], NULL, give_one_back, &shared));
-		for (int i = 0; i < THREADS_MAX; i++)
-			pthread_join(threads[i], NULL);
-		ck_assert_int_eq(shared.wrong, 0);
-		EXPECT(lk_semaphore_release(shared.semaphore, shared.hold), LK_ENOTOWNER);
-		ck_assert(permits_at_rest(redis, "a", THREADS_MAX));
-	}
-}
 
 /* ---- Holders that die --------------------------------------------------------------------- */
 
@@ -436,6 +181,12 @@ TEST_LIMIT(c4_hundred_holds_of_a_killed_process_come_back_to_a_try, 40)
 
 /* ---- C9 ----------------------------------------------------------------------------------- */
 
+/* In memory that processes share. */
+struct crowd {
+	atomic_int grants;
+	atomic_bool end;
+};
+
 /* Acquire and release at random until killed or signalled to end. */
 static int live_at_random(void *arg, int in, int out)
 {
@@ -443,14 +194,15 @@ static int live_at_random(void *arg, int in, int out)
 	const char *number = line_read(in, 30000);
 	unsigned short seed[3] = {(unsigned short)test_seed(), 9, 0};
 	lk_semaphore *semaphore;
+	lk_client *client;
 
 	(void)out;
 	if (!number)
 		return 2;
 	seed[2] = (unsigned short)atoi(number);
-	crowd->client = client_at(server.unix_url);
-	semaphore = semaphore_of(crowd->client, "a", 7, 400);
-	while (!crowd->witness->end) {
+	client = client_at(server.unix_url);
+	semaphore = semaphore_of(client, "a", 7, 400);
+	while (!crowd->end) {
 		uint64_t hold;
 		int64_t wanted = 1 + nrand48(seed) % 4;
 		lk_err err =
@@ -459,28 +211,30 @@ static int live_at_random(void *arg, int in, int out)
 			continue;
 		if (err)
 			return 3;
-		crowd->witness->grants++;
+		crowd->grants++;
 		nap_ms(nrand48(seed) % 20);
 		if (wanted > 1 && lk_semaphore_release_some(semaphore, hold, 1) == LK_EINVALID)
 			return 4;
 		lk_semaphore_release(semaphore, hold);
 	}
-	return lk_client_close(crowd->client) != LK_OK;
+	return lk_client_close(client) != LK_OK;
 }
 
 TEST_LIMIT(c9_processes_killed_at_random_leave_nothing, 90)
 {
 	enum { MANY = 60 };
-	struct crowd crowd = crowd_of(1, 0, 7);
+	struct crowd *crowd = mmap(NULL, sizeof(*crowd), PROT_READ | PROT_WRITE,
+	                           MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	struct process workers[MANY];
 	unsigned short seed[3] = {(unsigned short)test_seed(), 1, 2};
 	lk_semaphore *semaphore;
 	uint64_t hold;
 	int killed = 0;
 
+	ck_assert_ptr_ne(crowd, MAP_FAILED);
 	server_start(&server, NULL);
 	for (int i = 0; i < MANY; i++)
-		process_start(&workers[i], live_at_random, &crowd);
+		process_start(&workers[i], live_at_random, crowd);
 	redis = redis_open(&server);
 	semaphore = semaphore_of(client_at(server.url), "a", 7, 400);
 	for (int i = 0; i < MANY; i++) {
@@ -494,9 +248,9 @@ TEST_LIMIT(c9_processes_killed_at_random_leave_nothing, 90)
 		permits_add_up(redis, "a");
 	}
 	ck_assert_int_eq(killed, MANY * 3 / 4);
-	ck_assert_int_gt(crowd.witness->grants, MANY);
-	printf("%d grants, %d killed\n", crowd.witness->grants, killed);
-	crowd.witness->end = true;
+	ck_assert_int_gt(crowd->grants, MANY);
+	printf("%d grants, %d killed\n", crowd->grants, killed);
+	crowd->end = true;
 	for (int i = MANY * 3 / 4; i < MANY; i++)
 		ck_assert_msg(process_succeeded(&workers[i], 20000), "worker %d", i);
 	/* One lease later all permits of the dead are free. */

@@ -11,6 +11,7 @@
 #include "stores/lock.h"
 #include "stores/loss.h"
 #include "stores/order.h"
+#include "stores/permits.h"
 #include "stores/semaphore.h"
 
 #endif
