@@ -228,7 +228,7 @@ TEST(resize_stays_with_its_handle_when_the_memory_ends)
 }
 
 /* A grant that was published but not written would lead to a second holder. */
-TEST(resize_of_a_server_that_takes_no_writes_tells_no_grant)
+TEST(resize_on_a_server_that_refuses_writes_publishes_no_grant)
 {
 	lk_client *client = set_up(), *other = client_at(server.url);
 	lk_semaphore *semaphore = semaphore_of(client, "a", 1, 0);

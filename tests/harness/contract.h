@@ -25,7 +25,7 @@ void contract_says(const char *file, int line, const char *expected, const char 
 	__attribute__((sentinel));
 #define SAYS(expected, ...) contract_says(__FILE__, __LINE__, expected, __VA_ARGS__, NULL)
 
-/* What a server says to a script that must not run a command, and to one that finds it full. */
+/* The errors of a script that may not run a command, and of one on a full server. */
 #define NO_RIGHT_TEXT "ERR The user executing the script can't run this command or subcommand"
 #define NO_RIGHT "-" NO_RIGHT_TEXT
 #define TORN_BY_RIGHT "-TORN " NO_RIGHT_TEXT

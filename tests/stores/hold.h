@@ -269,7 +269,7 @@ TEST_NOUN(cancel_ends_every_wait_of_the_handle_and_no_other, 20, 0)
 	OK(lk_client_close(client));
 }
 
-TEST_NOUN(close_of_a_handle_cancels_its_waits_and_gives_its_hold_back, 20, 0)
+TEST_NOUN(close_of_a_handle_cancels_its_waits_and_releases_its_hold, 20, 0)
 {
 	lk_client *client = set_up(), *other = client_at(url);
 	void *held = noun_named(noun, client, "a"), *handle = noun_named(noun, other, "a");
@@ -384,10 +384,10 @@ static bool is_described(const struct noun *noun, void *handle, lk_lock_status *
 	return status->holder.host[0] != 0;
 }
 
-TEST_NOUN(query_tells_the_holder, 20, 0)
+TEST_NOUN(query_reports_the_holder, 20, 0)
 {
-	const lk_client_options who = {.label = "nightly \x1b[31mreport\n"};
-	lk_client *other = set_up(), *client = client_with(url, &who);
+	const lk_client_options labelled = {.label = "nightly \x1b[31mreport\n"};
+	lk_client *other = set_up(), *client = client_with(url, &labelled);
 	void *handle = noun->open(client, "a", (struct noun_options){.lease_ms = 5000});
 	void *seen = noun_named(noun, other, "a");
 	lk_lock_status status = noun_status(noun, seen);
@@ -417,7 +417,7 @@ TEST_NOUN(query_tells_the_holder, 20, 0)
 	OK(lk_client_close(other));
 }
 
-TEST_NOUN(break_gives_it_to_who_waits_first, 20, 0)
+TEST_NOUN(break_grants_to_the_head_of_the_queue, 20, 0)
 {
 	lk_client *client = set_up(), *breaker = client_at(url);
 	void *handle = noun_named(noun, client, "a");

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * One name, one kind, on any store: a call for another kind is refused, says what the name is, and
- * changes nothing. */
+ * One name, one kind, on any store: a call for another kind is refused, names the kind that the
+ * name has, and changes nothing. */
 #ifndef STORES_KIND_H
 #define STORES_KIND_H
 
@@ -179,7 +179,7 @@ TEST_STORE(name_of_another_program_is_no_kind, 20,
            STORE_LOCKS | STORE_SEMAPHORES | STORE_LATCHES | STORE_KEYS)
 {
 	static const struct {
-		const char *write, *says;
+		const char *write, *text;
 		bool is_queue; /* which no latch and no name has */
 	} foreign[] = {
 		{"HSET lk:{a} kind 2:latch count 2", "protocol version 2", false},
@@ -199,13 +199,13 @@ TEST_STORE(name_of_another_program_is_no_kind, 20,
 		EXPECT(lk_semaphore_open(client, "a", 0, &(lk_semaphore_options){.capacity = 3},
 		                         &none),
 		       LK_EFOREIGN);
-		ck_assert_msg(strstr(lk_errmsg(), foreign[i].says) != NULL, "%s", lk_errmsg());
+		ck_assert_msg(strstr(lk_errmsg(), foreign[i].text) != NULL, "%s", lk_errmsg());
 		if (!foreign[i].is_queue) {
 			EXPECT(lk_latch_set(latch_named(client, "a"), 1, NULL), LK_EFOREIGN);
-			ck_assert_msg(strstr(lk_errmsg(), foreign[i].says) != NULL, "%s",
+			ck_assert_msg(strstr(lk_errmsg(), foreign[i].text) != NULL, "%s",
 			              lk_errmsg());
 			EXPECT(lk_client_name_kind(client, "a", 0, &kind), LK_EFOREIGN);
-			ck_assert_msg(strstr(lk_errmsg(), foreign[i].says) != NULL, "%s",
+			ck_assert_msg(strstr(lk_errmsg(), foreign[i].text) != NULL, "%s",
 			              lk_errmsg());
 		}
 		ck_assert_int_eq(redis_int(redis, "EXISTS lk:{a}:h lk:{a}:s"), 0);

@@ -96,7 +96,7 @@ TEST_LATCH(client_with_latches_has_two_connections_and_one_thread, 20)
 
 /* ---- Processes ------------------------------------------------------------------------------ */
 
-static int count_in_process(void *arg, int in, int out)
+static int step_in_process(void *arg, int in, int out)
 {
 	lk_client *client = client_at(url);
 	lk_latch *latch = latch_named(client, "a");
@@ -128,7 +128,7 @@ TEST_STORE(sixteen_processes_count_each_step_once, 60, STORE_LATCHES | STORE_KEY
 
 	url = STORE.start();
 	for (int i = 0; i < WORKERS; i++)
-		process_start(&workers[i], count_in_process, NULL);
+		process_start(&workers[i], step_in_process, NULL);
 	redis = STORE.look();
 	latch = latch_named(client_at(url), "a");
 	/* The shared step names count once for all, the others once for each process. */
@@ -145,7 +145,7 @@ TEST_STORE(sixteen_processes_count_each_step_once, 60, STORE_LATCHES | STORE_KEY
 	ck_assert_int_eq(latch_status(latch).state, LK_LATCH_OPEN);
 }
 
-static int wait_in_process(void *arg, int in, int out)
+static int await_in_process(void *arg, int in, int out)
 {
 	lk_client *client = client_at(url);
 	lk_latch *latch = latch_named(client, "a");
@@ -169,7 +169,7 @@ TEST_STORE(hundred_processes_are_released_by_one_message, 90,
 
 	url = STORE.start();
 	for (int i = 0; i < WORKERS; i++)
-		process_start(&workers[i], wait_in_process, NULL);
+		process_start(&workers[i], await_in_process, NULL);
 	redis = STORE.look();
 	latch = latch_named(client_at(url), "a");
 	OK(lk_latch_set(latch, 1, NULL));

@@ -124,7 +124,7 @@ static void *end_holding(void *arg)
 	return &fence;
 }
 
-TEST_STORE(hold_of_an_ended_thread_is_released_and_told, 20, STORE_LOCKS)
+TEST_STORE(hold_of_an_ended_thread_is_released_and_reported, 20, STORE_LOCKS)
 {
 	lk_client *client = set_up(), *other = client_at(url);
 	lk_lock *lock = noun_lock.open(client, "a", (struct noun_options){.watched = true});

@@ -180,7 +180,7 @@ TEST_NOUN(fixed_hold_that_was_waited_for_has_its_whole_lease, 20, 0)
 
 /* ---- Losses ------------------------------------------------------------------------------- */
 
-TEST_NOUN(loss_by_the_end_of_a_lease_is_told, 20, 0)
+TEST_NOUN(loss_by_the_end_of_a_lease_is_reported, 20, 0)
 {
 	lk_client *client = set_up();
 	void *handle = watched(noun, client, (struct noun_options){.lease_ms = 200, .fixed = true});
@@ -191,7 +191,7 @@ TEST_NOUN(loss_by_the_end_of_a_lease_is_told, 20, 0)
 	OK(lk_client_close(client));
 }
 
-TEST_NOUN(loss_by_a_store_that_does_not_answer_is_told_in_time, 20, 0)
+TEST_NOUN(loss_by_a_silent_store_is_reported_in_time, 20, 0)
 {
 	lk_client *client = set_up();
 	void *handle = watched(noun, client, (struct noun_options){.lease_ms = 400});
@@ -205,7 +205,7 @@ TEST_NOUN(loss_by_a_store_that_does_not_answer_is_told_in_time, 20, 0)
 	OK(lk_client_close(client));
 }
 
-TEST_NOUN(loss_of_the_keys_is_told_at_the_next_renewal, 20, STORE_KEYS)
+TEST_NOUN(loss_of_the_keys_is_reported_at_the_next_renewal, 20, STORE_KEYS)
 {
 	static const char *const keys[] = {"lk:{a}", "lk:{a}:h"};
 	lk_client *client = set_up();
@@ -227,7 +227,7 @@ TEST_NOUN(loss_of_the_keys_is_told_at_the_next_renewal, 20, STORE_KEYS)
 	OK(lk_client_close(client));
 }
 
-TEST_NOUN(loss_by_a_break_is_told_at_once, 20, 0)
+TEST_NOUN(loss_by_a_break_is_reported_at_once, 20, 0)
 {
 	lk_client *client = set_up(), *other = client_at(url);
 	void *handle = watched(noun, client, (struct noun_options){0});

@@ -10,59 +10,59 @@
 #include <stdlib.h>
 #include <sys/mman.h>
 
-#define LINE_MAX 100
+#define WAITERS_MAX 100
 /* The limit between the ends of two holds with dead waiters between them; a claim window is 3 s. */
 #define SKIP_MS_MAX 500
 
 /* In memory that processes share. */
-struct line {
+struct service {
 	const struct noun *noun;
 	atomic_int served;
 	struct {
 		int number;
 		uint64_t fence;
 		int64_t released_ms;
-	} order[LINE_MAX];
+	} order[WAITERS_MAX];
 };
 
-static struct line *line;
+static struct service *service;
 
-static void line_start(const struct noun *noun)
+static void service_start(const struct noun *noun)
 {
-	line = mmap(NULL, sizeof(*line), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-	ck_assert_ptr_ne(line, MAP_FAILED);
-	line->noun = noun;
+	service = mmap(NULL, sizeof(*service), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS,
+	               -1, 0);
+	ck_assert_ptr_ne(service, MAP_FAILED);
+	service->noun = noun;
 	url = STORE.start();
 	redis = STORE.look();
 }
 
 /* Acquire, record it, release. */
-static void stand_in_line(lk_client *client, int number)
+static void wait_and_release(lk_client *client, int number)
 {
-	void *handle = noun_named(line->noun, client, "a");
-	/* Several holds of a semaphore fit, but not all. */
-	int64_t size = line->noun == &noun_lock ? 1 : number % 3 + 1;
+	void *handle = noun_named(service->noun, client, "a");
+	int64_t size = number % 3 + 1; /* several holds of a semaphore fit, but not all */
 	uint64_t fence = 0;
 	int turn;
 
-	OK(line->noun->acquire(handle, size, LK_FOREVER, &fence));
-	turn = line->served++;
-	line->order[turn].number = number;
-	line->order[turn].fence = fence;
-	line->order[turn].released_ms = now_ms();
-	OK(line->noun->release(handle, fence));
+	OK(service->noun->acquire(handle, size, LK_FOREVER, &fence));
+	turn = service->served++;
+	service->order[turn].number = number;
+	service->order[turn].fence = fence;
+	service->order[turn].released_ms = now_ms();
+	OK(service->noun->release(handle, fence));
 }
 
-static void *wait_in_thread_of_line(void *arg)
+static void *wait_in_thread(void *arg)
 {
 	lk_client *client = client_at(url);
 
-	stand_in_line(client, (int)(intptr_t)arg);
+	wait_and_release(client, (int)(intptr_t)arg);
 	OK(lk_client_close(client));
 	return NULL;
 }
 
-static int wait_in_process_of_line(void *arg, int in, int out)
+static int wait_in_process(void *arg, int in, int out)
 {
 	lk_client *client;
 
@@ -70,7 +70,7 @@ static int wait_in_process_of_line(void *arg, int in, int out)
 	if (!line_read(in, 60000))
 		return 2;
 	client = client_at(url);
-	stand_in_line(client, (int)(intptr_t)arg);
+	wait_and_release(client, (int)(intptr_t)arg);
 	return lk_client_close(client) != LK_OK;
 }
 
@@ -82,27 +82,28 @@ static int by_fence(const void *one, const void *other)
 }
 
 /* All but the dead were served FIFO, and no waiter waited for a dead one. */
-static void check_line(int count, const bool *dead, int64_t released_ms)
+static void check_order(int count, const bool *dead, int64_t released_ms)
 {
-	uint64_t fences[LINE_MAX];
+	uint64_t fences[WAITERS_MAX];
 	int next = 0;
 
-	for (int i = 0; i < line->served; i++)
-		fences[i] = line->order[i].fence;
-	qsort(fences, (size_t)line->served, sizeof(fences[0]), by_fence);
-	for (int i = 0; i < line->served; i++) {
+	for (int i = 0; i < service->served; i++)
+		fences[i] = service->order[i].fence;
+	qsort(fences, (size_t)service->served, sizeof(fences[0]), by_fence);
+	for (int i = 0; i < service->served; i++) {
 		int turn = 0;
-		while (line->order[turn].fence != fences[i])
+		while (service->order[turn].fence != fences[i])
 			turn++;
-		while (dead && dead[next])
+		while (dead && next < count && dead[next])
 			next++;
-		ck_assert_int_eq(line->order[turn].number, next++);
-		ck_assert_msg(!dead || line->order[turn].released_ms - released_ms <= SKIP_MS_MAX,
+		ck_assert_int_eq(service->order[turn].number, next++);
+		ck_assert_msg(!dead ||
+		                      service->order[turn].released_ms - released_ms <= SKIP_MS_MAX,
 		              "waited %lld ms for a dead one",
-		              (long long)(line->order[turn].released_ms - released_ms));
-		released_ms = line->order[turn].released_ms;
+		              (long long)(service->order[turn].released_ms - released_ms));
+		released_ms = service->order[turn].released_ms;
 	}
-	while (next < count && dead && dead[next])
+	while (dead && next < count && dead[next])
 		next++;
 	ck_assert_int_eq(next, count);
 }
@@ -116,19 +117,19 @@ TEST_NOUN(clients_are_served_in_order, 60, 0)
 	uint64_t hold;
 	void *handle;
 
-	line_start(noun);
+	service_start(noun);
 	client = client_at(url);
 	handle = noun_named(noun, client, "a");
 	OK(noun->acquire(handle, NOUN_CAPACITY, 0, &hold));
 	for (int i = 0; i < CLIENTS; i++) {
-		pthread_create(&threads[i], NULL, wait_in_thread_of_line, (void *)(intptr_t)i);
+		pthread_create(&threads[i], NULL, wait_in_thread, (void *)(intptr_t)i);
 		ck_assert(WITHIN(10000, noun_status(noun, handle).queue_len == i + 1));
 	}
 	released_ms = now_ms();
 	OK(noun->release(handle, hold));
 	for (int i = 0; i < CLIENTS; i++)
 		pthread_join(threads[i], NULL);
-	check_line(CLIENTS, NULL, released_ms);
+	check_order(CLIENTS, NULL, released_ms);
 	ck_assert(is_at_rest(noun, handle));
 	OK(lk_client_close(client));
 }
@@ -138,16 +139,16 @@ static void serve_processes(const struct noun *noun, int count, int kills)
 {
 	unsigned short seed[3] = {(unsigned short)test_seed(), (unsigned short)(test_seed() >> 16),
 	                          7};
-	struct process workers[LINE_MAX];
-	bool dead[LINE_MAX] = {false};
+	struct process workers[WAITERS_MAX];
+	bool dead[WAITERS_MAX] = {false};
 	lk_client *client;
 	int64_t released_ms;
 	uint64_t hold;
 	void *handle;
 
-	line_start(noun);
+	service_start(noun);
 	for (int i = 0; i < count; i++)
-		process_start(&workers[i], wait_in_process_of_line, (void *)(intptr_t)i);
+		process_start(&workers[i], wait_in_process, (void *)(intptr_t)i);
 	client = client_at(url);
 	handle = noun_named(noun, client, "a");
 	OK(noun->acquire(handle, NOUN_CAPACITY, 0, &hold));
@@ -167,7 +168,7 @@ static void serve_processes(const struct noun *noun, int count, int kills)
 	OK(noun->release(handle, hold));
 	for (int i = 0; i < count; i++)
 		ck_assert_msg(dead[i] || process_succeeded(&workers[i], 20000), "worker %d", i);
-	check_line(count, kills ? dead : NULL, released_ms);
+	check_order(count, kills ? dead : NULL, released_ms);
 	ck_assert(is_at_rest(noun, handle));
 	OK(lk_client_close(client));
 }
@@ -246,7 +247,7 @@ TEST_STORE(local_crowd_hands_over_without_requests, 20, STORE_LOCKS)
 }
 
 /* Each acquisition takes less than a second. */
-static void push_in(const struct noun *noun)
+static void acquire_often(const struct noun *noun)
 {
 	lk_client *client = client_at(url);
 	void *handle = noun_named(noun, client, "a");
@@ -262,16 +263,16 @@ TEST_NOUN(local_crowd_lets_another_client_in, 60, 0)
 
 	url = STORE.start();
 	crowd_start(&crowd, noun);
-	push_in(noun);
+	acquire_often(noun);
 	crowd_end(&crowd);
 }
 
-static int push_in_by_process(void *noun, int in, int out)
+static int acquire_in_process(void *noun, int in, int out)
 {
 	(void)out;
 	if (!line_read(in, 20000))
 		return 2;
-	push_in(noun);
+	acquire_often(noun);
 	return 0;
 }
 
@@ -281,7 +282,7 @@ TEST_NOUN(local_crowd_lets_another_process_in, 60, STORE_SHARED)
 	struct crowd crowd;
 
 	url = STORE.start();
-	process_start(&worker, push_in_by_process, (void *)(intptr_t)noun);
+	process_start(&worker, acquire_in_process, (void *)(intptr_t)noun);
 	crowd_start(&crowd, noun);
 	line_write(worker.in, "go");
 	ck_assert(process_succeeded(&worker, 30000));

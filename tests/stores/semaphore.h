@@ -330,7 +330,7 @@ TEST_SEMAPHORE(release_of_some_serves_who_fits)
 	ck_assert(permits_at_rest(redis, "a", 5));
 }
 
-TEST_SEMAPHORE(close_of_a_handle_gives_all_its_holds_back_and_no_other)
+TEST_SEMAPHORE(close_of_a_handle_releases_all_its_holds_and_no_other)
 {
 	lk_client *client = set_up();
 	lk_semaphore *held = semaphore_of(client, "a", 4, 0),
@@ -400,7 +400,7 @@ TEST_SEMAPHORE(permits_of_nobody_come_back_when_their_lease_ends_and_not_before)
 	ck_assert(permits_at_rest(redis, "a", 3));
 }
 
-TEST_SEMAPHORE(each_lost_hold_of_many_is_told_once)
+TEST_SEMAPHORE(each_lost_hold_of_many_is_reported_once)
 {
 	lk_client *client = set_up();
 	lk_semaphore *semaphore = semaphore_watched(
