@@ -141,9 +141,6 @@ TEST(more_than_the_capacity_is_found)
 	BROKEN(promise_permits(4, 3));
 	KEPT(promise_rate(3, 3));
 	BROKEN(promise_rate(4, 3));
-	KEPT(promise_permits_kept(3, 3));
-	BROKEN(promise_permits_kept(3, 2));
-	BROKEN(promise_permits_kept(2, 3));
 }
 
 TEST(fence_that_is_not_new_is_found)
@@ -166,6 +163,59 @@ TEST(overtaken_waiter_is_found)
 	KEPT(promise_fifo(queue, 2, "A", 5));
 	queue[0].waits = false;
 	KEPT(promise_fifo(queue, 2, "b", 7));
+}
+
+/* What a script does to a semaphore, call by call. */
+TEST(script_that_does_wrong_is_found)
+{
+	static struct store_view before, after;
+	struct lk__answer answer = {.kind = LK__LEFT};
+	struct promise_run run = {&before, &after, LK__LEAVE, "a", 0, 1, 1000, &answer};
+	struct store_ticket *was = &before.holds[0], *is = &after.holds[0];
+
+	before = after = (struct store_view){.there = true, .capacity = 3, .used = 2};
+	before.hold_count = after.hold_count = 1;
+	*was = *is = (struct store_ticket){
+		.text = "a", .permits = 2, .held = 2, .fence = 7, .end_us = 5000, .force_ms = 5};
+	KEPT(promise_permits_kept(&after));
+	KEPT(promise_permits_moved(&run));
+	KEPT(promise_lease(was, is, run.now_us));
+	is->end_us--;
+	BROKEN(promise_lease(was, is, run.now_us));
+	was->end_us = 7000; /* beyond a lease from now: the clock was set back */
+	KEPT(promise_lease(was, is, run.now_us));
+	KEPT(promise_owner(&run, was));
+	run.ticket = "b";
+	BROKEN(promise_owner(&run, was));
+	was->end_us = 1000;
+	KEPT(promise_owner(&run, was));
+	is->held = 1;
+	BROKEN(promise_permits_kept(&after));
+	BROKEN(promise_permits_moved(&run));
+	after.used = 1;
+	KEPT(promise_permits_kept(&after));
+	run.kind = LK__SHRINK;
+	run.ticket = "a";
+	KEPT(promise_permits_moved(&run));
+	is->fence = 8;
+	BROKEN(promise_permits_moved(&run));
+	is->held = 2;
+	after.used = 4;
+	BROKEN(promise_permits_moved(&run));
+	after.used = 2;
+	after.queued = 1;
+	after.queue[0] = (struct store_ticket){.text = "c", .permits = 1, .arrival_us = 9};
+	BROKEN(promise_served(&run));
+	answer.more = true;
+	KEPT(promise_served(&run));
+	run.kind = LK__ASK;
+	run.ticket = "c";
+	KEPT(promise_fifo_place(&run));
+	run.arrival_us = 8;
+	BROKEN(promise_fifo_place(&run));
+	run.arrival_us = 0;
+	after.queue[after.queued++] = (struct store_ticket){.text = "d", .arrival_us = 10};
+	BROKEN(promise_fifo_place(&run));
 }
 
 TEST(event_that_is_late_is_found)

@@ -8,7 +8,8 @@ FUZZ_SOURCES := $(sort $(filter-out tests/fuzz/entry.c,$(wildcard tests/fuzz/*.c
 FUZZ_OBJECTS := $(FUZZ_SOURCES:%.c=$(BUILD)/%.o)
 # The command line's parser, and the store in memory: the only other parts outside the library.
 FUZZ_PARTS := $(patsubst %.c,$(BUILD)/%.o,$(wildcard src/cli/options.c src/cli/value.c src/cli/say.c \
-	src/cli/help.c tests/harness/lua_store*.c tests/promises/*.c))
+	src/cli/help.c tests/harness/lua_store*.c tests/harness/store_view.c \
+	tests/promises/*.c))
 FUZZ_LINK := $(FUZZ_OBJECTS) $(FUZZ_PARTS) -Wl,--wrap=say
 FUZZ_FLAGS := fuzzer-no-link,address,undefined
 T_FUZZ := $(if $(filter fuzz,$(MAKECMDGOALS)),$(or $(T),5),5)

@@ -48,8 +48,8 @@ static bool must_wait(const struct model_world *world, const struct store_ticket
 	return client->alive && client->heard && !leaves;
 }
 
-const char *world_order_wrong(const struct model_world *world, const struct store_view *before,
-                              const struct store_view *after, const struct model_call *call)
+static const char *order_wrong(const struct model_world *world, const struct store_view *before,
+                               const struct store_view *after, const struct model_call *call)
 {
 	struct promise_waiter queue[STORE_TICKETS];
 	const char *wrong = NULL;
@@ -71,6 +71,52 @@ const char *world_order_wrong(const struct model_world *world, const struct stor
 			wrong = promise_fifo(queue, before->queued, ticket, arrival_us);
 	}
 	return wrong;
+}
+
+/* The text of the call's ticket, "" if it is not in the store. */
+static const char *own_ticket(const struct store_view *view, const struct model_call *call)
+{
+	for (int i = 0; i < view->hold_count; i++)
+		if (!strcmp(view->holds[i].nonce, call->nonce))
+			return view->holds[i].text;
+	for (int i = 0; i < view->queued; i++)
+		if (!strcmp(view->queue[i].nonce, call->nonce))
+			return view->queue[i].text;
+	return "";
+}
+
+void world_check_run(struct model_world *world, const struct store_view *before,
+                     const struct model_call *call)
+{
+	const struct store_view *after = world_view(world);
+	const char *ticket = own_ticket(before, call);
+	const struct promise_run run = {before,
+	                                after,
+	                                call->kind,
+	                                *ticket ? ticket : own_ticket(after, call),
+	                                (int64_t)call->arrival,
+	                                call->permits,
+	                                lua_store_time(world->store),
+	                                &call->answer};
+
+	world_keep(world, PROMISE_FIFO, order_wrong(world, before, after, call));
+	/* More than exclusion and its kin need: a wrong variant is found by the harm that it does.
+	 */
+	if (world->rule != RULES_AS_SHIPPED)
+		return;
+	world_keep(world, PROMISE_FIFO, promise_fifo_place(&run));
+	for (int i = 0; i < before->hold_count; i++) {
+		const struct store_ticket *was = &before->holds[i];
+		const struct store_ticket *is = store_hold(after, was->text);
+		if (!is)
+			world_keep(world, PROMISE_OWNER, promise_owner(&run, was));
+		else if (is->fence == was->fence)
+			world_keep(world, PROMISE_LEASE, promise_lease(was, is, run.now_us));
+	}
+	if (world->bounds->kind != LK_KIND_SEMAPHORE)
+		return;
+	world_keep(world, PROMISE_PERMITS, promise_permits_moved(&run));
+	world_keep(world, PROMISE_SERVED, promise_served(&run));
 }
 
 /* ---- In each state ------------------------------------------------------------------------ */
@@ -190,16 +236,6 @@ static const char *wrong_of(const struct model_world *world, int index)
 	return wrong;
 }
 
-static const char *kept_wrong(const struct model_world *world)
-{
-	const struct store_view *view = world_view(world);
-	int64_t sum = 0;
-
-	for (int i = 0; i < view->hold_count; i++)
-		sum += view->holds[i].held;
-	return promise_broken(PROMISE_PERMITS, promise_permits_kept(view->used, sum));
-}
-
 static const char *used_wrong(const struct model_world *world)
 {
 	int64_t used = used_at(world, lua_store_time(world->store));
@@ -219,7 +255,7 @@ const char *world_wrong(const struct model_world *world)
 	if (!wrong)
 		wrong = world->wrong;
 	if (!wrong && world->bounds->kind == LK_KIND_SEMAPHORE)
-		wrong = kept_wrong(world);
+		wrong = promise_broken(PROMISE_PERMITS, promise_permits_kept(world_view(world)));
 	for (int i = 0; i < world->bounds->clients && !wrong; i++)
 		wrong = wrong_of(world, i);
 	return wrong;

@@ -136,7 +136,7 @@ static void run(struct model_world *world, struct model_client *client, struct m
 		call->owned = call->answer.mine; /* it knows about expired leases */
 	else if (call->kind == LK__LEAVE && call->owned && !call->answer.mine)
 		world_keep(world, PROMISE_RESULT, "a leave denies its client's hold");
-	world_keep(world, PROMISE_FIFO, world_order_wrong(world, before, world_view(world), call));
+	world_check_run(world, before, call);
 }
 
 struct model_call *world_next_call(struct model_client *client)

@@ -256,8 +256,8 @@ void world_print(const struct model_world *world);
 const struct store_view *world_view(const struct model_world *world);
 /* The store may have been changed, or replaced: read it again. */
 void world_view_forget(void);
-/* call: the call that was executed in between. */
-const char *world_order_wrong(const struct model_world *world, const struct store_view *before,
-                              const struct store_view *after, const struct model_call *call);
+/* The store executed this call. */
+void world_check_run(struct model_world *world, const struct store_view *before,
+                     const struct model_call *call);
 
 #endif

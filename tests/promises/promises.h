@@ -16,6 +16,7 @@
 
 #include "core/core.h"
 #include "redis/codec.h"
+#include "store_view.h"
 
 enum promise {
 	PROMISE_EXCLUSION,
@@ -129,8 +130,31 @@ struct promise_waiter {
 /* A ticket is granted; arrival: its own, INT64_MAX = it was not in the queue. */
 const char *promise_fifo(const struct promise_waiter *queue, size_t count, const char *ticket,
                          int64_t arrival);
-/* used: as the store counts the permits of its holds; sum: of these. */
-const char *promise_permits_kept(int64_t used, int64_t sum);
+
+/* A script ran, or an operator changed the name. */
+struct promise_run {
+	const struct store_view *before, *after;
+	int kind;           /* enum lk__request_kind, -1 = from outside */
+	const char *ticket; /* its own, "" = none */
+	int64_t arrival_us; /* an ask brought that queue position, 0 = none */
+	uint32_t permits;   /* LK__SHRINK: the rest */
+	int64_t now_us;
+	const struct lk__answer *answer;
+};
+
+/* Its own ticket is in the queue where it belongs. */
+const char *promise_fifo_place(const struct promise_run *run);
+/* was: a hold that it removed. */
+const char *promise_owner(const struct promise_run *run, const struct store_ticket *was);
+/* A hold, before and after. */
+const char *promise_lease(const struct store_ticket *was, const struct store_ticket *is,
+                          int64_t now_us);
+/* Of a semaphore: its counter is the sum of its holds, and each of them is whole. */
+const char *promise_permits_kept(const struct store_view *view);
+/* Holds grow only when they are granted, and within the capacity. */
+const char *promise_permits_moved(const struct promise_run *run);
+/* Of a semaphore: the head of the queue does not fit, or there is more to do. */
+const char *promise_served(const struct promise_run *run);
 
 /* ---- Results of calls, and latches (results.c) ----------------------------------------------- */
 

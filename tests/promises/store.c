@@ -21,13 +21,97 @@ const char *promise_fifo(const struct promise_waiter *queue, size_t count, const
 	return NULL;
 }
 
-const char *promise_permits_kept(int64_t used, int64_t sum)
+static const char *about(const char *format, const char *ticket)
+{
+	static char text[LK__TICKET_MAX + 80];
+
+	snprintf(text, sizeof(text), "%s %s", ticket, format);
+	return text;
+}
+
+const char *promise_fifo_place(const struct promise_run *run)
+{
+	const struct store_ticket *wait = store_wait(run->after, run->ticket);
+
+	if (run->kind != LK__ASK || !wait || store_wait(run->before, run->ticket))
+		return NULL;
+	if (run->arrival_us && wait->arrival_us != run->arrival_us)
+		return about("did not return to its queue position", run->ticket);
+	for (int i = 0; !run->arrival_us && i < run->after->queued; i++)
+		if (run->after->queue[i].arrival_us > wait->arrival_us)
+			return about("came last and is not at the end of the queue", run->ticket);
+	return NULL;
+}
+
+const char *promise_owner(const struct promise_run *run, const struct store_ticket *was)
+{
+	bool leaves = run->kind == LK__LEAVE && !strcmp(run->ticket, was->text);
+
+	return was->end_us > run->now_us && !leaves
+	               ? about("was removed before its expiry", was->text)
+	               : NULL;
+}
+
+/* The lease may have been longer than the server grants at once: its clock was set back. */
+const char *promise_lease(const struct store_ticket *was, const struct store_ticket *is,
+                          int64_t now_us)
+{
+	return is->end_us < was->end_us && was->end_us <= now_us + is->force_ms * 1000
+	               ? about("has a shorter lease", is->text)
+	               : NULL;
+}
+
+const char *promise_permits_kept(const struct store_view *view)
 {
 	static char text[120];
+	int64_t sum = 0;
 
-	if (used == sum)
+	for (int i = 0; i < view->hold_count; i++) {
+		const struct store_ticket *hold = &view->holds[i];
+		sum += hold->held;
+		if (hold->end_us < 0 || !hold->fence || hold->held < 1 ||
+		    hold->held > hold->permits)
+			return about("is half a hold", hold->text);
+	}
+	if (view->used == sum)
 		return NULL;
 	snprintf(text, sizeof(text), "the store counts %lld permits, its holds have %lld",
-	         (long long)used, (long long)sum);
+	         (long long)view->used, (long long)sum);
 	return text;
+}
+
+const char *promise_permits_moved(const struct promise_run *run)
+{
+	bool granted = false;
+
+	for (int i = 0; i < run->after->hold_count; i++) {
+		const struct store_ticket *is = &run->after->holds[i];
+		const struct store_ticket *was = store_hold(run->before, is->text);
+		bool shrinks = run->kind == LK__SHRINK && !strcmp(run->ticket, is->text) &&
+		               is->held == run->permits;
+		bool new = !was || was->fence != is->fence;
+		granted |= new;
+		if (new ? is->held != is->permits
+		        : is->held > was->held || (is->held < was->held && !shrinks))
+			return about("has another number of permits", is->text);
+	}
+	return granted ? promise_permits(run->after->used, run->after->capacity) : NULL;
+}
+
+/* A renewal does not serve.  An ask for permits that it has releases none; the client that got
+ * "more" is about to serve. */
+const char *promise_served(const struct promise_run *run)
+{
+	const struct store_view *view = run->after;
+	const struct lk__answer *answer = run->answer;
+
+	if (run->kind == LK__RENEW ||
+	    (run->kind == LK__ASK && store_hold(run->before, run->ticket)) ||
+	    (run->kind >= 0 && (answer->kind == LK__FAILED || answer->more ||
+	                        (answer->free && answer->kind != LK__LEFT))))
+		return NULL;
+	return view->there && view->queued && view->used + view->queue[0].permits <= view->capacity
+	               ? about("is the head of the queue, fits, and was not served",
+	                       view->queue[0].text)
+	               : NULL;
 }

@@ -460,8 +460,8 @@ void sim_check_extended(struct sim_caller *caller, lk_err err);
 
 /* sim_check_permits.c, sim_check_latch.c */
 bool sim_check_is_torn(const struct sim_name *name);
-void sim_check_permits(struct sim *sim, struct sim_name *name, const struct store_view *before,
-                       const struct sim_call *call, const struct lk__answer *answer);
+void sim_check_permits(struct sim *sim, struct sim_name *name, const struct sim_call *call,
+                       const struct promise_run *run);
 void sim_check_latch(struct sim *sim, struct sim_name *name, const struct store_view *before,
                      const struct sim_call *call, const struct lk__answer *answer);
 void sim_check_opened(struct sim *sim, int name, const char *text);

@@ -71,6 +71,7 @@ struct script {
 	const struct store_view *before, *after;
 	const struct sim_call *call; /* NULL = from outside */
 	struct lk__answer answer;
+	struct promise_run run;
 };
 
 static bool is_own(const struct script *script, const char *ticket)
@@ -208,9 +209,7 @@ static void check_same(const struct script *script, const struct store_ticket *w
 	struct sim_grant *grant = sim_grant_of(script->name, is->fence, is->nonce);
 	const struct lk__hold *hold;
 
-	if (is->end_us < was->end_us && was->end_us <= now_us + is->force_ms * 1000)
-		sim_fail(sim, PROMISE_LEASE, "the lease of %s was shortened by %lld us", is->text,
-		         (long long)(was->end_us - is->end_us));
+	sim_keep(sim, PROMISE_LEASE, promise_lease(was, is, now_us));
 	if (!grant)
 		return;
 	if (is->end_us - now_us >= is->lease_ms * 1000) {
@@ -232,13 +231,13 @@ static void check_gone(const struct script *script, const struct store_ticket *w
 	struct sim *sim = script->sim;
 	const struct sim_grant *grant = sim_grant_of(script->name, was->fence, was->nonce);
 	const struct lk__hold *hold = hold_of_ticket(sim, was);
+	const char *wrong;
 
 	if (!script->call || (grant && (grant->broken || grant->epoch != script->name->epoch)))
 		return;
-	if (was->end_us > sim_server_us(sim) &&
-	    (!is_own(script, was->text) || script->call->kind != LK__LEAVE))
-		sim_fail(sim, PROMISE_OWNER, "%s was removed before its expiry by %s", was->text,
-		         script->call->ticket[0] ? script->call->ticket : "nobody");
+	wrong = promise_owner(&script->run, was);
+	if (wrong)
+		sim_keep(sim, PROMISE_OWNER, wrong);
 	else if (hold && lk__hold_left_ns(hold, sim_local(sim_client_of(sim, was))))
 		sim_fail(sim, PROMISE_OWNER, "the store ended %s and its holder believes in it",
 		         was->text);
@@ -276,25 +275,6 @@ static void check_passed_over(const struct script *script, const struct store_ti
 	ticket = lk__ticket_find(&client->core, wait->nonce);
 	if (ticket && (ticket->state == LK__ASKING || ticket->state == LK__WAITING))
 		sim_fail(script->sim, PROMISE_FIFO, "%s lost its queue position", wait->text);
-}
-
-/* A new ticket is at the end of the queue, and one that returns is at its old position. */
-static void check_place(const struct script *script)
-{
-	const struct store_ticket *wait;
-
-	if (!script->call || script->call->kind != LK__ASK)
-		return;
-	wait = store_wait(script->after, script->call->ticket);
-	if (!wait || store_wait(script->before, wait->text))
-		return;
-	if (script->call->arrival_us && wait->arrival_us != script->call->arrival_us)
-		sim_fail(script->sim, PROMISE_FIFO, "%s did not return to its queue position",
-		         wait->text);
-	for (int i = 0; !script->call->arrival_us && i < script->after->queued; i++)
-		if (script->after->queue[i].arrival_us > wait->arrival_us)
-			sim_fail(script->sim, PROMISE_FIFO, "%s came last and is before %s",
-			         wait->text, script->after->queue[i].text);
 }
 
 /* ---- One script --------------------------------------------------------------------------- */
@@ -345,7 +325,8 @@ static void tell(struct sim *sim, int index, const struct sim_call *call)
 
 void sim_check_adopt(struct sim *sim, struct sim_name *name, const struct sim_call *call)
 {
-	const struct script script = {sim, name, &before, &name->view, call, {0}};
+	const struct script script = {
+		.sim = sim, .name = name, .before = &before, .after = &name->view, .call = call};
 
 	before.hold_count = 0; /* its earlier permits are detached */
 	for (int i = 0; i < name->view.hold_count; i++) {
@@ -359,25 +340,35 @@ void sim_check_adopt(struct sim *sim, struct sim_name *name, const struct sim_ca
 
 static void check_tickets(struct script *script)
 {
+	const struct sim_call *call = script->call;
 	struct sim_name *name = script->name;
 
+	script->run = (struct promise_run){script->before,
+	                                   script->after,
+	                                   call ? call->kind : -1,
+	                                   call ? call->ticket : "",
+	                                   call ? call->arrival_us : 0,
+	                                   call ? call->permits : 0,
+	                                   sim_server_us(script->sim),
+	                                   &script->answer};
 	if (name->kind == LK_KIND_SEMAPHORE && name->torn) {
-		sim_check_permits(script->sim, name, script->before, script->call, &script->answer);
+		sim_check_permits(script->sim, name, call, &script->run);
 		return;
 	}
 	note_report(script);
 	check_holds(script);
 	for (int i = 0; i < script->before->queued; i++)
 		check_passed_over(script, &script->before->queue[i]);
-	check_place(script);
+	sim_keep(script->sim, PROMISE_FIFO, promise_fifo_place(&script->run));
 	if (name->kind == LK_KIND_SEMAPHORE)
-		sim_check_permits(script->sim, name, script->before, script->call, &script->answer);
+		sim_check_permits(script->sim, name, call, &script->run);
 }
 
 void sim_check_after(struct sim *sim, int index, const struct sim_call *call)
 {
 	struct sim_name *name = &sim->names[index];
-	struct script script = {sim, name, &before, &name->view, call, {0}};
+	struct script script = {
+		.sim = sim, .name = name, .before = &before, .after = &name->view, .call = call};
 
 	sim_look(sim, name, &name->view);
 	tell(sim, index, call);
