@@ -159,16 +159,17 @@ static void check_remaining(struct judge *judge, const struct generation *genera
 	for (size_t i = 0; i < generation->step_count; i++) {
 		const struct step *step = &generation->steps[i];
 		const struct call *call = step->call;
+		const char *wrong;
 		size_t *at;
 		check_step(judge, generation, step, name);
 		if (!step->sure)
 			continue;
 		if (call->begin->flags & HISTORY_NAMED) {
 			at = judge_map_at(&named, (uint64_t)call->begin->u.of.valid_until_ns, 0);
-			if (*at != NONE)
+			wrong = promise_step(*at != NONE);
+			if (wrong)
 				judge_accuse(judge, PROMISE_STEP, generation->steps[*at].call->end,
-				             call->end, "%s: a step of one name was counted twice",
-				             judge_name(judge, name));
+				             call->end, "%s: %s", judge_name(judge, name), wrong);
 			*at = i;
 		}
 		if (judge_faulty(judge, call->begin->at_ns, call->end_ns, SECOND, NONE, NONE))
@@ -194,6 +195,7 @@ static void check_await(struct judge *judge, const struct call *call,
 	int64_t begin_ns = call->begin->at_ns, bound_ns, from_ns, newest_ns = 0;
 	size_t name = call->begin->name;
 	bool possible = false;
+	const char *wrong;
 	int faults;
 
 	for (size_t i = 0; i < count; i++) {
@@ -229,10 +231,10 @@ static void check_await(struct judge *judge, const struct call *call,
 	/* A store restored from an old memory may have a latch that was open then. */
 	if (newest_ns > begin_ns)
 		newest_ns = begin_ns;
-	if (did(call) && !possible && !judge_forgot(judge, newest_ns, call->end_ns, name))
-		judge_accuse(judge, PROMISE_AWAIT, call->begin, call->end,
-		             "%s cannot have been open before this wait ended",
-		             judge_name(judge, name));
+	wrong = call->end ? promise_await((lk_err)call->end->err, possible) : NULL;
+	if (wrong && !judge_forgot(judge, newest_ns, call->end_ns, name))
+		judge_accuse(judge, PROMISE_AWAIT, call->begin, call->end, "%s: %s",
+		             judge_name(judge, name), wrong);
 }
 
 static void limit(struct generation *generations, size_t count)

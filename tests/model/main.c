@@ -29,13 +29,9 @@
  * It prints a run's name, its bounds in these words, and its result.  Not in the bounds: two
  * threads of a client, clocks that differ, the server's own faults.
  *
- * In every state: no two valid holds, or more valid permits than the capacity; the store has each
- * valid hold; fences grow; permits are conserved; waiters are granted FIFO; no ticket is forgotten;
- * an ended ticket is not left in the store; a latch opens once, a step counts once, and no wait
- * ends before it opened; a lapsed hold stays lapsed, and its loss is reported when its client acts
- * next; a release and an extension know their result.  From every state in which no request is
- * pending, and from every last one, all calls run to their end without more faults: every waiter is
- * granted, and nothing is left in clients and store. */
+ * In every state it checks the promises in its column of tests/promises/promises.c.  From every
+ * state in which no request is pending, and from every last one, all calls run to their end without
+ * more faults: every waiter is granted, and nothing is left in clients and store. */
 #include "plants.h"
 
 #include <errno.h>

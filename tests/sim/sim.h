@@ -11,7 +11,7 @@
  *   sim_faults.c     what each fault does
  *   sim_callers.c    threads that acquire, hold and release; at random, or by a scene
  *   sim_latches.c    threads that await, count down, set and remove
- *   sim_check*.c     the invariants
+ *   sim_check*.c     the promises: what they read, at which moment, and what a fault excuses
  *   sim_trace.c      the last events, as text
  *   sim_shrink.c     the smallest plan that fails in the same way
  *
