@@ -422,6 +422,8 @@ void sim_fail(struct sim *sim, enum promise promise, const char *fmt, ...)
 	__attribute__((format(printf, 3, 4)));
 /* wrong: as a promise's function returns it. */
 void sim_keep(struct sim *sim, enum promise promise, const char *wrong);
+void sim_keep_of(struct sim *sim, const struct sim_name *name, enum promise promise,
+                 const char *wrong);
 /* The state of a name in the store. */
 void sim_look(struct sim *sim, const struct sim_name *name, struct store_view *view);
 void sim_check_before(struct sim *sim, int name);

@@ -35,6 +35,13 @@ void sim_keep(struct sim *sim, enum promise promise, const char *wrong)
 		sim_fail(sim, promise, "%s", wrong);
 }
 
+void sim_keep_of(struct sim *sim, const struct sim_name *name, enum promise promise,
+                 const char *wrong)
+{
+	if (wrong)
+		sim_fail(sim, promise, "%s: %s", name->text, wrong);
+}
+
 /* ---- Grants ------------------------------------------------------------------------------- */
 
 /* Compare the ticket, too: a store whose counter and clock are both behind issues a fence again. */
@@ -122,8 +129,8 @@ static void check_order(const struct script *script, const struct store_ticket *
 		queue[i] = (struct promise_waiter){other->text, other->arrival_us,
 		                                   store_wait(script->after, other->text)};
 	}
-	sim_keep(script->sim, PROMISE_FIFO,
-	         promise_fifo(queue, script->before->queued, hold->text, arrival_us));
+	sim_keep_of(script->sim, script->name, PROMISE_FIFO,
+	            promise_fifo(queue, script->before->queued, hold->text, arrival_us));
 }
 
 /* Nothing prevented the process of the last local fence from reporting it within its lease: it had
@@ -173,7 +180,7 @@ static void check_new(const struct script *script, const struct store_ticket *ho
 	}
 	wrong = promise_fence(name->fence_max, hold->fence);
 	if (wrong)
-		sim_fail(script->sim, PROMISE_FENCE, "the store: %s", wrong);
+		sim_fail(script->sim, PROMISE_FENCE, "%s: the store: %s", name->text, wrong);
 	else
 		name->fence_max = name->store_max = hold->fence;
 	if (hold->fence > script->sim->fence_max)
@@ -209,7 +216,7 @@ static void check_same(const struct script *script, const struct store_ticket *w
 	struct sim_grant *grant = sim_grant_of(script->name, is->fence, is->nonce);
 	const struct lk__hold *hold;
 
-	sim_keep(sim, PROMISE_LEASE, promise_lease(was, is, now_us));
+	sim_keep_of(sim, script->name, PROMISE_LEASE, promise_lease(was, is, now_us));
 	if (!grant)
 		return;
 	if (is->end_us - now_us >= is->lease_ms * 1000) {
@@ -237,7 +244,7 @@ static void check_gone(const struct script *script, const struct store_ticket *w
 		return;
 	wrong = promise_owner(&script->run, was);
 	if (wrong)
-		sim_keep(sim, PROMISE_OWNER, wrong);
+		sim_keep_of(sim, script->name, PROMISE_OWNER, wrong);
 	else if (hold && lk__hold_left_ns(hold, sim_local(sim_client_of(sim, was))))
 		sim_fail(sim, PROMISE_OWNER, "the store ended %s and its holder believes in it",
 		         was->text);
@@ -359,7 +366,7 @@ static void check_tickets(struct script *script)
 	check_holds(script);
 	for (int i = 0; i < script->before->queued; i++)
 		check_passed_over(script, &script->before->queue[i]);
-	sim_keep(script->sim, PROMISE_FIFO, promise_fifo_place(&script->run));
+	sim_keep_of(script->sim, script->name, PROMISE_FIFO, promise_fifo_place(&script->run));
 	if (name->kind == LK_KIND_SEMAPHORE)
 		sim_check_permits(script->sim, name, call, &script->run);
 }

@@ -47,8 +47,8 @@ static bool check_pending(struct sim *sim, const struct sim_pending *pending)
 	    (ticket->state != LK__ASKING && ticket->state != LK__WAITING &&
 	     ticket->state != LK__CLAIMING))
 		return false;
-	sim_keep(sim, PROMISE_WAKE_UP,
-	         promise_wake_up(pending->at_ns + sim_ways_ns(sim, 3), sim->now_ns));
+	sim_keep_of(sim, &sim->names[pending->name], PROMISE_WAKE_UP,
+	            promise_wake_up(pending->at_ns + sim_ways_ns(sim, 3), sim->now_ns));
 	return true;
 }
 
@@ -92,8 +92,8 @@ static void check_idle(struct sim *sim, struct sim_name *name)
 		sim->tally.longest_idle_ms = (double)(sim->now_ns - name->idle_since_ns) / 1e6;
 	limit_ns =
 		(head || name->kind == LK_KIND_LOCK ? IDLE_NS : IDLE_LONG_NS) + sim_ways_ns(sim, 6);
-	sim_keep(sim, PROMISE_WAKE_UP,
-	         promise_wake_up(name->idle_since_ns + limit_ns, sim->now_ns));
+	sim_keep_of(sim, name, PROMISE_WAKE_UP,
+	            promise_wake_up(name->idle_since_ns + limit_ns, sim->now_ns));
 }
 
 void sim_check_names(struct sim *sim)
@@ -137,10 +137,11 @@ void sim_check_backed(struct sim_client *client, const struct lk__hold *hold)
 		const struct store_ticket *held = &name->view.holds[i];
 		if (held->fence != grant->fence || strcmp(held->nonce, grant->nonce) != 0)
 			continue;
-		sim_keep(sim, PROMISE_VALIDITY, promise_validity(true, held->end_us, until_us));
+		sim_keep_of(sim, name, PROMISE_VALIDITY,
+		            promise_validity(true, held->end_us, until_us));
 		return;
 	}
-	sim_keep(sim, PROMISE_VALIDITY, promise_validity(false, 0, until_us));
+	sim_keep_of(sim, name, PROMISE_VALIDITY, promise_validity(false, 0, until_us));
 }
 
 int64_t sim_capacity_since(const struct sim_name *name, int64_t since_ns, bool least)
@@ -205,8 +206,8 @@ static void check_sum(struct sim *sim, struct sim_name *name)
 				add(&sum, name, grant_of(name, hold), hold->count);
 	}
 	add_forgotten(&sum, name, sim->now_ns);
-	sim_keep(sim, PROMISE_PERMITS,
-	         promise_permits(sum.permits, sim_capacity_since(name, sum.oldest_ns, false)));
+	sim_keep_of(sim, name, PROMISE_PERMITS,
+	            promise_permits(sum.permits, sim_capacity_since(name, sum.oldest_ns, false)));
 }
 
 /* Two valid holds have one fence: only if a counter and a clock are both behind. */
@@ -243,7 +244,7 @@ static void check_alone(struct sim *sim, struct sim_name *name, const struct lk_
 			        other->epoch == grant->epoch;
 		}
 	}
-	sim_keep(sim, PROMISE_EXCLUSION, promise_exclusion(used));
+	sim_keep_of(sim, name, PROMISE_EXCLUSION, promise_exclusion(used));
 }
 
 /* ---- Acquired ----------------------------------------------------------------------------- */
@@ -257,7 +258,7 @@ static void check_fence(struct sim *sim, struct sim_name *name, const struct lk_
 	if (grant->broken)
 		return; /* its holder has not learned of it yet */
 	if (grant->epoch == name->made_epoch && grant->regime == name->made_regime)
-		sim_keep(sim, PROMISE_FENCE, promise_fence(name->made_max, hold->fence));
+		sim_keep_of(sim, name, PROMISE_FENCE, promise_fence(name->made_max, hold->fence));
 	if (grant->epoch >= name->made_epoch) {
 		name->made_max = hold->fence;
 		name->made_epoch = grant->epoch;
@@ -287,7 +288,7 @@ static void check_share(struct sim_client *client, struct sim_name *name,
 	    !sim_is_fine(client, told_ns))
 		grant->handed = 0;
 	else
-		sim_keep(sim, PROMISE_HAND_OVERS, promise_hand_overs(++grant->handed));
+		sim_keep_of(sim, name, PROMISE_HAND_OVERS, promise_hand_overs(++grant->handed));
 }
 
 void sim_check_made(struct sim_caller *caller)
@@ -301,7 +302,7 @@ void sim_check_made(struct sim_caller *caller)
 	const char *wrong = promise_grant(hold, sim_local(client), count);
 
 	if (wrong) {
-		sim_keep(sim, PROMISE_GRANT, wrong);
+		sim_keep_of(sim, name, PROMISE_GRANT, wrong);
 	} else if (hold->handle != caller || !grant || grant->slot != client->slot ||
 	           grant->life != client->life || grant->permits != count) {
 		sim_fail(sim, PROMISE_GRANT, "a hold that is no grant of the store");
@@ -336,7 +337,7 @@ void sim_check_forgotten(struct sim_caller *caller)
 	grant->forgotten = true;
 	grant->forgotten_ns = grant->counted_ns;
 	add_forgotten(&sum, name, grant->forgotten_ns);
-	sim_keep(sim, PROMISE_RATE,
-	         promise_rate(sum.permits, sim_capacity_since(name, sum.oldest_ns, false)));
+	sim_keep_of(sim, name, PROMISE_RATE,
+	            promise_rate(sum.permits, sim_capacity_since(name, sum.oldest_ns, false)));
 	check_sum(sim, name);
 }

@@ -44,7 +44,8 @@ void sim_check_opened(struct sim *sim, int index, const char *text)
 	generation = strtoull(text + 5, NULL, 10);
 	/* A restored memory may open an earlier one. */
 	if (generation == name->count.published)
-		sim_keep(sim, PROMISE_OPENING, promise_opening(name->count.published, generation));
+		sim_keep_of(sim, name, PROMISE_OPENING,
+		            promise_opening(name->count.published, generation));
 	name->count.published = generation;
 }
 
@@ -73,9 +74,9 @@ static void count_step(struct sim *sim, struct sim_name *name, const struct stor
 		sim_fail(sim, PROMISE_STEP,
 		         "%lld of %s are left after a step of %u, instead of %lld",
 		         (long long)name->view.count, name->text, call->n, (long long)expected);
-	sim_keep(sim, PROMISE_STEP,
-	         promise_step(times_counted(count, call->slot, call->life, call->number)));
-	sim_keep(sim, PROMISE_STEP, promise_step(count->named[call->step_name]));
+	sim_keep_of(sim, name, PROMISE_STEP,
+	            promise_step(times_counted(count, call->slot, call->life, call->number)));
+	sim_keep_of(sim, name, PROMISE_STEP, promise_step(count->named[call->step_name]));
 	count->named[call->step_name] = call->step_name != 0;
 	count->steps[count->step_count++ % SIM_COUNTED] =
 		(struct sim_counted){call->slot, call->life, call->number};
@@ -90,7 +91,8 @@ static void begin_generation(struct sim *sim, struct sim_name *name)
 {
 	uint64_t published = name->count.published;
 
-	sim_keep(sim, PROMISE_FENCE, promise_fence(name->fence_max, name->view.generation));
+	sim_keep_of(sim, name, PROMISE_FENCE,
+	            promise_fence(name->fence_max, name->view.generation));
 	name->fence_max = name->view.generation;
 	if (name->fence_max > sim->fence_max)
 		sim->fence_max = name->fence_max;
@@ -123,10 +125,10 @@ void sim_check_latch(struct sim *sim, struct sim_name *name, const struct store_
 			count_step(sim, name, before, call);
 	} else if (step && call->request && answer->kind == LK__STEPPED && answer->counted &&
 	           name->count.step_count < SIM_COUNTED) {
-		sim_keep(sim, PROMISE_RESULT,
-		         promise_result_step(LK_OK, true,
-		                             times_counted(&name->count, call->slot, call->life,
-		                                           call->number)));
+		sim_keep_of(sim, name, PROMISE_RESULT,
+		            promise_result_step(LK_OK, true,
+		                                times_counted(&name->count, call->slot, call->life,
+		                                              call->number)));
 	}
 	if (before->there && !view->there)
 		name->removed_ns = sim->now_ns;
@@ -162,7 +164,7 @@ static void check_open(struct sim_caller *caller, const struct sim_name *name, l
 	if (wrong && is_late_opening(name, &caller->waiter))
 		sim->tally.late_openings++;
 	else if (wrong)
-		sim_fail(sim, PROMISE_AWAIT, "%s: %s", name->text, wrong);
+		sim_keep_of(sim, name, PROMISE_AWAIT, wrong);
 }
 
 void sim_check_awaited(struct sim_caller *caller, lk_err err)
@@ -181,7 +183,7 @@ void sim_check_awaited(struct sim_caller *caller, lk_err err)
 	sim_check_latch_now(sim, name);
 	sim_check_gave_up(caller);
 	check_open(caller, name, err);
-	sim_keep(sim, PROMISE_RESULT, promise_result(&causes, err));
+	sim_keep_of(sim, name, PROMISE_RESULT, promise_result(&causes, err));
 }
 
 /* Its generation has opened; it must soon return. */
@@ -196,7 +198,8 @@ void sim_check_waiting(struct sim_caller *caller)
 	if (!caller->waiter.stamp || caller->waiter.stamp > name->opened ||
 	    name->forced_ns >= name->opened_ns || !sim_is_fine(client, limit_ns))
 		return;
-	sim_keep(sim, PROMISE_WAKE_UP, promise_wake_up(name->opened_ns + limit_ns, sim->now_ns));
+	sim_keep_of(sim, name, PROMISE_WAKE_UP,
+	            promise_wake_up(name->opened_ns + limit_ns, sim->now_ns));
 }
 
 void sim_check_stepped(struct sim_caller *caller, lk_err err)
@@ -214,7 +217,7 @@ void sim_check_stepped(struct sim_caller *caller, lk_err err)
 	const struct sim_name *name = &sim->names[caller->name];
 	int times;
 
-	sim_keep(sim, PROMISE_RESULT, promise_result(&causes, err));
+	sim_keep_of(sim, name, PROMISE_RESULT, promise_result(&causes, err));
 	if (caller->epoch != name->epoch || caller->step_generation != name->count.generation ||
 	    !caller->step_number)
 		return; /* its record is of another memory, or closed */
@@ -222,6 +225,6 @@ void sim_check_stepped(struct sim_caller *caller, lk_err err)
 	                      caller->step_number);
 	/* Its record has the last ones only. */
 	if (err || name->count.step_count < SIM_COUNTED)
-		sim_keep(sim, PROMISE_RESULT,
-		         promise_result_step(err, caller->waiter.counted, times));
+		sim_keep_of(sim, name, PROMISE_RESULT,
+		            promise_result_step(err, caller->waiter.counted, times));
 }

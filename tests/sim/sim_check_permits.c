@@ -53,7 +53,7 @@ void sim_check_permits(struct sim *sim, struct sim_name *name, const struct sim_
 		check_torn(sim, name, call, run->answer);
 		return;
 	}
-	sim_keep(sim, PROMISE_PERMITS, promise_permits_kept(run->after));
-	sim_keep(sim, PROMISE_PERMITS, promise_permits_moved(run));
-	sim_keep(sim, PROMISE_SERVED, promise_served(run));
+	sim_keep_of(sim, name, PROMISE_PERMITS, promise_permits_kept(run->after));
+	sim_keep_of(sim, name, PROMISE_PERMITS, promise_permits_moved(run));
+	sim_keep_of(sim, name, PROMISE_SERVED, promise_served(run));
 }
