@@ -3,7 +3,7 @@
  * kept.  The proofs (simulator, model, fuzzer, chaos judge) build what the function reads from
  * their own worlds, choose the moment, and leave out what a fault excuses.
  *
- *   promises.c   the table: ids, sentences, and which proof checks what
+ *   promises.def the table: ids, sentences, and which proof checks what
  *   core.c       of one client's state machine, whatever a store replies
  *   holds.c      of holds: exclusion, permits, rates, fences
  *   store.c      of a name in the store, before and after a script
@@ -19,35 +19,9 @@
 #include "store_view.h"
 
 enum promise {
-	PROMISE_EXCLUSION,
-	PROMISE_CANARY,
-	PROMISE_PERMITS,
-	PROMISE_RATE,
-	PROMISE_FENCE,
-	PROMISE_FIFO,
-	PROMISE_HAND_OVERS,
-	PROMISE_WAKE_UP,
-	PROMISE_SERVED,
-	PROMISE_LOSS,
-	PROMISE_REVIVAL,
-	PROMISE_VALIDITY,
-	PROMISE_GRANT,
-	PROMISE_OWNER,
-	PROMISE_LEASE,
-	PROMISE_ZOMBIE,
-	PROMISE_STEP,
-	PROMISE_OPENING,
-	PROMISE_AWAIT,
-	PROMISE_DEADLINE,
-	PROMISE_RESULT,
-	PROMISE_ORDER,
-	PROMISE_REST,
-	PROMISE_STATE,
-	PROMISE_PROGRESS,
-	PROMISE_LINK,
-	PROMISE_SCRIPT,
-	PROMISE_COUNTERS,
-	PROMISE_CRASH,
+#define PROMISE(name, ...) PROMISE_##name,
+#include "promises.def"
+#undef PROMISE
 	PROMISES
 };
 
