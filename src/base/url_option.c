@@ -1,0 +1,284 @@
+/* SPDX-License-Identifier: MIT
+ * The options of a store: their values in a URL's query and in lk_client_options. */
+#include "url_option.h"
+
+#include "os.h"
+#include "text.h"
+
+#include <stdlib.h>
+
+#define PREFIX_MAX 32
+#define CLIENT_NAME_MAX 128
+#define DEFAULT_CONNECT_TIMEOUT_MS 5000
+#define DEFAULT_COMMAND_TIMEOUT_MS 2000
+#define DEFAULT_KEEPALIVE_MS 15000
+#define TIME_MAX_MS 3600000
+
+const char *const lk__option_names[OPTION_COUNT] = {
+	"db",
+	"user",
+	"password",
+	"client_name",
+	"prefix",
+	"connect_timeout",
+	"command_timeout",
+	"keepalive",
+	"lazy",
+};
+
+/* ---- Values ------------------------------------------------------------------------------- */
+
+static void wipe_free(char *secret)
+{
+	volatile char *byte = secret; /* volatile: the compiler must not remove these stores */
+
+	if (!secret)
+		return;
+	while (*byte)
+		*byte++ = '\0';
+	free(secret);
+}
+
+/* Replace *slot by a copy of value. */
+lk_err lk__option_replace(struct parse *parse, char **slot, struct span value)
+{
+	char *copy = malloc(value.len + 1);
+
+	if (!copy)
+		return lk__why_set(parse->why, LK_ENOMEM, "out of memory");
+	memcpy(copy, value.at, value.len);
+	copy[value.len] = '\0';
+	wipe_free(*slot);
+	*slot = copy;
+	return LK_OK;
+}
+
+static int hex_value(char digit)
+{
+	if (digit >= '0' && digit <= '9')
+		return digit - '0';
+	if (digit >= 'a' && digit <= 'f')
+		return digit - 'a' + 10;
+	if (digit >= 'A' && digit <= 'F')
+		return digit - 'A' + 10;
+	return -1;
+}
+
+/* Replace *slot by the percent-decoded value. */
+lk_err lk__option_replace_decoded(struct parse *parse, char **slot, struct span value,
+                                  const char *part)
+{
+	lk_err err = lk__option_replace(parse, slot, value);
+	size_t len = 0;
+
+	if (err != LK_OK)
+		return err;
+	for (size_t i = 0; i < value.len; i++) {
+		int high, low;
+
+		if (value.at[i] != '%') {
+			(*slot)[len++] = value.at[i];
+			continue;
+		}
+		high = i + 2 < value.len ? hex_value(value.at[i + 1]) : -1;
+		low = i + 2 < value.len ? hex_value(value.at[i + 2]) : -1;
+		if (high < 0 || low < 0)
+			return WRONG(parse, "%s: a '%%' must be followed by two hexadecimal digits",
+			             part);
+		if (high == 0 && low == 0)
+			return WRONG(parse, "%s: has a zero byte", part);
+		(*slot)[len++] = (char)(high * 16 + low);
+		i += 2;
+	}
+	/* Wipe the rest of the encoded text, too. */
+	memset(*slot + len, 0, value.len - len);
+	return LK_OK;
+}
+
+static lk_err check_prefix(struct parse *parse, struct span value)
+{
+	if (value.len < 1 || value.len > PREFIX_MAX || !span_only(value, LK__ALNUM "._-"))
+		return WRONG(parse, "prefix: must be 1 to %d letters, digits, '.', '_' or '-'",
+		             PREFIX_MAX);
+	return LK_OK;
+}
+
+/* CLIENT SETNAME allows no spaces and only printable bytes. */
+static lk_err check_client_name(struct parse *parse, struct span value)
+{
+	bool good = value.len >= 1 && value.len <= CLIENT_NAME_MAX;
+
+	for (size_t i = 0; i < value.len; i++)
+		good = good && value.at[i] > 0x20 && value.at[i] < 0x7f;
+	if (!good)
+		return WRONG(parse,
+		             "client_name: must be 1 to %d printable characters without spaces",
+		             CLIENT_NAME_MAX);
+	return LK_OK;
+}
+
+static lk_err check_user(struct parse *parse, struct span value)
+{
+	return value.len > 0 ? LK_OK : WRONG(parse, "user: must not be empty");
+}
+
+static lk_err set_time(struct parse *parse, const char *part, int64_t time_ms, int64_t *slot)
+{
+	if (time_ms < 1 || time_ms > TIME_MAX_MS)
+		return WRONG(parse, "%s: must be 1 to %d milliseconds", part, TIME_MAX_MS);
+	/* The only one of the three that the system takes in milliseconds. */
+	*slot = slot == &parse->target->keepalive_ms ? time_ms : time_ms * LK__MS;
+	return LK_OK;
+}
+
+lk_err lk__option_set_db(struct parse *parse, struct span value)
+{
+	int64_t number;
+
+	if (!lk__parse_i64(value.at, value.len, 0, INT32_MAX, &number))
+		return WRONG(parse, "db: must be 0 to %d", INT32_MAX);
+	parse->target->db = (int)number;
+	return LK_OK;
+}
+
+/* ---- The query ---------------------------------------------------------------------------- */
+
+lk_err lk__option_note(struct parse *parse, enum option option)
+{
+	if (parse->seen[option])
+		return WRONG(parse, "%s: given twice", lk__option_names[option]);
+	parse->seen[option] = true;
+	return LK_OK;
+}
+
+static lk_err set_time_option(struct parse *parse, enum option option, struct span value)
+{
+	struct lk__target *target = parse->target;
+	int64_t *slot = option == OPTION_CONNECT_TIMEOUT   ? &target->connect_timeout_ns
+	                : option == OPTION_COMMAND_TIMEOUT ? &target->command_timeout_ns
+	                                                   : &target->keepalive_ms;
+	int64_t time_ms = 0; /* an invalid value */
+
+	lk__parse_i64(value.at, value.len, 1, TIME_MAX_MS, &time_ms);
+	return set_time(parse, lk__option_names[option], time_ms, slot);
+}
+
+static lk_err set_lazy(struct parse *parse, struct span value)
+{
+	if (value.len != 1 || (*value.at != '0' && *value.at != '1'))
+		return WRONG(parse, "lazy: not 0 or 1");
+	parse->target->lazy = *value.at == '1';
+	return LK_OK;
+}
+
+lk_err lk__option_set(struct parse *parse, enum option option, struct span value)
+{
+	struct lk__target *target = parse->target;
+	const char *part = lk__option_names[option];
+	char *decoded = NULL;
+	lk_err err = lk__option_note(parse, option);
+
+	if (err != LK_OK)
+		return err;
+	switch (option) {
+	case OPTION_PASSWORD: /* directly into place: no copy to wipe */
+		return lk__option_replace_decoded(parse, &target->password, value, part);
+	case OPTION_USER:
+		err = lk__option_replace_decoded(parse, &target->user, value, part);
+		return err == LK_OK ? check_user(parse, span_of(target->user)) : err;
+	case OPTION_CLIENT_NAME:
+		err = lk__option_replace_decoded(parse, &target->client_name, value, part);
+		return err == LK_OK ? check_client_name(parse, span_of(target->client_name)) : err;
+	case OPTION_PREFIX:
+		err = lk__option_replace_decoded(parse, &target->prefix, value, part);
+		return err == LK_OK ? check_prefix(parse, span_of(target->prefix)) : err;
+	default: /* a number */
+		break;
+	}
+	err = lk__option_replace_decoded(parse, &decoded, value, part);
+	if (err == LK_OK && option == OPTION_DB)
+		err = lk__option_set_db(parse, span_of(decoded));
+	else if (err == LK_OK && option == OPTION_LAZY)
+		err = set_lazy(parse, span_of(decoded));
+	else if (err == LK_OK)
+		err = set_time_option(parse, option, span_of(decoded));
+	free(decoded);
+	return err;
+}
+
+/* ---- Options of a program and defaults ---------------------------------------------------- */
+
+static lk_err apply_times(struct parse *parse, const lk_client_options *options)
+{
+	struct lk__target *target = parse->target;
+	lk_err err = LK_OK;
+
+	if (options->connect_timeout_ms)
+		err = set_time(parse, "connect_timeout_ms", options->connect_timeout_ms,
+		               &target->connect_timeout_ns);
+	if (err == LK_OK && options->command_timeout_ms)
+		err = set_time(parse, "command_timeout_ms", options->command_timeout_ms,
+		               &target->command_timeout_ns);
+	if (err == LK_OK && options->keepalive_ms)
+		err = set_time(parse, "keepalive_ms", options->keepalive_ms, &target->keepalive_ms);
+	return err;
+}
+
+lk_err lk__options_apply(struct parse *parse, const lk_client_options *options)
+{
+	struct lk__target *target = parse->target;
+	lk_err err = apply_times(parse, options);
+
+	if (err == LK_OK && options->prefix) {
+		err = check_prefix(parse, span_of(options->prefix));
+		if (err == LK_OK)
+			err = lk__option_replace(parse, &target->prefix, span_of(options->prefix));
+	}
+	if (err == LK_OK && options->client_name) {
+		err = check_client_name(parse, span_of(options->client_name));
+		if (err == LK_OK)
+			err = lk__option_replace(parse, &target->client_name,
+			                         span_of(options->client_name));
+	}
+	if (err == LK_OK && options->user) {
+		err = check_user(parse, span_of(options->user));
+		if (err == LK_OK)
+			err = lk__option_replace(parse, &target->user, span_of(options->user));
+	}
+	if (err == LK_OK && options->password)
+		err = lk__option_replace(parse, &target->password, span_of(options->password));
+	if (err != LK_OK)
+		return err;
+	target->lazy = target->lazy || options->lazy;
+	if (options->label && strlen(options->label) > LK_LABEL_MAX)
+		return WRONG(parse, "label: longer than %d bytes", LK_LABEL_MAX);
+	if ((int)options->log_level < 0 || (int)options->log_level > LK_LOG_DEBUG)
+		return WRONG(parse, "log_level: must be an lk_log_level");
+	for (size_t i = 0; i < sizeof(options->reserved) / sizeof(options->reserved[0]); i++)
+		if (options->reserved[i])
+			return WRONG(parse, "reserved: must be zero");
+	return LK_OK;
+}
+
+lk_err lk__options_reset(struct parse *parse)
+{
+	struct lk__target *target = parse->target;
+	lk_err err = lk__option_replace(parse, &target->prefix, span_of("lk"));
+
+	target->connect_timeout_ns = DEFAULT_CONNECT_TIMEOUT_MS * LK__MS;
+	target->command_timeout_ns = DEFAULT_COMMAND_TIMEOUT_MS * LK__MS;
+	target->keepalive_ms = DEFAULT_KEEPALIVE_MS;
+	return err == LK_OK ? lk__option_replace(parse, &target->client_name, span_of("latchkey"))
+	                    : err;
+}
+
+void lk__target_fini(struct lk__target *target)
+{
+	free(target->socket_path);
+	free(target->host);
+	free(target->user);
+	wipe_free(target->password);
+	free(target->client_name);
+	free(target->prefix);
+	memset(target, 0, sizeof(*target));
+}

@@ -1,0 +1,108 @@
+/* SPDX-License-Identifier: MIT
+ * Between the files that parse a URL: parts of its text, and the options, which also come from
+ * lk_client_options. */
+#ifndef LK__URL_OPTION_H
+#define LK__URL_OPTION_H
+
+#include "url.h"
+
+#include <string.h>
+
+#define LK__LOWER "abcdefghijklmnopqrstuvwxyz"
+#define LK__ALNUM LK__LOWER "ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
+#define LK__HOST_MAX 255
+
+/* A part of the URL; not NUL-terminated. */
+struct span {
+	const char *at;
+	size_t len;
+};
+
+enum option {
+	OPTION_DB,
+	OPTION_USER,
+	OPTION_PASSWORD,
+	OPTION_CLIENT_NAME,
+	OPTION_PREFIX,
+	OPTION_CONNECT_TIMEOUT,
+	OPTION_COMMAND_TIMEOUT,
+	OPTION_KEEPALIVE,
+	OPTION_LAZY,
+	OPTION_COUNT
+};
+
+extern const char *const lk__option_names[OPTION_COUNT];
+
+struct parse {
+	struct lk__target *target;
+	struct lk__why *why;
+	bool seen[OPTION_COUNT]; /* in the URL; each may be given once */
+};
+
+/* Fail: fmt begins with the name of the part. */
+#define WRONG(parse, ...) lk__why_set((parse)->why, LK_EINVALID, __VA_ARGS__)
+
+/* ---- Spans -------------------------------------------------------------------------------- */
+
+static inline struct span span_of(const char *text)
+{
+	return (struct span){text, strlen(text)};
+}
+
+/* The bytes before the first of any of stops. */
+static inline struct span span_until(struct span in, const char *stops)
+{
+	struct span head = {in.at, 0};
+
+	while (head.len < in.len && !strchr(stops, in.at[head.len]))
+		head.len++;
+	return head;
+}
+
+static inline struct span span_skip(struct span in, size_t count)
+{
+	return (struct span){in.at + count, in.len - count};
+}
+
+static inline bool span_has(struct span in, char byte)
+{
+	return memchr(in.at, byte, in.len) != NULL;
+}
+
+static inline bool span_only(struct span in, const char *allowed)
+{
+	for (size_t i = 0; i < in.len; i++)
+		if (!in.at[i] || !strchr(allowed, in.at[i]))
+			return false;
+	return true;
+}
+
+static inline bool span_take(struct span *in, const char *start)
+{
+	size_t len = strlen(start);
+
+	if (in->len < len || memcmp(in->at, start, len) != 0)
+		return false;
+	*in = span_skip(*in, len);
+	return true;
+}
+
+/* ---- Options ------------------------------------------------------------------------------ */
+
+/* Replace *slot by a copy of value; percent-decoded, where part names the value in errors. */
+lk_err lk__option_replace(struct parse *parse, char **slot, struct span value);
+lk_err lk__option_replace_decoded(struct parse *parse, char **slot, struct span value,
+                                  const char *part);
+
+/* Note that the URL has this option; LK_EINVALID if it had it before. */
+lk_err lk__option_note(struct parse *parse, enum option option);
+lk_err lk__option_set_db(struct parse *parse, struct span value);
+/* Set one option of the query. */
+lk_err lk__option_set(struct parse *parse, enum option option, struct span value);
+
+/* Set the defaults, before the URL is parsed. */
+lk_err lk__options_reset(struct parse *parse);
+/* Apply the options of a program, which take precedence. */
+lk_err lk__options_apply(struct parse *parse, const lk_client_options *options);
+
+#endif
