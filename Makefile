@@ -5,6 +5,7 @@
 #   V=1                          show the commands
 #   SANITIZE=address,undefined   or thread                             -> build/<sanitizers>/
 #   HIREDIS=DIR                  this hiredis: DIR/include/hiredis, DIR/lib/libhiredis.a
+#   TLS=no                       without rediss:; also where OpenSSL is not  -> build/notls/
 #   WERROR=                      do not turn warnings into errors
 #   DEPS=                        do not look for missing packages
 #   MUTANT=NAME                  plant that bug first (tests/mutants)  -> build/mutant-NAME/
@@ -18,7 +19,7 @@
 # settings NAMES: variables of the command line.  The environment may have such a name for a reason
 # of its own, so its value neither comes in nor is passed on.
 settings = $(foreach name,$(1),$(eval $(name) :=)$(eval unexport $(name)))
-$(call settings,V SANITIZE HIREDIS WERROR DEPS MUTANT LOCK T SEED J)
+$(call settings,V SANITIZE HIREDIS TLS WERROR DEPS MUTANT LOCK T SEED J)
 WERROR := -Werror
 DEPS := yes
 LOCK := on
@@ -54,7 +55,7 @@ comma := ,
 empty :=
 space := $(empty) $(empty)
 VARIANT := $(subst $(space),-,$(strip $(filter-out gcc,$(notdir $(firstword $(CC)))) \
-	$(subst $(comma),-,$(SANITIZE)) $(notdir $(HIREDIS))))
+	$(subst $(comma),-,$(SANITIZE)) $(notdir $(HIREDIS)) $(if $(filter no,$(TLS)),notls)))
 BUILD := build$(if $(VARIANT),/$(VARIANT))
 
 CFLAGS ?= $(if $(SANITIZE),-O1,-O2) -g
@@ -80,6 +81,12 @@ else
 HIREDIS_CFLAGS := -I$(HIREDIS)/include -I$(HIREDIS)/include/hiredis
 HIREDIS_LIBS := $(HIREDIS)/lib/libhiredis.a
 endif
+
+# With TLS if OpenSSL is there.
+HAS_TLS := { [ "$(TLS)" != no ] && pkg-config --exists 'libssl >= 1.1.1' 2>/dev/null; }
+TLS_CFLAGS := $$(if $(HAS_TLS); then pkg-config --cflags libssl; fi)
+TLS_LIBS := $$(if $(HAS_TLS); then pkg-config --libs libssl libcrypto; fi)
+LIBS := $(HIREDIS_LIBS) $(TLS_LIBS)
 
 ifeq ($(V),1)
 Q :=
@@ -142,13 +149,23 @@ $(BUILD)/gen/scripts.o: $(BUILD)/gen/scripts.c
 	$(call say,CC,$<)
 	$(Q)$(CC) $(ALL_CFLAGS) $(LIB_CFLAGS) -MMD -MP -c -o $@ $<
 
-$(BUILD)/src/%.o: src/%.c | needs $(BUILD)/gen/scripts.h
+# What the library is built with.  Written again only if it changed, that is if OpenSSL came or went.
+$(BUILD)/gen/built_with.h: always | needs
+	$(Q)mkdir -p $(@D); if $(HAS_TLS); then echo '#define LK__TLS 1'; else echo '#define LK__TLS 0'; fi \
+		>$@.new; if cmp -s $@.new $@; then rm $@.new; else mv $@.new $@; \
+		if $(HAS_TLS); then printf '  %-7s %s\n' TLS "OpenSSL $$(pkg-config --modversion libssl)"; \
+		else printf '  %-7s %s\n' TLS 'none: rediss: needs OpenSSL 1.1.1 (libssl-dev)'; fi; fi
+.PHONY: always
+always:
+
+$(BUILD)/src/%.o: src/%.c | needs $(BUILD)/gen/scripts.h $(BUILD)/gen/built_with.h
 	$(call say,CC,$<)
 	$(Q)mkdir -p $(@D)
 	$(Q)$(CC) $(ALL_CFLAGS) $(LIB_CFLAGS) $(EXTRA_CFLAGS) -MMD -MP -c -o $@ $<
-# No other file of the library can see hiredis.
+# No other file of the library can see hiredis or OpenSSL.
 EXTRA_CFLAGS :=
 $(BUILD)/src/redis/resp.o: EXTRA_CFLAGS = $(HIREDIS_CFLAGS)
+$(BUILD)/src/net/tls.o: EXTRA_CFLAGS = $(TLS_CFLAGS)
 
 $(STATIC): $(LIB_OBJECTS)
 	$(call say,AR,$@)
@@ -157,13 +174,13 @@ $(STATIC): $(LIB_OBJECTS)
 $(SHARED): $(LIB_OBJECTS) src/latchkey.map
 	$(call say,LINK,$@)
 	$(Q)$(CC) $(ALL_CFLAGS) -shared -Wl,-soname,liblatchkey.so.$(SOVERSION) $(SO_LDFLAGS) \
-		-Wl,--version-script=src/latchkey.map $(LDFLAGS) -o $@ $(LIB_OBJECTS) $(HIREDIS_LIBS)
+		-Wl,--version-script=src/latchkey.map $(LDFLAGS) -o $@ $(LIB_OBJECTS) $(LIBS)
 	$(Q)ln -sf $(@F) $(BUILD)/liblatchkey.so.$(SOVERSION)
 	$(Q)ln -sf $(@F) $(BUILD)/liblatchkey.so
 
 $(COMMAND): $(CLI_OBJECTS) $(STATIC)
 	$(call say,LINK,$@)
-	$(Q)$(CC) $(ALL_CFLAGS) $(LDFLAGS) -o $@ $(CLI_OBJECTS) $(STATIC) $(HIREDIS_LIBS)
+	$(Q)$(CC) $(ALL_CFLAGS) $(LDFLAGS) -o $@ $(CLI_OBJECTS) $(STATIC) $(LIBS)
 
 # ---- install -------------------------------------------------------------------------------------
 
@@ -178,7 +195,8 @@ install: lib command
 	$(Q)ln -sf liblatchkey.so.$(VERSION) $(DESTDIR)$(LIBDIR)/liblatchkey.so.$(SOVERSION)
 	$(Q)ln -sf liblatchkey.so.$(SOVERSION) $(DESTDIR)$(LIBDIR)/liblatchkey.so
 	$(Q)sed -e 's|@PREFIX@|$(PREFIX)|' -e 's|@LIBDIR@|$(LIBDIR)|' -e 's|@INCLUDEDIR@|$(INCLUDEDIR)|' \
-		-e 's|@VERSION@|$(VERSION)|' latchkey.pc.in >$(DESTDIR)$(LIBDIR)/pkgconfig/latchkey.pc
+		-e 's|@VERSION@|$(VERSION)|' -e "s|@TLS@|$$(if $(HAS_TLS); then echo ', libssl, libcrypto'; fi)|" \
+		latchkey.pc.in >$(DESTDIR)$(LIBDIR)/pkgconfig/latchkey.pc
 	$(Q)chmod 644 $(DESTDIR)$(LIBDIR)/pkgconfig/latchkey.pc
 	$(if $(COMMAND),$(Q)install -m 755 $(COMMAND) $(DESTDIR)$(BINDIR)/)
 	$(if $(wildcard docs/latchkey.1),$(Q)install -m 644 docs/latchkey.1 $(DESTDIR)$(MANDIR)/man1/)

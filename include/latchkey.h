@@ -209,7 +209,7 @@ typedef enum lk_log_level { LK_LOG_ERROR = 1, LK_LOG_WARN, LK_LOG_INFO, LK_LOG_D
  *
  * The lines about the connection, after lk_client_open(), are "connection lost: WHY" and, for each
  * failed attempt, "cannot connect: WHY" (both LK_LOG_WARN), and "WHERE: connected" (LK_LOG_INFO).
- */
+ * With verify=none each connection, the first one, too, has a line (LK_LOG_WARN). */
 typedef void lk_log_fn(void *arg, lk_log_level level, const char *line);
 
 /* Options of lk_client_open(); those that are not 0 take precedence over the URL. */
@@ -227,12 +227,23 @@ typedef struct lk_client_options {
 	void *log_arg;              /* passed to log; the library does not free it */
 	lk_log_level log_level;     /* 0 = LK_LOG_WARN */
 	bool lazy;                  /* as lazy=1: connect at the first call that needs the store */
-	int64_t reserved[8];        /* zero */
+	/* TLS, for rediss:// only.  The files are in PEM format, and read again for each
+	 * connection, so that they may be renewed. */
+	const char *tls_ca;          /* file of trusted CAs, NULL = the URL's, or the system's */
+	const char *tls_cert;        /* file of this client's certificate, with those between it
+	                              * and its CA; NULL = the URL's, or none */
+	const char *tls_key;         /* file of its key; NULL = the URL's, or in the file of cert */
+	const char *tls_server_name; /* name or address in the server's certificate; NULL = the
+	                              * URL's, or the URL's host */
+	const char *tls_verify;      /* "none" = trust any server; NULL = the URL's, or verify */
+	int64_t reserved[3];         /* zero */
 } lk_client_options;
 
 /* Open a client: connect to the store and log in.
  *
  *   url  redis://[[user][:password]@]host[:port][/db][?OPTION=VALUE&...]
+ *        rediss://...  the same by TLS 1.2 or 1.3; further options: ca, cert, key, server_name,
+ *        verify=none; see tls_ca and the following members of lk_client_options
  *        redis+unix:///path[?db=N&...]
  *        local:  (also NULL) a private server of this user on this machine; the call starts it if
  *        it does not run

@@ -29,7 +29,7 @@ static struct lk__conn *connect_to(const char *url)
 	lk_err err;
 
 	ck_assert_int_eq(lk__target_parse(url, NULL, &target, NULL), LK_OK);
-	err = lk__conn_dial(&target, lk__now_ns() + 5000 * LK__MS, -1, &conn, NULL, &why);
+	err = lk__conn_dial(&target, NULL, lk__now_ns() + 5000 * LK__MS, -1, &conn, NULL, &why);
 	ck_assert_msg(err == LK_OK, "%s", why.text);
 	lk__target_fini(&target);
 	return conn;

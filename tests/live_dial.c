@@ -41,7 +41,7 @@ static struct outcome dial_until(const char *url, int64_t deadline_ms, int cance
 	int64_t start = now_ms();
 
 	ck_assert_msg(!lk__target_parse(url, NULL, &target, &outcome.why), "%s", outcome.why.text);
-	outcome.err = lk__conn_dial(&target, lk__now_ns() + deadline_ms * LK__MS, cancel_fd,
+	outcome.err = lk__conn_dial(&target, NULL, lk__now_ns() + deadline_ms * LK__MS, cancel_fd,
 	                            &outcome.conn, &outcome.address, &outcome.why);
 	outcome.ms = now_ms() - start;
 	lk__target_fini(&target);
@@ -189,7 +189,7 @@ TEST(dial_address_goes_to_the_place_found_before)
 	server_start(&server, NULL);
 	outcome = dial(url_at(&server, "", ""));
 	ck_assert_int_eq(lk__target_parse("redis://nowhere.test", NULL, &target, NULL), LK_OK);
-	ck_assert_int_eq(lk__conn_dial_address(&target, &outcome.address,
+	ck_assert_int_eq(lk__conn_dial_address(&target, NULL, &outcome.address,
 	                                       lk__now_ns() + 2000 * LK__MS, -1, &conn, NULL),
 	                 LK_OK);
 	ck_assert_int_eq(lookups, 0);

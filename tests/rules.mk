@@ -22,7 +22,7 @@ HARNESS_OBJECTS := $(HARNESS_SOURCES:%.c=$(BUILD)/%.o)
 TESTS := $(TEST_SOURCES:tests/%.c=$(BUILD)/tests/%)
 PROOF_PROGRAMS := $(PROOFS:%=$(BUILD)/%)
 PRELOADS := $(PRELOAD_SOURCES:tests/preload/%.c=$(BUILD)/tests/%.so)
-TEST_LIBS := $(HARNESS) $(STATIC) $(HIREDIS_LIBS) $(CHECK_LIBS) $(LUA_LIBS) -ldl
+TEST_LIBS := $(HARNESS) $(STATIC) $(LIBS) $(CHECK_LIBS) $(LUA_LIBS) -ldl
 
 # A figure names the commit that it was measured at.
 COMMIT = $(or $(LK_COMMIT),$(shell git rev-parse --short HEAD 2>/dev/null || echo unknown; \

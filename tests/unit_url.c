@@ -294,8 +294,8 @@ TEST(url_too_long_is_refused)
 
 TEST(url_planned_scheme_is_not_supported_yet)
 {
-	static const char *const schemes[] = {"rediss", "redis+sentinel", "redis+cluster",
-	                                      "redis+quorum", "etcd"};
+	static const char *const schemes[] = {"redis+sentinel", "redis+cluster", "redis+quorum",
+	                                      "etcd"};
 
 	for (size_t i = 0; i < COUNT(schemes); i++) {
 		char url[64], wanted[100];
@@ -361,6 +361,91 @@ TEST(url_unknown_option_is_named)
 
 	ck_assert_int_eq(lk__target_parse("redis://h?timeout=1", NULL, &target, &why), LK_EINVALID);
 	ck_assert_str_eq(why.text, "url: unknown option 'timeout'");
+}
+
+/* ---- TLS ---------------------------------------------------------------------------------- */
+
+TEST(url_with_tls_names_files_and_the_server)
+{
+	struct lk__target target = parsed("rediss://u:p@h:6380/2?ca=/a%20b&cert=c.pem&key=k.pem"
+	                                  "&server_name=redis.example.com&verify=none");
+
+	ck_assert(target.tls && target.tls_unverified);
+	ck_assert_str_eq(target.host, "h");
+	ck_assert_int_eq(target.port, 6380);
+	ck_assert_int_eq(target.db, 2);
+	ck_assert_str_eq(target.text, "h:6380");
+	ck_assert_str_eq(target.tls_ca, "/a b");
+	ck_assert_str_eq(target.tls_cert, "c.pem");
+	ck_assert_str_eq(target.tls_key, "k.pem");
+	ck_assert_str_eq(target.tls_server_name, "redis.example.com");
+	lk__target_fini(&target);
+	target = parsed("rediss://[::1]");
+	ck_assert(target.tls && !target.tls_unverified && !target.tls_ca && !target.tls_cert);
+	ck_assert_int_eq(target.port, 6379);
+	lk__target_fini(&target);
+	target = parsed("redis://h");
+	ck_assert(!target.tls);
+	lk__target_fini(&target);
+}
+
+TEST(url_with_wrong_tls_is_refused)
+{
+	/* Ignored, each of these would be a connection that is not as safe as its user thinks. */
+	refused("rediss://h?verify=0", "verify");
+	refused("rediss://h?verify=", "verify");
+	refused("rediss://h?verify=NONE", "verify");
+	refused("rediss://h?ca=", "ca");
+	refused("rediss://h?cert=", "cert");
+	refused("rediss://h?cert=a&key=", "key");
+	refused("rediss://h?key=sesame", "cert");
+	refused("rediss://h?server_name=", "server_name");
+	refused("rediss://h?server_name=a/b", "server_name");
+	refused("rediss://h?ca=a&ca=b", "ca");
+	refused("redis://h?ca=a", "scheme");
+	refused("redis://h?cert=a", "scheme");
+	refused("redis://h?server_name=a", "scheme");
+	refused("redis://h?verify=none", "scheme");
+	refused("redis+unix:///s?ca=a", "scheme");
+	refused("local:?verify=none", "scheme");
+	refused("rediss+unix:///s", "scheme");
+	refused("redisss://h", "scheme");
+}
+
+TEST(options_with_tls_win_over_the_url)
+{
+	lk_client_options options = {.tls_ca = "a",
+	                             .tls_cert = "b",
+	                             .tls_key = "c",
+	                             .tls_server_name = "d",
+	                             .tls_verify = "none"};
+	struct lk__target target;
+
+	ck_assert_int_eq(lk__target_parse("rediss://h?ca=1&cert=2&key=3&server_name=4", &options,
+	                                  &target, NULL),
+	                 LK_OK);
+	ck_assert_str_eq(target.tls_ca, "a");
+	ck_assert_str_eq(target.tls_cert, "b");
+	ck_assert_str_eq(target.tls_key, "c");
+	ck_assert_str_eq(target.tls_server_name, "d");
+	ck_assert(target.tls_unverified);
+	lk__target_fini(&target);
+}
+
+TEST(options_with_wrong_tls_are_named)
+{
+	lk_client_options wrong[] = {{.tls_ca = ""},
+	                             {.tls_cert = ""},
+	                             {.tls_server_name = "a b"},
+	                             {.tls_verify = ""},
+	                             {.tls_key = "k"}};
+	static const char *const parts[] = {"tls_ca", "tls_cert", "tls_server_name", "tls_verify",
+	                                    "cert"};
+	lk_client_options ca = {.tls_ca = "a"};
+
+	for (size_t i = 0; i < COUNT(wrong); i++)
+		refused_with("rediss://h", &wrong[i], parts[i]);
+	refused_with("redis://h", &ca, "scheme");
 }
 
 /* ---- Options ------------------------------------------------------------------------------ */
@@ -431,7 +516,7 @@ TEST(options_wrong_one_is_named)
 	                             {.user = "u"},
 	                             {.label = label},
 	                             {.log_level = (lk_log_level)5},
-	                             {.reserved = {0, 0, 0, 1}}};
+	                             {.reserved = {0, 0, 1}}};
 	static const char *const parts[] = {"connect_timeout_ms",
 	                                    "command_timeout_ms",
 	                                    "keepalive_ms",

@@ -4,6 +4,7 @@
  * raw '/' in it can end up in any part. */
 #include "url.h"
 
+#include "built_with.h"
 #include "text.h"
 #include "url_option.h"
 
@@ -190,8 +191,8 @@ static lk_err parse_unix(struct parse *parse, struct span authority, struct span
 
 static lk_err unknown_scheme(struct parse *parse, struct span url)
 {
-	static const char *const planned[] = {"rediss", "redis+sentinel", "redis+cluster",
-	                                      "redis+quorum", "etcd"};
+	static const char *const planned[] = {"redis+sentinel", "redis+cluster", "redis+quorum",
+	                                      "etcd"};
 	struct span scheme = span_until(url, ":");
 
 	/* Quote only these: any other text may be a password. */
@@ -200,7 +201,10 @@ static lk_err unknown_scheme(struct parse *parse, struct span url)
 		    !memcmp(scheme.at, planned[i], scheme.len))
 			return WRONG(parse, "scheme: %s is not supported by this version",
 			             planned[i]);
-	return WRONG(parse, "scheme: must be redis://, redis+unix:// or local:");
+	if (span_take(&url, "rediss+unix:"))
+		return WRONG(parse, "scheme: rediss+unix: a Unix socket has no TLS (write "
+		                    "redis+unix://)");
+	return WRONG(parse, "scheme: must be redis://, rediss://, redis+unix:// or local:");
 }
 
 static lk_err parse_url(struct parse *parse, struct span rest)
@@ -222,8 +226,12 @@ static lk_err parse_url(struct parse *parse, struct span rest)
 			return WRONG(parse, "url: unexpected text after 'local:'");
 		return whole.len > strlen("local:") ? parse_query(parse, rest) : LK_OK;
 	}
+	parse->target->tls = span_take(&rest, "rediss://");
+	if (parse->target->tls && !LK__TLS)
+		return WRONG(parse, "scheme: rediss: this library was built without TLS "
+		                    "(OpenSSL)");
 	over_unix = span_take(&rest, "redis+unix://");
-	if (!over_unix && !span_take(&rest, "redis://"))
+	if (!over_unix && !parse->target->tls && !span_take(&rest, "redis://"))
 		return unknown_scheme(parse, whole);
 	authority = span_until(rest, "/?");
 	rest = span_skip(rest, authority.len);
@@ -247,8 +255,8 @@ lk_err lk__target_parse(const char *url, const lk_client_options *options,
 		err = parse_url(&parse, span_of(url ? url : "local:"));
 	if (err == LK_OK && options)
 		err = lk__options_apply(&parse, options);
-	if (err == LK_OK && target->user && !target->password)
-		err = lk__why_set(why, LK_EINVALID, "password: missing (a user is given)");
+	if (err == LK_OK)
+		err = lk__options_check(&parse);
 	if (err != LK_OK)
 		lk__target_fini(target);
 	return err;

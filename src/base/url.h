@@ -21,8 +21,14 @@ struct lk__target {
 	int64_t connect_timeout_ns;
 	int64_t command_timeout_ns;
 	int64_t keepalive_ms;
-	bool lazy;      /* connect at the first call that needs the store */
-	char text[200]; /* "127.0.0.1:6379", "/run/x.sock": escaped, without userinfo */
+	bool tls;              /* rediss: */
+	bool tls_unverified;   /* verify=none */
+	char *tls_ca;          /* a file of CA certificates, NULL = the system's */
+	char *tls_cert;        /* a file of our own certificate, NULL = none */
+	char *tls_key;         /* a file of its key, NULL = tls_cert */
+	char *tls_server_name; /* in the server's certificate, NULL = host */
+	bool lazy;             /* connect at the first call that needs the store */
+	char text[200];        /* "127.0.0.1:6379", "/run/x.sock": escaped, without userinfo */
 };
 
 /* Parse url (NULL = local:) and apply options (NULL = none).  On failure why names the part, never

@@ -24,6 +24,11 @@ const char *const lk__option_names[OPTION_COUNT] = {
 	"command_timeout",
 	"keepalive",
 	"lazy",
+	"ca",
+	"cert",
+	"key",
+	"server_name",
+	"verify",
 };
 
 /* ---- Values ------------------------------------------------------------------------------- */
@@ -171,6 +176,46 @@ static lk_err set_lazy(struct parse *parse, struct span value)
 	return LK_OK;
 }
 
+static char **tls_slot(struct lk__target *target, enum option option)
+{
+	return option == OPTION_CA     ? &target->tls_ca
+	       : option == OPTION_CERT ? &target->tls_cert
+	       : option == OPTION_KEY  ? &target->tls_key
+	                               : &target->tls_server_name;
+}
+
+/* Check a value of TLS that is in place; part names it. */
+static lk_err check_tls(struct parse *parse, enum option option, const char *part)
+{
+	const char *value = *tls_slot(parse->target, option);
+
+	if (option != OPTION_SERVER_NAME && !*value)
+		return WRONG(parse, "%s: must name a file", part);
+	if (option == OPTION_SERVER_NAME && (!*value || strlen(value) > LK__HOST_MAX ||
+	                                     !span_only(span_of(value), LK__ALNUM "._:-")))
+		return WRONG(parse, "%s: must be a name or an address of at most %d bytes", part,
+		             LK__HOST_MAX);
+	return LK_OK;
+}
+
+static lk_err set_verify(struct parse *parse, struct span value, const char *part)
+{
+	if (value.len != 4 || memcmp(value.at, "none", 4) != 0)
+		return WRONG(parse, "%s: must be none (without it, the certificate is verified)",
+		             part);
+	parse->target->tls_unverified = true;
+	return LK_OK;
+}
+
+static lk_err set_tls_option(struct parse *parse, enum option option, struct span value)
+{
+	const char *part = lk__option_names[option];
+	lk_err err =
+		lk__option_replace_decoded(parse, tls_slot(parse->target, option), value, part);
+
+	return err == LK_OK ? check_tls(parse, option, part) : err;
+}
+
 lk_err lk__option_set(struct parse *parse, enum option option, struct span value)
 {
 	struct lk__target *target = parse->target;
@@ -192,7 +237,12 @@ lk_err lk__option_set(struct parse *parse, enum option option, struct span value
 	case OPTION_PREFIX:
 		err = lk__option_replace_decoded(parse, &target->prefix, value, part);
 		return err == LK_OK ? check_prefix(parse, span_of(target->prefix)) : err;
-	default: /* a number */
+	case OPTION_CA:
+	case OPTION_CERT:
+	case OPTION_KEY:
+	case OPTION_SERVER_NAME:
+		return set_tls_option(parse, option, value);
+	default: /* a number or a word */
 		break;
 	}
 	err = lk__option_replace_decoded(parse, &decoded, value, part);
@@ -200,6 +250,8 @@ lk_err lk__option_set(struct parse *parse, enum option option, struct span value
 		err = lk__option_set_db(parse, span_of(decoded));
 	else if (err == LK_OK && option == OPTION_LAZY)
 		err = set_lazy(parse, span_of(decoded));
+	else if (err == LK_OK && option == OPTION_VERIFY)
+		err = set_verify(parse, span_of(decoded), part);
 	else if (err == LK_OK)
 		err = set_time_option(parse, option, span_of(decoded));
 	free(decoded);
@@ -221,6 +273,30 @@ static lk_err apply_times(struct parse *parse, const lk_client_options *options)
 		               &target->command_timeout_ns);
 	if (err == LK_OK && options->keepalive_ms)
 		err = set_time(parse, "keepalive_ms", options->keepalive_ms, &target->keepalive_ms);
+	return err;
+}
+
+static lk_err apply_tls(struct parse *parse, const lk_client_options *options)
+{
+	const struct {
+		const char *value, *part;
+		enum option option;
+	} of[] = {{options->tls_ca, "tls_ca", OPTION_CA},
+	          {options->tls_cert, "tls_cert", OPTION_CERT},
+	          {options->tls_key, "tls_key", OPTION_KEY},
+	          {options->tls_server_name, "tls_server_name", OPTION_SERVER_NAME}};
+	lk_err err = LK_OK;
+
+	for (size_t i = 0; i < sizeof(of) / sizeof(of[0]) && err == LK_OK; i++) {
+		if (!of[i].value)
+			continue;
+		err = lk__option_replace(parse, tls_slot(parse->target, of[i].option),
+		                         span_of(of[i].value));
+		if (err == LK_OK)
+			err = check_tls(parse, of[i].option, of[i].part);
+	}
+	if (err == LK_OK && options->tls_verify)
+		err = set_verify(parse, span_of(options->tls_verify), "tls_verify");
 	return err;
 }
 
@@ -247,6 +323,8 @@ lk_err lk__options_apply(struct parse *parse, const lk_client_options *options)
 	}
 	if (err == LK_OK && options->password)
 		err = lk__option_replace(parse, &target->password, span_of(options->password));
+	if (err == LK_OK)
+		err = apply_tls(parse, options);
 	if (err != LK_OK)
 		return err;
 	target->lazy = target->lazy || options->lazy;
@@ -272,6 +350,21 @@ lk_err lk__options_reset(struct parse *parse)
 	                    : err;
 }
 
+lk_err lk__options_check(struct parse *parse)
+{
+	const struct lk__target *target = parse->target;
+
+	if (target->user && !target->password)
+		return WRONG(parse, "password: missing (a user is given)");
+	if (!target->tls && (target->tls_ca || target->tls_cert || target->tls_key ||
+	                     target->tls_server_name || target->tls_unverified))
+		return WRONG(parse, "scheme: must be rediss:// with options of TLS (ca, cert, key, "
+		                    "server_name, verify)");
+	if (target->tls_key && !target->tls_cert)
+		return WRONG(parse, "cert: missing (a key is given)");
+	return LK_OK;
+}
+
 void lk__target_fini(struct lk__target *target)
 {
 	free(target->socket_path);
@@ -280,5 +373,9 @@ void lk__target_fini(struct lk__target *target)
 	wipe_free(target->password);
 	free(target->client_name);
 	free(target->prefix);
+	free(target->tls_ca);
+	free(target->tls_cert);
+	free(target->tls_key);
+	free(target->tls_server_name);
 	memset(target, 0, sizeof(*target));
 }

@@ -28,6 +28,11 @@ enum option {
 	OPTION_COMMAND_TIMEOUT,
 	OPTION_KEEPALIVE,
 	OPTION_LAZY,
+	OPTION_CA,
+	OPTION_CERT,
+	OPTION_KEY,
+	OPTION_SERVER_NAME,
+	OPTION_VERIFY,
 	OPTION_COUNT
 };
 
@@ -104,5 +109,7 @@ lk_err lk__option_set(struct parse *parse, enum option option, struct span value
 lk_err lk__options_reset(struct parse *parse);
 /* Apply the options of a program, which take precedence. */
 lk_err lk__options_apply(struct parse *parse, const lk_client_options *options);
+/* Check what only the whole shows: options that need another one, or another scheme. */
+lk_err lk__options_check(struct parse *parse);
 
 #endif

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT
- * Raw bytes over a connected socket. */
+ * Bytes over a connected socket. */
 #include "socket.h"
 
 #include "../base/os.h"
 #include "fork.h"
+#include "secure.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -23,8 +24,8 @@
  * arrives: few replies take longer, and few waits end before their reply. */
 #define PATIENCE_MS 10
 
-int64_t lk__socket_write(const struct lk__socket *socket, const char *bytes, size_t len,
-                         struct lk__why *why)
+int64_t lk__socket_write_raw(const struct lk__socket *socket, const char *bytes, size_t len,
+                             struct lk__why *why)
 {
 	for (;;) {
 		ssize_t sent = send(socket->fd, bytes, len, MSG_NOSIGNAL | MSG_DONTWAIT);
@@ -37,6 +38,13 @@ int64_t lk__socket_write(const struct lk__socket *socket, const char *bytes, siz
 		lk__why_errno(why, LK_ECONN, socket->text, errno, " while writing");
 		return -1;
 	}
+}
+
+int64_t lk__socket_write(const struct lk__socket *socket, const char *bytes, size_t len,
+                         struct lk__why *why)
+{
+	return socket->secure ? lk__secure_write(socket, bytes, len, why)
+	                      : lk__socket_write_raw(socket, bytes, len, why);
 }
 
 lk_err lk__socket_send(const struct lk__socket *socket, int64_t deadline_ns, int cancel_fd,
@@ -61,8 +69,8 @@ lk_err lk__socket_send(const struct lk__socket *socket, int64_t deadline_ns, int
 	return LK_OK;
 }
 
-int64_t lk__socket_read(const struct lk__socket *socket, bool wait, char *bytes, size_t size,
-                        struct lk__why *why)
+int64_t lk__socket_read_raw(const struct lk__socket *socket, bool wait, char *bytes, size_t size,
+                            struct lk__why *why)
 {
 	for (;;) {
 		ssize_t got = recv(socket->fd, bytes, size, wait ? 0 : MSG_DONTWAIT);
@@ -80,6 +88,18 @@ int64_t lk__socket_read(const struct lk__socket *socket, bool wait, char *bytes,
 		lk__why_errno(why, LK_ECONN, socket->text, errno, " while reading");
 		return -1;
 	}
+}
+
+int64_t lk__socket_read(const struct lk__socket *socket, bool wait, char *bytes, size_t size,
+                        struct lk__why *why)
+{
+	return socket->secure ? lk__secure_read(socket, wait, bytes, size, why)
+	                      : lk__socket_read_raw(socket, wait, bytes, size, why);
+}
+
+bool lk__socket_has_more(const struct lk__socket *socket)
+{
+	return socket->secure && socket->secure->has_more;
 }
 
 bool lk__socket_be_patient(const struct lk__socket *socket)
@@ -109,5 +129,6 @@ void lk__socket_shutdown(const struct lk__socket *socket)
 
 void lk__socket_close(const struct lk__socket *socket)
 {
+	lk__secure_free(socket->secure);
 	lk__fork_close(socket->fd);
 }

@@ -14,13 +14,22 @@
 int64_t lk__conn_read(struct lk__conn *conn, bool wait, struct lk__why *why)
 {
 	char bytes[READ_BYTES];
-	int64_t got = lk__socket_read(&conn->socket, wait, bytes, sizeof(bytes), why);
 	struct lk__why inner;
+	int64_t got, all = 0;
 
-	if (got <= 0 || lk__resp_feed(conn->reader, bytes, (size_t)got, &inner) == LK_OK)
-		return got;
-	lk__why_about(why, inner.err, conn->socket.text, "%s", inner.text);
-	return -1;
+	do {
+		got = lk__socket_read(&conn->socket, wait && !all, bytes, sizeof(bytes), why);
+		if (got < 0) {
+			conn->has_ended = true;
+			return -1;
+		}
+		if (got > 0 && lk__resp_feed(conn->reader, bytes, (size_t)got, &inner)) {
+			lk__why_about(why, inner.err, conn->socket.text, "%s", inner.text);
+			return -1;
+		}
+		all += got;
+	} while (got > 0 && lk__socket_has_more(&conn->socket));
+	return all;
 }
 
 /* Read count replies; those that arrived are in resps on failure, too. */

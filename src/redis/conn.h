@@ -7,6 +7,7 @@
 #include "../base/url.h"
 #include "../net/resolve.h"
 #include "../net/socket.h"
+#include "../net/tls.h"
 #include "resp.h"
 
 #include <stdbool.h>
@@ -15,20 +16,24 @@
 struct lk__conn {
 	struct lk__socket socket;
 	struct lk__resp_reader *reader;
+	bool has_ended; /* a read has failed */
 };
 
-/* Connect to target and log in (AUTH, SELECT if db > 0, CLIENT SETNAME best effort), all by
- * deadline_ns; returns LK_ECONN "canceled" as soon as cancel_fd (-1 = none) is readable.
- * Tries every address of the host in turn.  Name look-up runs in a thread of its own, which is
- * detached if it is late.  Stores the address that worked in *address (may be NULL).
+/* Connect to target, with TLS if target says so, and log in (AUTH, SELECT if db > 0, CLIENT SETNAME
+ * best effort), all by deadline_ns; returns LK_ECONN "canceled" as soon as cancel_fd (-1 = none) is
+ * readable. Tries every address of the host in turn.  Name look-up runs in a thread of its own,
+ * which is detached if it is late.  Stores the address that worked in *address (may be NULL). tls:
+ * what the link's connections share; for one that is alone, all zero.  The caller ends it by
+ * lk__tls_unload().
  *
- * LK_OK, LK_ECONN, LK_EAUTH, LK_ESERVER, LK_ESYSTEM, LK_ENOMEM */
-lk_err lk__conn_dial(const struct lk__target *target, int64_t deadline_ns, int cancel_fd,
-                     struct lk__conn **conn, struct lk__address *address, struct lk__why *why);
-/* The same, to an address that is known already. */
-lk_err lk__conn_dial_address(const struct lk__target *target, const struct lk__address *address,
-                             int64_t deadline_ns, int cancel_fd, struct lk__conn **conn,
-                             struct lk__why *why);
+ * LK_OK, LK_ECONN, LK_EAUTH, LK_ESERVER, LK_EINVALID (a file of TLS), LK_ESYSTEM, LK_ENOMEM */
+lk_err lk__conn_dial(const struct lk__target *target, struct lk__tls_shared *tls,
+                     int64_t deadline_ns, int cancel_fd, struct lk__conn **conn,
+                     struct lk__address *address, struct lk__why *why);
+/* The same, to an address that is known already, after lk__conn_dial(). */
+lk_err lk__conn_dial_address(const struct lk__target *target, struct lk__tls_shared *tls,
+                             const struct lk__address *address, int64_t deadline_ns, int cancel_fd,
+                             struct lk__conn **conn, struct lk__why *why);
 
 /* Send one command and read its reply, which may be an error reply.  LK_OK with *resp, LK_ECONN (no
  * byte was sent), LK_EUNKNOWN (sent, no response), LK_ESERVER, LK_ENOMEM. */
@@ -45,7 +50,8 @@ lk_err lk__conn_exchange(struct lk__conn *conn, int64_t deadline_ns, int cancel_
                          const struct lk__buf *buf, size_t count, struct lk__resp **resps,
                          struct lk__why *why);
 
-/* lk__socket_read() into the reader, which may refuse the bytes: LK_ESERVER or LK_ENOMEM then. */
+/* lk__socket_read() of all that is there into the reader, which may refuse the bytes: LK_ESERVER or
+ * LK_ENOMEM then. */
 int64_t lk__conn_read(struct lk__conn *conn, bool wait, struct lk__why *why);
 
 /* Close and free; NULL is a no-op. */

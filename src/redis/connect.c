@@ -129,17 +129,17 @@ static lk_err probe(struct lk__conn *conn, struct lk__conn *messages, const stru
 	return err;
 }
 
-lk_err lk__connect(const struct lk__target *target, const struct lk__space *space,
-                   int64_t deadline_ns, int cancel_fd, struct lk__conn **commands,
-                   struct lk__conn **messages, struct lk__why *why)
+lk_err lk__connect(const struct lk__target *target, struct lk__tls_shared *tls,
+                   const struct lk__space *space, int64_t deadline_ns, int cancel_fd,
+                   struct lk__conn **commands, struct lk__conn **messages, struct lk__why *why)
 {
 	struct lk__conn *first, *second = NULL;
 	struct lk__address address;
-	lk_err err = lk__conn_dial(target, deadline_ns, cancel_fd, &first, &address, why);
+	lk_err err = lk__conn_dial(target, tls, deadline_ns, cancel_fd, &first, &address, why);
 
 	if (err)
 		return err;
-	err = lk__conn_dial_address(target, &address, deadline_ns, cancel_fd, &second, why);
+	err = lk__conn_dial_address(target, tls, &address, deadline_ns, cancel_fd, &second, why);
 	if (!err)
 		err = subscribe(second, space, deadline_ns, cancel_fd, why);
 	if (!err)

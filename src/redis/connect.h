@@ -11,8 +11,8 @@
  * connections lead to the same server.
  *
  * LK_OK, or as lk__conn_dial(); no connection is open after an error. */
-lk_err lk__connect(const struct lk__target *target, const struct lk__space *space,
-                   int64_t deadline_ns, int cancel_fd, struct lk__conn **commands,
-                   struct lk__conn **messages, struct lk__why *why);
+lk_err lk__connect(const struct lk__target *target, struct lk__tls_shared *tls,
+                   const struct lk__space *space, int64_t deadline_ns, int cancel_fd,
+                   struct lk__conn **commands, struct lk__conn **messages, struct lk__why *why);
 
 #endif

@@ -4,6 +4,7 @@
 #include "doctor.h"
 
 #include "../local/local.h"
+#include "../net/secure.h"
 #include "../base/os.h"
 #include "../base/text.h"
 
@@ -18,10 +19,11 @@
 #define PINGS 11
 #define MEDIAN 5 /* of them, in order */
 #define LATENCY_WARN_NS (50 * LK__MS)
+#define CERTIFICATE_WARN_DAYS 14
 
 static const char *const topics[] = {"reachable", "version", "latency", "eviction", "persistence",
-                                     "replicas",  "rights",  "clock",   "patterns"};
-#define TOPIC_COUNT (sizeof(topics) / sizeof(topics[0]))
+                                     "replicas",  "rights",  "clock",   "patterns", "tls"};
+#define TOPIC_COUNT (sizeof(topics) / sizeof(topics[0])) /* the last one only with TLS */
 
 /* ---- Requests and findings ---------------------------------------------------------------- */
 
@@ -313,6 +315,26 @@ static void check_patterns(struct lk__doctor *doctor)
 	lk__resp_free(resp);
 }
 
+static void check_tls(struct lk__doctor *doctor)
+{
+	static const char renew[] = "renew the server's certificate";
+	struct lk__tls_facts facts;
+
+	lk__tls_look(doctor->conn->socket.secure->tls, &facts);
+	if (doctor->target->tls_unverified)
+		lk__doctor_report(doctor, LK_UNFIT, "tls",
+		                  "remove verify=none, and name the CA's file: ca=FILE",
+		                  "%s, but the server is not verified: any machine on the way can "
+		                  "read and change all",
+		                  facts.version);
+	else
+		lk__doctor_report(doctor,
+		                  facts.days_left < CERTIFICATE_WARN_DAYS ? LK_FIT_WARN : LK_FIT,
+		                  "tls", facts.days_left < CERTIFICATE_WARN_DAYS ? renew : "",
+		                  "%s, %s; the certificate is for %s and valid for %d more days",
+		                  facts.version, facts.cipher, facts.name, facts.days_left);
+}
+
 /* ---- The whole ---------------------------------------------------------------------------- */
 
 static void examine(struct lk__doctor *doctor)
@@ -321,6 +343,8 @@ static void examine(struct lk__doctor *doctor)
 
 	lk__doctor_report(doctor, LK_FIT, "reachable", "", "%s answers", doctor->conn->socket.text);
 	doctor->info = lk__doctor_call(doctor, 1, argv);
+	if (doctor->target->tls)
+		check_tls(doctor);
 	check_version(doctor);
 	check_latency(doctor);
 	check_eviction(doctor);
@@ -339,17 +363,19 @@ static void report_unreachable(struct lk__doctor *doctor, const struct lk__why *
 
 	if (why->err == LK_EAUTH)
 		cure = "use a user and a password that the server accepts";
+	else if (doctor->target->tls && (why->err == LK_ESERVER || why->err == LK_EINVALID))
+		cure = "correct the URL, or the server's certificate";
 	else if (why->err == LK_ESERVER)
 		cure = "check that a Redis server listens there and has the URL's database";
 	else if (why->err == LK_ENOSERVER)
 		cure = "install redis-server or valkey-server";
 	lk__doctor_report(doctor, LK_UNFIT, "reachable", cure, "%s", why->text);
-	for (size_t i = 1; i < TOPIC_COUNT; i++)
+	for (size_t i = 1; i < (doctor->target->tls ? TOPIC_COUNT : TOPIC_COUNT - 1); i++)
 		lk__doctor_report(doctor, LK_FIT_WARN, topics[i], "",
 		                  "cannot tell: the server was not reached");
 }
 
-static lk_err reach(struct lk__target *target, struct lk__conn **conn, struct lk__why *why)
+static lk_err reach(struct lk__target *target, struct lk__doctor *doctor, struct lk__why *why)
 {
 	int64_t deadline_ns = lk__now_ns() + target->connect_timeout_ns;
 
@@ -363,7 +389,7 @@ static lk_err reach(struct lk__target *target, struct lk__conn **conn, struct lk
 		if (!target->socket_path)
 			return lk__why_set(why, LK_ENOMEM, "out of memory");
 	}
-	return lk__conn_dial(target, deadline_ns, -1, conn, NULL, why);
+	return lk__conn_dial(target, &doctor->tls, deadline_ns, -1, &doctor->conn, NULL, why);
 }
 
 lk_err lk_doctor(const char *url, const lk_client_options *options, lk_finding_fn *fn, void *arg,
@@ -381,7 +407,7 @@ lk_err lk_doctor(const char *url, const lk_client_options *options, lk_finding_f
 		lk__escape(doctor.user, sizeof(doctor.user), target.user, strlen(target.user));
 	else
 		snprintf(doctor.user, sizeof(doctor.user), "default");
-	err = reach(&target, &doctor.conn, &why);
+	err = reach(&target, &doctor, &why);
 	if (!err) {
 		examine(&doctor);
 		why = doctor.lost;
@@ -390,6 +416,7 @@ lk_err lk_doctor(const char *url, const lk_client_options *options, lk_finding_f
 		report_unreachable(&doctor, &why);
 	}
 	lk__conn_close(doctor.conn);
+	lk__tls_unload(&doctor.tls);
 	lk__target_fini(&target);
 	if (err == LK_ENOMEM || err == LK_ESYSTEM)
 		return lk__fail(&why);

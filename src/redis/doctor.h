@@ -8,6 +8,7 @@
 struct lk__doctor {
 	const struct lk__target *target;
 	struct lk__conn *conn;
+	struct lk__tls_shared tls;
 	lk_finding_fn *fn; /* may be NULL */
 	void *arg;
 	lk_fitness worst;

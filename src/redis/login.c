@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT
- * Connection set-up: dial, then log in, by one deadline. */
+ * Connection set-up: dial, TLS, then log in, by one deadline. */
 #include "conn.h"
 
 #include "../net/dial.h"
+#include "../net/secure.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -87,6 +88,22 @@ static bool login_commands(const struct lk__target *target, struct lk__buf *buf,
 	return lk__resp_command(buf, 3, name, NULL);
 }
 
+/* The server closed without a reply.  Some do when TLS is not as they want it. */
+static lk_err hint(const struct lk__conn *conn, const struct lk__target *target, lk_err err,
+                   struct lk__why *why)
+{
+	const char *cure = NULL;
+	struct lk__why cut = *why;
+
+	if (err != LK_ECONN || !conn->has_ended)
+		return err;
+	if (target->tls && !target->tls_cert)
+		cure = "if it wants a client certificate: cert=FILE, key=FILE";
+	else if (!target->tls && !target->socket_path)
+		cure = "if its port is for TLS, write rediss://";
+	return cure ? lk__why_set(why, err, "%s (%s)", cut.text, cure) : err;
+}
+
 static lk_err log_in(struct lk__conn *conn, const struct lk__target *target, int64_t deadline_ns,
                      int cancel_fd, struct lk__why *why)
 {
@@ -110,12 +127,9 @@ static lk_err log_in(struct lk__conn *conn, const struct lk__target *target, int
 	}
 	if (said)
 		return said;
-	if (err == LK_EUNKNOWN) {
-		err = LK_ECONN; /* nothing but the log-in was in flight */
-		if (why)
-			why->err = err;
-	}
-	return err;
+	if (err == LK_EUNKNOWN)
+		err = why->err = LK_ECONN; /* nothing but the log-in was in flight */
+	return err ? hint(conn, target, err, why) : LK_OK;
 }
 
 static struct lk__conn *conn_new(void)
@@ -133,9 +147,9 @@ static struct lk__conn *conn_new(void)
 	return conn;
 }
 
-lk_err lk__conn_dial_address(const struct lk__target *target, const struct lk__address *address,
-                             int64_t deadline_ns, int cancel_fd, struct lk__conn **conn,
-                             struct lk__why *why)
+lk_err lk__conn_dial_address(const struct lk__target *target, struct lk__tls_shared *tls,
+                             const struct lk__address *address, int64_t deadline_ns, int cancel_fd,
+                             struct lk__conn **conn, struct lk__why *why)
 {
 	struct lk__conn *made = conn_new();
 	lk_err err;
@@ -143,18 +157,23 @@ lk_err lk__conn_dial_address(const struct lk__target *target, const struct lk__a
 	if (!made)
 		return lk__why_about(why, LK_ENOMEM, target->text, "out of memory");
 	err = lk__socket_connect(target, address, deadline_ns, cancel_fd, &made->socket, why);
+	if (!err && target->tls)
+		err = lk__secure_start(&made->socket, tls, target, deadline_ns, cancel_fd, why);
 	if (!err)
 		err = log_in(made, target, deadline_ns, cancel_fd, why);
 	if (err) {
 		lk__conn_close(made);
 		return err;
 	}
+	if (target->tls)
+		lk__tls_remember(tls, made->socket.secure->tls);
 	*conn = made;
 	return LK_OK;
 }
 
 struct dial {
 	const struct lk__target *target;
+	struct lk__tls_shared *tls;
 	int cancel_fd;
 	struct lk__conn **conn;
 };
@@ -164,14 +183,18 @@ static lk_err dial_address(void *context, const struct lk__address *address, int
 {
 	const struct dial *dial = context;
 
-	return lk__conn_dial_address(dial->target, address, deadline_ns, dial->cancel_fd,
+	return lk__conn_dial_address(dial->target, dial->tls, address, deadline_ns, dial->cancel_fd,
 	                             dial->conn, why);
 }
 
-lk_err lk__conn_dial(const struct lk__target *target, int64_t deadline_ns, int cancel_fd,
-                     struct lk__conn **conn, struct lk__address *address, struct lk__why *why)
+lk_err lk__conn_dial(const struct lk__target *target, struct lk__tls_shared *tls,
+                     int64_t deadline_ns, int cancel_fd, struct lk__conn **conn,
+                     struct lk__address *address, struct lk__why *why)
 {
-	struct dial dial = {.target = target, .cancel_fd = cancel_fd, .conn = conn};
+	struct dial dial = {.target = target, .tls = tls, .cancel_fd = cancel_fd, .conn = conn};
+	struct lk__why inner;
 
+	if (target->tls && lk__tls_load(tls, target, &inner))
+		return lk__why_about(why, inner.err, target->text, "%s", inner.text);
 	return lk__dial_each(target, deadline_ns, cancel_fd, dial_address, &dial, address, why);
 }

@@ -28,6 +28,7 @@ static struct lk__store *create(const struct lk__target *target, const char *cli
 
 static void destroy(struct lk__store *store)
 {
+	lk__tls_unload(&((struct lk__redis *)store)->tls);
 	free(store);
 }
 
@@ -56,7 +57,7 @@ static lk_err dial(struct lk__store *store, unsigned link, const struct lk__targ
                    int64_t deadline_ns, int cancel_fd, struct lk__peer **result,
                    struct lk__why *why)
 {
-	const struct lk__redis *redis = (const struct lk__redis *)store;
+	struct lk__redis *redis = (struct lk__redis *)store;
 	struct connected *connected = calloc(1, sizeof(*connected));
 	struct lk__conn **conns;
 	lk_err err;
@@ -65,8 +66,8 @@ static lk_err dial(struct lk__store *store, unsigned link, const struct lk__targ
 	if (!connected)
 		return lk__why_set(why, LK_ENOMEM, "out of memory");
 	conns = connected->conns;
-	err = lk__connect(place, &redis->space, deadline_ns, cancel_fd, &conns[LK__RESPONSES],
-	                  &conns[LK__MESSAGES], why);
+	err = lk__connect(place, &redis->tls, &redis->space, deadline_ns, cancel_fd,
+	                  &conns[LK__RESPONSES], &conns[LK__MESSAGES], why);
 	if (err) {
 		free(connected);
 		return err;

@@ -4,11 +4,13 @@
 #define LK__REDIS_STORE_H
 
 #include "../store.h"
+#include "../net/tls.h"
 #include "codec.h"
 
 struct lk__redis {
 	struct lk__store store; /* first */
 	struct lk__space space;
+	struct lk__tls_shared tls; /* of its link; the dialling thread's */
 };
 
 /* Everything for encoding requests and decoding replies.  A store with another transport adds its

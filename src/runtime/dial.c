@@ -33,6 +33,9 @@ lk_err lk__dial(struct lk__link *link, struct lk__connection **result, struct lk
 		free(connection);
 		return err;
 	}
+	if (target.tls_unverified)
+		lk__log(client, LK_LOG_WARN, "%s: the server is not verified (verify=none)",
+		        target.text);
 	connection->ops = client->store->ops;
 	connection->users = 1;
 	connection->sent_end = &connection->sent;

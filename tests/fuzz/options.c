@@ -213,6 +213,7 @@ static bool good_prefix(const char *text)
 static void open_target(struct fuzz_input *input)
 {
 	lk_client_options options = {0};
+	const size_t room = sizeof(options.reserved) / sizeof(options.reserved[0]);
 	struct lk__target target;
 	struct lk__why why = {0};
 	char *texts[5] = {NULL};
@@ -232,14 +233,15 @@ static void open_target(struct fuzz_input *input)
 	options.command_timeout_ms = given & 64 ? fuzz_number(input) : 0;
 	options.keepalive_ms = given & 128 ? fuzz_number(input) : 0;
 	options.log_level = (lk_log_level)(int)fuzz_below(input, 8);
-	options.reserved[fuzz_below(input, 8)] = fuzz_below(input, 8) == 7 ? fuzz_number(input) : 0;
+	options.reserved[fuzz_below(input, 8) % room] =
+		fuzz_below(input, 8) == 7 ? fuzz_number(input) : 0;
 	good = good_time(options.connect_timeout_ms) && good_time(options.command_timeout_ms) &&
 	       good_time(options.keepalive_ms) && (int)options.log_level <= LK_LOG_DEBUG &&
 	       (!texts[0] || good_prefix(texts[0])) &&
 	       (!texts[1] || only(texts[1], 1, 128, 0x21, 0x7e)) &&
 	       (!texts[2] || (texts[2][0] && texts[3])) &&
 	       (!texts[4] || strlen(texts[4]) <= LK_LABEL_MAX);
-	for (int i = 0; i < 8; i++)
+	for (size_t i = 0; i < room; i++)
 		good = good && !options.reserved[i];
 	check(good,
 	      lk__target_parse("redis://h", &options, &target, &why) ? lk__fail(&why) : LK_OK);

@@ -19,7 +19,8 @@ static void check_reason(const char *url, const struct lk__target *target,
 	static const char *const parts[] = {
 		"url: ",           "scheme: ",        "host: ",    "port: ",     "db: ",
 		"user: ",          "path: ",          "prefix: ",  "password: ", "client_name: ",
-		"connect_timeout", "command_timeout", "keepalive",
+		"connect_timeout", "command_timeout", "keepalive", "ca: ",       "cert: ",
+		"key: ",           "server_name: ",   "verify: ",
 	};
 	static const struct lk__target nothing;
 	size_t i = 0;
@@ -57,6 +58,10 @@ static void check_target(const struct lk__target *target)
 	                  target->client_name[0],
 	          "client_name");
 	FUZZ_MUST(!target->user || (target->user[0] && target->password), "a user");
+	FUZZ_MUST(target->tls || (!target->tls_ca && !target->tls_cert && !target->tls_key &&
+	                          !target->tls_server_name && !target->tls_unverified),
+	          "options of TLS without it");
+	FUZZ_MUST(!target->tls || target->host, "TLS without a host");
 	FUZZ_MUST(target->connect_timeout_ns >= LK__MS &&
 	                  target->connect_timeout_ns <= 3600000 * LK__MS &&
 	                  target->command_timeout_ns >= LK__MS &&
@@ -88,6 +93,7 @@ static void write_option(FILE *out, char mark, const char *name, const char *val
 /* The target as a URL of our own, encoded wherever that is allowed. */
 static char *write_url(const struct lk__target *target)
 {
+	const char *scheme = target->tls ? "rediss" : "redis";
 	char *text = NULL, *zone;
 	size_t size;
 	FILE *out = open_memstream(&text, &size);
@@ -103,11 +109,11 @@ static char *write_url(const struct lk__target *target)
 		write_encoded(out, target->socket_path + 1);
 	} else if (strchr(target->host, ':')) {
 		zone = strchr(target->host, '%');
-		fprintf(out, "redis://[%.*s%s%s]:%d",
+		fprintf(out, "%s://[%.*s%s%s]:%d", scheme,
 		        zone ? (int)(zone - target->host) : (int)strlen(target->host), target->host,
 		        zone ? "%25" : "", zone ? zone + 1 : "", target->port);
 	} else {
-		fprintf(out, "redis://%s:%d", target->host, target->port);
+		fprintf(out, "%s://%s:%d", scheme, target->host, target->port);
 	}
 	fprintf(out, "?db=%d&connect_timeout=%lld&command_timeout=%lld&keepalive=%lld", target->db,
 	        (long long)(target->connect_timeout_ns / LK__MS),
@@ -116,6 +122,11 @@ static char *write_url(const struct lk__target *target)
 	write_option(out, '&', "password", target->password);
 	write_option(out, '&', "client_name", target->client_name);
 	write_option(out, '&', "prefix", target->prefix);
+	write_option(out, '&', "ca", target->tls_ca);
+	write_option(out, '&', "cert", target->tls_cert);
+	write_option(out, '&', "key", target->tls_key);
+	write_option(out, '&', "server_name", target->tls_server_name);
+	write_option(out, '&', "verify", target->tls_unverified ? "none" : NULL);
 	fclose(out);
 	return text;
 }
@@ -143,7 +154,12 @@ static void check_round(const struct lk__target *target)
 	                  same_text(again.user, target->user) &&
 	                  same_text(again.password, target->password) &&
 	                  same_text(again.client_name, target->client_name) &&
-	                  same_text(again.prefix, target->prefix) &&
+	                  same_text(again.prefix, target->prefix) && again.tls == target->tls &&
+	                  again.tls_unverified == target->tls_unverified &&
+	                  same_text(again.tls_ca, target->tls_ca) &&
+	                  same_text(again.tls_cert, target->tls_cert) &&
+	                  same_text(again.tls_key, target->tls_key) &&
+	                  same_text(again.tls_server_name, target->tls_server_name) &&
 	                  same_text(again.text, target->text) &&
 	                  again.connect_timeout_ns == target->connect_timeout_ns &&
 	                  again.command_timeout_ns == target->command_timeout_ns &&
