@@ -15,6 +15,10 @@ PROOFS := $(patsubst tests/%/main.c,%,$(sort $(wildcard tests/sim/main.c tests/m
 HARNESS_SOURCES := $(sort $(wildcard tests/harness/*.c tests/promises/*.c) \
 	$(filter-out %/main.c,$(wildcard tests/sim/*.c tests/model/*.c tests/chaos/*.c)))
 TEST_SOURCES := $(sort $(wildcard tests/*.c))
+ifeq ($(TLS),no)
+HARNESS_SOURCES := $(filter-out %/certificate.c tests/harness/tls_%,$(HARNESS_SOURCES))
+TEST_SOURCES := $(filter-out tests/unit_tls% tests/live_tls%,$(TEST_SOURCES))
+endif
 PRELOAD_SOURCES := $(sort $(wildcard tests/preload/*.c))
 
 HARNESS := $(BUILD)/tests/harness.a

@@ -74,7 +74,8 @@ struct pair {
 
 static struct pair *pairs[PAIRS_MAX];
 static int64_t cut_left[PROXY_LINKS][PROXY_WAYS]; /* bytes until the cut, -1 = none is set */
-static struct sockaddr_un upstream;
+static struct sockaddr_storage upstream;
+static socklen_t upstream_len;
 static struct proxy_shared *shared;
 
 static void pair_end(struct pair *pair, bool gently)
@@ -139,8 +140,8 @@ static void pair_accept(int listener)
 		shared->silent++;
 		return;
 	}
-	pair->fd[PROXY_TO_SERVER] = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-	if (connect(pair->fd[PROXY_TO_SERVER], (struct sockaddr *)&upstream, sizeof(upstream))) {
+	pair->fd[PROXY_TO_SERVER] = socket(upstream.ss_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	if (connect(pair->fd[PROXY_TO_SERVER], (struct sockaddr *)&upstream, upstream_len)) {
 		pair_end(pair, false);
 		return;
 	}
@@ -350,7 +351,8 @@ static void proxy_run(int listener, int pipe_fd)
 
 /* ---- In the test's process ---------------------------------------------------------------- */
 
-void proxy_start(struct proxy *proxy, const struct test_server *server)
+/* Start it in front of upstream. */
+static void start(struct proxy *proxy)
 {
 	struct sockaddr_in address = {.sin_family = AF_INET};
 	int listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0), one = 1;
@@ -378,13 +380,32 @@ void proxy_start(struct proxy *proxy, const struct test_server *server)
 		signal(SIGPIPE, SIG_IGN);
 		close(pipe_fds[1]);
 		shared = proxy->shared;
-		upstream.sun_family = AF_UNIX;
-		memcpy(upstream.sun_path, server->socket_path, sizeof(server->socket_path));
 		proxy_run(listener, pipe_fds[0]);
 		_exit(0);
 	}
 	close(listener);
 	close(pipe_fds[0]);
+}
+
+void proxy_start(struct proxy *proxy, const struct test_server *server)
+{
+	struct sockaddr_un address = {.sun_family = AF_UNIX};
+
+	memcpy(address.sun_path, server->socket_path, sizeof(server->socket_path));
+	memcpy(&upstream, &address, sizeof(address));
+	upstream_len = sizeof(address);
+	start(proxy);
+}
+
+void proxy_start_at_port(struct proxy *proxy, int port)
+{
+	struct sockaddr_in address = {.sin_family = AF_INET};
+
+	address.sin_port = htons((unsigned short)port);
+	address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+	memcpy(&upstream, &address, sizeof(address));
+	upstream_len = sizeof(address);
+	start(proxy);
 }
 
 void proxy_stop(struct proxy *proxy)

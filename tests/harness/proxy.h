@@ -55,6 +55,8 @@ struct proxy {
 
 /* Start a proxy; the server may start later.  It dies with the test. */
 void proxy_start(struct proxy *proxy, const struct test_server *server);
+/* The same in front of a port of 127.0.0.1.  With TLS all connections count as command links. */
+void proxy_start_at_port(struct proxy *proxy, int port);
 void proxy_stop(struct proxy *proxy);
 
 /* Each of these returns after it has taken effect. */

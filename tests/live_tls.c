@@ -1,0 +1,556 @@
+/* SPDX-License-Identifier: MIT
+ * TLS to a real redis-server: what an error says, what a broken connection leaves, and what an
+ * operation costs.  live_tls_contract has the promises. */
+#include "harness/calls.h"
+#include "harness/certificate.h"
+#include "harness/handles.h"
+#include "harness/process.h"
+#include "harness/proxy.h"
+#include "harness/redis.h"
+#include "harness/test.h"
+#include "harness/tls_store.h"
+
+#include "base/os.h"
+#include "redis/connect.h"
+#include "net/secure.h"
+
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+static struct tls_redis tls;
+
+/* A URL of the server, or of a proxy before it. */
+static const char *url_at(int port, const char *host, const char *options)
+{
+	static char url[700];
+
+	snprintf(url, sizeof(url), "rediss://%s:%d?ca=%s/ca.pem%s", host, port, tls.folder,
+	         options);
+	return url;
+}
+
+static void expect_error(const char *url, lk_err err, const char *part)
+{
+	lk_client *client = NULL;
+
+	EXPECT(lk_client_open(url, NULL, &client), err);
+	ck_assert_msg(strstr(lk_errmsg(), part) != NULL, "%s", lk_errmsg());
+	ck_assert_ptr_null(client);
+}
+
+static void use(lk_client *client)
+{
+	lk_lock *lock = lock_named(client, "a");
+
+	OK(lk_lock_acquire(lock, 5000, NULL));
+	OK(lk_lock_release(lock));
+	OK(lk_lock_close(lock));
+}
+
+static void use_at(const char *url)
+{
+	lk_client *client = client_at(url);
+
+	use(client);
+	OK(lk_client_close(client));
+}
+
+/* ---- Certificates ------------------------------------------------------------------------- */
+
+TEST(l1_server_that_is_not_the_named_one_is_refused_at_once)
+{
+	static const struct certificate made[] = {
+		{.name = "expired",
+	         .issuer = "ca",
+	         .sites = "DNS:localhost",
+	         .to_days = -1,
+	         .from_days = -9},
+		{.name = "alone", .sites = "DNS:localhost"},
+	};
+	struct tls_redis_options options = {0};
+	int64_t start_ms;
+
+	tls_redis_prepare(&tls);
+	for (size_t i = 0; i < 2; i++)
+		certificate_make(tls.folder, &made[i]);
+	tls_redis_start(&tls, NULL);
+	use_at(url_at(tls.port, "localhost", ""));
+	use_at(url_at(tls.port, "127.0.0.1", ""));
+	start_ms = now_ms();
+	expect_error(url_at(tls.port, "127.0.0.1", "&server_name=elsewhere"), LK_ESERVER,
+	             "not for \"elsewhere\"");
+	use_at(url_at(tls.port, "127.0.0.1", "&server_name=elsewhere&verify=none"));
+	server_stop(&tls.server);
+	for (size_t i = 0; i < 2; i++) {
+		options.certificate = made[i].name;
+		tls_redis_start(&tls, &options);
+		expect_error(url_at(tls.port, "localhost", ""), LK_ESERVER,
+		             i ? "unknown CA" : "has expired");
+		use_at(url_at(tls.port, "localhost", "&verify=none"));
+		server_stop(&tls.server);
+	}
+	ck_assert_int_le(now_ms() - start_ms, 4000);
+}
+
+TEST(l1_server_that_demands_a_client_certificate_says_so)
+{
+	const struct certificate me = {.name = "me", .issuer = "ca"};
+	const struct tls_redis_options options = {.demands = true};
+	lk_client_options with = {0};
+	char cert[100], key[100];
+	lk_client *client;
+	lk_err err;
+
+	tls_redis_prepare(&tls);
+	certificate_make(tls.folder, &me);
+	tls_redis_start(&tls, &options);
+	for (int i = 0; i < 10; i++) {
+		/* The reset may overtake the alert. */
+		err = lk_client_open(tls.url, NULL, &client);
+		ck_assert_msg(err == LK_EAUTH || err == LK_ECONN, "%s", lk_errmsg());
+		ck_assert_msg(strstr(lk_errmsg(), "client certificate") &&
+		                      strstr(lk_errmsg(), "cert=FILE"),
+		              "%s", lk_errmsg());
+	}
+	snprintf(cert, sizeof(cert), "%s/me.pem", tls.folder);
+	snprintf(key, sizeof(key), "%s/me.key", tls.folder);
+	with.tls_cert = cert;
+	with.tls_key = key;
+	client = client_with(tls.url, &with);
+	use(client);
+	OK(lk_client_close(client));
+}
+
+/* A short-lived certificate is renewed on the disk: the next connection uses it. */
+TEST(renewed_files_are_read_by_reconnects)
+{
+	const struct certificate ca = {.name = "ca"};
+	const struct certificate server = {
+		.name = "server", .issuer = "ca", .sites = "IP:127.0.0.1"};
+	lk_client *client;
+
+	tls_redis_start(&tls, NULL);
+	client = client_at(tls.url);
+	use(client);
+	certificate_make(tls.folder, &ca);
+	certificate_make(tls.folder, &server);
+	server_restart(&tls.server);
+	ck_assert(WITHIN(5000, lk_lock_acquire(lock_named(client, "b"), 1000, NULL) == LK_OK));
+	OK(lk_client_close(client));
+}
+
+static char lines[4000];
+
+static void note(void *arg, lk_log_level level, const char *line)
+{
+	(void)arg;
+	snprintf(lines + strlen(lines), sizeof(lines) - strlen(lines), "%d %s\n", (int)level, line);
+}
+
+static lk_finding seen;
+static char seen_text[500];
+
+static void find_tls(void *arg, const lk_finding *finding)
+{
+	(void)arg;
+	if (strcmp(finding->topic, "tls") != 0)
+		return;
+	seen = *finding;
+	snprintf(seen_text, sizeof(seen_text), "%s; %s", finding->text, finding->cure);
+}
+
+TEST(unverified_server_is_logged_and_unfit)
+{
+	const lk_client_options options = {.log = note};
+	lk_client *client;
+	lk_fitness worst;
+
+	tls_redis_start(&tls, NULL);
+	client = client_with(url_at(tls.port, "127.0.0.1", "&verify=none"), &options);
+	ck_assert_ptr_nonnull(strstr(lines, "2 127.0.0.1:"));
+	ck_assert_ptr_nonnull(strstr(lines, "not verified (verify=none)"));
+	OK(lk_client_close(client));
+	OK(lk_doctor(url_at(tls.port, "127.0.0.1", "&verify=none"), NULL, find_tls, NULL, &worst));
+	ck_assert_int_eq(seen.fitness, LK_UNFIT);
+	ck_assert_int_eq(worst, LK_UNFIT);
+	ck_assert_ptr_nonnull(strstr(seen_text, "remove verify=none"));
+
+	lines[0] = '\0';
+	client = client_with(tls.url, &options);
+	ck_assert_str_eq(lines, "");
+	OK(lk_client_close(client));
+	OK(lk_doctor(tls.url, NULL, find_tls, NULL, &worst));
+	ck_assert_int_eq(seen.fitness, LK_FIT);
+	ck_assert_ptr_nonnull(strstr(seen_text, "TLSv1.3"));
+	ck_assert_ptr_nonnull(strstr(seen_text, "127.0.0.1 and valid for 30 more days"));
+}
+
+TEST(doctor_warns_before_a_certificate_expires)
+{
+	const struct certificate soon = {
+		.name = "soon", .issuer = "ca", .sites = "IP:127.0.0.1", .to_days = 5};
+	const struct tls_redis_options options = {.certificate = "soon"};
+	lk_fitness worst;
+
+	tls_redis_prepare(&tls);
+	certificate_make(tls.folder, &soon);
+	tls_redis_start(&tls, &options);
+	OK(lk_doctor(tls.url, NULL, find_tls, NULL, &worst));
+	ck_assert_int_eq(seen.fitness, LK_FIT_WARN);
+	ck_assert_ptr_nonnull(strstr(seen_text, "5 more days; renew"));
+	seen_text[0] = '\0';
+	OK(lk_doctor(url_at(tls.port, "127.0.0.1", "&server_name=x"), NULL, find_tls, NULL,
+	             &worst));
+	ck_assert_int_eq(worst, LK_UNFIT);
+	ck_assert_ptr_nonnull(strstr(seen_text, "cannot tell"));
+}
+
+/* ---- Plain and TLS ports ------------------------------------------------------------------ */
+
+TEST(l4_plain_port_ends_with_the_connect_timeout_and_names_the_cure)
+{
+	const struct tls_redis_options options = {.plain_port = true};
+	int64_t start_ms;
+
+	tls_redis_start(&tls, &options);
+	start_ms = now_ms();
+	expect_error(url_at(tls.server.port, "127.0.0.1", "&connect_timeout=300"), LK_ECONN,
+	             "if its port is plain, write redis://");
+	ck_assert_int_ge(now_ms() - start_ms, 290);
+	ck_assert_int_le(now_ms() - start_ms, 1500);
+}
+
+TEST(l4_port_for_tls_names_the_cure_to_a_plain_client)
+{
+	char url[100];
+
+	tls_redis_start(&tls, NULL);
+	snprintf(url, sizeof(url), "redis://127.0.0.1:%d", tls.port);
+	expect_error(url, LK_ECONN, "if its port is for TLS, write rediss://");
+	snprintf(url, sizeof(url), "redis://:secret@127.0.0.1:%d", tls.port);
+	expect_error(url, LK_ECONN, "if its port is for TLS, write rediss://");
+}
+
+/* ---- The network -------------------------------------------------------------------------- */
+
+TEST(l2_one_byte_at_a_time_is_enough)
+{
+	const struct proxy_fault fault = {.slice = true};
+	struct proxy proxy;
+	lk_client *client;
+
+	tls_redis_start(&tls, NULL);
+	proxy_start_at_port(&proxy, tls.port);
+	proxy_set_all(&proxy, &fault);
+	client = client_at(url_at(proxy.port, "127.0.0.1", ""));
+	for (int i = 0; i < 5; i++)
+		use(client);
+	ck_assert_int_gt(proxy_count(&proxy).sliced[PROXY_COMMANDS][PROXY_TO_CLIENT], 2000);
+	OK(lk_client_close(client));
+	proxy_stop(&proxy);
+}
+
+/* Larger than a record and than what is read at once; the last bytes are decrypted before the
+ * descriptor is polled again. */
+TEST(l3_reply_of_many_records_needs_no_further_bytes)
+{
+	static const size_t sizes[] = {1, 8000, 8192, 16384, 16385, 100000, 1000000};
+	struct lk__tls_shared shared = {0};
+	struct lk__target target;
+	struct lk__conn *conn;
+	struct redis *redis;
+	struct lk__why why;
+
+	tls_redis_start(&tls, NULL);
+	redis = redis_open(&tls.server);
+	ck_assert(!lk__target_parse(tls.url, NULL, &target, &why));
+	ck_assert_msg(!lk__conn_dial(&target, &shared, lk__now_ns() + 5000 * LK__MS, -1, &conn,
+	                             NULL, &why),
+	              "%s", why.text);
+	for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
+		const char *get[] = {"GET", "a"};
+		struct lk__resp *resp;
+		redis_do(redis, "SET a %s", "");
+		redis_do(redis, "SETRANGE a %lld x", (long long)sizes[i] - 1);
+		for (int j = 0; j < 20; j++) {
+			ck_assert_msg(!lk__conn_call(conn, lk__now_ns() + 5000 * LK__MS, -1, 2, get,
+			                             NULL, &resp, &why),
+			              "%s", why.text);
+			ck_assert_uint_eq(resp->len, sizes[i]);
+			lk__resp_free(resp);
+		}
+	}
+	lk__conn_close(conn);
+	lk__tls_unload(&shared);
+	lk__target_fini(&target);
+	redis_close(redis);
+}
+
+/* More than the socket takes: the rest of a record is sent later, and no byte twice. */
+TEST(request_that_fills_the_socket_is_sent_whole)
+{
+	static char big[3000000];
+	struct lk__tls_shared shared = {0};
+	const char *argv[] = {"SET", "a", big};
+	const size_t lens[] = {3, 1, sizeof(big)};
+	struct lk__target target;
+	struct lk__conn *conn;
+	struct lk__resp *resp;
+	struct redis *redis;
+	struct lk__why why;
+
+	tls_redis_start(&tls, NULL);
+	redis = redis_open(&tls.server);
+	for (size_t i = 0; i < sizeof(big); i++)
+		big[i] = (char)(i * 31 >> 3);
+	ck_assert(!lk__target_parse(tls.url, NULL, &target, &why));
+	ck_assert(!lk__conn_dial(&target, &shared, lk__now_ns() + 5000 * LK__MS, -1, &conn, NULL,
+	                         &why));
+	server_pause(&tls.server);
+	if (!fork()) { /* lets the socket fill first */
+		nap_ms(300);
+		server_resume(&tls.server);
+		_exit(0);
+	}
+	ck_assert_msg(
+		!lk__conn_call(conn, lk__now_ns() + 15000 * LK__MS, -1, 3, argv, lens, &resp, &why),
+		"%s", why.text);
+	ck_assert_str_eq(resp->str, "OK");
+	lk__resp_free(resp);
+	ck_assert_int_eq(redis_int(redis, "STRLEN a"), (long long)sizeof(big));
+	ck_assert_str_eq(redis_text(redis, "EVAL %s 1 a %b",
+	                            "return redis.call('GET', KEYS[1]) == ARGV[1] and 'same' or "
+	                            "'other'",
+	                            big, sizeof(big)),
+	                 "same");
+	lk__conn_close(conn);
+	lk__tls_unload(&shared);
+	lk__target_fini(&target);
+	redis_close(redis);
+}
+
+/* The certificate is larger than all else that a resumed handshake has. */
+TEST(l5_second_connection_and_reconnects_resume_the_session)
+{
+	static char sites[8000];
+	const struct certificate large = {.name = "large", .issuer = "ca", .sites = sites};
+	const struct tls_redis_options options = {.certificate = "large"};
+	const int64_t certificate = 6000;
+	struct proxy proxy;
+	int64_t at_open, later;
+	lk_client *client;
+	lk_lock *lock;
+	size_t len = 0;
+
+	for (int i = 0; i < 200; i++)
+		len += (size_t)snprintf(sites + len, sizeof(sites) - len,
+		                        "DNS:a-long-name-%03d.example.com,", i);
+	snprintf(sites + len, sizeof(sites) - len, "IP:127.0.0.1");
+	tls_redis_prepare(&tls);
+	certificate_make(tls.folder, &large);
+	tls_redis_start(&tls, &options);
+	proxy_start_at_port(&proxy, tls.port);
+	client = client_at(url_at(proxy.port, "127.0.0.1", ""));
+	lock = lock_named(client, "a");
+	/* One of the two connections got the certificate. */
+	at_open = proxy_count(&proxy).bytes[PROXY_COMMANDS][PROXY_TO_CLIENT];
+	ck_assert_int_gt(at_open, certificate);
+	ck_assert_int_lt(at_open, 2 * certificate);
+	for (int i = 0; i < 3; i++) {
+		int64_t connections = proxy_count(&proxy).connections;
+		proxy_cut(&proxy, PROXY_COMMANDS, i & 1);
+		ck_assert(WITHIN(5000, lk_lock_acquire(lock, 0, NULL) == LK_OK));
+		OK(lk_lock_release(lock));
+		ck_assert_int_ge(proxy_count(&proxy).connections, connections + 2);
+	}
+	later = proxy_count(&proxy).bytes[PROXY_COMMANDS][PROXY_TO_CLIENT] - at_open;
+	ck_assert_msg(later < certificate, "%lld bytes", (long long)later);
+	OK(lk_client_close(client));
+	proxy_stop(&proxy);
+}
+
+TEST(l6_connection_that_ends_without_a_farewell_is_made_again)
+{
+	struct proxy proxy;
+	lk_client *client;
+	lk_lock *lock;
+	int64_t cuts;
+
+	tls_redis_start(&tls, NULL);
+	proxy_start_at_port(&proxy, tls.port);
+	client = client_at(url_at(proxy.port, "127.0.0.1", ""));
+	lock = lock_leased(client, "a", 3000);
+	OK(lk_lock_acquire(lock, 1000, NULL));
+	for (int i = 0; i < 4; i++) {
+		cuts = proxy_count(&proxy).cuts;
+		proxy_cut(&proxy, PROXY_COMMANDS, i & 1);
+		ck_assert_int_gt(proxy_count(&proxy).cuts, cuts);
+		ck_assert(WITHIN(5000, lk_lock_extend(lock, 3000) == LK_OK));
+	}
+	ck_assert_int_eq(hold_of(lock).state, LK_STATE_HELD);
+	OK(lk_lock_release(lock));
+	OK(lk_client_close(client));
+	proxy_stop(&proxy);
+}
+
+TEST(close_cancels_a_handshake)
+{
+	struct proxy proxy;
+	lk_client *client;
+	lk_lock *lock;
+	int64_t start_ms;
+
+	tls_redis_start(&tls, NULL);
+	proxy_start_at_port(&proxy, tls.port);
+	proxy_black_hole(&proxy, true);
+	client = client_at(url_at(proxy.port, "127.0.0.1", "&connect_timeout=60000&lazy=1"));
+	lock = lock_named(client, "a");
+	EXPECT(lk_lock_acquire(lock, 100, NULL), LK_ECONN);
+	ck_assert_int_ge(proxy_count(&proxy).silent, 1);
+	start_ms = now_ms();
+	OK(lk_client_close(client));
+	ck_assert_int_le(now_ms() - start_ms, 2000);
+	proxy_stop(&proxy);
+}
+
+/* ---- Threads and processes ---------------------------------------------------------------- */
+
+#define THREADS 8
+
+static lk_client *shared_client;
+
+static void *work(void *arg)
+{
+	char name[16];
+	lk_lock *lock;
+
+	snprintf(name, sizeof(name), "n%d", (int)(intptr_t)arg % (THREADS / 2));
+	lock = lock_named(shared_client, name);
+	for (int64_t end_ms = now_ms() + 1500; now_ms() < end_ms;) {
+		OK(lk_lock_acquire(lock, LK_FOREVER, NULL));
+		OK(lk_lock_release(lock));
+	}
+	return NULL;
+}
+
+TEST(threads_share_a_connection)
+{
+	pthread_t threads[THREADS];
+	lk_counters counters;
+
+	tls_redis_start(&tls, NULL);
+	shared_client = client_at(tls.url);
+	for (int i = 0; i < THREADS; i++)
+		pthread_create(&threads[i], NULL, work, (void *)(intptr_t)i);
+	for (int i = 0; i < THREADS; i++)
+		pthread_join(threads[i], NULL);
+	OK(lk_client_counters(shared_client, &counters));
+	ck_assert_int_eq(counters.connected, 1);
+	ck_assert_int_eq(counters.failed, 0);
+	ck_assert_int_gt(counters.acquired, 100);
+	OK(lk_client_close(shared_client));
+}
+
+TEST(child_leaves_the_connection_of_its_parent_alone)
+{
+	lk_client *client;
+	lk_lock *lock;
+	int status;
+	pid_t pid;
+
+	tls_redis_start(&tls, NULL);
+	client = client_at(tls.url);
+	lock = lock_leased(client, "a", 500);
+	OK(lk_lock_acquire(lock, 1000, NULL));
+	pid = fork();
+	if (!pid) {
+		lk_client *own;
+		int bad = lk_lock_release(lock) != LK_EFORKED;
+		bad |= (lk_client_close(client) != LK_EFORKED) << 1;
+		bad |= (lk_client_open(tls.url, NULL, &own) != LK_OK) << 2;
+		bad |= (lk_client_close(own) != LK_OK) << 3;
+		_exit(bad);
+	}
+	ck_assert_int_eq(waitpid(pid, &status, 0), pid);
+	ck_assert_int_eq(status, 0);
+	nap_ms(1000); /* two leases: renewals go on */
+	ck_assert_int_eq(hold_of(lock).state, LK_STATE_HELD);
+	OK(lk_lock_release(lock));
+	OK(lk_client_close(client));
+}
+
+/* Renew as often as possible, and call exit() meanwhile: OpenSSL must not free its tables. */
+static int exit_while_renewing(void *arg, int in, int out)
+{
+	lk_client *client;
+	lk_lock *locks[50];
+	char name[16];
+
+	(void)arg;
+	(void)in;
+	(void)out;
+	if (lk_client_open(tls.url, NULL, &client))
+		return 2;
+	for (int i = 0; i < 50; i++) {
+		const lk_lock_options options = {.lease_ms = 100};
+		snprintf(name, sizeof(name), "%d-%d", (int)getpid(), i);
+		if (lk_lock_open(client, name, 0, &options, &locks[i]) ||
+		    lk_lock_acquire(locks[i], 1000, NULL))
+			return 3;
+	}
+	nap_ms(20 + getpid() % 30);
+	exit(0);
+}
+
+TEST(exit_while_renewing_is_clean)
+{
+	struct process processes[8];
+
+	tls_redis_start(&tls, NULL);
+	for (int i = 0; i < 8; i++)
+		process_start(&processes[i], exit_while_renewing, NULL);
+	for (int i = 0; i < 8; i++)
+		ck_assert(process_succeeded(&processes[i], 10000));
+}
+
+/* ---- Costs -------------------------------------------------------------------------------- */
+
+#define EACH 48
+
+static lk_lock *pair_lock;
+
+static void prepare_pairs(void *arg)
+{
+	(void)arg;
+	pair_lock = lock_named(client_at(tls.url), "a");
+	OK(lk_lock_acquire(pair_lock, 1000, NULL));
+	OK(lk_lock_release(pair_lock));
+}
+
+static void do_pairs(void *arg)
+{
+	(void)arg;
+	for (int i = 0; i < EACH; i++) {
+		DO(lk_lock_acquire(pair_lock, i & 1 ? 0 : LK_FOREVER, NULL));
+		DO(lk_lock_release(pair_lock));
+	}
+}
+
+TEST(uncontended_pair_takes_four_system_calls)
+{
+	const struct calls_work plan = {prepare_pairs, do_pairs, NULL, EACH};
+	struct calls calls;
+
+	if (TSAN || ASAN)
+		return;
+	tls_redis_start(&tls, NULL);
+	calls = calls_of(&plan);
+	ck_assert_msg(calls.sends == 2 && calls.receives == 2 && calls.all == 4,
+	              "%.2f calls: %.2f sends, %.2f receives, %.2f polls", calls.all, calls.sends,
+	              calls.receives, calls.polls);
+}
