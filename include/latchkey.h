@@ -209,7 +209,7 @@ typedef enum lk_log_level { LK_LOG_ERROR = 1, LK_LOG_WARN, LK_LOG_INFO, LK_LOG_D
  *
  * The lines about the connection, after lk_client_open(), are "connection lost: WHY" and, for each
  * failed attempt, "cannot connect: WHY" (both LK_LOG_WARN), and "WHERE: connected" (LK_LOG_INFO).
- * With verify=none each connection, the first one, too, has a line (LK_LOG_WARN). */
+ * With verify=none each connection, also the first one, has a line (LK_LOG_WARN). */
 typedef void lk_log_fn(void *arg, lk_log_level level, const char *line);
 
 /* Options of lk_client_open(); those that are not 0 take precedence over the URL. */
@@ -252,11 +252,14 @@ typedef struct lk_client_options {
  *
  * LK_OK         connected, logged in, subscribed to the client's channel, and able to publish
  *               there; with lazy: the URL and the options are valid
- * LK_EINVALID   the URL or an option is wrong; lk_errmsg() names it
+ * LK_EINVALID   the URL or an option is wrong, or a file of TLS is not usable, or the library was
+ *               built without TLS; lk_errmsg() names it
  * LK_ECONN      the store was not reached within the connect timeout, or it is not ready: it loads
  *               its data, is busy, is a replica, or has its maximum of clients
- * LK_EAUTH      the credentials are wrong, or a right is missing; lk_errmsg() names the right
- * LK_ESERVER    the server returned another error, or is no Redis
+ * LK_EAUTH      the credentials are wrong, a right is missing, or the server wants another client
+ *               certificate; lk_errmsg() names the right
+ * LK_ESERVER    the server returned another error, or is no Redis; or with TLS it is not the server
+ *               of the URL, or its certificate is not valid
  * LK_ENOSERVER  local: without a server binary; lk_errmsg() says what to install
  * LK_ESYSTEM    no descriptor, no thread, or the directory of local: is not safe to use
  * LK_ENOMEM

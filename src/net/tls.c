@@ -92,10 +92,10 @@ lk_err lk__tls_load(struct lk__tls_shared *shared, const struct lk__target *targ
 	SSL_CTX *settings;
 	lk_err err;
 
-	ERR_clear_error();
-	/* Without this, exit() frees OpenSSL's tables while our threads still use them. */
+	/* The first call of OpenSSL decides: otherwise exit() frees what our threads still use. */
 	if (OPENSSL_init_ssl(OPENSSL_INIT_NO_ATEXIT, NULL) != 1)
 		return lk__why_set(why, LK_ESYSTEM, "OpenSSL cannot start");
+	ERR_clear_error();
 	settings = SSL_CTX_new(TLS_client_method());
 	if (!settings)
 		return lk__why_set(why, LK_ENOMEM, "out of memory");
