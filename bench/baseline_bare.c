@@ -2,11 +2,15 @@
  * Bare hiredis: sends commands, reads replies, and does nothing else. */
 #include "baseline_bare.h"
 
+#include "built_with.h"
 #include "scripts.h"
 
 #include <hiredis/hiredis.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#if LK__TLS
+#include <openssl/ssl.h>
+#endif
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -32,14 +36,37 @@ struct command {
 
 struct bare {
 	redisContext *context;
+#if LK__TLS
+	SSL *ssl; /* NULL = none */
+#endif
 	struct command ask, leave;
 	uint64_t tickets;
 };
+
+#if LK__TLS
+static redisReply *take_tls(struct bare *bare)
+{
+	void *reply = NULL;
+	char bytes[16384];
+
+	while (redisGetReplyFromReader(bare->context, &reply) == REDIS_OK && !reply) {
+		int got = SSL_read(bare->ssl, bytes, sizeof(bytes));
+		if (got <= 0)
+			bench_fail("bare OpenSSL: no answer");
+		redisReaderFeed(bare->context->reader, bytes, (size_t)got);
+	}
+	return reply;
+}
+#endif
 
 static redisReply *take(struct bare *bare)
 {
 	void *reply;
 
+#if LK__TLS
+	if (bare->ssl)
+		return take_tls(bare);
+#endif
 	if (redisGetReply(bare->context, &reply) != REDIS_OK)
 		bench_fail("bare hiredis: %s", bare->context->errstr);
 	return reply;
@@ -47,6 +74,13 @@ static redisReply *take(struct bare *bare)
 
 static void give(struct bare *bare, const struct command *command)
 {
+#if LK__TLS
+	if (bare->ssl) {
+		if (SSL_write(bare->ssl, command->text, (int)command->len) != (int)command->len)
+			bench_fail("bare OpenSSL: cannot write");
+		return;
+	}
+#endif
 	if (redisAppendFormattedCommand(bare->context, command->text, command->len) != REDIS_OK)
 		bench_fail("bare hiredis: %s", bare->context->errstr);
 }
@@ -146,10 +180,37 @@ struct bare *bare_open(const struct test_server *server, bool by_unix, const cha
 	return bare;
 }
 
+#if LK__TLS
+struct bare *bare_open_tls(const struct test_server *server, int port, const char *ca,
+                           const char *name)
+{
+	struct bare *bare = bare_open(server, false, name); /* loads the scripts */
+	SSL_CTX *settings = SSL_CTX_new(TLS_client_method());
+	int one = 1;
+
+	redisFree(bare->context);
+	bare->context = redisConnect("127.0.0.1", port);
+	if (!bare->context || bare->context->err || !settings ||
+	    setsockopt(bare->context->fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one)))
+		bench_fail("bare OpenSSL: cannot connect");
+	SSL_CTX_set_read_ahead(settings, 1);
+	SSL_CTX_set_verify(settings, SSL_VERIFY_PEER, NULL);
+	bare->ssl = SSL_new(settings);
+	if (SSL_CTX_load_verify_locations(settings, ca, NULL) != 1 || !bare->ssl ||
+	    SSL_set_fd(bare->ssl, bare->context->fd) != 1 || SSL_connect(bare->ssl) != 1)
+		bench_fail("bare OpenSSL: no handshake");
+	SSL_CTX_free(settings);
+	return bare;
+}
+#endif
+
 void bare_close(void *self)
 {
 	struct bare *bare = self;
 
+#if LK__TLS
+	SSL_free(bare->ssl);
+#endif
 	redisFree(bare->context);
 	free(bare->ask.text);
 	free(bare->leave.text);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * Bare hiredis: sends commands, reads replies, and does nothing else.  Written as efficiently as we
- * could: a blocking socket with TCP_NODELAY, commands formatted once, scripts by their digest. */
+ * could: a blocking socket with TCP_NODELAY, commands formatted once, scripts by their digest; with
+ * TLS, OpenSSL reads all that is there at once. */
 #ifndef BASELINE_BARE_H
 #define BASELINE_BARE_H
 
@@ -10,6 +11,9 @@ struct bare; /* one connection; one thread at a time */
 
 /* Connect and load the scripts for pairs of that name. */
 struct bare *bare_open(const struct test_server *server, bool by_unix, const char *name);
+/* The same by TLS at that port, with the CA in that file; only in a build with TLS. */
+struct bare *bare_open_tls(const struct test_server *server, int port, const char *ca,
+                           const char *name);
 void bare_close(void *bare);
 
 /* The two scripts of acquire and release, with the arguments that Latchkey sends: a new ticket a

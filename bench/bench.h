@@ -56,6 +56,7 @@ struct contest {
 	int size;
 	int rounds;                                            /* 0 = the run's (ROUNDS) */
 	int64_t turn_ms;                                       /* 0 = the run's (TURN) */
+	const char *const *server_args;                        /* more of them, or NULL */
 	const struct contestant *contestants[CONTESTANTS_MAX]; /* NULL-ended; ours first */
 };
 
@@ -112,6 +113,7 @@ struct bench_case {
 };
 
 extern const struct bench_case case_pair;      /* acquire+release alone; server CPU; reentry */
+extern const struct bench_case case_tls;       /* acquire+release by TLS */
 extern const struct bench_case case_threads;   /* N threads, N names, one client */
 extern const struct bench_case case_contended; /* P processes, one name */
 extern const struct bench_case case_local;     /* threads of one process, one name */

@@ -244,7 +244,7 @@ void bench_contest(struct bench *bench, const struct contest *contest, struct re
 		bench_fail("%s: too many rounds, or no memory", contest->id);
 	if (own)
 		tell_own(bench, contest);
-	bench_server(bench, &server, NULL);
+	bench_server(bench, &server, contest->server_args);
 	for (; count < CONTESTANTS_MAX && contest->contestants[count]; count++) {
 		entrants[count].contestant = contest->contestants[count];
 		entrants[count].self = contest->contestants[count]->open(&stage);

@@ -23,7 +23,7 @@ bench-picture:
 	$(Q)bench/picture docs/figures/bench.txt docs/figures/peers.txt >docs/performance.svg
 
 # As unit tests, these see the library's own headers: the baselines send the same scripts.
-$(BENCH_OBJECTS): $(BUILD)/%.o: %.c | needs $(BUILD)/gen/scripts.h
+$(BENCH_OBJECTS): $(BUILD)/%.o: %.c | needs $(BUILD)/gen/scripts.h $(BUILD)/gen/built_with.h
 	$(call say,CC,$<)
 	$(Q)mkdir -p $(@D)
 	$(Q)$(CC) $(ALL_CFLAGS) $(CHECK_CFLAGS) $(HIREDIS_CFLAGS) $(JANSSON_CFLAGS) -Iinclude -Isrc \
