@@ -41,7 +41,7 @@ pass = $(foreach name,$(1),$(if $($(name)),$(name)="$($(name))"))
 tests: $(TESTS) $(PROOF_PROGRAMS) $(PRELOADS) lib command $(EXAMPLES) $(RATE_LIMIT) $(DEMO)
 
 # Unit tests see the library's own headers; hidden symbols are visible in the static library.
-$(BUILD)/tests/%.o: tests/%.c | needs $(BUILD)/gen/scripts.h
+$(BUILD)/tests/%.o: tests/%.c | needs $(BUILD)/gen/scripts.h $(BUILD)/gen/built_with.h
 	$(call say,CC,$<)
 	$(Q)mkdir -p $(@D)
 	$(Q)$(CC) $(ALL_CFLAGS) $(CHECK_CFLAGS) $(HIREDIS_CFLAGS) $(LUA_CFLAGS) -Iinclude -Isrc -Itests \
@@ -79,7 +79,7 @@ test: $(if $(T),$(EXAMPLES) $(addprefix $(BUILD)/tests/,$(filter-out tests/%,$(T
 
 ## test-hiredis12  the tests that depend on hiredis, with 1.2, which newer systems have (Debian 12: 0.14)
 HIREDIS12 := build/deps/hiredis-1.2
-HIREDIS12_TESTS := unit_resp live_conn live_dial live_contract live_fence live_requests
+HIREDIS12_TESTS := unit_resp live_conn live_dial live_contract live_fence live_requests live_tls
 test-hiredis12: | needs
 	$(Q)tools/hiredis trixie $(HIREDIS12)
 	$(Q)$(MAKE) --no-print-directory HIREDIS=$(HIREDIS12) test T="$(HIREDIS12_TESTS)"
@@ -91,7 +91,7 @@ tidy: lib
 ## lint       clang-tidy
 LINT_SOURCES := $(LIB_SOURCES) $(CLI_SOURCES) $(DEMO_SOURCES) $(EXAMPLE_SOURCES) \
 	$(RATE_LIMIT_SOURCES)
-lint: $(BUILD)/gen/scripts.h
+lint: $(BUILD)/gen/scripts.h $(BUILD)/gen/built_with.h
 	$(call say,TIDY,src examples)
 	$(Q)printf '%s\n' $(LINT_SOURCES) | xargs -P 2 -n 2 sh -c \
 		'clang-tidy --quiet "$$@" -- -std=c11 -D_GNU_SOURCE $(LIB_CFLAGS) $(HIREDIS_CFLAGS) 2>/dev/null' lint

@@ -8,6 +8,8 @@
 #include <openssl/x509v3.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #define DAY_S (24 * 3600L)
 #define PATH_SIZE 300
@@ -96,7 +98,7 @@ static void write_files(const char *folder, const char *name, X509 *made, EVP_PK
 	fclose(file);
 }
 
-void certificate_make(const char *folder, const struct certificate *certificate)
+static void make(const char *folder, const struct certificate *certificate)
 {
 	EVP_PKEY *key = key_new(), *issuer_key = key;
 	X509 *made = X509_new(), *issuer = made;
@@ -115,6 +117,21 @@ void certificate_make(const char *folder, const struct certificate *certificate)
 	}
 	X509_free(made);
 	EVP_PKEY_free(key);
+}
+
+/* In a child: so the test's process uses OpenSSL only through the library, as most programs do. */
+void certificate_make(const char *folder, const struct certificate *certificate)
+{
+	pid_t pid = fork();
+	int status;
+
+	ck_assert_int_ge(pid, 0);
+	if (!pid) {
+		make(folder, certificate);
+		_exit(0);
+	}
+	ck_assert_int_eq(waitpid(pid, &status, 0), pid);
+	ck_assert_int_eq(status, 0);
 }
 
 void certificate_make_usual(const char *folder)

@@ -1,0 +1,35 @@
+#!/bin/sh
+# SPDX-License-Identifier: MIT
+# The library with and without OpenSSL: what make reports, what is linked, what latchkey.pc names,
+# and that rediss: is a clear error without it.
+set -eu
+cd "$(dirname "$0")/.."
+build=${LK_BUILD:-$PWD/build}
+. tests/harness/shell.sh
+unset MAKEFLAGS MFLAGS MAKELEVEL
+
+# make_it ARGUMENTS...: into a tree of its own, as quickly as it goes.
+make_it() {
+	make --no-print-directory -j2 DEPS= CC=gcc CFLAGS=-O0 WERROR= BUILD="$work/build" "$@" >"$work/output" 2>&1 ||
+		fail "make $* failed"
+}
+
+make_it TLS=no lib command install DESTDIR="$work/root" PREFIX=/usr
+grep -q 'TLS  *none: rediss: needs OpenSSL' "$work/output" || fail "make does not report that TLS is missing"
+! ldd "$work/root/usr/bin/latchkey" | grep -q libssl || fail "linked with OpenSSL"
+! nm -D "$work/root/usr/lib/liblatchkey.so" | grep -q ' SSL_' || fail "needs OpenSSL"
+! grep -q libssl "$work/root/usr/lib/pkgconfig/latchkey.pc" || fail "latchkey.pc names OpenSSL"
+! LATCHKEY_URL=rediss://localhost "$work/root/usr/bin/latchkey" doctor >"$work/output" 2>&1 ||
+	fail "rediss: is accepted"
+grep -q 'scheme: rediss: this library was built without TLS' "$work/output" || fail "no reason"
+
+# OpenSSL came: what depends on it is compiled again, and nothing else.
+make_it lib install DESTDIR="$work/root" PREFIX=/usr
+grep -q 'TLS  *OpenSSL [1-9]' "$work/output" || fail "make does not report OpenSSL"
+grep -q 'CC *src/net/tls.c' "$work/output" || fail "tls.c is not compiled again"
+! grep -q 'CC *src/core/core.c' "$work/output" || fail "everything is compiled again"
+nm -D "$work/root/usr/lib/liblatchkey.so" | grep -q ' U SSL_read' || fail "does not use OpenSSL"
+grep -q '^Requires.private:.* libssl' "$work/root/usr/lib/pkgconfig/latchkey.pc" ||
+	fail "latchkey.pc does not name OpenSSL"
+make_it lib
+! grep -q TLS "$work/output" || fail "make reports what has not changed"
