@@ -131,7 +131,7 @@ int64_t lk__secure_write(const struct lk__socket *socket, const char *bytes, siz
 
 	if (!secure->plain) {
 		plain = len < WRITE_MAX ? len : WRITE_MAX;
-		secure->out.len = secure->written = 0;
+		secure->out.len = 0;
 		if (lk__tls_encrypt(secure->tls, bytes, plain, &secure->out, &inner)) {
 			prefixed(socket, &inner, why);
 			return -1;
@@ -146,7 +146,7 @@ int64_t lk__secure_write(const struct lk__socket *socket, const char *bytes, siz
 		secure->written += (size_t)taken;
 	}
 	plain = secure->plain;
-	secure->plain = 0;
+	secure->plain = secure->written = 0;
 	return (int64_t)plain;
 }
 

@@ -10,7 +10,7 @@ struct lk__secure {
 	struct lk__tls *tls;
 	bool has_more; /* decrypted bytes may be left, which poll() does not show; the reader's */
 	/* The writer's: encrypted bytes, of which that many were written, and the number of plain
-	 * bytes that they are. */
+	 * bytes that they are; 0 and 0 when all are written. */
 	struct lk__buf out;
 	size_t written, plain;
 };

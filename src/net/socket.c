@@ -47,7 +47,7 @@ int64_t lk__socket_write(const struct lk__socket *socket, const char *bytes, siz
 	                      : lk__socket_write_raw(socket, bytes, len, why);
 }
 
-lk_err lk__socket_send(const struct lk__socket *socket, int64_t deadline_ns, int cancel_fd,
+static lk_err send_all(const struct lk__socket *socket, int64_t deadline_ns, int cancel_fd,
                        const char *bytes, size_t len, size_t *sent, struct lk__why *why)
 {
 	*sent = 0;
@@ -88,6 +88,16 @@ int64_t lk__socket_read_raw(const struct lk__socket *socket, bool wait, char *by
 		lk__why_errno(why, LK_ECONN, socket->text, errno, " while reading");
 		return -1;
 	}
+}
+
+lk_err lk__socket_send(const struct lk__socket *socket, int64_t deadline_ns, int cancel_fd,
+                       const char *bytes, size_t len, size_t *sent, struct lk__why *why)
+{
+	lk_err err = send_all(socket, deadline_ns, cancel_fd, bytes, len, sent, why);
+
+	if (err && socket->secure && socket->secure->written)
+		++*sent;
+	return err;
 }
 
 int64_t lk__socket_read(const struct lk__socket *socket, bool wait, char *bytes, size_t size,

@@ -22,7 +22,8 @@ struct lk__socket {
 int64_t lk__socket_write(const struct lk__socket *socket, const char *bytes, size_t len,
                          struct lk__why *why);
 /* Write everything by deadline_ns; LK_ECONN if it fails, or "canceled" as soon as cancel_fd (-1 =
- * none) is readable.  *sent: the bytes written, after a failure, too. */
+ * none) is readable.  *sent: the bytes written, after a failure, too; a part of what TLS made of
+ * them counts as one more. */
 lk_err lk__socket_send(const struct lk__socket *socket, int64_t deadline_ns, int cancel_fd,
                        const char *bytes, size_t len, size_t *sent, struct lk__why *why);
 

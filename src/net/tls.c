@@ -29,7 +29,7 @@ struct lk__tls {
 
 /* ---- Settings ----------------------------------------------------------------------------- */
 
-/* The reason of OpenSSL's first error; "" if it has none. */
+/* The reason of an error of OpenSSL; "" if it has none. */
 static const char *reason_text(unsigned long code)
 {
 	const char *text = code ? ERR_reason_error_string(code) : NULL;
@@ -145,10 +145,10 @@ static void choose_name(struct lk__tls *tls, const struct lk__target *target)
 }
 
 /* Demand the name; tell it to the server, too (SNI), where addresses are not allowed. */
-static bool expect_name(const struct lk__tls *tls)
+static bool expect_name(struct lk__tls *tls)
 {
 	X509_VERIFY_PARAM *expected = SSL_get0_param(tls->ssl);
-	const char *name = tls->server_name;
+	char *name = tls->server_name;
 
 	X509_VERIFY_PARAM_set_hostflags(expected, X509_CHECK_FLAG_NO_PARTIAL_WILDCARDS);
 	if (is_address(name))

@@ -87,9 +87,10 @@ lk_err lk__conn_exchange(struct lk__conn *conn, int64_t deadline_ns, int cancel_
 		resps[i] = NULL;
 	sending = lk__socket_send(&conn->socket, deadline_ns, cancel_fd, buf->data, buf->len, &sent,
 	                          &unsent);
-	/* A server may send its reason before it closes: read even after a write that failed. */
+	/* A server may send its reason before it closes, also as an alert of TLS: read even after a
+	 * write that failed. */
 	err = take_all(conn, sending ? 0 : deadline_ns, cancel_fd, count, resps, why);
-	if (sending) {
+	if (sending && err != LK_EAUTH) {
 		err = sending;
 		if (why)
 			*why = unsent;
