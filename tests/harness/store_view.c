@@ -12,15 +12,15 @@
 /* 1:client:nonce:lease:mode[:permits] */
 static bool parse(const char *text, struct store_ticket *ticket)
 {
+	size_t len = strlen(text);
 	const char *at;
 	char *end;
 
 	memset(ticket, 0, sizeof(*ticket));
-	if (strlen(text) < 40 || strlen(text) >= sizeof(ticket->text) ||
-	    strncmp(text, "1:", 2) != 0)
+	if (len < 40 || len >= sizeof(ticket->text) || memcmp(text, "1:", 2) != 0)
 		return false;
-	memcpy(ticket->text, text, strlen(text) + 1);
-	at = text + 2 + LK__CLIENT_ID_SIZE;
+	memcpy(ticket->text, text, len);
+	at = ticket->text + 2 + LK__CLIENT_ID_SIZE;
 	memcpy(ticket->nonce, at, LK__NONCE_SIZE - 1);
 	ticket->lease_ms = strtoll(at + LK__NONCE_SIZE, &end, 10);
 	ticket->fixed = end[1] != 'r';

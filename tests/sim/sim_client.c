@@ -433,14 +433,23 @@ bool sim_is_fine(const struct sim_client *client, int64_t for_ns)
 	       sim->up_ns <= since_ns;
 }
 
+static int number_of(const char *digits, int count)
+{
+	int number = 0;
+
+	for (int i = 0; i < count; i++)
+		number = 10 * number + digits[i] - '0';
+	return number;
+}
+
 int sim_slot_of(const struct store_ticket *ticket)
 {
-	return (int)strtol(ticket->text + strlen("1:c"), NULL, 10);
+	return number_of(ticket->text + strlen("1:c"), 2);
 }
 
 int sim_life_of(const struct store_ticket *ticket)
 {
-	return (int)strtol(ticket->text + strlen("1:cSS_"), NULL, 10);
+	return number_of(ticket->text + strlen("1:cSS_"), 5);
 }
 
 struct sim_client *sim_client_of(struct sim *sim, const struct store_ticket *ticket)
