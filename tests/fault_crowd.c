@@ -49,12 +49,12 @@ TEST_EACH(s11_flushall_under_a_thousand_waiters_leaves_none_behind, EVERY, 120)
 	start_ms = now_ms();
 	EACH (claim, &held) {
 		lk_err err = claim->primitive->release(claim);
-		ck_assert_msg(err == claim->primitive->gone || err == LK_OK, "%s",
+		ck_assert_msg(err == claim->primitive->absent_err || err == LK_OK, "%s",
 		              lk_err_name(err));
 		if (claim->primitive->is_leased)
 			continue;
 		for (int i = 0; i < WAITERS; i++)
-			claims_expect_patience(&waits[i], CLIENTS);
+			claims_expect_still_waiting(&waits[i], CLIENTS);
 		claims_hold_again(&held);
 	}
 	for (int i = 0; i < WAITERS; i++) {

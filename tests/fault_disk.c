@@ -59,7 +59,7 @@ static void expect_all_is_well(void)
 	claims_hold_again(&held);
 	claims_hold_again(&spare);
 	waits.set = held.set = set & ~LEASED;
-	claims_expect_patience(&waits, 1);
+	claims_expect_still_waiting(&waits, 1);
 	claims_expect_held(&held);
 	claims_release(&held);
 	claims_join(&waits, LK_OK);

@@ -32,8 +32,8 @@ static long long write_fenced(struct claim *claim)
 	                 claim->name, (long long)claim->fence);
 }
 
-/* Orders, one per line: hold, wait, state, write, release, quit.  Each has an answer of one line
- * for each primitive. */
+/* Orders, one per line, known by their first letter: hold, wait, state, fenced (write), release,
+ * quit.  Each has an answer of one line for each primitive. */
 static int obey(void *arg, int in, int out)
 {
 	const struct job *job = arg;

@@ -174,7 +174,7 @@ TEST_OF(s4_clean_restart_after_the_leases_have_ended, EVERY, 40)
 	claims_hold_again(&held);
 	/* A latch has no lease: it keeps its count, and the waiter still waits. */
 	held.set = set & ~LEASED;
-	claims_expect_patience(&waits, 1);
+	claims_expect_still_waiting(&waits, 1);
 	claims_expect_held(&held);
 	claims_release(&held);
 	claims_join(&waits, LK_OK);

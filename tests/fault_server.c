@@ -61,9 +61,9 @@ static void lose_memory(unsigned set, void (*lose)(void), int64_t lease_ms, lk_l
 	start_ms = now_ms();
 	lose();
 	claims_expect_lost(&held, reason, start_ms + within_ms);
-	claims_release_gone(&held);
+	claims_release_absent(&held);
 	for (int i = 0; i < 2; i++) {
-		claims_expect_patience(&waits[i], 2);
+		claims_expect_still_waiting(&waits[i], 2);
 		waits[i].set = set & LEASED;
 		claims_join(&waits[i], LK_OK);
 		claims_expect_newer(&waits[i], &held);
@@ -325,7 +325,7 @@ TEST_OF(s10_any_key_may_be_deleted_at_any_time, EVERY, 60)
 		}
 		held.set = lost;
 		claims_expect_lost(&held, 0, now_ms() + 1500);
-		claims_release_gone(&held);
+		claims_release_absent(&held);
 		held.set = set & ~lost;
 		if (held.set)
 			claims_stay_held(&held, 1000);
@@ -333,7 +333,7 @@ TEST_OF(s10_any_key_may_be_deleted_at_any_time, EVERY, 60)
 		/* A latch that is lost is set anew. */
 		held.set = lost & ~LEASED;
 		if (held.set)
-			claims_expect_patience(&waits, 1);
+			claims_expect_still_waiting(&waits, 1);
 		claims_hold_again(&held);
 		claims_join(&waits, LK_OK);
 		waits.set = set & LEASED;
@@ -474,9 +474,9 @@ static void pause_clients(unsigned set, const char *kind, int pause_ms, int64_t 
 
 	fault_set_up(NULL);
 	client = client_with(server.url, &options);
-	claims_hold(&held, set, client, 1500);
+	claims_hold(&held, set, client, 1200);
 	redis_do(redis, "CLIENT PAUSE %lld %s", (long long)pause_ms, kind);
-	claims_stay_held(&held, pause_ms + 1500);
+	claims_stay_held(&held, pause_ms + 1200);
 	ck_assert_int_eq(redis_calls(redis, "client|pause"), 1);
 	claims_await_link(&held);
 	claims_expect_held(&held);
@@ -487,17 +487,17 @@ static void pause_clients(unsigned set, const char *kind, int pause_ms, int64_t 
 
 TEST_OF(s18_paused_clients_lose_nothing, EVERY, 20)
 {
-	pause_clients(set, "ALL", 750, 0);
+	pause_clients(set, "ALL", 600, 0);
 }
 
 TEST_OF(s18_clients_paused_past_their_command_timeout_lose_nothing, EVERY, 20)
 {
-	pause_clients(set, "ALL", 850, 200);
+	pause_clients(set, "ALL", 650, 200);
 }
 
 TEST_OF(s18_paused_writers_lose_nothing, EVERY, 20)
 {
-	pause_clients(set, "WRITE", 750, 0);
+	pause_clients(set, "WRITE", 600, 0);
 }
 
 /* The id of a connection by its name, for CLIENT KILL. */

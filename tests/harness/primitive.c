@@ -238,7 +238,7 @@ bool claims_any_ended(struct claims *claims)
 	return false;
 }
 
-void claims_expect_patience(struct claims *claims, long long clients)
+void claims_expect_still_waiting(struct claims *claims, long long clients)
 {
 	EACH (claim, claims) {
 		if (claim->primitive->is_leased)
@@ -310,14 +310,14 @@ void claims_release_lost(struct claims *claims)
 	}
 }
 
-void claims_release_gone(struct claims *claims)
+void claims_release_absent(struct claims *claims)
 {
 	EACH (claim, claims) {
-		lk_err gone = claim->primitive->gone;
+		lk_err expected = claim->primitive->absent_err;
 		if (claim->primitive->is_leased)
-			EXPECT(claim->primitive->release(claim), gone);
+			EXPECT(claim->primitive->release(claim), expected);
 		else
-			ck_assert(WITHIN(BACK_MS, claim->primitive->release(claim) == gone));
+			ck_assert(WITHIN(BACK_MS, claim->primitive->release(claim) == expected));
 	}
 }
 

@@ -83,8 +83,8 @@ struct claim {
 
 struct primitive {
 	const char *noun;
-	bool is_leased; /* its holds end with their lease */
-	lk_err gone;    /* the result of a release after the store has lost it */
+	bool is_leased;    /* its holds end with their lease */
+	lk_err absent_err; /* the result of a release after the store has lost the hold */
 	/* The keys of the one that is called by its noun; the first ones are the hold itself. */
 	const char *keys[PRIMITIVE_KEYS_MAX];
 	int hold_keys;
@@ -177,7 +177,7 @@ bool claims_all_ended(struct claims *claims);
 bool claims_any_ended(struct claims *claims);
 /* A latch that is lost has no hand-off: assert that its waiters wait on, so many clients of them.
  */
-void claims_expect_patience(struct claims *claims, long long clients);
+void claims_expect_still_waiting(struct claims *claims, long long clients);
 
 /* Assert that each leased hold is soon no longer sure to continue, without a link. */
 void claims_expect_unsure(struct claims *claims);
@@ -189,7 +189,7 @@ void claims_expect_expiry(struct claims *claims);
 /* Assert that a release finds nothing: of the leased ones; of all, because the store has lost
  * them. */
 void claims_release_lost(struct claims *claims);
-void claims_release_gone(struct claims *claims);
+void claims_release_absent(struct claims *claims);
 
 /* Is that the number of waiters of each?  Are there neither holds nor waiters of any?  Are all
  * granted, or each waited for? */
