@@ -983,7 +983,7 @@ typedef enum lk_fitness { LK_FIT = 0, LK_FIT_WARN = 1, LK_UNFIT = 2 } lk_fitness
 typedef struct lk_finding {
 	lk_fitness fitness;
 	const char *topic;   /* "reachable", "version", "latency", "eviction", "persistence",
-	                        "replicas", "rights", "clock", "patterns" */
+	                        "replicas", "rights", "clock", "patterns"; "tls" with rediss: */
 	const char *text;    /* the finding, escaped */
 	const char *cure;    /* what to do, "" if nothing */
 	int64_t reserved[8]; /* zero */

@@ -36,7 +36,7 @@ static void expect_refusal(const char *host, const char *options, const char *se
 	}
 }
 
-TEST(l1_wrong_name_is_refused)
+TEST_LIMIT(l1_wrong_name_is_refused, 60)
 {
 	const struct certificate others = {
 		.name = "others",

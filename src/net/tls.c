@@ -29,28 +29,35 @@ struct lk__tls {
 
 /* ---- Settings ----------------------------------------------------------------------------- */
 
-/* The reason of an error of OpenSSL; "" if it has none. */
-static const char *reason_text(unsigned long code)
+/* Empty OpenSSL's queue of errors.  Returns the first reason's number, 0 if there is none, and its
+ * text; or ERR_R_MALLOC_FAILURE if that is among them. */
+static int take_reason(const char **text)
 {
-	const char *text = code ? ERR_reason_error_string(code) : NULL;
+	unsigned long code = ERR_get_error(), next;
+	int reason = ERR_GET_REASON(code);
 
-	return text ? text : "";
+	*text = code ? ERR_reason_error_string(code) : NULL;
+	if (!*text)
+		*text = "unknown error";
+	while ((next = ERR_get_error()))
+		if (ERR_GET_REASON(next) == ERR_R_MALLOC_FAILURE)
+			reason = ERR_R_MALLOC_FAILURE;
+	return reason;
 }
 
 static lk_err file_failed(const char *option, const char *path, struct lk__why *why)
 {
-	unsigned long code = ERR_peek_last_error();
-	const char *text = reason_text(code);
+	const char *text;
+	int reason = take_reason(&text);
 	struct lk__why inner;
 
 	if (access(path, R_OK) != 0) {
 		lk__why_errno(&inner, LK_EINVALID, option, errno, "");
 		return lk__why_set(why, LK_EINVALID, "%s (%s)", inner.text, path);
 	}
-	if (ERR_GET_REASON(code) == ERR_R_MALLOC_FAILURE)
+	if (reason == ERR_R_MALLOC_FAILURE)
 		return lk__why_set(why, LK_ENOMEM, "out of memory");
-	return lk__why_set(why, LK_EINVALID, "%s: %s: %s", option, path,
-	                   *text ? text : "not usable");
+	return lk__why_set(why, LK_EINVALID, "%s: %s: %s", option, path, text);
 }
 
 /* OpenSSL would ask for the password of a key on the terminal. */
@@ -248,6 +255,9 @@ static lk_err untrusted(const struct lk__tls *tls, struct lk__why *why)
 		return lk__why_set(
 			why, LK_ESERVER,
 			"the certificate is not valid yet (correct this machine's clock)");
+	case X509_V_OK: /* the verification could not be done */
+	case X509_V_ERR_OUT_OF_MEM:
+		return lk__why_set(why, LK_ENOMEM, "out of memory");
 	default:
 		return lk__why_set(why, LK_ESERVER, "the certificate is not valid: %s",
 		                   X509_verify_cert_error_string(number));
@@ -283,13 +293,12 @@ static lk_err alerted(const struct lk__tls *tls, int alert, const char *text, st
 	}
 }
 
-/* The reason why a call failed that returned result.  Empties OpenSSL's queue of errors. */
+/* The reason why a call failed that returned result. */
 static lk_err explain(const struct lk__tls *tls, int result, struct lk__why *why)
 {
 	int kind = SSL_get_error(tls->ssl, result);
-	unsigned long code = ERR_peek_error();
-	int reason = ERR_GET_REASON(code);
-	const char *text = reason_text(code);
+	const char *text;
+	int reason = take_reason(&text);
 	lk_err err;
 
 	if (kind == SSL_ERROR_ZERO_RETURN)
@@ -308,8 +317,7 @@ static lk_err explain(const struct lk__tls *tls, int result, struct lk__why *why
 		                  "redis:// instead of rediss://): %s",
 		                  text);
 	else
-		err = lk__why_set(why, LK_ECONN, "TLS: %s", *text ? text : "broken");
-	ERR_clear_error();
+		err = lk__why_set(why, LK_ECONN, "TLS: %s", text);
 	return err;
 }
 
