@@ -12,8 +12,8 @@ struct shortage {
 	atomic_int failures; /* requests so far */
 	bool for_good;       /* so far */
 	bool harmless;       /* the failure must have no effect: every call succeeds all the same */
-	bool misreported; /* LK_ESERVER is allowed, too: OpenSSL takes some for bad certificates */
-	int step;         /* from one tried n to the next; LK_LONG=1 tries each */
+	bool misreported;    /* as a bad certificate or file, which OpenSSL does */
+	int step;            /* from one tried n to the next; LK_LONG=1 tries each */
 };
 
 /* Must this request fail?  Never one of the test's own thread outside a call of the library: the
