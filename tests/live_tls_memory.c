@@ -65,7 +65,7 @@ static void give(void *old, const char *file, int line)
 	free(old);
 }
 
-TEST_LIMIT(c20_failing_allocations_with_tls, 120)
+TEST_LIMIT(c20_failing_allocations_with_tls, 400)
 {
 	static struct tls_redis redis;
 

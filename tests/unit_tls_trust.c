@@ -47,6 +47,7 @@ TEST_LIMIT(l1_wrong_name_is_refused, 60)
 	certificate_make(tls_folder, &others);
 	expect_meeting("localhost", "", "server");
 	expect_meeting("LOCALHOST", "", "server");
+	expect_meeting("localhost.", "", "server");
 	expect_meeting("127.0.0.1", "", "server");
 	expect_meeting("a.example.com", "", "others");
 	expect_meeting("exact.example.org", "", "others");

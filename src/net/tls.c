@@ -140,7 +140,7 @@ static bool is_address(const char *text)
 }
 
 /* The name in the server's certificate: without the zone of an IPv6 address, since that is a name
- * of this machine. */
+ * of this machine, and without the dot that ends an absolute host name. */
 static void choose_name(struct lk__tls *tls, const struct lk__target *target)
 {
 	const char *name = target->tls_server_name ? target->tls_server_name : target->host;
@@ -148,6 +148,8 @@ static void choose_name(struct lk__tls *tls, const struct lk__target *target)
 
 	if (len >= sizeof(tls->server_name))
 		len = sizeof(tls->server_name) - 1;
+	if (len > 1 && name[len - 1] == '.')
+		len--;
 	memcpy(tls->server_name, name, len);
 }
 
