@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: MIT
  * Routes to a server that do not exist, or lead elsewhere (N11, N12, N15 of the fault list): names
  * that do not resolve, or slowly, or to a new address; IPv6 without a server; TLS. */
+#include "built_with.h"
+
 #include "harness/handles.h"
 #include "harness/peer.h"
 #include "harness/process.h"
@@ -270,7 +272,7 @@ static void listen_in(int fd, void *arg)
 		seen_len += got;
 }
 
-TEST(n15_client_with_tls_never_speaks_in_plain_text)
+TEST_IF(n15_client_with_tls_never_speaks_in_plain_text, 20, LK__TLS)
 {
 	lk_client *client = NULL;
 	struct peer peer;

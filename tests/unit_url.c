@@ -2,6 +2,7 @@
  * URLs and options: the meaning of each part, and that the error for a wrong part names it. */
 #include "test.h"
 #include "base/url.h"
+#include "built_with.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -365,7 +366,7 @@ TEST(url_unknown_option_is_named)
 
 /* ---- TLS ---------------------------------------------------------------------------------- */
 
-TEST(url_with_tls_names_files_and_the_server)
+TEST_IF(url_with_tls_names_files_and_the_server, 20, LK__TLS)
 {
 	struct lk__target target = parsed("rediss://u:p@h:6380/2?ca=/a%20b&cert=c.pem&key=k.pem"
 	                                  "&server_name=redis.example.com&verify=none");
@@ -389,7 +390,7 @@ TEST(url_with_tls_names_files_and_the_server)
 	lk__target_fini(&target);
 }
 
-TEST(url_with_wrong_tls_is_refused)
+TEST_IF(url_with_wrong_tls_is_refused, 20, LK__TLS)
 {
 	/* Ignored, each of these would be a connection that is not as safe as its user thinks. */
 	refused("rediss://h?verify=0", "verify");
@@ -412,7 +413,7 @@ TEST(url_with_wrong_tls_is_refused)
 	refused("redisss://h", "scheme");
 }
 
-TEST(options_with_tls_win_over_the_url)
+TEST_IF(options_with_tls_win_over_the_url, 20, LK__TLS)
 {
 	lk_client_options options = {.tls_ca = "a",
 	                             .tls_cert = "b",
@@ -432,7 +433,7 @@ TEST(options_with_tls_win_over_the_url)
 	lk__target_fini(&target);
 }
 
-TEST(options_with_wrong_tls_are_named)
+TEST_IF(options_with_wrong_tls_are_named, 20, LK__TLS)
 {
 	lk_client_options wrong[] = {{.tls_ca = ""},
 	                             {.tls_cert = ""},
