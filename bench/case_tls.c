@@ -94,7 +94,7 @@ static void run(struct bench *bench)
 
 static void run(struct bench *bench)
 {
-	bench_note(bench, "tls: skipped: built without TLS");
+	bench_note(bench, "skipped: built without TLS");
 }
 
 #endif
