@@ -7,7 +7,10 @@
 #include "harness/test.h"
 #include "harness/tls_store.h"
 
+#include "net/fork.h"
+
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/wait.h>
@@ -89,6 +92,79 @@ TEST(child_leaves_the_connection_of_its_parent_alone)
 	ck_assert_int_eq(hold_of(lock).state, LK_STATE_HELD);
 	OK(lk_lock_release(lock));
 	OK(lk_client_close(client));
+}
+
+static atomic_bool churn_ends;
+
+/* Make handshakes without a pause. */
+static void *churn(void *arg)
+{
+	(void)arg;
+	while (!churn_ends)
+		OK(lk_client_close(client_at(tls.url)));
+	return NULL;
+}
+
+static void *hold_for_a_while(void *arg)
+{
+	lk__fork_hold();
+	atomic_store((atomic_bool *)arg, true);
+	nap_ms(300);
+	lk__fork_let();
+	return NULL;
+}
+
+TEST(fork_waits_for_openssl_and_its_child_does_not)
+{
+	atomic_bool held = false;
+	pthread_t thread;
+	int64_t start_ms;
+	int status;
+	pid_t pid;
+
+	ck_assert(lk__fork_watch());
+	start_ms = now_ms();
+	pthread_create(&thread, NULL, hold_for_a_while, &held);
+	ck_assert(WITHIN(5000, held));
+	pid = fork();
+	if (!pid) {
+		alarm(5);
+		lk__fork_hold();
+		lk__fork_let();
+		_exit(0);
+	}
+	ck_assert_int_ge(now_ms() - start_ms, 300);
+	lk__fork_hold();
+	lk__fork_let();
+	ck_assert_int_eq(waitpid(pid, &status, 0), pid);
+	ck_assert_int_eq(status, 0);
+	pthread_join(thread, NULL);
+}
+
+/* A child that got a lock of OpenSSL which a thread of its parent held would wait without end.
+ * LK_LONG=1: without lk__fork_hold(), about one child in 500 did. */
+TEST_LIMIT(c13_child_of_a_parent_in_handshakes_opens_a_client, 120)
+{
+	const int forks = TSAN ? 0 : getenv("LK_LONG") ? 1500 : 60; /* see fault_process.c */
+	pthread_t threads[2];
+
+	tls_redis_start(&tls, NULL);
+	for (int i = 0; i < 2; i++)
+		pthread_create(&threads[i], NULL, churn, NULL);
+	for (int i = 0; i < forks; i++) {
+		int status;
+		pid_t pid = fork();
+		if (!pid) {
+			lk_client *own;
+			alarm(10);
+			_exit(lk_client_open(tls.url, NULL, &own) || lk_client_close(own));
+		}
+		ck_assert_int_eq(waitpid(pid, &status, 0), pid);
+		ck_assert_int_eq(status, 0);
+	}
+	churn_ends = true;
+	for (int i = 0; i < 2; i++)
+		pthread_join(threads[i], NULL);
 }
 
 static lk_lock *last_lock;

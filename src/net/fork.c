@@ -14,6 +14,13 @@
 #define FIRST_CAP 8
 
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER; /* a leaf: no lock is taken under it */
+/* Held for reading between lk__fork_hold() and lk__fork_let().  New readers wait for fork(). */
+#ifdef PTHREAD_RWLOCK_WRITER_NONRECURSIVE_INITIALIZER_NP
+#define GUARD PTHREAD_RWLOCK_WRITER_NONRECURSIVE_INITIALIZER_NP
+#else
+#define GUARD PTHREAD_RWLOCK_INITIALIZER
+#endif
+static pthread_rwlock_t guard = GUARD;
 static int *fds;
 static size_t fd_count;
 static size_t fd_cap;
@@ -22,12 +29,14 @@ static atomic_uint generation;
 
 static void before_fork(void)
 {
+	pthread_rwlock_wrlock(&guard);
 	pthread_mutex_lock(&mutex);
 }
 
 static void after_fork_parent(void)
 {
 	pthread_mutex_unlock(&mutex);
+	pthread_rwlock_unlock(&guard);
 }
 
 /* Closing sends nothing: the parent still has each connection open. */
@@ -38,6 +47,8 @@ static void after_fork_child(void)
 	fd_count = 0;
 	atomic_fetch_add(&generation, 1);
 	pthread_mutex_unlock(&mutex);
+	/* Its owner is a thread of the parent, so it cannot be unlocked. */
+	guard = (pthread_rwlock_t)GUARD;
 }
 
 /* Register the handlers.  Not with pthread_once(): after a failure for lack of memory, the next
@@ -137,4 +148,14 @@ bool lk__fork_watch(void)
 unsigned lk__fork_generation(void)
 {
 	return atomic_load(&generation);
+}
+
+void lk__fork_hold(void)
+{
+	pthread_rwlock_rdlock(&guard);
+}
+
+void lk__fork_let(void)
+{
+	pthread_rwlock_unlock(&guard);
 }

@@ -12,6 +12,11 @@ int lk__fork_socket(int family, int type, int protocol);
 /* close(2) and deregistration, atomic with respect to fork(). */
 void lk__fork_close(int fd);
 
+/* Between these, fork() in another thread waits: a child gets no state of OpenSSL that was being
+ * changed.  Short, without I/O, not nested. */
+void lk__fork_hold(void);
+void lk__fork_let(void);
+
 /* Count forks from now on, even if the process has no socket yet.  False when out of memory. */
 bool lk__fork_watch(void);
 /* The number of forks between this process and the one that first used the library.  A handle keeps

@@ -4,6 +4,7 @@
 #include "tls.h"
 
 #include "built_with.h"
+#include "fork.h"
 
 #if LK__TLS
 
@@ -93,8 +94,8 @@ static lk_err load_files(SSL_CTX *settings, const struct lk__target *target, str
 	return target->tls_cert ? load_own(settings, target, why) : LK_OK;
 }
 
-lk_err lk__tls_load(struct lk__tls_shared *shared, const struct lk__target *target,
-                    struct lk__why *why)
+static lk_err load(struct lk__tls_shared *shared, const struct lk__target *target,
+                   struct lk__why *why)
 {
 	SSL_CTX *settings;
 	lk_err err;
@@ -123,14 +124,47 @@ lk_err lk__tls_load(struct lk__tls_shared *shared, const struct lk__target *targ
 	return LK_OK;
 }
 
+lk_err lk__tls_load(struct lk__tls_shared *shared, const struct lk__target *target,
+                    struct lk__why *why)
+{
+	lk_err err;
+
+	lk__fork_hold();
+	err = load(shared, target, why);
+	lk__fork_let();
+	return err;
+}
+
 void lk__tls_unload(struct lk__tls_shared *shared)
 {
+	lk__fork_hold();
 	SSL_CTX_free(shared->settings);
 	SSL_SESSION_free(shared->session);
+	lk__fork_let();
 	*shared = (struct lk__tls_shared){0};
 }
 
+void lk__tls_end_thread(void)
+{
+	lk__fork_hold();
+	OPENSSL_thread_stop();
+	lk__fork_let();
+}
+
 /* ---- A connection ------------------------------------------------------------------------- */
+
+static void enter(struct lk__tls *tls)
+{
+	lk__fork_hold();
+	pthread_mutex_lock(&tls->mutex);
+	ERR_clear_error();
+}
+
+static void leave(struct lk__tls *tls)
+{
+	pthread_mutex_unlock(&tls->mutex);
+	lk__fork_let();
+}
 
 static bool is_address(const char *text)
 {
@@ -200,6 +234,7 @@ static bool set_up(struct lk__tls *tls, const struct lk__tls_shared *shared)
 struct lk__tls *lk__tls_new(const struct lk__tls_shared *shared, const struct lk__target *target)
 {
 	struct lk__tls *tls = calloc(1, sizeof(*tls));
+	bool good;
 
 	if (!tls)
 		return NULL;
@@ -209,10 +244,12 @@ struct lk__tls *lk__tls_new(const struct lk__tls_shared *shared, const struct lk
 	}
 	tls->has_certificate = target->tls_cert != NULL;
 	choose_name(tls, target);
+	enter(tls);
+	good = set_up(tls, shared);
 	ERR_clear_error();
-	if (set_up(tls, shared))
+	leave(tls);
+	if (good)
 		return tls;
-	ERR_clear_error();
 	lk__tls_free(tls);
 	return NULL;
 }
@@ -221,7 +258,9 @@ void lk__tls_free(struct lk__tls *tls)
 {
 	if (!tls)
 		return;
+	enter(tls);
 	SSL_free(tls->ssl);
+	leave(tls);
 	pthread_mutex_destroy(&tls->mutex);
 	free(tls);
 }
@@ -365,14 +404,13 @@ lk_err lk__tls_shake(struct lk__tls *tls, const char *bytes, size_t len, struct 
 {
 	lk_err err = LK_ENOMEM;
 
-	pthread_mutex_lock(&tls->mutex);
-	ERR_clear_error();
+	enter(tls);
 	*done = false;
 	if (put_in(tls, bytes, len))
 		err = shake(tls, done, why);
 	if (!take_out(tls, out) || err == LK_ENOMEM)
 		err = lk__why_set(why, LK_ENOMEM, "out of memory");
-	pthread_mutex_unlock(&tls->mutex);
+	leave(tls);
 	return err;
 }
 
@@ -397,13 +435,12 @@ int64_t lk__tls_decrypt(struct lk__tls *tls, const char *bytes, size_t len, char
 	int64_t got = -1;
 
 	*more = false;
-	pthread_mutex_lock(&tls->mutex);
-	ERR_clear_error();
+	enter(tls);
 	if (put_in(tls, bytes, len))
 		got = decrypt(tls, plain, size, more, why);
 	else
 		lk__why_set(why, LK_ENOMEM, "out of memory");
-	pthread_mutex_unlock(&tls->mutex);
+	leave(tls);
 	return got;
 }
 
@@ -413,14 +450,13 @@ lk_err lk__tls_encrypt(struct lk__tls *tls, const char *plain, size_t len, struc
 	lk_err err = LK_OK;
 	int result;
 
-	pthread_mutex_lock(&tls->mutex);
-	ERR_clear_error();
+	enter(tls);
 	result = SSL_write(tls->ssl, plain, (int)len);
 	if (result != (int)len)
 		err = explain(tls, result, why);
 	if (!err && !take_out(tls, out))
 		err = lk__why_set(why, LK_ENOMEM, "out of memory");
-	pthread_mutex_unlock(&tls->mutex);
+	leave(tls);
 	return err;
 }
 
@@ -430,12 +466,12 @@ void lk__tls_remember(struct lk__tls_shared *shared, struct lk__tls *tls)
 {
 	SSL_SESSION *session, *copy = NULL;
 
-	pthread_mutex_lock(&tls->mutex);
+	enter(tls);
 	session = SSL_get0_session(tls->ssl);
 	if (session && SSL_SESSION_is_resumable(session))
 		copy = SSL_SESSION_dup(session);
 	ERR_clear_error();
-	pthread_mutex_unlock(&tls->mutex);
+	leave(tls);
 	if (!copy)
 		return;
 	SSL_SESSION_free(shared->session);
@@ -455,7 +491,7 @@ static int days_left(const SSL *ssl)
 
 void lk__tls_look(struct lk__tls *tls, struct lk__tls_facts *facts)
 {
-	pthread_mutex_lock(&tls->mutex);
+	enter(tls);
 	memset(facts, 0, sizeof(*facts));
 	strncpy(facts->version, SSL_get_version(tls->ssl), sizeof(facts->version) - 1);
 	strncpy(facts->cipher, SSL_get_cipher_name(tls->ssl), sizeof(facts->cipher) - 1);
@@ -463,7 +499,7 @@ void lk__tls_look(struct lk__tls *tls, struct lk__tls_facts *facts)
 	facts->is_resumed = SSL_session_reused(tls->ssl);
 	facts->days_left = days_left(tls->ssl);
 	ERR_clear_error();
-	pthread_mutex_unlock(&tls->mutex);
+	leave(tls);
 }
 
 #endif

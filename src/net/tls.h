@@ -26,6 +26,9 @@ lk_err lk__tls_load(struct lk__tls_shared *shared, const struct lk__target *targ
                     struct lk__why *why);
 void lk__tls_unload(struct lk__tls_shared *shared);
 
+/* Free what OpenSSL keeps for the calling thread, which ends; it would else do so unguarded. */
+void lk__tls_end_thread(void);
+
 /* One connection.  All its functions take its own lock, a leaf: OpenSSL allows one thread at a
  * time, but one thread reads while another one writes. */
 struct lk__tls;

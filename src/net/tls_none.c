@@ -25,6 +25,10 @@ void lk__tls_unload(struct lk__tls_shared *shared)
 	(void)shared;
 }
 
+void lk__tls_end_thread(void)
+{
+}
+
 struct lk__tls *lk__tls_new(const struct lk__tls_shared *shared, const struct lk__target *target)
 {
 	(void)shared;

@@ -5,6 +5,7 @@
 #include "client.h"
 
 #include "local/local.h"
+#include "net/tls.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -65,6 +66,8 @@ static void *run(void *arg)
 	link->dialer.done = true;
 	lk__wake_notify(&client->loop.wake);
 	lk__client_unlock(client);
+	if (client->target.tls)
+		lk__tls_end_thread();
 	return NULL;
 }
 
