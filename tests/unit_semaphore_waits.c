@@ -178,6 +178,27 @@ TEST(waiter_that_returns_to_the_head_is_granted_at_once)
 	end();
 }
 
+/* While the link was down, the store found no receiver for either grant. */
+TEST(every_wait_of_a_client_asks_again_when_its_link_is_back)
+{
+	struct lk__op *waiters[2];
+	uint64_t fence;
+
+	start_permits(2, 10000);
+	fence = hold_some(a, 2);
+	for (int i = 0; i < 2; i++)
+		waiters[i] = wait_for_some(b, 1);
+	virt_link_down(b, LK_ECONN);
+	release_of(a, fence);
+	virt_link_up(b);
+	virt_settle(&w); /* at once */
+	for (int i = 0; i < 2; i++) {
+		assert_done(waiters[i], LK_OK);
+		release_of(b, waiters[i]->fence);
+	}
+	end();
+}
+
 /* ---- More work than one run of a script does ----------------------------------------------- */
 
 TEST(many_that_fit_are_served_by_two_runs)
