@@ -31,7 +31,7 @@ TEST_EACH(s11_flushall_under_a_thousand_waiters_leaves_none_behind, EVERY, 120)
 	static struct claims waits[WAITERS];
 	lk_client *clients[CLIENTS], *client;
 	struct claims held;
-	int64_t start_ms;
+	int64_t start_ms, opened_ms;
 
 	fault_set_up(NULL);
 	client = client_at(server.url);
@@ -57,12 +57,16 @@ TEST_EACH(s11_flushall_under_a_thousand_waiters_leaves_none_behind, EVERY, 120)
 			claims_expect_still_waiting(&waits[i], CLIENTS);
 		claims_hold_again(&held);
 	}
+	opened_ms = now_ms();
 	for (int i = 0; i < WAITERS; i++) {
 		ck_assert_msg(WITHIN(60000, claims_all_ended(&waits[i])), "the %dth hangs", i);
 		claims_join(&waits[i], LK_OK);
 		if (set & LEASED)
 			claims_expect_newer(&waits[i], &held);
 	}
+	/* By the message of the opening: the next look would come after 10 s. */
+	if (!(set & LEASED))
+		ck_assert_int_le(now_ms() - opened_ms, 5000);
 	printf("all waits ended after %lld ms\n", (long long)(now_ms() - start_ms));
 	ck_assert(claims_at_rest(set));
 	for (int i = 0; i < CLIENTS; i++)
