@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * Claims on primitives, whatever the primitive. */
+ * Claims on primitives of any kind: see primitive.h. */
 #include "primitive.h"
 
 #include <stdio.h>

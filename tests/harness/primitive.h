@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * The primitives, a row each, for tests that cause a fault once for all of them: what it is to hold
- * one, to wait for it and to release it, and what the store shows of it.  A new primitive is a row
- * in primitive_rows.c and a place in the sets below; every test of such a set then covers it.
+ * The primitives, a row each, for tests that cause a fault once for all of them: how a client holds
+ * one, waits for it and releases it, and what the store shows of it.  A new primitive is a row in
+ * primitive_rows.c and a place in the sets below; every test of such a set then covers it.
  *
  * A lock or a semaphore is held when it is acquired.  A latch is held while it counts: its holder
  * has set it and has counted one step, by name, and releases it by the steps that are left; a
@@ -191,8 +191,8 @@ void claims_expect_expiry(struct claims *claims);
 void claims_release_lost(struct claims *claims);
 void claims_release_absent(struct claims *claims);
 
-/* Is that the number of waiters of each?  Are there neither holds nor waiters of any?  Are all
- * granted, or each waited for? */
+/* Is that the number of waiters of each?  Are there neither holds nor waiters of any?  Has each
+ * a hold or a waiter? */
 bool claims_waiting(unsigned set, long long count);
 bool claims_at_rest(unsigned set);
 bool claims_in_use(unsigned set);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  * Operators and other clients, on a Redis in memory: each query has the bytes that the library
- * sends, and its answer at once. */
+ * sends, and is answered at once. */
 #ifndef QUERY_H
 #define QUERY_H
 

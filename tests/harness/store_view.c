@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * The state of a name in the store, read from outside the scripts: thousands of times a second, and
- * so from the keys themselves, without commands. */
+ * Read the state of a name from its keys, without commands: the model and the simulator do this
+ * thousands of times a second. */
 #include "store_view.h"
 
 #include "lua_store_parts.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * Clients in virtual time: the state machine of each, the real bytes of its
- * requests, the library's scripts on a Redis in memory, and a simulated network between them.  No
- * thread, no socket, no clock. */
+ * Clients in virtual time: the state machine of each, the real bytes of its requests, the library's
+ * scripts on a Redis in memory, and a simulated network between them.  No thread, no socket, no
+ * clock. */
 #ifndef VIRTUAL_H
 #define VIRTUAL_H
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * Shared by the tests of locks and semaphores in virtual time: four clients a, b, c and d with one
- * handle each on the name "s", and steps that tests would otherwise repeat.  All of it is static:
- * the names are short.
+ * handle each on the name "s", and steps that tests would otherwise repeat.  All of it is static,
+ * so its names are short.
  *
  * A test begins with start(): of a lock, unless it is a TEST_NOUNS(), which runs for every noun.
  * There a semaphore has two permits, and a call takes both: it excludes the others as a lock does.

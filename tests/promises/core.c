@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * What holds in the state machine of one client after every event, whatever a store replied. */
+ * What must be true of one client's state machine after every event, whatever a store replies. */
 #include "promises.h"
 
 #include <stdio.h>

@@ -49,7 +49,8 @@ const char *promise_state(const struct lk__core *core);
 const char *promise_state_call(const struct lk__op *op);
 /* A call that must have ended by due_ns has not. */
 const char *promise_deadline(int64_t due_ns, int64_t now_ns);
-/* told: the fence of the last loss that the hold's owner got; NULL if its owner did not ask yet. */
+/* told: the fence of the last loss that was reported to the hold's owner; NULL = it has not asked
+ * yet. */
 const char *promise_loss(const struct lk__core *core, const struct lk__hold *hold,
                          const uint64_t *told);
 /* lapsed: memory of the hold's owner, 0 at first. */

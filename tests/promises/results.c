@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * What the result of a call may say, and what a latch counts. */
+ * Which results a call may return, and what a latch counts. */
 #include "promises.h"
 
 #include <stdio.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * The contract of all nouns on any store: see harness/test_store.h. */
+ * The contract of each primitive on any store: see harness/test_store.h. */
 #ifndef STORES_ALL_H
 #define STORES_ALL_H
 

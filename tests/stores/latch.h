@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * What a latch promises, on any store: the contract of each call, many threads and processes, and
- * its cost. */
+ * What a latch promises, on any store: the contract of each call, and many threads. */
 #ifndef STORES_LATCH_H
 #define STORES_LATCH_H
 
