@@ -72,7 +72,7 @@ $(PRELOADS): $(BUILD)/tests/%.so: tests/preload/%.c | needs
 # ---- what is run ---------------------------------------------------------------------------------
 
 ## test       build and run all tests; T="unit_text live_conn" these alone, V=1 names each test, J=4 at once
-.PHONY: test test-hiredis12 tidy lint format
+.PHONY: test test-hiredis12 test-valkey test-redis8 tidy lint format
 test: $(if $(T),$(EXAMPLES) $(addprefix $(BUILD)/tests/,$(filter-out tests/%,$(T))) $(PRELOADS) \
 		$(if $(filter-out unit_% live_%,$(T)),tests),tests)
 	@LK_BUILD=$(abspath $(BUILD)) CC="$(CC)" $(call pass,SANITIZE V J) tests/run $(T)
@@ -83,6 +83,15 @@ HIREDIS12_TESTS := unit_resp live_conn live_dial live_contract live_fence live_r
 test-hiredis12: | needs
 	$(Q)tools/hiredis trixie $(HIREDIS12)
 	$(Q)$(MAKE) --no-print-directory HIREDIS=$(HIREDIS12) test T="$(HIREDIS12_TESTS)"
+
+## test-valkey, test-redis8  the tests that use a server, with Valkey 8.1 or Redis 8.0 from Debian 13; T=
+SERVER_TESTS := $(patsubst tests/%.c,%,$(filter tests/live_% tests/fault_% tests/cli_%,$(TEST_SOURCES)))
+test-valkey: SERVER := valkey-server
+test-redis8: SERVER := redis-server
+test-valkey test-redis8: | needs
+	$(Q)tools/server trixie $(SERVER) build/deps/$(@:test-%=%)
+	$(Q)LATCHKEY_SERVER=$(CURDIR)/build/deps/$(@:test-%=%)/$(SERVER) \
+		$(MAKE) --no-print-directory test T="$(or $(T),$(SERVER_TESTS))"
 
 ## tidy       layers, exports, house style: tests/tidy
 tidy: lib

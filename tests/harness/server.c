@@ -50,7 +50,13 @@ bool server_find(char *path, unsigned size, const char **argv0)
 	                                          {"valkey-server", "valkey-server"},
 	                                          {"redis-check-rdb", "redis-server"},
 	                                          {"valkey-check-rdb", "valkey-server"}};
+	const char *given = getenv("LATCHKEY_SERVER");
 
+	if (given && *given) {
+		snprintf(path, size, "%s", given);
+		*argv0 = strstr(given, "valkey") ? "valkey-server" : "redis-server";
+		return !access(path, X_OK);
+	}
 	for (size_t i = 0; i < sizeof(binaries) / sizeof(binaries[0]); i++) {
 		*argv0 = binaries[i][1];
 		if (find_on_path(binaries[i][0], path, size))

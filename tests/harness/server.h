@@ -37,7 +37,8 @@ void server_stop(struct test_server *server);
 void server_pause(struct test_server *server);  /* SIGSTOP, returns when it is stopped */
 void server_resume(struct test_server *server); /* SIGCONT */
 
-/* The path of a server binary and its argv[0]; false if none is installed. */
+/* The path of a server binary and its argv[0]: LATCHKEY_SERVER, as in the library, else an
+ * installed one; false if there is none. */
 bool server_find(char *path, unsigned size, const char **argv0);
 
 /* A TCP port on 127.0.0.1 without a listener, outside the range of outgoing connections. */
