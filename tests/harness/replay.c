@@ -63,6 +63,7 @@ static void start_server(struct replay_sides *sides)
 	server_start(&sides->server, &(struct server_options){.unix_only = true});
 	unsetenv("LD_PRELOAD");
 	unsetenv("STILL_CLOCK_FILE");
+	sides->version = server_version(&sides->server);
 }
 
 static int open_connection(const struct replay_sides *sides)
@@ -165,6 +166,7 @@ const char *replay_command(struct replay *replay, int argc, const char *const *a
 	sides->last_reply = sides->replies.len;
 	lua_store_run(sides->store, sides->requests.data + from, sides->requests.len - from,
 	              &sides->replies);
+	server_version_reply(sides->version, &sides->replies, sides->last_reply);
 	command->reply_end = sides->replies.len;
 	replay->sums.commands++;
 	replay->sums.errors += sides->replies.data[sides->last_reply] == '-';
@@ -328,6 +330,7 @@ static void settle(struct replay *replay)
 	expect_message(sides, "sync", number, strlen(number));
 	lua_store_dump(sides->store, &dump);
 	replay_keys_text(&dump, replay->now_us, &text);
+	server_version_text(sides->version, NULL, &text);
 	lua_sha1((struct lua_word){text.data, text.len}, hex);
 	command = add_request(sides, 4, keys_of);
 	lua_reply_text(&sides->replies, hex, 40);

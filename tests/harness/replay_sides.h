@@ -5,6 +5,7 @@
 
 #include "replay.h"
 #include "server.h"
+#include "server_version.h"
 
 #define REPLAY_COMMANDS 400 /* of one batch */
 
@@ -14,6 +15,7 @@ struct replay_sent {
 
 struct replay_sides {
 	struct test_server server;
+	enum server_version version;
 	char dir[80];
 	volatile int64_t *clock_us;
 	struct lua_store *store;
