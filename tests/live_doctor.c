@@ -225,12 +225,14 @@ TEST(server_that_stops_answering_ends_the_examination_after_one_time_out)
 /* ---- Version ------------------------------------------------------------------------------ */
 
 struct disguise {
-	int port;           /* of the real server */
-	const char *before; /* the version that it reports */
-	const char *after;  /* the version that the client receives: of the same length */
+	int port; /* of the real server */
+	struct {
+		const char *before; /* the text that it reports */
+		const char *after;  /* the text that the client receives: of the same length */
+	} text[2];
 };
 
-/* Forward bytes in both directions, with one text replaced by another. */
+/* Forward bytes in both directions, with texts of the server replaced. */
 static void disguised(int fd, void *arg)
 {
 	static char bytes[1 << 17];
@@ -246,15 +248,17 @@ static void disguised(int fd, void *arg)
 		struct pollfd fds[2] = {{.fd = fd, .events = POLLIN},
 		                        {.fd = server, .events = POLLIN}};
 		bool from_server;
-		char *at;
 		if (poll(fds, 2, -1) < 1)
 			continue;
 		from_server = !fds[0].revents;
 		len = peer_read(from_server ? server : fd, bytes, sizeof(bytes) - 1);
 		bytes[len] = 0;
-		at = from_server ? strstr(bytes, disguise->before) : NULL;
-		if (at)
-			memcpy(at, disguise->after, strlen(disguise->after));
+		for (int i = 0; from_server && i < 2; i++) {
+			char *at = strstr(bytes, disguise->text[i].before);
+			if (at)
+				memcpy(at, disguise->text[i].after,
+				       strlen(disguise->text[i].after));
+		}
 		peer_send(from_server ? fd : server, bytes, len);
 	}
 	close(server);
@@ -264,14 +268,16 @@ TEST(version_is_judged)
 {
 	static const struct {
 		char major_minor[5];
+		bool is_valkey;
 		lk_fitness fitness;
 		const char *text, *cure;
 	} cases[] = {
-		{"4.0.", LK_UNFIT, "Redis 4.0.", "install version 6.2"},
-		{"6.0.", LK_FIT_WARN, "Redis 6.0.", "install version 6.2"},
-		{"6.2.", LK_FIT, "Redis 6.2.", ""},
-		{"9.1.", LK_FIT, "Redis 9.1.", ""},
-		{"x\x1b[1", LK_UNFIT, "Redis x\\x1b[1", ""},
+		{"4.0.", false, LK_UNFIT, "Redis 4.0.", "install version 6.2"},
+		{"6.0.", false, LK_FIT_WARN, "Redis 6.0.", "install version 6.2"},
+		{"6.2.", false, LK_FIT, "Redis 6.2.", ""},
+		{"9.1.", false, LK_FIT, "Redis 9.1.", ""},
+		{"x\x1b[1", false, LK_UNFIT, "Redis x\\x1b[1", ""},
+		{"7.2.", true, LK_FIT, "Valkey ", ""},
 	};
 	struct test_server server;
 	struct redis *redis;
@@ -284,7 +290,13 @@ TEST(version_is_judged)
 	ck_assert_ptr_nonnull(at);
 	memcpy(before + 14, at + 14, 4);
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
-		struct disguise disguise = {server.port, before, after};
+		/* Valkey reports its own version beside the Redis version that it is like. */
+		bool is_valkey = cases[i].is_valkey;
+		struct disguise disguise = {
+			server.port,
+			{{before, after},
+		         {is_valkey ? "redis_git_sha1:00000000" : "valkey_version:",
+		          is_valkey ? "valkey_version:8.1.1.99" : "another_server:"}}};
 		struct peer peer;
 		memcpy(after + 14, cases[i].major_minor, 4);
 		peer_start(&peer, disguised, &disguise);
