@@ -138,6 +138,18 @@ TEST(step_for_a_latch_reset_meanwhile_counts_on_the_new_one)
 	end();
 }
 
+TEST(step_for_a_latch_removed_meanwhile_is_refused)
+{
+	struct lk__op *waiter;
+
+	start_known(5);
+	remove_latch();
+	waiter = down(a);
+	step(a, LK__STEP);
+	assert_done(waiter, LK_EABSENT);
+	end();
+}
+
 /* A step bound to an old generation would be lost if its answer were: the caller means the present
  * latch. */
 TEST(step_does_not_trust_a_generation_of_long_ago)
