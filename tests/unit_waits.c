@@ -121,6 +121,8 @@ static void end_wait_at(enum stage stage, lk_err why, void (*finish)(struct lk__
 	step(c, LK__ASK);
 	finish(waiter, why);
 	ck_assert_int_eq(waiter->done, stage == TO_SEND);
+	if (stage == TO_SEND)
+		assert_no_request(b);
 	/* The other answers arrive in the order of their requests. */
 	if (stage == IN_FLIGHT)
 		virt_execute(b, &ask);
