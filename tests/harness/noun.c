@@ -8,7 +8,9 @@
 #include "scripts.h"
 
 #include <check.h>
+#include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 struct noun_losses noun_losses;
 
@@ -297,6 +299,7 @@ static void *wait_in_thread(void *arg)
 	struct noun_wait *wait = arg;
 	int64_t start_ms = now_ms();
 
+	wait->thread_id = gettid();
 	wait->err = wait->noun->acquire(wait->handle, NOUN_ALONE, wait->wait_ms, &wait->fence);
 	wait->took_ms = now_ms() - start_ms;
 	if (!wait->err && !wait->keep)
@@ -321,6 +324,21 @@ void noun_wait_queue(struct noun_wait *wait, const struct noun *noun, void *hand
 	ck_assert_msg(WITHIN(5000, noun_status(noun, handle).queue_len == before + 1),
 	              "%lld in the queue, not %lld", (long long)noun_status(noun, handle).queue_len,
 	              (long long)before + 1);
+}
+
+bool noun_wait_sleeps(const struct noun_wait *wait)
+{
+	char path[64], state = 0;
+	FILE *file;
+
+	snprintf(path, sizeof(path), "/proc/self/task/%d/stat", wait->thread_id);
+	file = fopen(path, "re");
+	if (!file)
+		return false;
+	if (fscanf(file, "%*d (%*[^)]) %c", &state) != 1)
+		state = 0;
+	fclose(file);
+	return state == 'S';
 }
 
 lk_err noun_wait_join(struct noun_wait *wait)

@@ -83,6 +83,7 @@ struct noun_wait {
 	uint64_t fence;
 	int64_t took_ms;
 	atomic_bool ended;
+	atomic_int thread_id; /* in /proc; 0 = not started */
 	pthread_t thread;
 };
 
@@ -90,6 +91,8 @@ void noun_wait_start(struct noun_wait *wait, const struct noun *noun, void *hand
                      bool keep);
 /* Start a wait, and return when it is in the queue. */
 void noun_wait_queue(struct noun_wait *wait, const struct noun *noun, void *handle, bool keep);
+/* Its thread has begun and sleeps, as it does inside the call. */
+bool noun_wait_sleeps(const struct noun_wait *wait);
 /* The result of its acquire; fails the test if there is none within 20 s. */
 lk_err noun_wait_join(struct noun_wait *wait);
 
