@@ -81,7 +81,7 @@ static void expect_answers(struct process *process, unsigned set, int64_t ms, co
 	for (int i = 0; i < PRIMITIVES; i++) {
 		const char *answer = set & 1u << i ? line_read(process->out, ms) : expected;
 		ck_assert_msg(answer && !strncmp(answer, expected, strlen(expected)),
-		              "%s: %s, not %s", primitives[i].noun, answer ? answer : "no answer",
+		              "%s: %s, not %s", primitives[i].name, answer ? answer : "no answer",
 		              expected);
 	}
 }
@@ -277,7 +277,7 @@ static void expect_next(struct process *worker, unsigned set, int64_t ms, long l
 		if (!(set & 1u << i))
 			continue;
 		answer = line_read(worker->out, ms);
-		ck_assert_msg(answer != NULL, "%s: not granted within %lld ms", primitives[i].noun,
+		ck_assert_msg(answer != NULL, "%s: not granted within %lld ms", primitives[i].name,
 		              (long long)ms);
 		ck_assert_int_eq(sscanf(answer, "LK_OK %lld", &fence), 1);
 		ck_assert_int_gt(fence, fences[i]);

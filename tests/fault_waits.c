@@ -82,7 +82,7 @@ static void race_time_out(unsigned set, bool fixed)
 	for (int row = 0; row < PRIMITIVES; row++) {
 		for (int i = 0; i < RACES && set & 1u << row; i++) {
 			struct race *race = &races[row][i];
-			snprintf(race->name, sizeof(race->name), "%s%d", primitives[row].noun, i);
+			snprintf(race->name, sizeof(race->name), "%s%d", primitives[row].name, i);
 			claim_init(&race->held, row, client_at(server.url), race->name, 0);
 			claim_init(&race->waits, row, client_at(server.url), race->name, 0);
 			race->waits.fixed = fixed; /* its grants by message must be claimed */
@@ -100,7 +100,7 @@ static void race_time_out(unsigned set, bool fixed)
 			got += races[row][i].got;
 			missed += races[row][i].missed;
 		}
-		printf("%s: %d granted, %d timed out\n", primitives[row].noun, got, missed);
+		printf("%s: %d granted, %d timed out\n", primitives[row].name, got, missed);
 		ck_assert(got && missed);
 	}
 }

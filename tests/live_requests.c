@@ -66,7 +66,7 @@ static int contend(void *arg, int in, int out)
 
 	if (!line_read(in, 20000))
 		return 2;
-	handle = noun->open(client_at(url), "a", contest->options);
+	handle = noun_open(noun, client_at(url), "a", contest->options);
 	for (int i = 0; i <= ROUNDS; i++) {
 		/* The first round has the server know the scripts and the client's description. */
 		if (i == 1) {
@@ -168,8 +168,8 @@ TEST_LIMIT(thousand_holds_are_renewed_in_ten_round_trips, 90)
 		for (int j = 0; j < HOLDS; j++) {
 			char name[32];
 			snprintf(name, sizeof(name), "held-%d", j);
-			holds[i][j].handle = nouns[i]->open(
-				clients[i], i ? "a" : name,
+			holds[i][j].handle = noun_open(
+				nouns[i], clients[i], i ? "a" : name,
 				(struct noun_options){.lease_ms = 3000, .capacity = HOLDS});
 			OK(nouns[i]->acquire(holds[i][j].handle, 1, 1000, &holds[i][j].fence));
 		}
@@ -220,8 +220,8 @@ static void *race_renewal(void *arg)
 
 	/* Permits of the same semaphore, as they are enough for all. */
 	snprintf(name, sizeof(name), "race-%d", raced == &noun_lock ? (int)(intptr_t)arg : 0);
-	handle = raced->open(client, name,
-	                     (struct noun_options){.lease_ms = 100, .capacity = RACERS});
+	handle = noun_open(raced, client, name,
+	                   (struct noun_options){.lease_ms = 100, .capacity = RACERS});
 	for (int i = 0; i < RACES; i++) {
 		uint64_t hold = 0;
 		lk_err err;

@@ -79,7 +79,7 @@ void cut_everywhere(const struct cut *cut)
 	fault_set_up(NULL);
 	for (int i = 0; i < LANES; i++) {
 		lanes[i] = (struct lane){.number = i, .cut = cut};
-		snprintf(lanes[i].name, sizeof(lanes[i].name), "%s%d", primitives[row].noun, i);
+		snprintf(lanes[i].name, sizeof(lanes[i].name), "%s%d", primitives[row].name, i);
 		proxy_start(&lanes[i].proxy, &server);
 	}
 	for (int i = 0; i < LANES; i++)
@@ -98,5 +98,6 @@ void cut_everywhere(const struct cut *cut)
 	}
 	/* Only the fence counter is left, and what stays at rest. */
 	if (primitives[row].is_leased)
-		ck_assert_int_eq(redis_int(redis, "DBSIZE"), 1 + LANES * primitives[row].rest_keys);
+		ck_assert_int_eq(redis_int(redis, "DBSIZE"),
+		                 1 + LANES * primitives[row].noun->rest_keys);
 }

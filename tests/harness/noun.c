@@ -14,13 +14,12 @@
 
 struct noun_losses noun_losses;
 
-static void count_loss(void *arg, uint64_t fence, lk_lost_reason reason)
+static void count_loss(struct noun_losses *losses, uint64_t fence, lk_lost_reason reason)
 {
-	ck_assert_ptr_eq(arg, &noun_losses);
-	noun_losses.at_ms = now_ms();
-	noun_losses.fence = fence;
-	noun_losses.reason = reason;
-	noun_losses.count++;
+	losses->at_ms = now_ms();
+	losses->fence = fence;
+	losses->reason = reason;
+	losses->count++;
 }
 
 /* ---- Locks --------------------------------------------------------------------------------- */
@@ -31,18 +30,23 @@ static void note_lock(void *arg, lk_lock *lock, uint64_t fence, lk_lost_reason r
 	count_loss(arg, fence, reason);
 }
 
-static void *open_lock(lk_client *client, const char *name, struct noun_options options)
+static lk_err open_lock(lk_client *client, const char *name, struct noun_options options,
+                        void **handle)
 {
-	return lock_with(client, name,
-	                 &(lk_lock_options){
-				 .lease_ms = options.lease_ms,
-				 .max_hold_ms = options.max_hold_ms,
-				 .fixed = options.fixed,
-				 .label = options.label,
-				 .owner = options.any_thread ? LK_OWNER_HANDLE : LK_OWNER_THREAD,
-				 .on_lost = options.watched ? note_lock : NULL,
-				 .on_lost_arg = options.watched ? &noun_losses : NULL,
-			 });
+	lk_lock *lock = NULL;
+	const lk_lock_options chosen = {
+		.lease_ms = options.lease_ms,
+		.max_hold_ms = options.max_hold_ms,
+		.fixed = options.fixed,
+		.label = options.label,
+		.owner = options.any_thread ? LK_OWNER_HANDLE : LK_OWNER_THREAD,
+		.on_lost = options.losses ? note_lock : NULL,
+		.on_lost_arg = options.losses,
+	};
+	lk_err err = lk_lock_open(client, name, 0, &chosen, &lock);
+
+	*handle = lock;
+	return err;
 }
 
 static lk_err close_lock(void *lock)
@@ -108,7 +112,7 @@ static bool lock_at_rest(struct redis *redis, const char *name)
 const struct noun noun_lock = {
 	.name = "lock",
 	.waits_share = true,
-	.keys_left = 1,
+	.rest_keys = 0,
 	.count = 1,
 	.ask = &lk__script_lock_ask,
 	.leave = &lk__script_lock_leave,
@@ -135,19 +139,23 @@ static void note_semaphore(void *arg, lk_semaphore *semaphore, uint64_t hold, lk
 	count_loss(arg, hold, reason);
 }
 
-static void *open_semaphore(lk_client *client, const char *name, struct noun_options options)
+static lk_err open_semaphore(lk_client *client, const char *name, struct noun_options options,
+                             void **handle)
 {
-	return semaphore_with(
-		client, name,
-		&(lk_semaphore_options){
-			.capacity = options.capacity ? options.capacity : NOUN_CAPACITY,
-			.lease_ms = options.lease_ms,
-			.max_hold_ms = options.max_hold_ms,
-			.fixed = options.fixed,
-			.label = options.label,
-			.on_lost = options.watched ? note_semaphore : NULL,
-			.on_lost_arg = options.watched ? &noun_losses : NULL,
-		});
+	lk_semaphore *semaphore = NULL;
+	const lk_semaphore_options chosen = {
+		.capacity = options.capacity ? options.capacity : NOUN_CAPACITY,
+		.lease_ms = options.lease_ms,
+		.max_hold_ms = options.max_hold_ms,
+		.fixed = options.fixed,
+		.label = options.label,
+		.on_lost = options.losses ? note_semaphore : NULL,
+		.on_lost_arg = options.losses,
+	};
+	lk_err err = lk_semaphore_open(client, name, 0, &chosen, &semaphore);
+
+	*handle = semaphore;
+	return err;
 }
 
 static lk_err close_semaphore(void *semaphore)
@@ -231,7 +239,7 @@ static bool semaphore_at_rest(struct redis *redis, const char *name)
 
 const struct noun noun_semaphore = {
 	.name = "semaphore",
-	.keys_left = 2,
+	.rest_keys = 1,
 	.count = NOUN_ALONE,
 	.ask = &lk__script_semaphore_ask,
 	.leave = &lk__script_semaphore_leave,
@@ -252,9 +260,18 @@ const struct noun noun_semaphore = {
 
 /* ---- In one line --------------------------------------------------------------------------- */
 
+void *noun_open(const struct noun *noun, lk_client *client, const char *name,
+                struct noun_options options)
+{
+	void *handle = NULL;
+
+	OK(noun->open(client, name, options, &handle));
+	return handle;
+}
+
 void *noun_named(const struct noun *noun, lk_client *client, const char *name)
 {
-	return noun->open(client, name, (struct noun_options){0});
+	return noun_open(noun, client, name, (struct noun_options){0});
 }
 
 uint64_t noun_hold(const struct noun *noun, void *handle, int64_t wait_ms)

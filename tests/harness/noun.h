@@ -18,23 +18,33 @@
 #define NOUN_CAPACITY 5
 #define NOUN_ALONE 3
 
+/* The reported losses, and the last one. */
+struct noun_losses {
+	atomic_int count;
+	_Atomic(lk_lost_reason) reason;
+	_Atomic uint64_t fence;
+	_Atomic int64_t at_ms;
+};
+extern struct noun_losses noun_losses; /* for the handle that a test watches */
+
 struct noun_options {
 	int64_t lease_ms, max_hold_ms;
 	int64_t capacity; /* of a semaphore, 0 = NOUN_CAPACITY */
 	const char *label;
 	bool fixed;
-	bool any_thread; /* may use a hold, not only the thread that acquired it */
-	bool watched;    /* its losses are counted in noun_losses */
+	bool any_thread;            /* may use a hold, not only the thread that acquired it */
+	struct noun_losses *losses; /* of its holds, NULL = they are not counted */
 };
 
 struct noun {
 	const char *name;
 	bool waits_share; /* the waits of one client have one entry in the queue */
-	int keys_left;    /* that remain for a day when there is no hold, with the fence counter */
-	int64_t count;    /* of a hold of NOUN_ALONE, in its snapshot */
+	int rest_keys; /* that remain for a day when there is no hold, beside the fence counter */
+	int64_t count; /* of a hold of NOUN_ALONE, in its snapshot */
 	const struct lk__script *ask, *leave, *renew;
 	/* The calls of latchkey.h; a size, and the fence of a hold, are a semaphore's only. */
-	void *(*open)(lk_client *client, const char *name, struct noun_options options);
+	lk_err (*open)(lk_client *client, const char *name, struct noun_options options,
+	               void **handle);
 	lk_err (*close)(void *handle);
 	lk_err (*acquire)(void *handle, int64_t size, int64_t wait_ms, uint64_t *fence);
 	lk_err (*release)(void *handle, uint64_t fence);
@@ -54,6 +64,8 @@ extern const struct noun noun_lock, noun_semaphore;
 
 /* ---- In one line; what is not the subject of a test must succeed --------------------------- */
 
+void *noun_open(const struct noun *noun, lk_client *client, const char *name,
+                struct noun_options options);
 void *noun_named(const struct noun *noun, lk_client *client, const char *name);
 /* Acquire a hold that is the only one; its fence. */
 uint64_t noun_hold(const struct noun *noun, void *handle, int64_t wait_ms);
@@ -61,16 +73,6 @@ lk_hold noun_snapshot(const struct noun *noun, void *handle, uint64_t fence);
 lk_lock_status noun_status(const struct noun *noun, void *handle);
 /* Assert that the handle holds nothing. */
 void noun_holds_nothing(const struct noun *noun, void *handle, uint64_t fence);
-
-/* ---- Losses ---------------------------------------------------------------------------------- */
-
-struct noun_losses {
-	atomic_int count;
-	_Atomic(lk_lost_reason) reason; /* of the last loss */
-	_Atomic uint64_t fence;
-	_Atomic int64_t at_ms;
-};
-extern struct noun_losses noun_losses;
 
 /* ---- A wait in a thread of its own ----------------------------------------------------------- */
 

@@ -11,7 +11,7 @@
 void primitive_register(const TTest *test, unsigned set, double seconds)
 {
 	for (int i = 0; i < PRIMITIVES; i++) {
-		size_t size = strlen(test->name) + 1 + strlen(primitives[i].noun) + 1;
+		size_t size = strlen(test->name) + 1 + strlen(primitives[i].name) + 1;
 		TTest *row;
 		char *name;
 		if (!(set & 1u << i))
@@ -20,7 +20,7 @@ void primitive_register(const TTest *test, unsigned set, double seconds)
 		name = malloc(size);
 		if (!row || !name)
 			abort();
-		snprintf(name, size, "%s:%s", test->name, primitives[i].noun);
+		snprintf(name, size, "%s:%s", test->name, primitives[i].name);
 		*row = (TTest){name, test->fn, test->file, test->line};
 		test_register_row(row, seconds, i);
 	}
@@ -33,7 +33,7 @@ void claim_init(struct claim *claim, int row, lk_client *client, const char *nam
 	memset(claim, 0, sizeof(*claim));
 	claim->primitive = &primitives[row];
 	claim->client = client;
-	claim->name = name ? name : claim->primitive->noun;
+	claim->name = name ? name : claim->primitive->name;
 	claim->lease_ms = lease_ms;
 }
 
@@ -326,7 +326,7 @@ void claims_release_absent(struct claims *claims)
 bool claims_waiting(unsigned set, long long count)
 {
 	for (int i = 0; i < PRIMITIVES; i++)
-		if (set & 1u << i && primitives[i].waiting(primitives[i].noun) != count)
+		if (set & 1u << i && primitives[i].waiting(primitives[i].name) != count)
 			return false;
 	return true;
 }
@@ -334,7 +334,7 @@ bool claims_waiting(unsigned set, long long count)
 bool claims_at_rest(unsigned set)
 {
 	for (int i = 0; i < PRIMITIVES; i++)
-		if (set & 1u << i && !primitives[i].is_at_rest(primitives[i].noun))
+		if (set & 1u << i && !primitives[i].is_at_rest(primitives[i].name))
 			return false;
 	return true;
 }
@@ -342,7 +342,7 @@ bool claims_at_rest(unsigned set)
 bool claims_in_use(unsigned set)
 {
 	for (int i = 0; i < PRIMITIVES; i++)
-		if (set & 1u << i && primitives[i].is_at_rest(primitives[i].noun))
+		if (set & 1u << i && primitives[i].is_at_rest(primitives[i].name))
 			return false;
 	return true;
 }

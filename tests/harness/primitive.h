@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  * The primitives, a row each, for tests that cause a fault once for all of them: how a client holds
- * one, waits for it and releases it, and what the store shows of it.  A new primitive is a row in
- * primitive_rows.c and a place in the sets below; every test of such a set then covers it.
+ * one, waits for it and releases it, and what the store shows of it.  A primitive with holds is
+ * called by its row of noun.h.  A new one adds to that a row in primitive_rows.c, and a place in
+ * the sets below; every test of such a set then covers it.
  *
  * A lock or a semaphore is held when it is acquired.  A latch is held while it counts: its holder
  * has set it and has counted one step, by name, and releases it by the steps that are left; a
@@ -10,6 +11,7 @@
 #define PRIMITIVE_H
 
 #include "fault.h"
+#include "noun.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -59,18 +61,14 @@ struct claim {
 	bool fixed;     /* its lease is not renewed */
 	bool exclusive; /* its wait is for so much that no other claim fits beside it */
 	union {
+		void *handle;
 		lk_lock *lock;
 		lk_semaphore *semaphore;
 		lk_latch *latch;
 	};
 	uint64_t fence; /* of its hold, the newer one of two; the generation of a latch */
 	uint64_t first; /* of the older one, 0 = it has one hold */
-	/* The reported losses, and the last one. */
-	struct {
-		atomic_int count;
-		_Atomic(lk_lost_reason) reason;
-		_Atomic int64_t at_ms;
-	} lost;
+	struct noun_losses lost;
 	/* The wait, in a thread of its own. */
 	bool waits, keep;
 	int64_t wait_ms, took_ms;
@@ -82,13 +80,14 @@ struct claim {
 #define PRIMITIVE_KEYS_MAX 5
 
 struct primitive {
-	const char *noun;
-	bool is_leased;    /* its holds end with their lease */
-	lk_err absent_err; /* the result of a release after the store has lost the hold */
-	/* The keys of the one that is called by its noun; the first ones are the hold itself. */
+	const char *name;
+	const struct noun *noun; /* NULL = it has no holds, and its calls are its own */
+	bool is_leased;          /* its holds end with their lease */
+	lk_err absent_err;       /* the result of a release after the store has lost the hold */
+	/* The keys of the one that is called as the primitive is; the first ones are the hold
+	 * itself. */
 	const char *keys[PRIMITIVE_KEYS_MAX];
 	int hold_keys;
-	int rest_keys; /* the number of its keys that stay when it is at rest */
 	/* Open a handle; its holds belong to the caller's thread, where a primitive has this, or to
 	 * the handle. */
 	lk_err (*open)(struct claim *claim, bool of_handle);
@@ -119,7 +118,7 @@ extern const struct primitive primitives[PRIMITIVES];
 
 /* ---- One claim ------------------------------------------------------------------------------- */
 
-/* Fill in a claim of that row without opening it: of that name, NULL = its noun. */
+/* Fill in a claim of that row without opening it: of that name, NULL = the primitive's. */
 void claim_init(struct claim *claim, int row, lk_client *client, const char *name,
                 int64_t lease_ms);
 /* Wait in a thread of its own, by an open handle that owns what it gets; keep: do not release it.

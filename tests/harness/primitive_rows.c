@@ -8,65 +8,97 @@
 #include <stdio.h>
 #include <string.h>
 
-/* ---- Locks ----------------------------------------------------------------------------------- */
+/* ---- Of all with holds: by their nouns ------------------------------------------------------- */
 
-static void note_loss(struct claim *claim, lk_lost_reason reason)
+/* The permits of a wait; a lock has no such size. */
+static int64_t waiter_permits(struct claim *claim)
 {
-	claim->lost.at_ms = now_ms();
-	claim->lost.reason = reason;
-	claim->lost.count++;
+	return claim->exclusive ? CAPACITY : WAITER_PERMITS;
 }
 
-static void note_lock(void *arg, lk_lock *lock, uint64_t fence, lk_lost_reason reason)
+static lk_err open_noun(struct claim *claim, bool of_handle)
 {
-	(void)lock, (void)fence;
-	note_loss(arg, reason);
+	const struct noun_options options = {.capacity = CAPACITY,
+	                                     .lease_ms = claim->lease_ms,
+	                                     .fixed = claim->fixed,
+	                                     .any_thread = of_handle,
+	                                     .losses = &claim->lost};
+
+	return claim->primitive->noun->open(claim->client, claim->name, options, &claim->handle);
 }
 
-static lk_err open_lock(struct claim *claim, bool of_handle)
+static lk_err wait_for_noun(struct claim *claim, int64_t wait_ms)
 {
-	const lk_lock_options options = {.lease_ms = claim->lease_ms,
-	                                 .fixed = claim->fixed,
-	                                 .owner = of_handle ? LK_OWNER_HANDLE : LK_OWNER_THREAD,
-	                                 .on_lost = note_lock,
-	                                 .on_lost_arg = claim};
-
-	return lk_lock_open(claim->client, claim->name, 0, &options, &claim->lock);
+	return claim->primitive->noun->acquire(claim->handle, waiter_permits(claim), wait_ms,
+	                                       &claim->fence);
 }
 
-static lk_err acquire_lock(struct claim *claim, int64_t wait_ms)
+static lk_err release_noun(struct claim *claim)
 {
-	return lk_lock_acquire(claim->lock, wait_ms, &claim->fence);
+	return claim->primitive->noun->release(claim->handle, claim->fence);
 }
 
-static lk_err release_lock(struct claim *claim)
+static lk_err cancel_noun(struct claim *claim)
 {
-	return lk_lock_release(claim->lock);
+	return claim->primitive->noun->cancel(claim->handle);
 }
 
-static lk_err cancel_lock(struct claim *claim)
-{
-	return lk_lock_cancel(claim->lock);
-}
-
-static lk_err query_lock(struct claim *claim)
+static lk_err query_noun(struct claim *claim)
 {
 	lk_lock_status status;
 
-	return lk_lock_query(claim->lock, &status);
+	return claim->primitive->noun->query(claim->handle, &status);
 }
 
-static int64_t lock_remaining_ms(struct claim *claim)
+static lk_state state_of_noun(struct claim *claim)
 {
-	int64_t remaining_ms = hold_of(claim->lock).remaining_ms;
-
-	return lk_lock_is_mine(claim->lock) ? remaining_ms : 0;
+	return claim->primitive->noun->state(claim->handle, claim->fence);
 }
 
-static lk_state state_of_lock(struct claim *claim)
+/* Until the earlier end of its holds. */
+static int64_t noun_remaining_ms(struct claim *claim)
 {
-	return lk_lock_state(claim->lock);
+	const struct noun *noun = claim->primitive->noun;
+	int64_t first, other = noun_snapshot(noun, claim->handle, claim->fence).remaining_ms;
+	lk_state state = state_of_noun(claim);
+
+	if (state != LK_STATE_HELD && state != LK_STATE_UNSURE)
+		return 0;
+	first = claim->first ? noun_snapshot(noun, claim->handle, claim->first).remaining_ms
+	                     : other;
+	return first < other ? first : other;
 }
+
+static long long queue_of(const char *name)
+{
+	return redis_int(redis, "ZCARD lk:{%s}:q", name);
+}
+
+/* The call fails with err, and the error's text names the reason. */
+#define REFUSED(call)                                                                              \
+	do {                                                                                       \
+		EXPECT(call, err);                                                                 \
+		ck_assert_msg(strstr(lk_errmsg(), text) != NULL, "\"%s\" is not in %s", text,      \
+		              lk_errmsg());                                                        \
+	} while (0)
+
+static void expect_refused_noun(struct claim *claim, lk_err err, const char *text)
+{
+	const struct noun *noun = claim->primitive->noun;
+	uint64_t none = 77;
+
+	REFUSED(noun->acquire(claim->handle, 1, 0, &none));
+	REFUSED(noun->acquire(claim->handle, 1, 500, &none));
+	REFUSED(noun->acquire(claim->handle, 1, LK_FOREVER, &none));
+	ck_assert_uint_eq(none, 77);
+}
+
+#define BY_NOUN(row)                                                                               \
+	.noun = &(row), .is_leased = true, .absent_err = LK_ELOST, .open = open_noun,              \
+	.wait = wait_for_noun, .cancel = cancel_noun, .query = query_noun,                         \
+	.remaining_ms = noun_remaining_ms, .state = state_of_noun, .waiting = queue_of
+
+/* ---- Locks ----------------------------------------------------------------------------------- */
 
 static bool lock_is_held(struct claim *claim)
 {
@@ -80,51 +112,12 @@ static bool lock_is_held(struct claim *claim)
 	       strtoull(fence, NULL, 10) == claim->fence && hold.fence == claim->fence;
 }
 
-static long long queue_of(const char *name)
-{
-	return redis_int(redis, "ZCARD lk:{%s}:q", name);
-}
-
 static bool lock_is_at_rest(const char *name)
 {
-	return redis_int(redis, "EXISTS lk:{%s} lk:{%s}:q", name, name) == 0;
-}
-
-/* The call fails with err, and the error's text names the reason. */
-#define REFUSED(call)                                                                              \
-	do {                                                                                       \
-		EXPECT(call, err);                                                                 \
-		ck_assert_msg(strstr(lk_errmsg(), text) != NULL, "\"%s\" is not in %s", text,      \
-		              lk_errmsg());                                                        \
-	} while (0)
-
-static void expect_refused_lock(struct claim *claim, lk_err err, const char *text)
-{
-	uint64_t fence;
-
-	REFUSED(lk_lock_acquire(claim->lock, 0, &fence));
-	REFUSED(lk_lock_acquire(claim->lock, LK_FOREVER, &fence));
+	return noun_lock.at_rest(redis, name);
 }
 
 /* ---- Semaphores ------------------------------------------------------------------------------ */
-
-static void note_permits(void *arg, lk_semaphore *semaphore, uint64_t hold, lk_lost_reason reason)
-{
-	(void)semaphore, (void)hold;
-	note_loss(arg, reason);
-}
-
-static lk_err open_semaphore(struct claim *claim, bool of_handle)
-{
-	const lk_semaphore_options options = {.capacity = CAPACITY,
-	                                      .lease_ms = claim->lease_ms,
-	                                      .fixed = claim->fixed,
-	                                      .on_lost = note_permits,
-	                                      .on_lost_arg = claim};
-
-	(void)of_handle;
-	return lk_semaphore_open(claim->client, claim->name, 0, &options, &claim->semaphore);
-}
 
 /* All permits.  If none waits for them: a hold from which one was released, and another one. */
 static lk_err hold_permits(struct claim *claim, int64_t wait_ms)
@@ -139,17 +132,6 @@ static lk_err hold_permits(struct claim *claim, int64_t wait_ms)
 	return err ? err : lk_semaphore_acquire(claim->semaphore, 1, 0, &claim->fence);
 }
 
-static int64_t waiter_permits(struct claim *claim)
-{
-	return claim->exclusive ? CAPACITY : WAITER_PERMITS;
-}
-
-static lk_err wait_for_permits(struct claim *claim, int64_t wait_ms)
-{
-	return lk_semaphore_acquire(claim->semaphore, waiter_permits(claim), wait_ms,
-	                            &claim->fence);
-}
-
 /* Of two holds, the larger one in two parts: after the first one there is room for a waiter. */
 static lk_err release_permits(struct claim *claim)
 {
@@ -160,32 +142,6 @@ static lk_err release_permits(struct claim *claim)
 	part = lk_semaphore_release_some(claim->semaphore, claim->first, 1);
 	ck_assert_int_eq(part, err);
 	return lk_semaphore_release(claim->semaphore, claim->first);
-}
-
-static lk_err cancel_permits(struct claim *claim)
-{
-	return lk_semaphore_cancel(claim->semaphore);
-}
-
-static lk_err query_semaphore(struct claim *claim)
-{
-	lk_semaphore_status status;
-
-	return lk_semaphore_query(claim->semaphore, &status);
-}
-
-static int64_t permits_remaining_ms(struct claim *claim)
-{
-	int64_t first =
-		claim->first ? hold_in(claim->semaphore, claim->first).remaining_ms : INT64_MAX;
-	int64_t other = hold_in(claim->semaphore, claim->fence).remaining_ms;
-
-	return first < other ? first : other;
-}
-
-static lk_state state_of_permits(struct claim *claim)
-{
-	return lk_semaphore_state(claim->semaphore, claim->fence);
 }
 
 static bool permits_are_held(struct claim *claim)
@@ -217,13 +173,8 @@ static bool semaphore_is_at_rest(const char *name)
 
 static void expect_refused_semaphore(struct claim *claim, lk_err err, const char *text)
 {
-	uint64_t none = 77;
-
-	REFUSED(lk_semaphore_acquire(claim->semaphore, 1, 0, &none));
-	REFUSED(lk_semaphore_acquire(claim->semaphore, 1, 500, &none));
-	REFUSED(lk_semaphore_acquire(claim->semaphore, 1, LK_FOREVER, &none));
+	expect_refused_noun(claim, err, text);
 	REFUSED(lk_semaphore_resize(claim->semaphore, 9));
-	ck_assert_uint_eq(none, 77);
 }
 
 /* ---- Latches --------------------------------------------------------------------------------- */
@@ -331,42 +282,25 @@ static void expect_refused_latch(struct claim *claim, lk_err err, const char *te
 /* ---- The rows -------------------------------------------------------------------------------- */
 
 const struct primitive primitives[PRIMITIVES] = {
-	{.noun = "lock",
-         .is_leased = true,
-         .absent_err = LK_ELOST,
+	{.name = "lock",
+         BY_NOUN(noun_lock),
          .keys = {"lk:{lock}", "lk:{lock}:q", "lk:fence"},
          .hold_keys = 1,
-         .open = open_lock,
-         .hold = acquire_lock,
-         .wait = acquire_lock,
-         .release = release_lock,
-         .cancel = cancel_lock,
-         .query = query_lock,
-         .remaining_ms = lock_remaining_ms,
-         .state = state_of_lock,
+         .hold = wait_for_noun,
+         .release = release_noun,
          .is_held = lock_is_held,
-         .waiting = queue_of,
          .is_at_rest = lock_is_at_rest,
-         .expect_refused = expect_refused_lock},
-	{.noun = "semaphore",
-         .is_leased = true,
-         .absent_err = LK_ELOST,
+         .expect_refused = expect_refused_noun},
+	{.name = "semaphore",
+         BY_NOUN(noun_semaphore),
          .keys = {"lk:{semaphore}", "lk:{semaphore}:h", "lk:{semaphore}:q", "lk:fence"},
          .hold_keys = 2,
-         .rest_keys = 1,
-         .open = open_semaphore,
          .hold = hold_permits,
-         .wait = wait_for_permits,
          .release = release_permits,
-         .cancel = cancel_permits,
-         .query = query_semaphore,
-         .remaining_ms = permits_remaining_ms,
-         .state = state_of_permits,
          .is_held = permits_are_held,
-         .waiting = queue_of,
          .is_at_rest = semaphore_is_at_rest,
          .expect_refused = expect_refused_semaphore},
-	{.noun = "latch",
+	{.name = "latch",
          .is_leased = false,
          .absent_err = LK_EABSENT,
          .keys = {"lk:{latch}"},

@@ -127,7 +127,8 @@ static void *end_holding(void *arg)
 TEST_STORE(hold_of_an_ended_thread_is_released_and_reported, 20, STORE_LOCKS)
 {
 	lk_client *client = set_up(), *other = client_at(url);
-	lk_lock *lock = noun_lock.open(client, "a", (struct noun_options){.watched = true});
+	struct noun_options options = {.losses = &noun_losses};
+	lk_lock *lock = noun_open(&noun_lock, client, "a", options);
 	pthread_t thread;
 	void *fence;
 

@@ -9,8 +9,8 @@
 /* A handle that counts the losses of its holds. */
 static void *watched(const struct noun *noun, lk_client *client, struct noun_options options)
 {
-	options.watched = true;
-	return noun->open(client, "a", options);
+	options.losses = &noun_losses;
+	return noun_open(noun, client, "a", options);
 }
 
 /* The loss is reported once, with this reason and the hold's fence, and the hold stays lost until
@@ -45,7 +45,7 @@ static int64_t expect_loss(const struct noun *noun, void *handle, uint64_t hold,
 TEST_NOUN(snapshot_has_all_that_a_hold_knows, 20, 0)
 {
 	lk_client *client = set_up(), *other = client_at(url);
-	void *handle = noun->open(client, "a", (struct noun_options){.lease_ms = 1000});
+	void *handle = noun_open(noun, client, "a", (struct noun_options){.lease_ms = 1000});
 	void *seen = noun_named(noun, other, "a");
 	uint64_t hold;
 	lk_hold snapshot;
@@ -118,8 +118,8 @@ TEST_NOUN(extended_lease_is_cut_by_no_other_request, 20, 0)
 
 	for (int fixed = 0; fixed < 2; fixed++) {
 		const struct noun_options options = {.lease_ms = 2000, .fixed = fixed};
-		void *handle = noun->open(client, "a", options);
-		void *wanted = noun->open(other, "a", options);
+		void *handle = noun_open(noun, client, "a", options);
+		void *wanted = noun_open(noun, other, "a", options);
 		uint64_t hold = noun_hold(noun, handle, 0), none;
 
 		OK(noun->extend(handle, hold, 60000));
@@ -145,7 +145,7 @@ TEST_NOUN(waiter_is_granted_when_a_fixed_lease_ends, 20, 0)
 {
 	lk_client *client = set_up(), *other = client_at(url);
 	void *handle =
-		noun->open(client, "a", (struct noun_options){.lease_ms = 500, .fixed = true});
+		noun_open(noun, client, "a", (struct noun_options){.lease_ms = 500, .fixed = true});
 	uint64_t hold = noun_hold(noun, handle, 0);
 	struct noun_wait wait;
 
@@ -168,7 +168,7 @@ TEST_NOUN(fixed_hold_that_was_waited_for_has_its_whole_lease, 20, 0)
 	uint64_t hold = noun_hold(noun, handle, 0);
 	struct noun_wait wait;
 
-	noun_wait_queue(&wait, noun, noun->open(other, "a", fixed), true);
+	noun_wait_queue(&wait, noun, noun_open(noun, other, "a", fixed), true);
 	nap_ms(400);
 	OK(noun->release(handle, hold));
 	OK(noun_wait_join(&wait));
