@@ -293,13 +293,19 @@ static lk_err dial(struct lk__store *store, unsigned link, const struct lk__targ
 	return LK_OK;
 }
 
-static void shut_down(struct lk__peer *base)
+static void end_streams(struct peer *peer)
 {
-	struct peer *peer = (struct peer *)base;
-
 	peer->closed = true;
 	eventfd_write(peer->streams[LK__RESPONSES].fd, 1);
 	eventfd_write(peer->streams[LK__MESSAGES].fd, 1);
+}
+
+/* A test may shut down what the library closes as soon as it sees the first stream end. */
+static void shut_down(struct lk__peer *base)
+{
+	pthread_mutex_lock(&mutex);
+	end_streams((struct peer *)base);
+	pthread_mutex_unlock(&mutex);
 }
 
 static void close_peer(struct lk__peer *base)
@@ -401,6 +407,6 @@ void lua_seam_restart(void)
 			databases[link][db] = NULL;
 		}
 	for (struct peer *peer = peers; peer; peer = peer->next)
-		shut_down(&peer->base.peer);
+		end_streams(peer);
 	pthread_mutex_unlock(&mutex);
 }
