@@ -456,10 +456,10 @@ static int fork_in_queue(void *arg, int in, int out)
 	claims_queue(&waits, *(unsigned *)arg, client_at(server.url), 0, true);
 	child = fork();
 	if (!child) {
+		line_write(out, "%d", (int)getpid()); /* its sockets are closed now */
 		nap_ms(20000);
 		_exit(0);
 	}
-	line_write(out, "%d", (int)child);
 	nap_ms(20000);
 	return 4;
 }
