@@ -13,14 +13,10 @@
 
 #define FIRST_CAP 8
 
-static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER; /* a leaf: no lock is taken under it */
-/* Held for reading between lk__fork_hold() and lk__fork_let().  New readers wait for fork(). */
-#ifdef PTHREAD_RWLOCK_WRITER_NONRECURSIVE_INITIALIZER_NP
-#define GUARD PTHREAD_RWLOCK_WRITER_NONRECURSIVE_INITIALIZER_NP
-#else
-#define GUARD PTHREAD_RWLOCK_INITIALIZER
-#endif
-static pthread_rwlock_t guard = GUARD;
+static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;   /* a leaf: no lock is taken under it */
+static pthread_cond_t free_cond = PTHREAD_COND_INITIALIZER; /* holders or forks is 0 now */
+static atomic_int holders; /* threads between lk__fork_hold() and lk__fork_let() */
+static atomic_int forks;   /* threads in fork(), or waiting for the holders; new ones wait for it */
 static int *fds;
 static size_t fd_count;
 static size_t fd_cap;
@@ -29,14 +25,17 @@ static atomic_uint generation;
 
 static void before_fork(void)
 {
-	pthread_rwlock_wrlock(&guard);
 	pthread_mutex_lock(&mutex);
+	atomic_fetch_add(&forks, 1);
+	while (atomic_load(&holders))
+		pthread_cond_wait(&free_cond, &mutex);
 }
 
 static void after_fork_parent(void)
 {
+	if (atomic_fetch_sub(&forks, 1) == 1)
+		pthread_cond_broadcast(&free_cond);
 	pthread_mutex_unlock(&mutex);
-	pthread_rwlock_unlock(&guard);
 }
 
 /* Closing sends nothing: the parent still has each connection open. */
@@ -46,9 +45,11 @@ static void after_fork_child(void)
 		close(fds[i]);
 	fd_count = 0;
 	atomic_fetch_add(&generation, 1);
+	/* The threads that were counted or waited are not here. */
+	atomic_store(&holders, 0);
+	atomic_store(&forks, 0);
+	free_cond = (pthread_cond_t)PTHREAD_COND_INITIALIZER;
 	pthread_mutex_unlock(&mutex);
-	/* Its owner is a thread of the parent, so it cannot be unlocked. */
-	guard = (pthread_rwlock_t)GUARD;
 }
 
 /* Register the handlers.  Not with pthread_once(): after a failure for lack of memory, the next
@@ -150,12 +151,25 @@ unsigned lk__fork_generation(void)
 	return atomic_load(&generation);
 }
 
+/* Either this thread sees a fork() that waits, or that fork() sees this thread. */
 void lk__fork_hold(void)
 {
-	pthread_rwlock_rdlock(&guard);
+	atomic_fetch_add(&holders, 1);
+	while (atomic_load(&forks)) {
+		lk__fork_let();
+		pthread_mutex_lock(&mutex);
+		while (atomic_load(&forks))
+			pthread_cond_wait(&free_cond, &mutex);
+		pthread_mutex_unlock(&mutex);
+		atomic_fetch_add(&holders, 1);
+	}
 }
 
 void lk__fork_let(void)
 {
-	pthread_rwlock_unlock(&guard);
+	if (atomic_fetch_sub(&holders, 1) != 1 || !atomic_load(&forks))
+		return;
+	pthread_mutex_lock(&mutex);
+	pthread_cond_broadcast(&free_cond);
+	pthread_mutex_unlock(&mutex);
 }

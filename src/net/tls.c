@@ -470,12 +470,12 @@ void lk__tls_remember(struct lk__tls_shared *shared, struct lk__tls *tls)
 	session = SSL_get0_session(tls->ssl);
 	if (session && SSL_SESSION_is_resumable(session))
 		copy = SSL_SESSION_dup(session);
+	if (copy) {
+		SSL_SESSION_free(shared->session);
+		shared->session = copy;
+	}
 	ERR_clear_error();
 	leave(tls);
-	if (!copy)
-		return;
-	SSL_SESSION_free(shared->session);
-	shared->session = copy;
 }
 
 static int days_left(const SSL *ssl)
