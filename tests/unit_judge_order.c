@@ -119,3 +119,22 @@ TEST(judge_counts_handovers_while_another_process_waits)
 	judge();
 	GOOD();
 }
+
+/* A process that stands still between its grant and the return of its call: the hold ends, others
+ * come and go, and the call reports a fence that was good when it was granted. */
+TEST(judge_lets_a_hold_end_inside_the_call_that_reports_it)
+{
+	for (int known = 0; known < 2; known++) {
+		begin_round();
+		note(nemesis, "%lld stop 1 begin\n%lld stop 1 end\n", 11LL * MS, 2990LL * MS);
+		acquire(1, LOCK, 10 * MS, 3000 * MS, 5, known ? 4000 * MS : 0);
+		release(1, LOCK, 3010 * MS, 3011 * MS, 5, LK_ELOST);
+		acquire(2, LOCK, 1500 * MS, 1501 * MS, 6, 2500 * MS);
+		release(2, LOCK, 1510 * MS, 1511 * MS, 6, LK_OK);
+		judge();
+		if (known)
+			BAD(PROMISE_ORDER);
+		else
+			GOOD();
+	}
+}
