@@ -17,8 +17,8 @@ static int way = -1; /* the one that worked */
 
 static void skip(const char *test, const char *why)
 {
-	/* TEST(name) is the function name_run(). */
-	printf("skipped: %.*s: %s\n", (int)(strlen(test) - strlen("_run")), test, why);
+	/* TEST(name) is the function name_run(), TEST_OF(name) and TEST_EACH(name) name_of(). */
+	printf("skipped: %.*s: %s\n", (int)(strrchr(test, '_') - test), test, why);
 	fflush(stdout);
 }
 
