@@ -396,6 +396,7 @@ TEST_IF(url_with_wrong_tls_is_refused, 20, LK__TLS)
 	refused("rediss://h?verify=0", "verify");
 	refused("rediss://h?verify=", "verify");
 	refused("rediss://h?verify=NONE", "verify");
+	refused("rediss://redis+unix:///run/redis.sock", "host");
 	refused("rediss://h?ca=", "ca");
 	refused("rediss://h?cert=", "cert");
 	refused("rediss://h?cert=a&key=", "key");

@@ -230,7 +230,7 @@ static lk_err parse_url(struct parse *parse, struct span rest)
 	if (parse->target->tls && !LK__TLS)
 		return WRONG(parse, "scheme: rediss: this library was built without TLS "
 		                    "(OpenSSL)");
-	over_unix = span_take(&rest, "redis+unix://");
+	over_unix = !parse->target->tls && span_take(&rest, "redis+unix://");
 	if (!over_unix && !parse->target->tls && !span_take(&rest, "redis://"))
 		return unknown_scheme(parse, whole);
 	authority = span_until(rest, "/?");
