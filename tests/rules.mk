@@ -79,7 +79,7 @@ test: $(if $(T),$(EXAMPLES) $(addprefix $(BUILD)/tests/,$(filter-out tests/%,$(T
 
 ## test-hiredis12  the tests that depend on hiredis, with 1.2, which newer systems have (Debian 12: 0.14)
 HIREDIS12 := build/deps/hiredis-1.2
-HIREDIS12_TESTS := unit_resp live_conn live_dial live_contract live_fence live_requests live_tls
+HIREDIS12_TESTS := unit_resp live_conn live_dial live_fence live_requests live_tls
 test-hiredis12: | needs
 	$(Q)tools/hiredis trixie $(HIREDIS12)
 	$(Q)$(MAKE) --no-print-directory HIREDIS=$(HIREDIS12) test T="$(HIREDIS12_TESTS)"
