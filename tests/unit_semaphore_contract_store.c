@@ -398,3 +398,21 @@ TEST(resize_of_half_a_memory_counts_nothing_as_held)
 	SAYS("kind 1:semaphore capacity 5 used 0 ttl 60000", "HGETALL", STATE);
 	contract_stop();
 }
+
+/* A right is missing for a while: the leave that stopped in the middle is completed by the next. */
+TEST(torn_leave_is_completed_when_it_is_repeated)
+{
+	static const char *const commands[] = {"ZREM", "HDEL"};
+
+	for (int i = 0; i < 2; i++) {
+		contract_start();
+		SAYS("granted 1700000000000000 1700000000000000 0 0", ASK(A));
+		contract_refuse(commands[i], NULL);
+		SAYS(i ? TORN_BY_RIGHT : NO_RIGHT, LEAVE(A));
+		contract_refuse(NULL, NULL);
+		SAYS(i ? "left 0 0 1" : "left 1 0 1", LEAVE(A));
+		SAYS("0", "HGET", STATE, "used");
+		SAYS("0", "EXISTS", ENDS);
+		contract_stop();
+	}
+}

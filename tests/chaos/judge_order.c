@@ -174,8 +174,8 @@ static void add_hold(struct search *search, const struct hold *hold, int64_t fro
 	                 .permits = hold->permits,
 	                 .fence = hold->fence,
 	                 .begin = hold->let ? hold->let : hold->got};
-	/* A hold that ended before its acquire returned ended inside that call.  One that nobody saw
-	 * valid may have: its process may have stood still between the grant and the return. */
+	/* A hold that ended before its acquire returned ended inside that call.  One that nobody
+	 * saw valid may have: its process may have stood still between grant and return. */
 	if (op.from_ns < hold->asked->at_ns || !hold->valid_ns)
 		op.from_ns = hold->asked->at_ns;
 	if (op.from_ns < from_ns)

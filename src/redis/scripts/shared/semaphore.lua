@@ -109,8 +109,9 @@ local function hold_of(ticket, value)
 end
 
 local function drop(ticket, permits)
-	change('HDEL', STATE, ticket)
+	-- In this order a run that ends in between can be repeated: what has no end is dropped then.
 	change('ZREM', ENDS, ticket)
+	change('HDEL', STATE, ticket)
 	used = math.max(used - (permits or 0), 0)
 	if ticket == first then
 		first, first_us = after, after_us
