@@ -362,11 +362,7 @@ void lk__codec_answer(const struct lk__resp *resp, const char *what, struct lk__
 
 	memset(answer, 0, sizeof(*answer));
 	if (resp->type == LK__RESP_ERROR) {
-		lk__why_about(why, lk__resp_error(resp), what, "%s%s",
-		              lk__resp_error(resp) == LK_EAUTH
-		                      ? "(latchkey doctor names the right) "
-		                      : "",
-		              resp->str);
+		lk__resp_why(resp, what, why);
 		fail(answer, why);
 		answer->retryable = why->err == LK_EAGAIN;
 		answer->ambiguous = lk__resp_is_torn(resp);

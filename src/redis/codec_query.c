@@ -517,7 +517,7 @@ void lk__codec_query_answer(const struct lk__resp *resp, const char *what,
 		if (into)
 			fill_party(into, resp);
 	} else if (resp->type == LK__RESP_ERROR) {
-		lk__why_about(why, lk__resp_error(resp), what, "%s", resp->str);
+		lk__resp_why(resp, what, why);
 		fail(answer, why, why->text);
 		answer->ambiguous = lk__resp_is_torn(resp);
 	} else if (kind == LK__BREAK ||

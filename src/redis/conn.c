@@ -143,6 +143,8 @@ void lk__conn_close(struct lk__conn *conn)
 	free(conn);
 }
 
+#define TORN "TORN" /* see scripts/shared/change.lua */
+
 /* Does the error have this code?  Before 7.0 the error of a command inside a script is wrapped:
  * "@user_script: 1: -READONLY You can't...", after "ERR Error running script (call to f_0123): " if
  * the script did not catch it. */
@@ -200,7 +202,18 @@ lk_err lk__resp_error(const struct lk__resp *resp)
 
 bool lk__resp_is_torn(const struct lk__resp *resp)
 {
-	return resp->type == LK__RESP_ERROR && has_code(resp, "TORN");
+	return resp->type == LK__RESP_ERROR && has_code(resp, TORN);
+}
+
+lk_err lk__resp_why(const struct lk__resp *resp, const char *what, struct lk__why *why)
+{
+	bool torn = lk__resp_is_torn(resp);
+	lk_err err = lk__resp_error(resp);
+
+	return lk__why_about(why, err, what, "%s%s%s",
+	                     err == LK_EAUTH ? "(latchkey doctor names the right) " : "",
+	                     torn ? "stopped in the middle of a script: " : "",
+	                     resp->str + (torn ? strlen(TORN) + 1 : 0));
 }
 
 lk_err lk__resp_refusal(const struct lk__resp *resp)

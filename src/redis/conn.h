@@ -61,6 +61,10 @@ void lk__conn_close(struct lk__conn *conn);
  * script), LK_EAGAIN (transient: LOADING, BUSY, READONLY, MASTERDOWN, CLUSTERDOWN, TRYAGAIN,
  * NOREPLICAS), LK_EFOREIGN (WRONGTYPE), else LK_ESERVER. */
 lk_err lk__resp_error(const struct lk__resp *resp);
+/* Describe an error reply of the server "what": its class, and its text, with the way to find the
+ * right that is missing, or that a script had changed something before the error.  Returns the
+ * class. */
+lk_err lk__resp_why(const struct lk__resp *resp, const char *what, struct lk__why *why);
 /* Is it the error of a script that had changed something before?  See scripts/shared/change.lua. */
 bool lk__resp_is_torn(const struct lk__resp *resp);
 /* The error that ends the set-up of a connection: LK_ECONN if it is transient. */

@@ -57,9 +57,10 @@ static lk_err judge_silence(struct lk__conn *messages, int64_t deadline_ns, int 
 static lk_err judge_probe(const struct lk__resp *resp, const struct lk__conn *conn,
                           struct lk__why *why)
 {
-	if (resp->type == LK__RESP_ERROR)
-		return lk__why_about(why, lk__resp_refusal(resp), conn->socket.text, "%s",
-		                     resp->str);
+	if (resp->type == LK__RESP_ERROR) {
+		lk__resp_why(resp, conn->socket.text, why);
+		return why->err = lk__resp_refusal(resp);
+	}
 	if (resp->type != LK__RESP_INTEGER)
 		return lk__why_about(why, LK_ESERVER, conn->socket.text,
 		                     "unexpected response to a script");
