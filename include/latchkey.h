@@ -257,7 +257,7 @@ typedef struct lk_client_options {
  * LK_ECONN      the store was not reached within the connect timeout, or it is not ready: it loads
  *               its data, is busy, is a replica, or has its maximum of clients
  * LK_EAUTH      the credentials are wrong, a right is missing, or the server wants another client
- *               certificate; lk_errmsg() names the right
+ *               certificate; lk_errmsg() names the right, or how to find it
  * LK_ESERVER    the server returned another error, or is no Redis; or with TLS it is not the server
  *               of the URL, or its certificate is not valid
  * LK_ENOSERVER  local: without a server binary; lk_errmsg() says what to install

@@ -76,13 +76,17 @@ static lk_err load_own(SSL_CTX *settings, const struct lk__target *target, struc
 {
 	const char *cert = target->tls_cert;
 	const char *key = target->tls_key ? target->tls_key : cert;
+	struct lk__why inner;
+	lk_err err;
 
 	SSL_CTX_set_default_passwd_cb(settings, no_password);
 	if (SSL_CTX_use_certificate_chain_file(settings, cert) != 1)
 		return file_failed("cert", cert, why);
-	if (SSL_CTX_use_PrivateKey_file(settings, key, SSL_FILETYPE_PEM) != 1)
-		return file_failed("key", key, why);
-	return LK_OK;
+	if (SSL_CTX_use_PrivateKey_file(settings, key, SSL_FILETYPE_PEM) == 1)
+		return LK_OK;
+	err = file_failed("key", key, &inner);
+	return lk__why_set(why, err, "%s%s", inner.text,
+	                   target->tls_key ? "" : " (without key=FILE, it is read from cert)");
 }
 
 static lk_err load_files(SSL_CTX *settings, const struct lk__target *target, struct lk__why *why)
@@ -187,7 +191,7 @@ static void choose_name(struct lk__tls *tls, const struct lk__target *target)
 	memcpy(tls->server_name, name, len);
 }
 
-/* Demand the name; tell it to the server, too (SNI), where addresses are not allowed. */
+/* Demand the name, and send it to the server, too (SNI), where addresses are not allowed. */
 static bool expect_name(struct lk__tls *tls)
 {
 	X509_VERIFY_PARAM *expected = SSL_get0_param(tls->ssl);

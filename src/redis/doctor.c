@@ -362,8 +362,12 @@ static void report_unreachable(struct lk__doctor *doctor, const struct lk__why *
 	const char *cure = "start the server, or correct the URL";
 
 	if (why->err == LK_EAUTH)
-		cure = "use a user and a password that the server accepts";
-	else if (doctor->target->tls && (why->err == LK_ESERVER || why->err == LK_EINVALID))
+		cure = doctor->target->tls ? "use a user, a password and a client certificate that "
+		                             "the server accepts"
+		                           : "use a user and a password that the server accepts";
+	else if (why->err == LK_EINVALID)
+		cure = "correct the URL, or the file that it names";
+	else if (doctor->target->tls && why->err == LK_ESERVER)
 		cure = "correct the URL, or the server's certificate";
 	else if (why->err == LK_ESERVER)
 		cure = "check that a Redis server listens there and has the URL's database";
