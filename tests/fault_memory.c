@@ -8,46 +8,18 @@
  */
 #include "harness/handles.h"
 #include "harness/server.h"
-#include "harness/shortage.h"
+#include "harness/short_memory.h"
 #include "harness/test.h"
 
 #include <errno.h>
 #include <pthread.h>
 
-void *__real_malloc(size_t size);
-void *__real_calloc(size_t count, size_t size);
-void *__real_realloc(void *old, size_t size);
-char *__real_strdup(const char *text);
 int __real_pthread_create(pthread_t *thread, const pthread_attr_t *attr, void *(*fn)(void *),
                           void *arg);
-void *__wrap_malloc(size_t size);
-void *__wrap_calloc(size_t count, size_t size);
-void *__wrap_realloc(void *old, size_t size);
-char *__wrap_strdup(const char *text);
 int __wrap_pthread_create(pthread_t *thread, const pthread_attr_t *attr, void *(*fn)(void *),
                           void *arg);
 
-static struct shortage memory, threads;
-
-void *__wrap_malloc(size_t size)
-{
-	return shortage_strikes(&memory) ? errno = ENOMEM, NULL : __real_malloc(size);
-}
-
-void *__wrap_calloc(size_t count, size_t size)
-{
-	return shortage_strikes(&memory) ? errno = ENOMEM, NULL : __real_calloc(count, size);
-}
-
-void *__wrap_realloc(void *old, size_t size)
-{
-	return shortage_strikes(&memory) ? errno = ENOMEM, NULL : __real_realloc(old, size);
-}
-
-char *__wrap_strdup(const char *text)
-{
-	return shortage_strikes(&memory) ? errno = ENOMEM, NULL : __real_strdup(text);
-}
+static struct shortage threads;
 
 int __wrap_pthread_create(pthread_t *thread, const pthread_attr_t *attr, void *(*fn)(void *),
                           void *arg)

@@ -4,44 +4,12 @@
  * LDFLAGS: -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc,--wrap=strdup
  */
 #include "harness/process.h"
-#include "harness/shortage.h"
+#include "harness/short_memory.h"
 #include "harness/test.h"
 #include "harness/tls_store.h"
 
-#include <errno.h>
 #include <openssl/crypto.h>
 #include <stdlib.h>
-
-void *__real_malloc(size_t size);
-void *__real_calloc(size_t count, size_t size);
-void *__real_realloc(void *old, size_t size);
-char *__real_strdup(const char *text);
-void *__wrap_malloc(size_t size);
-void *__wrap_calloc(size_t count, size_t size);
-void *__wrap_realloc(void *old, size_t size);
-char *__wrap_strdup(const char *text);
-
-static struct shortage memory;
-
-void *__wrap_malloc(size_t size)
-{
-	return shortage_strikes(&memory) ? errno = ENOMEM, NULL : __real_malloc(size);
-}
-
-void *__wrap_calloc(size_t count, size_t size)
-{
-	return shortage_strikes(&memory) ? errno = ENOMEM, NULL : __real_calloc(count, size);
-}
-
-void *__wrap_realloc(void *old, size_t size)
-{
-	return shortage_strikes(&memory) ? errno = ENOMEM, NULL : __real_realloc(old, size);
-}
-
-char *__wrap_strdup(const char *text)
-{
-	return shortage_strikes(&memory) ? errno = ENOMEM, NULL : __real_strdup(text);
-}
 
 /* OpenSSL's requests, for which the linker wraps nothing in a shared library. */
 static void *take(size_t size, const char *file, int line)

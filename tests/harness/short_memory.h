@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: MIT
+ * Memory that is short: a program that includes this once, and has its line LDFLAGS with --wrap for
+ * the four functions, lets `memory` decide which of its allocations fail. */
+#ifndef SHORT_MEMORY_H
+#define SHORT_MEMORY_H
+
+#include "shortage.h"
+
+#include <errno.h>
+#include <stddef.h>
+
+void *__real_malloc(size_t size);
+void *__real_calloc(size_t count, size_t size);
+void *__real_realloc(void *old, size_t size);
+char *__real_strdup(const char *text);
+void *__wrap_malloc(size_t size);
+void *__wrap_calloc(size_t count, size_t size);
+void *__wrap_realloc(void *old, size_t size);
+char *__wrap_strdup(const char *text);
+
+static struct shortage memory;
+
+void *__wrap_malloc(size_t size)
+{
+	return shortage_strikes(&memory) ? errno = ENOMEM, NULL : __real_malloc(size);
+}
+
+void *__wrap_calloc(size_t count, size_t size)
+{
+	return shortage_strikes(&memory) ? errno = ENOMEM, NULL : __real_calloc(count, size);
+}
+
+void *__wrap_realloc(void *old, size_t size)
+{
+	return shortage_strikes(&memory) ? errno = ENOMEM, NULL : __real_realloc(old, size);
+}
+
+char *__wrap_strdup(const char *text)
+{
+	return shortage_strikes(&memory) ? errno = ENOMEM, NULL : __real_strdup(text);
+}
+
+#endif
