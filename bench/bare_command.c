@@ -7,7 +7,7 @@
 #include <string.h>
 #include <sys/socket.h>
 
-#define WORDS_MAX 16
+#define WORDS_MAX 20
 
 redisContext *bare_dial(const struct test_server *server, const char *baseline)
 {

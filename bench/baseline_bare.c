@@ -2,6 +2,7 @@
  * Bare hiredis: sends commands, reads replies, and does nothing else. */
 #include "baseline_bare.h"
 
+#include "bare_marker.h"
 #include "built_with.h"
 #include "scripts.h"
 
@@ -39,6 +40,7 @@ struct bare {
 #if LK__TLS
 	SSL *ssl; /* NULL = none */
 #endif
+	struct bare_marker marker;
 	struct command ask, leave;
 	uint64_t tickets;
 };
@@ -116,20 +118,17 @@ static struct command format(enum answer expects, int argc, const char *const *a
 }
 
 /* See src/redis/codec.c: the same words in the same order. */
-static struct command ours(const char *name, bool leaves)
+static struct command ours(const struct bare *bare, const char *name, bool leaves)
 {
 	const struct lk__script *script = leaves ? &lk__script_lock_leave : &lk__script_lock_ask;
 	char main_key[160], queue[160], keys[8];
 	const char *argv[16] = {
-		"EVALSHA",
-		script->sha1,
-		keys,
-		main_key,
-		queue,
-		"lk:fence",
-		"1:" CLIENT_ID ":" NONCE_MARK ":" LEASE_MS ":r",
+		"EVALSHA",  script->sha1,
+		keys,       main_key,
+		queue,      "lk:fence",
+		"lk:epoch", "2:" CLIENT_ID ":" NONCE_MARK ":" LEASE_MS ":r",
 	};
-	int argc = 7;
+	int argc = 8;
 
 	snprintf(main_key, sizeof(main_key), "lk:{%s}", name);
 	snprintf(queue, sizeof(queue), "lk:{%s}:q", name);
@@ -145,6 +144,8 @@ static struct command ours(const char *name, bool leaves)
 		argv[argc++] = "-";
 		argv[argc++] = "30000";
 	}
+	argv[argc++] = bare->marker.text;
+	argv[argc++] = bare->marker.end;
 	return format(leaves ? LEFT : GRANTED, argc, argv);
 }
 
@@ -175,8 +176,9 @@ struct bare *bare_open(const struct test_server *server, bool by_unix, const cha
 	     NULL);
 	load(bare, lk__script_lock_leave.text, lk__script_lock_leave.len,
 	     lk__script_lock_leave.sha1, NULL);
-	bare->ask = ours(name, false);
-	bare->leave = ours(name, true);
+	bare_marker_find(server, &bare->marker);
+	bare->ask = ours(bare, name, false);
+	bare->leave = ours(bare, name, true);
 	return bare;
 }
 
@@ -335,9 +337,9 @@ static struct bare_batch *batch_of(struct command *commands, int steps)
 	return batch;
 }
 
-struct bare_batch *bare_batch_ours(const char *name)
+struct bare_batch *bare_batch_ours(const struct bare *bare, const char *name)
 {
-	struct command commands[] = {ours(name, false), ours(name, true)};
+	struct command commands[] = {ours(bare, name, false), ours(bare, name, true)};
 
 	return batch_of(commands, 2);
 }

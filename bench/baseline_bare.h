@@ -26,7 +26,7 @@ void bare_pings(void *bare);
  * reading one command at a time. */
 #define BARE_DEPTH 100
 struct bare_batch;
-struct bare_batch *bare_batch_ours(const char *name);
+struct bare_batch *bare_batch_ours(const struct bare *bare, const char *name);
 /* The steps that Redisson publishes for its RLock, written anew: the classic ones, and those of
  * today, which keep the reply of a release for a client that repeats it. */
 struct bare_batch *bare_batch_redisson(struct bare *bare, const char *name, bool of_today);

@@ -4,6 +4,7 @@
 #include "baseline_handoff.h"
 
 #include "bare_command.h"
+#include "bare_marker.h"
 #include "scripts.h"
 
 #include <stdio.h>
@@ -19,24 +20,29 @@ struct handoff {
 };
 
 /* See src/redis/codec.c: the same words in the same order. */
-static void format_both(struct handoff *handoff, const char *name, const char *id)
+static void format_both(struct handoff *handoff, const struct bare_marker *marker, const char *name,
+                        const char *id)
 {
 	char main_key[160], queue[160], ticket[80];
-	const char *ask[] = {"EVALSHA", lk__script_lock_ask.sha1,
-	                     "3",       main_key,
-	                     queue,     "lk:fence",
-	                     ticket,    "1",
-	                     "0",       "lk:c:0:",
-	                     "-",       "30000"};
-	const char *leave[] = {"EVALSHA", lk__script_lock_leave.sha1,
-	                       "3",       main_key,
-	                       queue,     "lk:fence",
-	                       ticket,    "0",
-	                       "lk:c:0:", "0"};
+	const char *ask[] = {"EVALSHA",  lk__script_lock_ask.sha1,
+	                     "4",        main_key,
+	                     queue,      "lk:fence",
+	                     "lk:epoch", ticket,
+	                     "1",        "0",
+	                     "lk:c:0:",  "-",
+	                     "30000",    marker->text,
+	                     marker->end};
+	const char *leave[] = {"EVALSHA",  lk__script_lock_leave.sha1,
+	                       "4",        main_key,
+	                       queue,      "lk:fence",
+	                       "lk:epoch", ticket,
+	                       "0",        "lk:c:0:",
+	                       "0",        marker->text,
+	                       marker->end};
 
 	snprintf(main_key, sizeof(main_key), "lk:{%s}", name);
 	snprintf(queue, sizeof(queue), "lk:{%s}:q", name);
-	snprintf(ticket, sizeof(ticket), "1:%s:" NONCE_MARK ":10000:r", id);
+	snprintf(ticket, sizeof(ticket), "2:%s:" NONCE_MARK ":10000:r", id);
 	handoff->ask = bare_format(sizeof(ask) / sizeof(ask[0]), ask);
 	handoff->leave = bare_format(sizeof(leave) / sizeof(leave[0]), leave);
 }
@@ -44,6 +50,7 @@ static void format_both(struct handoff *handoff, const char *name, const char *i
 struct handoff *handoff_open(const struct test_server *server, const char *name, int index)
 {
 	struct handoff *handoff = calloc(1, sizeof(*handoff));
+	struct bare_marker marker;
 	redisReply *reply;
 	uint64_t random;
 	char id[23];
@@ -57,7 +64,8 @@ struct handoff *handoff_open(const struct test_server *server, const char *name,
 	handoff->messages = bare_dial(server, "bare hand-off");
 	bare_load_ours(handoff->commands, &lk__script_lock_ask);
 	bare_load_ours(handoff->commands, &lk__script_lock_leave);
-	format_both(handoff, name, id);
+	bare_marker_find(server, &marker);
+	format_both(handoff, &marker, name, id);
 	reply = redisCommand(handoff->messages, "SUBSCRIBE lk:c:0:%s", id);
 	if (!reply || reply->type != REDIS_REPLY_ARRAY)
 		bench_fail("bare hand-off: cannot subscribe");

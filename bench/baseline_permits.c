@@ -4,6 +4,7 @@
 #include "baseline_permits.h"
 
 #include "bare_command.h"
+#include "bare_marker.h"
 #include "core/core.h"
 #include "scripts.h"
 
@@ -18,24 +19,28 @@ struct permits {
 	uint64_t tickets;
 };
 
-static void format_both(struct permits *permits, const char *name, int capacity)
+static void format_both(struct permits *permits, const struct bare_marker *marker, const char *name,
+                        int capacity)
 {
-	static const char ticket[] = "1:" CLIENT_ID ":" NONCE_MARK ":10000:r:1";
+	static const char ticket[] = "2:" CLIENT_ID ":" NONCE_MARK ":10000:r:1";
 	char state[160], queue[160], holds[160], permits_text[16], ttl[24], life[24], patience[24];
-	const char *ask[] = {"EVALSHA", lk__script_semaphore_ask.sha1,
-	                     "4",       state,
-	                     queue,     "lk:fence",
-	                     holds,     ticket,
-	                     "1",       "0",
-	                     "lk:c:0:", permits_text,
-	                     ttl,       life,
-	                     patience};
-	const char *leave[] = {"EVALSHA", lk__script_semaphore_leave.sha1,
-	                       "4",       state,
-	                       queue,     "lk:fence",
-	                       holds,     ticket,
-	                       "0",       "lk:c:0:",
-	                       "0",       patience};
+	const char *ask[] = {"EVALSHA",    lk__script_semaphore_ask.sha1,
+	                     "5",          state,
+	                     queue,        "lk:fence",
+	                     holds,        "lk:epoch",
+	                     ticket,       "1",
+	                     "0",          "lk:c:0:",
+	                     permits_text, ttl,
+	                     life,         patience,
+	                     marker->text, marker->end};
+	const char *leave[] = {"EVALSHA",  lk__script_semaphore_leave.sha1,
+	                       "5",        state,
+	                       queue,      "lk:fence",
+	                       holds,      "lk:epoch",
+	                       ticket,     "0",
+	                       "lk:c:0:",  "0",
+	                       patience,   marker->text,
+	                       marker->end};
 
 	snprintf(state, sizeof(state), "lk:{%s}", name);
 	snprintf(queue, sizeof(queue), "lk:{%s}:q", name);
@@ -51,13 +56,15 @@ static void format_both(struct permits *permits, const char *name, int capacity)
 struct permits *permits_open(const struct test_server *server, const char *name, int capacity)
 {
 	struct permits *permits = calloc(1, sizeof(*permits));
+	struct bare_marker marker;
 
 	if (!permits)
 		bench_fail("out of memory");
 	permits->context = bare_dial(server, "bare semaphore");
 	bare_load_ours(permits->context, &lk__script_semaphore_ask);
 	bare_load_ours(permits->context, &lk__script_semaphore_leave);
-	format_both(permits, name, capacity);
+	bare_marker_find(server, &marker);
+	format_both(permits, &marker, name, capacity);
 	return permits;
 }
 

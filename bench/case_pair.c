@@ -74,7 +74,7 @@ static void *pipe_open_ours(const struct stage *stage)
 {
 	struct pipe *self = pipe_open(stage);
 
-	self->batch = bare_batch_ours(NAME);
+	self->batch = bare_batch_ours(self->bare, NAME);
 	return self;
 }
 

@@ -23,7 +23,7 @@ static void *open_tls(const struct stage *stage)
 	char url[200];
 
 	(void)stage;
-	snprintf(url, sizeof(url), "rediss://127.0.0.1:%d?ca=%s", port, ca);
+	snprintf(url, sizeof(url), "rediss://127.0.0.1:%d?ca=%s&grace=0", port, ca);
 	return ours_open(url, NAME);
 }
 

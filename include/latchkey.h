@@ -209,7 +209,12 @@ typedef enum lk_log_level { LK_LOG_ERROR = 1, LK_LOG_WARN, LK_LOG_INFO, LK_LOG_D
  *
  * The lines about the connection, after lk_client_open(), are "connection lost: WHY" and, for each
  * failed attempt, "cannot connect: WHY" (both LK_LOG_WARN), and "WHERE: connected" (LK_LOG_INFO).
- * With verify=none each connection, also the first one, has a line (LK_LOG_WARN). */
+ * With verify=none each connection, also the first one, has a line (LK_LOG_WARN).
+ *
+ * Other lines report that the server has lost its memory and for how long nothing is granted, that
+ * this user may not run INFO, and once a lease longer than grace_ms (LK_LOG_WARN); a grace that
+ * already ran when the client came, how many holds were taken back, and a grace that was ended by
+ * hand (LK_LOG_INFO). */
 typedef void lk_log_fn(void *arg, lk_log_level level, const char *line);
 
 /* Options of lk_client_open(); those that are not 0 take precedence over the URL. */
@@ -236,7 +241,9 @@ typedef struct lk_client_options {
 	const char *tls_server_name; /* name or address in the server's certificate; NULL = the
 	                              * URL's, or the URL's host */
 	const char *tls_verify;      /* "none" = trust any server; NULL = the URL's, or verify */
-	int64_t reserved[3];         /* zero */
+	int64_t grace_ms;            /* after the server lost its memory, nothing new is granted for
+	                              * this time; 0 = the URL's, or 10,000; -1 = none */
+	int64_t reserved[2];         /* zero */
 } lk_client_options;
 
 /* Open a client: connect to the store and log in.
@@ -248,7 +255,8 @@ typedef struct lk_client_options {
  *        local:  (also NULL) a private server of this user on this machine; the call starts it if
  *        it does not run
  *        options: db, user, password, client_name, prefix, connect_timeout, command_timeout,
- *        keepalive (milliseconds), lazy (0 or 1); percent-encode bytes that have a meaning in URLs
+ *        keepalive, grace (milliseconds), lazy (0 or 1); percent-encode bytes that have a meaning
+ * in URLs
  *
  * LK_OK         connected, logged in, subscribed to the client's channel, and able to publish
  *               there; with lazy: the URL and the options are valid
@@ -338,9 +346,12 @@ typedef struct lk_counters {
 	int64_t awaited; /* lk_latch_await() */
 	int64_t stepped; /* lk_latch_down() */
 	/* The store. */
-	int64_t requests;    /* on locks, permits, latches, with repeats; not queries, PING */
-	int64_t connected;   /* connections made; 1 after lk_client_open(), 0 if lazy */
-	int64_t reserved[8]; /* zero */
+	int64_t requests;  /* on locks, permits, latches, with repeats; not queries, PING */
+	int64_t connected; /* connections made; 1 after lk_client_open(), 0 if lazy */
+	/* The server's memory: see grace_ms. */
+	int64_t reclaimed;   /* holds that were taken back after the server had lost its memory */
+	int64_t grace_us;    /* sum of the times that calls waited because of the grace */
+	int64_t reserved[6]; /* zero */
 } lk_counters;
 
 /* Read all counters, as they were at one moment.  No I/O, never blocks.
@@ -431,8 +442,8 @@ LK_API lk_err lk_lock_close(lk_lock *lock);
  *
  * LK_OK         held.  The lease is renewed in the background until the release.  With the option
  *               fixed, the lease is not renewed, and the hold ends with the lease
- * LK_EBUSY      not held: another owner holds the lock, or others wait for it, and wait_ms is 0;
- *               nothing is left behind
+ * LK_EBUSY      not held: another owner holds the lock, or others wait for it, or the server has
+ *               lost its memory (see grace_ms), and wait_ms is 0; nothing is left behind
  * LK_ETIMEDOUT  not held; nothing is left behind
  * LK_ECANCELED  not held: lk_lock_cancel() or lk_lock_close(); nothing is left behind
  * LK_ECLOSED    not held: lk_client_close() ended the wait, or an on_lost function made the call
@@ -585,7 +596,9 @@ typedef struct lk_lock_status {
 	int64_t queue_len;     /* entries in the queue: the threads of a client share one if their
 	                        * handles have the same values of lease_ms and fixed */
 	int64_t my_rank;       /* entries before this client's first one, -1 = it does not wait */
-	int64_t reserved[8];   /* zero */
+	int64_t grace_ms;    /* nothing new is granted for this time: the server may have forgotten
+	                      * a holder; 0 = no grace.  As this client knows it. */
+	int64_t reserved[7]; /* zero */
 } lk_lock_status;
 
 /* Query the holder of the lock.  Changes nothing, so repeating the call is safe.
@@ -679,8 +692,8 @@ LK_API lk_err lk_semaphore_close(lk_semaphore *semaphore);
  *            If the response is slow, that may be before the call returns
  *
  * LK_OK         held; see lk_lock_acquire() about the lease
- * LK_EBUSY      not held: too few permits are free, or others wait, and wait_ms is 0; nothing is
- *               left behind
+ * LK_EBUSY      not held: too few permits are free, or others wait, or the server has lost its
+ *               memory (see grace_ms), and wait_ms is 0; nothing is left behind
  * LK_ELIMIT     not held: permits exceeds the capacity, which a resize may have lowered during the
  *               wait
  * LK_EINVALID   permits or wait_ms is out of range, or hold is NULL and the handle is not fixed
@@ -745,7 +758,8 @@ typedef struct lk_semaphore_status {
 	int64_t queue_len;   /* number of waits, of all clients */
 	int64_t my_rank;     /* waits before this client's first one, -1 = it does not wait */
 	int64_t ttl_ms;      /* until the store forgets the semaphore, unless it is used */
-	int64_t reserved[8]; /* zero */
+	int64_t grace_ms;    /* as in lk_lock_status */
+	int64_t reserved[7]; /* zero */
 } lk_semaphore_status;
 
 /* Query the semaphore.  LK_EABSENT if it does not exist (any more); other errors as
@@ -950,6 +964,35 @@ typedef bool lk_name_fn(void *arg, const char *name, size_t name_len);
  * lk_lock_query().  Any thread. */
 LK_API LK_MUST_USE lk_err lk_client_names(lk_client *client, lk_name_fn *fn, void *arg);
 
+/* ---- The server's memory ------------------------------------------------------------------ */
+
+/* What the server remembers without a gap.  A crash, a restart or FLUSHALL makes it another one:
+ * then nothing new is granted until the grace (lk_client_options.grace_ms) has passed, while
+ * clients take back the holds that they still have by their own clocks. */
+typedef struct lk_memory {
+	char id[96];         /* of the memory; "-" if this user may not run INFO */
+	int64_t since_us;    /* its first moment, microseconds since 1970 by the server's clock; 0 =
+	                      * its grace was ended by lk_client_end_grace(), or it needs none (a
+	                      * server of local: that began when nothing could be held) */
+	int64_t age_ms;      /* since then; 0 if since_us is 0 */
+	int64_t grace_ms;    /* left of this client's grace, 0 = over, or the client has none */
+	bool is_partial;     /* this user may not run INFO: the server shows only that it has lost
+	                      * everything, not that it has lost a part */
+	int64_t reserved[8]; /* zero */
+} lk_memory;
+
+/* Ask for the server's memory.  If the server has lost it, the client notices.  Errors as
+ * lk_lock_query().  Any thread. */
+LK_API LK_MUST_USE lk_err lk_client_memory(lk_client *client, lk_memory *memory);
+
+/* End the grace of that memory now, for all clients.  memory: as returned by lk_client_memory();
+ * NULL = whichever the server has.  A hold that its client has not taken back yet is refused, and
+ * its client reports a loss: call it only if there is no such hold, or nothing that it protects.
+ *
+ * LK_OK, LK_EABSENT (no grace, or it is over), LK_EMISMATCH (the server has another memory); other
+ * errors as lk_lock_query(); after LK_EUNKNOWN the grace may have ended.  Any thread. */
+LK_API LK_MUST_USE lk_err lk_client_end_grace(lk_client *client, const lk_memory *memory);
+
 /* ---- The private server of local: --------------------------------------------------------- */
 
 typedef struct lk_local_info {
@@ -967,8 +1010,10 @@ typedef struct lk_local_info {
  * respond in time; repeating the call is safe).  Any thread. */
 LK_API LK_MUST_USE lk_err lk_local_start(lk_local_info *info);
 
-/* Stop the server, even while locks are held.  LK_OK, LK_EABSENT (it did not run), LK_ESYSTEM.  Any
- * thread. */
+/* Stop the server, even while locks are held: the clients that hold them start it again and take
+ * them back (see grace_ms).  If nothing was held, the next server has no grace.
+ *
+ * LK_OK, LK_EABSENT (it did not run), LK_ESYSTEM.  Any thread. */
 LK_API LK_MUST_USE lk_err lk_local_stop(void);
 
 /* Query the server without starting it.  LK_OK, LK_ESYSTEM.  Any thread. */
@@ -983,7 +1028,8 @@ typedef enum lk_fitness { LK_FIT = 0, LK_FIT_WARN = 1, LK_UNFIT = 2 } lk_fitness
 typedef struct lk_finding {
 	lk_fitness fitness;
 	const char *topic;   /* "reachable", "version", "latency", "eviction", "persistence",
-	                        "replicas", "rights", "clock", "patterns"; "tls" with rediss: */
+	                        "memory", "replicas", "rights", "clock", "patterns"; "tls" with
+	                        rediss: */
 	const char *text;    /* the finding, escaped */
 	const char *cure;    /* what to do, "" if nothing */
 	int64_t reserved[8]; /* zero */

@@ -61,11 +61,12 @@ struct lk__store_ops {
 	unsigned (*route)(const struct lk__store *store, const char *name, size_t len);
 
 	/* Connect to that link's server at place: log in, subscribe to this client's messages,
-	 * check that both streams lead to the same server.  All by deadline_ns; returns LK_ECONN as
-	 * soon as cancel_fd is readable.  Raw. */
+	 * check that both streams lead to the same server.  *epoch: the memory that the link found
+	 * last, then that of this server.  All by deadline_ns; returns LK_ECONN as soon as
+	 * cancel_fd is readable.  Raw. */
 	lk_err (*dial)(struct lk__store *store, unsigned link, const struct lk__target *place,
-	               int64_t deadline_ns, int cancel_fd, struct lk__peer **peer,
-	               struct lk__why *why);
+	               int64_t deadline_ns, int cancel_fd, struct lk__epoch *epoch,
+	               struct lk__peer **peer, struct lk__why *why);
 	/* Shut both streams down: threads that read or write return. */
 	void (*shutdown)(struct lk__peer *peer);
 	void (*close)(struct lk__peer *peer);

@@ -153,7 +153,7 @@ TEST(guard_logs_in_with_a_password_that_no_argument_shows)
 	redis = redis_open(&server);
 	redis_do(redis, "ACL SETUSER job on >s3cret ~* &* +@all");
 	redis_do(redis, "ACL SETUSER default off");
-	snprintf(url, sizeof(url), "redis://job@127.0.0.1:%d", server.port);
+	snprintf(url, sizeof(url), "redis://job@127.0.0.1:%d?grace=0", server.port);
 	setenv("LATCHKEY_URL", url, 1);
 	setenv("LATCHKEY_PASSWORD_FILE", command_file("password"), 1);
 	hold("20");

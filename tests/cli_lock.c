@@ -133,6 +133,9 @@ TEST(help_of_a_verb_has_its_options_and_no_other)
 	            WORDS("latchkey latch set|reset", "\n  --ttl", "\n  --open-ttl"),
 	            WORDS("latch wait", "--id", "  --absent-is-open", "\n  -n "));
 	assert_help("show", NULL, WORDS("latchkey show [--json]"), WORDS("latch show", "\n  -n "));
+	assert_help("grace", NULL,
+	            WORDS("latchkey grace [--json]", "latchkey grace end [--yes]", "\n  -y, --yes"),
+	            WORDS("latchkey local", "latchkey doctor", "\n  -n "));
 	assert_help("doctor", NULL, WORDS("latchkey doctor"), WORDS("latchkey local", "\n  -w"));
 	RUNS(0, &cmd, "latchkey", "help", "local");
 	ck_assert(!strncmp(cmd.out, "latchkey local start|stop|status", 32));
@@ -187,7 +190,7 @@ TEST(password_file_is_used_without_its_newline)
 	redis = redis_open(&server);
 	redis_do(redis, "ACL SETUSER job on >s3cret ~* &* +@all");
 	redis_close(redis);
-	snprintf(url, sizeof(url), "redis://job@127.0.0.1:%d", server.port);
+	snprintf(url, sizeof(url), "redis://job@127.0.0.1:%d?grace=0", server.port);
 	setenv("LATCHKEY_PASSWORD_FILE", command_file("password"), 1);
 	RUNS(0, &cmd, "latchkey", "lock", "--url", url, "a", "echo", "in");
 	ck_assert_str_eq(cmd.out, "in\n");

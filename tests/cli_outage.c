@@ -140,7 +140,7 @@ TEST(wait_that_never_met_the_store_ends_exactly_with_69)
 	START(&cmd, "latchkey", "latch", "wait", "-w", "1.5", "l");
 	expect_end(start_ms, 69, 1500, 1500 + SLACK_MS);
 	/* With lazy the client is open though it has no connection. */
-	snprintf(text, sizeof(text), "%s?lazy=1", server.url);
+	snprintf(text, sizeof(text), "%s&lazy=1", server.url);
 	start_ms = now_ms();
 	START(&cmd, "latchkey", "lock", "-w", "1.5", "-E", "9", "--url", text, "a", "true");
 	expect_end(start_ms, 69, 1500, 1500 + SLACK_MS);
@@ -161,7 +161,7 @@ TEST(wait_is_not_outlived_by_a_connect_that_hangs)
 	expect_end(start_ms, 69, 1500, 1500 + SLACK_MS);
 	ck_assert_str_eq(cmd.err, "latchkey: cannot acquire \"a\": not connected in time\n");
 	/* The URL's longer connect timeout does not extend the wait either. */
-	snprintf(url, sizeof(url), "%s?connect_timeout=20000", proxy.url);
+	snprintf(url, sizeof(url), "%s&connect_timeout=20000", proxy.url);
 	setenv("LATCHKEY_URL", url, 1);
 	start_ms = now_ms();
 	START(&cmd, "latchkey", "lock", "-w", "7", "a", "true");
@@ -178,7 +178,7 @@ TEST(wait_shortens_no_later_connect)
 
 	begin();
 	proxy_start(&proxy, &server);
-	snprintf(url, sizeof(url), "%s?connect_timeout=20000", proxy.url);
+	snprintf(url, sizeof(url), "%s&connect_timeout=20000", proxy.url);
 	setenv("LATCHKEY_URL", url, 1);
 	command_hold(&cmd, "lock -v -w 1.5 --lease 60 a sleep 82");
 	proxy_set_all(&proxy, &slow);
@@ -219,12 +219,12 @@ TEST(failure_that_no_wait_cures_ends_at_once)
 	START(&cmd, "latchkey", "lock", "-w", "60", "--url", "redis://nohost.invalid:x", "a",
 	      "true");
 	expect_end(now_ms(), 64, 0, 5000);
-	snprintf(url, sizeof(url), "redis://job:bad@127.0.0.1:%d", server.port);
+	snprintf(url, sizeof(url), "redis://job:bad@127.0.0.1:%d?grace=0", server.port);
 	setenv("LATCHKEY_URL", url, 1);
 	START(&cmd, "latchkey", "lock", "-w", "60", "a", "true");
 	expect_end(now_ms(), 69, 0, 5000);
 	ck_assert_ptr_nonnull(strstr(cmd.err, "WRONGPASS"));
-	snprintf(url, sizeof(url), "redis://job:word@127.0.0.1:%d", server.port);
+	snprintf(url, sizeof(url), "redis://job:word@127.0.0.1:%d?grace=0", server.port);
 	setenv("LATCHKEY_URL", url, 1);
 	START(&cmd, "latchkey", "lock", "-w", "60", "a", "true");
 	expect_end(now_ms(), 69, 0, 5000);
@@ -460,7 +460,7 @@ static void begin_granted(const char *on_lost, int timeout_ms)
 	begin();
 	proxy_start(&proxy, &server);
 	hold();
-	snprintf(url, sizeof(url), "%s?command_timeout=%d", proxy.url, timeout_ms);
+	snprintf(url, sizeof(url), "%s&command_timeout=%d", proxy.url, timeout_ms);
 	setenv("LATCHKEY_URL", url, 1);
 	START(&cmd, "latchkey", "lock", on_lost, "--lease", "20", "--min-hold", "60", report, "a",
 	      "echo", "ran");

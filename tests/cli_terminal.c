@@ -178,6 +178,64 @@ TEST(wait_line_begins_and_counts_as_documented)
 	server_stop(&server);
 }
 
+/* A server whose memory has just begun, and commands with that grace. */
+static void begin_grace(const char *grace_ms)
+{
+	char url[80];
+
+	server_start(&server, NULL);
+	snprintf(url, sizeof(url), "redis://127.0.0.1:%d?grace=%s", server.port, grace_ms);
+	command_setup(url);
+}
+
+/* After a second one line says why, and what to do; it stays, above the waiting line. */
+TEST(wait_in_a_grace_is_explained)
+{
+	NEEDS_TERMINAL;
+	begin_grace("3000");
+	TERMINAL(200, "latchkey", "lock", "deploy", "echo", "ran");
+	expect("\r\033[Kwaiting for deploy: nothing is granted for ");
+	expect("\r\033[Klatchkey: waiting for \"deploy\": the server may have forgotten a holder: "
+	       "nothing is granted for 1.");
+	expect(" s (if nothing can be held: latchkey grace end, or grace=0 in the URL)\r\n");
+	expect("\r\033[Kwaiting for deploy: nothing is granted for 1.");
+	ck_assert_int_eq(terminal_end(), 0);
+	ck_assert(!shows("forgotten"));
+	ck_assert(shows("\r\033[Kran\r\n"));
+	server_stop(&server);
+}
+
+TEST(wait_in_a_grace_is_not_explained_if_quiet)
+{
+	NEEDS_TERMINAL;
+	begin_grace("2500");
+	TERMINAL(200, "latchkey", "sem", "-q", "--permits", "1", "builds", "echo", "ran");
+	ck_assert_int_eq(terminal_end(), 0);
+	ck_assert(shows("ran\r\n"));
+	ck_assert(!shows("grant"));
+	server_stop(&server);
+}
+
+TEST(grace_end_asks_at_a_terminal)
+{
+	NEEDS_TERMINAL;
+	begin_grace("59000");
+	TERMINAL(200, "latchkey", "grace", "end");
+	expect("The grace has 5");
+	expect("refused and lost");
+	expect("End it? [y/N] ");
+	type("\n");
+	ck_assert_int_eq(WEXITSTATUS(terminal_end()), 1);
+	RUNS(75, &other, "latchkey", "lock", "-n", "deploy", "true");
+	TERMINAL(200, "latchkey", "grace", "end");
+	expect("End it? [y/N] ");
+	type("y\n");
+	expect("latchkey: the grace was ended\r\n");
+	ck_assert_int_eq(terminal_end(), 0);
+	RUNS(0, &other, "latchkey", "lock", "-n", "deploy", "true");
+	server_stop(&server);
+}
+
 TEST(wait_line_of_permits_tells_what_is_free)
 {
 	NEEDS_TERMINAL;

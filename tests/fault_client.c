@@ -184,7 +184,7 @@ TEST(c26_close_in_the_middle_of_everything_joins_all)
 	/* A joined thread may be visible a moment longer; the thread sanitizer has its own. */
 	ck_assert(WITHIN(1000, proc_thread_count(0) <= threads + TSAN));
 	ck_assert_int_eq(proc_fd_count(0), fds);
-	ck_assert_int_eq(redis_int(redis, "DBSIZE"), 1);
+	ck_assert_int_eq(redis_size(redis), 1);
 }
 
 TEST(c26_close_of_a_lock_waits_for_its_callback)

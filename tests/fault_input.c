@@ -76,7 +76,7 @@ static void hold_all(const struct text *names, int count)
 	for (int i = 0; i < count; i++)
 		ck_assert_msg(found.hits[i] == 1, "name %d is listed %d times", i, found.hits[i]);
 	OK(lk_client_close(client));
-	ck_assert_int_eq(redis_int(redis, "DBSIZE"), 1);
+	ck_assert_int_eq(redis_size(redis), 1);
 }
 
 TEST(v1_any_bytes_are_a_name_of_1_to_512)
@@ -368,7 +368,7 @@ static const char *const message_lies[] = {
 	"*3\r\n$7\r\nmessage\r\n$1\r\nx\r\n$5\r\ngrant\r\n",
 	"*3\r\n$7\r\nmessage\r\n$-1\r\n$-1\r\n",
 	("*3\r\n$7\r\nmessage\r\n$1\r\nx\r\n"
-         "$48\r\ngrant 1:x:AAAAAAAAAAA:500:r 18446744073709551616\r\n"),
+         "$48\r\ngrant 2:x:AAAAAAAAAAA:500:r 18446744073709551616\r\n"),
 	"*3\r\n:1\r\n:2\r\n:3\r\n",
 	"+PONG\r\n",
 	"-ERR go away\r\n",
@@ -422,10 +422,10 @@ TEST(v8_forged_grants_do_not_match)
 	ck_assert(WITHIN(5000, redis_int(redis, "ZCARD lk:{a}:q") == 1));
 	OK(lk_lock_waiters(held, 1, &party, &count));
 	ck_assert_uint_eq(count, 1);
-	snprintf(forged, sizeof(forged), "grant 1:%s:AAAAAAAAAAA:5000:r 12345 5000 0 0 1",
+	snprintf(forged, sizeof(forged), "grant 2:%s:AAAAAAAAAAA:5000:r 12345 5000 0 0 1",
 	         lk_client_id(client));
 	redis_do(redis, "PUBLISH lk:c:0:%s %s", lk_client_id(client), forged);
-	snprintf(forged, sizeof(forged), "grant 1:%s:5000:r 0 5000 0 0 1", party.id);
+	snprintf(forged, sizeof(forged), "grant 2:%s:5000:r 0 5000 0 0 1", party.id);
 	redis_do(redis, "PUBLISH lk:c:0:%s %s", lk_client_id(client), forged);
 	nap_ms(100);
 	ck_assert(!waiter.ended);

@@ -126,13 +126,13 @@ TEST(v4_name_with_tickets_of_another_kind_becomes_no_latch)
 	lk_client *client = set_up();
 	lk_latch *latch = latch_named(client, "a");
 
-	redis_do(redis, "ZADD lk:{a}:q 1 1:abcdefghijklmnopqrstuv:abcdefghijk:10000:r");
+	redis_do(redis, "ZADD lk:{a}:q 1 2:abcdefghijklmnopqrstuv:abcdefghijk:10000:r");
 	EXPECT(lk_latch_set(latch, 1, NULL), LK_EFOREIGN);
 	ck_assert_ptr_nonnull(strstr(lk_errmsg(), "a lock, not a latch"));
 	EXPECT(lk_latch_reset(latch, 1, NULL), LK_EFOREIGN);
 	EXPECT(lk_latch_remove(latch), LK_EFOREIGN);
 	redis_do(redis, "DEL lk:{a}:q");
-	redis_do(redis, "ZADD lk:{a}:q 1 1:abcdefghijklmnopqrstuv:abcdefghijk:10000:r:3");
+	redis_do(redis, "ZADD lk:{a}:q 1 2:abcdefghijklmnopqrstuv:abcdefghijk:10000:r:3");
 	EXPECT(lk_latch_set(latch, 1, NULL), LK_EFOREIGN);
 	ck_assert_ptr_nonnull(strstr(lk_errmsg(), "a semaphore, not a latch"));
 	ck_assert_int_eq(redis_int(redis, "EXISTS lk:{a} lk:{a}:s lk:fence"), 0);
@@ -144,7 +144,7 @@ TEST(v4_name_with_tickets_of_another_kind_becomes_no_latch)
 	redis_do(redis, "DEL lk:{a}:q");
 	OK(lk_latch_set(latch, 1, NULL));
 	/* An existing latch remains one, and can be removed. */
-	redis_do(redis, "ZADD lk:{a}:q 1 1:abcdefghijklmnopqrstuv:abcdefghijk:10000:r");
+	redis_do(redis, "ZADD lk:{a}:q 1 2:abcdefghijklmnopqrstuv:abcdefghijk:10000:r");
 	OK(lk_latch_reset(latch, 2, NULL));
 	OK(lk_latch_remove(latch));
 	OK(lk_client_close(client));

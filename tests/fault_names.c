@@ -96,7 +96,7 @@ static const char *url_of(const char *host)
 {
 	static char url[100];
 
-	snprintf(url, sizeof(url), "redis://%s:%d", host, server.port);
+	snprintf(url, sizeof(url), "redis://%s:%d?grace=0", host, server.port);
 	return url;
 }
 
@@ -179,7 +179,7 @@ TEST(n11_changed_address_is_followed_by_both_connections)
 	client = client_with(url_of("moves.test"), &options);
 	lock = hold_watched(client, "a", 600);
 	fence = hold_of(lock).fence;
-	ck_assert_int_eq(redis_int(redis, "DBSIZE"), 0);
+	ck_assert_int_eq(redis_size(redis), 0);
 	moved_to = 2;
 	server_kill(&server);
 	ck_assert(WITHIN(2000, losses.count == 1));

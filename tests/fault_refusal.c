@@ -21,7 +21,7 @@ static void set_up(void)
 
 	fault_set_up(NULL);
 	redis_do(redis, "ACL SETUSER b on >x ~* &* +@all");
-	snprintf(url, sizeof(url), "redis://b:x@127.0.0.1:%d", server.port);
+	snprintf(url, sizeof(url), "redis://b:x@127.0.0.1:%d?grace=0", server.port);
 	holder = client_at(server.url);
 	client = client_with(url, &options);
 	next = client_at(server.url);

@@ -215,7 +215,7 @@ TEST_LIMIT(s20_nothing_learned_of_one_server_is_believed_of_the_next, 40)
 	lk_err err;
 
 	fault_set_up(NULL);
-	snprintf(url, sizeof(url), "%s/3", server.url);
+	snprintf(url, sizeof(url), "%s&db=3", server.url);
 	client = client_with(url, &options);
 	lock = lock_leased(client, "a", 800);
 	for (int i = 0; i < 4; i++) {

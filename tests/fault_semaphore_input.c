@@ -121,16 +121,16 @@ TEST(v6_clients_that_disagree_on_the_capacity_lose_nothing)
 TEST(v8_forged_grants_do_not_match)
 {
 	static const char *const forms[] = {
-		"grant 1:%s:5000:r:2 0 5000 0 0 1",      /* no fence */
-		"grant 1:%s:5000:r:3 12345 5000 0 0 1",  /* other permits */
-		"grant 1:%s:5000:f:2 12345 5000 0 0 1",  /* another kind of lease */
-		"grant 1:%s:6000:r:2 12345 6000 0 0 1",  /* another lease */
-		"grant 1:%s:5000:r 12345 5000 0 0 1",    /* a lock's */
-		"grant 1:%s:5000:r: 12345 5000 0 0 1",   /* no number */
-		"grant 1:%s:5000:r:2x 12345 5000 0 0 1", /* not a number */
-		"grant 1:%s:5000:r:4294967298 12345 5000 0 0 1",
-		"grant 1:%s:5000:r:-2 12345 5000 0 0 1",
-		"grant 1:%s:5000:r:2 12345 5000 0 0",
+		"grant 2:%s:5000:r:2 0 5000 0 0 1",      /* no fence */
+		"grant 2:%s:5000:r:3 12345 5000 0 0 1",  /* other permits */
+		"grant 2:%s:5000:f:2 12345 5000 0 0 1",  /* another kind of lease */
+		"grant 2:%s:6000:r:2 12345 6000 0 0 1",  /* another lease */
+		"grant 2:%s:5000:r 12345 5000 0 0 1",    /* a lock's */
+		"grant 2:%s:5000:r: 12345 5000 0 0 1",   /* no number */
+		"grant 2:%s:5000:r:2x 12345 5000 0 0 1", /* not a number */
+		"grant 2:%s:5000:r:4294967298 12345 5000 0 0 1",
+		"grant 2:%s:5000:r:-2 12345 5000 0 0 1",
+		"grant 2:%s:5000:r:2 12345 5000 0 0",
 	};
 	struct permit_wait wait;
 	lk_client *client, *near;

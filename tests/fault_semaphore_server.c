@@ -66,11 +66,13 @@ TEST(s6_late_requests_of_a_hold_that_is_over_touch_no_newer_one)
 {
 	char ticket[200] = "", before[1000], ends[200];
 	lk_semaphore *semaphore, *other;
+	const char *marker;
 	uint64_t hold, next;
 
 	fault_set_up(NULL);
 	semaphore = semaphore_of(client_at(server.url), "a", 4, 60000);
 	other = semaphore_of(client_at(server.url), "a", 4, 30000);
+	marker = redis_marker(redis);
 	hold = permits_of(semaphore, 3, 0);
 	snprintf(ticket, sizeof(ticket), "%s", redis_text(redis, "ZRANGE lk:{a}:h 0 0"));
 	OK(lk_semaphore_release(semaphore, hold));
@@ -80,20 +82,21 @@ TEST(s6_late_requests_of_a_hold_that_is_over_touch_no_newer_one)
 	ck_assert_ptr_null(strstr(before, ticket));
 	ck_assert_str_ne(ticket, "");
 	/* A renewal, a claim, a partial release, a release, a break. */
-	redis_do(redis, "EVAL %s 4 lk:{a} lk:{a}:q lk:fence lk:{a}:h %s %lld 60000",
-	         lk__script_semaphore_renew.text, ticket, (long long)hold);
-	redis_do(redis, "EVAL %s 4 lk:{a} lk:{a}:q lk:fence lk:{a}:h %s 0 60000",
-	         lk__script_semaphore_renew.text, ticket);
+	redis_do(redis, "EVAL %s 5 lk:{a} lk:{a}:q lk:fence lk:{a}:h lk:epoch %s %lld 60000 %s 0",
+	         lk__script_semaphore_renew.text, ticket, (long long)hold, marker);
+	redis_do(redis, "EVAL %s 5 lk:{a} lk:{a}:q lk:fence lk:{a}:h lk:epoch %s 0 60000 %s 0",
+	         lk__script_semaphore_renew.text, ticket, marker);
 	for (int keep = 0; keep < 3; keep++)
 		redis_do(redis,
-		         "EVAL %s 4 lk:{a} lk:{a}:q lk:fence lk:{a}:h %s %lld lk:c:0: 1 21000",
-		         lk__script_semaphore_leave.text, ticket, (long long)keep);
+		         "EVAL %s 5 lk:{a} lk:{a}:q lk:fence lk:{a}:h lk:epoch %s %lld lk:c:0: 1 "
+		         "21000 %s 0",
+		         lk__script_semaphore_leave.text, ticket, (long long)keep, marker);
 	ck_assert_str_eq(redis_text(redis, "HGETALL lk:{a}"), before);
 	ck_assert_str_eq(redis_text(redis, "ZRANGE lk:{a}:h 0 -1 WITHSCORES"), ends);
 	/* A renewal with another fence does not concern the newer hold. */
 	snprintf(ticket, sizeof(ticket), "%s", redis_text(redis, "ZRANGE lk:{a}:h 0 0"));
-	redis_do(redis, "EVAL %s 4 lk:{a} lk:{a}:q lk:fence lk:{a}:h %s 7 60000",
-	         lk__script_semaphore_renew.text, ticket);
+	redis_do(redis, "EVAL %s 5 lk:{a} lk:{a}:q lk:fence lk:{a}:h lk:epoch %s 7 60000 %s 0",
+	         lk__script_semaphore_renew.text, ticket, marker);
 	ck_assert_str_eq(redis_text(redis, "ZRANGE lk:{a}:h 0 -1 WITHSCORES"), ends);
 	/* For a hold whose lease is over, before any request has noticed. */
 	OK(lk_semaphore_release(other, next));
@@ -103,16 +106,19 @@ TEST(s6_late_requests_of_a_hold_that_is_over_touch_no_newer_one)
 	OK(lk_semaphore_acquire(other, 2, 0, NULL));
 	snprintf(ticket, sizeof(ticket), "%s", redis_text(redis, "ZRANGE lk:{a}:h 0 0"));
 	nap_ms(110);
-	ck_assert_str_eq(redis_text(redis, "EVAL %s 4 lk:{a} lk:{a}:q lk:fence lk:{a}:h %s 0 60000",
-	                            lk__script_semaphore_renew.text, ticket),
-	                 "gone");
+	ck_assert_str_eq(
+		redis_text(redis,
+	                   "EVAL %s 5 lk:{a} lk:{a}:q lk:fence lk:{a}:h lk:epoch %s 0 60000 %s 0",
+	                   lk__script_semaphore_renew.text, ticket, marker),
+		"gone");
 	/* A hold never regains permits: released ones stay released. */
 	other = semaphore_of(client_at(server.url), "a", 4, 30000);
 	next = permits_of(other, 2, 0);
 	snprintf(ticket, sizeof(ticket), "%s", redis_text(redis, "ZRANGE lk:{a}:h 0 0"));
 	OK(lk_semaphore_release_some(other, next, 1));
-	redis_do(redis, "EVAL %s 4 lk:{a} lk:{a}:q lk:fence lk:{a}:h %s 2 lk:c:0: 0 21000",
-	         lk__script_semaphore_leave.text, ticket);
+	redis_do(redis,
+	         "EVAL %s 5 lk:{a} lk:{a}:q lk:fence lk:{a}:h lk:epoch %s 2 lk:c:0: 0 21000 %s 0",
+	         lk__script_semaphore_leave.text, ticket, marker);
 	ck_assert_int_eq(permits_used(redis, "a"), 1);
 	permits_add_up(redis, "a");
 	OK(lk_semaphore_release(other, next));
@@ -124,7 +130,7 @@ TEST(s6_late_requests_of_a_hold_that_is_over_touch_no_newer_one)
 /* A key was deleted, and the holder is dead: no client cleans up after it. */
 TEST(s10_holds_without_ends_or_ends_without_holds_are_nobodys)
 {
-	static const char ticket[] = "1:AAAAAAAAAAAAAAAAAAAAAA:BBBBBBBBBBB:60000:r:3";
+	static const char ticket[] = "2:AAAAAAAAAAAAAAAAAAAAAA:BBBBBBBBBBB:60000:r:3";
 	lk_semaphore *semaphore;
 	lk_semaphore_status status;
 	lk_client *client;

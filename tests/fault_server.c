@@ -172,11 +172,13 @@ TEST(s6_late_renewal_and_leave_touch_no_newer_hold)
 	char ticket[200], fence[32], now_held[256];
 	lk_client *client, *other;
 	lk_lock *lock, *next;
+	const char *marker;
 	long long left;
 
 	fault_set_up(NULL);
 	client = client_at(server.url);
 	other = client_at(server.url);
+	marker = redis_marker(redis);
 	lock = hold_watched(client, "a", 60000);
 	ck_assert_int_eq(sscanf(redis_text(redis, "GET lk:{a}"), "%199s %31s", ticket, fence), 2);
 	OK(lk_lock_release(lock));
@@ -185,19 +187,19 @@ TEST(s6_late_renewal_and_leave_touch_no_newer_hold)
 	snprintf(now_held, sizeof(now_held), "%s", redis_text(redis, "GET lk:{a}"));
 	ck_assert_ptr_null(strstr(now_held, ticket));
 	for (int claim = 0; claim < 2; claim++) {
-		redis_do(redis, "EVAL %s 3 lk:{a} lk:{a}:q lk:fence %s %s 60000 0 -",
-		         lk__script_lock_renew.text, ticket, claim ? "0" : fence);
+		redis_do(redis, "EVAL %s 4 lk:{a} lk:{a}:q lk:fence lk:epoch %s %s 60000 0 - %s 0",
+		         lk__script_lock_renew.text, ticket, claim ? "0" : fence, marker);
 		ck_assert_str_eq(redis_text(redis, "GET lk:{a}"), now_held);
 		left = redis_int(redis, "PTTL lk:{a}");
 		ck_assert(left > 25000 && left <= 30000);
 	}
-	redis_do(redis, "EVAL %s 3 lk:{a} lk:{a}:q lk:fence %s %s lk:c:0: 0",
-	         lk__script_lock_leave.text, ticket, fence);
+	redis_do(redis, "EVAL %s 4 lk:{a} lk:{a}:q lk:fence lk:epoch %s %s lk:c:0: 0 %s 0",
+	         lk__script_lock_leave.text, ticket, fence, marker);
 	ck_assert_str_eq(redis_text(redis, "GET lk:{a}"), now_held);
 	/* With its own ticket, only if the fence matches. */
 	ck_assert_int_eq(sscanf(now_held, "%199s", ticket), 1);
-	redis_do(redis, "EVAL %s 3 lk:{a} lk:{a}:q lk:fence %s 7 60000 0 -",
-	         lk__script_lock_renew.text, ticket);
+	redis_do(redis, "EVAL %s 4 lk:{a} lk:{a}:q lk:fence lk:epoch %s 7 60000 0 - %s 0",
+	         lk__script_lock_renew.text, ticket, marker);
 	ck_assert_int_le(redis_int(redis, "PTTL lk:{a}"), 30000);
 	ck_assert_int_eq(lk_lock_state(next), LK_STATE_HELD);
 	OK(lk_lock_release(next));
@@ -449,11 +451,11 @@ TEST(s17_planted_key_blocks_nobody_for_ever)
 	expect_foreign(lock, "lk:{a}", 0);
 	expect_foreign(lock, "lk:{a}", LK_FOREVER);
 	/* Another protocol version is foreign, too, and the text names it. */
-	redis_do(redis, "SET lk:{a} %s", "2:abc 7");
+	redis_do(redis, "SET lk:{a} %s", "3:abc 7");
 	expect_foreign(lock, "lk:{a}", LK_FOREVER);
-	ck_assert_ptr_nonnull(strstr(lk_errmsg(), "version 2"));
+	ck_assert_ptr_nonnull(strstr(lk_errmsg(), "version 3"));
 	/* A key in the library's format without a TTL ends with the lease that it names. */
-	redis_do(redis, "SET lk:{a} %s", "1:AAAAAAAAAAAAAAAAAAAAAA:BBBBBBBBBBB:400:r 5 400 -");
+	redis_do(redis, "SET lk:{a} %s", "2:AAAAAAAAAAAAAAAAAAAAAA:BBBBBBBBBBB:400:r 5 400 -");
 	ck_assert_int_eq(redis_int(redis, "PTTL lk:{a}"), -1);
 	start_ms = now_ms();
 	OK(lk_lock_acquire(lock, 5000, NULL));

@@ -16,7 +16,7 @@
 
 /* The beginning of the page's command, and its end: the rights that are not necessary. */
 #define COMMAND "ACL SETUSER latchkey "
-#define SPARE " +ping +hsetnx +unsubscribe"
+#define SPARE " +ping +hsetnx +unsubscribe +info"
 
 static void read_rule(char rule[RULE_MAX])
 {
@@ -399,6 +399,46 @@ TEST(client_without_a_right_to_describe_itself_writes_nothing)
 	WITHIN(2000, *redis_text(redis, "ACL LOG"));
 	ck_assert_int_eq(redis_int(redis, "EXISTS lk:client:%s", lk_client_id(client)), 0);
 	ck_assert_int_eq(lk_client_close(client), LK_OK);
+	redis_close(redis);
+	server_stop(&server);
+}
+
+/* Then a missing marker shows a loss, and nothing else does. */
+TEST(hold_is_taken_back_without_the_right_to_info)
+{
+	const lk_client_options options = {
+		.user = "latchkey", .password = "SECRET", .grace_ms = 1500};
+	struct test_server server;
+	struct redis *redis;
+	lk_counters counters;
+	char rule[RULE_MAX], marker[130];
+	lk_client *client;
+	lk_lock *lock, *theirs;
+	const char *step;
+
+	read_rule(rule);
+	server_start(&server, NULL);
+	redis = redis_open(&server);
+	redis_do(redis, rule);
+	redis_do(redis, "ACL SETUSER latchkey -info");
+	ck_assert_msg(use_all(&server, &step) == LK_OK, "%s: %s", step, lk_errmsg());
+	snprintf(marker, sizeof(marker), "%s", redis_marker(redis));
+	ck_assert_msg(!strncmp(marker, "1 - ", 4), "%s", marker);
+	client = client_with(server.url, &options);
+	lock = lock_leased(client, "g", 600);
+	theirs = lock_named(client_with(server.url, &options), "g");
+	OK(lk_lock_acquire(lock, 3000, NULL));
+	redis_do(redis, "FLUSHALL");
+	EXPECT(lk_lock_acquire(theirs, 0, NULL), LK_EBUSY);
+	ck_assert_str_ne(redis_marker(redis), marker);
+	ck_assert_msg(!strncmp(redis_marker(redis), "1 - ", 4), "%s", redis_marker(redis));
+	/* Three leases later it is held. */
+	nap_ms(1800);
+	ck_assert_int_eq(lk_lock_state(lock), LK_STATE_HELD);
+	OK(lk_client_counters(client, &counters));
+	ck_assert_int_eq(counters.reclaimed, 1);
+	OK(lk_lock_release(lock));
+	OK(lk_lock_acquire(theirs, 1000, NULL));
 	redis_close(redis);
 	server_stop(&server);
 }

@@ -345,7 +345,7 @@ TEST(c19_no_descriptor_left_is_the_systems_refusal)
 	char url[64];
 
 	server_start(&server, NULL);
-	snprintf(url, sizeof(url), "redis://one.test:%d", server.port);
+	snprintf(url, sizeof(url), "redis://one.test:%d?grace=0", server.port);
 	ck_assert(!getrlimit(RLIMIT_NOFILE, &before));
 	none.rlim_max = before.rlim_max;
 	ck_assert(!setrlimit(RLIMIT_NOFILE, &none));
@@ -385,7 +385,7 @@ TEST(names_are_looked_up_and_their_failures_named)
 	char url[64];
 
 	server_start(&server, NULL);
-	snprintf(url, sizeof(url), "redis://one.test:%d", server.port);
+	snprintf(url, sizeof(url), "redis://one.test:%d?grace=0", server.port);
 	close_ok(dial(url));
 	EXPECT_REFUSED("redis://nowhere.test:7", LK_ECONN,
 	               "nowhere.test:7: name or service not known");
@@ -417,7 +417,7 @@ TEST(second_address_is_tried_when_the_first_refuses)
 	char url[64];
 
 	server_start(&server, NULL);
-	snprintf(url, sizeof(url), "redis://two.test:%d", server.port);
+	snprintf(url, sizeof(url), "redis://two.test:%d?grace=0", server.port);
 	outcome = dial(url);
 	ck_assert_msg(outcome.err == LK_OK, "%s", outcome.why.text);
 	ck_assert_uint_eq(((struct sockaddr_in *)(void *)&outcome.address.addr)->sin_addr.s_addr,
@@ -439,7 +439,7 @@ TEST(second_address_is_tried_when_the_first_is_silent)
 	address.sin_port = htons((uint16_t)server.port);
 	ck_assert(!bind(listener, (struct sockaddr *)&address, sizeof(address)));
 	ck_assert(!listen(listener, 8));
-	snprintf(url, sizeof(url), "redis://two.test:%d", server.port);
+	snprintf(url, sizeof(url), "redis://two.test:%d?grace=0", server.port);
 	outcome = dial_until(url, 600, -1);
 	ck_assert_msg(outcome.err == LK_OK, "%s", outcome.why.text);
 	ck_assert_int_ge(outcome.ms, 295);

@@ -170,7 +170,7 @@ TEST(first_call_connects_once)
 	lk_lock *lock;
 
 	server_start(&server, NULL);
-	snprintf(url, sizeof(url), "%s?lazy=1", server.url);
+	snprintf(url, sizeof(url), "%s&lazy=1", server.url);
 	client = client_at(url);
 	ck_assert_int_eq(connected(client), 0);
 	lock = lock_named(client, "a");
@@ -285,7 +285,7 @@ TEST_LIMIT(wrong_password_ends_calls_at_once, 30)
 	server_start(&server, NULL);
 	redis = redis_open(&server);
 	redis_do(redis, "CONFIG SET requirepass sesame");
-	snprintf(url, sizeof(url), "redis://:wrong@127.0.0.1:%d", server.port);
+	snprintf(url, sizeof(url), "redis://:wrong@127.0.0.1:%d?grace=0", server.port);
 	client = lazy_client(url);
 	use_without_a_store(client);
 	for (int i = 0; i < 5; i++)

@@ -36,9 +36,10 @@ static const struct lk__store_ops *seam;
 static struct lk__peer *_Atomic peers[LINKS];
 
 static lk_err dial(struct lk__store *store, unsigned link, const struct lk__target *place,
-                   int64_t deadline_ns, int cancel_fd, struct lk__peer **peer, struct lk__why *why)
+                   int64_t deadline_ns, int cancel_fd, struct lk__epoch *epoch,
+                   struct lk__peer **peer, struct lk__why *why)
 {
-	lk_err err = seam->dial(store, link, place, deadline_ns, cancel_fd, peer, why);
+	lk_err err = seam->dial(store, link, place, deadline_ns, cancel_fd, epoch, peer, why);
 
 	if (!err)
 		peers[link] = *peer;

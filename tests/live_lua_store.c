@@ -212,6 +212,19 @@ static const char *const probes[] = {
 	"return redis.call('ZRANGEBYSCORE', KEYS[1], '(1', '+inf', 'LIMIT', 'a', 1)",
 	"return redis.call('PUBLISH', 'nobody', 'x')",
 	"return #redis.call('TIME')",
+	/* INFO: the fields that the marker of a memory depends on */
+	"return type(redis.call('INFO', 'server'))",
+	"return #string.match(redis.call('INFO', 'server'), 'run_id:(%x+)\\r\\n')",
+	"return type(tonumber(string.match(redis.call('INFO', 'server'), "
+	"'uptime_in_seconds:(%d+)')))",
+	"return string.match(redis.call('INFO', 'replication'), 'role:(%l+)')",
+	"return #string.match(redis.call('INFO', 'replication'), 'master_replid:(%x+)\\r\\n')",
+	"return string.match(redis.call('INFO', 'replication'), 'master_replid2:(%x+)\\r\\n')",
+	"return string.match(redis.call('INFO', 'stats'), 'evicted_keys:(%d+)\\r\\n')",
+	"return string.match(redis.call('INFO', 'commandstats'), 'cmdstat_flushall:')",
+	"return string.match(redis.call('INFO', 'commandstats'), 'cmdstat_flushdb:')",
+	"return string.match(redis.call('INFO', 'commandstats'), 'cmdstat_replicaof:')",
+	"return string.match(redis.call('INFO', 'commandstats'), 'cmdstat_slaveof:')",
 };
 
 static const char *told(char text[600], const char *answer)

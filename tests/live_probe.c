@@ -121,7 +121,7 @@ TEST(two_connections_to_two_servers_are_refused)
 	server_start(&one, NULL);
 	server_start(&two, NULL);
 	balancer_start(&one, &two);
-	snprintf(url, sizeof(url), "redis://127.0.0.1:%d", balancer.port);
+	snprintf(url, sizeof(url), "redis://127.0.0.1:%d?grace=0", balancer.port);
 	EXPECT(lk_client_open(url, NULL, &client), LK_ECONN);
 	ck_assert_msg(strstr(lk_errmsg(), "different servers") != NULL, "%s", lk_errmsg());
 	server_stop(&one);
@@ -140,7 +140,7 @@ TEST(connection_killed_before_the_probe_is_a_lost_connection)
 	server_start(&server, NULL);
 	balancer.killer = redis_open(&server);
 	balancer_start(&server, &server);
-	snprintf(url, sizeof(url), "redis://127.0.0.1:%d", balancer.port);
+	snprintf(url, sizeof(url), "redis://127.0.0.1:%d?grace=0", balancer.port);
 	EXPECT(lk_client_open(url, NULL, &client), LK_ECONN);
 	ck_assert(balancer.killed);
 	ck_assert_msg(strstr(lk_errmsg(), "connection closed by the server") != NULL, "%s",
@@ -162,7 +162,7 @@ TEST(two_connections_through_a_balancer_to_one_server_are_taken)
 
 	server_start(&server, NULL);
 	balancer_start(&server, &server);
-	snprintf(url, sizeof(url), "redis://127.0.0.1:%d", balancer.port);
+	snprintf(url, sizeof(url), "redis://127.0.0.1:%d?grace=0", balancer.port);
 	OK(lk_client_open(url, NULL, &client));
 	lock = lock_named(client, "a");
 	OK(lk_lock_acquire(lock, 0, NULL));

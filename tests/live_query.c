@@ -45,7 +45,7 @@ TEST(query_of_a_free_lock_says_so)
 	ck_assert_uint_eq(count, 0);
 	OK(lk_client_close(client));
 	/* A query writes nothing. */
-	ck_assert_int_eq(redis_int(redis, "DBSIZE"), 0);
+	ck_assert_int_eq(redis_size(redis), 0);
 }
 
 /* The hold is listed whatever bytes the client's description contains. */

@@ -267,7 +267,7 @@ TEST(threads_end_holding_while_their_client_is_closed)
 			ck_assert_ptr_null(failed);
 		}
 		pthread_barrier_destroy(&all_hold);
-		ck_assert_int_eq(redis_int(redis, "DBSIZE"), 1);
+		ck_assert_int_eq(redis_size(redis), 1);
 	}
 }
 
@@ -399,7 +399,7 @@ TEST(wait_ends_soon_after_the_machine_slept_past_its_end)
 
 	/* A client of another machine holds the lock. */
 	redis_do(redis, "SET lk:{a} %s PX 60000",
-	         "1:AAAAAAAAAAAAAAAAAAAAAA:BBBBBBBBBBB:60000:r 5 60000 -");
+	         "2:AAAAAAAAAAAAAAAAAAAAAA:BBBBBBBBBBB:60000:r 5 60000 -");
 	for (int i = 0; i < 2; i++) {
 		calls[i] = (struct call){
 			.lock = lock_leased(other, "a", 600), .wait_ms = 15000, .fn = acquire};

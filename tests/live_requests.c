@@ -199,7 +199,7 @@ TEST_LIMIT(thousand_holds_are_renewed_in_ten_round_trips, 90)
 	}
 	monitor_close(monitor);
 	ck_assert(noun_semaphore.at_rest(redis, "a"));
-	ck_assert_int_le(redis_int(redis, "DBSIZE"), 2);
+	ck_assert_int_le(redis_size(redis), 2);
 }
 
 /* ---- After the end ------------------------------------------------------------------------ */
@@ -319,6 +319,22 @@ TEST(idle_client_costs_two_connections_and_a_thread)
 	ck_assert_msg(cpu_ms <= (TSAN || ASAN ? 60 : 10), "%lld ms in 3 s", (long long)cpu_ms);
 	line_write(worker.in, "end");
 	ck_assert(process_succeeded(&worker, 5000));
+}
+
+/* The probe, and the question for the marker of the server's memory; a server that has the scripts
+ * gets no text. */
+TEST(connecting_to_a_known_server_runs_two_scripts)
+{
+	long long texts, digests;
+
+	url = STORE.start();
+	redis = STORE.look();
+	OK(lk_client_close(client_at(url)));
+	texts = redis_calls(redis, "eval") + redis_calls(redis, "script|load");
+	digests = redis_calls(redis, "evalsha");
+	OK(lk_client_close(client_at(url)));
+	ck_assert_int_eq(redis_calls(redis, "eval") + redis_calls(redis, "script|load"), texts);
+	ck_assert_int_eq(redis_calls(redis, "evalsha") - digests, 2);
 }
 
 static size_t heap_bytes(void)

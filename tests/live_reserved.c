@@ -13,15 +13,17 @@
 
 /* Memory that a program passes contains other values than zeros. */
 #define FILL(room) memset(&(room), 0xff, sizeof(room))
-#define ZERO(room) ck_assert_msg(is_zero((room).reserved), "%s.reserved is not 0", #room)
+#define ZERO(room)                                                                                 \
+	ck_assert_msg(is_zero((room).reserved, sizeof((room).reserved)), "%s.reserved is not 0",   \
+	              #room)
 
 static struct test_server server;
 
-static bool is_zero(const int64_t reserved[8])
+static bool is_zero(const int64_t *reserved, size_t size)
 {
 	static const int64_t zeros[8];
 
-	return !memcmp(reserved, zeros, sizeof(zeros));
+	return !memcmp(reserved, zeros, size);
 }
 
 TEST(reserved_room_of_locks_is_zero)

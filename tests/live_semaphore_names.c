@@ -92,7 +92,7 @@ TEST(v1_v2_any_bytes_are_a_name_and_no_two_collide)
 	EXPECT(lk_semaphore_open(client, long_name, LK_NAME_MAX + 1, &options, &none), LK_EINVALID);
 	EXPECT(lk_semaphore_open(client, long_name, SIZE_MAX, &options, &none), LK_EINVALID);
 	ck_assert_ptr_null(none);
-	ck_assert_int_eq(redis_int(redis, "DBSIZE"), 0);
+	ck_assert_int_eq(redis_size(redis), 0);
 	for (size_t i = 0; i < NAMES; i++) {
 		options.capacity = (int64_t)i + 1;
 		OK(lk_semaphore_open(client, names[i].bytes, names[i].len, &options,

@@ -240,9 +240,9 @@ TEST(resize_on_a_server_that_refuses_writes_publishes_no_grant)
 	published = redis_calls(redis, "publish");
 	redis_do(redis, "CONFIG SET min-replicas-to-write 1");
 	ck_assert(!strncmp(redis_text(redis,
-	                              "EVAL %s 4 lk:{a} lk:{a}:q lk:fence lk:{a}:h resize 2 60000 "
-	                              "lk:c:0: 21000",
-	                              lk__script_semaphore_set.text),
+	                              "EVAL %s 5 lk:{a} lk:{a}:q lk:fence lk:{a}:h lk:epoch "
+	                              "resize 2 60000 lk:c:0: 21000 %s 0",
+	                              lk__script_semaphore_set.text, redis_marker(redis)),
 	                   "-NOREPLICAS", 11));
 	ck_assert_int_eq(redis_calls(redis, "publish"), published);
 	ck_assert_int_eq(permits_used(redis, "a"), 1);
@@ -307,7 +307,7 @@ TEST(break_of_a_dead_holder_gives_its_permits_back_at_once)
 {
 	lk_client *client = set_up();
 	lk_semaphore *semaphore = semaphore_of(client, "a", 4, 0);
-	static const char ticket[] = "1:AAAAAAAAAAAAAAAAAAAAAA:BBBBBBBBBBB:60000:r:4";
+	static const char ticket[] = "2:AAAAAAAAAAAAAAAAAAAAAA:BBBBBBBBBBB:60000:r:4";
 	lk_ticket list[2];
 	size_t count;
 

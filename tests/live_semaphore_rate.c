@@ -115,7 +115,7 @@ static void look(void)
 		struct grant *grant = &grants[grant_count];
 		long long permits, us;
 		int known = 0;
-		if (strncmp(ticket, "1:", 2) != 0)
+		if (strncmp(ticket, "2:", 2) != 0)
 			continue;
 		while (known < grant_count && strcmp(grants[known].ticket, ticket) != 0)
 			known++;

@@ -26,7 +26,7 @@ static const char *url_at(int port, const char *host, const char *options)
 {
 	static char url[700];
 
-	snprintf(url, sizeof(url), "rediss://%s:%d?ca=%s/ca.pem%s", host, port, tls.folder,
+	snprintf(url, sizeof(url), "rediss://%s:%d?ca=%s/ca.pem%s&grace=0", host, port, tls.folder,
 	         options);
 	return url;
 }
@@ -227,9 +227,9 @@ TEST(l4_port_for_tls_names_the_cure_to_a_plain_client)
 	char url[100];
 
 	tls_redis_start(&tls, NULL);
-	snprintf(url, sizeof(url), "redis://127.0.0.1:%d", tls.port);
+	snprintf(url, sizeof(url), "redis://127.0.0.1:%d?grace=0", tls.port);
 	expect_error(url, LK_ECONN, "if its port is for TLS, write rediss://");
-	snprintf(url, sizeof(url), "redis://:secret@127.0.0.1:%d", tls.port);
+	snprintf(url, sizeof(url), "redis://:secret@127.0.0.1:%d?grace=0", tls.port);
 	expect_error(url, LK_ECONN, "if its port is for TLS, write rediss://");
 }
 

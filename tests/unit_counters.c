@@ -473,6 +473,35 @@ TEST(forgotten_permits_make_no_hold)
 	end();
 }
 
+/* A wait counts as caused by the grace from the first answer that names it. */
+TEST_NOUNS(wait_in_a_grace_is_counted)
+{
+	struct lk__op *brief, *waiter;
+
+	start(3000);
+	a->session.grace_ms = a->space.grace_ms = 1000;
+	virt_link_down(a, LK_ECONN);
+	flush();
+	virt_link_up(a);
+	brief = acquire(a);
+	later(100);
+	step(a, LK__ASK);
+	later(300);
+	virt_give_up(a, brief, LK_ETIMEDOUT);
+	virt_settle(&w);
+	assert_done(brief, LK_ETIMEDOUT);
+	COUNT(a, grace_us, 300000);
+	waiter = acquire(a);
+	virt_settle(&w);
+	assert_waits(waiter);
+	ms_until_done(waiter);
+	COUNT(a, grace_us, 300000 + 600000);
+	ck_assert_int_gt(a->core.counters.waited_us, 600000);
+	COUNT(a, reclaimed, 0);
+	release(a);
+	end();
+}
+
 /* Waiting for more permits than there are ends with an error that has no counter of its own. */
 TEST(too_large_a_wait_has_failed)
 {

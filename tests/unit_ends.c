@@ -309,13 +309,54 @@ TEST_NOUNS(loss_that_the_store_knows_of_needs_no_confirmation)
 	release_lost(a);
 
 	hold(a);
-	flush();
+	take_away();
 	later(400);
 	tick(a);
 	step(a, LK__RENEW);
+	ck_assert(unconfirmed()); /* the server may have lost its memory */
+	step(a, LK__EPOCH);
 	ck_assert(!unconfirmed());
 	assert_lost(a, LK_LOST_TAKEN);
 	release_lost(a);
+	end();
+}
+
+/* The server loses its memory while the client has no link, and the owner releases the hold before
+ * the client learns of it. */
+static struct lk__op *release_what_the_server_forgot(int64_t grace_ms, int64_t extended_ms)
+{
+	struct lk__op *release;
+
+	start(1000);
+	a->session.grace_ms = a->space.grace_ms = grace_ms;
+	hold(a);
+	if (extended_ms) {
+		(void)extend(a, extended_ms);
+		step(a, LK__RENEW);
+	}
+	virt_link_down(a, LK_ECONN);
+	flush();
+	later(100);
+	release = begin_release(a);
+	virt_link_up(a);
+	step(a, LK__LEAVE);
+	return release;
+}
+
+TEST_NOUNS(release_of_a_forgotten_hold_is_no_loss_while_nobody_else_can_hold)
+{
+	assert_done(release_what_the_server_forgot(1000, 0), LK_OK);
+	ck_assert_int_eq(a->core.counters.lost[0], 0);
+	end();
+}
+
+TEST_NOUNS(release_of_a_forgotten_hold_is_a_loss_if_its_lease_is_longer_than_the_grace)
+{
+	assert_done(release_what_the_server_forgot(999, 0), LK_ELOST);
+	end();
+	assert_done(release_what_the_server_forgot(1000, 1001), LK_ELOST);
+	end();
+	assert_done(release_what_the_server_forgot(0, 0), LK_ELOST);
 	end();
 }
 

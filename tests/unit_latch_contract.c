@@ -201,10 +201,10 @@ TEST(what_is_not_a_latch_is_left_alone)
 	SAYS("foreign lk:{n} not a latch", SET_LATCH("1"));
 	SAYS("foreign lk:{n} not a latch", "latch_remove", "bell");
 	SAYS("foreign lk:{n} not a latch", DOWN("a", "1", "1", ""));
-	SAYS("OK", "SET", LATCH, "1:a:n1:1000:r 5 5 -");
+	SAYS("OK", "SET", LATCH, "2:a:n1:1000:r 5 5 -");
 	SAYS("foreign lk:{n} a lock, not a latch", SHOW);
 	SAYS("1", "DEL", LATCH);
-	SAYS("1", "HSET", LATCH, "kind", "1:semaphore");
+	SAYS("1", "HSET", LATCH, "kind", "2:semaphore");
 	SAYS("foreign lk:{n} a semaphore, not a latch", SHOW);
 	SAYS("0", "HSET", LATCH, "kind", "2:latch");
 	SAYS("foreign lk:{n} protocol version 2", SHOW);
@@ -234,11 +234,11 @@ TEST(what_is_not_a_latch_is_left_alone)
 TEST(tickets_of_another_kind_keep_a_latch_away)
 {
 	contract_start();
-	SAYS("1", "ZADD", QUEUE, "1", "1:a:n1:1000:r");
+	SAYS("1", "ZADD", QUEUE, "1", "2:a:n1:1000:r");
 	SAYS("foreign lk:{n}:q a lock, not a latch", SET_LATCH("1"));
 	SAYS("foreign lk:{n}:q a lock, not a latch", "latch_remove", "bell");
 	SAYS("OK", "FLUSHALL");
-	SAYS("1", "ZADD", QUEUE, "1", "1:a:n1:1000:r:2");
+	SAYS("1", "ZADD", QUEUE, "1", "2:a:n1:1000:r:2");
 	SAYS("foreign lk:{n}:q a semaphore, not a latch", SET_LATCH("1"));
 	SAYS("foreign lk:{n}:q a semaphore, not a latch", "latch_remove", "bell");
 	SAYS("OK", "FLUSHALL");
@@ -272,31 +272,33 @@ TEST(kind_of_a_name_is_told)
 {
 	contract_start();
 	SAYS("nothing", "name_kind");
-	SAYS("OK", "SET", LATCH, "1:a:n1:1000:r 5 5 -");
+	SAYS("OK", "SET", LATCH, "2:a:n1:1000:r 5 5 -");
 	SAYS("lock", "name_kind");
 	SAYS("OK", "SET", LATCH, "x");
 	SAYS("foreign lk:{n} none of ours", "name_kind");
 	SAYS("OK", "SET", LATCH, "7:x");
 	SAYS("foreign lk:{n} protocol version 7", "name_kind");
+	SAYS("OK", "SET", LATCH, "1:a:n1:1000:r 5 5 -");
+	SAYS("foreign lk:{n} protocol version 1", "name_kind");
 	SAYS("1", "DEL", LATCH);
 	SAYS("set absent", SET_LATCH("1"));
 	SAYS("latch", "name_kind");
 	SAYS("1", "HDEL", LATCH, "count");
 	SAYS("nothing", "name_kind");
-	SAYS("0", "HSET", LATCH, "kind", "1:semaphore");
-	SAYS("semaphore", "name_kind");
 	SAYS("0", "HSET", LATCH, "kind", "2:semaphore");
-	SAYS("foreign lk:{n} protocol version 2", "name_kind");
+	SAYS("semaphore", "name_kind");
+	SAYS("0", "HSET", LATCH, "kind", "1:semaphore");
+	SAYS("foreign lk:{n} protocol version 1", "name_kind");
 	SAYS("1", "HDEL", LATCH, "kind");
 	SAYS("foreign lk:{n} none of ours", "name_kind");
 	SAYS("1", "DEL", LATCH);
-	SAYS("1", "ZADD", LATCH, "1", "1:a:n1:1000:r");
+	SAYS("1", "ZADD", LATCH, "1", "2:a:n1:1000:r");
 	SAYS("foreign lk:{n} none of ours", "name_kind");
 	SAYS("1", "DEL", LATCH);
-	SAYS("1", "ZADD", QUEUE, "1", "1:a:n1:1000:r");
+	SAYS("1", "ZADD", QUEUE, "1", "2:a:n1:1000:r");
 	SAYS("lock", "name_kind");
 	SAYS("1", "DEL", QUEUE);
-	SAYS("1", "ZADD", QUEUE, "1", "1:a:n1:1000:r:2");
+	SAYS("1", "ZADD", QUEUE, "1", "2:a:n1:1000:r:2");
 	SAYS("semaphore", "name_kind");
 	SAYS("1", "DEL", QUEUE);
 	SAYS("OK", "SET", QUEUE, "x");

@@ -178,6 +178,31 @@ TEST(query_in_flight_ends_with_its_own_link)
 	end();
 }
 
+/* Other queries are sent again, for the new memory; its caller has agreed only to the end of one
+ * grace. */
+TEST(end_of_a_grace_is_not_repeated_for_another_memory)
+{
+	const struct lk__answer stale = {.kind = LK__STALE};
+	struct lk__query *query = lk__query_new(LK__END_GRACE, LK_KIND_NONE, NULL, 0);
+	struct lk__query *other = lk__query_new(LK__RECALL, LK_KIND_NONE, NULL, 0);
+	struct lk__op ends = {0}, asks = {0};
+
+	start();
+	lk__core_query(&core, &near, now_ns, &ends, &query, 1);
+	lk__core_answer(&core, now_ns, take(&near, LK__END_GRACE), &stale);
+	ck_assert(ends.done);
+	ck_assert_int_eq(ends.why.err, LK_OK);
+	ck_assert_int_eq(query->answer.kind, LK__STALE);
+	ck_assert(!lk__core_has_requests(&core));
+	lk__core_query(&core, &near, now_ns, &asks, &other, 1);
+	lk__core_answer(&core, now_ns, take(&near, LK__RECALL), &stale);
+	ck_assert(!asks.done);
+	take(&near, LK__EPOCH);
+	lk__query_free(&core, query);
+	lk__query_free(&core, other);
+	end();
+}
+
 TEST(only_a_link_that_is_used_is_checked)
 {
 	struct lk__op *op;

@@ -8,10 +8,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define A "1:a:n1:1000:r"
-#define B "1:b:n1:2000:r"
-#define C "1:c:n1:8000:f"
-#define D "1:d:n1:2000:r"
+#define A "2:a:n1:1000:r"
+#define B "2:b:n1:2000:r"
+#define C "2:c:n1:8000:f"
+#define D "2:d:n1:2000:r"
 #define LOCK "lk:{n}"
 #define QUEUE "lk:{n}:q"
 #define ASK(ticket) "lock_ask", ticket, "1", "0", "lk:c:0:", "-", "30000"
@@ -22,7 +22,7 @@ TEST(free_lock_is_granted)
 {
 	contract_start();
 	SAYS("granted 1700000000000000 1700000000000000 0", ASK(A));
-	SAYS("1:a:n1:1000:r 1700000000000000 1000 -", "GET", LOCK);
+	SAYS("2:a:n1:1000:r 1700000000000000 1000 -", "GET", LOCK);
 	SAYS("1000", "PTTL", LOCK);
 	SAYS("1700000000000000", "GET", "lk:fence");
 	SAYS("0", "EXISTS", QUEUE);
@@ -86,13 +86,13 @@ TEST(queue_is_in_order_of_arrival)
 	SAYS("queued 1700000000000001 1 1000 0", ASK(C));
 	contract_at(100);
 	SAYS("queued 1700000000000000 0 900 0", ASK(B));
-	SAYS("1:b:n1:2000:r 1700000000000000 1:c:n1:8000:f 1700000000000001", "ZRANGE", QUEUE, "0",
+	SAYS("2:b:n1:2000:r 1700000000000000 2:c:n1:8000:f 1700000000000001", "ZRANGE", QUEUE, "0",
 	     "-1", "WITHSCORES");
 	/* An old arrival is kept, or restored. */
 	SAYS("1", "ZREM", QUEUE, B);
 	SAYS("queued 1699999999000000 0 900 0", "lock_ask", B, "1", "1699999999000000",
 	     "lk:c:0:", "-", "7000");
-	SAYS("1:b:n1:2000:r 1699999999000000 1:c:n1:8000:f 1700000000000001", "ZRANGE", QUEUE, "0",
+	SAYS("2:b:n1:2000:r 1699999999000000 2:c:n1:8000:f 1700000000000001", "ZRANGE", QUEUE, "0",
 	     "-1", "WITHSCORES");
 	SAYS("7000", "PTTL", QUEUE);
 	/* A free lock is granted to the head of the queue only. */
@@ -100,7 +100,7 @@ TEST(queue_is_in_order_of_arrival)
 	SAYS("busy 1", TRY(A));
 	SAYS("queued 1700000000000001 1 0 1", ASK(C));
 	SAYS("granted 1700000000100000 1700000000100000 1", ASK(B));
-	SAYS("1:c:n1:8000:f", "ZRANGE", QUEUE, "0", "-1");
+	SAYS("2:c:n1:8000:f", "ZRANGE", QUEUE, "0", "-1");
 	contract_stop();
 }
 
@@ -109,16 +109,16 @@ TEST(holder_that_shares_hears_of_the_first_waiter)
 	contract_start();
 	SAYS("granted 1700000000000000 1700000000000000 0", "lock_ask", A, "1", "0", "lk:c:0:", "s",
 	     "30000");
-	SAYS("1:a:n1:1000:r 1700000000000000 1000 s", "GET", LOCK);
-	SAYS("queued 1700000000000000 0 1000 0 | a wanted 1:a:n1:1000:r", ASK(B));
+	SAYS("2:a:n1:1000:r 1700000000000000 1000 s", "GET", LOCK);
+	SAYS("queued 1700000000000000 0 1000 0 | a wanted 2:a:n1:1000:r", ASK(B));
 	SAYS("queued 1700000000000000 0 1000 0", ASK(B));
 	SAYS("queued 1700000000000001 1 1000 0", ASK(C));
 	SAYS("held 1700000000000000 1700000000000000 2", "lock_renew", A, "0", "1000", "0", "-");
-	SAYS("1:a:n1:1000:r 1700000000000000 1000 -", "GET", LOCK);
+	SAYS("2:a:n1:1000:r 1700000000000000 1000 -", "GET", LOCK);
 	SAYS("1", "DEL", QUEUE);
 	SAYS("queued 1700000000000000 0 1000 0", ASK(B));
 	SAYS("held 1700000000000000 1700000000000000 1", "lock_renew", A, "0", "1000", "0", "s");
-	SAYS("1:a:n1:1000:r 1700000000000000 1000 s", "GET", LOCK);
+	SAYS("2:a:n1:1000:r 1700000000000000 1000 s", "GET", LOCK);
 	contract_stop();
 }
 
@@ -141,11 +141,11 @@ TEST(renewal_moves_the_end_on_and_never_back)
 	SAYS("granted 1700000000000000 1700000000000000 0", ASK(A));
 	SAYS("held 1700000000000000 1700000000000000 0", "lock_renew", A, "0", "500", "0", "-");
 	SAYS("1000", "PTTL", LOCK);
-	SAYS("1:a:n1:1000:r 1700000000000000 1000 -", "GET", LOCK);
+	SAYS("2:a:n1:1000:r 1700000000000000 1000 -", "GET", LOCK);
 	SAYS("held 1700000000000000 1700000000000000 0", "lock_renew", A, "1700000000000000",
 	     "3000", "0", "-");
 	SAYS("3000", "PTTL", LOCK);
-	SAYS("1:a:n1:1000:r 1700000000000000 3000 -", "GET", LOCK);
+	SAYS("2:a:n1:1000:r 1700000000000000 3000 -", "GET", LOCK);
 	SAYS("queued 1700000000000000 0 3000 0", ASK(B));
 	contract_at(1000);
 	SAYS("held 1700000000000000 1700000001000000 1", "lock_renew", A, "0", "3000", "0", "-");
@@ -166,7 +166,7 @@ TEST(extension_counts_though_the_clock_stepped_back)
 	contract_at(-5000);
 	SAYS("held 1700000000000000 1699999995000000 0", "lock_renew", A, "0", "3000", "0", "-");
 	SAYS("6000", "PTTL", LOCK);
-	SAYS("1:a:n1:1000:r 1700000000000000 3000 -", "GET", LOCK);
+	SAYS("2:a:n1:1000:r 1700000000000000 3000 -", "GET", LOCK);
 	SAYS("busy 0", TRY(B));
 	SAYS("3000", "PTTL", LOCK);
 	contract_stop();
@@ -206,12 +206,12 @@ TEST(release_serves_the_head)
 	SAYS("queued 1700000000000000 0 1000 0", ASK(B));
 	SAYS("queued 1700000000000001 1 1000 0", ASK(C));
 	contract_at(10);
-	SAYS("left 1 0 0 | b grant 1:b:n1:2000:r 1700000000010000 2000 0 1 1700000000010000",
+	SAYS("left 1 0 0 | b grant 2:b:n1:2000:r 1700000000010000 2000 0 1 1700000000010000",
 	     "lock_leave", A, "1700000000000500", "lk:c:0:", "0");
-	SAYS("1:b:n1:2000:r 1700000000010000 2000 -", "GET", LOCK);
+	SAYS("2:b:n1:2000:r 1700000000010000 2000 -", "GET", LOCK);
 	SAYS("2000", "PTTL", LOCK);
 	SAYS("1700000000010000", "GET", "lk:fence");
-	SAYS("1:c:n1:8000:f", "ZRANGE", QUEUE, "0", "-1");
+	SAYS("2:c:n1:8000:f", "ZRANGE", QUEUE, "0", "-1");
 	SAYS("left 0 0 0", LEAVE(A));
 	SAYS("left 0 0 0", LEAVE(C));
 	SAYS("0", "EXISTS", QUEUE);
@@ -257,18 +257,18 @@ TEST(old_waiter_is_granted_a_short_lease_and_the_next_is_told_when)
 	SAYS("queued 1700000000000000 0 8000 0", ASK(A));
 	SAYS("queued 1700000000000001 1 8000 0", ASK(B));
 	contract_at(501);
-	SAYS("left 1 0 0 | a grant 1:a:n1:1000:r 1700000000501000 500 1 1 1700000000501000 | b "
-	     "again 1:b:n1:2000:r 500",
+	SAYS("left 1 0 0 | a grant 2:a:n1:1000:r 1700000000501000 500 1 1 1700000000501000 | b "
+	     "again 2:b:n1:2000:r 500",
 	     LEAVE(C));
 	SAYS("500", "PTTL", LOCK);
-	SAYS("1:a:n1:1000:r 1700000000501000 1000 -", "GET", LOCK);
-	SAYS("left 1 0 0 | b grant 1:b:n1:2000:r 1700000000501001 2000 0 0 1700000000501000",
+	SAYS("2:a:n1:1000:r 1700000000501000 1000 -", "GET", LOCK);
+	SAYS("left 1 0 0 | b grant 2:b:n1:2000:r 1700000000501001 2000 0 0 1700000000501000",
 	     LEAVE(A));
 	SAYS("2000", "PTTL", LOCK);
 	/* A claim of at most three seconds; a clock that stepped back also makes it old. */
 	SAYS("queued 1700000000501000 0 2000 0", ASK(C));
 	contract_at(-10);
-	SAYS("left 1 0 0 | c grant 1:c:n1:8000:f 1700000000501002 3000 1 0 1699999999990000",
+	SAYS("left 1 0 0 | c grant 2:c:n1:8000:f 1700000000501002 3000 1 0 1699999999990000",
 	     LEAVE(B));
 	SAYS("3000", "PTTL", LOCK);
 	contract_stop();
@@ -280,9 +280,9 @@ TEST(dead_waiters_are_passed_over)
 	SAYS("granted 1700000000000000 1700000000000000 0", ASK(A));
 	SAYS("queued 1700000000000000 0 1000 0", ASK(D));
 	SAYS("queued 1700000000000001 1 1000 0", ASK(B));
-	SAYS("left 1 0 0 | b grant 1:b:n1:2000:r 1700000000000001 1000 1 0 1700000000000000 | d 1",
+	SAYS("left 1 0 0 | b grant 2:b:n1:2000:r 1700000000000001 1000 1 0 1700000000000000 | d 1",
 	     LEAVE(A));
-	SAYS("1:b:n1:2000:r 1700000000000001 2000 -", "GET", LOCK);
+	SAYS("2:b:n1:2000:r 1700000000000001 2000 -", "GET", LOCK);
 	SAYS("0", "EXISTS", QUEUE);
 	contract_stop();
 }
@@ -294,7 +294,7 @@ TEST(one_run_looks_at_so_many_dead_waiters)
 	contract_start();
 	SAYS("granted 1700000000000000 1700000000000000 0", ASK(A));
 	for (int i = 0; i < 33; i++) {
-		snprintf(ticket, sizeof(ticket), "1:d:n%d:2000:r", i);
+		snprintf(ticket, sizeof(ticket), "2:d:n%d:2000:r", i);
 		SAYS("1", "ZADD", QUEUE, "1700000000000000", ticket);
 	}
 	SAYS("left 1 1 0 | d 32", LEAVE(A));
@@ -307,7 +307,7 @@ TEST(holder_whose_hold_others_end_is_told)
 {
 	contract_start();
 	SAYS("granted 1700000000000000 1700000000000000 0", ASK(A));
-	SAYS("left 1 0 1 | a broken 1:a:n1:1000:r", "lock_leave", A, "0", "lk:c:0:", "1");
+	SAYS("left 1 0 1 | a broken 2:a:n1:1000:r", "lock_leave", A, "0", "lk:c:0:", "1");
 	SAYS("left 0 0 1", "lock_leave", A, "0", "lk:c:0:", "1");
 	contract_stop();
 }
@@ -327,10 +327,10 @@ TEST(no_head_is_served_without_a_fence)
 	SAYS("1", "DEL", "lk:fence");
 	SAYS("1", "ZADD", QUEUE, "1", "stranger");
 	SAYS("left 0 0 0", LEAVE(""));
-	SAYS("stranger 1:b:n1:2000:r", "ZRANGE", QUEUE, "0", "-1");
+	SAYS("stranger 2:b:n1:2000:r", "ZRANGE", QUEUE, "0", "-1");
 	SAYS("0", "EXISTS", LOCK);
 	SAYS("1", "ZREM", QUEUE, "stranger");
-	SAYS("left 0 0 0 | b grant 1:b:n1:2000:r 1700000000000000 2000 0 0 1700000000000000",
+	SAYS("left 0 0 0 | b grant 2:b:n1:2000:r 1700000000000000 2000 0 0 1700000000000000",
 	     LEAVE(""));
 	contract_stop();
 }
@@ -343,10 +343,10 @@ TEST(look_tells_holder_and_queue)
 	SAYS("queued 1700000000000000 0 1000 0", ASK(B));
 	SAYS("queued 1700000000000001 1 1000 0", ASK(C));
 	contract_at(5);
-	SAYS("1:a:n1:1000:r 1700000000000000 995 1700000000005000 2 -1", "lock_show", "", "0");
-	SAYS("1:a:n1:1000:r 1700000000000000 995 1700000000005000 2 1 1:b:n1:2000:r", "lock_show",
+	SAYS("2:a:n1:1000:r 1700000000000000 995 1700000000005000 2 -1", "lock_show", "", "0");
+	SAYS("2:a:n1:1000:r 1700000000000000 995 1700000000005000 2 1 2:b:n1:2000:r", "lock_show",
 	     C, "1");
-	SAYS("1:a:n1:1000:r 1700000000000000 995 1700000000005000 2 -1 1:b:n1:2000:r 1:c:n1:8000:f",
+	SAYS("2:a:n1:1000:r 1700000000000000 995 1700000000005000 2 -1 2:b:n1:2000:r 2:c:n1:8000:f",
 	     "lock_show", A, "9");
 	contract_stop();
 }
@@ -354,9 +354,9 @@ TEST(look_tells_holder_and_queue)
 TEST(what_is_not_a_lock_is_left_alone)
 {
 	static const char *const values[][2] = {{"x", "not a lock"},
-	                                        {"2:later", "protocol version 2"},
-	                                        {"1:a:n1:1000:r 1 2 x", "not a lock"},
-	                                        {"1:a", "not a lock"}};
+	                                        {"3:later", "protocol version 3"},
+	                                        {"2:a:n1:1000:r 1 2 x", "not a lock"},
+	                                        {"2:a", "not a lock"}};
 	char foreign[80];
 
 	contract_start();
@@ -385,9 +385,9 @@ TEST(what_is_not_a_lock_is_left_alone)
 	SAYS("foreign lk:{n}:q not a queue", ASK(A));
 	SAYS("foreign lk:{n}:q not a queue", "lock_show", "", "0");
 	SAYS("1", "DEL", QUEUE);
-	SAYS("1", "ZADD", QUEUE, "1", "2:later");
-	SAYS("foreign lk:{n}:q protocol version 2", ASK(A));
-	SAYS("foreign lk:{n}:q protocol version 2", "lock_show", "", "0");
+	SAYS("1", "ZADD", QUEUE, "1", "3:later");
+	SAYS("foreign lk:{n}:q protocol version 3", ASK(A));
+	SAYS("foreign lk:{n}:q protocol version 3", "lock_show", "", "0");
 	SAYS("1", "DEL", QUEUE);
 	SAYS("OK", "SET", QUEUE, "x");
 	SAYS("foreign lk:{n}:q not a sorted set", ASK(A));
@@ -406,10 +406,10 @@ TEST(full_server_takes_no_new_hold_and_lets_go)
 	SAYS(FULL, ASK(C));
 	SAYS("held 1700000000000000 1700000000000000 1", "lock_renew", A, "0", "5000",
 	     "1700000000000009", "s");
-	SAYS("1:a:n1:1000:r 1700000000000000 5000 s", "GET", LOCK);
-	SAYS("left 1 0 0 | b grant 1:b:n1:2000:r 1700000000000020 2000 0 0 1700000000000000",
+	SAYS("2:a:n1:1000:r 1700000000000000 5000 s", "GET", LOCK);
+	SAYS("left 1 0 0 | b grant 2:b:n1:2000:r 1700000000000020 2000 0 0 1700000000000000",
 	     "lock_leave", A, "1700000000000019", "lk:c:0:", "0");
-	SAYS("1:b:n1:2000:r 1700000000000020 2000 -", "GET", LOCK);
+	SAYS("2:b:n1:2000:r 1700000000000020 2000 -", "GET", LOCK);
 	SAYS("left 1 0 1", LEAVE(B));
 	SAYS(FULL, ASK(A));
 	SAYS("0", "EXISTS", LOCK);
@@ -439,7 +439,7 @@ TEST(command_without_a_right_is_told)
 	SAYS(NO_RIGHT, LEAVE(A));
 	contract_refuse("PUBLISH", NULL);
 	SAYS(TORN_BY_RIGHT, LEAVE(A));
-	SAYS("1:b:n1:2000:r", "ZRANGE", QUEUE, "0", "-1");
+	SAYS("2:b:n1:2000:r", "ZRANGE", QUEUE, "0", "-1");
 	contract_stop();
 }
 
@@ -472,21 +472,24 @@ TEST(place_of_a_meddling_hand_is_told_as_a_number)
 /* Every 10 s, with 2 % jitter, later ranks up to a second later: docs/protocol.md. */
 TEST(queue_outlives_the_longest_time_between_two_asks)
 {
+	static const struct lk__epoch epoch = {.len = 5, .text = "1 a 1"};
 	const struct lk__request ask = {.kind = LK__ASK,
 	                                .noun = LK_KIND_LOCK,
 	                                .name = "n",
 	                                .name_len = 1,
-	                                .ticket = {.nonce = "nonce", .lease_ms = 10000}};
+	                                .ticket = {.nonce = "nonce-nonc0", .lease_ms = 10000},
+	                                .epoch = &epoch};
 	struct lk__space space;
 	struct lk__buf bytes = {0};
-	size_t at;
+	const char *at;
 
 	lk__space_init(&space, "lk", 0, "aaaaaaaaaaaaaaaaaaaaaa");
 	ck_assert(lk__codec_request(&bytes, &space, &ask));
-	/* The last argument: "30000" in ASK(). */
-	ck_assert_uint_gt(bytes.len, 2);
-	for (at = bytes.len - 2; bytes.data[at - 1] != '\n'; at--)
-		;
-	ck_assert_int_gt(strtoll(bytes.data + at, NULL, 10), 2 * 11200);
+	/* The argument before the marker: "30000" in ASK(). */
+	at = strstr(bytes.data, "\r\n$5\r\n1 a 1");
+	ck_assert_ptr_nonnull(at);
+	while (at[-1] != '\n')
+		at--;
+	ck_assert_int_gt(strtoll(at, NULL, 10), 2 * 11200);
 	lk__buf_fini(&bytes);
 }

@@ -248,9 +248,10 @@ TEST(hold_granted_by_its_own_hand_request_is_renewed)
 	assert_done(waiter, LK_OK);
 	virt_answer(b, &hand);
 	ck_assert_int_lt(lk__core_due(&b->core), w.now_ns + 400 * VIRT_MS);
-	flush();
+	take_away();
 	tick_when_due(b);
 	step(b, LK__RENEW);
+	step(b, LK__EPOCH);
 	release_lost(b);
 	virt_pass(&w, 1000);
 	release_lost(a);

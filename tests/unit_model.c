@@ -140,9 +140,77 @@ TEST_LIMIT(a_wait_that_is_forgotten_is_found, SECONDS)
 	finds("never-asks-again", PROMISE_PROGRESS, "a ticket in state 1 has no next event");
 }
 
+TEST_LIMIT(a_grant_without_a_grace_is_found, SECONDS)
+{
+	finds("no-grace", PROMISE_EXCLUSION, "2 holds are valid at once, of 1");
+	finds("marker-not-compared", PROMISE_EXCLUSION, "2 holds are valid at once, of 1");
+	finds("permits-for-an-unknown-memory", PROMISE_PERMITS,
+	      "3 permits are valid at once, of 2");
+}
+
+TEST_LIMIT(a_loss_of_memory_that_is_not_noticed_is_found, SECONDS)
+{
+	finds("missing-marker-is-a-start", PROMISE_VALIDITY,
+	      "a hold is believed in and is not in the store");
+}
+
+TEST_LIMIT(a_forgotten_leave_that_serves_is_found, SECONDS)
+{
+	finds("forgotten-leave-serves", PROMISE_EXCLUSION, "2 holds are valid at once, of 1");
+	finds("permits-served-in-the-grace", PROMISE_PERMITS, "3 permits are valid at once, of 2");
+}
+
+TEST_LIMIT(a_reclaim_that_loses_to_a_smaller_fence_is_found, SECONDS)
+{
+	finds("smaller-fence-wins", PROMISE_VALIDITY, "a valid hold cannot be taken back");
+}
+
+TEST_LIMIT(a_reclaim_that_takes_from_another_is_found, SECONDS)
+{
+	finds("late-reclaim-takes", PROMISE_VALIDITY,
+	      "a hold is believed in and is not in the store");
+}
+
+TEST_LIMIT(a_reclaim_above_the_capacity_is_found, SECONDS)
+{
+	finds("reclaim-above-capacity", PROMISE_PERMITS, "3 permits are valid at once, of 2");
+}
+
+TEST_LIMIT(a_hold_by_the_message_of_a_lost_memory_is_taken_back, SECONDS)
+{
+	static const struct model_bounds bounds = {.name = "lock",
+	                                           .kind = LK_KIND_LOCK,
+	                                           .clients = 2,
+	                                           .steps = 3,
+	                                           .calls = 1,
+	                                           .cuts = 1,
+	                                           .flushes = 1,
+	                                           .faults = 2};
+
+	is_clean(&bounds);
+}
+
+TEST_LIMIT(a_ticket_is_not_queued_beside_its_old_hold, SECONDS)
+{
+	static const struct model_bounds bounds = {.name = "semaphore",
+	                                           .kind = LK_KIND_SEMAPHORE,
+	                                           .clients = 2,
+	                                           .steps = 2,
+	                                           .ticks = 1,
+	                                           .calls = 1,
+	                                           .restarts = 1,
+	                                           .copies = 1,
+	                                           .grace = 1,
+	                                           .faults = 1};
+
+	is_clean(&bounds);
+}
+
 TEST_LIMIT(what_ships_is_clean_where_those_are_not, SECONDS)
 {
 	is_clean(&model_plant("leave-without-owner-check")->bounds);
 	is_clean(&model_plant("ask-grants-what-is-held")->bounds);
 	is_clean(&model_plant("refused-leave-is-forgotten")->bounds);
+	is_clean(&model_plant("no-grace")->bounds);
+	is_clean(&model_plant("smaller-fence-wins")->bounds);
 }

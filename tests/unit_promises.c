@@ -170,7 +170,8 @@ TEST(script_that_does_wrong_is_found)
 {
 	static struct store_view before, after;
 	struct lk__answer answer = {.kind = LK__LEFT};
-	struct promise_run run = {&before, &after, LK__LEAVE, "a", 0, 1, 1000, &answer};
+	struct promise_run run = {
+		&before, &after, LK__LEAVE, "a", 0, 1, 1000, &answer, false};
 	struct store_ticket *was = &before.holds[0], *is = &after.holds[0];
 
 	before = after = (struct store_view){.there = true, .capacity = 3, .used = 2};

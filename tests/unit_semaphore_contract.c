@@ -8,9 +8,9 @@ TEST(free_permits_are_granted)
 {
 	contract_start();
 	SAYS("granted 1700000000000000 1700000000000000 0 0", ASK(A));
-	SAYS("kind 1:semaphore capacity 2 used 1 ttl 60000 1:a:n1:1000:r:1 1 1700000000000000 1000",
+	SAYS("kind 2:semaphore capacity 2 used 1 ttl 60000 2:a:n1:1000:r:1 1 1700000000000000 1000",
 	     "HGETALL", STATE);
-	SAYS("1:a:n1:1000:r:1 1700000001000000", ALL_ENDS);
+	SAYS("2:a:n1:1000:r:1 1700000001000000", ALL_ENDS);
 	SAYS("60000", "PTTL", STATE);
 	SAYS("60000", "PTTL", ENDS);
 	SAYS("1700000000000000", "GET", "lk:fence");
@@ -27,11 +27,11 @@ TEST(repeated_ask_is_the_same_grant_and_never_shorter)
 	SAYS("granted 1700000000000000 1700000000000000 0 0", ASK(A));
 	contract_at(400);
 	SAYS("granted 1700000000000000 1700000000400000 0 0", ASK(A));
-	SAYS("1:a:n1:1000:r:1 1700000001400000", ALL_ENDS);
+	SAYS("2:a:n1:1000:r:1 1700000001400000", ALL_ENDS);
 	SAYS("held 1700000000000000 1700000000400000 0", RENEW(A, "5000"));
 	SAYS("granted 1700000000000000 1700000000400000 0 0", ASK(A));
-	SAYS("1:a:n1:1000:r:1 1700000005400000", ALL_ENDS);
-	SAYS("2 1 1 0 -1 60000 1700000000400000 1 1:a:n1:1000:r:1 1 1700000000000000 5000", SHOW);
+	SAYS("2:a:n1:1000:r:1 1700000005400000", ALL_ENDS);
+	SAYS("2 1 1 0 -1 60000 1700000000400000 1 2:a:n1:1000:r:1 1 1700000000000000 5000", SHOW);
 	contract_stop();
 }
 
@@ -42,7 +42,7 @@ TEST(hold_that_is_over_is_a_new_one)
 	contract_at(1000);
 	SAYS("gone", RENEW(A, "1000"));
 	SAYS("granted 1700000001000000 1700000001000000 0 0", ASK(A));
-	SAYS("2 1 1 0 -1 60000 1700000001000000 1 1:a:n1:1000:r:1 1 1700000001000000 1000", SHOW);
+	SAYS("2 1 1 0 -1 60000 1700000001000000 1 2:a:n1:1000:r:1 1 1700000001000000 1000", SHOW);
 	contract_at(2000);
 	SAYS("left 0 0 1", LEAVE(A));
 	contract_at(3000);
@@ -57,10 +57,10 @@ TEST(more_than_the_capacity_is_told)
 	SAYS("limit 2", ASK(BIG));
 	SAYS("1", "ZADD", QUEUE, "5", BIG);
 	SAYS("1", "ZADD", QUEUE, "6", E);
-	SAYS("limit 2 | e grant 1:e:n1:2000:r:1 1700000000000000 1000 1 0 1700000000000000",
+	SAYS("limit 2 | e grant 2:e:n1:2000:r:1 1700000000000000 1000 1 0 1700000000000000",
 	     ASK(BIG));
 	SAYS("", ALL_QUEUE);
-	SAYS("2 1 1 0 -1 60000 1700000000000000 1 1:e:n1:2000:r:1 1 1700000000000000 1000", SHOW);
+	SAYS("2 1 1 0 -1 60000 1700000000000000 1 2:e:n1:2000:r:1 1 1700000000000000 1000", SHOW);
 	contract_stop();
 }
 
@@ -73,21 +73,21 @@ TEST(queue_is_in_order_of_arrival)
 	SAYS("queued 1700000000000001 1 2000 0", ASK(E));
 	contract_at(100);
 	SAYS("queued 1700000000000000 0 1900 0", ASK(A));
-	SAYS("1:a:n1:1000:r:1 1700000000000000 1:e:n1:2000:r:1 1700000000000001", ALL_QUEUE);
-	SAYS("kind 1:semaphore capacity 2 used 2 ttl 60000 1:b:n1:2000:r:2 2 1700000000000000 2000 "
-	     "head 1:a:n1:1000:r:1 head_us 1700000000100000 told_us 1700000000100000",
+	SAYS("2:a:n1:1000:r:1 1700000000000000 2:e:n1:2000:r:1 1700000000000001", ALL_QUEUE);
+	SAYS("kind 2:semaphore capacity 2 used 2 ttl 60000 2:b:n1:2000:r:2 2 1700000000000000 2000 "
+	     "head 2:a:n1:1000:r:1 head_us 1700000000100000 told_us 1700000000100000",
 	     "HGETALL", STATE);
 	/* An old arrival is kept, or restored. */
 	SAYS("queued 1600000000000000 0 1900 0", "semaphore_ask", E, "1", "1600000000000000",
 	     "lk:c:0:", "2", "60000", "7000", "21000");
-	SAYS("1:e:n1:2000:r:1 1600000000000000 1:a:n1:1000:r:1 1700000000000000", ALL_QUEUE);
+	SAYS("2:e:n1:2000:r:1 1600000000000000 2:a:n1:1000:r:1 1700000000000000", ALL_QUEUE);
 	SAYS("7000", "PTTL", QUEUE);
 	SAYS("queued 1600000000000000 0 1900 0", "semaphore_ask", E, "1", "1600000000000009",
 	     "lk:c:0:", "2", "60000", "7000", "21000");
-	SAYS("1:e:n1:2000:r:1 1600000000000000 1:a:n1:1000:r:1 1700000000000000", ALL_QUEUE);
+	SAYS("2:e:n1:2000:r:1 1600000000000000 2:a:n1:1000:r:1 1700000000000000", ALL_QUEUE);
 	SAYS("1", "ZREM", QUEUE, E);
 	SAYS("queued 1600000000000003 0 1900 0", "semaphore_ask", E, "1", "1600000000000003", REST);
-	SAYS("1:e:n1:2000:r:1 1600000000000003 1:a:n1:1000:r:1 1700000000000000", ALL_QUEUE);
+	SAYS("2:e:n1:2000:r:1 1600000000000003 2:a:n1:1000:r:1 1700000000000000", ALL_QUEUE);
 	contract_stop();
 }
 
@@ -99,21 +99,21 @@ TEST(release_serves_all_that_fit)
 	SAYS("queued 1700000000000001 1 2000 0", ASK(E));
 	SAYS("queued 1700000000000002 2 2000 0", ASK(C));
 	contract_at(10);
-	SAYS("left 1 0 0 | a grant 1:a:n1:1000:r:1 1700000000010000 1000 0 2 1700000000010000 | e "
-	     "grant 1:e:n1:2000:r:1 1700000000010001 2000 0 1 1700000000010000",
+	SAYS("left 1 0 0 | a grant 2:a:n1:1000:r:1 1700000000010000 1000 0 2 1700000000010000 | e "
+	     "grant 2:e:n1:2000:r:1 1700000000010001 2000 0 1 1700000000010000",
 	     LEAVE(B));
-	SAYS("kind 1:semaphore capacity 2 used 2 ttl 60000 head 1:a:n1:1000:r:1 head_us "
-	     "1700000000000000 told_us 1700000000000000 1:a:n1:1000:r:1 1 1700000000010000 1000 "
-	     "1:e:n1:2000:r:1 1 1700000000010001 2000",
+	SAYS("kind 2:semaphore capacity 2 used 2 ttl 60000 head 2:a:n1:1000:r:1 head_us "
+	     "1700000000000000 told_us 1700000000000000 2:a:n1:1000:r:1 1 1700000000010000 1000 "
+	     "2:e:n1:2000:r:1 1 1700000000010001 2000",
 	     "HGETALL", STATE);
-	SAYS("1:a:n1:1000:r:1 1700000001010000 1:e:n1:2000:r:1 1700000002010000", ALL_ENDS);
-	SAYS("1:c:n1:8000:f:1 1700000000000002", ALL_QUEUE);
+	SAYS("2:a:n1:1000:r:1 1700000001010000 2:e:n1:2000:r:1 1700000002010000", ALL_ENDS);
+	SAYS("2:c:n1:8000:f:1 1700000000000002", ALL_QUEUE);
 	SAYS("1700000000010001", "GET", "lk:fence");
 	SAYS("left 0 0 0", LEAVE(B));
 	SAYS("left 0 0 0", LEAVE(C));
 	SAYS("left 1 0 1", LEAVE(A));
 	SAYS("left 1 0 1", LEAVE(E));
-	SAYS("kind 1:semaphore capacity 2 used 0 ttl 60000 head 1:a:n1:1000:r:1 head_us "
+	SAYS("kind 2:semaphore capacity 2 used 0 ttl 60000 head 2:a:n1:1000:r:1 head_us "
 	     "1700000000000000 told_us 1700000000000000",
 	     "HGETALL", STATE);
 	contract_stop();
@@ -125,18 +125,18 @@ TEST(part_of_a_hold_is_given_back)
 	SAYS("granted 1700000000000000 1700000000000000 0 0", ASK(B));
 	SAYS("queued 1700000000000000 0 2000 0", ASK(A));
 	SAYS("left 1 0 0", KEEP(B, "2"));
-	SAYS("left 1 0 0 | a grant 1:a:n1:1000:r:1 1700000000000001 1000 0 0 1700000000000000",
+	SAYS("left 1 0 0 | a grant 2:a:n1:1000:r:1 1700000000000001 1000 0 0 1700000000000000",
 	     KEEP(B, "1"));
 	SAYS("left 1 0 0", KEEP(B, "1"));
 	SAYS("left 1 0 0", KEEP(B, "2")); /* sent earlier, arrives later */
-	SAYS("kind 1:semaphore capacity 2 used 2 ttl 60000 1:b:n1:2000:r:2 1 1700000000000000 2000 "
-	     "head 1:a:n1:1000:r:1 head_us 1700000000000000 told_us 1700000000000000 "
-	     "1:a:n1:1000:r:1 1 1700000000000001 1000",
+	SAYS("kind 2:semaphore capacity 2 used 2 ttl 60000 2:b:n1:2000:r:2 1 1700000000000000 2000 "
+	     "head 2:a:n1:1000:r:1 head_us 1700000000000000 told_us 1700000000000000 "
+	     "2:a:n1:1000:r:1 1 1700000000000001 1000",
 	     "HGETALL", STATE);
 	SAYS("left 0 0 0", KEEP(E, "1"));
 	SAYS("queued 1700000000000000 0 1000 0", ASK(C));
 	SAYS("left 0 0 0", KEEP(C, "1"));
-	SAYS("1:c:n1:8000:f:1 1700000000000000", ALL_QUEUE);
+	SAYS("2:c:n1:8000:f:1 1700000000000000", ALL_QUEUE);
 	SAYS("left 0 0 0", LEAVE(""));
 	contract_stop();
 }
@@ -145,7 +145,7 @@ TEST(holder_whose_hold_others_end_is_told)
 {
 	contract_start();
 	SAYS("granted 1700000000000000 1700000000000000 0 0", ASK(A));
-	SAYS("left 1 0 1 | a broken 1:a:n1:1000:r:1", "semaphore_leave", A, "0", "lk:c:0:", "1",
+	SAYS("left 1 0 1 | a broken 2:a:n1:1000:r:1", "semaphore_leave", A, "0", "lk:c:0:", "1",
 	     "21000");
 	SAYS("left 0 0 1", "semaphore_leave", A, "0", "lk:c:0:", "1", "21000");
 	SAYS("left 0 0 1", LEAVE(""));
@@ -162,11 +162,11 @@ TEST(renewal_moves_the_end_on_and_never_back)
 	SAYS("gone", RENEW(A, "1000"));
 	SAYS("granted 1700000000000000 1700000000000000 0 0", ASK(A));
 	SAYS("held 1700000000000000 1700000000000000 0", RENEW(A, "500"));
-	SAYS("1:a:n1:1000:r:1 1700000001000000", ALL_ENDS);
+	SAYS("2:a:n1:1000:r:1 1700000001000000", ALL_ENDS);
 	SAYS("1 1700000000000000 1000", "HGET", STATE, A);
 	SAYS("held 1700000000000000 1700000000000000 0", "semaphore_renew", A, "1700000000000000",
 	     "70000");
-	SAYS("1:a:n1:1000:r:1 1700000070000000", ALL_ENDS);
+	SAYS("2:a:n1:1000:r:1 1700000070000000", ALL_ENDS);
 	SAYS("1 1700000000000000 70000", "HGET", STATE, A);
 	SAYS("71000", "PTTL", STATE);
 	SAYS("71000", "PTTL", ENDS);
@@ -175,7 +175,7 @@ TEST(renewal_moves_the_end_on_and_never_back)
 	/* A clock that stepped back shortens it. */
 	contract_at(-5000);
 	SAYS("held 1700000000000000 1699999995000000 0", RENEW(A, "1000"));
-	SAYS("1:a:n1:1000:r:1 1700000065000000", ALL_ENDS);
+	SAYS("2:a:n1:1000:r:1 1700000065000000", ALL_ENDS);
 	SAYS("0", "EXISTS", QUEUE);
 	contract_stop();
 }
@@ -188,7 +188,7 @@ TEST(clock_that_stepped_back_cuts_leases_at_an_ask)
 	SAYS("granted 1700000000000001 1700000000000000 0 0", ASK(A));
 	contract_at(-60000);
 	SAYS("queued 1699999940000000 0 1000 0", ASK(E));
-	SAYS("1:a:n1:1000:r:1 1699999941000000 1:c:n1:8000:f:1 1699999949000000", ALL_ENDS);
+	SAYS("2:a:n1:1000:r:1 1699999941000000 2:c:n1:8000:f:1 1699999949000000", ALL_ENDS);
 	contract_stop();
 }
 
@@ -199,17 +199,17 @@ TEST(leases_that_are_over_come_back)
 	SAYS("granted 1700000000000001 1700000000000000 0 0", ASK(C));
 	SAYS("queued 1700000000000000 0 1000 0", ASK(E));
 	contract_at(1000);
-	SAYS("2 1 1 1 -1 59000 1700000001000000 1 1:c:n1:8000:f:1 1 1700000000000001 7000 "
-	     "1:e:n1:2000:r:1",
+	SAYS("2 1 1 1 -1 59000 1700000001000000 1 2:c:n1:8000:f:1 1 1700000000000001 7000 "
+	     "2:e:n1:2000:r:1",
 	     SHOW);
-	SAYS("left 0 0 0 | e grant 1:e:n1:2000:r:1 1700000001000000 2000 0 0 1700000001000000",
+	SAYS("left 0 0 0 | e grant 2:e:n1:2000:r:1 1700000001000000 2000 0 0 1700000001000000",
 	     LEAVE(""));
-	SAYS("2 2 2 0 -1 60000 1700000001000000 2 1:e:n1:2000:r:1 1 1700000001000000 2000 "
-	     "1:c:n1:8000:f:1 1 1700000000000001 7000",
+	SAYS("2 2 2 0 -1 60000 1700000001000000 2 2:e:n1:2000:r:1 1 1700000001000000 2000 "
+	     "2:c:n1:8000:f:1 1 1700000000000001 7000",
 	     SHOW);
 	contract_at(9000);
 	SAYS("set 2 0", OPEN("0"));
-	SAYS("kind 1:semaphore capacity 2 used 0 ttl 60000 head 1:e:n1:2000:r:1 head_us "
+	SAYS("kind 2:semaphore capacity 2 used 0 ttl 60000 head 2:e:n1:2000:r:1 head_us "
 	     "1700000000000000 told_us 1700000000000000",
 	     "HGETALL", STATE);
 	contract_stop();
@@ -222,15 +222,15 @@ TEST(old_waiter_is_granted_a_short_lease)
 	SAYS("queued 1700000000000000 0 2000 0", ASK(C));
 	SAYS("queued 1700000000000001 1 2000 0", ASK(A));
 	contract_at(1500);
-	SAYS("left 1 0 0 | c grant 1:c:n1:8000:f:1 1700000001500000 8000 0 1 1700000001500000 | a "
-	     "grant 1:a:n1:1000:r:1 1700000001500001 500 1 0 1700000001500000",
+	SAYS("left 1 0 0 | c grant 2:c:n1:8000:f:1 1700000001500000 8000 0 1 1700000001500000 | a "
+	     "grant 2:a:n1:1000:r:1 1700000001500001 500 1 0 1700000001500000",
 	     LEAVE(B));
-	SAYS("1:a:n1:1000:r:1 1700000002000000 1:c:n1:8000:f:1 1700000009500000", ALL_ENDS);
+	SAYS("2:a:n1:1000:r:1 1700000002000000 2:c:n1:8000:f:1 1700000009500000", ALL_ENDS);
 	SAYS("1 1700000001500001 1000", "HGET", STATE, A);
 	contract_at(-1000);
 	SAYS("queued 1699999999000000 0 1000 0", ASK(E));
 	SAYS("queued 1699999999000001 1 1000 0", ASK(D));
-	SAYS("left 1 0 0 | e grant 1:e:n1:2000:r:1 1700000001500002 2000 0 1 1699999999000000",
+	SAYS("left 1 0 0 | e grant 2:e:n1:2000:r:1 1700000001500002 2000 0 1 1699999999000000",
 	     LEAVE(C));
 	contract_stop();
 }
@@ -243,12 +243,13 @@ TEST(dead_waiters_are_passed_over)
 	SAYS("granted 1700000000000000 1700000000000000 0 0", ASK(B));
 	SAYS("queued 1700000000000000 0 2000 0", ASK(D));
 	SAYS("queued 1700000000000001 1 2000 0", ASK(A));
-	SAYS("left 1 0 1 | a grant 1:a:n1:1000:r:1 1700000000000001 500 1 0 1700000000000000 | d 1",
+	SAYS("left 1 0 1 | a grant 2:a:n1:1000:r:1 1700000000000001 500 1 0 1700000000000000 | d 1",
 	     LEAVE(B));
 	SAYS("OK", "FLUSHALL");
+	SAYS("OK", "SET", "lk:epoch", "1 a 1");
 	SAYS("granted 1700000000000000 1700000000000000 0 0", ASK(B));
 	for (int i = 0; i < 33; i++) {
-		snprintf(ticket, sizeof(ticket), "1:d:n%d:2000:r:1", i);
+		snprintf(ticket, sizeof(ticket), "2:d:n%d:2000:r:1", i);
 		SAYS("1", "ZADD", QUEUE, "1700000000000000", ticket);
 	}
 	SAYS("left 1 1 0 | d 32", LEAVE(B));
@@ -269,22 +270,22 @@ TEST(head_that_does_not_fit_is_told_when_to_ask)
 	start_with_a_big_head(A);
 	SAYS("queued 1700000000000000 0 1000 0", ASK(B));
 	SAYS("queued 1700000000000001 1 1000 0", ASK(E));
-	SAYS("kind 1:semaphore capacity 2 used 1 ttl 60000 1:a:n1:1000:r:1 1 1700000000000000 1000 "
-	     "head 1:b:n1:2000:r:2 head_us 1700000000000000 told_us 1700000000000000",
+	SAYS("kind 2:semaphore capacity 2 used 1 ttl 60000 2:a:n1:1000:r:1 1 1700000000000000 1000 "
+	     "head 2:b:n1:2000:r:2 head_us 1700000000000000 told_us 1700000000000000",
 	     "HGETALL", STATE);
 	contract_at(900);
 	SAYS("held 1700000000000000 1700000000900000 2", RENEW(A, "60000"));
 	contract_at(3100);
-	SAYS("busy 0 | b again 1:b:n1:2000:r:2 57800", TRY(C));
-	SAYS("1:b:n1:2000:r:2 1700000000000000 1700000003100000", "HMGET", STATE, "head", "head_us",
+	SAYS("busy 0 | b again 2:b:n1:2000:r:2 57800", TRY(C));
+	SAYS("2:b:n1:2000:r:2 1700000000000000 1700000003100000", "HMGET", STATE, "head", "head_us",
 	     "told_us");
 	SAYS("busy 0", TRY(C));
 	contract_at(6000);
 	SAYS("queued 1700000000000000 0 54900 0", ASK(B));
-	SAYS("1:b:n1:2000:r:2 1700000006000000 1700000006000000", "HMGET", STATE, "head", "head_us",
+	SAYS("2:b:n1:2000:r:2 1700000006000000 1700000006000000", "HMGET", STATE, "head", "head_us",
 	     "told_us");
 	contract_at(27001);
-	SAYS("left 0 0 0 | b again 1:b:n1:2000:r:2 0 | e grant 1:e:n1:2000:r:1 1700000027001000 "
+	SAYS("left 0 0 0 | b again 2:b:n1:2000:r:2 0 | e grant 2:e:n1:2000:r:1 1700000027001000 "
 	     "1000 1 0 1700000027001000",
 	     LEAVE(""));
 	SAYS("", ALL_QUEUE);
@@ -296,15 +297,15 @@ TEST(silent_client_is_passed_over_with_all_its_tickets)
 	start_with_a_big_head(A);
 	SAYS("held 1700000000000000 1700000000000000 0", RENEW(A, "90000"));
 	SAYS("queued 1700000000000000 0 90000 0", ASK(B));
-	SAYS("queued 1700000000000001 1 90000 0", ASK("1:b:n7:2000:r:2"));
-	SAYS("queued 1700000000000002 2 90000 0", ASK("1:c:n7:2000:r:2"));
+	SAYS("queued 1700000000000001 1 90000 0", ASK("2:b:n7:2000:r:2"));
+	SAYS("queued 1700000000000002 2 90000 0", ASK("2:c:n7:2000:r:2"));
 	SAYS("queued 1700000000000003 3 90000 0", ASK(E));
 	contract_at(21001);
-	SAYS("left 0 0 0 | b again 1:b:n1:2000:r:2 0 | b again 1:b:n7:2000:r:2 0 | c again "
-	     "1:c:n7:2000:r:2 68999",
+	SAYS("left 0 0 0 | b again 2:b:n1:2000:r:2 0 | b again 2:b:n7:2000:r:2 0 | c again "
+	     "2:c:n7:2000:r:2 68999",
 	     LEAVE(""));
-	SAYS("1:c:n7:2000:r:2 1700000000000002 1:e:n1:2000:r:1 1700000000000003", ALL_QUEUE);
-	SAYS("1:c:n7:2000:r:2 1700000021001000 1700000021001000", "HMGET", STATE, "head", "head_us",
+	SAYS("2:c:n7:2000:r:2 1700000000000002 2:e:n1:2000:r:1 1700000000000003", ALL_QUEUE);
+	SAYS("2:c:n7:2000:r:2 1700000021001000 1700000021001000", "HMGET", STATE, "head", "head_us",
 	     "told_us");
 	contract_stop();
 }
@@ -312,7 +313,7 @@ TEST(silent_client_is_passed_over_with_all_its_tickets)
 TEST(dead_head_that_does_not_fit_is_passed_over)
 {
 	start_with_a_big_head(A);
-	SAYS("1", "ZADD", QUEUE, "1700000000000000", "1:d:n1:2000:r:2");
+	SAYS("1", "ZADD", QUEUE, "1700000000000000", "2:d:n1:2000:r:2");
 	SAYS("granted 1700000000000001 1700000000000000 0 0 | d 1", ASK(E));
 	SAYS("", ALL_QUEUE);
 	contract_stop();
@@ -321,7 +322,7 @@ TEST(dead_head_that_does_not_fit_is_passed_over)
 TEST(head_is_told_of_permits_that_run_out)
 {
 	contract_start();
-	SAYS("granted 1700000000000000 1700000000000000 0 0", ASK("1:a:n1:4000:f:1"));
+	SAYS("granted 1700000000000000 1700000000000000 0 0", ASK("2:a:n1:4000:f:1"));
 	SAYS("granted 1700000000000001 1700000000000000 0 0", ASK(C));
 	SAYS("queued 1700000000000000 0 8000 0", ASK(B));
 	SAYS("queued 1700000000000001 1 10000 0", ASK(E));
@@ -329,13 +330,13 @@ TEST(head_is_told_of_permits_that_run_out)
 	contract_at(100);
 	SAYS("queued 1700000000000000 0 7900 0", ASK(B));
 	contract_at(3200);
-	SAYS("left 0 0 0 | b again 1:b:n1:2000:r:2 4800", LEAVE(""));
-	SAYS("1:b:n1:2000:r:2 1700000000100000 1700000003200000", "HMGET", STATE, "head", "head_us",
+	SAYS("left 0 0 0 | b again 2:b:n1:2000:r:2 4800", LEAVE(""));
+	SAYS("2:b:n1:2000:r:2 1700000000100000 1700000003200000", "HMGET", STATE, "head", "head_us",
 	     "told_us");
 	/* The clock stepped back: as if it had arrived now. */
 	contract_at(-50000);
-	SAYS("left 0 0 0 | b again 1:b:n1:2000:r:2 58000", LEAVE(""));
-	SAYS("1:b:n1:2000:r:2 1699999950000000 1699999950000000", "HMGET", STATE, "head", "head_us",
+	SAYS("left 0 0 0 | b again 2:b:n1:2000:r:2 58000", LEAVE(""));
+	SAYS("2:b:n1:2000:r:2 1699999950000000 1699999950000000", "HMGET", STATE, "head", "head_us",
 	     "told_us");
 	contract_stop();
 }
@@ -343,23 +344,23 @@ TEST(head_is_told_of_permits_that_run_out)
 TEST(wait_is_told_beyond_all_leases)
 {
 	contract_start();
-	SAYS("granted 1700000000000000 1700000000000000 0 0", ASK("1:a:n1:4000:f:2"));
-	SAYS("queued 1700000000000000 0 4000 0", ASK("1:b:n1:2000:f:2"));
-	SAYS("queued 1700000000000001 1 6000 0", ASK("1:c:n1:2000:f:2"));
-	SAYS("queued 1700000000000002 2 8000 0", ASK("1:e:n1:2000:f:1"));
+	SAYS("granted 1700000000000000 1700000000000000 0 0", ASK("2:a:n1:4000:f:2"));
+	SAYS("queued 1700000000000000 0 4000 0", ASK("2:b:n1:2000:f:2"));
+	SAYS("queued 1700000000000001 1 6000 0", ASK("2:c:n1:2000:f:2"));
+	SAYS("queued 1700000000000002 2 8000 0", ASK("2:e:n1:2000:f:1"));
 	contract_stop();
 }
 
 TEST(keys_live_as_long_as_the_longest_lease)
 {
 	contract_start();
-	SAYS("granted 1700000000000000 1700000000000000 0 0", ASK("1:z:n1:90000:r:1"));
+	SAYS("granted 1700000000000000 1700000000000000 0 0", ASK("2:z:n1:90000:r:1"));
 	SAYS("91000", "PTTL", STATE);
 	SAYS("91000", "PTTL", ENDS);
 	SAYS("granted 1700000000000001 1700000000000000 0 0", ASK(A));
 	SAYS("91000", "PTTL", STATE);
 	SAYS("queued 1700000000000000 0 1000 0", ASK(E));
-	SAYS("left 1 0 0 | e grant 1:e:n1:2000:r:1 1700000000000002 2000 0 0 1700000000000000",
+	SAYS("left 1 0 0 | e grant 2:e:n1:2000:r:1 1700000000000002 2000 0 0 1700000000000000",
 	     LEAVE(A));
 	SAYS("91000", "PTTL", ENDS);
 	SAYS("left 1 0 1", LEAVE(E));
@@ -369,10 +370,10 @@ TEST(keys_live_as_long_as_the_longest_lease)
 	SAYS("granted 1700000000000003 1699999980000000 0 0", ASK(A));
 	SAYS("91000", "PTTL", STATE);
 	SAYS("left 1 0 1", LEAVE(A));
-	SAYS("left 1 0 1", LEAVE("1:z:n1:90000:r:1"));
+	SAYS("left 1 0 1", LEAVE("2:z:n1:90000:r:1"));
 	SAYS("60000", "PTTL", STATE);
 	/* Ends without a hold do not count. */
-	SAYS("granted 1700000000000004 1699999980000000 0 0", ASK("1:z:n1:90000:r:1"));
+	SAYS("granted 1700000000000004 1699999980000000 0 0", ASK("2:z:n1:90000:r:1"));
 	SAYS("1", "DEL", STATE);
 	SAYS("granted 1700000000000005 1699999980000000 0 0", ASK(A));
 	SAYS("60000", "PTTL", STATE);
@@ -385,9 +386,9 @@ TEST(leases_that_are_over_are_not_waited_for)
 	SAYS("set 3 0", OPEN("3"));
 	SAYS("granted 1700000000000000 1700000000000000 0 0", ASK(A));
 	SAYS("granted 1700000000000001 1700000000000000 0 0", ASK(D));
-	SAYS("granted 1700000000000002 1700000000000000 0 0", ASK("1:c:n1:8000:r:1"));
+	SAYS("granted 1700000000000002 1700000000000000 0 0", ASK("2:c:n1:8000:r:1"));
 	contract_at(3000);
-	SAYS("queued 1700000003000000 0 5000 0", ASK("1:b:n1:2000:r:3"));
+	SAYS("queued 1700000003000000 0 5000 0", ASK("2:b:n1:2000:r:3"));
 	contract_stop();
 }
 
@@ -403,12 +404,12 @@ TEST(grant_that_is_never_released_is_whole_however_old_its_ticket)
 	SAYS("queued 1700000000000000 0 60000 0", ASK(C));
 	SAYS("queued 1700000000000001 1 60000 0", ASK(N));
 	contract_at(5000);
-	SAYS("left 1 0 0 | c grant 1:c:n1:8000:f:1 1700000005000000 3000 1 1 1700000005000000 | n "
-	     "grant 1:n:n1:8000:n:1 1700000005000001 8000 0 0 1700000005000000",
+	SAYS("left 1 0 0 | c grant 2:c:n1:8000:f:1 1700000005000000 3000 1 1 1700000005000000 | n "
+	     "grant 2:n:n1:8000:n:1 1700000005000001 8000 0 0 1700000005000000",
 	     LEAVE(B));
-	SAYS("1:c:n1:8000:f:1 1700000008000000 1:n:n1:8000:n:1 1700000013000000", ALL_ENDS);
-	SAYS("2 2 2 0 -1 60000 1700000005000000 2 1:c:n1:8000:f:1 1 1700000005000000 3000 "
-	     "1:n:n1:8000:n:1 1 1700000005000001 8000",
+	SAYS("2:c:n1:8000:f:1 1700000008000000 2:n:n1:8000:n:1 1700000013000000", ALL_ENDS);
+	SAYS("2 2 2 0 -1 60000 1700000005000000 2 2:c:n1:8000:f:1 1 1700000005000000 3000 "
+	     "2:n:n1:8000:n:1 1 1700000005000001 8000",
 	     SHOW);
 	contract_stop();
 }
@@ -419,7 +420,7 @@ TEST(grant_that_is_never_released_counts_from_its_time_on)
 	SAYS("granted 1700000000000000 1700000000000000 0 0", ASK(N));
 	contract_at(400);
 	SAYS("granted 1700000000000000 1700000000400000 0 0", ASK(N));
-	SAYS("1:n:n1:8000:n:1 1700000008000000", ALL_ENDS);
+	SAYS("2:n:n1:8000:n:1 1700000008000000", ALL_ENDS);
 	/* The next waiter learns when the lease ends. */
 	SAYS("queued 1700000000400000 0 7600 0", ASK(B));
 	contract_at(8000);
@@ -432,7 +433,7 @@ TEST(grant_that_was_used_stays_and_its_ticket_leaves)
 	contract_start();
 	SAYS("granted 1700000000000000 1700000000000000 0 0", ASK(N));
 	SAYS("left 1 0 1", USED_LEAVE(N, "1700000000000000"));
-	SAYS("1:n:n1:8000:n:1 1700000008000000", ALL_ENDS);
+	SAYS("2:n:n1:8000:n:1 1700000008000000", ALL_ENDS);
 	SAYS("1", "HGET", STATE, "used");
 	/* A hold that was granted after it was not used. */
 	SAYS("left 1 0 1", USED_LEAVE(N, "1699999999000000"));
@@ -450,9 +451,9 @@ TEST(operator_breaks_a_grant_that_is_never_released)
 {
 	contract_start();
 	SAYS("granted 1700000000000000 1700000000000000 0 0", ASK(N));
-	SAYS("2 1 1 0 -1 60000 1700000000000000 1 1:n:n1:8000:n:1 1 1700000000000000 8000",
+	SAYS("2 1 1 0 -1 60000 1700000000000000 1 2:n:n1:8000:n:1 1 1700000000000000 8000",
 	     "semaphore_show", "", "1", "0", "n:n1");
-	SAYS("left 1 0 1 | n broken 1:n:n1:8000:n:1", "semaphore_leave", N, "0", "lk:c:0:", "1",
+	SAYS("left 1 0 1 | n broken 2:n:n1:8000:n:1", "semaphore_leave", N, "0", "lk:c:0:", "1",
 	     "21000");
 	SAYS("0", "HGET", STATE, "used");
 	contract_stop();
@@ -464,7 +465,7 @@ TEST(clock_that_stepped_back_shortens_what_is_never_released)
 	SAYS("granted 1700000000000000 1700000000000000 0 0", ASK(N));
 	contract_at(-60000);
 	SAYS("granted 1700000000000001 1699999940000000 0 0", TRY(A));
-	SAYS("1:a:n1:1000:r:1 1699999941000000 1:n:n1:8000:n:1 1699999948000000", ALL_ENDS);
+	SAYS("2:a:n1:1000:r:1 1699999941000000 2:n:n1:8000:n:1 1699999948000000", ALL_ENDS);
 	contract_stop();
 }
 

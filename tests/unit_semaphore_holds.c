@@ -242,9 +242,11 @@ TEST(partial_release_of_a_hold_that_the_store_lost_is_a_loss)
 
 	start_permits(5, 10000);
 	fence = hold_some(a, 5);
-	flush();
+	take_away();
 	some = begin_release_some(a, fence, 2);
 	step(a, LK__SHRINK);
+	ck_assert_ptr_null(lk__core_next_lost(&a->core));
+	step(a, LK__EPOCH);
 	assert_lost(a, LK_LOST_TAKEN);
 	virt_settle(&w);
 	assert_done(some, LK_ELOST);

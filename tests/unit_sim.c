@@ -142,7 +142,8 @@ TEST(plan_is_read_as_it_was_written)
 
 TEST_LIMIT(failure_shrinks, 120)
 {
-	static const struct sim_bug bug = {"lock_leave", "granted = held_by(ticket, value)",
+	static const struct sim_bug bug = {"lock_leave",
+	                                   "granted, _, _, mark = held_by(ticket, value)",
 	                                   "granted = string.match(value, ' (%d+) ')"};
 	int left = 0;
 
@@ -167,7 +168,8 @@ TEST_LIMIT(failure_shrinks, 120)
 
 TEST_LIMIT(leave_without_owner_check_is_found, 60)
 {
-	static const struct sim_bug bug = {"lock_leave", "granted = held_by(ticket, value)",
+	static const struct sim_bug bug = {"lock_leave",
+	                                   "granted, _, _, mark = held_by(ticket, value)",
 	                                   "granted = string.match(value, ' (%d+) ')"};
 
 	expect(&bug, "owner", true);
@@ -175,8 +177,8 @@ TEST_LIMIT(leave_without_owner_check_is_found, 60)
 
 TEST_LIMIT(grant_of_a_lock_that_is_held_is_found, 60)
 {
-	static const struct sim_bug bug = {"lock_ask", "if not owner and (not head",
-	                                   "if (not head"};
+	static const struct sim_bug bug = {"lock_ask", "if not owner and young == 0 and (not head",
+	                                   "if young == 0 and (not head"};
 
 	expect(&bug, "owner exclusion", true);
 }

@@ -10,8 +10,10 @@ static struct sim_plan plan;
 static struct sim_result result;
 
 #define LOCK 2
+#define POOL 3
 #define RATE 5
 #define LATCH 6
+#define GRACE_NS (10 * SIM_S)
 #define WINDOW_NS (10 * SIM_S) /* of the rate */
 
 /* Three clients; one permit; locks have a lease of 10 s. */
@@ -26,6 +28,7 @@ static void plan_scene(const struct sim_act *acts, int count)
 	plan.idle_ns = plan.hold_ns = SIM_S;
 	plan.release_percent = 100;
 	plan.capacity = 1;
+	plan.grace_ms = GRACE_NS / SIM_MS;
 	plan.names = (1u << SIM_NAMES) - 1;
 	plan.acts = acts;
 	plan.act_count = count;
@@ -111,8 +114,9 @@ TEST(grant_one_microsecond_before_a_window_ends_is_found)
 	expect_only(&bug, "rate", "permits of a window");
 }
 
-/* A holder is cut off; a failover loses its grant and the fence; another client gets the lock while
- * the holder still believes in its hold, and hands it over between threads. */
+/* Clients without a grace.  A holder is cut off; a failover loses its grant and the fence; another
+ * client gets the lock while the holder still believes in its hold, and hands it over between
+ * threads. */
 static void plan_forgotten_fence(int64_t back_ns)
 {
 	static const struct sim_act acts[] = {
@@ -123,6 +127,7 @@ static void plan_forgotten_fence(int64_t back_ns)
 	};
 
 	plan_scene(acts, 4);
+	plan.graceless = 7;
 	if (back_ns)
 		add_fault(SIM_CLOCK_BACK, 2, 6 * SIM_S, back_ns);
 	add_fault(SIM_CUT_OFF, 0, 8300 * SIM_MS, 8 * SIM_S);
@@ -170,9 +175,9 @@ static void plan_unreported_fence(enum sim_fault_kind kind, int64_t at_ns, bool 
  * says. */
 TEST(fence_comes_again_if_it_was_not_reported_and_the_clock_is_behind)
 {
-	static const uint8_t kinds[] = {SIM_CRASH, SIM_RESTART, SIM_STOP, SIM_REFUSE, SIM_BREAK};
+	static const uint8_t kinds[] = {SIM_CRASH, SIM_STOP, SIM_REFUSE, SIM_BREAK};
 
-	for (int i = 0; i < 5; i++) {
+	for (int i = 0; i < 4; i++) {
 		plan_unreported_fence(kinds[i], 6 * SIM_S, true);
 		plan.faults[0].chance = 6; /* the lock that the operator breaks */
 		expect_nothing();
@@ -181,13 +186,13 @@ TEST(fence_comes_again_if_it_was_not_reported_and_the_clock_is_behind)
 }
 
 /* Seed 2000492.  The holder's link is down before its threads hand the lock over, and the next
- * client has a link before the holder does. */
+ * client has a link before the holder does; the grace is over before the clock has caught up. */
 TEST(fence_comes_again_if_it_was_made_without_a_link_and_the_clock_is_behind)
 {
 	static const struct sim_act acts[] = {
 		{5 * SIM_S, 0, 0, LOCK, 0, SIM_S / 2, 0},
 		{5100 * SIM_MS, 0, 1, LOCK, 5 * SIM_S, 20 * SIM_S, 0},
-		{20 * SIM_S, 1, 0, LOCK, 8 * SIM_S, SIM_S, 0},
+		{20 * SIM_S, 1, 0, LOCK, 18 * SIM_S, SIM_S, 0},
 	};
 
 	plan_scene(acts, 3);
@@ -215,7 +220,7 @@ TEST(fence_that_was_reported_and_comes_again_is_found)
 	static const struct sim_bug bug = {"lock_renew", "change('SET', KEYS[3], ARGV[4])",
 	                                   "last = ARGV[4]"};
 
-	plan_unreported_fence(SIM_RESTART, 10 * SIM_S, true);
+	plan_unreported_fence(SIM_STOP, 10 * SIM_S, true);
 	expect_nothing();
 	ck_assert_int_eq(result.tally.fences_again, 0);
 	expect_only(&bug, "fence", "the store: fence");
@@ -286,8 +291,7 @@ TEST(late_opening_that_ends_a_wait_is_found)
 /* The memory is lost, and the late message names a generation that never opened. */
 TEST(late_opening_that_never_was_is_found)
 {
-	static const struct sim_bug bug = {"latch_set",
-	                                   "if ARGV[1] == '0' then\n\tchange('PEXP",
+	static const struct sim_bug bug = {"latch_set", "if ARGV[1] == '0' then\n\tchange('PEXP",
 	                                   "if true then\n\tchange('PEXP"};
 	uint64_t chance;
 
@@ -371,10 +375,214 @@ TEST(old_memory_brings_a_waiter_back_for_as_long_as_its_queue_lives)
 /* The waiter leaves after that, and the script ignores it. */
 TEST(waiter_that_stays_after_an_old_memory_is_found)
 {
-	static const struct sim_bug bug = {"lock_leave", "- change('ZREM', KEYS[2], ticket)",
-	                                   ""};
+	static const struct sim_bug bug = {"lock_leave", "- change('ZREM', KEYS[2], ticket)", ""};
 
 	plan_old_queue(20 * SIM_S);
 	expect_nothing();
 	expect_only(&bug, "rest", "all calls have ended");
+}
+
+/* ---- The server loses its memory ------------------------------------------------------------ */
+
+/* A lock is held for 20 s, others wait; the server is emptied. */
+static void plan_flush(int64_t hold_ns)
+{
+	static struct sim_act acts[] = {
+		{1 * SIM_S, 0, 0, LOCK, 0, 0, 0},
+		{2 * SIM_S, 1, 0, LOCK, 60 * SIM_S, SIM_S, 0},
+		{3 * SIM_S, 2, 0, LOCK, 60 * SIM_S, SIM_S, 0},
+	};
+
+	acts[0].hold_ns = hold_ns;
+	plan_scene(acts, 3);
+	add_fault(SIM_FLUSH_ALL, 2, 5 * SIM_S, 0);
+}
+
+/* The holder takes its lock back, and the waiters get it after it. */
+TEST(emptied_server_gets_its_holder_back)
+{
+	plan_flush(20 * SIM_S);
+	expect_nothing();
+	ck_assert_int_eq(result.tally.reclaimed, 1);
+	ck_assert_int_eq(result.tally.losses, 0);
+	ck_assert_int_eq(result.tally.grants, 3);
+}
+
+/* It releases the lock before the server knows it again: the grace goes on. */
+TEST(release_of_a_forgotten_hold_ends_no_grace)
+{
+	plan_flush(4200 * SIM_MS);
+	expect_nothing();
+	ck_assert_int_eq(result.tally.reclaimed, 0);
+	ck_assert_int_eq(result.tally.grants, 3);
+}
+
+/* A holder's leave is carried out: the next client holds the lock.  The reply is lost, and a
+ * replica is promoted that still has the first holder.  The leave comes again, before the second
+ * holder reaches the server: a third client waits, and must not be served. */
+TEST(leave_of_a_forgotten_hold_that_serves_is_found)
+{
+	static const struct sim_bug bug = {"lock_leave", "if young and mark ~= mark_of(ARGV[5])",
+	                                   "if false"};
+	static const struct sim_act acts[] = {
+		{1 * SIM_S, 0, 0, LOCK, 0, 3 * SIM_S, 0},
+		{2 * SIM_S, 1, 0, LOCK, 60 * SIM_S, 20 * SIM_S, 0},
+		{7 * SIM_S, 2, 0, LOCK, 60 * SIM_S, SIM_S, 0},
+	};
+	int found = 0;
+
+	plan_scene(acts, 3);
+	plan.delay_ns = 40 * SIM_MS;
+	add_fault(SIM_CUT_OFF, 0, 4012 * SIM_MS, 2500 * SIM_MS);
+	add_fault(SIM_CUT_OFF, 1, 4250 * SIM_MS, 5 * SIM_S);
+	add_fault(SIM_FAILOVER, 2, 4300 * SIM_MS, 3100 * SIM_MS);
+	for (plan.seed = 1; plan.seed <= 32; plan.seed++) {
+		plan.bug = NULL;
+		expect_nothing();
+		ck_assert_int_eq(result.tally.losses, 0);
+		plan.bug = &bug;
+		found += !sim_run(&plan, &result, NULL) && !strcmp(result.check, "exclusion");
+	}
+	ck_assert_int_gt(found, 0);
+}
+
+/* The holder dies, and with it the only memory of its hold: the others get in after the grace, not
+ * before. */
+TEST(nobody_gets_in_in_the_grace)
+{
+	static struct sim_act acts[] = {
+		{1 * SIM_S, 0, 0, LOCK, 0, 30 * SIM_S, 0},
+		{8 * SIM_S, 1, 0, LOCK, 0, SIM_S, 0},
+	};
+
+	for (int64_t wait_ns = 4 * SIM_S; wait_ns <= 12 * SIM_S; wait_ns += 8 * SIM_S) {
+		acts[1].wait_ns = wait_ns;
+		plan_scene(acts, 2);
+		add_fault(SIM_CRASH, 0, 4 * SIM_S, 30 * SIM_S);
+		add_fault(SIM_EMPTY, 2, 5 * SIM_S, 0);
+		expect_nothing();
+		ck_assert_int_eq(result.tally.grants, wait_ns < GRACE_NS ? 1 : 2);
+	}
+}
+
+/* Without the grace, a second holder gets in while the first one cannot say anything. */
+TEST(grant_in_the_grace_is_found)
+{
+	static const struct sim_bug bug = {"lock_ask", "local young = grace(now, ARGV[8])",
+	                                   "local young = 0"};
+	static const struct sim_act acts[] = {
+		{1 * SIM_S, 0, 0, LOCK, 0, 30 * SIM_S, 0},
+		{4 * SIM_S, 1, 0, LOCK, 30 * SIM_S, SIM_S, 0},
+	};
+
+	for (int kind = 0; kind < 2; kind++) {
+		plan_scene(acts, 2);
+		add_fault(SIM_CUT_OFF, 0, 2 * SIM_S, 4 * SIM_S);
+		add_fault(kind ? SIM_FLUSH_ALL : SIM_EMPTY, 2, 3 * SIM_S, 0);
+		expect_nothing();
+		ck_assert_int_eq(result.tally.reclaimed, 1);
+		expect_only(&bug, "exclusion", "holds are valid at once");
+	}
+}
+
+/* A server restarts from a file that has an earlier holder. */
+static void plan_earlier_holder(int name)
+{
+	static struct sim_act acts[] = {
+		{1 * SIM_S, 0, 0, 0, 0, 2 * SIM_S, 0},
+		{4 * SIM_S, 1, 0, 0, 0, 30 * SIM_S, 0},
+		{5 * SIM_S, 2, 0, 0, 60 * SIM_S, SIM_S, 0},
+	};
+
+	for (int i = 0; i < 3; i++)
+		acts[i].name = name;
+	plan_scene(acts, 3);
+	add_fault(SIM_OLD, 2, 6 * SIM_S, 4 * SIM_S);
+}
+
+TEST(later_holder_takes_a_lock_from_an_earlier_one)
+{
+	static const struct sim_bug bug = {"lock_reclaim", "other - fence >= 0",
+	                                   "other - fence < 0"};
+
+	plan_earlier_holder(LOCK);
+	expect_nothing();
+	ck_assert_int_eq(result.tally.reclaimed, 1);
+	ck_assert_int_eq(result.tally.losses, 0);
+	ck_assert_int_eq(result.tally.grants, 3);
+	expect_only(&bug, "owner", "is reported taken");
+}
+
+/* The permits of the earlier hold are in use until its lease ends: there is no room for the later
+ * one, which is lost. */
+TEST(reclaim_above_the_capacity_is_found)
+{
+	static const struct sim_bug bug = {"semaphore_reclaim",
+	                                   "if not mine and used + permits > capacity then",
+	                                   "if false then"};
+
+	plan_earlier_holder(POOL);
+	expect_nothing();
+	ck_assert_int_eq(result.tally.reclaimed, 0);
+	ck_assert_int_eq(result.tally.losses, 1);
+	expect_only(&bug, "permits", "permits are valid at once");
+}
+
+/* A holder that reaches the server only after the grace has reported its loss before, by its own
+ * clock. */
+TEST(holder_without_a_server_in_the_grace_loses_its_hold_in_time)
+{
+	static const struct sim_act acts[] = {
+		{1 * SIM_S, 0, 0, LOCK, 0, 30 * SIM_S, 0},
+		{4 * SIM_S, 1, 0, LOCK, 30 * SIM_S, 10 * SIM_S, 0},
+	};
+
+	plan_scene(acts, 2);
+	add_fault(SIM_CUT_OFF, 0, 2 * SIM_S, 12 * SIM_S);
+	add_fault(SIM_EMPTY, 2, 3 * SIM_S, 0);
+	expect_nothing();
+	ck_assert_int_eq(result.tally.losses, 1);
+	ck_assert_int_eq(result.tally.reclaimed, 0);
+	ck_assert_int_eq(result.tally.grants, 2);
+}
+
+/* All permits of a semaphore are held, by several clients and threads, and one more waits. */
+TEST(all_permits_are_taken_back)
+{
+	static const struct sim_act acts[] = {
+		{1 * SIM_S, 0, 0, POOL, 0, 20 * SIM_S, 0},
+		{1 * SIM_S, 0, 1, POOL, 0, 20 * SIM_S, 0},
+		{2 * SIM_S, 1, 0, POOL, 0, 20 * SIM_S, 0},
+		{3 * SIM_S, 2, 0, POOL, 60 * SIM_S, SIM_S, 0},
+	};
+	static const enum sim_fault_kind kinds[] = {SIM_FLUSH_ALL, SIM_EMPTY, SIM_OLD,
+	                                            SIM_FAILOVER};
+
+	for (int i = 0; i < 4; i++) {
+		plan_scene(acts, 4);
+		plan.capacity = 3;
+		add_fault(kinds[i], 2, 5 * SIM_S, 3500 * SIM_MS);
+		expect_nothing();
+		ck_assert_int_eq(result.tally.reclaimed, 3);
+		ck_assert_int_eq(result.tally.losses, 0);
+		ck_assert_int_eq(result.tally.grants, 4);
+	}
+}
+
+/* A lagging replica is promoted; later the former server is, as the same process or a new one. */
+TEST(holds_outlive_two_promotions)
+{
+	plan_flush(35 * SIM_S);
+	plan.length_ns = 60 * SIM_S;
+	plan.fault_count = 0;
+	add_fault(SIM_FAILOVER, 2, 5 * SIM_S, 500 * SIM_MS);
+	add_fault(SIM_FAILOVER, 2, 9 * SIM_S, 500 * SIM_MS);
+	for (uint64_t chance = 1; chance <= 8; chance++) {
+		plan.faults[0].chance = chance;
+		plan.faults[1].chance = 9 * chance;
+		expect_nothing();
+		ck_assert_int_eq(result.tally.reclaimed, 2);
+		ck_assert_int_eq(result.tally.losses, 0);
+		ck_assert_int_eq(result.tally.grants, 3);
+	}
 }

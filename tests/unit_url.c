@@ -518,7 +518,7 @@ TEST(options_wrong_one_is_named)
 	                             {.user = "u"},
 	                             {.label = label},
 	                             {.log_level = (lk_log_level)5},
-	                             {.reserved = {0, 0, 1}}};
+	                             {.reserved = {0, 1}}};
 	static const char *const parts[] = {"connect_timeout_ms",
 	                                    "command_timeout_ms",
 	                                    "keepalive_ms",

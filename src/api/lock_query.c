@@ -22,6 +22,7 @@ static lk_err query(struct lk_lock *lock, lk_lock_status *status)
 	status->held = listing->held > 0;
 	status->queue_len = listing->waiting;
 	status->my_rank = listing->rank;
+	status->grace_ms = lk__grace_ms(&lock->handle, listing);
 	if (status->held) {
 		holder = &listing->entries[0];
 		lk__party_init(party, holder);

@@ -56,6 +56,7 @@ lk_err lk__permits_query(struct lk__handle *handle, lk_semaphore_status *status)
 	status->queue_len = listing->waiting;
 	status->my_rank = listing->rank;
 	status->ttl_ms = listing->ttl_ms;
+	status->grace_ms = lk__grace_ms(handle, listing);
 	free(listing);
 	return LK_OK;
 }

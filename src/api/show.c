@@ -86,6 +86,12 @@ int64_t lk__held_ms(const struct lk__listing *listing, const struct lk__entry *e
 	return listing->store_us > granted_us ? (listing->store_us - granted_us) / 1000 : 0;
 }
 
+int64_t lk__grace_ms(const struct lk__handle *handle, const struct lk__listing *listing)
+{
+	return lk__grace_left_ms(&handle->link->session.epoch, listing->store_us,
+	                         handle->client->target.grace_ms);
+}
+
 lk_err lk__break(struct lk__handle *handle, const char *id, bool *was_held)
 {
 	bool more = true;

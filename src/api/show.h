@@ -18,6 +18,8 @@ void lk__party_init(lk_party *party, const struct lk__entry *entry);
 lk_err lk__party_describe(struct lk__handle *handle, lk_party *const *parties, size_t count);
 /* How long a hold has lasted, by the store's clock. */
 int64_t lk__held_ms(const struct lk__listing *listing, const struct lk__entry *entry);
+/* How much of the grace was left then. */
+int64_t lk__grace_ms(const struct lk__handle *handle, const struct lk__listing *listing);
 /* End the hold or wait of that lk__entry.id, "" = none, and serve the queue.  *was_held: it was
  * still a holder's. */
 lk_err lk__break(struct lk__handle *handle, const char *id, bool *was_held);

@@ -12,6 +12,9 @@
 #define DEFAULT_CONNECT_TIMEOUT_MS 5000
 #define DEFAULT_COMMAND_TIMEOUT_MS 2000
 #define DEFAULT_KEEPALIVE_MS 15000
+#define DEFAULT_GRACE_MS 10000
+#define GRACE_MIN_MS 100
+#define GRACE_MAX_MS 86400000
 #define TIME_MAX_MS 3600000
 
 const char *const lk__option_names[OPTION_COUNT] = {
@@ -24,6 +27,7 @@ const char *const lk__option_names[OPTION_COUNT] = {
 	"command_timeout",
 	"keepalive",
 	"lazy",
+	"grace",
 	"ca",
 	"cert",
 	"key",
@@ -168,6 +172,23 @@ static lk_err set_time_option(struct parse *parse, enum option option, struct sp
 	return set_time(parse, lk__option_names[option], time_ms, slot);
 }
 
+static lk_err set_grace(struct parse *parse, const char *part, int64_t ms, const char *none)
+{
+	if (ms && (ms < GRACE_MIN_MS || ms > GRACE_MAX_MS))
+		return WRONG(parse, "%s: must be %d to %d milliseconds, or %s for none", part,
+		             GRACE_MIN_MS, GRACE_MAX_MS, none);
+	parse->target->grace_ms = ms;
+	return LK_OK;
+}
+
+static lk_err set_grace_option(struct parse *parse, struct span value)
+{
+	int64_t ms = 1; /* an invalid value */
+
+	lk__parse_i64(value.at, value.len, 0, GRACE_MAX_MS, &ms);
+	return set_grace(parse, "grace", ms, "0");
+}
+
 static lk_err set_lazy(struct parse *parse, struct span value)
 {
 	if (value.len != 1 || (*value.at != '0' && *value.at != '1'))
@@ -250,6 +271,8 @@ lk_err lk__option_set(struct parse *parse, enum option option, struct span value
 		err = lk__option_set_db(parse, span_of(decoded));
 	else if (err == LK_OK && option == OPTION_LAZY)
 		err = set_lazy(parse, span_of(decoded));
+	else if (err == LK_OK && option == OPTION_GRACE)
+		err = set_grace_option(parse, span_of(decoded));
 	else if (err == LK_OK && option == OPTION_VERIFY)
 		err = set_verify(parse, span_of(decoded), part);
 	else if (err == LK_OK)
@@ -273,6 +296,9 @@ static lk_err apply_times(struct parse *parse, const lk_client_options *options)
 		               &target->command_timeout_ns);
 	if (err == LK_OK && options->keepalive_ms)
 		err = set_time(parse, "keepalive_ms", options->keepalive_ms, &target->keepalive_ms);
+	if (err == LK_OK && options->grace_ms)
+		err = set_grace(parse, "grace_ms", options->grace_ms == -1 ? 0 : options->grace_ms,
+		                "-1");
 	return err;
 }
 
@@ -346,6 +372,7 @@ lk_err lk__options_reset(struct parse *parse)
 	target->connect_timeout_ns = DEFAULT_CONNECT_TIMEOUT_MS * LK__MS;
 	target->command_timeout_ns = DEFAULT_COMMAND_TIMEOUT_MS * LK__MS;
 	target->keepalive_ms = DEFAULT_KEEPALIVE_MS;
+	target->grace_ms = DEFAULT_GRACE_MS;
 	return err == LK_OK ? lk__option_replace(parse, &target->client_name, span_of("latchkey"))
 	                    : err;
 }

@@ -99,7 +99,22 @@ static lk_err lock_cancel(struct hold *hold)
 	return lk_lock_cancel(hold->lock);
 }
 
-static bool lock_describe(struct hold *hold, char *text, size_t size)
+/* Append that nothing is granted, and with why, the reason. */
+static void add_grace(char *text, size_t size, int64_t grace_ms, bool why)
+{
+	size_t len = strlen(text);
+	char grace[160], time[32];
+
+	if (!grace_ms)
+		return;
+	text_grace(grace, sizeof(grace), grace_ms);
+	if (!why)
+		snprintf(grace, sizeof(grace), "nothing is granted for %s",
+		         text_seconds(time, grace_ms));
+	snprintf(text + len, size - len, "%s%s", len ? ", " : "", grace);
+}
+
+static bool lock_look(struct hold *hold, char *text, size_t size, bool why)
 {
 	char party[1024], since[32], ahead[48] = "", holder[1100] = "";
 	lk_lock_status status;
@@ -113,7 +128,20 @@ static bool lock_describe(struct hold *hold, char *text, size_t size)
 		         text_party(party, sizeof(party), &status.holder),
 		         text_duration(since, status.held_ms));
 	snprintf(text, size, "%s%s%s", ahead, *ahead && *holder ? ", " : "", holder);
+	/* A holder is the better reason. */
+	hold->grace_ms = status.held ? 0 : status.grace_ms;
+	add_grace(text, size, hold->grace_ms, why);
 	return true;
+}
+
+static bool lock_describe(struct hold *hold, char *text, size_t size)
+{
+	return lock_look(hold, text, size, false);
+}
+
+static bool lock_explain(struct hold *hold, char *text, size_t size)
+{
+	return lock_look(hold, text, size, true);
 }
 
 static lk_err lock_release(struct hold *hold)
@@ -142,7 +170,7 @@ static const struct hold_kind kind_lock = {
 	.acquire = lock_acquire,
 	.cancel = lock_cancel,
 	.describe = lock_describe,
-	.explain = lock_describe,
+	.explain = lock_explain,
 	.release = lock_release,
 	.extend = lock_extend,
 	.state = lock_state,
@@ -213,7 +241,7 @@ static lk_err permits_cancel(struct hold *hold)
 	return lk_semaphore_cancel(hold->semaphore);
 }
 
-static bool permits_describe(struct hold *hold, char *text, size_t size)
+static bool permits_look(struct hold *hold, char *text, size_t size, bool why)
 {
 	lk_semaphore_status status;
 	char ahead[48] = "";
@@ -224,7 +252,14 @@ static bool permits_describe(struct hold *hold, char *text, size_t size)
 		snprintf(ahead, sizeof(ahead), "%" PRId64 " ahead, ", status.my_rank);
 	snprintf(text, size, "%s%" PRId64 " of %" PRId64 " free", ahead,
 	         status.available > 0 ? status.available : 0, status.capacity);
+	hold->grace_ms = status.grace_ms;
+	add_grace(text, size, status.grace_ms, why);
 	return true;
+}
+
+static bool permits_describe(struct hold *hold, char *text, size_t size)
+{
+	return permits_look(hold, text, size, false);
 }
 
 /* Name one holder and count the others. */
@@ -246,6 +281,7 @@ static bool permits_explain(struct hold *hold, char *text, size_t size)
 		         text_duration(since, holder.held_ms), others);
 	snprintf(text, size, "%" PRId64 " of %" PRId64 " free%s",
 	         status.available > 0 ? status.available : 0, status.capacity, held);
+	add_grace(text, size, status.grace_ms, true);
 	return true;
 }
 
@@ -289,13 +325,19 @@ static lk_err turn_acquire(struct hold *hold, int64_t wait_ms)
 	return lk_semaphore_acquire(hold->semaphore, hold->options->units, wait_ms, NULL);
 }
 
+/* A turn has no holder. */
+static bool turn_explain(struct hold *hold, char *text, size_t size)
+{
+	return permits_look(hold, text, size, true);
+}
+
 static const struct hold_kind kind_turn = {
 	.open = permits_open,
 	.nested = permits_nested, /* a sem of the same name may run it */
 	.acquire = turn_acquire,
 	.cancel = permits_cancel,
 	.describe = permits_describe,
-	.explain = permits_describe,
+	.explain = turn_explain,
 };
 
 /* ---- A latch -------------------------------------------------------------------------------- */

@@ -24,7 +24,8 @@ struct hold {
 	lk_lock *lock;
 	lk_semaphore *semaphore;
 	lk_latch *latch;
-	uint64_t fence; /* of permits: identifies them */
+	uint64_t fence;   /* of permits: identifies them */
+	int64_t grace_ms; /* by the last description: nothing is granted for this time */
 };
 
 /* Open the handle for the options.  It is closed with the client. */

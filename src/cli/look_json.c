@@ -48,6 +48,7 @@ static void json_lock(const struct look *look)
 		fputs("null,\"fence\":null,\"held_seconds\":null,\"lease_left_seconds\":null",
 		      stdout);
 	}
+	json_seconds("grace_seconds", lock->grace_ms);
 	printf(",\"waiting\":%" PRId64 ",\"waiters\":[", lock->queue_len);
 	for (size_t i = 0; i < look->waiter_count; i++) {
 		if (i)
@@ -65,6 +66,7 @@ static void json_semaphore(const struct look *look)
 	printf(",\"capacity\":%" PRId64 ",\"available\":%" PRId64, semaphore->capacity,
 	       semaphore->available);
 	json_seconds("ttl_seconds", semaphore->ttl_ms);
+	json_seconds("grace_seconds", semaphore->grace_ms);
 	printf(",\"holding\":%" PRId64 ",\"holders\":[", semaphore->holders);
 	for (size_t i = 0; i < look->holder_count; i++) {
 		const lk_ticket *holder = &look->holders[i];

@@ -44,6 +44,7 @@ enum option_id {
 	OPTION_OPEN_TTL,
 	OPTION_STEP,
 	OPTION_ABSENT_IS_OPEN,
+	OPTION_YES,
 };
 
 #define FOR(verb) (1u << (verb))
@@ -55,7 +56,7 @@ enum option_id {
 #define FOR_PERMITS (FOR(VERB_SEM) | FOR(VERB_RATE))
 #define FOR_MAKE (FOR(VERB_LATCH_SET) | FOR(VERB_LATCH_RESET))
 #define FOR_TTL (FOR_MAKE | FOR_PERMITS)
-#define FOR_SHOW (FOR(VERB_SHOW) | FOR(VERB_LATCH_SHOW))
+#define FOR_SHOW (FOR(VERB_SHOW) | FOR(VERB_LATCH_SHOW) | FOR(VERB_GRACE))
 
 static const struct option_spec {
 	char letter; /* 0 = none */
@@ -93,6 +94,7 @@ static const struct option_spec {
 	{0, "absent-is-open", OPTION_ABSENT_IS_OPEN, false, FOR(VERB_LATCH_WAIT)},
 	{0, "json", OPTION_JSON, false, FOR_SHOW},
 	{0, "if-holder", OPTION_IF_HOLDER, true, FOR(VERB_BREAK)},
+	{'y', "yes", OPTION_YES, false, FOR(VERB_GRACE)},
 };
 #define SPECS (sizeof(specs) / sizeof(specs[0]))
 
@@ -107,7 +109,7 @@ static const struct verb_spec {
 	{"latch", "set", 2, 2},  {"latch", "reset", 2, 2}, {"latch", "down", 1, 2},
 	{"latch", "wait", 1, 1}, {"latch", "show", 1, 1},  {"latch", "rm", 1, 1},
 	{"show", NULL, 0, 1},    {"break", NULL, 1, 1},    {"local", NULL, 1, 1},
-	{"doctor", NULL, 0, 0},
+	{"grace", NULL, 0, 1},   {"doctor", NULL, 0, 0},
 };
 #define VERBS (sizeof(verbs) / sizeof(verbs[0]))
 #define WORDS_MAX 2
@@ -230,6 +232,8 @@ static bool apply(struct parser *parser, const struct option_spec *spec, char *v
 		return value_step(value, &options->step);
 	case OPTION_ABSENT_IS_OPEN:
 		return options->absent_is_open = true;
+	case OPTION_YES:
+		return options->yes = true;
 	}
 	return false;
 }
@@ -354,8 +358,8 @@ static bool parse_verb(struct parser *parser)
 	char text[64];
 
 	if (!word) {
-		say("verb missing: lock, sem, rate, latch, show, break, local, doctor or "
-		    "help");
+		say("verb missing: lock, sem, rate, latch, show, break, local, grace, "
+		    "doctor or help");
 		return false;
 	}
 	parser->at++;
@@ -447,6 +451,8 @@ static bool parse_rest(struct parser *parser)
 		return true;
 	if (options->verb == VERB_LOCAL)
 		return value_local(words[0], &options->local);
+	if (options->verb == VERB_GRACE)
+		return value_grace(words[0], &options->ends_grace);
 	if ((words[0] || verb->least) && !value_name(words[0], &options->name))
 		return false;
 	if (verb->least == 2 && !words[1]) {

@@ -19,6 +19,7 @@ enum verb {
 	VERB_SHOW,
 	VERB_BREAK,
 	VERB_LOCAL,
+	VERB_GRACE,
 	VERB_DOCTOR,
 };
 
@@ -35,6 +36,8 @@ struct options {
 	bool fixed;
 	bool resize;
 	bool absent_is_open;
+	bool ends_grace; /* grace end */
+	bool yes;
 	int64_t wait_ms;  /* -1 = no limit */
 	int busy_status;  /* -E */
 	int64_t lease_ms; /* --lease, --per; this and the next five: 0 = not given */

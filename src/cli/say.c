@@ -228,6 +228,24 @@ const char *text_duration(char out[32], int64_t ms)
 	return out;
 }
 
+const char *text_seconds(char out[32], int64_t ms)
+{
+	int64_t tenths = (ms + 99) / 100;
+
+	snprintf(out, 32, "%" PRId64 ".%d s", tenths / 10, (int)(tenths % 10));
+	return out;
+}
+
+const char *text_grace(char *out, size_t size, int64_t grace_ms)
+{
+	char time[32];
+
+	/* As the library's text for a try. */
+	snprintf(out, size, "the server may have forgotten a holder: nothing is granted for %s",
+	         text_seconds(time, grace_ms));
+	return out;
+}
+
 const char *text_party(char *out, size_t size, const lk_party *party)
 {
 	const char *what = party->label[0] ? party->label : party->program;

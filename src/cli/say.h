@@ -34,6 +34,12 @@ size_t text_columns(const char *text);
 /* "850ms", "12s", "1m12s", "3h05m", "2d04h". */
 const char *text_duration(char out[32], int64_t ms);
 
+/* "8.4 s", rounded up. */
+const char *text_seconds(char out[32], int64_t ms);
+
+/* Why nothing is granted, and for how long. */
+const char *text_grace(char *out, size_t size, int64_t grace_ms);
+
 /* "build-7 (pid 4242, make)", as far as known. */
 const char *text_party(char *out, size_t size, const lk_party *party);
 

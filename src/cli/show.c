@@ -118,6 +118,16 @@ static lk_err show_names(lk_client *client, const struct options *options,
 	return LK_OK;
 }
 
+/* An empty list may mean that the server has forgotten holders. */
+static void say_grace(lk_client *client)
+{
+	lk_memory memory;
+	char grace[160];
+
+	if (lk_client_memory(client, &memory) == LK_OK && memory.grace_ms)
+		say("%s", text_grace(grace, sizeof(grace), memory.grace_ms));
+}
+
 static lk_err show_all(lk_client *client, const struct options *options, struct look *look)
 {
 	struct names names = {NULL, 0, 0, false};
@@ -125,6 +135,8 @@ static lk_err show_all(lk_client *client, const struct options *options, struct 
 
 	if (err == LK_OK && names.failed)
 		err = LK_ENOMEM;
+	if (err == LK_OK && !options->quiet && !options->json)
+		say_grace(client);
 	if (err == LK_OK && names.count > 1)
 		qsort(names.all, names.count, sizeof(struct name), compare);
 	if (err == LK_OK)

@@ -153,6 +153,15 @@ bool value_name(const char *text, const char **name)
 	return true;
 }
 
+bool value_grace(const char *text, bool *ends)
+{
+	*ends = text && !strcmp(text, "end");
+	if (!text || *ends)
+		return true;
+	say("latchkey grace: may only be followed by end");
+	return false;
+}
+
 bool value_local(const char *text, enum local_action *action)
 {
 	static const char *const names[] = {"start", "stop", "status"};

@@ -18,6 +18,8 @@ bool value_on_lost(const char *text, enum on_lost *on_lost);
 bool value_step(const char *text, const char **step);
 /* text NULL = missing */
 bool value_name(const char *text, const char **name);
+/* text NULL: the grace is only shown */
+bool value_grace(const char *text, bool *ends);
 bool value_local(const char *text, enum local_action *action);
 bool value_url(const char *text, const char **url);
 

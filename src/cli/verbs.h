@@ -14,6 +14,7 @@ int verb_latch_rm(const struct options *options);
 int verb_show(const struct options *options);
 int verb_break(const struct options *options);
 int verb_local(const struct options *options);
+int verb_grace(const struct options *options);
 int verb_doctor(const struct options *options);
 
 #endif

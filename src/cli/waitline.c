@@ -12,6 +12,7 @@
 
 #define FIRST_NS (200 * MS) /* nothing is shown for a short wait */
 #define AGAIN_NS (1000 * MS)
+#define EXPLAIN_NS (1000 * MS)
 #define LINE_SIZE 4096
 
 static const char wipe[] = "\r\033[K";
@@ -22,6 +23,7 @@ void waitline_init(struct waitline *line, const struct options *options)
 	line->wanted = !options->quiet && isatty(STDERR_FILENO);
 	line->drawn = false;
 	line->due_ns = clock_ns() + FIRST_NS;
+	line->explain_ns = clock_ns() + EXPLAIN_NS;
 }
 
 int64_t waitline_due(const struct waitline *line)
@@ -55,6 +57,22 @@ static void put(const char *text, size_t len)
 		return;
 }
 
+/* A line that stays, once: why nothing is granted although nothing is held, and what to do. */
+static void explain_grace(struct waitline *line, const struct hold *hold)
+{
+	char name[NAME_TEXT_SIZE], grace[160];
+
+	if (!hold->grace_ms || clock_ns() < line->explain_ns)
+		return;
+	waitline_wipe(line);
+	line->due_ns = clock_ns() + AGAIN_NS;
+	line->explain_ns = NEVER;
+	text_escape(name, sizeof(name), line->options->name, strlen(line->options->name));
+	say("waiting for \"%s\": %s (if nothing can be held: latchkey grace end, or grace=0 in "
+	    "the URL)",
+	    name, text_grace(grace, sizeof(grace), hold->grace_ms));
+}
+
 void waitline_draw(struct waitline *line, struct hold *hold)
 {
 	char text[LINE_SIZE], detail[1200];
@@ -70,6 +88,7 @@ void waitline_draw(struct waitline *line, struct hold *hold)
 	}
 	if (!hold_describe(hold, detail, sizeof(detail)))
 		return;
+	explain_grace(line, hold);
 	memcpy(text, wipe, head);
 	compose(text + head, sizeof(text) - head, line->options, detail);
 	put(text, head + text_fit(text + head, columns()));

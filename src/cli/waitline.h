@@ -14,6 +14,7 @@ struct waitline {
 	bool wanted;
 	bool drawn;
 	int64_t due_ns;
+	int64_t explain_ns; /* when to explain a grace, NEVER = it was explained */
 };
 
 void waitline_init(struct waitline *line, const struct options *options);

@@ -12,6 +12,8 @@
 #include "latch.h"
 #include "query.h"
 
+#include <stdio.h>
+
 #define MS INT64_C(1000000)
 #define RETRY_MS 100 /* after a transient error */
 #define RANK_MS 20   /* further delay of an ask for each rank */
@@ -20,6 +22,7 @@
 #define GRIDS 24 /* renewals of a lease fall on so many moments, so that they are batched */
 #define TRY_HANDS_MAX 2
 #define HANDS_DELAY_MAX 10
+#define GRACE_MAX_MS 86400000
 
 int64_t lk__margin_ns(int64_t lease_ms)
 {
@@ -43,7 +46,7 @@ bool lk__ticket_is_shrinking(const struct lk__ticket *ticket)
 /* When a hold has a request to send. */
 static int64_t next_ns(const struct lk__ticket *ticket, int64_t now_ns)
 {
-	if (ticket->head_unserved || lk__ticket_is_shrinking(ticket))
+	if (ticket->head_unserved || ticket->is_forgotten || lk__ticket_is_shrinking(ticket))
 		return now_ns;
 	return lk__ticket_renewal_ns(ticket);
 }
@@ -163,11 +166,24 @@ static int64_t reask_ns(struct lk__core *core, const struct lk__ticket *ticket,
 	       (int64_t)(lk__core_random(core) % (uint64_t)jitter_ns);
 }
 
+/* Remember for how long the ticket waits only because of the grace. */
+static void note_grace(int64_t now_ns, struct lk__ticket *ticket, const struct lk__answer *answer)
+{
+	int64_t ms = answer->grace_ms < GRACE_MAX_MS ? answer->grace_ms : GRACE_MAX_MS;
+
+	if (!ms)
+		return;
+	if (ticket->grace_until_ns < now_ns)
+		ticket->grace_from_ns = now_ns;
+	ticket->grace_until_ns = now_ns + ms * MS;
+}
+
 static void plan_reask(struct lk__core *core, int64_t now_ns, struct lk__ticket *ticket,
                        const struct lk__answer *answer)
 {
 	ticket->state = LK__WAITING;
 	ticket->arrival = answer->arrival;
+	note_grace(now_ns, ticket, answer);
 	if (ticket->next_ns != LK__NEVER)
 		return; /* a message asked for an earlier moment meanwhile */
 	if (!answer->free) {
@@ -198,6 +214,7 @@ static void busy(struct lk__core *core, int64_t now_ns, struct lk__ticket *ticke
                  const struct lk__answer *answer)
 {
 	struct lk__wait_queue *queue = ticket->queue;
+	char text[100];
 
 	if (ticket->state != LK__ASKING) {
 		lk__ticket_pursue(core, now_ns, ticket);
@@ -209,10 +226,16 @@ static void busy(struct lk__core *core, int64_t now_ns, struct lk__ticket *ticke
 		lk__ticket_pursue(core, now_ns, ticket);
 		return;
 	}
+	if (answer->grace_ms)
+		snprintf(text, sizeof(text),
+		         "the server may have forgotten a holder: nothing is granted for %lld.%d s",
+		         (long long)((answer->grace_ms + 99) / 1000),
+		         (int)((answer->grace_ms + 99) / 100 % 10));
 	while (queue->first && queue->first->only_try)
 		lk__complete(core, lk__wait_queue_pop(queue), LK_EBUSY,
-		             queue->permits ? "too few permits are free"
-		                            : "held by another process");
+		             answer->grace_ms ? text
+		             : queue->permits ? "too few permits are free"
+		                              : "held by another process");
 	queue->refs++; /* ending the ticket may drop the last reference */
 	lk__ticket_end(core, ticket);
 	if (queue->first)
@@ -227,6 +250,7 @@ static void kept(struct lk__core *core, int64_t now_ns, struct lk__ticket *ticke
 		request->sent_ns + request->lease_ms * MS - lk__margin_ns(request->lease_ms);
 	struct lk__op *waiter = ticket->extenders;
 	bool awaited = request->extends && waiter && waiter->sent;
+	bool is_unextended = request->kind == LK__RECLAIM && ticket->queue->fixed;
 
 	if (ticket->state == LK__CLAIMING && valid_until_ns <= now_ns) {
 		lapse(core, now_ns, ticket);
@@ -237,10 +261,19 @@ static void kept(struct lk__core *core, int64_t now_ns, struct lk__ticket *ticke
 		                answer->waiting);
 	} else if (ticket->state == LK__HOLDING && now_ns < ticket->valid_until_ns) {
 		lk__count_renewal(&core->counters, now_ns, ticket, request);
+		if (request->lease_ms > ticket->session->grace_ms)
+			ticket->outlasts_grace = true;
 		/* The store never shortens a lease: only an extension to a shorter one does so
-		 * here. */
-		if (awaited || ticket->valid_until_ns < valid_until_ns)
+		 * here.  A fixed lease that was reclaimed ends when it would have ended. */
+		if (awaited || (ticket->valid_until_ns < valid_until_ns && !is_unextended))
 			ticket->valid_until_ns = valid_until_ns;
+		if (request->kind == LK__RECLAIM) {
+			ticket->is_forgotten = false;
+			lk__count(&core->counters.reclaimed, 1);
+			if (!ticket->session->news.reclaimed++)
+				ticket->session->news.reclaimed_ns = now_ns;
+			core->has_news = true;
+		}
 		ticket->next_ns = next_ns(ticket, now_ns);
 		ticket->renewal_failed = false;
 		ticket->is_shared = request->shares;
@@ -269,10 +302,15 @@ void lk__ticket_lose(struct lk__core *core, int64_t now_ns, struct lk__ticket *t
 	lk__hold_lose(core, now_ns, ticket->queue->hold, reason);
 }
 
-static void gone(struct lk__core *core, int64_t now_ns, struct lk__ticket *ticket)
+static void gone(struct lk__core *core, int64_t now_ns, struct lk__ticket *ticket,
+                 const struct lk__pending *request)
 {
-	if (ticket->state == LK__HOLDING) {
+	if (ticket->state == LK__HOLDING && request->kind == LK__RECLAIM) {
 		lk__ticket_lose(core, now_ns, ticket, LK_LOST_TAKEN);
+		return;
+	}
+	if (ticket->state == LK__HOLDING) {
+		lk__ticket_doubt(core, now_ns, ticket);
 		return;
 	}
 	if (ticket->state == LK__CLAIMING) {
@@ -287,8 +325,10 @@ void lk__ticket_refuse(struct lk__core *core, int64_t now_ns, struct lk__ticket 
 {
 	struct lk__wait_queue *queue = ticket->queue;
 
-	while (queue->first)
+	while (queue->first) {
+		lk__count_grace(&core->counters, now_ns, ticket, queue->first);
 		lk__complete(core, lk__wait_queue_pop(queue), err, text);
+	}
 	lk__ticket_leave(core, now_ns, ticket);
 }
 
@@ -298,12 +338,13 @@ static void failed(struct lk__core *core, int64_t now_ns, struct lk__ticket *tic
 	struct lk__op *waiter = ticket->extenders;
 
 	if (ticket->state == LK__HOLDING) {
-		ticket->renewal_failed = ticket->renewal_failed || request->kind == LK__RENEW;
+		ticket->renewal_failed = ticket->renewal_failed || request->kind == LK__RENEW ||
+		                         request->kind == LK__RECLAIM;
 		ticket->head_unserved = false;
 		ticket->next_ns = now_ns + (ticket->queue->lease_ms / 20 + 10) * MS;
 		if (lk__ticket_is_shrinking(ticket))
 			ticket->next_ns = now_ns + RETRY_MS * MS;
-		else if (ticket->queue->fixed)
+		else if (ticket->queue->fixed && !ticket->is_forgotten)
 			ticket->next_ns = LK__NEVER;
 		if (request->extends && waiter && waiter->sent) {
 			bool unknown = waiter->may_be_extended || answer->ambiguous;
@@ -329,6 +370,17 @@ static void failed(struct lk__core *core, int64_t now_ns, struct lk__ticket *tic
 	}
 }
 
+/* Does a confirmed leave show that its hold was lost before its release?  A second leave finds
+ * nothing if the first one was executed.  A memory that began during the hold knows nothing of it,
+ * but no other ticket can have been granted anything while it was valid. */
+static bool shows_loss(const struct lk__ticket *ticket, const struct lk__answer *answer)
+{
+	bool is_covered = ticket->is_forgotten && !ticket->outlasts_grace &&
+	                  ticket->queue->lease_ms <= ticket->session->grace_ms;
+
+	return !answer->mine && ticket->leaves_sent == 1 && !is_covered;
+}
+
 /* A leave is answered: complete its callers, and continue for waiters after a lapse. */
 static void left(struct lk__core *core, int64_t now_ns, struct lk__ticket *ticket,
                  const struct lk__answer *answer)
@@ -341,14 +393,13 @@ static void left(struct lk__core *core, int64_t now_ns, struct lk__ticket *ticke
 		lk__leave_refused(core, now_ns, ticket, answer);
 		return;
 	}
-	if (confirmed && !answer->mine && ticket->leaves_sent == 1 && ticket->released)
+	if (confirmed && ticket->released && shows_loss(ticket, answer))
 		lk__count_loss(&core->counters, LK_LOST_TAKEN);
 	while (ticket->leavers) {
 		struct lk__op *waiter = ticket->leavers;
 		lk_err err = waiter->why.err;
 		ticket->leavers = waiter->next;
-		/* A second leave finds nothing if the first one was executed. */
-		if (confirmed && err == LK_OK && !answer->mine && ticket->leaves_sent == 1)
+		if (confirmed && err == LK_OK && shows_loss(ticket, answer))
 			lk__complete_lost(core, waiter, LK_LOST_TAKEN);
 		else if (confirmed)
 			lk__complete(core, waiter, err,
@@ -395,7 +446,7 @@ static void shrunk(struct lk__core *core, int64_t now_ns, struct lk__ticket *tic
 		return;
 	}
 	if (!answer->mine) {
-		lk__ticket_lose(core, now_ns, ticket, LK_LOST_TAKEN);
+		lk__ticket_doubt(core, now_ns, ticket);
 		return;
 	}
 	while (*at) {
@@ -425,7 +476,12 @@ static bool fits(const struct lk__pending *request, const struct lk__answer *ans
 		return request->kind == LK__ASK && request->ticket->is_try;
 	case LK__KEPT:
 	case LK__GONE:
-		return request->kind == LK__RENEW;
+		return request->kind == LK__RENEW || request->kind == LK__RECLAIM;
+	case LK__STALE:
+		return request->kind == LK__ASK || request->kind == LK__HAND || request->claim ||
+		       request->kind == LK__RECLAIM;
+	case LK__MEMORY:
+		return request->kind == LK__EPOCH;
 	case LK__LEFT:
 		return request->kind == LK__LEAVE || request->kind == LK__HAND ||
 		       request->kind == LK__SHRINK;
@@ -447,6 +503,21 @@ static bool fits(const struct lk__pending *request, const struct lk__answer *ans
 	return false;
 }
 
+/* True when the request is none of a ticket. */
+static bool answered_elsewhere(struct lk__core *core, int64_t now_ns, struct lk__pending *request,
+                               const struct lk__answer *answer)
+{
+	if (lk__is_query(request->kind))
+		lk__query_answer(core, request->query, answer);
+	else if (request->kind == LK__EPOCH)
+		lk__memory_answer(core, now_ns, request->session, answer);
+	else if (lk__pending_is_latch(request))
+		lk__latch_answer(core, now_ns, request, answer);
+	else
+		return false;
+	return true;
+}
+
 void lk__core_answer(struct lk__core *core, int64_t now_ns, struct lk__pending *request,
                      const struct lk__answer *answer)
 {
@@ -459,16 +530,10 @@ void lk__core_answer(struct lk__core *core, int64_t now_ns, struct lk__pending *
 	struct lk__ticket *ticket = request->ticket;
 	struct lk__pending copy = *request;
 
-	if (lk__is_query(request->kind)) {
-		lk__query_answer(core, request->query, answer);
-		return;
-	}
-	if (!fits(request, answer))
+	if (!lk__is_query(request->kind) && !fits(request, answer))
 		answer = &malformed;
-	if (lk__pending_is_latch(request)) {
-		lk__latch_answer(core, now_ns, request, answer);
+	if (answered_elsewhere(core, now_ns, request, answer))
 		return;
-	}
 	request->state = LK__IDLE;
 	if (ticket->state == LK__OVER) {
 		lk__ticket_end(core, ticket);
@@ -477,6 +542,10 @@ void lk__core_answer(struct lk__core *core, int64_t now_ns, struct lk__pending *
 	lk__refusal_note(core, ticket, answer);
 	if (answer->kind == LK__QUEUED || answer->kind == LK__BUSY)
 		lk__leave_ghosts(core, now_ns, ticket->queue->name);
+	if (answer->kind == LK__STALE) {
+		lk__ticket_stale(core, now_ns, ticket);
+		return;
+	}
 	if (request == &ticket->leave) {
 		left(core, now_ns, ticket, answer);
 		return;
@@ -500,7 +569,7 @@ void lk__core_answer(struct lk__core *core, int64_t now_ns, struct lk__pending *
 		kept(core, now_ns, ticket, &copy, answer);
 		break;
 	case LK__GONE:
-		gone(core, now_ns, ticket);
+		gone(core, now_ns, ticket, &copy);
 		break;
 	case LK__LEFT:
 		if (copy.kind == LK__SHRINK)

@@ -241,6 +241,8 @@ struct lk__pending *lk__core_next_request(struct lk__core *core, struct lk__sess
 	if (lk__is_query(request->kind))
 		return request;
 	lk__count(&core->counters.requests, 1);
+	if (request->kind == LK__EPOCH)
+		return request;
 	if (lk__pending_is_latch(request)) {
 		lk__latch_sent(core, request);
 		return request;
@@ -301,7 +303,8 @@ void lk__core_link_up(struct lk__core *core, struct lk__session *session, int64_
 		if (ticket->session != session)
 			continue;
 		if (ticket->state != LK__HOLDING || !ticket->queue->fixed ||
-		    ticket->head_unserved || lk__ticket_is_shrinking(ticket))
+		    ticket->head_unserved || ticket->is_forgotten || ticket->is_doubted ||
+		    lk__ticket_is_shrinking(ticket))
 			ticket->next_ns = now_ns;
 		lk__ticket_pursue(core, now_ns, ticket);
 	}
@@ -315,6 +318,8 @@ void lk__core_link_down(struct lk__core *core, struct lk__session *session, int6
 
 	lk__session_down(session, now_ns, random);
 	session->why = *why;
+	lk__pending_dequeue(session, &session->memory);
+	session->memory.state = LK__IDLE;
 	for (; ticket; ticket = next) {
 		next = ticket->next;
 		if (ticket->session != session)

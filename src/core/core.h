@@ -28,29 +28,6 @@
 
 struct lk__core;
 struct lk__hold;
-struct lk__query;
-
-/* A request of a ticket, a latch or a query. */
-struct lk__pending {
-	struct lk__pending *next; /* in its session's queue, then in the connection's list */
-	union {
-		struct lk__ticket *ticket;
-		struct lk__latch *latch; /* LK__LOOK, LK__STEP */
-		struct lk__query *query;
-	};
-	int64_t sent_ns;  /* dequeued, and so before any byte was sent */
-	int64_t lease_ms; /* LK__RENEW: the new lease */
-	uint8_t kind;     /* enum lk__request_kind */
-	uint8_t state;    /* enum lk__pending_state */
-	bool by_text;     /* the store did not know the script: send its text */
-	bool claim;       /* LK__RENEW: accept any fence of the grant */
-	bool extends;     /* LK__RENEW: for the first of the extenders */
-	bool shares;      /* LK__ASK, LK__RENEW: reports that threads wait here behind the holder */
-	uint8_t heard;    /* kinds of messages that arrived since it was sent, a bit each */
-	uint32_t permits; /* LK__SHRINK: how many the hold keeps */
-};
-
-enum lk__pending_state { LK__IDLE, LK__TO_SEND, LK__IN_FLIGHT };
 
 struct lk__name {
 	struct lk__node node;
@@ -101,6 +78,8 @@ struct lk__ticket {
 	int64_t next_ns;          /* when to send the request of its state, LK__NEVER */
 	int64_t first_sent_ns;    /* its first ask, 0 = none yet */
 	int64_t valid_until_ns;   /* of the hold, also while LEAVING */
+	int64_t grace_from_ns;    /* waiting: when the store first answered that it is in a grace */
+	int64_t grace_until_ns;   /* the end of that grace */
 	int64_t store_us;         /* the store's clock */
 	union {
 		int64_t store_us_ns;    /* our clock when store_us arrived */
@@ -127,6 +106,9 @@ struct lk__ticket {
 	bool head_unserved;      /* the head of the queue might be granted: serve it first */
 	bool released;           /* by its owner: if its leave finds nothing, it was lost */
 	bool leave_refused;      /* none confirmed since; see core->unconfirmed */
+	bool is_forgotten;   /* the server has another memory than at its grant: reclaim the hold */
+	bool is_doubted;     /* the server does not have the hold: has it lost its memory? */
+	bool outlasts_grace; /* a renewal or an extension gave it a lease longer than the grace */
 };
 
 struct lk__hold {
@@ -199,6 +181,7 @@ struct lk__core {
 	uint32_t unconfirmed;   /* tickets with leave_refused */
 	bool closing;           /* every wait ends, no new one begins */
 	bool leave_given_up;    /* closing: a refused leave was not repeated */
+	bool has_news;          /* a session may have something to log */
 	struct lk__why refusal; /* the latest error in an answer to a ticket */
 };
 
@@ -273,6 +256,12 @@ void lk__core_link_up(struct lk__core *core, struct lk__session *session, int64_
  * lk__session_dial_failed(). */
 void lk__core_link_down(struct lk__core *core, struct lk__session *session, int64_t now_ns,
                         const struct lk__why *why, uint64_t random);
+/* The marker of the server's memory, as read by a dial or in an answer: lk__core_link_up() follows
+ * a dial.  If it is another one than before, holds that are still valid are reclaimed. */
+void lk__core_memory(struct lk__core *core, struct lk__session *session, int64_t now_ns,
+                     const struct lk__epoch *epoch);
+/* How much of the grace is left at a time of the store's clock. */
+int64_t lk__grace_left_ms(const struct lk__epoch *epoch, int64_t store_us, int64_t grace_ms);
 /* LK__DUTY_REFUSE: end every call that waits for that link, with the reason why it is down. */
 void lk__core_link_refused(struct lk__core *core, struct lk__session *session, int64_t now_ns);
 /* Is it a latch's?  Otherwise it is a ticket's, or a query's. */
@@ -331,6 +320,14 @@ void lk__ticket_lose(struct lk__core *core, int64_t now_ns, struct lk__ticket *t
 void lk__pending_enqueue(struct lk__session *session, struct lk__pending *pending);
 void lk__pending_dequeue(struct lk__session *session, struct lk__pending *pending);
 void lk__ticket_end(struct lk__core *core, struct lk__ticket *ticket);
+/* memory.c: ask for the marker of the server's memory. */
+void lk__memory_ask(struct lk__session *session);
+void lk__memory_answer(struct lk__core *core, int64_t now_ns, struct lk__session *session,
+                       const struct lk__answer *answer);
+/* A request of the ticket was for another memory: send it again once the marker is known. */
+void lk__ticket_stale(struct lk__core *core, int64_t now_ns, struct lk__ticket *ticket);
+/* The store does not have the hold: it was taken, unless the server has lost its memory. */
+void lk__ticket_doubt(struct lk__core *core, int64_t now_ns, struct lk__ticket *ticket);
 /* leave.c */
 void lk__refusal_note(struct lk__core *core, struct lk__ticket *ticket,
                       const struct lk__answer *answer);

@@ -25,6 +25,19 @@ static inline int64_t lk__count_us(int64_t ns)
 	return ns < 0 ? 0 : (ns + 500) / 1000;
 }
 
+/* Count the end of a wait for the ticket: the part of it that was spent in a grace. */
+static inline void lk__count_grace(struct lk_counters *counters, int64_t now_ns,
+                                   const struct lk__ticket *ticket, const struct lk__op *waiter)
+{
+	int64_t from_ns = ticket->grace_from_ns, until_ns = ticket->grace_until_ns;
+
+	if (from_ns < waiter->began_ns)
+		from_ns = waiter->began_ns;
+	if (until_ns > now_ns)
+		until_ns = now_ns;
+	lk__count(&counters->grace_us, lk__count_us(until_ns - from_ns));
+}
+
 /* Count the grant of the ticket to the waiter: see ticket->granted_by_message. */
 static inline void lk__count_grant(struct lk_counters *counters, int64_t now_ns,
                                    const struct lk__ticket *ticket, const struct lk__op *waiter)
@@ -33,6 +46,7 @@ static inline void lk__count_grant(struct lk_counters *counters, int64_t now_ns,
 
 	lk__count(&counters->acquired, 1);
 	lk__count(&counters->acquired_us, us);
+	lk__count_grace(counters, now_ns, ticket, waiter);
 	if (ticket->granted_by_message)
 		lk__count(&counters->by_message, 1);
 	if (waiter->was_queued || ticket->granted_by_message || ticket->arrival) {

@@ -48,6 +48,8 @@ void lk__leave_begin(int64_t now_ns, struct lk__ticket *ticket)
 /* Was the error returned before anything was written? */
 static bool changed_nothing(const struct lk__answer *answer)
 {
+	if (answer->kind == LK__STALE)
+		return true;
 	return answer->kind == LK__FAILED && !answer->ambiguous &&
 	       (answer->retryable || answer->by_script || answer->err == LK_EFOREIGN ||
 	        answer->err == LK_EAUTH);

@@ -45,6 +45,8 @@ static void grant(struct lk__core *core, int64_t now_ns, struct lk__ticket *tick
 		ticket->next_ns = now_ns;
 		lk__ticket_pursue(core, now_ns, ticket);
 	} else {
+		/* Sent before the server lost its memory, and read after the new marker. */
+		ticket->is_forgotten = message->store_us <= ticket->session->epoch.since_us;
 		lk__ticket_take(core, now_ns, ticket, message->fence, message->store_us,
 		                message->waiting);
 	}

@@ -160,6 +160,8 @@ static void give_up_grant(struct lk__core *core, int64_t now_ns, struct lk__op *
 	bool unasked = ticket && lk__ticket_is_unknown(ticket) && !lk__ticket_is_leaving(ticket);
 
 	leave_queue(queue, op);
+	if (ticket)
+		lk__count_grace(&core->counters, now_ns, ticket, op);
 	if (unasked && why == LK_ETIMEDOUT && !lk__session_is_up(ticket->session))
 		why = lk__session_unasked(ticket->session);
 	if (queue->first || queue->hold || !ticket) {

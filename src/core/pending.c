@@ -46,6 +46,7 @@ static void of_ticket(const struct lk__pending *pending, struct lk__request *req
 	request->noun = queue->name->kind;
 	request->name = queue->name->bytes;
 	request->name_len = queue->name->len;
+	request->epoch = &ticket->session->epoch;
 	if (pending->kind == LK__HAND)
 		return;
 	request->ticket = lk__ticket_id(ticket);
@@ -59,6 +60,12 @@ static void of_ticket(const struct lk__pending *pending, struct lk__request *req
 	} else if (pending->kind == LK__RENEW) {
 		request->fence = pending->claim ? 0 : ticket->fence;
 		request->lease_ms = pending->lease_ms;
+	} else if (pending->kind == LK__RECLAIM) {
+		request->fence = ticket->fence;
+		request->lease_ms = pending->lease_ms;
+		request->keep = queue->hold->count;
+		request->capacity = queue->capacity;
+		request->ttl_ms = queue->ttl_ms;
 	} else if (pending->kind == LK__SHRINK) {
 		request->keep = pending->permits;
 	} else if (lk__ticket_is_used(ticket)) {
@@ -73,6 +80,7 @@ static void of_query(const struct lk__query *query, struct lk__request *request)
 	request->name_len = query->name_len;
 	request->ticket = query->ticket;
 	request->details = &query->details;
+	request->epoch = &query->session->epoch;
 }
 
 void lk__core_request(const struct lk__pending *pending, struct lk__request *request)
@@ -80,6 +88,8 @@ void lk__core_request(const struct lk__pending *pending, struct lk__request *req
 	*request = (struct lk__request){.kind = pending->kind, .by_text = pending->by_text};
 	if (lk__is_query(pending->kind))
 		of_query(pending->query, request);
+	else if (pending->kind == LK__EPOCH)
+		request->epoch = &pending->session->epoch;
 	else if (lk__pending_is_latch(pending))
 		of_latch(pending, request);
 	else
@@ -99,6 +109,8 @@ struct lk__op *lk__core_asker(const struct lk__pending *pending)
 
 	if (lk__is_query(pending->kind))
 		return pending->query->op;
+	if (pending->kind == LK__EPOCH)
+		return NULL;
 	if (pending->kind == LK__STEP)
 		return pending->latch->steps ? pending->latch->steps->waiter : NULL;
 	if (pending->kind == LK__LOOK)

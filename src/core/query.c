@@ -150,6 +150,12 @@ void lk__query_free(struct lk__core *core, struct lk__query *query)
 void lk__query_answer(struct lk__core *core, struct lk__query *query,
                       const struct lk__answer *answer)
 {
+	if (answer->kind == LK__STALE && query->request.kind != LK__END_GRACE) {
+		query->request.state = LK__IDLE;
+		query->stale = true;
+		lk__memory_ask(query->session);
+		return;
+	}
 	query->answer = *answer;
 	query->answer.text = NULL;
 	if (answer->kind == LK__FAILED)
@@ -157,6 +163,28 @@ void lk__query_answer(struct lk__core *core, struct lk__query *query,
 	if (answer->kind == LK__FAILED && answer->text)
 		snprintf(query->why.text, sizeof(query->why.text), "%s", answer->text);
 	end(core, query);
+}
+
+void lk__queries_resume(struct lk__core *core, struct lk__session *session)
+{
+	for (struct lk__query *query = core->queries; query; query = query->next) {
+		if (query->session != session || !query->stale)
+			continue;
+		query->stale = false;
+		lk__pending_enqueue(session, &query->request);
+	}
+}
+
+void lk__queries_unresumed(struct lk__core *core, struct lk__session *session,
+                           const struct lk__answer *answer)
+{
+	struct lk__query *query = core->queries, *next;
+
+	for (; query; query = next) {
+		next = query->next;
+		if (query->session == session && query->stale)
+			lk__query_answer(core, query, answer);
+	}
 }
 
 void lk__queries_link_down(struct lk__core *core, const struct lk__session *session,

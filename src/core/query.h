@@ -19,6 +19,8 @@ struct lk__query {
 	struct lk__why why;          /* why it failed, LK_OK = it did not */
 	char *label;                 /* a copy of details.label */
 	bool asked, done;
+	bool stale; /* it was for another memory of the server: sent again when the marker is known
+	             */
 	bool detached; /* its caller has returned: freed when it is done */
 	uint8_t noun;  /* lk_kind */
 	uint16_t name_len;
@@ -48,6 +50,10 @@ void lk__queries_link_down(struct lk__core *core, const struct lk__session *sess
                            const struct lk__why *why);
 /* The link was never up, and calls do not wait for it: they end with the reason. */
 void lk__queries_refused(struct lk__core *core, struct lk__session *session);
+/* The marker of the server's memory is known, or cannot be read. */
+void lk__queries_resume(struct lk__core *core, struct lk__session *session);
+void lk__queries_unresumed(struct lk__core *core, struct lk__session *session,
+                           const struct lk__answer *answer);
 void lk__queries_fini(struct lk__core *core);
 
 #endif

@@ -16,13 +16,15 @@
 #define LK__HEAD_PATIENCE_MS 21000 /* for a silent head of the queue: two re-asks */
 
 enum lk__request_kind {
-	LK__ASK,    /* acquire, or enqueue */
-	LK__LEAVE,  /* end a wait or a hold, serve the queue */
-	LK__HAND,   /* serve the queue of a free name */
-	LK__RENEW,  /* renew or extend a hold, or claim a grant */
-	LK__SHRINK, /* release some permits of a hold, serve the queue */
-	LK__LOOK,   /* get a latch's state */
-	LK__STEP,   /* count a latch down */
+	LK__ASK,     /* acquire, or enqueue */
+	LK__LEAVE,   /* end a wait or a hold, serve the queue */
+	LK__HAND,    /* serve the queue of a free name */
+	LK__RENEW,   /* renew or extend a hold, or claim a grant */
+	LK__SHRINK,  /* release some permits of a hold, serve the queue */
+	LK__LOOK,    /* get a latch's state */
+	LK__STEP,    /* count a latch down */
+	LK__RECLAIM, /* take a hold back that the server has forgotten */
+	LK__EPOCH,   /* get the marker of the server's memory */
 	/* Queries, sent once each: */
 	LK__SHOW,      /* get holders and waiters, or a latch's state */
 	LK__DESCRIBE,  /* get the published details of a client */
@@ -34,6 +36,8 @@ enum lk__request_kind {
 	LK__LIST,      /* list the names */
 	LK__INTRODUCE, /* publish the details of this client */
 	LK__FORGET,    /* remove them */
+	LK__RECALL,    /* get the marker of the server's memory, for the caller */
+	LK__END_GRACE, /* end the grace of that memory */
 	LK__PING,
 };
 
@@ -41,6 +45,19 @@ static inline bool lk__is_query(uint8_t kind)
 {
 	return kind >= LK__SHOW;
 }
+
+#define LK__EPOCH_SIZE 120
+
+/* What a server remembers without a gap, and since when.  Nothing new is granted for a grace after
+ * that moment: an earlier memory may have granted it, and forgotten. */
+struct lk__epoch {
+	int64_t since_us;   /* the store's clock; 0 = ended by hand, or no grace needed */
+	int64_t read_us;    /* when it was read, by that clock */
+	int64_t unheld_pid; /* a server's process that began when nothing was held, 0 = unknown */
+	bool is_partial;    /* INFO is refused: only the loss of the marker shows a loss */
+	uint8_t len;        /* of the text, 0 = unknown */
+	char text[LK__EPOCH_SIZE];
+};
 
 /* A ticket's identity in the store. */
 struct lk__ticket_id {
@@ -58,21 +75,23 @@ struct lk__request {
 	bool by_text; /* the store did not know the script: send its text */
 	uint16_t name_len;
 	const char *name;
-	struct lk__ticket_id ticket; /* all but LK__HAND, LK__LOOK, LK__STEP */
+	struct lk__ticket_id ticket;   /* all but LK__HAND, LK__LOOK, LK__STEP */
+	const struct lk__epoch *epoch; /* the memory that the link knows */
 	/* LK__ASK */
 	bool only_try;
-	uint64_t arrival;  /* from an earlier answer, 0 = none */
+	uint64_t arrival; /* from an earlier answer, 0 = none */
+	/* LK__ASK, LK__RECLAIM */
 	uint32_t capacity; /* for a semaphore that has to be created */
 	int64_t ttl_ms;    /* of a semaphore without holds */
-	/* LK__ASK, LK__RENEW */
+	/* LK__ASK, LK__RENEW, LK__RECLAIM */
 	bool share; /* threads wait behind the holder: notify it of waiters elsewhere */
 	/* LK__RENEW: 0 = a claim, any fence.  LK__LEAVE: of a used grant, which stays, 0 = none. */
 	uint64_t fence;
-	/* LK__RENEW */
+	/* LK__RENEW, LK__RECLAIM */
 	int64_t lease_ms;
-	/* LK__RENEW, LK__LEAVE of a lock */
+	/* LK__RENEW, LK__RECLAIM, LK__LEAVE of a lock */
 	uint64_t last_fence; /* issued by the client itself */
-	/* LK__SHRINK */
+	/* LK__SHRINK, LK__RECLAIM */
 	uint32_t keep; /* how many permits the hold keeps */
 	/* LK__STEP */
 	uint64_t generation, number;
@@ -137,11 +156,13 @@ enum lk__answer_kind {
 	LK__GRANTED, /* to ask: fence, store_us, waiting, more */
 	LK__QUEUED,  /* to ask: arrival, rank, left_ms, free */
 	LK__BUSY,    /* to ask that only tries: free */
-	LK__KEPT,    /* to renew: fence, store_us, waiting */
-	LK__GONE,    /* to renew: the store has no such hold */
+	LK__KEPT,    /* to renew and reclaim: fence, store_us, waiting */
+	LK__GONE,    /* to renew and reclaim: the store has no such hold */
 	LK__LEFT,    /* to leave, hand and shrink: mine, more, free */
 	LK__SHOWN,   /* to look, show: latch_state, fence, opened, removed, next, left_ms, counts */
 	LK__STEPPED, /* to step: remaining, counted */
+	LK__STALE,   /* the server has another memory than the link knows; nothing was done */
+	LK__MEMORY,  /* to epoch: the marker */
 	LK__OTHER,   /* to step: fence is the latch's generation, 0 = there is none */
 	/* To queries: */
 	LK__LISTED,   /* to show, describe, list: fills the given structure */
@@ -162,10 +183,12 @@ struct lk__answer {
 	int64_t store_us; /* the store's clock when it answered */
 	int64_t waiting;  /* tickets in the queue */
 	int64_t rank;
-	int64_t left_ms; /* until the leases in the way have expired */
-	bool free;       /* to ask: not held, serve the queue; to leave: the queue is empty */
-	bool mine;       /* the ticket was a holder's */
-	bool more;       /* the run had its limit: serve the queue again */
+	int64_t left_ms;  /* until the leases in the way have expired */
+	int64_t grace_ms; /* to ask: left of the grace, 0 = none */
+	struct lk__epoch epoch;
+	bool free; /* to ask: not held, serve the queue; to leave: the queue is empty */
+	bool mine; /* the ticket was a holder's */
+	bool more; /* the run had its limit: serve the queue again */
 	lk_latch_state latch_state;
 	uint64_t opened, removed; /* the last generation that was opened, removed */
 	uint64_t next;            /* no later generation is smaller */

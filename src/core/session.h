@@ -8,6 +8,7 @@
 
 #include "../base/error.h"
 #include "channel.h"
+#include "request.h"
 
 enum lk__session_state {
 	LK__SESSION_DOWN,    /* no connection; the next dial follows when it is due */
@@ -24,19 +25,67 @@ enum lk__duty {
 	LK__DUTY_OVERDUE, /* the oldest request has no response in time: drop the link */
 };
 
-struct lk__pending;
+struct lk__ticket;
+struct lk__latch;
+struct lk__query;
+struct lk__session;
+
+/* A request of a ticket, a latch, a query or a session. */
+struct lk__pending {
+	struct lk__pending *next; /* in its session's queue, then in the connection's list */
+	union {
+		struct lk__ticket *ticket;
+		struct lk__latch *latch; /* LK__LOOK, LK__STEP */
+		struct lk__query *query;
+		struct lk__session *session; /* LK__EPOCH */
+	};
+	int64_t sent_ns;  /* dequeued, and so before any byte was sent */
+	int64_t lease_ms; /* LK__RENEW, LK__RECLAIM: the new lease */
+	uint8_t kind;     /* enum lk__request_kind */
+	uint8_t state;    /* enum lk__pending_state */
+	bool by_text;     /* the store did not know the script: send its text */
+	bool claim;       /* LK__RENEW: accept any fence of the grant */
+	bool extends;     /* LK__RENEW: for the first of the extenders */
+	bool shares;      /* LK__ASK, LK__RENEW: reports that threads wait here behind the holder */
+	uint8_t heard;    /* kinds of messages that arrived since it was sent, a bit each */
+	uint32_t permits; /* LK__SHRINK: how many the hold keeps */
+};
+
+enum lk__pending_state { LK__IDLE, LK__TO_SEND, LK__IN_FLIGHT };
+
+/* How the memory that a link has found differs from the one that it knew. */
+enum lk__found {
+	LK__FOUND_SAME,
+	LK__FOUND_FIRST,    /* it knew none */
+	LK__FOUND_OTHER,    /* another process, or another server */
+	LK__FOUND_PROMOTED, /* the server was a replica meanwhile, or is another one */
+	LK__FOUND_EMPTY,    /* the same process without its keys */
+	LK__FOUND_ENDED,    /* the grace was ended by hand */
+};
+
+/* What a link has to log. */
+struct lk__news {
+	uint8_t found;        /* enum lk__found */
+	uint32_t reclaimed;   /* holds that were taken back */
+	int64_t reclaimed_ns; /* the first of these */
+};
 
 struct lk__session {
 	struct lk__session *next;                         /* of the same core */
 	struct lk__pending *send_queue, **send_queue_end; /* requests to send */
+	struct lk__pending memory; /* asks for the marker of the server's memory */
+	struct lk__epoch epoch;    /* its last answer */
+	struct lk__news news;
 	struct lk__channels channels;
 	struct lk__why why; /* why it is not up */
 	uint32_t users;     /* tickets and busy latches whose names are routed to it */
 	int64_t connect_timeout_ns, command_timeout_ns;
-	int64_t ping_ns;             /* how long a silence calls for a PING */
-	int64_t retry_ns;            /* DOWN: when to dial */
-	int64_t backoff_ns;          /* the last pause between two dials, 0 = none */
-	int64_t up_ns;               /* UP: since then */
+	int64_t grace_ms;   /* after a loss of memory the server grants nothing new for it; 0 = none
+	                     */
+	int64_t ping_ns;    /* how long a silence calls for a PING */
+	int64_t retry_ns;   /* DOWN: when to dial */
+	int64_t backoff_ns; /* the last pause between two dials, 0 = none */
+	int64_t up_ns;      /* UP: since then */
 	int64_t heard_ns, pinged_ns; /* the last sign of life, the last PING */
 	uint8_t state;               /* enum lk__session_state */
 	bool loss_reported;          /* in this outage */

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #define MS INT64_C(1000000)
+#define RETRY_MS 100
 
 /* splitmix64 (Steele, Lea, Flood 2014). */
 uint64_t lk__core_random(struct lk__core *core)
@@ -130,6 +131,7 @@ void lk__ticket_restart(struct lk__core *core, int64_t now_ns, struct lk__ticket
 	ticket->state = LK__ASKING;
 	ticket->is_wanted = ticket->is_shared = ticket->renewal_failed = false;
 	ticket->granted_by_message = ticket->may_be_known = false;
+	ticket->is_forgotten = ticket->is_doubted = ticket->outlasts_grace = false;
 	lk__leave_forget(core, ticket);
 	ticket->refusals = 0;
 	ticket->is_try = ticket->queue->first->only_try;
@@ -175,6 +177,20 @@ static void keep(int64_t now_ns, struct lk__ticket *ticket)
 {
 	bool renewal_due = lk__ticket_renewal_ns(ticket) <= now_ns;
 
+	if (ticket->is_doubted) {
+		lk__memory_ask(ticket->session);
+		ticket->next_ns = now_ns + RETRY_MS * MS;
+		return;
+	}
+	if (ticket->is_forgotten) {
+		int64_t left_ms = (ticket->valid_until_ns - now_ns) / MS;
+		enqueue(ticket, &ticket->main, LK__RECLAIM);
+		/* At least so long that the hold ends no sooner than it would have. */
+		left_ms += left_ms / 99 + 3;
+		if (ticket->queue->fixed || ticket->main.lease_ms < left_ms)
+			ticket->main.lease_ms = left_ms;
+		return;
+	}
 	if (ticket->head_unserved && !renewal_due) {
 		enqueue(ticket, &ticket->main, LK__HAND);
 		return;
@@ -267,7 +283,7 @@ bool lk__core_resend(struct lk__core *core, struct lk__pending *request)
 	struct lk__session *session;
 
 	/* An ask whose wait is over would make a grant without a waiter. */
-	if (!lk__pending_is_latch(request) &&
+	if (request->kind != LK__EPOCH && !lk__pending_is_latch(request) &&
 	    (ticket->state == LK__OVER ||
 	     (lk__ticket_is_leaving(ticket) && request == &ticket->main))) {
 		request->state = LK__IDLE;
@@ -275,7 +291,9 @@ bool lk__core_resend(struct lk__core *core, struct lk__pending *request)
 			lk__ticket_end(core, ticket);
 		return false;
 	}
-	session = lk__pending_is_latch(request) ? request->latch->name->session : ticket->session;
+	session = request->kind == LK__EPOCH      ? request->session
+	          : lk__pending_is_latch(request) ? request->latch->name->session
+	                                          : ticket->session;
 	request->state = LK__TO_SEND;
 	request->by_text = true;
 	request->next = session->send_queue;

@@ -9,6 +9,7 @@
 
 #include "../net/fork.h"
 #include "local_exec.h"
+#include "local_memory.h"
 #include "../base/os.h"
 
 #include <errno.h>
@@ -222,6 +223,19 @@ lk_err lk__local_ensure(char socket_path[108], int64_t deadline_ns, int cancel_f
 	return err;
 }
 
+int64_t lk__local_unheld(void)
+{
+	char dir[108], text[LK__BEGAN_SIZE];
+	struct lk__why why;
+	int folder;
+
+	if (folder_path(dir, &why) || folder_open(dir, false, &folder, &why))
+		return 0;
+	lk__memory_read(folder, text);
+	close(folder);
+	return lk__memory_unheld(text);
+}
+
 /* ---- Public ------------------------------------------------------------------------------- */
 
 static lk_err look(lk_local_info *info, struct lk__why *why)
@@ -288,21 +302,65 @@ static bool ended(int folder, int64_t deadline_ns)
 	return true;
 }
 
+/* Returns 1 if nothing is held in any database, and no client can hold what this server does not
+ * know: the server is the process ARGV[1], which began when nothing was held, or has been up for
+ * longer than any grace, and never lost its keys at once. */
+static const char unheld_script[] =
+	"local info = redis.call('INFO', 'server') "
+	"if string.match(info, 'process_id:(%d+)') ~= ARGV[1] and "
+	"tonumber(string.match(info, 'uptime_in_seconds:(%d+)')) < 86400 then return 0 end "
+	"local calls = redis.call('INFO', 'commandstats') "
+	"if string.find(calls, 'cmdstat_flush') then return 0 end "
+	"if string.find(calls, 'cmdstat_swapdb') then return 0 end "
+	"local now = redis.call('TIME') "
+	"now = now[1] .. string.format('%06d', now[2]) "
+	"for db in string.gmatch(redis.call('INFO', 'keyspace'), 'db(%d+):') do "
+	"redis.call('SELECT', db) "
+	"for _, key in ipairs(redis.call('KEYS', '*')) do "
+	"local kind = redis.call('TYPE', key).ok "
+	/* A lock; the holds of a semaphore that have not expired. */
+	"if kind == 'string' and string.find(redis.call('GET', key) or '', '^%d+:') then return 0 "
+        "end "
+	"if kind == 'zset' and string.find(key, ':h$') then "
+	"for _, ticket in ipairs(redis.call('ZRANGEBYSCORE', key, now, '+inf')) do "
+	"if not string.find(ticket, ':n:%d+$') then return 0 end end end end end return 1";
+
+/* Is nothing held, and will nothing be until the server has ended?  It executes no script that
+ * writes from now on.  Servers before 7.0 do not answer this. */
+static bool is_unheld(int fd, int64_t pid)
+{
+	char line[sizeof(unheld_script) + 60];
+
+	snprintf(line, sizeof(line), "CLIENT PAUSE %lld WRITE\r\n",
+	         (long long)(2 * STOP_NS / LK__MS));
+	if (!responds_with(fd, line, "+OK", lk__now_ns() + ANSWER_NS))
+		return false;
+	snprintf(line, sizeof(line), "EVAL_RO \"%s\" 0 %lld\r\n", unheld_script, (long long)pid);
+	return responds_with(fd, line, ":1", lk__now_ns() + ANSWER_NS);
+}
+
 static lk_err stop(int folder, const char *path, struct lk__why *why)
 {
 	int64_t pid = 0; /* known even of a stopped process, which cannot respond */
+	char text[LK__BEGAN_SIZE];
+	bool unheld = false;
 	int fd;
 
 	if (!responds(path, &pid) && folder_is_free(folder))
 		return lk__why_set(why, LK_EABSENT, "local: server is not running");
+	lk__memory_read(folder, text);
 	fd = connect_to(path);
 	if (fd >= 0) {
+		unheld = is_unheld(fd, lk__memory_unheld(text));
 		/* Its response is to close the connection. */
 		responds_with(fd, "SHUTDOWN NOSAVE\r\n", "", lk__now_ns() + ANSWER_NS);
 		lk__fork_close(fd);
 	}
-	if (ended(folder, lk__now_ns() + STOP_NS))
+	if (ended(folder, lk__now_ns() + STOP_NS)) {
+		if (unheld)
+			lk__memory_forget(folder, text);
 		return LK_OK;
+	}
 	if (pid > 1 && kill((pid_t)pid, SIGKILL) == 0 && ended(folder, lk__now_ns() + STOP_NS))
 		return LK_OK;
 	return lk__why_set(why, LK_ESYSTEM, "local: server (pid %lld) does not exit",

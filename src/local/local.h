@@ -11,4 +11,7 @@
 lk_err lk__local_ensure(char socket_path[108], int64_t deadline_ns, int cancel_fd,
                         struct lk__why *why);
 
+/* The process of its server if nothing could be held when that began, else 0. */
+int64_t lk__local_unheld(void);
+
 #endif

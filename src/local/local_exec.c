@@ -4,6 +4,7 @@
 #include "local_exec.h"
 
 #include "../base/os.h"
+#include "local_memory.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -94,6 +95,7 @@ struct plan {
 	char *const *argv;
 	const char *dir;
 	struct sockaddr_un address;
+	char boot[LK__BOOT_SIZE];
 	int report_fd;
 	int null_fd;
 	int fd_bound;
@@ -154,7 +156,8 @@ static void become_server(const struct plan *plan)
 {
 	struct sigaction usual = {.sa_handler = SIG_DFL};
 	sigset_t none;
-	int good = 0;
+	int good = 0, failed;
+	bool unheld;
 
 	for (int number = 1; number < NSIG; number++)
 		sigaction(number, &usual, NULL);
@@ -164,10 +167,15 @@ static void become_server(const struct plan *plan)
 	umask(077);
 	if (chdir(plan->dir) != 0)
 		report_and_exit(REPORT_FD, errno);
+	if (!lk__memory_begin(LOCK_FD, plan->boot, &unheld))
+		report_and_exit(REPORT_FD, errno);
 	if (write(REPORT_FD, &good, sizeof(good)) != sizeof(good))
 		_exit(126);
 	execv(plan->binary, plan->argv);
-	report_and_exit(REPORT_FD, errno);
+	failed = errno;
+	if (unheld)
+		lk__memory_unbegin(LOCK_FD);
+	report_and_exit(REPORT_FD, failed);
 }
 
 /* Start it through a child that exits at once: the server is then a child of init, and no wait() of
@@ -271,6 +279,7 @@ lk_err lk__server_exec(const struct lk__server *server, const char *dir, const c
 	snprintf(folder, sizeof(folder), "%s", dir);
 	plan.address.sun_family = AF_UNIX;
 	snprintf(plan.address.sun_path, sizeof(plan.address.sun_path), "%s", socket_path);
+	lk__boot_id(plan.boot);
 	plan.null_fd = open("/dev/null", O_RDWR | O_CLOEXEC);
 	if (plan.null_fd < 0 || pipe(report) != 0) {
 		number = errno;

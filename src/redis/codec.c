@@ -26,10 +26,13 @@ void lk__space_init(struct lk__space *space, const char *prefix, int db, const c
 	snprintf(space->channel, sizeof(space->channel), "%s%s", space->channels, client_id);
 	snprintf(space->broadcasts, sizeof(space->broadcasts), "%s:l:%d:", space->prefix, db);
 	snprintf(space->fence, sizeof(space->fence), "%s:fence", space->prefix);
+	snprintf(space->epoch, sizeof(space->epoch), "%s:epoch", space->prefix);
+	space->grace_ms = 0;
 	space->prefix_len = length(space->prefix);
 	space->client_id_len = length(space->client_id);
 	space->channels_len = length(space->channels);
 	space->fence_len = length(space->fence);
+	space->epoch_len = length(space->epoch);
 }
 
 /* Copy the text and return its end.  Every request is written with this: printf(), or searching the
@@ -80,7 +83,7 @@ void lk__space_client_key(const struct lk__space *space, const char *client_id,
 size_t lk__ticket_text(const struct lk__space *space, const struct lk__ticket_id *ticket,
                        char text[LK__TICKET_MAX])
 {
-	char *end = put(put(text, "1:", 2), space->client_id, space->client_id_len);
+	char *end = put(put(text, "2:", 2), space->client_id, space->client_id_len);
 
 	*end++ = ':';
 	end = put(end, ticket->nonce, LK__NONCE_SIZE - 1);
@@ -97,7 +100,7 @@ size_t lk__ticket_text(const struct lk__space *space, const struct lk__ticket_id
 /* ---- Requests ----------------------------------------------------------------------------- */
 
 #define HEAD 3 /* command, script, number of keys */
-#define OWN_MAX (3 * LK__KEY_MAX + LK__TICKET_MAX + 6 * LK__DECIMAL_SIZE + 1)
+#define OWN_MAX (3 * LK__KEY_MAX + LK__TICKET_MAX + 8 * LK__DECIMAL_SIZE + 1)
 
 struct args {
 	int count; /* the first HEAD are filled in by eval() */
@@ -169,6 +172,14 @@ bool lk__codec_eval(struct lk__buf *buf, const struct lk__script *script, bool b
 	return eval(buf, script, by_text, &args);
 }
 
+/* The memory that the request is for, and the end of its grace. */
+static void add_epoch(struct args *args, const struct lk__space *space,
+                      const struct lk__request *request)
+{
+	add(args, request->epoch->text, request->epoch->len);
+	add_number(args, request->epoch->since_us + space->grace_ms * 1000);
+}
+
 static const struct lk__script *lock_request(const struct lk__space *space,
                                              const struct lk__request *request, struct args *args)
 {
@@ -181,17 +192,22 @@ static const struct lk__script *lock_request(const struct lk__space *space,
 		add(args, space->channels, space->channels_len);
 		add(args, share, 1);
 		add_number(args, LK__QUEUE_LIFE_MS);
+		add_epoch(args, space, request);
 		return &lk__script_lock_ask;
 	case LK__RENEW:
+	case LK__RECLAIM:
 		add_number(args, (int64_t)request->fence);
 		add_number(args, request->lease_ms);
 		add_number(args, (int64_t)request->last_fence);
 		add(args, share, 1);
-		return &lk__script_lock_renew;
+		add_epoch(args, space, request);
+		return request->kind == LK__RENEW ? &lk__script_lock_renew
+		                                  : &lk__script_lock_reclaim;
 	default:
 		add_number(args, (int64_t)request->last_fence);
 		add(args, space->channels, space->channels_len);
 		add(args, "0", 1);
+		add_epoch(args, space, request);
 		return &lk__script_lock_leave;
 	}
 }
@@ -209,16 +225,27 @@ static const struct lk__script *semaphore_request(const struct lk__space *space,
 		add_number(args, request->ttl_ms);
 		add_number(args, LK__QUEUE_LIFE_MS);
 		add_number(args, LK__HEAD_PATIENCE_MS);
+		add_epoch(args, space, request);
 		return &lk__script_semaphore_ask;
 	case LK__RENEW:
 		add_number(args, (int64_t)request->fence);
 		add_number(args, request->lease_ms);
+		add_epoch(args, space, request);
 		return &lk__script_semaphore_renew;
+	case LK__RECLAIM:
+		add_number(args, (int64_t)request->fence);
+		add_number(args, request->lease_ms);
+		add_number(args, request->keep);
+		add_number(args, request->capacity);
+		add_number(args, request->ttl_ms);
+		add_epoch(args, space, request);
+		return &lk__script_semaphore_reclaim;
 	default:
 		add_number(args, request->keep);
 		add(args, space->channels, space->channels_len);
 		add(args, "0", 1);
 		add_number(args, LK__HEAD_PATIENCE_MS);
+		add_epoch(args, space, request);
 		if (request->fence)
 			add_number(args, (int64_t)request->fence);
 		return &lk__script_semaphore_leave;
@@ -250,6 +277,12 @@ bool lk__codec_request(struct lk__buf *buf, const struct lk__space *space,
 	if (lk__is_query(request->kind))
 		return lk__codec_query(buf, space, request);
 	begin(&args);
+	if (request->kind == LK__EPOCH) {
+		add(&args, space->epoch, space->epoch_len);
+		add(&args, request->epoch->text, request->epoch->len);
+		add_number(&args, request->epoch->unheld_pid);
+		return eval(buf, &lk__script_epoch_set, request->by_text, &args);
+	}
 	add_own(&args, put_main_key(args.end, space, request->name, request->name_len));
 	if (request->noun == LK_KIND_LATCH) {
 		add_key(&args, ":s");
@@ -260,6 +293,7 @@ bool lk__codec_request(struct lk__buf *buf, const struct lk__space *space,
 	add(&args, space->fence, space->fence_len);
 	if (request->noun == LK_KIND_SEMAPHORE)
 		add_key(&args, ":h");
+	add(&args, space->epoch, space->epoch_len);
 	if (request->kind == LK__HAND)
 		add(&args, "", 0);
 	else
@@ -287,8 +321,10 @@ static bool number(const struct lk__resp *resp, size_t index, int64_t *value)
 	const struct lk__resp *part = element(resp, index);
 
 	if (part && part->type == LK__RESP_INTEGER) {
+		if (part->integer < 0 || part->integer > EXACT_MAX)
+			return false;
 		*value = part->integer;
-		return part->integer >= 0 && part->integer <= EXACT_MAX;
+		return true;
 	}
 	return part && part->type == LK__RESP_STRING &&
 	       lk__parse_i64(part->str, part->len, 0, EXACT_MAX, value);
@@ -318,6 +354,21 @@ static void fail(struct lk__answer *answer, struct lk__why *why)
 	answer->kind = LK__FAILED;
 	answer->err = why->err;
 	answer->text = why->text;
+}
+
+bool lk__codec_epoch(const struct lk__resp *resp, struct lk__epoch *epoch)
+{
+	const struct lk__resp *marker = element(resp, 1);
+	int64_t refused;
+
+	if (!is(resp, "epoch") || !marker || marker->type != LK__RESP_STRING ||
+	    marker->len >= LK__EPOCH_SIZE || !number(resp, 2, &epoch->since_us) ||
+	    !number(resp, 3, &epoch->read_us) || !number(resp, 4, &refused))
+		return false;
+	epoch->is_partial = refused != 0;
+	epoch->len = (uint8_t)marker->len;
+	memcpy(epoch->text, marker->str, marker->len + 1);
+	return true;
 }
 
 /* Decode the replies of latch_show and latch_down.  False when it is neither. */
@@ -378,9 +429,15 @@ void lk__codec_answer(const struct lk__resp *resp, const char *what, struct lk__
 		answer->rank = b;
 		answer->left_ms = c;
 		answer->free = d != 0;
+		number(resp, 5, &answer->grace_ms);
 	} else if (is(resp, "busy") && number(resp, 1, &d)) {
 		answer->kind = LK__BUSY;
 		answer->free = d != 0;
+		number(resp, 2, &answer->grace_ms);
+	} else if (is(resp, "epoch")) {
+		answer->kind = LK__STALE;
+		if (lk__codec_epoch(resp, &answer->epoch))
+			answer->kind = LK__MEMORY;
 	} else if (is(resp, "gone")) {
 		answer->kind = LK__GONE;
 	} else if (is(resp, "left") && number(resp, 1, &a) && number(resp, 2, &b) &&
@@ -435,7 +492,7 @@ static bool word_number(const char **at, const char *end, int64_t *value)
 	return word(at, end, &start, &len) && lk__parse_i64(start, len, 0, EXACT_MAX, value);
 }
 
-/* Parse 1:client:nonce:lease:mode or 1:client:nonce:lease:mode:permits, where client is us. */
+/* Parse 2:client:nonce:lease:mode or 2:client:nonce:lease:mode:permits, where client is us. */
 static bool parse_ticket(const struct lk__space *space, const char *text, size_t len,
                          struct lk__message *message)
 {
@@ -451,7 +508,7 @@ static bool parse_ticket(const struct lk__space *space, const char *text, size_t
 			return false;
 		len = last - 1;
 	}
-	if (len < head + nonce + 4 || memcmp(text, "1:", 2) ||
+	if (len < head + nonce + 4 || memcmp(text, "2:", 2) ||
 	    memcmp(text + 2, space->client_id, LK__CLIENT_ID_SIZE - 1) || text[head - 1] != ':' ||
 	    text[head + nonce] != ':' || text[len - 2] != ':')
 		return false;

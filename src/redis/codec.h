@@ -19,7 +19,9 @@ struct lk__space {
 	char channel[LK__CHANNEL_MAX]; /* channels and our id */
 	char broadcasts[56];           /* prefix:l:db: */
 	char fence[48];                /* prefix:fence: the key of all names */
-	uint8_t prefix_len, client_id_len, channels_len, fence_len;
+	char epoch[48];                /* prefix:epoch: the marker of the server's memory */
+	uint8_t prefix_len, client_id_len, channels_len, fence_len, epoch_len;
+	int64_t grace_ms; /* 0 unless set: none */
 };
 
 void lk__space_init(struct lk__space *space, const char *prefix, int db, const char *client_id);
@@ -66,6 +68,8 @@ bool lk__codec_message(const struct lk__space *space, const char *text, size_t l
                        struct lk__message *message);
 /* Parse a message on a latch's channel. */
 bool lk__codec_broadcast(const char *text, size_t len, struct lk__message *message);
+/* Decode a reply of epoch_set with the marker.  False when it is another reply. */
+bool lk__codec_epoch(const struct lk__resp *resp, struct lk__epoch *epoch);
 /* Decode {"foreign", key, type}: fills why and returns LK_EFOREIGN, else LK_OK. */
 lk_err lk__codec_foreign(const struct lk__resp *resp, struct lk__why *why);
 

@@ -25,7 +25,7 @@ struct words {
 	struct lk__keys keys;
 	char ticket[LK__TICKET_MAX];
 	char topic[LK__TOPIC_MAX];
-	char numbers[4][LK__DECIMAL_SIZE];
+	char numbers[5][LK__DECIMAL_SIZE];
 	int number_count;
 };
 
@@ -70,27 +70,42 @@ static bool show(struct lk__buf *buf, struct words *words)
 	return script(buf, &lk__script_semaphore_show, details->only ? 8 : 7, args);
 }
 
+static const char *grace_text(struct words *words)
+{
+	return number_text(words, words->query->epoch->since_us + words->space->grace_ms * 1000);
+}
+
 static bool end_hold(struct lk__buf *buf, struct words *words)
 {
 	const struct lk__keys *keys = &words->keys;
+	const char *marker = words->query->epoch->text;
 
 	if (words->query->noun == LK_KIND_LOCK) {
-		const char *args[] = {keys->main,  keys->queue,
-		                      keys->fence, words->details->subject,
-		                      "0",         words->space->channels,
-		                      "1"};
-		return script(buf, &lk__script_lock_leave, 7, args);
+		const char *args[] = {keys->main,
+		                      keys->queue,
+		                      keys->fence,
+		                      words->space->epoch,
+		                      words->details->subject,
+		                      "0",
+		                      words->space->channels,
+		                      "1",
+		                      marker,
+		                      grace_text(words)};
+		return script(buf, &lk__script_lock_leave, 10, args);
 	}
 	const char *args[] = {keys->main,
 	                      keys->queue,
 	                      keys->fence,
 	                      keys->holds,
+	                      words->space->epoch,
 	                      words->details->subject,
 	                      "0",
 	                      words->space->channels,
 	                      "1",
-	                      number_text(words, LK__HEAD_PATIENCE_MS)};
-	return script(buf, &lk__script_semaphore_leave, 9, args);
+	                      number_text(words, LK__HEAD_PATIENCE_MS),
+	                      marker,
+	                      grace_text(words)};
+	return script(buf, &lk__script_semaphore_leave, 12, args);
 }
 
 static bool size(struct lk__buf *buf, struct words *words)
@@ -101,13 +116,16 @@ static bool size(struct lk__buf *buf, struct words *words)
 	                      keys->queue,
 	                      keys->fence,
 	                      keys->holds,
+	                      words->space->epoch,
 	                      details->must_exist ? "resize" : "open",
 	                      number_text(words, details->capacity),
 	                      number_text(words, details->ttl_ms),
 	                      words->space->channels,
-	                      number_text(words, LK__HEAD_PATIENCE_MS)};
+	                      number_text(words, LK__HEAD_PATIENCE_MS),
+	                      words->query->epoch->text,
+	                      grace_text(words)};
 
-	return script(buf, &lk__script_semaphore_set, 9, args);
+	return script(buf, &lk__script_semaphore_set, 12, args);
 }
 
 static bool set_latch(struct lk__buf *buf, struct words *words)
@@ -221,6 +239,14 @@ bool lk__codec_query(struct lk__buf *buf, const struct lk__space *space,
 	}
 	case LK__LIST:
 		return list(buf, &words);
+	case LK__RECALL: {
+		const char *args[] = {space->epoch, query->epoch->text};
+		return script(buf, &lk__script_epoch_set, 2, args);
+	}
+	case LK__END_GRACE: {
+		const char *args[] = {space->epoch, query->details->subject};
+		return script(buf, &lk__script_epoch_end, 2, args);
+	}
 	case LK__INTRODUCE:
 		return introduce(buf, &words);
 	case LK__FORGET:
@@ -266,13 +292,13 @@ static int64_t number(const struct lk__resp *resp)
 	return value;
 }
 
-/* Get the client id from a ticket, 1:client:nonce:...  False when it is not a ticket. */
+/* Get the client id from a ticket, 2:client:nonce:...  False when it is not a ticket. */
 static bool entry_of(const struct lk__resp *ticket, struct lk__entry *entry)
 {
 	const size_t len = LK__CLIENT_ID_SIZE + LK__NONCE_SIZE - 1;
 
 	if (!is_string(ticket) || ticket->len < 2 + len || ticket->len >= sizeof(entry->id) ||
-	    memcmp(ticket->str, "1:", 2))
+	    memcmp(ticket->str, "2:", 2))
 		return false;
 	*entry = (struct lk__entry){0};
 	memcpy(entry->id, ticket->str, ticket->len + 1);
@@ -520,7 +546,7 @@ void lk__codec_query_answer(const struct lk__resp *resp, const char *what,
 		lk__resp_why(resp, what, why);
 		fail(answer, why, why->text);
 		answer->ambiguous = lk__resp_is_torn(resp);
-	} else if (kind == LK__BREAK ||
+	} else if (kind == LK__BREAK || first_is(resp, "epoch") ||
 	           ((kind == LK__SIZE || kind == LK__SET) && first_is(resp, "fence"))) {
 		lk__codec_answer(resp, what, answer, why);
 	} else if (kind == LK__LIST) {
@@ -538,7 +564,8 @@ void lk__codec_query_answer(const struct lk__resp *resp, const char *what,
 		fail(answer, why, why->text);
 	} else if (!script_answer(resp, query, answer) &&
 	           (kind != LK__SHOW || !show_answer(resp, (lk_kind)query->noun, into, answer))) {
-		bool changes = kind == LK__SIZE || kind == LK__SET || kind == LK__REMOVE;
+		bool changes = kind == LK__SIZE || kind == LK__SET || kind == LK__REMOVE ||
+		               kind == LK__END_GRACE;
 		lk__why_about(why, changes ? LK_EUNKNOWN : LK_ESERVER, what,
 		              "unexpected response to a script");
 		fail(answer, why, why->text);

@@ -9,7 +9,7 @@
 static const struct lk__script *const scripts[] = {
 	&lk__script_lock_ask,      &lk__script_lock_leave,      &lk__script_lock_renew,
 	&lk__script_semaphore_ask, &lk__script_semaphore_leave, &lk__script_semaphore_renew,
-	&lk__script_latch_down,    &lk__script_latch_show,
+	&lk__script_latch_down,    &lk__script_latch_show,      &lk__script_epoch_set,
 };
 #define SCRIPT_COUNT (sizeof(scripts) / sizeof(*scripts))
 
@@ -80,14 +80,17 @@ static bool load(struct lk__buf *buf)
 	return true;
 }
 
-/* Send the probe, by its digest, or by its text and with all the scripts.  Its reply is the
- * last. */
-static lk_err send_probe(struct lk__conn *conn, const struct lk__space *space, bool by_text,
-                         int64_t deadline_ns, int cancel_fd, struct lk__resp **answer,
-                         struct lk__why *why)
+enum { PROBE, EPOCH, REPLIES };
+
+/* Send the probe and the question for the marker of the server's memory, by their digests, or by
+ * their texts and after all the scripts. */
+static lk_err send_probe(struct lk__conn *conn, const struct lk__space *space,
+                         const struct lk__epoch *known, bool by_text, int64_t deadline_ns,
+                         int cancel_fd, struct lk__resp *answers[REPLIES], struct lk__why *why)
 {
-	const size_t count = by_text ? SCRIPT_COUNT + 1 : 1;
-	struct lk__resp *resps[SCRIPT_COUNT + 1] = {0};
+	const size_t loads = by_text ? SCRIPT_COUNT : 0, count = loads + REPLIES;
+	const struct lk__request ask = {.kind = LK__EPOCH, .by_text = by_text, .epoch = known};
+	struct lk__resp *resps[SCRIPT_COUNT + REPLIES] = {0};
 	char key[LK__CHANNEL_MAX];
 	const char *args[] = {key, space->channel};
 	struct lk__buf buf = {0};
@@ -95,7 +98,8 @@ static lk_err send_probe(struct lk__conn *conn, const struct lk__space *space, b
 
 	lk__space_client_key(space, space->client_id, key);
 	if ((by_text && !load(&buf)) ||
-	    !lk__codec_eval(&buf, &lk__script_link_probe, by_text, 2, args, NULL)) {
+	    !lk__codec_eval(&buf, &lk__script_link_probe, by_text, 2, args, NULL) ||
+	    !lk__codec_request(&buf, space, &ask)) {
 		lk__buf_fini(&buf);
 		return lk__why_set(why, LK_ENOMEM, "out of memory");
 	}
@@ -103,36 +107,60 @@ static lk_err send_probe(struct lk__conn *conn, const struct lk__space *space, b
 	lk__buf_fini(&buf);
 	if (err)
 		return not_yet(err, why);
-	for (size_t i = 0; i < count - 1; i++)
+	for (size_t i = 0; i < loads; i++)
 		lk__resp_free(resps[i]);
-	*answer = resps[count - 1];
+	memcpy(answers, resps + loads, sizeof(*answers) * REPLIES);
 	return LK_OK;
 }
 
-/* A server that knows the probe has most probably all scripts from an earlier client: hashing them
- * again would cost it more than the rest of the connection set-up. */
-static lk_err probe(struct lk__conn *conn, struct lk__conn *messages, const struct lk__space *space,
-                    int64_t deadline_ns, int cancel_fd, struct lk__why *why)
+static lk_err judge_epoch(const struct lk__resp *resp, const struct lk__conn *conn,
+                          struct lk__epoch *epoch, struct lk__why *why)
 {
-	struct lk__resp *resp;
-	lk_err err = send_probe(conn, space, false, deadline_ns, cancel_fd, &resp, why);
+	if (resp->type == LK__RESP_ERROR)
+		return lk__why_about(why, lk__resp_refusal(resp), conn->socket.text, "%s",
+		                     resp->str);
+	if (lk__codec_epoch(resp, epoch))
+		return LK_OK;
+	if (lk__codec_foreign(resp, why))
+		return why->err;
+	return lk__why_about(why, LK_ESERVER, conn->socket.text, "unexpected response to a script");
+}
 
-	if (!err && lk__codec_unknown_script(resp)) {
-		lk__resp_free(resp);
-		err = send_probe(conn, space, true, deadline_ns, cancel_fd, &resp, why);
+static void free_all(struct lk__resp *answers[REPLIES])
+{
+	for (int i = 0; i < REPLIES; i++)
+		lk__resp_free(answers[i]);
+}
+
+/* A server that knows both scripts has most probably all of them from an earlier client: hashing
+ * them again would cost it more than the rest of the connection set-up. */
+static lk_err probe(struct lk__conn *conn, struct lk__conn *messages, const struct lk__space *space,
+                    int64_t deadline_ns, int cancel_fd, struct lk__epoch *epoch,
+                    struct lk__why *why)
+{
+	struct lk__resp *answers[REPLIES];
+	lk_err err = send_probe(conn, space, epoch, false, deadline_ns, cancel_fd, answers, why);
+
+	if (!err && (lk__codec_unknown_script(answers[PROBE]) ||
+	             lk__codec_unknown_script(answers[EPOCH]))) {
+		free_all(answers);
+		err = send_probe(conn, space, epoch, true, deadline_ns, cancel_fd, answers, why);
 	}
 	if (err)
 		return err;
-	err = judge_probe(resp, conn, why);
-	if (!err && resp->integer < 1)
+	err = judge_probe(answers[PROBE], conn, why);
+	if (!err && answers[PROBE]->integer < 1)
 		err = judge_silence(messages, deadline_ns, cancel_fd, why);
-	lk__resp_free(resp);
+	if (!err)
+		err = judge_epoch(answers[EPOCH], conn, epoch, why);
+	free_all(answers);
 	return err;
 }
 
 lk_err lk__connect(const struct lk__target *target, struct lk__tls_shared *tls,
                    const struct lk__space *space, int64_t deadline_ns, int cancel_fd,
-                   struct lk__conn **commands, struct lk__conn **messages, struct lk__why *why)
+                   struct lk__epoch *epoch, struct lk__conn **commands, struct lk__conn **messages,
+                   struct lk__why *why)
 {
 	struct lk__conn *first, *second = NULL;
 	struct lk__address address;
@@ -144,7 +172,7 @@ lk_err lk__connect(const struct lk__target *target, struct lk__tls_shared *tls,
 	if (!err)
 		err = subscribe(second, space, deadline_ns, cancel_fd, why);
 	if (!err)
-		err = probe(first, second, space, deadline_ns, cancel_fd, why);
+		err = probe(first, second, space, deadline_ns, cancel_fd, epoch, why);
 	if (err) {
 		lk__conn_close(first);
 		lk__conn_close(second);

@@ -14,15 +14,16 @@
 #include <string.h>
 
 #define TEXT_SIZE 1024
-#define FIELD_SIZE 128
+#define FIELD_SIZE LK__DOCTOR_FIELD
 
 #define PINGS 11
 #define MEDIAN 5 /* of them, in order */
 #define LATENCY_WARN_NS (50 * LK__MS)
 #define CERTIFICATE_WARN_DAYS 14
 
-static const char *const topics[] = {"reachable", "version", "latency", "eviction", "persistence",
-                                     "replicas",  "rights",  "clock",   "patterns", "tls"};
+static const char *const topics[] = {"reachable",   "version",  "latency",  "eviction",
+                                     "persistence", "memory",   "replicas", "rights",
+                                     "clock",       "patterns", "tls"};
 #define TOPIC_COUNT (sizeof(topics) / sizeof(topics[0])) /* the last one only with TLS */
 
 /* ---- Requests and findings ---------------------------------------------------------------- */
@@ -91,8 +92,7 @@ bool lk__doctor_usable(struct lk__doctor *doctor, const char *topic, const char 
 	return false;
 }
 
-/* A field of INFO, escaped; "" when it is absent. */
-static void info_field(const struct lk__doctor *doctor, const char *name, char value[FIELD_SIZE])
+void lk__doctor_info(const struct lk__doctor *doctor, const char *name, char value[FIELD_SIZE])
 {
 	size_t len = strlen(name);
 
@@ -114,7 +114,7 @@ static int64_t info_number(const struct lk__doctor *doctor, const char *name)
 	char value[FIELD_SIZE];
 	int64_t number;
 
-	info_field(doctor, name, value);
+	lk__doctor_info(doctor, name, value);
 	return lk__parse_i64(value, strlen(value), 0, INT64_MAX, &number) ? number : 0;
 }
 
@@ -134,8 +134,8 @@ static void check_version(struct lk__doctor *doctor)
 
 	if (!has_info(doctor, "version"))
 		return;
-	info_field(doctor, "redis_version", version);
-	info_field(doctor, "valkey_version", valkey);
+	lk__doctor_info(doctor, "redis_version", version);
+	lk__doctor_info(doctor, "valkey_version", valkey);
 	major_len = strcspn(version, ".");
 	minor_len = version[major_len] ? strcspn(version + major_len + 1, ".") : 0;
 	if (lk__parse_i64(version, major_len, 0, 1000000, &number))
@@ -197,7 +197,7 @@ static void check_eviction(struct lk__doctor *doctor)
 	if (!has_info(doctor, "eviction"))
 		return;
 	limit = info_number(doctor, "maxmemory");
-	info_field(doctor, "maxmemory_policy", policy);
+	lk__doctor_info(doctor, "maxmemory_policy", policy);
 	if (!policy[0])
 		lk__doctor_report(doctor, LK_FIT_WARN, "eviction", "",
 		                  "cannot tell: INFO has no maxmemory_policy");
@@ -220,8 +220,7 @@ static void check_eviction(struct lk__doctor *doctor)
 		lk__doctor_report(doctor, LK_FIT, "eviction", "", "no key is evicted");
 }
 
-/* The value of one setting, escaped; false when it is reported as "cannot tell". */
-static bool config_get(struct lk__doctor *doctor, const char *topic, const char *name,
+bool lk__doctor_config(struct lk__doctor *doctor, const char *topic, const char *name,
                        char value[FIELD_SIZE])
 {
 	const char *const argv[] = {"CONFIG", "GET", name};
@@ -238,6 +237,10 @@ static bool config_get(struct lk__doctor *doctor, const char *topic, const char 
 static void check_persistence(struct lk__doctor *doctor)
 {
 	static const char cure[] = "CONFIG SET appendonly yes, and the same in redis.conf";
+	const char *rest = doctor->target->grace_ms
+	                           ? "; holders take locks and permits back in the grace, latches "
+	                             "and rates are lost"
+	                           : "";
 	char value[FIELD_SIZE];
 
 	if (!has_info(doctor, "persistence"))
@@ -248,20 +251,23 @@ static void check_persistence(struct lk__doctor *doctor)
 		return;
 	}
 	if (info_number(doctor, "aof_enabled")) {
-		lk__doctor_report(doctor, LK_FIT, "persistence", "",
-		                  "append-only file: locks survive a restart");
+		lk__doctor_report(
+			doctor, LK_FIT, "persistence", "",
+			"append-only file: locks, latches and rates survive a restart; if the "
+			"machine crashes, the last changes are lost unless appendfsync is always");
 		return;
 	}
-	if (!config_get(doctor, "persistence", "save", value))
+	if (!lk__doctor_config(doctor, "persistence", "save", value))
 		return;
 	if (value[0])
-		lk__doctor_report(doctor, LK_FIT_WARN, "persistence", cure,
-		                  "snapshots only (save %s): a crash loses the locks since the "
-		                  "last one",
-		                  value);
+		lk__doctor_report(
+			doctor, LK_FIT_WARN, "persistence", cure,
+			"snapshots only (save %s): a crash loses what changed since the last one"
+			"%s",
+			value, rest);
 	else
 		lk__doctor_report(doctor, LK_FIT_WARN, "persistence", cure,
-		                  "nothing is saved: a restart loses all locks");
+		                  "nothing is saved: a restart loses everything%s", rest);
 }
 
 static void check_replicas(struct lk__doctor *doctor)
@@ -271,8 +277,8 @@ static void check_replicas(struct lk__doctor *doctor)
 
 	if (!has_info(doctor, "replicas"))
 		return;
-	info_field(doctor, "role", role);
-	info_field(doctor, "master_host", host);
+	lk__doctor_info(doctor, "role", role);
+	lk__doctor_info(doctor, "master_host", host);
 	replicas = info_number(doctor, "connected_slaves");
 	if (info_number(doctor, "cluster_enabled")) {
 		lk__doctor_report(
@@ -349,6 +355,7 @@ static void examine(struct lk__doctor *doctor)
 	check_latency(doctor);
 	check_eviction(doctor);
 	check_persistence(doctor);
+	lk__doctor_memory(doctor);
 	check_replicas(doctor);
 	lk__doctor_clock(doctor);
 	check_patterns(doctor);

@@ -5,6 +5,8 @@
 
 #include "conn.h"
 
+#define LK__DOCTOR_FIELD 128
+
 struct lk__doctor {
 	const struct lk__target *target;
 	struct lk__conn *conn;
@@ -30,10 +32,25 @@ struct lk__resp *lk__doctor_call(struct lk__doctor *doctor, int argc, const char
 bool lk__doctor_usable(struct lk__doctor *doctor, const char *topic, const char *rule,
                        const struct lk__resp *resp);
 
+/* A field of INFO, escaped; "" when it is absent. */
+void lk__doctor_info(const struct lk__doctor *doctor, const char *name,
+                     char value[LK__DOCTOR_FIELD]);
+/* The value of one setting, escaped; false when it is reported as "cannot tell". */
+bool lk__doctor_config(struct lk__doctor *doctor, const char *topic, const char *name,
+                       char value[LK__DOCTOR_FIELD]);
+
+/* ---- doctor_memory.c ---------------------------------------------------------------------- */
+
+/* Topic "memory". */
+void lk__doctor_memory(struct lk__doctor *doctor);
+
 /* ---- doctor_clock.c ----------------------------------------------------------------------- */
 
 /* Topic "clock".  Takes at most a second, or three round trips if these take longer. */
 void lk__doctor_clock(struct lk__doctor *doctor);
+
+/* Parse the reply to TIME.  False when it is another one. */
+bool lk__doctor_time(const struct lk__resp *resp, int64_t *us);
 
 /* The server read its clock between these two moments, CLOCK_BOOTTIME of this machine. */
 struct lk__clock_reading {

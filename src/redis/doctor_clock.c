@@ -85,7 +85,7 @@ struct clocks {
 	int64_t error_us;      /* of that */
 };
 
-static bool parse_time(const struct lk__resp *resp, int64_t *us)
+bool lk__doctor_time(const struct lk__resp *resp, int64_t *us)
 {
 	int64_t s = 0, rest = 0;
 
@@ -115,7 +115,7 @@ static bool read_clock(struct lk__doctor *doctor, struct clocks *clocks)
 	resp = lk__doctor_call(doctor, 1, argv);
 	reading->received_ns = lk__now_ns();
 	usable = lk__doctor_usable(doctor, "clock", "+time", resp);
-	if (usable && !parse_time(resp, &reading->server_us)) {
+	if (usable && !lk__doctor_time(resp, &reading->server_us)) {
 		lk__doctor_report(doctor, LK_FIT_WARN, "clock", "",
 		                  "cannot tell: unexpected response to TIME");
 		usable = false;

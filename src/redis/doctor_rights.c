@@ -54,6 +54,8 @@ static const struct right rights[] = {
 	{"+evalsha", true, {"EVALSHA", "0000000000000000000000000000000000000000", "0"}},
 	{"+eval", true, {"EVAL", "(", "0"}},
 	{"+script|load", false, {"SCRIPT", "LOAD", "("}},
+	/* Without it, only the loss of everything is noticed: topic "memory" says so. */
+	{"+info", false, {"INFO", "server"}},
 	/* Listing names: for display. */
 	{"+scan", false, {"SCAN", "0", "COUNT", "1"}},
 	{"+client|setname", false, {"CLIENT", "SETNAME", "latchkey-doctor"}},

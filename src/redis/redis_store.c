@@ -23,6 +23,7 @@ static struct lk__store *create(const struct lk__target *target, const char *cli
 	redis->store.ops = &lk__redis_store;
 	redis->store.links = 1;
 	lk__space_init(&redis->space, target->prefix, target->db, client_id);
+	redis->space.grace_ms = target->grace_ms;
 	return &redis->store;
 }
 
@@ -54,8 +55,8 @@ static struct lk__conn *conn_of(struct lk__peer *peer, enum lk__side side)
 }
 
 static lk_err dial(struct lk__store *store, unsigned link, const struct lk__target *place,
-                   int64_t deadline_ns, int cancel_fd, struct lk__peer **result,
-                   struct lk__why *why)
+                   int64_t deadline_ns, int cancel_fd, struct lk__epoch *epoch,
+                   struct lk__peer **result, struct lk__why *why)
 {
 	struct lk__redis *redis = (struct lk__redis *)store;
 	struct connected *connected = calloc(1, sizeof(*connected));
@@ -66,7 +67,7 @@ static lk_err dial(struct lk__store *store, unsigned link, const struct lk__targ
 	if (!connected)
 		return lk__why_set(why, LK_ENOMEM, "out of memory");
 	conns = connected->conns;
-	err = lk__connect(place, &redis->tls, &redis->space, deadline_ns, cancel_fd,
+	err = lk__connect(place, &redis->tls, &redis->space, deadline_ns, cancel_fd, epoch,
 	                  &conns[LK__RESPONSES], &conns[LK__MESSAGES], why);
 	if (err) {
 		free(connected);

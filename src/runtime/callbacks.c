@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * The thread that reports losses.  Separate, so that a callback that blocks delays no renewal;
- * started for the first handle that has a callback. */
+ * The thread that reports losses, and logs news of the servers' memories.  Separate, so that a
+ * callback that blocks delays no renewal; started for the first handle that has a callback, or for
+ * the first news. */
 #include "client.h"
 
 static void call_back(struct lk__handle *handle, uint64_t fence, lk_lost_reason reason)
@@ -12,6 +13,19 @@ static void call_back(struct lk__handle *handle, uint64_t fence, lk_lost_reason 
 		lock->on_lost(lock->on_lost_arg, lock, fence, reason);
 	else
 		semaphore->on_lost(semaphore->on_lost_arg, semaphore, fence, reason);
+}
+
+/* Write log lines until there is a loss to report, and wait if there is nothing to do.  Releases
+ * the mutex meanwhile.  _locked */
+static void wait_for_work(struct lk_client *client)
+{
+	int64_t now_ns = lk__now_ns(), due_ns = lk__news_log(client, now_ns);
+
+	if (client->callbacks.stop || due_ns <= now_ns || client->core.lost ||
+	    client->core.has_news)
+		return;
+	lk__cond_wait(&client->callbacks.work, &client->mutex,
+	              due_ns == LK__NEVER ? -1 : due_ns - now_ns);
 }
 
 static void *run(void *arg)
@@ -27,7 +41,7 @@ static void *run(void *arg)
 
 		hold = lk__core_next_lost(&client->core);
 		if (!hold) {
-			lk__cond_wait(&client->callbacks.work, &client->mutex, -1);
+			wait_for_work(client);
 			continue;
 		}
 		handle = hold->handle;
@@ -72,7 +86,7 @@ bool lk__callbacks_is_me(const struct lk_client *client)
 
 	if (client->callbacks.running && pthread_equal(client->callbacks.thread, me))
 		return true;
-	/* A thread that dials runs the log hook. */
+	/* A thread that dials runs the log hook, too. */
 	for (unsigned i = 0; i < client->link_count; i++) {
 		const struct lk__dialer *dialer = &client->links[i].dialer;
 		if (dialer->running && pthread_equal(dialer->thread, me))

@@ -45,6 +45,7 @@ static void clear_link(struct lk_client *client, unsigned index)
 	lk__session_init(&link->session, client->target.connect_timeout_ns,
 	                 client->target.command_timeout_ns);
 	link->session.lazy = client->target.lazy;
+	link->session.grace_ms = client->target.grace_ms;
 }
 
 static bool init_link(struct lk__link *link)

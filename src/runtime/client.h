@@ -60,6 +60,7 @@ struct lk__dialer {
 	struct lk__wake cancel;
 	bool running, done;        /* done: the thread has a result and can be joined */
 	bool starts_local;         /* may start the server of a local: URL */
+	struct lk__epoch epoch;    /* the last known memory of the server, then the found one */
 	struct lk__why lost;       /* the loss to log first, LK_OK = none */
 	struct lk__connection *up; /* the result, NULL = failed */
 	struct lk__why why;
@@ -102,8 +103,8 @@ struct lk__loop {
 	int64_t suspended_ns; /* total time of suspension so far */
 };
 
-/* The thread that runs loss callbacks, started for the first handle that has one: see
- * callbacks.c. */
+/* The thread that runs loss callbacks, started for the first handle that has one, or for the first
+ * news to log: see callbacks.c. */
 struct lk__callbacks {
 	pthread_t thread;
 	bool running, stop;
@@ -135,6 +136,8 @@ struct lk_client {
 	pthread_cond_t quiet_cond; /* a call, a link or the running callback has changed */
 	struct lk__loop loop;
 	struct lk__callbacks callbacks;
+	int64_t long_lease_ms; /* longer than the grace, to be logged, 0 = none: see news.c */
+	bool long_lease_logged, partial_logged;
 };
 
 /* The common part of all handles: access to one name through one client. */
@@ -284,6 +287,16 @@ bool lk__callbacks_start(struct lk_client *client); /* _locked */
 void lk__callbacks_stop(struct lk_client *client);
 /* Is this a thread that runs the program's callbacks?  It cannot wait for their end.  _locked */
 bool lk__callbacks_is_me(const struct lk_client *client);
+
+/* ---- news.c: log lines about the servers' memories ------------------------------------------ */
+
+/* Write the next line that is due.  Returns when to call again, LK__NEVER.  For the thread that
+ * runs callbacks.  Releases the mutex meanwhile.  _locked */
+int64_t lk__news_log(struct lk_client *client, int64_t now_ns);
+/* If there is something to log, make that thread do it.  _locked */
+void lk__news_wake(struct lk_client *client);
+/* A handle has that lease.  _locked */
+void lk__news_lease(struct lk_client *client, int64_t lease_ms);
 
 /* ---- registry.c: the clients of this process ------------------------------------------------ */
 

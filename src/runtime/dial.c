@@ -24,12 +24,14 @@ lk_err lk__dial(struct lk__link *link, struct lk__connection **result, struct lk
 		if (link->dialer.starts_local)
 			err = lk__local_ensure(client->local_path, deadline_ns,
 			                       link->dialer.cancel.read_fd, why);
+		link->dialer.epoch.unheld_pid = lk__local_unheld();
 		target.socket_path = client->local_path;
 		snprintf(target.text, sizeof(target.text), "local:");
 	}
 	if (!err)
 		err = client->store->ops->dial(client->store, link->index, &target, deadline_ns,
-		                               link->dialer.cancel.read_fd, &connection->peer, why);
+		                               link->dialer.cancel.read_fd, &link->dialer.epoch,
+		                               &connection->peer, why);
 	if (err) {
 		free(connection);
 		return err;
@@ -83,6 +85,7 @@ void lk__dial_start(struct lk__link *link)
 	struct lk__dialer *dialer = &link->dialer;
 	struct lk__why why;
 
+	dialer->epoch = link->session.epoch;
 	dialer->lost.err = LK_OK;
 	if (lk__session_report_loss(&link->session))
 		dialer->lost = link->session.why;

@@ -103,6 +103,9 @@ lk_err lk__handle_open(struct lk_client *client, struct lk__handle *handle,
 		goto undo;
 	}
 	adopt(client, handle, name, queue);
+	/* A turn of a rate, which has no holder, looks like permits with a fixed lease. */
+	if (plan->kind != LK_KIND_LATCH && !(plan->kind == LK_KIND_SEMAPHORE && plan->fixed))
+		lk__news_lease(client, handle->queue->lease_ms);
 	if (plan->latch)
 		lk__latch_open(handle->name, plan->latch);
 	return LK_OK;

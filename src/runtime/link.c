@@ -64,6 +64,7 @@ void lk__link_up(struct lk__link *link, struct lk__connection *connection)
 {
 	link->connection = connection;
 	link->introduce_ns = 0;
+	lk__core_memory(&link->client->core, &link->session, lk__now_ns(), &link->dialer.epoch);
 	lk__core_link_up(&link->client->core, &link->session, lk__now_ns());
 }
 

@@ -33,6 +33,7 @@ void lk__client_settle(struct lk_client *client)
 		op->on_done(op, op->on_done_arg);
 	if (client->core.lost)
 		pthread_cond_signal(&client->callbacks.work);
+	lk__news_wake(client);
 	if (client->core.closing)
 		pthread_cond_broadcast(&client->quiet_cond);
 	if (has_topics(client))

@@ -24,6 +24,7 @@
 #define CHAOS_WAIT_MS 3000
 #define CHAOS_COMMAND_MS 1000
 #define CHAOS_LEASE_MAX_MS 3000
+#define CHAOS_GRACE_MS 10000 /* the library's default */
 
 /* ---- names -------------------------------------------------------------------------------- */
 
@@ -89,9 +90,11 @@ struct chaos_stall {
 };
 
 struct chaos_page {
-	_Atomic bool stop;  /* begin no more calls */
-	_Atomic bool quiet; /* begin no more faults */
-	_Atomic bool loses; /* holds may be broken */
+	_Atomic bool stop;      /* begin no more calls */
+	_Atomic bool quiet;     /* begin no more faults */
+	_Atomic bool loses;     /* the memory: some holds must be valid then */
+	_Atomic bool may_break; /* holds may be broken */
+	_Atomic int64_t lease_max_ms;
 	_Atomic int64_t pairs, quiet_pairs, waits, openings, steps, refused, lost_writes;
 	_Atomic int64_t losses, violations, starts, breaks;
 	_Atomic int64_t crowd_until_ns; /* some workers prefer this name until then */
@@ -160,6 +163,8 @@ struct chaos_options {
 	int64_t seconds;
 	bool loses;       /* also faults that delete the store's memory */
 	bool moves_clock; /* and some that set its clock */
+	bool deletes;     /* and some that delete keys and break holds, as an operator may */
+	int64_t grace_ms; /* of the workers' clients */
 	bool wants_namespace;
 	int number;
 };

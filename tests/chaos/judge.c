@@ -187,8 +187,9 @@ static void print_verdict(const struct judge *judge)
 	fprintf(report,
 	        "seen: %lld holds lost, %lld processes killed, %lld calls unknown, %lld "
 	        "hand-overs, "
-	        "%lld skipped while away\n"
-	        "excused: %lld overlaps, %lld in the canary: the store forgot or its clock moved\n"
+	        "%lld skipped while away, %lld holds reclaimed\n"
+	        "excused: %lld overlaps, %lld in the canary, %lld holds taken: the store forgot or "
+	        "its clock moved\n"
 	        "longest wake-up: %.1f ms; of %lld in quiet times p99.9 %.1f ms, longest %.1f ms\n"
 	        "one order: %lld calls in %lld windows, %lld windows not searched to the end\n"
 	        "judged: %lld quiet waits in vain, %lld skipped in quiet, %lld holds past "
@@ -196,7 +197,8 @@ static void print_verdict(const struct judge *judge)
 	        "%lld and %lld hand-overs in a row\n",
 	        (long long)verdict->lost, (long long)verdict->killed, (long long)verdict->unknown,
 	        (long long)verdict->handovers, (long long)verdict->passed_over,
-	        (long long)verdict->excused, (long long)verdict->canaries_excused,
+	        (long long)verdict->reclaimed, (long long)verdict->excused,
+	        (long long)verdict->canaries_excused, (long long)verdict->taken_excused,
 	        (double)longest_ns / 1e6, (long long)verdict->quiet_grants,
 	        (double)verdict->quiet_p999_ns / 1e6, (double)verdict->quiet_max_ns / 1e6,
 	        (long long)verdict->window_ops, (long long)verdict->windows,
@@ -217,17 +219,18 @@ static void print_verdict(const struct judge *judge)
 	        "violations=%d pairs=%lld grants=%lld waits=%lld openings=%lld faults=%lld "
 	        "excused=%lld "
 	        "canaries_excused=%lld lost=%lld killed=%lld unknown=%lld handovers=%lld "
-	        "passed_over=%lld quiet_max_ms=%.3f quiet_p999_ms=%.3f fault_max_ms=%.3f "
+	        "passed_over=%lld reclaimed=%lld quiet_max_ms=%.3f quiet_p999_ms=%.3f "
+	        "fault_max_ms=%.3f "
 	        "window_ops=%lld records=%lld monitor_lines=%lld rate=%.0f seconds=%.1f\n",
 	        verdict->violations, (long long)verdict->pairs, (long long)verdict->grants,
 	        (long long)verdict->waits, (long long)verdict->openings, (long long)verdict->faults,
 	        (long long)verdict->excused, (long long)verdict->canaries_excused,
 	        (long long)verdict->lost, (long long)verdict->killed, (long long)verdict->unknown,
 	        (long long)verdict->handovers, (long long)verdict->passed_over,
-	        (double)verdict->quiet_max_ns / 1e6, (double)verdict->quiet_p999_ns / 1e6,
-	        (double)verdict->fault_max_ns / 1e6, (long long)verdict->window_ops,
-	        (long long)verdict->records, (long long)verdict->monitor_lines, verdict->rate,
-	        verdict->seconds);
+	        (long long)verdict->reclaimed, (double)verdict->quiet_max_ns / 1e6,
+	        (double)verdict->quiet_p999_ns / 1e6, (double)verdict->fault_max_ns / 1e6,
+	        (long long)verdict->window_ops, (long long)verdict->records,
+	        (long long)verdict->monitor_lines, verdict->rate, verdict->seconds);
 }
 
 bool judge_round(struct judge_input *input, const struct judge_options *options,

@@ -10,8 +10,10 @@
  *   nemesis.log     "<ns> <kind> <target> begin|end|at [word...]", times as in histories; "at" is a
  *                   moment.  Target: a pid, a name, or a part that all workers depend on
  * ("server"). Special kinds: "kill" (of a pid: it is no crash), "stop" (of a pid: it could not
- * run), "break" (of a name: its hold was broken).  Words: "memory=lost" (the server forgot all, or
- * its target if that is a name), "clock=<ms>" (its clock was set by so much).
+ * run), "break" (of a name: its hold was broken), "restart..." (of the server: no link lasted).
+ * Words: "memory=lost" (the server forgot all, or its target if that is a name), "memory=old" (it
+ * has an older copy), "clock=<ms>" (its clock was set by so much), "grace=<ms>" (it has a new
+ * memory: for so long afterwards the workers' clients are granted nothing new).
  *                   "# <ns> worker <pid> <target>" means that this process, from its start,
  *                   reaches the server only by that target: its faults concern no other
  *   monitor.log     "<ns> <a line of MONITOR>", and "<ns> gap" where lines are missing
@@ -60,7 +62,7 @@ extern const struct judge_options judge_defaults;
 struct judge_verdict {
 	int violations, of[JUDGE_CHECKS];
 	int64_t pairs, grants, waits, openings, faults, excused, canaries_excused, handovers;
-	int64_t passed_over, lost, killed, unknown, quiet_grants;
+	int64_t passed_over, reclaimed, taken_excused, lost, killed, unknown, quiet_grants;
 	/* How often a check was applied outside the excuse of a fault. */
 	int64_t passed_over_judged, vain_judged, ends_judged, losses_judged, overs_judged,
 		cancels_judged;

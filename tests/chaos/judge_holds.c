@@ -111,7 +111,8 @@ static void check_uses(struct judge *judge, size_t index, struct judge_list *lis
 		} else if (name->kind == NAME_RATE) {
 			promise = PROMISE_RATE;
 			wrong = promise_rate(used, name->capacity);
-			excused = wrong && judge_excused(judge, oldest->asked->at_ns, at_ns, index);
+			excused = wrong &&
+			          judge_excused(judge, oldest->asked->at_ns, at_ns, 0, index);
 		} else {
 			wrong = promise_permits(used, name->capacity);
 		}
@@ -134,7 +135,7 @@ static void check_canaries(struct judge *judge)
 
 	for (size_t i = 0; i < history->count; i++) {
 		const struct history_record *record = &history->records[i];
-		int64_t before_ns;
+		int64_t after_ns;
 		if ((record->op != HISTORY_ENTER && record->op != HISTORY_LEAVE) || !record->err ||
 		    record->name >= judge->name_count)
 			continue;
@@ -147,8 +148,8 @@ static void check_canaries(struct judge *judge)
 			continue;
 		}
 		/* The holder of a forgotten hold believes in it for a lease at most. */
-		before_ns = judge->names[record->name].lease_ms * MS + SECOND;
-		if (judge_excused(judge, record->at_ns - before_ns, record->at_ns, record->name))
+		after_ns = judge->names[record->name].lease_ms * MS + SECOND;
+		if (judge_excused(judge, record->at_ns, record->at_ns, after_ns, record->name))
 			judge->verdict->canaries_excused++;
 		else
 			judge_accuse(judge, PROMISE_CANARY, record, NULL,
@@ -317,6 +318,40 @@ static void check_called(struct judge *judge, const struct hold *hold)
 		             judge_name(judge, hold->got->name), judge_clock(judge, late_ns));
 }
 
+/* A loss of memory during the hold may end it all the same: permits may have no room in an older
+ * copy, whose holders need not be there any more, and a release may find a new memory that its
+ * process, whose link lasts, has not noticed. */
+static bool may_be_forgotten(const struct judge *judge, const struct hold *hold)
+{
+	bool lock = judge->names[hold->got->name].kind == NAME_LOCK;
+
+	for (size_t i = 0; i < judge->fault_count; i++) {
+		const struct fault *fault = &judge->faults[i];
+		if (fault->memory && fault->begin_ns <= hold->taken_ns &&
+		    fault->end_ns >= hold->root_ns &&
+		    ((fault->old && !lock) || (!fault->fresh && hold->told_ns == NEVER)))
+			return true;
+	}
+	return false;
+}
+
+/* It ended before its lease did: nobody may do that, but an operator. */
+static void check_kept(struct judge *judge, const struct hold *hold)
+{
+	size_t name = hold->got->name;
+	int64_t at_ns = hold->taken_ns, after_ns = judge->names[name].lease_ms * MS + SECOND;
+
+	if (at_ns == NEVER)
+		return;
+	if (judge_excused(judge, at_ns, at_ns, after_ns, name) || may_be_forgotten(judge, hold)) {
+		judge->verdict->taken_excused++;
+		return;
+	}
+	judge_accuse(judge, PROMISE_OWNER, hold->got, hold->let,
+	             "a hold of %s was lost at %.9f, and its lease had not ended",
+	             judge_name(judge, name), judge_clock(judge, at_ns));
+}
+
 static void check_believed(struct judge *judge, const struct call *call)
 {
 	const struct hold *hold = &judge->holds[call->hold];
@@ -342,6 +377,7 @@ void judge_check_loss(struct judge *judge)
 		check_told(judge, &judge->holds[i]);
 		check_called(judge, &judge->holds[i]);
 		check_seen(judge, &judge->holds[i]);
+		check_kept(judge, &judge->holds[i]);
 	}
 	for (size_t i = 0; i < judge->call_count; i++)
 		if (judge->calls[i].hold != NONE && (judge->calls[i].begin->op == HISTORY_RELEASE ||

@@ -68,6 +68,7 @@ static void new_hold(struct judge *judge, struct joins *joins, struct call *call
 	                    .valid_ns = got->u.of.valid_until_ns,
 	                    .lost_ns = NEVER,
 	                    .told_ns = NEVER,
+	                    .taken_ns = NEVER,
 	                    .let_ns = NEVER,
 	                    .gone_ns = NEVER,
 	                    .over_ns = NEVER,
@@ -167,6 +168,9 @@ static void end_release(struct judge *judge, const struct call *call, struct hol
 		hold->gone_ns = call->end_ns;
 	else if (call->end->err == LK_ELOST)
 		hold->lost_ns = earlier(hold->lost_ns, call->end_ns);
+	/* Its owner had seen it valid for longer, and its process did not wait. */
+	if (call->end->err == LK_ELOST && call->end_ns < call->begin->u.of.valid_until_ns)
+		hold->taken_ns = earlier(hold->taken_ns, call->end_ns);
 }
 
 static void end_cancel(struct judge *judge, struct joins *joins, const struct call *call)
@@ -246,6 +250,8 @@ static void note_event(struct judge *judge, struct joins *joins,
 		if (hold) {
 			hold->lost_ns = earlier(hold->lost_ns, record->at_ns);
 			hold->told_ns = earlier(hold->told_ns, record->at_ns);
+			if (record->u.of.amount == LK_LOST_TAKEN)
+				hold->taken_ns = earlier(hold->taken_ns, record->at_ns);
 		}
 	} else if (record->op == HISTORY_ENTER || record->op == HISTORY_LEAVE ||
 	           record->op == HISTORY_SEEN) {

@@ -201,7 +201,8 @@ static void check_await(struct judge *judge, const struct call *call,
 	for (size_t i = 0; i < count; i++) {
 		const struct generation *generation = &generations[i];
 		possible |= generation->first_ns < call->end_ns && generation->until_ns > begin_ns;
-		if (generation->from_ns < call->end_ns && generation->from_ns > newest_ns)
+		if (generation->sure && generation->ready_ns <= begin_ns &&
+		    generation->from_ns > newest_ns)
 			newest_ns = generation->from_ns;
 		if (generation->open_ns >= generation->over_ns ||
 		    call->end_ns < generation->open_ns)
@@ -221,16 +222,14 @@ static void check_await(struct judge *judge, const struct call *call,
 		    from_ns >= generation->until_ns)
 			continue;
 		if (call->end_ns > from_ns + bound_ns &&
-		    !judge_excused(judge, generation->from_ns, call->end_ns, name))
+		    !judge_excused(judge, generation->from_ns, call->end_ns, 0, name))
 			judge_accuse(judge, PROMISE_AWAIT, call->begin, call->end,
 			             "%s was open from %.9f, and a wait went on for %.3f ms",
 			             judge_name(judge, name),
 			             judge_clock(judge, generation->open_ns),
 			             call->end ? (double)(call->end_ns - from_ns) / 1e6 : -1.0);
 	}
-	/* A store restored from an old memory may have a latch that was open then. */
-	if (newest_ns > begin_ns)
-		newest_ns = begin_ns;
+	/* In an older copy a latch may be open until it is set. */
 	wrong = call->end ? promise_await((lk_err)call->end->err, possible) : NULL;
 	if (wrong && !judge_forgot(judge, newest_ns, call->end_ns, name))
 		judge_accuse(judge, PROMISE_AWAIT, call->begin, call->end, "%s: %s",

@@ -190,8 +190,8 @@ MADE void script(int64_t at_ns, const struct lk__script *which, uint32_t pid, in
                  const char *args)
 {
 	note(monitor,
-	     "%lld 1700000000.%06lld [0 127.0.0.1:%d] \"EVALSHA\" \"%s\" \"3\" \"lk:{job}\" "
-	     "\"lk:{job}:q\" \"lk:fence\" \"1:%s:nonce%d:1000:r\" %s\n",
+	     "%lld 1700000000.%06lld [0 127.0.0.1:%d] \"EVALSHA\" \"%s\" \"4\" \"lk:{job}\" "
+	     "\"lk:{job}:q\" \"lk:fence\" \"lk:epoch\" \"2:%s:nonce%d:1000:r\" %s\n",
 	     (long long)at_ns, (long long)(at_ns / 1000), connection, which->sha1, clients[pid], n,
 	     args);
 }
@@ -211,7 +211,7 @@ MADE void lua(int64_t at_ns, const char *command, uint32_t pid, int n, const cha
 	at = strchr(text, '@');
 	ck_assert_ptr_nonnull(at);
 	*at = 0;
-	note(monitor, "%lld 1700000000.%06lld [0 lua] \"%s\" %s1:%s:nonce%d:1000:r%s\n",
+	note(monitor, "%lld 1700000000.%06lld [0 lua] \"%s\" %s2:%s:nonce%d:1000:r%s\n",
 	     (long long)at_ns, (long long)(at_ns / 1000), command, text, clients[pid], n, at + 1);
 }
 
@@ -239,6 +239,54 @@ MADE void goes_to(int64_t at_ns, uint32_t pid, int n, uint64_t fence)
 	if (fence)
 		lua(at_ns, "SET", pid, n, "\"lk:{job}\" \"@ %llu 1000 -\" \"PX\" \"1000\"",
 		    (unsigned long long)fence);
+}
+
+/* ---- the server's memory -----------------------------------------------------------------------
+ */
+
+/* A command of another program. */
+MADE void others(int64_t at_ns, const char *words)
+{
+	note(monitor, "%lld 1700000000.%06lld [0 127.0.0.1:9] %s\n", (long long)at_ns,
+	     (long long)(at_ns / 1000), words);
+}
+
+/* A client finds a new memory, and writes its marker. */
+MADE void new_memory(int64_t at_ns, int64_t since_ns)
+{
+	note(monitor,
+	     "%lld 1700000000.%06lld [0 127.0.0.1:%d] \"EVALSHA\" \"%s\" \"1\" \"lk:epoch\" \"\"\n"
+	     "%lld 1700000000.%06lld [0 lua] \"SET\" \"lk:epoch\" \"1 ab %lld\"\n",
+	     (long long)at_ns, (long long)(at_ns / 1000), connection, lk__script_epoch_set.sha1,
+	     (long long)at_ns, (long long)(at_ns / 1000),
+	     (long long)(INT64_C(1700000000000000) + since_ns / 1000));
+}
+
+/* A client takes its hold back, in the memory since then. */
+MADE void reclaims(int64_t at_ns, uint32_t pid, int n, uint64_t fence, int64_t since_ns)
+{
+	script(at_ns, &lk__script_lock_reclaim, pid, n,
+	       "\"5\" \"1000\" \"5\" \"-\" \"1 ab\" \"0\"");
+	lua(at_ns, "SET", pid, n, "\"lk:{job}\" \"@ %llu 1000 - ab %lld\" \"PX\" \"1000\"",
+	    (unsigned long long)fence, (long long)(INT64_C(1700000000000000) + since_ns / 1000));
+}
+
+/* A script of the semaphore, and a hold that it writes. */
+MADE void pool_script(int64_t at_ns, const struct lk__script *which, uint32_t pid, int n)
+{
+	note(monitor,
+	     "%lld 1700000000.%06lld [0 127.0.0.1:%d] \"EVALSHA\" \"%s\" \"5\" \"lk:{pool}\" "
+	     "\"lk:{pool}:q\" \"lk:fence\" \"lk:{pool}:h\" \"lk:epoch\" \"2:%s:nonce%d:1000:r\" "
+	     "\"1\"\n",
+	     (long long)at_ns, (long long)(at_ns / 1000), connection, which->sha1, clients[pid], n);
+}
+
+MADE void pool_holds(int64_t at_ns, uint32_t pid, int n, int permits, uint64_t fence)
+{
+	lua(at_ns, "ZADD", pid, n, "\"lk:{pool}:h\" \"%lld\" \"@\"",
+	    (long long)(INT64_C(1700000000000000) + at_ns / 1000 + 1000000));
+	lua(at_ns, "HSET", pid, n, "\"lk:{pool}\" \"@\" \"%d %llu 1000\"", permits,
+	    (unsigned long long)fence);
 }
 
 #endif

@@ -112,7 +112,7 @@ static size_t ticket_of(struct monitor *monitor, const char *text, size_t len)
 	struct ticket *ticket;
 	const char *id;
 
-	if (strncmp(text, "1:", 2) != 0)
+	if (strncmp(text, "2:", 2) != 0)
 		return NONE;
 	at = judge_map_at(&monitor->known, hash_of(text, len, UINT64_C(14695981039346656037)),
 	                  hash_of(text, len, UINT64_C(88172645463325252)));
@@ -165,7 +165,8 @@ static void begin_script(struct monitor *monitor, const struct monitor_line *lin
 	run->is_leave = strstr(run->script->name, "_leave") != NULL;
 	run->is_ask = strstr(run->script->name, "_ask") != NULL;
 	run->is_renew = strstr(run->script->name, "_renew") != NULL;
-	if (run->is_leave || run->is_ask || run->is_renew)
+	run->is_reclaim = strstr(run->script->name, "_reclaim") != NULL;
+	if (run->is_leave || run->is_ask || run->is_renew || run->is_reclaim)
 		run->ticket = ticket_of(monitor, line->words[3 + keys], line->lens[3 + keys]);
 	if (run->ticket != NONE && !run->is_leave)
 		monitor_asked(monitor, run->ticket, line);
@@ -220,8 +221,10 @@ static void on_set(struct monitor *monitor, struct place *place, const struct mo
 	if (ticket == NONE)
 		return;
 	monitor_used(monitor, ticket, line);
-	if (place->owner != ticket || place->fence != fence)
+	if (place->owner != ticket || place->fence != fence) {
+		monitor_check_grace(monitor, monitor->run.name, ticket, fence, at, line);
 		monitor_granted(monitor, monitor->run.name, ticket, fence, line);
+	}
 	place->owner = ticket;
 	place->fence = fence;
 }
@@ -240,6 +243,8 @@ static void on_hset(struct monitor *monitor, struct place *place, const struct m
 		monitor_used(monitor, ticket, line);
 		monitor->tickets[ticket].permits = (int64_t)permits;
 		if (monitor->tickets[ticket].fence != fence)
+			monitor_check_grace(monitor, monitor->run.name, ticket, fence, "", line);
+		if (monitor->tickets[ticket].fence != fence || monitor->run.is_reclaim)
 			monitor_granted(monitor, monitor->run.name, ticket, fence, line);
 		monitor->tickets[ticket].fence = fence;
 	}
@@ -271,6 +276,8 @@ static void in_script(struct monitor *monitor, const struct monitor_line *line)
 	struct place *place;
 	size_t name;
 
+	if (is(line, "SET", 3) && strcmp(line->words[1], "lk:epoch") == 0)
+		monitor_epoch(monitor, line->words[2]);
 	if (line->count < 2 || monitor->run.name == NONE)
 		return;
 	name = name_of(monitor->judge, line->words[1], &rest);
@@ -309,6 +316,12 @@ static void outside(struct monitor *monitor, const struct monitor_line *line)
 
 	if (is(line, "FLUSHALL", 1) || is(line, "FLUSHDB", 1)) {
 		monitor_forget(monitor, NONE, line->at_ns);
+		monitor->since_us = line->server_us;
+		return;
+	}
+	if (is(line, "SET", 3) && strcmp(line->words[1], "lk:epoch") == 0) {
+		monitor->since_us = 0;
+		monitor_epoch(monitor, line->words[2]);
 		return;
 	}
 	if (!is(line, "DEL", 2) && !is(line, "UNLINK", 2))
@@ -324,6 +337,7 @@ static void on_gap(struct monitor *monitor, int64_t at_ns)
 {
 	if (monitor->ticket_count)
 		monitor->gap_ns = at_ns;
+	monitor->since_us = 0;
 	monitor_forget(monitor, NONE, at_ns);
 }
 
@@ -338,6 +352,9 @@ void judge_check_monitor(struct judge *judge)
 	end = at + judge->input->monitor_len;
 	monitor.run = (struct run){.ticket = NONE, .name = NONE};
 	monitor.places = judge_zeroed(judge->name_count, sizeof(*monitor.places));
+	for (size_t i = 0; i < judge->fault_count; i++)
+		if (judge->faults[i].grace_ms > monitor.grace_ms)
+			monitor.grace_ms = judge->faults[i].grace_ms;
 	monitor_forget(&monitor, NONE, judge->begin_ns);
 	while (at < end) {
 		char *stop = memchr(at, '\n', (size_t)(end - at));

@@ -65,7 +65,7 @@ struct place {
 struct run {
 	const struct lk__script *script;
 	size_t name, ticket;
-	bool is_leave, is_ask, is_renew, ends, breaks;
+	bool is_leave, is_ask, is_renew, is_reclaim, ends, breaks;
 	int64_t at_ns;
 	uint64_t from;
 	struct {
@@ -84,6 +84,11 @@ struct monitor {
 	struct judge_map known; /* hashes of a ticket: its index */
 	struct run run;
 	int64_t gap_ns; /* of the last gap, 0 = none */
+	/* The server's memory, as far as it is known: since when, on its clock (0 = not known), and
+	 * the mark of holds that were reclaimed in it. */
+	int64_t since_us;
+	char mark[120];
+	int64_t grace_ms; /* of the workers' clients, 0 = none */
 };
 
 /* A script was called for this ticket. */
@@ -101,6 +106,11 @@ void monitor_queued(struct monitor *monitor, struct place *place, size_t ticket,
 /* Its score, -1 if it was missing. */
 int64_t monitor_unqueued(struct monitor *monitor, struct place *place, size_t ticket,
                          int64_t at_ns);
+/* A new memory: nothing new is granted in its grace. */
+void monitor_epoch(struct monitor *monitor, const char *marker);
+/* A grant to this ticket; value: of the lock, "" of a semaphore. */
+void monitor_check_grace(struct monitor *monitor, size_t name, size_t ticket, uint64_t fence,
+                         const char *value, const struct monitor_line *line);
 void monitor_passed_over(struct monitor *monitor, size_t name, size_t ticket, int64_t at_ns);
 void monitor_expire(struct monitor *monitor, struct place *place, const struct monitor_line *line);
 /* Forget all that is known of a name (NONE = of all). */

@@ -274,13 +274,12 @@ static bool follow(struct search *search, const struct event *event)
 	return true;
 }
 
-/* Until the store forgets: from then on an order proves nothing. */
+/* Until the store forgets what no grace protects: from then on an order proves nothing. */
 static int64_t remembers_until(const struct judge *judge, size_t name, int64_t from_ns)
 {
 	for (size_t i = 0; i < judge->fault_count; i++) {
 		const struct fault *fault = &judge->faults[i];
-		if ((fault->memory || fault->clock || fault->breaks) &&
-		    fault->begin_ns >= from_ns && judge_concerns(judge, fault, NONE, name))
+		if (fault->begin_ns >= from_ns && judge_disturbs(judge, fault, name))
 			return fault->begin_ns;
 	}
 	return NEVER;
@@ -294,15 +293,15 @@ static int64_t remembers_again(const struct judge *judge, size_t name, int64_t f
 
 	for (size_t i = 0; i < judge->fault_count; i++) {
 		const struct fault *fault = &judge->faults[i];
-		if (!(fault->memory || fault->clock || fault->breaks) ||
-		    !judge_concerns(judge, fault, NONE, name) || fault->end_ns < forgets_ns)
+		int64_t until_ns = judge_disturbed_until(judge, fault, lease_ns);
+		if (!judge_disturbs(judge, fault, name) || fault->end_ns < forgets_ns)
 			continue;
 		if (fault->begin_ns > from_ns)
 			break;
-		if ((fault->clock && fault->clock_ms < 0) || fault->end_ns > NEVER - lease_ns)
+		if ((fault->clock && fault->clock_ms < 0) || until_ns == NEVER)
 			return NEVER;
-		if (fault->end_ns + lease_ns > from_ns)
-			from_ns = fault->end_ns + lease_ns;
+		if (until_ns > from_ns)
+			from_ns = until_ns;
 	}
 	return from_ns;
 }

@@ -54,6 +54,9 @@ struct hold {
 	int64_t valid_ns; /* the latest valid_until that is known, 0 = none */
 	int64_t lost_ns;  /* when its loss was reported, NEVER if it was not */
 	int64_t told_ns;  /* when on_lost reported it, NEVER if it did not */
+	int64_t taken_ns; /* when its loss was reported before its lease had ended, NEVER if it was
+	                   * not
+	                   */
 	int64_t let_ns;   /* when its release began, NEVER if it did not */
 	int64_t gone_ns;  /* when its release returned LK_OK, NEVER if it did not */
 	int64_t sure_ns;  /* it was certainly a hold from got to here */
@@ -81,8 +84,11 @@ struct fault {
 	size_t name;  /* NONE = not of a name */
 	int64_t begin_ns, end_ns;
 	bool memory, clock, stop, kill, breaks;
-	bool link; /* concerns only processes that reach the server by its target */
+	bool old;   /* the memory is an older copy, not empty */
+	bool fresh; /* the server was started again: no link lasted */
+	bool link;  /* concerns only processes that reach the server by its target */
 	int64_t clock_ms;
+	int64_t grace_ms; /* nothing new is granted for so long after it; 0 = no grace */
 };
 
 /* A hash of numbers to numbers. */
@@ -159,13 +165,24 @@ int64_t judge_fault_ns(const struct judge *judge, int64_t from_ns, int64_t to_ns
                        size_t name, int *count);
 /* How long the process was stopped between from and to. */
 int64_t judge_stopped_ns(const struct judge *judge, int64_t from_ns, int64_t to_ns, size_t process);
-/* The store forgot this name, or its clock was set, or the hold was broken. */
-bool judge_excused(const struct judge *judge, int64_t from_ns, int64_t to_ns, size_t name);
+/* The end of the fault, and of the grace that began with it. */
+int64_t judge_over_ns(const struct fault *fault);
+/* How much of the time between from and to was in the grace after a loss of the memory. */
+int64_t judge_grace_ns(const struct judge *judge, int64_t from_ns, int64_t to_ns);
+/* The store may grant to others at once what it had granted of this name: the memory was lost and
+ * no grace protects the holds, or the clock was set, or the hold was broken. */
+bool judge_disturbs(const struct judge *judge, const struct fault *fault, size_t name);
+/* Until when that may show: for after_ns, and longer if holds were reclaimed in the meantime. */
+int64_t judge_disturbed_until(const struct judge *judge, const struct fault *fault,
+                              int64_t after_ns);
+/* There was one of these between from and to, or it showed until then. */
+bool judge_excused(const struct judge *judge, int64_t from_ns, int64_t to_ns, int64_t after_ns,
+                   size_t name);
 /* The store may have granted to others at that moment what this hold certainly still had: one of
  * these happened in between, and the hold lasted no longer than a lease that was renewed just
  * before. */
 bool judge_is_stale(const struct judge *judge, const struct hold *hold, int64_t at_ns);
-/* The server's memory was lost or its clock was set. */
+/* The server's clock was set, or its memory was lost and no grace protects the holds. */
 bool judge_upset(const struct judge *judge, int64_t from_ns, int64_t to_ns, int64_t after_ns,
                  size_t name);
 bool judge_forgot(const struct judge *judge, int64_t from_ns, int64_t to_ns, size_t name);
@@ -176,7 +193,7 @@ bool judge_clock_back(const struct judge *judge, int64_t to_ns);
 
 void judge_check_holds(struct judge *judge);  /* exclusion, canary, permits, rate */
 void judge_check_fences(struct judge *judge); /* fences */
-void judge_check_loss(struct judge *judge);   /* loss */
+void judge_check_loss(struct judge *judge);   /* loss, owner */
 void judge_check_wakeups(struct judge *judge);
 void judge_check_calls(struct judge *judge); /* hang, crash, load, final */
 void judge_check_latches(struct judge *judge);

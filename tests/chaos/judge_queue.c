@@ -245,7 +245,11 @@ void monitor_granted(struct monitor *monitor, size_t name, size_t ticket, uint64
 {
 	struct place *place = place_of(monitor, name);
 
-	check_turn(monitor, name, ticket, fence, line);
+	/* A hold that its client takes back has had its turn. */
+	if (monitor->run.is_reclaim)
+		monitor->judge->verdict->reclaimed++;
+	else
+		check_turn(monitor, name, ticket, fence, line);
 	for (size_t i = 0; i < monitor->run.removed_count; i++)
 		if (monitor->run.removed[i].ticket == ticket)
 			monitor->run.removed[i].granted = true;
@@ -260,6 +264,49 @@ void monitor_granted(struct monitor *monitor, size_t name, size_t ticket, uint64
 	}
 	place->owner = ticket;
 	mark(monitor, place, line->at_ns);
+}
+
+/* ---- the grace ---------------------------------------------------------------------------------
+ */
+
+void monitor_epoch(struct monitor *monitor, const char *marker)
+{
+	long long since_us;
+
+	if (sscanf(marker, "1%119[^\n]", monitor->mark) != 1 ||
+	    sscanf(marker, "1 %*s %lld", &since_us) != 1) {
+		monitor->since_us = 0;
+		return;
+	}
+	/* A memory that was just lost cannot be older than its loss. */
+	if (since_us > monitor->since_us)
+		monitor->since_us = since_us;
+}
+
+/* In the grace only a hold that was reclaimed is handed off: the value of its next one is marked,
+ * too. */
+void monitor_check_grace(struct monitor *monitor, size_t name, size_t ticket, uint64_t fence,
+                         const char *value, const struct monitor_line *line)
+{
+	struct judge *judge = monitor->judge;
+	const struct run *run = &monitor->run;
+	int64_t left_us = monitor->since_us + monitor->grace_ms * 1000 - line->server_us;
+	size_t len = strlen(value), mark_len = strlen(monitor->mark);
+	bool lock = judge->names[name].kind == NAME_LOCK;
+
+	if (!monitor->since_us || left_us <= 0 || !(run->is_ask || run->is_leave) ||
+	    (run->is_leave && run->ticket == ticket) ||
+	    judge_upset(judge, line->at_ns, line->at_ns, monitor->grace_ms * MS + 10 * SECOND,
+	                name))
+		return;
+	if (lock && run->is_leave && len > mark_len &&
+	    strcmp(value + len - mark_len, monitor->mark) == 0)
+		return;
+	judge_accuse(judge, lock ? PROMISE_EXCLUSION : PROMISE_PERMITS,
+	             record_of(monitor, name, fence), NULL,
+	             "%s: the server granted at %.9f to %s, %.3f ms before the end of the grace",
+	             judge_name(judge, name), judge_clock(judge, line->at_ns),
+	             monitor->tickets[ticket].text, (double)left_us / 1000);
 }
 
 /* ---- zombies -----------------------------------------------------------------------------------
@@ -290,7 +337,7 @@ void monitor_used(struct monitor *monitor, size_t index, const struct monitor_li
 	struct ticket *ticket;
 
 	if (index == NONE || index != monitor->run.ticket ||
-	    !(monitor->run.is_ask || monitor->run.is_renew))
+	    !(monitor->run.is_ask || monitor->run.is_renew || monitor->run.is_reclaim))
 		return;
 	ticket = &monitor->tickets[index];
 	if (!ticket->left_ns || ticket->told ||

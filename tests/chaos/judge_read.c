@@ -103,15 +103,19 @@ static void note_kill(struct judge *judge, const struct fault *fault)
 
 static void read_words(struct fault *fault, const char *words)
 {
-	const char *clock = strstr(words, "clock=");
+	const char *clock = strstr(words, "clock="), *grace = strstr(words, "grace=");
 
 	fault->kill = strcmp(fault->kind, "kill") == 0;
 	fault->stop = strcmp(fault->kind, "stop") == 0;
 	fault->breaks = strcmp(fault->kind, "break") == 0;
-	fault->memory = strstr(words, "memory=lost") != NULL;
+	fault->fresh = strncmp(fault->kind, "restart", 7) == 0;
+	fault->old = strstr(words, "memory=old") != NULL;
+	fault->memory = fault->old || strstr(words, "memory=lost") != NULL;
 	fault->clock = clock != NULL;
 	if (clock)
 		fault->clock_ms = strtoll(clock + strlen("clock="), NULL, 10);
+	if (grace)
+		fault->grace_ms = strtoll(grace + strlen("grace="), NULL, 10);
 }
 
 static void read_target(struct judge *judge, struct fault *fault)
@@ -277,14 +281,73 @@ int64_t judge_stopped_ns(const struct judge *judge, int64_t from_ns, int64_t to_
 	return sum;
 }
 
-bool judge_excused(const struct judge *judge, int64_t from_ns, int64_t to_ns, size_t name)
+int64_t judge_over_ns(const struct fault *fault)
 {
+	/* The server's uptime, by which clients know its start, is in whole seconds. */
+	return fault->grace_ms ? plus(fault->end_ns, fault->grace_ms * MS + SECOND) : fault->end_ns;
+}
+
+int64_t judge_grace_ns(const struct judge *judge, int64_t from_ns, int64_t to_ns)
+{
+	int64_t sum = 0, at_ns = from_ns;
+
 	for (size_t i = 0; i < judge->fault_count && judge->faults[i].begin_ns <= to_ns; i++) {
 		const struct fault *fault = &judge->faults[i];
-		if (fault->end_ns >= from_ns && (fault->memory || fault->clock || fault->breaks) &&
-		    judge_concerns(judge, fault, NONE, name))
-			return true;
+		int64_t over_ns = judge_over_ns(fault);
+		if (!fault->grace_ms)
+			continue;
+		if (at_ns < fault->begin_ns)
+			at_ns = fault->begin_ns;
+		if (over_ns > to_ns)
+			over_ns = to_ns;
+		if (over_ns > at_ns) {
+			sum += over_ns - at_ns;
+			at_ns = over_ns;
+		}
 	}
+	return sum;
+}
+
+/* The grace protects the holds of locks and semaphores from a loss of the whole memory, if no lease
+ * is longer than it. */
+static bool is_protected(const struct judge *judge, const struct fault *fault, size_t name)
+{
+	const struct name *about = &judge->names[name];
+
+	return (about->kind == NAME_LOCK || about->kind == NAME_SEMAPHORE) && fault->memory &&
+	       fault->name == NONE && about->lease_ms <= fault->grace_ms;
+}
+
+bool judge_disturbs(const struct judge *judge, const struct fault *fault, size_t name)
+{
+	return (fault->clock || fault->breaks ||
+	        (fault->memory && !is_protected(judge, fault, name))) &&
+	       judge_concerns(judge, fault, NONE, name);
+}
+
+int64_t judge_disturbed_until(const struct judge *judge, const struct fault *fault,
+                              int64_t after_ns)
+{
+	int64_t until_ns = plus(fault->end_ns, after_ns);
+
+	/* A client that believes in a hold which another one has now takes it back after a loss;
+	 * its next renewal ends that. */
+	for (size_t i = 0; i < judge->fault_count && judge->faults[i].begin_ns <= until_ns; i++) {
+		const struct fault *later = &judge->faults[i];
+		if (later->grace_ms && later->end_ns >= fault->begin_ns &&
+		    plus(later->end_ns, after_ns) > until_ns)
+			until_ns = plus(later->end_ns, after_ns);
+	}
+	return until_ns;
+}
+
+bool judge_excused(const struct judge *judge, int64_t from_ns, int64_t to_ns, int64_t after_ns,
+                   size_t name)
+{
+	for (size_t i = 0; i < judge->fault_count && judge->faults[i].begin_ns <= to_ns; i++)
+		if (judge_disturbs(judge, &judge->faults[i], name) &&
+		    judge_disturbed_until(judge, &judge->faults[i], after_ns) >= from_ns)
+			return true;
 	return false;
 }
 
@@ -293,8 +356,8 @@ bool judge_upset(const struct judge *judge, int64_t from_ns, int64_t to_ns, int6
 {
 	for (size_t i = 0; i < judge->fault_count && judge->faults[i].begin_ns <= to_ns; i++) {
 		const struct fault *fault = &judge->faults[i];
-		if ((fault->memory || fault->clock) && plus(fault->end_ns, after_ns) >= from_ns &&
-		    judge_concerns(judge, fault, NONE, name))
+		if (!fault->breaks && judge_disturbs(judge, fault, name) &&
+		    plus(fault->end_ns, after_ns) >= from_ns)
 			return true;
 	}
 	return false;
@@ -302,12 +365,13 @@ bool judge_upset(const struct judge *judge, int64_t from_ns, int64_t to_ns, int6
 
 bool judge_is_stale(const struct judge *judge, const struct hold *hold, int64_t at_ns)
 {
+	int64_t lease_ns = hold->root_lease_ms * MS;
+
 	for (size_t i = 0; i < judge->fault_count && judge->faults[i].begin_ns <= at_ns; i++) {
 		const struct fault *fault = &judge->faults[i];
-		if ((fault->memory || fault->clock || fault->breaks) &&
-		    fault->end_ns >= hold->root_ns &&
-		    hold->sure_ns <= plus(fault->end_ns, hold->root_lease_ms * MS) &&
-		    judge_concerns(judge, fault, NONE, hold->got->name))
+		if (fault->end_ns >= hold->root_ns &&
+		    judge_disturbs(judge, fault, hold->got->name) &&
+		    hold->sure_ns <= judge_disturbed_until(judge, fault, lease_ns))
 			return true;
 	}
 	return false;

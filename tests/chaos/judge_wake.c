@@ -107,6 +107,14 @@ static void add_outs(const struct judge *judge, const struct hold *hold, struct 
 	}
 }
 
+/* Neither a fault nor the grace after one concerned the name then. */
+static bool is_quiet(const struct judge *judge, int64_t from_ns, int64_t to_ns, int64_t after_ns,
+                     size_t name)
+{
+	return !judge_faulty(judge, from_ns, to_ns, after_ns, NONE, name) &&
+	       !judge_grace_ns(judge, from_ns - after_ns, to_ns);
+}
+
 static void judge_wake(struct judge *judge, size_t name, const struct wake *wake, int64_t **quiet,
                        size_t *quiet_count, size_t *quiet_room)
 {
@@ -120,7 +128,7 @@ static void judge_wake(struct judge *judge, size_t name, const struct wake *wake
 
 	if (late_ns < 0)
 		late_ns = 0;
-	if (!judge_faulty(judge, hold->asked->at_ns, got_ns, after_ns, NONE, name)) {
+	if (is_quiet(judge, hold->asked->at_ns, got_ns, after_ns, name)) {
 		*quiet = judge_more(*quiet, *quiet_count, quiet_room, sizeof(**quiet));
 		(*quiet)[(*quiet_count)++] = late_ns;
 		judge->verdict->quiet_max_ns = later(judge->verdict->quiet_max_ns, late_ns);
@@ -136,7 +144,8 @@ static void judge_wake(struct judge *judge, size_t name, const struct wake *wake
 	judge->verdict->fault_max_ns = later(judge->verdict->fault_max_ns, late_ns);
 	away_ns = judge_fault_ns(judge, wake->since_ns - after_ns, got_ns, NONE, name, &count);
 	bound_ns = lease_ns + (options->ask_ms + options->slack_ms) * MS +
-	           options->claim_ms * MS * (count + 1) + away_ns;
+	           options->claim_ms * MS * (count + 1) + away_ns +
+	           judge_grace_ns(judge, wake->since_ns - after_ns, got_ns);
 	wrong = promise_wake_up(bound_ns, late_ns);
 	if (wrong)
 		judge_accuse(judge, PROMISE_WAKE_UP, wake->before ? wake->before->got : hold->asked,
@@ -204,7 +213,7 @@ static void check_vain(struct judge *judge, size_t name)
 	for (size_t j = 0; j < judge->call_count; j++) {
 		const struct call *call = &judge->calls[j];
 		if (is_vain(call, name) && call->end_ns - call->begin->at_ns > bound_ns &&
-		    !judge_faulty(judge, call->begin->at_ns, call->end_ns, after_ns, NONE, name))
+		    is_quiet(judge, call->begin->at_ns, call->end_ns, after_ns, name))
 			judge->verdict->vain_judged++;
 	}
 	for (size_t i = 0; i <= list.count; i++) {
@@ -214,7 +223,7 @@ static void check_vain(struct judge *judge, size_t name)
 			int64_t from_ns = later(call->begin->at_ns, free_ns);
 			int64_t to_ns = call->end_ns < next_ns ? call->end_ns : next_ns;
 			if (!is_vain(call, name) || to_ns - from_ns <= bound_ns ||
-			    judge_faulty(judge, call->begin->at_ns, to_ns, after_ns, NONE, name))
+			    !is_quiet(judge, call->begin->at_ns, to_ns, after_ns, name))
 				continue;
 			judge_accuse(judge, PROMISE_WAKE_UP, call->begin, call->end,
 			             "%s was free for %.3f ms from %.9f, without any fault, and a "
@@ -284,7 +293,7 @@ static bool waits_in_vain(const struct judge *judge, const struct call *call, in
 
 	if (name->kind == NAME_LATCH)
 		return false;
-	if (judge_faulty(judge, until_ns - patience_ns, until_ns, 0, NONE, call->begin->name) ||
+	if (!is_quiet(judge, until_ns - patience_ns, until_ns, 0, call->begin->name) ||
 	    call->begin->at_ns > until_ns - patience_ns)
 		return false;
 	for (size_t i = 0; i < judge->hold_count; i++)
@@ -349,7 +358,7 @@ static void check_load(struct judge *judge)
 
 	for (size_t i = 0; i < judge->fault_count; i++) {
 		quiet_ns += later(judge->faults[i].begin_ns - at_ns, 0);
-		at_ns = later(at_ns, judge->faults[i].end_ns);
+		at_ns = later(at_ns, judge_over_ns(&judge->faults[i]));
 	}
 	quiet_ns += later(judge->end_ns - at_ns, 0);
 	for (size_t i = 0; i < judge->hold_count; i++) {
@@ -359,7 +368,7 @@ static void check_load(struct judge *judge)
 		if (done_ns == NEVER)
 			continue;
 		verdict->pairs++;
-		quiet_pairs += !judge_faulty(judge, done_ns, done_ns, 0, NONE, NONE);
+		quiet_pairs += is_quiet(judge, done_ns, done_ns, 0, NONE);
 	}
 	if (quiet_ns < SECOND) {
 		quiet_ns = judge->end_ns - judge->begin_ns;

@@ -3,9 +3,10 @@
  *
  *   chaos [T=seconds] [SEED=number]
  *
- * Runs rounds of at most 60 s.  In every second one, faults may delete the store's memory, in half
- * of these also set its clock; there the judge excuses what the promises exclude.  One in five is
- * run in a network namespace of its own, if the machine allows it. */
+ * Runs rounds of at most 60 s, and a few seconds more for what follows a loss of memory.  In every
+ * second one, faults may delete the store's memory, in a quarter of these also set its clock, and
+ * in another quarter delete keys; there the judge excuses what the promises exclude.  One in five
+ * is run in a network namespace of its own, if the machine allows it. */
 #include "chaos/nemesis.h"
 
 #include "harness/process.h"
@@ -23,6 +24,8 @@
 
 #define ROUND_S 60
 #define NAMESPACE_EACH 5
+#define GRACE_MIN_MS 1500
+#define GRACE_MAX_MS 3000
 #define PAIRS_MIN                                                                                  \
 	(TSAN || ASAN ? 20 : 50) /* a second of quiet; a verdict about less would mean little */
 
@@ -175,6 +178,16 @@ static bool tell(const struct chaos_result *sum, int rounds, int bad, int64_t se
 	return enough;
 }
 
+/* The default is long for a short round, so the rounds of a short run have other ones. */
+static int64_t grace_of(int number, uint64_t seed)
+{
+	struct chaos_dice dice = {seed};
+
+	return number % 4 == 0 || number % 4 == 3
+	               ? CHAOS_GRACE_MS
+	               : chaos_between(&dice, GRACE_MIN_MS, GRACE_MAX_MS);
+}
+
 static int run_all(int64_t seconds, unsigned long long seed)
 {
 	struct chaos_result sum = {0}, *result;
@@ -190,12 +203,16 @@ static int run_all(int64_t seconds, unsigned long long seed)
 		return 1;
 	printf("seed %llu\n", seed);
 	for (; number < rounds && !round_interrupted; number++) {
+		uint64_t own_seed = seed + (uint64_t)number * 7368787u;
+		unsigned variant = (unsigned)((seed + (unsigned)number / 2) % 4);
+		/* No grace protects from these, so half of the rounds are without them. */
 		const struct chaos_options options = {
-			.seed = seed + (uint64_t)number * 7368787u,
+			.seed = own_seed,
 			.seconds = seconds / rounds,
 			.loses = number % 2,
-			/* Counted apart, since fences may fall where both happen. */
-			.moves_clock = (seed + (unsigned)number / 2) % 2,
+			.moves_clock = variant == 1,
+			.deletes = variant == 3,
+			.grace_ms = grace_of(number, own_seed),
 			.wants_namespace = number % NAMESPACE_EACH == 0,
 			.number = number,
 		};
@@ -204,8 +221,11 @@ static int run_all(int64_t seconds, unsigned long long seed)
 		add(&sum, result);
 		bad += result->bad;
 		spaces += result->in_namespace;
-		printf("round %d: %s memory, %lld pairs%s%s\n", number,
-		       options.loses ? "loses" : "keeps", (long long)result->pairs,
+		printf("round %d: %s memory%s%s, grace %lld ms, %lld pairs%s%s\n", number,
+		       options.loses ? "loses" : "keeps",
+		       options.loses && options.moves_clock ? " and time" : "",
+		       options.loses && options.deletes ? " and keys" : "",
+		       (long long)options.grace_ms, (long long)result->pairs,
 		       result->bad ? ", BAD: see " : "", result->bad ? result->folder : "");
 	}
 	enough = tell(&sum, number, bad, seconds, seed, spaces);

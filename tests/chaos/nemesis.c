@@ -9,6 +9,8 @@
 #include <string.h>
 #include <sys/wait.h>
 
+#define YOUNG_MS 2000
+
 static const struct {
 	const char *name;
 	int needs;
@@ -113,21 +115,30 @@ static bool is_allowed(const struct round *round, enum nemesis_kind kind)
 	return !(needs & NEEDS_KEEPS && round->options->loses) &&
 	       !(needs & NEEDS_LOSES && !round->options->loses) &&
 	       !(needs & NEEDS_CLOCK && !round->options->moves_clock) &&
+	       !(needs & NEEDS_DELETES && !round->options->deletes) &&
 	       !(needs & NEEDS_NAMESPACE && !round->result->in_namespace);
 }
 
-/* Further words for the judge. */
-static const char *words_of(enum nemesis_kind kind)
+/* The server has another memory afterwards, though it may have the same content. */
+static bool begins_memory(enum nemesis_kind kind)
 {
-	switch (kind) {
-	case NEMESIS_FLUSH_ALL:
-	case NEMESIS_DELETE:
-	case NEMESIS_RESTART_EMPTY:
-	case NEMESIS_RESTART_OLD:
-		return " memory=lost";
-	default:
-		return "";
-	}
+	return kind == NEMESIS_FLUSH_ALL || kind == NEMESIS_RESTART_EMPTY ||
+	       kind == NEMESIS_RESTART_OLD || kind == NEMESIS_RESTART;
+}
+
+/* Further words for the judge. */
+static void words_of(const struct round *round, enum nemesis_kind kind, char *text, size_t size)
+{
+	bool loses = kind == NEMESIS_DELETE || kind == NEMESIS_FLUSH_ALL ||
+	             kind == NEMESIS_RESTART_EMPTY;
+	const char *memory = kind == NEMESIS_RESTART_OLD ? " memory=old"
+	                     : loses                     ? " memory=lost"
+	                                                 : "";
+	int used = snprintf(text, size, "%s", memory);
+
+	if (begins_memory(kind))
+		snprintf(text + used, size - (size_t)used, " grace=%lld",
+		         (long long)round->options->grace_ms);
 }
 
 static bool target_choose(struct round *round, struct nemesis_fault *fault)
@@ -140,6 +151,10 @@ static bool target_choose(struct round *round, struct nemesis_fault *fault)
 		fault->target = (int)chaos_between(&round->dice, 0, CHAOS_NAMES - 1);
 	if (fault->kind == NEMESIS_RESTART_OLD && !round->saved)
 		return false;
+	/* If each grace began another one, nothing new would ever be granted. */
+	if (begins_memory(fault->kind) && history_now_ns() < round->grace_over_ns &&
+	    !chaos_once_in(&round->dice, 4))
+		return false;
 	if (fault->kind > NEMESIS_WORKER_STOP)
 		return !is_taken(round, fault);
 	fault->target = (int)chaos_between(&round->dice, 0, CHAOS_WORKERS - 1);
@@ -148,25 +163,43 @@ static bool target_choose(struct round *round, struct nemesis_fault *fault)
 	return worker->pid && !worker->stopped && !worker->killed;
 }
 
+static enum nemesis_kind kind_choose(struct round *round)
+{
+	bool loses = round->options->loses;
+	/* Every other fault is one that only this kind of round has. */
+	bool special = loses && chaos_once_in(&round->dice, 2);
+	enum nemesis_kind kind = (enum nemesis_kind)chaos_between(
+		&round->dice, special ? NEMESIS_FLUSH_ALL : 0, NEMESIS_COUNT - 1);
+
+	/* A short round has few faults. */
+	if (loses && !round->lost)
+		return special ? NEMESIS_FLUSH_ALL : NEMESIS_RESTART_EMPTY;
+	/* Some copies are so young that their holders are still there, others are old. */
+	if (round->saved && history_now_ns() < round->saved_ns + YOUNG_MS * CHAOS_MS &&
+	    chaos_once_in(&round->dice, 2))
+		return NEMESIS_RESTART_OLD;
+	if (round->saved && kind == NEMESIS_SAVE && !chaos_once_in(&round->dice, 3))
+		return NEMESIS_RESTART_OLD;
+	return kind;
+}
+
 /* Logged before it is caused: its effects must not be seen before the log has it. */
 static bool fault_begin(struct round *round, struct nemesis_fault *fault)
 {
-	/* Every third fault is one that only this kind of round has. */
-	bool special = round->options->loses && chaos_once_in(&round->dice, 3);
-	enum nemesis_kind kind = (enum nemesis_kind)chaos_between(
-		&round->dice, special ? NEMESIS_FLUSH_ALL : 0, NEMESIS_COUNT - 1);
+	enum nemesis_kind kind = kind_choose(round);
 	int64_t ms = chaos_between(&round->dice, kinds[kind].low_ms, kinds[kind].high_ms);
-	char target[32];
+	char target[32], words[64];
 	bool begun;
 
 	*fault = (struct nemesis_fault){.kind = kind, .target = -1};
 	if (!is_allowed(round, kind) || !target_choose(round, fault))
 		return false;
 	target_name(fault, target, sizeof(target));
+	words_of(round, kind, words, sizeof(words));
 	if (kind == NEMESIS_WORKER_KILL)
 		round_log(round, "kill", target, "at");
 	else if (kind != NEMESIS_CLOCK)
-		round_log(round, kinds[kind].name, target, "begin%s", words_of(kind));
+		round_log(round, kinds[kind].name, target, "begin%s", words);
 	if (kind <= NEMESIS_WORKER_STOP)
 		begun = worker_begin(round, fault);
 	else if (is_link(kind))
@@ -178,6 +211,12 @@ static bool fault_begin(struct round *round, struct nemesis_fault *fault)
 	if (!begun)
 		return false;
 	round->result->faults[kind]++;
+	if (begins_memory(kind)) {
+		round->lost = true;
+		/* The server's uptime, by which clients know its start, is in whole seconds. */
+		round->grace_over_ns =
+			history_now_ns() + (round->options->grace_ms + 1000) * CHAOS_MS;
+	}
 	fault->active = ms > 0;
 	fault->ends_ns = history_now_ns() + ms * CHAOS_MS;
 	return true;

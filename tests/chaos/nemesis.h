@@ -34,13 +34,19 @@
 	X(PACKETS_DOWN, "packets-to-client", NEEDS_NAMESPACE, 200, 2500)                           \
 	X(PACKETS_RESET, "packets-reset", NEEDS_NAMESPACE, 200, 1500)                              \
 	X(FLUSH_ALL, "flushall", NEEDS_LOSES, 0, 0)                                                \
-	X(DELETE, "delete", NEEDS_LOSES, 0, 0)                                                     \
+	X(DELETE, "delete", NEEDS_LOSES | NEEDS_DELETES, 0, 0)                                     \
 	X(SAVE, "save", NEEDS_LOSES, 0, 0)                                                         \
 	X(RESTART_EMPTY, "restart-empty", NEEDS_LOSES, 0, 0)                                       \
 	X(RESTART_OLD, "restart-old", NEEDS_LOSES, 0, 0)                                           \
 	X(CLOCK, "clock", NEEDS_LOSES | NEEDS_CLOCK, 0, 0)
 
-enum nemesis_needs { NEEDS_KEEPS = 1, NEEDS_LOSES = 2, NEEDS_NAMESPACE = 4, NEEDS_CLOCK = 8 };
+enum nemesis_needs {
+	NEEDS_KEEPS = 1,
+	NEEDS_LOSES = 2,
+	NEEDS_NAMESPACE = 4,
+	NEEDS_CLOCK = 8,
+	NEEDS_DELETES = 16
+};
 
 enum nemesis_kind {
 #define NEMESIS_ENUM(id, name, needs, low, high) NEMESIS_##id,
@@ -75,6 +81,7 @@ struct round {
 	struct chaos_dice dice;
 	char folder[256];
 	char self[512]; /* this program */
+	char query[32]; /* of the clients' URLs */
 	struct test_server server;
 	struct proxy proxies[CHAOS_PROXIES];
 	struct round_worker workers[CHAOS_WORKERS];
@@ -84,6 +91,9 @@ struct round {
 	int64_t clock_ms;
 	bool stopping; /* start no workers any more */
 	bool saved;
+	int64_t saved_ns;
+	bool lost;             /* the memory, once or more */
+	int64_t grace_over_ns; /* the grace of the last new memory has certainly ended */
 	int complaints;
 	int stalls; /* logged faults */
 	struct nemesis_fault faults[NEMESIS_FAULTS];
@@ -110,6 +120,8 @@ pid_t round_spawn(struct round *round, const char *const *args);
 
 /* End faults that are over and begin faults that are due. */
 void nemesis_step(struct round *round);
+/* End the grace of a server that has just begun: nothing is held there. */
+bool nemesis_grace_end(struct round *round);
 /* End all faults. */
 void nemesis_heal(struct round *round);
 

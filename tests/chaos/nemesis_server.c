@@ -35,6 +35,25 @@ static bool say(const struct round *round, const char *fmt, const char *word)
 	return done;
 }
 
+bool nemesis_grace_end(struct round *round)
+{
+	struct timeval limit = {SAY_S, 0};
+	redisContext *context = redisConnectUnixWithTimeout(round->server.socket_path, limit);
+	redisReply *reply = NULL;
+	char id[100], marker[150] = "";
+	long long since_us;
+
+	if (context && !context->err)
+		reply = redisCommand(context, "GET lk:epoch");
+	if (reply && reply->str && sscanf(reply->str, "1 %99s %lld", id, &since_us) == 2)
+		snprintf(marker, sizeof(marker), "1 %s %lld", id,
+		         since_us - (long long)round->options->grace_ms * 1000);
+	freeReplyObject(reply);
+	if (context)
+		redisFree(context);
+	return *marker && say(round, "SET lk:epoch %s", marker);
+}
+
 /* A foreign script that takes long; in a process of its own, because the command blocks. */
 static pid_t busy_start(const struct round *round)
 {
@@ -123,6 +142,7 @@ bool nemesis_server_begin(struct round *round, struct nemesis_fault *fault, int6
 		return delete (round, fault);
 	case NEMESIS_SAVE:
 		round->saved = say(round, "%s", "SAVE");
+		round->saved_ns = history_now_ns();
 		return round->saved;
 	case NEMESIS_CLOCK:
 		clock_step(round);

@@ -82,8 +82,8 @@ static void have_permits(struct round *round, lk_client *client, int name)
 	final_write(round, name, status.available, status.capacity, status.queue_len);
 }
 
-/* Meant to last: the counter; a semaphore; a latch and its memory; a dead client's card for a
- * minute. */
+/* Meant to last: the counter; the marker of the memory; a semaphore; a latch and its memory; a dead
+ * client's card for a minute. */
 static bool may_last(struct redis *redis, const char *key)
 {
 	for (int i = 0; i < CHAOS_NAMES; i++) {
@@ -99,7 +99,7 @@ static bool may_last(struct redis *redis, const char *key)
 		long long ttl_ms = redis_int(redis, "PTTL %s", key);
 		return ttl_ms != -1 && ttl_ms <= CLIENT_TTL_MS + 10000;
 	}
-	return !strcmp(key, "lk:fence");
+	return !strcmp(key, "lk:fence") || !strcmp(key, "lk:epoch");
 }
 
 /* The first key that must not be there, NULL = none. */
@@ -122,9 +122,11 @@ void round_check_rest(struct round *round)
 {
 	char keys[16384];
 	struct redis *redis = redis_open(&round->server);
+	char url[200];
 	lk_client *client;
 
-	if (lk_client_open(round->server.unix_url, NULL, &client)) {
+	snprintf(url, sizeof(url), "%s%s", round->server.unix_url, round->query);
+	if (lk_client_open(url, NULL, &client)) {
 		round_complain(round, "at rest, no client: %s", lk_errmsg());
 		redis_close(redis);
 		return;

@@ -101,13 +101,15 @@ int64_t worker_wait_ms(struct worker_thread *thread)
 
 int64_t worker_hold_us(struct worker_thread *thread, const struct worker_handle *handle)
 {
+	const struct chaos_page *page = thread->worker->page;
 	int64_t chance = chaos_between(&thread->dice, 1, 1000);
+	int64_t most = page->loses && !page->quiet ? 650 : 700;
 
-	if (chance <= 700)
+	if (chance <= most)
 		return chaos_between(&thread->dice, 0, 1000);
-	if (chance <= 950)
+	if (chance <= most + 250)
 		return chaos_between(&thread->dice, 1000, 5000);
-	if (chance <= 974)
+	if (chance <= most + 274)
 		return chaos_between(&thread->dice, 5000, 40000);
 	/* Long enough to see the effect of a renewal; holds with long leases would block all
 	 * others. */
@@ -193,6 +195,8 @@ static void open_handle(struct worker *worker, int name, bool fixed, struct chao
 		.lease_ms = sort == CHAOS_RATE ? chaos_names[name].lease_ms
 	                                       : leases[chaos_between(dice, 0, 5)],
 	};
+	if (handle->lease_ms > worker->page->lease_max_ms)
+		handle->lease_ms = worker->page->lease_max_ms;
 	if (sort == CHAOS_LOCK) {
 		lk_lock_options options = {.lease_ms = handle->lease_ms,
 		                           .fixed = fixed,
@@ -326,7 +330,7 @@ static void *thread_run(void *arg)
 			                                      worker->handle_count - 1)]);
 		if (handle->lock && chaos_once_in(&thread->dice, 300))
 			worker_abandon(thread, handle);
-		if ((handle->lock || handle->semaphore) && worker->page->loses &&
+		if ((handle->lock || handle->semaphore) && worker->page->may_break &&
 		    !worker->page->quiet && chaos_once_in(&thread->dice, 400))
 			worker_break(handle);
 		if (worker->crowd.until_ns <= history_now_ns())

@@ -76,9 +76,9 @@ static void extend(struct worker_handle *handle)
 
 	record.permits = 1;
 	record.u.of.fence = hold_of(handle).fence;
-	record.u.of.amount = CHAOS_LEASE_MAX_MS;
+	record.u.of.amount = handle->worker->page->lease_max_ms;
 	record.call = history_begin(handle->worker->history, &record);
-	err = lk_lock_extend(handle->lock, CHAOS_LEASE_MAX_MS);
+	err = lk_lock_extend(handle->lock, record.u.of.amount);
 	record.u.of.valid_until_ns = valid_until_ns(handle);
 	worker_done(handle, &record, err);
 }

@@ -55,7 +55,7 @@ static void answer(struct core_world *world, struct fuzz_input *input)
 	struct lk__answer answer;
 
 	if (fuzz_below(input, 4) == 3 && world->sent_count)
-		core_good_answer(world->sent[0], &answer);
+		core_good_answer(world, world->sent[0], &answer);
 	else
 		core_any_answer(input, &answer);
 	core_answer(world, &answer);
@@ -64,6 +64,7 @@ static void answer(struct core_world *world, struct fuzz_input *input)
 static void event(struct core_world *world, struct fuzz_input *input)
 {
 	struct lk__hold *lost;
+	unsigned choice;
 
 	switch (fuzz_below(input, 16)) {
 	case 0:
@@ -95,7 +96,10 @@ static void event(struct core_world *world, struct fuzz_input *input)
 		core_later(world, (int64_t)fuzz_byte(input) * 20 * CORE_MS);
 		break;
 	case 13:
-		core_link(world, fuzz_below(input, 2));
+		choice = fuzz_below(input, 8);
+		if (choice == 7)
+			core_forget(world);
+		core_link(world, choice & 1);
 		break;
 	case 14:
 		core_send(world);

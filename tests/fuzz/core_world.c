@@ -2,6 +2,7 @@
  * One state machine and its callers: see core_world.h. */
 #include "core_world.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -232,6 +233,19 @@ void core_call_event(struct core_world *world, struct fuzz_input *input)
 
 /* ---- The store ----------------------------------------------------------------------------- */
 
+static struct lk__epoch marker(unsigned memory)
+{
+	struct lk__epoch epoch = {.since_us = 1 + memory};
+
+	epoch.len = (uint8_t)snprintf(epoch.text, sizeof(epoch.text), "1 a %u", 1 + memory);
+	return epoch;
+}
+
+void core_forget(struct core_world *world)
+{
+	world->memory++;
+}
+
 void core_link(struct core_world *world, bool up)
 {
 	struct lk__why why = {.err = LK_EUNKNOWN, .text = "the connection broke"};
@@ -239,6 +253,8 @@ void core_link(struct core_world *world, bool up)
 	if (up == lk__session_is_up(&world->session))
 		return;
 	if (up) {
+		struct lk__epoch epoch = marker(world->memory);
+		lk__core_memory(&world->core, &world->session, world->now_ns, &epoch);
 		lk__core_link_up(&world->core, &world->session, world->now_ns);
 		return;
 	}
@@ -321,20 +337,25 @@ void core_any_answer(struct fuzz_input *input, struct lk__answer *answer)
 	answer->latch_state = (lk_latch_state)((flags >> 5) % 3);
 	answer->removed = any_number(input);
 	answer->next = any_number(input);
+	answer->grace_ms = answer->left_ms > 0 && flags & 16 ? answer->left_ms : 0;
+	if (answer->kind == LK__MEMORY)
+		answer->epoch = marker(flags & 3);
 }
 
-void core_good_answer(const struct lk__pending *request, struct lk__answer *answer)
+void core_good_answer(const struct core_world *world, const struct lk__pending *request,
+                      struct lk__answer *answer)
 {
 	static const enum lk__answer_kind kinds[] = {
-		[LK__ASK] = LK__BUSY,     [LK__LEAVE] = LK__LEFT,  [LK__HAND] = LK__LEFT,
-		[LK__RENEW] = LK__GONE,   [LK__SHRINK] = LK__LEFT, [LK__LOOK] = LK__SHOWN,
-		[LK__STEP] = LK__STEPPED,
+		[LK__ASK] = LK__BUSY,     [LK__LEAVE] = LK__LEFT,   [LK__HAND] = LK__LEFT,
+		[LK__RENEW] = LK__GONE,   [LK__SHRINK] = LK__LEFT,  [LK__LOOK] = LK__SHOWN,
+		[LK__STEP] = LK__STEPPED, [LK__RECLAIM] = LK__GONE, [LK__EPOCH] = LK__MEMORY,
 	};
 
 	memset(answer, 0, sizeof(*answer));
 	answer->kind = kinds[request->kind];
 	answer->left_ms = -1;
 	answer->mine = answer->counted = true;
+	answer->epoch = marker(world->memory);
 	if (request->kind == LK__ASK && !request->ticket->is_try) {
 		answer->kind = LK__QUEUED;
 		answer->left_ms = 1000;

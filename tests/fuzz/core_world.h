@@ -31,6 +31,7 @@ struct core_world {
 	struct lk__pending *sent[CORE_SENT]; /* in order */
 	int sent_count;
 	struct promise_leaves leaves;
+	unsigned memory; /* of the server, which is another one after each loss */
 	int64_t now_ns;
 };
 
@@ -50,6 +51,8 @@ void core_call_event(struct core_world *world, struct fuzz_input *input);
 /* ---- What the store and the network do ------------------------------------------------------ */
 
 void core_link(struct core_world *world, bool up);
+/* The server loses its memory; clients do not know it yet. */
+void core_forget(struct core_world *world);
 /* Send all requests of the queue. */
 void core_send(struct core_world *world);
 /* The oldest pending one, NULL if there is none. */
@@ -59,7 +62,8 @@ void core_answer(struct core_world *world, const struct lk__answer *answer);
 /* A reply that the codec could produce. */
 void core_any_answer(struct fuzz_input *input, struct lk__answer *answer);
 /* A good reply to that request. */
-void core_good_answer(const struct lk__pending *request, struct lk__answer *answer);
+void core_good_answer(const struct core_world *world, const struct lk__pending *request,
+                      struct lk__answer *answer);
 void core_channel_event(struct core_world *world, unsigned choice);
 void core_later(struct core_world *world, int64_t ns);
 

@@ -72,7 +72,7 @@ static void drain_once(struct core_world *world)
 
 	core_send(world);
 	if (world->sent_count) {
-		core_good_answer(world->sent[0], &answer);
+		core_good_answer(world, world->sent[0], &answer);
 		core_answer(world, &answer);
 	} else {
 		due_ns = lk__core_due(&world->core);
@@ -123,6 +123,24 @@ void core_world_close(struct core_world *world)
 
 /* ---- One reply to all --------------------------------------------------------------------- */
 
+/* The link breaks, and the server has lost its memory when it is up again. */
+static void forget_hold(struct core_world *world)
+{
+	core_link(world, false);
+	core_forget(world);
+	core_link(world, true);
+}
+
+/* A renewal finds nothing. */
+static void doubt_hold(struct core_world *world)
+{
+	const struct lk__answer gone = {.kind = LK__GONE};
+
+	core_later(world, lk__core_due(&world->core) - world->now_ns);
+	core_send(world);
+	core_answer(world, &gone);
+}
+
 /* A world in which a request of that kind is pending. */
 static bool reach(struct core_world *world, enum lk__request_kind kind, bool permits)
 {
@@ -154,6 +172,10 @@ static bool reach(struct core_world *world, enum lk__request_kind kind, bool per
 	core_settle(world);
 	if (kind == LK__RENEW)
 		core_later(world, lk__core_due(&world->core) - world->now_ns);
+	else if (kind == LK__RECLAIM)
+		forget_hold(world);
+	else if (kind == LK__EPOCH)
+		doubt_hold(world);
 	else if (kind == LK__LEAVE)
 		lk__core_drop(&world->core, world->now_ns,
 		              world->queues[permits ? CORE_PERMITS : CORE_LOCK]->name,
@@ -164,8 +186,8 @@ static bool reach(struct core_world *world, enum lk__request_kind kind, bool per
 
 void core_world_answer_all(const struct lk__answer *answer)
 {
-	static const enum lk__request_kind kinds[] = {LK__ASK,   LK__LEAVE, LK__HAND,
-	                                              LK__RENEW, LK__LOOK,  LK__STEP};
+	static const enum lk__request_kind kinds[] = {LK__ASK,  LK__LEAVE, LK__HAND,    LK__RENEW,
+	                                              LK__LOOK, LK__STEP,  LK__RECLAIM, LK__EPOCH};
 	struct core_world world;
 
 	for (size_t i = 0; i < 2 * sizeof(kinds) / sizeof(*kinds); i++) {

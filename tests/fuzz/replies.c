@@ -64,6 +64,8 @@ static void check_answer(const struct lk__answer *answer)
 	FUZZ_MUST(answer->kind <= LK__FAILED, "kind %d", (int)answer->kind);
 	if (answer->kind == LK__FAILED)
 		check_failed(answer);
+	FUZZ_MUST(answer->epoch.len < LK__EPOCH_SIZE && !answer->epoch.text[answer->epoch.len],
+	          "a marker without an end");
 	FUZZ_MUST(answer->fence <= EXACT_MAX && answer->arrival <= EXACT_MAX &&
 	                  answer->opened <= EXACT_MAX && answer->removed <= EXACT_MAX &&
 	                  answer->next <= EXACT_MAX,
@@ -71,7 +73,9 @@ static void check_answer(const struct lk__answer *answer)
 	FUZZ_MUST(answer->store_us >= 0 && answer->store_us <= EXACT_MAX && answer->waiting >= 0 &&
 	                  answer->waiting <= EXACT_MAX && answer->rank >= 0 &&
 	                  answer->rank <= EXACT_MAX && answer->left_ms >= -1 &&
-	                  answer->left_ms <= EXACT_MAX && answer->remaining >= 0 &&
+	                  answer->left_ms <= EXACT_MAX && answer->grace_ms >= 0 &&
+	                  answer->grace_ms <= EXACT_MAX && answer->epoch.since_us >= 0 &&
+	                  answer->epoch.since_us <= EXACT_MAX && answer->remaining >= 0 &&
 	                  answer->remaining <= EXACT_MAX,
 	          "a number out of its range");
 }

@@ -11,9 +11,9 @@
 
 #define ITEMS_MAX 4
 
-const char *const script_keys[SCRIPT_KEYS] = {"lk:{a}", "lk:{a}:q", "lk:fence", "lk:{a}:h",
-                                              "lk:{a}:s"};
-const char script_types[SCRIPT_KEYS] = {'*', 'z', 's', 'z', 'h'};
+const char *const script_keys[SCRIPT_KEYS] = {"lk:{a}",   "lk:{a}:q", "lk:fence",
+                                              "lk:{a}:h", "lk:{a}:s", "lk:epoch"};
+const char script_types[SCRIPT_KEYS] = {'*', 'z', 's', 'z', 'h', 's'};
 
 /* ---- Texts --------------------------------------------------------------------------------- */
 
@@ -65,7 +65,7 @@ void script_ticket(struct fuzz_input *input, bool permits, bool ours, char *out,
 
 	if (ours)
 		plain = (struct fuzz_input){(const uint8_t *)&"\0\1\2\3"[fuzz_below(input, 4)], 1};
-	len = snprintf(out, size, "%s:%s:nonce-nonc%u:%s:%c", !ours && who >= 240 ? "2" : "1",
+	len = snprintf(out, size, "%s:%s:nonce-nonc%u:%s:%c", !ours && who >= 240 ? "3" : "2",
 	               !ours && who >= 200 ? "another_client_-_id-01" : SCRIPT_CLIENT, who % 3,
 	               number(ours ? &plain : input,
 	                      (const char *const[]){"10000", "1000", "100", "86400000"}),
@@ -76,6 +76,17 @@ void script_ticket(struct fuzz_input *input, bool permits, bool ours, char *out,
 		snprintf(out + len, size - (size_t)len, ":%s",
 		         number(ours ? &plain : input,
 		                (const char *const[]){"1", "2", "3", "2147483647"}));
+}
+
+void script_marker(struct fuzz_input *input, char *out, size_t size)
+{
+	static const char *const markers[] = {
+		"1 a+0b 1799999999000000", "1 a+0b 1799999999000000",
+		"1 a+0b 1799999999000000", "1 000000000000000000000000000000000000000a 1 [later]",
+		"1 - 1800000000000000",
+	};
+
+	snprintf(out, size, "%s", markers[fuzz_below(input, 5)]);
 }
 
 /* Any bytes, from the input itself. */
@@ -96,7 +107,7 @@ static void make_lock(struct fuzz_input *input, struct lua_store *store, const c
 
 	script_ticket(input, false, false, ticket, sizeof(ticket));
 	snprintf(value, sizeof(value), "%s %s %s %s", ticket, FENCE(), LEASE(),
-	         NUMBER("s", "-", "s", "-"));
+	         NUMBER("s", "-", "- a+0b 1799999999000000", "s a+0b 1"));
 	lua_store_text(store, "SET", key, value, NULL);
 }
 
@@ -106,7 +117,7 @@ static void make_semaphore(struct fuzz_input *input, struct lua_store *store, co
 	char ticket[SCRIPT_TEXT], value[SCRIPT_TEXT];
 
 	lua_store_text(store, "HSET", key, "kind",
-	               NUMBER("1:semaphore", "1:semaphore", "1:semaphore", "1:semaphore"),
+	               NUMBER("2:semaphore", "2:semaphore", "2:semaphore", "2:semaphore"),
 	               "capacity", PERMITS(), "used", NUMBER("0", "1", "2", "3"), "ttl", TTL(),
 	               NULL);
 	if (parts & 1)
@@ -177,12 +188,31 @@ static void make_foreign(struct fuzz_input *input, struct lua_store *store, cons
 		lua_store_text(store, "ZADD", key, FENCE(), one, NULL);
 }
 
+static void make_marker(struct fuzz_input *input, struct lua_store *store, const char *key,
+                        unsigned kind)
+{
+	char marker[SCRIPT_TEXT];
+
+	if (kind >= 232) {
+		make_foreign(input, store, key);
+	} else if (kind >= 216) {
+		snprintf(marker, sizeof(marker), "%s %s %s", NUMBER("1", "1", "1", "2"),
+		         NUMBER("a", "a+0b", "x", "-"), FENCE());
+		lua_store_text(store, "SET", key, marker, NULL);
+	} else if (kind < 200) {
+		script_marker(input, marker, sizeof(marker));
+		lua_store_text(store, "SET", key, marker, NULL);
+	}
+}
+
 static void make_key(struct fuzz_input *input, struct lua_store *store, int index)
 {
 	const char *key = script_keys[index];
 	unsigned kind = fuzz_byte(input);
 
-	if (kind >= 232)
+	if (index == SCRIPT_MARKER)
+		make_marker(input, store, key, kind);
+	else if (kind >= 232)
 		make_foreign(input, store, key);
 	else if (kind >= 200)
 		; /* none */
@@ -205,8 +235,9 @@ static void make_key(struct fuzz_input *input, struct lua_store *store, int inde
 
 void script_fill(struct fuzz_input *input, struct lua_store *store)
 {
-	for (int i = SCRIPT_KEYS - 1; i >= 0; i--)
+	for (int i = SCRIPT_MARKER - 1; i >= 0; i--)
 		make_key(input, store, i);
+	make_key(input, store, SCRIPT_MARKER);
 }
 
 /* ---- As text ------------------------------------------------------------------------------- */

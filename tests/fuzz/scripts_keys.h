@@ -6,7 +6,8 @@
 #include "fuzz.h"
 #include "lua_store.h"
 
-#define SCRIPT_KEYS 5
+#define SCRIPT_KEYS 6
+#define SCRIPT_MARKER 5 /* which of them */
 #define SCRIPT_TEXT 200
 #define SCRIPT_NOW_US INT64_C(1800000000000000)
 #define SCRIPT_CLIENT "abcdefghijklmnopqrstuv"
@@ -17,6 +18,8 @@ extern const char
 
 /* Ours is one that the library could have written. */
 void script_ticket(struct fuzz_input *input, bool permits, bool ours, char *out, size_t size);
+/* Mostly the one that script_fill() writes. */
+void script_marker(struct fuzz_input *input, char *out, size_t size);
 void script_fill(struct fuzz_input *input, struct lua_store *store);
 
 /* Each key as one line, "<type> <key> <expiry> <content>", or "". */

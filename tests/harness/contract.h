@@ -14,6 +14,11 @@ void contract_stop(void);
 /* Set the store's clock to so many ms after that. */
 void contract_at(int64_t ms);
 void contract_full(bool full);
+/* The marker that clients know, at first that of the store, and the end of the grace, at first long
+ * ago. */
+void contract_epoch(const char *marker, const char *end_us);
+/* What INFO says of the server's process, which began long ago. */
+struct lua_store_process *contract_process(void);
 /* Refuse scripts a command, NULL = none, on a key, NULL = on any. */
 void contract_refuse(const char *command, const char *key);
 
@@ -24,6 +29,16 @@ void contract_refuse(const char *command, const char *key);
 void contract_says(const char *file, int line, const char *expected, const char *word, ...)
 	__attribute__((sentinel));
 #define SAYS(expected, ...) contract_says(__FILE__, __LINE__, expected, __VA_ARGS__, NULL)
+
+/* The same; no key changes. */
+void contract_save(void);
+void contract_is_unchanged(const char *file, int line);
+#define KEEPS(expected, ...)                                                                       \
+	do {                                                                                       \
+		contract_save();                                                                   \
+		SAYS(expected, __VA_ARGS__);                                                       \
+		contract_is_unchanged(__FILE__, __LINE__);                                         \
+	} while (0)
 
 /* The errors of a script that may not run a command, and of one on a full server. */
 #define NO_RIGHT_TEXT "ERR The user executing the script can't run this command or subcommand"

@@ -98,6 +98,6 @@ void cut_everywhere(const struct cut *cut)
 	}
 	/* Only the fence counter is left, and what stays at rest. */
 	if (primitives[row].is_leased)
-		ck_assert_int_eq(redis_int(redis, "DBSIZE"),
+		ck_assert_int_eq(redis_size(redis),
 		                 1 + LANES * primitives[row].noun->rest_keys);
 }

@@ -3,6 +3,8 @@
  * file has the streams, the channels and the time. */
 #include "lua_seam.h"
 
+#include "find_epoch.h"
+
 #include "base/os.h"
 #include "lua_store_parts.h"
 #include "redis/redis_store.h"
@@ -259,8 +261,8 @@ static unsigned route(const struct lk__store *store, const char *name, size_t le
 }
 
 static lk_err dial(struct lk__store *store, unsigned link, const struct lk__target *place,
-                   int64_t deadline_ns, int cancel_fd, struct lk__peer **result,
-                   struct lk__why *why)
+                   int64_t deadline_ns, int cancel_fd, struct lk__epoch *epoch,
+                   struct lk__peer **result, struct lk__why *why)
 {
 	struct peer *peer;
 
@@ -285,6 +287,7 @@ static lk_err dial(struct lk__store *store, unsigned link, const struct lk__targ
 			abort();
 	}
 	pthread_mutex_lock(&mutex);
+	find_epoch(database(link, place->db), &peer->base.redis->space, epoch);
 	subscribe(peer, peer->base.redis->space.channel);
 	peer->next = peers;
 	peers = peer;

@@ -208,6 +208,7 @@ struct lua_store *lua_store_new(lua_store_publish_fn *publish, void *arg)
 	}
 	if (what)
 		replace_all(store, what);
+	store->server.process = (struct lua_store_process){.run = 1, .replid = 1000};
 	return store;
 }
 
@@ -244,6 +245,22 @@ int64_t lua_store_time(const struct lua_store *store)
 const struct lua_keys *lua_store_keys(const struct lua_store *store)
 {
 	return &store->server.keys;
+}
+
+struct lua_store_process *lua_store_process(struct lua_store *store)
+{
+	return &store->server.process;
+}
+
+void lua_store_restart(struct lua_store *store)
+{
+	struct lua_store_process *process = &store->server.process;
+
+	*process = (struct lua_store_process){
+		.run = process->run + 1,
+		.replid = process->replid + 1,
+		.began_us = store->server.keys.now_us,
+	};
 }
 
 void lua_store_set_full(struct lua_store *store, bool full)

@@ -8,6 +8,7 @@
  *   lua_store_commands.c  the table of commands; those of keys and strings, TIME, PUBLISH
  *   lua_store_items.c     the commands of hashes and sorted sets
  *   lua_store_keys.c      the keys, their values, their expiry
+ *   lua_store_info.c      INFO
  *   lua_store_image.c     all keys as bytes, and back
  *   lua_store_reply.c     replies as bytes
  *   lua_store_sha1.c      digests
@@ -42,6 +43,22 @@ void lua_store_set_full(struct lua_store *store, bool full);
 /* Refuse scripts a command, NULL = none, on a key, NULL = on any.  Borrowed. */
 void lua_store_refuse(struct lua_store *store, const char *command, const char *key);
 
+/* What INFO says of the server's process.  A new store is a process that began long ago. */
+struct lua_store_process {
+	const char *run_id;            /* NULL = made from run */
+	uint64_t run, replid, replid2; /* run_id, master_replid, master_replid2 */
+	int64_t began_us;
+	int64_t process_id; /* 0 = not shown */
+	int64_t evicted;
+	bool flushed, flushed_db;    /* since it began */
+	bool was_replica, was_slave; /* by either command */
+	bool hides_run;              /* a proxy leaves run_id out */
+};
+
+struct lua_store_process *lua_store_process(struct lua_store *store);
+/* A new process begins now, with the keys as they are. */
+void lua_store_restart(struct lua_store *store);
+
 /* Run one command of a client, and append the reply's bytes.  A script is unknown until EVAL or
  * SCRIPT LOAD sends it, and again after SCRIPT FLUSH. */
 void lua_store_run(struct lua_store *store, const char *bytes, size_t len, struct lk__buf *reply);
@@ -66,6 +83,7 @@ struct lua_store_image;
 struct lua_store_image *lua_store_save(const struct lua_store *store);
 /* Replace all keys by those of the image; expired ones are removed. */
 void lua_store_load(struct lua_store *store, const struct lua_store_image *image);
+uint64_t lua_store_image_hash(const struct lua_store_image *image);
 void lua_store_image_free(struct lua_store_image *image);
 
 /* Append all keys as bytes: equal for equal keys, whatever the order of the writes.  For each key,

@@ -225,6 +225,7 @@ static void run_flushall(struct lua_server *server, int argc, const struct lua_w
 	(void)argc;
 	(void)argv;
 	lua_keys_flush(&server->keys);
+	server->process.flushed = true;
 	lua_reply_status(reply, "OK");
 }
 
@@ -242,6 +243,7 @@ static const struct lua_command plain_commands[] = {
 	{"TIME", 1, run_time, LUA_READS},
 	{"PUBLISH", 3, run_publish, LUA_READS},
 	{"FLUSHALL", 1, run_flushall, LUA_WRITES},
+	{"INFO", -1, lua_run_info, LUA_READS},
 	{NULL, 0, NULL, LUA_READS},
 };
 

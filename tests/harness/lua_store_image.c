@@ -156,3 +156,13 @@ void lua_keys_load(struct lua_keys *keys, const struct lua_store_image *image)
 	while (at < end)
 		take_key(keys, &at);
 }
+
+/* FNV-1a (Fowler, Noll, Vo). */
+uint64_t lua_store_image_hash(const struct lua_store_image *image)
+{
+	uint64_t sum = UINT64_C(0xcbf29ce484222325);
+
+	for (size_t i = 0; i < image->bytes.len; i++)
+		sum = (sum ^ (unsigned char)image->bytes.data[i]) * UINT64_C(0x100000001b3);
+	return sum;
+}

@@ -106,6 +106,7 @@ struct lua_server {
 	const struct lua_command *commands[LUA_COMMAND_SLOTS]; /* by a hash of the name */
 	lua_store_publish_fn *publish;
 	void *arg;
+	struct lua_store_process process;
 	bool full;
 	const char *refused,
 		*refused_key; /* a refused command, NULL = none; on that key, NULL = on any */
@@ -125,6 +126,7 @@ struct lua_command {
 };
 
 extern const struct lua_command lua_item_commands[];
+lua_command_fn lua_run_info; /* lua_store_info.c */
 
 void lua_commands_init(struct lua_server *server);
 const struct lua_command *lua_command_find(const struct lua_server *server, struct lua_word name);

@@ -44,7 +44,7 @@ void peer_start(struct peer *peer, peer_fn *fn, void *arg)
 	ck_assert(!listen(peer->listen_fd, 64));
 	ck_assert(!getsockname(peer->listen_fd, (struct sockaddr *)&address, &len));
 	peer->port = ntohs(address.sin_port);
-	snprintf(peer->url, sizeof(peer->url), "redis://127.0.0.1:%d", peer->port);
+	snprintf(peer->url, sizeof(peer->url), "redis://127.0.0.1:%d?grace=0", peer->port);
 	if (fn)
 		ck_assert(!pthread_create(&peer->thread, NULL, serve, peer));
 }

@@ -36,7 +36,7 @@ long long permits_queue(struct redis *redis, const char *name)
  * capacity, in one script. */
 #define SUM                                                                                        \
 	"local all, sum, loose = redis.call('HGETALL', KEYS[1]), 0, 0 "                            \
-	"for i = 1, #all, 2 do if string.sub(all[i], 1, 2) == '1:' then "                          \
+	"for i = 1, #all, 2 do if string.sub(all[i], 1, 2) == '2:' then "                          \
 	"sum = sum + tonumber(string.match(all[i + 1], '^%d+')) "                                  \
 	"if not redis.call('ZSCORE', KEYS[2], all[i]) then loose = loose + 1 end end end "         \
 	"return {sum, tonumber(redis.call('HGET', KEYS[1], 'used') or 0), loose, "                 \

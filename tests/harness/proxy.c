@@ -369,7 +369,7 @@ static void start(struct proxy *proxy)
 	setsockopt(listener, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one));
 	ck_assert(!bind(listener, (struct sockaddr *)&address, sizeof(address)));
 	ck_assert(!listen(listener, 128));
-	snprintf(proxy->url, sizeof(proxy->url), "redis://127.0.0.1:%d", proxy->port);
+	snprintf(proxy->url, sizeof(proxy->url), "redis://127.0.0.1:%d?grace=0", proxy->port);
 	proxy->wake = pipe_fds[1];
 	proxy->pid = fork();
 	ck_assert_int_ge(proxy->pid, 0);

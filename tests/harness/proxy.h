@@ -48,7 +48,7 @@ struct proxy_count {
 struct proxy {
 	pid_t pid;
 	int port;
-	char url[80]; /* redis://127.0.0.1:port */
+	char url[80]; /* redis://127.0.0.1:port?grace=0 */
 	int wake;     /* a pipe that wakes the proxy */
 	struct proxy_shared *shared;
 };

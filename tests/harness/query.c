@@ -2,11 +2,20 @@
  * Operators and other clients: see query.h. */
 #include "query.h"
 
+#include "find_epoch.h"
+
 #include <stdlib.h>
 #include <string.h>
 
+static int64_t operators_grace_ms;
+
+void query_grace(int64_t grace_ms)
+{
+	operators_grace_ms = grace_ms;
+}
+
 static struct lk__request request(enum lk__request_kind kind, lk_kind noun, const char *name,
-                                  const struct lk__details *details)
+                                  const struct lk__details *details, const struct lk__epoch *epoch)
 {
 	return (struct lk__request){
 		.kind = (uint8_t)kind,
@@ -14,13 +23,15 @@ static struct lk__request request(enum lk__request_kind kind, lk_kind noun, cons
 		.name = name,
 		.name_len = (uint16_t)strlen(name),
 		.details = details,
+		.epoch = epoch,
 	};
 }
 
 void query_append(struct lk__buf *bytes, const struct lk__space *space, enum lk__request_kind kind,
                   lk_kind noun, const char *name, const struct lk__details *details)
 {
-	const struct lk__request query = request(kind, noun, name, details);
+	static const struct lk__epoch none; /* no query of a client depends on it */
+	const struct lk__request query = request(kind, noun, name, details, &none);
 
 	if (!lk__codec_query(bytes, space, &query))
 		abort();
@@ -29,7 +40,8 @@ void query_append(struct lk__buf *bytes, const struct lk__space *space, enum lk_
 struct lk__answer query_run(struct lua_store *store, enum lk__request_kind kind, lk_kind noun,
                             const char *name, const struct lk__details *details)
 {
-	const struct lk__request query = request(kind, noun, name, details);
+	struct lk__epoch epoch = {0};
+	const struct lk__request query = request(kind, noun, name, details, &epoch);
 	struct lk__buf bytes = {0}, reply = {0};
 	struct lk__answer answer;
 	struct lk__space space;
@@ -37,7 +49,10 @@ struct lk__answer query_run(struct lua_store *store, enum lk__request_kind kind,
 	struct lk__why why;
 
 	lk__space_init(&space, "lk", 0, "operator_AAAAAAAAAAAAA");
-	query_append(&bytes, &space, kind, noun, name, details);
+	space.grace_ms = operators_grace_ms;
+	find_epoch(store, &space, &epoch);
+	if (!lk__codec_query(&bytes, &space, &query))
+		abort();
 	lua_store_run(store, bytes.data, bytes.len, &reply);
 	resp = lua_store_parse(&reply);
 	lk__codec_query_answer(resp, "the store", &space, &query, NULL, &answer, &why);

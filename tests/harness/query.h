@@ -7,6 +7,8 @@
 #include "lua_store.h"
 #include "redis/codec.h"
 
+/* The grace that they know, at first none. */
+void query_grace(int64_t grace_ms);
 /* details: see lk__details.  The answer has no text. */
 struct lk__answer query_run(struct lua_store *store, enum lk__request_kind kind, lk_kind noun,
                             const char *name, const struct lk__details *details);

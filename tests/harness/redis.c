@@ -18,6 +18,7 @@ struct redis {
 	redisContext *context; /* NULL: run() executes the commands */
 	redis_run_fn *run;
 	char *text; /* of the last reply */
+	char marker[128];
 };
 
 /* Those still open: a test may leave one open until its process ends.  Threads open some, too. */
@@ -155,6 +156,19 @@ long long redis_int(struct redis *redis, const char *fmt, ...)
 	}
 	freeReplyObject(reply);
 	return value;
+}
+
+long long redis_size(struct redis *redis)
+{
+	return redis_int(redis, "DBSIZE") - redis_int(redis, "EXISTS lk:epoch");
+}
+
+const char *redis_marker(struct redis *redis)
+{
+	const char *text = redis_text(redis, "GET lk:epoch");
+
+	snprintf(redis->marker, sizeof(redis->marker), "%s", text);
+	return redis->marker;
 }
 
 void redis_do(struct redis *redis, const char *fmt, ...)

@@ -26,6 +26,11 @@ void redis_close(struct redis *redis);
 const char *redis_text(struct redis *redis, const char *fmt, ...);
 /* The reply as a number; any other reply fails the test. nil is -1. */
 long long redis_int(struct redis *redis, const char *fmt, ...);
+/* How many keys there are, without the marker of the server's memory. */
+long long redis_size(struct redis *redis);
+/* The marker of the server's memory; "" = no client has connected yet.  Valid until it is called
+ * again. */
+const char *redis_marker(struct redis *redis);
 /* Send the command; an error reply fails the test. */
 void redis_do(struct redis *redis, const char *fmt, ...);
 

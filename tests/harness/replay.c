@@ -4,6 +4,7 @@
 
 #include "lua_store_parts.h"
 #include "process.h"
+#include "redis.h"
 #include "replay_sides.h"
 
 #include <errno.h>
@@ -19,6 +20,7 @@
 
 #define ANSWER_MS 20000
 #define START_US INT64_C(1700000000000000)
+#define BEGAN_US (START_US - 7300000) /* the server's start */
 
 uint64_t replay_draw(struct replay *replay, uint64_t below)
 {
@@ -35,7 +37,7 @@ static void start_server(struct replay_sides *sides)
 {
 	char self[400], shim[500], file[120];
 	ssize_t len = readlink("/proc/self/exe", self, sizeof(self) - 1);
-	int64_t zero = 0;
+	int64_t began_us = BEGAN_US;
 	char *slash;
 	int fd;
 
@@ -50,11 +52,12 @@ static void start_server(struct replay_sides *sides)
 	folder_make(sides->dir, sizeof(sides->dir));
 	snprintf(file, sizeof(file), "%s/clock", sides->dir);
 	fd = open(file, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
-	if (access(shim, R_OK) || fd < 0 || pwrite(fd, &zero, sizeof(zero), 0) != sizeof(zero)) {
+	if (access(shim, R_OK) || fd < 0 ||
+	    pwrite(fd, &began_us, sizeof(began_us), 0) != sizeof(began_us)) {
 		fprintf(stderr, "%s or %s is missing\n", shim, file);
 		abort();
 	}
-	sides->clock_us = mmap(NULL, sizeof(zero), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	sides->clock_us = mmap(NULL, sizeof(began_us), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
 	close(fd);
 	if (sides->clock_us == MAP_FAILED)
 		abort();
@@ -306,13 +309,14 @@ static void compare_batch(struct replay *replay, const struct lk__buf *keys)
  * message that marks the end, and compare the digests of all keys. */
 static void settle(struct replay *replay)
 {
-	const char *exists[REPLAY_NAMES * 4 + REPLAY_CLIENTS + 2] = {"EXISTS", "lk:fence"};
+	const char *exists[REPLAY_NAMES * 4 + REPLAY_CLIENTS + 3] = {"EXISTS", "lk:fence",
+	                                                             "lk:epoch"};
 	const char *keys_of[] = {"EVAL", replay_keys_script, "0", ""};
 	struct replay_sides *sides = replay->sides;
 	struct lk__buf dump = {0}, text = {0};
 	char number[24], hex[41];
 	struct replay_sent *command;
-	int argc = 2;
+	int argc = 3;
 
 	for (int i = 0; i < REPLAY_NAMES; i++) {
 		exists[argc++] = replay->name[i].main;
@@ -442,6 +446,24 @@ static void move_memory(struct replay *replay, bool full)
 	lk__buf_fini(&reply);
 }
 
+/* The store says of its process what the server says. */
+static void copy_process(struct replay *replay)
+{
+	struct replay_sides *sides = replay->sides;
+	struct lua_store_process *process = lua_store_process(sides->store);
+	struct redis *redis = redis_open(&sides->server);
+	const char *run_id = strstr(redis_text(redis, "INFO server"), "run_id:");
+
+	if (!run_id)
+		abort();
+	snprintf(sides->run_id, sizeof(sides->run_id), "%s", run_id + strlen("run_id:"));
+	redis_close(redis);
+	process->run_id = sides->run_id;
+	process->began_us = BEGAN_US;
+	process->process_id = sides->server.pid;
+	snprintf(replay->process, sizeof(replay->process), "%lld", (long long)process->process_id);
+}
+
 static void start(struct replay *replay)
 {
 	static const char *const sync[] = {"SUBSCRIBE", "sync"};
@@ -453,6 +475,7 @@ static void start(struct replay *replay)
 	sides->fd = open_connection(sides);
 	sides->subscriber_fd = open_connection(sides);
 	sides->store = lua_store_new(publish, replay);
+	copy_process(replay);
 	lk__resp_command(&request, 2, sync, NULL);
 	replay_say(sides->subscriber_fd, &request);
 	lua_reply_bytes(&wanted, reply, sizeof(reply) - 1);

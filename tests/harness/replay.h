@@ -5,7 +5,8 @@
  * and after every batch of calls all keys with their values and TTLs.
  *
  * The server's clock stands still (tests/preload/still_clock.c) and is set between two batches, so
- * comparisons need no tolerance.  The seed determines the run.
+ * comparisons need no tolerance.  The store gets the server's run_id, so that INFO, as far as a
+ * marker depends on it, is the same on both.  The seed determines the run.
  *
  *   replay.c          both sides, batches, comparing
  *   replay_show.c     differences
@@ -67,6 +68,8 @@ struct replay {
 	char client_key[REPLAY_CLIENTS][REPLAY_KEY];
 	int64_t step[REPLAY_CLIENTS]; /* the number of a client's last step on a latch */
 	int serial;
+	char process[24];         /* the server's id of its process */
+	char marker[130];         /* of the server's memory, as clients know it */
 	char damaged[REPLAY_KEY]; /* a damaged key; "" = none */
 	struct replay_sums sums;
 };

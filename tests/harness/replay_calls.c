@@ -10,6 +10,7 @@
 #define CHANNELS "lk:c:0:"
 #define CLIENT "client-AAAA_AAAAAAAAA" /* after its letter */
 #define BIG 2                          /* index of the name with many tickets */
+#define MARKER "lk:epoch"
 #define ARGS(...) ((const char *const[]){__VA_ARGS__, NULL})
 
 static const char *const no_args[] = {NULL};
@@ -42,7 +43,7 @@ static void make_ticket(struct replay *replay, struct replay_name *name, bool se
 
 	ticket->client = (int)replay_draw(replay, REPLAY_CLIENTS);
 	ticket->permits = 1 + (int)replay_draw(replay, chance(replay, 3) ? 5 : 1);
-	len = snprintf(ticket->text, sizeof(ticket->text), "1:%s:%011d:%d:%c",
+	len = snprintf(ticket->text, sizeof(ticket->text), "2:%s:%011d:%d:%c",
 	               replay->client[ticket->client], replay->serial++, lease,
 	               !chance(replay, 3)               ? 'r'
 	               : semaphore && chance(replay, 3) ? 'n'
@@ -113,6 +114,61 @@ static const char *last_fence(struct replay *replay, const struct replay_ticket 
 	}
 }
 
+/* ---- The server's memory ------------------------------------------------------------------ */
+
+/* A client that connects, or one whose marker is another one. */
+static void find_marker(struct replay *replay)
+{
+	char word[16];
+
+	replay_script(replay, &lk__script_epoch_set, (const char *const[]){MARKER},
+	              ARGS(chance(replay, 4) ? PICK(replay, "", "", "1 a+0b 5", "1 - 7", "x")
+	                                     : replay->marker,
+	                   chance(replay, 2) ? "0" : replay->process));
+	if (!strcmp(replay_answer(replay, 0, word, sizeof(word)), "epoch"))
+		replay_answer(replay, 1, replay->marker, sizeof(replay->marker));
+}
+
+/* An operator ends the grace. */
+static void end_grace(struct replay *replay)
+{
+	char marker[sizeof(replay->marker)];
+
+	replay_script(replay, &lk__script_epoch_end, (const char *const[]){MARKER},
+	              ARGS(chance(replay, 3) ? PICK(replay, "", "1 - 7") : replay->marker));
+	if (*replay_answer(replay, 1, marker, sizeof(marker)))
+		snprintf(replay->marker, sizeof(replay->marker), "%s", marker);
+}
+
+/* The marker that a client sends. */
+static const char *marker(struct replay *replay)
+{
+	return chance(replay, 40) ? PICK(replay, "", "1 a+0b 1700000000000000", "1 - 7")
+	                          : replay->marker;
+}
+
+/* The end of the grace that a client sends. */
+static const char *grace_end(struct replay *replay, char text[24])
+{
+	switch (replay_draw(replay, 9)) {
+	case 0:
+		return number(replay->now_us + (int64_t)replay_draw(replay, 12000000), text);
+	case 1:
+		return number(replay->now_us + (int64_t)replay_draw(replay, 2), text);
+	default:
+		return "1700000000000000";
+	}
+}
+
+/* The fence of a hold that a client takes back: of its grant, or a recent one. */
+static const char *grant_fence(struct replay *replay, const struct replay_ticket *ticket,
+                               char text[24])
+{
+	if (strcmp(ticket->fence, "0") != 0 && !chance(replay, 4))
+		return ticket->fence;
+	return number(replay->now_us - (int64_t)replay_draw(replay, 9000000), text);
+}
+
 static const char *queue_life(struct replay *replay)
 {
 	return chance(replay, 15) ? PICK(replay, "5", "400") : "30000";
@@ -122,20 +178,20 @@ static const char *queue_life(struct replay *replay)
 
 static void call_lock(struct replay *replay, struct replay_name *name)
 {
-	const char *const keys[] = {name->main, name->queue, "lk:fence"};
+	const char *const keys[] = {name->main, name->queue, "lk:fence", MARKER};
 	int i = (int)replay_draw(replay, (uint64_t)name->tickets);
 	struct replay_ticket *ticket = &name->ticket[0][i];
 	const char *share = chance(replay, 2) ? "s" : "-";
-	char text[24];
+	char text[24], end[24], fence[24];
 
-	switch (replay_draw(replay, 9)) {
+	switch (replay_draw(replay, 10)) {
 	case 0:
 	case 1:
 	case 2:
 		replay_script(replay, &lk__script_lock_ask, keys,
 		              ARGS(ticket->text, chance(replay, 5) ? "0" : "1",
 		                   chance(replay, 4) ? "0" : ticket->arrival, CHANNELS, share,
-		                   queue_life(replay)));
+		                   queue_life(replay), marker(replay), grace_end(replay, end)));
 		learn(replay, ticket);
 		break;
 	case 3:
@@ -144,7 +200,8 @@ static void call_lock(struct replay *replay, struct replay_name *name)
 		replay_script(replay, &lk__script_lock_leave, keys,
 		              ARGS(chance(replay, 5) ? "" : ticket->text,
 		                   last_fence(replay, ticket, text), CHANNELS,
-		                   PICK(replay, "0", "0", "1")));
+		                   PICK(replay, "0", "0", "1"), marker(replay),
+		                   grace_end(replay, end)));
 		if (!chance(replay, 8))
 			make_ticket(replay, name, false, i);
 		break;
@@ -153,7 +210,16 @@ static void call_lock(struct replay *replay, struct replay_name *name)
 		replay_script(replay, &lk__script_lock_renew, keys,
 		              ARGS(ticket->text, chance(replay, 3) ? "0" : ticket->fence,
 		                   PICK(replay, "1", "100", "3000", "30000", "120000"),
-		                   last_fence(replay, ticket, text), share));
+		                   last_fence(replay, ticket, text), share, marker(replay),
+		                   grace_end(replay, end)));
+		learn(replay, ticket);
+		break;
+	case 8:
+		replay_script(replay, &lk__script_lock_reclaim, keys,
+		              ARGS(ticket->text, grant_fence(replay, ticket, fence),
+		                   PICK(replay, "1", "100", "3000", "30000"),
+		                   last_fence(replay, ticket, text), share, marker(replay),
+		                   grace_end(replay, end)));
 		learn(replay, ticket);
 		break;
 	default:
@@ -168,14 +234,14 @@ static void call_lock(struct replay *replay, struct replay_name *name)
 static void ask_permits(struct replay *replay, struct replay_name *name, const char *const *keys,
                         struct replay_ticket *ticket, const char *patience)
 {
-	char capacity[24];
+	char capacity[24], end[24];
 
 	number(chance(replay, 9) ? 1 + (int64_t)replay_draw(replay, 6) : name->capacity, capacity);
 	replay_script(replay, &lk__script_semaphore_ask, keys,
 	              ARGS(ticket->text, chance(replay, 5) ? "0" : "1",
 	                   chance(replay, 4) ? "0" : ticket->arrival, CHANNELS, capacity,
 	                   PICK(replay, "3600000", "3600000", "2000", "1"), queue_life(replay),
-	                   patience));
+	                   patience, marker(replay), grace_end(replay, end)));
 	learn(replay, ticket);
 }
 
@@ -194,14 +260,14 @@ static void show_permits(struct replay *replay, const char *const *keys,
 
 static void call_semaphore(struct replay *replay, struct replay_name *name)
 {
-	const char *const keys[] = {name->main, name->queue, "lk:fence", name->holds};
+	const char *const keys[] = {name->main, name->queue, "lk:fence", name->holds, MARKER};
 	int i = (int)replay_draw(replay, (uint64_t)name->tickets);
 	struct replay_ticket *ticket = &name->ticket[1][i];
 	const char *patience = PICK(replay, "21000", "21000", "500", "0");
 	const char *keep = PICK(replay, "0", "0", "0", "1", "2", "7");
-	char capacity[24];
+	char capacity[24], end[24], fence[24];
 
-	switch (replay_draw(replay, 12)) {
+	switch (replay_draw(replay, 13)) {
 	case 0:
 	case 1:
 	case 2:
@@ -214,7 +280,8 @@ static void call_semaphore(struct replay *replay, struct replay_name *name)
 	case 7:
 		replay_script(replay, &lk__script_semaphore_leave, keys,
 		              ARGS(chance(replay, 5) ? "" : ticket->text, keep, CHANNELS,
-		                   PICK(replay, "0", "0", "1"), patience,
+		                   PICK(replay, "0", "0", "1"), patience, marker(replay),
+		                   grace_end(replay, end),
 		                   chance(replay, 12) ? ticket->fence : "0"));
 		if (!strcmp(keep, "0") && !chance(replay, 8))
 			make_ticket(replay, name, true, i);
@@ -223,7 +290,8 @@ static void call_semaphore(struct replay *replay, struct replay_name *name)
 	case 9:
 		replay_script(replay, &lk__script_semaphore_renew, keys,
 		              ARGS(ticket->text, chance(replay, 3) ? "0" : ticket->fence,
-		                   PICK(replay, "1", "100", "3000", "30000", "120000")));
+		                   PICK(replay, "1", "100", "3000", "30000", "120000"),
+		                   marker(replay), grace_end(replay, end)));
 		learn(replay, ticket);
 		break;
 	case 10:
@@ -232,7 +300,17 @@ static void call_semaphore(struct replay *replay, struct replay_name *name)
 		replay_script(replay, &lk__script_semaphore_set, keys,
 		              ARGS(PICK(replay, "open", "open", "resize"), capacity,
 		                   PICK(replay, "3600000", "3600000", "2000", "1"), CHANNELS,
-		                   patience));
+		                   patience, marker(replay), grace_end(replay, end)));
+		break;
+	case 11:
+		number(name->capacity, capacity);
+		replay_script(replay, &lk__script_semaphore_reclaim, keys,
+		              ARGS(ticket->text, grant_fence(replay, ticket, fence),
+		                   PICK(replay, "1", "100", "3000", "30000"),
+		                   PICK(replay, "1", "1", "2", "5"), capacity,
+		                   PICK(replay, "3600000", "2000"), marker(replay),
+		                   grace_end(replay, end)));
+		learn(replay, ticket);
 		break;
 	default:
 		show_permits(replay, keys, ticket);
@@ -311,15 +389,17 @@ static void call_client(struct replay *replay)
 void replay_crowd(struct replay *replay)
 {
 	struct replay_name *name = &replay->name[BIG];
-	const char *const keys[] = {name->main, name->queue, "lk:fence", name->holds};
+	const char *const keys[] = {name->main, name->queue, "lk:fence",
+	                            name->kind == REPLAY_SEMAPHORE ? name->holds : MARKER, MARKER};
+	char end[24];
 
 	for (int i = 0; i < name->tickets && name->kind != REPLAY_LATCH; i++) {
 		if (name->kind == REPLAY_SEMAPHORE)
 			ask_permits(replay, name, keys, &name->ticket[1][i], "21000");
 		else
-			replay_script(
-				replay, &lk__script_lock_ask, keys,
-				ARGS(name->ticket[0][i].text, "1", "0", CHANNELS, "-", "30000"));
+			replay_script(replay, &lk__script_lock_ask, keys,
+			              ARGS(name->ticket[0][i].text, "1", "0", CHANNELS, "-",
+			                   "30000", marker(replay), grace_end(replay, end)));
 	}
 }
 
@@ -332,12 +412,15 @@ void replay_call(struct replay *replay)
 	enum replay_kind kind = chance(replay, 25)
 	                                ? (enum replay_kind)replay_draw(replay, REPLAY_KINDS)
 	                                : name->kind;
+	char word[16];
 
 	if (chance(replay, 30)) {
 		replay_script(replay, &lk__script_name_kind,
 		              (const char *const[]){name->main, name->queue}, no_args);
 	} else if (chance(replay, 40)) {
 		call_client(replay);
+	} else if (chance(replay, 80)) {
+		end_grace(replay);
 	} else {
 		/* Sometimes delete the name and start with another kind. */
 		if (chance(replay, 3000)) {
@@ -350,5 +433,8 @@ void replay_call(struct replay *replay)
 			call_semaphore(replay, name);
 		else
 			call_latch(replay, name);
+		if (chance(replay, 40) ||
+		    !strcmp(replay_answer(replay, 0, word, sizeof(word)), "epoch"))
+			find_marker(replay);
 	}
 }

@@ -12,13 +12,19 @@
 static const char *const texts[] = {
 	"",
 	"x",
-	"1:foo",
-	"2:next",
+	"2:foo",
+	"3:next",
 	"17:later 5",
-	"1:stranger:n:5000:r 1700000000000007 5000 -",
-	"1:stranger:n:5000:r 1700000000000007 5000 s",
-	"1:stranger:n:5000:f 5 900 z",
-	"1:stranger:n:x:r 5 900 -",
+	"2:stranger:n:5000:r 1700000000000007 5000 -",
+	"2:stranger:n:5000:r 1700000000000007 5000 s",
+	"2:stranger:n:5000:f 5 900 z",
+	"2:stranger:n:x:r 5 900 -",
+	"2:stranger:n:5000:r 1700000000000007 5000 - a+0b 1700000000000000",
+	"2:stranger:n:5000:r 1700000000000007 5000 s - 7 8",
+	"1 a+0b 1700000000000000",
+	"1 - 1700000000500000 [a part]",
+	"1 g 1700000000000000",
+	"1 a 1700000000000000 more",
 };
 static const char *const numbers[] = {
 	"0",
@@ -42,17 +48,17 @@ static const char *const numbers[] = {
 };
 static const char *const members[] = {
 	"foreign",
-	"2:next",
-	"1:stranger:n:5000:r",
-	"1:stranger:n:0:f",
-	"1:stranger:n:5000:r:2",
-	"1:stranger:n:50:f:40",
-	"1:stranger:n:50:n:1",
-	"1:stranger:n:50:n",
-	"1:stranger:n:99999999999999:r:1",
-	"1:aclient-AAAA_AAAAAAAAA:n:60000:r",
-	"1:bclient-AAAA_AAAAAAAAA:n:60000:r:1",
-	"1:st ranger:n:5000:r",
+	"3:next",
+	"2:stranger:n:5000:r",
+	"2:stranger:n:0:f",
+	"2:stranger:n:5000:r:2",
+	"2:stranger:n:50:f:40",
+	"2:stranger:n:50:n:1",
+	"2:stranger:n:50:n",
+	"2:stranger:n:99999999999999:r:1",
+	"2:aclient-AAAA_AAAAAAAAA:n:60000:r",
+	"2:bclient-AAAA_AAAAAAAAA:n:60000:r:1",
+	"2:st ranger:n:5000:r",
 	"",
 };
 static const char *const scores[] = {
@@ -75,10 +81,10 @@ static const char *const fields[] = {
 	"count",    "initial",
 	"open_ttl", "opened",
 	"removed",  "c:aclient-AAAA_AAAAAAAAA",
-	"n:x",      "1:stranger:n:5000:r:2",
+	"n:x",      "2:stranger:n:5000:r:2",
 };
-static const char *const kinds[] = {"1:latch",     "1:semaphore", "1:lock",
-                                    "2:semaphore", "2:latch",     "x"};
+static const char *const kinds[] = {"1:latch",     "2:semaphore", "2:lock",
+                                    "1:semaphore", "2:latch",     "x"};
 static const char *const holds[] = {"2 1700000000000005 5000", "1 2", "", "9 9 9", "0 0 0",
                                     "99999999999999999999 1 1"};
 
@@ -99,6 +105,8 @@ static const char *any_key(struct replay *replay)
 {
 	struct replay_name *name = &replay->name[replay_draw(replay, REPLAY_NAMES)];
 
+	if (!replay_draw(replay, 20))
+		return "lk:epoch";
 	switch (replay_draw(replay, 9)) {
 	case 0:
 		return "lk:fence";
@@ -123,7 +131,7 @@ static void damage_hash(struct replay *replay, const char *key)
 
 	if (!strcmp(field, "kind"))
 		value = any(replay, COUNT(kinds), kinds);
-	else if (!strcmp(field, "head") || !strncmp(field, "1:", 2))
+	else if (!strcmp(field, "head") || !strncmp(field, "2:", 2))
 		value = any(replay, COUNT(holds), holds);
 	if (!replay_draw(replay, 4))
 		say(replay, 3, "HDEL", key, field, NULL);

@@ -17,6 +17,7 @@ struct replay_sides {
 	struct test_server server;
 	enum server_version version;
 	char dir[80];
+	char run_id[41];
 	volatile int64_t *clock_us;
 	struct lua_store *store;
 	int fd, subscriber_fd;

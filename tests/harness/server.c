@@ -186,16 +186,21 @@ static bool start_once(struct test_server *server)
 	return true;
 }
 
-static void name_urls(struct test_server *server, bool unix_only)
+/* A server that has just begun may have forgotten a holder. Clients of a test's URLs do not wait
+ * for the end of its grace, unless the test is one of the grace itself. */
+static void name_urls(struct test_server *server, const struct server_options *options)
 {
-	server->port = unix_only ? 0 : port_pick();
+	const char *query = options->grace ? "" : "?grace=0";
+
+	server->port = options->unix_only ? 0 : port_pick();
 	snprintf(server->socket_path, sizeof(server->socket_path), "%s/s", server->dir);
-	snprintf(server->unix_url, sizeof(server->unix_url), "redis+unix://%s",
-	         server->socket_path);
-	if (unix_only)
+	snprintf(server->unix_url, sizeof(server->unix_url), "redis+unix://%s%s",
+	         server->socket_path, query);
+	if (options->unix_only)
 		memcpy(server->url, server->unix_url, sizeof(server->url));
 	else
-		snprintf(server->url, sizeof(server->url), "redis://127.0.0.1:%d", server->port);
+		snprintf(server->url, sizeof(server->url), "redis://127.0.0.1:%d%s", server->port,
+		         query);
 }
 
 void server_start(struct test_server *server, const struct server_options *options)
@@ -213,7 +218,7 @@ void server_start(struct test_server *server, const struct server_options *optio
 		server->args[count++] = options->args[i];
 	}
 	for (int tries = 0; tries < START_TRIES; tries++) {
-		name_urls(server, options->unix_only);
+		name_urls(server, options);
 		if (start_once(server))
 			return;
 	}

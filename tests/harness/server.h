@@ -10,18 +10,19 @@
 #define SERVER_ARGS_MAX 32
 
 struct test_server {
-	pid_t pid;                         /* 0 if it is not running */
-	int port;                          /* on 127.0.0.1, 0 = Unix socket only */
-	char dir[80];                      /* its folder: redis.log, dump.rdb, ... */
-	char socket_path[100];             /* in dir */
-	char url[80];                      /* redis://127.0.0.1:port; the Unix one without TCP */
-	char unix_url[120];                /* redis+unix:///... */
+	pid_t pid;             /* 0 if it is not running */
+	int port;              /* on 127.0.0.1, 0 = Unix socket only */
+	char dir[80];          /* its folder: redis.log, dump.rdb, ... */
+	char socket_path[100]; /* in dir */
+	char url[80];          /* redis://127.0.0.1:port?grace=0; the Unix one without TCP */
+	char unix_url[130];    /* redis+unix:///...?grace=0 */
 	const char *args[SERVER_ARGS_MAX]; /* borrowed from the options */
 };
 
 struct server_options {
 	bool unix_only;          /* no TCP port */
 	bool appendonly;         /* AOF, each write synced */
+	bool grace;              /* the URLs are without ?grace=0 */
 	const char *const *args; /* more arguments, NULL-ended: {"--maxmemory", "1mb", NULL} */
 };
 

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* 1:client:nonce:lease:mode[:permits] */
+/* 2:client:nonce:lease:mode[:permits] */
 static bool parse(const char *text, struct store_ticket *ticket)
 {
 	size_t len = strlen(text);
@@ -17,7 +17,7 @@ static bool parse(const char *text, struct store_ticket *ticket)
 	char *end;
 
 	memset(ticket, 0, sizeof(*ticket));
-	if (len < 40 || len >= sizeof(ticket->text) || memcmp(text, "1:", 2) != 0)
+	if (len < 40 || len >= sizeof(ticket->text) || memcmp(text, "2:", 2) != 0)
 		return false;
 	memcpy(ticket->text, text, len);
 	at = ticket->text + 2 + LK__CLIENT_ID_SIZE;
@@ -179,4 +179,11 @@ void store_look(const struct lua_store *store, const struct store_keys *keys,
 	else
 		look_at_permits(store, keys, view);
 	look_at_queue(store, keys, view);
+}
+
+const char *store_marker(const struct lua_store *store, const char *key)
+{
+	const struct lua_key *marker = key_of(store, key, LUA_STRING);
+
+	return marker ? marker->text : "";
 }

@@ -6,7 +6,7 @@
 #include "lua_store.h"
 #include "redis/codec.h"
 
-#define STORE_TICKETS 96 /* read of a name */
+#define STORE_TICKETS 256 /* read of a name */
 
 struct store_ticket {
 	char text[LK__TICKET_MAX];
@@ -46,5 +46,8 @@ void store_look(const struct lua_store *store, const struct store_keys *keys,
 /* NULL if it does not have that ticket. */
 const struct store_ticket *store_hold(const struct store_view *view, const char *ticket);
 const struct store_ticket *store_wait(const struct store_view *view, const char *ticket);
+
+/* A memory's marker: the text at that key, "" if it is missing. */
+const char *store_marker(const struct lua_store *store, const char *key);
 
 #endif

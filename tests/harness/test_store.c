@@ -7,7 +7,8 @@
 
 #include <stddef.h>
 
-#define UNREACHABLE_URL "redis://127.0.0.1:1" /* host and port have no meaning for a store here */
+#define UNREACHABLE_URL                                                                            \
+	"redis://127.0.0.1:1?grace=0" /* host and port have no meaning for a store here */
 
 struct test_server test_store_server;
 

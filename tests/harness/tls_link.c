@@ -197,6 +197,6 @@ const char *tls_url(const char *host, const char *options)
 {
 	static char url[1000];
 
-	snprintf(url, sizeof(url), "rediss://%s?ca=%s/ca.pem%s", host, tls_folder, options);
+	snprintf(url, sizeof(url), "rediss://%s?ca=%s/ca.pem%s&grace=0", host, tls_folder, options);
 	return url;
 }

@@ -43,7 +43,8 @@ void tls_redis_start(struct tls_redis *redis, const struct tls_redis_options *op
 	snprintf(key, sizeof(key), "%s/%s.key", redis->folder, name);
 	snprintf(ca, sizeof(ca), "%s/ca.pem", redis->folder);
 	args[9] = of->demands ? "yes" : "no";
-	snprintf(redis->url, sizeof(redis->url), "rediss://127.0.0.1:%d?ca=%s", redis->port, ca);
+	snprintf(redis->url, sizeof(redis->url), "rediss://127.0.0.1:%d?ca=%s&grace=0", redis->port,
+	         ca);
 	server_start(&redis->server, &how);
 }
 
@@ -58,7 +59,7 @@ static const char *start_store(void)
 	/* The tests append to the URL. */
 	snprintf(ca, sizeof(ca), "%s/ca.pem", store.folder);
 	setenv("SSL_CERT_FILE", ca, 1);
-	snprintf(url, sizeof(url), "rediss://127.0.0.1:%d", store.port);
+	snprintf(url, sizeof(url), "rediss://127.0.0.1:%d?grace=0", store.port);
 	return url;
 }
 

@@ -2,6 +2,8 @@
  * Clients in virtual time: see virtual.h. */
 #include "virtual.h"
 
+#include "find_epoch.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -276,7 +278,8 @@ void virt_link_down(struct virt_client *client, lk_err err)
 void virt_link_up(struct virt_client *client)
 {
 	client->subscribed = true;
-	lk__core_link_up(&client->core, &client->session, virt_now(client));
+	link_up(client->virt->store, &client->space, &client->core, &client->session,
+	        virt_now(client));
 }
 
 /* ---- The network, whole ------------------------------------------------------------------- */

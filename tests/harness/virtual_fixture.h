@@ -568,6 +568,13 @@ FIXTURE void break_hold(void)
 	query_break(w.store, noun->kind, "s", only_stored()->text);
 }
 
+/* Another program deletes what is held; the server's memory stays the same. */
+FIXTURE void take_away(void)
+{
+	lua_store_text(w.store, "DEL", virt_key("s", ""), virt_key("s", ":h"), NULL);
+}
+
+/* The server loses its memory; the next marker is another one. */
 FIXTURE void flush(void)
 {
 	lua_store_text(w.store, "FLUSHALL", NULL);

@@ -24,7 +24,7 @@ static bool may_begin(const struct model_world *world, const struct model_client
 	const struct model_bounds *bounds = world->bounds;
 
 	if (!client->alive || client->waiter || client->owner || client->begun >= bounds->calls ||
-	    client->scripts >= bounds->steps)
+	    client->scripts >= bounds->steps || world_is_stranger(client))
 		return false;
 	switch (verb) {
 	case DO_ACQUIRE:
@@ -121,10 +121,31 @@ static bool may_pass(const struct model_world *world)
 	return world->ticks < world->bounds->ticks;
 }
 
+/* The store's own faults. */
+static bool may_lose(const struct model_world *world, enum model_verb verb)
+{
+	const struct model_bounds *bounds = world->bounds;
+
+	switch (verb) {
+	case DO_COPY:
+		return room(world, verb, bounds->copies) && world_may_lose(world);
+	case DO_FLUSH:
+		return may_fail(world, verb, bounds->flushes);
+	case DO_RESTORE:
+		return world->copy && may_fail(world, verb, bounds->restarts);
+	case DO_PROMOTE:
+		return may_fail(world, verb, bounds->promotions);
+	default:
+		return may_fail(world, verb, bounds->restarts);
+	}
+}
+
 static bool may(const struct model_world *world, struct model_client *client, enum model_verb verb)
 {
 	if (verb == DO_TIME)
 		return client == world->clients && may_pass(world);
+	if (verb >= DO_COPY)
+		return client == world->clients && may_lose(world, verb);
 	if (verb == DO_LATE)
 		return may_happen(world, client, verb);
 	if (client->stalled)
@@ -172,6 +193,9 @@ static bool is_alone(const struct model_world *world, int index)
 {
 	struct model_client *client = (struct model_client *)(uintptr_t)&world->clients[index];
 
+	/* A loss of memory ends what is in flight. */
+	if (world_may_lose(world))
+		return false;
 	return client->alive && !client->stalled && !world_rests(world, client) &&
 	       world->bounds->kind != LK_KIND_LATCH && !client->session.channels.queue &&
 	       !client->late_count && !world_next_call(client) &&
@@ -246,6 +270,19 @@ static void happen(struct model_world *world, struct model_client *client, enum 
 	case DO_PUT_OFF:
 		world_refuse(client, verb == DO_PUT_OFF);
 		break;
+	case DO_COPY:
+		world_copy(world);
+		break;
+	case DO_FLUSH:
+		world_flush(world);
+		break;
+	case DO_RESTART:
+	case DO_RESTORE:
+		world_restart(world, verb == DO_RESTORE);
+		break;
+	case DO_PROMOTE:
+		world_promote(world);
+		break;
 	default:
 		world_crash(world, client, verb == DO_CRASH_UNSEEN);
 	}
@@ -262,7 +299,15 @@ void world_do(struct model_world *world, uint8_t action)
 	case DO_LOSE:
 	case DO_REFUSE:
 	case DO_PUT_OFF:
+	case DO_FLUSH:
+	case DO_PROMOTE:
 		world->used[verb]++;
+		world->faults++;
+		break;
+	case DO_RESTART:
+	case DO_RESTORE:
+		world->used[DO_RESTART]++;
+		world->used[DO_RESTORE]++;
 		world->faults++;
 		break;
 	case DO_CRASH:
@@ -289,6 +334,7 @@ void world_do(struct model_world *world, uint8_t action)
 	case DO_ABANDON:
 	case DO_SET:
 	case DO_REMOVE:
+	case DO_COPY:
 		world->used[verb]++;
 		break;
 	default:
@@ -305,15 +351,16 @@ void world_do(struct model_world *world, uint8_t action)
 /* ---- As text ------------------------------------------------------------------------------ */
 
 static const char *const kinds[] = {
-	[LK__ASK] = "ask",       [LK__LEAVE] = "leave", [LK__HAND] = "hand", [LK__RENEW] = "renew",
-	[LK__SHRINK] = "shrink", [LK__LOOK] = "look",   [LK__STEP] = "step",
+	[LK__ASK] = "ask",     [LK__LEAVE] = "leave",     [LK__HAND] = "hand",
+	[LK__RENEW] = "renew", [LK__SHRINK] = "shrink",   [LK__LOOK] = "look",
+	[LK__STEP] = "step",   [LK__RECLAIM] = "reclaim", [LK__EPOCH] = "question for the marker",
 };
 
 static const char *const answers[] = {
 	[LK__GRANTED] = "granted", [LK__QUEUED] = "queued",   [LK__BUSY] = "busy",
 	[LK__KEPT] = "held",       [LK__GONE] = "gone",       [LK__LEFT] = "left",
 	[LK__SHOWN] = "shown",     [LK__STEPPED] = "stepped", [LK__OTHER] = "other",
-	[LK__FAILED] = "failed",
+	[LK__FAILED] = "failed",   [LK__STALE] = "epoch",     [LK__MEMORY] = "the marker",
 };
 
 static const char *const messages[] = {
@@ -360,6 +407,11 @@ static const char *const verbs[MODEL_VERBS] = {
 	[DO_LOSE] = "a message to it is lost:",
 	[DO_REFUSE] = "the store refuses its",
 	[DO_PUT_OFF] = "the store puts off its",
+	[DO_COPY] = "- the store saves a copy",
+	[DO_FLUSH] = "- the store is emptied",
+	[DO_RESTART] = "- the store begins anew, empty",
+	[DO_RESTORE] = "- the store begins anew, from the copy",
+	[DO_PROMOTE] = "- a replica takes the store's place, with the copy if there is one",
 };
 
 void world_tell(const struct model_world *world, uint8_t action, char *text, size_t size)

@@ -32,6 +32,23 @@ const struct model_bounds model_small[] = {
              .losses = 1, .faults = 1),
 	LOCK(TWO, .ticks = 2, .stalls = 1, .calls = 1, .cuts = 1, .lates = 1, .faults = 1),
 	LOCK(TWO, .ticks = 2, .calls = 2, .give_ups = 1, .refusals = 1, .put_offs = 1, .faults = 1),
+	LOCK(TWO, .strangers = 1, .ticks = 3, .stalls = 1, .calls = 1, .flushes = 1, .restarts = 1,
+             .faults = 1),
+	LOCK(TWO, .ticks = 2, .calls = 1, .flushes = 1, .cuts = 1, .lates = 1, .faults = 2),
+	LOCK(TWO, .ticks = 2, .stalls = 1, .calls = 1, .promotions = 1, .copies = 1, .behind = 2,
+             .faults = 1),
+	LOCK(TWO, .ticks = 2, .calls = 1, .restarts = 1, .promotions = 1, .copies = 1, .faults = 1),
+	LOCK(TWO, .ticks = 3, .calls = 1, .extends = 1, .flushes = 1, .restarts = 1, .faults = 1),
+	LOCK(TWO, .fixed = true, .ticks = 3, .stalls = 1, .calls = 1, .flushes = 1, .restarts = 1,
+             .faults = 1),
+	LOCK(.clients = 3, .steps = 2, .ticks = 2, .calls = 1, .promotions = 1, .copies = 1,
+             .faults = 1),
+	LOCK(.clients = 3, .steps = 3, .ticks = 2, .calls = 1, .flushes = 1, .faults = 1),
+	SEMAPHORE(TWO, .ticks = 3, .calls = 1, .twos = 1, .flushes = 1, .faults = 1),
+	SEMAPHORE(TWO, .ticks = 2, .calls = 1, .restarts = 1, .copies = 1, .grace = 1, .faults = 1),
+	SEMAPHORE(.clients = 2, .steps = 3, .ticks = 1, .calls = 1, .twos = 1, .shrinks = 1,
+                  .restarts = 1, .copies = 1, .faults = 1),
+	SEMAPHORE(.clients = 3, .steps = 2, .calls = 1, .twos = 1, .restarts = 1, .faults = 1),
 	SEMAPHORE(TWO, .ticks = 3, .stalls = 1, .calls = 1, .twos = 1, .shrinks = 1),
 	SEMAPHORE(TWO, .ticks = 3, .calls = 1, .twos = 2, .shrinks = 1, .cuts = 1, .crashes = 1,
                   .losses = 1, .faults = 1),
@@ -48,6 +65,8 @@ const struct model_bounds model_small[] = {
 	RATE(TWO, .finals = 1, .ticks = 4, .stalls = 2, .calls = 1, .twos = 2, .give_ups = 1),
 	RATE(TWO, .finals = 1, .ticks = 3, .stalls = 1, .calls = 1, .twos = 2, .cuts = 1,
              .crashes = 1, .losses = 1, .faults = 1),
+	RATE(TWO, .finals = 1, .ticks = 3, .calls = 1, .twos = 1, .flushes = 1, .restarts = 1,
+             .faults = 1),
 	RATE(TWO, .finals = 2, .ticks = 4, .calls = 1, .twos = 1, .cuts = 1, .lates = 1,
              .faults = 1),
 	{.name = NULL},
@@ -97,11 +116,14 @@ bool model_bounds_set(struct model_bounds *bounds, const char *text)
 		const char *name;
 		size_t at;
 	} fields[] = {
-		FIELD(clients),  FIELD(steps),    FIELD(ticks),   FIELD(stalls),  FIELD(calls),
-		FIELD(tries),    FIELD(twos),     FIELD(extends), FIELD(shrinks), FIELD(give_ups),
-		FIELD(abandons), FIELD(cuts),     FIELD(lates),   FIELD(crashes), FIELD(losses),
-		FIELD(refusals), FIELD(put_offs), FIELD(faults),  FIELD(sets),    FIELD(removes),
-		FIELD(count),    FIELD(finals),
+		FIELD(clients),  FIELD(steps),      FIELD(ticks),    FIELD(stalls),
+		FIELD(calls),    FIELD(tries),      FIELD(twos),     FIELD(extends),
+		FIELD(shrinks),  FIELD(give_ups),   FIELD(abandons), FIELD(cuts),
+		FIELD(lates),    FIELD(crashes),    FIELD(losses),   FIELD(refusals),
+		FIELD(put_offs), FIELD(faults),     FIELD(sets),     FIELD(removes),
+		FIELD(count),    FIELD(finals),     FIELD(flushes),  FIELD(restarts),
+		FIELD(copies),   FIELD(promotions), FIELD(behind),   FIELD(strangers),
+		FIELD(grace),
 	};
 	const size_t known = sizeof(fields) / sizeof(*fields);
 
@@ -134,6 +156,9 @@ void model_bounds_tell(const struct model_bounds *bounds, char *text, size_t siz
 	         "%s: %u clients, %u steps each, %u calls each, %u ticks of half a lease",
 	         bounds->name, bounds->clients, bounds->steps, bounds->calls, bounds->ticks);
 	add(text, size, bounds->finals, "that never release");
+	if (bounds->fixed && bounds->kind == LK_KIND_LOCK)
+		snprintf(text + strlen(text), size - strlen(text), ", fixed leases");
+	add(text, size, bounds->strangers, "that connect later");
 	add(text, size, bounds->stalls, "stalls");
 	if (bounds->kind == LK_KIND_LATCH)
 		add(text, size, bounds->count, "to count down");
@@ -153,4 +178,10 @@ void model_bounds_tell(const struct model_bounds *bounds, char *text, size_t siz
 	add(text, size, bounds->losses, "lost messages");
 	add(text, size, bounds->refusals, "refusals");
 	add(text, size, bounds->put_offs, "refusals that pass");
+	add(text, size, bounds->flushes, "flushes");
+	add(text, size, bounds->restarts, "restarts");
+	add(text, size, bounds->promotions, "promotions");
+	add(text, size, bounds->copies, "copies");
+	add(text, size, bounds->grace, "ticks of grace");
+	add(text, size, bounds->behind, "ticks that a promoted server's clock is behind");
 }

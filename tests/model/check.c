@@ -45,7 +45,7 @@ static bool must_wait(const struct model_world *world, const struct store_ticket
 	const struct model_client *client = &world->clients[ticket->text[2] - 'a'];
 	bool leaves = call->kind == LK__LEAVE && !strcmp(ticket->nonce, call->nonce);
 
-	return client->alive && client->heard && !leaves;
+	return client->alive && client->heard && !leaves && call->kind != LK__RECLAIM;
 }
 
 static const char *order_wrong(const struct model_world *world, const struct store_view *before,
@@ -97,7 +97,8 @@ void world_check_run(struct model_world *world, const struct store_view *before,
 	                                (int64_t)call->arrival,
 	                                call->permits,
 	                                lua_store_time(world->store),
-	                                &call->answer};
+	                                &call->answer,
+	                                world_is_young(world)};
 
 	world_keep(world, PROMISE_FIFO, order_wrong(world, before, after, call));
 	/* More than exclusion and its kin need: a wrong variant is found by the harm that it does.
@@ -108,9 +109,9 @@ void world_check_run(struct model_world *world, const struct store_view *before,
 	for (int i = 0; i < before->hold_count; i++) {
 		const struct store_ticket *was = &before->holds[i];
 		const struct store_ticket *is = store_hold(after, was->text);
-		if (!is)
+		if (!is && call->kind != LK__RECLAIM)
 			world_keep(world, PROMISE_OWNER, promise_owner(&run, was));
-		else if (is->fence == was->fence)
+		else if (is && is->fence == was->fence)
 			world_keep(world, PROMISE_LEASE, promise_lease(was, is, run.now_us));
 	}
 	if (world->bounds->kind != LK_KIND_SEMAPHORE)
@@ -194,7 +195,7 @@ static bool is_left(const struct model_world *world, int index)
 	const struct store_view *view;
 
 	if (!client->alive || client->core.all_tickets || client->call_count ||
-	    client->late_count || world->used[DO_LATE])
+	    client->late_count || world->used[DO_LATE] || world->is_older)
 		return false;
 	view = world_view(world);
 	for (int i = 0; i < view->queued; i++)
@@ -227,7 +228,8 @@ static const char *wrong_of(const struct model_world *world, int index)
 	const struct model_client *client = &world->clients[index];
 	const char *wrong = NULL;
 
-	if (world->rule == RULES_AS_SHIPPED && world_valid(world, client))
+	if ((world->rule == RULES_AS_SHIPPED || world->has_lost) && world_valid(world, client) &&
+	    world_is_confirmed(world, client))
 		wrong = promise_broken(PROMISE_VALIDITY, validity_wrong(world, client));
 	if (!wrong && client->alive)
 		wrong = core_wrong(client);
@@ -273,8 +275,9 @@ const char *world_result_wrong(const struct model_world *world, const struct mod
 
 	if (!client->gave_up && client->verb == DO_RELEASE) {
 		/* A leave that was sent twice finds nothing the second time. */
-		causes.success = client->was_valid && reply &&
-		                 (owned || world->used[DO_CUT] || client->refused);
+		causes.success =
+			client->was_valid && reply &&
+			(owned || world->used[DO_CUT] || client->refused || world->has_lost);
 		causes.loss = !client->was_valid || (reply && !owned);
 	} else if (!client->gave_up) {
 		bool extends = client->verb == DO_EXTEND;
@@ -290,7 +293,7 @@ const char *world_result_wrong(const struct model_world *world, const struct mod
 
 bool world_rests(const struct model_world *world, const struct model_client *client)
 {
-	return !client->alive ||
+	return !client->alive || world_is_stranger(client) ||
 	       (client->linked && !client->call_count && !client->inbox_count &&
 	        !client->session.channels.queue && lk__core_due(&client->core) > world->now_ns);
 }

@@ -12,7 +12,7 @@
  *   are equal in both, their order is kept; then one state may be counted twice.
  * - A field that is not read in this state of its owner is left out.  The store's clock in replies
  *   is not read as long as no hold is handed over inside a process, which takes two threads of a
- *   client; the model has one. */
+ *   client; the model has one.  That in messages is read where memories differ. */
 #include "dump.h"
 
 #include "arena.h"
@@ -128,7 +128,8 @@ static void put_ticket(struct form *form, const struct model_client *client, int
 	                       ticket->main.claim << 6 | ticket->main.extends << 7);
 	if (over)
 		return;
-	form_put(form, ticket->queue->final | lk__ticket_is_used(ticket) << 1);
+	form_put(form, ticket->queue->final | lk__ticket_is_used(ticket) << 1 |
+	                       ticket->is_forgotten << 2 | ticket->is_doubted << 3);
 	form_put_nonce(form, index, ticket->nonce);
 	form_put(form, ticket->leave_refused | heard_late << 1 | ticket->may_be_known << 2 |
 	                       ticket->refusals << 3);
@@ -221,6 +222,23 @@ static void put_latch(struct form *form, const struct model_client *client)
 	}
 }
 
+/* "1 <id> <since>": how long since then, up to the end of the grace. */
+void form_put_marker(struct form *form, const char *marker)
+{
+	const char *since = strrchr(marker, ' ');
+	int64_t now_us = lua_store_time(form->world->store);
+	int64_t most_us = world_grace_ms(form->world->bounds) * 1000;
+
+	for (; *marker && marker != since; marker++)
+		form_put(form, *marker);
+	form_put(form, 0);
+	if (since) {
+		int64_t age_us = now_us - strtoll(since, NULL, 10);
+		form_put_wide(form, form_least(age_us, most_us) / 1000000);
+		form_put_number(form, FENCES, strtoull(since, NULL, 10));
+	}
+}
+
 static void put_answer(struct form *form, const struct lk__answer *answer)
 {
 	form_put(form, answer->kind);
@@ -237,6 +255,9 @@ static void put_answer(struct form *form, const struct lk__answer *answer)
 		form_put_number(form, FENCES, answer->removed);
 		form_put_number(form, FENCES, answer->next);
 	}
+	if (answer->kind == LK__MEMORY)
+		form_put_marker(form, answer->epoch.text);
+	form_put_wide(form, answer->grace_ms);
 	form_put(form, answer->remaining);
 	form_put(form, answer->retryable | answer->by_script << 1);
 }
@@ -249,6 +270,7 @@ static void put_call(struct form *form, int index, const struct model_call *call
 		return;
 	}
 	form_put(form, call->only_try);
+	form_put_marker(form, call->epoch.text);
 	form_put_wide(form, call->lease_ms / 10);
 	form_put(form, call->permits);
 	form_put(form, (int64_t)call->number);
@@ -271,6 +293,9 @@ static void put_item(struct form *form, int index, const struct model_item *item
 		form_put_wide(form, message->life_ms / 10);
 		if (message->final)
 			put_store_age(form, message->store_us);
+		/* Compared with the beginning of a memory. */
+		if (form->world->has_lost || world_may_lose(form->world))
+			form_put_number(form, FENCES, (uint64_t)message->store_us);
 		form_put(form, message->claim | (message->waiting > 0) << 1);
 		form_put_wide(form, form_least(message->in_ms, FAR_MS));
 	}
@@ -304,6 +329,8 @@ static void put_client(struct form *form, const struct model_client *client, boo
 		if (form->world->bounds->kind == LK_KIND_SEMAPHORE)
 			form_put_number(form, FENCES, client->seen);
 		put_core(form, client, index);
+		form_put(form, client->session.memory.state);
+		form_put_marker(form, client->session.epoch.text);
 	}
 	form_put_wide(form, client->counted);
 	form_put(form, client->stepped);
@@ -421,7 +448,8 @@ static void put_bounds(struct form *form)
 	form_put(form, world->ticks < world->bounds->ticks ? world->stalls : 0);
 	form_put(form, world->faults);
 	for (int i = 0; i < MODEL_VERBS; i++) {
-		bool fault = i == DO_CUT || i == DO_CRASH || i == DO_CRASH_UNSEEN || i == DO_LOSE;
+		bool fault = i == DO_CUT || i == DO_CRASH || i == DO_CRASH_UNSEEN || i == DO_LOSE ||
+		             i >= DO_COPY;
 		form_put(form,
 		         fault && world->faults == world->bounds->faults ? 0 : world->used[i]);
 	}
@@ -440,6 +468,29 @@ static void put_uses(struct form *form)
 	}
 }
 
+static void put_memory(struct form *form)
+{
+	const struct model_world *world = form->world;
+	const struct lua_store_process *process = lua_store_process(world->store);
+	int64_t age_us = lua_store_time(world->store) - process->began_us;
+	int64_t most_us = world_grace_ms(world->bounds) * 1000;
+
+	form_put(form, world->has_lost | world->is_older << 1 | process->flushed << 2 |
+	                       process->was_replica << 3);
+	form_put(form, (int64_t)process->run);
+	form_put_wide(form, form_least(age_us, most_us) / 1000000);
+	form_put(form, world->behind_us / 1000000);
+}
+
+/* By the bytes: copies of different times are different. */
+static void put_copy(struct form *form)
+{
+	uint64_t sum = form->world->copy ? lua_store_image_hash(form->world->copy) : 0;
+
+	for (int i = 0; i < 8; i++)
+		form_put(form, (int64_t)(sum >> (8 * i) & 0xff));
+}
+
 uint64_t world_hash(struct model_world *world, bool with_bounds)
 {
 	static struct form form;
@@ -449,9 +500,11 @@ uint64_t world_hash(struct model_world *world, bool with_bounds)
 	begin(&form, world);
 	if (with_bounds) {
 		put_bounds(&form);
+		put_copy(&form);
 	}
 	form_put_number(&form, FENCES, world->seen);
 	form_put_number(&form, FENCES, world->opened);
+	put_memory(&form);
 	put_uses(&form);
 	for (int place = 0; place < world->bounds->clients; place++)
 		for (int i = 0; i < world->bounds->clients; i++)

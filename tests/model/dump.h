@@ -35,6 +35,8 @@ void form_put_wide(struct form *form, int64_t value);
 /* Its rank, once all are known. */
 void form_put_number(struct form *form, int class, uint64_t value);
 void form_put_nonce(struct form *form, int client, const char *nonce);
+/* Of a memory, "" if there is none. */
+void form_put_marker(struct form *form, const char *marker);
 int64_t form_least(int64_t a, int64_t b);
 /* All of the store (dump_keys.c). */
 void form_put_keys(struct form *form);

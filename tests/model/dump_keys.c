@@ -105,7 +105,7 @@ static void put_fields(struct form *form, struct reader *reader, uint32_t count,
 		for (uint32_t i = 0; i < count; i++) {
 			const char *name = fields[order[i]].at + sizeof(uint32_t);
 			bool names = name[1] == ':' && name[2] >= 'a' && name[2] < 'a' + 3 &&
-			             (name[0] == '1' || name[0] == 'c');
+			             (name[0] == '2' || name[0] == 'c');
 			if ((names ? form->place[name[2] - 'a'] : -1) == queue) {
 				struct reader one = fields[order[i]];
 				put_field(form, &one, now_us);
@@ -163,6 +163,8 @@ void form_put_keys(struct form *form)
 		if (type == 0) {
 			text = take_text(&reader, &len);
 			put_text(form, text, len);
+			if (name[len - 1] == 'h')
+				form_put_marker(form, store_marker(world->store, MODEL_MARKER));
 			continue;
 		}
 		take(&reader, &count, sizeof(count));

@@ -22,12 +22,20 @@
  *   loss      a message is lost, and nothing else
  *   refusal   the store replies to a request with an error, and runs nothing of it; for the core
  *             the error is permanent, or transient
+ *   flush     the store is emptied
+ *   restart   all connections are lost, and the store begins anew: empty, or from a copy that it
+ *             saved at any moment before
+ *   promotion all connections are lost, and a replica takes the store's place: it has the keys of
+ *             such a copy, or all; its clock may be behind
+ *
+ * Clients may connect for the first time before such a loss, or after it.  The grace is as long as
+ * the longest lease in the bounds, unless they have another one.
  *
  * Of orders that certainly lead to the same state it explores one (is_alone() in actions.c), unless
  * EVERY=1; for a latch all of them.  WITH=ticks=2,cuts=0 changes bounds.
  *
  * It prints a run's name, its bounds in these words, and its result.  Not in the bounds: two
- * threads of a client, clocks that differ, the server's own faults.
+ * threads of a client, other clocks that differ, two servers at once, a break, an eviction.
  *
  * In every state it checks the promises in its column of tests/promises/promises.c.  From every
  * state in which no request is pending, and from every last one, all calls run to their end without

@@ -2,6 +2,8 @@
  * The network of the model, a step at a time: requests, replies, messages, and faults. */
 #include "world.h"
 
+#include "find_epoch.h"
+
 #include "scripts.h"
 
 #include <stdio.h>
@@ -130,6 +132,10 @@ static void run(struct model_world *world, struct model_client *client, struct m
 		note_open(world);
 		return;
 	}
+	if (call->kind == LK__EPOCH) {
+		run_bytes(world, call);
+		return; /* it only writes the marker */
+	}
 	call->owned = before->hold_count && is_of(client, world, &before->holds[0], call);
 	run_bytes(world, call);
 	if (world->bounds->kind == LK_KIND_SEMAPHORE)
@@ -137,6 +143,8 @@ static void run(struct model_world *world, struct model_client *client, struct m
 	else if (call->kind == LK__LEAVE && call->owned && !call->answer.mine)
 		world_keep(world, PROMISE_RESULT, "a leave denies its client's hold");
 	world_check_run(world, before, call);
+	if (call->kind == LK__RECLAIM)
+		world_check_reclaim(world, client, before, call);
 }
 
 struct model_call *world_next_call(struct model_client *client)
@@ -318,12 +326,12 @@ void world_time(struct model_world *world, int64_t ns)
 /* ---- Faults ------------------------------------------------------------------------------- */
 
 /* Requests that the store has not executed may still arrive there, or never. */
-static void close_connections(struct model_world *world, struct model_client *client)
+static void close_connections(struct model_world *world, struct model_client *client, uint8_t lates)
 {
 	for (int i = 0; i < client->call_count; i++) {
 		struct model_call *call = &client->calls[i];
 		if (call->executed || client->late_count == MODEL_LATE ||
-		    world->used[DO_LATE] >= world->bounds->lates) {
+		    world->used[DO_LATE] >= lates) {
 			lk__buf_fini(&call->bytes);
 			continue;
 		}
@@ -335,20 +343,38 @@ static void close_connections(struct model_world *world, struct model_client *cl
 	client->call_count = client->inbox_count = 0;
 }
 
-void world_cut(struct model_world *world, struct model_client *client)
+static void break_links(struct model_world *world, struct model_client *client, uint8_t lates)
 {
 	const struct lk__why why = {.err = LK_EUNKNOWN, .text = "the link is down"};
 
-	close_connections(world, client);
+	close_connections(world, client, lates);
 	client->linked = client->heard = client->listens = false;
 	lk__core_link_down(&client->core, &client->session, world->now_ns, &why, 0);
 	world_after(world, client);
 }
 
+void world_cut(struct model_world *world, struct model_client *client)
+{
+	break_links(world, client, world->bounds->lates);
+}
+
+void world_drop(struct model_world *world, struct model_client *client)
+{
+	for (int i = 0; i < client->late_count; i++)
+		lk__buf_fini(&client->late[i].bytes);
+	memset(client->late, 0, sizeof(client->late));
+	client->late_count = 0;
+	if (client->alive && client->linked)
+		break_links(world, client, 0);
+	client->heard = false;
+}
+
 void world_link(struct model_world *world, struct model_client *client)
 {
 	client->linked = client->heard = true;
-	lk__core_link_up(&client->core, &client->session, world->now_ns);
+	link_up(world->store, world_space(world, client), &client->core, &client->session,
+	        world->now_ns);
+	world_view_forget();
 	world_after(world, client);
 }
 
@@ -373,7 +399,7 @@ void world_crash(struct model_world *world, struct model_client *client, bool un
 {
 	struct lk__op *waiter = client->waiter;
 
-	close_connections(world, client);
+	close_connections(world, client, world->bounds->lates);
 	if (waiter) {
 		free(waiter->spare_ticket);
 		free(waiter->spare_hold);

@@ -73,7 +73,7 @@ void world_set_time(struct model_world *world, int64_t now_ns)
 {
 	world->now_ns = now_ns;
 	world_view_forget();
-	lua_store_set_time(world->store, EPOCH_US + now_ns / 1000);
+	lua_store_set_time(world->store, EPOCH_US + now_ns / 1000 - world->behind_us);
 }
 
 struct model_world *world_begin(const struct model_bounds *bounds, enum model_rule rule,
@@ -94,13 +94,15 @@ struct model_world *world_begin(const struct model_bounds *bounds, enum model_ru
 		char id[LK__CLIENT_ID_SIZE];
 		snprintf(id, sizeof(id), "%cclient_AAAAAAAAAAAAAA", 'a' + i);
 		lk__space_init(&spaces[i], "lk", 0, id);
+		spaces[i].grace_ms = rule == RULE_NO_GRACE ? 0 : world_grace_ms(bounds);
 		lk__session_init(&client->session, 1000000000, 1000000000);
 		if (!lk__core_init(&client->core, (uint64_t)i + 1) ||
 		    !lk__core_add_session(&client->core, &client->session))
 			abort();
 		client->queue = open_handle(bounds, client);
-		client->alive = client->linked = client->heard = true;
-		lk__core_link_up(&client->core, &client->session, world->now_ns);
+		client->alive = true;
+		if (i < bounds->clients - bounds->strangers)
+			world_link(world, client);
 	}
 	arena_use(ARENA_ON);
 	return world;
@@ -133,6 +135,8 @@ static void describe(struct model_call *call)
 	const struct lk__pending *request = call->request;
 
 	call->kind = request->kind;
+	if (request->kind == LK__EPOCH)
+		return;
 	call->lease_ms = request->lease_ms;
 	call->permits = request->permits;
 	if (lk__pending_is_latch(request)) {
@@ -145,10 +149,12 @@ static void describe(struct model_call *call)
 	memcpy(call->nonce, request->ticket->nonce, LK__NONCE_SIZE);
 	if (call->kind == LK__HAND)
 		return;
+	if (call->kind == LK__RECLAIM)
+		call->permits = request->ticket->queue->hold->count;
 	call->arrival = request->ticket->arrival;
 	call->only_try = request->ticket->is_try;
 	call->last_fence = request->ticket->last_fence;
-	if ((call->kind == LK__RENEW && !request->claim) ||
+	if (call->kind == LK__RECLAIM || (call->kind == LK__RENEW && !request->claim) ||
 	    (call->kind == LK__LEAVE && lk__ticket_is_used(request->ticket)))
 		call->fence = request->ticket->fence;
 }
@@ -170,6 +176,7 @@ static void send_all(struct model_world *world, struct model_client *client)
 			request->latch->steps->number = ++client->core.step_number;
 		describe(call);
 		lk__core_request(request, &asked);
+		call->epoch = client->session.epoch;
 		if (!lk__codec_request(&call->bytes, world_space(world, client), &asked))
 			abort();
 	}
@@ -181,7 +188,12 @@ static void acquired(struct model_world *world, struct model_client *client,
 {
 	uint64_t least = world->bounds->kind == LK_KIND_LOCK ? world->seen : client->seen;
 
-	world_keep(world, PROMISE_FENCE, promise_fence(least, waiter->fence));
+	/* An older counter, and a clock that is behind: fences grow only in the new memory.  And a
+	 * wrong variant is found by the harm that it does. */
+	bool grows = !world->behind_us && (!world->has_lost || world->rule == RULES_AS_SHIPPED);
+
+	if (grows)
+		world_keep(world, PROMISE_FENCE, promise_fence(least, waiter->fence));
 	if (waiter->forget) {
 		world_use(world, waiter->fence, waiter->permits);
 		return;
@@ -189,7 +201,7 @@ static void acquired(struct model_world *world, struct model_client *client,
 	client->owner = world->bounds->kind == LK_KIND_LOCK ? 1 : waiter->fence;
 	for (int i = 0; i < world->bounds->clients; i++) {
 		const struct lk__hold *hold = world_hold(&world->clients[i]);
-		if (hold && &world->clients[i] != client && hold->fence == waiter->fence)
+		if (grows && hold && &world->clients[i] != client && hold->fence == waiter->fence)
 			world_keep(world, PROMISE_FENCE, promise_fence(hold->fence, waiter->fence));
 	}
 	if (waiter->fence > world->seen)

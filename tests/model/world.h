@@ -5,6 +5,7 @@
  *
  *   world.c    the clients and their calls
  *   wire.c     their connections: requests, replies, messages, faults
+ *   memory.c   the store loses its memory
  *   actions.c  the possible actions in a state, and their execution
  *   dump.c     a state's canonical form
  *   check.c    the promises in each state, and at its end
@@ -25,6 +26,7 @@
 #define MODEL_NAME "x"
 #define MODEL_KEY "lk:{" MODEL_NAME "}"
 #define MODEL_TOPIC "lk:l:0:{" MODEL_NAME "}"
+#define MODEL_MARKER "lk:epoch"
 #define MODEL_CLIENTS 3
 #define MODEL_CALLS 5 /* pending requests of a client */
 #define MODEL_LATE 2  /* of its lost connections */
@@ -40,19 +42,24 @@
 struct model_bounds {
 	const char *name;
 	lk_kind kind;
-	bool fixed;      /* leases that are not renewed */
-	uint8_t finals;  /* that many of the clients, the first ones, never release their permits */
-	uint8_t clients; /* at most MODEL_CLIENTS */
-	uint8_t steps;   /* scripts that the store runs for each client */
-	uint8_t ticks;   /* of time */
-	uint8_t stalls;  /* ticks that pass while a client, or traffic to it, is stalled */
-	uint8_t calls;   /* acquire, try, await, count down: by each client */
+	bool fixed;     /* leases that are not renewed */
+	uint8_t finals; /* that many of the clients, the first ones, never release their permits */
+	uint8_t strangers; /* that many, the last ones, connect for the first time at any moment */
+	uint8_t clients;   /* at most MODEL_CLIENTS */
+	uint8_t steps;     /* scripts that the store runs for each client */
+	uint8_t ticks;     /* of time */
+	uint8_t stalls;    /* ticks that pass while a client, or traffic to it, is stalled */
+	uint8_t calls;     /* acquire, try, await, count down: by each client */
 	/* Over all clients. */
 	uint8_t tries, twos, extends, give_ups, abandons, shrinks;
 	uint8_t cuts, lates, crashes, losses; /* faults; lates: requests that run after a cut */
 	uint8_t refusals, put_offs;           /* error replies that are permanent, or transient */
-	uint8_t faults;                       /* of these kinds in total */
-	uint8_t sets, removes, count;         /* of a latch */
+	/* The store loses its memory; copies: of its keys; behind: ticks, the promoted server's
+	 * clock. */
+	uint8_t flushes, restarts, promotions, copies, behind;
+	uint8_t grace;                /* ticks; 0 = the longest lease */
+	uint8_t faults;               /* of these kinds in total */
+	uint8_t sets, removes, count; /* of a latch */
 };
 
 enum model_verb {
@@ -85,6 +92,11 @@ enum model_verb {
 	DO_LOSE,
 	DO_REFUSE,
 	DO_PUT_OFF,
+	DO_COPY,
+	DO_FLUSH,
+	DO_RESTART,
+	DO_RESTORE,
+	DO_PROMOTE,
 	MODEL_VERBS
 };
 
@@ -105,6 +117,7 @@ enum model_rule {
 	RULE_RELEASE_UNKNOWN,
 	RULE_EXTEND_UNKNOWN,
 	RULE_LEAVE_FORGOTTEN,
+	RULE_NO_GRACE,
 };
 
 /* A pending request, or one that a lost connection may still deliver. */
@@ -116,7 +129,8 @@ struct model_call {
 	uint64_t arrival, fence, last_fence, number;
 	int64_t lease_ms;
 	uint32_t permits;
-	uint8_t kind; /* enum lk__request_kind */
+	struct lk__epoch epoch; /* that it was encoded with */
+	uint8_t kind;           /* enum lk__request_kind */
 	bool only_try, executed;
 	bool owned; /* a leave: the store had its ticket as the holder's until then */
 };
@@ -167,6 +181,10 @@ struct model_world {
 	uint8_t used[MODEL_VERBS];
 	uint8_t faults;
 	uint8_t use_count;
+	struct lua_store_image *copy;      /* of its keys, NULL = none */
+	int64_t behind_us;                 /* the store's clock, since a promotion */
+	bool has_lost;                     /* the store has lost its memory */
+	bool is_older;                     /* it began anew from keys of an earlier moment */
 	bool free_run;                     /* no bounds: all calls run to their end */
 	const struct model_call *answered; /* whose reply is being read, NULL = none */
 	const char *wrong;                 /* the result of the last action, NULL = none */
@@ -207,6 +225,28 @@ int world_index(const struct model_world *world, const struct model_client *clie
 /* It never releases its permits. */
 bool world_is_final(const struct model_world *world, const struct model_client *client);
 
+/* ---- The store loses its memory (memory.c) -------------------------------------------------- */
+
+/* The store is emptied; or it begins anew, empty or from the copy; or a replica is promoted, which
+ * has the keys of the copy, or all. */
+void world_copy(struct model_world *world);
+void world_flush(struct model_world *world);
+void world_restart(struct model_world *world, bool from_copy);
+void world_promote(struct model_world *world);
+/* May that happen again? */
+bool world_may_lose(const struct model_world *world);
+/* Nothing new is granted for that long after a loss. */
+int64_t world_grace_ms(const struct model_bounds *bounds);
+/* Nothing new is granted: the store has no marker, or its grace is not over. */
+bool world_is_young(const struct model_world *world);
+/* It has not connected yet. */
+bool world_is_stranger(const struct model_client *client);
+/* The present memory has granted or confirmed its hold, as far as it knows. */
+bool world_is_confirmed(const struct model_world *world, const struct model_client *client);
+/* The store executed a request to take a hold back. */
+void world_check_reclaim(struct model_world *world, const struct model_client *client,
+                         const struct store_view *before, const struct model_call *call);
+
 /* A caller acquired permits that it never releases. */
 void world_use(struct model_world *world, uint64_t fence, uint32_t permits);
 
@@ -218,6 +258,8 @@ void world_keep(struct model_world *world, enum promise promise, const char *wro
 const struct lk__space *world_space(const struct model_world *world,
                                     const struct model_client *client);
 void world_set_time(struct model_world *world, int64_t now_ns);
+/* Its connections are lost, with all that was not executed. */
+void world_drop(struct model_world *world, struct model_client *client);
 /* After each event: send the client's requests, and complete its calls. */
 void world_after(struct model_world *world, struct model_client *client);
 lua_store_publish_fn world_publish;

@@ -9,6 +9,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/time.h>
+#include <time.h>
 #include <unistd.h>
 
 static int (*real)(struct timeval *, void *);
@@ -34,9 +35,13 @@ __attribute__((constructor)) static void load(void)
 
 int gettimeofday(struct timeval *restrict now, void *restrict zone)
 {
-	int failed = real(now, zone);
+	int failed;
 	int64_t us;
 
+	/* A library that is loaded earlier may call time(). */
+	if (!real)
+		load();
+	failed = real(now, zone);
 	if (failed || !moved)
 		return failed;
 	us = (int64_t)now->tv_sec * 1000000 + now->tv_usec;
@@ -44,4 +49,15 @@ int gettimeofday(struct timeval *restrict now, void *restrict zone)
 	now->tv_sec = us / 1000000;
 	now->tv_usec = us % 1000000;
 	return 0;
+}
+
+/* A server counts its uptime from this clock, and the grace of its memory from its uptime. */
+time_t time(time_t *at)
+{
+	struct timeval now = {0};
+
+	gettimeofday(&now, NULL);
+	if (at)
+		*at = now.tv_sec;
+	return now.tv_sec;
 }

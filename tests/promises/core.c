@@ -18,8 +18,8 @@ static const char *ticket_progress(const struct lk__ticket *ticket)
 		               : NULL;
 	}
 	if (!lk__session_is_up(ticket->session) || request->state != LK__IDLE ||
-	    (ticket->state == LK__HOLDING && ticket->queue->fixed &&
-	     !lk__ticket_is_shrinking(ticket)))
+	    (ticket->state == LK__HOLDING && ticket->queue->fixed && !ticket->is_forgotten &&
+	     !ticket->is_doubted && !lk__ticket_is_shrinking(ticket)))
 		return NULL;
 	if (ticket->next_ns != LK__NEVER && ticket->timer.due_ns <= ticket->next_ns)
 		return NULL;
@@ -166,15 +166,17 @@ const char *promise_zombie(struct promise_leaves *leaves, const struct lk__pendi
 {
 	const struct lk__ticket *ticket = request->ticket;
 
-	if (lk__pending_is_latch(request) || request->kind == LK__HAND)
+	if (lk__pending_is_latch(request) || request->kind == LK__HAND ||
+	    request->kind == LK__EPOCH)
 		return NULL;
 	if (request->kind == LK__LEAVE)
 		memcpy(leaves->nonces[leaves->count++ % PROMISE_LEAVES], ticket->nonce,
 		       LK__NONCE_SIZE);
 	else if (has_left(leaves, ticket->nonce))
 		return "a request of a ticket was sent after its leave";
-	else if (request->kind == LK__RENEW && !request->claim &&
+	else if (((request->kind == LK__RENEW && !request->claim) ||
+	          request->kind == LK__RECLAIM) &&
 	         (ticket->state != LK__HOLDING || !ticket->queue->hold))
-		return "a renewal of a ticket that is not a hold";
+		return "a renewal or a reclaim of a ticket that is not a hold";
 	return NULL;
 }

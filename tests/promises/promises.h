@@ -115,6 +115,7 @@ struct promise_run {
 	uint32_t permits;   /* LK__SHRINK: the rest */
 	int64_t now_us;
 	const struct lk__answer *answer;
+	bool in_grace; /* the server grants nothing new */
 };
 
 /* Its own ticket is in the queue where it belongs. */

@@ -90,7 +90,11 @@ const char *promise_permits_moved(const struct promise_run *run)
 		bool shrinks = run->kind == LK__SHRINK && !strcmp(run->ticket, is->text) &&
 		               is->held == run->permits;
 		bool new = !was || was->fence != is->fence;
+		bool reclaims = run->kind == LK__RECLAIM && !strcmp(run->ticket, is->text) &&
+		                is->held <= is->permits;
 		granted |= new;
+		if (reclaims && (new || is->held <= was->held))
+			continue;
 		if (new ? is->held != is->permits
 		        : is->held > was->held || (is->held < was->held && !shrinks))
 			return about("has another number of permits", is->text);
@@ -98,17 +102,17 @@ const char *promise_permits_moved(const struct promise_run *run)
 	return granted ? promise_permits(run->after->used, run->after->capacity) : NULL;
 }
 
-/* A renewal does not serve.  An ask for permits that it has releases none; the client that got
- * "more" is about to serve. */
+/* A renewal does not serve, nor a reclaim; in the grace no script does.  An ask for permits that it
+ * has releases none; the client that got "more" is about to serve. */
 const char *promise_served(const struct promise_run *run)
 {
 	const struct store_view *view = run->after;
 	const struct lk__answer *answer = run->answer;
 
-	if (run->kind == LK__RENEW ||
+	if (run->in_grace || run->kind == LK__RENEW || run->kind == LK__RECLAIM ||
 	    (run->kind == LK__ASK && store_hold(run->before, run->ticket)) ||
-	    (run->kind >= 0 && (answer->kind == LK__FAILED || answer->more ||
-	                        (answer->free && answer->kind != LK__LEFT))))
+	    (run->kind >= 0 && (answer->kind == LK__FAILED || answer->kind == LK__STALE ||
+	                        answer->more || (answer->free && answer->kind != LK__LEFT))))
 		return NULL;
 	return view->there && view->queued && view->used + view->queue[0].permits <= view->capacity
 	               ? about("is the head of the queue, fits, and was not served",

@@ -245,6 +245,8 @@ static void tell_figures(FILE *out, const struct sim_tally *sum, long long seeds
 	        "counted, "
 	        "%lld waits released, %lld unknown outcomes\n",
 	        sum->losses, sum->forgot, sum->openings, sum->counted, sum->released, sum->unknown);
+	fprintf(out, "  %lld holds taken back from a server that had lost its memory\n",
+	        sum->reclaimed);
 	fprintf(out, "  longest: %.1f ms from grant to hold, %.1f s free while a client waits\n",
 	        sum->longest_grant_ms, sum->longest_idle_ms / 1000);
 	fprintf(out, "  faults:");

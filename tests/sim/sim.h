@@ -42,9 +42,10 @@ struct sim_client;
 /* One grant of the store. */
 struct sim_grant {
 	uint64_t fence;
-	int epoch, regime, slot, life;
+	int epoch, era, regime, slot, life;
 	uint32_t permits;
 	int64_t lease_ms, granted_ns;
+	int64_t era_ns;     /* since when it is of its era */
 	int64_t counted_ns; /* since when it had its whole lease */
 	char nonce[LK__NONCE_SIZE];
 	bool whole;   /* counted_ns is true */
@@ -53,7 +54,8 @@ struct sim_grant {
 	int64_t excused_ns;
 	bool forgotten; /* reported to its caller, and detached from then on */
 	int64_t forgotten_ns;
-	int handed; /* local hand-overs while other clients are known to wait */
+	int handed;        /* local hand-overs while other clients are known to wait */
+	int64_t handed_ns; /* the last one */
 };
 
 /* Tickets that left, and that a late ask or a restored image brought back. */
@@ -98,6 +100,7 @@ struct sim_name {
 	char main[24], queue[24], holds[24], memory[24], topic[40];
 	struct store_view view; /* after the last read */
 	int epoch;              /* of its memory: grants before a loss prove nothing after it */
+	int era;    /* ... of a loss for which the grace does not make up: see sim_check_forced() */
 	int regime; /* of its fences: restart after the counter is lost while the clock is behind */
 	int64_t forced_ns;  /* when its memory was last lost */
 	uint64_t fence_max; /* issued, in this regime */
@@ -105,8 +108,8 @@ struct sim_name {
 	const struct sim_grant
 		*local;    /* the grant under which threads issued the last local fence */
 	int64_t local_ns;  /* when */
-	uint64_t made_max; /* of acquired holds, in made_epoch */
-	int made_epoch, made_regime;
+	uint64_t made_max; /* of acquired holds, in made_era */
+	int made_era, made_regime;
 	struct sim_grant grants[SIM_GRANTS]; /* the last ones, at fence order modulo their number */
 	int grant_count;
 	struct sim_capacity capacities[SIM_CAPACITIES];
@@ -238,6 +241,7 @@ enum sim_event {
 	SIM_HEAR,
 	SIM_TICK,
 	SIM_FLUSH,
+	SIM_PROBE,
 	SIM_DIAL,
 	SIM_HUNG_UP,
 	SIM_DUTY,
@@ -270,9 +274,14 @@ struct sim_client {
 	int64_t drift_ppm;        /* plus so many millionths.  CLOCK_BOOTTIME is never set */
 	struct sim_link *link;    /* NULL = it has none */
 	struct lk__session session;
-	int64_t dial_ns; /* true: when the dial ends */
+	int64_t probe_ns;         /* true: when the dial's last request is at the server, */
+	int64_t dial_ns;          /* and when its reply is here */
+	struct sim_link *dialled; /* the link until then */
+	struct lk__epoch found;   /* the marker in that reply, */
+	lk_err dial_err;          /* or why the dial fails */
 	/* For checks, all true: */
 	int64_t linked_ns, unlinked_ns; /* when its last link came up, and went down */
+	int64_t denied_ns;              /* when a dial last failed for lack of rights */
 	int64_t heard_ns;               /* when it last received from the server */
 	int64_t busy_ns;                /* it waits or holds since, LK__NEVER: it does neither */
 	int64_t lease_ms;               /* the shortest */
@@ -284,7 +293,7 @@ struct sim_client {
 	struct sim_next next; /* cached; dirty: to be computed again */
 	bool dirty;
 	struct promise_leaves leaves;
-	struct lk_counters counted; /* results that its callers saw */
+	struct lk_counters counted; /* results that its callers saw, and reclaims */
 };
 
 /* ---- The world ------------------------------------------------------------------------------ */
@@ -298,6 +307,10 @@ struct sim {
 	int64_t store_offset_us; /* the server's clock, less now_ns */
 	bool clock_was_back;     /* it was set back once */
 	uint64_t fence_max;      /* the largest that the store ever issued */
+	int64_t since_us;        /* of its marker, INT64_MAX = it has none */
+	uint64_t runs, replids;  /* of processes, of histories: the last ones */
+	struct lua_store_process
+		standby; /* the other machine's, which a fail-over makes the server */
 	bool scripts_loaded;
 	struct sim_client clients[SIM_CLIENTS];
 	struct sim_name names[SIM_NAMES];
@@ -380,9 +393,19 @@ void sim_server_load(struct sim *sim);
 /* Close every connection, discard pending requests, and stay down for a while. */
 void sim_server_restart(struct sim *sim, int64_t away_ns);
 void sim_server_save(struct sim *sim, int image);
-void sim_server_restore(struct sim *sim, int image);
-/* Record the loss of a name's memory: -1 = of all, with the fence counter. */
-void sim_server_forced(struct sim *sim, int name);
+void sim_server_restore(struct sim *sim, int image, bool covered);
+/* Record the loss of a name's memory, -1 = of all, with the fence counter; covered: as the grace is
+ * meant for. */
+void sim_server_forced(struct sim *sim, int name, bool covered);
+/* Read the marker, which may have changed. */
+void sim_server_mark(struct sim *sim);
+/* Nothing new is granted, by the server's clock. */
+bool sim_server_in_grace(const struct sim *sim);
+/* Another process is the server: a new one, or the other machine's, which was a replica. */
+void sim_server_begin(struct sim *sim, struct sim_random *random);
+void sim_server_promote(struct sim *sim, struct sim_random *random);
+/* Does it refuse a request of that kind from that client? */
+bool sim_server_refuses(const struct sim *sim, int slot, int kind);
 /* If the fence counter is lost and the clock is behind, fences restart. */
 void sim_server_uncounted(struct sim *sim);
 /* SCRIPT FLUSH */
@@ -429,7 +452,7 @@ void sim_look(struct sim *sim, const struct sim_name *name, struct store_view *v
 void sim_check_before(struct sim *sim, int name);
 /* call: NULL for changes from outside, which may break holds. */
 void sim_check_after(struct sim *sim, int name, const struct sim_call *call);
-void sim_check_forced(struct sim *sim, int name);
+void sim_check_forced(struct sim *sim, int name, bool covered);
 void sim_check_client(struct sim_client *client);
 void sim_check_names(struct sim *sim);
 void sim_check_sent(struct sim_client *client, const struct lk__pending *request);
@@ -473,12 +496,22 @@ void sim_check_waiting(struct sim_caller *caller);
 void sim_check_awaited(struct sim_caller *caller, lk_err err);
 void sim_check_stepped(struct sim_caller *caller, lk_err err);
 
+/* sim_check_lost.c: a client learns that its hold is lost. */
+void sim_check_lost(const struct sim_client *client, const struct lk__hold *hold);
+
 /* sim_check_excuse.c: holds that clients believe in for longer than the store keeps them. */
 /* Stop checking all earlier grants: NULL = of all names. */
 void sim_check_excuse(struct sim *sim, struct sim_name *name, struct sim_grant *grant);
 void sim_check_excused(struct sim_client *client, const struct lk__hold *hold,
                        struct sim_grant *grant);
 void sim_check_gone(struct sim_client *client, const char *nonce, uint64_t fence);
+/* The store has it, and grants nothing beside it from now on. */
+void sim_check_join(struct sim *sim, const struct sim_name *name, struct sim_grant *grant);
+/* Do they exclude each other? */
+bool sim_check_excludes(const struct sim_grant *one, const struct sim_grant *other);
+void sim_check_doubts(const struct sim_client *client);
+/* The memory was lost: of those grants, find those that may outlast the grace. */
+void sim_check_uncovered(struct sim *sim, struct sim_name *name);
 
 /* sim_check_counters.c */
 void sim_check_counted(struct sim_caller *caller, enum sim_doing was, lk_err err);

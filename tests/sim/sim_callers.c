@@ -29,6 +29,9 @@ void sim_caller_plan(struct sim_caller *caller, int64_t ns)
 	} else if (sim->plan->acts) {
 		caller->act = next_act(caller);
 		caller->next_ns = caller->act ? SIM_START_NS + caller->act->at_ns : LK__NEVER;
+	} else if (caller->doing == SIM_HOLDING && !sim->ending && sim->pace == 1 &&
+	           !sim_draw(&caller->random, 400)) {
+		caller->next_ns = sim->now_ns + sim_within(&caller->random, 8 * SIM_S);
 	} else {
 		caller->next_ns = sim->now_ns + sim_within(&caller->random, ns / sim->pace);
 	}

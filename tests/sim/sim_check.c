@@ -96,12 +96,14 @@ static void note_grant(const struct script *script, const struct store_ticket *h
 	*grant = (struct sim_grant){
 		.fence = hold->fence,
 		.epoch = name->epoch,
+		.era = name->era,
 		.regime = name->regime,
 		.slot = sim_slot_of(hold),
 		.life = sim_life_of(hold),
 		.permits = hold->held,
 		.lease_ms = hold->lease_ms,
 		.granted_ns = sim->now_ns,
+		.era_ns = sim->now_ns,
 	};
 	memcpy(grant->nonce, hold->nonce, sizeof(grant->nonce));
 	sim->tally.grants++;
@@ -164,7 +166,7 @@ static void note_report(const struct script *script)
 	bool done = script->answer.kind == LK__LEFT || script->answer.kind == LK__KEPT;
 
 	if (call && done && call->fence > script->name->store_max &&
-	    store_hold(script->before, call->ticket))
+	    (call->kind == LK__RECLAIM || store_hold(script->before, call->ticket)))
 		script->name->store_max = call->fence;
 }
 
@@ -208,13 +210,26 @@ static const struct lk__hold *hold_of_ticket(struct sim *sim, const struct store
 	return own && own->state == LK__HOLDING ? own->queue->hold : NULL;
 }
 
+/* It survived a loss of memory, and the store keeps it for as long as its holder believes in it:
+ * from now on it counts like any other. */
+static void adopt(const struct script *script, struct sim_grant *grant,
+                  const struct store_ticket *is)
+{
+	struct sim *sim = script->sim;
+	const struct lk__hold *hold = hold_of_ticket(sim, is);
+
+	if (grant->epoch == script->name->epoch || !hold ||
+	    is->end_us < belief_us(sim_client_of(sim, is), hold))
+		return;
+	sim_check_join(sim, script->name, grant);
+}
+
 static void check_same(const struct script *script, const struct store_ticket *was,
                        const struct store_ticket *is)
 {
 	struct sim *sim = script->sim;
 	int64_t now_us = sim_server_us(sim);
 	struct sim_grant *grant = sim_grant_of(script->name, is->fence, is->nonce);
-	const struct lk__hold *hold;
 
 	sim_keep_of(sim, script->name, PROMISE_LEASE, promise_lease(was, is, now_us));
 	if (!grant)
@@ -223,23 +238,55 @@ static void check_same(const struct script *script, const struct store_ticket *w
 		grant->counted_ns = sim->now_ns;
 		grant->whole = true;
 	}
-	/* It survived a loss of memory, and the store keeps it for as long as its holder believes
-	 * in it: from now on it counts like any other. */
-	hold = grant->epoch < script->name->epoch ? hold_of_ticket(sim, is) : NULL;
-	if (hold && is->end_us > was->end_us &&
-	    is->end_us >= belief_us(sim_client_of(sim, is), hold))
-		grant->epoch = script->name->epoch;
-	if (hold && grant->epoch == script->name->epoch)
-		grant->excused = false;
+	if (is->end_us > was->end_us)
+		adopt(script, grant, is);
+}
+
+/* Its own reclaim brings a hold back that the store had granted once; the fence stays. */
+static void check_reclaimed(const struct script *script, const struct store_ticket *is)
+{
+	struct sim_grant *grant = sim_grant_of(script->name, is->fence, is->nonce);
+
+	if (grant && !grant->forgotten)
+		adopt(script, grant, is);
+	else
+		sim_fail(script->sim, PROMISE_GRANT, "a reclaim of what was never granted: %s",
+		         is->text);
+}
+
+/* A later holder takes the lock back from an earlier one, which an older copy brought back.  Where
+ * the grace is meant for the loss, the earlier one does not believe in its hold any more. */
+static bool is_superseded(const struct script *script, const struct store_ticket *was,
+                          struct sim_grant *grant)
+{
+	const struct store_ticket *is = script->call && script->call->kind == LK__RECLAIM
+	                                        ? store_hold(script->after, script->call->ticket)
+	                                        : NULL;
+	const struct sim_grant *later =
+		is ? sim_grant_of(script->name, is->fence, is->nonce) : NULL;
+	const struct lk__hold *hold = hold_of_ticket(script->sim, was);
+
+	if (script->name->kind != LK_KIND_LOCK || !later || is->fence <= was->fence)
+		return false;
+	if (!grant)
+		return true;
+	if (hold && sim_check_excludes(grant, later) &&
+	    lk__hold_left_ns(hold, sim_local(sim_client_of(script->sim, was))))
+		return false;
+	sim_check_excuse(script->sim, script->name, grant);
+	grant->broken = true;
+	return true;
 }
 
 static void check_gone(const struct script *script, const struct store_ticket *was)
 {
 	struct sim *sim = script->sim;
-	const struct sim_grant *grant = sim_grant_of(script->name, was->fence, was->nonce);
+	struct sim_grant *grant = sim_grant_of(script->name, was->fence, was->nonce);
 	const struct lk__hold *hold = hold_of_ticket(sim, was);
 	const char *wrong;
 
+	if (is_superseded(script, was, grant))
+		return;
 	if (!script->call || (grant && (grant->broken || grant->epoch != script->name->epoch)))
 		return;
 	wrong = promise_owner(&script->run, was);
@@ -254,16 +301,20 @@ static void check_gone(const struct script *script, const struct store_ticket *w
 
 static void check_holds(const struct script *script)
 {
-	for (int i = 0; i < script->after->hold_count; i++) {
-		const struct store_ticket *is = &script->after->holds[i];
-		const struct store_ticket *was = store_hold(script->before, is->text);
-		if (!was || was->fence != is->fence)
-			check_new(script, is);
-		check_same(script, was && was->fence == is->fence ? was : is, is);
-	}
 	for (int i = 0; i < script->before->hold_count; i++)
 		if (!store_hold(script->after, script->before->holds[i].text))
 			check_gone(script, &script->before->holds[i]);
+	for (int i = 0; i < script->after->hold_count; i++) {
+		const struct store_ticket *is = &script->after->holds[i];
+		const struct store_ticket *was = store_hold(script->before, is->text);
+		bool is_new = !was || was->fence != is->fence;
+		if (is_new && script->call && script->call->kind == LK__RECLAIM &&
+		    is_own(script, is->text))
+			check_reclaimed(script, is);
+		else if (is_new)
+			check_new(script, is);
+		check_same(script, was && was->fence == is->fence ? was : is, is);
+	}
 }
 
 /* ---- The queue ---------------------------------------------------------------------------- */
@@ -357,7 +408,8 @@ static void check_tickets(struct script *script)
 	                                   call ? call->arrival_us : 0,
 	                                   call ? call->permits : 0,
 	                                   sim_server_us(script->sim),
-	                                   &script->answer};
+	                                   &script->answer,
+	                                   sim_server_in_grace(script->sim)};
 	if (name->kind == LK_KIND_SEMAPHORE && name->torn) {
 		sim_check_permits(script->sim, name, call, &script->run);
 		return;
@@ -387,11 +439,15 @@ void sim_check_after(struct sim *sim, int index, const struct sim_call *call)
 		check_tickets(&script);
 }
 
-void sim_check_forced(struct sim *sim, int index)
+void sim_check_forced(struct sim *sim, int index, bool covered)
 {
 	struct sim_name *name = &sim->names[index];
 
 	sim_check_excuse(sim, name, NULL);
+	if (covered && !sim->plan->graceless)
+		sim_check_uncovered(sim, name);
+	else
+		name->era++;
 	name->epoch++;
 	name->forced_ns = sim->now_ns;
 	sim_look(sim, name, &name->view);

@@ -80,6 +80,7 @@ void sim_check_counters(const struct sim_client *client)
 	at_most(client, "longest wait", counters->waited_max_us, counters->waited_us);
 	at_most(client, "longest hold", counters->held_max_us, counters->held_us);
 	at_most(client, "latest renewal", counters->late_max_us, counters->late_us);
+	at_most(client, "holds taken back", counters->reclaimed, seen->reclaimed);
 	/* An expired lease is not renewed. */
 	at_most(client, "share of a lease", counters->lease_max_permille, 1000);
 }

@@ -1,11 +1,23 @@
 /* SPDX-License-Identifier: MIT
  * A holder may believe in a hold that an operator broke, or that was granted before the memory was
- * lost, for as long as it could know at that moment, and no longer. */
+ * lost, for as long as it could know at that moment, and no longer.
+ *
+ * Nobody else may hold it meanwhile: after a loss, the server grants nothing for the grace, which
+ * no belief outlives.  So grants of one era exclude each other, whatever memory they are of.  These
+ * losses begin another era, because the grace is not meant for them:
+ *
+ *   - a client has no grace: it is granted what others have not taken back yet
+ *   - keys of a name are evicted, or deleted by hand: the marker of the memory stays
+ *   - the server's clock is set forward: leases and graces end too early
+ *   - a snapshot of the machine is restored: the same process has an older memory
+ *
+ * A hold whose belief outlasts the grace is of no era until its client has taken it back. */
 #include "sim.h"
 
 #include <string.h>
 
 #define ROUNDING_NS (2 * SIM_MS)
+#define NO_ERA (-1)
 
 /* Until when a client may believe in a ticket, given what was sent so far: the true time. */
 static int64_t excused_until(const struct sim_client *client, const struct lk__ticket *ticket)
@@ -29,13 +41,18 @@ static void excuse(struct sim *sim, struct sim_grant *grant)
 	const struct sim_client *client = &sim->clients[grant->slot];
 	const struct lk__ticket *ticket;
 
-	if (grant->excused || !client->alive || client->life != grant->life)
+	int64_t until_ns;
+
+	if (!client->alive || client->life != grant->life)
 		return;
 	ticket = lk__ticket_find(&client->core, grant->nonce);
 	if (!ticket)
 		return;
+	until_ns = excused_until(client, ticket);
+	/* It may have been taken back after an earlier loss, with the reply in flight. */
+	if (!grant->excused || (grant->excused_ns < until_ns && ticket->main.kind == LK__RECLAIM))
+		grant->excused_ns = until_ns;
 	grant->excused = true;
-	grant->excused_ns = excused_until(client, ticket);
 }
 
 void sim_check_excuse(struct sim *sim, struct sim_name *name, struct sim_grant *grant)
@@ -47,8 +64,38 @@ void sim_check_excuse(struct sim *sim, struct sim_name *name, struct sim_grant *
 		return;
 	}
 	for (int i = name->grant_count - 1; i >= least; i--)
-		if (name->grants[i % SIM_GRANTS].epoch == name->epoch)
+		if (name->grants[i % SIM_GRANTS].epoch == name->epoch ||
+		    name->grants[i % SIM_GRANTS].excused)
 			excuse(sim, &name->grants[i % SIM_GRANTS]);
+}
+
+void sim_check_uncovered(struct sim *sim, struct sim_name *name)
+{
+	int least = name->grant_count > SIM_GRANTS ? name->grant_count - SIM_GRANTS : 0;
+	int64_t covered_ns = sim->now_ns + sim->plan->grace_ms * SIM_MS;
+
+	for (int i = name->grant_count - 1; i >= least; i--) {
+		struct sim_grant *grant = &name->grants[i % SIM_GRANTS];
+		if (grant->excused && grant->excused_ns > covered_ns)
+			grant->era = NO_ERA;
+	}
+}
+
+void sim_check_join(struct sim *sim, const struct sim_name *name, struct sim_grant *grant)
+{
+	grant->epoch = name->epoch;
+	grant->excused = false;
+	if (grant->era == name->era)
+		return;
+	grant->era = name->era;
+	grant->era_ns = sim->now_ns;
+}
+
+/* One that came back from an earlier era excludes what is granted later. */
+bool sim_check_excludes(const struct sim_grant *one, const struct sim_grant *other)
+{
+	return one->era == other->era && one->era != NO_ERA && !one->broken && !other->broken &&
+	       (one->era_ns <= other->granted_ns || other->era_ns <= one->granted_ns);
 }
 
 /* The present memory has it, too, for as long as its holder believes in it. */
@@ -77,8 +124,7 @@ void sim_check_excused(struct sim_client *client, const struct lk__hold *hold,
 	if (name->torn)
 		return;
 	if (!grant->broken && is_backed(sim, name, grant, most_ns)) {
-		grant->excused = false;
-		grant->epoch = name->epoch;
+		sim_check_join(sim, name, grant);
 		return;
 	}
 	if (until_ns > grant->excused_ns + ROUNDING_NS)
@@ -89,7 +135,7 @@ void sim_check_excused(struct sim_client *client, const struct lk__hold *hold,
 		         (long long)(until_ns - grant->excused_ns) / 1000);
 }
 
-/* The store reported that the hold is gone. */
+/* The store refused to give a hold back. */
 void sim_check_gone(struct sim_client *client, const char *nonce, uint64_t fence)
 {
 	const struct lk__ticket *ticket = lk__ticket_find(&client->core, nonce);
@@ -99,4 +145,15 @@ void sim_check_gone(struct sim_client *client, const char *nonce, uint64_t fence
 		sim_fail(client->sim, PROMISE_VALIDITY,
 		         "fence %llu of %s is believed in after the store said that it is gone",
 		         (unsigned long long)fence, ticket->queue->name->bytes);
+}
+
+/* The client has just heard whether the memory is another one. */
+void sim_check_doubts(const struct sim_client *client)
+{
+	for (const struct lk__ticket *ticket = client->core.all_tickets; ticket;
+	     ticket = ticket->next)
+		if (ticket->state == LK__HOLDING && ticket->is_doubted)
+			sim_fail(client->sim, PROMISE_VALIDITY,
+			         "fence %llu of %s is neither lost nor reclaimed",
+			         (unsigned long long)ticket->fence, ticket->queue->name->bytes);
 }

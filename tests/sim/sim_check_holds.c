@@ -37,6 +37,9 @@ static bool check_pending(struct sim *sim, const struct sim_pending *pending)
 	    !sim_is_fine(client, sim->now_ns - pending->at_ns) ||
 	    sim->names[pending->name].forced_ns >= pending->at_ns)
 		return false;
+	/* A client without a grace granted it, and one with a grace may not claim it. */
+	if (sim->plan->graceless && sim_server_in_grace(sim))
+		return false;
 	for (int i = 0; i < view->hold_count && !stands; i++)
 		stands = !strcmp(view->holds[i].nonce, pending->nonce) &&
 		         view->holds[i].end_us > sim_server_us(sim);
@@ -61,7 +64,7 @@ static const struct store_ticket *who_fits(struct sim *sim, const struct sim_nam
 	for (int i = 0; i < view->hold_count; i++)
 		if (view->holds[i].end_us > now_us)
 			used += view->holds[i].held;
-	if (name->kind == LK_KIND_LOCK && used)
+	if ((name->kind == LK_KIND_LOCK && used) || sim_server_in_grace(sim))
 		return NULL;
 	for (int i = 0; i < view->queued; i++) {
 		const struct store_ticket *wait = &view->queue[i];
@@ -160,15 +163,18 @@ int64_t sim_capacity_since(const struct sim_name *name, int64_t since_ns, bool l
 	return best;
 }
 
-/* Permits that are valid at a moment, of the present memory. */
+/* Permits that are valid at a moment, beside those just granted: holds of their era; detached
+ * permits of the present memory, since no client takes those back. */
 struct sum {
+	const struct sim_grant *made; /* the last of them */
 	int64_t permits, oldest_ns;
 };
 
 static void add(struct sum *sum, const struct sim_name *name, const struct sim_grant *grant,
                 uint32_t permits)
 {
-	if (!grant || grant->broken || grant->epoch != name->epoch)
+	if (!grant || grant->broken || !sim_check_excludes(grant, sum->made) ||
+	    (grant->forgotten && grant->epoch != name->epoch))
 		return;
 	sum->permits += permits;
 	if (grant->granted_ns < sum->oldest_ns)
@@ -193,9 +199,9 @@ static void add_forgotten(struct sum *sum, struct sim_name *name, int64_t at_ns)
 }
 
 /* Never are more valid than the capacity, now or when they were granted. */
-static void check_sum(struct sim *sim, struct sim_name *name)
+static void check_sum(struct sim *sim, struct sim_name *name, const struct sim_grant *made)
 {
-	struct sum sum = {0, INT64_MAX};
+	struct sum sum = {made, 0, INT64_MAX};
 
 	for (int i = 0; i < sim->plan->clients; i++) {
 		const struct sim_client *client = &sim->clients[i];
@@ -223,7 +229,7 @@ static void check_twins(struct sim *sim, const struct lk__hold *mine, const stru
 		sim->tally.fences_again++;
 }
 
-/* No two valid holds of a lock, except after a loss of memory or a break between their grants. */
+/* No two valid holds of a lock, of one era, except after a break between their grants. */
 static void check_alone(struct sim *sim, struct sim_name *name, const struct lk__hold *mine)
 {
 	const struct sim_grant *grant = grant_of(name, mine);
@@ -240,8 +246,7 @@ static void check_alone(struct sim *sim, struct sim_name *name, const struct lk_
 				continue;
 			other = grant_of(name, hold);
 			check_twins(sim, mine, grant, hold, other);
-			used += grant && other && !other->broken && !grant->broken &&
-			        other->epoch == grant->epoch;
+			used += grant && other && sim_check_excludes(grant, other);
 		}
 	}
 	sim_keep_of(sim, name, PROMISE_EXCLUSION, promise_exclusion(used));
@@ -249,7 +254,7 @@ static void check_alone(struct sim *sim, struct sim_name *name, const struct lk_
 
 /* ---- Acquired ----------------------------------------------------------------------------- */
 
-/* Fences grow from holder to holder of one memory, local ones, too. */
+/* Fences grow from holder to holder of one era, local ones, too. */
 static void check_fence(struct sim *sim, struct sim_name *name, const struct lk__hold *hold,
                         const struct sim_grant *grant)
 {
@@ -257,11 +262,11 @@ static void check_fence(struct sim *sim, struct sim_name *name, const struct lk_
 
 	if (grant->broken)
 		return; /* its holder has not learned of it yet */
-	if (grant->epoch == name->made_epoch && grant->regime == name->made_regime)
+	if (grant->era == name->made_era && grant->regime == name->made_regime)
 		sim_keep_of(sim, name, PROMISE_FENCE, promise_fence(name->made_max, hold->fence));
-	if (grant->epoch >= name->made_epoch) {
+	if (grant->era >= name->made_era) {
 		name->made_max = hold->fence;
-		name->made_epoch = grant->epoch;
+		name->made_era = grant->era;
 		name->made_regime = grant->regime;
 	}
 	if (!local)
@@ -284,8 +289,13 @@ static void check_share(struct sim_client *client, struct sim_name *name,
 	struct sim *sim = client->sim;
 	int64_t told_ns = sim_ways_ns(sim, 4);
 
-	if (hold->fence == hold->ticket->fence || sim->now_ns - name->busy_since_ns < told_ns ||
-	    !sim_is_fine(client, told_ns))
+	/* The queue was empty meanwhile: the holder was told that nobody waits. */
+	if (name->busy_since_ns > grant->handed_ns)
+		grant->handed = 0;
+	grant->handed_ns = sim->now_ns;
+	/* Until the holder learns that the memory was lost, nobody tells it who waits. */
+	if (hold->fence == hold->ticket->fence || grant->epoch != name->epoch ||
+	    sim->now_ns - name->busy_since_ns < told_ns || !sim_is_fine(client, told_ns))
 		grant->handed = 0;
 	else
 		sim_keep_of(sim, name, PROMISE_HAND_OVERS, promise_hand_overs(++grant->handed));
@@ -313,7 +323,7 @@ void sim_check_made(struct sim_caller *caller)
 		check_share(client, name, hold, grant);
 		check_alone(sim, name, hold);
 	} else {
-		check_sum(sim, name);
+		check_sum(sim, name, grant);
 	}
 }
 
@@ -324,7 +334,7 @@ void sim_check_forgotten(struct sim_caller *caller)
 	struct sim *sim = caller->client->sim;
 	struct sim_name *name = &sim->names[caller->name];
 	struct sim_grant *grant = sim_grant_to(name, caller->waiter.fence, caller->client);
-	struct sum sum = {0, INT64_MAX};
+	struct sum sum = {grant, 0, INT64_MAX};
 
 	sim->tally.forgot++;
 	caller->owner = 0;
@@ -339,5 +349,5 @@ void sim_check_forgotten(struct sim_caller *caller)
 	add_forgotten(&sum, name, grant->forgotten_ns);
 	sim_keep_of(sim, name, PROMISE_RATE,
 	            promise_rate(sum.permits, sim_capacity_since(name, sum.oldest_ns, false)));
-	check_sum(sim, name);
+	check_sum(sim, name, grant);
 }

@@ -4,6 +4,7 @@
 
 #define SLACK_NS (50 * SIM_MS) /* the two clocks of a check may differ by 0.4 % */
 #define BACKOFF_MAX_NS (500 * SIM_MS)
+#define BACKOFF_AUTH_NS (5 * SIM_S) /* after a refusal for lack of rights */
 
 static int64_t later(int64_t one_ns, int64_t other_ns)
 {
@@ -43,12 +44,14 @@ static void check_unlinked(struct sim_client *client)
 
 	since_ns =
 		later(later(since_ns, client->cut_off_ns), later(sim->up_ns, sim->sick_until_ns));
+	if (client->denied_ns)
+		since_ns = later(since_ns, client->denied_ns + BACKOFF_AUTH_NS);
 	if (sim->ending) /* all faults were healed at once */
 		since_ns = later(since_ns, sim->end_ns);
 	if (client->session.lazy) /* it dials only for calls */
 		since_ns = later(since_ns, client->busy_ns);
 	if (sim->now_ns - since_ns >
-	    client->session.connect_timeout_ns + BACKOFF_MAX_NS + sim_ways_ns(sim, 4) + SLACK_NS)
+	    client->session.connect_timeout_ns + BACKOFF_MAX_NS + sim_ways_ns(sim, 5) + SLACK_NS)
 		sim_fail(sim, PROMISE_LINK, "client %d could have a link for %lld ms, and has none",
 		         client->slot, (long long)((sim->now_ns - since_ns) / SIM_MS));
 }

@@ -37,7 +37,8 @@ static void check_torn(struct sim *sim, struct sim_name *name, const struct sim_
 {
 	name->torn = sim_check_is_torn(name);
 	if (name->torn) {
-		if (call && call->kind == LK__ASK && answer->kind != LK__FAILED)
+		if (call && call->kind == LK__ASK && answer->kind != LK__FAILED &&
+		    answer->kind != LK__STALE)
 			sim_fail(sim, PROMISE_PERMITS,
 			         "the incomplete keys of %s were not repaired", name->text);
 		return;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * A process: its clock, its state machines, and the part of src/runtime/: it dials, sends and reads
  * when the state machines ask for it. */
+#include "find_epoch.h"
 #include "sim.h"
 
 #include <stdlib.h>
@@ -95,13 +96,15 @@ void sim_client_start(struct sim *sim, int slot)
 	client->drift_ppm = (int64_t)sim_draw(&random, 8001) - 4000;
 	lk__session_init(&client->session, CONNECT_TIMEOUT_NS, SIM_TIMEOUT_NS);
 	client->session.lazy = (slot + life) % 3 == 0;
-	client->dial_ns = client->busy_ns = LK__NEVER;
+	client->probe_ns = client->dial_ns = client->busy_ns = LK__NEVER;
 	client->unlinked_ns = sim->now_ns;
 	client->start_ns = client->close_ns = client->flush_ns = LK__NEVER;
 	client->disturbed_ns = sim->now_ns;
 	snprintf(id, sizeof(id), "c%02u_%05u_aaaaaaaaaaaa", (unsigned)slot % 100u,
 	         (unsigned)life % 100000u);
 	lk__space_init(&client->space, "lk", 0, id);
+	if (!(sim->plan->graceless >> slot & 1))
+		client->space.grace_ms = sim->plan->grace_ms;
 	if (!lk__core_init(&client->core, sim_draw(&random, UINT64_MAX)) ||
 	    !lk__core_add_session(&client->core, &client->session))
 		abort();
@@ -135,11 +138,12 @@ static void half_open(struct sim_client *client, struct sim_link *link)
 		link->there_until_ns += sim_within(&client->random, 20 * SIM_S);
 }
 
-static void drop_link(struct sim_client *client)
+/* Close the client's end: *at is the link, NULL = there is none. */
+static void drop_link(struct sim_client *client, struct sim_link **at)
 {
-	struct sim_link *link = client->link;
+	struct sim_link *link = *at;
 
-	client->link = NULL;
+	*at = NULL;
 	if (!link)
 		return;
 	sim_link_cut(link);
@@ -151,7 +155,8 @@ static void drop_link(struct sim_client *client)
 void sim_client_crash(struct sim_client *client)
 {
 	sim_trace(client->sim, client, "is killed");
-	drop_link(client);
+	drop_link(client, &client->link);
+	drop_link(client, &client->dialled);
 	sim_client_free(client);
 }
 
@@ -166,7 +171,7 @@ void sim_client_unlink(struct sim_client *client, lk_err err)
 	for (int i = 0; i < SIM_THREADS; i++)
 		if (client->callers[i].doing == SIM_ASKING)
 			sim_latch_answered(&client->callers[i], false);
-	drop_link(client);
+	drop_link(client, &client->link);
 	sim_disturb(&client->disturbed_ns, sim->now_ns);
 	lk__core_link_down(&client->core, &client->session, sim_local(client), &why,
 	                   sim_draw(&client->random, UINT64_MAX));
@@ -174,26 +179,55 @@ void sim_client_unlink(struct sim_client *client, lk_err err)
 	sim_check_redial(client);
 }
 
-/* Are both connections up and the client's own channel subscribed? */
+/* Both connections are up, and the client's own channel is subscribed.  The last request of the
+ * dial is at the server: it asks for the marker of the server's memory. */
+static void probe(struct sim_client *client)
+{
+	struct sim *sim = client->sim;
+
+	client->probe_ns = LK__NEVER;
+	client->dial_ns = sim->now_ns + sim_delay(client);
+	client->dial_err = LK_ECONN;
+	if (sim->now_ns < client->cut_off_ns || sim->now_ns < sim->up_ns)
+		return;
+	if (sim_server_refuses(sim, client->slot, LK__EPOCH)) {
+		if (sim->sick[1] == 'N')
+			client->dial_err = LK_EAUTH;
+		else if (sim->sick[1] == 'O' || sim->sick[1] == 'M')
+			client->dial_err = LK_ESERVER; /* a permanent one */
+		return;
+	}
+	sim_server_load(sim);
+	client->dialled = sim_link_new(client);
+	client->found = client->session.epoch;
+	find_epoch(sim->store, &client->space, &client->found);
+	sim_server_mark(sim);
+	client->dial_err = LK_OK;
+}
+
 static void end_dialling(struct sim_client *client)
 {
-	struct lk__why why = {.err = LK_ECONN, .text = "no link"};
+	struct lk__why why = {.err = client->dial_err, .text = "no link"};
 	struct sim *sim = client->sim;
-	bool is_cut = sim->now_ns < client->cut_off_ns || sim->now_ns < sim->up_ns;
 
 	client->dial_ns = LK__NEVER;
-	if (is_cut || (sim->now_ns < sim->sick_until_ns && !sim->sick_to_some)) {
-		if (!is_cut && (sim->sick[1] == 'O' || sim->sick[1] == 'M'))
-			why.err = LK_ESERVER; /* a permanent one */
+	if (!why.err && (!client->dialled->there || sim->now_ns < client->cut_off_ns))
+		why.err = LK_ECONN;
+	if (why.err) {
+		sim_trace(sim, client, "finds no link: %s", lk_err_name(why.err));
+		if (why.err == LK_EAUTH)
+			client->denied_ns = sim->now_ns;
+		drop_link(client, &client->dialled);
 		lk__session_dial_failed(&client->session, sim_local(client), &why,
 		                        sim_draw(&client->random, UINT64_MAX));
 		return;
 	}
-	sim_server_load(sim);
-	client->link = sim_link_new(client);
+	client->link = client->dialled;
+	client->dialled = NULL;
 	client->linked_ns = client->heard_ns = sim->now_ns;
 	sim_disturb(&client->disturbed_ns, sim->now_ns);
-	sim_trace(sim, client, "is linked");
+	sim_trace(sim, client, "is linked, and knows %s", client->found.text);
+	lk__core_memory(&client->core, &client->session, sim_local(client), &client->found);
 	lk__core_link_up(&client->core, &client->session, sim_local(client));
 }
 
@@ -201,11 +235,11 @@ static void dial(struct sim_client *client)
 {
 	struct sim *sim = client->sim;
 
-	client->dial_ns = sim->now_ns;
-	for (int i = 0; i < 4; i++)
-		client->dial_ns += sim_delay(client);
+	client->probe_ns = sim->now_ns;
+	for (int i = 0; i < 3; i++)
+		client->probe_ns += sim_delay(client);
 	if (sim->now_ns < client->cut_off_ns)
-		client->dial_ns = sim->now_ns + client->session.connect_timeout_ns;
+		client->probe_ns = sim->now_ns + client->session.connect_timeout_ns;
 }
 
 static int64_t oldest_ns(const struct sim_client *client)
@@ -319,6 +353,7 @@ void sim_client_find_next(struct sim_client *client)
 	}
 	if (client->link)
 		consider_link(client, client->link);
+	consider(client, SIM_PROBE, client->probe_ns, false, NULL);
 	consider(client, SIM_DIAL, client->dial_ns, true, NULL);
 	duty_ns = lk__session_due(&client->session, oldest_ns(client));
 	consider(client, SIM_DUTY, sim_true(client, duty_ns), true, NULL);
@@ -346,6 +381,7 @@ void sim_client_settle(struct sim_client *client)
 	while ((hold = lk__core_next_lost(core))) {
 		client->sim->tally.losses++;
 		client->counted.lost[hold->lost]++;
+		sim_check_lost(client, hold);
 		sim_trace(client->sim, client, "learns that fence %llu of %s is lost: %s",
 		          (unsigned long long)hold->fence, hold->name->bytes,
 		          lk_lost_reason_name(hold->lost));
@@ -355,7 +391,8 @@ void sim_client_settle(struct sim_client *client)
 	sim_check_counters(client);
 	if (client->closed && !lk__core_busy(core)) {
 		sim_trace(client->sim, client, "has ended");
-		drop_link(client);
+		drop_link(client, &client->link);
+		drop_link(client, &client->dialled);
 		client->start_ns = client->sim->now_ns + SIM_S;
 		sim_client_free(client);
 		return;
@@ -374,6 +411,10 @@ void sim_client_happen(struct sim_client *client, const struct sim_next *next)
 	switch (next->event) {
 	case SIM_EXECUTE:
 		sim_network_execute(client);
+		client->dirty = true;
+		return;
+	case SIM_PROBE:
+		probe(client);
 		client->dirty = true;
 		return;
 	case SIM_ORDER:
@@ -444,12 +485,12 @@ static int number_of(const char *digits, int count)
 
 int sim_slot_of(const struct store_ticket *ticket)
 {
-	return number_of(ticket->text + strlen("1:c"), 2);
+	return number_of(ticket->text + strlen("2:c"), 2);
 }
 
 int sim_life_of(const struct store_ticket *ticket)
 {
-	return number_of(ticket->text + strlen("1:cSS_"), 5);
+	return number_of(ticket->text + strlen("2:cSS_"), 5);
 }
 
 struct sim_client *sim_client_of(struct sim *sim, const struct store_ticket *ticket)

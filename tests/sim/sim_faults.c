@@ -101,11 +101,22 @@ static void hurt_client(struct sim *sim, const struct sim_fault *fault, struct s
 
 /* ---- The server's memory ------------------------------------------------------------------ */
 
+/* No hold is lost, but a grace begins: claims in it are refused. */
+static void lose_marker(struct sim *sim, struct sim_random *random)
+{
+	lua_store_process(sim->store)->evicted += sim_percent(random, 50);
+	sim_server_mark(sim);
+	sim_disturb(&sim->disturbed_ns, sim->now_ns);
+	for (int i = 0; i < SIM_NAMES; i++)
+		sim->names[i].forced_ns = sim->now_ns;
+}
+
 static void evict(struct sim *sim, struct sim_random *random)
 {
 	struct sim_name *name = &sim->names[sim_draw(random, SIM_NAMES)];
-	const char *keys[] = {name->main, name->queue, name->holds, name->memory, "lk:fence"};
-	const char *key = keys[sim_draw(random, 5)];
+	const char *keys[] = {name->main,   name->queue, name->holds,
+	                      name->memory, "lk:fence",  "lk:epoch"};
+	const char *key = keys[sim_draw(random, 6)];
 
 	if (!strcmp(lua_store_text(sim->store, "DEL", key, NULL), "0"))
 		return;
@@ -114,7 +125,12 @@ static void evict(struct sim *sim, struct sim_random *random)
 		sim_server_uncounted(sim); /* no holder loses its hold by it */
 		return;
 	}
-	sim_server_forced(sim, name->index);
+	if (key == keys[5]) {
+		lose_marker(sim, random);
+		return;
+	}
+	/* The marker stays, so no grace follows. */
+	sim_server_forced(sim, name->index, false);
 	if (name->kind == LK_KIND_SEMAPHORE && key != name->queue)
 		name->torn = true;
 }
@@ -128,11 +144,13 @@ static void hurt_memory(struct sim *sim, const struct sim_fault *fault, struct s
 	switch (fault->kind) {
 	case SIM_RESTART:
 		sim_server_restart(sim, fault->length_ns);
+		sim_server_begin(sim, random);
 		break;
 	case SIM_EMPTY:
 		lua_store_text(sim->store, "FLUSHALL", NULL);
 		sim_server_restart(sim, fault->length_ns);
-		sim_server_forced(sim, -1);
+		sim_server_begin(sim, random);
+		sim_server_forced(sim, -1, true);
 		break;
 	case SIM_FAILOVER:
 		/* Another machine: its clock differs by some milliseconds. */
@@ -140,16 +158,23 @@ static void hurt_memory(struct sim *sim, const struct sim_fault *fault, struct s
 		sim->store_offset_us += offset_us;
 		sim->clock_was_back |= offset_us < 0;
 		sim_set_time(sim, sim->now_ns);
-		sim_server_restore(sim, index);
+		sim_server_promote(sim, random);
+		sim_server_restore(sim, index, true);
 		sim_server_restart(sim, sim_within(random, 2 * SIM_S));
 		break;
 	case SIM_OLD:
-		sim_server_restore(sim, index);
+		sim_server_begin(sim, random);
+		sim_server_restore(sim, index, true);
+		sim_server_restart(sim, sim_within(random, 2 * SIM_S));
+		break;
+	case SIM_SNAPSHOT:
+		/* The same process with its old memory: nothing shows the loss. */
+		sim_server_restore(sim, index, false);
 		sim_server_restart(sim, sim_within(random, 2 * SIM_S));
 		break;
 	case SIM_FLUSH_ALL:
 		lua_store_text(sim->store, "FLUSHALL", NULL);
-		sim_server_forced(sim, -1);
+		sim_server_forced(sim, -1, true);
 		break;
 	default:
 		sim->tally.faults[fault->kind]--;
@@ -166,9 +191,10 @@ static void step_clock(struct sim *sim, int64_t by_us)
 		sim->clock_was_back = true;
 	sim_set_time(sim, sim->now_ns);
 	sim_server_uncounted(sim); /* a counter that was lost a moment ago has not caught up yet */
-	/* Set forward, it expires leases too early: their holders still believe in them. */
+	/* Set forward, it ends leases and graces too early: holders still believe in their holds.
+	 */
 	for (int i = 0; i < SIM_NAMES && by_us > 0; i++)
-		sim_check_forced(sim, i);
+		sim_check_forced(sim, i, false);
 	sim_disturb(&sim->disturbed_ns, sim->now_ns);
 }
 
@@ -262,6 +288,7 @@ void sim_fault_happen(struct sim *sim, const struct sim_fault *fault)
 	case SIM_RESTART:
 	case SIM_EMPTY:
 	case SIM_OLD:
+	case SIM_SNAPSHOT:
 	case SIM_FAILOVER:
 	case SIM_EVICT:
 	case SIM_FLUSH_ALL:

@@ -215,7 +215,9 @@ static struct sim_call *take(struct sim_client *client, struct lk__pending *requ
 
 	call->request = request;
 	lk__core_request(request, &asked);
-	if (lk__pending_is_latch(request)) {
+	if (request->kind == LK__EPOCH) {
+		/* Of no name. */
+	} else if (lk__pending_is_latch(request)) {
 		call->name = name_of(request->latch->name);
 		if (request->kind == LK__STEP)
 			describe_step(client, call, request->latch);
@@ -226,7 +228,8 @@ static struct sim_call *take(struct sim_client *client, struct lk__pending *requ
 		call->permits = request->permits;
 		if (request->kind == LK__ASK)
 			call->arrival_us = (int64_t)request->ticket->arrival;
-		if (request->kind == LK__LEAVE || (request->kind == LK__RENEW && !request->claim))
+		if (request->kind == LK__LEAVE || request->kind == LK__RECLAIM ||
+		    (request->kind == LK__RENEW && !request->claim))
 			call->fence = request->ticket->last_fence;
 	}
 	if (!lk__codec_request(&call->bytes, &client->space, &asked))
@@ -368,7 +371,7 @@ void sim_network_late(struct sim *sim)
 	*first = call->next;
 	if (sim->now_ns >= sim->up_ns)
 		sim_server_run(sim, call);
-	if (call->kind == LK__ASK)
+	if (call->kind == LK__ASK || call->kind == LK__RECLAIM)
 		sim_check_ghost(sim, call->ticket);
 	sim_call_free(call);
 }
@@ -385,11 +388,11 @@ void sim_network_reply(struct sim_client *client)
 	if (!link->calls)
 		link->calls_end = &link->calls;
 	if (call->request) {
-		bool renewal = call->kind == LK__RENEW;
+		bool reclaim = call->kind == LK__RECLAIM;
 		char nonce[LK__NONCE_SIZE] = "";
-		uint64_t fence = renewal ? call->request->ticket->fence : 0;
+		uint64_t fence = reclaim ? call->request->ticket->fence : 0;
 
-		if (renewal)
+		if (reclaim)
 			memcpy(nonce, call->request->ticket->nonce, sizeof(nonce));
 		resp = lua_store_parse(&call->reply);
 		if (lk__codec_unknown_script(resp) && !call->request->by_text) {
@@ -397,8 +400,14 @@ void sim_network_reply(struct sim_client *client)
 		} else {
 			lk__codec_answer(resp, "the store", &answer, &why);
 			lk__core_answer(&client->core, sim_local(client), call->request, &answer);
-			if (renewal && answer.kind == LK__GONE)
+			if (reclaim && answer.kind == LK__GONE)
 				sim_check_gone(client, nonce, fence);
+			if (reclaim && answer.kind == LK__KEPT) {
+				client->counted.reclaimed++;
+				client->sim->tally.reclaimed++;
+			}
+			if (answer.kind == LK__MEMORY)
+				sim_check_doubts(client);
 		}
 		lk__resp_free(resp);
 	} else if (call->asker) {

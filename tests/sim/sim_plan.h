@@ -41,6 +41,7 @@ enum sim_fault_kind {
 	SIM_RESTART,    /* the server restarts, with its memory */
 	SIM_EMPTY,      /* the server restarts, empty */
 	SIM_OLD,        /* the server restarts, from an older image */
+	SIM_SNAPSHOT,   /* its machine does, with the process as it was */
 	SIM_FAILOVER,   /* fail-over to a replica that lags, and whose clock differs a little */
 	SIM_EVICT,      /* a key is evicted */
 	SIM_FLUSH_ALL,  /* all keys are removed */
@@ -95,6 +96,8 @@ struct sim_plan {
 	int64_t idle_ns, hold_ns;
 	unsigned release_percent, forget_percent, fixed_percent;
 	uint32_t capacity;
+	int64_t grace_ms;   /* of all clients but these: */
+	uint32_t graceless; /* clients without a grace, by bit */
 	int threads;
 	uint32_t names;             /* in use, by bit */
 	bool crowd;                 /* all want one lock, by one handle each */
@@ -115,8 +118,10 @@ bool sim_plan_cut(struct sim_plan *plan, const char *text);
 struct sim_tally {
 	double seconds; /* simulated */
 	double client_seconds;
+	double grace_seconds; /* in which nothing new is granted */
 	long long steps, scripts, grants, forgot, handed_over, waits, losses, openings, counted,
 		released, unknown, faults[SIM_FAULT_KINDS];
+	long long reclaimed;
 	long long fences_again;  /* granted, or held, twice, as docs/protocol.md allows */
 	long long late_openings; /* released a waiter, as docs/protocol.md allows */
 	long long leaves_refused;

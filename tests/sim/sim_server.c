@@ -2,6 +2,8 @@
  * The server: its clock, its memory, its outages, its refusals. */
 #include "sim.h"
 
+#include "query.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -30,7 +32,7 @@ static void init_name(struct sim *sim, int index)
 	name->index = index;
 	name->kind = kinds[index];
 	name->rate = index == 5;
-	name->made_epoch = -1;
+	name->made_era = -1;
 	name->idle_since_ns = name->busy_since_ns = name->absent_ns = sim->now_ns;
 	name->opened_ns = name->open_ns = name->removed_ns = name->forced_ns = -1;
 	memcpy(name->text, texts[index], sizeof(texts[index]));
@@ -46,11 +48,16 @@ void sim_server_init(struct sim *sim)
 	const struct sim_bug *bug = sim->plan->bug;
 
 	sim->store = lua_store_new(sim_network_publish, sim);
+	query_grace(sim->plan->grace_ms);
 	for (int i = 0; i < SIM_NAMES; i++)
 		init_name(sim, i);
 	if (bug)
 		lua_store_alter(sim->store, bug->script, bug->from, bug->to);
 	sim_server_load(sim);
+	sim->runs = sim->replids = 1000;
+	sim->standby = (struct lua_store_process){.run = 1, .replid = 1};
+	*lua_store_process(sim->store) = (struct lua_store_process){.run = 2, .replid = 2};
+	sim->since_us = INT64_MAX;
 }
 
 static void free_image(struct sim *sim, int image)
@@ -87,17 +94,17 @@ void sim_server_forget(struct sim *sim)
 /* ---- Requests ----------------------------------------------------------------------------- */
 
 /* A full server refuses requests that begin something, and none that end something. */
-static bool is_refused(const struct sim *sim, const struct sim_call *call)
+bool sim_server_refuses(const struct sim *sim, int slot, int kind)
 {
-	if (sim->now_ns >= sim->sick_until_ns || (sim->sick_to_some && call->slot % 2))
+	if (sim->now_ns >= sim->sick_until_ns || (sim->sick_to_some && slot % 2))
 		return false;
-	return sim->sick[1] != 'O' || call->kind == LK__ASK || call->kind == SIM_QUESTION;
+	return sim->sick[1] != 'O' || kind == LK__ASK || kind == LK__EPOCH || kind == SIM_QUESTION;
 }
 
 void sim_server_run(struct sim *sim, struct sim_call *call)
 {
 	call->reply.len = 0;
-	if (is_refused(sim, call)) {
+	if (sim_server_refuses(sim, call->slot, call->kind)) {
 		size_t len = strlen(sim->sick);
 		free(call->reply.data);
 		call->reply.data = malloc(len);
@@ -111,6 +118,7 @@ void sim_server_run(struct sim *sim, struct sim_call *call)
 	}
 	if (call->name < 0) {
 		lua_store_run(sim->store, call->bytes.data, call->bytes.len, &call->reply);
+		sim_server_mark(sim);
 		return;
 	}
 	sim->tally.scripts++;
@@ -119,13 +127,66 @@ void sim_server_run(struct sim *sim, struct sim_call *call)
 	sim_check_after(sim, call->name, call);
 }
 
+/* ---- Its memory's marker ------------------------------------------------------------------ */
+
+void sim_server_mark(struct sim *sim)
+{
+	const char *marker = lua_store_text(sim->store, "GET", "lk:epoch", NULL);
+	const char *since = strrchr(marker, ' ');
+
+	sim->since_us = since ? strtoll(since, NULL, 10) : INT64_MAX;
+}
+
+bool sim_server_in_grace(const struct sim *sim)
+{
+	return sim->since_us > sim_server_us(sim) - sim->plan->grace_ms * 1000;
+}
+
+/* After its file was read, a server may know the history that it continues. */
+void sim_server_begin(struct sim *sim, struct sim_random *random)
+{
+	struct lua_store_process *process = lua_store_process(sim->store);
+	uint64_t replid = process->replid;
+
+	lua_store_restart(sim->store);
+	process->run = ++sim->runs;
+	process->replid = ++sim->replids;
+	process->replid2 = sim_percent(random, 20) ? replid : 0;
+}
+
+/* The former server will be the replica, as the same process or as a new one. */
+void sim_server_promote(struct sim *sim, struct sim_random *random)
+{
+	struct lua_store_process *process = lua_store_process(sim->store), old = *process;
+
+	*process = sim->standby;
+	process->replid = ++sim->replids;
+	process->replid2 = sim_percent(random, 80) ? old.replid : 0; /* it may be forgotten */
+	process->was_replica = true;
+	if (sim_percent(random, 50))
+		old = (struct lua_store_process){.run = ++sim->runs,
+		                                 .began_us = sim_server_us(sim)};
+	sim->standby = old;
+}
+
 /* ---- Ends of its memory ------------------------------------------------------------------- */
+
+/* What the old process had not read is lost with it. */
+static void drop_late(struct sim *sim)
+{
+	while (sim->late) {
+		struct sim_call *call = sim->late;
+		sim->late = call->next;
+		sim_call_free(call);
+	}
+}
 
 void sim_server_restart(struct sim *sim, int64_t away_ns)
 {
 	sim_disturb(&sim->disturbed_ns, sim->now_ns + away_ns);
 	sim->up_ns = sim->now_ns + away_ns;
 	sim->sick_until_ns = 0;
+	drop_late(sim);
 	sim_server_forget(sim);
 	for (struct sim_link *link = sim->links; link; link = link->next) {
 		struct sim_client *client = link->client;
@@ -154,13 +215,14 @@ void sim_server_uncounted(struct sim *sim)
 	}
 }
 
-void sim_server_forced(struct sim *sim, int name)
+void sim_server_forced(struct sim *sim, int name, bool covered)
 {
 	if (name < 0)
 		sim_server_uncounted(sim);
+	sim_server_mark(sim);
 	for (int i = 0; i < SIM_NAMES; i++)
 		if (name < 0 || name == i)
-			sim_check_forced(sim, i);
+			sim_check_forced(sim, i, covered);
 }
 
 void sim_server_save(struct sim *sim, int image)
@@ -176,14 +238,17 @@ void sim_server_save(struct sim *sim, int image)
 	sim->images[image] = saved;
 }
 
-void sim_server_restore(struct sim *sim, int image)
+void sim_server_restore(struct sim *sim, int image, bool covered)
 {
+	const struct lua_store_process process = *lua_store_process(sim->store);
+
 	lua_store_text(sim->store, "FLUSHALL", NULL);
+	*lua_store_process(sim->store) = process;
 	if (sim->images[image]) {
 		lua_store_load(sim->store, sim->images[image]->keys);
 		for (int i = 0; i < SIM_NAMES; i++)
 			sim->names[i].count = sim->images[image]->counts[i];
 		free_image(sim, image);
 	}
-	sim_server_forced(sim, -1);
+	sim_server_forced(sim, -1, covered);
 }

@@ -37,12 +37,17 @@ static int earlier(const void *one, const void *other)
 	return a < b ? -1 : a > b;
 }
 
+static bool loads_image(enum sim_fault_kind kind)
+{
+	return kind == SIM_OLD || kind == SIM_SNAPSHOT || kind == SIM_FAILOVER;
+}
+
 static void plan_images(struct agenda *agenda, const struct sim_plan *plan)
 {
 	for (int i = 0; i < plan->fault_count; i++) {
 		const struct sim_fault *fault = &plan->faults[i];
 		int64_t at_ns = fault->at_ns - fault->length_ns;
-		if (fault->out || (fault->kind != SIM_OLD && fault->kind != SIM_FAILOVER))
+		if (fault->out || !loads_image(fault->kind))
 			continue;
 		agenda->images[agenda->count++] =
 			(struct image){SIM_START_NS + (at_ns > 0 ? at_ns : 0), i};
@@ -178,6 +183,8 @@ static bool step(struct sim *sim, struct agenda *agenda, int64_t end_ns)
 			sim_set_time(sim, end_ns);
 		return false;
 	}
+	if (!sim->ending && sim_server_in_grace(sim))
+		sim->tally.grace_seconds += (double)(next.at_ns - sim->now_ns) / 1e9;
 	if (!sim->ending)
 		sim->tally.client_seconds += alive * (double)(next.at_ns - sim->now_ns) / 1e9;
 	sim_set_time(sim, next.at_ns);

@@ -105,7 +105,7 @@ static void contest_end(const struct noun *noun, int increments)
 	ck_assert(is_at_rest(noun, noun_named(noun, client, "a")));
 	OK(lk_client_close(client));
 	if (redis)
-		ck_assert_int_eq(redis_int(redis, "DBSIZE"), 1 + noun->rest_keys);
+		ck_assert_int_eq(redis_size(redis), 1 + noun->rest_keys);
 }
 
 TEST_NOUN(counter_of_threads_never_loses, 90, 0)
@@ -312,7 +312,7 @@ TEST_NOUN(close_of_a_client_ends_waits_and_releases, 20, 0)
 	OK(lk_client_close(client));
 	/* No hold, no queue, no description of a client remains. */
 	if (redis)
-		ck_assert_int_eq(redis_int(redis, "DBSIZE"), 1 + 2 * noun->rest_keys);
+		ck_assert_int_eq(redis_size(redis), 1 + 2 * noun->rest_keys);
 }
 
 /* ---- From outside --------------------------------------------------------------------------- */
@@ -476,7 +476,7 @@ TEST_NOUN(prefixes_and_databases_do_not_meet, 20, 0)
 	lk_client *clients[3] = {set_up()};
 	char database[100];
 
-	snprintf(database, sizeof(database), "%s/1", url);
+	snprintf(database, sizeof(database), "%s&db=1", url);
 	clients[1] = client_with(url, &other_prefix);
 	clients[2] = client_at(database);
 	for (int i = 0; i < 3; i++)

@@ -20,7 +20,7 @@ static const char *keys_of_a(void)
 	static char text[2000];
 	static const char *const reads[] = {
 		"GET lk:{a}",           "HGETALL lk:{a}",   "ZRANGE lk:{a}:q 0 -1 WITHSCORES",
-		"ZRANGE lk:{a}:h 0 -1", "HGETALL lk:{a}:s", "DBSIZE"};
+		"ZRANGE lk:{a}:h 0 -1", "HGETALL lk:{a}:s", "GET lk:fence"};
 	size_t len = 0;
 
 	for (size_t i = 0; i < sizeof(reads) / sizeof(reads[0]); i++)
@@ -29,16 +29,23 @@ static const char *keys_of_a(void)
 	return text;
 }
 
-/* The call is refused and changes nothing; its error names the key, what it is and is not. */
+/* The call is refused and changes nothing; its error names the key and has the text. */
+#define LEFT_ALONE(call, has)                                                                      \
+	do {                                                                                       \
+		char foreign_before_[2000];                                                        \
+		snprintf(foreign_before_, sizeof(foreign_before_), "%s", keys_of_a());             \
+		EXPECT(call, LK_EFOREIGN);                                                         \
+		ck_assert_msg(strstr(lk_errmsg(), "lk:{a}") && strstr(lk_errmsg(), has), "%s: %s", \
+		              #call, lk_errmsg());                                                 \
+		ck_assert_str_eq(keys_of_a(), foreign_before_);                                    \
+	} while (0)
+
+/* The same; the error names what the key is and is not. */
 #define FOREIGN(call, is, is_not)                                                                  \
 	do {                                                                                       \
-		char foreign_before_[2000], foreign_text_[64];                                     \
-		snprintf(foreign_before_, sizeof(foreign_before_), "%s", keys_of_a());             \
+		char foreign_text_[64];                                                            \
 		snprintf(foreign_text_, sizeof(foreign_text_), "%s, not a %s", is, is_not);        \
-		EXPECT(call, LK_EFOREIGN);                                                         \
-		ck_assert_msg(strstr(lk_errmsg(), "lk:{a}") && strstr(lk_errmsg(), foreign_text_), \
-		              "%s: %s", #call, lk_errmsg());                                       \
-		ck_assert_str_eq(keys_of_a(), foreign_before_);                                    \
+		LEFT_ALONE(call, foreign_text_);                                                   \
 	} while (0)
 
 static void make_lock(void)
@@ -174,19 +181,29 @@ TEST_STORE(kinds_have_names_and_wrong_names_no_kind, 20, 0)
 	OK(lk_client_close(client));
 }
 
+/* What each call reports about a key that is no lock, semaphore or latch of this version; NULL: it
+ * does not look at that key. */
+static const struct {
+	const char *write, *lock, *semaphore, *latch, *name;
+} foreign[] = {
+	{"HSET lk:{a} kind 2:latch count 2", "a latch", "protocol version 2", "protocol version 2",
+         "protocol version 2"},
+	{"HSET lk:{a} kind 1:semaphore capacity 3", "a semaphore", "protocol version 1",
+         "a semaphore", "protocol version 1"},
+	{"SET lk:{a} 1:client:nonce:1000:r", "protocol version 1", "a lock", "a lock",
+         "protocol version 1"},
+	{"HSET lk:{a} field value", "lk:{a}", "lk:{a}", "lk:{a}", "lk:{a}"},
+	{"SET lk:{a} x", "lk:{a}", "lk:{a}", "lk:{a}", "lk:{a}"},
+	{"ZADD lk:{a}:q 1 stranger", "lk:{a}:q", "lk:{a}:q", NULL, NULL},
+	{"ZADD lk:{a}:q 1 1:client:nonce:1000:r:2", "protocol version 1", "protocol version 1",
+         NULL, NULL},
+};
+
 /* What is no kind of this version is left alone, whatever call comes. */
 TEST_STORE(name_of_another_program_is_no_kind, 20,
            STORE_LOCKS | STORE_SEMAPHORES | STORE_LATCHES | STORE_KEYS)
 {
-	static const struct {
-		const char *write, *text;
-		bool is_queue; /* which no latch and no name has */
-	} foreign[] = {
-		{"HSET lk:{a} kind 2:latch count 2", "protocol version 2", false},
-		{"HSET lk:{a} field value", "lk:{a}", false},
-		{"SET lk:{a} x", "lk:{a}", false},
-		{"ZADD lk:{a}:q 1 stranger", "lk:{a}:q", true},
-	};
+	const lk_semaphore_options three = {.capacity = 3};
 	lk_client *client = set_up();
 	lk_semaphore *none = NULL;
 	lk_kind kind = LK_KIND_LATCH;
@@ -194,20 +211,13 @@ TEST_STORE(name_of_another_program_is_no_kind, 20,
 	for (size_t i = 0; i < sizeof(foreign) / sizeof(foreign[0]); i++) {
 		redis_do(redis, "FLUSHALL");
 		redis_do(redis, foreign[i].write);
-		EXPECT(lk_lock_acquire(lock_named(client, "a"), 0, NULL), LK_EFOREIGN);
-		ck_assert_ptr_nonnull(strstr(lk_errmsg(), "lk:{a}"));
-		EXPECT(lk_semaphore_open(client, "a", 0, &(lk_semaphore_options){.capacity = 3},
-		                         &none),
-		       LK_EFOREIGN);
-		ck_assert_msg(strstr(lk_errmsg(), foreign[i].text) != NULL, "%s", lk_errmsg());
-		if (!foreign[i].is_queue) {
-			EXPECT(lk_latch_set(latch_named(client, "a"), 1, NULL), LK_EFOREIGN);
-			ck_assert_msg(strstr(lk_errmsg(), foreign[i].text) != NULL, "%s",
-			              lk_errmsg());
-			EXPECT(lk_client_name_kind(client, "a", 0, &kind), LK_EFOREIGN);
-			ck_assert_msg(strstr(lk_errmsg(), foreign[i].text) != NULL, "%s",
-			              lk_errmsg());
-		}
+		LEFT_ALONE(lk_lock_acquire(lock_named(client, "a"), 0, NULL), foreign[i].lock);
+		LEFT_ALONE(lk_semaphore_open(client, "a", 0, &three, &none), foreign[i].semaphore);
+		if (foreign[i].latch)
+			LEFT_ALONE(lk_latch_set(latch_named(client, "a"), 1, NULL),
+			           foreign[i].latch);
+		if (foreign[i].name)
+			LEFT_ALONE(lk_client_name_kind(client, "a", 0, &kind), foreign[i].name);
 		ck_assert_int_eq(redis_int(redis, "EXISTS lk:{a}:h lk:{a}:s"), 0);
 	}
 	ck_assert_ptr_null(none);

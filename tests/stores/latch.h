@@ -269,7 +269,7 @@ TEST_LATCH(wait_keeps_its_contract, 20)
 	latch_down(latch, 1, NULL);
 	OK(lk_latch_await(latch, 0));
 	OK(lk_latch_await(latch, LK_FOREVER));
-	ck_assert_int_eq(redis_int(redis, "DBSIZE"),
+	ck_assert_int_eq(redis_size(redis),
 	                 3); /* no key for the wait: latch, memory, fence */
 	OK(lk_client_close(client));
 }
@@ -372,7 +372,7 @@ TEST_LATCH(other_databases_and_prefixes_are_other_latches, 20)
 	struct awaiter awaiters[2];
 	char third[128];
 
-	snprintf(third, sizeof(third), "%s/3", url);
+	snprintf(third, sizeof(third), "%s&db=3", url);
 	clients[0] = client_at(third);
 	clients[1] = client_with(url, &apart);
 	for (int i = 0; i < 2; i++)

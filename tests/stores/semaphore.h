@@ -44,7 +44,7 @@ TEST_SEMAPHORE(first_opening_gives_the_capacity_and_another_one_is_a_mismatch)
 	lk_semaphore *any;
 
 	EXPECT(open_with(client, (lk_semaphore_options){0}), LK_EABSENT);
-	ck_assert_int_eq(redis_int(redis, "DBSIZE"), 0);
+	ck_assert_int_eq(redis_size(redis), 0);
 	OK(open_with(client, (lk_semaphore_options){.capacity = 3}));
 	OK(open_with(other, (lk_semaphore_options){.capacity = 3}));
 	EXPECT(open_with(other, (lk_semaphore_options){.capacity = 4}), LK_EMISMATCH);
@@ -94,7 +94,7 @@ TEST_SEMAPHORE(options_out_of_range_are_refused_and_named)
 	label[LK_LABEL_MAX + 1] = '\0';
 	EXPECT(open_with(client, (lk_semaphore_options){.capacity = 3, .label = label}),
 	       LK_EINVALID);
-	ck_assert_int_eq(redis_int(redis, "DBSIZE"), 0);
+	ck_assert_int_eq(redis_size(redis), 0);
 	label[LK_LABEL_MAX] = '\0';
 	OK(open_with(client, (lk_semaphore_options){.capacity = LK_PERMITS_MAX,
 	                                            .ttl_ms = LK_TTL_MAX_MS,

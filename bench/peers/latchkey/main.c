@@ -98,7 +98,7 @@ static struct job *job_make(char **args)
 	if (work == 4 || job->workers < 1 || job->workers > WORKERS_MAX || !(seconds > 0))
 		fail("bad work, workers or seconds");
 	job->work = (enum work)work;
-	snprintf(job->url, sizeof(job->url), "redis://%s:%s", args[2], args[3]);
+	snprintf(job->url, sizeof(job->url), "redis://%s:%s?grace=0", args[2], args[3]);
 	snprintf(job->name, sizeof(job->name), "%s", args[4]);
 	job->length_ns = (int64_t)(seconds * 1e9);
 	job->room = (size_t)(seconds * TURNS_A_SECOND) / (size_t)job->workers + 10000;

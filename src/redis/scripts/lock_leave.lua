@@ -5,35 +5,39 @@
 -- KEYS[1]  the lock
 -- KEYS[2]  its queue
 -- KEYS[3]  the fence counter
+-- KEYS[4]  the marker of the server's memory
 -- ARGV[1]  ticket, "" = none: only serve the head
 -- ARGV[2]  last fence that the holder issued itself, 0 = none
 -- ARGV[3]  prefix of client channels
 -- ARGV[4]  1 = a break by another client: notify the holder
+-- ARGV[5]  the marker as the client knows it
+-- ARGV[6]  end of the grace, server time us: before it only the leave of a reclaimed hold serves
 --
 -- Returns  left, 1 = the ticket was the holder's, 1 = the run had its limit: run again with "",
 --                1 = the lock is free and the queue is empty
+--          epoch: the marker is another one, to a ticket "" only
 --          foreign, key, its actual type
 -- include shared/change.lua
 return whole(function()
 -- include shared/lock.lua
-local TICKET = '^1:([%w_%-]+):[%w_%-]+:(%d+):[rf]$'
-local VALUE = '^1:[%w_%-]+:[%w_%-]+:%d+:[rf] %d+ %d+ [s%-]$'
+-- include shared/epoch.lua
+local TICKET = '^2:([%w_%-]+):[%w_%-]+:(%d+):[rf]$'
 local DEAD_MAX = 32
 local CLAIM_MS = 3000
 local ticket = ARGV[1]
 
 -- Read and validate everything before the first write.
 local value = redis.pcall('GET', KEYS[1])
-local granted -- the fence of this ticket's grant, if it is the holder's
+local granted, mark, _ -- the fence and the mark of this ticket's grant, if it is the holder's
 if value then
 	if type(value) == 'table' then
 		if string.sub(value.err, 1, 9) == 'WRONGTYPE' then return {'foreign', KEYS[1], instead()} end
 		return value
 	end
-	granted = held_by(ticket, value)
+	granted, _, _, mark = held_by(ticket, value)
 	if not granted and not string.match(value, VALUE) then
 		local version = string.match(value, '^(%d+):')
-		return {'foreign', KEYS[1], version and version ~= '1' and 'protocol version ' .. version or 'not a lock'}
+		return {'foreign', KEYS[1], version and version ~= '2' and 'protocol version ' .. version or 'not a lock'}
 	end
 end
 local waiting = redis.pcall('ZCARD', KEYS[2])
@@ -50,7 +54,7 @@ if value and not granted then return {'left', 0, 0, 0} end
 if granted then
 	change('DEL', KEYS[1])
 	if ARGV[4] == '1' then
-		redis.pcall('PUBLISH', ARGV[3] .. string.match(ticket, '^1:([%w_%-]+):'), 'broken ' .. ticket)
+		redis.pcall('PUBLISH', ARGV[3] .. string.match(ticket, '^2:([%w_%-]+):'), 'broken ' .. ticket)
 	end
 end
 -- The counter has the fence of the grant already, but may lack fences that the holder issued.
@@ -67,6 +71,11 @@ if granted and ARGV[2] - last > 0 then
 	change('SET', KEYS[3], last)
 end
 if waiting == 0 then return {'left', mine, 0, 1} end
+-- A ticket leaves whatever the memory is; another one is served only in the memory that is known, and
+-- in the grace only after a hold that this memory has confirmed.
+if not is_known(KEYS[4], ARGV[5]) then return ticket == '' and {'epoch'} or {'left', mine, 1, 0} end
+local young = grace(now, ARGV[6]) > 0
+if young and mark ~= mark_of(ARGV[5]) then return {'left', mine, 0, 0} end
 local fence = now
 if last - now >= 0 then fence = string.format('%.0f', last + 1) end
 if fence - 9007199254740991 >= 0 then return {'left', mine, 0, 0} end
@@ -87,7 +96,7 @@ for _ = 1, DEAD_MAX do
 	if type(told) == 'table' then return told end
 	change('ZREM', KEYS[2], head[1])
 	if told > 0 then
-		change('SET', KEYS[1], head[1] .. ' ' .. fence .. ' ' .. lease .. ' -', 'PX', life)
+		change('SET', KEYS[1], head[1] .. ' ' .. fence .. ' ' .. lease .. ' -' .. (young and mark or ''), 'PX', life)
 		change('SET', KEYS[3], fence)
 		if old and waiting > 0 then
 			local next = redis.call('ZRANGE', KEYS[2], '0', '0')[1]

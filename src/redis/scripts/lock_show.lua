@@ -9,8 +9,6 @@
 --          tickets in the queue, rank (-1 = not in the queue), then the first tickets
 --          foreign, key, its actual type
 -- include shared/lock.lua
-local VALUE = '^(1:[%w_%-]+:[%w_%-]+:%d+:[rf]) (%d+) %d+ [s%-]$'
-
 local value = redis.pcall('GET', KEYS[1])
 if type(value) == 'table' then
 	if string.sub(value.err, 1, 9) == 'WRONGTYPE' then return {'foreign', KEYS[1], instead()} end
@@ -21,7 +19,7 @@ if value then
 	owner, fence = string.match(value, VALUE)
 	if not owner then
 		local version = string.match(value, '^(%d+):')
-		return {'foreign', KEYS[1], version and version ~= '1' and 'protocol version ' .. version or 'not a lock'}
+		return {'foreign', KEYS[1], version and version ~= '2' and 'protocol version ' .. version or 'not a lock'}
 	end
 end
 -- Read the first ticket even if none is wanted: it shows whether the queue is ours.
@@ -32,7 +30,7 @@ if tickets.err then
 	return tickets
 end
 local head = tickets[1]
-if head and not string.match(head, '^1:') then
+if head and not string.match(head, '^2:') then
 	local version = string.match(head, '^(%d+):')
 	return {'foreign', KEYS[2], version and 'protocol version ' .. version or 'not a queue'}
 end

@@ -7,17 +7,17 @@
 --          foreign, key, its actual type
 local function of_another(text)
 	local version = string.match(text, '^(%d+):')
-	return {'foreign', KEYS[1], version and version ~= '1' and 'protocol version ' .. version or 'none of ours'}
+	return {'foreign', KEYS[1], version and 'protocol version ' .. version or 'none of ours'}
 end
 
 local kind = redis.call('TYPE', KEYS[1]).ok
 if kind == 'string' then
 	local value = redis.call('GET', KEYS[1])
-	return string.match(value, '^1:') and {'lock'} or of_another(value)
+	return string.match(value, '^2:') and {'lock'} or of_another(value)
 end
 if kind == 'hash' then
 	local fields = redis.call('HMGET', KEYS[1], 'kind', 'count')
-	local what = string.match(fields[1] or '', '^1:(%l+)$')
+	local what = string.match(fields[1] or '', '^1:(latch)$') or string.match(fields[1] or '', '^2:(semaphore)$')
 	if what == 'latch' and not fields[2] then return {'nothing'} end -- removed
 	return what and {what} or of_another(fields[1] or '')
 end

@@ -4,6 +4,7 @@
 -- KEYS[2]  its queue
 -- KEYS[3]  the fence counter
 -- KEYS[4]  its ends
+-- KEYS[5]  the marker of the server's memory
 -- ARGV[1]  ticket
 -- ARGV[2]  1 = enqueue if too few are free, 0 = only try
 -- ARGV[3]  arrival from an earlier response, microseconds, 0 = none
@@ -12,11 +13,16 @@
 -- ARGV[6]  its ttl after the last use, ms
 -- ARGV[7]  life of the queue, ms
 -- ARGV[8]  how long the head of the queue may be silent before it is skipped, ms
+-- ARGV[9]  the marker as the client knows it
+-- ARGV[10] end of the grace, server time us: before it nothing new is granted
 --
 -- Returns  granted, fence, server time us, tickets in the queue, 1 = the run had its limit: serve
 --                  the head
---          queued, arrival us, rank, ms until it may fit, 1 = serve the head
---          busy, 1 = serve the head
+--          queued, arrival us, rank, ms until it may fit, 1 = serve the head, and in the grace
+--                  how many ms of it are left
+--          busy, 1 = serve the head, and in the grace
+--                  how many ms of it are left
+--          epoch: the marker is another one
 --          limit, capacity
 --          foreign, key, its actual type
 --          fence, defect of the counter
@@ -25,6 +31,9 @@ return whole(function()
 local CLAMP_MAX = 8
 local ticket = ARGV[1]
 -- include shared/semaphore.lua
+-- include shared/epoch.lua
+if not is_known(KEYS[5], ARGV[9]) then return {'epoch'} end
+local young = grace(now, ARGV[10])
 local lease_text, mode, permits_text = string.match(ticket, ':(%d+):([rfn]):(%d+)$', -32)
 local lease, permits = tonumber(lease_text), tonumber(permits_text)
 
@@ -59,7 +68,7 @@ end
 
 -- The common case: it fits, the queue is empty, and no lease has expired.
 if waiting == 0 and capacity and used + permits <= capacity and not fields[5] and not torn and
-		(not first_us or first_us > now) then
+		(not first_us or first_us > now) and young == 0 then
 	return granted(take())
 end
 -- include shared/semaphore_queue.lua
@@ -68,7 +77,15 @@ if not capacity then make(ARGV[5], ARGV[6]) end
 
 if fields[5] then
 	local held, fence, _, ends_us = hold_of(ticket, fields[5])
-	if held and ends_us > now then
+	local valid = held and ends_us > now
+	if valid and young > 0 then
+		-- This may be a grant of an earlier memory, whose permits others have had since.  It is not
+		-- enqueued beside its hold: the queue would grant it more permits.
+		write()
+		if ARGV[2] ~= '1' then return {'busy', 0, young} end
+		return {'queued', ARGV[3] ~= '0' and ARGV[3] or now_text, waiting, young, 0, young}
+	end
+	if valid then
 		-- An earlier response was lost.  Never shorten a lease: it may have been extended since.
 		-- Permits that are never released count from their grant, not from the response.
 		if mode ~= 'n' then set_end(ticket, math.max(ends_us, now + lease * 1000)) end
@@ -79,7 +96,7 @@ end
 reclaim()
 if permits > capacity then
 	unqueue(ticket)
-	serve('', ARGV[4], tonumber(ARGV[8]))
+	if young == 0 then serve('', ARGV[4], tonumber(ARGV[8])) end
 	write()
 	return {'limit', text(capacity)}
 end
@@ -91,9 +108,9 @@ if ARGV[3] ~= '0' and (not arrival or arrival - ARGV[3] > 0) then
 	waiting = waiting + change('ZADD', QUEUE, ARGV[3], ticket)
 	arrival, head = ARGV[3], nil
 end
-serve(ticket, ARGV[4], tonumber(ARGV[8]))
+if young == 0 then serve(ticket, ARGV[4], tonumber(ARGV[8])) end
 if waiting > 0 and not head then head = redis.call('ZRANGE', QUEUE, '0', '0', 'WITHSCORES') end
-if (waiting == 0 or head[1] == ticket) and used + permits <= capacity then
+if (waiting == 0 or head[1] == ticket) and used + permits <= capacity and young == 0 then
 	local fence = take()
 	unqueue(ticket)
 	serve('', ARGV[4], tonumber(ARGV[8]))
@@ -101,7 +118,7 @@ if (waiting == 0 or head[1] == ticket) and used + permits <= capacity then
 end
 if ARGV[2] ~= '1' then
 	write()
-	return {'busy', more and 1 or 0}
+	return {'busy', more and 1 or 0, young > 0 and young or nil}
 end
 
 local rank
@@ -137,6 +154,7 @@ end
 write()
 -- Clamp an arrival or an end that another program wrote to the range that clients accept.
 arrival = math.min(math.max(tonumber(arrival), 1), 9007199254740991)
-at = math.min(math.max(at - now, 0), 9007199254740991)
-return {'queued', text(arrival), rank, math.ceil(at / 1000), more and 1 or 0}
+at = math.min(math.max(at - now, young * 1000), 9007199254740991)
+return {'queued', text(arrival), rank, math.ceil(at / 1000), more and 1 or 0,
+	young > 0 and young or nil}
 end)

@@ -6,15 +6,19 @@
 -- KEYS[2]  its queue
 -- KEYS[3]  the fence counter
 -- KEYS[4]  its ends
+-- KEYS[5]  the marker of the server's memory
 -- ARGV[1]  ticket, "" = none: only serve the queue
 -- ARGV[2]  permits that the hold keeps, 0 = none: it ends.  Never more than it has now
 -- ARGV[3]  prefix of client channels
 -- ARGV[4]  1 = a break by another client: notify the holder
 -- ARGV[5]  how long the head of the queue may be silent before it is skipped, ms
--- ARGV[6]  the fence of a used grant that is never released: that hold stays; may be missing
+-- ARGV[6]  the marker as the client knows it
+-- ARGV[7]  end of the grace, server time us: before it no ticket is served
+-- ARGV[8]  the fence of a used grant that is never released: that hold stays; may be missing
 --
 -- Returns  left, 1 = the ticket was a holder's, 1 = the run had its limit: run again with "",
 --                1 = permits are free and the queue is empty
+--          epoch: the marker is another one, to a ticket "" only
 --          foreign, key, its actual type
 -- include shared/change.lua
 return whole(function()
@@ -26,7 +30,7 @@ if unfenced and unfenced.err then return unfenced end
 local held, fence, lease, ends_us
 if fields[5] and not torn then held, fence, lease, ends_us = hold_of(ticket, fields[5]) end
 local mine = held and ends_us > now
-if mine and fence == ARGV[6] then keep = held end
+if mine and fence == ARGV[8] then keep = held end
 
 -- A full server (maxmemory) accepts this first command, and then the writes that follow it.
 if keep > 0 and capacity then
@@ -49,12 +53,17 @@ else
 	end
 end
 reclaim()
+local known = true
 if waiting > 0 and not unfenced then
 	wrote = true
 -- include shared/semaphore_queue.lua
-	serve('', ARGV[3], tonumber(ARGV[5]))
+-- include shared/epoch.lua
+	known = is_known(KEYS[5], ARGV[6])
+	if known and grace(now, ARGV[7]) == 0 then serve('', ARGV[3], tonumber(ARGV[5])) end
 end
 write()
-return {'left', mine and 1 or 0, more and 1 or 0,
+-- A ticket leaves whatever the memory is; others are served only in the memory that is known.
+if not known and ticket == '' then return {'epoch'} end
+return {'left', mine and 1 or 0, (more or not known) and 1 or 0,
 	used < capacity and waiting == 0 and 1 or 0}
 end)

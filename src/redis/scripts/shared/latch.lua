@@ -16,9 +16,10 @@ local function number(text)
 end
 
 local function other_kind(kind)
+	if string.match(kind, '^[12]:semaphore$') then return {'foreign', LATCH, 'a semaphore, not a latch'} end
 	local version = string.match(kind, '^(%d+):')
 	if version and version ~= '1' then return {'foreign', LATCH, 'protocol version ' .. version} end
-	return {'foreign', LATCH, kind == '1:semaphore' and 'a semaphore, not a latch' or 'not a latch'}
+	return {'foreign', LATCH, 'not a latch'}
 end
 
 -- Read everything and write nothing.  Returns the reply of the script if it has to end here.
@@ -27,7 +28,7 @@ local function read()
 	if fields.err then
 		if string.sub(fields.err, 1, 9) ~= 'WRONGTYPE' then return fields end
 		local value = redis.pcall('GET', LATCH)
-		local lock = type(value) == 'string' and string.match(value, '^1:')
+		local lock = type(value) == 'string' and string.match(value, '^[12]:')
 		return {'foreign', LATCH, lock and 'a lock, not a latch' or 'not a latch'}
 	end
 	left = redis.call('PTTL', LATCH)

@@ -1,9 +1,10 @@
 -- Included by the scripts of a lock.
+local VALUE = '^(2:[%w_%-]+:[%w_%-]+:%d+:[rf]) (%d+) (%d+) ([s%-])( ?[%x+-]* ?%d*)$'
 
 -- Describe the value at the lock's key, which is not a string.
 local function instead()
 	local kind = redis.pcall('HGET', KEYS[1], 'kind')
-	local what = type(kind) == 'string' and string.match(kind, '^1:(%l+)$')
+	local what = type(kind) == 'string' and string.match(kind, '^[12]:(%l+)$')
 	return what and 'a ' .. what .. ', not a lock' or 'not a lock'
 end
 
@@ -13,9 +14,15 @@ local function clock()
 	return time[1] .. string.sub('00000', #time[2]) .. time[2]
 end
 
--- The fence, the lease in force and the share mark (s or -) of a value that belongs to the ticket.
+-- The fence, the lease in force, the share mark (s or -) and the mark of a reclaimed hold ("" = none)
+-- of a value that belongs to the ticket.
 local function held_by(ticket, value)
 	if ticket == '' or string.sub(value, 1, #ticket) ~= ticket then return nil end
-	return string.match(value, '^ (%d+) (%d+) ([s%-])$', #ticket + 1)
+	return string.match(value, '^ (%d+) (%d+) ([s%-])( ?[%x+-]* ?%d*)$', #ticket + 1)
+end
+
+-- The mark of a hold that was reclaimed in the memory of that marker.  It is nothing to a later one.
+local function mark_of(marker)
+	return string.match(marker, '^1( %S+ %d+)')
 end
 

@@ -1,7 +1,7 @@
 -- Reads a semaphore, reclaims expired leases, writes it back.  Included by the scripts of a
 -- semaphore, which have the same four keys and set "ticket" ("" = none) before the include.
 --
--- the semaphore   a hash: kind "1:semaphore"; capacity; used, permits held; ttl, ms; a field for each
+-- the semaphore   a hash: kind "2:semaphore"; capacity; used, permits held; ttl, ms; a field for each
 --                 hold, its ticket: "<permits> <fence> <lease in force, ms>"; and while the head of
 --                 the queue does not fit: head, its ticket; head_us, when it became head or last
 --                 asked; told_us, when it was last notified
@@ -9,10 +9,10 @@
 -- the fence counter
 -- its ends        tickets of the holds by the end of their leases, us
 --
--- A ticket is 1:<client>:<nonce>:<lease ms>:<mode>:<permits>; mode r = renewed lease, f = fixed,
+-- A ticket is 2:<client>:<nonce>:<lease ms>:<mode>:<permits>; mode r = renewed lease, f = fixed,
 -- n = fixed, and its permits are never released.
 local STATE, QUEUE, FENCE, ENDS = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
-local TICKET = '^1:([%w_%-]+):[%w_%-]+:(%d+):([rfn]):(%d+)$'
+local TICKET = '^2:([%w_%-]+):[%w_%-]+:(%d+):([rfn]):(%d+)$'
 local RUN_MAX = 32 -- tickets served, and leases reclaimed, in one run
 
 local time = redis.call('TIME')
@@ -39,13 +39,13 @@ local fields = redis.pcall('HMGET', STATE, 'kind', 'capacity', 'used', 'ttl', ti
 if fields.err then
 	if string.sub(fields.err, 1, 9) ~= 'WRONGTYPE' then return fields end
 	local value = redis.pcall('GET', STATE)
-	local is_lock = type(value) == 'string' and string.match(value, '^1:')
+	local is_lock = type(value) == 'string' and string.match(value, '^[12]:')
 	return {'foreign', STATE, is_lock and 'a lock, not a semaphore' or 'not a semaphore'}
 end
 local kind = fields[1]
-if kind and kind ~= '1:semaphore' or not kind and redis.call('EXISTS', STATE) == 1 then
+if kind and kind ~= '2:semaphore' or not kind and redis.call('EXISTS', STATE) == 1 then
 	local version, what = string.match(kind or '', '^(%d+):(%l+)$')
-	if version == '1' then return {'foreign', STATE, 'a ' .. what .. ', not a semaphore'} end
+	if version == '1' and what ~= 'semaphore' then return {'foreign', STATE, 'a ' .. what .. ', not a semaphore'} end
 	return {'foreign', STATE, version and 'protocol version ' .. version or 'not a semaphore'}
 end
 local waiting = redis.pcall('ZCARD', QUEUE) -- tickets in the queue
@@ -58,7 +58,7 @@ if waiting ~= 0 then
 	head = redis.call('ZRANGE', QUEUE, '0', '0', 'WITHSCORES')
 	if not string.match(head[1], TICKET) then
 		local version = string.match(head[1], '^(%d+):')
-		return {'foreign', QUEUE, version and version ~= '1' and 'protocol version ' .. version or "not a semaphore's queue"}
+		return {'foreign', QUEUE, version and version ~= '2' and 'protocol version ' .. version or "not a semaphore's queue"}
 	end
 end
 local ends = redis.pcall('ZRANGE', ENDS, '0', '1', 'WITHSCORES')
@@ -68,7 +68,7 @@ if ends.err then
 end
 -- The two holds whose leases end first, if known.  latest_us: the latest end, false = unknown.
 local first, first_us, after, after_us = ends[1], tonumber(ends[2]), ends[3], tonumber(ends[4])
-if first and not string.match(first, '^1:[%w_%-]+:[%w_%-]+:%d+:[rfn]:%d+$') then
+if first and not string.match(first, '^2:[%w_%-]+:[%w_%-]+:%d+:[rfn]:%d+$') then
 	return {'foreign', ENDS, "not a semaphore's ends"}
 end
 local alone = not after -- no other than the first is there
@@ -160,7 +160,7 @@ local function write()
 	if life < ttl then life = ttl end
 	life = text(math.min(life, 9007199254740991)) -- another program may have written the end
 	if changed then
-		change('HSET', STATE, 'kind', '1:semaphore', 'capacity', capacity, 'used', used, 'ttl', ttl)
+		change('HSET', STATE, 'kind', '2:semaphore', 'capacity', capacity, 'used', used, 'ttl', ttl)
 	elseif used ~= stored then
 		change('HSET', STATE, 'used', used)
 	end

@@ -11,7 +11,7 @@ local short = false
 -- Its first write is one that a full server (maxmemory) refuses: no new semaphore is made there.
 local function make(new_capacity, new_ttl)
 	capacity, used, stored, ttl = tonumber(new_capacity), 0, 0, tonumber(new_ttl)
-	change('HSET', STATE, 'kind', '1:semaphore', 'capacity', capacity, 'used', '0', 'ttl', ttl)
+	change('HSET', STATE, 'kind', '2:semaphore', 'capacity', capacity, 'used', '0', 'ttl', ttl)
 	change('DEL', ENDS)
 	first, latest_us = nil, now
 end

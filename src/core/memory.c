@@ -1,0 +1,135 @@
+/* SPDX-License-Identifier: MIT
+ * The server's memory: what it knows without a gap since a moment.  The link knows the marker of
+ * that memory; scripts that grant compare it, and do nothing for another one.  When the marker has
+ * changed, this client takes back the holds that are valid by its own clock: for a grace after the
+ * loss, the server grants nothing new, so no other client can hold them.  docs/protocol.md has the
+ * rules and the reasons. */
+#include "core.h"
+
+#include "query.h"
+
+#include <string.h>
+
+#define MS INT64_C(1000000)
+#define RETRY_MS 100
+
+/* Ask for the marker, unless a question for it has no answer yet. */
+void lk__memory_ask(struct lk__session *session)
+{
+	struct lk__pending *request = &session->memory;
+
+	if (request->state != LK__IDLE || !lk__session_is_up(session))
+		return;
+	*request = (struct lk__pending){.session = session, .kind = LK__EPOCH};
+	lk__pending_enqueue(session, request);
+}
+
+void lk__ticket_stale(struct lk__core *core, int64_t now_ns, struct lk__ticket *ticket)
+{
+	ticket->next_ns = now_ns + RETRY_MS * MS; /* the new marker comes sooner */
+	lk__memory_ask(ticket->session);
+	lk__ticket_pursue(core, now_ns, ticket);
+}
+
+void lk__ticket_doubt(struct lk__core *core, int64_t now_ns, struct lk__ticket *ticket)
+{
+	ticket->is_doubted = true;
+	lk__ticket_stale(core, now_ns, ticket);
+}
+
+/* The new marker changes what a hold's ticket does next. */
+static void judge(struct lk__core *core, int64_t now_ns, struct lk__ticket *ticket, bool changed)
+{
+	bool doubted = ticket->is_doubted;
+
+	ticket->is_doubted = false;
+	if (changed || ticket->is_forgotten) {
+		ticket->is_forgotten = true;
+		ticket->next_ns = now_ns;
+	} else if (doubted) {
+		lk__ticket_lose(core, now_ns, ticket,
+		                LK_LOST_TAKEN); /* another program deleted it */
+		return;
+	}
+	lk__ticket_pursue(core, now_ns, ticket);
+}
+
+/* The length of the text up to that character, or to its end. */
+static size_t until(const char *text, char end)
+{
+	size_t len = 0;
+
+	while (text[len] && text[len] != end)
+		len++;
+	return len;
+}
+
+/* The id of the memory: the second word of the marker. */
+static size_t id_of(const struct lk__epoch *epoch, const char **id)
+{
+	*id = epoch->text + until(epoch->text, ' ');
+	*id += **id == ' ';
+	return until(*id, ' ');
+}
+
+static enum lk__found compare(const struct lk__epoch *known, const struct lk__epoch *found)
+{
+	const char *known_id, *found_id;
+	size_t known_len = id_of(known, &known_id), found_len = id_of(found, &found_id);
+
+	if (!known->len)
+		return LK__FOUND_FIRST;
+	if (known->len == found->len && !memcmp(known->text, found->text, found->len))
+		return LK__FOUND_SAME;
+	if (known_len != found_len || memcmp(known_id, found_id, found_len))
+		return until(found_id, '+') < found_len ? LK__FOUND_PROMOTED : LK__FOUND_OTHER;
+	return found->since_us ? LK__FOUND_EMPTY : LK__FOUND_ENDED;
+}
+
+void lk__core_memory(struct lk__core *core, struct lk__session *session, int64_t now_ns,
+                     const struct lk__epoch *epoch)
+{
+	enum lk__found found = compare(&session->epoch, epoch);
+	bool changed = found > LK__FOUND_FIRST;
+	struct lk__ticket *ticket = core->all_tickets, *next;
+
+	session->epoch = *epoch;
+	if (found) {
+		session->news.found = (uint8_t)found;
+		core->has_news = true;
+	}
+	for (; ticket; ticket = next) {
+		next = ticket->next;
+		if (ticket->session != session)
+			continue;
+		if (ticket->state == LK__HOLDING) {
+			judge(core, now_ns, ticket, changed);
+			continue;
+		}
+		/* Its leave will find nothing. */
+		if (changed && ticket->released)
+			ticket->is_forgotten = true;
+		/* A waiter's place in the queue may be forgotten. */
+		if (changed || ticket->state != LK__WAITING)
+			ticket->next_ns = now_ns;
+		lk__ticket_pursue(core, now_ns, ticket);
+	}
+	lk__queries_resume(core, session);
+}
+
+int64_t lk__grace_left_ms(const struct lk__epoch *epoch, int64_t store_us, int64_t grace_ms)
+{
+	int64_t left_us = epoch->since_us + grace_ms * 1000 - store_us;
+
+	return epoch->len && left_us > 0 ? (left_us + 999) / 1000 : 0;
+}
+
+void lk__memory_answer(struct lk__core *core, int64_t now_ns, struct lk__session *session,
+                       const struct lk__answer *answer)
+{
+	session->memory.state = LK__IDLE;
+	if (answer->kind == LK__MEMORY)
+		lk__core_memory(core, session, now_ns, &answer->epoch);
+	else
+		lk__queries_unresumed(core, session, answer);
+}

@@ -1,0 +1,79 @@
+-- Find the marker of the server's memory, or write it.  A memory that lost a part of what an earlier
+-- one knew has another id, or no marker; it must be young for a grace from the loss on.
+--
+-- KEYS[1]  the marker   "1 <id> <since, us>": the memory of that id is whole since then; a part in
+--          brackets may follow, and is kept
+-- ARGV[1]  the marker that the client found last under this URL, "" = none
+-- ARGV[2]  id of a process that began when nothing was held, 0 = unknown: the client started it, or
+--          another client on this machine
+--
+-- Returns  epoch, the marker, its since, server time us, 1 = INFO says nothing: only a missing marker
+--                 shows a loss
+--          foreign, key, its actual type
+local time = redis.call('TIME')
+local now = time[1] .. string.sub('00000', #time[2]) .. time[2]
+local marker = redis.pcall('GET', KEYS[1])
+if type(marker) == 'table' then
+	if string.sub(marker.err, 1, 9) == 'WRONGTYPE' then return {'foreign', KEYS[1], 'not a string'} end
+	return marker
+end
+local known = string.match(ARGV[1], '^1 (%S+)')
+local old_id, since, more
+if marker then
+	old_id, since, more = string.match(marker, '^1 ([%x+-]+) (%d+)(.*)$')
+	local is_ours = old_id and #marker <= 118 and #since <= 16 and
+		(more == '' or string.match(more, '^ %[[^%]]*%]$'))
+	if not is_ours then
+		return {'foreign', KEYS[1], 'not a marker of this protocol'}
+	end
+end
+
+-- The clock was set back since: the grace would last for so much longer.
+local ahead = marker and since - now > 0
+
+-- In the same step as the read of the marker: a FLUSHALL in between would go unseen.
+local info = {}
+for _, section in ipairs({'server', 'replication', 'stats', 'commandstats'}) do
+	local text = redis.pcall('INFO', section)
+	if type(text) == 'table' then
+		info = {}
+		break
+	end
+	for field, value in string.gmatch(text, '([%w_]+):([^\r\n]*)') do info[field] = value end
+end
+if not info.run_id then -- refused, or hidden by a proxy
+	if marker and not ahead then return {'epoch', marker, since, now, 1} end
+	info = nil
+end
+
+local id = old_id or '-'
+if info then
+	-- A replica that is promoted gets another master_replid, and keeps its run_id.  master_replid alone
+	-- changes also without a loss, when the first replica attaches.
+	local promoted = string.match(info.master_replid2 or '', '[1-9a-f]') or info.cmdstat_replicaof or
+		info.cmdstat_slaveof
+	id = info.run_id .. (promoted and '+' .. (info.master_replid or '') or '')
+	if old_id == id and not ahead then return {'epoch', marker, since, now, 0} end
+	-- The memory is whole since the process began, if this process was never a replica, no command removed
+	-- the marker, and this is the server that the client knows.
+	local flushed = info.cmdstat_flushall or info.cmdstat_flushdb or info.cmdstat_swapdb or
+		info.evicted_keys ~= '0'
+	local removed = not marker and (flushed or known)
+	local switched = marker and known and known ~= old_id
+	local unheld = (info.process_id or '') == ARGV[2] and not marker and not flushed and known ~= id
+	if unheld and not promoted then
+		since = '0'
+	elseif not promoted and not removed and not switched and not ahead then
+		-- The uptime is the difference of two clocks of whole seconds, and may be up to 1 s too long.  The
+		-- process can have begun as late as at the end of the second in which it did.
+		local uptime = tonumber(info.uptime_in_seconds) or 0
+		since = string.format('%.0f', math.min(now, (time[1] - uptime + 1) * 1000000))
+	else
+		since = now
+	end
+else
+	since = now
+end
+marker = '1 ' .. id .. ' ' .. since .. (more or '')
+redis.call('SET', KEYS[1], marker)
+return {'epoch', marker, since, now, info and 0 or 1}

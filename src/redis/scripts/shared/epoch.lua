@@ -1,0 +1,12 @@
+-- The server's memory: what it knows, without a gap, since a moment.  Included by the scripts that
+-- grant.  The marker is "1 <id of the memory> <since, us>"; epoch_set.lua writes it.
+
+-- Is this the memory that the request is for?
+local function is_known(key, marker)
+	return redis.call('GET', key) == marker
+end
+
+-- How many ms are left until every hold of an earlier memory has ended or was reclaimed.
+local function grace(now, ends_us)
+	return math.max(math.ceil((ends_us - now) / 1000), 0)
+end

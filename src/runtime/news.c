@@ -1,0 +1,188 @@
+/* SPDX-License-Identifier: MIT
+ * Log lines about the servers' memories: losses, graces, holds that were taken back.  The thread
+ * that runs callbacks writes them: a loss may be found while the link is up, in any thread, and
+ * none of those may wait for the program's log function. */
+#include "client.h"
+
+#define TOGETHER_NS (500 * LK__MS) /* holds that are taken back within this time share a line */
+#define TENTH_MS 100
+
+#define CURE "if nothing can be held: latchkey grace end, or grace=0 in the URL"
+
+/* A time in tenths of a second, rounded up: "8.4". */
+struct seconds {
+	long long whole;
+	int tenth;
+};
+
+static struct seconds seconds(int64_t ms)
+{
+	int64_t tenths = (ms + TENTH_MS - 1) / TENTH_MS;
+
+	return (struct seconds){tenths / 10, (int)(tenths % 10)};
+}
+
+/* What happened to the memory that the link knew. */
+static const char *what_happened(enum lk__found found)
+{
+	switch (found) {
+	case LK__FOUND_PROMOTED:
+		return "it was a replica";
+	case LK__FOUND_EMPTY:
+		return "its keys were deleted";
+	default:
+		return "it was restarted, or is another one";
+	}
+}
+
+/* Write the line about a memory.  Releases the mutex meanwhile.  _locked */
+static void log_memory(struct lk__link *link, enum lk__found found)
+{
+	struct lk_client *client = link->client;
+	const struct lk__epoch epoch = link->session.epoch;
+	const char *server = client->target.text;
+	int64_t grace_ms = lk__grace_left_ms(&epoch, epoch.read_us, client->target.grace_ms);
+	struct seconds left = seconds(grace_ms),
+		       age = seconds((epoch.read_us - epoch.since_us) / 1000);
+
+	lk__client_unlock(client);
+	if (found == LK__FOUND_ENDED)
+		lk__log(client, LK_LOG_INFO, "%s: the grace was ended by hand", server);
+	else if (found == LK__FOUND_FIRST && grace_ms)
+		lk__log(client, LK_LOG_INFO,
+		        "%s: the server's memory began %lld.%d s ago, and it may have forgotten a "
+		        "holder: nothing is granted for %lld.%d s (" CURE ")",
+		        server, age.whole, age.tenth, left.whole, left.tenth);
+	else if (found != LK__FOUND_FIRST && grace_ms)
+		lk__log(client, LK_LOG_WARN,
+		        "%s: the server has lost its memory (%s) and may have forgotten a holder: "
+		        "nothing is granted for %lld.%d s (" CURE ")",
+		        server, what_happened(found), left.whole, left.tenth);
+	else if (found != LK__FOUND_FIRST && (epoch.since_us || !client->target.local))
+		lk__log(client, LK_LOG_WARN,
+		        "%s: the server has lost its memory (%s), and there is no grace: holders "
+		        "that it has forgotten have lost their holds",
+		        server, what_happened(found));
+	pthread_mutex_lock(&client->mutex);
+}
+
+/* Releases the mutex meanwhile.  _locked */
+static void log_partial(struct lk__link *link)
+{
+	struct lk_client *client = link->client;
+
+	client->partial_logged = true;
+	lk__client_unlock(client);
+	lk__log(client, LK_LOG_WARN,
+	        "%s: this user may not run INFO: a server that has lost a part of its memory is "
+	        "not "
+	        "noticed (ACL SETUSER: +info)",
+	        client->target.text);
+	pthread_mutex_lock(&client->mutex);
+}
+
+/* Releases the mutex meanwhile.  _locked */
+static void log_lease(struct lk_client *client)
+{
+	struct seconds lease = seconds(client->long_lease_ms);
+	struct seconds grace = seconds(client->target.grace_ms);
+
+	client->long_lease_ms = 0;
+	client->long_lease_logged = true;
+	lk__client_unlock(client);
+	lk__log(client, LK_LOG_WARN,
+	        "a lease of %lld.%d s is longer than the grace of %lld.%d s: if the server loses "
+	        "its "
+	        "memory and the holder cannot reach it within the grace, another client is granted "
+	        "what is held (grace= in the URL)",
+	        lease.whole, lease.tenth, grace.whole, grace.tenth);
+	pthread_mutex_lock(&client->mutex);
+}
+
+/* Releases the mutex meanwhile.  _locked */
+static void log_reclaimed(struct lk__link *link)
+{
+	struct lk_client *client = link->client;
+	uint32_t count = link->session.news.reclaimed;
+
+	link->session.news.reclaimed = 0;
+	lk__client_unlock(client);
+	lk__log(client, LK_LOG_INFO, "%s: holds taken back after the loss: %u", client->target.text,
+	        (unsigned)count);
+	pthread_mutex_lock(&client->mutex);
+}
+
+/* Log what is due about the link; *due_ns: when more is.  False when nothing was due. */
+static bool log_link(struct lk__link *link, int64_t now_ns, int64_t *due_ns)
+{
+	struct lk__news *news = &link->session.news;
+	enum lk__found found = (enum lk__found)news->found;
+	int64_t reclaimed_ns = news->reclaimed_ns + TOGETHER_NS;
+
+	news->found = LK__FOUND_SAME;
+	if (found) {
+		log_memory(link, found);
+		return true;
+	}
+	if (link->session.epoch.is_partial && !link->client->partial_logged) {
+		log_partial(link);
+		return true;
+	}
+	if (news->reclaimed && reclaimed_ns <= now_ns) {
+		log_reclaimed(link);
+		return true;
+	}
+	if (news->reclaimed && reclaimed_ns < *due_ns)
+		*due_ns = reclaimed_ns;
+	return false;
+}
+
+int64_t lk__news_log(struct lk_client *client, int64_t now_ns)
+{
+	int64_t due_ns = LK__NEVER;
+
+	client->core.has_news = false;
+	if (client->long_lease_ms) {
+		log_lease(client);
+		return now_ns;
+	}
+	for (unsigned i = 0; i < client->link_count; i++)
+		if (log_link(&client->links[i], now_ns, &due_ns))
+			return now_ns;
+	return due_ns;
+}
+
+/* Is a thread to be started for that?  Most links find no grace. */
+static bool has_news(const struct lk_client *client)
+{
+	for (unsigned i = 0; i < client->link_count; i++) {
+		const struct lk__session *session = &client->links[i].session;
+		const struct lk__epoch *epoch = &session->epoch;
+		if (session->news.found > LK__FOUND_FIRST || session->news.reclaimed ||
+		    (epoch->is_partial && !client->partial_logged) ||
+		    (session->news.found &&
+		     lk__grace_left_ms(epoch, epoch->read_us, client->target.grace_ms)))
+			return true;
+	}
+	return client->long_lease_ms != 0;
+}
+
+void lk__news_wake(struct lk_client *client)
+{
+	if (!client->core.has_news || client->callbacks.stop)
+		return;
+	client->core.has_news = client->log.fn && has_news(client);
+	if (client->core.has_news && lk__callbacks_start(client))
+		pthread_cond_signal(&client->callbacks.work);
+}
+
+void lk__news_lease(struct lk_client *client, int64_t lease_ms)
+{
+	int64_t grace_ms = client->target.grace_ms;
+
+	if (!grace_ms || lease_ms <= grace_ms || client->long_lease_logged)
+		return;
+	client->long_lease_ms = lease_ms;
+	client->core.has_news = true;
+	lk__news_wake(client);
+}

@@ -1,0 +1,159 @@
+/* SPDX-License-Identifier: MIT
+ * The store of the model loses its memory: it is emptied, begins anew, or a replica takes its
+ * place.  Clients then take back what they hold, and nothing else is granted for a grace. */
+#include "world.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define TICK_US (INT64_C(1000) * MODEL_TICK_MS)
+
+int64_t world_grace_ms(const struct model_bounds *bounds)
+{
+	if (bounds->grace)
+		return bounds->grace * MODEL_TICK_MS;
+	return bounds->extends ? MODEL_EXTENSION_MS : MODEL_LEASE_MS;
+}
+
+bool world_may_lose(const struct model_world *world)
+{
+	const struct model_bounds *bounds = world->bounds;
+
+	return world->faults < bounds->faults && (world->used[DO_FLUSH] < bounds->flushes ||
+	                                          world->used[DO_RESTART] < bounds->restarts ||
+	                                          world->used[DO_PROMOTE] < bounds->promotions);
+}
+
+bool world_is_stranger(const struct model_client *client)
+{
+	return client->alive && !client->linked && !client->session.epoch.len;
+}
+
+/* ---- Losses ------------------------------------------------------------------------------- */
+
+static void end_copy(struct model_world *world)
+{
+	if (world->copy)
+		lua_store_image_free(world->copy);
+	world->copy = NULL;
+}
+
+void world_copy(struct model_world *world)
+{
+	end_copy(world);
+	world->copy = lua_store_save(world->store);
+}
+
+static void empty(struct model_world *world)
+{
+	static const char command[] = "*1\r\n$8\r\nFLUSHALL\r\n";
+	struct lk__buf reply = {0};
+
+	lua_store_run(world->store, command, sizeof(command) - 1, &reply);
+	lk__buf_fini(&reply);
+}
+
+static void lost(struct model_world *world)
+{
+	world->has_lost = true;
+	world_view_forget();
+	if (!world_may_lose(world))
+		end_copy(world);
+}
+
+void world_flush(struct model_world *world)
+{
+	empty(world);
+	lost(world);
+}
+
+void world_restart(struct model_world *world, bool from_copy)
+{
+	for (int i = 0; i < world->bounds->clients; i++)
+		world_drop(world, &world->clients[i]);
+	if (from_copy)
+		lua_store_load(world->store, world->copy);
+	else
+		empty(world);
+	lua_store_restart(world->store);
+	world->is_older |= from_copy;
+	lost(world);
+}
+
+void world_promote(struct model_world *world)
+{
+	struct lua_store_process *process = lua_store_process(world->store);
+
+	for (int i = 0; i < world->bounds->clients; i++)
+		world_drop(world, &world->clients[i]);
+	world->behind_us += world->bounds->behind * TICK_US;
+	world_set_time(world, world->now_ns);
+	if (world->copy)
+		lua_store_load(world->store, world->copy);
+	*process = (struct lua_store_process){
+		.run = process->run + 1,
+		.replid = process->replid + 1,
+		.replid2 = process->replid,
+		.was_replica = true,
+	};
+	world->is_older = true;
+	lost(world);
+}
+
+/* ---- Promises ----------------------------------------------------------------------------- */
+
+bool world_is_young(const struct model_world *world)
+{
+	const char *since = strrchr(store_marker(world->store, MODEL_MARKER), ' ');
+
+	return !since || lua_store_time(world->store) <
+	                         strtoll(since, NULL, 10) + world_grace_ms(world->bounds) * 1000;
+}
+
+bool world_is_confirmed(const struct model_world *world, const struct model_client *client)
+{
+	const struct lk__epoch *epoch = &client->session.epoch;
+	const struct lk__ticket *ticket = world_hold(client)->ticket;
+
+	if (!world->has_lost)
+		return true;
+	if (!client->linked || ticket->is_forgotten || ticket->is_doubted)
+		return false;
+	return !strcmp(store_marker(world->store, MODEL_MARKER), epoch->text);
+}
+
+/* Permits that tickets other than the call's have in the store. */
+static int64_t held_by_others(const struct model_world *world, const struct store_view *view,
+                              const struct model_call *call)
+{
+	int64_t sum = 0;
+
+	for (int i = 0; i < view->hold_count; i++)
+		if (strcmp(view->holds[i].nonce, call->nonce) != 0 &&
+		    view->holds[i].end_us > lua_store_time(world->store))
+			sum += view->holds[i].held;
+	return sum;
+}
+
+/* What is valid by its client's clock can be taken back, unless holds that have ended since are
+ * still in the copy: their permits are not free. */
+void world_check_reclaim(struct model_world *world, const struct model_client *client,
+                         const struct store_view *before, const struct model_call *call)
+{
+	const struct lk__hold *hold = world_hold(client);
+	int64_t others;
+
+	if (call->answer.kind == LK__KEPT && world->bounds->kind == LK_KIND_SEMAPHORE)
+		world_keep(world, PROMISE_PERMITS,
+		           promise_permits(world_view(world)->used, MODEL_CAPACITY));
+	if (!call->request)
+		return; /* of a lost connection */
+	if (call->answer.kind != LK__GONE || !world_valid(world, client) ||
+	    hold->fence != call->fence || strcmp(hold->ticket->nonce, call->nonce) != 0)
+		return;
+	others = held_by_others(world, before, call);
+	if (world->bounds->kind == LK_KIND_SEMAPHORE && world->is_older &&
+	    others + call->permits > MODEL_CAPACITY)
+		return;
+	world_keep(world, PROMISE_VALIDITY, "a valid hold cannot be taken back");
+}
