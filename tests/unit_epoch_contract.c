@@ -316,15 +316,35 @@ TEST(part_in_brackets_is_accepted_and_kept)
 	contract_stop();
 }
 
+/* 119 characters */
+#define LONG_MARKER                                                                                \
+	"1 a 5 [78901234567890123456789012345678901234567890123456789012345678901234567"           \
+	"8901234567890123456789012345678901234567]"
+
 TEST(marker_of_another_form_is_foreign)
 {
-	static const char *const others[] = {
-		"", "x", "1", "1 a", "1 a ", "1  5", "2 a 5", "1 a x", "1 a -5", "1 g 5", "1 a 5x",
-		"1 a 5 x", " 1 a 5", "1 a 12345678901234567", "1 a 5 ", "1 a 5 [", "1 a 5 [x",
-		"1 a 5 [x] ", "1 a 5 [x][y]", "1 a 5[x]", "1 a 5 (x)",
-		/* 119 characters */
-		"1 a 5 [78901234567890123456789012345678901234567890123456789012345678901234567"
-		"8901234567890123456789012345678901234567]"};
+	static const char *const others[] = {"",
+	                                     "x",
+	                                     "1",
+	                                     "1 a",
+	                                     "1 a ",
+	                                     "1  5",
+	                                     "2 a 5",
+	                                     "1 a x",
+	                                     "1 a -5",
+	                                     "1 g 5",
+	                                     "1 a 5x",
+	                                     "1 a 5 x",
+	                                     " 1 a 5",
+	                                     "1 a 12345678901234567",
+	                                     "1 a 5 ",
+	                                     "1 a 5 [",
+	                                     "1 a 5 [x",
+	                                     "1 a 5 [x] ",
+	                                     "1 a 5 [x][y]",
+	                                     "1 a 5[x]",
+	                                     "1 a 5 (x)",
+	                                     LONG_MARKER};
 
 	start();
 	for (size_t i = 0; i < sizeof(others) / sizeof(*others); i++) {
