@@ -217,6 +217,17 @@ typedef enum lk_log_level { LK_LOG_ERROR = 1, LK_LOG_WARN, LK_LOG_INFO, LK_LOG_D
  * hand (LK_LOG_INFO). */
 typedef void lk_log_fn(void *arg, lk_log_level level, const char *line);
 
+#define LK_HOST_SIZE 256 /* bytes of a host name or an address, with its NUL */
+
+/* Translate the address of a server, as a sentinel names it, to the address to connect to: for
+ * containers and NAT.  To translate, write both results; to connect to the address itself, change
+ * nothing.  Return 0; any other value fails this attempt to connect, which is repeated as after
+ * LK_ECONN.  Runs in the thread that connects, which holds no mutex of the library: in
+ * lk_client_open(), later in a thread of the library.  It may block for a while, until the connect
+ * timeout for instance, but must not call the library. */
+typedef int lk_resolve_fn(void *arg, const char *host, int port, char host_out[LK_HOST_SIZE],
+                          int *port_out);
+
 /* Options of lk_client_open(); those that are not 0 take precedence over the URL. */
 typedef struct lk_client_options {
 	int64_t connect_timeout_ms; /* from name look-up to log-in, 0 = the URL's, or 5,000 */
@@ -242,8 +253,15 @@ typedef struct lk_client_options {
 	                              * URL's, or the URL's host */
 	const char *tls_verify;      /* "none" = trust any server; NULL = the URL's, or verify */
 	int64_t grace_ms;            /* after the server lost its memory, nothing new is granted for
-	                              * this time; 0 = the URL's, or 10,000; -1 = none */
-	int64_t reserved[2];         /* zero */
+	                              * this time; 0 = the URL's, or 10,000 (13,000 with Sentinel);
+	                              * -1 = none */
+	/* Sentinel, for redis+sentinel:// only.  A sentinel never receives the user and the
+	 * password of the store. */
+	const char *sentinel_user;     /* NULL = the URL's, or the sentinels' default user */
+	const char *sentinel_password; /* NULL = in the URL's sentinel_password_file, or none */
+	lk_resolve_fn *resolve;        /* NULL = connect to the addresses that the sentinels name */
+	void *resolve_arg;             /* passed to resolve; the library does not free it */
+	int64_t reserved[4];           /* zero */
 } lk_client_options;
 
 /* Open a client: connect to the store and log in.
@@ -252,18 +270,27 @@ typedef struct lk_client_options {
  *        rediss://...  the same by TLS 1.2 or 1.3; further options: ca, cert, key, server_name,
  *        verify=none; see tls_ca and the following members of lk_client_options
  *        redis+unix:///path[?db=N&...]
+ *        redis+sentinel://[[user][:password]@]host[:port][,host[:port]...]/SERVICE[/db][?...]
+ *        rediss+sentinel://...  the same, with TLS to the sentinels and the servers.  The client
+ *        connects to the master that these sentinels (at most 16, port 26379) name for SERVICE, and
+ *        follows a failover.  user and password are those of the servers; the sentinels' own are
+ *        in the options sentinel_user and sentinel_password_file (a path; see also
+ *        lk_client_options).  Also: redis-sentinel://[password@]host[:port][,...][/db]
+ *        ?sentinelMasterId=SERVICE, as lettuce writes it, and rediss-sentinel://
  *        local:  (also NULL) a private server of this user on this machine; the call starts it if
  *        it does not run
  *        options: db, user, password, client_name, prefix, connect_timeout, command_timeout,
  *        keepalive, grace (milliseconds), lazy (0 or 1); percent-encode bytes that have a meaning
- * in URLs
+ *        in URLs
  *
  * LK_OK         connected, logged in, subscribed to the client's channel, and able to publish
  *               there; with lazy: the URL and the options are valid
  * LK_EINVALID   the URL or an option is wrong, or a file of TLS is not usable, or the library was
- *               built without TLS; lk_errmsg() names it
+ *               built without TLS; lk_errmsg() names it.  Also: the server of a redis:// URL is a
+ *               sentinel, or the other way round, or no sentinel knows the service
  * LK_ECONN      the store was not reached within the connect timeout, or it is not ready: it loads
- *               its data, is busy, is a replica, or has its maximum of clients
+ *               its data, is busy, is a replica, or has its maximum of clients; or no sentinel
+ *               answers
  * LK_EAUTH      the credentials are wrong, a right is missing, or the server wants another client
  *               certificate; lk_errmsg() names the right, or how to find it
  * LK_ESERVER    the server returned another error, or is no Redis; or with TLS it is not the server

@@ -51,11 +51,16 @@ static lk_err parse_query(struct parse *parse, struct span query)
 
 /* ---- The authority ------------------------------------------------------------------------ */
 
-static lk_err parse_userinfo(struct parse *parse, struct span userinfo)
+static lk_err parse_userinfo(struct parse *parse, struct span userinfo, bool password_alone)
 {
 	struct span user = span_until(userinfo, ":");
 	lk_err err;
 
+	if (password_alone && user.len == userinfo.len) {
+		parse->seen[OPTION_PASSWORD] = true;
+		return lk__option_replace_decoded(parse, &parse->target->password, userinfo,
+		                                  "password");
+	}
 	if (user.len > 0) {
 		parse->seen[OPTION_USER] = true;
 		err = lk__option_replace_decoded(parse, &parse->target->user, user, "user");
@@ -69,8 +74,7 @@ static lk_err parse_userinfo(struct parse *parse, struct span userinfo)
 	                                  span_skip(userinfo, user.len + 1), "password");
 }
 
-/* Parse "...@" and remove it from the authority. */
-static lk_err take_userinfo(struct parse *parse, struct span *authority)
+lk_err lk__url_take_userinfo(struct parse *parse, struct span *authority, bool password_alone)
 {
 	struct span userinfo = span_until(*authority, "@");
 
@@ -81,11 +85,11 @@ static lk_err take_userinfo(struct parse *parse, struct span *authority)
 		return WRONG(parse, "url: more than one '@' (in a user or password write %%40)");
 	if (userinfo.len == 0)
 		return WRONG(parse, "user: must not be empty");
-	return parse_userinfo(parse, userinfo);
+	return parse_userinfo(parse, userinfo, password_alone);
 }
 
 /* Parse an address between brackets: "fe80::1", or with a zone "fe80::1%25eth0". */
-static lk_err set_ipv6(struct parse *parse, struct span inside)
+static lk_err set_ipv6(struct parse *parse, struct span inside, char **slot)
 {
 	struct span zone = span_until(inside, "%");
 	char host[LK__HOST_MAX + 1];
@@ -106,10 +110,10 @@ static lk_err set_ipv6(struct parse *parse, struct span inside)
 	}
 	if (!good)
 		return WRONG(parse, "host: not an IPv6 address between '[' and ']'");
-	return lk__option_replace(parse, &parse->target->host, span_of(host));
+	return lk__option_replace(parse, slot, span_of(host));
 }
 
-static lk_err set_host(struct parse *parse, struct span *rest)
+static lk_err set_host(struct parse *parse, struct span *rest, char **slot)
 {
 	struct span host;
 	lk_err err;
@@ -118,7 +122,7 @@ static lk_err set_host(struct parse *parse, struct span *rest)
 		host = span_until(*rest, "]");
 		if (host.len == rest->len)
 			return WRONG(parse, "host: '[' without ']'");
-		err = set_ipv6(parse, host);
+		err = set_ipv6(parse, host, slot);
 		*rest = span_skip(*rest, host.len + 1);
 		if (err == LK_OK && rest->len > 0 && rest->at[0] != ':')
 			err = WRONG(parse, "host: unexpected text after ']'");
@@ -133,31 +137,45 @@ static lk_err set_host(struct parse *parse, struct span *rest)
 	if (host.len > LK__HOST_MAX || !span_only(host, LK__ALNUM "._-"))
 		return WRONG(parse, "host: must be a name or an address of at most %d bytes",
 		             LK__HOST_MAX);
-	return lk__option_replace(parse, &parse->target->host, host);
+	return lk__option_replace(parse, slot, host);
+}
+
+lk_err lk__url_set_place(struct parse *parse, struct span place, char **host, int *port)
+{
+	int64_t number = *port;
+	lk_err err = set_host(parse, &place, host);
+
+	if (err != LK_OK)
+		return err;
+	if (span_take(&place, ":") && !lk__parse_i64(place.at, place.len, 1, 65535, &number))
+		return WRONG(parse, "port: must be 1 to 65535");
+	*port = (int)number;
+	return LK_OK;
+}
+
+lk_err lk__url_check_path(struct parse *parse, struct span path)
+{
+	if (span_has(path, '@'))
+		return WRONG(parse,
+		             "url: an '@' after the host (in a password write %%2F for '/' and "
+		             "%%40 for '@')");
+	return LK_OK;
 }
 
 static lk_err parse_tcp(struct parse *parse, struct span authority, struct span path)
 {
 	struct lk__target *target = parse->target;
-	int64_t port = DEFAULT_PORT;
 	char text[LK__HOST_MAX + 16];
-	lk_err err;
+	lk_err err = lk__url_check_path(parse, path);
 
-	if (span_has(path, '@'))
-		return WRONG(parse,
-		             "url: an '@' after the host (in a password write %%2F for '/' and "
-		             "%%40 for '@')");
-	err = take_userinfo(parse, &authority);
+	target->port = DEFAULT_PORT;
 	if (err == LK_OK)
-		err = set_host(parse, &authority);
+		err = lk__url_take_userinfo(parse, &authority, false);
+	if (err == LK_OK)
+		err = lk__url_set_place(parse, authority, &target->host, &target->port);
 	if (err != LK_OK)
 		return err;
-	if (span_take(&authority, ":") &&
-	    !lk__parse_i64(authority.at, authority.len, 1, 65535, &port))
-		return WRONG(parse, "port: must be 1 to 65535");
-	target->port = (int)port;
-	snprintf(text, sizeof(text), strchr(target->host, ':') ? "[%s]:%d" : "%s:%d", target->host,
-	         target->port);
+	lk__place_write(text, sizeof(text), target->host, target->port);
 	lk__escape(target->text, sizeof(target->text), text, strlen(text));
 	if (path.len <= 1 || (err = lk__option_note(parse, OPTION_DB)))
 		return err;
@@ -167,7 +185,7 @@ static lk_err parse_tcp(struct parse *parse, struct span authority, struct span 
 static lk_err parse_unix(struct parse *parse, struct span authority, struct span path)
 {
 	struct lk__target *target = parse->target;
-	lk_err err = take_userinfo(parse, &authority);
+	lk_err err = lk__url_take_userinfo(parse, &authority, false);
 	size_t len;
 
 	if (err != LK_OK)
@@ -189,10 +207,35 @@ static lk_err parse_unix(struct parse *parse, struct span authority, struct span
 
 /* ---- The whole ---------------------------------------------------------------------------- */
 
+enum scheme { SCHEME_TCP, SCHEME_UNIX, SCHEME_SENTINEL, SCHEME_SENTINEL_LETTUCE, SCHEME_COUNT };
+
+static const struct {
+	const char *text;
+	enum scheme scheme;
+	bool tls;
+} schemes[] = {
+	{"redis://", SCHEME_TCP, false},
+	{"rediss://", SCHEME_TCP, true},
+	{"redis+unix://", SCHEME_UNIX, false},
+	{"redis+sentinel://", SCHEME_SENTINEL, false},
+	{"rediss+sentinel://", SCHEME_SENTINEL, true},
+	{"redis-sentinel://", SCHEME_SENTINEL_LETTUCE, false},
+	{"rediss-sentinel://", SCHEME_SENTINEL_LETTUCE, true},
+};
+
+static enum scheme take_scheme(struct parse *parse, struct span *rest)
+{
+	for (size_t i = 0; i < sizeof(schemes) / sizeof(schemes[0]); i++)
+		if (span_take(rest, schemes[i].text)) {
+			parse->target->tls = schemes[i].tls;
+			return schemes[i].scheme;
+		}
+	return SCHEME_COUNT;
+}
+
 static lk_err unknown_scheme(struct parse *parse, struct span url)
 {
-	static const char *const planned[] = {"redis+sentinel", "redis+cluster", "redis+quorum",
-	                                      "etcd"};
+	static const char *const planned[] = {"redis+cluster", "redis+quorum", "etcd"};
 	struct span scheme = span_until(url, ":");
 
 	/* Quote only these: any other text may be a password. */
@@ -204,13 +247,30 @@ static lk_err unknown_scheme(struct parse *parse, struct span url)
 	if (span_take(&url, "rediss+unix:"))
 		return WRONG(parse, "scheme: rediss+unix: a Unix socket has no TLS (write "
 		                    "redis+unix://)");
-	return WRONG(parse, "scheme: must be redis://, rediss://, redis+unix:// or local:");
+	return WRONG(parse,
+	             "scheme: must be redis://, rediss://, redis+unix://, redis+sentinel://, "
+	             "rediss+sentinel:// or local:");
+}
+
+static lk_err parse_place(struct parse *parse, enum scheme scheme, struct span authority,
+                          struct span path)
+{
+	switch (scheme) {
+	case SCHEME_UNIX:
+		return parse_unix(parse, authority, path);
+	case SCHEME_SENTINEL:
+	case SCHEME_SENTINEL_LETTUCE:
+		return lk__url_parse_sentinels(parse, authority, path,
+		                               scheme == SCHEME_SENTINEL_LETTUCE);
+	default:
+		return parse_tcp(parse, authority, path);
+	}
 }
 
 static lk_err parse_url(struct parse *parse, struct span rest)
 {
 	struct span whole = rest, authority, path;
-	bool over_unix;
+	enum scheme scheme;
 	lk_err err;
 
 	if (rest.len > URL_MAX)
@@ -226,18 +286,17 @@ static lk_err parse_url(struct parse *parse, struct span rest)
 			return WRONG(parse, "url: unexpected text after 'local:'");
 		return whole.len > strlen("local:") ? parse_query(parse, rest) : LK_OK;
 	}
-	parse->target->tls = span_take(&rest, "rediss://");
+	scheme = take_scheme(parse, &rest);
+	if (scheme == SCHEME_COUNT)
+		return unknown_scheme(parse, whole);
 	if (parse->target->tls && !LK__TLS)
 		return WRONG(parse, "scheme: rediss: this library was built without TLS "
 		                    "(OpenSSL)");
-	over_unix = !parse->target->tls && span_take(&rest, "redis+unix://");
-	if (!over_unix && !parse->target->tls && !span_take(&rest, "redis://"))
-		return unknown_scheme(parse, whole);
 	authority = span_until(rest, "/?");
 	rest = span_skip(rest, authority.len);
 	path = span_until(rest, "?");
 	rest = span_skip(rest, path.len);
-	err = over_unix ? parse_unix(parse, authority, path) : parse_tcp(parse, authority, path);
+	err = parse_place(parse, scheme, authority, path);
 	if (err == LK_OK && span_take(&rest, "?"))
 		err = parse_query(parse, rest);
 	return err;

@@ -8,6 +8,15 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#define LK__SENTINELS_MAX 16
+#define LK__HOST_MAX 255                   /* bytes of a host name or an address */
+#define LK__PLACE_SIZE (LK__HOST_MAX + 16) /* a host and a port as text, with the NUL */
+
+struct lk__endpoint {
+	char *host; /* as in lk__target */
+	int port;
+};
+
 struct lk__target {
 	bool local;        /* local:; socket_path is filled by lk__local_ensure() */
 	char *socket_path; /* Unix socket, or NULL for TCP */
@@ -28,8 +37,15 @@ struct lk__target {
 	char *tls_cert;        /* a file of our own certificate, NULL = none */
 	char *tls_key;         /* a file of its key, NULL = tls_cert */
 	char *tls_server_name; /* in the server's certificate, NULL = host */
-	bool lazy;             /* connect at the first call that needs the store */
-	char text[200];        /* "127.0.0.1:6379", "/run/x.sock": escaped, without userinfo */
+	char *service;         /* Sentinel's name of the master; NULL = not by Sentinel.  Otherwise
+	                        * a dial fills in host and port */
+	struct lk__endpoint *sentinels;
+	int sentinel_count;
+	char *sentinel_user;     /* NULL = the default user of the sentinels */
+	char *sentinel_password; /* NULL = no AUTH; never the store's */
+	bool lazy;               /* connect at the first call that needs the store */
+	char text[200];          /* "127.0.0.1:6379", "/run/x.sock", a service: escaped, without
+	                          * userinfo */
 };
 
 /* Parse url (NULL = local:) and apply options (NULL = none).  On failure why names the part, never
@@ -37,5 +53,8 @@ struct lk__target {
 lk_err lk__target_parse(const char *url, const lk_client_options *options,
                         struct lk__target *target, struct lk__why *why);
 void lk__target_fini(struct lk__target *target); /* wipes the password; zeroed memory is allowed */
+
+/* Write "host:port", or "[host]:port" for an IPv6 address. */
+void lk__place_write(char *out, size_t size, const char *host, int port);
 
 #endif

@@ -33,11 +33,14 @@ const char *const lk__option_names[OPTION_COUNT] = {
 	"key",
 	"server_name",
 	"verify",
+	"sentinel_user",
+	"sentinel_password_file",
+	"sentinelMasterId",
 };
 
 /* ---- Values ------------------------------------------------------------------------------- */
 
-static void wipe_free(char *secret)
+void lk__option_wipe(char *secret)
 {
 	volatile char *byte = secret; /* volatile: the compiler must not remove these stores */
 
@@ -57,7 +60,7 @@ lk_err lk__option_replace(struct parse *parse, char **slot, struct span value)
 		return lk__why_set(parse->why, LK_ENOMEM, "out of memory");
 	memcpy(copy, value.at, value.len);
 	copy[value.len] = '\0';
-	wipe_free(*slot);
+	lk__option_wipe(*slot);
 	*slot = copy;
 	return LK_OK;
 }
@@ -263,6 +266,10 @@ lk_err lk__option_set(struct parse *parse, enum option option, struct span value
 	case OPTION_KEY:
 	case OPTION_SERVER_NAME:
 		return set_tls_option(parse, option, value);
+	case OPTION_SENTINEL_USER:
+	case OPTION_SENTINEL_PASSWORD_FILE:
+	case OPTION_SENTINEL_MASTER_ID:
+		return lk__option_set_sentinel(parse, option, value);
 	default: /* a number or a word */
 		break;
 	}
@@ -351,6 +358,8 @@ lk_err lk__options_apply(struct parse *parse, const lk_client_options *options)
 		err = lk__option_replace(parse, &target->password, span_of(options->password));
 	if (err == LK_OK)
 		err = apply_tls(parse, options);
+	if (err == LK_OK)
+		err = lk__options_apply_sentinel(parse, options);
 	if (err != LK_OK)
 		return err;
 	target->lazy = target->lazy || options->lazy;
@@ -389,7 +398,7 @@ lk_err lk__options_check(struct parse *parse)
 		                    "server_name, verify)");
 	if (target->tls_key && !target->tls_cert)
 		return WRONG(parse, "cert: missing (a key is given)");
-	return LK_OK;
+	return lk__options_check_sentinel(parse);
 }
 
 void lk__target_fini(struct lk__target *target)
@@ -397,12 +406,18 @@ void lk__target_fini(struct lk__target *target)
 	free(target->socket_path);
 	free(target->host);
 	free(target->user);
-	wipe_free(target->password);
+	lk__option_wipe(target->password);
 	free(target->client_name);
 	free(target->prefix);
 	free(target->tls_ca);
 	free(target->tls_cert);
 	free(target->tls_key);
 	free(target->tls_server_name);
+	free(target->service);
+	for (int i = 0; i < target->sentinel_count; i++)
+		free(target->sentinels[i].host);
+	free(target->sentinels);
+	free(target->sentinel_user);
+	lk__option_wipe(target->sentinel_password);
 	memset(target, 0, sizeof(*target));
 }

@@ -10,7 +10,6 @@
 
 #define LK__LOWER "abcdefghijklmnopqrstuvwxyz"
 #define LK__ALNUM LK__LOWER "ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
-#define LK__HOST_MAX 255
 
 /* A part of the URL; not NUL-terminated. */
 struct span {
@@ -34,6 +33,9 @@ enum option {
 	OPTION_KEY,
 	OPTION_SERVER_NAME,
 	OPTION_VERIFY,
+	OPTION_SENTINEL_USER,
+	OPTION_SENTINEL_PASSWORD_FILE,
+	OPTION_SENTINEL_MASTER_ID,
 	OPTION_COUNT
 };
 
@@ -43,6 +45,7 @@ struct parse {
 	struct lk__target *target;
 	struct lk__why *why;
 	bool seen[OPTION_COUNT]; /* in the URL; each may be given once */
+	bool needs_master_id;    /* the path has no service */
 };
 
 /* Fail: fmt begins with the name of the part. */
@@ -93,8 +96,27 @@ static inline bool span_take(struct span *in, const char *start)
 	return true;
 }
 
+/* ---- Parts of a URL ----------------------------------------------------------------------- */
+
+/* Parse "...@" and remove it from the authority.  password_alone: without a colon it is a
+ * password. */
+lk_err lk__url_take_userinfo(struct parse *parse, struct span *authority, bool password_alone);
+/* Parse "host", "host:port", "[address]:port".  *port: the default, then the result. */
+lk_err lk__url_set_place(struct parse *parse, struct span place, char **host, int *port);
+/* Refuse an '@' behind the authority. */
+lk_err lk__url_check_path(struct parse *parse, struct span path);
+
+/* url_sentinel.c.  lettuce: the spelling of that client, whose path has the database only. */
+lk_err lk__url_parse_sentinels(struct parse *parse, struct span authority, struct span path,
+                               bool lettuce);
+lk_err lk__option_set_sentinel(struct parse *parse, enum option option, struct span value);
+lk_err lk__options_apply_sentinel(struct parse *parse, const lk_client_options *options);
+lk_err lk__options_check_sentinel(struct parse *parse);
+
 /* ---- Options ------------------------------------------------------------------------------ */
 
+/* Free a text after it was wiped; NULL is a no-op. */
+void lk__option_wipe(char *secret);
 /* Replace *slot by a copy of value; percent-decoded, where part names the value in errors. */
 lk_err lk__option_replace(struct parse *parse, char **slot, struct span value);
 lk_err lk__option_replace_decoded(struct parse *parse, char **slot, struct span value,

@@ -17,10 +17,28 @@ static void check_reason(const char *url, const struct lk__target *target,
                          const struct lk__why *why)
 {
 	static const char *const parts[] = {
-		"url: ",           "scheme: ",        "host: ",    "port: ",     "db: ",
-		"user: ",          "path: ",          "prefix: ",  "password: ", "client_name: ",
-		"connect_timeout", "command_timeout", "keepalive", "ca: ",       "cert: ",
-		"key: ",           "server_name: ",   "verify: ",
+		"url: ",
+		"scheme: ",
+		"host: ",
+		"port: ",
+		"db: ",
+		"user: ",
+		"path: ",
+		"prefix: ",
+		"password: ",
+		"client_name: ",
+		"connect_timeout",
+		"command_timeout",
+		"keepalive",
+		"ca: ",
+		"cert: ",
+		"key: ",
+		"server_name: ",
+		"verify: ",
+		"service: ",
+		"sentinelMasterId: ",
+		"sentinel_user: ",
+		"sentinel_password",
 	};
 	static const struct lk__target nothing;
 	size_t i = 0;
@@ -46,8 +64,20 @@ static bool good_prefix(const char *prefix)
 
 static void check_target(const struct lk__target *target)
 {
-	FUZZ_MUST(target->local + (target->socket_path != NULL) + (target->host != NULL) == 1,
+	FUZZ_MUST(target->local + (target->socket_path != NULL) + (target->host != NULL) +
+	                          (target->service != NULL) ==
+	                  1,
 	          "not one place");
+	FUZZ_MUST(!target->service == !target->sentinel_count &&
+	                  target->sentinel_count <= LK__SENTINELS_MAX,
+	          "sentinels");
+	FUZZ_MUST(!target->sentinel_user || target->sentinel_password, "a sentinel's user");
+	FUZZ_MUST(target->service || !target->sentinel_password, "a sentinel's password");
+	for (int i = 0; i < target->sentinel_count; i++)
+		FUZZ_MUST(target->sentinels[i].host[0] && target->sentinels[i].port >= 1 &&
+		                  target->sentinels[i].port <= 65535 &&
+		                  fuzz_is_plain(target->sentinels[i].host),
+		          "a sentinel's place");
 	FUZZ_MUST(!target->host || (target->port >= 1 && target->port <= 65535), "port %d",
 	          target->port);
 	FUZZ_MUST(!target->host || (target->host[0] && fuzz_is_plain(target->host)), "the host");
@@ -61,7 +91,7 @@ static void check_target(const struct lk__target *target)
 	FUZZ_MUST(target->tls || (!target->tls_ca && !target->tls_cert && !target->tls_key &&
 	                          !target->tls_server_name && !target->tls_unverified),
 	          "options of TLS without it");
-	FUZZ_MUST(!target->tls || target->host, "TLS without a host");
+	FUZZ_MUST(!target->tls || target->host || target->service, "TLS without a host");
 	FUZZ_MUST(target->connect_timeout_ns >= LK__MS &&
 	                  target->connect_timeout_ns <= 3600000 * LK__MS &&
 	                  target->command_timeout_ns >= LK__MS &&
@@ -72,7 +102,8 @@ static void check_target(const struct lk__target *target)
 	                  fuzz_is_plain(target->text),
 	          "the text");
 	FUZZ_MUST(!strstr(target->text, SECRET) || (target->host && strstr(target->host, SECRET)) ||
-	                  (target->socket_path && strstr(target->socket_path, SECRET)),
+	                  (target->socket_path && strstr(target->socket_path, SECRET)) ||
+	                  (target->service && strstr(target->service, SECRET)),
 	          "the text shows a secret: %s", target->text);
 }
 
@@ -90,11 +121,33 @@ static void write_option(FILE *out, char mark, const char *name, const char *val
 	write_encoded(out, value);
 }
 
+static void write_place(FILE *out, const char *host, int port)
+{
+	const char *zone = strchr(host, '%');
+
+	if (strchr(host, ':'))
+		fprintf(out, "[%.*s%s%s]:%d", zone ? (int)(zone - host) : (int)strlen(host), host,
+		        zone ? "%25" : "", zone ? zone + 1 : "", port);
+	else
+		fprintf(out, "%s:%d", host, port);
+}
+
+static void write_sentinels(FILE *out, const struct lk__target *target)
+{
+	for (int i = 0; i < target->sentinel_count; i++) {
+		if (i)
+			fputc(',', out);
+		write_place(out, target->sentinels[i].host, target->sentinels[i].port);
+	}
+	fputc('/', out);
+	write_encoded(out, target->service);
+}
+
 /* The target as a URL of our own, encoded wherever that is allowed. */
 static char *write_url(const struct lk__target *target)
 {
 	const char *scheme = target->tls ? "rediss" : "redis";
-	char *text = NULL, *zone;
+	char *text = NULL;
 	size_t size;
 	FILE *out = open_memstream(&text, &size);
 
@@ -107,13 +160,12 @@ static char *write_url(const struct lk__target *target)
 		write_encoded(out, ""); /* the first slash of the path is not encoded */
 		fputc('/', out);
 		write_encoded(out, target->socket_path + 1);
-	} else if (strchr(target->host, ':')) {
-		zone = strchr(target->host, '%');
-		fprintf(out, "%s://[%.*s%s%s]:%d", scheme,
-		        zone ? (int)(zone - target->host) : (int)strlen(target->host), target->host,
-		        zone ? "%25" : "", zone ? zone + 1 : "", target->port);
+	} else if (target->service) {
+		fprintf(out, "%s+sentinel://", scheme);
+		write_sentinels(out, target);
 	} else {
-		fprintf(out, "%s://%s:%d", scheme, target->host, target->port);
+		fprintf(out, "%s://", scheme);
+		write_place(out, target->host, target->port);
 	}
 	fprintf(out, "?db=%d&connect_timeout=%lld&command_timeout=%lld&keepalive=%lld", target->db,
 	        (long long)(target->connect_timeout_ns / LK__MS),
@@ -136,13 +188,26 @@ static bool same_text(const char *one, const char *other)
 	return one && other ? !strcmp(one, other) : one == other;
 }
 
+static bool same_sentinels(const struct lk__target *one, const struct lk__target *other)
+{
+	bool same = one->sentinel_count == other->sentinel_count &&
+	            same_text(one->service, other->service) &&
+	            same_text(one->sentinel_user, other->sentinel_user);
+
+	for (int i = 0; i < one->sentinel_count && same; i++)
+		same = !strcmp(one->sentinels[i].host, other->sentinels[i].host) &&
+		       one->sentinels[i].port == other->sentinels[i].port;
+	return same;
+}
+
 static void check_round(const struct lk__target *target)
 {
 	char *url = write_url(target);
 	struct lk__target again;
 	struct lk__why why = {0};
 
-	if (strlen(url) > 8192) {
+	/* The file of a sentinel's password is not in the target. */
+	if (strlen(url) > 8192 || target->sentinel_password) {
 		free(url);
 		return;
 	}
@@ -160,7 +225,7 @@ static void check_round(const struct lk__target *target)
 	                  same_text(again.tls_cert, target->tls_cert) &&
 	                  same_text(again.tls_key, target->tls_key) &&
 	                  same_text(again.tls_server_name, target->tls_server_name) &&
-	                  same_text(again.text, target->text) &&
+	                  same_text(again.text, target->text) && same_sentinels(&again, target) &&
 	                  again.connect_timeout_ns == target->connect_timeout_ns &&
 	                  again.command_timeout_ns == target->command_timeout_ns &&
 	                  again.keepalive_ms == target->keepalive_ms,
