@@ -9,7 +9,7 @@
 #include <stdint.h>
 
 #define LK__SENTINELS_MAX 16
-#define LK__HOST_MAX 255                   /* bytes of a host name or an address */
+#define LK__HOST_MAX (LK_HOST_SIZE - 1)    /* bytes of a host name or an address */
 #define LK__PLACE_SIZE (LK__HOST_MAX + 16) /* a host and a port as text, with the NUL */
 
 struct lk__endpoint {

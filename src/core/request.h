@@ -227,4 +227,25 @@ struct lk__message {
 	int64_t in_ms; /* LK__REASK */
 };
 
+#define LK__PLACE_TEXT (LK_HOST_SIZE + 16) /* "[host]:port" with its NUL */
+
+/* The address of a server, as a sentinel names it. */
+struct lk__place {
+	char host[LK_HOST_SIZE];
+	int port; /* 0 = none */
+};
+
+enum lk__report_kind {
+	LK__REPORT_NONE,    /* nothing new */
+	LK__REPORT_NAMED,   /* answer: place is the master */
+	LK__REPORT_UNAWARE, /* answer: the sentinel knows no such service */
+	LK__REPORT_CHANGED, /* message: place is the master from now on */
+};
+
+/* What a sentinel says about the service. */
+struct lk__report {
+	enum lk__report_kind kind;
+	struct lk__place place;
+};
+
 #endif
