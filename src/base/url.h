@@ -54,6 +54,9 @@ lk_err lk__target_parse(const char *url, const lk_client_options *options,
                         struct lk__target *target, struct lk__why *why);
 void lk__target_fini(struct lk__target *target); /* wipes the password; zeroed memory is allowed */
 
+/* Make a copy of a target by Sentinel lead to that place; borrows host.  Its text becomes
+ * "service at host:port". */
+void lk__target_aim(struct lk__target *copy, char *host, int port);
 /* Write "host:port", or "[host]:port" for an IPv6 address. */
 void lk__place_write(char *out, size_t size, const char *host, int port);
 

@@ -23,6 +23,17 @@ void lk__place_write(char *out, size_t size, const char *host, int port)
 	snprintf(out, size, strchr(host, ':') ? "[%s]:%d" : "%s:%d", host, port);
 }
 
+void lk__target_aim(struct lk__target *copy, char *host, int port)
+{
+	char place[LK__PLACE_SIZE], text[SERVICE_MAX + sizeof(" at ") + LK__PLACE_SIZE];
+
+	copy->host = host;
+	copy->port = port;
+	lk__place_write(place, sizeof(place), host, port);
+	snprintf(text, sizeof(text), "%s at %s", copy->service, place);
+	lk__escape(copy->text, sizeof(copy->text), text, strlen(text));
+}
+
 /* ---- The authority and the path ----------------------------------------------------------- */
 
 static bool is_listed(const struct lk__target *target, const struct lk__endpoint *wanted)

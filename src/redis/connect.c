@@ -3,6 +3,7 @@
 #include "connect.h"
 
 #include "scripts.h"
+#include "sentinel.h"
 
 #include <string.h>
 
@@ -149,11 +150,31 @@ static lk_err probe(struct lk__conn *conn, struct lk__conn *messages, const stru
 	if (err)
 		return err;
 	err = judge_probe(answers[PROBE], conn, why);
+	if (err == LK_ESERVER)
+		err = lk__sentinel_blame(conn, deadline_ns, cancel_fd, why);
 	if (!err && answers[PROBE]->integer < 1)
 		err = judge_silence(messages, deadline_ns, cancel_fd, why);
 	if (!err)
 		err = judge_epoch(answers[EPOCH], conn, epoch, why);
 	free_all(answers);
+	return err;
+}
+
+/* A sentinel may name a replica for a while.  Most replicas also refuse the probe; some take
+ * writes.  Without the right to ROLE, the probe must do. */
+static lk_err check_role(struct lk__conn *conn, int64_t deadline_ns, int cancel_fd,
+                         struct lk__why *why)
+{
+	const char *argv[] = {"ROLE"};
+	struct lk__resp *resp;
+	lk_err err = lk__conn_call(conn, deadline_ns, cancel_fd, 1, argv, NULL, &resp, why);
+
+	if (err)
+		return not_yet(err, why);
+	if (resp->type == LK__RESP_ARRAY && resp->len > 0 &&
+	    resp->elements[0]->type == LK__RESP_STRING && strcmp(resp->elements[0]->str, "master"))
+		err = lk__why_about(why, LK_ECONN, conn->socket.text, "is a replica");
+	lk__resp_free(resp);
 	return err;
 }
 
@@ -168,7 +189,11 @@ lk_err lk__connect(const struct lk__target *target, struct lk__tls_shared *tls,
 
 	if (err)
 		return err;
-	err = lk__conn_dial_address(target, tls, &address, deadline_ns, cancel_fd, &second, why);
+	if (target->service)
+		err = check_role(first, deadline_ns, cancel_fd, why);
+	if (!err)
+		err = lk__conn_dial_address(target, tls, &address, deadline_ns, cancel_fd, &second,
+		                            why);
 	if (!err)
 		err = subscribe(second, space, deadline_ns, cancel_fd, why);
 	if (!err)

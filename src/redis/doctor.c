@@ -7,6 +7,7 @@
 #include "../net/secure.h"
 #include "../base/os.h"
 #include "../base/text.h"
+#include "sentinel.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -386,7 +387,29 @@ static void report_unreachable(struct lk__doctor *doctor, const struct lk__why *
 		                  "cannot tell: the server was not reached");
 }
 
-static lk_err reach(struct lk__target *target, struct lk__doctor *doctor, struct lk__why *why)
+/* Let the target lead to the master that a sentinel names. */
+static lk_err follow(struct lk__target *target, const lk_client_options *options,
+                     int64_t deadline_ns, struct lk__why *why)
+{
+	struct lk__place place, named;
+	lk_err err = lk__sentinel_find(target, deadline_ns, -1, &named, why);
+	char *host;
+
+	if (err)
+		return err;
+	place = named;
+	if (options && options->resolve &&
+	    options->resolve(options->resolve_arg, named.host, named.port, place.host, &place.port))
+		return lk__why_about(why, LK_ECONN, target->text, "the resolve function failed");
+	host = strdup(place.host);
+	if (!host)
+		return lk__why_set(why, LK_ENOMEM, "out of memory");
+	lk__target_aim(target, host, place.port);
+	return LK_OK;
+}
+
+static lk_err reach(struct lk__target *target, const lk_client_options *options,
+                    struct lk__doctor *doctor, struct lk__why *why)
 {
 	int64_t deadline_ns = lk__now_ns() + target->connect_timeout_ns;
 
@@ -399,6 +422,11 @@ static lk_err reach(struct lk__target *target, struct lk__doctor *doctor, struct
 		target->socket_path = strdup(path);
 		if (!target->socket_path)
 			return lk__why_set(why, LK_ENOMEM, "out of memory");
+	}
+	if (target->service) {
+		lk_err err = follow(target, options, deadline_ns, why);
+		if (err)
+			return err;
 	}
 	return lk__conn_dial(target, &doctor->tls, deadline_ns, -1, &doctor->conn, NULL, why);
 }
@@ -418,7 +446,7 @@ lk_err lk_doctor(const char *url, const lk_client_options *options, lk_finding_f
 		lk__escape(doctor.user, sizeof(doctor.user), target.user, strlen(target.user));
 	else
 		snprintf(doctor.user, sizeof(doctor.user), "default");
-	err = reach(&target, &doctor, &why);
+	err = reach(&target, options, &doctor, &why);
 	if (!err) {
 		examine(&doctor);
 		why = doctor.lost;

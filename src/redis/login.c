@@ -4,6 +4,7 @@
 
 #include "../net/dial.h"
 #include "../net/secure.h"
+#include "sentinel.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -100,7 +101,8 @@ static lk_err hint(const struct lk__conn *conn, const struct lk__target *target,
 	if (target->tls && !target->tls_cert)
 		cure = "if it wants a client certificate: cert=FILE, key=FILE";
 	else if (!target->tls && !target->socket_path)
-		cure = "if its port is for TLS, write rediss://";
+		cure = target->service ? "if its port is for TLS, write rediss+sentinel://"
+		                       : "if its port is for TLS, write rediss://";
 	return cure ? lk__why_set(why, err, "%s (%s)", cut.text, cure) : err;
 }
 
@@ -126,7 +128,9 @@ static lk_err log_in(struct lk__conn *conn, const struct lk__target *target, int
 		lk__resp_free(resps[i]);
 	}
 	if (said)
-		return said;
+		return err || target->service
+		               ? said
+		               : lk__sentinel_blame(conn, deadline_ns, cancel_fd, why);
 	if (err == LK_EUNKNOWN)
 		err = why->err = LK_ECONN; /* nothing but the log-in was in flight */
 	return err ? hint(conn, target, err, why) : LK_OK;
