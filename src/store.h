@@ -44,6 +44,8 @@ struct lk__store {
 	unsigned links; /* servers; each is dialled, and fails, independently */
 };
 
+struct lk__sentinel_conn;
+
 struct lk__peer {
 	bool can_wait; /* read() with wait works on LK__RESPONSES */
 };
@@ -100,6 +102,18 @@ struct lk__store_ops {
 	void (*event)(struct lk__peer *peer, const void *reply, bool awaits_pong,
 	              struct lk__event *event);
 	void (*discard)(void *reply);
+
+	/* The conversation with one of the target's sentinels, by one thread: connect to it; ask
+	 * for the master, and to hear of changes; wait for the next report, LK__REPORT_NONE at
+	 * deadline_ns or as soon as cancel_fd is readable.  Raw. */
+	lk_err (*sentinel_open)(struct lk__store *store, unsigned index, int64_t deadline_ns,
+	                        int cancel_fd, struct lk__sentinel_conn **conn,
+	                        struct lk__why *why);
+	lk_err (*sentinel_ask)(struct lk__sentinel_conn *conn, int64_t deadline_ns, int cancel_fd,
+	                       struct lk__why *why);
+	lk_err (*sentinel_next)(struct lk__sentinel_conn *conn, int64_t deadline_ns, int cancel_fd,
+	                        struct lk__report *report, struct lk__why *why);
+	void (*sentinel_close)(struct lk__sentinel_conn *conn);
 };
 
 /* The store of that target.  In stores.c, the only file that names stores. */

@@ -35,8 +35,8 @@ lk_state lk__hold_state(const struct lk__hold *hold, int64_t now_ns)
 		return LK_STATE_LOST;
 	/* A renewal is due with two thirds of the lease left; with half left it has failed. */
 	if (!ticket->queue->fixed &&
-	    (!lk__session_is_up(ticket->session) || ticket->renewal_failed ||
-	     ticket->is_forgotten || ticket->is_doubted ||
+	    (!lk__session_is_up(ticket->session) || ticket->session->unwatched_ns <= now_ns ||
+	     ticket->renewal_failed || ticket->is_forgotten || ticket->is_doubted ||
 	     ticket->valid_until_ns - now_ns < ticket->queue->lease_ms * 500000))
 		return LK_STATE_UNSURE;
 	return LK_STATE_HELD;

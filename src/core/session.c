@@ -31,6 +31,7 @@ void lk__session_init(struct lk__session *session, int64_t connect_timeout_ns,
 		.connect_timeout_ns = connect_timeout_ns,
 		.command_timeout_ns = command_timeout_ns,
 		.ping_ns = PING_MAX_NS,
+		.unwatched_ns = LK__NEVER,
 	};
 }
 

@@ -87,9 +87,11 @@ struct lk__session {
 	int64_t backoff_ns; /* the last pause between two dials, 0 = none */
 	int64_t up_ns;      /* UP: since then */
 	int64_t heard_ns, pinged_ns; /* the last sign of life, the last PING */
-	uint8_t state;               /* enum lk__session_state */
-	bool loss_reported;          /* in this outage */
-	bool lazy;                   /* never up yet: it dials for a call only */
+	int64_t unwatched_ns; /* from then on no hold is certain: no sentinel names the master;
+	                       * LK__NEVER */
+	uint8_t state;        /* enum lk__session_state */
+	bool loss_reported;   /* in this outage */
+	bool lazy;            /* never up yet: it dials for a call only */
 };
 
 /* Initialize: DOWN, and due to dial at once; if lazy is set then, at the first call that needs the

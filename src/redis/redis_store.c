@@ -4,6 +4,7 @@
 #include "redis_store.h"
 
 #include "connect.h"
+#include "sentinel.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -24,6 +25,7 @@ static struct lk__store *create(const struct lk__target *target, const char *cli
 	redis->store.links = 1;
 	lk__space_init(&redis->space, target->prefix, target->db, client_id);
 	redis->space.grace_ms = target->grace_ms;
+	redis->target = target;
 	return &redis->store;
 }
 
@@ -217,6 +219,13 @@ static void event_of(struct lk__peer *peer, const void *reply, bool awaits_pong,
 	}
 }
 
+static lk_err open_sentinel(struct lk__store *store, unsigned index, int64_t deadline_ns,
+                            int cancel_fd, struct lk__sentinel_conn **conn, struct lk__why *why)
+{
+	return lk__sentinel_open(((struct lk__redis *)store)->target, index, deadline_ns, cancel_fd,
+	                         conn, why);
+}
+
 const struct lk__store_ops lk__redis_store = {
 	.create = create,
 	.destroy = destroy,
@@ -235,4 +244,8 @@ const struct lk__store_ops lk__redis_store = {
 	.answer = answer,
 	.event = event_of,
 	.discard = discard,
+	.sentinel_open = open_sentinel,
+	.sentinel_ask = lk__sentinel_ask,
+	.sentinel_next = lk__sentinel_next,
+	.sentinel_close = lk__sentinel_close,
 };

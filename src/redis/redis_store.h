@@ -10,7 +10,8 @@
 struct lk__redis {
 	struct lk__store store; /* first */
 	struct lk__space space;
-	struct lk__tls_shared tls; /* of its link; the dialling thread's */
+	const struct lk__target *target; /* the client's */
+	struct lk__tls_shared tls;       /* of its link; the dialling thread's */
 };
 
 /* Everything for encoding requests and decoding replies.  A store with another transport adds its

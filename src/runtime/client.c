@@ -71,7 +71,7 @@ static bool init_links(struct lk_client *client)
 	return whole;
 }
 
-static bool init_parts(struct lk_client *client)
+static bool init_parts(struct lk_client *client, const lk_client_options *options)
 {
 	unsigned char id[16];
 	uint64_t seed;
@@ -87,7 +87,8 @@ static bool init_parts(struct lk_client *client)
 		return false;
 	client->core.command_timeout_ns = client->target.command_timeout_ns;
 	client->core.server = client->target.text;
-	return init_links(client) && lk__loop_init(client);
+	return init_links(client) && lk__loop_init(client) &&
+	       (!client->target.service || lk__sentinels_init(client, options));
 }
 
 static void fini_link(struct lk__link *link)
@@ -99,6 +100,8 @@ static void fini_link(struct lk__link *link)
 
 static void free_client(struct lk_client *client)
 {
+	if (client->sentinels)
+		lk__sentinels_fini(client);
 	for (unsigned i = 0; i < client->link_count; i++)
 		lk__connection_drop(client->links[i].connection);
 	if (client->core.names.buckets)
@@ -186,7 +189,9 @@ static bool open_link(struct lk_client *client, struct lk__why *why)
 	lk__session_dial(&client->links[0].session);
 	if (lk__dial(&client->links[0], &connection, why))
 		return false;
+	pthread_mutex_lock(&client->mutex);
 	lk__link_up(&client->links[0], connection);
+	lk__client_unlock(client);
 	return start_loop(client, why);
 }
 
@@ -248,7 +253,7 @@ static lk_err open_client(const char *url, const lk_client_options *options, lk_
 	}
 	if (options && options->label && !(client->identity.label = strdup(options->label))) {
 		lk__why_set(&why, LK_ENOMEM, "out of memory");
-	} else if (!init_parts(client)) {
+	} else if (!init_parts(client, options)) {
 		lk__why_set(&why, LK_ESYSTEM,
 		            "cannot set up a client: out of descriptors or memory");
 	} else if (open_connections(client, &why)) {

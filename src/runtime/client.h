@@ -8,6 +8,7 @@
 #define LK__CLIENT_H
 
 #include "core/query.h"
+#include "core/sentinel.h"
 #include "core/session.h"
 #include "base/os.h"
 #include "store.h"
@@ -36,6 +37,8 @@ struct lk__connection {
 	bool writing, reading, broken, stuck; /* stuck: the socket was full */
 	bool hearing;                         /* a thread reads messages */
 	int users;
+	const char *text; /* names the server */
+	char place[];     /* that text, if Sentinel named the server */
 };
 
 /* The choice of the thread that reads responses: see reader.c. */
@@ -64,6 +67,33 @@ struct lk__dialer {
 	struct lk__why lost;       /* the loss to log first, LK_OK = none */
 	struct lk__connection *up; /* the result, NULL = failed */
 	struct lk__why why;
+};
+
+/* A thread that talks to one sentinel: see sentinels.c. */
+struct lk__watcher {
+	struct lk_client *client;
+	unsigned index; /* as in the URL */
+	pthread_t thread;
+	struct lk__wake wake; /* ends its pause or its wait for a report */
+	struct lk__sentinel_conn *conn;
+	uint64_t asked_round; /* of its last question */
+	int64_t asked_ns;     /* LK__NEVER: answered */
+	int64_t heard_ns;     /* the last report */
+	int64_t retry_ns;     /* without a connection: the next dial */
+	int64_t backoff_ns;
+	bool running, dialing;
+	bool is_idle; /* it checks nothing while the link has no users */
+};
+
+/* The sentinels of a client: see sentinels.c. */
+struct lk__sentinels {
+	struct lk__watch watch;
+	struct lk__wake news;   /* for the dial: there was a report */
+	bool stop, is_lonely;   /* is_lonely: logged that no sentinel answers */
+	lk_resolve_fn *resolve; /* constant, NULL = none */
+	void *resolve_arg;
+	unsigned count;
+	struct lk__watcher watchers[];
 };
 
 /* The link to one server of the store.  Each dials, fails and recovers on its own. */
@@ -128,6 +158,7 @@ struct lk_client {
 	struct lk__core core;
 	struct lk__link *links;
 	unsigned link_count;
+	struct lk__sentinels *sentinels; /* NULL = the URL names the server */
 	struct lk__handle *handles;
 	uint64_t handle_serial;
 	struct lk__call *calls;
@@ -269,6 +300,27 @@ void lk__dial_start(struct lk__link *link);
 void lk__dial_take(struct lk__link *link);
 /* Cancel the dial and join its thread.  Without the mutex, when no other thread uses the link. */
 void lk__dial_stop(struct lk__link *link);
+
+/* ---- sentinels.c: threads that talk to sentinels ------------------------------------------- */
+
+bool lk__sentinels_init(struct lk_client *client, const lk_client_options *options);
+/* End the threads and free all; for the end of a client, when no other thread uses it. */
+void lk__sentinels_fini(struct lk_client *client);
+/* Ask all sentinels, by deadline_ns, and make target lead to the master; *place has room for its
+ * host.  Starts the threads if they do not run.  For the thread that dials, without the mutex. */
+lk_err lk__sentinels_choose(struct lk__link *link, int64_t deadline_ns, struct lk__target *target,
+                            struct lk__place *place, struct lk__why *why);
+/* The dial to that master has ended with err.  May the thread dial again before deadline_ns?  Then
+ * it has waited for *pause_ns, or a sentinel names another master; otherwise why is complete.
+ * Without the mutex. */
+bool lk__sentinels_dial_again(struct lk__link *link, lk_err err, int64_t deadline_ns,
+                              int64_t *pause_ns, struct lk__why *why);
+/* Does a sentinel name another master than the one dialled?  Without the mutex. */
+bool lk__sentinels_disagree(struct lk_client *client);
+/* Cut the link if a sentinel names another master.  _locked */
+void lk__sentinels_judge(struct lk__link *link);
+/* Make idle threads check their sentinels while the link has users.  _locked */
+void lk__sentinels_mind(struct lk_client *client);
 
 /* ---- loop.c: the background thread -------------------------------------------------------- */
 

@@ -9,13 +9,66 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+
+/* A connection without a peer yet. */
+static struct lk__connection *new_connection(const struct lk_client *client)
+{
+	const struct lk__target *target = &client->target;
+	size_t room = target->service ? sizeof(target->text) : 0;
+	struct lk__connection *connection = calloc(1, sizeof(*connection) + room);
+
+	if (!connection)
+		return NULL;
+	connection->ops = client->store->ops;
+	connection->users = 1;
+	connection->sent_end = &connection->sent;
+	connection->text = target->service ? connection->place : target->text;
+	return connection;
+}
+
+static lk_err dial_peer(struct lk__link *link, const struct lk__target *target, int64_t deadline_ns,
+                        struct lk__connection *connection, struct lk__why *why)
+{
+	struct lk__store *store = link->client->store;
+
+	return store->ops->dial(store, link->index, target, deadline_ns,
+	                        link->dialer.cancel.read_fd, &link->dialer.epoch, &connection->peer,
+	                        why);
+}
+
+/* Dial the master that the sentinels name, and again until deadline_ns while it is not there or not
+ * the master. */
+static lk_err dial_master(struct lk__link *link, struct lk__target *target, int64_t deadline_ns,
+                          struct lk__connection *connection, struct lk__why *why)
+{
+	struct lk__place place;
+	int64_t pause_ns = 0;
+	lk_err err;
+
+	do {
+		err = lk__sentinels_choose(link, deadline_ns, target, &place, why);
+		if (err)
+			return err;
+		err = dial_peer(link, target, deadline_ns, connection, why);
+		if (!err && !lk__sentinels_disagree(link->client)) {
+			memcpy(connection->place, target->text, sizeof(target->text));
+			return LK_OK;
+		}
+		if (!err) {
+			connection->ops->close(connection->peer);
+			err = lk__why_about(why, LK_ECONN, target->text, "no longer the master");
+		}
+	} while (lk__sentinels_dial_again(link, err, deadline_ns, &pause_ns, why));
+	return err;
+}
 
 lk_err lk__dial(struct lk__link *link, struct lk__connection **result, struct lk__why *why)
 {
 	struct lk_client *client = link->client;
 	struct lk__target target = client->target;
 	int64_t deadline_ns = lk__now_ns() + target.connect_timeout_ns;
-	struct lk__connection *connection = calloc(1, sizeof(*connection));
+	struct lk__connection *connection = new_connection(client);
 	lk_err err = LK_OK;
 
 	if (!connection)
@@ -28,10 +81,10 @@ lk_err lk__dial(struct lk__link *link, struct lk__connection **result, struct lk
 		target.socket_path = client->local_path;
 		snprintf(target.text, sizeof(target.text), "local:");
 	}
-	if (!err)
-		err = client->store->ops->dial(client->store, link->index, &target, deadline_ns,
-		                               link->dialer.cancel.read_fd, &link->dialer.epoch,
-		                               &connection->peer, why);
+	if (!err && client->sentinels)
+		err = dial_master(link, &target, deadline_ns, connection, why);
+	else if (!err)
+		err = dial_peer(link, &target, deadline_ns, connection, why);
 	if (err) {
 		free(connection);
 		return err;
@@ -39,9 +92,6 @@ lk_err lk__dial(struct lk__link *link, struct lk__connection **result, struct lk
 	if (target.tls_unverified)
 		lk__log(client, LK_LOG_WARN, "%s: the server is not verified (verify=none)",
 		        target.text);
-	connection->ops = client->store->ops;
-	connection->users = 1;
-	connection->sent_end = &connection->sent;
 	*result = connection;
 	return LK_OK;
 }
@@ -60,7 +110,7 @@ static void *run(void *arg)
 	if (err)
 		lk__log(client, LK_LOG_WARN, "cannot connect: %s", why.text);
 	else
-		lk__log(client, LK_LOG_INFO, "%s: connected", client->target.text);
+		lk__log(client, LK_LOG_INFO, "%s: connected", connection->text);
 	pthread_mutex_lock(&client->mutex);
 	link->dialer.up = connection;
 	link->dialer.why = why;

@@ -66,6 +66,8 @@ void lk__link_up(struct lk__link *link, struct lk__connection *connection)
 	link->introduce_ns = 0;
 	lk__core_memory(&link->client->core, &link->session, lk__now_ns(), &link->dialer.epoch);
 	lk__core_link_up(&link->client->core, &link->session, lk__now_ns());
+	if (link->client->sentinels)
+		lk__sentinels_judge(link);
 }
 
 int64_t lk__link_oldest_ns(const struct lk__link *link)
@@ -82,11 +84,11 @@ int64_t lk__link_overdue_ns(const struct lk__link *link)
 
 void lk__link_overdue(struct lk__link *link)
 {
-	const struct lk__target *target = &link->client->target;
+	int64_t timeout_ns = link->client->target.command_timeout_ns;
 	struct lk__why why;
 
-	lk__why_set(&why, LK_EUNKNOWN, "%s: no response within %lld ms", target->text,
-	            (long long)(target->command_timeout_ns / LK__MS));
+	lk__why_set(&why, LK_EUNKNOWN, "%s: no response within %lld ms", link->connection->text,
+	            (long long)(timeout_ns / LK__MS));
 	lk__link_broken(link, link->connection, &why);
 }
 
@@ -165,7 +167,7 @@ static void write_out(struct lk__link *link, struct lk__connection *connection)
 	pthread_mutex_lock(&client->mutex);
 	connection->writing = false;
 	if (taken == 0 && !put_back(connection, buf.data + done, buf.len - done)) {
-		lk__why_set(&why, LK_ENOMEM, "%s: out of memory", client->target.text);
+		lk__why_set(&why, LK_ENOMEM, "%s: out of memory", connection->text);
 		taken = -1;
 	}
 	if (connection->stuck)

@@ -33,8 +33,7 @@ static void silent(struct lk__link *link)
 {
 	struct lk__why why;
 
-	lk__why_set(&why, LK_EUNKNOWN, "%s: messages: no response to PING",
-	            link->client->target.text);
+	lk__why_set(&why, LK_EUNKNOWN, "%s: messages: no response to PING", link->connection->text);
 	lk__link_broken(link, link->connection, &why);
 }
 
@@ -115,6 +114,8 @@ static void do_what_is_due(struct lk_client *client)
 	mind_suspend(client, now_ns);
 	for (unsigned i = 0; i < client->link_count; i++)
 		mind_session(&client->links[i]);
+	if (client->sentinels)
+		lk__sentinels_mind(client);
 	lk__core_tick(&client->core, now_ns);
 	lk__client_introduce(client, now_ns);
 	for (unsigned i = 0; i < client->link_count; i++) {

@@ -38,7 +38,7 @@ void lk__messages_flush(struct lk__link *link)
 		return;
 	out = &connection->messages_out;
 	if (!fill_messages(link, connection)) {
-		lk__why_set(&why, LK_ENOMEM, "%s: out of memory", link->client->target.text);
+		lk__why_set(&why, LK_ENOMEM, "%s: out of memory", connection->text);
 		lk__link_broken(link, connection, &why);
 		return;
 	}

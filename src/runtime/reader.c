@@ -38,8 +38,7 @@ static void deliver(struct lk__link *link, struct lk__connection *connection, vo
 	bool asked, known;
 
 	if (!pending) {
-		lk__why_set(&why, LK_ESERVER, "%s: response without a request",
-		            client->target.text);
+		lk__why_set(&why, LK_ESERVER, "%s: response without a request", connection->text);
 		connection->ops->discard(reply);
 		lk__link_broken(link, connection, &why);
 		return;
