@@ -214,7 +214,11 @@ typedef enum lk_log_level { LK_LOG_ERROR = 1, LK_LOG_WARN, LK_LOG_INFO, LK_LOG_D
  * Other lines report that the server has lost its memory and for how long nothing is granted, that
  * this user may not run INFO, and once a lease longer than grace_ms (LK_LOG_WARN); a grace that
  * already ran when the client came, how many holds were taken back, and a grace that was ended by
- * hand (LK_LOG_INFO). */
+ * hand (LK_LOG_INFO).
+ *
+ * With Sentinel, "SERVICE: no sentinel answers: ..." (LK_LOG_WARN) and "SERVICE: a sentinel answers
+ * again" (LK_LOG_INFO) are about a connection that goes on; two threads may call the function at
+ * once then. */
 typedef void lk_log_fn(void *arg, lk_log_level level, const char *line);
 
 #define LK_HOST_SIZE 256 /* bytes of a host name or an address, with its NUL */

@@ -88,9 +88,10 @@ struct lk__watcher {
 /* The sentinels of a client: see sentinels.c. */
 struct lk__sentinels {
 	struct lk__watch watch;
-	struct lk__wake news;   /* for the dial: there was a report */
-	bool stop, is_lonely;   /* is_lonely: logged that no sentinel answers */
-	lk_resolve_fn *resolve; /* constant, NULL = none */
+	struct lk__wake news; /* for the dial: there was a report */
+	bool stop;
+	bool is_lonely, is_logging; /* logged that no sentinel answers; a thread logs */
+	lk_resolve_fn *resolve;     /* constant, NULL = none */
 	void *resolve_arg;
 	unsigned count;
 	struct lk__watcher watchers[];

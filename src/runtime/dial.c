@@ -42,11 +42,13 @@ static lk_err dial_peer(struct lk__link *link, const struct lk__target *target, 
 static lk_err dial_master(struct lk__link *link, struct lk__target *target, int64_t deadline_ns,
                           struct lk__connection *connection, struct lk__why *why)
 {
+	const struct lk__epoch known = link->dialer.epoch;
 	struct lk__place place;
 	int64_t pause_ns = 0;
 	lk_err err;
 
 	do {
+		link->dialer.epoch = known; /* not that of a server that was dialled in vain */
 		err = lk__sentinels_choose(link, deadline_ns, target, &place, why);
 		if (err)
 			return err;

@@ -45,6 +45,33 @@ void lk__sentinels_judge(struct lk__link *link)
 	lk__link_broken(link, link->connection, &why);
 }
 
+/* Log the first and the last moment of a link without a sentinel: one thread at a time.  Releases
+ * the mutex for the log hook.  _locked */
+static void log_loneliness(struct lk_client *client)
+{
+	struct lk__sentinels *sentinels = client->sentinels;
+	bool is_lonely;
+
+	while (!sentinels->is_logging &&
+	       sentinels->is_lonely != (sentinels->watch.alone_ns != LK__NEVER)) {
+		/* Without a link, each dial has its own line. */
+		if (!sentinels->is_lonely && !client->links[0].connection)
+			return;
+		is_lonely = sentinels->is_lonely = !sentinels->is_lonely;
+		sentinels->is_logging = true;
+		lk__client_unlock(client);
+		if (is_lonely)
+			lk__log(client, LK_LOG_WARN,
+			        "%s: no sentinel answers: a failover would go unseen",
+			        client->target.text);
+		else
+			lk__log(client, LK_LOG_INFO, "%s: a sentinel answers again",
+			        client->target.text);
+		pthread_mutex_lock(&client->mutex);
+		sentinels->is_logging = false;
+	}
+}
+
 /* A report is in the watch.  Releases the mutex for the log hook.  _locked */
 static void spread(struct lk__watcher *watcher)
 {
@@ -52,24 +79,13 @@ static void spread(struct lk__watcher *watcher)
 	struct lk__sentinels *sentinels = client->sentinels;
 	struct lk__link *link = client->links;
 	int64_t alone_ns = sentinels->watch.alone_ns;
-	bool is_lonely = alone_ns != LK__NEVER;
 
 	link->session.unwatched_ns =
-		is_lonely ? alone_ns + link->session.grace_ms * LK__MS : LK__NEVER;
+		alone_ns == LK__NEVER ? LK__NEVER : alone_ns + link->session.grace_ms * LK__MS;
 	lk__wake_notify(&sentinels->news);
 	lk__sentinels_judge(link);
 	lk__client_settle(client);
-	/* Only while a link stays although no sentinel watches over it: a dial has its own line. */
-	if (sentinels->is_lonely == is_lonely || (is_lonely && !link->connection))
-		return;
-	sentinels->is_lonely = is_lonely;
-	lk__client_unlock(client);
-	if (is_lonely)
-		lk__log(client, LK_LOG_WARN, "%s: no sentinel answers: a failover would go unseen",
-		        client->target.text);
-	else
-		lk__log(client, LK_LOG_INFO, "%s: a sentinel answers again", client->target.text);
-	pthread_mutex_lock(&client->mutex);
+	log_loneliness(client);
 }
 
 /* The conversation has failed, or was not reached.  _locked */
