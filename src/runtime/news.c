@@ -6,6 +6,7 @@
 
 #define TOGETHER_NS (500 * LK__MS) /* holds that are taken back within this time share a line */
 #define TENTH_MS 100
+#define FOLLOW_MS 3000 /* for which clients of Sentinel may still use an old master */
 
 #define CURE "if nothing can be held: latchkey grace end, or grace=0 in the URL"
 
@@ -91,11 +92,12 @@ static void log_lease(struct lk_client *client)
 	client->long_lease_logged = true;
 	lk__client_unlock(client);
 	lk__log(client, LK_LOG_WARN,
-	        "a lease of %lld.%d s is longer than the grace of %lld.%d s: if the server loses "
+	        "a lease of %lld.%d s is longer than the grace of %lld.%d s%s: if the server loses "
 	        "its "
 	        "memory and the holder cannot reach it within the grace, another client is granted "
 	        "what is held (grace= in the URL)",
-	        lease.whole, lease.tenth, grace.whole, grace.tenth);
+	        lease.whole, lease.tenth, grace.whole, grace.tenth,
+	        client->target.service ? " less 3 s for a failover" : "");
 	pthread_mutex_lock(&client->mutex);
 }
 
@@ -179,8 +181,10 @@ void lk__news_wake(struct lk_client *client)
 void lk__news_lease(struct lk_client *client, int64_t lease_ms)
 {
 	int64_t grace_ms = client->target.grace_ms;
+	/* After a promotion, clients may use the old master for a while. */
+	int64_t covered_ms = client->target.service ? grace_ms - FOLLOW_MS : grace_ms;
 
-	if (!grace_ms || lease_ms <= grace_ms || client->long_lease_logged)
+	if (!grace_ms || lease_ms <= covered_ms || client->long_lease_logged)
 		return;
 	client->long_lease_ms = lease_ms;
 	client->core.has_news = true;
