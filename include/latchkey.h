@@ -199,7 +199,8 @@ LK_API const char *lk_errmsg(void);
 
 /* A client has one identity, at one store.  Its handles share two connections and one thread.  If a
  * handle has an on_lost function, a second thread calls it.  While the client reconnects, more
- * threads run. */
+ * threads run.  With Sentinel there are one more thread and one more connection for each
+ * sentinel. */
 typedef struct lk_client lk_client;
 
 typedef enum lk_log_level { LK_LOG_ERROR = 1, LK_LOG_WARN, LK_LOG_INFO, LK_LOG_DEBUG } lk_log_level;
@@ -247,8 +248,8 @@ typedef struct lk_client_options {
 	void *log_arg;              /* passed to log; the library does not free it */
 	lk_log_level log_level;     /* 0 = LK_LOG_WARN */
 	bool lazy;                  /* as lazy=1: connect at the first call that needs the store */
-	/* TLS, for rediss:// only.  The files are in PEM format, and read again for each
-	 * connection, so that they may be renewed. */
+	/* TLS, for rediss:// and rediss+sentinel:// only.  The files are in PEM format, and read
+	 * again for each connection, so that they may be renewed. */
 	const char *tls_ca;          /* file of trusted CAs, NULL = the URL's, or the system's */
 	const char *tls_cert;        /* file of this client's certificate, with those between it
 	                              * and its CA; NULL = the URL's, or none */
@@ -407,8 +408,8 @@ typedef enum lk_state {
 	LK_STATE_NONE = 0,   /* the caller holds nothing */
 	LK_STATE_HELD = 1,   /* held */
 	LK_STATE_UNSURE = 2, /* held, but the lease may end: the connection is down, or a renewal
-	                      * failed or is late (half of the lease has passed); never with the
-	                      * option fixed */
+	                      * failed or is late (half of the lease has passed), or no sentinel
+	                      * has answered for a grace; never with the option fixed */
 	LK_STATE_LOST = 3,   /* no longer held; a release acknowledges this */
 } lk_state;
 
