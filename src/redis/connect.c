@@ -150,12 +150,12 @@ static lk_err probe(struct lk__conn *conn, struct lk__conn *messages, const stru
 	if (err)
 		return err;
 	err = judge_probe(answers[PROBE], conn, why);
-	if (err == LK_ESERVER)
-		err = lk__sentinel_blame(conn, deadline_ns, cancel_fd, why);
 	if (!err && answers[PROBE]->integer < 1)
 		err = judge_silence(messages, deadline_ns, cancel_fd, why);
 	if (!err)
 		err = judge_epoch(answers[EPOCH], conn, epoch, why);
+	if (err == LK_ESERVER)
+		err = lk__sentinel_blame(conn, deadline_ns, cancel_fd, why);
 	free_all(answers);
 	return err;
 }
