@@ -88,7 +88,7 @@ int port_pick(void)
 }
 
 /* Ask on the Unix socket, which is in our own folder: no other server can reply there. */
-static bool answers(const struct test_server *server)
+bool server_answers(const struct test_server *server)
 {
 	static const char ping[] = "PING\r\n";
 	struct sockaddr_un address = {.sun_family = AF_UNIX};
@@ -176,7 +176,7 @@ static bool start_once(struct test_server *server)
 		run(server, path, argv0);
 		_exit(126);
 	}
-	while (!answers(server)) {
+	while (!server_answers(server)) {
 		if (waitpid(server->pid, NULL, WNOHANG) == server->pid || now_ms() > end) {
 			server_kill(server);
 			return false;

@@ -38,6 +38,9 @@ void server_stop(struct test_server *server);
 void server_pause(struct test_server *server);  /* SIGSTOP, returns when it is stopped */
 void server_resume(struct test_server *server); /* SIGCONT */
 
+/* Does it reply to PING, with an error if it wants a password? */
+bool server_answers(const struct test_server *server);
+
 /* The path of a server binary and its argv[0]: LATCHKEY_SERVER, as in the library, else an
  * installed one; false if there is none. */
 bool server_find(char *path, unsigned size, const char **argv0);
