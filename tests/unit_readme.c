@@ -12,7 +12,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#define PAGE_MAX 65536
+#define PAGE_MAX 131072
 
 static const char *const pages[] = {"README.md",          "CONTRIBUTING.md",  "CHANGELOG.md",
                                     "docs/protocol.md",   "docs/examples.md", "docs/fence.md",
