@@ -32,7 +32,8 @@
  *    on_lost function may; see below).  The library does not check this: the close frees the
  *    handle's memory.
  *  - A lock is only as reliable as its store.  A Redis server that loses its memory (a crash
- *    without persistence, a failover to a lagging replica, FLUSHALL, eviction) forgets the holder.
+ *    without persistence, FLUSHALL) grants nothing for a grace, while holders take their holds
+ *    back; one that evicts keys, or that is led back to an older memory, forgets the holder.
  *    So send the fence of lk_lock_acquire() with each write, and let the protected resource refuse
  *    a fence that is smaller than the largest one it has seen.
  *  - If the store's clock runs more than 1 % faster than the client's clock (even for a while, when
@@ -415,7 +416,7 @@ typedef enum lk_state {
 
 typedef enum lk_lost_reason {
 	LK_LOST_EXPIRED = 1,  /* the lease ended before it could be renewed */
-	LK_LOST_TAKEN = 2,    /* gone: the store was emptied or failed over, or the key deleted */
+	LK_LOST_TAKEN = 2,    /* gone: the key was deleted, or the hold could not be taken back */
 	LK_LOST_BROKEN = 3,   /* another client broke the lock */
 	LK_LOST_MAX_HOLD = 4, /* max_hold_ms passed; the library released the lock */
 	LK_LOST_THREAD = 5,   /* the owning thread ended; the library released the lock */
@@ -1017,7 +1018,8 @@ typedef struct lk_memory {
  * lk_lock_query().  Any thread. */
 LK_API LK_MUST_USE lk_err lk_client_memory(lk_client *client, lk_memory *memory);
 
-/* End the grace of that memory now, for all clients.  memory: as returned by lk_client_memory();
+/* End the grace of that memory now, for all clients.  Calls that wait already notice it at their
+ * next request, 11.2 s later at most.  memory: as returned by lk_client_memory();
  * NULL = whichever the server has.  A hold that its client has not taken back yet is refused, and
  * its client reports a loss: call it only if there is no such hold, or nothing that it protects.
  *

@@ -69,6 +69,22 @@ TEST(wait_ends_with_the_grace)
 	finish();
 }
 
+/* Without a terminal as an outage: after 5 s, once. */
+TEST(long_wait_is_explained_without_a_terminal)
+{
+	const char *explained;
+
+	begin_grace("59000");
+	RUNS(75, &cmd, "latchkey", "lock", "-w", "7", "a", "true");
+	explained = strstr(cmd.err, "latchkey: waiting for \"a\": " FORGOTTEN);
+	ck_assert_msg(explained != NULL, "%s", cmd.err);
+	ck_assert(has(explained, "latchkey grace end"));
+	ck_assert_ptr_null(strstr(explained + 1, "latchkey: waiting"));
+	RUNS(75, &cmd, "latchkey", "lock", "-q", "-w", "6", "a", "true");
+	ck_assert_str_eq(cmd.err, "");
+	finish();
+}
+
 TEST(show_says_how_much_of_the_grace_is_left)
 {
 	begin_grace("59000");

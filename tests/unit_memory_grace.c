@@ -91,6 +91,34 @@ TEST_NOUNS(grant_that_was_sent_before_the_loss_is_taken_back)
 	end();
 }
 
+static const char *text_of_a_wait(int64_t ms)
+{
+	struct lk__op *waiter = call_of(a, OWNER);
+
+	waiter->until_ns = w.now_ns + ms * VIRT_MS;
+	wait_of(a, waiter);
+	while (!waiter->done)
+		virt_pass(&w, 10);
+	assert_done(waiter, LK_ETIMEDOUT);
+	return waiter->why.text;
+}
+
+TEST_NOUNS(wait_that_is_too_short_for_the_grace_says_so)
+{
+	static const char says_so[] = "not acquired in time: the server may have forgotten a "
+				      "holder, and granted nothing until its grace was over";
+
+	start_with_grace(LEASE);
+	forget_without_link();
+	ck_assert_str_eq(text_of_a_wait(GRACE / 2), says_so);
+	ck_assert_str_eq(text_of_a_wait(GRACE / 4), says_so);
+	later(GRACE);
+	hold(b);
+	ck_assert_str_eq(text_of_a_wait(GRACE), "not acquired in time");
+	release(b);
+	end();
+}
+
 /* A lock is handed over at once: its holder has taken it back in this memory. */
 TEST_NOUNS(waiter_keeps_waiting_while_the_holder_takes_its_hold_back)
 {

@@ -118,6 +118,9 @@ static void explain(struct acquire *acquire, lk_err err)
 	if (!acquire->hold.options->quiet && store_answers(acquire, err) &&
 	    hold_explain(&acquire->hold, more, sizeof(more)) && err == LK_EBUSY)
 		text[0] = 0;
+	/* What follows says it better: for how long. */
+	if (err == LK_ETIMEDOUT && acquire->hold.grace_ms)
+		text[strcspn(text, ":")] = 0;
 	snprintf(acquire->detail, sizeof(acquire->detail), "%s%s%s", text,
 	         *text && *more ? ", " : "", more);
 }

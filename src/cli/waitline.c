@@ -13,6 +13,7 @@
 #define FIRST_NS (200 * MS) /* nothing is shown for a short wait */
 #define AGAIN_NS (1000 * MS)
 #define EXPLAIN_NS (1000 * MS)
+#define EXPLAIN_LATE_NS (5000 * MS) /* without a terminal, as for an outage */
 #define LINE_SIZE 4096
 
 static const char wipe[] = "\r\033[K";
@@ -23,12 +24,13 @@ void waitline_init(struct waitline *line, const struct options *options)
 	line->wanted = !options->quiet && isatty(STDERR_FILENO);
 	line->drawn = false;
 	line->due_ns = clock_ns() + FIRST_NS;
-	line->explain_ns = clock_ns() + EXPLAIN_NS;
+	line->explain_ns =
+		options->quiet ? NEVER : clock_ns() + (line->wanted ? EXPLAIN_NS : EXPLAIN_LATE_NS);
 }
 
 int64_t waitline_due(const struct waitline *line)
 {
-	return line->wanted ? line->due_ns : NEVER;
+	return line->wanted ? line->due_ns : line->explain_ns;
 }
 
 /* Usable columns; the last one stays free, since some terminals wrap there. */
@@ -62,7 +64,7 @@ static void explain_grace(struct waitline *line, const struct hold *hold)
 {
 	char name[NAME_TEXT_SIZE], grace[160];
 
-	if (!hold->grace_ms || clock_ns() < line->explain_ns)
+	if (!hold->grace_ms)
 		return;
 	waitline_wipe(line);
 	line->due_ns = clock_ns() + AGAIN_NS;
@@ -78,6 +80,11 @@ void waitline_draw(struct waitline *line, struct hold *hold)
 	char text[LINE_SIZE], detail[1200];
 	size_t head = sizeof(wipe) - 1;
 
+	if (!line->wanted && clock_ns() >= line->explain_ns) {
+		line->explain_ns = NEVER;
+		if (hold_describe(hold, detail, sizeof(detail)))
+			explain_grace(line, hold);
+	}
 	if (!line->wanted || clock_ns() < line->due_ns)
 		return;
 	line->due_ns = clock_ns() + AGAIN_NS;
@@ -88,7 +95,8 @@ void waitline_draw(struct waitline *line, struct hold *hold)
 	}
 	if (!hold_describe(hold, detail, sizeof(detail)))
 		return;
-	explain_grace(line, hold);
+	if (clock_ns() >= line->explain_ns)
+		explain_grace(line, hold);
 	memcpy(text, wipe, head);
 	compose(text + head, sizeof(text) - head, line->options, detail);
 	put(text, head + text_fit(text + head, columns()));

@@ -403,7 +403,7 @@ static void left(struct lk__core *core, int64_t now_ns, struct lk__ticket *ticke
 			lk__complete_lost(core, waiter, LK_LOST_TAKEN);
 		else if (confirmed)
 			lk__complete(core, waiter, err,
-			             err == LK_ETIMEDOUT ? "not acquired in time"
+			             err == LK_ETIMEDOUT ? lk__timed_out_text(waiter)
 			             : err               ? "the wait was ended"
 			                                 : NULL);
 		else

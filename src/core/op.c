@@ -9,6 +9,8 @@
  * whichever thread calls lk__core_tick(). */
 #include "core.h"
 
+#define GRACE_SLACK_NS INT64_C(1000000000)
+
 #include "counters.h"
 #include "latch.h"
 #include "query.h"
@@ -107,13 +109,20 @@ static void leave_queue(struct lk__wait_queue *queue, struct lk__op *op)
 	queue->last = last;
 }
 
+const char *lk__timed_out_text(const struct lk__op *op)
+{
+	return op->met_grace ? "not acquired in time: the server may have forgotten a holder, and "
+	                       "granted nothing until its grace was over"
+	                     : "not acquired in time";
+}
+
 static const char *text_of(const struct lk__op *op, lk_err why)
 {
 	const char *text = op->queue->name->session->why.text;
 
 	switch (why) {
 	case LK_ETIMEDOUT:
-		return "not acquired in time";
+		return lk__timed_out_text(op);
 	case LK_ECANCELED:
 		return "the wait was cancelled";
 	case LK_ECLOSED:
@@ -160,8 +169,12 @@ static void give_up_grant(struct lk__core *core, int64_t now_ns, struct lk__op *
 	bool unasked = ticket && lk__ticket_is_unknown(ticket) && !lk__ticket_is_leaving(ticket);
 
 	leave_queue(queue, op);
-	if (ticket)
+	if (ticket) {
 		lk__count_grace(&core->counters, now_ns, ticket, op);
+		/* The wait may have been about as long as the grace. */
+		op->met_grace =
+			ticket->grace_until_ns && now_ns < ticket->grace_until_ns + GRACE_SLACK_NS;
+	}
 	if (unasked && why == LK_ETIMEDOUT && !lk__session_is_up(ticket->session))
 		why = lk__session_unasked(ticket->session);
 	if (queue->first || queue->hold || !ticket) {

@@ -46,6 +46,7 @@ struct lk__op {
 	bool was_queued;   /* behind another call of this process */
 	bool forget;       /* the permits cannot be released; they expire with the lease */
 	bool reports_loss; /* the handle has a loss callback */
+	bool met_grace;    /* its wait was too short for the rest of a grace */
 	/* Supplied by the caller; set to NULL when used, otherwise the caller frees them. */
 	struct lk__ticket *spare_ticket;
 	struct lk__hold *spare_hold;
@@ -74,6 +75,8 @@ struct lk__op {
 /* Begin a call: it has one command timeout; a wait has the time that its caller allows. */
 void lk__op_begin(struct lk__core *core, int64_t now_ns, struct lk__op *op);
 void lk__op_begin_wait(struct lk__core *core, int64_t now_ns, struct lk__op *op);
+/* Why a wait was too short. */
+const char *lk__timed_out_text(const struct lk__op *op);
 /* Complete the op when the ticket's end is confirmed, with err unless the store reports a loss. */
 void lk__op_await_leave(struct lk__ticket *ticket, struct lk__op *op, lk_err err);
 /* Complete the op: it has no deadline any more. */

@@ -346,7 +346,7 @@ lk_err lk__codec_foreign(const struct lk__resp *resp, struct lk__why *why)
 	    what->type != LK__RESP_STRING)
 		return LK_OK;
 	return lk__why_set(why, LK_EFOREIGN, "key %s is in other use: %s%s", key->str, what->str,
-	                   strstr(what->str, "version") ? " (this library writes protocol 1)" : "");
+	                   strstr(what->str, "version") ? " (of another version of Latchkey)" : "");
 }
 
 static void fail(struct lk__answer *answer, struct lk__why *why)
