@@ -199,15 +199,16 @@ LK_API const char *lk_errmsg(void);
 /* ---- Client ------------------------------------------------------------------------------- */
 
 /* A client has one identity, at one store.  Its handles share two connections and one thread.  If a
- * handle has an on_lost function, a second thread calls it.  While the client reconnects, more
- * threads run.  With Sentinel there are one more thread and one more connection for each
- * sentinel. */
+ * handle has an on_lost function, or the client a log function, a second thread calls it.  While
+ * the client reconnects, more threads run.  With Sentinel there are one more thread and one more
+ * connection for each sentinel. */
 typedef struct lk_client lk_client;
 
 typedef enum lk_log_level { LK_LOG_ERROR = 1, LK_LOG_WARN, LK_LOG_INFO, LK_LOG_DEBUG } lk_log_level;
 
 /* Receive one log line, escaped and without a newline.  The function must return quickly: until
- * it returns, the client cannot reconnect, and lk_client_close() waits.
+ * it returns, the client cannot reconnect, on_lost is not called, and lk_client_close() waits.  Two
+ * threads may call it at once.
  *
  * The lines about the connection, after lk_client_open(), are "connection lost: WHY" and, for each
  * failed attempt, "cannot connect: WHY" (both LK_LOG_WARN), and "WHERE: connected" (LK_LOG_INFO).
@@ -219,8 +220,7 @@ typedef enum lk_log_level { LK_LOG_ERROR = 1, LK_LOG_WARN, LK_LOG_INFO, LK_LOG_D
  * hand (LK_LOG_INFO).
  *
  * With Sentinel, "SERVICE: no sentinel answers: ..." (LK_LOG_WARN) and "SERVICE: a sentinel answers
- * again" (LK_LOG_INFO) are about a connection that goes on; two threads may call the function at
- * once then. */
+ * again" (LK_LOG_INFO) are about a connection that goes on. */
 typedef void lk_log_fn(void *arg, lk_log_level level, const char *line);
 
 #define LK_HOST_SIZE 256 /* bytes of a host name or an address, with its NUL */

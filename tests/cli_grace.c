@@ -178,7 +178,8 @@ TEST(loss_is_logged_with_what_was_taken_back)
 	ck_assert(command_wait(&other, 15000));
 	ck_assert_int_eq(other.status, 0);
 	ck_assert(has(other.err,
-	              ": the server has lost its memory (its keys were deleted) and may "
+	              ": the server has lost its memory (its keys were deleted, or its clock was "
+	              "set back) and may "
 	              "have forgotten a holder: nothing is granted for 4.0 s (if nothing "
 	              "can be held: latchkey grace end, or grace=0 in the URL)\n"));
 	ck_assert(has(other.err, ": holds taken back after the loss: 1\n"));

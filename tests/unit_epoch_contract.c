@@ -13,9 +13,10 @@
 #define NEXT_REPLID "00000000000000000000000000000000000003e9"
 #define NOW "1700000000000000"
 #define BEGAN "1699999901000000" /* the end of the second in which it did */
-#define FIND(known) "epoch_set", known, "0"
+#define FIND(known) "epoch_set", known, "0", "0"
+#define FIND_IN(known, db) "epoch_set", known, "0", db
 /* By a client that knows that process to have begun when nothing was held. */
-#define FIND_STARTED(known, process) "epoch_set", known, process
+#define FIND_STARTED(known, process) "epoch_set", known, process, "0"
 /* Replies: the marker, its since, now, whether INFO was refused. */
 #define FOUND(marker, since) "epoch " marker " " since " " NOW " 0"
 #define GUESSED(marker, since) "epoch " marker " " since " " NOW " 1"
@@ -277,7 +278,23 @@ TEST(missing_marker_is_a_loss_now_when_info_is_refused)
 	contract_at(10);
 	KEEPS("epoch 1 - " NOW " " NOW " 1700000000010000 1", FIND("1 - " NOW));
 	contract_refuse(NULL, NULL); /* from now on it may */
-	SAYS("epoch 1 " RUN " " BEGAN " " BEGAN " 1700000000010000 0", FIND("1 - " NOW));
+	/* The loss was noticed: the grace of it goes on. */
+	SAYS("epoch 1 " RUN " " NOW " " NOW " 1700000000010000 0", FIND("1 - " NOW));
+	SAYS("OK", "SET", MARKER, "1 - " NOW);
+	SAYS("epoch 1 " RUN " " NOW " " NOW " 1700000000010000 0", FIND(""));
+	contract_stop();
+}
+
+/* Databases have each other's markers then, which are equal but for the number. */
+TEST(swapped_database_is_a_loss_now)
+{
+	start();
+	SAYS(FOUND("1 " RUN "-1 " BEGAN, BEGAN), FIND_IN("", "1"));
+	contract_process()->swaps = 1;
+	SAYS(FOUND("1 " RUN "-0-1 " NOW, NOW), FIND_IN("", "0"));
+	KEEPS(FOUND("1 " RUN "-0-1 " NOW, NOW), FIND_IN("", "0"));
+	contract_process()->swaps = 2;
+	SAYS(FOUND("1 " RUN "-0-2 " NOW, NOW), FIND_IN("", "0"));
 	contract_stop();
 }
 

@@ -284,7 +284,7 @@ TEST(nothing_is_taken_back_after_the_grace)
 	KEEPS("gone", RECLAIM(A, "5"));
 	copy(A " 5 1000 -"); /* but it is held, all the time */
 	SAYS("held 5 1700000010000000 0", RECLAIM(A, "5"));
-	SAYS(A " 5 700 -" MARK, "GET", LOCK);
+	SAYS(A " 5 1000 -" MARK, "GET", LOCK); /* the lease in force stays */
 	contract_stop();
 }
 
@@ -412,11 +412,11 @@ TEST(mark_is_the_memorys_id_and_begin)
 /* ---- Errors ------------------------------------------------------------------------------------
  */
 
-TEST(full_server_takes_no_hold_back)
+TEST(full_server_takes_a_hold_back)
 {
 	start();
 	contract_full(true);
-	KEEPS(FULL, RECLAIM(A, "5"));
+	SAYS("held 5 1700000000000000 0", RECLAIM(A, "5"));
 	contract_stop();
 }
 
@@ -435,7 +435,7 @@ TEST(command_without_a_right_takes_nothing_back)
 	KEEPS(NO_RIGHT, ASK(A));
 	KEEPS(NO_RIGHT, CLAIM(A));
 	contract_refuse("SET", NULL);
-	KEEPS(NO_RIGHT, RECLAIM(A, "5"));
+	KEEPS(TORN_BY_RIGHT, RECLAIM(A, "5"));
 	contract_refuse("SET", COUNTER);
 	SAYS(TORN_BY_RIGHT, RECLAIM(A, "5"));
 	contract_stop();
@@ -450,5 +450,19 @@ TEST(leave_without_the_right_to_the_marker_is_torn)
 	contract_refuse("GET", "lk:epoch");
 	SAYS(TORN_BY_RIGHT, LEAVE(A));
 	SAYS("0", "EXISTS", LOCK);
+	contract_stop();
+}
+
+/* The reclaim arrives twice, the second time behind an extension. */
+TEST(late_repetition_does_not_undo_an_extension)
+{
+	start();
+	SAYS("held 5 1700000000000000 0", RECLAIM(A, "5"));
+	SAYS("held 5 1700000000000000 0", "lock_renew", A, "5", "60000", "0", "-");
+	SAYS("60000", "PTTL", LOCK);
+	SAYS("held 5 1700000000000000 0", RECLAIM(A, "5"));
+	SAYS("60000", "PTTL", LOCK);
+	SAYS("queued 1700000000000000 0 60000 0 10000", ASK(B));
+	SAYS("60000", "PTTL", LOCK);
 	contract_stop();
 }

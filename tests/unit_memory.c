@@ -406,3 +406,58 @@ TEST_NOUNS(wait_that_ends_after_a_loss_leaves_nothing)
 	assert_done(waiter, LK_ECANCELED);
 	end();
 }
+
+/* It is valid by the client's clock, and nothing else is granted. */
+TEST(forgotten_lock_is_handed_over)
+{
+	struct lk__op *second;
+
+	start_with_grace(LEASE);
+	hold(a);
+	second = acquire_of(a, 77);
+	later(100);
+	forget_without_link();
+	ck_assert_int_eq(state(a), LK_STATE_UNSURE);
+	begin_release(a);
+	assert_done(second, LK_OK);
+	virt_settle(&w);
+	release_of(a, 77);
+	end();
+}
+
+/* The server does not have it: perhaps it was broken, and another client has it. */
+TEST(doubted_lock_is_not_handed_over)
+{
+	struct lk__op *second;
+
+	start_with_grace(LEASE);
+	hold(a);
+	later(100);
+	second = acquire_of(a, 77);
+	step(a, LK__RENEW);
+	take_away();
+	tick_when_due(a);
+	step(a, LK__RENEW);
+	begin_release(a);
+	assert_waits(second);
+	virt_settle(&w);
+	assert_done(second, LK_OK); /* a grant of its own */
+	release_of(a, 77);
+	end();
+}
+
+/* The server loads its data, for example. */
+TEST_NOUNS(refused_reclaim_is_repeated_with_a_pause_though_a_call_extends)
+{
+	start_with_grace(LEASE);
+	hold(a);
+	forget_without_link();
+	extend(a, 2 * LEASE);
+	refuse(a, LK__RECLAIM, RETRYABLE);
+	assert_no_request(a);
+	virt_pass(&w, LEASE / 2);
+	ck_assert_int_eq(state(a), LK_STATE_HELD);
+	ck_assert(left_ns(a) > LEASE * VIRT_MS);
+	release(a);
+	end();
+}

@@ -417,3 +417,36 @@ TEST(query_of_no_caller_is_not_sent_again)
 	assert_no_request(a);
 	end();
 }
+
+/* A client that is connected asks for the marker, which then begins anew. */
+TEST_NOUNS(clock_that_is_set_back_does_not_lengthen_the_grace)
+{
+	struct lk__op *waiter;
+
+	start_with_grace(LEASE);
+	forget_without_link();
+	waiter = acquire(a);
+	virt_pass(&w, 1000);
+	w.store_offset_us -= INT64_C(600000000);
+	ck_assert_int_le(ms_until_done(waiter), 2 * GRACE + 2000);
+	release(a);
+	end();
+}
+
+TEST_NOUNS(marker_that_cannot_be_read_ends_the_waits)
+{
+	struct lk__op *waiter, *second;
+
+	start_with_grace(LEASE);
+	hold(b);
+	waiter = wait_for(a);
+	lua_store_text(w.store, "SET", "lk:epoch", "junk", NULL);
+	second = acquire_of(a, 77);
+	virt_pass(&w, 15000);
+	assert_done(waiter, LK_EFOREIGN);
+	assert_done(second, LK_EFOREIGN);
+	ck_assert_ptr_nonnull(strstr(waiter->why.text, "lk:epoch"));
+	lua_store_text(w.store, "DEL", "lk:epoch", NULL);
+	release(b);
+	end();
+}

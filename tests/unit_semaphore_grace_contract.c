@@ -414,3 +414,17 @@ TEST(command_without_a_right_takes_nothing_back)
 	SAYS("1", "HGET", STATE, "used");
 	contract_stop();
 }
+
+/* The reclaim arrives twice, the second time behind an extension. */
+TEST(late_repetition_does_not_undo_an_extension)
+{
+	start();
+	SAYS("held 5 1700000000000000 0", RECLAIM(A, "5", "1"));
+	SAYS("held 5 1700000000000000 0", "semaphore_renew", A, "5", "60000");
+	SAYS("1700000060000000", "ZSCORE", "lk:{n}:h", A);
+	SAYS("held 5 1700000000000000 0", RECLAIM(A, "5", "1"));
+	SAYS("1700000060000000", "ZSCORE", "lk:{n}:h", A);
+	SAYS("busy 0 10000", TRY(B));
+	SAYS("1700000060000000", "ZSCORE", "lk:{n}:h", A);
+	contract_stop();
+}

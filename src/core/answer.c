@@ -173,6 +173,8 @@ static void note_grace(int64_t now_ns, struct lk__ticket *ticket, const struct l
 
 	if (!ms)
 		return;
+	if (ms > ticket->session->grace_ms + 1000)
+		lk__memory_ask(ticket->session); /* its clock was set back */
 	if (ticket->grace_until_ns < now_ns)
 		ticket->grace_from_ns = now_ns;
 	ticket->grace_until_ns = now_ns + ms * MS;
@@ -332,6 +334,15 @@ void lk__ticket_refuse(struct lk__core *core, int64_t now_ns, struct lk__ticket 
 	lk__ticket_leave(core, now_ns, ticket);
 }
 
+void lk__ticket_fail(struct lk__core *core, int64_t now_ns, struct lk__ticket *ticket,
+                     const struct lk__answer *answer)
+{
+	/* A rate's grant by a lost answer or message is used up, and no leave undoes it. */
+	bool unknown = answer->ambiguous || (ticket->queue->final && ticket->may_be_known);
+
+	lk__ticket_refuse(core, now_ns, ticket, unknown ? LK_EUNKNOWN : answer->err, answer->text);
+}
+
 static void failed(struct lk__core *core, int64_t now_ns, struct lk__ticket *ticket,
                    const struct lk__pending *request, const struct lk__answer *answer)
 {
@@ -363,10 +374,7 @@ static void failed(struct lk__core *core, int64_t now_ns, struct lk__ticket *tic
 		ticket->next_ns = lk__refusal_retry_ns(core, now_ns, ticket);
 		lk__ticket_pursue(core, now_ns, ticket);
 	} else {
-		/* A rate's grant by a lost answer or message is used up, and no leave undoes it. */
-		bool unknown = answer->ambiguous || (ticket->queue->final && ticket->may_be_known);
-		lk__ticket_refuse(core, now_ns, ticket, unknown ? LK_EUNKNOWN : answer->err,
-		                  answer->text);
+		lk__ticket_fail(core, now_ns, ticket, answer);
 	}
 }
 
@@ -542,6 +550,10 @@ void lk__core_answer(struct lk__core *core, int64_t now_ns, struct lk__pending *
 	lk__refusal_note(core, ticket, answer);
 	if (answer->kind == LK__QUEUED || answer->kind == LK__BUSY)
 		lk__leave_ghosts(core, now_ns, ticket->queue->name);
+	if (answer->kind == LK__STALE && lk__leave_is_overdue(ticket, now_ns)) {
+		lk__ticket_end(core, ticket);
+		return;
+	}
 	if (answer->kind == LK__STALE) {
 		lk__ticket_stale(core, now_ns, ticket);
 		return;

@@ -124,6 +124,23 @@ int64_t lk__grace_left_ms(const struct lk__epoch *epoch, int64_t store_us, int64
 	return epoch->len && left_us > 0 ? (left_us + 999) / 1000 : 0;
 }
 
+/* The marker cannot be read, or not written.  Without it nothing is granted: the waits end, unless
+ * that may change soon. */
+static void unknown(struct lk__core *core, int64_t now_ns, struct lk__session *session,
+                    const struct lk__answer *answer)
+{
+	struct lk__ticket *ticket = core->all_tickets, *next;
+
+	for (; ticket && !answer->retryable; ticket = next) {
+		next = ticket->next;
+		if (ticket->session == session &&
+		    (ticket->state == LK__ASKING || ticket->state == LK__WAITING ||
+		     ticket->state == LK__CLAIMING))
+			lk__ticket_fail(core, now_ns, ticket, answer);
+	}
+	lk__queries_unresumed(core, session, answer);
+}
+
 void lk__memory_answer(struct lk__core *core, int64_t now_ns, struct lk__session *session,
                        const struct lk__answer *answer)
 {
@@ -131,5 +148,5 @@ void lk__memory_answer(struct lk__core *core, int64_t now_ns, struct lk__session
 	if (answer->kind == LK__MEMORY)
 		lk__core_memory(core, session, now_ns, &answer->epoch);
 	else
-		lk__queries_unresumed(core, session, answer);
+		unknown(core, now_ns, session, answer);
 }

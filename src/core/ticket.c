@@ -221,7 +221,8 @@ static bool pursue_hold(struct lk__core *core, int64_t now_ns, struct lk__ticket
 		return false;
 	}
 	if (lk__session_is_up(ticket->session) && ticket->main.state == LK__IDLE &&
-	    (ticket->extenders || ticket->next_ns <= now_ns || share_is_news(ticket)))
+	    (ticket->next_ns <= now_ns || (!ticket->is_forgotten && !ticket->is_doubted &&
+	                                   (ticket->extenders || share_is_news(ticket)))))
 		keep(now_ns, ticket);
 	return true;
 }

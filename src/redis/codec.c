@@ -27,6 +27,7 @@ void lk__space_init(struct lk__space *space, const char *prefix, int db, const c
 	snprintf(space->broadcasts, sizeof(space->broadcasts), "%s:l:%d:", space->prefix, db);
 	snprintf(space->fence, sizeof(space->fence), "%s:fence", space->prefix);
 	snprintf(space->epoch, sizeof(space->epoch), "%s:epoch", space->prefix);
+	space->db = db;
 	space->grace_ms = 0;
 	space->prefix_len = length(space->prefix);
 	space->client_id_len = length(space->client_id);
@@ -281,6 +282,7 @@ bool lk__codec_request(struct lk__buf *buf, const struct lk__space *space,
 		add(&args, space->epoch, space->epoch_len);
 		add(&args, request->epoch->text, request->epoch->len);
 		add_number(&args, request->epoch->unheld_pid);
+		add_number(&args, space->db);
 		return eval(buf, &lk__script_epoch_set, request->by_text, &args);
 	}
 	add_own(&args, put_main_key(args.end, space, request->name, request->name_len));

@@ -21,6 +21,7 @@ struct lk__space {
 	char fence[48];                /* prefix:fence: the key of all names */
 	char epoch[48];                /* prefix:epoch: the marker of the server's memory */
 	uint8_t prefix_len, client_id_len, channels_len, fence_len, epoch_len;
+	int db;
 	int64_t grace_ms; /* 0 unless set: none */
 };
 

@@ -240,8 +240,10 @@ bool lk__codec_query(struct lk__buf *buf, const struct lk__space *space,
 	case LK__LIST:
 		return list(buf, &words);
 	case LK__RECALL: {
-		const char *args[] = {space->epoch, query->epoch->text};
-		return script(buf, &lk__script_epoch_set, 2, args);
+		const char *args[] = {space->epoch, query->epoch->text,
+		                      number_text(&words, query->epoch->unheld_pid),
+		                      number_text(&words, space->db)};
+		return script(buf, &lk__script_epoch_set, 4, args);
 	}
 	case LK__END_GRACE: {
 		const char *args[] = {space->epoch, query->details->subject};

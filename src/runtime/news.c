@@ -30,7 +30,7 @@ static const char *what_happened(enum lk__found found)
 	case LK__FOUND_PROMOTED:
 		return "it was a replica";
 	case LK__FOUND_EMPTY:
-		return "its keys were deleted";
+		return "its keys were deleted, or its clock was set back";
 	default:
 		return "it was restarted, or is another one";
 	}

@@ -59,7 +59,7 @@ static const struct plan {
          " gone epoch foreign ", true},
 	{&lk__script_semaphore_reclaim, "01235", 'h', "pFlPPLmG", " held gone epoch foreign fence ",
          " epoch foreign fence ", true},
-	{&lk__script_epoch_set, "5", 's', "MI", " epoch foreign ", " foreign ", true},
+	{&lk__script_epoch_set, "5", 's', "MID", " epoch foreign ", " foreign ", true},
 	{&lk__script_epoch_end, "5", 's', "m", " epoch ", "", true},
 };
 #define PLANS (sizeof(plans) / sizeof(*plans))
@@ -125,6 +125,9 @@ static void argument(struct fuzz_input *input, char letter, char *out, size_t si
 		break;
 	case 'F': /* the fence of a grant */
 		number = ONE_OF(1, SCRIPT_NOW_US - 1000, SCRIPT_NOW_US, EXACT_MAX - 2);
+		break;
+	case 'D': /* a database */
+		number = fuzz_below(input, 4);
 		break;
 	case 'I': /* a process */
 		number = ONE_OF(0, 17);

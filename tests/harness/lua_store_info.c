@@ -40,6 +40,9 @@ void lua_run_info(struct lua_server *server, int argc, const struct lua_word *ar
 	if (argc == 1 || lua_word_is(argv[1], "stats"))
 		len += snprintf(text + len, size - (size_t)len, "# Stats\r\nevicted_keys:%lld\r\n",
 		                (long long)process->evicted);
+	if (process->swaps && (argc == 1 || lua_word_is(argv[1], "commandstats")))
+		len += snprintf(text + len, size - (size_t)len,
+		                "cmdstat_swapdb:calls=%d,usec=1\r\n", process->swaps);
 	if (argc == 1 || lua_word_is(argv[1], "commandstats"))
 		len += snprintf(text + len, size - (size_t)len, "# Commandstats\r\n%s%s%s%s",
 		                process->flushed ? "cmdstat_flushall:calls=1,usec=1\r\n" : "",

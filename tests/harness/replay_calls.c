@@ -124,7 +124,8 @@ static void find_marker(struct replay *replay)
 	replay_script(replay, &lk__script_epoch_set, (const char *const[]){MARKER},
 	              ARGS(chance(replay, 4) ? PICK(replay, "", "", "1 a+0b 5", "1 - 7", "x")
 	                                     : replay->marker,
-	                   chance(replay, 2) ? "0" : replay->process));
+	                   chance(replay, 2) ? "0" : replay->process,
+	                   chance(replay, 4) ? "3" : "0"));
 	if (!strcmp(replay_answer(replay, 0, word, sizeof(word)), "epoch"))
 		replay_answer(replay, 1, replay->marker, sizeof(replay->marker));
 }

@@ -6,6 +6,7 @@
 -- ARGV[1]  the marker that the client found last under this URL, "" = none
 -- ARGV[2]  id of a process that began when nothing was held, 0 = unknown: the client started it, or
 --          another client on this machine
+-- ARGV[3]  the number of the database
 --
 -- Returns  epoch, the marker, its since, server time us, 1 = INFO says nothing: only a missing marker
 --                 shows a loss
@@ -53,12 +54,15 @@ if info then
 	local promoted = string.match(info.master_replid2 or '', '[1-9a-f]') or info.cmdstat_replicaof or
 		info.cmdstat_slaveof
 	id = info.run_id .. (promoted and '+' .. (info.master_replid or '') or '')
+	-- Databases that were swapped have each other's markers.
+	local swaps = string.match(info.cmdstat_swapdb or '', 'calls=(%d+)')
+	if swaps or ARGV[3] ~= '0' then id = id .. '-' .. ARGV[3] .. (swaps and '-' .. swaps or '') end
 	if old_id == id and not ahead then return {'epoch', marker, since, now, 0} end
 	-- The memory is whole since the process began, if this process was never a replica, no command removed
 	-- the marker, and this is the server that the client knows.
 	local flushed = info.cmdstat_flushall or info.cmdstat_flushdb or info.cmdstat_swapdb or
 		info.evicted_keys ~= '0'
-	local removed = not marker and (flushed or known)
+	local removed = swaps or not marker and (flushed or known)
 	local switched = marker and known and known ~= old_id
 	local unheld = (info.process_id or '') == ARGV[2] and not marker and not flushed and known ~= id
 	if unheld and not promoted then
@@ -67,7 +71,7 @@ if info then
 		-- The uptime is the difference of two clocks of whole seconds, and may be up to 1 s too long.  The
 		-- process can have begun as late as at the end of the second in which it did.
 		local uptime = tonumber(info.uptime_in_seconds) or 0
-		since = string.format('%.0f', math.min(now, (time[1] - uptime + 1) * 1000000))
+		since = string.format('%.0f', math.max(since or 0, math.min(now, (time[1] - uptime + 1) * 1000000)))
 	else
 		since = now
 	end
@@ -75,5 +79,6 @@ else
 	since = now
 end
 marker = '1 ' .. id .. ' ' .. since .. (more or '')
+redis.call('DEL', KEYS[1]) -- a full server accepts this, and then SET
 redis.call('SET', KEYS[1], marker)
 return {'epoch', marker, since, now, info and 0 or 1}

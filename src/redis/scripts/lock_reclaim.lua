@@ -31,9 +31,12 @@ if type(value) == 'table' then
 end
 local now = clock()
 local life = lease
-if value and held_by(ticket, value) == fence then
+local held, in_force
+if value then held, in_force = held_by(ticket, value) end
+if held == fence then
+	lease = string.format('%.0f', math.max(tonumber(in_force), tonumber(lease)))
 	-- Never shorten a lease: an earlier response may have been lost.
-	life = math.max(redis.call('PTTL', KEYS[1]), tonumber(lease))
+	life = math.max(redis.call('PTTL', KEYS[1]), tonumber(ARGV[3]))
 else
 	if grace(now, ARGV[7]) == 0 then return {'gone'} end
 	if value then
@@ -43,6 +46,7 @@ else
 		if other - fence >= 0 then return {'gone'} end
 	end
 end
+change('PEXPIRE', KEYS[1], life)
 change('SET', KEYS[1], ticket .. ' ' .. fence .. ' ' .. lease .. ' ' .. ARGV[5] .. mark_of(ARGV[6]), 'PX', life)
 if type(last) == 'string' and string.match(last, '^%d+$') and #last <= 16 and ARGV[4] - last > 0 then
 	change('SET', KEYS[3], ARGV[4])

@@ -29,8 +29,8 @@ if not is_known(KEYS[5], ARGV[7]) then return {'epoch'} end
 local fence, lease, permits = ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4])
 local wrong = count()
 if wrong then return wrong end
-local held, held_fence, _, ends_us
-if fields[5] and not torn then held, held_fence, _, ends_us = hold_of(ticket, fields[5]) end
+local held, held_fence, in_force, ends_us
+if fields[5] and not torn then held, held_fence, in_force, ends_us = hold_of(ticket, fields[5]) end
 local mine = held and held_fence == fence and ends_us > now
 if not mine and grace(now, ARGV[8]) == 0 then return {'gone'} end
 
@@ -46,6 +46,7 @@ end
 -- A late repetition never undoes a partial release.
 if mine and held < permits then permits = held end
 local life = mine and math.max(math.ceil((ends_us - now) / 1000), lease) or lease
+if mine then lease = math.max(lease, in_force) end
 local newest = last
 grant(ticket, text(permits), fence, text(lease), life)
 -- The counter never goes back.
