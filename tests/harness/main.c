@@ -32,6 +32,13 @@ void test_register_row(const TTest *test, double seconds, int row)
 	test_count++;
 }
 
+static void (*before_all)(void);
+
+void test_before_all(void (*run)(void))
+{
+	before_all = run;
+}
+
 unsigned long long test_seed(void)
 {
 	static unsigned long long seed;
@@ -76,6 +83,8 @@ int main(int argc, char **argv)
 		tcase = tcase_create(tests[i].test->name);
 		tcase_set_timeout(tcase, tests[i].seconds);
 		tcase_add_loop_test(tcase, tests[i].test, tests[i].row, tests[i].row + 1);
+		if (!ran && before_all)
+			tcase_add_unchecked_fixture(tcase, before_all, NULL);
 		suite_add_tcase(suite, tcase);
 		ran++;
 	}

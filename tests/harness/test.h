@@ -27,6 +27,10 @@ void test_register(const TTest *test, double seconds);
 /* The same for a row of a table: the test gets its number. */
 void test_register_row(const TTest *test, double seconds, int row);
 
+/* Run this once, in the runner's process, before the first test: for what is too slow to start for
+ * each test.  It may assert. */
+void test_before_all(void (*run)(void));
+
 /* The seed of this run: LK_SEED from the environment, else random.  Printed if a test fails. */
 unsigned long long test_seed(void);
 
