@@ -150,7 +150,7 @@ TEST(client_connects_to_the_master_that_sentinels_name)
 	end();
 }
 
-TEST(service_that_no_sentinel_knows_ends_the_open_at_once)
+TEST(f4_service_that_no_sentinel_knows_ends_the_open_at_once)
 {
 	start();
 	for (int i = 0; i < SENTINELS; i++)
@@ -163,7 +163,7 @@ TEST(service_that_no_sentinel_knows_ends_the_open_at_once)
 	end();
 }
 
-TEST(no_sentinel_answers_ends_the_open_at_once)
+TEST(f4_no_sentinel_answers_ends_the_open_at_once)
 {
 	start();
 	snprintf(url, sizeof(url), "redis+sentinel://127.0.0.1:%d,127.0.0.1:%d/s", port_pick(),
@@ -187,7 +187,7 @@ TEST(silent_and_dead_sentinels_delay_an_open_only_shortly)
 	end();
 }
 
-TEST(store_password_is_not_for_sentinels)
+TEST(f5_store_password_is_not_for_sentinels)
 {
 	const lk_client_options own = {.sentinel_password = "watchword"};
 	const lk_client_options wrong = {.sentinel_password = "other"};
@@ -291,7 +291,7 @@ TEST(doctor_examines_the_master)
 
 /* ---- Replicas ----------------------------------------------------------------------------- */
 
-TEST(replica_is_refused_also_if_it_takes_writes)
+TEST(f4_replica_is_refused_also_if_it_takes_writes)
 {
 	struct redis *redis;
 
@@ -337,7 +337,7 @@ TEST(open_goes_on_when_the_sentinels_find_the_new_master)
 /* ---- Following ---------------------------------------------------------------------------- */
 
 /* A planned failover: nothing is broken, and the old master would go on taking writes. */
-TEST(change_of_the_master_cuts_a_busy_and_an_idle_client)
+TEST(f2_change_of_the_master_cuts_a_busy_and_an_idle_client)
 {
 	lk_client *busy, *idle;
 	lk_lock *lock;
@@ -361,7 +361,7 @@ TEST(change_of_the_master_cuts_a_busy_and_an_idle_client)
 	end();
 }
 
-TEST(one_liar_does_not_lead_astray)
+TEST(f4_one_liar_does_not_lead_astray)
 {
 	lk_client *client;
 	long long dials;
@@ -385,7 +385,7 @@ TEST(one_liar_does_not_lead_astray)
 }
 
 /* The dial to a server that does not respond must not delay the news. */
-TEST(stopped_master_is_left_when_a_sentinel_names_another)
+TEST(f3_stopped_master_is_left_when_a_sentinel_names_another)
 {
 	lk_client *client;
 	lk_lock *lock;
@@ -409,7 +409,7 @@ TEST(stopped_master_is_left_when_a_sentinel_names_another)
 }
 
 /* The new master was known: but nobody names it now. */
-TEST(address_that_no_sentinel_names_is_never_dialled)
+TEST(f4_address_that_no_sentinel_names_is_never_dialled)
 {
 	lk_client *client;
 	long long dials;
@@ -434,7 +434,7 @@ TEST(address_that_no_sentinel_names_is_never_dialled)
 	end();
 }
 
-TEST(link_goes_on_without_sentinels_and_holds_become_unsure)
+TEST(f4_link_goes_on_without_sentinels_and_holds_become_unsure)
 {
 	lk_client *client;
 	lk_lock *lock;
@@ -466,7 +466,7 @@ TEST(link_goes_on_without_sentinels_and_holds_become_unsure)
 }
 
 /* Its connection stands, and says nothing any more. */
-TEST(silent_sentinels_are_noticed_while_a_lock_is_held)
+TEST(f4_silent_sentinels_are_noticed_while_a_lock_is_held)
 {
 	lk_client *client;
 	lk_lock *lock;

@@ -90,7 +90,7 @@ static lk_err open_at(const char *host, const char *options)
 	return err;
 }
 
-TEST_IF(host_names_of_sentinels_are_verified, 20, LK__TLS)
+TEST_IF(f5_host_names_of_sentinels_are_verified, 20, LK__TLS)
 {
 	start("yes");
 	EXPECT(open_at("localhost", ""), LK_OK);
@@ -102,7 +102,7 @@ TEST_IF(host_names_of_sentinels_are_verified, 20, LK__TLS)
 	end();
 }
 
-TEST_IF(address_of_a_server_is_not_the_name_in_its_certificate, 20, LK__TLS)
+TEST_IF(f5_address_of_a_server_is_not_the_name_in_its_certificate, 20, LK__TLS)
 {
 	start("no");
 	EXPECT(open_at("localhost", ""), LK_ESERVER);
