@@ -11,10 +11,10 @@
 
 #define FAILOVER_GRACE_MS 4000
 #define HOLD_LEASE_MS 12000 /* longer than a failover on a busy machine */
-#define RIVAL_LEASE_MS 900
-#define CUT_MS 2500    /* after the beginning of a planned failover */
-#define HEARD_MS 500   /* after the first sentinel names another master */
-#define SERVED_MS 6000 /* for the rivals, after the grace */
+#define RIVAL_LEASE_MS 8000
+#define CUT_MS 2500     /* after the beginning of a planned failover */
+#define HEARD_MS 500    /* after the first sentinel names another master */
+#define SERVED_MS 10000 /* for the rivals, after the grace */
 
 static struct sentinel_setup setup;
 static char url[200];

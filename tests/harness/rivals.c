@@ -9,9 +9,10 @@
 #include <string.h>
 
 #define WAIT_MS 1000
-#define HOLD_MS 3
-#define PAUSE_MS 10 /* after an error */
-#define TURNS 8     /* of all, that show that they go on */
+#define HOLD_MS 20
+#define LONGER_MS 500 /* after a break of the link, so that others meet this hold */
+#define PAUSE_MS 10   /* after an error */
+#define TURNS 8       /* of all, that show that they go on */
 
 /* By the client's clock. */
 static bool is_valid(struct rival *rival, uint64_t fence)
@@ -47,6 +48,21 @@ static void leave(struct rival *rival)
 	pthread_mutex_unlock(&rival->all->mutex);
 }
 
+/* Hold; on, while the link is down and the hold is valid. */
+static void stay(struct rival *rival, uint64_t fence)
+{
+	const struct noun *noun = rival->all->noun;
+	bool was_unsure = false;
+
+	nap_ms(HOLD_MS);
+	while (noun->state(rival->handle, fence) == LK_STATE_UNSURE) {
+		was_unsure = true;
+		nap_ms(2);
+	}
+	if (was_unsure)
+		nap_ms(LONGER_MS);
+}
+
 static void *run(void *arg)
 {
 	struct rival *rival = arg;
@@ -59,7 +75,7 @@ static void *run(void *arg)
 			continue;
 		}
 		enter(rival, fence);
-		nap_ms(HOLD_MS);
+		stay(rival, fence);
 		leave(rival);
 		noun->release(rival->handle, fence); /* its error is not the subject */
 	}

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  * Load with a judge: clients in threads that acquire one name in turn, as fast as they can, while
- * the test breaks the store.  Whenever one begins to hold, no other hold may be valid by its own
- * clock, and the fence must be the largest so far. */
+ * the test breaks the store.  One that loses its link goes on holding until its lease ends.
+ * Whenever one begins to hold, no other hold may be valid by its own clock, and the fence must be
+ * the largest so far. */
 #ifndef RIVALS_H
 #define RIVALS_H
 
