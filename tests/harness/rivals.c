@@ -11,8 +11,9 @@
 #define WAIT_MS 1000
 #define HOLD_MS 20
 #define LONGER_MS 500 /* after a break of the link, so that others meet this hold */
-#define PAUSE_MS 10   /* after an error */
-#define TURNS 8       /* of all, that show that they go on */
+#define LATE_MS 1000
+#define PAUSE_MS 10 /* after an error */
+#define TURNS 8     /* of all, that show that they go on */
 
 /* By the client's clock. */
 static bool is_valid(struct rival *rival, uint64_t fence)
@@ -46,6 +47,22 @@ static void leave(struct rival *rival)
 	pthread_mutex_lock(&rival->all->mutex);
 	rival->fence = 0;
 	pthread_mutex_unlock(&rival->all->mutex);
+}
+
+/* Every other client follows a failover late: without a grace, others are granted meanwhile what it
+ * holds. */
+static int follow_late(void *arg, const char *host, int port, char host_out[LK_HOST_SIZE],
+                       int *port_out)
+{
+	struct rival *rival = arg;
+
+	(void)host;
+	(void)port;
+	(void)host_out;
+	(void)port_out;
+	if (rival->all->started && (rival - rival->all->of) % 2)
+		nap_ms(LATE_MS);
+	return 0;
 }
 
 /* Hold; on, while the link is down and the hold is valid. */
@@ -93,9 +110,11 @@ void rivals_start(struct rivals *rivals, const struct noun *noun, const char *ur
 	ck_assert(!pthread_mutex_init(&rivals->mutex, NULL));
 	for (struct rival *rival = rivals->of; rival < rivals->of + RIVALS; rival++) {
 		rival->all = rivals;
-		rival->client = client_at(url);
+		rival->client = client_with(
+			url, &(lk_client_options){.resolve = follow_late, .resolve_arg = rival});
 		rival->handle = noun_open(noun, rival->client, name, options);
 	}
+	rivals->started = true;
 	for (struct rival *rival = rivals->of; rival < rivals->of + RIVALS; rival++)
 		ck_assert(!pthread_create(&rival->thread, NULL, run, rival));
 }

@@ -25,14 +25,14 @@ struct rival {
 struct rivals {
 	const struct noun *noun;
 	struct rival of[RIVALS];
-	atomic_bool stop;
+	atomic_bool started, stop;
 	atomic_int holds; /* so far */
 	pthread_mutex_t mutex;
 	uint64_t fence; /* the largest one */
 	int overlaps, stale_fences;
 };
 
-/* Start them at that URL, with holds of that lease. */
+/* Start them at that URL of a service of Sentinel, with holds of that lease. */
 void rivals_start(struct rivals *rivals, const struct noun *noun, const char *url,
                   int64_t lease_ms);
 /* Assert that they acquire again, within ms. */
