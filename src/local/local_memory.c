@@ -52,9 +52,10 @@ static bool is_of_another_boot(const char *text, const char *boot)
 static size_t put_text(char text[LK__BEGAN_SIZE], const char *boot, pid_t pid, bool unheld)
 {
 	char digits[24];
-	size_t len = strlen(boot), count = 0;
+	size_t len = 0, count = 0;
 
-	memcpy(text, boot, len);
+	for (; boot[len]; len++)
+		text[len] = boot[len];
 	text[len++] = ' ';
 	for (; pid; pid /= 10)
 		digits[count++] = (char)('0' + pid % 10);

@@ -117,9 +117,8 @@ static void check_marker(struct lk__doctor *doctor)
 
 	lk__space_init(&space, doctor->target->prefix, doctor->target->db, "");
 	resp = lk__doctor_call(doctor, 2, argv);
-	if (resp && resp->type == LK__RESP_ERROR && !strncmp(resp->str, "WRONGTYPE", 9))
-		judge_marker(doctor, space.epoch, resp);
-	else if (lk__doctor_usable(doctor, TOPIC, "+get", resp))
+	if ((resp && resp->type == LK__RESP_ERROR && !strncmp(resp->str, "WRONGTYPE", 9)) ||
+	    lk__doctor_usable(doctor, TOPIC, "+get", resp))
 		judge_marker(doctor, space.epoch, resp);
 	lk__resp_free(resp);
 }
