@@ -1063,7 +1063,7 @@ typedef struct lk_finding {
 	lk_fitness fitness;
 	const char *topic;   /* "reachable", "version", "latency", "eviction", "persistence",
 	                        "memory", "replicas", "rights", "clock", "patterns"; "tls" with
-	                        rediss: */
+	                        rediss:; "sentinels", "topology", "failover" with Sentinel */
 	const char *text;    /* the finding, escaped */
 	const char *cure;    /* what to do, "" if nothing */
 	int64_t reserved[8]; /* zero */

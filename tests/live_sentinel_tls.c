@@ -122,3 +122,37 @@ TEST_IF(tls_on_one_side_only_says_so, 20, LK__TLS)
 	ck_assert_msg(strstr(lk_errmsg(), "rediss+sentinel://") != NULL, "%s", lk_errmsg());
 	end();
 }
+
+static void keep_names(void *arg, const lk_finding *finding)
+{
+	if (!strcmp(finding->topic, "sentinels") && strstr(finding->text, "they name the address"))
+		snprintf(arg, 300, "%d %s", finding->fitness, finding->cure);
+}
+
+static void examine(const char *options, char found[300])
+{
+	char url[300];
+
+	snprintf(url, sizeof(url),
+	         "rediss+sentinel://localhost:%d/main?connect_timeout=1500&ca=%s/ca.pem%s",
+	         sentinel.port, tls.folder, options);
+	found[0] = '\0';
+	OK(lk_doctor(url, NULL, keep_names, found, NULL));
+}
+
+TEST_IF(doctor_wants_host_names_from_sentinels, 20, LK__TLS)
+{
+	char found[300];
+
+	start("yes");
+	examine("", found);
+	ck_assert_str_eq(found, "");
+	end();
+	start("no");
+	examine("", found);
+	ck_assert_msg(strstr(found, "1 ") == found && strstr(found, "announce-hostnames yes"), "%s",
+	              found);
+	examine("&server_name=localhost", found);
+	ck_assert_str_eq(found, "");
+	end();
+}

@@ -11,6 +11,7 @@
 #define LK__SENTINELS_MAX 16
 #define LK__HOST_MAX (LK_HOST_SIZE - 1)    /* bytes of a host name or an address */
 #define LK__PLACE_SIZE (LK__HOST_MAX + 16) /* a host and a port as text, with the NUL */
+#define LK__FOLLOW_MS 3000 /* for which clients of Sentinel may still use an old master */
 
 struct lk__endpoint {
 	char *host; /* as in lk__target */

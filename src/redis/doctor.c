@@ -7,7 +7,6 @@
 #include "../net/secure.h"
 #include "../base/os.h"
 #include "../base/text.h"
-#include "sentinel.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -22,10 +21,17 @@
 #define LATENCY_WARN_NS (50 * LK__MS)
 #define CERTIFICATE_WARN_DAYS 14
 
-static const char *const topics[] = {"reachable",   "version",  "latency",  "eviction",
-                                     "persistence", "memory",   "replicas", "rights",
-                                     "clock",       "patterns", "tls"};
-#define TOPIC_COUNT (sizeof(topics) / sizeof(topics[0])) /* the last one only with TLS */
+/* Those that need the server. */
+static const struct {
+	const char *name;
+	bool of_tls, of_sentinel; /* only there */
+} topics[] = {
+	{"version", false, false},     {"latency", false, false}, {"eviction", false, false},
+	{"persistence", false, false}, {"memory", false, false},  {"replicas", false, false},
+	{"rights", false, false},      {"clock", false, false},   {"patterns", false, false},
+	{"tls", true, false},          {"topology", false, true}, {"failover", false, true},
+};
+#define TOPIC_COUNT (sizeof(topics) / sizeof(topics[0]))
 
 /* ---- Requests and findings ---------------------------------------------------------------- */
 
@@ -110,7 +116,7 @@ void lk__doctor_info(const struct lk__doctor *doctor, const char *name, char val
 	}
 }
 
-static int64_t info_number(const struct lk__doctor *doctor, const char *name)
+int64_t lk__doctor_info_number(const struct lk__doctor *doctor, const char *name)
 {
 	char value[FIELD_SIZE];
 	int64_t number;
@@ -197,7 +203,7 @@ static void check_eviction(struct lk__doctor *doctor)
 
 	if (!has_info(doctor, "eviction"))
 		return;
-	limit = info_number(doctor, "maxmemory");
+	limit = lk__doctor_info_number(doctor, "maxmemory");
 	lk__doctor_info(doctor, "maxmemory_policy", policy);
 	if (!policy[0])
 		lk__doctor_report(doctor, LK_FIT_WARN, "eviction", "",
@@ -208,7 +214,7 @@ static void check_eviction(struct lk__doctor *doctor)
 		                  limit ? "%s at %lld bytes: a full server evicts locks"
 		                        : "%s: it would evict locks if maxmemory (%lld) were set",
 		                  policy, (long long)limit);
-	else if (limit && info_number(doctor, "used_memory") > limit)
+	else if (limit && lk__doctor_info_number(doctor, "used_memory") > limit)
 		lk__doctor_report(doctor, LK_UNFIT, "eviction", "CONFIG SET maxmemory BYTES",
 		                  "the server is full (%lld bytes): it refuses new locks",
 		                  (long long)limit);
@@ -251,7 +257,7 @@ static void check_persistence(struct lk__doctor *doctor)
 		                  "none: locks end with the private server");
 		return;
 	}
-	if (info_number(doctor, "aof_enabled")) {
+	if (lk__doctor_info_number(doctor, "aof_enabled")) {
 		lk__doctor_report(
 			doctor, LK_FIT, "persistence", "",
 			"append-only file: locks, latches and rates survive a restart; if the "
@@ -280,19 +286,25 @@ static void check_replicas(struct lk__doctor *doctor)
 		return;
 	lk__doctor_info(doctor, "role", role);
 	lk__doctor_info(doctor, "master_host", host);
-	replicas = info_number(doctor, "connected_slaves");
-	if (info_number(doctor, "cluster_enabled")) {
+	replicas = lk__doctor_info_number(doctor, "connected_slaves");
+	if (lk__doctor_info_number(doctor, "cluster_enabled")) {
 		lk__doctor_report(
 			doctor, LK_UNFIT, "replicas", "use a server outside of the cluster",
 			"one node of a cluster, where a lock's keys are on different nodes");
 	} else if (!strcmp(role, "slave")) {
 		snprintf(cure, sizeof(cure), "use its master: %s:%lld", host,
-		         (long long)info_number(doctor, "master_port"));
+		         (long long)lk__doctor_info_number(doctor, "master_port"));
 		lk__doctor_report(doctor, LK_UNFIT, "replicas", cure,
 		                  "a replica: it refuses to write");
 	} else if (strcmp(role, "master") != 0) {
 		lk__doctor_report(doctor, LK_FIT_WARN, "replicas", "",
 		                  "cannot tell: INFO has the role \"%s\"", role);
+	} else if (replicas && doctor->survey && doctor->target->grace_ms) {
+		lk__doctor_report(
+			doctor, LK_FIT, "replicas", "",
+			"%lld: after a failover holders take locks and permits back in the grace; "
+			"latches and rates lose what the new master had not received",
+			replicas);
 	} else if (replicas) {
 		lk__doctor_report(doctor, LK_FIT_WARN, "replicas",
 		                  "make the protected resource refuse smaller fences",
@@ -358,6 +370,10 @@ static void examine(struct lk__doctor *doctor)
 	check_persistence(doctor);
 	lk__doctor_memory(doctor);
 	check_replicas(doctor);
+	if (doctor->survey) {
+		lk__doctor_sentinels(doctor);
+		lk__doctor_failover(doctor);
+	}
 	lk__doctor_clock(doctor);
 	check_patterns(doctor);
 	lk__doctor_rights(doctor);
@@ -382,19 +398,28 @@ static void report_unreachable(struct lk__doctor *doctor, const struct lk__why *
 	else if (why->err == LK_ENOSERVER)
 		cure = "install redis-server or valkey-server";
 	lk__doctor_report(doctor, LK_UNFIT, "reachable", cure, "%s", why->text);
-	for (size_t i = 1; i < (doctor->target->tls ? TOPIC_COUNT : TOPIC_COUNT - 1); i++)
-		lk__doctor_report(doctor, LK_FIT_WARN, topics[i], "",
-		                  "cannot tell: the server was not reached");
+	for (size_t i = 0; i < TOPIC_COUNT; i++)
+		if ((!topics[i].of_tls || doctor->target->tls) &&
+		    (!topics[i].of_sentinel || doctor->survey))
+			lk__doctor_report(doctor, LK_FIT_WARN, topics[i].name, "",
+			                  "cannot tell: the server was not reached");
+	if (doctor->survey)
+		lk__doctor_sentinels(doctor);
 }
 
-/* Let the target lead to the master that a sentinel names. */
+/* Let the target lead to the master that the sentinels name. */
 static lk_err follow(struct lk__target *target, const lk_client_options *options,
-                     int64_t deadline_ns, struct lk__why *why)
+                     struct lk__doctor *doctor, struct lk__why *why)
 {
 	struct lk__place place, named;
-	lk_err err = lk__sentinel_find(target, deadline_ns, -1, &named, why);
+	lk_err err;
 	char *host;
 
+	doctor->survey = calloc(1, sizeof(*doctor->survey));
+	if (!doctor->survey)
+		return lk__why_set(why, LK_ENOMEM, "out of memory");
+	lk__doctor_survey(doctor);
+	err = lk__doctor_master(doctor, &named, why);
 	if (err)
 		return err;
 	place = named;
@@ -424,9 +449,10 @@ static lk_err reach(struct lk__target *target, const lk_client_options *options,
 			return lk__why_set(why, LK_ENOMEM, "out of memory");
 	}
 	if (target->service) {
-		lk_err err = follow(target, options, deadline_ns, why);
+		lk_err err = follow(target, options, doctor, why);
 		if (err)
 			return err;
+		deadline_ns = lk__now_ns() + target->connect_timeout_ns;
 	}
 	return lk__conn_dial(target, &doctor->tls, deadline_ns, -1, &doctor->conn, NULL, why);
 }
@@ -456,6 +482,7 @@ lk_err lk_doctor(const char *url, const lk_client_options *options, lk_finding_f
 	}
 	lk__conn_close(doctor.conn);
 	lk__tls_unload(&doctor.tls);
+	free(doctor.survey);
 	lk__target_fini(&target);
 	if (err == LK_ENOMEM || err == LK_ESYSTEM)
 		return lk__fail(&why);

@@ -3,9 +3,29 @@
 #ifndef LK__DOCTOR_H
 #define LK__DOCTOR_H
 
+#include "../core/request.h"
 #include "conn.h"
 
 #define LK__DOCTOR_FIELD 128
+
+/* What one sentinel says about the service. */
+struct lk__surveyed {
+	char text[200];  /* its own address, escaped */
+	bool is_reached; /* else: why */
+	bool knows;      /* it names place; else it knows no such service */
+	struct lk__place place;
+	struct lk__why why;
+	struct lk__why refusal; /* of SENTINEL MASTER; LK_OK: these four are known */
+	int64_t quorum, others, replicas, down_after_ms;
+	struct lk__why too_few; /* it reaches too few others to replace the master; LK_OK = no */
+};
+
+struct lk__survey {
+	struct lk__surveyed sentinels[LK__SENTINELS_MAX];
+	int count;
+	int leader;        /* names what most of them name, -1 = none names anything */
+	bool is_disagreed; /* some name another place than the leader */
+};
 
 struct lk__doctor {
 	const struct lk__target *target;
@@ -17,7 +37,9 @@ struct lk__doctor {
 	char user[128];      /* escaped */
 	struct lk__why lost; /* why the connection ended; LK_OK while it is usable */
 	bool loss_reported;
-	struct lk__resp *info; /* reply to INFO: may be an error, NULL = none arrived */
+	struct lk__survey *survey; /* NULL without Sentinel */
+	char service[200];         /* escaped */
+	struct lk__resp *info;     /* reply to INFO: may be an error, NULL = none arrived */
 };
 
 /* Report a finding.  text and cure must already be escaped. */
@@ -38,6 +60,24 @@ void lk__doctor_info(const struct lk__doctor *doctor, const char *name,
 /* The value of one setting, escaped; false when it is reported as "cannot tell". */
 bool lk__doctor_config(struct lk__doctor *doctor, const char *topic, const char *name,
                        char value[LK__DOCTOR_FIELD]);
+
+/* A number in INFO, 0 when it is absent. */
+int64_t lk__doctor_info_number(const struct lk__doctor *doctor, const char *name);
+
+/* ---- doctor_sentinel.c -------------------------------------------------------------------- */
+
+/* Ask every sentinel, each for at most a command timeout, and fill in doctor->survey. */
+void lk__doctor_survey(struct lk__doctor *doctor);
+/* The place that most sentinels name.  LK_OK, or why there is none. */
+lk_err lk__doctor_master(const struct lk__doctor *doctor, struct lk__place *place,
+                         struct lk__why *why);
+/* Topic "sentinels". */
+void lk__doctor_sentinels(struct lk__doctor *doctor);
+
+/* ---- doctor_failover.c -------------------------------------------------------------------- */
+
+/* Topics "topology" and "failover". */
+void lk__doctor_failover(struct lk__doctor *doctor);
 
 /* ---- doctor_memory.c ---------------------------------------------------------------------- */
 

@@ -83,6 +83,12 @@ void lk__sentinel_close(struct lk__sentinel_conn *conn)
 	free(conn);
 }
 
+lk_err lk__sentinel_call(struct lk__sentinel_conn *conn, int64_t deadline_ns, int argc,
+                         const char *const *argv, struct lk__resp **resp, struct lk__why *why)
+{
+	return lk__conn_call(conn->conn, deadline_ns, -1, argc, argv, NULL, resp, why);
+}
+
 /* ---- Question ----------------------------------------------------------------------------- */
 
 lk_err lk__sentinel_ask(struct lk__sentinel_conn *conn, int64_t deadline_ns, int cancel_fd,
@@ -240,35 +246,6 @@ lk_err lk__sentinel_next(struct lk__sentinel_conn *conn, int64_t deadline_ns, in
 }
 
 /* ---- For others --------------------------------------------------------------------------- */
-
-lk_err lk__sentinel_find(const struct lk__target *target, int64_t deadline_ns, int cancel_fd,
-                         struct lk__place *place, struct lk__why *why)
-{
-	lk_err err = LK_OK;
-
-	for (int i = 0; i < target->sentinel_count; i++) {
-		struct lk__sentinel_conn *conn = NULL;
-		struct lk__report report = {.kind = LK__REPORT_NONE};
-		err = lk__sentinel_open(target, (unsigned)i, deadline_ns, cancel_fd, &conn, why);
-		if (!err)
-			err = lk__sentinel_ask(conn, deadline_ns, cancel_fd, why);
-		if (!err)
-			err = lk__sentinel_next(conn, deadline_ns, cancel_fd, &report, why);
-		if (!err && report.kind == LK__REPORT_UNAWARE)
-			err = lk__why_about(why, LK_EINVALID, target->text,
-			                    "sentinel %s knows no such service",
-			                    conn->conn->socket.text);
-		else if (!err && report.kind == LK__REPORT_NONE)
-			err = lk__why_about(why, LK_ECONN, conn->conn->socket.text,
-			                    "no response in time");
-		lk__sentinel_close(conn);
-		if (!err) {
-			*place = report.place;
-			break;
-		}
-	}
-	return err;
-}
 
 lk_err lk__sentinel_blame(struct lk__conn *conn, int64_t deadline_ns, int cancel_fd,
                           struct lk__why *why)

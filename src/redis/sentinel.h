@@ -13,6 +13,9 @@ struct lk__sentinel_conn;
  * As lk__conn_dial(). */
 lk_err lk__sentinel_open(const struct lk__target *target, unsigned index, int64_t deadline_ns,
                          int cancel_fd, struct lk__sentinel_conn **conn, struct lk__why *why);
+/* Send another command, before lk__sentinel_ask().  As lk__conn_call(). */
+lk_err lk__sentinel_call(struct lk__sentinel_conn *conn, int64_t deadline_ns, int argc,
+                         const char *const *argv, struct lk__resp **resp, struct lk__why *why);
 /* Ask for the master, and subscribe to its changes.  May be repeated when the last question was
  * answered.  LK_OK, LK_ECONN, LK_ENOMEM. */
 lk_err lk__sentinel_ask(struct lk__sentinel_conn *conn, int64_t deadline_ns, int cancel_fd,
@@ -24,11 +27,6 @@ lk_err lk__sentinel_next(struct lk__sentinel_conn *conn, int64_t deadline_ns, in
                          struct lk__report *report, struct lk__why *why);
 /* NULL is a no-op. */
 void lk__sentinel_close(struct lk__sentinel_conn *conn);
-
-/* Ask one sentinel after the other, once, until one names a place.  As lk__sentinel_open(), and
- * LK_EINVALID if none that answers knows the service. */
-lk_err lk__sentinel_find(const struct lk__target *target, int64_t deadline_ns, int cancel_fd,
-                         struct lk__place *place, struct lk__why *why);
 
 /* A server refused a command that every Redis knows: if it is a sentinel, say so in why and return
  * LK_EINVALID, else return why->err. */

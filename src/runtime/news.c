@@ -6,7 +6,6 @@
 
 #define TOGETHER_NS (500 * LK__MS) /* holds that are taken back within this time share a line */
 #define TENTH_MS 100
-#define FOLLOW_MS 3000 /* for which clients of Sentinel may still use an old master */
 
 #define CURE "if nothing can be held: latchkey grace end, or grace=0 in the URL"
 
@@ -182,7 +181,7 @@ void lk__news_lease(struct lk_client *client, int64_t lease_ms)
 {
 	int64_t grace_ms = client->target.grace_ms;
 	/* After a promotion, clients may use the old master for a while. */
-	int64_t covered_ms = client->target.service ? grace_ms - FOLLOW_MS : grace_ms;
+	int64_t covered_ms = client->target.service ? grace_ms - LK__FOLLOW_MS : grace_ms;
 
 	if (!grace_ms || lease_ms <= covered_ms || client->long_lease_logged)
 		return;

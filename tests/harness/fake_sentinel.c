@@ -66,6 +66,11 @@ static void run_command(struct fake_sentinel *sentinel, int i, char words[WORDS]
 		answer_auth(sentinel, fd, words[count - 1]);
 	} else if (!strcasecmp(words[0], "CLIENT")) {
 		answer(fd, "+OK\r\n");
+	} else if (!strcasecmp(words[0], "SENTINEL") && !strcasecmp(words[1], "MASTER")) {
+		answer(fd,
+		       sentinel->facts ? sentinel->facts : "-ERR unknown subcommand 'MASTER'\r\n");
+	} else if (!strcasecmp(words[0], "SENTINEL") && !strcasecmp(words[1], "CKQUORUM")) {
+		answer(fd, "-ERR unknown subcommand 'CKQUORUM'\r\n");
 	} else if (!strcasecmp(words[0], "SENTINEL")) {
 		sentinel->asked++;
 		answer_place(sentinel, fd);

@@ -18,6 +18,9 @@ struct fake_sentinel {
 	atomic_bool silent;   /* it reads and answers nothing */
 	atomic_bool unaware;  /* it knows no such service */
 	const char *password; /* NULL = none; set before the start of the clients */
+	/* The reply to SENTINEL MASTER, as bytes of RESP; NULL = it is refused, as managed services
+	 * do.  Set before it is asked. */
+	const char *facts;
 	/* Internal. */
 	pthread_t thread;
 	pthread_mutex_t mutex;
