@@ -1027,6 +1027,20 @@ LK_API LK_MUST_USE lk_err lk_client_memory(lk_client *client, lk_memory *memory)
  * errors as lk_lock_query(); after LK_EUNKNOWN the grace may have ended.  Any thread. */
 LK_API LK_MUST_USE lk_err lk_client_end_grace(lk_client *client, const lk_memory *memory);
 
+/* ---- The server's address ----------------------------------------------------------------- */
+
+typedef struct lk_server {
+	char service[256];   /* whose master it is, escaped; "" without Sentinel */
+	char address[256];   /* "host:port", a socket, or "local:"; escaped, and cut if longer */
+	int64_t reserved[8]; /* zero */
+} lk_server;
+
+/* Return the server to which the client is connected; asks nothing.  With Sentinel it is the master
+ * that was followed last.
+ *
+ * LK_ECONN if there is no connection now; LK_EINVALID, LK_EFORKED.  Any thread. */
+LK_API LK_MUST_USE lk_err lk_client_server(lk_client *client, lk_server *server);
+
 /* ---- The private server of local: --------------------------------------------------------- */
 
 typedef struct lk_local_info {

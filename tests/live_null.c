@@ -25,6 +25,7 @@ static lk_party parties[2];
 static lk_ticket permits[2];
 static lk_lock_status lock_status;
 static lk_memory memory;
+static lk_server address;
 static lk_semaphore_status semaphore_status;
 static lk_latch_status latch_status;
 static lk_latch_step step;
@@ -150,6 +151,8 @@ static lk_err try_without_fence(lk_lock *free_lock)
 	REFUSED(lk_client_name_kind, kind, (client, "a", 0, NULL))                                 \
 	REFUSED(lk_client_memory, client, (NULL, &memory))                                         \
 	REFUSED(lk_client_memory, memory, (client, NULL))                                          \
+	REFUSED(lk_client_server, client, (NULL, &address))                                        \
+	REFUSED(lk_client_server, server, (client, NULL))                                          \
 	REFUSED(lk_client_end_grace, client, (NULL, NULL))                                         \
 	ALLOWED(lk_client_end_grace, memory, lk_client_end_grace(client, NULL) == LK_EABSENT)      \
 	REFUSED(lk_client_names, client, (NULL, next_name, NULL))                                  \

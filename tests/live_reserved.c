@@ -31,6 +31,7 @@ TEST(reserved_room_of_locks_is_zero)
 	lk_client *client, *other;
 	lk_lock_status status;
 	lk_counters counters;
+	lk_server address;
 	lk_party waiters[2];
 	struct waiter waiter;
 	lk_hold hold;
@@ -56,6 +57,9 @@ TEST(reserved_room_of_locks_is_zero)
 	OK(lk_lock_query(lock, &status));
 	ZERO(status);
 	ZERO(status.holder);
+	FILL(address);
+	OK(lk_client_server(client, &address));
+	ZERO(address);
 	FILL(counters);
 	OK(lk_client_counters(client, &counters));
 	ZERO(counters);

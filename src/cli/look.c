@@ -67,13 +67,12 @@ static lk_err look_latch(struct look *look, lk_client *client, const char *name,
 	return err;
 }
 
-lk_err look_at(struct look *look, lk_client *client, const char *name, size_t name_len, bool all)
+/* Query the name, whose kind is known. */
+static lk_err look_kind(struct look *look, lk_client *client, const char *name, size_t name_len,
+                        bool all)
 {
-	lk_err err = lk_client_name_kind(client, name, name_len, &look->kind);
+	lk_err err;
 
-	look->holder_count = look->waiter_count = 0;
-	if (err != LK_OK)
-		return err;
 	switch (look->kind) {
 	case LK_KIND_SEMAPHORE:
 		err = look_semaphore(look, client, name, name_len, all);
@@ -89,6 +88,18 @@ lk_err look_at(struct look *look, lk_client *client, const char *name, size_t na
 	look->kind = LK_KIND_NONE;
 	memset(&look->lock, 0, sizeof(look->lock));
 	return LK_OK;
+}
+
+lk_err look_at(struct look *look, lk_client *client, const char *name, size_t name_len, bool all)
+{
+	lk_err err = lk_client_name_kind(client, name, name_len, &look->kind);
+
+	look->holder_count = look->waiter_count = 0;
+	if (err == LK_OK)
+		err = look_kind(look, client, name, name_len, all);
+	if (err == LK_OK && lk_client_server(client, &look->server) != LK_OK)
+		memset(&look->server, 0, sizeof(look->server));
+	return err;
 }
 
 void look_fini(struct look *look)
@@ -195,6 +206,8 @@ static void print_latch(const lk_latch_status *latch)
 void look_print(const struct look *look, const char *name)
 {
 	printf("name     %s\nkind     %s\n", name, lk_kind_name(look->kind));
+	if (look->server.service[0])
+		printf("service  %s at %s\n", look->server.service, look->server.address);
 	switch (look->kind) {
 	case LK_KIND_SEMAPHORE:
 		print_semaphore(look);

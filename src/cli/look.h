@@ -12,6 +12,7 @@
 
 struct look {
 	lk_kind kind;
+	lk_server server; /* empty while there is no connection */
 	/* only the one for kind is filled; LK_KIND_NONE is shown as a free lock */
 	lk_lock_status lock;
 	lk_semaphore_status semaphore;

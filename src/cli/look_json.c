@@ -115,5 +115,11 @@ void look_json(const struct look *look, const char *name)
 		json_lock(look);
 		break;
 	}
+	if (look->server.service[0]) {
+		fputs(",\"service\":", stdout);
+		json_string(stdout, look->server.service);
+		fputs(",\"master\":", stdout);
+		json_string(stdout, look->server.address);
+	}
 	putchar('}');
 }

@@ -128,6 +128,14 @@ static void say_grace(lk_client *client)
 		say("%s", text_grace(grace, sizeof(grace), memory.grace_ms));
 }
 
+static void say_master(lk_client *client)
+{
+	lk_server server;
+
+	if (lk_client_server(client, &server) == LK_OK && server.service[0])
+		say("service %s at %s", server.service, server.address);
+}
+
 static lk_err show_all(lk_client *client, const struct options *options, struct look *look)
 {
 	struct names names = {NULL, 0, 0, false};
@@ -135,8 +143,10 @@ static lk_err show_all(lk_client *client, const struct options *options, struct 
 
 	if (err == LK_OK && names.failed)
 		err = LK_ENOMEM;
-	if (err == LK_OK && !options->quiet && !options->json)
+	if (err == LK_OK && !options->quiet && !options->json) {
+		say_master(client);
 		say_grace(client);
+	}
 	if (err == LK_OK && names.count > 1)
 		qsort(names.all, names.count, sizeof(struct name), compare);
 	if (err == LK_OK)

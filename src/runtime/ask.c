@@ -35,5 +35,5 @@ lk_err lk__ask(struct lk__link *link, struct lk__query *query)
 
 lk_err lk__malformed_answer(const struct lk_client *client)
 {
-	return lk__failf(LK_EUNKNOWN, "%s: unexpected response to a script", client->target.text);
+	return lk__failf(LK_EUNKNOWN, "%s: unexpected response to a script", client->core.server);
 }

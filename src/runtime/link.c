@@ -46,6 +46,7 @@ void lk__link_broken(struct lk__link *link, struct lk__connection *connection,
 		return;
 	connection->broken = true;
 	link->connection = NULL;
+	client->core.server = client->target.text;
 	link->reader.is_loop = link->listener.is_caller = false;
 	connection->ops->shutdown(connection->peer);
 	/* Before lk__core_link_down(), which may free the requests in this list. */
@@ -63,6 +64,7 @@ void lk__link_broken(struct lk__link *link, struct lk__connection *connection,
 void lk__link_up(struct lk__link *link, struct lk__connection *connection)
 {
 	link->connection = connection;
+	link->client->core.server = connection->text;
 	link->introduce_ns = 0;
 	lk__core_memory(&link->client->core, &link->session, lk__now_ns(), &link->dialer.epoch);
 	lk__core_link_up(&link->client->core, &link->session, lk__now_ns());
