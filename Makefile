@@ -19,10 +19,11 @@
 # settings NAMES: variables of the command line.  The environment may have such a name for a reason
 # of its own, so its value neither comes in nor is passed on.
 settings = $(foreach name,$(1),$(eval $(name) :=)$(eval unexport $(name)))
-$(call settings,V SANITIZE HIREDIS TLS WERROR DEPS MUTANT LOCK T SEED J)
+$(call settings,V SANITIZE HIREDIS TLS WERROR DEPS MUTANT LOCK STORE T SEED J)
 WERROR := -Werror
 DEPS := yes
 LOCK := on
+STORE := local
 
 GOALS := $(or $(MAKECMDGOALS),all)
 ifneq ($(MUTANT),)

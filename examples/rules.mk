@@ -33,8 +33,9 @@ $(RATE_LIMIT): $(RATE_LIMIT_SOURCES) $(wildcard examples/rate_limit/*.h) include
 skip-rate-limit:
 	@printf '  %-7s %s\n' SKIP "$(RATE_LIMIT): needs libmicrohttpd and libcurl (make deps-examples)"
 
-## demo       eight workers, two of which die, under one lock; LOCK=off: without the lock
+## demo       eight workers, two of which die, under one lock; LOCK=off: without the lock;
+##            STORE=sentinel: with a master that is killed
 demo: $(DEMO)
-	@$(DEMO) LOCK=$(LOCK)
+	@$(DEMO) LOCK=$(LOCK) STORE=$(STORE)
 
 -include $(patsubst %.o,%.d,$(DEMO_OBJECTS) $(EXAMPLES:=.o))

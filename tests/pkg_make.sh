@@ -19,7 +19,7 @@ grep -ohE '\b[A-Z][A-Z0-9_]*\b' Makefile */rules.mk */*/rules.mk | sort -u |
 	grep -vxE "$(echo "$usual" | tr ' ' '|')|PATH|MAKE|MAKECMDGOALS|CURDIR|LK_[A-Z_]*" |
 	sed 's/$/=odd/' >"$work/odd"
 [ "$(wc -l <"$work/odd")" -ge 80 ] || fail "only $(wc -l <"$work/odd") names found"
-for name in T F V J SEED DEPS LOCK MUTANT SANITIZE HIREDIS TLS WERROR BUILD SECONDS PLAN SHARE; do
+for name in T F V J SEED DEPS LOCK STORE MUTANT SANITIZE HIREDIS TLS WERROR BUILD SECONDS PLAN SHARE; do
 	grep -qx "$name=odd" "$work/odd" || fail "$name is not among them"
 done
 # Even with -n, make runs recipes that call make: mutants, statements, fuzz, bench, test-hiredis12 are left out.

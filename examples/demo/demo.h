@@ -10,6 +10,7 @@
  *   meter       counts the workers that read at this moment
  *   worker      a process: start, read a batch, lock, merge
  *   supervisor  hands batches out; kills one worker, stops another
+ *   sentinel    with STORE=sentinel: the servers, whose master is killed as well
  *   report      the result of find, grep, sort and uniq; the table; the verdict */
 #ifndef DEMO_H
 #define DEMO_H
@@ -23,13 +24,40 @@
 #define READERS 3 /* workers that read files at once */
 #define BATCHES_MAX 240
 #define LEASE_MS 2000
+#define SERVICE_LEASE_MS 10000 /* with Sentinel: longer than a failover */
+#define SERVICE_GRACE_MS 13000 /* the default of such a store */
+#define DOWN_AFTER_MS 1000     /* then the sentinels take a silent master for dead */
+#define SERVERS 3
+#define SENTINELS 3
 #define ROOT "/usr/include"
 #define PATH_SIZE 300
 
 struct meter;
 
+/* A process of the store, of STORE=sentinel only. */
+struct node {
+	pid_t pid; /* 0 = does not run */
+	int port;
+};
+struct service {
+	struct node servers[SERVERS]; /* the first one is the master */
+	struct node sentinels[SENTINELS];
+};
+
+enum grant { GRANT_LOCK, GRANT_PERMIT, GRANTS };
+
+/* The death of the master; a time is 0 before its event. */
+struct failover {
+	int64_t killed_us;
+	int64_t named_us;         /* a sentinel named another master */
+	int64_t last_us[GRANTS];  /* of the old master, as a worker received it */
+	int64_t first_us[GRANTS]; /* of the new master */
+};
+
 struct demo {
 	bool locked;            /* LOCK=on: with lock, semaphore and latch */
+	bool sentinel;          /* STORE=sentinel */
+	char url[120];          /* of the store */
 	char folder[200];       /* for all files of this run */
 	char shared[PATH_SIZE]; /* the file that all workers change */
 	char expected[PATH_SIZE];
@@ -40,6 +68,8 @@ struct demo {
 	int64_t last_ready_us;                 /* when the last worker was ready */
 	int64_t first_begin_us, last_begin_us; /* when the first and the last one began */
 	struct meter *meter;
+	struct service service;
+	struct failover failover;
 	pid_t checker; /* find | grep | sort | uniq, 0 once it was waited for */
 };
 
@@ -49,6 +79,17 @@ int64_t now_us(void);
 double seconds_of(const struct demo *demo);
 /* Print an error with errno's or the library's reason; returns false. */
 bool complain(const char *what, const char *reason);
+
+/* ---- sentinel.c */
+/* Print, start, and wait until the sentinels agree.  After an error, service_end() is still
+ * needed. */
+bool service_start(struct demo *demo, volatile const int *stop);
+void service_kill_master(struct service *service);
+/* The port of another master than the first one, if a sentinel names it; else 0. */
+int service_new_master(const struct service *service);
+void service_end(struct service *service);
+/* In a child process: end when its parent ends. */
+void end_with_parent(pid_t parent);
 
 /* ---- files.c: file i belongs to batch i % batch_count. */
 bool files_find(struct demo *demo);
@@ -103,14 +144,17 @@ enum order_kind { DO_BATCH, GO_ON, QUIT };
 struct order {
 	enum order_kind kind;
 	int batch;
-	bool pause; /* once the lock is held, report this and wait for GO_ON */
+	bool pause;   /* once the lock is held, report this and wait for GO_ON */
+	bool reclaim; /* then wait until the hold is taken back from a new master */
 };
-enum note_kind { READY, HOLDING, DONE };
+enum note_kind { READY, HOLDING, RECLAIMED, DONE };
 struct note {
 	enum note_kind kind;
 	int batch;
 	uint64_t fence;
 	int64_t wait_us;            /* for this acquisition */
+	int64_t grants_us[GRANTS];  /* when the lock and the permit before it were granted */
+	int reclaimed;              /* holds that this worker has taken back so far */
 	int64_t ready_us, begin_us; /* READY: at the latch, and past it */
 	bool lost;                  /* the release found that the lock was lost */
 	enum outcome outcome;
@@ -127,8 +171,9 @@ struct worker {
 	int batch;   /* in progress, -1 = none */
 	bool pause;  /* its order has the flag */
 	bool killed, stopped;
-	bool failed; /* ended by itself with an error */
-	int merges, losses, refused;
+	bool outlives; /* holds the lock while the master is killed */
+	bool failed;   /* ended by itself with an error */
+	int merges, losses, refused, reclaimed;
 	int wait_count;
 	int64_t waits_us[2 * BATCHES_MAX];
 };
@@ -141,6 +186,8 @@ bool report_wait_for_check(struct demo *demo, volatile const int *stop);
 void report_table(struct demo *demo, struct worker workers[WORKERS]);
 /* Report the start and the readers; false if they broke the rules. */
 bool report_limits(const struct demo *demo);
+/* Report what the death of the master did; false if the rules were broken. */
+bool report_failover(const struct demo *demo, const struct worker workers[WORKERS]);
 /* Print the verdict as the last line.  Returns the exit status. */
 int report_verdict(struct demo *demo);
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * `make demo`: run the demo in a folder and a store of its own, and leave nothing behind.  `make
- * demo LOCK=off` does the same without the lock. */
+ * demo LOCK=off` does the same without the lock, `make demo STORE=sentinel` with a service of
+ * Sentinel, whose master is killed. */
 #include "demo.h"
 
 #include <errno.h>
@@ -54,11 +55,14 @@ static int remove_one(const char *path, const struct stat *status, int type, str
 }
 
 /* Start a store for this run only: the environment names the folder of local:. */
-static bool start_store(const struct demo *demo)
+static bool start_store(struct demo *demo)
 {
 	char folder[PATH_SIZE];
 	lk_local_info info;
 
+	if (demo->sentinel)
+		return service_start(demo, &interrupted);
+	snprintf(demo->url, sizeof(demo->url), "local:");
 	snprintf(folder, sizeof(folder), "%s/store", demo->folder);
 	if (mkdir(folder, 0700) != 0 || setenv("LATCHKEY_LOCAL_DIR", folder, 1) != 0)
 		return complain(folder, strerror(errno));
@@ -72,13 +76,13 @@ static bool start_store(const struct demo *demo)
 
 /* Set the latch at which the workers start, before they run: counting down an absent latch is an
  * error. */
-static bool set_latch(void)
+static bool set_latch(const struct demo *demo)
 {
 	lk_client *client;
 	lk_latch *latch;
 	bool ok;
 
-	if (lk_client_open("local:", NULL, &client) != LK_OK)
+	if (lk_client_open(demo->url, NULL, &client) != LK_OK)
 		return complain("cannot open the store", lk_errmsg());
 	ok = (lk_latch_open(client, "demo/start", 0, NULL, &latch) == LK_OK &&
 	      lk_latch_set(latch, WORKERS, NULL) == LK_OK) ||
@@ -112,7 +116,7 @@ static bool set_up(struct demo *demo)
 	if (!demo->meter)
 		return complain("no shared memory", strerror(errno));
 	return files_find(demo) && shared_create(demo->shared) &&
-	       (!demo->locked || (start_store(demo) && set_latch()));
+	       (!demo->locked || (start_store(demo) && set_latch(demo)));
 }
 
 static void clean_up(struct demo *demo)
@@ -124,9 +128,24 @@ static void clean_up(struct demo *demo)
 	if (getenv("LATCHKEY_LOCAL_DIR"))
 		if (lk_local_stop() != LK_OK)
 			complain("cannot end the store", lk_errmsg());
+	service_end(&demo->service);
 	if (demo->folder[0])
 		nftw(demo->folder, remove_one, OPEN_FOLDERS, FTW_PHYS | FTW_DEPTH);
 	files_free(demo);
+}
+
+static bool parse(struct demo *demo, int argc, char **argv)
+{
+	demo->locked = true;
+	for (int i = 1; i < argc; i++) {
+		if (!strcmp(argv[i], "LOCK=on") || !strcmp(argv[i], "LOCK=off"))
+			demo->locked = !strcmp(argv[i], "LOCK=on");
+		else if (!strcmp(argv[i], "STORE=local") || !strcmp(argv[i], "STORE=sentinel"))
+			demo->sentinel = !strcmp(argv[i], "STORE=sentinel");
+		else
+			return false;
+	}
+	return demo->locked || !demo->sentinel;
 }
 
 int main(int argc, char **argv)
@@ -135,23 +154,29 @@ int main(int argc, char **argv)
 	static struct demo demo;
 	int status = 1;
 
-	if (argc > 2 || (argc == 2 && strcmp(argv[1], "LOCK=on") && strcmp(argv[1], "LOCK=off"))) {
-		fprintf(stderr, "usage: demo [LOCK=on|LOCK=off]\n");
+	if (!parse(&demo, argc, argv)) {
+		fprintf(stderr, "usage: demo [LOCK=on|LOCK=off] [STORE=local|STORE=sentinel]\n"
+		                "demo: STORE=sentinel needs LOCK=on\n");
 		return 64;
 	}
-	demo.locked = argc < 2 || !strcmp(argv[1], "LOCK=on");
 	demo.start_us = now_us();
 	/* Do not stop the store of another user. */
 	unsetenv("LATCHKEY_LOCAL_DIR");
 	if (set_up(&demo)) {
-		printf("%d workers count the identifiers of %zu files under " ROOT ", %s\n",
-		       WORKERS, demo.path_count,
-		       demo.locked ? "one lock, lease 2 s" : "without a lock");
+		printf("%d workers count the identifiers of %zu files under " ROOT ", ", WORKERS,
+		       demo.path_count);
+		if (demo.locked)
+			printf("one lock, lease %d s\n",
+			       (demo.sentinel ? SERVICE_LEASE_MS : LEASE_MS) / 1000);
+		else
+			printf("without a lock\n");
 		fflush(stdout);
 		if (report_start_check(&demo) && supervisor_run(&demo, workers, &interrupted) &&
 		    report_wait_for_check(&demo, &interrupted)) {
 			report_table(&demo, workers);
 			status = !report_limits(&demo);
+			if (demo.sentinel)
+				status = !report_failover(&demo, workers) || status;
 			status = report_verdict(&demo) || status;
 		}
 	}

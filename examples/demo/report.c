@@ -66,7 +66,9 @@ static const char *fate(const struct worker *worker)
 		return "killed";
 	if (worker->failed)
 		return "failed";
-	return worker->stopped ? "stopped, continued" : "";
+	if (worker->stopped)
+		return "stopped, continued";
+	return worker->outlives ? "held while the master died" : "";
 }
 
 void report_table(struct demo *demo, struct worker workers[WORKERS])
@@ -106,6 +108,34 @@ bool report_limits(const struct demo *demo)
 		printf(", %d allowed", READERS);
 	printf("\n");
 	return !demo->locked || (together && readers <= READERS);
+}
+
+static double seconds_without(const struct failover *failover, enum grant grant)
+{
+	return (double)(failover->first_us[grant] - failover->last_us[grant]) / 1e6;
+}
+
+bool report_failover(const struct demo *demo, const struct worker workers[WORKERS])
+{
+	const struct failover *failover = &demo->failover;
+	int count = 0;
+
+	for (int i = 0; i < WORKERS; i++)
+		count += workers[i].reclaimed;
+	if (!failover->named_us || !failover->first_us[GRANT_LOCK] ||
+	    !failover->first_us[GRANT_PERMIT])
+		return complain("the new master", "granted nothing");
+	printf("master killed: a sentinel named another one after %.1f s\n",
+	       (double)(failover->named_us - failover->killed_us) / 1e6);
+	printf("holds taken back from the new master: %d\n", count);
+	/* The release of a hold that was taken back hands the lock to a waiter within the grace. */
+	printf("the lock was not granted for %.1f s%s\n", seconds_without(failover, GRANT_LOCK),
+	       count ? ", then handed off by the holder that took it back" : "");
+	printf("permits were not granted for %.1f s: the failover and a grace of %.0f s\n",
+	       seconds_without(failover, GRANT_PERMIT), SERVICE_GRACE_MS / 1000.0);
+	return failover->first_us[GRANT_PERMIT] - failover->killed_us >=
+	               SERVICE_GRACE_MS * 1000LL ||
+	       complain("the new master", "granted permits before its grace was over");
 }
 
 struct tally {

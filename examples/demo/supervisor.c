@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * Starts the workers and hands batches out.  It causes two accidents: it kills one worker that
  * holds the lock, and stops another holder until a third worker has merged under a greater fence.
+ * With Sentinel, it then kills the master while one more worker holds the lock.
  * If a worker died and the file does not have its batch, it hands the batch out again. */
 #include "demo.h"
 
@@ -21,6 +22,8 @@
 /* After this many orders, so that the accidents happen in the middle of the work. */
 #define KILL_AFTER(batches) (10 * (batches) / 60)
 #define STOP_AFTER(batches) (25 * (batches) / 60)
+#define MASTER_AFTER(batches) (40 * (batches) / 60)
+#define FAILOVER_LIMIT_MS 40000
 
 struct run {
 	struct demo *demo;
@@ -32,7 +35,7 @@ struct run {
 	int done;   /* batches merged, as reported by the workers */
 	struct worker *stopped;
 	uint64_t stopped_fence;
-	bool kill_planned, stop_planned; /* still to come */
+	bool kill_planned, stop_planned, master_planned; /* still to come */
 	bool refusal_seen;
 	bool terminal;
 	bool ok;
@@ -62,6 +65,7 @@ static void progress(const struct run *run)
 static bool start_worker(struct run *run, struct worker *worker)
 {
 	int pair[2];
+	pid_t parent = getpid();
 
 	memset(worker, 0, sizeof(*worker));
 	worker->channel = -1;
@@ -70,6 +74,7 @@ static bool start_worker(struct run *run, struct worker *worker)
 		return complain("no socket pair", strerror(errno));
 	worker->pid = fork();
 	if (worker->pid == 0) {
+		end_with_parent(parent);
 		/* Close the other workers' channels: an inherited copy would hide their end. */
 		for (int i = 0; i < WORKERS; i++)
 			if (run->workers[i].channel >= 0)
@@ -112,6 +117,9 @@ static void give_order(struct run *run, struct worker *worker)
 	} else if (run->stop_planned && run->orders > STOP_AFTER(run->demo->batch_count)) {
 		run->stop_planned = false;
 		worker->stopped = order.pause = true;
+	} else if (run->master_planned && run->orders > MASTER_AFTER(run->demo->batch_count)) {
+		run->master_planned = false;
+		worker->outlives = order.pause = order.reclaim = true;
 	}
 	worker->batch = order.batch;
 	/* If the worker is dead, its channel ends, and its batch is taken back then. */
@@ -136,6 +144,54 @@ static void stop_holder(struct run *run, struct worker *worker, const struct not
 	run->stopped = worker;
 	run->stopped_fence = note->fence;
 	print_event(run, "holds the lock and is stopped (SIGSTOP)", worker, note->fence);
+}
+
+static void kill_master(struct run *run, struct worker *worker, const struct note *note)
+{
+	struct order go_on = {.kind = GO_ON};
+
+	service_kill_master(&run->demo->service);
+	run->demo->failover.killed_us = now_us();
+	print_event(run, "holds the lock, and the master is killed (SIGKILL)", worker, note->fence);
+	(void)channel_send(worker->channel, &go_on, sizeof(go_on));
+}
+
+/* Print once which master follows the dead one. */
+static void look_after_master(struct run *run)
+{
+	struct failover *failover = &run->demo->failover;
+	int port;
+
+	if (!failover->killed_us || failover->named_us)
+		return;
+	port = service_new_master(&run->demo->service);
+	if (port) {
+		failover->named_us = now_us();
+		printf("%s%6.1f s  a sentinel names the new master, 127.0.0.1:%d; its grace is "
+		       "%.0f s\n",
+		       run->terminal ? "\r\033[K" : "", seconds_of(run->demo), port,
+		       SERVICE_GRACE_MS / 1000.0);
+		fflush(stdout);
+	} else if (now_us() - failover->killed_us > FAILOVER_LIMIT_MS * 1000LL) {
+		run->ok = complain("no sentinel names a new master", "giving up");
+	}
+}
+
+/* A response of the old master may arrive shortly after its death, and the new one cannot grant
+ * before a sentinel names it. */
+static void see_grants(struct run *run, const struct note *note)
+{
+	struct failover *failover = &run->demo->failover;
+
+	for (int i = 0; i < GRANTS; i++) {
+		int64_t grant_us = note->grants_us[i];
+		bool is_new = failover->named_us && grant_us >= failover->named_us;
+
+		if (!is_new && grant_us > failover->last_us[i])
+			failover->last_us[i] = grant_us;
+		if (is_new && (!failover->first_us[i] || grant_us < failover->first_us[i]))
+			failover->first_us[i] = grant_us;
+	}
 }
 
 /* Continue the stopped worker when its lease has expired and another worker has merged. */
@@ -171,6 +227,8 @@ static void take_done(struct run *run, struct worker *worker, const struct note 
 {
 	if (worker->wait_count < 2 * BATCHES_MAX)
 		worker->waits_us[worker->wait_count++] = note->wait_us;
+	see_grants(run, note);
+	worker->reclaimed = note->reclaimed;
 	worker->losses += note->lost;
 	if (note->outcome == REFUSED) {
 		worker->refused++;
@@ -234,8 +292,12 @@ static void read_notes(struct run *run, struct worker *worker)
 		bury(run, worker);
 	else if (note.kind == HOLDING && worker->killed)
 		kill_holder(run, worker, &note);
+	else if (note.kind == HOLDING && worker->outlives)
+		kill_master(run, worker, &note);
 	else if (note.kind == HOLDING)
 		stop_holder(run, worker, &note);
+	else if (note.kind == RECLAIMED)
+		print_event(run, "has taken its hold back from the new master", worker, note.fence);
 	else if (note.kind == READY)
 		take_ready(run, worker, &note);
 	else
@@ -293,6 +355,7 @@ bool supervisor_run(struct demo *demo, struct worker workers[WORKERS], volatile 
 	                  .workers = workers,
 	                  .kill_planned = demo->locked,
 	                  .stop_planned = demo->locked,
+	                  .master_planned = demo->sentinel,
 	                  .terminal = isatty(STDOUT_FILENO),
 	                  .ok = true};
 
@@ -303,6 +366,7 @@ bool supervisor_run(struct demo *demo, struct worker workers[WORKERS], volatile 
 	while (run.ok && run.done < demo->batch_count) {
 		listen_to_all(&run);
 		look_after_stopped(&run);
+		look_after_master(&run);
 		progress(&run);
 		if (*stop)
 			run.ok = complain("interrupted", "ending");
@@ -314,8 +378,9 @@ bool supervisor_run(struct demo *demo, struct worker workers[WORKERS], volatile 
 	if (run.terminal)
 		printf("\r\033[K");
 	dismiss(&run);
-	/* A run without both accidents would prove nothing. */
-	if (run.ok && demo->locked && (run.kill_planned || run.stop_planned || !run.refusal_seen))
+	/* A run without all accidents would prove nothing. */
+	if (run.ok && demo->locked &&
+	    (run.kill_planned || run.stop_planned || run.master_planned || !run.refusal_seen))
 		run.ok = complain("an accident did not happen", "no verdict");
 	return run.ok;
 }

@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <time.h>
 #include <unistd.h>
 
 #if !defined(MSG_NOSIGNAL)
@@ -15,6 +16,8 @@
 #endif
 
 #define START_LIMIT_MS 30000
+#define RECLAIM_LIMIT_MS 60000
+#define LOOK_MS 5
 
 /* The state of a worker.  Without the lock there is no store, and the three handles are NULL. */
 struct self {
@@ -22,6 +25,8 @@ struct self {
 	int number; /* from 0 */
 	int channel;
 	struct words *words;
+	int64_t permit_us; /* when the last permit was granted */
+	lk_client *client;
 	lk_lock *lock;
 	lk_semaphore *readers;
 	lk_latch *start;
@@ -68,6 +73,31 @@ static bool pause_holding(int channel, struct note *note)
 	       channel_receive(channel, &order, sizeof(order));
 }
 
+static int reclaimed(const struct self *self)
+{
+	lk_counters counters = {0};
+
+	return self->client && lk_client_counters(self->client, &counters) == LK_OK
+	               ? (int)counters.reclaimed
+	               : 0;
+}
+
+/* Wait until the hold is taken back from the new master.  If it is lost instead, the release
+ * reports it. */
+static bool await_reclaim(const struct self *self, int before, struct note *note)
+{
+	int64_t end_us = now_us() + RECLAIM_LIMIT_MS * 1000LL;
+
+	while (reclaimed(self) == before && lk_lock_state(self->lock) != LK_STATE_LOST) {
+		if (now_us() > end_us)
+			return complain("the hold", "neither taken back nor lost");
+		nanosleep(&(struct timespec){.tv_nsec = LOOK_MS * 1000000L}, NULL);
+	}
+	note->kind = RECLAIMED;
+	note->reclaimed = reclaimed(self);
+	return note->reclaimed == before || channel_send(self->channel, note, sizeof(*note));
+}
+
 /* Try once to merge.  False if this worker cannot continue. */
 static bool merge_once(const struct self *self, struct order *order, const struct word *words,
                        size_t count, struct note *note)
@@ -76,6 +106,7 @@ static bool merge_once(const struct self *self, struct order *order, const struc
 	lk_lock *lock = self->lock;
 	char new_path[PATH_SIZE];
 	int64_t start_us = now_us();
+	int before;
 
 	memset(note, 0, sizeof(*note));
 	note->batch = order->batch;
@@ -84,13 +115,18 @@ static bool merge_once(const struct self *self, struct order *order, const struc
 	if (lock) {
 		if (lk_lock_acquire(lock, LK_FOREVER, &note->fence) != LK_OK)
 			return complain("cannot acquire the lock", lk_errmsg());
-		note->wait_us = now_us() - start_us;
+		note->grants_us[GRANT_LOCK] = now_us();
+		note->grants_us[GRANT_PERMIT] = self->permit_us;
+		note->wait_us = note->grants_us[GRANT_LOCK] - start_us;
 	}
+	before = reclaimed(self);
 	note->outcome =
 		shared_prepare(demo->shared, new_path, note->fence, order->batch, words, count);
 	if (order->pause && !pause_holding(self->channel, note))
 		return false;
-	order->pause = false;
+	if (order->reclaim && !await_reclaim(self, before, note))
+		return false;
+	order->pause = order->reclaim = false;
 	if (note->outcome == MERGED)
 		note->outcome = shared_commit(demo->shared, new_path, note->fence);
 	if (lock) {
@@ -101,6 +137,7 @@ static bool merge_once(const struct self *self, struct order *order, const struc
 			return complain("cannot release the lock", lk_errmsg());
 	}
 	note->kind = DONE;
+	note->reclaimed = reclaimed(self);
 	return note->outcome != FAILED;
 }
 
@@ -117,7 +154,7 @@ static bool count_batch(const struct self *self, int batch)
 
 /* Read files with a permit of the semaphore.  The loss of a permit does no harm here: the files do
  * not change, and the meter detects too many readers. */
-static bool read_batch(const struct self *self, int batch)
+static bool read_batch(struct self *self, int batch)
 {
 	uint64_t hold = 0;
 	lk_err err;
@@ -125,6 +162,7 @@ static bool read_batch(const struct self *self, int batch)
 
 	if (self->readers && lk_semaphore_acquire(self->readers, 1, LK_FOREVER, &hold) != LK_OK)
 		return complain("cannot get a permit to read", lk_errmsg());
+	self->permit_us = now_us();
 	meter_enter(self->demo->meter, self->number);
 	ok = count_batch(self, batch);
 	meter_leave(self->demo->meter, self->number);
@@ -136,7 +174,7 @@ static bool read_batch(const struct self *self, int batch)
 	return ok;
 }
 
-static bool do_batch(const struct self *self, struct order *order)
+static bool do_batch(struct self *self, struct order *order)
 {
 	const struct word *sorted;
 	struct note note;
@@ -168,7 +206,7 @@ static bool start_together(const struct self *self)
 	return channel_send(self->channel, &ready, sizeof(ready));
 }
 
-static bool work(const struct self *self)
+static bool work(struct self *self)
 {
 	struct order order;
 	bool ok = start_together(self);
@@ -179,16 +217,17 @@ static bool work(const struct self *self)
 	return ok;
 }
 
-static bool open_store(struct self *self, lk_client **client)
+static bool open_store(struct self *self)
 {
-	lk_lock_options lock_options = {.lease_ms = LEASE_MS};
+	lk_lock_options lock_options = {.lease_ms =
+	                                        self->demo->sentinel ? SERVICE_LEASE_MS : LEASE_MS};
 	lk_semaphore_options readers_options = {.capacity = READERS};
 
-	return (lk_client_open("local:", NULL, client) == LK_OK &&
-	        lk_lock_open(*client, "demo/counts", 0, &lock_options, &self->lock) == LK_OK &&
-	        lk_semaphore_open(*client, "demo/readers", 0, &readers_options, &self->readers) ==
-	                LK_OK &&
-	        lk_latch_open(*client, "demo/start", 0, NULL, &self->start) == LK_OK) ||
+	return (lk_client_open(self->demo->url, NULL, &self->client) == LK_OK &&
+	        lk_lock_open(self->client, "demo/counts", 0, &lock_options, &self->lock) == LK_OK &&
+	        lk_semaphore_open(self->client, "demo/readers", 0, &readers_options,
+	                          &self->readers) == LK_OK &&
+	        lk_latch_open(self->client, "demo/start", 0, NULL, &self->start) == LK_OK) ||
 	       complain("cannot open the store", lk_errmsg());
 }
 
@@ -196,10 +235,9 @@ int worker_run(const struct demo *demo, int number, int channel)
 {
 	struct self self = {
 		.demo = demo, .number = number, .channel = channel, .words = words_new()};
-	lk_client *client = NULL;
-	bool ok = self.words && (!demo->locked || open_store(&self, &client)) && work(&self);
+	bool ok = self.words && (!demo->locked || open_store(&self)) && work(&self);
 
 	words_free(self.words);
-	lk_client_close(client);
+	lk_client_close(self.client);
 	return ok ? 0 : 1;
 }
