@@ -1,12 +1,15 @@
 /* SPDX-License-Identifier: MIT
  * Chaos: real processes, a real server, real faults; a judge checks the records of all calls.
  *
- *   chaos [T=seconds] [SEED=number]
+ *   chaos [T=seconds] [SEED=number] [STORE=sentinel]
  *
  * Runs rounds of at most 60 s, and a few seconds more for what follows a loss of memory.  In every
  * second one, faults may delete the store's memory, in a quarter of these also set its clock, and
  * in another quarter delete keys; there the judge excuses what the promises exclude.  One in five
- * is run in a network namespace of its own, if the machine allows it. */
+ * is run in a network namespace of its own, if the machine allows it.
+ *
+ * STORE=sentinel: clients follow a service of Sentinel, whose master, replicas and sentinels fail.
+ * There is no record of the servers' MONITOR then: the judge has the records of the workers. */
 #include "chaos/nemesis.h"
 
 #include "harness/process.h"
@@ -24,6 +27,8 @@
 
 #define ROUND_S 60
 #define NAMESPACE_EACH 5
+#define SERVICE_GRACE_MS 13000
+#define FAILOVER_MS 3000 /* an old master may still renew for so long */
 #define GRACE_MIN_MS 1500
 #define GRACE_MAX_MS 3000
 #define PAIRS_MIN                                                                                  \
@@ -100,6 +105,7 @@ static void add(struct chaos_result *sum, const struct chaos_result *one)
 	sum->losses += one->losses;
 	sum->starts += one->starts;
 	sum->breaks += one->breaks;
+	sum->reclaimed += one->reclaimed;
 	sum->stalls += one->stalls;
 	sum->quiet_ns += one->quiet_ns;
 	if (one->quiet_wake_us > sum->quiet_wake_us)
@@ -127,7 +133,7 @@ static void say(FILE *evidence, const char *fmt, ...)
 
 /* Print the figures; true if they are enough for a verdict. */
 static bool tell(const struct chaos_result *sum, int rounds, int bad, int64_t seconds,
-                 unsigned long long seed, int spaces)
+                 unsigned long long seed, int spaces, bool sentinel)
 {
 	const char *path = getenv("LK_EVIDENCE"), *commit = getenv("LK_COMMIT");
 	FILE *evidence = path ? fopen(path, "ae") : NULL;
@@ -152,6 +158,8 @@ static bool tell(const struct chaos_result *sum, int rounds, int bad, int64_t se
 	    (long long)sum->steps);
 	say(evidence, "losses reported: %lld; writes after a loss: %lld, refused by fence: %lld\n",
 	    (long long)sum->losses, (long long)sum->lost_writes, (long long)sum->refused);
+	if (sum->reclaimed)
+		say(evidence, "holds taken back: %lld or more\n", (long long)sum->reclaimed);
 	say(evidence, "faults: %d:", faults);
 	for (int i = 0; i < NEMESIS_COUNT; i++)
 		if (sum->faults[i])
@@ -166,8 +174,9 @@ static bool tell(const struct chaos_result *sum, int rounds, int bad, int64_t se
 		say(evidence, "too few faults: must be of %d kinds or more\n", kinds_min);
 	if (bad || !enough)
 		say(evidence,
-		    "seed %llu, commit %s; the same faults again: make chaos T=%lld SEED=%llu\n",
-		    seed, commit ? commit : "unknown", (long long)seconds, seed);
+		    "seed %llu, commit %s; the same faults again: make chaos T=%lld SEED=%llu%s\n",
+		    seed, commit ? commit : "unknown", (long long)seconds, seed,
+		    sentinel ? " STORE=sentinel" : "");
 	say(evidence, "verdict: %s, %d of %d rounds bad, %lld pairs, %d faults\n",
 	    round_interrupted ? "interrupted"
 	    : bad || !enough  ? "BAD"
@@ -188,7 +197,13 @@ static int64_t grace_of(int number, uint64_t seed)
 	               : chaos_between(&dice, GRACE_MIN_MS, GRACE_MAX_MS);
 }
 
-static int run_all(int64_t seconds, unsigned long long seed)
+/* The default, or the shortest that protects the leases from a planned failover. */
+static int64_t service_grace_of(int number)
+{
+	return number % 2 ? SERVICE_GRACE_MS : CHAOS_LEASE_MAX_MS + FAILOVER_MS;
+}
+
+static int run_all(int64_t seconds, unsigned long long seed, bool sentinel)
 {
 	struct chaos_result sum = {0}, *result;
 	int rounds = (int)((seconds + ROUND_S - 1) / ROUND_S), bad = 0, spaces = 0, number = 0;
@@ -209,11 +224,13 @@ static int run_all(int64_t seconds, unsigned long long seed)
 		const struct chaos_options options = {
 			.seed = own_seed,
 			.seconds = seconds / rounds,
-			.loses = number % 2,
-			.moves_clock = variant == 1,
-			.deletes = variant == 3,
-			.grace_ms = grace_of(number, own_seed),
-			.wants_namespace = number % NAMESPACE_EACH == 0,
+			.sentinel = sentinel,
+			.loses = sentinel || number % 2,
+			.moves_clock = !sentinel && variant == 1,
+			.deletes = !sentinel && variant == 3,
+			.grace_ms =
+				sentinel ? service_grace_of(number) : grace_of(number, own_seed),
+			.wants_namespace = !sentinel && number % NAMESPACE_EACH == 0,
 			.number = number,
 		};
 		memset(result, 0, sizeof(*result));
@@ -228,7 +245,7 @@ static int run_all(int64_t seconds, unsigned long long seed)
 		       (long long)options.grace_ms, (long long)result->pairs,
 		       result->bad ? ", BAD: see " : "", result->bad ? result->folder : "");
 	}
-	enough = tell(&sum, number, bad, seconds, seed, spaces);
+	enough = tell(&sum, number, bad, seconds, seed, spaces, sentinel);
 	munmap(result, sizeof(*result));
 	return bad || !enough || round_interrupted;
 }
@@ -240,6 +257,7 @@ int main(int argc, char **argv)
 	const char *seed_text = "";
 	unsigned long long seed;
 	int64_t seconds = 20;
+	bool sentinel = false;
 
 	if (argc > 2 && !strcmp(argv[1], "worker"))
 		return worker_main(argc - 2, argv + 2);
@@ -252,6 +270,8 @@ int main(int argc, char **argv)
 			seconds = argv[i][2] ? strtoll(argv[i] + 2, NULL, 10) : seconds;
 		else if (!strncmp(argv[i], "SEED=", 5))
 			seed_text = argv[i] + 5;
+		else if (!strcmp(argv[i], "STORE=sentinel"))
+			sentinel = true;
 	}
 	if (*seed_text) {
 		char *end;
@@ -268,5 +288,5 @@ int main(int argc, char **argv)
 	sigaction(SIGINT, &action, NULL);
 	sigaction(SIGTERM, &action, NULL);
 	signal(SIGPIPE, SIG_IGN);
-	return run_all(seconds, seed);
+	return run_all(seconds, seed, sentinel);
 }

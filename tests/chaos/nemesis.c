@@ -43,6 +43,19 @@ static bool is_link(enum nemesis_kind kind)
 	return kind >= NEMESIS_DELAY && kind <= NEMESIS_PACKETS_RESET;
 }
 
+static bool changes_master(enum nemesis_kind kind)
+{
+	return kind >= NEMESIS_FAILOVER && kind <= NEMESIS_MASTER_STOP;
+}
+
+/* A dead sentinel leaves two, which can elect a master.  If a sentinel that leads a failover is
+ * killed, the others may need longer than a round for another one. */
+static bool are_apart(enum nemesis_kind active, enum nemesis_kind wanted)
+{
+	return active == NEMESIS_SENTINEL_KILL &&
+	       (wanted == NEMESIS_MASTER_KILL || wanted == NEMESIS_MASTER_STOP);
+}
+
 /* ---- workers ------------------------------------------------------------------------------ */
 
 static bool worker_begin(struct round *round, struct nemesis_fault *fault)
@@ -87,6 +100,8 @@ static void fault_end(struct round *round, struct nemesis_fault *fault)
 		worker_end(round, fault);
 	else if (is_link(fault->kind))
 		nemesis_network_end(round, fault);
+	else if (fault->kind >= NEMESIS_FAILOVER)
+		nemesis_sentinel_end(round, fault);
 	else
 		nemesis_server_end(round, fault);
 	target_name(fault, target, sizeof(target));
@@ -99,7 +114,8 @@ static bool is_taken(const struct round *round, const struct nemesis_fault *want
 {
 	for (int i = 0; i < NEMESIS_FAULTS; i++) {
 		const struct nemesis_fault *fault = &round->faults[i];
-		if (!fault->active || fault == wanted || fault->kind <= NEMESIS_WORKER_STOP)
+		if (!fault->active || fault == wanted || fault->kind <= NEMESIS_WORKER_STOP ||
+		    are_apart(fault->kind, wanted->kind))
 			continue;
 		if (is_link(fault->kind) == is_link(wanted->kind) &&
 		    (!is_link(fault->kind) || fault->target == wanted->target))
@@ -112,7 +128,9 @@ static bool is_allowed(const struct round *round, enum nemesis_kind kind)
 {
 	int needs = kinds[kind].needs;
 
-	return !(needs & NEEDS_KEEPS && round->options->loses) &&
+	if (round->options->sentinel)
+		return needs & NEEDS_SENTINEL || kind <= NEMESIS_WORKER_STOP;
+	return !(needs & NEEDS_SENTINEL) && !(needs & NEEDS_KEEPS && round->options->loses) &&
 	       !(needs & NEEDS_LOSES && !round->options->loses) &&
 	       !(needs & NEEDS_CLOCK && !round->options->moves_clock) &&
 	       !(needs & NEEDS_DELETES && !round->options->deletes) &&
@@ -123,7 +141,7 @@ static bool is_allowed(const struct round *round, enum nemesis_kind kind)
 static bool begins_memory(enum nemesis_kind kind)
 {
 	return kind == NEMESIS_FLUSH_ALL || kind == NEMESIS_RESTART_EMPTY ||
-	       kind == NEMESIS_RESTART_OLD || kind == NEMESIS_RESTART;
+	       kind == NEMESIS_RESTART_OLD || kind == NEMESIS_RESTART || changes_master(kind);
 }
 
 /* Further words for the judge. */
@@ -131,9 +149,9 @@ static void words_of(const struct round *round, enum nemesis_kind kind, char *te
 {
 	bool loses = kind == NEMESIS_DELETE || kind == NEMESIS_FLUSH_ALL ||
 	             kind == NEMESIS_RESTART_EMPTY;
-	const char *memory = kind == NEMESIS_RESTART_OLD ? " memory=old"
-	                     : loses                     ? " memory=lost"
-	                                                 : "";
+	/* A replica may lag. */
+	bool is_old = kind == NEMESIS_RESTART_OLD || changes_master(kind);
+	const char *memory = is_old ? " memory=old" : loses ? " memory=lost" : "";
 	int used = snprintf(text, size, "%s", memory);
 
 	if (begins_memory(kind))
@@ -155,6 +173,8 @@ static bool target_choose(struct round *round, struct nemesis_fault *fault)
 	if (begins_memory(fault->kind) && history_now_ns() < round->grace_over_ns &&
 	    !chaos_once_in(&round->dice, 4))
 		return false;
+	if (fault->kind >= NEMESIS_FAILOVER)
+		return !is_taken(round, fault) && nemesis_sentinel_ready(round, fault->kind);
 	if (fault->kind > NEMESIS_WORKER_STOP)
 		return !is_taken(round, fault);
 	fault->target = (int)chaos_between(&round->dice, 0, CHAOS_WORKERS - 1);
@@ -163,14 +183,27 @@ static bool target_choose(struct round *round, struct nemesis_fault *fault)
 	return worker->pid && !worker->stopped && !worker->killed;
 }
 
+static enum nemesis_kind sentinel_kind_choose(struct round *round)
+{
+	if (!round->lost || chaos_once_in(&round->dice, 2))
+		return (enum nemesis_kind)chaos_between(&round->dice, NEMESIS_FAILOVER,
+		                                        NEMESIS_MASTER_STOP);
+	if (chaos_once_in(&round->dice, 2))
+		return (enum nemesis_kind)chaos_between(&round->dice, 0, NEMESIS_WORKER_STOP);
+	return (enum nemesis_kind)chaos_between(&round->dice, NEMESIS_REPLICA_KILL,
+	                                        NEMESIS_SENTINEL_STOP);
+}
+
 static enum nemesis_kind kind_choose(struct round *round)
 {
 	bool loses = round->options->loses;
 	/* Every other fault is one that only this kind of round has. */
 	bool special = loses && chaos_once_in(&round->dice, 2);
 	enum nemesis_kind kind = (enum nemesis_kind)chaos_between(
-		&round->dice, special ? NEMESIS_FLUSH_ALL : 0, NEMESIS_COUNT - 1);
+		&round->dice, special ? NEMESIS_FLUSH_ALL : 0, NEMESIS_CLOCK);
 
+	if (round->options->sentinel)
+		return sentinel_kind_choose(round);
 	/* A short round has few faults. */
 	if (loses && !round->lost)
 		return special ? NEMESIS_FLUSH_ALL : NEMESIS_RESTART_EMPTY;
@@ -204,6 +237,8 @@ static bool fault_begin(struct round *round, struct nemesis_fault *fault)
 		begun = worker_begin(round, fault);
 	else if (is_link(kind))
 		begun = nemesis_network_begin(round, fault, ms);
+	else if (kind >= NEMESIS_FAILOVER)
+		begun = nemesis_sentinel_begin(round, fault);
 	else
 		begun = nemesis_server_begin(round, fault, ms);
 	if (kind != NEMESIS_WORKER_KILL && kind != NEMESIS_CLOCK && !(begun && ms))
@@ -246,4 +281,6 @@ void nemesis_heal(struct round *round)
 	for (int i = 0; i < NEMESIS_FAULTS; i++)
 		if (round->faults[i].active)
 			fault_end(round, &round->faults[i]);
+	if (round->options->sentinel)
+		nemesis_sentinel_settle(round);
 }

@@ -7,6 +7,7 @@
 #include "chaos/chaos.h"
 
 #include "harness/proxy.h"
+#include "harness/sentinel_setup.h"
 #include "harness/server.h"
 
 /* Kind of a fault, its precondition, its duration (ms; 0, 0 = an event). */
@@ -38,14 +39,22 @@
 	X(SAVE, "save", NEEDS_LOSES, 0, 0)                                                         \
 	X(RESTART_EMPTY, "restart-empty", NEEDS_LOSES, 0, 0)                                       \
 	X(RESTART_OLD, "restart-old", NEEDS_LOSES, 0, 0)                                           \
-	X(CLOCK, "clock", NEEDS_LOSES | NEEDS_CLOCK, 0, 0)
+	X(CLOCK, "clock", NEEDS_LOSES | NEEDS_CLOCK, 0, 0)                                         \
+	X(FAILOVER, "restart-failover", NEEDS_SENTINEL, 1000, 1000)                                \
+	X(MASTER_KILL, "restart-master-kill", NEEDS_SENTINEL, 1500, 3000)                          \
+	X(MASTER_STOP, "restart-master-stop", NEEDS_SENTINEL, 300, 9000)                           \
+	X(REPLICA_KILL, "replica-kill", NEEDS_SENTINEL, 300, 2000)                                 \
+	X(REPLICA_STOP, "replica-stop", NEEDS_SENTINEL, 300, 3000)                                 \
+	X(SENTINEL_KILL, "sentinel-kill", NEEDS_SENTINEL, 300, 4000)                               \
+	X(SENTINEL_STOP, "sentinel-stop", NEEDS_SENTINEL, 300, 4000)
 
 enum nemesis_needs {
 	NEEDS_KEEPS = 1,
 	NEEDS_LOSES = 2,
 	NEEDS_NAMESPACE = 4,
 	NEEDS_CLOCK = 8,
-	NEEDS_DELETES = 16
+	NEEDS_DELETES = 16,
+	NEEDS_SENTINEL = 32
 };
 
 enum nemesis_kind {
@@ -83,6 +92,9 @@ struct round {
 	char self[512]; /* this program */
 	char query[32]; /* of the clients' URLs */
 	struct test_server server;
+	struct sentinel_setup service; /* with Sentinel, instead of the server and proxies */
+	int master;                    /* of the service */
+	char url[160];                 /* with Sentinel: of the service, with the query */
 	struct proxy proxies[CHAOS_PROXIES];
 	struct round_worker workers[CHAOS_WORKERS];
 	pid_t recorder, pulse;
@@ -131,6 +143,14 @@ bool nemesis_server_begin(struct round *round, struct nemesis_fault *fault, int6
 void nemesis_server_end(struct round *round, struct nemesis_fault *fault);
 bool nemesis_network_begin(struct round *round, struct nemesis_fault *fault, int64_t ms);
 void nemesis_network_end(struct round *round, struct nemesis_fault *fault);
+
+/* The same of a service of Sentinel.  It is ready if the sentinels agree on a master, and for
+ * faults of the master if a replica has its data. */
+bool nemesis_sentinel_ready(struct round *round, enum nemesis_kind kind);
+/* Wait for an election that has begun, and for the sentinels' agreement. */
+void nemesis_sentinel_settle(struct round *round);
+bool nemesis_sentinel_begin(struct round *round, struct nemesis_fault *fault);
+void nemesis_sentinel_end(struct round *round, struct nemesis_fault *fault);
 
 /* A network namespace for this process and its children; false if the machine refuses, and the
  * reason. */

@@ -134,12 +134,15 @@ void round_worker_start(struct round *round, int index)
 {
 	struct round_worker *worker = &round->workers[index];
 	int proxy = index % CHAOS_PROXIES;
-	char slot[16], seed[32], url[100];
+	char slot[16], seed[32], url[160], link[16] = "server";
 	int64_t begun_ns;
 	const char *const args[] = {round->self, "worker", round->folder, url, slot, seed, NULL};
 
-	snprintf(url, sizeof(url), "redis://127.0.0.1:%d%s", round->proxies[proxy].port,
-	         round->query);
+	if (round->options->sentinel)
+		snprintf(url, sizeof(url), "%s", round->url);
+	else
+		snprintf(url, sizeof(url), "redis://127.0.0.1:%d%s", round->proxies[proxy].port,
+		         round->query);
 	snprintf(slot, sizeof(slot), "%d", index);
 	snprintf(seed, sizeof(seed), "%llu",
 	         (unsigned long long)round->options->seed * 1000003u +
@@ -147,8 +150,9 @@ void round_worker_start(struct round *round, int index)
 	*worker = (struct round_worker){.births = worker->births + 1};
 	begun_ns = history_now_ns();
 	worker->pid = round_spawn(round, args);
-	fprintf(round->log, "# %lld worker %d proxy%d\n", (long long)begun_ns, (int)worker->pid,
-	        proxy);
+	if (!round->options->sentinel)
+		snprintf(link, sizeof(link), "proxy%d", proxy);
+	fprintf(round->log, "# %lld worker %d %s\n", (long long)begun_ns, (int)worker->pid, link);
 	fflush(round->log);
 }
 
@@ -246,11 +250,24 @@ static bool begin_memory(struct round *round)
 	char url[200];
 	lk_client *client;
 
-	snprintf(url, sizeof(url), "%s%s", round->server.unix_url, round->query);
+	if (round->options->sentinel)
+		snprintf(url, sizeof(url), "%s", round->url);
+	else
+		snprintf(url, sizeof(url), "%s%s", round->server.unix_url, round->query);
 	if (lk_client_open(url, NULL, &client))
 		return false;
 	lk_client_close(client);
 	return nemesis_grace_end(round);
+}
+
+/* A service of Sentinel instead of a server, proxies and a recorder of one server's MONITOR. */
+static bool service_begin(struct round *round)
+{
+	sentinel_setup_start(&round->service, NULL);
+	round->server = round->service.servers[0];
+	snprintf(round->url, sizeof(round->url), "%s%s", round->service.url, round->query);
+	pulse_start(round);
+	return begin_memory(round);
 }
 
 static bool round_begin(struct round *round)
@@ -297,6 +314,8 @@ static bool round_begin(struct round *round)
 	                                    ? round->options->grace_ms
 	                                    : CHAOS_LEASE_MAX_MS;
 	names_write(round);
+	if (round->options->sentinel)
+		return service_begin(round);
 	round_server(round, &options);
 	if (!begin_memory(round))
 		return false;
@@ -422,6 +441,7 @@ static void figures(struct round *round)
 	result->losses = page->losses;
 	result->starts = page->starts;
 	result->breaks = page->breaks;
+	result->reclaimed = page->reclaimed;
 	result->stalls = page->stall_count;
 	/* No meeting is excused, except near a fault from which no grace protects: there the judge
 	 * decides. */
@@ -447,18 +467,23 @@ void round_run(const struct chaos_options *options, struct chaos_result *result)
 	if (!round_interrupted)
 		round_check_rest(&round);
 	round_note(&round, "end", 0);
-	kill(round.recorder, SIGTERM);
-	waitpid(round.recorder, NULL, 0);
+	if (round.recorder) {
+		kill(round.recorder, SIGTERM);
+		waitpid(round.recorder, NULL, 0);
+	}
 	kill(round.pulse, SIGKILL);
 	waitpid(round.pulse, NULL, 0);
-	for (int i = 0; i < CHAOS_PROXIES; i++)
+	for (int i = 0; i < CHAOS_PROXIES && !options->sentinel; i++)
 		proxy_stop(&round.proxies[i]);
 	figures(&round);
 	if (!round_interrupted)
 		judge(&round);
 	if (result->bad)
 		shell("cp %s/redis.log %s/ 2>/dev/null", round.server.dir, round.folder);
-	server_stop(&round.server);
+	if (options->sentinel)
+		sentinel_setup_stop(&round.service);
+	else
+		server_stop(&round.server);
 	if (!result->bad || round_interrupted)
 		folder_remove(round.folder);
 }

@@ -15,7 +15,7 @@
 
 static int64_t limit_ms(const struct round *round)
 {
-	return REST_MS + (round->options->loses ? 11000 : 0);
+	return REST_MS + (round->options->loses ? round->options->grace_ms + 1000 : 0);
 }
 
 static void final_write(const struct round *round, int name, int64_t available, int64_t capacity,
@@ -125,7 +125,10 @@ void round_check_rest(struct round *round)
 	char url[200];
 	lk_client *client;
 
-	snprintf(url, sizeof(url), "%s%s", round->server.unix_url, round->query);
+	if (round->options->sentinel)
+		snprintf(url, sizeof(url), "%s", round->url);
+	else
+		snprintf(url, sizeof(url), "%s%s", round->server.unix_url, round->query);
 	if (lk_client_open(url, NULL, &client)) {
 		round_complain(round, "at rest, no client: %s", lk_errmsg());
 		redis_close(redis);

@@ -372,8 +372,11 @@ static void run_threads(struct worker *worker)
 static bool close_client(struct worker *worker, int threads_before)
 {
 	struct history_record record = {.op = HISTORY_CLOSE};
+	lk_counters counters;
 	lk_err err;
 
+	if (lk_client_counters(worker->client, &counters) == LK_OK)
+		worker->page->reclaimed += counters.reclaimed;
 	record.call = history_begin(worker->history, &record);
 	err = worker_close(worker);
 	record.err = err;
