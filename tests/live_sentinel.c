@@ -198,9 +198,11 @@ TEST(f5_store_password_is_not_for_sentinels)
 	redis = redis_open(&one);
 	redis_do(redis, "CONFIG SET requirepass sesame");
 	write_url(":sesame@", "grace=0");
-	OK(lk_client_close(client_with(url, NULL)));
+	client = client_with(url, NULL);
+	for (int i = 0; i < SENTINELS; i++)
+		ck_assert(WITHIN(5000, fake_sentinel_saw(&sentinels[i], "SENTINEL")));
+	OK(lk_client_close(client));
 	for (int i = 0; i < SENTINELS; i++) {
-		ck_assert(fake_sentinel_saw(&sentinels[i], "SENTINEL"));
 		ck_assert(!fake_sentinel_saw(&sentinels[i], "sesame"));
 		ck_assert(!fake_sentinel_saw(&sentinels[i], "AUTH"));
 		fake_sentinel_stop(&sentinels[i]);

@@ -55,9 +55,9 @@ static void start(const char *names)
 	        "tls-cert-file %s/named.pem\ntls-key-file %s/named.key\n"
 	        "tls-ca-cert-file %s/ca.pem\ntls-auth-clients no\ntls-replication yes\n"
 	        "sentinel resolve-hostnames yes\nsentinel announce-hostnames %s\n"
-	        "sentinel monitor main localhost %d 1\n",
+	        "sentinel monitor main %s %d 1\n",
 	        sentinel.port, sentinel.dir, sentinel.socket_path, tls.folder, tls.folder,
-	        tls.folder, names, tls.port);
+	        tls.folder, names, strcmp(names, "yes") ? "127.0.0.1" : "localhost", tls.port);
 	ck_assert(!fclose(config));
 	process_start(&process, run_sentinel, NULL);
 	ck_assert(WITHIN(5000, access(sentinel.socket_path, F_OK) == 0));

@@ -77,8 +77,11 @@ static void write_config(const struct sentinel_setup *setup, const struct test_s
 
 static void start_sentinel(const struct sentinel_setup *setup, struct test_server *sentinel)
 {
-	folder_make(sentinel->dir, sizeof(sentinel->dir));
-	snprintf(sentinel->socket_path, sizeof(sentinel->socket_path), "%s/s", sentinel->dir);
+	char dir[sizeof(sentinel->dir)];
+
+	folder_make(dir, sizeof(dir));
+	memcpy(sentinel->dir, dir, sizeof(dir));
+	snprintf(sentinel->socket_path, sizeof(sentinel->socket_path), "%s/s", dir);
 	for (int tries = 0; tries < START_TRIES; tries++) {
 		sentinel->port = port_pick();
 		write_config(setup, sentinel);
