@@ -321,7 +321,8 @@ TEST(start_costs_little_more_than_flock)
 #endif
 #endif
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__) && !defined(SANITIZED)
-	ck_assert_int_le(ours - flock, 5000);
+	/* A pause or a second connection attempt would cost more; bench/ has the cost itself. */
+	ck_assert_int_le(ours - flock, 10000);
 #endif
 	server_stop(&server);
 }
