@@ -310,10 +310,10 @@ void lk__ticket_leave(struct lk__core *core, int64_t now_ns, struct lk__ticket *
 /* Granted: make a hold for the first waiter. */
 void lk__ticket_take(struct lk__core *core, int64_t now_ns, struct lk__ticket *ticket,
                      uint64_t fence, int64_t store_us, int64_t waiting);
-/* End its calls with that error, and let it leave. */
-/* End the waits of a ticket with the server's error. */
+/* End its calls with the server's error, and let it leave. */
 void lk__ticket_fail(struct lk__core *core, int64_t now_ns, struct lk__ticket *ticket,
                      const struct lk__answer *answer);
+/* End its calls with that error, and let it leave. */
 void lk__ticket_refuse(struct lk__core *core, int64_t now_ns, struct lk__ticket *ticket, lk_err err,
                        const char *text);
 /* The store reports that the hold has ended. */

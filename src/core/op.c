@@ -9,13 +9,13 @@
  * whichever thread calls lk__core_tick(). */
 #include "core.h"
 
-#define GRACE_SLACK_NS INT64_C(1000000000)
-
 #include "counters.h"
 #include "latch.h"
 #include "query.h"
 
 #include <stdio.h>
+
+#define GRACE_SLACK_NS INT64_C(1000000000)
 
 /* ---- Begin and end ------------------------------------------------------------------------ */
 
