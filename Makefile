@@ -4,6 +4,7 @@
 # Variables that only make's command line sets:
 #   V=1                          show the commands
 #   SANITIZE=address,undefined   or thread                             -> build/<sanitizers>/
+#   NIGHTLY=1                    all tests, also the long ones that a sanitizer leaves out
 #   HIREDIS=DIR                  this hiredis: DIR/include/hiredis, DIR/lib/libhiredis.a
 #   TLS=no                       without rediss:; also where OpenSSL is not  -> build/notls/
 #   WERROR=                      do not turn warnings into errors
@@ -19,7 +20,7 @@
 # settings NAMES: variables of the command line.  The environment may have such a name for a reason
 # of its own, so its value neither comes in nor is passed on.
 settings = $(foreach name,$(1),$(eval $(name) :=)$(eval unexport $(name)))
-$(call settings,V SANITIZE HIREDIS TLS WERROR DEPS MUTANT LOCK STORE T SEED J)
+$(call settings,V SANITIZE NIGHTLY HIREDIS TLS WERROR DEPS MUTANT LOCK STORE T SEED J)
 WERROR := -Werror
 DEPS := yes
 LOCK := on

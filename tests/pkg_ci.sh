@@ -19,17 +19,18 @@ printf '#!/bin/sh\n' >tools/deps
 # One variant of the suite for each kind of `make test`; every other goal does nothing.
 cat >"$work/bin/make" <<'END'
 #!/bin/sh
-variant=
+variant='' sanitize='' night=''
 for word in "$@"; do
 	case $word in
-	SANITIZE=*) variant=/${word#*=} ;;
+	NIGHTLY=*) night=${word#*=} ;;
+	SANITIZE=*) sanitize=${word#*=} variant=/${word#*=} ;;
 	test-hiredis12) variant=/hiredis ;;
 	esac
 done
 case " $* " in
 *" demo "*) echo identical ;;
 *" test "* | *" test-hiredis12 "*)
-	LK_BUILD=$PWD/build$variant SANITIZE=${variant#/} exec tests/run
+	LK_BUILD=$PWD/build$variant SANITIZE=$sanitize NIGHTLY=$night exec tests/run
 	;;
 esac
 END
@@ -38,7 +39,7 @@ PATH=$work/bin:$PATH
 
 # suite: five programs of three checks each that pass, in all four variants.
 suite() {
-	rm -rf build tests/unit_*.c tests/pkg_*.sh
+	rm -rf build tests/unit_*.c tests/pkg_*.sh tests/nightly
 	printf '# PROGRAM  reason\n' >tests/retries
 	for variant in '' /address,undefined /thread /hiredis; do
 		mkdir -p "build$variant/tests"
@@ -64,7 +65,7 @@ END
 }
 good='echo "100%: Checks: 3, Failures: 0, Errors: 0"'
 
-# run_suite STATUS ARG..., run_ci STATUS
+# run_suite STATUS ARG..., run_ci STATUS ARG...
 run_suite() {
 	expected=$1
 	shift
@@ -73,9 +74,11 @@ run_suite() {
 	[ $status = "$expected" ] || fail "tests/run: exit status $status"
 }
 run_ci() {
+	expected=$1
+	shift
 	status=0
-	.ci/run >"$work/output" 2>&1 || status=$?
-	[ $status = "$1" ] || fail ".ci/run: exit status $status"
+	.ci/run "$@" >"$work/output" 2>&1 || status=$?
+	[ $status = "$expected" ] || fail ".ci/run: exit status $status"
 }
 last_line() {
 	[ "$(tail -n 1 "$work/output")" = "$1" ] || fail "the last line is not: $1"
@@ -135,6 +138,23 @@ says '^ *[0-9]* s  ok      make test$'
 says '^ *[0-9]* s  ok      demo without the lock$'
 says '^ *[0-9]* s  in all$'
 [ "$(grep -c '^ *[0-9]* s  ok ' "$work/output")" = 19 ] || fail "not every step is in the table"
+
+# What tests/nightly lists runs without that sanitizer, and at night, which has four more steps.
+suite
+printf '# PROGRAM  VARIANT\nunit_a  both  why\nunit_b  thread  why\n' >tests/nightly
+run_ci 0
+last_line '70 passed, 0 failed'
+says '^make test: 5 programs, '
+says '^make test: 4 programs, '
+says '^make test: 3 programs, '
+says '^make test: 2 more programs with NIGHTLY=1: tests/nightly$'
+suite
+cp "$source/tests/nightly" tests/
+run_ci 0 nightly
+last_line '83 passed, 0 failed'
+silent_about ' more programs with NIGHTLY=1'
+run_ci 2 weekly
+last_line '.ci/run: "weekly" is not "nightly"'
 
 # Three programs of one variant may run again, and are listed; four may not.
 suite

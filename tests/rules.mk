@@ -75,7 +75,7 @@ $(PRELOADS): $(BUILD)/tests/%.so: tests/preload/%.c | needs
 .PHONY: test test-hiredis12 test-valkey test-redis8 tidy lint format
 test: $(if $(T),$(EXAMPLES) $(addprefix $(BUILD)/tests/,$(filter-out tests/%,$(T))) $(PRELOADS) \
 		$(if $(filter-out unit_% live_%,$(T)),tests),tests)
-	@LK_BUILD=$(abspath $(BUILD)) CC="$(CC)" $(call pass,SANITIZE V J) tests/run $(T)
+	@LK_BUILD=$(abspath $(BUILD)) CC="$(CC)" $(call pass,SANITIZE NIGHTLY V J) tests/run $(T)
 
 ## test-hiredis12  the tests that depend on hiredis, with 1.2, which newer systems have (Debian 12: 0.14)
 HIREDIS12 := build/deps/hiredis-1.2
@@ -92,6 +92,11 @@ test-valkey test-redis8: | needs
 	$(Q)tools/server trixie $(SERVER) build/deps/$(@:test-%=%)
 	$(Q)LATCHKEY_SERVER=$(CURDIR)/build/deps/$(@:test-%=%)/$(SERVER) \
 		$(MAKE) --no-print-directory test T="$(or $(T),$(SERVER_TESTS))"
+
+## nightly    .ci/run, with what is too long for every change
+.PHONY: nightly
+nightly:
+	$(Q).ci/run nightly
 
 ## tidy       layers, exports, house style: tests/tidy
 tidy: lib
