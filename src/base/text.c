@@ -2,6 +2,7 @@
  * Text for keys, logs and terminals: escaping, encoding of names in keys, ids. */
 #include "text.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #define ID_CHARS "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
@@ -189,6 +190,14 @@ size_t lk__decimal(char *out, int64_t value)
 	if (at > (value < 0 ? 1u : 0u))
 		out[--at] = (char)('0' + rest);
 	return len;
+}
+
+const char *lk__seconds(char out[LK__SECONDS_SIZE], int64_t ms)
+{
+	int64_t tenths = ms / 100 + (ms % 100 > 0);
+
+	snprintf(out, LK__SECONDS_SIZE, "%lld.%d", (long long)(tenths / 10), (int)(tenths % 10));
+	return out;
 }
 
 size_t lk__name_len(const char *name, size_t len)

@@ -35,4 +35,8 @@ bool lk__parse_i64(const char *text, size_t len, int64_t min, int64_t max, int64
 #define LK__DECIMAL_SIZE 21
 size_t lk__decimal(char *out, int64_t value);
 
+/* Write milliseconds >= 0 as seconds with a tenth, rounded up: "8.4".  Returns out. */
+#define LK__SECONDS_SIZE 24
+const char *lk__seconds(char out[LK__SECONDS_SIZE], int64_t ms);
+
 #endif

@@ -11,19 +11,6 @@
 
 #define TOPIC "memory"
 
-/* A time for people. */
-struct seconds {
-	long long whole;
-	int tenth;
-};
-
-static struct seconds seconds(int64_t ms)
-{
-	int64_t tenths = (ms + 99) / 100;
-
-	return (struct seconds){tenths / 10, (int)(tenths % 10)};
-}
-
 /* The parts of a marker, "1 <id> <since us>". */
 struct marker {
 	char id[LK__EPOCH_SIZE];
@@ -58,7 +45,7 @@ static void judge_age(struct lk__doctor *doctor, const struct marker *marker)
 {
 	int64_t grace_ms = doctor->target->grace_ms, now_us = read_clock(doctor);
 	int64_t left_ms = (marker->since_us + grace_ms * 1000 - now_us) / 1000;
-	struct seconds grace = seconds(grace_ms), left = seconds(left_ms);
+	char seconds[LK__SECONDS_SIZE];
 
 	if (!now_us)
 		return;
@@ -66,22 +53,23 @@ static void judge_age(struct lk__doctor *doctor, const struct marker *marker)
 		lk__doctor_report(
 			doctor, LK_FIT_WARN, TOPIC,
 			"wait; if nothing can be held: latchkey grace end",
-			"in its grace (id %.8s): nothing is granted for %lld.%d s, because the "
+			"in its grace (id %.8s): nothing is granted for %s s, because the "
 			"server may have forgotten a holder",
-			marker->id, left.whole, left.tenth);
+			marker->id, lk__seconds(seconds, left_ms));
 	else
 		lk__doctor_report(
 			doctor, LK_FIT, TOPIC, "",
 			"whole for %lld s (id %.8s); after a loss nothing is granted for "
-			"%lld.%d s, and holders take back what they hold; a longer lease is "
+			"%s s, and holders take back what they hold; a longer lease is "
 			"covered only if its holder reaches the server in that time",
 			marker->since_us ? (long long)((now_us - marker->since_us) / 1000000) : 0,
-			marker->id, grace.whole, grace.tenth);
+			marker->id, lk__seconds(seconds, grace_ms));
 }
 
 static void judge_marker(struct lk__doctor *doctor, const char *key, const struct lk__resp *resp)
 {
-	struct seconds grace = seconds(doctor->target->grace_ms);
+	const int64_t grace_ms = doctor->target->grace_ms;
+	char seconds[LK__SECONDS_SIZE];
 	char run_id[LK__DOCTOR_FIELD], text[LK__DOCTOR_FIELD];
 	struct marker marker;
 
@@ -90,8 +78,8 @@ static void judge_marker(struct lk__doctor *doctor, const char *key, const struc
 		lk__doctor_report(
 			doctor, LK_FIT, TOPIC, "",
 			"no client has connected yet; after a loss nothing is granted for "
-			"%lld.%d s",
-			grace.whole, grace.tenth);
+			"%s s",
+			lk__seconds(seconds, grace_ms));
 	} else if (!parse(resp, &marker)) {
 		snprintf(text, sizeof(text), "delete the key %s, or use another prefix", key);
 		lk__doctor_report(doctor, LK_UNFIT, TOPIC, text,
@@ -102,8 +90,8 @@ static void judge_marker(struct lk__doctor *doctor, const char *key, const struc
 		lk__doctor_report(
 			doctor, LK_FIT_WARN, TOPIC, "",
 			"of an earlier run of this server, or of another one: the next client "
-			"finds the loss, and a grace of %lld.%d s",
-			grace.whole, grace.tenth);
+			"finds the loss, and a grace of %s s",
+			lk__seconds(seconds, grace_ms));
 	} else {
 		judge_age(doctor, &marker);
 	}

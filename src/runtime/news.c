@@ -4,23 +4,11 @@
  * none of those may wait for the program's log function. */
 #include "client.h"
 
+#include "base/text.h"
+
 #define TOGETHER_NS (500 * LK__MS) /* holds that are taken back within this time share a line */
-#define TENTH_MS 100
 
 #define CURE "if nothing can be held: latchkey grace end, or grace=0 in the URL"
-
-/* A time in tenths of a second, rounded up: "8.4". */
-struct seconds {
-	long long whole;
-	int tenth;
-};
-
-static struct seconds seconds(int64_t ms)
-{
-	int64_t tenths = (ms + TENTH_MS - 1) / TENTH_MS;
-
-	return (struct seconds){tenths / 10, (int)(tenths % 10)};
-}
 
 /* What happened to the memory that the link knew. */
 static const char *what_happened(enum lk__found found)
@@ -42,22 +30,22 @@ static void log_memory(struct lk__link *link, enum lk__found found)
 	const struct lk__epoch epoch = link->session.epoch;
 	const char *server = client->target.text;
 	int64_t grace_ms = lk__grace_left_ms(&epoch, epoch.read_us, client->target.grace_ms);
-	struct seconds left = seconds(grace_ms),
-		       age = seconds((epoch.read_us - epoch.since_us) / 1000);
+	char left[LK__SECONDS_SIZE], age[LK__SECONDS_SIZE];
 
 	lk__client_unlock(client);
 	if (found == LK__FOUND_ENDED)
 		lk__log(client, LK_LOG_INFO, "%s: the grace was ended by hand", server);
 	else if (found == LK__FOUND_FIRST && grace_ms)
 		lk__log(client, LK_LOG_INFO,
-		        "%s: the server's memory began %lld.%d s ago, and it may have forgotten a "
-		        "holder: nothing is granted for %lld.%d s (" CURE ")",
-		        server, age.whole, age.tenth, left.whole, left.tenth);
+		        "%s: the server's memory began %s s ago, and it may have forgotten a "
+		        "holder: nothing is granted for %s s (" CURE ")",
+		        server, lk__seconds(age, (epoch.read_us - epoch.since_us) / 1000),
+		        lk__seconds(left, grace_ms));
 	else if (found != LK__FOUND_FIRST && grace_ms)
 		lk__log(client, LK_LOG_WARN,
 		        "%s: the server has lost its memory (%s) and may have forgotten a holder: "
-		        "nothing is granted for %lld.%d s (" CURE ")",
-		        server, what_happened(found), left.whole, left.tenth);
+		        "nothing is granted for %s s (" CURE ")",
+		        server, what_happened(found), lk__seconds(left, grace_ms));
 	else if (found != LK__FOUND_FIRST && (epoch.since_us || !client->target.local))
 		lk__log(client, LK_LOG_WARN,
 		        "%s: the server has lost its memory (%s), and there is no grace: holders "
@@ -84,19 +72,18 @@ static void log_partial(struct lk__link *link)
 /* Releases the mutex meanwhile.  _locked */
 static void log_lease(struct lk_client *client)
 {
-	struct seconds lease = seconds(client->long_lease_ms);
-	struct seconds grace = seconds(client->target.grace_ms);
+	char lease[LK__SECONDS_SIZE], grace[LK__SECONDS_SIZE];
 
+	lk__seconds(lease, client->long_lease_ms);
+	lk__seconds(grace, client->target.grace_ms);
 	client->long_lease_ms = 0;
 	client->long_lease_logged = true;
 	lk__client_unlock(client);
 	lk__log(client, LK_LOG_WARN,
-	        "a lease of %lld.%d s is longer than the grace of %lld.%d s%s: if the server loses "
-	        "its "
+	        "a lease of %s s is longer than the grace of %s s%s: if the server loses its "
 	        "memory and the holder cannot reach it within the grace, another client is granted "
 	        "what is held (grace= in the URL)",
-	        lease.whole, lease.tenth, grace.whole, grace.tenth,
-	        client->target.service ? " less 3 s for a failover" : "");
+	        lease, grace, client->target.service ? " less 3 s for a failover" : "");
 	pthread_mutex_lock(&client->mutex);
 }
 
