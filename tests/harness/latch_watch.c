@@ -4,6 +4,8 @@
 
 #include "process.h"
 
+#include <unistd.h>
+
 #define STACK_BYTES (256 * 1024)
 
 int64_t latch_down(lk_latch *latch, int64_t n, const char *name)
@@ -28,6 +30,7 @@ static void *await(void *arg)
 	struct awaiter *awaiter = arg;
 	int64_t start_ms = now_ms();
 
+	awaiter->thread_id = gettid();
 	awaiter->err = lk_latch_await(awaiter->latch, awaiter->wait_ms);
 	awaiter->took_ms = now_ms() - start_ms;
 	awaiter->ended = true;
@@ -41,6 +44,7 @@ void awaiter_start(struct awaiter *awaiter, lk_latch *latch, int64_t wait_ms)
 	awaiter->latch = latch;
 	awaiter->wait_ms = wait_ms;
 	awaiter->ended = false;
+	awaiter->thread_id = 0;
 	ck_assert_int_eq(pthread_attr_init(&attributes), 0);
 	if (!TSAN && !ASAN)
 		pthread_attr_setstacksize(&attributes, STACK_BYTES);

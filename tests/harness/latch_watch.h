@@ -33,6 +33,7 @@ struct awaiter {
 	lk_err err;
 	int64_t took_ms;
 	atomic_bool ended;
+	atomic_int thread_id; /* 0 = it has not begun */
 	pthread_t thread;
 };
 

@@ -345,17 +345,7 @@ void noun_wait_queue(struct noun_wait *wait, const struct noun *noun, void *hand
 
 bool noun_wait_sleeps(const struct noun_wait *wait)
 {
-	char path[64], state = 0;
-	FILE *file;
-
-	snprintf(path, sizeof(path), "/proc/self/task/%d/stat", wait->thread_id);
-	file = fopen(path, "re");
-	if (!file)
-		return false;
-	if (fscanf(file, "%*d (%*[^)]) %c", &state) != 1)
-		state = 0;
-	fclose(file);
-	return state == 'S';
+	return proc_thread_sleeps(wait->thread_id);
 }
 
 lk_err noun_wait_join(struct noun_wait *wait)

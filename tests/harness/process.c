@@ -234,6 +234,21 @@ char proc_state(pid_t pid)
 	return proc_stat(pid, text, sizeof(text)) ? text[0] : 0;
 }
 
+bool proc_thread_sleeps(int id)
+{
+	char path[64], state = 0;
+	FILE *file;
+
+	snprintf(path, sizeof(path), "/proc/self/task/%d/stat", id);
+	file = fopen(path, "re");
+	if (!file)
+		return false;
+	if (fscanf(file, "%*d (%*[^)]) %c", &state) != 1)
+		state = 0;
+	fclose(file);
+	return state == 'S';
+}
+
 int64_t proc_cpu_ms(pid_t pid)
 {
 	char text[1024], *at = text;

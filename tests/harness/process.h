@@ -80,6 +80,9 @@ int proc_socket_count(pid_t pid);
 int64_t proc_cpu_ms(pid_t pid);  /* user and system time used so far, of all threads */
 char proc_state(pid_t pid);      /* 'R', 'S', 'T', 'Z'...; 0 if there is no such process */
 int64_t proc_size_kb(pid_t pid); /* address space */
+/* Does that thread of this process sleep?  One that is in a call waits there.  id may be 0 = it has
+ * not begun. */
+bool proc_thread_sleeps(int id);
 
 /* A fresh 0700 folder, removed when the test program ends; fails the test on an error. */
 void folder_make(char *path, size_t size);
