@@ -63,7 +63,7 @@ static void check_verb(const struct options *options)
 {
 	bool permits = options->verb == VERB_SEM || options->verb == VERB_RATE;
 	bool needs_name = options->verb != VERB_SHOW && options->verb != VERB_LOCAL &&
-	                  options->verb != VERB_DOCTOR;
+	                  options->verb != VERB_DOCTOR && options->verb != VERB_GRACE;
 	bool needs_command = options->verb == VERB_LOCK || options->verb == VERB_SEM;
 
 	FUZZ_MUST(!needs_name || options->name, "no name");
