@@ -5,6 +5,7 @@
  *   MINUTES      simulated, each                        JOBS         processes
  *   SECONDS_MAX  begin no seed after so long            FAILURES     end after so many
  *   PLAN         what to leave out, as a failure prints it
+ *   STORE=sentinel  give every seed with faults a service of Sentinel, not only each eighth one
  *   TRACE=1      tell every event of SEED               SHRINK=0     do not look for a smaller plan
  *
  * Exit status 0: no check failed, and the seeds had enough load to make that meaningful. */
@@ -42,7 +43,7 @@ struct options {
 	uint64_t first;
 	long long seeds, minutes, jobs, seconds_max, failures;
 	const char *plan;
-	bool trace, shrink;
+	bool trace, shrink, sentinels;
 };
 
 static struct board *board;
@@ -75,7 +76,7 @@ static long long number_of(const char *name, long long other)
 
 static void read_options(void)
 {
-	const char *plan = getenv("PLAN");
+	const char *plan = getenv("PLAN"), *store = getenv("STORE");
 
 	options.first = (uint64_t)number_of("SEED", 1);
 	options.seconds_max = number_of("SECONDS_MAX", 0);
@@ -86,6 +87,11 @@ static void read_options(void)
 	options.trace = number_of("TRACE", 0);
 	options.shrink = number_of("SHRINK", 1);
 	options.plan = plan && *plan ? plan : NULL;
+	if (store && *store && strcmp(store, "sentinel") != 0) {
+		fprintf(stderr, "sim: STORE=%s is not \"sentinel\"\n", store);
+		exit(2);
+	}
+	options.sentinels = store && *store;
 	if (options.jobs < 1 || options.jobs > JOBS_MAX)
 		options.jobs = 2;
 	if (options.plan || options.trace)
@@ -145,8 +151,9 @@ static void tell_failure(struct sim_plan *plan, struct sim_result *result)
 	tell_faults(out, plan);
 	fprintf(out, "the last events:\n");
 	tell_tail(out, events, events_len);
-	fprintf(out, "again: make sim SEED=%llu MINUTES=%lld PLAN=%s\n",
-	        (unsigned long long)plan->seed, options.minutes, text);
+	fprintf(out, "again: make sim SEED=%llu MINUTES=%lld %sPLAN=%s\n",
+	        (unsigned long long)plan->seed, options.minutes,
+	        options.sentinels ? "STORE=sentinel " : "", text);
 	fclose(out);
 	fclose(trace);
 	fwrite(report, 1, report_len, stdout);
@@ -165,6 +172,8 @@ static void run_seed(struct job *job, uint64_t seed)
 	job->seed = seed;
 	job->busy = true;
 	sim_plan_make(&plan, seed, options.minutes * 60 * SIM_S);
+	if (options.sentinels)
+		sim_plan_sentinels(&plan);
 	if (options.plan && !sim_plan_cut(&plan, options.plan)) {
 		fprintf(stderr, "sim: PLAN=%s is not one of seed %llu\n", options.plan,
 		        (unsigned long long)seed);
@@ -247,6 +256,10 @@ static void tell_figures(FILE *out, const struct sim_tally *sum, long long seeds
 	        sum->losses, sum->forgot, sum->openings, sum->counted, sum->released, sum->unknown);
 	fprintf(out, "  %lld holds taken back from a server that had lost its memory\n",
 	        sum->reclaimed);
+	fprintf(out,
+	        "  %lld links cut because a sentinel named another master, %lld scripts run by a "
+	        "replaced master, %lld moments with holds of both\n",
+	        sum->cuts, sum->stale, sum->stale_dual);
 	fprintf(out, "  longest: %.1f ms from grant to hold, %.1f s free while a client waits\n",
 	        sum->longest_grant_ms, sum->longest_idle_ms / 1000);
 	fprintf(out, "  faults:");

@@ -9,6 +9,8 @@
  *   sim_network.c    requests, replies and messages in flight
  *   sim_server.c     the server: its clock, its memory, its subscribers
  *   sim_faults.c     what each fault does
+ *   sim_service.c    with sentinels: the servers of which each failover makes another one the
+ * master sim_sentinels.c  ... the sentinels, and each client's conversations with them
  *   sim_callers.c    threads that acquire, hold and release; at random, or by a scene
  *   sim_latches.c    threads that await, count down, set and remove
  *   sim_check*.c     the promises: what they read, at which moment, and what a fault excuses
@@ -28,6 +30,7 @@
 #include "redis/codec.h"
 #include "store_view.h"
 #include "sim_plan.h"
+#include "sim_sentinel.h"
 
 #define SIM_EPOCH_US INT64_C(1700000000000000)
 #define SIM_START_NS (1000 * SIM_S)
@@ -56,6 +59,8 @@ struct sim_grant {
 	int64_t forgotten_ns;
 	int handed;        /* local hand-overs while other clients are known to wait */
 	int64_t handed_ns; /* the last one */
+	bool stale; /* by a master after a failover had replaced it, and not taken back since */
+	int64_t apart_ns; /* ... and the new one grants nothing new until then */
 };
 
 /* Tickets that left, and that a late ask or a restored image brought back. */
@@ -124,6 +129,7 @@ struct sim_name {
 	int64_t open_ns;    /* when a latch was last open */
 	int64_t absent_ns;  /* when no latch last existed */
 	int64_t removed_ns; /* when a latch was last removed */
+	uint64_t stale_max; /* the largest fence of a replaced master */
 };
 
 /* ---- In flight (sim_network.c) -------------------------------------------------------------- */
@@ -142,7 +148,7 @@ struct sim_call {
 	int64_t at_ns;   /* arrival at the server, then at the client */
 	bool executed;
 	uint8_t kind;
-	int name, slot, life;
+	int name, slot, life, place;
 	char ticket[LK__TICKET_MAX];
 	int64_t arrival_us; /* of an ask: permits that it reports */
 	uint64_t fence;     /* the last local one, which it reports to the store */
@@ -176,7 +182,7 @@ enum sim_way { SIM_COMMANDS_OUT, SIM_COMMANDS_IN, SIM_MESSAGES_OUT, SIM_MESSAGES
 struct sim_link {
 	struct sim_link *next;
 	struct sim_client *client;
-	int life;
+	int life, place;
 	char channel[LK__CHANNEL_MAX];
 	bool here, there;
 	int64_t there_until_ns; /* when the server notices the end */
@@ -253,6 +259,9 @@ enum sim_event {
 	SIM_HALF_OPEN,
 	SIM_IMAGE,
 	SIM_FAULT,
+	SIM_WATCH,   /* a conversation with a sentinel, or a dial that depends on them */
+	SIM_ASKED,   /* a question is at a sentinel */
+	SIM_SERVICE, /* the servers or the sentinels change by themselves */
 };
 
 struct sim_next {
@@ -294,6 +303,8 @@ struct sim_client {
 	bool dirty;
 	struct promise_leaves leaves;
 	struct lk_counters counted; /* results that its callers saw, and reclaims */
+	struct sim_watch watch;     /* of sentinels */
+	int64_t stale_ns; /* when a replaced master last ran a script of it, or wrote to it */
 };
 
 /* ---- The world ------------------------------------------------------------------------------ */
@@ -331,6 +342,7 @@ struct sim {
 	int64_t end_ns;
 	int64_t pace;     /* divides the pauses: a plan with little load gets more */
 	int64_t paced_ns; /* when load was last adjusted */
+	struct sim_service service;
 	struct sim_tally tally;
 	struct sim_result *result;
 	FILE *trace;
@@ -355,6 +367,10 @@ void sim_client_tick(struct sim_client *client);
 int64_t sim_local(const struct sim_client *client);
 /* The first true time at which the client's clock shows local_ns. */
 int64_t sim_true(const struct sim_client *client, int64_t local_ns);
+/* Dial the server that the sentinels named; stop that; it has failed. */
+void sim_client_connect(struct sim_client *client);
+void sim_client_cancel_dial(struct sim_client *client);
+void sim_client_dial_failed(struct sim_client *client, const struct lk__why *why);
 /* The client closes its end of its link. */
 void sim_client_unlink(struct sim_client *client, lk_err err);
 /* The client of the ticket, NULL if that process has ended. */
@@ -375,7 +391,7 @@ void sim_network_ping(struct sim_client *client);
 int sim_network_publish(void *arg, const char *channel, const char *text, size_t len);
 void sim_network_ask(struct sim_caller *caller, enum lk__request_kind kind,
                      const struct lk__details *details);
-struct sim_link *sim_link_new(struct sim_client *client);
+struct sim_link *sim_link_new(struct sim_client *client, int place);
 /* Requests sent by the client that the server has not run: some of them still run. */
 void sim_link_cut(struct sim_link *link);
 void sim_link_drop(struct sim_link *link);
@@ -389,8 +405,11 @@ void sim_server_init(struct sim *sim);
 void sim_server_fini(struct sim *sim);
 int64_t sim_server_us(const struct sim *sim);
 void sim_server_run(struct sim *sim, struct sim_call *call);
+struct lua_store *sim_server_store(struct sim *sim);
 void sim_server_load(struct sim *sim);
-/* Close every connection, discard pending requests, and stay down for a while. */
+/* Close every connection to a server, and discard its pending requests. */
+void sim_server_hang_up(struct sim *sim, int place);
+/* The same at the master, which stays down for a while. */
 void sim_server_restart(struct sim *sim, int64_t away_ns);
 void sim_server_save(struct sim *sim, int image);
 void sim_server_restore(struct sim *sim, int image, bool covered);
@@ -505,10 +524,15 @@ void sim_check_excuse(struct sim *sim, struct sim_name *name, struct sim_grant *
 void sim_check_excused(struct sim_client *client, const struct lk__hold *hold,
                        struct sim_grant *grant);
 void sim_check_gone(struct sim_client *client, const char *nonce, uint64_t fence);
+/* Until when a client may believe in a ticket, given what was sent so far: the true time. */
+int64_t sim_check_excused_until(const struct sim_client *client, const struct lk__ticket *ticket);
+/* No loss of memory is meant to be made up for by the grace. */
+#define SIM_NO_ERA (-1)
 /* The store has it, and grants nothing beside it from now on. */
 void sim_check_join(struct sim *sim, const struct sim_name *name, struct sim_grant *grant);
 /* Do they exclude each other? */
 bool sim_check_excludes(const struct sim_grant *one, const struct sim_grant *other);
+bool sim_check_is_apart(const struct sim_grant *one, const struct sim_grant *other);
 void sim_check_doubts(const struct sim_client *client);
 /* The memory was lost: of those grants, find those that may outlast the grace. */
 void sim_check_uncovered(struct sim *sim, struct sim_name *name);

@@ -185,6 +185,9 @@ static void check_new(const struct script *script, const struct store_ticket *ho
 		sim_fail(script->sim, PROMISE_FENCE, "%s: the store: %s", name->text, wrong);
 	else
 		name->fence_max = name->store_max = hold->fence;
+	if (!script->sim->clock_was_back && !script->run.in_grace)
+		sim_keep_of(script->sim, name, PROMISE_FENCE,
+		            promise_fence(name->stale_max, hold->fence));
 	if (hold->fence > script->sim->fence_max)
 		script->sim->fence_max = hold->fence;
 	check_order(script, hold);

@@ -17,10 +17,8 @@
 #include <string.h>
 
 #define ROUNDING_NS (2 * SIM_MS)
-#define NO_ERA (-1)
 
-/* Until when a client may believe in a ticket, given what was sent so far: the true time. */
-static int64_t excused_until(const struct sim_client *client, const struct lk__ticket *ticket)
+int64_t sim_check_excused_until(const struct sim_client *client, const struct lk__ticket *ticket)
 {
 	int64_t until_ns = ticket->valid_until_ns, other_ns;
 
@@ -48,7 +46,7 @@ static void excuse(struct sim *sim, struct sim_grant *grant)
 	ticket = lk__ticket_find(&client->core, grant->nonce);
 	if (!ticket)
 		return;
-	until_ns = excused_until(client, ticket);
+	until_ns = sim_check_excused_until(client, ticket);
 	/* It may have been taken back after an earlier loss, with the reply in flight. */
 	if (!grant->excused || (grant->excused_ns < until_ns && ticket->main.kind == LK__RECLAIM))
 		grant->excused_ns = until_ns;
@@ -77,7 +75,7 @@ void sim_check_uncovered(struct sim *sim, struct sim_name *name)
 	for (int i = name->grant_count - 1; i >= least; i--) {
 		struct sim_grant *grant = &name->grants[i % SIM_GRANTS];
 		if (grant->excused && grant->excused_ns > covered_ns)
-			grant->era = NO_ERA;
+			grant->era = SIM_NO_ERA;
 	}
 }
 
@@ -85,16 +83,30 @@ void sim_check_join(struct sim *sim, const struct sim_name *name, struct sim_gra
 {
 	grant->epoch = name->epoch;
 	grant->excused = false;
+	if (grant->stale)
+		grant->regime = name->regime;
+	grant->stale = false;
 	if (grant->era == name->era)
 		return;
 	grant->era = name->era;
 	grant->era_ns = sim->now_ns;
 }
 
+/* By a replaced master, beside what the new one gave back or handed on inside its grace. */
+bool sim_check_is_apart(const struct sim_grant *one, const struct sim_grant *other)
+{
+	const struct sim_grant *stale = one->stale ? one : other;
+	const struct sim_grant *later = one->stale ? other : one;
+
+	return stale->stale && !later->stale && later->epoch > stale->epoch &&
+	       later->granted_ns < stale->apart_ns;
+}
+
 /* One that came back from an earlier era excludes what is granted later. */
 bool sim_check_excludes(const struct sim_grant *one, const struct sim_grant *other)
 {
-	return one->era == other->era && one->era != NO_ERA && !one->broken && !other->broken &&
+	return one->era == other->era && one->era != SIM_NO_ERA && !one->broken && !other->broken &&
+	       !sim_check_is_apart(one, other) &&
 	       (one->era_ns <= other->granted_ns || other->era_ns <= one->granted_ns);
 }
 

@@ -247,6 +247,7 @@ static void check_alone(struct sim *sim, struct sim_name *name, const struct lk_
 			other = grant_of(name, hold);
 			check_twins(sim, mine, grant, hold, other);
 			used += grant && other && sim_check_excludes(grant, other);
+			sim->tally.stale_dual += grant && other && sim_check_is_apart(grant, other);
 		}
 	}
 	sim_keep_of(sim, name, PROMISE_EXCLUSION, promise_exclusion(used));
@@ -260,8 +261,8 @@ static void check_fence(struct sim *sim, struct sim_name *name, const struct lk_
 {
 	bool local = hold->fence != hold->ticket->fence;
 
-	if (grant->broken)
-		return; /* its holder has not learned of it yet */
+	if (grant->broken || grant->stale)
+		return; /* its holder has not learned of it yet; or of the new master */
 	if (grant->era == name->made_era && grant->regime == name->made_regime)
 		sim_keep_of(sim, name, PROMISE_FENCE, promise_fence(name->made_max, hold->fence));
 	if (grant->era >= name->made_era) {

@@ -161,7 +161,9 @@ static void check_open(struct sim_caller *caller, const struct sim_name *name, l
 	                                               (caller->waiter.absent_is_open &&
 	                                                name->absent_ns >= caller->began_ns));
 
-	if (wrong && is_late_opening(name, &caller->waiter))
+	if (wrong && caller->client->stale_ns >= caller->began_ns)
+		sim->tally.stale_dual++; /* a replaced master opened it */
+	else if (wrong && is_late_opening(name, &caller->waiter))
 		sim->tally.late_openings++;
 	else if (wrong)
 		sim_keep_of(sim, name, PROMISE_AWAIT, wrong);

@@ -5,6 +5,9 @@
 #define SLACK_NS (50 * SIM_MS) /* the two clocks of a check may differ by 0.4 % */
 #define BACKOFF_MAX_NS (500 * SIM_MS)
 #define BACKOFF_AUTH_NS (5 * SIM_S) /* after a refusal for lack of rights */
+/* A sentinel that was not reached is tried again after 5 s at most, and has 2 s to answer; a dial
+ * may have 2 s left, and the one after that a pause of 1 s. */
+#define FOLLOW_NS (10 * SIM_S)
 
 static int64_t later(int64_t one_ns, int64_t other_ns)
 {
@@ -41,6 +44,13 @@ static void check_unlinked(struct sim_client *client)
 {
 	struct sim *sim = client->sim;
 	int64_t since_ns = later(client->unlinked_ns, client->resume_ns);
+
+	if (sim->plan->sentinels) {
+		int64_t led_ns = sim_check_led_ns(client);
+		if (led_ns > sim->now_ns)
+			return;
+		since_ns = later(since_ns, led_ns + FOLLOW_NS);
+	}
 
 	since_ns =
 		later(later(since_ns, client->cut_off_ns), later(sim->up_ns, sim->sick_until_ns));

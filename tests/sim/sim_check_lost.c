@@ -53,6 +53,9 @@ void sim_check_lost(const struct sim_client *client, const struct lk__hold *hold
 
 	if (!grant || grant->broken || grant->era != name->era || name->torn)
 		return;
+	/* A replaced master granted it, or says so. */
+	if (grant->stale || (client->link && client->link->place != sim->service.place))
+		return;
 	if (hold->lost == LK_LOST_TAKEN)
 		check_taken(sim, name, hold);
 	else if (hold->lost == LK_LOST_EXPIRED)

@@ -105,6 +105,8 @@ void sim_client_start(struct sim *sim, int slot)
 	lk__space_init(&client->space, "lk", 0, id);
 	if (!(sim->plan->graceless >> slot & 1))
 		client->space.grace_ms = sim->plan->grace_ms;
+	if (sim->plan->sentinels)
+		sim_watch_start(client);
 	if (!lk__core_init(&client->core, sim_draw(&random, UINT64_MAX)) ||
 	    !lk__core_add_session(&client->core, &client->session))
 		abort();
@@ -179,6 +181,23 @@ void sim_client_unlink(struct sim_client *client, lk_err err)
 	sim_check_redial(client);
 }
 
+/* It is not the master, or not any more. */
+static void probe_other(struct sim_client *client)
+{
+	struct sim *sim = client->sim;
+	enum sim_found found = sim_service_find(sim, client->watch.place);
+
+	if (found == SIM_STOPPED)
+		client->dial_ns = sim_true(client, client->watch.deadline_ns);
+	if (found != SIM_REPLACED)
+		return;
+	client->dialled = sim_link_new(client, client->watch.place);
+	client->found = client->session.epoch;
+	client->stale_ns = sim->now_ns;
+	find_epoch(sim->service.stale.store, &client->space, &client->found);
+	client->dial_err = LK_OK;
+}
+
 /* Both connections are up, and the client's own channel is subscribed.  The last request of the
  * dial is at the server: it asks for the marker of the server's memory. */
 static void probe(struct sim_client *client)
@@ -188,7 +207,13 @@ static void probe(struct sim_client *client)
 	client->probe_ns = LK__NEVER;
 	client->dial_ns = sim->now_ns + sim_delay(client);
 	client->dial_err = LK_ECONN;
-	if (sim->now_ns < client->cut_off_ns || sim->now_ns < sim->up_ns)
+	if (sim->now_ns < client->cut_off_ns)
+		return;
+	if (sim->plan->sentinels && sim_service_find(sim, client->watch.place) != SIM_MASTER) {
+		probe_other(client);
+		return;
+	}
+	if (sim->now_ns < sim->up_ns)
 		return;
 	if (sim_server_refuses(sim, client->slot, LK__EPOCH)) {
 		if (sim->sick[1] == 'N')
@@ -198,11 +223,32 @@ static void probe(struct sim_client *client)
 		return;
 	}
 	sim_server_load(sim);
-	client->dialled = sim_link_new(client);
+	client->dialled = sim_link_new(client, sim->service.place);
 	client->found = client->session.epoch;
 	find_epoch(sim->store, &client->space, &client->found);
 	sim_server_mark(sim);
 	client->dial_err = LK_OK;
+}
+
+void sim_client_dial_failed(struct sim_client *client, const struct lk__why *why)
+{
+	struct sim *sim = client->sim;
+
+	sim_trace(sim, client, "finds no link: %s", lk_err_name(why->err));
+	if (why->err == LK_EAUTH)
+		client->denied_ns = sim->now_ns;
+	lk__session_dial_failed(&client->session, sim_local(client), why,
+	                        sim_draw(&client->random, UINT64_MAX));
+}
+
+void sim_client_cancel_dial(struct sim_client *client)
+{
+	const struct lk__why why = {.err = LK_ECONN, .text = "canceled"};
+
+	client->probe_ns = client->dial_ns = LK__NEVER;
+	drop_link(client, &client->dialled);
+	if (!sim_watch_dial_again(client, LK_ECONN))
+		sim_client_dial_failed(client, &why);
 }
 
 static void end_dialling(struct sim_client *client)
@@ -214,14 +260,12 @@ static void end_dialling(struct sim_client *client)
 	if (!why.err && (!client->dialled->there || sim->now_ns < client->cut_off_ns))
 		why.err = LK_ECONN;
 	if (why.err) {
-		sim_trace(sim, client, "finds no link: %s", lk_err_name(why.err));
-		if (why.err == LK_EAUTH)
-			client->denied_ns = sim->now_ns;
 		drop_link(client, &client->dialled);
-		lk__session_dial_failed(&client->session, sim_local(client), &why,
-		                        sim_draw(&client->random, UINT64_MAX));
+		if (!sim->plan->sentinels || !sim_watch_dial_again(client, why.err))
+			sim_client_dial_failed(client, &why);
 		return;
 	}
+	client->watch.dialing = SIM_NO_DIAL;
 	client->link = client->dialled;
 	client->dialled = NULL;
 	client->linked_ns = client->heard_ns = sim->now_ns;
@@ -231,7 +275,7 @@ static void end_dialling(struct sim_client *client)
 	lk__core_link_up(&client->core, &client->session, sim_local(client));
 }
 
-static void dial(struct sim_client *client)
+void sim_client_connect(struct sim_client *client)
 {
 	struct sim *sim = client->sim;
 
@@ -239,7 +283,9 @@ static void dial(struct sim_client *client)
 	for (int i = 0; i < 3; i++)
 		client->probe_ns += sim_delay(client);
 	if (sim->now_ns < client->cut_off_ns)
-		client->probe_ns = sim->now_ns + client->session.connect_timeout_ns;
+		client->probe_ns = sim->plan->sentinels
+		                           ? sim_true(client, client->watch.deadline_ns)
+		                           : sim->now_ns + client->session.connect_timeout_ns;
 }
 
 static int64_t oldest_ns(const struct sim_client *client)
@@ -255,8 +301,10 @@ static void do_duties(struct sim_client *client)
 	enum lk__duty duty;
 
 	while ((duty = lk__session_next(&client->session, sim_local(client), oldest_ns(client)))) {
-		if (duty == LK__DUTY_DIAL)
-			dial(client);
+		if (duty == LK__DUTY_DIAL && client->sim->plan->sentinels)
+			sim_watch_dial(client);
+		else if (duty == LK__DUTY_DIAL)
+			sim_client_connect(client);
 		else if (duty == LK__DUTY_REFUSE)
 			lk__core_link_refused(&client->core, &client->session, sim_local(client));
 		else if (duty == LK__DUTY_PING)
@@ -360,6 +408,10 @@ void sim_client_find_next(struct sim_client *client)
 	consider(client, SIM_TICK, sim_true(client, lk__core_due(&client->core)), true, NULL);
 	consider(client, SIM_FLUSH, client->flush_ns, true, NULL);
 	consider(client, SIM_CLOSE, client->close_ns, true, NULL);
+	if (client->sim->plan->sentinels) {
+		consider(client, SIM_WATCH, sim_watch_due(client), true, NULL);
+		consider(client, SIM_ASKED, sim_watch_asked_ns(client), false, NULL);
+	}
 	for (int i = 0; i < client->sim->plan->threads; i++)
 		consider_caller(client, &client->callers[i]);
 }
@@ -421,6 +473,13 @@ void sim_client_happen(struct sim_client *client, const struct sim_next *next)
 		sim_network_order(client);
 		client->dirty = true;
 		return;
+	case SIM_ASKED:
+		sim_watch_asked(client);
+		client->dirty = true;
+		return;
+	case SIM_WATCH:
+		sim_watch_happen(client);
+		break;
 	case SIM_REPLY:
 		sim_network_reply(client);
 		break;
@@ -469,9 +528,9 @@ bool sim_is_fine(const struct sim_client *client, int64_t for_ns)
 	int64_t since_ns = sim->now_ns - for_ns;
 
 	return client->alive && !client->closed && client->link && client->link->there &&
-	       client->link->reset_ns == LK__NEVER && client->resume_ns <= since_ns &&
-	       client->disturbed_ns <= since_ns && sim->disturbed_ns <= since_ns &&
-	       sim->up_ns <= since_ns;
+	       client->link->place == sim->service.place && client->link->reset_ns == LK__NEVER &&
+	       client->resume_ns <= since_ns && client->disturbed_ns <= since_ns &&
+	       sim->disturbed_ns <= since_ns && sim->up_ns <= since_ns;
 }
 
 static int number_of(const char *digits, int count)

@@ -162,6 +162,11 @@ static void hurt_memory(struct sim *sim, const struct sim_fault *fault, struct s
 		sim_server_restore(sim, index, true);
 		sim_server_restart(sim, sim_within(random, 2 * SIM_S));
 		break;
+	case SIM_SWITCH:
+	case SIM_MASTER_KILL:
+	case SIM_MASTER_STOP:
+		sim_service_fail_over(sim, fault, index, random);
+		break;
 	case SIM_OLD:
 		sim_server_begin(sim, random);
 		sim_server_restore(sim, index, true);
@@ -252,6 +257,7 @@ static void resize(struct sim *sim, struct sim_random *random)
 	sim_check_before(sim, name->index);
 	if (query_size(sim->store, name->text, true, capacity, 3600000).kind == LK__SIZED)
 		sim->tally.faults[SIM_RESIZE]++;
+	sim_server_mark(sim); /* the first one after a loss writes the marker */
 	sim_check_after(sim, name->index, NULL);
 }
 
@@ -292,7 +298,15 @@ void sim_fault_happen(struct sim *sim, const struct sim_fault *fault)
 	case SIM_FAILOVER:
 	case SIM_EVICT:
 	case SIM_FLUSH_ALL:
+	case SIM_SWITCH:
+	case SIM_MASTER_KILL:
+	case SIM_MASTER_STOP:
 		hurt_memory(sim, fault, &random);
+		break;
+	case SIM_MUTE:
+	case SIM_LIE:
+	case SIM_BLIND:
+		sim_sentinels_hurt(sim, fault, &random);
 		break;
 	case SIM_FORGET:
 	case SIM_REFUSE:
@@ -321,6 +335,8 @@ void sim_faults_heal(struct sim *sim)
 	sim->sick_until_ns = 0;
 	if (sim->up_ns > sim->now_ns)
 		sim->up_ns = sim->now_ns;
+	if (sim->plan->sentinels)
+		sim_service_heal(sim);
 	for (int i = 0; i < SIM_CLIENTS; i++) {
 		struct sim_client *client = &sim->clients[i];
 		client->start_ns = LK__NEVER;

@@ -30,7 +30,7 @@ static int64_t arrival(struct sim_link *link, enum sim_way way)
 
 /* ---- Links -------------------------------------------------------------------------------- */
 
-struct sim_link *sim_link_new(struct sim_client *client)
+struct sim_link *sim_link_new(struct sim_client *client, int place)
 {
 	struct sim *sim = client->sim;
 	struct sim_link *link = calloc(1, sizeof(*link));
@@ -39,6 +39,7 @@ struct sim_link *sim_link_new(struct sim_client *client)
 		abort();
 	link->client = client;
 	link->life = client->life;
+	link->place = place;
 	memcpy(link->channel, client->space.channel, sizeof(link->channel));
 	link->here = link->there = true;
 	link->there_until_ns = link->reset_ns = LK__NEVER;
@@ -170,6 +171,7 @@ static void append_call(struct sim_link *link, struct sim_call *call)
 	call->at_ns = arrival(link, SIM_COMMANDS_OUT);
 	call->slot = link->client->slot;
 	call->life = link->client->life;
+	call->place = link->place;
 	call->next = NULL;
 	*link->calls_end = call;
 	link->calls_end = &call->next;
@@ -368,8 +370,12 @@ void sim_network_late(struct sim *sim)
 		if ((*at)->at_ns < (*first)->at_ns)
 			first = at;
 	call = *first;
+	if (call->place != sim->service.place && sim->now_ns < sim->service.stale.wake_ns) {
+		call->at_ns = sim->service.stale.wake_ns;
+		return;
+	}
 	*first = call->next;
-	if (sim->now_ns >= sim->up_ns)
+	if (sim->now_ns >= sim->up_ns || call->place != sim->service.place)
 		sim_server_run(sim, call);
 	if (call->kind == LK__ASK || call->kind == LK__RECLAIM)
 		sim_check_ghost(sim, call->ticket);
@@ -427,7 +433,8 @@ void sim_network_order(struct sim_client *client)
 	link->orders = item->next;
 	if (!link->orders)
 		link->orders_end = &link->orders;
-	if (sim->now_ns < sim->sick_until_ns && !sim->sick_to_some && item->kind != SIM_PONG)
+	if (sim->now_ns < sim->sick_until_ns && !sim->sick_to_some && item->kind != SIM_PONG &&
+	    link->place == sim->service.place)
 		item->kind = SIM_PUT_OFF;
 	else if (item->kind == SIM_SUBSCRIBED)
 		link->topics |= 1u << item->topic;
@@ -451,12 +458,14 @@ static void publish_to(struct sim_link *link, int topic, const char *text, size_
 int sim_network_publish(void *arg, const char *channel, const char *text, size_t len)
 {
 	struct sim *sim = arg;
+	const struct sim_service *service = &sim->service;
+	int place = service->stale.runs ? service->stale.place : service->place;
 	int topic = topic_of(sim, channel), receivers = 0;
 
-	if (topic >= 0)
+	if (topic >= 0 && !service->stale.runs)
 		sim_check_opened(sim, topic, text);
 	for (struct sim_link *link = sim->links; link; link = link->next) {
-		if (!link->there)
+		if (!link->there || link->place != place)
 			continue;
 		if (topic >= 0 ? !(link->topics >> topic & 1) : strcmp(link->channel, channel) != 0)
 			continue;
@@ -480,6 +489,8 @@ void sim_network_hear(struct sim_client *client)
 	if (!link->items)
 		link->items_end = &link->items;
 	client->heard_ns = sim->now_ns;
+	if (link->place != sim->service.place)
+		client->stale_ns = sim->now_ns;
 	lk__session_heard(&client->session, now_ns);
 	switch ((enum sim_item_kind)item->kind) {
 	case SIM_PONG:

@@ -70,6 +70,13 @@ static const struct {
 	[SIM_RESIZE] = {"resize", 5, 0},
 	[SIM_RESET] = {"reset", 5, 0},
 	[SIM_LEAVE] = {"leave", 4, 2000},
+	/* For a failover, how far the replica lags. */
+	[SIM_SWITCH] = {"switch", 4, 500},
+	[SIM_MASTER_KILL] = {"master-kill", 2, 500},
+	[SIM_MASTER_STOP] = {"master-stop", 2, 500},
+	[SIM_MUTE] = {"mute", 6, 20000},
+	[SIM_LIE] = {"lie", 6, 8000},
+	[SIM_BLIND] = {"blind", 6, 15000},
 };
 
 const char *sim_fault_name(enum sim_fault_kind kind)
@@ -81,7 +88,8 @@ const char *sim_fault_name(enum sim_fault_kind kind)
 static bool hurts_memory(enum sim_fault_kind kind)
 {
 	return kind == SIM_RESTART || kind == SIM_EMPTY || kind == SIM_OLD ||
-	       kind == SIM_SNAPSHOT || kind == SIM_FAILOVER || kind == SIM_FLUSH_ALL;
+	       kind == SIM_SNAPSHOT || kind == SIM_FAILOVER || kind == SIM_FLUSH_ALL ||
+	       kind == SIM_SWITCH || kind == SIM_MASTER_KILL || kind == SIM_MASTER_STOP;
 }
 
 /* Was the last such fault so recent that its grace may still last? */
@@ -99,7 +107,7 @@ static void plan_fault(struct sim_plan *plan, struct sim_random *random, uint32_
 	struct sim_fault *fault = &plan->faults[plan->fault_count];
 	int sum = 0, kind = 0, drawn;
 
-	for (int i = 0; i < SIM_FAULT_KINDS; i++)
+	for (int i = 0; i < SIM_FAULT_KINDS; i++) /* of which the mix has some */
 		sum += mix_of_kinds >> i & 1 ? kinds[i].weight : 0;
 	drawn = (int)sim_draw(random, (uint64_t)sum);
 	for (;; kind++) {
@@ -129,7 +137,7 @@ static void plan_faults(struct sim_plan *plan, struct sim_random *random)
 	int64_t gap_ns = pick(random, gaps), at_ns;
 	unsigned share = 20 + (unsigned)sim_draw(random, 60);
 
-	for (int i = 0; i < SIM_FAULT_KINDS; i++)
+	for (int i = 0; i < SIM_PLAIN_KINDS; i++)
 		mix_of_kinds |= (uint32_t)sim_percent(random, share) << i;
 	if (!mix_of_kinds)
 		mix_of_kinds = 1u << SIM_CUT;
@@ -138,6 +146,39 @@ static void plan_faults(struct sim_plan *plan, struct sim_random *random)
 		plan_fault(plan, random, mix_of_kinds, at_ns);
 		at_ns += sim_within(random, 2 * gap_ns);
 	}
+}
+
+/* ---- Sentinels ---------------------------------------------------------------------------- */
+
+static int earlier(const void *one, const void *other)
+{
+	int64_t a = ((const struct sim_fault *)one)->at_ns;
+	int64_t b = ((const struct sim_fault *)other)->at_ns;
+
+	return a < b ? -1 : a > b;
+}
+
+void sim_plan_sentinels(struct sim_plan *plan)
+{
+	static const int64_t gaps[4] = {2 * SIM_S, 4 * SIM_S, 8 * SIM_S, 12 * SIM_S};
+	struct sim_random random = sim_random_of(plan->seed, 8, 0);
+	int64_t gap_ns = pick(&random, gaps), at_ns = SIM_S + sim_within(&random, 20 * SIM_S);
+	uint32_t failovers = 7u << SIM_SWITCH, wrong = 7u << SIM_MUTE;
+	unsigned share = 10 + (unsigned)sim_draw(&random, 40);
+
+	if (plan->sentinels || !plan->fault_count)
+		return;
+	plan->sentinels = true;
+	plan->grace_ms = pick(&random, (const int64_t[]){13000, 13000, 13000, 8000});
+	/* A plain failover leaves the address as it is: here it is a killed master. */
+	for (int i = 0; i < plan->fault_count; i++)
+		if (plan->faults[i].kind == SIM_FAILOVER)
+			plan->faults[i].kind = SIM_MASTER_KILL;
+	/* Leave places: each loss of memory has a grace. */
+	for (; at_ns < plan->length_ns && plan->fault_count < SIM_FAULTS;
+	     at_ns += sim_within(&random, 2 * gap_ns))
+		plan_fault(plan, &random, sim_percent(&random, share) ? failovers : wrong, at_ns);
+	qsort(plan->faults, (size_t)plan->fault_count, sizeof(*plan->faults), earlier);
 }
 
 /* ---- The plan ----------------------------------------------------------------------------- */
@@ -200,6 +241,8 @@ void sim_plan_make(struct sim_plan *plan, uint64_t seed, int64_t length_ns)
 	/* A calm plan, in which no failure is excused by a fault. */
 	if (seed % 8)
 		plan_faults(plan, &random);
+	if (seed % 8 == 2)
+		sim_plan_sentinels(plan);
 }
 
 void sim_plan_text(const struct sim_plan *plan, char text[SIM_PLAN_TEXT])
@@ -276,6 +319,9 @@ void sim_tally_add(struct sim_tally *sum, const struct sim_tally *tally)
 	sum->released += tally->released;
 	sum->unknown += tally->unknown;
 	sum->reclaimed += tally->reclaimed;
+	sum->cuts += tally->cuts;
+	sum->stale += tally->stale;
+	sum->stale_dual += tally->stale_dual;
 	sum->fences_again += tally->fences_again;
 	sum->late_openings += tally->late_openings;
 	sum->leaves_refused += tally->leaves_refused;

@@ -14,6 +14,8 @@
 #define SIM_NAMES 8 /* three locks, two semaphores, a rate, two latches */
 #define SIM_HANDLES 2
 #define SIM_FAULTS 400
+#define SIM_SENTINELS 3
+#define SIM_PLACES 3 /* of servers that sentinels watch: a master and two replicas */
 #define SIM_PLAN_TEXT 4096
 
 /* ---- Chance (sim_plan.c) -------------------------------------------------------------------- */
@@ -53,6 +55,15 @@ enum sim_fault_kind {
 	SIM_RESIZE,     /* ... gives a semaphore another capacity */
 	SIM_RESET,      /* ... sets, resets or removes a latch */
 	SIM_LEAVE,      /* a client is closed in order; another one replaces it */
+	SIM_PLAIN_KINDS,
+	/* With sentinels only: */
+	SIM_SWITCH =
+		SIM_PLAIN_KINDS, /* planned failover: the old master takes writes for a while */
+	SIM_MASTER_KILL,         /* the master is killed, and a replica that lags promoted */
+	SIM_MASTER_STOP, /* ... is stopped; it wakes after the promotion, and takes writes */
+	SIM_MUTE,        /* a sentinel is killed or stopped, and has old news afterwards */
+	SIM_LIE,         /* a sentinel names a wrong address, or knows no such service */
+	SIM_BLIND,       /* nothing passes between a client and some sentinels */
 	SIM_FAULT_KINDS,
 };
 
@@ -101,6 +112,7 @@ struct sim_plan {
 	int threads;
 	uint32_t names;             /* in use, by bit */
 	bool crowd;                 /* all want one lock, by one handle each */
+	bool sentinels;             /* clients follow the master that these name */
 	const struct sim_act *acts; /* makes it a scene */
 	int act_count;
 	int64_t lease_ms; /* of first handles; second ones have twice that; 0 = drawn */
@@ -109,6 +121,8 @@ struct sim_plan {
 };
 
 void sim_plan_make(struct sim_plan *plan, uint64_t seed, int64_t length_ns);
+/* The same with sentinels, which every eighth seed has anyway. */
+void sim_plan_sentinels(struct sim_plan *plan);
 /* The parts that were left out, as text for sim_plan_cut(). */
 void sim_plan_text(const struct sim_plan *plan, char text[SIM_PLAN_TEXT]);
 bool sim_plan_cut(struct sim_plan *plan, const char *text);
@@ -122,6 +136,9 @@ struct sim_tally {
 	long long steps, scripts, grants, forgot, handed_over, waits, losses, openings, counted,
 		released, unknown, faults[SIM_FAULT_KINDS];
 	long long reclaimed;
+	long long cuts;          /* of links to a master that a sentinel named no more */
+	long long stale;         /* scripts that a replaced master ran */
+	long long stale_dual;    /* its grants beside those of the new master: case (a) */
 	long long fences_again;  /* granted, or held, twice, as docs/protocol.md allows */
 	long long late_openings; /* released a waiter, as docs/protocol.md allows */
 	long long leaves_refused;

@@ -43,21 +43,29 @@ static void init_name(struct sim *sim, int index)
 	snprintf(name->topic, sizeof(name->topic), "lk:l:0:{%.7s}", texts[index]);
 }
 
-void sim_server_init(struct sim *sim)
+struct lua_store *sim_server_store(struct sim *sim)
 {
 	const struct sim_bug *bug = sim->plan->bug;
+	struct lua_store *store = lua_store_new(sim_network_publish, sim);
 
-	sim->store = lua_store_new(sim_network_publish, sim);
+	if (bug)
+		lua_store_alter(store, bug->script, bug->from, bug->to);
+	return store;
+}
+
+void sim_server_init(struct sim *sim)
+{
+	sim->store = sim_server_store(sim);
 	query_grace(sim->plan->grace_ms);
 	for (int i = 0; i < SIM_NAMES; i++)
 		init_name(sim, i);
-	if (bug)
-		lua_store_alter(sim->store, bug->script, bug->from, bug->to);
 	sim_server_load(sim);
 	sim->runs = sim->replids = 1000;
 	sim->standby = (struct lua_store_process){.run = 1, .replid = 1};
 	*lua_store_process(sim->store) = (struct lua_store_process){.run = 2, .replid = 2};
 	sim->since_us = INT64_MAX;
+	if (sim->plan->sentinels)
+		sim_service_init(sim);
 }
 
 static void free_image(struct sim *sim, int image)
@@ -73,6 +81,7 @@ void sim_server_fini(struct sim *sim)
 {
 	for (int i = 0; i < SIM_FAULTS; i++)
 		free_image(sim, i);
+	sim_service_fini(sim);
 	lua_store_free(sim->store);
 }
 
@@ -104,6 +113,10 @@ bool sim_server_refuses(const struct sim *sim, int slot, int kind)
 void sim_server_run(struct sim *sim, struct sim_call *call)
 {
 	call->reply.len = 0;
+	if (call->place != sim->service.place) {
+		sim_service_run(sim, call);
+		return;
+	}
 	if (sim_server_refuses(sim, call->slot, call->kind)) {
 		size_t len = strlen(sim->sick);
 		free(call->reply.data);
@@ -172,25 +185,27 @@ void sim_server_promote(struct sim *sim, struct sim_random *random)
 /* ---- Ends of its memory ------------------------------------------------------------------- */
 
 /* What the old process had not read is lost with it. */
-static void drop_late(struct sim *sim)
+static void drop_late(struct sim *sim, int place)
 {
-	while (sim->late) {
-		struct sim_call *call = sim->late;
-		sim->late = call->next;
+	struct sim_call **at = &sim->late;
+
+	while (*at) {
+		struct sim_call *call = *at;
+		if (call->place != place) {
+			at = &call->next;
+			continue;
+		}
+		*at = call->next;
 		sim_call_free(call);
 	}
 }
 
-void sim_server_restart(struct sim *sim, int64_t away_ns)
+void sim_server_hang_up(struct sim *sim, int place)
 {
-	sim_disturb(&sim->disturbed_ns, sim->now_ns + away_ns);
-	sim->up_ns = sim->now_ns + away_ns;
-	sim->sick_until_ns = 0;
-	drop_late(sim);
-	sim_server_forget(sim);
+	drop_late(sim, place);
 	for (struct sim_link *link = sim->links; link; link = link->next) {
 		struct sim_client *client = link->client;
-		if (!link->there)
+		if (!link->there || link->place != place)
 			continue;
 		link->there = false;
 		link->topics = 0;
@@ -200,6 +215,15 @@ void sim_server_restart(struct sim *sim, int64_t away_ns)
 		sim_disturb(&client->disturbed_ns, sim->now_ns);
 		client->dirty = true;
 	}
+}
+
+void sim_server_restart(struct sim *sim, int64_t away_ns)
+{
+	sim_disturb(&sim->disturbed_ns, sim->now_ns + away_ns);
+	sim->up_ns = sim->now_ns + away_ns;
+	sim->sick_until_ns = 0;
+	sim_server_forget(sim);
+	sim_server_hang_up(sim, sim->service.place);
 }
 
 void sim_server_uncounted(struct sim *sim)

@@ -26,6 +26,8 @@ void sim_set_time(struct sim *sim, int64_t now_ns)
 {
 	sim->now_ns = now_ns;
 	lua_store_set_time(sim->store, sim_server_us(sim));
+	if (sim->plan->sentinels)
+		sim_service_set_time(sim);
 }
 
 /* ---- Of the world ------------------------------------------------------------------------- */
@@ -39,7 +41,8 @@ static int earlier(const void *one, const void *other)
 
 static bool loads_image(enum sim_fault_kind kind)
 {
-	return kind == SIM_OLD || kind == SIM_SNAPSHOT || kind == SIM_FAILOVER;
+	return kind == SIM_OLD || kind == SIM_SNAPSHOT || kind == SIM_FAILOVER ||
+	       kind == SIM_SWITCH || kind == SIM_MASTER_KILL || kind == SIM_MASTER_STOP;
 }
 
 static void plan_images(struct agenda *agenda, const struct sim_plan *plan)
@@ -83,6 +86,8 @@ static void consider_world(struct sim *sim, const struct agenda *agenda, struct 
 	for (const struct sim_link *link = sim->links; link; link = link->next)
 		if (link->there_until_ns != LK__NEVER)
 			consider(next, sim, SIM_HALF_OPEN, link->there_until_ns);
+	if (sim->plan->sentinels)
+		consider(next, sim, SIM_SERVICE, sim_service_due(sim));
 	skip_faults(sim);
 	if (sim->ending)
 		return;
@@ -113,6 +118,9 @@ static void world_happen(struct sim *sim, struct agenda *agenda, const struct si
 		break;
 	case SIM_HALF_OPEN:
 		end_half_open(sim);
+		break;
+	case SIM_SERVICE:
+		sim_service_happen(sim);
 		break;
 	case SIM_IMAGE:
 		sim_server_save(sim, agenda->images[agenda->next++].fault);
