@@ -319,6 +319,7 @@ struct sim {
 	bool clock_was_back;     /* it was set back once */
 	uint64_t fence_max;      /* the largest that the store ever issued */
 	int64_t since_us;        /* of its marker, INT64_MAX = it has none */
+	int64_t marked_ns;       /* when that changed */
 	uint64_t runs, replids;  /* of processes, of histories: the last ones */
 	struct lua_store_process
 		standby; /* the other machine's, which a fail-over makes the server */

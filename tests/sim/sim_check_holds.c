@@ -37,6 +37,9 @@ static bool check_pending(struct sim *sim, const struct sim_pending *pending)
 	    !sim_is_fine(client, sim->now_ns - pending->at_ns) ||
 	    sim->names[pending->name].forced_ns >= pending->at_ns)
 		return false;
+	/* The clock was set back in a grace: by the next marker, the claim counts as new. */
+	if (sim->marked_ns >= pending->at_ns && sim->clock_was_back && sim_server_in_grace(sim))
+		return false;
 	/* A client without a grace granted it, and one with a grace may not claim it. */
 	if (sim->plan->graceless && sim_server_in_grace(sim))
 		return false;

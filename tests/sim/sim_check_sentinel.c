@@ -185,6 +185,9 @@ static void note(struct sim *sim, struct sim_name *name, const struct store_tick
 	sim->tally.grants++;
 	if (hold->fence > name->stale_max)
 		name->stale_max = hold->fence;
+	/* Its client forgets what it used up; in the new master's copy, the ticket waits. */
+	if (strstr(hold->text, ":n:"))
+		sim_check_ghost(sim, hold->text);
 	extend(sim, name, grant);
 }
 

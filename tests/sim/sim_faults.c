@@ -246,6 +246,7 @@ static void break_one(struct sim *sim, struct sim_random *random)
 	}
 	sim->tally.faults[SIM_BREAK]++;
 	query_break(sim->store, name->kind, name->text, hold->text);
+	sim_server_mark(sim);
 	sim_check_after(sim, name->index, NULL);
 }
 

@@ -146,8 +146,11 @@ void sim_server_mark(struct sim *sim)
 {
 	const char *marker = lua_store_text(sim->store, "GET", "lk:epoch", NULL);
 	const char *since = strrchr(marker, ' ');
+	int64_t since_us = since ? strtoll(since, NULL, 10) : INT64_MAX;
 
-	sim->since_us = since ? strtoll(since, NULL, 10) : INT64_MAX;
+	if (since_us != sim->since_us)
+		sim->marked_ns = sim->now_ns;
+	sim->since_us = since_us;
 }
 
 bool sim_server_in_grace(const struct sim *sim)
