@@ -59,8 +59,10 @@ struct sim_grant {
 	int64_t forgotten_ns;
 	int handed;        /* local hand-overs while other clients are known to wait */
 	int64_t handed_ns; /* the last one */
-	bool stale; /* by a master after a failover had replaced it, and not taken back since */
-	int64_t apart_ns; /* ... and the new one grants nothing new until then */
+	bool stale;     /* by a master after a failover had replaced it, and not taken back since */
+	int64_t new_ns; /* ... the new one began then, */
+	int64_t apart_ns; /* and grants nothing new until then */
+	bool by_leave;    /* handed on by the holder before */
 };
 
 /* Tickets that left, and that a late ask or a restored image brought back. */

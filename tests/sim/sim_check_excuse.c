@@ -92,14 +92,14 @@ void sim_check_join(struct sim *sim, const struct sim_name *name, struct sim_gra
 	grant->era_ns = sim->now_ns;
 }
 
-/* By a replaced master, beside what the new one gave back or handed on inside its grace. */
+/* By a replaced master, beside what the new one gave back, or let a holder hand on in its grace. */
 bool sim_check_is_apart(const struct sim_grant *one, const struct sim_grant *other)
 {
 	const struct sim_grant *stale = one->stale ? one : other;
 	const struct sim_grant *later = one->stale ? other : one;
 
 	return stale->stale && !later->stale && later->epoch > stale->epoch &&
-	       later->granted_ns < stale->apart_ns;
+	       later->granted_ns < (later->by_leave ? stale->apart_ns : stale->new_ns);
 }
 
 /* One that came back from an earlier era excludes what is granted later. */

@@ -5,8 +5,9 @@
  * exclude each other, and whatever the new master grants after its grace.  Two things are excused,
  * as cases (a) and (d) of docs/protocol.md:
  *
- *   - its grants beside what the new master gave back, or handed on, inside its grace: clients hear
- *     of a failover one after the other, and the old master serves those that have not
+ *   - its grants beside holds from before, which the new master has given back or, inside the
+ *     grace, handed on: clients hear of a failover one after the other, and the old master serves
+ *     those that have not
  *   - a belief that outlasts the grace, if no sentinel had named another server on that link when
  *     the old master confirmed the hold, or if its lease is too long to be covered */
 #include "sim.h"
@@ -36,7 +37,8 @@ void sim_check_report(struct sim_client *client, int sentinel, enum sim_saying s
 	if (watch->must_cut)
 		watch->told_ns = client->sim->now_ns;
 	if (saying == SIM_ANSWERS)
-		watcher->answered = place == SIM_UNAWARE ? 0 : watcher->asked_round;
+		watcher->answered = watcher->asked_round;
+	watcher->says = place;
 	if (place != SIM_UNAWARE)
 		watcher->named = place;
 }
@@ -52,14 +54,14 @@ void sim_check_reported(struct sim_client *client, int sentinel)
 	watch->must_cut = false;
 }
 
-/* Of the answers to questions of this attempt. */
+/* Of the sentinels that have answered a question of this attempt. */
 static int votes_for(const struct sim_client *client, int place)
 {
 	int votes = 0;
 
 	for (int i = 0; i < SIM_SENTINELS; i++) {
 		const struct sim_watcher *watcher = &client->watch.watchers[i];
-		votes += watcher->answered == client->watch.core.round && watcher->named == place;
+		votes += watcher->answered == client->watch.core.round && watcher->says == place;
 	}
 	return votes;
 }
@@ -154,11 +156,13 @@ static void extend(struct sim *sim, struct sim_name *name, struct sim_grant *gra
 		grant->excused_ns = until_ns;
 	grant->excused = true;
 	grant->epoch = sim->service.stale.epochs[name->index];
-	if (until_ns <= grace_end_ns(sim))
+	if (until_ns <= grace_end_ns(sim) || grant->era == SIM_NO_ERA)
 		return;
-	if (until_ns - sim->now_ns > (sim->plan->grace_ms - SIM_FOLLOW_MS) * SIM_MS ||
-	    client->watch.told_ns < client->linked_ns)
-		grant->era = SIM_NO_ERA;
+	if (until_ns - sim->now_ns <= (sim->plan->grace_ms - SIM_FOLLOW_MS) * SIM_MS &&
+	    client->watch.told_ns >= client->linked_ns)
+		return;
+	sim->tally.uncovered++;
+	grant->era = SIM_NO_ERA;
 }
 
 static void note(struct sim *sim, struct sim_name *name, const struct store_ticket *hold)
@@ -179,6 +183,7 @@ static void note(struct sim *sim, struct sim_name *name, const struct store_tick
 		.era_ns = sim->now_ns,
 		.counted_ns = sim->now_ns,
 		.stale = true,
+		.new_ns = stale->since_ns,
 		.apart_ns = grace_end_ns(sim),
 	};
 	memcpy(grant->nonce, hold->nonce, sizeof(grant->nonce));

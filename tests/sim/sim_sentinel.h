@@ -70,7 +70,8 @@ struct sim_watcher {
 	struct sim_report reports[SIM_REPORTS];
 	int count;
 	/* For checks: */
-	int named;         /* what was delivered last, -2 = nothing yet */
+	int says;          /* what was delivered last */
+	int named;         /* ... of the places, -2 = nothing yet */
 	uint64_t answered; /* the round of the last answer that was delivered */
 };
 
