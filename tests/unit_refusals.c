@@ -124,6 +124,30 @@ TEST_NOUNS(refused_leave_is_repeated_less_and_less_and_ends)
 	end();
 }
 
+/* Simulator, seed 1041 with sentinels.  The ask is refused, and its response follows the grant:
+ * the back-off is not that of the claim, for which the store waits half a second only. */
+TEST_NOUNS(grant_that_overtakes_a_refusal_is_claimed_at_once)
+{
+	struct virt_call ask;
+	struct lk__op *waiter;
+
+	start(3000);
+	hold(a);
+	waiter = wait_for(b);
+	virt_pass(&w, 7000);
+	while (!virt_take(b, &ask))
+		tick_when_due(b);
+	ck_assert_int_eq(ask.kind, LK__ASK);
+	leave(a);
+	ck_assert(virt_hear(b));
+	assert_waits(waiter);
+	virt_refuse(b, &ask, RETRYABLE);
+	step(b, LK__RENEW);
+	assert_done(waiter, LK_OK);
+	release(b);
+	end();
+}
+
 TEST_NOUNS(retryable_refusal_only_delays_a_wait)
 {
 	struct lk__op *waiter;

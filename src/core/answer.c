@@ -371,7 +371,9 @@ static void failed(struct lk__core *core, int64_t now_ns, struct lk__ticket *tic
 		return;
 	} else if (answer->retryable || request->kind == LK__HAND) {
 		ticket->head_unserved = false;
-		ticket->next_ns = lk__refusal_retry_ns(core, now_ns, ticket);
+		/* A grant by message overtook the refusal of its ask: claim it while it stands. */
+		if (ticket->state != LK__CLAIMING || request->kind != LK__ASK)
+			ticket->next_ns = lk__refusal_retry_ns(core, now_ns, ticket);
 		lk__ticket_pursue(core, now_ns, ticket);
 	} else {
 		lk__ticket_fail(core, now_ns, ticket, answer);
