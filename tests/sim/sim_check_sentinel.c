@@ -33,6 +33,7 @@ void sim_check_report(struct sim_client *client, int sentinel, enum sim_saying s
 	struct sim_watch *watch = &client->watch;
 	struct sim_watcher *watcher = &watch->watchers[sentinel];
 
+	watch->had_link = client->link;
 	watch->must_cut = place != watcher->named && leads_elsewhere(client, place);
 	if (watch->must_cut)
 		watch->told_ns = client->sim->now_ns;
@@ -51,7 +52,11 @@ void sim_check_reported(struct sim_client *client, int sentinel)
 		sim_fail(client->sim, PROMISE_LINK,
 		         "client %d stays at server %d, and sentinel %d names server %d",
 		         client->slot, watch->place, sentinel, watch->watchers[sentinel].named);
-	watch->must_cut = false;
+	if (!watch->must_cut && watch->had_link && !client->link)
+		sim_fail(client->sim, PROMISE_LINK,
+		         "client %d leaves server %d, and sentinel %d says nothing new",
+		         client->slot, watch->place, sentinel);
+	watch->must_cut = watch->had_link = false;
 }
 
 /* Of the sentinels that have answered a question of this attempt. */

@@ -83,7 +83,7 @@ struct sim_watch {
 	enum sim_dialing dialing;
 	int64_t deadline_ns, pause_ns, resume_ns; /* local */
 	int place;                                /* of the dial, then of the link */
-	bool must_cut;
+	bool must_cut, had_link;                  /* for checks, while a report is delivered */
 	int64_t told_ns; /* true: when a sentinel last began to name another place to it */
 };
 
