@@ -7,63 +7,30 @@
 #include "harness/proxy.h"
 #include "harness/redis.h"
 #include "harness/server.h"
+#include "harness/server_clock.h"
 #include "harness/test.h"
 
-#include <fcntl.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <time.h>
-#include <unistd.h>
 
 #define TRIES 5
 #define TEXT_SIZE 2048
 
 static struct test_server server;
 static struct redis *redis;
-static char folder[80];
-static int clock_fd;
-
-/* The layout that tests/preload/clock.c reads. */
-static struct moved {
-	int64_t offset_ms, ppm, since_us;
-} moved;
-
-static void move_clock(int64_t offset_ms, int64_t ppm)
-{
-	struct timespec now;
-
-	clock_gettime(CLOCK_REALTIME, &now);
-	moved = (struct moved){offset_ms, ppm, now.tv_sec * INT64_C(1000000) + now.tv_nsec / 1000};
-	ck_assert(pwrite(clock_fd, &moved, sizeof(moved), 0) == sizeof(moved));
-}
 
 static void begin(void)
 {
-	char self[512], shim[600], file[100];
-	ssize_t len = readlink("/proc/self/exe", self, sizeof(self) - 1);
-
-	ck_assert_int_gt(len, 0);
-	self[len] = 0;
-	snprintf(shim, sizeof(shim), "%.*s/clock.so", (int)(strrchr(self, '/') - self), self);
-	ck_assert_msg(!access(shim, R_OK), "%s is missing", shim);
-	folder_make(folder, sizeof(folder));
-	snprintf(file, sizeof(file), "%s/clock", folder);
-	clock_fd = open(file, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
-	move_clock(0, 0);
-	setenv("CLOCK_FILE", file, 1);
-	setenv("LD_PRELOAD", shim, 1);
+	server_clock_begin();
 	server_start(&server, NULL);
-	unsetenv("LD_PRELOAD");
+	server_clock_end();
 	redis = redis_open(&server);
 }
 
 static void finish(void)
 {
 	redis_close(redis);
-	close(clock_fd);
 	server_stop(&server);
-	folder_remove(folder);
 }
 
 /* The findings on the clock, a line each: "FITNESS text [cure]". */
@@ -107,10 +74,10 @@ TEST(clock_that_is_wrong_is_warned_of)
 {
 	begin();
 	expect(server.url, "0 the server's is this machine's, within 0.");
-	move_clock(5000, 0);
+	server_clock_move(5000, 0);
 	expect(server.url, "1 the server's is 5.0 s ahead of this machine's");
 	ck_assert_ptr_nonnull(strstr(examine(server.url), "[set both clocks right (NTP)]"));
-	move_clock(-90000, 0);
+	server_clock_move(-90000, 0);
 	expect(server.url, "1 the server's is 90.0 s behind this machine's");
 	finish();
 }
@@ -123,7 +90,7 @@ static void expect_speed(int64_t ppm, lk_fitness fitness)
 	char begin_of_a_line[40], word[8];
 
 	snprintf(begin_of_a_line, sizeof(begin_of_a_line), "%d the server's runs ", fitness);
-	move_clock(0, ppm);
+	server_clock_move(0, ppm);
 	for (int i = 0; i < TRIES; i++) {
 		text = examine(server.url);
 		at = strstr(text, begin_of_a_line);
@@ -194,7 +161,7 @@ TEST(s24_server_clock_that_is_one_percent_fast_makes_no_overlap)
 	other = client_at(server.url);
 	first = lock_with(client, "a", &options);
 	next = lock_named(other, "a");
-	move_clock(0, 10000);
+	server_clock_move(0, 10000);
 	start_us = server_time_us();
 	start_ms = now_ms();
 	OK(lk_lock_acquire(first, 0, NULL));

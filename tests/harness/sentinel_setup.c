@@ -67,7 +67,7 @@ static void write_config(const struct sentinel_setup *setup, const struct test_s
 	        "sentinel monitor " SETUP_SERVICE " 127.0.0.1 %d 2\n"
 	        "sentinel down-after-milliseconds " SETUP_SERVICE " %d\n"
 	        "sentinel failover-timeout " SETUP_SERVICE " 5000\n",
-	        sentinel->port, sentinel->dir, sentinel->socket_path, setup->servers[0].port,
+	        sentinel->port, sentinel->dir, sentinel->socket_path, setup->first_port,
 	        setup->down_after_ms);
 	if (setup->password[0])
 		fprintf(config, "requirepass %s\nsentinel sentinel-pass %s\n", setup->password,
@@ -98,7 +98,7 @@ void sentinel_setup_restart(struct sentinel_setup *setup, int sentinel)
 		ck_abort_msg("sentinel %d does not start again", sentinel);
 }
 
-static void start_servers(struct sentinel_setup *setup, const char *const *more)
+static void start_servers(struct sentinel_setup *setup, const char *const *more, struct proxy *way)
 {
 	static char port[16]; /* the servers borrow their arguments */
 	static const char *args[2][SERVER_ARGS_MAX];
@@ -121,7 +121,10 @@ static void start_servers(struct sentinel_setup *setup, const char *const *more)
 		args[replica][count] = NULL;
 	}
 	server_start(&setup->servers[0], &(struct server_options){.args = args[0]});
-	snprintf(port, sizeof(port), "%d", setup->servers[0].port);
+	if (way)
+		proxy_start_at_port(way, setup->servers[0].port);
+	setup->first_port = way ? way->port : setup->servers[0].port;
+	snprintf(port, sizeof(port), "%d", setup->first_port);
 	for (int i = 1; i < SETUP_SERVERS; i++)
 		server_start(&setup->servers[i], &(struct server_options){.args = args[1]});
 }
@@ -160,7 +163,7 @@ void sentinel_setup_start(struct sentinel_setup *setup,
 	if (options->sentinel_password)
 		snprintf(setup->password, sizeof(setup->password), "%s",
 		         options->sentinel_password);
-	start_servers(setup, options->args);
+	start_servers(setup, options->args, options->way);
 	/* A sentinel asks a master for its replicas at once, and then every 10 s. */
 	sentinel_setup_await_sync(setup, 0);
 	for (int i = 0; i < SETUP_SENTINELS; i++)
@@ -188,7 +191,7 @@ int sentinel_setup_named(const struct sentinel_setup *setup, int sentinel)
 	int named = -1;
 
 	for (int i = 0; port && i < SETUP_SERVERS; i++)
-		if (atoi(port + 1) == setup->servers[i].port)
+		if (atoi(port + 1) == (i ? setup->servers[i].port : setup->first_port))
 			named = i;
 	redis_close(redis);
 	return named;

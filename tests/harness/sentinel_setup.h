@@ -5,6 +5,7 @@
 #ifndef SENTINEL_SETUP_H
 #define SENTINEL_SETUP_H
 
+#include "proxy.h"
 #include "server.h"
 
 #include <stdbool.h>
@@ -24,12 +25,16 @@ struct sentinel_setup {
 	char url[128]; /* redis+sentinel://127.0.0.1:p1,127.0.0.1:p2,127.0.0.1:p3/main */
 	char password[40];
 	int down_after_ms;
+	int first_port; /* by which the first server is known */
 };
 
 struct sentinel_setup_options {
 	int down_after_ms;             /* 0 = SETUP_DOWN_AFTER_MS */
 	const char *sentinel_password; /* of the sentinels, NULL = none */
 	const char *const *args;       /* of each server, NULL-ended; NULL = none */
+	/* The replicas, the sentinels and their clients reach the first server through this proxy,
+	 * which is started here and ends with the test; NULL = directly. */
+	struct proxy *way;
 };
 
 /* Start all, and wait until each sentinel knows both replicas, which are in sync, and both other
