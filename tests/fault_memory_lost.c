@@ -72,6 +72,19 @@ TEST_OF(g3_flushall_keeps_one_holder, LEASED, 40)
 	survive(set, grace_url(server.port, GRACE_MS, ""), flush);
 }
 
+/* The connected clients have another database now, which is empty. */
+static void swap_for_an_empty_one(void)
+{
+	redis_do(redis, "SWAPDB 0 1");
+	ck_assert_int_eq(redis_int(redis, "DBSIZE"), 0);
+}
+
+TEST_OF(g3_swapped_database_keeps_one_holder, LEASED, 40)
+{
+	grace_set_up(NULL);
+	survive(set, grace_url(server.port, GRACE_MS, ""), swap_for_an_empty_one);
+}
+
 /* Without a trace of the flush: only the clients know that there was a marker. */
 static void flush_unseen(void)
 {
@@ -129,6 +142,33 @@ static void swap(void)
 TEST_LIMIT(g3_swapped_database_is_seen_by_a_new_client, 30)
 {
 	lose_before_a_new_client(swap);
+}
+
+/* Swapped back: the first memory is there again, with its marker, and does not know what was
+ * granted meanwhile.  A client that has known it all the time, and asks first, is granted beside a
+ * holder.
+ */
+TEST_OF(g3_database_that_is_swapped_back_makes_two_holders, LEASED, 30)
+{
+	struct claims held, beside;
+	lk_client *known, *client;
+
+	grace_set_up(NULL);
+	known = grace_client();
+	claims_warm_up(set, known);
+	claims_open(&beside, set, known, LEASE_MS);
+	swap_for_an_empty_one();
+	client = grace_client();
+	claims_hold_later(&held, set, client, LEASE_MS);
+	redis_do(redis, "SWAPDB 0 1");
+	EACH (claim, &beside)
+		OK(claim->primitive->wait(claim, 0));
+	EACH (claim, &held)
+		ck_assert_int_gt(claim->primitive->remaining_ms(claim), 0);
+	EACH (claim, &beside)
+		ck_assert_int_gt(claim->primitive->remaining_ms(claim), 0);
+	lk_client_close(client);
+	lk_client_close(known);
 }
 
 TEST_OF(g11_restart_with_an_append_only_file_has_a_grace, LEASED, 40)
