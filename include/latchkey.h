@@ -36,6 +36,8 @@
  *    back; one that evicts keys, or that is led back to an older memory, forgets the holder.
  *    So send the fence of lk_lock_acquire() with each write, and let the protected resource refuse
  *    a fence that is smaller than the largest one it has seen.
+ *  - The grants of a rate limit and the steps of a latch are not taken back: a server that forgot
+ *    them grants the whole limit again, and the latch is absent or has an earlier count.
  *  - If the store's clock runs more than 1 % faster than the client's clock (even for a while, when
  *    it is slewed), leases end too early.  `latchkey doctor` measures the difference.
  *  - A process that is stopped for longer than its lease loses the lock, and learns of the loss
