@@ -53,7 +53,8 @@ bool lk_err_is_ambiguous(lk_err err)
 
 bool lk_err_is_retryable(lk_err err)
 {
-	return err == LK_EBUSY || err == LK_ETIMEDOUT || err == LK_ECONN || err == LK_EAGAIN;
+	return err == LK_EBUSY || err == LK_ETIMEDOUT || err == LK_ECONN || err == LK_EAGAIN ||
+	       err == LK_EREPLICAS;
 }
 
 const char *lk_lost_reason_name(lk_lost_reason reason)

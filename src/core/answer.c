@@ -472,47 +472,6 @@ static void shrunk(struct lk__core *core, int64_t now_ns, struct lk__ticket *tic
 	handed(core, now_ns, ticket, answer);
 }
 
-/* Can the request's script return this answer? */
-static bool fits(const struct lk__pending *request, const struct lk__answer *answer)
-{
-	switch (answer->kind) {
-	case LK__FAILED:
-		return true;
-	case LK__GRANTED:
-		return request->kind == LK__ASK;
-	case LK__QUEUED:
-		return request->kind == LK__ASK && !request->ticket->is_try;
-	case LK__BUSY:
-		return request->kind == LK__ASK && request->ticket->is_try;
-	case LK__KEPT:
-	case LK__GONE:
-		return request->kind == LK__RENEW || request->kind == LK__RECLAIM;
-	case LK__STALE:
-		return request->kind == LK__ASK || request->kind == LK__HAND || request->claim ||
-		       request->kind == LK__RECLAIM;
-	case LK__MEMORY:
-		return request->kind == LK__EPOCH;
-	case LK__LEFT:
-		return request->kind == LK__LEAVE || request->kind == LK__HAND ||
-		       request->kind == LK__SHRINK;
-	case LK__SHOWN:
-		return request->kind == LK__LOOK;
-	case LK__LISTED:
-	case LK__SIZED:
-	case LK__MISMATCH:
-	case LK__MADE:
-	case LK__COUNTS:
-	case LK__IS:
-	case LK__ABSENT:
-	case LK__DONE:
-		return false; /* to queries only */
-	case LK__STEPPED:
-	case LK__OTHER:
-		return request->kind == LK__STEP;
-	}
-	return false;
-}
-
 /* True when the request is none of a ticket. */
 static bool answered_elsewhere(struct lk__core *core, int64_t now_ns, struct lk__pending *request,
                                const struct lk__answer *answer)
@@ -521,6 +480,8 @@ static bool answered_elsewhere(struct lk__core *core, int64_t now_ns, struct lk_
 		lk__query_answer(core, request->query, answer);
 	else if (request->kind == LK__EPOCH)
 		lk__memory_answer(core, now_ns, request->session, answer);
+	else if (request->kind == LK__CONFIRM)
+		lk__confirm_answer(core, now_ns, request->session, answer);
 	else if (lk__pending_is_latch(request))
 		lk__latch_answer(core, now_ns, request, answer);
 	else
@@ -528,22 +489,12 @@ static bool answered_elsewhere(struct lk__core *core, int64_t now_ns, struct lk_
 	return true;
 }
 
-void lk__core_answer(struct lk__core *core, int64_t now_ns, struct lk__pending *request,
-                     const struct lk__answer *answer)
+void lk__ticket_answer(struct lk__core *core, int64_t now_ns, struct lk__pending *request,
+                       const struct lk__answer *answer)
 {
-	static const struct lk__answer malformed = {
-		.kind = LK__FAILED,
-		.err = LK_ESERVER,
-		.ambiguous = true,
-		.text = "unexpected response to a script",
-	};
 	struct lk__ticket *ticket = request->ticket;
 	struct lk__pending copy = *request;
 
-	if (!lk__is_query(request->kind) && !fits(request, answer))
-		answer = &malformed;
-	if (answered_elsewhere(core, now_ns, request, answer))
-		return;
 	request->state = LK__IDLE;
 	if (ticket->state == LK__OVER) {
 		lk__ticket_end(core, ticket);
@@ -597,4 +548,21 @@ void lk__core_answer(struct lk__core *core, int64_t now_ns, struct lk__pending *
 	default:
 		break; /* of a latch */
 	}
+}
+
+void lk__core_answer(struct lk__core *core, int64_t now_ns, struct lk__pending *request,
+                     const struct lk__answer *answer)
+{
+	static const struct lk__answer malformed = {
+		.kind = LK__FAILED,
+		.err = LK_ESERVER,
+		.ambiguous = true,
+		.text = "unexpected response to a script",
+	};
+
+	if (!lk__is_query(request->kind) && !lk__pending_fits(request, answer))
+		answer = &malformed;
+	if (!answered_elsewhere(core, now_ns, request, answer) &&
+	    !lk__confirm_keep(request, answer))
+		lk__ticket_answer(core, now_ns, request, answer);
 }

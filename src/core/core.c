@@ -225,7 +225,7 @@ void lk__pending_dequeue(struct lk__session *session, struct lk__pending *reques
 struct lk__pending *lk__core_next_request(struct lk__core *core, struct lk__session *session,
                                           int64_t now_ns)
 {
-	struct lk__pending *request = session->send_queue;
+	struct lk__pending *request = lk__confirm_next(session);
 	struct lk__op *waiter;
 	struct lk__ticket *ticket;
 
@@ -241,7 +241,7 @@ struct lk__pending *lk__core_next_request(struct lk__core *core, struct lk__sess
 	if (lk__is_query(request->kind))
 		return request;
 	lk__count(&core->counters.requests, 1);
-	if (request->kind == LK__EPOCH)
+	if (request->kind == LK__EPOCH || request->kind == LK__CONFIRM)
 		return request;
 	if (lk__pending_is_latch(request)) {
 		lk__latch_sent(core, request);
@@ -320,6 +320,7 @@ void lk__core_link_down(struct lk__core *core, struct lk__session *session, int6
 	session->why = *why;
 	lk__pending_dequeue(session, &session->memory);
 	session->memory.state = LK__IDLE;
+	lk__confirm_forget(session);
 	for (; ticket; ticket = next) {
 		next = ticket->next;
 		if (ticket->session != session)

@@ -56,6 +56,14 @@ struct lk__wait_queue {
 	bool final;        /* its permits are never released: only the grant counts */
 };
 
+/* An answer that counts only when enough replicas have it: see confirm.c. */
+struct lk__grant {
+	uint64_t fence;
+	int64_t store_us, waiting;
+	bool more;
+	uint8_t kind; /* enum lk__answer_kind: LK__GRANTED, LK__KEPT */
+};
+
 /* Before HOLDING, calls wait for the ticket in its wait queue: it ends with the last of them. */
 enum lk__ticket_state {
 	LK__ASKING,   /* the store has not responded yet */
@@ -88,8 +96,9 @@ struct lk__ticket {
 	uint64_t fence, last_fence; /* of the grant; the last one issued here */
 	uint64_t arrival;
 	struct lk__pending main, leave;
-	uint32_t hand_overs; /* that count towards the limit */
-	uint32_t permits;    /* of its hold, as confirmed by the store; 0 = a lock's */
+	struct lk__grant grant; /* the answer to main, while that is in session->granted */
+	uint32_t hand_overs;    /* that count towards the limit */
+	uint32_t permits;       /* of its hold, as confirmed by the store; 0 = a lock's */
 	uint16_t leaves_sent;
 	char nonce[LK__NONCE_SIZE];
 	uint8_t state;    /* enum lk__ticket_state */
@@ -331,6 +340,22 @@ void lk__memory_answer(struct lk__core *core, int64_t now_ns, struct lk__session
 void lk__ticket_stale(struct lk__core *core, int64_t now_ns, struct lk__ticket *ticket);
 /* The store does not have the hold: it was taken, unless the server has lost its memory. */
 void lk__ticket_doubt(struct lk__core *core, int64_t now_ns, struct lk__ticket *ticket);
+/* confirm.c: may the request grant what counts only when replicas have it? */
+bool lk__confirm_is_needed(const struct lk__pending *request);
+/* The question to send behind such requests, NULL if there is none. */
+struct lk__pending *lk__confirm_next(struct lk__session *session);
+/* Keep the answer of such a request until the replicas have confirmed it.  False if it counts as it
+ * is. */
+bool lk__confirm_keep(struct lk__pending *request, const struct lk__answer *answer);
+void lk__confirm_answer(struct lk__core *core, int64_t now_ns, struct lk__session *session,
+                        const struct lk__answer *answer);
+/* The link is down: there will be no answer. */
+void lk__confirm_forget(struct lk__session *session);
+/* answer.c: a request of a ticket that is not over has that answer. */
+void lk__ticket_answer(struct lk__core *core, int64_t now_ns, struct lk__pending *request,
+                       const struct lk__answer *answer);
+/* pending.c: can the request's script return this answer? */
+bool lk__pending_fits(const struct lk__pending *request, const struct lk__answer *answer);
 /* leave.c */
 void lk__refusal_note(struct lk__core *core, struct lk__ticket *ticket,
                       const struct lk__answer *answer);

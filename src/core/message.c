@@ -39,7 +39,8 @@ static void grant(struct lk__core *core, int64_t now_ns, struct lk__ticket *tick
 		granted_for_good(core, now_ns, ticket, message);
 		return;
 	}
-	if (message->claim || ticket->queue->fixed ||
+	/* A grant that replicas must confirm was not written by our connection: the claim is. */
+	if (message->claim || ticket->queue->fixed || ticket->session->replicas ||
 	    ticket->valid_until_ns - now_ns < ticket->queue->lease_ms * MS / 3) {
 		ticket->state = LK__CLAIMING;
 		ticket->next_ns = now_ns;

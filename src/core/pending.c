@@ -83,6 +83,12 @@ static void of_query(const struct lk__query *query, struct lk__request *request)
 	request->epoch = &query->session->epoch;
 }
 
+static void of_confirm(const struct lk__session *session, struct lk__request *request)
+{
+	request->replicas = session->replicas;
+	request->wait_ms = session->replicas_ms;
+}
+
 void lk__core_request(const struct lk__pending *pending, struct lk__request *request)
 {
 	*request = (struct lk__request){.kind = pending->kind, .by_text = pending->by_text};
@@ -90,10 +96,54 @@ void lk__core_request(const struct lk__pending *pending, struct lk__request *req
 		of_query(pending->query, request);
 	else if (pending->kind == LK__EPOCH)
 		request->epoch = &pending->session->epoch;
+	else if (pending->kind == LK__CONFIRM)
+		of_confirm(pending->session, request);
 	else if (lk__pending_is_latch(pending))
 		of_latch(pending, request);
 	else
 		of_ticket(pending, request);
+}
+
+bool lk__pending_fits(const struct lk__pending *request, const struct lk__answer *answer)
+{
+	switch (answer->kind) {
+	case LK__FAILED:
+		return true;
+	case LK__GRANTED:
+		return request->kind == LK__ASK;
+	case LK__QUEUED:
+		return request->kind == LK__ASK && !request->ticket->is_try;
+	case LK__BUSY:
+		return request->kind == LK__ASK && request->ticket->is_try;
+	case LK__KEPT:
+	case LK__GONE:
+		return request->kind == LK__RENEW || request->kind == LK__RECLAIM;
+	case LK__STALE:
+		return request->kind == LK__ASK || request->kind == LK__HAND || request->claim ||
+		       request->kind == LK__RECLAIM;
+	case LK__MEMORY:
+		return request->kind == LK__EPOCH;
+	case LK__CONFIRMED:
+		return request->kind == LK__CONFIRM;
+	case LK__LEFT:
+		return request->kind == LK__LEAVE || request->kind == LK__HAND ||
+		       request->kind == LK__SHRINK;
+	case LK__SHOWN:
+		return request->kind == LK__LOOK;
+	case LK__LISTED:
+	case LK__SIZED:
+	case LK__MISMATCH:
+	case LK__MADE:
+	case LK__COUNTS:
+	case LK__IS:
+	case LK__ABSENT:
+	case LK__DONE:
+		return false; /* to queries only */
+	case LK__STEPPED:
+	case LK__OTHER:
+		return request->kind == LK__STEP;
+	}
+	return false;
 }
 
 void *lk__core_into(const struct lk__pending *pending)
@@ -111,6 +161,8 @@ struct lk__op *lk__core_asker(const struct lk__pending *pending)
 		return pending->query->op;
 	if (pending->kind == LK__EPOCH)
 		return NULL;
+	if (pending->kind == LK__CONFIRM)
+		return pending->session->granted ? lk__core_asker(pending->session->granted) : NULL;
 	if (pending->kind == LK__STEP)
 		return pending->latch->steps ? pending->latch->steps->waiter : NULL;
 	if (pending->kind == LK__LOOK)

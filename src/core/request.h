@@ -25,6 +25,7 @@ enum lk__request_kind {
 	LK__STEP,    /* count a latch down */
 	LK__RECLAIM, /* take a hold back that the server has forgotten */
 	LK__EPOCH,   /* get the marker of the server's memory */
+	LK__CONFIRM, /* count the replicas that have what this connection wrote */
 	/* Queries, sent once each: */
 	LK__SHOW,      /* get holders and waiters, or a latch's state */
 	LK__DESCRIBE,  /* get the published details of a client */
@@ -99,6 +100,9 @@ struct lk__request {
 	uint16_t step_len, topic_len;
 	const char *step;  /* its name, step_len bytes, 0 = none */
 	const char *topic; /* of the latch */
+	/* LK__CONFIRM */
+	uint32_t replicas;
+	int64_t wait_ms;
 	/* Queries. */
 	const struct lk__details *details;
 };
@@ -164,6 +168,7 @@ enum lk__answer_kind {
 	LK__STALE,   /* the server has another memory than the link knows; nothing was done */
 	LK__MEMORY,  /* to epoch: the marker */
 	LK__OTHER,   /* to step: fence is the latch's generation, 0 = there is none */
+	LK__CONFIRMED, /* to confirm: replicas */
 	/* To queries: */
 	LK__LISTED,   /* to show, describe, list: fills the given structure */
 	LK__SIZED,    /* to size: capacity, more */
@@ -185,6 +190,7 @@ struct lk__answer {
 	int64_t rank;
 	int64_t left_ms;  /* until the leases in the way have expired */
 	int64_t grace_ms; /* to ask: left of the grace, 0 = none */
+	int64_t replicas; /* to confirm */
 	struct lk__epoch epoch;
 	bool free; /* to ask: not held, serve the queue; to leave: the queue is empty */
 	bool mine; /* the ticket was a holder's */

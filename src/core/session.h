@@ -37,7 +37,7 @@ struct lk__pending {
 		struct lk__ticket *ticket;
 		struct lk__latch *latch; /* LK__LOOK, LK__STEP */
 		struct lk__query *query;
-		struct lk__session *session; /* LK__EPOCH */
+		struct lk__session *session; /* LK__EPOCH, LK__CONFIRM */
 	};
 	int64_t sent_ns;  /* dequeued, and so before any byte was sent */
 	int64_t lease_ms; /* LK__RENEW, LK__RECLAIM: the new lease */
@@ -76,6 +76,12 @@ struct lk__session {
 	struct lk__pending memory; /* asks for the marker of the server's memory */
 	struct lk__epoch epoch;    /* its last answer */
 	struct lk__news news;
+	uint32_t replicas;           /* that a grant needs (confirm.c), 0 = none */
+	int64_t replicas_ms;         /* how long the server waits for them */
+	struct lk__pending confirm;  /* the question for them */
+	struct lk__pending *granted; /* requests with such a grant, until its answer */
+	struct lk__pending *granted_last;
+	bool confirm_due; /* a request that may grant was sent since the last question */
 	struct lk__channels channels;
 	struct lk__why why; /* why it is not up */
 	uint32_t users;     /* tickets and busy latches whose names are routed to it */

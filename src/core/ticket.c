@@ -280,11 +280,12 @@ void lk__ticket_pursue(struct lk__core *core, int64_t now_ns, struct lk__ticket 
 
 bool lk__core_resend(struct lk__core *core, struct lk__pending *request)
 {
+	bool of_session = request->kind == LK__EPOCH || request->kind == LK__CONFIRM;
 	struct lk__ticket *ticket = request->ticket;
 	struct lk__session *session;
 
 	/* An ask whose wait is over would make a grant without a waiter. */
-	if (request->kind != LK__EPOCH && !lk__pending_is_latch(request) &&
+	if (!of_session && !lk__pending_is_latch(request) &&
 	    (ticket->state == LK__OVER ||
 	     (lk__ticket_is_leaving(ticket) && request == &ticket->main))) {
 		request->state = LK__IDLE;
@@ -292,7 +293,7 @@ bool lk__core_resend(struct lk__core *core, struct lk__pending *request)
 			lk__ticket_end(core, ticket);
 		return false;
 	}
-	session = request->kind == LK__EPOCH      ? request->session
+	session = of_session                      ? request->session
 	          : lk__pending_is_latch(request) ? request->latch->name->session
 	                                          : ticket->session;
 	request->state = LK__TO_SEND;

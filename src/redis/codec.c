@@ -269,6 +269,16 @@ static const struct lk__script *latch_request(const struct lk__space *space,
 	return &lk__script_latch_down;
 }
 
+static bool confirm_request(struct lk__buf *buf, const struct lk__request *request)
+{
+	char replicas[LK__DECIMAL_SIZE], wait_ms[LK__DECIMAL_SIZE];
+	const char *texts[] = {"WAIT", replicas, wait_ms};
+	const size_t lens[] = {4, lk__decimal(replicas, request->replicas),
+	                       lk__decimal(wait_ms, request->wait_ms)};
+
+	return lk__resp_command(buf, 3, texts, lens);
+}
+
 bool lk__codec_request(struct lk__buf *buf, const struct lk__space *space,
                        const struct lk__request *request)
 {
@@ -277,6 +287,8 @@ bool lk__codec_request(struct lk__buf *buf, const struct lk__space *space,
 
 	if (lk__is_query(request->kind))
 		return lk__codec_query(buf, space, request);
+	if (request->kind == LK__CONFIRM)
+		return confirm_request(buf, request);
 	begin(&args);
 	if (request->kind == LK__EPOCH) {
 		add(&args, space->epoch, space->epoch_len);
@@ -419,6 +431,9 @@ void lk__codec_answer(const struct lk__resp *resp, const char *what, struct lk__
 		fail(answer, why);
 		answer->retryable = why->err == LK_EAGAIN;
 		answer->ambiguous = lk__resp_is_torn(resp);
+	} else if (resp->type == LK__RESP_INTEGER) {
+		answer->kind = LK__CONFIRMED;
+		answer->replicas = resp->integer;
 	} else if ((is(resp, "granted") || is(resp, "held")) && number(resp, 1, &fence) &&
 	           number(resp, 2, &answer->store_us) && number(resp, 3, &answer->waiting)) {
 		answer->kind = is(resp, "held") ? LK__KEPT : LK__GRANTED;

@@ -111,7 +111,18 @@ static void refuse_request(struct lk_client *client, struct lk__pending *pending
 	lk__core_answer(&client->core, lk__now_ns(), pending, &answer);
 }
 
-/* Encode the queued requests into the connection's buffer.  False when there is nothing to send. */
+/* Requests that were sent depend on the question. */
+static bool refuse_confirm(struct lk__link *link)
+{
+	struct lk__why why;
+
+	lk__why_set(&why, LK_ENOMEM, "%s: out of memory", link->connection->text);
+	lk__link_broken(link, link->connection, &why);
+	return false;
+}
+
+/* Encode the queued requests into the connection's buffer.  False when there is nothing to send, or
+ * the link is broken. */
 static bool fill(struct lk__link *link)
 {
 	struct lk__connection *connection = link->connection;
@@ -124,6 +135,8 @@ static bool fill(struct lk__link *link)
 		lk__core_request(pending, &request);
 		if (connection->ops->encode(connection->peer, &request, &connection->out))
 			append_sent(connection, pending);
+		else if (pending->kind == LK__CONFIRM)
+			return refuse_confirm(link);
 		else
 			refuse_request(client, pending);
 	}

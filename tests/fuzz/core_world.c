@@ -346,9 +346,10 @@ void core_good_answer(const struct core_world *world, const struct lk__pending *
                       struct lk__answer *answer)
 {
 	static const enum lk__answer_kind kinds[] = {
-		[LK__ASK] = LK__BUSY,     [LK__LEAVE] = LK__LEFT,   [LK__HAND] = LK__LEFT,
-		[LK__RENEW] = LK__GONE,   [LK__SHRINK] = LK__LEFT,  [LK__LOOK] = LK__SHOWN,
-		[LK__STEP] = LK__STEPPED, [LK__RECLAIM] = LK__GONE, [LK__EPOCH] = LK__MEMORY,
+		[LK__ASK] = LK__BUSY,          [LK__LEAVE] = LK__LEFT,   [LK__HAND] = LK__LEFT,
+		[LK__RENEW] = LK__GONE,        [LK__SHRINK] = LK__LEFT,  [LK__LOOK] = LK__SHOWN,
+		[LK__STEP] = LK__STEPPED,      [LK__RECLAIM] = LK__GONE, [LK__EPOCH] = LK__MEMORY,
+		[LK__CONFIRM] = LK__CONFIRMED,
 	};
 
 	memset(answer, 0, sizeof(*answer));

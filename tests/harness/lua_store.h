@@ -54,6 +54,7 @@ struct lua_store_process {
 	int swaps;                   /* calls of SWAPDB */
 	bool was_replica, was_slave; /* by either command */
 	bool hides_run;              /* a proxy leaves run_id out */
+	int64_t replicas;            /* that WAIT counts */
 };
 
 struct lua_store_process *lua_store_process(struct lua_store *store);

@@ -229,6 +229,14 @@ static void run_flushall(struct lua_server *server, int argc, const struct lua_w
 	lua_reply_status(reply, "OK");
 }
 
+static void run_wait(struct lua_server *server, int argc, const struct lua_word *argv,
+                     struct lk__buf *reply)
+{
+	(void)argc;
+	(void)argv;
+	lua_reply_number(reply, server->process.replicas);
+}
+
 /* ---- The table ---------------------------------------------------------------------------- */
 
 static const struct lua_command plain_commands[] = {
@@ -244,6 +252,7 @@ static const struct lua_command plain_commands[] = {
 	{"PUBLISH", 3, run_publish, LUA_READS},
 	{"FLUSHALL", 1, run_flushall, LUA_WRITES},
 	{"INFO", -1, lua_run_info, LUA_READS},
+	{"WAIT", 3, run_wait, LUA_READS},
 	{NULL, 0, NULL, LUA_READS},
 };
 

@@ -167,7 +167,7 @@ const char *promise_zombie(struct promise_leaves *leaves, const struct lk__pendi
 	const struct lk__ticket *ticket = request->ticket;
 
 	if (lk__pending_is_latch(request) || request->kind == LK__HAND ||
-	    request->kind == LK__EPOCH)
+	    request->kind == LK__EPOCH || request->kind == LK__CONFIRM)
 		return NULL;
 	if (request->kind == LK__LEAVE)
 		memcpy(leaves->nonces[leaves->count++ % PROMISE_LEAVES], ticket->nonce,
