@@ -81,7 +81,11 @@ static bool may_happen(const struct model_world *world, struct model_client *cli
 
 	switch (verb) {
 	case DO_EXECUTE:
-		return client->scripts < bounds->steps && world_next_call(client);
+		return world_next_call(client) && (client->scripts < bounds->steps ||
+		                                   world_next_call(client)->kind == LK__CONFIRM);
+	case DO_SHORT:
+		return world_next_call(client) && room(world, verb, bounds->shorts) &&
+		       world_next_call(client)->kind == LK__CONFIRM;
 	case DO_SUBSCRIBE:
 		return client->linked && client->session.channels.queue;
 	case DO_ANSWER:
@@ -229,7 +233,8 @@ static void happen(struct model_world *world, struct model_client *client, enum 
 {
 	switch (verb) {
 	case DO_EXECUTE:
-		world_execute(world, client);
+	case DO_SHORT:
+		world_execute(world, client, verb == DO_EXECUTE);
 		break;
 	case DO_SUBSCRIBE:
 		world_subscribe(world, client);
@@ -334,6 +339,7 @@ void world_do(struct model_world *world, uint8_t action)
 	case DO_ABANDON:
 	case DO_SET:
 	case DO_REMOVE:
+	case DO_SHORT:
 	case DO_COPY:
 		world->used[verb]++;
 		break;
@@ -351,16 +357,32 @@ void world_do(struct model_world *world, uint8_t action)
 /* ---- As text ------------------------------------------------------------------------------ */
 
 static const char *const kinds[] = {
-	[LK__ASK] = "ask",     [LK__LEAVE] = "leave",     [LK__HAND] = "hand",
-	[LK__RENEW] = "renew", [LK__SHRINK] = "shrink",   [LK__LOOK] = "look",
-	[LK__STEP] = "step",   [LK__RECLAIM] = "reclaim", [LK__EPOCH] = "question for the marker",
+	[LK__ASK] = "ask",
+	[LK__LEAVE] = "leave",
+	[LK__HAND] = "hand",
+	[LK__RENEW] = "renew",
+	[LK__SHRINK] = "shrink",
+	[LK__LOOK] = "look",
+	[LK__STEP] = "step",
+	[LK__RECLAIM] = "reclaim",
+	[LK__EPOCH] = "question for the marker",
+	[LK__CONFIRM] = "question for the replica",
 };
 
 static const char *const answers[] = {
-	[LK__GRANTED] = "granted", [LK__QUEUED] = "queued",   [LK__BUSY] = "busy",
-	[LK__KEPT] = "held",       [LK__GONE] = "gone",       [LK__LEFT] = "left",
-	[LK__SHOWN] = "shown",     [LK__STEPPED] = "stepped", [LK__OTHER] = "other",
-	[LK__FAILED] = "failed",   [LK__STALE] = "epoch",     [LK__MEMORY] = "the marker",
+	[LK__GRANTED] = "granted",
+	[LK__QUEUED] = "queued",
+	[LK__BUSY] = "busy",
+	[LK__KEPT] = "held",
+	[LK__GONE] = "gone",
+	[LK__LEFT] = "left",
+	[LK__SHOWN] = "shown",
+	[LK__STEPPED] = "stepped",
+	[LK__OTHER] = "other",
+	[LK__FAILED] = "failed",
+	[LK__STALE] = "epoch",
+	[LK__MEMORY] = "the marker",
+	[LK__CONFIRMED] = "how many replicas",
 };
 
 static const char *const messages[] = {
@@ -407,6 +429,7 @@ static const char *const verbs[MODEL_VERBS] = {
 	[DO_LOSE] = "a message to it is lost:",
 	[DO_REFUSE] = "the store refuses its",
 	[DO_PUT_OFF] = "the store puts off its",
+	[DO_SHORT] = "the replica does not confirm in time its",
 	[DO_COPY] = "- the store saves a copy",
 	[DO_FLUSH] = "- the store is emptied",
 	[DO_RESTART] = "- the store begins anew, empty",
@@ -421,7 +444,7 @@ void world_tell(const struct model_world *world, uint8_t action, char *text, siz
 	enum model_verb verb = action / MODEL_CLIENTS;
 	const char *what = "";
 
-	if (verb == DO_EXECUTE || verb == DO_REFUSE || verb == DO_PUT_OFF)
+	if (verb == DO_EXECUTE || verb == DO_SHORT || verb == DO_REFUSE || verb == DO_PUT_OFF)
 		what = kinds[world_next_call(client)->kind];
 	else if (verb == DO_LATE)
 		what = kinds[client->late[0].kind];

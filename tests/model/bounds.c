@@ -44,6 +44,10 @@ const struct model_bounds model_small[] = {
 	LOCK(.clients = 3, .steps = 2, .ticks = 2, .calls = 1, .promotions = 1, .copies = 1,
              .faults = 1),
 	LOCK(.clients = 3, .steps = 3, .ticks = 2, .calls = 1, .flushes = 1, .faults = 1),
+	LOCK(TWO, .ticks = 2, .stalls = 1, .calls = 1, .replicas = 1, .shorts = 1, .promotions = 1,
+             .copies = 1, .faults = 1),
+	SEMAPHORE(TWO, .ticks = 1, .calls = 1, .twos = 1, .replicas = 1, .shorts = 1,
+                  .promotions = 1, .copies = 1, .faults = 1),
 	SEMAPHORE(TWO, .ticks = 3, .calls = 1, .twos = 1, .flushes = 1, .faults = 1),
 	SEMAPHORE(TWO, .ticks = 2, .calls = 1, .restarts = 1, .copies = 1, .grace = 1, .faults = 1),
 	SEMAPHORE(.clients = 2, .steps = 3, .ticks = 1, .calls = 1, .twos = 1, .shrinks = 1,
@@ -123,7 +127,7 @@ bool model_bounds_set(struct model_bounds *bounds, const char *text)
 		FIELD(put_offs), FIELD(faults),     FIELD(sets),     FIELD(removes),
 		FIELD(count),    FIELD(finals),     FIELD(flushes),  FIELD(restarts),
 		FIELD(copies),   FIELD(promotions), FIELD(behind),   FIELD(strangers),
-		FIELD(grace),
+		FIELD(grace),    FIELD(replicas),   FIELD(shorts),
 	};
 	const size_t known = sizeof(fields) / sizeof(*fields);
 
@@ -183,5 +187,7 @@ void model_bounds_tell(const struct model_bounds *bounds, char *text, size_t siz
 	add(text, size, bounds->promotions, "promotions");
 	add(text, size, bounds->copies, "copies");
 	add(text, size, bounds->grace, "ticks of grace");
+	add(text, size, bounds->replicas, "replica to confirm, and no grace");
+	add(text, size, bounds->shorts, "times too late");
 	add(text, size, bounds->behind, "ticks that a promoted server's clock is behind");
 }

@@ -141,6 +141,14 @@ static const char *validity_wrong(const struct model_world *world,
 	                        now_us + lk__hold_left_ns(hold, world->now_ns) / 1000);
 }
 
+void world_check_replica(struct model_world *world)
+{
+	for (int i = 0; i < world->bounds->clients; i++)
+		if (world_valid(world, &world->clients[i]))
+			world_keep(world, PROMISE_VALIDITY,
+			           validity_wrong(world, &world->clients[i]));
+}
+
 /* ---- Permits that are never released ------------------------------------------------------ */
 
 /* Grants of one microsecond have consecutive fences. */
@@ -316,7 +324,7 @@ static bool move(struct model_world *world, struct model_client *client)
 	else if (lk__core_due(&client->core) <= world->now_ns)
 		world_timer(world, client);
 	else if (world_next_call(client))
-		world_execute(world, client);
+		world_execute(world, client, true);
 	else if (client->call_count)
 		world_answer(world, client);
 	else if (client->session.channels.queue)

@@ -258,7 +258,7 @@ static void put_answer(struct form *form, const struct lk__answer *answer)
 	if (answer->kind == LK__MEMORY)
 		form_put_marker(form, answer->epoch.text);
 	form_put_wide(form, answer->grace_ms);
-	form_put(form, answer->remaining);
+	form_put(form, answer->remaining + answer->replicas);
 	form_put(form, answer->retryable | answer->by_script << 1);
 }
 
@@ -312,6 +312,19 @@ static void put_core(struct form *form, const struct model_client *client, int i
 		put_latch(form, client);
 }
 
+/* The grants that wait for replicas. */
+static void put_granted(struct form *form, int index, const struct lk__session *session)
+{
+	form_put(form, session->confirm.state | session->confirm_due << 2);
+	for (const struct lk__pending *at = session->granted; at; at = at->next) {
+		form_put_nonce(form, index, at->ticket->nonce);
+		form_put(form, at->ticket->grant.kind | (at->ticket->grant.waiting > 0) << 6 |
+		                       at->ticket->grant.more << 7);
+		form_put_number(form, FENCES, at->ticket->grant.fence);
+	}
+	form_put(form, 253);
+}
+
 static void put_client(struct form *form, const struct model_client *client, bool with_bounds)
 {
 	int index = world_index(form->world, client);
@@ -330,6 +343,7 @@ static void put_client(struct form *form, const struct model_client *client, boo
 			form_put_number(form, FENCES, client->seen);
 		put_core(form, client, index);
 		form_put(form, client->session.memory.state);
+		put_granted(form, index, &client->session);
 		form_put_marker(form, client->session.epoch.text);
 	}
 	form_put_wide(form, client->counted);

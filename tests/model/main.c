@@ -27,6 +27,9 @@
  *             saved at any moment before
  *   promotion all connections are lost, and a replica takes the store's place: it has the keys of
  *             such a copy, or all; its clock may be behind
+ *   replica   it must confirm each grant, and there is no grace.  The copy is what it has: it gets
+ *             the rest when it confirms, or before.  A promotion must find each valid hold there
+ *   too late  it does not confirm in time
  *
  * Clients may connect for the first time before such a loss, or after it.  The grace is as long as
  * the longest lease in the bounds, unless they have another one.

@@ -10,6 +10,8 @@
 
 int64_t world_grace_ms(const struct model_bounds *bounds)
 {
+	if (bounds->replicas)
+		return 0;
 	if (bounds->grace)
 		return bounds->grace * MODEL_TICK_MS;
 	return bounds->extends ? MODEL_EXTENSION_MS : MODEL_LEASE_MS;
@@ -97,6 +99,9 @@ void world_promote(struct model_world *world)
 		.was_replica = true,
 	};
 	world->is_older = true;
+	world_view_forget();
+	if (world->bounds->replicas)
+		world_check_replica(world);
 	lost(world);
 }
 

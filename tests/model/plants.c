@@ -333,6 +333,27 @@ const struct model_plant model_plants[] = {
 		.bounds = SEMAPHORE(.clients = 3, .steps = 2, .calls = 1, .twos = 1, .restarts = 1,
                                     .faults = 1),
 	},
+	{
+		.name = "wait-elsewhere",
+		.what = "replicas are asked on a connection that did not write the grant",
+		.rule = RULE_WAIT_ELSEWHERE,
+		.bounds = LOCK(.clients = 2, .steps = 3, .calls = 1, .replicas = 1, .promotions = 1,
+                               .faults = 1),
+	},
+	{
+		.name = "message-uncounted",
+		.what = "a grant by message is used although no replica has confirmed it",
+		.rule = RULE_MESSAGE_UNCOUNTED,
+		.bounds = LOCK(.clients = 2, .steps = 4, .calls = 1, .replicas = 1, .promotions = 1,
+                               .faults = 1),
+	},
+	{
+		.name = "renewal-uncounted",
+		.what = "a renewal extends the hold although no replica has confirmed it",
+		.rule = RULE_RENEWAL_UNCOUNTED,
+		.bounds = LOCK(.clients = 2, .steps = 4, .ticks = 2, .calls = 1, .replicas = 1,
+                               .shorts = 1, .promotions = 1, .faults = 1),
+	},
 	{.name = NULL},
 };
 

@@ -132,9 +132,9 @@ static void run(struct model_world *world, struct model_client *client, struct m
 		note_open(world);
 		return;
 	}
-	if (call->kind == LK__EPOCH) {
+	if (call->kind == LK__EPOCH || call->kind == LK__CONFIRM) {
 		run_bytes(world, call);
-		return; /* it only writes the marker */
+		return; /* it writes the marker, or nothing */
 	}
 	call->owned = before->hold_count && is_of(client, world, &before->holds[0], call);
 	run_bytes(world, call);
@@ -155,10 +155,26 @@ struct model_call *world_next_call(struct model_client *client)
 	return NULL;
 }
 
-void world_execute(struct model_world *world, struct model_client *client)
+/* The replica gets all that was written, and confirms it. */
+static void catch_up(struct model_world *world)
 {
-	client->scripts++;
-	run(world, client, world_next_call(client));
+	/* On a connection that wrote nothing, the server has nothing to wait for. */
+	if (world->rule != RULE_WAIT_ELSEWHERE && world_may_lose(world))
+		world_copy(world);
+}
+
+void world_execute(struct model_world *world, struct model_client *client, bool confirmed)
+{
+	struct model_call *call = world_next_call(client);
+
+	if (call->kind == LK__CONFIRM) {
+		lua_store_process(world->store)->replicas = confirmed;
+		if (confirmed)
+			catch_up(world);
+	} else {
+		client->scripts++;
+	}
+	run(world, client, call);
 }
 
 static void remove_call(struct model_call *calls, uint8_t *count)
@@ -239,6 +255,10 @@ static void break_rule(const struct model_world *world, struct model_call *call,
 	if (world->rule == RULE_FENCE_OF_MESSAGE && call->answer.kind == LK__KEPT &&
 	    ticket->state == LK__CLAIMING)
 		call->answer.fence = ticket->fence;
+	if (world->rule == RULE_RENEWAL_UNCOUNTED && call->kind == LK__CONFIRM &&
+	    call->request->session->granted && call->request->session->granted->kind == LK__RENEW &&
+	    !call->request->session->granted->claim)
+		call->answer.replicas = 1;
 }
 
 void world_answer(struct model_world *world, struct model_client *client)
@@ -281,6 +301,7 @@ void world_hear(struct model_world *world, struct model_client *client)
 	struct model_item item = client->inbox[0];
 	struct lk__channels *channels = &client->session.channels;
 	struct lk__ticket *ticket;
+	uint32_t replicas = client->session.replicas;
 
 	drop_item(client);
 	switch (item.kind) {
@@ -294,7 +315,9 @@ void world_hear(struct model_world *world, struct model_client *client)
 		if (world->rule == RULE_FENCE_OF_MESSAGE && item.message.kind == LK__GRANT &&
 		    ticket && (ticket->state == LK__ASKING || ticket->state == LK__WAITING))
 			ticket->fence = item.message.fence;
+		client->session.replicas = world->rule == RULE_MESSAGE_UNCOUNTED ? 0 : replicas;
 		lk__core_message(&client->core, world->now_ns, &item.message);
+		client->session.replicas = replicas;
 		break;
 	case ITEM_BROADCAST:
 		lk__channels_published(channels, world->now_ns, MODEL_TOPIC, strlen(MODEL_TOPIC),

@@ -96,6 +96,8 @@ struct model_world *world_begin(const struct model_bounds *bounds, enum model_ru
 		lk__space_init(&spaces[i], "lk", 0, id);
 		spaces[i].grace_ms = rule == RULE_NO_GRACE ? 0 : world_grace_ms(bounds);
 		lk__session_init(&client->session, 1000000000, 1000000000);
+		client->session.replicas = bounds->replicas;
+		client->session.replicas_ms = 500;
 		if (!lk__core_init(&client->core, (uint64_t)i + 1) ||
 		    !lk__core_add_session(&client->core, &client->session))
 			abort();
@@ -104,6 +106,8 @@ struct model_world *world_begin(const struct model_bounds *bounds, enum model_ru
 		if (i < bounds->clients - bounds->strangers)
 			world_link(world, client);
 	}
+	if (bounds->replicas)
+		world_copy(world);
 	arena_use(ARENA_ON);
 	return world;
 }
@@ -135,7 +139,7 @@ static void describe(struct model_call *call)
 	const struct lk__pending *request = call->request;
 
 	call->kind = request->kind;
-	if (request->kind == LK__EPOCH)
+	if (request->kind == LK__EPOCH || request->kind == LK__CONFIRM)
 		return;
 	call->lease_ms = request->lease_ms;
 	call->permits = request->permits;
@@ -229,7 +233,8 @@ static void finished(struct model_world *world, struct model_client *client, str
 	case DO_TRY:
 		if (!err)
 			acquired(world, client, waiter);
-		else if (err != LK_EBUSY && !client->gave_up && !client->refused)
+		else if (err != LK_EBUSY && !client->gave_up && !client->refused &&
+		         (err != LK_EREPLICAS || !world->used[DO_SHORT]))
 			world_keep(world, PROMISE_RESULT, "a wait ends with an error");
 		break;
 	case DO_RELEASE:

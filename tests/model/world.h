@@ -57,8 +57,10 @@ struct model_bounds {
 	/* The store loses its memory; copies: of its keys; behind: ticks, the promoted server's
 	 * clock. */
 	uint8_t flushes, restarts, promotions, copies, behind;
-	uint8_t grace;                /* ticks; 0 = the longest lease */
-	uint8_t faults;               /* of these kinds in total */
+	uint8_t grace;    /* ticks; 0 = the longest lease */
+	uint8_t replicas; /* 1 = one, which must confirm each grant; then there is no grace */
+	uint8_t shorts;   /* questions to which it has not confirmed */
+	uint8_t faults;   /* of these kinds in total */
 	uint8_t sets, removes, count; /* of a latch */
 };
 
@@ -92,6 +94,7 @@ enum model_verb {
 	DO_LOSE,
 	DO_REFUSE,
 	DO_PUT_OFF,
+	DO_SHORT,
 	DO_COPY,
 	DO_FLUSH,
 	DO_RESTART,
@@ -118,6 +121,9 @@ enum model_rule {
 	RULE_EXTEND_UNKNOWN,
 	RULE_LEAVE_FORGOTTEN,
 	RULE_NO_GRACE,
+	RULE_WAIT_ELSEWHERE,
+	RULE_MESSAGE_UNCOUNTED,
+	RULE_RENEWAL_UNCOUNTED,
 };
 
 /* A pending request, or one that a lost connection may still deliver. */
@@ -200,7 +206,8 @@ void world_end(struct model_world *world);
 /* ---- Events, each followed by what the client sends at once --------------------------------- */
 
 void world_call(struct model_world *world, struct model_client *client, enum model_verb verb);
-void world_execute(struct model_world *world, struct model_client *client);
+/* confirmed: a question for replicas is answered with all of them. */
+void world_execute(struct model_world *world, struct model_client *client, bool confirmed);
 void world_execute_late(struct model_world *world, struct model_client *client);
 void world_subscribe(struct model_world *world, struct model_client *client);
 void world_question(struct model_world *world, struct model_client *client, enum model_verb verb);
@@ -246,6 +253,9 @@ bool world_is_confirmed(const struct model_world *world, const struct model_clie
 /* The store executed a request to take a hold back. */
 void world_check_reclaim(struct model_world *world, const struct model_client *client,
                          const struct store_view *before, const struct model_call *call);
+
+/* The store has begun anew from the replica: it has each valid hold. */
+void world_check_replica(struct model_world *world);
 
 /* A caller acquired permits that it never releases. */
 void world_use(struct model_world *world, uint64_t fence, uint32_t permits);
