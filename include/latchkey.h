@@ -182,7 +182,7 @@ LK_API const char *lk_err_text(lk_err err);
  *   LK_ENOSERVER  install one; lk_errmsg() says how                          -          -
  *   LK_EMISMATCH  query the present state first                              -          -
  *   LK_EABSENT    lk_errmsg() names what is absent                           -          -
- *   LK_EREPLICAS  replicas are missing, or lag: see lk_client_options        -          yes
+ *   LK_EREPLICAS  replicas are missing, or lag: see lk_client_open()         -          yes
  *
  * With the errors that are not ambiguous the call has changed nothing, unless the function's
  * comment says otherwise.  For example, lk_lock_run() returns LK_ELOST or LK_ENOTOWNER after its
@@ -271,7 +271,9 @@ typedef struct lk_client_options {
 	const char *sentinel_password; /* NULL = in the URL's sentinel_password_file, or none */
 	lk_resolve_fn *resolve;        /* NULL = connect to the addresses that the sentinels name */
 	void *resolve_arg;             /* passed to resolve; the library does not free it */
-	int64_t reserved[4];           /* zero */
+	int64_t replicas;    /* so many replicas of the server must confirm each grant: see "With
+	                      * replicas" below; 1 to 100, 0 = the URL's, or none */
+	int64_t reserved[3]; /* zero */
 } lk_client_options;
 
 /* Open a client: connect to the store and log in.
@@ -290,8 +292,8 @@ typedef struct lk_client_options {
  *        local:  (also NULL) a private server of this user on this machine; the call starts it if
  *        it does not run
  *        options: db, user, password, client_name, prefix, connect_timeout, command_timeout,
- *        keepalive, grace (milliseconds), lazy (0 or 1); percent-encode bytes that have a meaning
- *        in URLs
+ *        keepalive, grace (milliseconds), lazy (0 or 1), replicas (0 to 100); percent-encode
+ *        bytes that have a meaning in URLs
  *
  * LK_OK         connected, logged in, subscribed to the client's channel, and able to publish
  *               there; with lazy: the URL and the options are valid
@@ -317,6 +319,16 @@ typedef struct lk_client_options {
  * once, also functions that do not list it.  The library tries again after a pause (5 s at most
  * after LK_EAUTH, otherwise 0.5 s at most); calls during the pause return the same error.  After
  * the first connection, a lazy client behaves as any other.
+ *
+ * With replicas, a grant, a renewal and an extension of a lock or of permits count only when so
+ * many replicas have confirmed them to the server, which waits for the replicas (command WAIT) for
+ * 1,000 ms at most, and for half of a command timeout at most.  If replicas is the number of all
+ * replicas of the server, a failover forgets no hold.  If too few confirm, the acquiring or
+ * extending call returns LK_EREPLICAS and makes no hold or extension; a renewal does not move the
+ * end of the hold, so its state is LK_STATE_UNSURE and later LK_STATE_LOST.  Releases, latches and
+ * permits that are never released (lk_semaphore_acquire() with NULL) do not wait for replicas.
+ * While the server waits, all threads of the client wait for their responses.  LK_EAUTH from a
+ * call that acquires may mean that the right to WAIT is missing.
  *
  * Any thread.  A process may have any number of clients. */
 LK_API LK_MUST_USE lk_err lk_client_open(const char *url, const lk_client_options *options,
@@ -491,15 +503,15 @@ LK_API lk_err lk_lock_close(lk_lock *lock);
  *               So the store may still grant the lock.  The client releases such a grant when its
  *               message arrives; if the message is lost, the grant expires after one lease at most.
  *               Repeating the call is safe
- * LK_EAUTH, LK_ESERVER, LK_EFOREIGN   not held: the store refused; lk_errmsg() has the reason.
- *               LK_ESERVER also means that the counter of fences is damaged or used up
- * LK_EAGAIN     not held: the store refused temporarily, and wait_ms is 0.  With a longer wait,
- *               the call repeats the request until the wait is over
- * LK_EINVALID   wait_ms is below -1
- * LK_EDEADLOCK  not held: the handle has LK_OWNER_HANDLE and, as far as the client knows, the
- *               calling thread itself holds the lock through an LK_OWNER_THREAD handle of this
- *               client, with a renewed lease and without max_hold_ms.  So the wait could never end.
- *               With wait_ms 0, the result is LK_EBUSY instead
+ * LK_EREPLICAS  not held: too few replicas confirmed the grant in time
+ * (lk_client_options.replicas), whatever the rest of the wait; the client releases what the server
+ * granted LK_EAUTH, LK_ESERVER, LK_EFOREIGN   not held: the store refused; lk_errmsg() has the
+ * reason. LK_ESERVER also means that the counter of fences is damaged or used up LK_EAGAIN     not
+ * held: the store refused temporarily, and wait_ms is 0.  With a longer wait, the call repeats the
+ * request until the wait is over LK_EINVALID   wait_ms is below -1 LK_EDEADLOCK  not held: the
+ * handle has LK_OWNER_HANDLE and, as far as the client knows, the calling thread itself holds the
+ * lock through an LK_OWNER_THREAD handle of this client, with a renewed lease and without
+ * max_hold_ms.  So the wait could never end. With wait_ms 0, the result is LK_EBUSY instead
  * LK_ELIMIT     re-entered 2^31 - 1 times; the hold is unchanged
  * LK_ENOMEM, LK_EFORKED   not held
  *
@@ -536,10 +548,11 @@ LK_API lk_err lk_lock_cancel(lk_lock *lock);
  * LK_ENOTOWNER  the caller does not hold the lock
  * LK_ELOST      the hold was lost
  * LK_ECONN, LK_EAGAIN  not extended
- * LK_EUNKNOWN   perhaps extended; only the old end of the lease is certain.  Repeating the call is
- *               safe
- * LK_EINVALID, LK_ESERVER, LK_EAUTH, LK_ENOMEM, LK_EFORKED, LK_ECLOSED   not extended
- * LK_EFOREIGN   another program uses the key, so the hold is lost
+ * LK_EREPLICAS  the server has extended the lease, but too few replicas confirmed that in time:
+ * only the old end of the lease is certain.  Repeating the call is safe LK_EUNKNOWN   perhaps
+ * extended; only the old end of the lease is certain.  Repeating the call is safe LK_EINVALID,
+ * LK_ESERVER, LK_EAUTH, LK_ENOMEM, LK_EFORKED, LK_ECLOSED   not extended LK_EFOREIGN   another
+ * program uses the key, so the hold is lost
  *
  * Any thread if the handle owns the hold; otherwise only the owner. */
 LK_API LK_MUST_USE lk_err lk_lock_extend(lk_lock *lock, int64_t lease_ms);
@@ -735,8 +748,8 @@ LK_API lk_err lk_semaphore_close(lk_semaphore *semaphore);
  *               wait
  * LK_EINVALID   permits or wait_ms is out of range, or hold is NULL and the handle is not fixed
  * LK_ETIMEDOUT, LK_ECANCELED, LK_ECLOSED, LK_ECONN, LK_EUNKNOWN, LK_EAUTH, LK_ESERVER, LK_EAGAIN,
- * LK_EFOREIGN, LK_ENOMEM, LK_EFORKED   not held; as lk_lock_acquire().  But if hold is NULL, a call
- *               that is repeated after LK_EUNKNOWN may use up permits twice
+ * LK_EREPLICAS, LK_EFOREIGN, LK_ENOMEM, LK_EFORKED   not held; as lk_lock_acquire().  But if hold
+ * is NULL, a call that is repeated after LK_EUNKNOWN may use up permits twice
  *
  * Returns within wait_ms plus one command timeout.  Any thread. */
 LK_API LK_MUST_USE lk_err lk_semaphore_acquire(lk_semaphore *semaphore, int64_t permits,

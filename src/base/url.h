@@ -32,6 +32,7 @@ struct lk__target {
 	int64_t command_timeout_ns;
 	int64_t keepalive_ms;
 	int64_t grace_ms;      /* 0 = none */
+	uint32_t replicas;     /* that must confirm a grant, 0 = none */
 	bool tls;              /* rediss: */
 	bool tls_unverified;   /* verify=none */
 	char *tls_ca;          /* a file of CA certificates, NULL = the system's */

@@ -16,6 +16,7 @@
 #define GRACE_MIN_MS 100
 #define GRACE_MAX_MS 86400000
 #define TIME_MAX_MS 3600000
+#define REPLICAS_MAX 100
 
 const char *const lk__option_names[OPTION_COUNT] = {
 	"db",
@@ -28,6 +29,7 @@ const char *const lk__option_names[OPTION_COUNT] = {
 	"keepalive",
 	"lazy",
 	"grace",
+	"replicas",
 	"ca",
 	"cert",
 	"key",
@@ -192,6 +194,22 @@ static lk_err set_grace_option(struct parse *parse, struct span value)
 	return set_grace(parse, "grace", ms, "0");
 }
 
+static lk_err set_replicas(struct parse *parse, int64_t replicas)
+{
+	if (replicas < 0 || replicas > REPLICAS_MAX)
+		return WRONG(parse, "replicas: must be 0 to %d", REPLICAS_MAX);
+	parse->target->replicas = (uint32_t)replicas;
+	return LK_OK;
+}
+
+static lk_err set_replicas_option(struct parse *parse, struct span value)
+{
+	int64_t replicas = -1; /* an invalid value */
+
+	lk__parse_i64(value.at, value.len, 0, REPLICAS_MAX, &replicas);
+	return set_replicas(parse, replicas);
+}
+
 static lk_err set_lazy(struct parse *parse, struct span value)
 {
 	if (value.len != 1 || (*value.at != '0' && *value.at != '1'))
@@ -280,6 +298,8 @@ lk_err lk__option_set(struct parse *parse, enum option option, struct span value
 		err = set_lazy(parse, span_of(decoded));
 	else if (err == LK_OK && option == OPTION_GRACE)
 		err = set_grace_option(parse, span_of(decoded));
+	else if (err == LK_OK && option == OPTION_REPLICAS)
+		err = set_replicas_option(parse, span_of(decoded));
 	else if (err == LK_OK && option == OPTION_VERIFY)
 		err = set_verify(parse, span_of(decoded), part);
 	else if (err == LK_OK)
@@ -290,7 +310,7 @@ lk_err lk__option_set(struct parse *parse, enum option option, struct span value
 
 /* ---- Options of a program and defaults ---------------------------------------------------- */
 
-static lk_err apply_times(struct parse *parse, const lk_client_options *options)
+static lk_err apply_numbers(struct parse *parse, const lk_client_options *options)
 {
 	struct lk__target *target = parse->target;
 	lk_err err = LK_OK;
@@ -306,6 +326,8 @@ static lk_err apply_times(struct parse *parse, const lk_client_options *options)
 	if (err == LK_OK && options->grace_ms)
 		err = set_grace(parse, "grace_ms", options->grace_ms == -1 ? 0 : options->grace_ms,
 		                "-1");
+	if (err == LK_OK && options->replicas)
+		err = set_replicas(parse, options->replicas);
 	return err;
 }
 
@@ -336,7 +358,7 @@ static lk_err apply_tls(struct parse *parse, const lk_client_options *options)
 lk_err lk__options_apply(struct parse *parse, const lk_client_options *options)
 {
 	struct lk__target *target = parse->target;
-	lk_err err = apply_times(parse, options);
+	lk_err err = apply_numbers(parse, options);
 
 	if (err == LK_OK && options->prefix) {
 		err = check_prefix(parse, span_of(options->prefix));

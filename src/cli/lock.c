@@ -98,7 +98,9 @@ static int report_not_acquired(struct session *session)
 	const struct acquire *acquire = &session->acquire;
 	int status = status_of(acquire->err);
 
-	session->report.outcome = status == STATUS_STORE ? "unreachable" : "error";
+	session->report.outcome = acquire->err == LK_EREPLICAS ? "replicas"
+	                          : status == STATUS_STORE     ? "unreachable"
+	                                                       : "error";
 	if (acquire->nested) {
 		session->report.outcome = "nested";
 		status = options->busy_status;

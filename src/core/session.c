@@ -23,6 +23,7 @@
 #define PING_MIN_NS (100 * MS)
 #define PING_MAX_NS (5000 * MS)
 #define SUSPEND_MIN_NS (50 * MS)
+#define REPLICAS_MAX_MS 1000
 
 void lk__session_init(struct lk__session *session, int64_t connect_timeout_ns,
                       int64_t command_timeout_ns)
@@ -33,6 +34,17 @@ void lk__session_init(struct lk__session *session, int64_t connect_timeout_ns,
 		.ping_ns = PING_MAX_NS,
 		.unwatched_ns = LK__NEVER,
 	};
+}
+
+/* The server waits for half a command timeout at most: no response is overdue because of it. */
+void lk__session_need_replicas(struct lk__session *session, uint32_t replicas)
+{
+	session->replicas = replicas;
+	session->replicas_ms = session->command_timeout_ns / MS / 2;
+	if (session->replicas_ms > REPLICAS_MAX_MS)
+		session->replicas_ms = REPLICAS_MAX_MS;
+	if (session->replicas_ms < 1)
+		session->replicas_ms = 1; /* WAIT takes 0 for no limit */
 }
 
 void lk__session_mind_lease(struct lk__session *session, int64_t lease_ms)

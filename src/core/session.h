@@ -104,6 +104,8 @@ struct lk__session {
  * link.  lk__core_add_session() does the rest. */
 void lk__session_init(struct lk__session *session, int64_t connect_timeout_ns,
                       int64_t command_timeout_ns);
+/* From now on that many replicas must confirm a grant, 0 = none. */
+void lk__session_need_replicas(struct lk__session *session, uint32_t replicas);
 /* Check a silent link within a third of this lease, if that is sooner than now. */
 void lk__session_mind_lease(struct lk__session *session, int64_t lease_ms);
 

@@ -277,6 +277,41 @@ static void check_persistence(struct lk__doctor *doctor)
 		                  "nothing is saved: a restart loses everything%s", rest);
 }
 
+/* How many replicas there are that can confirm a grant. */
+static int count_online(const struct lk__doctor *doctor)
+{
+	char name[24], line[FIELD_SIZE];
+	int online = 0, i = 0;
+
+	do {
+		snprintf(name, sizeof(name), "slave%d", i++);
+		lk__doctor_info(doctor, name, line);
+		online += strstr(line, "state=online") != NULL;
+	} while (line[0]);
+	return online;
+}
+
+static void judge_confirmers(struct lk__doctor *doctor)
+{
+	int online = count_online(doctor), needed = (int)doctor->target->replicas;
+
+	if (online < needed)
+		lk__doctor_report(doctor, LK_UNFIT, "replicas",
+		                  "start the replicas, or lower replicas= in the URL",
+		                  "%d of %d replicas are in sync: nothing can be acquired", online,
+		                  needed);
+	else if (online == needed)
+		lk__doctor_report(doctor, LK_FIT, "replicas", "",
+		                  "all %d confirm each grant: a failover forgets no hold, and if "
+		                  "one of them fails, nothing can be acquired",
+		                  needed);
+	else
+		lk__doctor_report(doctor, LK_FIT, "replicas", "",
+		                  "%d of %d confirm each grant: a failover to another one forgets "
+		                  "what that one had not received",
+		                  needed, online);
+}
+
 static void check_replicas(struct lk__doctor *doctor)
 {
 	char role[FIELD_SIZE], host[FIELD_SIZE], cure[3 * FIELD_SIZE];
@@ -299,6 +334,8 @@ static void check_replicas(struct lk__doctor *doctor)
 	} else if (strcmp(role, "master") != 0) {
 		lk__doctor_report(doctor, LK_FIT_WARN, "replicas", "",
 		                  "cannot tell: INFO has the role \"%s\"", role);
+	} else if (doctor->target->replicas) {
+		judge_confirmers(doctor);
 	} else if (replicas && doctor->survey && doctor->target->grace_ms) {
 		lk__doctor_report(
 			doctor, LK_FIT, "replicas", "",

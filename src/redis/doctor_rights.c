@@ -59,6 +59,7 @@ static const struct right rights[] = {
 	/* Listing names: for display. */
 	{"+scan", false, {"SCAN", "0", "COUNT", "1"}},
 	{"+client|setname", false, {"CLIENT", "SETNAME", "latchkey-doctor"}},
+	{"+wait", true, {"WAIT", "0", "1"}}, /* the last one: only with replicas= */
 };
 #define RIGHT_COUNT (sizeof(rights) / sizeof(rights[0]))
 
@@ -269,7 +270,7 @@ void lk__doctor_rights(struct lk__doctor *doctor)
 		                  "cannot tell: the system gives no random bytes");
 		return;
 	}
-	if (!try_all(doctor, &names, rights, RIGHT_COUNT, &lists)) {
+	if (!try_all(doctor, &names, rights, RIGHT_COUNT - !doctor->target->replicas, &lists)) {
 		(void)lk__doctor_usable(doctor, "rights", "", NULL);
 		return;
 	}

@@ -46,6 +46,7 @@ static void clear_link(struct lk_client *client, unsigned index)
 	                 client->target.command_timeout_ns);
 	link->session.lazy = client->target.lazy;
 	link->session.grace_ms = client->target.grace_ms;
+	lk__session_need_replicas(&link->session, client->target.replicas);
 }
 
 static bool init_link(struct lk__link *link)
