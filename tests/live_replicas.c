@@ -98,6 +98,29 @@ TEST_LIMIT(what_holds_costs_one_more_command, 60)
 	replicated_stop(&servers);
 }
 
+/* WAIT is about writes, so a request that changes nothing must write, too. */
+TEST_LIMIT(renewal_that_changes_nothing_is_a_write, 60)
+{
+	lk_semaphore *semaphore;
+	lk_client *client;
+	uint64_t hold;
+	lk_lock *lock;
+
+	replicated_start(&servers, 1);
+	client = client_of(1);
+	lock = lock_leased(client, "a", 60000);
+	semaphore = semaphore_of(client, "s", 1, 60000);
+	OK(lk_lock_acquire(lock, 10000, NULL));
+	OK(lk_semaphore_acquire(semaphore, 1, 10000, &hold));
+	for (int i = 0; i < 2; i++) {
+		long long before = redis_info(servers.redis, "master_repl_offset");
+		OK(i ? lk_lock_extend(lock, 30000) : lk_semaphore_extend(semaphore, hold, 30000));
+		ck_assert_int_gt(redis_info(servers.redis, "master_repl_offset"), before);
+	}
+	OK(lk_client_close(client));
+	replicated_stop(&servers);
+}
+
 TEST_LIMIT(latches_and_permits_of_a_rate_do_not_wait_for_replicas, 60)
 {
 	const lk_semaphore_options rate = {.capacity = 5, .lease_ms = 1000, .fixed = true};
