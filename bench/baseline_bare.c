@@ -42,6 +42,8 @@ struct bare {
 #endif
 	struct bare_marker marker;
 	struct command ask, leave;
+	struct command wait; /* behind ask; no text = none */
+	int replicas;
 	uint64_t tickets;
 };
 
@@ -216,6 +218,7 @@ void bare_close(void *self)
 	redisFree(bare->context);
 	free(bare->ask.text);
 	free(bare->leave.text);
+	free(bare->wait.text);
 	free(bare);
 }
 
@@ -266,6 +269,31 @@ static redisReply *ask(struct bare *bare, const struct command *command)
 	return reply;
 }
 
+void bare_need_replicas(struct bare *bare, int replicas)
+{
+	char count[16];
+	const char *argv[] = {"WAIT", count, "1000"};
+
+	snprintf(count, sizeof(count), "%d", replicas);
+	bare->wait = format(ONE, 3, argv);
+	bare->replicas = replicas;
+}
+
+static redisReply *ask_replicas(struct bare *bare)
+{
+	redisReply *reply, *count;
+
+	give(bare, &bare->ask);
+	give(bare, &bare->wait);
+	reply = take(bare);
+	count = take(bare);
+	check(reply, GRANTED);
+	if (count->type != REDIS_REPLY_INTEGER || count->integer < bare->replicas)
+		bench_fail("bare hiredis: too few replicas");
+	freeReplyObject(count);
+	return reply;
+}
+
 void bare_pair(void *self)
 {
 	struct bare *bare = self;
@@ -273,7 +301,7 @@ void bare_pair(void *self)
 
 	ticket_next(bare, bare->ask.nonce);
 	memcpy(bare->leave.nonce, bare->ask.nonce, NONCE_LEN);
-	reply = ask(bare, &bare->ask);
+	reply = bare->replicas ? ask_replicas(bare) : ask(bare, &bare->ask);
 	memcpy(bare->leave.fence, reply->element[1]->str, FENCE_LEN);
 	freeReplyObject(reply);
 	freeReplyObject(ask(bare, &bare->leave));

@@ -19,6 +19,8 @@ void bare_close(void *bare);
 /* The two scripts of acquire and release, with the arguments that Latchkey sends: a new ticket a
  * pair; the fence of the first reply is an argument of the second script. */
 void bare_pair(void *bare);
+/* From now on a pair asks in the same write how many replicas have it, and needs so many. */
+void bare_need_replicas(struct bare *bare, int replicas);
 /* PING twice: the same two round trips without any work. */
 void bare_pings(void *bare);
 

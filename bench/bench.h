@@ -114,6 +114,7 @@ struct bench_case {
 
 extern const struct bench_case case_pair;      /* acquire+release alone; server CPU; reentry */
 extern const struct bench_case case_tls;       /* acquire+release by TLS */
+extern const struct bench_case case_replicas;  /* acquire+release that replicas confirm */
 extern const struct bench_case case_threads;   /* N threads, N names, one client */
 extern const struct bench_case case_contended; /* P processes, one name */
 extern const struct bench_case case_local;     /* threads of one process, one name */

@@ -24,8 +24,8 @@
 #define TURN_MAX_MS 60000
 
 static const struct bench_case *const cases[] = {
-	&case_pair,      &case_tls,   &case_threads, &case_contended, &case_local,
-	&case_semaphore, &case_latch, &case_held,    &case_counters,  &case_command,
+	&case_pair,      &case_tls,   &case_replicas, &case_threads,  &case_contended, &case_local,
+	&case_semaphore, &case_latch, &case_held,     &case_counters, &case_command,
 };
 #define CASE_COUNT (int)(sizeof(cases) / sizeof(cases[0]))
 
