@@ -395,7 +395,7 @@ typedef struct lk_counters {
 	int64_t awaited; /* lk_latch_await() */
 	int64_t stepped; /* lk_latch_down() */
 	/* The store. */
-	int64_t requests;  /* on locks, permits, latches, with repeats; not queries, PING */
+	int64_t requests;  /* on locks, permits, latches, with repeats, WAIT; not queries, PING */
 	int64_t connected; /* connections made; 1 after lk_client_open(), 0 if lazy */
 	/* The server's memory: see grace_ms. */
 	int64_t reclaimed;   /* holds that were taken back after the server had lost its memory */

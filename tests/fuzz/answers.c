@@ -113,13 +113,15 @@ static void event(struct core_world *world, struct fuzz_input *input)
 	}
 }
 
-/* The input: events, one after the other. */
+/* The input: events, one after the other.  If it has an odd length, a replica must confirm grants.
+ */
 void fuzz_answers(const uint8_t *data, size_t size)
 {
 	struct fuzz_input input = {data, size};
 	struct core_world world;
 
 	core_world_init(&world);
+	lk__session_need_replicas(&world.session, size & 1);
 	core_link(&world, true);
 	while (input.left) {
 		event(&world, &input);

@@ -331,6 +331,7 @@ void core_any_answer(struct fuzz_input *input, struct lk__answer *answer)
 	answer->arrival = answer->opened = any_number(input);
 	answer->store_us = (int64_t)any_number(input);
 	answer->waiting = answer->rank = answer->remaining = (int64_t)any_number(input);
+	answer->replicas = answer->waiting;
 	answer->left_ms = (int64_t)any_number(input) - (flags >> 7);
 	if (answer->left_ms < -1)
 		answer->left_ms = -1;
@@ -356,6 +357,7 @@ void core_good_answer(const struct core_world *world, const struct lk__pending *
 	answer->kind = kinds[request->kind];
 	answer->left_ms = -1;
 	answer->mine = answer->counted = true;
+	answer->replicas = 1;
 	answer->epoch = marker(world->memory);
 	if (request->kind == LK__ASK && !request->ticket->is_try) {
 		answer->kind = LK__QUEUED;
