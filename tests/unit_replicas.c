@@ -371,6 +371,26 @@ TEST_NOUNS(wait_that_is_refused_for_now_is_asked_again)
 	end();
 }
 
+/* The master becomes a replica, and closes the connection. */
+TEST_NOUNS(wait_that_a_demotion_ends_is_asked_again)
+{
+	struct lk__op *waiter;
+
+	start_replicated(10000);
+	waiter = acquire(a);
+	step(a, LK__ASK);
+	refuse(a, LK__CONFIRM,
+	       "UNBLOCKED force unblock from blocking operation, instance state changed (master "
+	       "-> replica?)");
+	assert_waits(waiter);
+	virt_link_down(a, LK_ECONN);
+	virt_link_up(a);
+	virt_settle(&w);
+	assert_done(waiter, LK_OK);
+	release(a);
+	end();
+}
+
 /* By a server that misbehaves: WAIT is no script. */
 TEST_NOUNS(wait_that_is_refused_as_an_unknown_script_is_sent_again)
 {

@@ -182,7 +182,7 @@ lk_err lk__resp_error(const struct lk__resp *resp)
 	static const char *const refusals[] = {"NOAUTH", "WRONGPASS", "NOPERM", "DENIED"};
 	static const char *const transient[] = {"LOADING",    "BUSY",        "READONLY",
 	                                        "MASTERDOWN", "CLUSTERDOWN", "TRYAGAIN",
-	                                        "NOREPLICAS"};
+	                                        "NOREPLICAS", "UNBLOCKED"};
 	/* Inside a script a missing right has no code (first text: 6.0 to 7.0; second: since
 	 * 7.2). */
 	static const char *const phrases[] = {"The user executing the script can't",

@@ -59,7 +59,8 @@ void lk__conn_close(struct lk__conn *conn);
 
 /* Classify an error reply: LK_EAUTH (NOAUTH, WRONGPASS, NOPERM, a right that is missing inside a
  * script), LK_EAGAIN (transient: LOADING, BUSY, READONLY, MASTERDOWN, CLUSTERDOWN, TRYAGAIN,
- * NOREPLICAS), LK_EFOREIGN (WRONGTYPE), else LK_ESERVER. */
+ * NOREPLICAS; UNBLOCKED: a WAIT of a master that became a replica), LK_EFOREIGN (WRONGTYPE), else
+ * LK_ESERVER. */
 lk_err lk__resp_error(const struct lk__resp *resp);
 /* Describe an error reply of the server "what": its class, and its text, with the way to find the
  * right that is missing, or that a script had changed something before the error.  Returns the
