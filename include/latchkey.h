@@ -327,8 +327,9 @@ typedef struct lk_client_options {
  * extending call returns LK_EREPLICAS and makes no hold or extension; a renewal does not move the
  * end of the hold, so its state is LK_STATE_UNSURE and later LK_STATE_LOST.  Releases, latches and
  * permits that are never released (lk_semaphore_acquire() with NULL) do not wait for replicas.
- * While the server waits, all threads of the client wait for their responses.  LK_EAUTH from a
- * call that acquires may mean that the right to WAIT is missing.
+ * While the server waits, all threads of the client wait for their responses; so a try that begins
+ * then may end by its timeout (LK_EUNKNOWN).  If the user lacks the right to WAIT, calls that
+ * acquire or extend return LK_EAUTH.
  *
  * Any thread.  A process may have any number of clients. */
 LK_API LK_MUST_USE lk_err lk_client_open(const char *url, const lk_client_options *options,
@@ -503,15 +504,17 @@ LK_API lk_err lk_lock_close(lk_lock *lock);
  *               So the store may still grant the lock.  The client releases such a grant when its
  *               message arrives; if the message is lost, the grant expires after one lease at most.
  *               Repeating the call is safe
- * LK_EREPLICAS  not held: too few replicas confirmed the grant in time
- * (lk_client_options.replicas), whatever the rest of the wait; the client releases what the server
- * granted LK_EAUTH, LK_ESERVER, LK_EFOREIGN   not held: the store refused; lk_errmsg() has the
- * reason. LK_ESERVER also means that the counter of fences is damaged or used up LK_EAGAIN     not
- * held: the store refused temporarily, and wait_ms is 0.  With a longer wait, the call repeats the
- * request until the wait is over LK_EINVALID   wait_ms is below -1 LK_EDEADLOCK  not held: the
- * handle has LK_OWNER_HANDLE and, as far as the client knows, the calling thread itself holds the
- * lock through an LK_OWNER_THREAD handle of this client, with a renewed lease and without
- * max_hold_ms.  So the wait could never end. With wait_ms 0, the result is LK_EBUSY instead
+ * LK_EREPLICAS  not held: too few replicas confirmed the grant in time, however long the wait may
+ *               last (see lk_client_open()); the client releases what the server has granted
+ * LK_EAUTH, LK_ESERVER, LK_EFOREIGN   not held: the store refused; lk_errmsg() has the reason.
+ *               LK_ESERVER also means that the counter of fences is damaged or used up
+ * LK_EAGAIN     not held: the store refused temporarily, and wait_ms is 0.  With a longer wait,
+ *               the call repeats the request until the wait is over
+ * LK_EINVALID   wait_ms is below -1
+ * LK_EDEADLOCK  not held: the handle has LK_OWNER_HANDLE and, as far as the client knows, the
+ *               calling thread itself holds the lock through an LK_OWNER_THREAD handle of this
+ *               client, with a renewed lease and without max_hold_ms.  So the wait could never end.
+ *               With wait_ms 0, the result is LK_EBUSY instead
  * LK_ELIMIT     re-entered 2^31 - 1 times; the hold is unchanged
  * LK_ENOMEM, LK_EFORKED   not held
  *
@@ -548,11 +551,12 @@ LK_API lk_err lk_lock_cancel(lk_lock *lock);
  * LK_ENOTOWNER  the caller does not hold the lock
  * LK_ELOST      the hold was lost
  * LK_ECONN, LK_EAGAIN  not extended
- * LK_EREPLICAS  the server has extended the lease, but too few replicas confirmed that in time:
- * only the old end of the lease is certain.  Repeating the call is safe LK_EUNKNOWN   perhaps
- * extended; only the old end of the lease is certain.  Repeating the call is safe LK_EINVALID,
- * LK_ESERVER, LK_EAUTH, LK_ENOMEM, LK_EFORKED, LK_ECLOSED   not extended LK_EFOREIGN   another
- * program uses the key, so the hold is lost
+ * LK_EREPLICAS  the server has extended the lease, but too few replicas confirmed that in time;
+ *               only the old end of the lease is certain.  Repeating the call is safe
+ * LK_EUNKNOWN   perhaps extended; only the old end of the lease is certain.  Repeating the call is
+ *               safe
+ * LK_EINVALID, LK_ESERVER, LK_EAUTH, LK_ENOMEM, LK_EFORKED, LK_ECLOSED   not extended
+ * LK_EFOREIGN   another program uses the key, so the hold is lost
  *
  * Any thread if the handle owns the hold; otherwise only the owner. */
 LK_API LK_MUST_USE lk_err lk_lock_extend(lk_lock *lock, int64_t lease_ms);
@@ -749,7 +753,7 @@ LK_API lk_err lk_semaphore_close(lk_semaphore *semaphore);
  * LK_EINVALID   permits or wait_ms is out of range, or hold is NULL and the handle is not fixed
  * LK_ETIMEDOUT, LK_ECANCELED, LK_ECLOSED, LK_ECONN, LK_EUNKNOWN, LK_EAUTH, LK_ESERVER, LK_EAGAIN,
  * LK_EREPLICAS, LK_EFOREIGN, LK_ENOMEM, LK_EFORKED   not held; as lk_lock_acquire().  But if hold
- * is NULL, a call that is repeated after LK_EUNKNOWN may use up permits twice
+ *               is NULL, a call that is repeated after LK_EUNKNOWN may use up permits twice
  *
  * Returns within wait_ms plus one command timeout.  Any thread. */
 LK_API LK_MUST_USE lk_err lk_semaphore_acquire(lk_semaphore *semaphore, int64_t permits,
