@@ -563,6 +563,6 @@ void lk__core_answer(struct lk__core *core, int64_t now_ns, struct lk__pending *
 	if (!lk__is_query(request->kind) && !lk__pending_fits(request, answer))
 		answer = &malformed;
 	if (!answered_elsewhere(core, now_ns, request, answer) &&
-	    !lk__confirm_keep(request, answer))
+	    !lk__confirm_keep(now_ns, request, answer))
 		lk__ticket_answer(core, now_ns, request, answer);
 }

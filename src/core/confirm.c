@@ -41,7 +41,7 @@ struct lk__pending *lk__confirm_next(struct lk__session *session)
 	return &session->confirm;
 }
 
-bool lk__confirm_keep(struct lk__pending *request, const struct lk__answer *answer)
+bool lk__confirm_keep(int64_t now_ns, struct lk__pending *request, const struct lk__answer *answer)
 {
 	struct lk__ticket *ticket = request->ticket;
 	struct lk__session *session = ticket->session;
@@ -49,13 +49,12 @@ bool lk__confirm_keep(struct lk__pending *request, const struct lk__answer *answ
 	if ((answer->kind != LK__GRANTED && answer->kind != LK__KEPT) ||
 	    !lk__confirm_is_needed(request))
 		return false;
-	ticket->grant = (struct lk__grant){
-		.fence = answer->fence,
-		.store_us = answer->store_us,
-		.waiting = answer->waiting,
-		.more = answer->more,
-		.kind = (uint8_t)answer->kind,
-	};
+	request->fence = answer->fence;
+	request->waited_for = answer->waiting > 0;
+	request->more = answer->more;
+	ticket->store_us = answer->store_us;
+	if (ticket->state == LK__HOLDING)
+		ticket->store_us_ns = now_ns;
 	ticket->may_be_known = true;
 	if (session->granted)
 		session->granted_last->next = request;
@@ -77,15 +76,13 @@ void lk__confirm_forget(struct lk__session *session)
 static struct lk__answer judge(const struct lk__session *session, const struct lk__pending *request,
                                const struct lk__answer *count, struct lk__why *why)
 {
-	const struct lk__grant *grant = &request->ticket->grant;
-
 	if (count->kind == LK__CONFIRMED && count->replicas >= session->replicas)
 		return (struct lk__answer){
-			.kind = (enum lk__answer_kind)grant->kind,
-			.fence = grant->fence,
-			.store_us = grant->store_us,
-			.waiting = grant->waiting,
-			.more = grant->more,
+			.kind = request->kind == LK__ASK ? LK__GRANTED : LK__KEPT,
+			.fence = request->fence,
+			.store_us = request->ticket->store_us,
+			.waiting = request->waited_for,
+			.more = request->more,
 		};
 	if (count->kind == LK__CONFIRMED)
 		lk__why_set(why, LK_EREPLICAS, "%s, but %lld of %u replicas confirmed in %lld ms",

@@ -56,14 +56,6 @@ struct lk__wait_queue {
 	bool final;        /* its permits are never released: only the grant counts */
 };
 
-/* An answer that counts only when enough replicas have it: see confirm.c. */
-struct lk__grant {
-	uint64_t fence;
-	int64_t store_us, waiting;
-	bool more;
-	uint8_t kind; /* enum lk__answer_kind: LK__GRANTED, LK__KEPT */
-};
-
 /* Before HOLDING, calls wait for the ticket in its wait queue: it ends with the last of them. */
 enum lk__ticket_state {
 	LK__ASKING,   /* the store has not responded yet */
@@ -96,9 +88,8 @@ struct lk__ticket {
 	uint64_t fence, last_fence; /* of the grant; the last one issued here */
 	uint64_t arrival;
 	struct lk__pending main, leave;
-	struct lk__grant grant; /* the answer to main, while that is in session->granted */
-	uint32_t hand_overs;    /* that count towards the limit */
-	uint32_t permits;       /* of its hold, as confirmed by the store; 0 = a lock's */
+	uint32_t hand_overs; /* that count towards the limit */
+	uint32_t permits;    /* of its hold, as confirmed by the store; 0 = a lock's */
 	uint16_t leaves_sent;
 	char nonce[LK__NONCE_SIZE];
 	uint8_t state;    /* enum lk__ticket_state */
@@ -346,7 +337,7 @@ bool lk__confirm_is_needed(const struct lk__pending *request);
 struct lk__pending *lk__confirm_next(struct lk__session *session);
 /* Keep the answer of such a request until the replicas have confirmed it.  False if it counts as it
  * is. */
-bool lk__confirm_keep(struct lk__pending *request, const struct lk__answer *answer);
+bool lk__confirm_keep(int64_t now_ns, struct lk__pending *request, const struct lk__answer *answer);
 void lk__confirm_answer(struct lk__core *core, int64_t now_ns, struct lk__session *session,
                         const struct lk__answer *answer);
 /* The link is down: there will be no answer. */

@@ -48,7 +48,13 @@ struct lk__pending {
 	bool extends;     /* LK__RENEW: for the first of the extenders */
 	bool shares;      /* LK__ASK, LK__RENEW: reports that threads wait here behind the holder */
 	uint8_t heard;    /* kinds of messages that arrived since it was sent, a bit each */
-	uint32_t permits; /* LK__SHRINK: how many the hold keeps */
+	/* Of an answer that is kept for the replicas (confirm.c): */
+	bool waited_for : 1; /* tickets are in the queue */
+	bool more : 1;
+	union {
+		uint32_t permits; /* LK__SHRINK: how many the hold keeps */
+		uint64_t fence;   /* of that answer */
+	};
 };
 
 enum lk__pending_state { LK__IDLE, LK__TO_SEND, LK__IN_FLIGHT };

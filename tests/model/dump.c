@@ -318,9 +318,8 @@ static void put_granted(struct form *form, int index, const struct lk__session *
 	form_put(form, session->confirm.state | session->confirm_due << 2);
 	for (const struct lk__pending *at = session->granted; at; at = at->next) {
 		form_put_nonce(form, index, at->ticket->nonce);
-		form_put(form, at->ticket->grant.kind | (at->ticket->grant.waiting > 0) << 6 |
-		                       at->ticket->grant.more << 7);
-		form_put_number(form, FENCES, at->ticket->grant.fence);
+		form_put(form, at->kind | at->waited_for << 6 | at->more << 7);
+		form_put_number(form, FENCES, at->fence);
 	}
 	form_put(form, 253);
 }
