@@ -60,3 +60,48 @@ void replicated_resume(struct replicated *replicated, int count)
 	for (int i = 0; i < count; i++)
 		server_resume(&replicated->replicas[i]);
 }
+
+/* ---- A row for tests/stores ------------------------------------------------------------------ */
+
+static struct replicated store;
+
+static const char *start_store(void)
+{
+	static char url[120];
+
+	replicated_start(&store, 1);
+	snprintf(url, sizeof(url), "%s&replicas=1", store.master.url);
+	return url;
+}
+
+static struct redis *look_at_store(void)
+{
+	return redis_open(&store.master);
+}
+
+static long long requests_of_store(void)
+{
+	return redis_script_calls(store.redis);
+}
+
+static void restart_store(void)
+{
+	server_restart(&store.master);
+	redis_close(store.redis);
+	store.redis = look_at_store();
+	replicated_sync(&store);
+}
+
+static void pause_store(bool on)
+{
+	(on ? server_pause : server_resume)(&store.master);
+}
+
+const struct test_store store_with_replica = {
+	.has = STORE_LOCKS | STORE_SEMAPHORES | STORE_LATCHES | STORE_KEYS | STORE_SHARED,
+	.start = start_store,
+	.restart = restart_store,
+	.pause = pause_store,
+	.look = look_at_store,
+	.requests = requests_of_store,
+};

@@ -4,10 +4,9 @@
 #define REPLICATED_H
 
 #include "server.h"
+#include "test_store.h"
 
 #define REPLICATED_MAX 2
-
-struct redis;
 
 struct replicated {
 	struct test_server master, replicas[REPLICATED_MAX];
@@ -23,5 +22,8 @@ void replicated_stop(struct replicated *replicated);
 /* Stop the first ones of the replicas, so that they confirm nothing; let them run again. */
 void replicated_pause(struct replicated *replicated, int count);
 void replicated_resume(struct replicated *replicated, int count);
+
+/* For tests/stores: a master whose only replica must confirm each grant. */
+extern const struct test_store store_with_replica;
 
 #endif
