@@ -344,7 +344,8 @@ static void check_replicas(struct lk__doctor *doctor)
 			replicas);
 	} else if (replicas) {
 		lk__doctor_report(doctor, LK_FIT_WARN, "replicas",
-		                  "make the protected resource refuse smaller fences",
+		                  "make the protected resource refuse smaller fences, or "
+		                  "use replicas= in the URL",
 		                  "%lld: a failover to one that lags loses the newest locks",
 		                  replicas);
 	} else {
