@@ -182,6 +182,110 @@ TEST_LIMIT(new_grant_beside_one_of_the_old_master_is_found, 60)
 	expect_only(&no_grace, "exclusion", "holds are valid at once");
 }
 
+/* Case (b): a request that a stopped master runs when it wakes makes no hold, since its client has
+ * left that connection. */
+TEST_LIMIT(late_request_at_a_master_that_wakes_makes_no_hold, 60)
+{
+	static const struct sim_act acts[] = {
+		{5100 * SIM_MS, 0, 0, LOCK, 40 * SIM_S, SIM_S, 0},
+		{5200 * SIM_MS, 1, 0, LOCK, 40 * SIM_S, SIM_S, 0},
+	};
+	long long late = 0;
+
+	for (uint64_t seed = 1; seed <= 20; seed++) {
+		plan_service(acts, 2);
+		plan.seed = seed;
+		add_fault(SIM_MASTER_STOP, 2, 5 * SIM_S, 0);
+		plan.faults[0].chance = seed;
+		expect_nothing();
+		ck_assert_int_eq(result.tally.losses, 0);
+		ck_assert_int_eq(result.tally.uncovered + result.tally.stale_dual, 0);
+		late += result.tally.stale_grants;
+	}
+	ck_assert_int_gt(late, 0);
+}
+
+/* ---- What only the old master knows --------------------------------------------------------- */
+
+/* The judge ignores failures with that text: the bug makes none. */
+static void expect_excused(const struct sim_bug *bug, const char *only)
+{
+	plan.bug = bug;
+	plan.only = only;
+	ck_assert_msg(sim_run(&plan, &result, NULL), "%s: %s", result.check, result.text);
+	plan.bug = NULL;
+	plan.only = NULL;
+}
+
+/* A waiter leaves at the old master, and stays in the new one's copy; another one leaves there. */
+TEST_LIMIT(ticket_that_left_at_the_old_master_stays_in_the_copy, 60)
+{
+	static const struct sim_act acts[] = {
+		{1 * SIM_S, 0, 0, LOCK, 0, 20 * SIM_S, 0},
+		{2 * SIM_S, 1, 0, LOCK, 4500 * SIM_MS, 0, 0},
+		{2500 * SIM_MS, 2, 0, LOCK, 8 * SIM_S, 0, 0},
+	};
+	static const struct sim_bug bug = {"lock_leave", "- change('ZREM', KEYS[2], ticket)", ""};
+
+	plan_service(acts, 3);
+	plan.length_ns = 15 * SIM_S;
+	blind(1, 4900 * SIM_MS, 3 * SIM_S);
+	add_fault(SIM_SWITCH, 2, 5 * SIM_S, 500 * SIM_MS);
+	find_chance(1, &result.tally.stale);
+	expect_excused(&bug, "2:c01_");
+	expect_only(&bug, "rest", "2:c02_");
+}
+
+/* It grants a permit of a rate for good; the ticket waits in the copy. */
+TEST_LIMIT(permit_of_the_old_master_is_used_up, 60)
+{
+	static const struct sim_act acts[] = {
+		{1 * SIM_S, 0, 0, RATE, 0, 0, 0},
+		{3 * SIM_S, 1, 0, RATE, 12 * SIM_S, 0, 0},
+	};
+
+	plan_service(acts, 2);
+	plan.length_ns = 20 * SIM_S;
+	blind(1, 4900 * SIM_MS, 12 * SIM_S);
+	add_fault(SIM_SWITCH, 2, 5 * SIM_S, 500 * SIM_MS);
+	find_chance(1, &result.tally.stale_grants);
+	ck_assert_int_eq(result.tally.forgot, 2);
+}
+
+/* It opens a latch, which the new one counts on. */
+static void plan_latch(bool waiter_follows)
+{
+	static const struct sim_act acts[] = {
+		{8500 * SIM_MS, 0, 0, LATCH, 20 * SIM_S, 0, -1},
+		{1 * SIM_S, 1, 0, LATCH, 0, 0, 3},
+		{9 * SIM_S, 1, 0, LATCH, 0, 0, 0},
+	};
+
+	plan_service(acts, 3);
+	blind(1, 4900 * SIM_MS, 12 * SIM_S);
+	if (!waiter_follows)
+		blind(0, 4950 * SIM_MS, 12 * SIM_S);
+	add_fault(SIM_SWITCH, 2, 5 * SIM_S, 500 * SIM_MS);
+}
+
+TEST_LIMIT(latch_that_the_old_master_opened_releases_its_waiters_only, 60)
+{
+	static const struct sim_bug bug = {"latch_show", "'counting', gen, count",
+	                                   "'open', gen, count"};
+
+	uint64_t chance;
+
+	plan_latch(false);
+	find_chance(2, &result.tally.released);
+	expect_excused(&bug, "gate6: ");
+	chance = plan.faults[2].chance;
+	plan_latch(true);
+	plan.faults[1].chance = chance;
+	expect_nothing();
+	ck_assert_int_eq(result.tally.released, 0);
+	expect_only(&bug, "await", "gate6: ");
+}
+
 /* ---- Sentinels that are wrong --------------------------------------------------------------- */
 
 /* One after the other lies, has old news, or is silent, while a lock is passed on: it is always

@@ -258,8 +258,9 @@ static void tell_figures(FILE *out, const struct sim_tally *sum, long long seeds
 	        sum->reclaimed);
 	fprintf(out,
 	        "  %lld links cut because a sentinel named another master, %lld scripts run by a "
-	        "replaced master, %lld moments with holds of both, %lld holds not covered\n",
-	        sum->cuts, sum->stale, sum->stale_dual, sum->uncovered);
+	        "replaced master, %lld grants of it, %lld moments with holds of both, %lld holds "
+	        "not covered\n",
+	        sum->cuts, sum->stale, sum->stale_grants, sum->stale_dual, sum->uncovered);
 	fprintf(out, "  longest: %.1f ms from grant to hold, %.1f s free while a client waits\n",
 	        sum->longest_grant_ms, sum->longest_idle_ms / 1000);
 	fprintf(out, "  faults:");

@@ -151,8 +151,9 @@ static void extend(struct sim *sim, struct sim_name *name, struct sim_grant *gra
 	const struct lk__ticket *ticket;
 	int64_t until_ns;
 
-	if (!client->alive || client->life != grant->life)
-		return;
+	if (!client->alive || client->life != grant->life || !client->link ||
+	    client->link->place != sim->service.stale.place)
+		return; /* it will not hear of that */
 	ticket = lk__ticket_find(&client->core, grant->nonce);
 	if (!ticket)
 		return;
@@ -193,6 +194,7 @@ static void note(struct sim *sim, struct sim_name *name, const struct store_tick
 	};
 	memcpy(grant->nonce, hold->nonce, sizeof(grant->nonce));
 	sim->tally.grants++;
+	sim->tally.stale_grants++;
 	if (hold->fence > name->stale_max)
 		name->stale_max = hold->fence;
 	/* Its client forgets what it used up; in the new master's copy, the ticket waits. */

@@ -321,6 +321,7 @@ void sim_tally_add(struct sim_tally *sum, const struct sim_tally *tally)
 	sum->reclaimed += tally->reclaimed;
 	sum->cuts += tally->cuts;
 	sum->stale += tally->stale;
+	sum->stale_grants += tally->stale_grants;
 	sum->uncovered += tally->uncovered;
 	sum->stale_dual += tally->stale_dual;
 	sum->fences_again += tally->fences_again;

@@ -136,8 +136,9 @@ struct sim_tally {
 	long long steps, scripts, grants, forgot, handed_over, waits, losses, openings, counted,
 		released, unknown, faults[SIM_FAULT_KINDS];
 	long long reclaimed;
-	long long cuts;          /* of links to a master that a sentinel named no more */
-	long long stale;         /* scripts that a replaced master ran */
+	long long cuts;  /* of links to a master that a sentinel named no more */
+	long long stale; /* scripts that a replaced master ran */
+	long long stale_grants;
 	long long uncovered;     /* beliefs that outlast the grace by what it confirmed: (a), (d) */
 	long long stale_dual;    /* its grants beside those of the new master: case (a) */
 	long long fences_again;  /* granted, or held, twice, as docs/protocol.md allows */
