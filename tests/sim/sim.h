@@ -533,6 +533,8 @@ int64_t sim_check_excused_until(const struct sim_client *client, const struct lk
 #define SIM_NO_ERA (-1)
 /* The store has it, and grants nothing beside it from now on. */
 void sim_check_join(struct sim *sim, const struct sim_name *name, struct sim_grant *grant);
+/* Until when the store surely keeps that hold: its time. */
+int64_t sim_check_kept_us(const struct sim *sim, const struct store_ticket *held);
 /* Do they exclude each other? */
 bool sim_check_excludes(const struct sim_grant *one, const struct sim_grant *other);
 bool sim_check_is_apart(const struct sim_grant *one, const struct sim_grant *other);

@@ -223,7 +223,7 @@ static void adopt(const struct script *script, struct sim_grant *grant,
 	const struct lk__hold *hold = hold_of_ticket(sim, is);
 
 	if (grant->epoch == script->name->epoch || !hold ||
-	    is->end_us < belief_us(sim_client_of(sim, is), hold))
+	    sim_check_kept_us(sim, is) < belief_us(sim_client_of(sim, is), hold))
 		return;
 	sim_check_join(sim, script->name, grant);
 }

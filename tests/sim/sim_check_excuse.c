@@ -110,6 +110,15 @@ bool sim_check_excludes(const struct sim_grant *one, const struct sim_grant *oth
 	       (one->era_ns <= other->granted_ns || other->era_ns <= one->granted_ns);
 }
 
+/* Behind a clock that was set back, the next ask cuts what is left to the lease in force. */
+int64_t sim_check_kept_us(const struct sim *sim, const struct store_ticket *held)
+{
+	int64_t force_ms = held->force_ms ? held->force_ms : held->lease_ms;
+	int64_t most_us = sim_server_us(sim) + force_ms * 1000;
+
+	return held->end_us < most_us ? held->end_us : most_us;
+}
+
 /* The present memory has it, too, for as long as its holder believes in it. */
 static bool is_backed(const struct sim *sim, const struct sim_name *name,
                       const struct sim_grant *grant, int64_t until_ns)
@@ -119,7 +128,7 @@ static bool is_backed(const struct sim *sim, const struct sim_name *name,
 	for (int i = 0; i < name->view.hold_count; i++) {
 		const struct store_ticket *held = &name->view.holds[i];
 		if (held->fence == grant->fence && !strcmp(held->nonce, grant->nonce))
-			return held->end_us >= until_us;
+			return sim_check_kept_us(sim, held) >= until_us;
 	}
 	return false;
 }
