@@ -286,6 +286,24 @@ TEST_LIMIT(latch_that_the_old_master_opened_releases_its_waiters_only, 60)
 	expect_only(&bug, "await", "gate6: ");
 }
 
+/* The holder that the old master chose follows, and has its lock from the new one; then its lease
+ * at the old one ends, and that grants the lock again (seed 7108). */
+TEST_LIMIT(old_master_grants_beside_its_own_hold_that_was_taken_back, 60)
+{
+	static const struct sim_act acts[] = {
+		{5500 * SIM_MS, 0, 0, LOCK, 0, 10 * SIM_S, 0},
+		{6 * SIM_S, 1, 0, LOCK, 6 * SIM_S, SIM_S / 2, 0},
+	};
+
+	plan_service(acts, 2);
+	plan.lease_ms = 1000;
+	blind(0, 4900 * SIM_MS, 2500 * SIM_MS);
+	blind(1, 4950 * SIM_MS, 9 * SIM_S);
+	add_fault(SIM_SWITCH, 2, 5 * SIM_S, 0);
+	find_chance(2, &result.tally.stale_dual);
+	ck_assert_int_eq(result.tally.uncovered, 0);
+}
+
 /* ---- Sentinels that are wrong --------------------------------------------------------------- */
 
 /* One after the other lies, has old news, or is silent, while a lock is passed on: it is always
@@ -331,4 +349,51 @@ TEST_LIMIT(old_news_of_a_sentinel_is_outvoted, 60)
 		ck_assert_int_eq(result.tally.losses, 0);
 		ck_assert_int_eq(result.tally.grants, 3);
 	}
+}
+
+/* A lazy client that has heard from no sentinel that knows the service has a wrong URL; another one
+ * waits for it. */
+TEST_LIMIT(service_that_no_sentinel_knows_is_a_wrong_url_for_lazy_clients, 60)
+{
+	static const struct sim_act acts[] = {
+		{5 * SIM_S, 0, 0, LOCK, 1500 * SIM_MS, SIM_S, 0},
+		{5 * SIM_S, 2, 0, LOCK, 1500 * SIM_MS, SIM_S, 0},
+	};
+	long long granted = 0, refused = 0;
+
+	for (uint64_t chance = 1; chance <= 40; chance++) {
+		plan_service(acts, 2);
+		for (int i = 0; i < 6; i++) {
+			add_fault(SIM_LIE, 2, 3 * SIM_S + i, 6 * SIM_S);
+			plan.faults[i].chance = chance * 77 + (uint64_t)i;
+		}
+		expect_nothing();
+		granted += result.tally.grants == 2;
+		refused += result.tally.grants < 2;
+	}
+	ck_assert_int_gt(granted, 0);
+	ck_assert_int_gt(refused, 0);
+}
+
+/* One that a client has used before may come back. */
+TEST_LIMIT(service_that_was_known_is_no_wrong_url, 60)
+{
+	static const struct sim_act acts[] = {
+		{1 * SIM_S, 0, 0, LOCK, 0, SIM_S, 0},
+		{8 * SIM_S, 0, 0, LOCK, 1500 * SIM_MS, SIM_S, 0},
+		{15 * SIM_S, 0, 0, LOCK, 1500 * SIM_MS, SIM_S, 0},
+	};
+	long long refused = 0;
+
+	for (uint64_t chance = 1; chance <= 40; chance++) {
+		plan_service(acts, 3);
+		for (int i = 0; i < 6; i++) {
+			add_fault(SIM_LIE, 2, 3 * SIM_S + i, 8 * SIM_S);
+			plan.faults[i].chance = chance * 77 + (uint64_t)i;
+		}
+		add_fault(SIM_CUT, 0, 4 * SIM_S, 0);
+		expect_nothing();
+		refused += result.tally.grants == 2;
+	}
+	ck_assert_int_gt(refused, 0);
 }

@@ -62,7 +62,7 @@ struct sim_grant {
 	bool stale;     /* by a master after a failover had replaced it, and not taken back since */
 	int64_t new_ns; /* ... the new one began then, */
 	int64_t apart_ns; /* and grants nothing new until then */
-	bool by_leave;    /* handed on by the holder before */
+	bool in_grace; /* handed on by its holder, or granted by a replaced master and taken back */
 };
 
 /* Tickets that left, and that a late ask or a restored image brought back. */
@@ -498,6 +498,9 @@ int64_t sim_capacity_since(const struct sim_name *name, int64_t since_ns, bool l
 int64_t sim_ways_ns(const struct sim *sim, int ways);
 
 /* sim_check_results.c */
+/* The result of a call has a cause. */
+void sim_keep_result(const struct sim_caller *caller, const struct promise_causes *causes,
+                     lk_err err);
 void sim_check_gave_up(struct sim_caller *caller);
 void sim_check_deadline(const struct sim_caller *caller);
 void sim_check_acquired(struct sim_caller *caller, lk_err err);

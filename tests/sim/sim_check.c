@@ -104,7 +104,7 @@ static void note_grant(const struct script *script, const struct store_ticket *h
 		.lease_ms = hold->lease_ms,
 		.granted_ns = sim->now_ns,
 		.era_ns = sim->now_ns,
-		.by_leave = script->call && script->call->kind == LK__LEAVE,
+		.in_grace = script->call && script->call->kind == LK__LEAVE,
 	};
 	memcpy(grant->nonce, hold->nonce, sizeof(grant->nonce));
 	sim->tally.grants++;

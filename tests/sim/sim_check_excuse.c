@@ -83,8 +83,10 @@ void sim_check_join(struct sim *sim, const struct sim_name *name, struct sim_gra
 {
 	grant->epoch = name->epoch;
 	grant->excused = false;
-	if (grant->stale)
+	if (grant->stale) {
 		grant->regime = name->regime;
+		grant->in_grace = true;
+	}
 	grant->stale = false;
 	if (grant->era == name->era)
 		return;
@@ -99,7 +101,7 @@ bool sim_check_is_apart(const struct sim_grant *one, const struct sim_grant *oth
 	const struct sim_grant *later = one->stale ? other : one;
 
 	return stale->stale && !later->stale && later->epoch > stale->epoch &&
-	       later->granted_ns < (later->by_leave ? stale->apart_ns : stale->new_ns);
+	       later->granted_ns < (later->in_grace ? stale->apart_ns : stale->new_ns);
 }
 
 /* One that came back from an earlier era excludes what is granted later. */

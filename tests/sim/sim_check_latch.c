@@ -185,7 +185,7 @@ void sim_check_awaited(struct sim_caller *caller, lk_err err)
 	sim_check_latch_now(sim, name);
 	sim_check_gave_up(caller);
 	check_open(caller, name, err);
-	sim_keep_of(sim, name, PROMISE_RESULT, promise_result(&causes, err));
+	sim_keep_result(caller, &causes, err);
 }
 
 /* Its generation has opened; it must soon return. */
@@ -219,7 +219,7 @@ void sim_check_stepped(struct sim_caller *caller, lk_err err)
 	const struct sim_name *name = &sim->names[caller->name];
 	int times;
 
-	sim_keep_of(sim, name, PROMISE_RESULT, promise_result(&causes, err));
+	sim_keep_result(caller, &causes, err);
 	if (caller->epoch != name->epoch || caller->step_generation != name->count.generation ||
 	    !caller->step_number)
 		return; /* its record is of another memory, or closed */

@@ -41,6 +41,15 @@ static struct promise_causes causes_of(const struct sim_caller *caller)
 	};
 }
 
+/* A client of a service that no sentinel knows has a wrong URL. */
+void sim_keep_result(const struct sim_caller *caller, const struct promise_causes *causes,
+                     lk_err err)
+{
+	if (err != LK_EINVALID || !caller->client->watch.was_unaware)
+		sim_keep_of(caller->client->sim, &caller->client->sim->names[caller->name],
+		            PROMISE_RESULT, promise_result(causes, err));
+}
+
 /* ---- Waits -------------------------------------------------------------------------------- */
 
 /* A wait that is cancelled or times out ends as soon as the store has acknowledged it. */
@@ -86,7 +95,7 @@ void sim_check_acquired(struct sim_caller *caller, lk_err err)
 	causes.busy = caller->waiter.only_try;
 	causes.limit = sim_capacity_since(name, caller->began_ns, true) < caller->count;
 	causes.other = false;
-	sim_keep(sim, PROMISE_RESULT, promise_result(&causes, err));
+	sim_keep_result(caller, &causes, err);
 	/* Requests sent over a closed connection, or twice, may arrive after the leave. */
 	if ((err == LK_ETIMEDOUT || err == LK_ECANCELED || err == LK_ECLOSED) && caller->nonce[0] &&
 	    !sim->plan->fault_count && store_knows(sim, name, caller->nonce))
@@ -99,7 +108,7 @@ void sim_check_reentered(struct sim_caller *caller, lk_err err)
 	const struct promise_causes causes = {
 		.success = true, .loss = !caller->was_valid, .close = caller->client->closed};
 
-	sim_keep(caller->client->sim, PROMISE_RESULT, promise_result(&causes, err));
+	sim_keep_result(caller, &causes, err);
 }
 
 /* ---- Holds -------------------------------------------------------------------------------- */
@@ -115,7 +124,7 @@ void sim_check_released(struct sim_caller *caller, lk_err err)
 	              caller->queue->lease_ms * SIM_MS < 2 * sim_ways_ns(sim, 2);
 	causes.limit = caller->waiter.permits > caller->least;
 	causes.gave_up = LK_OK;
-	sim_keep(sim, PROMISE_RESULT, promise_result(&causes, err));
+	sim_keep_result(caller, &causes, err);
 }
 
 void sim_check_extended(struct sim_caller *caller, lk_err err)
@@ -130,7 +139,7 @@ void sim_check_extended(struct sim_caller *caller, lk_err err)
 	causes.success = caller->was_valid;
 	causes.loss = !valid;
 	causes.gave_up = LK_OK;
-	sim_keep(sim, PROMISE_RESULT, promise_result(&causes, err));
+	sim_keep_result(caller, &causes, err);
 	if (err || !valid)
 		return;
 	/* It was sent after the call began. */

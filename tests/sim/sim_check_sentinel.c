@@ -85,6 +85,21 @@ void sim_check_chosen(struct sim_client *client, int place)
 			         client->slot, place, i);
 }
 
+/* Sentinels have told it that there is no such service, and none has named one yet. */
+bool sim_check_is_unaware(const struct sim_client *client)
+{
+	bool is_unaware = false;
+
+	if (!client->sim->plan->sentinels)
+		return false;
+	for (int i = 0; i < SIM_SENTINELS; i++) {
+		if (client->watch.watchers[i].named >= 0)
+			return false;
+		is_unaware = is_unaware || client->watch.watchers[i].says == SIM_UNAWARE;
+	}
+	return is_unaware;
+}
+
 static int64_t later(int64_t one_ns, int64_t other_ns)
 {
 	return one_ns > other_ns ? one_ns : other_ns;

@@ -237,6 +237,7 @@ void sim_client_dial_failed(struct sim_client *client, const struct lk__why *why
 	sim_trace(sim, client, "finds no link: %s", lk_err_name(why->err));
 	if (why->err == LK_EAUTH)
 		client->denied_ns = sim->now_ns;
+	client->watch.was_unaware = sim_check_is_unaware(client);
 	lk__session_dial_failed(&client->session, sim_local(client), why,
 	                        sim_draw(&client->random, UINT64_MAX));
 }

@@ -83,8 +83,9 @@ struct sim_watch {
 	enum sim_dialing dialing;
 	int64_t deadline_ns, pause_ns, resume_ns; /* local */
 	int place;                                /* of the dial, then of the link */
-	bool must_cut, had_link;                  /* for checks, while a report is delivered */
-	int64_t told_ns; /* true: when a sentinel last began to name another place to it */
+	bool was_unaware;        /* sim_check_is_unaware(), when a dial last failed */
+	bool must_cut, had_link; /* for checks, while a report is delivered */
+	int64_t told_ns;         /* true: when a sentinel last began to name another place to it */
 };
 
 /* sim_service.c: the servers */
@@ -127,6 +128,7 @@ void sim_watch_asked(struct sim_client *client);
 void sim_check_report(struct sim_client *client, int sentinel, enum sim_saying saying, int place);
 /* ... and after. */
 void sim_check_reported(struct sim_client *client, int sentinel);
+bool sim_check_is_unaware(const struct sim_client *client);
 void sim_check_chosen(struct sim_client *client, int place);
 /* Since when the client could have followed: two sentinels reach it and name the master. */
 int64_t sim_check_led_ns(const struct sim_client *client);

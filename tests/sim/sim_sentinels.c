@@ -296,7 +296,7 @@ void sim_watch_start(struct sim_client *client)
 	lk__watch_init(&watch->core, "service", SIM_SENTINELS, sim_local(client));
 	for (int i = 0; i < SIM_SENTINELS; i++) {
 		watch->watchers[i] = (struct sim_watcher){
-			.asked_ns = LK__NEVER, .arrives_ns = LK__NEVER, .named = -2};
+			.asked_ns = LK__NEVER, .arrives_ns = LK__NEVER, .says = -2, .named = -2};
 		snprintf(watch->core.sentinels[i].text, sizeof(watch->core.sentinels[i].text),
 		         "sentinel%d", i);
 	}
