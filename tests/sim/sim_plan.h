@@ -132,7 +132,8 @@ bool sim_plan_cut(struct sim_plan *plan, const char *text);
 struct sim_tally {
 	double seconds; /* simulated */
 	double client_seconds;
-	double grace_seconds; /* in which nothing new is granted */
+	double grace_seconds;     /* in which nothing new is granted */
+	double following_seconds; /* the others of runs with sentinels */
 	long long steps, scripts, grants, forgot, handed_over, waits, losses, openings, counted,
 		released, unknown, faults[SIM_FAULT_KINDS];
 	long long reclaimed;

@@ -168,6 +168,12 @@ static void set_pace(struct sim *sim)
 		sim->pace /= 2;
 }
 
+/* No server is the master. */
+static bool is_between(const struct sim *sim)
+{
+	return sim->plan->sentinels && sim->now_ns < sim->up_ns;
+}
+
 static bool step(struct sim *sim, struct agenda *agenda, int64_t end_ns)
 {
 	struct sim_next next = {.event = SIM_NOTHING, .at_ns = LK__NEVER};
@@ -191,8 +197,10 @@ static bool step(struct sim *sim, struct agenda *agenda, int64_t end_ns)
 			sim_set_time(sim, end_ns);
 		return false;
 	}
-	if (!sim->ending && sim_server_in_grace(sim))
+	if (!sim->ending && (sim_server_in_grace(sim) || is_between(sim)))
 		sim->tally.grace_seconds += (double)(next.at_ns - sim->now_ns) / 1e9;
+	else if (!sim->ending && sim->plan->sentinels)
+		sim->tally.following_seconds += (double)(next.at_ns - sim->now_ns) / 1e9;
 	if (!sim->ending)
 		sim->tally.client_seconds += alive * (double)(next.at_ns - sim->now_ns) / 1e9;
 	sim_set_time(sim, next.at_ns);
