@@ -126,12 +126,13 @@ struct sim_name {
 	char idle[LK__TICKET_MAX];
 	int64_t busy_since_ns; /* since when the queue was never empty */
 	struct sim_count count;
-	uint64_t opened;    /* the last generation that opened */
-	int64_t opened_ns;  /* when */
-	int64_t open_ns;    /* when a latch was last open */
-	int64_t absent_ns;  /* when no latch last existed */
-	int64_t removed_ns; /* when a latch was last removed */
-	uint64_t stale_max; /* the largest fence of a replaced master */
+	uint64_t opened;        /* the last generation that opened */
+	int64_t opened_ns;      /* when */
+	int64_t open_ns;        /* when a latch was last open */
+	int64_t absent_ns;      /* when no latch last existed */
+	int64_t removed_ns;     /* when a latch was last removed */
+	uint64_t stale_max;     /* the largest fence of a replaced master */
+	int64_t stale_capacity; /* of a semaphore, at a replaced master */
 };
 
 /* ---- In flight (sim_network.c) -------------------------------------------------------------- */

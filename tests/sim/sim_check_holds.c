@@ -205,6 +205,7 @@ static void add_forgotten(struct sum *sum, struct sim_name *name, int64_t at_ns)
 static void check_sum(struct sim *sim, struct sim_name *name, const struct sim_grant *made)
 {
 	struct sum sum = {made, 0, INT64_MAX};
+	int64_t capacity;
 
 	for (int i = 0; i < sim->plan->clients; i++) {
 		const struct sim_client *client = &sim->clients[i];
@@ -215,8 +216,11 @@ static void check_sum(struct sim *sim, struct sim_name *name, const struct sim_g
 				add(&sum, name, grant_of(name, hold), hold->count);
 	}
 	add_forgotten(&sum, name, sim->now_ns);
-	sim_keep_of(sim, name, PROMISE_PERMITS,
-	            promise_permits(sum.permits, sim_capacity_since(name, sum.oldest_ns, false)));
+	capacity = sim_capacity_since(name, sum.oldest_ns, false);
+	/* The new master may have another one. */
+	if (made->stale && capacity < name->stale_capacity)
+		capacity = name->stale_capacity;
+	sim_keep_of(sim, name, PROMISE_PERMITS, promise_permits(sum.permits, capacity));
 }
 
 /* Two valid holds have one fence: only if a counter and a clock are both behind. */

@@ -93,7 +93,9 @@ void sim_check_acquired(struct sim_caller *caller, lk_err err)
 	causes.silence = causes.unsent =
 		caller->gave_up || caller->waiter.only_try || sim->plan->fault_count;
 	causes.busy = caller->waiter.only_try;
-	causes.limit = sim_capacity_since(name, caller->began_ns, true) < caller->count;
+	causes.limit = sim_capacity_since(name, caller->began_ns, true) < caller->count ||
+	               (caller->client->stale_ns >= caller->began_ns &&
+	                name->stale_capacity < caller->count);
 	causes.other = false;
 	sim_keep_result(caller, &causes, err);
 	/* Requests sent over a closed connection, or twice, may arrive after the leave. */

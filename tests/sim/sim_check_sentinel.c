@@ -252,6 +252,7 @@ void sim_check_stale_after(struct sim *sim, const struct sim_call *call)
 	if (name->kind == LK_KIND_LATCH)
 		return;
 	look(sim, call->name, &after);
+	name->stale_capacity = after.capacity;
 	for (int i = 0; i < after.hold_count; i++) {
 		const struct store_ticket *is = &after.holds[i];
 		const struct store_ticket *was = store_hold(&before, is->text);
