@@ -10,6 +10,7 @@
 #include <string.h>
 
 #define BRIEF_MS 1500
+#define PLANNED_LEASE_MS 3000
 #define LONG_LEASE_MS 30000 /* longer than a failover and the grace after it */
 #define FOLLOW_MS 3000      /* of each grace: it covers leases that are so much shorter */
 #define WAIT_MS 20000
@@ -126,6 +127,44 @@ TEST_OF(f7_master_that_needs_a_replica_ends_the_holds_of_its_side, LEASED, 60)
 	expect_one_after_the_other(&held, &next, began_ms);
 	claims_release_lost(&held);
 	claims_release(&next);
+	tear_down();
+}
+
+/* In a planned failover the old master goes on for 10 s more.  The holder has gone to the new one,
+ * so its hold at the old one ends with its lease, while a client still asks there. */
+static void follow_late(unsigned set, const char *const *args)
+{
+	const struct sentinel_setup_options options = {.args = args};
+
+	set_up(&options, PLANNED_LEASE_MS + FOLLOW_MS);
+	claims_hold(&held, set, other, PLANNED_LEASE_MS);
+	claims_open(&next, set, cut_off, PLANNED_LEASE_MS);
+	sentinel_setup_await_sync(&setup, 0);
+	sentinel_setup_failover(&setup);
+	look_at(&setup.servers[sentinel_setup_await_switch(&setup, 0)]);
+	claims_expect_held(&held);
+	claims_start(&next, WAIT_MS, true);
+}
+
+TEST_OF(f7_client_that_follows_late_is_granted_by_the_old_master, LEASED, 60)
+{
+	follow_late(set, NULL);
+	claims_join(&next, LK_OK);
+	ck_assert(overlap(&held, &next));
+	ck_assert(sentinel_setup_is_master(&setup, 0));
+	tear_down();
+}
+
+TEST_OF(f7_old_master_that_needs_a_replica_grants_nothing, LEASED, 60)
+{
+	follow_late(set, needs_replica);
+	claims_stay_held(&held, 2 * PLANNED_LEASE_MS);
+	ck_assert(!claims_any_ended(&next));
+	ck_assert(sentinel_setup_is_master(&setup, 0));
+	EACH (claim, &next)
+		OK(claim->primitive->cancel(claim));
+	EACH (claim, &next)
+		ck_assert_int_ne(claim_join(claim), LK_OK);
 	tear_down();
 }
 
