@@ -153,6 +153,8 @@ struct chaos_result {
 		breaks, reclaimed, stalls;
 	int64_t quiet_ns, quiet_wake_us, fault_wake_us; /* the longest */
 	int faults[64];                                 /* by kind, see nemesis_kind_name() */
+	int64_t meetings;                               /* of valid holds, in the canary */
+	int64_t overlaps;                               /* that the judge shows, from the records */
 	bool bad;
 	bool in_namespace;
 	char folder[256]; /* kept if the round failed */
@@ -166,9 +168,17 @@ struct chaos_options {
 	bool deletes;     /* and some that delete keys and break holds, as an operator may */
 	bool sentinel;    /* a service of Sentinel; its faults, and those of workers */
 	int64_t grace_ms; /* of the workers' clients */
+	/* A planted bug: the clients have no grace, but the judge believes that they have. */
+	bool without_grace;
 	bool wants_namespace;
 	int number;
 };
+
+/* For how long the store grants nothing after a loss of its memory. */
+static inline int64_t chaos_pause_ms(const struct chaos_options *options)
+{
+	return options->without_grace ? 0 : options->grace_ms;
+}
 
 /* Run one round in the calling process, which is the parent of all others. */
 void round_run(const struct chaos_options *options, struct chaos_result *result);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * Chaos: real processes, a real server, real faults; a judge checks the records of all calls.
  *
- *   chaos [T=seconds] [SEED=number] [STORE=sentinel]
+ *   chaos [T=seconds] [SEED=number] [STORE=sentinel] [PLANT=no-grace]
  *
  * Runs rounds of at most 60 s, and a few seconds more for what follows a loss of memory.  In every
  * second one, faults may delete the store's memory, in a quarter of these also set its clock, and
@@ -9,7 +9,10 @@
  * is run in a network namespace of its own, if the machine allows it.
  *
  * STORE=sentinel: clients follow a service of Sentinel, whose master, replicas and sentinels fail.
- * There is no record of the servers' MONITOR then: the judge has the records of the workers. */
+ * There is no record of the servers' MONITOR then: the judge has the records of the workers.
+ *
+ * PLANT=no-grace shows that a bug is found: no client has a grace, and the run is good only if the
+ * judge shows that two clients held at once. */
 #include "chaos/nemesis.h"
 
 #include "harness/process.h"
@@ -107,6 +110,8 @@ static void add(struct chaos_result *sum, const struct chaos_result *one)
 	sum->breaks += one->breaks;
 	sum->reclaimed += one->reclaimed;
 	sum->stalls += one->stalls;
+	sum->meetings += one->meetings;
+	sum->overlaps += one->overlaps;
 	sum->quiet_ns += one->quiet_ns;
 	if (one->quiet_wake_us > sum->quiet_wake_us)
 		sum->quiet_wake_us = one->quiet_wake_us;
@@ -187,6 +192,21 @@ static bool tell(const struct chaos_result *sum, int rounds, int bad, int64_t se
 	return enough;
 }
 
+/* Was the planted bug found? */
+static bool tell_plant(const struct chaos_result *sum, int rounds, int bad)
+{
+	bool found = sum->overlaps > 0;
+	int failovers = 0;
+
+	for (int i = NEMESIS_FAILOVER; i <= NEMESIS_MASTER_STOP; i++)
+		failovers += sum->faults[i];
+	printf("planted bug: %s: %d of %d rounds bad, %lld meetings of valid holds in the canary, "
+	       "the judge shows %lld overlaps, after %d failovers or less\n",
+	       found ? "found" : "NOT FOUND", bad, rounds, (long long)sum->meetings,
+	       (long long)sum->overlaps, failovers);
+	return found;
+}
+
 /* The default is long for a short round, so the rounds of a short run have other ones. */
 static int64_t grace_of(int number, uint64_t seed)
 {
@@ -203,7 +223,7 @@ static int64_t service_grace_of(int number)
 	return number % 2 ? SERVICE_GRACE_MS : CHAOS_LEASE_MAX_MS + FAILOVER_MS;
 }
 
-static int run_all(int64_t seconds, unsigned long long seed, bool sentinel)
+static int run_all(int64_t seconds, unsigned long long seed, bool sentinel, bool plant)
 {
 	struct chaos_result sum = {0}, *result;
 	int rounds = (int)((seconds + ROUND_S - 1) / ROUND_S), bad = 0, spaces = 0, number = 0;
@@ -230,6 +250,7 @@ static int run_all(int64_t seconds, unsigned long long seed, bool sentinel)
 			.deletes = !sentinel && variant == 3,
 			.grace_ms =
 				sentinel ? service_grace_of(number) : grace_of(number, own_seed),
+			.without_grace = plant,
 			.wants_namespace = !sentinel && number % NAMESPACE_EACH == 0,
 			.number = number,
 		};
@@ -243,10 +264,15 @@ static int run_all(int64_t seconds, unsigned long long seed, bool sentinel)
 		       options.loses && options.moves_clock ? " and time" : "",
 		       options.loses && options.deletes ? " and keys" : "",
 		       (long long)options.grace_ms, (long long)result->pairs,
-		       result->bad ? ", BAD: see " : "", result->bad ? result->folder : "");
+		       plant         ? ", without a grace"
+		       : result->bad ? ", BAD: see "
+		                     : "",
+		       result->bad && !plant ? result->folder : "");
 	}
-	enough = tell(&sum, number, bad, seconds, seed, spaces, sentinel);
 	munmap(result, sizeof(*result));
+	if (plant)
+		return round_interrupted || !tell_plant(&sum, number, bad);
+	enough = tell(&sum, number, bad, seconds, seed, spaces, sentinel);
 	return bad || !enough || round_interrupted;
 }
 
@@ -257,7 +283,7 @@ int main(int argc, char **argv)
 	const char *seed_text = "";
 	unsigned long long seed;
 	int64_t seconds = 20;
-	bool sentinel = false;
+	bool sentinel = false, plant = false;
 
 	if (argc > 2 && !strcmp(argv[1], "worker"))
 		return worker_main(argc - 2, argv + 2);
@@ -272,6 +298,12 @@ int main(int argc, char **argv)
 			seed_text = argv[i] + 5;
 		else if (!strcmp(argv[i], "STORE=sentinel"))
 			sentinel = true;
+		else if (!strcmp(argv[i], "PLANT=no-grace"))
+			plant = true;
+		else if (!strncmp(argv[i], "PLANT=", 6) && argv[i][6]) {
+			fprintf(stderr, "chaos: PLANT=%s is not no-grace\n", argv[i] + 6);
+			return 2;
+		}
 	}
 	if (*seed_text) {
 		char *end;
@@ -288,5 +320,5 @@ int main(int argc, char **argv)
 	sigaction(SIGINT, &action, NULL);
 	sigaction(SIGTERM, &action, NULL);
 	signal(SIGPIPE, SIG_IGN);
-	return run_all(seconds, seed, sentinel);
+	return run_all(seconds, seed, sentinel, plant);
 }

@@ -250,7 +250,7 @@ static bool fault_begin(struct round *round, struct nemesis_fault *fault)
 		round->lost = true;
 		/* The server's uptime, by which clients know its start, is in whole seconds. */
 		round->grace_over_ns =
-			history_now_ns() + (round->options->grace_ms + 1000) * CHAOS_MS;
+			history_now_ns() + (chaos_pause_ms(round->options) + 1000) * CHAOS_MS;
 	}
 	fault->active = ms > 0;
 	fault->ends_ns = history_now_ns() + ms * CHAOS_MS;

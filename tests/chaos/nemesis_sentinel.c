@@ -141,5 +141,6 @@ void nemesis_sentinel_end(struct round *round, struct nemesis_fault *fault)
 		server_resume(&service->sentinels[target]);
 		return;
 	}
-	round->grace_over_ns = history_now_ns() + (round->options->grace_ms + 1000) * CHAOS_MS;
+	round->grace_over_ns =
+		history_now_ns() + (chaos_pause_ms(round->options) + 1000) * CHAOS_MS;
 }

@@ -296,7 +296,9 @@ static bool round_begin(struct round *round)
 	if (!mkdtemp(round->folder))
 		return false;
 	memcpy(round->result->folder, round->folder, sizeof(round->folder));
-	if (round->options->grace_ms != CHAOS_GRACE_MS)
+	if (round->options->without_grace)
+		snprintf(round->query, sizeof(round->query), "?grace=0");
+	else if (round->options->grace_ms != CHAOS_GRACE_MS)
 		snprintf(round->query, sizeof(round->query), "?grace=%lld",
 		         (long long)round->options->grace_ms);
 	round->page = chaos_page_map(round->folder, true);
@@ -333,7 +335,7 @@ static void run(struct round *round)
 {
 	int64_t begun_ns = history_now_ns(), length_ns = round->options->seconds * 1000 * CHAOS_MS;
 	/* A loss of memory stops the load for a grace. */
-	int64_t more_ns = round->options->loses ? 2 * round->options->grace_ms * CHAOS_MS : 0;
+	int64_t more_ns = round->options->loses ? 2 * chaos_pause_ms(round->options) * CHAOS_MS : 0;
 	int64_t quiet_ns =
 		length_ns / 2 < QUIET_MS * CHAOS_MS ? length_ns / 2 : QUIET_MS * CHAOS_MS;
 	int64_t healed_ns;
@@ -417,6 +419,8 @@ static void judge(struct round *round)
 			round->result->quiet_wake_us = (int64_t)(longest * 1000);
 		if (figure(line, "fault_max_ms=", &longest))
 			round->result->fault_wake_us = (int64_t)(longest * 1000);
+		if (strstr(line, " valid at once, of "))
+			round->result->overlaps++;
 		if (status || getenv("V"))
 			fputs(line, stdout);
 	}
@@ -443,6 +447,7 @@ static void figures(struct round *round)
 	result->breaks = page->breaks;
 	result->reclaimed = page->reclaimed;
 	result->stalls = page->stall_count;
+	result->meetings = page->violations;
 	/* No meeting is excused, except near a fault from which no grace protects: there the judge
 	 * decides. */
 	if (page->violations &&
@@ -484,6 +489,6 @@ void round_run(const struct chaos_options *options, struct chaos_result *result)
 		sentinel_setup_stop(&round.service);
 	else
 		server_stop(&round.server);
-	if (!result->bad || round_interrupted)
+	if (!result->bad || round_interrupted || options->without_grace)
 		folder_remove(round.folder);
 }

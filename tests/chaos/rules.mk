@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: MIT
 # Chaos: real processes, a real server, real faults, and a judge.
 
-## chaos  real processes and faults: T=seconds (20), SEED=, STORE=sentinel
+## chaos  real processes and faults: T=seconds (20), SEED=, STORE=sentinel; PLANT=no-grace: is it found?
 .PHONY: chaos
 chaos: $(BUILD)/chaos $(BUILD)/judge $(BUILD)/tests/clock.so
-	@LK_COMMIT="$(COMMIT)" $(call pass,V) $(BUILD)/chaos T=$(or $(T),20) SEED=$(SEED) STORE=$(STORE)
+	@LK_COMMIT="$(COMMIT)" $(call pass,V) $(BUILD)/chaos T=$(or $(T),20) SEED=$(SEED) STORE=$(STORE) \
+		PLANT=$(PLANT)

@@ -22,6 +22,8 @@
  * last. */
 #define CANCEL_AGAIN_MS (CHAOS_COMMAND_MS + 2000)
 #define WATCH_MS 20
+#define LATE_US 2500000
+#define APART_US (CHAOS_LEASE_MAX_MS * INT64_C(1000))
 #define CROWD_MIN_MS 300
 #define CROWD_MAX_MS 1500
 
@@ -218,10 +220,29 @@ static void open_handle(struct worker *worker, int name, bool fixed, struct chao
 		worker->handle_count++;
 }
 
+static int follow_late(void *arg, const char *host, int port, char host_out[LK_HOST_SIZE],
+                       int *port_out)
+{
+	const struct worker *worker = arg;
+
+	(void)host;
+	(void)port;
+	(void)host_out;
+	(void)port_out;
+	/* A close waits for this call. */
+	for (int64_t left_us = worker->late_us; left_us > 0 && worker->is_open;
+	     left_us -= WORKER_PIECE_US)
+		worker_nap_us(WORKER_PIECE_US);
+	return 0;
+}
+
 static bool open_client(struct worker *worker)
 {
-	const lk_client_options options = {.connect_timeout_ms = 2 * CHAOS_COMMAND_MS,
-	                                   .command_timeout_ms = CHAOS_COMMAND_MS};
+	const lk_client_options options = {.connect_timeout_ms =
+	                                           2 * CHAOS_COMMAND_MS + worker->late_us / 1000,
+	                                   .command_timeout_ms = CHAOS_COMMAND_MS,
+	                                   .resolve = worker->late_us ? follow_late : NULL,
+	                                   .resolve_arg = worker};
 
 	while (!worker_over(worker)) {
 		struct history_record record = {.op = HISTORY_OPEN};
@@ -235,6 +256,7 @@ static bool open_client(struct worker *worker)
 			memcpy(id.u.text, lk_client_id(worker->client),
 			       strnlen(lk_client_id(worker->client), sizeof(id.u.text)));
 			history_event(worker->history, &id);
+			worker->is_open = true;
 			return true;
 		}
 		if (err != LK_ECONN && err != LK_ESERVER)
@@ -378,6 +400,7 @@ static bool close_client(struct worker *worker, int threads_before)
 	if (lk_client_counters(worker->client, &counters) == LK_OK)
 		worker->page->reclaimed += counters.reclaimed;
 	record.call = history_begin(worker->history, &record);
+	worker->is_open = false;
 	err = worker_close(worker);
 	record.err = err;
 	history_done(worker->history, &record);
@@ -417,6 +440,10 @@ int worker_main(int argc, char **argv)
 	worker.url = argv[1];
 	worker.slot = atoi(argv[2]) * CHAOS_THREADS;
 	worker.seed = strtoull(argv[3], NULL, 10);
+	if (strstr(worker.url, "+sentinel:")) {
+		worker.apart_us = APART_US;
+		worker.late_us = worker.slot / CHAOS_THREADS % 2 ? LATE_US : 0;
+	}
 	dice.state = worker.seed ^ 0x5bd1e995;
 	worker.ends_ns =
 		history_now_ns() + chaos_between(&dice, LIFE_MIN_MS, LIFE_MAX_MS) * CHAOS_MS;

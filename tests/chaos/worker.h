@@ -21,6 +21,7 @@ struct worker_handle {
 };
 
 #define WORKER_HANDLES (2 * CHAOS_NAMES)
+#define WORKER_PIECE_US 20000 /* between two looks at a hold */
 
 /* The name for which all threads of a worker compete for a while, to cause hand-overs. */
 struct worker_crowd {
@@ -36,6 +37,10 @@ struct worker {
 	int log_fd; /* of the nemesis: a break is a fault, too */
 	int slot;   /* of its first thread */
 	uint64_t seed;
+	/* With Sentinel: how much longer to hold while the link is down, and how late this client
+	 * follows a failover.  So others meet its holds if they are granted at the new master. */
+	int64_t apart_us, late_us;
+	atomic_bool is_open;
 	int64_t ends_ns;
 	struct worker_handle handles[WORKER_HANDLES];
 	int handle_count;

@@ -118,6 +118,7 @@ static void seen(struct worker_handle *handle, int64_t valid_ns)
 static void work(struct worker_thread *thread, struct worker_handle *handle, struct canary *canary)
 {
 	int64_t left_us = worker_hold_us(thread, handle), valid_ns;
+	int64_t apart_us = thread->worker->apart_us;
 	bool over = false;
 
 	if (chaos_once_in(&thread->dice, 30))
@@ -125,11 +126,16 @@ static void work(struct worker_thread *thread, struct worker_handle *handle, str
 	if (chaos_once_in(&thread->dice, 40))
 		extend(handle);
 	while (left_us > 0) {
-		int64_t piece_us = left_us < 20000 ? left_us : 20000;
+		int64_t piece_us = left_us < WORKER_PIECE_US ? left_us : WORKER_PIECE_US;
 		worker_nap_us(piece_us);
 		valid_ns = valid_until_ns(handle);
 		canary_refresh(canary, valid_ns);
 		left_us -= piece_us;
+		if (left_us <= 0 && apart_us > 0 && valid_ns &&
+		    lk_lock_state(handle->lock) == LK_STATE_UNSURE) {
+			left_us = WORKER_PIECE_US;
+			apart_us -= left_us;
+		}
 		if (left_us <= 0 || over)
 			continue;
 		seen(handle, valid_ns);

@@ -99,13 +99,19 @@ static bool work(struct worker_thread *thread, struct stay *stay, struct canary 
                  int64_t permits)
 {
 	int64_t left_us = worker_hold_us(thread, stay->handle), until_ns;
+	int64_t apart_us = thread->worker->apart_us;
 	bool some = permits > 1 && chaos_once_in(&thread->dice, 4);
 
 	while (left_us > 0) {
-		int64_t piece_us = left_us < 20000 ? left_us : 20000;
+		int64_t piece_us = left_us < WORKER_PIECE_US ? left_us : WORKER_PIECE_US;
 		worker_nap_us(piece_us);
 		left_us -= piece_us;
 		until_ns = valid_until_ns(stay);
+		if (left_us <= 0 && apart_us > 0 && until_ns &&
+		    lk_semaphore_state(stay->handle->semaphore, stay->hold) == LK_STATE_UNSURE) {
+			left_us = WORKER_PIECE_US;
+			apart_us -= left_us;
+		}
 		if (until_ns && left_us > 0)
 			canary_keep(canary, permits, until_ns);
 	}
