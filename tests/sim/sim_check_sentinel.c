@@ -176,6 +176,9 @@ static void extend(struct sim *sim, struct sim_name *name, struct sim_grant *gra
 	if (!grant->excused || grant->excused_ns < until_ns)
 		grant->excused_ns = until_ns;
 	grant->excused = true;
+	/* The new master's copy had it for as long; now it is of the old memory only. */
+	if (grant->epoch != sim->service.stale.epochs[name->index])
+		grant->era = sim->service.stale.eras[name->index];
 	grant->epoch = sim->service.stale.epochs[name->index];
 	if (until_ns <= grace_end_ns(sim) || grant->era == SIM_NO_ERA)
 		return;
