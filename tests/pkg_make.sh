@@ -32,6 +32,9 @@ goals="all tests test sim model chaos replay bench-program bench-peers demo inst
 [ "$(wc -l <"$work/plain")" -ge 500 ] || fail "not a build: $(cat "$work/plain")"
 diff "$work/plain" "$work/with" >"$work/diff" || fail "the environment changes the build: $(head -c 2000 "$work/diff")"
 
+# No folder's rules may forget the default of another one's variable.
+make -n DEPS= demo | grep -q 'demo LOCK=on STORE=local$' || fail "make demo: not the default store"
+
 # Programs that make runs do not see such names either.
 printf 'include Makefile\nshow:\n\t@env\n' >"$work/show.mk"
 env -i PATH="$PATH" T=odd V=odd J=odd SEED=odd SECONDS=odd SHARE=odd PLAN=odd \

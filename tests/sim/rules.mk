@@ -2,8 +2,9 @@
 ## sim     clients, scripts and faults in virtual time: SEEDS=24 (0: until SECONDS_MAX), SEED=first,
 ##         MINUTES=3 each, JOBS=2; PLAN= as a failure prints it, FAILURES= to end after, SHRINK=0, TRACE=1,
 ##         STORE=sentinel: all with failovers
-SIM_SETTINGS := SEEDS SEED MINUTES JOBS PLAN SECONDS_MAX FAILURES TRACE SHRINK STORE
+SIM_SETTINGS := SEEDS SEED MINUTES JOBS PLAN SECONDS_MAX FAILURES TRACE SHRINK
 $(call settings,$(SIM_SETTINGS))
 .PHONY: sim
 sim: $(BUILD)/sim
-	@LK_COMMIT="$(COMMIT)" $(call pass,$(SIM_SETTINGS)) $(BUILD)/sim
+	@LK_COMMIT="$(COMMIT)" $(call pass,$(SIM_SETTINGS)) \
+		$(if $(filter-out local,$(STORE)),STORE="$(STORE)") $(BUILD)/sim
