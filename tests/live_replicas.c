@@ -249,5 +249,9 @@ TEST_LIMIT(doctor_counts_the_replicas_that_can_confirm, 60)
 	expect_finding(&options, "replicas", LK_FIT, "all 2 confirm each grant");
 	options.replicas = 3;
 	expect_finding(&options, "replicas", LK_UNFIT, "2 of 3 replicas are in sync");
+	options.replicas = 2;
+	replicated_pause(&servers, 1);
+	ck_assert(WITHIN(15000, strstr(redis_text(servers.redis, "INFO replication"), ",lag=4")));
+	expect_finding(&options, "replicas", LK_UNFIT, "1 of 2 replicas are in sync and respond");
 	replicated_stop(&servers);
 }

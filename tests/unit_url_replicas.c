@@ -48,10 +48,17 @@ TEST(replicas_of_a_url_are_within_their_limits)
 	has_replicas("redis://h?replicas=0", 0, 0);
 	has_replicas("redis://h?replicas=100", 0, 100);
 	has_replicas("redis+sentinel://h/s?replicas=%32", 0, 2);
-	has_replicas("local:?replicas=1", 0, 1);
+	has_replicas("local:?replicas=0", 0, 0);
 	for (size_t i = 0; i < COUNT(wrong); i++)
 		refused(wrong[i], 0, "replicas: must be 0 to 100");
 	refused("redis://h?replicas=1&replicas=1", 0, "replicas: given twice");
+}
+
+TEST(private_server_has_no_replicas)
+{
+	refused("local:?replicas=1", 0, "replicas: the private server of local: has none");
+	refused("local:", 1, "replicas: the private server of local: has none");
+	refused(NULL, 1, "replicas: the private server of local: has none");
 }
 
 TEST(replicas_option_wins_over_the_url)

@@ -420,6 +420,8 @@ lk_err lk__options_check(struct parse *parse)
 		                    "server_name, verify)");
 	if (target->tls_key && !target->tls_cert)
 		return WRONG(parse, "cert: missing (a key is given)");
+	if (target->local && target->replicas)
+		return WRONG(parse, "replicas: the private server of local: has none");
 	return lk__options_check_sentinel(parse);
 }
 

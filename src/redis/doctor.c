@@ -277,16 +277,20 @@ static void check_persistence(struct lk__doctor *doctor)
 		                  "nothing is saved: a restart loses everything%s", rest);
 }
 
+#define SILENT_S 2 /* a replica that runs confirms once a second */
+
 /* How many replicas there are that can confirm a grant. */
 static int count_online(const struct lk__doctor *doctor)
 {
 	char name[24], line[FIELD_SIZE];
+	const char *lag;
 	int online = 0, i = 0;
 
 	do {
 		snprintf(name, sizeof(name), "slave%d", i++);
 		lk__doctor_info(doctor, name, line);
-		online += strstr(line, "state=online") != NULL;
+		lag = strstr(line, "lag=");
+		online += strstr(line, "state=online") && lag && atoll(lag + 4) <= SILENT_S;
 	} while (line[0]);
 	return online;
 }
@@ -298,8 +302,9 @@ static void judge_confirmers(struct lk__doctor *doctor)
 	if (online < needed)
 		lk__doctor_report(doctor, LK_UNFIT, "replicas",
 		                  "start the replicas, or lower replicas= in the URL",
-		                  "%d of %d replicas are in sync: nothing can be acquired", online,
-		                  needed);
+		                  "%d of %d replicas are in sync and respond: nothing can be "
+		                  "acquired",
+		                  online, needed);
 	else if (online == needed)
 		lk__doctor_report(doctor, LK_FIT, "replicas", "",
 		                  "all %d confirm each grant: a failover forgets no hold, and if "
