@@ -106,6 +106,18 @@ TEST_LIMIT(healthy_service_is_fit, 40)
 	sentinel_setup_stop(&setup);
 }
 
+TEST_LIMIT(plain_url_of_a_sentinel_is_unfit, 40)
+{
+	char plain[60];
+
+	start();
+	snprintf(plain, sizeof(plain), "redis://127.0.0.1:%d", setup.sentinels[0].port);
+	examine(plain, "");
+	expect("2 reachable: ", "is a sentinel [write redis+sentinel://127.0.0.1:");
+	ck_assert_ptr_eq(strchr(text, '\n'), text + strlen(text) - 1); /* nothing else */
+	sentinel_setup_stop(&setup);
+}
+
 TEST_LIMIT(settings_of_servers_are_compared_with_those_of_sentinels, 60)
 {
 	start();

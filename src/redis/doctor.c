@@ -399,12 +399,24 @@ static void check_tls(struct lk__doctor *doctor)
 
 /* ---- The whole ---------------------------------------------------------------------------- */
 
-static void examine(struct lk__doctor *doctor)
+/* A URL of one server that leads to a sentinel: nothing else can be said of it. */
+static bool is_sentinel(struct lk__doctor *doctor)
 {
-	const char *const argv[] = {"INFO"};
+	const struct lk__socket *socket = &doctor->conn->socket;
+	char mode[FIELD_SIZE], cure[3 * FIELD_SIZE];
 
+	lk__doctor_info(doctor, "redis_mode", mode);
+	if (strcmp(mode, "sentinel") != 0)
+		return false;
+	snprintf(cure, sizeof(cure), "write redis%s+sentinel://%s/SERVICE",
+	         socket->secure ? "s" : "", socket->text);
+	lk__doctor_report(doctor, LK_UNFIT, "reachable", cure, "%s is a sentinel", socket->text);
+	return true;
+}
+
+static void examine_all(struct lk__doctor *doctor)
+{
 	lk__doctor_report(doctor, LK_FIT, "reachable", "", "%s answers", doctor->conn->socket.text);
-	doctor->info = lk__doctor_call(doctor, 1, argv);
 	if (doctor->target->tls)
 		check_tls(doctor);
 	check_version(doctor);
@@ -420,6 +432,15 @@ static void examine(struct lk__doctor *doctor)
 	lk__doctor_clock(doctor);
 	check_patterns(doctor);
 	lk__doctor_rights(doctor);
+}
+
+static void examine(struct lk__doctor *doctor)
+{
+	const char *const argv[] = {"INFO"};
+
+	doctor->info = lk__doctor_call(doctor, 1, argv);
+	if (!is_sentinel(doctor))
+		examine_all(doctor);
 	lk__resp_free(doctor->info);
 	doctor->info = NULL;
 }
