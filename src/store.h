@@ -28,6 +28,7 @@ enum lk__event_kind {
 	LK__EVENT_CONFIRMED, /* a topic's subscription or its end is in force: subscribed */
 	LK__EVENT_REFUSED,   /* the oldest topic command in flight was refused: why */
 	LK__EVENT_PUT_OFF,   /* the same, and it may succeed later */
+	LK__EVENT_MOVED,     /* the same, by a Cluster: why.text is "<slot> <host>:<port>" */
 };
 
 struct lk__event {
@@ -48,6 +49,8 @@ struct lk__sentinel_conn;
 
 struct lk__peer {
 	bool can_wait; /* read() with wait works on LK__RESPONSES */
+	/* The Cluster that the server is a node of, NULL = none.  The runtime takes and frees it. */
+	struct lk__topology *topology;
 };
 
 /* "Raw" functions do I/O on a descriptor.  Call them without the client's mutex, one thread at a

@@ -142,6 +142,9 @@ bool lk__pending_fits(const struct lk__pending *request, const struct lk__answer
 	case LK__STEPPED:
 	case LK__OTHER:
 		return request->kind == LK__STEP;
+	case LK__MOVED:
+	case LK__ASKED:
+		return false; /* of a Cluster */
 	}
 	return false;
 }

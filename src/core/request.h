@@ -39,6 +39,7 @@ enum lk__request_kind {
 	LK__FORGET,    /* remove them */
 	LK__RECALL,    /* get the marker of the server's memory, for the caller */
 	LK__END_GRACE, /* end the grace of that memory */
+	LK__TOPOLOGY,  /* get the masters of a Cluster, and their slots */
 	LK__PING,
 };
 
@@ -74,10 +75,14 @@ struct lk__request {
 	uint8_t kind; /* enum lk__request_kind */
 	uint8_t noun; /* lk_kind of the name */
 	bool by_text; /* the store did not know the script: send its text */
+	bool narrow;  /* LK__RENEW, LK__LEAVE: only by the keys that exist while it is held */
+	bool asking;  /* the server imports the slot, and must serve it all the same */
 	uint16_t name_len;
 	const char *name;
 	struct lk__ticket_id ticket;   /* all but LK__HAND, LK__LOOK, LK__STEP */
 	const struct lk__epoch *epoch; /* the memory that the link knows */
+	/* LK__EPOCH, LK__RECALL, LK__END_GRACE: its marker's key, NULL = that of a single server */
+	const char *marker;
 	/* LK__ASK */
 	bool only_try;
 	uint64_t arrival; /* from an earlier answer, 0 = none */
@@ -156,6 +161,29 @@ struct lk__names {
 	} * *list;
 };
 
+#define LK__PLACE_TEXT (LK_HOST_SIZE + 16) /* "[host]:port" with its NUL */
+
+/* The address of a server, as a sentinel or a node names it. */
+struct lk__place {
+	char host[LK_HOST_SIZE];
+	int port; /* 0 = none */
+};
+
+#define LK__SLOTS 16384 /* of a Cluster */
+#define LK__NODES_MAX 64
+#define LK__NODE_ID_SIZE 41
+#define LK__NO_OWNER 0xff
+
+/* Filled by LK__TOPOLOGY: the masters of a Cluster that have slots. */
+struct lk__topology {
+	int count;
+	struct lk__cluster_node {
+		struct lk__place place;
+		char id[LK__NODE_ID_SIZE];
+	} nodes[LK__NODES_MAX];
+	uint8_t owner[LK__SLOTS]; /* an index of nodes, or LK__NO_OWNER */
+};
+
 enum lk__answer_kind {
 	LK__GRANTED, /* to ask: fence, store_us, waiting, more */
 	LK__QUEUED,  /* to ask: arrival, rank, left_ms, free */
@@ -169,8 +197,11 @@ enum lk__answer_kind {
 	LK__MEMORY,  /* to epoch: the marker */
 	LK__OTHER,   /* to step: fence is the latch's generation, 0 = there is none */
 	LK__CONFIRMED, /* to confirm: replicas */
+	/* Of a Cluster, text is "<slot> <host>:<port>"; nothing was done.  No host: the same. */
+	LK__MOVED, /* that node has the slot from now on */
+	LK__ASKED, /* that node imports the slot: this time, send it there with asking */
 	/* To queries: */
-	LK__LISTED,   /* to show, describe, list: fills the given structure */
+	LK__LISTED,   /* to show, describe, list, topology: fills the given structure */
 	LK__SIZED,    /* to size: capacity, more */
 	LK__MISMATCH, /* to size: capacity */
 	LK__MADE,     /* to set: latch_state is the state before */
@@ -206,6 +237,7 @@ struct lk__answer {
 	bool retryable;   /* the same request may succeed later */
 	bool by_script;   /* refused by the script, before it wrote anything */
 	bool ambiguous;   /* the request may have been executed */
+	bool divided;     /* nothing was done: the slot migrates, and only some of its keys have */
 	const char *text; /* escaped; borrowed during the call */
 };
 
@@ -231,14 +263,6 @@ struct lk__message {
 	int64_t waiting;
 	int64_t store_us;
 	int64_t in_ms; /* LK__REASK */
-};
-
-#define LK__PLACE_TEXT (LK_HOST_SIZE + 16) /* "[host]:port" with its NUL */
-
-/* The address of a server, as a sentinel names it. */
-struct lk__place {
-	char host[LK_HOST_SIZE];
-	int port; /* 0 = none */
 };
 
 enum lk__report_kind {

@@ -86,6 +86,7 @@ static void take(struct lk__link *link, struct lk__connection *connection, const
 		lk__channels_refused(channels, lk__now_ns(), &event.why);
 		break;
 	case LK__EVENT_PUT_OFF:
+	case LK__EVENT_MOVED:
 		lk__channels_put_off(channels, lk__now_ns());
 		break;
 	}
