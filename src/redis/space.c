@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: MIT
+ * The store in Redis: the names of a client's keys and channels. */
+#include "space.h"
+
+#include "../base/text.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static uint8_t length(const char *text)
+{
+	return (uint8_t)strlen(text);
+}
+
+void lk__space_init(struct lk__space *space, const char *prefix, int db, const char *client_id)
+{
+	snprintf(space->prefix, sizeof(space->prefix), "%s", prefix);
+	snprintf(space->client_id, sizeof(space->client_id), "%s", client_id);
+	snprintf(space->channels, sizeof(space->channels), "%s:c:%d:", space->prefix, db);
+	snprintf(space->channel, sizeof(space->channel), "%s%s", space->channels, client_id);
+	snprintf(space->broadcasts, sizeof(space->broadcasts), "%s:l:%d:", space->prefix, db);
+	snprintf(space->fence, sizeof(space->fence), "%s:fence", space->prefix);
+	snprintf(space->epoch, sizeof(space->epoch), "%s:epoch", space->prefix);
+	space->db = db;
+	space->grace_ms = 0;
+	space->prefix_len = length(space->prefix);
+	space->client_id_len = length(space->client_id);
+	space->channels_len = length(space->channels);
+	space->fence_len = length(space->fence);
+	space->epoch_len = length(space->epoch);
+}
+
+/* Copy the text and return its end, as in codec.c. */
+static inline char *put(char *out, const char *text, size_t len)
+{
+	memcpy(out, text, len);
+	return out + len;
+}
+
+size_t lk__space_main_key(const struct lk__space *space, const char *name, size_t len, char *key)
+{
+	char *end = put(put(key, space->prefix, space->prefix_len), ":{", 2);
+
+	end += lk__name_encode(end, name, len);
+	*end++ = '}';
+	return (size_t)(end - key);
+}
+
+void lk__space_topic(const struct lk__space *space, const char *name, size_t len,
+                     char topic[LK__TOPIC_MAX])
+{
+	char encoded[3 * LK_NAME_MAX + 1];
+
+	lk__name_encode(encoded, name, len);
+	snprintf(topic, LK__TOPIC_MAX, "%s{%s}", space->broadcasts, encoded);
+}
+
+void lk__space_keys(const struct lk__space *space, const char *name, size_t len,
+                    struct lk__keys *keys)
+{
+	size_t main_len = lk__space_main_key(space, name, len, keys->main);
+
+	keys->main[main_len] = '\0';
+	put(put(keys->queue, keys->main, main_len), ":q", 3);
+	put(put(keys->holds, keys->main, main_len), ":h", 3);
+	put(put(keys->memory, keys->main, main_len), ":s", 3);
+	put(keys->fence, space->fence, (size_t)space->fence_len + 1);
+}
+
+void lk__space_client_key(const struct lk__space *space, const char *client_id,
+                          char key[LK__CHANNEL_MAX])
+{
+	snprintf(key, LK__CHANNEL_MAX, "%s:client:%s", space->prefix, client_id);
+}
