@@ -327,9 +327,11 @@ typedef struct lk_client_options {
  * extending call returns LK_EREPLICAS and makes no hold or extension; a renewal does not move the
  * end of the hold, so its state is LK_STATE_UNSURE and later LK_STATE_LOST.  Releases, latches and
  * permits that are never released (lk_semaphore_acquire() with NULL) do not wait for replicas.
- * While the server waits, all threads of the client wait for their responses; so a try that begins
- * then may end by its timeout (LK_EUNKNOWN).  All clients of a name need the same value.  If the
- * user lacks the right to WAIT, calls that acquire or extend return LK_EAUTH.
+ * While the server waits, all threads of the client wait for their responses, up to 100 ms longer
+ * than that; so a try that begins then may end by its timeout (LK_EUNKNOWN).  The command timeout
+ * must be 200 ms at least, or the client takes the server for dead meanwhile.  All clients of a
+ * name need the same value.  If the user lacks the right to WAIT, calls that acquire or extend
+ * return LK_EAUTH.
  *
  * Any thread.  A process may have any number of clients. */
 LK_API LK_MUST_USE lk_err lk_client_open(const char *url, const lk_client_options *options,

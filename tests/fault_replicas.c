@@ -186,6 +186,26 @@ TEST_LIMIT(w3_many_holds_share_a_link_while_replicas_are_stopped, 60)
 	replicated_stop(&servers);
 }
 
+/* The server looks at its clock ten times a second, so a WAIT may take 100 ms longer. */
+TEST_LIMIT(w3_short_command_timeout_keeps_the_link_while_replicas_are_stopped, 60)
+{
+	lk_counters counters;
+	lk_client *client;
+	lk_lock *lock;
+
+	replicated_start(&servers, 1);
+	client = client_timed(1, 200);
+	lock = lock_named(client, "a");
+	replicated_pause(&servers, 1);
+	for (int i = 0; i < 10; i++)
+		EXPECT(lk_lock_acquire(lock, 10000, NULL), LK_EREPLICAS);
+	OK(lk_client_counters(client, &counters));
+	ck_assert_int_eq(counters.connected, 1);
+	replicated_resume(&servers, 1);
+	OK(lk_client_close(client));
+	replicated_stop(&servers);
+}
+
 /* ---- W4 ----------------------------------------------------------------------------------- */
 
 TEST_LIMIT(w4_promoted_replica_has_each_hold, 90)

@@ -75,7 +75,8 @@ TEST(server_waits_for_half_a_command_timeout_and_a_second_at_most)
 {
 	static const struct {
 		int64_t command_timeout_ms, replicas_ms;
-	} rows[] = {{2000, 1000}, {1999, 999}, {60000, 1000}, {3, 1}, {1, 1}};
+	} rows[] = {{2000, 1000}, {1999, 999}, {60000, 1000}, {300, 150},
+	            {200, 50},    {3, 1},      {1, 1}};
 
 	for (size_t i = 0; i < COUNT(rows); i++) {
 		struct lk__session session;

@@ -24,6 +24,7 @@
 #define PING_MAX_NS (5000 * MS)
 #define SUSPEND_MIN_NS (50 * MS)
 #define REPLICAS_MAX_MS 1000
+#define REPLICAS_LATE_MS 150 /* a server looks at its clock every 100 ms */
 
 void lk__session_init(struct lk__session *session, int64_t connect_timeout_ns,
                       int64_t command_timeout_ns)
@@ -36,11 +37,16 @@ void lk__session_init(struct lk__session *session, int64_t connect_timeout_ns,
 	};
 }
 
-/* The server waits for half a command timeout at most: no response is overdue because of it. */
+/* The server waits for half a command timeout at most, and notices the end of that late: no
+ * response is overdue because of it. */
 void lk__session_need_replicas(struct lk__session *session, uint32_t replicas)
 {
+	int64_t timeout_ms = session->command_timeout_ns / MS;
+
 	session->replicas = replicas;
-	session->replicas_ms = session->command_timeout_ns / MS / 2;
+	session->replicas_ms = timeout_ms / 2;
+	if (session->replicas_ms > timeout_ms - REPLICAS_LATE_MS)
+		session->replicas_ms = timeout_ms - REPLICAS_LATE_MS;
 	if (session->replicas_ms > REPLICAS_MAX_MS)
 		session->replicas_ms = REPLICAS_MAX_MS;
 	if (session->replicas_ms < 1)
