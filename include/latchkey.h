@@ -632,7 +632,8 @@ LK_API lk_state lk_lock_state(lk_lock *lock);
 /* True if that state is LK_STATE_HELD or LK_STATE_UNSURE.  No I/O, never blocks.  Any thread. */
 LK_API bool lk_lock_is_mine(lk_lock *lock);
 
-/* A holder or a waiter.  All text is escaped.  What the client did not supply is "" or 0. */
+/* A holder or a waiter.  All text is escaped.  What the client did not supply, or what the store
+ * did not send in time, is "" or 0. */
 typedef struct lk_party {
 	char id[LK_HOLDER_ID_SIZE]; /* of this one hold or wait */
 	char host[128];
@@ -657,7 +658,8 @@ typedef struct lk_lock_status {
 	int64_t reserved[7]; /* zero */
 } lk_lock_status;
 
-/* Query the holder of the lock.  Changes nothing, so repeating the call is safe.
+/* Query the holder of the lock.  Changes nothing, so repeating the call is safe.  Returns within
+ * one command timeout, although it needs two responses; the second one describes the holder.
  *
  * LK_OK, LK_ECONN, LK_EUNKNOWN (no response), LK_EAGAIN, LK_EAUTH, LK_ESERVER, LK_EFOREIGN,
  * LK_EFORKED, LK_ECLOSED, LK_ENOMEM.  Any thread. */
@@ -1016,7 +1018,8 @@ typedef bool lk_name_fn(void *arg, const char *name, size_t name_len);
 
 /* Call fn for the name of each lock that is held or waited for, each semaphore and each latch, in
  * the calling thread.  Needs the right to SCAN.  Names may appear and disappear meanwhile; no name
- * is passed twice.  LK_EAUTH: lk_errmsg() names the missing right.  Other errors as
+ * is passed twice.  The store has one command timeout for each of its responses, which have a part
+ * of the names each.  LK_EAUTH: lk_errmsg() names the missing right.  Other errors as
  * lk_lock_query().  Any thread. */
 LK_API LK_MUST_USE lk_err lk_client_names(lk_client *client, lk_name_fn *fn, void *arg);
 

@@ -9,12 +9,15 @@
 #include "harness/test.h"
 #include "harness/watch.h"
 
+#include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 
 #define REPLICAS 2
 #define TIMEOUT_MS 2000 /* the server waits for half of it */
 #define MANY 20
+#define SLACK_MS (TSAN || ASAN ? 1000 : 100)
 
 static struct replicated servers;
 
@@ -182,6 +185,53 @@ TEST_LIMIT(w3_many_holds_share_a_link_while_replicas_are_stopped, 60)
 	OK(lk_client_counters(client, &counters));
 	ck_assert_int_eq(counters.connected, 1);
 	replicated_resume(&servers, REPLICAS);
+	OK(lk_client_close(client));
+	replicated_stop(&servers);
+}
+
+static struct hammer {
+	lk_client *client;
+	atomic_bool stop;
+	int refused;
+} hammer;
+
+/* A WAIT is in flight nearly always. */
+static void *acquire_again(void *arg)
+{
+	lk_lock *lock = lock_named(hammer.client, "other");
+
+	(void)arg;
+	while (!hammer.stop)
+		hammer.refused += lk_lock_acquire(lock, 10000, NULL) == LK_EREPLICAS;
+	return NULL;
+}
+
+/* A query needs two responses, and each may have to wait behind a WAIT. */
+TEST_LIMIT(w3_queries_end_in_time_while_replicas_are_stopped, 60)
+{
+	const int64_t timeout_ms = 400;
+	lk_lock_status status;
+	lk_client *client;
+	pthread_t thread;
+	lk_lock *lock;
+
+	replicated_start(&servers, 1);
+	client = client_timed(1, timeout_ms);
+	lock = lock_leased(client, "a", 60000);
+	ck_assert(WITHIN(10000, lk_lock_acquire(lock, 10000, NULL) == LK_OK));
+	replicated_pause(&servers, 1);
+	hammer = (struct hammer){.client = client};
+	ck_assert_int_eq(pthread_create(&thread, NULL, acquire_again, NULL), 0);
+	for (int i = 0; i < 10; i++) {
+		int64_t began_ms = now_ms();
+		OK(lk_lock_query(lock, &status));
+		ck_assert(status.held);
+		ck_assert_int_le(now_ms() - began_ms, timeout_ms + SLACK_MS);
+	}
+	hammer.stop = true;
+	pthread_join(thread, NULL);
+	ck_assert_int_gt(hammer.refused, 0);
+	replicated_resume(&servers, 1);
 	OK(lk_client_close(client));
 	replicated_stop(&servers);
 }

@@ -4,6 +4,7 @@
  * timeout.  While the log function blocks, losses are reported. */
 #include "harness/handles.h"
 #include "harness/process.h"
+#include "harness/proxy.h"
 #include "harness/server.h"
 #include "harness/test.h"
 #include "redis/redis_store.h"
@@ -362,5 +363,47 @@ TEST_LIMIT(calls_end_in_time_while_the_background_thread_writes, 30)
 	may_go = true;
 	OK(lk_client_close(client));
 	OK(lk_client_close(other));
+	server_stop(&server);
+}
+
+/* ---- Responses that are late ---------------------------------------------------------------- */
+
+static lk_err break_lock(void)
+{
+	return lk_lock_break(wanted, NULL);
+}
+
+/* Some calls need several responses.  Each is in time, but not all of them. */
+TEST_LIMIT(calls_with_several_requests_have_one_command_timeout, 30)
+{
+	const lk_client_options options = {.command_timeout_ms = TIMEOUT_MS};
+	const struct proxy_fault late = {.delay_ms = TIMEOUT_MS * 4 / 5};
+	struct call query = {.run = query_lock}, forced = {.run = break_lock};
+	lk_lock_status status;
+	struct proxy proxy;
+	lk_party waiter;
+	size_t count;
+
+	server_start(&server, NULL);
+	proxy_start(&proxy, &server);
+	client = client_with(proxy.url, &options);
+	wanted = renewed = lock_leased(client, "a", 60000);
+	OK(lk_lock_acquire(renewed, 0, NULL));
+	ck_assert(WITHIN(5000, lk_lock_query(renewed, &status) == LK_OK && status.holder.host[0]));
+	proxy_set(&proxy, PROXY_COMMANDS, PROXY_TO_CLIENT, &late);
+	run_call(&query);
+	EXPECT(query.err, LK_OK);
+	ck_assert_int_ge(query.took_ms, TIMEOUT_MS);
+	ck_assert_int_lt(query.took_ms, 2 * late.delay_ms - 20);
+	OK(lk_lock_query(renewed, &status)); /* without what came too late */
+	ck_assert(status.held && status.holder.id[0] && status.fence);
+	ck_assert_str_eq(status.holder.host, "");
+	OK(lk_lock_waiters(renewed, 1, &waiter, &count));
+	run_call(&forced);
+	EXPECT(forced.err, LK_EUNKNOWN);
+	ck_assert_int_lt(forced.took_ms, 2 * late.delay_ms - 20);
+	proxy_heal(&proxy);
+	OK(lk_client_close(client));
+	proxy_stop(&proxy);
 	server_stop(&server);
 }

@@ -69,6 +69,7 @@ static lk_err ask_link(struct lk__link *link, struct lk__names *names)
 			query->details.subject = cursor;
 			query->into = names;
 		}
+		lk__call_reenter();
 		err = lk__ask(link, query);
 		lk__query_free(&link->client->core, query);
 	} while (!err && strcmp(names->cursor, "0") != 0);

@@ -72,6 +72,8 @@ lk_err lk__party_describe(struct lk__handle *handle, lk_party *const *parties, s
 	}
 	err = queries && made == count ? lk__ask_all(handle->link, queries, count)
 	                               : lk__failf(LK_ENOMEM, "out of memory");
+	if ((err == LK_ECONN || err == LK_EUNKNOWN) && lk__ask_is_late(handle->client))
+		err = LK_OK;
 	while (made)
 		lk__query_free(core, queries[--made]);
 	free(queries);

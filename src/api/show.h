@@ -14,7 +14,8 @@ lk_err lk__show(struct lk__handle *handle, size_t holders, size_t waiters, const
                 struct lk__listing **listing);
 /* The party of an entry, without details. */
 void lk__party_init(lk_party *party, const struct lk__entry *entry);
-/* Fill in the details that the clients of these parties have published; others stay empty. */
+/* Fill in the details that the clients of these parties have published; others stay empty, and so
+ * do those that come too late for the call. */
 lk_err lk__party_describe(struct lk__handle *handle, lk_party *const *parties, size_t count);
 /* How long a hold has lasted, by the store's clock. */
 int64_t lk__held_ms(const struct lk__listing *listing, const struct lk__entry *entry);

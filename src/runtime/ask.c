@@ -20,7 +20,8 @@ lk_err lk__ask_all(struct lk__link *link, struct lk__query *const *queries, size
 
 	if (!lk__park_init(&call.park))
 		return lk__failf(LK_ENOMEM, "out of memory");
-	lk__core_query(&client->core, &link->session, lk__now_ns(), &call.op, queries, count);
+	lk__core_query(&client->core, &link->session, lk__call_entered_ns(), &call.op, queries,
+	               count);
 	lk__call_await(client, &call);
 	lk__park_fini(&call.park);
 	return lk__fail(&call.op.why);
@@ -31,6 +32,11 @@ lk_err lk__ask(struct lk__link *link, struct lk__query *query)
 	if (!query)
 		return lk__failf(LK_ENOMEM, "out of memory");
 	return lk__ask_all(link, &query, 1);
+}
+
+bool lk__ask_is_late(const struct lk_client *client)
+{
+	return lk__now_ns() - lk__call_entered_ns() >= client->target.command_timeout_ns;
 }
 
 lk_err lk__malformed_answer(const struct lk_client *client)

@@ -12,9 +12,20 @@
 
 #include <stdlib.h>
 
-static _Thread_local int cancel_state; /* of the thread before it entered */
+static _Thread_local int cancel_state;   /* of the thread before it entered */
+static _Thread_local int64_t entered_ns; /* when the thread's call began */
 
 /* ---- In and out --------------------------------------------------------------------------- */
+
+void lk__call_reenter(void)
+{
+	entered_ns = lk__now_ns();
+}
+
+int64_t lk__call_entered_ns(void)
+{
+	return entered_ns;
+}
 
 lk_err lk__client_enter(struct lk_client *client)
 {
@@ -22,6 +33,7 @@ lk_err lk__client_enter(struct lk_client *client)
 		return lk__failf(LK_EFORKED,
 		                 "this client belongs to the parent process, open another");
 	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel_state);
+	lk__call_reenter();
 	pthread_mutex_lock(&client->mutex);
 	if (client->core.closing) {
 		lk__client_unlock(client);

@@ -265,11 +265,13 @@ void lk__client_wake_calls(struct lk_client *client, const void *handle);
 
 /* A query about the handle's name.  NULL when out of memory.  _locked */
 struct lk__query *lk__handle_query(const struct lk__handle *handle, enum lk__request_kind kind);
-/* Send queries and wait, one command timeout in total.  LK_OK when all succeeded, otherwise the
- * first failure becomes this thread's error.  For a thread inside a call.  Releases the mutex
- * meanwhile.  _locked */
+/* Send queries and wait; the thread's call has one command timeout for all of its queries.  LK_OK
+ * when all succeeded, otherwise the first failure becomes this thread's error.  For a thread inside
+ * a call.  Releases the mutex meanwhile.  _locked */
 lk_err lk__ask_all(struct lk__link *link, struct lk__query *const *queries, size_t count);
 lk_err lk__ask(struct lk__link *link, struct lk__query *query);
+/* Is that command timeout over? */
+bool lk__ask_is_late(const struct lk_client *client);
 /* Send a query without waiting.  Takes the query (NULL: out of memory).  _locked */
 void lk__ask_detached(struct lk__link *link, struct lk__query *query);
 /* The response does not fit the query, which may have changed something: make that the error of
@@ -416,6 +418,10 @@ lk_err lk__check_wait(int64_t wait_ms);
  * others, and holds the mutex. */
 lk_err lk__client_enter(struct lk_client *client);
 lk_err lk__handle_enter(struct lk__handle *handle);
+/* When the thread's call entered.  Its queries have one command timeout from then on. */
+int64_t lk__call_entered_ns(void);
+/* Count the time of the thread's call from now on: it has any number of requests. */
+void lk__call_reenter(void);
 /* Leave it; handle: NULL for a call of the client.  Call lk__client_finish() first if requests may
  * be queued.  Entered with the mutex, returns without it. */
 void lk__call_leave(struct lk_client *client, struct lk__handle *handle);
