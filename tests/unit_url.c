@@ -261,7 +261,7 @@ static const struct {
 	{"redis://h?db", "url"},
 	{"redis://h?&db=1", "url"},
 	{"redis://h?db=1&", "url"},
-	{"redis://h?sesame%20=1", "url"},
+	{"redis://h?password=sesame&sesame=1", "url"},
 	{"redis://h?DB=1", "url"},
 	{"redis://h?=1", "url"},
 	{"redis://h?dbx=1", "url"},
@@ -356,11 +356,25 @@ TEST(url_password_is_in_no_message)
 
 TEST(url_unknown_option_is_named)
 {
-	struct lk__target target;
-	struct lk__why why = {0};
+	static const char *const rows[][2] = {
+		{"redis://h?timeout=1", "url: unknown option 'timeout'"},
+		{"redis://h?Replicas=1", "url: unknown option 'Replicas' (write replicas)"},
+		{"redis://h?sentinelmasterid=m", "url: unknown option 'sentinelmasterid' (write "
+	                                         "sentinelMasterId)"},
+		{"redis://h?a%20\xc3\xa4\\'=1", "url: unknown option 'a%20\\xc3\\xa4\\x5c''"},
+		{"local:?0123456789012345678901234567890123456789=",
+	         "url: unknown option '01234567890123456789012345678901...'"},
+		/* Perhaps the rest of a password. */
+		{"redis://h?password=a&bc=1", "url: an unknown option behind password= (in a "
+	                                      "password write %26 for '&')"},
+	};
 
-	ck_assert_int_eq(lk__target_parse("redis://h?timeout=1", NULL, &target, &why), LK_EINVALID);
-	ck_assert_str_eq(why.text, "url: unknown option 'timeout'");
+	for (size_t i = 0; i < COUNT(rows); i++) {
+		struct lk__target target;
+		struct lk__why why = {0};
+		ck_assert_int_eq(lk__target_parse(rows[i][0], NULL, &target, &why), LK_EINVALID);
+		ck_assert_str_eq(why.text, rows[i][1]);
+	}
 }
 
 /* ---- TLS ---------------------------------------------------------------------------------- */

@@ -12,16 +12,45 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <sys/un.h>
 
-#define URL_MAX 8192 /* bytes, without the NUL */
+#define URL_MAX 8192        /* bytes, without the NUL */
+#define OPTION_SHOWN_MAX 32 /* bytes of an unknown one's name */
 #define DEFAULT_PORT 6379
 #define SOCKET_PATH_SIZE sizeof(((struct sockaddr_un *)NULL)->sun_path)
 
 /* ---- The query ---------------------------------------------------------------------------- */
 
+static enum option find_option(struct span name, int (*compare)(const char *, const char *, size_t))
+{
+	enum option option = 0;
+
+	while (option < OPTION_COUNT && (strlen(lk__option_names[option]) != name.len ||
+	                                 compare(lk__option_names[option], name.at, name.len)))
+		option++;
+	return option;
+}
+
+static lk_err unknown_option(struct parse *parse, struct span name, bool behind_password)
+{
+	enum option meant = find_option(name, strncasecmp);
+	int len = name.len < OPTION_SHOWN_MAX ? (int)name.len : OPTION_SHOWN_MAX;
+
+	if (behind_password) /* do not quote what may be the rest of it */
+		return WRONG(parse, "url: an unknown option behind password= (in a password write "
+		                    "%%26 for '&')");
+	if (meant == OPTION_COUNT)
+		return WRONG(parse, "url: unknown option '%.*s%s'", len, name.at,
+		             name.len > OPTION_SHOWN_MAX ? "..." : "");
+	return WRONG(parse, "url: unknown option '%.*s' (write %s)", len, name.at,
+	             lk__option_names[meant]);
+}
+
 static lk_err parse_query(struct parse *parse, struct span query)
 {
+	bool behind_password = false;
+
 	/* Most likely the end of a password that was not encoded. */
 	if (span_has(query, '@'))
 		return WRONG(parse, "url: an '@' after the '?' (write %%40; in a password %%3F for "
@@ -29,19 +58,14 @@ static lk_err parse_query(struct parse *parse, struct span query)
 	for (;;) {
 		struct span item = span_until(query, "&");
 		struct span name = span_until(item, "=");
-		enum option option = 0;
+		enum option option = find_option(name, strncmp);
 		lk_err err;
 
 		if (name.len == item.len)
 			return WRONG(parse, "url: an option without '=' after the '?'");
-		while (option < OPTION_COUNT &&
-		       (strlen(lk__option_names[option]) != name.len ||
-		        memcmp(lk__option_names[option], name.at, name.len)))
-			option++;
-		if (option == OPTION_COUNT && (name.len > 32 || !span_only(name, LK__LOWER "_")))
-			return WRONG(parse, "url: an unknown option");
 		if (option == OPTION_COUNT)
-			return WRONG(parse, "url: unknown option '%.*s'", (int)name.len, name.at);
+			return unknown_option(parse, name, behind_password);
+		behind_password = behind_password || option == OPTION_PASSWORD;
 		err = lk__option_set(parse, option, span_skip(item, name.len + 1));
 		if (err != LK_OK || item.len == query.len)
 			return err;
