@@ -390,7 +390,7 @@ TEST(replicas_are_warned_of_and_a_replica_is_unfit)
 	redis = redis_open(&master);
 	ck_assert(WITHIN(10000, redis_info(redis, "connected_slaves") == 1));
 	expect(examine(master.url), "replicas", LK_FIT_WARN, "1: a failover", "smaller fences");
-	snprintf(text, sizeof(text), "its master: 127.0.0.1:%s", port);
+	snprintf(text, sizeof(text), "its master: 127.0.0.1:%s, or redis+sentinel://", port);
 	expect(examine(replica.url), "replicas", LK_UNFIT, "a replica", text);
 	redis_close(redis);
 	server_stop(&replica);

@@ -239,6 +239,40 @@ TEST_LIMIT(client_without_the_right_to_wait_is_told_its_name, 60)
 	replicated_stop(&servers);
 }
 
+/* A plain URL that leads to a replica is a mistake, or a failover that the client cannot follow. */
+TEST_LIMIT(url_of_a_replica_names_its_master, 60)
+{
+	char wanted[200], hint[] = "a replica: write the address of its master, or "
+				   "redis+sentinel://SENTINELS/SERVICE (READONLY)";
+	const lk_client_options user = {.user = "ann", .password = "x"};
+	struct test_server *replica = &servers.replicas[0];
+	struct redis *redis;
+	lk_client *client;
+	lk_lock *lock;
+
+	replicated_start(&servers, 1);
+	redis = redis_open(replica);
+	EXPECT(lk_client_open(replica->url, NULL, &client), LK_ECONN);
+	snprintf(wanted, sizeof(wanted),
+	         "127.0.0.1:%d: a replica: write the address of its master, 127.0.0.1:%d, or "
+	         "redis+sentinel://SENTINELS/SERVICE (READONLY)",
+	         replica->port, servers.master.port);
+	ck_assert_msg(!strncmp(lk_errmsg(), wanted, strlen(wanted)), "%s", lk_errmsg());
+	redis_do(redis, "ACL SETUSER ann on >x ~lk:* &lk:* +@all -role");
+	EXPECT(lk_client_open(replica->url, &user, &client), LK_ECONN);
+	ck_assert_msg(strstr(lk_errmsg(), hint), "%s", lk_errmsg());
+	/* A master that becomes a replica keeps its clients. */
+	client = client_at(servers.master.url);
+	lock = lock_named(client, "a");
+	redis_do(redis, "REPLICAOF NO ONE");
+	redis_do(servers.redis, "REPLICAOF 127.0.0.1 %d", replica->port);
+	EXPECT(lk_lock_acquire(lock, 0, NULL), LK_EAGAIN);
+	ck_assert_msg(strstr(lk_errmsg(), hint), "%s", lk_errmsg());
+	lk_client_close(client);
+	redis_close(redis);
+	replicated_stop(&servers);
+}
+
 TEST_LIMIT(doctor_counts_the_replicas_that_can_confirm, 60)
 {
 	lk_client_options options = {.replicas = 1};

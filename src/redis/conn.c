@@ -216,6 +216,16 @@ lk_err lk__resp_why(const struct lk__resp *resp, const char *what, struct lk__wh
 	                     resp->str + (torn ? strlen(TORN) + 1 : 0));
 }
 
+void lk__resp_blame_replica(const struct lk__resp *resp, const char *what, const char *master,
+                            struct lk__why *why)
+{
+	if (resp->type == LK__RESP_ERROR && has_code(resp, "READONLY"))
+		lk__why_about(why, why->err, what,
+		              "a replica: write the address of its master%s%s, or "
+		              "redis+sentinel://SENTINELS/SERVICE (READONLY)",
+		              *master ? ", " : "", master);
+}
+
 lk_err lk__resp_refusal(const struct lk__resp *resp)
 {
 	lk_err err = lk__resp_error(resp);

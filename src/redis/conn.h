@@ -66,6 +66,10 @@ lk_err lk__resp_error(const struct lk__resp *resp);
  * right that is missing, or that a script had changed something before the error.  Returns the
  * class. */
 lk_err lk__resp_why(const struct lk__resp *resp, const char *what, struct lk__why *why);
+/* If the server "what" refused to write as a replica, say in why what the URL should name; master:
+ * the place of its master, "" = not known.  Otherwise a no-op. */
+void lk__resp_blame_replica(const struct lk__resp *resp, const char *what, const char *master,
+                            struct lk__why *why);
 /* Is it the error of a script that had changed something before?  See scripts/shared/change.lua. */
 bool lk__resp_is_torn(const struct lk__resp *resp);
 /* The error that ends the set-up of a connection: LK_ECONN if it is transient. */

@@ -55,6 +55,24 @@ static lk_err judge_silence(struct lk__conn *messages, int64_t deadline_ns, int 
 	                     "its two connections lead to different servers");
 }
 
+/* A plain URL leads to a replica: name its master, if the user may ask for it. */
+static void blame_replica(const struct lk__resp *refusal, struct lk__conn *conn,
+                          int64_t deadline_ns, int cancel_fd, struct lk__why *why)
+{
+	const char *argv[] = {"ROLE"};
+	char master[LK__PLACE_SIZE] = "";
+	struct lk__resp *resp = NULL;
+
+	if (lk__conn_call(conn, deadline_ns, cancel_fd, 1, argv, NULL, &resp, NULL) == LK_OK &&
+	    resp->type == LK__RESP_ARRAY && resp->len >= 3 &&
+	    resp->elements[1]->type == LK__RESP_STRING &&
+	    resp->elements[2]->type == LK__RESP_INTEGER)
+		lk__place_write(master, sizeof(master), resp->elements[1]->str,
+		                (int)resp->elements[2]->integer);
+	lk__resp_free(resp);
+	lk__resp_blame_replica(refusal, conn->socket.text, master, why);
+}
+
 static lk_err judge_probe(const struct lk__resp *resp, const struct lk__conn *conn,
                           struct lk__why *why)
 {
@@ -135,9 +153,9 @@ static void free_all(struct lk__resp *answers[REPLIES])
 
 /* A server that knows both scripts has most probably all of them from an earlier client: hashing
  * them again would cost it more than the rest of the connection set-up. */
-static lk_err probe(struct lk__conn *conn, struct lk__conn *messages, const struct lk__space *space,
-                    int64_t deadline_ns, int cancel_fd, struct lk__epoch *epoch,
-                    struct lk__why *why)
+static lk_err probe(const struct lk__target *target, struct lk__conn *conn,
+                    struct lk__conn *messages, const struct lk__space *space, int64_t deadline_ns,
+                    int cancel_fd, struct lk__epoch *epoch, struct lk__why *why)
 {
 	struct lk__resp *answers[REPLIES];
 	lk_err err = send_probe(conn, space, epoch, false, deadline_ns, cancel_fd, answers, why);
@@ -150,6 +168,8 @@ static lk_err probe(struct lk__conn *conn, struct lk__conn *messages, const stru
 	if (err)
 		return err;
 	err = judge_probe(answers[PROBE], conn, why);
+	if (err == LK_ECONN && !target->service)
+		blame_replica(answers[PROBE], conn, deadline_ns, cancel_fd, why);
 	if (!err && answers[PROBE]->integer < 1)
 		err = judge_silence(messages, deadline_ns, cancel_fd, why);
 	if (!err)
@@ -197,7 +217,7 @@ lk_err lk__connect(const struct lk__target *target, struct lk__tls_shared *tls,
 	if (!err)
 		err = subscribe(second, space, deadline_ns, cancel_fd, why);
 	if (!err)
-		err = probe(first, second, space, deadline_ns, cancel_fd, epoch, why);
+		err = probe(target, first, second, space, deadline_ns, cancel_fd, epoch, why);
 	if (err) {
 		lk__conn_close(first);
 		lk__conn_close(second);

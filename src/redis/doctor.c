@@ -332,8 +332,9 @@ static void check_replicas(struct lk__doctor *doctor)
 			doctor, LK_UNFIT, "replicas", "use a server outside of the cluster",
 			"one node of a cluster, where a lock's keys are on different nodes");
 	} else if (!strcmp(role, "slave")) {
-		snprintf(cure, sizeof(cure), "use its master: %s:%lld", host,
-		         (long long)lk__doctor_info_number(doctor, "master_port"));
+		snprintf(cure, sizeof(cure), "use its master: %s:%lld%s", host,
+		         (long long)lk__doctor_info_number(doctor, "master_port"),
+		         doctor->survey ? "" : ", or redis+sentinel://");
 		lk__doctor_report(doctor, LK_UNFIT, "replicas", cure,
 		                  "a replica: it refuses to write");
 	} else if (strcmp(role, "master") != 0) {

@@ -165,6 +165,8 @@ static bool answer(struct lk__peer *peer, void *reply, const struct lk__request 
 		                       why);
 	else
 		lk__codec_answer(reply, of->text, result, why);
+	if (!of->redis->target->service && result->kind == LK__FAILED)
+		lk__resp_blame_replica(reply, of->text, "", why);
 	lk__resp_free(reply);
 	return known;
 }
