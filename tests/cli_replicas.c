@@ -3,6 +3,7 @@
  * confirm the lock, or stop to. */
 #include "command.h"
 #include "process.h"
+#include "redis.h"
 #include "replicated.h"
 #include "test.h"
 
@@ -36,6 +37,26 @@ TEST_LIMIT(lock_that_replicas_do_not_confirm_runs_no_command, 60)
 	RUNS(2, &cmd, "latchkey", "doctor");
 	ck_assert_msg(strstr(cmd.out, "unfit    replicas     0 of 1 replicas are in sync"), "%s",
 	              cmd.out);
+	replicated_stop(&servers);
+}
+
+TEST_LIMIT(missing_right_to_wait_is_named, 60)
+{
+	char url[200];
+
+	replicated_start(&servers, 1);
+	redis_do(servers.redis, "ACL SETUSER ann on >x ~lk:* &lk:* +@all -wait");
+	snprintf(url, sizeof(url), "redis://ann:x@127.0.0.1:%d?replicas=1", servers.master.port);
+	command_setup(url);
+	RUNS(69, &cmd, "latchkey", "lock", "--report", command_file("report"), "a", "--", "touch",
+	     command_file("ran"));
+	ck_assert_msg(strstr(cmd.err, "cannot acquire \"a\": replicas=1 needs the right +wait"),
+	              "%s", cmd.err);
+	command_check_report("{\"outcome\":\"refused\",\"status\":69,", "\"fence\":null");
+	RUNS(1, &cmd, "test", "-e", command_file("ran"));
+	redis_do(servers.redis, "ACL SETUSER ann resetpass");
+	RUNS(69, &cmd, "latchkey", "lock", "--report", command_file("report"), "a", "true");
+	command_check_report("{\"outcome\":\"refused\",\"status\":69,", "\"fence\":null");
 	replicated_stop(&servers);
 }
 

@@ -99,6 +99,7 @@ static int report_not_acquired(struct session *session)
 	int status = status_of(acquire->err);
 
 	session->report.outcome = acquire->err == LK_EREPLICAS ? "replicas"
+	                          : acquire->err == LK_EAUTH   ? "refused"
 	                          : status == STATUS_STORE     ? "unreachable"
 	                                                       : "error";
 	if (acquire->nested) {

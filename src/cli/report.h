@@ -10,7 +10,7 @@
 struct report {
 	FILE *file;          /* NULL = none wanted */
 	const char *outcome; /* "ended", "lost", "busy", "nested", "cancelled", "unreachable",
-	                      * "replicas", "cannot-run", "error" */
+	                      * "refused", "replicas", "cannot-run", "error" */
 	const char *reason;  /* of a loss, NULL = none */
 	int status;          /* latchkey's own */
 	int command_status;  /* the command's, -1 = it never ran */

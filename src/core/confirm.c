@@ -89,9 +89,8 @@ static struct lk__answer judge(const struct lk__session *session, const struct l
 		            request->extends ? "extended" : "granted", (long long)count->replicas,
 		            session->replicas, (long long)session->replicas_ms);
 	else
-		lk__why_set(why, count->err, "replicas=%u needs the command WAIT%s: %s",
-		            session->replicas, count->err == LK_EAUTH ? " (the right +wait)" : "",
-		            count->text);
+		lk__why_set(why, count->err, "replicas=%u needs the %s: %s", session->replicas,
+		            count->err == LK_EAUTH ? "right +wait" : "command WAIT", count->text);
 	return (struct lk__answer){.kind = LK__FAILED,
 	                           .err = why->err,
 	                           .retryable = count->retryable,
