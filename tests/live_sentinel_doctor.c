@@ -143,6 +143,37 @@ TEST_LIMIT(settings_of_servers_are_compared_with_those_of_sentinels, 60)
 	sentinel_setup_stop(&setup);
 }
 
+/* With all of them, nothing counts that a master grants while it is cut off. */
+TEST_LIMIT(replicas_that_confirm_grants_are_enough_if_they_are_all, 60)
+{
+	start();
+	run(&setup.servers[0], "CONFIG SET min-replicas-to-write 0");
+	examine(setup.url, "?replicas=2");
+	expect("0 failover: all 2 replicas confirm each grant: a master that is cut off from one ",
+	       "grants no locks");
+	expect_none("1 failover");
+	expect("0 replicas: all 2 confirm each grant", "");
+	examine(setup.url, "?replicas=1");
+	expect("1 failover: min-replicas-to-write is 0", "or replicas=2 in the URL");
+	expect("0 replicas: 1 of 2 confirm each grant", "");
+	run(&setup.servers[0], "CONFIG SET min-replicas-to-write 1");
+	run(&setup.servers[0], "CONFIG SET min-replicas-max-lag 3");
+	examine(setup.url, "?replicas=2");
+	expect("0 failover: all 2 replicas confirm", "");
+	expect_none("1 failover");
+	examine(setup.url, "?replicas=2&grace=0");
+	expect("2 failover: no grace: a master that restarts with older data", "");
+	examine(setup.url, "?replicas=1");
+	expect("1 failover: min-replicas-max-lag is 3 s", "");
+	/* The one that is gone may come back, and lead. */
+	server_kill(&setup.servers[2]);
+	run(&setup.servers[0], "CONFIG SET min-replicas-to-write 0");
+	examine(setup.url, "?replicas=1");
+	expect("1 failover: min-replicas-to-write is 0", "");
+	expect("0 replicas: 1 of 2 confirm each grant", "");
+	sentinel_setup_stop(&setup);
+}
+
 TEST_LIMIT(sentinels_that_cannot_decide_are_unfit, 60)
 {
 	char one[100];

@@ -298,6 +298,7 @@ static int count_online(const struct lk__doctor *doctor)
 static void judge_confirmers(struct lk__doctor *doctor)
 {
 	int online = count_online(doctor), needed = (int)doctor->target->replicas;
+	long long all = (long long)lk__doctor_all_replicas(doctor);
 
 	if (online < needed)
 		lk__doctor_report(doctor, LK_UNFIT, "replicas",
@@ -305,16 +306,16 @@ static void judge_confirmers(struct lk__doctor *doctor)
 		                  "%d of %d replicas are in sync and respond: nothing can be "
 		                  "acquired",
 		                  online, needed);
-	else if (online == needed)
+	else if (needed >= all)
 		lk__doctor_report(doctor, LK_FIT, "replicas", "",
 		                  "all %d confirm each grant: a failover forgets no hold, and if "
 		                  "one of them fails, nothing can be acquired",
 		                  needed);
 	else
 		lk__doctor_report(doctor, LK_FIT, "replicas", "",
-		                  "%d of %d confirm each grant: a failover to another one forgets "
-		                  "what that one had not received",
-		                  needed, online);
+		                  "%d of %lld confirm each grant: a failover to another one "
+		                  "forgets what that one had not received",
+		                  needed, all);
 }
 
 static void check_replicas(struct lk__doctor *doctor)

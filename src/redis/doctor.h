@@ -76,6 +76,8 @@ void lk__doctor_sentinels(struct lk__doctor *doctor);
 
 /* ---- doctor_failover.c -------------------------------------------------------------------- */
 
+/* How many replicas the master and the sentinels know, 0 = none, or nothing says. */
+int64_t lk__doctor_all_replicas(const struct lk__doctor *doctor);
 /* Topics "topology" and "failover". */
 void lk__doctor_failover(struct lk__doctor *doctor);
 

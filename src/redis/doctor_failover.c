@@ -177,6 +177,22 @@ static int64_t known_replicas(const struct lk__survey *survey)
 	return most;
 }
 
+int64_t lk__doctor_all_replicas(const struct lk__doctor *doctor)
+{
+	int64_t all = lk__doctor_info_number(doctor, "connected_slaves");
+	int64_t known = doctor->survey ? known_replicas(doctor->survey) : 0;
+
+	return known > all ? known : all;
+}
+
+/* Do all replicas confirm each grant?  Then a master that is cut off from one grants no holds. */
+static bool all_confirm(const struct lk__doctor *doctor)
+{
+	int64_t all = lk__doctor_all_replicas(doctor);
+
+	return all > 0 && doctor->target->replicas >= all;
+}
+
 static void list_replicas(const struct topology *topology, char list[LIST_SIZE])
 {
 	size_t len = 0;
@@ -245,21 +261,25 @@ static void report_unlimited(struct lk__doctor *doctor)
 {
 	int64_t down_after_ms = find_down_after(doctor->survey, false);
 	long long lag_s = down_after_ms > 2000 ? (down_after_ms - 1) / 1000 : 1;
+	int64_t all = lk__doctor_all_replicas(doctor);
 	char cure[3 * LK__DOCTOR_FIELD];
+	size_t len;
 
-	snprintf(
-		cure, sizeof(cure),
-		"on each server: CONFIG SET min-replicas-to-write 1 and min-replicas-max-lag %lld, "
-		"and the same in redis.conf",
-		down_after_ms < 0 ? 10LL : lag_s);
+	len = (size_t)snprintf(cure, sizeof(cure),
+	                       "on each server: CONFIG SET min-replicas-to-write 1 and "
+	                       "min-replicas-max-lag %lld, and the same in redis.conf",
+	                       down_after_ms < 0 ? 10LL : lag_s);
+	if (all > 0)
+		snprintf(cure + len, sizeof(cure) - len, "; or replicas=%lld in the URL",
+		         (long long)all);
 	lk__doctor_report(doctor, LK_FIT_WARN, FAILOVER, cure,
 	                  "min-replicas-to-write is 0: a master that is cut off with some clients "
 	                  "goes on granting while its replica is promoted");
 }
 
-static void judge_limits(struct lk__doctor *doctor, int64_t to_write, int64_t lag_s)
+/* Are there enough replicas for the limit? */
+static void judge_count(struct lk__doctor *doctor, int64_t to_write)
 {
-	int64_t down_after_ms = find_down_after(doctor->survey, false);
 	int64_t replicas = lk__doctor_info_number(doctor, "connected_slaves");
 	int64_t good = lk__doctor_info_number(doctor, "min_slaves_good_slaves");
 
@@ -275,6 +295,13 @@ static void judge_limits(struct lk__doctor *doctor, int64_t to_write, int64_t la
 			"min-replicas-to-write is %lld of %lld: if a server fails, nothing "
 			"is granted until it is back",
 			(long long)to_write, (long long)replicas);
+}
+
+/* Does the limit count before a replica is promoted? */
+static void judge_lag(struct lk__doctor *doctor, int64_t to_write, int64_t lag_s)
+{
+	int64_t down_after_ms = find_down_after(doctor->survey, false);
+
 	if (down_after_ms < 0)
 		lk__doctor_report(doctor, LK_FIT_WARN, FAILOVER, "",
 		                  "cannot tell if min-replicas-max-lag (%lld s) is below "
@@ -295,6 +322,16 @@ static void judge_limits(struct lk__doctor *doctor, int64_t to_write, int64_t la
 		                  (long long)lag_s, (long long)to_write);
 }
 
+/* The limits do not matter. */
+static void report_confirmed(struct lk__doctor *doctor)
+{
+	lk__doctor_report(
+		doctor, LK_FIT, FAILOVER, "",
+		"all %lld replicas confirm each grant: a master that is cut off from one grants no "
+		"locks and permits that count (latches and rates go on there until it is replaced)",
+		(long long)lk__doctor_all_replicas(doctor));
+}
+
 static void check_limits(struct lk__doctor *doctor)
 {
 	char write_text[LK__DOCTOR_FIELD], lag_text[LK__DOCTOR_FIELD], good[LK__DOCTOR_FIELD];
@@ -302,8 +339,11 @@ static void check_limits(struct lk__doctor *doctor)
 
 	lk__doctor_info(doctor, "min_slaves_good_slaves", good);
 	/* INFO has this field only if both limits are set, so CONFIG need not be allowed. */
+	if (all_confirm(doctor))
+		report_confirmed(doctor);
 	if (has_info(doctor) && !good[0]) {
-		report_unlimited(doctor);
+		if (!all_confirm(doctor))
+			report_unlimited(doctor);
 		return;
 	}
 	if (!lk__doctor_config(doctor, FAILOVER, "min-replicas-to-write", write_text) ||
@@ -312,7 +352,11 @@ static void check_limits(struct lk__doctor *doctor)
 	lk__parse_i64(write_text, strlen(write_text), 0, INT64_MAX, &to_write);
 	lk__parse_i64(lag_text, strlen(lag_text), 0, INT64_MAX, &lag_s);
 	if (to_write && lag_s)
-		judge_limits(doctor, to_write, lag_s);
+		judge_count(doctor, to_write);
+	if (all_confirm(doctor))
+		return;
+	if (to_write && lag_s)
+		judge_lag(doctor, to_write, lag_s);
 	else
 		report_unlimited(doctor);
 }
@@ -373,8 +417,12 @@ static void check_times(struct lk__doctor *doctor)
 	int64_t covered_ms = doctor->target->grace_ms - LK__FOLLOW_MS;
 
 	if (!doctor->target->grace_ms) {
-		lk__doctor_report(doctor, LK_UNFIT, FAILOVER, "remove grace=0 from the URL",
-		                  "no grace: a replica that lags grants what others hold");
+		lk__doctor_report(
+			doctor, LK_UNFIT, FAILOVER, "remove grace=0 from the URL",
+			all_confirm(doctor)
+				? "no grace: a master that restarts with older data "
+				  "grants what others hold"
+				: "no grace: a replica that lags grants what others hold");
 		return;
 	}
 	if (!judge_grace(doctor, covered_ms))
