@@ -188,6 +188,10 @@ TEST_LIMIT(sentinels_that_cannot_decide_are_unfit, 60)
 	examine(one, "");
 	expect("2 sentinels: the quorum is 4 of 3", "SENTINEL SET main quorum 2]");
 	run_at_sentinels("SENTINEL SET main quorum 2");
+	snprintf(one, sizeof(one), "redis+sentinel://127.0.0.1:%d/mymaster",
+	         setup.sentinels[0].port);
+	examine(one, "");
+	expect("1 sentinels: sentinel 127.0.0.1:", "knows no such service, but main [let it");
 	server_kill(&setup.sentinels[1]);
 	examine(setup.url, "");
 	expect("1 sentinels: 127.0.0.1:", "connection refused [start it");

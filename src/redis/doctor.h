@@ -17,6 +17,7 @@ struct lk__surveyed {
 	struct lk__why why;
 	struct lk__why refusal; /* of SENTINEL MASTER; LK_OK: these four are known */
 	int64_t quorum, others, replicas, down_after_ms;
+	char services[LK__DOCTOR_FIELD]; /* that it knows, escaped; "" = not asked, or refused */
 	struct lk__why too_few; /* it reaches too few others to replace the master; LK_OK = no */
 };
 

@@ -41,18 +41,44 @@ static void read_master(struct lk__surveyed *said, const struct lk__resp *resp)
 		lk__why_set(&said->refusal, LK_ESERVER, "unexpected response to SENTINEL MASTER");
 }
 
+/* The names in the response to SENTINEL MASTERS. */
+static void read_services(struct lk__surveyed *said, const struct lk__resp *resp)
+{
+	char list[sizeof(said->services)] = "";
+	size_t len = 0;
+
+	for (size_t i = 0; resp->type == LK__RESP_ARRAY && i < resp->len; i++) {
+		const struct lk__resp *facts = resp->elements[i];
+		if (facts->type != LK__RESP_ARRAY || facts->len < 2 || !facts->elements[0]->str ||
+		    !facts->elements[1]->str || strcmp(facts->elements[0]->str, "name") != 0)
+			continue;
+		len += (size_t)snprintf(list + len, sizeof(list) - len, "%s%s", len ? ", " : "",
+		                        facts->elements[1]->str);
+		if (len >= sizeof(list))
+			len = sizeof(list) - 1;
+	}
+	lk__escape(said->services, sizeof(said->services), list, len);
+}
+
 /* What is lost here is found lost by the question that follows. */
 static void ask_facts(const struct lk__doctor *doctor, struct lk__sentinel_conn *conn,
                       int64_t deadline_ns, struct lk__surveyed *said)
 {
 	const char *master[] = {"SENTINEL", "MASTER", doctor->target->service};
 	const char *quorum[] = {"SENTINEL", "CKQUORUM", doctor->target->service};
+	const char *services[] = {"SENTINEL", "MASTERS"};
 	struct lk__resp *resp;
 
 	if (lk__sentinel_call(conn, deadline_ns, 3, master, &resp, &said->refusal) != LK_OK)
 		return;
 	read_master(said, resp);
 	lk__resp_free(resp);
+	if (said->refusal.err && strstr(said->refusal.text, "No such master")) {
+		if (lk__sentinel_call(conn, deadline_ns, 2, services, &resp, NULL) != LK_OK)
+			return;
+		read_services(said, resp);
+		lk__resp_free(resp);
+	}
 	if (lk__sentinel_call(conn, deadline_ns, 3, quorum, &resp, NULL) != LK_OK)
 		return;
 	if (resp->type == LK__RESP_ERROR && !strncmp(resp->str, "NOQUORUM", 8))
@@ -173,7 +199,8 @@ static void report_silent(struct lk__doctor *doctor, const struct lk__surveyed *
 		lk__doctor_report(doctor, LK_FIT_WARN, TOPIC,
 		                  "let it monitor the service (SENTINEL MONITOR), or correct the "
 		                  "URL",
-		                  "sentinel %s knows no such service", said->text);
+		                  "sentinel %s knows no such service%s%s", said->text,
+		                  said->services[0] ? ", but " : "", said->services);
 }
 
 static void report_disagreed(struct lk__doctor *doctor, const struct lk__survey *survey)
