@@ -217,7 +217,7 @@ TEST(l4_plain_port_ends_with_the_connect_timeout_and_names_the_cure)
 	tls_redis_start(&tls, &options);
 	start_ms = now_ms();
 	expect_error(url_at(tls.server.port, "127.0.0.1", "&connect_timeout=300"), LK_ECONN,
-	             "if its port is plain, write redis://");
+	             "if its port is plain, write redis for rediss");
 	ck_assert_int_ge(now_ms() - start_ms, 290);
 	ck_assert_int_le(now_ms() - start_ms, 1500);
 }

@@ -212,7 +212,7 @@ TEST(l4_plain_answer_is_no_tls)
 		                 LK_ESERVER);
 		ck_assert(!done);
 		ck_assert_msg(strstr(link.why.text, "does not speak TLS") &&
-		                      strstr(link.why.text, "redis://"),
+		                      strstr(link.why.text, "write redis for rediss"),
 		              "%s", link.why.text);
 		lk__buf_fini(&out);
 		tls_link_free(&link);

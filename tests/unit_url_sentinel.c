@@ -206,6 +206,23 @@ TEST(url_wrong_part_of_sentinels_is_named)
 		refused(cases[i].url, NULL, cases[i].part);
 }
 
+TEST(url_without_the_word_sentinel_is_refused_with_it)
+{
+	static const char *const rows[][2] = {
+		{"redis://h:26379/main", "db: must be 0 to 2147483647 (a service of Sentinel needs "
+	                                 "redis+sentinel://)"},
+		{"redis://h:1,i:2/main", "host: more than one (sentinels need redis+sentinel://)"},
+		{"redis://h:1,i:2,j", "host: more than one (sentinels need redis+sentinel://)"},
+	};
+
+	for (size_t i = 0; i < COUNT(rows); i++) {
+		struct lk__target target;
+		struct lk__why why = {0};
+		ck_assert_int_eq(lk__target_parse(rows[i][0], NULL, &target, &why), LK_EINVALID);
+		ck_assert_str_eq(why.text, rows[i][1]);
+	}
+}
+
 TEST(url_service_fits_its_limit)
 {
 	char url[200] = "redis+sentinel://h/";

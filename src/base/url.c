@@ -195,6 +195,8 @@ static lk_err parse_tcp(struct parse *parse, struct span authority, struct span 
 	target->port = DEFAULT_PORT;
 	if (err == LK_OK)
 		err = lk__url_take_userinfo(parse, &authority, false);
+	if (err == LK_OK && span_has(authority, ','))
+		err = WRONG(parse, "host: more than one (sentinels need redis+sentinel://)");
 	if (err == LK_OK)
 		err = lk__url_set_place(parse, authority, &target->host, &target->port);
 	if (err != LK_OK)
@@ -203,7 +205,13 @@ static lk_err parse_tcp(struct parse *parse, struct span authority, struct span 
 	lk__escape(target->text, sizeof(target->text), text, strlen(text));
 	if (path.len <= 1 || (err = lk__option_note(parse, OPTION_DB)))
 		return err;
-	return lk__option_set_db(parse, span_skip(path, 1));
+	path = span_skip(path, 1);
+	if (!span_only(path, "0123456789"))
+		return WRONG(parse,
+		             "db: must be 0 to %d (a service of Sentinel needs "
+		             "redis+sentinel://)",
+		             INT32_MAX);
+	return lk__option_set_db(parse, path);
 }
 
 static lk_err parse_unix(struct parse *parse, struct span authority, struct span path)

@@ -46,8 +46,8 @@ static lk_err receive(const struct lk__socket *socket, int64_t deadline_ns, int 
 		if (got < 0)
 			return lk__why_about(why, LK_ECONN, socket->text,
 			                     "connection closed in the TLS handshake%s",
-			                     first ? " (if its port is plain, write redis:// "
-			                             "instead of rediss://)"
+			                     first ? " (if its port is plain, write redis for "
+			                             "rediss)"
 			                           : "");
 		ready = lk__poll2(socket->fd, POLLIN, cancel_fd, deadline_ns);
 		if (ready & 2)
@@ -55,7 +55,7 @@ static lk_err receive(const struct lk__socket *socket, int64_t deadline_ns, int 
 		if (!ready)
 			return lk__why_about(why, LK_ECONN, socket->text,
 			                     first ? "no TLS response in time (if its port is "
-			                             "plain, write redis:// instead of rediss://)"
+			                             "plain, write redis for rediss)"
 			                           : "TLS handshake timed out");
 	}
 }

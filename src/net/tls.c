@@ -359,7 +359,7 @@ static lk_err explain(const struct lk__tls *tls, int result, struct lk__why *why
 	else if (SSL_in_before(tls->ssl) || SSL_get_state(tls->ssl) == TLS_ST_CW_CLNT_HELLO)
 		err = lk__why_set(why, LK_ESERVER,
 		                  "the server does not speak TLS (if its port is plain, write "
-		                  "redis:// instead of rediss://): %s",
+		                  "redis for rediss): %s",
 		                  text);
 	else
 		err = lk__why_set(why, LK_ECONN, "TLS: %s", text);
