@@ -168,12 +168,12 @@ static lk_err probe(const struct lk__target *target, struct lk__conn *conn,
 	if (err)
 		return err;
 	err = judge_probe(answers[PROBE], conn, why);
-	if (err == LK_ECONN && !target->service)
-		blame_replica(answers[PROBE], conn, deadline_ns, cancel_fd, why);
 	if (!err && answers[PROBE]->integer < 1)
 		err = judge_silence(messages, deadline_ns, cancel_fd, why);
 	if (!err)
 		err = judge_epoch(answers[EPOCH], conn, epoch, why);
+	if (err == LK_ECONN && !target->service && answers[PROBE]->type == LK__RESP_ERROR)
+		blame_replica(answers[PROBE], conn, deadline_ns, cancel_fd, why);
 	if (err == LK_ESERVER)
 		err = lk__sentinel_blame(conn, deadline_ns, cancel_fd, why);
 	free_all(answers);
