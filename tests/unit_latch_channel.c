@@ -13,6 +13,7 @@ static struct lk__channel *c;
 static int64_t now_ns = 1000 * MS;
 static int heard_on, heard_refused, heard_messages;
 static int owner; /* anything */
+static int heard_off;
 
 static void on(struct lk__channel *channel, void *arg, int64_t at_ns)
 {
@@ -39,7 +40,13 @@ static void message(struct lk__channel *channel, void *arg, int64_t at_ns,
 	heard_messages++;
 }
 
-static const struct lk__channel_events events = {on, refused, message};
+static void off(struct lk__channel *channel, void *arg, int64_t at_ns)
+{
+	(void)channel, (void)arg, (void)at_ns;
+	heard_off++;
+}
+
+static const struct lk__channel_events events = {on, refused, message, off};
 
 static void start(void)
 {
@@ -388,4 +395,42 @@ TEST(unsubscription_that_is_put_off_is_sent_again_unless_it_is_used)
 	later(LK__LINGER_MS);
 	sends_nothing();
 	end();
+}
+
+TEST(asks_again_when_the_server_ends_a_subscription)
+{
+	bool subscribe;
+
+	start();
+	lk__channel_use(&channels, now_ns, c);
+	ck_assert_ptr_eq(lk__channels_next(&channels, &subscribe), c);
+	lk__channels_confirmed(&channels, now_ns, true, "one", 3);
+	ck_assert(lk__channel_is_on(c));
+	lk__channels_confirmed(&channels, now_ns, false, "two", 3);
+	ck_assert(lk__channel_is_on(c));
+	lk__channels_confirmed(&channels, now_ns, false, "one", 3);
+	ck_assert_int_eq(heard_off, 1);
+	ck_assert_ptr_eq(lk__channels_next(&channels, &subscribe), c);
+	ck_assert(subscribe);
+	lk__channels_confirmed(&channels, now_ns, false, "one", 3); /* it came twice */
+	ck_assert_int_eq(heard_off, 1);
+	lk__channels_confirmed(&channels, now_ns, true, "one", 3);
+	ck_assert(lk__channel_is_on(c));
+	lk__channels_fini(&channels);
+}
+
+TEST(forgets_a_lingering_channel_that_the_server_ended)
+{
+	bool subscribe;
+
+	start();
+	lk__channel_use(&channels, now_ns, c);
+	ck_assert_ptr_eq(lk__channels_next(&channels, &subscribe), c);
+	lk__channels_confirmed(&channels, now_ns, true, "one", 3);
+	lk__channel_unuse(&channels, now_ns, c);
+	lk__channel_close(&channels, c);
+	lk__channels_confirmed(&channels, now_ns, false, "one", 3);
+	ck_assert_ptr_null(channels.all);
+	ck_assert_int_eq(lk__channels_due(&channels), LK__NEVER);
+	lk__channels_fini(&channels);
 }

@@ -54,7 +54,7 @@ static int64_t next_ns(const struct lk__ticket *ticket, int64_t now_ns)
 /* Granted too late to be used: end the grant, and start again for the calls that still wait. */
 static void lapse(struct lk__core *core, int64_t now_ns, struct lk__ticket *ticket)
 {
-	lk__pending_dequeue(ticket->session, &ticket->main);
+	lk__pending_dequeue(core, &ticket->main);
 	lk__leave_begin(now_ns, ticket);
 	ticket->state = LK__LEAVING;
 	ticket->head_unserved = false;
@@ -213,10 +213,16 @@ static void queued(struct lk__core *core, int64_t now_ns, struct lk__ticket *tic
 
 /* A try found it held.  Later waiters with time to wait start again. */
 static void busy(struct lk__core *core, int64_t now_ns, struct lk__ticket *ticket,
-                 const struct lk__answer *answer)
+                 const struct lk__pending *request, const struct lk__answer *answer)
 {
 	struct lk__wait_queue *queue = ticket->queue;
 	char text[100];
+
+	if (request->tries && (ticket->state == LK__ASKING || ticket->state == LK__WAITING)) {
+		note_grace(now_ns, ticket, answer);
+		lk__inbox_await(core, now_ns, ticket);
+		return;
+	}
 
 	if (ticket->state != LK__ASKING) {
 		lk__ticket_pursue(core, now_ns, ticket);
@@ -271,13 +277,11 @@ static void kept(struct lk__core *core, int64_t now_ns, struct lk__ticket *ticke
 			ticket->valid_until_ns = valid_until_ns;
 		if (request->kind == LK__RECLAIM) {
 			ticket->is_forgotten = false;
-			lk__count(&core->counters.reclaimed, 1);
-			if (!ticket->session->news.reclaimed++)
-				ticket->session->news.reclaimed_ns = now_ns;
-			core->has_news = true;
+			lk__memory_reclaimed(core, now_ns, ticket, answer);
 		}
 		ticket->next_ns = next_ns(ticket, now_ns);
 		ticket->renewal_failed = false;
+		ticket->is_divided = request->narrow;
 		ticket->is_shared = request->shares;
 		/* An answer from before a message does not include the new waiter. */
 		ticket->is_wanted = answer->waiting > 0 || lk__pending_heard(request, LK__WANTED);
@@ -373,7 +377,7 @@ static void failed(struct lk__core *core, int64_t now_ns, struct lk__ticket *tic
 		ticket->head_unserved = false;
 		/* A grant by message overtook the refusal of its ask: claim it while it stands. */
 		if (ticket->state != LK__CLAIMING || request->kind != LK__ASK)
-			ticket->next_ns = lk__refusal_retry_ns(core, now_ns, ticket);
+			ticket->next_ns = lk__refusal_retry_ns(core, now_ns, ticket, answer);
 		lk__ticket_pursue(core, now_ns, ticket);
 	} else {
 		lk__ticket_fail(core, now_ns, ticket, answer);
@@ -393,7 +397,7 @@ static bool shows_loss(const struct lk__ticket *ticket, const struct lk__answer 
 
 /* A leave is answered: complete its callers, and continue for waiters after a lapse. */
 static void left(struct lk__core *core, int64_t now_ns, struct lk__ticket *ticket,
-                 const struct lk__answer *answer)
+                 const struct lk__pending *request, const struct lk__answer *answer)
 {
 	bool confirmed = answer->kind == LK__LEFT;
 
@@ -418,6 +422,12 @@ static void left(struct lk__core *core, int64_t now_ns, struct lk__ticket *ticke
 			                                 : NULL);
 		else
 			lk__complete(core, waiter, LK_EUNKNOWN, answer->text);
+	}
+	if (confirmed && request->narrow) {
+		ticket->is_divided = true; /* the hold has ended: now the whole leave */
+		ticket->next_ns = lk__divided_retry_ns(now_ns, ticket);
+		lk__ticket_pursue(core, now_ns, ticket);
+		return;
 	}
 	if (confirmed && lk__leave_confirmed(core, now_ns, ticket, answer))
 		return;
@@ -496,8 +506,19 @@ void lk__ticket_answer(struct lk__core *core, int64_t now_ns, struct lk__pending
 	struct lk__pending copy = *request;
 
 	request->state = LK__IDLE;
+	request->asking = false;
 	if (ticket->state == LK__OVER) {
 		lk__ticket_end(core, ticket);
+		return;
+	}
+	if (lk__pending_makes_nothing(&copy, ticket)) {
+		ticket->may_be_known = true;
+		lk__ticket_resume(core, now_ns, ticket);
+		return;
+	}
+	ticket->hops = 0;
+	if (lk__divided_narrows(ticket, &copy, answer)) {
+		lk__divided_narrow(ticket, request);
 		return;
 	}
 	lk__refusal_note(core, ticket, answer);
@@ -512,7 +533,7 @@ void lk__ticket_answer(struct lk__core *core, int64_t now_ns, struct lk__pending
 		return;
 	}
 	if (request == &ticket->leave) {
-		left(core, now_ns, ticket, answer);
+		left(core, now_ns, ticket, &copy, answer);
 		return;
 	}
 	if (!lk__ticket_is_leaving(ticket) && lk__pending_heard(&copy, LK__BROKEN) &&
@@ -528,7 +549,7 @@ void lk__ticket_answer(struct lk__core *core, int64_t now_ns, struct lk__pending
 		queued(core, now_ns, ticket, answer);
 		break;
 	case LK__BUSY:
-		busy(core, now_ns, ticket, answer);
+		busy(core, now_ns, ticket, &copy, answer);
 		break;
 	case LK__KEPT:
 		kept(core, now_ns, ticket, &copy, answer);
@@ -560,9 +581,11 @@ void lk__core_answer(struct lk__core *core, int64_t now_ns, struct lk__pending *
 		.text = "unexpected response to a script",
 	};
 
+	core->seen_ns = now_ns;
 	if (!lk__is_query(request->kind) && !lk__pending_fits(request, answer))
 		answer = &malformed;
 	if (!answered_elsewhere(core, now_ns, request, answer) &&
-	    !lk__confirm_keep(now_ns, request, answer))
+	    (lk__pending_is_late(request, request->ticket->session) ||
+	     !lk__confirm_keep(now_ns, request, answer)))
 		lk__ticket_answer(core, now_ns, request, answer);
 }

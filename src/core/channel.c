@@ -226,14 +226,34 @@ static void stays(struct lk__channels *channels, int64_t now_ns, struct lk__chan
 		channel->events->on(channel, channels->arg, now_ns);
 }
 
+/* The server ended a subscription by itself. */
+static void dropped(struct lk__channels *channels, int64_t now_ns, const char *topic, size_t len)
+{
+	struct lk__channel *channel = find(channels, topic, len);
+
+	if (!channel || channel->sent || !lk__channel_is_on(channel))
+		return;
+	lk__heap_set(&channels->timers, &channel->timer, LK__NEVER);
+	channel->state = LK__CHANNEL_OFF;
+	if (!channel->users || !channel->events) {
+		free_if_done(channels, channel);
+		return;
+	}
+	enqueue(channels, channel, LK__CHANNEL_ASKED);
+	channel->events->off(channel, channels->arg, now_ns);
+}
+
 void lk__channels_confirmed(struct lk__channels *channels, int64_t now_ns, bool subscribed,
                             const char *topic, size_t len)
 {
 	struct lk__channel *channel = channels->sent;
 
 	if (!channel || channel->len != len || memcmp(channel->topic, topic, len) != 0 ||
-	    subscribed != (channel->state == LK__CHANNEL_ASKED))
-		return; /* not the reply to our command */
+	    subscribed != (channel->state == LK__CHANNEL_ASKED)) {
+		if (!subscribed)
+			dropped(channels, now_ns, topic, len); /* not the reply to our command */
+		return;
+	}
 	answered(channels);
 	if (!subscribed) {
 		channel->state = LK__CHANNEL_OFF;

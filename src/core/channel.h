@@ -36,6 +36,9 @@ struct lk__channel_events {
 	                const struct lk__why *why);
 	void (*message)(struct lk__channel *channel, void *arg, int64_t now_ns,
 	                const struct lk__message *message);
+	/* The server ended the subscription, since the topic's slot has moved: it is asked for
+	 * again.  Messages may have been missed. */
+	void (*off)(struct lk__channel *channel, void *arg, int64_t now_ns);
 };
 
 struct lk__channel {
@@ -90,7 +93,7 @@ bool lk__channels_ping(struct lk__channels *channels);
 void lk__channels_ponged(struct lk__channels *channels);
 /* The next command to send, in order; it is then in flight.  NULL if none. */
 struct lk__channel *lk__channels_next(struct lk__channels *channels, bool *subscribe);
-/* A reply to a command: its kind and topic. */
+/* A reply to a command: its kind and topic; or a subscription that the server ended. */
 void lk__channels_confirmed(struct lk__channels *channels, int64_t now_ns, bool subscribed,
                             const char *topic, size_t len);
 /* An error reply to the oldest command in flight. */

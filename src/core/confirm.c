@@ -64,9 +64,9 @@ bool lk__confirm_keep(int64_t now_ns, struct lk__pending *request, const struct 
 	return true;
 }
 
-void lk__confirm_forget(struct lk__session *session)
+void lk__confirm_forget(const struct lk__core *core, struct lk__session *session)
 {
-	lk__pending_dequeue(session, &session->confirm);
+	lk__pending_dequeue(core, &session->confirm);
 	session->confirm.state = LK__IDLE;
 	session->confirm_due = false;
 	session->granted = NULL;

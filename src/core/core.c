@@ -32,8 +32,10 @@ bool lk__core_add_session(struct lk__core *core, struct lk__session *session)
 {
 	session->send_queue_end = &session->send_queue;
 	session->why.err = LK_ECONN;
-	if (!lk__channels_init(&session->channels, core))
+	if (core->link_count == LK__NODES_MAX || !lk__channels_init(&session->channels, core))
 		return false;
+	session->index = (uint8_t)core->link_count;
+	core->links[core->link_count++] = session;
 	session->next = core->sessions;
 	core->sessions = session;
 	return true;
@@ -42,6 +44,8 @@ bool lk__core_add_session(struct lk__core *core, struct lk__session *session)
 static void free_name(struct lk__core *core, struct lk__name *name)
 {
 	lk__table_remove(&core->names, &name->node);
+	lk__inbox_close(core, name);
+	free(name->inbox);
 	if (name->latch)
 		lk__latch_free(core, name->latch);
 	free(name);
@@ -74,6 +78,8 @@ void lk__core_fini(struct lk__core *core)
 	}
 	lk__table_fini(&core->names);
 	lk__table_fini(&core->tickets);
+	free(core->route);
+	free(core->topology);
 	for (struct lk__session *session = core->sessions; session; session = session->next)
 		lk__channels_fini(&session->channels);
 }
@@ -127,8 +133,9 @@ struct lk__wait_queue *lk__wait_queue_open(struct lk__core *core, struct lk__ses
 		free(name);
 	else
 		lk__table_add(&core->names, &name->node, hash);
+	if (!known)
+		lk__route_name(core, session, name);
 	name = known ? known : name;
-	name->session = session;
 	for (other = name->queues; other; other = other->next) {
 		if (name->kind == LK_KIND_LOCK && other->lease_ms == queue->lease_ms &&
 		    other->fixed == queue->fixed) {
@@ -202,17 +209,21 @@ bool lk__core_unconfirmed(const struct lk__core *core, int64_t since_ns)
 void lk__pending_enqueue(struct lk__session *session, struct lk__pending *request)
 {
 	request->state = LK__TO_SEND;
+	request->link = session->index;
 	request->next = NULL;
 	*session->send_queue_end = request;
 	session->send_queue_end = &request->next;
 }
 
-void lk__pending_dequeue(struct lk__session *session, struct lk__pending *request)
+void lk__pending_dequeue(const struct lk__core *core, struct lk__pending *request)
 {
-	struct lk__pending **at = &session->send_queue;
+	struct lk__session *session;
+	struct lk__pending **at;
 
 	if (request->state != LK__TO_SEND)
 		return;
+	session = core->links[request->link];
+	at = &session->send_queue;
 	while (*at != request)
 		at = &(*at)->next;
 	*at = request->next;
@@ -236,8 +247,10 @@ struct lk__pending *lk__core_next_request(struct lk__core *core, struct lk__sess
 		session->send_queue_end = &session->send_queue;
 	request->next = NULL;
 	request->state = LK__IN_FLIGHT;
+	request->link = session->index;
 	request->sent_ns = now_ns;
 	request->heard = 0;
+	request->doubted = request->asked = false;
 	if (lk__is_query(request->kind))
 		return request;
 	lk__count(&core->counters.requests, 1);
@@ -259,7 +272,7 @@ struct lk__pending *lk__core_next_request(struct lk__core *core, struct lk__sess
 	waiter = ticket->queue->first;
 	if (ticket->state != LK__HOLDING && waiter)
 		waiter = waiter->next;
-	request->shares = waiter && !ticket->queue->fixed;
+	request->shares = waiter && !ticket->queue->fixed && lk__inbox_is_on(core, ticket);
 	return request;
 }
 
@@ -284,9 +297,12 @@ int64_t lk__core_due(const struct lk__core *core)
 
 	if (latch && latch->due_ns < due_ns)
 		due_ns = latch->due_ns;
-	for (const struct lk__session *session = core->sessions; session; session = session->next)
+	for (const struct lk__session *session = core->sessions; session; session = session->next) {
 		if (lk__channels_due(&session->channels) < due_ns)
 			due_ns = lk__channels_due(&session->channels);
+		if (lk__memory_due(core, session) < due_ns)
+			due_ns = lk__memory_due(core, session);
+	}
 	return due_ns;
 }
 
@@ -311,6 +327,34 @@ void lk__core_link_up(struct lk__core *core, struct lk__session *session, int64_
 	lk__latches_link_up(core, session, now_ns);
 }
 
+bool lk__pending_drop(const struct lk__core *core, const struct lk__session *session,
+                      struct lk__pending *request)
+{
+	if (request->state == LK__IDLE || request->link != session->index)
+		return false;
+	lk__pending_dequeue(core, request);
+	request->state = LK__IDLE;
+	request->asking = false;
+	return true;
+}
+
+/* The requests of a ticket over a lost link.  False if the link does not concern it. */
+static bool drop_requests(struct lk__core *core, const struct lk__session *session,
+                          struct lk__ticket *ticket)
+{
+	bool asked = ticket->main.state == LK__IN_FLIGHT;
+	bool dropped = lk__pending_drop(core, session, &ticket->main);
+
+	if (dropped && asked) {
+		struct lk__op *extender = ticket->main.extends ? ticket->extenders : NULL;
+		ticket->may_be_known = true;
+		if (extender && extender->sent)
+			extender->may_be_extended = true;
+	}
+	dropped |= lk__pending_drop(core, session, &ticket->leave);
+	return dropped || ticket->session == session;
+}
+
 void lk__core_link_down(struct lk__core *core, struct lk__session *session, int64_t now_ns,
                         const struct lk__why *why, uint64_t random)
 {
@@ -318,26 +362,19 @@ void lk__core_link_down(struct lk__core *core, struct lk__session *session, int6
 
 	lk__session_down(session, now_ns, random);
 	session->why = *why;
-	lk__pending_dequeue(session, &session->memory);
+	lk__pending_dequeue(core, &session->memory);
 	session->memory.state = LK__IDLE;
-	lk__confirm_forget(session);
+	lk__confirm_forget(core, session);
 	for (; ticket; ticket = next) {
 		next = ticket->next;
-		if (ticket->session != session)
+		if (!drop_requests(core, session, ticket))
 			continue;
-		lk__pending_dequeue(session, &ticket->main);
-		lk__pending_dequeue(session, &ticket->leave);
-		if (ticket->main.state == LK__IN_FLIGHT) {
-			struct lk__op *extender = ticket->main.extends ? ticket->extenders : NULL;
-			ticket->may_be_known = true;
-			if (extender && extender->sent)
-				extender->may_be_extended = true;
-		}
-		ticket->main.state = ticket->leave.state = LK__IDLE;
 		if (ticket->state == LK__OVER || lk__leave_is_overdue(ticket, now_ns))
 			lk__ticket_end(core, ticket);
-		else
+		else if (ticket->session == session)
 			lk__ticket_pursue(core, now_ns, ticket);
+		else
+			lk__ticket_resume(core, now_ns, ticket);
 	}
 	lk__latches_link_down(core, session, now_ns);
 	lk__queries_link_down(core, session, why);
@@ -361,10 +398,14 @@ void lk__core_tick(struct lk__core *core, int64_t now_ns)
 {
 	struct lk__timer *timer;
 
+	core->seen_ns = now_ns;
 	lk__ops_tick(core, now_ns);
 	while ((timer = lk__heap_first(&core->timers)) && timer->due_ns <= now_ns)
 		lk__ticket_pursue(core, now_ns, (struct lk__ticket *)timer);
 	lk__latches_tick(core, now_ns);
-	for (struct lk__session *session = core->sessions; session; session = session->next)
+	for (struct lk__session *session = core->sessions; session; session = session->next) {
 		lk__channels_tick(&session->channels, now_ns);
+		if (lk__memory_due(core, session) <= now_ns)
+			lk__memory_ask(session);
+	}
 }

@@ -18,6 +18,7 @@
 #include "heap.h"
 #include "op.h"
 #include "request.h"
+#include "route.h"
 #include "session.h"
 #include "table.h"
 
@@ -32,6 +33,7 @@ struct lk__hold;
 struct lk__name {
 	struct lk__node node;
 	struct lk__session *session; /* its route: the link for its requests */
+	struct lk__inbox *inbox;     /* in a Cluster, else NULL */
 	struct lk__wait_queue *queues;
 	struct lk__hold *holds;
 	struct lk__latch *latch; /* NULL unless it is a latch */
@@ -88,14 +90,15 @@ struct lk__ticket {
 	uint64_t fence, last_fence; /* of the grant; the last one issued here */
 	uint64_t arrival;
 	struct lk__pending main, leave;
-	uint32_t hand_overs; /* that count towards the limit */
-	uint32_t permits;    /* of its hold, as confirmed by the store; 0 = a lock's */
+	uint32_t hand_overs : 24; /* that count towards the limit */
+	uint32_t hops : 8;        /* consecutive redirections, up to a limit */
+	uint32_t permits;         /* of its hold, as confirmed by the store; 0 = a lock's */
 	uint16_t leaves_sent;
 	char nonce[LK__NONCE_SIZE];
-	uint8_t state;    /* enum lk__ticket_state */
-	uint8_t hands;    /* heads of the queue served while it waits */
-	uint8_t refusals; /* consecutive errors, up to a limit */
-	uint8_t refusal;  /* the last one: lk_err */
+	uint8_t state : 4;    /* enum lk__ticket_state */
+	uint8_t hands : 4;    /* heads of the queue served while it waits */
+	uint8_t refusals : 3; /* consecutive errors, up to a limit */
+	uint8_t refusal : 5;  /* the last one: lk_err */
 	/* Flags; docs/protocol.md lists them, too. */
 	bool is_try;             /* its asks are tries: the store does not enqueue it */
 	bool may_be_known;       /* to the store: at least one ask may have succeeded */
@@ -109,6 +112,8 @@ struct lk__ticket {
 	bool is_forgotten;   /* the server has another memory than at its grant: reclaim the hold */
 	bool is_doubted;     /* the server does not have the hold: has it lost its memory? */
 	bool outlasts_grace; /* a renewal or an extension gave it a lease longer than the grace */
+	bool uses_inbox;     /* in a Cluster: it needs messages on the name's channel */
+	bool is_divided;     /* its keys are on two servers: the last renewal was narrow */
 };
 
 struct lk__hold {
@@ -147,7 +152,8 @@ struct lk__latch {
 	struct lk__name *name;
 	struct lk__latch *next, *prev; /* list of busy latches */
 	struct lk__channel *channel;
-	struct lk__op *first, *last; /* waiters */
+	struct lk__channels *channels; /* of the link where it is */
+	struct lk__op *first, *last;   /* waiters */
 	struct lk__step *steps, **steps_end;
 	struct lk__pending ask, down;
 	int64_t ask_ns, step_ns;  /* when to send them, LK__NEVER */
@@ -158,6 +164,7 @@ struct lk__latch {
 	uint64_t confirmed;       /* asks sent before the channel was confirmed */
 	bool busy, using_channel; /* busy: it references the name, and is in the core's list */
 	bool heard;               /* an answer arrived since the link came up */
+	uint8_t hops;             /* consecutive redirections, up to a limit */
 	struct lk__why trouble;   /* why the last request failed, if it will be repeated */
 };
 
@@ -171,18 +178,24 @@ struct lk__core {
 	struct lk__hold *all_holds;
 	struct lk__op *done, **done_end;
 	struct lk__hold *lost, **lost_end;
-	struct lk__session *sessions; /* links; each name has one as its route */
+	struct lk__session *sessions;             /* links; each name has one as its route */
+	struct lk__session *links[LK__NODES_MAX]; /* the same by index */
+	unsigned link_count;
+	struct lk__route *route; /* of a Cluster, else NULL */
 	struct lk_counters counters;
 	struct lk__heap latch_timers;
 	struct lk__latch *latches; /* list of busy latches */
 	struct lk__query *queries; /* those without a response */
 	uint64_t step_number;      /* the last one assigned */
+	int64_t seen_ns;           /* the time of the last tick or answer */
 	uint64_t random;
-	uint32_t unconfirmed;   /* tickets with leave_refused */
-	bool closing;           /* every wait ends, no new one begins */
-	bool leave_given_up;    /* closing: a refused leave was not repeated */
-	bool has_news;          /* a session may have something to log */
-	struct lk__why refusal; /* the latest error in an answer to a ticket */
+	uint32_t unconfirmed;              /* tickets with leave_refused */
+	bool closing;                      /* every wait ends, no new one begins */
+	bool leave_given_up;               /* closing: a refused leave was not repeated */
+	bool has_news;                     /* a session may have something to log */
+	struct lk__topology *topology;     /* that arrived last, NULL = taken */
+	struct lk__session *topology_from; /* over that link */
+	struct lk__why refusal;            /* the latest error in an answer to a ticket */
 };
 
 /* ---- Life (core.c) ------------------------------------------------------------------------ */
@@ -190,7 +203,7 @@ struct lk__core {
 bool lk__core_init(struct lk__core *core, uint64_t seed);
 /* Frees the rest, in any state; the sessions belong to their owner. */
 void lk__core_fini(struct lk__core *core);
-/* Add a link, after lk__session_init().  False when out of memory. */
+/* Add a link, after lk__session_init().  False when out of memory, or there are LK__NODES_MAX. */
 bool lk__core_add_session(struct lk__core *core, struct lk__session *session);
 
 struct lk__name *lk__name_new(lk_kind kind, const char *bytes, size_t len);
@@ -268,6 +281,7 @@ void lk__core_link_refused(struct lk__core *core, struct lk__session *session, i
 bool lk__pending_is_latch(const struct lk__pending *pending);
 void lk__core_answer(struct lk__core *core, int64_t now_ns, struct lk__pending *pending,
                      const struct lk__answer *answer);
+/* message->from: NULL = any link. */
 void lk__core_message(struct lk__core *core, int64_t now_ns, const struct lk__message *message);
 void lk__core_tick(struct lk__core *core, int64_t now_ns);
 /* When to tick next, LK__NEVER.  Excludes deadlines of ops: their threads tick for them. */
@@ -307,6 +321,8 @@ int64_t lk__margin_ns(int64_t lease_ms);
 void lk__ticket_start(struct lk__core *core, int64_t now_ns, struct lk__wait_queue *queue);
 void lk__ticket_pursue(struct lk__core *core, int64_t now_ns, struct lk__ticket *ticket);
 void lk__ticket_leave(struct lk__core *core, int64_t now_ns, struct lk__ticket *ticket);
+/* Its request had no answer that counts: send what its state needs, now. */
+void lk__ticket_resume(struct lk__core *core, int64_t now_ns, struct lk__ticket *ticket);
 /* Granted: make a hold for the first waiter. */
 void lk__ticket_take(struct lk__core *core, int64_t now_ns, struct lk__ticket *ticket,
                      uint64_t fence, int64_t store_us, int64_t waiting);
@@ -321,12 +337,22 @@ void lk__ticket_lose(struct lk__core *core, int64_t now_ns, struct lk__ticket *t
                      lk_lost_reason reason);
 /* Enqueue a request; dequeue it if it is queued. */
 void lk__pending_enqueue(struct lk__session *session, struct lk__pending *pending);
-void lk__pending_dequeue(struct lk__session *session, struct lk__pending *pending);
+void lk__pending_dequeue(const struct lk__core *core, struct lk__pending *pending);
+/* The link was lost, with the request if it was sent or queued there.  False if it was not. */
+bool lk__pending_drop(const struct lk__core *core, const struct lk__session *session,
+                      struct lk__pending *pending);
 void lk__ticket_end(struct lk__core *core, struct lk__ticket *ticket);
 /* memory.c: ask for the marker of the server's memory. */
 void lk__memory_ask(struct lk__session *session);
+/* In a Cluster: is the marker not known for sure any more?  When to ask for it, LK__NEVER. */
+bool lk__memory_is_old(const struct lk__core *core, const struct lk__session *session,
+                       int64_t now_ns);
+int64_t lk__memory_due(const struct lk__core *core, const struct lk__session *session);
 void lk__memory_answer(struct lk__core *core, int64_t now_ns, struct lk__session *session,
                        const struct lk__answer *answer);
+/* A hold was taken back. */
+void lk__memory_reclaimed(struct lk__core *core, int64_t now_ns, const struct lk__ticket *ticket,
+                          const struct lk__answer *answer);
 /* A request of the ticket was for another memory: send it again once the marker is known. */
 void lk__ticket_stale(struct lk__core *core, int64_t now_ns, struct lk__ticket *ticket);
 /* The store does not have the hold: it was taken, unless the server has lost its memory. */
@@ -341,7 +367,7 @@ bool lk__confirm_keep(int64_t now_ns, struct lk__pending *request, const struct 
 void lk__confirm_answer(struct lk__core *core, int64_t now_ns, struct lk__session *session,
                         const struct lk__answer *answer);
 /* The link is down: there will be no answer. */
-void lk__confirm_forget(struct lk__session *session);
+void lk__confirm_forget(const struct lk__core *core, struct lk__session *session);
 /* answer.c: a request of a ticket that is not over has that answer. */
 void lk__ticket_answer(struct lk__core *core, int64_t now_ns, struct lk__pending *request,
                        const struct lk__answer *answer);
@@ -366,8 +392,14 @@ void lk__leave_now(struct lk__core *core, int64_t now_ns, struct lk__ticket *tic
 void lk__leave_ghosts(struct lk__core *core, int64_t now_ns, const struct lk__name *name);
 void lk__leave_close(struct lk__core *core, int64_t now_ns);
 void lk__leave_forget(struct lk__core *core, struct lk__ticket *ticket);
-int64_t lk__refusal_retry_ns(const struct lk__core *core, int64_t now_ns,
-                             struct lk__ticket *ticket);
+int64_t lk__refusal_retry_ns(const struct lk__core *core, int64_t now_ns, struct lk__ticket *ticket,
+                             const struct lk__answer *answer);
+/* divided.c: when to repeat a request whose keys are on two servers. */
+int64_t lk__divided_retry_ns(int64_t now_ns, struct lk__ticket *ticket);
+/* Is the request to be sent with the keys of the hold only?  Send it. */
+bool lk__divided_narrows(const struct lk__ticket *ticket, const struct lk__pending *request,
+                         const struct lk__answer *answer);
+void lk__divided_narrow(struct lk__ticket *ticket, struct lk__pending *request);
 /* HOLDING: the store has not confirmed the release of some permits. */
 bool lk__ticket_is_shrinking(const struct lk__ticket *ticket);
 /* When its hold is to be renewed next, LK__NEVER. */

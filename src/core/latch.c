@@ -55,25 +55,33 @@ static void channel_refused(struct lk__channel *channel, void *arg, int64_t now_
                             const struct lk__why *why);
 static void channel_message(struct lk__channel *channel, void *arg, int64_t now_ns,
                             const struct lk__message *message);
+static void channel_off(struct lk__channel *channel, void *arg, int64_t now_ns);
+
+static const struct lk__channel_events events = {channel_on, channel_refused, channel_message,
+                                                 channel_off};
+
+void lk__latch_channel(struct lk__latch *latch, struct lk__session *session,
+                       struct lk__channel *channel)
+{
+	latch->channels = &session->channels;
+	latch->channel = lk__channel_open(latch->channels, channel, &events, latch);
+}
 
 void lk__latch_open(struct lk__name *name, struct lk__latch *latch)
 {
-	static const struct lk__channel_events events = {channel_on, channel_refused,
-	                                                 channel_message};
-
 	if (name->latch) {
 		lk__latch_discard(latch);
 		return;
 	}
 	latch->name = name;
-	latch->channel = lk__channel_open(&name->session->channels, latch->channel, &events, latch);
+	lk__latch_channel(latch, name->session, latch->channel);
 	name->latch = latch;
 }
 
 void lk__latch_free(struct lk__core *core, struct lk__latch *latch)
 {
 	lk__heap_set(&core->latch_timers, &latch->timer, LK__NEVER);
-	lk__channel_close(&latch->name->session->channels, latch->channel);
+	lk__channel_close(latch->channels, latch->channel);
 	lk__steps_free(latch);
 	free(latch);
 }
@@ -163,18 +171,18 @@ void lk__latch_pursue(struct lk__core *core, int64_t now_ns, struct lk__latch *l
 		latch->ask_ns = now_ns;
 	if (!asks) {
 		latch->ask_ns = LK__NEVER;
-		lk__pending_dequeue(latch->name->session, &latch->ask);
+		lk__pending_dequeue(core, &latch->ask);
 	} else if (is_linked(latch) && latch->ask.state == LK__IDLE && latch->ask_ns <= now_ns) {
 		enqueue(latch, &latch->ask);
 		latch->ask_ns = LK__NEVER;
 	}
 	if (!lk__step_can_go(latch))
-		lk__pending_dequeue(latch->name->session, &latch->down);
+		lk__pending_dequeue(core, &latch->down);
 	else if (is_linked(latch) && latch->down.state == LK__IDLE && latch->step_ns <= now_ns)
 		enqueue(latch, &latch->down);
 	if (latch->using_channel && !latch->first) {
 		latch->using_channel = false;
-		lk__channel_unuse(&latch->name->session->channels, now_ns, latch->channel);
+		lk__channel_unuse(latch->channels, now_ns, latch->channel);
 	}
 	arm(core, latch);
 	mind_busy(core, latch);
@@ -184,7 +192,7 @@ static void use_channel(int64_t now_ns, struct lk__latch *latch)
 {
 	if (!latch->using_channel) {
 		latch->using_channel = true;
-		lk__channel_use(&latch->name->session->channels, now_ns, latch->channel);
+		lk__channel_use(latch->channels, now_ns, latch->channel);
 	}
 }
 
@@ -458,7 +466,13 @@ void lk__latch_answer(struct lk__core *core, int64_t now_ns, struct lk__pending 
 {
 	struct lk__latch *latch = request->latch;
 
+	if (lk__pending_is_late(request, latch->name->session)) {
+		lk__latch_unrun(core, now_ns, request);
+		return;
+	}
 	request->state = LK__IDLE;
+	request->asking = false;
+	latch->hops = 0;
 	if (request == &latch->down)
 		lk__step_answer(core, now_ns, latch, answer);
 	else if (answer->kind == LK__SHOWN)
@@ -490,7 +504,7 @@ static void channel_refused(struct lk__channel *channel, void *arg, int64_t now_
 	/* Tries may be left, which need no channel; the next longer wait subscribes again. */
 	if (latch->using_channel) {
 		latch->using_channel = false;
-		lk__channel_unuse(&latch->name->session->channels, now_ns, channel);
+		lk__channel_unuse(latch->channels, now_ns, channel);
 	}
 	lk__latch_pursue(arg, now_ns, latch);
 }
@@ -508,6 +522,25 @@ static void channel_message(struct lk__channel *channel, void *arg, int64_t now_
 		latch->ask_ns = now_ns;
 	}
 	lk__latch_pursue(arg, now_ns, latch);
+}
+
+/* Messages may have been missed. */
+static void channel_off(struct lk__channel *channel, void *arg, int64_t now_ns)
+{
+	struct lk__latch *latch = channel->owner;
+
+	latch->ask_ns = now_ns;
+	lk__latch_pursue(arg, now_ns, latch);
+}
+
+/* Its last answers may be of a memory that the store has lost since; those that come are
+ * complete. */
+void lk__latch_doubt(struct lk__latch *latch)
+{
+	latch->heard = false;
+	latch->trouble.err = LK_OK;
+	for (struct lk__op *waiter = latch->first; waiter; waiter = waiter->next)
+		waiter->opened = waiter->removed = 0;
 }
 
 void lk__latches_link_up(struct lk__core *core, struct lk__session *session, int64_t now_ns)
@@ -528,24 +561,21 @@ void lk__latches_link_up(struct lk__core *core, struct lk__session *session, int
 void lk__latches_link_down(struct lk__core *core, struct lk__session *session, int64_t now_ns)
 {
 	struct lk__latch *latch = core->latches, *next;
+	bool asked;
 
 	lk__channels_link_down(&session->channels);
 	for (; latch; latch = next) {
 		next = latch->next;
-		if (latch->name->session != session)
-			continue;
-		lk__pending_dequeue(latch->name->session, &latch->ask);
-		lk__pending_dequeue(latch->name->session, &latch->down);
-		if (latch->down.state == LK__IN_FLIGHT)
+		asked = lk__pending_drop(core, session, &latch->ask);
+		if (latch->down.state == LK__IN_FLIGHT && latch->down.link == session->index)
 			latch->steps->may_be_counted = true;
-		latch->ask.state = latch->down.state = LK__IDLE;
-		latch->heard = false;
-		latch->trouble.err = LK_OK;
-		/* These may be from a memory that the store has lost since; its answers are
-		 * complete. */
-		for (struct lk__op *waiter = latch->first; waiter; waiter = waiter->next)
-			waiter->opened = waiter->removed = 0;
-		lk__latch_pursue(core, now_ns, latch);
+		asked |= lk__pending_drop(core, session, &latch->down);
+		if (latch->name->session == session)
+			lk__latch_doubt(latch);
+		else if (asked)
+			latch->ask_ns = now_ns;
+		if (latch->name->session == session || asked)
+			lk__latch_pursue(core, now_ns, latch);
 	}
 }
 

@@ -41,6 +41,16 @@ void lk__latches_end(struct lk__core *core, const struct lk__session *session, i
 void lk__latches_fini(struct lk__core *core);
 void lk__latches_link_up(struct lk__core *core, struct lk__session *session, int64_t now_ns);
 void lk__latches_link_down(struct lk__core *core, struct lk__session *session, int64_t now_ns);
+/* In a Cluster: the latch's name belongs to another link now; the name is changed after it.  Then
+ * the latches that were moved ask there. */
+void lk__latch_move(struct lk__core *core, struct lk__latch *latch, struct lk__session *session);
+void lk__latches_settle(struct lk__core *core, int64_t now_ns);
+/* latch.c: its channel, on that link; its last answers may be of another memory. */
+void lk__latch_channel(struct lk__latch *latch, struct lk__session *session,
+                       struct lk__channel *channel);
+void lk__latch_doubt(struct lk__latch *latch);
+/* The request was not run, or its answer makes nothing. */
+void lk__latch_unrun(struct lk__core *core, int64_t now_ns, struct lk__pending *request);
 void lk__latches_tick(struct lk__core *core, int64_t now_ns);
 /* The request is in flight from now on. */
 void lk__latch_sent(struct lk__core *core, struct lk__pending *pending);

@@ -19,12 +19,15 @@
 #define REFUSALS_MAX 6 /* that count */
 
 /* When to repeat a refused request: with a growing delay. */
-int64_t lk__refusal_retry_ns(const struct lk__core *core, int64_t now_ns, struct lk__ticket *ticket)
+int64_t lk__refusal_retry_ns(const struct lk__core *core, int64_t now_ns, struct lk__ticket *ticket,
+                             const struct lk__answer *answer)
 {
 	bool in_background = lk__ticket_is_leaving(ticket) && !lk__ticket_has_lapsed(ticket);
 	int64_t most_ms = in_background ? RETRY_LEAVE_MAX_MS : RETRY_WAIT_MAX_MS;
 	int64_t ms = RETRY_MS << ticket->refusals;
 
+	if (answer->divided)
+		return lk__divided_retry_ns(now_ns, ticket);
 	if (ticket->leavers || core->closing) {
 		ticket->refusals = 1;
 		return now_ns + RETRY_MS * MS; /* a call waits for it, and not for long */
@@ -43,6 +46,7 @@ void lk__leave_begin(int64_t now_ns, struct lk__ticket *ticket)
 		until_ns = ticket->valid_until_ns; /* it was extended */
 	ticket->leave_until_ns = until_ns + LK__QUEUE_LIFE_MS * MS;
 	ticket->refusals = 0;
+	ticket->is_divided = false;
 }
 
 /* Was the error returned before anything was written? */
@@ -166,7 +170,7 @@ void lk__leave_refused(struct lk__core *core, int64_t now_ns, struct lk__ticket 
 		lk__ticket_end(core, ticket);
 		return;
 	}
-	ticket->next_ns = lk__refusal_retry_ns(core, now_ns, ticket);
+	ticket->next_ns = lk__refusal_retry_ns(core, now_ns, ticket, answer);
 	if (!lk__ticket_has_lapsed(ticket) && ticket->leave_until_ns > now_ns &&
 	    ticket->leave_until_ns < ticket->next_ns)
 		ticket->next_ns = ticket->leave_until_ns; /* for the last time */

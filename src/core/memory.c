@@ -6,12 +6,15 @@
  * rules and the reasons. */
 #include "core.h"
 
+#include "counters.h"
 #include "query.h"
 
 #include <string.h>
 
 #define MS INT64_C(1000000)
 #define RETRY_MS 100
+#define BELIEF_NS (1000 * MS) /* in a Cluster: how long a marker that was read is believed */
+#define CHECK_NS (2500 * MS)  /* while holds or waits need the link: a part of the grace */
 
 /* Ask for the marker, unless a question for it has no answer yet. */
 void lk__memory_ask(struct lk__session *session)
@@ -22,6 +25,26 @@ void lk__memory_ask(struct lk__session *session)
 		return;
 	*request = (struct lk__pending){.session = session, .kind = LK__EPOCH};
 	lk__pending_enqueue(session, request);
+}
+
+/* In a Cluster no script can compare the marker, which is in another slot: the client reads it
+ * ahead of what may grant, in the same write, unless it did so a moment ago. */
+bool lk__memory_is_old(const struct lk__core *core, const struct lk__session *session,
+                       int64_t now_ns)
+{
+	return core->route && now_ns - session->memory_ns > BELIEF_NS;
+}
+
+int64_t lk__memory_due(const struct lk__core *core, const struct lk__session *session)
+{
+	int64_t last_ns = session->memory_ns;
+
+	if (!core->route || !session->users || !lk__session_is_up(session) ||
+	    session->memory.state != LK__IDLE)
+		return LK__NEVER;
+	if (last_ns < session->memory_try_ns)
+		last_ns = session->memory_try_ns;
+	return last_ns + CHECK_NS;
 }
 
 void lk__ticket_stale(struct lk__core *core, int64_t now_ns, struct lk__ticket *ticket)
@@ -86,6 +109,16 @@ static enum lk__found compare(const struct lk__epoch *known, const struct lk__ep
 	return found->since_us ? LK__FOUND_EMPTY : LK__FOUND_ENDED;
 }
 
+/* In a Cluster: an ask or claim in flight is for another memory; its answer makes nothing. */
+static void doubt_answer(struct lk__ticket *ticket)
+{
+	if (ticket->main.state == LK__IN_FLIGHT &&
+	    (ticket->main.kind == LK__ASK || ticket->main.claim)) {
+		ticket->may_be_known = true;
+		ticket->main.doubted = true;
+	}
+}
+
 void lk__core_memory(struct lk__core *core, struct lk__session *session, int64_t now_ns,
                      const struct lk__epoch *epoch)
 {
@@ -94,6 +127,7 @@ void lk__core_memory(struct lk__core *core, struct lk__session *session, int64_t
 	struct lk__ticket *ticket = core->all_tickets, *next;
 
 	session->epoch = *epoch;
+	session->memory_ns = now_ns;
 	if (found) {
 		session->news.found = (uint8_t)found;
 		core->has_news = true;
@@ -102,6 +136,8 @@ void lk__core_memory(struct lk__core *core, struct lk__session *session, int64_t
 		next = ticket->next;
 		if (ticket->session != session)
 			continue;
+		if (changed && core->route)
+			doubt_answer(ticket);
 		if (ticket->state == LK__HOLDING) {
 			judge(core, now_ns, ticket, changed);
 			continue;
@@ -145,8 +181,23 @@ void lk__memory_answer(struct lk__core *core, int64_t now_ns, struct lk__session
                        const struct lk__answer *answer)
 {
 	session->memory.state = LK__IDLE;
+	session->memory_try_ns = now_ns;
 	if (answer->kind == LK__MEMORY)
 		lk__core_memory(core, session, now_ns, &answer->epoch);
 	else
 		unknown(core, now_ns, session, answer);
+}
+
+/* A hold was taken back.  After the grace, in a Cluster, it was there: its slot had moved. */
+void lk__memory_reclaimed(struct lk__core *core, int64_t now_ns, const struct lk__ticket *ticket,
+                          const struct lk__answer *answer)
+{
+	struct lk__session *session = ticket->session;
+
+	if (core->route && !lk__grace_left_ms(&session->epoch, answer->store_us, session->grace_ms))
+		return;
+	lk__count(&core->counters.reclaimed, 1);
+	if (!session->news.reclaimed++)
+		session->news.reclaimed_ns = now_ns;
+	core->has_news = true;
 }

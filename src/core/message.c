@@ -39,8 +39,12 @@ static void grant(struct lk__core *core, int64_t now_ns, struct lk__ticket *tick
 		granted_for_good(core, now_ns, ticket, message);
 		return;
 	}
-	/* A grant that replicas must confirm was not written by our connection: the claim is. */
+	/* A grant that replicas must confirm was not written by our connection: the claim is.  In a
+	 * Cluster the grant does not compare the memory: its client may have been mistaken. */
 	if (message->claim || ticket->queue->fixed || ticket->session->replicas ||
+	    lk__memory_is_old(core, ticket->session, now_ns) ||
+	    (core->route && lk__grace_left_ms(&ticket->session->epoch, message->store_us,
+	                                      ticket->session->grace_ms)) ||
 	    ticket->valid_until_ns - now_ns < ticket->queue->lease_ms * MS / 3) {
 		ticket->state = LK__CLAIMING;
 		ticket->next_ns = now_ns;
@@ -99,7 +103,7 @@ void lk__core_message(struct lk__core *core, int64_t now_ns, const struct lk__me
 {
 	struct lk__ticket *ticket = lk__ticket_find(core, message->nonce);
 
-	if (!ticket)
+	if (!ticket || (message->from && message->from != ticket->session))
 		return; /* stale or forged; an unclaimed grant expires with its lease */
 	note_heard(&ticket->main, message);
 	note_heard(&ticket->leave, message);

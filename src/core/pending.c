@@ -53,7 +53,7 @@ static void of_ticket(const struct lk__pending *pending, struct lk__request *req
 	request->last_fence = pending->claim ? 0 : ticket->last_fence;
 	request->share = pending->shares;
 	if (pending->kind == LK__ASK) {
-		request->only_try = ticket->is_try;
+		request->only_try = ticket->is_try || pending->tries;
 		request->arrival = ticket->arrival;
 		request->capacity = queue->capacity;
 		request->ttl_ms = queue->ttl_ms;
@@ -91,7 +91,12 @@ static void of_confirm(const struct lk__session *session, struct lk__request *re
 
 void lk__core_request(const struct lk__pending *pending, struct lk__request *request)
 {
-	*request = (struct lk__request){.kind = pending->kind, .by_text = pending->by_text};
+	*request = (struct lk__request){
+		.kind = pending->kind,
+		.by_text = pending->by_text,
+		.narrow = pending->narrow,
+		.asking = pending->asking,
+	};
 	if (lk__is_query(pending->kind))
 		of_query(pending->query, request);
 	else if (pending->kind == LK__EPOCH)
@@ -112,9 +117,9 @@ bool lk__pending_fits(const struct lk__pending *request, const struct lk__answer
 	case LK__GRANTED:
 		return request->kind == LK__ASK;
 	case LK__QUEUED:
-		return request->kind == LK__ASK && !request->ticket->is_try;
+		return request->kind == LK__ASK && !request->ticket->is_try && !request->tries;
 	case LK__BUSY:
-		return request->kind == LK__ASK && request->ticket->is_try;
+		return request->kind == LK__ASK && (request->ticket->is_try || request->tries);
 	case LK__KEPT:
 	case LK__GONE:
 		return request->kind == LK__RENEW || request->kind == LK__RECLAIM;

@@ -26,6 +26,8 @@ struct lk__query *lk__query_new(enum lk__request_kind kind, lk_kind noun, const 
 
 static void discard(struct lk__query *query)
 {
+	if (query->request.kind == LK__TOPOLOGY)
+		free(query->into);
 	free(query->label);
 	free(query);
 }
@@ -95,10 +97,24 @@ static struct lk__query *detach(struct lk__core *core, const struct lk__op *op)
 	return first;
 }
 
+/* The question for the topology has its answer, or will have none. */
+static void end_topology(struct lk__core *core, struct lk__query *query)
+{
+	query->session->topology_asked = false;
+	if (query->why.err || query->answer.kind != LK__LISTED)
+		return;
+	free(core->topology);
+	core->topology = query->into;
+	core->topology_from = query->session;
+	query->into = NULL;
+}
+
 static void end(struct lk__core *core, struct lk__query *query)
 {
 	struct lk__op *op = query->op;
 
+	if (query->request.kind == LK__TOPOLOGY)
+		end_topology(core, query);
 	query->request.state = LK__IDLE;
 	query->op = NULL;
 	query->done = true;
@@ -141,7 +157,7 @@ void lk__query_free(struct lk__core *core, struct lk__query *query)
 		return;
 	}
 	if (query->asked)
-		lk__pending_dequeue(query->session, &query->request);
+		lk__pending_dequeue(core, &query->request);
 	if (query->asked && !query->done)
 		unlist(core, query);
 	discard(query);
@@ -163,6 +179,13 @@ void lk__query_answer(struct lk__core *core, struct lk__query *query,
 	if (answer->kind == LK__FAILED && answer->text)
 		snprintf(query->why.text, sizeof(query->why.text), "%s", answer->text);
 	end(core, query);
+}
+
+void lk__query_move(struct lk__query *query, struct lk__session *session)
+{
+	query->session = session;
+	if (query->op)
+		query->op->session = session;
 }
 
 void lk__queries_resume(struct lk__core *core, struct lk__session *session)
@@ -194,7 +217,7 @@ void lk__queries_link_down(struct lk__core *core, const struct lk__session *sess
 
 	for (; query; query = next) {
 		next = query->next;
-		if (query->session != session || query->request.state != LK__IN_FLIGHT)
+		if (query->request.link != session->index || query->request.state != LK__IN_FLIGHT)
 			continue;
 		query->why = *why;
 		query->why.err = LK_EUNKNOWN;
@@ -210,7 +233,7 @@ void lk__queries_refused(struct lk__core *core, struct lk__session *session)
 		next = query->next;
 		if (query->session != session)
 			continue;
-		lk__pending_dequeue(session, &query->request);
+		lk__pending_dequeue(core, &query->request);
 		query->why = session->why;
 		end(core, query);
 	}

@@ -22,6 +22,7 @@ struct lk__query {
 	bool stale; /* it was for another memory of the server: sent again when the marker is known
 	             */
 	bool detached; /* its caller has returned: freed when it is done */
+	uint8_t hops;  /* consecutive redirections, up to a limit */
 	uint8_t noun;  /* lk_kind */
 	uint16_t name_len;
 	char name[];
@@ -44,6 +45,8 @@ void lk__query_free(struct lk__core *core, struct lk__query *query);
 
 void lk__query_answer(struct lk__core *core, struct lk__query *query,
                       const struct lk__answer *answer);
+/* In a Cluster: it belongs to another link now. */
+void lk__query_move(struct lk__query *query, struct lk__session *session);
 /* The deadline of a query has passed: end it with the reason for the missing response. */
 void lk__query_abandon(struct lk__core *core, struct lk__op *op);
 void lk__queries_link_down(struct lk__core *core, const struct lk__session *session,

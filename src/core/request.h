@@ -15,6 +15,8 @@
 #define LK__QUEUE_LIFE_MS 30000    /* of a queue without asks */
 #define LK__HEAD_PATIENCE_MS 21000 /* for a silent head of the queue: two re-asks */
 
+struct lk__session;
+
 enum lk__request_kind {
 	LK__ASK,     /* acquire, or enqueue */
 	LK__LEAVE,   /* end a wait or a hold, serve the queue */
@@ -262,7 +264,8 @@ struct lk__message {
 	bool claim;      /* LK__GRANT: not valid until claimed */
 	int64_t waiting;
 	int64_t store_us;
-	int64_t in_ms; /* LK__REASK */
+	int64_t in_ms;                  /* LK__REASK */
+	const struct lk__session *from; /* the link over which it came, NULL = any */
 };
 
 enum lk__report_kind {

@@ -108,8 +108,10 @@ int64_t lk__session_due(const struct lk__session *session, int64_t oldest_ns)
 {
 	int64_t due_ns;
 
+	if (session->state == LK__SESSION_DOWN && session->lazy)
+		return lazy_due_ns(session);
 	if (session->state == LK__SESSION_DOWN)
-		return session->lazy ? lazy_due_ns(session) : session->retry_ns;
+		return !session->on_demand || is_needed(session) ? session->retry_ns : LK__NEVER;
 	if (session->state == LK__SESSION_DIALING)
 		return LK__NEVER;
 	due_ns = lk__session_overdue_ns(session, oldest_ns);

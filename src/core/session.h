@@ -43,11 +43,18 @@ struct lk__pending {
 	int64_t lease_ms; /* LK__RENEW, LK__RECLAIM: the new lease */
 	uint8_t kind;     /* enum lk__request_kind */
 	uint8_t state;    /* enum lk__pending_state */
-	bool by_text;     /* the store did not know the script: send its text */
-	bool claim;       /* LK__RENEW: accept any fence of the grant */
-	bool extends;     /* LK__RENEW: for the first of the extenders */
-	bool shares;      /* LK__ASK, LK__RENEW: reports that threads wait here behind the holder */
 	uint8_t heard;    /* kinds of messages that arrived since it was sent, a bit each */
+	uint8_t link;     /* TO_SEND, IN_FLIGHT: the index of its session; LK__NO_LINK: of none */
+	bool by_text : 1; /* the store did not know the script: send its text */
+	bool claim : 1;   /* LK__RENEW: accept any fence of the grant */
+	bool extends : 1; /* LK__RENEW: for the first of the extenders */
+	bool shares : 1;  /* LK__ASK, LK__RENEW: reports that threads wait here behind the holder */
+	/* In a Cluster (route.c): */
+	bool tries : 1;   /* LK__ASK: not to be enqueued, since the inbox is not subscribed yet */
+	bool narrow : 1;  /* LK__RENEW, LK__LEAVE: with the keys of the hold only */
+	bool asking : 1;  /* sent once to the server that takes over the slot */
+	bool asked : 1;   /* that it does so was answered */
+	bool doubted : 1; /* IN_FLIGHT: to a server that had lost its memory */
 	/* Of an answer that is kept for the replicas (confirm.c): */
 	bool waited_for : 1; /* tickets are in the queue */
 	bool more : 1;
@@ -99,11 +106,16 @@ struct lk__session {
 	int64_t backoff_ns; /* the last pause between two dials, 0 = none */
 	int64_t up_ns;      /* UP: since then */
 	int64_t heard_ns, pinged_ns; /* the last sign of life, the last PING */
-	int64_t unwatched_ns; /* from then on no hold is certain: no sentinel names the master;
-	                       * LK__NEVER */
-	uint8_t state;        /* enum lk__session_state */
-	bool loss_reported;   /* in this outage */
-	bool lazy;            /* never up yet: it dials for a call only */
+	int64_t unwatched_ns;  /* from then on no hold is certain: no sentinel names the master;
+	                        * LK__NEVER */
+	uint8_t state;         /* enum lk__session_state */
+	uint8_t index;         /* of the core's sessions */
+	bool loss_reported;    /* in this outage */
+	bool lazy;             /* never up yet: it dials for a call only */
+	bool on_demand;        /* of a Cluster: it always dials for a call only */
+	bool topology_asked;   /* the question for the topology has no answer yet */
+	int64_t memory_ns;     /* when the marker was read last */
+	int64_t memory_try_ns; /* when it was asked for last */
 };
 
 /* Initialize: DOWN, and due to dial at once; if lazy is set then, at the first call that needs the

@@ -7,6 +7,7 @@
 
 #define MS INT64_C(1000000)
 #define RETRY_MS 100
+#define HELD_MS 100 /* then a hold listens for its break, in a Cluster */
 
 /* splitmix64 (Steele, Lea, Flood 2014). */
 uint64_t lk__core_random(struct lk__core *core)
@@ -76,14 +77,15 @@ void lk__ticket_start(struct lk__core *core, int64_t now_ns, struct lk__wait_que
 
 void lk__ticket_end(struct lk__core *core, struct lk__ticket *ticket)
 {
-	lk__pending_dequeue(ticket->session, &ticket->main);
-	lk__pending_dequeue(ticket->session, &ticket->leave);
+	lk__pending_dequeue(core, &ticket->main);
+	lk__pending_dequeue(core, &ticket->leave);
 	lk__leave_forget(core, ticket);
 	lk__heap_set(&core->timers, &ticket->timer, LK__NEVER);
 	if (ticket->state != LK__OVER)
 		lk__table_remove(&core->tickets, &ticket->node);
 	ticket->state = LK__OVER;
 	if (ticket->queue) {
+		lk__inbox_unuse(core, core->seen_ns, ticket);
 		if (ticket->queue->ticket == ticket)
 			ticket->queue->ticket = NULL;
 		lk__wait_queue_close(core, ticket->queue);
@@ -110,7 +112,7 @@ void lk__ticket_leave(struct lk__core *core, int64_t now_ns, struct lk__ticket *
 		ticket->extenders = waiter->next;
 		lk__complete(core, waiter, LK_ELOST, "the hold was lost");
 	}
-	lk__pending_dequeue(ticket->session, &ticket->main);
+	lk__pending_dequeue(core, &ticket->main);
 	lk__leave_begin(now_ns, ticket);
 	if (lk__ticket_is_leaving(ticket))
 		return;
@@ -120,6 +122,16 @@ void lk__ticket_leave(struct lk__core *core, int64_t now_ns, struct lk__ticket *
 	}
 	ticket->state = LK__LEAVING;
 	ticket->head_unserved = false;
+	ticket->next_ns = now_ns;
+	lk__ticket_pursue(core, now_ns, ticket);
+}
+
+void lk__ticket_resume(struct lk__core *core, int64_t now_ns, struct lk__ticket *ticket)
+{
+	if (ticket->state == LK__OVER) {
+		lk__ticket_end(core, ticket);
+		return;
+	}
 	ticket->next_ns = now_ns;
 	lk__ticket_pursue(core, now_ns, ticket);
 }
@@ -145,13 +157,21 @@ void lk__ticket_restart(struct lk__core *core, int64_t now_ns, struct lk__ticket
 
 /* ---- Requests and their times ------------------------------------------------------------- */
 
-static void enqueue(struct lk__ticket *ticket, struct lk__pending *request,
-                    enum lk__request_kind kind)
+static void enqueue(struct lk__core *core, int64_t now_ns, struct lk__ticket *ticket,
+                    struct lk__pending *request, enum lk__request_kind kind)
 {
+	bool is_claim = ticket->state == LK__CLAIMING;
+
+	if ((kind != LK__RENEW || is_claim) && kind != LK__SHRINK &&
+	    lk__memory_is_old(core, ticket->session, now_ns))
+		lk__memory_ask(ticket->session);
+
 	request->kind = (uint8_t)kind;
 	request->by_text = false;
 	request->extends = false;
-	request->claim = false;
+	request->claim = is_claim;
+	request->tries = kind == LK__ASK && !ticket->is_try && !lk__inbox_is_on(core, ticket);
+	request->narrow = request->asking = false;
 	request->lease_ms = ticket->queue->lease_ms;
 	lk__pending_enqueue(ticket->session, request);
 	ticket->next_ns = LK__NEVER;
@@ -166,14 +186,14 @@ static bool due(const struct lk__ticket *ticket, int64_t now_ns, const struct lk
 /* Should a renewal report that threads wait here for this hold?  The store does not know it yet,
  * and no remote waiter is known: the store will then notify us of the first one.  Not while
  * renewals fail: they would be repeated without a pause. */
-static bool share_is_news(const struct lk__ticket *ticket)
+static bool share_is_news(const struct lk__core *core, const struct lk__ticket *ticket)
 {
-	return !ticket->queue->fixed && ticket->queue->first && !ticket->is_wanted &&
-	       !ticket->is_shared && !ticket->renewal_failed;
+	return lk__inbox_is_on(core, ticket) && !ticket->queue->fixed && ticket->queue->first &&
+	       !ticket->is_wanted && !ticket->is_shared && !ticket->renewal_failed;
 }
 
 /* Send the request of a hold: a due renewal first, then the serving of others. */
-static void keep(int64_t now_ns, struct lk__ticket *ticket)
+static void keep(struct lk__core *core, int64_t now_ns, struct lk__ticket *ticket)
 {
 	bool renewal_due = lk__ticket_renewal_ns(ticket) <= now_ns;
 
@@ -184,7 +204,7 @@ static void keep(int64_t now_ns, struct lk__ticket *ticket)
 	}
 	if (ticket->is_forgotten) {
 		int64_t left_ms = (ticket->valid_until_ns - now_ns) / MS;
-		enqueue(ticket, &ticket->main, LK__RECLAIM);
+		enqueue(core, now_ns, ticket, &ticket->main, LK__RECLAIM);
 		/* At least so long that the hold ends no sooner than it would have. */
 		left_ms += left_ms / 99 + 3;
 		if (ticket->queue->fixed || ticket->main.lease_ms < left_ms)
@@ -192,19 +212,34 @@ static void keep(int64_t now_ns, struct lk__ticket *ticket)
 		return;
 	}
 	if (ticket->head_unserved && !renewal_due) {
-		enqueue(ticket, &ticket->main, LK__HAND);
+		enqueue(core, now_ns, ticket, &ticket->main, LK__HAND);
 		return;
 	}
 	if (lk__ticket_is_shrinking(ticket) && !renewal_due) {
-		enqueue(ticket, &ticket->main, LK__SHRINK);
+		enqueue(core, now_ns, ticket, &ticket->main, LK__SHRINK);
 		ticket->main.permits = ticket->queue->hold->count;
 		return;
 	}
-	enqueue(ticket, &ticket->main, LK__RENEW);
+	enqueue(core, now_ns, ticket, &ticket->main, LK__RENEW);
 	if (ticket->extenders) {
 		ticket->main.extends = true;
 		ticket->main.lease_ms = ticket->extenders->lease_ms;
 	}
+}
+
+/* When a hold needs messages, from this client's inbox for its name: of waiters, once threads wait
+ * behind it; of a break, once it has lasted for a while.  LK__NEVER without an inbox. */
+static int64_t inbox_ns(const struct lk__core *core, const struct lk__ticket *ticket)
+{
+	if (!core->route || ticket->uses_inbox || ticket->queue->name->inbox->is_refused)
+		return LK__NEVER;
+	return ticket->queue->first ? 0 : ticket->store_us_ns + HELD_MS * MS;
+}
+
+static void mind_inbox(struct lk__core *core, int64_t now_ns, struct lk__ticket *ticket)
+{
+	if (inbox_ns(core, ticket) <= now_ns && !lk__inbox_use(core, now_ns, ticket))
+		ticket->queue->name->inbox->is_refused = true; /* out of memory */
 }
 
 /* False when the hold ended. */
@@ -220,11 +255,19 @@ static bool pursue_hold(struct lk__core *core, int64_t now_ns, struct lk__ticket
 		lk__hold_lose(core, now_ns, hold, LK_LOST_MAX_HOLD);
 		return false;
 	}
+	mind_inbox(core, now_ns, ticket);
 	if (lk__session_is_up(ticket->session) && ticket->main.state == LK__IDLE &&
 	    (ticket->next_ns <= now_ns || (!ticket->is_forgotten && !ticket->is_doubted &&
-	                                   (ticket->extenders || share_is_news(ticket)))))
-		keep(now_ns, ticket);
+	                                   (ticket->extenders || share_is_news(core, ticket)))))
+		keep(core, now_ns, ticket);
 	return true;
+}
+
+/* A leave follows an ask on its own link only.  Has the ask been redirected, and has no answer? */
+static bool must_wait(const struct lk__ticket *ticket)
+{
+	return lk__ticket_is_leaving(ticket) && ticket->main.state == LK__IN_FLIGHT &&
+	       ticket->main.link != ticket->session->index;
 }
 
 static void arm(struct lk__core *core, struct lk__ticket *ticket)
@@ -233,13 +276,15 @@ static void arm(struct lk__core *core, struct lk__ticket *ticket)
 		lk__ticket_is_leaving(ticket) ? &ticket->leave : &ticket->main;
 	int64_t when = LK__NEVER;
 
-	if (lk__session_is_up(ticket->session) && request->state == LK__IDLE)
+	if (lk__session_is_up(ticket->session) && request->state == LK__IDLE && !must_wait(ticket))
 		when = ticket->next_ns;
 	if (ticket->state == LK__HOLDING) {
 		if (ticket->valid_until_ns < when)
 			when = ticket->valid_until_ns;
 		if (ticket->queue->hold->max_until_ns < when)
 			when = ticket->queue->hold->max_until_ns;
+		if (inbox_ns(core, ticket) < when)
+			when = inbox_ns(core, ticket);
 	}
 	lk__heap_set(&core->timers, &ticket->timer, when);
 }
@@ -250,27 +295,26 @@ void lk__ticket_pursue(struct lk__core *core, int64_t now_ns, struct lk__ticket 
 	case LK__ASKING:
 	case LK__WAITING:
 		if (due(ticket, now_ns, &ticket->main))
-			enqueue(ticket, &ticket->main, ticket->head_unserved ? LK__HAND : LK__ASK);
+			enqueue(core, now_ns, ticket, &ticket->main,
+			        ticket->head_unserved ? LK__HAND : LK__ASK);
 		break;
 	case LK__CLAIMING:
-		if (due(ticket, now_ns, &ticket->main)) {
-			enqueue(ticket, &ticket->main, LK__RENEW);
-			ticket->main.claim = true;
-		}
+		if (due(ticket, now_ns, &ticket->main))
+			enqueue(core, now_ns, ticket, &ticket->main, LK__RENEW);
 		break;
 	case LK__HOLDING:
 		if (!pursue_hold(core, now_ns, ticket))
 			return;
 		break;
 	case LK__LEAVING:
-		if (due(ticket, now_ns, &ticket->leave)) {
-			enqueue(ticket, &ticket->leave, LK__LEAVE);
+		if (due(ticket, now_ns, &ticket->leave) && !must_wait(ticket)) {
+			enqueue(core, now_ns, ticket, &ticket->leave, LK__LEAVE);
 			ticket->leaves_sent++;
 		}
 		break;
 	case LK__SERVING:
 		if (due(ticket, now_ns, &ticket->leave))
-			enqueue(ticket, &ticket->leave, LK__HAND);
+			enqueue(core, now_ns, ticket, &ticket->leave, LK__HAND);
 		break;
 	default:
 		return;
@@ -281,8 +325,8 @@ void lk__ticket_pursue(struct lk__core *core, int64_t now_ns, struct lk__ticket 
 bool lk__core_resend(struct lk__core *core, struct lk__pending *request)
 {
 	bool of_session = request->kind == LK__EPOCH || request->kind == LK__CONFIRM;
+	struct lk__session *session = core->links[request->link];
 	struct lk__ticket *ticket = request->ticket;
-	struct lk__session *session;
 
 	/* An ask whose wait is over would make a grant without a waiter. */
 	if (!of_session && !lk__pending_is_latch(request) &&
@@ -293,9 +337,6 @@ bool lk__core_resend(struct lk__core *core, struct lk__pending *request)
 			lk__ticket_end(core, ticket);
 		return false;
 	}
-	session = of_session                      ? request->session
-	          : lk__pending_is_latch(request) ? request->latch->name->session
-	                                          : ticket->session;
 	request->state = LK__TO_SEND;
 	request->by_text = true;
 	request->next = session->send_queue;
