@@ -177,6 +177,41 @@ lk_err lk__url_set_place(struct parse *parse, struct span place, char **host, in
 	return LK_OK;
 }
 
+static bool is_listed(const struct lk__endpoint *list, int count, const struct lk__endpoint *wanted)
+{
+	for (int i = 0; i < count; i++)
+		if (list[i].port == wanted->port && !strcmp(list[i].host, wanted->host))
+			return true;
+	return false;
+}
+
+lk_err lk__url_set_places(struct parse *parse, struct span places, int max, int default_port,
+                          const char *noun, struct lk__endpoint **list, int *count)
+{
+	*list = calloc((size_t)max, sizeof(**list));
+	if (!*list)
+		return lk__why_set(parse->why, LK_ENOMEM, "out of memory");
+	for (;;) {
+		struct span place = span_until(places, ",");
+		struct lk__endpoint made = {.port = default_port};
+		lk_err err;
+
+		if (*count == max)
+			return WRONG(parse, "host: more than %d %ss", max, noun);
+		err = lk__url_set_place(parse, place, &made.host, &made.port);
+		if (err == LK_OK && is_listed(*list, *count, &made))
+			err = WRONG(parse, "host: the same %s twice", noun);
+		if (err != LK_OK) {
+			free(made.host);
+			return err;
+		}
+		(*list)[(*count)++] = made;
+		if (place.len == places.len)
+			return LK_OK;
+		places = span_skip(places, place.len + 1);
+	}
+}
+
 lk_err lk__url_check_path(struct parse *parse, struct span path)
 {
 	if (span_has(path, '@'))
@@ -184,6 +219,13 @@ lk_err lk__url_check_path(struct parse *parse, struct span path)
 		             "url: an '@' after the host (in a password write %%2F for '/' and "
 		             "%%40 for '@')");
 	return LK_OK;
+}
+
+lk_err lk__url_set_db(struct parse *parse, struct span value)
+{
+	lk_err err = value.len ? lk__option_note(parse, OPTION_DB) : LK_OK;
+
+	return err == LK_OK && value.len ? lk__option_set_db(parse, value) : err;
 }
 
 static lk_err parse_tcp(struct parse *parse, struct span authority, struct span path)
@@ -203,15 +245,13 @@ static lk_err parse_tcp(struct parse *parse, struct span authority, struct span 
 		return err;
 	lk__place_write(text, sizeof(text), target->host, target->port);
 	lk__escape(target->text, sizeof(target->text), text, strlen(text));
-	if (path.len <= 1 || (err = lk__option_note(parse, OPTION_DB)))
-		return err;
-	path = span_skip(path, 1);
+	path = span_skip(path, path.len > 0);
 	if (!span_only(path, "0123456789"))
 		return WRONG(parse,
 		             "db: must be 0 to %d (a service of Sentinel needs "
 		             "redis+sentinel://)",
 		             INT32_MAX);
-	return lk__option_set_db(parse, path);
+	return lk__url_set_db(parse, path);
 }
 
 static lk_err parse_unix(struct parse *parse, struct span authority, struct span path)

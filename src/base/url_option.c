@@ -425,6 +425,13 @@ lk_err lk__options_check(struct parse *parse)
 	return lk__options_check_sentinel(parse);
 }
 
+static void free_places(struct lk__endpoint *list, int count)
+{
+	for (int i = 0; i < count; i++)
+		free(list[i].host);
+	free(list);
+}
+
 void lk__target_fini(struct lk__target *target)
 {
 	free(target->socket_path);
@@ -438,9 +445,7 @@ void lk__target_fini(struct lk__target *target)
 	free(target->tls_key);
 	free(target->tls_server_name);
 	free(target->service);
-	for (int i = 0; i < target->sentinel_count; i++)
-		free(target->sentinels[i].host);
-	free(target->sentinels);
+	free_places(target->sentinels, target->sentinel_count);
 	free(target->sentinel_user);
 	lk__option_wipe(target->sentinel_password);
 	memset(target, 0, sizeof(*target));

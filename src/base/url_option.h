@@ -104,8 +104,15 @@ static inline bool span_take(struct span *in, const char *start)
 lk_err lk__url_take_userinfo(struct parse *parse, struct span *authority, bool password_alone);
 /* Parse "host", "host:port", "[address]:port".  *port: the default, then the result. */
 lk_err lk__url_set_place(struct parse *parse, struct span place, char **host, int *port);
+/* Parse "host:port,host:port", at most max, none twice, into an array from calloc().  noun: what
+ * they are.  On failure the caller frees those that are counted. */
+lk_err lk__url_set_places(struct parse *parse, struct span places, int max, int default_port,
+                          const char *noun, struct lk__endpoint **list, int *count);
 /* Refuse an '@' behind the authority. */
 lk_err lk__url_check_path(struct parse *parse, struct span path);
+
+/* The database behind the last slash of a path; empty = none is given. */
+lk_err lk__url_set_db(struct parse *parse, struct span value);
 
 /* url_sentinel.c.  lettuce: the spelling of that client, whose path has the database only. */
 lk_err lk__url_parse_sentinels(struct parse *parse, struct span authority, struct span path,

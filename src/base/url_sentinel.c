@@ -36,35 +36,6 @@ void lk__target_aim(struct lk__target *copy, char *host, int port)
 
 /* ---- The authority and the path ----------------------------------------------------------- */
 
-static bool is_listed(const struct lk__target *target, const struct lk__endpoint *wanted)
-{
-	for (int i = 0; i < target->sentinel_count; i++)
-		if (target->sentinels[i].port == wanted->port &&
-		    !strcmp(target->sentinels[i].host, wanted->host))
-			return true;
-	return false;
-}
-
-/* A sentinel that counts twice would outvote others. */
-static lk_err add_sentinel(struct parse *parse, struct span place)
-{
-	struct lk__target *target = parse->target;
-	struct lk__endpoint made = {.port = DEFAULT_SENTINEL_PORT};
-	lk_err err;
-
-	if (target->sentinel_count == LK__SENTINELS_MAX)
-		return WRONG(parse, "host: more than %d sentinels", LK__SENTINELS_MAX);
-	err = lk__url_set_place(parse, place, &made.host, &made.port);
-	if (err == LK_OK && is_listed(target, &made))
-		err = WRONG(parse, "host: the same sentinel twice");
-	if (err != LK_OK) {
-		free(made.host);
-		return err;
-	}
-	target->sentinels[target->sentinel_count++] = made;
-	return LK_OK;
-}
-
 /* A sentinel separates words by spaces in its messages. */
 static lk_err set_service(struct parse *parse, struct span value, const char *part)
 {
@@ -86,13 +57,6 @@ static lk_err set_service(struct parse *parse, struct span value, const char *pa
 	return LK_OK;
 }
 
-static lk_err set_db(struct parse *parse, struct span value)
-{
-	lk_err err = value.len ? lk__option_note(parse, OPTION_DB) : LK_OK;
-
-	return err == LK_OK && value.len ? lk__option_set_db(parse, value) : err;
-}
-
 lk_err lk__url_parse_sentinels(struct parse *parse, struct span authority, struct span path,
                                bool lettuce)
 {
@@ -103,30 +67,22 @@ lk_err lk__url_parse_sentinels(struct parse *parse, struct span authority, struc
 	target->grace_ms = SENTINEL_GRACE_MS;
 	if (err == LK_OK)
 		err = lk__url_take_userinfo(parse, &authority, lettuce);
+	/* A sentinel that counts twice would outvote others. */
+	if (err == LK_OK)
+		err = lk__url_set_places(parse, authority, LK__SENTINELS_MAX, DEFAULT_SENTINEL_PORT,
+		                         "sentinel", &target->sentinels, &target->sentinel_count);
 	if (err != LK_OK)
 		return err;
-	target->sentinels = calloc(LK__SENTINELS_MAX, sizeof(*target->sentinels));
-	if (!target->sentinels)
-		return lk__why_set(parse->why, LK_ENOMEM, "out of memory");
-	for (;;) {
-		struct span place = span_until(authority, ",");
-		err = add_sentinel(parse, place);
-		if (err != LK_OK)
-			return err;
-		if (place.len == authority.len)
-			break;
-		authority = span_skip(authority, place.len + 1);
-	}
 	path = span_skip(path, path.len > 0);
 	parse->needs_master_id = lettuce;
 	if (lettuce)
-		return set_db(parse, path);
+		return lk__url_set_db(parse, path);
 	service = span_until(path, "/");
 	if (service.len == 0)
 		return WRONG(parse, "service: missing (redis+sentinel://HOST,HOST,HOST/SERVICE)");
 	err = set_service(parse, service, "service");
 	return err == LK_OK && service.len < path.len
-	               ? set_db(parse, span_skip(path, service.len + 1))
+	               ? lk__url_set_db(parse, span_skip(path, service.len + 1))
 	               : err;
 }
 
