@@ -49,7 +49,8 @@ struct lk__sentinel_conn;
 
 struct lk__peer {
 	bool can_wait; /* read() with wait works on LK__RESPONSES */
-	/* The Cluster that the server is a node of, NULL = none.  The runtime takes and frees it. */
+	/* The Cluster that the server is a node of, NULL = none.  The runtime takes and frees it.
+	 */
 	struct lk__topology *topology;
 };
 

@@ -4,6 +4,8 @@
 #ifndef LK__REQUEST_H
 #define LK__REQUEST_H
 
+#include "../base/slot.h"
+
 #include <latchkey.h>
 
 #include <stdbool.h>
@@ -171,7 +173,6 @@ struct lk__place {
 	int port; /* 0 = none */
 };
 
-#define LK__SLOTS 16384 /* of a Cluster */
 #define LK__NODES_MAX 64
 #define LK__NODE_ID_SIZE 41
 #define LK__NO_OWNER 0xff

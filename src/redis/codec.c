@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * The store in Redis: the wire format of requests, answers and messages. */
+ * The store in Redis: the wire format of requests and answers. */
 #include "codec.h"
 
 #include "../base/text.h"
@@ -11,7 +11,6 @@
 #include <string.h>
 
 #define ARGS_MAX 16
-#define EXACT_MAX (INT64_C(1) << 53) /* beyond it neither Lua's numbers nor ours are exact */
 
 /* Copy the text and return its end.  Every request is written with this: printf(), or searching the
  * end of the last copy, would be most of a request's cost. */
@@ -41,10 +40,11 @@ size_t lk__ticket_text(const struct lk__space *space, const struct lk__ticket_id
 /* ---- Requests ----------------------------------------------------------------------------- */
 
 #define HEAD 3 /* command, script, number of keys */
-#define OWN_MAX (3 * LK__KEY_MAX + LK__TICKET_MAX + 8 * LK__DECIMAL_SIZE + 1)
+#define OWN_MAX (3 * LK__KEY_MAX + LK__TOPIC_MAX + 48 + LK__TICKET_MAX + 8 * LK__DECIMAL_SIZE + 1)
 
 struct args {
 	int count; /* the first HEAD are filled in by eval() */
+	int keys;  /* of them, the first behind HEAD */
 	char *end; /* of the used part of own */
 	const char *text[HEAD + ARGS_MAX];
 	size_t len[HEAD + ARGS_MAX];
@@ -89,6 +89,12 @@ static void add_key(struct args *args, const char *suffix)
 	add_own(args, len + 2);
 }
 
+/* All arguments so far are keys. */
+static void end_keys(struct args *args)
+{
+	args->keys = args->count - HEAD;
+}
+
 static bool eval(struct lk__buf *buf, const struct lk__script *script, bool by_text,
                  struct args *args)
 {
@@ -98,19 +104,36 @@ static bool eval(struct lk__buf *buf, const struct lk__script *script, bool by_t
 	args->len[1] = by_text ? script->len : sizeof(script->sha1) - 1;
 	args->text[2] = args->end;
 	args->len[2] = 1;
-	*args->end = (char)('0' + script->keys);
+	*args->end = (char)('0' + args->keys);
 	return lk__resp_command(buf, args->count, args->text, args->len);
 }
 
 bool lk__codec_eval(struct lk__buf *buf, const struct lk__script *script, bool by_text, int count,
                     const char *const *texts, const size_t *lens)
 {
+	return lk__codec_eval_keys(buf, script, by_text, script->keys, count, texts, lens);
+}
+
+bool lk__codec_eval_keys(struct lk__buf *buf, const struct lk__script *script, bool by_text,
+                         int keys, int count, const char *const *texts, const size_t *lens)
+{
 	struct args args;
 
 	begin(&args);
+	args.keys = keys;
 	for (int i = 0; i < count && i < ARGS_MAX; i++)
 		add(&args, texts[i], lens ? lens[i] : strlen(texts[i]));
 	return eval(buf, script, by_text, &args);
+}
+
+/* The prefix of the channels for messages about the request's name. */
+static void add_channels(struct args *args, const struct lk__space *space)
+{
+	if (space->cluster)
+		add_own(args,
+		        lk__space_channels(space, args->text[HEAD], args->len[HEAD], args->end));
+	else
+		add(args, space->channels, space->channels_len);
 }
 
 /* The memory that the request is for, and the end of its grace. */
@@ -130,7 +153,7 @@ static const struct lk__script *lock_request(const struct lk__space *space,
 	case LK__ASK:
 		add(args, request->only_try ? "0" : "1", 1);
 		add_number(args, (int64_t)request->arrival);
-		add(args, space->channels, space->channels_len);
+		add_channels(args, space);
 		add(args, share, 1);
 		add_number(args, LK__QUEUE_LIFE_MS);
 		add_epoch(args, space, request);
@@ -146,7 +169,7 @@ static const struct lk__script *lock_request(const struct lk__space *space,
 		                                  : &lk__script_lock_reclaim;
 	default:
 		add_number(args, (int64_t)request->last_fence);
-		add(args, space->channels, space->channels_len);
+		add_channels(args, space);
 		add(args, "0", 1);
 		add_epoch(args, space, request);
 		return &lk__script_lock_leave;
@@ -161,7 +184,7 @@ static const struct lk__script *semaphore_request(const struct lk__space *space,
 	case LK__ASK:
 		add(args, request->only_try ? "0" : "1", 1);
 		add_number(args, (int64_t)request->arrival);
-		add(args, space->channels, space->channels_len);
+		add_channels(args, space);
 		add_number(args, request->capacity);
 		add_number(args, request->ttl_ms);
 		add_number(args, LK__QUEUE_LIFE_MS);
@@ -183,7 +206,7 @@ static const struct lk__script *semaphore_request(const struct lk__space *space,
 		return &lk__script_semaphore_reclaim;
 	default:
 		add_number(args, request->keep);
-		add(args, space->channels, space->channels_len);
+		add_channels(args, space);
 		add(args, "0", 1);
 		add_number(args, LK__HEAD_PATIENCE_MS);
 		add_epoch(args, space, request);
@@ -196,10 +219,8 @@ static const struct lk__script *semaphore_request(const struct lk__space *space,
 static const struct lk__script *latch_request(const struct lk__space *space,
                                               const struct lk__request *request, struct args *args)
 {
-	if (request->kind == LK__LOOK) {
-		add(args, space->fence, space->fence_len);
+	if (request->kind == LK__LOOK)
 		return &lk__script_latch_show;
-	}
 	add_number(args, (int64_t)request->generation);
 	add(args, space->client_id, space->client_id_len);
 	add_number(args, (int64_t)request->number);
@@ -219,42 +240,95 @@ static bool confirm_request(struct lk__buf *buf, const struct lk__request *reque
 	return lk__resp_command(buf, 3, texts, lens);
 }
 
+static bool epoch_request(struct lk__buf *buf, const struct lk__space *space,
+                          const struct lk__request *request, struct args *args)
+{
+	const char *marker = request->marker ? request->marker : space->epoch;
+
+	add(args, marker, strlen(marker));
+	end_keys(args);
+	add(args, request->epoch->text, request->epoch->len);
+	add_number(args, request->epoch->unheld_pid);
+	add_number(args, space->db);
+	return eval(buf, &lk__script_epoch_set, request->by_text, args);
+}
+
+static void add_fence(struct args *args, const struct lk__space *space,
+                      const struct lk__request *request)
+{
+	if (space->cluster)
+		add_own(args, lk__space_fence(space, request->name, request->name_len, args->end));
+	else
+		add(args, space->fence, space->fence_len);
+}
+
+/* The keys of the request, the name's first one first.  The marker of a Cluster's node is in a slot
+ * of its own, and the client compares it. */
+static void add_keys(struct args *args, const struct lk__space *space,
+                     const struct lk__request *request)
+{
+	bool is_semaphore = request->noun == LK_KIND_SEMAPHORE;
+
+	add_own(args, lk__space_main_key(space, request->name, request->name_len, args->end));
+	if (request->noun == LK_KIND_LATCH) {
+		add_key(args, ":s");
+		if (request->kind == LK__LOOK)
+			add_fence(args, space, request);
+	} else if (request->narrow) {
+		if (is_semaphore)
+			add_key(args, ":h");
+	} else {
+		add_key(args, ":q");
+		add_fence(args, space, request);
+		if (is_semaphore)
+			add_key(args, ":h");
+		if (!space->cluster)
+			add(args, space->epoch, space->epoch_len);
+	}
+	end_keys(args);
+}
+
+static bool name_request(struct lk__buf *buf, const struct lk__space *space,
+                         const struct lk__request *request, struct args *args)
+{
+	const struct lk__script *script;
+
+	add_keys(args, space, request);
+	if (request->noun == LK_KIND_LATCH) {
+		script = latch_request(space, request, args);
+		return eval(buf, script, request->by_text, args);
+	}
+	if (request->kind == LK__HAND)
+		add(args, "", 0);
+	else
+		add_own(args, lk__ticket_text(space, &request->ticket, args->end));
+	script = request->noun == LK_KIND_SEMAPHORE ? semaphore_request(space, request, args)
+	                                            : lock_request(space, request, args);
+	return eval(buf, script, request->by_text, args);
+}
+
 bool lk__codec_request(struct lk__buf *buf, const struct lk__space *space,
                        const struct lk__request *request)
 {
-	const struct lk__script *script;
+	const char *asking[] = {"ASKING"};
+	const size_t before = buf->len;
 	struct args args;
+	bool ok;
 
-	if (lk__is_query(request->kind))
-		return lk__codec_query(buf, space, request);
-	if (request->kind == LK__CONFIRM)
-		return confirm_request(buf, request);
+	if (request->asking && !lk__resp_command(buf, 1, asking, NULL))
+		return false;
 	begin(&args);
-	if (request->kind == LK__EPOCH) {
-		add(&args, space->epoch, space->epoch_len);
-		add(&args, request->epoch->text, request->epoch->len);
-		add_number(&args, request->epoch->unheld_pid);
-		add_number(&args, space->db);
-		return eval(buf, &lk__script_epoch_set, request->by_text, &args);
-	}
-	add_own(&args, lk__space_main_key(space, request->name, request->name_len, args.end));
-	if (request->noun == LK_KIND_LATCH) {
-		add_key(&args, ":s");
-		script = latch_request(space, request, &args);
-		return eval(buf, script, request->by_text, &args);
-	}
-	add_key(&args, ":q");
-	add(&args, space->fence, space->fence_len);
-	if (request->noun == LK_KIND_SEMAPHORE)
-		add_key(&args, ":h");
-	add(&args, space->epoch, space->epoch_len);
-	if (request->kind == LK__HAND)
-		add(&args, "", 0);
+	if (lk__is_query(request->kind))
+		ok = lk__codec_query(buf, space, request);
+	else if (request->kind == LK__CONFIRM)
+		ok = confirm_request(buf, request);
+	else if (request->kind == LK__EPOCH)
+		ok = epoch_request(buf, space, request, &args);
 	else
-		add_own(&args, lk__ticket_text(space, &request->ticket, args.end));
-	script = request->noun == LK_KIND_SEMAPHORE ? semaphore_request(space, request, &args)
-	                                            : lock_request(space, request, &args);
-	return eval(buf, script, request->by_text, &args);
+		ok = name_request(buf, space, request, &args);
+	if (!ok)
+		buf->len = before;
+	return ok;
 }
 
 /* ---- Answers ------------------------------------------------------------------------------ */
@@ -275,13 +349,13 @@ static bool number(const struct lk__resp *resp, size_t index, int64_t *value)
 	const struct lk__resp *part = element(resp, index);
 
 	if (part && part->type == LK__RESP_INTEGER) {
-		if (part->integer < 0 || part->integer > EXACT_MAX)
+		if (part->integer < 0 || part->integer > LK__EXACT_MAX)
 			return false;
 		*value = part->integer;
 		return true;
 	}
 	return part && part->type == LK__RESP_STRING &&
-	       lk__parse_i64(part->str, part->len, 0, EXACT_MAX, value);
+	       lk__parse_i64(part->str, part->len, 0, LK__EXACT_MAX, value);
 }
 
 static bool is(const struct lk__resp *resp, const char *word)
@@ -308,6 +382,22 @@ static void fail(struct lk__answer *answer, struct lk__why *why)
 	answer->kind = LK__FAILED;
 	answer->err = why->err;
 	answer->text = why->text;
+}
+
+void lk__codec_error(const struct lk__resp *resp, const char *what, struct lk__answer *answer,
+                     struct lk__why *why)
+{
+	const char *place = lk__resp_redirect(resp);
+
+	lk__resp_why(resp, what, why);
+	if (place)
+		lk__why_set(why, LK_EAGAIN, "%s", place);
+	fail(answer, why);
+	if (place)
+		answer->kind = resp->str[0] == 'M' ? LK__MOVED : LK__ASKED;
+	answer->retryable = why->err == LK_EAGAIN;
+	answer->ambiguous = lk__resp_is_torn(resp);
+	answer->divided = lk__resp_is_divided(resp);
 }
 
 bool lk__codec_epoch(const struct lk__resp *resp, struct lk__epoch *epoch)
@@ -367,10 +457,7 @@ void lk__codec_answer(const struct lk__resp *resp, const char *what, struct lk__
 
 	memset(answer, 0, sizeof(*answer));
 	if (resp->type == LK__RESP_ERROR) {
-		lk__resp_why(resp, what, why);
-		fail(answer, why);
-		answer->retryable = why->err == LK_EAGAIN;
-		answer->ambiguous = lk__resp_is_torn(resp);
+		lk__codec_error(resp, what, answer, why);
 	} else if (resp->type == LK__RESP_INTEGER) {
 		answer->kind = LK__CONFIRMED;
 		answer->replicas = resp->integer;
@@ -421,111 +508,4 @@ void lk__codec_answer(const struct lk__resp *resp, const char *what, struct lk__
 		answer->ambiguous = true;
 		fail(answer, why);
 	}
-}
-
-/* ---- Messages ----------------------------------------------------------------------------- */
-
-/* Cut off the next word, at a single space or the end. */
-static bool word(const char **at, const char *end, const char **start, size_t *len)
-{
-	const char *stop;
-
-	if (*at >= end)
-		return false;
-	stop = memchr(*at, ' ', (size_t)(end - *at));
-	if (!stop)
-		stop = end;
-	*start = *at;
-	*len = (size_t)(stop - *at);
-	*at = stop < end ? stop + 1 : end;
-	return *len > 0;
-}
-
-static bool word_number(const char **at, const char *end, int64_t *value)
-{
-	const char *start;
-	size_t len;
-
-	return word(at, end, &start, &len) && lk__parse_i64(start, len, 0, EXACT_MAX, value);
-}
-
-/* Parse 2:client:nonce:lease:mode or 2:client:nonce:lease:mode:permits, where client is us. */
-static bool parse_ticket(const struct lk__space *space, const char *text, size_t len,
-                         struct lk__message *message)
-{
-	const size_t head = 2 + LK__CLIENT_ID_SIZE - 1 + 1, nonce = LK__NONCE_SIZE - 1;
-	size_t last = len; /* start of the last word */
-	int64_t permits = 0;
-	char mode;
-
-	while (last && text[last - 1] != ':')
-		last--;
-	if (last && last < len && text[last] != 'r' && text[last] != 'f') {
-		if (!lk__parse_i64(text + last, len - last, 1, LK_PERMITS_MAX, &permits))
-			return false;
-		len = last - 1;
-	}
-	if (len < head + nonce + 4 || memcmp(text, "2:", 2) ||
-	    memcmp(text + 2, space->client_id, LK__CLIENT_ID_SIZE - 1) || text[head - 1] != ':' ||
-	    text[head + nonce] != ':' || text[len - 2] != ':')
-		return false;
-	mode = text[len - 1];
-	if (mode != 'r' && mode != 'f' && (mode != 'n' || !permits))
-		return false;
-	memcpy(message->nonce, text + head, nonce);
-	message->nonce[nonce] = '\0';
-	message->fixed = mode != 'r';
-	message->final = mode == 'n';
-	message->permits = (uint32_t)permits;
-	return lk__parse_i64(text + head + nonce + 1, len - head - nonce - 3, 1, LK_LEASE_MAX_MS,
-	                     &message->lease_ms);
-}
-
-bool lk__codec_broadcast(const char *text, size_t len, struct lk__message *message)
-{
-	const char *at = text, *end = text + len, *verb;
-	size_t verb_len;
-	int64_t generation;
-
-	memset(message, 0, sizeof(*message));
-	if (!word(&at, end, &verb, &verb_len) || verb_len != 4 ||
-	    !word_number(&at, end, &generation) || at != end)
-		return false;
-	message->fence = (uint64_t)generation;
-	message->kind = memcmp(verb, "open", 4) ? LK__REMOVED : LK__OPENED;
-	return !memcmp(verb, "open", 4) || !memcmp(verb, "gone", 4);
-}
-
-bool lk__codec_message(const struct lk__space *space, const char *text, size_t len,
-                       struct lk__message *message)
-{
-	const char *at = text, *end = text + len, *verb, *ticket;
-	size_t verb_len, ticket_len;
-	int64_t fence, claim;
-
-	memset(message, 0, sizeof(*message));
-	if (!word(&at, end, &verb, &verb_len) || !word(&at, end, &ticket, &ticket_len) ||
-	    !parse_ticket(space, ticket, ticket_len, message))
-		return false;
-	if (verb_len == 5 && !memcmp(verb, "grant", 5)) {
-		message->kind = LK__GRANT;
-		if (!word_number(&at, end, &fence) || !word_number(&at, end, &message->life_ms) ||
-		    !word_number(&at, end, &claim) || !word_number(&at, end, &message->waiting) ||
-		    !word_number(&at, end, &message->store_us) || !fence ||
-		    message->life_ms > LK_LEASE_MAX_MS)
-			return false;
-		message->fence = (uint64_t)fence;
-		message->claim = claim != 0;
-	} else if (verb_len == 6 && !memcmp(verb, "wanted", 6)) {
-		message->kind = LK__WANTED;
-	} else if (verb_len == 5 && !memcmp(verb, "again", 5)) {
-		message->kind = LK__REASK;
-		if (!word_number(&at, end, &message->in_ms) || message->in_ms > LK_LEASE_MAX_MS)
-			return false;
-	} else if (verb_len == 6 && !memcmp(verb, "broken", 6)) {
-		message->kind = LK__BROKEN;
-	} else {
-		return false;
-	}
-	return at == end;
 }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT
  * The store in Redis: the wire format of queries and of their answers. */
+#include "../base/slot.h"
 #include "../base/text.h"
 #include "codec.h"
 #include "conn.h"
@@ -25,6 +26,7 @@ struct words {
 	struct lk__keys keys;
 	char ticket[LK__TICKET_MAX];
 	char topic[LK__TOPIC_MAX];
+	char channels[LK__TOPIC_MAX];
 	char numbers[5][LK__DECIMAL_SIZE];
 	int number_count;
 };
@@ -75,57 +77,57 @@ static const char *grace_text(struct words *words)
 	return number_text(words, words->query->epoch->since_us + words->space->grace_ms * 1000);
 }
 
+/* All keys of a lock or a semaphore, and in a Cluster not the marker: it is in another slot.
+ * Returns how many. */
+static int put_keys(const struct words *words, bool is_lock, const char **args)
+{
+	int count = 0;
+
+	args[count++] = words->keys.main;
+	args[count++] = words->keys.queue;
+	args[count++] = words->keys.fence;
+	if (!is_lock)
+		args[count++] = words->keys.holds;
+	if (!words->space->cluster)
+		args[count++] = words->space->epoch;
+	return count;
+}
+
 static bool end_hold(struct lk__buf *buf, struct words *words)
 {
-	const struct lk__keys *keys = &words->keys;
-	const char *marker = words->query->epoch->text;
+	const bool is_lock = words->query->noun == LK_KIND_LOCK;
+	const char *args[12];
+	const int keys = put_keys(words, is_lock, args);
+	int count = keys;
 
-	if (words->query->noun == LK_KIND_LOCK) {
-		const char *args[] = {keys->main,
-		                      keys->queue,
-		                      keys->fence,
-		                      words->space->epoch,
-		                      words->details->subject,
-		                      "0",
-		                      words->space->channels,
-		                      "1",
-		                      marker,
-		                      grace_text(words)};
-		return script(buf, &lk__script_lock_leave, 10, args);
-	}
-	const char *args[] = {keys->main,
-	                      keys->queue,
-	                      keys->fence,
-	                      keys->holds,
-	                      words->space->epoch,
-	                      words->details->subject,
-	                      "0",
-	                      words->space->channels,
-	                      "1",
-	                      number_text(words, LK__HEAD_PATIENCE_MS),
-	                      marker,
-	                      grace_text(words)};
-	return script(buf, &lk__script_semaphore_leave, 12, args);
+	args[count++] = words->details->subject;
+	args[count++] = "0";
+	args[count++] = words->channels;
+	args[count++] = "1";
+	if (!is_lock)
+		args[count++] = number_text(words, LK__HEAD_PATIENCE_MS);
+	args[count++] = words->query->epoch->text;
+	args[count++] = grace_text(words);
+	return lk__codec_eval_keys(buf,
+	                           is_lock ? &lk__script_lock_leave : &lk__script_semaphore_leave,
+	                           true, keys, count, args, NULL);
 }
 
 static bool size(struct lk__buf *buf, struct words *words)
 {
 	const struct lk__details *details = words->details;
-	const struct lk__keys *keys = &words->keys;
-	const char *args[] = {keys->main,
-	                      keys->queue,
-	                      keys->fence,
-	                      keys->holds,
-	                      words->space->epoch,
-	                      details->must_exist ? "resize" : "open",
-	                      number_text(words, details->capacity),
-	                      number_text(words, details->ttl_ms),
-	                      words->space->channels,
-	                      number_text(words, LK__HEAD_PATIENCE_MS),
-	                      words->query->epoch->text,
-	                      grace_text(words)};
+	const char *args[12];
+	const int keys = put_keys(words, false, args);
+	int count = keys;
 
-	return script(buf, &lk__script_semaphore_set, 12, args);
+	args[count++] = details->must_exist ? "resize" : "open";
+	args[count++] = number_text(words, details->capacity);
+	args[count++] = number_text(words, details->ttl_ms);
+	args[count++] = words->channels;
+	args[count++] = number_text(words, LK__HEAD_PATIENCE_MS);
+	args[count++] = words->query->epoch->text;
+	args[count++] = grace_text(words);
+	return lk__codec_eval_keys(buf, &lk__script_semaphore_set, true, keys, count, args, NULL);
 }
 
 static bool set_latch(struct lk__buf *buf, struct words *words)
@@ -162,6 +164,13 @@ static void put_label_field(const struct lk__request *query, char field[LK__KEY_
 		lk__name_encode(field + strlen(field), query->name, query->name_len);
 }
 
+/* In a Cluster each slot has the details of the clients that use its names. */
+static void put_client_key(const struct words *words, const char *id, char key[LK__CHANNEL_MAX])
+{
+	lk__space_client_key(words->space, id,
+	                     lk__slot_of(words->query->name, words->query->name_len), key);
+}
+
 static bool describe(struct lk__buf *buf, const struct words *words)
 {
 	char id[LK__CLIENT_ID_SIZE], key[LK__CHANNEL_MAX], label[LK__KEY_MAX];
@@ -169,7 +178,7 @@ static bool describe(struct lk__buf *buf, const struct words *words)
 	                                      "program", "pid", label,  "label"};
 
 	snprintf(id, sizeof(id), "%.22s", words->details->subject);
-	lk__space_client_key(words->space, id, key);
+	put_client_key(words, id, key);
 	put_label_field(words->query, label);
 	return lk__resp_command(buf, 2 + PARTY_FIELDS, argv, NULL);
 }
@@ -185,7 +194,7 @@ static bool introduce(struct lk__buf *buf, struct words *words)
 	const char *args[2 + 10] = {key, number_text(words, details->life_ms)};
 	int count = 2;
 
-	lk__space_client_key(words->space, words->space->client_id, key);
+	put_client_key(words, words->space->client_id, key);
 	put_label_field(words->query, label);
 	if (details->pid)
 		fields[3][1] = number_text(words, details->pid);
@@ -203,20 +212,35 @@ static bool forget(struct lk__buf *buf, const struct words *words)
 	char key[LK__CHANNEL_MAX];
 	const char *argv[] = {"DEL", key};
 
-	lk__space_client_key(words->space, words->space->client_id, key);
+	put_client_key(words, words->space->client_id, key);
 	return lk__resp_command(buf, 2, argv, NULL);
+}
+
+static const char *marker_of(const struct words *words)
+{
+	return words->query->marker ? words->query->marker : words->space->epoch;
+}
+
+static void put_names(struct words *words)
+{
+	const struct lk__request *query = words->query;
+	size_t len;
+
+	lk__space_keys(words->space, query->name, query->name_len, &words->keys);
+	lk__space_topic(words->space, query->name, query->name_len, words->topic);
+	len = lk__space_channels(words->space, words->keys.main, strlen(words->keys.main),
+	                         words->channels);
+	words->channels[len] = '\0';
 }
 
 bool lk__codec_query(struct lk__buf *buf, const struct lk__space *space,
                      const struct lk__request *query)
 {
 	struct words words = {.space = space, .query = query, .details = query->details};
-	const char *ping[] = {"PING"};
+	const char *ping[] = {"PING"}, *slots[] = {"CLUSTER", "SLOTS"};
 
-	if (query->name_len) {
-		lk__space_keys(space, query->name, query->name_len, &words.keys);
-		lk__space_topic(space, query->name, query->name_len, words.topic);
-	}
+	if (query->name_len)
+		put_names(&words);
 	switch ((enum lk__request_kind)query->kind) {
 	case LK__SHOW:
 		return show(buf, &words);
@@ -240,15 +264,17 @@ bool lk__codec_query(struct lk__buf *buf, const struct lk__space *space,
 	case LK__LIST:
 		return list(buf, &words);
 	case LK__RECALL: {
-		const char *args[] = {space->epoch, query->epoch->text,
+		const char *args[] = {marker_of(&words), query->epoch->text,
 		                      number_text(&words, query->epoch->unheld_pid),
 		                      number_text(&words, space->db)};
 		return script(buf, &lk__script_epoch_set, 4, args);
 	}
 	case LK__END_GRACE: {
-		const char *args[] = {space->epoch, query->details->subject};
+		const char *args[] = {marker_of(&words), query->details->subject};
 		return script(buf, &lk__script_epoch_end, 2, args);
 	}
+	case LK__TOPOLOGY:
+		return lk__resp_command(buf, 2, slots, NULL);
 	case LK__INTRODUCE:
 		return introduce(buf, &words);
 	case LK__FORGET:
@@ -387,61 +413,6 @@ static void fill_party(lk_party *party, const struct lk__resp *resp)
 	copy_field(party->label, sizeof(party->label), resp->elements[4]);
 }
 
-static bool room_for_name(struct lk__names *names)
-{
-	size_t cap = names->cap ? names->cap * 2 : 64;
-	struct lk__listed_name **list;
-
-	if (names->count < names->cap)
-		return true;
-	list = realloc(names->list, cap * sizeof(struct lk__listed_name *));
-	if (!list)
-		return false;
-	names->list = list;
-	names->cap = cap;
-	return true;
-}
-
-/* Add the name in prefix:{name} or prefix:{name}:q; skips other keys, which never exist without one
- * of these.  False when out of memory. */
-static bool add_name(struct lk__names *names, const struct lk__space *space,
-                     const struct lk__resp *key)
-{
-	size_t head = strlen(space->prefix) + 2;
-	struct lk__listed_name *name;
-	const char *end;
-
-	if (!is_string(key) || key->len < head + 2 || !(end = memchr(key->str, '}', key->len)) ||
-	    (size_t)(end - key->str) < head)
-		return true;
-	if (strcmp(end + 1, "") != 0 && strcmp(end + 1, ":q") != 0)
-		return true;
-	if (!room_for_name(names) || !(name = malloc(sizeof(*name) + key->len + 1)))
-		return false;
-	if (lk__name_decode(name->bytes, &name->len, key->str + head,
-	                    (size_t)(end - key->str) - head))
-		names->list[names->count++] = name;
-	else
-		free(name);
-	return true;
-}
-
-static lk_err fill_names(struct lk__names *names, const struct lk__space *space,
-                         const struct lk__resp *resp)
-{
-	const struct lk__resp *keys;
-
-	if (resp->type != LK__RESP_ARRAY || resp->len != 2 || !is_string(resp->elements[0]) ||
-	    resp->elements[1]->type != LK__RESP_ARRAY)
-		return LK_ESERVER;
-	keys = resp->elements[1];
-	for (size_t i = 0; i < keys->len; i++)
-		if (!add_name(names, space, keys->elements[i]))
-			return LK_ENOMEM;
-	snprintf(names->cursor, sizeof(names->cursor), "%s", resp->elements[0]->str);
-	return LK_OK;
-}
-
 static const char *const latch_states[] = {"absent", "counting", "open"};
 static const char *const nouns[] = {"nothing", "lock", "semaphore", "latch"};
 
@@ -539,26 +510,28 @@ void lk__codec_query_answer(const struct lk__resp *resp, const char *what,
 	lk_err err;
 
 	*answer = (struct lk__answer){.kind = LK__DONE};
-	if (kind == LK__DESCRIBE) {
+	if (kind == LK__DESCRIBE && !lk__resp_redirect(resp)) {
 		/* List a party that cannot be described as well, whatever the reason. */
 		answer->kind = LK__LISTED;
 		if (into)
 			fill_party(into, resp);
 	} else if (resp->type == LK__RESP_ERROR) {
-		lk__resp_why(resp, what, why);
-		fail(answer, why, why->text);
-		answer->ambiguous = lk__resp_is_torn(resp);
+		lk__codec_error(resp, what, answer, why);
 	} else if (kind == LK__BREAK || first_is(resp, "epoch") ||
 	           ((kind == LK__SIZE || kind == LK__SET) && first_is(resp, "fence"))) {
 		lk__codec_answer(resp, what, answer, why);
 	} else if (kind == LK__LIST) {
 		answer->kind = LK__LISTED;
-		err = into ? fill_names(into, space, resp) : LK_OK;
+		err = into ? lk__codec_names(resp, space, into) : LK_OK;
 		if (err == LK_ENOMEM)
 			lk__why_set(why, err, "out of memory");
 		else if (err)
 			lk__why_about(why, err, what, "unexpected response to SCAN");
 		if (err)
+			fail(answer, why, why->text);
+	} else if (kind == LK__TOPOLOGY) {
+		answer->kind = LK__LISTED;
+		if (into && !lk__codec_topology(resp, what, into, why))
 			fail(answer, why, why->text);
 	} else if (kind == LK__INTRODUCE || kind == LK__FORGET || kind == LK__PING) {
 		answer->kind = LK__DONE;

@@ -177,12 +177,41 @@ static bool has_any_code(const struct lk__resp *resp, const char *const *codes, 
 	return false;
 }
 
+/* A script uses a key that is not there, while others of the slot are. */
+#define NOT_LOCAL "attempted to access a non local key"
+
+bool lk__resp_is_divided(const struct lk__resp *resp)
+{
+	return resp->type == LK__RESP_ERROR && !lk__resp_is_torn(resp) &&
+	       (has_code(resp, "TRYAGAIN") || strstr(resp->str, NOT_LOCAL));
+}
+
+const char *lk__resp_redirect(const struct lk__resp *resp)
+{
+	static const char *const codes[] = {"MOVED ", "ASK "};
+
+	for (size_t i = 0; resp->type == LK__RESP_ERROR && i < 2; i++) {
+		const size_t len = strlen(codes[i]);
+		if (!strncmp(resp->str, codes[i], len) && resp->str[len])
+			return resp->str + len;
+	}
+	return NULL;
+}
+
+bool lk__resp_is_of_cluster(const struct lk__resp *resp)
+{
+	static const char *const codes[] = {"MOVED", "ASK", "TRYAGAIN", "CLUSTERDOWN", "CROSSSLOT"};
+
+	return resp->type == LK__RESP_ERROR &&
+	       has_any_code(resp, codes, sizeof(codes) / sizeof(codes[0]));
+}
+
 lk_err lk__resp_error(const struct lk__resp *resp)
 {
 	static const char *const refusals[] = {"NOAUTH", "WRONGPASS", "NOPERM", "DENIED"};
-	static const char *const transient[] = {"LOADING",    "BUSY",        "READONLY",
-	                                        "MASTERDOWN", "CLUSTERDOWN", "TRYAGAIN",
-	                                        "NOREPLICAS", "UNBLOCKED"};
+	static const char *const transient[] = {
+		"LOADING",  "BUSY",       "READONLY",  "MASTERDOWN", "CLUSTERDOWN",
+		"TRYAGAIN", "NOREPLICAS", "UNBLOCKED", "MOVED",      "ASK"};
 	/* Inside a script a missing right has no code (first text: 6.0 to 7.0; second: since
 	 * 7.2). */
 	static const char *const phrases[] = {"The user executing the script can't",
@@ -195,6 +224,8 @@ lk_err lk__resp_error(const struct lk__resp *resp)
 	for (size_t i = 0; i < sizeof(phrases) / sizeof(phrases[0]); i++)
 		if (strstr(resp->str, phrases[i]))
 			return LK_EAUTH;
+	if (lk__resp_is_divided(resp))
+		return LK_EAGAIN;
 	if (has_any_code(resp, transient, sizeof(transient) / sizeof(transient[0])))
 		return LK_EAGAIN;
 	return has_code(resp, "WRONGTYPE") ? LK_EFOREIGN : LK_ESERVER;

@@ -58,9 +58,9 @@ int64_t lk__conn_read(struct lk__conn *conn, bool wait, struct lk__why *why);
 void lk__conn_close(struct lk__conn *conn);
 
 /* Classify an error reply: LK_EAUTH (NOAUTH, WRONGPASS, NOPERM, a right that is missing inside a
- * script), LK_EAGAIN (transient: LOADING, BUSY, READONLY, MASTERDOWN, CLUSTERDOWN, TRYAGAIN,
- * NOREPLICAS; UNBLOCKED: a WAIT of a master that became a replica), LK_EFOREIGN (WRONGTYPE), else
- * LK_ESERVER. */
+ * script), LK_EAGAIN (transient: LOADING, BUSY, READONLY, MASTERDOWN, CLUSTERDOWN, TRYAGAIN, MOVED,
+ * ASK, NOREPLICAS; a script at the source of a slot that migrates; UNBLOCKED: a WAIT of a master
+ * that became a replica), LK_EFOREIGN (WRONGTYPE), else LK_ESERVER. */
 lk_err lk__resp_error(const struct lk__resp *resp);
 /* Describe an error reply of the server "what": its class, and its text, with the way to find the
  * right that is missing, or that a script had changed something before the error.  Returns the
@@ -72,6 +72,14 @@ void lk__resp_blame_replica(const struct lk__resp *resp, const char *what, const
                             struct lk__why *why);
 /* Is it the error of a script that had changed something before?  See scripts/shared/change.lua. */
 bool lk__resp_is_torn(const struct lk__resp *resp);
+/* Is it an error of a Cluster, before anything was done: the slot migrates, and only some of the
+ * keys have? */
+bool lk__resp_is_divided(const struct lk__resp *resp);
+/* "<slot> <host>:<port>" if a Cluster's node refused because that one has the slot (MOVED), or
+ * imports it (ASK), else NULL.  Borrows from resp. */
+const char *lk__resp_redirect(const struct lk__resp *resp);
+/* Only the node of a Cluster refuses in this way. */
+bool lk__resp_is_of_cluster(const struct lk__resp *resp);
 /* The error that ends the set-up of a connection: LK_ECONN if it is transient. */
 lk_err lk__resp_refusal(const struct lk__resp *resp);
 

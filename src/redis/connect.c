@@ -115,7 +115,7 @@ static lk_err send_probe(struct lk__conn *conn, const struct lk__space *space,
 	struct lk__buf buf = {0};
 	lk_err err;
 
-	lk__space_client_key(space, space->client_id, key);
+	lk__space_client_key(space, space->client_id, 0, key);
 	if ((by_text && !load(&buf)) ||
 	    !lk__codec_eval(&buf, &lk__script_link_probe, by_text, 2, args, NULL) ||
 	    !lk__codec_request(&buf, space, &ask)) {

@@ -109,7 +109,7 @@ static bool names_make(struct names *names, const struct lk__target *target)
 	snprintf(name, sizeof(name), "latchkey-doctor-%s", id);
 	lk__space_keys(&names->space, name, strlen(name), &names->keys);
 	lk__space_topic(&names->space, name, strlen(name), names->topic);
-	lk__space_client_key(&names->space, id, names->client);
+	lk__space_client_key(&names->space, id, 0, names->client);
 	return true;
 }
 

@@ -62,7 +62,7 @@ static void check_failed(const struct lk__answer *answer)
 static void check_answer(const struct lk__answer *answer)
 {
 	FUZZ_MUST(answer->kind <= LK__FAILED, "kind %d", (int)answer->kind);
-	if (answer->kind == LK__FAILED)
+	if (answer->kind == LK__FAILED || answer->kind == LK__MOVED || answer->kind == LK__ASKED)
 		check_failed(answer);
 	FUZZ_MUST(answer->epoch.len < LK__EPOCH_SIZE && !answer->epoch.text[answer->epoch.len],
 	          "a marker without an end");
@@ -80,6 +80,25 @@ static void check_answer(const struct lk__answer *answer)
 	          "a number out of its range");
 }
 
+static void check_topology(const struct lk__answer *answer, const struct lk__topology *topology)
+{
+	if (answer->kind != LK__LISTED)
+		return;
+	FUZZ_MUST(topology->count >= 0 && topology->count <= LK__NODES_MAX, "%d nodes",
+	          topology->count);
+	for (int i = 0; i < topology->count; i++) {
+		const struct lk__cluster_node *node = &topology->nodes[i];
+		FUZZ_MUST(strlen(node->id) == LK__NODE_ID_SIZE - 1, "a bad id");
+		FUZZ_MUST(node->place.port >= 1 && node->place.port <= 65535, "port %d",
+		          node->place.port);
+		FUZZ_MUST(fuzz_is_plain(node->place.host), "a host that is not plain");
+	}
+	for (int slot = 0; slot < LK__SLOTS; slot++)
+		FUZZ_MUST(topology->owner[slot] == LK__NO_OWNER ||
+		                  topology->owner[slot] < topology->count,
+		          "a slot of no node");
+}
+
 /* Read the same bytes as the reply to a query. */
 static void answer_question(const struct lk__resp *resp, int kind, int noun)
 {
@@ -90,7 +109,11 @@ static void answer_question(const struct lk__resp *resp, int kind, int noun)
 	struct lk__answer answer;
 	struct lk__space space;
 	struct lk__why why = {0};
-	void *into = kind == LK__SHOW ? (void *)shown : kind == LK__LIST ? (void *)&names : &party;
+	static struct lk__topology topology;
+	void *into = kind == LK__SHOW       ? (void *)shown
+	             : kind == LK__LIST     ? (void *)&names
+	             : kind == LK__TOPOLOGY ? (void *)&topology
+	                                    : &party;
 
 	if (!shown)
 		abort();
@@ -104,6 +127,8 @@ static void answer_question(const struct lk__resp *resp, int kind, int noun)
 	          shown->held, shown->count);
 	FUZZ_MUST(fuzz_is_plain(party.host) && fuzz_is_plain(party.label),
 	          "text that is not plain");
+	if (kind == LK__TOPOLOGY)
+		check_topology(&answer, &topology);
 	while (names.count)
 		free(names.list[--names.count]);
 	free(names.list);
