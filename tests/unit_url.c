@@ -295,7 +295,7 @@ TEST(url_too_long_is_refused)
 
 TEST(url_planned_scheme_is_not_supported_yet)
 {
-	static const char *const schemes[] = {"redis+cluster", "redis+quorum", "etcd"};
+	static const char *const schemes[] = {"redis+quorum", "etcd"};
 
 	for (size_t i = 0; i < COUNT(schemes); i++) {
 		char url[64], wanted[100];

@@ -17,7 +17,6 @@
 
 #define URL_MAX 8192        /* bytes, without the NUL */
 #define OPTION_SHOWN_MAX 32 /* bytes of an unknown one's name */
-#define DEFAULT_PORT 6379
 #define SOCKET_PATH_SIZE sizeof(((struct sockaddr_un *)NULL)->sun_path)
 
 /* ---- The query ---------------------------------------------------------------------------- */
@@ -234,11 +233,13 @@ static lk_err parse_tcp(struct parse *parse, struct span authority, struct span 
 	char text[LK__HOST_MAX + 16];
 	lk_err err = lk__url_check_path(parse, path);
 
-	target->port = DEFAULT_PORT;
+	target->port = LK__DEFAULT_PORT;
 	if (err == LK_OK)
 		err = lk__url_take_userinfo(parse, &authority, false);
 	if (err == LK_OK && span_has(authority, ','))
-		err = WRONG(parse, "host: more than one (sentinels need redis+sentinel://)");
+		err = WRONG(parse,
+		            "host: more than one (a Cluster needs redis+cluster://, sentinels "
+		            "redis+sentinel://)");
 	if (err == LK_OK)
 		err = lk__url_set_place(parse, authority, &target->host, &target->port);
 	if (err != LK_OK)
@@ -279,7 +280,14 @@ static lk_err parse_unix(struct parse *parse, struct span authority, struct span
 
 /* ---- The whole ---------------------------------------------------------------------------- */
 
-enum scheme { SCHEME_TCP, SCHEME_UNIX, SCHEME_SENTINEL, SCHEME_SENTINEL_LETTUCE, SCHEME_COUNT };
+enum scheme {
+	SCHEME_TCP,
+	SCHEME_UNIX,
+	SCHEME_SENTINEL,
+	SCHEME_SENTINEL_LETTUCE,
+	SCHEME_CLUSTER,
+	SCHEME_COUNT
+};
 
 static const struct {
 	const char *text;
@@ -293,6 +301,8 @@ static const struct {
 	{"rediss+sentinel://", SCHEME_SENTINEL, true},
 	{"redis-sentinel://", SCHEME_SENTINEL_LETTUCE, false},
 	{"rediss-sentinel://", SCHEME_SENTINEL_LETTUCE, true},
+	{"redis+cluster://", SCHEME_CLUSTER, false},
+	{"rediss+cluster://", SCHEME_CLUSTER, true},
 };
 
 static enum scheme take_scheme(struct parse *parse, struct span *rest)
@@ -307,7 +317,7 @@ static enum scheme take_scheme(struct parse *parse, struct span *rest)
 
 static lk_err unknown_scheme(struct parse *parse, struct span url)
 {
-	static const char *const planned[] = {"redis+cluster", "redis+quorum", "etcd"};
+	static const char *const planned[] = {"redis+quorum", "etcd"};
 	struct span scheme = span_until(url, ":");
 
 	/* Quote only these: any other text may be a password. */
@@ -321,7 +331,7 @@ static lk_err unknown_scheme(struct parse *parse, struct span url)
 		                    "redis+unix://)");
 	return WRONG(parse,
 	             "scheme: must be redis://, rediss://, redis+unix://, redis+sentinel://, "
-	             "rediss+sentinel:// or local:");
+	             "rediss+sentinel://, redis+cluster://, rediss+cluster:// or local:");
 }
 
 static lk_err parse_place(struct parse *parse, enum scheme scheme, struct span authority,
@@ -334,6 +344,8 @@ static lk_err parse_place(struct parse *parse, enum scheme scheme, struct span a
 	case SCHEME_SENTINEL_LETTUCE:
 		return lk__url_parse_sentinels(parse, authority, path,
 		                               scheme == SCHEME_SENTINEL_LETTUCE);
+	case SCHEME_CLUSTER:
+		return lk__url_parse_cluster(parse, authority, path);
 	default:
 		return parse_tcp(parse, authority, path);
 	}

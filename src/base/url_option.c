@@ -147,9 +147,12 @@ static lk_err set_time(struct parse *parse, const char *part, int64_t time_ms, i
 
 lk_err lk__option_set_db(struct parse *parse, struct span value)
 {
-	int64_t number;
+	int64_t number = -1; /* an invalid value */
 
-	if (!lk__parse_i64(value.at, value.len, 0, INT32_MAX, &number))
+	lk__parse_i64(value.at, value.len, 0, INT32_MAX, &number);
+	if (parse->target->cluster && number != 0)
+		return WRONG(parse, "db: a Cluster has only database 0");
+	if (number < 0)
 		return WRONG(parse, "db: must be 0 to %d", INT32_MAX);
 	parse->target->db = (int)number;
 	return LK_OK;
@@ -446,6 +449,7 @@ void lk__target_fini(struct lk__target *target)
 	free(target->tls_server_name);
 	free(target->service);
 	free_places(target->sentinels, target->sentinel_count);
+	free_places(target->seeds, target->seed_count);
 	free(target->sentinel_user);
 	lk__option_wipe(target->sentinel_password);
 	memset(target, 0, sizeof(*target));

@@ -17,6 +17,8 @@ struct span {
 	size_t len;
 };
 
+#define LK__DEFAULT_PORT 6379
+
 enum option {
 	OPTION_DB,
 	OPTION_USER,
@@ -120,6 +122,9 @@ lk_err lk__url_parse_sentinels(struct parse *parse, struct span authority, struc
 lk_err lk__option_set_sentinel(struct parse *parse, enum option option, struct span value);
 lk_err lk__options_apply_sentinel(struct parse *parse, const lk_client_options *options);
 lk_err lk__options_check_sentinel(struct parse *parse);
+
+/* url_cluster.c */
+lk_err lk__url_parse_cluster(struct parse *parse, struct span authority, struct span path);
 
 /* ---- Options ------------------------------------------------------------------------------ */
 

@@ -30,7 +30,8 @@ void lk__target_aim(struct lk__target *copy, char *host, int port)
 	copy->host = host;
 	copy->port = port;
 	lk__place_write(place, sizeof(place), host, port);
-	snprintf(text, sizeof(text), "%s at %s", copy->service, place);
+	snprintf(text, sizeof(text), "%s%s%s", copy->service ? copy->service : "",
+	         copy->service ? " at " : "", place);
 	lk__escape(copy->text, sizeof(copy->text), text, strlen(text));
 }
 

@@ -533,6 +533,10 @@ lk_err lk_doctor(const char *url, const lk_client_options *options, lk_finding_f
 
 	if (err)
 		return lk__fail(&why);
+	if (target.cluster) {
+		lk__target_fini(&target);
+		return lk__failf(LK_EINVALID, "scheme: a Cluster is not supported by this version");
+	}
 	doctor.target = &target;
 	if (target.user)
 		lk__escape(doctor.user, sizeof(doctor.user), target.user, strlen(target.user));

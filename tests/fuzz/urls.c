@@ -65,10 +65,18 @@ static bool good_prefix(const char *prefix)
 	              "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-") == len;
 }
 
+static void check_places(const struct lk__endpoint *list, int count)
+{
+	for (int i = 0; i < count; i++)
+		FUZZ_MUST(list[i].host[0] && list[i].port >= 1 && list[i].port <= 65535 &&
+		                  fuzz_is_plain(list[i].host),
+		          "the place %d of a list", i);
+}
+
 static void check_target(const struct lk__target *target)
 {
 	FUZZ_MUST(target->local + (target->socket_path != NULL) + (target->host != NULL) +
-	                          (target->service != NULL) ==
+	                          (target->service != NULL) + target->cluster ==
 	                  1,
 	          "not one place");
 	FUZZ_MUST(!target->service == !target->sentinel_count &&
@@ -76,11 +84,11 @@ static void check_target(const struct lk__target *target)
 	          "sentinels");
 	FUZZ_MUST(!target->sentinel_user || target->sentinel_password, "a sentinel's user");
 	FUZZ_MUST(target->service || !target->sentinel_password, "a sentinel's password");
-	for (int i = 0; i < target->sentinel_count; i++)
-		FUZZ_MUST(target->sentinels[i].host[0] && target->sentinels[i].port >= 1 &&
-		                  target->sentinels[i].port <= 65535 &&
-		                  fuzz_is_plain(target->sentinels[i].host),
-		          "a sentinel's place");
+	check_places(target->sentinels, target->sentinel_count);
+	FUZZ_MUST(target->cluster == (target->seed_count > 0) &&
+	                  target->seed_count <= LK__SEEDS_MAX && !(target->cluster && target->db),
+	          "a Cluster");
+	check_places(target->seeds, target->seed_count);
 	FUZZ_MUST(!target->host || (target->port >= 1 && target->port <= 65535), "port %d",
 	          target->port);
 	FUZZ_MUST(!target->host || (target->host[0] && fuzz_is_plain(target->host)), "the host");
@@ -94,7 +102,8 @@ static void check_target(const struct lk__target *target)
 	FUZZ_MUST(target->tls || (!target->tls_ca && !target->tls_cert && !target->tls_key &&
 	                          !target->tls_server_name && !target->tls_unverified),
 	          "options of TLS without it");
-	FUZZ_MUST(!target->tls || target->host || target->service, "TLS without a host");
+	FUZZ_MUST(!target->tls || target->host || target->service || target->cluster,
+	          "TLS without a host");
 	FUZZ_MUST(target->connect_timeout_ns >= LK__MS &&
 	                  target->connect_timeout_ns <= 3600000 * LK__MS &&
 	                  target->command_timeout_ns >= LK__MS &&
@@ -106,7 +115,8 @@ static void check_target(const struct lk__target *target)
 	          "the text");
 	FUZZ_MUST(!strstr(target->text, SECRET) || (target->host && strstr(target->host, SECRET)) ||
 	                  (target->socket_path && strstr(target->socket_path, SECRET)) ||
-	                  (target->service && strstr(target->service, SECRET)),
+	                  (target->service && strstr(target->service, SECRET)) ||
+	                  (target->cluster && strstr(target->seeds[0].host, SECRET)),
 	          "the text shows a secret: %s", target->text);
 }
 
@@ -135,15 +145,13 @@ static void write_place(FILE *out, const char *host, int port)
 		fprintf(out, "%s:%d", host, port);
 }
 
-static void write_sentinels(FILE *out, const struct lk__target *target)
+static void write_places(FILE *out, const struct lk__endpoint *list, int count)
 {
-	for (int i = 0; i < target->sentinel_count; i++) {
+	for (int i = 0; i < count; i++) {
 		if (i)
 			fputc(',', out);
-		write_place(out, target->sentinels[i].host, target->sentinels[i].port);
+		write_place(out, list[i].host, list[i].port);
 	}
-	fputc('/', out);
-	write_encoded(out, target->service);
 }
 
 /* The target as a URL of our own, encoded wherever that is allowed. */
@@ -165,7 +173,12 @@ static char *write_url(const struct lk__target *target)
 		write_encoded(out, target->socket_path + 1);
 	} else if (target->service) {
 		fprintf(out, "%s+sentinel://", scheme);
-		write_sentinels(out, target);
+		write_places(out, target->sentinels, target->sentinel_count);
+		fputc('/', out);
+		write_encoded(out, target->service);
+	} else if (target->cluster) {
+		fprintf(out, "%s+cluster://", scheme);
+		write_places(out, target->seeds, target->seed_count);
 	} else {
 		fprintf(out, "%s://", scheme);
 		write_place(out, target->host, target->port);
@@ -191,16 +204,21 @@ static bool same_text(const char *one, const char *other)
 	return one && other ? !strcmp(one, other) : one == other;
 }
 
+static bool same_places(const struct lk__endpoint *one, int one_count,
+                        const struct lk__endpoint *other, int other_count)
+{
+	for (int i = 0; i < one_count && i < other_count; i++)
+		if (strcmp(one[i].host, other[i].host) != 0 || one[i].port != other[i].port)
+			return false;
+	return one_count == other_count;
+}
+
 static bool same_sentinels(const struct lk__target *one, const struct lk__target *other)
 {
-	bool same = one->sentinel_count == other->sentinel_count &&
-	            same_text(one->service, other->service) &&
-	            same_text(one->sentinel_user, other->sentinel_user);
-
-	for (int i = 0; i < one->sentinel_count && same; i++)
-		same = !strcmp(one->sentinels[i].host, other->sentinels[i].host) &&
-		       one->sentinels[i].port == other->sentinels[i].port;
-	return same;
+	return same_places(one->sentinels, one->sentinel_count, other->sentinels,
+	                   other->sentinel_count) &&
+	       same_text(one->service, other->service) &&
+	       same_text(one->sentinel_user, other->sentinel_user);
 }
 
 static void check_round(const struct lk__target *target)
@@ -229,6 +247,9 @@ static void check_round(const struct lk__target *target)
 	                  same_text(again.tls_key, target->tls_key) &&
 	                  same_text(again.tls_server_name, target->tls_server_name) &&
 	                  same_text(again.text, target->text) && same_sentinels(&again, target) &&
+	                  again.cluster == target->cluster &&
+	                  same_places(again.seeds, again.seed_count, target->seeds,
+	                              target->seed_count) &&
 	                  again.connect_timeout_ns == target->connect_timeout_ns &&
 	                  again.command_timeout_ns == target->command_timeout_ns &&
 	                  again.keepalive_ms == target->keepalive_ms,
