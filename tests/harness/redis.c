@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 
 struct redis {
 	struct redis *next;
@@ -111,22 +112,28 @@ static redisReply *run_in_process(redis_run_fn *run, const char *fmt, va_list ar
 	return reply;
 }
 
-/* Store the text of the reply in redis->text. */
-static redisReply *ask(struct redis *redis, const char *fmt, va_list args)
+static void set_text(struct redis *redis, const redisReply *reply)
 {
-	redisReply *reply = redis->context ? redisvCommand(redis->context, fmt, args)
-	                                   : run_in_process(redis->run, fmt, args);
 	size_t size;
 	FILE *out;
 
-	ck_assert_msg(reply != NULL, "%s: %s", fmt,
-	              redis->context ? redis->context->errstr : "no answer");
 	free(redis->text);
 	redis->text = NULL;
 	out = open_memstream(&redis->text, &size);
 	ck_assert_ptr_nonnull(out);
 	answer_append(out, reply);
 	fclose(out);
+}
+
+/* Store the text of the reply in redis->text. */
+static redisReply *ask(struct redis *redis, const char *fmt, va_list args)
+{
+	redisReply *reply = redis->context ? redisvCommand(redis->context, fmt, args)
+	                                   : run_in_process(redis->run, fmt, args);
+
+	ck_assert_msg(reply != NULL, "%s: %s", fmt,
+	              redis->context ? redis->context->errstr : "no answer");
+	set_text(redis, reply);
 	return reply;
 }
 
@@ -181,6 +188,63 @@ void redis_do(struct redis *redis, const char *fmt, ...)
 	va_end(args);
 	ck_assert_msg(reply->type != REDIS_REPLY_ERROR, "%s answers %s", fmt, redis->text);
 	freeReplyObject(reply);
+}
+
+/* What the server sends without a request, within ms; NULL if nothing comes. */
+static redisReply *await_reply(redisContext *context, int64_t ms)
+{
+	int64_t end = now_ms() + ms;
+
+	for (;;) {
+		struct pollfd ready = {context->fd, POLLIN, 0};
+		void *reply = NULL;
+		int64_t left;
+
+		ck_assert_int_eq(redisGetReplyFromReader(context, &reply), REDIS_OK);
+		if (reply)
+			return reply;
+		left = end - now_ms();
+		if (poll(&ready, 1, left > 0 ? (int)left : 0) < 1) {
+			if (left <= 0)
+				return NULL;
+			continue;
+		}
+		ck_assert_int_eq(redisBufferRead(context), REDIS_OK);
+	}
+}
+
+const char *redis_next(struct redis *redis, int64_t ms)
+{
+	redisReply *reply = await_reply(redis->context, ms);
+
+	if (!reply)
+		return NULL;
+	set_text(redis, reply);
+	freeReplyObject(reply);
+	return redis->text;
+}
+
+char *redis_raw(struct redis *redis, const char *bytes, size_t len, size_t *reply_len)
+{
+	redisReader *reader = redisReaderCreate();
+	void *reply = NULL;
+	char *answer = NULL;
+	FILE *out = open_memstream(&answer, reply_len);
+
+	ck_assert(reader && out);
+	ck_assert_int_eq(send(redis->context->fd, bytes, len, MSG_NOSIGNAL), (ssize_t)len);
+	while (!reply) {
+		char some[4096];
+		ssize_t got = recv(redis->context->fd, some, sizeof(some), 0);
+		ck_assert_int_gt(got, 0);
+		fwrite(some, 1, (size_t)got, out);
+		ck_assert_int_eq(redisReaderFeed(reader, some, (size_t)got), REDIS_OK);
+		ck_assert_int_eq(redisReaderGetReply(reader, &reply), REDIS_OK);
+	}
+	freeReplyObject(reply);
+	redisReaderFree(reader);
+	fclose(out);
+	return answer;
 }
 
 /* The number after a name and a separator in an INFO section, 0 if the name is missing. */
@@ -241,28 +305,9 @@ struct monitor *monitor_open(const struct test_server *server)
 
 const char *monitor_next(struct monitor *monitor, int64_t ms)
 {
-	int64_t end = now_ms() + ms;
-
 	freeReplyObject(monitor->reply);
-	monitor->reply = NULL;
-	for (;;) {
-		struct pollfd ready = {monitor->context->fd, POLLIN, 0};
-		void *reply = NULL;
-		int64_t left;
-
-		ck_assert_int_eq(redisGetReplyFromReader(monitor->context, &reply), REDIS_OK);
-		if (reply) {
-			monitor->reply = reply;
-			return monitor->reply->str;
-		}
-		left = end - now_ms();
-		if (poll(&ready, 1, left > 0 ? (int)left : 0) < 1) {
-			if (left <= 0)
-				return NULL;
-			continue;
-		}
-		ck_assert_int_eq(redisBufferRead(monitor->context), REDIS_OK);
-	}
+	monitor->reply = await_reply(monitor->context, ms);
+	return monitor->reply ? monitor->reply->str : NULL;
 }
 
 void monitor_close(struct monitor *monitor)

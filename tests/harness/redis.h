@@ -18,6 +18,8 @@ struct redis *redis_open(const struct test_server *server);
 typedef char *redis_run_fn(const char *bytes, size_t len, size_t *reply_len);
 struct redis *redis_open_in_process(redis_run_fn *run);
 void redis_close(struct redis *redis);
+/* Send the bytes of one command; the bytes of its reply, which the caller frees. */
+char *redis_raw(struct redis *redis, const char *bytes, size_t len, size_t *reply_len);
 
 /* Send one command, words separated by spaces; in fmt %s is a word, %b bytes and their size_t, %lld
  * a number: hiredis' own format.  A lost connection fails the test.  The reply as text: strings
@@ -33,6 +35,10 @@ long long redis_size(struct redis *redis);
 const char *redis_marker(struct redis *redis);
 /* Send the command; an error reply fails the test. */
 void redis_do(struct redis *redis, const char *fmt, ...);
+
+/* The next message of this connection's subscriptions within ms, NULL if none comes: as a reply's
+ * text.  Valid until the next command. */
+const char *redis_next(struct redis *redis, int64_t ms);
 
 /* The number of calls of a command since the start: "evalsha", "client|setname".  Includes calls by
  * scripts. */

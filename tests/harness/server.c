@@ -113,7 +113,7 @@ bool server_answers(const struct test_server *server)
 
 static void run(const struct test_server *server, const char *path, const char *argv0)
 {
-	char port[16];
+	char port[16], bus_port[16], tls_port[16];
 	const char *argv[SERVER_ARGS_MAX + 32] = {argv0,
 	                                          "--port",
 	                                          port,
@@ -144,6 +144,18 @@ static void run(const struct test_server *server, const char *path, const char *
 		argv[count++] = "always";
 	} else {
 		argv[count++] = "no";
+	}
+	if (server->bus_port) {
+		snprintf(bus_port, sizeof(bus_port), "%d", server->bus_port);
+		argv[count++] = "--cluster-enabled";
+		argv[count++] = "yes";
+		argv[count++] = "--cluster-port";
+		argv[count++] = bus_port;
+	}
+	if (server->tls_port) {
+		snprintf(tls_port, sizeof(tls_port), "%d", server->tls_port);
+		argv[count++] = "--tls-port";
+		argv[count++] = tls_port;
 	}
 	for (int i = 1; server->args[i]; i++)
 		argv[count++] = server->args[i];
@@ -193,6 +205,8 @@ static void name_urls(struct test_server *server, const struct server_options *o
 	const char *query = options->grace ? "" : "?grace=0";
 
 	server->port = options->unix_only ? 0 : port_pick();
+	server->bus_port = options->cluster ? port_pick() : 0;
+	server->tls_port = options->tls ? port_pick() : 0;
 	snprintf(server->socket_path, sizeof(server->socket_path), "%s/s", server->dir);
 	snprintf(server->unix_url, sizeof(server->unix_url), "redis+unix://%s%s",
 	         server->socket_path, query);

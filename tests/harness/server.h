@@ -12,6 +12,8 @@
 struct test_server {
 	pid_t pid;             /* 0 if it is not running */
 	int port;              /* on 127.0.0.1, 0 = Unix socket only */
+	int bus_port;          /* of a node of a Cluster, else 0 */
+	int tls_port;          /* 0 = none */
 	char dir[80];          /* its folder: redis.log, dump.rdb, ... */
 	char socket_path[100]; /* in dir */
 	char url[80];          /* redis://127.0.0.1:port?grace=0; the Unix one without TCP */
@@ -23,6 +25,8 @@ struct server_options {
 	bool unix_only;          /* no TCP port */
 	bool appendonly;         /* AOF, each write synced */
 	bool grace;              /* the URLs are without ?grace=0 */
+	bool cluster;            /* a node of a Cluster, as yet alone */
+	bool tls;                /* a TLS port as well; args name the certificate */
 	const char *const *args; /* more arguments, NULL-ended: {"--maxmemory", "1mb", NULL} */
 };
 
