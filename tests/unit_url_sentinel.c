@@ -211,8 +211,10 @@ TEST(url_without_the_word_sentinel_is_refused_with_it)
 	static const char *const rows[][2] = {
 		{"redis://h:26379/main", "db: must be 0 to 2147483647 (a service of Sentinel needs "
 	                                 "redis+sentinel://)"},
-		{"redis://h:1,i:2/main", "host: more than one (sentinels need redis+sentinel://)"},
-		{"redis://h:1,i:2,j", "host: more than one (sentinels need redis+sentinel://)"},
+		{"redis://h:1,i:2/main", "host: more than one (a Cluster needs redis+cluster://, "
+	                                 "sentinels redis+sentinel://)"},
+		{"redis://h:1,i:2,j", "host: more than one (a Cluster needs redis+cluster://, "
+	                              "sentinels redis+sentinel://)"},
 	};
 
 	for (size_t i = 0; i < COUNT(rows); i++) {
