@@ -52,6 +52,7 @@ struct lk__peer {
 	/* The Cluster that the server is a node of, NULL = none.  The runtime takes and frees it.
 	 */
 	struct lk__topology *topology;
+	int node; /* which of its nodes the server is, -1 = unknown */
 };
 
 /* "Raw" functions do I/O on a descriptor.  Call them without the client's mutex, one thread at a
@@ -63,16 +64,25 @@ struct lk__store_ops {
 	/* The topic for messages about the latch of that name, NUL-ended. */
 	void (*topic)(const struct lk__store *store, const char *name, size_t len,
 	              char topic[LK__TOPIC_MAX]);
+	/* The topic for messages to this client about that name, NUL-ended.  False if there is
+	 * none: they come without a subscription. */
+	bool (*inbox)(const struct lk__store *store, const char *name, size_t len,
+	              char topic[LK__TOPIC_MAX]);
 	/* The link for requests about that name, less than store->links. */
 	unsigned (*route)(const struct lk__store *store, const char *name, size_t len);
 
 	/* Connect to that link's server at place: log in, subscribe to this client's messages,
 	 * check that both streams lead to the same server.  *epoch: the memory that the link found
 	 * last, then that of this server.  All by deadline_ns; returns LK_ECONN as soon as
-	 * cancel_fd is readable.  Raw. */
+	 * cancel_fd is readable.  On an error *peer is NULL, or has only a topology: close it.
+	 * Raw. */
 	lk_err (*dial)(struct lk__store *store, unsigned link, const struct lk__target *place,
 	               int64_t deadline_ns, int cancel_fd, struct lk__epoch *epoch,
 	               struct lk__peer **peer, struct lk__why *why);
+	/* Ask the Cluster's node at place for the topology, over a connection of its own.  Raw. */
+	lk_err (*look)(struct lk__store *store, unsigned link, const struct lk__target *place,
+	               int64_t deadline_ns, int cancel_fd, struct lk__topology *topology,
+	               struct lk__why *why);
 	/* Shut both streams down: threads that read or write return. */
 	void (*shutdown)(struct lk__peer *peer);
 	void (*close)(struct lk__peer *peer);

@@ -155,7 +155,7 @@ static lk_err query(struct lk_latch *latch, lk_latch_status *status)
 {
 	struct lk_client *client = latch->handle.client;
 	struct lk__query *query = lk__handle_query(&latch->handle, LK__SHOW);
-	lk_err err = lk__ask(latch->handle.link, query);
+	lk_err err = lk__ask(lk__handle_link(&latch->handle), query);
 
 	if (!err) {
 		const struct lk__answer *answer = &query->answer;
@@ -198,7 +198,7 @@ static lk_err make(struct lk_latch *latch, int64_t count, bool anew, lk_latch_st
 		query->details.open_ttl_ms = latch->open_ttl_ms;
 		query->details.counting_ttl_ms = latch->counting_ttl_ms;
 	}
-	if (!(err = lk__ask(latch->handle.link, query))) {
+	if (!(err = lk__ask(lk__handle_link(&latch->handle), query))) {
 		answer = &query->answer;
 		if (answer->kind == LK__COUNTS)
 			err = lk__failf(LK_EMISMATCH, "counts already: %lld of %lld remain",
@@ -242,7 +242,7 @@ static lk_err remove_it(struct lk_latch *latch)
 {
 	struct lk_client *client = latch->handle.client;
 	struct lk__query *query = lk__handle_query(&latch->handle, LK__REMOVE);
-	lk_err err = lk__ask(latch->handle.link, query);
+	lk_err err = lk__ask(lk__handle_link(&latch->handle), query);
 
 	if (!err && query->answer.kind == LK__ABSENT)
 		err = lk__failf(LK_EABSENT, "no such latch");

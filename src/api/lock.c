@@ -14,7 +14,7 @@ static uint64_t this_thread(void)
 
 static uint64_t owner_of(const struct lk_lock *lock)
 {
-	return lock->handle_owns ? lock->handle.serial * 2 + 1 : this_thread();
+	return lock->handle.owns ? lock->handle.serial * 2 + 1 : this_thread();
 }
 
 /* ---- Open and close ----------------------------------------------------------------------- */
@@ -50,7 +50,7 @@ lk_err lk_lock_open(lk_client *client, const char *name, size_t name_len,
 		return lk__failf(LK_ENOMEM, "out of memory");
 	lock->on_lost = options->on_lost;
 	lock->on_lost_arg = options->on_lost_arg;
-	lock->handle_owns = options->owner == LK_OWNER_HANDLE;
+	lock->handle.owns = options->owner == LK_OWNER_HANDLE;
 	if ((err = lk__handle_open(client, &lock->handle, &plan))) {
 		free(lock);
 		return err;
@@ -100,7 +100,7 @@ lk_err lk_lock_acquire(lk_lock *lock, int64_t wait_ms, uint64_t *result)
 	} else {
 		init_call(&call, lock, owner);
 		lk__call_limit(&call, now_ns, wait_ms);
-		if (lock->handle_owns)
+		if (lock->handle.owns)
 			call.op.thread = this_thread();
 		lk__call_provide(&call);
 		if ((err = lk__call_run(&call, now_ns, lk__core_acquire)))
@@ -134,7 +134,7 @@ lk_err lk__lock_release(struct lk_lock *lock, lk_lost_reason *lost)
 
 bool lk__lock_handle_owns(const struct lk_lock *lock)
 {
-	return lock->handle_owns;
+	return lock->handle.owns;
 }
 
 lk_err lk_lock_release(lk_lock *lock)

@@ -26,7 +26,7 @@ static void describe(const struct lk_client *client, const struct lk__epoch *epo
 static lk_err ask(struct lk_client *client, const struct lk__epoch *ends, struct lk__epoch *epoch)
 {
 	/* The store has one server. */
-	struct lk__link *link = &client->links[0];
+	struct lk__link *link = client->links[0];
 	struct lk__query *query =
 		lk__query_new(ends ? LK__END_GRACE : LK__RECALL, LK_KIND_NONE, NULL, 0);
 	lk_err err;

@@ -81,7 +81,8 @@ static lk_err ask_names(struct lk_client *client, struct lk__names *names)
 	lk_err err = LK_OK;
 
 	for (unsigned i = 0; i < client->link_count && !err; i++)
-		err = ask_link(&client->links[i], names);
+		if (lk__core_has_slots(&client->core, &client->links[i]->session))
+			err = ask_link(client->links[i], names);
 	return err;
 }
 

@@ -21,7 +21,7 @@ lk_err lk__permits_size(struct lk__handle *handle, bool must_exist, int64_t capa
 		query->details.capacity = capacity;
 		query->details.ttl_ms = handle->queue->ttl_ms;
 	}
-	if (!(err = lk__ask(handle->link, query))) {
+	if (!(err = lk__ask(lk__handle_link(handle), query))) {
 		answer = &query->answer;
 		more = answer->kind == LK__SIZED && answer->more;
 		if (answer->kind == LK__ABSENT)

@@ -29,7 +29,7 @@ lk_err lk_client_server(lk_client *client, lk_server *server)
 	    (err = lk__refuse_null(server, "server")) || (err = lk__client_enter(client)))
 		return err;
 	/* The store has one server. */
-	connection = client->links[0].connection;
+	connection = client->links[0]->connection;
 	if (connection)
 		describe(client, connection->text, server);
 	else

@@ -40,7 +40,7 @@ lk_err lk__show(struct lk__handle *handle, size_t holders, size_t waiters, const
 		if (mine)
 			query->ticket = lk__ticket_id(mine);
 	}
-	err = lk__ask(handle->link, listing ? query : NULL);
+	err = lk__ask(lk__handle_link(handle), listing ? query : NULL);
 	if (!err && query->answer.kind == LK__ABSENT)
 		err = lk__failf(LK_EABSENT, "no such semaphore");
 	lk__query_free(&client->core, query);
@@ -70,7 +70,7 @@ lk_err lk__party_describe(struct lk__handle *handle, lk_party *const *parties, s
 		queries[made]->into = parties[made];
 		made++;
 	}
-	err = queries && made == count ? lk__ask_all(handle->link, queries, count)
+	err = queries && made == count ? lk__ask_all(lk__handle_link(handle), queries, count)
 	                               : lk__failf(LK_ENOMEM, "out of memory");
 	if ((err == LK_ECONN || err == LK_EUNKNOWN) && lk__ask_is_late(handle->client))
 		err = LK_OK;
@@ -90,7 +90,7 @@ int64_t lk__held_ms(const struct lk__listing *listing, const struct lk__entry *e
 
 int64_t lk__grace_ms(const struct lk__handle *handle, const struct lk__listing *listing)
 {
-	return lk__grace_left_ms(&handle->link->session.epoch, listing->store_us,
+	return lk__grace_left_ms(&lk__handle_link(handle)->session.epoch, listing->store_us,
 	                         handle->client->target.grace_ms);
 }
 
@@ -104,7 +104,7 @@ lk_err lk__break(struct lk__handle *handle, const char *id, bool *was_held)
 		struct lk__query *query = lk__handle_query(handle, LK__BREAK);
 		if (query)
 			query->details.subject = id;
-		if (!(err = lk__ask(handle->link, query))) {
+		if (!(err = lk__ask(lk__handle_link(handle), query))) {
 			*was_held = *was_held || query->answer.mine;
 			more = query->answer.more;
 			id = "";

@@ -79,11 +79,11 @@ void lk__call_leave(struct lk_client *client, struct lk__handle *handle)
 
 void lk__call_wake(struct lk_client *client, struct lk__call *call)
 {
-	struct lk__link *link = lk__op_link(&call->op);
+	struct lk__link *link = call->link;
 
-	if (call->reading)
+	if (link && call->reading)
 		lk__wake_notify(&link->reader.wake);
-	if (call == link->listener.call)
+	if (link && call == link->listener.call)
 		lk__wake_notify(&link->listener.wake);
 	if (call->parked)
 		lk__park_wake(&call->park, &client->wakes);
@@ -135,20 +135,27 @@ static void dismiss_done(struct lk__op *op, void *arg)
 
 /* ---- Waiting ------------------------------------------------------------------------------ */
 
+/* It was woken to read: another one may be, unless it does. */
+static void decline_reading(const struct lk__call *call)
+{
+	if (call->link && call->link->reader.next == call)
+		call->link->reader.next = NULL;
+}
+
 /* Send, read, listen and tick until the op is done or there is nothing to do.  True when the thread
  * must park.  Releases the mutex meanwhile.  _locked */
 static bool has_to_park(struct lk_client *client, struct lk__call *call)
 {
-	struct lk__link *link = lk__op_link(&call->op);
 	struct lk__op *op = &call->op;
 
 	while (!op->done) {
+		struct lk__link *link;
 		int64_t now_ns;
 
 		lk__client_flush(client);
 		now_ns = lk__now_ns();
-		if (link->reader.next == call)
-			link->reader.next = NULL;
+		decline_reading(call);
+		link = call->link = lk__op_link(op);
 		if (op->done)
 			break;
 		if (op->timer.due_ns <= now_ns) {
@@ -184,12 +191,9 @@ static bool park(struct lk_client *client, struct lk__call *call)
  * Releases the mutex meanwhile.  _locked */
 static void end_wait(struct lk_client *client, struct lk__call *call)
 {
-	struct lk__link *link = lk__op_link(&call->op);
-
 	if (call->listed)
 		unlist(client, call);
-	if (link->reader.next == call)
-		link->reader.next = NULL;
+	decline_reading(call);
 	if (client->core.done)
 		lk__client_settle(client); /* let the next owner start before we write */
 	lk__client_finish(client);
@@ -235,7 +239,6 @@ void lk__call_init(struct lk__call *call, struct lk__handle *handle)
 			{
 				.on_done = dismiss_done,
 				.on_done_arg = handle->client,
-				.session = &handle->link->session,
 				.queue = handle->queue,
 				.handle = handle,
 				.max_hold_ms = handle->max_hold_ms,
@@ -288,7 +291,7 @@ lk_err lk__call_run(struct lk__call *call, int64_t now_ns, lk__call_fn *begin)
 	struct lk_client *client = handle->client;
 
 	if (!op->done) {
-		end_idling(handle->link, now_ns);
+		end_idling(lk__handle_link(handle), now_ns);
 		begin(&client->core, now_ns, op);
 		if (op->acquires)
 			lk__client_introduce(client, now_ns);

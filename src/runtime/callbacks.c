@@ -88,7 +88,7 @@ bool lk__callbacks_is_me(const struct lk_client *client)
 		return true;
 	/* A thread that dials runs the log hook, too. */
 	for (unsigned i = 0; i < client->link_count; i++) {
-		const struct lk__dialer *dialer = &client->links[i].dialer;
+		const struct lk__dialer *dialer = &client->links[i]->dialer;
 		if (dialer->running && pthread_equal(dialer->thread, me))
 			return true;
 	}

@@ -16,7 +16,9 @@
 
 struct lk__link *lk__client_route(const struct lk_client *client, const char *name, size_t len)
 {
-	return &client->links[client->store->ops->route(client->store, name, len)];
+	if (client->core.route)
+		return (struct lk__link *)lk__core_route(&client->core, name, len);
+	return client->links[client->store->ops->route(client->store, name, len)];
 }
 
 void lk__log(struct lk_client *client, lk_log_level level, const char *fmt, ...)
@@ -34,12 +36,15 @@ void lk__log(struct lk_client *client, lk_log_level level, const char *fmt, ...)
 
 /* ---- Open --------------------------------------------------------------------------------- */
 
-/* Initialize the link without descriptors and memory: then fini_link() can be called. */
-static void clear_link(struct lk_client *client, unsigned index)
+/* A link without descriptors yet.  NULL when out of memory. */
+static struct lk__link *new_link(struct lk_client *client)
 {
-	struct lk__link *link = &client->links[index];
+	struct lk__link *link = calloc(1, sizeof(*link));
 
-	*link = (struct lk__link){.client = client, .index = index};
+	if (!link)
+		return NULL;
+	link->client = client;
+	link->index = client->link_count;
 	link->reader.wake = link->listener.wake = link->dialer.cancel = (struct lk__wake){-1, -1};
 	link->dialer.starts_local = true;
 	lk__session_init(&link->session, client->target.connect_timeout_ns,
@@ -47,29 +52,41 @@ static void clear_link(struct lk_client *client, unsigned index)
 	link->session.lazy = client->target.lazy;
 	link->session.grace_ms = client->target.grace_ms;
 	lk__session_need_replicas(&link->session, client->target.replicas);
+	return link;
 }
 
-static bool init_link(struct lk__link *link)
+static void fini_link(struct lk__link *link)
 {
-	return lk__core_add_session(&link->client->core, &link->session) &&
-	       lk__wake_init(&link->reader.wake) && lk__wake_init(&link->listener.wake) &&
-	       lk__wake_init(&link->dialer.cancel);
+	lk__wake_fini(&link->reader.wake);
+	lk__wake_fini(&link->listener.wake);
+	lk__wake_fini(&link->dialer.cancel);
+	free(link->dialer.topology);
+	free(link);
+}
+
+struct lk__link *lk__client_add_link(struct lk_client *client)
+{
+	struct lk__link *link;
+
+	if (client->link_count == LK__NODES_MAX || !(link = new_link(client)))
+		return NULL;
+	/* The session comes last: the core keeps it. */
+	if (!lk__wake_init(&link->reader.wake) || !lk__wake_init(&link->listener.wake) ||
+	    !lk__wake_init(&link->dialer.cancel) ||
+	    !lk__core_add_session(&client->core, &link->session)) {
+		fini_link(link);
+		return NULL;
+	}
+	client->links[client->link_count++] = link;
+	return link;
 }
 
 static bool init_links(struct lk_client *client)
 {
-	unsigned count = client->store->links;
-	bool whole = true;
-
-	client->links = calloc(count, sizeof(*client->links));
-	if (!client->links)
-		return false;
-	client->link_count = count;
-	for (unsigned i = 0; i < count; i++)
-		clear_link(client, i);
-	for (unsigned i = 0; i < count && whole; i++)
-		whole = init_link(&client->links[i]);
-	return whole;
+	while (client->link_count < client->store->links)
+		if (!lk__client_add_link(client))
+			return false;
+	return !client->target.cluster || lk__cluster_begin(client);
 }
 
 static bool init_parts(struct lk_client *client, const lk_client_options *options)
@@ -92,23 +109,16 @@ static bool init_parts(struct lk_client *client, const lk_client_options *option
 	       (!client->target.service || lk__sentinels_init(client, options));
 }
 
-static void fini_link(struct lk__link *link)
-{
-	lk__wake_fini(&link->reader.wake);
-	lk__wake_fini(&link->listener.wake);
-	lk__wake_fini(&link->dialer.cancel);
-}
-
 static void free_client(struct lk_client *client)
 {
 	if (client->sentinels)
 		lk__sentinels_fini(client);
 	for (unsigned i = 0; i < client->link_count; i++)
-		lk__connection_drop(client->links[i].connection);
+		lk__connection_drop(client->links[i]->connection);
 	if (client->core.names.buckets)
 		lk__core_fini(&client->core);
 	for (unsigned i = 0; i < client->link_count; i++)
-		fini_link(&client->links[i]);
+		fini_link(client->links[i]);
 	lk__loop_fini(client);
 	pthread_mutex_destroy(&client->mutex);
 	pthread_cond_destroy(&client->callbacks.work);
@@ -116,7 +126,7 @@ static void free_client(struct lk_client *client)
 	if (client->store)
 		client->store->ops->destroy(client->store);
 	lk__target_fini(&client->target);
-	free(client->links);
+	free(client->topology);
 	free(client->identity.label);
 	free(client);
 }
@@ -149,6 +159,8 @@ static struct lk_client *new_client(const lk_client_options *options)
 	client->log.level = LK_LOG_WARN;
 	client->fork_generation = lk__fork_generation();
 	if (options) {
+		client->resolve = options->resolve;
+		client->resolve_arg = options->resolve_arg;
 		client->log.fn = options->log;
 		client->log.arg = options->log_arg;
 		if (options->log_level)
@@ -169,7 +181,7 @@ static bool start_loop(struct lk_client *client, struct lk__why *why)
 static void expect_no_loss(struct lk_client *client)
 {
 	for (unsigned i = 0; i < client->link_count; i++)
-		lk__session_report_loss(&client->links[i].session);
+		lk__session_report_loss(&client->links[i]->session);
 }
 
 /* The background thread dials when a call needs the store. */
@@ -177,7 +189,7 @@ static bool open_lazily(struct lk_client *client, struct lk__why *why)
 {
 	expect_no_loss(client);
 	for (unsigned i = 0; i < client->link_count; i++)
-		lk__why_about(&client->links[i].session.why, LK_ECONN, client->target.text,
+		lk__why_about(&client->links[i]->session.why, LK_ECONN, client->target.text,
 		              "not connected yet");
 	return start_loop(client, why);
 }
@@ -187,11 +199,11 @@ static bool open_link(struct lk_client *client, struct lk__why *why)
 {
 	struct lk__connection *connection;
 
-	lk__session_dial(&client->links[0].session);
-	if (lk__dial(&client->links[0], &connection, why))
+	lk__session_dial(&client->links[0]->session);
+	if (lk__dial(client->links[0], &connection, why))
 		return false;
 	pthread_mutex_lock(&client->mutex);
-	lk__link_up(&client->links[0], connection);
+	lk__link_up(lk__dial_found(client->links[0]), connection);
 	lk__client_unlock(client);
 	return start_loop(client, why);
 }
@@ -199,7 +211,7 @@ static bool open_link(struct lk_client *client, struct lk__why *why)
 static bool is_any_up(const struct lk_client *client)
 {
 	for (unsigned i = 0; i < client->link_count; i++)
-		if (client->links[i].connection)
+		if (client->links[i]->connection)
 			return true;
 	return false;
 }
@@ -209,9 +221,9 @@ static bool is_any_up(const struct lk_client *client)
 static bool have_all_failed(const struct lk_client *client, struct lk__why *why)
 {
 	for (unsigned i = client->link_count; i-- > 0;) {
-		if (!client->links[i].session.why.text[0])
+		if (!client->links[i]->session.why.text[0])
 			return false;
-		*why = client->links[i].session.why;
+		*why = client->links[i]->session.why;
 	}
 	return true;
 }
@@ -317,7 +329,7 @@ static bool is_quiet(const struct lk_client *client)
 	bool quiet = !client->calls_inside && !lk__core_busy(&client->core);
 
 	for (unsigned i = 0; i < client->link_count && quiet; i++)
-		quiet = is_link_quiet(&client->links[i]);
+		quiet = is_link_quiet(client->links[i]);
 	return quiet;
 }
 
@@ -342,7 +354,7 @@ static int64_t drain_until_ns(const struct lk_client *client, int64_t began_ns, 
  * background thread read several. */
 static void drain(struct lk_client *client, int64_t began_ns)
 {
-	struct lk__link *only = client->link_count == 1 ? client->links : NULL;
+	struct lk__link *only = client->link_count == 1 ? client->links[0] : NULL;
 	const int64_t drain_ns = lk__now_ns();
 
 	while (!is_quiet(client)) {

@@ -21,9 +21,10 @@ struct lk__call {
 	struct lk__op op; /* first */
 	struct lk__call *next, *prev;
 	struct lk__park park;
-	bool listed, parked; /* in the client's list; its thread sleeps and was not woken yet */
-	bool reading;        /* its thread reads responses for all, and is not parked */
-	bool impatient;      /* its response is slow: do not block in read() */
+	bool listed, parked;   /* in the client's list; its thread sleeps and was not woken yet */
+	bool reading;          /* its thread reads responses for all, and is not parked */
+	bool impatient;        /* its response is slow: do not block in read() */
+	struct lk__link *link; /* where its thread reads or listens */
 };
 
 /* A connection to one server.  Freed when no thread uses it any more, even if it is broken
@@ -61,11 +62,13 @@ struct lk__listener {
 struct lk__dialer {
 	pthread_t thread;
 	struct lk__wake cancel;
-	bool running, done;        /* done: the thread has a result and can be joined */
-	bool starts_local;         /* may start the server of a local: URL */
-	struct lk__epoch epoch;    /* the last known memory of the server, then the found one */
-	struct lk__why lost;       /* the loss to log first, LK_OK = none */
-	struct lk__connection *up; /* the result, NULL = failed */
+	bool running, done;            /* done: the thread has a result and can be joined */
+	bool starts_local;             /* may start the server of a local: URL */
+	struct lk__epoch epoch;        /* the last known memory of the server, then the found one */
+	struct lk__place place;        /* of a Cluster's node: to dial, then what was found */
+	struct lk__topology *topology; /* that was found, also if the dial has failed */
+	struct lk__why lost;           /* the loss to log first, LK_OK = none */
+	struct lk__connection *up;     /* the result, NULL = failed */
 	struct lk__why why;
 };
 
@@ -102,6 +105,7 @@ struct lk__link {
 	struct lk__session session; /* first: policy and send queue */
 	struct lk_client *client;
 	unsigned index;                    /* as the store counts */
+	struct lk__place place;            /* of a Cluster's node; no host: of any */
 	struct lk__connection *connection; /* NULL while there is none */
 	struct lk__connection *polled;     /* by the loop; only the loop uses this */
 	struct lk__reader reader;
@@ -148,6 +152,8 @@ struct lk_client {
 	struct lk__target target;
 	struct lk__store *store;
 	char id[LK__CLIENT_ID_SIZE];
+	lk_resolve_fn *resolve; /* of a Cluster's nodes, NULL = none */
+	void *resolve_arg;
 	unsigned fork_generation;
 	struct lk__identity identity;
 	struct lk__log log;
@@ -157,8 +163,10 @@ struct lk_client {
 
 	pthread_mutex_t mutex; /* guards everything below */
 	struct lk__core core;
-	struct lk__link *links;
+	struct lk__link *links[LK__NODES_MAX]; /* only ever more */
 	unsigned link_count;
+	bool is_cluster;
+	struct lk__topology *topology;   /* of the last dial or answer, to be applied */
 	struct lk__sentinels *sentinels; /* NULL = the URL names the server */
 	struct lk__handle *handles;
 	uint64_t handle_serial;
@@ -175,7 +183,6 @@ struct lk_client {
 /* The common part of all handles: access to one name through one client. */
 struct lk__handle {
 	struct lk_client *client;
-	struct lk__link *link;          /* the name's route */
 	struct lk__handle *next, *prev; /* of the client */
 	struct lk__name *name;
 	struct lk__wait_queue *queue; /* a semaphore's: the template for the queues of its waits */
@@ -186,13 +193,13 @@ struct lk__handle {
 	uint8_t kind;      /* lk_kind */
 	bool reports_loss; /* it has a loss callback */
 	bool closing;      /* no call may begin: a callback could still try */
+	bool owns;         /* a lock's: the handle is the owner, not the thread */
 };
 
 struct lk_lock {
 	struct lk__handle handle; /* first */
 	lk_lost_fn *on_lost;
 	void *on_lost_arg;
-	bool handle_owns;
 };
 
 struct lk_latch {
@@ -209,7 +216,10 @@ struct lk_semaphore {
 
 /* ---- link.c: connections of a link, requests out ------------------------------------------- */
 
-/* The link for the op's requests. */
+/* Names the link's server in a log: the node of a Cluster, otherwise as the URL does.  _locked */
+const char *lk__link_text(const struct lk__link *link, char text[LK__PLACE_SIZE]);
+/* The link for the handle's name, for the op's requests.  _locked */
+struct lk__link *lk__handle_link(const struct lk__handle *handle);
 struct lk__link *lk__op_link(const struct lk__op *op);
 /* Keep a connection alive while a thread uses it without the mutex.  _locked */
 void lk__connection_use(struct lk__connection *connection);
@@ -219,6 +229,9 @@ void lk__connection_drop(struct lk__connection *connection);
 /* The connection is unusable from now on.  _locked */
 void lk__link_broken(struct lk__link *link, struct lk__connection *connection,
                      const struct lk__why *why);
+/* Add a link to another server, which is dialled when it is needed.  NULL when out of memory, or
+ * there are too many.  _locked */
+struct lk__link *lk__client_add_link(struct lk_client *client);
 /* Start to use a new connection.  _locked */
 void lk__link_up(struct lk__link *link, struct lk__connection *connection);
 /* When the oldest request without a response was sent, LK__NEVER.  _locked */
@@ -299,10 +312,36 @@ void lk__messages_to_loop(struct lk__link *link);
 lk_err lk__dial(struct lk__link *link, struct lk__connection **connection, struct lk__why *why);
 /* Start the thread that dials.  _locked */
 void lk__dial_start(struct lk__link *link);
+/* A dial has succeeded: apply what it found of a Cluster.  Returns the link.  _locked */
+struct lk__link *lk__dial_found(struct lk__link *link);
 /* Collect the result of a finished thread.  Releases the mutex meanwhile.  _locked */
 void lk__dial_take(struct lk__link *link);
 /* Cancel the dial and join its thread.  Without the mutex, when no other thread uses the link. */
 void lk__dial_stop(struct lk__link *link);
+
+/* ---- cluster.c: the nodes of a Cluster ------------------------------------------------------ */
+
+/* Dial the link's node, or any one if it has no place yet.  Whether or not that succeeds, dialer
+ * has the topology if a node told it.  For the thread that dials, without the mutex. */
+lk_err lk__cluster_dial(struct lk__link *link, struct lk__target *target, int64_t deadline_ns,
+                        struct lk__connection *connection, struct lk__why *why);
+/* A node of a Cluster was found at a plain URL: when the client opens, it becomes one of a Cluster;
+ * later that is an error, and closes the peer.  For the thread that dials, without the mutex. */
+lk_err lk__cluster_meet(struct lk__link *link, const struct lk__target *target,
+                        struct lk__connection *connection, struct lk__why *why);
+/* The store is a Cluster, before any name was opened.  False when out of memory.
+ * _locked */
+bool lk__cluster_begin(struct lk_client *client);
+/* This client's inbox for a name.  NULL when out of memory. */
+struct lk__inbox *lk__cluster_inbox(const struct lk_client *client, const char *name, size_t len);
+/* Apply the topology that a dial has found.  _locked */
+void lk__cluster_adopt(struct lk_client *client, const struct lk__link *from,
+                       struct lk__topology *topology);
+/* Apply the topology that a node has answered, if there is one.  _locked */
+void lk__cluster_refresh(struct lk_client *client);
+/* A node answered a request, or a subscription (pending NULL), with a redirect.  _locked */
+void lk__cluster_redirect(struct lk__link *link, struct lk__pending *pending, bool is_asked,
+                          const char *text);
 
 /* ---- sentinels.c: threads that talk to sentinels ------------------------------------------- */
 

@@ -15,15 +15,14 @@
 static struct lk__connection *new_connection(const struct lk_client *client)
 {
 	const struct lk__target *target = &client->target;
-	size_t room = target->service ? sizeof(target->text) : 0;
-	struct lk__connection *connection = calloc(1, sizeof(*connection) + room);
+	struct lk__connection *connection = calloc(1, sizeof(*connection) + sizeof(target->text));
 
 	if (!connection)
 		return NULL;
 	connection->ops = client->store->ops;
 	connection->users = 1;
 	connection->sent_end = &connection->sent;
-	connection->text = target->service ? connection->place : target->text;
+	connection->text = target->service || target->cluster ? connection->place : target->text;
 	return connection;
 }
 
@@ -32,9 +31,14 @@ static lk_err dial_peer(struct lk__link *link, const struct lk__target *target, 
 {
 	struct lk__store *store = link->client->store;
 
-	return store->ops->dial(store, link->index, target, deadline_ns,
-	                        link->dialer.cancel.read_fd, &link->dialer.epoch, &connection->peer,
-	                        why);
+	lk_err err;
+
+	connection->peer = NULL;
+	err = store->ops->dial(store, link->index, target, deadline_ns, link->dialer.cancel.read_fd,
+	                       &link->dialer.epoch, &connection->peer, why);
+	if (err && connection->peer)
+		store->ops->close(connection->peer);
+	return err;
 }
 
 /* Dial the master that the sentinels name, and again until deadline_ns while it is not there or not
@@ -83,10 +87,14 @@ lk_err lk__dial(struct lk__link *link, struct lk__connection **result, struct lk
 		target.socket_path = client->local_path;
 		snprintf(target.text, sizeof(target.text), "local:");
 	}
-	if (!err && client->sentinels)
+	if (!err && target.cluster)
+		err = lk__cluster_dial(link, &target, deadline_ns, connection, why);
+	else if (!err && client->sentinels)
 		err = dial_master(link, &target, deadline_ns, connection, why);
 	else if (!err)
 		err = dial_peer(link, &target, deadline_ns, connection, why);
+	if (!err && connection->peer->topology)
+		err = lk__cluster_meet(link, &target, connection, why);
 	if (err) {
 		free(connection);
 		return err;
@@ -138,6 +146,7 @@ void lk__dial_start(struct lk__link *link)
 	struct lk__why why;
 
 	dialer->epoch = link->session.epoch;
+	dialer->place = link->place;
 	dialer->lost.err = LK_OK;
 	if (lk__session_report_loss(&link->session))
 		dialer->lost = link->session.why;
@@ -150,6 +159,27 @@ void lk__dial_start(struct lk__link *link)
 		dial_failed(link, &why);
 		pthread_cond_broadcast(&client->quiet_cond);
 	}
+}
+
+/* Apply the topology that the dial has found, if any.  _locked */
+static void adopt(struct lk__link *link)
+{
+	struct lk__topology *topology = link->dialer.topology;
+
+	link->dialer.topology = NULL;
+	if (topology && link->client->is_cluster)
+		lk__cluster_adopt(link->client, link, topology);
+	free(topology);
+}
+
+struct lk__link *lk__dial_found(struct lk__link *link)
+{
+	if (link->dialer.topology && link->client->target.cluster)
+		lk__cluster_begin(link->client);
+	if (link->client->is_cluster)
+		link->place = link->dialer.place;
+	adopt(link);
+	return link;
 }
 
 void lk__dial_take(struct lk__link *link)
@@ -165,10 +195,14 @@ void lk__dial_take(struct lk__link *link)
 	pthread_mutex_lock(&client->mutex);
 	dialer->running = dialer->done = false;
 	dialer->up = NULL;
-	if (connection)
-		lk__link_up(link, connection);
-	else
+	if (connection) {
+		lk__link_up(lk__dial_found(link), connection);
+	} else {
 		dial_failed(link, &dialer->why);
+		lk__core_link_unreached(&client->core, &link->session, lk__now_ns());
+		adopt(link);
+		lk__client_settle(client);
+	}
 	pthread_cond_broadcast(&client->quiet_cond); /* an open may wait for the first link */
 }
 

@@ -57,19 +57,22 @@ static lk_err check(const struct lk__handle_plan *plan, size_t len)
 
 /* _locked */
 static void adopt(struct lk_client *client, struct lk__handle *handle, struct lk__name *name,
-                  struct lk__wait_queue *queue)
+                  struct lk__wait_queue *queue, struct lk__inbox *inbox)
 {
-	handle->link = lk__client_route(client, name->bytes, name->len);
-	handle->queue = lk__wait_queue_open(&client->core, &handle->link->session, name, queue);
+	struct lk__link *link = lk__client_route(client, name->bytes, name->len);
+
+	handle->queue = lk__wait_queue_open(&client->core, &link->session, name, queue);
 	handle->name = handle->queue->name;
+	lk__inbox_open(handle->name, inbox);
+	link = lk__handle_link(handle);
 	handle->serial = ++client->handle_serial;
 	handle->next = client->handles;
 	if (handle->next)
 		handle->next->prev = handle;
 	client->handles = handle;
-	lk__session_mind_lease(&handle->link->session, handle->queue->lease_ms);
+	lk__session_mind_lease(&link->session, handle->queue->lease_ms);
 	if (handle->label)
-		handle->link->introduce_ns = 0;
+		link->introduce_ns = 0;
 }
 
 lk_err lk__handle_open(struct lk_client *client, struct lk__handle *handle,
@@ -78,6 +81,7 @@ lk_err lk__handle_open(struct lk_client *client, struct lk__handle *handle,
 	size_t len = lk__name_len(plan->name, plan->name_len);
 	struct lk__wait_queue *queue;
 	struct lk__name *name;
+	struct lk__inbox *inbox = NULL;
 	lk_err err = check(plan, len);
 
 	if (err)
@@ -85,6 +89,10 @@ lk_err lk__handle_open(struct lk_client *client, struct lk__handle *handle,
 	name = lk__name_new((lk_kind)plan->kind, plan->name, len);
 	queue = lk__wait_queue_new(plan->lease_ms ? plan->lease_ms : LK_LEASE_DEFAULT_MS,
 	                           plan->fixed);
+	if (name && client->is_cluster && !(inbox = lk__cluster_inbox(client, name->bytes, len))) {
+		err = lk__failf(LK_ENOMEM, "out of memory");
+		goto undo;
+	}
 	if (!name || !queue || (plan->label && !(handle->label = strdup(plan->label)))) {
 		err = lk__failf(LK_ENOMEM, "out of memory");
 		goto undo;
@@ -102,7 +110,7 @@ lk_err lk__handle_open(struct lk_client *client, struct lk__handle *handle,
 		err = lk__failf(LK_ESYSTEM, "cannot start a thread for callbacks");
 		goto undo;
 	}
-	adopt(client, handle, name, queue);
+	adopt(client, handle, name, queue, inbox);
 	/* A turn of a rate, which has no holder, looks like permits with a fixed lease. */
 	if (plan->kind != LK_KIND_LATCH && !(plan->kind == LK_KIND_SEMAPHORE && plan->fixed))
 		lk__news_lease(client, handle->queue->lease_ms);
@@ -110,6 +118,7 @@ lk_err lk__handle_open(struct lk_client *client, struct lk__handle *handle,
 		lk__latch_open(handle->name, plan->latch);
 	return LK_OK;
 undo:
+	free(inbox);
 	free(queue);
 	free(name);
 	free(handle->label);

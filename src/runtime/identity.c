@@ -34,6 +34,33 @@ static struct lk__query *introduction(const struct lk__name *name, const char *l
 	return query;
 }
 
+static void add_identity(struct lk__query *query, const struct lk__identity *identity)
+{
+	query->details.host = identity->host;
+	query->details.user = identity->user;
+	query->details.program = identity->program;
+	query->details.pid = getpid();
+}
+
+/* In a Cluster the details are where the name is, beside its holders. */
+static void introduce_names(struct lk__link *link)
+{
+	const struct lk__identity *identity = &link->client->identity;
+	struct lk__handle *handle = link->client->handles;
+	struct lk__query *query;
+	int names = 0;
+
+	for (; handle && names < LABELS_MAX; handle = handle->next) {
+		if (lk__handle_link(handle) != link)
+			continue;
+		names++;
+		query = introduction(handle->name, handle->label ? handle->label : identity->label);
+		if (query)
+			add_identity(query, identity);
+		lk__ask_detached(link, query);
+	}
+}
+
 static void introduce(struct lk__link *link, int64_t now_ns)
 {
 	const struct lk__identity *identity = &link->client->identity;
@@ -42,15 +69,15 @@ static void introduce(struct lk__link *link, int64_t now_ns)
 	int labels = 0;
 
 	link->introduce_ns = now_ns + EACH_NS;
-	if ((query = introduction(NULL, identity->label))) {
-		query->details.host = identity->host;
-		query->details.user = identity->user;
-		query->details.program = identity->program;
-		query->details.pid = getpid();
+	if (link->client->is_cluster) {
+		introduce_names(link);
+		return;
 	}
+	if ((query = introduction(NULL, identity->label)))
+		add_identity(query, identity);
 	lk__ask_detached(link, query);
 	for (handle = link->client->handles; handle && labels < LABELS_MAX; handle = handle->next) {
-		if (!handle->label || handle->link != link)
+		if (!handle->label || lk__handle_link(handle) != link)
 			continue;
 		labels++;
 		lk__ask_detached(link, introduction(handle->name, handle->label));
@@ -62,7 +89,7 @@ void lk__client_introduce(struct lk_client *client, int64_t now_ns)
 	if (!client->core.all_tickets)
 		return;
 	for (unsigned i = 0; i < client->link_count; i++) {
-		struct lk__link *link = &client->links[i];
+		struct lk__link *link = client->links[i];
 		if (link->session.users && link->connection && now_ns >= link->introduce_ns)
 			introduce(link, now_ns);
 	}
@@ -70,8 +97,18 @@ void lk__client_introduce(struct lk_client *client, int64_t now_ns)
 
 void lk__client_forget(struct lk_client *client)
 {
+	struct lk__handle *handle = client->is_cluster ? client->handles : NULL;
+	int names = 0;
+
+	for (; handle && names < LABELS_MAX; handle = handle->next, names++)
+		if (lk__handle_link(handle)->introduce_ns && lk__handle_link(handle)->connection)
+			lk__ask_detached(lk__handle_link(handle),
+			                 lk__query_new(LK__FORGET, LK_KIND_NONE,
+			                               handle->name->bytes, handle->name->len));
+	if (client->is_cluster)
+		return;
 	for (unsigned i = 0; i < client->link_count; i++)
-		if (client->links[i].introduce_ns)
-			lk__ask_detached(&client->links[i],
+		if (client->links[i]->introduce_ns)
+			lk__ask_detached(client->links[i],
 			                 lk__query_new(LK__FORGET, LK_KIND_NONE, NULL, 0));
 }

@@ -7,9 +7,23 @@
 #include <stdlib.h>
 #include <string.h>
 
+const char *lk__link_text(const struct lk__link *link, char text[LK__PLACE_SIZE])
+{
+	if (!link->client->is_cluster || !link->place.host[0])
+		return link->client->target.text;
+	lk__place_write(text, LK__PLACE_SIZE, link->place.host, link->place.port);
+	return text;
+}
+
+struct lk__link *lk__handle_link(const struct lk__handle *handle)
+{
+	return (struct lk__link *)handle->name->session;
+}
+
+/* A name may move to another link during the call. */
 struct lk__link *lk__op_link(const struct lk__op *op)
 {
-	return (struct lk__link *)op->session;
+	return op->handle ? lk__handle_link(op->handle) : (struct lk__link *)op->session;
 }
 
 /* ---- Connections -------------------------------------------------------------------------- */
@@ -64,7 +78,8 @@ void lk__link_broken(struct lk__link *link, struct lk__connection *connection,
 void lk__link_up(struct lk__link *link, struct lk__connection *connection)
 {
 	link->connection = connection;
-	link->client->core.server = connection->text;
+	if (!link->client->is_cluster)
+		link->client->core.server = connection->text;
 	link->introduce_ns = 0;
 	lk__core_memory(&link->client->core, &link->session, lk__now_ns(), &link->dialer.epoch);
 	lk__core_link_up(&link->client->core, &link->session, lk__now_ns());
@@ -223,6 +238,6 @@ static void flush(struct lk__link *link)
 void lk__client_flush(struct lk_client *client)
 {
 	for (unsigned i = 0; i < client->link_count; i++)
-		flush(&client->links[i]);
+		flush(client->links[i]);
 	lk__client_settle(client);
 }

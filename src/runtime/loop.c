@@ -78,7 +78,7 @@ int64_t lk__loop_due(const struct lk_client *client)
 	int64_t due_ns = lk__core_due(&client->core);
 
 	for (unsigned i = 0; i < client->link_count; i++) {
-		int64_t link_ns = link_due(&client->links[i]);
+		int64_t link_ns = link_due(client->links[i]);
 		if (link_ns < due_ns)
 			due_ns = link_ns;
 	}
@@ -113,16 +113,16 @@ static void do_what_is_due(struct lk_client *client)
 
 	mind_suspend(client, now_ns);
 	for (unsigned i = 0; i < client->link_count; i++)
-		mind_session(&client->links[i]);
+		mind_session(client->links[i]);
 	if (client->sentinels)
 		lk__sentinels_mind(client);
 	lk__core_tick(&client->core, now_ns);
 	lk__client_introduce(client, now_ns);
 	for (unsigned i = 0; i < client->link_count; i++) {
-		struct lk__listener *listener = &client->links[i].listener;
+		struct lk__listener *listener = &client->links[i]->listener;
 		if (listener->is_caller && !listener->call && listener->linger_ns <= now_ns)
 			listener->is_caller = false;
-		lk__messages_flush(&client->links[i]);
+		lk__messages_flush(client->links[i]);
 	}
 	lk__client_flush(client);
 	lk__reader_take(client);
@@ -201,7 +201,7 @@ static void wait_for_events(struct lk_client *client)
 	fds[0] = (struct pollfd){.fd = loop->wake.read_fd, .events = POLLIN};
 	fds[1] = (struct pollfd){.fd = loop->timer_fd, .events = POLLIN};
 	for (unsigned i = 0; i < client->link_count; i++)
-		watch(&client->links[i]);
+		watch(client->links[i]);
 	lk__client_unlock(client);
 	poll(fds, OWN_FDS + client->link_count * LINK_FDS, left_ms);
 	if (fds[0].revents)
@@ -210,7 +210,7 @@ static void wait_for_events(struct lk_client *client)
 		lk__timer_drain(loop->timer_fd);
 	pthread_mutex_lock(&client->mutex);
 	for (unsigned i = 0; i < client->link_count; i++)
-		serve(&client->links[i]);
+		serve(client->links[i]);
 	/* First send the requests that these events have queued. */
 	lk__client_flush(client);
 	if (fds[1].revents)
@@ -237,7 +237,7 @@ bool lk__loop_init(struct lk_client *client)
 	loop->timer_fd = lk__timer_open();
 	loop->armed_ns = LK__NEVER;
 	loop->timed = loop->timer_fd >= 0;
-	loop->fds = calloc(OWN_FDS + client->link_count * LINK_FDS, sizeof(struct pollfd));
+	loop->fds = calloc(OWN_FDS + LK__NODES_MAX * LINK_FDS, sizeof(struct pollfd));
 	return loop->fds && lk__wake_init(&loop->wake);
 }
 
@@ -262,5 +262,5 @@ void lk__loop_stop(struct lk_client *client)
 	lk__wake_notify(&client->loop.wake);
 	pthread_join(client->loop.thread, NULL);
 	for (unsigned i = 0; i < client->link_count; i++)
-		lk__dial_stop(&client->links[i]);
+		lk__dial_stop(client->links[i]);
 }

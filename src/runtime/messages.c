@@ -72,6 +72,7 @@ static void take(struct lk__link *link, struct lk__connection *connection, const
 		lk__channels_ponged(channels);
 		break;
 	case LK__EVENT_MESSAGE:
+		event.message.from = &link->session;
 		lk__core_message(&link->client->core, lk__now_ns(), &event.message);
 		break;
 	case LK__EVENT_PUBLISHED:
@@ -86,8 +87,11 @@ static void take(struct lk__link *link, struct lk__connection *connection, const
 		lk__channels_refused(channels, lk__now_ns(), &event.why);
 		break;
 	case LK__EVENT_PUT_OFF:
+		lk__channels_put_off(channels, lk__now_ns());
+		break;
 	case LK__EVENT_MOVED:
 		lk__channels_put_off(channels, lk__now_ns());
+		lk__cluster_redirect(link, NULL, false, event.why.text);
 		break;
 	}
 }

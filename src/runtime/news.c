@@ -28,9 +28,9 @@ static void log_memory(struct lk__link *link, enum lk__found found)
 {
 	struct lk_client *client = link->client;
 	const struct lk__epoch epoch = link->session.epoch;
-	const char *server = client->target.text;
+	char left[LK__SECONDS_SIZE], age[LK__SECONDS_SIZE], text[LK__PLACE_SIZE];
+	const char *server = lk__link_text(link, text);
 	int64_t grace_ms = lk__grace_left_ms(&epoch, epoch.read_us, client->target.grace_ms);
-	char left[LK__SECONDS_SIZE], age[LK__SECONDS_SIZE];
 
 	lk__client_unlock(client);
 	if (found == LK__FOUND_ENDED)
@@ -92,10 +92,12 @@ static void log_reclaimed(struct lk__link *link)
 {
 	struct lk_client *client = link->client;
 	uint32_t count = link->session.news.reclaimed;
+	char text[LK__PLACE_SIZE];
+	const char *server = lk__link_text(link, text);
 
 	link->session.news.reclaimed = 0;
 	lk__client_unlock(client);
-	lk__log(client, LK_LOG_INFO, "%s: holds taken back after the loss: %u", client->target.text,
+	lk__log(client, LK_LOG_INFO, "%s: holds taken back after the loss: %u", server,
 	        (unsigned)count);
 	pthread_mutex_lock(&client->mutex);
 }
@@ -135,7 +137,7 @@ int64_t lk__news_log(struct lk_client *client, int64_t now_ns)
 		return now_ns;
 	}
 	for (unsigned i = 0; i < client->link_count; i++)
-		if (log_link(&client->links[i], now_ns, &due_ns))
+		if (log_link(client->links[i], now_ns, &due_ns))
 			return now_ns;
 	return due_ns;
 }
@@ -144,7 +146,7 @@ int64_t lk__news_log(struct lk_client *client, int64_t now_ns)
 static bool has_news(const struct lk_client *client)
 {
 	for (unsigned i = 0; i < client->link_count; i++) {
-		const struct lk__session *session = &client->links[i].session;
+		const struct lk__session *session = &client->links[i]->session;
 		const struct lk__epoch *epoch = &session->epoch;
 		if (session->news.found > LK__FOUND_FIRST || session->news.reclaimed ||
 		    (epoch->is_partial && !client->partial_logged) ||

@@ -28,6 +28,15 @@
 
 /* ---- Reading ------------------------------------------------------------------------------ */
 
+/* The request is the oldest in flight again. */
+static void put_back(struct lk__connection *connection, struct lk__pending *pending)
+{
+	pending->next = connection->sent;
+	if (!connection->sent)
+		connection->sent_end = &pending->next;
+	connection->sent = pending;
+}
+
 static void deliver(struct lk__link *link, struct lk__connection *connection, void *reply)
 {
 	struct lk_client *client = link->client;
@@ -47,6 +56,13 @@ static void deliver(struct lk__link *link, struct lk__connection *connection, vo
 	if (!connection->sent)
 		connection->sent_end = &connection->sent;
 	pending->next = NULL;
+	if (pending->asking && !pending->asked) {
+		pending->asked = true; /* this is the reply to ASKING, sent ahead of the request */
+		put_back(connection, pending);
+		connection->ops->discard(reply);
+		return;
+	}
+	pending->asked = false;
 	asked = lk__is_query(pending->kind);
 	if (asked)
 		lk__core_request(pending, &query);
@@ -54,8 +70,12 @@ static void deliver(struct lk__link *link, struct lk__connection *connection, vo
 	                                lk__core_into(pending), &answer, &why);
 	if (!known && !pending->by_text)
 		lk__core_resend(&client->core, pending);
+	else if (answer.kind == LK__MOVED || answer.kind == LK__ASKED)
+		lk__cluster_redirect(link, pending, answer.kind == LK__ASKED, answer.text);
 	else
 		lk__core_answer(&client->core, lk__now_ns(), pending, &answer);
+	if (client->core.topology)
+		lk__cluster_refresh(client);
 }
 
 /* May it block in read()?  The next response is the call's own, and hardly anything else ends its
@@ -168,7 +188,8 @@ static void pass(struct lk__link *link)
 		struct lk__op *waiter = lk__core_asker(pending);
 		struct lk__call *call = (struct lk__call *)waiter;
 		looked_at++;
-		if (!call || !call->listed || waiter->done || !lk__op_expects_response(waiter))
+		if (!call || !call->listed || waiter->done || call->link != link ||
+		    lk__op_link(waiter) != link || !lk__op_expects_response(waiter))
 			continue;
 		if (call->parked || call == link->listener.call) {
 			link->reader.next = call;
@@ -183,13 +204,13 @@ static void pass(struct lk__link *link)
 void lk__reader_pass(struct lk_client *client)
 {
 	for (unsigned i = 0; i < client->link_count; i++)
-		pass(&client->links[i]);
+		pass(client->links[i]);
 }
 
 void lk__reader_take(struct lk_client *client)
 {
 	for (unsigned i = 0; i < client->link_count; i++) {
-		struct lk__link *link = &client->links[i];
+		struct lk__link *link = client->links[i];
 		if (lk__reader_is_free(link) && !link->reader.next)
 			link->reader.is_loop = true;
 	}

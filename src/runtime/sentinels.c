@@ -55,7 +55,7 @@ static void log_loneliness(struct lk_client *client)
 	while (!sentinels->is_logging &&
 	       sentinels->is_lonely != (sentinels->watch.alone_ns != LK__NEVER)) {
 		/* Without a link, each dial has its own line. */
-		if (!sentinels->is_lonely && !client->links[0].connection)
+		if (!sentinels->is_lonely && !client->links[0]->connection)
 			return;
 		is_lonely = sentinels->is_lonely = !sentinels->is_lonely;
 		sentinels->is_logging = true;
@@ -77,7 +77,7 @@ static void spread(struct lk__watcher *watcher)
 {
 	struct lk_client *client = watcher->client;
 	struct lk__sentinels *sentinels = client->sentinels;
-	struct lk__link *link = client->links;
+	struct lk__link *link = client->links[0];
 	int64_t alone_ns = sentinels->watch.alone_ns;
 
 	link->session.unwatched_ns =
@@ -220,7 +220,7 @@ static void step(struct lk__watcher *watcher)
 
 	/* Under the mutex: whatever woke the thread is in the state that it reads now. */
 	lk__wake_drain(&watcher->wake);
-	watcher->is_idle = !client->links[0].session.users;
+	watcher->is_idle = !client->links[0]->session.users;
 	if (!watcher->conn) {
 		if (watcher->asked_round != watch->round || watcher->retry_ns <= now_ns) {
 			connect_and_ask(watcher);
@@ -265,7 +265,7 @@ void lk__sentinels_mind(struct lk_client *client)
 {
 	struct lk__sentinels *sentinels = client->sentinels;
 
-	if (!client->links[0].session.users)
+	if (!client->links[0]->session.users)
 		return;
 	for (unsigned i = 0; i < sentinels->count; i++)
 		if (sentinels->watchers[i].is_idle) {

@@ -18,8 +18,8 @@ void lk__client_wait_quiet(struct lk_client *client, int64_t ns)
 static bool has_topics(const struct lk_client *client)
 {
 	for (unsigned i = 0; i < client->link_count; i++)
-		if (client->links[i].connection &&
-		    lk__channels_ready(&client->links[i].session.channels))
+		if (client->links[i]->connection &&
+		    lk__channels_ready(&client->links[i]->session.channels))
 			return true;
 	return false;
 }

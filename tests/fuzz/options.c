@@ -15,14 +15,6 @@
 
 static struct lk_client *client;
 
-static bool init_link(struct lk__link *link)
-{
-	*link = (struct lk__link){.client = client};
-	lk__session_init(&link->session, 1, 1);
-	return lk__core_add_session(&client->core, &link->session) &&
-	       lk__wake_init(&link->reader.wake) && lk__wake_init(&link->listener.wake);
-}
-
 static void make_client(void)
 {
 	struct lk__why why = {0};
@@ -35,9 +27,7 @@ static void make_client(void)
 	    !lk__core_init(&client->core, 1) || !lk__wake_init(&client->loop.wake))
 		abort();
 	client->loop.timer_fd = -1;
-	client->links = calloc(1, sizeof(*client->links));
-	client->link_count = 1;
-	if (!client->links || !init_link(&client->links[0]))
+	if (!lk__client_add_link(client))
 		abort();
 	client->fork_generation = lk__fork_generation();
 	memcpy(client->id, "abcdefghijklmnopqrstuv", sizeof(client->id));
