@@ -268,6 +268,11 @@ void lua_store_set_full(struct lua_store *store, bool full)
 	store->server.full = full;
 }
 
+void lua_store_set_migrating(struct lua_store *store, const char *target)
+{
+	store->server.target = target;
+}
+
 void lua_store_refuse(struct lua_store *store, const char *command, const char *key)
 {
 	store->server.refused = command;
@@ -304,6 +309,23 @@ void lua_store_each_key(const struct lua_store *store, lua_store_key_fn *fn, voi
 
 /* ---- Commands of clients ------------------------------------------------------------------ */
 
+/* Do the keys allow a script to run?  If not, the reply has the redirection. */
+static bool has_keys(struct lua_store *store, int count, const struct lua_word *keys,
+                     struct lk__buf *reply)
+{
+	int there = 0;
+
+	for (int i = 0; i < count; i++)
+		there += lua_keys_find(&store->server.keys, keys[i]) != NULL;
+	if (!store->server.target || there == count)
+		return true;
+	if (there)
+		lua_reply_error(reply, "TRYAGAIN Multiple keys request during rehashing of slot");
+	else
+		lua_reply_error(reply, "ASK %s", store->server.target);
+	return false;
+}
+
 /* EVAL text keys ..., EVALSHA digest keys ... */
 static void eval(struct lua_store *store, bool by_digest, int argc, const struct lua_word *argv,
                  struct lk__buf *reply)
@@ -326,6 +348,8 @@ static void eval(struct lua_store *store, bool by_digest, int argc, const struct
 		                                  "of args");
 		return;
 	}
+	if (!has_keys(store, (int)keys, argv + 3, reply))
+		return;
 	script = by_digest ? find_digest(store, argv[1]) : take_script(store, argv[1], reply);
 	if (script && script->loaded && compile(store, script, reply))
 		lua_script_run(store->host, script->compiled, script->sha1, (int)keys, argc - 3,

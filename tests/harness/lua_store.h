@@ -43,6 +43,12 @@ void lua_store_set_full(struct lua_store *store, bool full);
 /* Refuse scripts a command, NULL = none, on a key, NULL = on any.  Borrowed. */
 void lua_store_refuse(struct lua_store *store, const char *command, const char *key);
 
+/* A node of a Cluster whose slot of all keys moves to that node, "<slot> <host>:<port>"; borrowed,
+ * NULL = none moves.  A script runs only if all keys that it declares exist, and a command in it
+ * fails on a key that does not exist: never there, or removed by the script.  Commands that clients
+ * send run as ever. */
+void lua_store_set_migrating(struct lua_store *store, const char *target);
+
 /* What INFO says of the server's process.  A new store is a process that began long ago. */
 struct lua_store_process {
 	const char *run_id;            /* NULL = made from run */

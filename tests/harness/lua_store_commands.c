@@ -240,20 +240,21 @@ static void run_wait(struct lua_server *server, int argc, const struct lua_word 
 /* ---- The table ---------------------------------------------------------------------------- */
 
 static const struct lua_command plain_commands[] = {
-	{"DEL", -2, run_del, LUA_WRITES},
-	{"EXISTS", -2, run_exists, LUA_READS},
-	{"TYPE", 2, run_type, LUA_READS},
-	{"PEXPIRE", 3, run_pexpire, LUA_WRITES},
-	{"PERSIST", 2, run_persist, LUA_WRITES},
-	{"PTTL", 2, run_pttl, LUA_READS},
-	{"GET", 2, run_get, LUA_READS},
-	{"SET", -3, run_set, LUA_GROWS},
-	{"TIME", 1, run_time, LUA_READS},
-	{"PUBLISH", 3, run_publish, LUA_READS},
-	{"FLUSHALL", 1, run_flushall, LUA_WRITES},
-	{"INFO", -1, lua_run_info, LUA_READS},
-	{"WAIT", 3, run_wait, LUA_READS},
-	{NULL, 0, NULL, LUA_READS},
+	{"DEL", -2, run_del, LUA_WRITES, LUA_ALL_KEYS},
+	{"EXISTS", -2, run_exists, LUA_READS, LUA_ALL_KEYS},
+	{"TYPE", 2, run_type, LUA_READS, LUA_ONE_KEY},
+	{"PEXPIRE", 3, run_pexpire, LUA_WRITES, LUA_ONE_KEY},
+	{"PERSIST", 2, run_persist, LUA_WRITES, LUA_ONE_KEY},
+	{"PTTL", 2, run_pttl, LUA_READS, LUA_ONE_KEY},
+	{"GET", 2, run_get, LUA_READS, LUA_ONE_KEY},
+	{"SET", -3, run_set, LUA_GROWS, LUA_ONE_KEY},
+	{"TIME", 1, run_time, LUA_READS, LUA_NO_KEY},
+	{"PUBLISH", 3, run_publish, LUA_READS, LUA_NO_KEY},
+	{"SPUBLISH", 3, run_publish, LUA_READS, LUA_NO_KEY},
+	{"FLUSHALL", 1, run_flushall, LUA_WRITES, LUA_NO_KEY},
+	{"INFO", -1, lua_run_info, LUA_READS, LUA_NO_KEY},
+	{"WAIT", 3, run_wait, LUA_READS, LUA_NO_KEY},
+	{NULL, 0, NULL, LUA_READS, LUA_NO_KEY},
 };
 
 /* The slot of a command; an empty one if it is unknown. */
@@ -291,6 +292,17 @@ const struct lua_command *lua_command_find(const struct lua_server *server, stru
 bool lua_command_takes(const struct lua_command *command, int argc)
 {
 	return command->arity < 0 ? argc >= -command->arity : argc == command->arity;
+}
+
+bool lua_command_misses(const struct lua_server *server, const struct lua_command *command,
+                        int argc, const struct lua_word *argv)
+{
+	int last = command->keys == LUA_ALL_KEYS ? argc - 1 : command->keys == LUA_ONE_KEY;
+
+	for (int i = 1; i <= last; i++)
+		if (!lua_keys_find(&server->keys, argv[i]))
+			return true;
+	return false;
 }
 
 void lua_command_run(struct lua_server *server, int argc, const struct lua_word *argv,

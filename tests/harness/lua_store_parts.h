@@ -110,9 +110,11 @@ struct lua_server {
 	bool full;
 	const char *refused,
 		*refused_key; /* a refused command, NULL = none; on that key, NULL = on any */
+	const char *target;   /* the node that the slot of all keys moves to, NULL = none */
 };
 
 #define LUA_REFUSED "ERR The user executing the script can't run this command or subcommand"
+#define LUA_AWAY "ERR Script attempted to access a non local key in a cluster node"
 #define LUA_FULL "OOM command not allowed when used memory > 'maxmemory'."
 
 typedef void lua_command_fn(struct lua_server *server, int argc, const struct lua_word *argv,
@@ -123,6 +125,7 @@ struct lua_command {
 	int arity; /* including the name; negative = at least */
 	lua_command_fn *run;
 	enum { LUA_READS, LUA_WRITES, LUA_GROWS } effect; /* LUA_GROWS: a full server refuses it */
+	enum { LUA_ONE_KEY, LUA_NO_KEY, LUA_ALL_KEYS } keys; /* which arguments are keys */
 };
 
 extern const struct lua_command lua_item_commands[];
@@ -131,6 +134,9 @@ lua_command_fn lua_run_info; /* lua_store_info.c */
 void lua_commands_init(struct lua_server *server);
 const struct lua_command *lua_command_find(const struct lua_server *server, struct lua_word name);
 bool lua_command_takes(const struct lua_command *command, int argc);
+/* Has it a key that does not exist? */
+bool lua_command_misses(const struct lua_server *server, const struct lua_command *command,
+                        int argc, const struct lua_word *argv);
 void lua_command_run(struct lua_server *server, int argc, const struct lua_word *argv,
                      struct lk__buf *reply);
 const char *lua_type_name(enum lua_type type);

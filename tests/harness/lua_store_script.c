@@ -241,6 +241,10 @@ static void push_answer(lua_State *lua)
 		return;
 	}
 	host->wrote = host->wrote || command->effect != LUA_READS;
+	if (host->server->target && lua_command_misses(host->server, command, argc, words)) {
+		push_error(lua, "-" LUA_AWAY);
+		return;
+	}
 	host->reply.len = 0;
 	command->run(host->server, argc, words, &host->reply);
 	lua_reply_bytes(&host->reply, "", 1);
