@@ -232,8 +232,8 @@ TEST_LIMIT(head_that_is_passed_is_found, 60)
 
 TEST_LIMIT(grant_that_nobody_is_told_is_found, 60)
 {
-	static const struct sim_bug bug = {"lock_leave", "redis.pcall('PUBLISH', ARGV[3] .. to",
-	                                   "1 or redis.pcall('PUBLISH', ARGV[3] .. to"};
+	static const struct sim_bug bug = {"lock_leave", "publish(ARGV[3] .. to, 'grant",
+	                                   "1 or publish(ARGV[3] .. to, 'grant"};
 
 	expect(&bug, "wake-up", true);
 }
@@ -248,8 +248,8 @@ TEST_LIMIT(release_that_serves_nobody_is_found, 60)
 
 TEST_LIMIT(opening_that_nobody_is_told_is_found, 60)
 {
-	static const struct sim_bug bug = {
-		"latch_down", "redis.pcall('PUBLISH', ARGV[6], 'open ' .. gen)", "gen = gen"};
+	static const struct sim_bug bug = {"latch_down", "publish(ARGV[6], 'open ' .. gen)",
+	                                   "gen = gen"};
 
 	expect(&bug, "opening", true);
 }

@@ -22,13 +22,23 @@ struct lua_store_process *contract_process(void);
 /* Refuse scripts a command, NULL = none, on a key, NULL = on any. */
 void contract_refuse(const char *command, const char *key);
 
+/* Pass only the keys of the narrow form: those that exist while a hold does. */
+void contract_narrow(bool narrow);
+
 /* Run the words up to a NULL: a command, or a script's name and its arguments (the keys are added).
  * The result is the elements of the reply with a space between (without the position in an error),
  * then each published message: " | client text", those to dead clients as " | d " and their
- * number. */
+ * number.
+ *
+ * A script runs before in a Cluster as well, with the same keys, in a slot that moves to another
+ * node. There it is redirected, because a key is missing, or finds something foreign, and changes
+ * nothing; or it has the same answer, messages and keys. */
 void contract_says(const char *file, int line, const char *expected, const char *word, ...)
 	__attribute__((sentinel));
 #define SAYS(expected, ...) contract_says(__FILE__, __LINE__, expected, __VA_ARGS__, NULL)
+
+/* Did the last script run in the slot that moves? */
+bool contract_moved(void);
 
 /* The same; no key changes. */
 void contract_save(void);

@@ -79,6 +79,6 @@ else
 	since = now
 end
 marker = '1 ' .. id .. ' ' .. since .. (more or '')
-redis.call('DEL', KEYS[1]) -- a full server accepts this, and then SET
+redis.call('PEXPIRE', KEYS[1], 1000) -- a full server accepts this, and then SET, which removes it
 redis.call('SET', KEYS[1], marker)
 return {'epoch', marker, since, now, info and 0 or 1}

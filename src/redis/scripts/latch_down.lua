@@ -15,6 +15,7 @@
 -- include shared/change.lua
 return whole(function()
 -- include shared/latch.lua
+-- include shared/publish.lua
 local wrong = read()
 if wrong then return wrong end
 if gen ~= ARGV[1] then return {'other', gen or '0'} end
@@ -42,6 +43,6 @@ change('HSET', MEMORY, 'opened', gen)
 change('PEXPIRE', LATCH, open_ttl)
 change('PEXPIRE', MEMORY, tonumber(open_ttl) + MEMORY_MS)
 -- Without the right to publish, the latch still opens; waiters ask a little later.
-redis.pcall('PUBLISH', ARGV[6], 'open ' .. gen)
+publish(ARGV[6], 'open ' .. gen)
 return {'stepped', 0, 1}
 end)

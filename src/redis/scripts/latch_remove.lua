@@ -11,9 +11,10 @@
 -- include shared/change.lua
 return whole(function()
 -- include shared/latch.lua
+-- include shared/publish.lua
 local wrong = read()
 if wrong then return wrong end
-wrong = of_another(KEYS[3])
+wrong = of_another(KEYS[3], is_sharded(ARGV[1]))
 if wrong then return wrong end
 if not gen then return {'absent'} end
 -- A full server (maxmemory) accepts this first command, and then the writes that follow it.
@@ -21,6 +22,6 @@ change('DEL', LATCH, MEMORY)
 -- For waiters that missed the message.
 change('HSET', MEMORY, 'opened', opened, 'removed', gen)
 change('PEXPIRE', MEMORY, MEMORY_MS)
-redis.pcall('PUBLISH', ARGV[1], 'gone ' .. gen)
+publish(ARGV[1], 'gone ' .. gen)
 return {'removed'}
 end)

@@ -17,9 +17,10 @@
 -- include shared/change.lua
 return whole(function()
 -- include shared/latch.lua
+-- include shared/publish.lua
 local wrong = read()
 if wrong then return wrong end
-wrong = of_another(KEYS[4])
+wrong = of_another(KEYS[4], is_sharded(ARGV[5]))
 if wrong then return wrong end
 local was = not gen and 'absent' or count == 0 and 'open' or 'counting'
 if was == 'counting' and ARGV[2] ~= '1' then return {'counting', count, initial} end
@@ -46,7 +47,7 @@ if ARGV[1] == '0' then
 	change('PEXPIRE', LATCH, ARGV[3])
 	change('PEXPIRE', MEMORY, tonumber(ARGV[3]) + MEMORY_MS)
 	-- Without the right to publish, the latch still opens; waiters ask a little later.
-	redis.pcall('PUBLISH', ARGV[5], 'open ' .. gen)
+	publish(ARGV[5], 'open ' .. gen)
 elseif ARGV[4] ~= '0' then
 	change('PEXPIRE', LATCH, ARGV[4])
 	change('PEXPIRE', MEMORY, tonumber(ARGV[4]) + MEMORY_MS)

@@ -5,5 +5,6 @@
 -- ARGV[1]  the client's channel
 --
 -- Returns  receivers
+-- include shared/publish.lua
 redis.call('DEL', KEYS[1])
-return redis.call('PUBLISH', ARGV[1], 'probe')
+return publish(ARGV[1], 'probe')

@@ -4,7 +4,7 @@
 --          first waiter; a reclaimed hold has " <id> <since>" of its memory's marker at the end
 -- KEYS[2]  its queue    sorted set of tickets by arrival
 -- KEYS[3]  the fence counter
--- KEYS[4]  the marker of the server's memory
+-- KEYS[4]  the marker of the server's memory; none in a Cluster
 -- ARGV[1]  ticket       2:<client>:<nonce>:<lease ms>:<r|f>
 -- ARGV[2]  1 = enqueue if it is not free, 0 = only try
 -- ARGV[3]  arrival from an earlier response, microseconds, 0 = none
@@ -27,6 +27,7 @@
 return whole(function()
 -- include shared/lock.lua
 -- include shared/epoch.lua
+-- include shared/publish.lua
 local ticket = ARGV[1]
 
 -- Read and validate everything before the first write.
@@ -116,7 +117,8 @@ if not arrival then
 	end
 	change('ZADD', KEYS[2], arrival, ticket)
 	if not head and share == 's' then
-		redis.call('PUBLISH', ARGV[4] .. string.match(owner, '^2:([%w_%-]+):'), 'wanted ' .. owner)
+		local told = publish(ARGV[4] .. string.match(owner, '^2:([%w_%-]+):'), 'wanted ' .. owner)
+		if type(told) == 'table' then return told end
 	end
 end
 change('PEXPIRE', KEYS[2], ARGV[6])

@@ -4,7 +4,7 @@
 -- KEYS[1]  the lock
 -- KEYS[2]  its queue
 -- KEYS[3]  the fence counter
--- KEYS[4]  the marker of the server's memory
+-- KEYS[4]  the marker of the server's memory; none in a Cluster
 -- ARGV[1]  ticket
 -- ARGV[2]  fence of its grant
 -- ARGV[3]  lease from now, ms

@@ -1,9 +1,10 @@
--- Renew or extend a lease, or claim a grant that arrived by message.
+-- Renew or extend a lease, or claim a grant that arrived by message.  Narrow, with KEYS[1] alone, because
+-- the slot moves and a key is elsewhere or missing: it neither reads the queue nor writes the counter.
 --
 -- KEYS[1]  the lock
 -- KEYS[2]  its queue
 -- KEYS[3]  the fence counter
--- KEYS[4]  the marker of the server's memory
+-- KEYS[4]  the marker of the server's memory; none in a Cluster
 -- ARGV[1]  ticket
 -- ARGV[2]  fence of its grant, 0 = any (a claim)
 -- ARGV[3]  lease from now, ms; only lengthens the lease
@@ -12,7 +13,7 @@
 -- ARGV[6]  of a claim: the marker as the client knows it
 -- ARGV[7]  of a claim: end of the grace, server time us
 --
--- Returns  held, fence, server time us, tickets in the queue
+-- Returns  held, fence, server time us, tickets in the queue (a narrow one: 1)
 --          gone
 --          epoch: the marker is another one, to a claim only
 --          foreign, key, its actual type
@@ -47,12 +48,12 @@ if share ~= ARGV[5] or lease ~= force then
 	change('SET', KEYS[1], ARGV[1] .. ' ' .. fence .. ' ' .. force .. ' ' .. ARGV[5] .. mark, 'PX', left)
 end
 -- The counter has the fence of the grant already, but may lack fences that the holder issued.
-if ARGV[4] ~= fence and ARGV[4] ~= '0' then
+if KEYS[3] and ARGV[4] ~= fence and ARGV[4] ~= '0' then
 	local last = redis.pcall('GET', KEYS[3]) or '0'
 	if type(last) == 'string' and string.match(last, '^%d+$') and #last <= 16 and ARGV[4] - last > 0 then
 		change('SET', KEYS[3], ARGV[4])
 	end
 end
-local waiting = redis.pcall('ZCARD', KEYS[2])
+local waiting = KEYS[2] and redis.pcall('ZCARD', KEYS[2]) or 1
 return {'held', fence, clock(), type(waiting) == 'number' and waiting or 0}
 end)

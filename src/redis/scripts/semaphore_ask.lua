@@ -4,7 +4,7 @@
 -- KEYS[2]  its queue
 -- KEYS[3]  the fence counter
 -- KEYS[4]  its ends
--- KEYS[5]  the marker of the server's memory
+-- KEYS[5]  the marker of the server's memory; none in a Cluster
 -- ARGV[1]  ticket
 -- ARGV[2]  1 = enqueue if too few are free, 0 = only try
 -- ARGV[3]  arrival from an earlier response, microseconds, 0 = none
@@ -71,6 +71,7 @@ if waiting == 0 and capacity and used + permits <= capacity and not fields[5] an
 		(not first_us or first_us > now) and young == 0 then
 	return granted(take())
 end
+-- include shared/publish.lua
 -- include shared/semaphore_queue.lua
 if torn then mend() end
 if not capacity then make(ARGV[5], ARGV[6]) end
@@ -108,6 +109,20 @@ if ARGV[3] ~= '0' and (not arrival or arrival - ARGV[3] > 0) then
 	waiting = waiting + change('ZADD', QUEUE, ARGV[3], ticket)
 	arrival, head = ARGV[3], nil
 end
+
+-- serve() may empty the queue: a ticket that has to wait enters it before.
+local is_last = false -- ZRANK would walk the whole queue
+local function enqueue()
+	local tail = waiting > 0 and redis.call('ZRANGE', QUEUE, '-1', '-1', 'WITHSCORES')[2]
+	arrival = now_text
+	if tail and tail - now >= 0 then
+		arrival = text(math.min(tail + 1, 9007199254740991))
+	else
+		is_last = true
+	end
+	waiting = waiting + change('ZADD', QUEUE, arrival, ticket)
+end
+if waiting > 0 and not arrival and ARGV[2] == '1' then enqueue() end
 if young == 0 then serve(ticket, ARGV[4], tonumber(ARGV[8])) end
 if waiting > 0 and not head then head = redis.call('ZRANGE', QUEUE, '0', '0', 'WITHSCORES') end
 if (waiting == 0 or head[1] == ticket) and used + permits <= capacity and young == 0 then
@@ -121,19 +136,9 @@ if ARGV[2] ~= '1' then
 	return {'busy', more and 1 or 0, young > 0 and young or nil}
 end
 
-local rank
-if not arrival then
-	local tail = waiting > 0 and redis.call('ZRANGE', QUEUE, '-1', '-1', 'WITHSCORES')[2]
-	arrival = now_text
-	if tail and tail - now >= 0 then
-		arrival = text(math.min(tail + 1, 9007199254740991))
-	else
-		rank = waiting -- the last; ZRANK would walk the whole queue
-	end
-	change('ZADD', QUEUE, arrival, ticket)
-end
+if not arrival then enqueue() end
 change('PEXPIRE', QUEUE, ARGV[7])
-rank = rank or redis.call('ZRANK', QUEUE, ticket)
+local rank = is_last and waiting - 1 or redis.call('ZRANK', QUEUE, ticket)
 if rank == 0 or head_known == ticket then
 	change('HSET', STATE, 'head', ticket, 'head_us', now_text, 'told_us', now_text)
 end

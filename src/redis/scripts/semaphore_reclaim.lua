@@ -5,7 +5,7 @@
 -- KEYS[2]  its queue
 -- KEYS[3]  the fence counter
 -- KEYS[4]  its ends
--- KEYS[5]  the marker of the server's memory
+-- KEYS[5]  the marker of the server's memory; none in a Cluster
 -- ARGV[1]  ticket
 -- ARGV[2]  fence of its grant
 -- ARGV[3]  lease from now, ms
@@ -34,6 +34,7 @@ if fields[5] and not torn then held, held_fence, in_force, ends_us = hold_of(tic
 local mine = held and held_fence == fence and ends_us > now
 if not mine and grace(now, ARGV[8]) == 0 then return {'gone'} end
 
+-- include shared/publish.lua
 -- include shared/semaphore_queue.lua
 if torn then mend() end
 if not capacity then make(ARGV[5], ARGV[6]) end

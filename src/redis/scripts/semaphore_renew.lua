@@ -1,17 +1,18 @@
--- Renew or extend a lease, or claim a grant that arrived by message.
+-- Renew or extend a lease, or claim a grant that arrived by message.  Narrow, with KEYS[1] and KEYS[4] alone
+-- (then KEYS[2]): it does not read the queue.
 --
 -- KEYS[1]  the semaphore
 -- KEYS[2]  its queue
 -- KEYS[3]  the fence counter
 -- KEYS[4]  its ends
--- KEYS[5]  the marker of the server's memory
+-- KEYS[5]  the marker of the server's memory; none in a Cluster
 -- ARGV[1]  ticket
 -- ARGV[2]  fence of its grant, 0 = any (a claim)
 -- ARGV[3]  lease from now, ms; only lengthens the lease
 -- ARGV[4]  of a claim: the marker as the client knows it
 -- ARGV[5]  of a claim: end of the grace, server time us
 --
--- Returns  held, fence, server time us, tickets in the queue
+-- Returns  held, fence, server time us, tickets in the queue (a narrow one: 1)
 --          gone
 --          epoch: the marker is another one, to a claim only
 --          foreign, key, its actual type
@@ -42,5 +43,5 @@ end
 latest_us = alone and ends_us
 change('ZADD', ENDS, ends_us, ticket)
 write()
-return {'held', fence, now_text, waiting}
+return {'held', fence, now_text, narrow and 1 or waiting}
 end)

@@ -4,7 +4,7 @@
 -- KEYS[2]  its queue
 -- KEYS[3]  the fence counter
 -- KEYS[4]  its ends
--- KEYS[5]  the marker of the server's memory
+-- KEYS[5]  the marker of the server's memory; none in a Cluster
 -- ARGV[1]  open = create if absent, and require this capacity (0 = any); resize = must exist
 -- ARGV[2]  capacity
 -- ARGV[3]  ttl after its last use, ms
@@ -34,6 +34,7 @@ if ARGV[1] == 'open' and capacity and wanted ~= 0 and wanted ~= capacity then
 	return {'mismatch', text(capacity)}
 end
 if torn then mend() end
+-- include shared/publish.lua
 -- include shared/semaphore_queue.lua
 if ARGV[1] == 'open' then
 	if not capacity then make(ARGV[2], ARGV[3]) end

@@ -56,9 +56,11 @@ local function known()
 	return math.max(tonumber(gen or 0), tonumber(opened), tonumber(removed))
 end
 
--- Reject a name whose queue has tickets of another kind: a lock may be free for a moment.
-local function of_another(queue)
-	if gen then return nil end
+-- Reject a name whose queue has tickets of another kind: a lock may be free for a moment.  In a Cluster
+-- also if there is a latch: then the scripts that delete its keys and write them again, and declare the
+-- queue, run in no slot that moves.
+local function of_another(queue, in_cluster)
+	if gen and not in_cluster then return nil end
 	local head = redis.pcall('ZRANGE', queue, 0, 0)
 	if head.err then
 		if string.sub(head.err, 1, 9) == 'WRONGTYPE' then return {'foreign', queue, 'not a sorted set'} end

@@ -1,5 +1,7 @@
 -- Reads a semaphore, reclaims expired leases, writes it back.  Included by the scripts of a
--- semaphore, which have the same four keys and set "ticket" ("" = none) before the include.
+-- semaphore, which have the same four keys and set "ticket" ("" = none) before the include.  A renewal
+-- and a leave may be narrow, with two keys, because the slot moves and a key is elsewhere or missing:
+-- the semaphore and its ends exist as long as it has a hold.
 --
 -- the semaphore   a hash: kind "2:semaphore"; capacity; used, permits held; ttl, ms; a field for each
 --                 hold, its ticket: "<permits> <fence> <lease in force, ms>"; and while the head of
@@ -12,6 +14,8 @@
 -- A ticket is 2:<client>:<nonce>:<lease ms>:<mode>:<permits>; mode r = renewed lease, f = fixed,
 -- n = fixed, and its permits are never released.
 local STATE, QUEUE, FENCE, ENDS = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
+local narrow = not FENCE
+if narrow then QUEUE, ENDS = nil, KEYS[2] end
 local TICKET = '^2:([%w_%-]+):[%w_%-]+:(%d+):([rfn]):(%d+)$'
 local RUN_MAX = 32 -- tickets served, and leases reclaimed, in one run
 
@@ -48,7 +52,7 @@ if kind and kind ~= '2:semaphore' or not kind and redis.call('EXISTS', STATE) ==
 	if version == '1' and what ~= 'semaphore' then return {'foreign', STATE, 'a ' .. what .. ', not a semaphore'} end
 	return {'foreign', STATE, version and 'protocol version ' .. version or 'not a semaphore'}
 end
-local waiting = redis.pcall('ZCARD', QUEUE) -- tickets in the queue
+local waiting = narrow and 0 or redis.pcall('ZCARD', QUEUE) -- tickets in the queue
 local head -- of the queue, with its arrival; nil = not read
 if waiting ~= 0 then
 	if type(waiting) == 'table' then
@@ -73,6 +77,10 @@ if first and not string.match(first, '^2:[%w_%-]+:[%w_%-]+:%d+:[rfn]:%d+$') then
 end
 local alone = not after -- no other than the first is there
 local latest_us = alone and (first_us or now)
+-- The number of ends, at least; counted: exactly.
+local left, counted = math.min(#ends / 2, 2), alone
+local final = false -- this run grants nothing any more: the ends may vanish
+local last_one -- a hold that was dropped, but still has its end: without it the key would vanish
 local capacity, used, ttl -- capacity is nil when there is no semaphore
 if kind then
 	capacity, used, ttl = whole(fields[2]), whole(fields[3]), whole(fields[4])
@@ -93,7 +101,8 @@ local function count()
 	if last + RUN_MAX + 1 >= 9007199254740991 or now >= 9007199254740991 then return {'fence', 'used up'} end
 end
 
--- An eviction took one of the keys: the rest does not identify the holders.
+-- An eviction took one of the keys: the rest does not identify the holders.  (The ends are missing: in a
+-- slot that moves, this does not run.)
 local function mend()
 	change('DEL', STATE)
 	used, fields[5], changed = 0, false, true
@@ -108,10 +117,31 @@ local function hold_of(ticket, value)
 	return permits, fence, lease, ticket == first and first_us or tonumber(redis.call('ZSCORE', ENDS, ticket) or 0)
 end
 
+-- Remove the hold that drop() kept.  A narrow run keeps the last end, over now: then the keys of the
+-- semaphore still exist for the next narrow run.
+local function bury()
+	if not last_one then return end
+	if narrow and left < 2 then
+		change('HDEL', STATE, last_one)
+		change('ZADD', ENDS, now_text, last_one)
+	else
+		-- In this order a run that ends in between can be repeated: what has no end is dropped then.
+		left = left - change('ZREM', ENDS, last_one)
+		change('HDEL', STATE, last_one)
+	end
+	last_one = nil
+end
+
 local function drop(ticket, permits)
-	-- In this order a run that ends in between can be repeated: what has no end is dropped then.
-	change('ZREM', ENDS, ticket)
-	change('HDEL', STATE, ticket)
+	if left < 2 and not counted then left, counted = redis.call('ZCARD', ENDS), true end
+	bury()
+	last_one = ticket
+	if left > 1 or final then
+		bury()
+	elseif not begun then
+		-- A full server (maxmemory) accepts this first command, and then the writes that follow it.
+		change('HDEL', STATE, '')
+	end
 	used = math.max(used - (permits or 0), 0)
 	if ticket == first then
 		first, first_us = after, after_us
@@ -129,7 +159,9 @@ local function reclaim()
 end
 
 local function set_end(ticket, end_us)
-	change('ZADD', ENDS, end_us, ticket)
+	left = left + change('ZADD', ENDS, end_us, ticket)
+	if last_one == ticket then last_one = nil end
+	bury()
 	alone, after = false, nil
 	if not first or ticket == first or end_us <= first_us then first = nil end
 	if latest_us and latest_us < end_us then latest_us = end_us end
@@ -155,7 +187,9 @@ end
 
 -- Write the changes back.  Every key lives at least as long as the last lease.
 local function write()
-	local latest = latest_us or redis.call('ZRANGE', ENDS, '-1', '-1', 'WITHSCORES')[2] or now
+	bury()
+	local none = counted and left == 0
+	local latest = latest_us or not none and redis.call('ZRANGE', ENDS, '-1', '-1', 'WITHSCORES')[2] or now
 	local life = math.max(math.ceil((latest - now) / 1000), 0) + 1000
 	if life < ttl then life = ttl end
 	life = text(math.min(life, 9007199254740991)) -- another program may have written the end
@@ -165,7 +199,7 @@ local function write()
 		change('HSET', STATE, 'used', used)
 	end
 	change('PEXPIRE', STATE, life)
-	if not alone or first then change('PEXPIRE', ENDS, life) end
+	if not none then change('PEXPIRE', ENDS, life) end
 	if given then change('SET', FENCE, given) end
 end
 

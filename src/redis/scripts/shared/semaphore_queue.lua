@@ -8,12 +8,13 @@ local head_known, head_us, told_us = fields[6], whole(fields[7]) or 0, whole(fie
 local silent
 local short = false
 
--- Its first write is one that a full server (maxmemory) refuses: no new semaphore is made there.
+-- Its first write is one that a full server (maxmemory) refuses: no new semaphore is made there.  (The
+-- semaphore is missing: in a slot that moves, this does not run.)
 local function make(new_capacity, new_ttl)
 	capacity, used, stored, ttl = tonumber(new_capacity), 0, 0, tonumber(new_ttl)
 	change('HSET', STATE, 'kind', '2:semaphore', 'capacity', capacity, 'used', '0', 'ttl', ttl)
 	change('DEL', ENDS)
-	first, latest_us = nil, now
+	first, latest_us, left, counted = nil, now, 0, true
 end
 
 local function unqueue(ticket)
@@ -23,6 +24,7 @@ end
 
 -- When the first lease ends, us, and whether that lease is fixed.
 local function first_end()
+	if last_one then return now, false end
 	if not first then
 		local found = redis.call('ZRANGE', ENDS, '0', '0', 'WITHSCORES')
 		if not found[1] then return now, false end
@@ -34,7 +36,7 @@ end
 
 -- When so many permits will be free, us, if no lease is renewed.
 local function back_at(wanted, lease)
-	local ends = redis.call('ZRANGE', ENDS, 0, LOOK_MAX - 1, 'WITHSCORES')
+	local ends = last_one and {} or redis.call('ZRANGE', ENDS, 0, LOOK_MAX - 1, 'WITHSCORES')
 	local at = now
 	for i = 1, #ends, 2 do
 		local _, _, _, permits = string.match(ends[i], TICKET)
@@ -57,12 +59,12 @@ local function tell_head(ticket, client, permits, lease, channels, patience)
 	if news or head_us > now then head_known, head_us, told_us = ticket, now, 0 end
 	if client == silent or now - head_us > patience * 1000 then
 		silent = client
-		redis.pcall('PUBLISH', channels .. client, 'again ' .. ticket .. ' 0')
+		publish(channels .. client, 'again ' .. ticket .. ' 0')
 		return false
 	end
 	if told_us > now or now - told_us >= TELL_US then
 		at = back_at(used + permits - capacity, lease)
-		local told = redis.pcall('PUBLISH', channels .. client,
+		local told = publish(channels .. client,
 			'again ' .. ticket .. ' ' .. text(math.min(math.max(math.ceil((at - now) / 1000), 0), AGAIN_MAX_MS)))
 		if told == 0 then return false end
 		told_us = now
@@ -87,7 +89,7 @@ local function serve(own, channels, patience)
 		local lease_ms, count = tonumber(lease), tonumber(permits)
 		if count > capacity then
 			-- It can never fit since a resize: its next ask returns "limit".
-			redis.pcall('PUBLISH', channels .. client, 'again ' .. ticket .. ' 0')
+			publish(channels .. client, 'again ' .. ticket .. ' 0')
 			unqueue(ticket)
 		elseif used + count > capacity then
 			if tell_head(ticket, client, count, lease_ms, channels, patience) then return end
@@ -102,9 +104,9 @@ local function serve(own, channels, patience)
 			local life = old and claim_ms or lease_ms
 			local fence = next_fence()
 			-- If the server takes no writes, fail here, before the grant is published.
-			if not wrote then redis.call('HDEL', STATE, '') end
+			if not (wrote or begun) then redis.call('HDEL', STATE, '') end
 			wrote = true
-			local told = redis.pcall('PUBLISH', channels .. client, 'grant ' .. ticket .. ' ' .. fence .. ' ' ..
+			local told = publish(channels .. client, 'grant ' .. ticket .. ' ' .. fence .. ' ' ..
 				(old and text(life) .. ' 1 ' or lease .. ' 0 ') .. waiting - 1 .. ' ' .. now_text)
 			if type(told) == 'table' then return end
 			unqueue(ticket)
