@@ -3,6 +3,7 @@
  * first layout; and the redirections that a client of it must expect. */
 #include "harness/cluster_setup.h"
 #include "harness/cluster_slots.h"
+#include "harness/cluster_store.h"
 #include "harness/process.h"
 #include "harness/redis.h"
 #include "harness/test.h"
@@ -369,6 +370,38 @@ TEST(requests_are_counted_where_they_run)
 	}
 	for (int i = 0; i < CLUSTER_NODES; i++)
 		ck_assert_int_eq(cluster_setup_requests(setup, i), i == owner);
+}
+
+/* As the row of stores that look() and the others serve. */
+TEST_LIMIT(store_in_the_cluster_is_looked_at_as_one, 60)
+{
+	static const char *const keys[] = {"k0", "k1", "k2"}; /* at three masters */
+	const struct test_store *store = &store_in_cluster;
+	const char *url = store->start();
+	struct redis *redis = store->look();
+
+	ck_assert(begins(url, "redis+cluster://127.0.0.1:") && strstr(url, "?grace=0"));
+	for (int i = 0; i < 3; i++)
+		redis_do(redis, "SET %s 1", keys[i]);
+	redis_do(redis, "SET lk:epoch:{a}:1 1");
+	for (int i = 0; i < 3; i++)
+		ck_assert_int_eq(redis_int(redis, "EXISTS %s", keys[i]), 1);
+	ck_assert_int_eq(redis_size(redis), 3);
+	ck_assert_int_eq(redis_calls(redis, "set"), 4);
+	for (int i = 0; i < 3; i++)
+		redis_do(redis, "EVAL %s 1 %s", ONE_KEY, keys[i]);
+	ck_assert_int_eq(store->requests(), 3);
+	ck_assert_int_eq(redis_script_calls(redis), 3);
+	store->pause(true);
+	store->pause(false);
+	ck_assert_int_eq(redis_size(redis), 3);
+	redis_do(redis, "FLUSHALL");
+	ck_assert_int_eq(redis_size(redis), 0);
+	redis_do(redis, "SET k1 1");
+	store->restart();
+	ck_assert_int_eq(redis_size(redis), 0);
+	redis_do(redis, "SET k1 1");
+	redis_close(redis);
 }
 
 TEST(command_is_run_at_each_node)
