@@ -86,12 +86,13 @@ TEST(slot_moves_with_its_keys_step_by_step)
 	struct cluster_setup *setup = cluster_setup_shared();
 	int slot = cluster_slot_of(setup, "{a}"), from = cluster_slot_owner(setup, "{a}");
 	int to = (from + 1) % CLUSTER_MASTERS;
+	struct redis *redis;
 	char key[16];
 
-	for (int i = 0; i < 20; i++) {
-		snprintf(key, sizeof(key), "{a}%d", i);
-		write_key(setup, key, key);
-	}
+	redis = open_owner(setup, "{a}");
+	for (int i = 0; i < 20; i++)
+		redis_do(redis, "SET {a}%d {a}%d", i, i);
+	redis_close(redis);
 	cluster_slot_open(setup, slot, to);
 	ck_assert_int_eq(cluster_slot_move_keys(setup, slot, to, 10), 10);
 	ck_assert_int_eq(cluster_setup_owner(setup, slot), from);
@@ -337,7 +338,7 @@ TEST_LIMIT(cluster_returns_to_its_first_layout_from_anything, 60)
 {
 	struct cluster_setup *setup = cluster_setup_shared();
 	struct cluster_view view;
-	int slot = cluster_slot_of(setup, "{a}");
+	int slot = cluster_slot_of(setup, "{a}"), elsewhere = 0;
 
 	write_key(setup, "{a}1", "1");
 	cluster_slot_move(setup, slot, (cluster_setup_owner(setup, slot) + 1) % CLUSTER_MASTERS);
@@ -350,7 +351,8 @@ TEST_LIMIT(cluster_returns_to_its_first_layout_from_anything, 60)
 		struct redis *redis = redis_open(&setup->nodes[i]);
 		cluster_setup_view(setup, i, &view);
 		for (int at = 0; at < CLUSTER_SLOTS; at++)
-			ck_assert_int_eq(view.owner[at], at * CLUSTER_MASTERS / CLUSTER_SLOTS);
+			elsewhere += view.owner[at] != at * CLUSTER_MASTERS / CLUSTER_SLOTS;
+		ck_assert_int_eq(elsewhere, 0);
 		ck_assert_int_eq(view.open_slot, -1);
 		ck_assert(WITHIN(5000, redis_int(redis, "DBSIZE") == 0));
 		redis_close(redis);
