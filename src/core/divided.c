@@ -30,9 +30,10 @@ bool lk__divided_narrows(const struct lk__ticket *ticket, const struct lk__pendi
 		return false;
 	if (request->kind == LK__RENEW)
 		return ticket->state == LK__HOLDING || ticket->state == LK__CLAIMING;
-	/* Only a hold is ended so, once; a waiter's ticket is in the queue. */
+	/* Only a hold is ended so, once; a waiter's ticket is in the queue.  A narrow leave cannot
+	 * store fences that this client has issued itself. */
 	return request->kind == LK__LEAVE && ticket->fence && !ticket->is_divided &&
-	       !lk__ticket_is_used(ticket);
+	       ticket->last_fence == ticket->fence && !lk__ticket_is_used(ticket);
 }
 
 void lk__divided_narrow(struct lk__ticket *ticket, struct lk__pending *request)

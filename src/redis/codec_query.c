@@ -157,10 +157,13 @@ static bool list(struct lk__buf *buf, const struct words *words)
 	return lk__resp_command(buf, 6, argv, NULL);
 }
 
+/* The field of the label of the client, or of the name.  In a Cluster both come with a name. */
 static void put_label_field(const struct lk__request *query, char field[LK__KEY_MAX])
 {
-	snprintf(field, LK__KEY_MAX, query->name_len ? "label:" : "label");
-	if (query->name_len)
+	bool of_name = query->name_len && !query->details->pid;
+
+	snprintf(field, LK__KEY_MAX, of_name ? "label:" : "label");
+	if (of_name)
 		lk__name_encode(field + strlen(field), query->name, query->name_len);
 }
 

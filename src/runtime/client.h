@@ -190,10 +190,11 @@ struct lk__handle {
 	uint64_t serial;
 	int64_t max_hold_ms;
 	unsigned calls_inside;
-	uint8_t kind;      /* lk_kind */
-	bool reports_loss; /* it has a loss callback */
-	bool closing;      /* no call may begin: a callback could still try */
-	bool owns;         /* a lock's: the handle is the owner, not the thread */
+	uint8_t kind;          /* lk_kind */
+	bool reports_loss : 1; /* it has a loss callback */
+	bool closing : 1;      /* no call may begin: a callback could still try */
+	bool owns : 1;         /* a lock's: the handle is the owner, not the thread */
+	bool introduced : 1;   /* in a Cluster: the client's details are beside the name */
 };
 
 struct lk_lock {
@@ -404,6 +405,8 @@ void lk__identity_init(struct lk__identity *identity);
 void lk__client_introduce(struct lk_client *client, int64_t now_ns);
 /* Remove them.  _locked */
 void lk__client_forget(struct lk_client *client);
+/* In a Cluster: the same for a handle that is closed.  _locked */
+void lk__handle_forget(struct lk__handle *handle);
 
 /* ---- client.c ----------------------------------------------------------------------------- */
 

@@ -71,7 +71,7 @@ static void adopt(struct lk_client *client, struct lk__handle *handle, struct lk
 		handle->next->prev = handle;
 	client->handles = handle;
 	lk__session_mind_lease(&link->session, handle->queue->lease_ms);
-	if (handle->label)
+	if (handle->label || client->is_cluster)
 		link->introduce_ns = 0;
 }
 
@@ -173,6 +173,7 @@ lk_err lk__handle_close(struct lk__handle *handle)
 			lk__client_wait_quiet(client, -1);
 	}
 	lk__core_drop(&client->core, lk__now_ns(), handle->name, handle);
+	lk__handle_forget(handle);
 	lk__handle_free(handle);
 	lk__client_flush(client);
 	lk__wake_notify(&client->loop.wake);

@@ -42,6 +42,15 @@ static void add_identity(struct lk__query *query, const struct lk__identity *ide
 	query->details.pid = getpid();
 }
 
+/* Does the client hold the name, or wait for it? */
+static bool is_used(const struct lk__name *name)
+{
+	for (const struct lk__wait_queue *queue = name->queues; queue; queue = queue->next)
+		if (queue->ticket)
+			return true;
+	return false;
+}
+
 /* In a Cluster the details are where the name is, beside its holders. */
 static void introduce_names(struct lk__link *link)
 {
@@ -51,14 +60,40 @@ static void introduce_names(struct lk__link *link)
 	int names = 0;
 
 	for (; handle && names < LABELS_MAX; handle = handle->next) {
-		if (lk__handle_link(handle) != link)
+		if (lk__handle_link(handle) != link || !is_used(handle->name))
 			continue;
 		names++;
-		query = introduction(handle->name, handle->label ? handle->label : identity->label);
-		if (query)
+		handle->introduced = true;
+		if ((query = introduction(handle->name, identity->label)))
 			add_identity(query, identity);
 		lk__ask_detached(link, query);
+		if (handle->label)
+			lk__ask_detached(link, introduction(handle->name, handle->label));
 	}
+}
+
+/* Does the slot have the details because of another handle, too? */
+static bool is_needed(const struct lk__handle *gone)
+{
+	const struct lk__handle *handle = gone->client->handles;
+
+	for (; handle; handle = handle->next)
+		if (handle != gone && handle->introduced &&
+		    handle->name->inbox->slot == gone->name->inbox->slot)
+			return true;
+	return false;
+}
+
+void lk__handle_forget(struct lk__handle *handle)
+{
+	struct lk__link *link = lk__handle_link(handle);
+
+	if (!handle->introduced)
+		return;
+	if (link->connection && !is_needed(handle))
+		lk__ask_detached(link, lk__query_new(LK__FORGET, LK_KIND_NONE, handle->name->bytes,
+		                                     handle->name->len));
+	handle->introduced = false;
 }
 
 static void introduce(struct lk__link *link, int64_t now_ns)
@@ -97,14 +132,8 @@ void lk__client_introduce(struct lk_client *client, int64_t now_ns)
 
 void lk__client_forget(struct lk_client *client)
 {
-	struct lk__handle *handle = client->is_cluster ? client->handles : NULL;
-	int names = 0;
-
-	for (; handle && names < LABELS_MAX; handle = handle->next, names++)
-		if (lk__handle_link(handle)->introduce_ns && lk__handle_link(handle)->connection)
-			lk__ask_detached(lk__handle_link(handle),
-			                 lk__query_new(LK__FORGET, LK_KIND_NONE,
-			                               handle->name->bytes, handle->name->len));
+	for (struct lk__handle *handle = client->handles; handle; handle = handle->next)
+		lk__handle_forget(handle);
 	if (client->is_cluster)
 		return;
 	for (unsigned i = 0; i < client->link_count; i++)
