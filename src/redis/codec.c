@@ -415,6 +415,11 @@ bool lk__codec_epoch(const struct lk__resp *resp, struct lk__epoch *epoch)
 	return true;
 }
 
+bool lk__codec_is_cluster(const struct lk__resp *resp)
+{
+	return is(resp, "cluster");
+}
+
 /* Decode the replies of latch_show and latch_down.  False when it is neither. */
 static bool latch_answer(const struct lk__resp *resp, struct lk__answer *answer)
 {

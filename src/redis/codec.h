@@ -60,6 +60,9 @@ bool lk__codec_message(const struct lk__space *space, const char *text, size_t l
 bool lk__codec_broadcast(const char *text, size_t len, struct lk__message *message);
 /* Decode a reply of epoch_set with the marker.  False when it is another reply. */
 bool lk__codec_epoch(const struct lk__resp *resp, struct lk__epoch *epoch);
+/* Is it the reply of epoch_set that the server is a node of a Cluster, which names did not allow
+ * for? */
+bool lk__codec_is_cluster(const struct lk__resp *resp);
 /* Decode {"foreign", key, type}: fills why and returns LK_EFOREIGN, else LK_OK. */
 lk_err lk__codec_foreign(const struct lk__resp *resp, struct lk__why *why);
 

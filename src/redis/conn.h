@@ -13,6 +13,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#define LK__ONE_DATABASE "a Cluster has only database 0"
+
 struct lk__conn {
 	struct lk__socket socket;
 	struct lk__resp_reader *reader;

@@ -20,21 +20,22 @@ static lk_err not_yet(lk_err err, struct lk__why *why)
 	return why->err = err == LK_EUNKNOWN ? LK_ECONN : err;
 }
 
-static lk_err subscribe(struct lk__conn *conn, const struct lk__space *space, int64_t deadline_ns,
-                        int cancel_fd, struct lk__why *why)
+lk_err lk__connect_subscribe(struct lk__conn *conn, const struct lk__space *space,
+                             const char *channel, int64_t deadline_ns, int cancel_fd,
+                             struct lk__why *why)
 {
-	const char *argv[] = {"SUBSCRIBE", space->channel};
+	const char *argv[] = {space->cluster ? "SSUBSCRIBE" : "SUBSCRIBE", channel};
 	struct lk__resp *resp;
 	lk_err err = lk__conn_call(conn, deadline_ns, cancel_fd, 2, argv, NULL, &resp, why);
 
 	if (err)
 		return not_yet(err, why);
 	if (resp->type == LK__RESP_ERROR)
-		err = lk__why_about(why, lk__resp_refusal(resp), conn->socket.text, "SUBSCRIBE: %s",
-		                    resp->str);
+		err = lk__why_about(why, lk__resp_refusal(resp), conn->socket.text, "%s: %s",
+		                    argv[0], resp->str);
 	else if (resp->type != LK__RESP_ARRAY || resp->len != 3)
-		err = lk__why_about(why, LK_ESERVER, conn->socket.text,
-		                    "unexpected response to SUBSCRIBE");
+		err = lk__why_about(why, LK_ESERVER, conn->socket.text, "unexpected response to %s",
+		                    argv[0]);
 	lk__resp_free(resp);
 	return err;
 }
@@ -104,18 +105,18 @@ enum { PROBE, EPOCH, REPLIES };
 /* Send the probe and the question for the marker of the server's memory, by their digests, or by
  * their texts and after all the scripts. */
 static lk_err send_probe(struct lk__conn *conn, const struct lk__space *space,
-                         const struct lk__epoch *known, bool by_text, int64_t deadline_ns,
-                         int cancel_fd, struct lk__resp *answers[REPLIES], struct lk__why *why)
+                         const struct lk__trial *trial, const struct lk__epoch *known, bool by_text,
+                         int64_t deadline_ns, int cancel_fd, struct lk__resp *answers[REPLIES],
+                         struct lk__why *why)
 {
 	const size_t loads = by_text ? SCRIPT_COUNT : 0, count = loads + REPLIES;
-	const struct lk__request ask = {.kind = LK__EPOCH, .by_text = by_text, .epoch = known};
+	const struct lk__request ask = {
+		.kind = LK__EPOCH, .by_text = by_text, .epoch = known, .marker = trial->marker};
 	struct lk__resp *resps[SCRIPT_COUNT + REPLIES] = {0};
-	char key[LK__CHANNEL_MAX];
-	const char *args[] = {key, space->channel};
+	const char *args[] = {trial->key, trial->channel};
 	struct lk__buf buf = {0};
 	lk_err err;
 
-	lk__space_client_key(space, space->client_id, 0, key);
 	if ((by_text && !load(&buf)) ||
 	    !lk__codec_eval(&buf, &lk__script_link_probe, by_text, 2, args, NULL) ||
 	    !lk__codec_request(&buf, space, &ask)) {
@@ -140,6 +141,8 @@ static lk_err judge_epoch(const struct lk__resp *resp, const struct lk__conn *co
 		                     resp->str);
 	if (lk__codec_epoch(resp, epoch))
 		return LK_OK;
+	if (lk__codec_is_cluster(resp))
+		return lk__why_about(why, LK_ECONN, conn->socket.text, "is a node of a Cluster");
 	if (lk__codec_foreign(resp, why))
 		return why->err;
 	return lk__why_about(why, LK_ESERVER, conn->socket.text, "unexpected response to a script");
@@ -153,26 +156,41 @@ static void free_all(struct lk__resp *answers[REPLIES])
 
 /* A server that knows both scripts has most probably all of them from an earlier client: hashing
  * them again would cost it more than the rest of the connection set-up. */
-static lk_err probe(const struct lk__target *target, struct lk__conn *conn,
-                    struct lk__conn *messages, const struct lk__space *space, int64_t deadline_ns,
-                    int cancel_fd, struct lk__epoch *epoch, struct lk__why *why)
+static lk_err send_probes(struct lk__conn *conn, const struct lk__space *space,
+                          const struct lk__trial *trial, const struct lk__epoch *known,
+                          int64_t deadline_ns, int cancel_fd, struct lk__resp *answers[REPLIES],
+                          struct lk__why *why)
+{
+	lk_err err =
+		send_probe(conn, space, trial, known, false, deadline_ns, cancel_fd, answers, why);
+
+	if (err || (!lk__codec_unknown_script(answers[PROBE]) &&
+	            !lk__codec_unknown_script(answers[EPOCH])))
+		return err;
+	free_all(answers);
+	return send_probe(conn, space, trial, known, true, deadline_ns, cancel_fd, answers, why);
+}
+
+lk_err lk__connect_probe(struct lk__conn *conn, struct lk__conn *messages,
+                         const struct lk__space *space, const struct lk__trial *trial,
+                         int64_t deadline_ns, int cancel_fd, struct lk__epoch *epoch,
+                         bool *is_refused, struct lk__why *why)
 {
 	struct lk__resp *answers[REPLIES];
-	lk_err err = send_probe(conn, space, epoch, false, deadline_ns, cancel_fd, answers, why);
+	lk_err err = send_probes(conn, space, trial, epoch, deadline_ns, cancel_fd, answers, why);
 
-	if (!err && (lk__codec_unknown_script(answers[PROBE]) ||
-	             lk__codec_unknown_script(answers[EPOCH]))) {
-		free_all(answers);
-		err = send_probe(conn, space, epoch, true, deadline_ns, cancel_fd, answers, why);
-	}
+	*is_refused = false;
 	if (err)
 		return err;
+	*is_refused = lk__resp_is_of_cluster(answers[PROBE]) ||
+	              lk__resp_is_of_cluster(answers[EPOCH]) ||
+	              lk__codec_is_cluster(answers[EPOCH]);
 	err = judge_probe(answers[PROBE], conn, why);
-	if (!err && answers[PROBE]->integer < 1)
+	if (!err && answers[PROBE]->integer < 1 && !*is_refused)
 		err = judge_silence(messages, deadline_ns, cancel_fd, why);
 	if (!err)
 		err = judge_epoch(answers[EPOCH], conn, epoch, why);
-	if (err == LK_ECONN && !target->service && answers[PROBE]->type == LK__RESP_ERROR)
+	if (err == LK_ECONN && trial->is_plain && answers[PROBE]->type == LK__RESP_ERROR)
 		blame_replica(answers[PROBE], conn, deadline_ns, cancel_fd, why);
 	if (err == LK_ESERVER)
 		err = lk__sentinel_blame(conn, deadline_ns, cancel_fd, why);
@@ -198,15 +216,32 @@ static lk_err check_role(struct lk__conn *conn, int64_t deadline_ns, int cancel_
 	return err;
 }
 
+static lk_err try_out(const struct lk__target *target, struct lk__conn *commands,
+                      struct lk__conn *messages, const struct lk__space *space, int64_t deadline_ns,
+                      int cancel_fd, struct lk__epoch *epoch, bool *is_cluster, struct lk__why *why)
+{
+	struct lk__trial trial = {.is_plain = !target->service};
+	lk_err err;
+
+	memcpy(trial.channel, space->channel, sizeof(trial.channel));
+	lk__space_client_key(space, space->client_id, 0, trial.key);
+	err = lk__connect_subscribe(messages, space, trial.channel, deadline_ns, cancel_fd, why);
+	if (err)
+		return err;
+	return lk__connect_probe(commands, messages, space, &trial, deadline_ns, cancel_fd, epoch,
+	                         is_cluster, why);
+}
+
 lk_err lk__connect(const struct lk__target *target, struct lk__tls_shared *tls,
                    const struct lk__space *space, int64_t deadline_ns, int cancel_fd,
                    struct lk__epoch *epoch, struct lk__conn **commands, struct lk__conn **messages,
-                   struct lk__why *why)
+                   bool *is_cluster, struct lk__why *why)
 {
 	struct lk__conn *first, *second = NULL;
 	struct lk__address address;
 	lk_err err = lk__conn_dial(target, tls, deadline_ns, cancel_fd, &first, &address, why);
 
+	*is_cluster = false;
 	if (err)
 		return err;
 	if (target->service)
@@ -215,10 +250,9 @@ lk_err lk__connect(const struct lk__target *target, struct lk__tls_shared *tls,
 		err = lk__conn_dial_address(target, tls, &address, deadline_ns, cancel_fd, &second,
 		                            why);
 	if (!err)
-		err = subscribe(second, space, deadline_ns, cancel_fd, why);
-	if (!err)
-		err = probe(target, first, second, space, deadline_ns, cancel_fd, epoch, why);
-	if (err) {
+		err = try_out(target, first, second, space, deadline_ns, cancel_fd, epoch,
+		              is_cluster, why);
+	if (err || *is_cluster) {
 		lk__conn_close(first);
 		lk__conn_close(second);
 		return err;

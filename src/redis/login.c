@@ -45,6 +45,9 @@ static lk_err check_login(const struct lk__conn *conn, const struct lk__resp *re
 	 * succeed. */
 	if (strstr(resp->str, "max number of clients"))
 		return refused(conn, LK_ECONN, resp, why);
+	/* The reply to SELECT. */
+	if (strstr(resp->str, "not allowed in cluster mode"))
+		return lk__why_about(why, LK_EINVALID, conn->socket.text, LK__ONE_DATABASE);
 	err = lk__resp_refusal(resp);
 	if (is_auth && err == LK_ESERVER)
 		err = LK_EAUTH; /* "ERR invalid password", before 6.0 */

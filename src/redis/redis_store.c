@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * The store in one Redis server: the table of its operations.  A peer is a pair of connections,
- * since a RESP2 connection with subscriptions takes no other commands. */
+ * The store in one Redis server, or in the nodes of a Cluster: the table of its operations.  A peer
+ * is a pair of connections, since a RESP2 connection with subscriptions takes no other commands. */
 #include "redis_store.h"
 
 #include "connect.h"
@@ -25,20 +25,35 @@ static struct lk__store *create(const struct lk__target *target, const char *cli
 	redis->store.links = 1;
 	lk__space_init(&redis->space, target->prefix, target->db, client_id);
 	redis->space.grace_ms = target->grace_ms;
+	redis->divided = redis->space;
+	lk__space_divide(&redis->divided);
+	atomic_init(&redis->is_cluster, target->cluster);
 	redis->target = target;
 	return &redis->store;
 }
 
 static void destroy(struct lk__store *store)
 {
-	lk__tls_unload(&((struct lk__redis *)store)->tls);
+	for (unsigned link = 0; link < LK__NODES_MAX; link++)
+		lk__tls_unload(&((struct lk__redis *)store)->tls[link]);
 	free(store);
+}
+
+static const struct lk__space *space_of(const struct lk__redis *redis)
+{
+	return atomic_load(&redis->is_cluster) ? &redis->divided : &redis->space;
 }
 
 static void topic_of(const struct lk__store *store, const char *name, size_t len,
                      char topic[LK__TOPIC_MAX])
 {
-	lk__space_topic(&((const struct lk__redis *)store)->space, name, len, topic);
+	lk__space_topic(space_of((const struct lk__redis *)store), name, len, topic);
+}
+
+static bool inbox_of(const struct lk__store *store, const char *name, size_t len,
+                     char topic[LK__TOPIC_MAX])
+{
+	return lk__space_inbox(space_of((const struct lk__redis *)store), name, len, topic);
 }
 
 static unsigned route(const struct lk__store *store, const char *name, size_t len)
@@ -56,6 +71,54 @@ static struct lk__conn *conn_of(struct lk__peer *peer, enum lk__side side)
 	return ((struct connected *)peer)->conns[side];
 }
 
+/* Find out that a plain URL leads to a Cluster, or connect. */
+static lk_err dial_server(struct lk__redis *redis, unsigned link, const struct lk__target *place,
+                          int64_t deadline_ns, int cancel_fd, struct lk__epoch *epoch,
+                          struct lk__conn *conns[2], struct lk__why *why)
+{
+	bool is_cluster;
+	lk_err err =
+		lk__connect(place, &redis->tls[link], &redis->space, deadline_ns, cancel_fd, epoch,
+	                    &conns[LK__RESPONSES], &conns[LK__MESSAGES], &is_cluster, why);
+
+	if (!is_cluster)
+		return err;
+	if (place->db)
+		return lk__why_about(why, LK_EINVALID, place->text, LK__ONE_DATABASE);
+	atomic_store(&redis->is_cluster, true);
+	return err;
+}
+
+/* Without connections the peer is of use only for its topology. */
+static lk_err dial_node(struct lk__redis *redis, unsigned link, const struct lk__target *place,
+                        int64_t deadline_ns, int cancel_fd, struct lk__epoch *epoch,
+                        struct connected *connected, struct lk__why *why)
+{
+	struct lk__topology *topology = calloc(1, sizeof(*topology));
+	lk_err err;
+
+	if (!topology)
+		return lk__why_set(why, LK_ENOMEM, "out of memory");
+	err = lk__cluster_connect(place, &redis->tls[link], &redis->divided, deadline_ns, cancel_fd,
+	                          epoch, connected->conns, &connected->peer.node, topology, why);
+	if (!topology->count) {
+		free(topology);
+		return err;
+	}
+	connected->peer.peer.topology = topology;
+	connected->peer.peer.node = lk__cluster_find(topology, connected->peer.node.id);
+	return err;
+}
+
+static lk_err look(struct lk__store *store, unsigned link, const struct lk__target *place,
+                   int64_t deadline_ns, int cancel_fd, struct lk__topology *topology,
+                   struct lk__why *why)
+{
+	struct lk__redis *redis = (struct lk__redis *)store;
+
+	return lk__cluster_look(place, &redis->tls[link], deadline_ns, cancel_fd, topology, why);
+}
+
 static lk_err dial(struct lk__store *store, unsigned link, const struct lk__target *place,
                    int64_t deadline_ns, int cancel_fd, struct lk__epoch *epoch,
                    struct lk__peer **result, struct lk__why *why)
@@ -63,24 +126,29 @@ static lk_err dial(struct lk__store *store, unsigned link, const struct lk__targ
 	struct lk__redis *redis = (struct lk__redis *)store;
 	struct connected *connected = calloc(1, sizeof(*connected));
 	struct lk__conn **conns;
-	lk_err err;
+	lk_err err = LK_OK;
 
-	(void)link;
+	*result = NULL;
 	if (!connected)
 		return lk__why_set(why, LK_ENOMEM, "out of memory");
 	conns = connected->conns;
-	err = lk__connect(place, &redis->tls, &redis->space, deadline_ns, cancel_fd, epoch,
-	                  &conns[LK__RESPONSES], &conns[LK__MESSAGES], why);
-	if (err) {
+	if (!atomic_load(&redis->is_cluster))
+		err = dial_server(redis, link, place, deadline_ns, cancel_fd, epoch, conns, why);
+	if (atomic_load(&redis->is_cluster) && !conns[LK__RESPONSES])
+		err = dial_node(redis, link, place, deadline_ns, cancel_fd, epoch, connected, why);
+	if (err && !connected->peer.peer.topology) {
 		free(connected);
 		return err;
 	}
+	*result = &connected->peer.peer;
+	if (err)
+		return err;
 	for (int side = 0; side < 2; side++)
 		connected->peer.readers[side] = conns[side]->reader;
 	connected->peer.redis = redis;
+	connected->peer.space = connected->peer.node.id[0] ? &redis->divided : &redis->space;
 	memcpy(connected->peer.text, place->text, sizeof(place->text));
 	connected->peer.peer.can_wait = lk__socket_be_patient(&conns[LK__RESPONSES]->socket);
-	*result = &connected->peer.peer;
 	return LK_OK;
 }
 
@@ -94,6 +162,7 @@ static void close_peer(struct lk__peer *peer)
 {
 	lk__conn_close(conn_of(peer, LK__RESPONSES));
 	lk__conn_close(conn_of(peer, LK__MESSAGES));
+	free(peer->topology);
 	free(peer);
 }
 
@@ -120,16 +189,25 @@ static struct lk__redis_peer *peer_of(struct lk__peer *peer)
 	return (struct lk__redis_peer *)peer;
 }
 
+/* A node's marker has its own key. */
 static bool encode(struct lk__peer *peer, const struct lk__request *request, struct lk__buf *buf)
 {
-	return lk__codec_request(buf, &peer_of(peer)->redis->space, request);
+	const struct lk__redis_peer *of = peer_of(peer);
+	struct lk__request own;
+
+	if (!of->space->cluster || request->marker)
+		return lk__codec_request(buf, of->space, request);
+	own = *request;
+	own.marker = of->node.marker;
+	return lk__codec_request(buf, of->space, &own);
 }
 
 static bool subscribe(struct lk__peer *peer, const char *topic, bool on, struct lk__buf *buf)
 {
-	const char *argv[] = {on ? "SUBSCRIBE" : "UNSUBSCRIBE", topic};
+	static const char *const commands[][2] = {{"UNSUBSCRIBE", "SUBSCRIBE"},
+	                                          {"SUNSUBSCRIBE", "SSUBSCRIBE"}};
+	const char *argv[] = {commands[peer_of(peer)->space->cluster][on], topic};
 
-	(void)peer;
 	return lk__resp_command(buf, 2, argv, NULL);
 }
 
@@ -157,52 +235,83 @@ static void discard(void *reply)
 static bool answer(struct lk__peer *peer, void *reply, const struct lk__request *query, void *into,
                    struct lk__answer *result, struct lk__why *why)
 {
-	const struct lk__redis_peer *of = peer_of(peer);
+	struct lk__redis_peer *of = peer_of(peer);
 	bool known = !lk__codec_unknown_script(reply);
 
 	if (query)
-		lk__codec_query_answer(reply, of->text, &of->redis->space, query, into, result,
-		                       why);
+		lk__codec_query_answer(reply, of->text, of->space, query, into, result, why);
 	else
 		lk__codec_answer(reply, of->text, result, why);
 	if (!of->redis->target->service && result->kind == LK__FAILED)
 		lk__resp_blame_replica(reply, of->text, "", why);
+	if (query && query->kind == LK__TOPOLOGY && into && result->kind == LK__LISTED) {
+		lk__cluster_fill(&of->node, into);
+		lk__cluster_rebase(&of->node, of->space, into);
+	}
 	lk__resp_free(reply);
 	return known;
+}
+
+/* Is it a channel of messages to this client? */
+static bool is_inbox(const struct lk__space *space, const char *channel)
+{
+	if (space->cluster)
+		return !strncmp(channel, space->channels, space->channels_len);
+	return !strcmp(channel, space->channel);
 }
 
 static void payload(const struct lk__redis_peer *peer, const struct lk__resp *channel,
                     const struct lk__resp *text, struct lk__event *event)
 {
-	const struct lk__space *space = &peer->redis->space;
-
-	if (!strcmp(channel->str, space->channel)) {
-		if (lk__codec_message(space, text->str, text->len, &event->message))
+	if (is_inbox(peer->space, channel->str)) {
+		if (lk__codec_message(peer->space, text->str, text->len, &event->message))
 			event->kind = LK__EVENT_MESSAGE;
 	} else if (lk__codec_broadcast(text->str, text->len, &event->message)) {
 		event->kind = LK__EVENT_PUBLISHED;
 	}
 }
 
+/* An error that is not the response to a PING. */
+static void refusal(const struct lk__redis_peer *peer, const struct lk__resp *resp,
+                    struct lk__event *event)
+{
+	const char *place = lk__resp_redirect(resp);
+	lk_err err = lk__resp_error(resp);
+
+	if (place && resp->str[0] == 'M') {
+		event->kind = LK__EVENT_MOVED;
+		lk__why_set(&event->why, LK_EAGAIN, "%s", place);
+	} else if (err == LK_EAGAIN) {
+		event->kind = LK__EVENT_PUT_OFF;
+	} else {
+		event->kind = LK__EVENT_REFUSED;
+		lk__why_about(&event->why, err, peer->text, "%sSUBSCRIBE: %s",
+		              peer->space->cluster ? "S" : "", resp->str);
+	}
+}
+
+/* The word behind the 's' of a Cluster: "message" of "smessage", but not "ubscribe". */
+static const char *plain(const struct lk__space *space, const char *word)
+{
+	return space->cluster && word[0] == 's' ? word + 1 : word;
+}
+
 static void event_of(struct lk__peer *peer, const void *reply, bool awaits_pong,
                      struct lk__event *event)
 {
+	const struct lk__redis_peer *of = peer_of(peer);
 	const struct lk__resp *resp = reply, *kind, *last;
+	const char *word;
 
 	event->kind = LK__EVENT_NONE;
-	/* An error reply to PING is a response, too. */
-	if (awaits_pong && (resp->type != LK__RESP_ARRAY || resp->len == 2)) {
+	/* An error reply to PING is a response, too.  It never concerns a slot. */
+	if (awaits_pong && !lk__resp_is_of_cluster(resp) &&
+	    (resp->type != LK__RESP_ARRAY || resp->len == 2)) {
 		event->kind = LK__EVENT_PONG;
 		return;
 	}
-	if (resp->type == LK__RESP_ERROR && lk__resp_error(resp) == LK_EAGAIN) {
-		event->kind = LK__EVENT_PUT_OFF;
-		return;
-	}
 	if (resp->type == LK__RESP_ERROR) {
-		event->kind = LK__EVENT_REFUSED;
-		lk__why_about(&event->why, lk__resp_error(resp), peer_of(peer)->text,
-		              "SUBSCRIBE: %s", resp->str);
+		refusal(of, resp, event);
 		return;
 	}
 	if (resp->type != LK__RESP_ARRAY || resp->len != 3)
@@ -213,11 +322,13 @@ static void event_of(struct lk__peer *peer, const void *reply, bool awaits_pong,
 		return;
 	event->topic = resp->elements[1]->str;
 	event->topic_len = resp->elements[1]->len;
-	if (!strcmp(kind->str, "message") && last->type == LK__RESP_STRING) {
-		payload(peer_of(peer), resp->elements[1], last, event);
-	} else if (!strcmp(kind->str, "subscribe") || !strcmp(kind->str, "unsubscribe")) {
+	word = plain(of->space, kind->str);
+	if (!strcmp(word, "message") && last->type == LK__RESP_STRING) {
+		payload(of, resp->elements[1], last, event);
+	} else if ((!strcmp(word, "subscribe") || !strcmp(word, "unsubscribe")) &&
+	           strcmp(event->topic, of->node.channel) != 0) {
 		event->kind = LK__EVENT_CONFIRMED;
-		event->subscribed = kind->str[0] == 's';
+		event->subscribed = word[0] == 's';
 	}
 }
 
@@ -232,8 +343,10 @@ const struct lk__store_ops lk__redis_store = {
 	.create = create,
 	.destroy = destroy,
 	.topic = topic_of,
+	.inbox = inbox_of,
 	.route = route,
 	.dial = dial,
+	.look = look,
 	.shutdown = shut_down,
 	.close = close_peer,
 	.fd = fd_of,

@@ -5,13 +5,18 @@
 
 #include "../store.h"
 #include "../net/tls.h"
+#include "cluster.h"
 #include "codec.h"
 
+#include <stdatomic.h>
+
 struct lk__redis {
-	struct lk__store store; /* first */
-	struct lk__space space;
+	struct lk__store store;          /* first */
+	struct lk__space space;          /* of a single server */
+	struct lk__space divided;        /* of a Cluster */
+	atomic_bool is_cluster;          /* by the URL, or by what a plain URL led to; for good */
 	const struct lk__target *target; /* the client's */
-	struct lk__tls_shared tls;       /* of its link; the dialling thread's */
+	struct lk__tls_shared tls[LK__NODES_MAX]; /* of each link; its dialling thread's */
 };
 
 /* Everything for encoding requests and decoding replies.  A store with another transport adds its
@@ -19,6 +24,8 @@ struct lk__redis {
 struct lk__redis_peer {
 	struct lk__peer peer; /* first */
 	const struct lk__redis *redis;
+	const struct lk__space *space;      /* one of the store's */
+	struct lk__member node;               /* of a Cluster; under the client's mutex */
 	struct lk__resp_reader *readers[2]; /* by enum lk__side; borrowed, filled by read() */
 	char text[200];                     /* names the server in error texts */
 };

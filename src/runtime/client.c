@@ -264,11 +264,6 @@ static lk_err open_client(const char *url, const lk_client_options *options, lk_
 		free_client(client);
 		return lk__fail(&why);
 	}
-	/* The URL is read already; links to the nodes are not made yet. */
-	if (client->target.cluster) {
-		free_client(client);
-		return lk__failf(LK_EINVALID, "scheme: a Cluster is not supported by this version");
-	}
 	if (options && options->label && !(client->identity.label = strdup(options->label))) {
 		lk__why_set(&why, LK_ENOMEM, "out of memory");
 	} else if (!init_parts(client, options)) {

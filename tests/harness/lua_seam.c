@@ -276,6 +276,7 @@ static lk_err dial(struct lk__store *store, unsigned link, const struct lk__targ
 	if (!peer)
 		return lk__why_set(why, LK_ENOMEM, "out of memory");
 	peer->base.redis = (struct lk__redis *)store;
+	peer->base.space = &peer->base.redis->space;
 	memcpy(peer->base.text, place->text, sizeof(peer->base.text));
 	peer->link = link;
 	peer->db = place->db;
