@@ -25,7 +25,7 @@ struct lk__redis_peer {
 	struct lk__peer peer; /* first */
 	const struct lk__redis *redis;
 	const struct lk__space *space;      /* one of the store's */
-	struct lk__member node;               /* of a Cluster; under the client's mutex */
+	struct lk__member node;             /* of a Cluster; under the client's mutex */
 	struct lk__resp_reader *readers[2]; /* by enum lk__side; borrowed, filled by read() */
 	char text[200];                     /* names the server in error texts */
 };

@@ -10,6 +10,7 @@
 --
 -- Returns  epoch, the marker, its since, server time us, 1 = INFO says nothing: only a missing marker
 --                 shows a loss
+--          cluster: this is a node of a Cluster, nothing was done
 --          foreign, key, its actual type
 local time = redis.call('TIME')
 local now = time[1] .. string.sub('00000', #time[2]) .. time[2]
@@ -42,6 +43,8 @@ for _, section in ipairs({'server', 'replication', 'stats', 'commandstats'}) do
 	end
 	for field, value in string.gmatch(text, '([%w_]+):([^\r\n]*)') do info[field] = value end
 end
+-- A node of a Cluster has a marker with a tag.  Write none, and let the client start again.
+if info.redis_mode == 'cluster' and not string.find(KEYS[1], '{', 1, true) then return {'cluster'} end
 if not info.run_id then -- refused, or hidden by a proxy
 	if marker and not ahead then return {'epoch', marker, since, now, 1} end
 	info = nil
