@@ -287,6 +287,7 @@ TEST(result_without_a_cause_is_found)
 		{LK_EAUTH, {.refusal = true}},
 		{LK_ESERVER, {.refusal = true}},
 		{LK_ECLOSED, {.close = true}},
+		{LK_EREPLICAS, {.shortage = true}},
 		{LK_EBUSY, {.busy = true}},
 		{LK_ELIMIT, {.limit = true}},
 		{LK_EABSENT, {.absence = true}},

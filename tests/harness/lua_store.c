@@ -433,7 +433,13 @@ void lua_store_run(struct lua_store *store, const char *bytes, size_t len, struc
 	}
 	if (at != end)
 		abort();
+	store->server.wrote = false;
 	lua_store_execute(store, (int)count, words, reply);
+}
+
+bool lua_store_wrote(const struct lua_store *store)
+{
+	return store->server.wrote;
 }
 
 /* ---- Commands of tests -------------------------------------------------------------------- */

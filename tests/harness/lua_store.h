@@ -70,6 +70,8 @@ void lua_store_restart(struct lua_store *store);
 /* Run one command of a client, and append the reply's bytes.  A script is unknown until EVAL or
  * SCRIPT LOAD sends it, and again after SCRIPT FLUSH. */
 void lua_store_run(struct lua_store *store, const char *bytes, size_t len, struct lk__buf *reply);
+/* Did that command run a script that wrote something? */
+bool lua_store_wrote(const struct lua_store *store);
 
 /* The reply in those bytes; free it with lk__resp_free(). */
 struct lk__resp *lua_store_parse(const struct lk__buf *reply);

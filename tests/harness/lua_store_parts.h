@@ -108,6 +108,7 @@ struct lua_server {
 	void *arg;
 	struct lua_store_process process;
 	bool full;
+	bool wrote; /* the running script, or the last command */
 	const char *refused,
 		*refused_key; /* a refused command, NULL = none; on that key, NULL = on any */
 	const char *target;   /* the node that the slot of all keys moves to, NULL = none */

@@ -17,7 +17,6 @@
 struct lua_script_host {
 	lua_State *lua;
 	struct lua_server *server;
-	bool wrote;           /* the running script */
 	struct lk__buf reply; /* of the running command; kept, so that a jump leaks nothing */
 };
 
@@ -236,11 +235,11 @@ static void push_answer(lua_State *lua)
 		return;
 	}
 	/* A script that has written runs on. */
-	if (host->server->full && command->effect == LUA_GROWS && !host->wrote) {
+	if (host->server->full && command->effect == LUA_GROWS && !host->server->wrote) {
 		push_error(lua, "-" LUA_FULL);
 		return;
 	}
-	host->wrote = host->wrote || command->effect != LUA_READS;
+	host->server->wrote = host->server->wrote || command->effect != LUA_READS;
 	if (host->server->target && lua_command_misses(host->server, command, argc, words)) {
 		push_error(lua, "-" LUA_AWAY);
 		return;
@@ -501,7 +500,7 @@ void lua_script_run(struct lua_script_host *host, int compiled, const char *dige
 {
 	lua_State *lua = host->lua;
 
-	host->wrote = false;
+	host->server->wrote = false;
 	lua_settop(lua, 0);
 	set_global(lua, "KEYS", keys, argv);
 	set_global(lua, "ARGV", argc - keys, argv + keys);

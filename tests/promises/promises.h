@@ -146,6 +146,7 @@ struct promise_causes {
 	bool unsent;         /* there was no link for it */
 	bool refusal;        /* the server refused a request */
 	bool close;          /* of its client */
+	bool shortage;       /* too few replicas confirmed it */
 	bool busy, limit;    /* it is a try; it wants more than there may be */
 	bool absence, other; /* there is no latch; the keys are of another kind */
 	lk_err gave_up;      /* its wait timed out, or was cancelled; LK_OK = neither */

@@ -36,6 +36,8 @@ static bool has_cause(const struct promise_causes *causes, lk_err err)
 		return causes->refusal;
 	case LK_ECLOSED:
 		return causes->close;
+	case LK_EREPLICAS:
+		return causes->shortage;
 	case LK_EBUSY:
 		return causes->busy;
 	case LK_ELIMIT:

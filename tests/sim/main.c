@@ -261,6 +261,10 @@ static void tell_figures(FILE *out, const struct sim_tally *sum, long long seeds
 	        "replaced master, %lld grants of it, %lld moments with holds of both, %lld holds "
 	        "not covered\n",
 	        sum->cuts, sum->stale, sum->stale_grants, sum->stale_dual, sum->uncovered);
+	fprintf(out,
+	        "  %lld counts of replicas, %lld of too few, which ended %lld acquisitions, %lld "
+	        "holds that failovers had to keep\n",
+	        sum->counts, sum->short_counts, sum->unconfirmed, sum->kept);
 	fprintf(out, "  longest: %.1f ms from grant to hold, %.1f s free while a client waits\n",
 	        sum->longest_grant_ms, sum->longest_idle_ms / 1000);
 	fprintf(out, "  faults:");

@@ -10,7 +10,8 @@
  *   sim_server.c     the server: its clock, its memory, its subscribers
  *   sim_faults.c     what each fault does
  *   sim_service.c    with sentinels: the servers of which each failover makes another one the
- * master sim_sentinels.c  ... the sentinels, and each client's conversations with them
+ * master sim_replicas.c   ... what the replicas have, and the count of those that confirm
+ *   sim_sentinels.c  ... the sentinels, and each client's conversations with them
  *   sim_callers.c    threads that acquire, hold and release; at random, or by a scene
  *   sim_latches.c    threads that await, count down, set and remove
  *   sim_check*.c     the promises: what they read, at which moment, and what a fault excuses
@@ -61,7 +62,9 @@ struct sim_grant {
 	int64_t handed_ns; /* the last one */
 	bool stale;     /* by a master after a failover had replaced it, and not taken back since */
 	int64_t new_ns; /* ... the new one began then, */
-	int64_t apart_ns; /* and grants nothing new until then */
+	int64_t apart_ns;   /* and grants nothing new until then */
+	bool is_kept;       /* excused_ns is what a failover kept, and not more */
+	int64_t carried_ns; /* a belief until then is of an earlier memory: no failover keeps it */
 	bool in_grace; /* handed on by its holder, or granted by a replaced master and taken back */
 };
 
@@ -159,6 +162,7 @@ struct sim_call {
 	uint64_t generation, number;
 	uint32_t n;
 	int step_name; /* 0 = none */
+	struct sim_wait wait;
 };
 
 enum sim_item_kind {
@@ -191,6 +195,7 @@ struct sim_link {
 	int64_t there_until_ns; /* when the server notices the end */
 	int64_t reset_ns;       /* when the client notices the end */
 	uint32_t topics;        /* names subscribed */
+	uint64_t wrote;         /* its last write, by the master's count, 0 = none */
 	struct sim_call *calls, **calls_end;
 	struct sim_item *orders, **orders_end; /* to the server */
 	struct sim_item *items, **items_end;   /* to the client */
@@ -307,6 +312,7 @@ struct sim_client {
 	struct promise_leaves leaves;
 	struct lk_counters counted; /* results that its callers saw, and reclaims */
 	struct sim_watch watch;     /* of sentinels */
+	int64_t short_ns;           /* when it last received a count of too few replicas */
 	int64_t stale_ns; /* when a replaced master last ran a script of it, or wrote to it */
 };
 
@@ -331,7 +337,7 @@ struct sim {
 	struct sim_name names[SIM_NAMES];
 	struct sim_link *links;
 	struct sim_call *late;
-	struct sim_image *images[SIM_FAULTS];
+	struct sim_image *images[SIM_FAULTS + SIM_PLACES]; /* of faults; of deaf replicas */
 	int next_fault;
 	struct sim_pending pending[SIM_PENDING];
 	int pending_count;
@@ -416,6 +422,7 @@ void sim_server_hang_up(struct sim *sim, int place);
 /* The same at the master, which stays down for a while. */
 void sim_server_restart(struct sim *sim, int64_t away_ns);
 void sim_server_save(struct sim *sim, int image);
+void sim_server_move_image(struct sim *sim, int from, int image);
 void sim_server_restore(struct sim *sim, int image, bool covered);
 /* Record the loss of a name's memory, -1 = of all, with the fence counter; covered: as the grace is
  * meant for. */

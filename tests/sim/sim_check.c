@@ -447,7 +447,10 @@ void sim_check_forced(struct sim *sim, int index, bool covered)
 {
 	struct sim_name *name = &sim->names[index];
 
-	sim_check_excuse(sim, name, NULL);
+	if (sim->service.keeps)
+		sim_check_kept(sim, name);
+	else
+		sim_check_excuse(sim, name, NULL);
 	if (covered && !sim->plan->graceless)
 		sim_check_uncovered(sim, name);
 	else

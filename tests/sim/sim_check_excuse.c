@@ -48,8 +48,10 @@ static void excuse(struct sim *sim, struct sim_grant *grant)
 		return;
 	until_ns = sim_check_excused_until(client, ticket);
 	/* It may have been taken back after an earlier loss, with the reply in flight. */
-	if (!grant->excused || (grant->excused_ns < until_ns && ticket->main.kind == LK__RECLAIM))
+	if (!grant->excused || (grant->excused_ns < until_ns && ticket->main.kind == LK__RECLAIM)) {
 		grant->excused_ns = until_ns;
+		grant->is_kept = false;
+	}
 	grant->excused = true;
 }
 
@@ -81,8 +83,10 @@ void sim_check_uncovered(struct sim *sim, struct sim_name *name)
 
 void sim_check_join(struct sim *sim, const struct sim_name *name, struct sim_grant *grant)
 {
+	if (grant->excused && !grant->is_kept && grant->excused_ns > grant->carried_ns)
+		grant->carried_ns = grant->excused_ns;
 	grant->epoch = name->epoch;
-	grant->excused = false;
+	grant->excused = grant->is_kept = false;
 	if (grant->stale) {
 		grant->regime = name->regime;
 		grant->in_grace = true;
@@ -152,9 +156,11 @@ void sim_check_excused(struct sim_client *client, const struct lk__hold *hold,
 	}
 	if (until_ns > grant->excused_ns + ROUNDING_NS)
 		sim_fail(sim, PROMISE_VALIDITY,
-		         "fence %llu of %s, whose memory was lost, is believed in for %lld us "
+		         "fence %llu of %s, %s, is believed in for %lld us "
 		         "more than was known then",
 		         (unsigned long long)hold->fence, hold->name->bytes,
+		         grant->is_kept ? "which the new master has for less"
+		                        : "whose memory was lost",
 		         (long long)(until_ns - grant->excused_ns) / 1000);
 }
 

@@ -22,6 +22,9 @@
 
 int64_t sim_ways_ns(const struct sim *sim, int ways)
 {
+	/* A request waits for the count before it, and then for its own. */
+	if (sim->plan->replicas)
+		ways *= 2;
 	return ways * (sim->plan->delay_ns + sim->plan->delay_ns / 20 + 5 * SIM_MS) + SLACK_NS;
 }
 
@@ -319,6 +322,8 @@ void sim_check_made(struct sim_caller *caller)
 	uint32_t count = name->kind == LK_KIND_LOCK ? 1 : caller->count;
 	const char *wrong = promise_grant(hold, sim_local(client), count);
 
+	if (grant)
+		sim_check_confirmed(caller, grant);
 	if (wrong) {
 		sim_keep_of(sim, name, PROMISE_GRANT, wrong);
 	} else if (hold->handle != caller || !grant || grant->slot != client->slot ||

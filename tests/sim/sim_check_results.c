@@ -36,6 +36,7 @@ static struct promise_causes causes_of(const struct sim_caller *caller)
 		.unsent = !was_fine(caller),
 		.refusal = sim->tally.faults[SIM_REFUSE] > 0,
 		.close = caller->client->closed,
+		.shortage = caller->client->short_ns >= caller->began_ns,
 		.other = sim->tally.faults[SIM_EVICT] > 0,
 		.gave_up = caller->gave_up,
 	};
@@ -97,6 +98,8 @@ void sim_check_acquired(struct sim_caller *caller, lk_err err)
 	               (caller->client->stale_ns >= caller->began_ns &&
 	                name->stale_capacity < caller->count);
 	causes.other = false;
+	if (err == LK_EREPLICAS)
+		sim_check_unconfirmed(caller);
 	sim_keep_result(caller, &causes, err);
 	/* Requests sent over a closed connection, or twice, may arrive after the leave. */
 	if ((err == LK_ETIMEDOUT || err == LK_ECANCELED || err == LK_ECLOSED) && caller->nonce[0] &&

@@ -166,6 +166,8 @@ static void extend(struct sim *sim, struct sim_name *name, struct sim_grant *gra
 	const struct lk__ticket *ticket;
 	int64_t until_ns;
 
+	if (sim_check_is_unanimous(sim))
+		return; /* some replica will not confirm that */
 	if (!client->alive || client->life != grant->life || !client->link ||
 	    client->link->place != sim->service.stale.place)
 		return; /* it will not hear of that */
@@ -175,6 +177,7 @@ static void extend(struct sim *sim, struct sim_name *name, struct sim_grant *gra
 	until_ns = sim_check_excused_until(client, ticket);
 	if (!grant->excused || grant->excused_ns < until_ns)
 		grant->excused_ns = until_ns;
+	grant->is_kept = false;
 	grant->excused = true;
 	/* The new master's copy had it for as long; now it is of the old memory only. */
 	if (grant->epoch != sim->service.stale.epochs[name->index])

@@ -95,6 +95,7 @@ void sim_client_start(struct sim *sim, int slot)
 	client->offset_ns = sim_within(&random, 100000 * SIM_MS);
 	client->drift_ppm = (int64_t)sim_draw(&random, 8001) - 4000;
 	lk__session_init(&client->session, CONNECT_TIMEOUT_NS, SIM_TIMEOUT_NS);
+	lk__session_need_replicas(&client->session, sim->plan->replicas);
 	client->session.lazy = (slot + life) % 3 == 0;
 	client->probe_ns = client->dial_ns = client->busy_ns = LK__NEVER;
 	client->unlinked_ns = sim->now_ns;

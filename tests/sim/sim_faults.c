@@ -309,6 +309,9 @@ void sim_fault_happen(struct sim *sim, const struct sim_fault *fault)
 	case SIM_BLIND:
 		sim_sentinels_hurt(sim, fault, &random);
 		break;
+	case SIM_DEAF:
+		sim_replicas_stop(sim, fault, &random);
+		break;
 	case SIM_FORGET:
 	case SIM_REFUSE:
 	case SIM_CLOCK_ON:

@@ -127,7 +127,7 @@ void sim_link_cut(struct sim_link *link)
 		next = call->next;
 		/* In the server's buffer, or its kernel's: the server runs it later. */
 		if (!call->executed && link->there && call->kind != SIM_PING &&
-		    sim_percent(&client->random, 40))
+		    call->kind != LK__CONFIRM && sim_percent(&client->random, 40))
 			come_late(client, call);
 		else
 			sim_call_free(call);
@@ -217,7 +217,7 @@ static struct sim_call *take(struct sim_client *client, struct lk__pending *requ
 
 	call->request = request;
 	lk__core_request(request, &asked);
-	if (request->kind == LK__EPOCH) {
+	if (request->kind == LK__EPOCH || request->kind == LK__CONFIRM) {
 		/* Of no name. */
 	} else if (lk__pending_is_latch(request)) {
 		call->name = name_of(request->latch->name);
@@ -351,14 +351,20 @@ void sim_network_execute(struct sim_client *client)
 	struct sim_link *link = client->link;
 	struct sim_call *call = to_execute(link);
 
+	uint64_t wrote = client->sim->service.writes;
+
+	if (sim_replicas_wait(client->sim, link, call))
+		return;
 	sim_server_run(client->sim, call);
+	if (client->sim->service.writes > wrote)
+		link->wrote = client->sim->service.writes;
 	if (client->link != link)
 		return;
 	call->executed = true;
 	call->at_ns = arrival(link, SIM_COMMANDS_IN);
 	/* As if it was sent again over a second connection, and arrives late by the first. */
-	if (call->request && client->sim->plan->fault_count && !client->sim->ending &&
-	    sim_percent(&client->random, 1))
+	if (call->request && call->kind != LK__CONFIRM && client->sim->plan->fault_count &&
+	    !client->sim->ending && sim_percent(&client->random, 1))
 		come_late(client, copy_of(call));
 }
 
@@ -406,6 +412,9 @@ void sim_network_reply(struct sim_client *client)
 		} else {
 			lk__codec_answer(resp, "the store", &answer, &why);
 			lk__core_answer(&client->core, sim_local(client), call->request, &answer);
+			if (answer.kind == LK__CONFIRMED &&
+			    answer.replicas < client->session.replicas)
+				client->short_ns = client->sim->now_ns;
 			if (reclaim && answer.kind == LK__GONE)
 				sim_check_gone(client, nonce, fence);
 			if (reclaim && answer.kind == LK__KEPT) {

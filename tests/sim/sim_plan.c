@@ -77,6 +77,7 @@ static const struct {
 	[SIM_MUTE] = {"mute", 6, 20000},
 	[SIM_LIE] = {"lie", 6, 8000},
 	[SIM_BLIND] = {"blind", 6, 15000},
+	[SIM_DEAF] = {"deaf", 6, 6000},
 };
 
 const char *sim_fault_name(enum sim_fault_kind kind)
@@ -158,6 +159,22 @@ static int earlier(const void *one, const void *other)
 	return a < b ? -1 : a > b;
 }
 
+/* In some plans replicas must confirm each grant, and stop now and then.  The stream is its own, so
+ * that all other plans stay as they are. */
+static void plan_replicas(struct sim_plan *plan)
+{
+	static const int64_t gaps[4] = {4 * SIM_S, 8 * SIM_S, 15 * SIM_S, 30 * SIM_S};
+	struct sim_random random = sim_random_of(plan->seed, 10, 0);
+	int64_t gap_ns = pick(&random, gaps), at_ns = SIM_S + sim_within(&random, 2 * gap_ns);
+
+	if (!sim_percent(&random, 40))
+		return;
+	plan->replicas = 1 + (uint32_t)sim_draw(&random, SIM_PLACES - 1);
+	for (; at_ns < plan->length_ns && plan->fault_count < SIM_FAULTS;
+	     at_ns += sim_within(&random, 2 * gap_ns))
+		plan_fault(plan, &random, 1u << SIM_DEAF, at_ns);
+}
+
 void sim_plan_sentinels(struct sim_plan *plan)
 {
 	static const int64_t gaps[4] = {2 * SIM_S, 4 * SIM_S, 8 * SIM_S, 12 * SIM_S};
@@ -178,6 +195,7 @@ void sim_plan_sentinels(struct sim_plan *plan)
 	for (; at_ns < plan->length_ns && plan->fault_count < SIM_FAULTS;
 	     at_ns += sim_within(&random, 2 * gap_ns))
 		plan_fault(plan, &random, sim_percent(&random, share) ? failovers : wrong, at_ns);
+	plan_replicas(plan);
 	qsort(plan->faults, (size_t)plan->fault_count, sizeof(*plan->faults), earlier);
 }
 
@@ -328,6 +346,10 @@ void sim_tally_add(struct sim_tally *sum, const struct sim_tally *tally)
 	sum->stale_grants += tally->stale_grants;
 	sum->uncovered += tally->uncovered;
 	sum->stale_dual += tally->stale_dual;
+	sum->counts += tally->counts;
+	sum->short_counts += tally->short_counts;
+	sum->unconfirmed += tally->unconfirmed;
+	sum->kept += tally->kept;
 	sum->fences_again += tally->fences_again;
 	sum->late_openings += tally->late_openings;
 	sum->leaves_refused += tally->leaves_refused;

@@ -64,6 +64,7 @@ enum sim_fault_kind {
 	SIM_MUTE,        /* a sentinel is killed or stopped, and has old news afterwards */
 	SIM_LIE,         /* a sentinel names a wrong address, or knows no such service */
 	SIM_BLIND,       /* nothing passes between a client and some sentinels */
+	SIM_DEAF,        /* a replica, or both, receives nothing for a while */
 	SIM_FAULT_KINDS,
 };
 
@@ -113,6 +114,7 @@ struct sim_plan {
 	uint32_t names;             /* in use, by bit */
 	bool crowd;                 /* all want one lock, by one handle each */
 	bool sentinels;             /* clients follow the master that these name */
+	uint32_t replicas;          /* ... so many of which must confirm each grant, 0 = none */
 	const struct sim_act *acts; /* makes it a scene */
 	int act_count;
 	int64_t lease_ms; /* of first handles; second ones have twice that; 0 = drawn */
@@ -140,8 +142,11 @@ struct sim_tally {
 	long long cuts;  /* of links to a master that a sentinel named no more */
 	long long stale; /* scripts that a replaced master ran */
 	long long stale_grants;
-	long long uncovered;     /* beliefs that outlast the grace by what it confirmed: (a), (d) */
-	long long stale_dual;    /* its grants beside those of the new master: case (a) */
+	long long uncovered;  /* beliefs that outlast the grace by what it confirmed: (a), (d) */
+	long long stale_dual; /* its grants beside those of the new master: case (a) */
+	long long counts, short_counts; /* of replicas: of them, too few */
+	long long unconfirmed;          /* acquisitions that ended because of that */
+	long long kept;          /* beliefs that a failover had to keep, as it was confirmed */
 	long long fences_again;  /* granted, or held, twice, as docs/protocol.md allows */
 	long long late_openings; /* released a waiter, as docs/protocol.md allows */
 	long long leaves_refused;

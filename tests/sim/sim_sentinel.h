@@ -14,7 +14,11 @@
 #define SIM_FOLLOW_MS 3000 /* for so long after a promotion a client may use the old master */
 
 struct sim;
+struct sim_name;
+struct sim_link;
 struct sim_call;
+struct sim_caller;
+struct sim_grant;
 struct sim_client;
 
 struct sim_sentinel {
@@ -40,6 +44,20 @@ struct sim_stale {
 	bool runs;                              /* one of its scripts, just now */
 };
 
+/* A replica has what the master has; or, while it is deaf, what that had when it became so. */
+struct sim_replica {
+	int64_t attached_ns; /* it is one of this master from then on */
+	int64_t deaf_ns;     /* it receives nothing until then */
+	bool is_chosen;      /* ... and is promoted then */
+	uint64_t has;        /* the last of the master's writes that it has, while it is deaf */
+};
+
+/* A request WAIT, while it blocks its connection. */
+struct sim_wait {
+	int64_t until_ns;            /* 0 = the server does not have it yet */
+	int64_t acks_ns[SIM_PLACES]; /* when each replica will have confirmed */
+};
+
 struct sim_service {
 	struct sim_sentinel sentinels[SIM_SENTINELS];
 	struct sim_random random;
@@ -48,6 +66,12 @@ struct sim_service {
 	struct lua_store *spare; /* what the next master's memory will be in */
 	struct lua_store_process processes[SIM_PLACES]; /* those of the replicas */
 	int64_t down_ns[SIM_PLACES];                    /* a killed server is away until then */
+	struct sim_replica replicas[SIM_PLACES];
+	struct sim_random acks;
+	uint64_t writes;         /* scripts that wrote something, at masters */
+	bool keeps;              /* the replica that is promoted has all that was confirmed */
+	int64_t keeps_offset_us; /* ... by a clock that was so far from the true time */
+	bool is_alone;           /* the replaced master has no replica any more */
 };
 
 enum sim_saying { SIM_ANSWERS, SIM_PUBLISHES, SIM_HANGS_UP };
@@ -105,6 +129,20 @@ void sim_service_run(struct sim *sim, struct sim_call *call);
 enum sim_found { SIM_MASTER, SIM_REPLACED, SIM_REPLICA, SIM_STOPPED, SIM_DEAD };
 enum sim_found sim_service_find(const struct sim *sim, int place);
 
+/* sim_replicas.c: what the replicas have, and WAIT */
+void sim_replicas_init(struct sim *sim);
+void sim_replicas_heal(struct sim *sim);
+void sim_replicas_stop(struct sim *sim, const struct sim_fault *fault, struct sim_random *random);
+/* The image of a fault is due: from now on the replica that will be promoted is deaf. */
+void sim_replicas_image(struct sim *sim, int fault);
+/* One is promoted, before and after its memory becomes the master's. */
+void sim_replicas_promote(struct sim *sim, int from, int place, bool is_kill);
+void sim_replicas_promoted(struct sim *sim, int from, int64_t from_up_ns);
+/* The request is WAIT and goes on: it is due again at call->at_ns. */
+bool sim_replicas_wait(struct sim *sim, struct sim_link *link, struct sim_call *call);
+/* The place that the failover would make the master now. */
+int sim_service_next(const struct sim *sim, struct sim_random *random);
+
 /* sim_sentinels.c: the sentinels, and the conversations with them */
 void sim_sentinels_hurt(struct sim *sim, const struct sim_fault *fault, struct sim_random *random);
 /* From about that time on the sentinels name the master. */
@@ -122,6 +160,14 @@ int64_t sim_watch_due(const struct sim_client *client);
 int64_t sim_watch_asked_ns(const struct sim_client *client);
 void sim_watch_happen(struct sim_client *client);
 void sim_watch_asked(struct sim_client *client);
+
+/* sim_check_replicas.c: the judge of what replicas have confirmed */
+void sim_check_kept(struct sim *sim, struct sim_name *name);
+/* The grant makes a hold. */
+void sim_check_confirmed(struct sim_caller *caller, const struct sim_grant *grant);
+void sim_check_unconfirmed(struct sim_caller *caller);
+/* No grant or renewal of a replaced master counts. */
+bool sim_check_is_unanimous(const struct sim *sim);
 
 /* sim_check_sentinel.c: the judge */
 /* A report is delivered, before the client knows it: place, or SIM_UNAWARE. */

@@ -79,7 +79,7 @@ static void free_image(struct sim *sim, int image)
 
 void sim_server_fini(struct sim *sim)
 {
-	for (int i = 0; i < SIM_FAULTS; i++)
+	for (int i = 0; i < SIM_FAULTS + SIM_PLACES; i++)
 		free_image(sim, i);
 	sim_service_fini(sim);
 	lua_store_free(sim->store);
@@ -106,6 +106,8 @@ void sim_server_forget(struct sim *sim)
 bool sim_server_refuses(const struct sim *sim, int slot, int kind)
 {
 	if (sim->now_ns >= sim->sick_until_ns || (sim->sick_to_some && slot % 2))
+		return false;
+	if (kind == LK__CONFIRM && sim->sick[1] == 'M')
 		return false;
 	return sim->sick[1] != 'O' || kind == LK__ASK || kind == LK__EPOCH || kind == SIM_QUESTION;
 }
@@ -137,6 +139,7 @@ void sim_server_run(struct sim *sim, struct sim_call *call)
 	sim->tally.scripts++;
 	sim_check_before(sim, call->name);
 	lua_store_run(sim->store, call->bytes.data, call->bytes.len, &call->reply);
+	sim->service.writes += lua_store_wrote(sim->store);
 	sim_check_after(sim, call->name, call);
 }
 
@@ -263,6 +266,13 @@ void sim_server_save(struct sim *sim, int image)
 	for (int i = 0; i < SIM_NAMES; i++)
 		saved->counts[i] = sim->names[i].count;
 	sim->images[image] = saved;
+}
+
+void sim_server_move_image(struct sim *sim, int from, int image)
+{
+	free_image(sim, image);
+	sim->images[image] = sim->images[from];
+	sim->images[from] = NULL;
 }
 
 void sim_server_restore(struct sim *sim, int image, bool covered)

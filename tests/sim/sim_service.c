@@ -25,6 +25,7 @@ void sim_service_init(struct sim *sim)
 		                                                   .replid = 10 + (uint64_t)i};
 	for (int i = 0; i < SIM_SENTINELS; i++)
 		service->sentinels[i].next_ns = LK__NEVER;
+	sim_replicas_init(sim);
 }
 
 void sim_service_fini(struct sim *sim)
@@ -141,17 +142,23 @@ static void depart(struct sim *sim, const struct sim_fault *fault, struct sim_ra
 	stop(sim, place, stale->wake_ns);
 }
 
+int sim_service_next(const struct sim *sim, struct sim_random *random)
+{
+	return (sim->service.place + 1 + (int)sim_draw(random, SIM_PLACES - 1)) % SIM_PLACES;
+}
+
 void sim_service_fail_over(struct sim *sim, const struct sim_fault *fault, int image,
                            struct sim_random *random)
 {
 	struct sim_service *service = &sim->service;
-	int place = (service->place + 1 + (int)sim_draw(random, SIM_PLACES - 1)) % SIM_PLACES;
+	int from = service->place, place = sim_service_next(sim, random);
 	int64_t offset_us = (int64_t)sim_draw(random, 40001) - 20000, up_ns = sim->now_ns;
 	struct lua_store_process process = promoted(sim, place, random);
 
 	demote(sim);
 	if (fault->kind != SIM_SWITCH)
 		up_ns += DETECTED_NS + sim_within(random, ELECTED_NS);
+	sim_replicas_promote(sim, from, place, fault->kind == SIM_MASTER_KILL);
 	depart(sim, fault, random, up_ns);
 	service->place = place;
 	service->down_ns[place] = 0;
@@ -165,6 +172,7 @@ void sim_service_fail_over(struct sim *sim, const struct sim_fault *fault, int i
 	sim_set_time(sim, sim->now_ns);
 	*lua_store_process(sim->store) = process;
 	sim_server_restore(sim, image, true);
+	sim_replicas_promoted(sim, from, up_ns);
 	sim_sentinels_switch(sim, up_ns);
 	sim_trace(sim, NULL, "server %d is the master", place);
 }
@@ -190,6 +198,7 @@ void sim_service_happen(struct sim *sim)
 void sim_service_heal(struct sim *sim)
 {
 	demote(sim);
+	sim_replicas_heal(sim);
 	sim_sentinels_heal(sim);
 }
 

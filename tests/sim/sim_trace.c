@@ -35,7 +35,7 @@ const char *sim_flat(const char *bytes, size_t len)
 const char *sim_call_name(const struct sim_call *call)
 {
 	static const char *const words[] = {"ask",  "leave", "hand",    "renew", "shrink",
-	                                    "look", "step",  "reclaim", "epoch"};
+	                                    "look", "step",  "reclaim", "epoch", "confirm"};
 
 	if (call->kind == SIM_PING)
 		return "PING";

@@ -123,7 +123,7 @@ static void world_happen(struct sim *sim, struct agenda *agenda, const struct si
 		sim_service_happen(sim);
 		break;
 	case SIM_IMAGE:
-		sim_server_save(sim, agenda->images[agenda->next++].fault);
+		sim_replicas_image(sim, agenda->images[agenda->next++].fault);
 		break;
 	default:
 		sim_fault_happen(sim, &sim->plan->faults[sim->next_fault++]);
