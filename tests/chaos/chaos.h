@@ -96,7 +96,7 @@ struct chaos_page {
 	_Atomic bool may_break; /* holds may be broken */
 	_Atomic int64_t lease_max_ms;
 	_Atomic int64_t pairs, quiet_pairs, waits, openings, steps, refused, lost_writes;
-	_Atomic int64_t losses, violations, starts, breaks, reclaimed;
+	_Atomic int64_t losses, violations, starts, breaks, reclaimed, unconfirmed;
 	_Atomic int64_t crowd_until_ns; /* some workers prefer this name until then */
 	_Atomic int crowd_name;
 	_Atomic int stall_count; /* set when the entry is complete */
@@ -150,7 +150,7 @@ int recorder_main(int argc, char **argv);
 /* The results of a round. */
 struct chaos_result {
 	int64_t pairs, quiet_pairs, waits, openings, steps, refused, lost_writes, losses, starts,
-		breaks, reclaimed, stalls;
+		breaks, reclaimed, unconfirmed, stalls;
 	int64_t quiet_ns, quiet_wake_us, fault_wake_us; /* the longest */
 	int faults[64];                                 /* by kind, see nemesis_kind_name() */
 	int64_t meetings;                               /* of valid holds, in the canary */
@@ -168,6 +168,7 @@ struct chaos_options {
 	bool deletes;     /* and some that delete keys and break holds, as an operator may */
 	bool sentinel;    /* a service of Sentinel; its faults, and those of workers */
 	int64_t grace_ms; /* of the workers' clients */
+	int replicas;     /* that must confirm their grants, with Sentinel; 0 = none */
 	/* A planted bug: the clients have no grace, but the judge believes that they have. */
 	bool without_grace;
 	bool wants_namespace;

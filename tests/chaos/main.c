@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * Chaos: real processes, a real server, real faults; a judge checks the records of all calls.
  *
- *   chaos [T=seconds] [SEED=number] [STORE=sentinel] [PLANT=no-grace]
+ *   chaos [T=seconds] [SEED=number] [STORE=sentinel] [REPLICAS=number] [PLANT=no-grace]
  *
  * Runs rounds of at most 60 s, and a few seconds more for what follows a loss of memory.  In every
  * second one, faults may delete the store's memory, in a quarter of these also set its clock, and
@@ -10,6 +10,9 @@
  *
  * STORE=sentinel: clients follow a service of Sentinel, whose master, replicas and sentinels fail.
  * There is no record of the servers' MONITOR then: the judge has the records of the workers.
+ *
+ * REPLICAS=1, 2: so many replicas must confirm each grant in every round, and replicas are stopped
+ * more often.  Without it, it is so in one round of three; REPLICAS=0: in none.
  *
  * PLANT=no-grace shows that a bug is found: no client has a grace, and the run is good only if the
  * judge shows that two clients held at once. */
@@ -109,6 +112,7 @@ static void add(struct chaos_result *sum, const struct chaos_result *one)
 	sum->starts += one->starts;
 	sum->breaks += one->breaks;
 	sum->reclaimed += one->reclaimed;
+	sum->unconfirmed += one->unconfirmed;
 	sum->stalls += one->stalls;
 	sum->meetings += one->meetings;
 	sum->overlaps += one->overlaps;
@@ -138,7 +142,7 @@ static void say(FILE *evidence, const char *fmt, ...)
 
 /* Print the figures; true if they are enough for a verdict. */
 static bool tell(const struct chaos_result *sum, int rounds, int bad, int64_t seconds,
-                 unsigned long long seed, int spaces, bool sentinel)
+                 unsigned long long seed, int spaces, const char *words)
 {
 	const char *path = getenv("LK_EVIDENCE"), *commit = getenv("LK_COMMIT");
 	FILE *evidence = path ? fopen(path, "ae") : NULL;
@@ -165,6 +169,9 @@ static bool tell(const struct chaos_result *sum, int rounds, int bad, int64_t se
 	    (long long)sum->losses, (long long)sum->lost_writes, (long long)sum->refused);
 	if (sum->reclaimed)
 		say(evidence, "holds taken back: %lld or more\n", (long long)sum->reclaimed);
+	if (sum->unconfirmed)
+		say(evidence, "grants and extensions that too few replicas confirmed: %lld\n",
+		    (long long)sum->unconfirmed);
 	say(evidence, "faults: %d:", faults);
 	for (int i = 0; i < NEMESIS_COUNT; i++)
 		if (sum->faults[i])
@@ -180,8 +187,7 @@ static bool tell(const struct chaos_result *sum, int rounds, int bad, int64_t se
 	if (bad || !enough)
 		say(evidence,
 		    "seed %llu, commit %s; the same faults again: make chaos T=%lld SEED=%llu%s\n",
-		    seed, commit ? commit : "unknown", (long long)seconds, seed,
-		    sentinel ? " STORE=sentinel" : "");
+		    seed, commit ? commit : "unknown", (long long)seconds, seed, words);
 	say(evidence, "verdict: %s, %d of %d rounds bad, %lld pairs, %d faults\n",
 	    round_interrupted ? "interrupted"
 	    : bad || !enough  ? "BAD"
@@ -223,10 +229,20 @@ static int64_t service_grace_of(int number)
 	return number % 2 ? SERVICE_GRACE_MS : CHAOS_LEASE_MAX_MS + FAILOVER_MS;
 }
 
-static int run_all(int64_t seconds, unsigned long long seed, bool sentinel, bool plant)
+/* asked: on the command line, -1 = nothing. */
+static int replicas_of(int number, int asked, bool plant)
+{
+	if (plant && asked < 0)
+		return 0; /* they might hide the bug */
+	return asked >= 0 ? asked : number % 3 == 2 ? 2 - number / 3 % 2 : 0;
+}
+
+static int run_all(int64_t seconds, unsigned long long seed, bool sentinel, int replicas,
+                   bool plant)
 {
 	struct chaos_result sum = {0}, *result;
 	int rounds = (int)((seconds + ROUND_S - 1) / ROUND_S), bad = 0, spaces = 0, number = 0;
+	char words[40] = " STORE=sentinel";
 	bool enough;
 
 	/* Both sorts of rounds, if there is time for both. */
@@ -250,6 +266,7 @@ static int run_all(int64_t seconds, unsigned long long seed, bool sentinel, bool
 			.deletes = !sentinel && variant == 3,
 			.grace_ms =
 				sentinel ? service_grace_of(number) : grace_of(number, own_seed),
+			.replicas = sentinel ? replicas_of(number, replicas, plant) : 0,
 			.without_grace = plant,
 			.wants_namespace = !sentinel && number % NAMESPACE_EACH == 0,
 			.number = number,
@@ -259,11 +276,11 @@ static int run_all(int64_t seconds, unsigned long long seed, bool sentinel, bool
 		add(&sum, result);
 		bad += result->bad;
 		spaces += result->in_namespace;
-		printf("round %d: %s memory%s%s, grace %lld ms, %lld pairs%s%s\n", number,
-		       options.loses ? "loses" : "keeps",
+		printf("round %d: %s memory%s%s, grace %lld ms, %d replicas, %lld pairs%s%s\n",
+		       number, options.loses ? "loses" : "keeps",
 		       options.loses && options.moves_clock ? " and time" : "",
 		       options.loses && options.deletes ? " and keys" : "",
-		       (long long)options.grace_ms, (long long)result->pairs,
+		       (long long)options.grace_ms, options.replicas, (long long)result->pairs,
 		       plant         ? ", without a grace"
 		       : result->bad ? ", BAD: see "
 		                     : "",
@@ -272,8 +289,19 @@ static int run_all(int64_t seconds, unsigned long long seed, bool sentinel, bool
 	munmap(result, sizeof(*result));
 	if (plant)
 		return round_interrupted || !tell_plant(&sum, number, bad);
-	enough = tell(&sum, number, bad, seconds, seed, spaces, sentinel);
+	if (replicas >= 0)
+		snprintf(words, sizeof(words), " STORE=sentinel REPLICAS=%d", replicas);
+	enough = tell(&sum, number, bad, seconds, seed, spaces, sentinel ? words : "");
 	return bad || !enough || round_interrupted;
+}
+
+static int replicas_in(const char *text)
+{
+	if (text[0] < '0' || text[0] >= '0' + SETUP_SERVERS || text[1]) {
+		fprintf(stderr, "chaos: REPLICAS=%s is not 0 to %d\n", text, SETUP_SERVERS - 1);
+		exit(2);
+	}
+	return text[0] - '0';
 }
 
 int main(int argc, char **argv)
@@ -284,6 +312,7 @@ int main(int argc, char **argv)
 	unsigned long long seed;
 	int64_t seconds = 20;
 	bool sentinel = false, plant = false;
+	int replicas = -1;
 
 	if (argc > 2 && !strcmp(argv[1], "worker"))
 		return worker_main(argc - 2, argv + 2);
@@ -298,6 +327,8 @@ int main(int argc, char **argv)
 			seed_text = argv[i] + 5;
 		else if (!strcmp(argv[i], "STORE=sentinel"))
 			sentinel = true;
+		else if (!strncmp(argv[i], "REPLICAS=", 9) && argv[i][9])
+			replicas = replicas_in(argv[i] + 9);
 		else if (!strcmp(argv[i], "PLANT=no-grace"))
 			plant = true;
 		else if (!strncmp(argv[i], "PLANT=", 6) && argv[i][6]) {
@@ -320,5 +351,5 @@ int main(int argc, char **argv)
 	sigaction(SIGINT, &action, NULL);
 	sigaction(SIGTERM, &action, NULL);
 	signal(SIGPIPE, SIG_IGN);
-	return run_all(seconds, seed, sentinel, plant);
+	return run_all(seconds, seed, sentinel, replicas, plant);
 }

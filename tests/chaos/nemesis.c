@@ -185,6 +185,9 @@ static bool target_choose(struct round *round, struct nemesis_fault *fault)
 
 static enum nemesis_kind sentinel_kind_choose(struct round *round)
 {
+	/* Then grants that must be confirmed fall short. */
+	if (round->options->replicas && chaos_once_in(&round->dice, 3))
+		return NEMESIS_REPLICA_STOP;
 	if (!round->lost || chaos_once_in(&round->dice, 2))
 		return (enum nemesis_kind)chaos_between(&round->dice, NEMESIS_FAILOVER,
 		                                        NEMESIS_MASTER_STOP);
@@ -282,5 +285,5 @@ void nemesis_heal(struct round *round)
 		if (round->faults[i].active)
 			fault_end(round, &round->faults[i]);
 	if (round->options->sentinel)
-		nemesis_sentinel_settle(round);
+		nemesis_sentinel_heal(round);
 }

@@ -149,6 +149,8 @@ void nemesis_network_end(struct round *round, struct nemesis_fault *fault);
 bool nemesis_sentinel_ready(struct round *round, enum nemesis_kind kind);
 /* Wait for an election that has begun, and for the sentinels' agreement. */
 void nemesis_sentinel_settle(struct round *round);
+/* The same, and for all replicas if grants need them. */
+void nemesis_sentinel_heal(struct round *round);
 bool nemesis_sentinel_begin(struct round *round, struct nemesis_fault *fault);
 void nemesis_sentinel_end(struct round *round, struct nemesis_fault *fault);
 

@@ -11,11 +11,18 @@
 #define SETTLE_MS (2 * SETUP_DOWN_AFTER_MS)
 #define AGREE_MS 40000 /* a failed election is repeated after twice the failover's timeout */
 
+#define LAG_MS 700
+/* Of a fault of both replicas. */
+#define BOTH SETUP_SERVERS
+
 /* Any server but the master, or any sentinel. */
 static int target_of(struct round *round, enum nemesis_kind kind)
 {
 	int other = (int)chaos_between(&round->dice, 1, SETUP_SERVERS - 1);
 
+	if (kind == NEMESIS_REPLICA_STOP && round->options->replicas &&
+	    chaos_once_in(&round->dice, 2))
+		return BOTH;
 	if (kind == NEMESIS_REPLICA_KILL || kind == NEMESIS_REPLICA_STOP)
 		return (round->master + other) % SETUP_SERVERS;
 	if (kind == NEMESIS_SENTINEL_KILL || kind == NEMESIS_SENTINEL_STOP)
@@ -62,6 +69,40 @@ bool nemesis_sentinel_ready(struct round *round, enum nemesis_kind kind)
 	return ready;
 }
 
+static void stop_replicas(struct round *round, struct nemesis_fault *fault)
+{
+	for (int i = 0; i < SETUP_SERVERS; i++)
+		if (i == fault->target || (fault->target == BOTH && i != round->master))
+			server_pause(&round->service.servers[i]);
+}
+
+static void resume_replicas(struct round *round, const struct nemesis_fault *fault)
+{
+	for (int i = 0; i < SETUP_SERVERS; i++)
+		if (i == fault->target || (fault->target == BOTH && round->service.servers[i].pid))
+			server_resume(&round->service.servers[i]);
+}
+
+/* The replicas receive nothing more, as behind a cut: what the master does until it dies is lost,
+ * but must not have counted. */
+static void kill_master(struct round *round, struct nemesis_fault *fault)
+{
+	struct nemesis_fault lag = {.kind = NEMESIS_REPLICA_STOP, .target = BOTH};
+	bool lags = round->options->replicas && !chaos_once_in(&round->dice, 3);
+	struct redis *redis;
+
+	if (lags) {
+		stop_replicas(round, &lag);
+		redis = redis_open(&round->server);
+		redis_text(redis, "CLIENT KILL TYPE replica");
+		redis_close(redis);
+		nap_ms(LAG_MS);
+	}
+	server_kill(&round->service.servers[fault->target]);
+	if (lags)
+		resume_replicas(round, &lag);
+}
+
 bool nemesis_sentinel_begin(struct round *round, struct nemesis_fault *fault)
 {
 	struct sentinel_setup *service = &round->service;
@@ -72,7 +113,7 @@ bool nemesis_sentinel_begin(struct round *round, struct nemesis_fault *fault)
 	case NEMESIS_FAILOVER:
 		return ask_failover(round);
 	case NEMESIS_MASTER_KILL:
-		server_kill(&service->servers[target]);
+		kill_master(round, fault);
 		return true;
 	case NEMESIS_MASTER_STOP:
 		server_pause(&service->servers[target]);
@@ -81,7 +122,7 @@ bool nemesis_sentinel_begin(struct round *round, struct nemesis_fault *fault)
 		server_kill(&service->servers[target]);
 		return true;
 	case NEMESIS_REPLICA_STOP:
-		server_pause(&service->servers[target]);
+		stop_replicas(round, fault);
 		return true;
 	case NEMESIS_SENTINEL_KILL:
 		server_kill(&service->sentinels[target]);
@@ -104,11 +145,34 @@ static void await_agreement(struct round *round, bool changes)
 		round_note(round, "master", round->master);
 }
 
+static bool has_replicas(struct round *round)
+{
+	struct redis *redis;
+	const char *info;
+	int count = 0;
+
+	if (!find_master(round))
+		return false;
+	redis = redis_open(&round->server);
+	info = redis_text(redis, "INFO replication");
+	for (; (info = strstr(info, "state=online")) != NULL; info++)
+		count++;
+	redis_close(redis);
+	return count == SETUP_SERVERS - 1;
+}
+
 void nemesis_sentinel_settle(struct round *round)
 {
 	/* An election may have begun. */
 	nap_ms(SETTLE_MS);
 	await_agreement(round, false);
+}
+
+void nemesis_sentinel_heal(struct round *round)
+{
+	nemesis_sentinel_settle(round);
+	if (round->options->replicas && !WITHIN(AGREE_MS, has_replicas(round)))
+		round_complain(round, "the master has not got its replicas back");
 }
 
 void nemesis_sentinel_end(struct round *round, struct nemesis_fault *fault)
@@ -132,7 +196,7 @@ void nemesis_sentinel_end(struct round *round, struct nemesis_fault *fault)
 		server_restart(&service->servers[target]);
 		return;
 	case NEMESIS_REPLICA_STOP:
-		server_resume(&service->servers[target]);
+		resume_replicas(round, fault);
 		return;
 	case NEMESIS_SENTINEL_KILL:
 		sentinel_setup_restart(service, target);

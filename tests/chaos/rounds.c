@@ -270,6 +270,20 @@ static bool service_begin(struct round *round)
 	return begin_memory(round);
 }
 
+static void query_write(struct round *round)
+{
+	const struct chaos_options *options = round->options;
+	int64_t grace_ms = options->without_grace ? 0 : options->grace_ms;
+	int used = 0;
+
+	if (grace_ms != CHAOS_GRACE_MS)
+		used = snprintf(round->query, sizeof(round->query), "?grace=%lld",
+		                (long long)grace_ms);
+	if (options->replicas)
+		snprintf(round->query + used, sizeof(round->query) - (size_t)used, "%creplicas=%d",
+		         used ? '&' : '?', options->replicas);
+}
+
 static bool round_begin(struct round *round)
 {
 	/* The kernel keeps written data of a killed process: no fsync is needed. */
@@ -296,11 +310,7 @@ static bool round_begin(struct round *round)
 	if (!mkdtemp(round->folder))
 		return false;
 	memcpy(round->result->folder, round->folder, sizeof(round->folder));
-	if (round->options->without_grace)
-		snprintf(round->query, sizeof(round->query), "?grace=0");
-	else if (round->options->grace_ms != CHAOS_GRACE_MS)
-		snprintf(round->query, sizeof(round->query), "?grace=%lld",
-		         (long long)round->options->grace_ms);
+	query_write(round);
 	round->page = chaos_page_map(round->folder, true);
 	snprintf(path, sizeof(path), "%s/nemesis.log", round->folder);
 	round->log = fopen(path, "ae");
@@ -446,6 +456,7 @@ static void figures(struct round *round)
 	result->starts = page->starts;
 	result->breaks = page->breaks;
 	result->reclaimed = page->reclaimed;
+	result->unconfirmed = page->unconfirmed;
 	result->stalls = page->stall_count;
 	result->meetings = page->violations;
 	/* No meeting is excused, except near a fault from which no grace protects: there the judge

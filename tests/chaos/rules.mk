@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: MIT
 # Chaos: real processes, a real server, real faults, and a judge.
 
-## chaos  real processes and faults: T=seconds (20), SEED=, STORE=sentinel; PLANT=no-grace: is it found?
+## chaos  real processes and faults: T=seconds (20), SEED=, STORE=sentinel, REPLICAS=2;
+##        PLANT=no-grace: is it found?
+$(call settings,REPLICAS)
 .PHONY: chaos
 chaos: $(BUILD)/chaos $(BUILD)/judge $(BUILD)/tests/clock.so
 	@LK_COMMIT="$(COMMIT)" $(call pass,V) $(BUILD)/chaos T=$(or $(T),20) SEED=$(SEED) STORE=$(STORE) \
-		PLANT=$(PLANT)
+		REPLICAS=$(REPLICAS) PLANT=$(PLANT)

@@ -62,6 +62,11 @@ void worker_done(const struct worker_handle *handle, struct history_record *reco
 	case LK_ESERVER:
 	case LK_EAGAIN:
 		return;
+	case LK_EREPLICAS:
+		handle->worker->page->unconfirmed++;
+		if (strstr(handle->worker->url, "replicas="))
+			return;
+		break;
 	case LK_EMISMATCH:
 	case LK_EABSENT:
 		if (record->kind == LK_KIND_LATCH)
@@ -84,7 +89,8 @@ void worker_nap_us(int64_t us)
 
 void worker_rest(struct worker_thread *thread, lk_err err)
 {
-	if (err == LK_ECONN || err == LK_EUNKNOWN || err == LK_ESERVER || err == LK_EAGAIN)
+	if (err == LK_ECONN || err == LK_EUNKNOWN || err == LK_ESERVER || err == LK_EAGAIN ||
+	    err == LK_EREPLICAS)
 		worker_nap_us(chaos_between(&thread->dice, 5000, 30000));
 }
 
