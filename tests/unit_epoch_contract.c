@@ -318,6 +318,17 @@ TEST(server_that_hides_its_run_counts_as_one_that_refuses_info)
 	contract_stop();
 }
 
+/* The marker of a node has a tag: the client finds that out before it writes one without. */
+TEST(marker_of_a_single_server_is_not_written_in_a_cluster)
+{
+	start();
+	contract_process()->cluster = true;
+	KEEPS("cluster", FIND(""));
+	SAYS("OK", "SET", MARKER, "1 a 1234567");
+	KEEPS("cluster", FIND("1 a 1234567"));
+	contract_stop();
+}
+
 /* ---- What the marker looks like ----------------------------------------------------------------
  */
 

@@ -60,6 +60,7 @@ struct lua_store_process {
 	int swaps;                   /* calls of SWAPDB */
 	bool was_replica, was_slave; /* by either command */
 	bool hides_run;              /* a proxy leaves run_id out */
+	bool cluster;                /* it is a node of a Cluster */
 	int64_t replicas;            /* that WAIT counts */
 };
 
