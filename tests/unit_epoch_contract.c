@@ -2,6 +2,8 @@
  * The contract of the script that finds or writes the marker of the server's memory. */
 #include "contract.h"
 
+#include "scripts.h"
+
 #include <stdio.h>
 #include <string.h>
 
@@ -333,6 +335,44 @@ TEST(marker_of_a_single_server_is_not_written_in_a_cluster)
  */
 
 /* Quorum's scripts write it. */
+/* As FIND(), of a node of a Cluster, whose key has a tag. */
+#define NODE_MARKER "lk:epoch:{aaaa}:node"
+#define FIND_NODE(known) "EVAL", lk__script_epoch_set.text, "1", NODE_MARKER, known, "0", "0"
+
+TEST(client_vouches_for_a_node_whose_marker_is_in_another_slot_now)
+{
+	start();
+	contract_process()->cluster = true;
+	SAYS(FOUND("1 " RUN " 1234567", "1234567"), FIND_NODE("1 " RUN " 1234567"));
+	SAYS("1 " RUN " 1234567", "GET", NODE_MARKER);
+	contract_stop();
+}
+
+TEST(client_vouches_for_a_promoted_node)
+{
+	start();
+	contract_process()->cluster = true;
+	contract_process()->replid2 = 7;
+	SAYS(FOUND("1 " RUN "+" REPLID " 1234567", "1234567"),
+	     FIND_NODE("1 " RUN "+" REPLID " 1234567"));
+	contract_stop();
+}
+
+TEST(client_does_not_vouch_for_what_it_does_not_know)
+{
+	start();
+	contract_process()->cluster = true;
+	SAYS(FOUND("1 " RUN " " NOW, NOW), FIND_NODE("1 " NEXT_RUN " 1234567"));
+	SAYS("1", "DEL", NODE_MARKER);
+	contract_process()->flushed = true;
+	SAYS(FOUND("1 " RUN " " NOW, NOW), FIND_NODE("1 " RUN " 1234567"));
+	SAYS("1", "DEL", NODE_MARKER);
+	contract_process()->flushed = false;
+	contract_process()->evicted = 1;
+	SAYS(FOUND("1 " RUN " " NOW, NOW), FIND_NODE("1 " RUN " 1234567"));
+	contract_stop();
+}
+
 TEST(part_in_brackets_is_accepted_and_kept)
 {
 	start();

@@ -313,12 +313,11 @@ static struct lk__link *find_link(struct lk_client *client, const struct lk__pla
 	return link;
 }
 
-/* The node has lost all its slots: requests in flight there would wait for nothing. */
-static void cut(struct lk__link *link)
+static void cut(struct lk__link *link, const char *reason)
 {
 	struct lk__why why;
 
-	lk__why_about(&why, LK_ECONN, link->connection->text, "has no slots any more");
+	lk__why_about(&why, LK_ECONN, link->connection->text, "%s", reason);
 	lk__link_broken(link, link->connection, &why);
 }
 
@@ -345,9 +344,10 @@ void lk__cluster_adopt(struct lk_client *client, const struct lk__link *from,
 			has_slots[owner[slot]] = true;
 	}
 	lk__core_topology(&client->core, lk__now_ns(), owner);
+	/* Requests in flight to a node without slots would wait for nothing. */
 	for (unsigned i = 0; i < client->link_count; i++)
 		if (client->links[i]->connection && !has_slots[i])
-			cut(client->links[i]);
+			cut(client->links[i], "has no slots any more");
 }
 
 void lk__cluster_refresh(struct lk_client *client)
@@ -383,6 +383,8 @@ void lk__cluster_redirect(struct lk__link *link, struct lk__pending *pending, bo
 	} else if (to && !pending) {
 		lk__core_slot_moved(core, now_ns, redirect.slot, &to->session);
 		lk__topology_ask(core, &link->session);
+	} else if (to && is_asked && pending->kind == LK__EPOCH) {
+		cut(link, "the slot of its marker migrates"); /* a dial chooses another one */
 	} else if (to && is_asked) {
 		lk__core_asked(core, now_ns, pending, &to->session);
 	} else if (to) {

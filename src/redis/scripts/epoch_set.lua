@@ -65,11 +65,16 @@ if info then
 	-- the marker, and this is the server that the client knows.
 	local flushed = info.cmdstat_flushall or info.cmdstat_flushdb or info.cmdstat_swapdb or
 		info.evicted_keys ~= '0'
+	-- In a Cluster the key has a slot of the node, and changes when that slot moves away: then a client
+	-- that knows this memory vouches for it.
+	local vouched = not marker and known == id and not flushed and string.find(KEYS[1], '{', 1, true)
 	local removed = swaps or not marker and (flushed or known)
 	local switched = marker and known and known ~= old_id
 	local unheld = (info.process_id or '') == ARGV[2] and not marker and not flushed and known ~= id
 	if unheld and not promoted then
 		since = '0'
+	elseif vouched then
+		since = string.match(ARGV[1], '^1 %S+ (%d+)') or now
 	elseif not promoted and not removed and not switched and not ahead then
 		-- The uptime is the difference of two clocks of whole seconds, and may be up to 1 s too long.  The
 		-- process can have begun as late as at the end of the second in which it did.
