@@ -116,9 +116,8 @@ TEST_OF(f1_killed_master_moves_holds, LEASED, 90)
 	finish();
 }
 
-/* The replicas know an earlier holder: the later one takes the lock from it.  (Permits are not
- * taken from a hold that may be valid: such a hold is a loss.) */
-TEST_OF(f1_promoted_replica_that_lags_keeps_one_holder, LOCK, 90)
+/* The replicas know an earlier holder: the later one takes the lock, or all permits, from it. */
+TEST_OF(f1_promoted_replica_that_lags_keeps_one_holder, LEASED, 90)
 {
 	struct claims earlier;
 	lk_client *first;

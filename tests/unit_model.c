@@ -176,6 +176,14 @@ TEST_LIMIT(a_reclaim_above_the_capacity_is_found, SECONDS)
 	finds("reclaim-above-capacity", PROMISE_PERMITS, "3 permits are valid at once, of 2");
 }
 
+TEST_LIMIT(permits_that_find_no_room_or_make_room_wrongly_are_found, SECONDS)
+{
+	finds("stale-permits-stay", PROMISE_VALIDITY, "a valid hold cannot be taken back");
+	finds("reclaimed-permits-give-way", PROMISE_VALIDITY,
+	      "a hold is believed in and is not in the store");
+	is_clean(&model_plant("stale-permits-stay")->bounds);
+}
+
 TEST_LIMIT(a_hold_by_the_message_of_a_lost_memory_is_taken_back, SECONDS)
 {
 	static const struct model_bounds bounds = {.name = "lock",

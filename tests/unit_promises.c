@@ -170,8 +170,7 @@ TEST(script_that_does_wrong_is_found)
 {
 	static struct store_view before, after;
 	struct lk__answer answer = {.kind = LK__LEFT};
-	struct promise_run run = {
-		&before, &after, LK__LEAVE, "a", 0, 1, 1000, &answer, false};
+	struct promise_run run = {&before, &after, LK__LEAVE, "a", 0, 1, 1000, &answer, false, 9};
 	struct store_ticket *was = &before.holds[0], *is = &after.holds[0];
 
 	before = after = (struct store_view){.there = true, .capacity = 3, .used = 2};
@@ -188,6 +187,18 @@ TEST(script_that_does_wrong_is_found)
 	KEPT(promise_owner(&run, was));
 	run.ticket = "b";
 	BROKEN(promise_owner(&run, was));
+	run.kind = LK__RECLAIM;
+	BROKEN(promise_owner(&run, was));
+	run.in_grace = true;
+	KEPT(promise_owner(&run, was));
+	was->mark = 9;
+	BROKEN(promise_owner(&run, was));
+	was->mark = 8;
+	KEPT(promise_owner(&run, was));
+	was->final = true;
+	BROKEN(promise_owner(&run, was));
+	was->final = run.in_grace = false;
+	run.kind = LK__LEAVE;
 	was->end_us = 1000;
 	KEPT(promise_owner(&run, was));
 	is->held = 1;

@@ -7,6 +7,7 @@
 #define MARKER "1 a+b 1700000000000000"
 #define OTHER "1 c 1700000000000000"
 #define GRACE_END "1700000010000000"
+#define MARK " a+b 1700000000000000"
 #define CLAIM(ticket) "semaphore_renew", ticket, "0", "3000"
 #define RECLAIM(ticket, fence, permits)                                                            \
 	"semaphore_reclaim", ticket, fence, "700", permits, "2", "60000"
@@ -205,7 +206,7 @@ TEST(forgotten_hold_is_taken_back_with_its_semaphore)
 {
 	start();
 	SAYS("held 5 1700000000000000 0", RECLAIM(B, "5", "1")); /* it has released one of two */
-	SAYS("1 5 700", "HGET", STATE, B);
+	SAYS("1 5 700" MARK, "HGET", STATE, B);
 	SAYS("2:semaphore", "HGET", STATE, "kind");
 	SAYS("2", "HGET", STATE, "capacity");
 	SAYS("1", "HGET", STATE, "used");
@@ -232,7 +233,7 @@ TEST(hold_that_is_taken_back_twice_counts_once)
 	SAYS(B " 1700000001000000", ALL_ENDS);                   /* never shorter */
 	SAYS("held 5 1700000000300000 0", RECLAIM(B, "5", "1")); /* the client's count is newer */
 	SAYS("1", "HGET", STATE, "used");
-	SAYS("1 5 700", "HGET", STATE, B);
+	SAYS("1 5 700" MARK, "HGET", STATE, B);
 	contract_stop();
 }
 
@@ -264,6 +265,18 @@ TEST(no_more_permits_are_taken_back_than_there_are)
 	SAYS("set 1 0", RESIZE("1"));
 	SAYS("held 6 1700000000700000 0", RECLAIM(B, "6", "2")); /* it has them already */
 	SAYS("gone", RECLAIM(A, "5", "1"));
+	contract_stop();
+}
+
+TEST(reclaim_that_fails_drops_an_earlier_grant_to_its_ticket)
+{
+	start();
+	SAYS("held 5 1700000000000000 0", RECLAIM(A, "5", "1"));
+	SAYS("held 6 1700000000000000 0", RECLAIM(B, "6", "1"));
+	SAYS("gone", RECLAIM(B, "7", "2"));
+	SAYS("", "HGET", STATE, B);
+	SAYS("1", "HGET", STATE, "used");
+	SAYS(A " 1700000000700000", ALL_ENDS);
 	contract_stop();
 }
 
@@ -302,7 +315,7 @@ TEST(other_grant_to_the_same_ticket_is_replaced)
 	start();
 	granted_before(B);
 	SAYS("held 1700000000000007 1700000000000000 0", RECLAIM(B, "1700000000000007", "1"));
-	SAYS("1 1700000000000007 700", "HGET", STATE, B);
+	SAYS("1 1700000000000007 700" MARK, "HGET", STATE, B);
 	SAYS("1", "HGET", STATE, "used");
 	contract_at(700);
 	SAYS("held 1700000000000007 1700000000700000 0", RECLAIM(B, "1700000000000007", "2"));

@@ -78,7 +78,25 @@ static void look_at_queue(const struct lua_store *store, const struct store_keys
 	}
 }
 
-/* <ticket> <fence> <current lease> <s|-> */
+/* A hash of "<id> <since>", with any blanks before it; 0 for an empty one. */
+static uint64_t mark_of(const char *text)
+{
+	uint64_t sum = UINT64_C(14695981039346656037);
+
+	text += strspn(text, " ");
+	if (!*text)
+		return 0;
+	for (; *text; text++)
+		sum = (sum ^ (uint8_t)*text) * UINT64_C(1099511628211);
+	return sum | 1;
+}
+
+uint64_t store_mark(const char *marker)
+{
+	return mark_of(marker + strcspn(marker, " "));
+}
+
+/* <ticket> <fence> <current lease> <s|-> [<mark>] */
 static void look_at_lock(const struct lua_store *store, const struct store_keys *keys,
                          struct store_view *view)
 {
@@ -103,6 +121,7 @@ static void look_at_lock(const struct lua_store *store, const struct store_keys 
 	view->hold_count = 1;
 }
 
+/* <permits> <fence> <current lease> [<mark>] */
 static void add_hold(struct store_view *view, const struct lua_item *item)
 {
 	struct store_ticket *hold = &view->holds[view->hold_count];
@@ -112,7 +131,8 @@ static void add_hold(struct store_view *view, const struct lua_item *item)
 		return;
 	hold->held = (uint32_t)strtoul(item->value, &at, 10);
 	hold->fence = strtoull(at, &at, 10);
-	hold->force_ms = strtoll(at, NULL, 10);
+	hold->force_ms = strtoll(at, &at, 10);
+	hold->mark = mark_of(at);
 	hold->end_us = -1;
 	view->hold_count++;
 }

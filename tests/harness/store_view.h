@@ -19,6 +19,7 @@ struct store_ticket {
 	uint32_t held;
 	uint64_t fence;
 	int64_t force_ms, end_us;
+	uint64_t mark; /* of the memory in which it was reclaimed, see store_mark(); 0 = none */
 	int64_t arrival_us;
 };
 
@@ -49,5 +50,7 @@ const struct store_ticket *store_wait(const struct store_view *view, const char 
 
 /* A memory's marker: the text at that key, "" if it is missing. */
 const char *store_marker(const struct lua_store *store, const char *key);
+/* The mark of a memory with that marker, "1 <id> <since>", as a number; 0 = no marker. */
+uint64_t store_mark(const char *marker);
 
 #endif

@@ -52,6 +52,8 @@ const struct model_bounds model_small[] = {
 	SEMAPHORE(TWO, .ticks = 2, .calls = 1, .restarts = 1, .copies = 1, .grace = 1, .faults = 1),
 	SEMAPHORE(.clients = 2, .steps = 3, .ticks = 1, .calls = 1, .twos = 1, .shrinks = 1,
                   .restarts = 1, .copies = 1, .faults = 1),
+	SEMAPHORE(.clients = 2, .steps = 3, .calls = 2, .twos = 1, .promotions = 1, .copies = 1,
+                  .faults = 1),
 	SEMAPHORE(.clients = 3, .steps = 2, .calls = 1, .twos = 1, .restarts = 1, .faults = 1),
 	SEMAPHORE(TWO, .ticks = 3, .stalls = 1, .calls = 1, .twos = 1, .shrinks = 1),
 	SEMAPHORE(TWO, .ticks = 3, .calls = 1, .twos = 2, .shrinks = 1, .cuts = 1, .crashes = 1,

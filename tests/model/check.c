@@ -98,7 +98,8 @@ void world_check_run(struct model_world *world, const struct store_view *before,
 	                                call->permits,
 	                                lua_store_time(world->store),
 	                                &call->answer,
-	                                world_is_young(world)};
+	                                world_is_young(world),
+	                                store_mark(store_marker(world->store, MODEL_MARKER))};
 
 	world_keep(world, PROMISE_FIFO, order_wrong(world, before, after, call));
 	/* More than exclusion and its kin need: a wrong variant is found by the harm that it does.
@@ -109,7 +110,7 @@ void world_check_run(struct model_world *world, const struct store_view *before,
 	for (int i = 0; i < before->hold_count; i++) {
 		const struct store_ticket *was = &before->holds[i];
 		const struct store_ticket *is = store_hold(after, was->text);
-		if (!is && call->kind != LK__RECLAIM)
+		if (!is)
 			world_keep(world, PROMISE_OWNER, promise_owner(&run, was));
 		else if (is && is->fence == was->fence)
 			world_keep(world, PROMISE_LEASE, promise_lease(was, is, run.now_us));

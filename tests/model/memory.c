@@ -127,26 +127,12 @@ bool world_is_confirmed(const struct model_world *world, const struct model_clie
 	return !strcmp(store_marker(world->store, MODEL_MARKER), epoch->text);
 }
 
-/* Permits that tickets other than the call's have in the store. */
-static int64_t held_by_others(const struct model_world *world, const struct store_view *view,
-                              const struct model_call *call)
-{
-	int64_t sum = 0;
-
-	for (int i = 0; i < view->hold_count; i++)
-		if (strcmp(view->holds[i].nonce, call->nonce) != 0 &&
-		    view->holds[i].end_us > lua_store_time(world->store))
-			sum += view->holds[i].held;
-	return sum;
-}
-
-/* What is valid by its client's clock can be taken back, unless holds that have ended since are
- * still in the copy: their permits are not free. */
+/* What is valid by its client's clock can be taken back: holds that have ended since, and are still
+ * in the copy, give way.  Except permits that are never released: no client takes those back. */
 void world_check_reclaim(struct model_world *world, const struct model_client *client,
-                         const struct store_view *before, const struct model_call *call)
+                         const struct model_call *call)
 {
 	const struct lk__hold *hold = world_hold(client);
-	int64_t others;
 
 	if (call->answer.kind == LK__KEPT && world->bounds->kind == LK_KIND_SEMAPHORE)
 		world_keep(world, PROMISE_PERMITS,
@@ -156,9 +142,7 @@ void world_check_reclaim(struct model_world *world, const struct model_client *c
 	if (call->answer.kind != LK__GONE || !world_valid(world, client) ||
 	    hold->fence != call->fence || strcmp(hold->ticket->nonce, call->nonce) != 0)
 		return;
-	others = held_by_others(world, before, call);
-	if (world->bounds->kind == LK_KIND_SEMAPHORE && world->is_older &&
-	    others + call->permits > MODEL_CAPACITY)
+	if (world->bounds->kind == LK_KIND_SEMAPHORE && world->is_older && world->bounds->finals)
 		return;
 	world_keep(world, PROMISE_VALIDITY, "a valid hold cannot be taken back");
 }

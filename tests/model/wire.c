@@ -144,7 +144,7 @@ static void run(struct model_world *world, struct model_client *client, struct m
 		world_keep(world, PROMISE_RESULT, "a leave denies its client's hold");
 	world_check_run(world, before, call);
 	if (call->kind == LK__RECLAIM)
-		world_check_reclaim(world, client, before, call);
+		world_check_reclaim(world, client, call);
 }
 
 struct model_call *world_next_call(struct model_client *client)

@@ -252,7 +252,7 @@ bool world_is_stranger(const struct model_client *client);
 bool world_is_confirmed(const struct model_world *world, const struct model_client *client);
 /* The store executed a request to take a hold back. */
 void world_check_reclaim(struct model_world *world, const struct model_client *client,
-                         const struct store_view *before, const struct model_call *call);
+                         const struct model_call *call);
 
 /* The store has begun anew from the replica: it has each valid hold. */
 void world_check_replica(struct model_world *world);

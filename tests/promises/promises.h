@@ -116,6 +116,7 @@ struct promise_run {
 	int64_t now_us;
 	const struct lk__answer *answer;
 	bool in_grace; /* the server grants nothing new */
+	uint64_t mark; /* of its memory */
 };
 
 /* Its own ticket is in the queue where it belongs. */

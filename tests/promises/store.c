@@ -46,8 +46,12 @@ const char *promise_fifo_place(const struct promise_run *run)
 const char *promise_owner(const struct promise_run *run, const struct store_ticket *was)
 {
 	bool leaves = run->kind == LK__LEAVE && !strcmp(run->ticket, was->text);
+	/* In the grace, what was not taken back gives way; but permits that are never released
+	 * stay: no client takes them back. */
+	bool stale =
+		run->kind == LK__RECLAIM && run->in_grace && !was->final && was->mark != run->mark;
 
-	return was->end_us > run->now_us && !leaves
+	return was->end_us > run->now_us && !leaves && !stale
 	               ? about("was removed before its expiry", was->text)
 	               : NULL;
 }

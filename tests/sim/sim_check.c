@@ -405,15 +405,17 @@ static void check_tickets(struct script *script)
 	const struct sim_call *call = script->call;
 	struct sim_name *name = script->name;
 
-	script->run = (struct promise_run){script->before,
-	                                   script->after,
-	                                   call ? call->kind : -1,
-	                                   call ? call->ticket : "",
-	                                   call ? call->arrival_us : 0,
-	                                   call ? call->permits : 0,
-	                                   sim_server_us(script->sim),
-	                                   &script->answer,
-	                                   sim_server_in_grace(script->sim)};
+	script->run =
+		(struct promise_run){script->before,
+	                             script->after,
+	                             call ? call->kind : -1,
+	                             call ? call->ticket : "",
+	                             call ? call->arrival_us : 0,
+	                             call ? call->permits : 0,
+	                             sim_server_us(script->sim),
+	                             &script->answer,
+	                             sim_server_in_grace(script->sim),
+	                             store_mark(store_marker(script->sim->store, "lk:epoch"))};
 	if (name->kind == LK_KIND_SEMAPHORE && name->torn) {
 		sim_check_permits(script->sim, name, call, &script->run);
 		return;

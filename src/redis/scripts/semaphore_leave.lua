@@ -29,8 +29,8 @@ local ticket, keep = ARGV[1], tonumber(ARGV[2])
 -- A damaged fence counter does not prevent a release; the next ask reports it.
 local unfenced = waiting > 0 and count()
 if unfenced and unfenced.err then return unfenced end
-local held, fence, lease, ends_us
-if fields[5] and not torn then held, fence, lease, ends_us = hold_of(ticket, fields[5]) end
+local held, fence, lease, ends_us, mark
+if fields[5] and not torn then held, fence, lease, ends_us, mark = hold_of(ticket, fields[5]) end
 local mine = held and ends_us > now
 if mine and fence == ARGV[8] then keep = held end
 
@@ -46,7 +46,7 @@ final = waiting == 0 and not narrow
 if torn then mend() end
 if mine and keep > 0 then
 	if keep < held then
-		change('HSET', STATE, ticket, text(keep) .. ' ' .. fence .. ' ' .. text(lease))
+		change('HSET', STATE, ticket, text(keep) .. ' ' .. fence .. ' ' .. text(lease) .. mark)
 		used = used - (held - keep)
 	end
 else

@@ -24,7 +24,7 @@ local ticket = ARGV[1]
 local is_claim = ARGV[2] == '0'
 if is_claim and not is_known(KEYS[5], ARGV[4]) then return {'epoch'} end
 if not fields[5] then return {'gone'} end
-local held, fence, lease, ends_us = hold_of(ticket, fields[5])
+local held, fence, lease, ends_us, mark = hold_of(ticket, fields[5])
 if not held or ends_us <= now or not (is_claim or ARGV[2] == fence) then return {'gone'} end
 -- In the grace this may be a grant of an earlier memory, whose permits others have had since.
 if is_claim and grace(now, ARGV[5]) > 0 then return {'gone'} end
@@ -37,7 +37,7 @@ ends_us = math.min(ends_us, now + lease * 1000)
 if ends_us < now + wanted * 1000 then
 	ends_us = now + wanted * 1000
 	if lease ~= wanted then
-		change('HSET', STATE, ticket, text(held) .. ' ' .. fence .. ' ' .. text(wanted))
+		change('HSET', STATE, ticket, text(held) .. ' ' .. fence .. ' ' .. text(wanted) .. mark)
 	end
 end
 latest_us = alone and ends_us

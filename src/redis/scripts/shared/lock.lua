@@ -20,9 +20,3 @@ local function held_by(ticket, value)
 	if ticket == '' or string.sub(value, 1, #ticket) ~= ticket then return nil end
 	return string.match(value, '^ (%d+) (%d+) ([s%-])( ?[%x+-]* ?%d*)$', #ticket + 1)
 end
-
--- The mark of a hold that was reclaimed in the memory of that marker.  It is nothing to a later one.
-local function mark_of(marker)
-	return string.match(marker, '^1( %S+ %d+)')
-end
-

@@ -4,9 +4,10 @@
 -- the semaphore and its ends exist as long as it has a hold.
 --
 -- the semaphore   a hash: kind "2:semaphore"; capacity; used, permits held; ttl, ms; a field for each
---                 hold, its ticket: "<permits> <fence> <lease in force, ms>"; and while the head of
---                 the queue does not fit: head, its ticket; head_us, when it became head or last
---                 asked; told_us, when it was last notified
+--                 hold, its ticket: "<permits> <fence> <lease in force, ms>[ <mark>]", with the mark
+--                 of the memory in which it was reclaimed; and while the head of the queue does not
+--                 fit: head, its ticket; head_us, when it became head or last asked; told_us, when
+--                 it was last notified
 -- its queue       tickets by arrival, us
 -- the fence counter
 -- its ends        tickets of the holds by the end of their leases, us
@@ -108,13 +109,14 @@ local function mend()
 	used, fields[5], changed = 0, false, true
 end
 
--- The permits, fence, lease and lease end of a hold, or nothing.
+-- The permits, fence, lease, lease end and mark ("" = none) of a hold, or nothing.
 local function hold_of(ticket, value)
 	value = value or redis.call('HGET', STATE, ticket) or ''
-	local permits, fence, lease = string.match(value, '^(%d+) (%d+) (%d+)$')
+	local permits, fence, lease, mark = string.match(value, '^(%d+) (%d+) (%d+)( ?[%x+-]* ?%d*)$')
 	permits, lease = whole(permits), whole(lease)
 	if not (permits and lease and whole(fence)) then return nil end
-	return permits, fence, lease, ticket == first and first_us or tonumber(redis.call('ZSCORE', ENDS, ticket) or 0)
+	local ends_us = ticket == first and first_us or tonumber(redis.call('ZSCORE', ENDS, ticket) or 0)
+	return permits, fence, lease, ends_us, mark
 end
 
 -- Remove the hold that drop() kept.  A narrow run keeps the last end, over now: then the keys of the
