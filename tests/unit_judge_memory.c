@@ -190,7 +190,7 @@ TEST(judge_excuses_a_broken_hold_that_was_reclaimed)
 	}
 }
 
-/* A hold ends before its lease: by an operator, or because an older copy has no room for it. */
+/* A hold ends before its lease: by an operator only. */
 TEST(judge_wants_a_hold_kept_over_a_loss)
 {
 	static const struct {
@@ -202,7 +202,7 @@ TEST(judge_wants_a_hold_kept_over_a_loss)
 		{FLUSHED, POOL, true},
 		{"restart-empty server at memory=lost grace=1000", POOL, true},
 		{"restart-old server at memory=old grace=1000", LOCK, true},
-		{"restart-old server at memory=old grace=1000", POOL, false},
+		{"restart-old server at memory=old grace=1000", POOL, true},
 		{"flushall server at memory=lost", LOCK, false},
 		{"break job at", LOCK, false},
 		{"break job at", POOL, true},

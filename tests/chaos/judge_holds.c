@@ -318,18 +318,14 @@ static void check_called(struct judge *judge, const struct hold *hold)
 		             judge_name(judge, hold->got->name), judge_clock(judge, late_ns));
 }
 
-/* A loss of memory during the hold may end it all the same: permits may have no room in an older
- * copy, whose holders need not be there any more, and a release may find a new memory that its
- * process, whose link lasts, has not noticed. */
+/* A loss of memory during the hold may end it all the same: a release may find a new memory that
+ * its process, whose link lasts, has not noticed. */
 static bool may_be_forgotten(const struct judge *judge, const struct hold *hold)
 {
-	bool lock = judge->names[hold->got->name].kind == NAME_LOCK;
-
 	for (size_t i = 0; i < judge->fault_count; i++) {
 		const struct fault *fault = &judge->faults[i];
 		if (fault->memory && fault->begin_ns <= hold->taken_ns &&
-		    fault->end_ns >= hold->root_ns &&
-		    ((fault->old && !lock) || (!fault->fresh && hold->told_ns == NEVER)))
+		    fault->end_ns >= hold->root_ns && !fault->fresh && hold->told_ns == NEVER)
 			return true;
 	}
 	return false;

@@ -84,7 +84,6 @@ struct fault {
 	size_t name;  /* NONE = not of a name */
 	int64_t begin_ns, end_ns;
 	bool memory, clock, stop, kill, breaks;
-	bool old;   /* the memory is an older copy, not empty */
 	bool fresh; /* the server was started again: no link lasted */
 	bool link;  /* concerns only processes that reach the server by its target */
 	int64_t clock_ms;

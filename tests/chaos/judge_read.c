@@ -109,8 +109,7 @@ static void read_words(struct fault *fault, const char *words)
 	fault->stop = strcmp(fault->kind, "stop") == 0;
 	fault->breaks = strcmp(fault->kind, "break") == 0;
 	fault->fresh = strncmp(fault->kind, "restart", 7) == 0;
-	fault->old = strstr(words, "memory=old") != NULL;
-	fault->memory = fault->old || strstr(words, "memory=lost") != NULL;
+	fault->memory = strstr(words, "memory=old") || strstr(words, "memory=lost");
 	fault->clock = clock != NULL;
 	if (clock)
 		fault->clock_ms = strtoll(clock + strlen("clock="), NULL, 10);

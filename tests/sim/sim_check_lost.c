@@ -19,14 +19,11 @@ static const struct sim_grant *grant_of(const struct sim_client *client, struct 
 	return NULL;
 }
 
-/* The copy that a server has may have other holds of a semaphore, which have ended: then there is
- * no room for this one.  A lock's later holder takes it from an earlier one. */
+/* An older copy may have other holds, which have ended: they make room. */
 static void check_taken(struct sim *sim, const struct sim_name *name, const struct lk__hold *hold)
 {
-	if (name->kind == LK_KIND_LOCK)
-		sim_fail(sim, PROMISE_OWNER,
-		         "fence %llu of %s is reported taken, and nobody took it",
-		         (unsigned long long)hold->fence, name->text);
+	sim_fail(sim, PROMISE_OWNER, "fence %llu of %s is reported taken, and nobody took it",
+	         (unsigned long long)hold->fence, name->text);
 }
 
 /* All the time of its lease the client reached the server, and nothing was delayed or refused: it
