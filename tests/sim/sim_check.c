@@ -282,6 +282,22 @@ static bool is_superseded(const struct script *script, const struct store_ticket
 	return true;
 }
 
+/* A hold of an older copy makes room.  Its holder may believe in it, and takes it back then.  A
+ * client without a grace, which was granted permits in that of others, cannot. */
+static bool is_stale(const struct script *script, const struct store_ticket *was,
+                     struct sim_grant *grant)
+{
+	struct sim *sim = script->sim;
+
+	if (!script->call || script->call->kind != LK__RECLAIM || !grant || was->final ||
+	    was->mark == script->run.mark || !script->run.in_grace)
+		return false;
+	sim_check_excuse(sim, script->name, grant);
+	grant->epoch = script->name->epoch - 1;
+	grant->broken |= sim->plan->graceless >> grant->slot & 1;
+	return true;
+}
+
 static void check_gone(const struct script *script, const struct store_ticket *was)
 {
 	struct sim *sim = script->sim;
@@ -289,7 +305,7 @@ static void check_gone(const struct script *script, const struct store_ticket *w
 	const struct lk__hold *hold = hold_of_ticket(sim, was);
 	const char *wrong;
 
-	if (is_superseded(script, was, grant))
+	if (is_superseded(script, was, grant) || is_stale(script, was, grant))
 		return;
 	if (!script->call || (grant && (grant->broken || grant->epoch != script->name->epoch)))
 		return;
