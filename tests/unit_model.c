@@ -226,7 +226,8 @@ TEST_LIMIT(what_ships_is_clean_where_those_are_not, SECONDS)
 TEST_LIMIT(a_hold_that_a_promoted_replica_lacks_is_found, SECONDS)
 {
 	static const char *const names[] = {"wait-elsewhere", "message-uncounted",
-	                                    "renewal-uncounted"};
+	                                    "renewal-uncounted", "one-confirmation-of-two",
+	                                    "older-replica-promoted"};
 
 	for (size_t i = 0; i < sizeof(names) / sizeof(*names); i++) {
 		finds(names[i], PROMISE_VALIDITY, "a hold is believed in");

@@ -74,6 +74,19 @@ static bool may_call(const struct model_world *world, const struct model_client 
 	}
 }
 
+/* Fewer replicas than all confirm: none, or one of two. */
+static bool may_confirm(const struct model_world *world, struct model_client *client,
+                        enum model_verb verb)
+{
+	const struct model_bounds *bounds = world->bounds;
+	int count = verb != DO_SHORT;
+
+	if (!world_next_call(client) || world_next_call(client)->kind != LK__CONFIRM ||
+	    count > bounds->second)
+		return false;
+	return count >= bounds->replicas || room(world, DO_SHORT, bounds->shorts);
+}
+
 static bool may_happen(const struct model_world *world, struct model_client *client,
                        enum model_verb verb)
 {
@@ -84,8 +97,9 @@ static bool may_happen(const struct model_world *world, struct model_client *cli
 		return world_next_call(client) && (client->scripts < bounds->steps ||
 		                                   world_next_call(client)->kind == LK__CONFIRM);
 	case DO_SHORT:
-		return world_next_call(client) && room(world, verb, bounds->shorts) &&
-		       world_next_call(client)->kind == LK__CONFIRM;
+	case DO_FIRST:
+	case DO_SECOND:
+		return may_confirm(world, client, verb);
 	case DO_SUBSCRIBE:
 		return client->linked && client->session.channels.queue;
 	case DO_ANSWER:
@@ -125,20 +139,35 @@ static bool may_pass(const struct model_world *world)
 	return world->ticks < world->bounds->ticks;
 }
 
+static bool may_promote(const struct model_world *world, int replica)
+{
+	const struct model_bounds *bounds = world->bounds;
+
+	if (replica > bounds->second || !may_fail(world, DO_PROMOTE, bounds->promotions))
+		return false;
+	return !bounds->better || world->rule == RULE_OLDER_PROMOTED ||
+	       world_is_better(world, replica);
+}
+
 /* The store's own faults. */
 static bool may_lose(const struct model_world *world, enum model_verb verb)
 {
 	const struct model_bounds *bounds = world->bounds;
 
 	switch (verb) {
+	case DO_COPY_OTHER:
+		if (!bounds->second)
+			return false;
+		/* fall through */
 	case DO_COPY:
-		return room(world, verb, bounds->copies) && world_may_lose(world);
+		return room(world, DO_COPY, bounds->copies) && world_may_lose(world);
 	case DO_FLUSH:
 		return may_fail(world, verb, bounds->flushes);
 	case DO_RESTORE:
-		return world->copy && may_fail(world, verb, bounds->restarts);
+		return world->copies[0] && may_fail(world, verb, bounds->restarts);
 	case DO_PROMOTE:
-		return may_fail(world, verb, bounds->promotions);
+	case DO_PROMOTE_OTHER:
+		return may_promote(world, verb == DO_PROMOTE_OTHER);
 	default:
 		return may_fail(world, verb, bounds->restarts);
 	}
@@ -233,8 +262,13 @@ static void happen(struct model_world *world, struct model_client *client, enum 
 {
 	switch (verb) {
 	case DO_EXECUTE:
+		world_execute(world, client, world_replicas(world));
+		break;
 	case DO_SHORT:
-		world_execute(world, client, verb == DO_EXECUTE);
+	case DO_FIRST:
+	case DO_SECOND:
+		world->used[DO_SHORT] += (verb != DO_SHORT) < world->bounds->replicas;
+		world_execute(world, client, verb == DO_SHORT ? 0 : verb == DO_FIRST ? 1 : 2);
 		break;
 	case DO_SUBSCRIBE:
 		world_subscribe(world, client);
@@ -276,7 +310,9 @@ static void happen(struct model_world *world, struct model_client *client, enum 
 		world_refuse(client, verb == DO_PUT_OFF);
 		break;
 	case DO_COPY:
-		world_copy(world);
+	case DO_COPY_OTHER:
+		world->used[DO_COPY]++;
+		world_copy(world, verb == DO_COPY ? 1 : 2);
 		break;
 	case DO_FLUSH:
 		world_flush(world);
@@ -286,7 +322,10 @@ static void happen(struct model_world *world, struct model_client *client, enum 
 		world_restart(world, verb == DO_RESTORE);
 		break;
 	case DO_PROMOTE:
-		world_promote(world);
+	case DO_PROMOTE_OTHER:
+		world->used[DO_PROMOTE]++;
+		world->faults++;
+		world_promote(world, verb == DO_PROMOTE_OTHER);
 		break;
 	default:
 		world_crash(world, client, verb == DO_CRASH_UNSEEN);
@@ -305,7 +344,6 @@ void world_do(struct model_world *world, uint8_t action)
 	case DO_REFUSE:
 	case DO_PUT_OFF:
 	case DO_FLUSH:
-	case DO_PROMOTE:
 		world->used[verb]++;
 		world->faults++;
 		break;
@@ -339,8 +377,6 @@ void world_do(struct model_world *world, uint8_t action)
 	case DO_ABANDON:
 	case DO_SET:
 	case DO_REMOVE:
-	case DO_SHORT:
-	case DO_COPY:
 		world->used[verb]++;
 		break;
 	default:
@@ -429,12 +465,16 @@ static const char *const verbs[MODEL_VERBS] = {
 	[DO_LOSE] = "a message to it is lost:",
 	[DO_REFUSE] = "the store refuses its",
 	[DO_PUT_OFF] = "the store puts off its",
-	[DO_SHORT] = "the replica does not confirm in time its",
+	[DO_SHORT] = "no replica confirms in time its",
+	[DO_FIRST] = "only the first replica confirms in time its",
+	[DO_SECOND] = "only the second replica confirms in time its",
 	[DO_COPY] = "- the store saves a copy",
+	[DO_COPY_OTHER] = "- the store saves a copy for the second replica",
 	[DO_FLUSH] = "- the store is emptied",
 	[DO_RESTART] = "- the store begins anew, empty",
 	[DO_RESTORE] = "- the store begins anew, from the copy",
 	[DO_PROMOTE] = "- a replica takes the store's place, with the copy if there is one",
+	[DO_PROMOTE_OTHER] = "- the second replica takes the store's place, with its copy",
 };
 
 void world_tell(const struct model_world *world, uint8_t action, char *text, size_t size)
@@ -444,7 +484,7 @@ void world_tell(const struct model_world *world, uint8_t action, char *text, siz
 	enum model_verb verb = action / MODEL_CLIENTS;
 	const char *what = "";
 
-	if (verb == DO_EXECUTE || verb == DO_SHORT || verb == DO_REFUSE || verb == DO_PUT_OFF)
+	if (verb == DO_EXECUTE || (verb >= DO_REFUSE && verb <= DO_SECOND))
 		what = kinds[world_next_call(client)->kind];
 	else if (verb == DO_LATE)
 		what = kinds[client->late[0].kind];

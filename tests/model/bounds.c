@@ -44,10 +44,18 @@ const struct model_bounds model_small[] = {
 	LOCK(.clients = 3, .steps = 2, .ticks = 2, .calls = 1, .promotions = 1, .copies = 1,
              .faults = 1),
 	LOCK(.clients = 3, .steps = 3, .ticks = 2, .calls = 1, .flushes = 1, .faults = 1),
-	LOCK(TWO, .ticks = 2, .stalls = 1, .calls = 1, .replicas = 1, .shorts = 1, .promotions = 1,
-             .copies = 1, .faults = 1),
-	SEMAPHORE(TWO, .ticks = 1, .calls = 1, .twos = 1, .replicas = 1, .shorts = 1,
-                  .promotions = 1, .copies = 1, .faults = 1),
+	LOCK(.clients = 2, .steps = 3, .ticks = 2, .calls = 1, .replicas = 1, .shorts = 1,
+             .promotions = 1, .copies = 1, .faults = 1),
+	LOCK(.clients = 2, .steps = 3, .ticks = 1, .calls = 1, .replicas = 1, .second = 1,
+             .better = 1, .shorts = 1, .promotions = 1, .copies = 1, .faults = 1),
+	LOCK(.clients = 2, .steps = 3, .ticks = 1, .calls = 1, .replicas = 1, .second = 1,
+             .grace = 2, .promotions = 1, .copies = 1, .faults = 1),
+	LOCK(.clients = 2, .steps = 3, .ticks = 1, .calls = 1, .replicas = 2, .second = 1,
+             .shorts = 1, .promotions = 1, .copies = 1, .faults = 1),
+	LOCK(.clients = 2, .steps = 3, .calls = 1, .second = 1, .promotions = 2, .copies = 1,
+             .faults = 2),
+	SEMAPHORE(.clients = 2, .steps = 3, .calls = 1, .twos = 1, .replicas = 2, .second = 1,
+                  .shorts = 1, .promotions = 1, .copies = 1, .faults = 1),
 	SEMAPHORE(TWO, .ticks = 3, .calls = 1, .twos = 1, .flushes = 1, .faults = 1),
 	SEMAPHORE(TWO, .ticks = 2, .calls = 1, .restarts = 1, .copies = 1, .grace = 1, .faults = 1),
 	SEMAPHORE(.clients = 2, .steps = 3, .ticks = 1, .calls = 1, .twos = 1, .shrinks = 1,
@@ -75,6 +83,26 @@ const struct model_bounds model_small[] = {
              .faults = 1),
 	RATE(TWO, .finals = 2, .ticks = 4, .calls = 1, .twos = 1, .cuts = 1, .lates = 1,
              .faults = 1),
+	{.name = NULL},
+};
+
+const struct model_bounds model_night[] = {
+	LOCK(TWO, .ticks = 2, .stalls = 1, .calls = 1, .replicas = 1, .shorts = 1, .promotions = 1,
+             .copies = 1, .faults = 1),
+	SEMAPHORE(TWO, .ticks = 1, .calls = 1, .twos = 1, .replicas = 1, .shorts = 1,
+                  .promotions = 1, .copies = 1, .faults = 1),
+	LOCK(TWO, .ticks = 2, .calls = 1, .replicas = 1, .second = 1, .better = 1, .shorts = 1,
+             .promotions = 1, .copies = 1, .faults = 1),
+	LOCK(TWO, .ticks = 2, .calls = 1, .replicas = 1, .second = 1, .grace = 2, .promotions = 1,
+             .copies = 1, .faults = 1),
+	LOCK(TWO, .ticks = 2, .calls = 1, .replicas = 2, .second = 1, .shorts = 1, .promotions = 1,
+             .copies = 1, .faults = 1),
+	SEMAPHORE(TWO, .ticks = 1, .calls = 1, .twos = 1, .replicas = 2, .second = 1, .shorts = 1,
+                  .promotions = 1, .copies = 1, .faults = 1),
+	SEMAPHORE(TWO, .ticks = 1, .calls = 2, .twos = 1, .shrinks = 1, .promotions = 1,
+                  .copies = 1, .faults = 1),
+	SEMAPHORE(.clients = 3, .steps = 2, .calls = 1, .twos = 1, .promotions = 1, .copies = 1,
+                  .faults = 1),
 	{.name = NULL},
 };
 
@@ -129,7 +157,8 @@ bool model_bounds_set(struct model_bounds *bounds, const char *text)
 		FIELD(put_offs), FIELD(faults),     FIELD(sets),     FIELD(removes),
 		FIELD(count),    FIELD(finals),     FIELD(flushes),  FIELD(restarts),
 		FIELD(copies),   FIELD(promotions), FIELD(behind),   FIELD(strangers),
-		FIELD(grace),    FIELD(replicas),   FIELD(shorts),
+		FIELD(grace),    FIELD(replicas),   FIELD(shorts),   FIELD(second),
+		FIELD(better),
 	};
 	const size_t known = sizeof(fields) / sizeof(*fields);
 
@@ -189,7 +218,13 @@ void model_bounds_tell(const struct model_bounds *bounds, char *text, size_t siz
 	add(text, size, bounds->promotions, "promotions");
 	add(text, size, bounds->copies, "copies");
 	add(text, size, bounds->grace, "ticks of grace");
-	add(text, size, bounds->replicas, "replica to confirm, and no grace");
+	add(text, size, bounds->replicas, "replicas to confirm");
+	if (bounds->replicas && !bounds->grace)
+		snprintf(text + strlen(text), size - strlen(text), " and no grace");
+	if (bounds->second)
+		snprintf(text + strlen(text), size - strlen(text),
+		         ", of two replicas %s is promoted",
+		         bounds->better ? "the better one" : "any");
 	add(text, size, bounds->shorts, "times too late");
 	add(text, size, bounds->behind, "ticks that a promoted server's clock is behind");
 }

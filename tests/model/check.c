@@ -325,7 +325,7 @@ static bool move(struct model_world *world, struct model_client *client)
 	else if (lk__core_due(&client->core) <= world->now_ns)
 		world_timer(world, client);
 	else if (world_next_call(client))
-		world_execute(world, client, true);
+		world_execute(world, client, world_replicas(world));
 	else if (client->call_count)
 		world_answer(world, client);
 	else if (client->session.channels.queue)

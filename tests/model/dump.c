@@ -495,13 +495,25 @@ static void put_memory(struct form *form)
 	form_put(form, world->behind_us / 1000000);
 }
 
-/* By the bytes: copies of different times are different. */
-static void put_copy(struct form *form)
+/* By the bytes: copies of different times are different.  Which of two replicas has which makes no
+ * difference. */
+static void put_copies(struct form *form)
 {
-	uint64_t sum = form->world->copy ? lua_store_image_hash(form->world->copy) : 0;
+	const struct model_world *world = form->world;
+	uint64_t sums[MODEL_REPLICAS];
+	int first;
 
+	for (int i = 0; i < MODEL_REPLICAS; i++)
+		sums[i] = world->copies[i] ? lua_store_image_hash(world->copies[i]) : 0;
+	first = world->bounds->second &&
+	        (world->received[1] > world->received[0] ||
+	         (world->received[1] == world->received[0] && sums[1] < sums[0]));
 	for (int i = 0; i < 8; i++)
-		form_put(form, (int64_t)(sum >> (8 * i) & 0xff));
+		form_put(form, (int64_t)(sums[first] >> (8 * i) & 0xff));
+	for (int i = 0; world->bounds->second && i < 8; i++)
+		form_put(form, (int64_t)(sums[!first] >> (8 * i) & 0xff));
+	if (world->bounds->better)
+		form_put(form, world->received[0] == world->received[1]);
 }
 
 uint64_t world_hash(struct model_world *world, bool with_bounds)
@@ -513,7 +525,7 @@ uint64_t world_hash(struct model_world *world, bool with_bounds)
 	begin(&form, world);
 	if (with_bounds) {
 		put_bounds(&form);
-		put_copy(&form);
+		put_copies(&form);
 	}
 	form_put_number(&form, FENCES, world->seen);
 	form_put_number(&form, FENCES, world->opened);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * Every state: 2 clients and 4 steps each of a lock, a semaphore and a latch, or 3 and 6
- * with BIG=1.
+ * Every state: 2 clients and 4 steps each of a lock, a semaphore and a latch, with NIGHTLY=1 in
+ * more bounds, or 3 and 6 with BIG=1.
  *
  * LDFLAGS: -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc,--wrap=free,--wrap=lk__core_random
  *
@@ -27,9 +27,11 @@
  *             saved at any moment before
  *   promotion all connections are lost, and a replica takes the store's place: it has the keys of
  *             such a copy, or all; its clock may be behind
- *   replica   it must confirm each grant, and there is no grace.  The copy is what it has: it gets
- *             the rest when it confirms, or before.  A promotion must find each valid hold there
- *   too late  it does not confirm in time
+ *   replicas  one or two, of which so many must confirm each grant.  The copy is what a replica
+ *             has: it gets the rest when it confirms, or before, two of them at different times.
+ *             Any of two may be promoted, or the one that has received more.  Without a grace, a
+ *             promotion must find each valid hold there
+ *   too late  fewer of them confirm in time
  *
  * Clients may connect for the first time before such a loss, or after it.  The grace is as long as
  * the longest lease in the bounds, unless they have another one.
@@ -54,7 +56,7 @@
 #define STATES_MOST 200000000 /* of a run: 10 GB, including both tables while one grows */
 
 struct options {
-	bool big, every_order;
+	bool big, night, every_order;
 	const char *kind, *plant, *with;
 	int64_t seconds, states;
 };
@@ -82,10 +84,29 @@ static bool number(const char *text, int64_t *value)
 	return *text >= '0' && *text <= '9' && !*end && !errno && *value > 0;
 }
 
-static bool known_kind(const char *kind)
+/* Is it among those, "latch,rate"? */
+static bool is_among(const char *kinds, const char *kind)
 {
-	return !strcmp(kind, "lock") || !strcmp(kind, "semaphore") || !strcmp(kind, "rate") ||
-	       !strcmp(kind, "latch");
+	size_t len = strlen(kind);
+
+	for (; *kinds; kinds += strcspn(kinds, ",")) {
+		kinds += *kinds == ',';
+		if (strcspn(kinds, ",") == len && !memcmp(kinds, kind, len))
+			return true;
+	}
+	return false;
+}
+
+static bool known_kinds(const char *kinds)
+{
+	static const char *const all[] = {"lock", "semaphore", "rate", "latch"};
+	size_t commas = 0, known = 0;
+
+	for (const char *at = kinds; *at; at++)
+		commas += *at == ',';
+	for (size_t i = 0; i < sizeof(all) / sizeof(*all); i++)
+		known += is_among(kinds, all[i]);
+	return known == commas + 1;
 }
 
 static bool parse(struct options *options, int argc, char **argv)
@@ -95,6 +116,8 @@ static bool parse(struct options *options, int argc, char **argv)
 		size_t len = value ? (size_t)(value++ - argv[i]) : 0;
 		if (len == 3 && !memcmp(argv[i], "BIG", len))
 			options->big = *value && strcmp(value, "0") != 0;
+		else if (len == 7 && !memcmp(argv[i], "NIGHTLY", len))
+			options->night = *value && strcmp(value, "0") != 0;
 		else if (len == 5 && !memcmp(argv[i], "EVERY", len))
 			options->every_order = *value && strcmp(value, "0") != 0;
 		else if (len == 4 && !memcmp(argv[i], "KIND", len))
@@ -112,7 +135,7 @@ static bool parse(struct options *options, int argc, char **argv)
 		else
 			return false;
 	}
-	return !options->kind || known_kind(options->kind);
+	return !options->kind || known_kinds(options->kind);
 }
 
 /* The evidence of a run, also appended to the file that LK_EVIDENCE names. */
@@ -177,15 +200,22 @@ static void run(const struct options *options, const struct model_bounds *bounds
 	explore_fini(&result);
 }
 
+static void run_each(const struct options *options, const struct model_bounds *bounds,
+                     struct sum *sum)
+{
+	for (; bounds->name; bounds++)
+		if (!options->kind || is_among(options->kind, bounds->name))
+			run(options, bounds, sum);
+}
+
 static int run_all(const struct options *options)
 {
-	const struct model_bounds *bounds = options->big ? model_big : model_small;
 	struct sum sum = {0};
 	char line[300];
 
-	for (; bounds->name; bounds++)
-		if (!options->kind || !strcmp(options->kind, bounds->name))
-			run(options, bounds, &sum);
+	run_each(options, options->big ? model_big : model_small, &sum);
+	if (options->night)
+		run_each(options, model_night, &sum);
 	snprintf(line, sizeof(line),
 	         "model: %llu states, %llu transitions, %llu ends in %d runs, %s, %.0f s, commit "
 	         "%s: %s",
@@ -236,8 +266,9 @@ int main(int argc, char **argv)
 	struct options options = {0};
 
 	if (!parse(&options, argc, argv)) {
-		fprintf(stderr, "usage: model [BIG=1] [KIND=lock|semaphore|rate|latch] [SECONDS=n] "
-		                "[STATES=n] [EVERY=1] [WITH=bound=n,...] | PLANT=name|all\n");
+		fprintf(stderr,
+		        "usage: model [BIG=1] [NIGHTLY=1] [KIND=lock|semaphore|rate|latch,...] "
+		        "[SECONDS=n] [STATES=n] [EVERY=1] [WITH=bound=n,...] | PLANT=name|all\n");
 		return 2;
 	}
 	return options.plant ? run_plants(&options) : run_all(&options);

@@ -10,10 +10,10 @@
 
 int64_t world_grace_ms(const struct model_bounds *bounds)
 {
-	if (bounds->replicas)
-		return 0;
 	if (bounds->grace)
 		return bounds->grace * MODEL_TICK_MS;
+	if (bounds->replicas)
+		return 0;
 	return bounds->extends ? MODEL_EXTENSION_MS : MODEL_LEASE_MS;
 }
 
@@ -33,17 +33,33 @@ bool world_is_stranger(const struct model_client *client)
 
 /* ---- Losses ------------------------------------------------------------------------------- */
 
-static void end_copy(struct model_world *world)
+static void end_copy(struct model_world *world, int replica)
 {
-	if (world->copy)
-		lua_store_image_free(world->copy);
-	world->copy = NULL;
+	if (world->copies[replica])
+		lua_store_image_free(world->copies[replica]);
+	world->copies[replica] = NULL;
 }
 
-void world_copy(struct model_world *world)
+unsigned world_replicas(const struct model_world *world)
 {
-	end_copy(world);
-	world->copy = lua_store_save(world->store);
+	return world->bounds->second ? 3 : 1;
+}
+
+void world_copy(struct model_world *world, unsigned replicas)
+{
+	world->saves++;
+	for (int i = 0; i < MODEL_REPLICAS; i++) {
+		if (!(replicas >> i & 1))
+			continue;
+		end_copy(world, i);
+		world->copies[i] = lua_store_save(world->store);
+		world->received[i] = world->saves;
+	}
+}
+
+bool world_is_better(const struct model_world *world, int replica)
+{
+	return world->received[replica] >= world->received[!replica];
 }
 
 static void empty(struct model_world *world)
@@ -59,8 +75,8 @@ static void lost(struct model_world *world)
 {
 	world->has_lost = true;
 	world_view_forget();
-	if (!world_may_lose(world))
-		end_copy(world);
+	for (int i = 0; !world_may_lose(world) && i < MODEL_REPLICAS; i++)
+		end_copy(world, i);
 }
 
 void world_flush(struct model_world *world)
@@ -74,7 +90,7 @@ void world_restart(struct model_world *world, bool from_copy)
 	for (int i = 0; i < world->bounds->clients; i++)
 		world_drop(world, &world->clients[i]);
 	if (from_copy)
-		lua_store_load(world->store, world->copy);
+		lua_store_load(world->store, world->copies[0]);
 	else
 		empty(world);
 	lua_store_restart(world->store);
@@ -82,7 +98,7 @@ void world_restart(struct model_world *world, bool from_copy)
 	lost(world);
 }
 
-void world_promote(struct model_world *world)
+void world_promote(struct model_world *world, int replica)
 {
 	struct lua_store_process *process = lua_store_process(world->store);
 
@@ -90,8 +106,8 @@ void world_promote(struct model_world *world)
 		world_drop(world, &world->clients[i]);
 	world->behind_us += world->bounds->behind * TICK_US;
 	world_set_time(world, world->now_ns);
-	if (world->copy)
-		lua_store_load(world->store, world->copy);
+	if (world->copies[replica])
+		lua_store_load(world->store, world->copies[replica]);
 	*process = (struct lua_store_process){
 		.run = process->run + 1,
 		.replid = process->replid + 1,
@@ -100,8 +116,11 @@ void world_promote(struct model_world *world)
 	};
 	world->is_older = true;
 	world_view_forget();
-	if (world->bounds->replicas)
+	if (world->bounds->replicas && !world->bounds->grace)
 		world_check_replica(world);
+	/* The other one gets all from the new master. */
+	if (world->bounds->second && world_may_lose(world))
+		world_copy(world, world_replicas(world));
 	lost(world);
 }
 

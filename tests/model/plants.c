@@ -374,6 +374,20 @@ const struct model_plant model_plants[] = {
 		.bounds = LOCK(.clients = 2, .steps = 4, .ticks = 2, .calls = 1, .replicas = 1,
                                .shorts = 1, .promotions = 1, .faults = 1),
 	},
+	{
+		.name = "one-confirmation-of-two",
+		.what = "a grant counts although only one replica of two has confirmed it",
+		.rule = RULE_ONE_IS_ENOUGH,
+		.bounds = LOCK(.clients = 2, .steps = 3, .calls = 1, .replicas = 2, .second = 1,
+                               .shorts = 1, .promotions = 1, .faults = 1),
+	},
+	{
+		.name = "older-replica-promoted",
+		.what = "one replica of two confirms a grant, and the other one is promoted",
+		.rule = RULE_OLDER_PROMOTED,
+		.bounds = LOCK(.clients = 2, .steps = 3, .calls = 1, .replicas = 1, .second = 1,
+                               .better = 1, .promotions = 1, .faults = 1),
+	},
 	{.name = NULL},
 };
 

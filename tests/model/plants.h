@@ -17,8 +17,9 @@ struct model_plant {
 /* Ends with one without a name. */
 extern const struct model_plant model_plants[];
 
-/* Both end with one without a name: runs of a few seconds each; and runs of an hour. */
-extern const struct model_bounds model_small[], model_big[];
+/* Each ends with one without a name: runs of a few seconds each; more of them for the night; and
+ * runs of an hour. */
+extern const struct model_bounds model_small[], model_night[], model_big[];
 
 const struct model_plant *model_plant(const char *name);
 /* Explore with it; the result as explore() gives it. */

@@ -2,11 +2,20 @@
 # Every state of a few clients in small bounds: see tests/model/main.c.
 
 ## model  every state: 2 clients, 4 steps each; BIG=1: 3 and 6, 40 minutes; KIND=lock|semaphore|rate|latch;
-##        PLANT=NAME: the wrong variant of that name, and its effect; PLANT=all; SECONDS=, STATES= limits
+##        NIGHTLY=1: more bounds; PLANT=NAME: the wrong variant of that name, and its effect; PLANT=all;
+##        SECONDS=, STATES= limits
 $(call settings,BIG KIND PLANT SECONDS STATES EVERY WITH)
+# Two processes share the kinds between them; locks take half of the time.
+MODEL_SHARES := $(if $(BIG)$(KIND)$(PLANT),$(or $(KIND),all),lock semaphore,latch,rate)
 .PHONY: model
 model: $(BUILD)/model
-	@LK_COMMIT="$(COMMIT)" $(BUILD)/model $(if $(BIG),BIG=$(BIG)) \
-		$(if $(KIND),KIND=$(KIND)) $(if $(PLANT),PLANT=$(PLANT)) \
-		$(if $(SECONDS),SECONDS=$(SECONDS)) $(if $(STATES),STATES=$(STATES)) \
-		$(if $(EVERY),EVERY=$(EVERY)) $(if $(WITH),WITH=$(WITH))
+	@pids=; for kind in $(MODEL_SHARES); do \
+		[ $$kind = all ] && kind=; \
+		LK_COMMIT="$(COMMIT)" $(BUILD)/model $(if $(BIG),BIG=$(BIG)) \
+			$(if $(NIGHTLY),NIGHTLY=$(NIGHTLY)) $${kind:+KIND=$$kind} \
+			$(if $(PLANT),PLANT=$(PLANT)) $(if $(SECONDS),SECONDS=$(SECONDS)) \
+			$(if $(STATES),STATES=$(STATES)) $(if $(EVERY),EVERY=$(EVERY)) \
+			$(if $(WITH),WITH=$(WITH)) & \
+		pids="$$pids $$!"; \
+	done; \
+	for pid in $$pids; do wait $$pid || failed=1; done; [ ! "$$failed" ]

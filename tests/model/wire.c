@@ -155,22 +155,22 @@ struct model_call *world_next_call(struct model_client *client)
 	return NULL;
 }
 
-/* The replica gets all that was written, and confirms it. */
-static void catch_up(struct model_world *world)
+/* Replicas get all that was written, and confirm it. */
+static void catch_up(struct model_world *world, unsigned replicas)
 {
 	/* On a connection that wrote nothing, the server has nothing to wait for. */
 	if (world->rule != RULE_WAIT_ELSEWHERE && world_may_lose(world))
-		world_copy(world);
+		world_copy(world, replicas);
 }
 
-void world_execute(struct model_world *world, struct model_client *client, bool confirmed)
+void world_execute(struct model_world *world, struct model_client *client, unsigned confirmed)
 {
 	struct model_call *call = world_next_call(client);
 
 	if (call->kind == LK__CONFIRM) {
-		lua_store_process(world->store)->replicas = confirmed;
+		lua_store_process(world->store)->replicas = __builtin_popcount(confirmed);
 		if (confirmed)
-			catch_up(world);
+			catch_up(world, confirmed);
 	} else {
 		client->scripts++;
 	}
@@ -259,6 +259,8 @@ static void break_rule(const struct model_world *world, struct model_call *call,
 	    call->request->session->granted && call->request->session->granted->kind == LK__RENEW &&
 	    !call->request->session->granted->claim)
 		call->answer.replicas = 1;
+	if (world->rule == RULE_ONE_IS_ENOUGH && call->kind == LK__CONFIRM && call->answer.replicas)
+		call->answer.replicas = call->request->session->replicas;
 }
 
 void world_answer(struct model_world *world, struct model_client *client)

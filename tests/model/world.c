@@ -106,8 +106,8 @@ struct model_world *world_begin(const struct model_bounds *bounds, enum model_ru
 		if (i < bounds->clients - bounds->strangers)
 			world_link(world, client);
 	}
-	if (bounds->replicas)
-		world_copy(world);
+	if (bounds->replicas || bounds->second)
+		world_copy(world, world_replicas(world));
 	arena_use(ARENA_ON);
 	return world;
 }

@@ -28,6 +28,7 @@
 #define MODEL_TOPIC "lk:l:0:{" MODEL_NAME "}"
 #define MODEL_MARKER "lk:epoch"
 #define MODEL_CLIENTS 3
+#define MODEL_REPLICAS 2
 #define MODEL_CALLS 5 /* pending requests of a client */
 #define MODEL_LATE 2  /* of its lost connections */
 #define MODEL_INBOX 8 /* items on its messages connection */
@@ -58,8 +59,10 @@ struct model_bounds {
 	 * clock. */
 	uint8_t flushes, restarts, promotions, copies, behind;
 	uint8_t grace;    /* ticks; 0 = the longest lease */
-	uint8_t replicas; /* 1 = one, which must confirm each grant; then there is no grace */
-	uint8_t shorts;   /* questions to which it has not confirmed */
+	uint8_t replicas; /* so many must confirm each grant; there is no grace unless it is set */
+	uint8_t second;   /* 1 = there are two, which lag differently */
+	uint8_t better;   /* 1 = of these, the one that has more is promoted */
+	uint8_t shorts;   /* questions to which too few have confirmed */
 	uint8_t faults;   /* of these kinds in total */
 	uint8_t sets, removes, count; /* of a latch */
 };
@@ -95,11 +98,15 @@ enum model_verb {
 	DO_REFUSE,
 	DO_PUT_OFF,
 	DO_SHORT,
+	DO_FIRST,
+	DO_SECOND,
 	DO_COPY,
+	DO_COPY_OTHER,
 	DO_FLUSH,
 	DO_RESTART,
 	DO_RESTORE,
 	DO_PROMOTE,
+	DO_PROMOTE_OTHER,
 	MODEL_VERBS
 };
 
@@ -124,6 +131,8 @@ enum model_rule {
 	RULE_WAIT_ELSEWHERE,
 	RULE_MESSAGE_UNCOUNTED,
 	RULE_RENEWAL_UNCOUNTED,
+	RULE_ONE_IS_ENOUGH,
+	RULE_OLDER_PROMOTED,
 };
 
 /* A pending request, or one that a lost connection may still deliver. */
@@ -187,7 +196,10 @@ struct model_world {
 	uint8_t used[MODEL_VERBS];
 	uint8_t faults;
 	uint8_t use_count;
-	struct lua_store_image *copy;      /* of its keys, NULL = none */
+	/* What replicas have of its keys, or a file; NULL = none.  A replica with a larger number
+	 * has received more. */
+	struct lua_store_image *copies[MODEL_REPLICAS];
+	uint32_t received[MODEL_REPLICAS], saves;
 	int64_t behind_us;                 /* the store's clock, since a promotion */
 	bool has_lost;                     /* the store has lost its memory */
 	bool is_older;                     /* it began anew from keys of an earlier moment */
@@ -206,8 +218,10 @@ void world_end(struct model_world *world);
 /* ---- Events, each followed by what the client sends at once --------------------------------- */
 
 void world_call(struct model_world *world, struct model_client *client, enum model_verb verb);
-/* confirmed: a question for replicas is answered with all of them. */
-void world_execute(struct model_world *world, struct model_client *client, bool confirmed);
+/* confirmed: those replicas answer a question for them, a bit each. */
+void world_execute(struct model_world *world, struct model_client *client, unsigned confirmed);
+/* All replicas, a bit each. */
+unsigned world_replicas(const struct model_world *world);
 void world_execute_late(struct model_world *world, struct model_client *client);
 void world_subscribe(struct model_world *world, struct model_client *client);
 void world_question(struct model_world *world, struct model_client *client, enum model_verb verb);
@@ -234,12 +248,14 @@ bool world_is_final(const struct model_world *world, const struct model_client *
 
 /* ---- The store loses its memory (memory.c) -------------------------------------------------- */
 
-/* The store is emptied; or it begins anew, empty or from the copy; or a replica is promoted, which
- * has the keys of the copy, or all. */
-void world_copy(struct model_world *world);
+/* The store is emptied; or it begins anew, empty or from the first copy; or a replica is promoted,
+ * which has the keys of its copy, or all. */
+void world_copy(struct model_world *world, unsigned replicas);
 void world_flush(struct model_world *world);
 void world_restart(struct model_world *world, bool from_copy);
-void world_promote(struct model_world *world);
+void world_promote(struct model_world *world, int replica);
+/* No other replica has received more. */
+bool world_is_better(const struct model_world *world, int replica);
 /* May that happen again? */
 bool world_may_lose(const struct model_world *world);
 /* Nothing new is granted for that long after a loss. */
