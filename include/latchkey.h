@@ -205,7 +205,7 @@ LK_API const char *lk_errmsg(void);
 /* A client has one identity, at one store.  Its handles share two connections and one thread.  If a
  * handle has an on_lost function, or the client a log function, a second thread calls it.  While
  * the client reconnects, more threads run.  With Sentinel there are one more thread and one more
- * connection for each sentinel. */
+ * connection for each sentinel; in a Cluster, two connections to each node that its names need. */
 typedef struct lk_client lk_client;
 
 typedef enum lk_log_level { LK_LOG_ERROR = 1, LK_LOG_WARN, LK_LOG_INFO, LK_LOG_DEBUG } lk_log_level;
@@ -229,12 +229,12 @@ typedef void lk_log_fn(void *arg, lk_log_level level, const char *line);
 
 #define LK_HOST_SIZE 256 /* bytes of a host name or an address, with its NUL */
 
-/* Translate the address of a server, as a sentinel names it, to the address to connect to: for
- * containers and NAT.  To translate, write both results; to connect to the address itself, change
- * nothing.  Return 0; any other value fails this attempt to connect, which is repeated as after
- * LK_ECONN.  Runs in the thread that connects, which holds no mutex of the library: in
- * lk_client_open(), later in a thread of the library.  It may block for a while, until the connect
- * timeout for instance, but must not call the library. */
+/* Translate the address of a server, as a sentinel or a node of a Cluster names it, to the address
+ * to connect to: for containers and NAT.  To translate, write both results; to connect to the
+ * address itself, change nothing.  Return 0; any other value fails this attempt to connect, which
+ * is repeated as after LK_ECONN.  Runs in the thread that connects, which holds no mutex of the
+ * library: in lk_client_open(), later in a thread of the library.  It may block for a while, until
+ * the connect timeout for instance, but must not call the library. */
 typedef int lk_resolve_fn(void *arg, const char *host, int port, char host_out[LK_HOST_SIZE],
                           int *port_out);
 
@@ -269,7 +269,7 @@ typedef struct lk_client_options {
 	 * password of the store. */
 	const char *sentinel_user;     /* NULL = the URL's, or the sentinels' default user */
 	const char *sentinel_password; /* NULL = in the URL's sentinel_password_file, or none */
-	lk_resolve_fn *resolve;        /* NULL = connect to the addresses that the sentinels name */
+	lk_resolve_fn *resolve;        /* also for a Cluster; NULL = connect to what is named */
 	void *resolve_arg;             /* passed to resolve; the library does not free it */
 	int64_t replicas;    /* so many replicas of the server must confirm each grant: see "With
 	                      * replicas" below; 1 to 100, 0 = the URL's, or none */
@@ -289,6 +289,11 @@ typedef struct lk_client_options {
  *        in the options sentinel_user and sentinel_password_file (a path; see also
  *        lk_client_options).  Also: redis-sentinel://[password@]host[:port][,...][/db]
  *        ?sentinelMasterId=SERVICE, as lettuce writes it, and rediss-sentinel://
+ *        redis+cluster://[[user][:password]@]host[:port][,host[:port]...][?...]
+ *        rediss+cluster://...  the same by TLS.  A Redis Cluster, of which these (at most 16) are
+ *        nodes: masters or replicas, and those that do not answer are passed over.  Each name is
+ *        on the master of its slot; the client follows slots that move, and failovers.  A Cluster
+ *        has only database 0.  A redis:// URL of a node does the same, unless it is lazy
  *        local:  (also NULL) a private server of this user on this machine; the call starts it if
  *        it does not run
  *        options: db, user, password, client_name, prefix, connect_timeout, command_timeout,
@@ -299,10 +304,11 @@ typedef struct lk_client_options {
  *               there; with lazy: the URL and the options are valid
  * LK_EINVALID   the URL or an option is wrong, or a file of TLS is not usable, or the library was
  *               built without TLS; lk_errmsg() names it.  Also: the server of a redis:// URL is a
- *               sentinel, or the other way round, or no sentinel knows the service
+ *               sentinel, or the other way round, or no sentinel knows the service; or a node of
+ *               a Cluster, and the URL is lazy or has a database other than 0
  * LK_ECONN      the store was not reached within the connect timeout, or it is not ready: it loads
- *               its data, is busy, is a replica, or has its maximum of clients; or no sentinel
- *               answers
+ *               its data, is busy, is a replica, or has its maximum of clients; or no sentinel,
+ *               or no node of the Cluster, answers
  * LK_EAUTH      the credentials are wrong, a right is missing, or the server wants another client
  *               certificate; lk_errmsg() names the right, or how to find it
  * LK_ESERVER    the server returned another error, or is no Redis; or with TLS it is not the server
