@@ -57,6 +57,24 @@ void store_stop(struct store *store);
 /* Messages that etcd's clients sent until now. */
 int64_t etcd_requests(const struct store *store);
 
+/* ---- a contestant's process -------------------------------------------------------------------
+ */
+
+/* The leader of a session to which all its children belong. */
+struct peer {
+	pid_t pid;
+	int in, out;
+};
+
+/* Run its script; port is what follows the host in the call of `peer run`. */
+void peer_start(struct peer *peer, const struct contestant *contestant, const char *work,
+                const char *port, int workers, double seconds);
+/* Is its next line, within ms, this word? */
+bool peer_says(struct peer *peer, const char *word, int64_t ms);
+/* Wait ms for it to end by itself, then end all processes of its session, which is a process group
+ * of this process.  True if it succeeded. */
+bool peer_end(struct peer *peer, int64_t ms);
+
 /* ---- one run ----------------------------------------------------------------------------------
  */
 

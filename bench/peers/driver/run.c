@@ -5,28 +5,17 @@
 #include "harness/process.h"
 #include "harness/redis.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <poll.h>
-#include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/prctl.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #define READY_MS 180000
 #define WAIT_MS 30000 /* what still waits when the time is over is granted within this */
 #define LINES_MS 30000
 #define END_MS 10000
-
-/* A contestant's process, the leader of a session to which all its children belong. */
-struct peer {
-	pid_t pid;
-	int in, out;
-};
 
 __attribute__((format(printf, 4, 5))) static void complain(const struct contestant *contestant,
                                                            const struct work *work, int workers,
@@ -40,65 +29,6 @@ __attribute__((format(printf, 4, 5))) static void complain(const struct contesta
 	va_end(args);
 	printf("\n");
 	fflush(stdout);
-}
-
-static void peer_start(struct peer *peer, const struct contestant *contestant,
-                       const struct work *work, int port, int workers, double seconds)
-{
-	char port_text[16], workers_text[16], seconds_text[32];
-	int down[2], up[2];
-	pid_t parent = getpid();
-
-	snprintf(port_text, sizeof(port_text), "%d", port);
-	snprintf(workers_text, sizeof(workers_text), "%d", workers);
-	snprintf(seconds_text, sizeof(seconds_text), "%g", seconds);
-	if (pipe2(down, O_CLOEXEC) || pipe2(up, O_CLOEXEC))
-		give_up("no pipe: %s", strerror(errno));
-	fflush(stdout);
-	peer->pid = fork();
-	if (peer->pid < 0)
-		give_up("cannot fork: %s", strerror(errno));
-	if (!peer->pid) {
-		prctl(PR_SET_PDEATHSIG, SIGKILL);
-		if (getppid() != parent)
-			_exit(125);
-		setsid();
-		signal(SIGPIPE, SIG_DFL);
-		dup2(down[0], 0);
-		dup2(up[1], 1);
-		execl(contestant->peer, contestant->peer, "run", contestant->name, work->name,
-		      "127.0.0.1", port_text, "bench", workers_text, seconds_text, (char *)NULL);
-		_exit(126);
-	}
-	close(down[0]);
-	close(up[1]);
-	peer->in = down[1];
-	peer->out = up[0];
-}
-
-/* Wait ms for it to end by itself, then end all processes of its session, which is a process group
- * of this process.  True if it succeeded. */
-static bool peer_end(struct peer *peer, int64_t ms)
-{
-	siginfo_t info = {0};
-	int status = -1;
-
-	/* Not reaped yet: until then the kernel does not reuse the number. */
-	(void)WITHIN(ms, (waitid(P_PID, (id_t)peer->pid, &info, WEXITED | WNOHANG | WNOWAIT),
-	                  info.si_pid == peer->pid));
-	kill(-peer->pid, SIGKILL);
-	while (waitpid(peer->pid, &status, 0) < 0 && errno == EINTR)
-		continue;
-	close(peer->in);
-	close(peer->out);
-	return WIFEXITED(status) && WEXITSTATUS(status) == 0;
-}
-
-static bool peer_says(struct peer *peer, const char *word, int64_t ms)
-{
-	const char *line = line_read(peer->out, ms);
-
-	return line && !strcmp(line, word);
 }
 
 /* Read its output until it closes the pipe; NULL if that took too long. */
@@ -231,13 +161,14 @@ bool run_contestant(const struct contestant *contestant, const struct work *work
 {
 	struct store store;
 	struct peer peer;
-	char *text = NULL;
+	char port[16], *text = NULL;
 	bool good = false;
 
 	*run = (struct run){.workers = workers, .seconds = seconds};
 	if (!store_start(&store, contestant->server))
 		return false;
-	peer_start(&peer, contestant, work, store.port, workers, seconds);
+	snprintf(port, sizeof(port), "%d", store.port);
+	peer_start(&peer, contestant, work->name, port, workers, seconds);
 	if (!peer_says(&peer, "ready", READY_MS))
 		complain(contestant, work, workers, "is not ready");
 	else if (!peer_works(&peer, &store, counted, run))
