@@ -6,8 +6,11 @@
  *
  * Exit status: 1 if a measurement failed or none was made, 2 for a wrong option.
  * In each round every contestant has a turn on a new server, in an order that is reversed from
- * round to round; then each has one more turn in which only its requests are counted. */
+ * round to round; then each has one more turn in which only its requests are counted.  The work
+ * "failover" has rules of its own (failover.h) and runs only if T names it. */
 #include "driver.h"
+
+#include "failover.h"
 
 #include <check.h>
 #include <errno.h>
@@ -19,19 +22,27 @@
 #include <string.h>
 #include <unistd.h>
 
+#define FAILOVER "failover"
+
 static const struct work works[] = {
 	{"pairs", "acquire and release, without contention", 1, {1}},
 	{"contend", "one name, held for 1 ms, asked for again at once", 1, {2, 8, 32, 64}},
 	{"semaphore", "one of 3 permits, held for 1 ms, asked for again at once", 3, {8, 32}},
 	{"latch", "all await one latch; hand-off and longest: from the count-down", 0, {100}},
+	{FAILOVER, "a service of Sentinel loses its master", 1, {FAILOVER_WORKERS}},
 };
 
 #define WORK_COUNT (sizeof(works) / sizeof(works[0]))
+#define TURN_S 1
+#define TURN_ROUNDS 2
+/* Two thirds of a minute show a waiter that is stuck for half of one. */
+#define FAILOVER_S 45
+#define FAILOVER_ROUNDS 3
 
 struct options {
 	const char *root, *peers, *contestants, *works, *workers, *json;
-	double seconds;
-	int rounds;
+	double seconds; /* 0 = as the work has it */
+	int rounds;     /* the same */
 };
 
 __attribute__((format(printf, 2, 0))) static _Noreturn void end_with(int status, const char *fmt,
@@ -82,7 +93,7 @@ void _mark_point(const char *file, int line)
 
 static bool chosen(const struct options *options, const struct work *work)
 {
-	return !options->works || word_in(options->works, work->name);
+	return options->works ? word_in(options->works, work->name) : strcmp(work->name, FAILOVER);
 }
 
 static bool has_size(const struct work *work, const char *size)
@@ -97,13 +108,13 @@ static bool has_size(const struct work *work, const char *size)
 	return false;
 }
 
-/* "contend 2 8 32 64, latch 100": of the works that are chosen. */
+/* "contend 2 8 32 64, latch 100": of the works that are chosen, or, without options, of all. */
 static const char *sizes_text(const struct options *options, char *text, size_t size)
 {
 	size_t len = 0;
 
 	for (size_t i = 0; i < WORK_COUNT; i++) {
-		if (!chosen(options, &works[i]))
+		if (options && !chosen(options, &works[i]))
 			continue;
 		len += (size_t)snprintf(text + len, size - len, "%s%s", len ? ", " : "",
 		                        works[i].name);
@@ -125,7 +136,7 @@ static void words_check(const struct options *options)
 			known |= !strcmp(works[i].name, word);
 		if (!known)
 			refuse("T: there is no %s; there are, with their numbers of workers: %s",
-			       word, sizes_text(&(struct options){0}, text, sizeof(text)));
+			       word, sizes_text(NULL, text, sizeof(text)));
 	}
 	for (at = options->workers; at && word_next(&at, word, sizeof(word));) {
 		bool known = false;
@@ -154,7 +165,7 @@ static void json_check(const char *path)
 
 static void options_read(struct options *options, int argc, char **argv)
 {
-	*options = (struct options){.seconds = 1, .rounds = 2};
+	*options = (struct options){0};
 	if (argc < 2)
 		give_up("the folder of the peers is missing");
 	options->root = argv[1];
@@ -179,22 +190,36 @@ static void options_read(struct options *options, int argc, char **argv)
 				*texts[k].value = value;
 				known = true;
 			}
-		if (!strncmp(argv[i], "SECONDS=", 8))
+		if (!strncmp(argv[i], "SECONDS=", 8)) {
 			options->seconds = strtod(value, &end);
-		else if (!strncmp(argv[i], "ROUNDS=", 7))
+			if (!(options->seconds > 0 && options->seconds <= 60))
+				refuse("SECONDS: must be above 0, at most 60");
+		} else if (!strncmp(argv[i], "ROUNDS=", 7)) {
 			options->rounds = (int)strtol(value, &end, 10);
-		else if (!known)
+			if (options->rounds < 1 || options->rounds > ROUNDS_MAX)
+				refuse("ROUNDS: must be 1 to %d", ROUNDS_MAX);
+		} else if (!known) {
 			refuse("%s: unknown option", argv[i]);
+		}
 		if (end && *end)
 			refuse("%s: not a number", argv[i]);
 	}
-	if (!(options->seconds > 0 && options->seconds <= 60))
-		refuse("SECONDS: must be above 0, at most 60");
-	if (options->rounds < 1 || options->rounds > ROUNDS_MAX)
-		refuse("ROUNDS: must be 1 to %d", ROUNDS_MAX);
 	words_check(options);
 	if (options->json)
 		json_check(options->json);
+}
+
+/* The options with what the work has where they say nothing. */
+static struct options options_for(const struct options *options, const struct work *work)
+{
+	bool failover = !strcmp(work->name, FAILOVER);
+	struct options own = *options;
+
+	if (!own.rounds)
+		own.rounds = failover ? FAILOVER_ROUNDS : TURN_ROUNDS;
+	if (!(own.seconds > 0))
+		own.seconds = failover ? FAILOVER_S : TURN_S;
+	return own;
 }
 
 static void count_requests(const struct options *options, const struct work *work, int workers,
@@ -248,9 +273,10 @@ static bool compare(const struct options *options, const struct work *work, int 
 static void json_write(const struct options *options, json_t *rows)
 {
 	const char *commit = getenv("LK_COMMIT");
+	struct options own = options_for(options, &works[0]);
 	json_t *all = json_pack("{s:s, s:f, s:i, s:i, s:O}", "commit", commit ? commit : "unknown",
-	                        "seconds", options->seconds, "rounds", options->rounds,
-	                        "processors", (int)sysconf(_SC_NPROCESSORS_ONLN), "rows", rows);
+	                        "seconds", own.seconds, "rounds", own.rounds, "processors",
+	                        (int)sysconf(_SC_NPROCESSORS_ONLN), "rows", rows);
 
 	if (!all || json_dump_file(all, options->json, JSON_INDENT(2) | JSON_REAL_PRECISION(6)))
 		give_up("cannot write %s", options->json);
@@ -261,14 +287,19 @@ static void json_write(const struct options *options, json_t *rows)
 static bool work_run(const struct options *options, const struct work *work,
                      const struct contestant *contestants, int count, json_t *rows)
 {
+	struct options own = options_for(options, work);
 	bool measured = false;
 	char size[16];
 
 	for (int i = 0; i < SIZES_MAX && work->sizes[i]; i++) {
 		snprintf(size, sizeof(size), "%d", work->sizes[i]);
-		if (!options->workers || word_in(options->workers, size))
+		if (own.workers && !word_in(own.workers, size))
+			continue;
+		if (!strcmp(work->name, FAILOVER))
 			measured |=
-				compare(options, work, work->sizes[i], contestants, count, rows);
+				failover_compare(contestants, count, own.rounds, own.seconds, rows);
+		else
+			measured |= compare(&own, work, work->sizes[i], contestants, count, rows);
 	}
 	return measured;
 }
@@ -287,6 +318,34 @@ static bool left_out(const struct options *options, const struct work *work)
 	return true;
 }
 
+/* Has it any work that is chosen? */
+static bool has_chosen(const struct options *options, const struct contestant *contestant)
+{
+	for (size_t i = 0; i < WORK_COUNT; i++)
+		if (chosen(options, &works[i]) && word_in(contestant->works, works[i].name))
+			return true;
+	return false;
+}
+
+static void explain(const struct options *options)
+{
+	bool turns = false;
+
+	for (size_t i = 0; i < WORK_COUNT; i++) {
+		if (!chosen(options, &works[i]))
+			continue;
+		if (strcmp(works[i].name, FAILOVER))
+			turns = true;
+		else
+			failover_explain();
+	}
+	if (turns)
+		printf("\nlongest wait in ms; turns: fewest and most of one worker in a round; "
+		       "client and server: CPU, us an acquisition;\nothers: the largest share of "
+		       "the machine's CPU that other programs used; a large one disturbs the "
+		       "figures\n");
+}
+
 static int run(void *arg)
 {
 	static struct contestant contestants[CONTESTANTS_MAX];
@@ -300,14 +359,13 @@ static int run(void *arg)
 	if (!count)
 		give_up("nothing was measured");
 	for (int i = 0; i < count; i++)
-		printf("%s: %s\n", contestants[i].name, contestants[i].what);
+		if (has_chosen(options, &contestants[i]))
+			printf("%s: %s\n", contestants[i].name, contestants[i].what);
 	for (size_t i = 0; i < WORK_COUNT; i++)
 		if (chosen(options, &works[i]) && left_out(options, &works[i]))
 			printf("left out: %s: WORKERS=\"%s\" has none of its sizes\n",
 			       works[i].name, options->workers);
-	printf("\nlongest wait in ms; turns: fewest and most of one worker in a round; client and "
-	       "server: CPU, us an acquisition;\nothers: the largest share of the machine's CPU "
-	       "that other programs used; a large one disturbs the figures\n");
+	explain(options);
 	for (size_t i = 0; i < WORK_COUNT; i++)
 		if (chosen(options, &works[i]))
 			measured |= work_run(options, &works[i], contestants, count, rows);

@@ -8,6 +8,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 enum work { WORK_PAIRS, WORK_CONTEND, WORK_SEMAPHORE, WORK_LATCH };
 
@@ -36,6 +37,15 @@ struct job {
 void worker_run(struct job *job, int worker);
 /* Lead all workers between "ready" and "done". */
 void lead(struct job *job);
+
+/* The work "failover", by processes, with the URL's grace or without one.  It runs until the driver
+ * ends the program. */
+_Noreturn void failover_run(bool grace, const char *host, const char *ports, const char *name,
+                            int workers, double seconds);
+/* Fork a worker; this process ends if the worker does so with an error. */
+pid_t process_fork(void);
+/* Memory that forked processes share. */
+void *shared_memory(size_t size);
 
 void meet(struct job *job); /* wait until all have called it */
 /* Write a line and wait for the driver's. */

@@ -3,7 +3,8 @@
  * client of its own.
  *
  *   latchkey list
- *   latchkey run CONTESTANT WORK HOST PORT NAME WORKERS SECONDS */
+ *   latchkey run CONTESTANT WORK HOST PORT NAME WORKERS SECONDS (of failover: PORTS of sentinels)
+ */
 #include "contestant.h"
 
 #include <errno.h>
@@ -18,6 +19,9 @@
 #include <time.h>
 #include <unistd.h>
 
+#define OURS "latchkey"
+#define THREADS "latchkey-threads"
+#define NO_GRACE "latchkey-no-grace"
 #define WORKERS_MAX 1024
 #define TURNS_A_SECOND 200000 /* of all workers together, at most */
 
@@ -75,7 +79,7 @@ void say(const char *line)
 	while (c != '\n' && c != EOF);
 }
 
-static void *shared(size_t size)
+void *shared_memory(size_t size)
 {
 	void *memory = mmap(NULL, size, PROT_READ | PROT_WRITE,
 	                    MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -87,7 +91,7 @@ static void *shared(size_t size)
 
 static struct job *job_make(char **args)
 {
-	struct job *job = shared(sizeof(*job));
+	struct job *job = shared_memory(sizeof(*job));
 	double seconds = strtod(args[6], NULL);
 	pthread_barrierattr_t attr;
 	size_t work = 0;
@@ -102,8 +106,8 @@ static struct job *job_make(char **args)
 	snprintf(job->name, sizeof(job->name), "%s", args[4]);
 	job->length_ns = (int64_t)(seconds * 1e9);
 	job->room = (size_t)(seconds * TURNS_A_SECOND) / (size_t)job->workers + 10000;
-	job->counts = shared((size_t)job->workers * sizeof(*job->counts));
-	job->turns = shared((size_t)job->workers * job->room * sizeof(*job->turns));
+	job->counts = shared_memory((size_t)job->workers * sizeof(*job->counts));
+	job->turns = shared_memory((size_t)job->workers * job->room * sizeof(*job->turns));
 	pthread_barrierattr_init(&attr);
 	pthread_barrierattr_setpshared(&attr, PTHREAD_PROCESS_SHARED);
 	pthread_barrier_init(&job->step, &attr, (unsigned)job->workers + 1);
@@ -129,27 +133,34 @@ static void worker_ended(int number)
 			_exit(1);
 }
 
-static void process_start(struct worker *worker)
+pid_t process_fork(void)
 {
-	pid_t parent = getpid();
+	pid_t parent = getpid(), pid;
 
-	worker->pid = fork();
-	if (worker->pid < 0)
+	signal(SIGCHLD, worker_ended);
+	pid = fork();
+	if (pid < 0)
 		fail("cannot fork: %s", strerror(errno));
-	if (worker->pid)
-		return;
+	if (pid)
+		return pid;
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	if (getppid() != parent)
 		_exit(1);
 	signal(SIGCHLD, SIG_DFL);
+	return 0;
+}
+
+static void process_start(struct worker *worker)
+{
+	worker->pid = process_fork();
+	if (worker->pid)
+		return;
 	worker_run(worker->job, worker->number);
 	_exit(0);
 }
 
 static void workers_start(struct job *job, bool processes)
 {
-	if (processes)
-		signal(SIGCHLD, worker_ended);
 	for (int i = 0; i < job->workers; i++) {
 		workers[i].job = job;
 		workers[i].number = i;
@@ -192,19 +203,24 @@ static void run(bool processes, char **args)
 
 int main(int argc, char **argv)
 {
-	static const char list[] =
-		"latchkey\tpairs contend semaphore latch\tLatchkey of this tree, C, a process a "
-		"worker, "
-		"a client each; all defaults: lease 10 s, renewed; waits for the grant\n"
-		"latchkey-threads\tpairs contend semaphore latch\tLatchkey of this tree, C, a "
-		"thread a "
-		"worker, a client each (so nothing is handed over inside); all defaults\n";
+	static const char list[] = OURS
+		"\tpairs contend semaphore latch failover\tLatchkey of this tree, C, a process "
+		"a worker, a client each; all defaults: lease 10 s, renewed; waits for the "
+		"grant\n" THREADS
+		"\tpairs contend semaphore latch\tLatchkey of this tree, C, a thread a "
+		"worker, a client each (so nothing is handed over inside); all "
+		"defaults\n" NO_GRACE "\tfailover\tas latchkey with grace=0, which gives up "
+		"the promise of one holder\n";
+	bool failover = argc == 9 && !strcmp(argv[3], "failover");
 
 	if (argc == 2 && !strcmp(argv[1], "list"))
 		return fputs(list, stdout) < 0;
 	if (argc != 9 || strcmp(argv[1], "run") ||
-	    (strcmp(argv[2], "latchkey") && strcmp(argv[2], "latchkey-threads")))
+	    (strcmp(argv[2], OURS) && strcmp(argv[2], failover ? NO_GRACE : THREADS)))
 		fail("usage: list | run CONTESTANT WORK HOST PORT NAME WORKERS SECONDS");
-	run(!strcmp(argv[2], "latchkey"), argv + 2);
+	if (failover)
+		failover_run(!strcmp(argv[2], OURS), argv[4], argv[5], argv[6],
+		             (int)strtol(argv[7], NULL, 10), strtod(argv[8], NULL));
+	run(!strcmp(argv[2], OURS), argv + 2);
 	return 0;
 }

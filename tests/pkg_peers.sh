@@ -1,0 +1,83 @@
+#!/bin/sh
+# SPDX-License-Identifier: MIT
+# The work "failover" of make bench-peers: real failovers under Latchkey, and what is said of a
+# contestant that fails.  Other libraries would be downloaded: they are left out.
+set -eu
+cd "$(dirname "$0")/.."
+build=${LK_BUILD:-$PWD/build}
+. tests/harness/shell.sh
+
+# contestant FOLDER <SCRIPT: a contestant whose `peer run` is that script.
+contestant() {
+	mkdir -p "$work/peers/$1"
+	{
+		cat <<-END
+			#!/bin/sh
+			[ "\$1" != list ] || printf '$1\tfailover\ta broken program\n'
+			[ "\$1" = run ] || exit 0
+		END
+		cat
+	} >"$work/peers/$1/peer"
+	chmod +x "$work/peers/$1/peer"
+}
+
+mkdir -p "$work/peers/latchkey"
+printf '#!/bin/sh\nexec "%s/bench/peers/latchkey/peer" "$@"\n' "$PWD" >"$work/peers/latchkey/peer"
+chmod +x "$work/peers/latchkey/peer"
+contestant ends <<-'END'
+	echo ready
+	read -r _
+END
+contestant babbles <<-'END'
+	echo ready
+	read -r _
+	echo 0 granted soon
+	read -r _
+	read -r _
+END
+contestant silent <<-'END'
+	exit 1
+END
+
+LK_BUILD=$build LK_COMMIT=test TMPDIR=$work nice timeout 300 "$build/bench-peers" "$work/peers" \
+	T=failover ROUNDS=1 SECONDS=6 JSON="$work/run.json" >"$printed" 2>&1 || fail "the run failed"
+cat "$printed"
+says '^ends, failover: ended before its time: no figure$'
+says '^babbles, failover: its lines are malformed$'
+says '^silent, failover: is not ready$'
+
+# ask COLUMN WHERE: query the rows with sqlite3.
+ask() {
+	sqlite3 :memory: "WITH run(j) AS (SELECT readfile('$work/run.json'))
+		SELECT $1 FROM run, json_each(j, '\$.rows') AS r WHERE $2;"
+}
+of() {
+	echo "json_extract(r.value, '\$.$1')"
+}
+for blow in kill lag planned; do
+	for name in latchkey latchkey-no-grace; do
+		[ "$(ask 'count(*)' "$(of blow) = '$blow' AND $(of contestant) = '$name' AND
+			$(of rounds) = 1 AND $(of no_grant_s.median) > 0")" = 1 ] || fail "$blow: no figure of $name"
+	done
+done
+[ "$(ask 'count(*)' true)" = 6 ] || fail "rows of contestants without figures"
+# What the README promises of a failover, with the grace.
+[ "$(ask 'count(*)' "$(of contestant) = 'latchkey' AND ($(of overlaps) > 0 OR $(of long_holds.kept) <> 1)")" = 0 ] ||
+	fail "two holders, or a lost hold"
+# The grace is longer than this run: only without it are there grants after a kill.
+[ "$(ask "$(of turns.most)" "$(of blow) = 'kill' AND $(of contestant) = 'latchkey'")" = 0 ] ||
+	fail "granted during the grace"
+[ "$(ask "$(of turns.most)" "$(of blow) = 'kill' AND $(of contestant) = 'latchkey-no-grace'")" -ge 1 ] ||
+	fail "nothing is granted after a failover"
+
+# It is no part of a run that does not name it, and has one number of workers.
+for words in "T=failover WORKERS=2" "T=falover"; do
+	status=0
+	# shellcheck disable=SC2086
+	LK_BUILD=$build "$build/bench-peers" "$work/peers" $words >"$printed" 2>&1 || status=$?
+	[ $status = 2 ] || fail "$words: exit status $status"
+	says 'failover 8$'
+done
+if ls -d "$work"/latchkey-test-* 2>/dev/null; then
+	fail "left a folder"
+fi
