@@ -12,6 +12,8 @@ import signal
 import sys
 import time
 
+import failover
+
 HOLD_S = 0.001
 LEASE_S = 10
 START_DELAY_NS = 20_000_000  # until the last worker has read when to start
@@ -27,6 +29,11 @@ CONTESTANTS = {
     "python-redis-lock": SIGNAL + "Lock(expire=10), no renewal",
     "python-redis-lock-renewed": SIGNAL + "Lock(expire=10, auto_renewal=True), a thread a hold",
 }
+FAILOVER = "redis-py-sentinel"
+FAILOVER_SETTINGS = (
+    REDIS + "Sentinel(...).master_for(...).lock(timeout=10), socket_timeout=1; "
+    "the worker renews the long hold by reacquire(), every third of the lease"
+)
 
 
 def lock_maker(contestant, host, port, workers):
@@ -120,9 +127,12 @@ def main():
     if sys.argv[1:] == ["list"]:
         for contestant, settings in CONTESTANTS.items():
             print(contestant, "pairs contend", settings, sep="\t")
+        print(FAILOVER, "failover", FAILOVER_SETTINGS, sep="\t")
     elif len(sys.argv) == 9 and sys.argv[1] == "run":
         try:
             contestant, work, host, port, name, workers, seconds = sys.argv[2:]
+            if (contestant, work) == (FAILOVER, "failover"):
+                failover.run(host, port, name, int(workers), float(seconds))
             run(contestant, work, host, int(port), name, int(workers), float(seconds))
         except EOFError:
             # The worker printed the error; the others end with this process.

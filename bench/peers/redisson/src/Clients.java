@@ -13,6 +13,7 @@ import org.redisson.api.RPermitExpirableSemaphore;
 import org.redisson.api.RSemaphore;
 import org.redisson.api.RedissonClient;
 import org.redisson.config.Config;
+import org.redisson.config.SentinelServersConfig;
 import org.redisson.config.TransportMode;
 
 final class Clients {
@@ -30,7 +31,8 @@ final class Clients {
 	private static final int OWN_POOL = 2;
 
 	private final String contestant;
-	private final String address;
+	private final String host;
+	private final String port;
 	private final int workers;
 	private final EventLoopGroup loops = new EpollEventLoopGroup(LOOPS);
 	private final ExecutorService executor = Executors.newCachedThreadPool();
@@ -38,7 +40,8 @@ final class Clients {
 
 	Clients(String contestant, String host, String port, int workers) {
 		this.contestant = contestant;
-		this.address = "redis://" + host + ":" + port;
+		this.host = host;
+		this.port = port;
 		this.workers = workers;
 		this.shared = contestant.equals("redisson-shared") ? create(workers + 1) : null;
 	}
@@ -53,15 +56,33 @@ final class Clients {
 		config.setTransportMode(TransportMode.EPOLL);
 		config.setEventLoopGroup(loops);
 		config.setExecutor(executor);
+		if (contestant.equals("redisson-sentinel")) {
+			useSentinels(config, connections);
+			return Redisson.create(config);
+		}
 		config.setLockWatchdogTimeout(LEASE_MS);
 		config.useSingleServer()
-				.setAddress(address)
+				.setAddress("redis://" + host + ":" + port)
 				.setDnsMonitoringInterval(-1)
 				.setConnectionPoolSize(connections)
 				.setConnectionMinimumIdleSize(connections)
 				.setSubscriptionConnectionPoolSize(1)
 				.setSubscriptionConnectionMinimumIdleSize(1);
 		return Redisson.create(config);
+	}
+
+	/** With its defaults, except that each of the clients has few connections. */
+	private void useSentinels(Config config, int connections) {
+		SentinelServersConfig servers = config.useSentinelServers()
+				.setMasterName("main")
+				.setMasterConnectionPoolSize(connections)
+				.setMasterConnectionMinimumIdleSize(connections)
+				.setSlaveConnectionPoolSize(connections)
+				.setSlaveConnectionMinimumIdleSize(1)
+				.setSubscriptionConnectionPoolSize(2)
+				.setSubscriptionConnectionMinimumIdleSize(1);
+		for (String one : port.split(","))
+			servers.addSentinelAddress("redis://" + host + ":" + one);
 	}
 
 	Turns turns(RedissonClient client, String work, String name) {

@@ -61,8 +61,6 @@ public final class Peer {
 	private final BufferedReader driver = new BufferedReader(new InputStreamReader(System.in));
 
 	private Peer(String[] args) {
-		// Netty warns of one timer for each client: here a client represents a process.
-		NETTY.setLevel(Level.OFF);
 		work = args[1];
 		name = args[4];
 		workers = Integer.parseInt(args[5]);
@@ -227,6 +225,11 @@ public final class Peer {
 			System.exit(2);
 		}
 		try {
+			// Netty warns of one timer for each client: here a client represents a process.
+			NETTY.setLevel(Level.OFF);
+			if (args[1].equals("failover"))
+				new Failover(args[2], args[3], args[4], Integer.parseInt(args[5]),
+						Double.parseDouble(args[6])).run();
 			new Peer(args).run();
 		} catch (Throwable thrown) {
 			fail(thrown);
