@@ -325,6 +325,7 @@ TEST(waiter_that_stays_after_an_old_memory_is_found)
 
 	plan_old_queue(20 * SIM_S);
 	expect_nothing();
+	plan.forgets = true;
 	expect_only(&bug, "rest", "all calls have ended");
 }
 

@@ -232,6 +232,7 @@ TEST_LIMIT(ticket_that_left_at_the_old_master_stays_in_the_copy, 60)
 	blind(1, 4900 * SIM_MS, 3 * SIM_S);
 	add_fault(SIM_SWITCH, 2, 5 * SIM_S, 500 * SIM_MS);
 	find_chance(1, &result.tally.stale);
+	plan.forgets = true;
 	expect_excused(&bug, "2:c01_");
 	expect_only(&bug, "rest", "2:c02_");
 }

@@ -44,6 +44,7 @@ bool lk__core_add_session(struct lk__core *core, struct lk__session *session)
 static void free_name(struct lk__core *core, struct lk__name *name)
 {
 	lk__table_remove(&core->names, &name->node);
+	lk__ghosts_forget(core, name);
 	lk__inbox_close(core, name);
 	free(name->inbox);
 	if (name->latch)

@@ -25,6 +25,7 @@
 #define LK__HANDOVERS_MAX 16     /* between threads, while another process waits */
 #define LK__REASK_MAX_MS 10000   /* a waiter asks again at least this often */
 #define LK__COUNT_MAX 0x7fffffff /* re-entries, permits */
+#define LK__GHOSTS_MAX 64        /* ended waits that are remembered */
 #define LK__UNCONFIRMED_MAX 1000 /* limit of tickets whose refused leave is repeated */
 
 struct lk__core;
@@ -168,6 +169,15 @@ struct lk__latch {
 	struct lk__why trouble;   /* why the last request failed, if it will be repeated */
 };
 
+/* The last waits that have ended: see ghosts.c. */
+struct lk__ghosts {
+	struct lk__ghost {
+		struct lk__name *name; /* NULL = none, or it was freed */
+		char nonce[LK__NONCE_SIZE];
+	} ring[LK__GHOSTS_MAX];
+	unsigned next; /* to be replaced */
+};
+
 struct lk__core {
 	struct lk__table names, tickets;
 	struct lk__heap timers;
@@ -186,8 +196,9 @@ struct lk__core {
 	struct lk__heap latch_timers;
 	struct lk__latch *latches; /* list of busy latches */
 	struct lk__query *queries; /* those without a response */
-	uint64_t step_number;      /* the last one assigned */
-	int64_t seen_ns;           /* the time of the last tick or answer */
+	struct lk__ghosts ghosts;
+	uint64_t step_number; /* the last one assigned */
+	int64_t seen_ns;      /* the time of the last tick or answer */
 	uint64_t random;
 	uint32_t unconfirmed;              /* tickets with leave_refused */
 	bool closing;                      /* every wait ends, no new one begins */
@@ -368,6 +379,15 @@ void lk__confirm_answer(struct lk__core *core, int64_t now_ns, struct lk__sessio
                         const struct lk__answer *answer);
 /* The link is down: there will be no answer. */
 void lk__confirm_forget(const struct lk__core *core, struct lk__session *session);
+/* ghosts.c: the ticket ends, or gets another nonce.  A message is for none of the tickets. */
+void lk__ghost_note(struct lk__core *core, const struct lk__ticket *ticket);
+void lk__ghost_message(struct lk__core *core, int64_t now_ns, const struct lk__message *message);
+/* The name is freed. */
+void lk__ghosts_forget(struct lk__core *core, const struct lk__name *name);
+/* A ticket of an ended wait comes back, to leave.  Takes queue and ticket, which are zeroed but for
+ * the ticket's identity. */
+void lk__ticket_raise(struct lk__core *core, int64_t now_ns, struct lk__name *name,
+                      struct lk__wait_queue *queue, struct lk__ticket *ticket, const char *nonce);
 /* answer.c: a request of a ticket that is not over has that answer. */
 void lk__ticket_answer(struct lk__core *core, int64_t now_ns, struct lk__pending *request,
                        const struct lk__answer *answer);

@@ -103,6 +103,8 @@ void lk__core_message(struct lk__core *core, int64_t now_ns, const struct lk__me
 {
 	struct lk__ticket *ticket = lk__ticket_find(core, message->nonce);
 
+	if (!ticket)
+		lk__ghost_message(core, now_ns, message);
 	if (!ticket || (message->from && message->from != ticket->session))
 		return; /* stale or forged; an unclaimed grant expires with its lease */
 	note_heard(&ticket->main, message);

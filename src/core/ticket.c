@@ -48,6 +48,40 @@ struct lk__ticket *lk__ticket_find(const struct lk__core *core, const char *nonc
 	return NULL;
 }
 
+/* Into the lists of the core. */
+static void enlist(struct lk__core *core, struct lk__ticket *ticket)
+{
+	lk__timer_init(&ticket->timer);
+	ticket->main.ticket = ticket->leave.ticket = ticket;
+	ticket->next = core->all_tickets;
+	if (core->all_tickets)
+		core->all_tickets->prev = ticket;
+	core->all_tickets = ticket;
+	ticket->session->users++;
+}
+
+void lk__ticket_raise(struct lk__core *core, int64_t now_ns, struct lk__name *name,
+                      struct lk__wait_queue *queue, struct lk__ticket *ticket, const char *nonce)
+{
+	queue->name = name;
+	queue->next = name->queues;
+	queue->refs = 1;
+	name->queues = queue;
+	name->refs++;
+	ticket->session = name->session;
+	ticket->queue = queue;
+	ticket->permits = queue->permits;
+	ticket->may_be_known = true;
+	ticket->next_ns = now_ns;
+	lk__leave_begin(now_ns, ticket);
+	ticket->state = LK__LEAVING;
+	enlist(core, ticket);
+	memcpy(ticket->nonce, nonce, LK__NONCE_SIZE);
+	lk__table_add(&core->tickets, &ticket->node,
+	              lk__hash(ticket->nonce, LK__NONCE_SIZE - 1, 1));
+	lk__ticket_pursue(core, now_ns, ticket);
+}
+
 /* Start a ticket for the first waiter of a queue, from the memory that the waiter supplied. */
 void lk__ticket_start(struct lk__core *core, int64_t now_ns, struct lk__wait_queue *queue)
 {
@@ -61,14 +95,8 @@ void lk__ticket_start(struct lk__core *core, int64_t now_ns, struct lk__wait_que
 		.is_try = queue->first->only_try,
 		.state = LK__ASKING,
 		.next_ns = now_ns,
-		.next = core->all_tickets,
 	};
-	lk__timer_init(&ticket->timer);
-	ticket->main.ticket = ticket->leave.ticket = ticket;
-	if (core->all_tickets)
-		core->all_tickets->prev = ticket;
-	core->all_tickets = ticket;
-	ticket->session->users++;
+	enlist(core, ticket);
 	name_ticket(core, ticket);
 	queue->ticket = ticket;
 	queue->refs++;
@@ -85,6 +113,7 @@ void lk__ticket_end(struct lk__core *core, struct lk__ticket *ticket)
 		lk__table_remove(&core->tickets, &ticket->node);
 	ticket->state = LK__OVER;
 	if (ticket->queue) {
+		lk__ghost_note(core, ticket);
 		lk__inbox_unuse(core, core->seen_ns, ticket);
 		if (ticket->queue->ticket == ticket)
 			ticket->queue->ticket = NULL;
@@ -138,6 +167,7 @@ void lk__ticket_resume(struct lk__core *core, int64_t now_ns, struct lk__ticket 
 
 void lk__ticket_restart(struct lk__core *core, int64_t now_ns, struct lk__ticket *ticket)
 {
+	lk__ghost_note(core, ticket);
 	lk__table_remove(&core->tickets, &ticket->node);
 	name_ticket(core, ticket);
 	ticket->state = LK__ASKING;

@@ -166,8 +166,8 @@ const char *promise_zombie(struct promise_leaves *leaves, const struct lk__pendi
 {
 	const struct lk__ticket *ticket = request->ticket;
 
-	if (lk__pending_is_latch(request) || request->kind == LK__HAND ||
-	    request->kind == LK__EPOCH || request->kind == LK__CONFIRM)
+	if (lk__is_query(request->kind) || lk__pending_is_latch(request) ||
+	    request->kind == LK__HAND || request->kind == LK__EPOCH || request->kind == LK__CONFIRM)
 		return NULL;
 	if (request->kind == LK__LEAVE)
 		memcpy(leaves->nonces[leaves->count++ % PROMISE_LEAVES], ticket->nonce,

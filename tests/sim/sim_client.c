@@ -443,6 +443,8 @@ void sim_client_settle(struct sim_client *client)
 		lk__core_loss_reported(hold);
 	}
 	sim_check_counters(client);
+	if (client->sim->plan->forgets)
+		memset(&core->ghosts, 0, sizeof(core->ghosts));
 	if (client->closed && !lk__core_busy(core)) {
 		sim_trace(client->sim, client, "has ended");
 		drop_link(client, &client->link);

@@ -120,6 +120,7 @@ struct sim_plan {
 	int64_t lease_ms; /* of first handles; second ones have twice that; 0 = drawn */
 	const struct sim_bug *bug;
 	const char *only; /* ignore failures without this in their text; NULL = ignore none */
+	bool forgets;     /* another bug: clients forget the waits that they have ended */
 };
 
 void sim_plan_make(struct sim_plan *plan, uint64_t seed, int64_t length_ns);
