@@ -138,6 +138,7 @@ struct lk__op *vc_op(struct lk__wait_queue *queue, uint64_t owner)
 	op->queue = queue;
 	op->owner = owner;
 	op->handle = queue;
+	op->reports_loss = true;
 	op->spare_ticket = malloc(sizeof(*op->spare_ticket));
 	op->spare_hold = malloc(sizeof(*op->spare_hold));
 	op->spare_queue = malloc(sizeof(*op->spare_queue));

@@ -1,0 +1,367 @@
+/* SPDX-License-Identifier: MIT
+ * Answers and messages of a server that a name has left make nothing: what was sent there is as
+ * unknown as after a lost connection.  The same for a server that has lost its memory since. */
+#include "test.h"
+#include "virtual_cluster.h"
+
+#define OWNER 2
+
+static struct lk__wait_queue *lock;
+
+/* A lock on link 0. */
+static void start(void)
+{
+	vc_start();
+	vc_own("a", 0);
+	lock = vc_open(LK_KIND_LOCK, "a", false);
+}
+
+static void start_held(void)
+{
+	start();
+	vc_acquire(lock, OWNER);
+	vc_granted(vc_take(0, LK__ASK));
+}
+
+/* Queued at link 0, with its inbox there. */
+static struct lk__op *start_waiting(void)
+{
+	struct lk__op *op;
+
+	start();
+	op = vc_acquire(lock, OWNER);
+	vc_busy(vc_take(0, LK__ASK));
+	vc_subscribed(0, "lk:c:{a}:me");
+	vc_queued(vc_take(0, LK__ASK));
+	return op;
+}
+
+/* Release it at that link, and end the test. */
+static void end_held(int link)
+{
+	vc_release(lock, OWNER);
+	vc_left(vc_take(link, LK__LEAVE), true, false);
+	vc_end();
+}
+
+/* ---- Late answers -------------------------------------------------------------------------- */
+
+TEST(late_grant_makes_no_hold)
+{
+	struct lk__pending *late;
+	struct lk__op *op;
+
+	start();
+	op = vc_acquire(lock, OWNER);
+	late = vc_take(0, LK__ASK);
+	vc_give("a", 1);
+	vc_idle(1);
+	vc_granted(late);
+	vc_waits(op);
+	vc_granted(vc_take(1, LK__ASK));
+	vc_done(op, LK_OK);
+	end_held(1);
+}
+
+TEST(late_answer_to_an_ask_changes_no_wait)
+{
+	struct lk__pending *late;
+	struct lk__op *op;
+
+	for (int i = 0; i < 2; i++) {
+		op = start_waiting();
+		vc_pass(9500);
+		late = vc_take(0, LK__ASK);
+		vc_give("a", 1);
+		if (i)
+			vc_queued(late);
+		else
+			vc_answer(late, (struct lk__answer){.kind = LK__QUEUED, .free = true});
+		/* Nothing is heard at the new server yet. */
+		ck_assert(vc_request(late = vc_take(1, LK__ASK)).only_try);
+		vc_busy(late);
+		vc_subscribed(1, "lk:c:{a}:me");
+		ck_assert(!vc_request(late = vc_take(1, LK__ASK)).only_try);
+		vc_granted(late);
+		vc_done(op, LK_OK);
+		end_held(1);
+	}
+}
+
+TEST(late_busy_does_not_subscribe_at_the_old_server)
+{
+	struct lk__pending *late;
+	struct lk__op *op;
+
+	start();
+	op = vc_acquire(lock, OWNER);
+	late = vc_take(0, LK__ASK);
+	vc_give("a", 1);
+	vc_busy(late);
+	ck_assert(vc_no_command(0) && vc_no_command(1));
+	vc_granted(vc_take(1, LK__ASK));
+	vc_done(op, LK_OK);
+	end_held(1);
+}
+
+TEST(late_answer_to_a_renewal_changes_no_hold)
+{
+	for (int i = 0; i < 2; i++) {
+		struct lk__pending *late;
+		int64_t left_ns;
+
+		start_held();
+		vc_pass(VC_LEASE_MS / 3 + 200);
+		late = vc_take(0, LK__RENEW);
+		vc_give("a", 1);
+		left_ns = lk__hold_left_ns(lk__core_hold(lock->name, OWNER), vc.now_ns);
+		if (i)
+			vc_kept(late, 0);
+		else
+			vc_gone(late);
+		ck_assert_int_eq(vc_state(lock, OWNER), LK_STATE_UNSURE);
+		ck_assert_int_eq(lk__hold_left_ns(lk__core_hold(lock->name, OWNER), vc.now_ns),
+		                 left_ns);
+		vc_kept(vc_take(1, LK__RECLAIM), 0);
+		ck_assert_int_eq(vc_state(lock, OWNER), LK_STATE_HELD);
+		ck_assert_ptr_null(lk__core_next_lost(&vc.core));
+		end_held(1);
+	}
+}
+
+TEST(hold_that_the_new_server_does_not_take_back_is_lost)
+{
+	struct lk__hold *lost;
+
+	start_held();
+	vc_give("a", 1);
+	vc_gone(vc_take(1, LK__RECLAIM));
+	ck_assert_ptr_nonnull((lost = lk__core_next_lost(&vc.core)));
+	ck_assert_int_eq(lost->lost, LK_LOST_TAKEN);
+	lk__core_loss_reported(lost);
+	vc_done(vc_release(lock, OWNER), LK_ELOST);
+	vc_left(vc_take(1, LK__LEAVE), false, false);
+	vc_end();
+}
+
+TEST(late_answer_to_a_leave_ends_nothing_and_its_repetition_shows_no_loss)
+{
+	struct lk__pending *late;
+	struct lk__op *op;
+
+	start_held();
+	op = vc_release(lock, OWNER);
+	late = vc_take(0, LK__LEAVE);
+	vc_give("a", 1);
+	vc_left(late, true, false);
+	vc_waits(op);
+	/* The first one ran, and its effect moved with the slot. */
+	vc_left(vc_take(1, LK__LEAVE), false, false);
+	vc_done(op, LK_OK);
+	vc_end();
+}
+
+TEST(leave_after_a_move_of_a_hold_shows_no_loss)
+{
+	struct lk__op *op;
+
+	start_held();
+	vc_link_down(1);
+	op = vc_release(lock, OWNER);
+	vc_give("a", 1); /* queued at the old server only */
+	vc_idle(0);
+	vc_link_up(1);
+	/* A failover may have forgotten it, which covers the release. */
+	vc_left(vc_take(1, LK__LEAVE), false, false);
+	vc_done(op, LK_OK);
+	vc_end();
+}
+
+TEST(answer_behind_the_end_of_its_ticket_frees_it)
+{
+	struct lk__pending *late;
+	struct lk__op *op;
+
+	start();
+	op = vc_acquire(lock, OWNER);
+	late = vc_take(0, LK__ASK);
+	vc_give_up(op);
+	vc_give("a", 1);
+	ck_assert_uint_eq(vc.links[0].users, 0);
+	vc_idle(1); /* the ask may be redirected, and run after the leave */
+	vc_queued(late);
+	vc_left(vc_take(1, LK__LEAVE), false, false);
+	vc_done(op, LK_ECANCELED);
+	vc_end();
+}
+
+TEST(link_that_is_lost_after_a_move_ends_what_was_sent_there)
+{
+	struct lk__pending *late;
+	struct lk__op *op;
+
+	start();
+	op = vc_acquire(lock, OWNER);
+	vc_take(0, LK__ASK);
+	vc_give("a", 1);
+	vc_idle(1);
+	vc_link_down(0);
+	vc_granted(vc_take(1, LK__ASK));
+	vc_done(op, LK_OK);
+	vc_pass(VC_LEASE_MS / 3 + 200);
+	late = vc_take(1, LK__RENEW);
+	/* The hold's own link is up, and the lost one concerns it no more. */
+	vc_link_up(0);
+	vc_link_down(0);
+	vc_kept(late, 0);
+	ck_assert_int_eq(vc_state(lock, OWNER), LK_STATE_HELD);
+	end_held(1);
+}
+
+TEST(asked_request_counts_at_the_server_to_which_the_slot_moves)
+{
+	struct lk__pending *asked;
+	struct lk__op *op;
+
+	start();
+	op = vc_acquire(lock, OWNER);
+	vc_asked(vc_take(0, LK__ASK), 1);
+	asked = vc_take(1, LK__ASK);
+	vc_give("a", 1);
+	vc_granted(asked);
+	vc_done(op, LK_OK);
+	end_held(1);
+}
+
+/* ---- Replicas ------------------------------------------------------------------------------ */
+
+static void need_a_replica(void)
+{
+	for (int i = 0; i < VC_LINKS; i++)
+		lk__session_need_replicas(&vc.links[i], 1);
+}
+
+static void confirmed(int link, int64_t replicas)
+{
+	vc_answer(vc_take(link, LK__CONFIRM),
+	          (struct lk__answer){.kind = LK__CONFIRMED, .replicas = replicas});
+}
+
+TEST(confirmed_grant_of_the_old_server_makes_no_hold)
+{
+	struct lk__op *op;
+
+	start();
+	need_a_replica();
+	op = vc_acquire(lock, OWNER);
+	vc_granted(vc_take(0, LK__ASK));
+	vc_give("a", 1);
+	confirmed(0, 1);
+	vc_waits(op);
+	vc_granted(vc_take(1, LK__ASK));
+	confirmed(1, 1);
+	vc_done(op, LK_OK);
+	end_held(1);
+}
+
+/* ---- Messages ------------------------------------------------------------------------------ */
+
+TEST(message_of_the_old_server_is_ignored)
+{
+	struct lk__op *op = start_waiting();
+
+	vc_give("a", 1);
+	vc_grant_message(0, lock->ticket);
+	vc_waits(op);
+	/* The grant has moved with the slot. */
+	vc_granted(vc_take(1, LK__ASK));
+	vc_done(op, LK_OK);
+	end_held(1);
+}
+
+/* ---- Latches ------------------------------------------------------------------------------- */
+
+TEST(late_state_of_a_latch_ends_no_wait)
+{
+	struct lk__wait_queue *latch;
+	struct lk__pending *late;
+	struct lk__op *waiter;
+
+	vc_start();
+	vc_own("l", 0);
+	latch = vc_open(LK_KIND_LATCH, "l", false);
+	waiter = vc_await(latch);
+	late = vc_take(0, LK__LOOK);
+	vc_give("l", 1);
+	vc_shown(late, LK_LATCH_OPEN, 7);
+	vc_waits(waiter);
+	vc_shown(vc_take(1, LK__LOOK), LK_LATCH_OPEN, 7);
+	vc_done(waiter, LK_OK);
+	vc_end();
+}
+
+static struct lk__op *step_in_flight(struct lk__pending **step)
+{
+	struct lk__wait_queue *latch;
+	struct lk__op *op;
+
+	vc_start();
+	vc_own("l", 0);
+	latch = vc_open(LK_KIND_LATCH, "l", false);
+	op = vc_step(latch);
+	vc_shown(vc_take(0, LK__LOOK), LK_LATCH_COUNTING, 7);
+	*step = vc_take(0, LK__STEP);
+	return op;
+}
+
+TEST(late_step_is_repeated_under_its_number_since_it_may_have_counted)
+{
+	struct lk__pending *step;
+	struct lk__op *op = step_in_flight(&step);
+	uint64_t number = vc_request(step).number;
+
+	vc_give("l", 1);
+	vc_answer(step, (struct lk__answer){.kind = LK__STEPPED, .counted = true});
+	vc_waits(op);
+	step = vc_take(1, LK__STEP);
+	ck_assert_uint_eq(vc_request(step).number, number);
+	/* The failover lost it, and the latch is another one. */
+	vc_answer(step, (struct lk__answer){.kind = LK__OTHER, .fence = 9});
+	vc_done(op, LK_EUNKNOWN);
+	vc_end();
+}
+
+/* ---- Memory -------------------------------------------------------------------------------- */
+
+TEST(ask_in_flight_while_the_marker_changes_makes_no_hold)
+{
+	struct lk__pending *late;
+	struct lk__op *op;
+
+	start();
+	op = vc_acquire(lock, OWNER);
+	late = vc_take(0, LK__ASK);
+	vc_memory(0, "other");
+	vc_granted(late);
+	vc_waits(op);
+	vc_granted(vc_take(0, LK__ASK));
+	vc_done(op, LK_OK);
+	end_held(0);
+}
+
+TEST(claim_in_flight_while_the_marker_changes_makes_no_hold)
+{
+	struct lk__pending *late;
+	struct lk__op *op = start_waiting();
+
+	vc_pass(1500);
+	vc_grant_message(0, lock->ticket);
+	late = vc_take(0, LK__RENEW);
+	vc_memory(0, "other");
+	vc_kept(late, 0);
+	vc_waits(op);
+	vc_gone(vc_take(0, LK__RENEW));
+	vc_granted(vc_take(0, LK__ASK));
+	vc_done(op, LK_OK);
+	end_held(0);
+}
