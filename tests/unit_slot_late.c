@@ -365,3 +365,41 @@ TEST(claim_in_flight_while_the_marker_changes_makes_no_hold)
 	vc_done(op, LK_OK);
 	end_held(0);
 }
+
+TEST(asked_server_is_asked_by_its_own_memory)
+{
+	struct lk__pending *request;
+	struct lk__op *op;
+
+	start();
+	vc_memory(1, "other");
+	op = vc_acquire(lock, OWNER);
+	request = vc_take(0, LK__ASK);
+	ck_assert_ptr_eq(vc_request(request).epoch, &vc.links[0].epoch);
+	vc_asked(request, 1);
+	request = vc_take(1, LK__ASK);
+	ck_assert_ptr_eq(vc_request(request).epoch, &vc.links[1].epoch);
+	/* It loses its memory again: the grant may be of the one before. */
+	vc_memory(1, "third");
+	vc_granted(request);
+	vc_waits(op);
+	vc_granted(vc_take(0, LK__ASK));
+	vc_done(op, LK_OK);
+	end_held(0);
+}
+
+TEST(marker_of_the_asked_server_is_read_first_if_it_is_old)
+{
+	struct lk__op *op;
+
+	start();
+	vc_pass(1500);
+	vc_memory(0, "m");
+	op = vc_acquire(lock, OWNER);
+	vc_asked(vc_take(0, LK__ASK), 1);
+	vc_answer(vc_take(1, LK__EPOCH),
+	          (struct lk__answer){.kind = LK__MEMORY, .epoch = vc.links[1].epoch});
+	vc_granted(vc_take(1, LK__ASK));
+	vc_done(op, LK_OK);
+	end_held(0);
+}

@@ -211,6 +211,7 @@ void lk__pending_enqueue(struct lk__session *session, struct lk__pending *reques
 {
 	request->state = LK__TO_SEND;
 	request->link = session->index;
+	request->epoch = &session->epoch;
 	request->next = NULL;
 	*session->send_queue_end = request;
 	session->send_queue_end = &request->next;

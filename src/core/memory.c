@@ -134,10 +134,11 @@ void lk__core_memory(struct lk__core *core, struct lk__session *session, int64_t
 	}
 	for (; ticket; ticket = next) {
 		next = ticket->next;
+		if (changed && core->route &&
+		    (ticket->session == session || ticket->main.link == session->index))
+			doubt_answer(ticket);
 		if (ticket->session != session)
 			continue;
-		if (changed && core->route)
-			doubt_answer(ticket);
 		if (ticket->state == LK__HOLDING) {
 			judge(core, now_ns, ticket, changed);
 			continue;

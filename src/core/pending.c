@@ -46,7 +46,7 @@ static void of_ticket(const struct lk__pending *pending, struct lk__request *req
 	request->noun = queue->name->kind;
 	request->name = queue->name->bytes;
 	request->name_len = queue->name->len;
-	request->epoch = &ticket->session->epoch;
+	request->epoch = pending->epoch;
 	if (pending->kind == LK__HAND)
 		return;
 	request->ticket = lk__ticket_id(ticket);
@@ -80,7 +80,7 @@ static void of_query(const struct lk__query *query, struct lk__request *request)
 	request->name_len = query->name_len;
 	request->ticket = query->ticket;
 	request->details = &query->details;
-	request->epoch = &query->session->epoch;
+	request->epoch = query->request.epoch;
 }
 
 static void of_confirm(const struct lk__session *session, struct lk__request *request)

@@ -268,10 +268,14 @@ void lk__core_asked(struct lk__core *core, int64_t now_ns, struct lk__pending *r
 	}
 	/* An ask of a ticket that leaves would make a grant without a waiter. */
 	if (of_ticket && (ticket->state == LK__OVER ||
-	                  (lk__ticket_is_leaving(ticket) && request == &ticket->main)))
+	                  (lk__ticket_is_leaving(ticket) && request == &ticket->main))) {
 		repeat_ticket(core, now_ns, request);
-	else
-		repeat(request, session, true);
+		return;
+	}
+	/* The grace of that server counts, if it has lost its memory. */
+	if (of_ticket && lk__memory_is_old(core, session, now_ns))
+		lk__memory_ask(session);
+	repeat(request, session, true);
 }
 
 void lk__core_link_unreached(struct lk__core *core, struct lk__session *session, int64_t now_ns)
