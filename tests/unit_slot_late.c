@@ -218,6 +218,24 @@ TEST(link_that_is_lost_after_a_move_ends_what_was_sent_there)
 	end_held(1);
 }
 
+/* It went by ASK to a server that the name has left, or never was on. */
+TEST(late_answer_to_an_asked_request_makes_nothing)
+{
+	struct lk__pending *late;
+	struct lk__op *op;
+
+	start();
+	op = vc_acquire(lock, OWNER);
+	vc_asked(vc_take(0, LK__ASK), 1);
+	late = vc_take(1, LK__ASK);
+	vc_give("a", 2);
+	vc_granted(late);
+	vc_waits(op);
+	vc_granted(vc_take(2, LK__ASK));
+	vc_done(op, LK_OK);
+	end_held(2);
+}
+
 TEST(asked_request_counts_at_the_server_to_which_the_slot_moves)
 {
 	struct lk__pending *asked;
@@ -230,6 +248,47 @@ TEST(asked_request_counts_at_the_server_to_which_the_slot_moves)
 	vc_give("a", 1);
 	vc_granted(asked);
 	vc_done(op, LK_OK);
+	end_held(1);
+}
+
+TEST(late_redirect_by_ask_is_not_followed)
+{
+	struct lk__pending *late;
+	struct lk__op *op;
+
+	start();
+	op = vc_acquire(lock, OWNER);
+	late = vc_take(0, LK__ASK);
+	vc_give("a", 2);
+	vc_asked(late, 1);
+	vc_idle(1);
+	vc_granted(vc_take(2, LK__ASK));
+	vc_done(op, LK_OK);
+	end_held(2);
+}
+
+TEST(script_unknown_to_the_old_server_is_not_sent_there)
+{
+	struct lk__wait_queue *latch;
+	struct lk__pending *late, *look;
+	struct lk__op *op, *waiter;
+
+	start();
+	vc_own("l", 0);
+	latch = vc_open(LK_KIND_LATCH, "l", false);
+	op = vc_acquire(lock, OWNER);
+	waiter = vc_await(latch);
+	late = vc_take(0, LK__ASK);
+	look = vc_take(0, LK__LOOK);
+	vc_give("a", 1);
+	vc_give("l", 1);
+	ck_assert(!lk__core_resend(&vc.core, late));
+	ck_assert(!lk__core_resend(&vc.core, look));
+	vc_idle(0);
+	vc_granted(vc_take(1, LK__ASK));
+	vc_shown(vc_take(1, LK__LOOK), LK_LATCH_OPEN, 7);
+	vc_done(op, LK_OK);
+	vc_done(waiter, LK_OK);
 	end_held(1);
 }
 
@@ -328,6 +387,43 @@ TEST(late_step_is_repeated_under_its_number_since_it_may_have_counted)
 	/* The failover lost it, and the latch is another one. */
 	vc_answer(step, (struct lk__answer){.kind = LK__OTHER, .fence = 9});
 	vc_done(op, LK_EUNKNOWN);
+	vc_end();
+}
+
+TEST(late_answer_to_an_asked_step_makes_nothing)
+{
+	struct lk__pending *step, *late;
+	struct lk__op *op = step_in_flight(&step);
+
+	vc_asked(step, 1);
+	late = vc_take(1, LK__STEP);
+	vc_give("l", 2);
+	vc_answer(late, (struct lk__answer){.kind = LK__STEPPED, .counted = true});
+	vc_waits(op);
+	vc_answer(vc_take(2, LK__STEP), (struct lk__answer){.kind = LK__STEPPED});
+	vc_done(op, LK_OK);
+	vc_end();
+}
+
+TEST(look_that_was_to_be_asked_elsewhere_is_a_plain_one_after_a_move)
+{
+	struct lk__wait_queue *latch;
+	struct lk__pending *look;
+	struct lk__op *waiter;
+
+	vc_start();
+	vc_own("l", 0);
+	latch = vc_open(LK_KIND_LATCH, "l", false);
+	waiter = vc_await(latch);
+	vc_asked(vc_take(0, LK__LOOK), 1);
+	vc_give("l", 1);
+	look = vc_take(1, LK__LOOK);
+	ck_assert(!vc_request(look).asking);
+	vc_give("l", 2);
+	vc_shown(look, LK_LATCH_OPEN, 7);
+	vc_waits(waiter);
+	vc_shown(vc_take(2, LK__LOOK), LK_LATCH_OPEN, 7);
+	vc_done(waiter, LK_OK);
 	vc_end();
 }
 

@@ -141,7 +141,7 @@ static bool must_ask(const struct lk__latch *latch)
 
 static void enqueue(struct lk__latch *latch, struct lk__pending *request)
 {
-	request->by_text = false;
+	request->by_text = request->asking = false;
 	lk__pending_enqueue(latch->name->session, request);
 }
 

@@ -8,6 +8,7 @@ void lk__latch_move(struct lk__core *core, struct lk__latch *latch, struct lk__s
 
 	lk__pending_dequeue(core, &latch->ask);
 	lk__pending_dequeue(core, &latch->down);
+	latch->ask.asking = latch->down.asking = false;
 	if (latch->busy) {
 		latch->name->session->users--;
 		session->users++;

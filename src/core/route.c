@@ -118,9 +118,11 @@ static void move_ticket(struct lk__core *core, int64_t now_ns, struct lk__ticket
                         struct lk__session *session)
 {
 	lk__pending_dequeue(core, &ticket->main);
-	if (ticket->leave.state == LK__TO_SEND)
+	if (ticket->leave.state == LK__TO_SEND && ticket->leave.kind == LK__LEAVE)
 		ticket->leaves_sent--;
 	lk__pending_dequeue(core, &ticket->leave);
+	/* In flight to a third server: late, unless that has the slot now. */
+	ticket->main.asking = ticket->leave.asking = false;
 	ticket->uses_inbox = false; /* its channel is on the old link */
 	ticket->session->users--;
 	session->users++;
@@ -222,7 +224,7 @@ static void repeat_ticket(struct lk__core *core, int64_t now_ns, struct lk__pend
 
 	request->state = LK__IDLE;
 	request->asking = false;
-	if (request == &ticket->leave && ticket->leaves_sent)
+	if (request->kind == LK__LEAVE && ticket->leaves_sent)
 		ticket->leaves_sent--; /* it was not run */
 	lk__ticket_resume(core, now_ns, ticket);
 }
@@ -259,16 +261,21 @@ void lk__core_asked(struct lk__core *core, int64_t now_ns, struct lk__pending *r
                     struct lk__session *session)
 {
 	const struct lk__ticket *ticket = request->ticket;
-	bool of_ticket = !lk__is_query(request->kind) && !lk__pending_is_latch(request) &&
-	                 !is_of_session(request);
+	bool of_latch = lk__pending_is_latch(request);
+	bool of_ticket = !lk__is_query(request->kind) && !of_latch && !is_of_session(request);
 
 	if (is_of_session(request) || !may_hop(request)) {
 		lk__core_answer(core, now_ns, request, &loop);
 		return;
 	}
+	if (of_latch && lk__pending_is_late(request, request->latch->name->session)) {
+		lk__latch_unrun(core, now_ns, request);
+		return;
+	}
 	/* An ask of a ticket that leaves would make a grant without a waiter. */
-	if (of_ticket && (ticket->state == LK__OVER ||
-	                  (lk__ticket_is_leaving(ticket) && request == &ticket->main))) {
+	if (of_ticket &&
+	    (lk__pending_is_late(request, ticket->session) || ticket->state == LK__OVER ||
+	     (lk__ticket_is_leaving(ticket) && request == &ticket->main))) {
 		repeat_ticket(core, now_ns, request);
 		return;
 	}

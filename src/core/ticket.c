@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  * Tickets: their life, and the requests that they send. */
-#include "core.h"
+#include "latch.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -352,12 +352,31 @@ void lk__ticket_pursue(struct lk__core *core, int64_t now_ns, struct lk__ticket 
 	arm(core, ticket);
 }
 
+/* Is it a request of a name that has left its link?  Then it is sent over the new one. */
+static bool is_resent_elsewhere(struct lk__core *core, struct lk__pending *request)
+{
+	struct lk__ticket *ticket = request->ticket;
+	bool of_latch = lk__pending_is_latch(request);
+
+	if (of_latch && lk__pending_is_late(request, request->latch->name->session)) {
+		lk__latch_unrun(core, core->seen_ns, request);
+		return true;
+	}
+	if (of_latch || ticket->state == LK__OVER || !lk__pending_is_late(request, ticket->session))
+		return false;
+	request->state = LK__IDLE;
+	lk__ticket_resume(core, core->seen_ns, ticket);
+	return true;
+}
+
 bool lk__core_resend(struct lk__core *core, struct lk__pending *request)
 {
 	bool of_session = request->kind == LK__EPOCH || request->kind == LK__CONFIRM;
 	struct lk__session *session = core->links[request->link];
 	struct lk__ticket *ticket = request->ticket;
 
+	if (!of_session && is_resent_elsewhere(core, request))
+		return false;
 	/* An ask whose wait is over would make a grant without a waiter. */
 	if (!of_session && !lk__pending_is_latch(request) &&
 	    (ticket->state == LK__OVER ||
