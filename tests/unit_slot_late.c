@@ -306,6 +306,22 @@ static void confirmed(int link, int64_t replicas)
 	          (struct lk__answer){.kind = LK__CONFIRMED, .replicas = replicas});
 }
 
+TEST(grant_is_confirmed_by_the_replicas_of_the_server_that_was_asked)
+{
+	struct lk__op *op;
+
+	start();
+	need_a_replica();
+	op = vc_acquire(lock, OWNER);
+	vc_asked(vc_take(0, LK__ASK), 1);
+	confirmed(0, 1);
+	vc_granted(vc_take(1, LK__ASK));
+	vc_waits(op);
+	confirmed(1, 1);
+	vc_done(op, LK_OK);
+	end_held(0);
+}
+
 TEST(confirmed_grant_of_the_old_server_makes_no_hold)
 {
 	struct lk__op *op;

@@ -586,6 +586,6 @@ void lk__core_answer(struct lk__core *core, int64_t now_ns, struct lk__pending *
 		answer = &malformed;
 	if (!answered_elsewhere(core, now_ns, request, answer) &&
 	    (lk__pending_is_late(request, request->ticket->session) ||
-	     !lk__confirm_keep(now_ns, request, answer)))
+	     !lk__confirm_keep(core, now_ns, request, answer)))
 		lk__ticket_answer(core, now_ns, request, answer);
 }

@@ -41,10 +41,11 @@ struct lk__pending *lk__confirm_next(struct lk__session *session)
 	return &session->confirm;
 }
 
-bool lk__confirm_keep(int64_t now_ns, struct lk__pending *request, const struct lk__answer *answer)
+bool lk__confirm_keep(const struct lk__core *core, int64_t now_ns, struct lk__pending *request,
+                      const struct lk__answer *answer)
 {
 	struct lk__ticket *ticket = request->ticket;
-	struct lk__session *session = ticket->session;
+	struct lk__session *session = core->links[request->link];
 
 	if ((answer->kind != LK__GRANTED && answer->kind != LK__KEPT) ||
 	    !lk__confirm_is_needed(request))

@@ -372,9 +372,10 @@ void lk__ticket_doubt(struct lk__core *core, int64_t now_ns, struct lk__ticket *
 bool lk__confirm_is_needed(const struct lk__pending *request);
 /* The question to send behind such requests, NULL if there is none. */
 struct lk__pending *lk__confirm_next(struct lk__session *session);
-/* Keep the answer of such a request until the replicas have confirmed it.  False if it counts as it
- * is. */
-bool lk__confirm_keep(int64_t now_ns, struct lk__pending *request, const struct lk__answer *answer);
+/* Keep the answer of such a request until the replicas of its server have confirmed it.  False if
+ * it counts as it is. */
+bool lk__confirm_keep(const struct lk__core *core, int64_t now_ns, struct lk__pending *request,
+                      const struct lk__answer *answer);
 void lk__confirm_answer(struct lk__core *core, int64_t now_ns, struct lk__session *session,
                         const struct lk__answer *answer);
 /* The link is down: there will be no answer. */
