@@ -101,6 +101,20 @@ TEST(queued_answer_to_an_ask_that_tries_is_malformed)
 	vc_end();
 }
 
+TEST(wait_that_ends_before_its_inbox_is_on_leaves_nothing)
+{
+	struct lk__op *op;
+
+	start();
+	op = vc_acquire(lock, OWNER);
+	vc_busy(vc_take(0, LK__ASK));
+	vc_give_up(op);
+	vc_done(op, LK_ECANCELED);
+	vc_idle(0); /* the store cannot know the ticket */
+	ck_assert(vc_no_command(0));
+	vc_end();
+}
+
 TEST(wait_that_was_queued_leaves_though_its_inbox_is_off)
 {
 	struct lk__op *op;
@@ -115,6 +129,36 @@ TEST(wait_that_was_queued_leaves_though_its_inbox_is_off)
 	vc_left(vc_take(0, LK__LEAVE), false, false);
 	vc_done(op, LK_ECANCELED);
 	vc_end();
+}
+
+TEST(refused_subscription_ends_waits_and_no_hold)
+{
+	struct lk__wait_queue *permits;
+	struct lk__op *op, *held;
+
+	start();
+	permits = vc_open(LK_KIND_SEMAPHORE, "a", false);
+	held = vc_acquire_permits(permits, 1);
+	vc_granted(vc_take(0, LK__ASK));
+	vc_pass(150);
+	op = vc_acquire(lock, OWNER);
+	vc_busy(vc_take(0, LK__ASK));
+	vc_refused(0, TOPIC);
+	vc_done(op, LK_EAUTH);
+	vc_idle(0);
+	ck_assert_int_eq(vc_state(permits, held->fence), LK_STATE_HELD);
+	/* The hold does without, and does not ask for it again and again. */
+	vc_pass(300);
+	ck_assert(vc_no_command(0));
+	/* A later wait tries once more. */
+	op = vc_acquire(lock, OWNER);
+	vc_busy(vc_take(0, LK__ASK));
+	vc_subscribed(0, TOPIC);
+	vc_granted(vc_take(0, LK__ASK));
+	vc_done(op, LK_OK);
+	vc_release_permits(permits, held->fence, 0);
+	vc_left(vc_take(0, LK__LEAVE), true, false);
+	end_held();
 }
 
 TEST(end_of_a_subscription_makes_waiters_ask_at_once)

@@ -49,10 +49,10 @@ void lk__leave_begin(int64_t now_ns, struct lk__ticket *ticket)
 	ticket->is_divided = false;
 }
 
-/* Was the error returned before anything was written? */
+/* Was the answer, of an error or a try, returned before anything was written for the ticket? */
 static bool changed_nothing(const struct lk__answer *answer)
 {
-	if (answer->kind == LK__STALE)
+	if (answer->kind == LK__STALE || answer->kind == LK__BUSY)
 		return true;
 	return answer->kind == LK__FAILED && !answer->ambiguous &&
 	       (answer->retryable || answer->by_script || answer->err == LK_EFOREIGN ||
