@@ -201,6 +201,25 @@ TEST(all_names_of_a_moved_slot_move_and_no_others)
 	vc_end();
 }
 
+/* What has no known owner is found by asking any server; the one that has it need not be left. */
+TEST(hold_in_a_slot_without_a_known_owner_stays_on_its_link)
+{
+	struct lk__wait_queue *lock;
+
+	vc_start();
+	vc_link_down(0);
+	lock = vc_open(LK_KIND_LOCK, "a", false);
+	vc_acquire(lock, OWNER);
+	vc_granted(vc_take(1, LK__ASK));
+	vc_link_up(0);
+	vc_give("b", 2);
+	ck_assert_ptr_eq(lock->name->session, &vc.links[1]);
+	ck_assert_int_eq(vc_state(lock, OWNER), LK_STATE_HELD);
+	vc_release(lock, OWNER);
+	vc_left(vc_take(1, LK__LEAVE), true, false);
+	vc_end();
+}
+
 /* ---- Loops --------------------------------------------------------------------------------- */
 
 static int follow(enum lk__request_kind kind, bool asked)

@@ -138,6 +138,17 @@ static void move_ticket(struct lk__core *core, int64_t now_ns, struct lk__ticket
 	lk__ticket_pursue(core, now_ns, ticket);
 }
 
+/* The link for a name that is open.  If the owner is not known, it stays: its server may be the
+ * one. */
+static struct lk__session *home_of(const struct lk__core *core, const struct lk__name *name)
+{
+	unsigned slot = name->inbox->slot;
+
+	if (core->route->owner[slot] == LK__NO_OWNER && lk__session_is_up(name->session))
+		return name->session;
+	return link_of(core, slot);
+}
+
 /* Bring every name, latch and ticket to the link of its slot's owner. */
 static void settle(struct lk__core *core, int64_t now_ns)
 {
@@ -147,7 +158,7 @@ static void settle(struct lk__core *core, int64_t now_ns)
 		struct lk__node *node = core->names.buckets[i];
 		for (; node; node = node->next) {
 			struct lk__name *name = (struct lk__name *)node;
-			struct lk__session *session = link_of(core, name->inbox->slot);
+			struct lk__session *session = home_of(core, name);
 			if (name->session == session)
 				continue;
 			lk__inbox_close(core, name);
