@@ -65,13 +65,13 @@ static struct lk__pending *after(int64_t ms, enum lk__request_kind kind)
 	return vc_take(0, kind);
 }
 
-/* It is refused with growing delays up to 100 ms; the last repetition. */
-static struct lk__pending *repeated(struct lk__pending *request)
+/* It is refused with growing delays up to 100 ms, some of which are over; the last repetition. */
+static struct lk__pending *repeated(struct lk__pending *request, size_t i)
 {
 	static const int64_t delays[] = {5, 10, 20, 40, 80, 100, 100, 100};
 	enum lk__request_kind kind = request->kind;
 
-	for (size_t i = 0; i < sizeof(delays) / sizeof(*delays); i++) {
+	for (; i < sizeof(delays) / sizeof(*delays); i++) {
 		vc_divided(request);
 		request = after(delays[i], kind);
 		ck_assert(!vc_request(request).narrow);
@@ -186,7 +186,67 @@ TEST(whole_renewal_allows_the_hand_over_again)
 	vc_end();
 }
 
+/* ---- Claims -------------------------------------------------------------------------------- */
+
+/* Granted by a message that has to be claimed, while another thread waits. */
+static struct lk__pending *claim(struct lk__op **first, struct lk__op **second)
+{
+	start();
+	*first = vc_acquire(lock, OWNER);
+	vc_busy(vc_take(0, LK__ASK));
+	vc_subscribed(0, "lk:c:{a}:me");
+	vc_queued(vc_take(0, LK__ASK));
+	*second = vc_acquire(lock, OWNER + 1);
+	vc_pass(1500);
+	vc_grant_message(0, lock->ticket);
+	return vc_take(0, LK__RENEW);
+}
+
+TEST(claim_in_a_divided_slot_is_narrow_and_hands_nothing_over)
+{
+	struct lk__op *first, *second;
+	struct lk__pending *request = claim(&first, &second);
+
+	vc_divided(request);
+	request = narrow(LK__RENEW);
+	ck_assert_uint_eq(vc_request(request).fence, 0);
+	vc_answer(request, (struct lk__answer){.kind = LK__KEPT,
+	                                       .fence = vc.fence,
+	                                       .store_us = vc_store_us(),
+	                                       .waiting = 1});
+	vc_done(first, LK_OK);
+	vc_pass(10);
+	vc_release(lock, OWNER);
+	vc_waits(second);
+	vc_left(vc_take(0, LK__LEAVE), true, false);
+	vc_granted(vc_take(0, LK__ASK));
+	vc_done(second, LK_OK);
+	vc_release(lock, OWNER + 1);
+	vc_left(vc_take(0, LK__LEAVE), true, false);
+	vc_end();
+}
+
 /* ---- Releases ------------------------------------------------------------------------------ */
+
+TEST(release_in_a_divided_slot_completes_narrowly_and_the_whole_leave_follows)
+{
+	struct lk__pending *request;
+	struct lk__op *op;
+
+	start_held();
+	op = vc_release(lock, OWNER);
+	vc_divided(vc_take(0, LK__LEAVE));
+	request = narrow(LK__LEAVE);
+	vc_waits(op);
+	vc_left(request, true, true);
+	vc_done(op, LK_OK);
+	/* Nothing of it can be left in the store, unlike after a refused leave. */
+	ck_assert(!lk__core_unconfirmed(&vc.core, vc.now_ns));
+	ck_assert(lk__core_busy(&vc.core));
+	request = repeated(after(5, LK__LEAVE), 1);
+	vc_left(request, false, false);
+	vc_end();
+}
 
 TEST(narrow_leave_that_finds_nothing_shows_a_loss)
 {
@@ -231,7 +291,7 @@ TEST(leave_of_a_wait_in_a_divided_slot_is_repeated_whole)
 	vc_subscribed(0, "lk:c:{a}:me");
 	vc_queued(vc_take(0, LK__ASK));
 	vc_give_up(op);
-	request = repeated(vc_take(0, LK__LEAVE));
+	request = repeated(vc_take(0, LK__LEAVE), 0);
 	vc_waits(op);
 	vc_left(request, false, false);
 	vc_done(op, LK_ECANCELED);
@@ -246,7 +306,7 @@ TEST(ask_in_a_divided_slot_is_repeated_until_it_runs)
 
 	start();
 	op = vc_acquire(lock, OWNER);
-	vc_granted(repeated(vc_take(0, LK__ASK)));
+	vc_granted(repeated(vc_take(0, LK__ASK), 0));
 	vc_done(op, LK_OK);
 	end_held();
 }

@@ -265,6 +265,7 @@ static void kept(struct lk__core *core, int64_t now_ns, struct lk__ticket *ticke
 	} else if (ticket->state == LK__CLAIMING) {
 		ticket->valid_until_ns = valid_until_ns;
 		ticket->is_shared = request->shares;
+		ticket->is_divided = request->narrow;
 		lk__ticket_take(core, now_ns, ticket, answer->fence, answer->store_us,
 		                answer->waiting);
 	} else if (ticket->state == LK__HOLDING && now_ns < ticket->valid_until_ns) {

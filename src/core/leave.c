@@ -114,6 +114,8 @@ bool lk__ticket_matters(const struct lk__ticket *ticket, int64_t since_ns)
 		return false;
 	if (!ticket->fence)
 		return true;
+	if (lk__ticket_is_leaving(ticket) && ticket->is_divided)
+		return false; /* a narrow leave has ended it */
 	/* The last renewal of a released hold may have been executed without a response. */
 	if (ticket->released && end_ns < ticket->main.sent_ns + ticket->main.lease_ms * MS)
 		end_ns = ticket->main.sent_ns + ticket->main.lease_ms * MS;
