@@ -41,22 +41,32 @@ static char *make_reply(size_t *reply_len, const char *text, const char *more)
 	return reply;
 }
 
-/* Those of all masters, without the markers, one of each memory. */
-static char *count_keys(size_t *reply_len)
+static long long count_lines(const char *lines)
 {
 	long long count = 0;
+
+	for (; *lines; lines += strcspn(lines, "\n"), lines += *lines == '\n')
+		count++;
+	return count;
+}
+
+/* Those of all masters, without the markers, one of each memory.  The fence counters, one of each
+ * slot, count as the one of a server. */
+static char *count_keys(size_t *reply_len)
+{
+	long long count = 0, fences = 0, here;
 	char text[40];
 
 	for (int i = 0; i < CLUSTER_MASTERS; i++) {
 		struct redis *redis = redis_open(&setup->nodes[i]);
-		const char *markers;
 		count += redis_int(redis, "DBSIZE");
-		markers = redis_text(redis, "KEYS lk:epoch:*");
-		for (; *markers; markers += strcspn(markers, "\n"), markers += *markers == '\n')
-			count--;
+		count -= count_lines(redis_text(redis, "KEYS lk:epoch:*"));
+		here = count_lines(redis_text(redis, "KEYS lk:fence:*"));
+		count -= here;
+		fences += here;
 		redis_close(redis);
 	}
-	snprintf(text, sizeof(text), ":%lld\r\n", count);
+	snprintf(text, sizeof(text), ":%lld\r\n", count + (fences > 0));
 	return make_reply(reply_len, text, "");
 }
 
@@ -64,6 +74,13 @@ struct counter {
 	char name[48];
 	long long calls;
 };
+
+/* Of a sharded channel as of another one: spublish is publish. */
+static void call_plain(char *command)
+{
+	if (!strcmp(command, "spublish") || !strcmp(command, "ssubscribe"))
+		memmove(command, command + 1, strlen(command));
+}
 
 /* Add the lines "cmdstat_get:calls=5,usec=..." */
 static int add_counters(const char *line, struct counter *counters, int count)
@@ -73,6 +90,7 @@ static int add_counters(const char *line, struct counter *counters, int count)
 		int i = 0;
 		if (sscanf(line, "cmdstat_%47[^:]:calls=%lld", found.name, &found.calls) != 2)
 			continue;
+		call_plain(found.name);
 		while (i < count && strcmp(counters[i].name, found.name) != 0)
 			i++;
 		ck_assert_int_lt(i, COUNTERS);
@@ -137,6 +155,34 @@ static int moved_to(const char *reply, size_t len)
 	return -1;
 }
 
+static long long count_sharded(const char *channel)
+{
+	long long count = 0;
+
+	for (int i = 0; i < CLUSTER_MASTERS; i++) {
+		struct redis *redis = redis_open(&setup->nodes[i]);
+		const char *text = redis_text(redis, "PUBSUB SHARDNUMSUB %s", channel);
+		count += atoll(text + strcspn(text, "\n"));
+		redis_close(redis);
+	}
+	return count;
+}
+
+/* PUBSUB NUMSUB lk:l:0:{NAME}: the channel of a latch is sharded. */
+static char *count_subscribers(const char *bytes, size_t *reply_len)
+{
+	static const char prefix[] = "lk:l:0:";
+	const char *at = strstr(bytes, prefix);
+	char channel[80], text[120];
+
+	ck_assert_ptr_nonnull(at);
+	at += strlen(prefix);
+	snprintf(channel, sizeof(channel), "lk:l:%.*s", (int)strcspn(at, "\r"), at);
+	snprintf(text, sizeof(text), "*2\r\n$%zu\r\n%s\r\n:%lld\r\n", strlen(channel), channel,
+	         count_sharded(channel));
+	return make_reply(reply_len, text, "");
+}
+
 /* Does the command, as it is sent, begin with this word? */
 static bool is_command(const char *bytes, const char *word)
 {
@@ -156,6 +202,8 @@ static char *run_command(const char *bytes, size_t len, size_t *reply_len)
 		return count_keys(reply_len);
 	if (is_command(bytes, "INFO"))
 		return count_calls(reply_len);
+	if (is_command(bytes, "PUBSUB"))
+		return count_subscribers(bytes, reply_len);
 	for (size_t i = 0; i < sizeof(at_all) / sizeof(at_all[0]); i++)
 		if (is_command(bytes, at_all[i]))
 			return run_at_all(bytes, len, reply_len);
@@ -206,11 +254,21 @@ static long long requests_of_store(void)
 	return requests;
 }
 
+/* By the sharded channel of the name and the client. */
+static bool does_hear(const char *client_id, const char *name)
+{
+	char channel[120];
+
+	snprintf(channel, sizeof(channel), "lk:c:{%s}:%s", name, client_id);
+	return count_sharded(channel) == 1;
+}
+
 const struct test_store store_in_cluster = {
-	.has = STORE_LOCKS | STORE_SEMAPHORES | STORE_LATCHES | STORE_KEYS | STORE_SHARED,
+	.has = STORE_OF_SERVER & ~STORE_DATABASES,
 	.start = start_store,
 	.restart = restart_store,
 	.pause = pause_store,
 	.look = look_at_all,
 	.requests = requests_of_store,
+	.hears = does_hear,
 };

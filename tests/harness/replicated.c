@@ -98,7 +98,7 @@ static void pause_store(bool on)
 }
 
 const struct test_store store_with_replica = {
-	.has = STORE_LOCKS | STORE_SEMAPHORES | STORE_LATCHES | STORE_KEYS | STORE_SHARED,
+	.has = STORE_OF_SERVER,
 	.start = start_store,
 	.restart = restart_store,
 	.pause = pause_store,

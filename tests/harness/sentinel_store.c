@@ -137,7 +137,7 @@ static void pause_master(bool on)
 }
 
 const struct test_store store_by_sentinel = {
-	.has = STORE_LOCKS | STORE_SEMAPHORES | STORE_LATCHES | STORE_KEYS | STORE_SHARED,
+	.has = STORE_OF_SERVER,
 	.start = start_store,
 	.restart = restart_master,
 	.pause = pause_master,

@@ -47,7 +47,7 @@ static long long requests_of_server(void)
 }
 
 const struct test_store store_on_server = {
-	.has = STORE_LOCKS | STORE_SEMAPHORES | STORE_LATCHES | STORE_KEYS | STORE_SHARED,
+	.has = STORE_OF_SERVER,
 	.start = start_server,
 	.restart = restart_server,
 	.pause = pause_server,
@@ -77,7 +77,7 @@ static long long requests_in_process(void)
 }
 
 const struct test_store store_in_process = {
-	.has = STORE_LOCKS | STORE_SEMAPHORES | STORE_LATCHES | STORE_KEYS,
+	.has = STORE_OF_SERVER & ~STORE_SHARED,
 	.start = start_in_process,
 	.restart = lua_seam_restart,
 	.pause = pause_in_process,

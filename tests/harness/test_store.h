@@ -15,6 +15,9 @@ enum {
 	STORE_LATCHES = 4,
 	STORE_KEYS = 8,    /* look() examines its keys */
 	STORE_SHARED = 16, /* other processes reach it */
+	STORE_DATABASES = 32,
+	STORE_OF_SERVER = STORE_LOCKS | STORE_SEMAPHORES | STORE_LATCHES | STORE_KEYS |
+	                  STORE_SHARED | STORE_DATABASES,
 };
 
 struct test_store {
@@ -29,6 +32,8 @@ struct test_store {
 	struct redis *(*look)(void);
 	/* The number of executed requests of calls, of all clients. */
 	long long (*requests)(void);
+	/* Does the client get the messages about a name that it holds?  NULL = always. */
+	bool (*hears)(const char *client_id, const char *name);
 };
 
 extern const struct test_store store_on_server;  /* a redis-server: test_store_server */

@@ -231,11 +231,12 @@ TEST_LATCH(sixty_four_threads_count_each_step_once, 60)
 {
 	static struct counter counters[THREADS];
 	lk_client *client = set_up();
-	long long before = redis_calls(redis, "publish");
 	struct awaiter awaiter;
 	lk_latch *latch = latch_named(client, "a");
+	long long before;
 
 	OK(lk_latch_set(latch, THREADS * STEPS, NULL));
+	before = redis_calls(redis, "publish"); /* a connection's test publishes too */
 	awaiter_start(&awaiter, latch, 20000);
 	for (int i = 0; i < THREADS; i++) {
 		counters[i].latch = i & 1 ? latch : latch_named(client, "a");
@@ -269,8 +270,7 @@ TEST_LATCH(wait_keeps_its_contract, 20)
 	latch_down(latch, 1, NULL);
 	OK(lk_latch_await(latch, 0));
 	OK(lk_latch_await(latch, LK_FOREVER));
-	ck_assert_int_eq(redis_size(redis),
-	                 3); /* no key for the wait: latch, memory, fence */
+	ck_assert_int_eq(redis_size(redis), 3); /* no key for the wait: latch, memory, fence */
 	OK(lk_client_close(client));
 }
 
@@ -359,17 +359,19 @@ TEST_LATCH(other_databases_and_prefixes_are_other_latches, 20)
 	lk_client *client = set_up(), *clients[2];
 	lk_latch *latch = latch_named(client, "a");
 	struct awaiter awaiters[2];
+	int count = STORE_HAS(STORE_DATABASES) ? 2 : 1;
 	char third[128];
 
 	snprintf(third, sizeof(third), "%s&db=3", url);
-	clients[0] = client_at(third);
-	clients[1] = client_with(url, &apart);
-	for (int i = 0; i < 2; i++)
+	clients[0] = client_with(url, &apart);
+	if (count == 2)
+		clients[1] = client_at(third);
+	for (int i = 0; i < count; i++)
 		awaiter_start(&awaiters[i], latch_named(clients[i], "a"), 300);
 	OK(lk_latch_set(latch, 0, NULL));
-	for (int i = 0; i < 2; i++)
+	for (int i = 0; i < count; i++)
 		EXPECT(awaiter_join(&awaiters[i]), LK_ETIMEDOUT);
-	for (int i = 0; i < 2; i++)
+	for (int i = 0; i < count; i++)
 		OK(lk_client_close(clients[i]));
 	OK(lk_client_close(client));
 }

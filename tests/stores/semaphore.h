@@ -459,6 +459,7 @@ TEST_SEMAPHORE(callback_may_call_everything_but_close)
 	callback_client = set_up();
 	semaphore = semaphore_with(callback_client, "a", &options);
 	permits_of(semaphore, 3, 0);
+	await_hearing(callback_client, "a");
 	OK(lk_semaphore_break(semaphore, NULL));
 	ck_assert(WITHIN(2000, called_back));
 	EXPECT(callback_errs[0], LK_EDEADLOCK);

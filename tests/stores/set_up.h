@@ -41,6 +41,13 @@ static inline lk_client *set_up(void)
 	return client_at(url);
 }
 
+/* Return when the client that holds the name gets the messages about it: then it learns of a break
+ * at once. */
+static inline void await_hearing(lk_client *client, const char *name)
+{
+	ck_assert(!STORE.hears || WITHIN(2000, STORE.hears(lk_client_id(client), name)));
+}
+
 /* There is no hold of "a" and no wait for it. */
 static inline bool is_at_rest(const struct noun *noun, void *handle)
 {
