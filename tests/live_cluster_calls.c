@@ -6,6 +6,7 @@
 #include "harness/cluster_setup.h"
 #include "harness/cluster_slots.h"
 #include "harness/command.h"
+#include "harness/fake_sentinel.h"
 #include "harness/handles.h"
 #include "harness/latch_watch.h"
 #include "harness/noun.h"
@@ -180,7 +181,7 @@ static void plain_url(int port, const char *rest)
 TEST(plain_url_of_a_node_is_that_of_its_cluster)
 {
 	start();
-	for (int i = 0; i < CLUSTER_MASTERS; i++) {
+	for (int i = 0; i < CLUSTER_NODES; i++) { /* also a replica */
 		plain_url(setup->nodes[i].port, "?grace=0");
 		opens(NULL, SOON_MS);
 	}
@@ -212,15 +213,37 @@ TEST(lazy_plain_url_names_the_url_to_write)
 	char wanted[100];
 
 	start();
-	plain_url(setup->nodes[0].port, "?grace=0&lazy=1");
-	client = client_at(url);
-	EXPECT(lk_lock_acquire(lock_named(client, names[0]), 0, NULL), LK_EINVALID);
-	snprintf(wanted, sizeof(wanted), "a node of a Cluster (write redis+cluster://127.0.0.1:%d)",
-	         setup->nodes[0].port);
-	ck_assert_msg(strstr(lk_errmsg(), wanted) != NULL, "%s", lk_errmsg());
-	OK(lk_client_close(client));
+	for (int i = 0; i < 2; i++) {
+		int port = setup->nodes[i ? REPLICA : 0].port;
+		plain_url(port, "?grace=0&lazy=1");
+		client = client_at(url);
+		EXPECT(lk_lock_acquire(lock_named(client, names[0]), 0, NULL), LK_EINVALID);
+		snprintf(wanted, sizeof(wanted),
+		         "a node of a Cluster (write redis+cluster://127.0.0.1:%d)", port);
+		ck_assert_msg(strstr(lk_errmsg(), wanted) != NULL, "%s", lk_errmsg());
+		OK(lk_client_close(client));
+	}
 	snprintf(url, sizeof(url), "%s?grace=0&lazy=1", setup->url);
 	opens(NULL, SOON_MS);
+}
+
+TEST(socket_of_a_node_is_no_way_into_its_cluster)
+{
+	start();
+	snprintf(url, sizeof(url), "redis+unix://%s", setup->nodes[0].socket_path);
+	fails(NULL, LK_EINVALID, SOON_MS,
+	      "a node of a Cluster (write redis+cluster:// with its host and port)");
+}
+
+TEST(sentinel_that_names_a_node_leads_into_no_cluster)
+{
+	static struct fake_sentinel sentinel;
+
+	start();
+	fake_sentinel_start(&sentinel, 0, setup->nodes[0].port);
+	snprintf(url, sizeof(url), "redis+sentinel://127.0.0.1:%d/s", sentinel.port);
+	fails(NULL, LK_EINVALID, SOON_MS, "a node of a Cluster (write redis+cluster://");
+	fake_sentinel_stop(&sentinel);
 }
 
 TEST(other_database_than_0_is_refused)

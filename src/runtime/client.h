@@ -326,10 +326,11 @@ void lk__dial_stop(struct lk__link *link);
  * has the topology if a node told it.  For the thread that dials, without the mutex. */
 lk_err lk__cluster_dial(struct lk__link *link, struct lk__target *target, int64_t deadline_ns,
                         struct lk__connection *connection, struct lk__why *why);
-/* A node of a Cluster was found at a plain URL: when the client opens, it becomes one of a Cluster;
- * later that is an error, and closes the peer.  For the thread that dials, without the mutex. */
-lk_err lk__cluster_meet(struct lk__link *link, const struct lk__target *target,
-                        struct lk__connection *connection, struct lk__why *why);
+/* A node of a Cluster was found at a plain URL, which may be no master: err is why its dial failed.
+ * When the client opens, it becomes one of a Cluster; later that is an error, and closes the peer.
+ * For the thread that dials, without the mutex. */
+lk_err lk__cluster_meet(struct lk__link *link, struct lk__target *target, int64_t deadline_ns,
+                        lk_err err, struct lk__connection *connection, struct lk__why *why);
 /* The store is a Cluster, before any name was opened.  False when out of memory.
  * _locked */
 bool lk__cluster_begin(struct lk_client *client);

@@ -129,24 +129,6 @@ static void take_peer(struct lk__link *link, const struct lk__place *place,
 		dialer->place = *place;
 }
 
-lk_err lk__cluster_meet(struct lk__link *link, const struct lk__target *target,
-                        struct lk__connection *connection, struct lk__why *why)
-{
-	struct lk_client *client = link->client;
-	struct lk__place place = {.port = target->port};
-
-	if (!client->target.lazy && !link->session.up_ns && target->host) {
-		snprintf(place.host, sizeof(place.host), "%s", target->host);
-		client->target.cluster = true; /* it has no other thread yet */
-		take_peer(link, &place, connection, target);
-		return LK_OK;
-	}
-	connection->ops->close(connection->peer);
-	return lk__why_about(why, LK_EINVALID, target->text,
-	                     "a node of a Cluster (write redis%s+cluster://%s)",
-	                     target->tls ? "s" : "", target->text);
-}
-
 /* The dial has failed; the node may have named the masters all the same. */
 static void keep_named(struct lk__link *link, struct lk__connection *connection)
 {
@@ -156,6 +138,32 @@ static void keep_named(struct lk__link *link, struct lk__connection *connection)
 	connection->peer->topology = NULL;
 	connection->ops->close(connection->peer);
 	connection->peer = NULL;
+}
+
+lk_err lk__cluster_meet(struct lk__link *link, struct lk__target *target, int64_t deadline_ns,
+                        lk_err err, struct lk__connection *connection, struct lk__why *why)
+{
+	struct lk_client *client = link->client;
+	struct lk__place place = {.port = target->port};
+
+	if (client->target.lazy || link->session.up_ns || !target->host) {
+		connection->ops->close(connection->peer);
+		if (!target->host)
+			return lk__why_about(why, LK_EINVALID, target->text,
+			                     "a node of a Cluster (write redis+cluster:// with its "
+			                     "host and port)");
+		return lk__why_about(why, LK_EINVALID, target->text,
+		                     "a node of a Cluster (write redis%s+cluster://%s)",
+		                     target->tls ? "s" : "", target->text);
+	}
+	client->target.cluster = target->cluster = true; /* it has no other thread yet */
+	if (!err) {
+		snprintf(place.host, sizeof(place.host), "%s", target->host);
+		take_peer(link, &place, connection, target);
+		return LK_OK;
+	}
+	keep_named(link, connection);
+	return lk__cluster_dial(link, target, deadline_ns, connection, why);
 }
 
 /* Dial one node.  *place is where it was found. */

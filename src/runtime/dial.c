@@ -26,18 +26,40 @@ static struct lk__connection *new_connection(const struct lk_client *client)
 	return connection;
 }
 
-static lk_err dial_peer(struct lk__link *link, const struct lk__target *target, int64_t deadline_ns,
-                        struct lk__connection *connection, struct lk__why *why)
+/* The peer may remain after an error, for the topology that it has. */
+static lk_err try_peer(struct lk__link *link, const struct lk__target *target, int64_t deadline_ns,
+                       struct lk__connection *connection, struct lk__why *why)
 {
 	struct lk__store *store = link->client->store;
 
-	lk_err err;
-
 	connection->peer = NULL;
-	err = store->ops->dial(store, link->index, target, deadline_ns, link->dialer.cancel.read_fd,
-	                       &link->dialer.epoch, &connection->peer, why);
+	return store->ops->dial(store, link->index, target, deadline_ns,
+	                        link->dialer.cancel.read_fd, &link->dialer.epoch, &connection->peer,
+	                        why);
+}
+
+/* A server that sentinels name. */
+static lk_err dial_peer(struct lk__link *link, const struct lk__target *target, int64_t deadline_ns,
+                        struct lk__connection *connection, struct lk__why *why)
+{
+	lk_err err = try_peer(link, target, deadline_ns, connection, why);
+
+	if (!err && connection->peer->topology)
+		err = lk__why_about(why, LK_EINVALID, target->text,
+		                    "a node of a Cluster (write redis%s+cluster://%s)",
+		                    target->tls ? "s" : "", target->text);
 	if (err && connection->peer)
-		store->ops->close(connection->peer);
+		connection->ops->close(connection->peer);
+	return err;
+}
+
+static lk_err dial_plain(struct lk__link *link, struct lk__target *target, int64_t deadline_ns,
+                         struct lk__connection *connection, struct lk__why *why)
+{
+	lk_err err = try_peer(link, target, deadline_ns, connection, why);
+
+	if (connection->peer && connection->peer->topology)
+		err = lk__cluster_meet(link, target, deadline_ns, err, connection, why);
 	return err;
 }
 
@@ -92,9 +114,7 @@ lk_err lk__dial(struct lk__link *link, struct lk__connection **result, struct lk
 	else if (!err && client->sentinels)
 		err = dial_master(link, &target, deadline_ns, connection, why);
 	else if (!err)
-		err = dial_peer(link, &target, deadline_ns, connection, why);
-	if (!err && connection->peer->topology)
-		err = lk__cluster_meet(link, &target, connection, why);
+		err = dial_plain(link, &target, deadline_ns, connection, why);
 	if (err) {
 		free(connection);
 		return err;
