@@ -187,22 +187,27 @@ TEST(plain_url_of_a_node_is_that_of_its_cluster)
 	}
 }
 
+static void cluster_of_one(const struct test_server *node)
+{
+	struct redis *redis = redis_open(node);
+
+	redis_do(redis, "CLUSTER ADDSLOTSRANGE 0 16383");
+	ck_assert(WITHIN(5000, strstr(redis_text(redis, "CLUSTER INFO"), "cluster_state:ok")));
+	redis_close(redis);
+}
+
 TEST(cluster_of_one_node_serves_all_names)
 {
 	static const struct server_options alone = {.cluster = true};
 	struct test_server server;
-	struct redis *redis;
 
 	start();
 	server_start(&server, &alone);
-	redis = redis_open(&server);
-	redis_do(redis, "CLUSTER ADDSLOTSRANGE 0 16383");
-	ck_assert(WITHIN(5000, strstr(redis_text(redis, "CLUSTER INFO"), "cluster_state:ok")));
+	cluster_of_one(&server);
 	plain_url(server.port, "?grace=0");
 	opens(NULL, SOON_MS);
 	snprintf(url, sizeof(url), "redis+cluster://127.0.0.1:%d?grace=0", server.port);
 	opens(NULL, SOON_MS);
-	redis_close(redis);
 	server_stop(&server);
 }
 
@@ -225,6 +230,37 @@ TEST(lazy_plain_url_names_the_url_to_write)
 	}
 	snprintf(url, sizeof(url), "%s?grace=0&lazy=1", setup->url);
 	opens(NULL, SOON_MS);
+}
+
+/* As when an address is used again, for another server. */
+TEST(node_at_the_address_of_a_lost_server_is_refused_and_forgotten)
+{
+	static const struct server_options of_node = {.cluster = true};
+	struct test_server server, node;
+	lk_client *client;
+	lk_lock *lock;
+
+	start();
+	server_start(&server, NULL);
+	server_start(&node, &of_node);
+	server_kill(&node);
+	client = client_at(server.url);
+	lock = lock_named(client, "a");
+	use(client, "a");
+	server_kill(&server);
+	node.port = server.port;
+	server_restart(&node);
+	cluster_of_one(&node);
+	ck_assert(WITHIN(5000, lk_lock_acquire(lock, 0, NULL) == LK_EINVALID));
+	ck_assert_msg(strstr(lk_errmsg(), "a node of a Cluster") != NULL, "%s", lk_errmsg());
+	server_kill(&node);
+	server_restart(&server);
+	ck_assert(WITHIN(10000, lk_lock_acquire(lock, 100, NULL) == LK_OK));
+	OK(lk_lock_release(lock));
+	use(client, "b");
+	OK(lk_client_close(client));
+	server_stop(&node);
+	server_stop(&server);
 }
 
 TEST(socket_of_a_node_is_no_way_into_its_cluster)

@@ -71,21 +71,25 @@ static struct lk__conn *conn_of(struct lk__peer *peer, enum lk__side side)
 	return ((struct connected *)peer)->conns[side];
 }
 
-/* Find out that a plain URL leads to a Cluster, or connect. */
+/* Find out that a plain URL leads to a Cluster, or connect.  Like the runtime, the store becomes
+ * one of a Cluster at its first dial only: a client that has had names and channels refuses a node,
+ * and the server may be back at the next dial. */
 static lk_err dial_server(struct lk__redis *redis, unsigned link, const struct lk__target *place,
                           int64_t deadline_ns, int cancel_fd, struct lk__epoch *epoch,
-                          struct lk__conn *conns[2], struct lk__why *why)
+                          struct lk__conn *conns[2], bool *is_cluster, struct lk__why *why)
 {
-	bool is_cluster;
 	lk_err err =
 		lk__connect(place, &redis->tls[link], &redis->space, deadline_ns, cancel_fd, epoch,
-	                    &conns[LK__RESPONSES], &conns[LK__MESSAGES], &is_cluster, why);
+	                    &conns[LK__RESPONSES], &conns[LK__MESSAGES], is_cluster, why);
 
-	if (!is_cluster)
-		return err;
-	if (place->db)
+	if (*is_cluster && place->db) {
+		*is_cluster = false;
 		return lk__why_about(why, LK_EINVALID, place->text, LK__ONE_DATABASE);
-	atomic_store(&redis->is_cluster, true);
+	}
+	if (!*is_cluster)
+		redis->was_server |= !err;
+	else if (!place->lazy && !redis->was_server)
+		atomic_store(&redis->is_cluster, true);
 	return err;
 }
 
@@ -126,15 +130,17 @@ static lk_err dial(struct lk__store *store, unsigned link, const struct lk__targ
 	struct lk__redis *redis = (struct lk__redis *)store;
 	struct connected *connected = calloc(1, sizeof(*connected));
 	struct lk__conn **conns;
+	bool is_cluster = place->cluster;
 	lk_err err = LK_OK;
 
 	*result = NULL;
 	if (!connected)
 		return lk__why_set(why, LK_ENOMEM, "out of memory");
 	conns = connected->conns;
-	if (!atomic_load(&redis->is_cluster))
-		err = dial_server(redis, link, place, deadline_ns, cancel_fd, epoch, conns, why);
-	if (atomic_load(&redis->is_cluster) && !conns[LK__RESPONSES])
+	if (!is_cluster)
+		err = dial_server(redis, link, place, deadline_ns, cancel_fd, epoch, conns,
+		                  &is_cluster, why);
+	if (is_cluster && !conns[LK__RESPONSES])
 		err = dial_node(redis, link, place, deadline_ns, cancel_fd, epoch, connected, why);
 	if (err && !connected->peer.peer.topology) {
 		free(connected);

@@ -15,6 +15,7 @@ struct lk__redis {
 	struct lk__space space;          /* of a single server */
 	struct lk__space divided;        /* of a Cluster */
 	atomic_bool is_cluster;          /* by the URL, or by what a plain URL led to; for good */
+	bool was_server;                 /* a dial of a plain URL has succeeded */
 	const struct lk__target *target; /* the client's */
 	struct lk__tls_shared tls[LK__NODES_MAX]; /* of each link; its dialling thread's */
 };
