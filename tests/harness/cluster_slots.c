@@ -156,8 +156,7 @@ void cluster_slot_move(const struct cluster_setup *setup, int slot, int to)
 	cluster_slot_close(setup, slot, to);
 }
 
-/* The node of "-MOVED 5 127.0.0.1:7000", -1 if this is none. */
-static int redirection(const struct cluster_setup *setup, const char *reply)
+int cluster_slot_redirection(const struct cluster_setup *setup, const char *reply)
 {
 	const char *colon;
 
@@ -189,7 +188,7 @@ const char *cluster_read(const struct cluster_setup *setup, const char *command,
 		free(copy);
 		copy = strdup(reply);
 		redis_close(redis);
-		node = redirection(setup, copy);
+		node = cluster_slot_redirection(setup, copy);
 		if (node < 0)
 			return copy;
 	}

@@ -26,6 +26,8 @@ void cluster_slot_undo(const struct cluster_setup *setup, int slot, int to);
 /* All of the steps. */
 void cluster_slot_move(const struct cluster_setup *setup, int slot, int to);
 
+/* The node that a reply of MOVED or ASK names, "-MOVED 5 127.0.0.1:7000"; -1 if it is another. */
+int cluster_slot_redirection(const struct cluster_setup *setup, const char *reply);
 /* Run a command with one word and one key ("GET", "TYPE", "PTTL") where the key is, also in a slot
  * that migrates; the reply as redis_text() has it.  Valid until the next call. */
 const char *cluster_read(const struct cluster_setup *setup, const char *command, const char *key);

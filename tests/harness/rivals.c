@@ -12,8 +12,9 @@
 #define HOLD_MS 20
 #define LONGER_MS 500 /* after a break of the link, so that others meet this hold */
 #define LATE_MS 1000
-#define PAUSE_MS 10 /* after an error */
-#define TURNS 8     /* of all, that show that they go on */
+#define LATE_IN_CLUSTER_MS 500 /* the half of what one dial may take */
+#define PAUSE_MS 10            /* after an error */
+#define TURNS 8                /* of all, that show that they go on */
 
 /* By the client's clock. */
 static bool is_valid(struct rival *rival, uint64_t fence)
@@ -61,7 +62,7 @@ static int follow_late(void *arg, const char *host, int port, char host_out[LK_H
 	(void)host_out;
 	(void)port_out;
 	if (rival->all->started && (rival - rival->all->of) % 2)
-		nap_ms(LATE_MS);
+		nap_ms(rival->all->late_ms);
 	return 0;
 }
 
@@ -107,6 +108,7 @@ void rivals_start(struct rivals *rivals, const struct noun *noun, const char *ur
 	memset(rivals, 0, sizeof(*rivals));
 	snprintf(name, sizeof(name), "%s of rivals", noun->name);
 	rivals->noun = noun;
+	rivals->late_ms = strstr(url, "+cluster:") ? LATE_IN_CLUSTER_MS : LATE_MS;
 	ck_assert(!pthread_mutex_init(&rivals->mutex, NULL));
 	for (struct rival *rival = rivals->of; rival < rivals->of + RIVALS; rival++) {
 		rival->all = rivals;

@@ -24,6 +24,7 @@ struct rival {
 
 struct rivals {
 	const struct noun *noun;
+	int64_t late_ms; /* by which every other one follows a failover */
 	struct rival of[RIVALS];
 	atomic_bool started, stop;
 	atomic_int holds; /* so far */
@@ -32,7 +33,7 @@ struct rivals {
 	int overlaps, stale_fences;
 };
 
-/* Start them at that URL of a service of Sentinel, with holds of that lease. */
+/* Start them at that URL, of a service of Sentinel or a Cluster, with holds of that lease. */
 void rivals_start(struct rivals *rivals, const struct noun *noun, const char *url,
                   int64_t lease_ms);
 /* Assert that they acquire again, within ms. */
