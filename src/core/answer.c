@@ -517,7 +517,8 @@ void lk__ticket_answer(struct lk__core *core, int64_t now_ns, struct lk__pending
 		lk__ticket_resume(core, now_ns, ticket);
 		return;
 	}
-	ticket->hops = 0;
+	if (lk__answer_ends_hops(answer))
+		ticket->hops = 0;
 	if (lk__divided_narrows(ticket, &copy, answer)) {
 		lk__divided_narrow(ticket, request);
 		return;

@@ -472,7 +472,8 @@ void lk__latch_answer(struct lk__core *core, int64_t now_ns, struct lk__pending 
 	}
 	request->state = LK__IDLE;
 	request->asking = false;
-	latch->hops = 0;
+	if (lk__answer_ends_hops(answer))
+		latch->hops = 0;
 	if (request == &latch->down)
 		lk__step_answer(core, now_ns, latch, answer);
 	else if (answer->kind == LK__SHOWN)

@@ -31,8 +31,8 @@ void lk__latches_settle(struct lk__core *core, int64_t now_ns)
 
 	for (; latch; latch = next) {
 		next = latch->next;
-		if (latch->heard)
-			continue;
+		if (latch->heard || latch->hops > LK__HOPS_MAX)
+			continue; /* the latter pauses: servers redirect to each other */
 		latch->ask_ns = now_ns;
 		latch->step_ns = 0;
 		lk__latch_pursue(core, now_ns, latch);

@@ -133,7 +133,8 @@ static void move_ticket(struct lk__core *core, int64_t now_ns, struct lk__ticket
 	if (ticket->state == LK__HOLDING || ticket->released)
 		ticket->is_forgotten = true;
 	ticket->is_doubted = false;
-	ticket->next_ns = now_ns;
+	if (ticket->hops <= LK__HOPS_MAX || ticket->next_ns == LK__NEVER)
+		ticket->next_ns = now_ns; /* else it pauses: the servers redirect to each other */
 	lk__session_mind_lease(session, ticket->queue->lease_ms);
 	lk__ticket_pursue(core, now_ns, ticket);
 }
@@ -206,18 +207,27 @@ static bool is_of_session(const struct lk__pending *request)
 	return request->kind == LK__EPOCH || request->kind == LK__CONFIRM;
 }
 
-/* Count a redirect.  False if there were too many in a row. */
+bool lk__answer_ends_hops(const struct lk__answer *answer)
+{
+	return answer->text != loop.text;
+}
+
+/* Count a redirect.  False if there were too many in a row: then each further one needs a pause,
+ * until there is another answer. */
 static bool may_hop(struct lk__pending *request)
 {
 	unsigned hops;
 
 	if (lk__is_query(request->kind))
-		hops = ++request->query->hops;
-	else if (lk__pending_is_latch(request))
-		hops = ++request->latch->hops;
+		return ++request->query->hops <= LK__HOPS_MAX;
+	hops = lk__pending_is_latch(request) ? request->latch->hops : request->ticket->hops;
+	if (hops > LK__HOPS_MAX)
+		return false;
+	if (lk__pending_is_latch(request))
+		request->latch->hops++;
 	else
-		hops = ++request->ticket->hops;
-	return hops <= LK__HOPS_MAX;
+		request->ticket->hops++;
+	return hops < LK__HOPS_MAX;
 }
 
 /* Send it again, once, over that link. */

@@ -80,6 +80,8 @@ void lk__route_name(const struct lk__core *core, struct lk__session *session,
                     struct lk__name *name);
 /* Ask the server of that link for the topology, unless a question has no answer yet. */
 void lk__topology_ask(struct lk__core *core, struct lk__session *session);
+/* Is it an answer of a server that has the name, not one that stands for too many redirects? */
+bool lk__answer_ends_hops(const struct lk__answer *answer);
 /* Was the request sent to a server that the ticket does not belong to any more?  Then its answer
  * makes nothing. */
 bool lk__pending_is_late(const struct lk__pending *request, const struct lk__session *session);
