@@ -423,6 +423,27 @@ TEST(judge_counts_reclaimed_permits)
 	}
 }
 
+/* The script that hands permits over removes the hold before them last. */
+TEST(judge_counts_permits_when_a_script_has_ended)
+{
+	for (int removed = 0; removed < 2; removed++) {
+		begin_round();
+		client(1);
+		client(2);
+		pool_script(10 * MS, &lk__script_semaphore_ask, 1, 1);
+		pool_holds(10 * MS, 1, 1, 2, 5);
+		pool_script(11 * MS, &lk__script_semaphore_leave, 1, 1);
+		pool_holds(11 * MS, 2, 1, 2, 6);
+		if (removed)
+			lua(11 * MS, "HDEL", 1, 1, "\"lk:{pool}\" \"@\"");
+		judge();
+		if (removed)
+			GOOD();
+		else
+			ONLY(PROMISE_PERMITS);
+	}
+}
+
 /* No semaphore is served in the grace. */
 TEST(judge_finds_permits_granted_in_the_grace)
 {

@@ -154,6 +154,7 @@ static void begin_script(struct monitor *monitor, const struct monitor_line *lin
 	*run = (struct run){.script = script_of(line),
 	                    .ticket = NONE,
 	                    .name = NONE,
+	                    .granted = NONE,
 	                    .at_ns = line->at_ns,
 	                    .from = line->from};
 	if (!run->script || line->count < 4)
@@ -190,7 +191,9 @@ static void end_script(struct monitor *monitor)
 		monitor->tickets[run->ticket].left_ns = run->at_ns;
 		monitor->tickets[run->ticket].left_from = run->from;
 	}
-	*run = (struct run){.ticket = NONE, .name = NONE};
+	if (run->granted != NONE)
+		monitor_check_room(monitor);
+	*run = (struct run){.ticket = NONE, .name = NONE, .granted = NONE};
 }
 
 static void removed(struct monitor *monitor, size_t ticket, int64_t score, int64_t at_ns)
@@ -350,7 +353,7 @@ void judge_check_monitor(struct judge *judge)
 	if (!at)
 		return;
 	end = at + judge->input->monitor_len;
-	monitor.run = (struct run){.ticket = NONE, .name = NONE};
+	monitor.run = (struct run){.ticket = NONE, .name = NONE, .granted = NONE};
 	monitor.places = judge_zeroed(judge->name_count, sizeof(*monitor.places));
 	for (size_t i = 0; i < judge->fault_count; i++)
 		if (judge->faults[i].grace_ms > monitor.grace_ms)

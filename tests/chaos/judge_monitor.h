@@ -64,7 +64,8 @@ struct place {
 
 struct run {
 	const struct lk__script *script;
-	size_t name, ticket;
+	size_t name, ticket, granted; /* permits, last; NONE = none */
+	uint64_t fence;               /* of that */
 	bool is_leave, is_ask, is_renew, is_reclaim, ends, breaks;
 	int64_t at_ns;
 	uint64_t from;
@@ -106,6 +107,8 @@ void monitor_queued(struct monitor *monitor, struct place *place, size_t ticket,
 /* Its score, -1 if it was missing. */
 int64_t monitor_unqueued(struct monitor *monitor, struct place *place, size_t ticket,
                          int64_t at_ns);
+/* After a run that granted permits, which may have removed the hold before them later. */
+void monitor_check_room(struct monitor *monitor);
 /* A new memory: nothing new is granted in its grace. */
 void monitor_epoch(struct monitor *monitor, const char *marker);
 /* A grant to this ticket; value: of the lock, "" of a semaphore. */

@@ -187,34 +187,45 @@ void monitor_passed_over(struct monitor *monitor, size_t name, size_t ticket, in
 /* ---- permits -----------------------------------------------------------------------------------
  */
 
-static void check_room(struct monitor *monitor, size_t name, size_t ticket, uint64_t fence,
-                       const struct monitor_line *line)
+static void add_hold(struct monitor *monitor, size_t name, size_t ticket, uint64_t fence,
+                     const struct monitor_line *line)
 {
-	struct judge *judge = monitor->judge;
 	struct place *place = place_of(monitor, name);
-	int64_t sum = monitor->tickets[ticket].permits;
-	int64_t capacity = place->capacity ? place->capacity : judge->names[name].capacity;
-	bool rate = judge->names[name].kind == NAME_RATE;
-	const char *wrong;
 	size_t kept = 0;
 
 	for (size_t i = 0; i < place->hold_count; i++) {
 		const struct ticket *hold = &monitor->tickets[place->holds[i]];
 		if (place->holds[i] == ticket || hold->ends_us <= line->server_us + CLOSE_US)
 			continue;
-		sum += hold->permits;
 		place->holds[kept++] = place->holds[i];
 	}
 	place->hold_count = kept;
 	place->holds =
 		judge_more(place->holds, place->hold_count, &place->hold_room, sizeof(size_t));
 	place->holds[place->hold_count++] = ticket;
+	monitor->run.granted = ticket;
+	monitor->run.fence = fence;
+}
+
+void monitor_check_room(struct monitor *monitor)
+{
+	const struct run *run = &monitor->run;
+	struct judge *judge = monitor->judge;
+	struct place *place = place_of(monitor, run->name);
+	int64_t capacity = place->capacity ? place->capacity : judge->names[run->name].capacity;
+	bool rate = judge->names[run->name].kind == NAME_RATE;
+	int64_t sum = 0;
+	const char *wrong;
+
+	for (size_t i = 0; i < place->hold_count; i++)
+		sum += monitor->tickets[place->holds[i]].permits;
 	wrong = rate ? promise_rate(sum, capacity) : promise_permits(sum, capacity);
-	if (wrong && !judge_upset(judge, line->at_ns, line->at_ns, 10 * SECOND, name))
+	if (wrong && !judge_upset(judge, run->at_ns, run->at_ns, 10 * SECOND, run->name))
 		judge_accuse(judge, rate ? PROMISE_RATE : PROMISE_PERMITS,
-		             record_of(monitor, name, fence), NULL,
-		             "%s: the server granted at %.9f to %s: %s", judge_name(judge, name),
-		             judge_clock(judge, line->at_ns), monitor->tickets[ticket].text, wrong);
+		             record_of(monitor, run->name, run->fence), NULL,
+		             "%s: the server granted at %.9f to %s: %s",
+		             judge_name(judge, run->name), judge_clock(judge, run->at_ns),
+		             monitor->tickets[run->granted].text, wrong);
 }
 
 void monitor_ends(struct monitor *monitor, size_t name, size_t ticket, int64_t ends_us,
@@ -257,7 +268,7 @@ void monitor_granted(struct monitor *monitor, size_t name, size_t ticket, uint64
 	                           sizeof(*place->grants));
 	place->grants[place->grant_count++] = (struct grant){.fence = fence, .at_ns = line->at_ns};
 	if (monitor->judge->names[name].kind != NAME_LOCK) {
-		check_room(monitor, name, ticket, fence, line);
+		add_hold(monitor, name, ticket, fence, line);
 		/* Dequeued in the next line; it was not skipped. */
 		monitor_unqueued(monitor, place, ticket, line->at_ns);
 		return;
