@@ -167,6 +167,7 @@ struct chaos_options {
 	bool moves_clock; /* and some that set its clock */
 	bool deletes;     /* and some that delete keys and break holds, as an operator may */
 	bool sentinel;    /* a service of Sentinel; its faults, and those of workers */
+	bool cluster;     /* a Cluster; the same */
 	int64_t grace_ms; /* of the workers' clients */
 	int replicas;     /* that must confirm their grants, with Sentinel; 0 = none */
 	/* A planted bug: the clients have no grace, but the judge believes that they have. */
@@ -174,6 +175,12 @@ struct chaos_options {
 	bool wants_namespace;
 	int number;
 };
+
+/* More than one server, without proxies, and without a record of MONITOR. */
+static inline bool chaos_has_service(const struct chaos_options *options)
+{
+	return options->sentinel || options->cluster;
+}
 
 /* For how long the store grants nothing after a loss of its memory. */
 static inline int64_t chaos_pause_ms(const struct chaos_options *options)

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  * Chaos: real processes, a real server, real faults; a judge checks the records of all calls.
  *
- *   chaos [T=seconds] [SEED=number] [STORE=sentinel] [REPLICAS=number] [PLANT=no-grace]
+ *   chaos [T=seconds] [SEED=number] [STORE=sentinel|cluster] [REPLICAS=number]
+ *         [PLANT=no-grace]
  *
  * Runs rounds of at most 60 s, and a few seconds more for what follows a loss of memory.  In every
  * second one, faults may delete the store's memory, in a quarter of these also set its clock, and
@@ -11,6 +12,9 @@
  * STORE=sentinel: clients follow a service of Sentinel, whose master, replicas and sentinels fail.
  * There is no record of the servers' MONITOR then: the judge has the records of the workers.
  *
+ * STORE=cluster: the same with a Cluster, whose masters fail and whose slots move: those of the
+ * names.
+ *
  * REPLICAS=1, 2: so many replicas must confirm each grant in every round, and replicas are stopped
  * more often.  Without it, it is so in one round of three; REPLICAS=0: in none.
  *
@@ -19,6 +23,7 @@
 #include "chaos/nemesis.h"
 
 #include "harness/process.h"
+#include "harness/test.h"
 
 #include <check.h>
 #include <errno.h>
@@ -64,6 +69,12 @@ void _mark_point(const char *file, int line)
 {
 	(void)file;
 	(void)line;
+}
+
+/* There is nothing to share here. */
+void test_before_all(void (*begin)(void))
+{
+	(void)begin;
 }
 
 static void interrupt(int number)
@@ -206,6 +217,8 @@ static bool tell_plant(const struct chaos_result *sum, int rounds, int bad)
 
 	for (int i = NEMESIS_FAILOVER; i <= NEMESIS_MASTER_STOP; i++)
 		failovers += sum->faults[i];
+	for (int i = NEMESIS_NODE_FAILOVER; i <= NEMESIS_NODE_STOP; i++)
+		failovers += sum->faults[i];
 	printf("planted bug: %s: %d of %d rounds bad, %lld meetings of valid holds in the canary, "
 	       "the judge shows %lld overlaps, after %d failovers or less\n",
 	       found ? "found" : "NOT FOUND", bad, rounds, (long long)sum->meetings,
@@ -237,12 +250,15 @@ static int replicas_of(int number, int asked, bool plant)
 	return asked >= 0 ? asked : number % 3 == 2 ? 2 - number / 3 % 2 : 0;
 }
 
-static int run_all(int64_t seconds, unsigned long long seed, bool sentinel, int replicas,
+static int run_all(int64_t seconds, unsigned long long seed, const char *store, int replicas,
                    bool plant)
 {
 	struct chaos_result sum = {0}, *result;
 	int rounds = (int)((seconds + ROUND_S - 1) / ROUND_S), bad = 0, spaces = 0, number = 0;
-	char words[40] = " STORE=sentinel";
+	int used = 0;
+	bool sentinel = !strcmp(store, "sentinel"), cluster = !strcmp(store, "cluster");
+	bool service = sentinel || cluster;
+	char words[40] = "";
 	bool enough;
 
 	/* Both sorts of rounds, if there is time for both. */
@@ -261,14 +277,14 @@ static int run_all(int64_t seconds, unsigned long long seed, bool sentinel, int 
 			.seed = own_seed,
 			.seconds = seconds / rounds,
 			.sentinel = sentinel,
-			.loses = sentinel || number % 2,
-			.moves_clock = !sentinel && variant == 1,
-			.deletes = !sentinel && variant == 3,
-			.grace_ms =
-				sentinel ? service_grace_of(number) : grace_of(number, own_seed),
+			.cluster = cluster,
+			.loses = service || number % 2,
+			.moves_clock = !service && variant == 1,
+			.deletes = !service && variant == 3,
+			.grace_ms = service ? service_grace_of(number) : grace_of(number, own_seed),
 			.replicas = sentinel ? replicas_of(number, replicas, plant) : 0,
 			.without_grace = plant,
-			.wants_namespace = !sentinel && number % NAMESPACE_EACH == 0,
+			.wants_namespace = !service && number % NAMESPACE_EACH == 0,
 			.number = number,
 		};
 		memset(result, 0, sizeof(*result));
@@ -289,9 +305,11 @@ static int run_all(int64_t seconds, unsigned long long seed, bool sentinel, int 
 	munmap(result, sizeof(*result));
 	if (plant)
 		return round_interrupted || !tell_plant(&sum, number, bad);
-	if (replicas >= 0)
-		snprintf(words, sizeof(words), " STORE=sentinel REPLICAS=%d", replicas);
-	enough = tell(&sum, number, bad, seconds, seed, spaces, sentinel ? words : "");
+	if (service)
+		used = snprintf(words, sizeof(words), " STORE=%s", store);
+	if (sentinel && replicas >= 0)
+		snprintf(words + used, sizeof(words) - (size_t)used, " REPLICAS=%d", replicas);
+	enough = tell(&sum, number, bad, seconds, seed, spaces, words);
 	return bad || !enough || round_interrupted;
 }
 
@@ -311,7 +329,8 @@ int main(int argc, char **argv)
 	const char *seed_text = "";
 	unsigned long long seed;
 	int64_t seconds = 20;
-	bool sentinel = false, plant = false;
+	const char *store = "";
+	bool plant = false;
 	int replicas = -1;
 
 	if (argc > 2 && !strcmp(argv[1], "worker"))
@@ -325,8 +344,8 @@ int main(int argc, char **argv)
 			seconds = argv[i][2] ? strtoll(argv[i] + 2, NULL, 10) : seconds;
 		else if (!strncmp(argv[i], "SEED=", 5))
 			seed_text = argv[i] + 5;
-		else if (!strcmp(argv[i], "STORE=sentinel"))
-			sentinel = true;
+		else if (!strncmp(argv[i], "STORE=", 6))
+			store = argv[i] + 6;
 		else if (!strncmp(argv[i], "REPLICAS=", 9) && argv[i][9])
 			replicas = replicas_in(argv[i] + 9);
 		else if (!strcmp(argv[i], "PLANT=no-grace"))
@@ -351,5 +370,5 @@ int main(int argc, char **argv)
 	sigaction(SIGINT, &action, NULL);
 	sigaction(SIGTERM, &action, NULL);
 	signal(SIGPIPE, SIG_IGN);
-	return run_all(seconds, seed, sentinel, replicas, plant);
+	return run_all(seconds, seed, store, replicas, plant);
 }

@@ -26,11 +26,16 @@ const char *nemesis_kind_name(int kind)
 	return kinds[kind].name;
 }
 
+static bool is_of_slot(enum nemesis_kind kind)
+{
+	return kind == NEMESIS_SLOT_MOVE || kind == NEMESIS_SLOT_MIGRATE;
+}
+
 static void target_name(const struct nemesis_fault *fault, char *text, size_t size)
 {
 	if (fault->kind <= NEMESIS_WORKER_STOP)
 		snprintf(text, size, "%d", (int)fault->pid);
-	else if (fault->kind == NEMESIS_DELETE)
+	else if (fault->kind == NEMESIS_DELETE || is_of_slot(fault->kind))
 		snprintf(text, size, "%s", chaos_names[fault->target].name);
 	else if (fault->kind >= NEMESIS_DELAY && fault->kind <= NEMESIS_PACKETS_RESET)
 		snprintf(text, size, "proxy%d", fault->target);
@@ -45,7 +50,8 @@ static bool is_link(enum nemesis_kind kind)
 
 static bool changes_master(enum nemesis_kind kind)
 {
-	return kind >= NEMESIS_FAILOVER && kind <= NEMESIS_MASTER_STOP;
+	return (kind >= NEMESIS_FAILOVER && kind <= NEMESIS_MASTER_STOP) ||
+	       (kind >= NEMESIS_NODE_FAILOVER && kind <= NEMESIS_NODE_STOP);
 }
 
 /* A dead sentinel leaves two, which can elect a master.  If a sentinel that leads a failover is
@@ -100,6 +106,8 @@ static void fault_end(struct round *round, struct nemesis_fault *fault)
 		worker_end(round, fault);
 	else if (is_link(fault->kind))
 		nemesis_network_end(round, fault);
+	else if (fault->kind >= NEMESIS_SLOT_MOVE)
+		nemesis_cluster_end(round, fault);
 	else if (fault->kind >= NEMESIS_FAILOVER)
 		nemesis_sentinel_end(round, fault);
 	else
@@ -128,9 +136,11 @@ static bool is_allowed(const struct round *round, enum nemesis_kind kind)
 {
 	int needs = kinds[kind].needs;
 
-	if (round->options->sentinel)
-		return needs & NEEDS_SENTINEL || kind <= NEMESIS_WORKER_STOP;
-	return !(needs & NEEDS_SENTINEL) && !(needs & NEEDS_KEEPS && round->options->loses) &&
+	if (chaos_has_service(round->options))
+		return needs & (round->options->sentinel ? NEEDS_SENTINEL : NEEDS_CLUSTER) ||
+		       kind <= NEMESIS_WORKER_STOP;
+	return !(needs & (NEEDS_SENTINEL | NEEDS_CLUSTER)) &&
+	       !(needs & NEEDS_KEEPS && round->options->loses) &&
 	       !(needs & NEEDS_LOSES && !round->options->loses) &&
 	       !(needs & NEEDS_CLOCK && !round->options->moves_clock) &&
 	       !(needs & NEEDS_DELETES && !round->options->deletes) &&
@@ -148,9 +158,9 @@ static bool begins_memory(enum nemesis_kind kind)
 static void words_of(const struct round *round, enum nemesis_kind kind, char *text, size_t size)
 {
 	bool loses = kind == NEMESIS_DELETE || kind == NEMESIS_FLUSH_ALL ||
-	             kind == NEMESIS_RESTART_EMPTY;
+	             kind == NEMESIS_RESTART_EMPTY || kind == NEMESIS_NODE_RESTART;
 	/* A replica may lag. */
-	bool is_old = kind == NEMESIS_RESTART_OLD || changes_master(kind);
+	bool is_old = kind == NEMESIS_RESTART_OLD || (changes_master(kind) && !loses);
 	const char *memory = is_old ? " memory=old" : loses ? " memory=lost" : "";
 	int used = snprintf(text, size, "%s", memory);
 
@@ -173,6 +183,8 @@ static bool target_choose(struct round *round, struct nemesis_fault *fault)
 	if (begins_memory(fault->kind) && history_now_ns() < round->grace_over_ns &&
 	    !chaos_once_in(&round->dice, 4))
 		return false;
+	if (fault->kind >= NEMESIS_SLOT_MOVE)
+		return !is_taken(round, fault) && nemesis_cluster_ready(round, fault);
 	if (fault->kind >= NEMESIS_FAILOVER)
 		return !is_taken(round, fault) && nemesis_sentinel_ready(round, fault->kind);
 	if (fault->kind > NEMESIS_WORKER_STOP)
@@ -197,6 +209,19 @@ static enum nemesis_kind sentinel_kind_choose(struct round *round)
 	                                        NEMESIS_SENTINEL_STOP);
 }
 
+static enum nemesis_kind cluster_kind_choose(struct round *round)
+{
+	/* That loses most: what a grace is for. */
+	if (round->options->without_grace && chaos_once_in(&round->dice, 2))
+		return NEMESIS_NODE_TAKEOVER;
+	if (!round->lost)
+		return (enum nemesis_kind)chaos_between(&round->dice, NEMESIS_NODE_FAILOVER,
+		                                        NEMESIS_NODE_STOP);
+	if (chaos_once_in(&round->dice, 3))
+		return (enum nemesis_kind)chaos_between(&round->dice, 0, NEMESIS_WORKER_STOP);
+	return (enum nemesis_kind)chaos_between(&round->dice, NEMESIS_SLOT_MOVE, NEMESIS_NODE_STOP);
+}
+
 static enum nemesis_kind kind_choose(struct round *round)
 {
 	bool loses = round->options->loses;
@@ -207,6 +232,8 @@ static enum nemesis_kind kind_choose(struct round *round)
 
 	if (round->options->sentinel)
 		return sentinel_kind_choose(round);
+	if (round->options->cluster)
+		return cluster_kind_choose(round);
 	/* A short round has few faults. */
 	if (loses && !round->lost)
 		return special ? NEMESIS_FLUSH_ALL : NEMESIS_RESTART_EMPTY;
@@ -240,6 +267,8 @@ static bool fault_begin(struct round *round, struct nemesis_fault *fault)
 		begun = worker_begin(round, fault);
 	else if (is_link(kind))
 		begun = nemesis_network_begin(round, fault, ms);
+	else if (kind >= NEMESIS_SLOT_MOVE)
+		begun = nemesis_cluster_begin(round, fault);
 	else if (kind >= NEMESIS_FAILOVER)
 		begun = nemesis_sentinel_begin(round, fault);
 	else
@@ -286,4 +315,6 @@ void nemesis_heal(struct round *round)
 			fault_end(round, &round->faults[i]);
 	if (round->options->sentinel)
 		nemesis_sentinel_heal(round);
+	if (round->options->cluster)
+		nemesis_cluster_settle(round);
 }

@@ -6,6 +6,7 @@
 
 #include "chaos/chaos.h"
 
+#include "harness/cluster_setup.h"
 #include "harness/proxy.h"
 #include "harness/sentinel_setup.h"
 #include "harness/server.h"
@@ -46,7 +47,14 @@
 	X(REPLICA_KILL, "replica-kill", NEEDS_SENTINEL, 300, 2000)                                 \
 	X(REPLICA_STOP, "replica-stop", NEEDS_SENTINEL, 300, 3000)                                 \
 	X(SENTINEL_KILL, "sentinel-kill", NEEDS_SENTINEL, 300, 4000)                               \
-	X(SENTINEL_STOP, "sentinel-stop", NEEDS_SENTINEL, 300, 4000)
+	X(SENTINEL_STOP, "sentinel-stop", NEEDS_SENTINEL, 300, 4000)                               \
+	X(SLOT_MOVE, "slot-move", NEEDS_CLUSTER, 0, 0)                                             \
+	X(SLOT_MIGRATE, "slot-migrate", NEEDS_CLUSTER, 200, 4000)                                  \
+	X(NODE_FAILOVER, "restart-failover", NEEDS_CLUSTER, 0, 0)                                  \
+	X(NODE_TAKEOVER, "restart-takeover", NEEDS_CLUSTER, 0, 0)                                  \
+	X(NODE_RESTART, "restart-node", NEEDS_CLUSTER, 0, 0)                                       \
+	X(NODE_KILL, "restart-node-kill", NEEDS_CLUSTER, 500, 3000)                                \
+	X(NODE_STOP, "restart-node-stop", NEEDS_CLUSTER, 300, 9000)
 
 enum nemesis_needs {
 	NEEDS_KEEPS = 1,
@@ -54,7 +62,8 @@ enum nemesis_needs {
 	NEEDS_NAMESPACE = 4,
 	NEEDS_CLOCK = 8,
 	NEEDS_DELETES = 16,
-	NEEDS_SENTINEL = 32
+	NEEDS_SENTINEL = 32,
+	NEEDS_CLUSTER = 64
 };
 
 enum nemesis_kind {
@@ -75,7 +84,8 @@ struct round_worker {
 /* A fault in progress. */
 struct nemesis_fault {
 	enum nemesis_kind kind;
-	int target; /* a worker's or a proxy's index, -1 = the server */
+	int target; /* a worker's, proxy's, name's or node's index, -1 = the server */
+	int node;   /* to which a slot moves */
 	pid_t pid;  /* of the worker; of the process that runs the busy script */
 	int64_t ends_ns;
 	bool active;
@@ -94,7 +104,8 @@ struct round {
 	struct test_server server;
 	struct sentinel_setup service; /* with Sentinel, instead of the server and proxies */
 	int master;                    /* of the service */
-	char url[160];                 /* with Sentinel: of the service, with the query */
+	struct cluster_setup cluster;  /* the same as a Cluster */
+	char url[200];                 /* of either, with the query */
 	struct proxy proxies[CHAOS_PROXIES];
 	struct round_worker workers[CHAOS_WORKERS];
 	pid_t recorder, pulse;
@@ -153,6 +164,14 @@ void nemesis_sentinel_settle(struct round *round);
 void nemesis_sentinel_heal(struct round *round);
 bool nemesis_sentinel_begin(struct round *round, struct nemesis_fault *fault);
 void nemesis_sentinel_end(struct round *round, struct nemesis_fault *fault);
+
+/* The same of a Cluster, and of the slots of names. */
+bool nemesis_cluster_ready(struct round *round, struct nemesis_fault *fault);
+void nemesis_cluster_settle(struct round *round);
+bool nemesis_cluster_begin(struct round *round, struct nemesis_fault *fault);
+void nemesis_cluster_end(struct round *round, struct nemesis_fault *fault);
+/* End the grace of all its masters. */
+bool nemesis_cluster_grace_end(struct round *round);
 
 /* A network namespace for this process and its children; false if the machine refuses, and the
  * reason. */

@@ -20,6 +20,7 @@
 #define QUIET_MS 10000
 #define TICK_MS 5
 #define PULSE_MS 20
+#define NODE_TIMEOUT_MS 2000 /* a busy machine is no failover */
 #define STALL_MS 200
 #define COMPLAINTS_MAX 20 /* that are printed; one is enough */
 /* All calls end by their wait plus one command timeout; closing the client has another. */
@@ -134,11 +135,11 @@ void round_worker_start(struct round *round, int index)
 {
 	struct round_worker *worker = &round->workers[index];
 	int proxy = index % CHAOS_PROXIES;
-	char slot[16], seed[32], url[160], link[16] = "server";
+	char slot[16], seed[32], url[200], link[16] = "server";
 	int64_t begun_ns;
 	const char *const args[] = {round->self, "worker", round->folder, url, slot, seed, NULL};
 
-	if (round->options->sentinel)
+	if (chaos_has_service(round->options))
 		snprintf(url, sizeof(url), "%s", round->url);
 	else
 		snprintf(url, sizeof(url), "redis://127.0.0.1:%d%s", round->proxies[proxy].port,
@@ -150,7 +151,7 @@ void round_worker_start(struct round *round, int index)
 	*worker = (struct round_worker){.births = worker->births + 1};
 	begun_ns = history_now_ns();
 	worker->pid = round_spawn(round, args);
-	if (!round->options->sentinel)
+	if (!chaos_has_service(round->options))
 		snprintf(link, sizeof(link), "proxy%d", proxy);
 	fprintf(round->log, "# %lld worker %d %s\n", (long long)begun_ns, (int)worker->pid, link);
 	fflush(round->log);
@@ -244,28 +245,52 @@ static void names_write(const struct round *round)
 	fclose(file);
 }
 
+/* A node has a marker as soon as a client has asked it for a lock. */
+static void write_markers(lk_client *client)
+{
+	for (int i = 0; i < CHAOS_NAMES; i++) {
+		lk_lock *lock;
+		if (!lk_lock_open(client, chaos_names[i].name, 0, NULL, &lock) &&
+		    !lk_lock_acquire(lock, 0, NULL) && lk_lock_release(lock))
+			return;
+	}
+}
+
 /* A client writes the marker of the server's memory; its grace is over before the workers begin. */
 static bool begin_memory(struct round *round)
 {
 	char url[200];
 	lk_client *client;
 
-	if (round->options->sentinel)
+	if (chaos_has_service(round->options))
 		snprintf(url, sizeof(url), "%s", round->url);
 	else
 		snprintf(url, sizeof(url), "%s%s", round->server.unix_url, round->query);
 	if (lk_client_open(url, NULL, &client))
 		return false;
+	if (round->options->cluster)
+		write_markers(client);
 	lk_client_close(client);
-	return nemesis_grace_end(round);
+	return round->options->cluster ? nemesis_cluster_grace_end(round)
+	                               : nemesis_grace_end(round);
 }
 
-/* A service of Sentinel instead of a server, proxies and a recorder of one server's MONITOR. */
+/* A service of Sentinel or a Cluster instead of a server, proxies and a recorder of one server's
+ * MONITOR. */
 static bool service_begin(struct round *round)
 {
-	sentinel_setup_start(&round->service, NULL);
-	round->server = round->service.servers[0];
-	snprintf(round->url, sizeof(round->url), "%s%s", round->service.url, round->query);
+	const struct cluster_setup_options cluster = {.node_timeout_ms = NODE_TIMEOUT_MS,
+	                                              .elections = true};
+	const char *url = round->service.url;
+
+	if (round->options->cluster) {
+		cluster_setup_start(&round->cluster, &cluster);
+		url = round->cluster.url;
+	} else {
+		sentinel_setup_start(&round->service, NULL);
+		round->server = round->service.servers[0];
+	}
+	snprintf(round->url, sizeof(round->url), "%s%s", url, round->query);
 	pulse_start(round);
 	return begin_memory(round);
 }
@@ -326,7 +351,7 @@ static bool round_begin(struct round *round)
 	                                    ? round->options->grace_ms
 	                                    : CHAOS_LEASE_MAX_MS;
 	names_write(round);
-	if (round->options->sentinel)
+	if (chaos_has_service(round->options))
 		return service_begin(round);
 	round_server(round, &options);
 	if (!begin_memory(round))
@@ -489,14 +514,19 @@ void round_run(const struct chaos_options *options, struct chaos_result *result)
 	}
 	kill(round.pulse, SIGKILL);
 	waitpid(round.pulse, NULL, 0);
-	for (int i = 0; i < CHAOS_PROXIES && !options->sentinel; i++)
+	for (int i = 0; i < CHAOS_PROXIES && !chaos_has_service(options); i++)
 		proxy_stop(&round.proxies[i]);
 	figures(&round);
 	if (!round_interrupted)
 		judge(&round);
-	if (result->bad)
+	if (result->bad && !options->cluster)
 		shell("cp %s/redis.log %s/ 2>/dev/null", round.server.dir, round.folder);
-	if (options->sentinel)
+	for (int i = 0; i < CLUSTER_NODES && result->bad && options->cluster; i++)
+		shell("cp %s/redis.log %s/node%d.log 2>/dev/null", round.cluster.nodes[i].dir,
+		      round.folder, i);
+	if (options->cluster)
+		cluster_setup_stop(&round.cluster);
+	else if (options->sentinel)
 		sentinel_setup_stop(&round.service);
 	else
 		server_stop(&round.server);

@@ -99,7 +99,8 @@ static bool may_last(struct redis *redis, const char *key)
 		long long ttl_ms = redis_int(redis, "PTTL %s", key);
 		return ttl_ms != -1 && ttl_ms <= CLIENT_TTL_MS + 10000;
 	}
-	return !strcmp(key, "lk:fence") || !strcmp(key, "lk:epoch");
+	return !strcmp(key, "lk:fence") || !strcmp(key, "lk:epoch") ||
+	       !strncmp(key, "lk:fence:{", 10) || !strncmp(key, "lk:epoch:{", 10);
 }
 
 /* The first key that must not be there, NULL = none. */
@@ -118,20 +119,27 @@ static const char *left_over(struct redis *redis, char *keys, size_t size)
 	return NULL;
 }
 
+static void check_keys(struct round *round, const struct test_server *server)
+{
+	struct redis *redis = redis_open(server);
+	char keys[16384];
+
+	if (!WITHIN(limit_ms(round), !left_over(redis, keys, sizeof(keys))))
+		round_complain(round, "at rest, %s is left", left_over(redis, keys, sizeof(keys)));
+	redis_close(redis);
+}
+
 void round_check_rest(struct round *round)
 {
-	char keys[16384];
-	struct redis *redis = redis_open(&round->server);
 	char url[200];
 	lk_client *client;
 
-	if (round->options->sentinel)
+	if (chaos_has_service(round->options))
 		snprintf(url, sizeof(url), "%s", round->url);
 	else
 		snprintf(url, sizeof(url), "%s%s", round->server.unix_url, round->query);
 	if (lk_client_open(url, NULL, &client)) {
 		round_complain(round, "at rest, no client: %s", lk_errmsg());
-		redis_close(redis);
 		return;
 	}
 	for (int i = 0; i < CHAOS_NAMES; i++) {
@@ -141,7 +149,9 @@ void round_check_rest(struct round *round)
 			have_permits(round, client, i);
 	}
 	lk_client_close(client);
-	if (!WITHIN(limit_ms(round), !left_over(redis, keys, sizeof(keys))))
-		round_complain(round, "at rest, %s is left", left_over(redis, keys, sizeof(keys)));
-	redis_close(redis);
+	if (!round->options->cluster)
+		check_keys(round, &round->server);
+	for (int i = 0; i < CLUSTER_NODES && round->options->cluster; i++)
+		if (cluster_setup_is_master(&round->cluster, i))
+			check_keys(round, &round->cluster.nodes[i]);
 }

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: MIT
 # Chaos: real processes, a real server, real faults, and a judge.
 
-## chaos  real processes and faults: T=seconds (20), SEED=, STORE=sentinel, REPLICAS=2;
-##        PLANT=no-grace: is it found?
+## chaos  real processes and faults: T=seconds (20), SEED=, STORE=sentinel or cluster,
+##        REPLICAS=2; PLANT=no-grace: is it found?
 $(call settings,REPLICAS)
 .PHONY: chaos
 chaos: $(BUILD)/chaos $(BUILD)/judge $(BUILD)/tests/clock.so

@@ -446,7 +446,7 @@ int worker_main(int argc, char **argv)
 	worker.url = argv[1];
 	worker.slot = atoi(argv[2]) * CHAOS_THREADS;
 	worker.seed = strtoull(argv[3], NULL, 10);
-	if (strstr(worker.url, "+sentinel:")) {
+	if (strstr(worker.url, "+sentinel:") || strstr(worker.url, "+cluster:")) {
 		worker.apart_us = APART_US;
 		worker.late_us = worker.slot / CHAOS_THREADS % 2 ? LATE_US : 0;
 	}
