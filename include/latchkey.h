@@ -1025,7 +1025,8 @@ typedef bool lk_name_fn(void *arg, const char *name, size_t name_len);
 /* Call fn for the name of each lock that is held or waited for, each semaphore and each latch, in
  * the calling thread.  Needs the right to SCAN.  Names may appear and disappear meanwhile; no name
  * is passed twice.  The store has one command timeout for each of its responses, which have a part
- * of the names each.  LK_EAUTH: lk_errmsg() names the missing right.  Other errors as
+ * of the names each.  In a Cluster each master is asked, and an error of one is the error; a name
+ * that moves to another master meanwhile may be left out.  LK_EAUTH: lk_errmsg() names the missing right.  Other errors as
  * lk_lock_query().  Any thread. */
 LK_API LK_MUST_USE lk_err lk_client_names(lk_client *client, lk_name_fn *fn, void *arg);
 
@@ -1046,14 +1047,17 @@ typedef struct lk_memory {
 	int64_t reserved[8]; /* zero */
 } lk_memory;
 
-/* Ask for the server's memory.  If the server has lost it, the client notices.  Errors as
- * lk_lock_query().  Any thread. */
+/* Ask for the server's memory.  If the server has lost it, the client notices.  In a Cluster each
+ * master has a memory of its own: all are asked, and *memory is the one whose grace is the longest.
+ * Errors as lk_lock_query().  Any thread. */
 LK_API LK_MUST_USE lk_err lk_client_memory(lk_client *client, lk_memory *memory);
 
 /* End the grace of that memory now, for all clients.  Calls that wait already notice it at their
  * next request, 11.2 s later at most.  memory: as returned by lk_client_memory();
  * NULL = whichever the server has.  A hold that its client has not taken back yet is refused, and
  * its client reports a loss: call it only if there is no such hold, or nothing that it protects.
+ * In a Cluster the graces of all masters end, unless one of them began 1 s or more after that of
+ * this memory (LK_EMISMATCH); after an error some may have ended.
  *
  * LK_OK, LK_EABSENT (no grace, or it is over), LK_EMISMATCH (the server has another memory); other
  * errors as lk_lock_query(); after LK_EUNKNOWN the grace may have ended.  Any thread. */
@@ -1064,14 +1068,23 @@ LK_API LK_MUST_USE lk_err lk_client_end_grace(lk_client *client, const lk_memory
 typedef struct lk_server {
 	char service[256];   /* whose master it is, escaped; "" without Sentinel */
 	char address[256];   /* "host:port", a socket, or "local:"; escaped, and cut if longer */
+	bool in_cluster;     /* it is a node of a Cluster */
 	int64_t reserved[8]; /* zero */
 } lk_server;
 
 /* Return the server to which the client is connected; asks nothing.  With Sentinel it is the master
- * that was followed last.
+ * that was followed last.  A Cluster has no single server: LK_EINVALID.
  *
  * LK_ECONN if there is no connection now; LK_EINVALID, LK_EFORKED.  Any thread. */
 LK_API LK_MUST_USE lk_err lk_client_server(lk_client *client, lk_server *server);
+
+/* Return the server that has the name, held or not: in a Cluster the master of its slot as far as
+ * the client knows, which a call on the name brings up to date; else as lk_client_server().  Asks
+ * nothing.
+ *
+ * LK_ECONN if there is no connection to it now; LK_EINVALID, LK_EFORKED.  Any thread. */
+LK_API LK_MUST_USE lk_err lk_client_name_server(lk_client *client, const char *name,
+                                                size_t name_len, lk_server *server);
 
 /* ---- The private server of local: --------------------------------------------------------- */
 

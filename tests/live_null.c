@@ -153,6 +153,9 @@ static lk_err try_without_fence(lk_lock *free_lock)
 	REFUSED(lk_client_memory, memory, (client, NULL))                                          \
 	REFUSED(lk_client_server, client, (NULL, &address))                                        \
 	REFUSED(lk_client_server, server, (client, NULL))                                          \
+	REFUSED(lk_client_name_server, client, (NULL, "a", 0, &address))                           \
+	REFUSED(lk_client_name_server, name, (client, NULL, 0, &address))                          \
+	REFUSED(lk_client_name_server, server, (client, "a", 0, NULL))                             \
 	REFUSED(lk_client_end_grace, client, (NULL, NULL))                                         \
 	ALLOWED(lk_client_end_grace, memory, lk_client_end_grace(client, NULL) == LK_EABSENT)      \
 	REFUSED(lk_client_names, client, (NULL, next_name, NULL))                                  \

@@ -78,7 +78,7 @@ static lk_err ask_link(struct lk__link *link, struct lk__names *names)
 
 static lk_err ask_names(struct lk_client *client, struct lk__names *names)
 {
-	lk_err err = LK_OK;
+	lk_err err = lk__cluster_learn(client);
 
 	for (unsigned i = 0; i < client->link_count && !err; i++)
 		if (lk__core_has_slots(&client->core, &client->links[i]->session))

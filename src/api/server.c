@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * The server to which a client is connected. */
+ * The server to which a client is connected, and in a Cluster the one that has a name. */
+#include "base/text.h"
 #include "runtime/client.h"
 
 #include <stdio.h>
@@ -18,22 +19,49 @@ static void describe(const struct lk_client *client, const char *text, lk_server
 			text += len + 4;
 	}
 	snprintf(server->address, sizeof(server->address), "%s", text);
+	server->in_cluster = client->is_cluster;
+}
+
+/* _locked */
+static lk_err describe_link(const struct lk_client *client, const struct lk__link *link,
+                            lk_server *server)
+{
+	if (!link->connection && client->is_cluster)
+		return lk__failf(LK_ECONN, "%s:%d: not connected", link->place.host,
+		                 link->place.port);
+	if (!link->connection)
+		return lk__failf(LK_ECONN, "%s: not connected", client->target.text);
+	describe(client, link->connection->text, server);
+	return LK_OK;
 }
 
 lk_err lk_client_server(lk_client *client, lk_server *server)
 {
-	const struct lk__connection *connection;
 	lk_err err;
 
 	if ((err = lk__refuse_null(client, "client")) ||
 	    (err = lk__refuse_null(server, "server")) || (err = lk__client_enter(client)))
 		return err;
-	/* The store has one server. */
-	connection = client->links[0]->connection;
-	if (connection)
-		describe(client, connection->text, server);
+	if (client->is_cluster)
+		err = lk__failf(LK_EINVALID, "client: a Cluster has several servers (see "
+		                             "lk_client_name_server())");
 	else
-		err = lk__failf(LK_ECONN, "%s: not connected", client->target.text);
+		err = describe_link(client, client->links[0], server);
+	lk__call_leave(client, NULL);
+	return err;
+}
+
+lk_err lk_client_name_server(lk_client *client, const char *name, size_t name_len,
+                             lk_server *server)
+{
+	size_t len = lk__name_len(name, name_len);
+	lk_err err;
+
+	if ((err = lk__refuse_null(client, "client")) || (err = lk__refuse_null(name, "name")) ||
+	    (err = lk__refuse_null(server, "server")) ||
+	    (err = lk__check_len("name", len, LK_NAME_MAX)) || (err = lk__client_enter(client)))
+		return err;
+	err = describe_link(client, lk__client_route(client, name, len), server);
 	lk__call_leave(client, NULL);
 	return err;
 }

@@ -97,7 +97,7 @@ lk_err look_at(struct look *look, lk_client *client, const char *name, size_t na
 	look->holder_count = look->waiter_count = 0;
 	if (err == LK_OK)
 		err = look_kind(look, client, name, name_len, all);
-	if (err == LK_OK && lk_client_server(client, &look->server) != LK_OK)
+	if (err == LK_OK && lk_client_name_server(client, name, name_len, &look->server) != LK_OK)
 		memset(&look->server, 0, sizeof(look->server));
 	return err;
 }
@@ -208,6 +208,8 @@ void look_print(const struct look *look, const char *name)
 	printf("name     %s\nkind     %s\n", name, lk_kind_name(look->kind));
 	if (look->server.service[0])
 		printf("service  %s at %s\n", look->server.service, look->server.address);
+	else if (look->server.in_cluster)
+		printf("node     %s\n", look->server.address);
 	switch (look->kind) {
 	case LK_KIND_SEMAPHORE:
 		print_semaphore(look);

@@ -120,6 +120,9 @@ void look_json(const struct look *look, const char *name)
 		json_string(stdout, look->server.service);
 		fputs(",\"master\":", stdout);
 		json_string(stdout, look->server.address);
+	} else if (look->server.in_cluster) {
+		fputs(",\"node\":", stdout);
+		json_string(stdout, look->server.address);
 	}
 	putchar('}');
 }

@@ -152,7 +152,8 @@ void lk__query_free(struct lk__core *core, struct lk__query *query)
 	if (!query)
 		return;
 	if (query->request.state == LK__IN_FLIGHT) {
-		query->into = NULL;
+		if (query->request.kind != LK__TOPOLOGY) /* that has its own */
+			query->into = NULL;
 		query->detached = true;
 		return;
 	}

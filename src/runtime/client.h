@@ -341,6 +341,9 @@ void lk__cluster_adopt(struct lk_client *client, const struct lk__link *from,
                        struct lk__topology *topology);
 /* Apply the topology that a node has answered, if there is one.  _locked */
 void lk__cluster_refresh(struct lk_client *client);
+/* Ask a node for the topology, so that every master has a link; nothing without a Cluster.
+ * Releases the mutex meanwhile.  _locked */
+lk_err lk__cluster_learn(struct lk_client *client);
 /* A node answered a request, or a subscription (pending NULL), with a redirect.  _locked */
 void lk__cluster_redirect(struct lk__link *link, struct lk__pending *pending, bool is_asked,
                           const char *text);

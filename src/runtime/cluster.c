@@ -368,6 +368,37 @@ void lk__cluster_refresh(struct lk_client *client)
 	free(topology);
 }
 
+/* Any with slots, rather one that is up. */
+static struct lk__link *find_source(struct lk_client *client)
+{
+	struct lk__link *found = client->links[0];
+
+	for (unsigned i = client->link_count; i-- > 0;)
+		if (lk__core_has_slots(&client->core, &client->links[i]->session) &&
+		    (lk__session_is_up(&client->links[i]->session) ||
+		     !lk__session_is_up(&found->session)))
+			found = client->links[i];
+	return found;
+}
+
+lk_err lk__cluster_learn(struct lk_client *client)
+{
+	struct lk__query *query;
+	lk_err err;
+
+	if (!client->is_cluster)
+		return LK_OK;
+	query = lk__query_new(LK__TOPOLOGY, LK_KIND_NONE, NULL, 0);
+	if (query && !(query->into = malloc(sizeof(struct lk__topology)))) {
+		lk__query_free(&client->core, query);
+		query = NULL;
+	}
+	err = lk__ask(find_source(client), query); /* the reader applies the answer */
+	lk__query_free(&client->core, query);
+	lk__call_reenter();
+	return err;
+}
+
 void lk__cluster_redirect(struct lk__link *link, struct lk__pending *pending, bool is_asked,
                           const char *text)
 {
