@@ -4,6 +4,7 @@
  */
 #include "latch_watch.h"
 #include "process.h"
+#include "everything.h"
 #include "redis.h"
 #include "server.h"
 #include "test.h"
@@ -28,160 +29,6 @@ static void read_rule(char rule[RULE_MAX])
 	fclose(page);
 	rule[strcspn(rule, "\n")] = '\0';
 	ck_assert_msg(strstr(rule, SPARE) != NULL, "no line " COMMAND "..." SPARE);
-}
-
-/* ---- Everything that locks do ------------------------------------------------------------- */
-
-struct wait {
-	lk_lock *lock;
-	lk_err err;
-};
-
-static void *acquire(void *arg)
-{
-	struct wait *wait = arg;
-
-	wait->err = lk_lock_acquire(wait->lock, 5000, NULL);
-	if (!wait->err)
-		wait->err = lk_lock_release(wait->lock);
-	return NULL;
-}
-
-static bool queued(lk_lock *lock)
-{
-	lk_lock_status status;
-
-	return lk_lock_query(lock, &status) || status.queue_len == 1;
-}
-
-/* The waiter's client knows that it waits, and therefore queries its rank. */
-static bool ranked(lk_lock *lock, lk_err *err)
-{
-	lk_lock_status status;
-
-	return (*err = lk_lock_query(lock, &status)) || status.my_rank == 0;
-}
-
-/* Return the first failure; *step names the step that failed. */
-static lk_err use_locks(lk_lock *mine, lk_lock *other, const char **step)
-{
-	struct wait wait = {.lock = other};
-	lk_lock_status status;
-	lk_party party;
-	pthread_t thread;
-	size_t count;
-	lk_err err;
-
-	*step = "acquire";
-	if ((err = lk_lock_acquire(mine, 1000, NULL)))
-		return err;
-	*step = "extend";
-	if ((err = lk_lock_extend(mine, 20000)))
-		return err;
-	*step = "try";
-	if ((err = lk_lock_acquire(other, 0, NULL)) != LK_EBUSY)
-		return err;
-	ck_assert_int_eq(pthread_create(&thread, NULL, acquire, &wait), 0);
-	*step = "query";
-	if (!(err = lk_lock_query(mine, &status)) && !WITHIN(1000, queued(mine)))
-		err = LK_EUNKNOWN;
-	*step = err ? *step : "waiters";
-	if (!err)
-		err = lk_lock_waiters(mine, 1, &party, &count);
-	*step = err ? *step : "rank";
-	if (!err && !WITHIN(1000, ranked(other, &err)))
-		err = LK_EUNKNOWN;
-	*step = err ? *step : "release";
-	if (!err)
-		err = lk_lock_release(mine);
-	if (err)
-		lk_lock_cancel(other);
-	pthread_join(thread, NULL);
-	*step = err ? *step : "hand-off";
-	if (err || (err = wait.err))
-		return err;
-	*step = "break";
-	if ((err = lk_lock_acquire(other, 1000, NULL)) || (err = lk_lock_break(mine, NULL)))
-		return err;
-	ck_assert(WITHIN(1000, lk_lock_state(other) == LK_STATE_LOST));
-	EXPECT(lk_lock_release(other), LK_ELOST);
-	return LK_OK;
-}
-
-static lk_err use_semaphores(lk_client *client, lk_client *other, const char **step)
-{
-	const lk_semaphore_options options = {.capacity = 3};
-	lk_semaphore *semaphore, *theirs;
-	lk_semaphore_status status;
-	lk_ticket permits;
-	uint64_t hold, more, third;
-	size_t count;
-	lk_err err;
-
-	*step = "semaphore";
-	if ((err = lk_semaphore_open(client, "s", 0, &options, &semaphore)) ||
-	    (err = lk_semaphore_open(other, "s", 0, &options, &theirs)) ||
-	    (err = lk_semaphore_acquire(semaphore, 3, 1000, &hold)) ||
-	    (err = lk_semaphore_extend(semaphore, hold, 20000)))
-		return err;
-	if ((err = lk_semaphore_acquire(theirs, 1, 50, &more)) != LK_ETIMEDOUT)
-		return err ? err : LK_EUNKNOWN;
-	if ((err = lk_semaphore_release_some(semaphore, hold, 2)) ||
-	    (err = lk_semaphore_acquire(theirs, 1, 1000, &more)) ||
-	    (err = lk_semaphore_acquire(theirs, 1, 1000, &third)) ||
-	    (err = lk_semaphore_release(theirs, third)) ||
-	    (err = lk_semaphore_query(semaphore, &status)) ||
-	    (err = lk_semaphore_holders(semaphore, 1, &permits, &count)) ||
-	    (err = lk_semaphore_waiters(semaphore, 1, &permits, &count)) ||
-	    (err = lk_semaphore_release(theirs, more)) ||
-	    (err = lk_semaphore_resize(semaphore, 4)) ||
-	    (err = lk_semaphore_resize(semaphore, 3)) || (err = lk_semaphore_break(theirs, NULL)))
-		return err;
-	return LK_OK;
-}
-
-static lk_err use_latches(lk_client *client, lk_client *other, const char **step)
-{
-	lk_latch *latch = latch_named(client, "l"), *theirs = latch_named(other, "l");
-	lk_latch_status status;
-	lk_kind kind;
-	lk_err err;
-
-	*step = "latch";
-	if ((err = lk_latch_reset(latch, 3, NULL)) ||
-	    (err = lk_latch_down(latch, 1, "x", 0, NULL)) ||
-	    (err = lk_latch_query(theirs, &status)))
-		return err;
-	if ((err = lk_latch_await(theirs, 50)) != LK_ETIMEDOUT)
-		return err ? err : LK_EUNKNOWN;
-	*step = "kind";
-	if ((err = lk_client_name_kind(client, "l", 0, &kind)))
-		return err;
-	*step = "open latch";
-	if ((err = lk_latch_down(theirs, 2, NULL, 0, NULL)) ||
-	    (err = lk_latch_await(latch, 1000)) || (err = lk_latch_remove(latch)))
-		return err;
-	return LK_OK;
-}
-
-static lk_err use_all(const struct test_server *server, const char **step)
-{
-	const lk_client_options options = {.user = "latchkey", .password = "SECRET"};
-	lk_client *clients[2];
-	lk_err err;
-
-	*step = "open";
-	if ((err = lk_client_open(server->url, &options, &clients[0])))
-		return err;
-	clients[1] = client_with(server->url, &options);
-	err = use_locks(lock_named(clients[0], "a b"), lock_named(clients[1], "a b"), step);
-	if (!err)
-		err = use_semaphores(clients[0], clients[1], step);
-	if (!err)
-		err = use_latches(clients[0], clients[1], step);
-	lk_client_close(clients[1]);
-	lk_client_close(clients[0]);
-	return err;
 }
 
 /* ---- Errors behind the first write --------------------------------------------------------- */
@@ -368,11 +215,11 @@ TEST(rights_in_the_protocol_page_are_enough)
 	server_start(&server, NULL);
 	redis = redis_open(&server);
 	redis_do(redis, rule);
-	ck_assert_msg(use_all(&server, &step) == LK_OK, "%s: %s", step, lk_errmsg());
+	ck_assert_msg(use_everything(server.url, &step) == LK_OK, "%s: %s", step, lk_errmsg());
 	/* No request was refused in the background, except those that the page names. */
 	redis_do(redis, "ACL LOG RESET");
 	redis_do(redis, "ACL SETUSER latchkey +client|setname +script|load");
-	ck_assert_msg(use_all(&server, &step) == LK_OK, "%s: %s", step, lk_errmsg());
+	ck_assert_msg(use_everything(server.url, &step) == LK_OK, "%s: %s", step, lk_errmsg());
 	ck_assert_str_eq(redis_text(redis, "ACL LOG"), "");
 	redis_close(redis);
 	server_stop(&server);
@@ -421,7 +268,7 @@ TEST(hold_is_taken_back_without_the_right_to_info)
 	redis = redis_open(&server);
 	redis_do(redis, rule);
 	redis_do(redis, "ACL SETUSER latchkey -info");
-	ck_assert_msg(use_all(&server, &step) == LK_OK, "%s: %s", step, lk_errmsg());
+	ck_assert_msg(use_everything(server.url, &step) == LK_OK, "%s: %s", step, lk_errmsg());
 	snprintf(marker, sizeof(marker), "%s", redis_marker(redis));
 	ck_assert_msg(!strncmp(marker, "1 - ", 4), "%s", marker);
 	client = client_with(server.url, &options);
@@ -456,13 +303,14 @@ TEST(rights_in_the_protocol_page_are_all_needed)
 	server_start(&server, NULL);
 	redis = redis_open(&server);
 	redis_do(redis, rule);
-	ck_assert_msg(use_all(&server, &step) == LK_OK, "%s: %s", step, lk_errmsg());
+	ck_assert_msg(use_everything(server.url, &step) == LK_OK, "%s: %s", step, lk_errmsg());
 	for (at = strchr(rule, '+'); at; at = strchr(at + len, '+')) {
 		len = strcspn(at, " ");
 		snprintf(right, sizeof(right), "%.*s", (int)len - 1, at + 1);
 		redis_do(redis, "ACL SETUSER latchkey -%s", right);
 		redis_do(redis, "SCRIPT FLUSH");
-		ck_assert_msg(use_all(&server, &step) != LK_OK, "+%s is not needed", right);
+		ck_assert_msg(use_everything(server.url, &step) != LK_OK, "+%s is not needed",
+		              right);
 		redis_do(redis, "FLUSHALL");
 		redis_do(redis, "ACL SETUSER latchkey +%s", right);
 	}
