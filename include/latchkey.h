@@ -1026,8 +1026,8 @@ typedef bool lk_name_fn(void *arg, const char *name, size_t name_len);
  * the calling thread.  Needs the right to SCAN.  Names may appear and disappear meanwhile; no name
  * is passed twice.  The store has one command timeout for each of its responses, which have a part
  * of the names each.  In a Cluster each master is asked, and an error of one is the error; a name
- * that moves to another master meanwhile may be left out.  LK_EAUTH: lk_errmsg() names the missing right.  Other errors as
- * lk_lock_query().  Any thread. */
+ * that moves to another master meanwhile may be left out.  LK_EAUTH: lk_errmsg() names the missing
+ * right.  Other errors as lk_lock_query().  Any thread. */
 LK_API LK_MUST_USE lk_err lk_client_names(lk_client *client, lk_name_fn *fn, void *arg);
 
 /* ---- The server's memory ------------------------------------------------------------------ */

@@ -397,13 +397,13 @@ TEST(replicas_are_warned_of_and_a_replica_is_unfit)
 	server_stop(&master);
 }
 
-TEST(node_of_a_cluster_is_unfit)
+TEST(node_of_a_cluster_without_slots_is_unfit)
 {
 	static const char *const args[] = {"--cluster-enabled", "yes", NULL};
 	struct test_server server;
 
 	start_with(&server, args);
-	expect(examine(server.url), "replicas", LK_UNFIT, "of a cluster", "outside of the cluster");
+	expect(examine(server.url), "reachable", LK_UNFIT, "no node of the Cluster has slots", "");
 	server_stop(&server);
 }
 

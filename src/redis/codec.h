@@ -46,6 +46,10 @@ bool lk__codec_topology(const struct lk__resp *resp, const char *what,
 /* Does the reply to LK__TOPOLOGY name a replica of that id, or without one (NULL) at that place? */
 bool lk__codec_has_replica(const struct lk__resp *resp, const char *id,
                            const struct lk__place *place);
+/* Decode a replica in the reply to LK__TOPOLOGY, of that range, from 1.  False when there is none.
+ */
+bool lk__codec_replica(const struct lk__resp *resp, size_t range, size_t number,
+                       struct lk__cluster_node *node);
 /* Decode a query's reply; into: the structure for lk__core_into(). */
 void lk__codec_query_answer(const struct lk__resp *resp, const char *what,
                             const struct lk__space *space, const struct lk__request *query,

@@ -134,3 +134,13 @@ bool lk__codec_has_replica(const struct lk__resp *resp, const char *id,
 	}
 	return false;
 }
+
+bool lk__codec_replica(const struct lk__resp *resp, size_t range, size_t number,
+                       struct lk__cluster_node *node)
+{
+	const struct lk__resp *of_range = part_of(resp, range, LK__RESP_ARRAY);
+	const struct lk__resp *replica =
+		of_range ? part_of(of_range, MASTER + number, LK__RESP_ARRAY) : NULL;
+
+	return replica && read_node(replica, node);
+}

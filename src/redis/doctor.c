@@ -45,6 +45,8 @@ void lk__doctor_report(struct lk__doctor *doctor, lk_fitness fitness, const char
 	va_start(args, fmt);
 	vsnprintf(text, sizeof(text), fmt, args);
 	va_end(args);
+	if (doctor->node && lk__doctor_collect(doctor, &finding))
+		return;
 	if (fitness > doctor->worst)
 		doctor->worst = fitness;
 	if (doctor->fn)
@@ -328,14 +330,10 @@ static void check_replicas(struct lk__doctor *doctor)
 	lk__doctor_info(doctor, "role", role);
 	lk__doctor_info(doctor, "master_host", host);
 	replicas = lk__doctor_info_number(doctor, "connected_slaves");
-	if (lk__doctor_info_number(doctor, "cluster_enabled")) {
-		lk__doctor_report(
-			doctor, LK_UNFIT, "replicas", "use a server outside of the cluster",
-			"one node of a cluster, where a lock's keys are on different nodes");
-	} else if (!strcmp(role, "slave")) {
+	if (!strcmp(role, "slave")) {
 		snprintf(cure, sizeof(cure), "use its master: %s:%lld%s", host,
 		         (long long)lk__doctor_info_number(doctor, "master_port"),
-		         doctor->survey ? "" : ", or redis+sentinel://");
+		         doctor->survey || doctor->node ? "" : ", or redis+sentinel://");
 		lk__doctor_report(doctor, LK_UNFIT, "replicas", cure,
 		                  "a replica: it refuses to write");
 	} else if (strcmp(role, "master") != 0) {
@@ -343,7 +341,7 @@ static void check_replicas(struct lk__doctor *doctor)
 		                  "cannot tell: INFO has the role \"%s\"", role);
 	} else if (doctor->target->replicas) {
 		judge_confirmers(doctor);
-	} else if (replicas && doctor->survey && doctor->target->grace_ms) {
+	} else if (replicas && (doctor->survey || doctor->node) && doctor->target->grace_ms) {
 		lk__doctor_report(
 			doctor, LK_FIT, "replicas", "",
 			"%lld: after a failover holders take locks and permits back in the grace; "
@@ -416,6 +414,18 @@ static bool is_sentinel(struct lk__doctor *doctor)
 	return true;
 }
 
+void lk__doctor_node_topics(struct lk__doctor *doctor, bool is_master)
+{
+	if (doctor->target->tls)
+		check_tls(doctor);
+	check_version(doctor);
+	check_latency(doctor);
+	check_eviction(doctor);
+	check_persistence(doctor);
+	if (is_master)
+		check_replicas(doctor);
+}
+
 static void examine_all(struct lk__doctor *doctor)
 {
 	lk__doctor_report(doctor, LK_FIT, "reachable", "", "%s answers", doctor->conn->socket.text);
@@ -436,11 +446,30 @@ static void examine_all(struct lk__doctor *doctor)
 	lk__doctor_rights(doctor);
 }
 
+static void report_unreachable(struct lk__doctor *doctor, const struct lk__why *why);
+
+static void examine_cluster(struct lk__doctor *doctor)
+{
+	struct lk__why why;
+	lk_err err = lk__doctor_cluster(doctor, &why);
+
+	if (err == LK_ENOMEM || err == LK_ESYSTEM)
+		doctor->lost = why;
+	else if (err)
+		report_unreachable(doctor, &why);
+}
+
 static void examine(struct lk__doctor *doctor)
 {
 	const char *const argv[] = {"INFO"};
 
 	doctor->info = lk__doctor_call(doctor, 1, argv);
+	if (!doctor->target->service && lk__doctor_is_cluster(doctor)) {
+		lk__resp_free(doctor->info);
+		doctor->info = NULL;
+		examine_cluster(doctor);
+		return;
+	}
 	if (!is_sentinel(doctor))
 		examine_all(doctor);
 	lk__resp_free(doctor->info);
@@ -466,7 +495,7 @@ static void report_unreachable(struct lk__doctor *doctor, const struct lk__why *
 	lk__doctor_report(doctor, LK_UNFIT, "reachable", cure, "%s", why->text);
 	for (size_t i = 0; i < TOPIC_COUNT; i++)
 		if ((!topics[i].of_tls || doctor->target->tls) &&
-		    (!topics[i].of_sentinel || doctor->survey))
+		    (!topics[i].of_sentinel || doctor->survey || doctor->cluster))
 			lk__doctor_report(doctor, LK_FIT_WARN, topics[i].name, "",
 			                  "cannot tell: the server was not reached");
 	if (doctor->survey)
@@ -533,17 +562,21 @@ lk_err lk_doctor(const char *url, const lk_client_options *options, lk_finding_f
 
 	if (err)
 		return lk__fail(&why);
-	if (target.cluster) {
-		lk__target_fini(&target);
-		return lk__failf(LK_EINVALID, "scheme: a Cluster is not supported by this version");
-	}
 	doctor.target = &target;
 	if (target.user)
 		lk__escape(doctor.user, sizeof(doctor.user), target.user, strlen(target.user));
 	else
 		snprintf(doctor.user, sizeof(doctor.user), "default");
-	err = reach(&target, options, &doctor, &why);
-	if (!err) {
+	if (options) {
+		doctor.resolve = options->resolve;
+		doctor.resolve_arg = options->resolve_arg;
+	}
+	err = target.cluster ? LK_OK : reach(&target, options, &doctor, &why);
+	if (!err && target.cluster) {
+		examine_cluster(&doctor);
+		why = doctor.lost;
+		err = doctor.lost.err;
+	} else if (!err) {
 		examine(&doctor);
 		why = doctor.lost;
 		err = doctor.lost.err;
@@ -553,6 +586,7 @@ lk_err lk_doctor(const char *url, const lk_client_options *options, lk_finding_f
 	lk__conn_close(doctor.conn);
 	lk__tls_unload(&doctor.tls);
 	free(doctor.survey);
+	free(doctor.cluster);
 	lk__target_fini(&target);
 	if (err == LK_ENOMEM || err == LK_ESYSTEM)
 		return lk__fail(&why);

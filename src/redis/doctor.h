@@ -28,8 +28,30 @@ struct lk__survey {
 	bool is_disagreed; /* some name another place than the leader */
 };
 
+#define LK__DOCTOR_NODES 256
+
+/* A node of a Cluster. */
+struct lk__doctor_node {
+	struct lk__place place;
+	char id[LK__NODE_ID_SIZE];
+	char text[200]; /* its address, escaped */
+	bool is_replica;
+	unsigned slot; /* the first that it owns */
+};
+
+struct lk__doctor_cluster {
+	int count, masters; /* the masters are the first ones */
+	struct lk__doctor_node nodes[LK__DOCTOR_NODES];
+	int uncovered, first_uncovered; /* slots without a master */
+	int64_t timeout_ms;             /* the longest cluster-node-timeout, 0 = not known */
+	bool is_coverage_required;
+	bool nodes_refused; /* a user may not run CLUSTER NODES */
+	void *findings;     /* that are reported together */
+	int finding_count;
+};
+
 struct lk__doctor {
-	const struct lk__target *target;
+	struct lk__target *target;
 	struct lk__conn *conn;
 	struct lk__tls_shared tls;
 	lk_finding_fn *fn; /* may be NULL */
@@ -38,9 +60,13 @@ struct lk__doctor {
 	char user[128];      /* escaped */
 	struct lk__why lost; /* why the connection ended; LK_OK while it is usable */
 	bool loss_reported;
-	struct lk__survey *survey; /* NULL without Sentinel */
-	char service[200];         /* escaped */
-	struct lk__resp *info;     /* reply to INFO: may be an error, NULL = none arrived */
+	struct lk__survey *survey;          /* NULL without Sentinel */
+	char service[200];                  /* escaped */
+	struct lk__doctor_cluster *cluster; /* NULL without a Cluster */
+	struct lk__doctor_node *node;       /* that is examined now, NULL = none of a Cluster */
+	lk_resolve_fn *resolve;             /* of the options, may be NULL */
+	void *resolve_arg;
+	struct lk__resp *info; /* reply to INFO: may be an error, NULL = none arrived */
 };
 
 /* Report a finding.  text and cure must already be escaped. */
@@ -81,6 +107,24 @@ void lk__doctor_sentinels(struct lk__doctor *doctor);
 int64_t lk__doctor_all_replicas(const struct lk__doctor *doctor);
 /* Topics "topology" and "failover". */
 void lk__doctor_failover(struct lk__doctor *doctor);
+
+/* Are there enough replicas for the setting min-replicas-to-write of a Cluster's master? */
+void lk__doctor_min_replicas(struct lk__doctor *doctor);
+/* Topic "topology" of one master: its replicas. */
+void lk__doctor_topology(struct lk__doctor *doctor);
+
+/* ---- doctor_cluster.c --------------------------------------------------------------------- */
+
+/* Does the connection, by a plain URL, lead to a node? */
+bool lk__doctor_is_cluster(struct lk__doctor *doctor);
+/* Find the nodes by the URL's hosts, or by the connection, and examine them.  Ends the connection.
+ * An error: why none of these hosts names the nodes; the others are reported. */
+lk_err lk__doctor_cluster(struct lk__doctor *doctor, struct lk__why *why);
+/* Keep a finding about doctor->node, to be reported with the same of other nodes.  False when out
+ * of memory. */
+bool lk__doctor_collect(struct lk__doctor *doctor, const lk_finding *finding);
+/* In doctor.c: the topics of a single server that matter for a node of a Cluster. */
+void lk__doctor_node_topics(struct lk__doctor *doctor, bool is_master);
 
 /* ---- doctor_memory.c ---------------------------------------------------------------------- */
 

@@ -129,9 +129,10 @@ static bool read_topology(struct lk__doctor *doctor, struct topology *topology)
 			lk__doctor_report(doctor, LK_UNFIT, TOPOLOGY,
 			                  "examine again, since a failover lasts for seconds; if "
 			                  "it remains: SENTINEL RESET on the sentinels",
-			                  "%s has the role \"%s\", but sentinels name it as the "
+			                  "%s has the role \"%s\", but %s name it as the "
 			                  "master",
-			                  doctor->conn->socket.text, role);
+			                  doctor->conn->socket.text, role,
+			                  doctor->survey ? "sentinels" : "nodes");
 		return !strcmp(role, "master");
 	}
 	resp = lk__doctor_call(doctor, 1, argv);
@@ -171,7 +172,7 @@ static int64_t known_replicas(const struct lk__survey *survey)
 {
 	int64_t most = -1;
 
-	for (int i = 0; i < survey->count; i++)
+	for (int i = 0; survey && i < survey->count; i++)
 		if (!survey->sentinels[i].refusal.err && survey->sentinels[i].replicas > most)
 			most = survey->sentinels[i].replicas;
 	return most;
@@ -210,7 +211,7 @@ static void list_replicas(const struct topology *topology, char list[LIST_SIZE])
 	}
 }
 
-static void check_topology(struct lk__doctor *doctor)
+void lk__doctor_topology(struct lk__doctor *doctor)
 {
 	struct topology topology = {.count = 0};
 	int64_t known = known_replicas(doctor->survey);
@@ -295,6 +296,16 @@ static void judge_count(struct lk__doctor *doctor, int64_t to_write)
 			"min-replicas-to-write is %lld of %lld: if a server fails, nothing "
 			"is granted until it is back",
 			(long long)to_write, (long long)replicas);
+}
+
+void lk__doctor_min_replicas(struct lk__doctor *doctor)
+{
+	char value[LK__DOCTOR_FIELD];
+	int64_t to_write;
+
+	if (lk__doctor_config(doctor, FAILOVER, "min-replicas-to-write", value) &&
+	    lk__parse_i64(value, strlen(value), 1, INT64_MAX, &to_write))
+		judge_count(doctor, to_write);
 }
 
 /* Does the limit count before a replica is promoted? */
@@ -438,7 +449,7 @@ static void check_times(struct lk__doctor *doctor)
 
 void lk__doctor_failover(struct lk__doctor *doctor)
 {
-	check_topology(doctor);
+	lk__doctor_topology(doctor);
 	check_limits(doctor);
 	check_times(doctor);
 }

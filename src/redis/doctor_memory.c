@@ -70,7 +70,7 @@ static void judge_marker(struct lk__doctor *doctor, const char *key, const struc
 {
 	const int64_t grace_ms = doctor->target->grace_ms;
 	char seconds[LK__SECONDS_SIZE];
-	char run_id[LK__DOCTOR_FIELD], text[LK__DOCTOR_FIELD];
+	char run_id[LK__DOCTOR_FIELD], text[2 * LK__DOCTOR_FIELD];
 	struct marker marker;
 
 	lk__doctor_info(doctor, "run_id", run_id);
@@ -100,14 +100,18 @@ static void judge_marker(struct lk__doctor *doctor, const char *key, const struc
 static void check_marker(struct lk__doctor *doctor)
 {
 	struct lk__space space;
-	const char *argv[] = {"GET", space.epoch};
+	char key[LK__MARKER_MAX];
+	const char *argv[] = {"GET", key};
 	struct lk__resp *resp;
 
 	lk__space_init(&space, doctor->target->prefix, doctor->target->db, "");
+	snprintf(key, sizeof(key), "%s", space.epoch);
+	if (doctor->node)
+		lk__space_marker(&space, doctor->node->slot, doctor->node->id, key);
 	resp = lk__doctor_call(doctor, 2, argv);
 	if ((resp && resp->type == LK__RESP_ERROR && !strncmp(resp->str, "WRONGTYPE", 9)) ||
 	    lk__doctor_usable(doctor, TOPIC, "+get", resp))
-		judge_marker(doctor, space.epoch, resp);
+		judge_marker(doctor, key, resp);
 	lk__resp_free(resp);
 }
 

@@ -61,6 +61,21 @@ static const struct right rights[] = {
 	{"+client|setname", false, {"CLIENT", "SETNAME", "latchkey-doctor"}},
 	{"+wait", true, {"WAIT", "0", "1"}}, /* the last one: only with replicas= */
 };
+
+/* At a node of a Cluster.  The names are rarely in its slots: it checks rights before it refuses
+ * them. */
+static const struct right cluster_rights[] = {
+	{"+cluster|slots", true, {"CLUSTER", "SLOTS"}},
+	{"+cluster|myid", false, {"CLUSTER", "MYID"}}, /* else by its address */
+	{"+asking", true, {"ASKING"}},
+	{"+ping", true, {"PING"}}, /* takes what ASKING did */
+	{"+spublish", true, {"SPUBLISH", CHANNEL, "doctor"}},
+	{"+spublish", true, {"SPUBLISH", BROADCAST, "doctor"}},
+	{"+sunsubscribe", true, {"SUNSUBSCRIBE", BROADCAST}},
+	{"+ssubscribe", true, {"SSUBSCRIBE", BROADCAST}},
+	{"+ssubscribe", true, {"SSUBSCRIBE", CHANNEL}},
+};
+#define CLUSTER_COUNT (sizeof(cluster_rights) / sizeof(cluster_rights[0]))
 #define RIGHT_COUNT (sizeof(rights) / sizeof(rights[0]))
 
 /* Commands that leave a trace, and those that remove it. */
@@ -93,11 +108,12 @@ struct names {
 	struct lk__keys keys;
 	char client[LK__CHANNEL_MAX];
 	char topic[LK__TOPIC_MAX];
+	char channel[LK__TOPIC_MAX];
 	struct lk__space space;
 };
 
 /* False when the kernel has no random bytes. */
-static bool names_make(struct names *names, const struct lk__target *target)
+static bool names_make(struct names *names, const struct lk__target *target, bool is_in_cluster)
 {
 	char name[48], id[23];
 	unsigned char bytes[16];
@@ -106,10 +122,14 @@ static bool names_make(struct names *names, const struct lk__target *target)
 		return false;
 	lk__id128(id, bytes);
 	lk__space_init(&names->space, target->prefix, target->db, id);
+	if (is_in_cluster)
+		lk__space_divide(&names->space);
 	snprintf(name, sizeof(name), "latchkey-doctor-%s", id);
 	lk__space_keys(&names->space, name, strlen(name), &names->keys);
 	lk__space_topic(&names->space, name, strlen(name), names->topic);
 	lk__space_client_key(&names->space, id, 0, names->client);
+	if (!lk__space_inbox(&names->space, name, strlen(name), names->channel))
+		snprintf(names->channel, sizeof(names->channel), "%s", names->space.channel);
 	return true;
 }
 
@@ -125,7 +145,7 @@ static const char *resolve(const struct names *names, const char *word)
 		return names->client;
 	if (word == BROADCAST)
 		return names->topic;
-	return word == CHANNEL ? names->space.channel : word;
+	return word == CHANNEL ? names->channel : word;
 }
 
 static bool append(struct lk__buf *buf, const struct names *names, const struct right *right)
@@ -189,6 +209,13 @@ static bool is_unknown(const struct lk__resp *resp)
 	                                        !strncmp(resp->str, "ERR unknown subcommand", 22));
 }
 
+/* It was checked, and is the matter of another node. */
+static bool is_redirect(const struct lk__resp *resp)
+{
+	return resp->type == LK__RESP_ERROR &&
+	       (lk__resp_redirect(resp) || !strncmp(resp->str, "CLUSTERDOWN", 11));
+}
+
 static void lists_add(const struct lk__doctor *doctor, struct lists *lists,
                       const struct right *right, const struct lk__resp *resp)
 {
@@ -200,8 +227,15 @@ static void lists_add(const struct lk__doctor *doctor, struct lists *lists,
 	else if (is_unknown(resp))
 		list_add(lists->unknown, right->rule + 1);
 	else if (lk__resp_error(resp) == LK_EAGAIN && strncmp(resp->str, "READONLY", 8) != 0 &&
-	         strncmp(resp->str, "NOREPLICAS", 10) != 0)
+	         strncmp(resp->str, "NOREPLICAS", 10) != 0 && (!doctor->node || !is_redirect(resp)))
 		lk__escape(lists->later, sizeof(lists->later), resp->str, resp->len);
+}
+
+/* Not used at a node of a Cluster, which has sharded channels. */
+static bool is_alone(const struct right *right)
+{
+	return !strcmp(right->rule, "+publish") || !strcmp(right->rule, "+subscribe") ||
+	       !strcmp(right->rule, "+unsubscribe");
 }
 
 /* Try count rights of a table (RIGHT_COUNT at most) in one pipeline; false when the connection was
@@ -212,19 +246,25 @@ static bool try_all(struct lk__doctor *doctor, const struct names *names, const 
 	int64_t deadline_ns = lk__now_ns() + doctor->target->command_timeout_ns;
 	struct lk__resp *resps[RIGHT_COUNT];
 	struct lk__buf buf = {0};
+	const struct right *tried[RIGHT_COUNT];
+	size_t sent = 0;
 	bool whole = true;
 
-	for (size_t i = 0; i < count; i++)
+	for (size_t i = 0; i < count; i++) {
+		if (doctor->node && is_alone(&table[i]))
+			continue;
+		tried[sent++] = &table[i];
 		whole = whole && append(&buf, names, &table[i]);
+	}
 	if (!whole)
 		lk__why_set(&doctor->lost, LK_ENOMEM, "out of memory");
 	else if (!doctor->lost.err)
-		lk__conn_pipeline(doctor->conn, deadline_ns, -1, &buf, count, resps, &doctor->lost);
+		lk__conn_pipeline(doctor->conn, deadline_ns, -1, &buf, sent, resps, &doctor->lost);
 	lk__buf_fini(&buf);
 	if (doctor->lost.err)
 		return false;
-	for (size_t i = 0; i < count; i++) {
-		lists_add(doctor, lists, &table[i], resps[i]);
+	for (size_t i = 0; i < sent; i++) {
+		lists_add(doctor, lists, tried[i], resps[i]);
 		lk__resp_free(resps[i]);
 	}
 	return true;
@@ -265,7 +305,7 @@ void lk__doctor_rights(struct lk__doctor *doctor)
 	struct names names;
 	size_t start;
 
-	if (!names_make(&names, doctor->target)) {
+	if (!names_make(&names, doctor->target, doctor->node != NULL)) {
 		lk__doctor_report(doctor, LK_FIT_WARN, "rights", "",
 		                  "cannot tell: the system gives no random bytes");
 		return;
@@ -277,6 +317,10 @@ void lk__doctor_rights(struct lk__doctor *doctor)
 	/* HSET has no harmless form: try it only where its key can be deleted again. */
 	start = list_has(lists.needed, "+del") || lists.later[0] ? FIRST_SUBSCRIBE : 0;
 	if (!try_all(doctor, &names, last_rights + start, LAST_COUNT - start, &lists)) {
+		(void)lk__doctor_usable(doctor, "rights", "", NULL);
+		return;
+	}
+	if (doctor->node && !try_all(doctor, &names, cluster_rights, CLUSTER_COUNT, &lists)) {
 		(void)lk__doctor_usable(doctor, "rights", "", NULL);
 		return;
 	}
