@@ -13,6 +13,7 @@
 
 struct cluster_setup *cluster;
 char cluster_url[240];
+int cluster_grace_ms = 4000;
 
 /* ---- A look at all nodes --------------------------------------------------------------------- */
 
@@ -103,9 +104,10 @@ static int next_master(int after)
 }
 
 /* The marker of that master's memory, "" = none.  Valid until the next command. */
-static const char *marker_at(struct redis *own, char key[100])
+static const char *marker_at(struct redis *own, int master, char key[100])
 {
-	const char *keys = redis_text(own, "KEYS lk:epoch:*");
+	/* It may have a copy of its old master's, too. */
+	const char *keys = redis_text(own, "KEYS lk:epoch:*:%s", cluster->ids[master]);
 
 	snprintf(key, 100, "%.*s", (int)strcspn(keys, "\n"), keys);
 	return *key ? redis_text(own, "GET %s", key) : "";
@@ -124,7 +126,7 @@ void cluster_pass_grace(void)
 	for (int i = next_master(-1); i < CLUSTER_NODES; i = next_master(i)) {
 		struct redis *own = redis_open(&cluster->nodes[i]);
 		char key[100], id[100], marker[120];
-		ck_assert_int_eq(sscanf(marker_at(own, key), "1 %99s", id), 1);
+		ck_assert_int_eq(sscanf(marker_at(own, i, key), "1 %99s", id), 1);
 		snprintf(marker, sizeof(marker), "1 %s 1", id);
 		redis_do(own, "SET %s %s", key, marker);
 		redis_close(own);
@@ -135,13 +137,13 @@ int64_t cluster_grace_left_ms(int master)
 {
 	struct redis *own = redis_open(&cluster->nodes[master]);
 	char key[100];
-	const char *since = strrchr(marker_at(own, key), ' ');
+	const char *since = strrchr(marker_at(own, master, key), ' ');
 	int64_t since_us = since ? strtoll(since, NULL, 10) : 0;
 	long long seconds, us;
 
 	ck_assert_int_eq(sscanf(redis_text(own, "TIME"), "%lld %lld", &seconds, &us), 2);
 	redis_close(own);
-	return CLUSTER_GRACE_MS - (seconds * 1000000 + us - since_us) / 1000;
+	return cluster_grace_ms - (seconds * 1000000 + us - since_us) / 1000;
 }
 
 /* ---- Set up ---------------------------------------------------------------------------------- */
@@ -165,7 +167,7 @@ void cluster_fault_set_up(int master)
 	}
 	if (!redis)
 		redis = cluster_look();
-	snprintf(cluster_url, sizeof(cluster_url), "%s?grace=%d", cluster->url, CLUSTER_GRACE_MS);
+	snprintf(cluster_url, sizeof(cluster_url), "%s?grace=%d", cluster->url, cluster_grace_ms);
 	cluster_pass_grace();
 }
 

@@ -10,10 +10,9 @@
 #include "primitive.h"
 #include "rivals.h"
 
-#define CLUSTER_GRACE_MS 4000
-
 extern struct cluster_setup *cluster;
-extern char cluster_url[240]; /* with a grace of CLUSTER_GRACE_MS */
+extern char cluster_url[240]; /* with this grace */
+extern int cluster_grace_ms;  /* 4 s; may be set before the set-up */
 
 /* Set all of that up: the Cluster in its first layout, whose memories' graces have passed; gather
  * the slots of what claims and rivals use at this master, -1 = leave them. */

@@ -477,8 +477,10 @@ static bool restore(struct cluster_setup *setup)
 		cluster_setup_failover(setup, replica, "TAKEOVER");
 		changed = true;
 	}
-	if (changed)
+	if (changed) {
+		flush(setup); /* one that was restarted has what it copied before */
 		return true;
+	}
 	for (int slot = 0; slot < CLUSTER_SLOTS; slot++) {
 		if (view.owner[slot] == first_owner(slot))
 			continue;
