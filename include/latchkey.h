@@ -1121,8 +1121,9 @@ typedef enum lk_fitness { LK_FIT = 0, LK_FIT_WARN = 1, LK_UNFIT = 2 } lk_fitness
 typedef struct lk_finding {
 	lk_fitness fitness;
 	const char *topic;   /* "reachable", "version", "latency", "eviction", "persistence",
-	                        "memory", "replicas", "rights", "clock", "patterns"; "tls" with
-	                        rediss:; "sentinels", "topology", "failover" with Sentinel */
+	                        "memory", "replicas", "rights", "clock", "patterns" (not of a
+	                        Cluster); "tls" with rediss:; "sentinels" with Sentinel;
+	                        "topology", "failover" with Sentinel and of a Cluster */
 	const char *text;    /* the finding, escaped */
 	const char *cure;    /* what to do, "" if nothing */
 	int64_t reserved[8]; /* zero */
@@ -1132,7 +1133,8 @@ typedef struct lk_finding {
 typedef void lk_finding_fn(void *arg, const lk_finding *finding);
 
 /* Examine the server at url with these credentials.  Leaves nothing in the store.  Reports each
- * topic at least once, and writes the worst fitness to *worst.  fn and worst may be NULL.
+ * topic at least once, and writes the worst fitness to *worst.  fn and worst may be NULL.  Of a
+ * Cluster all nodes are examined, also if url is a plain one of a node.
  *
  * LK_OK if the server was examined, however unfit it is (an unreachable server is a finding);
  * LK_EINVALID, LK_ENOMEM, LK_ESYSTEM.  The callback runs in the calling thread.  Any thread. */

@@ -185,6 +185,7 @@ static lk_err dial(struct lk__doctor *doctor, const char *host, int port, struct
 static void hang_up(struct lk__doctor *doctor)
 {
 	lk__conn_close(doctor->conn);
+	lk__tls_unload(&doctor->tls); /* each node has to show its certificate */
 	doctor->conn = NULL;
 	doctor->lost = (struct lk__why){0};
 	doctor->loss_reported = false;
