@@ -10,7 +10,9 @@
  *   meter       counts the workers that read at this moment
  *   worker      a process: start, read a batch, lock, merge
  *   supervisor  hands batches out; kills one worker, stops another
+ *   node        the processes of a store of more than one
  *   sentinel    with STORE=sentinel: the servers, whose master is killed as well
+ *   cluster     with STORE=cluster: the nodes; the lock's slot moves, and its new master is killed
  *   report      the result of find, grep, sort and uniq; the table; the verdict */
 #ifndef DEMO_H
 #define DEMO_H
@@ -24,17 +26,23 @@
 #define READERS 3 /* workers that read files at once */
 #define BATCHES_MAX 240
 #define LEASE_MS 2000
-#define SERVICE_LEASE_MS 10000 /* with Sentinel: longer than a failover */
-#define SERVICE_GRACE_MS 13000 /* the default of such a store */
+#define SERVICE_LEASE_MS 10000 /* with such a store: longer than a failover */
+#define SERVICE_GRACE_MS 13000 /* the default with Sentinel */
+#define CLUSTER_GRACE_MS 10000 /* and of a Cluster */
 #define DOWN_AFTER_MS 1000     /* then the sentinels take a silent master for dead */
 #define SERVERS 3
 #define SENTINELS 3
+#define MASTERS 3
+#define NODES 6 /* of a Cluster: node n + 3 is a replica of node n */
+#define REPLY_SIZE 16384
+#define SERVICE "demo" /* the sentinels' name of it */
 #define ROOT "/usr/include"
 #define PATH_SIZE 300
+#define LOCK_NAME "demo/counts"
 
 struct meter;
 
-/* A process of the store, of STORE=sentinel only. */
+/* A process of the store, of STORE=sentinel and STORE=cluster only. */
 struct node {
 	pid_t pid; /* 0 = does not run */
 	int port;
@@ -42,6 +50,9 @@ struct node {
 struct service {
 	struct node servers[SERVERS]; /* the first one is the master */
 	struct node sentinels[SENTINELS];
+	struct node nodes[NODES]; /* instead of both */
+	char ids[NODES][41];
+	int owner; /* of the lock's slot */
 };
 
 enum grant { GRANT_LOCK, GRANT_PERMIT, GRANTS };
@@ -49,7 +60,7 @@ enum grant { GRANT_LOCK, GRANT_PERMIT, GRANTS };
 /* The death of the master; a time is 0 before its event. */
 struct failover {
 	int64_t killed_us;
-	int64_t named_us;         /* a sentinel named another master */
+	int64_t named_us;         /* another master was seen */
 	int64_t last_us[GRANTS];  /* of the old master, as a worker received it */
 	int64_t first_us[GRANTS]; /* of the new master */
 };
@@ -57,6 +68,7 @@ struct failover {
 struct demo {
 	bool locked;            /* LOCK=on: with lock, semaphore and latch */
 	bool sentinel;          /* STORE=sentinel */
+	bool cluster;           /* STORE=cluster */
 	char url[120];          /* of the store */
 	char folder[200];       /* for all files of this run */
 	char shared[PATH_SIZE]; /* the file that all workers change */
@@ -79,6 +91,23 @@ int64_t now_us(void);
 double seconds_of(const struct demo *demo);
 /* Print an error with errno's or the library's reason; returns false. */
 bool complain(const char *what, const char *reason);
+
+/* ---- node.c */
+/* Start a server in a folder of this name and print its port; a sentinel if the name begins so. */
+bool node_start(struct demo *demo, struct node *node, const char *name, volatile const int *stop);
+/* Send one command, and read until the server closes; false if nothing came. */
+bool node_ask(const struct node *node, const char *command, char reply[REPLY_SIZE]);
+bool node_await(bool (*reached)(struct service *), struct service *service, const char *what,
+                volatile const int *stop);
+void node_kill(struct node *node);
+
+/* ---- cluster.c: as sentinel.c */
+bool cluster_start(struct demo *demo, volatile const int *stop);
+/* Move the slot of the lock to another master. */
+bool cluster_move_slot(struct service *service);
+void cluster_kill_master(struct service *service);
+/* The port of the killed master's replica, once that is a master. */
+int cluster_new_master(const struct service *service);
 
 /* ---- sentinel.c */
 /* Print, start, and wait until the sentinels agree.  After an error, service_end() is still
@@ -171,6 +200,7 @@ struct worker {
 	int batch;   /* in progress, -1 = none */
 	bool pause;  /* its order has the flag */
 	bool killed, stopped;
+	bool moves;    /* holds the lock while its slot moves */
 	bool outlives; /* holds the lock while the master is killed */
 	bool failed;   /* ended by itself with an error */
 	int merges, losses, refused, reclaimed;

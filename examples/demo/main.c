@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * `make demo`: run the demo in a folder and a store of its own, and leave nothing behind.  `make
  * demo LOCK=off` does the same without the lock, `make demo STORE=sentinel` with a service of
- * Sentinel, whose master is killed. */
+ * Sentinel, whose master is killed, `make demo STORE=cluster` with a Cluster. */
 #include "demo.h"
 
 #include <errno.h>
@@ -60,6 +60,8 @@ static bool start_store(struct demo *demo)
 	char folder[PATH_SIZE];
 	lk_local_info info;
 
+	if (demo->cluster)
+		return cluster_start(demo, &interrupted);
 	if (demo->sentinel)
 		return service_start(demo, &interrupted);
 	snprintf(demo->url, sizeof(demo->url), "local:");
@@ -140,12 +142,17 @@ static bool parse(struct demo *demo, int argc, char **argv)
 	for (int i = 1; i < argc; i++) {
 		if (!strcmp(argv[i], "LOCK=on") || !strcmp(argv[i], "LOCK=off"))
 			demo->locked = !strcmp(argv[i], "LOCK=on");
-		else if (!strcmp(argv[i], "STORE=local") || !strcmp(argv[i], "STORE=sentinel"))
-			demo->sentinel = !strcmp(argv[i], "STORE=sentinel");
+		else if (!strcmp(argv[i], "STORE=local"))
+			demo->sentinel = demo->cluster = false;
+		else if (!strcmp(argv[i], "STORE=sentinel"))
+			demo->sentinel = true;
+		else if (!strcmp(argv[i], "STORE=cluster"))
+			demo->cluster = true;
 		else
 			return false;
 	}
-	return demo->locked || !demo->sentinel;
+	return (demo->locked || (!demo->sentinel && !demo->cluster)) &&
+	       !(demo->sentinel && demo->cluster);
 }
 
 int main(int argc, char **argv)
@@ -155,8 +162,8 @@ int main(int argc, char **argv)
 	int status = 1;
 
 	if (!parse(&demo, argc, argv)) {
-		fprintf(stderr, "usage: demo [LOCK=on|LOCK=off] [STORE=local|STORE=sentinel]\n"
-		                "demo: STORE=sentinel needs LOCK=on\n");
+		fprintf(stderr, "usage: demo [LOCK=on|LOCK=off] [STORE=local|sentinel|cluster]\n"
+		                "demo: STORE=sentinel and STORE=cluster need LOCK=on\n");
 		return 64;
 	}
 	demo.start_us = now_us();
@@ -167,7 +174,8 @@ int main(int argc, char **argv)
 		       demo.path_count);
 		if (demo.locked)
 			printf("one lock, lease %d s\n",
-			       (demo.sentinel ? SERVICE_LEASE_MS : LEASE_MS) / 1000);
+			       (demo.sentinel || demo.cluster ? SERVICE_LEASE_MS : LEASE_MS) /
+			               1000);
 		else
 			printf("without a lock\n");
 		fflush(stdout);
@@ -175,7 +183,7 @@ int main(int argc, char **argv)
 		    report_wait_for_check(&demo, &interrupted)) {
 			report_table(&demo, workers);
 			status = !report_limits(&demo);
-			if (demo.sentinel)
+			if (demo.sentinel || demo.cluster)
 				status = !report_failover(&demo, workers) || status;
 			status = report_verdict(&demo) || status;
 		}

@@ -1,207 +1,15 @@
 /* SPDX-License-Identifier: MIT
- * A service of Sentinel for one run: a master, two replicas and three sentinels on free ports of
- * 127.0.0.1, in folders of their own.  They end with the demo, even if it is killed. */
+ * A service of Sentinel for one run: a master, two replicas and three sentinels. */
 #include "demo.h"
 
-#include <arpa/inet.h>
-#include <errno.h>
-#include <fcntl.h>
-#include <netinet/in.h>
-#include <signal.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
-#include <sys/stat.h>
-#include <sys/wait.h>
-#include <time.h>
-#include <unistd.h>
-#if defined(__linux__)
-#include <sys/prctl.h>
-#endif
-
-#define SERVICE "demo"
-#define REPLY_SIZE 16384
-#define REPLY_TIMEOUT_MS 500
-#define START_TRIES 5
-#define START_LIMIT_MS 10000
-#define AGREE_LIMIT_MS 30000
-#define LOOK_MS 20
-#define FIRST_PORT 10000 /* below those that systems give to clients */
-#define PORTS 20000
-
-void end_with_parent(pid_t parent)
-{
-#if defined(__linux__)
-	prctl(PR_SET_PDEATHSIG, SIGKILL);
-	if (getppid() != parent)
-		_exit(1);
-#else
-	(void)parent;
-#endif
-}
-
-static struct sockaddr_in loopback(int port)
-{
-	struct sockaddr_in address;
-
-	memset(&address, 0, sizeof(address));
-	address.sin_family = AF_INET;
-	address.sin_port = htons((unsigned short)port);
-	address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-	return address;
-}
-
-/* A port that is free now; 0 if none is. */
-static int pick_port(void)
-{
-	static unsigned int next;
-
-	if (next == 0)
-		next = (unsigned int)getpid() * 7919U + (unsigned int)now_us();
-	for (int tries = 0; tries < 1000; tries++) {
-		int port = FIRST_PORT + (int)((next += 101) % PORTS), free_now;
-		struct sockaddr_in address = loopback(port);
-		int fd = socket(AF_INET, SOCK_STREAM, 0);
-
-		if (fd < 0)
-			return 0;
-		free_now = bind(fd, (struct sockaddr *)&address, sizeof(address)) == 0;
-		close(fd);
-		if (free_now)
-			return port;
-	}
-	return 0;
-}
-
-/* Send one command, and read until the server closes; false if nothing came. */
-static bool ask(const struct node *node, const char *command, char reply[REPLY_SIZE])
-{
-	struct timeval limit = {.tv_usec = REPLY_TIMEOUT_MS * 1000};
-	struct sockaddr_in address = loopback(node->port);
-	int fd = socket(AF_INET, SOCK_STREAM, 0);
-	size_t len = 0;
-	ssize_t got = 0;
-
-	reply[0] = '\0';
-	if (fd < 0)
-		return false;
-	setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof(limit));
-	if (connect(fd, (struct sockaddr *)&address, sizeof(address)) == 0 &&
-	    channel_send(fd, command, strlen(command)) && shutdown(fd, SHUT_WR) == 0)
-		while (len < REPLY_SIZE - 1 &&
-		       (got = recv(fd, reply + len, REPLY_SIZE - 1 - len, 0)) > 0)
-			len += (size_t)got;
-	close(fd);
-	reply[len] = '\0';
-	return len > 0;
-}
-
-/* In the child; returns only if there is no server to run. */
-static void run_server(const char *config, bool is_sentinel)
-{
-	/* Debian's redis-server is a link to redis-check-rdb, which some packages have alone. */
-	static const char *const programs[][2] = {{"redis-server", "redis-server"},
-	                                          {"valkey-server", "valkey-server"},
-	                                          {"redis-check-rdb", "redis-server"},
-	                                          {"valkey-check-rdb", "valkey-server"}};
-	int null = open("/dev/null", O_RDWR);
-
-	/* ^C on a terminal reaches the demo only, which ends its servers last. */
-	setpgid(0, 0);
-	for (int fd = 0; null >= 0 && fd < 3; fd++)
-		dup2(null, fd);
-	for (size_t i = 0; i < sizeof(programs) / sizeof(programs[0]); i++)
-		execlp(programs[i][0], programs[i][1], config, is_sentinel ? "--sentinel" : NULL,
-		       (char *)NULL);
-}
-
-static bool write_config(const struct demo *demo, const struct node *node, bool is_sentinel,
-                         const char *path, const char *folder)
-{
-	const struct node *first = &demo->service.servers[0];
-	FILE *file = fopen(path, "w");
-
-	if (!file)
-		return complain(path, strerror(errno));
-	fprintf(file, "port %d\nbind 127.0.0.1\ndir %s\nlogfile log\n", node->port, folder);
-	if (is_sentinel)
-		fprintf(file,
-		        "sentinel monitor " SERVICE " 127.0.0.1 %d 2\n"
-		        "sentinel down-after-milliseconds " SERVICE " %d\n"
-		        "sentinel failover-timeout " SERVICE " 5000\n",
-		        first->port, DOWN_AFTER_MS);
-	else
-		fprintf(file, "save \"\"\nrepl-diskless-sync-delay 0\n"
-		              "repl-ping-replica-period 1\n");
-	if (!is_sentinel && node != first)
-		fprintf(file, "replicaof 127.0.0.1 %d\n", first->port);
-	return fclose(file) == 0 || complain(path, strerror(errno));
-}
-
-static void nap(void)
-{
-	nanosleep(&(struct timespec){.tv_nsec = LOOK_MS * 1000000L}, NULL);
-}
-
-/* Wait until the new process, and no other one, answers on its port. */
-static bool await_answer(struct node *node, volatile const int *stop)
-{
-	int64_t end_us = now_us() + START_LIMIT_MS * 1000LL;
-	char reply[REPLY_SIZE], expected[40];
-
-	snprintf(expected, sizeof(expected), "process_id:%ld\r", (long)node->pid);
-	while (!ask(node, "INFO server\r\n", reply) || !strstr(reply, expected)) {
-		if (waitpid(node->pid, NULL, WNOHANG) == node->pid) {
-			node->pid = 0;
-			return false;
-		}
-		if (*stop || now_us() > end_us)
-			return false;
-		nap();
-	}
-	return true;
-}
-
-static bool start_node(struct demo *demo, struct node *node, const char *name,
-                       volatile const int *stop)
-{
-	bool is_sentinel = !strncmp(name, "sentinel", 8);
-	char folder[PATH_SIZE], config[PATH_SIZE + 8];
-	pid_t parent = getpid();
-
-	snprintf(folder, sizeof(folder), "%.220s/%s", demo->folder, name);
-	snprintf(config, sizeof(config), "%s/conf", folder);
-	if (mkdir(folder, 0700) != 0)
-		return complain(folder, strerror(errno));
-	for (int tries = 0; tries < START_TRIES && node->pid == 0 && !*stop; tries++) {
-		node->port = pick_port();
-		if (!write_config(demo, node, is_sentinel, config, folder))
-			return false;
-		node->pid = fork();
-		if (node->pid == 0) {
-			end_with_parent(parent);
-			run_server(config, is_sentinel);
-			_exit(127);
-		}
-		if (node->pid < 0) {
-			node->pid = 0;
-			return complain("cannot fork", strerror(errno));
-		}
-		if (await_answer(node, stop)) {
-			printf("%s: 127.0.0.1:%d, pid %ld\n", name, node->port, (long)node->pid);
-			return true;
-		}
-	}
-	return complain(name,
-	                *stop ? "interrupted" : "does not start (is redis-server installed?)");
-}
 
 static bool has_replicas(struct service *service)
 {
 	char reply[REPLY_SIZE];
 
-	return ask(&service->servers[0], "INFO replication\r\n", reply) &&
+	return node_ask(&service->servers[0], "INFO replication\r\n", reply) &&
 	       strstr(reply, "connected_slaves:2\r") && !strstr(reply, "state=wait_bgsave") &&
 	       !strstr(reply, "state=send_bulk");
 }
@@ -211,23 +19,10 @@ static bool sentinels_agree(struct service *service)
 	char reply[REPLY_SIZE];
 
 	for (int i = 0; i < SENTINELS; i++)
-		if (!ask(&service->sentinels[i], "SENTINEL MASTER " SERVICE "\r\n", reply) ||
+		if (!node_ask(&service->sentinels[i], "SENTINEL MASTER " SERVICE "\r\n", reply) ||
 		    !strstr(reply, "num-slaves\r\n$1\r\n2\r") ||
 		    !strstr(reply, "num-other-sentinels\r\n$1\r\n2\r"))
 			return false;
-	return true;
-}
-
-static bool await(bool (*reached)(struct service *), struct service *service, const char *what,
-                  volatile const int *stop)
-{
-	int64_t end_us = now_us() + AGREE_LIMIT_MS * 1000LL;
-
-	while (!reached(service)) {
-		if (*stop || now_us() > end_us)
-			return complain(what, *stop ? "interrupted" : "took too long");
-		nap();
-	}
 	return true;
 }
 
@@ -238,15 +33,15 @@ bool service_start(struct demo *demo, volatile const int *stop)
 	struct service *service = &demo->service;
 
 	for (int i = 0; i < SERVERS; i++)
-		if (!start_node(demo, &service->servers[i], names[i], stop))
+		if (!node_start(demo, &service->servers[i], names[i], stop))
 			return false;
 	/* A sentinel asks for the replicas at once, and then only every 10 s. */
-	if (!await(has_replicas, service, "the first replication", stop))
+	if (!node_await(has_replicas, service, "the first replication", stop))
 		return false;
 	for (int i = 0; i < SENTINELS; i++)
-		if (!start_node(demo, &service->sentinels[i], sentinel_names[i], stop))
+		if (!node_start(demo, &service->sentinels[i], sentinel_names[i], stop))
 			return false;
-	if (!await(sentinels_agree, service, "the sentinels' agreement", stop))
+	if (!node_await(sentinels_agree, service, "the sentinels' agreement", stop))
 		return false;
 	snprintf(demo->url, sizeof(demo->url),
 	         "redis+sentinel://127.0.0.1:%d,127.0.0.1:%d,127.0.0.1:%d/" SERVICE,
@@ -256,19 +51,9 @@ bool service_start(struct demo *demo, volatile const int *stop)
 	return true;
 }
 
-static void kill_node(struct node *node)
-{
-	if (node->pid == 0)
-		return;
-	kill(node->pid, SIGKILL);
-	while (waitpid(node->pid, NULL, 0) < 0 && errno == EINTR)
-		;
-	node->pid = 0;
-}
-
 void service_kill_master(struct service *service)
 {
-	kill_node(&service->servers[0]);
+	node_kill(&service->servers[0]);
 }
 
 int service_new_master(const struct service *service)
@@ -276,8 +61,8 @@ int service_new_master(const struct service *service)
 	char reply[REPLY_SIZE], port[16];
 
 	for (int i = 0; i < SENTINELS; i++) {
-		if (!ask(&service->sentinels[i], "SENTINEL GET-MASTER-ADDR-BY-NAME " SERVICE "\r\n",
-		         reply))
+		if (!node_ask(&service->sentinels[i],
+		              "SENTINEL GET-MASTER-ADDR-BY-NAME " SERVICE "\r\n", reply))
 			continue;
 		for (int server = 1; server < SERVERS; server++) {
 			snprintf(port, sizeof(port), "\n%d\r", service->servers[server].port);
@@ -291,7 +76,9 @@ int service_new_master(const struct service *service)
 void service_end(struct service *service)
 {
 	for (int i = 0; i < SENTINELS; i++)
-		kill_node(&service->sentinels[i]);
+		node_kill(&service->sentinels[i]);
 	for (int i = 0; i < SERVERS; i++)
-		kill_node(&service->servers[i]);
+		node_kill(&service->servers[i]);
+	for (int i = 0; i < NODES; i++)
+		node_kill(&service->nodes[i]);
 }

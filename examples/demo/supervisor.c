@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  * Starts the workers and hands batches out.  It causes two accidents: it kills one worker that
  * holds the lock, and stops another holder until a third worker has merged under a greater fence.
- * With Sentinel, it then kills the master while one more worker holds the lock.
+ * With Sentinel or a Cluster, it then kills the lock's master while one more worker holds the lock;
+ * before that, it moves the lock's slot of a Cluster.
  * If a worker died and the file does not have its batch, it hands the batch out again. */
 #include "demo.h"
 
@@ -22,6 +23,7 @@
 /* After this many orders, so that the accidents happen in the middle of the work. */
 #define KILL_AFTER(batches) (10 * (batches) / 60)
 #define STOP_AFTER(batches) (25 * (batches) / 60)
+#define MOVE_AFTER(batches) (32 * (batches) / 60)
 #define MASTER_AFTER(batches) (40 * (batches) / 60)
 #define FAILOVER_LIMIT_MS 40000
 
@@ -35,7 +37,7 @@ struct run {
 	int done;   /* batches merged, as reported by the workers */
 	struct worker *stopped;
 	uint64_t stopped_fence;
-	bool kill_planned, stop_planned, master_planned; /* still to come */
+	bool kill_planned, stop_planned, move_planned, master_planned; /* still to come */
 	bool refusal_seen;
 	bool terminal;
 	bool ok;
@@ -117,6 +119,9 @@ static void give_order(struct run *run, struct worker *worker)
 	} else if (run->stop_planned && run->orders > STOP_AFTER(run->demo->batch_count)) {
 		run->stop_planned = false;
 		worker->stopped = order.pause = true;
+	} else if (run->move_planned && run->orders > MOVE_AFTER(run->demo->batch_count)) {
+		run->move_planned = false;
+		worker->moves = order.pause = true;
 	} else if (run->master_planned && run->orders > MASTER_AFTER(run->demo->batch_count)) {
 		run->master_planned = false;
 		worker->outlives = order.pause = order.reclaim = true;
@@ -146,11 +151,26 @@ static void stop_holder(struct run *run, struct worker *worker, const struct not
 	print_event(run, "holds the lock and is stopped (SIGSTOP)", worker, note->fence);
 }
 
+static void move_slot(struct run *run, struct worker *worker, const struct note *note)
+{
+	struct order go_on = {.kind = GO_ON};
+
+	worker->moves = false;
+	if (!cluster_move_slot(&run->demo->service))
+		run->ok = false;
+	print_event(run, "holds the lock, whose slot is moved to another master", worker,
+	            note->fence);
+	(void)channel_send(worker->channel, &go_on, sizeof(go_on));
+}
+
 static void kill_master(struct run *run, struct worker *worker, const struct note *note)
 {
 	struct order go_on = {.kind = GO_ON};
 
-	service_kill_master(&run->demo->service);
+	if (run->demo->cluster)
+		cluster_kill_master(&run->demo->service);
+	else
+		service_kill_master(&run->demo->service);
 	run->demo->failover.killed_us = now_us();
 	print_event(run, "holds the lock, and the master is killed (SIGKILL)", worker, note->fence);
 	(void)channel_send(worker->channel, &go_on, sizeof(go_on));
@@ -164,16 +184,17 @@ static void look_after_master(struct run *run)
 
 	if (!failover->killed_us || failover->named_us)
 		return;
-	port = service_new_master(&run->demo->service);
+	port = run->demo->cluster ? cluster_new_master(&run->demo->service)
+	                          : service_new_master(&run->demo->service);
 	if (port) {
 		failover->named_us = now_us();
-		printf("%s%6.1f s  a sentinel names the new master, 127.0.0.1:%d; its grace is "
-		       "%.0f s\n",
-		       run->terminal ? "\r\033[K" : "", seconds_of(run->demo), port,
-		       SERVICE_GRACE_MS / 1000.0);
+		printf("%s%6.1f s  %s the new master, 127.0.0.1:%d; its grace is %.0f s\n",
+		       run->terminal ? "\r\033[K" : "", seconds_of(run->demo),
+		       run->demo->cluster ? "a replica is" : "a sentinel names", port,
+		       (run->demo->cluster ? CLUSTER_GRACE_MS : SERVICE_GRACE_MS) / 1000.0);
 		fflush(stdout);
 	} else if (now_us() - failover->killed_us > FAILOVER_LIMIT_MS * 1000LL) {
-		run->ok = complain("no sentinel names a new master", "giving up");
+		run->ok = complain("there is no new master", "giving up");
 	}
 }
 
@@ -292,6 +313,8 @@ static void read_notes(struct run *run, struct worker *worker)
 		bury(run, worker);
 	else if (note.kind == HOLDING && worker->killed)
 		kill_holder(run, worker, &note);
+	else if (note.kind == HOLDING && worker->moves)
+		move_slot(run, worker, &note);
 	else if (note.kind == HOLDING && worker->outlives)
 		kill_master(run, worker, &note);
 	else if (note.kind == HOLDING)
@@ -355,7 +378,8 @@ bool supervisor_run(struct demo *demo, struct worker workers[WORKERS], volatile 
 	                  .workers = workers,
 	                  .kill_planned = demo->locked,
 	                  .stop_planned = demo->locked,
-	                  .master_planned = demo->sentinel,
+	                  .move_planned = demo->cluster,
+	                  .master_planned = demo->sentinel || demo->cluster,
 	                  .terminal = isatty(STDOUT_FILENO),
 	                  .ok = true};
 
@@ -380,7 +404,8 @@ bool supervisor_run(struct demo *demo, struct worker workers[WORKERS], volatile 
 	dismiss(&run);
 	/* A run without all accidents would prove nothing. */
 	if (run.ok && demo->locked &&
-	    (run.kill_planned || run.stop_planned || run.master_planned || !run.refusal_seen))
+	    (run.kill_planned || run.stop_planned || run.move_planned || run.master_planned ||
+	     !run.refusal_seen))
 		run.ok = complain("an accident did not happen", "no verdict");
 	return run.ok;
 }

@@ -219,12 +219,13 @@ static bool work(struct self *self)
 
 static bool open_store(struct self *self)
 {
-	lk_lock_options lock_options = {.lease_ms =
-	                                        self->demo->sentinel ? SERVICE_LEASE_MS : LEASE_MS};
+	lk_lock_options lock_options = {.lease_ms = self->demo->sentinel || self->demo->cluster
+	                                                    ? SERVICE_LEASE_MS
+	                                                    : LEASE_MS};
 	lk_semaphore_options readers_options = {.capacity = READERS};
 
 	return (lk_client_open(self->demo->url, NULL, &self->client) == LK_OK &&
-	        lk_lock_open(self->client, "demo/counts", 0, &lock_options, &self->lock) == LK_OK &&
+	        lk_lock_open(self->client, LOCK_NAME, 0, &lock_options, &self->lock) == LK_OK &&
 	        lk_semaphore_open(self->client, "demo/readers", 0, &readers_options,
 	                          &self->readers) == LK_OK &&
 	        lk_latch_open(self->client, "demo/start", 0, NULL, &self->start) == LK_OK) ||
