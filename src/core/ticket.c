@@ -200,6 +200,8 @@ static void enqueue(struct lk__core *core, int64_t now_ns, struct lk__ticket *ti
 	request->by_text = false;
 	request->extends = false;
 	request->claim = is_claim;
+	if (kind == LK__ASK && !ticket->is_try && lk__inbox_is_on(core, ticket))
+		lk__inbox_use(core, now_ns, ticket); /* else it would end while this waits */
 	request->tries = kind == LK__ASK && !ticket->is_try && !lk__inbox_is_on(core, ticket);
 	request->narrow = request->asking = false;
 	request->lease_ms = ticket->queue->lease_ms;
