@@ -218,7 +218,12 @@ void lk__queries_link_down(struct lk__core *core, const struct lk__session *sess
 
 	for (; query; query = next) {
 		next = query->next;
-		if (query->request.link != session->index || query->request.state != LK__IN_FLIGHT)
+		if (query->request.link != session->index)
+			continue;
+		/* For the question of the topology alone, no node is dialled: it may be gone. */
+		if (query->request.kind == LK__TOPOLOGY)
+			lk__pending_dequeue(core, &query->request);
+		else if (query->request.state != LK__IN_FLIGHT)
 			continue;
 		query->why = *why;
 		query->why.err = LK_EUNKNOWN;
