@@ -323,3 +323,41 @@ TEST(wait_whose_asks_were_refused_leaves_nothing)
 	vc_done(op, LK_ECANCELED);
 	vc_end();
 }
+
+/* ---- Permits ------------------------------------------------------------------------------- */
+
+TEST(partial_release_in_a_divided_slot_is_repeated_until_it_runs)
+{
+	struct lk__wait_queue *permits;
+	struct lk__pending *request;
+	struct lk__op *held, *op, *extension;
+
+	vc_start();
+	vc_own("a", 0);
+	permits = vc_open(LK_KIND_SEMAPHORE, "a", false);
+	held = vc_acquire_permits(permits, 3);
+	vc_granted(vc_take(0, LK__ASK));
+	op = vc_release_permits(permits, held->fence, 1);
+	vc_divided(vc_take(0, LK__SHRINK));
+	vc_idle(0);
+	vc_waits(op);
+	/* An extension does not wait for it. */
+	extension = vc_op(permits, held->fence);
+	extension->lease_ms = VC_LEASE_MS;
+	lk__core_extend(&vc.core, vc.now_ns, extension);
+	vc_divided(vc_take(0, LK__RENEW));
+	request = narrow(LK__RENEW);
+	vc_kept(request, 1);
+	vc_done(extension, LK_OK);
+	request = vc_take(0, LK__SHRINK);
+	ck_assert_uint_eq(vc_request(request).keep, 2);
+	vc_divided(request);
+	vc_pass(99);
+	vc_idle(0);
+	vc_pass(1);
+	vc_left(vc_take(0, LK__SHRINK), true, false);
+	vc_done(op, LK_OK);
+	vc_release_permits(permits, held->fence, 0);
+	vc_left(vc_take(0, LK__LEAVE), true, false);
+	vc_end();
+}

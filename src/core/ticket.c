@@ -247,7 +247,8 @@ static void keep(struct lk__core *core, int64_t now_ns, struct lk__ticket *ticke
 		enqueue(core, now_ns, ticket, &ticket->main, LK__HAND);
 		return;
 	}
-	if (lk__ticket_is_shrinking(ticket) && !renewal_due) {
+	/* An extender must not repeat a refused release before its time, nor wait for it. */
+	if (lk__ticket_is_shrinking(ticket) && !renewal_due && ticket->next_ns <= now_ns) {
 		enqueue(core, now_ns, ticket, &ticket->main, LK__SHRINK);
 		ticket->main.permits = ticket->queue->hold->count;
 		return;
