@@ -8,6 +8,12 @@
 #include <string.h>
 
 static int64_t operators_grace_ms;
+static struct lua_store *memory_of_node; /* NULL = the store is no part of a Cluster */
+
+void query_cluster(struct lua_store *memory)
+{
+	memory_of_node = memory;
+}
 
 void query_grace(int64_t grace_ms)
 {
@@ -50,7 +56,9 @@ struct lk__answer query_run(struct lua_store *store, enum lk__request_kind kind,
 
 	lk__space_init(&space, "lk", 0, "operator_AAAAAAAAAAAAA");
 	space.grace_ms = operators_grace_ms;
-	find_epoch(store, &space, &epoch);
+	if (memory_of_node)
+		lk__space_divide(&space);
+	find_epoch(memory_of_node ? memory_of_node : store, &space, &epoch);
 	if (!lk__codec_query(&bytes, &space, &query))
 		abort();
 	lua_store_run(store, bytes.data, bytes.len, &reply);

@@ -9,6 +9,9 @@
 
 /* The grace that they know, at first none. */
 void query_grace(int64_t grace_ms);
+/* From now on the stores are parts of a Cluster's nodes: the marker is in that one; NULL = they are
+ * not. */
+void query_cluster(struct lua_store *memory);
 /* details: see lk__details.  The answer has no text. */
 struct lk__answer query_run(struct lua_store *store, enum lk__request_kind kind, lk_kind noun,
                             const char *name, const struct lk__details *details);

@@ -5,6 +5,22 @@
 #include <stdio.h>
 #include <string.h>
 
+/* In a Cluster: it asks when messages arrive, and the channel is being subscribed. */
+static bool awaits_inbox(const struct lk__ticket *ticket)
+{
+	const struct lk__inbox *inbox = ticket->queue ? ticket->queue->name->inbox : NULL;
+
+	return ticket->uses_inbox && ticket->state == LK__ASKING && inbox && inbox->channel &&
+	       inbox->channel->users && !lk__channel_is_on(inbox->channel);
+}
+
+/* In a Cluster: it leaves after the answer to an ask that was redirected. */
+static bool awaits_ask(const struct lk__ticket *ticket)
+{
+	return lk__ticket_is_leaving(ticket) && ticket->main.state == LK__IN_FLIGHT &&
+	       ticket->main.link != ticket->session->index;
+}
+
 /* Without a request or a timer it would never make progress. */
 static const char *ticket_progress(const struct lk__ticket *ticket)
 {
@@ -19,7 +35,8 @@ static const char *ticket_progress(const struct lk__ticket *ticket)
 	}
 	if (!lk__session_is_up(ticket->session) || request->state != LK__IDLE ||
 	    (ticket->state == LK__HOLDING && ticket->queue->fixed && !ticket->is_forgotten &&
-	     !ticket->is_doubted && !lk__ticket_is_shrinking(ticket)))
+	     !ticket->is_doubted && !lk__ticket_is_shrinking(ticket)) ||
+	    awaits_inbox(ticket) || awaits_ask(ticket))
 		return NULL;
 	if (ticket->next_ns != LK__NEVER && ticket->timer.due_ns <= ticket->next_ns)
 		return NULL;

@@ -6,6 +6,7 @@
  *   SECONDS_MAX  begin no seed after so long            FAILURES     end after so many
  *   PLAN         what to leave out, as a failure prints it
  *   STORE=sentinel  give every seed with faults a service of Sentinel, not only each eighth one
+ *   STORE=cluster   ... a Cluster
  *   TRACE=1      tell every event of SEED               SHRINK=0     do not look for a smaller plan
  *
  * Exit status 0: no check failed, and the seeds had enough load to make that meaningful. */
@@ -43,7 +44,7 @@ struct options {
 	uint64_t first;
 	long long seeds, minutes, jobs, seconds_max, failures;
 	const char *plan;
-	bool trace, shrink, sentinels;
+	bool trace, shrink, sentinels, cluster;
 };
 
 static struct board *board;
@@ -87,11 +88,12 @@ static void read_options(void)
 	options.trace = number_of("TRACE", 0);
 	options.shrink = number_of("SHRINK", 1);
 	options.plan = plan && *plan ? plan : NULL;
-	if (store && *store && strcmp(store, "sentinel") != 0) {
-		fprintf(stderr, "sim: STORE=%s is not \"sentinel\"\n", store);
+	if (store && *store && strcmp(store, "sentinel") != 0 && strcmp(store, "cluster") != 0) {
+		fprintf(stderr, "sim: STORE=%s is neither \"sentinel\" nor \"cluster\"\n", store);
 		exit(2);
 	}
-	options.sentinels = store && *store;
+	options.cluster = store && !strcmp(store, "cluster");
+	options.sentinels = store && *store && !options.cluster;
 	if (options.jobs < 1 || options.jobs > JOBS_MAX)
 		options.jobs = 2;
 	if (options.plan || options.trace)
@@ -153,7 +155,10 @@ static void tell_failure(struct sim_plan *plan, struct sim_result *result)
 	tell_tail(out, events, events_len);
 	fprintf(out, "again: make sim SEED=%llu MINUTES=%lld %sPLAN=%s\n",
 	        (unsigned long long)plan->seed, options.minutes,
-	        options.sentinels ? "STORE=sentinel " : "", text);
+	        options.sentinels ? "STORE=sentinel "
+	        : options.cluster ? "STORE=cluster "
+	                          : "",
+	        text);
 	fclose(out);
 	fclose(trace);
 	fwrite(report, 1, report_len, stdout);
@@ -172,6 +177,8 @@ static void run_seed(struct job *job, uint64_t seed)
 	job->seed = seed;
 	job->busy = true;
 	sim_plan_make(&plan, seed, options.minutes * 60 * SIM_S);
+	if (options.cluster)
+		sim_plan_cluster(&plan);
 	if (options.sentinels)
 		sim_plan_sentinels(&plan);
 	if (options.plan && !sim_plan_cut(&plan, options.plan)) {
@@ -265,6 +272,8 @@ static void tell_figures(FILE *out, const struct sim_tally *sum, long long seeds
 	        "  %lld counts of replicas, %lld of too few, which ended %lld acquisitions, %lld "
 	        "holds that failovers had to keep\n",
 	        sum->counts, sum->short_counts, sum->unconfirmed, sum->kept);
+	fprintf(out, "  %lld requests moved, %lld asked elsewhere, %lld with keys on two nodes\n",
+	        sum->moved, sum->asked, sum->divided);
 	fprintf(out, "  longest: %.1f ms from grant to hold, %.1f s free while a client waits\n",
 	        sum->longest_grant_ms, sum->longest_idle_ms / 1000);
 	fprintf(out, "  faults:");

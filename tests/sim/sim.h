@@ -12,6 +12,8 @@
  *   sim_service.c    with sentinels: the servers of which each failover makes another one the
  * master sim_replicas.c   ... what the replicas have, and the count of those that confirm
  *   sim_sentinels.c  ... the sentinels, and each client's conversations with them
+ *   sim_cluster.c    a Cluster: which node has which name, moves of slots, failovers
+ *   sim_nodes.c      ... and each client's way to the nodes
  *   sim_callers.c    threads that acquire, hold and release; at random, or by a scene
  *   sim_latches.c    threads that await, count down, set and remove
  *   sim_check*.c     the promises: what they read, at which moment, and what a fault excuses
@@ -31,6 +33,7 @@
 #include "redis/codec.h"
 #include "store_view.h"
 #include "sim_plan.h"
+#include "sim_cluster.h"
 #include "sim_sentinel.h"
 
 #define SIM_EPOCH_US INT64_C(1700000000000000)
@@ -161,7 +164,9 @@ struct sim_call {
 	uint32_t permits;   /* of a partial release: the rest */
 	uint64_t generation, number;
 	uint32_t n;
-	int step_name; /* 0 = none */
+	int step_name;                 /* 0 = none */
+	bool asking;                   /* a Cluster's node */
+	struct lk__topology *topology; /* the answer to LK__TOPOLOGY */
 	struct sim_wait wait;
 };
 
@@ -171,6 +176,7 @@ enum sim_item_kind {
 	SIM_UNSUBSCRIBED,
 	SIM_PUT_OFF,
 	SIM_PONG,
+	SIM_MOVED,
 };
 
 /* A message on the message connection, either way. */
@@ -178,7 +184,7 @@ struct sim_item {
 	struct sim_item *next;
 	int64_t at_ns;
 	uint8_t kind;
-	int topic; /* a name, -1 = the client's own channel */
+	int topic; /* a name, -1 = the client's own channel, SIM_NAMES + name: its inbox */
 	size_t len;
 	char text[160];
 };
@@ -277,6 +283,26 @@ struct sim_next {
 	int64_t at_ns;
 	uint64_t tie;
 	struct sim_caller *caller;
+	struct sim_lane *lane;
+};
+
+/* The way to one server. */
+struct sim_lane {
+	struct lk__session session;    /* first */
+	struct sim_link *link;         /* NULL = it has none */
+	int64_t probe_ns;              /* true: when the dial's last request is at the server, */
+	int64_t dial_ns;               /* and when its reply is here */
+	struct sim_link *dialled;      /* the link until then */
+	struct lk__epoch found;        /* the marker in that reply, */
+	lk_err dial_err;               /* or why the dial fails */
+	struct lk__topology *topology; /* in that reply, NULL = none */
+	int64_t flush_ns;
+	/* For checks, all true: */
+	int64_t linked_ns, unlinked_ns; /* when its last link came up, and went down */
+	int64_t denied_ns;              /* when a dial last failed for lack of rights */
+	int64_t heard_ns;               /* when it last received from the server */
+	int64_t used_ns;                /* names are routed to it since */
+	bool is_missing;                /* ... and it has no link */
 };
 
 struct sim_client {
@@ -289,20 +315,13 @@ struct sim_client {
 	struct sim_random tie;    /* of the order of simultaneous events */
 	int64_t offset_ns;        /* its clock: the true time, plus this, */
 	int64_t drift_ppm;        /* plus so many millionths.  CLOCK_BOOTTIME is never set */
-	struct sim_link *link;    /* NULL = it has none */
-	struct lk__session session;
-	int64_t probe_ns;         /* true: when the dial's last request is at the server, */
-	int64_t dial_ns;          /* and when its reply is here */
-	struct sim_link *dialled; /* the link until then */
-	struct lk__epoch found;   /* the marker in that reply, */
-	lk_err dial_err;          /* or why the dial fails */
+	struct sim_lane lanes[SIM_NODES]; /* of a Cluster: one for each node; else the first */
+	int lane_count;
+	struct sim_lane *lane; /* of the present event */
 	/* For checks, all true: */
-	int64_t linked_ns, unlinked_ns; /* when its last link came up, and went down */
-	int64_t denied_ns;              /* when a dial last failed for lack of rights */
-	int64_t heard_ns;               /* when it last received from the server */
-	int64_t busy_ns;                /* it waits or holds since, LK__NEVER: it does neither */
-	int64_t lease_ms;               /* the shortest */
-	int64_t resume_ns, start_ns, close_ns, flush_ns;
+	int64_t busy_ns;  /* it waits or holds since, LK__NEVER: it does neither */
+	int64_t lease_ms; /* the shortest */
+	int64_t resume_ns, start_ns, close_ns;
 	int64_t cut_off_ns;   /* it reaches no server until then */
 	int64_t disturbed_ns; /* when its last fault ended */
 	struct lk__wait_queue *queues[SIM_NAMES][SIM_HANDLES];
@@ -353,6 +372,7 @@ struct sim {
 	int64_t pace;     /* divides the pauses: a plan with little load gets more */
 	int64_t paced_ns; /* when load was last adjusted */
 	struct sim_service service;
+	struct sim_cluster cluster;
 	struct sim_tally tally;
 	struct sim_result *result;
 	FILE *trace;
@@ -381,6 +401,8 @@ int64_t sim_true(const struct sim_client *client, int64_t local_ns);
 void sim_client_connect(struct sim_client *client);
 void sim_client_cancel_dial(struct sim_client *client);
 void sim_client_dial_failed(struct sim_client *client, const struct lk__why *why);
+/* The next way of a client, the first for NULL; NULL after the last one.  It is the present one. */
+struct sim_lane *sim_client_lane(struct sim_client *client, struct sim_lane *lane);
 /* The client closes its end of its link. */
 void sim_client_unlink(struct sim_client *client, lk_err err);
 /* The client of the ticket, NULL if that process has ended. */
@@ -398,6 +420,8 @@ void sim_network_order(struct sim_client *client);
 void sim_network_hear(struct sim_client *client);
 void sim_network_late(struct sim *sim);
 void sim_network_ping(struct sim_client *client);
+/* The server has ended that subscription. */
+void sim_network_unsubscribed(struct sim_link *link, int topic);
 int sim_network_publish(void *arg, const char *channel, const char *text, size_t len);
 void sim_network_ask(struct sim_caller *caller, enum lk__request_kind kind,
                      const struct lk__details *details);
@@ -429,7 +453,7 @@ void sim_server_restore(struct sim *sim, int image, bool covered);
 void sim_server_forced(struct sim *sim, int name, bool covered);
 /* Read the marker, which may have changed. */
 void sim_server_mark(struct sim *sim);
-/* Nothing new is granted, by the server's clock. */
+/* Nothing new is granted, by the server's clock; in a Cluster, of the selected name. */
 bool sim_server_in_grace(const struct sim *sim);
 /* Another process is the server: a new one, or the other machine's, which was a replica. */
 void sim_server_begin(struct sim *sim, struct sim_random *random);

@@ -42,8 +42,8 @@ void sim_caller_begin(struct sim_caller *caller, enum sim_doing doing)
 	struct sim_client *client = caller->client;
 	struct sim *sim = client->sim;
 
-	if (!client->session.users)
-		lk__session_wakes(&client->session, sim_local(client));
+	if (!client->lane->session.users)
+		lk__session_wakes(&client->lane->session, sim_local(client));
 	caller->waiter = (struct lk__op){
 		.queue = caller->queue,
 		.handle = caller,

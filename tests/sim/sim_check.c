@@ -145,8 +145,9 @@ static bool was_able_to_report(const struct sim *sim, const struct sim_name *nam
 	const struct sim_grant *grant = name->local;
 	const struct sim_client *client = &sim->clients[grant->slot];
 
-	return client->alive && client->life == grant->life && client->link && !grant->broken &&
-	       grant->epoch == name->epoch && client->disturbed_ns < name->local_ns &&
+	return client->alive && client->life == grant->life && client->lane->link &&
+	       !grant->broken && grant->epoch == name->epoch &&
+	       client->disturbed_ns < name->local_ns &&
 	       grant->lease_ms * SIM_MS >= 2 * sim_ways_ns(sim, 2);
 }
 
@@ -363,7 +364,13 @@ void sim_look(struct sim *sim, const struct sim_name *name, struct store_view *v
 {
 	const struct store_keys keys = {name->kind, name->main, name->queue, name->holds};
 
+	if (sim->plan->cluster)
+		sim_cluster_select(sim, name->index);
 	store_look(sim->store, &keys, view);
+	/* While the slot moves, a release may leave the end of its hold, over now. */
+	for (int i = 0; sim->plan->cluster && i < view->hold_count; i++)
+		if (!view->holds[i].fence && view->holds[i].end_us <= sim_server_us(sim))
+			view->holds[i--] = view->holds[--view->hold_count];
 }
 
 void sim_check_before(struct sim *sim, int index)
@@ -431,7 +438,7 @@ static void check_tickets(struct script *script)
 	                             sim_server_us(script->sim),
 	                             &script->answer,
 	                             sim_server_in_grace(script->sim),
-	                             store_mark(store_marker(script->sim->store, "lk:epoch"))};
+	                             store_mark(store_marker(sim_memory(script->sim), "lk:epoch"))};
 	if (name->kind == LK_KIND_SEMAPHORE && name->torn) {
 		sim_check_permits(script->sim, name, call, &script->run);
 		return;

@@ -10,8 +10,10 @@ static void check_client(struct sim *sim, const struct sim_client *client)
 	for (int i = 0; i < SIM_NAMES * SIM_HANDLES; i++)
 		sim_keep(sim, PROMISE_REST,
 		         promise_rest_queue(client->queues[i / SIM_HANDLES][i % SIM_HANDLES]));
-	if (client->link && client->link->topics)
-		sim_fail(sim, PROMISE_REST, "c%02d is still subscribed to a latch", client->slot);
+	for (int i = 0; i < client->lane_count; i++)
+		if (client->lanes[i].link && client->lanes[i].link->topics)
+			sim_fail(sim, PROMISE_REST, "c%02d is still subscribed to a latch",
+			         client->slot);
 }
 
 /* ---- Right after the last call ------------------------------------------------------------ */
@@ -98,7 +100,7 @@ static void check_key(void *arg, const char *key, size_t len, const char *type, 
 	(void)len;
 	(void)type;
 	(void)expires_ms;
-	if (!strcmp(key, "lk:fence") || !strcmp(key, "lk:epoch"))
+	if (!strncmp(key, "lk:fence", 8) || !strcmp(key, "lk:epoch"))
 		return;
 	/* Semaphores and latches are meant to last. */
 	for (int i = 3; i < SIM_NAMES; i++)
@@ -131,5 +133,8 @@ void sim_check_end(struct sim *sim)
 	for (int i = 0; i < SIM_NAMES; i++)
 		if (sim->names[i].kind != LK_KIND_LATCH)
 			check_rest(sim, &sim->names[i]);
-	lua_store_each_key(sim->store, check_key, sim);
+	for (int i = 0; sim->plan->cluster && i < SIM_NAMES; i++)
+		lua_store_each_key(sim->cluster.slots[i].store, check_key, sim);
+	if (!sim->plan->cluster)
+		lua_store_each_key(sim->store, check_key, sim);
 }

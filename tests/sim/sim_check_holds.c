@@ -36,6 +36,9 @@ static bool check_pending(struct sim *sim, const struct sim_pending *pending)
 	const struct lk__ticket *ticket;
 	bool stands = false;
 
+	if (sim->plan->cluster)
+		sim_cluster_select(sim, pending->name);
+
 	if (!client->alive || client->life != pending->life ||
 	    !sim_is_fine(client, sim->now_ns - pending->at_ns) ||
 	    sim->names[pending->name].forced_ns >= pending->at_ns)
@@ -114,6 +117,8 @@ void sim_check_names(struct sim *sim)
 		struct sim_name *name = &sim->names[i];
 		if (name->kind == LK_KIND_LATCH)
 			continue;
+		if (sim->plan->cluster)
+			sim_cluster_select(sim, i);
 		if (!name->view.queued)
 			name->busy_since_ns = sim->now_ns;
 		check_idle(sim, name);

@@ -175,7 +175,9 @@ void sim_check_awaited(struct sim_caller *caller, lk_err err)
 	const struct promise_causes causes = {
 		.success = true,
 		.unsent = true,
-		.refusal = sim->tally.faults[SIM_REFUSE] > 0,
+		.refusal = sim->tally.faults[SIM_REFUSE] > 0 ||
+	                   (sim->plan->cluster &&
+	                    !sim_is_fine(caller->client, sim->now_ns - caller->began_ns)),
 		.close = true,
 		.busy = true,
 		.gave_up = caller->gave_up,
@@ -211,7 +213,9 @@ void sim_check_stepped(struct sim_caller *caller, lk_err err)
 		.success = true,
 		.silence = true,
 		.unsent = true,
-		.refusal = sim->tally.faults[SIM_REFUSE] > 0,
+		.refusal = sim->tally.faults[SIM_REFUSE] > 0 ||
+	                   (sim->plan->cluster &&
+	                    !sim_is_fine(caller->client, sim->now_ns - caller->began_ns)),
 		.close = true,
 		.absence = true,
 		.other = sim->tally.faults[SIM_EVICT] > 0,

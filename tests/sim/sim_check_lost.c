@@ -51,7 +51,8 @@ void sim_check_lost(const struct sim_client *client, const struct lk__hold *hold
 	if (!grant || grant->broken || grant->era != name->era || name->torn)
 		return;
 	/* A replaced master granted it, or says so. */
-	if (grant->stale || (client->link && client->link->place != sim->service.place))
+	if (grant->stale || (!sim->plan->cluster && client->lane->link &&
+	                     client->lane->link->place != sim->service.place))
 		return;
 	if (hold->lost == LK_LOST_TAKEN)
 		check_taken(sim, name, hold);

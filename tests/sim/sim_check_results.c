@@ -34,7 +34,9 @@ static struct promise_causes causes_of(const struct sim_caller *caller)
 	return (struct promise_causes){
 		.silence = !was_fine(caller),
 		.unsent = !was_fine(caller),
-		.refusal = sim->tally.faults[SIM_REFUSE] > 0,
+		/* A slot that moves, or has no master: nothing was done, try again. */
+		.refusal = sim->tally.faults[SIM_REFUSE] > 0 ||
+	                   (sim->plan->cluster && !was_fine(caller)),
 		.close = caller->client->closed,
 		.shortage = caller->client->short_ns >= caller->began_ns,
 		.other = sim->tally.faults[SIM_EVICT] > 0,

@@ -25,7 +25,7 @@ static bool leads_elsewhere(const struct sim_client *client, int place)
 
 	if (place == SIM_UNAWARE || place == watch->place)
 		return false;
-	return client->link || watch->dialing == SIM_CONNECTING;
+	return client->lane->link || watch->dialing == SIM_CONNECTING;
 }
 
 void sim_check_report(struct sim_client *client, int sentinel, enum sim_saying saying, int place)
@@ -33,7 +33,7 @@ void sim_check_report(struct sim_client *client, int sentinel, enum sim_saying s
 	struct sim_watch *watch = &client->watch;
 	struct sim_watcher *watcher = &watch->watchers[sentinel];
 
-	watch->had_link = client->link;
+	watch->had_link = client->lane->link;
 	watch->must_cut = place != watcher->named && leads_elsewhere(client, place);
 	if (watch->must_cut)
 		watch->told_ns = client->sim->now_ns;
@@ -52,7 +52,7 @@ void sim_check_reported(struct sim_client *client, int sentinel)
 		sim_fail(client->sim, PROMISE_LINK,
 		         "client %d stays at server %d, and sentinel %d names server %d",
 		         client->slot, watch->place, sentinel, watch->watchers[sentinel].named);
-	if (!watch->must_cut && watch->had_link && !client->link)
+	if (!watch->must_cut && watch->had_link && !client->lane->link)
 		sim_fail(client->sim, PROMISE_LINK,
 		         "client %d leaves server %d, and sentinel %d says nothing new",
 		         client->slot, watch->place, sentinel);
@@ -168,8 +168,8 @@ static void extend(struct sim *sim, struct sim_name *name, struct sim_grant *gra
 
 	if (sim_check_is_unanimous(sim))
 		return; /* some replica will not confirm that */
-	if (!client->alive || client->life != grant->life || !client->link ||
-	    client->link->place != sim->service.stale.place)
+	if (!client->alive || client->life != grant->life || !client->lane->link ||
+	    client->lane->link->place != sim->service.stale.place)
 		return; /* it will not hear of that */
 	ticket = lk__ticket_find(&client->core, grant->nonce);
 	if (!ticket)
@@ -186,7 +186,7 @@ static void extend(struct sim *sim, struct sim_name *name, struct sim_grant *gra
 	if (until_ns <= grace_end_ns(sim) || grant->era == SIM_NO_ERA)
 		return;
 	if (until_ns - sim->now_ns <= (sim->plan->grace_ms - SIM_FOLLOW_MS) * SIM_MS &&
-	    client->watch.told_ns >= client->linked_ns)
+	    client->watch.told_ns >= client->lane->linked_ns)
 		return;
 	sim->tally.uncovered++;
 	grant->era = SIM_NO_ERA;

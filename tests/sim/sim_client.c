@@ -42,7 +42,8 @@ static void open_places(struct sim_client *client, struct sim_random *random)
 	if (plan->lease_ms)
 		lease_ms = plan->lease_ms;
 	client->lease_ms = lease_ms;
-	lk__session_mind_lease(&client->session, lease_ms);
+	for (struct sim_lane *lane = NULL; (lane = sim_client_lane(client, lane));)
+		lk__session_mind_lease(&lane->session, lease_ms);
 	for (int i = 0; i < SIM_NAMES * SIM_HANDLES; i++) {
 		const struct sim_name *name = &client->sim->names[i / SIM_HANDLES];
 		bool second = i % SIM_HANDLES;
@@ -53,10 +54,12 @@ static void open_places(struct sim_client *client, struct sim_random *random)
 		queue->capacity = plan->capacity;
 		queue->ttl_ms = SIM_TTL_MS;
 		queue = lk__wait_queue_open(
-			&client->core, &client->session,
+			&client->core, &client->lane->session,
 			lk__name_new(name->kind, name->text, strlen(name->text)), queue);
 		if (name->kind == LK_KIND_LATCH)
 			lk__latch_open(queue->name, lk__latch_new(name->topic));
+		if (plan->cluster)
+			sim_nodes_open(client, queue->name);
 		client->queues[i / SIM_HANDLES][second] = queue;
 	}
 }
@@ -77,6 +80,30 @@ static void start_callers(struct sim_client *client)
 	}
 }
 
+struct sim_lane *sim_client_lane(struct sim_client *client, struct sim_lane *lane)
+{
+	lane = lane ? lane + 1 : client->lanes;
+	if (lane < client->lanes + client->lane_count)
+		return client->lane = lane;
+	client->lane = client->lanes;
+	return NULL;
+}
+
+static void init_lanes(struct sim_client *client)
+{
+	const struct sim *sim = client->sim;
+
+	client->lane_count = sim->plan->cluster ? SIM_NODES : 1;
+	for (struct sim_lane *lane = NULL; (lane = sim_client_lane(client, lane));) {
+		lk__session_init(&lane->session, CONNECT_TIMEOUT_NS, SIM_TIMEOUT_NS);
+		lk__session_need_replicas(&lane->session, sim->plan->replicas);
+		lane->session.lazy = (client->slot + client->life) % 3 == 0;
+		lane->session.on_demand = sim->plan->cluster;
+		lane->probe_ns = lane->dial_ns = lane->flush_ns = LK__NEVER;
+		lane->unlinked_ns = sim->now_ns;
+	}
+}
+
 void sim_client_start(struct sim *sim, int slot)
 {
 	struct sim_client *client = &sim->clients[slot];
@@ -94,12 +121,8 @@ void sim_client_start(struct sim *sim, int slot)
 	client->tie = sim_random_of(sim->plan->seed, 5, index);
 	client->offset_ns = sim_within(&random, 100000 * SIM_MS);
 	client->drift_ppm = (int64_t)sim_draw(&random, 8001) - 4000;
-	lk__session_init(&client->session, CONNECT_TIMEOUT_NS, SIM_TIMEOUT_NS);
-	lk__session_need_replicas(&client->session, sim->plan->replicas);
-	client->session.lazy = (slot + life) % 3 == 0;
-	client->probe_ns = client->dial_ns = client->busy_ns = LK__NEVER;
-	client->unlinked_ns = sim->now_ns;
-	client->start_ns = client->close_ns = client->flush_ns = LK__NEVER;
+	init_lanes(client);
+	client->busy_ns = client->start_ns = client->close_ns = LK__NEVER;
 	client->disturbed_ns = sim->now_ns;
 	snprintf(id, sizeof(id), "c%02u_%05u_aaaaaaaaaaaa", (unsigned)slot % 100u,
 	         (unsigned)life % 100000u);
@@ -108,9 +131,13 @@ void sim_client_start(struct sim *sim, int slot)
 		client->space.grace_ms = sim->plan->grace_ms;
 	if (sim->plan->sentinels)
 		sim_watch_start(client);
-	if (!lk__core_init(&client->core, sim_draw(&random, UINT64_MAX)) ||
-	    !lk__core_add_session(&client->core, &client->session))
+	if (!lk__core_init(&client->core, sim_draw(&random, UINT64_MAX)))
 		abort();
+	for (struct sim_lane *lane = NULL; (lane = sim_client_lane(client, lane));)
+		if (!lk__core_add_session(&client->core, &lane->session))
+			abort();
+	if (sim->plan->cluster)
+		sim_nodes_start(client);
 	client->core.command_timeout_ns = SIM_TIMEOUT_NS;
 	open_places(client, &random);
 	start_callers(client);
@@ -155,11 +182,20 @@ static void drop_link(struct sim_client *client, struct sim_link **at)
 		sim_link_free(client->sim, link);
 }
 
+static void drop_links(struct sim_client *client)
+{
+	for (struct sim_lane *lane = NULL; (lane = sim_client_lane(client, lane));) {
+		drop_link(client, &lane->link);
+		drop_link(client, &lane->dialled);
+		free(lane->topology);
+		lane->topology = NULL;
+	}
+}
+
 void sim_client_crash(struct sim_client *client)
 {
 	sim_trace(client->sim, client, "is killed");
-	drop_link(client, &client->link);
-	drop_link(client, &client->dialled);
+	drop_links(client);
 	sim_client_free(client);
 }
 
@@ -168,17 +204,17 @@ void sim_client_unlink(struct sim_client *client, lk_err err)
 	struct lk__why why = {.err = err, .text = "the link is down"};
 	struct sim *sim = client->sim;
 
-	if (!client->link)
+	if (!client->lane->link)
 		return;
 	sim_trace(sim, client, "loses its link");
 	for (int i = 0; i < SIM_THREADS; i++)
 		if (client->callers[i].doing == SIM_ASKING)
 			sim_latch_answered(&client->callers[i], false);
-	drop_link(client, &client->link);
+	drop_link(client, &client->lane->link);
 	sim_disturb(&client->disturbed_ns, sim->now_ns);
-	lk__core_link_down(&client->core, &client->session, sim_local(client), &why,
+	lk__core_link_down(&client->core, &client->lane->session, sim_local(client), &why,
 	                   sim_draw(&client->random, UINT64_MAX));
-	client->unlinked_ns = sim->now_ns;
+	client->lane->unlinked_ns = sim->now_ns;
 	sim_check_redial(client);
 }
 
@@ -189,14 +225,14 @@ static void probe_other(struct sim_client *client)
 	enum sim_found found = sim_service_find(sim, client->watch.place);
 
 	if (found == SIM_STOPPED)
-		client->dial_ns = sim_true(client, client->watch.deadline_ns);
+		client->lane->dial_ns = sim_true(client, client->watch.deadline_ns);
 	if (found != SIM_REPLACED)
 		return;
-	client->dialled = sim_link_new(client, client->watch.place);
-	client->found = client->session.epoch;
+	client->lane->dialled = sim_link_new(client, client->watch.place);
+	client->lane->found = client->lane->session.epoch;
 	client->stale_ns = sim->now_ns;
-	find_epoch(sim->service.stale.store, &client->space, &client->found);
-	client->dial_err = LK_OK;
+	find_epoch(sim->service.stale.store, &client->space, &client->lane->found);
+	client->lane->dial_err = LK_OK;
 }
 
 /* Both connections are up, and the client's own channel is subscribed.  The last request of the
@@ -205,11 +241,15 @@ static void probe(struct sim_client *client)
 {
 	struct sim *sim = client->sim;
 
-	client->probe_ns = LK__NEVER;
-	client->dial_ns = sim->now_ns + sim_delay(client);
-	client->dial_err = LK_ECONN;
+	client->lane->probe_ns = LK__NEVER;
+	client->lane->dial_ns = sim->now_ns + sim_delay(client);
+	client->lane->dial_err = LK_ECONN;
 	if (sim->now_ns < client->cut_off_ns)
 		return;
+	if (sim->plan->cluster) {
+		sim_nodes_probe(client);
+		return;
+	}
 	if (sim->plan->sentinels && sim_service_find(sim, client->watch.place) != SIM_MASTER) {
 		probe_other(client);
 		return;
@@ -218,17 +258,17 @@ static void probe(struct sim_client *client)
 		return;
 	if (sim_server_refuses(sim, client->slot, LK__EPOCH)) {
 		if (sim->sick[1] == 'N')
-			client->dial_err = LK_EAUTH;
+			client->lane->dial_err = LK_EAUTH;
 		else if (sim->sick[1] == 'O' || sim->sick[1] == 'M')
-			client->dial_err = LK_ESERVER; /* a permanent one */
+			client->lane->dial_err = LK_ESERVER; /* a permanent one */
 		return;
 	}
 	sim_server_load(sim);
-	client->dialled = sim_link_new(client, sim->service.place);
-	client->found = client->session.epoch;
-	find_epoch(sim->store, &client->space, &client->found);
+	client->lane->dialled = sim_link_new(client, sim->service.place);
+	client->lane->found = client->lane->session.epoch;
+	find_epoch(sim->store, &client->space, &client->lane->found);
 	sim_server_mark(sim);
-	client->dial_err = LK_OK;
+	client->lane->dial_err = LK_OK;
 }
 
 void sim_client_dial_failed(struct sim_client *client, const struct lk__why *why)
@@ -237,83 +277,99 @@ void sim_client_dial_failed(struct sim_client *client, const struct lk__why *why
 
 	sim_trace(sim, client, "finds no link: %s", lk_err_name(why->err));
 	if (why->err == LK_EAUTH)
-		client->denied_ns = sim->now_ns;
+		client->lane->denied_ns = sim->now_ns;
 	client->watch.was_unaware = sim_check_is_unaware(client);
-	lk__session_dial_failed(&client->session, sim_local(client), why,
+	lk__session_dial_failed(&client->lane->session, sim_local(client), why,
 	                        sim_draw(&client->random, UINT64_MAX));
+	if (sim->plan->cluster)
+		lk__core_link_unreached(&client->core, &client->lane->session, sim_local(client));
+	if (sim->plan->cluster)
+		sim_disturb(&client->disturbed_ns, sim->now_ns);
 }
 
 void sim_client_cancel_dial(struct sim_client *client)
 {
 	const struct lk__why why = {.err = LK_ECONN, .text = "canceled"};
 
-	client->probe_ns = client->dial_ns = LK__NEVER;
-	drop_link(client, &client->dialled);
+	client->lane->probe_ns = client->lane->dial_ns = LK__NEVER;
+	drop_link(client, &client->lane->dialled);
 	if (!sim_watch_dial_again(client, LK_ECONN))
 		sim_client_dial_failed(client, &why);
 }
 
 static void end_dialling(struct sim_client *client)
 {
-	struct lk__why why = {.err = client->dial_err, .text = "no link"};
+	struct lk__why why = {.err = client->lane->dial_err, .text = "no link"};
 	struct sim *sim = client->sim;
 
-	client->dial_ns = LK__NEVER;
-	if (!why.err && (!client->dialled->there || sim->now_ns < client->cut_off_ns))
+	client->lane->dial_ns = LK__NEVER;
+	if (!why.err && (!client->lane->dialled->there || sim->now_ns < client->cut_off_ns))
 		why.err = LK_ECONN;
 	if (why.err) {
-		drop_link(client, &client->dialled);
+		drop_link(client, &client->lane->dialled);
 		if (!sim->plan->sentinels || !sim_watch_dial_again(client, why.err))
 			sim_client_dial_failed(client, &why);
+		sim_nodes_adopt(client);
 		return;
 	}
+	sim_nodes_adopt(client);
 	client->watch.dialing = SIM_NO_DIAL;
-	client->link = client->dialled;
-	client->dialled = NULL;
-	client->linked_ns = client->heard_ns = sim->now_ns;
+	client->lane->link = client->lane->dialled;
+	client->lane->dialled = NULL;
+	client->lane->linked_ns = client->lane->heard_ns = sim->now_ns;
 	sim_disturb(&client->disturbed_ns, sim->now_ns);
-	sim_trace(sim, client, "is linked, and knows %s", client->found.text);
-	lk__core_memory(&client->core, &client->session, sim_local(client), &client->found);
-	lk__core_link_up(&client->core, &client->session, sim_local(client));
+	sim_trace(sim, client, "is linked, and knows %s", client->lane->found.text);
+	lk__core_memory(&client->core, &client->lane->session, sim_local(client),
+	                &client->lane->found);
+	lk__core_link_up(&client->core, &client->lane->session, sim_local(client));
 }
 
 void sim_client_connect(struct sim_client *client)
 {
 	struct sim *sim = client->sim;
 
-	client->probe_ns = sim->now_ns;
+	client->lane->probe_ns = sim->now_ns;
 	for (int i = 0; i < 3; i++)
-		client->probe_ns += sim_delay(client);
+		client->lane->probe_ns += sim_delay(client);
 	if (sim->now_ns < client->cut_off_ns)
-		client->probe_ns = sim->plan->sentinels
-		                           ? sim_true(client, client->watch.deadline_ns)
-		                           : sim->now_ns + client->session.connect_timeout_ns;
+		client->lane->probe_ns =
+			sim->plan->sentinels
+				? sim_true(client, client->watch.deadline_ns)
+				: sim->now_ns + client->lane->session.connect_timeout_ns;
 }
 
 static int64_t oldest_ns(const struct sim_client *client)
 {
-	const struct sim_link *link = client->link;
+	const struct sim_link *link = client->lane->link;
 
 	return link && link->calls ? link->calls->sent_ns : LK__NEVER;
 }
 
 /* Execute the session's requests. */
-static void do_duties(struct sim_client *client)
+static void do_duties_of(struct sim_client *client)
 {
 	enum lk__duty duty;
 
-	while ((duty = lk__session_next(&client->session, sim_local(client), oldest_ns(client)))) {
+	while ((duty = lk__session_next(&client->lane->session, sim_local(client),
+	                                oldest_ns(client)))) {
 		if (duty == LK__DUTY_DIAL && client->sim->plan->sentinels)
 			sim_watch_dial(client);
 		else if (duty == LK__DUTY_DIAL)
 			sim_client_connect(client);
 		else if (duty == LK__DUTY_REFUSE)
-			lk__core_link_refused(&client->core, &client->session, sim_local(client));
+			lk__core_link_refused(&client->core, &client->lane->session,
+			                      sim_local(client));
 		else if (duty == LK__DUTY_PING)
 			sim_network_ping(client);
 		else
 			sim_client_unlink(client, LK_EUNKNOWN);
 	}
+}
+
+static void do_duties(struct sim_client *client)
+{
+	for (struct sim_lane *lane = NULL; (lane = sim_client_lane(client, lane));)
+		do_duties_of(client);
 }
 
 void sim_client_close(struct sim_client *client)
@@ -367,7 +423,7 @@ static void consider(struct sim_client *client, enum sim_event event, int64_t at
 	tie = sim_draw(&client->tie, 1u << 30);
 	if (next->event != SIM_NOTHING && at_ns == next->at_ns && tie > next->tie)
 		return;
-	*next = (struct sim_next){event, at_ns, tie, caller};
+	*next = (struct sim_next){event, at_ns, tie, caller, client->lane};
 }
 
 static void consider_link(struct sim_client *client, struct sim_link *link)
@@ -401,14 +457,17 @@ void sim_client_find_next(struct sim_client *client)
 		consider(client, SIM_START, client->start_ns, false, NULL);
 		return;
 	}
-	if (client->link)
-		consider_link(client, client->link);
-	consider(client, SIM_PROBE, client->probe_ns, false, NULL);
-	consider(client, SIM_DIAL, client->dial_ns, true, NULL);
-	duty_ns = lk__session_due(&client->session, oldest_ns(client));
-	consider(client, SIM_DUTY, sim_true(client, duty_ns), true, NULL);
+	for (struct sim_lane *lane = NULL; (lane = sim_client_lane(client, lane));) {
+		if (lane->link)
+			consider_link(client, lane->link);
+		consider(client, SIM_PROBE, lane->probe_ns, false, NULL);
+		consider(client, SIM_DIAL, lane->dial_ns, true, NULL);
+		duty_ns = lk__session_due(&lane->session, oldest_ns(client));
+		consider(client, SIM_DUTY, sim_true(client, duty_ns), true, NULL);
+	}
 	consider(client, SIM_TICK, sim_true(client, lk__core_due(&client->core)), true, NULL);
-	consider(client, SIM_FLUSH, client->flush_ns, true, NULL);
+	for (struct sim_lane *lane = NULL; (lane = sim_client_lane(client, lane));)
+		consider(client, SIM_FLUSH, lane->flush_ns, true, NULL);
 	consider(client, SIM_CLOSE, client->close_ns, true, NULL);
 	if (client->sim->plan->sentinels) {
 		consider(client, SIM_WATCH, sim_watch_due(client), true, NULL);
@@ -419,6 +478,19 @@ void sim_client_find_next(struct sim_client *client)
 }
 
 /* ---- What happens ------------------------------------------------------------------------- */
+
+/* Send, perhaps a little later. */
+static void flush(struct sim_client *client)
+{
+	if ((!client->lane->session.send_queue && !client->lane->session.channels.queue) ||
+	    client->lane->flush_ns != LK__NEVER)
+		return;
+	if (sim_percent(&client->random, 5) && client->sim->plan->delay_ns)
+		client->lane->flush_ns =
+			client->sim->now_ns + sim_within(&client->random, 5 * SIM_MS);
+	else
+		sim_network_flush(client);
+}
 
 /* Take the pending work of the state machine for the runtime, and send. */
 void sim_client_settle(struct sim_client *client)
@@ -447,23 +519,18 @@ void sim_client_settle(struct sim_client *client)
 		memset(&core->ghosts, 0, sizeof(core->ghosts));
 	if (client->closed && !lk__core_busy(core)) {
 		sim_trace(client->sim, client, "has ended");
-		drop_link(client, &client->link);
-		drop_link(client, &client->dialled);
+		drop_links(client);
 		client->start_ns = client->sim->now_ns + SIM_S;
 		sim_client_free(client);
 		return;
 	}
-	if ((!client->session.send_queue && !client->session.channels.queue) ||
-	    client->flush_ns != LK__NEVER)
-		return;
-	if (sim_percent(&client->random, 5) && client->sim->plan->delay_ns)
-		client->flush_ns = client->sim->now_ns + sim_within(&client->random, 5 * SIM_MS);
-	else
-		sim_network_flush(client);
+	for (struct sim_lane *lane = NULL; (lane = sim_client_lane(client, lane));)
+		flush(client);
 }
 
 void sim_client_happen(struct sim_client *client, const struct sim_next *next)
 {
+	client->lane = next->lane ? next->lane : client->lanes;
 	switch (next->event) {
 	case SIM_EXECUTE:
 		sim_network_execute(client);
@@ -518,47 +585,4 @@ void sim_client_happen(struct sim_client *client, const struct sim_next *next)
 		sim_client_start(client->sim, client->slot);
 	}
 	sim_client_settle(client);
-}
-
-void sim_disturb(int64_t *disturbed_ns, int64_t until_ns)
-{
-	if (*disturbed_ns < until_ns)
-		*disturbed_ns = until_ns;
-}
-
-bool sim_is_fine(const struct sim_client *client, int64_t for_ns)
-{
-	const struct sim *sim = client->sim;
-	int64_t since_ns = sim->now_ns - for_ns;
-
-	return client->alive && !client->closed && client->link && client->link->there &&
-	       client->link->place == sim->service.place && client->link->reset_ns == LK__NEVER &&
-	       client->resume_ns <= since_ns && client->disturbed_ns <= since_ns &&
-	       sim->disturbed_ns <= since_ns && sim->up_ns <= since_ns;
-}
-
-static int number_of(const char *digits, int count)
-{
-	int number = 0;
-
-	for (int i = 0; i < count; i++)
-		number = 10 * number + digits[i] - '0';
-	return number;
-}
-
-int sim_slot_of(const struct store_ticket *ticket)
-{
-	return number_of(ticket->text + strlen("2:c"), 2);
-}
-
-int sim_life_of(const struct store_ticket *ticket)
-{
-	return number_of(ticket->text + strlen("2:cSS_"), 5);
-}
-
-struct sim_client *sim_client_of(struct sim *sim, const struct store_ticket *ticket)
-{
-	struct sim_client *client = &sim->clients[sim_slot_of(ticket)];
-
-	return client->alive && client->life == sim_life_of(ticket) ? client : NULL;
 }

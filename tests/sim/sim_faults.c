@@ -23,13 +23,13 @@ static void stall(struct sim_client *client, const struct sim_fault *fault,
 {
 	unsigned ways = 1 + (unsigned)sim_draw(random, (1u << SIM_WAYS) - 1);
 
-	if (!client->link)
+	if (!client->lane->link)
 		return;
 	if (sim_percent(random, 50))
 		ways = 1u << sim_draw(random, SIM_WAYS); /* one way alone */
 	for (int way = 0; way < SIM_WAYS; way++)
 		if (ways >> way & 1)
-			sim_disturb(&client->link->stalled_ns[way],
+			sim_disturb(&client->lane->link->stalled_ns[way],
 			            client->sim->now_ns + fault->length_ns);
 	sim_disturb(&client->disturbed_ns, client->sim->now_ns + fault->length_ns);
 }
@@ -37,7 +37,7 @@ static void stall(struct sim_client *client, const struct sim_fault *fault,
 /* A message is lost, and its connection closed, as the server does with a slow reader. */
 static void lose(struct sim_client *client)
 {
-	struct sim_link *link = client->link;
+	struct sim_link *link = client->lane->link;
 
 	if (!link)
 		return;
@@ -56,8 +56,9 @@ static void cut_off(struct sim_client *client, int64_t length_ns)
 {
 	sim_disturb(&client->cut_off_ns, client->sim->now_ns + length_ns);
 	sim_disturb(&client->disturbed_ns, client->cut_off_ns);
-	for (int way = 0; client->link && way < SIM_WAYS; way++)
-		sim_disturb(&client->link->stalled_ns[way], client->cut_off_ns);
+	for (struct sim_lane *lane = NULL; (lane = sim_client_lane(client, lane));)
+		for (int way = 0; lane->link && way < SIM_WAYS; way++)
+			sim_disturb(&lane->link->stalled_ns[way], client->cut_off_ns);
 }
 
 static void hurt_client(struct sim *sim, const struct sim_fault *fault, struct sim_random *random)
@@ -69,11 +70,14 @@ static void hurt_client(struct sim *sim, const struct sim_fault *fault, struct s
 	sim->tally.faults[fault->kind]++;
 	sim_disturb(&client->disturbed_ns, sim->now_ns);
 	client->dirty = true;
+	if (sim->plan->cluster)
+		sim_nodes_pick(client, fault->chance / 7);
 	switch (fault->kind) {
 	case SIM_CUT:
-		if (client->link && sim_percent(random, 50))
-			client->link->reset_ns = sim->now_ns + sim_within(random, 20 * SIM_MS);
-		else if (client->link)
+		if (client->lane->link && sim_percent(random, 50))
+			client->lane->link->reset_ns =
+				sim->now_ns + sim_within(random, 20 * SIM_MS);
+		else if (client->lane->link)
 			sim_client_unlink(client, sim_percent(random, 50) ? LK_ECONN : LK_EUNKNOWN);
 		break;
 	case SIM_STALL:
@@ -245,6 +249,8 @@ static void break_one(struct sim *sim, struct sim_random *random)
 		grant->broken = true;
 	}
 	sim->tally.faults[SIM_BREAK]++;
+	if (sim->plan->cluster)
+		sim->cluster.runs_at = sim_cluster_owner(sim, name->index);
 	query_break(sim->store, name->kind, name->text, hold->text);
 	sim_server_mark(sim);
 	sim_check_after(sim, name->index, NULL);
@@ -256,6 +262,8 @@ static void resize(struct sim *sim, struct sim_random *random)
 	int64_t capacity = 1 + (int64_t)sim_draw(random, 2 * sim->plan->capacity);
 
 	sim_check_before(sim, name->index);
+	if (sim->plan->cluster)
+		sim->cluster.runs_at = sim_cluster_owner(sim, name->index);
 	if (query_size(sim->store, name->text, true, capacity, 3600000).kind == LK__SIZED)
 		sim->tally.faults[SIM_RESIZE]++;
 	sim_server_mark(sim); /* the first one after a loss writes the marker */
@@ -266,6 +274,9 @@ static void operate(struct sim *sim, const struct sim_fault *fault, struct sim_r
 {
 	if (sim->now_ns < sim->sick_until_ns || sim->now_ns < sim->up_ns)
 		return;
+	for (int i = 0; sim->plan->cluster && i < SIM_NAMES; i++)
+		if (!sim_cluster_is_usable(sim, i))
+			return; /* an operator would wait */
 	if (fault->kind == SIM_BREAK) {
 		break_one(sim, random);
 	} else if (fault->kind == SIM_RESIZE) {
@@ -309,6 +320,12 @@ void sim_fault_happen(struct sim *sim, const struct sim_fault *fault)
 	case SIM_BLIND:
 		sim_sentinels_hurt(sim, fault, &random);
 		break;
+	case SIM_SLOT_MOVE:
+	case SIM_TAKEOVER:
+	case SIM_NODE_KILL:
+	case SIM_NODE_STOP:
+		sim_cluster_hurt(sim, fault, &random);
+		break;
 	case SIM_DEAF:
 		sim_replicas_stop(sim, fault, &random);
 		break;
@@ -341,6 +358,8 @@ void sim_faults_heal(struct sim *sim)
 		sim->up_ns = sim->now_ns;
 	if (sim->plan->sentinels)
 		sim_service_heal(sim);
+	if (sim->plan->cluster)
+		sim_cluster_heal(sim);
 	for (int i = 0; i < SIM_CLIENTS; i++) {
 		struct sim_client *client = &sim->clients[i];
 		client->start_ns = LK__NEVER;
@@ -351,7 +370,8 @@ void sim_faults_heal(struct sim *sim)
 			client->resume_ns = sim->now_ns;
 		client->cut_off_ns = 0;
 		limit_waits(client);
-		for (int way = 0; client->link && way < SIM_WAYS; way++)
-			client->link->stalled_ns[way] = 0;
+		for (struct sim_lane *lane = NULL; (lane = sim_client_lane(client, lane));)
+			for (int way = 0; lane->link && way < SIM_WAYS; way++)
+				lane->link->stalled_ns[way] = 0;
 	}
 }

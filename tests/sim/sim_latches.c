@@ -81,7 +81,7 @@ static void ask(struct sim_caller *caller, enum lk__request_kind kind,
 {
 	struct sim_client *client = caller->client;
 
-	if (!client->link) {
+	if (!((struct sim_lane *)caller->queue->name->session)->link) {
 		sim_caller_plan(caller, client->sim->plan->idle_ns);
 		return;
 	}
@@ -150,6 +150,8 @@ static void change(struct sim *sim, const struct sim_name *name, enum lk__reques
                    const struct lk__details *details)
 {
 	sim_check_before(sim, name->index);
+	if (sim->plan->cluster)
+		sim->cluster.runs_at = sim_cluster_owner(sim, name->index);
 	query_run(sim->store, kind, LK_KIND_LATCH, name->text, details);
 	sim_check_after(sim, name->index, NULL);
 }

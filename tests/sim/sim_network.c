@@ -41,6 +41,8 @@ struct sim_link *sim_link_new(struct sim_client *client, int place)
 	link->life = client->life;
 	link->place = place;
 	memcpy(link->channel, client->space.channel, sizeof(link->channel));
+	if (sim->plan->cluster) /* of its channels for names, the last part */
+		memcpy(link->channel, client->space.client_id, sizeof(client->space.client_id));
 	link->here = link->there = true;
 	link->there_until_ns = link->reset_ns = LK__NEVER;
 	link->calls_end = &link->calls;
@@ -55,6 +57,7 @@ void sim_call_free(struct sim_call *call)
 {
 	lk__buf_fini(&call->bytes);
 	lk__buf_fini(&call->reply);
+	free(call->topology);
 	free(call);
 }
 
@@ -213,10 +216,18 @@ static void describe_step(struct sim_client *client, struct sim_call *call,
 static struct sim_call *take(struct sim_client *client, struct lk__pending *request)
 {
 	struct sim_call *call = new_call(request->kind);
+	static const char *const question[] = {"PING"};
 	struct lk__request asked;
 
 	call->request = request;
+	if (request->kind == LK__TOPOLOGY) {
+		if (!lk__resp_command(&call->bytes, 1, question, NULL))
+			abort();
+		return call;
+	}
 	lk__core_request(request, &asked);
+	call->asking = asked.asking;
+	asked.asking = false; /* its own reply has no place here */
 	if (request->kind == LK__EPOCH || request->kind == LK__CONFIRM) {
 		/* Of no name. */
 	} else if (lk__pending_is_latch(request)) {
@@ -251,7 +262,8 @@ static int topic_of(const struct sim *sim, const char *topic)
 	for (int i = 0; i < SIM_NAMES; i++)
 		if (!strcmp(sim->names[i].topic, topic))
 			return i;
-	return -1;
+	/* lk:c:{name}:client */
+	return sim->plan->cluster ? SIM_NAMES + strchr(topic, '}')[-1] - '0' : -1;
 }
 
 static struct sim_item *new_item(enum sim_item_kind kind, int topic)
@@ -279,20 +291,20 @@ static void push_item(struct sim_link *link, struct sim_item *item)
 
 void sim_network_flush(struct sim_client *client)
 {
-	struct sim_link *link = client->link;
+	struct sim_link *link = client->lane->link;
 	struct lk__pending *request;
 	struct lk__channel *channel;
 	bool subscribe;
 
-	client->flush_ns = LK__NEVER;
+	client->lane->flush_ns = LK__NEVER;
 	if (!link)
 		return;
-	while ((request = lk__core_next_request(&client->core, &client->session,
+	while ((request = lk__core_next_request(&client->core, &client->lane->session,
 	                                        sim_local(client)))) {
 		sim_check_sent(client, request);
 		append_call(link, take(client, request));
 	}
-	while ((channel = lk__channels_next(&client->session.channels, &subscribe))) {
+	while ((channel = lk__channels_next(&client->lane->session.channels, &subscribe))) {
 		struct sim_item *item = new_item(subscribe ? SIM_SUBSCRIBED : SIM_UNSUBSCRIBED,
 		                                 topic_of(client->sim, channel->topic));
 		item->at_ns = arrival(link, SIM_MESSAGES_OUT);
@@ -303,7 +315,7 @@ void sim_network_flush(struct sim_client *client)
 void sim_network_ping(struct sim_client *client)
 {
 	static const char *const ping[] = {"PING"};
-	struct sim_link *link = client->link;
+	struct sim_link *link = client->lane->link;
 	struct sim_call *call;
 
 	if (!link->calls) {
@@ -312,7 +324,7 @@ void sim_network_ping(struct sim_client *client)
 			abort();
 		append_call(link, call);
 	}
-	if (lk__channels_ping(&client->session.channels)) {
+	if (lk__channels_ping(&client->lane->session.channels)) {
 		struct sim_item *item = new_item(SIM_PONG, -1);
 		item->at_ns = arrival(link, SIM_MESSAGES_OUT);
 		append_item(&link->orders_end, item);
@@ -323,12 +335,14 @@ void sim_network_ask(struct sim_caller *caller, enum lk__request_kind kind,
                      const struct lk__details *details)
 {
 	struct sim_call *call = new_call(SIM_QUESTION);
+	struct sim_link *link;
 
 	call->asker = caller;
 	call->name = caller->name;
+	link = ((struct sim_lane *)caller->queue->name->session)->link;
 	query_append(&call->bytes, &caller->client->space, kind, LK_KIND_LATCH,
 	             caller->queue->name->bytes, details);
-	append_call(caller->client->link, call);
+	append_call(link, call);
 }
 
 static struct sim_call *copy_of(const struct sim_call *call)
@@ -337,6 +351,7 @@ static struct sim_call *copy_of(const struct sim_call *call)
 
 	*copy = *call;
 	copy->reply = (struct lk__buf){0};
+	copy->topology = NULL;
 	copy->executed = false;
 	copy->bytes.data = malloc(call->bytes.len);
 	if (!copy->bytes.data)
@@ -348,7 +363,7 @@ static struct sim_call *copy_of(const struct sim_call *call)
 
 void sim_network_execute(struct sim_client *client)
 {
-	struct sim_link *link = client->link;
+	struct sim_link *link = client->lane->link;
 	struct sim_call *call = to_execute(link);
 
 	uint64_t wrote = client->sim->service.writes;
@@ -358,7 +373,7 @@ void sim_network_execute(struct sim_client *client)
 	sim_server_run(client->sim, call);
 	if (client->sim->service.writes > wrote)
 		link->wrote = client->sim->service.writes;
-	if (client->link != link)
+	if (client->lane->link != link)
 		return;
 	call->executed = true;
 	call->at_ns = arrival(link, SIM_COMMANDS_IN);
@@ -390,7 +405,7 @@ void sim_network_late(struct sim *sim)
 
 void sim_network_reply(struct sim_client *client)
 {
-	struct sim_link *link = client->link;
+	struct sim_link *link = client->lane->link;
 	struct sim_call *call = link->calls;
 	struct lk__answer answer;
 	struct lk__resp *resp;
@@ -399,7 +414,12 @@ void sim_network_reply(struct sim_client *client)
 	link->calls = call->next;
 	if (!link->calls)
 		link->calls_end = &link->calls;
-	if (call->request) {
+	if (call->request && call->topology) {
+		memcpy(lk__core_into(call->request), call->topology, sizeof(*call->topology));
+		answer = (struct lk__answer){.kind = LK__LISTED};
+		lk__core_answer(&client->core, sim_local(client), call->request, &answer);
+		sim_nodes_refresh(client);
+	} else if (call->request) {
 		bool reclaim = call->kind == LK__RECLAIM;
 		char nonce[LK__NONCE_SIZE] = "";
 		uint64_t fence = reclaim ? call->request->ticket->fence : 0;
@@ -411,9 +431,14 @@ void sim_network_reply(struct sim_client *client)
 			lk__core_resend(&client->core, call->request);
 		} else {
 			lk__codec_answer(resp, "the store", &answer, &why);
-			lk__core_answer(&client->core, sim_local(client), call->request, &answer);
+			if (answer.kind == LK__MOVED || answer.kind == LK__ASKED)
+				sim_nodes_redirect(client, call->request, answer.kind == LK__ASKED,
+				                   answer.text);
+			else
+				lk__core_answer(&client->core, sim_local(client), call->request,
+				                &answer);
 			if (answer.kind == LK__CONFIRMED &&
-			    answer.replicas < client->session.replicas)
+			    answer.replicas < client->lane->session.replicas)
 				client->short_ns = client->sim->now_ns;
 			if (reclaim && answer.kind == LK__GONE)
 				sim_check_gone(client, nonce, fence);
@@ -436,16 +461,18 @@ void sim_network_reply(struct sim_client *client)
 void sim_network_order(struct sim_client *client)
 {
 	struct sim *sim = client->sim;
-	struct sim_link *link = client->link;
+	struct sim_link *link = client->lane->link;
 	struct sim_item *item = link->orders;
 
 	link->orders = item->next;
 	if (!link->orders)
 		link->orders_end = &link->orders;
 	if (sim->now_ns < sim->sick_until_ns && !sim->sick_to_some && item->kind != SIM_PONG &&
-	    link->place == sim->service.place)
+	    (sim->plan->cluster || link->place == sim->service.place))
 		item->kind = SIM_PUT_OFF;
-	else if (item->kind == SIM_SUBSCRIBED)
+	if (sim->plan->cluster)
+		sim_cluster_order(sim, link, item);
+	if (item->kind == SIM_SUBSCRIBED)
 		link->topics |= 1u << item->topic;
 	else if (item->kind == SIM_UNSUBSCRIBED)
 		link->topics &= ~(1u << item->topic);
@@ -463,20 +490,36 @@ static void publish_to(struct sim_link *link, int topic, const char *text, size_
 	push_item(link, item);
 }
 
+/* A message of a master reaches the subscribers of its replica as well. */
+static bool reaches(const struct sim *sim, const struct sim_link *link, int place)
+{
+	if (sim->plan->cluster)
+		return link->place % SIM_SHARDS == sim->cluster.runs_at % SIM_SHARDS;
+	return link->place == place;
+}
+
+void sim_network_unsubscribed(struct sim_link *link, int topic)
+{
+	push_item(link, new_item(SIM_UNSUBSCRIBED, topic));
+}
+
 /* The store's PUBLISH; returns how many subscribers the server counts. */
 int sim_network_publish(void *arg, const char *channel, const char *text, size_t len)
 {
 	struct sim *sim = arg;
 	const struct sim_service *service = &sim->service;
+	const char *own = sim->plan->cluster ? strrchr(channel, ':') + 1 : channel;
 	int place = service->stale.runs ? service->stale.place : service->place;
 	int topic = topic_of(sim, channel), receivers = 0;
 
-	if (topic >= 0 && !service->stale.runs)
+	if (topic >= 0 && topic < SIM_NAMES && !service->stale.runs)
 		sim_check_opened(sim, topic, text);
 	for (struct sim_link *link = sim->links; link; link = link->next) {
-		if (!link->there || link->place != place)
+		if (!link->there || !reaches(sim, link, place))
 			continue;
-		if (topic >= 0 ? !(link->topics >> topic & 1) : strcmp(link->channel, channel) != 0)
+		if (topic >= 0 && !(link->topics >> topic & 1))
+			continue;
+		if ((topic < 0 || topic >= SIM_NAMES) && strcmp(link->channel, own) != 0)
 			continue;
 		receivers++;
 		publish_to(link, topic, text, len);
@@ -484,23 +527,43 @@ int sim_network_publish(void *arg, const char *channel, const char *text, size_t
 	return receivers;
 }
 
+static void hear(struct sim_client *client, struct lk__message *message)
+{
+	message->from = client->sim->plan->cluster ? &client->lane->session : NULL;
+	lk__core_message(&client->core, sim_local(client), message);
+}
+
+static const char *topic_text(const struct sim_client *client, int topic, char text[LK__TOPIC_MAX])
+{
+	const struct sim_name *name;
+
+	if (topic < 0)
+		return "";
+	name = &client->sim->names[topic % SIM_NAMES];
+	if (topic < SIM_NAMES)
+		return name->topic;
+	lk__space_inbox(&client->space, name->text, strlen(name->text), text);
+	return text;
+}
+
 void sim_network_hear(struct sim_client *client)
 {
 	struct sim *sim = client->sim;
-	struct sim_link *link = client->link;
+	struct sim_link *link = client->lane->link;
 	struct sim_item *item = link->items;
-	struct lk__channels *channels = &client->session.channels;
-	const char *topic = item->topic >= 0 ? sim->names[item->topic].topic : "";
+	struct lk__channels *channels = &client->lane->session.channels;
+	char inbox[LK__TOPIC_MAX];
+	const char *topic = topic_text(client, item->topic, inbox);
 	int64_t now_ns = sim_local(client);
 	struct lk__message message;
 
 	link->items = item->next;
 	if (!link->items)
 		link->items_end = &link->items;
-	client->heard_ns = sim->now_ns;
-	if (link->place != sim->service.place)
+	client->lane->heard_ns = sim->now_ns;
+	if (!sim->plan->cluster && link->place != sim->service.place)
 		client->stale_ns = sim->now_ns;
-	lk__session_heard(&client->session, now_ns);
+	lk__session_heard(&client->lane->session, now_ns);
 	switch ((enum sim_item_kind)item->kind) {
 	case SIM_PONG:
 		lk__channels_ponged(channels);
@@ -513,13 +576,17 @@ void sim_network_hear(struct sim_client *client)
 		lk__channels_confirmed(channels, now_ns, item->kind == SIM_SUBSCRIBED, topic,
 		                       strlen(topic));
 		break;
+	case SIM_MOVED:
+		lk__channels_put_off(channels, now_ns);
+		sim_nodes_redirect(client, NULL, false, item->text);
+		break;
 	case SIM_MESSAGE:
-		if (item->topic < 0) {
+		if (item->topic < 0 || item->topic >= SIM_NAMES) {
 			if (!lk__codec_message(&client->space, item->text, item->len, &message))
 				sim_fail(sim, PROMISE_SCRIPT, "a client cannot parse %.*s",
 				         (int)item->len, item->text);
 			else
-				lk__core_message(&client->core, now_ns, &message);
+				hear(client, &message);
 		} else if (lk__codec_broadcast(item->text, item->len, &message)) {
 			lk__channels_published(channels, now_ns, topic, strlen(topic), &message);
 		}

@@ -77,6 +77,10 @@ static const struct {
 	[SIM_MUTE] = {"mute", 6, 20000},
 	[SIM_LIE] = {"lie", 6, 8000},
 	[SIM_BLIND] = {"blind", 6, 15000},
+	[SIM_SLOT_MOVE] = {"slot-move", 8, 15000},
+	[SIM_TAKEOVER] = {"takeover", 3, 0},
+	[SIM_NODE_KILL] = {"node-kill", 2, 500},
+	[SIM_NODE_STOP] = {"node-stop", 2, 500},
 	[SIM_DEAF] = {"deaf", 6, 6000},
 };
 
@@ -90,7 +94,8 @@ static bool hurts_memory(enum sim_fault_kind kind)
 {
 	return kind == SIM_RESTART || kind == SIM_EMPTY || kind == SIM_OLD ||
 	       kind == SIM_SNAPSHOT || kind == SIM_FAILOVER || kind == SIM_FLUSH_ALL ||
-	       kind == SIM_SWITCH || kind == SIM_MASTER_KILL || kind == SIM_MASTER_STOP;
+	       kind == SIM_SWITCH || kind == SIM_MASTER_KILL || kind == SIM_MASTER_STOP ||
+	       kind == SIM_TAKEOVER || kind == SIM_NODE_KILL || kind == SIM_NODE_STOP;
 }
 
 /* Was the last such fault so recent that its grace may still last? */
@@ -199,6 +204,40 @@ void sim_plan_sentinels(struct sim_plan *plan)
 	qsort(plan->faults, (size_t)plan->fault_count, sizeof(*plan->faults), earlier);
 }
 
+/* ---- A Cluster ---------------------------------------------------------------------------- */
+
+static bool is_of_cluster(enum sim_fault_kind kind)
+{
+	return kind < SIM_PLAIN_KINDS && !hurts_memory(kind) && kind != SIM_EVICT &&
+	       kind != SIM_CLOCK_ON && kind != SIM_CLOCK_BACK;
+}
+
+void sim_plan_cluster(struct sim_plan *plan)
+{
+	static const int64_t gaps[4] = {2 * SIM_S, 4 * SIM_S, 8 * SIM_S, 12 * SIM_S};
+	struct sim_random random = sim_random_of(plan->seed, 13, 0);
+	int64_t gap_ns = pick(&random, gaps), at_ns = SIM_S + sim_within(&random, 10 * SIM_S);
+	unsigned share = 5 + (unsigned)sim_draw(&random, 25);
+
+	if (plan->cluster || !plan->fault_count)
+		return;
+	plan->cluster = true;
+	plan->sentinels = false;
+	plan->replicas = 0;
+	plan->graceless = 0;
+	for (int i = 0; i < plan->fault_count; i++)
+		if (!is_of_cluster(plan->faults[i].kind)) {
+			plan->faults[i].kind = SIM_SLOT_MOVE;
+			plan->faults[i].length_ns %= 3 * SIM_S;
+		}
+	for (; at_ns < plan->length_ns && plan->fault_count < SIM_FAULTS;
+	     at_ns += sim_within(&random, 2 * gap_ns))
+		plan_fault(plan, &random,
+		           sim_percent(&random, share) ? 7u << SIM_TAKEOVER : 1u << SIM_SLOT_MOVE,
+		           at_ns);
+	qsort(plan->faults, (size_t)plan->fault_count, sizeof(*plan->faults), earlier);
+}
+
 /* ---- The plan ----------------------------------------------------------------------------- */
 
 /* All want one lock, all the time, and each process has as many threads as possible: then a lock is
@@ -261,6 +300,8 @@ void sim_plan_make(struct sim_plan *plan, uint64_t seed, int64_t length_ns)
 		plan_faults(plan, &random);
 	if (seed % 8 == 2)
 		sim_plan_sentinels(plan);
+	if (seed % 8 == 6)
+		sim_plan_cluster(plan);
 }
 
 void sim_plan_text(const struct sim_plan *plan, char text[SIM_PLAN_TEXT])
@@ -346,6 +387,9 @@ void sim_tally_add(struct sim_tally *sum, const struct sim_tally *tally)
 	sum->stale_grants += tally->stale_grants;
 	sum->uncovered += tally->uncovered;
 	sum->stale_dual += tally->stale_dual;
+	sum->moved += tally->moved;
+	sum->asked += tally->asked;
+	sum->divided += tally->divided;
 	sum->counts += tally->counts;
 	sum->short_counts += tally->short_counts;
 	sum->unconfirmed += tally->unconfirmed;

@@ -16,6 +16,7 @@
 #define SIM_FAULTS 400
 #define SIM_SENTINELS 3
 #define SIM_PLACES 3 /* of servers that sentinels watch: a master and two replicas */
+#define SIM_NODES 6  /* of a Cluster: three masters, a replica each */
 #define SIM_PLAN_TEXT 4096
 
 /* ---- Chance (sim_plan.c) -------------------------------------------------------------------- */
@@ -65,6 +66,12 @@ enum sim_fault_kind {
 	SIM_LIE,         /* a sentinel names a wrong address, or knows no such service */
 	SIM_BLIND,       /* nothing passes between a client and some sentinels */
 	SIM_DEAF,        /* a replica, or both, receives nothing for a while */
+	/* In a Cluster only: */
+	SIM_SLOT_MOVE, /* a slot moves to another master, key by key; or stays between, or returns
+	                */
+	SIM_TAKEOVER,  /* planned failover of a master */
+	SIM_NODE_KILL, /* a master is killed, and its replica that lags promoted */
+	SIM_NODE_STOP, /* a master is stopped past its promotion, and wakes */
 	SIM_FAULT_KINDS,
 };
 
@@ -114,6 +121,7 @@ struct sim_plan {
 	uint32_t names;             /* in use, by bit */
 	bool crowd;                 /* all want one lock, by one handle each */
 	bool sentinels;             /* clients follow the master that these name */
+	bool cluster;               /* clients follow the slots of a Cluster */
 	uint32_t replicas;          /* ... so many of which must confirm each grant, 0 = none */
 	const struct sim_act *acts; /* makes it a scene */
 	int act_count;
@@ -126,6 +134,8 @@ struct sim_plan {
 void sim_plan_make(struct sim_plan *plan, uint64_t seed, int64_t length_ns);
 /* The same with sentinels, which every eighth seed has anyway. */
 void sim_plan_sentinels(struct sim_plan *plan);
+/* The same in a Cluster. */
+void sim_plan_cluster(struct sim_plan *plan);
 /* The parts that were left out, as text for sim_plan_cut(). */
 void sim_plan_text(const struct sim_plan *plan, char text[SIM_PLAN_TEXT]);
 bool sim_plan_cut(struct sim_plan *plan, const char *text);
@@ -145,8 +155,9 @@ struct sim_tally {
 	long long stale_grants;
 	long long uncovered;  /* beliefs that outlast the grace by what it confirmed: (a), (d) */
 	long long stale_dual; /* its grants beside those of the new master: case (a) */
-	long long counts, short_counts; /* of replicas: of them, too few */
-	long long unconfirmed;          /* acquisitions that ended because of that */
+	long long moved, asked, divided; /* requests that nodes redirected, or told to try again */
+	long long counts, short_counts;  /* of replicas: of them, too few */
+	long long unconfirmed;           /* acquisitions that ended because of that */
 	long long kept;          /* beliefs that a failover had to keep, as it was confirmed */
 	long long fences_again;  /* granted, or held, twice, as docs/protocol.md allows */
 	long long late_openings; /* released a waiter, as docs/protocol.md allows */

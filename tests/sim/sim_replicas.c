@@ -91,7 +91,7 @@ static void begin(struct sim *sim, struct sim_link *link, struct sim_call *call)
 {
 	struct sim_client *client = link->client;
 
-	call->wait.until_ns = sim->now_ns + client->session.replicas_ms * SIM_MS;
+	call->wait.until_ns = sim->now_ns + client->lane->session.replicas_ms * SIM_MS;
 	for (int i = 0; i < SIM_PLACES; i++)
 		call->wait.acks_ns[i] = ack_ns(sim, link, i);
 	set_due(sim, call);

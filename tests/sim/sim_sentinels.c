@@ -225,7 +225,7 @@ static int64_t watcher_due(const struct sim_client *client, const struct sim_wat
 		return 0;
 	if (!watcher->heard_ns)
 		return watcher->retry_ns;
-	return client->session.users ? watcher->heard_ns + CHECK_NS : LK__NEVER;
+	return client->lane->session.users ? watcher->heard_ns + CHECK_NS : LK__NEVER;
 }
 
 /* ---- Reports -------------------------------------------------------------------------------- */
@@ -300,7 +300,7 @@ void sim_watch_start(struct sim_client *client)
 		snprintf(watch->core.sentinels[i].text, sizeof(watch->core.sentinels[i].text),
 		         "sentinel%d", i);
 	}
-	client->session.grace_ms = client->space.grace_ms;
+	client->lane->session.grace_ms = client->space.grace_ms;
 }
 
 static void choose(struct sim_client *client)
@@ -311,7 +311,7 @@ static void choose(struct sim_client *client)
 
 void sim_watch_dial(struct sim_client *client)
 {
-	client->watch.deadline_ns = sim_local(client) + client->session.connect_timeout_ns;
+	client->watch.deadline_ns = sim_local(client) + client->lane->session.connect_timeout_ns;
 	client->watch.pause_ns = 0;
 	choose(client);
 }
@@ -364,7 +364,7 @@ static void judge(struct sim_client *client)
 
 	if (!watch->core.is_cut)
 		return;
-	if (client->link) {
+	if (client->lane->link) {
 		client->sim->tally.cuts++;
 		sim_client_unlink(client, LK_EUNKNOWN);
 	} else if (watch->dialing == SIM_CONNECTING) {
@@ -378,8 +378,9 @@ static void spread(struct sim_client *client)
 {
 	int64_t alone_ns = client->watch.core.alone_ns;
 
-	client->session.unwatched_ns =
-		alone_ns == LK__NEVER ? LK__NEVER : alone_ns + client->session.grace_ms * SIM_MS;
+	client->lane->session.unwatched_ns =
+		alone_ns == LK__NEVER ? LK__NEVER
+				      : alone_ns + client->lane->session.grace_ms * SIM_MS;
 	judge(client);
 }
 

@@ -10,6 +10,7 @@
 /* The store's keys, and the record of each name at that time. */
 struct sim_image {
 	struct lua_store_image *keys;
+	struct lua_store_image *names[SIM_NAMES]; /* in a Cluster, each of its own store */
 	struct sim_count counts[SIM_NAMES];
 };
 
@@ -66,13 +67,19 @@ void sim_server_init(struct sim *sim)
 	sim->since_us = INT64_MAX;
 	if (sim->plan->sentinels)
 		sim_service_init(sim);
+	if (sim->plan->cluster)
+		sim_cluster_init(sim);
 }
 
 static void free_image(struct sim *sim, int image)
 {
 	if (!sim->images[image])
 		return;
-	lua_store_image_free(sim->images[image]->keys);
+	if (sim->images[image]->keys)
+		lua_store_image_free(sim->images[image]->keys);
+	for (int i = 0; i < SIM_NAMES; i++)
+		if (sim->images[image]->names[i])
+			lua_store_image_free(sim->images[image]->names[i]);
 	free(sim->images[image]);
 	sim->images[image] = NULL;
 }
@@ -82,7 +89,10 @@ void sim_server_fini(struct sim *sim)
 	for (int i = 0; i < SIM_FAULTS + SIM_PLACES; i++)
 		free_image(sim, i);
 	sim_service_fini(sim);
-	lua_store_free(sim->store);
+	if (sim->plan->cluster)
+		sim_cluster_fini(sim);
+	else
+		lua_store_free(sim->store);
 }
 
 /* A client that connects loads the scripts. */
@@ -96,6 +106,10 @@ void sim_server_load(struct sim *sim)
 
 void sim_server_forget(struct sim *sim)
 {
+	if (sim->plan->cluster) {
+		sim_cluster_load(sim, true);
+		return;
+	}
 	sim->scripts_loaded = false;
 	lua_store_text(sim->store, "SCRIPT", "FLUSH", NULL);
 }
@@ -115,7 +129,7 @@ bool sim_server_refuses(const struct sim *sim, int slot, int kind)
 void sim_server_run(struct sim *sim, struct sim_call *call)
 {
 	call->reply.len = 0;
-	if (call->place != sim->service.place) {
+	if (!sim->plan->cluster && call->place != sim->service.place) {
 		sim_service_run(sim, call);
 		return;
 	}
@@ -129,6 +143,10 @@ void sim_server_run(struct sim *sim, struct sim_call *call)
 		call->reply.len = call->reply.cap = len;
 		sim->tally.leaves_refused += call->kind == LK__LEAVE;
 		sim_disturb(&sim->clients[call->slot].disturbed_ns, sim->now_ns);
+		return;
+	}
+	if (sim->plan->cluster) {
+		sim_cluster_run(sim, call);
 		return;
 	}
 	if (call->name < 0) {
@@ -147,10 +165,16 @@ void sim_server_run(struct sim *sim, struct sim_call *call)
 
 void sim_server_mark(struct sim *sim)
 {
-	const char *marker = lua_store_text(sim->store, "GET", "lk:epoch", NULL);
-	const char *since = strrchr(marker, ' ');
-	int64_t since_us = since ? strtoll(since, NULL, 10) : INT64_MAX;
+	const char *marker, *since;
+	int64_t since_us;
 
+	if (sim->plan->cluster) {
+		sim_cluster_mark(sim);
+		return;
+	}
+	marker = lua_store_text(sim->store, "GET", "lk:epoch", NULL);
+	since = strrchr(marker, ' ');
+	since_us = since ? strtoll(since, NULL, 10) : INT64_MAX;
 	if (since_us != sim->since_us)
 		sim->marked_ns = sim->now_ns;
 	sim->since_us = since_us;
@@ -262,7 +286,10 @@ void sim_server_save(struct sim *sim, int image)
 	if (!saved)
 		abort();
 	free_image(sim, image);
-	saved->keys = lua_store_save(sim->store);
+	if (!sim->plan->cluster)
+		saved->keys = lua_store_save(sim->store);
+	for (int i = 0; sim->plan->cluster && i < SIM_NAMES; i++)
+		saved->names[i] = lua_store_save(sim->cluster.slots[i].store);
 	for (int i = 0; i < SIM_NAMES; i++)
 		saved->counts[i] = sim->names[i].count;
 	sim->images[image] = saved;
@@ -273,6 +300,30 @@ void sim_server_move_image(struct sim *sim, int from, int image)
 	free_image(sim, image);
 	sim->images[image] = sim->images[from];
 	sim->images[from] = NULL;
+}
+
+void sim_server_restore_name(struct sim *sim, int image, int index)
+{
+	struct sim_name *name = &sim->names[index];
+	struct lk__keys keys;
+	struct lk__space space;
+	uint64_t counter;
+
+	lk__space_init(&space, "lk", 0, "operator_AAAAAAAAAAAAA");
+	lk__space_divide(&space);
+	lk__space_keys(&space, name->text, strlen(name->text), &keys);
+	sim_cluster_select(sim, index);
+	lua_store_text(sim->store, "FLUSHALL", NULL);
+	if (sim->images[image]) {
+		lua_store_load(sim->store, sim->images[image]->names[index]);
+		name->count = sim->images[image]->counts[index];
+	}
+	counter = strtoull(lua_store_text(sim->store, "GET", keys.fence, NULL), NULL, 10);
+	if (counter < name->fence_max && (uint64_t)sim_server_us(sim) <= name->fence_max) {
+		name->regime++;
+		name->fence_max = name->store_max = 0;
+	}
+	sim_check_forced(sim, index, true);
 }
 
 void sim_server_restore(struct sim *sim, int image, bool covered)

@@ -28,6 +28,8 @@ void sim_set_time(struct sim *sim, int64_t now_ns)
 	lua_store_set_time(sim->store, sim_server_us(sim));
 	if (sim->plan->sentinels)
 		sim_service_set_time(sim);
+	if (sim->plan->cluster)
+		sim_cluster_set_time(sim);
 }
 
 /* ---- Of the world ------------------------------------------------------------------------- */
@@ -42,7 +44,8 @@ static int earlier(const void *one, const void *other)
 static bool loads_image(enum sim_fault_kind kind)
 {
 	return kind == SIM_OLD || kind == SIM_SNAPSHOT || kind == SIM_FAILOVER ||
-	       kind == SIM_SWITCH || kind == SIM_MASTER_KILL || kind == SIM_MASTER_STOP;
+	       kind == SIM_SWITCH || kind == SIM_MASTER_KILL || kind == SIM_MASTER_STOP ||
+	       kind == SIM_NODE_KILL || kind == SIM_NODE_STOP;
 }
 
 static void plan_images(struct agenda *agenda, const struct sim_plan *plan)
@@ -88,6 +91,8 @@ static void consider_world(struct sim *sim, const struct agenda *agenda, struct 
 			consider(next, sim, SIM_HALF_OPEN, link->there_until_ns);
 	if (sim->plan->sentinels)
 		consider(next, sim, SIM_SERVICE, sim_service_due(sim));
+	if (sim->plan->cluster)
+		consider(next, sim, SIM_SERVICE, sim_cluster_due(sim));
 	skip_faults(sim);
 	if (sim->ending)
 		return;
@@ -120,7 +125,10 @@ static void world_happen(struct sim *sim, struct agenda *agenda, const struct si
 		end_half_open(sim);
 		break;
 	case SIM_SERVICE:
-		sim_service_happen(sim);
+		if (sim->plan->cluster)
+			sim_cluster_happen(sim);
+		else
+			sim_service_happen(sim);
 		break;
 	case SIM_IMAGE:
 		sim_replicas_image(sim, agenda->images[agenda->next++].fault);
@@ -135,8 +143,9 @@ static void world_happen(struct sim *sim, struct agenda *agenda, const struct si
 /* For the trace: the event, and its subject. */
 static void tell(struct sim *sim, const struct sim_client *client, const struct sim_next *next)
 {
-	const struct sim_call *call = client && client->link ? client->link->calls : NULL;
-	const struct sim_item *item = client && client->link ? client->link->items : NULL;
+	const struct sim_link *link = client && next->lane ? next->lane->link : NULL;
+	const struct sim_call *call = link ? link->calls : NULL;
+	const struct sim_item *item = link ? link->items : NULL;
 
 	if (!sim->trace)
 		return;

@@ -1,0 +1,127 @@
+/* SPDX-License-Identifier: MIT
+ * Scenes of the simulator in a Cluster: slots that move under holders and waiters, and failovers.
+ */
+#include "sim/sim_scene.h"
+
+static const struct sim_bug no_grace = {"lock_ask", "local young = grace(now, ARGV[8])",
+                                        "local young = 0"};
+
+static void plan_nodes(const struct sim_act *acts, int count)
+{
+	plan_scene(acts, count);
+	plan.cluster = true;
+	plan.length_ns = 60 * SIM_S;
+}
+
+/* The fault happens to the lock's slot, or to its master. */
+static void add_fault_of_lock(enum sim_fault_kind kind, int64_t at_ns, int64_t length_ns)
+{
+	add_fault(kind, 2, at_ns, length_ns);
+	for (uint64_t chance = 1;; chance++) {
+		struct sim_random random = {chance};
+		bool other = sim_draw(&random, 3) != LOCK % 3;
+		if (kind == SIM_SLOT_MOVE)
+			other = sim_draw(&random, SIM_NAMES) != LOCK;
+		if (other)
+			continue;
+		plan.faults[plan.fault_count - 1].chance = chance;
+		return;
+	}
+}
+
+/* One holds while another one waits, and a third one comes later. */
+static void plan_followed(enum sim_fault_kind kind, int64_t length_ns)
+{
+	static const struct sim_act acts[] = {
+		{1 * SIM_S, 0, 0, LOCK, 0, 20 * SIM_S, 0},
+		{2 * SIM_S, 1, 0, LOCK, 60 * SIM_S, SIM_S, 0},
+		{9 * SIM_S, 2, 0, LOCK, 60 * SIM_S, SIM_S, 0},
+	};
+
+	plan_nodes(acts, 3);
+	add_fault_of_lock(kind, 15 * SIM_S, length_ns);
+}
+
+/* The second wait begins on a channel that lingers, and lasts longer than that. */
+TEST_LIMIT(wait_after_a_wait_keeps_its_inbox, 60)
+{
+	static const struct sim_act acts[] = {
+		{1000 * SIM_MS, 0, 0, LOCK, 0, 25 * SIM_S, 0},
+		{1500 * SIM_MS, 1, 0, LOCK, 60 * SIM_S, SIM_S / 2, 0},
+		{26200 * SIM_MS, 0, 0, LOCK, 60 * SIM_S, 6500 * SIM_MS, 0},
+		{27000 * SIM_MS, 1, 0, LOCK, 60 * SIM_S, SIM_S, 0},
+		{27500 * SIM_MS, 2, 0, LOCK, 60 * SIM_S, SIM_S, 0},
+	};
+
+	plan_nodes(acts, 5);
+	expect_nothing();
+	ck_assert_int_eq(result.tally.grants, 5);
+}
+
+TEST_LIMIT(slot_that_moves_costs_no_hold, 60)
+{
+	plan_followed(SIM_SLOT_MOVE, SIM_S);
+	expect_nothing();
+	ck_assert_int_ge(result.tally.moved, 1);
+	ck_assert_int_eq(result.tally.losses, 0);
+	ck_assert_int_eq(result.tally.grants, 3);
+}
+
+/* Two leases. */
+TEST_LIMIT(slot_that_is_left_between_costs_no_hold, 60)
+{
+	plan_followed(SIM_SLOT_MOVE, 20 * SIM_S);
+	expect_nothing();
+	ck_assert_int_ge(result.tally.divided, 1);
+	ck_assert_int_eq(result.tally.losses, 0);
+	ck_assert_int_eq(result.tally.grants, 3);
+}
+
+TEST_LIMIT(planned_failover_costs_no_hold, 60)
+{
+	plan_followed(SIM_TAKEOVER, 0);
+	expect_nothing();
+	ck_assert_int_ge(result.tally.reclaimed, 1);
+	ck_assert_int_eq(result.tally.losses, 0);
+	ck_assert_int_eq(result.tally.grants, 3);
+}
+
+/* The replica does not know the holder. */
+static void plan_killed(enum sim_fault_kind kind)
+{
+	static const struct sim_act acts[] = {
+		{14800 * SIM_MS, 0, 0, LOCK, 0, 20 * SIM_S, 0},
+		{16 * SIM_S, 1, 0, LOCK, 60 * SIM_S, 15 * SIM_S, 0},
+	};
+
+	plan_nodes(acts, 2);
+	add_fault_of_lock(kind, 15 * SIM_S, 500 * SIM_MS);
+}
+
+TEST_LIMIT(forgotten_hold_is_taken_back_in_the_grace, 60)
+{
+	static const enum sim_fault_kind kinds[] = {SIM_NODE_KILL, SIM_NODE_STOP};
+
+	for (int i = 0; i < 2; i++) {
+		plan_killed(kinds[i]);
+		expect_nothing();
+		ck_assert_int_ge(result.tally.reclaimed, 1);
+		ck_assert_int_eq(result.tally.losses, 0);
+	}
+}
+
+TEST_LIMIT(new_master_without_a_grace_is_noticed, 60)
+{
+	plan_killed(SIM_NODE_KILL);
+	add_fault(SIM_CUT_OFF, 0, 15100 * SIM_MS, 6 * SIM_S); /* it is late to take it back */
+	expect_only(&no_grace, "exclusion", "holds are valid at once");
+}
+
+TEST_LIMIT(seeds_of_a_cluster, 120)
+{
+	for (uint64_t seed = 1; seed <= 6; seed++) {
+		sim_plan_make(&plan, seed, 60 * SIM_S);
+		sim_plan_cluster(&plan);
+		expect_nothing();
+	}
+}
