@@ -253,12 +253,33 @@ TEST(redirects_in_a_circle_end_with_a_delay)
 	vc_idle(0);
 	vc_idle(1);
 	vc_pass(60);
-	vc_granted(vc_take(1, LK__ASK));
+	vc_granted(vc_take(0, LK__ASK)); /* the last redirect counts, too */
 	vc_done(op, LK_OK);
 	vc_release(lock, OWNER);
 	/* It counts anew after an answer. */
 	for (int i = 0; i < LK__HOPS_MAX; i++)
-		vc_moved(vc_take(!(i % 2), LK__LEAVE), i % 2);
+		vc_moved(vc_take(i % 2, LK__LEAVE), !(i % 2));
+	vc_left(vc_take(1, LK__LEAVE), true, false);
+	vc_end();
+}
+
+TEST(redirects_count_anew_after_a_pause)
+{
+	struct lk__wait_queue *lock;
+	struct lk__op *op;
+
+	vc_start();
+	vc_own("a", 0);
+	lock = vc_open(LK_KIND_LOCK, "a", false);
+	op = vc_acquire(lock, OWNER);
+	ck_assert_int_eq(follow(LK__ASK, false), LK__HOPS_MAX + 1);
+	vc_pass(110);
+	ck_assert_int_eq(follow(LK__ASK, false), LK__HOPS_MAX + 1);
+	vc_waits(op);
+	vc_pass(210);
+	vc_granted(vc_take(0, LK__ASK));
+	vc_done(op, LK_OK);
+	vc_release(lock, OWNER);
 	vc_left(vc_take(0, LK__LEAVE), true, false);
 	vc_end();
 }

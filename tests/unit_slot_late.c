@@ -456,6 +456,7 @@ TEST(ask_in_flight_while_the_marker_changes_makes_no_hold)
 	vc_memory(0, "other");
 	vc_granted(late);
 	vc_waits(op);
+	vc_left(vc_take(0, LK__LEAVE), true, false); /* it blocks the lock */
 	vc_granted(vc_take(0, LK__ASK));
 	vc_done(op, LK_OK);
 	end_held(0);
@@ -472,7 +473,7 @@ TEST(claim_in_flight_while_the_marker_changes_makes_no_hold)
 	vc_memory(0, "other");
 	vc_kept(late, 0);
 	vc_waits(op);
-	vc_gone(vc_take(0, LK__RENEW));
+	vc_left(vc_take(0, LK__LEAVE), true, false);
 	vc_granted(vc_take(0, LK__ASK));
 	vc_done(op, LK_OK);
 	end_held(0);
@@ -495,6 +496,7 @@ TEST(asked_server_is_asked_by_its_own_memory)
 	vc_memory(1, "third");
 	vc_granted(request);
 	vc_waits(op);
+	vc_left(vc_take(0, LK__LEAVE), true, false);
 	vc_granted(vc_take(0, LK__ASK));
 	vc_done(op, LK_OK);
 	end_held(0);

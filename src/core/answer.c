@@ -514,6 +514,13 @@ void lk__ticket_answer(struct lk__core *core, int64_t now_ns, struct lk__pending
 	}
 	if (lk__pending_makes_nothing(&copy, ticket)) {
 		ticket->may_be_known = true;
+		/* A grant that must not count blocks the lock, also for a holder that reclaims it.
+		 */
+		if (copy.doubted && (answer->kind == LK__GRANTED || answer->kind == LK__KEPT) &&
+		    !lk__ticket_is_leaving(ticket) && ticket->state != LK__HOLDING) {
+			lapse(core, now_ns, ticket);
+			return;
+		}
 		lk__ticket_resume(core, now_ns, ticket);
 		return;
 	}

@@ -211,7 +211,6 @@ void lk__pending_enqueue(struct lk__session *session, struct lk__pending *reques
 {
 	request->state = LK__TO_SEND;
 	request->link = session->index;
-	request->epoch = &session->epoch;
 	request->next = NULL;
 	*session->send_queue_end = request;
 	session->send_queue_end = &request->next;
@@ -250,6 +249,7 @@ struct lk__pending *lk__core_next_request(struct lk__core *core, struct lk__sess
 	request->next = NULL;
 	request->state = LK__IN_FLIGHT;
 	request->link = session->index;
+	lk__hops_pause(request, now_ns);
 	request->sent_ns = now_ns;
 	request->heard = 0;
 	request->doubted = request->asked = false;

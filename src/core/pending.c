@@ -38,6 +38,16 @@ static void of_latch(const struct lk__pending *pending, struct lk__request *requ
 	request->topic_len = latch->channel->len;
 }
 
+/* The memory of the server that gets the request: it may be asked once instead of the name's own.
+ */
+static const struct lk__epoch *epoch_of(const struct lk__pending *pending,
+                                        const struct lk__session *session)
+{
+	const struct lk__core *core = session->channels.arg;
+
+	return &core->links[pending->link]->epoch;
+}
+
 static void of_ticket(const struct lk__pending *pending, struct lk__request *request)
 {
 	const struct lk__ticket *ticket = pending->ticket;
@@ -46,7 +56,7 @@ static void of_ticket(const struct lk__pending *pending, struct lk__request *req
 	request->noun = queue->name->kind;
 	request->name = queue->name->bytes;
 	request->name_len = queue->name->len;
-	request->epoch = pending->epoch;
+	request->epoch = epoch_of(pending, ticket->session);
 	if (pending->kind == LK__HAND)
 		return;
 	request->ticket = lk__ticket_id(ticket);
@@ -80,7 +90,7 @@ static void of_query(const struct lk__query *query, struct lk__request *request)
 	request->name_len = query->name_len;
 	request->ticket = query->ticket;
 	request->details = &query->details;
-	request->epoch = query->request.epoch;
+	request->epoch = epoch_of(&query->request, query->session);
 }
 
 static void of_confirm(const struct lk__session *session, struct lk__request *request)

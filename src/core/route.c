@@ -230,6 +230,17 @@ static bool may_hop(struct lk__pending *request)
 	return hops < LK__HOPS_MAX;
 }
 
+void lk__hops_pause(struct lk__pending *request, int64_t now_ns)
+{
+	if (now_ns - request->sent_ns < LK__HOPS_PAUSE_NS || lk__is_query(request->kind) ||
+	    is_of_session(request))
+		return;
+	if (lk__pending_is_latch(request))
+		request->latch->hops = 0;
+	else
+		request->ticket->hops = 0;
+}
+
 /* Send it again, once, over that link. */
 static void repeat(struct lk__pending *request, struct lk__session *session, bool asking)
 {
@@ -265,6 +276,7 @@ void lk__core_moved(struct lk__core *core, int64_t now_ns, struct lk__pending *r
 	}
 	if (!may_hop(request)) {
 		lk__core_answer(core, now_ns, request, &loop);
+		lk__core_slot_moved(core, now_ns, slot, session);
 		return;
 	}
 	if (lk__is_query(request->kind)) {

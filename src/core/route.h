@@ -17,6 +17,7 @@
 
 #define LK__NO_LINK 0xff
 #define LK__HOPS_MAX 5 /* redirections of one request before a pause */
+#define LK__HOPS_PAUSE_NS INT64_C(100000000)
 
 struct lk__core;
 struct lk__latch;
@@ -82,6 +83,8 @@ void lk__route_name(const struct lk__core *core, struct lk__session *session,
 void lk__topology_ask(struct lk__core *core, struct lk__session *session);
 /* Is it an answer of a server that has the name, not one that stands for too many redirects? */
 bool lk__answer_ends_hops(const struct lk__answer *answer);
+/* The request is sent again: after a pause its redirects count anew. */
+void lk__hops_pause(struct lk__pending *request, int64_t now_ns);
 /* Was the request sent to a server that the ticket does not belong to any more?  Then its answer
  * makes nothing. */
 bool lk__pending_is_late(const struct lk__pending *request, const struct lk__session *session);

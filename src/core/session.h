@@ -39,11 +39,10 @@ struct lk__pending {
 		struct lk__query *query;
 		struct lk__session *session; /* LK__EPOCH, LK__CONFIRM */
 	};
-	const struct lk__epoch *epoch; /* TO_SEND, IN_FLIGHT: the memory that its link knows */
-	int64_t sent_ns;               /* dequeued, and so before any byte was sent */
-	int64_t lease_ms;              /* LK__RENEW, LK__RECLAIM: the new lease */
-	uint8_t kind;                  /* enum lk__request_kind */
-	uint8_t state;                 /* enum lk__pending_state */
+	int64_t sent_ns;  /* dequeued, and so before any byte was sent */
+	int64_t lease_ms; /* LK__RENEW, LK__RECLAIM: the new lease */
+	uint8_t kind;     /* enum lk__request_kind */
+	uint8_t state;    /* enum lk__pending_state */
 	uint8_t heard;    /* kinds of messages that arrived since it was sent, a bit each */
 	uint8_t link;     /* TO_SEND, IN_FLIGHT: the index of its session; LK__NO_LINK: of none */
 	bool by_text : 1; /* the store did not know the script: send its text */

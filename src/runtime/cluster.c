@@ -253,7 +253,8 @@ lk_err lk__cluster_dial(struct lk__link *link, struct lk__target *target, int64_
 
 	if (!place.host[0])
 		return dial_seeds(link, target, deadline_ns, connection, why);
-	err = dial_node(link, target, &place, attempt_ns(deadline_ns, 2), connection, why);
+	err = dial_node(link, target, &place, deadline_ns - (deadline_ns - lk__now_ns()) / 2,
+	                connection, why);
 	if (!err)
 		return LK_OK;
 	/* Another node knows whether this one has been replaced. */
