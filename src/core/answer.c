@@ -385,17 +385,6 @@ static void failed(struct lk__core *core, int64_t now_ns, struct lk__ticket *tic
 	}
 }
 
-/* Does a confirmed leave show that its hold was lost before its release?  A second leave finds
- * nothing if the first one was executed.  A memory that began during the hold knows nothing of it,
- * but no other ticket can have been granted anything while it was valid. */
-static bool shows_loss(const struct lk__ticket *ticket, const struct lk__answer *answer)
-{
-	bool is_covered = ticket->is_forgotten && !ticket->outlasts_grace &&
-	                  ticket->queue->lease_ms <= ticket->session->grace_ms;
-
-	return !answer->mine && ticket->leaves_sent == 1 && !is_covered;
-}
-
 /* A leave is answered: complete its callers, and continue for waiters after a lapse. */
 static void left(struct lk__core *core, int64_t now_ns, struct lk__ticket *ticket,
                  const struct lk__pending *request, const struct lk__answer *answer)
@@ -408,13 +397,13 @@ static void left(struct lk__core *core, int64_t now_ns, struct lk__ticket *ticke
 		lk__leave_refused(core, now_ns, ticket, answer);
 		return;
 	}
-	if (confirmed && ticket->released && shows_loss(ticket, answer))
+	if (confirmed && ticket->released && lk__leave_shows_loss(ticket, answer))
 		lk__count_loss(&core->counters, LK_LOST_TAKEN);
 	while (ticket->leavers) {
 		struct lk__op *waiter = ticket->leavers;
 		lk_err err = waiter->why.err;
 		ticket->leavers = waiter->next;
-		if (confirmed && err == LK_OK && shows_loss(ticket, answer))
+		if (confirmed && err == LK_OK && lk__leave_shows_loss(ticket, answer))
 			lk__complete_lost(core, waiter, LK_LOST_TAKEN);
 		else if (confirmed)
 			lk__complete(core, waiter, err,
@@ -500,6 +489,20 @@ static bool answered_elsewhere(struct lk__core *core, int64_t now_ns, struct lk_
 	return true;
 }
 
+/* But a grant that must not count blocks the lock, also for a holder that takes it back. */
+static void ignore(struct lk__core *core, int64_t now_ns, struct lk__ticket *ticket,
+                   const struct lk__pending *request, const struct lk__answer *answer)
+{
+	bool grants = answer->kind == LK__GRANTED || answer->kind == LK__KEPT;
+
+	ticket->may_be_known = true;
+	if (request->doubted && grants && !lk__ticket_is_leaving(ticket) &&
+	    ticket->state != LK__HOLDING)
+		lapse(core, now_ns, ticket);
+	else
+		lk__ticket_resume(core, now_ns, ticket);
+}
+
 void lk__ticket_answer(struct lk__core *core, int64_t now_ns, struct lk__pending *request,
                        const struct lk__answer *answer)
 {
@@ -513,15 +516,7 @@ void lk__ticket_answer(struct lk__core *core, int64_t now_ns, struct lk__pending
 		return;
 	}
 	if (lk__pending_makes_nothing(&copy, ticket)) {
-		ticket->may_be_known = true;
-		/* A grant that must not count blocks the lock, also for a holder that reclaims it.
-		 */
-		if (copy.doubted && (answer->kind == LK__GRANTED || answer->kind == LK__KEPT) &&
-		    !lk__ticket_is_leaving(ticket) && ticket->state != LK__HOLDING) {
-			lapse(core, now_ns, ticket);
-			return;
-		}
-		lk__ticket_resume(core, now_ns, ticket);
+		ignore(core, now_ns, ticket, &copy, answer);
 		return;
 	}
 	if (lk__answer_ends_hops(answer))

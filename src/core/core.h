@@ -404,6 +404,7 @@ void lk__leave_begin(int64_t now_ns, struct lk__ticket *ticket);
 bool lk__ticket_matters(const struct lk__ticket *ticket, int64_t since_ns);
 void lk__leave_refused(struct lk__core *core, int64_t now_ns, struct lk__ticket *ticket,
                        const struct lk__answer *answer);
+bool lk__leave_shows_loss(const struct lk__ticket *ticket, const struct lk__answer *answer);
 bool lk__leave_confirmed(struct lk__core *core, int64_t now_ns, struct lk__ticket *ticket,
                          const struct lk__answer *answer);
 bool lk__ticket_is_leaving(const struct lk__ticket *ticket);

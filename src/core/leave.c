@@ -179,6 +179,17 @@ void lk__leave_refused(struct lk__core *core, int64_t now_ns, struct lk__ticket 
 	lk__ticket_pursue(core, now_ns, ticket);
 }
 
+/* Does a confirmed leave show that its hold was lost before its release?  A second leave finds
+ * nothing if the first one was executed.  A memory that began during the hold knows nothing of it,
+ * but no other ticket can have been granted anything while it was valid. */
+bool lk__leave_shows_loss(const struct lk__ticket *ticket, const struct lk__answer *answer)
+{
+	bool is_covered = ticket->is_forgotten && !ticket->outlasts_grace &&
+	                  ticket->queue->lease_ms <= ticket->session->grace_ms;
+
+	return !answer->mine && ticket->leaves_sent == 1 && !is_covered;
+}
+
 /* True when another leave is sent: the ticket was granted after the confirmed one had run, by an
  * ask that a lost connection delivered late. */
 bool lk__leave_confirmed(struct lk__core *core, int64_t now_ns, struct lk__ticket *ticket,
