@@ -148,7 +148,8 @@ TEST(refused_subscription_ends_waits_and_no_hold)
 	vc_idle(0);
 	ck_assert_int_eq(vc_state(permits, held->fence), LK_STATE_HELD);
 	/* The hold does without, and does not ask for it again and again. */
-	vc_pass(300);
+	vc_pass(VC_LEASE_MS / 3 + 200);
+	vc_kept(vc_take(0, LK__RENEW), 0);
 	ck_assert(vc_no_command(0));
 	/* A later wait tries once more. */
 	op = vc_acquire(lock, OWNER);
@@ -308,6 +309,8 @@ TEST(kinds_of_a_name_share_its_inbox_until_the_last_one_ends)
 	ck_assert_ptr_nonnull(vc.links[0].channels.all);
 	ck_assert_uint_eq(vc.links[0].channels.all->users, 1);
 	vc_pass(300);
+	vc_dropped(0, TOPIC); /* it is asked for again */
+	vc_subscribed(0, TOPIC);
 	ck_assert(lk__channel_is_on(permits->name->inbox->channel));
 	vc_release_permits(permits, op->fence, 0);
 	vc_left(vc_take(0, LK__LEAVE), true, false);

@@ -117,11 +117,3 @@ TEST_LIMIT(new_master_without_a_grace_is_noticed, 60)
 	expect_only(&no_grace, "exclusion", "holds are valid at once");
 }
 
-TEST_LIMIT(seeds_of_a_cluster, 120)
-{
-	for (uint64_t seed = 1; seed <= 6; seed++) {
-		sim_plan_make(&plan, seed, 60 * SIM_S);
-		sim_plan_cluster(&plan);
-		expect_nothing();
-	}
-}
