@@ -31,13 +31,15 @@ void sim_cluster_init(struct sim *sim)
 	lua_store_free(sim->store);
 	for (int i = 0; i < SIM_NAMES; i++) {
 		struct sim_slot *slot = &cluster->slots[i];
+		char text[sizeof(sim->names[i].text)];
+
 		slot->store = sim_server_store(sim);
 		slot->number = lk__slot_of(sim->names[i].text, strlen(sim->names[i].text));
 		slot->shard = i % SIM_SHARDS;
 		slot->target = -1;
 		slot->next_ns = LK__NEVER;
-		snprintf(sim->names[i].topic, sizeof(sim->names[i].topic), "lk:l:{%s}",
-		         sim->names[i].text);
+		memcpy(text, sim->names[i].text, sizeof(text));
+		snprintf(sim->names[i].topic, sizeof(sim->names[i].topic), "lk:l:{%s}", text);
 	}
 	sim_cluster_select(sim, 0);
 	sim->scripts_loaded = false;
