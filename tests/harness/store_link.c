@@ -98,6 +98,7 @@ struct lk__answer link_answer(struct store_link *link, struct lk__request reques
 	bool is_known;
 
 	request.epoch = &link->epoch;
+	((struct lk__redis *)link->store)->target = &link->target; /* it may have been copied */
 	do {
 		struct lk__buf bytes = {0};
 		void *reply;

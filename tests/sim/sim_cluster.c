@@ -331,10 +331,12 @@ void sim_cluster_run(struct sim *sim, struct sim_call *call)
 
 void sim_cluster_order(struct sim *sim, struct sim_link *link, struct sim_item *item)
 {
-	int name = item->topic % SIM_NAMES;
-	int owner = believed(sim, link->place, name);
+	int name = item->topic % SIM_NAMES, owner;
 
-	if (item->kind != SIM_SUBSCRIBED || owner == link->place)
+	if (item->kind != SIM_SUBSCRIBED)
+		return; /* a PING has no topic */
+	owner = believed(sim, link->place, name);
+	if (owner == link->place)
 		return;
 	item->kind = SIM_MOVED;
 	item->len = (size_t)snprintf(item->text, sizeof(item->text), "%u node%d:%d",
