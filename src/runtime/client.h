@@ -192,9 +192,11 @@ struct lk__handle {
 	unsigned calls_inside;
 	uint8_t kind;          /* lk_kind */
 	bool reports_loss : 1; /* it has a loss callback */
-	bool closing : 1;      /* no call may begin: a callback could still try */
 	bool owns : 1;         /* a lock's: the handle is the owner, not the thread */
-	bool introduced : 1;   /* in a Cluster: the client's details are beside the name */
+	/* Those are constant, and read without the mutex: not in one byte with what changes. */
+	bool : 0;
+	bool closing : 1;    /* no call may begin: a callback could still try */
+	bool introduced : 1; /* in a Cluster: the client's details are beside the name */
 };
 
 struct lk_lock {

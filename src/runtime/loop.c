@@ -196,20 +196,21 @@ static void wait_for_events(struct lk_client *client)
 {
 	struct lk__loop *loop = &client->loop;
 	struct pollfd *fds = loop->fds;
+	const unsigned count = client->link_count; /* others may come meanwhile */
 	int left_ms = arm(client);
 
 	fds[0] = (struct pollfd){.fd = loop->wake.read_fd, .events = POLLIN};
 	fds[1] = (struct pollfd){.fd = loop->timer_fd, .events = POLLIN};
-	for (unsigned i = 0; i < client->link_count; i++)
+	for (unsigned i = 0; i < count; i++)
 		watch(client->links[i]);
 	lk__client_unlock(client);
-	poll(fds, OWN_FDS + client->link_count * LINK_FDS, left_ms);
+	poll(fds, OWN_FDS + count * LINK_FDS, left_ms);
 	if (fds[0].revents)
 		lk__wake_drain(&loop->wake);
 	if (fds[1].revents)
 		lk__timer_drain(loop->timer_fd);
 	pthread_mutex_lock(&client->mutex);
-	for (unsigned i = 0; i < client->link_count; i++)
+	for (unsigned i = 0; i < count; i++)
 		serve(client->links[i]);
 	/* First send the requests that these events have queued. */
 	lk__client_flush(client);
