@@ -325,7 +325,7 @@ void lk__dial_stop(struct lk__link *link);
 /* ---- cluster.c: the nodes of a Cluster ------------------------------------------------------ */
 
 /* Dial the link's node, or any one if it has no place yet.  Whether or not that succeeds, dialer
- * has the topology if a node told it.  For the thread that dials, without the mutex. */
+ * has the topology if a node answered it.  For the thread that dials, without the mutex. */
 lk_err lk__cluster_dial(struct lk__link *link, struct lk__target *target, int64_t deadline_ns,
                         struct lk__connection *connection, struct lk__why *why);
 /* A node of a Cluster was found at a plain URL, which may be no master: err is why its dial failed.
