@@ -12,8 +12,6 @@
 #include "latch.h"
 #include "query.h"
 
-#include <stdio.h>
-
 #define MS INT64_C(1000000)
 #define RETRY_MS 100 /* after a transient error */
 #define RANK_MS 20   /* further delay of an ask for each rank */
@@ -44,7 +42,7 @@ bool lk__ticket_is_shrinking(const struct lk__ticket *ticket)
 }
 
 /* When a hold has a request to send. */
-static int64_t next_ns(const struct lk__ticket *ticket, int64_t now_ns)
+int64_t lk__ticket_next_ns(const struct lk__ticket *ticket, int64_t now_ns)
 {
 	if (ticket->head_unserved || ticket->is_forgotten || lk__ticket_is_shrinking(ticket))
 		return now_ns;
@@ -62,63 +60,12 @@ static void lapse(struct lk__core *core, int64_t now_ns, struct lk__ticket *tick
 	lk__ticket_pursue(core, now_ns, ticket);
 }
 
-/* May the store enqueue this ticket once more, or grant to it?  One of its asks ran, or will run,
- * after the end of the grant by message. */
-static bool may_be_queued(const struct lk__ticket *ticket, int64_t now_ns)
-{
-	return ticket->granted_by_message &&
-	       (ticket->valid_until_ns <= now_ns ||
-	        (ticket->main.state == LK__IN_FLIGHT && ticket->main.kind == LK__ASK));
-}
-
 /* It has ended, but the head of the queue must still be served. */
-static void serve(struct lk__core *core, int64_t now_ns, struct lk__ticket *ticket)
+void lk__ticket_serve(struct lk__core *core, int64_t now_ns, struct lk__ticket *ticket)
 {
 	ticket->state = LK__SERVING;
 	ticket->head_unserved = false;
 	ticket->next_ns = now_ns;
-	lk__ticket_pursue(core, now_ns, ticket);
-}
-
-/* A final grant: only the store ends it, when its lease expires. */
-static void forget(struct lk__core *core, int64_t now_ns, struct lk__ticket *ticket)
-{
-	struct lk__wait_queue *queue = ticket->queue;
-	struct lk__op *waiter = lk__wait_queue_pop(queue);
-
-	waiter->fence = ticket->fence;
-	lk__complete(core, waiter, LK_OK, NULL);
-	if (ticket->head_unserved) {
-		queue->ticket = NULL;
-		lk__leave_begin(now_ns, ticket);
-		serve(core, now_ns, ticket);
-	} else if (may_be_queued(ticket, now_ns)) {
-		lk__ticket_leave(core, now_ns, ticket);
-	} else {
-		lk__ticket_end(core, ticket);
-	}
-}
-
-/* Make a hold for the first waiter. */
-void lk__ticket_take(struct lk__core *core, int64_t now_ns, struct lk__ticket *ticket,
-                     uint64_t fence, int64_t store_us, int64_t waiting)
-{
-	ticket->fence = ticket->last_fence = fence;
-	ticket->store_us = store_us;
-	ticket->store_us_ns = now_ns;
-	ticket->hand_overs = 0;
-	ticket->hands = 0;
-	ticket->renewal_failed = false;
-	if (waiting > 0)
-		ticket->is_wanted = true;
-	lk__count_grant(&core->counters, now_ns, ticket, ticket->queue->first);
-	if (ticket->queue->final) {
-		forget(core, now_ns, ticket);
-		return;
-	}
-	ticket->state = LK__HOLDING;
-	lk__hold_make(core, now_ns, ticket->queue);
-	ticket->next_ns = next_ns(ticket, now_ns);
 	lk__ticket_pursue(core, now_ns, ticket);
 }
 
@@ -138,7 +85,7 @@ static void granted(struct lk__core *core, int64_t now_ns, struct lk__ticket *ti
 		}
 		if (now_ns < ticket->valid_until_ns && ticket->valid_until_ns < valid_until_ns) {
 			ticket->valid_until_ns = valid_until_ns;
-			ticket->next_ns = next_ns(ticket, now_ns);
+			ticket->next_ns = lk__ticket_next_ns(ticket, now_ns);
 		}
 		lk__ticket_pursue(core, now_ns, ticket);
 	} else if (valid_until_ns <= now_ns && !ticket->queue->final) {
@@ -211,13 +158,10 @@ static void queued(struct lk__core *core, int64_t now_ns, struct lk__ticket *tic
 	lk__ticket_pursue(core, now_ns, ticket);
 }
 
-/* A try found it held.  Later waiters with time to wait start again. */
+/* A try found it held. */
 static void busy(struct lk__core *core, int64_t now_ns, struct lk__ticket *ticket,
                  const struct lk__pending *request, const struct lk__answer *answer)
 {
-	struct lk__wait_queue *queue = ticket->queue;
-	char text[100];
-
 	if (request->tries && (ticket->state == LK__ASKING || ticket->state == LK__WAITING)) {
 		note_grace(now_ns, ticket, answer);
 		lk__inbox_await(core, now_ns, ticket);
@@ -234,21 +178,7 @@ static void busy(struct lk__core *core, int64_t now_ns, struct lk__ticket *ticke
 		lk__ticket_pursue(core, now_ns, ticket);
 		return;
 	}
-	if (answer->grace_ms)
-		snprintf(text, sizeof(text),
-		         "the server may have forgotten a holder: nothing is granted for %lld.%d s",
-		         (long long)((answer->grace_ms + 99) / 1000),
-		         (int)((answer->grace_ms + 99) / 100 % 10));
-	while (queue->first && queue->first->only_try)
-		lk__complete(core, lk__wait_queue_pop(queue), LK_EBUSY,
-		             answer->grace_ms ? text
-		             : queue->permits ? "too few permits are free"
-		                              : "held by another process");
-	queue->refs++; /* ending the ticket may drop the last reference */
-	lk__ticket_end(core, ticket);
-	if (queue->first)
-		lk__ticket_start(core, now_ns, queue);
-	lk__wait_queue_close(core, queue);
+	lk__decide_busy(core, now_ns, ticket, answer);
 }
 
 static void kept(struct lk__core *core, int64_t now_ns, struct lk__ticket *ticket,
@@ -280,7 +210,7 @@ static void kept(struct lk__core *core, int64_t now_ns, struct lk__ticket *ticke
 			ticket->is_forgotten = false;
 			lk__memory_reclaimed(core, now_ns, ticket, answer);
 		}
-		ticket->next_ns = next_ns(ticket, now_ns);
+		ticket->next_ns = lk__ticket_next_ns(ticket, now_ns);
 		ticket->renewal_failed = false;
 		ticket->is_divided = request->narrow;
 		ticket->is_shared = request->shares;
@@ -301,14 +231,6 @@ static void kept(struct lk__core *core, int64_t now_ns, struct lk__ticket *ticke
 	}
 }
 
-/* The store does not have the hold. */
-void lk__ticket_lose(struct lk__core *core, int64_t now_ns, struct lk__ticket *ticket,
-                     lk_lost_reason reason)
-{
-	ticket->valid_until_ns = now_ns;
-	lk__hold_lose(core, now_ns, ticket->queue->hold, reason);
-}
-
 static void gone(struct lk__core *core, int64_t now_ns, struct lk__ticket *ticket,
                  const struct lk__pending *request)
 {
@@ -325,27 +247,6 @@ static void gone(struct lk__core *core, int64_t now_ns, struct lk__ticket *ticke
 		ticket->next_ns = now_ns;
 	}
 	lk__ticket_pursue(core, now_ns, ticket);
-}
-
-void lk__ticket_refuse(struct lk__core *core, int64_t now_ns, struct lk__ticket *ticket, lk_err err,
-                       const char *text)
-{
-	struct lk__wait_queue *queue = ticket->queue;
-
-	while (queue->first) {
-		lk__count_grace(&core->counters, now_ns, ticket, queue->first);
-		lk__complete(core, lk__wait_queue_pop(queue), err, text);
-	}
-	lk__ticket_leave(core, now_ns, ticket);
-}
-
-void lk__ticket_fail(struct lk__core *core, int64_t now_ns, struct lk__ticket *ticket,
-                     const struct lk__answer *answer)
-{
-	/* A rate's grant by a lost answer or message is used up, and no leave undoes it. */
-	bool unknown = answer->ambiguous || (ticket->queue->final && ticket->may_be_known);
-
-	lk__ticket_refuse(core, now_ns, ticket, unknown ? LK_EUNKNOWN : answer->err, answer->text);
 }
 
 static void failed(struct lk__core *core, int64_t now_ns, struct lk__ticket *ticket,
@@ -397,22 +298,7 @@ static void left(struct lk__core *core, int64_t now_ns, struct lk__ticket *ticke
 		lk__leave_refused(core, now_ns, ticket, answer);
 		return;
 	}
-	if (confirmed && ticket->released && lk__leave_shows_loss(ticket, answer))
-		lk__count_loss(&core->counters, LK_LOST_TAKEN);
-	while (ticket->leavers) {
-		struct lk__op *waiter = ticket->leavers;
-		lk_err err = waiter->why.err;
-		ticket->leavers = waiter->next;
-		if (confirmed && err == LK_OK && lk__leave_shows_loss(ticket, answer))
-			lk__complete_lost(core, waiter, LK_LOST_TAKEN);
-		else if (confirmed)
-			lk__complete(core, waiter, err,
-			             err == LK_ETIMEDOUT ? lk__timed_out_text(waiter)
-			             : err               ? "the wait was ended"
-			                                 : NULL);
-		else
-			lk__complete(core, waiter, LK_EUNKNOWN, answer->text);
-	}
+	lk__decide_left(core, ticket, answer);
 	if (confirmed && request->narrow) {
 		ticket->is_divided = true; /* the hold has ended: now the whole leave */
 		ticket->next_ns = lk__divided_retry_ns(now_ns, ticket);
@@ -422,7 +308,7 @@ static void left(struct lk__core *core, int64_t now_ns, struct lk__ticket *ticke
 	if (confirmed && lk__leave_confirmed(core, now_ns, ticket, answer))
 		return;
 	if (confirmed && answer->more) {
-		serve(core, now_ns, ticket);
+		lk__ticket_serve(core, now_ns, ticket);
 	} else if (lk__ticket_has_lapsed(ticket)) {
 		lk__ticket_restart(core, now_ns, ticket);
 	} else {
@@ -437,7 +323,7 @@ static void handed(struct lk__core *core, int64_t now_ns, struct lk__ticket *tic
 {
 	if (ticket->state == LK__HOLDING) {
 		ticket->head_unserved = answer->more;
-		ticket->next_ns = next_ns(ticket, now_ns);
+		ticket->next_ns = lk__ticket_next_ns(ticket, now_ns);
 	} else if (ticket->state == LK__ASKING || ticket->state == LK__WAITING) {
 		ticket->head_unserved = answer->more;
 		ticket->next_ns = now_ns;

@@ -334,7 +334,7 @@ void lk__ticket_pursue(struct lk__core *core, int64_t now_ns, struct lk__ticket 
 void lk__ticket_leave(struct lk__core *core, int64_t now_ns, struct lk__ticket *ticket);
 /* Its request had no answer that counts: send what its state needs, now. */
 void lk__ticket_resume(struct lk__core *core, int64_t now_ns, struct lk__ticket *ticket);
-/* Granted: make a hold for the first waiter. */
+/* decide.c.  Granted: make a hold for the first waiter. */
 void lk__ticket_take(struct lk__core *core, int64_t now_ns, struct lk__ticket *ticket,
                      uint64_t fence, int64_t store_us, int64_t waiting);
 /* End its calls with the server's error, and let it leave. */
@@ -346,6 +346,12 @@ void lk__ticket_refuse(struct lk__core *core, int64_t now_ns, struct lk__ticket 
 /* The store reports that the hold has ended. */
 void lk__ticket_lose(struct lk__core *core, int64_t now_ns, struct lk__ticket *ticket,
                      lk_lost_reason reason);
+/* The tries of its calls found the name held. */
+void lk__decide_busy(struct lk__core *core, int64_t now_ns, struct lk__ticket *ticket,
+                     const struct lk__answer *answer);
+/* A leave was answered: complete the calls that wait for it. */
+void lk__decide_left(struct lk__core *core, struct lk__ticket *ticket,
+                     const struct lk__answer *answer);
 /* Enqueue a request; dequeue it if it is queued. */
 void lk__pending_enqueue(struct lk__session *session, struct lk__pending *pending);
 void lk__pending_dequeue(const struct lk__core *core, struct lk__pending *pending);
@@ -424,8 +430,11 @@ bool lk__divided_narrows(const struct lk__ticket *ticket, const struct lk__pendi
 void lk__divided_narrow(struct lk__ticket *ticket, struct lk__pending *request);
 /* HOLDING: the store has not confirmed the release of some permits. */
 bool lk__ticket_is_shrinking(const struct lk__ticket *ticket);
-/* When its hold is to be renewed next, LK__NEVER. */
+/* When its hold is to be renewed next, LK__NEVER; when it has a request to send. */
 int64_t lk__ticket_renewal_ns(const struct lk__ticket *ticket);
+int64_t lk__ticket_next_ns(const struct lk__ticket *ticket, int64_t now_ns);
+/* It has ended, but the head of the queue must still be served. */
+void lk__ticket_serve(struct lk__core *core, int64_t now_ns, struct lk__ticket *ticket);
 void lk__ticket_restart(struct lk__core *core, int64_t now_ns, struct lk__ticket *ticket);
 struct lk__ticket *lk__ticket_find(const struct lk__core *core, const char *nonce);
 uint64_t lk__core_random(struct lk__core *core);
