@@ -136,6 +136,8 @@ bool lk__pending_fits(const struct lk__pending *request, const struct lk__answer
 	case LK__STALE:
 		return request->kind == LK__ASK || request->kind == LK__HAND || request->claim ||
 		       request->kind == LK__RECLAIM;
+	case LK__YOUNG:
+		return request->kind == LK__ASK || request->kind == LK__HAND || request->claim;
 	case LK__MEMORY:
 		return request->kind == LK__EPOCH;
 	case LK__CONFIRMED:

@@ -23,6 +23,7 @@ enum lk__request_kind {
 	LK__ASK,     /* acquire, or enqueue */
 	LK__LEAVE,   /* end a wait or a hold, serve the queue */
 	LK__HAND,    /* serve the queue of a free name */
+	LK__YIELD,   /* of a quorum: end an epoch, enqueue the next one, serve the queue */
 	LK__RENEW,   /* renew or extend a hold, or claim a grant */
 	LK__SHRINK,  /* release some permits of a hold, serve the queue */
 	LK__LOOK,    /* get a latch's state */
@@ -52,7 +53,8 @@ static inline bool lk__is_query(uint8_t kind)
 	return kind >= LK__SHOW;
 }
 
-#define LK__EPOCH_SIZE 120
+#define LK__EPOCH_SIZE 168
+#define LK__SET_SIZE 24 /* the id of a quorum's set of servers, and a NUL */
 
 /* What a server remembers without a gap, and since when.  Nothing new is granted for a grace after
  * that moment: an earlier memory may have granted it, and forgotten. */
@@ -61,7 +63,11 @@ struct lk__epoch {
 	int64_t read_us;    /* when it was read, by that clock */
 	int64_t unheld_pid; /* a server's process that began when nothing was held, 0 = unknown */
 	bool is_partial;    /* INFO is refused: only the loss of the marker shows a loss */
-	uint8_t len;        /* of the text, 0 = unknown */
+	/* Of a member of a quorum: */
+	char set[LK__SET_SIZE]; /* id of its set of servers, "" = not a member */
+	uint8_t set_servers;    /* how many there are */
+	int64_t longest_ms;     /* the longest lease: for so long it is young after a loss */
+	uint8_t len;            /* of the text, 0 = unknown */
 	char text[LK__EPOCH_SIZE];
 };
 
@@ -72,6 +78,9 @@ struct lk__ticket_id {
 	uint32_t permits; /* 0 = a lock's */
 	bool fixed;
 	bool final; /* never released: its grant is for the whole lease at once */
+	/* Of a leg, a ticket's part on one server of a quorum: */
+	uint64_t priority; /* its place in the queue, the same on all servers; 0 = not a leg */
+	uint16_t epoch;    /* counts its yields */
 };
 
 /* One request.  Its pointers are borrowed until it has been encoded. */
@@ -87,6 +96,14 @@ struct lk__request {
 	const struct lk__epoch *epoch; /* the memory that the link knows */
 	/* LK__EPOCH, LK__RECALL, LK__END_GRACE: its marker's key, NULL = that of a single server */
 	const char *marker;
+	/* LK__EPOCH, LK__RECALL of a quorum: the part of the marker in brackets, to be written
+	 * unless it is there; the memory then begins.  NULL = leave it as it is. */
+	const char *set;
+	bool set_is_new; /* the server has no set: it need not be young if it is empty */
+	bool quorum;     /* the link leads to a member of a quorum */
+	/* LK__ASK, LK__LEAVE, LK__HAND, LK__YIELD of a quorum: the least fence of a grant, within
+	 * limits that the server's clock sets */
+	uint64_t proposal;
 	/* LK__ASK */
 	bool only_try;
 	uint64_t arrival; /* from an earlier answer, 0 = none */
@@ -97,10 +114,11 @@ struct lk__request {
 	bool share; /* threads wait behind the holder: notify it of waiters elsewhere */
 	/* LK__RENEW: 0 = a claim, any fence.  LK__LEAVE: of a used grant, which stays, 0 = none. */
 	uint64_t fence;
-	/* LK__RENEW, LK__RECLAIM */
+	/* LK__RENEW, LK__RECLAIM; 0, of a quorum: the lease stays */
 	int64_t lease_ms;
 	/* LK__RENEW, LK__RECLAIM, LK__LEAVE of a lock */
-	uint64_t last_fence; /* issued by the client itself */
+	uint64_t last_fence; /* issued by the client itself; LK__RENEW of a quorum: raise the
+	                      * counter to it, 0 = do not */
 	/* LK__SHRINK, LK__RECLAIM */
 	uint32_t keep; /* how many permits the hold keeps */
 	/* LK__STEP */
@@ -116,7 +134,7 @@ struct lk__request {
 	const struct lk__details *details;
 };
 
-#define LK__ID_SIZE 64 /* of a hold or a wait, as in the store */
+#define LK__ID_SIZE 80 /* of a hold or a wait, as in the store */
 
 /* The further arguments of a query. */
 struct lk__details {
@@ -188,12 +206,13 @@ struct lk__topology {
 };
 
 enum lk__answer_kind {
-	LK__GRANTED, /* to ask: fence, store_us, waiting, more */
+	LK__GRANTED, /* to ask: fence, store_us, waiting, more; of a quorum also last, older */
 	LK__QUEUED,  /* to ask: arrival, rank, left_ms, free */
 	LK__BUSY,    /* to ask that only tries: free */
-	LK__KEPT,    /* to renew and reclaim: fence, store_us, waiting */
+	LK__KEPT,    /* to renew and reclaim: fence, store_us, waiting; as granted */
 	LK__GONE,    /* to renew and reclaim: the store has no such hold */
-	LK__LEFT,    /* to leave, hand and shrink: mine, more, free */
+	LK__LEFT,    /* to leave, hand, yield and shrink: mine, more, free */
+	LK__YOUNG,   /* of a quorum, to ask, claim and hand: grace_ms; nothing was done */
 	LK__SHOWN,   /* to look, show: latch_state, fence, opened, removed, next, left_ms, counts */
 	LK__STEPPED, /* to step: remaining, counted */
 	LK__STALE,   /* the server has another memory than the link knows; nothing was done */
@@ -218,12 +237,14 @@ enum lk__answer_kind {
 struct lk__answer {
 	enum lk__answer_kind kind;
 	uint64_t fence;
+	uint64_t last; /* granted, kept, of a quorum: the counter of the name's class */
+	bool older;    /* granted, kept, of a quorum: an older ticket is the head of the queue */
 	uint64_t arrival;
 	int64_t store_us; /* the store's clock when it answered */
 	int64_t waiting;  /* tickets in the queue */
 	int64_t rank;
 	int64_t left_ms;  /* until the leases in the way have expired */
-	int64_t grace_ms; /* to ask: left of the grace, 0 = none */
+	int64_t grace_ms; /* to ask, young: left of the grace, 0 = none */
 	int64_t replicas; /* to confirm */
 	struct lk__epoch epoch;
 	bool free; /* to ask: not held, serve the queue; to leave: the queue is empty */
@@ -259,7 +280,9 @@ struct lk__message {
 	char nonce[LK__NONCE_SIZE];
 	int64_t lease_ms; /* the ticket's */
 	bool fixed, final;
-	uint32_t permits; /* 0 = a lock's */
+	uint32_t permits;  /* 0 = a lock's */
+	uint64_t priority; /* of a quorum's ticket, 0 = a single server's */
+	uint16_t epoch;    /* the same */
 	uint64_t fence;
 	int64_t life_ms; /* LK__GRANT: until the store's lease expires */
 	bool claim;      /* LK__GRANT: not valid until claimed */
