@@ -19,6 +19,10 @@
 #define FIND_IN(known, db) "epoch_set", known, "0", db
 /* By a client that knows that process to have begun when nothing was held. */
 #define FIND_STARTED(known, process) "epoch_set", known, process, "0"
+/* By a client of a quorum. */
+#define FIND_MEMBER(set) "epoch_set", "", "0", "0", set
+#define FIND_NEW_MEMBER(set) "epoch_set", "", "0", "0", set, "1"
+#define SET "s-_9 2/3 60000"
 /* Replies: the marker, its since, now, whether INFO was refused. */
 #define FOUND(marker, since) "epoch " marker " " since " " NOW " 0"
 #define GUESSED(marker, since) "epoch " marker " " since " " NOW " 1"
@@ -377,17 +381,16 @@ TEST(part_in_brackets_is_accepted_and_kept)
 {
 	start();
 	SAYS("OK", "SET", MARKER, "1 " RUN " 1234567 [q 3]");
-	KEEPS(FOUND("1 " RUN " 1234567 [q 3]", "1234567"), FIND(""));
+	KEEPS(FOUND("1 " RUN " 1234567 [q 3]", "1234567"), FIND_MEMBER(""));
 	contract_process()->run = 2;
-	SAYS(FOUND("1 " NEXT_RUN " " BEGAN " [q 3]", BEGAN), FIND(""));
-	SAYS("1 " NEXT_RUN " " BEGAN " [q 3]", "GET", MARKER);
+	SAYS(FOUND("1 " NEXT_RUN " " NOW " [q 3]", NOW), FIND_MEMBER(""));
+	SAYS("1 " NEXT_RUN " " NOW " [q 3]", "GET", MARKER);
 	contract_stop();
 }
 
-/* 119 characters */
-#define LONG_MARKER                                                                                \
-	"1 a 5 [78901234567890123456789012345678901234567890123456789012345678901234567"           \
-	"8901234567890123456789012345678901234567]"
+#define TEXT_40 "1234567890123456789012345678901234567890"
+/* 167 characters */
+#define LONG_MARKER "1 a 5 [" TEXT_40 TEXT_40 TEXT_40 "123456789012345678901234567890123456789]"
 
 TEST(marker_of_another_form_is_foreign)
 {
@@ -418,6 +421,7 @@ TEST(marker_of_another_form_is_foreign)
 	for (size_t i = 0; i < sizeof(others) / sizeof(*others); i++) {
 		SAYS("OK", "SET", MARKER, others[i]);
 		KEEPS("foreign lk:epoch not a marker of this protocol", FIND(""));
+		KEEPS("foreign lk:epoch not a marker of this protocol", FIND_MEMBER(SET));
 	}
 	contract_refuse("INFO", NULL);
 	KEEPS("foreign lk:epoch not a marker of this protocol", FIND(""));
@@ -427,16 +431,135 @@ TEST(marker_of_another_form_is_foreign)
 TEST(marker_of_the_greatest_length_is_accepted)
 {
 	static const char marker[] =
-		"1 a 5 [78901234567890123456789012345678901234567890123456789012345678901234567"
-		"890123456789012345678901234567890123456]";
-	char reply[200];
+		"1 a 5 [" TEXT_40 TEXT_40 TEXT_40 "12345678901234567890123456789012345678]";
+	char reply[250];
 
 	start();
-	ck_assert_uint_eq(strlen(marker), 118);
+	ck_assert_uint_eq(strlen(LONG_MARKER), 167);
+	ck_assert_uint_eq(strlen(marker), 166);
 	SAYS("OK", "SET", MARKER, marker);
 	contract_refuse("INFO", NULL);
 	snprintf(reply, sizeof(reply), "epoch %s 5 " NOW " 1", marker);
-	KEEPS(reply, FIND(""));
+	KEEPS(reply, FIND_MEMBER(""));
+	contract_stop();
+}
+
+/* ---- Members of a quorum ------------------------------------------------------------------ */
+
+TEST(client_of_a_single_server_refuses_a_member_of_a_quorum)
+{
+	start();
+	SAYS("OK", "SET", MARKER, "1 " RUN " 1234567 [" SET "]");
+	KEEPS("foreign lk:epoch member of a quorum: use redis+quorum://", FIND(""));
+	contract_process()->run = 2;
+	KEEPS("foreign lk:epoch member of a quorum: use redis+quorum://", FIND(""));
+	contract_refuse("INFO", NULL);
+	KEEPS("foreign lk:epoch member of a quorum: use redis+quorum://", FIND(""));
+	contract_stop();
+}
+
+TEST(memory_of_a_server_without_a_set_is_as_for_a_single_one)
+{
+	start();
+	SAYS(FOUND("1 " RUN " " BEGAN, BEGAN), FIND_MEMBER(""));
+	KEEPS(FOUND("1 " RUN " " BEGAN, BEGAN), FIND_MEMBER(""));
+	contract_stop();
+}
+
+TEST(memory_of_a_member_begins_when_it_joins_its_set)
+{
+	start();
+	SAYS(FOUND("1 " RUN " " NOW " [" SET "]", NOW), FIND_MEMBER(SET));
+	SAYS("1 " RUN " " NOW " [" SET "]", "GET", MARKER);
+	contract_at(5000);
+	KEEPS("epoch 1 " RUN " " NOW " [" SET "] " NOW " 1700000005000000 0", FIND_MEMBER(SET));
+	KEEPS("epoch 1 " RUN " " NOW " [" SET "] " NOW " 1700000005000000 0", FIND_MEMBER(""));
+	/* The server's number in a client's list is not compared. */
+	KEEPS("epoch 1 " RUN " " NOW " [" SET "] " NOW " 1700000005000000 0",
+	      FIND_MEMBER("s-_9 1/3 60000"));
+	contract_stop();
+}
+
+TEST(memory_of_a_member_begins_again_with_another_set)
+{
+	static const char *const sets[] = {"t 2/3 60000", "s-_9 2/5 60000", "s-_9 2/3 6000"};
+	char reply[200];
+
+	for (size_t i = 0; i < sizeof(sets) / sizeof(*sets); i++) {
+		start();
+		SAYS("OK", "SET", MARKER, "1 " RUN " 1234567 [" SET "]");
+		snprintf(reply, sizeof(reply), FOUND("1 " RUN " " NOW " [%s]", NOW), sets[i]);
+		SAYS(reply, FIND_MEMBER(sets[i]));
+		contract_stop();
+	}
+	start();
+	SAYS("OK", "SET", MARKER, "1 " RUN " 1234567 [q 3]");
+	SAYS(FOUND("1 " RUN " " NOW " [" SET "]", NOW), FIND_MEMBER(SET));
+	SAYS("OK", "SET", MARKER, "1 " RUN " 1234567");
+	SAYS(FOUND("1 " RUN " " NOW " [" SET "]", NOW), FIND_MEMBER(SET));
+	contract_stop();
+}
+
+/* Also after a restart in which a single server would have known when it began. */
+TEST(memory_of_a_member_begins_when_its_loss_is_seen)
+{
+	start();
+	SAYS("OK", "SET", MARKER, "1 " RUN " 1234567 [" SET "]");
+	contract_process()->run = 2;
+	contract_process()->process_id = 17;
+	SAYS(FOUND("1 " NEXT_RUN " " NOW " [" SET "]", NOW), "epoch_set", "", "17", "0", SET);
+	SAYS("1", "DEL", MARKER);
+	SAYS(FOUND("1 " NEXT_RUN " " NOW " [" SET "]", NOW), "epoch_set", "", "17", "0", SET);
+	/* The clock was set back. */
+	contract_at(-1000);
+	SAYS("epoch 1 " NEXT_RUN " 1699999999000000 [" SET "] 1699999999000000 1699999999000000 0",
+	     FIND_MEMBER(""));
+	contract_stop();
+}
+
+TEST(new_member_that_is_empty_is_not_young)
+{
+	start();
+	SAYS(FOUND("1 " RUN " 0 [" SET "]", "0"), FIND_NEW_MEMBER(SET));
+	KEEPS(FOUND("1 " RUN " 0 [" SET "]", "0"), FIND_NEW_MEMBER(SET));
+	KEEPS(FOUND("1 " RUN " 0 [" SET "]", "0"), FIND_MEMBER(SET));
+	/* Its marker is the only key. */
+	SAYS("OK", "SET", MARKER, "1 " RUN " 1234567");
+	SAYS(FOUND("1 " RUN " 0 [" SET "]", "0"), FIND_NEW_MEMBER(SET));
+	contract_stop();
+}
+
+TEST(new_member_that_has_keys_is_young)
+{
+	start();
+	SAYS("OK", "SET", "other", "1");
+	SAYS(FOUND("1 " RUN " " NOW " [" SET "]", NOW), FIND_NEW_MEMBER(SET));
+	SAYS("OK", "SET", MARKER, "1 " RUN " 1234567");
+	SAYS(FOUND("1 " RUN " " NOW " [" SET "]", NOW), FIND_NEW_MEMBER(SET));
+	SAYS("1", "DEL", MARKER);
+	contract_refuse("INFO", NULL);
+	SAYS(GUESSED("1 - " NOW " [" SET "]", NOW), FIND_NEW_MEMBER(SET));
+	contract_stop();
+}
+
+TEST(new_member_keeps_a_set_that_it_has)
+{
+	start();
+	SAYS("OK", "SET", MARKER, "1 " RUN " 1234567 [t 1/3 60000]");
+	KEEPS(FOUND("1 " RUN " 1234567 [t 1/3 60000]", "1234567"), FIND_NEW_MEMBER(SET));
+	contract_process()->run = 2;
+	SAYS(FOUND("1 " NEXT_RUN " " NOW " [t 1/3 60000]", NOW), FIND_NEW_MEMBER(SET));
+	contract_stop();
+}
+
+/* Such a client does not use the link. */
+TEST(member_without_a_right_to_info_keeps_its_marker)
+{
+	start();
+	SAYS("OK", "SET", MARKER, "1 " RUN " 1234567 [" SET "]");
+	contract_refuse("INFO", NULL);
+	KEEPS(GUESSED("1 " RUN " 1234567 [" SET "]", "1234567"), FIND_MEMBER(SET));
+	SAYS(GUESSED("1 " RUN " " NOW " [t 1/3 60000]", NOW), FIND_MEMBER("t 1/3 60000"));
 	contract_stop();
 }
 

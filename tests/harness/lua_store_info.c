@@ -51,5 +51,9 @@ void lua_run_info(struct lua_server *server, int argc, const struct lua_word *ar
 		                process->flushed_db ? "cmdstat_flushdb:calls=1,usec=1\r\n" : "",
 		                process->was_replica ? "cmdstat_replicaof:calls=1,usec=1\r\n" : "",
 		                process->was_slave ? "cmdstat_slaveof:calls=1,usec=1\r\n" : "");
+	if ((argc == 1 || lua_word_is(argv[1], "keyspace")) && server->keys.count > 0)
+		len += snprintf(text + len, size - (size_t)len,
+		                "# Keyspace\r\ndb0:keys=%zu,expires=0,avg_ttl=0\r\n",
+		                server->keys.count);
 	lua_reply_text(reply, text, (size_t)len);
 }

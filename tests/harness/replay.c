@@ -309,14 +309,14 @@ static void compare_batch(struct replay *replay, const struct lk__buf *keys)
  * message that marks the end, and compare the digests of all keys. */
 static void settle(struct replay *replay)
 {
-	const char *exists[REPLAY_NAMES * 4 + REPLAY_CLIENTS + 3] = {"EXISTS", "lk:fence",
-	                                                             "lk:epoch"};
+	const char *exists[REPLAY_NAMES * 4 + REPLAY_CLIENTS + 4] = {"EXISTS", "lk:fence",
+	                                                             "lk:fences", "lk:epoch"};
 	const char *keys_of[] = {"EVAL", replay_keys_script, "0", ""};
 	struct replay_sides *sides = replay->sides;
 	struct lk__buf dump = {0}, text = {0};
 	char number[24], hex[41];
 	struct replay_sent *command;
-	int argc = 3;
+	int argc = 4;
 
 	for (int i = 0; i < REPLAY_NAMES; i++) {
 		exists[argc++] = replay->name[i].main;

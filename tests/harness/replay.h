@@ -24,7 +24,7 @@
 #include <stdio.h>
 
 #define REPLAY_WORDS 40 /* of one command */
-#define REPLAY_NAMES 4
+#define REPLAY_NAMES 5
 #define REPLAY_CLIENTS 6
 #define REPLAY_TICKETS 90 /* at most, of one name and kind */
 #define REPLAY_KEY 40
@@ -32,13 +32,14 @@
 #define REPLAY_SCRIPTS 32
 #define REPLAY_ANSWERS 12 /* kinds of reply of one script that are counted separately */
 
-enum replay_kind { REPLAY_LOCK, REPLAY_SEMAPHORE, REPLAY_LATCH, REPLAY_KINDS };
+enum replay_kind { REPLAY_LOCK, REPLAY_SEMAPHORE, REPLAY_LATCH, REPLAY_LEG, REPLAY_KINDS };
 
 /* The client's knowledge of it. */
 struct replay_ticket {
 	char text[100];
 	char arrival[24], fence[24];
 	int client, permits;
+	int epoch, base_len; /* of a leg; the text before its epoch */
 };
 
 struct replay_name {
@@ -47,7 +48,8 @@ struct replay_name {
 	int capacity;
 	char main[REPLAY_KEY], queue[REPLAY_KEY], holds[REPLAY_KEY], memory[REPLAY_KEY];
 	char topic[REPLAY_KEY];
-	struct replay_ticket ticket[2][REPLAY_TICKETS]; /* of the lock, of the semaphore */
+	/* Of the lock, of the semaphore, of the leg. */
+	struct replay_ticket ticket[3][REPLAY_TICKETS];
 };
 
 struct replay_sums {
@@ -69,7 +71,7 @@ struct replay {
 	int64_t step[REPLAY_CLIENTS]; /* the number of a client's last step on a latch */
 	int serial;
 	char process[24];         /* the server's id of its process */
-	char marker[130];         /* of the server's memory, as clients know it */
+	char marker[180];         /* of the server's memory, as clients know it */
 	char damaged[REPLAY_KEY]; /* a damaged key; "" = none */
 	struct replay_sums sums;
 };

@@ -55,13 +55,37 @@ static void make_ticket(struct replay *replay, struct replay_name *name, bool se
 	snprintf(ticket->fence, sizeof(ticket->fence), "0");
 }
 
+static void put_epoch(struct replay_ticket *ticket)
+{
+	snprintf(ticket->text + ticket->base_len, sizeof(ticket->text) - (size_t)ticket->base_len,
+	         "%d", ticket->epoch);
+}
+
+static void make_leg(struct replay *replay, struct replay_name *name, int i)
+{
+	static const int leases[] = {1, 900, 3000, 6001, 30000};
+	struct replay_ticket *ticket = &name->ticket[2][i];
+	int64_t priority = replay->now_us - (int64_t)replay_draw(replay, 4000000);
+
+	ticket->client = (int)replay_draw(replay, REPLAY_CLIENTS);
+	ticket->epoch = chance(replay, 3) ? 9 : 0;
+	ticket->base_len =
+		snprintf(ticket->text, sizeof(ticket->text), "q1:%s:%011d:%d:%c:%" PRId64 ":",
+	                 replay->client[ticket->client], replay->serial++,
+	                 leases[replay_draw(replay, sizeof(leases) / sizeof(*leases))],
+	                 chance(replay, 3) ? 'f' : 'r', chance(replay, 6) ? 5 : priority);
+	snprintf(ticket->fence, sizeof(ticket->fence), "0");
+	put_epoch(ticket);
+}
+
 void replay_calls_init(struct replay *replay)
 {
 	/* One name has room for runs that reach their limits. */
-	static const int tickets[REPLAY_NAMES] = {6, 9, REPLAY_TICKETS, 7};
-	static const int capacity[REPLAY_NAMES] = {1, 3, 45, 2};
+	static const int tickets[REPLAY_NAMES] = {6, 9, REPLAY_TICKETS, 7, 5};
+	static const int capacity[REPLAY_NAMES] = {1, 3, 45, 2, 1};
 	static const enum replay_kind kind[REPLAY_NAMES] = {REPLAY_LOCK, REPLAY_SEMAPHORE,
-	                                                    REPLAY_SEMAPHORE, REPLAY_LATCH};
+	                                                    REPLAY_SEMAPHORE, REPLAY_LATCH,
+	                                                    REPLAY_LEG};
 
 	for (int i = 0; i < REPLAY_CLIENTS; i++) {
 		snprintf(replay->client[i], sizeof(replay->client[i]), "%c" CLIENT, 'a' + i);
@@ -81,6 +105,7 @@ void replay_calls_init(struct replay *replay)
 		for (int j = 0; j < name->tickets; j++) {
 			make_ticket(replay, name, false, j);
 			make_ticket(replay, name, true, j);
+			make_leg(replay, name, j);
 		}
 	}
 }
@@ -119,13 +144,19 @@ static const char *last_fence(struct replay *replay, const struct replay_ticket 
 /* A client that connects, or one whose marker is another one. */
 static void find_marker(struct replay *replay)
 {
+	const char *set = PICK(replay, "s 1/3 60000", "s 1/3 60000", "t 2/3 4000", "", NULL, "x");
+	const char *const flush[] = {"FLUSHALL"};
+	bool is_new = set && chance(replay, 30);
 	char word[16];
 
+	/* A server that is new in a set is empty; expired keys may still count on one side. */
+	if (is_new)
+		replay_command(replay, 1, flush);
 	replay_script(replay, &lk__script_epoch_set, (const char *const[]){MARKER},
 	              ARGS(chance(replay, 4) ? PICK(replay, "", "", "1 a+0b 5", "1 - 7", "x")
 	                                     : replay->marker,
 	                   chance(replay, 2) ? "0" : replay->process,
-	                   chance(replay, 4) ? "3" : "0"));
+	                   chance(replay, 4) ? "3" : "0", set, is_new ? "1" : "0"));
 	if (!strcmp(replay_answer(replay, 0, word, sizeof(word)), "epoch"))
 		replay_answer(replay, 1, replay->marker, sizeof(replay->marker));
 }
@@ -220,6 +251,88 @@ static void call_lock(struct replay *replay, struct replay_name *name)
 		              ARGS(ticket->text, grant_fence(replay, ticket, fence),
 		                   PICK(replay, "1", "100", "3000", "30000"),
 		                   last_fence(replay, ticket, text), share, marker(replay),
+		                   grace_end(replay, end)));
+		learn(replay, ticket);
+		break;
+	default:
+		replay_script(replay, &lk__script_lock_show, keys,
+		              ARGS(chance(replay, 3) ? "" : ticket->text,
+		                   PICK(replay, "0", "1", "3", "50")));
+	}
+}
+
+/* ---- Locks of a quorum -------------------------------------------------------------------- */
+
+#define CLASS "7"
+
+/* The fence that a client proposes. */
+static const char *proposal(struct replay *replay, char text[24])
+{
+	return number(replay->now_us - 7000000 + (int64_t)replay_draw(replay, 14000000), text);
+}
+
+static void leave_leg(struct replay *replay, struct replay_name *name, const char *const *keys,
+                      int i)
+{
+	struct replay_ticket *ticket = &name->ticket[2][i];
+	char text[24], end[24];
+
+	replay_script(replay, &lk__script_quorum_leave, keys,
+	              ARGS(chance(replay, 5) ? "" : ticket->text, proposal(replay, text), CLASS,
+	                   CHANNELS, PICK(replay, "0", "0", "1"), "", queue_life(replay),
+	                   marker(replay), grace_end(replay, end)));
+	if (!chance(replay, 8))
+		make_leg(replay, name, i);
+}
+
+static void yield_leg(struct replay *replay, struct replay_name *name, const char *const *keys,
+                      int i)
+{
+	struct replay_ticket *ticket = &name->ticket[2][i];
+	char text[24], end[24], before[sizeof(ticket->text)];
+
+	snprintf(before, sizeof(before), "%s", ticket->text);
+	ticket->epoch++;
+	put_epoch(ticket);
+	replay_script(replay, &lk__script_quorum_leave, keys,
+	              ARGS(before, proposal(replay, text), CLASS, CHANNELS, "0", ticket->text,
+	                   queue_life(replay), marker(replay), grace_end(replay, end)));
+	if (chance(replay, 4)) {
+		ticket->epoch--;
+		put_epoch(ticket);
+	}
+}
+
+static void call_leg(struct replay *replay, struct replay_name *name)
+{
+	const char *const keys[] = {name->main, name->queue, "lk:fences", MARKER};
+	int i = (int)replay_draw(replay, (uint64_t)name->tickets);
+	struct replay_ticket *ticket = &name->ticket[2][i];
+	char text[24], end[24];
+
+	switch (replay_draw(replay, 9)) {
+	case 0:
+	case 1:
+	case 2:
+		replay_script(replay, &lk__script_quorum_ask, keys,
+		              ARGS(ticket->text, chance(replay, 5) ? "0" : "1",
+		                   proposal(replay, text), CLASS, CHANNELS, queue_life(replay),
+		                   marker(replay), grace_end(replay, end)));
+		learn(replay, ticket);
+		break;
+	case 3:
+	case 4:
+		leave_leg(replay, name, keys, i);
+		break;
+	case 5:
+		yield_leg(replay, name, keys, i);
+		break;
+	case 6:
+	case 7:
+		replay_script(replay, &lk__script_quorum_renew, keys,
+		              ARGS(ticket->text, chance(replay, 3) ? "0" : ticket->fence,
+		                   PICK(replay, "0", "1", "100", "3000", "30000"),
+		                   last_fence(replay, ticket, text), CLASS, marker(replay),
 		                   grace_end(replay, end)));
 		learn(replay, ticket);
 		break;
@@ -394,7 +507,7 @@ void replay_crowd(struct replay *replay)
 	                            name->kind == REPLAY_SEMAPHORE ? name->holds : MARKER, MARKER};
 	char end[24];
 
-	for (int i = 0; i < name->tickets && name->kind != REPLAY_LATCH; i++) {
+	for (int i = 0; i < name->tickets && name->kind < REPLAY_LATCH; i++) {
 		if (name->kind == REPLAY_SEMAPHORE)
 			ask_permits(replay, name, keys, &name->ticket[1][i], "21000");
 		else
@@ -432,6 +545,8 @@ void replay_call(struct replay *replay)
 			call_lock(replay, name);
 		else if (kind == REPLAY_SEMAPHORE)
 			call_semaphore(replay, name);
+		else if (kind == REPLAY_LEG)
+			call_leg(replay, name);
 		else
 			call_latch(replay, name);
 		if (chance(replay, 40) ||

@@ -24,6 +24,10 @@ static const char *const texts[] = {
 	"1 a+0b 1700000000000000",
 	"1 - 1700000000500000 [a part]",
 	"1 g 1700000000000000",
+	"q1:stranger:n:5000:r:5:0 1700000000000007 5000 -",
+	"q1:stranger:n:5000:r:1700000000000000:1 5 900 - ",
+	"q2:stranger:n:5000:r:5:0 7 5000 -",
+	"1 a 5 [s 1/3 60000]",
 	"1 a 1700000000000000 more",
 };
 static const char *const numbers[] = {
@@ -59,6 +63,10 @@ static const char *const members[] = {
 	"2:aclient-AAAA_AAAAAAAAA:n:60000:r",
 	"2:bclient-AAAA_AAAAAAAAA:n:60000:r:1",
 	"2:st ranger:n:5000:r",
+	"q1:stranger:n:5000:r:1700000000000000:0",
+	"q1:bclient-AAAA_AAAAAAAAA:n:60000:f:5:65535",
+	"q1:stranger:n:1:r:5:0",
+	"q3:next",
 	"",
 };
 static const char *const scores[] = {
@@ -82,6 +90,7 @@ static const char *const fields[] = {
 	"open_ttl", "opened",
 	"removed",  "c:aclient-AAAA_AAAAAAAAA",
 	"n:x",      "2:stranger:n:5000:r:2",
+	"7",
 };
 static const char *const kinds[] = {"1:latch",     "2:semaphore", "2:lock",
                                     "1:semaphore", "2:latch",     "x"};
@@ -109,7 +118,7 @@ static const char *any_key(struct replay *replay)
 		return "lk:epoch";
 	switch (replay_draw(replay, 9)) {
 	case 0:
-		return "lk:fence";
+		return name->kind == REPLAY_LEG ? "lk:fences" : "lk:fence";
 	case 1:
 	case 2:
 		return name->queue;

@@ -1,15 +1,18 @@
 -- Find the marker of the server's memory, or write it.  A memory that lost a part of what an earlier
 -- one knew has another id, or no marker; it must be young for a grace from the loss on.
 --
--- KEYS[1]  the marker   "1 <id> <since, us>": the memory of that id is whole since then; a part in
---          brackets may follow, and is kept
+-- KEYS[1]  the marker   "1 <id> <since, us>": the memory of that id is whole since then; of a member of a
+--          quorum " [<set id> <number>/<servers> <longest lease, ms>]" follows
 -- ARGV[1]  the marker that the client found last under this URL, "" = none
 -- ARGV[2]  id of a process that began when nothing was held, 0 = unknown: the client started it, or
 --          another client on this machine
 -- ARGV[3]  the number of the database
+-- ARGV[4]  of a quorum: what is in the brackets, to be written unless it is there; "" = leave it as it is
+-- ARGV[5]  1 = the server is new in the set: it is not young if its database is empty and has no set
 --
 -- Returns  epoch, the marker, its since, server time us, 1 = INFO says nothing: only a missing marker
 --                 shows a loss
+--          foreign, key, what it is: a member of a quorum, and the client does not know that
 --          cluster: this is a node of a Cluster, nothing was done
 --          foreign, key, its actual type
 local time = redis.call('TIME')
@@ -23,11 +26,24 @@ local known = string.match(ARGV[1], '^1 (%S+)')
 local old_id, since, more
 if marker then
 	old_id, since, more = string.match(marker, '^1 ([%x+-]+) (%d+)(.*)$')
-	local is_ours = old_id and #marker <= 118 and #since <= 16 and
+	local is_ours = old_id and #marker <= 166 and #since <= 16 and
 		(more == '' or string.match(more, '^ %[[^%]]*%]$'))
 	if not is_ours then
 		return {'foreign', KEYS[1], 'not a marker of this protocol'}
 	end
+end
+
+-- The part in brackets, and whether it is new.  The server's own number is for display: clients may list
+-- the servers in another order.
+local SET = '^([%w_%-]+) %d+/(%d+ %d+)$'
+local member, has_joined = string.match(more or '', '^ %[(.*)%]$'), false
+if not ARGV[4] then
+	if member then return {'foreign', KEYS[1], 'member of a quorum: use redis+quorum://'} end
+elseif ARGV[4] ~= '' and not (member and ARGV[5] == '1') then
+	local set, form = string.match(ARGV[4], SET)
+	local old_set, old_form = string.match(member or '', SET)
+	has_joined = set ~= old_set or form ~= old_form
+	if has_joined then more = ' [' .. ARGV[4] .. ']' end
 end
 
 -- The clock was set back since: the grace would last for so much longer.
@@ -46,8 +62,16 @@ end
 -- A node of a Cluster has a marker with a tag.  Write none, and let the client start again.
 if info.redis_mode == 'cluster' and not string.find(KEYS[1], '{', 1, true) then return {'cluster'} end
 if not info.run_id then -- refused, or hidden by a proxy
-	if marker and not ahead then return {'epoch', marker, since, now, 1} end
+	if marker and not ahead and not has_joined then return {'epoch', marker, since, now, 1} end
 	info = nil
+end
+
+-- Has the database no other key than the marker?
+local function is_empty()
+	local text = redis.pcall('INFO', 'keyspace')
+	if type(text) == 'table' then return false end
+	local keys = string.match(text, 'db' .. ARGV[3] .. ':keys=(%d+)') or '0'
+	return keys == (marker and '1' or '0')
 end
 
 local id = old_id or '-'
@@ -60,7 +84,7 @@ if info then
 	-- Databases that were swapped have each other's markers.
 	local swaps = string.match(info.cmdstat_swapdb or '', 'calls=(%d+)')
 	if swaps or ARGV[3] ~= '0' then id = id .. '-' .. ARGV[3] .. (swaps and '-' .. swaps or '') end
-	if old_id == id and not ahead then return {'epoch', marker, since, now, 0} end
+	if old_id == id and not ahead and not has_joined then return {'epoch', marker, since, now, 0} end
 	-- The memory is whole since the process began, if this process was never a replica, no command removed
 	-- the marker, and this is the server that the client knows.
 	local flushed = info.cmdstat_flushall or info.cmdstat_flushdb or info.cmdstat_swapdb or
@@ -71,7 +95,10 @@ if info then
 	local removed = swaps or not marker and (flushed or known)
 	local switched = marker and known and known ~= old_id
 	local unheld = (info.process_id or '') == ARGV[2] and not marker and not flushed and known ~= id
-	if unheld and not promoted then
+	if member or has_joined then
+		-- A quorum asks each of its servers to have forgotten nothing for its longest lease.
+		since = ARGV[5] == '1' and has_joined and is_empty() and '0' or now
+	elseif unheld and not promoted then
 		since = '0'
 	elseif vouched then
 		since = string.match(ARGV[1], '^1 %S+ (%d+)') or now

@@ -41,8 +41,7 @@ if value then
 	end
 	owner, fence, lease, share, mark = string.match(value, VALUE)
 	if not owner or tonumber(fence) > 9007199254740991 or #lease > 11 then
-		local version = string.match(value, '^(%d+):')
-		return {'foreign', KEYS[1], version and version ~= '2' and 'protocol version ' .. version or 'not a lock'}
+		return {'foreign', KEYS[1], of_another(value, 'not a lock')}
 	end
 end
 local waiting = redis.pcall('ZCARD', KEYS[2])
@@ -54,8 +53,7 @@ if waiting ~= 0 then
 	end
 	head = redis.call('ZRANGE', KEYS[2], '0', '0')[1]
 	if not string.match(head, '^2:') then
-		local version = string.match(head, '^(%d+):')
-		return {'foreign', KEYS[2], version and 'protocol version ' .. version or 'not a queue'}
+		return {'foreign', KEYS[2], of_another(head, 'not a queue')}
 	end
 end
 local my_lease = string.match(ticket, ':(%d+):[rf]$', -15)

@@ -38,8 +38,7 @@ if value then
 	end
 	granted, _, _, mark = held_by(ticket, value)
 	if not granted and not string.match(value, VALUE) then
-		local version = string.match(value, '^(%d+):')
-		return {'foreign', KEYS[1], version and version ~= '2' and 'protocol version ' .. version or 'not a lock'}
+		return {'foreign', KEYS[1], of_another(value, 'not a lock')}
 	end
 end
 local narrow = not KEYS[2]

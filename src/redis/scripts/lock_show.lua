@@ -1,4 +1,4 @@
--- Show a lock.  Writes nothing.
+-- Show a lock, also a quorum's on one of its servers.  Writes nothing.
 --
 -- KEYS[1]  the lock
 -- KEYS[2]  its queue
@@ -17,9 +17,9 @@ end
 local owner, fence = '', '0'
 if value then
 	owner, fence = string.match(value, VALUE)
+	if not owner then owner, fence = string.match(value, LEG_VALUE) end
 	if not owner then
-		local version = string.match(value, '^(%d+):')
-		return {'foreign', KEYS[1], version and version ~= '2' and 'protocol version ' .. version or 'not a lock'}
+		return {'foreign', KEYS[1], of_another(value, 'not a lock')}
 	end
 end
 -- Read the first ticket even if none is wanted: it shows whether the queue is ours.
@@ -30,9 +30,8 @@ if tickets.err then
 	return tickets
 end
 local head = tickets[1]
-if head and not string.match(head, '^2:') then
-	local version = string.match(head, '^(%d+):')
-	return {'foreign', KEYS[2], version and 'protocol version ' .. version or 'not a queue'}
+if head and not string.match(head, '^2:') and not string.match(head, '^q1:') then
+	return {'foreign', KEYS[2], of_another(head, 'not a queue')}
 end
 local rank = ARGV[1] ~= '' and redis.call('ZRANK', KEYS[2], ARGV[1]) or -1
 local answer = {owner, fence, redis.call('PTTL', KEYS[1]), clock(), redis.call('ZCARD', KEYS[2]), rank}

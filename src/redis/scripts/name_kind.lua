@@ -13,7 +13,7 @@ end
 local kind = redis.call('TYPE', KEYS[1]).ok
 if kind == 'string' then
 	local value = redis.call('GET', KEYS[1])
-	return string.match(value, '^2:') and {'lock'} or of_another(value)
+	return (string.match(value, '^2:') or string.match(value, '^q1:')) and {'lock'} or of_another(value)
 end
 if kind == 'hash' then
 	local fields = redis.call('HMGET', KEYS[1], 'kind', 'count')
