@@ -11,6 +11,7 @@
 #include "counters.h"
 #include "latch.h"
 #include "query.h"
+#include "quorum.h"
 
 #define MS INT64_C(1000000)
 #define RETRY_MS 100 /* after a transient error */
@@ -38,7 +39,7 @@ int64_t lk__ticket_renewal_ns(const struct lk__ticket *ticket)
 
 bool lk__ticket_is_shrinking(const struct lk__ticket *ticket)
 {
-	return ticket->queue->hold->count < ticket->permits;
+	return !ticket->is_leg && ticket->queue->hold->count < ticket->permits;
 }
 
 /* When a hold has a request to send. */
@@ -77,6 +78,10 @@ static void granted(struct lk__core *core, int64_t now_ns, struct lk__ticket *ti
 
 	if (lk__ticket_is_leaving(ticket))
 		return; /* its leave follows this ask on the same connection */
+	if (ticket->is_leg) {
+		lk__leg_granted(core, now_ns, ticket, request, answer);
+		return;
+	}
 	if (ticket->state == LK__HOLDING) {
 		/* A message was faster; the first grant counts. */
 		if (answer->fence != ticket->fence) {
@@ -131,7 +136,10 @@ static void plan_reask(struct lk__core *core, int64_t now_ns, struct lk__ticket 
                        const struct lk__answer *answer)
 {
 	ticket->state = LK__WAITING;
-	ticket->arrival = answer->arrival;
+	if (!ticket->is_leg)
+		ticket->arrival = answer->arrival;
+	else if (ticket->whole)
+		ticket->whole->legs->was_queued = true;
 	note_grace(now_ns, ticket, answer);
 	if (ticket->next_ns != LK__NEVER)
 		return; /* a message asked for an earlier moment meanwhile */
@@ -162,7 +170,8 @@ static void queued(struct lk__core *core, int64_t now_ns, struct lk__ticket *tic
 static void busy(struct lk__core *core, int64_t now_ns, struct lk__ticket *ticket,
                  const struct lk__pending *request, const struct lk__answer *answer)
 {
-	if (request->tries && (ticket->state == LK__ASKING || ticket->state == LK__WAITING)) {
+	if (request->tries && !ticket->is_leg &&
+	    (ticket->state == LK__ASKING || ticket->state == LK__WAITING)) {
 		note_grace(now_ns, ticket, answer);
 		lk__inbox_await(core, now_ns, ticket);
 		return;
@@ -178,7 +187,10 @@ static void busy(struct lk__core *core, int64_t now_ns, struct lk__ticket *ticke
 		lk__ticket_pursue(core, now_ns, ticket);
 		return;
 	}
-	lk__decide_busy(core, now_ns, ticket, answer);
+	if (ticket->is_leg)
+		lk__leg_busy(core, now_ns, ticket);
+	else
+		lk__decide_busy(core, now_ns, ticket, answer);
 }
 
 static void kept(struct lk__core *core, int64_t now_ns, struct lk__ticket *ticket,
@@ -190,6 +202,10 @@ static void kept(struct lk__core *core, int64_t now_ns, struct lk__ticket *ticke
 	bool awaited = request->extends && waiter && waiter->sent;
 	bool is_unextended = request->kind == LK__RECLAIM && ticket->queue->fixed;
 
+	if (ticket->is_leg) {
+		lk__leg_kept(core, now_ns, ticket, request, answer);
+		return;
+	}
 	if (ticket->state == LK__CLAIMING && valid_until_ns <= now_ns) {
 		lapse(core, now_ns, ticket);
 	} else if (ticket->state == LK__CLAIMING) {
@@ -234,6 +250,10 @@ static void kept(struct lk__core *core, int64_t now_ns, struct lk__ticket *ticke
 static void gone(struct lk__core *core, int64_t now_ns, struct lk__ticket *ticket,
                  const struct lk__pending *request)
 {
+	if (ticket->is_leg) {
+		lk__leg_gone(core, now_ns, ticket);
+		return;
+	}
 	if (ticket->state == LK__HOLDING && request->kind == LK__RECLAIM) {
 		lk__ticket_lose(core, now_ns, ticket, LK_LOST_TAKEN);
 		return;
@@ -254,6 +274,10 @@ static void failed(struct lk__core *core, int64_t now_ns, struct lk__ticket *tic
 {
 	struct lk__op *waiter = ticket->extenders;
 
+	if (ticket->is_leg) {
+		lk__leg_failed(core, now_ns, ticket, request, answer);
+		return;
+	}
 	if (ticket->state == LK__HOLDING) {
 		ticket->renewal_failed = ticket->renewal_failed || request->kind == LK__RENEW ||
 		                         request->kind == LK__RECLAIM;
@@ -298,7 +322,10 @@ static void left(struct lk__core *core, int64_t now_ns, struct lk__ticket *ticke
 		lk__leave_refused(core, now_ns, ticket, answer);
 		return;
 	}
-	lk__decide_left(core, ticket, answer);
+	if (ticket->whole)
+		lk__leg_left(core, ticket, answer);
+	else
+		lk__decide_left(core, ticket, answer);
 	if (confirmed && request->narrow) {
 		ticket->is_divided = true; /* the hold has ended: now the whole leave */
 		ticket->next_ns = lk__divided_retry_ns(now_ns, ticket);
@@ -389,12 +416,62 @@ static void ignore(struct lk__core *core, int64_t now_ns, struct lk__ticket *tic
 		lk__ticket_resume(core, now_ns, ticket);
 }
 
+/* Did a break, or the end of a leg, make the answer meaningless? */
+static bool is_outdated(const struct lk__ticket *ticket, const struct lk__pending *request,
+                        const struct lk__answer *answer)
+{
+	if (lk__ticket_is_leaving(ticket))
+		return ticket->is_leg;
+	return lk__pending_heard(request, LK__BROKEN) &&
+	       (answer->kind == LK__GRANTED || answer->kind == LK__KEPT); /* it asks again */
+}
+
+static void apply(struct lk__core *core, int64_t now_ns, struct lk__ticket *ticket,
+                  const struct lk__pending *request, const struct lk__answer *answer)
+{
+	switch (answer->kind) {
+	case LK__GRANTED:
+		granted(core, now_ns, ticket, request, answer);
+		break;
+	case LK__QUEUED:
+		queued(core, now_ns, ticket, answer);
+		break;
+	case LK__BUSY:
+		busy(core, now_ns, ticket, request, answer);
+		break;
+	case LK__KEPT:
+		kept(core, now_ns, ticket, request, answer);
+		break;
+	case LK__GONE:
+		gone(core, now_ns, ticket, request);
+		break;
+	case LK__LEFT:
+		if (request->kind == LK__YIELD)
+			lk__leg_yielded(core, now_ns, ticket, answer);
+		else if (request->kind == LK__SHRINK)
+			shrunk(core, now_ns, ticket, request, answer);
+		else
+			handed(core, now_ns, ticket, answer);
+		break;
+	case LK__YOUNG:
+		lk__leg_young(core, now_ns, ticket, answer);
+		break;
+	case LK__FAILED:
+		failed(core, now_ns, ticket, request, answer);
+		break;
+	default:
+		break; /* of a latch */
+	}
+}
+
 void lk__ticket_answer(struct lk__core *core, int64_t now_ns, struct lk__pending *request,
                        const struct lk__answer *answer)
 {
 	struct lk__ticket *ticket = request->ticket;
 	struct lk__pending copy = *request;
 
+	if (ticket->is_leg)
+		lk__leg_note(core, now_ns, ticket, answer);
 	request->state = LK__IDLE;
 	request->asking = false;
 	if (ticket->state == LK__OVER) {
@@ -413,7 +490,7 @@ void lk__ticket_answer(struct lk__core *core, int64_t now_ns, struct lk__pending
 	}
 	lk__refusal_note(core, ticket, answer);
 	if (answer->kind == LK__QUEUED || answer->kind == LK__BUSY)
-		lk__leave_ghosts(core, now_ns, ticket->queue->name);
+		lk__leave_ghosts(core, now_ns, ticket);
 	if (answer->kind == LK__STALE && lk__leave_is_overdue(ticket, now_ns)) {
 		lk__ticket_end(core, ticket);
 		return;
@@ -426,39 +503,11 @@ void lk__ticket_answer(struct lk__core *core, int64_t now_ns, struct lk__pending
 		left(core, now_ns, ticket, &copy, answer);
 		return;
 	}
-	if (!lk__ticket_is_leaving(ticket) && lk__pending_heard(&copy, LK__BROKEN) &&
-	    (answer->kind == LK__GRANTED || answer->kind == LK__KEPT)) {
-		lk__ticket_pursue(core, now_ns, ticket); /* it asks again */
+	if (is_outdated(ticket, &copy, answer)) {
+		lk__ticket_pursue(core, now_ns, ticket);
 		return;
 	}
-	switch (answer->kind) {
-	case LK__GRANTED:
-		granted(core, now_ns, ticket, &copy, answer);
-		break;
-	case LK__QUEUED:
-		queued(core, now_ns, ticket, answer);
-		break;
-	case LK__BUSY:
-		busy(core, now_ns, ticket, &copy, answer);
-		break;
-	case LK__KEPT:
-		kept(core, now_ns, ticket, &copy, answer);
-		break;
-	case LK__GONE:
-		gone(core, now_ns, ticket, &copy);
-		break;
-	case LK__LEFT:
-		if (copy.kind == LK__SHRINK)
-			shrunk(core, now_ns, ticket, &copy, answer);
-		else
-			handed(core, now_ns, ticket, answer);
-		break;
-	case LK__FAILED:
-		failed(core, now_ns, ticket, &copy, answer);
-		break;
-	default:
-		break; /* of a latch */
-	}
+	apply(core, now_ns, ticket, &copy, answer);
 }
 
 void lk__core_answer(struct lk__core *core, int64_t now_ns, struct lk__pending *request,
@@ -478,4 +527,5 @@ void lk__core_answer(struct lk__core *core, int64_t now_ns, struct lk__pending *
 	    (lk__pending_is_late(request, request->ticket->session) ||
 	     !lk__confirm_keep(core, now_ns, request, answer)))
 		lk__ticket_answer(core, now_ns, request, answer);
+	lk__quorum_settle(core, now_ns);
 }

@@ -105,6 +105,8 @@ static bool may_hand_over(const struct lk__wait_queue *queue, int64_t now_ns)
 	const struct lk__ticket *ticket = queue->ticket;
 	int64_t passed_us = (now_ns - ticket->store_us_ns) / 1000;
 
+	if (ticket->legs)
+		return false;
 	if (!queue->first || queue->fixed || ticket->is_doubted || ticket->is_divided ||
 	    ticket->valid_until_ns - now_ns < queue->lease_ms * 250000)
 		return false;

@@ -5,6 +5,7 @@
 #include "counters.h"
 #include "latch.h"
 #include "query.h"
+#include "quorum.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -80,6 +81,7 @@ void lk__core_fini(struct lk__core *core)
 	lk__table_fini(&core->names);
 	lk__table_fini(&core->tickets);
 	free(core->route);
+	free(core->quorum);
 	free(core->topology);
 	for (struct lk__session *session = core->sessions; session; session = session->next)
 		lk__channels_fini(&session->channels);
@@ -265,16 +267,17 @@ struct lk__pending *lk__core_next_request(struct lk__core *core, struct lk__sess
 	ticket = request->ticket;
 	if (request == &ticket->leave)
 		return request;
-	if (request->kind == LK__ASK && !ticket->first_sent_ns)
+	if ((request->kind == LK__ASK || request->kind == LK__YIELD) && !ticket->first_sent_ns)
 		ticket->first_sent_ns = now_ns;
-	if (request->extends && ticket->extenders)
-		ticket->extenders->sent = true;
+	if (request->extends && lk__ticket_extender(ticket))
+		lk__ticket_extender(ticket)->sent = true;
 	/* For the store: do threads wait here behind the holder, or behind the waiter that becomes
 	 * it? */
 	waiter = ticket->queue->first;
 	if (ticket->state != LK__HOLDING && waiter)
 		waiter = waiter->next;
-	request->shares = waiter && !ticket->queue->fixed && lk__inbox_is_on(core, ticket);
+	request->shares = waiter && !ticket->queue->fixed && !ticket->is_leg &&
+	                  lk__inbox_is_on(core, ticket);
 	return request;
 }
 
@@ -316,6 +319,8 @@ void lk__core_link_up(struct lk__core *core, struct lk__session *session, int64_
 
 	lk__session_up(session, now_ns);
 	lk__count(&core->counters.connected, 1);
+	if (core->quorum)
+		lk__members_judge(core, now_ns);
 	for (; ticket; ticket = next) {
 		next = ticket->next;
 		if (ticket->session != session)
@@ -327,6 +332,7 @@ void lk__core_link_up(struct lk__core *core, struct lk__session *session, int64_
 		lk__ticket_pursue(core, now_ns, ticket);
 	}
 	lk__latches_link_up(core, session, now_ns);
+	lk__quorum_settle(core, now_ns);
 }
 
 bool lk__pending_drop(const struct lk__core *core, const struct lk__session *session,
@@ -348,10 +354,13 @@ static bool drop_requests(struct lk__core *core, const struct lk__session *sessi
 	bool dropped = lk__pending_drop(core, session, &ticket->main);
 
 	if (dropped && asked) {
-		struct lk__op *extender = ticket->main.extends ? ticket->extenders : NULL;
+		struct lk__op *extender =
+			ticket->main.extends ? lk__ticket_extender(ticket) : NULL;
 		ticket->may_be_known = true;
 		if (extender && extender->sent)
 			extender->may_be_extended = true;
+		if (ticket->whole)
+			lk__leg_dropped(core, ticket);
 	}
 	dropped |= lk__pending_drop(core, session, &ticket->leave);
 	return dropped || ticket->session == session;
@@ -380,6 +389,7 @@ void lk__core_link_down(struct lk__core *core, struct lk__session *session, int6
 	}
 	lk__latches_link_down(core, session, now_ns);
 	lk__queries_link_down(core, session, why);
+	lk__quorum_settle(core, now_ns);
 }
 
 void lk__core_link_refused(struct lk__core *core, struct lk__session *session, int64_t now_ns)
@@ -394,6 +404,7 @@ void lk__core_link_refused(struct lk__core *core, struct lk__session *session, i
 	}
 	lk__latches_end(core, session, now_ns, &session->why);
 	lk__queries_refused(core, session);
+	lk__quorum_settle(core, now_ns);
 }
 
 void lk__core_tick(struct lk__core *core, int64_t now_ns)
@@ -404,6 +415,7 @@ void lk__core_tick(struct lk__core *core, int64_t now_ns)
 	lk__ops_tick(core, now_ns);
 	while ((timer = lk__heap_first(&core->timers)) && timer->due_ns <= now_ns)
 		lk__ticket_pursue(core, now_ns, (struct lk__ticket *)timer);
+	lk__quorum_settle(core, now_ns);
 	lk__latches_tick(core, now_ns);
 	for (struct lk__session *session = core->sessions; session; session = session->next) {
 		lk__channels_tick(&session->channels, now_ns);

@@ -30,6 +30,8 @@
 
 struct lk__core;
 struct lk__hold;
+struct lk__legs;
+struct lk__quorum;
 
 struct lk__name {
 	struct lk__node node;
@@ -74,8 +76,10 @@ struct lk__ticket {
 	struct lk__timer timer; /* first: a due timer is its ticket */
 	struct lk__node node;   /* by nonce */
 	struct lk__ticket *next, *prev;
-	struct lk__session *session; /* the name's route */
+	struct lk__session *session; /* the name's route; NULL: it has legs */
 	struct lk__wait_queue *queue;
+	struct lk__ticket *whole; /* of a leg: the ticket of the quorum, NULL once that has ended */
+	struct lk__legs *legs;    /* of a ticket of a quorum, else NULL: quorum.h */
 	struct lk__op *leavers;   /* calls that wait for its end, or a partial release */
 	struct lk__op *extenders; /* calls that each wait for a renewal, in order */
 	int64_t next_ns;          /* when to send the request of its state, LK__NEVER */
@@ -95,6 +99,7 @@ struct lk__ticket {
 	uint32_t hops : 8;        /* consecutive redirections, up to a limit */
 	uint32_t permits;         /* of its hold, as confirmed by the store; 0 = a lock's */
 	uint16_t leaves_sent;
+	uint16_t epoch; /* of a leg */
 	char nonce[LK__NONCE_SIZE];
 	uint8_t state : 4;    /* enum lk__ticket_state */
 	uint8_t hands : 4;    /* heads of the queue served while it waits */
@@ -115,6 +120,11 @@ struct lk__ticket {
 	bool outlasts_grace; /* a renewal or an extension gave it a lease longer than the grace */
 	bool uses_inbox;     /* in a Cluster: it needs messages on the name's channel */
 	bool is_divided;     /* its keys are on two servers: the last renewal was narrow */
+	bool is_leg;         /* the part of a quorum's ticket on one server */
+	bool is_busy;        /* a leg's try has found it held */
+	bool is_refused;     /* the server refuses the leg for good */
+	bool is_minor;       /* a majority of the other legs has ended: its end needs no caller */
+	bool yields;         /* a leg's last epoch is to be ended, and this one enqueued */
 };
 
 struct lk__hold {
@@ -191,7 +201,8 @@ struct lk__core {
 	struct lk__session *sessions;             /* links; each name has one as its route */
 	struct lk__session *links[LK__NODES_MAX]; /* the same by index */
 	unsigned link_count;
-	struct lk__route *route; /* of a Cluster, else NULL */
+	struct lk__route *route;   /* of a Cluster, else NULL */
+	struct lk__quorum *quorum; /* of a quorum, else NULL */
 	struct lk_counters counters;
 	struct lk__heap latch_timers;
 	struct lk__latch *latches; /* list of busy latches */
@@ -352,6 +363,8 @@ void lk__decide_busy(struct lk__core *core, int64_t now_ns, struct lk__ticket *t
 /* A leave was answered: complete the calls that wait for it. */
 void lk__decide_left(struct lk__core *core, struct lk__ticket *ticket,
                      const struct lk__answer *answer);
+/* Complete a call whose wait is confirmed to have ended. */
+void lk__complete_ended(struct lk__core *core, struct lk__op *op);
 /* Enqueue a request; dequeue it if it is queued. */
 void lk__pending_enqueue(struct lk__session *session, struct lk__pending *pending);
 void lk__pending_dequeue(const struct lk__core *core, struct lk__pending *pending);
@@ -417,7 +430,7 @@ bool lk__ticket_is_leaving(const struct lk__ticket *ticket);
 bool lk__ticket_has_lapsed(const struct lk__ticket *ticket);
 bool lk__leave_is_overdue(const struct lk__ticket *ticket, int64_t now_ns);
 void lk__leave_now(struct lk__core *core, int64_t now_ns, struct lk__ticket *ticket);
-void lk__leave_ghosts(struct lk__core *core, int64_t now_ns, const struct lk__name *name);
+void lk__leave_ghosts(struct lk__core *core, int64_t now_ns, const struct lk__ticket *waiter);
 void lk__leave_close(struct lk__core *core, int64_t now_ns);
 void lk__leave_forget(struct lk__core *core, struct lk__ticket *ticket);
 int64_t lk__refusal_retry_ns(const struct lk__core *core, int64_t now_ns, struct lk__ticket *ticket,
@@ -436,8 +449,19 @@ int64_t lk__ticket_next_ns(const struct lk__ticket *ticket, int64_t now_ns);
 /* It has ended, but the head of the queue must still be served. */
 void lk__ticket_serve(struct lk__core *core, int64_t now_ns, struct lk__ticket *ticket);
 void lk__ticket_restart(struct lk__core *core, int64_t now_ns, struct lk__ticket *ticket);
+/* The leg or ticket of that nonce at the server of that link (NULL: any). */
+struct lk__ticket *lk__ticket_find_at(const struct lk__core *core, const char *nonce,
+                                      const struct lk__session *session);
 struct lk__ticket *lk__ticket_find(const struct lk__core *core, const char *nonce);
 uint64_t lk__core_random(struct lk__core *core);
+/* Make a new nonce.  Add a ticket that has one to the lists of the core. */
+void lk__nonce_new(struct lk__core *core, char nonce[LK__NONCE_SIZE]);
+void lk__ticket_add(struct lk__core *core, struct lk__ticket *ticket);
+/* Queue the request of that kind, with what the ticket's state gives it. */
+void lk__ticket_enqueue(struct lk__core *core, int64_t now_ns, struct lk__ticket *ticket,
+                        struct lk__pending *request, enum lk__request_kind kind);
+/* The first call that waits for an extension of its hold. */
+struct lk__op *lk__ticket_extender(const struct lk__ticket *ticket);
 void lk__hold_make(struct lk__core *core, int64_t now_ns, struct lk__wait_queue *queue);
 struct lk__op *lk__wait_queue_pop(struct lk__wait_queue *queue);
 void lk__hold_lose(struct lk__core *core, int64_t now_ns, struct lk__hold *hold,

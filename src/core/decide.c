@@ -5,6 +5,7 @@
 #include "core.h"
 
 #include "counters.h"
+#include "quorum.h"
 
 #include <stdio.h>
 
@@ -40,6 +41,10 @@ static void forget(struct lk__core *core, int64_t now_ns, struct lk__ticket *tic
 void lk__ticket_take(struct lk__core *core, int64_t now_ns, struct lk__ticket *ticket,
                      uint64_t fence, int64_t store_us, int64_t waiting)
 {
+	if (ticket->is_leg) {
+		lk__leg_take(core, now_ns, ticket, fence, store_us);
+		return;
+	}
 	ticket->fence = ticket->last_fence = fence;
 	ticket->store_us = store_us;
 	ticket->store_us_ns = now_ns;
@@ -77,7 +82,10 @@ void lk__decide_busy(struct lk__core *core, int64_t now_ns, struct lk__ticket *t
 		             : queue->permits ? "too few permits are free"
 		                              : "held by another process");
 	queue->refs++; /* ending the ticket may drop the last reference */
-	lk__ticket_end(core, ticket);
+	if (ticket->legs)
+		lk__ticket_leave(core, now_ns, ticket);
+	else
+		lk__ticket_end(core, ticket);
 	if (queue->first)
 		lk__ticket_start(core, now_ns, queue);
 	lk__wait_queue_close(core, queue);
@@ -96,6 +104,10 @@ void lk__ticket_refuse(struct lk__core *core, int64_t now_ns, struct lk__ticket 
 {
 	struct lk__wait_queue *queue = ticket->queue;
 
+	if (ticket->is_leg) {
+		lk__leg_refused(core, now_ns, ticket, err, text);
+		return;
+	}
 	while (queue->first) {
 		lk__count_grace(&core->counters, now_ns, ticket, queue->first);
 		lk__complete(core, lk__wait_queue_pop(queue), err, text);
@@ -110,6 +122,17 @@ void lk__ticket_fail(struct lk__core *core, int64_t now_ns, struct lk__ticket *t
 	bool unknown = answer->ambiguous || (ticket->queue->final && ticket->may_be_known);
 
 	lk__ticket_refuse(core, now_ns, ticket, unknown ? LK_EUNKNOWN : answer->err, answer->text);
+}
+
+void lk__complete_ended(struct lk__core *core, struct lk__op *op)
+{
+	lk_err err = op->why.err;
+
+	lk__complete(core, op, err,
+	             op->why.text[0]       ? op->why.text
+	             : err == LK_ETIMEDOUT ? lk__timed_out_text(op)
+	             : err               ? "the wait was ended"
+	                                 : NULL);
 }
 
 /* A leave was answered: complete the calls that wait for it. */
@@ -127,10 +150,7 @@ void lk__decide_left(struct lk__core *core, struct lk__ticket *ticket,
 		if (confirmed && err == LK_OK && lk__leave_shows_loss(ticket, answer))
 			lk__complete_lost(core, waiter, LK_LOST_TAKEN);
 		else if (confirmed)
-			lk__complete(core, waiter, err,
-			             err == LK_ETIMEDOUT ? lk__timed_out_text(waiter)
-			             : err               ? "the wait was ended"
-			                                 : NULL);
+			lk__complete_ended(core, waiter);
 		else
 			lk__complete(core, waiter, LK_EUNKNOWN, answer->text);
 	}

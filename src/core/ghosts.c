@@ -15,7 +15,7 @@ void lk__ghost_note(struct lk__core *core, const struct lk__ticket *ticket)
 	struct lk__ghost *ghost = &ghosts->ring[ghosts->next];
 
 	/* It was never in the queue; or its grant is final, and no leave ends it. */
-	if (!ticket->arrival || ticket->queue->final)
+	if (!ticket->arrival || ticket->queue->final || ticket->legs)
 		return;
 	ghosts->next = (ghosts->next + 1) % LK__GHOSTS_MAX;
 	ghost->name = ticket->queue->name;
@@ -46,7 +46,8 @@ void lk__ghost_message(struct lk__core *core, int64_t now_ns, const struct lk__m
 	struct lk__ticket *ticket;
 
 	if (!ghost || (message->kind != LK__GRANT && message->kind != LK__REASK) ||
-	    message->final || (message->from && message->from != ghost->name->session))
+	    message->final ||
+	    (message->from && message->from != ghost->name->session && !core->quorum))
 		return;
 	queue = lk__wait_queue_new(message->lease_ms, message->fixed);
 	ticket = calloc(1, sizeof(*ticket));
@@ -56,5 +57,11 @@ void lk__ghost_message(struct lk__core *core, int64_t now_ns, const struct lk__m
 		return; /* the server ends it */
 	}
 	queue->permits = message->permits;
+	if (core->quorum) {
+		ticket->session = core->links[message->from ? message->from->index : 0];
+		ticket->is_leg = true;
+		ticket->arrival = message->priority;
+		ticket->epoch = message->epoch;
+	}
 	lk__ticket_raise(core, now_ns, ghost->name, queue, ticket, message->nonce);
 }

@@ -3,6 +3,7 @@
 #include "core.h"
 
 #include "counters.h"
+#include "quorum.h"
 
 #include <stdlib.h>
 
@@ -34,6 +35,13 @@ lk_state lk__hold_state(const struct lk__hold *hold, int64_t now_ns)
 	if (!lk__hold_left_ns(hold, now_ns))
 		return LK_STATE_LOST;
 	/* A renewal is due with two thirds of the lease left; with half left it has failed. */
+	if (ticket->legs)
+		return ticket->queue->fixed ||
+		                       (lk__quorum_is_sure(ticket) &&
+		                        ticket->valid_until_ns - now_ns >=
+		                                ticket->queue->lease_ms * 500000)
+		               ? LK_STATE_HELD
+		               : LK_STATE_UNSURE;
 	if (!ticket->queue->fixed &&
 	    (!lk__session_is_up(ticket->session) || ticket->session->unwatched_ns <= now_ns ||
 	     ticket->renewal_failed || ticket->is_forgotten || ticket->is_doubted ||

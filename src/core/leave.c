@@ -11,6 +11,7 @@
  * A ticket that is LEAVING or SERVING and still belongs to its queue has lapsed: its grant arrived
  * too late, and calls wait for another one.  After its end it asks again. */
 #include "core.h"
+#include "quorum.h"
 
 #define MS INT64_C(1000000)
 #define RETRY_MS 100           /* the first delay, and the one while a caller waits for the end */
@@ -28,7 +29,7 @@ int64_t lk__refusal_retry_ns(const struct lk__core *core, int64_t now_ns, struct
 
 	if (answer->divided)
 		return lk__divided_retry_ns(now_ns, ticket);
-	if (ticket->leavers || core->closing) {
+	if (lk__quorum_is_awaited(ticket) || core->closing) {
 		ticket->refusals = 1;
 		return now_ns + RETRY_MS * MS; /* a call waits for it, and not for long */
 	}
@@ -76,6 +77,10 @@ void lk__refusal_note(struct lk__core *core, struct lk__ticket *ticket,
 /* To the store: nothing was sent, or each ask was refused before it changed anything. */
 bool lk__ticket_is_unknown(const struct lk__ticket *ticket)
 {
+	if (ticket->legs)
+		return lk__quorum_is_unknown(ticket);
+	if (ticket->epoch)
+		return false;
 	return !ticket->first_sent_ns ||
 	       (!ticket->may_be_known && ticket->main.state != LK__IN_FLIGHT);
 }
@@ -110,7 +115,8 @@ bool lk__ticket_matters(const struct lk__ticket *ticket, int64_t since_ns)
 {
 	int64_t end_ns = ticket->valid_until_ns;
 
-	if (ticket->state == LK__OVER || ticket->state == LK__SERVING || lk__ticket_is_used(ticket))
+	if (ticket->state == LK__OVER || ticket->state == LK__SERVING ||
+	    lk__ticket_is_used(ticket) || ticket->legs || ticket->is_minor)
 		return false;
 	if (!ticket->fence)
 		return true;
@@ -163,6 +169,8 @@ static bool is_repeated(struct lk__core *core, int64_t now_ns, struct lk__ticket
 void lk__leave_refused(struct lk__core *core, int64_t now_ns, struct lk__ticket *ticket,
                        const struct lk__answer *answer)
 {
+	if (ticket->whole && !answer->retryable)
+		lk__leg_left(core, ticket, answer);
 	while (!answer->retryable && ticket->leavers) {
 		struct lk__op *waiter = ticket->leavers;
 		ticket->leavers = waiter->next;
@@ -213,14 +221,14 @@ void lk__leave_now(struct lk__core *core, int64_t now_ns, struct lk__ticket *tic
 	lk__ticket_pursue(core, now_ns, ticket);
 }
 
-/* The store accepts requests for that name again, and one of our tickets waits behind unconfirmed
- * ones. */
-void lk__leave_ghosts(struct lk__core *core, int64_t now_ns, const struct lk__name *name)
+/* The store accepts requests for that ticket's name again, and it waits behind unconfirmed ones. */
+void lk__leave_ghosts(struct lk__core *core, int64_t now_ns, const struct lk__ticket *waiter)
 {
 	struct lk__ticket *ticket = core->unconfirmed ? core->all_tickets : NULL;
 
 	for (; ticket; ticket = ticket->next)
-		if (ticket->leave_refused && ticket->queue->name == name)
+		if (ticket->leave_refused && ticket->queue->name == waiter->queue->name &&
+		    ticket->session == waiter->session)
 			lk__leave_now(core, now_ns, ticket);
 }
 

@@ -8,6 +8,7 @@
 
 #include "counters.h"
 #include "query.h"
+#include "quorum.h"
 
 #include <string.h>
 
@@ -65,6 +66,11 @@ static void judge(struct lk__core *core, int64_t now_ns, struct lk__ticket *tick
 {
 	bool doubted = ticket->is_doubted;
 
+	if (ticket->is_leg) {
+		if (changed)
+			lk__leg_forgotten(core, now_ns, ticket);
+		return;
+	}
 	ticket->is_doubted = false;
 	if (changed || ticket->is_forgotten) {
 		ticket->is_forgotten = true;
@@ -128,6 +134,8 @@ void lk__core_memory(struct lk__core *core, struct lk__session *session, int64_t
 
 	session->epoch = *epoch;
 	session->memory_ns = now_ns;
+	session->clock_us = epoch->read_us;
+	session->clock_ns = now_ns;
 	if (found) {
 		session->news.found = (uint8_t)found;
 		core->has_news = true;
@@ -152,6 +160,9 @@ void lk__core_memory(struct lk__core *core, struct lk__session *session, int64_t
 		lk__ticket_pursue(core, now_ns, ticket);
 	}
 	lk__queries_resume(core, session);
+	if (core->quorum)
+		lk__members_judge(core, now_ns);
+	lk__quorum_settle(core, now_ns);
 }
 
 int64_t lk__grace_left_ms(const struct lk__epoch *epoch, int64_t store_us, int64_t grace_ms)

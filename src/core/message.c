@@ -2,6 +2,7 @@
  * How each message changes a ticket.  Messages are hints: the store keeps their content, and a
  * ticket asks again by itself. */
 #include "core.h"
+#include "quorum.h"
 
 #define MS INT64_C(1000000)
 #define WAITED_MAX_US INT64_C(86400000000) /* a day: more makes no difference */
@@ -59,7 +60,10 @@ static void grant(struct lk__core *core, int64_t now_ns, struct lk__ticket *tick
 
 static void broken(struct lk__core *core, int64_t now_ns, struct lk__ticket *ticket)
 {
-	if (ticket->state == LK__HOLDING) {
+	if (ticket->is_leg) {
+		if (!lk__ticket_is_leaving(ticket))
+			lk__leg_broken(core, now_ns, ticket);
+	} else if (ticket->state == LK__HOLDING) {
 		lk__ticket_lose(core, now_ns, ticket, LK_LOST_BROKEN);
 	} else if (!lk__ticket_is_leaving(ticket)) {
 		ticket->state = LK__ASKING;
@@ -99,14 +103,16 @@ bool lk__pending_heard(const struct lk__pending *pending, enum lk__message_kind 
 	return pending->heard & 1U << kind;
 }
 
-void lk__core_message(struct lk__core *core, int64_t now_ns, const struct lk__message *message)
+static void of_ticket(struct lk__core *core, int64_t now_ns, const struct lk__message *message)
 {
-	struct lk__ticket *ticket = lk__ticket_find(core, message->nonce);
+	struct lk__ticket *ticket = lk__ticket_find_at(core, message->nonce, message->from);
 
 	if (!ticket)
 		lk__ghost_message(core, now_ns, message);
 	if (!ticket || (message->from && message->from != ticket->session))
 		return; /* stale or forged; an unclaimed grant expires with its lease */
+	if (ticket->is_leg)
+		lk__quorum_expire(core, now_ns, ticket);
 	note_heard(&ticket->main, message);
 	note_heard(&ticket->leave, message);
 	ticket->may_be_known = true;
@@ -114,6 +120,8 @@ void lk__core_message(struct lk__core *core, int64_t now_ns, const struct lk__me
 		lk__leave_now(core, now_ns, ticket); /* the store still knows it */
 		return;
 	}
+	if (ticket->is_leg && lk__leg_is_old(core, now_ns, ticket, message))
+		return;
 	switch (message->kind) {
 	case LK__GRANT:
 		grant(core, now_ns, ticket, message);
@@ -121,6 +129,8 @@ void lk__core_message(struct lk__core *core, int64_t now_ns, const struct lk__me
 	case LK__WANTED:
 		/* May arrive before the grant, or a renewal's answer: kept with the ticket. */
 		ticket->is_wanted = true;
+		if (ticket->is_leg)
+			lk__quorum_touch(core, ticket);
 		break;
 	case LK__REASK:
 		reask(core, now_ns, ticket, message);
@@ -132,4 +142,10 @@ void lk__core_message(struct lk__core *core, int64_t now_ns, const struct lk__me
 	case LK__REMOVED:
 		break; /* of a latch */
 	}
+}
+
+void lk__core_message(struct lk__core *core, int64_t now_ns, const struct lk__message *message)
+{
+	of_ticket(core, now_ns, message);
+	lk__quorum_settle(core, now_ns);
 }

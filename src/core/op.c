@@ -12,6 +12,7 @@
 #include "counters.h"
 #include "latch.h"
 #include "query.h"
+#include "quorum.h"
 
 #include <stdio.h>
 
@@ -53,8 +54,9 @@ void lk__complete(struct lk__core *core, struct lk__op *op, lk_err err, const ch
 	op->ticket = NULL;
 	op->done = true;
 	op->why.err = err;
-	op->why.text[0] = '\0';
-	if (text)
+	if (!text)
+		op->why.text[0] = '\0';
+	else if (text != op->why.text)
 		snprintf(op->why.text, sizeof(op->why.text), "%s", text);
 	op->next = NULL;
 	*core->done_end = op;
@@ -120,6 +122,8 @@ static const char *text_of(const struct lk__op *op, lk_err why)
 {
 	const char *text = op->queue->name->session->why.text;
 
+	if (op->why.text[0])
+		return op->why.text; /* see explain() */
 	switch (why) {
 	case LK_ETIMEDOUT:
 		return lk__timed_out_text(op);
@@ -162,6 +166,22 @@ static void complete_refused(struct lk__core *core, struct lk__op *op,
 	}
 }
 
+/* A majority of the quorum's servers does not vote: say why.  Keep the error of a wait, unless it
+ * has asked none. */
+static lk_err explain(const struct lk__core *core, struct lk__op *op, lk_err why, bool unasked)
+{
+	struct lk__why votes;
+	lk_err err = core->quorum && why == LK_ETIMEDOUT ? lk__quorum_explain(core, &votes) : LK_OK;
+
+	if (!err)
+		return why;
+	if (!unasked)
+		err = why;
+	lk__why_set(&op->why, err, "%s%s%s", err == LK_ETIMEDOUT ? lk__timed_out_text(op) : "",
+	            err == LK_ETIMEDOUT ? ": " : "", votes.text);
+	return err;
+}
+
 static void give_up_grant(struct lk__core *core, int64_t now_ns, struct lk__op *op, lk_err why)
 {
 	struct lk__wait_queue *queue = op->queue;
@@ -175,7 +195,9 @@ static void give_up_grant(struct lk__core *core, int64_t now_ns, struct lk__op *
 		op->met_grace =
 			ticket->grace_until_ns && now_ns < ticket->grace_until_ns + GRACE_SLACK_NS;
 	}
-	if (unasked && why == LK_ETIMEDOUT && !lk__session_is_up(ticket->session))
+	if (ticket && ticket->legs)
+		why = explain(core, op, why, unasked);
+	else if (unasked && why == LK_ETIMEDOUT && !lk__session_is_up(ticket->session))
 		why = lk__session_unasked(ticket->session);
 	if (queue->first || queue->hold || !ticket) {
 		complete_refused(core, op, ticket, why);
@@ -217,6 +239,20 @@ static const struct lk__ticket *refused_ticket(const struct lk__op *op)
 	return ticket && ticket->refusals ? ticket : NULL;
 }
 
+/* The error for a call of which nothing was sent. */
+static lk_err unasked(const struct lk__core *core, struct lk__op *op)
+{
+	struct lk__why votes;
+	lk_err err;
+
+	if (!core->quorum)
+		return lk__session_unasked(op->queue->name->session);
+	err = lk__quorum_explain(core, &votes);
+	if (err)
+		op->why = votes;
+	return err ? err : LK_ECONN;
+}
+
 void lk__core_abandon(struct lk__core *core, int64_t now_ns, struct lk__op *op)
 {
 	const struct lk__ticket *refused = refused_ticket(op);
@@ -238,9 +274,11 @@ void lk__core_abandon(struct lk__core *core, int64_t now_ns, struct lk__op *op)
 		return;
 	}
 	if (op->awaits == LK__FOR_EXTEND) {
+		if (op->ticket->legs && op->ticket->extenders == op)
+			lk__quorum_next_extender(op->ticket);
 		remove_from(&op->ticket->extenders, op);
 		if (!op->sent)
-			err = lk__session_unasked(op->queue->name->session);
+			err = unasked(core, op);
 	} else {
 		remove_from(&op->ticket->leavers, op);
 	}

@@ -50,6 +50,7 @@ struct lk__op {
 	/* Supplied by the caller; set to NULL when used, otherwise the caller frees them. */
 	struct lk__ticket *spare_ticket;
 	struct lk__hold *spare_hold;
+	struct lk__legs *spare_legs;        /* of a quorum */
 	struct lk__wait_queue *spare_queue; /* permits */
 	struct lk__step *spare_step;        /* of a latch */
 	/* Of a latch. */

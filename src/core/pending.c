@@ -2,6 +2,7 @@
  * Requests as values for a store, and the waiters for their answers. */
 #include "latch.h"
 #include "query.h"
+#include "quorum.h"
 
 #include <string.h>
 
@@ -13,6 +14,8 @@ struct lk__ticket_id lk__ticket_id(const struct lk__ticket *ticket)
 		.permits = queue->permits,
 		.fixed = queue->fixed,
 		.final = queue->final,
+		.priority = ticket->is_leg ? ticket->arrival : 0,
+		.epoch = ticket->epoch,
 	};
 
 	memcpy(id.nonce, ticket->nonce, sizeof(id.nonce));
@@ -57,10 +60,19 @@ static void of_ticket(const struct lk__pending *pending, struct lk__request *req
 	request->name = queue->name->bytes;
 	request->name_len = queue->name->len;
 	request->epoch = epoch_of(pending, ticket->session);
+	if (ticket->is_leg) {
+		request->quorum = true;
+		request->proposal = lk__quorum_proposal(ticket->session->channels.arg, pending);
+	}
 	if (pending->kind == LK__HAND)
 		return;
 	request->ticket = lk__ticket_id(ticket);
-	request->last_fence = pending->claim ? 0 : ticket->last_fence;
+	if (pending->kind == LK__YIELD)
+		request->ticket.epoch--; /* the one that ends */
+	if (ticket->is_leg)
+		request->last_fence = pending->kind == LK__RENEW ? pending->fence : 0;
+	else
+		request->last_fence = pending->claim ? 0 : ticket->last_fence;
 	request->share = pending->shares;
 	if (pending->kind == LK__ASK) {
 		request->only_try = ticket->is_try || pending->tries;
@@ -93,6 +105,17 @@ static void of_query(const struct lk__query *query, struct lk__request *request)
 	request->epoch = epoch_of(&query->request, query->session);
 }
 
+/* The question for the marker. */
+static void of_session(const struct lk__session *session, struct lk__request *request)
+{
+	const struct lk__core *core = session->channels.arg;
+
+	request->epoch = &session->epoch;
+	request->quorum = core->quorum != NULL;
+	if (session->set[0] && !session->epoch.set[0])
+		request->set = session->set;
+}
+
 static void of_confirm(const struct lk__session *session, struct lk__request *request)
 {
 	request->replicas = session->replicas;
@@ -110,7 +133,7 @@ void lk__core_request(const struct lk__pending *pending, struct lk__request *req
 	if (lk__is_query(pending->kind))
 		of_query(pending->query, request);
 	else if (pending->kind == LK__EPOCH)
-		request->epoch = &pending->session->epoch;
+		of_session(pending->session, request);
 	else if (pending->kind == LK__CONFIRM)
 		of_confirm(pending->session, request);
 	else if (lk__pending_is_latch(pending))
@@ -135,7 +158,7 @@ bool lk__pending_fits(const struct lk__pending *request, const struct lk__answer
 		return request->kind == LK__RENEW || request->kind == LK__RECLAIM;
 	case LK__STALE:
 		return request->kind == LK__ASK || request->kind == LK__HAND || request->claim ||
-		       request->kind == LK__RECLAIM;
+		       request->kind == LK__RECLAIM || request->kind == LK__YIELD;
 	case LK__YOUNG:
 		return request->kind == LK__ASK || request->kind == LK__HAND || request->claim;
 	case LK__MEMORY:
@@ -144,7 +167,7 @@ bool lk__pending_fits(const struct lk__pending *request, const struct lk__answer
 		return request->kind == LK__CONFIRM;
 	case LK__LEFT:
 		return request->kind == LK__LEAVE || request->kind == LK__HAND ||
-		       request->kind == LK__SHRINK;
+		       request->kind == LK__YIELD || request->kind == LK__SHRINK;
 	case LK__SHOWN:
 		return request->kind == LK__LOOK;
 	case LK__LISTED:
@@ -187,7 +210,9 @@ struct lk__op *lk__core_asker(const struct lk__pending *pending)
 		return pending->latch->steps ? pending->latch->steps->waiter : NULL;
 	if (pending->kind == LK__LOOK)
 		return pending->latch->first;
-	if (pending == &ticket->leave || pending->kind == LK__SHRINK)
+	if (ticket->whole)
+		ticket = ticket->whole;
+	if (pending == &pending->ticket->leave || pending->kind == LK__SHRINK)
 		return ticket->leavers;
 	if (pending->extends)
 		return ticket->extenders;

@@ -114,6 +114,11 @@ struct lk__session {
 	bool lazy;             /* never up yet: it dials for a call only */
 	bool on_demand;        /* of a Cluster: it always dials for a call only */
 	bool topology_asked;   /* the question for the topology has no answer yet */
+	/* Of a quorum: */
+	char set[64];      /* the part of the marker to write, "" = none */
+	int64_t marked_ns; /* when that was asked for */
+	int64_t clock_us;  /* the server's clock as last answered, at clock_ns of ours */
+	int64_t clock_ns;
 	int64_t memory_ns;     /* when the marker was read last */
 	int64_t memory_try_ns; /* when it was asked for last */
 };

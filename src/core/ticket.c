@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * Tickets: their life, and the requests that they send. */
 #include "latch.h"
+#include "quorum.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -21,20 +22,25 @@ uint64_t lk__core_random(struct lk__core *core)
 
 /* ---- Life of a ticket --------------------------------------------------------------------- */
 
-static void name_ticket(struct lk__core *core, struct lk__ticket *ticket)
+void lk__nonce_new(struct lk__core *core, char nonce[LK__NONCE_SIZE])
 {
 	static const char digits[] =
 		"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
 	uint64_t random = lk__core_random(core);
 
 	for (int i = 0; i < LK__NONCE_SIZE - 1; i++, random >>= 6)
-		ticket->nonce[i] = digits[random & 63];
-	ticket->nonce[LK__NONCE_SIZE - 1] = '\0';
+		nonce[i] = digits[random & 63];
+	nonce[LK__NONCE_SIZE - 1] = '\0';
+}
+
+static void add_nonce(struct lk__core *core, struct lk__ticket *ticket)
+{
 	lk__table_add(&core->tickets, &ticket->node,
 	              lk__hash(ticket->nonce, LK__NONCE_SIZE - 1, 1));
 }
 
-struct lk__ticket *lk__ticket_find(const struct lk__core *core, const char *nonce)
+struct lk__ticket *lk__ticket_find_at(const struct lk__core *core, const char *nonce,
+                                      const struct lk__session *session)
 {
 	struct lk__node *node =
 		lk__table_first(&core->tickets, lk__hash(nonce, LK__NONCE_SIZE - 1, 1));
@@ -42,14 +48,20 @@ struct lk__ticket *lk__ticket_find(const struct lk__core *core, const char *nonc
 	for (; node; node = lk__table_next(node)) {
 		struct lk__ticket *ticket =
 			(struct lk__ticket *)((char *)node - offsetof(struct lk__ticket, node));
-		if (!memcmp(ticket->nonce, nonce, LK__NONCE_SIZE))
+		if (!memcmp(ticket->nonce, nonce, LK__NONCE_SIZE) &&
+		    (!session || session == ticket->session))
 			return ticket;
 	}
 	return NULL;
 }
 
-/* Into the lists of the core. */
-static void enlist(struct lk__core *core, struct lk__ticket *ticket)
+struct lk__ticket *lk__ticket_find(const struct lk__core *core, const char *nonce)
+{
+	return lk__ticket_find_at(core, nonce, NULL);
+}
+
+/* A ticket with legs is found by theirs. */
+void lk__ticket_add(struct lk__core *core, struct lk__ticket *ticket)
 {
 	lk__timer_init(&ticket->timer);
 	ticket->main.ticket = ticket->leave.ticket = ticket;
@@ -57,7 +69,10 @@ static void enlist(struct lk__core *core, struct lk__ticket *ticket)
 	if (core->all_tickets)
 		core->all_tickets->prev = ticket;
 	core->all_tickets = ticket;
+	if (ticket->legs)
+		return;
 	ticket->session->users++;
+	add_nonce(core, ticket);
 }
 
 void lk__ticket_raise(struct lk__core *core, int64_t now_ns, struct lk__name *name,
@@ -68,17 +83,16 @@ void lk__ticket_raise(struct lk__core *core, int64_t now_ns, struct lk__name *na
 	queue->refs = 1;
 	name->queues = queue;
 	name->refs++;
-	ticket->session = name->session;
+	if (!ticket->session)
+		ticket->session = name->session;
 	ticket->queue = queue;
 	ticket->permits = queue->permits;
 	ticket->may_be_known = true;
 	ticket->next_ns = now_ns;
 	lk__leave_begin(now_ns, ticket);
 	ticket->state = LK__LEAVING;
-	enlist(core, ticket);
 	memcpy(ticket->nonce, nonce, LK__NONCE_SIZE);
-	lk__table_add(&core->tickets, &ticket->node,
-	              lk__hash(ticket->nonce, LK__NONCE_SIZE - 1, 1));
+	lk__ticket_add(core, ticket);
 	lk__ticket_pursue(core, now_ns, ticket);
 }
 
@@ -87,6 +101,10 @@ void lk__ticket_start(struct lk__core *core, int64_t now_ns, struct lk__wait_que
 {
 	struct lk__ticket *ticket = queue->first->spare_ticket;
 
+	if (core->quorum) {
+		lk__quorum_start(core, now_ns, queue);
+		return;
+	}
 	queue->first->spare_ticket = NULL;
 	*ticket = (struct lk__ticket){
 		.session = queue->name->session,
@@ -96,8 +114,8 @@ void lk__ticket_start(struct lk__core *core, int64_t now_ns, struct lk__wait_que
 		.state = LK__ASKING,
 		.next_ns = now_ns,
 	};
-	enlist(core, ticket);
-	name_ticket(core, ticket);
+	lk__nonce_new(core, ticket->nonce);
+	lk__ticket_add(core, ticket);
 	queue->ticket = ticket;
 	queue->refs++;
 	lk__ticket_pursue(core, now_ns, ticket);
@@ -109,9 +127,11 @@ void lk__ticket_end(struct lk__core *core, struct lk__ticket *ticket)
 	lk__pending_dequeue(core, &ticket->leave);
 	lk__leave_forget(core, ticket);
 	lk__heap_set(&core->timers, &ticket->timer, LK__NEVER);
-	if (ticket->state != LK__OVER)
+	if (ticket->state != LK__OVER && !ticket->legs)
 		lk__table_remove(&core->tickets, &ticket->node);
 	ticket->state = LK__OVER;
+	if (ticket->whole)
+		lk__leg_ended(core, ticket);
 	if (ticket->queue) {
 		lk__ghost_note(core, ticket);
 		lk__inbox_unuse(core, core->seen_ns, ticket);
@@ -122,7 +142,10 @@ void lk__ticket_end(struct lk__core *core, struct lk__ticket *ticket)
 	}
 	if (ticket->main.state == LK__IN_FLIGHT || ticket->leave.state == LK__IN_FLIGHT)
 		return;
-	ticket->session->users--;
+	if (ticket->legs)
+		lk__quorum_forget(core, ticket);
+	else
+		ticket->session->users--;
 	if (ticket->prev)
 		ticket->prev->next = ticket->next;
 	else
@@ -134,6 +157,10 @@ void lk__ticket_end(struct lk__core *core, struct lk__ticket *ticket)
 
 void lk__ticket_leave(struct lk__core *core, int64_t now_ns, struct lk__ticket *ticket)
 {
+	if (ticket->legs) {
+		lk__quorum_leave(core, now_ns, ticket);
+		return;
+	}
 	if (ticket->queue->ticket == ticket)
 		ticket->queue->ticket = NULL;
 	while (ticket->extenders) {
@@ -169,7 +196,8 @@ void lk__ticket_restart(struct lk__core *core, int64_t now_ns, struct lk__ticket
 {
 	lk__ghost_note(core, ticket);
 	lk__table_remove(&core->tickets, &ticket->node);
-	name_ticket(core, ticket);
+	lk__nonce_new(core, ticket->nonce);
+	add_nonce(core, ticket);
 	ticket->state = LK__ASKING;
 	ticket->is_wanted = ticket->is_shared = ticket->renewal_failed = false;
 	ticket->granted_by_message = ticket->may_be_known = false;
@@ -187,8 +215,15 @@ void lk__ticket_restart(struct lk__core *core, int64_t now_ns, struct lk__ticket
 
 /* ---- Requests and their times ------------------------------------------------------------- */
 
-static void enqueue(struct lk__core *core, int64_t now_ns, struct lk__ticket *ticket,
-                    struct lk__pending *request, enum lk__request_kind kind)
+/* Must an ask not be enqueued, although its ticket may wait, or will? */
+static bool tries(const struct lk__core *core, const struct lk__ticket *ticket)
+{
+	return ticket->is_leg ? ticket->is_try
+	                      : !ticket->is_try && !lk__inbox_is_on(core, ticket);
+}
+
+void lk__ticket_enqueue(struct lk__core *core, int64_t now_ns, struct lk__ticket *ticket,
+                        struct lk__pending *request, enum lk__request_kind kind)
 {
 	bool is_claim = ticket->state == LK__CLAIMING;
 
@@ -202,16 +237,26 @@ static void enqueue(struct lk__core *core, int64_t now_ns, struct lk__ticket *ti
 	request->claim = is_claim;
 	if (kind == LK__ASK && !ticket->is_try && lk__inbox_is_on(core, ticket))
 		lk__inbox_use(core, now_ns, ticket); /* else it would end while this waits */
-	request->tries = kind == LK__ASK && !ticket->is_try && !lk__inbox_is_on(core, ticket);
+	request->tries = kind == LK__ASK && tries(core, ticket);
+	if (ticket->whole) /* the fence to commit */
+		request->fence = ticket->whole->state == LK__HOLDING ? ticket->whole->fence
+		                                                     : ticket->whole->legs->commit;
 	request->narrow = request->asking = false;
 	request->lease_ms = ticket->queue->lease_ms;
 	lk__pending_enqueue(ticket->session, request);
 	ticket->next_ns = LK__NEVER;
 }
 
-static bool due(const struct lk__ticket *ticket, int64_t now_ns, const struct lk__pending *request)
+static bool is_reachable(const struct lk__core *core, const struct lk__ticket *ticket)
 {
-	return lk__session_is_up(ticket->session) && request->state == LK__IDLE &&
+	return lk__session_is_up(ticket->session) &&
+	       (!ticket->is_leg || lk__leg_may_ask(core, ticket));
+}
+
+static bool due(const struct lk__core *core, const struct lk__ticket *ticket, int64_t now_ns,
+                const struct lk__pending *request)
+{
+	return is_reachable(core, ticket) && request->state == LK__IDLE &&
 	       ticket->next_ns <= now_ns;
 }
 
@@ -236,7 +281,7 @@ static void keep(struct lk__core *core, int64_t now_ns, struct lk__ticket *ticke
 	}
 	if (ticket->is_forgotten) {
 		int64_t left_ms = (ticket->valid_until_ns - now_ns) / MS;
-		enqueue(core, now_ns, ticket, &ticket->main, LK__RECLAIM);
+		lk__ticket_enqueue(core, now_ns, ticket, &ticket->main, LK__RECLAIM);
 		/* At least so long that the hold ends no sooner than it would have. */
 		left_ms += left_ms / 99 + 3;
 		if (ticket->queue->fixed || ticket->main.lease_ms < left_ms)
@@ -244,16 +289,16 @@ static void keep(struct lk__core *core, int64_t now_ns, struct lk__ticket *ticke
 		return;
 	}
 	if (ticket->head_unserved && !renewal_due) {
-		enqueue(core, now_ns, ticket, &ticket->main, LK__HAND);
+		lk__ticket_enqueue(core, now_ns, ticket, &ticket->main, LK__HAND);
 		return;
 	}
 	/* An extender must not repeat a refused release before its time, nor wait for it. */
 	if (lk__ticket_is_shrinking(ticket) && !renewal_due && ticket->next_ns <= now_ns) {
-		enqueue(core, now_ns, ticket, &ticket->main, LK__SHRINK);
+		lk__ticket_enqueue(core, now_ns, ticket, &ticket->main, LK__SHRINK);
 		ticket->main.permits = ticket->queue->hold->count;
 		return;
 	}
-	enqueue(core, now_ns, ticket, &ticket->main, LK__RENEW);
+	lk__ticket_enqueue(core, now_ns, ticket, &ticket->main, LK__RENEW);
 	if (ticket->extenders) {
 		ticket->main.extends = true;
 		ticket->main.lease_ms = ticket->extenders->lease_ms;
@@ -309,9 +354,12 @@ static void arm(struct lk__core *core, struct lk__ticket *ticket)
 		lk__ticket_is_leaving(ticket) ? &ticket->leave : &ticket->main;
 	int64_t when = LK__NEVER;
 
-	if (lk__session_is_up(ticket->session) && request->state == LK__IDLE && !must_wait(ticket))
+	if (is_reachable(core, ticket) && request->state == LK__IDLE && !must_wait(ticket))
 		when = ticket->next_ns;
-	if (ticket->state == LK__HOLDING) {
+	if (ticket->state == LK__HOLDING && ticket->is_leg) {
+		if (ticket->valid_until_ns < when)
+			when = ticket->valid_until_ns;
+	} else if (ticket->state == LK__HOLDING) {
 		if (ticket->valid_until_ns < when)
 			when = ticket->valid_until_ns;
 		if (ticket->queue->hold->max_until_ns < when)
@@ -322,37 +370,55 @@ static void arm(struct lk__core *core, struct lk__ticket *ticket)
 	lk__heap_set(&core->timers, &ticket->timer, when);
 }
 
+/* The request of a ticket that waits. */
+static enum lk__request_kind asks_by(const struct lk__ticket *ticket)
+{
+	if (ticket->yields)
+		return LK__YIELD;
+	return ticket->head_unserved ? LK__HAND : LK__ASK;
+}
+
 void lk__ticket_pursue(struct lk__core *core, int64_t now_ns, struct lk__ticket *ticket)
 {
+	if (ticket->legs) {
+		lk__quorum_pursue(core, now_ns, ticket);
+		return;
+	}
 	switch (ticket->state) {
 	case LK__ASKING:
 	case LK__WAITING:
-		if (due(ticket, now_ns, &ticket->main))
-			enqueue(core, now_ns, ticket, &ticket->main,
-			        ticket->head_unserved ? LK__HAND : LK__ASK);
+		if (due(core, ticket, now_ns, &ticket->main))
+			lk__ticket_enqueue(core, now_ns, ticket, &ticket->main, asks_by(ticket));
 		break;
 	case LK__CLAIMING:
-		if (due(ticket, now_ns, &ticket->main))
-			enqueue(core, now_ns, ticket, &ticket->main, LK__RENEW);
+		if (due(core, ticket, now_ns, &ticket->main))
+			lk__ticket_enqueue(core, now_ns, ticket, &ticket->main, LK__RENEW);
 		break;
 	case LK__HOLDING:
-		if (!pursue_hold(core, now_ns, ticket))
+		if (ticket->is_leg)
+			lk__leg_pursue(core, now_ns, ticket);
+		else if (!pursue_hold(core, now_ns, ticket))
 			return;
 		break;
 	case LK__LEAVING:
-		if (due(ticket, now_ns, &ticket->leave) && !must_wait(ticket)) {
-			enqueue(core, now_ns, ticket, &ticket->leave, LK__LEAVE);
+		if (due(core, ticket, now_ns, &ticket->leave) && !must_wait(ticket)) {
+			lk__ticket_enqueue(core, now_ns, ticket, &ticket->leave, LK__LEAVE);
 			ticket->leaves_sent++;
 		}
 		break;
 	case LK__SERVING:
-		if (due(ticket, now_ns, &ticket->leave))
-			enqueue(core, now_ns, ticket, &ticket->leave, LK__HAND);
+		if (due(core, ticket, now_ns, &ticket->leave))
+			lk__ticket_enqueue(core, now_ns, ticket, &ticket->leave, LK__HAND);
 		break;
 	default:
 		return;
 	}
 	arm(core, ticket);
+}
+
+struct lk__op *lk__ticket_extender(const struct lk__ticket *ticket)
+{
+	return ticket->is_leg ? lk__quorum_extender(ticket) : ticket->extenders;
 }
 
 /* Is it a request of a name that has left its link?  Then it is sent over the new one. */

@@ -1,0 +1,124 @@
+/* SPDX-License-Identifier: MIT
+ * What the legs of a quorum's ticket amount to: which are valid, until when a majority is, and with
+ * which fence a hold may begin. */
+#include "quorum.h"
+
+#define MS INT64_C(1000000)
+#define FRESH_PART 10 /* a fixed lease begins with legs that are younger than this part of it */
+
+unsigned lk__legs_bits(uint8_t set)
+{
+	unsigned count = 0;
+
+	for (; set; set &= (uint8_t)(set - 1))
+		count++;
+	return count;
+}
+
+/* Is there no majority without these servers? */
+bool lk__legs_exclude(const struct lk__legs *legs, uint8_t set)
+{
+	return legs->servers - lk__legs_bits(set) < legs->majority;
+}
+
+bool lk__leg_is_valid(const struct lk__ticket *leg, int64_t now_ns)
+{
+	return leg && leg->state == LK__HOLDING && leg->valid_until_ns > now_ns;
+}
+
+unsigned lk__legs_valid(const struct lk__legs *legs, int64_t now_ns)
+{
+	unsigned count = 0;
+
+	for (unsigned i = 0; i < legs->servers; i++)
+		count += lk__leg_is_valid(legs->leg[i], now_ns);
+	return count;
+}
+
+/* Until when a majority of the legs is valid: the Q-th largest of their times. */
+int64_t lk__legs_valid_until_ns(const struct lk__legs *legs)
+{
+	int64_t times[LK__SERVERS_MAX];
+	unsigned count = 0;
+
+	for (unsigned i = 0; i < legs->servers; i++) {
+		const struct lk__ticket *leg = legs->leg[i];
+		unsigned at = count;
+		if (!leg || leg->state != LK__HOLDING)
+			continue;
+		for (; at > 0 && times[at - 1] < leg->valid_until_ns; at--)
+			times[at] = times[at - 1];
+		times[at] = leg->valid_until_ns;
+		count++;
+	}
+	return count >= legs->majority ? times[legs->majority - 1] : 0;
+}
+
+/* A fixed lease is not renewed, so its hold begins with legs that have most of it left, or that
+ * were renewed after they had become a majority. */
+bool lk__leg_is_fresh(const struct lk__ticket *leg, int64_t now_ns)
+{
+	int64_t lease_ns = leg->queue->lease_ms * MS;
+	int64_t since_ns = leg->valid_until_ns + lk__margin_ns(leg->queue->lease_ms) - lease_ns;
+	int64_t refreshed_ns = leg->whole->legs->refreshed_ns;
+
+	return !leg->queue->fixed || since_ns >= now_ns - lease_ns / FRESH_PART ||
+	       (refreshed_ns && since_ns >= refreshed_ns);
+}
+
+/* May a hold with that fence begin: do a majority's counters cover it, and no leg of theirs exceed
+ * it? */
+static bool is_committed(const struct lk__legs *legs, int64_t now_ns, uint64_t fence)
+{
+	unsigned count = 0;
+
+	for (unsigned i = 0; i < legs->servers; i++) {
+		const struct lk__ticket *leg = legs->leg[i];
+		count += lk__leg_is_valid(leg, now_ns) && leg->fence <= fence &&
+		         fence <= leg->last_fence && lk__leg_is_fresh(leg, now_ns);
+	}
+	return count >= legs->majority;
+}
+
+/* The least fence of a leg with which a hold may begin, 0 = none. */
+uint64_t lk__legs_committed_fence(const struct lk__legs *legs, int64_t now_ns)
+{
+	uint64_t least = 0;
+
+	for (unsigned i = 0; i < legs->servers; i++) {
+		const struct lk__ticket *leg = legs->leg[i];
+		if (lk__leg_is_valid(leg, now_ns) && (!least || leg->fence < least) &&
+		    is_committed(legs, now_ns, leg->fence))
+			least = leg->fence;
+	}
+	return least;
+}
+
+/* The fence to commit: the Q-th smallest of the valid legs.  One server whose counter is far ahead
+ * does not raise those of the others. */
+uint64_t lk__legs_fence_to_commit(const struct lk__legs *legs, int64_t now_ns)
+{
+	uint64_t fences[LK__SERVERS_MAX] = {0};
+	unsigned count = 0;
+
+	for (unsigned i = 0; i < legs->servers; i++) {
+		const struct lk__ticket *leg = legs->leg[i];
+		unsigned at = count;
+		if (!lk__leg_is_valid(leg, now_ns))
+			continue;
+		for (; at > 0 && fences[at - 1] > leg->fence; at--)
+			fences[at] = fences[at - 1];
+		fences[at] = leg->fence;
+		count++;
+	}
+	return fences[legs->majority - 1];
+}
+
+/* Were so many legs of a released hold missing that it was lost before? */
+bool lk__legs_were_lost(const struct lk__ticket *ticket)
+{
+	const struct lk__legs *legs = ticket->legs;
+
+	return ticket->released && legs->missing &&
+	       lk__legs_bits(legs->held) - lk__legs_bits(legs->missing) < legs->majority;
+}

@@ -1,0 +1,236 @@
+/* SPDX-License-Identifier: MIT
+ * Which servers form the quorum.  Each member's marker names its set: an id, the number of servers,
+ * and the longest lease W.  A server votes only if it belongs to the set that a majority belongs
+ * to, or all that are marked, when all servers have answered.
+ *
+ * A server that has lost its memory has no set any more: it is marked again, and is young for W.
+ * Servers without any mark are made a set by the first client that has read all of them.  Two
+ * clients may do so at once: each marks the server with the smallest id of its memory first, and
+ * goes on with the set that it finds there then. */
+#include "quorum.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define MS INT64_C(1000000)
+#define RETRY_NS (100 * MS)
+
+bool lk__core_use_quorum(struct lk__core *core, unsigned servers)
+{
+	struct lk__quorum *quorum = calloc(1, sizeof(*quorum));
+
+	if (!quorum)
+		return false;
+	quorum->servers = servers;
+	quorum->majority = servers / 2 + 1;
+	core->quorum = quorum;
+	return true;
+}
+
+/* ---- Counting ----------------------------------------------------------------------------- */
+
+static bool is_of_set(const struct lk__epoch *epoch, const char *set, int64_t longest_ms)
+{
+	return epoch->len && set[0] && !strcmp(epoch->set, set) && epoch->longest_ms == longest_ms;
+}
+
+bool lk__quorum_accepts(const struct lk__core *core, const struct lk__session *session)
+{
+	const struct lk__quorum *quorum = core->quorum;
+
+	return is_of_set(&session->epoch, quorum->set, quorum->longest_ms);
+}
+
+unsigned lk__quorum_votes(const struct lk__core *core)
+{
+	unsigned votes = 0;
+
+	for (unsigned i = 0; i < core->link_count; i++)
+		votes += lk__session_is_up(core->links[i]) &&
+		         lk__quorum_accepts(core, core->links[i]);
+	return votes;
+}
+
+bool lk__quorum_is_ready(const struct lk__core *core)
+{
+	return lk__quorum_votes(core) >= core->quorum->majority;
+}
+
+/* How many servers, of those that have answered, have that set? */
+static unsigned count_set(const struct lk__core *core, const struct lk__epoch *like)
+{
+	unsigned count = 0;
+
+	for (unsigned i = 0; i < core->link_count; i++)
+		count += is_of_set(&core->links[i]->epoch, like->set, like->longest_ms);
+	return count;
+}
+
+/* The marker whose set is the quorum's, NULL if that is unknown. */
+static const struct lk__epoch *find_set(const struct lk__core *core)
+{
+	const struct lk__epoch *found = NULL;
+	unsigned answered = 0, marked = 0;
+
+	for (unsigned i = 0; i < core->link_count; i++) {
+		const struct lk__epoch *epoch = &core->links[i]->epoch;
+		answered += epoch->len > 0;
+		if (!epoch->set[0])
+			continue;
+		marked++;
+		if (epoch->set_servers == core->quorum->servers &&
+		    (!found || count_set(core, epoch) > count_set(core, found)))
+			found = epoch;
+	}
+	if (!found || count_set(core, found) >= core->quorum->majority)
+		return found;
+	return answered == core->quorum->servers && count_set(core, found) == marked ? found : NULL;
+}
+
+/* ---- Marking ------------------------------------------------------------------------------ */
+
+static void mark(const struct lk__core *core, int64_t now_ns, struct lk__session *session,
+                 const char *set, int64_t longest_ms)
+{
+	if (!lk__session_is_up(session) || session->epoch.set[0])
+		return;
+	/* Not at once again, if the server refuses to store the mark. */
+	if (session->set[0] && now_ns - session->marked_ns < RETRY_NS)
+		return;
+	session->marked_ns = now_ns;
+	snprintf(session->set, sizeof(session->set), "%s %u/%u %lld", set, session->index + 1U,
+	         core->quorum->servers, (long long)longest_ms);
+	lk__memory_ask(session);
+}
+
+/* The id of the memory: the second word of the marker. */
+static const char *id_of(const struct lk__session *session)
+{
+	const char *text = session->epoch.text;
+
+	while (*text && *text != ' ')
+		text++;
+	return text;
+}
+
+/* No server has a mark.  Make a set once all have answered. */
+static void make_set(struct lk__core *core, int64_t now_ns)
+{
+	static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz234567";
+	struct lk__quorum *quorum = core->quorum;
+	struct lk__session *first = NULL;
+
+	for (unsigned i = 0; i < core->link_count; i++) {
+		struct lk__session *session = core->links[i];
+		if (!session->epoch.len || session->epoch.set[0])
+			return;
+		if (!first || strcmp(id_of(session), id_of(first)) < 0)
+			first = session;
+	}
+	if (core->link_count < quorum->servers || !first)
+		return;
+	for (int i = 0; !quorum->own[LK__NONCE_SIZE - 2]; i++)
+		quorum->own[i] = digits[lk__core_random(core) % (sizeof(digits) - 1)];
+	mark(core, now_ns, first, quorum->own, LK__LONGEST_MS);
+}
+
+void lk__members_judge(struct lk__core *core, int64_t now_ns)
+{
+	struct lk__quorum *quorum = core->quorum;
+	const struct lk__epoch *epoch = find_set(core);
+	struct lk__ticket *ticket = core->all_tickets, *next;
+
+	if (!epoch) {
+		make_set(core, now_ns);
+		return;
+	}
+	memcpy(quorum->set, epoch->set, sizeof(quorum->set));
+	quorum->longest_ms = epoch->longest_ms;
+	for (unsigned i = 0; i < core->link_count; i++)
+		mark(core, now_ns, core->links[i], quorum->set, quorum->longest_ms);
+	/* Legs may ask servers that did not vote before. */
+	for (; ticket; ticket = next) {
+		next = ticket->next;
+		if (ticket->whole)
+			lk__ticket_pursue(core, now_ns, ticket);
+		if (ticket->legs)
+			lk__quorum_touch(core, ticket);
+	}
+}
+
+/* ---- Explanations ------------------------------------------------------------------------- */
+
+/* How long the server grants nothing yet, ms. */
+static int64_t young_ms(const struct lk__core *core, const struct lk__session *session,
+                        int64_t now_ns)
+{
+	int64_t passed_us = (now_ns - session->clock_ns) / 1000;
+
+	return lk__grace_left_ms(&session->epoch, session->clock_us + passed_us,
+	                         core->quorum->longest_ms);
+}
+
+/* Why the server does not vote.  False if it does. */
+static bool explain(const struct lk__core *core, const struct lk__session *session,
+                    struct lk__why *why)
+{
+	const struct lk__epoch *epoch = &session->epoch;
+	unsigned number = session->index + 1U;
+	int64_t ms = young_ms(core, session, core->seen_ns);
+
+	if (!lk__session_is_up(session))
+		lk__why_set(why, lk__session_unasked(session), "%s",
+		            session->why.text[0] ? session->why.text : "not connected");
+	else if (lk__quorum_accepts(core, session) && ms)
+		lk__why_set(why, LK_ETIMEDOUT, "server %u is young: it votes in %lld s", number,
+		            (long long)(ms + 999) / 1000);
+	else if (lk__quorum_accepts(core, session))
+		return false;
+	else if (epoch->set[0] && core->quorum->set[0])
+		lk__why_set(why, LK_EFOREIGN, "server %u belongs to another set of servers",
+		            number);
+	else if (epoch->set[0] && epoch->set_servers != core->quorum->servers)
+		lk__why_set(why, LK_EFOREIGN, "server %u belongs to a quorum of %u servers", number,
+		            epoch->set_servers);
+	else
+		lk__why_set(why, LK_ECONN, "server %u: it is not known to which set it belongs",
+		            number);
+	return true;
+}
+
+/* Append to an escaped text, which is cut at its end. */
+static void append(struct lk__why *why, const char *text)
+{
+	size_t len = strlen(why->text), more = strlen(text);
+
+	if (more > sizeof(why->text) - 1 - len)
+		more = sizeof(why->text) - 1 - len;
+	memcpy(why->text + len, text, more);
+	why->text[len + more] = '\0';
+}
+
+lk_err lk__quorum_explain(const struct lk__core *core, struct lk__why *why)
+{
+	const struct lk__quorum *quorum = core->quorum;
+	struct lk__why reasons[LK__SERVERS_MAX];
+	unsigned count = 0;
+	lk_err err = LK_OK;
+
+	for (unsigned i = 0; i < core->link_count; i++) {
+		if (!explain(core, core->links[i], &reasons[count]))
+			continue;
+		if (!err || err == LK_ETIMEDOUT)
+			err = reasons[count].err;
+		count++;
+	}
+	if (quorum->servers - count >= quorum->majority)
+		return LK_OK;
+	lk__why_set(why, err, "%u of %u servers vote, %u are needed", quorum->servers - count,
+	            quorum->servers, quorum->majority);
+	for (unsigned i = 0; i < count; i++) {
+		append(why, i ? "; " : ": ");
+		append(why, reasons[i].text);
+	}
+	return err;
+}
