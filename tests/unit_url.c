@@ -295,19 +295,11 @@ TEST(url_too_long_is_refused)
 
 TEST(url_planned_scheme_is_not_supported_yet)
 {
-	static const char *const schemes[] = {"redis+quorum", "etcd"};
+	struct lk__target target;
+	struct lk__why why = {0};
 
-	for (size_t i = 0; i < COUNT(schemes); i++) {
-		char url[64], wanted[100];
-		struct lk__target target;
-		struct lk__why why = {0};
-
-		snprintf(url, sizeof(url), "%s://a", schemes[i]);
-		snprintf(wanted, sizeof(wanted), "scheme: %s is not supported by this version",
-		         schemes[i]);
-		ck_assert_int_eq(lk__target_parse(url, NULL, &target, &why), LK_EINVALID);
-		ck_assert_str_eq(why.text, wanted);
-	}
+	ck_assert_int_eq(lk__target_parse("etcd://a", NULL, &target, &why), LK_EINVALID);
+	ck_assert_str_eq(why.text, "scheme: etcd is not supported by this version");
 }
 
 /* Passwords with unencoded special bytes end up in any part. */

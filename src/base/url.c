@@ -239,7 +239,7 @@ static lk_err parse_tcp(struct parse *parse, struct span authority, struct span 
 	if (err == LK_OK && span_has(authority, ','))
 		err = WRONG(parse,
 		            "host: more than one (a Cluster needs redis+cluster://, sentinels "
-		            "redis+sentinel://)");
+		            "redis+sentinel://, a quorum redis+quorum://)");
 	if (err == LK_OK)
 		err = lk__url_set_place(parse, authority, &target->host, &target->port);
 	if (err != LK_OK)
@@ -286,6 +286,7 @@ enum scheme {
 	SCHEME_SENTINEL,
 	SCHEME_SENTINEL_LETTUCE,
 	SCHEME_CLUSTER,
+	SCHEME_QUORUM,
 	SCHEME_COUNT
 };
 
@@ -303,6 +304,8 @@ static const struct {
 	{"rediss-sentinel://", SCHEME_SENTINEL_LETTUCE, true},
 	{"redis+cluster://", SCHEME_CLUSTER, false},
 	{"rediss+cluster://", SCHEME_CLUSTER, true},
+	{"redis+quorum://", SCHEME_QUORUM, false},
+	{"rediss+quorum://", SCHEME_QUORUM, true},
 };
 
 static enum scheme take_scheme(struct parse *parse, struct span *rest)
@@ -317,21 +320,20 @@ static enum scheme take_scheme(struct parse *parse, struct span *rest)
 
 static lk_err unknown_scheme(struct parse *parse, struct span url)
 {
-	static const char *const planned[] = {"redis+quorum", "etcd"};
+	static const char planned[] = "etcd";
 	struct span scheme = span_until(url, ":");
 
-	/* Quote only these: any other text may be a password. */
-	for (size_t i = 0; i < sizeof(planned) / sizeof(planned[0]); i++)
-		if (scheme.len == strlen(planned[i]) && scheme.len < url.len &&
-		    !memcmp(scheme.at, planned[i], scheme.len))
-			return WRONG(parse, "scheme: %s is not supported by this version",
-			             planned[i]);
+	/* Quote only this one: any other text may be a password. */
+	if (scheme.len == strlen(planned) && scheme.len < url.len &&
+	    !memcmp(scheme.at, planned, scheme.len))
+		return WRONG(parse, "scheme: %s is not supported by this version", planned);
 	if (span_take(&url, "rediss+unix:"))
 		return WRONG(parse, "scheme: rediss+unix: a Unix socket has no TLS (write "
 		                    "redis+unix://)");
 	return WRONG(parse,
 	             "scheme: must be redis://, rediss://, redis+unix://, redis+sentinel://, "
-	             "rediss+sentinel://, redis+cluster://, rediss+cluster:// or local:");
+	             "rediss+sentinel://, redis+cluster://, rediss+cluster://, redis+quorum://, "
+	             "rediss+quorum:// or local:");
 }
 
 static lk_err parse_place(struct parse *parse, enum scheme scheme, struct span authority,
@@ -346,6 +348,8 @@ static lk_err parse_place(struct parse *parse, enum scheme scheme, struct span a
 		                               scheme == SCHEME_SENTINEL_LETTUCE);
 	case SCHEME_CLUSTER:
 		return lk__url_parse_cluster(parse, authority, path);
+	case SCHEME_QUORUM:
+		return lk__url_parse_quorum(parse, authority, path);
 	default:
 		return parse_tcp(parse, authority, path);
 	}

@@ -10,6 +10,7 @@
 
 #define LK__SENTINELS_MAX 16
 #define LK__SEEDS_MAX 16
+#define LK__MEMBERS_MAX 7 /* servers of a quorum */
 #define LK__HOST_MAX (LK_HOST_SIZE - 1)    /* bytes of a host name or an address */
 #define LK__PLACE_SIZE (LK__HOST_MAX + 16) /* a host and a port as text, with the NUL */
 #define LK__FOLLOW_MS 3000 /* for which clients of Sentinel may still use an old master */
@@ -49,6 +50,9 @@ struct lk__target {
 	bool cluster;               /* a Redis Cluster: a dial fills in host and port; db is 0 */
 	struct lk__endpoint *seeds; /* the nodes that the URL names; NULL = no Cluster */
 	int seed_count;
+	bool quorum; /* a quorum: the target of each server is a copy, see lk__target_aim() */
+	struct lk__endpoint *members; /* its servers, an odd number of them; NULL = no quorum */
+	int member_count;
 	bool lazy;      /* connect at the first call that needs the store */
 	char text[200]; /* "127.0.0.1:6379", "/run/x.sock", a service, "seed:6379,...":
 	                 * escaped, without userinfo */
@@ -60,8 +64,8 @@ lk_err lk__target_parse(const char *url, const lk_client_options *options,
                         struct lk__target *target, struct lk__why *why);
 void lk__target_fini(struct lk__target *target); /* wipes the password; zeroed memory is allowed */
 
-/* Make a copy of a target by Sentinel, or of a Cluster, lead to that place; borrows host.  Its text
- * becomes "service at host:port", or "host:port". */
+/* Make a copy of a target by Sentinel, of a Cluster, or of a quorum, lead to that place; borrows
+ * host.  Its text becomes "service at host:port", or "host:port". */
 void lk__target_aim(struct lk__target *copy, char *host, int port);
 /* Write "host:port", or "[host]:port" for an IPv6 address. */
 void lk__place_write(char *out, size_t size, const char *host, int port);

@@ -182,6 +182,11 @@ static lk_err set_time_option(struct parse *parse, enum option option, struct sp
 
 static lk_err set_grace(struct parse *parse, const char *part, int64_t ms, const char *none)
 {
+	if (parse->target->quorum)
+		return WRONG(parse,
+		             "%s: the servers of a quorum grant nothing for its longest lease "
+		             "instead",
+		             part);
 	if (ms && (ms < GRACE_MIN_MS || ms > GRACE_MAX_MS))
 		return WRONG(parse, "%s: must be %d to %d milliseconds, or %s for none", part,
 		             GRACE_MIN_MS, GRACE_MAX_MS, none);
@@ -425,6 +430,9 @@ lk_err lk__options_check(struct parse *parse)
 		return WRONG(parse, "cert: missing (a key is given)");
 	if (target->local && target->replicas)
 		return WRONG(parse, "replicas: the private server of local: has none");
+	if (target->quorum && target->replicas)
+		return WRONG(parse,
+		             "replicas: a quorum waits for a majority of its servers instead");
 	return lk__options_check_sentinel(parse);
 }
 
@@ -450,6 +458,7 @@ void lk__target_fini(struct lk__target *target)
 	free(target->service);
 	free_places(target->sentinels, target->sentinel_count);
 	free_places(target->seeds, target->seed_count);
+	free_places(target->members, target->member_count);
 	free(target->sentinel_user);
 	lk__option_wipe(target->sentinel_password);
 	memset(target, 0, sizeof(*target));

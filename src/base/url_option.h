@@ -126,6 +126,9 @@ lk_err lk__options_check_sentinel(struct parse *parse);
 /* url_cluster.c */
 lk_err lk__url_parse_cluster(struct parse *parse, struct span authority, struct span path);
 
+/* url_quorum.c */
+lk_err lk__url_parse_quorum(struct parse *parse, struct span authority, struct span path);
+
 /* ---- Options ------------------------------------------------------------------------------ */
 
 /* Free a text after it was wiped; NULL is a no-op. */

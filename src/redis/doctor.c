@@ -560,8 +560,12 @@ lk_err lk_doctor(const char *url, const lk_client_options *options, lk_finding_f
 	struct lk__why why;
 	lk_err err = lk__target_parse(url, options, &target, &why);
 
-	if (err)
+	if (!err && target.quorum)
+		err = lk__why_set(&why, LK_EINVALID, "scheme: redis+quorum is not supported yet");
+	if (err) {
+		lk__target_fini(&target);
 		return lk__fail(&why);
+	}
 	doctor.target = &target;
 	if (target.user)
 		lk__escape(doctor.user, sizeof(doctor.user), target.user, strlen(target.user));

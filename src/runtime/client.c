@@ -260,7 +260,9 @@ static lk_err open_client(const char *url, const lk_client_options *options, lk_
 
 	if (!client)
 		return lk__failf(LK_ENOMEM, "out of memory");
-	if (lk__target_parse(url, options, &client->target, &why)) {
+	if (!lk__target_parse(url, options, &client->target, &why) && client->target.quorum)
+		lk__why_set(&why, LK_EINVALID, "scheme: redis+quorum is not supported yet");
+	if (why.err) {
 		free_client(client);
 		return lk__fail(&why);
 	}
