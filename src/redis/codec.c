@@ -23,7 +23,9 @@ static inline char *put(char *out, const char *text, size_t len)
 size_t lk__ticket_text(const struct lk__space *space, const struct lk__ticket_id *ticket,
                        char text[LK__TICKET_MAX])
 {
-	char *end = put(put(text, "2:", 2), space->client_id, space->client_id_len);
+	const char *version = ticket->priority ? "q1:" : "2:";
+	char *end = put(put(text, version, strlen(version)), space->client_id,
+	                space->client_id_len);
 
 	*end++ = ':';
 	end = put(end, ticket->nonce, LK__NONCE_SIZE - 1);
@@ -33,6 +35,12 @@ size_t lk__ticket_text(const struct lk__space *space, const struct lk__ticket_id
 	if (ticket->permits) {
 		*end++ = ':';
 		end += lk__decimal(end, ticket->permits);
+	}
+	if (ticket->priority) {
+		*end++ = ':';
+		end += lk__decimal(end, (int64_t)ticket->priority);
+		*end++ = ':';
+		end += lk__decimal(end, ticket->epoch);
 	}
 	return (size_t)(end - text);
 }
@@ -250,6 +258,11 @@ static bool epoch_request(struct lk__buf *buf, const struct lk__space *space,
 	add(args, request->epoch->text, request->epoch->len);
 	add_number(args, request->epoch->unheld_pid);
 	add_number(args, space->db);
+	if (space->quorum || request->quorum) {
+		const char *set = request->set ? request->set : "";
+		add(args, set, strlen(set));
+		add(args, request->set_is_new ? "1" : "0", 1);
+	}
 	return eval(buf, &lk__script_epoch_set, request->by_text, args);
 }
 
@@ -318,7 +331,9 @@ bool lk__codec_request(struct lk__buf *buf, const struct lk__space *space,
 	if (request->asking && !lk__resp_command(buf, 1, asking, NULL))
 		return false;
 	begin(&args);
-	if (lk__is_query(request->kind))
+	if (lk__codec_is_of_quorum(request))
+		ok = lk__codec_quorum(buf, space, request);
+	else if (lk__is_query(request->kind))
 		ok = lk__codec_query(buf, space, request);
 	else if (request->kind == LK__CONFIRM)
 		ok = confirm_request(buf, request);
@@ -373,6 +388,8 @@ lk_err lk__codec_foreign(const struct lk__resp *resp, struct lk__why *why)
 	if (!is(resp, "foreign") || !key || key->type != LK__RESP_STRING || !what ||
 	    what->type != LK__RESP_STRING)
 		return LK_OK;
+	if (strstr(what->str, "use redis"))
+		return lk__why_set(why, LK_EFOREIGN, "key %s: %s", key->str, what->str);
 	return lk__why_set(why, LK_EFOREIGN, "key %s is in other use: %s%s", key->str, what->str,
 	                   strstr(what->str, "version") ? " (of another version of Latchkey)" : "");
 }
@@ -412,6 +429,7 @@ bool lk__codec_epoch(const struct lk__resp *resp, struct lk__epoch *epoch)
 	epoch->is_partial = refused != 0;
 	epoch->len = (uint8_t)marker->len;
 	memcpy(epoch->text, marker->str, marker->len + 1);
+	lk__codec_set(epoch);
 	return true;
 }
 
@@ -458,7 +476,7 @@ static bool latch_answer(const struct lk__resp *resp, struct lk__answer *answer)
 void lk__codec_answer(const struct lk__resp *resp, const char *what, struct lk__answer *answer,
                       struct lk__why *why)
 {
-	int64_t fence, a = 0, b = 0, c = 0, d = 0;
+	int64_t fence, a = 0, b = 0, c = 0, d = 0, e = 0;
 
 	memset(answer, 0, sizeof(*answer));
 	if (resp->type == LK__RESP_ERROR) {
@@ -470,7 +488,12 @@ void lk__codec_answer(const struct lk__resp *resp, const char *what, struct lk__
 	           number(resp, 2, &answer->store_us) && number(resp, 3, &answer->waiting)) {
 		answer->kind = is(resp, "held") ? LK__KEPT : LK__GRANTED;
 		answer->fence = (uint64_t)fence;
-		answer->more = number(resp, 4, &d) && d != 0;
+		if (number(resp, 4, &d) && number(resp, 5, &e)) {
+			answer->last = (uint64_t)d;
+			answer->older = e != 0;
+		} else {
+			answer->more = d != 0;
+		}
 	} else if (is(resp, "queued") && number(resp, 1, &a) && number(resp, 2, &b) &&
 	           number(resp, 3, &c) && number(resp, 4, &d)) {
 		answer->kind = LK__QUEUED;
@@ -487,6 +510,9 @@ void lk__codec_answer(const struct lk__resp *resp, const char *what, struct lk__
 		answer->kind = LK__STALE;
 		if (lk__codec_epoch(resp, &answer->epoch))
 			answer->kind = LK__MEMORY;
+	} else if (is(resp, "young") && number(resp, 1, &a)) {
+		answer->kind = LK__YOUNG;
+		answer->grace_ms = a;
 	} else if (is(resp, "gone")) {
 		answer->kind = LK__GONE;
 	} else if (is(resp, "left") && number(resp, 1, &a) && number(resp, 2, &b) &&

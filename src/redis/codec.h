@@ -8,7 +8,8 @@
 #include "script.h"
 #include "space.h"
 
-#define LK__TICKET_MAX 64 /* 2:client:nonce:lease:mode:permits and a NUL */
+/* 2:client:nonce:lease:mode:permits or q1:client:nonce:lease:mode:priority:epoch, and a NUL */
+#define LK__TICKET_MAX 80
 
 /* Returns the length. */
 size_t lk__ticket_text(const struct lk__space *space, const struct lk__ticket_id *ticket,
@@ -20,6 +21,17 @@ bool lk__codec_request(struct lk__buf *buf, const struct lk__space *space,
 /* Append the command of a query. */
 bool lk__codec_query(struct lk__buf *buf, const struct lk__space *space,
                      const struct lk__request *query);
+
+/* ---- Of a quorum, codec_quorum.c ---------------------------------------------------------- */
+
+/* Does the request need a script of a quorum? */
+bool lk__codec_is_of_quorum(const struct lk__request *request);
+/* Append its command. */
+bool lk__codec_quorum(struct lk__buf *buf, const struct lk__space *space,
+                      const struct lk__request *request);
+/* Fill in what the text of a marker says of a set of servers; "" if it says nothing. */
+void lk__codec_set(struct lk__epoch *epoch);
+
 /* Beyond it neither Lua's numbers nor ours are exact. */
 #define LK__EXACT_MAX (INT64_C(1) << 53)
 

@@ -29,36 +29,62 @@ static bool word_number(const char **at, const char *end, int64_t *value)
 	return word(at, end, &start, &len) && lk__parse_i64(start, len, 0, LK__EXACT_MAX, value);
 }
 
-/* Parse 2:client:nonce:lease:mode or 2:client:nonce:lease:mode:permits, where client is us. */
-static bool parse_ticket(const struct lk__space *space, const char *text, size_t len,
-                         struct lk__message *message)
+/* Cut a number off the end of the text, and the ':' before it. */
+static bool last_number(const char *text, size_t *len, int64_t min, int64_t max, int64_t *value)
 {
-	const size_t head = 2 + LK__CLIENT_ID_SIZE - 1 + 1, nonce = LK__NONCE_SIZE - 1;
-	size_t last = len; /* start of the last word */
-	int64_t permits = 0;
+	size_t start = *len;
+
+	while (start && text[start - 1] != ':')
+		start--;
+	if (!start || !lk__parse_i64(text + start, *len - start, min, max, value))
+		return false;
+	*len = start - 1;
+	return true;
+}
+
+/* Parse <head>client:nonce:lease:mode, where client is us; the mode n only if it may be. */
+static bool parse_parts(const struct lk__space *space, const char *head, const char *text,
+                        size_t len, bool may_be_final, struct lk__message *message)
+{
+	const size_t version = strlen(head), nonce = LK__NONCE_SIZE - 1;
+	const size_t at = version + LK__CLIENT_ID_SIZE;
 	char mode;
 
-	while (last && text[last - 1] != ':')
-		last--;
-	if (last && last < len && text[last] != 'r' && text[last] != 'f') {
-		if (!lk__parse_i64(text + last, len - last, 1, LK_PERMITS_MAX, &permits))
-			return false;
-		len = last - 1;
-	}
-	if (len < head + nonce + 4 || memcmp(text, "2:", 2) ||
-	    memcmp(text + 2, space->client_id, LK__CLIENT_ID_SIZE - 1) || text[head - 1] != ':' ||
-	    text[head + nonce] != ':' || text[len - 2] != ':')
+	if (len < at + nonce + 4 || memcmp(text, head, version) ||
+	    memcmp(text + version, space->client_id, LK__CLIENT_ID_SIZE - 1) ||
+	    text[at - 1] != ':' || text[at + nonce] != ':' || text[len - 2] != ':')
 		return false;
 	mode = text[len - 1];
-	if (mode != 'r' && mode != 'f' && (mode != 'n' || !permits))
+	if (mode != 'r' && mode != 'f' && (mode != 'n' || !may_be_final))
 		return false;
-	memcpy(message->nonce, text + head, nonce);
+	memcpy(message->nonce, text + at, nonce);
 	message->nonce[nonce] = '\0';
 	message->fixed = mode != 'r';
 	message->final = mode == 'n';
-	message->permits = (uint32_t)permits;
-	return lk__parse_i64(text + head + nonce + 1, len - head - nonce - 3, 1, LK_LEASE_MAX_MS,
+	return lk__parse_i64(text + at + nonce + 1, len - at - nonce - 3, 1, LK_LEASE_MAX_MS,
 	                     &message->lease_ms);
+}
+
+/* Parse 2:client:nonce:lease:mode, with :permits of a semaphore, or of a quorum
+ * q1:client:nonce:lease:mode:priority:epoch. */
+static bool parse_ticket(const struct lk__space *space, const char *text, size_t len,
+                         struct lk__message *message)
+{
+	int64_t permits = 0, priority, epoch;
+
+	if (*text == 'q') {
+		if (!last_number(text, &len, 0, UINT16_MAX, &epoch) ||
+		    !last_number(text, &len, 1, LK__EXACT_MAX, &priority))
+			return false;
+		message->priority = (uint64_t)priority;
+		message->epoch = (uint16_t)epoch;
+		return parse_parts(space, "q1:", text, len, false, message);
+	}
+	if (text[len - 1] >= '0' && text[len - 1] <= '9' &&
+	    !last_number(text, &len, 1, LK_PERMITS_MAX, &permits))
+		return false;
+	message->permits = (uint32_t)permits;
+	return parse_parts(space, "2:", text, len, permits > 0, message);
 }
 
 bool lk__codec_broadcast(const char *text, size_t len, struct lk__message *message)
@@ -81,7 +107,7 @@ bool lk__codec_message(const struct lk__space *space, const char *text, size_t l
 {
 	const char *at = text, *end = text + len, *verb, *ticket;
 	size_t verb_len, ticket_len;
-	int64_t fence, claim;
+	int64_t fence, claim, older;
 
 	memset(message, 0, sizeof(*message));
 	if (!word(&at, end, &verb, &verb_len) || !word(&at, end, &ticket, &ticket_len) ||
@@ -98,6 +124,9 @@ bool lk__codec_message(const struct lk__space *space, const char *text, size_t l
 		message->claim = claim != 0;
 	} else if (verb_len == 6 && !memcmp(verb, "wanted", 6)) {
 		message->kind = LK__WANTED;
+		/* Of a quorum, the priority of the older ticket follows. */
+		if (message->priority && !word_number(&at, end, &older))
+			return false;
 	} else if (verb_len == 5 && !memcmp(verb, "again", 5)) {
 		message->kind = LK__REASK;
 		if (!word_number(&at, end, &message->in_ms) || message->in_ms > LK_LEASE_MAX_MS)

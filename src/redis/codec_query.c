@@ -269,8 +269,11 @@ bool lk__codec_query(struct lk__buf *buf, const struct lk__space *space,
 	case LK__RECALL: {
 		const char *args[] = {marker_of(&words), query->epoch->text,
 		                      number_text(&words, query->epoch->unheld_pid),
-		                      number_text(&words, space->db)};
-		return script(buf, &lk__script_epoch_set, 4, args);
+		                      number_text(&words, space->db),
+		                      query->set ? query->set : "",
+		                      query->set_is_new ? "1" : "0"};
+		const bool quorum = space->quorum || query->quorum;
+		return script(buf, &lk__script_epoch_set, quorum ? 6 : 4, args);
 	}
 	case LK__END_GRACE: {
 		const char *args[] = {marker_of(&words), query->details->subject};
@@ -323,17 +326,22 @@ static int64_t number(const struct lk__resp *resp)
 	return value;
 }
 
-/* Get the client id from a ticket, 2:client:nonce:...  False when it is not a ticket. */
+/* Get the client id from a ticket, 2:client:nonce:... or q1:client:nonce:...  False when it is not
+ * a ticket. */
 static bool entry_of(const struct lk__resp *ticket, struct lk__entry *entry)
 {
 	const size_t len = LK__CLIENT_ID_SIZE + LK__NONCE_SIZE - 1;
+	size_t head;
 
-	if (!is_string(ticket) || ticket->len < 2 + len || ticket->len >= sizeof(entry->id) ||
-	    memcmp(ticket->str, "2:", 2))
+	if (!is_string(ticket))
+		return false;
+	head = ticket->str[0] == 'q' ? 3 : 2;
+	if (ticket->len < head + len || ticket->len >= sizeof(entry->id) ||
+	    memcmp(ticket->str, head == 3 ? "q1:" : "2:", head))
 		return false;
 	*entry = (struct lk__entry){0};
 	memcpy(entry->id, ticket->str, ticket->len + 1);
-	lk__escape(entry->party, sizeof(entry->party), ticket->str + 2, len);
+	lk__escape(entry->party, sizeof(entry->party), ticket->str + head, len);
 	return true;
 }
 

@@ -13,6 +13,14 @@ static const struct lk__script *const scripts[] = {
 	&lk__script_latch_down,    &lk__script_latch_show,      &lk__script_epoch_set,
 };
 #define SCRIPT_COUNT (sizeof(scripts) / sizeof(*scripts))
+/* Of a quorum, which has locks only. */
+static const struct lk__script *const quorum_scripts[] = {
+	&lk__script_quorum_ask,
+	&lk__script_quorum_leave,
+	&lk__script_quorum_renew,
+	&lk__script_epoch_set,
+};
+#define QUORUM_SCRIPT_COUNT (sizeof(quorum_scripts) / sizeof(*quorum_scripts))
 
 /* While connecting, no request of a caller has been sent: nothing is ambiguous. */
 static lk_err not_yet(lk_err err, struct lk__why *why)
@@ -89,11 +97,11 @@ static lk_err judge_probe(const struct lk__resp *resp, const struct lk__conn *co
 
 /* Append the scripts, ahead of their first use.  Without the right to load scripts, a client sends
  * their text when it uses them. */
-static bool load(struct lk__buf *buf)
+static bool load(struct lk__buf *buf, const struct lk__script *const *list, size_t count)
 {
-	for (size_t i = 0; i < SCRIPT_COUNT; i++) {
-		const char *argv[] = {"SCRIPT", "LOAD", scripts[i]->text};
-		const size_t lens[] = {6, 4, scripts[i]->len};
+	for (size_t i = 0; i < count; i++) {
+		const char *argv[] = {"SCRIPT", "LOAD", list[i]->text};
+		const size_t lens[] = {6, 4, list[i]->len};
 		if (!lk__resp_command(buf, 3, argv, lens))
 			return false;
 	}
@@ -109,7 +117,8 @@ static lk_err send_probe(struct lk__conn *conn, const struct lk__space *space,
                          int64_t deadline_ns, int cancel_fd, struct lk__resp *answers[REPLIES],
                          struct lk__why *why)
 {
-	const size_t loads = by_text ? SCRIPT_COUNT : 0, count = loads + REPLIES;
+	const size_t known_count = space->quorum ? QUORUM_SCRIPT_COUNT : SCRIPT_COUNT;
+	const size_t loads = by_text ? known_count : 0, count = loads + REPLIES;
 	const struct lk__request ask = {
 		.kind = LK__EPOCH, .by_text = by_text, .epoch = known, .marker = trial->marker};
 	struct lk__resp *resps[SCRIPT_COUNT + REPLIES] = {0};
@@ -117,7 +126,7 @@ static lk_err send_probe(struct lk__conn *conn, const struct lk__space *space,
 	struct lk__buf buf = {0};
 	lk_err err;
 
-	if ((by_text && !load(&buf)) ||
+	if (!load(&buf, space->quorum ? quorum_scripts : scripts, loads) ||
 	    !lk__codec_eval(&buf, &lk__script_link_probe, by_text, 2, args, NULL) ||
 	    !lk__codec_request(&buf, space, &ask)) {
 		lk__buf_fini(&buf);
@@ -134,13 +143,18 @@ static lk_err send_probe(struct lk__conn *conn, const struct lk__space *space,
 }
 
 static lk_err judge_epoch(const struct lk__resp *resp, const struct lk__conn *conn,
-                          struct lk__epoch *epoch, struct lk__why *why)
+                          const struct lk__space *space, struct lk__epoch *epoch,
+                          struct lk__why *why)
 {
 	if (resp->type == LK__RESP_ERROR)
 		return lk__why_about(why, lk__resp_refusal(resp), conn->socket.text, "%s",
 		                     resp->str);
-	if (lk__codec_epoch(resp, epoch))
+	if (lk__codec_epoch(resp, epoch) && !(epoch->is_partial && space->quorum))
 		return LK_OK;
+	if (epoch->is_partial && space->quorum)
+		return lk__why_about(why, LK_EAUTH, conn->socket.text,
+		                     "INFO is refused: a member of a quorum needs it to find out "
+		                     "that it has lost its memory (+info)");
 	if (lk__codec_is_cluster(resp))
 		return lk__why_about(why, LK_ECONN, conn->socket.text, "is a node of a Cluster");
 	if (lk__codec_foreign(resp, why))
@@ -189,7 +203,7 @@ lk_err lk__connect_probe(struct lk__conn *conn, struct lk__conn *messages,
 	if (!err && answers[PROBE]->integer < 1 && !*is_refused)
 		err = judge_silence(messages, deadline_ns, cancel_fd, why);
 	if (!err)
-		err = judge_epoch(answers[EPOCH], conn, epoch, why);
+		err = judge_epoch(answers[EPOCH], conn, space, epoch, why);
 	if (err == LK_ECONN && trial->is_plain && answers[PROBE]->type == LK__RESP_ERROR)
 		blame_replica(answers[PROBE], conn, deadline_ns, cancel_fd, why);
 	if (err == LK_ESERVER)

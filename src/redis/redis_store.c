@@ -25,6 +25,7 @@ static struct lk__store *create(const struct lk__target *target, const char *cli
 	redis->store.links = 1;
 	lk__space_init(&redis->space, target->prefix, target->db, client_id);
 	redis->space.grace_ms = target->grace_ms;
+	redis->space.quorum = target->quorum;
 	redis->divided = redis->space;
 	lk__space_divide(&redis->divided);
 	atomic_init(&redis->is_cluster, target->cluster);

@@ -21,14 +21,17 @@ void lk__space_init(struct lk__space *space, const char *prefix, int db, const c
 	snprintf(space->channel, sizeof(space->channel), "%s%s", space->channels, client_id);
 	snprintf(space->broadcasts, sizeof(space->broadcasts), "%s:l:%d:", space->prefix, db);
 	snprintf(space->fence, sizeof(space->fence), "%s:fence", space->prefix);
+	snprintf(space->fences, sizeof(space->fences), "%s:fences", space->prefix);
 	snprintf(space->epoch, sizeof(space->epoch), "%s:epoch", space->prefix);
 	space->cluster = false;
+	space->quorum = false;
 	space->db = db;
 	space->grace_ms = 0;
 	space->prefix_len = length(space->prefix);
 	space->client_id_len = length(space->client_id);
 	space->channels_len = length(space->channels);
 	space->fence_len = length(space->fence);
+	space->fences_len = length(space->fences);
 	space->epoch_len = length(space->epoch);
 }
 

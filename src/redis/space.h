@@ -7,6 +7,7 @@
 
 #define LK__KEY_MAX (32 + 3 * LK_NAME_MAX + 8) /* prefix:{name}:q and a NUL */
 #define LK__CHANNEL_MAX 80
+#define LK__CLASSES 1024 /* of names in a quorum, each with a counter of fences */
 #define LK__MARKER_MAX 96 /* prefix:epoch:{tag}:node and a NUL */
 
 /* The names of one client's keys and channels, fixed for its life.  In a Cluster all keys and
@@ -15,13 +16,15 @@ struct lk__space {
 	char prefix[33];
 	char client_id[LK__CLIENT_ID_SIZE];
 	bool cluster;
+	bool quorum; /* its servers are members of a quorum */
 	char channels[56];             /* prefix:c:db:, in a Cluster prefix:c: */
 	char channel[LK__CHANNEL_MAX]; /* channels and our id; none in a Cluster */
 	char broadcasts[56];           /* prefix:l:db:, in a Cluster prefix:l: */
 	char fence[48];                /* prefix:fence: the key of all names; of a Cluster's
 	                                * slot, prefix:fence:{tag} */
+	char fences[48];               /* prefix:fences: the counters of a quorum's server */
 	char epoch[48];                /* prefix:epoch: the marker of the server's memory */
-	uint8_t prefix_len, client_id_len, channels_len, fence_len, epoch_len;
+	uint8_t prefix_len, client_id_len, channels_len, fence_len, fences_len, epoch_len;
 	int db;
 	int64_t grace_ms; /* 0 unless set: none */
 };
