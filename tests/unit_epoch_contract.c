@@ -563,6 +563,15 @@ TEST(member_without_a_right_to_info_keeps_its_marker)
 	contract_stop();
 }
 
+TEST(full_server_takes_another_marker)
+{
+	start();
+	SAYS("OK", "SET", MARKER, "1 " NEXT_RUN " 1234567");
+	contract_full(true);
+	SAYS(FOUND("1 " RUN " " BEGAN, BEGAN), FIND(""));
+	contract_stop();
+}
+
 TEST(key_of_another_type_is_foreign)
 {
 	start();

@@ -458,6 +458,10 @@ TEST(leave_ends_no_other_ticket)
 	KEEPS("left 0 0 0", LEAVE("q1:a:n2:1000:r:" A_AT ":0"));
 	KEEPS("left 0 0 0", LEAVE("q1:b:n2:2000:r:" B_AT ":0"));
 	KEEPS("left 0 0 0", LEAVE("q1:b:n:2000:r:" B_AT ":0"));
+	/* Another program has moved it in the queue. */
+	SAYS("0", "ZADD", QUEUE, "5", B(0));
+	SAYS("left 0 0 0", LEAVE(B(0)));
+	SAYS("0", "EXISTS", QUEUE);
 	contract_stop();
 }
 
@@ -523,6 +527,7 @@ TEST(yield_of_a_leg_that_has_lost_its_server_waits)
 	SAYS("granted " LEAST " " NOW " 0 " LEAST " 0", ASK(A(0)));
 	SAYS("left 0 0 0", YIELD(B(10), B(11)));
 	SAYS(B(11), TICKETS);
+	SAYS("30000", "PTTL", QUEUE);
 	/* Late, while a later one waits. */
 	KEEPS("left 0 0 0", YIELD(B(9), B(10)));
 	SAYS("1", "ZADD", QUEUE, B_AT, B(9));

@@ -172,10 +172,10 @@ TEST(missing_right_is_torn_only_behind_a_change)
 TEST(missing_right_to_notify_the_second_is_torn)
 {
 	start();
-	SAYS("1", "ZADD", QUEUE, "5", "q1:d:n1:2000:r:5:0");
+	SAYS("1", "ZADD", QUEUE, "5", "q1:a:n1:2000:r:5:0");
 	SAYS("1", "ZADD", QUEUE, "6", "q1:b:n1:2000:r:6:0");
-	contract_refuse("SET", NULL);
-	SAYS(TORN_BY_RIGHT " | b grant q1:b:n1:2000:r:6:0 " LEAST " 1000 1 0 " NOW " | d 1", HAND);
+	contract_refuse("PUBLISH", CHANNELS "b");
+	SAYS(TORN_BY_RIGHT " | a grant q1:a:n1:2000:r:5:0 " LEAST " 1000 1 1 " NOW, HAND);
 	contract_stop();
 }
 

@@ -68,8 +68,7 @@ end
 
 -- Has the database no other key than the marker?
 local function is_empty()
-	local text = redis.pcall('INFO', 'keyspace')
-	if type(text) == 'table' then return false end
+	local text = redis.call('INFO', 'keyspace')
 	local keys = string.match(text, 'db' .. ARGV[3] .. ':keys=(%d+)') or '0'
 	return keys == (marker and '1' or '0')
 end
@@ -97,7 +96,7 @@ if info then
 	local unheld = (info.process_id or '') == ARGV[2] and not marker and not flushed and known ~= id
 	if member or has_joined then
 		-- A quorum asks each of its servers to have forgotten nothing for its longest lease.
-		since = ARGV[5] == '1' and has_joined and is_empty() and '0' or now
+		since = has_joined and ARGV[5] == '1' and is_empty() and '0' or now
 	elseif unheld and not promoted then
 		since = '0'
 	elseif vouched then

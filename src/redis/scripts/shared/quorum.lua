@@ -35,13 +35,13 @@ local function clock()
 	return time[1] .. string.sub('00000', #time[2]) .. time[2]
 end
 
--- Is the first text less, byte by byte?  (The order of "<" is that of the locale.)
+-- Is the first name less, byte by byte?  (The order of "<" is that of the locale.)  They differ, and each
+-- ends with a ':'.
 local function is_less(one, other)
-	for i = 1, math.min(#one, #other) do
+	for i = 1, #one do
 		local a, b = string.byte(one, i), string.byte(other, i)
 		if a ~= b then return a < b end
 	end
-	return #one < #other
 end
 
 -- Is the first ticket older: of a smaller priority, of which ties fall by client and nonce?
