@@ -7,8 +7,8 @@
 -- ARGV[2]  id of a process that began when nothing was held, 0 = unknown: the client started it, or
 --          another client on this machine
 -- ARGV[3]  the number of the database
--- ARGV[4]  of a quorum: what is in the brackets, to be written unless it is there; "" = leave it as it is
--- ARGV[5]  1 = the server is new in the set: it is not young if its database is empty and has no set
+-- ARGV[4]  of a quorum: what is in the brackets, to be written if there is none; "" = leave it as it is
+-- ARGV[5]  1 = the server is new in the set: it is not young if its database is empty
 --
 -- Returns  epoch, the marker, its since, server time us, 1 = INFO says nothing: only a missing marker
 --                 shows a loss
@@ -33,17 +33,15 @@ if marker then
 	end
 end
 
--- The part in brackets, and whether it is new.  The server's own number is for display: clients may list
--- the servers in another order.
-local SET = '^([%w_%-]+) %d+/(%d+ %d+)$'
+-- The part in brackets, and whether it is new.  The first client that writes it decides: two may make a
+-- set at once.  The server's own number is for display.
+local SET = '^[%w_%-]+ %d+/%d+ %d+$'
 local member, has_joined = string.match(more or '', '^ %[(.*)%]$'), false
 if not ARGV[4] then
 	if member then return {'foreign', KEYS[1], 'member of a quorum: use redis+quorum://'} end
-elseif ARGV[4] ~= '' and not (member and ARGV[5] == '1') then
-	local set, form = string.match(ARGV[4], SET)
-	local old_set, old_form = string.match(member or '', SET)
-	has_joined = set ~= old_set or form ~= old_form
-	if has_joined then more = ' [' .. ARGV[4] .. ']' end
+elseif ARGV[4] ~= '' and not string.match(member or '', SET) then
+	has_joined = true
+	more = ' [' .. ARGV[4] .. ']'
 end
 
 -- The clock was set back since: the grace would last for so much longer.
