@@ -148,9 +148,12 @@ static void choose_priority(struct lk__core *core, int64_t now_ns, struct lk__ti
 	if (legs->priority || !lk__quorum_is_ready(core))
 		return;
 	legs->priority = lk__quorum_time_us(core, now_ns);
-	for (unsigned i = 0; i < legs->servers; i++)
-		if (legs->leg[i])
-			legs->leg[i]->arrival = legs->priority;
+	for (unsigned i = 0; i < legs->servers; i++) {
+		if (!legs->leg[i])
+			continue;
+		legs->leg[i]->arrival = legs->priority;
+		lk__ticket_pursue(core, now_ns, legs->leg[i]);
+	}
 }
 
 /* ---- Decisions before the hold ------------------------------------------------------------ */

@@ -1,0 +1,171 @@
+/* SPDX-License-Identifier: MIT
+ * Which servers form a quorum, in virtual time: harness/virtual_quorum.h. */
+#include "harness/test.h"
+#include "harness/virtual_quorum.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static const char *marker(int server)
+{
+	return lua_store_text(vq.server[server].store, "GET", "lk:epoch", NULL);
+}
+
+/* The id of the set that the server is marked with, "" = none. */
+static const char *set_of(int server)
+{
+	static char ids[VQ_SERVERS][LK__SET_SIZE];
+	const char *at = strchr(marker(server), '[');
+
+	ids[server][0] = '\0';
+	if (at)
+		ck_assert_int_eq(sscanf(at, "[%23[^ ]", ids[server]), 1);
+	return ids[server];
+}
+
+static void join_all(int client)
+{
+	for (int i = 0; i < vq.servers; i++)
+		vq_join(client, i);
+}
+
+static void acquire_after(int client, int64_t ms)
+{
+	struct lk__op *op = vq_acquire(client);
+
+	vq_pass(ms - 1000);
+	vq_waits(op);
+	vq_pass(2000);
+	vq_done(op, LK_OK);
+	vq_release(client);
+	vq_settle();
+}
+
+TEST(servers_without_marks_become_a_set_that_is_young)
+{
+	vq_start_unmarked(3, 1);
+	join_all(0);
+	vq_settle();
+	ck_assert_str_ne(set_of(0), "");
+	ck_assert_str_eq(set_of(0), set_of(1));
+	ck_assert_str_eq(set_of(0), set_of(2));
+	ck_assert(lk__quorum_is_ready(&vq.client[0].core));
+	acquire_after(0, LK__LONGEST_MS);
+	vq_end();
+}
+
+TEST(set_is_not_made_before_all_servers_have_answered)
+{
+	struct lk__op *op;
+
+	vq_start_unmarked(3, 1);
+	vq_join(0, 0);
+	vq_join(0, 1);
+	vq_settle();
+	ck_assert_str_eq(set_of(0), "");
+	ck_assert(!lk__quorum_is_ready(&vq.client[0].core));
+	op = vq_acquire(0);
+	vq_settle();
+	vq_give_up(0, op, LK_ETIMEDOUT);
+	vq_done(op, LK_ECONN);
+	ck_assert_msg(strstr(op->why.text, "0 of 3 servers vote") != NULL, "%s", op->why.text);
+	vq_join(0, 2);
+	vq_settle();
+	ck_assert_str_ne(set_of(2), "");
+	vq_end();
+}
+
+/* Both have read all servers before either marks one. */
+TEST(two_clients_at_once_make_one_set)
+{
+	vq_start_unmarked(3, 2);
+	join_all(0);
+	join_all(1);
+	for (int i = 0; i < 3; i++)
+		for (int j = 0; j < 2; j++)
+			while (vq_send(j, i))
+				;
+	vq_settle();
+	for (int i = 1; i < 3; i++)
+		ck_assert_str_eq(set_of(i), set_of(0));
+	for (int i = 0; i < 2; i++)
+		ck_assert_str_eq(vq.client[i].core.quorum->set, set_of(0));
+	acquire_after(0, LK__LONGEST_MS);
+	vq_end();
+}
+
+TEST(server_that_restarts_empty_is_marked_again)
+{
+	vq_start(3, 1);
+	vq_restart_empty(1);
+	vq_settle();
+	ck_assert_str_eq(set_of(1), set_of(0));
+	ck_assert(!strstr(marker(1), " 0 ["));
+	ck_assert_int_eq(lk__quorum_votes(&vq.client[0].core), 3);
+	vq_end();
+}
+
+static void mark_by_hand(int server, const char *set)
+{
+	char text[200], id[100];
+
+	ck_assert_int_eq(sscanf(marker(server), "1 %99s", id), 1);
+	snprintf(text, sizeof(text), "1 %s 0 [%s]", id, set);
+	lua_store_text(vq.server[server].store, "SET", "lk:epoch", text, NULL);
+}
+
+static void rejoin(int client, int server)
+{
+	vq_cut(client, server, false);
+	vq_join(client, server);
+	vq_settle();
+}
+
+TEST(server_of_another_set_does_not_vote)
+{
+	struct lk__op *op;
+
+	vq_start(3, 1);
+	mark_by_hand(2, "another_set 1/3 20000");
+	rejoin(0, 2);
+	ck_assert_int_eq(lk__quorum_votes(&vq.client[0].core), 2);
+	op = vq_acquire(0);
+	vq_settle();
+	vq_done(op, LK_OK);
+	ck_assert_str_eq(vq_value(2), "");
+	vq_release(0);
+	vq_settle();
+	ck_assert_str_eq(set_of(2), "another_set");
+	vq_end();
+}
+
+TEST(servers_of_different_sets_do_not_vote)
+{
+	vq_start(3, 1);
+	mark_by_hand(1, "another_set 1/3 20000");
+	mark_by_hand(2, "third_set 1/3 20000");
+	for (int i = 0; i < 3; i++)
+		vq_cut(0, i, false);
+	memset(vq.client[0].core.quorum->set, 0, sizeof(vq.client[0].core.quorum->set));
+	for (int i = 0; i < 3; i++)
+		vq.client[0].links[i].session.epoch = (struct lk__epoch){0};
+	join_all(0);
+	vq_settle();
+	ck_assert(!lk__quorum_is_ready(&vq.client[0].core));
+	vq_end();
+}
+
+/* A set of other size is another quorum, which shares servers with this one. */
+TEST(set_of_another_size_does_not_vote)
+{
+	struct lk__why why;
+
+	vq_start(3, 1);
+	for (int i = 0; i < 3; i++)
+		mark_by_hand(i, "larger_set 1/5 20000");
+	for (int i = 0; i < 3; i++)
+		rejoin(0, i);
+	ck_assert(!lk__quorum_is_ready(&vq.client[0].core));
+	ck_assert_int_eq(lk__quorum_explain(&vq.client[0].core, &why), LK_EFOREIGN);
+	vq_end();
+}
