@@ -507,6 +507,28 @@ TEST(wait_that_ends_while_it_is_asked_elsewhere_leaves_after_the_answer)
 	vc_end();
 }
 
+/* The store does not know the script: the ask was not run, and is not repeated. */
+TEST(wait_that_ends_while_it_is_asked_elsewhere_leaves_though_the_ask_was_not_run)
+{
+	struct lk__wait_queue *lock;
+	struct lk__pending *request;
+	struct lk__op *op;
+
+	vc_start();
+	vc_own("a", 0);
+	lock = vc_open(LK_KIND_LOCK, "a", false);
+	op = vc_acquire(lock, OWNER);
+	vc_asked(vc_take(0, LK__ASK), 1);
+	request = vc_take(1, LK__ASK);
+	vc_give_up(op);
+	vc_idle(0);
+	ck_assert(!lk__core_resend(&vc.core, request));
+	vc_idle(1);
+	vc_left(vc_take(0, LK__LEAVE), false, false);
+	vc_done(op, LK_ECANCELED);
+	vc_end();
+}
+
 TEST(ask_of_a_wait_that_has_ended_is_not_redirected)
 {
 	struct lk__wait_queue *lock;

@@ -451,8 +451,8 @@ bool lk__core_resend(struct lk__core *core, struct lk__pending *request)
 	    (ticket->state == LK__OVER ||
 	     (lk__ticket_is_leaving(ticket) && request == &ticket->main))) {
 		request->state = LK__IDLE;
-		if (ticket->state == LK__OVER)
-			lk__ticket_end(core, ticket);
+		request->asking = false;
+		lk__ticket_resume(core, core->seen_ns, ticket); /* its leave may wait for it */
 		return false;
 	}
 	request->state = LK__TO_SEND;
