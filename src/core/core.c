@@ -392,18 +392,27 @@ void lk__core_link_down(struct lk__core *core, struct lk__session *session, int6
 	lk__quorum_settle(core, now_ns);
 }
 
+/* Calls depend on it.  A hold, or a leave, may have come with its slot. */
+static bool waits_for_link(const struct lk__ticket *ticket)
+{
+	return ticket->state != LK__OVER && ticket->state != LK__HOLDING &&
+	       (!lk__ticket_is_leaving(ticket) || lk__ticket_has_lapsed(ticket));
+}
+
 void lk__core_link_refused(struct lk__core *core, struct lk__session *session, int64_t now_ns)
 {
 	struct lk__ticket *ticket = core->all_tickets, *next;
 
 	for (; ticket; ticket = next) {
 		next = ticket->next;
-		if (ticket->session == session)
+		if (ticket->session == session && waits_for_link(ticket))
 			lk__ticket_refuse(core, now_ns, ticket, session->why.err,
 			                  session->why.text);
 	}
 	lk__latches_end(core, session, now_ns, &session->why);
 	lk__queries_refused(core, session);
+	lk__core_link_unreached(core, session, now_ns);
+	lk__session_refused(session);
 	lk__quorum_settle(core, now_ns);
 }
 

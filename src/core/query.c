@@ -237,7 +237,8 @@ void lk__queries_refused(struct lk__core *core, struct lk__session *session)
 
 	for (; query; query = next) {
 		next = query->next;
-		if (query->session != session)
+		if (query->session != session && (query->request.state != LK__TO_SEND ||
+		                                  query->request.link != session->index))
 			continue;
 		lk__pending_dequeue(core, &query->request);
 		query->why = session->why;

@@ -10,7 +10,8 @@
  *
  * A lazy session dials while calls need the link.  Its first dial replaces the one of an ordinary
  * open: a refusal that waiting cannot cure ends the pending calls, and those that begin before the
- * next dial is due.  Once it was up it is like any other. */
+ * next dial is due.  Holds and leaves, which a Cluster's slot brings along, wait for that dial.
+ * Once it was up it is like any other. */
 #include "session.h"
 
 #include "heap.h"
@@ -78,11 +79,17 @@ static bool is_refused(const struct lk__session *session)
 	       err == LK_ESYSTEM || err == LK_EINVALID;
 }
 
+/* A call may have begun since the last refusal. */
+static bool has_calls(const struct lk__session *session)
+{
+	return session->users != session->users_left || session->send_queue;
+}
+
 static int64_t lazy_due_ns(const struct lk__session *session)
 {
 	if (!is_needed(session))
 		return LK__NEVER;
-	return is_refused(session) ? 0 : session->retry_ns;
+	return is_refused(session) && has_calls(session) ? 0 : session->retry_ns;
 }
 
 /* ---- Duties ------------------------------------------------------------------------------- */
@@ -165,10 +172,16 @@ void lk__session_up(struct lk__session *session, int64_t now_ns)
 	session->loss_reported = session->lazy = false;
 }
 
+void lk__session_refused(struct lk__session *session)
+{
+	session->users_left = session->users;
+}
+
 void lk__session_dial_failed(struct lk__session *session, int64_t now_ns, const struct lk__why *why,
                              uint64_t random)
 {
 	session->state = LK__SESSION_DOWN;
+	session->users_left = 0;
 	session->why = *why;
 	back_off(session, now_ns, why->err, random);
 }

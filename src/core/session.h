@@ -114,6 +114,7 @@ struct lk__session {
 	bool lazy;             /* never up yet: it dials for a call only */
 	bool on_demand;        /* of a Cluster: it always dials for a call only */
 	bool topology_asked;   /* the question for the topology has no answer yet */
+	uint32_t users_left;   /* lazy: holds and leaves, which the last refusal did not end */
 	/* Of a quorum: */
 	char set[64];      /* the part of the marker to write, "" = none */
 	int64_t marked_ns; /* when that was asked for */
@@ -151,6 +152,8 @@ int64_t lk__session_overdue_ns(const struct lk__session *session, int64_t oldest
 void lk__session_dial(struct lk__session *session);
 /* The link is up.  Called by lk__core_link_up(). */
 void lk__session_up(struct lk__session *session, int64_t now_ns);
+/* LK__DUTY_REFUSE was performed.  Called by lk__core_link_refused(). */
+void lk__session_refused(struct lk__session *session);
 /* random: any number; jitter for clients that lost one server together. */
 void lk__session_dial_failed(struct lk__session *session, int64_t now_ns, const struct lk__why *why,
                              uint64_t random);
