@@ -41,9 +41,10 @@ void sim_caller_begin(struct sim_caller *caller, enum sim_doing doing)
 {
 	struct sim_client *client = caller->client;
 	struct sim *sim = client->sim;
+	struct lk__session *session = caller->queue->name->session;
 
-	if (!client->lane->session.users)
-		lk__session_wakes(&client->lane->session, sim_local(client));
+	if (!session->users)
+		lk__session_wakes(session, sim_local(client));
 	caller->waiter = (struct lk__op){
 		.queue = caller->queue,
 		.handle = caller,

@@ -437,7 +437,7 @@ static void check_tickets(struct script *script)
 	                             call ? call->permits : 0,
 	                             sim_server_us(script->sim),
 	                             &script->answer,
-	                             sim_server_in_grace(script->sim),
+	                             sim_script_in_grace(script->sim),
 	                             store_mark(store_marker(sim_memory(script->sim), "lk:epoch"))};
 	if (name->kind == LK_KIND_SEMAPHORE && name->torn) {
 		sim_check_permits(script->sim, name, call, &script->run);

@@ -102,7 +102,16 @@ struct lua_store *sim_memory(const struct sim *sim)
 {
 	if (!sim->plan->cluster)
 		return sim->store;
-	return sim->cluster.nodes[sim_cluster_owner(sim, sim->cluster.name)].memory;
+	return sim->cluster.nodes[sim->cluster.runs_at].memory;
+}
+
+bool sim_script_in_grace(const struct sim *sim)
+{
+	int64_t since_us = sim->cluster.nodes[sim->cluster.runs_at].since_us;
+
+	if (!sim->plan->cluster)
+		return sim_server_in_grace(sim);
+	return since_us > sim_server_us(sim) - sim->plan->grace_ms * 1000;
 }
 
 void sim_cluster_mark(struct sim *sim)

@@ -59,8 +59,10 @@ void sim_cluster_set_time(struct sim *sim);
 void sim_cluster_load(struct sim *sim, bool forget);
 /* sim->store is that of the name from now on, and the grace that of its master. */
 void sim_cluster_select(struct sim *sim, int name);
-/* The store with the marker of the selected name's master; without a Cluster, the one of all. */
+/* The store with the marker of the node where the script runs; without a Cluster, that of all. */
 struct lua_store *sim_memory(const struct sim *sim);
+/* sim_server_in_grace() for the script that runs: while a slot moves, also at its new node. */
+bool sim_script_in_grace(const struct sim *sim);
 void sim_cluster_mark(struct sim *sim);
 /* Its master runs, and has all its keys. */
 bool sim_cluster_is_usable(const struct sim *sim, int name);
