@@ -298,6 +298,36 @@ TEST(leave_of_a_wait_in_a_divided_slot_is_repeated_whole)
 	vc_end();
 }
 
+/* A crowd of them would be a storm.  What a message shows to be known still leaves at once. */
+TEST(leave_of_a_wait_without_a_caller_is_repeated_seldom)
+{
+	const struct lk__answer refused = {
+		.kind = LK__FAILED, .err = LK_ESERVER, .text = "MISCONF no disk"};
+	struct lk__pending *request = NULL;
+	struct lk__op *op;
+	int times = 0;
+
+	start();
+	op = vc_acquire(lock, OWNER);
+	vc_busy(vc_take(0, LK__ASK));
+	vc_subscribed(0, "lk:c:{a}:me");
+	vc_queued(vc_take(0, LK__ASK));
+	vc_pass(9500);
+	vc_answer(vc_take(0, LK__ASK), refused);
+	vc_done(op, LK_ESERVER);
+	for (int64_t end_ns = vc.now_ns + 5000 * VC_MS; vc.now_ns < end_ns; vc_pass(5)) {
+		request = lk__core_next_request(&vc.core, &vc.links[0], vc.now_ns);
+		if (request && request->kind == LK__LEAVE)
+			vc_divided(request);
+		times += request && request->kind == LK__LEAVE;
+	}
+	ck_assert_int_ge(times, 3);
+	ck_assert_int_le(times, 8);
+	vc_grant_message(0, vc.core.all_tickets);
+	vc_left(vc_take(0, LK__LEAVE), true, false);
+	vc_end();
+}
+
 /* ---- Asks ---------------------------------------------------------------------------------- */
 
 TEST(ask_in_a_divided_slot_is_repeated_until_it_runs)

@@ -26,8 +26,10 @@ int64_t lk__refusal_retry_ns(const struct lk__core *core, int64_t now_ns, struct
 	bool in_background = lk__ticket_is_leaving(ticket) && !lk__ticket_has_lapsed(ticket);
 	int64_t most_ms = in_background ? RETRY_LEAVE_MAX_MS : RETRY_WAIT_MAX_MS;
 	int64_t ms = RETRY_MS << ticket->refusals;
+	/* In the background, a wait that has ended is not urgent, and there may be a thousand. */
+	bool is_urgent = !in_background || ticket->fence || ticket->state == LK__SERVING;
 
-	if (answer->divided)
+	if (answer->divided && (is_urgent || ticket->leavers))
 		return lk__divided_retry_ns(now_ns, ticket);
 	if (lk__quorum_is_awaited(ticket) || core->closing) {
 		ticket->refusals = 1;
