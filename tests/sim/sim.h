@@ -9,8 +9,8 @@
  *   sim_network.c    requests, replies and messages in flight
  *   sim_server.c     the server: its clock, its memory, its subscribers
  *   sim_faults.c     what each fault does
- *   sim_service.c    with sentinels: the servers of which each failover makes another one the
- * master sim_replicas.c   ... what the replicas have, and the count of those that confirm
+ *   sim_service.c    with sentinels: the servers; each failover makes another one the master
+ *   sim_replicas.c   ... what the replicas have, and the count of those that confirm
  *   sim_sentinels.c  ... the sentinels, and each client's conversations with them
  *   sim_cluster.c    a Cluster: which node has which name, moves of slots, failovers
  *   sim_nodes.c      ... and each client's way to the nodes
@@ -247,8 +247,8 @@ struct sim_caller {
 	uint64_t told;                /* ... whose loss was reported to it */
 	uint32_t least;               /* permits before it released some */
 	char nonce[LK__NONCE_SIZE];   /* of the ticket that its end releases */
-	uint64_t step_number;         /* its step's, 0 = not sent yet */
-	uint64_t step_generation;
+	uint64_t step_number, step_generation; /* its step's, 0 = not sent yet */
+	const struct sim_lane *asks;           /* SIM_ASKING: over that one */
 };
 
 /* ---- Processes (sim_client.c) --------------------------------------------------------------- */

@@ -78,8 +78,10 @@ static void check_node(struct sim_client *client, struct sim_lane *lane)
 		sim_disturb(&client->disturbed_ns, client->sim->now_ns);
 	lane->is_missing = is_missing;
 	if (!lane->session.users)
+		lane->used_ns = LK__NEVER;
+	else if (lane->used_ns == LK__NEVER)
 		lane->used_ns = client->sim->now_ns;
-	else if (lane->link)
+	if (lane->session.users && lane->link)
 		check_linked(client, lane->link);
 }
 

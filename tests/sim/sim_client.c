@@ -208,7 +208,8 @@ void sim_client_unlink(struct sim_client *client, lk_err err)
 		return;
 	sim_trace(sim, client, "loses its link");
 	for (int i = 0; i < SIM_THREADS; i++)
-		if (client->callers[i].doing == SIM_ASKING)
+		if (client->callers[i].doing == SIM_ASKING &&
+		    client->callers[i].asks == client->lane)
 			sim_latch_answered(&client->callers[i], false);
 	drop_link(client, &client->lane->link);
 	sim_disturb(&client->disturbed_ns, sim->now_ns);

@@ -81,7 +81,8 @@ static void ask(struct sim_caller *caller, enum lk__request_kind kind,
 {
 	struct sim_client *client = caller->client;
 
-	if (!((struct sim_lane *)caller->queue->name->session)->link) {
+	caller->asks = (struct sim_lane *)caller->queue->name->session;
+	if (!caller->asks->link) {
 		sim_caller_plan(caller, client->sim->plan->idle_ns);
 		return;
 	}
