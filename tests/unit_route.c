@@ -529,6 +529,30 @@ TEST(wait_that_ends_while_it_is_asked_elsewhere_leaves_though_the_ask_was_not_ru
 	vc_end();
 }
 
+TEST(release_while_its_hand_is_asked_elsewhere_leaves_though_that_was_refused)
+{
+	struct lk__wait_queue *lock;
+	struct lk__pending *request;
+	struct lk__op *op;
+
+	vc_start();
+	vc_own("a", 0);
+	lock = vc_open(LK_KIND_LOCK, "a", false);
+	vc_acquire(lock, OWNER);
+	vc_answer(vc_take(0, LK__ASK), (struct lk__answer){.kind = LK__GRANTED,
+	                                                   .fence = ++vc.fence,
+	                                                   .store_us = vc_store_us(),
+	                                                   .more = true});
+	vc_asked(vc_take(0, LK__HAND), 1);
+	request = vc_take(1, LK__HAND);
+	op = vc_release(lock, OWNER);
+	vc_idle(0);
+	vc_divided(request);
+	vc_left(vc_take(0, LK__LEAVE), true, false);
+	vc_done(op, LK_OK);
+	vc_end();
+}
+
 TEST(ask_of_a_wait_that_has_ended_is_not_redirected)
 {
 	struct lk__wait_queue *lock;

@@ -298,7 +298,7 @@ static void failed(struct lk__core *core, int64_t now_ns, struct lk__ticket *tic
 		else
 			lk__ticket_pursue(core, now_ns, ticket);
 	} else if (lk__ticket_is_leaving(ticket)) {
-		return;
+		lk__ticket_pursue(core, now_ns, ticket); /* its leave may wait for it */
 	} else if (answer->retryable || request->kind == LK__HAND) {
 		ticket->head_unserved = false;
 		/* A grant by message overtook the refusal of its ask: claim it while it stands. */
