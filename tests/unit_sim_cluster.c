@@ -117,3 +117,27 @@ TEST_LIMIT(new_master_without_a_grace_is_noticed, 60)
 	expect_only(&no_grace, "exclusion", "holds are valid at once");
 }
 
+
+/* Whole seeds, with all their faults. */
+TEST_LIMIT(seeds_find_nothing, 120)
+{
+	struct sim_tally sum = {0};
+
+	for (uint64_t i = 0; i < 6; i++) {
+		sim_plan_make(&plan, 2001 + i, 40 * SIM_S);
+		sim_plan_cluster(&plan);
+		ck_assert_msg(sim_run(&plan, &result, NULL),
+		              "seed %llu at %.6f s: %s: %s (make sim SEED=%llu STORE=cluster)",
+		              (unsigned long long)plan.seed, (double)result.at_ns / 1e9,
+		              result.check, result.text, (unsigned long long)plan.seed);
+		sim_tally_add(&sum, &result.tally);
+	}
+	/* Otherwise they have explored nothing. */
+	ck_assert_int_gt(sum.grants, 200);
+	ck_assert_int_gt(sum.moved, 20);
+	ck_assert_int_gt(sum.asked, 20);
+	ck_assert_int_gt(sum.divided, 20);
+	ck_assert_int_gt(sum.faults[SIM_TAKEOVER] + sum.faults[SIM_NODE_KILL] +
+	                         sum.faults[SIM_NODE_STOP],
+	                 2);
+}

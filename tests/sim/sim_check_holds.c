@@ -46,8 +46,9 @@ static bool check_pending(struct sim *sim, const struct sim_pending *pending)
 	/* The clock was set back in a grace: by the next marker, the claim counts as new. */
 	if (sim->marked_ns >= pending->at_ns && sim->clock_was_back && sim_server_in_grace(sim))
 		return false;
-	/* A client without a grace granted it, and one with a grace may not claim it. */
-	if (sim->plan->graceless && sim_server_in_grace(sim))
+	/* A client without a grace granted it, or in a Cluster one that had not yet heard of the
+	 * loss, and a client with a grace may not claim it. */
+	if ((sim->plan->graceless || sim->plan->cluster) && sim_server_in_grace(sim))
 		return false;
 	for (int i = 0; i < view->hold_count && !stands; i++)
 		stands = !strcmp(view->holds[i].nonce, pending->nonce) &&
