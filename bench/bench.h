@@ -12,6 +12,7 @@
 
 #define CONTESTANTS_MAX 6
 #define ROUNDS_MAX 64
+#define SERVERS_MAX 8
 
 /* The surroundings of a contestant: a server of the run's own, and the case's size. */
 struct stage {
@@ -58,6 +59,9 @@ struct contest {
 	int64_t turn_ms;                                       /* 0 = the run's (TURN) */
 	const char *const *server_args;                        /* more of them, or NULL */
 	const struct contestant *contestants[CONTESTANTS_MAX]; /* NULL-ended; ours first */
+	/* Find the servers whose CPU time and requests count for the contestant of that index, and
+	 * return how many; 0 = the contest's own.  NULL = that for all. */
+	int (*servers)(int contestant, const struct test_server *all[SERVERS_MAX]);
 };
 
 struct result {
@@ -115,6 +119,7 @@ struct bench_case {
 extern const struct bench_case case_pair;      /* acquire+release alone; server CPU; reentry */
 extern const struct bench_case case_tls;       /* acquire+release by TLS */
 extern const struct bench_case case_replicas;  /* acquire+release that replicas confirm */
+extern const struct bench_case case_cluster;   /* the same in a Cluster, alone and contended */
 extern const struct bench_case case_threads;   /* N threads, N names, one client */
 extern const struct bench_case case_contended; /* P processes, one name */
 extern const struct bench_case case_local;     /* threads of one process, one name */

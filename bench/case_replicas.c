@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: MIT
  * Acquire + release with replicas that confirm each grant: against the same two scripts and WAIT by
  * bare hiredis, and against Latchkey without that option, on the same master. */
+#include "attach.h"
 #include "baseline_bare.h"
-#include "harness/process.h"
-#include "harness/redis.h"
 #include "ours.h"
 
 #include <stdio.h>
@@ -11,28 +10,8 @@
 
 #define NAME "bench:replicas"
 #define REPLICAS 2
-#define ATTACH_MS 20000
 
 static struct test_server replicas[REPLICAS];
-
-/* Start the replicas of the contest's server, and wait until they confirm. */
-static void attach(const struct test_server *master)
-{
-	static char port[16];
-	static const char *const args[] = {"--replicaof", "127.0.0.1", port, NULL};
-	struct redis *redis = redis_open(master);
-	int64_t until_ms = now_ms() + ATTACH_MS;
-
-	snprintf(port, sizeof(port), "%d", master->port);
-	for (int i = 0; i < REPLICAS; i++)
-		server_start(&replicas[i], &(struct server_options){.args = args});
-	do {
-		if (now_ms() > until_ms)
-			bench_fail("the replicas confirm nothing");
-		redis_do(redis, "SET bench:attached 1");
-	} while (redis_int(redis, "WAIT %lld 1000", (long long)REPLICAS) < REPLICAS);
-	redis_close(redis);
-}
 
 static struct ours *open_with(const struct stage *stage, int needed)
 {
@@ -44,7 +23,7 @@ static struct ours *open_with(const struct stage *stage, int needed)
 
 static void *open_two(const struct stage *stage)
 {
-	attach(stage->server);
+	replicas_attach(stage->server, replicas, REPLICAS);
 	return open_with(stage, 2);
 }
 
@@ -84,19 +63,17 @@ static void run(struct bench *bench)
 	                                       .open = open_none,
 	                                       .once = ours_pair,
 	                                       .close = ours_close};
-	static const char *const args[] = {"--repl-diskless-sync-delay", "0", NULL};
 	const struct contest contest = {
 		.id = "replicas/pair",
 		.what = "acquire + release, one thread, a master with 2 replicas",
 		.size = 1,
-		.server_args = args,
+		.server_args = replicas_soon,
 		.contestants = {&two, &bare, &one, &none},
 	};
 	struct result result;
 
 	bench_contest(bench, &contest, &result);
-	for (int i = 0; i < REPLICAS; i++)
-		server_stop(&replicas[i]);
+	replicas_stop(replicas, REPLICAS);
 	bench_figure(bench, "replicas.ratio.evalsha",
 	             "replicas=2: rate / two bare EVALSHA and WAIT", ratio_of_rates(&result, 0, 1),
 	             "", AT_LEAST, 0.9);

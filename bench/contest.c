@@ -22,6 +22,8 @@ struct turn {
 struct entrant {
 	const struct contestant *contestant;
 	void *self;
+	const struct test_server *servers[SERVERS_MAX];
+	int server_count;
 	int64_t ops, requests; /* of all rounds */
 	double rate[ROUNDS_MAX], server_us[ROUNDS_MAX], client_us[ROUNDS_MAX];
 };
@@ -115,6 +117,17 @@ static int64_t client_cpu(const struct entrant *entrant)
 	return contestant->cpu_ns ? contestant->cpu_ns(entrant->self) : bench_cpu_ns(0);
 }
 
+static void find_servers(struct entrant *entrant, const struct contest *contest, int index,
+                         const struct test_server *own)
+{
+	if (contest->servers)
+		entrant->server_count = contest->servers(index, entrant->servers);
+	if (entrant->server_count)
+		return;
+	entrant->servers[0] = own;
+	entrant->server_count = 1;
+}
+
 static int64_t work(const struct entrant *entrant, int64_t until_ns)
 {
 	const struct contestant *contestant = entrant->contestant;
@@ -129,22 +142,36 @@ static int64_t work(const struct entrant *entrant, int64_t until_ns)
 	return ops;
 }
 
-static struct turn try_turn(const struct entrant *entrant, const struct test_server *server,
-                            int64_t turn_ns)
+static int64_t servers_cpu(const struct entrant *entrant)
 {
-	struct requests requests = requests_of(server), requests_end;
-	int64_t server_ns = bench_cpu_ns(server->pid), client_ns = client_cpu(entrant);
-	int64_t start_ns = bench_now_ns(), end_ns;
+	int64_t ns = 0;
+
+	for (int i = 0; i < entrant->server_count; i++)
+		ns += bench_cpu_ns(entrant->servers[i]->pid);
+	return ns;
+}
+
+static struct turn try_turn(const struct entrant *entrant, int64_t turn_ns)
+{
+	struct requests requests[SERVERS_MAX], requests_end;
+	int64_t server_ns, client_ns, start_ns, end_ns;
 	struct turn turn = {0};
 
+	for (int i = 0; i < entrant->server_count; i++)
+		requests[i] = requests_of(entrant->servers[i]);
+	server_ns = servers_cpu(entrant);
+	client_ns = client_cpu(entrant);
+	start_ns = bench_now_ns();
 	turn.ops = work(entrant, start_ns + turn_ns);
 	end_ns = bench_now_ns();
 	client_ns = client_cpu(entrant) - client_ns;
-	server_ns = bench_cpu_ns(server->pid) - server_ns;
-	requests_end = requests_of(server);
+	server_ns = servers_cpu(entrant) - server_ns;
+	for (int i = 0; i < entrant->server_count; i++) {
+		requests_end = requests_of(entrant->servers[i]);
+		turn.requests += requests_between(&requests[i], &requests_end);
+	}
 	if (turn.ops <= 0)
 		return turn;
-	turn.requests = requests_between(&requests, &requests_end);
 	turn.rate = (double)turn.ops * 1e9 / (double)(end_ns - start_ns);
 	turn.server_us = (double)server_ns / 1e3 / (double)turn.ops;
 	turn.client_us = (double)client_ns / 1e3 / (double)turn.ops;
@@ -152,11 +179,10 @@ static struct turn try_turn(const struct entrant *entrant, const struct test_ser
 }
 
 /* A machine may stall for a whole turn: then repeat with a longer one. */
-static struct turn take_turn(const struct entrant *entrant, const struct test_server *server,
-                             int64_t turn_ns)
+static struct turn take_turn(const struct entrant *entrant, int64_t turn_ns)
 {
 	for (int i = 0; i < TRIES_MAX; i++, turn_ns *= 4) {
-		struct turn turn = try_turn(entrant, server, turn_ns);
+		struct turn turn = try_turn(entrant, turn_ns);
 
 		if (turn.ops > 0)
 			return turn;
@@ -164,12 +190,11 @@ static struct turn take_turn(const struct entrant *entrant, const struct test_se
 	bench_fail("%s did nothing in its turn", entrant->contestant->name);
 }
 
-static void one_round(struct entrant *entrants, int count, const struct test_server *server,
-                      int64_t turn_ns, int round)
+static void one_round(struct entrant *entrants, int count, int64_t turn_ns, int round)
 {
 	for (int i = 0; i < count; i++) {
 		struct entrant *entrant = &entrants[round & 1 ? count - 1 - i : i];
-		struct turn turn = take_turn(entrant, server, turn_ns);
+		struct turn turn = take_turn(entrant, turn_ns);
 
 		if (round < 0)
 			continue;
@@ -248,10 +273,11 @@ void bench_contest(struct bench *bench, const struct contest *contest, struct re
 	for (; count < CONTESTANTS_MAX && contest->contestants[count]; count++) {
 		entrants[count].contestant = contest->contestants[count];
 		entrants[count].self = contest->contestants[count]->open(&stage);
+		find_servers(&entrants[count], contest, count, &server);
 	}
 	/* The round before the first is discarded. */
 	for (int round = -1; round < rounds; round++)
-		one_round(entrants, count, &server, turn_ms * MS, round);
+		one_round(entrants, count, turn_ms * MS, round);
 	for (int i = count - 1; i >= 0; i--)
 		entrants[i].contestant->close(entrants[i].self);
 	server_stop(&server);

@@ -7,6 +7,7 @@
 #include "run.h"
 
 #include "harness/process.h"
+#include "harness/test.h"
 
 #include <check.h>
 #include <errno.h>
@@ -24,8 +25,9 @@
 #define TURN_MAX_MS 60000
 
 static const struct bench_case *const cases[] = {
-	&case_pair,      &case_tls,   &case_replicas, &case_threads,  &case_contended, &case_local,
-	&case_semaphore, &case_latch, &case_held,     &case_counters, &case_command,
+	&case_pair,    &case_tls,       &case_replicas, &case_cluster,
+	&case_threads, &case_contended, &case_local,    &case_semaphore,
+	&case_latch,   &case_held,      &case_counters, &case_command,
 };
 #define CASE_COUNT (int)(sizeof(cases) / sizeof(cases[0]))
 
@@ -60,6 +62,12 @@ void _mark_point(const char *file, int line)
 {
 	(void)file;
 	(void)line;
+}
+
+/* Of a shared Cluster, which tests have. */
+void test_before_all(void (*begin)(void))
+{
+	(void)begin;
 }
 
 /* ---- Options ------------------------------------------------------------------------------- */

@@ -40,24 +40,14 @@ int64_t bench_cpu_ns(int pid)
 static bool runs_in_scripts(const char *name, size_t len)
 {
 	static const char *const data[] = {
-		"del",           "exists",
-		"expire",        "get",
-		"hdel",          "hexists",
-		"hget",          "hgetall",
-		"hincrby",       "hlen",
-		"hmget",         "hset",
-		"hsetnx",        "incr",
-		"incrby",        "decr",
-		"lpop",          "lpush",
-		"llen",          "pexpire",
-		"pttl",          "publish",
-		"rpush",         "set",
-		"time",          "type",
-		"zadd",          "zcard",
-		"zcount",        "zrange",
-		"zrangebyscore", "zrank",
-		"zrem",          "zremrangebyscore",
-		"zrevrange",     "zscore",
+		"del",       "exists",        "expire",  "get",     "hdel",
+		"hexists",   "hget",          "hgetall", "hincrby", "hlen",
+		"hmget",     "hset",          "hsetnx",  "incr",    "incrby",
+		"decr",      "lpop",          "lpush",   "llen",    "pexpire",
+		"pttl",      "publish",       "rpush",   "set",     "spublish",
+		"time",      "type",          "zadd",    "zcard",   "zcount",
+		"zrange",    "zrangebyscore", "zrank",   "zrem",    "zremrangebyscore",
+		"zrevrange", "zscore",
 	};
 
 	for (size_t i = 0; i < sizeof(data) / sizeof(data[0]); i++)
