@@ -5,9 +5,9 @@
  *   MINUTES      simulated, each                        JOBS         processes
  *   SECONDS_MAX  begin no seed after so long            FAILURES     end after so many
  *   PLAN         what to leave out, as a failure prints it
- *   STORE=sentinel  give every seed with faults a service of Sentinel, not only each eighth one
- *   STORE=cluster   ... a Cluster
- *   TRACE=1      tell every event of SEED               SHRINK=0     do not look for a smaller plan
+ *   STORE=sentinel  give every seed with faults but those of a Cluster a service of Sentinel, not
+ * only each eighth one STORE=cluster   ... a Cluster TRACE=1      tell every event of SEED SHRINK=0
+ * do not look for a smaller plan
  *
  * Exit status 0: no check failed, and the seeds had enough load to make that meaningful. */
 #include "sim_plan.h"

@@ -188,7 +188,7 @@ void sim_plan_sentinels(struct sim_plan *plan)
 	uint32_t failovers = 7u << SIM_SWITCH, wrong = 7u << SIM_MUTE;
 	unsigned share = 10 + (unsigned)sim_draw(&random, 40);
 
-	if (plan->sentinels || !plan->fault_count)
+	if (plan->sentinels || plan->cluster || !plan->fault_count)
 		return;
 	plan->sentinels = true;
 	plan->grace_ms = pick(&random, (const int64_t[]){13000, 13000, 13000, 8000});
