@@ -279,6 +279,80 @@ TEST(sentinels_that_name_a_replica_are_asked_again)
 	EXPECT_DIAL("b");
 }
 
+/* ---- After a pause ------------------------------------------------------------------------ */
+
+#define EXPECT_AGAIN(advice) ck_assert_int_eq(lk__watch_recheck(&watch, now_ns), advice)
+
+TEST(answers_from_before_a_pause_confirm_nothing)
+{
+	const struct lk__place a = place_of("a");
+
+	start_at_a();
+	lk__watch_doubt(&watch);
+	ck_assert_str_eq(watch.place.host, "a");
+	for (int i = 0; i < 3; i++)
+		lk__watch_named(&watch, i, watch.round - 1, now_ns, &a);
+	now_ns += 10 * S;
+	EXPECT_AGAIN(LK__WATCH_WAIT);
+	names(0, "a");
+	EXPECT_AGAIN(LK__WATCH_WAIT);
+	names(1, "a");
+	EXPECT_AGAIN(LK__WATCH_DIAL);
+}
+
+TEST(after_a_pause_one_sentinel_is_enough_if_the_others_are_late_or_gone)
+{
+	start_at_a();
+	lk__watch_doubt(&watch);
+	names(2, "a");
+	now_ns += 300 * MS - 1;
+	EXPECT_AGAIN(LK__WATCH_WAIT);
+	now_ns += 1;
+	EXPECT_AGAIN(LK__WATCH_DIAL);
+	lk__watch_doubt(&watch);
+	names(2, "a");
+	fails(0, LK_ECONN, "connection refused");
+	unaware(1);
+	EXPECT_AGAIN(LK__WATCH_DIAL);
+}
+
+TEST(after_a_pause_a_sentinel_that_names_another_master_cuts_the_link)
+{
+	start_at_a();
+	lk__watch_doubt(&watch);
+	names(1, "b");
+	ck_assert(watch.is_cut);
+	names(0, "a");
+	names(2, "a");
+	EXPECT_AGAIN(LK__WATCH_WAIT);
+}
+
+TEST(after_a_pause_no_sentinel_can_be_asked)
+{
+	struct lk__why why;
+
+	start(4);
+	names(3, "liar");
+	for (int i = 0; i < 3; i++)
+		names(i, "a");
+	EXPECT_DIAL("a");
+	lk__watch_doubt(&watch);
+	fails(0, LK_ECONN, "connection refused");
+	fails(1, LK_EAUTH, "NOAUTH Authentication required.");
+	unaware(2);
+	now_ns += 10 * S;
+	EXPECT_AGAIN(LK__WATCH_WAIT);
+	names(3, "liar");
+	EXPECT_AGAIN(LK__WATCH_FAIL);
+	ck_assert_int_eq(lk__watch_doubt_why(&watch, &why), LK_ECONN);
+	ck_assert_str_eq(why.text,
+	                 "service: after a pause of this client, no sentinel confirms the master: "
+	                 "s0:26379: connection refused, s1:26379: NOAUTH Authentication required., "
+	                 "s2:26379: does not name it, s3:26379: does not name it");
+	names(2, "a");
+	EXPECT_AGAIN(LK__WATCH_DIAL);
+}
+
 /* ---- No answer ---------------------------------------------------------------------------- */
 
 TEST(no_sentinel_answers)

@@ -6,6 +6,11 @@
 
 #define FOLLOWED_MS 13000 /* the grace with Sentinel */
 
+/* Held by a client that must run: one that is idle asks the sentinels before it is granted
+ * anything. */
+#define AWAKE 1
+#define AWAKE_TOO 0
+
 static const struct sim_bug no_grace = {"lock_ask", "local young = grace(now, ARGV[8])",
                                         "local young = 0"};
 static const struct sim_bug no_owner = {"lock_ask", "if not owner and young == 0 and (not head",
@@ -139,11 +144,13 @@ static void plan_two_masters(void)
 {
 	static const struct sim_act acts[] = {
 		{1 * SIM_S, 0, 0, LOCK, 0, 20 * SIM_S, 0},
+		{1 * SIM_S, 1, 1, AWAKE, 0, 15 * SIM_S, 0},
+		{1 * SIM_S, 2, 1, AWAKE_TOO, 0, 15 * SIM_S, 0},
 		{6 * SIM_S, 1, 0, LOCK, 3 * SIM_S, SIM_S / 2, 0},
 		{6 * SIM_S, 2, 0, LOCK, 3 * SIM_S, SIM_S / 2, 0},
 	};
 
-	plan_service(acts, 3);
+	plan_service(acts, 5);
 	plan.lease_ms = 1000;
 	blind(1, 4900 * SIM_MS, 6 * SIM_S);
 	blind(2, 4950 * SIM_MS, 6 * SIM_S);
@@ -158,6 +165,36 @@ TEST_LIMIT(old_master_grants_beside_a_hold_that_was_taken_back, 60)
 	ck_assert_int_eq(result.tally.uncovered, 0);
 }
 
+/* A client that was stopped before the failover goes on after it, and hears of it later: whatever
+ * the old master grants it makes no hold.  It waits, or calls then. */
+static void plan_pause(const struct sim_act *acts, int count, int64_t lease_ms)
+{
+	plan_service(acts, count);
+	plan.lease_ms = lease_ms;
+	add_fault(SIM_STOP, 1, 4800 * SIM_MS, 3 * SIM_S);
+	blind(1, 4900 * SIM_MS, 4 * SIM_S);
+	add_fault(SIM_SWITCH, 2, 5 * SIM_S, 0);
+	find_chance(2, &result.tally.stale_grants);
+	ck_assert_int_ge(result.tally.reclaimed, 1);
+	ck_assert_int_eq(result.tally.stale_dual + result.tally.uncovered, 0);
+}
+
+TEST_LIMIT(old_master_grants_nothing_to_a_client_that_was_stopped, 60)
+{
+	static const struct sim_act waits[] = {
+		{1 * SIM_S, 0, 0, LOCK, 0, 20 * SIM_S, 0},
+		{4 * SIM_S, 1, 0, LOCK, 60 * SIM_S, SIM_S, 0},
+	};
+	static const struct sim_act calls[] = {
+		{1 * SIM_S, 0, 0, LOCK, 0, 20 * SIM_S, 0},
+		{1 * SIM_S, 1, 1, AWAKE, 0, 25 * SIM_S, 0},
+		{5 * SIM_S, 1, 0, LOCK, 60 * SIM_S, SIM_S, 0},
+	};
+
+	plan_pause(waits, 2, 1000);
+	plan_pause(calls, 3, 1000);
+}
+
 /* Its own grants exclude each other all the same. */
 TEST_LIMIT(two_grants_of_an_old_master_are_found, 60)
 {
@@ -170,11 +207,12 @@ TEST_LIMIT(two_grants_of_an_old_master_are_found, 60)
 TEST_LIMIT(new_grant_beside_one_of_the_old_master_is_found, 60)
 {
 	static const struct sim_act acts[] = {
+		{1 * SIM_S, 0, 1, AWAKE, 0, 20 * SIM_S, 0},
 		{6 * SIM_S, 0, 0, LOCK, 0, 10 * SIM_S, 0},
 		{7 * SIM_S, 1, 0, LOCK, 20 * SIM_S, 10 * SIM_S, 0},
 	};
 
-	plan_service(acts, 2);
+	plan_service(acts, 3);
 	blind(0, 4900 * SIM_MS, 6 * SIM_S);
 	add_fault(SIM_SWITCH, 2, 5 * SIM_S, 0);
 	find_chance(1, &result.tally.stale);
@@ -292,11 +330,13 @@ TEST_LIMIT(latch_that_the_old_master_opened_releases_its_waiters_only, 60)
 TEST_LIMIT(old_master_grants_beside_its_own_hold_that_was_taken_back, 60)
 {
 	static const struct sim_act acts[] = {
+		{1 * SIM_S, 0, 1, AWAKE, 0, 15 * SIM_S, 0},
+		{1 * SIM_S, 1, 1, AWAKE_TOO, 0, 15 * SIM_S, 0},
 		{5500 * SIM_MS, 0, 0, LOCK, 0, 10 * SIM_S, 0},
 		{6 * SIM_S, 1, 0, LOCK, 6 * SIM_S, SIM_S / 2, 0},
 	};
 
-	plan_service(acts, 2);
+	plan_service(acts, 4);
 	plan.lease_ms = 1000;
 	blind(0, 4900 * SIM_MS, 2500 * SIM_MS);
 	blind(1, 4950 * SIM_MS, 9 * SIM_S);

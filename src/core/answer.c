@@ -521,11 +521,12 @@ void lk__core_answer(struct lk__core *core, int64_t now_ns, struct lk__pending *
 	};
 
 	core->seen_ns = now_ns;
+	lk__vouch_run(core->links[request->link], now_ns);
 	if (!lk__is_query(request->kind) && !lk__pending_fits(request, answer))
 		answer = &malformed;
 	if (!answered_elsewhere(core, now_ns, request, answer) &&
 	    (lk__pending_is_late(request, request->ticket->session) ||
 	     !lk__confirm_keep(core, now_ns, request, answer)))
-		lk__ticket_answer(core, now_ns, request, answer);
+		lk__vouch_answer(core, now_ns, request, answer);
 	lk__quorum_settle(core, now_ns);
 }

@@ -15,13 +15,13 @@
 
 #include <stdio.h>
 
-bool lk__confirm_is_needed(const struct lk__pending *request)
+bool lk__pending_makes_hold(const struct lk__pending *request)
 {
 	const struct lk__ticket *ticket = request->ticket;
 
 	if (request->kind != LK__ASK && request->kind != LK__RENEW && request->kind != LK__RECLAIM)
 		return false;
-	return ticket->session->replicas && ticket->state != LK__OVER && !ticket->queue->final;
+	return ticket->state != LK__OVER && !ticket->queue->final;
 }
 
 struct lk__pending *lk__confirm_next(struct lk__session *session)
@@ -31,7 +31,7 @@ struct lk__pending *lk__confirm_next(struct lk__session *session)
 	if (session->confirm.state == LK__IN_FLIGHT)
 		return NULL;
 	if (request) {
-		session->confirm_due |= lk__confirm_is_needed(request);
+		session->confirm_due |= session->replicas && lk__pending_makes_hold(request);
 		return request;
 	}
 	if (!session->confirm_due)
@@ -41,15 +41,11 @@ struct lk__pending *lk__confirm_next(struct lk__session *session)
 	return &session->confirm;
 }
 
-bool lk__confirm_keep(const struct lk__core *core, int64_t now_ns, struct lk__pending *request,
-                      const struct lk__answer *answer)
+void lk__kept_add(struct lk__kept *kept, int64_t now_ns, struct lk__pending *request,
+                  const struct lk__answer *answer)
 {
 	struct lk__ticket *ticket = request->ticket;
-	struct lk__session *session = core->links[request->link];
 
-	if ((answer->kind != LK__GRANTED && answer->kind != LK__KEPT) ||
-	    !lk__confirm_is_needed(request))
-		return false;
 	request->fence = answer->fence;
 	request->waited_for = answer->waiting > 0;
 	request->more = answer->more;
@@ -57,11 +53,33 @@ bool lk__confirm_keep(const struct lk__core *core, int64_t now_ns, struct lk__pe
 	if (ticket->state == LK__HOLDING)
 		ticket->store_us_ns = now_ns;
 	ticket->may_be_known = true;
-	if (session->granted)
-		session->granted_last->next = request;
+	if (kept->first)
+		kept->last->next = request;
 	else
-		session->granted = request;
-	session->granted_last = request;
+		kept->first = request;
+	kept->last = request;
+}
+
+struct lk__answer lk__kept_answer(const struct lk__pending *request)
+{
+	return (struct lk__answer){
+		.kind = request->kind == LK__ASK ? LK__GRANTED : LK__KEPT,
+		.fence = request->fence,
+		.store_us = request->ticket->store_us,
+		.waiting = request->waited_for,
+		.more = request->more,
+	};
+}
+
+bool lk__confirm_keep(const struct lk__core *core, int64_t now_ns, struct lk__pending *request,
+                      const struct lk__answer *answer)
+{
+	struct lk__session *session = core->links[request->link];
+
+	if ((answer->kind != LK__GRANTED && answer->kind != LK__KEPT) || !session->replicas ||
+	    !lk__pending_makes_hold(request))
+		return false;
+	lk__kept_add(&session->granted, now_ns, request, answer);
 	return true;
 }
 
@@ -70,7 +88,7 @@ void lk__confirm_forget(const struct lk__core *core, struct lk__session *session
 	lk__pending_dequeue(core, &session->confirm);
 	session->confirm.state = LK__IDLE;
 	session->confirm_due = false;
-	session->granted = NULL;
+	session->granted.first = NULL;
 }
 
 /* What the answer to WAIT makes of a grant. */
@@ -78,13 +96,7 @@ static struct lk__answer judge(const struct lk__session *session, const struct l
                                const struct lk__answer *count, struct lk__why *why)
 {
 	if (count->kind == LK__CONFIRMED && count->replicas >= session->replicas)
-		return (struct lk__answer){
-			.kind = request->kind == LK__ASK ? LK__GRANTED : LK__KEPT,
-			.fence = request->fence,
-			.store_us = request->ticket->store_us,
-			.waiting = request->waited_for,
-			.more = request->more,
-		};
+		return lk__kept_answer(request);
 	if (count->kind == LK__CONFIRMED)
 		lk__why_set(why, LK_EREPLICAS, "%s, but %lld of %u replicas confirmed in %lld ms",
 		            request->extends ? "extended" : "granted", (long long)count->replicas,
@@ -101,16 +113,16 @@ static struct lk__answer judge(const struct lk__session *session, const struct l
 void lk__confirm_answer(struct lk__core *core, int64_t now_ns, struct lk__session *session,
                         const struct lk__answer *answer)
 {
-	struct lk__pending *request = session->granted, *next;
+	struct lk__pending *request = session->granted.first, *next;
 
 	session->confirm.state = LK__IDLE;
-	session->granted = NULL;
+	session->granted.first = NULL;
 	for (; request; request = next) {
 		struct lk__why why;
 		struct lk__answer judged = judge(session, request, answer, &why);
 
 		next = request->next;
 		request->next = NULL;
-		lk__ticket_answer(core, now_ns, request, &judged);
+		lk__vouch_answer(core, now_ns, request, &judged);
 	}
 }

@@ -307,6 +307,8 @@ int64_t lk__core_due(const struct lk__core *core)
 			due_ns = lk__channels_due(&session->channels);
 		if (lk__memory_due(core, session) < due_ns)
 			due_ns = lk__memory_due(core, session);
+		if (lk__vouch_due(session) < due_ns)
+			due_ns = lk__vouch_due(session);
 	}
 	return due_ns;
 }
@@ -376,6 +378,7 @@ void lk__core_link_down(struct lk__core *core, struct lk__session *session, int6
 	lk__pending_dequeue(core, &session->memory);
 	session->memory.state = LK__IDLE;
 	lk__confirm_forget(core, session);
+	lk__vouch_forget(session);
 	for (; ticket; ticket = next) {
 		next = ticket->next;
 		if (!drop_requests(core, session, ticket))
@@ -421,6 +424,8 @@ void lk__core_tick(struct lk__core *core, int64_t now_ns)
 	struct lk__timer *timer;
 
 	core->seen_ns = now_ns;
+	for (struct lk__session *session = core->sessions; session; session = session->next)
+		lk__vouch_run(session, now_ns);
 	lk__ops_tick(core, now_ns);
 	while ((timer = lk__heap_first(&core->timers)) && timer->due_ns <= now_ns)
 		lk__ticket_pursue(core, now_ns, (struct lk__ticket *)timer);

@@ -297,6 +297,12 @@ void lk__core_memory(struct lk__core *core, struct lk__session *session, int64_t
                      const struct lk__epoch *epoch);
 /* How much of the grace is left at a time of the store's clock. */
 int64_t lk__grace_left_ms(const struct lk__epoch *epoch, int64_t store_us, int64_t grace_ms);
+/* vouch.c, of a link to a server that sentinels name.  The sentinels are asked for a dial. */
+void lk__vouch_begin(struct lk__session *session, int64_t now_ns);
+/* After a pause they have named the server again; none of them can be asked. */
+void lk__core_vouched(struct lk__core *core, struct lk__session *session, int64_t now_ns);
+void lk__core_unvouched(struct lk__core *core, struct lk__session *session, int64_t now_ns,
+                        const struct lk__why *why);
 /* LK__DUTY_REFUSE: end every call that waits for that link, with the reason why it is down. */
 void lk__core_link_refused(struct lk__core *core, struct lk__session *session, int64_t now_ns);
 /* Is it a latch's?  Otherwise it is a ticket's, or a query's. */
@@ -387,9 +393,13 @@ void lk__memory_reclaimed(struct lk__core *core, int64_t now_ns, const struct lk
 void lk__ticket_stale(struct lk__core *core, int64_t now_ns, struct lk__ticket *ticket);
 /* The store does not have the hold: it was taken, unless the server has lost its memory. */
 void lk__ticket_doubt(struct lk__core *core, int64_t now_ns, struct lk__ticket *ticket);
-/* confirm.c: may the request grant what counts only when replicas have it? */
-bool lk__confirm_is_needed(const struct lk__pending *request);
-/* The question to send behind such requests, NULL if there is none. */
+/* confirm.c: may its answer make or prolong a hold of a ticket that is not over?  Keep that answer,
+ * which is such a grant; what was kept. */
+bool lk__pending_makes_hold(const struct lk__pending *request);
+void lk__kept_add(struct lk__kept *kept, int64_t now_ns, struct lk__pending *request,
+                  const struct lk__answer *answer);
+struct lk__answer lk__kept_answer(const struct lk__pending *request);
+/* The next request to send, then the question behind those that replicas must confirm; NULL. */
 struct lk__pending *lk__confirm_next(struct lk__session *session);
 /* Keep the answer of such a request until the replicas of its server have confirmed it.  False if
  * it counts as it is. */
@@ -399,6 +409,14 @@ void lk__confirm_answer(struct lk__core *core, int64_t now_ns, struct lk__sessio
                         const struct lk__answer *answer);
 /* The link is down: there will be no answer. */
 void lk__confirm_forget(const struct lk__core *core, struct lk__session *session);
+/* vouch.c: the client runs.  When it must run again, LK__NEVER. */
+void lk__vouch_run(struct lk__session *session, int64_t now_ns);
+int64_t lk__vouch_due(const struct lk__session *session);
+/* A request of a ticket has that answer, unless it must be kept until sentinels name the server. */
+void lk__vouch_answer(struct lk__core *core, int64_t now_ns, struct lk__pending *request,
+                      const struct lk__answer *answer);
+/* The link is down: what was kept does not count. */
+void lk__vouch_forget(struct lk__session *session);
 /* ghosts.c: the ticket ends, or gets another nonce.  A message is for none of the tickets. */
 void lk__ghost_note(struct lk__core *core, const struct lk__ticket *ticket);
 void lk__ghost_message(struct lk__core *core, int64_t now_ns, const struct lk__message *message);

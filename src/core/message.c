@@ -41,9 +41,10 @@ static void grant(struct lk__core *core, int64_t now_ns, struct lk__ticket *tick
 		return;
 	}
 	/* A grant that replicas must confirm was not written by our connection: the claim is.  In a
-	 * Cluster the grant does not compare the memory: its client may have been mistaken. */
+	 * Cluster the grant does not compare the memory: its client may have been mistaken.  After
+	 * a pause the claim's answer is kept. */
 	if (message->claim || ticket->queue->fixed || ticket->session->replicas ||
-	    lk__memory_is_old(core, ticket->session, now_ns) ||
+	    ticket->session->vouch.is_doubted || lk__memory_is_old(core, ticket->session, now_ns) ||
 	    (core->route && lk__grace_left_ms(&ticket->session->epoch, message->store_us,
 	                                      ticket->session->grace_ms)) ||
 	    ticket->valid_until_ns - now_ns < ticket->queue->lease_ms * MS / 3) {
@@ -109,6 +110,8 @@ static void of_ticket(struct lk__core *core, int64_t now_ns, const struct lk__me
 
 	if (!ticket)
 		lk__ghost_message(core, now_ns, message);
+	else
+		lk__vouch_run(ticket->session, now_ns);
 	if (!ticket || (message->from && message->from != ticket->session))
 		return; /* stale or forged; an unclaimed grant expires with its lease */
 	if (ticket->is_leg)

@@ -113,6 +113,9 @@ static void leave_queue(struct lk__wait_queue *queue, struct lk__op *op)
 
 const char *lk__timed_out_text(const struct lk__op *op)
 {
+	if (op->met_doubt)
+		return "not acquired in time: after a pause of this client, no sentinel confirmed "
+		       "the master";
 	return op->met_grace ? "not acquired in time: the server may have forgotten a holder, and "
 	                       "granted nothing until its grace was over"
 	                     : "not acquired in time";
@@ -132,7 +135,9 @@ static const char *text_of(const struct lk__op *op, lk_err why)
 	case LK_ECLOSED:
 		return "the client was closed";
 	case LK_EUNKNOWN:
-		return "no response to a request in time";
+		return op->met_doubt ? "after a pause of this client, no sentinel confirmed the "
+		                       "master in time"
+		                     : "no response to a request in time";
 	default:
 		return text[0] ? text : "not connected";
 	}
@@ -191,6 +196,7 @@ static void give_up_grant(struct lk__core *core, int64_t now_ns, struct lk__op *
 	leave_queue(queue, op);
 	if (ticket) {
 		lk__count_grace(&core->counters, now_ns, ticket, op);
+		op->met_doubt = ticket->session->vouch.is_doubted;
 		/* The wait may have been about as long as the grace. */
 		op->met_grace =
 			ticket->grace_until_ns && now_ns < ticket->grace_until_ns + GRACE_SLACK_NS;

@@ -47,6 +47,7 @@ struct lk__op {
 	bool forget;       /* the permits cannot be released; they expire with the lease */
 	bool reports_loss; /* the handle has a loss callback */
 	bool met_grace;    /* its wait was too short for the rest of a grace */
+	bool met_doubt;    /* ... for the sentinels' answers after a pause */
 	/* Supplied by the caller; set to NULL when used, otherwise the caller frees them. */
 	struct lk__ticket *spare_ticket;
 	struct lk__hold *spare_hold;

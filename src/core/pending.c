@@ -205,7 +205,9 @@ struct lk__op *lk__core_asker(const struct lk__pending *pending)
 	if (pending->kind == LK__EPOCH)
 		return NULL;
 	if (pending->kind == LK__CONFIRM)
-		return pending->session->granted ? lk__core_asker(pending->session->granted) : NULL;
+		return pending->session->granted.first
+		               ? lk__core_asker(pending->session->granted.first)
+		               : NULL;
 	if (pending->kind == LK__STEP)
 		return pending->latch->steps ? pending->latch->steps->waiter : NULL;
 	if (pending->kind == LK__LOOK)

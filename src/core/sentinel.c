@@ -42,10 +42,15 @@ void lk__watch_init(struct lk__watch *watch, const char *service, int count, int
 	watch->alone_ns = now_ns;
 }
 
-void lk__watch_begin(struct lk__watch *watch)
+void lk__watch_doubt(struct lk__watch *watch)
 {
 	watch->round++;
 	watch->answered_ns = LK__NEVER;
+}
+
+void lk__watch_begin(struct lk__watch *watch)
+{
+	lk__watch_doubt(watch);
 	lk__watch_leave(watch);
 }
 
@@ -179,15 +184,22 @@ int64_t lk__watch_due(const struct lk__watch *watch)
 	return watch->answered_ns == LK__NEVER ? LK__NEVER : watch->answered_ns + SETTLE_NS;
 }
 
-enum lk__watch_advice lk__watch_advise(struct lk__watch *watch, int64_t now_ns)
+/* Of this attempt. */
+static int count_reports(const struct lk__watch *watch)
 {
-	int votes, leader = find_leader(watch, &votes), fresh = 0;
-	int unaware = count_fresh(watch, LK__SENTINEL_UNAWARE);
-	bool is_settled = lk__watch_due(watch) <= now_ns;
+	int count = 0;
 
 	for (int i = 0; i < watch->count; i++)
-		fresh += is_fresh(watch, i);
-	is_settled = is_settled || fresh == watch->count;
+		count += is_fresh(watch, i);
+	return count;
+}
+
+enum lk__watch_advice lk__watch_advise(struct lk__watch *watch, int64_t now_ns)
+{
+	int votes, leader = find_leader(watch, &votes), fresh = count_reports(watch);
+	int unaware = count_fresh(watch, LK__SENTINEL_UNAWARE);
+	bool is_settled = lk__watch_due(watch) <= now_ns || fresh == watch->count;
+
 	if (leader >= 0 && (is_settled || votes * 2 > watch->count)) {
 		choose(watch, &watch->sentinels[leader].named);
 		return LK__WATCH_DIAL;
@@ -195,6 +207,18 @@ enum lk__watch_advice lk__watch_advise(struct lk__watch *watch, int64_t now_ns)
 	if (leader < 0 && (fresh == watch->count || (is_settled && unaware * 2 > watch->count)))
 		return LK__WATCH_FAIL;
 	return LK__WATCH_WAIT;
+}
+
+enum lk__watch_advice lk__watch_recheck(const struct lk__watch *watch, int64_t now_ns)
+{
+	int votes = count_votes(watch, &watch->place);
+	bool have_all = count_reports(watch) == watch->count;
+
+	if (watch->is_cut)
+		return LK__WATCH_WAIT;
+	if (votes && (have_all || votes * 2 > watch->count || lk__watch_due(watch) <= now_ns))
+		return LK__WATCH_DIAL;
+	return have_all ? LK__WATCH_FAIL : LK__WATCH_WAIT;
 }
 
 /* ---- Reasons ------------------------------------------------------------------------------ */
@@ -209,7 +233,7 @@ static const struct lk__sentinel *find_state(const struct lk__watch *watch,
 	return NULL;
 }
 
-/* Append the reasons of all unreachable sentinels, as far as there is room. */
+/* Append the reasons of all sentinels, as far as there is room. */
 static void list_reasons(const struct lk__watch *watch, char *text, size_t size)
 {
 	size_t len = 0;
@@ -217,10 +241,15 @@ static void list_reasons(const struct lk__watch *watch, char *text, size_t size)
 	text[0] = '\0';
 	for (int i = 0; i < watch->count && len < size; i++) {
 		const struct lk__sentinel *sentinel = &watch->sentinels[i];
-		bool has_failed = is_fresh(watch, i) && sentinel->state == LK__SENTINEL_UNREACHABLE;
+		bool has_failed =
+			is_fresh(watch, i) && (sentinel->state == LK__SENTINEL_UNREACHABLE ||
+		                               sentinel->state == LK__SENTINEL_REFUSES);
+		bool has_answered = is_fresh(watch, i) && !has_failed;
 		const char *reason = has_failed ? sentinel->why.text : sentinel->text;
 		len += (size_t)snprintf(text + len, size - len, "%s%s%s", i ? ", " : "", reason,
-		                        has_failed ? "" : ": no response in time");
+		                        has_failed     ? ""
+		                        : has_answered ? ": does not name it"
+		                                       : ": no response in time");
 	}
 }
 
@@ -238,6 +267,16 @@ lk_err lk__watch_why(const struct lk__watch *watch, struct lk__why *why)
 		return lk__why_set(why, refuses->why.err, "%s", refuses->why.text);
 	list_reasons(watch, reasons, sizeof(reasons));
 	return lk__why_about(why, LK_ECONN, watch->service, "no sentinel answers: %s", reasons);
+}
+
+lk_err lk__watch_doubt_why(const struct lk__watch *watch, struct lk__why *why)
+{
+	char reasons[sizeof(why->text)];
+
+	list_reasons(watch, reasons, sizeof(reasons));
+	return lk__why_about(why, LK_ECONN, watch->service,
+	                     "after a pause of this client, no sentinel confirms the master: %s",
+	                     reasons);
 }
 
 void lk__watch_cut_why(const struct lk__watch *watch, struct lk__why *why)

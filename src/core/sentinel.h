@@ -54,10 +54,15 @@ void lk__watch_init(struct lk__watch *watch, const char *service, int count, int
 void lk__watch_begin(struct lk__watch *watch);
 /* What to do in this attempt.  LK__WATCH_DIAL chooses the place. */
 enum lk__watch_advice lk__watch_advise(struct lk__watch *watch, int64_t now_ns);
+/* After a pause of the client: the caller asks every sentinel anew.  Then, with a link:
+ * LK__WATCH_DIAL if they still name its place, LK__WATCH_FAIL if none of them can be asked. */
+void lk__watch_doubt(struct lk__watch *watch);
+enum lk__watch_advice lk__watch_recheck(const struct lk__watch *watch, int64_t now_ns);
 /* When the advice changes without a report, LK__NEVER. */
 int64_t lk__watch_due(const struct lk__watch *watch);
-/* Why there is nothing to dial.  Returns the error. */
+/* Why there is nothing to dial; why the place is not named again.  Returns the error. */
 lk_err lk__watch_why(const struct lk__watch *watch, struct lk__why *why);
+lk_err lk__watch_doubt_why(const struct lk__watch *watch, struct lk__why *why);
 /* There is no link, and no place any more. */
 void lk__watch_leave(struct lk__watch *watch);
 

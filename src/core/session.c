@@ -35,6 +35,7 @@ void lk__session_init(struct lk__session *session, int64_t connect_timeout_ns,
 		.command_timeout_ns = command_timeout_ns,
 		.ping_ns = PING_MAX_NS,
 		.unwatched_ns = LK__NEVER,
+		.vouch.ran_ns = LK__NEVER,
 	};
 }
 

@@ -55,7 +55,7 @@ struct lk__pending {
 	bool asking : 1;  /* sent once to the server that takes over the slot */
 	bool asked : 1;   /* that it does so was answered */
 	bool doubted : 1; /* IN_FLIGHT: to a server that had lost its memory */
-	/* Of an answer that is kept for the replicas (confirm.c): */
+	/* Of an answer that is kept (confirm.c, vouch.c): */
 	bool waited_for : 1; /* tickets are in the queue */
 	bool more : 1;
 	union {
@@ -65,6 +65,22 @@ struct lk__pending {
 };
 
 enum lk__pending_state { LK__IDLE, LK__TO_SEND, LK__IN_FLIGHT };
+
+/* Requests whose grants do not count yet; their answers are kept with them. */
+struct lk__kept {
+	struct lk__pending *first, *last;
+};
+
+/* Whether sentinels name the link's server, as far as a client can know that was stopped: see
+ * vouch.c. */
+struct lk__vouch {
+	int64_t ran_ns;       /* the client ran then; LK__NEVER: no sentinel names the server */
+	uint32_t pauses;      /* noticed so far; after each one the sentinels are asked anew */
+	bool is_doubted;      /* since the last one they have not named this server */
+	bool is_alone;        /* ... and none of them can be asked: why */
+	struct lk__kept kept; /* until they have */
+	struct lk__why why;
+};
 
 /* How the memory that a link has found differs from the one that it knew. */
 enum lk__found {
@@ -89,12 +105,11 @@ struct lk__session {
 	struct lk__pending memory; /* asks for the marker of the server's memory */
 	struct lk__epoch epoch;    /* its last answer */
 	struct lk__news news;
-	uint32_t replicas;           /* that a grant needs (confirm.c), 0 = none */
-	int64_t replicas_ms;         /* how long the server waits for them */
-	struct lk__pending confirm;  /* the question for them */
-	struct lk__pending *granted; /* requests with such a grant, until its answer */
-	struct lk__pending *granted_last;
-	bool confirm_due; /* a request that may grant was sent since the last question */
+	uint32_t replicas;          /* that a grant needs (confirm.c), 0 = none */
+	int64_t replicas_ms;        /* how long the server waits for them */
+	struct lk__pending confirm; /* the question for them */
+	struct lk__kept granted;    /* until its answer */
+	bool confirm_due;           /* a request that may grant was sent since the last question */
 	struct lk__channels channels;
 	struct lk__why why; /* why it is not up */
 	uint32_t users;     /* tickets and busy latches whose names are routed to it */
@@ -106,6 +121,7 @@ struct lk__session {
 	int64_t backoff_ns; /* the last pause between two dials, 0 = none */
 	int64_t up_ns;      /* UP: since then */
 	int64_t heard_ns, pinged_ns; /* the last sign of life, the last PING */
+	struct lk__vouch vouch;
 	int64_t unwatched_ns;  /* from then on no hold is certain: no sentinel names the master;
 	                        * LK__NEVER */
 	uint8_t state;         /* enum lk__session_state */

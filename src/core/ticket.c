@@ -106,6 +106,7 @@ void lk__ticket_start(struct lk__core *core, int64_t now_ns, struct lk__wait_que
 		return;
 	}
 	queue->first->spare_ticket = NULL;
+	lk__vouch_run(queue->name->session, now_ns);
 	*ticket = (struct lk__ticket){
 		.session = queue->name->session,
 		.queue = queue,

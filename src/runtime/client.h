@@ -93,6 +93,7 @@ struct lk__sentinels {
 	struct lk__watch watch;
 	struct lk__wake news; /* for the dial: there was a report */
 	bool stop;
+	uint32_t pauses;            /* of the client, after which they were asked anew */
 	bool is_lonely, is_logging; /* logged that no sentinel answers; a thread logs */
 	lk_resolve_fn *resolve;     /* constant, NULL = none */
 	void *resolve_arg;
@@ -368,6 +369,8 @@ bool lk__sentinels_dial_again(struct lk__link *link, lk_err err, int64_t deadlin
 bool lk__sentinels_disagree(struct lk_client *client);
 /* Cut the link if a sentinel names another master.  _locked */
 void lk__sentinels_judge(struct lk__link *link);
+/* After a pause of the client, ask all sentinels anew, once.  _locked */
+void lk__sentinels_vouch(struct lk_client *client);
 /* Make idle threads check their sentinels while the link has users.  _locked */
 void lk__sentinels_mind(struct lk_client *client);
 

@@ -4,7 +4,8 @@
  * (core/sentinel.h), under the client's mutex; they wake the thread that dials, and cut the link.
  *
  * The threads start with the first dial and end with the client.  A dial begins a round, in which
- * every sentinel is asked anew.  Apart from that a thread asks while the link has users, once a
+ * every sentinel is asked anew; so does a pause of the client (core/vouch.c).  Apart from that a
+ * thread asks while the link has users, once a
  * second: a sentinel that does not respond is of no use, and its silence would look like peace. */
 #include "client.h"
 
@@ -43,6 +44,50 @@ void lk__sentinels_judge(struct lk__link *link)
 	}
 	lk__watch_cut_why(watch, &why);
 	lk__link_broken(link, link->connection, &why);
+}
+
+void lk__sentinels_vouch(struct lk_client *client)
+{
+	struct lk__sentinels *sentinels = client->sentinels;
+	const struct lk__vouch *vouch = &client->links[0]->session.vouch;
+
+	if (!sentinels || !vouch->is_doubted || sentinels->pauses == vouch->pauses ||
+	    !client->links[0]->connection)
+		return; /* a dial asks by itself */
+	sentinels->pauses = vouch->pauses;
+	lk__watch_doubt(&sentinels->watch);
+	for (unsigned i = 0; i < sentinels->count; i++)
+		nudge(&sentinels->watchers[i]);
+}
+
+/* Are these answers still awaited?  _locked */
+static bool is_doubted(const struct lk_client *client)
+{
+	const struct lk__link *link = client->links[0];
+
+	return link->session.vouch.is_doubted && link->connection &&
+	       client->sentinels->pauses == link->session.vouch.pauses;
+}
+
+/* Let the grants count that were kept since the pause, if the answers allow that.  _locked */
+static void recheck(struct lk_client *client)
+{
+	struct lk__session *session = &client->links[0]->session;
+	int64_t now_ns = lk__now_ns();
+	enum lk__watch_advice advice;
+	struct lk__why why;
+
+	if (!is_doubted(client))
+		return;
+	advice = lk__watch_recheck(&client->sentinels->watch, now_ns);
+	if (advice == LK__WATCH_DIAL) {
+		lk__core_vouched(&client->core, session, now_ns);
+	} else if (advice == LK__WATCH_FAIL) {
+		lk__watch_doubt_why(&client->sentinels->watch, &why);
+		lk__core_unvouched(&client->core, session, now_ns, &why);
+	}
+	if (lk__core_has_requests(&client->core))
+		lk__wake_notify(&client->loop.wake);
 }
 
 /* Log the first and the last moment of a link without a sentinel: one thread at a time.  Releases
@@ -84,6 +129,7 @@ static void spread(struct lk__watcher *watcher)
 		alone_ns == LK__NEVER ? LK__NEVER : alone_ns + link->session.grace_ms * LK__MS;
 	lk__wake_notify(&sentinels->news);
 	lk__sentinels_judge(link);
+	recheck(client);
 	lk__client_settle(client);
 	log_loneliness(client);
 }
@@ -121,6 +167,9 @@ static void report(struct lk__watcher *watcher, const struct lk__report *report)
 	int index = (int)watcher->index;
 	int64_t now_ns = lk__now_ns();
 
+	/* What was read after a pause may have been sent before it. */
+	lk__vouch_run(&watcher->client->links[0]->session, now_ns);
+	lk__sentinels_vouch(watcher->client);
 	watcher->heard_ns = now_ns;
 	watcher->backoff_ns = 0;
 	if (report->kind == LK__REPORT_CHANGED) {
@@ -211,6 +260,15 @@ static void give_up(struct lk__watcher *watcher)
 	report_failure(watcher, &why);
 }
 
+/* When the thread must act without a report, by due_ns.  _locked */
+static int64_t settled_ns(const struct lk_client *client, int64_t now_ns, int64_t due_ns)
+{
+	int64_t settled_ns = lk__watch_due(&client->sentinels->watch);
+
+	return is_doubted(client) && settled_ns > now_ns && settled_ns < due_ns ? settled_ns
+	                                                                        : due_ns;
+}
+
 /* What the thread does next.  Releases the mutex meanwhile.  _locked */
 static void step(struct lk__watcher *watcher)
 {
@@ -221,6 +279,10 @@ static void step(struct lk__watcher *watcher)
 	/* Under the mutex: whatever woke the thread is in the state that it reads now. */
 	lk__wake_drain(&watcher->wake);
 	watcher->is_idle = !client->links[0]->session.users;
+	if (is_doubted(client)) {
+		recheck(client);
+		lk__client_settle(client);
+	}
 	if (!watcher->conn) {
 		if (watcher->asked_round != watch->round || watcher->retry_ns <= now_ns) {
 			connect_and_ask(watcher);
@@ -238,7 +300,7 @@ static void step(struct lk__watcher *watcher)
 	else
 		due_ns = watcher->is_idle ? LK__NEVER : watcher->heard_ns + CHECK_NS;
 	if (due_ns > now_ns)
-		listen(watcher, due_ns);
+		listen(watcher, settled_ns(client, now_ns, due_ns));
 	else if (watcher->asked_ns != LK__NEVER)
 		give_up(watcher);
 	else
@@ -303,6 +365,7 @@ static bool begin_round(struct lk__link *link)
 		return false;
 	lk__wake_drain(&link->dialer.cancel);
 	lk__watch_begin(&sentinels->watch);
+	lk__vouch_begin(&link->session, lk__now_ns());
 	for (unsigned i = 0; i < sentinels->count; i++)
 		nudge(&sentinels->watchers[i]);
 	return true;

@@ -29,6 +29,7 @@ void lk__client_settle(struct lk_client *client)
 	int64_t due_ns = lk__loop_due(client);
 	struct lk__op *op;
 
+	lk__sentinels_vouch(client);
 	while ((op = lk__core_next_done(&client->core)))
 		op->on_done(op, op->on_done_arg);
 	if (client->core.lost)

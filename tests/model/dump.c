@@ -316,7 +316,7 @@ static void put_core(struct form *form, const struct model_client *client, int i
 static void put_granted(struct form *form, int index, const struct lk__session *session)
 {
 	form_put(form, session->confirm.state | session->confirm_due << 2);
-	for (const struct lk__pending *at = session->granted; at; at = at->next) {
+	for (const struct lk__pending *at = session->granted.first; at; at = at->next) {
 		form_put_nonce(form, index, at->ticket->nonce);
 		form_put(form, at->kind | at->waited_for << 6 | at->more << 7);
 		form_put_number(form, FENCES, at->fence);

@@ -256,8 +256,9 @@ static void break_rule(const struct model_world *world, struct model_call *call,
 	    ticket->state == LK__CLAIMING)
 		call->answer.fence = ticket->fence;
 	if (world->rule == RULE_RENEWAL_UNCOUNTED && call->kind == LK__CONFIRM &&
-	    call->request->session->granted && call->request->session->granted->kind == LK__RENEW &&
-	    !call->request->session->granted->claim)
+	    call->request->session->granted.first &&
+	    call->request->session->granted.first->kind == LK__RENEW &&
+	    !call->request->session->granted.first->claim)
 		call->answer.replicas = 1;
 	if (world->rule == RULE_ONE_IS_ENOUGH && call->kind == LK__CONFIRM && call->answer.replicas)
 		call->answer.replicas = call->request->session->replicas;

@@ -152,6 +152,17 @@ const char *promise_revival(const struct lk__hold *hold, int64_t now_ns, uint64_
 	return NULL;
 }
 
+/* A client without sentinels looks at its clock, also while it is idle. */
+static bool has_timer(const struct lk__core *core)
+{
+	int64_t due_ns = lk__core_due(core);
+
+	for (const struct lk__session *session = core->sessions; session; session = session->next)
+		if (lk__vouch_due(session) == due_ns)
+			return false;
+	return due_ns != LK__NEVER;
+}
+
 const char *promise_rest(const struct lk__core *core)
 {
 	if (core->all_tickets || core->tickets.count)
@@ -160,8 +171,7 @@ const char *promise_rest(const struct lk__core *core)
 		return "a hold is left in a client";
 	if (core->latches)
 		return "a step or a wait is left in a client";
-	if (lk__core_has_requests(core) || core->done || core->lost ||
-	    lk__core_due(core) != LK__NEVER)
+	if (lk__core_has_requests(core) || core->done || core->lost || has_timer(core))
 		return "a request, an event or a timer is left in a client";
 	return NULL;
 }

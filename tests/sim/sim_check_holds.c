@@ -330,6 +330,8 @@ void sim_check_made(struct sim_caller *caller)
 
 	if (grant)
 		sim_check_confirmed(caller, grant);
+	if (hold && hold->ticket)
+		sim_check_vouched(client, hold->ticket);
 	if (wrong) {
 		sim_keep_of(sim, name, PROMISE_GRANT, wrong);
 	} else if (hold->handle != caller || !grant || grant->slot != client->slot ||

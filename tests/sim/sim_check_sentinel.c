@@ -15,6 +15,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* A client that does nothing for longer has paused, whatever its clock's drift. */
+#define PAUSE_NS (1600 * SIM_MS)
+
 static struct store_view before, after;
 
 /* ---- Reports, and links --------------------------------------------------------------------- */
@@ -39,6 +42,8 @@ void sim_check_report(struct sim_client *client, int sentinel, enum sim_saying s
 		watch->told_ns = client->sim->now_ns;
 	if (saying == SIM_ANSWERS)
 		watcher->answered = watcher->asked_round;
+	if (saying == SIM_ANSWERS && place == watch->place && watcher->sent_ns > watch->named_ns)
+		watch->named_ns = watcher->sent_ns;
 	watcher->says = place;
 	if (place != SIM_UNAWARE)
 		watcher->named = place;
@@ -57,6 +62,30 @@ void sim_check_reported(struct sim_client *client, int sentinel)
 		         "client %d leaves server %d, and sentinel %d says nothing new",
 		         client->slot, watch->place, sentinel);
 	watch->must_cut = watch->had_link = false;
+}
+
+void sim_check_ran(struct sim_client *client, int event)
+{
+	struct sim_watch *watch = &client->watch;
+	int64_t now_ns = client->sim->now_ns;
+
+	if (event == SIM_EXECUTE || event == SIM_PROBE || event == SIM_ORDER || event == SIM_ASKED)
+		return; /* elsewhere */
+	if (now_ns - watch->ran_ns > PAUSE_NS)
+		watch->paused_ns = now_ns;
+	watch->ran_ns = now_ns;
+}
+
+void sim_check_vouched(const struct sim_client *client, const struct lk__ticket *ticket)
+{
+	const struct sim_watch *watch = &client->watch;
+
+	if (client->sim->plan->sentinels && watch->paused_ns > watch->named_ns &&
+	    ticket->fence == ticket->last_fence) /* not handed over inside the client */
+		sim_fail(client->sim, PROMISE_GRANT,
+		         "client %d is granted by server %d, which no sentinel has named since its "
+		         "pause",
+		         client->slot, watch->place);
 }
 
 /* Of the sentinels that have answered a question of this attempt. */

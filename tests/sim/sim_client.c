@@ -515,6 +515,7 @@ void sim_client_settle(struct sim_client *client)
 		((struct sim_caller *)hold->handle)->told = hold->fence;
 		lk__core_loss_reported(hold);
 	}
+	sim_watch_vouch(client);
 	sim_check_counters(client);
 	if (client->sim->plan->forgets)
 		memset(&core->ghosts, 0, sizeof(core->ghosts));
@@ -532,6 +533,7 @@ void sim_client_settle(struct sim_client *client)
 void sim_client_happen(struct sim_client *client, const struct sim_next *next)
 {
 	client->lane = next->lane ? next->lane : client->lanes;
+	sim_check_ran(client, next->event);
 	switch (next->event) {
 	case SIM_EXECUTE:
 		sim_network_execute(client);

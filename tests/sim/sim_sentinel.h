@@ -20,6 +20,7 @@ struct sim_call;
 struct sim_caller;
 struct sim_grant;
 struct sim_client;
+struct lk__ticket;
 
 struct sim_sentinel {
 	int named;       /* what it believes to be the master */
@@ -97,6 +98,7 @@ struct sim_watcher {
 	int says;          /* what was delivered last */
 	int named;         /* ... of the places, -2 = nothing yet */
 	uint64_t answered; /* the round of the last answer that was delivered */
+	int64_t sent_ns;   /* true: the last question */
 };
 
 enum sim_dialing { SIM_NO_DIAL, SIM_CHOOSING, SIM_CONNECTING, SIM_PAUSING };
@@ -110,6 +112,10 @@ struct sim_watch {
 	bool was_unaware;        /* sim_check_is_unaware(), when a dial last failed */
 	bool must_cut, had_link; /* for checks, while a report is delivered */
 	int64_t told_ns;         /* true: when a sentinel last began to name another place to it */
+	uint32_t pauses;         /* of the session, after which the sentinels were asked */
+	/* For checks; true: when it last did something; the end of its last pause; when a question
+	 * was sent, whose answer named the place. */
+	int64_t ran_ns, paused_ns, named_ns;
 };
 
 /* sim_service.c: the servers */
@@ -160,6 +166,8 @@ int64_t sim_watch_due(const struct sim_client *client);
 int64_t sim_watch_asked_ns(const struct sim_client *client);
 void sim_watch_happen(struct sim_client *client);
 void sim_watch_asked(struct sim_client *client);
+/* After a pause of the client, it asks the sentinels anew. */
+void sim_watch_vouch(struct sim_client *client);
 
 /* sim_check_replicas.c: the judge of what replicas have confirmed */
 void sim_check_kept(struct sim *sim, struct sim_name *name);
@@ -174,6 +182,10 @@ bool sim_check_is_unanimous(const struct sim *sim);
 void sim_check_report(struct sim_client *client, int sentinel, enum sim_saying saying, int place);
 /* ... and after. */
 void sim_check_reported(struct sim_client *client, int sentinel);
+/* That happens to the client, enum sim_event: does it run? */
+void sim_check_ran(struct sim_client *client, int event);
+/* A grant makes a hold: after a pause, sentinels must have named the server. */
+void sim_check_vouched(const struct sim_client *client, const struct lk__ticket *ticket);
 bool sim_check_is_unaware(const struct sim_client *client);
 void sim_check_chosen(struct sim_client *client, int place);
 /* Since when the client could have followed: two sentinels reach it and name the master. */

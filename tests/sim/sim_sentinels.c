@@ -206,6 +206,7 @@ static void ask(struct sim_client *client, struct sim_watcher *watcher)
 	int ways = watcher->open ? 1 : 3; /* it connects first */
 
 	watcher->asked_round = client->watch.core.round;
+	watcher->sent_ns = client->sim->now_ns;
 	watcher->asked_ns = sim_local(client);
 	watcher->arrives_ns = client->sim->now_ns;
 	for (int i = 0; i < ways; i++)
@@ -274,6 +275,8 @@ static void deliver(struct sim_client *client, int i)
 		watcher_failed(client, i);
 		return;
 	}
+	lk__vouch_run(&client->lane->session, now_ns);
+	sim_watch_vouch(client);
 	sim_check_report(client, i, report.saying, report.place);
 	watcher->heard_ns = now_ns;
 	watcher->backoff_ns = 0;
@@ -306,6 +309,8 @@ void sim_watch_start(struct sim_client *client)
 static void choose(struct sim_client *client)
 {
 	lk__watch_begin(&client->watch.core);
+	lk__vouch_begin(&client->lane->session, sim_local(client));
+	client->watch.named_ns = client->sim->now_ns;
 	client->watch.dialing = SIM_CHOOSING;
 }
 
@@ -374,6 +379,44 @@ static void judge(struct sim_client *client)
 	}
 }
 
+/* ---- A pause -------------------------------------------------------------------------------- */
+
+void sim_watch_vouch(struct sim_client *client)
+{
+	const struct lk__vouch *vouch = &client->lanes[0].session.vouch;
+
+	if (!client->sim->plan->sentinels || !vouch->is_doubted ||
+	    client->watch.pauses == vouch->pauses || !client->lanes[0].link)
+		return; /* a dial asks by itself */
+	client->watch.pauses = vouch->pauses;
+	lk__watch_doubt(&client->watch.core);
+}
+
+static bool is_doubted(const struct sim_client *client)
+{
+	const struct lk__vouch *vouch = &client->lane->session.vouch;
+
+	return vouch->is_doubted && client->lane->link && client->watch.pauses == vouch->pauses;
+}
+
+static void recheck(struct sim_client *client)
+{
+	struct lk__watch *core = &client->watch.core;
+	int64_t now_ns = sim_local(client);
+	enum lk__watch_advice advice;
+	struct lk__why why;
+
+	if (!is_doubted(client))
+		return;
+	advice = lk__watch_recheck(core, now_ns);
+	if (advice == LK__WATCH_DIAL) {
+		lk__core_vouched(&client->core, &client->lane->session, now_ns);
+	} else if (advice == LK__WATCH_FAIL) {
+		lk__watch_doubt_why(core, &why);
+		lk__core_unvouched(&client->core, &client->lane->session, now_ns, &why);
+	}
+}
+
 static void spread(struct sim_client *client)
 {
 	int64_t alone_ns = client->watch.core.alone_ns;
@@ -382,6 +425,7 @@ static void spread(struct sim_client *client)
 		alone_ns == LK__NEVER ? LK__NEVER
 				      : alone_ns + client->lane->session.grace_ms * SIM_MS;
 	judge(client);
+	recheck(client);
 }
 
 /* ---- Steps ---------------------------------------------------------------------------------- */
@@ -392,6 +436,8 @@ static int64_t dial_due(const struct sim_client *client)
 	const struct sim_watch *watch = &client->watch;
 	int64_t due_ns = lk__watch_due(&watch->core);
 
+	if (is_doubted(client) && due_ns > sim_local(client))
+		return due_ns;
 	if (watch->dialing == SIM_PAUSING)
 		return watch->resume_ns;
 	if (watch->dialing != SIM_CHOOSING)
@@ -441,6 +487,7 @@ void sim_watch_happen(struct sim_client *client)
 
 	for (int i = 0; i < SIM_SENTINELS; i++)
 		step(client, i);
+	recheck(client);
 	if (watch->dialing == SIM_PAUSING && watch->resume_ns <= sim_local(client))
 		choose(client);
 	else if (watch->dialing == SIM_CHOOSING)
