@@ -143,6 +143,33 @@ TEST_NOUNS(waiter_keeps_waiting_while_the_holder_takes_its_hold_back)
 	end();
 }
 
+/* It was told when the holder's lease would end, which is long after the grace.  But the hold ends
+ * in the grace, and no leave may serve the queue then. */
+TEST_NOUNS(waiter_that_met_a_holder_in_the_grace_is_served_at_its_end)
+{
+	struct lk__op *waiter;
+	int64_t end_ns;
+
+	start_with_grace(GRACE);
+	hold(a);
+	forget_without_link();
+	end_ns = w.now_ns + GRACE * VIRT_MS;
+	virt_pass(&w, 7000);
+	ck_assert_int_eq(state(a), LK_STATE_HELD);
+	waiter = wait_for(b);
+	virt_pass(&w, 1000);
+	assert_waits(waiter);
+	take_away();
+	ms_until_done(waiter);
+	ck_assert_int_ge(w.now_ns, end_ns);
+	ck_assert_int_le(w.now_ns, end_ns + 500 * VIRT_MS);
+	virt_pass(&w, GRACE / 2);
+	ck_assert_int_eq(state(a), LK_STATE_LOST);
+	release_lost(a);
+	release(b);
+	end();
+}
+
 TEST_NOUNS(claim_of_a_grant_that_was_forgotten_asks_again)
 {
 	struct lk__op *waiter;
