@@ -6,6 +6,8 @@
 
 #include "base/slot.h"
 
+#include <pthread.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -61,6 +63,16 @@ static void end(int waiters)
 	OK(lk_client_close(holder));
 	for (int i = 0; i < waiters; i++)
 		OK(lk_client_close(waiter[i]));
+}
+
+/* A name in that slot. */
+static void name_in_slot(int slot, char name[40])
+{
+	int i = 0;
+
+	do
+		snprintf(name, 40, "n%d", i++);
+	while (cluster_slot_of_name(name) != slot);
 }
 
 static bool any_ended(int waiters)
@@ -175,6 +187,105 @@ TEST_OF(r2_ask_redirects_once_and_the_route_stays, EVERY, 40)
 	claims_release(&held);
 	expect_served(1, true);
 	end(1);
+}
+
+/* A client that waits for one lock, and asks for another one of the same slot. */
+struct pair {
+	lk_lock *waits, *asks;
+};
+
+static void *acquire_it(void *arg)
+{
+	OK(lk_lock_acquire(((struct pair *)arg)->waits, GO_ON_MS, NULL));
+	OK(lk_lock_release(((struct pair *)arg)->waits));
+	return NULL;
+}
+
+static void *look_at_it(void *arg)
+{
+	lk_lock_status status;
+
+	OK(lk_lock_query(((struct pair *)arg)->asks, &status));
+	return NULL;
+}
+
+static long long calls_at(int node, const char *command)
+{
+	struct redis *own = redis_open(&cluster->nodes[node]);
+	long long calls = redis_calls(own, command);
+
+	redis_close(own);
+	return calls;
+}
+
+static void set_slot_at(int node, int slot, int to)
+{
+	struct redis *own = redis_open(&cluster->nodes[node]);
+
+	redis_do(own, "CLUSTER SETSLOT %d NODE %s", slot, cluster->ids[to]);
+	redis_close(own);
+}
+
+/* The new server is stopped with the redirected ask in its socket, behind ASKING; meanwhile the
+ * client learns that the slot is there for good. */
+static void move_during_ask(struct pair *pair, int slot, int to)
+{
+	struct redis *own = redis_open(&cluster->nodes[to]);
+	const pid_t pid = (pid_t)redis_info(own, "process_id");
+	const long long asked = cluster_errors_at(0, "ASK"), told = calls_at(0, "cluster|slots");
+	pthread_t waiting, asking;
+	lk_counters before, now;
+
+	redis_close(own);
+	OK(lk_client_counters(holder, &before));
+	ck_assert(!kill(pid, SIGSTOP));
+	ck_assert(!pthread_create(&waiting, NULL, acquire_it, pair));
+	ck_assert(WITHIN(GO_ON_MS, cluster_errors_at(0, "ASK") > asked));
+	ck_assert(WITHIN(GO_ON_MS, !lk_client_counters(holder, &now) &&
+	                                   now.requests >= before.requests + 2));
+	set_slot_at(0, slot, to);
+	ck_assert(!pthread_create(&asking, NULL, look_at_it, pair));
+	ck_assert(WITHIN(GO_ON_MS, calls_at(0, "cluster|slots") > told));
+	ck_assert(!kill(pid, SIGCONT));
+	set_slot_at(to, slot, to);
+	pthread_join(waiting, NULL);
+	pthread_join(asking, NULL);
+}
+
+TEST_LIMIT(r2_reply_to_asking_is_no_request_s, 40)
+{
+	const int to = 1;
+	int slot;
+	char same[40], url[300];
+	struct pair pair;
+	lk_lock *other;
+	lk_lock_status status;
+	lk_client *rival;
+
+	cluster_fault_set_up(0);
+	slot = cluster_slot_of_name("lock");
+	name_in_slot(slot, same);
+	cluster_slot_move(cluster, cluster_slot_of_name("lock of rivals"), to);
+	snprintf(url, sizeof(url), "%s&command_timeout=20000", cluster_url);
+	holder = client_at(url);
+	rival = client_at(cluster_url);
+	pair = (struct pair){lock_leased(holder, "lock", LONG_LEASE_MS),
+	                     lock_leased(holder, same, LONG_LEASE_MS)};
+	other = lock_leased(holder, "lock of rivals", LONG_LEASE_MS);
+	OK(lk_lock_query(other, &status)); /* both links are up */
+	OK(lk_lock_query(pair.asks, &status));
+	cluster_slot_open(cluster, slot, to);
+	cluster_slot_move_keys(cluster, slot, to, CLUSTER_ALL_KEYS);
+	move_during_ask(&pair, slot, to);
+	/* Its answers are still those of its requests. */
+	EXPECT(lk_lock_acquire(lock_leased(rival, "lock of rivals", LONG_LEASE_MS), 0, NULL),
+	       LK_OK);
+	EXPECT(lk_lock_acquire(other, 0, NULL), LK_EBUSY);
+	OK(lk_lock_acquire(pair.waits, 0, NULL));
+	EXPECT(lk_lock_acquire(lock_leased(rival, "lock", LONG_LEASE_MS), 0, NULL), LK_EBUSY);
+	ck_assert(WITHIN(CLUSTER_SETTLED_MS, cluster_setup_owner(cluster, slot) == to));
+	OK(lk_client_close(rival));
+	end(0);
 }
 
 /* ---- R3, R4 ---------------------------------------------------------------------------------- */

@@ -251,6 +251,27 @@ TEST(asked_request_counts_at_the_server_to_which_the_slot_moves)
 	end_held(1);
 }
 
+/* Two replies are still to come, and that to ASKING is the first of them. */
+TEST(move_leaves_the_reply_to_asking_expected)
+{
+	struct lk__pending *asked;
+	struct lk__op *op;
+
+	start();
+	op = vc_acquire(lock, OWNER);
+	asked = vc_take(0, LK__ASK);
+	ck_assert(!asked->ahead);
+	vc_asked(asked, 1);
+	asked = vc_take(1, LK__ASK);
+	ck_assert(asked->ahead);
+	vc_give("a", 1);
+	ck_assert(asked->ahead);
+	asked->ahead = false; /* it was read */
+	vc_granted(asked);
+	vc_done(op, LK_OK);
+	end_held(1);
+}
+
 TEST(late_redirect_by_ask_is_not_followed)
 {
 	struct lk__pending *late;

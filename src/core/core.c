@@ -254,7 +254,8 @@ struct lk__pending *lk__core_next_request(struct lk__core *core, struct lk__sess
 	lk__hops_pause(request, now_ns);
 	request->sent_ns = now_ns;
 	request->heard = 0;
-	request->doubted = request->asked = false;
+	request->doubted = false;
+	request->ahead = request->asking; /* which changes when the slot moves */
 	if (lk__is_query(request->kind))
 		return request;
 	lk__count(&core->counters.requests, 1);

@@ -53,7 +53,7 @@ struct lk__pending {
 	bool tries : 1;   /* LK__ASK: not to be enqueued, since the inbox is not subscribed yet */
 	bool narrow : 1;  /* LK__RENEW, LK__LEAVE: with the keys of the hold only */
 	bool asking : 1;  /* sent once to the server that takes over the slot */
-	bool asked : 1;   /* that it does so was answered */
+	bool ahead : 1;   /* IN_FLIGHT: the reply to ASKING comes first */
 	bool doubted : 1; /* IN_FLIGHT: to a server that had lost its memory */
 	/* Of an answer that is kept (confirm.c, vouch.c): */
 	bool waited_for : 1; /* tickets are in the queue */

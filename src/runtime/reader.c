@@ -56,13 +56,12 @@ static void deliver(struct lk__link *link, struct lk__connection *connection, vo
 	if (!connection->sent)
 		connection->sent_end = &connection->sent;
 	pending->next = NULL;
-	if (pending->asking && !pending->asked) {
-		pending->asked = true; /* this is the reply to ASKING, sent ahead of the request */
+	if (pending->ahead) {
+		pending->ahead = false; /* this is the reply to ASKING, sent ahead of the request */
 		put_back(connection, pending);
 		connection->ops->discard(reply);
 		return;
 	}
-	pending->asked = false;
 	asked = lk__is_query(pending->kind);
 	if (asked)
 		lk__core_request(pending, &query);
