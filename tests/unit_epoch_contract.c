@@ -369,11 +369,40 @@ TEST(client_does_not_vouch_for_what_it_does_not_know)
 	SAYS(FOUND("1 " RUN " " NOW, NOW), FIND_NODE("1 " NEXT_RUN " 1234567"));
 	SAYS("1", "DEL", NODE_MARKER);
 	contract_process()->flushed = true;
-	SAYS(FOUND("1 " RUN " " NOW, NOW), FIND_NODE("1 " RUN " 1234567"));
+	SAYS(FOUND("1 " RUN "-1 " NOW, NOW), FIND_NODE("1 " RUN " 1234567"));
 	SAYS("1", "DEL", NODE_MARKER);
 	contract_process()->flushed = false;
 	contract_process()->evicted = 1;
 	SAYS(FOUND("1 " RUN " " NOW, NOW), FIND_NODE("1 " RUN " 1234567"));
+	contract_stop();
+}
+
+/* It had left with its slot, and returns after the flush. */
+TEST(marker_of_a_node_from_before_a_flush_is_of_another_memory)
+{
+	start();
+	contract_process()->cluster = true;
+	SAYS("OK", "SET", NODE_MARKER, "1 " RUN " 1234567");
+	contract_process()->flushed = true;
+	SAYS(FOUND("1 " RUN "-1 " NOW, NOW), FIND_NODE(""));
+	KEEPS(FOUND("1 " RUN "-1 " NOW, NOW), FIND_NODE("1 " RUN " 1234567"));
+	contract_process()->flushes = 2;
+	SAYS(FOUND("1 " RUN "-2 " NOW, NOW), FIND_NODE("1 " RUN "-1 " NOW));
+	SAYS("OK", "SET", NODE_MARKER, "1 " RUN "-2 1234567");
+	contract_process()->flushed_db = true;
+	SAYS(FOUND("1 " RUN "-4 " NOW, NOW), FIND_NODE(""));
+	contract_stop();
+}
+
+/* An older marker does not count, and what the client knows does. */
+TEST(client_vouches_for_a_node_since_its_last_flush)
+{
+	start();
+	contract_process()->cluster = true;
+	contract_process()->flushed = true;
+	SAYS(FOUND("1 " RUN "-1 1234567", "1234567"), FIND_NODE("1 " RUN "-1 1234567"));
+	SAYS("OK", "SET", NODE_MARKER, "1 " RUN " 5");
+	SAYS(FOUND("1 " RUN "-1 1234567", "1234567"), FIND_NODE("1 " RUN "-1 1234567"));
 	contract_stop();
 }
 

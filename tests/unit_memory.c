@@ -4,6 +4,8 @@
 #include "memory_fixture.h"
 
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 
 /* Another client's hold, as an older copy of the memory may have it. */
 static void store_other_hold(const char *fence)
@@ -459,5 +461,39 @@ TEST_NOUNS(refused_reclaim_is_repeated_with_a_pause_though_a_call_extends)
 	ck_assert_int_eq(state(a), LK_STATE_HELD);
 	ck_assert(left_ns(a) > LEASE * VIRT_MS);
 	release(a);
+	end();
+}
+
+/* ---- What has happened to it ------------------------------------------------------------------
+ */
+
+/* The memory that the client finds after the known one, and what it takes that for. */
+static void found(const char *known, const char *marker, enum lk__found expected)
+{
+	const char *const texts[] = {known, marker};
+
+	for (int i = 0; i < 2; i++) {
+		struct lk__epoch epoch = {.since_us = atoll(strrchr(texts[i], ' '))};
+		epoch.len = (uint8_t)snprintf(epoch.text, sizeof(epoch.text), "%s", texts[i]);
+		a->session.news.found = LK__FOUND_SAME;
+		lk__core_memory(&a->core, &a->session, w.now_ns, &epoch);
+	}
+	ck_assert_int_eq(a->session.news.found, expected);
+}
+
+TEST(memory_of_the_same_process_was_flushed_and_not_restarted)
+{
+	start(LEASE);
+	found("1 a 5", "1 a 5", LK__FOUND_SAME);
+	found("1 a 5", "1 a 6", LK__FOUND_EMPTY);
+	found("1 a 5", "1 a-1 6", LK__FOUND_EMPTY);
+	found("1 a-1 5", "1 a-2 6", LK__FOUND_EMPTY);
+	found("1 a+c-1 5", "1 a+c-2 6", LK__FOUND_EMPTY);
+	found("1 a 5", "1 a 0", LK__FOUND_ENDED);
+	found("1 a 5", "1 b 6", LK__FOUND_OTHER);
+	found("1 a 5", "1 ab 6", LK__FOUND_OTHER);
+	found("1 a-1 5", "1 b-1 6", LK__FOUND_OTHER);
+	found("1 a 5", "1 a+c 6", LK__FOUND_PROMOTED);
+	found("1 a+b-1 5", "1 a+c-1 6", LK__FOUND_PROMOTED);
 	end();
 }

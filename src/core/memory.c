@@ -101,6 +101,17 @@ static size_t id_of(const struct lk__epoch *epoch, const char **id)
 	return until(*id, ' ');
 }
 
+/* The ids of memories of one process differ behind a '-': there are numbers of databases that were
+ * swapped, and of flushes. */
+static bool is_same_process(const char *a, size_t a_len, const char *b, size_t b_len)
+{
+	size_t a_process = until(a, '-'), b_process = until(b, '-');
+
+	a_len = a_process < a_len ? a_process : a_len;
+	b_len = b_process < b_len ? b_process : b_len;
+	return a_len == b_len && !memcmp(a, b, a_len);
+}
+
 static enum lk__found compare(const struct lk__epoch *known, const struct lk__epoch *found)
 {
 	const char *known_id, *found_id;
@@ -110,7 +121,7 @@ static enum lk__found compare(const struct lk__epoch *known, const struct lk__ep
 		return LK__FOUND_FIRST;
 	if (known->len == found->len && !memcmp(known->text, found->text, found->len))
 		return LK__FOUND_SAME;
-	if (known_len != found_len || memcmp(known_id, found_id, found_len))
+	if (!is_same_process(known_id, known_len, found_id, found_len))
 		return until(found_id, '+') < found_len ? LK__FOUND_PROMOTED : LK__FOUND_OTHER;
 	return found->since_us ? LK__FOUND_EMPTY : LK__FOUND_ENDED;
 }

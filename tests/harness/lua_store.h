@@ -57,6 +57,7 @@ struct lua_store_process {
 	int64_t process_id; /* 0 = not shown */
 	int64_t evicted;
 	bool flushed, flushed_db;    /* since it began */
+	int flushes;                 /* how often each of these, 0 = once */
 	int swaps;                   /* calls of SWAPDB */
 	bool was_replica, was_slave; /* by either command */
 	bool hides_run;              /* a proxy leaves run_id out */

@@ -14,10 +14,13 @@ void lua_run_info(struct lua_server *server, int argc, const struct lua_word *ar
                   struct lk__buf *reply)
 {
 	const struct lua_store_process *process = &server->process;
-	char run[41], replid[41], replid2[41], text[600] = "";
+	char run[41], replid[41], replid2[41], flushall[60], flushdb[60], text[600] = "";
+	const int flushes = process->flushes ? process->flushes : 1;
 	size_t size = sizeof(text);
 	int len = 0;
 
+	snprintf(flushall, sizeof(flushall), "cmdstat_flushall:calls=%d,usec=1\r\n", flushes);
+	snprintf(flushdb, sizeof(flushdb), "cmdstat_flushdb:calls=%d,usec=1\r\n", flushes);
 	put_id(run, process->run);
 	if (process->run_id)
 		snprintf(run, sizeof(run), "%s", process->run_id);
@@ -47,8 +50,8 @@ void lua_run_info(struct lua_server *server, int argc, const struct lua_word *ar
 		                "cmdstat_swapdb:calls=%d,usec=1\r\n", process->swaps);
 	if (argc == 1 || lua_word_is(argv[1], "commandstats"))
 		len += snprintf(text + len, size - (size_t)len, "# Commandstats\r\n%s%s%s%s",
-		                process->flushed ? "cmdstat_flushall:calls=1,usec=1\r\n" : "",
-		                process->flushed_db ? "cmdstat_flushdb:calls=1,usec=1\r\n" : "",
+		                process->flushed ? flushall : "",
+		                process->flushed_db ? flushdb : "",
 		                process->was_replica ? "cmdstat_replicaof:calls=1,usec=1\r\n" : "",
 		                process->was_slave ? "cmdstat_slaveof:calls=1,usec=1\r\n" : "");
 	if ((argc == 1 || lua_word_is(argv[1], "keyspace")) && server->keys.count > 0)

@@ -49,6 +49,8 @@ local ahead = marker and since - now > 0
 
 -- In the same step as the read of the marker: a FLUSHALL in between would go unseen.
 local info = {}
+local is_node = string.find(KEYS[1], '{', 1, true) -- of a Cluster
+local function calls(stat) return tonumber(string.match(stat or '', 'calls=(%d+)') or 0) end
 for _, section in ipairs({'server', 'replication', 'stats', 'commandstats'}) do
 	local text = redis.pcall('INFO', section)
 	if type(text) == 'table' then
@@ -58,7 +60,7 @@ for _, section in ipairs({'server', 'replication', 'stats', 'commandstats'}) do
 	for field, value in string.gmatch(text, '([%w_]+):([^\r\n]*)') do info[field] = value end
 end
 -- A node of a Cluster has a marker with a tag.  Write none, and let the client start again.
-if info.redis_mode == 'cluster' and not string.find(KEYS[1], '{', 1, true) then return {'cluster'} end
+if info.redis_mode == 'cluster' and not is_node then return {'cluster'} end
 if not info.run_id then -- refused, or hidden by a proxy
 	if marker and not ahead and not has_joined then return {'epoch', marker, since, now, 1} end
 	info = nil
@@ -81,6 +83,9 @@ if info then
 	-- Databases that were swapped have each other's markers.
 	local swaps = string.match(info.cmdstat_swapdb or '', 'calls=(%d+)')
 	if swaps or ARGV[3] ~= '0' then id = id .. '-' .. ARGV[3] .. (swaps and '-' .. swaps or '') end
+	-- A marker leaves a Cluster's node with its slot, and may return after a flush that it has not seen.
+	local flushes = is_node and calls(info.cmdstat_flushall) + calls(info.cmdstat_flushdb) or 0
+	if flushes > 0 then id = id .. '-' .. flushes end
 	if old_id == id and not ahead and not has_joined then return {'epoch', marker, since, now, 0} end
 	-- The memory is whole since the process began, if this process was never a replica, no command removed
 	-- the marker, and this is the server that the client knows.
@@ -88,8 +93,8 @@ if info then
 		info.evicted_keys ~= '0'
 	-- In a Cluster the key has a slot of the node, and changes when that slot moves away: then a client
 	-- that knows this memory vouches for it.
-	local vouched = not marker and known == id and not flushed and string.find(KEYS[1], '{', 1, true)
-	local removed = swaps or not marker and (flushed or known)
+	local vouched = is_node and known == id and info.evicted_keys == '0'
+	local removed = swaps or is_node and flushed or not marker and (flushed or known)
 	local switched = marker and known and known ~= old_id
 	local unheld = (info.process_id or '') == ARGV[2] and not marker and not flushed and known ~= id
 	if member or has_joined then
