@@ -93,8 +93,8 @@ static bool all_ended(int waiters)
 
 /* ---- R1 -------------------------------------------------------------------------------------- */
 
-/* A user who may not subscribe to the inboxes of names, but to those of links, at their nodes'
- * lowest slots: its clients do not hear that a slot moves. */
+/* A user who may not subscribe to the inboxes of names, but to those of links, in the first slots
+ * of their nodes: its clients do not hear that a slot moves. */
 static const char *deaf_url(void)
 {
 	static char url[300];
@@ -104,12 +104,14 @@ static const char *deaf_url(void)
 	cluster_setup_each(cluster, "ACL SETUSER deaf reset on >pw ~* +@all");
 	cluster_setup_view(cluster, 0, &view);
 	for (int i = 0; i < CLUSTER_MASTERS + PRIMITIVES; i++) {
-		int slot = 0;
-		while (i < CLUSTER_MASTERS && view.owner[slot] != i)
-			slot++;
-		if (i >= CLUSTER_MASTERS)
-			slot = cluster_slot_of_name(primitives[i - CLUSTER_MASTERS].name);
-		lk__slot_tag((unsigned)slot, tag);
+		unsigned slot;
+		if (i < CLUSTER_MASTERS)
+			lk__slots_first((const uint8_t *)view.owner, (uint8_t)i, cluster->ids[i],
+			                &slot, 1);
+		else
+			slot = (unsigned)cluster_slot_of_name(
+				primitives[i - CLUSTER_MASTERS].name);
+		lk__slot_tag(slot, tag);
 		snprintf(command, sizeof(command), "ACL SETUSER deaf &lk:c:{%s}:*", tag);
 		cluster_setup_each(cluster, command);
 	}

@@ -50,16 +50,24 @@ static void check_topology(const struct cluster_setup *setup, const struct lk__t
 	}
 }
 
+/* The first slots in the order of the node. */
+static void first_slots(const struct cluster_setup *setup, int node, unsigned *slots, int count)
+{
+	struct cluster_view view;
+
+	cluster_setup_view(setup, node, &view);
+	ck_assert_int_eq(lk__slots_first((const uint8_t *)view.owner, (uint8_t)node,
+	                                 setup->ids[node], slots, count),
+	                 count);
+}
+
 /* The link is to that node, and the marker is where the protocol has it. */
 static void check_link(const struct cluster_setup *setup, const struct store_link *link, int node)
 {
 	char key[LK__MARKER_MAX], tag[LK__TAG_SIZE];
-	struct cluster_view view;
-	unsigned slot = 0;
+	unsigned slot;
 
-	cluster_setup_view(setup, node, &view);
-	while (view.owner[slot] != node)
-		slot++;
+	first_slots(setup, node, &slot, 1);
 	lk__slot_tag(slot, tag);
 	snprintf(key, sizeof(key), "lk:epoch:{%s}:%s", tag, setup->ids[node]);
 	ck_assert_str_eq(link_node(link)->marker, key);
@@ -92,7 +100,8 @@ TEST(plain_url_to_a_node_becomes_that_of_a_cluster)
 		ck_assert_str_eq(topic, "lk:l:{n}");
 		ck_assert(ops->inbox(link.store, "n", 1, topic));
 		ck_assert_str_eq(topic, "lk:c:{n}:" CLIENT);
-		ck_assert_int_eq(redis_int(redis, "DBSIZE"), 1); /* no marker of a single server */
+		/* No marker of a single server: the node's, and a copy. */
+		ck_assert_int_eq(redis_int(redis, "DBSIZE"), 2);
 		redis_close(redis);
 		link_end(&link);
 	}
@@ -177,20 +186,22 @@ TEST(look_asks_any_node)
 	}
 }
 
-/* A resharding moves the lowest slots first, and an interrupted one leaves them as they are. */
+/* An interrupted resharding leaves slots as they are. */
 TEST(link_does_without_slots_that_migrate)
 {
 	const struct cluster_setup *setup = cluster_setup_shared();
 	struct store_link link;
+	unsigned slots[3];
 
-	cluster_slot_open(setup, 0, 1);
-	cluster_slot_open(setup, 1, 1);
+	first_slots(setup, 0, slots, 3);
+	cluster_slot_open(setup, (int)slots[0], 1);
+	cluster_slot_open(setup, (int)slots[1], 1);
 	link = linked(setup, 0);
-	ck_assert_uint_eq(link_node(&link)->base, 2);
+	ck_assert_uint_eq(link_node(&link)->base, slots[2]);
 	ck_assert_str_eq(cluster_read(setup, "GET", link_node(&link)->marker), link.epoch.text);
 	link_end(&link);
-	cluster_slot_undo(setup, 0, 1);
-	cluster_slot_undo(setup, 1, 1);
+	cluster_slot_undo(setup, (int)slots[0], 1);
+	cluster_slot_undo(setup, (int)slots[1], 1);
 }
 
 /* ---- Requests ------------------------------------------------------------------------------- */
@@ -338,26 +349,103 @@ TEST(permits_are_renewed_and_released_while_their_slot_migrates)
 	hold_while_the_slot_migrates(LK_KIND_SEMAPHORE);
 }
 
-TEST(marker_follows_the_lowest_slot)
+TEST(marker_is_in_the_next_slot_when_its_own_has_moved)
 {
 	const struct cluster_setup *setup = cluster_setup_shared();
 	static struct lk__topology topology;
 	struct store_link link = linked(setup, 0);
 	const struct lk__request ask = {.kind = LK__EPOCH};
 	struct lk__answer answer;
+	unsigned slots[2];
 
+	first_slots(setup, 0, slots, 2);
 	ck_assert_int_eq(link_answer(&link, ask, NULL).kind, LK__MEMORY);
-	cluster_slot_move(setup, 0, 1);
+	cluster_slot_move(setup, (int)slots[0], 1);
 	ck_assert_int_eq(link_answer(&link, ask, NULL).kind, LK__MOVED);
 	ck_assert_int_eq(
 		link_answer(&link, (struct lk__request){.kind = LK__TOPOLOGY}, &topology).kind,
 		LK__LISTED);
 	check_topology(setup, &topology);
-	ck_assert_uint_eq(link_node(&link)->base, 1);
+	ck_assert_uint_eq(link_node(&link)->base, slots[1]);
 	answer = link_answer(&link, ask, NULL);
 	ck_assert_int_eq(answer.kind, LK__MEMORY);
 	ck_assert_str_eq(cluster_read(setup, "GET", link_node(&link)->marker), answer.epoch.text);
 	link_end(&link);
+}
+
+/* The node was flushed once, so the statistics say nothing of the time before. */
+static struct lk__epoch flushed_node(const struct cluster_setup *setup)
+{
+	struct redis *redis = redis_open(&setup->nodes[0]);
+	struct store_link link;
+	struct lk__epoch epoch;
+
+	redis_do(redis, "FLUSHALL");
+	redis_close(redis);
+	link = linked(setup, 0);
+	epoch = link.epoch;
+	link_end(&link);
+	return epoch;
+}
+
+static void expect_memory(const struct cluster_setup *setup, const char *marker)
+{
+	struct store_link link = linked(setup, 0);
+
+	ck_assert_str_eq(link.epoch.text, marker);
+	link_end(&link);
+}
+
+/* Slots are moved one after the other, in the order that would move markers the most. */
+TEST_LIMIT(new_client_finds_the_memory_whatever_slots_have_moved, 40)
+{
+	const struct cluster_setup *setup = cluster_setup_shared();
+	const struct lk__epoch epoch = flushed_node(setup);
+	unsigned slots[6];
+
+	ck_assert_ptr_nonnull(strchr(epoch.text, '-'));
+	first_slots(setup, 0, slots, 6);
+	for (int i = 0; i < 6; i++) {
+		cluster_slot_move(setup, (int)slots[i], 1);
+		expect_memory(setup, epoch.text);
+	}
+	/* They return: each is the first of its node again, with the marker that it had. */
+	for (int i = 6; i-- > 0;) {
+		cluster_slot_move(setup, (int)slots[i], 0);
+		expect_memory(setup, epoch.text);
+	}
+}
+
+/* No client has seen that node with it. */
+TEST(new_first_slot_of_a_node_is_no_loss)
+{
+	const struct cluster_setup *setup = cluster_setup_shared();
+	struct lk__epoch epoch;
+	unsigned slots[2];
+
+	first_slots(setup, 0, slots, 2);
+	cluster_slot_move(setup, (int)slots[0], 1);
+	cluster_slot_move(setup, (int)slots[1], 1);
+	epoch = flushed_node(setup);
+	cluster_slot_move(setup, (int)slots[0], 0);
+	cluster_slot_move(setup, (int)slots[1], 0);
+	expect_memory(setup, epoch.text);
+}
+
+TEST(marker_of_before_a_flush_that_returns_does_not_count)
+{
+	const struct cluster_setup *setup = cluster_setup_shared();
+	struct store_link link = linked(setup, 0);
+	struct lk__epoch before = link.epoch, flushed;
+	unsigned slot;
+
+	first_slots(setup, 0, &slot, 1);
+	link_end(&link);
+	cluster_slot_move(setup, (int)slot, 1);
+	flushed = flushed_node(setup);
+	ck_assert_str_ne(flushed.text, before.text);
+	cluster_slot_move(setup, (int)slot, 0);
+	expect_memory(setup, flushed.text);
 }
 
 /* ---- Messages ------------------------------------------------------------------------------- */
@@ -471,7 +559,7 @@ TEST(end_of_the_test_channel_is_ignored)
 	const struct cluster_setup *setup = cluster_setup_shared();
 	struct store_link link = linked(setup, 0);
 
-	cluster_slot_move(setup, 0, 1);
+	cluster_slot_move(setup, (int)link_node(&link)->base, 1);
 	link_expect(&link, LK__EVENT_NONE, false);
 	link_end(&link);
 }

@@ -243,8 +243,13 @@ TEST(marker_of_a_node_is_the_one_of_the_request)
 {
 	struct lk__request request = {.kind = LK__EPOCH, .marker = "lk:epoch:{aaaa}:id"};
 	static const struct lk__details details = {.subject = "1 a 1"};
+	static const char *const others[] = {"1 b 2", "1 c 3"};
 
 	ck_assert_str_eq(encoded(true, request, 99), "EVALSHA * 1 lk:epoch:{aaaa}:id 1 a 1 0 0");
+	request.vouchers = others;
+	request.voucher_count = 2;
+	ck_assert_str_eq(encoded(true, request, 99),
+	                 "EVALSHA * 1 lk:epoch:{aaaa}:id 1 a 1 0 0 1 b 2 1 c 3");
 	request.kind = LK__RECALL;
 	ck_assert_str_eq(encoded(true, request, 99), "EVAL * 1 lk:epoch:{aaaa}:id 1 a 1 0 0");
 	request.kind = LK__END_GRACE;

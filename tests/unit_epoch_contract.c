@@ -406,6 +406,43 @@ TEST(client_vouches_for_a_node_since_its_last_flush)
 	contract_stop();
 }
 
+/* As FIND_NODE(), by a client that has read these markers in other slots. */
+#define FIND_BESIDE(known, one, two)                                                               \
+	"EVAL", lk__script_epoch_set.text, "1", NODE_MARKER, known, "0", "0", one, two
+
+TEST(marker_in_another_slot_vouches_for_a_node)
+{
+	start();
+	contract_process()->cluster = true;
+	contract_process()->flushed = true;
+	SAYS(FOUND("1 " RUN "-1 1234567", "1234567"),
+	     FIND_BESIDE("", "1 " RUN " 5", "1 " RUN "-1 1234567"));
+	SAYS("1 " RUN "-1 1234567", "GET", NODE_MARKER);
+	SAYS("OK", "SET", NODE_MARKER, "1 " RUN " 5");
+	SAYS(FOUND("1 " RUN "-1 1234567", "1234567"),
+	     FIND_BESIDE("1 " RUN " 5", "1 " RUN "-1 1234567", "x"));
+	/* One in this slot counts, and what the client knew. */
+	KEEPS(FOUND("1 " RUN "-1 1234567", "1234567"), FIND_BESIDE("", "1 " RUN "-1 5", ""));
+	SAYS("1", "DEL", NODE_MARKER);
+	SAYS(FOUND("1 " RUN "-1 7", "7"), FIND_BESIDE("1 " RUN "-1 7", "1 " RUN "-1 5", ""));
+	/* None of this memory. */
+	SAYS("1", "DEL", NODE_MARKER);
+	SAYS(FOUND("1 " RUN "-1 " NOW, NOW), FIND_BESIDE("", "1 " RUN " 5", "1 " RUN "-2 5"));
+	contract_process()->evicted = 1;
+	SAYS("1", "DEL", NODE_MARKER);
+	SAYS(FOUND("1 " RUN "-1 " NOW, NOW), FIND_BESIDE("", "1 " RUN "-1 5", ""));
+	contract_stop();
+}
+
+/* A single server has one marker. */
+TEST(marker_in_another_slot_says_nothing_of_a_single_server)
+{
+	start();
+	contract_process()->flushed = true;
+	SAYS(FOUND("1 " RUN " " NOW, NOW), "epoch_set", "", "0", "0", "1 " RUN " 5");
+	contract_stop();
+}
+
 TEST(part_in_brackets_is_accepted_and_kept)
 {
 	start();

@@ -7,7 +7,6 @@
 
 #include <assert.h>
 #include <stdbool.h>
-#include <stdint.h>
 
 #define POLYNOMIAL 0x1021
 #define CHUNK 64 /* bytes of a name that are encoded at once */
@@ -84,4 +83,48 @@ void lk__slot_tag(unsigned slot, char tag[LK__TAG_SIZE])
 		for (tag[1] = 'a'; tag[1] <= 'z'; tag[1]++)
 			if (end_tag(ends, sizeof(ends) / sizeof(ends[0]), tag))
 				return;
+}
+
+/* ---- The order of a node's slots ------------------------------------------------------------- */
+
+/* FNV-1a, 64 bits. */
+static uint64_t hash_of(const char *text)
+{
+	uint64_t hash = UINT64_C(0xcbf29ce484222325);
+
+	for (; *text; text++)
+		hash = (hash ^ (unsigned char)*text) * UINT64_C(0x100000001b3);
+	return hash;
+}
+
+/* The last step of splitmix64: numbers that are close become ones that are not. */
+static uint64_t mix(uint64_t x)
+{
+	x = (x ^ x >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
+	x = (x ^ x >> 27) * UINT64_C(0x94d049bb133111eb);
+	return x ^ x >> 31;
+}
+
+int lk__slots_first(const uint8_t owner[LK__SLOTS], uint8_t index, const char *node,
+                    unsigned *slots, int max)
+{
+	const uint64_t hash = hash_of(node);
+	int count = 0;
+
+	for (unsigned slot = 0; slot < LK__SLOTS; slot++) {
+		const uint64_t rank = mix(hash + slot);
+		int at = count;
+		if (owner[slot] != index)
+			continue;
+		while (at > 0 && mix(hash + slots[at - 1]) > rank)
+			at--;
+		if (at == max)
+			continue;
+		if (count < max)
+			count++;
+		for (int i = count - 1; i > at; i--)
+			slots[i] = slots[i - 1];
+		slots[at] = slot;
+	}
+	return count;
 }

@@ -96,6 +96,9 @@ struct lk__request {
 	const struct lk__epoch *epoch; /* the memory that the link knows */
 	/* LK__EPOCH, LK__RECALL, LK__END_GRACE: its marker's key, NULL = that of a single server */
 	const char *marker;
+	/* LK__EPOCH: other markers that were found there; one of the same memory vouches for it */
+	const char *const *vouchers;
+	int voucher_count;
 	/* LK__EPOCH, LK__RECALL of a quorum: the part of the marker in brackets, to be written
 	 * unless it is there; the memory then begins.  NULL = leave it as it is. */
 	const char *set;

@@ -3,6 +3,7 @@
  * own slots only, and it must be a master. */
 #include "cluster.h"
 
+#include "../base/slot.h"
 #include "connect.h"
 #include "sentinel.h"
 
@@ -10,7 +11,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#define BASES_MAX 4 /* slots that are tried: moving one at a time is usual */
+#define BASES_MAX 4 /* slots that may have the marker: moving one at a time is usual */
 
 enum { MYID, SLOTS, REPLIES };
 
@@ -35,14 +36,6 @@ int lk__cluster_find(const struct lk__topology *topology, const char *id)
 	return -1;
 }
 
-/* The first slot of the node from that one on, LK__SLOTS = none. */
-static unsigned next_slot(const struct lk__topology *topology, int node, unsigned from)
-{
-	while (from < LK__SLOTS && topology->owner[from] != node)
-		from++;
-	return from;
-}
-
 static void set_base(struct lk__member *node, const struct lk__space *space, unsigned slot)
 {
 	node->base = slot;
@@ -53,9 +46,11 @@ void lk__cluster_rebase(struct lk__member *node, const struct lk__space *space,
                         const struct lk__topology *topology)
 {
 	int index = lk__cluster_find(topology, node->id);
+	unsigned first;
 
-	if (index >= 0)
-		set_base(node, space, next_slot(topology, index, 0));
+	if (index >= 0 &&
+	    lk__slots_first(topology->owner, (uint8_t)index, node->id, &first, 1) > 0)
+		set_base(node, space, first);
 }
 
 /* ---- The topology ------------------------------------------------------------------------- */
@@ -181,29 +176,111 @@ lk_err lk__cluster_look(const struct lk__target *target, struct lk__tls_shared *
 
 /* ---- Connections -------------------------------------------------------------------------- */
 
-/* Test them in the lowest slot that does not migrate. */
-static lk_err try_out(struct lk__conn *conns[2], const struct lk__space *space, int64_t deadline_ns,
-                      int cancel_fd, struct lk__epoch *epoch, struct lk__member *node,
-                      const struct lk__topology *topology, int index, struct lk__why *why)
+/* Markers of a node's memory that are in its slots, from the first one on. */
+struct markers {
+	int count;
+	const char *list[BASES_MAX];
+	struct lk__resp *resps[BASES_MAX]; /* which have their texts */
+};
+
+/* Read the markers of these slots.  The first slot may be new here, or the marker may have left
+ * with its slot: then another one shows that this memory is whole. */
+static lk_err read_markers(struct lk__conn *conn, const struct lk__space *space, const char *node,
+                           const unsigned *slots, int count, int64_t deadline_ns, int cancel_fd,
+                           struct markers *markers, struct lk__why *why)
 {
-	unsigned slot = next_slot(topology, index, 0);
-	struct lk__trial trial = {.marker = node->marker};
+	struct lk__buf buf = {0};
+	bool ok = true;
+	lk_err err;
+
+	*markers = (struct markers){0};
+	for (int i = 0; i < count; i++) {
+		char key[LK__MARKER_MAX];
+		const char *get[] = {"GET", key};
+		lk__space_marker(space, slots[i], node, key);
+		ok = ok && lk__resp_command(&buf, 2, get, NULL);
+	}
+	err = ok ? lk__conn_pipeline(conn, deadline_ns, cancel_fd, &buf, (size_t)count,
+	                             markers->resps, why)
+	         : lk__why_set(why, LK_ENOMEM, "out of memory");
+	lk__buf_fini(&buf);
+	for (int i = 0; i < count && !err; i++)
+		if (markers->resps[i]->type == LK__RESP_STRING &&
+		    markers->resps[i]->len < LK__EPOCH_SIZE)
+			markers->list[markers->count++] = markers->resps[i]->str;
+	return err == LK_EUNKNOWN ? why->err = LK_ECONN : err;
+}
+
+/* Write a copy of the marker in that slot, for clients that come when its own slot has moved.  It
+ * may be refused, since this one migrates. */
+static lk_err copy_marker(struct lk__conn *conn, const struct lk__space *space, const char *node,
+                          unsigned slot, int64_t deadline_ns, int cancel_fd,
+                          const struct lk__epoch *epoch, struct lk__why *why)
+{
+	char key[LK__MARKER_MAX];
+	const struct lk__request ask = {
+		.kind = LK__EPOCH, .epoch = epoch, .marker = key};
+	struct lk__buf buf = {0};
+	struct lk__resp *resp = NULL;
+	lk_err err;
+
+	lk__space_marker(space, slot, node, key);
+	if (lk__codec_request(&buf, space, &ask))
+		err = lk__conn_pipeline(conn, deadline_ns, cancel_fd, &buf, 1, &resp, why);
+	else
+		err = lk__why_set(why, LK_ENOMEM, "out of memory");
+	lk__buf_fini(&buf);
+	lk__resp_free(resp);
+	return err == LK_EUNKNOWN ? why->err = LK_ECONN : err;
+}
+
+/* Test the connections in the first slot that does not migrate. */
+static lk_err try_slots(struct lk__conn *conns[2], const struct lk__space *space,
+                        const unsigned *slots, int count, int64_t deadline_ns, int cancel_fd,
+                        struct lk__epoch *epoch, struct lk__member *node,
+                        const struct markers *markers, struct lk__why *why)
+{
+	struct lk__trial trial = {.marker = node->marker,
+	                          .vouchers = markers->list,
+	                          .voucher_count = markers->count};
 	bool is_refused = true;
 	lk_err err = LK_OK;
 
-	for (int i = 0; i < BASES_MAX && is_refused && slot < LK__SLOTS; i++) {
-		set_base(node, space, slot);
-		lk__space_slot_channel(space, slot, trial.channel);
-		lk__space_client_key(space, space->client_id, slot, trial.key);
+	for (int i = 0; i < count && is_refused; i++) {
+		set_base(node, space, slots[i]);
+		lk__space_slot_channel(space, slots[i], trial.channel);
+		lk__space_client_key(space, space->client_id, slots[i], trial.key);
 		err = lk__connect_subscribe(conns[LK__MESSAGES], space, trial.channel, deadline_ns,
 		                            cancel_fd, why);
 		if (err)
 			return err;
 		err = lk__connect_probe(conns[LK__RESPONSES], conns[LK__MESSAGES], space, &trial,
 		                        deadline_ns, cancel_fd, epoch, &is_refused, why);
-		slot = next_slot(topology, index, slot + 1);
+		if (!err && !is_refused && i + 1 < count)
+			err = copy_marker(conns[LK__RESPONSES], space, node->id, slots[i + 1],
+			                  deadline_ns, cancel_fd, epoch, why);
 	}
 	memcpy(node->channel, trial.channel, sizeof(node->channel));
+	return err;
+}
+
+static lk_err try_out(struct lk__conn *conns[2], const struct lk__space *space, int64_t deadline_ns,
+                      int cancel_fd, struct lk__epoch *epoch, struct lk__member *node,
+                      const struct lk__topology *topology, int index, struct lk__why *why)
+{
+	unsigned slots[BASES_MAX];
+	const int count = lk__slots_first(topology->owner, (uint8_t)index, node->id, slots,
+	                                  BASES_MAX);
+	struct markers markers;
+	lk_err err = read_markers(conns[LK__RESPONSES], space, node->id, slots, count, deadline_ns,
+	                          cancel_fd, &markers, why);
+
+	if (err)
+		return err;
+	err = try_slots(conns, space, slots, count, deadline_ns, cancel_fd, epoch, node, &markers,
+	                why);
+	for (int i = 0; i < count; i++)
+		lk__resp_free(markers.resps[i]);
 	return err;
 }
 

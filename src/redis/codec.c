@@ -263,6 +263,8 @@ static bool epoch_request(struct lk__buf *buf, const struct lk__space *space,
 		add(args, set, strlen(set));
 		add(args, request->set_is_new ? "1" : "0", 1);
 	}
+	for (int i = 0; i < request->voucher_count; i++)
+		add(args, request->vouchers[i], strlen(request->vouchers[i]));
 	return eval(buf, &lk__script_epoch_set, request->by_text, args);
 }
 

@@ -119,8 +119,12 @@ static lk_err send_probe(struct lk__conn *conn, const struct lk__space *space,
 {
 	const size_t known_count = space->quorum ? QUORUM_SCRIPT_COUNT : SCRIPT_COUNT;
 	const size_t loads = by_text ? known_count : 0, count = loads + REPLIES;
-	const struct lk__request ask = {
-		.kind = LK__EPOCH, .by_text = by_text, .epoch = known, .marker = trial->marker};
+	const struct lk__request ask = {.kind = LK__EPOCH,
+	                                .by_text = by_text,
+	                                .epoch = known,
+	                                .marker = trial->marker,
+	                                .vouchers = trial->vouchers,
+	                                .voucher_count = trial->voucher_count};
 	struct lk__resp *resps[SCRIPT_COUNT + REPLIES] = {0};
 	const char *args[] = {trial->key, trial->channel};
 	struct lk__buf buf = {0};

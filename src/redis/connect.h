@@ -23,7 +23,9 @@ lk_err lk__connect(const struct lk__target *target, struct lk__tls_shared *tls,
 struct lk__trial {
 	char channel[LK__CHANNEL_MAX]; /* of this client */
 	char key[LK__CHANNEL_MAX];     /* of its details */
-	const char *marker;            /* as in struct lk__request */
+	const char *marker;            /* as in struct lk__request, and so are these: */
+	const char *const *vouchers;
+	int voucher_count;
 	bool is_plain;                 /* by a URL of one server: a replica is a mistake in it */
 };
 

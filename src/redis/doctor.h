@@ -36,7 +36,7 @@ struct lk__doctor_node {
 	char id[LK__NODE_ID_SIZE];
 	char text[200]; /* its address, escaped */
 	bool is_replica;
-	unsigned slot; /* the first that it owns */
+	unsigned slot; /* that has its marker */
 };
 
 struct lk__doctor_cluster {

@@ -5,6 +5,7 @@
 #include "doctor.h"
 
 #include "../base/os.h"
+#include "../base/slot.h"
 #include "../base/text.h"
 #include "codec.h"
 
@@ -125,9 +126,8 @@ static lk_err read_nodes(struct lk__doctor *doctor, const struct lk__resp *resp,
 		return why->err;
 	}
 	for (int i = 0; i < topology->count; i++) {
-		unsigned slot = 0;
-		while (slot < LK__SLOTS && topology->owner[slot] != i)
-			slot++;
+		unsigned slot = LK__SLOTS;
+		lk__slots_first(topology->owner, (uint8_t)i, topology->nodes[i].id, &slot, 1);
 		add_node(doctor->cluster, doctor->target, &topology->nodes[i], slot, false);
 	}
 	for (size_t i = 0; i < resp->len; i++)

@@ -149,14 +149,19 @@ void nemesis_cluster_end(struct round *round, struct nemesis_fault *fault)
 static bool end_grace_at(const struct round *round, int node)
 {
 	struct redis *redis = redis_open(&round->cluster.nodes[node]);
-	char key[128], id[100];
+	char keys[1000], id[100];
 	long long since_us;
 	bool done = false;
 
-	snprintf(key, sizeof(key), "%s", redis_text(redis, "KEYS lk:epoch:*"));
-	if (*key && !strchr(key, '\n') &&
-	    sscanf(redis_text(redis, "GET %s", key), "1 %99s %lld", id, &since_us) == 2) {
+	/* The marker, and a copy in another slot. */
+	snprintf(keys, sizeof(keys), "%s", redis_text(redis, "KEYS lk:epoch:*"));
+	for (char *key = keys, *end; *key; key = end) {
 		char marker[150];
+		end = key + strcspn(key, "\n");
+		if (*end)
+			*end++ = '\0';
+		if (sscanf(redis_text(redis, "GET %s", key), "1 %99s %lld", id, &since_us) != 2)
+			continue;
 		snprintf(marker, sizeof(marker), "1 %s %lld", id,
 		         since_us - (long long)round->options->grace_ms * 1000);
 		done = !strcmp(redis_text(redis, "SET %s %s", key, marker), "OK");

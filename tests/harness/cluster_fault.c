@@ -106,11 +106,32 @@ static int next_master(int after)
 /* The marker of that master's memory, "" = none.  Valid until the next command. */
 static const char *marker_at(struct redis *own, int master, char key[100])
 {
-	/* It may have a copy of its old master's, too. */
-	const char *keys = redis_text(own, "KEYS lk:epoch:*:%s", cluster->ids[master]);
+	struct cluster_view view;
+	char tag[LK__TAG_SIZE];
+	unsigned slot;
 
-	snprintf(key, 100, "%.*s", (int)strcspn(keys, "\n"), keys);
-	return *key ? redis_text(own, "GET %s", key) : "";
+	cluster_setup_view(cluster, master, &view);
+	ck_assert_int_eq(lk__slots_first((const uint8_t *)view.owner, (uint8_t)master,
+	                                 cluster->ids[master], &slot, 1),
+	                 1);
+	lk__slot_tag(slot, tag);
+	snprintf(key, 100, "lk:epoch:{%s}:%s", tag, cluster->ids[master]);
+	return redis_text(own, "GET %s", key);
+}
+
+/* Replace it, with all copies of it in other slots. */
+static void set_markers(struct redis *own, int master, const char *marker)
+{
+	char keys[2000];
+
+	snprintf(keys, sizeof(keys), "%s",
+	         redis_text(own, "KEYS lk:epoch:*:%s", cluster->ids[master]));
+	for (char *key = keys, *end; *key; key = end) {
+		end = key + strcspn(key, "\n");
+		if (*end)
+			*end++ = '\0';
+		redis_do(own, "SET %s %s", key, marker);
+	}
 }
 
 void cluster_pass_grace(void)
@@ -128,7 +149,7 @@ void cluster_pass_grace(void)
 		char key[100], id[100], marker[120];
 		ck_assert_int_eq(sscanf(marker_at(own, i, key), "1 %99s", id), 1);
 		snprintf(marker, sizeof(marker), "1 %s 1", id);
-		redis_do(own, "SET %s %s", key, marker);
+		set_markers(own, i, marker);
 		redis_close(own);
 	}
 }

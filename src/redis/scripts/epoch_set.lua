@@ -7,8 +7,9 @@
 -- ARGV[2]  id of a process that began when nothing was held, 0 = unknown: the client started it, or
 --          another client on this machine
 -- ARGV[3]  the number of the database
+-- ARGV[4]  and all others, of a Cluster's node: markers that the client has just found in its other slots
 -- ARGV[4]  of a quorum: what is in the brackets, to be written if there is none; "" = leave it as it is
--- ARGV[5]  1 = the server is new in the set: it is not young if its database is empty
+-- ARGV[5]  of a quorum: 1 = the server is new in the set: it is not young if its database is empty
 --
 -- Returns  epoch, the marker, its since, server time us, 1 = INFO says nothing: only a missing marker
 --                 shows a loss
@@ -37,11 +38,13 @@ end
 -- set at once.  The server's own number is for display.
 local SET = '^[%w_%-]+ %d+/%d+ %d+$'
 local member, has_joined = string.match(more or '', '^ %[(.*)%]$'), false
-if not ARGV[4] then
+local is_node = string.find(KEYS[1], '{', 1, true) -- of a Cluster
+local set = not is_node and ARGV[4]
+if not set then
 	if member then return {'foreign', KEYS[1], 'member of a quorum: use redis+quorum://'} end
-elseif ARGV[4] ~= '' and not string.match(member or '', SET) then
+elseif set ~= '' and not string.match(member or '', SET) then
 	has_joined = true
-	more = ' [' .. ARGV[4] .. ']'
+	more = ' [' .. set .. ']'
 end
 
 -- The clock was set back since: the grace would last for so much longer.
@@ -49,7 +52,6 @@ local ahead = marker and since - now > 0
 
 -- In the same step as the read of the marker: a FLUSHALL in between would go unseen.
 local info = {}
-local is_node = string.find(KEYS[1], '{', 1, true) -- of a Cluster
 local function calls(stat) return tonumber(string.match(stat or '', 'calls=(%d+)') or 0) end
 for _, section in ipairs({'server', 'replication', 'stats', 'commandstats'}) do
 	local text = redis.pcall('INFO', section)
@@ -91,9 +93,15 @@ if info then
 	-- the marker, and this is the server that the client knows.
 	local flushed = info.cmdstat_flushall or info.cmdstat_flushdb or info.cmdstat_swapdb or
 		info.evicted_keys ~= '0'
-	-- In a Cluster the key has a slot of the node, and changes when that slot moves away: then a client
-	-- that knows this memory vouches for it.
-	local vouched = is_node and known == id and info.evicted_keys == '0'
+	-- In a Cluster the key has a slot of the node, and is another one when that slot moves: then a client
+	-- that knows this memory vouches for it, or a marker in another slot does.
+	local vouched
+	if is_node and info.evicted_keys == '0' then
+		for i = #ARGV, 1, -1 do
+			local its_id, its_since = string.match(ARGV[i], '^1 (%S+) (%d+)')
+			if its_id == id then vouched = its_since end
+		end
+	end
 	local removed = swaps or is_node and flushed or not marker and (flushed or known)
 	local switched = marker and known and known ~= old_id
 	local unheld = (info.process_id or '') == ARGV[2] and not marker and not flushed and known ~= id
@@ -103,7 +111,7 @@ if info then
 	elseif unheld and not promoted then
 		since = '0'
 	elseif vouched then
-		since = string.match(ARGV[1], '^1 %S+ (%d+)') or now
+		since = vouched
 	elseif not promoted and not removed and not switched and not ahead then
 		-- The uptime is the difference of two clocks of whole seconds, and may be up to 1 s too long.  The
 		-- process can have begun as late as at the end of the second in which it did.
