@@ -443,6 +443,44 @@ TEST(marker_in_another_slot_says_nothing_of_a_single_server)
 	contract_stop();
 }
 
+#define DAY_MS 86400000
+#define LIFE "2592000000" /* 30 days */
+
+/* Markers of nodes that are gone, and copies in slots that have moved, do not pile up. */
+TEST(marker_of_a_node_lives_for_30_days_after_its_last_use)
+{
+	start();
+	contract_process()->cluster = true;
+	SAYS(FOUND("1 " RUN " " BEGAN, BEGAN), FIND_NODE(""));
+	SAYS(LIFE, "PTTL", NODE_MARKER);
+	/* Not each read is a write. */
+	contract_at(DAY_MS);
+	KEEPS("epoch 1 " RUN " " BEGAN " " BEGAN " 1700086400000000 0", FIND_NODE(""));
+	SAYS("2505600000", "PTTL", NODE_MARKER);
+	contract_at(DAY_MS + 1);
+	SAYS("epoch 1 " RUN " " BEGAN " " BEGAN " 1700086400001000 0", FIND_NODE(""));
+	SAYS(LIFE, "PTTL", NODE_MARKER);
+	contract_at(4 * (int64_t)DAY_MS);
+	contract_refuse("INFO", NULL);
+	SAYS("epoch 1 " RUN " " BEGAN " " BEGAN " 1700345600000000 1", FIND_NODE(""));
+	SAYS(LIFE, "PTTL", NODE_MARKER);
+	contract_stop();
+}
+
+/* The marker is known all the same. */
+TEST(marker_of_a_node_that_cannot_be_renewed_is_read)
+{
+	start();
+	contract_process()->cluster = true;
+	SAYS("OK", "SET", NODE_MARKER, "1 " RUN " 5");
+	contract_refuse("PEXPIRE", NULL);
+	KEEPS(FOUND("1 " RUN " 5", "5"), FIND_NODE(""));
+	contract_refuse(NULL, NULL);
+	SAYS(FOUND("1 " RUN " 5", "5"), FIND_NODE(""));
+	SAYS(LIFE, "PTTL", NODE_MARKER);
+	contract_stop();
+}
+
 TEST(part_in_brackets_is_accepted_and_kept)
 {
 	start();

@@ -34,17 +34,25 @@ if marker then
 	end
 end
 
+local is_node = string.find(KEYS[1], '{', 1, true) -- of a Cluster
 -- The part in brackets, and whether it is new.  The first client that writes it decides: two may make a
 -- set at once.  The server's own number is for display.
 local SET = '^[%w_%-]+ %d+/%d+ %d+$'
 local member, has_joined = string.match(more or '', '^ %[(.*)%]$'), false
-local is_node = string.find(KEYS[1], '{', 1, true) -- of a Cluster
 local set = not is_node and ARGV[4]
 if not set then
 	if member then return {'foreign', KEYS[1], 'member of a quorum: use redis+quorum://'} end
 elseif set ~= '' and not string.match(member or '', SET) then
 	has_joined = true
 	more = ' [' .. set .. ']'
+end
+
+local life = 2592000000 -- 30 days: of a marker whose node is gone, or whose slot
+-- The marker stays as it is.  Without a right, or on a server that may not write now, it is read all the
+-- same.
+local function keep(flag)
+	if is_node and redis.call('PTTL', KEYS[1]) < life - 86400000 then redis.pcall('PEXPIRE', KEYS[1], life) end
+	return {'epoch', marker, since, now, flag}
 end
 
 -- The clock was set back since: the grace would last for so much longer.
@@ -64,7 +72,7 @@ end
 -- A node of a Cluster has a marker with a tag.  Write none, and let the client start again.
 if info.redis_mode == 'cluster' and not is_node then return {'cluster'} end
 if not info.run_id then -- refused, or hidden by a proxy
-	if marker and not ahead and not has_joined then return {'epoch', marker, since, now, 1} end
+	if marker and not ahead and not has_joined then return keep(1) end
 	info = nil
 end
 
@@ -88,7 +96,7 @@ if info then
 	-- A marker leaves a Cluster's node with its slot, and may return after a flush that it has not seen.
 	local flushes = is_node and calls(info.cmdstat_flushall) + calls(info.cmdstat_flushdb) or 0
 	if flushes > 0 then id = id .. '-' .. flushes end
-	if old_id == id and not ahead and not has_joined then return {'epoch', marker, since, now, 0} end
+	if old_id == id and not ahead and not has_joined then return keep(0) end
 	-- The memory is whole since the process began, if this process was never a replica, no command removed
 	-- the marker, and this is the server that the client knows.
 	local flushed = info.cmdstat_flushall or info.cmdstat_flushdb or info.cmdstat_swapdb or
@@ -126,4 +134,5 @@ end
 marker = '1 ' .. id .. ' ' .. since .. (more or '')
 redis.call('PEXPIRE', KEYS[1], 1000) -- a full server accepts this, and then SET, which removes it
 redis.call('SET', KEYS[1], marker)
+if is_node then redis.call('PEXPIRE', KEYS[1], life) end
 return {'epoch', marker, since, now, info and 0 or 1}
