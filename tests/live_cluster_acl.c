@@ -81,6 +81,23 @@ TEST_LIMIT(rights_in_the_protocol_page_are_enough_for_a_cluster, 60)
 	cluster_setup_each(setup, "ACL DELUSER latchkey");
 }
 
+/* The user may not SUBSCRIBE, which only a single server needs. */
+TEST_LIMIT(rights_in_the_protocol_page_are_enough_for_a_plain_url, 60)
+{
+	struct cluster_setup *setup = cluster_setup_shared();
+	char rule[RULE_MAX], url[80];
+	const char *step;
+
+	read_rule(rule);
+	AT_EACH(setup, "%s", rule);
+	for (int node = 0; node < CLUSTER_NODES; node += CLUSTER_MASTERS) { /* also a replica */
+		snprintf(url, sizeof(url), "redis://127.0.0.1:%d?grace=0", setup->nodes[node].port);
+		ck_assert_msg(use_everything(url, &step) == LK_OK, "%s: %s", step, lk_errmsg());
+	}
+	cluster_setup_each(setup, "ACL LOG RESET");
+	cluster_setup_each(setup, "ACL DELUSER latchkey");
+}
+
 TEST_LIMIT(rights_in_the_protocol_page_are_all_needed_in_a_cluster, 120)
 {
 	struct cluster_setup *setup = cluster_setup_shared();

@@ -234,6 +234,19 @@ static lk_err check_role(struct lk__conn *conn, int64_t deadline_ns, int cancel_
 	return err;
 }
 
+/* A user of a Cluster need not have the right to SUBSCRIBE. */
+static bool is_node(struct lk__conn *conn, int64_t deadline_ns, int cancel_fd)
+{
+	const char *argv[] = {"CLUSTER", "SLOTS"};
+	struct lk__resp *resp = NULL;
+	bool is = lk__conn_call(conn, deadline_ns, cancel_fd, 2, argv, NULL, &resp, NULL) ==
+	                  LK_OK &&
+	          resp->type == LK__RESP_ARRAY;
+
+	lk__resp_free(resp);
+	return is;
+}
+
 static lk_err try_out(const struct lk__target *target, struct lk__conn *commands,
                       struct lk__conn *messages, const struct lk__space *space, int64_t deadline_ns,
                       int cancel_fd, struct lk__epoch *epoch, bool *is_cluster, struct lk__why *why)
@@ -244,6 +257,8 @@ static lk_err try_out(const struct lk__target *target, struct lk__conn *commands
 	memcpy(trial.channel, space->channel, sizeof(trial.channel));
 	lk__space_client_key(space, space->client_id, 0, trial.key);
 	err = lk__connect_subscribe(messages, space, trial.channel, deadline_ns, cancel_fd, why);
+	if (err == LK_EAUTH)
+		*is_cluster = is_node(commands, deadline_ns, cancel_fd);
 	if (err)
 		return err;
 	return lk__connect_probe(commands, messages, space, &trial, deadline_ns, cancel_fd, epoch,
