@@ -110,7 +110,7 @@ static int64_t reask_ns(struct lk__core *core, const struct lk__ticket *ticket,
 {
 	/* Where permits expire by themselves, each waiter knows its own time: keep their order. */
 	bool timed = ticket->queue->permits && ticket->queue->fixed;
-	/* A hold that ends in the grace may serve nobody: ask at the end of it, too. */
+	/* A hold that ends in the grace may serve no waiter: ask at the end of it, too. */
 	int64_t left_ms = answer->grace_ms ? answer->grace_ms : answer->left_ms;
 	int64_t wait_ms = left_ms < LK__REASK_MAX_MS ? left_ms : LK__REASK_MAX_MS;
 	int64_t rank = answer->rank < RANK_MAX ? answer->rank : RANK_MAX;

@@ -42,7 +42,7 @@ local member, has_joined = string.match(more or '', '^ %[(.*)%]$'), false
 local set = not is_node and ARGV[4]
 if not set then
 	if member then return {'foreign', KEYS[1], 'member of a quorum: use redis+quorum://'} end
-elseif set ~= '' and not string.match(member or '', SET) then
+elseif string.match(set, SET) and not string.match(member or '', SET) then
 	has_joined = true
 	more = ' [' .. set .. ']'
 end
