@@ -4,6 +4,7 @@
 #include "harness/test.h"
 #include "harness/virtual_quorum.h"
 
+#include <stdio.h>
 #include <string.h>
 
 /* ---- Ends of waits ------------------------------------------------------------------------ */
@@ -77,6 +78,43 @@ TEST(minority_that_refuses_is_asked_again_after_a_while)
 	ck_assert_str_eq(vq_value(0), "");
 	vq_pass(LK__REASK_MAX_MS + 100);
 	ck_assert(vq_value(0)[0]);
+	vq_release(0);
+	vq_settle();
+	vq_end();
+}
+
+/* ---- Yields ------------------------------------------------------------------------------- */
+
+/* A majority is granted, and its counters differ: an older ticket comes before they are raised. */
+TEST(decided_ticket_yields_nothing)
+{
+	struct lk__op *older, *younger;
+	char class[16], fence[32];
+
+	vq_start(3, 2);
+	vq_down(2);
+	snprintf(class, sizeof(class), "%u", lk__slot_of("name", 4) % 1024);
+	snprintf(fence, sizeof(fence), "%lld", (long long)vq_store_us(1) + 1000000);
+	lua_store_text(vq.server[1].store, "HSET", "lk:fences", class, fence, NULL);
+	older = vq_acquire(0);
+	vq_set_time(vq.now_ns + VQ_MS);
+	younger = vq_acquire(1);
+	for (int i = 0; i < 2; i++)
+		ck_assert(vq_send(1, i) && vq_execute(1, i));
+	for (int i = 0; i < 2; i++)
+		ck_assert(vq_send(0, i) && vq_execute(0, i));
+	for (int i = 0; i < 2; i++)
+		ck_assert(vq_reply(1, i));
+	vq_waits(younger);
+	for (int i = 0; i < 2; i++)
+		ck_assert(vq_hear(1, i));
+	vq_settle();
+	vq_done(younger, LK_OK);
+	ck_assert_int_eq(vq.runs[LK__YIELD], 0);
+	vq_release(1);
+	vq_settle();
+	vq_done(older, LK_OK);
+	vq_up(2);
 	vq_release(0);
 	vq_settle();
 	vq_end();
@@ -234,6 +272,7 @@ TEST(threads_of_a_client_share_a_ticket_and_exclude_each_other)
 	vq_settle();
 	vq_done(second, LK_OK);
 	ck_assert_uint_gt(second->fence, first->fence);
+	ck_assert_int_eq(vq.runs[LK__ASK], 6); /* the fence of a hand-over would not be committed */
 	vq_release_of(0, vq.client[0].queue, 2);
 	vq_settle();
 	vq_end();
