@@ -139,7 +139,8 @@ LK_API const char *lk_version(void);
 	X(LK_ENOSERVER, 19, "no redis-server or valkey-server is installed")                       \
 	X(LK_EMISMATCH, 20, "the state, the holder or the capacity is not the expected one")       \
 	X(LK_EABSENT, 21, "there is no such semaphore, latch, holder or server")                   \
-	X(LK_EREPLICAS, 22, "granted, but too few replicas confirmed it; it does not count")
+	X(LK_EREPLICAS, 22, "granted, but too few replicas confirmed it; it does not count")       \
+	X(LK_EUNSUPPORTED, 23, "not supported by this store")
 
 typedef enum lk_err {
 #define LK_ERR_ENUM(name, number, text) name = number,
@@ -183,6 +184,7 @@ LK_API const char *lk_err_text(lk_err err);
  *   LK_EMISMATCH  query the present state first                              -          -
  *   LK_EABSENT    lk_errmsg() names what is absent                           -          -
  *   LK_EREPLICAS  replicas are missing, or lag: see lk_client_open()         -          yes
+ *   LK_EUNSUPPORTED  lk_errmsg() says what to use instead                    -          -
  *
  * With the errors that are not ambiguous the call has changed nothing, unless the function's
  * comment says otherwise.  For example, lk_lock_run() returns LK_ELOST or LK_ENOTOWNER after its

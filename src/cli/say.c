@@ -27,6 +27,7 @@ int status_of(lk_err err)
 	case LK_EINVALID:
 	case LK_EMISMATCH: /* a capacity other than that on the command line */
 	case LK_ELIMIT:
+	case LK_EUNSUPPORTED:
 		return STATUS_USAGE;
 	case LK_EABSENT:
 		return STATUS_OTHERWISE;
