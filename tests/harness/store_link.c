@@ -30,6 +30,18 @@ struct store_link link_to(int port, bool cluster, const char *path)
 	return link;
 }
 
+struct store_link link_to_member(int port)
+{
+	struct store_link link = {.peer = NULL};
+	char url[80];
+
+	snprintf(url, sizeof(url), "redis+quorum://127.0.0.1:%d", port);
+	ck_assert_msg(!lk__target_parse(url, NULL, &link.target, &link.why), "%s", link.why.text);
+	link.target.host = link.target.members[0].host;
+	link.target.port = link.target.members[0].port;
+	return link;
+}
+
 lk_err link_dial(struct store_link *link)
 {
 	if (!link->store)
@@ -47,10 +59,10 @@ void link_dial_ok(struct store_link *link)
 	ck_assert_ptr_nonnull(link->peer);
 }
 
-/* The seeds own the host. */
+/* The seeds, or the members, own the host. */
 void link_forget(struct lk__target *target)
 {
-	if (target->cluster)
+	if (target->cluster || target->quorum)
 		target->host = NULL;
 	lk__target_fini(target);
 }

@@ -20,6 +20,8 @@ struct store_link {
 /* A link to this server, as redis: or redis+cluster: (then aimed at the node), not dialled yet.
  * path: of the URL, "" or "/db". */
 struct store_link link_to(int port, bool cluster, const char *path);
+/* The same as a member of a quorum, of which it is the only server. */
+struct store_link link_to_member(int port);
 lk_err link_dial(struct store_link *link);
 void link_dial_ok(struct store_link *link);
 void link_end(struct store_link *link);
