@@ -6,6 +6,61 @@
 #include <stdio.h>
 #include <string.h>
 
+/* ---- Memory ------------------------------------------------------------------------------- */
+
+TEST(young_server_lets_leave_and_serves_no_ticket)
+{
+	start();
+	SAYS("granted " LEAST " " NOW " 0 " LEAST " 0", ASK(A(0)));
+	SAYS("queued " B_AT " 0 1000 0", ASK(B(0)));
+	SAYS("queued " C_AT " 1 1000 0", ASK(C(0)));
+	contract_epoch(MARKER, "1700000000001000");
+	KEEPS("young 1", HAND);
+	SAYS("left 0 0 0", LEAVE(C(0)));
+	SAYS("left 1 0 0", LEAVE(A(0)));
+	SAYS("0", "EXISTS", LOCK);
+	SAYS(B(0), TICKETS);
+	KEEPS("young 1", HAND);
+	/* The next epoch is not enqueued: the hand that must follow has the reason. */
+	SAYS("left 0 1 1", YIELD(B(0), B(1)));
+	SAYS("0", "EXISTS", QUEUE);
+	contract_epoch(MARKER, "0");
+	SAYS("granted 1699999995000001 " NOW " 0 1699999995000001 0", ASK(A(0)));
+	SAYS("queued " B_AT " 0 1000 0", ASK(B(0)));
+	contract_epoch(MARKER, "1700000000001000");
+	SAYS("left 1 1 0", YIELD(A(0), A(1)));
+	SAYS(B(0), TICKETS);
+	contract_stop();
+}
+
+TEST(another_memory_lets_leave_and_serves_no_ticket)
+{
+	start();
+	SAYS("granted " LEAST " " NOW " 0 " LEAST " 0", ASK(A(0)));
+	SAYS("queued " B_AT " 0 1000 0", ASK(B(0)));
+	SAYS("queued " C_AT " 1 1000 0", ASK(C(0)));
+	contract_epoch("1 b 1 [set 1/3 60000]", "0");
+	KEEPS("epoch", HAND);
+	SAYS("left 0 1 0", YIELD(C(0), C(1)));
+	SAYS(B(0), TICKETS);
+	SAYS("left 1 1 0", LEAVE(A(0)));
+	SAYS("0", "EXISTS", LOCK);
+	SAYS("left 0 0 1", LEAVE(B(0)));
+	contract_stop();
+}
+
+TEST(server_without_a_set_lets_leave_and_serves_no_ticket)
+{
+	start();
+	SAYS("granted " LEAST " " NOW " 0 " LEAST " 0", ASK(A(0)));
+	SAYS("queued " B_AT " 0 1000 0", ASK(B(0)));
+	SAYS("OK", "SET", "lk:epoch", "1 a 1");
+	contract_epoch("1 a 1", "0");
+	SAYS("left 1 0 0", LEAVE(A(0)));
+	KEEPS("left 0 0 0", HAND);
+	contract_stop();
+}
+
 /* ---- Foreign keys ------------------------------------------------------------------------- */
 
 TEST(key_of_another_protocol_is_foreign)
