@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# The work "failover" of make bench-peers: real failovers under Latchkey, and what is said of a
-# contestant that fails.  Other libraries would be downloaded: they are left out.
+# The works "failover" and "cluster" of make bench-peers: real failovers under Latchkey, and what is
+# said of a contestant that fails.  Other libraries would be downloaded: they are left out.
 set -eu
 cd "$(dirname "$0")/.."
 build=${LK_BUILD:-$PWD/build}
@@ -39,6 +39,11 @@ contestant silent <<-'END'
 	exit 1
 END
 
+# Both mostly wait: at once.
+mkdir "$work/of-cluster"
+LK_BUILD=$build LK_COMMIT=test TMPDIR=$work/of-cluster nice timeout 300 "$build/bench-peers" "$work/peers" \
+	T=cluster ROUNDS=1 SECONDS=8 JSON="$work/cluster.json" >"$work/cluster" 2>&1 &
+cluster=$!
 LK_BUILD=$build LK_COMMIT=test TMPDIR=$work nice timeout 300 "$build/bench-peers" "$work/peers" \
 	T=failover ROUNDS=1 SECONDS=6 JSON="$work/run.json" >"$printed" 2>&1 || fail "the run failed"
 cat "$printed"
@@ -46,9 +51,10 @@ says '^ends, failover: ended before its time: no figure$'
 says '^babbles, failover: its lines are malformed$'
 says '^silent, failover: is not ready$'
 
-# ask COLUMN WHERE: query the rows with sqlite3.
+# ask COLUMN WHERE: query the rows of $json with sqlite3.
+json=$work/run.json
 ask() {
-	sqlite3 :memory: "WITH run(j) AS (SELECT readfile('$work/run.json'))
+	sqlite3 :memory: "WITH run(j) AS (SELECT readfile('$json'))
 		SELECT $1 FROM run, json_each(j, '\$.rows') AS r WHERE $2;"
 }
 of() {
@@ -71,13 +77,32 @@ done
 [ "$(ask "$(of turns.most)" "$(of blow) = 'kill' AND $(of contestant) = 'latchkey-no-grace'")" -ge 2 ] ||
 	fail "nothing is granted after a failover"
 
-# It is no part of a run that does not name it, and has one number of workers.
-for words in "T=failover WORKERS=2" "T=falover"; do
+wait "$cluster" || {
+	cat "$work/cluster"
+	fail "the run in a Cluster failed"
+}
+cat "$work/cluster"
+json=$work/cluster.json
+for blow in calm kill planned; do
+	for name in latchkey latchkey-no-grace; do
+		[ "$(ask 'count(*)' "$(of work) = 'cluster' AND $(of blow) = '$blow' AND
+			$(of contestant) = '$name' AND $(of rounds) = 1")" = 1 ] || fail "$blow: no figure of $name"
+	done
+done
+[ "$(ask 'count(*)' true)" = 6 ] || fail "other rows of a Cluster"
+[ "$(ask 'count(*)' "$(of contestant) = 'latchkey' AND ($(of overlaps) > 0 OR $(of long_holds.kept) <> 1)")" = 0 ] ||
+	fail "two holders in a Cluster, or a lost hold"
+[ "$(ask 'count(*)' "$(of blow) = 'calm' AND $(of requests) >= 2")" = 2 ] || fail "requests are not counted"
+[ "$(ask "$(of turns.most)" "$(of blow) = 'planned' AND $(of contestant) = 'latchkey-no-grace'")" -ge 2 ] ||
+	fail "nothing is granted after a planned failover"
+
+# They are no part of a run that does not name them, and have one number of workers.
+for words in "T=failover WORKERS=2" "T=cluster WORKERS=2" "T=falover"; do
 	status=0
 	# shellcheck disable=SC2086
 	LK_BUILD=$build "$build/bench-peers" "$work/peers" $words >"$printed" 2>&1 || status=$?
 	[ $status = 2 ] || fail "$words: exit status $status"
-	says 'failover 8$'
+	says '\(failover\|cluster\) 8$'
 done
 if ls -d "$work"/latchkey-test-* 2>/dev/null; then
 	fail "left a folder"

@@ -26,11 +26,14 @@ struct contestant {
 	char server[16]; /* "redis" or "etcd" */
 };
 
+struct service;
+
 struct work {
 	const char *name;
 	const char *what;
 	int capacity; /* holders at once; 0 = a latch, without holders */
 	int sizes[SIZES_MAX];
+	const struct service *service; /* that loses its master (failover.h), else NULL */
 };
 
 /* Find the contestants of these folders (NULL = all); print a line for each that is missing.
@@ -65,6 +68,9 @@ struct peer {
 	pid_t pid;
 	int in, out;
 };
+
+/* The NAME of a run.  In a Cluster, it and NAME-long are at the first of three masters. */
+#define PEER_NAME "bench23"
 
 /* Run its script; port is what follows the host in the call of `peer run`. */
 void peer_start(struct peer *peer, const struct contestant *contestant, const char *work,

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT
- * Runs of the work "failover".  They mostly wait, so all contestants of a round run at once: each
- * has a process that watches it, and starts its service of Sentinel. */
+ * Runs of the works "failover" and "cluster".  They mostly wait, so all contestants of a round run
+ * at once: each has a process that watches it, and starts its service. */
 #include "failover.h"
 
 #include "harness/process.h"
-#include "harness/sentinel_setup.h"
+#include "harness/redis.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -14,7 +14,9 @@
 #define BEFORE_MS 2000 /* of contention, before the long hold begins */
 #define HOLD_MS 4000   /* until the long hold is granted, or refused */
 #define GRANT_MS 2000  /* until the next short hold is granted */
-#define REST_MS 60000  /* for what follows the last event */
+#define COUNTED_MS 2000
+#define CALM_PART 4   /* without a blow, so much less is observed */
+#define REST_MS 60000 /* for what follows the last event */
 
 struct watch {
 	struct failover_run *run;
@@ -96,28 +98,38 @@ static bool await_grant(struct watch *watch, int worker, int64_t ms)
 	return false;
 }
 
-static void strike(struct watch *watch, struct sentinel_setup *setup)
+static void strike(struct watch *watch)
 {
-	enum blow blow = watch->run->blow;
+	struct failover_run *run = watch->run;
 
-	if (blow == BLOW_LAG)
-		sentinel_setup_cut_replicas(setup, 0);
+	run->service->prepare(run->blow);
 	if (!line_write(watch->peer.in, "hold"))
 		return;
 	await_grant(watch, FAILOVER_HOLDER, HOLD_MS);
 	await_grant(watch, -1, GRANT_MS);
-	watch->run->struck_ns = monotonic_ns();
-	if (blow == BLOW_PLANNED)
-		sentinel_setup_failover(setup);
-	else
-		server_kill(&setup->servers[0]);
-	for (int i = 1; blow == BLOW_LAG && i < SETUP_SERVERS; i++)
-		server_resume(&setup->servers[i]);
+	run->struck_ns = monotonic_ns();
+	run->service->strike(run->blow);
 }
 
-static void conduct(struct watch *watch, struct sentinel_setup *setup)
+/* The requests of clients to the master; the events of that time are read later. */
+static void count_requests(struct failover_run *run)
+{
+	struct monitor *monitor = monitor_open(run->service->master);
+	int64_t end_ms = now_ms() + COUNTED_MS;
+	const char *line;
+
+	run->counted_ns = monotonic_ns();
+	while (now_ms() < end_ms)
+		if ((line = monitor_next(monitor, 5)))
+			run->requests += strstr(line, " lua]") == NULL;
+	run->uncounted_ns = monotonic_ns();
+	monitor_close(monitor);
+}
+
+static void conduct(struct watch *watch)
 {
 	struct failover_run *run = watch->run;
+	double part = run->blow == BLOW_NONE ? CALM_PART : 1;
 	int64_t end_ms = now_ms() + BEFORE_MS;
 
 	if (!line_write(watch->peer.in, "go")) {
@@ -126,8 +138,10 @@ static void conduct(struct watch *watch, struct sentinel_setup *setup)
 	}
 	while (next_event(watch, end_ms))
 		continue;
-	strike(watch, setup);
-	end_ms = now_ms() + (int64_t)(run->seconds * 1000);
+	strike(watch);
+	if (run->blow == BLOW_NONE)
+		count_requests(run);
+	end_ms = now_ms() + (int64_t)(run->seconds * 1000 / part);
 	while (next_event(watch, end_ms))
 		continue;
 	run->end_ns = monotonic_ns();
@@ -140,24 +154,23 @@ static int watch_run(void *arg, int in, int out)
 {
 	struct watch watch = {.run = arg};
 	struct failover_run *run = arg;
-	static struct sentinel_setup setup;
-	char ports[64];
+	const char *ports;
 
 	run->problem = "its service does not start";
-	sentinel_setup_start(&setup, NULL);
-	snprintf(ports, sizeof(ports), "%d,%d,%d", setup.sentinels[0].port, setup.sentinels[1].port,
-	         setup.sentinels[2].port);
-	peer_start(&watch.peer, run->contestant, "failover", ports, FAILOVER_WORKERS, run->seconds);
+	ports = run->service->start();
+	peer_start(&watch.peer, run->contestant, run->service->work, ports, FAILOVER_WORKERS,
+	           run->seconds);
 	run->problem = peer_says(&watch.peer, "ready", READY_MS) ? NULL : "is not ready";
 	/* All blows of a round fall when all are ready. */
 	if (line_write(out, "ready") && line_read(in, READY_MS) && !run->problem)
-		conduct(&watch, &setup);
+		conduct(&watch);
 	peer_end(&watch.peer, 0);
-	sentinel_setup_stop(&setup);
+	run->service->stop();
 	return 0;
 }
 
-static struct failover_run *run_make(const struct contestant *contestant, enum blow blow,
+static struct failover_run *run_make(const struct service *service,
+                                     const struct contestant *contestant, enum blow blow,
                                      double seconds)
 {
 	struct failover_run *run = mmap(NULL, sizeof(*run), PROT_READ | PROT_WRITE,
@@ -165,6 +178,7 @@ static struct failover_run *run_make(const struct contestant *contestant, enum b
 
 	if (run == MAP_FAILED)
 		give_up("no memory for the events");
+	run->service = service;
 	run->contestant = contestant;
 	run->blow = blow;
 	run->seconds = seconds;
@@ -172,15 +186,15 @@ static struct failover_run *run_make(const struct contestant *contestant, enum b
 }
 
 /* Run all at once, and add what came out. */
-static void round_run(const struct contestant *contestants, int count, enum blow blow,
-                      double seconds, struct failover_figures *of)
+static void round_run(const struct service *service, const struct contestant *contestants,
+                      int count, enum blow blow, double seconds, struct failover_figures *of)
 {
 	struct failover_run *runs[CONTESTANTS_MAX];
 	struct process watchers[CONTESTANTS_MAX];
 
 	fflush(stdout);
 	for (int i = 0; i < count; i++) {
-		runs[i] = run_make(&contestants[i], blow, seconds);
+		runs[i] = run_make(service, &contestants[i], blow, seconds);
 		process_start(&watchers[i], watch_run, runs[i]);
 	}
 	for (int i = 0; i < count; i++)
@@ -193,7 +207,8 @@ static void round_run(const struct contestant *contestants, int count, enum blow
 			runs[i]->problem = "was not watched to its end";
 		process_kill(&watchers[i]);
 		if (runs[i]->problem) {
-			printf("%s, failover: %s\n", contestants[i].name, runs[i]->problem);
+			printf("%s, %s: %s\n", contestants[i].name, service->work,
+			       runs[i]->problem);
 			of[i].failures++;
 		} else {
 			failover_judge(runs[i], &of[i]);
@@ -202,24 +217,27 @@ static void round_run(const struct contestant *contestants, int count, enum blow
 	}
 }
 
-bool failover_compare(const struct contestant *contestants, int count, int rounds, double seconds,
-                      struct json_t *rows)
+bool failover_compare(const struct service *service, const struct contestant *contestants,
+                      int count, int rounds, double seconds, struct json_t *rows)
 {
 	struct contestant able[CONTESTANTS_MAX];
 	bool measured = false;
 	int ables = 0;
 
 	for (int i = 0; i < count; i++)
-		if (word_in(contestants[i].works, "failover"))
+		if (word_in(contestants[i].works, service->work))
 			able[ables++] = contestants[i];
-	for (int blow = 0; ables && blow < BLOWS; blow++) {
+	for (int k = 0; ables && k < service->blow_count; k++) {
 		struct failover_figures of[CONTESTANTS_MAX] = {0};
+		enum blow blow = service->blows[k];
 
 		for (int round = 0; round < rounds; round++)
-			round_run(able, ables, (enum blow)blow, seconds, of);
+			round_run(service, able, ables, blow, seconds, of);
 		for (int i = 0; i < ables; i++)
 			measured |= of[i].rounds > 0;
-		failover_table((enum blow)blow, rounds, seconds, able, of, ables, rows);
+		failover_table(service, blow, rounds,
+		               blow == BLOW_NONE ? seconds / CALM_PART : seconds, able, of, ables,
+		               rows);
 	}
 	return measured;
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * The work "failover": a service of Sentinel loses its master while workers contend for a lock.
- * ../README.md describes the run and the lines that contestants write. */
+ * The works "failover" and "cluster": a service of Sentinel, or a Cluster, loses a master while
+ * workers contend for a lock.  ../README.md describes the run and the lines that contestants write.
+ */
 #ifndef FAILOVER_H
 #define FAILOVER_H
 
@@ -19,9 +20,24 @@
 enum blow {
 	BLOW_KILL,    /* kill -9 */
 	BLOW_LAG,     /* kill -9, and what it executed just before reached no replica */
-	BLOW_PLANNED, /* SENTINEL FAILOVER */
+	BLOW_PLANNED, /* SENTINEL FAILOVER, CLUSTER FAILOVER */
+	BLOW_NONE,    /* it runs on; and its requests are counted for a while */
 	BLOWS
 };
+
+/* What loses its master; each process that watches a run has one of its own. */
+struct service {
+	const char *work; /* "failover", "cluster" */
+	enum blow blows[BLOWS];
+	int blow_count;
+	const char *planned;        /* the command */
+	const char *(*start)(void); /* returns the ports for `peer run` */
+	void (*prepare)(enum blow); /* before the long hold begins */
+	void (*strike)(enum blow);  /* when it has been granted */
+	void (*stop)(void);
+	const struct test_server *master; /* once it has started */
+};
+extern const struct service service_sentinel, service_cluster;
 
 enum event_kind { EVENT_ASKED, EVENT_GRANTED, EVENT_ENDED, EVENT_RELEASED, EVENT_FAILED };
 enum release { RELEASE_OK, RELEASE_LOST, RELEASE_FAILED };
@@ -37,8 +53,11 @@ struct event {
 /* One run, in memory that the process shares which watches it. */
 struct failover_run {
 	const struct contestant *contestant;
+	const struct service *service;
 	enum blow blow;
 	double seconds;
+	int64_t requests; /* that the master got from counted_ns on, for COUNTED_MS; BLOW_NONE */
+	int64_t counted_ns, uncounted_ns;
 	const char *problem; /* NULL = there are figures */
 	int64_t struck_ns, end_ns;
 	size_t count;
@@ -60,7 +79,8 @@ struct failover_figures {
 	double no_grant_s[ROUNDS_MAX]; /* the longest time without a grant, from the blow on */
 	int64_t overlaps;              /* grants while another hold had not ended */
 	int long_holds[LONG_ENDS];
-	int stuck;            /* waiters */
+	int stuck;                 /* waiters */
+	int64_t requests, counted; /* requests to the master, and the grants of that time */
 	int64_t failed_calls; /* acquisitions and releases that ended with an error, from the blow
 	                         on */
 	int64_t fewest, most; /* grants of a worker after the blow, in a round */
@@ -72,12 +92,12 @@ void failover_judge(struct failover_run *run, struct failover_figures *figures);
 void failover_explain(void);
 struct json_t;
 /* Print one table; also append its rows to the list, unless it is NULL. */
-void failover_table(enum blow blow, int rounds, double seconds,
+void failover_table(const struct service *service, enum blow blow, int rounds, double seconds,
                     const struct contestant *contestants, const struct failover_figures *of,
                     int count, struct json_t *rows);
 /* Run all contestants that have this work, all at once, each on a service of its own; true if
  * there was a figure. */
-bool failover_compare(const struct contestant *contestants, int count, int rounds, double seconds,
-                      struct json_t *rows);
+bool failover_compare(const struct service *service, const struct contestant *contestants,
+                      int count, int rounds, double seconds, struct json_t *rows);
 
 #endif

@@ -80,6 +80,7 @@ static void grant(struct scene *scene, const struct failover_run *run, const str
 		return;
 	}
 	scene->grants[worker]++;
+	figures->counted += event->ns >= run->counted_ns && event->ns < run->uncounted_ns;
 	if (is_contender(worker))
 		check_gap(scene, event->ns);
 }
@@ -143,6 +144,7 @@ void failover_judge(struct failover_run *run, struct failover_figures *figures)
 	qsort(run->events, run->count, sizeof(*run->events), compare_events);
 	for (size_t i = 0; i < run->count && run->events[i].ns < run->end_ns; i++)
 		step(&scene, run, &run->events[i], figures);
+	figures->requests += run->requests;
 	check_gap(&scene, run->end_ns);
 	for (int i = 0; i < FAILOVER_WORKERS; i++)
 		check_wait(&scene, i, run->struck_ns, run->end_ns);

@@ -6,11 +6,12 @@
  *
  * Exit status: 1 if a measurement failed or none was made, 2 for a wrong option.
  * In each round every contestant has a turn on a new server, in an order that is reversed from
- * round to round; then each has one more turn in which only its requests are counted.  The work
- * "failover" has rules of its own (failover.h) and runs only if T names it. */
+ * round to round; then each has one more turn in which only its requests are counted.  The works
+ * "failover", and "cluster", have rules of their own (failover.h) and run only if T names them. */
 #include "driver.h"
 
 #include "failover.h"
+#include "harness/test.h"
 
 #include <check.h>
 #include <errno.h>
@@ -22,14 +23,17 @@
 #include <string.h>
 #include <unistd.h>
 
-#define FAILOVER "failover"
-
 static const struct work works[] = {
-	{"pairs", "acquire and release, without contention", 1, {1}},
-	{"contend", "one name, held for 1 ms, asked for again at once", 1, {2, 8, 32, 64}},
-	{"semaphore", "one of 3 permits, held for 1 ms, asked for again at once", 3, {8, 32}},
-	{"latch", "all await one latch; hand-off and longest: from the count-down", 0, {100}},
-	{FAILOVER, "a service of Sentinel loses its master", 1, {FAILOVER_WORKERS}},
+	{"pairs", "acquire and release, without contention", 1, {1}, NULL},
+	{"contend", "one name, held for 1 ms, asked for again at once", 1, {2, 8, 32, 64}, NULL},
+	{"semaphore", "one of 3 permits, held for 1 ms, asked for again at once", 3, {8, 32}, NULL},
+	{"latch", "all await one latch; hand-off and longest: from the count-down", 0, {100}, NULL},
+	{"failover",
+         "a service of Sentinel loses its master",
+         1,
+         {FAILOVER_WORKERS},
+         &service_sentinel},
+	{"cluster", "a Cluster loses a master", 1, {FAILOVER_WORKERS}, &service_cluster},
 };
 
 #define WORK_COUNT (sizeof(works) / sizeof(works[0]))
@@ -38,6 +42,8 @@ static const struct work works[] = {
 /* Two thirds of a minute show a waiter that is stuck for half of one. */
 #define FAILOVER_S 45
 #define FAILOVER_ROUNDS 3
+#define CLUSTER_S 40
+#define CLUSTER_ROUNDS 2
 
 struct options {
 	const char *root, *peers, *contestants, *works, *workers, *json;
@@ -91,9 +97,15 @@ void _mark_point(const char *file, int line)
 	(void)line;
 }
 
+/* Of a shared Cluster, which tests have. */
+void test_before_all(void (*begin)(void))
+{
+	(void)begin;
+}
+
 static bool chosen(const struct options *options, const struct work *work)
 {
-	return options->works ? word_in(options->works, work->name) : strcmp(work->name, FAILOVER);
+	return options->works ? word_in(options->works, work->name) : !work->service;
 }
 
 static bool has_size(const struct work *work, const char *size)
@@ -212,13 +224,16 @@ static void options_read(struct options *options, int argc, char **argv)
 /* The options with what the work has where they say nothing. */
 static struct options options_for(const struct options *options, const struct work *work)
 {
-	bool failover = !strcmp(work->name, FAILOVER);
 	struct options own = *options;
 
 	if (!own.rounds)
-		own.rounds = failover ? FAILOVER_ROUNDS : TURN_ROUNDS;
+		own.rounds = !work->service                      ? TURN_ROUNDS
+		             : work->service == &service_cluster ? CLUSTER_ROUNDS
+		                                                 : FAILOVER_ROUNDS;
 	if (!(own.seconds > 0))
-		own.seconds = failover ? FAILOVER_S : TURN_S;
+		own.seconds = !work->service                      ? TURN_S
+		              : work->service == &service_cluster ? CLUSTER_S
+		                                                  : FAILOVER_S;
 	return own;
 }
 
@@ -295,9 +310,9 @@ static bool work_run(const struct options *options, const struct work *work,
 		snprintf(size, sizeof(size), "%d", work->sizes[i]);
 		if (own.workers && !word_in(own.workers, size))
 			continue;
-		if (!strcmp(work->name, FAILOVER))
-			measured |=
-				failover_compare(contestants, count, own.rounds, own.seconds, rows);
+		if (work->service)
+			measured |= failover_compare(work->service, contestants, count, own.rounds,
+			                             own.seconds, rows);
 		else
 			measured |= compare(&own, work, work->sizes[i], contestants, count, rows);
 	}
@@ -329,16 +344,16 @@ static bool has_chosen(const struct options *options, const struct contestant *c
 
 static void explain(const struct options *options)
 {
-	bool turns = false;
+	bool turns = false, failovers = false;
 
 	for (size_t i = 0; i < WORK_COUNT; i++) {
 		if (!chosen(options, &works[i]))
 			continue;
-		if (strcmp(works[i].name, FAILOVER))
-			turns = true;
-		else
-			failover_explain();
+		turns |= !works[i].service;
+		failovers |= works[i].service != NULL;
 	}
+	if (failovers)
+		failover_explain();
 	if (turns)
 		printf("\nlongest wait in ms; turns: fewest and most of one worker in a round; "
 		       "client and server: CPU, us an acquisition;\nothers: the largest share of "

@@ -37,7 +37,7 @@ void peer_start(struct peer *peer, const struct contestant *contestant, const ch
 		dup2(down[0], 0);
 		dup2(up[1], 1);
 		execl(contestant->peer, contestant->peer, "run", contestant->name, work,
-		      "127.0.0.1", port, "bench", workers_text, seconds_text, (char *)NULL);
+		      "127.0.0.1", port, PEER_NAME, workers_text, seconds_text, (char *)NULL);
 		_exit(126);
 	}
 	close(down[0]);

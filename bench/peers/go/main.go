@@ -47,6 +47,9 @@ var contestants = []contestant{
 	{"redislock-default", "contend", "bsm/redislock 0.9.4 on go-redis 9.23, Go, a client a worker; TTL 10 s, " +
 		"ExponentialBackoff(16 ms, 250 ms): its documentation recommends 16 ms or more", "redis",
 		openRedislock(func() retry { return exponential(16*time.Millisecond, 250*time.Millisecond) })},
+	{"redislock-cluster", "cluster", "bsm/redislock 0.9.4 on go-redis 9.23's ClusterClient, Go, a client a " +
+		"worker in one process; TTL 10 s, ExponentialBackoff(16 ms, 250 ms); the worker renews the long hold " +
+		"by Refresh(), every third of the TTL", "redis", nil},
 	{"etcd", "pairs contend latch", "etcd's own Go client 3.5.35 (concurrency.Mutex, recipe.Barrier), a client " +
 		"and a session (10 s, kept alive) a worker; one etcd server, data on disk: each step is synced", "etcd",
 		openEtcd},
@@ -88,6 +91,9 @@ func main() {
 	}
 	if !strings.Contains(" "+c.works+" ", " "+os.Args[3]+" ") {
 		fail(fmt.Errorf("%s does not have %q", c.name, os.Args[3]))
+	}
+	if os.Args[3] == "cluster" {
+		failover(os.Args[4], strings.Split(os.Args[5], ","), os.Args[6], workers, seconds)
 	}
 	run(&job{
 		open:    func() (client, error) { return c.open(os.Args[4] + ":" + os.Args[5]) },

@@ -38,10 +38,10 @@ void worker_run(struct job *job, int worker);
 /* Lead all workers between "ready" and "done". */
 void lead(struct job *job);
 
-/* The work "failover", by processes, with the URL's grace or without one.  It runs until the driver
- * ends the program. */
-_Noreturn void failover_run(bool grace, const char *host, const char *ports, const char *name,
-                            int workers, double seconds);
+/* The work "failover", or "cluster", by processes, with the URL's grace or without one.  It runs
+ * until the driver ends the program. */
+_Noreturn void failover_run(bool cluster, bool grace, const char *host, const char *ports,
+                            const char *name, int workers, double seconds);
 /* Fork a worker; this process ends if the worker does so with an error. */
 pid_t process_fork(void);
 /* Memory that forked processes share. */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * The work "failover": a process a worker, each of which goes on whatever its calls return, until
- * the driver ends the program. */
+ * The works "failover" and "cluster": a process a worker, each of which goes on whatever its calls
+ * return, until the driver ends the program. */
 #include "contestant.h"
 
 #include <errno.h>
@@ -152,18 +152,18 @@ static _Noreturn void worker_main(int worker)
 		pause();
 }
 
-/* "redis+sentinel://127.0.0.1:1,127.0.0.1:2,127.0.0.1:3/main" */
-static void write_url(const char *host, const char *ports, bool grace)
+/* "redis+sentinel://127.0.0.1:1,127.0.0.1:2,127.0.0.1:3/main", "redis+cluster://..." */
+static void write_url(const char *host, const char *ports, bool cluster, bool grace)
 {
+	const char *scheme = cluster ? "redis+cluster://" : "redis+sentinel://";
 	size_t len = 0, size = sizeof(stage->url);
 
 	for (const char *at = ports; *at && len < size; at += strcspn(at, ","), at += *at == ',')
 		len += (size_t)snprintf(stage->url + len, size - len, "%s%s:%.*s",
-		                        len ? "," : "redis+sentinel://", host,
-		                        (int)strcspn(at, ","), at);
+		                        len ? "," : scheme, host, (int)strcspn(at, ","), at);
 	if (len < size)
-		len += (size_t)snprintf(stage->url + len, size - len, "/main%s",
-		                        grace ? "" : "?grace=0");
+		len += (size_t)snprintf(stage->url + len, size - len, "%s%s",
+		                        cluster ? "" : "/main", grace ? "" : "?grace=0");
 	if (len >= size)
 		fail("the URL is too long");
 }
@@ -182,8 +182,8 @@ static void end_first_grace(void)
 	lk_client_close(client);
 }
 
-void failover_run(bool grace, const char *host, const char *ports, const char *name, int workers,
-                  double seconds)
+void failover_run(bool cluster, bool grace, const char *host, const char *ports, const char *name,
+                  int workers, double seconds)
 {
 	pthread_barrierattr_t attr;
 
@@ -192,7 +192,7 @@ void failover_run(bool grace, const char *host, const char *ports, const char *n
 	stage->keep_ns = (int64_t)(seconds * LONG_HOLD_PART * 1e9);
 	snprintf(stage->name, sizeof(stage->name), "%s", name);
 	snprintf(stage->long_name, sizeof(stage->long_name), "%.200s-long", name);
-	write_url(host, ports, grace);
+	write_url(host, ports, cluster, grace);
 	end_first_grace();
 	pthread_barrierattr_init(&attr);
 	pthread_barrierattr_setpshared(&attr, PTHREAD_PROCESS_SHARED);

@@ -3,7 +3,8 @@
  * client of its own.
  *
  *   latchkey list
- *   latchkey run CONTESTANT WORK HOST PORT NAME WORKERS SECONDS (of failover: PORTS of sentinels)
+ *   latchkey run CONTESTANT WORK HOST PORT NAME WORKERS SECONDS (of failover and
+ *            cluster: PORTS of sentinels, of nodes)
  */
 #include "contestant.h"
 
@@ -203,15 +204,18 @@ static void run(bool processes, char **args)
 
 int main(int argc, char **argv)
 {
-	static const char list[] = OURS
-		"\tpairs contend semaphore latch failover\tLatchkey of this tree, C, a process "
-		"a worker, a client each; all defaults: lease 10 s, renewed; waits for the "
-		"grant\n" THREADS
-		"\tpairs contend semaphore latch\tLatchkey of this tree, C, a thread a "
-		"worker, a client each (so nothing is handed over inside); all "
-		"defaults\n" NO_GRACE "\tfailover\tas latchkey with grace=0, which gives up "
-		"the promise of one holder\n";
-	bool failover = argc == 9 && !strcmp(argv[3], "failover");
+	static const char list[] =
+		OURS "\tpairs contend semaphore latch failover cluster\tLatchkey of this tree, C, "
+	             "a process "
+		     "a worker, a client each; all defaults: lease 10 s, renewed; waits for the "
+		     "grant\n" THREADS
+		     "\tpairs contend semaphore latch\tLatchkey of this tree, C, a thread a "
+		     "worker, a client each (so nothing is handed over inside); all "
+		     "defaults\n" NO_GRACE
+		     "\tfailover cluster\tas latchkey with grace=0, which gives up "
+		     "the promise of one holder\n";
+	bool cluster = argc == 9 && !strcmp(argv[3], "cluster");
+	bool failover = cluster || (argc == 9 && !strcmp(argv[3], "failover"));
 
 	if (argc == 2 && !strcmp(argv[1], "list"))
 		return fputs(list, stdout) < 0;
@@ -219,7 +223,7 @@ int main(int argc, char **argv)
 	    (strcmp(argv[2], OURS) && strcmp(argv[2], failover ? NO_GRACE : THREADS)))
 		fail("usage: list | run CONTESTANT WORK HOST PORT NAME WORKERS SECONDS");
 	if (failover)
-		failover_run(!strcmp(argv[2], OURS), argv[4], argv[5], argv[6],
+		failover_run(cluster, !strcmp(argv[2], OURS), argv[4], argv[5], argv[6],
 		             (int)strtol(argv[7], NULL, 10), strtod(argv[8], NULL));
 	run(!strcmp(argv[2], OURS), argv + 2);
 	return 0;

@@ -12,6 +12,7 @@ import org.redisson.api.RLock;
 import org.redisson.api.RPermitExpirableSemaphore;
 import org.redisson.api.RSemaphore;
 import org.redisson.api.RedissonClient;
+import org.redisson.config.ClusterServersConfig;
 import org.redisson.config.Config;
 import org.redisson.config.SentinelServersConfig;
 import org.redisson.config.TransportMode;
@@ -60,6 +61,10 @@ final class Clients {
 			useSentinels(config, connections);
 			return Redisson.create(config);
 		}
+		if (contestant.equals("redisson-cluster")) {
+			useCluster(config, connections);
+			return Redisson.create(config);
+		}
 		config.setLockWatchdogTimeout(LEASE_MS);
 		config.useSingleServer()
 				.setAddress("redis://" + host + ":" + port)
@@ -83,6 +88,19 @@ final class Clients {
 				.setSubscriptionConnectionMinimumIdleSize(1);
 		for (String one : port.split(","))
 			servers.addSentinelAddress("redis://" + host + ":" + one);
+	}
+
+	/** The same in a Cluster. */
+	private void useCluster(Config config, int connections) {
+		ClusterServersConfig servers = config.useClusterServers()
+				.setMasterConnectionPoolSize(connections)
+				.setMasterConnectionMinimumIdleSize(1)
+				.setSlaveConnectionPoolSize(connections)
+				.setSlaveConnectionMinimumIdleSize(1)
+				.setSubscriptionConnectionPoolSize(2)
+				.setSubscriptionConnectionMinimumIdleSize(1);
+		for (String one : port.split(","))
+			servers.addNodeAddress("redis://" + host + ":" + one);
 	}
 
 	Turns turns(RedissonClient client, String work, String name) {

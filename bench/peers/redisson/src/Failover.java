@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The work "failover" of Redisson: a client and a thread a worker, which goes on whatever its calls
+// The works "failover" and "cluster" of Redisson: a client and a thread a worker, which goes on whatever its calls
 // throw, until the driver ends the program.  Contract: ../../README.md.
 
 import java.io.BufferedReader;
@@ -30,8 +30,9 @@ final class Failover {
 	private final int workers;
 	private final long keepMs;
 
-	Failover(String host, String ports, String name, int workers, double seconds) {
-		this.clients = new Clients("redisson-sentinel", host, ports, workers);
+	Failover(String contestant, String host, String ports, String name, int workers,
+			double seconds) {
+		this.clients = new Clients(contestant, host, ports, workers);
 		this.name = name;
 		this.workers = workers;
 		this.keepMs = (long) (seconds * LONG_HOLD_PART * 1000);

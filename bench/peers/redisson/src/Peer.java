@@ -227,8 +227,8 @@ public final class Peer {
 		try {
 			// Netty warns of one timer for each client: here a client represents a process.
 			NETTY.setLevel(Level.OFF);
-			if (args[1].equals("failover"))
-				new Failover(args[2], args[3], args[4], Integer.parseInt(args[5]),
+			if (args[1].equals("failover") || args[1].equals("cluster"))
+				new Failover(args[0], args[2], args[3], args[4], Integer.parseInt(args[5]),
 						Double.parseDouble(args[6])).run();
 			new Peer(args).run();
 		} catch (Throwable thrown) {
