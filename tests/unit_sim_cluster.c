@@ -117,6 +117,47 @@ TEST_LIMIT(new_master_without_a_grace_is_noticed, 60)
 	expect_only(&no_grace, "exclusion", "holds are valid at once");
 }
 
+/* A slot moves to a master that is in its grace: there, a release serves no waiter. */
+static void plan_move_into_a_grace(void)
+{
+	static const struct sim_act acts[] = {
+		{1 * SIM_S, 0, 0, POOL, 0, 19 * SIM_S, 1},
+		{2 * SIM_S, 1, 0, POOL, 60 * SIM_S, SIM_S, 1},
+	};
+	const int source = POOL % 3, target = (source + 1) % 3;
+	uint64_t chance = 0;
+	struct sim_random random;
+
+	plan_nodes(acts, 2);
+	add_fault(SIM_TAKEOVER, 0, 15 * SIM_S, 0);
+	do
+		random.state = ++chance;
+	while (sim_draw(&random, 3) != (uint64_t)target);
+	plan.faults[0].chance = chance;
+	add_fault(SIM_SLOT_MOVE, 0, 16 * SIM_S, 8 * SIM_S);
+	do { /* all keys are there long before the release */
+		random.state = ++chance;
+		sim_draw(&random, 3);
+	} while (sim_draw(&random, SIM_NAMES) != POOL || sim_draw(&random, 2) ||
+	         sim_percent(&random, 20) || sim_within(&random, 2 * SIM_S) > SIM_S / 2);
+	plan.faults[1].chance = chance;
+}
+
+TEST_LIMIT(slot_that_moves_into_a_grace_serves_no_waiter_there, 60)
+{
+	static const struct sim_bug bug = {"semaphore_leave",
+	                                   "if known and grace(now, ARGV[7]) == 0 then",
+	                                   "if not known then"};
+
+	plan_move_into_a_grace();
+	expect_nothing();
+	ck_assert_int_ge(result.tally.asked, 1);
+	ck_assert_int_eq(result.tally.losses, 0);
+	ck_assert_int_eq(result.tally.grants, 2);
+	/* Outside of a grace, the check detects a release that serves no waiter. */
+	plan.fault_count = 0;
+	expect_only(&bug, "served", "was not served");
+}
 
 /* Whole seeds, with all their faults. */
 TEST_LIMIT(seeds_find_nothing, 120)
