@@ -219,3 +219,26 @@ TEST_LIMIT(command_shows_all_masters, 60)
 	ck_assert_msg(strstr(cmd.out, line), "%s", cmd.out);
 	OK(lk_client_close(client));
 }
+
+/* A lock is on two nodes: it has no queue, whose key the new node could have. */
+TEST_LIMIT(command_shows_the_rest_while_a_name_is_half_moved, 60)
+{
+	struct cluster_setup *setup = cluster_setup_shared();
+	lk_client *client;
+	char names[CLUSTER_MASTERS][NAME_SIZE];
+
+	command_setup(url_with(setup, 0));
+	client = client_at(url_with(setup, 0));
+	hold_one_at_each(setup, client, names);
+	cluster_slot_open(setup, slot_of(setup, names[1]), 2);
+	for (int json = 0; json < 2; json++) {
+		RUNS(0, &cmd, "latchkey", "show", json ? "--json" : NULL);
+		ck_assert_msg(strstr(cmd.out, names[0]) && strstr(cmd.out, names[2]), "%s",
+		              cmd.out);
+		ck_assert_msg(!strstr(cmd.out, names[1]), "%s", cmd.out);
+		ck_assert_msg(strstr(cmd.err, names[1]) && strstr(cmd.err, "half moved"), "%s",
+		              cmd.err);
+	}
+	RUNS(69, &cmd, "latchkey", "show", names[1]);
+	OK(lk_client_close(client));
+}

@@ -84,10 +84,35 @@ static bool is_over(const struct look *look)
 	       (look->kind == LK_KIND_LATCH && look->latch.state == LK_LATCH_ABSENT);
 }
 
+/* Names that are out of reach, while their slots move to another node of a Cluster: the others are
+ * shown. */
+struct unshown {
+	size_t count;
+	char first[NAME_TEXT_SIZE], why[512];
+};
+
+static void note_unshown(struct unshown *unshown, const struct name *name)
+{
+	if (unshown->count++)
+		return;
+	text_escape(unshown->first, sizeof(unshown->first), name->bytes, name->len);
+	snprintf(unshown->why, sizeof(unshown->why), "%s", lk_errmsg());
+}
+
+static void say_unshown(const struct unshown *unshown)
+{
+	if (unshown->count > 1)
+		say("cannot show %s and %zu more now: %s", unshown->first, unshown->count - 1,
+		    unshown->why);
+	else if (unshown->count)
+		say("cannot show %s now: %s", unshown->first, unshown->why);
+}
+
 static lk_err show_names(lk_client *client, const struct options *options,
                          const struct names *names, struct look *look)
 {
 	char text[NAME_TEXT_SIZE];
+	struct unshown unshown = {.count = 0};
 	bool any = false;
 
 	if (options->json)
@@ -97,6 +122,10 @@ static lk_err show_names(lk_client *client, const struct options *options,
 		lk_err err = look_at(look, client, name->bytes, name->len, options->json);
 		if (err == LK_EFOREIGN)
 			continue; /* show NAME reports it */
+		if (err == LK_EAGAIN) {
+			note_unshown(&unshown, name);
+			continue;
+		}
 		if (err != LK_OK)
 			return err;
 		if (is_over(look))
@@ -113,8 +142,11 @@ static lk_err show_names(lk_client *client, const struct options *options,
 	}
 	if (options->json)
 		puts("]");
-	else if (!any && !options->quiet)
+	if (!any && unshown.count)
+		return LK_EAGAIN;
+	if (!any && !options->json && !options->quiet)
 		say("no lock is held or waited for, and no semaphore or latch exists");
+	say_unshown(&unshown);
 	return LK_OK;
 }
 

@@ -241,8 +241,9 @@ lk_err lk__resp_why(const struct lk__resp *resp, const char *what, struct lk__wh
 	bool torn = lk__resp_is_torn(resp);
 	lk_err err = lk__resp_error(resp);
 
-	return lk__why_about(why, err, what, "%s%s%s",
+	return lk__why_about(why, err, what, "%s%s%s%s",
 	                     err == LK_EAUTH ? "(latchkey doctor names the right) " : "",
+	                     lk__resp_is_divided(resp) ? "the slot is half moved: " : "",
 	                     torn ? "stopped in the middle of a script: " : "",
 	                     resp->str + (torn ? strlen(TORN) + 1 : 0));
 }
