@@ -128,6 +128,25 @@ TEST_LIMIT(rights_in_the_protocol_page_are_all_needed_in_a_cluster, 120)
 	cluster_setup_each(setup, "ACL DELUSER latchkey");
 }
 
+/* The text of an error names the right. */
+TEST_LIMIT(missing_right_to_the_topology_is_named, 60)
+{
+	struct cluster_setup *setup = cluster_setup_shared();
+	const lk_client_options options = {.user = "latchkey", .password = "SECRET"};
+	const char *const urls[] = {url_of(setup), setup->nodes[0].url};
+	char rule[RULE_MAX];
+	lk_client *client;
+
+	read_rule(rule);
+	AT_EACH(setup, "%s -cluster|slots", rule);
+	for (int i = 0; i < 2; i++) {
+		EXPECT(lk_client_open(urls[i], &options, &client), LK_EAUTH);
+		ck_assert_msg(strstr(lk_errmsg(), "+cluster|slots") != NULL, "%s", lk_errmsg());
+	}
+	cluster_setup_each(setup, "ACL LOG RESET");
+	cluster_setup_each(setup, "ACL DELUSER latchkey");
+}
+
 TEST_LIMIT(right_to_asking_is_needed_while_a_slot_moves, 60)
 {
 	const lk_client_options options = {.user = "latchkey", .password = "SECRET"};
@@ -148,7 +167,8 @@ TEST_LIMIT(right_to_asking_is_needed_while_a_slot_moves, 60)
 	cluster_slot_move_keys(setup, slot, to, CLUSTER_ALL_KEYS);
 	OK(lk_lock_extend(lock, 60000));
 	cluster_setup_each(setup, "ACL SETUSER latchkey -" MOVING);
-	ck_assert(lk_lock_extend(lock, 60000) != LK_OK);
+	EXPECT(lk_lock_extend(lock, 60000), LK_EAUTH);
+	ck_assert_msg(strstr(lk_errmsg(), "+" MOVING) != NULL, "%s", lk_errmsg());
 	ck_assert_ptr_nonnull(strstr(refusals(setup), MOVING));
 	cluster_setup_each(setup, "ACL SETUSER latchkey +" MOVING);
 	cluster_slot_close(setup, slot, to);

@@ -141,6 +141,20 @@ TEST_LIMIT(node_whose_user_lacks_a_right_is_named, 60)
 	ck_assert_int_eq(worst, LK_UNFIT);
 }
 
+TEST_LIMIT(right_to_the_topology_is_named, 60)
+{
+	struct cluster_setup *setup = cluster_setup_shared();
+
+	cluster_setup_each(setup, "ACL SETUSER default -cluster|slots");
+	examine(setup->url, "");
+	expect("2 rights: ", "+cluster|slots [ACL SETUSER default +cluster|slots, at each node]");
+	ck_assert_msg(!strstr(text, "the server was not reached"), "%s", text);
+	examine(setup->nodes[1].url, ""); /* INFO says what it is */
+	expect("2 rights: ", "+cluster|slots [ACL SETUSER default +cluster|slots, at each node]");
+	cluster_setup_each(setup, "ACL SETUSER default +@all");
+	ck_assert_int_eq(worst, LK_UNFIT);
+}
+
 TEST_LIMIT(node_without_the_user_is_named, 60)
 {
 	struct cluster_setup *setup = cluster_setup_shared();

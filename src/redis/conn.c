@@ -5,6 +5,7 @@
 #include "../base/os.h"
 
 #include <poll.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -236,13 +237,28 @@ bool lk__resp_is_torn(const struct lk__resp *resp)
 	return resp->type == LK__RESP_ERROR && has_code(resp, TORN);
 }
 
+/* What to say of a refusal.  Servers name the command, but not in a script before 7.2. */
+static const char *name_right(const struct lk__resp *resp, char text[80])
+{
+	static const char before[] = "to run the '";
+	const char *at = strstr(resp->str, before), *end;
+
+	at = at ? at + sizeof(before) - 1 : NULL;
+	end = at ? strchr(at, '\'') : NULL;
+	if (!end || end - at > 40)
+		return "(latchkey doctor names the right) ";
+	snprintf(text, 80, "(a right is missing: +%.*s) ", (int)(end - at), at);
+	return text;
+}
+
 lk_err lk__resp_why(const struct lk__resp *resp, const char *what, struct lk__why *why)
 {
 	bool torn = lk__resp_is_torn(resp);
 	lk_err err = lk__resp_error(resp);
+	char right[80];
 
 	return lk__why_about(why, err, what, "%s%s%s%s",
-	                     err == LK_EAUTH ? "(latchkey doctor names the right) " : "",
+	                     err == LK_EAUTH ? name_right(resp, right) : "",
 	                     lk__resp_is_divided(resp) ? "the slot is half moved: " : "",
 	                     torn ? "stopped in the middle of a script: " : "",
 	                     resp->str + (torn ? strlen(TORN) + 1 : 0));

@@ -234,15 +234,20 @@ static lk_err check_role(struct lk__conn *conn, int64_t deadline_ns, int cancel_
 	return err;
 }
 
-/* A user of a Cluster need not have the right to SUBSCRIBE. */
-static bool is_node(struct lk__conn *conn, int64_t deadline_ns, int cancel_fd)
+/* A user of a Cluster need not have the right to SUBSCRIBE.  *why: the refusal. */
+static bool is_node(struct lk__conn *conn, int64_t deadline_ns, int cancel_fd, struct lk__why *why)
 {
 	const char *argv[] = {"CLUSTER", "SLOTS"};
+	const struct lk__why refusal = *why;
 	struct lk__resp *resp = NULL;
-	bool is = lk__conn_call(conn, deadline_ns, cancel_fd, 2, argv, NULL, &resp, NULL) ==
-	                  LK_OK &&
-	          resp->type == LK__RESP_ARRAY;
+	bool is;
 
+	if (lk__conn_call(conn, deadline_ns, cancel_fd, 2, argv, NULL, &resp, NULL))
+		return false;
+	is = resp->type == LK__RESP_ARRAY;
+	if (!is && lk__resp_error(resp) == LK_EAUTH)
+		lk__why_set(why, LK_EAUTH, "%s (if it is a node of a Cluster: +cluster|slots)",
+		            refusal.text);
 	lk__resp_free(resp);
 	return is;
 }
@@ -258,7 +263,7 @@ static lk_err try_out(const struct lk__target *target, struct lk__conn *commands
 	lk__space_client_key(space, space->client_id, 0, trial.key);
 	err = lk__connect_subscribe(messages, space, trial.channel, deadline_ns, cancel_fd, why);
 	if (err == LK_EAUTH)
-		*is_cluster = is_node(commands, deadline_ns, cancel_fd);
+		*is_cluster = is_node(commands, deadline_ns, cancel_fd, why);
 	if (err)
 		return err;
 	return lk__connect_probe(commands, messages, space, &trial, deadline_ns, cancel_fd, epoch,

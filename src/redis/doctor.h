@@ -46,6 +46,7 @@ struct lk__doctor_cluster {
 	int64_t timeout_ms;             /* the longest cluster-node-timeout, 0 = not known */
 	bool is_coverage_required;
 	bool nodes_refused; /* a user may not run CLUSTER NODES */
+	bool slots_refused; /* nor CLUSTER SLOTS, which clients need */
 	void *findings;     /* that are reported together */
 	int finding_count;
 };

@@ -156,6 +156,7 @@ static lk_err ask_nodes(struct lk__doctor *doctor, struct lk__why *why)
 		err = lk__resp_why(resp, text, why);
 	else
 		err = read_nodes(doctor, resp, why);
+	doctor->cluster->slots_refused |= err == LK_EAUTH;
 	lk__resp_free(resp);
 	if (!err && !doctor->cluster->masters)
 		err = lk__why_about(why, LK_ECONN, text, "no node of the Cluster has slots");
@@ -411,6 +412,16 @@ bool lk__doctor_is_cluster(struct lk__doctor *doctor)
 	return found;
 }
 
+/* Nothing else can be found out: clients need that right first. */
+static void report_refused_slots(struct lk__doctor *doctor)
+{
+	char cure[2 * LK__DOCTOR_FIELD];
+
+	snprintf(cure, sizeof(cure), "ACL SETUSER %s +cluster|slots, at each node", doctor->user);
+	lk__doctor_report(doctor, LK_UNFIT, "rights", cure,
+	                  "this user lacks a right that is needed first: +cluster|slots");
+}
+
 lk_err lk__doctor_cluster(struct lk__doctor *doctor, struct lk__why *why)
 {
 	lk_err err;
@@ -421,5 +432,8 @@ lk_err lk__doctor_cluster(struct lk__doctor *doctor, struct lk__why *why)
 	err = find_nodes(doctor, why);
 	if (!err)
 		examine_all(doctor);
-	return err;
+	if (err != LK_EAUTH || !doctor->cluster->slots_refused)
+		return err;
+	report_refused_slots(doctor);
+	return LK_OK;
 }

@@ -38,7 +38,8 @@ struct lk__connection {
 	bool writing, reading, broken, stuck; /* stuck: the socket was full */
 	bool hearing;                         /* a thread reads messages */
 	int users;
-	const char *text; /* names the server */
+	struct lk__why refusal; /* of ASKING, ahead of the request that is the next one in flight */
+	const char *text;       /* names the server */
 	char place[];     /* that text, if Sentinel named the server */
 };
 

@@ -37,6 +37,26 @@ static void put_back(struct lk__connection *connection, struct lk__pending *pend
 	connection->sent = pending;
 }
 
+/* This is the reply to ASKING, sent ahead of the request.  Without that right the server redirects
+ * the request back: keep the reason. */
+static void take_ahead(struct lk__connection *connection, void *reply)
+{
+	struct lk__answer answer;
+
+	connection->ops->answer(connection->peer, reply, NULL, NULL, &answer, &connection->refusal);
+	if (answer.err != LK_EAUTH)
+		connection->refusal.err = LK_OK;
+}
+
+static void blame_refusal(struct lk__connection *connection, struct lk__answer *answer)
+{
+	if (connection->refusal.err && (answer->kind == LK__MOVED || answer->kind == LK__ASKED))
+		*answer = (struct lk__answer){.kind = LK__FAILED,
+		                              .err = connection->refusal.err,
+		                              .text = connection->refusal.text};
+	connection->refusal.err = LK_OK;
+}
+
 static void deliver(struct lk__link *link, struct lk__connection *connection, void *reply)
 {
 	struct lk_client *client = link->client;
@@ -57,9 +77,9 @@ static void deliver(struct lk__link *link, struct lk__connection *connection, vo
 		connection->sent_end = &connection->sent;
 	pending->next = NULL;
 	if (pending->ahead) {
-		pending->ahead = false; /* this is the reply to ASKING, sent ahead of the request */
+		pending->ahead = false;
 		put_back(connection, pending);
-		connection->ops->discard(reply);
+		take_ahead(connection, reply);
 		return;
 	}
 	asked = lk__is_query(pending->kind);
@@ -67,6 +87,7 @@ static void deliver(struct lk__link *link, struct lk__connection *connection, vo
 		lk__core_request(pending, &query);
 	known = connection->ops->answer(connection->peer, reply, asked ? &query : NULL,
 	                                lk__core_into(pending), &answer, &why);
+	blame_refusal(connection, &answer);
 	if (!known && !pending->by_text)
 		lk__core_resend(&client->core, pending);
 	else if (answer.kind == LK__MOVED || answer.kind == LK__ASKED)
