@@ -169,3 +169,38 @@ TEST(set_of_another_size_does_not_vote)
 	ck_assert_int_eq(lk__quorum_explain(&vq.client[0].core, &why), LK_EFOREIGN);
 	vq_end();
 }
+
+/* A client must not take sides. */
+TEST(server_is_not_marked_while_the_others_disagree)
+{
+	vq_start(3, 1);
+	mark_by_hand(1, "another_set 1/3 20000");
+	for (int i = 0; i < 3; i++)
+		vq_cut(0, i, false);
+	lua_store_text(vq.server[2].store, "DEL", "lk:epoch", NULL);
+	memset(vq.client[0].core.quorum->set, 0, sizeof(vq.client[0].core.quorum->set));
+	for (int i = 0; i < 3; i++)
+		vq.client[0].links[i].session.epoch = (struct lk__epoch){0};
+	join_all(0);
+	vq_settle();
+	ck_assert_str_eq(set_of(2), "");
+	ck_assert(!lk__quorum_is_ready(&vq.client[0].core));
+	vq_end();
+}
+
+/* It could restart with an older file, unseen. */
+TEST(server_that_refuses_info_does_not_vote)
+{
+	struct lk__why why;
+
+	vq_start(3, 1);
+	lua_store_refuse(vq.server[1].store, "INFO", NULL);
+	rejoin(0, 1);
+	ck_assert_int_eq(lk__quorum_votes(&vq.client[0].core), 2);
+	lua_store_refuse(vq.server[2].store, "INFO", NULL);
+	rejoin(0, 2);
+	ck_assert_int_eq(lk__quorum_explain(&vq.client[0].core, &why), LK_EAUTH);
+	lua_store_refuse(vq.server[1].store, NULL, NULL);
+	lua_store_refuse(vq.server[2].store, NULL, NULL);
+	vq_end();
+}

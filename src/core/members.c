@@ -39,7 +39,9 @@ bool lk__quorum_accepts(const struct lk__core *core, const struct lk__session *s
 {
 	const struct lk__quorum *quorum = core->quorum;
 
-	return is_of_set(&session->epoch, quorum->set, quorum->longest_ms);
+	/* Without INFO a restart with an older file would go unseen. */
+	return !session->epoch.is_partial &&
+	       is_of_set(&session->epoch, quorum->set, quorum->longest_ms);
 }
 
 unsigned lk__quorum_votes(const struct lk__core *core)
@@ -182,6 +184,8 @@ static bool explain(const struct lk__core *core, const struct lk__session *sessi
 	if (!lk__session_is_up(session))
 		lk__why_set(why, lk__session_unasked(session), "%s",
 		            session->why.text[0] ? session->why.text : "not connected");
+	else if (epoch->is_partial)
+		lk__why_set(why, LK_EAUTH, "server %u refuses INFO (right +info)", number);
 	else if (lk__quorum_accepts(core, session) && ms)
 		lk__why_set(why, LK_ETIMEDOUT, "server %u is young: it votes in %lld s", number,
 		            (long long)(ms + 999) / 1000);
