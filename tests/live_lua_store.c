@@ -284,7 +284,7 @@ TEST(script_sees_and_does_in_memory_what_it_does_on_a_server)
 	ck_assert_str_eq(
 		redis_text(redis, "EVALSHA %s 0", one),
 		told_as(version, NULL, other, lua_store_text(store, "EVALSHA", one, "0", NULL)));
-	ck_assert_int_eq(server_version_unused(version), 0);
+	ck_assert_int_eq(server_version_unused(version, false), 0);
 	lua_store_free(store);
 	redis_close(redis);
 	server_stop(&server);

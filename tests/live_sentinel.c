@@ -226,6 +226,8 @@ TEST(single_server_and_sentinel_name_each_other)
 	expect_open(LK_EINVALID, SOON_MS, "a sentinel (write redis+sentinel://127.0.0.1:");
 	snprintf(url, sizeof(url), "redis://:p@127.0.0.1:%d", sentinels[0].port);
 	expect_open(LK_EINVALID, SOON_MS, "a sentinel (write redis+sentinel://127.0.0.1:");
+	sentinels[0].is_valkey = true;
+	expect_open(LK_EINVALID, SOON_MS, "a sentinel (write redis+sentinel://127.0.0.1:");
 	snprintf(url, sizeof(url), "redis+sentinel://127.0.0.1:%d/s", one.port);
 	expect_open(LK_EINVALID, SOON_MS, "not a sentinel (for a single server write redis://");
 	end();

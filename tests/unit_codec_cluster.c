@@ -341,10 +341,12 @@ TEST(divided_slot_did_nothing)
 		"-TRYAGAIN Multiple keys request during rehashing of slot\r\n",
 		"-ERR Script attempted to access a non local key in a cluster node script: f_1, on "
 		"@user_script:1.\r\n",
+		"-ERR Unable to execute command 'get' in script because undeclared keys were "
+		"accessed during rehashing of the slot script: f_1, on @user_script:1.\r\n",
 	};
 	struct lk__answer answer;
 
-	for (size_t i = 0; i < 2; i++) {
+	for (size_t i = 0; i < 3; i++) {
 		answer = answer_of(texts[i]);
 		ck_assert_int_eq(answer.kind, LK__FAILED);
 		ck_assert_int_eq(answer.err, LK_EAGAIN);

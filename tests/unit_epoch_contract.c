@@ -329,7 +329,11 @@ TEST(marker_of_a_single_server_is_not_written_in_a_cluster)
 	start();
 	contract_process()->cluster = true;
 	KEEPS("cluster", FIND(""));
+	contract_process()->is_valkey = true;
+	KEEPS("cluster", FIND(""));
 	SAYS("OK", "SET", MARKER, "1 a 1234567");
+	KEEPS("cluster", FIND("1 a 1234567"));
+	contract_process()->is_valkey = false;
 	KEEPS("cluster", FIND("1 a 1234567"));
 	contract_stop();
 }

@@ -178,13 +178,16 @@ static bool has_any_code(const struct lk__resp *resp, const char *const *codes, 
 	return false;
 }
 
-/* A script uses a key that is not there, while others of the slot are. */
+/* A script uses a key that is not there, while others of the slot are; one key of several, in the
+ * words of newer servers. */
 #define NOT_LOCAL "attempted to access a non local key"
+#define NOT_DECLARED "undeclared keys were accessed during rehashing of the slot"
 
 bool lk__resp_is_divided(const struct lk__resp *resp)
 {
 	return resp->type == LK__RESP_ERROR && !lk__resp_is_torn(resp) &&
-	       (has_code(resp, "TRYAGAIN") || strstr(resp->str, NOT_LOCAL));
+	       (has_code(resp, "TRYAGAIN") || strstr(resp->str, NOT_LOCAL) ||
+	        strstr(resp->str, NOT_DECLARED));
 }
 
 const char *lk__resp_redirect(const struct lk__resp *resp)

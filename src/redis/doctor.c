@@ -406,6 +406,8 @@ static bool is_sentinel(struct lk__doctor *doctor)
 	char mode[FIELD_SIZE], cure[3 * FIELD_SIZE];
 
 	lk__doctor_info(doctor, "redis_mode", mode);
+	if (!*mode)
+		lk__doctor_info(doctor, "server_mode", mode); /* of Valkey */
 	if (strcmp(mode, "sentinel") != 0)
 		return false;
 	snprintf(cure, sizeof(cure), "write redis%s+sentinel://%s/SERVICE",

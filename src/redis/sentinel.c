@@ -258,7 +258,8 @@ lk_err lk__sentinel_blame(struct lk__conn *conn, int64_t deadline_ns, int cancel
 		return err;
 	if (lk__conn_call(conn, deadline_ns, cancel_fd, 2, argv, NULL, &resp, NULL))
 		return err;
-	if (resp->type == LK__RESP_STRING && strstr(resp->str, "redis_mode:sentinel"))
+	/* redis_mode, or Valkey's server_mode. */
+	if (resp->type == LK__RESP_STRING && strstr(resp->str, "_mode:sentinel"))
 		err = lk__why_about(why, LK_EINVALID, conn->socket.text,
 		                    "a sentinel (write redis%s+sentinel://%s/SERVICE)",
 		                    conn->socket.secure ? "s" : "", conn->socket.text);

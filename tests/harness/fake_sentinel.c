@@ -81,7 +81,8 @@ static void run_command(struct fake_sentinel *sentinel, int i, char words[WORDS]
 		sentinel->subscribed[i] = false;
 		answer(fd, "*3\r\n$11\r\nunsubscribe\r\n$14\r\n" CHANNEL "\r\n:0\r\n");
 	} else if (!strcasecmp(words[0], "INFO")) {
-		answer(fd, "$21\r\nredis_mode:sentinel\r\n\r\n");
+		answer(fd, sentinel->is_valkey ? "$22\r\nserver_mode:sentinel\r\n\r\n"
+		                               : "$21\r\nredis_mode:sentinel\r\n\r\n");
 	} else {
 		answer(fd, "-ERR unknown command\r\n");
 	}

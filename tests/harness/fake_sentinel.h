@@ -15,9 +15,10 @@ struct fake_sentinel {
 	int port; /* on 127.0.0.1 */
 	atomic_int asked, connected;
 	/* Set at any time. */
-	atomic_bool silent;   /* it reads and answers nothing */
-	atomic_bool unaware;  /* it knows no such service */
-	const char *password; /* NULL = none; set before the start of the clients */
+	atomic_bool silent;    /* it reads and answers nothing */
+	atomic_bool unaware;   /* it knows no such service */
+	atomic_bool is_valkey; /* INFO names its mode as Valkey does */
+	const char *password;  /* NULL = none; set before the start of the clients */
 	/* The reply to SENTINEL MASTER, as bytes of RESP; NULL = it is refused, as managed services
 	 * do.  Set before it is asked. */
 	const char *facts;

@@ -62,6 +62,7 @@ struct lua_store_process {
 	bool was_replica, was_slave; /* by either command */
 	bool hides_run;              /* a proxy leaves run_id out */
 	bool cluster;                /* it is a node of a Cluster */
+	bool is_valkey;              /* Valkey's INFO has another field for that */
 	int64_t replicas;            /* that WAIT counts */
 };
 

@@ -33,7 +33,8 @@ void lua_run_info(struct lua_server *server, int argc, const struct lua_word *ar
 			process->hides_run ? "" : "\r\n",
 			(long long)(server->keys.now_us / 1000000 - process->began_us / 1000000));
 	if (process->cluster && (argc == 1 || lua_word_is(argv[1], "server")))
-		len += snprintf(text + len, size - (size_t)len, "redis_mode:cluster\r\n");
+		len += snprintf(text + len, size - (size_t)len, "%s_mode:cluster\r\n",
+		                process->is_valkey ? "server" : "redis");
 	if (process->process_id && (argc == 1 || lua_word_is(argv[1], "server")))
 		len += snprintf(text + len, size - (size_t)len, "process_id:%lld\r\n",
 		                (long long)process->process_id);

@@ -16,7 +16,8 @@ enum server_version server_version(const struct test_server *server);
 void server_version_text(enum server_version version, const char *script, struct lk__buf *text);
 /* The same for each element of the store's RESP replies from that byte on. */
 void server_version_reply(enum server_version version, struct lk__buf *reply, size_t from);
-/* Print each difference of that server which no text of this process had; their number. */
-int server_version_unused(enum server_version version);
+/* Print each difference of that server, outside of a Cluster or there only, which no text of this
+ * process had; their number. */
+int server_version_unused(enum server_version version, bool in_cluster);
 
 #endif

@@ -70,7 +70,8 @@ for _, section in ipairs({'server', 'replication', 'stats', 'commandstats'}) do
 	for field, value in string.gmatch(text, '([%w_]+):([^\r\n]*)') do info[field] = value end
 end
 -- A node of a Cluster has a marker with a tag.  Write none, and let the client start again.
-if info.redis_mode == 'cluster' and not is_node then return {'cluster'} end
+local mode = info.redis_mode or info.server_mode -- of Valkey
+if mode == 'cluster' and not is_node then return {'cluster'} end
 if not info.run_id then -- refused, or hidden by a proxy
 	if marker and not ahead and not has_joined then return keep(1) end
 	info = nil
