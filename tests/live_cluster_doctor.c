@@ -208,11 +208,61 @@ TEST_LIMIT(dead_nodes_are_named, 90)
 	cluster_setup_kill(setup, 3);
 	examine(setup->url, "");
 	snprintf(address, sizeof(address), "127.0.0.1:%d", setup->nodes[3].port);
-	ck_assert_msg(has("1 reachable: ", address) || has("1 topology: ", "has no replica"), "%s",
+	ck_assert_msg(has("1 reachable: ", address) || has("1 topology: ", "no replica"), "%s",
 	              text);
 	ck_assert_int_eq(worst, LK_FIT_WARN);
 	cluster_setup_restart(setup, 3);
 	cluster_setup_await_ok(setup);
+}
+
+/* Nothing replaces a master without a replica, so no time is named. */
+TEST_LIMIT(masters_without_replicas_are_named_once, 90)
+{
+	struct cluster_setup *setup = cluster_setup_shared();
+
+	for (int node = CLUSTER_MASTERS; node < CLUSTER_NODES; node++)
+		cluster_setup_kill(setup, node);
+	for (int node = 0; node < CLUSTER_MASTERS; node++) {
+		struct redis *redis = redis_open(&setup->nodes[node]);
+		ck_assert(WITHIN(10000, redis_info(redis, "connected_slaves") == 0));
+		redis_close(redis);
+	}
+	examine(setup->url, "");
+	for (int node = CLUSTER_MASTERS; node < CLUSTER_NODES; node++)
+		cluster_setup_restart(setup, node);
+	cluster_setup_await_ok(setup);
+	expect("1 topology: ", "all 3 masters: no replica: if it fails, nothing replaces it");
+	ck_assert_msg(!strstr(text, "is replaced after"), "%s", text);
+	expect("0 failover: ", "no master has a replica");
+}
+
+TEST_LIMIT(address_of_a_node_is_named_once, 60)
+{
+	struct cluster_setup *setup = cluster_setup_shared();
+	char address[60], replica[80];
+
+	examine(setup->url, "");
+	snprintf(address, sizeof(address), "127.0.0.1:%d: 1 replica: ", setup->nodes[0].port);
+	snprintf(replica, sizeof(replica), "%s127.0.0.1:%d (", address, setup->nodes[3].port);
+	expect("0 topology: ", replica);
+}
+
+/* Clients use the other port. */
+TEST(bus_port_of_a_node_is_suspected)
+{
+	struct cluster_setup *setup = cluster_setup_shared();
+	const int bus = setup->nodes[0].bus_port;
+	char url[80], hint[100];
+
+	ck_assert_int_gt(bus, 10000);
+	snprintf(hint, sizeof(hint), "if it is the bus port of a node, write the other one (%d?)",
+	         bus - 10000);
+	for (int i = 0; i < 2; i++) {
+		snprintf(url, sizeof(url), "%s://127.0.0.1:%d", i ? "redis" : "redis+cluster", bus);
+		examine(url, "");
+		expect("2 reachable: ", hint);
+		expect("2 reachable: ", i ? "write rediss://" : "write rediss+cluster://");
+	}
 }
 
 TEST(unreachable_cluster_is_unfit)

@@ -41,6 +41,7 @@ struct lk__doctor_node {
 
 struct lk__doctor_cluster {
 	int count, masters; /* the masters are the first ones */
+	int alone;          /* masters without a replica */
 	struct lk__doctor_node nodes[LK__DOCTOR_NODES];
 	int uncovered, first_uncovered; /* slots without a master */
 	int64_t timeout_ms;             /* the longest cluster-node-timeout, 0 = not known */

@@ -336,6 +336,7 @@ static void judge_times(struct lk__doctor *doctor)
 {
 	int64_t grace_ms = doctor->target->grace_ms, timeout_ms = doctor->cluster->timeout_ms;
 	int64_t outage_ms = timeout_ms + PROMOTION_MS;
+	const char *some = doctor->cluster->alone ? " that has a replica" : "";
 
 	if (!grace_ms)
 		lk__doctor_report(doctor, LK_UNFIT, FAILOVER, "remove grace=0 from the URL",
@@ -346,6 +347,10 @@ static void judge_times(struct lk__doctor *doctor)
 		                  "lease",
 		                  "a grace of %lld ms does not cover the default lease of 10 s",
 		                  (long long)grace_ms);
+	else if (doctor->cluster->alone == doctor->cluster->masters)
+		lk__doctor_report(doctor, LK_FIT, FAILOVER, "",
+		                  "no master has a replica: holders keep their holds if it is back "
+		                  "before their leases end, within the grace");
 	else if (!timeout_ms)
 		lk__doctor_report(doctor, LK_FIT_WARN, FAILOVER, "",
 		                  "cannot tell if leases outlast a failover: no node shows "
@@ -355,17 +360,17 @@ static void judge_times(struct lk__doctor *doctor)
 			doctor, LK_FIT_WARN, FAILOVER,
 			"on each node: CONFIG SET cluster-node-timeout 4000, and the same in "
 			"redis.conf; or longer leases and a longer grace",
-			"if a master crashes, it is replaced after about %lld s "
+			"if a master%s crashes, it is replaced after about %lld s "
 			"(cluster-node-timeout %lld): leases of %lld s, the longest that the "
 			"grace covers, may end before",
-			(long long)(outage_ms + 999) / 1000, (long long)timeout_ms,
+			some, (long long)(outage_ms + 999) / 1000, (long long)timeout_ms,
 			(long long)grace_ms / 1000);
 	else
 		lk__doctor_report(doctor, LK_FIT, FAILOVER, "",
-		                  "if a master crashes, it is replaced after about %lld s "
+		                  "if a master%s crashes, it is replaced after about %lld s "
 		                  "(cluster-node-timeout %lld), and holders with leases of %lld s "
 		                  "keep their holds; the grace covers no longer leases",
-		                  (long long)(outage_ms + 999) / 1000, (long long)timeout_ms,
+		                  some, (long long)(outage_ms + 999) / 1000, (long long)timeout_ms,
 		                  (long long)grace_ms / 1000);
 }
 

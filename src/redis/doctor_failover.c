@@ -211,6 +211,20 @@ static void list_replicas(const struct topology *topology, char list[LIST_SIZE])
 	}
 }
 
+/* Of a node of a Cluster. */
+static void report_replicas(struct lk__doctor *doctor, const struct topology *topology, bool fits,
+                            const char *list)
+{
+	if (!topology->count)
+		doctor->cluster->alone++;
+	if (!topology->count)
+		lk__doctor_report(doctor, LK_FIT_WARN, TOPOLOGY, "add a replica",
+		                  "no replica: if it fails, nothing replaces it");
+	else if (fits)
+		lk__doctor_report(doctor, LK_FIT, TOPOLOGY, "", "%d replica%s: %s", topology->count,
+		                  topology->count == 1 ? "" : "s", list);
+}
+
 void lk__doctor_topology(struct lk__doctor *doctor)
 {
 	struct topology topology = {.count = 0};
@@ -230,7 +244,9 @@ void lk__doctor_topology(struct lk__doctor *doctor)
 			"the sentinels know %lld replicas, %d are connected to the master",
 			(long long)known, topology.count);
 	list_replicas(&topology, list);
-	if (!topology.count)
+	if (doctor->node) /* whose address is named anyway */
+		report_replicas(doctor, &topology, fits, list);
+	else if (!topology.count)
 		lk__doctor_report(doctor, LK_FIT_WARN, TOPOLOGY, "add a replica",
 		                  "master %s has no replica: if it fails, nothing replaces it",
 		                  doctor->conn->socket.text);

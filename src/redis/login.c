@@ -92,21 +92,30 @@ static bool login_commands(const struct lk__target *target, struct lk__buf *buf,
 	return lk__resp_command(buf, 3, name, NULL);
 }
 
+#define BUS_PORT 10000
+
 /* The server closed without a reply.  Some do when TLS is not as they want it. */
 static lk_err hint(const struct lk__conn *conn, const struct lk__target *target, lk_err err,
                    struct lk__why *why)
 {
 	const char *cure = NULL;
 	struct lk__why cut = *why;
+	char bus[80] = "";
 
 	if (err != LK_ECONN || !conn->has_ended)
 		return err;
 	if (target->tls && !target->tls_cert)
 		cure = "if it wants a client certificate: cert=FILE, key=FILE";
 	else if (!target->tls && !target->socket_path)
-		cure = target->service ? "if its port is for TLS, write rediss+sentinel://"
-		                       : "if its port is for TLS, write rediss://";
-	return cure ? lk__why_set(why, err, "%s (%s)", cut.text, cure) : err;
+		cure = target->service   ? "if its port is for TLS, write rediss+sentinel://"
+		       : target->cluster ? "if its port is for TLS, write rediss+cluster://"
+		                         : "if its port is for TLS, write rediss://";
+	/* Nodes use another port among themselves, by default the first one + 10000. */
+	if (!target->socket_path && !target->service && target->port > BUS_PORT)
+		snprintf(bus, sizeof(bus),
+		         "; if it is the bus port of a node, write the other one (%d?)",
+		         target->port - BUS_PORT);
+	return cure ? lk__why_set(why, err, "%s (%s%s)", cut.text, cure, bus) : err;
 }
 
 static lk_err log_in(struct lk__conn *conn, const struct lk__target *target, int64_t deadline_ns,
