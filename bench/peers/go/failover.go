@@ -27,6 +27,7 @@ const (
 // driver ends the program.
 type crew struct {
 	addrs             []string
+	reload            time.Duration // of the state of the Cluster, 0 = the default
 	name              string
 	workers           int
 	keep              time.Duration
@@ -99,7 +100,7 @@ func (c *crew) renew(lock *redislock.Lock) {
 }
 
 func (c *crew) work(worker int) {
-	client := redis.NewClusterClient(&redis.ClusterOptions{Addrs: c.addrs})
+	client := redis.NewClusterClient(&redis.ClusterOptions{Addrs: c.addrs, ClusterStateReloadInterval: c.reload})
 	locker := redislock.New(client)
 	for range warmups {
 		lock, err := locker.Obtain(context.Background(), fmt.Sprintf("%s-w%d", c.name, worker), ttl, nil)
@@ -137,9 +138,12 @@ type silence struct{}
 
 func (silence) Printf(context.Context, string, ...any) {}
 
-func failover(host string, ports []string, name string, workers int, seconds float64) {
+func failover(reloads bool, host string, ports []string, name string, workers int, seconds float64) {
 	c := &crew{name: name, workers: workers, keep: time.Duration(seconds * longHoldPart * float64(time.Second)),
 		start: make(chan struct{}), hold: make(chan struct{}), held: make(chan struct{})}
+	if reloads {
+		c.reload = time.Second
+	}
 	redis.SetLogger(silence{})
 	for _, port := range ports {
 		c.addrs = append(c.addrs, host+":"+port)

@@ -50,10 +50,14 @@ var contestants = []contestant{
 	{"redislock-cluster", "cluster", "bsm/redislock 0.9.4 on go-redis 9.23's ClusterClient, Go, a client a " +
 		"worker in one process; TTL 10 s, ExponentialBackoff(16 ms, 250 ms); the worker renews the long hold " +
 		"by Refresh(), every third of the TTL", "redis", nil},
+	{reloading, "cluster", "the same with ClusterStateReloadInterval 1 s (default 60 s)", "redis", nil},
 	{"etcd", "pairs contend latch", "etcd's own Go client 3.5.35 (concurrency.Mutex, recipe.Barrier), a client " +
 		"and a session (10 s, kept alive) a worker; one etcd server, data on disk: each step is synced", "etcd",
 		openEtcd},
 }
+
+// reloading asks for the slots of the Cluster often.
+const reloading = "redislock-reloading"
 
 func fail(err error) {
 	fmt.Fprintln(os.Stderr, "go:", err)
@@ -93,7 +97,7 @@ func main() {
 		fail(fmt.Errorf("%s does not have %q", c.name, os.Args[3]))
 	}
 	if os.Args[3] == "cluster" {
-		failover(os.Args[4], strings.Split(os.Args[5], ","), os.Args[6], workers, seconds)
+		failover(c.name == reloading, os.Args[4], strings.Split(os.Args[5], ","), os.Args[6], workers, seconds)
 	}
 	run(&job{
 		open:    func() (client, error) { return c.open(os.Args[4] + ":" + os.Args[5]) },
