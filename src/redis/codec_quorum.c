@@ -147,15 +147,16 @@ static bool cut(const char **at, char end, const char **start, size_t *len)
 
 void lk__codec_set(struct lk__epoch *epoch)
 {
-	const char *at = strchr(epoch->text, '['), *id, *place, *servers, *longest;
+	const char *at = epoch->text, *id, *place, *servers, *longest;
 	size_t id_len, place_len, servers_len, longest_len;
 	int64_t number, count, longest_ms;
 
 	epoch->set[0] = '\0';
 	epoch->set_servers = 0;
 	epoch->longest_ms = 0;
-	if (!at++ || !cut(&at, ' ', &id, &id_len) || !cut(&at, '/', &place, &place_len) ||
-	    !cut(&at, ' ', &servers, &servers_len) || !cut(&at, ']', &longest, &longest_len) ||
+	if (!cut(&at, '[', &id, &id_len) || !cut(&at, ' ', &id, &id_len) ||
+	    !cut(&at, '/', &place, &place_len) || !cut(&at, ' ', &servers, &servers_len) ||
+	    !cut(&at, ']', &longest, &longest_len) ||
 	    !id_len || id_len >= LK__SET_SIZE ||
 	    !lk__parse_i64(place, place_len, 1, UINT8_MAX, &number) ||
 	    !lk__parse_i64(servers, servers_len, number, UINT8_MAX, &count) ||
