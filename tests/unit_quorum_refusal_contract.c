@@ -169,11 +169,17 @@ TEST(damaged_counter_stops_no_renewal_and_no_leave)
 		SAYS("0", "HSET", "lk:fences", CLASS, counters[i]);
 		KEEPS(i == 2 ? "held " LEAST " " NOW " 1 9007199254740991 0"
 		             : "held " LEAST " " NOW " 1 0 0",
-		      RENEW(A(0), LEAST, "1000", "0"));
+		      RENEW(A(0), LEAST, "1000", "1700000000000000"));
 		SAYS("left 1 0 0", LEAVE(A(0)));
 		SAYS(B(0), TICKETS);
 		contract_stop();
 	}
+	start();
+	SAYS("OK", "SET", LOCK, A(0) " 5 1000 -");
+	SAYS("OK", "SET", "lk:fences", "x");
+	SAYS("held 5 " NOW " 0 0 0", RENEW(A(0), "5", "1000", "1700000000000000"));
+	SAYS("x", "GET", "lk:fences");
+	contract_stop();
 }
 
 /* ---- Refusals ----------------------------------------------------------------------------- */

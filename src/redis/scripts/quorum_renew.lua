@@ -51,12 +51,12 @@ end
 -- A full server (maxmemory) accepts this first command, and then the writes that follow it.
 change('PEXPIRE', KEYS[1], left)
 if force ~= lease then change('SET', KEYS[1], ticket .. ' ' .. fence .. ' ' .. force .. ' -', 'PX', left) end
-local last = counter() or '0'
-if ARGV[4] - last > 0 then
+local last = counter()
+if last and ARGV[4] - last > 0 then
 	last = ARGV[4]
 	change('HSET', KEYS[3], class, last)
 end
 local waiting = redis.pcall('ZCARD', KEYS[2])
 if type(waiting) ~= 'number' then waiting = 0 end
-return {'held', fence, now, waiting, last, waiting > 0 and has_older_head(ticket) and 1 or 0}
+return {'held', fence, now, waiting, last or '0', waiting > 0 and has_older_head(ticket) and 1 or 0}
 end)
