@@ -61,6 +61,13 @@ static const struct plan {
          " epoch foreign fence ", true},
 	{&lk__script_epoch_set, "5", 's', "MID", " epoch foreign ", " foreign ", true},
 	{&lk__script_epoch_end, "5", 's', "m", " epoch ", "", true},
+	{&lk__script_epoch_set, "5", 's', "MIDS1", " epoch foreign ", " foreign ", true},
+	{&lk__script_quorum_ask, "0165", 's', "Q1fKcqmG",
+         " granted queued busy young epoch foreign fence ", " young epoch foreign fence ", true},
+	{&lk__script_quorum_leave, "0165", 's', "RfKC1RqmG", " left young epoch foreign ",
+         " young epoch foreign ", true},
+	{&lk__script_quorum_renew, "0165", 's', "QflfKmG", " held gone young epoch foreign ",
+         " gone young epoch foreign ", true},
 };
 #define PLANS (sizeof(plans) / sizeof(*plans))
 
@@ -89,33 +96,56 @@ static const char *word(struct fuzz_input *input, char letter)
 	}
 }
 
-static void argument(struct fuzz_input *input, char letter, char *out, size_t size)
+/* Write a ticket, a marker or a set.  False when the letter is for something else. */
+static bool text_argument(struct fuzz_input *input, char letter, char *out, size_t size)
 {
-	int64_t number = -1;
-
-	out[0] = '\0';
 	switch (letter) {
 	case 'T': /* a lock's ticket or none */
 	case 't':
 		if (letter == 't' || fuzz_below(input, 4))
 			script_ticket(input, false, true, out, size);
-		return;
+		return true;
+	case 'R': /* a leg's or none */
+	case 'Q':
+		if (letter == 'Q' || fuzz_below(input, 3))
+			script_leg(input, true, out, size);
+		return true;
+	case 'S': /* a set of servers or none */
+		if (fuzz_below(input, 3))
+			snprintf(out, size, "%s", fuzz_below(input, 3) ? "s 1/3 60000" : "x");
+		return true;
 	case 'W': /* a semaphore's or none */
 		if (!fuzz_below(input, 4))
-			return;
+			return true;
 		/* fall through */
 	case 'p':
 		script_ticket(input, true, true, out, size);
-		return;
+		return true;
 	case 'M': /* a marker or none */
 		if (fuzz_below(input, 2))
-			return;
+			return true;
 		/* fall through */
 	case 'm':
 		script_marker(input, out, size);
+		return true;
+	default:
+		return false;
+	}
+}
+
+static void argument(struct fuzz_input *input, char letter, char *out, size_t size)
+{
+	int64_t number = -1;
+
+	out[0] = '\0';
+	if (text_argument(input, letter, out, size))
 		return;
+	switch (letter) {
 	case '1':
 		number = fuzz_below(input, 2);
+		break;
+	case 'K': /* a class of names */
+		number = 1 + fuzz_below(input, 3);
 		break;
 	case 'a': /* an arrival, a fence, a step's number */
 	case 'f':

@@ -11,9 +11,11 @@
 
 #define ITEMS_MAX 4
 
-const char *const script_keys[SCRIPT_KEYS] = {"lk:{a}",   "lk:{a}:q", "lk:fence",
-                                              "lk:{a}:h", "lk:{a}:s", "lk:epoch"};
-const char script_types[SCRIPT_KEYS] = {'*', 'z', 's', 'z', 'h', 's'};
+#define FENCES 6 /* of a quorum */
+
+const char *const script_keys[SCRIPT_KEYS] = {"lk:{a}",   "lk:{a}:q", "lk:fence", "lk:{a}:h",
+                                              "lk:{a}:s", "lk:epoch", "lk:fences"};
+const char script_types[SCRIPT_KEYS] = {'*', 'z', 's', 'z', 'h', 's', 'h'};
 
 /* ---- Texts --------------------------------------------------------------------------------- */
 
@@ -78,15 +80,32 @@ void script_ticket(struct fuzz_input *input, bool permits, bool ours, char *out,
 		                (const char *const[]){"1", "2", "3", "2147483647"}));
 }
 
+void script_leg(struct fuzz_input *input, bool ours, char *out, size_t size)
+{
+	static const char *const priorities[] = {"1799999999000000", "1800000000000000", "5",
+	                                         "1800000001000000"};
+	static const char *const epochs[] = {"0", "1", "7", "65535"};
+	unsigned who = fuzz_byte(input), choice = fuzz_byte(input);
+
+	snprintf(out, size, "%s:%s:nonce-nonc%u:%s:%c:%s:%s", !ours && who >= 240 ? "q2" : "q1",
+	         !ours && who >= 200 ? "another_client_-_id-01" : SCRIPT_CLIENT, who % 3,
+	         choice & 1 ? "10000" : "1000", choice & 2 ? 'r' : 'f',
+	         ours ? priorities[choice >> 2 & 3] : number(input, priorities),
+	         ours ? epochs[choice >> 4 & 3] : number(input, epochs));
+}
+
 void script_marker(struct fuzz_input *input, char *out, size_t size)
 {
 	static const char *const markers[] = {
 		"1 a+0b 1799999999000000", "1 a+0b 1799999999000000",
 		"1 a+0b 1799999999000000", "1 000000000000000000000000000000000000000a 1 [later]",
 		"1 - 1800000000000000",
+		"1 a+0b 1799999999000000 [s 1/3 60000]", "1 a+0b 1799999999000000 [s 1/3 60000]",
+		"1 a+0b 1799999999000000 [s 1/3 60000]", "1 a 5 [t 2/3 100]",
 	};
 
-	snprintf(out, size, "%s", markers[fuzz_below(input, 5)]);
+	snprintf(out, size, "%s",
+	         markers[fuzz_below(input, sizeof(markers) / sizeof(*markers))]);
 }
 
 /* Any bytes, from the input itself. */
@@ -105,9 +124,15 @@ static void make_lock(struct fuzz_input *input, struct lua_store *store, const c
 {
 	char ticket[SCRIPT_TEXT], value[SCRIPT_TEXT * 3];
 
-	script_ticket(input, false, false, ticket, sizeof(ticket));
+	bool is_leg = fuzz_below(input, 3) == 2;
+
+	if (is_leg)
+		script_leg(input, false, ticket, sizeof(ticket));
+	else
+		script_ticket(input, false, false, ticket, sizeof(ticket));
 	snprintf(value, sizeof(value), "%s %s %s %s", ticket, FENCE(), LEASE(),
-	         NUMBER("s", "-", "- a+0b 1799999999000000", "s a+0b 1"));
+	         is_leg ? NUMBER("-", "-", "-", "s")
+	                : NUMBER("s", "-", "- a+0b 1799999999000000", "s a+0b 1"));
 	lua_store_text(store, "SET", key, value, NULL);
 }
 
@@ -166,6 +191,8 @@ static void make_tickets(struct fuzz_input *input, struct lua_store *store, cons
 		char member[SCRIPT_TEXT];
 		if (kind >= 250)
 			raw(input, member, sizeof(member));
+		else if (kind >= 160)
+			script_leg(input, false, member, sizeof(member));
 		else
 			script_ticket(input, kind & 1, false, member, sizeof(member));
 		lua_store_text(store, "ZADD", key, FENCE(), member, NULL);
@@ -218,6 +245,8 @@ static void make_key(struct fuzz_input *input, struct lua_store *store, int inde
 		; /* none */
 	else if (index == 2)
 		lua_store_text(store, "SET", key, FENCE(), NULL);
+	else if (index == FENCES)
+		lua_store_text(store, "HSET", key, "1", FENCE(), "2", FENCE(), NULL);
 	else if (script_types[index] == 'z')
 		make_tickets(input, store, key);
 	else if (index == 4)
@@ -238,6 +267,7 @@ void script_fill(struct fuzz_input *input, struct lua_store *store)
 	for (int i = SCRIPT_MARKER - 1; i >= 0; i--)
 		make_key(input, store, i);
 	make_key(input, store, SCRIPT_MARKER);
+	make_key(input, store, FENCES);
 }
 
 /* ---- As text ------------------------------------------------------------------------------- */

@@ -6,7 +6,7 @@
 #include "fuzz.h"
 #include "lua_store.h"
 
-#define SCRIPT_KEYS 6
+#define SCRIPT_KEYS 7
 #define SCRIPT_MARKER 5 /* which of them */
 #define SCRIPT_TEXT 200
 #define SCRIPT_NOW_US INT64_C(1800000000000000)
@@ -18,6 +18,8 @@ extern const char
 
 /* Ours is one that the library could have written. */
 void script_ticket(struct fuzz_input *input, bool permits, bool ours, char *out, size_t size);
+/* The same of a quorum's leg. */
+void script_leg(struct fuzz_input *input, bool ours, char *out, size_t size);
 /* Mostly the one that script_fill() writes. */
 void script_marker(struct fuzz_input *input, char *out, size_t size);
 void script_fill(struct fuzz_input *input, struct lua_store *store);
