@@ -67,6 +67,7 @@ struct lk__op {
 	int64_t remaining;         /* FOR_STEP, and counted */
 	bool counted;
 	size_t unanswered; /* FOR_QUERY: of its queries */
+	bool collects;     /* FOR_QUERY: a failed query does not end it; each has its error */
 	uint8_t awaits;    /* enum lk__op_awaits */
 	bool done;
 	struct lk__why why; /* the result, with its text */

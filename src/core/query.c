@@ -64,23 +64,43 @@ void lk__core_ask_detached(struct lk__core *core, struct lk__session *session,
 	enqueue(core, session, query);
 }
 
+/* Begin the op.  False when the client was closed: it is done. */
+static bool begin(struct lk__core *core, int64_t now_ns, struct lk__op *op, size_t count)
+{
+	lk__op_begin(core, now_ns, op);
+	if (core->closing) {
+		lk__complete(core, op, LK_ECLOSED, "the client was closed");
+		return false;
+	}
+	op->awaits = LK__FOR_QUERY;
+	op->unanswered = count;
+	if (!count)
+		lk__complete(core, op, LK_OK, NULL);
+	return true;
+}
+
 void lk__core_query(struct lk__core *core, struct lk__session *session, int64_t now_ns,
                     struct lk__op *op, struct lk__query *const *queries, size_t count)
 {
 	op->session = session;
-	lk__op_begin(core, now_ns, op);
-	if (core->closing) {
-		lk__complete(core, op, LK_ECLOSED, "the client was closed");
+	if (!begin(core, now_ns, op, count))
 		return;
-	}
-	op->awaits = LK__FOR_QUERY;
-	op->unanswered = count;
 	for (size_t i = 0; i < count; i++) {
 		queries[i]->op = op;
 		enqueue(core, session, queries[i]);
 	}
-	if (!count)
-		lk__complete(core, op, LK_OK, NULL);
+}
+
+void lk__core_query_each(struct lk__core *core, struct lk__session *const *sessions, int64_t now_ns,
+                         struct lk__op *op, struct lk__query *const *queries, size_t count)
+{
+	op->collects = true;
+	if (!begin(core, now_ns, op, count))
+		return;
+	for (size_t i = 0; i < count; i++) {
+		queries[i]->op = op;
+		enqueue(core, sessions[i], queries[i]);
+	}
 }
 
 /* Detach the op from its queries.  Returns the first of them without a response. */
@@ -119,7 +139,7 @@ static void end(struct lk__core *core, struct lk__query *query)
 	query->op = NULL;
 	query->done = true;
 	unlist(core, query);
-	if (op && query->why.err) {
+	if (op && query->why.err && !op->collects) {
 		detach(core, op);
 		lk__complete(core, op, query->why.err, query->why.text);
 	} else if (op && !--op->unanswered) {
@@ -129,21 +149,35 @@ static void end(struct lk__core *core, struct lk__query *query)
 		discard(query);
 }
 
+/* Why the query has no answer yet. */
+static void explain(const struct lk__core *core, const struct lk__query *query, struct lk__why *why)
+{
+	if (query->request.state == LK__IN_FLIGHT) {
+		lk__why_set(why, LK_EUNKNOWN, "%s: no response within %lld ms", core->server,
+		            (long long)(core->command_timeout_ns / MS));
+	} else if (lk__session_is_up(query->session)) {
+		/* Out of memory, or the socket's buffer is full. */
+		lk__why_set(why, LK_ECONN, "%s: request not sent in time", core->server);
+	} else {
+		*why = query->session->why;
+		why->err = lk__session_unasked(query->session);
+	}
+}
+
 void lk__query_abandon(struct lk__core *core, struct lk__op *op)
 {
-	const struct lk__query *first = detach(core, op);
+	const struct lk__query *first;
 	struct lk__why why;
 
-	if (first->request.state == LK__IN_FLIGHT) {
-		lk__why_set(&why, LK_EUNKNOWN, "%s: no response within %lld ms", core->server,
-		            (long long)(core->command_timeout_ns / MS));
-	} else if (lk__session_is_up(first->session)) {
-		/* Out of memory, or the socket's buffer is full. */
-		lk__why_set(&why, LK_ECONN, "%s: request not sent in time", core->server);
-	} else {
-		why = first->session->why;
-		why.err = lk__session_unasked(first->session);
+	for (struct lk__query *query = core->queries; query && op->collects; query = query->next)
+		if (query->op == op)
+			explain(core, query, &query->why);
+	first = detach(core, op);
+	if (op->collects) {
+		lk__complete(core, op, LK_OK, NULL);
+		return;
 	}
+	explain(core, first, &why);
 	lk__complete(core, op, why.err, why.text);
 }
 
@@ -237,8 +271,8 @@ void lk__queries_refused(struct lk__core *core, struct lk__session *session)
 
 	for (; query; query = next) {
 		next = query->next;
-		if (query->session != session && (query->request.state != LK__TO_SEND ||
-		                                  query->request.link != session->index))
+		if (query->session != session &&
+		    (query->request.state != LK__TO_SEND || query->request.link != session->index))
 			continue;
 		lk__pending_dequeue(core, &query->request);
 		query->why = session->why;

@@ -35,6 +35,10 @@ struct lk__query *lk__query_new(enum lk__request_kind kind, lk_kind noun, const 
  * done when each has its answer, or with the error of the first that failed. */
 void lk__core_query(struct lk__core *core, struct lk__session *session, int64_t now_ns,
                     struct lk__op *op, struct lk__query *const *queries, size_t count);
+/* Send each over its own link.  The op is done, without an error, when each has its answer or its
+ * error; what has none at the deadline gets the reason as its error. */
+void lk__core_query_each(struct lk__core *core, struct lk__session *const *sessions, int64_t now_ns,
+                         struct lk__op *op, struct lk__query *const *queries, size_t count);
 /* Send a query without waiting for its response, and take ownership of it. */
 void lk__core_ask_detached(struct lk__core *core, struct lk__session *session,
                            struct lk__query *query);
