@@ -345,6 +345,26 @@ typedef struct lk_client_options {
 LK_API LK_MUST_USE lk_err lk_client_open(const char *url, const lk_client_options *options,
                                          lk_client **client);
 
+/* Make a new quorum of the servers in a redis+quorum:// or rediss+quorum:// URL.  Call it before
+ * any client uses them, when nothing can be held there: otherwise a second holder may be granted.
+ * Without it, the first client that reaches all servers makes the quorum; then nothing is granted
+ * for the quorum's longest lease, 60,000 ms.
+ *
+ * longest_lease_ms: LK_LEASE_MIN_MS..LK_LEASE_MAX_MS, 0 = 60,000.  No client of the quorum can have
+ * a longer lease, and a server that has lost its memory does not vote for that time.  A server
+ * whose database is not empty begins like one that has lost its memory.
+ *
+ * LK_EMISMATCH  a server belongs to a quorum already; nothing was changed
+ * LK_EINVALID   the URL names no quorum, or longest_lease_ms is out of its limits
+ * LK_ECONN      not all servers were reached within the connect timeout.  After this and other
+ *               errors of lk_client_open() some servers may belong to the new quorum: the first
+ *               client that reaches all completes it, and the others begin like servers that have
+ *               lost their memories
+ *
+ * Any thread. */
+LK_API LK_MUST_USE lk_err lk_quorum_begin(const char *url, const lk_client_options *options,
+                                          int64_t longest_lease_ms);
+
 /* Close a client and all its handles; do not use any of them afterwards.  Waits in other threads
  * end with LK_ECLOSED (LK_EUNKNOWN, if the store does not confirm the end).  All holds are
  * released, without a call of on_lost.  The function waits for the confirmation of the releases,
@@ -1071,6 +1091,7 @@ typedef struct lk_server {
 	char service[256];   /* whose master it is, escaped; "" without Sentinel */
 	char address[256];   /* "host:port", a socket, or "local:"; escaped, and cut if longer */
 	bool in_cluster;     /* it is a node of a Cluster */
+	bool in_quorum;      /* a quorum: address has all its servers, as the URL names them */
 	int64_t reserved[8]; /* zero */
 } lk_server;
 

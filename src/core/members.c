@@ -134,7 +134,8 @@ static void make_set(struct lk__core *core, int64_t now_ns)
 		return;
 	for (int i = 0; !quorum->own[LK__NONCE_SIZE - 2]; i++)
 		quorum->own[i] = digits[lk__core_random(core) % (sizeof(digits) - 1)];
-	mark(core, now_ns, first, quorum->own, LK__LONGEST_MS);
+	mark(core, now_ns, first, quorum->own,
+	     quorum->begins_ms ? quorum->begins_ms : LK__LONGEST_MS);
 }
 
 void lk__members_judge(struct lk__core *core, int64_t now_ns)
@@ -147,6 +148,8 @@ void lk__members_judge(struct lk__core *core, int64_t now_ns)
 		make_set(core, now_ns);
 		return;
 	}
+	if (quorum->begins_ms && strcmp(epoch->set, quorum->own) != 0)
+		return; /* the servers have holders: none of them is new in that set */
 	memcpy(quorum->set, epoch->set, sizeof(quorum->set));
 	quorum->longest_ms = epoch->longest_ms;
 	for (unsigned i = 0; i < core->link_count; i++)
@@ -214,6 +217,13 @@ static void append(struct lk__why *why, const char *text)
 	why->text[len + more] = '\0';
 }
 
+/* Does waiting not help? */
+static bool is_lasting(lk_err err)
+{
+	return err != LK_OK && err != LK_ECONN && err != LK_EAGAIN && err != LK_EUNKNOWN &&
+	       err != LK_ETIMEDOUT;
+}
+
 lk_err lk__quorum_explain(const struct lk__core *core, struct lk__why *why)
 {
 	const struct lk__quorum *quorum = core->quorum;
@@ -224,7 +234,8 @@ lk_err lk__quorum_explain(const struct lk__core *core, struct lk__why *why)
 	for (unsigned i = 0; i < core->link_count; i++) {
 		if (!explain(core, core->links[i], &reasons[count]))
 			continue;
-		if (!err || err == LK_ETIMEDOUT)
+		if (!err || err == LK_ETIMEDOUT ||
+		    (!is_lasting(err) && is_lasting(reasons[count].err)))
 			err = reasons[count].err;
 		count++;
 	}

@@ -97,6 +97,9 @@ static void of_ticket(const struct lk__pending *pending, struct lk__request *req
 
 static void of_query(const struct lk__query *query, struct lk__request *request)
 {
+	const struct lk__core *core = query->session->channels.arg;
+
+	request->quorum = core->quorum != NULL;
 	request->noun = query->noun;
 	request->name = query->name;
 	request->name_len = query->name_len;
@@ -114,6 +117,7 @@ static void of_session(const struct lk__session *session, struct lk__request *re
 	request->quorum = core->quorum != NULL;
 	if (session->set[0] && !session->epoch.set[0])
 		request->set = session->set;
+	request->set_is_new = core->quorum && core->quorum->begins_ms;
 }
 
 static void of_confirm(const struct lk__session *session, struct lk__request *request)

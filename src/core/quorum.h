@@ -22,9 +22,11 @@
 /* The servers of a quorum: members.c. */
 struct lk__quorum {
 	unsigned servers, majority;
-	char set[LK__SET_SIZE];     /* the id of the set that a majority belongs to, "" = unknown */
-	char own[LK__SET_SIZE];     /* the id that this client gives a set that it makes */
-	int64_t longest_ms;         /* of that set, 0 = unknown */
+	char set[LK__SET_SIZE]; /* the id of the set that a majority belongs to, "" = unknown */
+	char own[LK__SET_SIZE]; /* the id that this client gives a set that it makes */
+	int64_t longest_ms;     /* of that set, 0 = unknown */
+	int64_t begins_ms; /* only make a new set, of servers that hold nothing, with that longest
+	                    * lease; 0 = as usual */
 	struct lk__ticket *touched; /* tickets to decide when the event is over */
 };
 

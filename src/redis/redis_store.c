@@ -22,7 +22,7 @@ static struct lk__store *create(const struct lk__target *target, const char *cli
 	if (!redis)
 		return NULL;
 	redis->store.ops = &lk__redis_store;
-	redis->store.links = 1;
+	redis->store.links = target->quorum ? (unsigned)target->member_count : 1;
 	lk__space_init(&redis->space, target->prefix, target->db, client_id);
 	redis->space.grace_ms = target->grace_ms;
 	redis->space.quorum = target->quorum;
@@ -87,6 +87,8 @@ static lk_err dial_server(struct lk__redis *redis, unsigned link, const struct l
 		*is_cluster = false;
 		return lk__why_about(why, LK_EINVALID, place->text, LK__ONE_DATABASE);
 	}
+	if (place->quorum)
+		return err; /* the runtime refuses a node; this store is never one of a Cluster */
 	if (!*is_cluster)
 		redis->was_server |= !err;
 	else if (!place->lazy && !redis->was_server)

@@ -162,12 +162,12 @@ static bool has_to_park(struct lk_client *client, struct lk__call *call)
 			lk__core_tick(&client->core, now_ns);
 			continue;
 		}
-		if (lk__reader_is_mine(link, call)) {
+		if (link && lk__reader_is_mine(link, call)) {
 			lk__reader_read(link, link->connection, call, op->timer.due_ns);
 			continue;
 		}
 		lk__reader_pass(client);
-		if (!lk__messages_listen(link, call, now_ns, op->timer.due_ns))
+		if (!link || !lk__messages_listen(link, call, now_ns, op->timer.due_ns))
 			return true;
 	}
 	return false;
@@ -262,6 +262,8 @@ void lk__call_limit(struct lk__call *call, int64_t now_ns, int64_t wait_ms)
 void lk__call_provide(struct lk__call *call)
 {
 	struct lk__op *op = &call->op;
+	const struct lk__handle *handle = op->handle;
+	const struct lk__quorum *quorum = handle->client->core.quorum; /* constant */
 	bool whole;
 
 	op->spare_ticket = malloc(sizeof(*op->spare_ticket));
@@ -270,6 +272,10 @@ void lk__call_provide(struct lk__call *call)
 	if (op->permits) {
 		op->spare_queue = malloc(sizeof(*op->spare_queue));
 		whole = whole && op->spare_queue;
+	}
+	if (quorum) {
+		op->spare_legs = lk__legs_new(quorum->servers);
+		whole = whole && op->spare_legs;
 	}
 	op->done = !whole;
 	if (!whole)
@@ -284,6 +290,16 @@ static void end_idling(struct lk__link *link, int64_t now_ns)
 		lk__session_wakes(&link->session, now_ns);
 }
 
+static void end_idling_for(const struct lk__handle *handle, int64_t now_ns)
+{
+	const struct lk_client *client = handle->client;
+
+	if (!lk__client_is_quorum(client))
+		end_idling(lk__handle_link(handle), now_ns);
+	for (unsigned i = 0; lk__client_is_quorum(client) && i < client->link_count; i++)
+		end_idling(client->links[i], now_ns);
+}
+
 lk_err lk__call_run(struct lk__call *call, int64_t now_ns, lk__call_fn *begin)
 {
 	struct lk__op *op = &call->op;
@@ -291,7 +307,7 @@ lk_err lk__call_run(struct lk__call *call, int64_t now_ns, lk__call_fn *begin)
 	struct lk_client *client = handle->client;
 
 	if (!op->done) {
-		end_idling(lk__handle_link(handle), now_ns);
+		end_idling_for(handle, now_ns);
 		begin(&client->core, now_ns, op);
 		if (op->acquires)
 			lk__client_introduce(client, now_ns);
@@ -302,5 +318,6 @@ lk_err lk__call_run(struct lk__call *call, int64_t now_ns, lk__call_fn *begin)
 	free(op->spare_hold);
 	free(op->spare_queue);
 	free(op->spare_step);
+	lk__legs_free(op->spare_legs);
 	return lk__fail(&op->why);
 }

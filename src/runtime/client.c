@@ -47,6 +47,8 @@ static struct lk__link *new_link(struct lk_client *client)
 	link->index = client->link_count;
 	link->reader.wake = link->listener.wake = link->dialer.cancel = (struct lk__wake){-1, -1};
 	link->dialer.starts_local = true;
+	if (client->target.quorum)
+		lk__quorum_place(link);
 	lk__session_init(&link->session, client->target.connect_timeout_ns,
 	                 client->target.command_timeout_ns);
 	link->session.lazy = client->target.lazy;
@@ -83,6 +85,8 @@ struct lk__link *lk__client_add_link(struct lk_client *client)
 
 static bool init_links(struct lk_client *client)
 {
+	if (client->target.quorum && !lk__quorum_begin(client))
+		return false;
 	while (client->link_count < client->store->links)
 		if (!lk__client_add_link(client))
 			return false;
@@ -188,9 +192,11 @@ static void expect_no_loss(struct lk_client *client)
 static bool open_lazily(struct lk_client *client, struct lk__why *why)
 {
 	expect_no_loss(client);
-	for (unsigned i = 0; i < client->link_count; i++)
-		lk__why_about(&client->links[i]->session.why, LK_ECONN, client->target.text,
-		              "not connected yet");
+	for (unsigned i = 0; i < client->link_count; i++) {
+		char text[LK__PLACE_SIZE];
+		lk__why_about(&client->links[i]->session.why, LK_ECONN,
+		              lk__link_text(client->links[i], text), "not connected yet");
+	}
 	return start_loop(client, why);
 }
 
@@ -246,26 +252,52 @@ static bool open_links(struct lk_client *client, struct lk__why *why)
 	return up;
 }
 
+/* Make the background thread dial the servers of a quorum, and wait until a majority votes, or all
+ * belong to a new one. */
+static bool open_quorum(struct lk_client *client, struct lk__why *why)
+{
+	int64_t deadline_ns = lk__now_ns() + client->target.connect_timeout_ns;
+	lk_err err;
+
+	expect_no_loss(client);
+	if (!start_loop(client, why))
+		return false;
+	pthread_mutex_lock(&client->mutex);
+	err = lk__quorum_await(client, deadline_ns, true, why);
+	lk__client_unlock(client);
+	if (err)
+		lk__loop_stop(client);
+	return !err;
+}
+
 static bool open_connections(struct lk_client *client, struct lk__why *why)
 {
-	if (client->target.lazy)
+	if (client->target.lazy && !client->quorum_begins_ms)
 		return open_lazily(client, why);
+	if (lk__client_is_quorum(client))
+		return open_quorum(client, why);
 	return client->link_count == 1 ? open_link(client, why) : open_links(client, why);
 }
 
-static lk_err open_client(const char *url, const lk_client_options *options, lk_client **result)
+/* begins_ms: of a quorum to be made, the longest lease; 0 = open as usual. */
+static lk_err open_client(const char *url, const lk_client_options *options, int64_t begins_ms,
+                          lk_client **result)
 {
 	struct lk_client *client = new_client(options);
 	struct lk__why why = {0};
 
 	if (!client)
 		return lk__failf(LK_ENOMEM, "out of memory");
-	if (!lk__target_parse(url, options, &client->target, &why) && client->target.quorum)
-		lk__why_set(&why, LK_EINVALID, "scheme: redis+quorum is not supported yet");
-	if (why.err) {
+	if (lk__target_parse(url, options, &client->target, &why)) {
 		free_client(client);
 		return lk__fail(&why);
 	}
+	if (begins_ms && !client->target.quorum) {
+		free_client(client);
+		return lk__failf(LK_EINVALID,
+		                 "url: must begin with redis+quorum: or rediss+quorum:");
+	}
+	client->quorum_begins_ms = begins_ms;
 	if (options && options->label && !(client->identity.label = strdup(options->label))) {
 		lk__why_set(&why, LK_ENOMEM, "out of memory");
 	} else if (!init_parts(client, options)) {
@@ -288,9 +320,26 @@ lk_err lk_client_open(const char *url, const lk_client_options *options, lk_clie
 	if (err)
 		return err;
 	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &before);
-	err = open_client(url, options, result);
+	err = open_client(url, options, 0, result);
 	pthread_setcancelstate(before, NULL);
 	return err;
+}
+
+lk_err lk_quorum_begin(const char *url, const lk_client_options *options, int64_t longest_lease_ms)
+{
+	struct lk_client *client;
+	int before;
+	lk_err err;
+
+	if (!longest_lease_ms)
+		longest_lease_ms = LK__LONGEST_MS;
+	if ((err = lk__check_range("longest_lease_ms", longest_lease_ms, LK_LEASE_MIN_MS,
+	                           LK_LEASE_MAX_MS)))
+		return err;
+	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &before);
+	err = open_client(url, options, longest_lease_ms, &client);
+	pthread_setcancelstate(before, NULL);
+	return err ? err : lk_client_close(client);
 }
 
 const char *lk_client_id(const lk_client *client)
@@ -348,10 +397,11 @@ static int64_t drain_until_ns(const struct lk_client *client, int64_t began_ns, 
 }
 
 /* Wait until calls have returned and requests are confirmed: read a single link here, and let the
- * background thread read several. */
+ * background thread read several, or those of a quorum. */
 static void drain(struct lk_client *client, int64_t began_ns)
 {
-	struct lk__link *only = client->link_count == 1 ? client->links[0] : NULL;
+	bool is_single = client->link_count == 1 && !lk__client_is_quorum(client);
+	struct lk__link *only = is_single ? client->links[0] : NULL;
 	const int64_t drain_ns = lk__now_ns();
 
 	while (!is_quiet(client)) {

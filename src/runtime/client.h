@@ -8,6 +8,7 @@
 #define LK__CLIENT_H
 
 #include "core/query.h"
+#include "core/quorum.h"
 #include "core/sentinel.h"
 #include "core/session.h"
 #include "base/os.h"
@@ -24,7 +25,7 @@ struct lk__call {
 	bool listed, parked;   /* in the client's list; its thread sleeps and was not woken yet */
 	bool reading;          /* its thread reads responses for all, and is not parked */
 	bool impatient;        /* its response is slow: do not block in read() */
-	struct lk__link *link; /* where its thread reads or listens */
+	struct lk__link *link; /* where its thread reads or listens, NULL = nowhere */
 };
 
 /* A connection to one server.  Freed when no thread uses it any more, even if it is broken
@@ -47,7 +48,7 @@ struct lk__connection {
 struct lk__reader {
 	struct lk__call *next; /* woken to be the next reader: no other call starts to read */
 	struct lk__wake wake;  /* makes the reader stop */
-	bool is_loop;          /* no caller reads: the loop does */
+	bool is_loop;          /* no caller reads: the loop does; always so for a quorum */
 };
 
 /* The choice of the thread that reads messages: see messages.c. */
@@ -107,7 +108,8 @@ struct lk__link {
 	struct lk__session session; /* first: policy and send queue */
 	struct lk_client *client;
 	unsigned index;                    /* as the store counts */
-	struct lk__place place;            /* of a Cluster's node; no host: of any */
+	struct lk__place place;            /* of a Cluster's node or a quorum's server; no host:
+	                                    * of any */
 	struct lk__connection *connection; /* NULL while there is none */
 	struct lk__connection *polled;     /* by the loop; only the loop uses this */
 	struct lk__reader reader;
@@ -175,6 +177,8 @@ struct lk_client {
 	struct lk__call *calls;
 	struct lk__wakes wakes; /* of parked threads, performed when the mutex is released */
 	unsigned calls_inside;
+	unsigned quorum_waiters;   /* threads that wait until a majority votes */
+	int64_t quorum_begins_ms;  /* it makes a new quorum: the longest lease; else 0 */
 	pthread_cond_t quiet_cond; /* a call, a link or the running callback has changed */
 	struct lk__loop loop;
 	struct lk__callbacks callbacks;
@@ -221,9 +225,11 @@ struct lk_semaphore {
 
 /* ---- link.c: connections of a link, requests out ------------------------------------------- */
 
-/* Names the link's server in a log: the node of a Cluster, otherwise as the URL does.  _locked */
+/* Names the link's server in a log: the node of a Cluster, the server of a quorum, otherwise as the
+ * URL does.  _locked */
 const char *lk__link_text(const struct lk__link *link, char text[LK__PLACE_SIZE]);
-/* The link for the handle's name, for the op's requests.  _locked */
+/* The link for the handle's name, the first one of a quorum; the only link that has the op's
+ * requests, NULL of a quorum.  _locked */
 struct lk__link *lk__handle_link(const struct lk__handle *handle);
 struct lk__link *lk__op_link(const struct lk__op *op);
 /* Keep a connection alive while a thread uses it without the mutex.  _locked */
@@ -352,6 +358,45 @@ lk_err lk__cluster_learn(struct lk_client *client);
 void lk__cluster_redirect(struct lk__link *link, struct lk__pending *pending, bool is_asked,
                           const char *text);
 
+/* ---- quorum.c: the servers of a quorum ------------------------------------------------------ */
+
+/* Is the store a quorum? */
+static inline bool lk__client_is_quorum(const struct lk_client *client)
+{
+	return client->core.quorum != NULL;
+}
+/* Before the first link is added: the store is a quorum.  False when out of memory. */
+bool lk__quorum_begin(struct lk_client *client);
+/* Set the place of a new link; make the copy of a target lead there, which borrows it. */
+void lk__quorum_place(struct lk__link *link);
+void lk__quorum_aim(struct lk__link *link, struct lk__target *target);
+/* A dial has succeeded.  False, with the reason, if another link of a quorum leads to the same
+ * server.  _locked */
+bool lk__quorum_takes(const struct lk__link *link, struct lk__why *why);
+/* Dial, also without a call that needs the links, and wait until a majority votes (of a new quorum,
+ * until all servers belong to it), or until deadline_ns.  gives_up: or until so many dials have
+ * failed that no majority can be reached. Releases the mutex meanwhile.  _locked */
+lk_err lk__quorum_await(struct lk_client *client, int64_t deadline_ns, bool gives_up,
+                        struct lk__why *why);
+
+/* ---- quorum_ask.c: the same question to all servers of a quorum ------------------------------ */
+
+/* The question to each server by its link, NULL = it is not asked, or has no answer. */
+struct lk__round {
+	struct lk__query *queries[LK__SERVERS_MAX];
+};
+
+/* Wait until a majority votes, at most one command timeout.  For a thread inside a call.  Releases
+ * the mutex meanwhile.  _locked */
+lk_err lk__round_begin(struct lk_client *client);
+/* Is that server to be asked?  It is connected, and belongs to the set.  _locked */
+bool lk__round_includes(const struct lk_client *client, unsigned link);
+/* Send the questions and wait for the answers.  Frees the questions that have none; LK_OK when so
+ * many have one, otherwise why the others have not becomes this thread's error.  Releases the mutex
+ * meanwhile.  _locked */
+lk_err lk__round_ask(struct lk_client *client, struct lk__round *round, unsigned enough);
+void lk__round_end(struct lk_client *client, struct lk__round *round);
+
 /* ---- sentinels.c: threads that talk to sentinels ------------------------------------------- */
 
 bool lk__sentinels_init(struct lk_client *client, const lk_client_options *options);
@@ -427,6 +472,10 @@ void lk__log(struct lk_client *client, lk_log_level level, const char *fmt, ...)
 	__attribute__((format(printf, 3, 4)));
 
 /* ---- handle.c: the common part of all handles --------------------------------------------- */
+
+/* No lease of a quorum may be longer than a server that has lost its memory is young: LK_EINVALID.
+ * _locked */
+lk_err lk__quorum_check_lease(const struct lk_client *client, int64_t lease_ms);
 
 /* The arguments of lk__handle_open(), which checks them. */
 struct lk__handle_plan {

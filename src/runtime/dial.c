@@ -22,7 +22,8 @@ static struct lk__connection *new_connection(const struct lk_client *client)
 	connection->ops = client->store->ops;
 	connection->users = 1;
 	connection->sent_end = &connection->sent;
-	connection->text = target->service || target->cluster ? connection->place : target->text;
+	connection->text = target->service || target->cluster || target->quorum ? connection->place
+	                                                                        : target->text;
 	return connection;
 }
 
@@ -38,7 +39,7 @@ static lk_err try_peer(struct lk__link *link, const struct lk__target *target, i
 	                        why);
 }
 
-/* A server that sentinels name. */
+/* A server that sentinels name, or of a quorum. */
 static lk_err dial_peer(struct lk__link *link, const struct lk__target *target, int64_t deadline_ns,
                         struct lk__connection *connection, struct lk__why *why)
 {
@@ -91,6 +92,14 @@ static lk_err dial_master(struct lk__link *link, struct lk__target *target, int6
 	return err;
 }
 
+static lk_err dial_member(struct lk__link *link, struct lk__target *target, int64_t deadline_ns,
+                          struct lk__connection *connection, struct lk__why *why)
+{
+	lk__quorum_aim(link, target);
+	memcpy(connection->place, target->text, sizeof(target->text));
+	return dial_peer(link, target, deadline_ns, connection, why);
+}
+
 lk_err lk__dial(struct lk__link *link, struct lk__connection **result, struct lk__why *why)
 {
 	struct lk_client *client = link->client;
@@ -111,6 +120,8 @@ lk_err lk__dial(struct lk__link *link, struct lk__connection **result, struct lk
 	}
 	if (!err && target.cluster)
 		err = lk__cluster_dial(link, &target, deadline_ns, connection, why);
+	else if (!err && target.quorum)
+		err = dial_member(link, &target, deadline_ns, connection, why);
 	else if (!err && client->sentinels)
 		err = dial_master(link, &target, deadline_ns, connection, why);
 	else if (!err)
@@ -215,6 +226,10 @@ void lk__dial_take(struct lk__link *link)
 	pthread_mutex_lock(&client->mutex);
 	dialer->running = dialer->done = false;
 	dialer->up = NULL;
+	if (connection && !lk__quorum_takes(link, &dialer->why)) {
+		lk__connection_drop(connection);
+		connection = NULL;
+	}
 	if (connection) {
 		lk__link_up(lk__dial_found(link), connection);
 	} else {

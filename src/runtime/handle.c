@@ -55,6 +55,14 @@ static lk_err check(const struct lk__handle_plan *plan, size_t len)
 	return LK_OK;
 }
 
+/* The link is for the handle's name.  _locked */
+static void prepare(struct lk__link *link, const struct lk__handle *handle)
+{
+	lk__session_mind_lease(&link->session, handle->queue->lease_ms);
+	if (handle->label || link->client->is_cluster)
+		link->introduce_ns = 0;
+}
+
 /* _locked */
 static void adopt(struct lk_client *client, struct lk__handle *handle, struct lk__name *name,
                   struct lk__wait_queue *queue, struct lk__inbox *inbox)
@@ -70,9 +78,46 @@ static void adopt(struct lk_client *client, struct lk__handle *handle, struct lk
 	if (handle->next)
 		handle->next->prev = handle;
 	client->handles = handle;
-	lk__session_mind_lease(&link->session, handle->queue->lease_ms);
-	if (handle->label || client->is_cluster)
-		link->introduce_ns = 0;
+	for (unsigned i = 0; i < client->link_count; i++)
+		if (client->links[i] == link || lk__client_is_quorum(client))
+			prepare(client->links[i], handle);
+}
+
+/* A quorum can only decide between pairs: two majorities have a server in common, three permits
+ * have not. */
+static lk_err refuse_kind(const struct lk_client *client, uint8_t kind)
+{
+	if (!lk__client_is_quorum(client) || kind == LK_KIND_LOCK)
+		return LK_OK;
+	if (kind == LK_KIND_LATCH)
+		return lk__failf(
+			LK_EUNSUPPORTED,
+			"no latch on a quorum: votes of a majority cannot count steps; use "
+			"one Redis server, or Sentinel");
+	return lk__failf(
+		LK_EUNSUPPORTED,
+		"no semaphore and no rate limit on a quorum: with two permits, each of three "
+		"clients can have the votes of two of three servers; use one Redis server, "
+		"or a lock for each permit");
+}
+
+lk_err lk__quorum_check_lease(const struct lk_client *client, int64_t lease_ms)
+{
+	int64_t longest_ms = lk__client_is_quorum(client) ? client->core.quorum->longest_ms : 0;
+
+	if (!longest_ms || lease_ms <= longest_ms)
+		return LK_OK;
+	return lk__failf(LK_EINVALID,
+	                 "lease_ms: must be at most %lld, the quorum's longest lease, not %lld",
+	                 (long long)longest_ms, (long long)lease_ms);
+}
+
+/* The default lease of a handle, which no quorum refuses.  _locked */
+static int64_t default_lease_ms(const struct lk_client *client)
+{
+	int64_t longest_ms = lk__client_is_quorum(client) ? client->core.quorum->longest_ms : 0;
+
+	return longest_ms && longest_ms < LK_LEASE_DEFAULT_MS ? longest_ms : LK_LEASE_DEFAULT_MS;
 }
 
 lk_err lk__handle_open(struct lk_client *client, struct lk__handle *handle,
@@ -84,11 +129,10 @@ lk_err lk__handle_open(struct lk_client *client, struct lk__handle *handle,
 	struct lk__inbox *inbox = NULL;
 	lk_err err = check(plan, len);
 
-	if (err)
+	if (err || (err = refuse_kind(client, plan->kind)))
 		return err;
 	name = lk__name_new((lk_kind)plan->kind, plan->name, len);
-	queue = lk__wait_queue_new(plan->lease_ms ? plan->lease_ms : LK_LEASE_DEFAULT_MS,
-	                           plan->fixed);
+	queue = lk__wait_queue_new(plan->lease_ms, plan->fixed);
 	if (name && client->is_cluster && !(inbox = lk__cluster_inbox(client, name->bytes, len))) {
 		err = lk__failf(LK_ENOMEM, "out of memory");
 		goto undo;
@@ -105,6 +149,12 @@ lk_err lk__handle_open(struct lk_client *client, struct lk__handle *handle,
 	handle->reports_loss = plan->reports_loss;
 	if ((err = lk__client_enter(client)))
 		goto undo;
+	if (!plan->lease_ms)
+		queue->lease_ms = default_lease_ms(client);
+	if ((err = lk__quorum_check_lease(client, queue->lease_ms))) {
+		lk__call_leave(client, NULL);
+		goto undo;
+	}
 	if (handle->reports_loss && !lk__callbacks_start(client)) {
 		lk__call_leave(client, NULL);
 		err = lk__failf(LK_ESYSTEM, "cannot start a thread for callbacks");

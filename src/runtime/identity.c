@@ -112,7 +112,8 @@ static void introduce(struct lk__link *link, int64_t now_ns)
 		add_identity(query, identity);
 	lk__ask_detached(link, query);
 	for (handle = link->client->handles; handle && labels < LABELS_MAX; handle = handle->next) {
-		if (!handle->label || lk__handle_link(handle) != link)
+		if (!handle->label ||
+		    (lk__handle_link(handle) != link && !lk__client_is_quorum(link->client)))
 			continue;
 		labels++;
 		lk__ask_detached(link, introduction(handle->name, handle->label));

@@ -4,14 +4,19 @@
  * the background thread. */
 #include "client.h"
 
+#include "base/text.h"
+
 #include <stdlib.h>
 #include <string.h>
 
 const char *lk__link_text(const struct lk__link *link, char text[LK__PLACE_SIZE])
 {
-	if (!link->client->is_cluster || !link->place.host[0])
+	char place[LK__PLACE_SIZE];
+
+	if (!link->place.host[0])
 		return link->client->target.text;
-	lk__place_write(text, LK__PLACE_SIZE, link->place.host, link->place.port);
+	lk__place_write(place, sizeof(place), link->place.host, link->place.port);
+	lk__escape(text, LK__PLACE_SIZE, place, strlen(place));
 	return text;
 }
 
@@ -23,7 +28,10 @@ struct lk__link *lk__handle_link(const struct lk__handle *handle)
 /* A name may move to another link during the call. */
 struct lk__link *lk__op_link(const struct lk__op *op)
 {
-	return op->handle ? lk__handle_link(op->handle) : (struct lk__link *)op->session;
+	struct lk__link *link =
+		op->handle ? lk__handle_link(op->handle) : (struct lk__link *)op->session;
+
+	return !link || lk__client_is_quorum(link->client) ? NULL : link;
 }
 
 /* ---- Connections -------------------------------------------------------------------------- */
@@ -78,8 +86,9 @@ void lk__link_broken(struct lk__link *link, struct lk__connection *connection,
 void lk__link_up(struct lk__link *link, struct lk__connection *connection)
 {
 	link->connection = connection;
-	if (!link->client->is_cluster)
+	if (!link->client->is_cluster && !lk__client_is_quorum(link->client))
 		link->client->core.server = connection->text;
+	link->reader.is_loop = lk__client_is_quorum(link->client);
 	link->introduce_ns = 0;
 	lk__core_memory(&link->client->core, &link->session, lk__now_ns(), &link->dialer.epoch);
 	lk__core_link_up(&link->client->core, &link->session, lk__now_ns());

@@ -19,6 +19,9 @@
  * Only one thread reads at a time: reading is set under the mutex before the first read and cleared
  * under it after the last one.
  *
+ * A call on a quorum has its responses on several links, and no thread of a call reads: the loop
+ * reads every link, always (is_loop is set while the link is up).
+ *
  * (Schmidt, O'Ryan, Kircher, Pyarali: Leader/Followers, 2000.) */
 #include "client.h"
 
@@ -155,6 +158,7 @@ void lk__reader_read(struct lk__link *link, struct lk__connection *connection,
                      struct lk__call *call, int64_t deadline_ns)
 {
 	const bool patient = is_patient(connection, call, deadline_ns);
+	const bool is_ready = lk__client_is_quorum(link->client); /* the loop has polled */
 	int64_t due_ns = lk__link_overdue_ns(link);
 	struct lk__why why;
 	int64_t got;
@@ -165,11 +169,13 @@ void lk__reader_read(struct lk__link *link, struct lk__connection *connection,
 	connection->reading = true;
 	if (call)
 		call->reading = true;
-	link->reader.is_loop = false;
+	link->reader.is_loop = lk__client_is_quorum(link->client);
 	lk__connection_use(connection);
 	lk__client_unlock(link->client);
-	got = patient ? connection->ops->read(connection->peer, LK__RESPONSES, true, &why)
-	              : read_when_ready(link, connection, deadline_ns, &why);
+	if (patient || is_ready)
+		got = connection->ops->read(connection->peer, LK__RESPONSES, patient, &why);
+	else
+		got = read_when_ready(link, connection, deadline_ns, &why);
 	err = take(link, connection, got != 0, call, &why);
 	if (call && !got)
 		call->impatient = true;

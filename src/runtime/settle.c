@@ -35,7 +35,7 @@ void lk__client_settle(struct lk_client *client)
 	if (client->core.lost)
 		pthread_cond_signal(&client->callbacks.work);
 	lk__news_wake(client);
-	if (client->core.closing)
+	if (client->core.closing || client->quorum_waiters)
 		pthread_cond_broadcast(&client->quiet_cond);
 	if (has_topics(client))
 		lk__wake_notify(&client->loop.wake);
