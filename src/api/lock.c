@@ -154,6 +154,10 @@ lk_err lk_lock_extend(lk_lock *lock, int64_t lease_ms)
 		return err;
 	if ((err = lk__handle_enter(&lock->handle)))
 		return err;
+	if ((err = lk__quorum_check_lease(lock->handle.client, lease_ms))) {
+		lk__call_leave(lock->handle.client, &lock->handle);
+		return err;
+	}
 	init_call(&call, lock, owner_of(lock));
 	call.op.lease_ms = lease_ms;
 	return lk__call_run(&call, lk__now_ns(), lk__core_extend);

@@ -98,12 +98,23 @@ static const lk_memory *find_longest(const struct memories *memories)
 	return found;
 }
 
+/* Each server of a quorum judges its own memory. */
+static lk_err refuse_quorum(const struct lk_client *client)
+{
+	if (!lk__client_is_quorum(client))
+		return LK_OK;
+	return lk__failf(LK_EUNSUPPORTED,
+	                 "a quorum has no grace: a server that has lost its memory does not vote "
+	                 "until the quorum's longest lease is over");
+}
+
 lk_err lk_client_memory(lk_client *client, lk_memory *memory)
 {
 	struct memories *memories;
 	lk_err err;
 
-	if ((err = lk__refuse_null(client, "client")) || (err = lk__refuse_null(memory, "memory")))
+	if ((err = lk__refuse_null(client, "client")) ||
+	    (err = lk__refuse_null(memory, "memory")) || (err = refuse_quorum(client)))
 		return err;
 	memories = malloc(sizeof(*memories));
 	if (!memories)
@@ -165,7 +176,7 @@ lk_err lk_client_end_grace(lk_client *client, const lk_memory *memory)
 	struct memories *memories;
 	lk_err err = lk__refuse_null(client, "client");
 
-	if (err)
+	if (err || (err = refuse_quorum(client)))
 		return err;
 	memories = malloc(sizeof(*memories));
 	if (!memories)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * Names in the store: their kinds, and their list. */
 #include "base/text.h"
-#include "runtime/client.h"
+#include "quorum.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,9 +19,13 @@ const char *lk_kind_name(lk_kind kind)
 
 static lk_err ask_kind(struct lk_client *client, const char *name, size_t len, lk_kind *kind)
 {
-	struct lk__query *query = lk__query_new(LK__KIND, LK_KIND_NONE, name, len);
-	lk_err err = lk__ask(lk__client_route(client, name, len), query);
+	struct lk__query *query;
+	lk_err err;
 
+	if (lk__client_is_quorum(client))
+		return lk__quorum_kind(client, name, len, kind);
+	query = lk__query_new(LK__KIND, LK_KIND_NONE, name, len);
+	err = lk__ask(lk__client_route(client, name, len), query);
 	if (!err)
 		*kind = query->answer.noun;
 	lk__query_free(&client->core, query);
@@ -76,10 +80,30 @@ static lk_err ask_link(struct lk__link *link, struct lk__names *names)
 	return err;
 }
 
+/* Append the names on each server that votes; a majority must answer. */
+static lk_err ask_quorum(struct lk_client *client, struct lk__names *names)
+{
+	unsigned answered = 0;
+	lk_err err = lk__round_begin(client), failed = LK_OK;
+
+	for (unsigned i = 0; i < client->link_count && !err; i++) {
+		if (!lk__round_includes(client, i))
+			continue;
+		if (ask_link(client->links[i], names))
+			failed = LK_ECONN;
+		else
+			answered++;
+	}
+	return err || answered >= client->core.quorum->majority ? err : failed;
+}
+
 static lk_err ask_names(struct lk_client *client, struct lk__names *names)
 {
-	lk_err err = lk__cluster_learn(client);
+	lk_err err;
 
+	if (lk__client_is_quorum(client))
+		return ask_quorum(client, names);
+	err = lk__cluster_learn(client);
 	for (unsigned i = 0; i < client->link_count && !err; i++)
 		if (lk__core_has_slots(&client->core, &client->links[i]->session))
 			err = ask_link(client->links[i], names);

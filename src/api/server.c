@@ -22,10 +22,32 @@ static void describe(const struct lk_client *client, const char *text, lk_server
 	server->in_cluster = client->is_cluster;
 }
 
+/* All servers, as the URL names them.  _locked */
+static lk_err describe_quorum(const struct lk_client *client, lk_server *server)
+{
+	char text[LK__PLACE_SIZE];
+	struct lk__why why;
+
+	if (!lk__quorum_is_ready(&client->core)) {
+		lk__quorum_explain(&client->core, &why);
+		return lk__failf(LK_ECONN, "%s", why.text);
+	}
+	memset(server, 0, sizeof(*server));
+	server->in_quorum = true;
+	for (unsigned i = 0; i < client->link_count; i++) {
+		size_t len = strlen(server->address);
+		snprintf(server->address + len, sizeof(server->address) - len, "%s%s", i ? "," : "",
+		         lk__link_text(client->links[i], text));
+	}
+	return LK_OK;
+}
+
 /* _locked */
 static lk_err describe_link(const struct lk_client *client, const struct lk__link *link,
                             lk_server *server)
 {
+	if (lk__client_is_quorum(client))
+		return describe_quorum(client, server);
 	if (!link->connection && client->is_cluster)
 		return lk__failf(LK_ECONN, "%s:%d: not connected", link->place.host,
 		                 link->place.port);

@@ -2,6 +2,8 @@
  * Holders and waiters of locks and semaphores. */
 #include "show.h"
 
+#include "quorum.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -25,12 +27,15 @@ lk_err lk__show(struct lk__handle *handle, size_t holders, size_t waiters, const
 {
 	struct lk_client *client = handle->client;
 	const struct lk__ticket *mine = my_ticket(handle);
-	struct lk__query *query = lk__handle_query(handle, LK__SHOW);
 	size_t room = holders + waiters;
-	struct lk__listing *listing =
-		calloc(1, sizeof(*listing) + room * sizeof(listing->entries[0]));
+	struct lk__listing *listing;
+	struct lk__query *query;
 	lk_err err;
 
+	if (lk__client_is_quorum(client))
+		return lk__quorum_show(handle, waiters, result);
+	query = lk__handle_query(handle, LK__SHOW);
+	listing = calloc(1, sizeof(*listing) + room * sizeof(listing->entries[0]));
 	if (query && listing) {
 		listing->room = room;
 		query->details.holders = holders;
@@ -57,10 +62,21 @@ void lk__party_init(lk_party *party, const struct lk__entry *entry)
 	memcpy(party->id, entry->party, sizeof(party->id));
 }
 
+/* Each server of a quorum has the details of the clients that use it. */
+static struct lk__link *details_link(const struct lk__handle *handle)
+{
+	struct lk__link *link = NULL;
+
+	if (lk__client_is_quorum(handle->client))
+		link = lk__quorum_link(handle->client);
+	return link ? link : lk__handle_link(handle);
+}
+
 lk_err lk__party_describe(struct lk__handle *handle, lk_party *const *parties, size_t count)
 {
 	struct lk__core *core = &handle->client->core;
 	struct lk__query **queries = calloc(count ? count : 1, sizeof(struct lk__query *));
+	struct lk__link *link = details_link(handle);
 	lk_err err = LK_OK;
 	size_t made = 0;
 
@@ -70,9 +86,10 @@ lk_err lk__party_describe(struct lk__handle *handle, lk_party *const *parties, s
 		queries[made]->into = parties[made];
 		made++;
 	}
-	err = queries && made == count ? lk__ask_all(lk__handle_link(handle), queries, count)
+	err = queries && made == count ? lk__ask_all(link, queries, count)
 	                               : lk__failf(LK_ENOMEM, "out of memory");
-	if ((err == LK_ECONN || err == LK_EUNKNOWN) && lk__ask_is_late(handle->client))
+	if ((err == LK_ECONN || err == LK_EUNKNOWN) &&
+	    (lk__ask_is_late(handle->client) || lk__client_is_quorum(handle->client)))
 		err = LK_OK;
 	while (made)
 		lk__query_free(core, queries[--made]);
@@ -90,6 +107,8 @@ int64_t lk__held_ms(const struct lk__listing *listing, const struct lk__entry *e
 
 int64_t lk__grace_ms(const struct lk__handle *handle, const struct lk__listing *listing)
 {
+	if (lk__client_is_quorum(handle->client))
+		return lk__quorum_grace_ms(handle->client, listing->store_us);
 	return lk__grace_left_ms(&lk__handle_link(handle)->session.epoch, listing->store_us,
 	                         handle->client->target.grace_ms);
 }
@@ -99,6 +118,8 @@ lk_err lk__break(struct lk__handle *handle, const char *id, bool *was_held)
 	bool more = true;
 	lk_err err = LK_OK;
 
+	if (lk__client_is_quorum(handle->client))
+		return lk__quorum_break(handle, id, was_held);
 	*was_held = false;
 	while (!err && more) {
 		struct lk__query *query = lk__handle_query(handle, LK__BREAK);

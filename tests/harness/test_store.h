@@ -16,8 +16,13 @@ enum {
 	STORE_KEYS = 8,    /* look() examines its keys */
 	STORE_SHARED = 16, /* other processes reach it */
 	STORE_DATABASES = 32,
+	STORE_RESTARTS = 64,    /* restart() works */
+	STORE_HANDS_OVER = 128, /* threads hand a lock over to each other without requests */
+	STORE_PREFIXES = 512,   /* several prefixes can be used at once */
+	STORE_FENCES = 256,     /* a query returns the holder's fence, and not a smaller one */
 	STORE_OF_SERVER = STORE_LOCKS | STORE_SEMAPHORES | STORE_LATCHES | STORE_KEYS |
-	                  STORE_SHARED | STORE_DATABASES,
+	                  STORE_SHARED | STORE_DATABASES | STORE_RESTARTS | STORE_HANDS_OVER |
+	                  STORE_PREFIXES | STORE_FENCES,
 };
 
 struct test_store {

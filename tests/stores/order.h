@@ -230,7 +230,7 @@ static void crowd_end(struct crowd *crowd)
 	OK(lk_client_close(crowd->client));
 }
 
-TEST_STORE(local_crowd_hands_over_without_requests, 20, STORE_LOCKS)
+TEST_STORE(local_crowd_hands_over_without_requests, 20, STORE_LOCKS | STORE_HANDS_OVER)
 {
 	long long before, requests;
 	struct crowd crowd;

@@ -1,0 +1,340 @@
+/* SPDX-License-Identifier: MIT
+ * Queries of a quorum.  A ticket holds the lock if it stands on a majority of servers; one that
+ * stands on fewer has not got enough of them yet, and waits. */
+#include "quorum.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- Numbers of several servers ----------------------------------------------------------- */
+
+/* What each server says. */
+struct numbers {
+	unsigned count;
+	int64_t list[LK__SERVERS_MAX];
+};
+
+static void add(struct numbers *numbers, int64_t number)
+{
+	numbers->list[numbers->count++] = number;
+}
+
+static int compare(const void *a, const void *b)
+{
+	int64_t left = *(const int64_t *)a, right = *(const int64_t *)b;
+
+	return (left > right) - (left < right);
+}
+
+/* The smallest number that so many do not exceed. */
+static int64_t smallest(struct numbers *numbers, unsigned of)
+{
+	qsort(numbers->list, numbers->count, sizeof(numbers->list[0]), compare);
+	return numbers->list[of - 1];
+}
+
+static int64_t median(struct numbers *numbers)
+{
+	return smallest(numbers, numbers->count / 2 + 1);
+}
+
+/* ---- Show --------------------------------------------------------------------------------- */
+
+/* The listings of the servers, NULL = it did not answer. */
+struct listings {
+	struct lk__listing *of[LK__SERVERS_MAX];
+	unsigned count, majority;
+};
+
+static const struct lk__entry *holder_at(const struct lk__listing *listing)
+{
+	return listing && listing->held ? &listing->entries[0] : NULL;
+}
+
+static bool is_same(const struct lk__entry *a, const struct lk__entry *b)
+{
+	return a && b && !strcmp(a->party, b->party);
+}
+
+/* The entry of the ticket that holds the lock at a majority, NULL if there is none. */
+static const struct lk__entry *find_holder(const struct listings *listings)
+{
+	for (unsigned i = 0; i < listings->count; i++) {
+		const struct lk__entry *holder = holder_at(listings->of[i]);
+		unsigned count = 0;
+		for (unsigned j = 0; j < listings->count; j++)
+			count += is_same(holder, holder_at(listings->of[j]));
+		if (count >= listings->majority)
+			return holder;
+	}
+	return NULL;
+}
+
+/* The hold's fence is one that a majority has reached, and it lasts as long as a majority's legs.
+ */
+static void put_holder(const struct listings *listings, const struct lk__entry *holder,
+                       struct lk__listing *result)
+{
+	struct numbers fences = {0}, left = {0};
+
+	if (!holder)
+		return;
+	for (unsigned i = 0; i < listings->count; i++) {
+		const struct lk__entry *leg = holder_at(listings->of[i]);
+		if (!is_same(leg, holder))
+			continue;
+		add(&fences, (int64_t)leg->fence);
+		add(&left, -leg->left_ms);
+	}
+	result->entries[0] = *holder;
+	result->entries[0].fence = (uint64_t)smallest(&fences, listings->majority);
+	result->entries[0].left_ms = -smallest(&left, listings->majority);
+	result->held = result->count = 1;
+}
+
+/* The priority in a ticket's text, q1:client:nonce:lease:r:priority:epoch. */
+static uint64_t priority_of(const struct lk__entry *entry)
+{
+	const char *at = entry->id;
+
+	for (int colons = 0; at && colons < 5; colons++)
+		at = strchr(at + (colons > 0), ':');
+	return at ? strtoull(at + 1, NULL, 10) : 0;
+}
+
+static int compare_entries(const void *a, const void *b)
+{
+	const struct lk__entry *left = a, *right = b;
+	uint64_t x = priority_of(left), y = priority_of(right);
+
+	return x != y ? (x > y) - (x < y) : strcmp(left->party, right->party);
+}
+
+static void put_waiter(const struct lk__entry *entry, const struct lk__entry *holder,
+                       struct lk__listing *result)
+{
+	if (is_same(entry, holder) || result->count == result->room)
+		return;
+	for (size_t i = result->held; i < result->count; i++)
+		if (is_same(entry, &result->entries[i]))
+			return;
+	result->entries[result->count++] = *entry;
+}
+
+/* All tickets that wait, each once, in the order of the queues. */
+static void put_waiters(const struct listings *listings, const struct lk__entry *holder,
+                        size_t waiters, struct lk__listing *result)
+{
+	for (unsigned i = 0; i < listings->count && waiters; i++)
+		for (size_t j = 0; listings->of[i] && j < listings->of[i]->count; j++)
+			put_waiter(&listings->of[i]->entries[j], holder, result);
+	if (result->count > result->held)
+		qsort(result->entries + result->held, result->count - result->held,
+		      sizeof(result->entries[0]), compare_entries);
+	if (result->count > result->held + waiters)
+		result->count = result->held + waiters;
+}
+
+static void put_numbers(const struct listings *listings, const struct lk__entry *holder,
+                        struct lk__listing *result)
+{
+	struct numbers waiting = {0}, clocks = {0}, ranks = {0};
+
+	for (unsigned i = 0; i < listings->count; i++) {
+		const struct lk__listing *listing = listings->of[i];
+		bool has_other = listing && listing->held && !is_same(holder_at(listing), holder);
+		if (!listing)
+			continue;
+		add(&clocks, listing->store_us);
+		add(&waiting, listing->waiting + has_other);
+		if (listing->rank >= 0)
+			add(&ranks, listing->rank + has_other);
+	}
+	result->store_us = median(&clocks);
+	result->waiting = median(&waiting);
+	result->rank = ranks.count ? median(&ranks) : -1;
+}
+
+static struct lk__listing *merge(const struct listings *listings, size_t waiters)
+{
+	const struct lk__entry *holder = find_holder(listings);
+	size_t room = 1;
+	struct lk__listing *result;
+
+	for (unsigned i = 0; i < listings->count; i++)
+		room += listings->of[i] ? listings->of[i]->count : 0;
+	result = calloc(1, sizeof(*result) + room * sizeof(result->entries[0]));
+	if (!result)
+		return NULL;
+	result->room = room;
+	put_holder(listings, holder, result);
+	put_waiters(listings, holder, waiters, result);
+	put_numbers(listings, holder, result);
+	return result;
+}
+
+/* The ticket of this client that waits, as that server knows it. */
+static void name_mine(const struct lk__handle *handle, unsigned link, struct lk__query *query)
+{
+	for (const struct lk__wait_queue *queue = handle->name->queues; queue;
+	     queue = queue->next) {
+		const struct lk__ticket *ticket = queue->ticket;
+		const struct lk__ticket *leg =
+			ticket && ticket->legs && !queue->hold ? ticket->legs->leg[link] : NULL;
+		if (leg && leg->state == LK__WAITING) {
+			query->ticket = lk__ticket_id(leg);
+			return;
+		}
+	}
+}
+
+/* False when out of memory. */
+static bool prepare(struct lk__handle *handle, unsigned link, size_t waiters,
+                    struct lk__round *round, struct listings *listings)
+{
+	struct lk__query *query = lk__handle_query(handle, LK__SHOW);
+	struct lk__listing *listing =
+		calloc(1, sizeof(*listing) + (1 + waiters) * sizeof(listing->entries[0]));
+
+	round->queries[link] = query;
+	listings->of[link] = listing;
+	if (!query || !listing)
+		return false;
+	listing->room = 1 + waiters;
+	query->details.holders = 1;
+	query->details.waiters = waiters;
+	query->into = listing;
+	name_mine(handle, link, query);
+	return true;
+}
+
+lk_err lk__quorum_show(struct lk__handle *handle, size_t waiters, struct lk__listing **result)
+{
+	struct lk_client *client = handle->client;
+	struct listings listings = {.count = client->link_count,
+	                            .majority = client->core.quorum->majority};
+	struct lk__round round = {{0}};
+	lk_err err = lk__round_begin(client);
+	bool made = true;
+
+	for (unsigned i = 0; i < client->link_count && !err && made; i++)
+		if (lk__round_includes(client, i))
+			made = prepare(handle, i, waiters, &round, &listings);
+	if (!made)
+		err = lk__failf(LK_ENOMEM, "out of memory");
+	if (!err)
+		err = lk__round_ask(client, &round, listings.majority);
+	for (unsigned i = 0; i < client->link_count && !err; i++) {
+		if (round.queries[i])
+			continue;
+		free(listings.of[i]);
+		listings.of[i] = NULL;
+	}
+	if (!err && !(*result = merge(&listings, waiters)))
+		err = lk__failf(LK_ENOMEM, "out of memory");
+	lk__round_end(client, &round);
+	for (unsigned i = 0; i < client->link_count; i++)
+		free(listings.of[i]);
+	return err;
+}
+
+int64_t lk__quorum_grace_ms(const struct lk_client *client, int64_t store_us)
+{
+	struct numbers left = {0};
+
+	for (unsigned i = 0; i < client->link_count; i++) {
+		const struct lk__epoch *epoch = &client->links[i]->session.epoch;
+		if (lk__round_includes(client, i))
+			add(&left, lk__grace_left_ms(epoch, store_us, epoch->longest_ms));
+	}
+	return left.count < client->core.quorum->majority
+	               ? 0
+	               : smallest(&left, client->core.quorum->majority);
+}
+
+struct lk__link *lk__quorum_link(const struct lk_client *client)
+{
+	for (unsigned i = 0; i < client->link_count; i++)
+		if (lk__round_includes(client, i))
+			return client->links[i];
+	return NULL;
+}
+
+/* ---- Break -------------------------------------------------------------------------------- */
+
+/* Leave at those servers; id: "" = only serve their queues.  *more: the servers whose run had its
+ * limit.  Returns how many have answered. */
+static unsigned leave(struct lk__handle *handle, const char *id, bool more[LK__SERVERS_MAX],
+                      bool *was_held, lk_err *err)
+{
+	struct lk_client *client = handle->client;
+	struct lk__round round = {{0}};
+	unsigned answered = 0;
+
+	for (unsigned i = 0; i < client->link_count; i++) {
+		if (!more[i] || !lk__round_includes(client, i))
+			continue;
+		round.queries[i] = lk__handle_query(handle, LK__BREAK);
+		if (round.queries[i])
+			round.queries[i]->details.subject = id;
+	}
+	*err = lk__round_ask(client, &round, client->core.quorum->majority);
+	for (unsigned i = 0; i < client->link_count; i++) {
+		const struct lk__query *query = round.queries[i];
+		more[i] = query && query->answer.more;
+		answered += query != NULL;
+		*was_held = *was_held || (query && query->answer.mine);
+	}
+	lk__round_end(client, &round);
+	return answered;
+}
+
+static bool is_any(const bool flags[LK__SERVERS_MAX])
+{
+	for (unsigned i = 0; i < LK__SERVERS_MAX; i++)
+		if (flags[i])
+			return true;
+	return false;
+}
+
+lk_err lk__quorum_break(struct lk__handle *handle, const char *id, bool *was_held)
+{
+	const struct lk_client *client = handle->client;
+	bool more[LK__SERVERS_MAX];
+	unsigned answered;
+	lk_err err, ignored;
+
+	*was_held = false;
+	memset(more, true, sizeof(more));
+	answered = leave(handle, id, more, was_held, &err);
+	if (err && answered)
+		err = lk__failf(LK_EUNKNOWN,
+		                "%u of %u servers have confirmed that it was broken, %u are needed",
+		                answered, client->link_count, client->core.quorum->majority);
+	while (!err && is_any(more) && !lk__ask_is_late(client))
+		leave(handle, "", more, &(bool){false}, &ignored);
+	if (err)
+		*was_held = false;
+	return err;
+}
+
+/* ---- Names -------------------------------------------------------------------------------- */
+
+lk_err lk__quorum_kind(struct lk_client *client, const char *name, size_t len, lk_kind *kind)
+{
+	struct lk__round round = {{0}};
+	lk_err err = lk__round_begin(client);
+
+	for (unsigned i = 0; i < client->link_count && !err; i++)
+		if (lk__round_includes(client, i))
+			round.queries[i] = lk__query_new(LK__KIND, LK_KIND_NONE, name, len);
+	if (!err)
+		err = lk__round_ask(client, &round, client->core.quorum->majority);
+	if (!err)
+		*kind = LK_KIND_NONE;
+	for (unsigned i = 0; i < client->link_count && !err; i++)
+		if (round.queries[i] && round.queries[i]->answer.noun != LK_KIND_NONE)
+			*kind = round.queries[i]->answer.noun;
+	lk__round_end(client, &round);
+	return err;
+}
