@@ -49,6 +49,7 @@ int main(int argc, char **argv)
 		[VERB_BREAK] = verb_break,
 		[VERB_LOCAL] = verb_local,
 		[VERB_GRACE] = verb_grace,
+		[VERB_QUORUM] = verb_quorum,
 		[VERB_DOCTOR] = verb_doctor,
 	};
 	static struct options options; /* a detached thread may read them after main() */

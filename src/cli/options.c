@@ -45,6 +45,7 @@ enum option_id {
 	OPTION_STEP,
 	OPTION_ABSENT_IS_OPEN,
 	OPTION_YES,
+	OPTION_LONGEST_LEASE,
 };
 
 #define FOR(verb) (1u << (verb))
@@ -95,6 +96,7 @@ static const struct option_spec {
 	{0, "json", OPTION_JSON, false, FOR_SHOW},
 	{0, "if-holder", OPTION_IF_HOLDER, true, FOR(VERB_BREAK)},
 	{'y', "yes", OPTION_YES, false, FOR(VERB_GRACE)},
+	{0, "longest-lease", OPTION_LONGEST_LEASE, true, FOR(VERB_QUORUM)},
 };
 #define SPECS (sizeof(specs) / sizeof(specs[0]))
 
@@ -109,7 +111,7 @@ static const struct verb_spec {
 	{"latch", "set", 2, 2},  {"latch", "reset", 2, 2}, {"latch", "down", 1, 2},
 	{"latch", "wait", 1, 1}, {"latch", "show", 1, 1},  {"latch", "rm", 1, 1},
 	{"show", NULL, 0, 1},    {"break", NULL, 1, 1},    {"local", NULL, 1, 1},
-	{"grace", NULL, 0, 1},   {"doctor", NULL, 0, 0},
+	{"grace", NULL, 0, 1},   {"quorum", "init", 0, 1}, {"doctor", NULL, 0, 0},
 };
 #define VERBS (sizeof(verbs) / sizeof(verbs[0]))
 #define WORDS_MAX 2
@@ -184,7 +186,7 @@ static bool apply(struct parser *parser, const struct option_spec *spec, char *v
 	parser->seen[spec - specs] = true;
 	switch (spec->id) {
 	case OPTION_URL:
-		return value_url(value, &options->url);
+		return value_url("--url", value, &options->url);
 	case OPTION_QUIET:
 		return options->quiet = true;
 	case OPTION_VERBOSE:
@@ -205,6 +207,7 @@ static bool apply(struct parser *parser, const struct option_spec *spec, char *v
 	case OPTION_MAX_HOLD:
 	case OPTION_TTL:
 	case OPTION_OPEN_TTL:
+	case OPTION_LONGEST_LEASE:
 		return apply_time(options, spec, value);
 	case OPTION_FIXED:
 		return options->fixed = true;
@@ -325,7 +328,7 @@ static bool parse_second(struct parser *parser, size_t first)
 		return false;
 	word = parser->argv[parser->at];
 	for (size_t i = first; word && i < VERBS && verbs[i].second; i++)
-		if (!strcmp(word, verbs[i].second)) {
+		if (!strcmp(verbs[first].word, verbs[i].word) && !strcmp(word, verbs[i].second)) {
 			parser->at++;
 			parser->options->verb = (enum verb)i;
 			parser->words = 2;
@@ -333,8 +336,8 @@ static bool parse_second(struct parser *parser, size_t first)
 		}
 	if (parser->help || parser->version)
 		return true;
-	say("latchkey %s: must be followed by set, reset, down, wait, show or rm",
-	    verbs[first].word);
+	say("latchkey %s: must be followed by %s", verbs[first].word,
+	    first == VERB_QUORUM ? "init" : "set, reset, down, wait, show or rm");
 	return false;
 }
 
@@ -358,7 +361,7 @@ static bool parse_verb(struct parser *parser)
 	char text[64];
 
 	if (!word) {
-		say("verb missing: lock, sem, rate, latch, show, break, local, grace, "
+		say("verb missing: lock, sem, rate, latch, show, break, local, grace, quorum, "
 		    "doctor or help");
 		return false;
 	}
@@ -451,6 +454,8 @@ static bool parse_rest(struct parser *parser)
 		return true;
 	if (options->verb == VERB_LOCAL)
 		return value_local(words[0], &options->local);
+	if (options->verb == VERB_QUORUM)
+		return !words[0] || value_url("URL", words[0], &options->url);
 	if (options->verb == VERB_GRACE)
 		return value_grace(words[0], &options->ends_grace);
 	if ((words[0] || verb->least) && !value_name(words[0], &options->name))

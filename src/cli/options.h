@@ -20,6 +20,7 @@ enum verb {
 	VERB_BREAK,
 	VERB_LOCAL,
 	VERB_GRACE,
+	VERB_QUORUM,
 	VERB_DOCTOR,
 };
 
@@ -40,7 +41,8 @@ struct options {
 	bool yes;
 	int64_t wait_ms;  /* -1 = no limit */
 	int busy_status;  /* -E */
-	int64_t lease_ms; /* --lease, --per; this and the next five: 0 = not given */
+	int64_t lease_ms; /* --lease, --per, --longest-lease; this and the next five: 0 = not
+	                   * given */
 	int64_t slack_ms;
 	int64_t min_hold_ms;
 	int64_t max_hold_ms;

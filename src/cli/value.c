@@ -108,17 +108,18 @@ static bool has_password(const char *url)
 	return at && colon && colon < at;
 }
 
-bool value_url(const char *text, const char **url)
+bool value_url(const char *what, const char *text, const char **url)
 {
 	if (!*text) {
 		/* Perhaps from an unset variable: local: would lock on this machine only. */
-		say("--url: must not be empty");
+		say("%s: must not be empty", what);
 		return false;
 	}
 	if (has_password(text)) {
-		say("--url: every user of this machine could read its password: put the "
+		say("%s: every user of this machine could read its password: put the "
 		    "URL into LATCHKEY_URL, or the password into a file named by "
-		    "LATCHKEY_PASSWORD_FILE");
+		    "LATCHKEY_PASSWORD_FILE",
+		    what);
 		return false;
 	}
 	*url = text;

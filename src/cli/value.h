@@ -21,6 +21,7 @@ bool value_name(const char *text, const char **name);
 /* text NULL: the grace is only shown */
 bool value_grace(const char *text, bool *ends);
 bool value_local(const char *text, enum local_action *action);
-bool value_url(const char *text, const char **url);
+/* what: the option or operand */
+bool value_url(const char *what, const char *text, const char **url);
 
 #endif

@@ -15,6 +15,7 @@ int verb_show(const struct options *options);
 int verb_break(const struct options *options);
 int verb_local(const struct options *options);
 int verb_grace(const struct options *options);
+int verb_quorum(const struct options *options); /* init */
 int verb_doctor(const struct options *options);
 
 #endif

@@ -1,0 +1,94 @@
+/* SPDX-License-Identifier: MIT
+ * The command with a quorum: quorum init, and the other verbs while a server is down. */
+#include "command.h"
+#include "process.h"
+#include "quorum_setup.h"
+#include "redis.h"
+#include "test.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static struct quorum_setup setup;
+static struct command cmd, holder, waiter;
+
+static void expect(const char *text, const char *part)
+{
+	ck_assert_msg(strstr(text, part), "\"%s\" is not in: %s", part, text);
+}
+
+TEST(quorum_is_made_by_the_environment_or_a_url)
+{
+	quorum_setup_start(&setup, NULL);
+	command_setup(setup.url);
+	RUNS(64, &cmd, "latchkey", "quorum");
+	RUNS(64, &cmd, "latchkey", "quorum", "begin");
+	RUNS(64, &cmd, "latchkey", "quorum", "init", "--longest-lease", "0");
+	RUNS(0, &cmd, "latchkey", "quorum", "init", "--longest-lease", "5");
+	expect(redis_marker(redis_open(&setup.servers[2])), " 0 [");
+	expect(redis_marker(redis_open(&setup.servers[2])), "/3 5000]");
+	RUNS(1, &cmd, "latchkey", "quorum", "init", setup.url);
+	expect(cmd.err, "belongs to a quorum already");
+	RUNS(64, &cmd, "latchkey", "lock", "--lease", "6", "a", "true");
+	expect(cmd.err, "must be at most 5000, the quorum's longest lease, not 6000");
+	RUNS(0, &cmd, "latchkey", "lock", "--lease", "5", "a", "true");
+}
+
+TEST(password_in_the_url_of_a_new_quorum_is_refused)
+{
+	command_setup(NULL);
+	RUNS(64, &cmd, "latchkey", "quorum", "init", "redis+quorum://u:secret@h1,h2,h3");
+	expect(cmd.err, "URL: every user of this machine could read its password");
+	ck_assert_msg(!strstr(cmd.err, "secret"), "%s", cmd.err);
+	RUNS(64, &cmd, "latchkey", "quorum", "init", "redis://h1");
+	expect(cmd.err, "must begin with redis+quorum:");
+}
+
+TEST_LIMIT(holder_is_shown_and_broken_while_a_server_is_down, 60)
+{
+	quorum_setup_begin(&setup, 0);
+	server_kill(&setup.servers[1]);
+	command_setup(setup.url);
+	command_hold(&holder, "lock --on-lost=warn --label night a -- sleep 40");
+	START(&waiter, "latchkey", "lock", "-w", "30", "a", "true");
+	ck_assert(WITHIN(10000, command_waiting_is("a", 1)));
+	RUNS(0, &cmd, "latchkey", "show", "a");
+	expect(cmd.out, "night");
+	RUNS(0, &cmd, "latchkey", "show");
+	expect(cmd.out, "night");
+	RUNS(75, &cmd, "latchkey", "lock", "-n", "a", "true");
+	RUNS(0, &cmd, "latchkey", "break", "a");
+	ck_assert(command_wait(&waiter, 20000));
+	ck_assert_int_eq(waiter.status, 0);
+	RUNS(1, &cmd, "latchkey", "break", "a");
+	command_signal_of("sleep", 9);
+}
+
+TEST(verbs_that_a_quorum_has_not_say_why)
+{
+	quorum_setup_begin(&setup, 0);
+	command_setup(setup.url);
+	RUNS(64, &cmd, "latchkey", "sem", "--permits", "2", "a", "true");
+	expect(cmd.err, "quorum");
+	RUNS(64, &cmd, "latchkey", "rate", "--limit", "2", "--per", "1", "a", "true");
+	expect(cmd.err, "quorum");
+	RUNS(64, &cmd, "latchkey", "latch", "set", "a", "1");
+	expect(cmd.err, "quorum");
+	RUNS(64, &cmd, "latchkey", "grace");
+	expect(cmd.err, "quorum");
+}
+
+TEST(servers_that_are_down_are_named)
+{
+	char place[40];
+
+	quorum_setup_begin(&setup, 0);
+	command_setup(setup.url);
+	server_kill(&setup.servers[0]);
+	server_kill(&setup.servers[1]);
+	RUNS(69, &cmd, "latchkey", "lock", "-n", "a", "true");
+	for (int i = 0; i < 2; i++) {
+		snprintf(place, sizeof(place), "127.0.0.1:%d: ", setup.servers[i].port);
+		expect(cmd.err, place);
+	}
+}
