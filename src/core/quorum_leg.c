@@ -46,6 +46,9 @@ void lk__leg_note(struct lk__core *core, int64_t now_ns, struct lk__ticket *leg,
 	if (answer->kind != LK__FAILED)
 		leg->is_refused = false;
 	lk__quorum_expire(core, now_ns, leg);
+	/* Whatever it says: a decision may have waited until no request of the leg is pending. */
+	if (leg->state == LK__HOLDING)
+		lk__quorum_touch(core, leg);
 }
 
 void lk__leg_dropped(struct lk__core *core, struct lk__ticket *leg)
