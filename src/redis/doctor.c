@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * lk_doctor(): is a server fit for locks?  Examines its version and configuration without changing
- * anything, and reports a cure with each finding. */
+ * lk_doctor(): is a server fit for locks?  It changes nothing, and reports a cure each time. */
 #include "doctor.h"
 
 #include "../local/local.h"
@@ -15,7 +14,6 @@
 
 #define TEXT_SIZE 1024
 #define FIELD_SIZE LK__DOCTOR_FIELD
-
 #define PINGS 11
 #define MEDIAN 5 /* of them, in order */
 #define LATENCY_WARN_NS (50 * LK__MS)
