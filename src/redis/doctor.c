@@ -567,21 +567,19 @@ lk_err lk_doctor(const char *url, const lk_client_options *options, lk_finding_f
 		return lk__fail(&why);
 	}
 	doctor.target = &target;
+	snprintf(doctor.user, sizeof(doctor.user), "default");
 	if (target.user)
 		lk__escape(doctor.user, sizeof(doctor.user), target.user, strlen(target.user));
-	else
-		snprintf(doctor.user, sizeof(doctor.user), "default");
 	if (options) {
 		doctor.resolve = options->resolve;
 		doctor.resolve_arg = options->resolve_arg;
 	}
 	err = target.cluster ? LK_OK : reach(&target, options, &doctor, &why);
-	if (!err && target.cluster) {
-		examine_cluster(&doctor);
-		why = doctor.lost;
-		err = doctor.lost.err;
-	} else if (!err) {
-		examine(&doctor);
+	if (!err) {
+		if (target.cluster)
+			examine_cluster(&doctor);
+		else
+			examine(&doctor);
 		why = doctor.lost;
 		err = doctor.lost.err;
 	} else if (err != LK_ENOMEM && err != LK_ESYSTEM) {
