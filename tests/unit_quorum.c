@@ -281,6 +281,7 @@ TEST(hold_that_loses_its_majority_is_lost_in_time)
 	vq_pass(VQ_LEASE_MS + 100);
 	ck_assert_int_eq(vq_state(0), LK_STATE_HELD);
 	vq_down(2);
+	ck_assert_int_eq(vq_state(0), LK_STATE_UNSURE);
 	vq_pass(VQ_LEASE_MS / 3);
 	ck_assert_int_eq(vq_state(0), LK_STATE_UNSURE);
 	vq_pass(VQ_LEASE_MS);
@@ -426,9 +427,10 @@ TEST(majority_that_restarts_empty_ends_the_hold)
 	vq_acquire(0);
 	vq_settle();
 	vq_restart_empty(0);
+	ck_assert_int_eq(vq_state(0), LK_STATE_HELD);
 	vq_restart_empty(1);
-	vq_settle();
 	ck_assert_int_eq(vq_state(0), LK_STATE_LOST);
+	vq_settle();
 	op = vq_acquire(1);
 	vq_pass(VQ_LONGEST_MS - 1000);
 	vq_waits(op);

@@ -172,6 +172,25 @@ TEST(hold_of_a_try_gets_its_other_legs)
 	vq_end();
 }
 
+TEST(hold_of_a_try_waits_for_the_leg_that_was_busy)
+{
+	struct lk__op *op;
+
+	vq_start(3, 2);
+	lua_store_text(vq.server[2].store, "SET", "lk:{name}",
+	               "q1:bclient_AAAAAAAAAAAAAA:AAAAAAAAAAA:3000:r:1:0 9 3000 -", "PX", "1000",
+	               NULL);
+	op = vq_try(0);
+	vq_settle();
+	vq_done(op, LK_OK);
+	ck_assert_int_eq(vq_waiting(2), 1);
+	vq_pass(1500);
+	ck_assert_int_eq(vq_leg(0, 2)->state, LK__HOLDING);
+	vq_release(0);
+	vq_settle();
+	vq_end();
+}
+
 TEST(waiter_behind_a_try_that_is_busy_waits)
 {
 	struct lk__op *tries, *waits;

@@ -13,7 +13,7 @@ static void end_hold(int client)
 	vq_end();
 }
 
-/* Renewals were executed in time, but their replies come when the hold is over. */
+/* Renewals were executed in time, but two of three replies come when the hold is over. */
 TEST(late_replies_do_not_revive_a_hold)
 {
 	struct lk__op *op;
@@ -25,8 +25,9 @@ TEST(late_replies_do_not_revive_a_hold)
 	lk__core_tick(&vq.client[0].core, vq.now_ns);
 	for (int i = 0; i < 3; i++)
 		ck_assert(vq_send(0, i) && vq_execute(0, i));
+	ck_assert(vq_reply(0, 0));
 	vq_set_time(vq.now_ns + VQ_LEASE_MS * 6 / 10 * VQ_MS);
-	for (int i = 0; i < 3; i++)
+	for (int i = 1; i < 3; i++)
 		vq_reply(0, i);
 	ck_assert_int_eq(vq_state(0), LK_STATE_LOST);
 	op = vq_release(0);
