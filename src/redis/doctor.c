@@ -421,7 +421,10 @@ void lk__doctor_node_topics(struct lk__doctor *doctor, bool is_master)
 	check_version(doctor);
 	check_latency(doctor);
 	check_eviction(doctor);
-	check_persistence(doctor);
+	if (doctor->target->quorum)
+		check_patterns(doctor);
+	else
+		check_persistence(doctor);
 	if (is_master)
 		check_replicas(doctor);
 }
@@ -560,12 +563,8 @@ lk_err lk_doctor(const char *url, const lk_client_options *options, lk_finding_f
 	struct lk__why why;
 	lk_err err = lk__target_parse(url, options, &target, &why);
 
-	if (!err && target.quorum)
-		err = lk__why_set(&why, LK_EINVALID, "scheme: redis+quorum is not supported yet");
-	if (err) {
-		lk__target_fini(&target);
+	if (err)
 		return lk__fail(&why);
-	}
 	doctor.target = &target;
 	snprintf(doctor.user, sizeof(doctor.user), "default");
 	if (target.user)
@@ -574,12 +573,12 @@ lk_err lk_doctor(const char *url, const lk_client_options *options, lk_finding_f
 		doctor.resolve = options->resolve;
 		doctor.resolve_arg = options->resolve_arg;
 	}
-	err = target.cluster ? LK_OK : reach(&target, options, &doctor, &why);
-	if (!err) {
-		if (target.cluster)
-			examine_cluster(&doctor);
-		else
-			examine(&doctor);
+	if (!target.cluster && !target.quorum)
+		err = reach(&target, options, &doctor, &why);
+	if (!err && target.quorum) {
+		err = lk__doctor_quorum(&doctor, &why);
+	} else if (!err) {
+		(target.cluster ? examine_cluster : examine)(&doctor);
 		why = doctor.lost;
 		err = doctor.lost.err;
 	} else if (err != LK_ENOMEM && err != LK_ESYSTEM) {

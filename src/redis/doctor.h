@@ -125,8 +125,17 @@ lk_err lk__doctor_cluster(struct lk__doctor *doctor, struct lk__why *why);
 /* Keep a finding about doctor->node, to be reported with the same of other nodes.  False when out
  * of memory. */
 bool lk__doctor_collect(struct lk__doctor *doctor, const lk_finding *finding);
+/* Report what was collected, of so many nodes of that kind. */
+void lk__doctor_report_collected(struct lk__doctor *doctor, const char *kind, int nodes);
+/* End the connection to a node. */
+void lk__doctor_hang_up(struct lk__doctor *doctor);
 /* In doctor.c: the topics of a single server that matter for a node of a Cluster. */
 void lk__doctor_node_topics(struct lk__doctor *doctor, bool is_master);
+
+/* ---- doctor_quorum.c ---------------------------------------------------------------------- */
+
+/* Examine the servers of a quorum, which are nodes here, and topic "quorum". */
+lk_err lk__doctor_quorum(struct lk__doctor *doctor, struct lk__why *why);
 
 /* ---- doctor_memory.c ---------------------------------------------------------------------- */
 

@@ -55,8 +55,7 @@ bool lk__doctor_collect(struct lk__doctor *doctor, const lk_finding *finding)
 	return true;
 }
 
-/* Report what was collected, of so many nodes of that kind. */
-static void report_collected(struct lk__doctor *doctor, const char *kind, int nodes)
+void lk__doctor_report_collected(struct lk__doctor *doctor, const char *kind, int nodes)
 {
 	struct lk__doctor_cluster *cluster = doctor->cluster;
 
@@ -183,7 +182,7 @@ static lk_err dial(struct lk__doctor *doctor, const char *host, int port, struct
 	                     why);
 }
 
-static void hang_up(struct lk__doctor *doctor)
+void lk__doctor_hang_up(struct lk__doctor *doctor)
 {
 	lk__conn_close(doctor->conn);
 	lk__tls_unload(&doctor->tls); /* each node has to show its certificate */
@@ -200,7 +199,7 @@ static lk_err find_nodes(struct lk__doctor *doctor, struct lk__why *why)
 
 	if (!target->seed_count) { /* by a plain URL */
 		err = ask_nodes(doctor, why);
-		hang_up(doctor);
+		lk__doctor_hang_up(doctor);
 		return err;
 	}
 	for (int i = 0; i < target->seed_count; i++) {
@@ -208,7 +207,7 @@ static lk_err find_nodes(struct lk__doctor *doctor, struct lk__why *why)
 		err = dial(doctor, host, target->seeds[i].port, why);
 		if (!err)
 			err = ask_nodes(doctor, why);
-		hang_up(doctor);
+		lk__doctor_hang_up(doctor);
 		if (!err || err == LK_ENOMEM || err == LK_ESYSTEM)
 			return err;
 		if (i + 1 < target->seed_count)
@@ -305,7 +304,7 @@ static int examine_kind(struct lk__doctor *doctor, bool is_replica)
 			doctor->node = node;
 			examine_node(doctor);
 		}
-		hang_up(doctor);
+		lk__doctor_hang_up(doctor);
 	}
 	return count;
 }
@@ -392,9 +391,9 @@ static void examine_all(struct lk__doctor *doctor)
 	                  "a Cluster of %d masters and %d replicas", doctor->cluster->masters,
 	                  doctor->cluster->count - doctor->cluster->masters);
 	masters = examine_kind(doctor, false);
-	report_collected(doctor, "masters", masters);
+	lk__doctor_report_collected(doctor, "masters", masters);
 	replicas = examine_kind(doctor, true);
-	report_collected(doctor, "replicas", replicas);
+	lk__doctor_report_collected(doctor, "replicas", replicas);
 	judge_slots(doctor);
 	judge_times(doctor);
 	judge_coverage(doctor);

@@ -1,0 +1,107 @@
+/* SPDX-License-Identifier: MIT
+ * lk_doctor() on a quorum of three servers. */
+#include "harness/handles.h"
+#include "harness/process.h"
+#include "harness/quorum_setup.h"
+#include "harness/redis.h"
+#include "harness/test.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static struct quorum_setup setup;
+static struct test_server *const servers = setup.servers;
+static char report[16384];
+
+static void note(void *arg, const lk_finding *finding)
+{
+	static const char *const words[] = {"ok", "warning", "unfit"};
+	size_t len = strlen(report);
+
+	(void)arg;
+	snprintf(report + len, sizeof(report) - len, "%s %s: %s\n", words[finding->fitness],
+	         finding->topic, finding->text);
+}
+
+static lk_fitness examine(const char *url)
+{
+	const lk_client_options options = {.connect_timeout_ms = 2000};
+	lk_fitness worst;
+
+	report[0] = '\0';
+	OK(lk_doctor(url, &options, note, NULL, &worst));
+	return worst;
+}
+
+static void expect(const char *text)
+{
+	ck_assert_msg(strstr(report, text) != NULL, "\"%s\" is not in:\n%s", text, report);
+}
+
+TEST_LIMIT(healthy_quorum_is_fit, 60)
+{
+	quorum_setup_begin(&setup, 5000);
+	ck_assert_int_ne(examine(setup.url), LK_UNFIT);
+	expect("ok version: all 3 servers: ");
+	expect(": 3 of 3 servers vote, 2 are needed; no lease is longer than 5.0 s");
+	expect("ok quorum: the clocks of the servers are equal, within ");
+	expect("ok persistence: all 3 servers: not needed");
+	expect("ok replicas: all 3 servers: a master without replicas");
+}
+
+TEST_LIMIT(servers_that_are_down_or_young_do_not_vote, 60)
+{
+	struct redis *redis;
+	lk_client *client;
+
+	quorum_setup_begin(&setup, 0);
+	server_restart(&servers[2]);
+	ck_assert_int_eq(examine(setup.url), LK_FIT_WARN);
+	expect(" has lost its memory, or is new: the next client marks it");
+	expect(": 2 of 3 servers vote, 2 are needed");
+	client = client_at(setup.url);
+	redis = redis_open(&servers[2]);
+	ck_assert(WITHIN(10000, strchr(redis_marker(redis), '[')));
+	OK(lk_client_close(client));
+	examine(setup.url);
+	expect(" has lost its memory: it votes again in ");
+	server_kill(&servers[0]);
+	ck_assert_int_eq(examine(setup.url), LK_UNFIT);
+	expect("warning reachable: 127.0.0.1:");
+	expect("unfit quorum: 1 of 3 servers vote, 2 are needed");
+	server_kill(&servers[1]);
+	ck_assert_int_eq(examine(setup.url), LK_UNFIT);
+	expect("unfit reachable: 127.0.0.1:");
+}
+
+TEST_LIMIT(servers_without_a_quorum_are_named, 60)
+{
+	quorum_setup_start(&setup, NULL);
+	ck_assert_int_eq(examine(setup.url), LK_FIT_WARN);
+	expect("warning quorum: no quorum yet");
+}
+
+TEST_LIMIT(servers_that_do_not_fit_are_unfit, 60)
+{
+	static struct quorum_setup other;
+	struct redis *redis;
+	char url[120];
+
+	quorum_setup_begin(&setup, 0);
+	quorum_setup_begin(&other, 0);
+	redis = redis_open(&servers[1]);
+	redis_do(redis, "CONFIG SET maxmemory 100mb");
+	redis_do(redis, "CONFIG SET maxmemory-policy allkeys-lru");
+	snprintf(url, sizeof(url), "redis+quorum://127.0.0.1:%d,127.0.0.1:%d,127.0.0.1:%d",
+	         servers[0].port, servers[1].port, other.servers[0].port);
+	ck_assert_int_eq(examine(url), LK_UNFIT);
+	expect(" belongs to another quorum (");
+	expect(": a full server evicts locks");
+	snprintf(url, sizeof(url), "redis+quorum://127.0.0.1:%d,localhost:%d,127.0.0.1:%d",
+	         servers[0].port, servers[0].port, servers[2].port);
+	ck_assert_int_eq(examine(url), LK_UNFIT);
+	expect(" are the same server");
+	snprintf(url, sizeof(url), "redis+quorum://127.0.0.1:%d", servers[0].port);
+	ck_assert_int_eq(examine(url), LK_UNFIT);
+	expect("a quorum of 3 servers, but the URL has 1");
+}
