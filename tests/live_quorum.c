@@ -328,6 +328,29 @@ TEST(cancel_ends_a_wait_although_no_majority_answers)
 	lk_client_close(client);
 }
 
+static _Atomic(bool) was_logged;
+
+static void note_line(void *arg, lk_log_level level, const char *line)
+{
+	(void)arg;
+	(void)level;
+	if (strstr(line, "the server may have forgotten a holder: it does not vote for "))
+		was_logged = true;
+}
+
+TEST(server_that_has_lost_its_memory_is_logged)
+{
+	const lk_client_options options = {.log = note_line};
+	lk_client *client;
+
+	quorum_setup_begin(&setup, 0);
+	client = client_with(setup.url, &options);
+	ck_assert(!was_logged);
+	server_restart(&servers[1]);
+	ck_assert(WITHIN(WAIT_MS, was_logged));
+	OK(lk_client_close(client));
+}
+
 /* A server that has lost its memory does not vote until the longest lease is over. */
 TEST(restarted_server_is_young_for_the_longest_lease)
 {

@@ -23,6 +23,32 @@ static const char *what_happened(enum lk__found found)
 	}
 }
 
+/* How long the server grants nothing, from the time when the marker was read. */
+static int64_t grace_left_ms(const struct lk__link *link)
+{
+	const struct lk__epoch *epoch = &link->session.epoch;
+	bool is_member = lk__client_is_quorum(link->client);
+
+	return lk__grace_left_ms(epoch, epoch->read_us,
+	                         is_member ? epoch->longest_ms : link->client->target.grace_ms);
+}
+
+/* The same for a server of a quorum.  Releases the mutex meanwhile.  _locked */
+static void log_member(struct lk__link *link, enum lk__found found)
+{
+	struct lk_client *client = link->client;
+	int64_t left_ms = grace_left_ms(link);
+	char left[LK__SECONDS_SIZE], text[LK__PLACE_SIZE];
+	const char *server = lk__link_text(link, text);
+
+	lk__client_unlock(client);
+	if (left_ms)
+		lk__log(client, found == LK__FOUND_FIRST ? LK_LOG_INFO : LK_LOG_WARN,
+		        "%s: the server may have forgotten a holder: it does not vote for %s s",
+		        server, lk__seconds(left, left_ms));
+	pthread_mutex_lock(&client->mutex);
+}
+
 /* Write the line about a memory.  Releases the mutex meanwhile.  _locked */
 static void log_memory(struct lk__link *link, enum lk__found found)
 {
@@ -30,7 +56,7 @@ static void log_memory(struct lk__link *link, enum lk__found found)
 	const struct lk__epoch epoch = link->session.epoch;
 	char left[LK__SECONDS_SIZE], age[LK__SECONDS_SIZE], text[LK__PLACE_SIZE];
 	const char *server = lk__link_text(link, text);
-	int64_t grace_ms = lk__grace_left_ms(&epoch, epoch.read_us, client->target.grace_ms);
+	int64_t grace_ms = grace_left_ms(link);
 
 	lk__client_unlock(client);
 	if (found == LK__FOUND_ENDED)
@@ -110,10 +136,12 @@ static bool log_link(struct lk__link *link, int64_t now_ns, int64_t *due_ns)
 	int64_t reclaimed_ns = news->reclaimed_ns + TOGETHER_NS;
 
 	news->found = LK__FOUND_SAME;
-	if (found) {
+	if (found && lk__client_is_quorum(link->client))
+		log_member(link, found);
+	else if (found)
 		log_memory(link, found);
+	if (found)
 		return true;
-	}
 	if (link->session.epoch.is_partial && !link->client->partial_logged) {
 		log_partial(link);
 		return true;
@@ -150,8 +178,7 @@ static bool has_news(const struct lk_client *client)
 		const struct lk__epoch *epoch = &session->epoch;
 		if (session->news.found > LK__FOUND_FIRST || session->news.reclaimed ||
 		    (epoch->is_partial && !client->partial_logged) ||
-		    (session->news.found &&
-		     lk__grace_left_ms(epoch, epoch->read_us, client->target.grace_ms)))
+		    (session->news.found && grace_left_ms(client->links[i])))
 			return true;
 	}
 	return client->long_lease_ms != 0;
