@@ -240,6 +240,29 @@ TEST_NOUNS(idle_client_whose_sentinels_are_gone_goes_on)
 	end();
 }
 
+/* So that stalls of a busy machine do not end it, when silent sentinels take a command timeout to
+ * fail. */
+TEST_NOUNS(hold_goes_on_at_once_if_sentinels_were_gone_before_the_pause)
+{
+	struct lk__op *attempt;
+	int64_t until_ns;
+
+	start_watched(LONG);
+	hold(a);
+	a->session.unwatched_ns = w.now_ns + 1000 * LONG * VIRT_MS;
+	until_ns = w.now_ns + left_ns(a);
+	later(LONG / 2);
+	tick(a);
+	step(a, LK__RENEW);
+	ck_assert_int_gt(w.now_ns + left_ns(a), until_ns);
+	release(a);
+	attempt = try(a);
+	virt_settle(&w);
+	assert_done(attempt, LK_ECONN);
+	vouched(a);
+	end();
+}
+
 TEST_NOUNS(without_sentinels_nothing_new_is_granted)
 {
 	struct lk__op *waiter, *attempt;

@@ -15,7 +15,7 @@
 #include "core.h"
 
 #define MS INT64_C(1000000)
-#define RUN_NS (1000 * MS)   /* while something needs the link, a client runs at least so often */
+#define RUN_NS (500 * MS)    /* while something needs the link, a client runs at least so often */
 #define PAUSE_NS (1500 * MS) /* not having run for longer is a pause */
 
 void lk__vouch_run(struct lk__session *session, int64_t now_ns)
@@ -27,7 +27,9 @@ void lk__vouch_run(struct lk__session *session, int64_t now_ns)
 	if (now_ns - vouch->ran_ns > PAUSE_NS) {
 		vouch->pauses++;
 		vouch->is_doubted = true;
-		vouch->is_alone = false;
+		vouch->is_alone = session->unwatched_ns != LK__NEVER; /* before it, too */
+		lk__why_set(&vouch->why, LK_ECONN,
+		            "after a pause of this client, no sentinel confirms the master");
 	}
 	vouch->ran_ns = now_ns;
 }
