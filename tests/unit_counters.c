@@ -538,3 +538,22 @@ TEST(broken_permits_are_counted_once)
 	release_lost_of(a, held);
 	end();
 }
+
+/* The leave had its limit of dead waiters; the empty leave behind it finds no holder. */
+TEST(serving_the_queue_after_a_release_is_no_loss)
+{
+	struct lk__op *op;
+	struct virt_call call;
+
+	start(3000);
+	hold(a);
+	op = begin_release(a);
+	call = take(a, LK__LEAVE);
+	virt_execute(a, &call);
+	virt_reply(a, &call, "*4\r\n$4\r\nleft\r\n:1\r\n:1\r\n:0\r\n");
+	assert_done(op, LK_OK);
+	call = take(a, LK__HAND);
+	virt_reply(a, &call, "*4\r\n$4\r\nleft\r\n:0\r\n:0\r\n:1\r\n");
+	COUNT(a, lost[0], 0);
+	end();
+}

@@ -197,6 +197,8 @@ bool lk__leave_shows_loss(const struct lk__ticket *ticket, const struct lk__answ
 	bool is_covered = ticket->is_forgotten && !ticket->outlasts_grace &&
 	                  ticket->queue->lease_ms <= ticket->session->grace_ms;
 
+	if (ticket->state != LK__LEAVING)
+		return false; /* it serves others behind its leave */
 	return !answer->mine && ticket->leaves_sent == 1 && !is_covered;
 }
 
