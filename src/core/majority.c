@@ -38,7 +38,7 @@ unsigned lk__legs_valid(const struct lk__legs *legs, int64_t now_ns)
 /* Until when a majority of the legs is valid: the Q-th largest of their times. */
 int64_t lk__legs_valid_until_ns(const struct lk__legs *legs)
 {
-	int64_t times[LK__SERVERS_MAX];
+	int64_t times[LK__SERVERS_MAX] = {0};
 	unsigned count = 0;
 
 	for (unsigned i = 0; i < legs->servers; i++) {

@@ -111,7 +111,7 @@ void lk__quorum_forget(struct lk__core *core, struct lk__ticket *ticket)
 
 uint64_t lk__quorum_time_us(const struct lk__core *core, int64_t now_ns)
 {
-	int64_t times[LK__SERVERS_MAX];
+	int64_t times[LK__SERVERS_MAX] = {0};
 	unsigned count = 0;
 
 	for (unsigned i = 0; i < core->link_count; i++) {
