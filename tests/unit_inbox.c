@@ -285,6 +285,27 @@ TEST(hold_that_moves_subscribes_at_the_new_server)
 	vc_end();
 }
 
+/* The last reference to the name is that of a ticket, which ends: the address sanitizer sees what
+ * the end of the inbox looks at. */
+TEST(inbox_ends_with_the_last_ticket_of_a_closed_handle)
+{
+	struct lk__pending *leave;
+
+	start();
+	vc_acquire(lock, OWNER);
+	vc_granted(vc_take(0, LK__ASK));
+	vc_pass(101);
+	vc_subscribed(0, TOPIC);
+	vc_release(lock, OWNER);
+	leave = vc_take(0, LK__LEAVE);
+	lk__wait_queue_close(&vc.core, lock);
+	vc_left(leave, true, false);
+	ck_assert_ptr_null(vc.core.all_tickets);
+	vc_pass(6000);
+	vc_dropped(0, TOPIC);
+	vc_end();
+}
+
 /* ---- Two kinds of one name ----------------------------------------------------------------- */
 
 TEST(kinds_of_a_name_share_its_inbox_until_the_last_one_ends)

@@ -124,6 +124,8 @@ void lk__ticket_start(struct lk__core *core, int64_t now_ns, struct lk__wait_que
 
 void lk__ticket_end(struct lk__core *core, struct lk__ticket *ticket)
 {
+	struct lk__wait_queue *queue = ticket->queue;
+
 	lk__pending_dequeue(core, &ticket->main);
 	lk__pending_dequeue(core, &ticket->leave);
 	lk__leave_forget(core, ticket);
@@ -133,13 +135,13 @@ void lk__ticket_end(struct lk__core *core, struct lk__ticket *ticket)
 	ticket->state = LK__OVER;
 	if (ticket->whole)
 		lk__leg_ended(core, ticket);
-	if (ticket->queue) {
+	if (queue) {
 		lk__ghost_note(core, ticket);
 		lk__inbox_unuse(core, core->seen_ns, ticket);
-		if (ticket->queue->ticket == ticket)
-			ticket->queue->ticket = NULL;
-		lk__wait_queue_close(core, ticket->queue);
-		ticket->queue = NULL;
+		if (queue->ticket == ticket)
+			queue->ticket = NULL;
+		ticket->queue = NULL; /* the name may be freed, and looks at all tickets */
+		lk__wait_queue_close(core, queue);
 	}
 	if (ticket->main.state == LK__IN_FLIGHT || ticket->leave.state == LK__IN_FLIGHT)
 		return;
