@@ -109,8 +109,7 @@ static const char *deaf_url(void)
 			lk__slots_first((const uint8_t *)view.owner, (uint8_t)i, cluster->ids[i],
 			                &slot, 1);
 		else
-			slot = (unsigned)cluster_slot_of_name(
-				primitives[i - CLUSTER_MASTERS].name);
+			slot = (unsigned)cluster_slot_of_name(primitives[i - CLUSTER_MASTERS].name);
 		lk__slot_tag(slot, tag);
 		snprintf(command, sizeof(command), "ACL SETUSER deaf &lk:c:{%s}:*", tag);
 		cluster_setup_each(cluster, command);
@@ -243,8 +242,8 @@ static void move_during_ask(struct pair *pair, int slot, int to)
 	ck_assert(!kill(pid, SIGSTOP));
 	ck_assert(!pthread_create(&waiting, NULL, acquire_it, pair));
 	ck_assert(WITHIN(GO_ON_MS, cluster_errors_at(0, "ASK") > asked));
-	ck_assert(WITHIN(GO_ON_MS, !lk_client_counters(holder, &now) &&
-	                                   now.requests >= before.requests + 2));
+	ck_assert(WITHIN(GO_ON_MS,
+	                 !lk_client_counters(holder, &now) && now.requests >= before.requests + 2));
 	set_slot_at(0, slot, to);
 	ck_assert(!pthread_create(&asking, NULL, look_at_it, pair));
 	ck_assert(WITHIN(GO_ON_MS, calls_at(0, "cluster|slots") > told));

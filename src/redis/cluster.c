@@ -48,8 +48,7 @@ void lk__cluster_rebase(struct lk__member *node, const struct lk__space *space,
 	int index = lk__cluster_find(topology, node->id);
 	unsigned first;
 
-	if (index >= 0 &&
-	    lk__slots_first(topology->owner, (uint8_t)index, node->id, &first, 1) > 0)
+	if (index >= 0 && lk__slots_first(topology->owner, (uint8_t)index, node->id, &first, 1) > 0)
 		set_base(node, space, first);
 }
 
@@ -218,8 +217,7 @@ static lk_err copy_marker(struct lk__conn *conn, const struct lk__space *space, 
                           const struct lk__epoch *epoch, struct lk__why *why)
 {
 	char key[LK__MARKER_MAX];
-	const struct lk__request ask = {
-		.kind = LK__EPOCH, .epoch = epoch, .marker = key};
+	const struct lk__request ask = {.kind = LK__EPOCH, .epoch = epoch, .marker = key};
 	struct lk__buf buf = {0};
 	struct lk__resp *resp = NULL;
 	lk_err err;
@@ -240,9 +238,8 @@ static lk_err try_slots(struct lk__conn *conns[2], const struct lk__space *space
                         struct lk__epoch *epoch, struct lk__member *node,
                         const struct markers *markers, struct lk__why *why)
 {
-	struct lk__trial trial = {.marker = node->marker,
-	                          .vouchers = markers->list,
-	                          .voucher_count = markers->count};
+	struct lk__trial trial = {
+		.marker = node->marker, .vouchers = markers->list, .voucher_count = markers->count};
 	bool is_refused = true;
 	lk_err err = LK_OK;
 
@@ -269,8 +266,8 @@ static lk_err try_out(struct lk__conn *conns[2], const struct lk__space *space, 
                       const struct lk__topology *topology, int index, struct lk__why *why)
 {
 	unsigned slots[BASES_MAX];
-	const int count = lk__slots_first(topology->owner, (uint8_t)index, node->id, slots,
-	                                  BASES_MAX);
+	const int count =
+		lk__slots_first(topology->owner, (uint8_t)index, node->id, slots, BASES_MAX);
 	struct markers markers;
 	lk_err err = read_markers(conns[LK__RESPONSES], space, node->id, slots, count, deadline_ns,
 	                          cancel_fd, &markers, why);

@@ -26,7 +26,7 @@ struct lk__trial {
 	const char *marker;            /* as in struct lk__request, and so are these: */
 	const char *const *vouchers;
 	int voucher_count;
-	bool is_plain;                 /* by a URL of one server: a replica is a mistake in it */
+	bool is_plain; /* by a URL of one server: a replica is a mistake in it */
 };
 
 lk_err lk__connect_subscribe(struct lk__conn *conn, const struct lk__space *space,

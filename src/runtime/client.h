@@ -41,7 +41,7 @@ struct lk__connection {
 	int users;
 	struct lk__why refusal; /* of ASKING, ahead of the request that is the next one in flight */
 	const char *text;       /* names the server */
-	char place[];     /* that text, if Sentinel named the server */
+	char place[];           /* that text, if Sentinel named the server */
 };
 
 /* The choice of the thread that reads responses: see reader.c. */
