@@ -207,7 +207,8 @@ LK_API const char *lk_errmsg(void);
 /* A client has one identity, at one store.  Its handles share two connections and one thread.  If a
  * handle has an on_lost function, or the client a log function, a second thread calls it.  While
  * the client reconnects, more threads run.  With Sentinel there are one more thread and one more
- * connection for each sentinel; in a Cluster, two connections to each node that its names need. */
+ * connection for each sentinel; in a Cluster, two connections to each node that its names need; of
+ * a quorum, two to each server. */
 typedef struct lk_client lk_client;
 
 typedef enum lk_log_level { LK_LOG_ERROR = 1, LK_LOG_WARN, LK_LOG_INFO, LK_LOG_DEBUG } lk_log_level;
@@ -223,7 +224,8 @@ typedef enum lk_log_level { LK_LOG_ERROR = 1, LK_LOG_WARN, LK_LOG_INFO, LK_LOG_D
  * Other lines report that the server has lost its memory and for how long nothing is granted, that
  * this user may not run INFO, and once a lease longer than grace_ms (LK_LOG_WARN); a grace that
  * already ran when the client came, how many holds were taken back, and a grace that was ended by
- * hand (LK_LOG_INFO).
+ * hand (LK_LOG_INFO).  Of a quorum, each server that does not vote because it has lost its memory
+ * has a line.
  *
  * With Sentinel, "SERVICE: no sentinel answers: ..." (LK_LOG_WARN) and "SERVICE: a sentinel answers
  * again" (LK_LOG_INFO) are about a connection that goes on. */
@@ -296,6 +298,10 @@ typedef struct lk_client_options {
  *        nodes: masters or replicas, and those that do not answer are passed over.  Each name is
  *        on the master of its slot; the client follows slots that move, and failovers.  A Cluster
  *        has only database 0.  A redis:// URL of a node does the same, unless it is lazy
+ *        redis+quorum://[[user][:password]@]host[:port],host[:port],host[:port]...[/db][?...]
+ *        rediss+quorum://...  the same by TLS.  A quorum of these independent servers, an odd
+ *        number of them, at most 7: a majority decides, so a lock survives that the others crash,
+ *        hang or lose their memories.  It has locks only: see lk_quorum_begin()
  *        local:  (also NULL) a private server of this user on this machine; the call starts it if
  *        it does not run
  *        options: db, user, password, client_name, prefix, connect_timeout, command_timeout,
@@ -310,7 +316,8 @@ typedef struct lk_client_options {
  *               a Cluster, and the URL is lazy or has a database other than 0
  * LK_ECONN      the store was not reached within the connect timeout, or it is not ready: it loads
  *               its data, is busy, is a replica, or has its maximum of clients; or no sentinel,
- *               or no node of the Cluster, answers
+ *               or no node of the Cluster, answers; or no majority of a quorum votes: lk_errmsg()
+ *               has the reason of each server, and another error if waiting does not cure one
  * LK_EAUTH      the credentials are wrong, a right is missing, or the server wants another client
  *               certificate; lk_errmsg() names the right, or how to find it
  * LK_ESERVER    the server returned another error, or is no Redis; or with TLS it is not the server
@@ -427,7 +434,8 @@ typedef struct lk_counters {
 	int64_t stepped; /* lk_latch_down() */
 	/* The store. */
 	int64_t requests;  /* on locks, permits, latches, with repeats, WAIT; not queries, PING */
-	int64_t connected; /* connections made; 1 after lk_client_open(), 0 if lazy */
+	int64_t connected; /* connections made; 1 after lk_client_open(), 0 if lazy; of a quorum one
+	                    * to each server */
 	/* The server's memory: see grace_ms. */
 	int64_t reclaimed;   /* holds that were taken back after the server had lost its memory */
 	int64_t grace_us;    /* sum of the times that calls waited because of the grace */
@@ -478,7 +486,8 @@ LK_API const char *lk_lost_reason_name(lk_lost_reason reason);
 typedef void lk_lost_fn(void *arg, lk_lock *lock, uint64_t fence, lk_lost_reason reason);
 
 typedef struct lk_lock_options {
-	int64_t lease_ms;    /* LK_LEASE_MIN_MS..LK_LEASE_MAX_MS, 0 = 10,000 */
+	int64_t lease_ms; /* LK_LEASE_MIN_MS..LK_LEASE_MAX_MS, 0 = 10,000; of a quorum at most its
+	                   * longest lease (the default is cut) */
 	int64_t max_hold_ms; /* a hold ends after this time, 1,000 days at most; 0 = no limit */
 	bool fixed;          /* do not renew: the hold ends with its lease unless extended */
 	lk_owner owner;      /* the owner of a hold, 0 = the calling thread */
@@ -675,7 +684,8 @@ typedef struct lk_party {
 typedef struct lk_lock_status {
 	bool held;
 	lk_party holder;       /* if held */
-	uint64_t fence;        /* of the holder's grant, 0 if not held */
+	uint64_t fence;        /* of the holder's grant, 0 if not held; of a quorum it may be a
+	                        * smaller one, which only a majority of the servers has reached */
 	int64_t held_ms;       /* since the grant, by the store's clock */
 	int64_t lease_left_ms; /* until the lease ends, unless it is renewed */
 	int64_t queue_len;     /* entries in the queue: the threads of a client share one if their
@@ -688,6 +698,9 @@ typedef struct lk_lock_status {
 
 /* Query the holder of the lock.  Changes nothing, so repeating the call is safe.  Returns within
  * one command timeout, although it needs two responses; the second one describes the holder.
+ *
+ * Of a quorum, all servers that vote are asked, and a majority must answer.  The holder is the one
+ * that a majority names; a client with fewer servers still waits.
  *
  * LK_OK, LK_ECONN, LK_EUNKNOWN (no response), LK_EAGAIN, LK_EAUTH, LK_ESERVER, LK_EFOREIGN,
  * LK_EFORKED, LK_ECLOSED, LK_ENOMEM.  Any thread. */
@@ -705,7 +718,7 @@ LK_API LK_MUST_USE lk_err lk_lock_waiters(lk_lock *lock, size_t max, lk_party *w
  *
  *   if_holder  break only if the holder has this id (lk_party.id); NULL = any holder
  *
- * LK_OK         broken
+ * LK_OK         broken; of a quorum: a majority of the servers has confirmed it
  * LK_EABSENT    there was no holder
  * LK_EMISMATCH  there is another holder; nothing changed
  * LK_ECONN      not broken
@@ -755,6 +768,9 @@ typedef struct lk_semaphore_options {
  *               changes it
  * LK_EABSENT    capacity is 0, and the semaphore does not exist
  * LK_EUNKNOWN   no handle, but the store may have made the semaphore.  Repeating the call is safe
+ * LK_EUNSUPPORTED  the store is a quorum.  Its votes decide between two claims, not how many
+ *               permits are in use: with two permits, each of three clients can have two of three
+ *               servers.  Use one server, or a lock for each permit
  * LK_EINVALID (lk_errmsg() names the option), LK_ENOMEM, LK_ESYSTEM, LK_ECONN, LK_EAGAIN, LK_EAUTH,
  * LK_ESERVER (also if the counter of fences is damaged), LK_EFOREIGN (the name is a lock's or a
  * latch's), LK_ECLOSED, LK_EFORKED   no handle
@@ -923,8 +939,8 @@ typedef struct lk_latch_options {
 
 /* Open a handle on a latch.  Sends no request.  The TTLs apply to latches that this handle sets.
  *
- * LK_OK, LK_EINVALID (lk_errmsg() names the option), LK_ENOMEM, LK_ECLOSED, LK_EFORKED.  Any
- * thread. */
+ * LK_OK, LK_EINVALID (lk_errmsg() names the option), LK_EUNSUPPORTED (a quorum, whose votes cannot
+ * count steps: use one server), LK_ENOMEM, LK_ECLOSED, LK_EFORKED.  Any thread. */
 LK_API LK_MUST_USE lk_err lk_latch_open(lk_client *client, const char *name, size_t name_len,
                                         const lk_latch_options *options, lk_latch **latch);
 
@@ -1071,7 +1087,8 @@ typedef struct lk_memory {
 
 /* Ask for the server's memory.  If the server has lost it, the client notices.  In a Cluster each
  * master has a memory of its own: all are asked, and *memory is the one whose grace is the longest.
- * Errors as lk_lock_query().  Any thread. */
+ * LK_EUNSUPPORTED: the servers of a quorum have no grace, but do not vote after a loss.  Other
+ * errors as lk_lock_query().  Any thread. */
 LK_API LK_MUST_USE lk_err lk_client_memory(lk_client *client, lk_memory *memory);
 
 /* End the grace of that memory now, for all clients.  Calls that wait already notice it at their
@@ -1081,7 +1098,8 @@ LK_API LK_MUST_USE lk_err lk_client_memory(lk_client *client, lk_memory *memory)
  * In a Cluster the graces of all masters end, unless one of them began 1 s or more after that of
  * this memory (LK_EMISMATCH); after an error some may have ended.
  *
- * LK_OK, LK_EABSENT (no grace, or it is over), LK_EMISMATCH (the server has another memory); other
+ * LK_OK, LK_EABSENT (no grace, or it is over), LK_EMISMATCH (the server has another memory),
+ * LK_EUNSUPPORTED (a quorum); other
  * errors as lk_lock_query(); after LK_EUNKNOWN the grace may have ended.  Any thread. */
 LK_API LK_MUST_USE lk_err lk_client_end_grace(lk_client *client, const lk_memory *memory);
 
@@ -1096,9 +1114,11 @@ typedef struct lk_server {
 } lk_server;
 
 /* Return the server to which the client is connected; asks nothing.  With Sentinel it is the master
- * that was followed last.  A Cluster has no single server: LK_EINVALID.
+ * that was followed last.  A Cluster has no single server: LK_EINVALID.  Of a quorum, the address
+ * has all servers of the URL, whether or not they vote now.
  *
- * LK_ECONN if there is no connection now; LK_EINVALID, LK_EFORKED.  Any thread. */
+ * LK_ECONN if there is no connection now, or no majority votes; LK_EINVALID, LK_EFORKED.  Any
+ * thread. */
 LK_API LK_MUST_USE lk_err lk_client_server(lk_client *client, lk_server *server);
 
 /* Return the server that has the name, held or not: in a Cluster the master of its slot as far as
