@@ -48,10 +48,18 @@ void lk__vouch_begin(struct lk__session *session, int64_t now_ns)
 	session->vouch.is_doubted = session->vouch.is_alone = false;
 }
 
+/* A hold, although no sentinel can be asked. */
+static bool goes_on(const struct lk__vouch *vouch, const struct lk__pending *request)
+{
+	return vouch->is_alone && request->ticket->state == LK__HOLDING;
+}
+
 void lk__vouch_answer(struct lk__core *core, int64_t now_ns, struct lk__pending *request,
                       const struct lk__answer *answer)
 {
 	struct lk__vouch *vouch = &core->links[request->link]->vouch;
+	bool is_grant = (answer->kind == LK__GRANTED || answer->kind == LK__KEPT) &&
+	                lk__pending_makes_hold(request);
 	const struct lk__answer refused = {
 		.kind = LK__FAILED,
 		.err = vouch->why.err,
@@ -59,13 +67,10 @@ void lk__vouch_answer(struct lk__core *core, int64_t now_ns, struct lk__pending 
 		.text = vouch->why.text,
 	};
 
-	if (!vouch->is_doubted || (answer->kind != LK__GRANTED && answer->kind != LK__KEPT) ||
-	    !lk__pending_makes_hold(request)) {
+	if (!is_grant || !vouch->is_doubted || goes_on(vouch, request)) {
 		lk__ticket_answer(core, now_ns, request, answer);
 	} else if (!vouch->is_alone) {
 		lk__kept_add(&vouch->kept, now_ns, request, answer);
-	} else if (request->ticket->state == LK__HOLDING) {
-		lk__ticket_answer(core, now_ns, request, answer);
 	} else {
 		request->ticket->may_be_known = true;
 		lk__ticket_answer(core, now_ns, request, &refused);
