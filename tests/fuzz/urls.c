@@ -78,7 +78,7 @@ static void check_places(const struct lk__endpoint *list, int count)
 static void check_target(const struct lk__target *target)
 {
 	FUZZ_MUST(target->local + (target->socket_path != NULL) + (target->host != NULL) +
-	                          (target->service != NULL) + target->cluster ==
+	                          (target->service != NULL) + target->cluster + target->quorum ==
 	                  1,
 	          "not one place");
 	FUZZ_MUST(!target->service == !target->sentinel_count &&
@@ -91,6 +91,10 @@ static void check_target(const struct lk__target *target)
 	                  target->seed_count <= LK__SEEDS_MAX && !(target->cluster && target->db),
 	          "a Cluster");
 	check_places(target->seeds, target->seed_count);
+	FUZZ_MUST(target->quorum == (target->member_count > 0) &&
+	                  (!target->quorum || target->member_count % 2 == 1),
+	          "a quorum");
+	check_places(target->members, target->member_count);
 	FUZZ_MUST(!target->host || (target->port >= 1 && target->port <= 65535), "port %d",
 	          target->port);
 	FUZZ_MUST(!target->host || (target->host[0] && fuzz_is_plain(target->host)), "the host");
@@ -104,7 +108,8 @@ static void check_target(const struct lk__target *target)
 	FUZZ_MUST(target->tls || (!target->tls_ca && !target->tls_cert && !target->tls_key &&
 	                          !target->tls_server_name && !target->tls_unverified),
 	          "options of TLS without it");
-	FUZZ_MUST(!target->tls || target->host || target->service || target->cluster,
+	FUZZ_MUST(!target->tls || target->host || target->service || target->cluster ||
+	                  target->quorum,
 	          "TLS without a host");
 	FUZZ_MUST(target->connect_timeout_ns >= LK__MS &&
 	                  target->connect_timeout_ns <= 3600000 * LK__MS &&
@@ -118,7 +123,8 @@ static void check_target(const struct lk__target *target)
 	FUZZ_MUST(!strstr(target->text, SECRET) || (target->host && strstr(target->host, SECRET)) ||
 	                  (target->socket_path && strstr(target->socket_path, SECRET)) ||
 	                  (target->service && strstr(target->service, SECRET)) ||
-	                  (target->cluster && strstr(target->seeds[0].host, SECRET)),
+	                  (target->cluster && strstr(target->seeds[0].host, SECRET)) ||
+	                  (target->quorum && strstr(target->members[0].host, SECRET)),
 	          "the text shows a secret: %s", target->text);
 }
 
@@ -181,6 +187,9 @@ static char *write_url(const struct lk__target *target)
 	} else if (target->cluster) {
 		fprintf(out, "%s+cluster://", scheme);
 		write_places(out, target->seeds, target->seed_count);
+	} else if (target->quorum) {
+		fprintf(out, "%s+quorum://", scheme);
+		write_places(out, target->members, target->member_count);
 	} else {
 		fprintf(out, "%s://", scheme);
 		write_place(out, target->host, target->port);
@@ -252,6 +261,9 @@ static void check_round(const struct lk__target *target)
 	                  again.cluster == target->cluster &&
 	                  same_places(again.seeds, again.seed_count, target->seeds,
 	                              target->seed_count) &&
+	                  again.quorum == target->quorum &&
+	                  same_places(again.members, again.member_count, target->members,
+	                              target->member_count) &&
 	                  again.connect_timeout_ns == target->connect_timeout_ns &&
 	                  again.command_timeout_ns == target->command_timeout_ns &&
 	                  again.keepalive_ms == target->keepalive_ms,
