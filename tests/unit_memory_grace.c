@@ -283,6 +283,21 @@ TEST_NOUNS(renewal_that_is_answered_with_another_memory_is_malformed)
 	end();
 }
 
+/* Only servers of a quorum are young. */
+TEST_NOUNS(young_single_server_is_malformed)
+{
+	struct virt_call call;
+	struct lk__op *op;
+
+	start(LEASE);
+	op = acquire(a);
+	call = reach(a, LK__ASK);
+	virt_reply(a, &call, "*2\r\n$5\r\nyoung\r\n:5000\r\n");
+	assert_done(op, LK_EUNKNOWN);
+	virt_settle(&w);
+	end();
+}
+
 TEST_NOUNS(marker_that_was_not_asked_for_is_malformed)
 {
 	static const char marker[] =

@@ -164,7 +164,8 @@ bool lk__pending_fits(const struct lk__pending *request, const struct lk__answer
 		return request->kind == LK__ASK || request->kind == LK__HAND || request->claim ||
 		       request->kind == LK__RECLAIM || request->kind == LK__YIELD;
 	case LK__YOUNG:
-		return request->kind == LK__ASK || request->kind == LK__HAND || request->claim;
+		return request->ticket->is_leg &&
+		       (request->kind == LK__ASK || request->kind == LK__HAND || request->claim);
 	case LK__MEMORY:
 		return request->kind == LK__EPOCH;
 	case LK__CONFIRMED:
