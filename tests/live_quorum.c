@@ -328,6 +328,35 @@ TEST(cancel_ends_a_wait_although_no_majority_answers)
 	lk_client_close(client);
 }
 
+/* A client that never got a majority, and died. */
+TEST(ticket_on_one_server_is_no_holder)
+{
+	static const char dead[] = "q1:AAAAAAAAAAAAAAAAAAAAAA:BBBBBBBBBBB:10000:r:1:0 1 10000 -";
+	lk_lock_status status;
+	struct redis *redis;
+	lk_client *client;
+	lk_party waiter;
+	lk_kind kind;
+	lk_lock *lock;
+	size_t count;
+
+	quorum_setup_begin(&setup, 0);
+	redis = redis_open(&servers[1]);
+	redis_do(redis, "SET lk:{a} %b PX 10000", dead, sizeof(dead) - 1);
+	client = client_at(setup.url);
+	ck_assert(WITHIN(WAIT_MS, lk_client_name_kind(client, "a", 0, &kind) == LK_OK &&
+	                                  kind == LK_KIND_LOCK));
+	lock = lock_named(client, "a");
+	OK(lk_lock_query(lock, &status));
+	ck_assert(!status.held && status.queue_len <= 1);
+	OK(lk_lock_waiters(lock, 1, &waiter, &count));
+	ck_assert_uint_eq(count, 1);
+	ck_assert_str_eq(waiter.id, "AAAAAAAAAAAAAAAAAAAAAA:BBBBBBBBBBB");
+	EXPECT(lk_lock_break(lock, NULL), LK_EABSENT);
+	take_and_release(lock);
+	OK(lk_client_close(client));
+}
+
 static _Atomic(bool) was_logged;
 
 static void note_line(void *arg, lk_log_level level, const char *line)

@@ -204,3 +204,60 @@ TEST(server_that_refuses_info_does_not_vote)
 	lua_store_refuse(vq.server[2].store, NULL, NULL);
 	vq_end();
 }
+
+/* ---- A new quorum ------------------------------------------------------------------------- */
+
+/* The client knows nothing of the servers, and only makes a quorum. */
+static void begin_again(void)
+{
+	struct lk__quorum *quorum = vq.client[0].core.quorum;
+
+	for (int i = 0; i < vq.servers; i++) {
+		if (vq.client[0].links[i].is_up)
+			vq_cut(0, i, false);
+		vq.client[0].links[i].session.epoch = (struct lk__epoch){0};
+	}
+	memset(quorum->set, 0, sizeof(quorum->set));
+	quorum->begins_ms = 5000;
+	join_all(0);
+	vq_settle();
+}
+
+TEST(new_quorum_is_not_young)
+{
+	vq_start_unmarked(3, 1);
+	begin_again();
+	for (int i = 0; i < 3; i++)
+		ck_assert_msg(strstr(marker(i), " 0 [") && strstr(marker(i), "/3 5000]"), "%s",
+		              marker(i));
+	ck_assert_int_eq(lk__quorum_votes(&vq.client[0].core), 3);
+	vq_end();
+}
+
+/* The other servers may have granted what this one has forgotten. */
+TEST(new_quorum_takes_no_server_of_another_one)
+{
+	vq_start(3, 1);
+	lua_store_text(vq.server[2].store, "FLUSHALL", NULL);
+	begin_again();
+	ck_assert_str_eq(set_of(2), "");
+	ck_assert_int_eq(lk__quorum_votes(&vq.client[0].core), 0);
+	vq_end();
+}
+
+TEST(reason_that_waiting_does_not_cure_is_the_error)
+{
+	struct lk__why why;
+
+	vq_start(3, 1);
+	for (int i = 0; i < 3; i++)
+		vq_cut(0, i, false);
+	for (int i = 0; i < 3; i++)
+		lk__why_set(&vq.client[0].links[i].session.why, i == 1 ? LK_EAUTH : LK_ECONN,
+		            i == 1 ? "two" : "others");
+	ck_assert_int_eq(lk__quorum_explain(&vq.client[0].core, &why), LK_EAUTH);
+	ck_assert_msg(strstr(why.text, "others; two; others") != NULL, "%s", why.text);
+	join_all(0);
+	vq_settle();
+	vq_end();
+}
