@@ -261,3 +261,20 @@ TEST(reason_that_waiting_does_not_cure_is_the_error)
 	vq_settle();
 	vq_end();
 }
+
+/* A client that was not connected when it opened its handle learns of the limit later.  A server
+ * that forgets such a lease would vote before its end. */
+TEST(lease_above_the_longest_one_is_refused)
+{
+	struct lk__wait_queue *queue;
+	struct lk__op *op;
+
+	vq_start_unmarked(3, 1);
+	queue = vq_open(0, "other", LK__LONGEST_MS + 1, false);
+	op = vq_acquire_of(0, queue, 1);
+	join_all(0);
+	vq_settle();
+	vq_done(op, LK_EINVALID);
+	vq_done(vq_acquire_of(0, queue, 1), LK_EINVALID);
+	vq_end();
+}

@@ -285,11 +285,30 @@ static void mind_obstacles(struct lk__core *core, int64_t now_ns, struct lk__tic
 	lk__decide_busy(core, now_ns, ticket, &busy);
 }
 
+/* A lease that a server could forget, and vote before its end. */
+static bool is_too_long(const struct lk__core *core, const struct lk__ticket *ticket)
+{
+	return core->quorum->longest_ms && ticket->queue->lease_ms > core->quorum->longest_ms;
+}
+
+static void refuse_lease(struct lk__core *core, int64_t now_ns, struct lk__ticket *ticket)
+{
+	struct lk__why why;
+
+	lk__why_set(&why, LK_EINVALID, "lease_ms: must be at most %lld, the quorum's longest lease",
+	            (long long)core->quorum->longest_ms);
+	lk__ticket_refuse(core, now_ns, ticket, why.err, why.text);
+}
+
 static void decide_wait(struct lk__core *core, int64_t now_ns, struct lk__ticket *ticket)
 {
 	struct lk__legs *legs = ticket->legs;
 	uint64_t fence;
 
+	if (is_too_long(core, ticket)) {
+		refuse_lease(core, now_ns, ticket);
+		return;
+	}
 	choose_priority(core, now_ns, ticket);
 	if (!ticket->queue->first)
 		return;
