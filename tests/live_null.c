@@ -71,6 +71,8 @@ static lk_err try_without_fence(lk_lock *free_lock)
 	HARMLESS(lk_client_id, client, !strcmp(lk_client_id(NULL), ""))                            \
 	REFUSED(lk_client_counters, client, (NULL, &counters))                                     \
 	REFUSED(lk_client_counters, counters, (client, NULL))                                      \
+	ALLOWED(lk_quorum_begin, url, lk_quorum_begin(NULL, NULL, 0) == LK_EINVALID)               \
+	ALLOWED(lk_quorum_begin, options, lk_quorum_begin("x:", NULL, 0) == LK_EINVALID)           \
 	REFUSED(lk_lock_open, client, (NULL, "a", 0, NULL, &lock))                                 \
 	REFUSED(lk_lock_open, name, (client, NULL, 0, NULL, &lock))                                \
 	ALLOWED(lk_lock_open, options, lk_lock_open(client, "a", 0, NULL, &lock) == LK_OK)         \

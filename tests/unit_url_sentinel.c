@@ -212,9 +212,9 @@ TEST(url_without_the_word_sentinel_is_refused_with_it)
 		{"redis://h:26379/main", "db: must be 0 to 2147483647 (a service of Sentinel needs "
 	                                 "redis+sentinel://)"},
 		{"redis://h:1,i:2/main", "host: more than one (a Cluster needs redis+cluster://, "
-	                                 "sentinels redis+sentinel://)"},
+	                                 "sentinels redis+sentinel://, a quorum redis+quorum://)"},
 		{"redis://h:1,i:2,j", "host: more than one (a Cluster needs redis+cluster://, "
-	                              "sentinels redis+sentinel://)"},
+	                              "sentinels redis+sentinel://, a quorum redis+quorum://)"},
 	};
 
 	for (size_t i = 0; i < COUNT(rows); i++) {
