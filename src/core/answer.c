@@ -324,7 +324,7 @@ static void left(struct lk__core *core, int64_t now_ns, struct lk__ticket *ticke
 		lk__leave_refused(core, now_ns, ticket, answer);
 		return;
 	}
-	if (ticket->whole)
+	if (lk__ticket_whole(ticket))
 		lk__leg_left(core, ticket, answer);
 	else
 		lk__decide_left(core, ticket, answer);

@@ -78,16 +78,18 @@ struct lk__ticket {
 	struct lk__ticket *next, *prev;
 	struct lk__session *session; /* the name's route; NULL: it has legs */
 	struct lk__wait_queue *queue;
-	struct lk__ticket *whole; /* of a leg: the ticket of the quorum, NULL once that has ended */
-	struct lk__legs *legs;    /* of a ticket of a quorum, else NULL: quorum.h */
-	struct lk__op *leavers;   /* calls that wait for its end, or a partial release */
-	struct lk__op *extenders; /* calls that each wait for a renewal, in order */
-	int64_t next_ns;          /* when to send the request of its state, LK__NEVER */
-	int64_t first_sent_ns;    /* its first ask, 0 = none yet */
-	int64_t valid_until_ns;   /* of the hold, also while LEAVING */
-	int64_t grace_from_ns;    /* waiting: when the store first answered that it is in a grace */
-	int64_t grace_until_ns;   /* the end of that grace */
-	int64_t store_us;         /* the store's clock */
+	struct lk__legs *legs;  /* of a ticket of a quorum, else NULL: quorum.h */
+	struct lk__op *leavers; /* calls that wait for its end, or a partial release */
+	union {
+		struct lk__op *extenders; /* calls that each wait for a renewal, in order */
+		struct lk__ticket *whole; /* of a leg: see lk__ticket_whole() */
+	};
+	int64_t next_ns;        /* when to send the request of its state, LK__NEVER */
+	int64_t first_sent_ns;  /* its first ask, 0 = none yet */
+	int64_t valid_until_ns; /* of the hold, also while LEAVING */
+	int64_t grace_from_ns;  /* waiting: when the store first answered that it is in a grace */
+	int64_t grace_until_ns; /* the end of that grace */
+	int64_t store_us;       /* the store's clock */
 	union {
 		int64_t store_us_ns;    /* our clock when store_us arrived */
 		int64_t leave_until_ns; /* LEAVING, SERVING: the end of retries */
@@ -95,9 +97,15 @@ struct lk__ticket {
 	uint64_t fence, last_fence; /* of the grant; the last one issued here */
 	uint64_t arrival;
 	struct lk__pending main, leave;
-	uint32_t hand_overs : 24; /* that count towards the limit */
+	uint32_t hand_overs : 16; /* that count towards the limit */
 	uint32_t hops : 8;        /* consecutive redirections, up to a limit */
-	uint32_t permits;         /* of its hold, as confirmed by the store; 0 = a lock's */
+	/* Flags of a leg, here for the sake of the size. */
+	bool is_leg : 1;     /* the part of a quorum's ticket on one server */
+	bool is_busy : 1;    /* a leg's try has found it held */
+	bool is_refused : 1; /* the server refuses the leg for good */
+	bool is_minor : 1;   /* a majority of the other legs has ended: its end needs no caller */
+	bool yields : 1;     /* a leg's last epoch is to be ended, and this one enqueued */
+	uint32_t permits;    /* of its hold, as confirmed by the store; 0 = a lock's */
 	uint16_t leaves_sent;
 	uint16_t epoch; /* of a leg */
 	char nonce[LK__NONCE_SIZE];
@@ -105,27 +113,30 @@ struct lk__ticket {
 	uint8_t hands : 4;    /* heads of the queue served while it waits */
 	uint8_t refusals : 3; /* consecutive errors, up to a limit */
 	uint8_t refusal : 5;  /* the last one: lk_err */
-	/* Flags; docs/protocol.md lists them, too. */
-	bool is_try;             /* its asks are tries: the store does not enqueue it */
-	bool may_be_known;       /* to the store: at least one ask may have succeeded */
-	bool granted_by_message; /* and not handed over to another thread since */
-	bool is_shared;          /* the store knows that threads of this process wait, too */
-	bool is_wanted;          /* another process waits, as far as this client knows */
-	bool renewal_failed;     /* the last renewal was answered with an error */
-	bool head_unserved;      /* the head of the queue might be granted: serve it first */
-	bool released;           /* by its owner: if its leave finds nothing, it was lost */
-	bool leave_refused;      /* none confirmed since; see core->unconfirmed */
-	bool is_forgotten;   /* the server has another memory than at its grant: reclaim the hold */
-	bool is_doubted;     /* the server does not have the hold: has it lost its memory? */
-	bool outlasts_grace; /* a renewal or an extension gave it a lease longer than the grace */
-	bool uses_inbox;     /* in a Cluster: it needs messages on the name's channel */
-	bool is_divided;     /* its keys are on two servers: the last renewal was narrow */
-	bool is_leg;         /* the part of a quorum's ticket on one server */
-	bool is_busy;        /* a leg's try has found it held */
-	bool is_refused;     /* the server refuses the leg for good */
-	bool is_minor;       /* a majority of the other legs has ended: its end needs no caller */
-	bool yields;         /* a leg's last epoch is to be ended, and this one enqueued */
+	/* Flags; docs/protocol.md lists them, and those above, too. */
+	bool is_try : 1;             /* its asks are tries: the store does not enqueue it */
+	bool may_be_known : 1;       /* to the store: at least one ask may have succeeded */
+	bool granted_by_message : 1; /* and not handed over to another thread since */
+	bool is_shared : 1;          /* the store knows that threads of this process wait, too */
+	bool is_wanted : 1;          /* another process waits, as far as this client knows */
+	bool renewal_failed : 1;     /* the last renewal was answered with an error */
+	bool head_unserved : 1;      /* the head of the queue might be granted: serve it first */
+	bool released : 1;           /* by its owner: if its leave finds nothing, it was lost */
+	bool leave_refused : 1;      /* none confirmed since; see core->unconfirmed */
+	bool is_forgotten : 1; /* the server has another memory than at its grant: reclaim the hold
+	                        */
+	bool is_doubted : 1;   /* the server does not have the hold: has it lost its memory? */
+	bool outlasts_grace : 1; /* a renewal or an extension gave it a lease longer than the grace
+	                          */
+	bool uses_inbox : 1;     /* in a Cluster: it needs messages on the name's channel */
+	bool is_divided : 1;     /* its keys are on two servers: the last renewal was narrow */
 };
+
+/* The ticket of the quorum to which that leg belongs; NULL: it has ended, or this is no leg. */
+static inline struct lk__ticket *lk__ticket_whole(const struct lk__ticket *ticket)
+{
+	return ticket->is_leg ? ticket->whole : NULL;
+}
 
 struct lk__hold {
 	struct lk__hold *next_of_name;

@@ -171,7 +171,7 @@ static bool is_repeated(struct lk__core *core, int64_t now_ns, struct lk__ticket
 void lk__leave_refused(struct lk__core *core, int64_t now_ns, struct lk__ticket *ticket,
                        const struct lk__answer *answer)
 {
-	if (ticket->whole && !answer->retryable)
+	if (lk__ticket_whole(ticket) && !answer->retryable)
 		lk__leg_left(core, ticket, answer);
 	while (!answer->retryable && ticket->leavers) {
 		struct lk__op *waiter = ticket->leavers;

@@ -157,7 +157,7 @@ void lk__members_judge(struct lk__core *core, int64_t now_ns)
 	/* Legs may ask servers that did not vote before. */
 	for (; ticket; ticket = next) {
 		next = ticket->next;
-		if (ticket->whole)
+		if (lk__ticket_whole(ticket))
 			lk__ticket_pursue(core, now_ns, ticket);
 		if (ticket->legs)
 			lk__quorum_touch(core, ticket);

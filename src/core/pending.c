@@ -217,7 +217,7 @@ struct lk__op *lk__core_asker(const struct lk__pending *pending)
 		return pending->latch->steps ? pending->latch->steps->waiter : NULL;
 	if (pending->kind == LK__LOOK)
 		return pending->latch->first;
-	if (ticket->whole)
+	if (lk__ticket_whole(ticket))
 		ticket = ticket->whole;
 	if (pending == &pending->ticket->leave || pending->kind == LK__SHRINK)
 		return ticket->leavers;

@@ -445,7 +445,7 @@ void lk__quorum_leave(struct lk__core *core, int64_t now_ns, struct lk__ticket *
 
 bool lk__quorum_is_awaited(const struct lk__ticket *leg)
 {
-	return leg->leavers || (leg->whole && leg->whole->leavers);
+	return leg->leavers || (lk__ticket_whole(leg) && leg->whole->leavers);
 }
 
 /* ---- Events ------------------------------------------------------------------------------- */

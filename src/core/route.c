@@ -105,7 +105,7 @@ bool lk__pending_makes_nothing(const struct lk__pending *request, const struct l
 /* A request in flight on another link has an answer that makes nothing. */
 static void note_unknown(struct lk__ticket *ticket)
 {
-	struct lk__op *extender = ticket->main.extends ? ticket->extenders : NULL;
+	struct lk__op *extender = ticket->main.extends ? lk__ticket_extender(ticket) : NULL;
 
 	if (ticket->main.state != LK__IN_FLIGHT)
 		return;

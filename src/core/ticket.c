@@ -133,7 +133,7 @@ void lk__ticket_end(struct lk__core *core, struct lk__ticket *ticket)
 	if (ticket->state != LK__OVER && !ticket->legs)
 		lk__table_remove(&core->tickets, &ticket->node);
 	ticket->state = LK__OVER;
-	if (ticket->whole)
+	if (lk__ticket_whole(ticket))
 		lk__leg_ended(core, ticket);
 	if (queue) {
 		lk__ghost_note(core, ticket);
@@ -166,7 +166,7 @@ void lk__ticket_leave(struct lk__core *core, int64_t now_ns, struct lk__ticket *
 	}
 	if (ticket->queue->ticket == ticket)
 		ticket->queue->ticket = NULL;
-	while (ticket->extenders) {
+	while (!ticket->is_leg && ticket->extenders) {
 		struct lk__op *waiter = ticket->extenders;
 		ticket->extenders = waiter->next;
 		lk__complete(core, waiter, LK_ELOST, "the hold was lost");
@@ -241,7 +241,7 @@ void lk__ticket_enqueue(struct lk__core *core, int64_t now_ns, struct lk__ticket
 	if (kind == LK__ASK && !ticket->is_try && lk__inbox_is_on(core, ticket))
 		lk__inbox_use(core, now_ns, ticket); /* else it would end while this waits */
 	request->tries = kind == LK__ASK && tries(core, ticket);
-	if (ticket->whole) /* the fence to commit */
+	if (lk__ticket_whole(ticket)) /* the fence to commit */
 		request->fence = ticket->whole->state == LK__HOLDING ? ticket->whole->fence
 		                                                     : ticket->whole->legs->commit;
 	request->narrow = request->asking = false;
