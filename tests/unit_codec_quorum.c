@@ -9,6 +9,7 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <stdlib.h>
 #include <string.h>
 
 #define CLIENT "aaaaaaaaaaaaaaaaaaaaaa"
@@ -341,10 +342,7 @@ TEST(marker_without_a_set)
 
 TEST(listing_has_the_legs_of_a_server)
 {
-	struct {
-		struct lk__listing listing;
-		struct lk__entry entries[4];
-	} found = {.listing = {.room = 4}};
+	struct lk__listing *found = calloc(1, sizeof(*found) + 4 * sizeof(found->entries[0]));
 	struct lk__request query = request_of(LK__SHOW);
 	const struct lk__space space = space_of(true);
 	struct lk__answer answer;
@@ -356,14 +354,16 @@ TEST(listing_has_the_legs_of_a_server)
 	         "*7\r\n$%zu\r\n" TICKET "\r\n$1\r\n5\r\n:9\r\n$1\r\n6\r\n:1\r\n:-1\r\n"
 	         "$%zu\r\nq1:" OTHER ":" NONCE ":10000:r:" AT ":0\r\n",
 	         strlen(TICKET), strlen(TICKET));
+	found->room = 4;
 	resp = parse(bytes);
-	lk__codec_query_answer(resp, "server", &space, &query, &found.listing, &answer, &why);
+	lk__codec_query_answer(resp, "server", &space, &query, found, &answer, &why);
 	lk__resp_free(resp);
 	ck_assert_int_eq(answer.kind, LK__LISTED);
-	ck_assert_uint_eq(found.listing.count, 2);
-	ck_assert_str_eq(found.listing.entries[0].id, TICKET);
-	ck_assert_str_eq(found.listing.entries[0].party, CLIENT ":" NONCE);
-	ck_assert_str_eq(found.listing.entries[1].party, OTHER ":" NONCE);
+	ck_assert_uint_eq(found->count, 2);
+	ck_assert_str_eq(found->entries[0].id, TICKET);
+	ck_assert_str_eq(found->entries[0].party, CLIENT ":" NONCE);
+	ck_assert_str_eq(found->entries[1].party, OTHER ":" NONCE);
+	free(found);
 }
 
 /* ---- Messages ----------------------------------------------------------------------------- */
