@@ -326,7 +326,7 @@ static void left(struct lk__core *core, int64_t now_ns, struct lk__ticket *ticke
 	}
 	if (lk__ticket_whole(ticket))
 		lk__leg_left(core, ticket, answer);
-	else
+	else if (!ticket->is_leg) /* a leg alone shows no loss, and its calls have ended */
 		lk__decide_left(core, ticket, answer);
 	if (confirmed && request->narrow) {
 		ticket->is_divided = true; /* the hold has ended: now the whole leave */
