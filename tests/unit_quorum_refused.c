@@ -7,6 +7,56 @@
 #include <stdio.h>
 #include <string.h>
 
+/* ---- Extensions --------------------------------------------------------------------------- */
+
+static void end_hold(int client)
+{
+	vq_release(client);
+	vq_settle();
+	vq_end();
+}
+
+TEST(extension_is_sent_again_after_its_link_was_lost_before_it)
+{
+	struct lk__op *op;
+
+	vq_start(3, 1);
+	vq_down(2);
+	vq_acquire(0);
+	vq_settle();
+	op = vq_extend(0, 9000);
+	vq_cut(0, 0, false);
+	vq_join(0, 0);
+	vq_settle();
+	vq_done(op, LK_OK);
+	vq_up(2);
+	end_hold(0);
+}
+
+TEST(extension_of_a_leg_that_was_lost_is_sent_again)
+{
+	struct lk__op *op;
+
+	vq_start(3, 1);
+	vq_acquire(0);
+	vq_settle();
+	for (int i = 0; i < 2; i++)
+		lua_store_text(vq.server[i].store, "DEL", "lk:{name}", NULL);
+	op = vq_extend(0, 9000);
+	/* The second leg is lost when the first one is back. */
+	ck_assert(vq_send(0, 2) && vq_execute(0, 2) && vq_reply(0, 2));
+	for (int i = 0; i < 2; i++) {
+		for (int j = 0; j < 2; j++) {
+			vq_send(0, i);
+			if (vq_execute(0, i))
+				vq_reply(0, i);
+		}
+	}
+	vq_settle();
+	vq_done(op, LK_OK);
+	end_hold(0);
+}
+
 /* ---- Counters ----------------------------------------------------------------------------- */
 
 TEST(release_counts_no_loss_for_a_leg_that_was_not_granted)

@@ -362,9 +362,9 @@ static bool drop_requests(struct lk__core *core, const struct lk__session *sessi
 		ticket->may_be_known = true;
 		if (extender && extender->sent)
 			extender->may_be_extended = true;
-		if (lk__ticket_whole(ticket))
-			lk__leg_dropped(core, ticket);
 	}
+	if (lk__ticket_whole(ticket) && ticket->session == session)
+		lk__leg_dropped(core, ticket);
 	dropped |= lk__pending_drop(core, session, &ticket->leave);
 	return dropped || ticket->session == session;
 }

@@ -116,7 +116,7 @@ bool lk__leg_may_ask(const struct lk__core *core, const struct lk__ticket *leg);
 /* Before an answer to the leg changes it. */
 void lk__leg_note(struct lk__core *core, int64_t now_ns, struct lk__ticket *leg,
                   const struct lk__answer *answer);
-/* The link was lost with the leg's request. */
+/* The leg's link was lost, with a request that was sent or queued. */
 void lk__leg_dropped(struct lk__core *core, struct lk__ticket *leg);
 void lk__leg_granted(struct lk__core *core, int64_t now_ns, struct lk__ticket *leg,
                      const struct lk__pending *request, const struct lk__answer *answer);

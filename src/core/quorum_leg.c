@@ -62,6 +62,11 @@ void lk__leg_dropped(struct lk__core *core, struct lk__ticket *leg)
 /* The server does not have the leg any more, or not for us: ask again, at that time. */
 static void restart(struct lk__core *core, int64_t now_ns, struct lk__ticket *leg, int64_t next_ns)
 {
+	struct lk__legs *legs = leg->whole->legs;
+
+	/* An extension of the grant that is over does not count, and is sent again. */
+	legs->extending &= (uint8_t)~bit_of(leg);
+	legs->extended &= (uint8_t)~bit_of(leg);
 	leg->state = LK__ASKING;
 	leg->valid_until_ns = 0;
 	leg->fence = leg->last_fence = 0;
