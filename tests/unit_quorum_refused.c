@@ -7,6 +7,49 @@
 #include <stdio.h>
 #include <string.h>
 
+/* ---- Refusals ----------------------------------------------------------------------------- */
+
+/* So many leaves are repeated already: this one must not count as confirmed. */
+TEST(refused_leaves_of_a_release_are_repeated)
+{
+	struct lk__op *op;
+
+	vq_start(3, 1);
+	vq_acquire(0);
+	vq_settle();
+	vq.client[0].core.unconfirmed = LK__UNCONFIRMED_MAX;
+	op = vq_release(0);
+	for (int i = 0; i < 2; i++)
+		vq_refuse(0, i, "LOADING not yet");
+	vq_waits(op);
+	vq_pass(500);
+	vq_done(op, LK_OK);
+	vq.client[0].core.unconfirmed -= LK__UNCONFIRMED_MAX;
+	vq_end();
+}
+
+TEST(close_confirms_no_release)
+{
+	struct lk__op *op;
+
+	vq_start(3, 1);
+	vq_acquire(0);
+	vq_settle();
+	op = vq_release(0);
+	for (int i = 0; i < 2; i++)
+		vq_refuse(0, i, "LOADING not yet");
+	for (int i = 0; i < 3; i++)
+		vq_cut(0, i, false);
+	lk__core_close(&vq.client[0].core, vq.now_ns);
+	vq_settle();
+	vq_waits(op);
+	for (int i = 0; i < 3; i++)
+		vq_join(0, i);
+	vq_pass(500);
+	vq_done(op, LK_OK);
+	vq_end();
+}
+
 /* ---- Extensions --------------------------------------------------------------------------- */
 
 static void end_hold(int client)

@@ -163,7 +163,8 @@ static bool is_repeated(struct lk__core *core, int64_t now_ns, struct lk__ticket
 		core->leave_given_up |= lk__ticket_matters(ticket, now_ns);
 		return false; /* otherwise the close would wait for it */
 	}
-	return count(core, ticket) || lk__ticket_has_lapsed(ticket) || ticket->leavers;
+	return count(core, ticket) || lk__ticket_has_lapsed(ticket) ||
+	       lk__quorum_is_awaited(ticket);
 }
 
 /* The store answered the leave, or the serving after it, with an error.  Complete the callers,
@@ -245,7 +246,7 @@ void lk__leave_close(struct lk__core *core, int64_t now_ns)
 		next = ticket->next;
 		if (!ticket->leave_refused)
 			continue;
-		if (lk__session_is_up(ticket->session) || ticket->leavers) {
+		if (lk__session_is_up(ticket->session) || lk__quorum_is_awaited(ticket)) {
 			lk__leave_now(core, now_ns, ticket);
 		} else {
 			core->leave_given_up |= lk__ticket_matters(ticket, now_ns);
