@@ -9,6 +9,40 @@
 
 /* ---- Refusals ----------------------------------------------------------------------------- */
 
+static void end_hold(int client)
+{
+	vq_release(client);
+	vq_settle();
+	vq_end();
+}
+
+static void refuse_link(int client, int server)
+{
+	struct lk__session *session = &vq.client[client].links[server].session;
+
+	lk__why_set(&session->why, LK_EAUTH, "wrong password");
+	lk__core_link_refused(&vq.client[client].core, session, vq.now_ns);
+}
+
+/* Each server refuses the client for a while. */
+TEST(links_that_are_accepted_again_serve_the_wait)
+{
+	struct lk__op *op;
+
+	vq_start(3, 1);
+	for (int i = 0; i < 3; i++)
+		vq_down(i);
+	op = vq_acquire(0);
+	for (int i = 0; i < 3; i++)
+		refuse_link(0, i);
+	vq_waits(op);
+	for (int i = 0; i < 3; i++)
+		vq_up(i);
+	vq_settle();
+	vq_done(op, LK_OK);
+	end_hold(0);
+}
+
 /* So many leaves are repeated already: this one must not count as confirmed. */
 TEST(refused_leaves_of_a_release_are_repeated)
 {
@@ -51,13 +85,6 @@ TEST(close_confirms_no_release)
 }
 
 /* ---- Extensions --------------------------------------------------------------------------- */
-
-static void end_hold(int client)
-{
-	vq_release(client);
-	vq_settle();
-	vq_end();
-}
 
 TEST(extension_is_sent_again_after_its_link_was_lost_before_it)
 {

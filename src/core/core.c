@@ -328,6 +328,7 @@ void lk__core_link_up(struct lk__core *core, struct lk__session *session, int64_
 		next = ticket->next;
 		if (ticket->session != session)
 			continue;
+		ticket->is_refused = false;
 		if (ticket->state != LK__HOLDING || !ticket->queue->fixed ||
 		    ticket->head_unserved || ticket->is_forgotten || ticket->is_doubted ||
 		    lk__ticket_is_shrinking(ticket))
