@@ -127,6 +127,77 @@ TEST(extension_of_a_leg_that_was_lost_is_sent_again)
 	end_hold(0);
 }
 
+/* ---- Messages ----------------------------------------------------------------------------- */
+
+TEST(break_of_another_epoch_leaves_the_answer_to_the_ask)
+{
+	struct lk__message broken = {.kind = LK__BROKEN, .lease_ms = VQ_LEASE_MS};
+	struct lk__op *op;
+
+	vq_start(3, 1);
+	vq_down(2);
+	op = vq_acquire(0);
+	vq_leg(0, 0)->epoch = 1;
+	ck_assert(vq_send(0, 0) && vq_execute(0, 0));
+	broken.from = &vq.client[0].links[0].session;
+	memcpy(broken.nonce, vq_leg(0, 0)->nonce, sizeof(broken.nonce));
+	lk__core_message(&vq.client[0].core, vq.now_ns, &broken);
+	vq_settle();
+	vq_done(op, LK_OK);
+	vq_up(2);
+	end_hold(0);
+}
+
+/* The leg has left, and serves the queue: it must not come back to yield. */
+TEST(grant_of_another_epoch_is_nothing_to_a_leg_that_has_left)
+{
+	struct lk__message late = {
+		.kind = LK__GRANT, .lease_ms = VQ_LEASE_MS, .life_ms = VQ_LEASE_MS, .epoch = 5};
+	struct lk__op *op;
+
+	vq_start(3, 2);
+	vq_acquire(0);
+	vq_settle();
+	op = vq_acquire(1);
+	vq_settle();
+	late.from = &vq.client[0].links[0].session;
+	memcpy(late.nonce, vq_leg(0, 0)->nonce, sizeof(late.nonce));
+	lua_store_text(vq.server[0].store, "DEL", "lk:epoch", NULL);
+	vq_release(0);
+	for (int i = 0; i < 3; i++)
+		ck_assert(vq_send(0, i) && vq_execute(0, i) && vq_reply(0, i));
+	ck_assert_int_eq(lk__ticket_find_at(&vq.client[0].core, late.nonce, late.from)->state,
+	                 LK__SERVING);
+	lk__core_message(&vq.client[0].core, vq.now_ns, &late);
+	vq_settle();
+	vq_done(op, LK_OK);
+	vq_release(1);
+	vq_pass(VQ_LONGEST_MS + LK__QUEUE_LIFE_MS);
+	vq_end();
+}
+
+/* The leg is unknown to its server, as far as the client knows, when the hold expires. */
+TEST(message_for_an_unasked_leg_of_a_hold_that_expires)
+{
+	struct lk__message late = {.kind = LK__WANTED, .lease_ms = VQ_LEASE_MS};
+	struct lk__op *op;
+
+	vq_start(3, 1);
+	op = vq_acquire(0);
+	vq_refuse(0, 2, "LOADING not yet");
+	for (int i = 0; i < 2; i++)
+		ck_assert(vq_send(0, i) && vq_execute(0, i) && vq_reply(0, i));
+	vq_done(op, LK_OK);
+	late.from = &vq.client[0].links[2].session;
+	memcpy(late.nonce, vq_leg(0, 2)->nonce, sizeof(late.nonce));
+	vq_set_time(vq.now_ns + VQ_LEASE_MS * VQ_MS);
+	lk__core_message(&vq.client[0].core, vq.now_ns, &late);
+	ck_assert(lk__ticket_find_at(&vq.client[0].core, late.nonce, late.from));
+	vq_settle();
+	vq_release(0);
+	vq_end();
+}
+
 /* ---- Counters ----------------------------------------------------------------------------- */
 
 TEST(release_counts_no_loss_for_a_leg_that_was_not_granted)

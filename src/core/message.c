@@ -114,11 +114,12 @@ static void of_ticket(struct lk__core *core, int64_t now_ns, const struct lk__me
 		lk__vouch_run(ticket->session, now_ns);
 	if (!ticket || (message->from && message->from != ticket->session))
 		return; /* stale or forged; an unclaimed grant expires with its lease */
+	ticket->may_be_known = true;
 	if (ticket->is_leg)
 		lk__quorum_expire(core, now_ns, ticket);
-	note_heard(&ticket->main, message);
+	if (message->epoch == ticket->epoch)
+		note_heard(&ticket->main, message);
 	note_heard(&ticket->leave, message);
-	ticket->may_be_known = true;
 	if (ticket->state == LK__LEAVING && message->kind != LK__BROKEN) {
 		lk__leave_now(core, now_ns, ticket); /* the store still knows it */
 		return;

@@ -289,7 +289,8 @@ bool lk__leg_is_old(struct lk__core *core, int64_t now_ns, struct lk__ticket *le
 	/* A request of a lost connection came late, and was granted an epoch that is over: it would
 	 * block the server for a lease.  The yield ends every epoch but its own. */
 	if (message->kind == LK__GRANT && !leg->yields && leg->main.state == LK__IDLE &&
-	    leg->state != LK__HOLDING && leg->epoch < UINT16_MAX) {
+	    leg->state != LK__HOLDING && !lk__ticket_is_leaving(leg) &&
+	    leg->epoch < UINT16_MAX) {
 		leg->epoch++;
 		leg->yields = true;
 		leg->first_sent_ns = 0;
