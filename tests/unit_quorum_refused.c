@@ -43,6 +43,19 @@ TEST(links_that_are_accepted_again_serve_the_wait)
 	end_hold(0);
 }
 
+TEST(mark_that_is_refused_is_made_later)
+{
+	vq_start_unmarked(3, 1);
+	for (int i = 0; i < 3; i++)
+		vq_join(0, i);
+	for (int i = 0; i < 3; i++)
+		if (vq_send(0, i))
+			vq_refuse(0, i, "MISCONF not now");
+	vq_pass(5000);
+	ck_assert(lk__quorum_is_ready(&vq.client[0].core));
+	vq_end();
+}
+
 /* So many leaves are repeated already: this one must not count as confirmed. */
 TEST(refused_leaves_of_a_release_are_repeated)
 {

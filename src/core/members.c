@@ -15,6 +15,7 @@
 
 #define MS INT64_C(1000000)
 #define RETRY_NS (100 * MS)
+#define REFUSED_NS (1000 * MS)
 
 bool lk__core_use_quorum(struct lk__core *core, unsigned servers)
 {
@@ -104,6 +105,19 @@ static void mark(const struct lk__core *core, int64_t now_ns, struct lk__session
 	snprintf(session->set, sizeof(session->set), "%s %u/%u %lld", set, session->index + 1U,
 	         core->quorum->servers, (long long)longest_ms);
 	lk__memory_ask(session);
+}
+
+/* The server refused to store the mark, or the link was lost with the request. */
+int64_t lk__members_due(const struct lk__session *session)
+{
+	int64_t last_ns = session->marked_ns;
+
+	if (!session->set[0] || session->epoch.set[0] || !lk__session_is_up(session) ||
+	    session->memory.state != LK__IDLE)
+		return LK__NEVER;
+	if (last_ns < session->memory_try_ns)
+		last_ns = session->memory_try_ns;
+	return last_ns + REFUSED_NS;
 }
 
 /* The id of the memory: the second word of the marker. */

@@ -40,6 +40,8 @@ int64_t lk__memory_due(const struct lk__core *core, const struct lk__session *se
 {
 	int64_t last_ns = session->memory_ns;
 
+	if (core->quorum)
+		return lk__members_due(session);
 	if (!core->route || !session->users || !lk__session_is_up(session) ||
 	    session->memory.state != LK__IDLE)
 		return LK__NEVER;

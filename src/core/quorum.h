@@ -74,6 +74,8 @@ lk_err lk__quorum_explain(const struct lk__core *core, struct lk__why *why);
 
 /* members.c: a marker was read.  Which servers belong together? */
 void lk__members_judge(struct lk__core *core, int64_t now_ns);
+/* When to ask again for a mark that was not stored, LK__NEVER. */
+int64_t lk__members_due(const struct lk__session *session);
 /* quorum.c: tickets */
 void lk__quorum_start(struct lk__core *core, int64_t now_ns, struct lk__wait_queue *queue);
 void lk__quorum_pursue(struct lk__core *core, int64_t now_ns, struct lk__ticket *ticket);
