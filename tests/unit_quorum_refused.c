@@ -230,3 +230,40 @@ TEST(release_counts_no_loss_for_a_leg_that_was_not_granted)
 	lua_store_text(vq.server[2].store, "DEL", "lk:{name}", NULL);
 	vq_end();
 }
+
+/* ---- Commits ------------------------------------------------------------------------------ */
+
+static void set_counter(int server, const char *fence)
+{
+	char class[16];
+
+	snprintf(class, sizeof(class), "%d", lk__slot_of("name", 4) % LK__CLASSES);
+	lua_store_text(vq.server[server].store, "HSET", "lk:fences", class, fence, NULL);
+}
+
+static void raise_counter(int server, int64_t ahead_us)
+{
+	char fence[24];
+
+	snprintf(fence, sizeof(fence), "%lld", (long long)(vq_store_us(server) + ahead_us));
+	set_counter(server, fence);
+}
+
+/* The server with the smallest fence is lost before it can be raised. */
+TEST(fence_is_committed_where_servers_are_left)
+{
+	struct lk__op *op;
+
+	vq_start(3, 1);
+	raise_counter(1, 1000000);
+	raise_counter(2, 2000000);
+	op = vq_acquire(0);
+	for (int i = 0; i < 3; i++)
+		ck_assert(vq_send(0, i) && vq_execute(0, i) && vq_reply(0, i));
+	vq_waits(op);
+	vq_down(0);
+	vq_settle();
+	vq_done(op, LK_OK);
+	vq_up(0);
+	end_hold(0);
+}

@@ -94,24 +94,32 @@ uint64_t lk__legs_committed_fence(const struct lk__legs *legs, int64_t now_ns)
 	return least;
 }
 
-/* The fence to commit: the Q-th smallest of the valid legs.  One server whose counter is far ahead
- * does not raise those of the others. */
-uint64_t lk__legs_fence_to_commit(const struct lk__legs *legs, int64_t now_ns)
+/* Can a majority's counters be raised to that fence, over the links that are up? */
+static bool can_commit(const struct lk__legs *legs, int64_t now_ns, uint64_t fence)
 {
-	uint64_t fences[LK__SERVERS_MAX] = {0};
 	unsigned count = 0;
 
 	for (unsigned i = 0; i < legs->servers; i++) {
 		const struct lk__ticket *leg = legs->leg[i];
-		unsigned at = count;
-		if (!lk__leg_is_valid(leg, now_ns))
-			continue;
-		for (; at > 0 && fences[at - 1] > leg->fence; at--)
-			fences[at] = fences[at - 1];
-		fences[at] = leg->fence;
-		count++;
+		count += lk__leg_is_valid(leg, now_ns) && leg->fence <= fence &&
+		         (fence <= leg->last_fence || lk__session_is_up(leg->session));
 	}
-	return fences[legs->majority - 1];
+	return count >= legs->majority;
+}
+
+/* The fence to commit, the least one of a valid leg; 0 = none before a link is up.  One server
+ * whose counter is far ahead does not raise those of the others. */
+uint64_t lk__legs_fence_to_commit(const struct lk__legs *legs, int64_t now_ns)
+{
+	uint64_t least = 0;
+
+	for (unsigned i = 0; i < legs->servers; i++) {
+		const struct lk__ticket *leg = legs->leg[i];
+		if (lk__leg_is_valid(leg, now_ns) && (!least || leg->fence < least) &&
+		    can_commit(legs, now_ns, leg->fence))
+			least = leg->fence;
+	}
+	return least;
 }
 
 /* Were so many legs of a released hold missing that it was lost before? */
