@@ -267,3 +267,24 @@ TEST(fence_is_committed_where_servers_are_left)
 	vq_up(0);
 	end_hold(0);
 }
+
+TEST(commit_to_a_damaged_counter_is_not_repeated_at_once)
+{
+	struct lk__op *op;
+
+	vq_start(3, 1);
+	vq_down(2);
+	raise_counter(1, 1000000);
+	op = vq_acquire(0);
+	for (int i = 0; i < 2; i++)
+		ck_assert(vq_send(0, i) && vq_execute(0, i) && vq_reply(0, i));
+	set_counter(0, "damaged");
+	vq_pass(500);
+	ck_assert_int_le(vq.runs[LK__RENEW], 8);
+	vq_waits(op);
+	set_counter(0, "1");
+	vq_pass(1000);
+	vq_done(op, LK_OK);
+	vq_up(2);
+	end_hold(0);
+}

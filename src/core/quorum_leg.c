@@ -142,6 +142,16 @@ static void extend(struct lk__ticket *leg, const struct lk__pending *request, bo
 		legs->unextended |= bit_of(leg);
 }
 
+/* A renewal has failed, or has not committed the fence: repeat it after a pause. */
+static void retry_later(struct lk__core *core, int64_t now_ns, struct lk__ticket *leg)
+{
+	leg->next_ns = now_ns + (leg->queue->lease_ms / 20 + 10) * MS;
+	if (leg->queue->fixed && whole_holds(leg))
+		leg->next_ns = LK__NEVER;
+	lk__quorum_touch(core, leg);
+	lk__ticket_pursue(core, now_ns, leg);
+}
+
 void lk__leg_kept(struct lk__core *core, int64_t now_ns, struct lk__ticket *leg,
                   const struct lk__pending *request, const struct lk__answer *answer)
 {
@@ -167,6 +177,11 @@ void lk__leg_kept(struct lk__core *core, int64_t now_ns, struct lk__ticket *leg,
 		claim(core, now_ns, leg, now_ns + RETRY_MS * MS);
 	else
 		lk__leg_take(core, now_ns, leg, answer->fence, answer->store_us);
+	/* The counter is damaged. */
+	if (leg->state == LK__HOLDING && !whole_holds(leg) && leg->last_fence < request->fence) {
+		leg->renewal_failed = true;
+		retry_later(core, now_ns, leg);
+	}
 }
 
 /* ---- No grant ----------------------------------------------------------------------------- */
@@ -233,11 +248,7 @@ void lk__leg_failed(struct lk__core *core, int64_t now_ns, struct lk__ticket *le
 		lk__leg_refused(core, now_ns, leg, answer->err, answer->text);
 	} else if (leg->state == LK__HOLDING) {
 		leg->renewal_failed |= request->kind == LK__RENEW;
-		leg->next_ns = now_ns + (leg->queue->lease_ms / 20 + 10) * MS;
-		if (leg->queue->fixed && whole_holds(leg))
-			leg->next_ns = LK__NEVER;
-		lk__quorum_touch(core, leg);
-		lk__ticket_pursue(core, now_ns, leg);
+		retry_later(core, now_ns, leg);
 	} else if (answer->retryable || request->kind == LK__HAND) {
 		/* A grant by message overtook the refusal of its ask: claim it while it stands. */
 		if (leg->state != LK__CLAIMING || request->kind != LK__ASK)
