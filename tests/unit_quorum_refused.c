@@ -211,6 +211,30 @@ TEST(message_for_an_unasked_leg_of_a_hold_that_expires)
 	vq_end();
 }
 
+/* ---- Tries -------------------------------------------------------------------------------- */
+
+TEST(server_that_was_busy_grants_to_a_try_after_a_new_link)
+{
+	static const char other[] = "q1:bclient_AAAAAAAAAAAAAA:AAAAAAAAAAA:3000:r:1:0 9 3000 -";
+	struct lk__op *op;
+
+	vq_start(3, 1);
+	for (int i = 0; i < 2; i++)
+		lua_store_text(vq.server[i].store, "SET", "lk:{name}", other, "PX", "1000", NULL);
+	op = vq_try(0);
+	ck_assert(vq_send(0, 0) && vq_execute(0, 0) && vq_reply(0, 0));
+	vq_cut(0, 0, false);
+	lua_store_text(vq.server[0].store, "DEL", "lk:{name}", NULL);
+	vq_join(0, 0);
+	for (int i = 0; i < 2; i++)
+		ck_assert(vq_send(0, i) && vq_execute(0, i) && vq_reply(0, i));
+	vq_waits(op);
+	vq_settle();
+	vq_done(op, LK_OK);
+	lua_store_text(vq.server[1].store, "DEL", "lk:{name}", NULL);
+	end_hold(0);
+}
+
 /* ---- Counters ----------------------------------------------------------------------------- */
 
 TEST(release_counts_no_loss_for_a_leg_that_was_not_granted)

@@ -110,6 +110,7 @@ void lk__leg_granted(struct lk__core *core, int64_t now_ns, struct lk__ticket *l
 
 	if (leg->yields)
 		return; /* of an epoch that is over */
+	leg->is_busy = false;
 	leg->is_wanted |= answer->older;
 	if (leg->state == LK__HOLDING && answer->fence != leg->fence) {
 		restart(core, now_ns, leg, now_ns);
