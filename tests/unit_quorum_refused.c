@@ -43,6 +43,26 @@ TEST(links_that_are_accepted_again_serve_the_wait)
 	end_hold(0);
 }
 
+TEST(try_that_is_refused_for_now_ends_with_that_error)
+{
+	struct lk__op *op;
+
+	vq_start(3, 1);
+	op = vq_try(0);
+	for (int i = 0; i < 3; i++)
+		vq_refuse(0, i, "LOADING not yet");
+	for (int i = 0; i < 3; i++)
+		vq_cut(0, i, false);
+	for (int i = 0; i < 3; i++)
+		vq_join(0, i);
+	for (int i = 0; i < 3; i++)
+		vq_refuse(0, i, "LOADING not yet");
+	vq_set_time(vq.now_ns + (VQ_TIMEOUT_MS + 1) * VQ_MS);
+	vq_settle();
+	vq_done(op, LK_EAGAIN);
+	vq_end();
+}
+
 TEST(mark_that_is_refused_is_made_later)
 {
 	vq_start_unmarked(3, 1);

@@ -156,10 +156,12 @@ static const char *refusal_text(const struct lk__core *core, const struct lk__ti
 static void complete_refused(struct lk__core *core, struct lk__op *op,
                              const struct lk__ticket *ticket, lk_err why)
 {
-	bool refused =
-		why == LK_ETIMEDOUT && ticket && ticket->state == LK__ASKING && ticket->refusals;
 	struct lk__why timed_out;
+	bool refused;
 
+	if (ticket && ticket->legs)
+		ticket = lk__quorum_refused(ticket);
+	refused = why == LK_ETIMEDOUT && ticket && ticket->state == LK__ASKING && ticket->refusals;
 	if (!refused) {
 		lk__complete(core, op, why, text_of(op, why));
 	} else if (op->only_try) {

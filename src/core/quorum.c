@@ -489,6 +489,22 @@ bool lk__quorum_is_unknown(const struct lk__ticket *ticket)
 	return true;
 }
 
+const struct lk__ticket *lk__quorum_refused(const struct lk__ticket *ticket)
+{
+	const struct lk__legs *legs = ticket->legs;
+	const struct lk__ticket *found = NULL;
+	uint8_t refused = 0;
+
+	for (unsigned i = 0; i < legs->servers; i++) {
+		const struct lk__ticket *leg = legs->leg[i];
+		if (!leg || leg->state != LK__ASKING || !leg->refusals)
+			continue;
+		refused |= (uint8_t)(1U << i);
+		found = leg;
+	}
+	return lk__legs_exclude(legs, refused) ? found : NULL;
+}
+
 /* Does a majority renew the hold? */
 bool lk__quorum_is_sure(const struct lk__ticket *ticket)
 {

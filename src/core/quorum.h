@@ -90,6 +90,8 @@ void lk__quorum_settle(struct lk__core *core, int64_t now_ns);
 void lk__quorum_expire(struct lk__core *core, int64_t now_ns, const struct lk__ticket *leg);
 /* May a thread's call still be waiting for the leg's leave? */
 bool lk__quorum_is_awaited(const struct lk__ticket *leg);
+/* A leg that was refused last, if no majority is left without such legs; else NULL. */
+const struct lk__ticket *lk__quorum_refused(const struct lk__ticket *ticket);
 bool lk__quorum_is_unknown(const struct lk__ticket *ticket);
 bool lk__quorum_is_sure(const struct lk__ticket *ticket);
 /* The servers' time, us: the median of their clocks. */
