@@ -181,6 +181,29 @@ TEST(break_of_another_epoch_leaves_the_answer_to_the_ask)
 	end_hold(0);
 }
 
+/* Another program sends it: a leg that was never asked would be freed with its hold. */
+TEST(message_for_a_leg_that_was_never_asked_is_ignored)
+{
+	struct lk__message forged = {.kind = LK__WANTED, .lease_ms = VQ_LEASE_MS};
+	struct lk__op *op;
+
+	vq_start(3, 1);
+	op = vq_acquire(0);
+	for (int i = 0; i < 2; i++)
+		ck_assert(vq_send(0, i) && vq_execute(0, i) && vq_reply(0, i));
+	vq_done(op, LK_OK);
+	forged.from = &vq.client[0].links[2].session;
+	memcpy(forged.nonce, vq_leg(0, 2)->nonce, sizeof(forged.nonce));
+	vq_set_time(vq.now_ns + VQ_LEASE_MS * VQ_MS);
+	lk__core_message(&vq.client[0].core, vq.now_ns, &forged);
+	ck_assert(lk__ticket_find_at(&vq.client[0].core, forged.nonce, forged.from));
+	vq_settle();
+	ck_assert_int_eq(vq_state(0), LK_STATE_LOST);
+	vq_release(0);
+	vq_settle();
+	vq_end();
+}
+
 /* The leg has left, and serves the queue: it must not come back to yield. */
 TEST(grant_of_another_epoch_is_nothing_to_a_leg_that_has_left)
 {
