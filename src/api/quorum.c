@@ -300,12 +300,13 @@ static bool is_any(const bool flags[LK__SERVERS_MAX])
 lk_err lk__quorum_break(struct lk__handle *handle, const char *id, bool *was_held)
 {
 	const struct lk_client *client = handle->client;
-	bool more[LK__SERVERS_MAX];
+	bool more[LK__SERVERS_MAX] = {false};
 	unsigned answered;
 	lk_err err, ignored;
 
 	*was_held = false;
-	memset(more, true, sizeof(more));
+	for (unsigned i = 0; i < client->link_count; i++)
+		more[i] = true;
 	answered = leave(handle, id, more, was_held, &err);
 	if (err && answered)
 		err = lk__failf(LK_EUNKNOWN,

@@ -190,6 +190,12 @@ static int64_t young_ms(const struct lk__core *core, const struct lk__session *s
 	                         core->quorum->longest_ms);
 }
 
+bool lk__quorum_is_young(const struct lk__core *core, const struct lk__session *session,
+                         int64_t now_ns)
+{
+	return young_ms(core, session, now_ns) > 0;
+}
+
 /* Why the server does not vote.  False if it does. */
 static bool explain(const struct lk__core *core, const struct lk__session *session,
                     struct lk__why *why)

@@ -66,6 +66,9 @@ unsigned lk__quorum_votes(const struct lk__core *core);
 bool lk__quorum_is_ready(const struct lk__core *core);
 /* Does that server belong to the set? */
 bool lk__quorum_accepts(const struct lk__core *core, const struct lk__session *session);
+/* May that server have forgotten what it granted? */
+bool lk__quorum_is_young(const struct lk__core *core, const struct lk__session *session,
+                         int64_t now_ns);
 /* Why no majority votes; the error for a call whose requests could not be sent.  LK_OK if one
  * does. */
 lk_err lk__quorum_explain(const struct lk__core *core, struct lk__why *why);

@@ -4,12 +4,35 @@
 
 #include <stdio.h>
 
+/* Can a majority show what it has granted?  Then others need not be waited for. */
+static bool is_informed(const struct lk_client *client)
+{
+	unsigned informed = 0, open = 0;
+
+	for (unsigned i = 0; i < client->link_count; i++) {
+		const struct lk__session *session = &client->links[i]->session;
+		informed += lk__round_includes(client, i) &&
+		            !lk__quorum_is_young(&client->core, session, lk__now_ns());
+		open += !lk__session_is_up(session) && !session->backoff_ns;
+	}
+	return informed >= client->core.quorum->majority || !open;
+}
+
 lk_err lk__round_begin(struct lk_client *client)
 {
-	int64_t deadline_ns = lk__call_entered_ns() + client->target.command_timeout_ns;
+	int64_t deadline_ns = lk__call_entered_ns() + client->target.command_timeout_ns, now_ns;
 	struct lk__why why;
 
-	return lk__quorum_await(client, deadline_ns, false, &why) ? lk__fail(&why) : LK_OK;
+	if (lk__quorum_await(client, deadline_ns, false, &why))
+		return lk__fail(&why);
+	/* The rest of the command timeout is for the question. */
+	deadline_ns -= client->target.command_timeout_ns / 2;
+	client->quorum_waiters++;
+	while (!is_informed(client) && (now_ns = lk__now_ns()) < deadline_ns &&
+	       !client->core.closing)
+		lk__client_wait_quiet(client, deadline_ns - now_ns);
+	client->quorum_waiters--;
+	return LK_OK;
 }
 
 bool lk__round_includes(const struct lk_client *client, unsigned link)
