@@ -357,9 +357,10 @@ LK_API LK_MUST_USE lk_err lk_client_open(const char *url, const lk_client_option
  * Without it, the first client that reaches all servers makes the quorum; then nothing is granted
  * for the quorum's longest lease, 60,000 ms.
  *
- * longest_lease_ms: LK_LEASE_MIN_MS..LK_LEASE_MAX_MS, 0 = 60,000.  No client of the quorum can have
- * a longer lease, and a server that has lost its memory does not vote for that time.  A server
- * whose database is not empty begins like one that has lost its memory.
+ * longest_lease_ms: LK_LEASE_MIN_MS..60,000, 0 = 60,000.  No client of the quorum can have a longer
+ * lease, and a server that has lost its memory does not vote for that time.  A server whose
+ * database is not empty begins like one that has lost its memory.  If all servers lose their
+ * memories at once, the next quorum has 60,000.
  *
  * LK_EMISMATCH  a server belongs to a quorum already; nothing was changed
  * LK_EINVALID   the URL names no quorum, or longest_lease_ms is out of its limits

@@ -406,6 +406,73 @@ TEST(restarted_server_is_young_for_the_longest_lease)
 	OK(lk_client_close(client));
 }
 
+/* Where all servers forget their set, the next one has the default. */
+TEST(longest_lease_is_at_most_the_default)
+{
+	lk_client *client;
+
+	EXPECT(lk_quorum_begin(setup.url, NULL, 60001), LK_EINVALID);
+	quorum_setup_begin(&setup, 60000);
+	client = client_of(setup.url);
+	OK(lk_client_close(client));
+}
+
+/* The thread that logs has begun when the client gives up. */
+TEST(open_at_a_young_server_of_a_larger_quorum_fails_in_time)
+{
+	lk_client *client;
+	char url[64];
+
+	quorum_setup_begin(&setup, 0);
+	server_restart(&servers[1]);
+	client = client_of(setup.url); /* marks it again */
+	ck_assert(WITHIN(WAIT_MS, quorum_setup_count(&setup, "lk:epoch") == 3));
+	OK(lk_client_close(client));
+	snprintf(url, sizeof(url), "redis+quorum://127.0.0.1:%d?connect_timeout=500",
+	         servers[1].port);
+	EXPECT(lk_client_open(url, NULL, &client), LK_EFOREIGN);
+}
+
+/* One of three has lost its memory: the others show and break what they have granted. */
+TEST(young_server_hides_no_holder)
+{
+	lk_lock_status status;
+	lk_client *client, *other;
+	lk_lock *lock;
+
+	quorum_setup_begin(&setup, 0);
+	server_restart(&servers[0]);
+	client = client_of(setup.url);
+	lock = lock_named(client, "a");
+	OK(lk_lock_acquire(lock, WAIT_MS, NULL));
+	for (int i = 0; i < 5; i++) {
+		other = client_of(setup.url);
+		OK(lk_lock_query(lock_named(other, "a"), &status));
+		ck_assert(status.held);
+		OK(lk_client_close(other));
+	}
+	OK(lk_client_close(client));
+}
+
+/* With a command timeout above the test's limit: the call must not wait for it. */
+TEST(break_returns_when_a_majority_has_confirmed)
+{
+	lk_client *client, *other;
+	char url[200];
+	lk_lock *lock;
+
+	quorum_setup_begin(&setup, 0);
+	client = client_of(setup.url);
+	lock = lock_named(client, "a");
+	OK(lk_lock_acquire(lock, WAIT_MS, NULL));
+	snprintf(url, sizeof(url), "%s?command_timeout=60000", setup.url);
+	other = client_of(url);
+	OK(lk_lock_break(lock_named(other, "a"), NULL));
+	EXPECT(lk_lock_release(lock), LK_ELOST);
+	OK(lk_client_close(other));
+	OK(lk_client_close(client));
+}
+
 TEST(child_of_fork_sends_nothing)
 {
 	lk_client *client;

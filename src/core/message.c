@@ -114,7 +114,7 @@ static void of_ticket(struct lk__core *core, int64_t now_ns, const struct lk__me
 		lk__vouch_run(ticket->session, now_ns);
 	if (!ticket || (message->from && message->from != ticket->session))
 		return; /* stale or forged; an unclaimed grant expires with its lease */
-	if (ticket->whole && !ticket->first_sent_ns && !ticket->epoch)
+	if (lk__ticket_whole(ticket) && !ticket->first_sent_ns && !ticket->epoch)
 		return; /* the same: it was never asked for, and its end would free it */
 	ticket->may_be_known = true;
 	if (ticket->is_leg)

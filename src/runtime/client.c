@@ -265,9 +265,11 @@ static bool open_quorum(struct lk_client *client, struct lk__why *why)
 	pthread_mutex_lock(&client->mutex);
 	err = lk__quorum_await(client, deadline_ns, true, why);
 	lk__client_unlock(client);
-	if (err)
-		lk__loop_stop(client);
-	return !err;
+	if (!err)
+		return true;
+	lk__loop_stop(client);
+	lk__callbacks_stop(client); /* it may have had something to log */
+	return false;
 }
 
 static bool open_connections(struct lk_client *client, struct lk__why *why)
@@ -333,8 +335,10 @@ lk_err lk_quorum_begin(const char *url, const lk_client_options *options, int64_
 
 	if (!longest_lease_ms)
 		longest_lease_ms = LK__LONGEST_MS;
+	/* Where all servers have forgotten their set, the next one has the default: no lease may be
+	 * longer than that. */
 	if ((err = lk__check_range("longest_lease_ms", longest_lease_ms, LK_LEASE_MIN_MS,
-	                           LK_LEASE_MAX_MS)))
+	                           LK__LONGEST_MS)))
 		return err;
 	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &before);
 	err = open_client(url, options, longest_lease_ms, &client);
