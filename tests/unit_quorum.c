@@ -193,6 +193,37 @@ TEST(one_counter_that_is_ahead_costs_nothing)
 	vq_end();
 }
 
+/* The client writes to one server after the other. */
+static void send_slowly(int client)
+{
+	for (int i = 0; i < 3; i++) {
+		ck_assert(vq_send(client, i));
+		vq_set_time(vq.now_ns + VQ_MS / 10);
+	}
+	vq_settle();
+}
+
+TEST(requests_of_one_moment_propose_one_fence)
+{
+	struct lk__op *first, *second;
+
+	vq_start(3, 2);
+	first = vq_acquire(0);
+	send_slowly(0);
+	vq_done(first, LK_OK);
+	ck_assert_int_eq(vq.runs[LK__RENEW], 0);
+	second = vq_acquire(1);
+	vq_settle();
+	vq_pass(500);
+	vq_release(0);
+	send_slowly(0);
+	vq_done(second, LK_OK);
+	ck_assert_int_eq(vq.runs[LK__RENEW], 0);
+	vq_release(1);
+	vq_settle();
+	vq_end();
+}
+
 TEST(counters_that_differ_are_raised_before_the_hold_begins)
 {
 	struct lk__op *op;

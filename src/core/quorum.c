@@ -17,6 +17,7 @@
 #include <string.h>
 
 #define MS INT64_C(1000000)
+#define PROPOSAL_US 100000 /* how long the legs of a ticket propose the same fence */
 
 /* ---- Memory ------------------------------------------------------------------------------- */
 
@@ -132,7 +133,13 @@ uint64_t lk__quorum_proposal(const struct lk__core *core, const struct lk__pendi
 {
 	const struct lk__ticket *leg = request->ticket;
 	uint64_t fence = lk__quorum_time_us(core, request->sent_ns);
+	struct lk__legs *legs = leg->whole ? leg->whole->legs : NULL;
 
+	/* The N requests of an event are sent one after the other: let them propose the same. */
+	if (legs && fence - legs->proposal > PROPOSAL_US)
+		legs->proposal = fence;
+	if (legs)
+		fence = legs->proposal;
 	if (fence <= leg->last_fence)
 		fence = leg->last_fence + 1;
 	if (leg->whole && fence <= leg->whole->fence)

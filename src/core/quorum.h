@@ -35,6 +35,7 @@ struct lk__legs {
 	struct lk__ticket *leg[LK__SERVERS_MAX]; /* by the index of the link; NULL: it has ended */
 	struct lk__ticket *next_touched;
 	uint64_t priority;    /* 0 = not chosen yet */
+	uint64_t proposal;    /* of its latest requests: see lk__quorum_proposal() */
 	uint64_t commit;      /* undecided: the fence that renewals commit, 0 = none */
 	int64_t refreshed_ns; /* a fixed lease: the legs are renewed since then, 0 = not yet */
 	uint8_t servers, majority;
@@ -99,7 +100,8 @@ bool lk__quorum_is_unknown(const struct lk__ticket *ticket);
 bool lk__quorum_is_sure(const struct lk__ticket *ticket);
 /* The servers' time, us: the median of their clocks. */
 uint64_t lk__quorum_time_us(const struct lk__core *core, int64_t now_ns);
-/* The least fence of what a request may grant. */
+/* The least fence of what a request may grant: the same for all legs.  Else their fences would
+ * differ, and the hold would need a second round trip. */
 uint64_t lk__quorum_proposal(const struct lk__core *core, const struct lk__pending *request);
 /* The first call that waits for an extension of that leg's ticket. */
 struct lk__op *lk__quorum_extender(const struct lk__ticket *leg);
