@@ -120,6 +120,7 @@ extern const struct bench_case case_pair;      /* acquire+release alone; server 
 extern const struct bench_case case_tls;       /* acquire+release by TLS */
 extern const struct bench_case case_replicas;  /* acquire+release that replicas confirm */
 extern const struct bench_case case_cluster;   /* the same in a Cluster, alone and contended */
+extern const struct bench_case case_quorum;    /* a lock on three and five servers */
 extern const struct bench_case case_threads;   /* N threads, N names, one client */
 extern const struct bench_case case_contended; /* P processes, one name */
 extern const struct bench_case case_local;     /* threads of one process, one name */

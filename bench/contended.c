@@ -3,10 +3,13 @@
  * the same contest, on a name of their own: so the ratio of both is one of the same moment. */
 #include "contended.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 
 #define REQUESTS_MAX 2.1
+#define LARGEST 128
+#define FEW_RATIO 0.9
 #define TURN_MS 150 /* long enough for 128 to have several turns each */
 
 /* The waits of a contestant, which the contest itself does not keep. */
@@ -28,10 +31,16 @@ enum entrant { OURS, OURS_FEW, BARE, BARE_FEW, RETRY, ENTRANTS };
 /* The current contest; contestants have no argument of their own. */
 static const struct contended *now;
 static struct waits all_waits[ENTRANTS];
+static bool is_bare[ENTRANTS]; /* by the contestant's number in this contest */
 
 static int few(void)
 {
 	return now->permits + 1;
+}
+
+static int servers_of(int contestant, const struct test_server *all[SERVERS_MAX])
+{
+	return now->servers(is_bare[contestant], all);
 }
 
 static struct party *party_open(const struct stage *stage, enum entrant entrant)
@@ -129,7 +138,8 @@ static struct label label(int size, const char *id, const char *what)
 	struct label label;
 
 	snprintf(label.id, sizeof(label.id), "%s.%d.%s", now->id, size, id);
-	snprintf(label.what, sizeof(label.what), "%s, %d: %s", now->id, size, what);
+	snprintf(label.what, sizeof(label.what), "%s, %d: %s", now->title ? now->title : now->id,
+	         size, what);
 	return label;
 }
 
@@ -149,7 +159,7 @@ static void report_waits(struct bench *bench, int size)
 	struct label text = label(size, "longest", "longest wait / mean wait");
 
 	bench_figure(bench, text.id, text.what, spread_of(waits->longest, waits->turns), "",
-	             AT_MOST, 2);
+	             size >= now->longest_from ? AT_MOST : NO_GOAL, 2);
 	text = label(size, "longest.worst", "the same in the worst turn");
 	bench_number(bench, text.id, text.what, worst_of(waits->longest, waits->turns), "", NO_GOAL,
 	             0);
@@ -169,14 +179,18 @@ static void report_waits(struct bench *bench, int size)
 static void report_rates(struct bench *bench, int size, const struct result *result,
                          const int at[ENTRANTS])
 {
+	const int goal_at = now->few.size ? now->few.size : LARGEST;
+	double few_ratio = now->few.size ? now->few.ratio : FEW_RATIO;
 	struct label text;
 	char what[64];
 
+	if (now->few.or_bare && at[BARE_FEW])
+		few_ratio = fmin(few_ratio, ratio_of_rates(result, at[BARE], at[BARE_FEW]).median);
 	if (at[OURS_FEW]) {
 		snprintf(what, sizeof(what), "rate / rate of %d processes", few());
 		text = label(size, "ratio.few", what);
 		bench_figure(bench, text.id, text.what, ratio_of_rates(result, 0, at[OURS_FEW]), "",
-		             size == 128 ? AT_LEAST : NO_GOAL, 0.9);
+		             size == goal_at ? AT_LEAST : NO_GOAL, few_ratio);
 	}
 	if (at[BARE_FEW]) {
 		snprintf(what, sizeof(what), "bare hiredis: rate / rate of %d processes", few());
@@ -214,7 +228,11 @@ static void run_size(struct bench *bench, int size)
 	const bool are_more = size > few();
 	const bool takes_part[ENTRANTS] = {true, are_more, now->bare, now->bare && are_more,
 	                                   now->retry};
-	struct contest contest = {.what = now->what, .size = size, .turn_ms = TURN_MS};
+	struct contest contest = {.what = now->what,
+	                          .size = size,
+	                          .rounds = now->rounds,
+	                          .turn_ms = TURN_MS,
+	                          .servers = now->servers ? servers_of : NULL};
 	struct label text;
 	struct result result;
 	int count = 0, at[ENTRANTS] = {0}; /* 0 = not there, but for ours */
@@ -224,13 +242,15 @@ static void run_size(struct bench *bench, int size)
 		if (!takes_part[i])
 			continue;
 		at[i] = count;
+		is_bare[count] = i == BARE || i == BARE_FEW;
 		contest.contestants[count++] = &all[i];
 	}
 	snprintf(id, sizeof(id), "%s/%d", now->id, size);
 	contest.id = id;
 	bench_contest(bench, &contest, &result);
 	text = label(size, "requests", "requests an acquisition");
-	bench_number(bench, text.id, text.what, result.of[0].requests, "", AT_MOST, REQUESTS_MAX);
+	bench_number(bench, text.id, text.what, result.of[0].requests, "", AT_MOST,
+	             now->requests_max > 0 ? now->requests_max : REQUESTS_MAX);
 	report_rates(bench, size, &result, at);
 	if (size > now->permits)
 		report_waits(bench, size);
@@ -242,10 +262,11 @@ static void run_size(struct bench *bench, int size)
 
 void contended_run(struct bench *bench, const struct contended *contended)
 {
-	static const int sizes[] = {2, 8, 32, 64, 128};
+	static const int sizes[] = {2, 8, 32, 64, LARGEST};
 	const int count = bench_brief(bench) ? 3 : sizeof(sizes) / sizeof(sizes[0]);
+	const int largest = contended->largest ? contended->largest : LARGEST;
 
 	now = contended;
-	for (int i = 0; i < count; i++)
+	for (int i = 0; i < count && sizes[i] <= largest; i++)
 		run_size(bench, sizes[i]);
 }

@@ -25,9 +25,9 @@
 #define TURN_MAX_MS 60000
 
 static const struct bench_case *const cases[] = {
-	&case_pair,    &case_tls,       &case_replicas, &case_cluster,
-	&case_threads, &case_contended, &case_local,    &case_semaphore,
-	&case_latch,   &case_held,      &case_counters, &case_command,
+	&case_pair,    &case_tls,       &case_replicas, &case_cluster,   &case_quorum,
+	&case_threads, &case_contended, &case_local,    &case_semaphore, &case_latch,
+	&case_held,    &case_counters,  &case_command,
 };
 #define CASE_COUNT (int)(sizeof(cases) / sizeof(cases[0]))
 
