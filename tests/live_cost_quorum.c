@@ -2,6 +2,7 @@
  * The requests that each operation costs a quorum of three servers.  A machine that stalls may
  * cause a few more, or fewer to a server that is behind, so one of several turns must have the
  * number. */
+#include "harness/calls.h"
 #include "harness/handles.h"
 #include "harness/process.h"
 #include "harness/quorum_setup.h"
@@ -180,4 +181,43 @@ TEST(hand_off_takes_two_requests_a_server)
 	takes(2 * 2 * N, hand_off, &pair);
 	OK(lk_client_close(client));
 	OK(lk_client_close(other));
+}
+
+/* ---- System calls ---------------------------------------------------------------------------- */
+
+static lk_lock *counted;
+
+static void open_counted(void *arg)
+{
+	(void)arg;
+	counted = lock_named(client_at(setup.url), "a");
+	OK(lk_lock_acquire(counted, 5000, NULL));
+	OK(lk_lock_release(counted));
+}
+
+static void use_counted(void *arg)
+{
+	(void)arg;
+	for (int i = 0; i < EACH; i++) {
+		DO(lk_lock_acquire(counted, LK_FOREVER, NULL));
+		DO(lk_lock_release(counted));
+	}
+}
+
+/* The background thread reads the answers of all servers, and wakes each call once. */
+TEST(acquire_and_release_wake_the_caller_once_each)
+{
+	const struct calls_work plan = {open_counted, use_counted, NULL, EACH};
+	struct calls calls;
+
+	if (TSAN || ASAN)
+		return;
+	OK(lk_client_close(set_up()));
+	calls = calls_of(&plan);
+	printf("pair: %.2f calls: %.2f sends, %.2f receives, %.2f polls, %.2f sleeps, %.2f wakes\n",
+	       calls.all, calls.sends, calls.receives, calls.polls, calls.sleeps, calls.wakes);
+	ck_assert_msg(calls.sends < 2 * N + 0.5 && calls.receives < 2 * N + 0.5,
+	              "%.2f sends, %.2f receives", calls.sends, calls.receives);
+	ck_assert_msg(calls.sleeps < 3.5 && calls.wakes < 3.5, "%.2f sleeps, %.2f wakes",
+	              calls.sleeps, calls.wakes);
 }
