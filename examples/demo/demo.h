@@ -55,6 +55,8 @@ struct service {
 	int owner; /* of the lock's slot */
 };
 
+enum store { LOCAL, SENTINEL, CLUSTER, STORES };
+
 enum grant { GRANT_LOCK, GRANT_PERMIT, GRANTS };
 
 /* The death of the master; a time is 0 before its event. */
@@ -67,8 +69,8 @@ struct failover {
 
 struct demo {
 	bool locked;            /* LOCK=on: with lock, semaphore and latch */
-	bool sentinel;          /* STORE=sentinel */
-	bool cluster;           /* STORE=cluster */
+	enum store store;       /* STORE= */
+	int lease_ms;           /* of the lock */
 	char url[120];          /* of the store */
 	char folder[200];       /* for all files of this run */
 	char shared[PATH_SIZE]; /* the file that all workers change */

@@ -60,9 +60,9 @@ static bool start_store(struct demo *demo)
 	char folder[PATH_SIZE];
 	lk_local_info info;
 
-	if (demo->cluster)
+	if (demo->store == CLUSTER)
 		return cluster_start(demo, &interrupted);
-	if (demo->sentinel)
+	if (demo->store == SENTINEL)
 		return service_start(demo, &interrupted);
 	snprintf(demo->url, sizeof(demo->url), "local:");
 	snprintf(folder, sizeof(folder), "%s/store", demo->folder);
@@ -138,21 +138,26 @@ static void clean_up(struct demo *demo)
 
 static bool parse(struct demo *demo, int argc, char **argv)
 {
+	static const char *const stores[] = {
+		[LOCAL] = "local", [SENTINEL] = "sentinel", [CLUSTER] = "cluster"};
+	size_t store = LOCAL;
+
 	demo->locked = true;
 	for (int i = 1; i < argc; i++) {
-		if (!strcmp(argv[i], "LOCK=on") || !strcmp(argv[i], "LOCK=off"))
+		if (!strcmp(argv[i], "LOCK=on") || !strcmp(argv[i], "LOCK=off")) {
 			demo->locked = !strcmp(argv[i], "LOCK=on");
-		else if (!strcmp(argv[i], "STORE=local"))
-			demo->sentinel = demo->cluster = false;
-		else if (!strcmp(argv[i], "STORE=sentinel"))
-			demo->sentinel = true;
-		else if (!strcmp(argv[i], "STORE=cluster"))
-			demo->cluster = true;
-		else
+			continue;
+		}
+		if (strncmp(argv[i], "STORE=", 6) != 0)
+			return false;
+		for (store = 0; store < STORES && strcmp(argv[i] + 6, stores[store]) != 0; store++)
+			;
+		if (store == STORES)
 			return false;
 	}
-	return (demo->locked || (!demo->sentinel && !demo->cluster)) &&
-	       !(demo->sentinel && demo->cluster);
+	demo->store = (enum store)store;
+	demo->lease_ms = demo->store == LOCAL ? LEASE_MS : SERVICE_LEASE_MS;
+	return demo->locked || demo->store == LOCAL;
 }
 
 int main(int argc, char **argv)
@@ -173,9 +178,7 @@ int main(int argc, char **argv)
 		printf("%d workers count the identifiers of %zu files under " ROOT ", ", WORKERS,
 		       demo.path_count);
 		if (demo.locked)
-			printf("one lock, lease %d s\n",
-			       (demo.sentinel || demo.cluster ? SERVICE_LEASE_MS : LEASE_MS) /
-			               1000);
+			printf("one lock, lease %d s\n", demo.lease_ms / 1000);
 		else
 			printf("without a lock\n");
 		fflush(stdout);
@@ -183,7 +186,7 @@ int main(int argc, char **argv)
 		    report_wait_for_check(&demo, &interrupted)) {
 			report_table(&demo, workers);
 			status = !report_limits(&demo);
-			if (demo.sentinel || demo.cluster)
+			if (demo.store != LOCAL)
 				status = !report_failover(&demo, workers) || status;
 			status = report_verdict(&demo) || status;
 		}

@@ -129,7 +129,7 @@ static bool write_config(const struct demo *demo, const struct node *node, bool 
 		        "sentinel down-after-milliseconds " SERVICE " %d\n"
 		        "sentinel failover-timeout " SERVICE " 5000\n",
 		        first->port, DOWN_AFTER_MS);
-	else if (demo->cluster)
+	else if (demo->store == CLUSTER)
 		fprintf(file,
 		        "save \"\"\nrepl-diskless-sync-delay 0\n"
 		        "cluster-enabled yes\ncluster-node-timeout %d\n"
@@ -138,7 +138,7 @@ static bool write_config(const struct demo *demo, const struct node *node, bool 
 	else
 		fprintf(file, "save \"\"\nrepl-diskless-sync-delay 0\n"
 		              "repl-ping-replica-period 1\n");
-	if (!is_sentinel && !demo->cluster && node != first)
+	if (!is_sentinel && demo->store != CLUSTER && node != first)
 		fprintf(file, "replicaof 127.0.0.1 %d\n", first->port);
 	return fclose(file) == 0 || complain(path, strerror(errno));
 }

@@ -126,16 +126,16 @@ bool report_failover(const struct demo *demo, const struct worker workers[WORKER
 	    !failover->first_us[GRANT_PERMIT])
 		return complain("the new master", "granted nothing");
 	printf("master killed: %s after %.1f s\n",
-	       demo->cluster ? "its replica was one" : "a sentinel named another one",
+	       demo->store == CLUSTER ? "its replica was one" : "a sentinel named another one",
 	       (double)(failover->named_us - failover->killed_us) / 1e6);
 	printf("holds taken back from the new master: %d\n", count);
 	/* The release of a hold that was taken back hands the lock to a waiter within the grace. */
 	printf("the lock was not granted for %.1f s%s\n", seconds_without(failover, GRANT_LOCK),
-	       count && !demo->cluster ? ", then handed off by the holder that took it back"
-	       : demo->cluster         ? ": the failover and a grace of 10 s at most"
-	                               : "");
+	       count && demo->store != CLUSTER ? ", then handed off by the holder that took it back"
+	       : demo->store == CLUSTER        ? ": the failover and a grace of 10 s at most"
+	                                       : "");
 	/* Permits may have another master, which was not killed. */
-	if (demo->cluster)
+	if (demo->store == CLUSTER)
 		return count > 0 || complain("the new master", "no hold was taken back");
 	printf("permits were not granted for %.1f s: the failover and a grace of %.0f s\n",
 	       seconds_without(failover, GRANT_PERMIT), SERVICE_GRACE_MS / 1000.0);

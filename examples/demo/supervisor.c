@@ -167,7 +167,7 @@ static void kill_master(struct run *run, struct worker *worker, const struct not
 {
 	struct order go_on = {.kind = GO_ON};
 
-	if (run->demo->cluster)
+	if (run->demo->store == CLUSTER)
 		cluster_kill_master(&run->demo->service);
 	else
 		service_kill_master(&run->demo->service);
@@ -184,14 +184,15 @@ static void look_after_master(struct run *run)
 
 	if (!failover->killed_us || failover->named_us)
 		return;
-	port = run->demo->cluster ? cluster_new_master(&run->demo->service)
-	                          : service_new_master(&run->demo->service);
+	port = run->demo->store == CLUSTER ? cluster_new_master(&run->demo->service)
+	                                   : service_new_master(&run->demo->service);
 	if (port) {
 		failover->named_us = now_us();
 		printf("%s%6.1f s  %s the new master, 127.0.0.1:%d; its grace is %.0f s\n",
 		       run->terminal ? "\r\033[K" : "", seconds_of(run->demo),
-		       run->demo->cluster ? "a replica is" : "a sentinel names", port,
-		       (run->demo->cluster ? CLUSTER_GRACE_MS : SERVICE_GRACE_MS) / 1000.0);
+		       run->demo->store == CLUSTER ? "a replica is" : "a sentinel names", port,
+		       (run->demo->store == CLUSTER ? CLUSTER_GRACE_MS : SERVICE_GRACE_MS) /
+		               1000.0);
 		fflush(stdout);
 	} else if (now_us() - failover->killed_us > FAILOVER_LIMIT_MS * 1000LL) {
 		run->ok = complain("there is no new master", "giving up");
@@ -378,8 +379,8 @@ bool supervisor_run(struct demo *demo, struct worker workers[WORKERS], volatile 
 	                  .workers = workers,
 	                  .kill_planned = demo->locked,
 	                  .stop_planned = demo->locked,
-	                  .move_planned = demo->cluster,
-	                  .master_planned = demo->sentinel || demo->cluster,
+	                  .move_planned = demo->store == CLUSTER,
+	                  .master_planned = demo->store != LOCAL,
 	                  .terminal = isatty(STDOUT_FILENO),
 	                  .ok = true};
 

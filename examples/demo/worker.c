@@ -219,9 +219,7 @@ static bool work(struct self *self)
 
 static bool open_store(struct self *self)
 {
-	lk_lock_options lock_options = {.lease_ms = self->demo->sentinel || self->demo->cluster
-	                                                    ? SERVICE_LEASE_MS
-	                                                    : LEASE_MS};
+	lk_lock_options lock_options = {.lease_ms = self->demo->lease_ms};
 	lk_semaphore_options readers_options = {.capacity = READERS};
 
 	return (lk_client_open(self->demo->url, NULL, &self->client) == LK_OK &&
