@@ -47,9 +47,12 @@ workers() {
 	echo "$@"
 }
 
+# The output of the run before must be gone at once, not when the new process opens the file.
+#
 # As from a terminal: the signal reaches the whole process group during the work, and possibly the
 # workers first.  A shell without job control starts background processes with both signals ignored.
 for signal in INT QUIT; do
+	: >"$work/output"
 	setsid env --default-signal=INT,QUIT "$build/demo" >"$work/output" 2>&1 &
 	demo=$!
 	tries=0
@@ -75,6 +78,7 @@ for signal in INT QUIT; do
 done
 
 # If one worker is ended by a signal, the demo reports the signal.
+: >"$work/output"
 setsid env --default-signal=INT,QUIT "$build/demo" >"$work/output" 2>&1 &
 demo=$!
 tries=0

@@ -38,6 +38,13 @@ left_nothing() {
 	ended $(server_pids)
 	has_no_folder
 }
+# start_in_background COMMAND...: its pid is $demo.  The last run's output must be gone at once, not
+# when the new process opens the file.
+start_in_background() {
+	: >"$printed"
+	"$@" >"$printed" 2>&1 &
+	demo=$!
+}
 # await_line PATTERN
 await_line() {
 	tries=0
@@ -60,8 +67,7 @@ shows_identical() {
 # ends_early: ^C, SIGKILL, and no server to run.
 ends_early() {
 	# ^C reaches the whole process group.
-	setsid env --default-signal=INT "$build/demo" "STORE=$store" >"$printed" 2>&1 &
-	demo=$!
+	start_in_background setsid env --default-signal=INT "$build/demo" "STORE=$store"
 	await_line '^8 workers'
 	sleep 1
 	kill -s INT -- "-$demo"
@@ -72,8 +78,7 @@ ends_early() {
 	left_nothing
 
 	# Its servers and workers do not outlive it; only its folder stays.
-	"$build/demo" "STORE=$store" >"$printed" 2>&1 &
-	demo=$!
+	start_in_background "$build/demo" "STORE=$store"
 	await_line '^8 workers'
 	sleep 1
 	children=$(cat "/proc/$demo/task/$demo/children")
