@@ -34,7 +34,8 @@ skip-rate-limit:
 	@printf '  %-7s %s\n' SKIP "$(RATE_LIMIT): needs libmicrohttpd and libcurl (make deps-examples)"
 
 ## demo       eight workers, two of which die, under one lock; LOCK=off: without the lock;
-##            STORE=sentinel, STORE=cluster: with a master that is killed
+##            STORE=sentinel, STORE=cluster: with a master that is killed;
+##            STORE=quorum: one of five servers is killed, another one restarts empty
 demo: $(DEMO)
 	@$(DEMO) LOCK=$(LOCK) STORE=$(STORE)
 

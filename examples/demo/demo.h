@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  * The demo: eight processes count the identifiers of all C headers of this machine and merge their
  * counts, batch by batch, into one file under a lock.  A latch starts them together, and a
- * semaphore lets at most three of them read files at once.
+ * semaphore lets at most three of them read files at once.  A quorum has neither: there a pipe
+ * starts them, and all may read.
  *
  *   main        the run from start to end, with a folder and a store of its own
  *   files       the list of files, cut into batches
@@ -13,6 +14,7 @@
  *   node        the processes of a store of more than one
  *   sentinel    with STORE=sentinel: the servers, whose master is killed as well
  *   cluster     with STORE=cluster: the nodes; the lock's slot moves, and its new master is killed
+ *   quorum      with STORE=quorum: five servers; one is killed, another one restarts empty
  *   report      the result of find, grep, sort and uniq; the table; the verdict */
 #ifndef DEMO_H
 #define DEMO_H
@@ -29,11 +31,13 @@
 #define SERVICE_LEASE_MS 10000 /* with such a store: longer than a failover */
 #define SERVICE_GRACE_MS 13000 /* the default with Sentinel */
 #define CLUSTER_GRACE_MS 10000 /* and of a Cluster */
+#define LONGEST_LEASE_MS 4000  /* of the quorum, and the lock's lease there */
 #define DOWN_AFTER_MS 1000     /* then the sentinels take a silent master for dead */
 #define SERVERS 3
 #define SENTINELS 3
 #define MASTERS 3
-#define NODES 6 /* of a Cluster: node n + 3 is a replica of node n */
+#define NODES 6  /* of a Cluster: node n + 3 is a replica of node n */
+#define VOTERS 5 /* servers of a quorum */
 #define REPLY_SIZE 16384
 #define SERVICE "demo" /* the sentinels' name of it */
 #define ROOT "/usr/include"
@@ -42,7 +46,7 @@
 
 struct meter;
 
-/* A process of the store, of STORE=sentinel and STORE=cluster only. */
+/* A process of the store, of all but STORE=local. */
 struct node {
 	pid_t pid; /* 0 = does not run */
 	int port;
@@ -50,12 +54,21 @@ struct node {
 struct service {
 	struct node servers[SERVERS]; /* the first one is the master */
 	struct node sentinels[SENTINELS];
-	struct node nodes[NODES]; /* instead of both */
+	struct node nodes[NODES]; /* instead of both; of a quorum VOTERS of them */
 	char ids[NODES][41];
 	int owner; /* of the lock's slot */
 };
 
-enum store { LOCAL, SENTINEL, CLUSTER, STORES };
+/* What befell the servers of a quorum; a time is 0 before its event. */
+struct outage {
+	int64_t killed_us;    /* a server was killed */
+	int64_t granted_us;   /* the first grant after that */
+	int64_t restarted_us; /* another one was killed, to restart empty */
+	int64_t voted_us;     /* it was seen to vote again, and the holder of that time continued */
+	bool lost;            /* that holder had lost the lock */
+};
+
+enum store { LOCAL, SENTINEL, CLUSTER, QUORUM, STORES };
 
 enum grant { GRANT_LOCK, GRANT_PERMIT, GRANTS };
 
@@ -68,7 +81,7 @@ struct failover {
 };
 
 struct demo {
-	bool locked;            /* LOCK=on: with lock, semaphore and latch */
+	bool locked;            /* LOCK=on: with the store */
 	enum store store;       /* STORE= */
 	int lease_ms;           /* of the lock */
 	char url[120];          /* of the store */
@@ -82,8 +95,10 @@ struct demo {
 	int64_t last_ready_us;                 /* when the last worker was ready */
 	int64_t first_begin_us, last_begin_us; /* when the first and the last one began */
 	struct meter *meter;
+	int barrier[2]; /* a pipe in place of the latch: it ends when every worker has closed it */
 	struct service service;
 	struct failover failover;
+	struct outage outage;
 	pid_t checker; /* find | grep | sort | uniq, 0 once it was waited for */
 };
 
@@ -102,6 +117,16 @@ bool node_ask(const struct node *node, const char *command, char reply[REPLY_SIZ
 bool node_await(bool (*reached)(struct service *), struct service *service, const char *what,
                 volatile const int *stop);
 void node_kill(struct node *node);
+/* Kill it, and start it on the same port again.  It has saved nothing. */
+bool node_restart(struct demo *demo, struct node *node, const char *name, volatile const int *stop);
+
+/* ---- quorum.c: as sentinel.c */
+bool quorum_start(struct demo *demo, volatile const int *stop);
+void quorum_kill_server(struct service *service);
+/* Kill another server than that one, and start it again, empty. */
+bool quorum_restart_server(struct demo *demo, volatile const int *stop);
+/* Whether that server has granted anything since. */
+bool quorum_votes_again(const struct service *service);
 
 /* ---- cluster.c: as sentinel.c */
 bool cluster_start(struct demo *demo, volatile const int *stop);
@@ -203,7 +228,8 @@ struct worker {
 	bool pause;  /* its order has the flag */
 	bool killed, stopped;
 	bool moves;    /* holds the lock while its slot moves */
-	bool outlives; /* holds the lock while the master is killed */
+	bool outlives; /* holds the lock while the master, or a server of the quorum, is killed */
+	bool outlasts; /* holds the lock while a server of the quorum has no vote */
 	bool failed;   /* ended by itself with an error */
 	int merges, losses, refused, reclaimed;
 	int wait_count;
@@ -220,6 +246,8 @@ void report_table(struct demo *demo, struct worker workers[WORKERS]);
 bool report_limits(const struct demo *demo);
 /* Report what the death of the master did; false if the rules were broken. */
 bool report_failover(const struct demo *demo, const struct worker workers[WORKERS]);
+/* Report what became of the quorum's servers; false if the rules were broken. */
+bool report_outage(const struct demo *demo);
 /* Print the verdict as the last line.  Returns the exit status. */
 int report_verdict(struct demo *demo);
 

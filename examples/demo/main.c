@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  * `make demo`: run the demo in a folder and a store of its own, and leave nothing behind.  `make
  * demo LOCK=off` does the same without the lock, `make demo STORE=sentinel` with a service of
- * Sentinel, whose master is killed, `make demo STORE=cluster` with a Cluster. */
+ * Sentinel, whose master is killed, `make demo STORE=cluster` with a Cluster, `make demo
+ * STORE=quorum` with a quorum of five servers. */
 #include "demo.h"
 
 #include <errno.h>
@@ -62,6 +63,8 @@ static bool start_store(struct demo *demo)
 
 	if (demo->store == CLUSTER)
 		return cluster_start(demo, &interrupted);
+	if (demo->store == QUORUM)
+		return quorum_start(demo, &interrupted);
 	if (demo->store == SENTINEL)
 		return service_start(demo, &interrupted);
 	snprintf(demo->url, sizeof(demo->url), "local:");
@@ -77,13 +80,15 @@ static bool start_store(struct demo *demo)
 }
 
 /* Set the latch at which the workers start, before they run: counting down an absent latch is an
- * error. */
+ * error.  A quorum has no latch; see start_together(). */
 static bool set_latch(const struct demo *demo)
 {
 	lk_client *client;
 	lk_latch *latch;
 	bool ok;
 
+	if (demo->store == QUORUM)
+		return true;
 	if (lk_client_open(demo->url, NULL, &client) != LK_OK)
 		return complain("cannot open the store", lk_errmsg());
 	ok = (lk_latch_open(client, "demo/start", 0, NULL, &latch) == LK_OK &&
@@ -138,8 +143,10 @@ static void clean_up(struct demo *demo)
 
 static bool parse(struct demo *demo, int argc, char **argv)
 {
-	static const char *const stores[] = {
-		[LOCAL] = "local", [SENTINEL] = "sentinel", [CLUSTER] = "cluster"};
+	static const char *const stores[] = {[LOCAL] = "local",
+	                                     [SENTINEL] = "sentinel",
+	                                     [CLUSTER] = "cluster",
+	                                     [QUORUM] = "quorum"};
 	size_t store = LOCAL;
 
 	demo->locked = true;
@@ -156,7 +163,12 @@ static bool parse(struct demo *demo, int argc, char **argv)
 			return false;
 	}
 	demo->store = (enum store)store;
-	demo->lease_ms = demo->store == LOCAL ? LEASE_MS : SERVICE_LEASE_MS;
+	/* Without the lock no server runs. */
+	if (!demo->locked && demo->store == QUORUM)
+		demo->store = LOCAL;
+	demo->lease_ms = demo->store == LOCAL    ? LEASE_MS
+	                 : demo->store == QUORUM ? LONGEST_LEASE_MS
+	                                         : SERVICE_LEASE_MS;
 	return demo->locked || demo->store == LOCAL;
 }
 
@@ -167,8 +179,9 @@ int main(int argc, char **argv)
 	int status = 1;
 
 	if (!parse(&demo, argc, argv)) {
-		fprintf(stderr, "usage: demo [LOCK=on|LOCK=off] [STORE=local|sentinel|cluster]\n"
-		                "demo: STORE=sentinel and STORE=cluster need LOCK=on\n");
+		fprintf(stderr,
+		        "usage: demo [LOCK=on|LOCK=off] [STORE=local|sentinel|cluster|quorum]\n"
+		        "demo: STORE=sentinel and STORE=cluster need LOCK=on\n");
 		return 64;
 	}
 	demo.start_us = now_us();
@@ -186,7 +199,9 @@ int main(int argc, char **argv)
 		    report_wait_for_check(&demo, &interrupted)) {
 			report_table(&demo, workers);
 			status = !report_limits(&demo);
-			if (demo.store != LOCAL)
+			if (demo.store == QUORUM)
+				status = !report_outage(&demo) || status;
+			else if (demo.store != LOCAL)
 				status = !report_failover(&demo, workers) || status;
 			status = report_verdict(&demo) || status;
 		}

@@ -138,7 +138,7 @@ static bool write_config(const struct demo *demo, const struct node *node, bool 
 	else
 		fprintf(file, "save \"\"\nrepl-diskless-sync-delay 0\n"
 		              "repl-ping-replica-period 1\n");
-	if (!is_sentinel && demo->store != CLUSTER && node != first)
+	if (!is_sentinel && demo->store == SENTINEL && node != first)
 		fprintf(file, "replicaof 127.0.0.1 %d\n", first->port);
 	return fclose(file) == 0 || complain(path, strerror(errno));
 }
@@ -167,18 +167,23 @@ static bool await_answer(struct node *node, volatile const int *stop)
 	return true;
 }
 
-bool node_start(struct demo *demo, struct node *node, const char *name, volatile const int *stop)
+static void name_folder(const struct demo *demo, const char *name, char folder[PATH_SIZE])
+{
+	snprintf(folder, PATH_SIZE, "%.220s/%s", demo->folder, name);
+}
+
+/* Start it in its folder, on its port or, if that is 0, on a free one. */
+static bool run_node(const struct demo *demo, struct node *node, const char *name,
+                     const char *folder, volatile const int *stop)
 {
 	bool is_sentinel = !strncmp(name, "sentinel", 8);
-	char folder[PATH_SIZE], config[PATH_SIZE + 8];
+	char config[PATH_SIZE + 8];
+	int port = node->port;
 	pid_t parent = getpid();
 
-	snprintf(folder, sizeof(folder), "%.220s/%s", demo->folder, name);
 	snprintf(config, sizeof(config), "%s/conf", folder);
-	if (mkdir(folder, 0700) != 0)
-		return complain(folder, strerror(errno));
 	for (int tries = 0; tries < START_TRIES && node->pid == 0 && !*stop; tries++) {
-		node->port = pick_port();
+		node->port = port ? port : pick_port();
 		if (!write_config(demo, node, is_sentinel, config, folder))
 			return false;
 		node->pid = fork();
@@ -198,6 +203,26 @@ bool node_start(struct demo *demo, struct node *node, const char *name, volatile
 	}
 	return complain(name,
 	                *stop ? "interrupted" : "does not start (is redis-server installed?)");
+}
+
+bool node_start(struct demo *demo, struct node *node, const char *name, volatile const int *stop)
+{
+	char folder[PATH_SIZE];
+
+	name_folder(demo, name, folder);
+	node->port = 0;
+	if (mkdir(folder, 0700) != 0)
+		return complain(folder, strerror(errno));
+	return run_node(demo, node, name, folder, stop);
+}
+
+bool node_restart(struct demo *demo, struct node *node, const char *name, volatile const int *stop)
+{
+	char folder[PATH_SIZE];
+
+	name_folder(demo, name, folder);
+	node_kill(node);
+	return run_node(demo, node, name, folder, stop);
 }
 
 bool node_await(bool (*reached)(struct service *), struct service *service, const char *what,

@@ -60,7 +60,7 @@ static int compare(const void *a, const void *b)
 	return (first > second) - (first < second);
 }
 
-static const char *fate(const struct worker *worker)
+static const char *fate(const struct demo *demo, const struct worker *worker)
 {
 	if (worker->killed)
 		return "killed";
@@ -68,7 +68,12 @@ static const char *fate(const struct worker *worker)
 		return "failed";
 	if (worker->stopped)
 		return "stopped, continued";
-	return worker->outlives ? "held while the master died" : "";
+	if (worker->outlasts)
+		return "held while a server restarted";
+	if (worker->outlives)
+		return demo->store == QUORUM ? "held while a server died"
+		                             : "held while the master died";
+	return "";
 }
 
 void report_table(struct demo *demo, struct worker workers[WORKERS])
@@ -85,7 +90,7 @@ void report_table(struct demo *demo, struct worker workers[WORKERS])
 		printf("%6d %7ld %7d %9.1f ms %10.1f ms %7d %8d  %s\n", i + 1, (long)worker->pid,
 		       worker->merges, count ? (double)waits[middle] / 1000 : 0,
 		       count ? (double)waits[count - 1] / 1000 : 0, worker->losses, worker->refused,
-		       fate(worker));
+		       fate(demo, worker));
 		merges += worker->merges;
 		losses += worker->losses;
 		refused += worker->refused;
@@ -99,15 +104,16 @@ bool report_limits(const struct demo *demo)
 {
 	int readers = meter_most(demo->meter);
 	double within_ms = (double)(demo->last_begin_us - demo->first_begin_us) / 1000;
+	bool with_permits = demo->locked && demo->store != QUORUM;
 	bool together = demo->first_begin_us >= demo->last_ready_us;
 
 	printf("start: %s all %d were ready, then all within %.1f ms\n",
 	       together ? "none before" : "some before", WORKERS, within_ms);
 	printf("workers that read at once: %d at most", readers);
-	if (demo->locked)
+	if (with_permits)
 		printf(", %d allowed", READERS);
 	printf("\n");
-	return !demo->locked || (together && readers <= READERS);
+	return !demo->locked || (together && (!with_permits || readers <= READERS));
 }
 
 static double seconds_without(const struct failover *failover, enum grant grant)
@@ -142,6 +148,23 @@ bool report_failover(const struct demo *demo, const struct worker workers[WORKER
 	return failover->first_us[GRANT_PERMIT] - failover->killed_us >=
 	               SERVICE_GRACE_MS * 1000LL ||
 	       complain("the new master", "granted permits before its grace was over");
+}
+
+bool report_outage(const struct demo *demo)
+{
+	const struct outage *outage = &demo->outage;
+	int64_t silent_us = outage->voted_us - outage->restarted_us;
+
+	if (!outage->granted_us)
+		return complain("the quorum", "granted nothing after the death of a server");
+	printf("server killed: the lock was granted again after %.0f ms\n",
+	       (double)(outage->granted_us - outage->killed_us) / 1e3);
+	printf("server restarted empty: it voted again after %.1f s; the longest lease is %d s\n",
+	       (double)silent_us / 1e6, LONGEST_LEASE_MS / 1000);
+	printf("the hold of that time %s\n",
+	       outage->lost ? "was lost" : "was renewed by the other 3 of 5 servers");
+	return silent_us >= LONGEST_LEASE_MS * 1000LL ||
+	       complain("the restarted server", "voted before the longest lease was over");
 }
 
 struct tally {

@@ -2,7 +2,8 @@
  * Starts the workers and hands batches out.  It causes two accidents: it kills one worker that
  * holds the lock, and stops another holder until a third worker has merged under a greater fence.
  * With Sentinel or a Cluster, it then kills the lock's master while one more worker holds the lock;
- * before that, it moves the lock's slot of a Cluster.
+ * before that, it moves the lock's slot of a Cluster.  Of a quorum it kills one server, and later
+ * restarts another one, each while one more worker holds the lock.
  * If a worker died and the file does not have its batch, it hands the batch out again. */
 #include "demo.h"
 
@@ -25,7 +26,10 @@
 #define STOP_AFTER(batches) (25 * (batches) / 60)
 #define MOVE_AFTER(batches) (32 * (batches) / 60)
 #define MASTER_AFTER(batches) (40 * (batches) / 60)
+#define SERVER_AFTER MOVE_AFTER
+#define RESTART_AFTER MASTER_AFTER
 #define FAILOVER_LIMIT_MS 40000
+#define VOTE_LIMIT_MS 40000
 
 struct run {
 	struct demo *demo;
@@ -37,7 +41,11 @@ struct run {
 	int done;   /* batches merged, as reported by the workers */
 	struct worker *stopped;
 	uint64_t stopped_fence;
-	bool kill_planned, stop_planned, move_planned, master_planned; /* still to come */
+	struct worker *outlasting; /* until its hold of that time ends */
+	volatile const int *stop;
+	/* Still to come. */
+	bool kill_planned, stop_planned, move_planned, master_planned, server_planned,
+		restart_planned;
 	bool refusal_seen;
 	bool terminal;
 	bool ok;
@@ -99,6 +107,20 @@ static bool start_worker(struct run *run, struct worker *worker)
 	return true;
 }
 
+/* With a quorum, they start at the end of a pipe that no other process has. */
+static void start_workers(struct run *run)
+{
+	int *barrier = run->demo->barrier;
+	bool has_barrier = run->demo->store == QUORUM;
+
+	if (has_barrier && pipe(barrier) != 0)
+		has_barrier = run->ok = complain("no pipe", strerror(errno));
+	for (int i = 0; i < WORKERS && run->ok; i++)
+		run->ok = start_worker(run, &run->workers[i]);
+	for (int i = 0; i < 2 && has_barrier; i++)
+		close(barrier[i]);
+}
+
 /* Give an idle worker its next order.  While the last batches are in progress, there is none yet,
  * since one of them may come back. */
 static void give_order(struct run *run, struct worker *worker)
@@ -125,6 +147,12 @@ static void give_order(struct run *run, struct worker *worker)
 	} else if (run->master_planned && run->orders > MASTER_AFTER(run->demo->batch_count)) {
 		run->master_planned = false;
 		worker->outlives = order.pause = order.reclaim = true;
+	} else if (run->server_planned && run->orders > SERVER_AFTER(run->demo->batch_count)) {
+		run->server_planned = false;
+		worker->outlives = order.pause = true;
+	} else if (run->restart_planned && run->orders > RESTART_AFTER(run->demo->batch_count)) {
+		run->restart_planned = false;
+		worker->outlasts = order.pause = true;
 	}
 	worker->batch = order.batch;
 	/* If the worker is dead, its channel ends, and its batch is taken back then. */
@@ -176,6 +204,48 @@ static void kill_master(struct run *run, struct worker *worker, const struct not
 	(void)channel_send(worker->channel, &go_on, sizeof(go_on));
 }
 
+static void kill_server(struct run *run, struct worker *worker, const struct note *note)
+{
+	struct order go_on = {.kind = GO_ON};
+
+	run->demo->outage.killed_us = now_us();
+	quorum_kill_server(&run->demo->service);
+	print_event(run, "holds the lock, and a server is killed (SIGKILL)", worker, note->fence);
+	(void)channel_send(worker->channel, &go_on, sizeof(go_on));
+}
+
+/* The worker continues when the server votes again: see look_after_restarted(). */
+static void restart_server(struct run *run, struct worker *worker, const struct note *note)
+{
+	run->demo->outage.restarted_us = now_us();
+	if (run->terminal)
+		printf("\r\033[K");
+	if (!quorum_restart_server(run->demo, run->stop))
+		run->ok = false;
+	run->outlasting = worker;
+	print_event(run, "holds the lock, and another server has restarted empty", worker,
+	            note->fence);
+}
+
+/* Continue the holder when the server votes again.  By then its lease would have expired, had the
+ * other servers not renewed it. */
+static void look_after_restarted(struct run *run)
+{
+	struct outage *outage = &run->demo->outage;
+	struct order go_on = {.kind = GO_ON};
+
+	if (!run->outlasting || outage->voted_us)
+		return;
+	if (quorum_votes_again(&run->demo->service)) {
+		outage->voted_us = now_us();
+		print_event(run, "is continued: the restarted server votes again", run->outlasting,
+		            0);
+		(void)channel_send(run->outlasting->channel, &go_on, sizeof(go_on));
+	} else if (now_us() - outage->restarted_us > VOTE_LIMIT_MS * 1000LL) {
+		run->ok = complain("the restarted server does not vote", "giving up");
+	}
+}
+
 /* Print once which master follows the dead one. */
 static void look_after_master(struct run *run)
 {
@@ -216,6 +286,16 @@ static void see_grants(struct run *run, const struct note *note)
 	}
 }
 
+static void see_quorum(struct run *run, const struct note *note)
+{
+	struct outage *outage = &run->demo->outage;
+	int64_t grant_us = note->grants_us[GRANT_LOCK];
+
+	if (outage->killed_us && grant_us > outage->killed_us &&
+	    (!outage->granted_us || grant_us < outage->granted_us))
+		outage->granted_us = grant_us;
+}
+
 /* Continue the stopped worker when its lease has expired and another worker has merged. */
 static void look_after_stopped(struct run *run)
 {
@@ -249,9 +329,16 @@ static void take_done(struct run *run, struct worker *worker, const struct note 
 {
 	if (worker->wait_count < 2 * BATCHES_MAX)
 		worker->waits_us[worker->wait_count++] = note->wait_us;
-	see_grants(run, note);
+	if (run->demo->store == QUORUM)
+		see_quorum(run, note);
+	else
+		see_grants(run, note);
 	worker->reclaimed = note->reclaimed;
 	worker->losses += note->lost;
+	if (worker == run->outlasting) {
+		run->demo->outage.lost = note->lost;
+		run->outlasting = NULL;
+	}
 	if (note->outcome == REFUSED) {
 		worker->refused++;
 		run->refusal_seen = true;
@@ -294,6 +381,8 @@ static void bury(struct run *run, struct worker *worker)
 	}
 	if (worker == run->stopped)
 		run->stopped = NULL;
+	if (worker == run->outlasting)
+		run->outlasting = NULL;
 	if (worker->batch < 0 || !run->demo->locked || !shared_read_head(run->demo->shared, &head))
 		return;
 	if (head.merged[worker->batch]) {
@@ -316,6 +405,10 @@ static void read_notes(struct run *run, struct worker *worker)
 		kill_holder(run, worker, &note);
 	else if (note.kind == HOLDING && worker->moves)
 		move_slot(run, worker, &note);
+	else if (note.kind == HOLDING && worker->outlasts)
+		restart_server(run, worker, &note);
+	else if (note.kind == HOLDING && worker->outlives && run->demo->store == QUORUM)
+		kill_server(run, worker, &note);
 	else if (note.kind == HOLDING && worker->outlives)
 		kill_master(run, worker, &note);
 	else if (note.kind == HOLDING)
@@ -380,18 +473,21 @@ bool supervisor_run(struct demo *demo, struct worker workers[WORKERS], volatile 
 	                  .kill_planned = demo->locked,
 	                  .stop_planned = demo->locked,
 	                  .move_planned = demo->store == CLUSTER,
-	                  .master_planned = demo->store != LOCAL,
+	                  .master_planned = demo->store == SENTINEL || demo->store == CLUSTER,
+	                  .server_planned = demo->store == QUORUM,
+	                  .restart_planned = demo->store == QUORUM,
+	                  .stop = stop,
 	                  .terminal = isatty(STDOUT_FILENO),
 	                  .ok = true};
 
 	for (int i = 0; i < WORKERS; i++)
 		workers[i].channel = -1;
-	for (int i = 0; i < WORKERS && run.ok; i++)
-		run.ok = start_worker(&run, &workers[i]);
+	start_workers(&run);
 	while (run.ok && run.done < demo->batch_count) {
 		listen_to_all(&run);
 		look_after_stopped(&run);
 		look_after_master(&run);
+		look_after_restarted(&run);
 		progress(&run);
 		if (*stop)
 			run.ok = complain("interrupted", "ending");
@@ -406,7 +502,7 @@ bool supervisor_run(struct demo *demo, struct worker workers[WORKERS], volatile 
 	/* A run without all accidents would prove nothing. */
 	if (run.ok && demo->locked &&
 	    (run.kill_planned || run.stop_planned || run.move_planned || run.master_planned ||
-	     !run.refusal_seen))
+	     run.server_planned || run.restart_planned || !run.refusal_seen))
 		run.ok = complain("an accident did not happen", "no verdict");
 	return run.ok;
 }

@@ -5,6 +5,7 @@
 
 #include <errno.h>
 #include <latchkey.h>
+#include <poll.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -19,7 +20,8 @@
 #define RECLAIM_LIMIT_MS 60000
 #define LOOK_MS 5
 
-/* The state of a worker.  Without the lock there is no store, and the three handles are NULL. */
+/* The state of a worker.  Without the lock there is no store, and the three handles are NULL; with
+ * a quorum, the last two. */
 struct self {
 	const struct demo *demo;
 	int number; /* from 0 */
@@ -194,6 +196,16 @@ static bool do_batch(struct self *self, struct order *order)
 	return true;
 }
 
+/* Close the pipe's second end and wait until all have: then the pipe ends.  A dead worker has. */
+static bool pass_barrier(const int ends[2])
+{
+	struct pollfd fd = {.fd = ends[0], .events = POLLIN};
+	char byte;
+
+	close(ends[1]);
+	return poll(&fd, 1, START_LIMIT_MS) > 0 && read(ends[0], &byte, 1) == 0;
+}
+
 /* Count down and wait for the latch, so that no worker begins before all are ready. */
 static bool start_together(const struct self *self)
 {
@@ -202,6 +214,8 @@ static bool start_together(const struct self *self)
 	if (self->start && (lk_latch_down(self->start, 1, NULL, 0, NULL) != LK_OK ||
 	                    lk_latch_await(self->start, START_LIMIT_MS) != LK_OK))
 		return complain("cannot start together", lk_errmsg());
+	if (self->demo->store == QUORUM && !pass_barrier(self->demo->barrier))
+		return complain("cannot start together", "the pipe did not end");
 	ready.begin_us = now_us();
 	return channel_send(self->channel, &ready, sizeof(ready));
 }
@@ -224,9 +238,10 @@ static bool open_store(struct self *self)
 
 	return (lk_client_open(self->demo->url, NULL, &self->client) == LK_OK &&
 	        lk_lock_open(self->client, LOCK_NAME, 0, &lock_options, &self->lock) == LK_OK &&
-	        lk_semaphore_open(self->client, "demo/readers", 0, &readers_options,
-	                          &self->readers) == LK_OK &&
-	        lk_latch_open(self->client, "demo/start", 0, NULL, &self->start) == LK_OK) ||
+	        (self->demo->store == QUORUM ||
+	         (lk_semaphore_open(self->client, "demo/readers", 0, &readers_options,
+	                            &self->readers) == LK_OK &&
+	          lk_latch_open(self->client, "demo/start", 0, NULL, &self->start) == LK_OK))) ||
 	       complain("cannot open the store", lk_errmsg());
 }
 
