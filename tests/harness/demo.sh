@@ -81,10 +81,18 @@ ends_early() {
 	start_in_background "$build/demo" "STORE=$store"
 	await_line '^8 workers'
 	sleep 1
-	children=$(cat "/proc/$demo/task/$demo/children")
-	# The servers come first, then the checker, which ends by itself.
+	# The servers come first, then the checker, which ends by itself, then the workers, of which one
+	# may be dead by now.
 	first=$(($(echo "$servers" | wc -w) + 2))
-	[ "$(echo "$children" | wc -w)" -ge $((first + 6)) ] || fail "its children: $children"
+	tries=0
+	until
+		children=$(cat "/proc/$demo/task/$demo/children")
+		[ "$(echo "$children" | wc -w)" -ge $((first + 6)) ]
+	do
+		tries=$((tries + 1))
+		[ $tries -lt 200 ] || fail "its children: $children"
+		sleep 0.05
+	done
 	kill -s KILL "$demo"
 	wait "$demo" || :
 	# shellcheck disable=SC2046,SC2086
