@@ -354,8 +354,8 @@ static void *open_crowd(const struct stage *stage, int index)
 }
 
 /* The control: a hand-off by one server, and the same number of a quorum's scripts on as many
- * servers more, which nobody contends for.  So it has the requests and the processes, but one
- * message. */
+ * servers more, for which no other process contends.  So it has the requests and the processes, but
+ * one message. */
 struct floor {
 	struct handoff *handoff;
 	struct ballot *ballot;
