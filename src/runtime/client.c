@@ -214,6 +214,13 @@ static bool open_link(struct lk_client *client, struct lk__why *why)
 	return start_loop(client, why);
 }
 
+/* The open has failed.  The thread that logs may have begun. */
+static void stop_threads(struct lk_client *client)
+{
+	lk__loop_stop(client);
+	lk__callbacks_stop(client);
+}
+
 static bool is_any_up(const struct lk_client *client)
 {
 	for (unsigned i = 0; i < client->link_count; i++)
@@ -248,7 +255,7 @@ static bool open_links(struct lk_client *client, struct lk__why *why)
 		lk__client_wait_quiet(client, -1);
 	lk__client_unlock(client);
 	if (!up)
-		lk__loop_stop(client);
+		stop_threads(client);
 	return up;
 }
 
@@ -265,11 +272,9 @@ static bool open_quorum(struct lk_client *client, struct lk__why *why)
 	pthread_mutex_lock(&client->mutex);
 	err = lk__quorum_await(client, deadline_ns, true, why);
 	lk__client_unlock(client);
-	if (!err)
-		return true;
-	lk__loop_stop(client);
-	lk__callbacks_stop(client); /* it may have had something to log */
-	return false;
+	if (err)
+		stop_threads(client);
+	return !err;
 }
 
 static bool open_connections(struct lk_client *client, struct lk__why *why)
