@@ -108,14 +108,14 @@ static void of_ticket(struct lk__core *core, int64_t now_ns, const struct lk__me
 {
 	struct lk__ticket *ticket = lk__ticket_find_at(core, message->nonce, message->from);
 
-	if (!ticket)
+	if (!ticket) {
+		/* Stale or forged; an unclaimed grant expires with its lease. */
 		lk__ghost_message(core, now_ns, message);
-	else
-		lk__vouch_run(ticket->session, now_ns);
-	if (!ticket || (message->from && message->from != ticket->session))
-		return; /* stale or forged; an unclaimed grant expires with its lease */
+		return;
+	}
+	lk__vouch_run(ticket->session, now_ns);
 	if (lk__ticket_whole(ticket) && !ticket->first_sent_ns && !ticket->epoch)
-		return; /* the same: it was never asked for, and its end would free it */
+		return; /* forged: it was never asked for, and its end would free it */
 	ticket->may_be_known = true;
 	if (ticket->is_leg)
 		lk__quorum_expire(core, now_ns, ticket);
