@@ -17,7 +17,6 @@
 
 #define LK__SERVERS_MAX 7    /* of a quorum */
 #define LK__LONGEST_MS 60000 /* the longest lease, unless the quorum was made with another */
-#define LK__SET_TEXT 64      /* "<set id> <i>/<N> <W ms>" with its NUL */
 
 /* The servers of a quorum: members.c. */
 struct lk__quorum {

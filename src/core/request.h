@@ -55,6 +55,7 @@ static inline bool lk__is_query(uint8_t kind)
 
 #define LK__EPOCH_SIZE 168
 #define LK__SET_SIZE 24 /* the id of a quorum's set of servers, and a NUL */
+#define LK__SET_TEXT 64 /* "<set id> <i>/<N> <W ms>", and a NUL */
 
 /* What a server remembers without a gap, and since when.  Nothing new is granted for a grace after
  * that moment: an earlier memory may have granted it, and forgotten. */

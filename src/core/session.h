@@ -122,19 +122,19 @@ struct lk__session {
 	int64_t up_ns;      /* UP: since then */
 	int64_t heard_ns, pinged_ns; /* the last sign of life, the last PING */
 	struct lk__vouch vouch;
-	int64_t unwatched_ns;  /* from then on no hold is certain: no sentinel names the master;
-	                        * LK__NEVER */
-	uint8_t state;         /* enum lk__session_state */
-	uint8_t index;         /* of the core's sessions */
-	bool loss_reported;    /* in this outage */
-	bool lazy;             /* never up yet: it dials for a call only */
-	bool on_demand;        /* of a Cluster: it always dials for a call only */
-	bool topology_asked;   /* the question for the topology has no answer yet */
-	uint32_t users_left;   /* lazy: holds and leaves, which the last refusal did not end */
+	int64_t unwatched_ns; /* from then on no hold is certain: no sentinel names the master;
+	                       * LK__NEVER */
+	uint8_t state;        /* enum lk__session_state */
+	uint8_t index;        /* of the core's sessions */
+	bool loss_reported;   /* in this outage */
+	bool lazy;            /* never up yet: it dials for a call only */
+	bool on_demand;       /* of a Cluster: it always dials for a call only */
+	bool topology_asked;  /* the question for the topology has no answer yet */
+	uint32_t users_left;  /* lazy: holds and leaves, which the last refusal did not end */
 	/* Of a quorum: */
-	char set[64];      /* the part of the marker to write, "" = none */
-	int64_t marked_ns; /* when that was asked for */
-	int64_t clock_us;  /* the server's clock as last answered, at clock_ns of ours */
+	char set[LK__SET_TEXT]; /* the part of the marker to write, "" = none */
+	int64_t marked_ns;      /* when that was asked for */
+	int64_t clock_us;       /* the server's clock as last answered, at clock_ns of ours */
 	int64_t clock_ns;
 	int64_t memory_ns;     /* when the marker was read last */
 	int64_t memory_try_ns; /* when it was asked for last */
