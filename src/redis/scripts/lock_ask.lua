@@ -25,6 +25,7 @@
 --          fence, defect of the counter
 -- include shared/change.lua
 return whole(function()
+-- include shared/lock_key.lua
 -- include shared/lock.lua
 -- include shared/epoch.lua
 -- include shared/publish.lua

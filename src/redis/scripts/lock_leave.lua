@@ -20,6 +20,7 @@
 --          foreign, key, its actual type
 -- include shared/change.lua
 return whole(function()
+-- include shared/lock_key.lua
 -- include shared/lock.lua
 -- include shared/epoch.lua
 -- include shared/publish.lua

@@ -19,6 +19,7 @@
 --          foreign, key, its actual type
 -- include shared/change.lua
 return whole(function()
+-- include shared/lock_key.lua
 -- include shared/lock.lua
 -- include shared/epoch.lua
 local ticket, fence, lease = ARGV[1], ARGV[2], ARGV[3]

@@ -8,6 +8,7 @@
 -- Returns  holder's ticket ("" = free), fence, ms left of its lease, server time us,
 --          tickets in the queue, rank (-1 = not in the queue), then the first tickets
 --          foreign, key, its actual type
+-- include shared/lock_key.lua
 -- include shared/lock.lua
 local value = redis.pcall('GET', KEYS[1])
 if type(value) == 'table' then

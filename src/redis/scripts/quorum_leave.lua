@@ -24,6 +24,7 @@
 -- include shared/change.lua
 return whole(function()
 local class = ARGV[3]
+-- include shared/lock_key.lua
 -- include shared/quorum.lua
 -- include shared/epoch.lua
 -- include shared/publish.lua

@@ -22,6 +22,7 @@
 -- include shared/change.lua
 return whole(function()
 local class = ARGV[5]
+-- include shared/lock_key.lua
 -- include shared/quorum.lua
 -- include shared/epoch.lua
 local ticket = ARGV[1]

@@ -15,24 +15,11 @@ local TIES_MAX = 100 -- tickets of one priority that are looked at
 local EXACT_MAX = 9007199254740991
 local NO_MEMBER = 'not a member of a quorum: use redis://'
 
--- Describe the value at the lock's key, which is not a string.
-local function instead()
-	local kind = redis.pcall('HGET', KEYS[1], 'kind')
-	local what = type(kind) == 'string' and string.match(kind, '^[12]:(%l+)$')
-	return what and 'a ' .. what .. ', not a lock' or 'not a lock'
-end
-
 -- Describe a text that is not a ticket of ours.
 local function of_another(text, otherwise)
 	if string.match(text, '^%d+:') then return "a single server's: use redis://" end
 	local version = string.match(text, '^(q%d+):')
 	return version and version ~= 'q1' and 'protocol version ' .. version or otherwise
-end
-
--- The server's clock, us, as text.
-local function clock()
-	local time = redis.call('TIME')
-	return time[1] .. string.sub('00000', #time[2]) .. time[2]
 end
 
 -- Is the first name less, byte by byte?  (The order of "<" is that of the locale.)  They differ, and each
