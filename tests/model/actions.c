@@ -2,7 +2,6 @@
  * The possible actions in a state of the model, within its bounds, and their execution. */
 #include "world.h"
 
-#include <stdio.h>
 #include <string.h>
 
 #define TICK_NS (INT64_C(1000000) * MODEL_TICK_MS)
@@ -49,6 +48,7 @@ static bool may_call(const struct model_world *world, const struct model_client 
 	const struct model_bounds *bounds = world->bounds;
 	const struct lk__op *waiter = client->waiter;
 	const struct lk__hold *hold = world_hold(client);
+	bool linked = client->links[0].linked;
 
 	switch (verb) {
 	case DO_RELEASE:
@@ -66,67 +66,90 @@ static bool may_call(const struct model_world *world, const struct model_client 
 		       (waiter->awaits == LK__FOR_LEAVE || waiter->awaits == LK__FOR_EXTEND ||
 		        waiter->awaits == LK__FOR_STEP || waiter->late);
 	case DO_SET:
-		return bounds->kind == LK_KIND_LATCH && client->linked && !waiter &&
+		return bounds->kind == LK_KIND_LATCH && linked && !waiter &&
 		       client->scripts < bounds->steps && room(world, verb, bounds->sets);
 	default:
-		return bounds->kind == LK_KIND_LATCH && client->linked && !waiter &&
+		return bounds->kind == LK_KIND_LATCH && linked && !waiter &&
 		       client->scripts < bounds->steps && room(world, verb, bounds->removes);
 	}
 }
 
 /* Fewer replicas than all confirm: none, or one of two. */
-static bool may_confirm(const struct model_world *world, struct model_client *client,
+static bool may_confirm(const struct model_world *world, struct model_link *link,
                         enum model_verb verb)
 {
 	const struct model_bounds *bounds = world->bounds;
 	int count = verb != DO_SHORT;
 
-	if (!world_next_call(client) || world_next_call(client)->kind != LK__CONFIRM ||
+	if (!world_next_call(link) || world_next_call(link)->kind != LK__CONFIRM ||
 	    count > bounds->second)
 		return false;
 	return count >= bounds->replicas || room(world, DO_SHORT, bounds->shorts);
 }
 
-static bool may_happen(const struct model_world *world, struct model_client *client,
+static bool may_happen(const struct model_world *world, struct model_link *link,
                        enum model_verb verb)
+{
+	const struct model_bounds *bounds = world->bounds;
+	const struct model_client *client = link->client;
+
+	switch (verb) {
+	case DO_EXECUTE:
+		return world_next_call(link) && (client->scripts < bounds->steps ||
+		                                 world_next_call(link)->kind == LK__CONFIRM);
+	case DO_SHORT:
+	case DO_FIRST:
+	case DO_SECOND:
+		return may_confirm(world, link, verb);
+	case DO_SUBSCRIBE:
+		return link->linked && link->session.channels.queue;
+	case DO_ANSWER:
+		return link->call_count && link->calls[0].executed;
+	case DO_HEAR:
+		return link->inbox_count;
+	case DO_CUT:
+		return link->linked && may_fail(world, verb, bounds->cuts);
+	case DO_LINK:
+		return client->alive && !link->linked;
+	case DO_LATE:
+		return link->late_count && room(world, verb, bounds->lates);
+	case DO_REFUSE:
+		return world_next_call(link) && may_fail(world, verb, bounds->refusals);
+	case DO_PUT_OFF:
+		return world_next_call(link) && may_fail(world, verb, bounds->put_offs);
+	case DO_LOSE:
+		return link->inbox_count && link->inbox[0].kind <= ITEM_BROADCAST &&
+		       may_fail(world, verb, bounds->losses);
+	default:
+		return false;
+	}
+}
+
+static bool is_heard(const struct model_world *world, const struct model_client *client)
+{
+	for (int i = 0; i < world->server_count; i++)
+		if (client->links[i].heard)
+			return true;
+	return false;
+}
+
+/* What is not of one link. */
+static bool may_happen_to(const struct model_world *world, const struct model_client *client,
+                          enum model_verb verb)
 {
 	const struct model_bounds *bounds = world->bounds;
 
 	switch (verb) {
-	case DO_EXECUTE:
-		return world_next_call(client) && (client->scripts < bounds->steps ||
-		                                   world_next_call(client)->kind == LK__CONFIRM);
-	case DO_SHORT:
-	case DO_FIRST:
-	case DO_SECOND:
-		return may_confirm(world, client, verb);
-	case DO_SUBSCRIBE:
-		return client->linked && client->session.channels.queue;
-	case DO_ANSWER:
-		return client->call_count && client->calls[0].executed;
-	case DO_HEAR:
-		return client->inbox_count;
+	case DO_STALL:
+		return world->ticks < bounds->ticks && world->stalls < bounds->stalls &&
+		       !world_rests(world, client);
 	case DO_TIMER:
 		return client->alive && lk__core_due(&client->core) <= world->now_ns;
-	case DO_CUT:
-		return client->linked && may_fail(world, verb, bounds->cuts);
-	case DO_LINK:
-		return client->alive && !client->linked;
-	case DO_LATE:
-		return client->late_count && room(world, verb, bounds->lates);
 	case DO_CRASH:
 		return client->alive && may_fail(world, verb, bounds->crashes);
-	case DO_CRASH_UNSEEN:
-		return client->alive && client->heard && may_fail(world, verb, bounds->crashes);
-	case DO_REFUSE:
-		return world_next_call(client) && may_fail(world, verb, bounds->refusals);
-	case DO_PUT_OFF:
-		return world_next_call(client) && may_fail(world, verb, bounds->put_offs);
-	case DO_LOSE:
-		return client->inbox_count && client->inbox[0].kind <= ITEM_BROADCAST &&
-		       may_fail(world, verb, bounds->losses);
 	default:
-		return false;
+		return client->alive && is_heard(world, client) &&
+		       may_fail(world, verb, bounds->crashes);
 	}
 }
 
@@ -173,46 +196,62 @@ static bool may_lose(const struct model_world *world, enum model_verb verb)
 	}
 }
 
-static bool may(const struct model_world *world, struct model_client *client, enum model_verb verb)
+/* Whose action is it: a client's, a server's, or one of their link? */
+enum agent { OF_CLIENT, OF_SERVER, OF_LINK };
+
+static enum agent agent_of(enum model_verb verb)
 {
+	if (verb <= DO_ABANDON || verb == DO_TIMER || verb == DO_STALL || verb == DO_CRASH ||
+	    verb == DO_CRASH_UNSEEN)
+		return OF_CLIENT;
+	return verb == DO_TIME || verb >= DO_COPY ? OF_SERVER : OF_LINK;
+}
+
+static bool may(const struct model_world *world, struct model_link *link, enum model_verb verb)
+{
+	const struct model_client *client = link->client;
+	enum agent agent = agent_of(verb);
+
+	if ((agent == OF_CLIENT && link->server != world->servers) ||
+	    (agent == OF_SERVER && client != world->clients))
+		return false;
 	if (verb == DO_TIME)
-		return client == world->clients && may_pass(world);
-	if (verb >= DO_COPY)
-		return client == world->clients && may_lose(world, verb);
+		return link->server == world->servers && may_pass(world);
+	if (agent == OF_SERVER)
+		return may_lose(world, verb);
 	if (verb == DO_LATE)
-		return may_happen(world, client, verb);
+		return may_happen(world, link, verb);
 	if (client->stalled)
 		return false;
-	if (verb == DO_STALL)
-		return world->ticks < world->bounds->ticks &&
-		       world->stalls < world->bounds->stalls && !world_rests(world, client);
+	if (agent == OF_LINK)
+		return may_happen(world, link, verb);
 	if (verb <= DO_TRY || (verb >= DO_AWAIT && verb <= DO_STEP_NAMED))
 		return may_begin(world, client, verb);
 	if (verb <= DO_ABANDON)
 		return may_call(world, client, verb);
-	return may_happen(world, client, verb);
+	return may_happen_to(world, client, verb);
 }
 
 /* ---- Partial order reduction -------------------------------------------------------------- */
 
 static bool waits_in_store(const struct model_world *world, int index)
 {
-	const struct store_view *view = world_view(world);
+	const struct store_view *view = world_view(world->servers);
 
 	for (int i = 0; i < view->queued; i++)
-		if (view->queue[i].text[2] == 'a' + index)
+		if (world_owner(&view->queue[i]) == index)
 			return true;
 	return false;
 }
 
 /* Its input leaves its hold valid: another client's hold would be seen beside it, after as
  * before. */
-static bool keeps_hold(const struct model_client *client)
+static bool keeps_hold(const struct model_link *link)
 {
-	for (int i = 0; i < client->call_count; i++)
-		if (client->calls[i].answer.kind != LK__KEPT)
+	for (int i = 0; i < link->call_count; i++)
+		if (link->calls[i].answer.kind != LK__KEPT)
 			return false;
-	return !client->inbox_count;
+	return !link->inbox_count;
 }
 
 /* Whatever the others do until this client acts, its action is possible then as now, with the same
@@ -225,17 +264,35 @@ static bool keeps_hold(const struct model_client *client)
 static bool is_alone(const struct model_world *world, int index)
 {
 	struct model_client *client = (struct model_client *)(uintptr_t)&world->clients[index];
+	struct model_link *link = &client->links[0];
 
 	/* A loss of memory ends what is in flight. */
 	if (world_may_lose(world))
 		return false;
 	return client->alive && !client->stalled && !world_rests(world, client) &&
-	       world->bounds->kind != LK_KIND_LATCH && !client->session.channels.queue &&
-	       !client->late_count && !world_next_call(client) &&
-	       (!world_valid(world, client) || keeps_hold(client)) && !waits_in_store(world, index);
+	       world->bounds->kind != LK_KIND_LATCH && !link->session.channels.queue &&
+	       !link->late_count && !world_next_call(link) &&
+	       (!world_valid(world, client) || keeps_hold(link)) && !waits_in_store(world, index);
 }
 
-int world_actions(const struct model_world *world, bool reduced, uint8_t actions[MODEL_ACTIONS])
+static uint16_t encode(int verb, int client, int server)
+{
+	return (uint16_t)((verb * MODEL_CLIENTS + client) * MODEL_SERVERS + server);
+}
+
+enum model_verb world_verb_of(uint16_t action)
+{
+	return action / (MODEL_CLIENTS * MODEL_SERVERS);
+}
+
+struct model_link *world_link_of(const struct model_world *world, uint16_t action)
+{
+	const struct model_client *client = &world->clients[action / MODEL_SERVERS % MODEL_CLIENTS];
+
+	return &client->links[action % MODEL_SERVERS];
+}
+
+int world_actions(const struct model_world *world, bool reduced, uint16_t actions[MODEL_ACTIONS])
 {
 	int count = 0, first = 0, end = world->bounds->clients;
 
@@ -246,38 +303,44 @@ int world_actions(const struct model_world *world, bool reduced, uint8_t actions
 			break;
 		}
 	}
-	for (int verb = 0; verb < MODEL_VERBS; verb++) {
-		for (int i = first; i < end; i++) {
-			/* The explorer only reads: the owner of the calls makes no difference. */
-			struct model_client *client =
-				(struct model_client *)(uintptr_t)&world->clients[i];
-			if (may(world, client, (enum model_verb)verb))
-				actions[count++] = (uint8_t)(verb * MODEL_CLIENTS + i);
-		}
-	}
+	for (int verb = 0; verb < MODEL_VERBS; verb++)
+		for (int i = first; i < end; i++)
+			for (int j = 0; j < world->server_count; j++)
+				if (may(world, &world->clients[i].links[j], (enum model_verb)verb))
+					actions[count++] = encode(verb, i, j);
 	return count;
 }
 
-static void happen(struct model_world *world, struct model_client *client, enum model_verb verb)
+static void pass_tick(struct model_world *world)
 {
+	world->ticks++;
+	for (int i = 0; i < world->bounds->clients; i++)
+		world->clients[i].stalled = false;
+	world_time(world, TICK_NS);
+}
+
+static void happen(struct model_world *world, struct model_link *link, enum model_verb verb)
+{
+	struct model_client *client = link->client;
+
 	switch (verb) {
 	case DO_EXECUTE:
-		world_execute(world, client, world_replicas(world));
+		world_execute(world, link, world_replicas(world));
 		break;
 	case DO_SHORT:
 	case DO_FIRST:
 	case DO_SECOND:
 		world->used[DO_SHORT] += (verb != DO_SHORT) < world->bounds->replicas;
-		world_execute(world, client, verb == DO_SHORT ? 0 : verb == DO_FIRST ? 1 : 2);
+		world_execute(world, link, verb == DO_SHORT ? 0 : verb == DO_FIRST ? 1 : 2);
 		break;
 	case DO_SUBSCRIBE:
-		world_subscribe(world, client);
+		world_subscribe(world, link);
 		break;
 	case DO_ANSWER:
-		world_answer(world, client);
+		world_answer(world, link);
 		break;
 	case DO_HEAR:
-		world_hear(world, client);
+		world_hear(world, link);
 		break;
 	case DO_TIMER:
 		world_timer(world, client);
@@ -287,27 +350,24 @@ static void happen(struct model_world *world, struct model_client *client, enum 
 		client->stalled = true;
 		break;
 	case DO_TIME:
-		world->ticks++;
-		for (int i = 0; i < world->bounds->clients; i++)
-			world->clients[i].stalled = false;
-		world_time(world, TICK_NS);
+		pass_tick(world);
 		break;
 	case DO_LINK:
-		world_link(world, client);
+		world_link(world, link);
 		break;
 	case DO_LATE:
 		world->used[verb]++;
-		world_execute_late(world, client);
+		world_execute_late(world, link);
 		break;
 	case DO_CUT:
-		world_cut(world, client);
+		world_cut(world, link);
 		break;
 	case DO_LOSE:
-		world_lose(client);
+		world_lose(link);
 		break;
 	case DO_REFUSE:
 	case DO_PUT_OFF:
-		world_refuse(client, verb == DO_PUT_OFF);
+		world_refuse(link, verb == DO_PUT_OFF);
 		break;
 	case DO_COPY:
 	case DO_COPY_OTHER:
@@ -315,11 +375,11 @@ static void happen(struct model_world *world, struct model_client *client, enum 
 		world_copy(world, verb == DO_COPY ? 1 : 2);
 		break;
 	case DO_FLUSH:
-		world_flush(world);
+		world_flush(world, link->server);
 		break;
 	case DO_RESTART:
 	case DO_RESTORE:
-		world_restart(world, verb == DO_RESTORE);
+		world_restart(world, link->server, verb == DO_RESTORE);
 		break;
 	case DO_PROMOTE:
 	case DO_PROMOTE_OTHER:
@@ -332,12 +392,9 @@ static void happen(struct model_world *world, struct model_client *client, enum 
 	}
 }
 
-void world_do(struct model_world *world, uint8_t action)
+/* What the bounds count of it. */
+static void count(struct model_world *world, struct model_client *client, enum model_verb verb)
 {
-	struct model_client *client = &world->clients[action % MODEL_CLIENTS];
-	enum model_verb verb = action / MODEL_CLIENTS;
-
-	world->wrong = NULL;
 	switch (verb) {
 	case DO_CUT:
 	case DO_LOSE:
@@ -382,119 +439,19 @@ void world_do(struct model_world *world, uint8_t action)
 	default:
 		break;
 	}
+}
+
+void world_do(struct model_world *world, uint16_t action)
+{
+	struct model_link *link = world_link_of(world, action);
+	enum model_verb verb = world_verb_of(action);
+
+	world->wrong = NULL;
+	count(world, link->client, verb);
 	if (verb == DO_SET || verb == DO_REMOVE)
-		world_question(world, client, verb);
+		world_question(world, link, verb);
 	else if (verb <= DO_ABANDON)
-		world_call(world, client, verb);
+		world_call(world, link->client, verb);
 	else
-		happen(world, client, verb);
-}
-
-/* ---- As text ------------------------------------------------------------------------------ */
-
-static const char *const kinds[] = {
-	[LK__ASK] = "ask",
-	[LK__LEAVE] = "leave",
-	[LK__HAND] = "hand",
-	[LK__RENEW] = "renew",
-	[LK__SHRINK] = "shrink",
-	[LK__LOOK] = "look",
-	[LK__STEP] = "step",
-	[LK__RECLAIM] = "reclaim",
-	[LK__EPOCH] = "question for the marker",
-	[LK__CONFIRM] = "question for the replica",
-};
-
-static const char *const answers[] = {
-	[LK__GRANTED] = "granted",
-	[LK__QUEUED] = "queued",
-	[LK__BUSY] = "busy",
-	[LK__KEPT] = "held",
-	[LK__GONE] = "gone",
-	[LK__LEFT] = "left",
-	[LK__SHOWN] = "shown",
-	[LK__STEPPED] = "stepped",
-	[LK__OTHER] = "other",
-	[LK__FAILED] = "failed",
-	[LK__STALE] = "epoch",
-	[LK__MEMORY] = "the marker",
-	[LK__CONFIRMED] = "how many replicas",
-};
-
-static const char *const messages[] = {
-	[LK__GRANT] = "grant",   [LK__WANTED] = "wanted", [LK__REASK] = "again",
-	[LK__BROKEN] = "broken", [LK__OPENED] = "open",   [LK__REMOVED] = "gone",
-};
-
-static const char *item_name(const struct model_item *item)
-{
-	if (item->kind == ITEM_SUBSCRIBED)
-		return "subscribed";
-	if (item->kind == ITEM_UNSUBSCRIBED)
-		return "unsubscribed";
-	return messages[item->message.kind];
-}
-
-static const char *const verbs[MODEL_VERBS] = {
-	[DO_ACQUIRE] = "acquires",
-	[DO_ACQUIRE_TWO] = "acquires two permits",
-	[DO_TRY] = "tries",
-	[DO_RELEASE] = "releases",
-	[DO_RELEASE_ONE] = "releases one permit",
-	[DO_EXTEND] = "extends its hold",
-	[DO_AWAIT] = "awaits the latch",
-	[DO_AWAIT_TRY] = "checks whether the latch is open",
-	[DO_STEP] = "counts down",
-	[DO_STEP_NAMED] = "counts down under a name",
-	[DO_SET] = "sets the latch",
-	[DO_REMOVE] = "removes the latch",
-	[DO_GIVE_UP] = "waits no longer",
-	[DO_ABANDON] = "does not wait for the reply",
-	[DO_EXECUTE] = "the store runs its",
-	[DO_SUBSCRIBE] = "the store executes its subscription",
-	[DO_ANSWER] = "reads the answer:",
-	[DO_HEAR] = "hears:",
-	[DO_TIMER] = "sees its timer",
-	[DO_STALL] = "stands still",
-	[DO_TIME] = "time goes by",
-	[DO_CUT] = "loses its connections",
-	[DO_LINK] = "is connected again",
-	[DO_LATE] = "the store runs, of a lost connection, its",
-	[DO_CRASH] = "dies",
-	[DO_CRASH_UNSEEN] = "dies, and the store still counts it as a receiver",
-	[DO_LOSE] = "a message to it is lost:",
-	[DO_REFUSE] = "the store refuses its",
-	[DO_PUT_OFF] = "the store puts off its",
-	[DO_SHORT] = "no replica confirms in time its",
-	[DO_FIRST] = "only the first replica confirms in time its",
-	[DO_SECOND] = "only the second replica confirms in time its",
-	[DO_COPY] = "- the store saves a copy",
-	[DO_COPY_OTHER] = "- the store saves a copy for the second replica",
-	[DO_FLUSH] = "- the store is emptied",
-	[DO_RESTART] = "- the store begins anew, empty",
-	[DO_RESTORE] = "- the store begins anew, from the copy",
-	[DO_PROMOTE] = "- a replica takes the store's place, with the copy if there is one",
-	[DO_PROMOTE_OTHER] = "- the second replica takes the store's place, with its copy",
-};
-
-void world_tell(const struct model_world *world, uint8_t action, char *text, size_t size)
-{
-	struct model_client *client =
-		(struct model_client *)(uintptr_t)&world->clients[action % MODEL_CLIENTS];
-	enum model_verb verb = action / MODEL_CLIENTS;
-	const char *what = "";
-
-	if (verb == DO_EXECUTE || (verb >= DO_REFUSE && verb <= DO_SECOND))
-		what = kinds[world_next_call(client)->kind];
-	else if (verb == DO_LATE)
-		what = kinds[client->late[0].kind];
-	else if (verb == DO_ANSWER)
-		what = answers[client->calls[0].answer.kind];
-	else if (verb == DO_HEAR || verb == DO_LOSE)
-		what = item_name(&client->inbox[0]);
-	if (verb == DO_TIME)
-		snprintf(text, size, "- %d s go by", MODEL_TICK_MS / 1000);
-	else
-		snprintf(text, size, "%c %s%s%s", 'A' + action % MODEL_CLIENTS, verbs[verb],
-		         *what ? " " : "", what);
+		happen(world, link, verb);
 }

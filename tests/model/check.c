@@ -2,7 +2,6 @@
  * The promises in every state of the model, after each script, and at the end of all calls. */
 #include "world.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -15,26 +14,31 @@
 
 /* ---- Around a script ---------------------------------------------------------------------- */
 
-static struct store_view views[2];
-static int last_view;
-static bool is_view_known;
+/* Of each server, the last one and the one before. */
+static struct view {
+	struct store_view looks[2];
+	int last;
+	bool is_known;
+} views[MODEL_SERVERS];
 
 void world_view_forget(void)
 {
-	is_view_known = false;
+	for (int i = 0; i < MODEL_SERVERS; i++)
+		views[i].is_known = false;
 }
 
-const struct store_view *world_view(const struct model_world *world)
+const struct store_view *world_view(const struct model_server *server)
 {
-	const struct store_keys keys = {world->bounds->kind, MODEL_KEY, MODEL_KEY ":q",
+	const struct store_keys keys = {server->world->bounds->kind, MODEL_KEY, MODEL_KEY ":q",
 	                                MODEL_KEY ":h"};
+	struct view *view = &views[world_server(server->world, server)];
 
-	if (is_view_known)
-		return &views[last_view];
-	is_view_known = true;
-	last_view = !last_view;
-	store_look(world->store, &keys, &views[last_view]);
-	return &views[last_view];
+	if (view->is_known)
+		return &view->looks[view->last];
+	view->is_known = true;
+	view->last = !view->last;
+	store_look(server->store, &keys, &view->looks[view->last]);
+	return &view->looks[view->last];
 }
 
 /* Its client lives and would have received a grant, and this script did not have the task to
@@ -42,10 +46,10 @@ const struct store_view *world_view(const struct model_world *world)
 static bool must_wait(const struct model_world *world, const struct store_ticket *ticket,
                       const struct model_call *call)
 {
-	const struct model_client *client = &world->clients[ticket->text[2] - 'a'];
+	const struct model_client *client = &world->clients[world_owner(ticket)];
 	bool leaves = call->kind == LK__LEAVE && !strcmp(ticket->nonce, call->nonce);
 
-	return client->alive && client->heard && !leaves && call->kind != LK__RECLAIM;
+	return client->alive && client->links[0].heard && !leaves && call->kind != LK__RECLAIM;
 }
 
 static const char *order_wrong(const struct model_world *world, const struct store_view *before,
@@ -85,10 +89,10 @@ static const char *own_ticket(const struct store_view *view, const struct model_
 	return "";
 }
 
-void world_check_run(struct model_world *world, const struct store_view *before,
-                     const struct model_call *call)
+void world_check_run(struct model_world *world, const struct model_server *server,
+                     const struct store_view *before, const struct model_call *call)
 {
-	const struct store_view *after = world_view(world);
+	const struct store_view *after = world_view(server);
 	const char *ticket = own_ticket(before, call);
 	const struct promise_run run = {before,
 	                                after,
@@ -96,10 +100,10 @@ void world_check_run(struct model_world *world, const struct store_view *before,
 	                                *ticket ? ticket : own_ticket(after, call),
 	                                (int64_t)call->arrival,
 	                                call->permits,
-	                                lua_store_time(world->store),
+	                                lua_store_time(server->store),
 	                                &call->answer,
-	                                world_is_young(world),
-	                                store_mark(store_marker(world->store, MODEL_MARKER))};
+	                                world_is_young(server),
+	                                store_mark(store_marker(server->store, MODEL_MARKER))};
 
 	world_keep(world, PROMISE_FIFO, order_wrong(world, before, after, call));
 	/* More than exclusion and its kin need: a wrong variant is found by the harm that it does.
@@ -129,12 +133,12 @@ static const char *validity_wrong(const struct model_world *world,
                                   const struct model_client *client)
 {
 	const struct lk__hold *hold = world_hold(client);
-	int64_t now_us = lua_store_time(world->store);
+	int64_t now_us = lua_store_time(world->servers[0].store);
 	char ticket[LK__TICKET_MAX];
 	const struct store_ticket *kept;
 
 	world_ticket(world, client, hold->ticket, ticket);
-	kept = store_hold(world_view(world), ticket);
+	kept = store_hold(world_view(world->servers), ticket);
 	if (kept && (kept->end_us <= now_us || kept->held < hold->count ||
 	             (world->bounds->kind == LK_KIND_LOCK && kept->fence != hold->fence)))
 		kept = NULL;
@@ -201,17 +205,18 @@ static bool is_used(const struct model_world *world, const struct store_ticket *
 static bool is_left(const struct model_world *world, int index)
 {
 	const struct model_client *client = &world->clients[index];
+	const struct model_link *link = &client->links[0];
 	const struct store_view *view;
 
-	if (!client->alive || client->core.all_tickets || client->call_count ||
-	    client->late_count || world->used[DO_LATE] || world->is_older)
+	if (!client->alive || client->core.all_tickets || link->call_count || link->late_count ||
+	    world->used[DO_LATE] || world->is_older)
 		return false;
-	view = world_view(world);
+	view = world_view(world->servers);
 	for (int i = 0; i < view->queued; i++)
-		if (view->queue[i].text[2] == 'a' + index)
+		if (world_owner(&view->queue[i]) == index)
 			return true;
 	for (int i = 0; i < view->hold_count; i++)
-		if (view->holds[i].text[2] == 'a' + index &&
+		if (world_owner(&view->holds[i]) == index &&
 		    !(world->bounds->finals && is_used(world, &view->holds[i])))
 			return true;
 	return false;
@@ -249,7 +254,7 @@ static const char *wrong_of(const struct model_world *world, int index)
 
 static const char *used_wrong(const struct model_world *world)
 {
-	int64_t used = used_at(world, lua_store_time(world->store));
+	int64_t used = used_at(world, lua_store_time(world->servers[0].store));
 
 	for (int i = 0; i < world->bounds->clients; i++)
 		if (world_valid(world, &world->clients[i]))
@@ -266,7 +271,8 @@ const char *world_wrong(const struct model_world *world)
 	if (!wrong)
 		wrong = world->wrong;
 	if (!wrong && world->bounds->kind == LK_KIND_SEMAPHORE)
-		wrong = promise_broken(PROMISE_PERMITS, promise_permits_kept(world_view(world)));
+		wrong = promise_broken(PROMISE_PERMITS,
+		                       promise_permits_kept(world_view(world->servers)));
 	for (int i = 0; i < world->bounds->clients && !wrong; i++)
 		wrong = wrong_of(world, i);
 	return wrong;
@@ -300,11 +306,20 @@ const char *world_result_wrong(const struct model_world *world, const struct mod
 
 /* ---- At the end --------------------------------------------------------------------------- */
 
+static bool link_rests(const struct model_link *link)
+{
+	return link->linked && !link->call_count && !link->inbox_count &&
+	       !link->session.channels.queue;
+}
+
 bool world_rests(const struct model_world *world, const struct model_client *client)
 {
-	return !client->alive || world_is_stranger(client) ||
-	       (client->linked && !client->call_count && !client->inbox_count &&
-	        !client->session.channels.queue && lk__core_due(&client->core) > world->now_ns);
+	if (!client->alive || world_is_stranger(client))
+		return true;
+	for (int i = 0; i < world->server_count; i++)
+		if (!link_rests(&client->links[i]))
+			return false;
+	return lk__core_due(&client->core) > world->now_ns;
 }
 
 bool world_quiet(const struct model_world *world)
@@ -315,27 +330,43 @@ bool world_quiet(const struct model_world *world)
 	return true;
 }
 
+/* One possible action of this link now. */
+static bool move_link(struct model_world *world, struct model_link *link)
+{
+	if (world_next_call(link))
+		world_execute(world, link, world_replicas(world));
+	else if (link->call_count)
+		world_answer(world, link);
+	else if (link->session.channels.queue)
+		world_subscribe(world, link);
+	else if (link->inbox_count)
+		world_hear(world, link);
+	else
+		return false;
+	return true;
+}
+
 /* One possible action of this client now. */
 static bool move(struct model_world *world, struct model_client *client)
 {
 	if (!client->alive)
 		return false;
-	if (!client->linked)
-		world_link(world, client);
-	else if (lk__core_due(&client->core) <= world->now_ns)
+	for (int i = 0; i < world->server_count; i++) {
+		if (!client->links[i].linked) {
+			world_link(world, &client->links[i]);
+			return true;
+		}
+	}
+	if (lk__core_due(&client->core) <= world->now_ns) {
 		world_timer(world, client);
-	else if (world_next_call(client))
-		world_execute(world, client, world_replicas(world));
-	else if (client->call_count)
-		world_answer(world, client);
-	else if (client->session.channels.queue)
-		world_subscribe(world, client);
-	else if (client->inbox_count)
-		world_hear(world, client);
-	else if (client->owner && !client->waiter)
-		world_call(world, client, DO_RELEASE);
-	else
+		return true;
+	}
+	for (int i = 0; i < world->server_count; i++)
+		if (move_link(world, &client->links[i]))
+			return true;
+	if (!client->owner || client->waiter)
 		return false;
+	world_call(world, client, DO_RELEASE);
 	return true;
 }
 
@@ -410,7 +441,7 @@ static const char *left_over(const struct model_world *world)
 		if (wrong)
 			return wrong;
 	}
-	view = world_view(world);
+	view = world_view(world->servers);
 	if (world->bounds->kind == LK_KIND_LATCH)
 		return view->there && !view->count ? "an open latch is left" : NULL;
 	if (view->there || view->hold_count || view->queued)
@@ -441,38 +472,4 @@ const char *world_finish(struct model_world *world, int64_t *longest)
 			return promise_broken(PROMISE_DEADLINE,
 			                      promise_deadline(abandoned_ns, world->now_ns));
 	return promise_broken(PROMISE_REST, left_over(world));
-}
-
-/* ---- As text ------------------------------------------------------------------------------ */
-
-static void print_store(const struct model_world *world)
-{
-	const struct store_view *view = world_view(world);
-
-	if (world->bounds->kind == LK_KIND_LATCH) {
-		printf("store: count %lld;", (long long)(view->there ? view->count : -1));
-		return;
-	}
-	printf("store: held by");
-	for (int i = 0; i < view->hold_count; i++)
-		printf(" %c", view->holds[i].text[2] - 'a' + 'A');
-	printf(", queue");
-	for (int i = 0; i < view->queued; i++)
-		printf(" %c", view->queue[i].text[2] - 'a' + 'A');
-	printf(";");
-}
-
-void world_print(const struct model_world *world)
-{
-	printf("           ");
-	print_store(world);
-	for (int i = 0; i < world->bounds->clients; i++) {
-		const struct model_client *client = &world->clients[i];
-		const struct lk__hold *hold = world_hold(client);
-		if (hold)
-			printf(" %c: fence ..%llu, %lld ms left;", 'A' + i,
-			       (unsigned long long)(hold->fence % 10000000000),
-			       (long long)(lk__hold_left_ns(hold, world->now_ns) / MS));
-	}
-	printf("\n");
 }

@@ -92,7 +92,7 @@ static void put_age(struct form *form, int64_t at_ns, int64_t most_ms)
 /* The same of a moment of the store's clock. */
 static void put_store_age(struct form *form, int64_t at_us)
 {
-	int64_t age_ms = (lua_store_time(form->world->store) - at_us + 500) / 1000;
+	int64_t age_ms = (lua_store_time(form->server->store) - at_us + 500) / 1000;
 
 	form_put(form, (age_ms + MODEL_TICK_MS / 2) / MODEL_TICK_MS);
 }
@@ -226,7 +226,7 @@ static void put_latch(struct form *form, const struct model_client *client)
 void form_put_marker(struct form *form, const char *marker)
 {
 	const char *since = strrchr(marker, ' ');
-	int64_t now_us = lua_store_time(form->world->store);
+	int64_t now_us = lua_store_time(form->server->store);
 	int64_t most_us = world_grace_ms(form->world->bounds) * 1000;
 
 	for (; *marker && marker != since; marker++)
@@ -326,10 +326,11 @@ static void put_granted(struct form *form, int index, const struct lk__session *
 
 static void put_client(struct form *form, const struct model_client *client, bool with_bounds)
 {
+	const struct model_link *link = &client->links[0];
 	int index = world_index(form->world, client);
 
-	form_put(form, client->alive | client->linked << 1 | client->heard << 2 |
-	                       client->listens << 3 | client->gave_up << 4 | client->was_open << 5 |
+	form_put(form, client->alive | link->linked << 1 | link->heard << 2 | link->listens << 3 |
+	                       client->gave_up << 4 | client->was_open << 5 |
 	                       (client->owner != 0) << 6 | client->refused << 7);
 	if (client->alive) {
 		form_put(form, world_is_final(form->world, client));
@@ -341,20 +342,20 @@ static void put_client(struct form *form, const struct model_client *client, boo
 		if (form->world->bounds->kind == LK_KIND_SEMAPHORE)
 			form_put_number(form, FENCES, client->seen);
 		put_core(form, client, index);
-		form_put(form, client->session.memory.state);
-		put_granted(form, index, &client->session);
-		form_put_marker(form, client->session.epoch.text);
+		form_put(form, link->session.memory.state);
+		put_granted(form, index, &link->session);
+		form_put_marker(form, link->session.epoch.text);
 	}
 	form_put_wide(form, client->counted);
 	form_put(form, client->stepped);
-	form_put(form, client->call_count << 4 | client->late_count);
-	form_put(form, client->inbox_count);
-	for (int i = 0; i < client->call_count; i++)
-		put_call(form, index, &client->calls[i]);
-	for (int i = 0; i < client->late_count; i++)
-		put_call(form, index, &client->late[i]);
-	for (int i = 0; i < client->inbox_count; i++)
-		put_item(form, index, &client->inbox[i]);
+	form_put(form, link->call_count << 4 | link->late_count);
+	form_put(form, link->inbox_count);
+	for (int i = 0; i < link->call_count; i++)
+		put_call(form, index, &link->calls[i]);
+	for (int i = 0; i < link->late_count; i++)
+		put_call(form, index, &link->late[i]);
+	for (int i = 0; i < link->inbox_count; i++)
+		put_item(form, index, &link->inbox[i]);
 }
 
 /* ---- All of it ---------------------------------------------------------------------------- */
@@ -405,6 +406,7 @@ static uint64_t hash_of(const uint8_t *bytes, size_t len)
 static void begin(struct form *form, const struct model_world *world)
 {
 	form->world = world;
+	form->server = world->servers;
 	form->len = form->nonce_count = 0;
 	form->slot_count[FENCES] = form->slot_count[ARRIVALS] = 0;
 }
@@ -484,15 +486,15 @@ static void put_uses(struct form *form)
 static void put_memory(struct form *form)
 {
 	const struct model_world *world = form->world;
-	const struct lua_store_process *process = lua_store_process(world->store);
-	int64_t age_us = lua_store_time(world->store) - process->began_us;
+	const struct lua_store_process *process = lua_store_process(form->server->store);
+	int64_t age_us = lua_store_time(form->server->store) - process->began_us;
 	int64_t most_us = world_grace_ms(world->bounds) * 1000;
 
 	form_put(form, world->has_lost | world->is_older << 1 | process->flushed << 2 |
 	                       process->was_replica << 3);
 	form_put(form, (int64_t)process->run);
 	form_put_wide(form, form_least(age_us, most_us) / 1000000);
-	form_put(form, world->behind_us / 1000000);
+	form_put(form, -form->server->ahead_us / 1000000);
 }
 
 /* By the bytes: copies of different times are different.  Which of two replicas has which makes no

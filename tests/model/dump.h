@@ -15,6 +15,7 @@
 
 struct form {
 	const struct model_world *world;
+	const struct model_server *server; /* whose clock and marker are read */
 	size_t len;
 	uint8_t place[MODEL_CLIENTS]; /* of each client in the sorted order */
 	struct {

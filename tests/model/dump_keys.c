@@ -138,13 +138,13 @@ static void put_members(struct form *form, struct reader *reader, uint32_t count
 
 void form_put_keys(struct form *form)
 {
-	const struct model_world *world = form->world;
-	int64_t now_us = lua_store_time(world->store);
+	const struct lua_store *store = form->server->store;
+	int64_t now_us = lua_store_time(store);
 	struct lk__buf dump = {0};
 	struct reader reader;
 	const char *end;
 
-	lua_store_dump(world->store, &dump);
+	lua_store_dump(store, &dump);
 	reader.at = dump.data;
 	end = dump.data + dump.len;
 	while (reader.at < end) {
@@ -164,7 +164,7 @@ void form_put_keys(struct form *form)
 			text = take_text(&reader, &len);
 			put_text(form, text, len);
 			if (name[len - 1] == 'h')
-				form_put_marker(form, store_marker(world->store, MODEL_MARKER));
+				form_put_marker(form, store_marker(store, MODEL_MARKER));
 			continue;
 		}
 		take(&reader, &count, sizeof(count));

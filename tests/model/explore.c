@@ -18,7 +18,7 @@
 struct node {
 	uint64_t hash;
 	uint32_t parent;
-	uint32_t action : 8, depth : 24;
+	uint16_t action, depth;
 };
 
 /* Hashes, and with nodes the path to each. */
@@ -73,7 +73,7 @@ static void grow(struct set *set)
 }
 
 /* True if it is new; it is then the last one. */
-static bool add(struct set *set, uint64_t hash, uint32_t parent, uint8_t action)
+static bool add(struct set *set, uint64_t hash, uint32_t parent, uint16_t action)
 {
 	size_t at;
 
@@ -89,7 +89,7 @@ static bool add(struct set *set, uint64_t hash, uint32_t parent, uint8_t action)
 		.hash = hash,
 		.parent = parent,
 		.action = action,
-		.depth = set->count ? (set->nodes[parent].depth + 1) & 0xffffff : 0,
+		.depth = set->count ? (uint16_t)(set->nodes[parent].depth + 1) : 0,
 	};
 	set->table[at] = ++set->count;
 	return true;
@@ -211,7 +211,7 @@ static bool try_end(struct explorer *explorer, uint32_t node, int actions)
 }
 
 /* Execute one action: the resulting state, if it is new, is to be expanded. */
-static void step(struct explorer *explorer, uint32_t node, uint8_t action)
+static void step(struct explorer *explorer, uint32_t node, uint16_t action)
 {
 	struct set *seen = &explorer->seen;
 	const char *wrong;
@@ -237,7 +237,7 @@ static void step(struct explorer *explorer, uint32_t node, uint8_t action)
 
 static void expand(struct explorer *explorer, const struct image *image)
 {
-	uint8_t actions[MODEL_ACTIONS];
+	uint16_t actions[MODEL_ACTIONS];
 	int count;
 
 	load(explorer, image);
@@ -296,7 +296,7 @@ static void keep_path(struct explorer *explorer)
 	size_t at;
 
 	result->path_len = nodes[explorer->wrong_at].depth;
-	result->path = outside_realloc(NULL, result->path_len + 1);
+	result->path = outside_realloc(NULL, (result->path_len + 1) * sizeof(*result->path));
 	at = result->path_len;
 	for (uint32_t i = explorer->wrong_at; i; i = nodes[i].parent)
 		result->path[--at] = nodes[i].action;

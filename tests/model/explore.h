@@ -28,7 +28,7 @@ struct explore_result {
 	bool cut;          /* a limit was reached: there are more */
 	const char *wrong; /* NULL = no failure */
 	bool at_end;       /* found when all calls were run to their end from there */
-	uint8_t *path;     /* the actions to it; free with explore_fini() */
+	uint16_t *path;    /* the actions to it; free with explore_fini() */
 	size_t path_len;
 };
 

@@ -28,7 +28,7 @@ bool world_may_lose(const struct model_world *world)
 
 bool world_is_stranger(const struct model_client *client)
 {
-	return client->alive && !client->linked && !client->session.epoch.len;
+	return client->alive && !client->links[0].linked && !client->links[0].session.epoch.len;
 }
 
 /* ---- Losses ------------------------------------------------------------------------------- */
@@ -52,7 +52,7 @@ void world_copy(struct model_world *world, unsigned replicas)
 		if (!(replicas >> i & 1))
 			continue;
 		end_copy(world, i);
-		world->copies[i] = lua_store_save(world->store);
+		world->copies[i] = lua_store_save(world->servers[0].store);
 		world->received[i] = world->saves;
 	}
 }
@@ -62,12 +62,12 @@ bool world_is_better(const struct model_world *world, int replica)
 	return world->received[replica] >= world->received[!replica];
 }
 
-static void empty(struct model_world *world)
+static void empty(struct model_server *server)
 {
 	static const char command[] = "*1\r\n$8\r\nFLUSHALL\r\n";
 	struct lk__buf reply = {0};
 
-	lua_store_run(world->store, command, sizeof(command) - 1, &reply);
+	lua_store_run(server->store, command, sizeof(command) - 1, &reply);
 	lk__buf_fini(&reply);
 }
 
@@ -79,35 +79,34 @@ static void lost(struct model_world *world)
 		end_copy(world, i);
 }
 
-void world_flush(struct model_world *world)
+void world_flush(struct model_world *world, struct model_server *server)
 {
-	empty(world);
+	empty(server);
 	lost(world);
 }
 
-void world_restart(struct model_world *world, bool from_copy)
+void world_restart(struct model_world *world, struct model_server *server, bool from_copy)
 {
-	for (int i = 0; i < world->bounds->clients; i++)
-		world_drop(world, &world->clients[i]);
+	world_drop(world, server);
 	if (from_copy)
-		lua_store_load(world->store, world->copies[0]);
+		lua_store_load(server->store, world->copies[0]);
 	else
-		empty(world);
-	lua_store_restart(world->store);
+		empty(server);
+	lua_store_restart(server->store);
 	world->is_older |= from_copy;
 	lost(world);
 }
 
 void world_promote(struct model_world *world, int replica)
 {
-	struct lua_store_process *process = lua_store_process(world->store);
+	struct model_server *server = world->servers;
+	struct lua_store_process *process = lua_store_process(server->store);
 
-	for (int i = 0; i < world->bounds->clients; i++)
-		world_drop(world, &world->clients[i]);
-	world->behind_us += world->bounds->behind * TICK_US;
+	world_drop(world, server);
+	server->ahead_us -= world->bounds->behind * TICK_US;
 	world_set_time(world, world->now_ns);
 	if (world->copies[replica])
-		lua_store_load(world->store, world->copies[replica]);
+		lua_store_load(server->store, world->copies[replica]);
 	*process = (struct lua_store_process){
 		.run = process->run + 1,
 		.replid = process->replid + 1,
@@ -126,24 +125,24 @@ void world_promote(struct model_world *world, int replica)
 
 /* ---- Promises ----------------------------------------------------------------------------- */
 
-bool world_is_young(const struct model_world *world)
+bool world_is_young(const struct model_server *server)
 {
-	const char *since = strrchr(store_marker(world->store, MODEL_MARKER), ' ');
+	const char *since = strrchr(store_marker(server->store, MODEL_MARKER), ' ');
+	int64_t grace_us = world_grace_ms(server->world->bounds) * 1000;
 
-	return !since || lua_store_time(world->store) <
-	                         strtoll(since, NULL, 10) + world_grace_ms(world->bounds) * 1000;
+	return !since || lua_store_time(server->store) < strtoll(since, NULL, 10) + grace_us;
 }
 
 bool world_is_confirmed(const struct model_world *world, const struct model_client *client)
 {
-	const struct lk__epoch *epoch = &client->session.epoch;
+	const struct model_link *link = &client->links[0];
 	const struct lk__ticket *ticket = world_hold(client)->ticket;
 
 	if (!world->has_lost)
 		return true;
-	if (!client->linked || ticket->is_forgotten || ticket->is_doubted)
+	if (!link->linked || ticket->is_forgotten || ticket->is_doubted)
 		return false;
-	return !strcmp(store_marker(world->store, MODEL_MARKER), epoch->text);
+	return !strcmp(store_marker(link->server->store, MODEL_MARKER), link->session.epoch.text);
 }
 
 /* What is valid by its client's clock can be taken back: holds that have ended since, and are still
@@ -155,7 +154,7 @@ void world_check_reclaim(struct model_world *world, const struct model_client *c
 
 	if (call->answer.kind == LK__KEPT && world->bounds->kind == LK_KIND_SEMAPHORE)
 		world_keep(world, PROMISE_PERMITS,
-		           promise_permits(world_view(world)->used, MODEL_CAPACITY));
+		           promise_permits(world_view(world->servers)->used, MODEL_CAPACITY));
 	if (!call->request)
 		return; /* of a lost connection */
 	if (call->answer.kind != LK__GONE || !world_valid(world, client) ||

@@ -14,16 +14,16 @@
 
 /* ---- The store sends a message ------------------------------------------------------------- */
 
-static struct model_item *add_item(struct model_client *client)
+static struct model_item *add_item(struct model_link *link)
 {
-	if (client->inbox_count == MODEL_INBOX) {
+	if (link->inbox_count == MODEL_INBOX) {
 		fprintf(stderr, "model: no room for a message\n");
 		abort();
 	}
-	return &client->inbox[client->inbox_count++];
+	return &link->inbox[link->inbox_count++];
 }
 
-static int broadcast(struct model_world *world, const char *text, size_t len)
+static int broadcast(struct model_world *world, int server, const char *text, size_t len)
 {
 	struct lk__message message;
 	int receivers = 0;
@@ -35,31 +35,34 @@ static int broadcast(struct model_world *world, const char *text, size_t len)
 		world->opened = message.fence;
 	}
 	for (int i = 0; i < world->bounds->clients; i++) {
-		struct model_client *client = &world->clients[i];
-		if (!client->listens)
+		struct model_link *link = &world->clients[i].links[server];
+		if (!link->listens)
 			continue;
 		receivers++;
-		if (client->alive)
-			*add_item(client) = (struct model_item){ITEM_BROADCAST, message};
+		if (link->client->alive)
+			*add_item(link) = (struct model_item){ITEM_BROADCAST, message};
 	}
 	return receivers;
 }
 
 int world_publish(void *arg, const char *channel, const char *text, size_t len)
 {
-	struct model_world *world = arg;
+	const struct model_server *one = arg;
+	struct model_world *world = one->world;
+	int server = world_server(world, one);
 	struct lk__message message;
 
 	if (!strcmp(channel, MODEL_TOPIC))
-		return broadcast(world, text, len);
+		return broadcast(world, server, text, len);
 	for (int i = 0; i < world->bounds->clients; i++) {
 		struct model_client *client = &world->clients[i];
-		if (strcmp(channel, world_space(world, client)->channel) != 0 || !client->heard)
+		struct model_link *link = &client->links[server];
+		if (strcmp(channel, world_space(world, client)->channel) != 0 || !link->heard)
 			continue;
 		if (!lk__codec_message(world_space(world, client), text, len, &message))
 			world_keep(world, PROMISE_SCRIPT, "a client cannot parse a message");
 		if (client->alive)
-			*add_item(client) = (struct model_item){ITEM_MESSAGE, message};
+			*add_item(link) = (struct model_item){ITEM_MESSAGE, message};
 		return 1;
 	}
 	return 0;
@@ -70,8 +73,9 @@ int world_publish(void *arg, const char *channel, const char *text, size_t len)
 /* The facts that a wait for the latch may know. */
 static void note_open(struct model_world *world)
 {
-	if (world->bounds->kind != LK_KIND_LATCH || !world_view(world)->there ||
-	    world_view(world)->count)
+	const struct store_view *view = world_view(world->servers);
+
+	if (world->bounds->kind != LK_KIND_LATCH || !view->there || view->count)
 		return;
 	for (int i = 0; i < world->bounds->clients; i++)
 		if (world->clients[i].verb == DO_AWAIT || world->clients[i].verb == DO_AWAIT_TRY)
@@ -79,30 +83,30 @@ static void note_open(struct model_world *world)
 }
 
 /* The store executes a command; frees the bytes. */
-static struct lk__resp *execute(struct model_world *world, struct lk__buf *bytes)
+static struct lk__resp *execute(struct model_server *server, struct lk__buf *bytes)
 {
 	struct lk__buf reply = {0};
 	struct lk__resp *resp;
 
-	lua_store_run(world->store, bytes->data, bytes->len, &reply);
+	lua_store_run(server->store, bytes->data, bytes->len, &reply);
 	world_view_forget();
 	lk__buf_fini(bytes);
 	resp = lua_store_parse(&reply);
 	lk__buf_fini(&reply);
 	if (lk__codec_unknown_script(resp))
 		abort(); /* scripts were loaded */
-	world_keep(world, PROMISE_SCRIPT, promise_script(resp));
+	world_keep(server->world, PROMISE_SCRIPT, promise_script(resp));
 	return resp;
 }
 
-static void run_bytes(struct model_world *world, struct model_call *call)
+static void run_bytes(struct model_server *server, struct model_call *call)
 {
-	struct lk__resp *resp = execute(world, &call->bytes);
+	struct lk__resp *resp = execute(server, &call->bytes);
 	struct lk__why why;
 
 	lk__codec_answer(resp, "the store", &call->answer, &why);
 	if (call->answer.kind == LK__FAILED)
-		world_keep(world, PROMISE_SCRIPT, "a reply is malformed");
+		world_keep(server->world, PROMISE_SCRIPT, "a reply is malformed");
 	call->answer.text = NULL;
 	call->executed = true;
 	lk__resp_free(resp);
@@ -111,47 +115,56 @@ static void run_bytes(struct model_world *world, struct model_call *call)
 static bool is_of(const struct model_client *client, const struct model_world *world,
                   const struct store_ticket *ticket, const struct model_call *call)
 {
-	return ticket->text[2] == 'a' + world_index(world, client) &&
+	return world_owner(ticket) == world_index(world, client) &&
 	       !strcmp(ticket->nonce, call->nonce);
 }
 
-static void run(struct model_world *world, struct model_client *client, struct model_call *call)
+static void run_of_latch(struct model_world *world, struct model_link *link,
+                         struct model_call *call)
 {
-	const struct store_view *before = world_view(world);
+	struct model_client *client = link->client;
+	const struct store_view *before = world_view(link->server);
+
+	run_bytes(link->server, call);
+	if (world_view(link->server)->count < before->count && call->kind == LK__STEP) {
+		uint16_t bit = (uint16_t)(1u << call->number);
+		world_keep(world, PROMISE_STEP, promise_step(!!(client->counted & bit)));
+		client->counted |= bit;
+		world_keep(world, PROMISE_STEP,
+		           promise_step(__builtin_popcount(client->counted) > client->stepped));
+	}
+	note_open(world);
+}
+
+static void run(struct model_world *world, struct model_link *link, struct model_call *call)
+{
+	const struct store_view *before;
 
 	if (world->bounds->kind == LK_KIND_LATCH) {
-		run_bytes(world, call);
-		if (world_view(world)->count < before->count && call->kind == LK__STEP) {
-			uint16_t bit = (uint16_t)(1u << call->number);
-			world_keep(world, PROMISE_STEP, promise_step(!!(client->counted & bit)));
-			client->counted |= bit;
-			world_keep(world, PROMISE_STEP,
-			           promise_step(__builtin_popcount(client->counted) >
-			                        client->stepped));
-		}
-		note_open(world);
+		run_of_latch(world, link, call);
 		return;
 	}
 	if (call->kind == LK__EPOCH || call->kind == LK__CONFIRM) {
-		run_bytes(world, call);
+		run_bytes(link->server, call);
 		return; /* it writes the marker, or nothing */
 	}
-	call->owned = before->hold_count && is_of(client, world, &before->holds[0], call);
-	run_bytes(world, call);
+	before = world_view(link->server);
+	call->owned = before->hold_count && is_of(link->client, world, &before->holds[0], call);
+	run_bytes(link->server, call);
 	if (world->bounds->kind == LK_KIND_SEMAPHORE)
 		call->owned = call->answer.mine; /* it knows about expired leases */
 	else if (call->kind == LK__LEAVE && call->owned && !call->answer.mine)
 		world_keep(world, PROMISE_RESULT, "a leave denies its client's hold");
-	world_check_run(world, before, call);
+	world_check_run(world, link->server, before, call);
 	if (call->kind == LK__RECLAIM)
-		world_check_reclaim(world, client, call);
+		world_check_reclaim(world, link->client, call);
 }
 
-struct model_call *world_next_call(struct model_client *client)
+struct model_call *world_next_call(struct model_link *link)
 {
-	for (int i = 0; i < client->call_count; i++)
-		if (!client->calls[i].executed)
-			return &client->calls[i];
+	for (int i = 0; i < link->call_count; i++)
+		if (!link->calls[i].executed)
+			return &link->calls[i];
 	return NULL;
 }
 
@@ -163,18 +176,18 @@ static void catch_up(struct model_world *world, unsigned replicas)
 		world_copy(world, replicas);
 }
 
-void world_execute(struct model_world *world, struct model_client *client, unsigned confirmed)
+void world_execute(struct model_world *world, struct model_link *link, unsigned confirmed)
 {
-	struct model_call *call = world_next_call(client);
+	struct model_call *call = world_next_call(link);
 
 	if (call->kind == LK__CONFIRM) {
-		lua_store_process(world->store)->replicas = __builtin_popcount(confirmed);
+		lua_store_process(link->server->store)->replicas = __builtin_popcount(confirmed);
 		if (confirmed)
 			catch_up(world, confirmed);
 	} else {
-		client->scripts++;
+		link->client->scripts++;
 	}
-	run(world, client, call);
+	run(world, link, call);
 }
 
 static void remove_call(struct model_call *calls, uint8_t *count)
@@ -185,29 +198,29 @@ static void remove_call(struct model_call *calls, uint8_t *count)
 	memset(&calls[*count], 0, sizeof(calls[0]));
 }
 
-void world_execute_late(struct model_world *world, struct model_client *client)
+void world_execute_late(struct model_world *world, struct model_link *link)
 {
-	run(world, client, &client->late[0]);
-	remove_call(client->late, &client->late_count);
+	run(world, link, &link->late[0]);
+	remove_call(link->late, &link->late_count);
 }
 
 /* The store executes SUBSCRIBE and UNSUBSCRIBE. */
-void world_subscribe(struct model_world *world, struct model_client *client)
+void world_subscribe(struct model_world *world, struct model_link *link)
 {
 	bool subscribe;
 
 	(void)world;
-	if (!lk__channels_next(&client->session.channels, &subscribe))
+	if (!lk__channels_next(&link->session.channels, &subscribe))
 		abort();
-	client->listens = subscribe;
-	add_item(client)->kind = subscribe ? ITEM_SUBSCRIBED : ITEM_UNSUBSCRIBED;
+	link->listens = subscribe;
+	add_item(link)->kind = subscribe ? ITEM_SUBSCRIBED : ITEM_UNSUBSCRIBED;
 }
 
 /* Queries: sent once, with the reply at once. */
-void world_question(struct model_world *world, struct model_client *client, enum model_verb verb)
+void world_question(struct model_world *world, struct model_link *link, enum model_verb verb)
 {
 	const struct lk__request query = {.kind = verb == DO_SET ? LK__SET : LK__REMOVE};
-	const struct lk__space *space = world_space(world, client);
+	const struct lk__space *space = world_space(world, link->client);
 	char count[8], open_ttl[16];
 	struct lk__answer answer;
 	struct lk__buf bytes = {0};
@@ -226,12 +239,12 @@ void world_question(struct model_world *world, struct model_client *client, enum
 	            : !lk__codec_eval(&bytes, &lk__script_latch_remove, false, 4, remove_args,
 	                              NULL))
 		abort();
-	client->scripts++;
-	resp = execute(world, &bytes);
+	link->client->scripts++;
+	resp = execute(link->server, &bytes);
 	lk__codec_query_answer(resp, "the store", space, &query, NULL, &answer, &why);
 	if (answer.kind != LK__MADE && answer.kind != LK__DONE && answer.kind != LK__ABSENT)
 		world_keep(world, PROMISE_SCRIPT, "a reply is malformed");
-	client->queue->name->latch->generation = 0;
+	link->client->queue->name->latch->generation = 0;
 	lk__resp_free(resp);
 	note_open(world);
 }
@@ -264,16 +277,17 @@ static void break_rule(const struct model_world *world, struct model_call *call,
 		call->answer.replicas = call->request->session->replicas;
 }
 
-void world_answer(struct model_world *world, struct model_client *client)
+void world_answer(struct model_world *world, struct model_link *link)
 {
-	struct model_call call = client->calls[0];
+	struct model_client *client = link->client;
+	struct model_call call = link->calls[0];
 	int64_t valid_until_ns = call.request->sent_ns + call.request->lease_ms * MS -
 	                         lk__margin_ns(call.request->lease_ms);
 	const struct lk__hold *hold = world_hold(client);
 	uint64_t lapsed = hold && !world_valid(world, client) ? hold->fence : 0;
 	bool forgets;
 
-	remove_call(client->calls, &client->call_count);
+	remove_call(link->calls, &link->call_count);
 	break_rule(world, &call, valid_until_ns);
 	forgets = world->rule == RULE_LEAVE_FORGOTTEN && call.kind == LK__LEAVE &&
 	          call.answer.kind == LK__FAILED && !call.answer.retryable;
@@ -291,22 +305,22 @@ void world_answer(struct model_world *world, struct model_client *client)
 		           promise_revival(world_hold(client), world->now_ns, &lapsed));
 }
 
-static void drop_item(struct model_client *client)
+static void drop_item(struct model_link *link)
 {
-	client->inbox_count--;
-	memmove(&client->inbox[0], &client->inbox[1],
-	        sizeof(client->inbox[0]) * client->inbox_count);
-	memset(&client->inbox[client->inbox_count], 0, sizeof(client->inbox[0]));
+	link->inbox_count--;
+	memmove(&link->inbox[0], &link->inbox[1], sizeof(link->inbox[0]) * link->inbox_count);
+	memset(&link->inbox[link->inbox_count], 0, sizeof(link->inbox[0]));
 }
 
-void world_hear(struct model_world *world, struct model_client *client)
+void world_hear(struct model_world *world, struct model_link *link)
 {
-	struct model_item item = client->inbox[0];
-	struct lk__channels *channels = &client->session.channels;
+	struct model_client *client = link->client;
+	struct model_item item = link->inbox[0];
+	struct lk__channels *channels = &link->session.channels;
 	struct lk__ticket *ticket;
-	uint32_t replicas = client->session.replicas;
+	uint32_t replicas = link->session.replicas;
 
-	drop_item(client);
+	drop_item(link);
 	switch (item.kind) {
 	case ITEM_MESSAGE:
 		ticket = lk__ticket_find(&client->core, item.message.nonce);
@@ -318,9 +332,9 @@ void world_hear(struct model_world *world, struct model_client *client)
 		if (world->rule == RULE_FENCE_OF_MESSAGE && item.message.kind == LK__GRANT &&
 		    ticket && (ticket->state == LK__ASKING || ticket->state == LK__WAITING))
 			ticket->fence = item.message.fence;
-		client->session.replicas = world->rule == RULE_MESSAGE_UNCOUNTED ? 0 : replicas;
+		link->session.replicas = world->rule == RULE_MESSAGE_UNCOUNTED ? 0 : replicas;
 		lk__core_message(&client->core, world->now_ns, &item.message);
-		client->session.replicas = replicas;
+		link->session.replicas = replicas;
 		break;
 	case ITEM_BROADCAST:
 		lk__channels_published(channels, world->now_ns, MODEL_TOPIC, strlen(MODEL_TOPIC),
@@ -333,9 +347,9 @@ void world_hear(struct model_world *world, struct model_client *client)
 	world_after(world, client);
 }
 
-void world_lose(struct model_client *client)
+void world_lose(struct model_link *link)
 {
-	drop_item(client);
+	drop_item(link);
 }
 
 void world_timer(struct model_world *world, struct model_client *client)
@@ -352,62 +366,70 @@ void world_time(struct model_world *world, int64_t ns)
 /* ---- Faults ------------------------------------------------------------------------------- */
 
 /* Requests that the store has not executed may still arrive there, or never. */
-static void close_connections(struct model_world *world, struct model_client *client, uint8_t lates)
+static void close_connections(struct model_world *world, struct model_link *link, uint8_t lates)
 {
-	for (int i = 0; i < client->call_count; i++) {
-		struct model_call *call = &client->calls[i];
-		if (call->executed || client->late_count == MODEL_LATE ||
+	for (int i = 0; i < link->call_count; i++) {
+		struct model_call *call = &link->calls[i];
+		if (call->executed || link->late_count == MODEL_LATE ||
 		    world->used[DO_LATE] >= lates) {
 			lk__buf_fini(&call->bytes);
 			continue;
 		}
 		call->request = NULL;
-		client->late[client->late_count++] = *call;
+		link->late[link->late_count++] = *call;
 	}
-	memset(client->calls, 0, sizeof(client->calls));
-	memset(client->inbox, 0, sizeof(client->inbox));
-	client->call_count = client->inbox_count = 0;
+	memset(link->calls, 0, sizeof(link->calls));
+	memset(link->inbox, 0, sizeof(link->inbox));
+	link->call_count = link->inbox_count = 0;
 }
 
-static void break_links(struct model_world *world, struct model_client *client, uint8_t lates)
+static void break_links(struct model_world *world, struct model_link *link, uint8_t lates)
 {
 	const struct lk__why why = {.err = LK_EUNKNOWN, .text = "the link is down"};
 
-	close_connections(world, client, lates);
-	client->linked = client->heard = client->listens = false;
-	lk__core_link_down(&client->core, &client->session, world->now_ns, &why, 0);
-	world_after(world, client);
+	close_connections(world, link, lates);
+	link->linked = link->heard = link->listens = false;
+	lk__core_link_down(&link->client->core, &link->session, world->now_ns, &why, 0);
+	world_after(world, link->client);
 }
 
-void world_cut(struct model_world *world, struct model_client *client)
+void world_cut(struct model_world *world, struct model_link *link)
 {
-	break_links(world, client, world->bounds->lates);
+	break_links(world, link, world->bounds->lates);
 }
 
-void world_drop(struct model_world *world, struct model_client *client)
+static void drop(struct model_world *world, struct model_link *link)
 {
-	for (int i = 0; i < client->late_count; i++)
-		lk__buf_fini(&client->late[i].bytes);
-	memset(client->late, 0, sizeof(client->late));
-	client->late_count = 0;
-	if (client->alive && client->linked)
-		break_links(world, client, 0);
-	client->heard = false;
+	for (int i = 0; i < link->late_count; i++)
+		lk__buf_fini(&link->late[i].bytes);
+	memset(link->late, 0, sizeof(link->late));
+	link->late_count = 0;
+	if (link->client->alive && link->linked)
+		break_links(world, link, 0);
+	link->heard = false;
 }
 
-void world_link(struct model_world *world, struct model_client *client)
+void world_drop(struct model_world *world, const struct model_server *server)
 {
-	client->linked = client->heard = true;
-	link_up(world->store, world_space(world, client), &client->core, &client->session,
+	for (int i = 0; i < world->bounds->clients; i++)
+		drop(world, &world->clients[i].links[world_server(world, server)]);
+}
+
+void world_link(struct model_world *world, struct model_link *link)
+{
+	struct model_client *client = link->client;
+
+	link->linked = link->heard = true;
+	link_up(link->server->store, world_space(world, client), &client->core, &link->session,
 	        world->now_ns);
 	world_view_forget();
 	world_after(world, client);
 }
 
 /* The store replies to its next request with an error, and executes nothing of it. */
-void world_refuse(struct model_client *client, bool passes)
+void world_refuse(struct model_link *link, bool passes)
 {
-	struct model_call *call = world_next_call(client);
+	struct model_call *call = world_next_call(link);
 
 	call->answer = (struct lk__answer){
 		.kind = LK__FAILED,
@@ -416,7 +438,7 @@ void world_refuse(struct model_client *client, bool passes)
 		.text = "refused",
 	};
 	call->executed = true;
-	client->refused = true;
+	link->client->refused = true;
 	lk__buf_fini(&call->bytes);
 }
 
@@ -425,7 +447,13 @@ void world_crash(struct model_world *world, struct model_client *client, bool un
 {
 	struct lk__op *waiter = client->waiter;
 
-	close_connections(world, client, world->bounds->lates);
+	for (int i = 0; i < world->server_count; i++) {
+		struct model_link *link = &client->links[i];
+		close_connections(world, link, world->bounds->lates);
+		link->linked = false;
+		link->heard = unseen && link->heard;
+		link->listens = unseen && link->listens;
+	}
 	if (waiter) {
 		free(waiter->spare_ticket);
 		free(waiter->spare_hold);
@@ -439,8 +467,6 @@ void world_crash(struct model_world *world, struct model_client *client, bool un
 	client->queue = NULL;
 	client->owner = client->seen = client->told = 0;
 	client->verb = 0;
-	client->alive = client->linked = client->gave_up = client->was_open = false;
+	client->alive = client->gave_up = client->was_open = false;
 	client->was_valid = client->refused = false;
-	client->heard = unseen && client->heard;
-	client->listens = unseen && client->listens;
 }

@@ -33,6 +33,16 @@ int world_index(const struct model_world *world, const struct model_client *clie
 	return (int)(client - world->clients);
 }
 
+int world_server(const struct model_world *world, const struct model_server *server)
+{
+	return (int)(server - world->servers);
+}
+
+int world_owner(const struct store_ticket *ticket)
+{
+	return strchr(ticket->text, ':')[1] - 'a';
+}
+
 bool world_is_final(const struct model_world *world, const struct model_client *client)
 {
 	return world_index(world, client) < world->bounds->finals;
@@ -63,7 +73,7 @@ static struct lk__wait_queue *open_handle(const struct model_bounds *bounds,
 
 	queue->capacity = MODEL_CAPACITY;
 	queue->ttl_ms = MODEL_TTL_MS;
-	queue = lk__wait_queue_open(&client->core, &client->session, name, queue);
+	queue = lk__wait_queue_open(&client->core, &client->links[0].session, name, queue);
 	if (bounds->kind == LK_KIND_LATCH)
 		lk__latch_open(queue->name, lk__latch_new(MODEL_TOPIC));
 	return queue;
@@ -73,39 +83,72 @@ void world_set_time(struct model_world *world, int64_t now_ns)
 {
 	world->now_ns = now_ns;
 	world_view_forget();
-	lua_store_set_time(world->store, EPOCH_US + now_ns / 1000 - world->behind_us);
+	for (int i = 0; i < world->server_count; i++)
+		lua_store_set_time(world->servers[i].store,
+		                   EPOCH_US + now_ns / 1000 + world->servers[i].ahead_us);
+}
+
+static void start_servers(struct model_world *world, const char *script, const char *old,
+                          const char *new)
+{
+	for (int i = 0; i < world->server_count; i++) {
+		struct model_server *server = &world->servers[i];
+		server->world = world;
+		server->store = lua_store_new(world_publish, server);
+		lua_store_load_scripts(server->store);
+		if (script)
+			lua_store_alter(server->store, script, old, new);
+	}
+}
+
+static void add_link(struct model_world *world, struct model_client *client, int server)
+{
+	struct model_link *link = &client->links[server];
+
+	link->client = client;
+	link->server = &world->servers[server];
+	lk__session_init(&link->session, 1000000000, 1000000000);
+	link->session.replicas = world->bounds->replicas;
+	link->session.replicas_ms = 500;
+	if (!lk__core_add_session(&client->core, &link->session))
+		abort();
+}
+
+static void start_client(struct model_world *world, int index)
+{
+	struct model_client *client = &world->clients[index];
+	char id[LK__CLIENT_ID_SIZE];
+
+	snprintf(id, sizeof(id), "%cclient_AAAAAAAAAAAAAA", 'a' + index);
+	lk__space_init(&spaces[index], "lk", 0, id);
+	spaces[index].grace_ms = world->rule == RULE_NO_GRACE ? 0 : world_grace_ms(world->bounds);
+	if (!lk__core_init(&client->core, (uint64_t)index + 1))
+		abort();
+	client->links = &world->links[index * world->server_count];
+	for (int i = 0; i < world->server_count; i++)
+		add_link(world, client, i);
+	client->queue = open_handle(world->bounds, client);
+	client->alive = true;
+	for (int i = 0; i < world->server_count; i++)
+		if (index < world->bounds->clients - world->bounds->strangers)
+			world_link(world, &client->links[i]);
 }
 
 struct model_world *world_begin(const struct model_bounds *bounds, enum model_rule rule,
                                 const char *script, const char *old, const char *new)
 {
-	struct model_world *world = arena_clear(sizeof(*world));
+	int servers = bounds->servers ? bounds->servers : 1;
+	struct model_world *world = arena_clear(
+		sizeof(*world) + sizeof(world->links[0]) * (size_t)(servers * bounds->clients));
 
 	arena_use(ARENA_SETUP);
 	world->bounds = bounds;
 	world->rule = rule;
-	world->store = lua_store_new(world_publish, world);
-	lua_store_load_scripts(world->store);
-	if (script)
-		lua_store_alter(world->store, script, old, new);
+	world->server_count = (uint8_t)servers;
+	start_servers(world, script, old, new);
 	world_set_time(world, START_NS);
-	for (int i = 0; i < bounds->clients; i++) {
-		struct model_client *client = &world->clients[i];
-		char id[LK__CLIENT_ID_SIZE];
-		snprintf(id, sizeof(id), "%cclient_AAAAAAAAAAAAAA", 'a' + i);
-		lk__space_init(&spaces[i], "lk", 0, id);
-		spaces[i].grace_ms = rule == RULE_NO_GRACE ? 0 : world_grace_ms(bounds);
-		lk__session_init(&client->session, 1000000000, 1000000000);
-		client->session.replicas = bounds->replicas;
-		client->session.replicas_ms = 500;
-		if (!lk__core_init(&client->core, (uint64_t)i + 1) ||
-		    !lk__core_add_session(&client->core, &client->session))
-			abort();
-		client->queue = open_handle(bounds, client);
-		client->alive = true;
-		if (i < bounds->clients - bounds->strangers)
-			world_link(world, client);
-	}
+	for (int i = 0; i < bounds->clients; i++)
+		start_client(world, i);
 	if (bounds->replicas || bounds->second)
 		world_copy(world, world_replicas(world));
 	arena_use(ARENA_ON);
@@ -114,7 +157,8 @@ struct model_world *world_begin(const struct model_bounds *bounds, enum model_ru
 
 void world_end(struct model_world *world)
 {
-	lua_store_free(world->store);
+	for (int i = 0; i < world->server_count; i++)
+		lua_store_free(world->servers[i].store);
 	arena_use(ARENA_OFF);
 }
 
@@ -163,14 +207,15 @@ static void describe(struct model_call *call)
 		call->fence = request->ticket->fence;
 }
 
-static void send_all(struct model_world *world, struct model_client *client)
+static void send_all(struct model_world *world, struct model_link *link)
 {
+	struct model_client *client = link->client;
 	struct lk__pending *request;
 	struct lk__request asked;
 
-	while ((request = lk__core_next_request(&client->core, &client->session, world->now_ns))) {
-		struct model_call *call = &client->calls[client->call_count];
-		if (client->call_count++ == MODEL_CALLS) {
+	while ((request = lk__core_next_request(&client->core, &link->session, world->now_ns))) {
+		struct model_call *call = &link->calls[link->call_count];
+		if (link->call_count++ == MODEL_CALLS) {
 			fprintf(stderr, "model: no room for a request\n");
 			abort();
 		}
@@ -180,7 +225,7 @@ static void send_all(struct model_world *world, struct model_client *client)
 			request->latch->steps->number = ++client->core.step_number;
 		describe(call);
 		lk__core_request(request, &asked);
-		call->epoch = client->session.epoch;
+		call->epoch = link->session.epoch;
 		if (!lk__codec_request(&call->bytes, world_space(world, client), &asked))
 			abort();
 	}
@@ -194,7 +239,8 @@ static void acquired(struct model_world *world, struct model_client *client,
 
 	/* An older counter, and a clock that is behind: fences grow only in the new memory.  And a
 	 * wrong variant is found by the harm that it does. */
-	bool grows = !world->behind_us && (!world->has_lost || world->rule == RULES_AS_SHIPPED);
+	bool grows = !world->servers[0].ahead_us &&
+	             (!world->has_lost || world->rule == RULES_AS_SHIPPED);
 
 	if (grows)
 		world_keep(world, PROMISE_FENCE, promise_fence(least, waiter->fence));
@@ -269,7 +315,8 @@ void world_after(struct model_world *world, struct model_client *client)
 
 	while ((waiter = lk__core_next_done(&client->core)))
 		finished(world, client, waiter);
-	send_all(world, client);
+	for (int i = 0; i < world->server_count; i++)
+		send_all(world, &client->links[i]);
 	while ((hold = lk__core_next_lost(&client->core))) {
 		client->told = hold->fence;
 		lk__core_loss_reported(hold);
@@ -336,7 +383,8 @@ static void begin_call(struct model_world *world, struct model_client *client, e
 		break;
 	case DO_AWAIT:
 	case DO_AWAIT_TRY:
-		client->was_open = world_view(world)->there && !world_view(world)->count;
+		client->was_open =
+			world_view(world->servers)->there && !world_view(world->servers)->count;
 		lk__core_await(core, world->now_ns, waiter);
 		break;
 	default:

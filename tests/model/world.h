@@ -9,6 +9,7 @@
  *   actions.c  the possible actions in a state, and their execution
  *   dump.c     a state's canonical form
  *   check.c    the promises in each state, and at its end
+ *   tell.c     actions and states as text
  *
  * All of a state is in the arena.  Time passes in ticks: every event is at a multiple of one, and
  * it only matters whether a deadline has passed by then.  A process acts when the explorer selects
@@ -28,8 +29,9 @@
 #define MODEL_TOPIC "lk:l:0:{" MODEL_NAME "}"
 #define MODEL_MARKER "lk:epoch"
 #define MODEL_CLIENTS 3
+#define MODEL_SERVERS 5
 #define MODEL_REPLICAS 2
-#define MODEL_CALLS 5 /* pending requests of a client */
+#define MODEL_CALLS 5 /* pending requests of a link */
 #define MODEL_LATE 2  /* of its lost connections */
 #define MODEL_INBOX 8 /* items on its messages connection */
 #define MODEL_USES 8  /* grants that are never released */
@@ -47,6 +49,7 @@ struct model_bounds {
 	uint8_t finals; /* that many of the clients, the first ones, never release their permits */
 	uint8_t strangers; /* that many, the last ones, connect for the first time at any moment */
 	uint8_t clients;   /* at most MODEL_CLIENTS */
+	uint8_t servers;   /* of a quorum, at most MODEL_SERVERS; 0 = one server */
 	uint8_t steps;     /* scripts that the store runs for each client */
 	uint8_t ticks;     /* of time */
 	uint8_t stalls;    /* ticks that pass while a client, or traffic to it, is stalled */
@@ -155,21 +158,35 @@ struct model_item {
 	struct lk__message message;
 };
 
+/* Of a client to a server: the connection for requests, and that for messages. */
+struct model_link {
+	struct lk__session session;
+	struct model_client *client;
+	struct model_server *server;
+	struct model_call calls[MODEL_CALLS], late[MODEL_LATE];
+	struct model_item inbox[MODEL_INBOX];
+	uint8_t call_count, late_count, inbox_count;
+	bool linked, heard, listens;
+};
+
+struct model_server {
+	struct model_world *world;
+	struct lua_store *store;
+	int64_t ahead_us; /* its clock */
+};
+
 struct model_client {
 	struct lk__core core;
-	struct lk__session session;   /* its only link */
+	struct model_link *links;     /* one to each server */
 	struct lk__wait_queue *queue; /* of its handle */
 	struct lk__op *waiter;        /* its call, NULL if none is pending */
 	uint64_t owner;               /* of its hold, 0 if it has none */
 	uint64_t seen;                /* the last fence that a hold had when its call began */
 	uint64_t told;                /* the fence of the last hold whose loss was reported to it */
-	struct model_call calls[MODEL_CALLS], late[MODEL_LATE];
-	struct model_item inbox[MODEL_INBOX];
-	uint8_t verb; /* of its call */
-	uint8_t call_count, late_count, inbox_count;
+	uint8_t verb;                 /* of its call */
 	uint8_t scripts, begun, stepped; /* stepped: it began to count down */
 	uint16_t counted;                /* its counted steps, a bit each by number */
-	bool alive, linked, heard, listens;
+	bool alive;
 	bool stalled; /* does nothing until the next tick */
 	bool gave_up;
 	bool was_open;  /* the latch, at any time during its wait */
@@ -186,9 +203,9 @@ struct model_use {
 
 struct model_world {
 	const struct model_bounds *bounds;
-	struct lua_store *store;
 	int64_t now_ns;
 	enum model_rule rule;
+	uint8_t server_count;
 	uint64_t seen;   /* the largest fence that a hold had */
 	uint64_t opened; /* the last generation that was reported open */
 	uint8_t ticks;   /* elapsed */
@@ -200,14 +217,15 @@ struct model_world {
 	 * has received more. */
 	struct lua_store_image *copies[MODEL_REPLICAS];
 	uint32_t received[MODEL_REPLICAS], saves;
-	int64_t behind_us;                 /* the store's clock, since a promotion */
 	bool has_lost;                     /* the store has lost its memory */
 	bool is_older;                     /* it began anew from keys of an earlier moment */
 	bool free_run;                     /* no bounds: all calls run to their end */
 	const struct model_call *answered; /* whose reply is being read, NULL = none */
 	const char *wrong;                 /* the result of the last action, NULL = none */
 	struct model_use uses[MODEL_USES]; /* by fence */
+	struct model_server servers[MODEL_SERVERS];
 	struct model_client clients[MODEL_CLIENTS];
+	struct model_link links[]; /* by client, then by server */
 };
 
 /* The world in the arena; the first state is in it. */
@@ -219,22 +237,22 @@ void world_end(struct model_world *world);
 
 void world_call(struct model_world *world, struct model_client *client, enum model_verb verb);
 /* confirmed: those replicas answer a question for them, a bit each. */
-void world_execute(struct model_world *world, struct model_client *client, unsigned confirmed);
+void world_execute(struct model_world *world, struct model_link *link, unsigned confirmed);
 /* All replicas, a bit each. */
 unsigned world_replicas(const struct model_world *world);
-void world_execute_late(struct model_world *world, struct model_client *client);
-void world_subscribe(struct model_world *world, struct model_client *client);
-void world_question(struct model_world *world, struct model_client *client, enum model_verb verb);
-void world_answer(struct model_world *world, struct model_client *client);
-void world_hear(struct model_world *world, struct model_client *client);
+void world_execute_late(struct model_world *world, struct model_link *link);
+void world_subscribe(struct model_world *world, struct model_link *link);
+void world_question(struct model_world *world, struct model_link *link, enum model_verb verb);
+void world_answer(struct model_world *world, struct model_link *link);
+void world_hear(struct model_world *world, struct model_link *link);
 void world_timer(struct model_world *world, struct model_client *client);
 void world_time(struct model_world *world, int64_t ns);
-void world_cut(struct model_world *world, struct model_client *client);
-void world_link(struct model_world *world, struct model_client *client);
+void world_cut(struct model_world *world, struct model_link *link);
+void world_link(struct model_world *world, struct model_link *link);
 void world_crash(struct model_world *world, struct model_client *client, bool unseen);
-void world_lose(struct model_client *client);
-void world_refuse(struct model_client *client, bool passes);
-struct model_call *world_next_call(struct model_client *client);
+void world_lose(struct model_link *link);
+void world_refuse(struct model_link *link, bool passes);
+struct model_call *world_next_call(struct model_link *link);
 
 /* Its hold, NULL if it has none; and whether that is valid. */
 struct lk__hold *world_hold(const struct model_client *client);
@@ -243,6 +261,9 @@ bool world_valid(const struct model_world *world, const struct model_client *cli
 void world_ticket(const struct model_world *world, const struct model_client *client,
                   const struct lk__ticket *ticket, char text[LK__TICKET_MAX]);
 int world_index(const struct model_world *world, const struct model_client *client);
+int world_server(const struct model_world *world, const struct model_server *server);
+/* The client of a ticket in the store. */
+int world_owner(const struct store_ticket *ticket);
 /* It never releases its permits. */
 bool world_is_final(const struct model_world *world, const struct model_client *client);
 
@@ -251,8 +272,8 @@ bool world_is_final(const struct model_world *world, const struct model_client *
 /* The store is emptied; or it begins anew, empty or from the first copy; or a replica is promoted,
  * which has the keys of its copy, or all. */
 void world_copy(struct model_world *world, unsigned replicas);
-void world_flush(struct model_world *world);
-void world_restart(struct model_world *world, bool from_copy);
+void world_flush(struct model_world *world, struct model_server *server);
+void world_restart(struct model_world *world, struct model_server *server, bool from_copy);
 void world_promote(struct model_world *world, int replica);
 /* No other replica has received more. */
 bool world_is_better(const struct model_world *world, int replica);
@@ -261,7 +282,7 @@ bool world_may_lose(const struct model_world *world);
 /* Nothing new is granted for that long after a loss. */
 int64_t world_grace_ms(const struct model_bounds *bounds);
 /* Nothing new is granted: the store has no marker, or its grace is not over. */
-bool world_is_young(const struct model_world *world);
+bool world_is_young(const struct model_server *server);
 /* It has not connected yet. */
 bool world_is_stranger(const struct model_client *client);
 /* The present memory has granted or confirmed its hold, as far as it knows. */
@@ -284,22 +305,24 @@ void world_keep(struct model_world *world, enum promise promise, const char *wro
 const struct lk__space *world_space(const struct model_world *world,
                                     const struct model_client *client);
 void world_set_time(struct model_world *world, int64_t now_ns);
-/* Its connections are lost, with all that was not executed. */
-void world_drop(struct model_world *world, struct model_client *client);
+/* A server's connections are lost, with all that was not executed. */
+void world_drop(struct model_world *world, const struct model_server *server);
 /* After each event: send the client's requests, and complete its calls. */
 void world_after(struct model_world *world, struct model_client *client);
 lua_store_publish_fn world_publish;
 
 /* ---- Possible actions (actions.c) --------------------------------------------------- */
 
-#define MODEL_ACTIONS (MODEL_VERBS * MODEL_CLIENTS)
+#define MODEL_ACTIONS (MODEL_VERBS * MODEL_CLIENTS * MODEL_SERVERS)
 
-/* verb * MODEL_CLIENTS + client; returns how many. reduced: only those of a client with which no
- * other can interfere, if there is one: see actions.c. */
-int world_actions(const struct model_world *world, bool reduced, uint8_t actions[MODEL_ACTIONS]);
-void world_do(struct model_world *world, uint8_t action);
+/* (verb * MODEL_CLIENTS + client) * MODEL_SERVERS + server; returns how many. reduced: only those
+ * of a client with which no other can interfere, if there is one: see actions.c. */
+int world_actions(const struct model_world *world, bool reduced, uint16_t actions[MODEL_ACTIONS]);
+void world_do(struct model_world *world, uint16_t action);
+enum model_verb world_verb_of(uint16_t action);
+struct model_link *world_link_of(const struct model_world *world, uint16_t action);
 /* As text, a line without its end. */
-void world_tell(const struct model_world *world, uint8_t action, char *text, size_t size);
+void world_tell(const struct model_world *world, uint16_t action, char *text, size_t size);
 
 /* ---- A state's canonical form (dump.c)
  * ------------------------------------------------------------ */
@@ -321,11 +344,11 @@ const char *world_finish(struct model_world *world, int64_t *longest);
 /* A summary of it, as a line. */
 void world_print(const struct model_world *world);
 /* The state of the name in the store; valid until the next but one is read. */
-const struct store_view *world_view(const struct model_world *world);
+const struct store_view *world_view(const struct model_server *server);
 /* The store may have been changed, or replaced: read it again. */
 void world_view_forget(void);
 /* The store executed this call. */
-void world_check_run(struct model_world *world, const struct store_view *before,
-                     const struct model_call *call);
+void world_check_run(struct model_world *world, const struct model_server *server,
+                     const struct store_view *before, const struct model_call *call);
 
 #endif
