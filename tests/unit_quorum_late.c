@@ -96,6 +96,45 @@ TEST(grant_of_an_epoch_that_is_over_is_given_back)
 	end_hold(0);
 }
 
+/* The younger client has yielded its leg on server 1, where the older one waits no longer: the lock
+ * is granted to the next epoch of the leg, by a message that is not read yet. */
+static struct lk__op *yield_and_get_back(void)
+{
+	struct lk__op *older, *younger;
+
+	vq_start(3, 2);
+	vq_down(2);
+	older = vq_acquire(0);
+	ck_assert(vq_send(0, 0) && vq_execute(0, 0) && vq_reply(0, 0));
+	vq_set_time(vq.now_ns + VQ_MS);
+	younger = vq_acquire(1);
+	ck_assert(vq_send(1, 1) && vq_execute(1, 1) && vq_reply(1, 1));
+	ck_assert(vq_send(0, 1) && vq_execute(0, 1) && vq_reply(0, 1));
+	ck_assert(vq_hear(1, 1));
+	ck_assert(vq_send(1, 1) && vq_execute(1, 1));
+	vq_give_up(0, older, LK_ECANCELED);
+	for (int i = 0; i < 2; i++)
+		ck_assert(vq_send(0, i) && vq_execute(0, i) && vq_reply(0, i));
+	ck_assert_int_eq(vq.client[1].links[1].message_count, 1);
+	return younger;
+}
+
+/* The reply to a yield comes when the grant to the next epoch is over. */
+TEST(late_reply_to_a_yield_lets_the_leg_go_on)
+{
+	struct lk__op *op = yield_and_get_back();
+
+	ck_assert(vq_hear(1, 1));
+	ck_assert_int_eq(vq_leg(1, 1)->state, LK__HOLDING);
+	vq_set_time(vq.now_ns + VQ_LEASE_MS * VQ_MS);
+	lk__core_tick(&vq.client[1].core, vq.now_ns);
+	ck_assert(vq_reply(1, 1));
+	vq_pass(2 * VQ_LEASE_MS);
+	vq_done(op, LK_OK);
+	vq_up(2);
+	end_hold(1);
+}
+
 /* The grant was made by the memory before, and is read after the new marker. */
 TEST(grant_of_a_forgotten_memory_is_not_believed)
 {

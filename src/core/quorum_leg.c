@@ -370,7 +370,7 @@ void lk__leg_pursue(struct lk__core *core, int64_t now_ns, struct lk__ticket *le
 		if (leg->queue->fixed && whole_holds(leg))
 			restart(core, now_ns, leg, LK__NEVER);
 		else
-			claim(core, now_ns, leg, leg->main.state == LK__IDLE ? now_ns : LK__NEVER);
+			claim(core, now_ns, leg, now_ns);
 		return;
 	}
 	if (!lk__session_is_up(leg->session) || !lk__quorum_accepts(core, leg->session) ||
