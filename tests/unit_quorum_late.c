@@ -135,6 +135,32 @@ TEST(late_reply_to_a_yield_lets_the_leg_go_on)
 	end_hold(1);
 }
 
+/* Were it answered with another yield, the grant on its way would be of an old epoch, too. */
+TEST(late_grant_of_an_old_epoch_makes_the_next_one_no_old_one)
+{
+	struct lk__message late = {
+		.kind = LK__GRANT, .lease_ms = VQ_LEASE_MS, .life_ms = VQ_LEASE_MS};
+	struct lk__op *op = yield_and_get_back();
+
+	ck_assert(vq_reply(1, 1));
+	late.fence = 1;
+	late.store_us = vq_store_us(1);
+	late.from = &vq.client[1].links[1].session;
+	late.priority = vq_leg(1, 1)->arrival;
+	memcpy(late.nonce, vq_leg(1, 1)->nonce, sizeof(late.nonce));
+	lk__core_message(&vq.client[1].core, vq.now_ns, &late);
+	while (vq_send(1, 1))
+		ck_assert(vq_execute(1, 1) && vq_reply(1, 1));
+	ck_assert(vq_hear(1, 1));
+	ck_assert_int_eq(vq_leg(1, 1)->epoch, 1);
+	ck_assert_int_eq(vq_leg(1, 1)->state, LK__HOLDING);
+	vq_settle();
+	vq_pass(VQ_LEASE_MS);
+	vq_done(op, LK_OK);
+	vq_up(2);
+	end_hold(1);
+}
+
 /* The grant was made by the memory before, and is read after the new marker. */
 TEST(grant_of_a_forgotten_memory_is_not_believed)
 {

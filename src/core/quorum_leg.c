@@ -299,14 +299,13 @@ bool lk__leg_is_old(struct lk__core *core, int64_t now_ns, struct lk__ticket *le
 		return message->kind == LK__GRANT &&
 		       message->store_us <= leg->session->epoch.since_us; /* was forgotten */
 	/* A request of a lost connection came late, and was granted an epoch that is over: it would
-	 * block the server for a lease.  The yield ends every epoch but its own. */
+	 * block the server for a lease.  An ask ends every epoch but its own.  Another yield would
+	 * make the grant that may be on its way one of an old epoch, too, and so on. */
 	if (message->kind == LK__GRANT && !leg->yields && leg->main.state == LK__IDLE &&
-	    leg->state != LK__HOLDING && !lk__ticket_is_leaving(leg) &&
-	    leg->epoch < UINT16_MAX) {
-		leg->epoch++;
-		leg->yields = true;
-		leg->first_sent_ns = 0;
-		restart(core, now_ns, leg, now_ns);
+	    (leg->state == LK__ASKING || leg->state == LK__WAITING)) {
+		leg->head_unserved = false;
+		leg->next_ns = now_ns;
+		lk__ticket_pursue(core, now_ns, leg);
 	}
 	return true;
 }
