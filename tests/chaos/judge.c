@@ -207,6 +207,11 @@ static void print_verdict(const struct judge *judge)
 	        (long long)verdict->losses_judged, (long long)verdict->overs_judged,
 	        (long long)verdict->cancels_judged, (long long)verdict->handovers_row,
 	        (long long)verdict->handovers_known);
+	if (verdict->minority_grants || verdict->silent_ns)
+		fprintf(report,
+		        "quorum: %lld wake-ups in time while a minority failed; for %.1f s no "
+		        "majority could vote, and nothing was granted\n",
+		        (long long)verdict->minority_grants, (double)verdict->silent_ns / 1e9);
 	for (int check = 0; check < JUDGE_CHECKS; check++)
 		if (verdict->of[check])
 			fprintf(report, "%s: %d violations\n", judge_check_name(check),
@@ -255,6 +260,7 @@ bool judge_round(struct judge_input *input, const struct judge_options *options,
 	}
 	if (ok) {
 		judge_check_holds(&judge);
+		judge_check_quorum(&judge);
 		judge_check_fences(&judge);
 		judge_check_loss(&judge);
 		judge_check_wakeups(&judge);
@@ -271,6 +277,7 @@ bool judge_round(struct judge_input *input, const struct judge_options *options,
 	free(judge.holds);
 	free(judge.parts);
 	free(judge.faults);
+	free(judge.silences);
 	judge_map_free(&judge.owners);
 	return ok;
 }

@@ -14,6 +14,10 @@
  * Words: "memory=lost" (the server forgot all, or its target if that is a name), "memory=old" (it
  * has an older copy), "clock=<ms>" (its clock was set by so much), "grace=<ms>" (it has a new
  * memory: for so long afterwards the workers' clients are granted nothing new).
+ *                   Of a quorum: "member=<i>/<n>", of its server i of n: a fault of a
+ * minority excuses nothing.  Lines with the phases "down" and "up" say between which times that
+ * server certainly did not vote; with "grace=<ms>" also for so long after "up", or, without one,
+ * after its beginning.
  *                   "# <ns> worker <pid> <target>" means that this process, from its start,
  *                   reaches the server only by that target: its faults concern no other
  *   monitor.log     "<ns> <a line of MONITOR>", and "<ns> gap" where lines are missing
@@ -71,6 +75,8 @@ struct judge_verdict {
 	int64_t quiet_max_ns, quiet_p999_ns, fault_max_ns; /* wake-ups */
 	int64_t windows, window_ops, windows_skipped;      /* searched for an order */
 	int64_t records, monitor_lines;
+	/* Of a quorum: quiet grants while a server failed; how long nothing could be granted. */
+	int64_t minority_grants, silent_ns;
 	double seconds, rate;
 };
 

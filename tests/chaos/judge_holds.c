@@ -149,7 +149,9 @@ static void check_canaries(struct judge *judge)
 		}
 		/* The holder of a forgotten hold believes in it for a lease at most. */
 		after_ns = judge->names[record->name].lease_ms * MS + SECOND;
-		if (judge_excused(judge, record->at_ns, record->at_ns, after_ns, record->name))
+		if (judge_excused(judge, record->at_ns, record->at_ns, after_ns, record->name) ||
+		    judge_may_be_over(judge, (uint32_t)record->u.of.amount, record->name,
+		                      record->at_ns))
 			judge->verdict->canaries_excused++;
 		else
 			judge_accuse(judge, PROMISE_CANARY, record, NULL,
@@ -324,7 +326,7 @@ static bool may_be_forgotten(const struct judge *judge, const struct hold *hold)
 {
 	for (size_t i = 0; i < judge->fault_count; i++) {
 		const struct fault *fault = &judge->faults[i];
-		if (fault->memory && fault->begin_ns <= hold->taken_ns &&
+		if (fault->memory && !fault->members && fault->begin_ns <= hold->taken_ns &&
 		    fault->end_ns >= hold->root_ns && !fault->fresh && hold->told_ns == NEVER)
 			return true;
 	}
@@ -339,7 +341,8 @@ static void check_kept(struct judge *judge, const struct hold *hold)
 
 	if (at_ns == NEVER)
 		return;
-	if (judge_excused(judge, at_ns, at_ns, after_ns, name) || may_be_forgotten(judge, hold)) {
+	if (judge_excused(judge, at_ns, at_ns, after_ns, name) || may_be_forgotten(judge, hold) ||
+	    hold->shaky) {
 		judge->verdict->taken_excused++;
 		return;
 	}

@@ -50,6 +50,8 @@ static struct hold *hold_of(struct judge *judge, struct joins *joins,
 
 static void believe(struct hold *hold, const struct history_record *record)
 {
+	if (record->u.of.valid_until_ns > record->at_ns && record->at_ns > hold->seen_ns)
+		hold->seen_ns = record->at_ns;
 	if (record->u.of.valid_until_ns <= hold->valid_ns)
 		return;
 	hold->valid_ns = record->u.of.valid_until_ns;
@@ -66,6 +68,7 @@ static void new_hold(struct judge *judge, struct joins *joins, struct call *call
 	                    .permits = got->permits > 0 ? got->permits : 1,
 	                    .lease_ms = call->begin->u.of.amount,
 	                    .valid_ns = got->u.of.valid_until_ns,
+	                    .seen_ns = got->at_ns,
 	                    .lost_ns = NEVER,
 	                    .told_ns = NEVER,
 	                    .taken_ns = NEVER,

@@ -52,6 +52,8 @@ struct hold {
 	int64_t permits; /* the rest after partial releases */
 	int64_t lease_ms;
 	int64_t valid_ns; /* the latest valid_until that is known, 0 = none */
+	int64_t seen_ns;  /* when it was last seen valid */
+	bool shaky;       /* of a quorum, of which a majority failed in its time, perhaps in turn */
 	int64_t lost_ns;  /* when its loss was reported, NEVER if it was not */
 	int64_t told_ns;  /* when on_lost reported it, NEVER if it did not */
 	int64_t taken_ns; /* when its loss was reported before its lease had ended, NEVER if it was
@@ -88,6 +90,14 @@ struct fault {
 	bool link;  /* concerns only processes that reach the server by its target */
 	int64_t clock_ms;
 	int64_t grace_ms; /* nothing new is granted for so long after it; 0 = no grace */
+	/* Of one of so many servers of a quorum, 0 = of no quorum. */
+	int member, members;
+	int64_t down_ns, up_ns; /* certainly it did not vote in between; 0 = not known */
+};
+
+/* No majority of a quorum could vote. */
+struct silence {
+	int64_t from_ns, to_ns;
 };
 
 /* A hash of numbers to numbers. */
@@ -121,6 +131,9 @@ struct judge {
 	struct judge_map owners; /* name, fence: index of the hold */
 	struct fault *faults;    /* by their beginning */
 	size_t fault_count, fault_room;
+	int members; /* of the quorum, 0 = there is none */
+	struct silence *silences;
+	size_t silence_count, silence_room;
 };
 
 /* Room for one more item; ends the program if memory runs out. */
@@ -147,6 +160,7 @@ const char *judge_name(const struct judge *judge, size_t name);
 bool judge_read_names(struct judge *judge);
 bool judge_read_faults(struct judge *judge);
 void judge_read_calls(struct judge *judge);
+void judge_read_members(struct judge *judge); /* after the faults */
 size_t judge_find_name(const struct judge *judge, const char *text, size_t len);
 size_t judge_find_client(const struct judge *judge, const char *id, size_t len);
 
@@ -187,6 +201,12 @@ bool judge_upset(const struct judge *judge, int64_t from_ns, int64_t to_ns, int6
 bool judge_forgot(const struct judge *judge, int64_t from_ns, int64_t to_ns, size_t name);
 bool judge_clock_back(const struct judge *judge, int64_t to_ns);
 
+/* Its process may have lost that hold of a quorum just before it recorded so: nobody saw it valid
+ * from then on, and its servers had failed. */
+bool judge_may_be_over(const struct judge *judge, uint32_t pid, size_t name, int64_t at_ns);
+/* A server of the quorum failed then. */
+bool judge_lacks_member(const struct judge *judge, int64_t at_ns);
+
 /* ---- checks ------------------------------------------------------------------------------------
  */
 
@@ -196,6 +216,7 @@ void judge_check_loss(struct judge *judge);   /* loss, owner */
 void judge_check_wakeups(struct judge *judge);
 void judge_check_calls(struct judge *judge); /* hang, crash, load, final */
 void judge_check_latches(struct judge *judge);
+void judge_check_quorum(struct judge *judge);  /* exclusion, renewal */
 void judge_check_monitor(struct judge *judge); /* fifo, handovers, permits, zombie */
 void judge_check_order(struct judge *judge);   /* linearizable */
 

@@ -104,6 +104,7 @@ static void note_kill(struct judge *judge, const struct fault *fault)
 static void read_words(struct fault *fault, const char *words)
 {
 	const char *clock = strstr(words, "clock="), *grace = strstr(words, "grace=");
+	const char *member = strstr(words, "member=");
 
 	fault->kill = strcmp(fault->kind, "kill") == 0;
 	fault->stop = strcmp(fault->kind, "stop") == 0;
@@ -115,6 +116,8 @@ static void read_words(struct fault *fault, const char *words)
 		fault->clock_ms = strtoll(clock + strlen("clock="), NULL, 10);
 	if (grace)
 		fault->grace_ms = strtoll(grace + strlen("grace="), NULL, 10);
+	if (member && sscanf(member, "member=%d/%d", &fault->member, &fault->members) != 2)
+		fault->members = 0;
 }
 
 static void read_target(struct judge *judge, struct fault *fault)
@@ -150,6 +153,11 @@ static void take_line(struct judge *judge, struct fault *line, const char *phase
 	if (strcmp(phase, "end") == 0) {
 		if (fault)
 			fault->end_ns = line->begin_ns;
+		return;
+	}
+	if (strcmp(phase, "down") == 0 || strcmp(phase, "up") == 0) {
+		if (fault)
+			*(*phase == 'd' ? &fault->down_ns : &fault->up_ns) = line->begin_ns;
 		return;
 	}
 	line->end_ns = strcmp(phase, "begin") == 0 ? NEVER : line->begin_ns;
@@ -215,10 +223,11 @@ bool judge_read_faults(struct judge *judge)
 		read_words(&fault, line + used);
 		take_line(judge, &fault, phase);
 	}
+	judge->verdict->faults = (int64_t)judge->fault_count;
+	judge_read_members(judge);
 	if (judge->fault_count)
 		qsort(judge->faults, judge->fault_count, sizeof(*judge->faults), by_begin);
 	find_links(judge);
-	judge->verdict->faults = (int64_t)judge->fault_count;
 	return true;
 }
 
@@ -243,6 +252,7 @@ bool judge_faulty(const struct judge *judge, int64_t from_ns, int64_t to_ns, int
 {
 	for (size_t i = 0; i < judge->fault_count && judge->faults[i].begin_ns <= to_ns; i++)
 		if (plus(judge->faults[i].end_ns, after_ns) >= from_ns &&
+		    !judge->faults[i].members &&
 		    judge_concerns(judge, &judge->faults[i], process, name))
 			return true;
 	return false;
@@ -258,7 +268,7 @@ int64_t judge_fault_ns(const struct judge *judge, int64_t from_ns, int64_t to_ns
 		const struct fault *fault = &judge->faults[i];
 		int64_t begin = fault->begin_ns > from_ns ? fault->begin_ns : from_ns;
 		int64_t end = fault->end_ns < to_ns ? fault->end_ns : to_ns;
-		if (end < begin || !judge_concerns(judge, fault, process, name))
+		if (end < begin || fault->members || !judge_concerns(judge, fault, process, name))
 			continue;
 		sum += end - begin;
 		(*count)++;
@@ -293,7 +303,7 @@ int64_t judge_grace_ns(const struct judge *judge, int64_t from_ns, int64_t to_ns
 	for (size_t i = 0; i < judge->fault_count && judge->faults[i].begin_ns <= to_ns; i++) {
 		const struct fault *fault = &judge->faults[i];
 		int64_t over_ns = judge_over_ns(fault);
-		if (!fault->grace_ms)
+		if (!fault->grace_ms || fault->members)
 			continue;
 		if (at_ns < fault->begin_ns)
 			at_ns = fault->begin_ns;

@@ -132,6 +132,7 @@ static void judge_wake(struct judge *judge, size_t name, const struct wake *wake
 		*quiet = judge_more(*quiet, *quiet_count, quiet_room, sizeof(**quiet));
 		(*quiet)[(*quiet_count)++] = late_ns;
 		judge->verdict->quiet_max_ns = later(judge->verdict->quiet_max_ns, late_ns);
+		judge->verdict->minority_grants += judge_lacks_member(judge, got_ns);
 		wrong = promise_wake_up(options->quiet_wake_ms * MS, late_ns);
 		if (wrong)
 			judge_accuse(judge, PROMISE_WAKE_UP,
@@ -357,6 +358,8 @@ static void check_load(struct judge *judge)
 	int64_t quiet_ns = 0, at_ns = judge->begin_ns, quiet_pairs = 0;
 
 	for (size_t i = 0; i < judge->fault_count; i++) {
+		if (judge->faults[i].members)
+			continue;
 		quiet_ns += later(judge->faults[i].begin_ns - at_ns, 0);
 		at_ns = later(at_ns, judge_over_ns(&judge->faults[i]));
 	}
