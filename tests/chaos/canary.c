@@ -121,6 +121,11 @@ void canary_refresh(struct canary *canary, int64_t valid_until_ns)
 		canary->stay->valid_until_ns = valid_until_ns;
 }
 
+void canary_lost(struct canary *canary)
+{
+	canary->stay->valid_until_ns = 0;
+}
+
 int canary_store(struct canary *canary, uint64_t fence)
 {
 	struct chaos_place *place = &canary->page->places[canary->name];

@@ -20,11 +20,14 @@
 #define CHAOS_THREADS 3
 #define CHAOS_SLOTS (CHAOS_WORKERS * CHAOS_THREADS)
 #define CHAOS_PROXIES 4
+#define CHAOS_MEMBERS_MAX 5 /* servers of a quorum */
+#define CHAOS_SIDES 2 /* groups of workers, which reach each of them by a proxy of their own */
 #define CHAOS_RING 16
 #define CHAOS_WAIT_MS 3000
 #define CHAOS_COMMAND_MS 1000
 #define CHAOS_LEASE_MAX_MS 3000
-#define CHAOS_GRACE_MS 10000 /* the library's default */
+#define CHAOS_GRACE_MS 10000  /* the library's default */
+#define CHAOS_LONGEST_MS 4000 /* the longest lease of the quorum */
 
 /* ---- names -------------------------------------------------------------------------------- */
 
@@ -40,6 +43,11 @@ struct chaos_name {
 #define CHAOS_NAMES 8
 extern const struct chaos_name chaos_names[CHAOS_NAMES];
 const char *chaos_sort_name(enum chaos_sort sort);
+/* A quorum has locks only. */
+static inline bool chaos_has_sort(bool quorum, enum chaos_sort sort)
+{
+	return !quorum || sort == CHAOS_LOCK;
+}
 
 /* ---- random numbers -------------------------------------------------------------------- */
 
@@ -131,6 +139,8 @@ struct canary {
 int canary_enter(struct canary *canary, int64_t valid_until_ns);
 /* Record that the hold was found valid until then. */
 void canary_refresh(struct canary *canary, int64_t valid_until_ns);
+/* Record that it is lost, though it was valid for longer. */
+void canary_lost(struct canary *canary);
 /* The fenced store: 0, 2 = a valid hold was refused. */
 int canary_store(struct canary *canary, uint64_t fence);
 /* Leave: 0, 1 = a thread with a valid hold entered meanwhile, 2 = one wrote. */
@@ -155,6 +165,7 @@ struct chaos_result {
 	int faults[64];                                 /* by kind, see nemesis_kind_name() */
 	int64_t meetings;                               /* of valid holds, in the canary */
 	int64_t overlaps;                               /* that the judge shows, from the records */
+	int64_t unvoted; /* the same: grants while no majority of a quorum could vote */
 	bool bad;
 	bool in_namespace;
 	char folder[256]; /* kept if the round failed */
@@ -168,18 +179,21 @@ struct chaos_options {
 	bool deletes;     /* and some that delete keys and break holds, as an operator may */
 	bool sentinel;    /* a service of Sentinel; its faults, and those of workers */
 	bool cluster;     /* a Cluster; the same */
+	bool quorum;      /* a quorum of so many servers; the same, and faults of links to them */
+	int servers;
 	int64_t grace_ms; /* of the workers' clients */
 	int replicas;     /* that must confirm their grants, with Sentinel; 0 = none */
-	/* A planted bug: the clients have no grace, but the judge believes that they have. */
+	/* A planted bug: the clients have no grace, the servers of a quorum are not young, but the
+	 * judge believes that they have, that they are. */
 	bool without_grace;
 	bool wants_namespace;
 	int number;
 };
 
-/* More than one server, without proxies, and without a record of MONITOR. */
+/* More than one server, and no record of MONITOR. */
 static inline bool chaos_has_service(const struct chaos_options *options)
 {
-	return options->sentinel || options->cluster;
+	return options->sentinel || options->cluster || options->quorum;
 }
 
 /* For how long the store grants nothing after a loss of its memory. */

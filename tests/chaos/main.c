@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  * Chaos: real processes, a real server, real faults; a judge checks the records of all calls.
  *
- *   chaos [T=seconds] [SEED=number] [STORE=sentinel|cluster] [REPLICAS=number]
- *         [PLANT=no-grace]
+ *   chaos [T=seconds] [SEED=number] [STORE=sentinel|cluster|quorum] [REPLICAS=number]
+ *         [SERVERS=3|5] [PLANT=no-grace]
  *
  * Runs rounds of at most 60 s, and a few seconds more for what follows a loss of memory.  In every
  * second one, faults may delete the store's memory, in a quarter of these also set its clock, and
@@ -15,11 +15,15 @@
  * STORE=cluster: the same with a Cluster, whose masters fail and whose slots move: those of the
  * names.
  *
+ * STORE=quorum: locks over SERVERS independent masters, of which mostly a minority fails, now and
+ * then a majority.  Two groups of workers reach each of them by a proxy of their own.
+ *
  * REPLICAS=1, 2: so many replicas must confirm each grant in every round, and replicas are stopped
  * more often.  Without it, it is so in one round of three; REPLICAS=0: in none.
  *
- * PLANT=no-grace shows that a bug is found: no client has a grace, and the run is good only if the
- * judge shows that two clients held at once. */
+ * PLANT=no-grace shows that a bug is found: no client has a grace, or servers of a quorum vote at
+ * once after they have forgotten, and the run is good only if the judge shows that two clients held
+ * at once, or that one was granted the lock of such a server. */
 #include "chaos/nemesis.h"
 
 #include "harness/process.h"
@@ -127,6 +131,7 @@ static void add(struct chaos_result *sum, const struct chaos_result *one)
 	sum->stalls += one->stalls;
 	sum->meetings += one->meetings;
 	sum->overlaps += one->overlaps;
+	sum->unvoted += one->unvoted;
 	sum->quiet_ns += one->quiet_ns;
 	if (one->quiet_wake_us > sum->quiet_wake_us)
 		sum->quiet_wake_us = one->quiet_wake_us;
@@ -212,17 +217,20 @@ static bool tell(const struct chaos_result *sum, int rounds, int bad, int64_t se
 /* Was the planted bug found? */
 static bool tell_plant(const struct chaos_result *sum, int rounds, int bad)
 {
-	bool found = sum->overlaps > 0;
+	bool found = sum->overlaps > 0 || sum->unvoted > 0;
 	int failovers = 0;
 
 	for (int i = NEMESIS_FAILOVER; i <= NEMESIS_MASTER_STOP; i++)
 		failovers += sum->faults[i];
 	for (int i = NEMESIS_NODE_FAILOVER; i <= NEMESIS_NODE_STOP; i++)
 		failovers += sum->faults[i];
+	failovers += sum->faults[NEMESIS_MEMBER_KILL] + sum->faults[NEMESIS_MEMBER_FLUSH] +
+	             sum->faults[NEMESIS_MAJORITY_KILL];
 	printf("planted bug: %s: %d of %d rounds bad, %lld meetings of valid holds in the canary, "
-	       "the judge shows %lld overlaps, after %d failovers or less\n",
+	       "the judge shows %lld overlaps and %lld grants without a majority, after %d "
+	       "failovers or losses of memory, or less\n",
 	       found ? "found" : "NOT FOUND", bad, rounds, (long long)sum->meetings,
-	       (long long)sum->overlaps, failovers);
+	       (long long)sum->overlaps, (long long)sum->unvoted, failovers);
 	return found;
 }
 
@@ -250,14 +258,67 @@ static int replicas_of(int number, int asked, bool plant)
 	return asked >= 0 ? asked : number % 3 == 2 ? 2 - number / 3 % 2 : 0;
 }
 
-static int run_all(int64_t seconds, unsigned long long seed, const char *store, int replicas,
-                   bool plant)
+/* The command line. */
+struct asked {
+	int64_t seconds;
+	unsigned long long seed;
+	const char *store;
+	int replicas; /* -1 = nothing is said */
+	int servers;
+	bool plant;
+};
+
+static bool is_store(const struct asked *asked, const char *store)
+{
+	return !strcmp(asked->store, store);
+}
+
+static struct chaos_options options_of(const struct asked *asked, int number, int rounds)
+{
+	uint64_t seed = asked->seed + (uint64_t)number * 7368787u;
+	unsigned variant = (unsigned)((asked->seed + (unsigned)number / 2) % 4);
+	bool service = *asked->store != '\0';
+	/* No grace protects from these, so half of the rounds are without them. */
+	struct chaos_options options = {
+		.seed = seed,
+		.seconds = asked->seconds / rounds,
+		.sentinel = is_store(asked, "sentinel"),
+		.cluster = is_store(asked, "cluster"),
+		.quorum = is_store(asked, "quorum"),
+		.servers = asked->servers,
+		.loses = service || number % 2,
+		.moves_clock = !service && variant == 1,
+		.deletes = !service && variant == 3,
+		.grace_ms = service ? service_grace_of(number) : grace_of(number, seed),
+		.without_grace = asked->plant,
+		.wants_namespace = !service && number % NAMESPACE_EACH == 0,
+		.number = number,
+	};
+
+	if (options.sentinel)
+		options.replicas = replicas_of(number, asked->replicas, asked->plant);
+	if (options.quorum)
+		options.grace_ms = CHAOS_LONGEST_MS;
+	return options;
+}
+
+/* What the command line needs besides time and seed to run the same again. */
+static void words_of(const struct asked *asked, char *words, size_t size)
+{
+	int used = *asked->store ? snprintf(words, size, " STORE=%s", asked->store) : 0;
+
+	if (is_store(asked, "sentinel") && asked->replicas >= 0)
+		snprintf(words + used, size - (size_t)used, " REPLICAS=%d", asked->replicas);
+	if (is_store(asked, "quorum"))
+		snprintf(words + used, size - (size_t)used, " SERVERS=%d", asked->servers);
+}
+
+static int run_all(const struct asked *asked)
 {
 	struct chaos_result sum = {0}, *result;
+	int64_t seconds = asked->seconds;
 	int rounds = (int)((seconds + ROUND_S - 1) / ROUND_S), bad = 0, spaces = 0, number = 0;
-	int used = 0;
-	bool sentinel = !strcmp(store, "sentinel"), cluster = !strcmp(store, "cluster");
-	bool service = sentinel || cluster;
+	bool plant = asked->plant;
 	char words[40] = "";
 	bool enough;
 
@@ -268,25 +329,9 @@ static int run_all(int64_t seconds, unsigned long long seed, const char *store, 
 	              0);
 	if (result == MAP_FAILED)
 		return 1;
-	printf("seed %llu\n", seed);
+	printf("seed %llu\n", asked->seed);
 	for (; number < rounds && !round_interrupted; number++) {
-		uint64_t own_seed = seed + (uint64_t)number * 7368787u;
-		unsigned variant = (unsigned)((seed + (unsigned)number / 2) % 4);
-		/* No grace protects from these, so half of the rounds are without them. */
-		const struct chaos_options options = {
-			.seed = own_seed,
-			.seconds = seconds / rounds,
-			.sentinel = sentinel,
-			.cluster = cluster,
-			.loses = service || number % 2,
-			.moves_clock = !service && variant == 1,
-			.deletes = !service && variant == 3,
-			.grace_ms = service ? service_grace_of(number) : grace_of(number, own_seed),
-			.replicas = sentinel ? replicas_of(number, replicas, plant) : 0,
-			.without_grace = plant,
-			.wants_namespace = !service && number % NAMESPACE_EACH == 0,
-			.number = number,
-		};
+		const struct chaos_options options = options_of(asked, number, rounds);
 		memset(result, 0, sizeof(*result));
 		run(&options, result);
 		add(&sum, result);
@@ -305,11 +350,8 @@ static int run_all(int64_t seconds, unsigned long long seed, const char *store, 
 	munmap(result, sizeof(*result));
 	if (plant)
 		return round_interrupted || !tell_plant(&sum, number, bad);
-	if (service)
-		used = snprintf(words, sizeof(words), " STORE=%s", store);
-	if (sentinel && replicas >= 0)
-		snprintf(words + used, sizeof(words) - (size_t)used, " REPLICAS=%d", replicas);
-	enough = tell(&sum, number, bad, seconds, seed, spaces, words);
+	words_of(asked, words, sizeof(words));
+	enough = tell(&sum, number, bad, seconds, asked->seed, spaces, words);
 	return bad || !enough || round_interrupted;
 }
 
@@ -322,53 +364,81 @@ static int replicas_in(const char *text)
 	return text[0] - '0';
 }
 
+static int servers_in(const char *text)
+{
+	if (strcmp(text, "3") != 0 && strcmp(text, "5") != 0) {
+		fprintf(stderr, "chaos: SERVERS=%s is not 3 or 5\n", text);
+		exit(2);
+	}
+	return text[0] - '0';
+}
+
+static const char *store_in(const char *text)
+{
+	if (*text && strcmp(text, "sentinel") != 0 && strcmp(text, "cluster") != 0 &&
+	    strcmp(text, "quorum") != 0) {
+		fprintf(stderr, "chaos: STORE=%s is not sentinel, cluster or quorum\n", text);
+		exit(2);
+	}
+	return text;
+}
+
+static unsigned long long seed_in(const char *text)
+{
+	char *end;
+	unsigned long long seed = strtoull(text, &end, 10);
+
+	if (*end || *text == '-') {
+		fprintf(stderr, "chaos: SEED=%s is not a number\n", text);
+		exit(2);
+	}
+	return seed;
+}
+
+static bool plant_in(const char *text)
+{
+	if (*text && strcmp(text, "no-grace") != 0) {
+		fprintf(stderr, "chaos: PLANT=%s is not no-grace\n", text);
+		exit(2);
+	}
+	return *text != '\0';
+}
+
 int main(int argc, char **argv)
 {
 	struct sigaction action = {.sa_handler = interrupt};
 	struct timespec now;
-	const char *seed_text = "";
-	unsigned long long seed;
-	int64_t seconds = 20;
-	const char *store = "";
-	bool plant = false;
-	int replicas = -1;
+	struct asked asked = {.seconds = 20, .store = "", .replicas = -1, .servers = 3};
 
 	if (argc > 2 && !strcmp(argv[1], "worker"))
 		return worker_main(argc - 2, argv + 2);
 	if (argc > 2 && !strcmp(argv[1], "recorder"))
 		return recorder_main(argc - 2, argv + 2);
 	clock_gettime(CLOCK_REALTIME, &now);
-	seed = (unsigned long long)now.tv_sec;
+	asked.seed = (unsigned long long)now.tv_sec;
 	for (int i = 1; i < argc; i++) {
+		const char *value = strchr(argv[i], '=');
+		if (!value++)
+			continue;
 		if (!strncmp(argv[i], "T=", 2))
-			seconds = argv[i][2] ? strtoll(argv[i] + 2, NULL, 10) : seconds;
+			asked.seconds = *value ? strtoll(value, NULL, 10) : asked.seconds;
 		else if (!strncmp(argv[i], "SEED=", 5))
-			seed_text = argv[i] + 5;
+			asked.seed = *value ? seed_in(value) : asked.seed;
 		else if (!strncmp(argv[i], "STORE=", 6))
-			store = argv[i] + 6;
-		else if (!strncmp(argv[i], "REPLICAS=", 9) && argv[i][9])
-			replicas = replicas_in(argv[i] + 9);
-		else if (!strcmp(argv[i], "PLANT=no-grace"))
-			plant = true;
-		else if (!strncmp(argv[i], "PLANT=", 6) && argv[i][6]) {
-			fprintf(stderr, "chaos: PLANT=%s is not no-grace\n", argv[i] + 6);
-			return 2;
-		}
+			asked.store = store_in(value);
+		else if (!strncmp(argv[i], "REPLICAS=", 9))
+			asked.replicas = *value ? replicas_in(value) : asked.replicas;
+		else if (!strncmp(argv[i], "SERVERS=", 8))
+			asked.servers = *value ? servers_in(value) : asked.servers;
+		else if (!strncmp(argv[i], "PLANT=", 6))
+			asked.plant = plant_in(value);
 	}
-	if (*seed_text) {
-		char *end;
-		seed = strtoull(seed_text, &end, 10);
-		if (*end || *seed_text == '-') {
-			fprintf(stderr, "chaos: SEED=%s is not a number\n", seed_text);
-			return 2;
-		}
-	}
-	if (seconds < 4) {
+	if (asked.seconds < 4) {
 		fprintf(stderr, "chaos: T is 4 or more seconds\n");
 		return 2;
 	}
 	sigaction(SIGINT, &action, NULL);
 	sigaction(SIGTERM, &action, NULL);
 	signal(SIGPIPE, SIG_IGN);
-	return run_all(seconds, seed, store, replicas, plant);
+	return run_all(&asked);
 }

@@ -54,6 +54,11 @@ static bool changes_master(enum nemesis_kind kind)
 	       (kind >= NEMESIS_NODE_FAILOVER && kind <= NEMESIS_NODE_STOP);
 }
 
+static bool is_of_members(enum nemesis_kind kind)
+{
+	return kind >= NEMESIS_MEMBER_KILL && kind <= NEMESIS_MAJORITY_CUT;
+}
+
 /* A dead sentinel leaves two, which can elect a master.  If a sentinel that leads a failover is
  * killed, the others may need longer than a round for another one. */
 static bool are_apart(enum nemesis_kind active, enum nemesis_kind wanted)
@@ -98,22 +103,37 @@ static void worker_end(struct round *round, struct nemesis_fault *fault)
 
 /* ---- all ---------------------------------------------------------------------------------- */
 
-static void fault_end(struct round *round, struct nemesis_fault *fault)
+/* A line of the log, or one for each server of a quorum. */
+static void log_phase(struct round *round, const struct nemesis_fault *fault, const char *phase,
+                      const char *words)
 {
 	char target[32];
 
+	if (fault->members) {
+		nemesis_quorum_log(round, fault, phase);
+		return;
+	}
+	target_name(fault, target, sizeof(target));
+	round_log(round, kinds[fault->kind].name, target, "%s%s", phase, words);
+}
+
+static void fault_end(struct round *round, struct nemesis_fault *fault)
+{
+	if (is_of_members(fault->kind))
+		log_phase(round, fault, "up", "");
 	if (fault->kind == NEMESIS_WORKER_STOP)
 		worker_end(round, fault);
 	else if (is_link(fault->kind))
 		nemesis_network_end(round, fault);
+	else if (is_of_members(fault->kind))
+		nemesis_quorum_end(round, fault);
 	else if (fault->kind >= NEMESIS_SLOT_MOVE)
 		nemesis_cluster_end(round, fault);
 	else if (fault->kind >= NEMESIS_FAILOVER)
 		nemesis_sentinel_end(round, fault);
 	else
 		nemesis_server_end(round, fault);
-	target_name(fault, target, sizeof(target));
-	round_log(round, kinds[fault->kind].name, target, "end");
+	log_phase(round, fault, "end", "");
 	fault->active = false;
 }
 
@@ -136,10 +156,13 @@ static bool is_allowed(const struct round *round, enum nemesis_kind kind)
 {
 	int needs = kinds[kind].needs;
 
+	if (round->options->quorum)
+		return needs & NEEDS_QUORUM || kind <= NEMESIS_WORKER_STOP ||
+		       (is_link(kind) && !(needs & NEEDS_NAMESPACE));
 	if (chaos_has_service(round->options))
 		return needs & (round->options->sentinel ? NEEDS_SENTINEL : NEEDS_CLUSTER) ||
 		       kind <= NEMESIS_WORKER_STOP;
-	return !(needs & (NEEDS_SENTINEL | NEEDS_CLUSTER)) &&
+	return !(needs & (NEEDS_SENTINEL | NEEDS_CLUSTER | NEEDS_QUORUM)) &&
 	       !(needs & NEEDS_KEEPS && round->options->loses) &&
 	       !(needs & NEEDS_LOSES && !round->options->loses) &&
 	       !(needs & NEEDS_CLOCK && !round->options->moves_clock) &&
@@ -174,11 +197,13 @@ static bool target_choose(struct round *round, struct nemesis_fault *fault)
 	const struct round_worker *worker;
 
 	if (is_link(fault->kind))
-		fault->target = (int)chaos_between(&round->dice, 0, CHAOS_PROXIES - 1);
+		fault->target = (int)chaos_between(&round->dice, 0, round->proxy_count - 1);
 	if (fault->kind == NEMESIS_DELETE)
 		fault->target = (int)chaos_between(&round->dice, 0, CHAOS_NAMES - 1);
 	if (fault->kind == NEMESIS_RESTART_OLD && !round->saved)
 		return false;
+	if (round->options->quorum && fault->kind > NEMESIS_WORKER_STOP)
+		return nemesis_quorum_ready(round, fault);
 	/* If each grace began another one, nothing new would ever be granted. */
 	if (begins_memory(fault->kind) && history_now_ns() < round->grace_over_ns &&
 	    !chaos_once_in(&round->dice, 4))
@@ -222,6 +247,25 @@ static enum nemesis_kind cluster_kind_choose(struct round *round)
 	return (enum nemesis_kind)chaos_between(&round->dice, NEMESIS_SLOT_MOVE, NEMESIS_NODE_STOP);
 }
 
+static enum nemesis_kind quorum_kind_choose(struct round *round)
+{
+	/* That loses most: what the youth of a server is for. */
+	if (round->options->without_grace && chaos_once_in(&round->dice, 2))
+		return NEMESIS_MAJORITY_KILL;
+	if (!round->lost)
+		return NEMESIS_MEMBER_KILL;
+	if (chaos_once_in(&round->dice, 10))
+		return (enum nemesis_kind)chaos_between(&round->dice, NEMESIS_MAJORITY_KILL,
+		                                        NEMESIS_MAJORITY_CUT);
+	if (chaos_once_in(&round->dice, 4))
+		return (enum nemesis_kind)chaos_between(&round->dice, 0, NEMESIS_WORKER_STOP);
+	if (chaos_once_in(&round->dice, 3))
+		return (enum nemesis_kind)chaos_between(&round->dice, NEMESIS_DELAY,
+		                                        NEMESIS_BLACK_HOLE);
+	return (enum nemesis_kind)chaos_between(&round->dice, NEMESIS_MEMBER_KILL,
+	                                        NEMESIS_MEMBER_CUT);
+}
+
 static enum nemesis_kind kind_choose(struct round *round)
 {
 	bool loses = round->options->loses;
@@ -234,6 +278,8 @@ static enum nemesis_kind kind_choose(struct round *round)
 		return sentinel_kind_choose(round);
 	if (round->options->cluster)
 		return cluster_kind_choose(round);
+	if (round->options->quorum)
+		return quorum_kind_choose(round);
 	/* A short round has few faults. */
 	if (loses && !round->lost)
 		return special ? NEMESIS_FLUSH_ALL : NEMESIS_RESTART_EMPTY;
@@ -251,30 +297,31 @@ static bool fault_begin(struct round *round, struct nemesis_fault *fault)
 {
 	enum nemesis_kind kind = kind_choose(round);
 	int64_t ms = chaos_between(&round->dice, kinds[kind].low_ms, kinds[kind].high_ms);
-	char target[32], words[64];
+	char words[64];
 	bool begun;
 
 	*fault = (struct nemesis_fault){.kind = kind, .target = -1};
 	if (!is_allowed(round, kind) || !target_choose(round, fault))
 		return false;
-	target_name(fault, target, sizeof(target));
 	words_of(round, kind, words, sizeof(words));
-	if (kind == NEMESIS_WORKER_KILL)
-		round_log(round, "kill", target, "at");
-	else if (kind != NEMESIS_CLOCK)
-		round_log(round, kinds[kind].name, target, "begin%s", words);
+	if (kind != NEMESIS_CLOCK)
+		log_phase(round, fault, kind == NEMESIS_WORKER_KILL ? "at" : "begin", words);
 	if (kind <= NEMESIS_WORKER_STOP)
 		begun = worker_begin(round, fault);
 	else if (is_link(kind))
 		begun = nemesis_network_begin(round, fault, ms);
+	else if (is_of_members(kind))
+		begun = nemesis_quorum_begin(round, fault);
 	else if (kind >= NEMESIS_SLOT_MOVE)
 		begun = nemesis_cluster_begin(round, fault);
 	else if (kind >= NEMESIS_FAILOVER)
 		begun = nemesis_sentinel_begin(round, fault);
 	else
 		begun = nemesis_server_begin(round, fault, ms);
+	if (begun && is_of_members(kind))
+		log_phase(round, fault, "down", "");
 	if (kind != NEMESIS_WORKER_KILL && kind != NEMESIS_CLOCK && !(begun && ms))
-		round_log(round, kinds[kind].name, target, "end");
+		log_phase(round, fault, "end", "");
 	if (!begun)
 		return false;
 	round->result->faults[kind]++;

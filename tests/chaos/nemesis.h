@@ -54,7 +54,14 @@
 	X(NODE_TAKEOVER, "restart-takeover", NEEDS_CLUSTER, 0, 0)                                  \
 	X(NODE_RESTART, "restart-node", NEEDS_CLUSTER, 0, 0)                                       \
 	X(NODE_KILL, "restart-node-kill", NEEDS_CLUSTER, 500, 3000)                                \
-	X(NODE_STOP, "restart-node-stop", NEEDS_CLUSTER, 300, 9000)
+	X(NODE_STOP, "restart-node-stop", NEEDS_CLUSTER, 300, 9000)                                \
+	X(MEMBER_KILL, "restart-member", NEEDS_QUORUM, 100, 2500)                                  \
+	X(MEMBER_FLUSH, "member-flush", NEEDS_QUORUM, 0, 0)                                        \
+	X(MEMBER_STOP, "member-stop", NEEDS_QUORUM, 100, 5000)                                     \
+	X(MEMBER_CUT, "member-cut", NEEDS_QUORUM, 100, 5000)                                       \
+	X(MAJORITY_KILL, "restart-majority", NEEDS_QUORUM, 100, 1500)                              \
+	X(MAJORITY_STOP, "majority-stop", NEEDS_QUORUM, 200, 5000)                                 \
+	X(MAJORITY_CUT, "majority-cut", NEEDS_QUORUM, 200, 5000)
 
 enum nemesis_needs {
 	NEEDS_KEEPS = 1,
@@ -63,7 +70,8 @@ enum nemesis_needs {
 	NEEDS_CLOCK = 8,
 	NEEDS_DELETES = 16,
 	NEEDS_SENTINEL = 32,
-	NEEDS_CLUSTER = 64
+	NEEDS_CLUSTER = 64,
+	NEEDS_QUORUM = 128
 };
 
 enum nemesis_kind {
@@ -81,12 +89,15 @@ struct round_worker {
 	bool killed, stopped;
 };
 
+#define CHAOS_PROXIES_MAX (CHAOS_SIDES * CHAOS_MEMBERS_MAX)
+
 /* A fault in progress. */
 struct nemesis_fault {
 	enum nemesis_kind kind;
-	int target; /* a worker's, proxy's, name's or node's index, -1 = the server */
-	int node;   /* to which a slot moves */
-	pid_t pid;  /* of the worker; of the process that runs the busy script */
+	int target;       /* a worker's, proxy's, name's or node's index, -1 = the server */
+	int node;         /* to which a slot moves */
+	unsigned members; /* of a quorum: bits */
+	pid_t pid;        /* of the worker; of the process that runs the busy script */
 	int64_t ends_ns;
 	bool active;
 };
@@ -105,8 +116,13 @@ struct round {
 	struct sentinel_setup service; /* with Sentinel, instead of the server and proxies */
 	int master;                    /* of the service */
 	struct cluster_setup cluster;  /* the same as a Cluster */
-	char url[200];                 /* of either, with the query */
-	struct proxy proxies[CHAOS_PROXIES];
+	struct test_server members[CHAOS_MEMBERS_MAX]; /* the same as a quorum */
+	int64_t young_until_ns[CHAOS_MEMBERS_MAX];
+	char member_of[CHAOS_MEMBERS_MAX][80]; /* the end of each marker: its set */
+	char sides[CHAOS_SIDES][300];          /* of a quorum: the URLs of the workers */
+	char url[300];                         /* of either, with the query */
+	struct proxy proxies[CHAOS_PROXIES_MAX];
+	int proxy_count;
 	struct round_worker workers[CHAOS_WORKERS];
 	pid_t recorder, pulse;
 	FILE *log;    /* nemesis.log */
@@ -172,6 +188,15 @@ bool nemesis_cluster_begin(struct round *round, struct nemesis_fault *fault);
 void nemesis_cluster_end(struct round *round, struct nemesis_fault *fault);
 /* End the grace of all its masters. */
 bool nemesis_cluster_grace_end(struct round *round);
+
+/* The same of a quorum, of a minority of its servers or of a majority. */
+bool nemesis_quorum_start(struct round *round);
+void nemesis_quorum_stop(struct round *round);
+bool nemesis_quorum_ready(struct round *round, struct nemesis_fault *fault);
+bool nemesis_quorum_begin(struct round *round, struct nemesis_fault *fault);
+void nemesis_quorum_end(struct round *round, struct nemesis_fault *fault);
+/* Log it for each of its servers; words go to the first line of each. */
+void nemesis_quorum_log(struct round *round, const struct nemesis_fault *fault, const char *phase);
 
 /* A network namespace for this process and its children; false if the machine refuses, and the
  * reason. */

@@ -135,11 +135,13 @@ void round_worker_start(struct round *round, int index)
 {
 	struct round_worker *worker = &round->workers[index];
 	int proxy = index % CHAOS_PROXIES;
-	char slot[16], seed[32], url[200], link[16] = "server";
+	char slot[16], seed[32], url[300], link[16] = "server";
 	int64_t begun_ns;
 	const char *const args[] = {round->self, "worker", round->folder, url, slot, seed, NULL};
 
-	if (chaos_has_service(round->options))
+	if (round->options->quorum)
+		snprintf(url, sizeof(url), "%s", round->sides[index % CHAOS_SIDES]);
+	else if (chaos_has_service(round->options))
 		snprintf(url, sizeof(url), "%s", round->url);
 	else
 		snprintf(url, sizeof(url), "redis://127.0.0.1:%d%s", round->proxies[proxy].port,
@@ -237,11 +239,14 @@ static void names_write(const struct round *round)
 
 	snprintf(path, sizeof(path), "%s/names.txt", round->folder);
 	file = fopen(path, "we");
-	for (int i = 0; i < CHAOS_NAMES; i++)
+	for (int i = 0; i < CHAOS_NAMES; i++) {
+		if (!chaos_has_sort(round->options->quorum, chaos_names[i].sort))
+			continue;
 		fprintf(file, "%d %s %lld %lld %s\n", i, chaos_sort_name(chaos_names[i].sort),
 		        (long long)(chaos_names[i].lease_ms ? chaos_names[i].lease_ms
 		                                            : round->page->lease_max_ms),
 		        (long long)chaos_names[i].capacity, chaos_names[i].name);
+	}
 	fclose(file);
 }
 
@@ -259,7 +264,7 @@ static void write_markers(lk_client *client)
 /* A client writes the marker of the server's memory; its grace is over before the workers begin. */
 static bool begin_memory(struct round *round)
 {
-	char url[200];
+	char url[330];
 	lk_client *client;
 
 	if (chaos_has_service(round->options))
@@ -283,6 +288,10 @@ static bool service_begin(struct round *round)
 	                                              .elections = true};
 	const char *url = round->service.url;
 
+	if (round->options->quorum) {
+		pulse_start(round);
+		return nemesis_quorum_start(round);
+	}
 	if (round->options->cluster) {
 		cluster_setup_start(&round->cluster, &cluster);
 		url = round->cluster.url;
@@ -301,7 +310,7 @@ static void query_write(struct round *round)
 	int64_t grace_ms = options->without_grace ? 0 : options->grace_ms;
 	int used = 0;
 
-	if (grace_ms != CHAOS_GRACE_MS)
+	if (grace_ms != CHAOS_GRACE_MS && !options->quorum)
 		used = snprintf(round->query, sizeof(round->query), "?grace=%lld",
 		                (long long)grace_ms);
 	if (options->replicas)
@@ -347,17 +356,18 @@ static bool round_begin(struct round *round)
 	round->page->loses = round->options->loses;
 	round->page->may_break = round->options->loses && round->options->deletes;
 	/* The grace protects leases up to its own length. */
-	round->page->lease_max_ms = round->options->grace_ms < CHAOS_LEASE_MAX_MS
-	                                    ? round->options->grace_ms
-	                                    : CHAOS_LEASE_MAX_MS;
+	round->page->lease_max_ms =
+		round->options->grace_ms < CHAOS_LEASE_MAX_MS || round->options->quorum
+			? round->options->grace_ms
+			: CHAOS_LEASE_MAX_MS;
 	names_write(round);
 	if (chaos_has_service(round->options))
 		return service_begin(round);
 	round_server(round, &options);
 	if (!begin_memory(round))
 		return false;
-	for (int i = 0; i < CHAOS_PROXIES; i++)
-		proxy_start(&round->proxies[i], &round->server);
+	for (; round->proxy_count < CHAOS_PROXIES; round->proxy_count++)
+		proxy_start(&round->proxies[round->proxy_count], &round->server);
 	recorder[3] = round->server.socket_path;
 	pulse_start(round);
 	round->recorder = round_spawn(round, recorder);
@@ -456,6 +466,8 @@ static void judge(struct round *round)
 			round->result->fault_wake_us = (int64_t)(longest * 1000);
 		if (strstr(line, " valid at once, of "))
 			round->result->overlaps++;
+		if (strstr(line, "no majority of the servers could vote"))
+			round->result->unvoted++;
 		if (status || getenv("V"))
 			fputs(line, stdout);
 	}
@@ -484,9 +496,9 @@ static void figures(struct round *round)
 	result->unconfirmed = page->unconfirmed;
 	result->stalls = page->stall_count;
 	result->meetings = page->violations;
-	/* No meeting is excused, except near a fault from which no grace protects: there the judge
-	 * decides. */
-	if (page->violations &&
+	/* No meeting is excused, except near a fault from which no grace protects, or where a hold
+	 * of a quorum has been lost just before: there the judge decides. */
+	if (page->violations && !round->options->quorum &&
 	    !(round->options->loses && (round->options->moves_clock || round->options->deletes)))
 		round_complain(round, "%lld meetings in the canary", (long long)page->violations);
 }
@@ -514,17 +526,19 @@ void round_run(const struct chaos_options *options, struct chaos_result *result)
 	}
 	kill(round.pulse, SIGKILL);
 	waitpid(round.pulse, NULL, 0);
-	for (int i = 0; i < CHAOS_PROXIES && !chaos_has_service(options); i++)
+	for (int i = 0; i < round.proxy_count; i++)
 		proxy_stop(&round.proxies[i]);
 	figures(&round);
 	if (!round_interrupted)
 		judge(&round);
-	if (result->bad && !options->cluster)
+	if (result->bad && !options->cluster && !options->quorum)
 		shell("cp %s/redis.log %s/ 2>/dev/null", round.server.dir, round.folder);
 	for (int i = 0; i < CLUSTER_NODES && result->bad && options->cluster; i++)
 		shell("cp %s/redis.log %s/node%d.log 2>/dev/null", round.cluster.nodes[i].dir,
 		      round.folder, i);
-	if (options->cluster)
+	if (options->quorum)
+		nemesis_quorum_stop(&round);
+	else if (options->cluster)
 		cluster_setup_stop(&round.cluster);
 	else if (options->sentinel)
 		sentinel_setup_stop(&round.service);

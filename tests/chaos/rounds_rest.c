@@ -99,7 +99,7 @@ static bool may_last(struct redis *redis, const char *key)
 		long long ttl_ms = redis_int(redis, "PTTL %s", key);
 		return ttl_ms != -1 && ttl_ms <= CLIENT_TTL_MS + 10000;
 	}
-	return !strcmp(key, "lk:fence") || !strcmp(key, "lk:epoch") ||
+	return !strcmp(key, "lk:fence") || !strcmp(key, "lk:fences") || !strcmp(key, "lk:epoch") ||
 	       !strncmp(key, "lk:fence:{", 10) || !strncmp(key, "lk:epoch:{", 10);
 }
 
@@ -131,7 +131,7 @@ static void check_keys(struct round *round, const struct test_server *server)
 
 void round_check_rest(struct round *round)
 {
-	char url[200];
+	char url[330];
 	lk_client *client;
 
 	if (chaos_has_service(round->options))
@@ -145,12 +145,14 @@ void round_check_rest(struct round *round)
 	for (int i = 0; i < CHAOS_NAMES; i++) {
 		if (chaos_names[i].sort == CHAOS_LOCK)
 			have_lock(round, client, i);
-		else if (chaos_names[i].sort != CHAOS_LATCH)
+		else if (chaos_names[i].sort != CHAOS_LATCH && !round->options->quorum)
 			have_permits(round, client, i);
 	}
 	lk_client_close(client);
-	if (!round->options->cluster)
+	if (!round->options->cluster && !round->options->quorum)
 		check_keys(round, &round->server);
+	for (int i = 0; i < round->options->servers && round->options->quorum; i++)
+		check_keys(round, &round->members[i]);
 	for (int i = 0; i < CLUSTER_NODES && round->options->cluster; i++)
 		if (cluster_setup_is_master(&round->cluster, i))
 			check_keys(round, &round->cluster.nodes[i]);

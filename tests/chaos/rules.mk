@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: MIT
 # Chaos: real processes, a real server, real faults, and a judge.
 
-## chaos  real processes and faults: T=seconds (20), SEED=, STORE=sentinel or cluster,
-##        REPLICAS=2; PLANT=no-grace: is it found?
-$(call settings,REPLICAS)
+## chaos  real processes and faults: T=seconds (20), SEED=, STORE=sentinel, cluster or quorum,
+##        REPLICAS=2, SERVERS=5; PLANT=no-grace: is it found?
+$(call settings,REPLICAS SERVERS)
 .PHONY: chaos
 chaos: $(BUILD)/chaos $(BUILD)/judge $(BUILD)/tests/clock.so
 	@LK_COMMIT="$(COMMIT)" $(call pass,V) $(BUILD)/chaos T=$(or $(T),20) SEED=$(SEED) STORE=$(STORE) \
-		REPLICAS=$(REPLICAS) PLANT=$(PLANT)
+		REPLICAS=$(REPLICAS) SERVERS=$(SERVERS) PLANT=$(PLANT)

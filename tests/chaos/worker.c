@@ -446,10 +446,11 @@ int worker_main(int argc, char **argv)
 	worker.url = argv[1];
 	worker.slot = atoi(argv[2]) * CHAOS_THREADS;
 	worker.seed = strtoull(argv[3], NULL, 10);
-	if (strstr(worker.url, "+sentinel:") || strstr(worker.url, "+cluster:")) {
+	worker.quorum = strstr(worker.url, "+quorum:") != NULL;
+	if (worker.quorum || strstr(worker.url, "+sentinel:") || strstr(worker.url, "+cluster:"))
 		worker.apart_us = APART_US;
+	if (worker.apart_us && !worker.quorum)
 		worker.late_us = worker.slot / CHAOS_THREADS % 2 ? LATE_US : 0;
-	}
 	dice.state = worker.seed ^ 0x5bd1e995;
 	worker.ends_ns =
 		history_now_ns() + chaos_between(&dice, LIFE_MIN_MS, LIFE_MAX_MS) * CHAOS_MS;
@@ -458,6 +459,8 @@ int worker_main(int argc, char **argv)
 	if (open_client(&worker)) {
 		for (int name = 0; name < CHAOS_NAMES; name++) {
 			enum chaos_sort sort = chaos_names[name].sort;
+			if (!chaos_has_sort(worker.quorum, sort))
+				continue;
 			if (sort != CHAOS_RATE)
 				open_handle(&worker, name, false, &dice);
 			if (sort != CHAOS_LATCH)

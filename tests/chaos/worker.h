@@ -34,8 +34,9 @@ struct worker {
 	struct chaos_page *page;
 	lk_client *client;
 	const char *url;
-	int log_fd; /* of the nemesis: a break is a fault, too */
-	int slot;   /* of its first thread */
+	int log_fd;  /* of the nemesis: a break is a fault, too */
+	bool quorum; /* then a hold may be lost before its lease ends */
+	int slot;    /* of its first thread */
 	uint64_t seed;
 	/* With Sentinel: how much longer to hold while the link is down, and how late this client
 	 * follows a failover.  So others meet its holds if they are granted at the new master. */

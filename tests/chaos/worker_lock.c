@@ -130,6 +130,8 @@ static void work(struct worker_thread *thread, struct worker_handle *handle, str
 		worker_nap_us(piece_us);
 		valid_ns = valid_until_ns(handle);
 		canary_refresh(canary, valid_ns);
+		if (!valid_ns && thread->worker->quorum)
+			canary_lost(canary);
 		left_us -= piece_us;
 		if (left_us <= 0 && apart_us > 0 && valid_ns &&
 		    lk_lock_state(handle->lock) == LK_STATE_UNSURE) {
