@@ -497,3 +497,17 @@ TEST(child_of_fork_sends_nothing)
 	OK(lk_client_close(client));
 	ck_assert_int_eq(quorum_setup_count(&setup, "lk:{a}"), 0);
 }
+
+TEST(damaged_marker_is_named_with_its_server)
+{
+	struct redis *redis;
+	lk_client *client;
+
+	quorum_setup_begin(&setup, 0);
+	redis = redis_open(&servers[1]);
+	redis_do(redis, "SET lk:epoch damaged");
+	server_kill(&servers[0]);
+	EXPECT(lk_client_open(setup.url, NULL, &client), LK_EFOREIGN);
+	ck_assert_msg(is_named(&servers[1]) && strstr(lk_errmsg(), "lk:epoch is in other use"),
+	              "%s", lk_errmsg());
+}

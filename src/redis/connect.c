@@ -150,6 +150,8 @@ static lk_err judge_epoch(const struct lk__resp *resp, const struct lk__conn *co
                           const struct lk__space *space, struct lk__epoch *epoch,
                           struct lk__why *why)
 {
+	struct lk__why foreign;
+
 	if (resp->type == LK__RESP_ERROR)
 		return lk__why_about(why, lk__resp_refusal(resp), conn->socket.text, "%s",
 		                     resp->str);
@@ -161,8 +163,8 @@ static lk_err judge_epoch(const struct lk__resp *resp, const struct lk__conn *co
 		                     "that it has lost its memory (+info)");
 	if (lk__codec_is_cluster(resp))
 		return lk__why_about(why, LK_ECONN, conn->socket.text, "is a node of a Cluster");
-	if (lk__codec_foreign(resp, why))
-		return why->err;
+	if (lk__codec_foreign(resp, &foreign))
+		return lk__why_about(why, foreign.err, conn->socket.text, "%s", foreign.text);
 	return lk__why_about(why, LK_ESERVER, conn->socket.text, "unexpected response to a script");
 }
 
