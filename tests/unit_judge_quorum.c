@@ -228,3 +228,38 @@ TEST(judge_trusts_a_shaky_hold_as_far_as_it_was_seen)
 		}
 	}
 }
+
+/* A clock that is set forward ends leases, and the youth of its server, so much earlier. */
+TEST(judge_excuses_what_a_clock_set_forward_may_cause)
+{
+	for (int moved = 0; moved < 2; moved++) {
+		begin_round();
+		acquire(1, LOCK, AT(10), AT(20), 5, AT(1000));
+		acquire(2, LOCK, AT(100), AT(200), 6, AT(1000));
+		release(2, LOCK, AT(310), AT(320), 6, LK_OK);
+		release(1, LOCK, AT(330), AT(340), 5, LK_OK);
+		note(nemesis, "%lld member-clock member0 at member=0/3%s\n", (long long)AT(150),
+		     moved ? " clock=900" : "");
+		judge();
+		if (moved)
+			GOOD();
+		else
+			BAD(PROMISE_EXCLUSION);
+		ck_assert_int_eq(verdict.excused, moved);
+	}
+	for (int moved = 0; moved < 2; moved++) {
+		begin_round();
+		acquire(1, LOCK, AT(10), AT(4500), 5, AT(4900));
+		records[0].u.of.valid_until_ns = AT(60000);
+		release(1, LOCK, AT(4510), AT(4520), 5, LK_OK);
+		fails("restart-majority", 0, 100, 1000, "memory=lost grace=4000");
+		fails("restart-majority", 1, 100, 1000, "memory=lost grace=4000");
+		note(nemesis, "%lld member-clock member0 at member=0/3%s\n", (long long)AT(2000),
+		     moved ? " clock=900" : "");
+		judge();
+		if (moved)
+			GOOD();
+		else
+			ONLY(PROMISE_EXCLUSION);
+	}
+}

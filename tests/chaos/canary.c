@@ -13,11 +13,13 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-const struct chaos_name chaos_names[CHAOS_NAMES] = {
+const struct chaos_name chaos_names[CHAOS_NAMES_ALL] = {
 	{"alpha", CHAOS_LOCK, 1, 0},     {"beta", CHAOS_LOCK, 1, 0},
 	{"gamma", CHAOS_LOCK, 1, 0},     {"pool", CHAOS_SEMAPHORE, 3, 0},
 	{"desk", CHAOS_SEMAPHORE, 5, 0}, {"tap", CHAOS_RATE, 40, 250},
 	{"gate", CHAOS_LATCH, 0, 0},     {"flag", CHAOS_LATCH, 0, 0},
+	{"delta", CHAOS_LOCK, 1, 0},     {"epsilon", CHAOS_LOCK, 1, 0},
+	{"zeta", CHAOS_LOCK, 1, 0},
 };
 
 const char *chaos_sort_name(enum chaos_sort sort)

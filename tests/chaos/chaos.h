@@ -41,12 +41,13 @@ struct chaos_name {
 };
 
 #define CHAOS_NAMES 8
-extern const struct chaos_name chaos_names[CHAOS_NAMES];
+#define CHAOS_NAMES_ALL 11 /* with further locks, for a quorum, which has only these */
+extern const struct chaos_name chaos_names[CHAOS_NAMES_ALL];
 const char *chaos_sort_name(enum chaos_sort sort);
-/* A quorum has locks only. */
-static inline bool chaos_has_sort(bool quorum, enum chaos_sort sort)
+/* Do rounds with a quorum, others, have that name? */
+static inline bool chaos_has_name(bool quorum, int name)
 {
-	return !quorum || sort == CHAOS_LOCK;
+	return quorum ? chaos_names[name].sort == CHAOS_LOCK : name < CHAOS_NAMES;
 }
 
 /* ---- random numbers -------------------------------------------------------------------- */
@@ -110,7 +111,7 @@ struct chaos_page {
 	_Atomic int stall_count; /* set when the entry is complete */
 	struct chaos_stall stalls[CHAOS_STALLS];
 	struct chaos_slot slots[CHAOS_SLOTS];
-	struct chaos_place places[CHAOS_NAMES];
+	struct chaos_place places[CHAOS_NAMES_ALL];
 };
 
 /* Map the page of a round's folder; NULL with errno set. */
@@ -165,6 +166,7 @@ struct chaos_result {
 	int faults[64];                                 /* by kind, see nemesis_kind_name() */
 	int64_t meetings;                               /* of valid holds, in the canary */
 	int64_t overlaps;                               /* that the judge shows, from the records */
+	int64_t excused; /* overlaps that a lost memory, a clock or an operator excuses */
 	int64_t unvoted; /* the same: grants while no majority of a quorum could vote */
 	bool bad;
 	bool in_namespace;

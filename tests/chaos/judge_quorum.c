@@ -8,8 +8,9 @@
 #include <string.h>
 
 #define RENEWED_MS 1000 /* shorter leases may end on a busy machine */
-#define LINK_MS 2000 /* for all clients to reach a server again, and to tell it what they owe it   \
-	              */
+#define LINK_MS                                                                                    \
+	2000 /* for all clients to reach a server again, and to tell it what they owe it           \
+	      */
 
 struct span {
 	int64_t from_ns, to_ns;
@@ -74,6 +75,20 @@ static int64_t plus(int64_t at_ns, int64_t more_ns)
 	return at_ns > NEVER - more_ns ? NEVER : at_ns + more_ns;
 }
 
+/* By how much the clock of that server was set forward then: it is young for less. */
+static int64_t moved_ns(const struct judge *judge, int member, int64_t from_ns, int64_t to_ns)
+{
+	int64_t sum = 0;
+
+	for (size_t i = 0; i < judge->fault_count; i++) {
+		const struct fault *fault = &judge->faults[i];
+		if (fault->members && fault->member == member && fault->clock_ms > 0 &&
+		    fault->end_ns >= from_ns && fault->begin_ns <= to_ns)
+			sum += fault->clock_ms * MS;
+	}
+	return sum;
+}
+
 /* Where it failed, and for a while longer. */
 static void find_failures(struct judge *judge, struct spans *fails, struct spans *silent)
 {
@@ -86,6 +101,7 @@ static void find_failures(struct judge *judge, struct spans *fails, struct spans
 		add(fails, fault->begin_ns, plus(judge_over_ns(fault), LINK_MS * MS),
 		    fault->member);
 		up_ns = plus(up_ns, fault->grace_ms * MS);
+		up_ns -= moved_ns(judge, fault->member, fault->begin_ns, up_ns);
 		if (fault->down_ns && up_ns > fault->down_ns)
 			add(silent, fault->down_ns, up_ns, fault->member);
 	}

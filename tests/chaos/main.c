@@ -16,7 +16,9 @@
  * names.
  *
  * STORE=quorum: locks over SERVERS independent masters, of which mostly a minority fails, now and
- * then a majority.  Two groups of workers reach each of them by a proxy of their own.
+ * then a majority.  Two groups of workers reach each of them by a proxy of their own.  In every
+ * second round the clocks of a minority are set forward, too, and the judge excuses what that may
+ * cause.
  *
  * REPLICAS=1, 2: so many replicas must confirm each grant in every round, and replicas are stopped
  * more often.  Without it, it is so in one round of three; REPLICAS=0: in none.
@@ -132,6 +134,7 @@ static void add(struct chaos_result *sum, const struct chaos_result *one)
 	sum->meetings += one->meetings;
 	sum->overlaps += one->overlaps;
 	sum->unvoted += one->unvoted;
+	sum->excused += one->excused;
 	sum->quiet_ns += one->quiet_ns;
 	if (one->quiet_wake_us > sum->quiet_wake_us)
 		sum->quiet_wake_us = one->quiet_wake_us;
@@ -185,6 +188,9 @@ static bool tell(const struct chaos_result *sum, int rounds, int bad, int64_t se
 	    (long long)sum->losses, (long long)sum->lost_writes, (long long)sum->refused);
 	if (sum->reclaimed)
 		say(evidence, "holds taken back: %lld or more\n", (long long)sum->reclaimed);
+	if (sum->excused)
+		say(evidence, "overlaps that a loss of memory, a clock or a break excuses: %lld\n",
+		    (long long)sum->excused);
 	if (sum->unconfirmed)
 		say(evidence, "grants and extensions that too few replicas confirmed: %lld\n",
 		    (long long)sum->unconfirmed);
@@ -299,6 +305,8 @@ static struct chaos_options options_of(const struct asked *asked, int number, in
 		options.replicas = replicas_of(number, asked->replicas, asked->plant);
 	if (options.quorum)
 		options.grace_ms = CHAOS_LONGEST_MS;
+	if (options.quorum)
+		options.moves_clock = number % 2 && !asked->plant;
 	return options;
 }
 

@@ -157,8 +157,9 @@ static bool is_allowed(const struct round *round, enum nemesis_kind kind)
 	int needs = kinds[kind].needs;
 
 	if (round->options->quorum)
-		return needs & NEEDS_QUORUM || kind <= NEMESIS_WORKER_STOP ||
-		       (is_link(kind) && !(needs & NEEDS_NAMESPACE));
+		return (needs & NEEDS_QUORUM &&
+		        (!(needs & NEEDS_CLOCK) || round->options->moves_clock)) ||
+		       kind <= NEMESIS_WORKER_STOP || (is_link(kind) && !(needs & NEEDS_NAMESPACE));
 	if (chaos_has_service(round->options))
 		return needs & (round->options->sentinel ? NEEDS_SENTINEL : NEEDS_CLUSTER) ||
 		       kind <= NEMESIS_WORKER_STOP;
@@ -254,16 +255,16 @@ static enum nemesis_kind quorum_kind_choose(struct round *round)
 		return NEMESIS_MAJORITY_KILL;
 	if (!round->lost)
 		return NEMESIS_MEMBER_KILL;
-	if (chaos_once_in(&round->dice, 10))
+	if (!nemesis_quorum_is_calm(round) && chaos_once_in(&round->dice, 6))
 		return (enum nemesis_kind)chaos_between(&round->dice, NEMESIS_MAJORITY_KILL,
 		                                        NEMESIS_MAJORITY_CUT);
-	if (chaos_once_in(&round->dice, 4))
+	if (!nemesis_quorum_is_calm(round) && chaos_once_in(&round->dice, 3))
 		return (enum nemesis_kind)chaos_between(&round->dice, 0, NEMESIS_WORKER_STOP);
 	if (chaos_once_in(&round->dice, 3))
 		return (enum nemesis_kind)chaos_between(&round->dice, NEMESIS_DELAY,
 		                                        NEMESIS_BLACK_HOLE);
 	return (enum nemesis_kind)chaos_between(&round->dice, NEMESIS_MEMBER_KILL,
-	                                        NEMESIS_MEMBER_CUT);
+	                                        NEMESIS_MEMBER_CLOCK);
 }
 
 static enum nemesis_kind kind_choose(struct round *round)

@@ -59,6 +59,7 @@
 	X(MEMBER_FLUSH, "member-flush", NEEDS_QUORUM, 0, 0)                                        \
 	X(MEMBER_STOP, "member-stop", NEEDS_QUORUM, 100, 5000)                                     \
 	X(MEMBER_CUT, "member-cut", NEEDS_QUORUM, 100, 5000)                                       \
+	X(MEMBER_CLOCK, "member-clock", NEEDS_QUORUM | NEEDS_CLOCK, 0, 0)                          \
 	X(MAJORITY_KILL, "restart-majority", NEEDS_QUORUM, 100, 1500)                              \
 	X(MAJORITY_STOP, "majority-stop", NEEDS_QUORUM, 200, 5000)                                 \
 	X(MAJORITY_CUT, "majority-cut", NEEDS_QUORUM, 200, 5000)
@@ -97,6 +98,7 @@ struct nemesis_fault {
 	int target;       /* a worker's, proxy's, name's or node's index, -1 = the server */
 	int node;         /* to which a slot moves */
 	unsigned members; /* of a quorum: bits */
+	int step_ms;      /* of the clock of a quorum's server */
 	pid_t pid;        /* of the worker; of the process that runs the busy script */
 	int64_t ends_ns;
 	bool active;
@@ -118,6 +120,7 @@ struct round {
 	struct cluster_setup cluster;  /* the same as a Cluster */
 	struct test_server members[CHAOS_MEMBERS_MAX]; /* the same as a quorum */
 	int64_t young_until_ns[CHAOS_MEMBERS_MAX];
+	int64_t member_clock_ms[CHAOS_MEMBERS_MAX];
 	char member_of[CHAOS_MEMBERS_MAX][80]; /* the end of each marker: its set */
 	char sides[CHAOS_SIDES][300];          /* of a quorum: the URLs of the workers */
 	char url[300];                         /* of either, with the query */
@@ -136,6 +139,7 @@ struct round {
 	int complaints;
 	int stalls; /* logged faults */
 	struct nemesis_fault faults[NEMESIS_FAULTS];
+	int64_t begun_ns;
 	int64_t next_ns; /* when the next fault begins */
 };
 
@@ -150,6 +154,10 @@ void round_note(struct round *round, const char *text, int64_t number);
 
 /* Start the server, with its clock; options NULL = restart it. */
 void round_server(struct round *round, const struct server_options *options);
+/* The processes that are started in between have a clock of their own, whose offset is in the file
+ * of that name, in the folder. */
+void round_clock_begin(const struct round *round, const char *name);
+void round_clock_end(void);
 /* Start the worker of that index. */
 void round_worker_start(struct round *round, int index);
 /* Collect workers that have ended, and start others instead.  Returns how many still run. */
@@ -192,6 +200,8 @@ bool nemesis_cluster_grace_end(struct round *round);
 /* The same of a quorum, of a minority of its servers or of a majority. */
 bool nemesis_quorum_start(struct round *round);
 void nemesis_quorum_stop(struct round *round);
+/* Nothing fails now but a minority of its servers: the judge expects that all goes on. */
+bool nemesis_quorum_is_calm(const struct round *round);
 bool nemesis_quorum_ready(struct round *round, struct nemesis_fault *fault);
 bool nemesis_quorum_begin(struct round *round, struct nemesis_fault *fault);
 void nemesis_quorum_end(struct round *round, struct nemesis_fault *fault);

@@ -8,11 +8,16 @@
 #include "harness/process.h"
 #include "harness/redis.h"
 
+#include <check.h>
 #include <latchkey.h>
 #include <string.h>
 #include <unistd.h>
 
-#define LINK_MS 1000 /* for the clients to reach a server again */
+#define LINK_MS 1000  /* for the clients to reach a server again */
+#define CALM_MS 15000 /* of twice as long */
+#define STEP_MIN_MS 300
+#define STEP_MAX_MS 1500
+#define CLOCK_MAX_MS 2500
 #define SPARE(round) (((round)->options->servers - 1) / 2)
 
 static bool has(const struct nemesis_fault *fault, int member)
@@ -38,6 +43,49 @@ static bool forgets(const struct nemesis_fault *fault)
 static struct proxy *proxy_of(struct round *round, int side, int member)
 {
 	return &round->proxies[side * round->options->servers + member];
+}
+
+/* ---- clocks ------------------------------------------------------------------------------- */
+
+/* Write its offset, which the server reads. */
+static void write_clock(const struct round *round, int member)
+{
+	char path[300];
+	FILE *file;
+
+	snprintf(path, sizeof(path), "%s/clock%d", round->folder, member);
+	/* The server has mapped it: its length must not change. */
+	file = fopen(path, round->members[member].pid ? "r+e" : "we");
+	if (!file || fwrite(&round->member_clock_ms[member], sizeof(int64_t), 1, file) != 1)
+		ck_abort_msg("%s: cannot be written", path);
+	fclose(file);
+}
+
+static void start_member(struct round *round, int member, const struct server_options *options)
+{
+	char name[16];
+
+	snprintf(name, sizeof(name), "clock%d", member);
+	write_clock(round, member);
+	round_clock_begin(round, name);
+	if (options)
+		server_start(&round->members[member], options);
+	else
+		server_restart(&round->members[member]);
+	round_clock_end();
+}
+
+/* Forward, and the clocks of a minority only.  Later losses of memory need clocks that differ by
+ * less than three quarters of the longest lease. */
+static bool choose_step(struct round *round, struct nemesis_fault *fault)
+{
+	int moved = 0, member = __builtin_ctz(fault->members);
+
+	fault->step_ms = (int)chaos_between(&round->dice, STEP_MIN_MS, STEP_MAX_MS);
+	for (int i = 0; i < round->options->servers; i++)
+		moved += i == member || round->member_clock_ms[i];
+	return moved <= SPARE(round) &&
+	       round->member_clock_ms[member] + fault->step_ms <= CLOCK_MAX_MS;
 }
 
 /* ---- choose ------------------------------------------------------------------------------- */
@@ -93,6 +141,12 @@ static unsigned choose_some(struct round *round, int count)
 	return some;
 }
 
+bool nemesis_quorum_is_calm(const struct round *round)
+{
+	return (history_now_ns() - round->begun_ns) / (CALM_MS * CHAOS_MS) % 2 &&
+	       !round->options->without_grace;
+}
+
 bool nemesis_quorum_ready(struct round *round, struct nemesis_fault *fault)
 {
 	unsigned busy = busy_members(round, fault), all;
@@ -111,9 +165,11 @@ bool nemesis_quorum_ready(struct round *round, struct nemesis_fault *fault)
 	all = fault->members | busy | young_members(round);
 	if (fault->members & busy || (forgets(fault) && !is_remembered(round, fault)))
 		return false;
+	if (fault->kind == NEMESIS_MEMBER_CLOCK)
+		return choose_step(round, fault);
 	/* Now and then too many at a time: nothing is granted then. */
 	return majority || __builtin_popcount(all) <= SPARE(round) ||
-	       chaos_once_in(&round->dice, 10);
+	       (!nemesis_quorum_is_calm(round) && chaos_once_in(&round->dice, 6));
 }
 
 /* ---- log ---------------------------------------------------------------------------------- */
@@ -121,22 +177,25 @@ bool nemesis_quorum_ready(struct round *round, struct nemesis_fault *fault)
 void nemesis_quorum_log(struct round *round, const struct nemesis_fault *fault, const char *phase)
 {
 	bool begins = !strcmp(phase, "begin");
-	char target[32], words[64] = "";
+	char target[32], words[100];
 
 	for (int i = 0; i < round->options->servers; i++) {
+		int used = 0;
 		if (!has(fault, i))
 			continue;
+		*words = 0;
 		if (begins)
-			snprintf(words, sizeof(words), " member=%d/%d%s", i,
-			         round->options->servers, forgets(fault) ? " memory=lost" : "");
+			used = snprintf(words, sizeof(words), " member=%d/%d", i,
+			                round->options->servers);
+		if (begins && forgets(fault))
+			snprintf(words + used, sizeof(words) - (size_t)used,
+			         " memory=lost grace=%d", CHAOS_LONGEST_MS);
+		if (begins && fault->step_ms)
+			snprintf(words + used, sizeof(words) - (size_t)used, " clock=%d",
+			         fault->step_ms);
 		snprintf(target, sizeof(target), fault->target < 0 ? "member%d" : "proxy%d",
 		         fault->target < 0 ? i : fault->target);
-		if (begins && forgets(fault))
-			round_log(round, nemesis_kind_name(fault->kind), target, "%s%s grace=%d",
-			          phase, words, CHAOS_LONGEST_MS);
-		else
-			round_log(round, nemesis_kind_name(fault->kind), target, "%s%s", phase,
-			          words);
+		round_log(round, nemesis_kind_name(fault->kind), target, "%s%s", phase, words);
 	}
 }
 
@@ -194,6 +253,12 @@ static void flush_member(struct round *round, int member)
 	note_loss(round, member);
 }
 
+static void move_clock(struct round *round, int member, int64_t step_ms)
+{
+	round->member_clock_ms[member] += step_ms;
+	write_clock(round, member);
+}
+
 /* For all clients, in one way or in both. */
 static void cut_member(struct round *round, int member, int way)
 {
@@ -232,6 +297,8 @@ bool nemesis_quorum_begin(struct round *round, struct nemesis_fault *fault)
 			cut_member(round, i, way);
 		else if (fault->kind == NEMESIS_MEMBER_FLUSH)
 			flush_member(round, i);
+		else if (fault->kind == NEMESIS_MEMBER_CLOCK)
+			move_clock(round, i, fault->step_ms);
 		else
 			server_pause(&round->members[i]);
 	}
@@ -246,7 +313,7 @@ void nemesis_quorum_end(struct round *round, struct nemesis_fault *fault)
 		if (cuts(fault)) {
 			join_member(round, i);
 		} else if (kills(fault)) {
-			server_restart(&round->members[i]);
+			start_member(round, i, NULL);
 			note_loss(round, i);
 		} else {
 			server_resume(&round->members[i]);
@@ -279,7 +346,7 @@ bool nemesis_quorum_start(struct round *round)
 	int servers = round->options->servers;
 
 	for (int i = 0; i < servers; i++) {
-		server_start(&round->members[i], &options);
+		start_member(round, i, &options);
 		add_port(round->url, sizeof(round->url), i, round->members[i].port);
 	}
 	if (lk_quorum_begin(round->url, NULL, CHAOS_LONGEST_MS)) {

@@ -205,22 +205,32 @@ int round_reap(struct round *round)
 
 /* ---- begin -------------------------------------------------------------------------------- */
 
-void round_server(struct round *round, const struct server_options *options)
+void round_clock_begin(const struct round *round, const char *name)
 {
 	char file[300], shim[600];
 	const char *slash = strrchr(round->self, '/');
 
-	snprintf(file, sizeof(file), "%s/clock", round->folder);
+	snprintf(file, sizeof(file), "%s/%s", round->folder, name);
 	snprintf(shim, sizeof(shim), "%.*s/tests/clock.so", (int)(slash - round->self),
 	         round->self);
 	setenv("CLOCK_FILE", file, 1);
 	setenv("LD_PRELOAD", shim, 1);
+}
+
+void round_clock_end(void)
+{
+	unsetenv("LD_PRELOAD");
+	unsetenv("CLOCK_FILE");
+}
+
+void round_server(struct round *round, const struct server_options *options)
+{
+	round_clock_begin(round, "clock");
 	if (options)
 		server_start(&round->server, options);
 	else
 		server_restart(&round->server);
-	unsetenv("LD_PRELOAD");
-	unsetenv("CLOCK_FILE");
+	round_clock_end();
 }
 
 static bool file_has_text(const char *folder, const char *name)
@@ -239,8 +249,8 @@ static void names_write(const struct round *round)
 
 	snprintf(path, sizeof(path), "%s/names.txt", round->folder);
 	file = fopen(path, "we");
-	for (int i = 0; i < CHAOS_NAMES; i++) {
-		if (!chaos_has_sort(round->options->quorum, chaos_names[i].sort))
+	for (int i = 0; i < CHAOS_NAMES_ALL; i++) {
+		if (!chaos_has_name(round->options->quorum, i))
 			continue;
 		fprintf(file, "%d %s %lld %lld %s\n", i, chaos_sort_name(chaos_names[i].sort),
 		        (long long)(chaos_names[i].lease_ms ? chaos_names[i].lease_ms
@@ -389,6 +399,7 @@ static void run(struct round *round)
 		quiet_ns = QUIET_MS * CHAOS_MS;
 	round_note(round, round->options->loses ? "loses memory, round" : "keeps memory, round",
 	           round->options->number);
+	round->begun_ns = begun_ns;
 	round->next_ns = begun_ns + quiet_ns / 2;
 	while (!round_interrupted && history_now_ns() < begun_ns + length_ns + more_ns - quiet_ns) {
 		round_reap(round);
@@ -443,7 +454,7 @@ static void judge(struct round *round)
 	const char *const args[] = {program, command, "min-rate=20", round->folder, NULL};
 	const char *slash = strrchr(round->self, '/');
 	int status = -1;
-	double longest;
+	double longest, excused;
 	pid_t pid;
 	FILE *file;
 
@@ -464,6 +475,8 @@ static void judge(struct round *round)
 			round->result->quiet_wake_us = (int64_t)(longest * 1000);
 		if (figure(line, "fault_max_ms=", &longest))
 			round->result->fault_wake_us = (int64_t)(longest * 1000);
+		if (figure(line, " excused=", &excused))
+			round->result->excused = (int64_t)excused;
 		if (strstr(line, " valid at once, of "))
 			round->result->overlaps++;
 		if (strstr(line, "no majority of the servers could vote"))

@@ -142,10 +142,12 @@ void round_check_rest(struct round *round)
 		round_complain(round, "at rest, no client: %s", lk_errmsg());
 		return;
 	}
-	for (int i = 0; i < CHAOS_NAMES; i++) {
+	for (int i = 0; i < CHAOS_NAMES_ALL; i++) {
+		if (!chaos_has_name(round->options->quorum, i))
+			continue;
 		if (chaos_names[i].sort == CHAOS_LOCK)
 			have_lock(round, client, i);
-		else if (chaos_names[i].sort != CHAOS_LATCH && !round->options->quorum)
+		else if (chaos_names[i].sort != CHAOS_LATCH)
 			have_permits(round, client, i);
 	}
 	lk_client_close(client);

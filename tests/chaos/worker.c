@@ -457,9 +457,9 @@ int worker_main(int argc, char **argv)
 	history_event(worker.history, &record);
 	worker.page->starts++;
 	if (open_client(&worker)) {
-		for (int name = 0; name < CHAOS_NAMES; name++) {
+		for (int name = 0; name < CHAOS_NAMES_ALL; name++) {
 			enum chaos_sort sort = chaos_names[name].sort;
-			if (!chaos_has_sort(worker.quorum, sort))
+			if (!chaos_has_name(worker.quorum, name))
 				continue;
 			if (sort != CHAOS_RATE)
 				open_handle(&worker, name, false, &dice);

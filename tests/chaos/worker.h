@@ -20,7 +20,7 @@ struct worker_handle {
 	lk_latch *latch;
 };
 
-#define WORKER_HANDLES (2 * CHAOS_NAMES)
+#define WORKER_HANDLES (2 * CHAOS_NAMES_ALL)
 #define WORKER_PIECE_US 20000 /* between two looks at a hold */
 
 /* The name for which all threads of a worker compete for a while, to cause hand-overs. */
