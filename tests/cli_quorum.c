@@ -64,6 +64,30 @@ TEST_LIMIT(holder_is_shown_and_broken_while_a_server_is_down, 60)
 	command_signal_of("sleep", 9);
 }
 
+/* The default lease is cut to the quorum's longest; so is the time in which a command must end. */
+TEST(command_lives_on_under_the_shortest_of_leases)
+{
+	quorum_setup_begin(&setup, 1000);
+	command_setup(setup.url);
+	RUNS(0, &cmd, "latchkey", "lock", "a", "sleep", "2.5");
+	ck_assert_str_eq(cmd.err, "");
+}
+
+/* The store confirms no time beyond the longest lease; the hold is still kept until then. */
+TEST(min_hold_beyond_the_longest_lease_is_kept_unless_the_command_is_killed)
+{
+	int64_t began_ms = now_ms();
+
+	quorum_setup_begin(&setup, 1000);
+	command_setup(setup.url);
+	RUNS(0, &cmd, "latchkey", "lock", "--min-hold", "2", "a", "true");
+	expect(cmd.err, "--min-hold not confirmed");
+	expect(cmd.err, "longest lease");
+	ck_assert_int_ge(now_ms() - began_ms, 2000);
+	RUNS(0, &cmd, "latchkey", "lock", "--min-hold", "3", "--fixed", "a", "true");
+	expect(cmd.err, "--min-hold not kept: the fixed lease is 1.0 s");
+}
+
 TEST(verbs_that_a_quorum_has_not_say_why)
 {
 	quorum_setup_begin(&setup, 0);

@@ -55,7 +55,7 @@ struct request {
 	int32_t value;
 	int64_t deadline_ns;
 	/* of REQUEST_HOLD */
-	int64_t keep_until_ns;
+	int64_t keep_until_ns, lease_ms;
 	uint64_t fence;
 	char holder[LK_HOLDER_ID_SIZE];
 };
@@ -67,6 +67,7 @@ struct state {
 	struct job_start start;
 	char holder[LK_HOLDER_ID_SIZE]; /* "" = nothing is held, or already released */
 	int64_t keep_until_ns;          /* --min-hold */
+	int64_t lease_ms;
 	sigset_t waiting;               /* the mask while waiting: only SIGCHLD is unblocked */
 	int64_t deadline_ns;            /* when the command must be dead */
 	int64_t left_until_ns;          /* when the rest of its group must be dead */
@@ -125,7 +126,8 @@ static void finish(struct state *state)
 	struct remains remains = {.options = state->setup->options,
 	                          .store = state->setup->store,
 	                          .holder = state->holder,
-	                          .keep_until_ns = state->keep_until_ns};
+	                          .keep_until_ns = state->keep_until_ns,
+	                          .lease_ms = state->lease_ms};
 
 	if (state->end_reported)
 		return_terminal(state);
@@ -163,6 +165,7 @@ static bool handle_request(struct state *state)
 	case REQUEST_HOLD:
 		state->start.fence = request.fence;
 		state->keep_until_ns = request.keep_until_ns;
+		state->lease_ms = request.lease_ms;
 		memcpy(state->holder, request.holder, sizeof(state->holder));
 		break;
 	case REQUEST_RELEASED:
@@ -341,12 +344,14 @@ static void send_request(struct guard *guard, struct request *request)
 		return;
 }
 
-void guard_hold(struct guard *guard, uint64_t fence, const char *holder, int64_t keep_until_ns)
+void guard_hold(struct guard *guard, const lk_hold *hold, int64_t keep_until_ns)
 {
-	struct request request = {
-		.kind = REQUEST_HOLD, .fence = fence, .keep_until_ns = keep_until_ns};
+	struct request request = {.kind = REQUEST_HOLD,
+	                          .fence = hold->fence,
+	                          .lease_ms = hold->lease_ms,
+	                          .keep_until_ns = keep_until_ns};
 
-	memcpy(request.holder, holder, strlen(holder) + 1);
+	memcpy(request.holder, hold->holder_id, sizeof(request.holder));
 	send_request(guard, &request);
 }
 

@@ -224,19 +224,22 @@ static void report_acquired(const struct session *session)
  * This process goes back to the usual lease at once (the store never shortens one): with the long
  * one it would not renew, nor notice a loss, for as long.  Returns the signal that ended the
  * attempts, else 0. */
-static int keep_for_min_hold(struct session *session)
+static int keep_for_min_hold(struct session *session, const lk_hold *before)
 {
 	const struct options *options = session->options;
 	struct hold *hold = &session->acquire.hold;
-	int64_t lease_ms = options->lease_ms ? options->lease_ms : LK_LEASE_DEFAULT_MS;
-	int64_t min_ms = options->min_hold_ms;
+	int64_t lease_ms = before->lease_ms, min_ms = options->min_hold_ms;
 	int64_t until_ns = clock_ns() + lease_ms / 2 * MS;
+	char time[32];
 	int number;
 	lk_err err;
 
-	/* A fixed lease is longer than --min-hold.  For others, part of the lease may have
-	 * passed. */
-	if (options->fixed || min_ms <= hold_snapshot(hold).remaining_ms)
+	/* A fixed lease is longer than --min-hold, unless a quorum has cut the default.  For
+	 * others, part of the lease may have passed. */
+	if (options->fixed && lease_ms && min_ms > lease_ms)
+		say("\"%s\": --min-hold not kept: the fixed lease is %s", session->name,
+		    text_seconds(time, lease_ms));
+	if (options->fixed || min_ms <= before->remaining_ms)
 		return 0;
 	err = hold_extend(hold, min_ms < LK_LEASE_MAX_MS ? min_ms : LK_LEASE_MAX_MS);
 	if (err != LK_OK && err != LK_ELOST)
@@ -264,9 +267,9 @@ static int secure_hold(struct session *session)
 	lk_hold hold = hold_snapshot(&session->acquire.hold);
 	int number;
 
-	guard_hold(&session->guard, hold.fence, hold.holder_id,
+	guard_hold(&session->guard, &hold,
 	           session->held_since_ns + session->options->min_hold_ms * MS);
-	number = keep_for_min_hold(session);
+	number = keep_for_min_hold(session, &hold);
 	return number ? number : take_signals(session);
 }
 

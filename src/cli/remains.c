@@ -105,13 +105,11 @@ static bool store_is_gone(const struct store *store)
 
 void remains_release(const struct remains *remains)
 {
-	int64_t lease_ms =
-		remains->options->lease_ms ? remains->options->lease_ms : LK_LEASE_DEFAULT_MS;
 	int64_t end_ns;
 
 	close_inherited();
 	wait_until(remains->keep_until_ns);
-	end_ns = clock_ns() + at_most(lease_ms, TRY_MAX_MS) * MS;
+	end_ns = clock_ns() + at_most(remains->lease_ms, TRY_MAX_MS) * MS;
 	while (!store_is_gone(remains->store) && !try_once(remains, end_ns) &&
 	       clock_ns() < end_ns) {
 		struct pollfd timer;

@@ -14,6 +14,7 @@ struct remains {
 	const struct store *store;
 	const char *holder;    /* its id */
 	int64_t keep_until_ns; /* --min-hold: not earlier */
+	int64_t lease_ms;
 };
 
 /* Release it by its id, which no later hold can have.  Waits for --min-hold, then tries for one

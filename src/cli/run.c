@@ -280,7 +280,8 @@ static void on_event(struct run *run)
 
 static void run_init(struct run *run, const struct options *options)
 {
-	int64_t lease_ms = options->lease_ms ? options->lease_ms : LK_LEASE_DEFAULT_MS;
+	/* A quorum cuts the default lease.  A turn, and a hold that is lost already, have none. */
+	int64_t lease_ms = run->hold ? hold_snapshot(run->hold).lease_ms : 0;
 
 	run->options = options;
 	run->began_ns = run->looked_ns = clock_ns();

@@ -175,6 +175,7 @@ void lk__hold_snapshot(const struct lk__hold *hold, int64_t now_ns, lk_hold *sna
 		.state = lk__hold_state(hold, now_ns),
 		.lost = (lk_lost_reason)loss_of(hold, now_ns),
 		.remaining_ms = lk__hold_left_ns(hold, now_ns) / 1000000,
+		.lease_ms = lk__hold_left_ns(hold, now_ns) ? hold->ticket->queue->lease_ms : 0,
 	};
 }
 

@@ -31,6 +31,7 @@ static int64_t expect_loss(const struct noun *noun, void *handle, uint64_t hold,
 	ck_assert_int_eq(noun->state(handle, hold), LK_STATE_LOST);
 	ck_assert_int_eq(snapshot.lost, reason);
 	ck_assert_int_eq(snapshot.remaining_ms, 0);
+	ck_assert_int_eq(snapshot.lease_ms, 0);
 	ck_assert_str_eq(snapshot.holder_id, "");
 	ck_assert_uint_eq(snapshot.fence, hold);
 	ck_assert_int_eq(snapshot.count, noun->count);
@@ -58,8 +59,9 @@ TEST_NOUN(snapshot_has_all_that_a_hold_knows, 20, 0)
 	ck_assert_int_eq(snapshot.state, LK_STATE_HELD);
 	ck_assert_int_eq(snapshot.lost, 0);
 	ck_assert(snapshot.remaining_ms > 0 && snapshot.remaining_ms <= 1000);
+	ck_assert_int_eq(snapshot.lease_ms, 1000);
 	ck_assert_str_eq(snapshot.holder_id, noun_status(noun, seen).holder.id);
-	for (int i = 0; i < 8; i++)
+	for (int i = 0; i < 7; i++)
 		ck_assert_int_eq(snapshot.reserved[i], 0);
 	noun_holds_nothing(noun, seen, hold); /* another client holds nothing */
 	OK(lk_client_close(client));
