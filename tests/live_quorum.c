@@ -207,6 +207,22 @@ TEST(no_lease_is_longer_than_the_longest)
 	OK(lk_client_close(client));
 }
 
+TEST(default_lease_of_a_lazy_client_is_cut)
+{
+	const lk_client_options options = {.lazy = true};
+	lk_client *client;
+	lk_lock *lock;
+	lk_hold hold;
+
+	quorum_setup_begin(&setup, 3000);
+	client = client_with(setup.url, &options);
+	lock = lock_named(client, "a");
+	OK(lk_lock_acquire(lock, WAIT_MS, NULL));
+	OK(lk_lock_snapshot(lock, &hold));
+	ck_assert_int_eq(hold.lease_ms, 3000);
+	OK(lk_client_close(client));
+}
+
 TEST(quorum_has_locks_only)
 {
 	const lk_semaphore_options two = {.capacity = 2};

@@ -58,6 +58,7 @@ struct lk__wait_queue {
 	uint32_t permits;  /* wanted; 0 = a lock's, or a handle's */
 	uint32_t refs;     /* handles and tickets */
 	bool fixed;        /* its lease is not renewed */
+	bool by_default;   /* no caller has chosen the lease: a quorum may cut it */
 	bool final;        /* its permits are never released: only the grant counts */
 };
 

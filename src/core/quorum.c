@@ -312,6 +312,9 @@ static void decide_wait(struct lk__core *core, int64_t now_ns, struct lk__ticket
 	struct lk__legs *legs = ticket->legs;
 	uint64_t fence;
 
+	/* The handle was opened before the longest lease was known. */
+	if (is_too_long(core, ticket) && ticket->queue->by_default)
+		ticket->queue->lease_ms = core->quorum->longest_ms;
 	if (is_too_long(core, ticket)) {
 		refuse_lease(core, now_ns, ticket);
 		return;

@@ -149,8 +149,10 @@ lk_err lk__handle_open(struct lk_client *client, struct lk__handle *handle,
 	handle->reports_loss = plan->reports_loss;
 	if ((err = lk__client_enter(client)))
 		goto undo;
-	if (!plan->lease_ms)
+	if (!plan->lease_ms) {
 		queue->lease_ms = default_lease_ms(client);
+		queue->by_default = true;
+	}
 	if ((err = lk__quorum_check_lease(client, queue->lease_ms))) {
 		lk__call_leave(client, NULL);
 		goto undo;
