@@ -256,8 +256,37 @@ TEST(reason_that_waiting_does_not_cure_is_the_error)
 		lk__why_set(&vq.client[0].links[i].session.why, i == 1 ? LK_EAUTH : LK_ECONN,
 		            i == 1 ? "two" : "others");
 	ck_assert_int_eq(lk__quorum_explain(&vq.client[0].core, &why), LK_EAUTH);
-	ck_assert_msg(strstr(why.text, "others; two; others") != NULL, "%s", why.text);
+	ck_assert_msg(strstr(why.text, ": two; others; others") != NULL, "%s", why.text);
 	join_all(0);
+	vq_settle();
+	vq_end();
+}
+
+/* The text has no room for all of them: none is cut, and the rest is counted. */
+TEST(reasons_are_whole_and_name_their_servers_alike)
+{
+	static const char *const names[] = {"one.example:6379", "two.example:6379",
+	                                    "three.example:6379", "four.example:6379",
+	                                    "five.example:6379"};
+	struct lk__why why;
+
+	vq_start(5, 1);
+	for (int i = 0; i < 5; i++)
+		vq.client[0].links[i].session.name = names[i];
+	vq_restart_empty(0);
+	vq_settle();
+	for (int i = 1; i < 5; i++)
+		vq_cut(0, i, false);
+	for (int i = 1; i < 5; i++)
+		lk__why_set(&vq.client[0].links[i].session.why, LK_ECONN,
+		            "%s: %s no answer, and a long explanation of it", names[i], names[i]);
+	ck_assert_int_eq(lk__quorum_explain(&vq.client[0].core, &why), LK_ECONN);
+	ck_assert_str_eq(why.text,
+	                 "0 of 5 servers vote, 3 are needed: two.example:6379: two.example:6379 no "
+	                 "answer, and a long explanation of it; one.example:6379: has lost its "
+	                 "memory, votes in 20 s; 3 more");
+	for (int i = 1; i < 5; i++)
+		vq_join(0, i);
 	vq_settle();
 	vq_end();
 }

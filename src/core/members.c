@@ -16,6 +16,8 @@
 #define MS INT64_C(1000000)
 #define RETRY_NS (100 * MS)
 #define REFUSED_NS (1000 * MS)
+#define NUMBER_SIZE 24 /* "server 1" */
+#define REST_SIZE 16   /* "; 3 more" */
 
 bool lk__core_use_quorum(struct lk__core *core, unsigned servers)
 {
@@ -196,34 +198,46 @@ bool lk__quorum_is_young(const struct lk__core *core, const struct lk__session *
 	return young_ms(core, session, now_ns) > 0;
 }
 
+/* Every reason names its server in the same way.  The result is escaped. */
+static const char *name_of(const struct lk__session *session, char number[NUMBER_SIZE])
+{
+	snprintf(number, NUMBER_SIZE, "server %u", session->index + 1U);
+	return session->name ? session->name : number;
+}
+
 /* Why the server does not vote.  False if it does. */
 static bool explain(const struct lk__core *core, const struct lk__session *session,
                     struct lk__why *why)
 {
 	const struct lk__epoch *epoch = &session->epoch;
-	unsigned number = session->index + 1U;
 	int64_t ms = young_ms(core, session, core->seen_ns);
+	char number[NUMBER_SIZE];
+	const char *name = name_of(session, number);
 
-	if (!lk__session_is_up(session))
-		lk__why_set(why, lk__session_unasked(session), "%s",
-		            session->why.text[0] ? session->why.text : "not connected");
+	if (!lk__session_is_up(session) && session->why.text[0])
+		lk__why_set(why, lk__session_unasked(session), "%s", session->why.text);
+	else if (!lk__session_is_up(session))
+		lk__why_about(why, LK_ECONN, name, "not connected yet");
 	else if (epoch->is_partial)
-		lk__why_set(why, LK_EAUTH, "server %u refuses INFO (right +info)", number);
+		lk__why_about(why, LK_EAUTH, name, "this user may not run INFO (right +info)");
 	else if (lk__quorum_accepts(core, session) && ms)
-		lk__why_set(why, LK_ETIMEDOUT, "server %u is young: it votes in %lld s", number,
-		            (long long)(ms + 999) / 1000);
+		lk__why_about(why, LK_ETIMEDOUT, name, "has lost its memory, votes in %lld s",
+		              (long long)(ms + 999) / 1000);
 	else if (lk__quorum_accepts(core, session))
 		return false;
 	else if (epoch->set[0] && core->quorum->set[0])
-		lk__why_set(why, LK_EFOREIGN, "server %u belongs to another set of servers",
-		            number);
+		lk__why_about(why, LK_EFOREIGN, name, "belongs to another set of servers");
 	else if (epoch->set[0] && epoch->set_servers != core->quorum->servers)
-		lk__why_set(why, LK_EFOREIGN, "server %u belongs to a quorum of %u servers", number,
-		            epoch->set_servers);
+		lk__why_about(why, LK_EFOREIGN, name, "belongs to a quorum of %u servers",
+		              epoch->set_servers);
 	else
-		lk__why_set(why, LK_ECONN, "server %u: it is not known to which set it belongs",
-		            number);
+		lk__why_about(why, LK_ECONN, name, "its set is not known until all have answered");
 	return true;
+}
+
+static bool fits(const struct lk__why *why, const char *text, size_t room)
+{
+	return strlen(why->text) + strlen(text) + room < sizeof(why->text);
 }
 
 /* Append to an escaped text, which is cut at its end. */
@@ -237,11 +251,36 @@ static void append(struct lk__why *why, const char *text)
 	why->text[len + more] = '\0';
 }
 
+/* Append the reasons, each of them whole; those that do not fit are counted. */
+static void append_all(struct lk__why *why, const struct lk__why *reasons, unsigned count)
+{
+	char rest[REST_SIZE];
+
+	for (unsigned i = 0; i < count; i++) {
+		append(why, i ? "; " : ": ");
+		snprintf(rest, sizeof(rest), "%u more", count - i);
+		if (i && !fits(why, reasons[i].text, i + 1 < count ? REST_SIZE : 0)) {
+			append(why, rest);
+			return;
+		}
+		append(why, reasons[i].text);
+	}
+}
+
 /* Does waiting not help? */
 static bool is_lasting(lk_err err)
 {
 	return err != LK_OK && err != LK_ECONN && err != LK_EAGAIN && err != LK_EUNKNOWN &&
 	       err != LK_ETIMEDOUT;
+}
+
+/* The reason of the error, which must not be cut off. */
+static void move_first(struct lk__why *reasons, unsigned at)
+{
+	struct lk__why moved = reasons[at];
+
+	memmove(reasons + 1, reasons, at * sizeof(*reasons));
+	reasons[0] = moved;
 }
 
 lk_err lk__quorum_explain(const struct lk__core *core, struct lk__why *why)
@@ -255,17 +294,16 @@ lk_err lk__quorum_explain(const struct lk__core *core, struct lk__why *why)
 		if (!explain(core, core->links[i], &reasons[count]))
 			continue;
 		if (!err || err == LK_ETIMEDOUT ||
-		    (!is_lasting(err) && is_lasting(reasons[count].err)))
+		    (!is_lasting(err) && is_lasting(reasons[count].err))) {
 			err = reasons[count].err;
+			move_first(reasons, count);
+		}
 		count++;
 	}
 	if (quorum->servers - count >= quorum->majority)
 		return LK_OK;
 	lk__why_set(why, err, "%u of %u servers vote, %u are needed", quorum->servers - count,
 	            quorum->servers, quorum->majority);
-	for (unsigned i = 0; i < count; i++) {
-		append(why, i ? "; " : ": ");
-		append(why, reasons[i].text);
-	}
+	append_all(why, reasons, count);
 	return err;
 }

@@ -132,6 +132,7 @@ struct lk__session {
 	bool topology_asked;  /* the question for the topology has no answer yet */
 	uint32_t users_left;  /* lazy: holds and leaves, which the last refusal did not end */
 	/* Of a quorum: */
+	const char *name;       /* host and port, for explanations; NULL = its number */
 	char set[LK__SET_TEXT]; /* the part of the marker to write, "" = none */
 	int64_t marked_ns;      /* when that was asked for */
 	int64_t clock_us;       /* the server's clock as last answered, at clock_ns of ours */

@@ -51,6 +51,7 @@ static struct lk__link *new_link(struct lk_client *client)
 		lk__quorum_place(link);
 	lk__session_init(&link->session, client->target.connect_timeout_ns,
 	                 client->target.command_timeout_ns);
+	link->session.name = link->name;
 	link->session.lazy = client->target.lazy;
 	link->session.grace_ms = client->target.grace_ms;
 	lk__session_need_replicas(&link->session, client->target.replicas);
@@ -63,6 +64,7 @@ static void fini_link(struct lk__link *link)
 	lk__wake_fini(&link->listener.wake);
 	lk__wake_fini(&link->dialer.cancel);
 	free(link->dialer.topology);
+	free(link->name);
 	free(link);
 }
 

@@ -110,6 +110,7 @@ struct lk__link {
 	unsigned index;                    /* as the store counts */
 	struct lk__place place;            /* of a Cluster's node or a quorum's server; no host:
 	                                    * of any */
+	char *name;                        /* of a quorum's server, as text; NULL: out of memory */
 	struct lk__connection *connection; /* NULL while there is none */
 	struct lk__connection *polled;     /* by the loop; only the loop uses this */
 	struct lk__reader reader;

@@ -84,6 +84,8 @@ static void log_memory(struct lk__link *link, enum lk__found found)
 static void log_partial(struct lk__link *link)
 {
 	struct lk_client *client = link->client;
+	char text[LK__PLACE_SIZE];
+	const char *server = lk__link_text(link, text);
 
 	client->partial_logged = true;
 	lk__client_unlock(client);
@@ -91,7 +93,7 @@ static void log_partial(struct lk__link *link)
 	        "%s: this user may not run INFO: a server that has lost a part of its memory is "
 	        "not "
 	        "noticed (ACL SETUSER: +info)",
-	        client->target.text);
+	        server);
 	pthread_mutex_lock(&client->mutex);
 }
 

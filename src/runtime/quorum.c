@@ -21,9 +21,11 @@ bool lk__quorum_begin(struct lk_client *client)
 void lk__quorum_place(struct lk__link *link)
 {
 	const struct lk__endpoint *member = &link->client->target.members[link->index];
+	char text[LK__PLACE_SIZE];
 
 	snprintf(link->place.host, sizeof(link->place.host), "%s", member->host);
 	link->place.port = member->port;
+	link->name = strdup(lk__link_text(link, text));
 }
 
 void lk__quorum_aim(struct lk__link *link, struct lk__target *target)
