@@ -81,6 +81,34 @@ TEST_LIMIT(servers_without_a_quorum_are_named, 60)
 	expect("warning quorum: no quorum yet");
 }
 
+/* The fourth server took the place of the third, as the list of another client has it. */
+TEST_LIMIT(servers_with_one_place_are_unfit, 60)
+{
+	const lk_client_options options = {.connect_timeout_ms = 1000};
+	static struct test_server fourth;
+	char url[120];
+	lk_client *client;
+
+	quorum_setup_begin(&setup, 5000);
+	server_start(&fourth, NULL);
+	snprintf(url, sizeof(url), "redis+quorum://127.0.0.1:%d,127.0.0.1:%d,127.0.0.1:%d",
+	         servers[0].port, fourth.port, servers[1].port);
+	client = client_at(url);
+	ck_assert(WITHIN(10000, strchr(redis_marker(redis_open(&fourth)), '[')));
+	OK(lk_client_close(client));
+	ck_assert_int_ne(examine(url), LK_UNFIT);
+	snprintf(url, sizeof(url), "redis+quorum://127.0.0.1:%d,127.0.0.1:%d,127.0.0.1:%d",
+	         fourth.port, servers[1].port, servers[2].port);
+	ck_assert_int_eq(examine(url), LK_UNFIT);
+	expect(": clients whose lists have only one of them can hold a lock at the same time");
+	expect(": 2 of 3 servers vote");
+	/* A client of that list refuses it as well: without the second, no majority votes. */
+	server_kill(&servers[1]);
+	EXPECT(lk_client_open(url, &options, &client), LK_EFOREIGN);
+	ck_assert_msg(strstr(lk_errmsg(), "has the same place in the quorum as"), "%s",
+	              lk_errmsg());
+}
+
 TEST_LIMIT(servers_that_do_not_fit_are_unfit, 60)
 {
 	static struct quorum_setup other;

@@ -321,7 +321,8 @@ TEST(marker_without_a_set)
 		"1 a 5",
 		"1 a 5 [q 3]",
 		"1 a 5 [set 1/3 60000",
-		"1 a 5 [set 0/3 60000]",
+		"1 a 5 [set 0/0 60000]",
+		"1 a 5 [set -1/3 60000]",
 		"1 a 5 [set 4/3 60000]",
 		"1 a 5 [set 1/256 60000]",
 		"1 a 5 [set 1/3 0]",
@@ -336,8 +337,16 @@ TEST(marker_without_a_set)
 		struct lk__epoch epoch = set_of(markers[i]);
 		ck_assert_str_eq(epoch.set, "");
 		ck_assert_uint_eq(epoch.set_servers, 0);
+		ck_assert_uint_eq(epoch.set_place, 0);
 		ck_assert_int_eq(epoch.longest_ms, 0);
 	}
+}
+
+TEST(place_in_a_set_may_be_unknown)
+{
+	ck_assert_uint_eq(set_of("1 a 5 [set 3/3 60000]").set_place, 3);
+	ck_assert_uint_eq(set_of("1 a 5 [set 0/3 60000]").set_place, 0);
+	ck_assert_uint_eq(set_of("1 a 5 [set 0/3 60000]").set_servers, 3);
 }
 
 TEST(listing_has_the_legs_of_a_server)

@@ -188,6 +188,101 @@ TEST(server_is_not_marked_while_the_others_disagree)
 	vq_end();
 }
 
+/* ---- Places ------------------------------------------------------------------------------- */
+
+/* The place in its mark, -1 = no mark. */
+static int place_of(int server)
+{
+	const char *at = strchr(marker(server), '[');
+	int place = -1;
+
+	if (at)
+		ck_assert_int_eq(sscanf(at, "[%*s %d/", &place), 1);
+	return place;
+}
+
+/* Each place is given once, although the servers' ids are not in the order of the list. */
+TEST(places_of_a_new_set_are_different)
+{
+	bool seen[6] = {false};
+
+	vq_start_unmarked(5, 2);
+	join_all(1);
+	join_all(0);
+	vq_settle();
+	for (int i = 0; i < 5; i++) {
+		ck_assert_int_ge(place_of(i), 1);
+		ck_assert(!seen[place_of(i)]);
+		seen[place_of(i)] = true;
+	}
+	vq_end();
+}
+
+TEST(server_that_has_lost_its_memory_gets_the_free_place)
+{
+	vq_start(3, 1);
+	mark_by_hand(0, "theset_AAAA 2/3 20000");
+	rejoin(0, 0);
+	vq_restart_empty(1);
+	vq_settle();
+	ck_assert_int_eq(place_of(1), 1);
+	ck_assert_int_eq(lk__quorum_votes(&vq.client[0].core), 3);
+	vq_end();
+}
+
+/* The server that the client has not reached may have either of two places. */
+TEST(place_is_unknown_while_another_server_is)
+{
+	vq_start(5, 1);
+	vq_cut(0, 4, false);
+	vq.client[0].links[4].session.epoch = (struct lk__epoch){0};
+	vq_restart_empty(3);
+	vq_settle();
+	ck_assert_int_eq(place_of(3), 0);
+	ck_assert_str_eq(set_of(3), "theset_AAAA");
+	vq_join(0, 4);
+	vq_settle();
+	ck_assert_int_eq(lk__quorum_votes(&vq.client[0].core), 5);
+	/* Two places are unknown then, but none is given twice. */
+	vq_restart_empty(0);
+	vq_settle();
+	ck_assert_int_eq(place_of(0), 0);
+	ck_assert_int_eq(lk__quorum_votes(&vq.client[0].core), 5);
+	vq_end();
+}
+
+/* The list of another client has one of them, so their majorities may be disjoint. */
+TEST(later_of_two_servers_with_one_place_does_not_vote)
+{
+	struct lk__why why;
+	struct lk__op *op;
+
+	vq_start(3, 1);
+	vq.client[0].links[0].session.name = "first:1";
+	vq.client[0].links[1].session.name = "second:2";
+	vq_restart_empty(0); /* it joined later than the others */
+	vq_settle();
+	vq_pass(VQ_LONGEST_MS);
+	mark_by_hand(1, "theset_AAAA 1/3 20000");
+	rejoin(0, 1);
+	ck_assert_int_eq(lk__quorum_votes(&vq.client[0].core), 2);
+	op = vq_acquire(0);
+	vq_settle();
+	vq_done(op, LK_OK);
+	ck_assert_str_eq(vq_value(0), "");
+	vq_release(0);
+	vq_settle();
+	/* It is not forgotten with the connection. */
+	vq_cut(0, 1, false);
+	ck_assert_int_eq(lk__quorum_explain(&vq.client[0].core, &why), LK_EFOREIGN);
+	ck_assert_msg(strstr(why.text, "first:1: has the same place in the quorum as second:2: "
+	                               "correct the URL"),
+	              "%s", why.text);
+	vq_join(0, 1);
+	vq_settle();
+	vq_end();
+}
+
 /* It could restart with an older file, unseen. */
 TEST(server_that_refuses_info_does_not_vote)
 {

@@ -6,7 +6,16 @@
  * A server that has lost its memory has no set any more: it is marked again, and is young for W.
  * Servers without any mark are made a set by the first client that has read all of them.  Two
  * clients may do so at once: each marks the server with the smallest id of its memory first, and
- * goes on with the set that it finds there then. */
+ * goes on with the set that it finds there then.
+ *
+ * The mark has the server's place in the set, 1 to N.  Clients with different lists of servers
+ * could get disjoint majorities: {a, d} and {b, c} of the lists a, b, d and a, b, c, where d was
+ * empty and has joined the set.  A client that knows only one of the lists cannot tell d from c
+ * after a loss of its memory.  But a client that lists both finds their place twice, and the later
+ * one does not vote there.  So no place may be given twice for another reason: a server gets a free
+ * place only if there are as many of them as servers without a mark, by the order of their memory
+ * ids; else its place is 0, unknown.  All clients that read the same marks give the same places,
+ * whatever the order of their lists, and also when some of the places were given meanwhile. */
 #include "quorum.h"
 
 #include <stdio.h>
@@ -38,13 +47,42 @@ static bool is_of_set(const struct lk__epoch *epoch, const char *set, int64_t lo
 	return epoch->len && set[0] && !strcmp(epoch->set, set) && epoch->longest_ms == longest_ms;
 }
 
+/* The id of the memory is the first word that differs. */
+static bool has_smaller_id(const struct lk__epoch *a, const struct lk__epoch *b)
+{
+	return strcmp(a->text, b->text) < 0;
+}
+
+static bool is_earlier(const struct lk__epoch *a, const struct lk__epoch *b)
+{
+	return a->since_us < b->since_us ||
+	       (a->since_us == b->since_us && has_smaller_id(a, b));
+}
+
+/* The server that has the same place in the set, and had it before; NULL = none.  One that is not
+ * connected now has not lost its place. */
+static const struct lk__session *find_twin(const struct lk__core *core,
+                                           const struct lk__session *session)
+{
+	const struct lk__epoch *own = &session->epoch;
+
+	for (unsigned i = 0; i < core->link_count && own->set_place; i++) {
+		const struct lk__epoch *other = &core->links[i]->epoch;
+		if (other != own && other->set_place == own->set_place &&
+		    is_of_set(other, own->set, own->longest_ms) && is_earlier(other, own))
+			return core->links[i];
+	}
+	return NULL;
+}
+
 bool lk__quorum_accepts(const struct lk__core *core, const struct lk__session *session)
 {
 	const struct lk__quorum *quorum = core->quorum;
 
 	/* Without INFO a restart with an older file would go unseen. */
 	return !session->epoch.is_partial &&
-	       is_of_set(&session->epoch, quorum->set, quorum->longest_ms);
+	       is_of_set(&session->epoch, quorum->set, quorum->longest_ms) &&
+	       !find_twin(core, session);
 }
 
 unsigned lk__quorum_votes(const struct lk__core *core)
@@ -95,6 +133,29 @@ static const struct lk__epoch *find_set(const struct lk__core *core)
 
 /* ---- Marking ------------------------------------------------------------------------------ */
 
+/* The place of a server without a mark: see the top. */
+static unsigned choose_place(const struct lk__core *core, const struct lk__session *session,
+                             const char *set, int64_t longest_ms)
+{
+	unsigned unmarked = 0, before = 0, left = 0, place = 0;
+	bool is_taken[LK__SERVERS_MAX + 1] = {false};
+
+	for (unsigned i = 0; i < core->link_count; i++) {
+		const struct lk__epoch *epoch = &core->links[i]->epoch;
+		if (epoch->len && !epoch->set[0]) {
+			unmarked++;
+			before += has_smaller_id(epoch, &session->epoch);
+		} else if (is_of_set(epoch, set, longest_ms) &&
+		           epoch->set_place <= LK__SERVERS_MAX) {
+			is_taken[epoch->set_place] = true;
+		}
+	}
+	for (unsigned i = 1; i <= core->quorum->servers; i++)
+		if (!is_taken[i] && left++ == before)
+			place = i;
+	return left == unmarked ? place : 0;
+}
+
 static void mark(const struct lk__core *core, int64_t now_ns, struct lk__session *session,
                  const char *set, int64_t longest_ms)
 {
@@ -104,8 +165,9 @@ static void mark(const struct lk__core *core, int64_t now_ns, struct lk__session
 	if (session->set[0] && now_ns - session->marked_ns < RETRY_NS)
 		return;
 	session->marked_ns = now_ns;
-	snprintf(session->set, sizeof(session->set), "%s %u/%u %lld", set, session->index + 1U,
-	         core->quorum->servers, (long long)longest_ms);
+	snprintf(session->set, sizeof(session->set), "%s %u/%u %lld", set,
+	         choose_place(core, session, set, longest_ms), core->quorum->servers,
+	         (long long)longest_ms);
 	lk__memory_ask(session);
 }
 
@@ -122,16 +184,6 @@ int64_t lk__members_due(const struct lk__session *session)
 	return last_ns + REFUSED_NS;
 }
 
-/* The id of the memory: the second word of the marker. */
-static const char *id_of(const struct lk__session *session)
-{
-	const char *text = session->epoch.text;
-
-	while (*text && *text != ' ')
-		text++;
-	return text;
-}
-
 /* No server has a mark.  Make a set once all have answered. */
 static void make_set(struct lk__core *core, int64_t now_ns)
 {
@@ -143,7 +195,7 @@ static void make_set(struct lk__core *core, int64_t now_ns)
 		struct lk__session *session = core->links[i];
 		if (!session->epoch.len || session->epoch.set[0])
 			return;
-		if (!first || strcmp(id_of(session), id_of(first)) < 0)
+		if (!first || has_smaller_id(&session->epoch, &first->epoch))
 			first = session;
 	}
 	if (core->link_count < quorum->servers || !first)
@@ -211,7 +263,7 @@ static bool explain(const struct lk__core *core, const struct lk__session *sessi
 {
 	const struct lk__epoch *epoch = &session->epoch;
 	int64_t ms = young_ms(core, session, core->seen_ns);
-	char number[NUMBER_SIZE];
+	char number[NUMBER_SIZE], other[NUMBER_SIZE];
 	const char *name = name_of(session, number);
 
 	if (!lk__session_is_up(session) && session->why.text[0])
@@ -225,6 +277,10 @@ static bool explain(const struct lk__core *core, const struct lk__session *sessi
 		              (long long)(ms + 999) / 1000);
 	else if (lk__quorum_accepts(core, session))
 		return false;
+	else if (is_of_set(epoch, core->quorum->set, core->quorum->longest_ms))
+		lk__why_about(why, LK_EFOREIGN, name,
+		              "has the same place in the quorum as %s: correct the URL",
+		              name_of(find_twin(core, session), other));
 	else if (epoch->set[0] && core->quorum->set[0])
 		lk__why_about(why, LK_EFOREIGN, name, "belongs to another set of servers");
 	else if (epoch->set[0] && epoch->set_servers != core->quorum->servers)

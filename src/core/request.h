@@ -67,6 +67,7 @@ struct lk__epoch {
 	/* Of a member of a quorum: */
 	char set[LK__SET_SIZE]; /* id of its set of servers, "" = not a member */
 	uint8_t set_servers;    /* how many there are */
+	uint8_t set_place;      /* which of them this is, from 1 on; 0 = unknown */
 	int64_t longest_ms;     /* the longest lease: for so long it is young after a loss */
 	uint8_t len;            /* of the text, 0 = unknown */
 	char text[LK__EPOCH_SIZE];

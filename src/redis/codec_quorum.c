@@ -152,18 +152,19 @@ void lk__codec_set(struct lk__epoch *epoch)
 	int64_t number, count, longest_ms;
 
 	epoch->set[0] = '\0';
-	epoch->set_servers = 0;
+	epoch->set_servers = epoch->set_place = 0;
 	epoch->longest_ms = 0;
 	if (!cut(&at, '[', &id, &id_len) || !cut(&at, ' ', &id, &id_len) ||
 	    !cut(&at, '/', &place, &place_len) || !cut(&at, ' ', &servers, &servers_len) ||
 	    !cut(&at, ']', &longest, &longest_len) ||
 	    !id_len || id_len >= LK__SET_SIZE ||
-	    !lk__parse_i64(place, place_len, 1, UINT8_MAX, &number) ||
-	    !lk__parse_i64(servers, servers_len, number, UINT8_MAX, &count) ||
+	    !lk__parse_i64(place, place_len, 0, UINT8_MAX, &number) ||
+	    !lk__parse_i64(servers, servers_len, number ? number : 1, UINT8_MAX, &count) ||
 	    !lk__parse_i64(longest, longest_len, 1, LK_LEASE_MAX_MS, &longest_ms))
 		return;
 	memcpy(epoch->set, id, id_len);
 	epoch->set[id_len] = '\0';
 	epoch->set_servers = (uint8_t)count;
+	epoch->set_place = (uint8_t)number;
 	epoch->longest_ms = longest_ms;
 }

@@ -193,10 +193,27 @@ static const char *longest(const struct member *member, char text[LK__SECONDS_SI
 	return lk__seconds(text, member->epoch.longest_ms);
 }
 
+/* The server that has the same place in the set, and had it before; NULL = none.  See members.c. */
+static const struct member *find_place(const struct members *members, const struct member *member)
+{
+	const struct lk__epoch *own = &member->epoch;
+
+	for (int i = 0; i < members->count && own->set_place; i++) {
+		const struct lk__epoch *other = &members->list[i].epoch;
+		if (other->set_place == own->set_place && !strcmp(other->set, own->set) &&
+		    (other->since_us < own->since_us ||
+		     (other->since_us == own->since_us && strcmp(other->text, own->text) < 0)))
+			return &members->list[i];
+	}
+	return NULL;
+}
+
 /* Does that server vote?  Report why not. */
-static bool judge_member(struct lk__doctor *doctor, const struct member *member,
+static bool judge_member(const struct members *members, const struct member *member,
                          const struct member *first)
 {
+	const struct member *twin = find_place(members, member);
+	struct lk__doctor *doctor = members->doctor;
 	char seconds[LK__SECONDS_SIZE];
 
 	if (!member->is_reached)
@@ -210,6 +227,13 @@ static bool judge_member(struct lk__doctor *doctor, const struct member *member,
 		lk__doctor_report(doctor, LK_UNFIT, TOPIC, "correct the URL",
 		                  "%s belongs to another quorum (%s, not %s)", member->node->text,
 		                  member->epoch.set, first->epoch.set);
+	else if (twin)
+		lk__doctor_report(doctor, LK_UNFIT, TOPIC,
+		                  "let all clients list the same servers",
+		                  "%s has the place of %s, number %d of %d: clients whose lists have "
+		                  "only one of them can hold a lock at the same time",
+		                  member->node->text, twin->node->text, member->epoch.set_place,
+		                  member->epoch.set_servers);
 	else if (member->young_ms)
 		lk__doctor_report(doctor, LK_FIT_WARN, TOPIC, "wait",
 		                  "%s has lost its memory: it votes again in %s s",
@@ -237,7 +261,7 @@ static void judge_set(const struct members *members)
 		                  "a quorum of %d servers, but the URL has %d",
 		                  first->epoch.set_servers, members->count);
 	for (int i = 0; i < members->count; i++)
-		votes += judge_member(doctor, &members->list[i], first);
+		votes += judge_member(members, &members->list[i], first);
 	if (votes < members->majority)
 		lk__doctor_report(doctor, LK_UNFIT, TOPIC, "",
 		                  "%d of %d servers vote, %d are needed: nothing can be acquired",

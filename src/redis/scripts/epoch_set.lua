@@ -36,7 +36,7 @@ end
 
 local is_node = string.find(KEYS[1], '{', 1, true) -- of a Cluster
 -- The part in brackets, and whether it is new.  The first client that writes it decides: two may make a
--- set at once.  The server's own number is for display.
+-- set at once.  The clients choose the place of the server in it, 0 = unknown.
 local SET = '^[%w_%-]+ %d+/%d+ %d+$'
 local member, has_joined = string.match(more or '', '^ %[(.*)%]$'), false
 local set = not is_node and ARGV[4]
