@@ -1168,7 +1168,8 @@ typedef struct lk_finding {
 	const char *topic;   /* "reachable", "version", "latency", "eviction", "persistence",
 	                        "memory", "replicas", "rights", "clock", "patterns" (not of a
 	                        Cluster); "tls" with rediss:; "sentinels" with Sentinel;
-	                        "topology", "failover" with Sentinel and of a Cluster */
+	                        "topology", "failover" with Sentinel and of a Cluster;
+	                        "quorum" of a quorum and its members */
 	const char *text;    /* the finding, escaped */
 	const char *cure;    /* what to do, "" if nothing */
 	int64_t reserved[8]; /* zero */
@@ -1179,7 +1180,7 @@ typedef void lk_finding_fn(void *arg, const lk_finding *finding);
 
 /* Examine the server at url with these credentials.  Leaves nothing in the store.  Reports each
  * topic at least once, and writes the worst fitness to *worst.  fn and worst may be NULL.  Of a
- * Cluster all nodes are examined, also if url is a plain one of a node.
+ * Cluster all nodes are examined, also if url is a plain one of a node; of a quorum all servers.
  *
  * LK_OK if the server was examined, however unfit it is (an unreachable server is a finding);
  * LK_EINVALID, LK_ENOMEM, LK_ESYSTEM.  The callback runs in the calling thread.  Any thread. */

@@ -9,6 +9,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#define CONNECT_MS 2000
+
 static struct quorum_setup setup;
 static struct test_server *const servers = setup.servers;
 static char report[16384];
@@ -25,7 +27,7 @@ static void note(void *arg, const lk_finding *finding)
 
 static lk_fitness examine(const char *url)
 {
-	const lk_client_options options = {.connect_timeout_ms = 2000};
+	const lk_client_options options = {.connect_timeout_ms = CONNECT_MS};
 	lk_fitness worst;
 
 	report[0] = '\0';
@@ -79,6 +81,54 @@ TEST_LIMIT(servers_without_a_quorum_are_named, 60)
 	quorum_setup_start(&setup, NULL);
 	ck_assert_int_eq(examine(setup.url), LK_FIT_WARN);
 	expect("warning quorum: no quorum yet");
+}
+
+TEST_LIMIT(quorum_without_all_servers_is_not_made, 60)
+{
+	quorum_setup_start(&setup, NULL);
+	server_kill(&servers[1]);
+	ck_assert_int_eq(examine(setup.url), LK_UNFIT);
+	expect("unfit quorum: no quorum yet: the first client that reaches all 3 servers");
+}
+
+TEST_LIMIT(user_without_info_is_unfit, 60)
+{
+	char url[140];
+
+	quorum_setup_begin(&setup, 0);
+	for (int i = 0; i < QUORUM_SERVERS; i++)
+		redis_do(redis_open(&servers[i]),
+		         "ACL SETUSER job on >word ~* &* +@all -info");
+	snprintf(url, sizeof(url), "redis+quorum://job:word@%s",
+	         setup.url + strlen("redis+quorum://"));
+	ck_assert_int_eq(examine(url), LK_UNFIT);
+	expect("unfit rights: all 3 servers: this user lacks rights that are needed: +info");
+	expect(" refuses INFO, without which a restart with an older file is not noticed");
+	expect("unfit quorum: 0 of 3 servers vote, 2 are needed");
+}
+
+TEST_LIMIT(member_is_not_fit_as_a_single_server, 60)
+{
+	quorum_setup_begin(&setup, 0);
+	ck_assert_int_eq(examine(servers[0].url), LK_UNFIT);
+	expect("unfit quorum: a member of a quorum of 3 servers: a client of this server alone is "
+	       "refused");
+}
+
+/* Each of them takes the whole connect timeout. */
+TEST_LIMIT(servers_that_hang_are_waited_for_together, 60)
+{
+	int64_t began_ms;
+
+	quorum_setup_begin(&setup, 0);
+	for (int i = 0; i < QUORUM_SERVERS; i++)
+		server_pause(&servers[i]);
+	began_ms = now_ms();
+	ck_assert_int_eq(examine(setup.url), LK_UNFIT);
+	ck_assert_int_le(now_ms() - began_ms, 3 * CONNECT_MS - 500);
+	expect("unfit quorum: no server was reached");
+	for (int i = 0; i < QUORUM_SERVERS; i++)
+		server_resume(&servers[i]);
 }
 
 /* The fourth server took the place of the third, as the list of another client has it. */

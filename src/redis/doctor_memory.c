@@ -66,15 +66,37 @@ static void judge_age(struct lk__doctor *doctor, const struct marker *marker)
 			marker->id, lk__seconds(seconds, grace_ms));
 }
 
+/* Does the server belong to a quorum? */
+static bool is_member(const struct lk__resp *resp, struct lk__epoch *epoch)
+{
+	if (resp->type != LK__RESP_STRING || resp->len >= sizeof(epoch->text))
+		return false;
+	memcpy(epoch->text, resp->str, resp->len + 1);
+	lk__codec_set(epoch);
+	return epoch->set[0] != '\0';
+}
+
 static void judge_marker(struct lk__doctor *doctor, const char *key, const struct lk__resp *resp)
 {
 	const int64_t grace_ms = doctor->target->grace_ms;
 	char seconds[LK__SECONDS_SIZE];
 	char run_id[LK__DOCTOR_FIELD], text[2 * LK__DOCTOR_FIELD];
 	struct marker marker;
+	struct lk__epoch epoch;
 
 	lk__doctor_info(doctor, "run_id", run_id);
-	if (resp->type == LK__RESP_NIL) {
+	if (is_member(resp, &epoch)) {
+		lk__doctor_report(doctor, LK_UNFIT, "quorum",
+		                  "write redis+quorum:// with all its servers",
+		                  "a member of a quorum of %d servers: a client of this server "
+		                  "alone is refused",
+		                  epoch.set_servers);
+	} else if (!grace_ms) {
+		lk__doctor_report(
+			doctor, LK_FIT_WARN, TOPIC, "remove grace=0, which is meant for tests",
+			"no grace: a server that has lost its memory grants at once what others "
+			"still hold");
+	} else if (resp->type == LK__RESP_NIL) {
 		lk__doctor_report(
 			doctor, LK_FIT, TOPIC, "",
 			"no client has connected yet; after a loss nothing is granted for "
@@ -149,14 +171,9 @@ static void check_backlog(struct lk__doctor *doctor)
 
 void lk__doctor_memory(struct lk__doctor *doctor)
 {
-	if (!doctor->target->grace_ms) {
-		lk__doctor_report(
-			doctor, LK_FIT_WARN, TOPIC, "remove grace=0, which is meant for tests",
-			"no grace: a server that has lost its memory grants at once what others "
-			"still hold");
-		return;
-	}
-	check_info(doctor);
+	if (doctor->target->grace_ms)
+		check_info(doctor);
 	check_marker(doctor);
-	check_backlog(doctor);
+	if (doctor->target->grace_ms)
+		check_backlog(doctor);
 }

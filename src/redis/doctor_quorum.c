@@ -5,8 +5,10 @@
 
 #include "../base/os.h"
 #include "../base/text.h"
+#include "../net/tls.h"
 #include "codec.h"
 
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,6 +21,13 @@
 struct member {
 	const struct lk__doctor_node *node;
 	bool is_reached;
+	struct lk__target target; /* a copy that leads to it */
+	struct lk__tls_shared tls;
+	struct lk__conn *conn; /* until it is examined */
+	struct lk__why why;    /* that there is none */
+	pthread_t thread;
+	bool is_dialled; /* by the thread */
+	bool refuses_info;
 	char run_id[LK__DOCTOR_FIELD]; /* "" = unknown */
 	struct lk__epoch epoch;        /* no text: no marker */
 	int64_t young_ms;
@@ -100,6 +109,7 @@ static void examine(struct lk__doctor *doctor, struct member *member)
 	const char *const argv[] = {"INFO"};
 
 	doctor->info = lk__doctor_call(doctor, 1, argv);
+	member->refuses_info = doctor->info && doctor->info->type == LK__RESP_ERROR;
 	lk__doctor_info(doctor, "run_id", member->run_id);
 	lk__doctor_node_topics(doctor, false);
 	lk__doctor_report(doctor, LK_FIT, "persistence", "",
@@ -113,17 +123,34 @@ static void examine(struct lk__doctor *doctor, struct member *member)
 	doctor->info = NULL;
 }
 
-static lk_err dial(struct lk__doctor *doctor, const struct lk__place *place, struct lk__why *why)
+static void dial(struct member *member)
 {
-	int64_t deadline_ns = lk__now_ns() + doctor->target->connect_timeout_ns;
-	char *host = strdup(place->host);
+	int64_t deadline_ns = lk__now_ns() + member->target.connect_timeout_ns;
 
-	if (!host)
-		return lk__why_set(why, LK_ENOMEM, "out of memory");
-	free(doctor->target->host);
-	lk__target_aim(doctor->target, host, place->port);
-	return lk__conn_dial(doctor->target, &doctor->tls, deadline_ns, -1, &doctor->conn, NULL,
-	                     why);
+	lk__conn_dial(&member->target, &member->tls, deadline_ns, -1, &member->conn, NULL,
+	              &member->why);
+}
+
+static void *dial_thread(void *arg)
+{
+	dial(arg);
+	lk__tls_end_thread();
+	return NULL;
+}
+
+/* At once: several that do not answer take no longer than one. */
+static void dial_all(struct members *members)
+{
+	for (int i = 0; i < members->count; i++) {
+		struct member *member = &members->list[i];
+		member->is_dialled =
+			lk__thread_start(&member->thread, "lk-dial", dial_thread, member);
+		if (!member->is_dialled)
+			dial(member);
+	}
+	for (int i = 0; i < members->count; i++)
+		if (members->list[i].is_dialled)
+			pthread_join(members->list[i].thread, NULL);
 }
 
 /* A minority may be down. */
@@ -142,23 +169,26 @@ static void report_unreached(const struct members *members, const struct lk__why
 static void examine_each(struct members *members)
 {
 	struct lk__doctor *doctor = members->doctor;
-	struct lk__why why;
+	struct lk__target *target = doctor->target;
 	int down = 0;
 
+	dial_all(members);
 	for (int i = 0; i < members->count; i++) {
-		struct lk__doctor_node *node = &doctor->cluster->nodes[i];
 		struct member *member = &members->list[i];
-		member->node = node;
 		doctor->node = NULL;
-		if (dial(doctor, &node->place, &why)) {
-			report_unreached(members, &why, ++down);
+		if (!member->conn) {
+			report_unreached(members, &member->why, ++down);
 		} else {
-			doctor->node = node;
+			doctor->node = &doctor->cluster->nodes[i];
+			doctor->target = &member->target;
+			doctor->conn = member->conn;
 			member->is_reached = true;
 			members->reached++;
 			examine(doctor, member);
+			lk__doctor_hang_up(doctor);
+			doctor->target = target;
 		}
-		lk__doctor_hang_up(doctor);
+		lk__tls_unload(&member->tls);
 	}
 	lk__doctor_report_collected(doctor, "servers", members->reached);
 }
@@ -193,6 +223,12 @@ static const char *longest(const struct member *member, char text[LK__SECONDS_SI
 	return lk__seconds(text, member->epoch.longest_ms);
 }
 
+static bool is_earlier(const struct lk__epoch *a, const struct lk__epoch *b)
+{
+	return a->since_us < b->since_us ||
+	       (a->since_us == b->since_us && strcmp(a->text, b->text) < 0);
+}
+
 /* The server that has the same place in the set, and had it before; NULL = none.  See members.c. */
 static const struct member *find_place(const struct members *members, const struct member *member)
 {
@@ -201,8 +237,7 @@ static const struct member *find_place(const struct members *members, const stru
 	for (int i = 0; i < members->count && own->set_place; i++) {
 		const struct lk__epoch *other = &members->list[i].epoch;
 		if (other->set_place == own->set_place && !strcmp(other->set, own->set) &&
-		    (other->since_us < own->since_us ||
-		     (other->since_us == own->since_us && strcmp(other->text, own->text) < 0)))
+		    is_earlier(other, own))
 			return &members->list[i];
 	}
 	return NULL;
@@ -218,7 +253,12 @@ static bool judge_member(const struct members *members, const struct member *mem
 
 	if (!member->is_reached)
 		return false;
-	if (!member->epoch.set[0])
+	if (member->refuses_info)
+		lk__doctor_report(doctor, LK_UNFIT, TOPIC, "grant +info at each server",
+		                  "%s refuses INFO, without which a restart with an older file is "
+		                  "not noticed: it does not vote for this user",
+		                  member->node->text);
+	else if (!member->epoch.set[0])
 		lk__doctor_report(doctor, LK_FIT_WARN, TOPIC, "",
 		                  "%s has lost its memory, or is new: the next client marks it, "
 		                  "and then it does not vote for %s s",
@@ -230,8 +270,8 @@ static bool judge_member(const struct members *members, const struct member *mem
 	else if (twin)
 		lk__doctor_report(doctor, LK_UNFIT, TOPIC,
 		                  "let all clients list the same servers",
-		                  "%s has the place of %s, number %d of %d: clients whose lists have "
-		                  "only one of them can hold a lock at the same time",
+		                  "%s has the place of %s, number %d of %d: clients whose lists "
+		                  "have only one of them can hold a lock at the same time",
 		                  member->node->text, twin->node->text, member->epoch.set_place,
 		                  member->epoch.set_servers);
 	else if (member->young_ms)
@@ -251,9 +291,12 @@ static void judge_set(const struct members *members)
 	int votes = 0;
 
 	if (!first) {
-		lk__doctor_report(doctor, LK_FIT_WARN, TOPIC, "latchkey quorum init",
-		                  "no quorum yet: the first client that reaches all servers makes "
-		                  "it, and then nothing is granted for 60 s");
+		lk__doctor_report(doctor,
+		                  members->reached < members->count ? LK_UNFIT : LK_FIT_WARN, TOPIC,
+		                  "latchkey quorum init",
+		                  "no quorum yet: the first client that reaches all %d servers "
+		                  "makes it, and then nothing is granted for 60 s",
+		                  members->count);
 		return;
 	}
 	if (first->epoch.set_servers != members->count)
@@ -328,11 +371,15 @@ static void add_nodes(struct members *members)
 
 	for (int i = 0; i < target->member_count; i++) {
 		struct lk__doctor_node *node = &doctor->cluster->nodes[i];
+		struct member *member = &members->list[i];
 		char text[LK__PLACE_SIZE];
 		node->place.port = target->members[i].port;
 		snprintf(node->place.host, sizeof(node->place.host), "%s", target->members[i].host);
 		lk__place_write(text, sizeof(text), node->place.host, node->place.port);
 		lk__escape(node->text, sizeof(node->text), text, strlen(text));
+		member->node = node;
+		member->target = *target;
+		lk__target_aim(&member->target, node->place.host, node->place.port);
 	}
 	members->count = target->member_count;
 	members->majority = members->count / 2 + 1;

@@ -216,6 +216,12 @@ static bool is_redirect(const struct lk__resp *resp)
 	       (lk__resp_redirect(resp) || !strncmp(resp->str, "CLUSTERDOWN", 11));
 }
 
+/* A quorum must learn that a server has restarted. */
+static bool is_needed(const struct lk__doctor *doctor, const struct right *right)
+{
+	return right->needed || (doctor->target->quorum && !strcmp(right->rule, "+info"));
+}
+
 static void lists_add(const struct lk__doctor *doctor, struct lists *lists,
                       const struct right *right, const struct lk__resp *resp)
 {
@@ -223,7 +229,7 @@ static void lists_add(const struct lk__doctor *doctor, struct lists *lists,
 
 	missing_rule(doctor, right, resp, rule);
 	if (rule[0])
-		list_add(right->needed ? lists->needed : lists->wished, rule);
+		list_add(is_needed(doctor, right) ? lists->needed : lists->wished, rule);
 	else if (is_unknown(resp))
 		list_add(lists->unknown, right->rule + 1);
 	else if (lk__resp_error(resp) == LK_EAGAIN && strncmp(resp->str, "READONLY", 8) != 0 &&
