@@ -125,6 +125,30 @@ TEST(lazy_client_dials_at_its_first_call)
 	OK(lk_client_close(client));
 }
 
+/* As those of a client of one server do: waiting does not help. */
+TEST(calls_of_a_lazy_client_end_when_a_majority_refuses_it)
+{
+	const lk_client_options options = {.lazy = true, .command_timeout_ms = 30000};
+	lk_lock_status status;
+	lk_client *client;
+	int64_t began_ms;
+	lk_lock *lock;
+
+	quorum_setup_begin(&setup, 0);
+	want_password(&servers[0]);
+	want_password(&servers[2]);
+	began_ms = now_ms();
+	client = client_with(setup.url, &options);
+	lock = lock_named(client, "a");
+	for (int i = 0; i < 2; i++) {
+		EXPECT(lk_lock_acquire(lock, 30000, NULL), LK_EAUTH);
+		ck_assert_msg(is_named(&servers[0]) && is_named(&servers[2]), "%s", lk_errmsg());
+		EXPECT(lk_lock_query(lock, &status), LK_EAUTH);
+	}
+	ck_assert_int_le(now_ms() - began_ms, 20000);
+	OK(lk_client_close(client));
+}
+
 TEST(name_of_one_server_thrice_is_refused)
 {
 	char url[100];

@@ -24,8 +24,31 @@ static void refuse_link(int client, int server)
 	lk__core_link_refused(&vq.client[client].core, session, vq.now_ns);
 }
 
-/* Each server refuses the client for a while. */
+/* Two servers refuse the client for a while; then another one refuses a request. */
 TEST(links_that_are_accepted_again_serve_the_wait)
+{
+	struct lk__op *op;
+
+	vq_start(5, 1);
+	for (int i = 0; i < 5; i++)
+		vq_down(i);
+	op = vq_acquire(0);
+	for (int i = 0; i < 2; i++)
+		refuse_link(0, i);
+	vq_waits(op);
+	for (int i = 0; i < 5; i++)
+		vq_up(i);
+	for (int i = 0; i < 5; i++)
+		vq_join(0, i);
+	vq_refuse(0, 2, "NOPERM not you");
+	vq_waits(op);
+	vq_settle();
+	vq_done(op, LK_OK);
+	end_hold(0);
+}
+
+/* No waiting mends that. */
+TEST(wait_of_a_lazy_client_ends_when_a_majority_refuses_its_links)
 {
 	struct lk__op *op;
 
@@ -33,11 +56,27 @@ TEST(links_that_are_accepted_again_serve_the_wait)
 	for (int i = 0; i < 3; i++)
 		vq_down(i);
 	op = vq_acquire(0);
-	for (int i = 0; i < 3; i++)
-		refuse_link(0, i);
+	refuse_link(0, 0);
 	vq_waits(op);
-	for (int i = 0; i < 3; i++)
-		vq_up(i);
+	refuse_link(0, 1);
+	vq_done(op, LK_EAUTH);
+	ck_assert_msg(strstr(op->why.text, "0 of 3 servers vote, 2 are needed: wrong password"),
+	              "%s", op->why.text);
+	vq_end();
+}
+
+/* It may be accepted again, so the refusal ends with the link. */
+TEST(refusal_does_not_outlast_the_link_that_it_came_by)
+{
+	struct lk__op *op;
+
+	vq_start(3, 1);
+	op = vq_acquire(0);
+	vq_refuse(0, 0, "NOPERM not you");
+	vq_cut(0, 0, false);
+	vq_refuse(0, 1, "NOPERM not you");
+	vq_waits(op);
+	vq_join(0, 0);
 	vq_settle();
 	vq_done(op, LK_OK);
 	end_hold(0);

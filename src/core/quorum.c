@@ -250,11 +250,12 @@ struct obstacles {
 static void count_obstacle(const struct lk__core *core, int64_t now_ns,
                            const struct lk__ticket *leg, struct obstacles *found)
 {
-	if (!leg || !lk__session_is_up(leg->session) || !lk__quorum_accepts(core, leg->session)) {
-		found->out++;
-	} else if (leg->is_refused) {
+	if (leg && leg->is_refused) {
 		found->refused++;
 		found->refuser = leg;
+	} else if (!leg || !lk__session_is_up(leg->session) ||
+	           !lk__quorum_accepts(core, leg->session)) {
+		found->out++;
 	} else if (leg->is_busy) {
 		found->busy++;
 	} else if (leg->grace_until_ns > now_ns && !lk__leg_is_valid(leg, now_ns)) {
@@ -263,6 +264,17 @@ static void count_obstacle(const struct lk__core *core, int64_t now_ns,
 			found->until_ns = leg->grace_until_ns;
 		found->from_ns = leg->grace_from_ns;
 	}
+}
+
+/* A majority refuses the requests, or a lazy client's links: no waiting mends that. */
+static void refuse(struct lk__core *core, int64_t now_ns, struct lk__ticket *ticket,
+                   const struct lk__ticket *refuser)
+{
+	struct lk__why why;
+
+	if (lk__session_is_up(refuser->session) || !lk__quorum_explain(core, &why))
+		lk__why_set(&why, (lk_err)refuser->refusal, "%s", core->refusal.text);
+	lk__ticket_refuse(core, now_ns, ticket, why.err, why.text);
 }
 
 /* No majority of the servers can grant it now: a try ends, also a wait that a majority refuses. */
@@ -280,8 +292,7 @@ static void mind_obstacles(struct lk__core *core, int64_t now_ns, struct lk__tic
 		ticket->grace_until_ns = found.until_ns;
 	}
 	if (found.refused > spare) {
-		lk__ticket_refuse(core, now_ns, ticket, (lk_err)found.refuser->refusal,
-		                  core->refusal.text);
+		refuse(core, now_ns, ticket, found.refuser);
 		return;
 	}
 	if (!ticket->is_try || !(found.busy || found.young > spare) ||

@@ -54,6 +54,7 @@ void lk__leg_note(struct lk__core *core, int64_t now_ns, struct lk__ticket *leg,
 void lk__leg_dropped(struct lk__core *core, struct lk__ticket *leg)
 {
 	leg->whole->legs->extending &= (uint8_t)~bit_of(leg);
+	leg->is_refused = false;
 	lk__quorum_touch(core, leg);
 }
 

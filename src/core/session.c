@@ -71,8 +71,7 @@ static bool is_needed(const struct lk__session *session)
 	return session->users || session->send_queue;
 }
 
-/* The last dial failed for a reason that waiting cannot cure. */
-static bool is_refused(const struct lk__session *session)
+bool lk__session_is_refused(const struct lk__session *session)
 {
 	lk_err err = session->why.err;
 
@@ -90,7 +89,7 @@ static int64_t lazy_due_ns(const struct lk__session *session)
 {
 	if (!is_needed(session))
 		return LK__NEVER;
-	return is_refused(session) && has_calls(session) ? 0 : session->retry_ns;
+	return lk__session_is_refused(session) && has_calls(session) ? 0 : session->retry_ns;
 }
 
 /* ---- Duties ------------------------------------------------------------------------------- */

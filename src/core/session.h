@@ -183,6 +183,8 @@ void lk__session_wakes(struct lk__session *session, int64_t now_ns);
 /* The error for a call whose requests were not sent: the reason why the link is down, or LK_ECONN.
  * Never LK_EUNKNOWN, since nothing can have happened. */
 lk_err lk__session_unasked(const struct lk__session *session);
+/* DOWN: did the last dial fail for a reason that waiting cannot cure? */
+bool lk__session_is_refused(const struct lk__session *session);
 /* True once in each outage: log the loss. */
 bool lk__session_report_loss(struct lk__session *session);
 

@@ -90,12 +90,31 @@ static unsigned count_failed(const struct lk_client *client, unsigned *open)
 	return failed;
 }
 
-/* No longer only for the calls that need a link: a vote needs all of them. */
-static void dial_all(struct lk_client *client)
+/* No longer only for the calls that need a link: a vote needs all of them.  Those that were never
+ * up are lazy again when no call waits here. */
+static void dial_all(struct lk_client *client, bool begins)
 {
-	for (unsigned i = 0; i < client->link_count; i++)
-		client->links[i]->session.lazy = false;
-	lk__wake_notify(&client->loop.wake);
+	for (unsigned i = 0; i < client->link_count; i++) {
+		struct lk__session *session = &client->links[i]->session;
+		session->lazy = !begins && client->target.lazy && !session->up_ns;
+	}
+	if (begins)
+		lk__wake_notify(&client->loop.wake);
+}
+
+/* Do so many servers refuse a lazy client that waiting does not help?  Other clients are open: the
+ * servers may accept them again. */
+static bool is_refused(const struct lk_client *client)
+{
+	unsigned refused = 0;
+
+	for (unsigned i = 0; i < client->link_count; i++) {
+		const struct lk__session *session = &client->links[i]->session;
+		refused += session->state == LK__SESSION_DOWN && !session->up_ns &&
+		           session->retry_ns > lk__now_ns() && lk__session_is_refused(session);
+	}
+	return client->target.lazy &&
+	       refused > client->core.quorum->servers - client->core.quorum->majority;
 }
 
 /* A server that belongs to another quorum than the one that is being made, NULL = none. */
@@ -155,11 +174,11 @@ lk_err lk__quorum_await(struct lk_client *client, int64_t deadline_ns, bool give
 	unsigned open;
 
 	if (!ready)
-		dial_all(client);
+		dial_all(client, true);
 	client->quorum_waiters++;
 	while (!(ready = is_ready(client) && !find_taken(client)) && !client->core.closing) {
 		int64_t now_ns = lk__now_ns();
-		if (find_taken(client) || (gives_up && find_invalid(client)))
+		if (find_taken(client) || (gives_up && find_invalid(client)) || is_refused(client))
 			break;
 		/* The reason may be with a server that has not answered yet. */
 		if (gives_up && is_hopeless(client, &open)) {
@@ -173,6 +192,7 @@ lk_err lk__quorum_await(struct lk_client *client, int64_t deadline_ns, bool give
 			break;
 		lk__client_wait_quiet(client, deadline_ns - now_ns);
 	}
-	client->quorum_waiters--;
+	if (!--client->quorum_waiters)
+		dial_all(client, false);
 	return ready ? LK_OK : explain(client, why);
 }
