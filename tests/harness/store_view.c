@@ -9,23 +9,26 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* 2:client:nonce:lease:mode[:permits] */
+/* 2:client:nonce:lease:mode[:permits], or q1:client:nonce:lease:mode:priority:epoch */
 static bool parse(const char *text, struct store_ticket *ticket)
 {
-	size_t len = strlen(text);
+	size_t len = strlen(text), version = text[0] == 'q' ? 3 : 2;
 	const char *at;
 	char *end;
 
 	memset(ticket, 0, sizeof(*ticket));
-	if (len < 40 || len >= sizeof(ticket->text) || memcmp(text, "2:", 2) != 0)
+	if (len < 40 || len >= sizeof(ticket->text) ||
+	    memcmp(text, version == 3 ? "q1:" : "2:", version) != 0)
 		return false;
 	memcpy(ticket->text, text, len);
-	at = ticket->text + 2 + LK__CLIENT_ID_SIZE;
+	at = ticket->text + version + LK__CLIENT_ID_SIZE;
 	memcpy(ticket->nonce, at, LK__NONCE_SIZE - 1);
 	ticket->lease_ms = strtoll(at + LK__NONCE_SIZE, &end, 10);
 	ticket->fixed = end[1] != 'r';
 	ticket->final = end[1] == 'n';
-	if (end[2] == ':')
+	if (version == 3)
+		ticket->arrival_us = strtoll(end + 3, NULL, 10);
+	else if (end[2] == ':')
 		ticket->permits = (uint32_t)strtoul(end + 3, NULL, 10);
 	return true;
 }
@@ -47,6 +50,13 @@ const struct store_ticket *store_hold(const struct store_view *view, const char 
 const struct store_ticket *store_wait(const struct store_view *view, const char *ticket)
 {
 	return find(view->queue, view->queued, ticket);
+}
+
+bool store_is_same(const char *one, const char *other)
+{
+	if (one[0] == 'q' && other[0] == 'q')
+		return !strncmp(one, other, 3 + LK__CLIENT_ID_SIZE + LK__NONCE_SIZE);
+	return !strcmp(one, other);
 }
 
 static const struct lua_key *key_of(const struct lua_store *store, const char *name,

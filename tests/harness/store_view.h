@@ -20,7 +20,7 @@ struct store_ticket {
 	uint64_t fence;
 	int64_t force_ms, end_us;
 	uint64_t mark; /* of the memory in which it was reclaimed, see store_mark(); 0 = none */
-	int64_t arrival_us;
+	int64_t arrival_us; /* of a quorum's ticket its priority, also of a hold */
 };
 
 struct store_view {
@@ -47,6 +47,9 @@ void store_look(const struct lua_store *store, const struct store_keys *keys,
 /* NULL if it does not have that ticket. */
 const struct store_ticket *store_hold(const struct store_view *view, const char *ticket);
 const struct store_ticket *store_wait(const struct store_view *view, const char *ticket);
+
+/* Are they the same ticket, or of a quorum's leg two epochs? */
+bool store_is_same(const char *one, const char *other);
 
 /* A memory's marker: the text at that key, "" if it is missing. */
 const char *store_marker(const struct lua_store *store, const char *key);

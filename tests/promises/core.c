@@ -2,6 +2,8 @@
  * What must be true of one client's state machine after every event, whatever a store replies. */
 #include "promises.h"
 
+#include "core/quorum.h"
+
 #include <stdio.h>
 #include <string.h>
 
@@ -21,13 +23,23 @@ static bool awaits_ask(const struct lk__ticket *ticket)
 	       ticket->main.link != ticket->session->index;
 }
 
+/* A leg that may not ask: its server does not vote, a majority of servers does not, or its hold has
+ * a fixed lease; or that has tried, and found the lock held. */
+static bool rests(const struct lk__core *core, const struct lk__ticket *ticket)
+{
+	return ticket->is_leg &&
+	       (!lk__leg_may_ask(core, ticket) || (ticket->state == LK__ASKING && ticket->is_busy));
+}
+
 /* Without a request or a timer it would never make progress. */
-static const char *ticket_progress(const struct lk__ticket *ticket)
+static const char *ticket_progress(const struct lk__core *core, const struct lk__ticket *ticket)
 {
 	static char text[120];
 	const struct lk__pending *request =
 		lk__ticket_is_leaving(ticket) ? &ticket->leave : &ticket->main;
 
+	if (ticket->legs)
+		return NULL; /* its legs have them */
 	if (ticket->state == LK__OVER) {
 		return ticket->main.state != LK__IN_FLIGHT && ticket->leave.state != LK__IN_FLIGHT
 		               ? "a ticket has ended and has no pending request"
@@ -36,7 +48,7 @@ static const char *ticket_progress(const struct lk__ticket *ticket)
 	if (!lk__session_is_up(ticket->session) || request->state != LK__IDLE ||
 	    (ticket->state == LK__HOLDING && ticket->queue->fixed && !ticket->is_forgotten &&
 	     !ticket->is_doubted && !lk__ticket_is_shrinking(ticket)) ||
-	    awaits_inbox(ticket) || awaits_ask(ticket))
+	    awaits_inbox(ticket) || awaits_ask(ticket) || rests(core, ticket))
 		return NULL;
 	if (ticket->next_ns != LK__NEVER && ticket->timer.due_ns <= ticket->next_ns)
 		return NULL;
@@ -62,7 +74,7 @@ const char *promise_progress(const struct lk__core *core)
 
 	for (const struct lk__ticket *ticket = core->all_tickets; ticket && !wrong;
 	     ticket = ticket->next)
-		wrong = ticket_progress(ticket);
+		wrong = ticket_progress(core, ticket);
 	for (const struct lk__latch *latch = core->latches; latch && !wrong; latch = latch->next)
 		wrong = latch_progress(latch);
 	return wrong;
@@ -74,8 +86,10 @@ static const char *ticket_state(const struct lk__core *core, const struct lk__ti
 		return "a ticket is in no state";
 	if (ticket->state == LK__OVER)
 		return NULL;
-	if (lk__ticket_find(core, ticket->nonce) != ticket)
+	if (!ticket->legs && lk__ticket_find_at(core, ticket->nonce, ticket->session) != ticket)
 		return "a ticket cannot be found";
+	if (ticket->is_leg)
+		return NULL;
 	if (ticket->state != LK__HOLDING)
 		return ticket->extenders ? "an extension without a hold" : NULL;
 	if (!ticket->queue->hold || ticket->queue->hold->ticket != ticket)
@@ -169,6 +183,8 @@ const char *promise_rest(const struct lk__core *core)
 		return "a ticket is left in a client";
 	if (core->all_holds)
 		return "a hold is left in a client";
+	if (core->quorum && core->quorum->touched)
+		return "a ticket is left to be decided";
 	if (core->latches)
 		return "a step or a wait is left in a client";
 	if (lk__core_has_requests(core) || core->done || core->lost || has_timer(core))
@@ -201,7 +217,7 @@ const char *promise_zombie(struct promise_leaves *leaves, const struct lk__pendi
 		       LK__NONCE_SIZE);
 	else if (has_left(leaves, ticket->nonce))
 		return "a request of a ticket was sent after its leave";
-	else if (((request->kind == LK__RENEW && !request->claim) ||
+	else if (((request->kind == LK__RENEW && !request->claim && !ticket->is_leg) ||
 	          request->kind == LK__RECLAIM) &&
 	         (ticket->state != LK__HOLDING || !ticket->queue->hold))
 		return "a renewal or a reclaim of a ticket that is not a hold";

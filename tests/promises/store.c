@@ -43,9 +43,12 @@ const char *promise_fifo_place(const struct promise_run *run)
 	return NULL;
 }
 
+/* A leg of a quorum also ends by its yield, or by an ask of a later epoch. */
 const char *promise_owner(const struct promise_run *run, const struct store_ticket *was)
 {
-	bool leaves = run->kind == LK__LEAVE && !strcmp(run->ticket, was->text);
+	bool ends = run->kind == LK__LEAVE || run->kind == LK__YIELD ||
+	            (run->kind == LK__ASK && strcmp(run->ticket, was->text) != 0);
+	bool leaves = ends && store_is_same(run->ticket, was->text);
 	/* In the grace, what was not taken back gives way; but permits that are never released
 	 * stay: no client takes them back. */
 	bool stale =
