@@ -5,9 +5,12 @@
  *   MINUTES      simulated, each                        JOBS         processes
  *   SECONDS_MAX  begin no seed after so long            FAILURES     end after so many
  *   PLAN         what to leave out, as a failure prints it
- *   STORE=sentinel  give every seed with faults but those of a Cluster a service of Sentinel, not
- * only each eighth one STORE=cluster   ... a Cluster TRACE=1      tell every event of SEED SHRINK=0
- * do not look for a smaller plan
+ *   STORE=sentinel  give every seed with faults but those of others a service of Sentinel, not only
+ *                   each eighth one
+ *   STORE=cluster   ... a Cluster
+ *   STORE=quorum    ... and every other seed a quorum
+ *   TRACE=1      tell every event of SEED
+ *   SHRINK=0     do not look for a smaller plan
  *
  * Exit status 0: no check failed, and the seeds had enough load to make that meaningful. */
 #include "sim_plan.h"
@@ -44,7 +47,9 @@ struct options {
 	uint64_t first;
 	long long seeds, minutes, jobs, seconds_max, failures;
 	const char *plan;
-	bool trace, shrink, sentinels, cluster;
+	bool trace, shrink;
+	const char *store; /* as in the environment, NULL = each seed's own */
+	void (*plan_store)(struct sim_plan *plan); /* changes a plan to it, NULL = it does not */
 };
 
 static struct board *board;
@@ -77,6 +82,12 @@ static long long number_of(const char *name, long long other)
 
 static void read_options(void)
 {
+	static const struct {
+		const char *name;
+		void (*plan)(struct sim_plan *plan);
+	} stores[] = {{"sentinel", sim_plan_sentinels},
+	              {"cluster", sim_plan_cluster},
+	              {"quorum", sim_plan_quorum}};
 	const char *plan = getenv("PLAN"), *store = getenv("STORE");
 
 	options.first = (uint64_t)number_of("SEED", 1);
@@ -88,12 +99,17 @@ static void read_options(void)
 	options.trace = number_of("TRACE", 0);
 	options.shrink = number_of("SHRINK", 1);
 	options.plan = plan && *plan ? plan : NULL;
-	if (store && *store && strcmp(store, "sentinel") != 0 && strcmp(store, "cluster") != 0) {
-		fprintf(stderr, "sim: STORE=%s is neither \"sentinel\" nor \"cluster\"\n", store);
+	for (size_t i = 0; store && i < sizeof(stores) / sizeof(*stores); i++) {
+		if (strcmp(store, stores[i].name) != 0)
+			continue;
+		options.store = stores[i].name;
+		options.plan_store = stores[i].plan;
+	}
+	if (store && *store && !options.store) {
+		fprintf(stderr, "sim: STORE=%s is not \"sentinel\", \"cluster\" or \"quorum\"\n",
+		        store);
 		exit(2);
 	}
-	options.cluster = store && !strcmp(store, "cluster");
-	options.sentinels = store && *store && !options.cluster;
 	if (options.jobs < 1 || options.jobs > JOBS_MAX)
 		options.jobs = 2;
 	if (options.plan || options.trace)
@@ -153,12 +169,9 @@ static void tell_failure(struct sim_plan *plan, struct sim_result *result)
 	tell_faults(out, plan);
 	fprintf(out, "the last events:\n");
 	tell_tail(out, events, events_len);
-	fprintf(out, "again: make sim SEED=%llu MINUTES=%lld %sPLAN=%s\n",
-	        (unsigned long long)plan->seed, options.minutes,
-	        options.sentinels ? "STORE=sentinel "
-	        : options.cluster ? "STORE=cluster "
-	                          : "",
-	        text);
+	fprintf(out, "again: make sim SEED=%llu MINUTES=%lld %s%s%sPLAN=%s\n",
+	        (unsigned long long)plan->seed, options.minutes, options.store ? "STORE=" : "",
+	        options.store ? options.store : "", options.store ? " " : "", text);
 	fclose(out);
 	fclose(trace);
 	fwrite(report, 1, report_len, stdout);
@@ -177,10 +190,8 @@ static void run_seed(struct job *job, uint64_t seed)
 	job->seed = seed;
 	job->busy = true;
 	sim_plan_make(&plan, seed, options.minutes * 60 * SIM_S);
-	if (options.cluster)
-		sim_plan_cluster(&plan);
-	if (options.sentinels)
-		sim_plan_sentinels(&plan);
+	if (options.plan_store)
+		options.plan_store(&plan);
 	if (options.plan && !sim_plan_cut(&plan, options.plan)) {
 		fprintf(stderr, "sim: PLAN=%s is not one of seed %llu\n", options.plan,
 		        (unsigned long long)seed);
@@ -274,6 +285,10 @@ static void tell_figures(FILE *out, const struct sim_tally *sum, long long seeds
 	        sum->counts, sum->short_counts, sum->unconfirmed, sum->kept);
 	fprintf(out, "  %lld requests moved, %lld asked elsewhere, %lld with keys on two nodes\n",
 	        sum->moved, sum->asked, sum->divided);
+	fprintf(out,
+	        "  %lld grants of a quorum's members, %lld yields, %lld holds that clocks set "
+	        "forward left without a majority, %lld of them beside another hold\n",
+	        sum->legs, sum->yields, sum->early, sum->overlaps);
 	fprintf(out, "  longest: %.1f ms from grant to hold, %.1f s free while a client waits\n",
 	        sum->longest_grant_ms, sum->longest_idle_ms / 1000);
 	fprintf(out, "  faults:");

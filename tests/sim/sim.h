@@ -14,6 +14,7 @@
  *   sim_sentinels.c  ... the sentinels, and each client's conversations with them
  *   sim_cluster.c    a Cluster: which node has which name, moves of slots, failovers
  *   sim_nodes.c      ... and each client's way to the nodes
+ *   sim_quorum.c     a quorum: its members, what fails there, and each client's way to them
  *   sim_callers.c    threads that acquire, hold and release; at random, or by a scene
  *   sim_latches.c    threads that await, count down, set and remove
  *   sim_check*.c     the promises: what they read, at which moment, and what a fault excuses
@@ -34,6 +35,7 @@
 #include "store_view.h"
 #include "sim_plan.h"
 #include "sim_cluster.h"
+#include "sim_quorum.h"
 #include "sim_sentinel.h"
 
 #define SIM_EPOCH_US INT64_C(1700000000000000)
@@ -77,6 +79,7 @@ struct sim_grant {
 /* A grant by message that its client has not claimed yet. */
 struct sim_pending {
 	int name, slot, life;
+	int place; /* of a quorum: the member that granted it */
 	int64_t at_ns;
 	char nonce[LK__NONCE_SIZE];
 };
@@ -158,7 +161,7 @@ struct sim_call {
 	bool executed;
 	uint8_t kind;
 	int name, slot, life, place;
-	char ticket[LK__TICKET_MAX];
+	char ticket[LK__TICKET_MAX], nonce[LK__NONCE_SIZE];
 	int64_t arrival_us; /* of an ask: permits that it reports */
 	uint64_t fence;     /* the last local one, which it reports to the store */
 	uint32_t permits;   /* of a partial release: the rest */
@@ -249,6 +252,8 @@ struct sim_caller {
 	char nonce[LK__NONCE_SIZE];   /* of the ticket that its end releases */
 	uint64_t step_number, step_generation; /* its step's, 0 = not sent yet */
 	const struct sim_lane *asks;           /* SIM_ASKING: over that one */
+	uint32_t legs; /* of its hold in a quorum: servers whose legs were valid at its begin */
+	uint32_t held, left; /* ... at its release; of these, where the first leave found the leg */
 };
 
 /* ---- Processes (sim_client.c) --------------------------------------------------------------- */
@@ -303,6 +308,8 @@ struct sim_lane {
 	int64_t heard_ns;               /* when it last received from the server */
 	int64_t used_ns;                /* names are routed to it since */
 	bool is_missing;                /* ... and it has no link */
+	int64_t disturbed_ns;           /* of a quorum: when its last fault ended, */
+	int64_t apart_ns; /* and until when nothing passes to its server, one way or both */
 };
 
 struct sim_client {
@@ -315,7 +322,7 @@ struct sim_client {
 	struct sim_random tie;    /* of the order of simultaneous events */
 	int64_t offset_ns;        /* its clock: the true time, plus this, */
 	int64_t drift_ppm;        /* plus so many millionths.  CLOCK_BOOTTIME is never set */
-	struct sim_lane lanes[SIM_NODES]; /* of a Cluster: one for each node; else the first */
+	struct sim_lane lanes[SIM_NODES]; /* one for each node or member; else the first */
 	int lane_count;
 	struct sim_lane *lane; /* of the present event */
 	/* For checks, all true: */
@@ -373,6 +380,7 @@ struct sim {
 	int64_t paced_ns; /* when load was last adjusted */
 	struct sim_service service;
 	struct sim_cluster cluster;
+	struct sim_quorum quorum;
 	struct sim_tally tally;
 	struct sim_result *result;
 	FILE *trace;
@@ -383,6 +391,9 @@ void sim_set_time(struct sim *sim, int64_t now_ns);
 /* Is a fault of a client, or of the server, in effect until then? */
 void sim_disturb(int64_t *disturbed_ns, int64_t until_ns);
 bool sim_is_fine(const struct sim_client *client, int64_t for_ns);
+/* When the last fault of the client's link to that server ended, of a single server that of the
+ * client. */
+int64_t *sim_disturbed(struct sim_client *client, int place);
 
 /* sim_client.c */
 void sim_client_start(struct sim *sim, int slot);
@@ -403,6 +414,8 @@ void sim_client_cancel_dial(struct sim_client *client);
 void sim_client_dial_failed(struct sim_client *client, const struct lk__why *why);
 /* The next way of a client, the first for NULL; NULL after the last one.  It is the present one. */
 struct sim_lane *sim_client_lane(struct sim_client *client, struct sim_lane *lane);
+/* The index of the present one. */
+int sim_client_place(const struct sim_client *client);
 /* The client closes its end of its link. */
 void sim_client_unlink(struct sim_client *client, lk_err err);
 /* The client of the ticket, NULL if that process has ended. */
@@ -437,6 +450,7 @@ void sim_call_free(struct sim_call *call);
 /* sim_server.c */
 void sim_server_init(struct sim *sim);
 void sim_server_fini(struct sim *sim);
+void sim_name_init(const struct sim *sim, struct sim_name *name, int index);
 int64_t sim_server_us(const struct sim *sim);
 void sim_server_run(struct sim *sim, struct sim_call *call);
 struct lua_store *sim_server_store(struct sim *sim);
@@ -448,6 +462,8 @@ void sim_server_restart(struct sim *sim, int64_t away_ns);
 void sim_server_save(struct sim *sim, int image);
 void sim_server_move_image(struct sim *sim, int from, int image);
 void sim_server_restore(struct sim *sim, int image, bool covered);
+/* Of the present member of a quorum: its keys are those of the image. */
+void sim_server_reload(struct sim *sim, int image);
 /* Record the loss of a name's memory, -1 = of all, with the fence counter; covered: as the grace is
  * meant for. */
 void sim_server_forced(struct sim *sim, int name, bool covered);
@@ -468,6 +484,8 @@ void sim_server_forget(struct sim *sim);
 /* sim_faults.c */
 void sim_fault_happen(struct sim *sim, const struct sim_fault *fault);
 void sim_faults_heal(struct sim *sim);
+/* The error of a server that refuses; to_some: it refuses some clients only. */
+const char *sim_fault_refusal(struct sim_random *random, int64_t length_ns, bool *to_some);
 
 /* sim_callers.c */
 /* Schedule its next step within that time, by the pace of the run. */
@@ -494,107 +512,13 @@ void sim_latch_answered(struct sim_caller *caller, bool answered);
 void sim_latch_open_all(struct sim *sim);
 void sim_latch_change(struct sim *sim, int name, uint64_t chance);
 
-/* sim_check.c: around each script, and after each step. */
-void sim_fail(struct sim *sim, enum promise promise, const char *fmt, ...)
-	__attribute__((format(printf, 3, 4)));
-/* wrong: as a promise's function returns it. */
-void sim_keep(struct sim *sim, enum promise promise, const char *wrong);
-void sim_keep_of(struct sim *sim, const struct sim_name *name, enum promise promise,
-                 const char *wrong);
-/* The state of a name in the store. */
-void sim_look(struct sim *sim, const struct sim_name *name, struct store_view *view);
-void sim_check_before(struct sim *sim, int name);
-/* call: NULL for changes from outside, which may break holds. */
-void sim_check_after(struct sim *sim, int name, const struct sim_call *call);
-void sim_check_forced(struct sim *sim, int name, bool covered);
-void sim_check_client(struct sim_client *client);
-void sim_check_names(struct sim *sim);
-void sim_check_sent(struct sim_client *client, const struct lk__pending *request);
-/* Holds that it acquired while half of its memory was lost. */
-void sim_check_adopt(struct sim *sim, struct sim_name *name, const struct sim_call *call);
-struct sim_grant *sim_grant_of(struct sim_name *name, uint64_t fence, const char *nonce);
-/* The last grant of that fence to that process: for a ticket that its core has freed. */
-struct sim_grant *sim_grant_to(struct sim_name *name, uint64_t fence,
-                               const struct sim_client *client);
-
-/* sim_check_link.c */
-void sim_check_link(struct sim_client *client);
-void sim_check_redial(struct sim_client *client);
-
-/* sim_check_holds.c */
-void sim_check_backed(struct sim_client *client, const struct lk__hold *hold);
-void sim_check_made(struct sim_caller *caller);
-void sim_check_forgotten(struct sim_caller *caller);
-int64_t sim_capacity_since(const struct sim_name *name, int64_t since_ns, bool least);
-/* The most time that so many trips between a client and the server take. */
-int64_t sim_ways_ns(const struct sim *sim, int ways);
-
-/* sim_check_results.c */
-/* The result of a call has a cause. */
-void sim_keep_result(const struct sim_caller *caller, const struct promise_causes *causes,
-                     lk_err err);
-void sim_check_gave_up(struct sim_caller *caller);
-void sim_check_deadline(const struct sim_caller *caller);
-void sim_check_acquired(struct sim_caller *caller, lk_err err);
-void sim_check_reentered(struct sim_caller *caller, lk_err err);
-void sim_check_released(struct sim_caller *caller, lk_err err);
-void sim_check_extended(struct sim_caller *caller, lk_err err);
-
-/* sim_check_permits.c, sim_check_latch.c */
-bool sim_check_is_torn(const struct sim_name *name);
-void sim_check_permits(struct sim *sim, struct sim_name *name, const struct sim_call *call,
-                       const struct promise_run *run);
-void sim_check_latch(struct sim *sim, struct sim_name *name, const struct store_view *before,
-                     const struct sim_call *call, const struct lk__answer *answer);
-void sim_check_opened(struct sim *sim, int name, const char *text);
-void sim_check_latch_now(struct sim *sim, struct sim_name *name);
-void sim_check_latch_forced(struct sim *sim, struct sim_name *name);
-void sim_check_waiting(struct sim_caller *caller);
-void sim_check_awaited(struct sim_caller *caller, lk_err err);
-void sim_check_stepped(struct sim_caller *caller, lk_err err);
-
-/* sim_check_lost.c: a client learns that its hold is lost. */
-void sim_check_lost(const struct sim_client *client, const struct lk__hold *hold);
-
-/* sim_check_excuse.c: holds that clients believe in for longer than the store keeps them. */
-/* Stop checking all earlier grants: NULL = of all names. */
-void sim_check_excuse(struct sim *sim, struct sim_name *name, struct sim_grant *grant);
-void sim_check_excused(struct sim_client *client, const struct lk__hold *hold,
-                       struct sim_grant *grant);
-void sim_check_gone(struct sim_client *client, const char *nonce, uint64_t fence);
-/* Until when a client may believe in a ticket, given what was sent so far: the true time. */
-int64_t sim_check_excused_until(const struct sim_client *client, const struct lk__ticket *ticket);
-/* No loss of memory is meant to be made up for by the grace. */
-#define SIM_NO_ERA (-1)
-/* The store has it, and grants nothing beside it from now on. */
-void sim_check_join(struct sim *sim, const struct sim_name *name, struct sim_grant *grant);
-/* Until when the store surely keeps that hold: its time. */
-int64_t sim_check_kept_us(const struct sim *sim, const struct store_ticket *held);
-/* Do they exclude each other? */
-bool sim_check_excludes(const struct sim_grant *one, const struct sim_grant *other);
-bool sim_check_is_apart(const struct sim_grant *one, const struct sim_grant *other);
-void sim_check_doubts(const struct sim_client *client);
-/* The memory was lost: of those grants, find those that may outlast the grace. */
-void sim_check_uncovered(struct sim *sim, struct sim_name *name);
-
-/* sim_check_counters.c */
-void sim_check_counted(struct sim_caller *caller, enum sim_doing was, lk_err err);
-void sim_check_counters(const struct sim_client *client);
-
-/* sim_check_end.c */
-void sim_check_ghost(struct sim *sim, const char *ticket);
-/* Of the memory that a name has now. */
-void sim_check_ghosts(struct sim *sim, const struct sim_name *name);
-/* All calls have ended, a few trips ago. */
-void sim_check_rest(struct sim *sim);
-/* Everything of ended processes has expired. */
-void sim_check_end(struct sim *sim);
-
 /* sim_trace.c */
 void sim_trace(struct sim *sim, const struct sim_client *client, const char *fmt, ...)
 	__attribute__((format(printf, 3, 4)));
 const char *sim_flat(const char *bytes, size_t len);
 const char *sim_call_name(const struct sim_call *call);
-void sim_trace_name(struct sim *sim, int name);
+void sim_trace_name(struct sim *sim, const struct sim_name *name);
+
+#include "sim_check.h"
 
 #endif

@@ -43,6 +43,9 @@ void sim_caller_begin(struct sim_caller *caller, enum sim_doing doing)
 	struct sim *sim = client->sim;
 	struct lk__session *session = caller->queue->name->session;
 
+	for (int i = 0; i < sim->quorum.count; i++)
+		if (!client->lanes[i].session.users)
+			lk__session_wakes(&client->lanes[i].session, sim_local(client));
 	if (!session->users)
 		lk__session_wakes(session, sim_local(client));
 	caller->waiter = (struct lk__op){
@@ -85,6 +88,7 @@ void sim_caller_free(struct sim_caller *caller)
 	free(caller->waiter.spare_hold);
 	free(caller->waiter.spare_queue);
 	free(caller->waiter.spare_step);
+	lk__legs_free(caller->waiter.spare_legs);
 	memset(&caller->waiter, 0, sizeof(caller->waiter));
 	caller->doing = SIM_IDLE;
 }
@@ -97,6 +101,8 @@ static void free_spares(struct sim_caller *caller)
 	free(waiter->spare_hold);
 	free(waiter->spare_queue);
 	free(waiter->spare_step);
+	lk__legs_free(waiter->spare_legs);
+	waiter->spare_legs = NULL;
 	waiter->spare_ticket = NULL;
 	waiter->spare_hold = NULL;
 	waiter->spare_queue = NULL;
@@ -133,6 +139,8 @@ static void start_call(struct sim_caller *caller, bool forgets)
 
 	waiter->spare_ticket = malloc(sizeof(*waiter->spare_ticket));
 	waiter->spare_hold = malloc(sizeof(*waiter->spare_hold));
+	if (client->sim->plan->quorum)
+		waiter->spare_legs = lk__legs_new((unsigned)client->sim->plan->quorum);
 	sim_trace(client->sim, client, "thread %d %s %s, lease %lld ms %c", caller->index,
 	          waiter->only_try ? "tries" : "wants", name->text,
 	          (long long)caller->queue->lease_ms, caller->queue->fixed ? 'f' : 'r');
@@ -188,6 +196,14 @@ static void act(struct sim_caller *caller)
 	start_call(caller, true);
 }
 
+/* A quorum has locks only. */
+static uint32_t names_of(const struct sim *sim)
+{
+	uint32_t locks = sim->plan->names & ((1u << SIM_LOCKS) - 1);
+
+	return !sim->plan->quorum ? sim->plan->names : locks ? locks : 1;
+}
+
 static void begin(struct sim_caller *caller)
 {
 	struct sim *sim = caller->client->sim;
@@ -201,7 +217,7 @@ static void begin(struct sim_caller *caller)
 	/* A thread that waits for a rate or a latch acquires nothing else meanwhile. */
 	if (name > 4 && sim->pace >= 8 && sim_percent(&caller->random, 85))
 		name = (int)sim_draw(&caller->random, 4);
-	while (!(sim->plan->names >> name & 1))
+	while (!(names_of(sim) >> name & 1))
 		name = (name + 1) % SIM_NAMES;
 	if (sim->plan->names_out >> name & 1) {
 		sim_caller_plan(caller, sim->plan->idle_ns);
@@ -257,6 +273,8 @@ static void give_back(struct sim_caller *caller, uint32_t permits)
 	caller->was_valid = is_valid(caller);
 	caller->least = caller->count;
 	sim_caller_begin(caller, SIM_RELEASING);
+	if (client->sim->plan->quorum)
+		sim_quorum_check_release(caller);
 	sim_trace(client->sim, client, "thread %d releases %s%s", caller->index,
 	          caller->queue->name->bytes, permits ? " in part" : "");
 	if (client->sim->names[caller->name].kind == LK_KIND_LOCK) {
@@ -277,6 +295,8 @@ static void extend(struct sim_caller *caller)
 	sim_caller_begin(caller, SIM_EXTENDING);
 	caller->waiter.lease_ms =
 		caller->queue->lease_ms / 2 * (int64_t)(1 + sim_draw(&caller->random, 4));
+	if (client->sim->plan->quorum && caller->waiter.lease_ms > SIM_LONGEST_MS)
+		caller->waiter.lease_ms = SIM_LONGEST_MS;
 	lk__core_extend(&client->core, sim_local(client), &caller->waiter);
 }
 

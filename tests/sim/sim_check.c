@@ -81,9 +81,12 @@ struct script {
 	struct promise_run run;
 };
 
+/* A break ends the waits of a quorum's ticket as well. */
 static bool is_own(const struct script *script, const char *ticket)
 {
-	return script->call && !strcmp(script->call->ticket, ticket);
+	const char *own = script->call ? script->call->ticket : script->sim->quorum.broken;
+
+	return store_is_same(own, ticket);
 }
 
 static void note_grant(const struct script *script, const struct store_ticket *hold)
@@ -107,11 +110,15 @@ static void note_grant(const struct script *script, const struct store_ticket *h
 		.in_grace = script->call && script->call->kind == LK__LEAVE,
 	};
 	memcpy(grant->nonce, hold->nonce, sizeof(grant->nonce));
-	sim->tally.grants++;
+	if (sim->plan->quorum)
+		sim->tally.legs++;
+	else
+		sim->tally.grants++;
 	if (is_own(script, hold->text) || sim->pending_count == SIM_PENDING)
 		return;
 	pending = &sim->pending[sim->pending_count++];
-	*pending = (struct sim_pending){name->index, grant->slot, grant->life, sim->now_ns, {0}};
+	*pending = (struct sim_pending){name->index,         grant->slot, grant->life,
+	                                sim->quorum.runs_at, sim->now_ns, {0}};
 	memcpy(pending->nonce, hold->nonce, sizeof(pending->nonce));
 }
 
@@ -119,7 +126,9 @@ static void note_grant(const struct script *script, const struct store_ticket *h
 static void check_order(const struct script *script, const struct store_ticket *hold)
 {
 	const struct store_ticket *was = store_wait(script->before, hold->text);
-	int64_t arrival_us = was ? was->arrival_us : INT64_MAX;
+	int64_t arrival_us = was                ? was->arrival_us
+	                     : hold->arrival_us ? hold->arrival_us
+	                                        : INT64_MAX;
 	struct promise_waiter queue[STORE_TICKETS];
 
 	/* It returns to its queue position; or to an earlier one than it got after the store forgot
@@ -206,11 +215,21 @@ static int64_t belief_us(const struct sim_client *client, const struct lk__hold 
 	return SIM_EPOCH_US + client->sim->store_offset_us + until_ns / 1000;
 }
 
+/* What the client knows of a ticket in the store, NULL = nothing. */
+static const struct lk__ticket *ticket_of(const struct sim_client *client,
+                                          const struct store_ticket *ticket)
+{
+	if (!client)
+		return NULL;
+	if (client->sim->plan->quorum)
+		return sim_quorum_leg(client, ticket);
+	return lk__ticket_find(&client->core, ticket->nonce);
+}
+
 static const struct lk__hold *hold_of_ticket(struct sim *sim, const struct store_ticket *ticket)
 {
 	const struct sim_client *client = sim_client_of(sim, ticket);
-	const struct lk__ticket *own =
-		client ? lk__ticket_find(&client->core, ticket->nonce) : NULL;
+	const struct lk__ticket *own = ticket_of(client, ticket);
 
 	return own && own->state == LK__HOLDING ? own->queue->hold : NULL;
 }
@@ -243,7 +262,7 @@ static void check_same(const struct script *script, const struct store_ticket *w
 		grant->counted_ns = sim->now_ns;
 		grant->whole = true;
 	}
-	if (is->end_us > was->end_us)
+	if (is->end_us > was->end_us && !sim->plan->quorum)
 		adopt(script, grant, is);
 }
 
@@ -313,6 +332,8 @@ static void check_gone(const struct script *script, const struct store_ticket *w
 	wrong = promise_owner(&script->run, was);
 	if (wrong)
 		sim_keep_of(sim, script->name, PROMISE_OWNER, wrong);
+	else if (sim->plan->quorum)
+		return; /* sim_quorum_check_client() looks at each leg */
 	else if (hold && lk__hold_left_ns(hold, sim_local(sim_client_of(sim, was))))
 		sim_fail(sim, PROMISE_OWNER, "the store ended %s and its holder believes in it",
 		         was->text);
@@ -340,6 +361,16 @@ static void check_holds(const struct script *script)
 
 /* ---- The queue ---------------------------------------------------------------------------- */
 
+/* It reaches the server, for so long. */
+static bool was_there(const struct sim_client *client)
+{
+	const struct sim *sim = client->sim;
+
+	if (sim->plan->quorum)
+		return sim_quorum_is_linked(client, sim->quorum.runs_at, sim->now_ns - QUIET_NS);
+	return sim_is_fine(client, QUIET_NS);
+}
+
 /* A waiter that receives and asks keeps its queue position. */
 static void check_passed_over(const struct script *script, const struct store_ticket *wait)
 {
@@ -348,10 +379,9 @@ static void check_passed_over(const struct script *script, const struct store_ti
 
 	if (!client || store_wait(script->after, wait->text) ||
 	    store_hold(script->after, wait->text) || is_own(script, wait->text) ||
-	    !sim_is_fine(client, QUIET_NS) ||
-	    (wait->permits && wait->permits > script->after->capacity))
+	    !was_there(client) || (wait->permits && wait->permits > script->after->capacity))
 		return;
-	ticket = lk__ticket_find(&client->core, wait->nonce);
+	ticket = ticket_of(client, wait);
 	if (ticket && (ticket->state == LK__ASKING || ticket->state == LK__WAITING))
 		sim_fail(script->sim, PROMISE_FIFO, "%s lost its queue position", wait->text);
 }
@@ -359,6 +389,13 @@ static void check_passed_over(const struct script *script, const struct store_ti
 /* ---- One script --------------------------------------------------------------------------- */
 
 static struct store_view before;
+
+/* The record of a name, of a quorum that of the member where the script runs. */
+static struct sim_name *name_at(struct sim *sim, int index)
+{
+	return sim->plan->quorum ? sim_quorum_name(sim, sim->quorum.runs_at, index)
+	                         : &sim->names[index];
+}
 
 void sim_look(struct sim *sim, const struct sim_name *name, struct store_view *view)
 {
@@ -375,7 +412,7 @@ void sim_look(struct sim *sim, const struct sim_name *name, struct store_view *v
 
 void sim_check_before(struct sim *sim, int index)
 {
-	sim_look(sim, &sim->names[index], &before);
+	sim_look(sim, name_at(sim, index), &before);
 	if (sim->names[index].kind == LK_KIND_LATCH)
 		sim_check_latch_now(sim, &sim->names[index]);
 }
@@ -395,7 +432,7 @@ static void read_answer(struct script *script)
 	lk__resp_free(resp);
 }
 
-static void tell(struct sim *sim, int index, const struct sim_call *call)
+static void tell(struct sim *sim, const struct sim_name *name, const struct sim_call *call)
 {
 	if (!sim->trace)
 		return;
@@ -405,7 +442,7 @@ static void tell(struct sim *sim, int index, const struct sim_call *call)
 		          sim_flat(call->reply.data, call->reply.len));
 	else
 		sim_trace(sim, NULL, "an operator was there");
-	sim_trace_name(sim, index);
+	sim_trace_name(sim, name);
 }
 
 void sim_check_adopt(struct sim *sim, struct sim_name *name, const struct sim_call *call)
@@ -454,18 +491,20 @@ static void check_tickets(struct script *script)
 
 void sim_check_after(struct sim *sim, int index, const struct sim_call *call)
 {
-	struct sim_name *name = &sim->names[index];
+	struct sim_name *name = name_at(sim, index);
 	struct script script = {
 		.sim = sim, .name = name, .before = &before, .after = &name->view, .call = call};
 
 	sim_look(sim, name, &name->view);
-	tell(sim, index, call);
+	tell(sim, name, call);
 	if (call)
 		read_answer(&script);
 	if (name->kind == LK_KIND_LATCH)
 		sim_check_latch(sim, name, &before, call, &script.answer);
 	else
 		check_tickets(&script);
+	if (sim->plan->quorum && call)
+		sim_quorum_check_script(sim, name, call, &script.answer);
 }
 
 void sim_check_forced(struct sim *sim, int index, bool covered)
@@ -502,7 +541,7 @@ static void check_hold(struct sim_client *client, const struct lk__hold *hold)
 	if (hold->lost)
 		return;
 	sim_keep(sim, PROMISE_REVIVAL, promise_revival(hold, sim_local(client), &caller->lapsed));
-	if (hold->ticket && lk__hold_left_ns(hold, sim_local(client)))
+	if (hold->ticket && !hold->ticket->legs && lk__hold_left_ns(hold, sim_local(client)))
 		sim_check_backed(client, hold);
 }
 
@@ -514,6 +553,8 @@ void sim_check_client(struct sim_client *client)
 	sim_keep(client->sim, PROMISE_STATE, promise_state(&client->core));
 	for (const struct lk__hold *hold = client->core.all_holds; hold; hold = hold->next)
 		check_hold(client, hold);
+	if (client->sim->plan->quorum)
+		sim_quorum_check_client(client);
 	for (int i = 0; i < SIM_THREADS; i++) {
 		if (client->callers[i].doing == SIM_AWAITING)
 			sim_check_waiting(&client->callers[i]);
@@ -525,4 +566,6 @@ void sim_check_client(struct sim_client *client)
 void sim_check_sent(struct sim_client *client, const struct lk__pending *request)
 {
 	sim_keep(client->sim, PROMISE_ZOMBIE, promise_zombie(&client->leaves, request));
+	if (client->sim->plan->quorum)
+		sim_quorum_check_sent(client, request);
 }

@@ -21,7 +21,7 @@ static void check_client(struct sim *sim, const struct sim_client *client)
 static bool is_ghost(const struct sim *sim, const char *ticket)
 {
 	for (int i = 0; i < SIM_GHOSTS && i < sim->ghost_count; i++)
-		if (!strcmp(sim->ghosts[i], ticket))
+		if (store_is_same(sim->ghosts[i], ticket))
 			return true;
 	return false;
 }
@@ -36,9 +36,12 @@ void sim_check_ghost(struct sim *sim, const char *ticket)
 static void add_ghost(struct sim *sim, const struct store_ticket *ticket)
 {
 	const struct sim_client *client = sim_client_of(sim, ticket);
-	const struct lk__ticket *own =
-		client ? lk__ticket_find(&client->core, ticket->nonce) : NULL;
+	const struct lk__ticket *own = NULL;
 
+	if (client && sim->plan->quorum)
+		own = sim_quorum_leg(client, ticket);
+	else if (client)
+		own = lk__ticket_find(&client->core, ticket->nonce);
 	if (client && (!own || own->leave.state == LK__IN_FLIGHT))
 		sim_check_ghost(sim, ticket->text);
 }
@@ -54,7 +57,22 @@ void sim_check_ghosts(struct sim *sim, const struct sim_name *name)
 /* It had a link all the time since. */
 static bool was_linked(const struct sim_client *client)
 {
+	if (client && client->sim->plan->quorum)
+		return sim_quorum_is_linked(client, client->sim->quorum.runs_at,
+		                            client->sim->now_ns - sim_ways_ns(client->sim, 8));
 	return client && sim_is_fine(client, sim_ways_ns(client->sim, 8));
+}
+
+/* ... to all servers. */
+static bool was_linked_everywhere(struct sim *sim, const struct sim_client *client)
+{
+	bool was = true;
+
+	for (int i = 0; i < sim->quorum.count; i++) {
+		sim_quorum_select(sim, i);
+		was = was && was_linked(client);
+	}
+	return sim->plan->quorum ? was : was_linked(client);
 }
 
 static void check_left(struct sim *sim, struct sim_name *name, const struct store_ticket *ticket)
@@ -69,22 +87,35 @@ static void check_left(struct sim *sim, struct sim_name *name, const struct stor
 	         ticket->text, name->text);
 }
 
+static void check_name(struct sim *sim, struct sim_name *name)
+{
+	sim_look(sim, name, &name->view);
+	for (int j = 0; j < name->view.hold_count; j++)
+		if (name->view.holds[j].end_us > sim_server_us(sim))
+			check_left(sim, name, &name->view.holds[j]);
+	for (int j = 0; j < name->view.queued; j++)
+		check_left(sim, name, &name->view.queue[j]);
+}
+
+/* Of each server. */
+static void each_name(struct sim *sim, void check(struct sim *sim, struct sim_name *name))
+{
+	for (int i = 0; i < sim->quorum.count; i++) {
+		sim_quorum_select(sim, i);
+		for (int j = 0; j < SIM_LOCKS; j++)
+			check(sim, sim_quorum_name(sim, i, j));
+	}
+	for (int i = 0; !sim->plan->quorum && i < SIM_NAMES; i++)
+		if (sim->names[i].kind != LK_KIND_LATCH)
+			check(sim, &sim->names[i]);
+}
+
 void sim_check_rest(struct sim *sim)
 {
-	for (int i = 0; i < SIM_NAMES; i++) {
-		struct sim_name *name = &sim->names[i];
-		if (name->kind == LK_KIND_LATCH)
-			continue;
-		sim_look(sim, name, &name->view);
-		for (int j = 0; j < name->view.hold_count; j++)
-			if (name->view.holds[j].end_us > sim_server_us(sim))
-				check_left(sim, name, &name->view.holds[j]);
-		for (int j = 0; j < name->view.queued; j++)
-			check_left(sim, name, &name->view.queue[j]);
-	}
+	each_name(sim, check_name);
 	for (int i = 0; i < sim->plan->clients; i++) {
 		const struct sim_client *client = &sim->clients[i];
-		if (client->alive && was_linked(client) &&
+		if (client->alive && was_linked_everywhere(sim, client) &&
 		    (client->core.all_tickets || client->core.all_holds))
 			sim_fail(sim, PROMISE_REST, "all calls have ended, and c%02d has a ticket",
 			         i);
@@ -130,11 +161,11 @@ void sim_check_end(struct sim *sim)
 	for (int i = 0; i < sim->plan->clients; i++)
 		if (sim->clients[i].alive)
 			check_client(sim, &sim->clients[i]);
-	for (int i = 0; i < SIM_NAMES; i++)
-		if (sim->names[i].kind != LK_KIND_LATCH)
-			check_rest(sim, &sim->names[i]);
+	each_name(sim, check_rest);
+	for (int i = 0; i < sim->quorum.count; i++)
+		lua_store_each_key(sim->quorum.members[i].store, check_key, sim);
 	for (int i = 0; sim->plan->cluster && i < SIM_NAMES; i++)
 		lua_store_each_key(sim->cluster.slots[i].store, check_key, sim);
-	if (!sim->plan->cluster)
+	if (!sim->plan->cluster && !sim->plan->quorum)
 		lua_store_each_key(sim->store, check_key, sim);
 }

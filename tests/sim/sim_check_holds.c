@@ -28,39 +28,53 @@ int64_t sim_ways_ns(const struct sim *sim, int ways)
 	return ways * (sim->plan->delay_ns + sim->plan->delay_ns / 20 + 5 * SIM_MS) + SLACK_NS;
 }
 
+static bool is_fine_there(const struct sim_client *client, const struct sim_pending *pending)
+{
+	if (client->sim->plan->quorum)
+		return sim_quorum_is_linked(client, pending->place, pending->at_ns);
+	return sim_is_fine(client, client->sim->now_ns - pending->at_ns);
+}
+
 /* False if it needs no more checks. */
 static bool check_pending(struct sim *sim, const struct sim_pending *pending)
 {
 	struct sim_client *client = &sim->clients[pending->slot];
-	const struct store_view *view = &sim->names[pending->name].view;
+	const struct sim_name *name = sim->plan->quorum
+	                                      ? sim_quorum_name(sim, pending->place, pending->name)
+	                                      : &sim->names[pending->name];
+	const struct store_view *view = &name->view;
 	const struct lk__ticket *ticket;
 	bool stands = false;
 
 	if (sim->plan->cluster)
 		sim_cluster_select(sim, pending->name);
-
-	if (!client->alive || client->life != pending->life ||
-	    !sim_is_fine(client, sim->now_ns - pending->at_ns) ||
-	    sim->names[pending->name].forced_ns >= pending->at_ns)
+	if (sim->plan->quorum)
+		sim_quorum_select(sim, pending->place);
+	if (!client->alive || client->life != pending->life || !is_fine_there(client, pending) ||
+	    name->forced_ns >= pending->at_ns)
 		return false;
 	/* The clock was set back in a grace: by the next marker, the claim counts as new. */
 	if (sim->marked_ns >= pending->at_ns && sim->clock_was_back && sim_server_in_grace(sim))
 		return false;
 	/* A client without a grace granted it, or in a Cluster one that had not yet heard of the
 	 * loss, and a client with a grace may not claim it. */
-	if ((sim->plan->graceless || sim->plan->cluster) && sim_server_in_grace(sim))
+	if ((sim->plan->graceless || sim->plan->cluster || sim->plan->quorum) &&
+	    sim_server_in_grace(sim))
 		return false;
 	for (int i = 0; i < view->hold_count && !stands; i++)
 		stands = !strcmp(view->holds[i].nonce, pending->nonce) &&
 		         view->holds[i].end_us > sim_server_us(sim);
 	if (stands && (double)(sim->now_ns - pending->at_ns) / 1e6 > sim->tally.longest_grant_ms)
 		sim->tally.longest_grant_ms = (double)(sim->now_ns - pending->at_ns) / 1e6;
-	ticket = lk__ticket_find(&client->core, pending->nonce);
+	ticket = lk__ticket_find_at(&client->core, pending->nonce,
+	                            sim->plan->quorum ? &client->lanes[pending->place].session
+	                                              : NULL);
 	if (!stands || !ticket ||
 	    (ticket->state != LK__ASKING && ticket->state != LK__WAITING &&
-	     ticket->state != LK__CLAIMING))
+	     ticket->state != LK__CLAIMING) ||
+	    (lk__ticket_whole(ticket) && ticket->whole->state == LK__HOLDING))
 		return false;
-	sim_keep_of(sim, &sim->names[pending->name], PROMISE_WAKE_UP,
+	sim_keep_of(sim, name, PROMISE_WAKE_UP,
 	            promise_wake_up(pending->at_ns + sim_ways_ns(sim, 3), sim->now_ns));
 	return true;
 }
@@ -114,7 +128,10 @@ void sim_check_names(struct sim *sim)
 	for (int i = 0; i < sim->pending_count; i++)
 		if (!check_pending(sim, &sim->pending[i]))
 			sim->pending[i--] = sim->pending[--sim->pending_count];
-	for (int i = 0; i < SIM_NAMES; i++) {
+	for (int i = 0; sim->plan->quorum && i < SIM_LOCKS; i++)
+		sim_quorum_check_idle(sim, &sim->names[i],
+		                      IDLE_NS + 2 * SIM_LONGEST_MS * SIM_MS + sim_ways_ns(sim, 6));
+	for (int i = 0; !sim->plan->quorum && i < SIM_NAMES; i++) {
 		struct sim_name *name = &sim->names[i];
 		if (name->kind == LK_KIND_LATCH)
 			continue;
@@ -334,6 +351,10 @@ void sim_check_made(struct sim_caller *caller)
 		sim_check_vouched(client, hold->ticket);
 	if (wrong) {
 		sim_keep_of(sim, name, PROMISE_GRANT, wrong);
+	} else if (sim->plan->quorum) {
+		sim_trace(sim, client, "thread %d holds %s, fence %llu", caller->index, name->text,
+		          (unsigned long long)hold->fence);
+		sim_quorum_check_made(caller, hold);
 	} else if (hold->handle != caller || !grant || grant->slot != client->slot ||
 	           grant->life != client->life || grant->permits != count) {
 		sim_fail(sim, PROMISE_GRANT, "a hold that is no grant of the store");

@@ -57,6 +57,7 @@ static void check_unlinked(struct sim_client *client)
 
 	since_ns =
 		later(later(since_ns, client->cut_off_ns), later(sim->up_ns, sim->sick_until_ns));
+	since_ns = later(since_ns, client->lane->apart_ns);
 	if (client->lane->denied_ns)
 		since_ns = later(since_ns, client->lane->denied_ns + BACKOFF_AUTH_NS);
 	if (sim->ending) /* all faults were healed at once */
@@ -85,6 +86,20 @@ static void check_node(struct sim_client *client, struct sim_lane *lane)
 		check_linked(client, lane->link);
 }
 
+/* The client dials all members, and needs a sign of life where it has tickets. */
+static void check_member(struct sim_client *client, struct sim_lane *lane)
+{
+	sim_quorum_select(client->sim, (int)(lane - client->lanes));
+	if (!lane->session.users)
+		lane->used_ns = LK__NEVER;
+	else if (lane->used_ns == LK__NEVER)
+		lane->used_ns = client->sim->now_ns;
+	if (!lane->link)
+		check_unlinked(client);
+	else if (lane->session.users)
+		check_linked(client, lane->link);
+}
+
 void sim_check_link(struct sim_client *client)
 {
 	if (!lk__core_busy(&client->core))
@@ -92,7 +107,9 @@ void sim_check_link(struct sim_client *client)
 	else if (client->busy_ns == LK__NEVER)
 		client->busy_ns = client->sim->now_ns;
 	for (struct sim_lane *lane = NULL; (lane = sim_client_lane(client, lane));) {
-		if (client->sim->plan->cluster)
+		if (client->sim->plan->quorum)
+			check_member(client, lane);
+		else if (client->sim->plan->cluster)
 			check_node(client, lane);
 		else if (lane->link)
 			check_linked(client, lane->link);
@@ -124,6 +141,12 @@ void sim_disturb(int64_t *disturbed_ns, int64_t until_ns)
 		*disturbed_ns = until_ns;
 }
 
+int64_t *sim_disturbed(struct sim_client *client, int place)
+{
+	return client->sim->plan->quorum ? &client->lanes[place].disturbed_ns
+	                                 : &client->disturbed_ns;
+}
+
 bool sim_is_fine(const struct sim_client *client, int64_t for_ns)
 {
 	const struct sim *sim = client->sim;
@@ -131,6 +154,8 @@ bool sim_is_fine(const struct sim_client *client, int64_t for_ns)
 
 	if (sim->plan->cluster)
 		return sim_nodes_are_fine(client, since_ns);
+	if (sim->plan->quorum)
+		return sim_quorum_is_fine(client, since_ns);
 	return client->alive && !client->closed && client->lane->link &&
 	       client->lane->link->there && client->lane->link->place == sim->service.place &&
 	       client->lane->link->reset_ns == LK__NEVER && client->resume_ns <= since_ns &&
@@ -149,12 +174,12 @@ static int number_of(const char *digits, int count)
 
 int sim_slot_of(const struct store_ticket *ticket)
 {
-	return number_of(ticket->text + strlen("2:c"), 2);
+	return number_of(strchr(ticket->text, ':') + strlen(":c"), 2);
 }
 
 int sim_life_of(const struct store_ticket *ticket)
 {
-	return number_of(ticket->text + strlen("2:cSS_"), 5);
+	return number_of(strchr(ticket->text, ':') + strlen(":cSS_"), 5);
 }
 
 struct sim_client *sim_client_of(struct sim *sim, const struct store_ticket *ticket)

@@ -48,6 +48,10 @@ void sim_check_lost(const struct sim_client *client, const struct lk__hold *hold
 	struct sim_name *name = &sim->names[hold->name->bytes[hold->name->len - 1] - '0'];
 	const struct sim_grant *grant = grant_of(client, name, hold);
 
+	if (sim->plan->quorum) {
+		sim_quorum_check_lost(client, hold);
+		return;
+	}
 	if (!grant || grant->broken || grant->era != name->era || name->torn)
 		return;
 	/* A replaced master granted it, or says so. */

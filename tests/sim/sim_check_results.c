@@ -105,7 +105,7 @@ void sim_check_acquired(struct sim_caller *caller, lk_err err)
 	sim_keep_result(caller, &causes, err);
 	/* Requests sent over a closed connection, or twice, may arrive after the leave. */
 	if ((err == LK_ETIMEDOUT || err == LK_ECANCELED || err == LK_ECLOSED) && caller->nonce[0] &&
-	    !sim->plan->fault_count && store_knows(sim, name, caller->nonce))
+	    !sim->plan->fault_count && !sim->plan->quorum && store_knows(sim, name, caller->nonce))
 		sim_fail(sim, PROMISE_RESULT, "a wait ended with %s and left its ticket",
 		         lk_err_name(err));
 }
@@ -132,6 +132,8 @@ void sim_check_released(struct sim_caller *caller, lk_err err)
 	causes.limit = caller->waiter.permits > caller->least;
 	causes.gave_up = LK_OK;
 	sim_keep_result(caller, &causes, err);
+	if (sim->plan->quorum)
+		sim_quorum_check_released(caller, err);
 }
 
 void sim_check_extended(struct sim_caller *caller, lk_err err)

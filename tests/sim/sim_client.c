@@ -41,6 +41,8 @@ static void open_places(struct sim_client *client, struct sim_random *random)
 
 	if (plan->lease_ms)
 		lease_ms = plan->lease_ms;
+	if (plan->quorum && lease_ms > SIM_LONGEST_MS / 2)
+		lease_ms = SIM_LONGEST_MS / 2;
 	client->lease_ms = lease_ms;
 	for (struct sim_lane *lane = NULL; (lane = sim_client_lane(client, lane));)
 		lk__session_mind_lease(&lane->session, lease_ms);
@@ -93,11 +95,13 @@ static void init_lanes(struct sim_client *client)
 {
 	const struct sim *sim = client->sim;
 
-	client->lane_count = sim->plan->cluster ? SIM_NODES : 1;
+	client->lane_count = sim->plan->cluster  ? SIM_NODES
+	                     : sim->plan->quorum ? sim->plan->quorum
+	                                         : 1;
 	for (struct sim_lane *lane = NULL; (lane = sim_client_lane(client, lane));) {
 		lk__session_init(&lane->session, CONNECT_TIMEOUT_NS, SIM_TIMEOUT_NS);
 		lk__session_need_replicas(&lane->session, sim->plan->replicas);
-		lane->session.lazy = (client->slot + client->life) % 3 == 0;
+		lane->session.lazy = !sim->plan->quorum && (client->slot + client->life) % 3 == 0;
 		lane->session.on_demand = sim->plan->cluster;
 		lane->probe_ns = lane->dial_ns = lane->flush_ns = LK__NEVER;
 		lane->unlinked_ns = sim->now_ns;
@@ -133,6 +137,7 @@ void sim_client_start(struct sim *sim, int slot)
 		sim_watch_start(client);
 	if (!lk__core_init(&client->core, sim_draw(&random, UINT64_MAX)))
 		abort();
+	sim_quorum_start(client);
 	for (struct sim_lane *lane = NULL; (lane = sim_client_lane(client, lane));)
 		if (!lk__core_add_session(&client->core, &lane->session))
 			abort();
@@ -212,7 +217,7 @@ void sim_client_unlink(struct sim_client *client, lk_err err)
 		    client->callers[i].asks == client->lane)
 			sim_latch_answered(&client->callers[i], false);
 	drop_link(client, &client->lane->link);
-	sim_disturb(&client->disturbed_ns, sim->now_ns);
+	sim_disturb(sim_disturbed(client, sim_client_place(client)), sim->now_ns);
 	lk__core_link_down(&client->core, &client->lane->session, sim_local(client), &why,
 	                   sim_draw(&client->random, UINT64_MAX));
 	client->lane->unlinked_ns = sim->now_ns;
@@ -249,6 +254,10 @@ static void probe(struct sim_client *client)
 		return;
 	if (sim->plan->cluster) {
 		sim_nodes_probe(client);
+		return;
+	}
+	if (sim->plan->quorum) {
+		sim_quorum_probe(client);
 		return;
 	}
 	if (sim->plan->sentinels && sim_service_find(sim, client->watch.place) != SIM_MASTER) {
@@ -318,7 +327,7 @@ static void end_dialling(struct sim_client *client)
 	client->lane->link = client->lane->dialled;
 	client->lane->dialled = NULL;
 	client->lane->linked_ns = client->lane->heard_ns = sim->now_ns;
-	sim_disturb(&client->disturbed_ns, sim->now_ns);
+	sim_disturb(sim_disturbed(client, sim_client_place(client)), sim->now_ns);
 	sim_trace(sim, client, "is linked, and knows %s", client->lane->found.text);
 	lk__core_memory(&client->core, &client->lane->session, sim_local(client),
 	                &client->lane->found);

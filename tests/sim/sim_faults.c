@@ -31,7 +31,8 @@ static void stall(struct sim_client *client, const struct sim_fault *fault,
 		if (ways >> way & 1)
 			sim_disturb(&client->lane->link->stalled_ns[way],
 			            client->sim->now_ns + fault->length_ns);
-	sim_disturb(&client->disturbed_ns, client->sim->now_ns + fault->length_ns);
+	sim_disturb(sim_disturbed(client, sim_client_place(client)),
+	            client->sim->now_ns + fault->length_ns);
 }
 
 /* A message is lost, and its connection closed, as the server does with a slow reader. */
@@ -68,10 +69,15 @@ static void hurt_client(struct sim *sim, const struct sim_fault *fault, struct s
 	if (!client->alive)
 		return;
 	sim->tally.faults[fault->kind]++;
-	sim_disturb(&client->disturbed_ns, sim->now_ns);
 	client->dirty = true;
 	if (sim->plan->cluster)
 		sim_nodes_pick(client, fault->chance / 7);
+	if (sim->plan->quorum)
+		client->lane = &client->lanes[sim_quorum_place(sim, fault)];
+	if (fault->kind == SIM_CUT || fault->kind == SIM_LOSE || fault->kind == SIM_STALL)
+		sim_disturb(sim_disturbed(client, sim_client_place(client)), sim->now_ns);
+	else
+		sim_disturb(&client->disturbed_ns, sim->now_ns);
 	switch (fault->kind) {
 	case SIM_CUT:
 		if (client->lane->link && sim_percent(random, 50))
@@ -207,6 +213,15 @@ static void step_clock(struct sim *sim, int64_t by_us)
 	sim_disturb(&sim->disturbed_ns, sim->now_ns);
 }
 
+const char *sim_fault_refusal(struct sim_random *random, int64_t length_ns, bool *to_some)
+{
+	const char *refusal = refusals[sim_draw(random, REFUSALS)];
+
+	/* Without a draw, which would change the runs of all seeds. */
+	*to_some = length_ns / 1000 % 3 == 0;
+	return *to_some ? denial : refusal;
+}
+
 static void hurt_server(struct sim *sim, const struct sim_fault *fault, struct sim_random *random)
 {
 	sim->tally.faults[fault->kind]++;
@@ -215,11 +230,7 @@ static void hurt_server(struct sim *sim, const struct sim_fault *fault, struct s
 		sim_server_forget(sim);
 		break;
 	case SIM_REFUSE:
-		sim->sick = refusals[sim_draw(random, REFUSALS)];
-		/* Without a draw, which would change the runs of all seeds. */
-		sim->sick_to_some = fault->length_ns / 1000 % 3 == 0;
-		if (sim->sick_to_some)
-			sim->sick = denial;
+		sim->sick = sim_fault_refusal(random, fault->length_ns, &sim->sick_to_some);
 		sim->sick_until_ns = sim->now_ns + fault->length_ns;
 		sim_disturb(&sim->disturbed_ns, sim->sick_until_ns);
 		break;
@@ -293,6 +304,8 @@ void sim_fault_happen(struct sim *sim, const struct sim_fault *fault)
 
 	sim_trace(sim, NULL, "FAULT %s target %d for %.3f s", sim_fault_name(fault->kind),
 	          fault->target, (double)fault->length_ns / 1e9);
+	if (sim->plan->quorum && sim_quorum_hurt(sim, fault, &random))
+		return;
 	switch (fault->kind) {
 	case SIM_CUT:
 	case SIM_STALL:
@@ -360,6 +373,8 @@ void sim_faults_heal(struct sim *sim)
 		sim_service_heal(sim);
 	if (sim->plan->cluster)
 		sim_cluster_heal(sim);
+	if (sim->plan->quorum)
+		sim_quorum_heal(sim);
 	for (int i = 0; i < SIM_CLIENTS; i++) {
 		struct sim_client *client = &sim->clients[i];
 		client->start_ns = LK__NEVER;

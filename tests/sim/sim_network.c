@@ -20,7 +20,8 @@ int64_t sim_delay(struct sim_client *client)
 /* The arrival time of bytes that are sent now. */
 static int64_t arrival(struct sim_link *link, enum sim_way way)
 {
-	int64_t at_ns = link->client->sim->now_ns + sim_delay(link->client);
+	const struct sim *sim = link->client->sim;
+	int64_t at_ns = sim->now_ns + sim_delay(link->client) + sim_quorum_lag_ns(sim, link->place);
 
 	if (at_ns < link->last_ns[way])
 		at_ns = link->last_ns[way];
@@ -238,6 +239,7 @@ static struct sim_call *take(struct sim_client *client, struct lk__pending *requ
 		call->name = name_of(request->ticket->queue->name);
 		if (request->kind != LK__HAND)
 			lk__ticket_text(&client->space, &asked.ticket, call->ticket);
+		memcpy(call->nonce, request->ticket->nonce, sizeof(call->nonce));
 		call->permits = request->permits;
 		if (request->kind == LK__ASK)
 			call->arrival_us = (int64_t)request->ticket->arrival;
@@ -365,7 +367,6 @@ void sim_network_execute(struct sim_client *client)
 {
 	struct sim_link *link = client->lane->link;
 	struct sim_call *call = to_execute(link);
-
 	uint64_t wrote = client->sim->service.writes;
 
 	if (sim_replicas_wait(client->sim, link, call))
@@ -391,6 +392,8 @@ void sim_network_late(struct sim *sim)
 		if ((*at)->at_ns < (*first)->at_ns)
 			first = at;
 	call = *first;
+	if (sim_quorum_put_off(sim, call))
+		return;
 	if (call->place != sim->service.place && sim->now_ns < sim->service.stale.wake_ns) {
 		call->at_ns = sim->service.stale.wake_ns;
 		return;
@@ -398,7 +401,7 @@ void sim_network_late(struct sim *sim)
 	*first = call->next;
 	if (sim->now_ns >= sim->up_ns || call->place != sim->service.place)
 		sim_server_run(sim, call);
-	if (call->kind == LK__ASK || call->kind == LK__RECLAIM)
+	if (call->kind == LK__ASK || call->kind == LK__RECLAIM || call->kind == LK__YIELD)
 		sim_check_ghost(sim, call->ticket);
 	sim_call_free(call);
 }
@@ -467,8 +470,10 @@ void sim_network_order(struct sim_client *client)
 	link->orders = item->next;
 	if (!link->orders)
 		link->orders_end = &link->orders;
+	if (sim->plan->quorum)
+		sim_quorum_select(sim, link->place);
 	if (sim->now_ns < sim->sick_until_ns && !sim->sick_to_some && item->kind != SIM_PONG &&
-	    (sim->plan->cluster || link->place == sim->service.place))
+	    (client->lane_count > 1 || link->place == sim->service.place))
 		item->kind = SIM_PUT_OFF;
 	if (sim->plan->cluster)
 		sim_cluster_order(sim, link, item);
@@ -495,7 +500,7 @@ static bool reaches(const struct sim *sim, const struct sim_link *link, int plac
 {
 	if (sim->plan->cluster)
 		return link->place % SIM_SHARDS == sim->cluster.runs_at % SIM_SHARDS;
-	return link->place == place;
+	return link->place == (sim->plan->quorum ? sim->quorum.runs_at : place);
 }
 
 void sim_network_unsubscribed(struct sim_link *link, int topic)
@@ -529,7 +534,7 @@ int sim_network_publish(void *arg, const char *channel, const char *text, size_t
 
 static void hear(struct sim_client *client, struct lk__message *message)
 {
-	message->from = client->sim->plan->cluster ? &client->lane->session : NULL;
+	message->from = client->lane_count > 1 ? &client->lane->session : NULL;
 	lk__core_message(&client->core, sim_local(client), message);
 }
 
@@ -561,7 +566,7 @@ void sim_network_hear(struct sim_client *client)
 	if (!link->items)
 		link->items_end = &link->items;
 	client->lane->heard_ns = sim->now_ns;
-	if (!sim->plan->cluster && link->place != sim->service.place)
+	if (client->lane_count == 1 && link->place != sim->service.place)
 		client->stale_ns = sim->now_ns;
 	lk__session_heard(&client->lane->session, now_ns);
 	switch ((enum sim_item_kind)item->kind) {

@@ -82,6 +82,9 @@ static const struct {
 	[SIM_NODE_KILL] = {"node-kill", 2, 500},
 	[SIM_NODE_STOP] = {"node-stop", 2, 500},
 	[SIM_DEAF] = {"deaf", 6, 6000},
+	[SIM_HALT] = {"halt", 4, 10000},
+	[SIM_SLOW] = {"slow", 4, 10000},
+	[SIM_APART] = {"apart", 6, 10000},
 };
 
 const char *sim_fault_name(enum sim_fault_kind kind)
@@ -107,7 +110,7 @@ static bool is_in_grace(const struct sim_plan *plan, int64_t at_ns)
 	return false;
 }
 
-static void plan_fault(struct sim_plan *plan, struct sim_random *random, uint32_t mix_of_kinds,
+static void plan_fault(struct sim_plan *plan, struct sim_random *random, uint64_t mix_of_kinds,
                        int64_t at_ns)
 {
 	struct sim_fault *fault = &plan->faults[plan->fault_count];
@@ -185,10 +188,10 @@ void sim_plan_sentinels(struct sim_plan *plan)
 	static const int64_t gaps[4] = {2 * SIM_S, 4 * SIM_S, 8 * SIM_S, 12 * SIM_S};
 	struct sim_random random = sim_random_of(plan->seed, 8, 0);
 	int64_t gap_ns = pick(&random, gaps), at_ns = SIM_S + sim_within(&random, 20 * SIM_S);
-	uint32_t failovers = 7u << SIM_SWITCH, wrong = 7u << SIM_MUTE;
+	uint64_t failovers = 7u << SIM_SWITCH, wrong = 7u << SIM_MUTE;
 	unsigned share = 10 + (unsigned)sim_draw(&random, 40);
 
-	if (plan->sentinels || plan->cluster || !plan->fault_count)
+	if (plan->sentinels || plan->cluster || plan->quorum || !plan->fault_count)
 		return;
 	plan->sentinels = true;
 	plan->grace_ms = pick(&random, (const int64_t[]){13000, 13000, 13000, 8000});
@@ -219,7 +222,7 @@ void sim_plan_cluster(struct sim_plan *plan)
 	int64_t gap_ns = pick(&random, gaps), at_ns = SIM_S + sim_within(&random, 10 * SIM_S);
 	unsigned share = 5 + (unsigned)sim_draw(&random, 25);
 
-	if (plan->cluster || !plan->fault_count)
+	if (plan->cluster || plan->quorum || !plan->fault_count)
 		return;
 	plan->cluster = true;
 	plan->sentinels = false;
@@ -234,6 +237,41 @@ void sim_plan_cluster(struct sim_plan *plan)
 	     at_ns += sim_within(&random, 2 * gap_ns))
 		plan_fault(plan, &random,
 		           sim_percent(&random, share) ? 7u << SIM_TAKEOVER : 1u << SIM_SLOT_MOVE,
+		           at_ns);
+	qsort(plan->faults, (size_t)plan->fault_count, sizeof(*plan->faults), earlier);
+}
+
+/* ---- A quorum ----------------------------------------------------------------------------- */
+
+static bool is_of_quorum(enum sim_fault_kind kind, bool has_clocks)
+{
+	if (kind == SIM_CLOCK_ON || kind == SIM_CLOCK_BACK)
+		return has_clocks;
+	return kind < SIM_PLAIN_KINDS && kind != SIM_SNAPSHOT && kind != SIM_FAILOVER &&
+	       kind != SIM_EVICT && kind != SIM_RESIZE && kind != SIM_RESET;
+}
+
+void sim_plan_quorum(struct sim_plan *plan)
+{
+	static const int64_t gaps[4] = {3 * SIM_S, 6 * SIM_S, 12 * SIM_S, 20 * SIM_S};
+	struct sim_random random = sim_random_of(plan->seed, 14, 0);
+	int64_t gap_ns = pick(&random, gaps), at_ns = SIM_S + sim_within(&random, 10 * SIM_S);
+	bool has_clocks = sim_percent(&random, 30), is_calm = !plan->fault_count;
+
+	if (plan->quorum)
+		return;
+	plan->quorum = plan->seed / 8 % 2 ? 5 : 3;
+	plan->sentinels = plan->cluster = false;
+	plan->replicas = plan->graceless = 0;
+	plan->names &= (1u << SIM_LOCKS) - 1;
+	for (int i = 0; i < plan->fault_count; i++)
+		if (!is_of_quorum(plan->faults[i].kind, has_clocks))
+			plan->faults[i].kind = SIM_HALT + plan->faults[i].chance / 7 % 3;
+	for (; !is_calm && at_ns < plan->length_ns && plan->fault_count < SIM_FAULTS;
+	     at_ns += sim_within(&random, 2 * gap_ns))
+		plan_fault(plan, &random,
+		           UINT64_C(7) << SIM_HALT | 1u << SIM_RESTART | 1u << SIM_EMPTY |
+		                   1u << SIM_OLD | 1u << SIM_FLUSH_ALL,
 		           at_ns);
 	qsort(plan->faults, (size_t)plan->fault_count, sizeof(*plan->faults), earlier);
 }
@@ -302,6 +340,8 @@ void sim_plan_make(struct sim_plan *plan, uint64_t seed, int64_t length_ns)
 		sim_plan_sentinels(plan);
 	if (seed % 8 == 6)
 		sim_plan_cluster(plan);
+	if (seed % 8 == 7)
+		sim_plan_quorum(plan);
 }
 
 void sim_plan_text(const struct sim_plan *plan, char text[SIM_PLAN_TEXT])
@@ -348,7 +388,8 @@ bool sim_plan_cut(struct sim_plan *plan, const char *text)
 #define CLIENTS_MIN 10
 #define GRANTS_MIN 10 /* a second */
 #define FAULTS_MIN 1  /* a minute */
-/* With sentinels some clients are always between two servers: so much less is enough. */
+/* With sentinels some clients are always between two servers, and over a quorum a grant takes
+ * longer: so much less is enough. */
 #define FOLLOWING_LESS 0.7
 
 bool sim_tally_is_full(const struct sim_tally *tally)
@@ -397,6 +438,11 @@ void sim_tally_add(struct sim_tally *sum, const struct sim_tally *tally)
 	sum->fences_again += tally->fences_again;
 	sum->late_openings += tally->late_openings;
 	sum->leaves_refused += tally->leaves_refused;
+	sum->requests += tally->requests;
+	sum->legs += tally->legs;
+	sum->yields += tally->yields;
+	sum->early += tally->early;
+	sum->overlaps += tally->overlaps;
 	if (tally->longest_grant_ms > sum->longest_grant_ms)
 		sum->longest_grant_ms = tally->longest_grant_ms;
 	if (tally->longest_idle_ms > sum->longest_idle_ms)

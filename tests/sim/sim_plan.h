@@ -12,6 +12,7 @@
 #define SIM_CLIENTS 16
 #define SIM_THREADS 5
 #define SIM_NAMES 8 /* three locks, two semaphores, a rate, two latches */
+#define SIM_LOCKS 3
 #define SIM_HANDLES 2
 #define SIM_FAULTS 400
 #define SIM_SENTINELS 3
@@ -72,6 +73,10 @@ enum sim_fault_kind {
 	SIM_TAKEOVER,  /* planned failover of a master */
 	SIM_NODE_KILL, /* a master is killed, and its replica that lags promoted */
 	SIM_NODE_STOP, /* a master is stopped past its promotion, and wakes */
+	/* In a quorum only; other faults of the server are those of one member there: */
+	SIM_HALT,  /* a member stops, and continues later */
+	SIM_SLOW,  /* a member takes longer for all it does */
+	SIM_APART, /* nothing passes between a member and some clients, one way or both */
 	SIM_FAULT_KINDS,
 };
 
@@ -118,11 +123,12 @@ struct sim_plan {
 	int64_t grace_ms;   /* of all clients but these: */
 	uint32_t graceless; /* clients without a grace, by bit */
 	int threads;
-	uint32_t names;             /* in use, by bit */
-	bool crowd;                 /* all want one lock, by one handle each */
-	bool sentinels;             /* clients follow the master that these name */
-	bool cluster;               /* clients follow the slots of a Cluster */
-	uint32_t replicas;          /* ... so many of which must confirm each grant, 0 = none */
+	uint32_t names;    /* in use, by bit */
+	bool crowd;        /* all want one lock, by one handle each */
+	bool sentinels;    /* clients follow the master that these name */
+	bool cluster;      /* clients follow the slots of a Cluster */
+	int quorum;        /* locks are held at a majority of so many servers, 0 = at one */
+	uint32_t replicas; /* ... so many of which must confirm each grant, 0 = none */
 	const struct sim_act *acts; /* makes it a scene */
 	int act_count;
 	int64_t lease_ms; /* of first handles; second ones have twice that; 0 = drawn */
@@ -136,6 +142,8 @@ void sim_plan_make(struct sim_plan *plan, uint64_t seed, int64_t length_ns);
 void sim_plan_sentinels(struct sim_plan *plan);
 /* The same in a Cluster. */
 void sim_plan_cluster(struct sim_plan *plan);
+/* The same over a quorum, with locks only; also of a plan without faults. */
+void sim_plan_quorum(struct sim_plan *plan);
 /* The parts that were left out, as text for sim_plan_cut(). */
 void sim_plan_text(const struct sim_plan *plan, char text[SIM_PLAN_TEXT]);
 bool sim_plan_cut(struct sim_plan *plan, const char *text);
@@ -146,7 +154,7 @@ struct sim_tally {
 	double seconds; /* simulated */
 	double client_seconds;
 	double grace_seconds;     /* in which nothing new is granted */
-	double following_seconds; /* the others of runs with sentinels */
+	double following_seconds; /* the others of runs with sentinels, or over a quorum */
 	long long steps, scripts, grants, forgot, handed_over, waits, losses, openings, counted,
 		released, unknown, faults[SIM_FAULT_KINDS];
 	long long reclaimed;
@@ -162,6 +170,10 @@ struct sim_tally {
 	long long fences_again;  /* granted, or held, twice, as docs/protocol.md allows */
 	long long late_openings; /* released a waiter, as docs/protocol.md allows */
 	long long leaves_refused;
+	long long requests;     /* of a quorum's clients */
+	long long legs, yields; /* of a quorum: grants of its members, those given back again */
+	long long early,
+		overlaps; /* holds that clocks had left without a majority; beside others */
 	double longest_grant_ms, longest_idle_ms; /* of undisturbed clients */
 };
 

@@ -21,9 +21,8 @@ int64_t sim_server_us(const struct sim *sim)
 
 /* ---- Life --------------------------------------------------------------------------------- */
 
-static void init_name(struct sim *sim, int index)
+void sim_name_init(const struct sim *sim, struct sim_name *name, int index)
 {
-	struct sim_name *name = &sim->names[index];
 	static const lk_kind kinds[SIM_NAMES] = {
 		LK_KIND_LOCK,      LK_KIND_LOCK,      LK_KIND_LOCK,  LK_KIND_SEMAPHORE,
 		LK_KIND_SEMAPHORE, LK_KIND_SEMAPHORE, LK_KIND_LATCH, LK_KIND_LATCH};
@@ -59,7 +58,7 @@ void sim_server_init(struct sim *sim)
 	sim->store = sim_server_store(sim);
 	query_grace(sim->plan->grace_ms);
 	for (int i = 0; i < SIM_NAMES; i++)
-		init_name(sim, i);
+		sim_name_init(sim, &sim->names[i], i);
 	sim_server_load(sim);
 	sim->runs = sim->replids = 1000;
 	sim->standby = (struct lua_store_process){.run = 1, .replid = 1};
@@ -69,6 +68,8 @@ void sim_server_init(struct sim *sim)
 		sim_service_init(sim);
 	if (sim->plan->cluster)
 		sim_cluster_init(sim);
+	if (sim->plan->quorum)
+		sim_quorum_init(sim);
 }
 
 static void free_image(struct sim *sim, int image)
@@ -91,6 +92,8 @@ void sim_server_fini(struct sim *sim)
 	sim_service_fini(sim);
 	if (sim->plan->cluster)
 		sim_cluster_fini(sim);
+	else if (sim->plan->quorum)
+		sim_quorum_fini(sim);
 	else
 		lua_store_free(sim->store);
 }
@@ -98,7 +101,7 @@ void sim_server_fini(struct sim *sim)
 /* A client that connects loads the scripts. */
 void sim_server_load(struct sim *sim)
 {
-	if (sim->scripts_loaded)
+	if (sim->scripts_loaded || sim->plan->quorum)
 		return;
 	sim->scripts_loaded = true;
 	lua_store_load_scripts(sim->store);
@@ -129,7 +132,12 @@ bool sim_server_refuses(const struct sim *sim, int slot, int kind)
 void sim_server_run(struct sim *sim, struct sim_call *call)
 {
 	call->reply.len = 0;
-	if (!sim->plan->cluster && call->place != sim->service.place) {
+	if (sim->plan->quorum) {
+		if (!sim_quorum_is_up(sim, call->place))
+			return; /* nothing waits for the reply */
+		sim_quorum_select(sim, call->place);
+		sim_quorum_load(sim, call->place);
+	} else if (!sim->plan->cluster && call->place != sim->service.place) {
 		sim_service_run(sim, call);
 		return;
 	}
@@ -142,7 +150,7 @@ void sim_server_run(struct sim *sim, struct sim_call *call)
 		memcpy(call->reply.data, sim->sick, len);
 		call->reply.len = call->reply.cap = len;
 		sim->tally.leaves_refused += call->kind == LK__LEAVE;
-		sim_disturb(&sim->clients[call->slot].disturbed_ns, sim->now_ns);
+		sim_disturb(sim_disturbed(&sim->clients[call->slot], call->place), sim->now_ns);
 		return;
 	}
 	if (sim->plan->cluster) {
@@ -172,6 +180,10 @@ void sim_server_mark(struct sim *sim)
 		sim_cluster_mark(sim);
 		return;
 	}
+	if (sim->plan->quorum) {
+		sim_quorum_mark(sim, sim->quorum.runs_at);
+		return;
+	}
 	marker = lua_store_text(sim->store, "GET", "lk:epoch", NULL);
 	since = strrchr(marker, ' ');
 	since_us = since ? strtoll(since, NULL, 10) : INT64_MAX;
@@ -182,7 +194,9 @@ void sim_server_mark(struct sim *sim)
 
 bool sim_server_in_grace(const struct sim *sim)
 {
-	return sim->since_us > sim_server_us(sim) - sim->plan->grace_ms * 1000;
+	int64_t grace_ms = sim->plan->quorum ? SIM_LONGEST_MS : sim->plan->grace_ms;
+
+	return sim->since_us > sim_server_us(sim) - grace_ms * 1000;
 }
 
 /* After its file was read, a server may know the history that it continues. */
@@ -242,7 +256,7 @@ void sim_server_hang_up(struct sim *sim, int place)
 		if (!link->here)
 			continue;
 		link->reset_ns = sim->now_ns + sim_delay(client);
-		sim_disturb(&client->disturbed_ns, sim->now_ns);
+		sim_disturb(sim_disturbed(client, place), sim->now_ns);
 		client->dirty = true;
 	}
 }
@@ -279,6 +293,7 @@ void sim_server_forced(struct sim *sim, int name, bool covered)
 			sim_check_forced(sim, i, covered);
 }
 
+/* Of a quorum, the image is that of the member of its fault. */
 void sim_server_save(struct sim *sim, int image)
 {
 	struct sim_image *saved = calloc(1, sizeof(*saved));
@@ -286,6 +301,8 @@ void sim_server_save(struct sim *sim, int image)
 	if (!saved)
 		abort();
 	free_image(sim, image);
+	if (sim->plan->quorum)
+		sim_quorum_select(sim, sim_quorum_place(sim, &sim->plan->faults[image]));
 	if (!sim->plan->cluster)
 		saved->keys = lua_store_save(sim->store);
 	for (int i = 0; sim->plan->cluster && i < SIM_NAMES; i++)
@@ -339,4 +356,12 @@ void sim_server_restore(struct sim *sim, int image, bool covered)
 		free_image(sim, image);
 	}
 	sim_server_forced(sim, -1, covered);
+}
+
+void sim_server_reload(struct sim *sim, int image)
+{
+	lua_store_text(sim->store, "FLUSHALL", NULL);
+	if (sim->images[image])
+		lua_store_load(sim->store, sim->images[image]->keys);
+	free_image(sim, image);
 }

@@ -34,8 +34,10 @@ const char *sim_flat(const char *bytes, size_t len)
 
 const char *sim_call_name(const struct sim_call *call)
 {
-	static const char *const words[] = {"ask",  "leave", "hand",    "renew", "shrink",
-	                                    "look", "step",  "reclaim", "epoch", "confirm"};
+	static const char *const words[] = {
+		"ask",  "leave", "hand",    "yield", "renew",   "shrink",
+		"look", "step",  "reclaim", "epoch", "confirm",
+	};
 
 	if (call->kind == SIM_PING)
 		return "PING";
@@ -52,14 +54,15 @@ static void trace_ticket(struct sim *sim, const struct store_ticket *ticket)
 		fprintf(sim->trace, "x%u", ticket->held ? ticket->held : ticket->permits);
 }
 
-void sim_trace_name(struct sim *sim, int index)
+void sim_trace_name(struct sim *sim, const struct sim_name *name)
 {
-	const struct sim_name *name = &sim->names[index];
 	const struct store_view *view = &name->view;
 
 	if (!sim->trace)
 		return;
 	fprintf(sim->trace, "%11s   %s", "", name->text);
+	if (sim->plan->quorum)
+		fprintf(sim->trace, " at member %d", sim->quorum.runs_at);
 	if (name->kind == LK_KIND_LATCH) {
 		fprintf(sim->trace, ": generation %llu, %lld of %lld left\n",
 		        (unsigned long long)view->generation, (long long)view->count,

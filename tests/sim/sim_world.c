@@ -30,6 +30,8 @@ void sim_set_time(struct sim *sim, int64_t now_ns)
 		sim_service_set_time(sim);
 	if (sim->plan->cluster)
 		sim_cluster_set_time(sim);
+	if (sim->plan->quorum)
+		sim_quorum_set_time(sim);
 }
 
 /* ---- Of the world ------------------------------------------------------------------------- */
@@ -177,10 +179,12 @@ static void set_pace(struct sim *sim)
 		sim->pace /= 2;
 }
 
-/* No server is the master. */
+/* Nothing new is granted: no server is the master, or it may have forgotten holders. */
 static bool is_between(const struct sim *sim)
 {
-	return sim->plan->sentinels && sim->now_ns < sim->up_ns;
+	if (sim->plan->quorum)
+		return sim_quorum_voters(sim) < sim->quorum.majority;
+	return sim_server_in_grace(sim) || (sim->plan->sentinels && sim->now_ns < sim->up_ns);
 }
 
 static bool step(struct sim *sim, struct agenda *agenda, int64_t end_ns)
@@ -206,9 +210,9 @@ static bool step(struct sim *sim, struct agenda *agenda, int64_t end_ns)
 			sim_set_time(sim, end_ns);
 		return false;
 	}
-	if (!sim->ending && (sim_server_in_grace(sim) || is_between(sim)))
+	if (!sim->ending && is_between(sim))
 		sim->tally.grace_seconds += (double)(next.at_ns - sim->now_ns) / 1e9;
-	else if (!sim->ending && sim->plan->sentinels)
+	else if (!sim->ending && (sim->plan->sentinels || sim->plan->quorum))
 		sim->tally.following_seconds += (double)(next.at_ns - sim->now_ns) / 1e9;
 	if (!sim->ending)
 		sim->tally.client_seconds += alive * (double)(next.at_ns - sim->now_ns) / 1e9;
@@ -248,6 +252,17 @@ static bool is_endless(struct sim *sim)
 	return true;
 }
 
+/* How far a server's clock is behind: negative, or 0. */
+static int64_t back_us(const struct sim *sim)
+{
+	int64_t back_us = sim->plan->quorum ? 0 : sim->store_offset_us;
+
+	for (int i = 0; i < sim->quorum.count; i++)
+		if (sim->quorum.members[i].offset_us < back_us)
+			back_us = sim->quorum.members[i].offset_us;
+	return back_us < 0 ? back_us : 0;
+}
+
 /* Heal all faults; pending calls run to their end. */
 static void finish(struct sim *sim, struct agenda *agenda)
 {
@@ -270,9 +285,7 @@ static void finish(struct sim *sim, struct agenda *agenda)
 			return;
 	if (!sim->result->failed)
 		sim_check_rest(sim);
-	while (step(sim, agenda,
-	            sim->end_ns + ENDING_NS + REST_NS -
-	                    (sim->store_offset_us < 0 ? sim->store_offset_us * 1000 : 0)))
+	while (step(sim, agenda, sim->end_ns + ENDING_NS + REST_NS - back_us(sim) * 1000))
 		if (is_endless(sim))
 			return;
 	if (!sim->result->failed)
